@@ -1,0 +1,46 @@
+# How every target of the project is built: warnings, sanitizers, and one function per kind of target.
+
+add_library(rewire_flags INTERFACE)
+target_include_directories(rewire_flags INTERFACE ${CMAKE_SOURCE_DIR} ${CMAKE_BINARY_DIR}/generated)
+target_compile_options(rewire_flags INTERFACE -Wall -Wextra -Werror)
+target_compile_options(rewire_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor>)
+if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+  target_compile_options(rewire_flags INTERFACE -Wthread-safety)
+endif()
+if(REWIRE_SANITIZE)
+  target_compile_options(rewire_flags INTERFACE -fsanitize=${REWIRE_SANITIZE}
+                         -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  target_link_options(rewire_flags INTERFACE -fsanitize=${REWIRE_SANITIZE})
+endif()
+
+# rewire_library(NAME [DEPS lib...]): a static library of every .cc file in the current directory.
+function(rewire_library name)
+  cmake_parse_arguments(ARG "" "" "DEPS" ${ARGN})
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cc)
+  if(sources)
+    add_library(${name} STATIC ${sources})
+    target_link_libraries(${name} PUBLIC rewire_flags ${ARG_DEPS})
+  else()
+    add_library(${name} INTERFACE)
+    target_link_libraries(${name} INTERFACE rewire_flags ${ARG_DEPS})
+  endif()
+endfunction()
+
+# rewire_test(NAME [DEPS lib...] [LABELS label...] [TIMEOUT s]): one GoogleTest program of every
+# *_test.cc file in the current directory. Every test has a deadline.
+function(rewire_test name)
+  cmake_parse_arguments(ARG "" "TIMEOUT" "DEPS;LABELS;ENVIRONMENT" ${ARGN})
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 60)
+  endif()
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*_test.cc)
+  if(NOT sources)
+    return()
+  endif()
+  add_executable(${name} ${sources})
+  target_link_libraries(${name} PRIVATE rewire_flags GTest::gtest GTest::gmock GTest::gtest_main
+                        ${ARG_DEPS})
+  add_test(NAME ${name} COMMAND ${name})
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}"
+                       ENVIRONMENT "${ARG_ENVIRONMENT}")
+endfunction()

@@ -1,0 +1,58 @@
+// The REWIRE_* settings of this process, parsed once from the environment (settings.def is the table).
+//
+// Absent means the default. Present but wrong never falls back: Settings::Error() names the variable,
+// the value and the range, and every entry point refuses to start with that text.
+// Immutable after the first call; thread-safe. libc and libstdc++ only.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace rewire {
+
+struct SettingRow {
+  const char* variable;
+  const char* type;  // "int" or "text"
+  std::string default_value;
+  std::string range;  // "0..10" or "a|b", empty for any
+  const char* unit;
+  const char* text;
+};
+
+class Settings {
+ public:
+  // The process's settings. Where a value was wrong its default stands here and Error() is not empty.
+  static const Settings& Get();
+  // Parses from a list of "NAME=value" strings, as in environ(7). For tests and the launcher.
+  explicit Settings(const std::vector<std::string>& environment);
+
+  // Every row of the table, for `rewire knobs` and the README.
+  static std::vector<SettingRow> Table();
+
+  // Empty, or one line per wrong variable.
+  [[nodiscard]] const std::string& Error() const { return error_; }
+  // One line per REWIRE_* variable that no setting has, with the nearest name.
+  [[nodiscard]] const std::string& Unknown() const { return unknown_; }
+
+#define REWIRE_SETTING_INT(accessor, ...) \
+  [[nodiscard]] int64_t accessor() const { return accessor##_; }
+#define REWIRE_SETTING_TEXT(accessor, ...) \
+  [[nodiscard]] const std::string& accessor() const { return accessor##_; }
+#include "reconfig/base/settings.def"
+#undef REWIRE_SETTING_INT
+#undef REWIRE_SETTING_TEXT
+
+ private:
+#define REWIRE_SETTING_INT(accessor, variable, default_value, ...) int64_t accessor##_ = default_value;
+#define REWIRE_SETTING_TEXT(accessor, variable, default_value, ...) \
+  std::string accessor##_ = default_value;
+#include "reconfig/base/settings.def"
+#undef REWIRE_SETTING_INT
+#undef REWIRE_SETTING_TEXT
+  std::string error_;
+  std::string unknown_;
+};
+
+}  // namespace rewire

@@ -1,0 +1,79 @@
+// What the participant asks of whoever owns this process's communicators. The shim's core is the one
+// that does; a program without NCCL has none. Nothing here knows the shim.
+//
+// Thread: every method is called from the participant's own thread; `done` callbacks may come from
+// any thread. No method blocks longer than a lock's hold.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "reconfig/base/clock.h"
+#include "reconfig/transition/messages.h"
+
+namespace rewire {
+
+class Communicators {
+ public:
+  virtual ~Communicators() = default;
+
+  // Every virtual communicator of this process, for a report after (re)connecting to an agent.
+  virtual std::vector<CommunicatorCreated> List() = 0;
+  virtual std::vector<CommunicatorCounter> Counters() = 0;
+
+  // Mints a unique id of the real NCCL. On the caller's thread; quick.
+  virtual absl::StatusOr<UniqueIdBytes> Mint() = 0;
+
+  // Builds and warms, in the background and in the given order, one generation per entry. done is
+  // called once: ok when all are built. Refused at once when a communicator is pinned or memory
+  // does not fit. At the deadline, or on Abort(epoch), what was built is aborted and done gets the
+  // reason.
+  virtual void Build(Epoch epoch, std::vector<CommunicatorBuild> builds, Time deadline,
+                     std::function<void(absl::Status)> done) = 0;
+
+  // Pledges the cuts (never kUpdateBoundary): true when no communicator has issued more than two
+  // operations short of its warm index; from then on the application's thread waits at a warm index
+  // until Decide.
+  virtual bool Pledge(Epoch epoch, const std::vector<Cut>& cuts) = 0;
+  // go: the cuts hold; entered is called once, when every communicator has passed its cut.
+  // Not go: pledges are forgotten.
+  virtual void Decide(Epoch epoch, bool go, std::function<void(uint64_t host_waits)> entered) = 0;
+
+  // At an update boundary, with the application's thread inside rewireUpdate(): every communicator
+  // goes to the epoch's generation at once (rank and size change with it). Communicators this member
+  // is no longer in become closed: every call on them gives ncclInvalidUsage.
+  virtual void SwapNow(Epoch epoch) = 0;
+
+  // Destroys, in the background, generations older than the epoch; done is called when all are gone.
+  virtual void Retire(Epoch epoch, std::function<void()> done) = 0;
+  // Drops the generations built for an epoch that will not come.
+  virtual void Abandon(Epoch epoch) = 0;
+  // Members were lost: aborts the current generation of every communicator, in one group. Calls on
+  // them give ncclRemoteError until a new generation is there.
+  virtual void AbortCurrent(std::string reason) = 0;
+};
+
+// The shim's core and the participant live in one library; the participant is told of the
+// communicators by this call, made before the first communicator is. nullptr: none.
+void SetCommunicators(Communicators* communicators);
+
+// What the shim's core tells the participant. Thread-safe; never blocks; does nothing without an agent.
+class CommunicatorEvents {
+ public:
+  virtual ~CommunicatorEvents() = default;
+  virtual void Created(const CommunicatorCreated& created) = 0;
+  virtual void Destroyed(const CommunicatorId& communicator) = 0;
+  // True when this unique id was given out by rewireUniqueId() and the member is joining: the
+  // communicator's first generation comes with the next Build.
+  virtual bool ComesWithBuild(const CommunicatorId& communicator) = 0;
+};
+
+// Connects this process to its agent as a member if REWIRE_SOCKET says so and it is not yet;
+// returns where to send events (never nullptr). Called by the shim's core at the first communicator
+// and by rewireAttach().
+CommunicatorEvents* EnsureParticipant(bool cooperates);
+
+}  // namespace rewire

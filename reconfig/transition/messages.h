@@ -1,0 +1,186 @@
+// Every message between a member (participant, in the training process) and the leader (agent).
+//
+// Pure values. Each carries the epoch that it is about; a message of another epoch is dropped and
+// counted. docs/protocol.md has the order in which they are sent; codec.h has the bytes.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "reconfig/transition/world.h"
+
+namespace rewire {
+
+enum class TransitionKind : uint8_t {
+  kSwap = 1,      // same members: new generations, at a cut per communicator
+  kBoundary = 2,  // members change, at an update boundary
+  kLoss = 3,      // members were lost: the boundary is reached through an error
+};
+
+using UniqueIdBytes = std::string;  // 128 bytes, of the real NCCL
+
+struct CommunicatorBuild {
+  CommunicatorId communicator;
+  uint32_t ranks = 0;
+  uint32_t rank = 0;  // of the member that this message goes to
+  UniqueIdBytes unique_id;
+  bool operator==(const CommunicatorBuild&) const = default;
+};
+
+struct CommunicatorCounter {
+  CommunicatorId communicator;
+  uint64_t issued = 0;  // operations issued so far
+  bool operator==(const CommunicatorCounter&) const = default;
+};
+
+// ---- member to leader -------------------------------------------------------------------------
+
+// The first message on a connection. Answered by Welcome, or by Refused and a close.
+struct Hello {
+  uint32_t protocol = 1;
+  MemberId member = 0;
+  uint64_t incarnation = 0;
+  uint32_t pid = 0;
+  bool cooperates = false;   // uses the C API: its world may change at update boundaries
+  std::string data_address;  // empty when it does not
+};
+// A virtual communicator exists in this process. A joiner's program makes its communicators as if
+// the world were new; they are built with the next epoch's generations.
+struct CommunicatorCreated {
+  CommunicatorId communicator;
+  uint32_t ranks = 0;
+  uint32_t rank = 0;
+  bool pinned = false;  // cannot be swapped; why is in reason
+  std::string reason;
+};
+struct CommunicatorDestroyed {
+  CommunicatorId communicator;
+};
+// The real unique id for a communicator's next generation, from its rank 0.
+struct Minted {
+  Epoch epoch = 0;
+  CommunicatorId communicator;
+  UniqueIdBytes unique_id;
+};
+// READY: all generations built (or not), plan made. ok=false aborts the transition.
+struct Prepared {
+  Epoch epoch = 0;
+  bool ok = false;
+  std::string error;
+  uint64_t plan_hash = 0;  // equal on all members, or the transition aborts
+  std::vector<CommunicatorCounter> counters;
+};
+// ok: "I have not issued these operations, and will not before the decision".
+struct Pledge {
+  Epoch epoch = 0;
+  uint32_t round = 0;
+  bool ok = false;
+  std::vector<CommunicatorCounter> counters;
+};
+// This member's program stands at the update boundary. Versions count applied updates.
+struct AtBoundary {
+  Epoch epoch = 0;
+  uint64_t live_version = 0;              // of the state in place
+  bool live_whole = false;                // false: the update had begun, the state in place is mixed
+  std::vector<uint64_t> own_snapshots;    // versions of its own shard it holds a copy of
+  std::vector<uint64_t> buddy_snapshots;  // versions of the previous slot's shard
+};
+// STREAMED and VERIFIED: everything this member receives has arrived and hashes to what its source
+// declared, and everything it sent still hashed to the same at the boundary.
+struct Verified {
+  Epoch epoch = 0;
+  bool ok = false;
+  std::string error;
+  uint64_t bytes_in = 0;
+  uint64_t bytes_out = 0;
+};
+// This member is in the new epoch (all its communicators have passed their cut).
+struct Entered {
+  Epoch epoch = 0;
+  uint64_t host_waits = 0;  // times the application's thread had to wait for a decision
+  uint64_t pause_ns = 0;
+};
+// The old generations are destroyed: RETIRED.
+struct Retired {
+  Epoch epoch = 0;
+};
+// Every REWIRE_HEARTBEAT_MS.
+struct Heartbeat {
+  uint64_t updates = 0;  // begun so far
+};
+// SIGTERM came to this process: drain it within the given time.
+struct ReclaimNotice {
+  uint32_t within_ms = 0;
+};
+// The program detached: the member leaves the world of its own will, its work done.
+struct Finished {};
+
+// ---- leader to member -------------------------------------------------------------------------
+
+struct Welcome {
+  World world;          // the world to see: for a joiner the one it will be in
+  bool joining = false;
+  uint64_t job_secret = 0;
+};
+struct Refused {
+  std::string reason;
+};
+// PREPARE: make the next world's generations and plan. communicators: what this member must mint a
+// unique id for (it is rank 0 of them in the target world).
+struct Prepare {
+  Epoch epoch = 0;  // of the target
+  TransitionKind kind = TransitionKind::kSwap;
+  World from;
+  World to;
+  uint64_t secret = 0;
+  uint32_t deadline_ms = 0;
+  std::vector<CommunicatorId> mint;
+};
+// All ids are there: build, in this order.
+struct Build {
+  Epoch epoch = 0;
+  std::vector<CommunicatorBuild> builds;
+};
+struct Propose {
+  Epoch epoch = 0;
+  uint32_t round = 0;
+  std::vector<Cut> cuts;
+};
+// go=true for a swap: the epoch is committed, the cuts hold. go=true for a boundary: all stop
+// at that update (ARMED). go=false: forget the pledge, another round follows or an Abort.
+struct Decide {
+  Epoch epoch = 0;
+  uint32_t round = 0;
+  bool go = false;
+};
+// After a loss: bring the state to this version, then verify.
+struct Restore {
+  Epoch epoch = 0;
+  uint64_t version = 0;
+  std::vector<MemberId> live;  // members whose state in place has this version and is whole
+};
+struct Commit {
+  WorldRecord record;
+};
+struct Abort {
+  Epoch epoch = 0;
+  std::string reason;
+};
+// These members of the current world are gone: abort every generation that they are in.
+struct Lost {
+  Epoch epoch = 0;  // of the current world
+  std::vector<MemberId> members;
+};
+// The job cannot go on: state is lost, or nobody is left.
+struct Stop {
+  std::string reason;
+};
+
+using Message =
+    std::variant<Hello, CommunicatorCreated, CommunicatorDestroyed, Minted, Prepared, Pledge,
+                 AtBoundary, Verified, Entered, Retired, Heartbeat, ReclaimNotice, Finished, Welcome,
+                 Refused, Prepare, Build, Propose, Decide, Restore, Commit, Abort, Lost, Stop>;
+
+}  // namespace rewire
