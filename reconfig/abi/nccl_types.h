@@ -1,8 +1,8 @@
-/* NCCL's public types, as their ABI has been since 2.19, declared afresh: Rewire builds without NCCL.
- * C99. tests/unit/abi checks every size and value against nccl.h where one is installed.
+/* NCCL's public types, as their ABI has been since 2.19, declared afresh: Rewire builds without
+ * NCCL. C99. tests/unit/abi checks every size and value against nccl.h where one is installed.
  *
- * Structs that NCCL versions by size (ncclConfig_t, ncclSimInfo_t) are declared as of 2.28; the shim
- * passes a caller's struct on as it is and never assumes this size. */
+ * Structs that NCCL versions by size (ncclConfig_t, ncclSimInfo_t) are declared as of 2.28; the
+ * shim passes a caller's struct on as it is and never assumes this size. */
 #pragma once
 
 #include <limits.h>
@@ -71,11 +71,13 @@ typedef struct {
 } ncclConfig_t;
 
 #define NCCL_CONFIG_INITIALIZER                                                                   \
-  {sizeof(ncclConfig_t),  NCCL_CONFIG_MAGIC,     22809,                 NCCL_CONFIG_UNDEF_INT,    \
-   NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_PTR,    \
-   NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_PTR, NCCL_CONFIG_UNDEF_INT,    \
-   NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT,    \
-   NCCL_CONFIG_UNDEF_INT}
+  {                                                                                               \
+    sizeof(ncclConfig_t), NCCL_CONFIG_MAGIC, 22809, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, \
+        NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_PTR,                      \
+        NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_PTR,                      \
+        NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT,                      \
+        NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT                       \
+  }
 
 typedef struct {
   size_t size;
@@ -84,7 +86,8 @@ typedef struct {
   float estimatedTime;
 } ncclSimInfo_t;
 
-#define NCCL_SIM_INFO_INITIALIZER {sizeof(ncclSimInfo_t), NCCL_SIM_INFO_MAGIC, 22809, NCCL_UNDEF_FLOAT}
+#define NCCL_SIM_INFO_INITIALIZER \
+  { sizeof(ncclSimInfo_t), NCCL_SIM_INFO_MAGIC, 22809, NCCL_UNDEF_FLOAT }
 
 /* Values from ncclNumOps up to ncclMaxRedOp are per-communicator operators made by
  * ncclRedOpCreatePreMulSum. */

@@ -1,5 +1,5 @@
-// The content hash of state bytes: position-keyed and order-free, so that fragments may be hashed in
-// any order, on any number of threads or on the device, and summed.
+// The content hash of state bytes: position-keyed and order-free, so that fragments may be hashed
+// in any order, on any number of threads or on the device, and summed.
 //
 //   H(bytes) = sum over 8-byte words w at word position p of Mix(w, p)   (mod 2^64)
 //

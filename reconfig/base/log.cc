@@ -32,8 +32,8 @@ const char* Name(LogLevel level) {
 
 LogLevel ThresholdFromEnvironment() {
   const std::string text = Settings::Get().log();
-  for (LogLevel l : {LogLevel::kOff, LogLevel::kError, LogLevel::kWarn, LogLevel::kInfo,
-                     LogLevel::kDebug}) {
+  for (LogLevel l :
+       {LogLevel::kOff, LogLevel::kError, LogLevel::kWarn, LogLevel::kInfo, LogLevel::kDebug}) {
     if (strcasecmp(text.c_str(), Name(l)) == 0) return l;
   }
   return LogLevel::kWarn;
@@ -54,7 +54,8 @@ void LogLine(LogLevel level, const char* format, ...) {
                       static_cast<long>(syscall(SYS_gettid)), Name(level));
   va_list args;
   va_start(args, format);
-  const int text = vsnprintf(line + used, sizeof line - static_cast<size_t>(used) - 1, format, args);
+  const int text =
+      vsnprintf(line + used, sizeof line - static_cast<size_t>(used) - 1, format, args);
   va_end(args);
   used += text < 0 ? 0 : text;
   if (used > static_cast<int>(sizeof line) - 2) used = static_cast<int>(sizeof line) - 2;

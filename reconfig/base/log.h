@@ -21,8 +21,8 @@ void SetLogSink(LogSink sink);
 
 }  // namespace rewire
 
-#define REWIRE_LOG(level, ...)                                      \
-  do {                                                              \
+#define REWIRE_LOG(level, ...)                                              \
+  do {                                                                      \
     if (::rewire::LogEnabled(level)) ::rewire::LogLine(level, __VA_ARGS__); \
   } while (false)
 #define REWIRE_ERROR(...) REWIRE_LOG(::rewire::LogLevel::kError, __VA_ARGS__)

@@ -1,5 +1,6 @@
 // std::mutex with the annotations of clang's thread-safety analysis. Every lock of the project is
-// one of these: the distribution's absl::Mutex is not instrumented and makes TSan report false races.
+// one of these: the distribution's absl::Mutex is not instrumented and makes TSan report false
+// races.
 #pragma once
 
 #include <condition_variable>
@@ -50,8 +51,8 @@ class REWIRE_SCOPED_CAPABILITY MutexLock {
 class CondVar {
  public:
   // False when the deadline has passed.
-  bool WaitUntil(Mutex* mutex, Time deadline) REWIRE_REQUIRES(mutex)
-      REWIRE_NO_THREAD_SAFETY_ANALYSIS {
+  bool WaitUntil(Mutex* mutex, Time deadline)
+      REWIRE_REQUIRES(mutex) REWIRE_NO_THREAD_SAFETY_ANALYSIS {
     std::unique_lock<std::mutex> lock(mutex->mutex_, std::adopt_lock);
     const std::cv_status status = cond_.wait_until(lock, deadline);
     lock.release();

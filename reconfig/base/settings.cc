@@ -31,7 +31,8 @@ void ParseText(const char* variable, const std::string& value, std::string_view 
     if (word == value) break;
     rest.remove_prefix(std::min(rest.size(), word.size() + 1));
     if (rest.empty()) {
-      *error += std::string(variable) + "=" + value + " is not one of " + std::string(allowed) + "\n";
+      *error +=
+          std::string(variable) + "=" + value + " is not one of " + std::string(allowed) + "\n";
       return;
     }
   }

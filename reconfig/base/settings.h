@@ -1,7 +1,8 @@
-// The REWIRE_* settings of this process, parsed once from the environment (settings.def is the table).
+// The REWIRE_* settings of this process, parsed once from the environment (settings.def is the
+// table).
 //
-// Absent means the default. Present but wrong never falls back: Settings::Error() names the variable,
-// the value and the range, and every entry point refuses to start with that text.
+// Absent means the default. Present but wrong never falls back: Settings::Error() names the
+// variable, the value and the range, and every entry point refuses to start with that text.
 // Immutable after the first call; thread-safe. libc and libstdc++ only.
 #pragma once
 
@@ -23,7 +24,8 @@ struct SettingRow {
 
 class Settings {
  public:
-  // The process's settings. Where a value was wrong its default stands here and Error() is not empty.
+  // The process's settings. Where a value was wrong its default stands here and Error() is not
+  // empty.
   static const Settings& Get();
   // Parses from a list of "NAME=value" strings, as in environ(7). For tests and the launcher.
   explicit Settings(const std::vector<std::string>& environment);
@@ -45,7 +47,8 @@ class Settings {
 #undef REWIRE_SETTING_TEXT
 
  private:
-#define REWIRE_SETTING_INT(accessor, variable, default_value, ...) int64_t accessor##_ = default_value;
+#define REWIRE_SETTING_INT(accessor, variable, default_value, ...) \
+  int64_t accessor##_ = default_value;
 #define REWIRE_SETTING_TEXT(accessor, variable, default_value, ...) \
   std::string accessor##_ = default_value;
 #include "reconfig/base/settings.def"

@@ -1,4 +1,5 @@
-// Early return on a status that is not ok. For code that may use Abseil (not the preloaded library).
+// Early return on a status that is not ok. For code that may use Abseil (not the preloaded
+// library).
 #pragma once
 
 #include <utility>
@@ -6,10 +7,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
-#define REWIRE_RETURN_IF_ERROR(expr)                  \
-  do {                                                \
-    absl::Status rewire_status_ = (expr);             \
-    if (!rewire_status_.ok()) return rewire_status_;  \
+#define REWIRE_RETURN_IF_ERROR(expr)                 \
+  do {                                               \
+    absl::Status rewire_status_ = (expr);            \
+    if (!rewire_status_.ok()) return rewire_status_; \
   } while (false)
 
 #define REWIRE_CONCAT_INNER(a, b) a##b

@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# The project's rules that a machine can check. Called by ./dev lint. --fix formats in place;
+# --cheap leaves clang-tidy out.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+fix=0 cheap=0
+for arg in "$@"; do
+  case $arg in
+    --fix) fix=1 ;;
+    --cheap) cheap=1 ;;
+    *) echo "lint: unknown argument $arg" >&2; exit 2 ;;
+  esac
+done
+failed=0
+complain() { failed=1; printf 'lint: %s\n' "$*" >&2; }
+
+mapfile -t sources < <(git ls-files -- '*.cc' '*.h')
+if [ $fix = 1 ]; then
+  clang-format -i "${sources[@]}"
+elif ! clang-format --dry-run --Werror "${sources[@]}" 2>/tmp/rewire-lint.$$; then
+  head -20 /tmp/rewire-lint.$$ >&2
+  complain "not formatted; run ./dev lint --fix"
+fi
+rm -f /tmp/rewire-lint.$$
+
+for f in "${sources[@]}"; do
+  lines=$(wc -l <"$f")
+  [ "$lines" -le 600 ] || complain "$f has $lines lines; 600 is the most"
+  case $(basename "$f" | sed 's/\..*//;s/_test$//') in
+    *manager | *helper | *helpers | util | utils | *_util | *_utils | *handler | *impl | misc | common)
+      complain "$f: its name says nothing" ;;
+  esac
+done
+git grep -nE '\b(TODO|FIXME|XXX|HACK)\b' -- '*.cc' '*.h' '*.py' '*.sh' ':!cmake/lint.sh' >&2 &&
+  complain "unfinished marks"
+git grep -nE 'absl::Mutex|absl::string_view [a-z]' -- '*.h' >&2 &&
+  complain "absl::Mutex and absl::string_view do not belong in our headers (CONTRIBUTING.md)"
+if [ $cheap = 0 ]; then
+  cmake --preset clang >/dev/null
+  cmake --build build/clang -- -j"$(nproc)" >/dev/null
+  git ls-files -- '*.cc' | xargs -P "$(nproc)" -n 4 clang-tidy -p build/clang --quiet || complain "clang-tidy"
+fi
+exit $failed

@@ -1,0 +1,63 @@
+#include "reconfig/base/settings.h"
+
+#include <gtest/gtest.h>
+
+namespace rewire {
+namespace {
+
+TEST(Settings, AbsentMeansDefault) {
+  const Settings s({"PATH=/bin"});
+  EXPECT_EQ(s.silence_ms(), 3000);
+  EXPECT_EQ(s.log(), "warn");
+  EXPECT_EQ(s.Error(), "");
+  EXPECT_EQ(s.Unknown(), "");
+}
+
+TEST(Settings, TakesValuesWithinRange) {
+  const Settings s({"REWIRE_SILENCE_MS=50", "REWIRE_LOG=debug", "REWIRE_SOCKET=/run/x=y"});
+  EXPECT_EQ(s.silence_ms(), 50);
+  EXPECT_EQ(s.log(), "debug");
+  EXPECT_EQ(s.socket(), "/run/x=y");
+  EXPECT_EQ(s.Error(), "");
+}
+
+TEST(Settings, PresentButWrongNamesVariableValueAndRange) {
+  for (const char* bad : {"49", "600001", "", "12x", "1e3", "99999999999999999999"}) {
+    const Settings s({std::string("REWIRE_SILENCE_MS=") + bad});
+    EXPECT_EQ(s.Error(), std::string("REWIRE_SILENCE_MS=") + bad +
+                             " is not a whole number from 50 to 600000\n");
+    EXPECT_EQ(s.silence_ms(), 3000) << "the default stands where the value was wrong";
+  }
+}
+
+TEST(Settings, WrongWordNamesTheWords) {
+  for (const char* bad : {"loud", "", "warn|info", "warnx"}) {
+    const Settings s({std::string("REWIRE_LOG=") + bad});
+    EXPECT_EQ(s.Error(),
+              std::string("REWIRE_LOG=") + bad + " is not one of off|error|warn|info|debug\n");
+  }
+}
+
+TEST(Settings, EveryWrongVariableIsNamed) {
+  const Settings s({"REWIRE_DISABLE=2", "REWIRE_LOG=loud"});
+  EXPECT_NE(s.Error().find("REWIRE_DISABLE=2"), std::string::npos);
+  EXPECT_NE(s.Error().find("REWIRE_LOG=loud"), std::string::npos);
+}
+
+TEST(Settings, UnknownVariableGetsTheNearestName) {
+  const Settings s({"REWIRE_SILENT_MS=100"});
+  EXPECT_EQ(s.Error(), "");
+  EXPECT_EQ(s.Unknown(), "REWIRE_SILENT_MS is not a setting; did you mean REWIRE_SILENCE_MS?\n");
+}
+
+TEST(Settings, TableHasEveryRowOnce) {
+  const auto rows = Settings::Table();
+  EXPECT_GT(rows.size(), 10u);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    EXPECT_STRNE(rows[i].text, "") << rows[i].variable;
+    for (size_t j = i + 1; j < rows.size(); ++j) EXPECT_STRNE(rows[i].variable, rows[j].variable);
+  }
+}
+
+}  // namespace
+}  // namespace rewire
