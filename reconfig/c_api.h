@@ -1,9 +1,10 @@
 /* Rewire's public C interface: a training job that lets its world change while it runs.
  *
- * A cooperating job attaches, says how its state is laid out, and puts everything that changes weights
- * or optimizer state (unscale, clip, optimizer step, schedule) into one function that it hands to
- * rewireUpdate() once per step. Between two updates the state is constant, and that is when Rewire
- * moves it. Without an agent (REWIRE_SOCKET unset) every call works and the world never changes.
+ * A cooperating job attaches, says how its state is laid out, and puts everything that changes
+ * weights or optimizer state (unscale, clip, optimizer step, schedule) into one function that it
+ * hands to rewireUpdate() once per step. Between two updates the state is constant, and that is
+ * when Rewire moves it. Without an agent (REWIRE_SOCKET unset) every call works and the world never
+ * changes.
  *
  * C99. Every struct begins with its size, set by the caller: later versions add members at the end.
  * Unless said otherwise a context is used from one thread, the one that trains. No call waits for
@@ -28,7 +29,7 @@ typedef enum {
   rewireInvalidUsage = 2,    /* the call is right, the moment is not */
   rewireUnavailable = 3,     /* the agent or a peer is gone; may pass */
   rewireTimeout = 4,         /* a deadline passed; its setting is named */
-  rewireLost = 5,            /* state exists nowhere any more; the job must go back to its last checkpoint */
+  rewireLost = 5, /* state exists nowhere any more; the job must go back to its last checkpoint */
   rewireInternalError = 6
 } rewireResult_t;
 
@@ -37,15 +38,16 @@ REWIRE_API const char* rewireResultString(rewireResult_t result);
 /* Why the last failed call on this thread failed. Valid until the next call on this thread. */
 REWIRE_API const char* rewireLastError(void);
 
-/* ---- world ------------------------------------------------------------------------------------ */
+/* ---- world ------------------------------------------------------------------------------------
+ */
 
 typedef struct {
-  size_t size;         /* sizeof(rewireWorld_t) */
-  uint64_t epoch;      /* only ever increases */
-  uint32_t slots;      /* members in the world */
-  uint32_t slot;       /* this member's rank in it, 0 .. slots-1 */
-  uint32_t member;     /* this process's id; never changes */
-  uint32_t joining;    /* 1: the others are training; this member enters at its first rewireUpdate() */
+  size_t size;      /* sizeof(rewireWorld_t) */
+  uint64_t epoch;   /* only ever increases */
+  uint32_t slots;   /* members in the world */
+  uint32_t slot;    /* this member's rank in it, 0 .. slots-1 */
+  uint32_t member;  /* this process's id; never changes */
+  uint32_t joining; /* 1: the others are training; this member enters at its first rewireUpdate() */
 } rewireWorld_t;
 
 typedef struct {
@@ -56,9 +58,11 @@ typedef struct {
   uint32_t reserved;
 } rewireAttachOptions_t;
 
-/* Connects to the node's agent; without one gives a context whose world is RANK and WORLD_SIZE. options may be
- * NULL. Fails on a wrong REWIRE_* value, and when the agent does not answer within 10 s. */
-REWIRE_API rewireResult_t rewireAttach(const rewireAttachOptions_t* options, rewireContext_t* context);
+/* Connects to the node's agent; without one gives a context whose world is RANK and WORLD_SIZE.
+ * options may be NULL. Fails on a wrong REWIRE_* value, and when the agent does not answer within
+ * 10 s. */
+REWIRE_API rewireResult_t rewireAttach(const rewireAttachOptions_t* options,
+                                       rewireContext_t* context);
 /* Leaves. A member that detaches while in a world is treated as finished, not as lost. */
 REWIRE_API rewireResult_t rewireDetach(rewireContext_t context);
 /* The world as this member must see it now. For a joining member: the world it will be in. */
@@ -68,30 +72,32 @@ REWIRE_API rewireResult_t rewireWorld(rewireContext_t context, rewireWorld_t* wo
  * Fails with rewireUnavailable without an agent: make and share an id as without Rewire. */
 REWIRE_API rewireResult_t rewireUniqueId(rewireContext_t context, const char* name, void* id128);
 
-/* ---- state ------------------------------------------------------------------------------------ */
+/* ---- state ------------------------------------------------------------------------------------
+ */
 
 typedef enum {
   rewireReplicated = 0, /* every slot holds all elements */
-  rewireSharded = 1     /* slot s of n holds elements rewireShard(elements, n, s): ZeRO's division */
+  rewireSharded = 1 /* slot s of n holds elements rewireShard(elements, n, s): ZeRO's division */
 } rewireLayout_t;
 
 typedef enum {
-  rewireConstant = 0, /* changes only inside the update function: moved during forward and backward */
-  rewireVolatile = 1  /* may change at any time (gradients, running statistics, progress): moved at
-                         the boundary, in the pause */
+  rewireConstant =
+      0, /* changes only inside the update function: moved during forward and backward */
+  rewireVolatile = 1 /* may change at any time (gradients, running statistics, progress): moved at
+                        the boundary, in the pause */
 } rewireChange_t;
 
 typedef enum { rewireHost = 0, rewireDevice = 1 } rewireMemory_t;
 
 typedef struct {
-  size_t size;           /* sizeof(rewireTensor_t) */
-  const char* name;      /* unique; the same on every member */
-  uint64_t elements;     /* of the whole logical tensor */
+  size_t size;       /* sizeof(rewireTensor_t) */
+  const char* name;  /* unique; the same on every member */
+  uint64_t elements; /* of the whole logical tensor */
   uint32_t element_bytes;
   rewireLayout_t layout;
   rewireChange_t change;
   rewireMemory_t memory;
-  void* data;            /* this member's part; for a joiner the part it will have */
+  void* data; /* this member's part; for a joiner the part it will have */
 } rewireTensor_t;
 
 /* Elements [*begin, *end) that slot `slot` of `slots` holds of a sharded tensor: equal chunks of
@@ -103,16 +109,16 @@ static inline void rewireShard(uint64_t elements, uint32_t slots, uint32_t slot,
   *end = *begin + chunk < elements ? *begin + chunk : elements;
 }
 
-/* Called on the training thread, inside rewireUpdate() or rewireRecover(), except allocate, which is
- * called from Rewire's own thread while training goes on. */
+/* Called on the training thread, inside rewireUpdate() or rewireRecover(), except allocate, which
+ * is called from Rewire's own thread while training goes on. */
 typedef struct {
   size_t size; /* sizeof(rewireCallbacks_t) */
   void* arg;
   /* Memory for this member's new part of a sharded tensor, of the tensor's kind; NULL: no room, and
    * the change is refused while the old world trains on. */
   void* (*allocate)(void* arg, const char* tensor, uint64_t bytes);
-  /* The change is committed: `data` (from allocate, filled) replaces the old part, which the program
-   * may free. Called once per sharded tensor, before on_world. */
+  /* The change is committed: `data` (from allocate, filled) replaces the old part, which the
+   * program may free. Called once per sharded tensor, before on_world. */
   void (*adopt)(void* arg, const char* tensor, void* data, uint64_t begin, uint64_t end);
   /* The change did not happen: free what allocate gave. */
   void (*discard)(void* arg, const char* tensor, void* data);
@@ -123,18 +129,21 @@ typedef struct {
 /* Data parallelism over all slots; zero_stage 0: nothing is sharded, 1: optimizer state is.
  * Call before the first rewireUpdate(). */
 typedef struct {
-  size_t size; /* sizeof(rewireParallel_t) */
+  size_t size;            /* sizeof(rewireParallel_t) */
   uint32_t data_parallel; /* 0: all slots of the world, the only value taken in this version */
   uint32_t zero_stage;    /* 0 or 1 */
 } rewireParallel_t;
 
-REWIRE_API rewireResult_t rewireSetParallel(rewireContext_t context, const rewireParallel_t* parallel,
+REWIRE_API rewireResult_t rewireSetParallel(rewireContext_t context,
+                                            const rewireParallel_t* parallel,
                                             const rewireCallbacks_t* callbacks);
-/* Registers one tensor; all members register the same names with the same logical shape before their
- * first rewireUpdate(). */
-REWIRE_API rewireResult_t rewireRegisterTensor(rewireContext_t context, const rewireTensor_t* tensor);
+/* Registers one tensor; all members register the same names with the same logical shape before
+ * their first rewireUpdate(). */
+REWIRE_API rewireResult_t rewireRegisterTensor(rewireContext_t context,
+                                               const rewireTensor_t* tensor);
 
-/* ---- the update boundary ---------------------------------------------------------------------- */
+/* ---- the update boundary ----------------------------------------------------------------------
+ */
 
 typedef enum {
   rewireContinue = 0,     /* the update was applied; the world is as it was */
@@ -151,8 +160,8 @@ typedef struct {
   rewireOutcomeKind_t kind;
   uint32_t reserved;
   rewireWorld_t world;
-  uint64_t pause_ns;  /* time inside this call that the change took, the update function left out */
-  uint64_t bytes_in;  /* state received for this change, by this member */
+  uint64_t pause_ns; /* time inside this call that the change took, the update function left out */
+  uint64_t bytes_in; /* state received for this change, by this member */
   uint64_t bytes_out;
 } rewireOutcome_t;
 
@@ -161,8 +170,8 @@ typedef struct {
 typedef int (*rewireUpdateFn)(void* arg);
 
 /* The update boundary. Call it once per step, after the last reduction of gradients has been
- * enqueued and waited for. Adds less than 200 ns when nothing is pending. outcome may be NULL only in
- * a job that never changes its world. */
+ * enqueued and waited for. Adds less than 200 ns when nothing is pending. outcome may be NULL only
+ * in a job that never changes its world. */
 REWIRE_API rewireResult_t rewireUpdate(rewireContext_t context, rewireUpdateFn update, void* arg,
                                        rewireOutcome_t* outcome);
 /* Forward or backward failed because an NCCL call or a wait for one failed: waits (at most

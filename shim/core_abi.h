@@ -1,5 +1,5 @@
-// The C boundary between the preloaded library (libc alone: entries, handles, the fast path) and the
-// core in librewire.so (recipes, builds, swaps, the agent), which is dlopened at the first
+// The C boundary between the preloaded library (libc alone: entries, handles, the fast path) and
+// the core in librewire.so (recipes, builds, swaps, the agent), which is dlopened at the first
 // communicator. Both sides are of one build; version is checked at load.
 //
 // Ownership: VirtualCommunicator and Generation objects belong to the preloaded library's memory
@@ -28,9 +28,9 @@ struct CallSite {
 struct CoreTable {
   uint32_t version;
 
-  // A communicator was asked for. The core keeps the recipe and decides whether the first generation
-  // is made by the caller's own call (return 0) or comes with the next epoch's build (return 1: the
-  // core has filled *result, after waiting when the communicator is blocking).
+  // A communicator was asked for. The core keeps the recipe and decides whether the first
+  // generation is made by the caller's own call (return 0) or comes with the next epoch's build
+  // (return 1: the core has filled *result, after waiting when the communicator is blocking).
   int (*created)(VirtualCommunicator* comm, ncclResult_t* result) noexcept;
   // Destroy or abort was called: cancels a build, waits until no builder uses the communicator.
   void (*closing)(VirtualCommunicator* comm, int aborting) noexcept;

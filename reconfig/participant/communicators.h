@@ -1,5 +1,5 @@
-// What the participant asks of whoever owns this process's communicators. The shim's core is the one
-// that does; a program without NCCL has none. Nothing here knows the shim.
+// What the participant asks of whoever owns this process's communicators. The shim's core is the
+// one that does; a program without NCCL has none. Nothing here knows the shim.
 //
 // Thread: every method is called from the participant's own thread; `done` callbacks may come from
 // any thread. No method blocks longer than a lock's hold.
@@ -43,11 +43,12 @@ class Communicators {
   virtual void Decide(Epoch epoch, bool go, std::function<void(uint64_t host_waits)> entered) = 0;
 
   // At an update boundary, with the application's thread inside rewireUpdate(): every communicator
-  // goes to the epoch's generation at once (rank and size change with it). Communicators this member
-  // is no longer in become closed: every call on them gives ncclInvalidUsage.
+  // goes to the epoch's generation at once (rank and size change with it). Communicators this
+  // member is no longer in become closed: every call on them gives ncclInvalidUsage.
   virtual void SwapNow(Epoch epoch) = 0;
 
-  // Destroys, in the background, generations older than the epoch; done is called when all are gone.
+  // Destroys, in the background, generations older than the epoch; done is called when all are
+  // gone.
   virtual void Retire(Epoch epoch, std::function<void()> done) = 0;
   // Drops the generations built for an epoch that will not come.
   virtual void Abandon(Epoch epoch) = 0;
@@ -60,7 +61,8 @@ class Communicators {
 // communicators by this call, made before the first communicator is. nullptr: none.
 void SetCommunicators(Communicators* communicators);
 
-// What the shim's core tells the participant. Thread-safe; never blocks; does nothing without an agent.
+// What the shim's core tells the participant. Thread-safe; never blocks; does nothing without an
+// agent.
 class CommunicatorEvents {
  public:
   virtual ~CommunicatorEvents() = default;

@@ -82,9 +82,9 @@ struct Pledge {
 // This member's program stands at the update boundary. Versions count applied updates.
 struct AtBoundary {
   Epoch epoch = 0;
-  uint64_t live_version = 0;              // of the state in place
-  bool live_whole = false;                // false: the update had begun, the state in place is mixed
-  std::vector<uint64_t> own_snapshots;    // versions of its own shard it holds a copy of
+  uint64_t live_version = 0;            // of the state in place
+  bool live_whole = false;              // false: the update had begun, the state in place is mixed
+  std::vector<uint64_t> own_snapshots;  // versions of its own shard it holds a copy of
   std::vector<uint64_t> buddy_snapshots;  // versions of the previous slot's shard
 };
 // STREAMED and VERIFIED: everything this member receives has arrived and hashes to what its source
@@ -120,7 +120,7 @@ struct Finished {};
 // ---- leader to member -------------------------------------------------------------------------
 
 struct Welcome {
-  World world;          // the world to see: for a joiner the one it will be in
+  World world;  // the world to see: for a joiner the one it will be in
   bool joining = false;
   uint64_t job_secret = 0;
 };
@@ -178,9 +178,9 @@ struct Stop {
   std::string reason;
 };
 
-using Message =
-    std::variant<Hello, CommunicatorCreated, CommunicatorDestroyed, Minted, Prepared, Pledge,
-                 AtBoundary, Verified, Entered, Retired, Heartbeat, ReclaimNotice, Finished, Welcome,
-                 Refused, Prepare, Build, Propose, Decide, Restore, Commit, Abort, Lost, Stop>;
+using Message = std::variant<Hello, CommunicatorCreated, CommunicatorDestroyed, Minted, Prepared,
+                             Pledge, AtBoundary, Verified, Entered, Retired, Heartbeat,
+                             ReclaimNotice, Finished, Welcome, Refused, Prepare, Build, Propose,
+                             Decide, Restore, Commit, Abort, Lost, Stop>;
 
 }  // namespace rewire

@@ -25,8 +25,8 @@ inline constexpr CommunicatorId kUpdateBoundary{0, 0};
 
 struct WorldMember {
   MemberId member = 0;
-  uint64_t incarnation = 0;   // differs for every process that ever had this id
-  std::string data_address;   // where it takes state fragments, "127.0.0.1:40001"
+  uint64_t incarnation = 0;  // differs for every process that ever had this id
+  std::string data_address;  // where it takes state fragments, "127.0.0.1:40001"
   bool operator==(const WorldMember&) const = default;
 };
 
@@ -44,8 +44,9 @@ struct World {
   }
 };
 
-// At operation `cut` of a communicator every member goes to the next generation; at operation `warm`
-// (before it) each puts one tiny operation on the new generation on the application's stream.
+// At operation `cut` of a communicator every member goes to the next generation; at operation
+// `warm` (before it) each puts one tiny operation on the new generation on the application's
+// stream.
 struct Cut {
   CommunicatorId communicator;
   uint64_t warm = 0;
