@@ -1,0 +1,33 @@
+// The store of one machine: one file, which survives the death of the agent at any moment. Answers
+// inside each call. One thread.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "reconfig/store/record_log.h"
+#include "reconfig/store/store.h"
+
+namespace rewire {
+
+class EmbeddedStore : public Store {
+ public:
+  // Fails when another process has the file open, and when the file is not whole.
+  static absl::StatusOr<std::unique_ptr<EmbeddedStore>> Open(const std::string& path,
+                                                             RecordLog::Options options = {});
+
+  void Read(ReadDone done) override;
+  void CompareAndSwap(Epoch expected, const WorldRecord& record, SwapDone done) override;
+
+ private:
+  EmbeddedStore(RecordLog log, std::optional<WorldRecord> current)
+      : log_(std::move(log)), current_(std::move(current)) {}
+  absl::StatusOr<SwapOutcome> Swap(Epoch expected, const WorldRecord& record);
+
+  RecordLog log_;
+  std::optional<WorldRecord> current_;
+};
+
+}  // namespace rewire
