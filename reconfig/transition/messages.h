@@ -45,6 +45,7 @@ struct Hello {
   uint32_t pid = 0;
   bool cooperates = false;   // uses the C API: its world may change at update boundaries
   std::string data_address;  // empty when it does not
+  bool broken = false;       // told of a loss, and no new world since: its generations are aborted
 };
 // A virtual communicator exists in this process. A joiner's program makes its communicators as if
 // the world were new; they are built with the next epoch's generations.
@@ -79,7 +80,10 @@ struct Pledge {
   bool ok = false;
   std::vector<CommunicatorCounter> counters;
 };
-// This member's program stands at the update boundary. Versions count applied updates.
+// This member's program stands at the update boundary. Versions count applied updates. For a
+// planned change only the epoch matters; a joiner sends it when it is prepared and its program
+// waits in its first update. A version is listed when this member can give the whole of that shard
+// at it.
 struct AtBoundary {
   Epoch epoch = 0;
   uint64_t live_version = 0;            // of the state in place
@@ -161,6 +165,8 @@ struct Restore {
   uint64_t version = 0;
   std::vector<MemberId> live;  // members whose state in place has this version and is whole
 };
+// Sent to everyone after the commit, and after every Welcome of a member that is not joining:
+// taking it twice does nothing.
 struct Commit {
   WorldRecord record;
 };
@@ -168,7 +174,12 @@ struct Abort {
   Epoch epoch = 0;
   std::string reason;
 };
-// These members of the current world are gone: abort every generation that they are in.
+// Every member is in the epoch: generations before it may be destroyed. Answered by Retired.
+struct Retire {
+  Epoch epoch = 0;
+};
+// These members of the current world are gone: abort the current generation of every communicator
+// and forget the transition under way. An empty list: lost before the leader restarted.
 struct Lost {
   Epoch epoch = 0;  // of the current world
   std::vector<MemberId> members;

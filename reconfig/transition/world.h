@@ -54,11 +54,17 @@ struct Cut {
   bool operator==(const Cut&) const = default;
 };
 
-// The value behind the store's compare-and-swap: the commit is one change of this record.
+// The value behind the store's compare-and-swap: the commit is one change of this record. Besides
+// the commit a leader writes it when it starts (which fences the leader before it) and when it
+// begins a transition (which reserves the epoch and the ids of new members, so that neither is used
+// twice).
 struct WorldRecord {
   World world;
-  std::vector<Cut> cuts;  // of the last same-member swap; empty otherwise
-  uint64_t secret = 0;    // in every connection and fragment of this epoch
+  std::vector<Cut> cuts;     // of the last same-member swap; empty otherwise
+  uint64_t secret = 0;       // in every connection and fragment of this epoch
+  uint64_t revision = 0;     // one more at every write: what the compare-and-swap compares
+  Epoch reserved_epoch = 0;  // the highest epoch that was ever begun
+  MemberId next_member = 0;  // the lowest id that was never given out
   bool operator==(const WorldRecord&) const = default;
 };
 

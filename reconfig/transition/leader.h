@@ -1,0 +1,209 @@
+// The leader's state machine: from a request or a loss to a committed world (docs/protocol.md).
+//
+// Pure: no clock, no I/O, no threads. Every input carries the time and appends what must be done to
+// `out`; the owner (reconfig/agent, one thread; or the simulator) does it in that order and feeds
+// the answers back, never from inside an input. Call OnTick at the latest when NextDeadline() has
+// come.
+//
+//   Leader leader(options, record_from_the_store_or_an_empty_one);
+//   leader.Start(now, &out);            // fences the leader before it: the first CompareAndSwap
+//   leader.OnConnect(now, hello, &out); // a connection's first message; its Hello names the member
+//   leader.OnMessage(now, member, message, &out);
+//   leader.OnDisconnect(now, member, &out);   // the connection has ended: the member is dead
+//
+// A member has one connection. A second Hello of the same id and incarnation replaces the first
+// connection: the owner closes the older one without calling OnDisconnect for it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "reconfig/base/clock.h"
+#include "reconfig/transition/leader_action.h"
+#include "reconfig/transition/planted_bug.h"
+#include "reconfig/transition/registry.h"
+#include "reconfig/transition/request.h"
+
+namespace rewire {
+
+struct LeaderOptions {
+  std::vector<MemberId> initial_members;  // in slot order; used when the record has no world yet
+  uint32_t max_members = 1024;
+  uint64_t job_secret = 0;         // random, of this job; the secrets of epochs are derived from it
+  Duration grace = seconds(10);    // after a restart: for the world's members to reconnect
+  Duration join = seconds(120);    // for new processes to start, attach and make communicators
+  Duration build = seconds(60);    // REWIRE_BUILD_MS: from Prepare to the last Prepared
+  Duration decision = seconds(2);  // REWIRE_DECISION_MS: from Propose to the last Pledge
+  Duration arm = seconds(120);     // REWIRE_ARM_MS: from Decide to the first member at the boundary
+  Duration boundary = seconds(30);           // REWIRE_BOUNDARY_MS: from then to the last Verified
+  Duration enter = seconds(60);              // from the commit to the last Entered
+  Duration silence = seconds(3);             // REWIRE_SILENCE_MS: no message for so long means lost
+  Duration store_retry = milliseconds(100);  // between two tries when the store gives errors
+  uint32_t cut_margin = 16;                  // REWIRE_CUT_MARGIN, operations
+  uint32_t max_rounds = 8;                   // refused proposals before the transition is aborted
+  PlantedBug planted_bug = PlantedBug::kNone;  // tests only
+};
+
+// The store's answer to a CompareAndSwap: whether it was written, and the record that now stands.
+struct StoreAnswer {
+  bool swapped = false;
+  WorldRecord current;
+};
+
+enum class RequestState : uint8_t { kUnknown, kWaiting, kRunning, kDone, kFailed };
+struct RequestStatus {
+  RequestState state = RequestState::kUnknown;
+  std::string text;  // why it failed or what it waits for
+};
+
+struct MemberStatus {
+  MemberId member = 0;
+  std::optional<uint32_t> slot;  // none: joining, or left
+  bool connected = false;
+  bool cooperates = false;
+  bool finished = false;
+  uint64_t updates = 0;
+  Duration silent{};
+};
+
+struct Transition;  // transition.h: the attempt under way
+
+class Leader {
+ public:
+  Leader(LeaderOptions options, WorldRecord record);
+  ~Leader();
+  Leader(const Leader&) = delete;
+  Leader& operator=(const Leader&) = delete;
+
+  using Out = std::vector<LeaderAction>;
+
+  void Start(Time now, Out* out);
+  void OnConnect(Time now, const Hello& hello, Out* out);
+  void OnDisconnect(Time now, MemberId member, Out* out);
+  // A Hello is ignored here. Messages of a member that never said Hello are dropped and counted.
+  void OnMessage(Time now, MemberId member, const Message& message, Out* out);
+  // Valid: an id (then see StatusOf and the notes). Else at once an error that names what is wrong;
+  // nothing has happened. Requests that arrive during a transition are merged into the next one.
+  absl::StatusOr<uint64_t> OnRequest(Time now, const ChangeRequest& request, Out* out);
+  void OnStoreResult(Time now, const absl::StatusOr<StoreAnswer>& answer, Out* out);
+  void OnSpawned(Time now, std::span<const MemberId> members, Out* out);
+  void OnSpawnFailed(Time now, std::span<const MemberId> members, const std::string& reason,
+                     Out* out);
+  void OnTick(Time now, Out* out);
+  // The earliest time at which OnTick has something to do.
+  [[nodiscard]] std::optional<Time> NextDeadline() const;
+
+  // ---- status ---------------------------------------------------------------------------------
+  [[nodiscard]] const WorldRecord& record() const { return record_; }
+  [[nodiscard]] Phase phase() const;
+  [[nodiscard]] bool steady() const { return phase() == Phase::kSteady && queue_.empty(); }
+  [[nodiscard]] bool done() const { return done_; }  // every member has finished
+  [[nodiscard]] RequestStatus StatusOf(uint64_t request) const;
+  [[nodiscard]] std::vector<MemberStatus> Members(Time now) const;
+  [[nodiscard]] uint64_t dropped_messages() const { return dropped_; }
+
+ private:
+  struct Peer {
+    uint64_t incarnation = 0;
+    std::string data_address;
+    bool connected = false;
+    bool cooperates = false;
+    bool finished = false;
+    bool lost = false;     // dead to us for ever: a new Hello is refused
+    bool broken = false;   // its current generations are aborted
+    bool joining = false;  // not in the stored world
+    uint64_t updates = 0;
+    Time heard{};
+    std::optional<double> update_period_s;  // observed
+    Time updates_at{};
+  };
+  struct Request {
+    uint64_t id = 0;
+    ChangeRequest change;
+    Time arrived{};
+    RequestStatus status;
+  };
+
+  // leader.cc: connections, members, the store's answers.
+  void WelcomeBack(MemberId member, Out* out);
+  void TryForm(Time now, Out* out);
+  void EndRecovery(Time now, Out* out);
+  void Lose(Time now, const std::vector<MemberId>& members, const std::string& why, Out* out);
+  void Finish(Time now, MemberId member, Out* out);
+  void Swap(Time now, WorldRecord record, Out* out);
+  void Depose(Time now, Out* out);
+  void CheckSilence(Time now, Out* out);
+  void StopJob(Time now, const std::string& reason, Out* out);
+  [[nodiscard]] bool InWorld(MemberId member) const;
+  [[nodiscard]] bool Cooperating() const;
+  [[nodiscard]] std::vector<MemberId> WorldIds() const;
+  [[nodiscard]] std::vector<MemberId> Alive() const;  // world members neither lost nor finished
+
+  // leader_begin.cc: from the queue to Prepare.
+  void BeginNext(Time now, Out* out);
+  void BeginLoss(Time now, Out* out);
+  void Begin(Time now, std::unique_ptr<Transition> transition, Out* out);
+  void AfterReserve(Time now, Out* out);
+  void TryPrepare(Time now, Out* out);
+  [[nodiscard]] absl::Status Ready(const Transition& transition) const;
+
+  // leader_phases.cc: from Prepare to the compare-and-swap.
+  void OnMinted(Time now, MemberId from, const Minted& m, Out* out);
+  void OnPrepared(Time now, MemberId from, const Prepared& m, Out* out);
+  void OnPledge(Time now, MemberId from, const Pledge& m, Out* out);
+  void OnAtBoundary(Time now, MemberId from, const AtBoundary& m, Out* out);
+  void OnVerified(Time now, MemberId from, const Verified& m, Out* out);
+  void TryBuild(Time now, Out* out);
+  void TryPropose(Time now, Out* out);
+  void Propose_(Time now, Out* out);
+  void RefuseRound(Time now, Out* out);
+  void TryRestore(Time now, Out* out);
+  void CommitNow(Time now, Out* out);
+
+  // leader_end.cc: what follows the commit, and aborts.
+  void AfterCommit(Time now, Out* out);
+  void OnEntered(Time now, MemberId from, const Entered& m, Out* out);
+  void OnRetired(Time now, MemberId from, const Retired& m, Out* out);
+  void EndTransition(Time now, Out* out);
+  // requeue: the requests wait for the next transition; otherwise they have failed.
+  void Abort_(Time now, const std::string& reason, bool requeue, Out* out);
+  void DropTransition(Time now, const std::string& reason, bool requeue, bool tell_world, Out* out);
+  void OnPhaseDeadline(Time now, Out* out);
+
+  void Enter(Time now, Phase phase, std::optional<Time> deadline, Out* out);
+  void Send(MemberId member, Message message, Out* out);
+  void SendAll(const std::vector<MemberId>& members, const Message& message, Out* out);
+  void Tell(Time now, NoteKind kind, std::string text, Out* out) const;
+  [[nodiscard]] bool Current(Epoch epoch);  // of the transition under way; else counted as dropped
+  void Resolve(const std::vector<uint64_t>& ids, RequestState state, const std::string& text);
+
+  const LeaderOptions options_;
+  WorldRecord record_;
+  Phase idle_phase_ = Phase::kForming;  // when no transition is under way
+  std::optional<Time> recover_by_;
+  std::map<MemberId, Peer> peers_;
+  Registry registry_;
+  std::vector<uint64_t> queue_;  // requests that wait
+  std::map<uint64_t, Request> requests_;
+  uint64_t next_request_ = 1;
+  uint64_t attempts_ = 0;
+  std::unique_ptr<Transition> transition_;
+  // The store: one swap outstanding, or waiting to be tried again.
+  std::optional<WorldRecord> writing_;
+  std::optional<Time> write_again_;
+  std::set<MemberId> lost_;  // of the stored world: the next transition is a loss
+  bool broken_ = false;      // survivors' generations are aborted: only a loss transition heals
+  bool done_ = false;
+  uint64_t dropped_ = 0;
+  std::optional<Duration> usual_;  // how long planned transitions took, for deadlines
+};
+
+}  // namespace rewire

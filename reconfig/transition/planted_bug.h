@@ -1,0 +1,15 @@
+// Faults that tests plant into the state machines to show that the simulator notices them.
+// Production code never sets one: the option that carries it defaults to kNone.
+#pragma once
+
+namespace rewire {
+
+enum class PlantedBug {
+  kNone,
+  kDoubleCommit,          // leader: commits without comparing, and a successor does not fence
+  kLostPledge,            // leader: counts a refused pledge as given
+  kCommitBeforeVerified,  // leader: commits as soon as everyone is at the boundary
+  kStaleEpochAccepted,    // leader: takes answers of an earlier attempt for the current one
+};
+
+}  // namespace rewire

@@ -1,0 +1,43 @@
+// What an operator (or a member's reclaim notice) may ask for, and what world it leads to.
+//
+// Pure functions; used by the leader, and by whoever wants to know early whether a request is
+// valid.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "reconfig/base/clock.h"
+#include "reconfig/transition/world.h"
+
+namespace rewire {
+
+enum class RequestKind : uint8_t {
+  kResize = 1,   // to `size` members: new ones are appended, or the highest slots leave
+  kDrain = 2,    // `members` leave; the others keep their order
+  kReplace = 3,  // `members` (one) leaves, a new member takes its slot
+  kRebuild = 4,  // same members, new generations
+};
+
+struct ChangeRequest {
+  RequestKind kind = RequestKind::kRebuild;
+  uint32_t size = 0;
+  std::vector<MemberId> members;
+  std::optional<Duration> within;  // kDrain: the members are gone after this time, ready or not
+  std::string reason;              // for people: shown in status and trace
+};
+
+// "drain 3 5 within 120000 ms".
+std::string Describe(const ChangeRequest& request);
+
+// The members that `request` makes of `members`, in slot order. New ids are taken from
+// *next_member. Fails, naming what is wrong, on a size of 0 or above max_members, an unknown or
+// doubled member, and when nobody would be left. Changes *next_member only on success.
+absl::StatusOr<std::vector<MemberId>> ApplyRequest(const ChangeRequest& request,
+                                                   std::vector<MemberId> members,
+                                                   uint32_t max_members, MemberId* next_member);
+
+}  // namespace rewire
