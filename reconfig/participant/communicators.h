@@ -24,8 +24,11 @@ class Communicators {
   virtual std::vector<CommunicatorCreated> List() = 0;
   virtual std::vector<CommunicatorCounter> Counters() = 0;
 
-  // Mints a unique id of the real NCCL. On the caller's thread; quick.
-  virtual absl::StatusOr<UniqueIdBytes> Mint() = 0;
+  // Mints a unique id of the real NCCL for the next generation of a communicator (kUpdateBoundary:
+  // of none yet): 128 bytes, and behind them what the communicator has been used for, opaque. All
+  // of it goes into CommunicatorBuild, so that all ranks make the same warm-up. On the caller's
+  // thread; quick.
+  virtual absl::StatusOr<UniqueIdBytes> Mint(const CommunicatorId& communicator) = 0;
 
   // Builds and warms, in the background and in the given order, one generation per entry. done is
   // called once: ok when all are built. Refused at once when a communicator is pinned or memory
@@ -71,6 +74,10 @@ class CommunicatorEvents {
   // True when this unique id was given out by rewireUniqueId() and the member is joining: the
   // communicator's first generation comes with the next Build.
   virtual bool ComesWithBuild(const CommunicatorId& communicator) = 0;
+  // The application's thread has waited REWIRE_DECISION_MS for Decide(epoch). It waits as long
+  // again for an answer, then gives its generations up. A participant that goes on asking the
+  // leader by itself has nothing to do.
+  virtual void Undecided(Epoch /*epoch*/) {}
 };
 
 // Connects this process to its agent as a member if REWIRE_SOCKET says so and it is not yet;

@@ -19,7 +19,10 @@ enum class TransitionKind : uint8_t {
   kLoss = 3,      // members were lost: the boundary is reached through an error
 };
 
-using UniqueIdBytes = std::string;  // 128 bytes, of the real NCCL
+// 128 bytes, of the real NCCL; behind them, opaque, what the minter's communicator has been used
+// for (at most kMaxUniqueIdBytes in all): it is handed on whole, so that all ranks warm up alike.
+using UniqueIdBytes = std::string;
+inline constexpr size_t kMaxUniqueIdBytes = 4096;
 
 struct CommunicatorBuild {
   CommunicatorId communicator;

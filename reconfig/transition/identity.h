@@ -1,0 +1,33 @@
+// The identity of a communicator, computed alike on all its ranks from what they all know.
+//
+// Used by the shim's core (for every communicator) and by the participant (for the unique ids that
+// rewireUniqueId() gives out). Pure.
+#pragma once
+
+#include <cstdint>
+
+#include "reconfig/abi/nccl_types.h"
+#include "reconfig/base/hash.h"
+#include "reconfig/transition/world.h"
+
+namespace rewire {
+
+// Of a communicator made from a unique id (128 bytes; the first one where several were given).
+inline CommunicatorId IdentityOfUniqueId(const void* unique_id) {
+  CommunicatorId id{ContentHash(unique_id, NCCL_UNIQUE_ID_BYTES, 0),
+                    ContentHash(unique_id, NCCL_UNIQUE_ID_BYTES, uint64_t{1} << 32)};
+  if (id == kUpdateBoundary) id.low = 1;
+  return id;
+}
+
+// Of the child that the n-th split or shrink (counted from 0) of the parent made; color: of a split
+// the caller's color, of a shrink the number of ranks left.
+inline CommunicatorId IdentityOfChild(const CommunicatorId& parent, uint64_t nth, int64_t color) {
+  const auto key = static_cast<uint64_t>(color);
+  CommunicatorId id{MixWord(parent.high, nth) + MixWord(key, 1),
+                    MixWord(parent.low, nth) + MixWord(key, 2)};
+  if (id == kUpdateBoundary) id.low = 1;
+  return id;
+}
+
+}  // namespace rewire
