@@ -19,12 +19,14 @@ class EmbeddedStore : public Store {
                                                              RecordLog::Options options = {});
 
   void Read(ReadDone done) override;
-  void CompareAndSwap(Epoch expected, const WorldRecord& record, SwapDone done) override;
+  void CompareAndSwap(uint64_t expected, const WorldRecord& record, SwapDone done) override;
 
  private:
-  EmbeddedStore(RecordLog log, std::optional<WorldRecord> current)
-      : log_(std::move(log)), current_(std::move(current)) {}
-  absl::StatusOr<SwapOutcome> Swap(Epoch expected, const WorldRecord& record);
+  explicit EmbeddedStore(RecordLog log) : log_(std::move(log)) {}
+  // Takes current_ from the log.
+  absl::Status Load();
+  absl::Status Heal();
+  absl::StatusOr<SwapOutcome> Swap(uint64_t expected, const WorldRecord& record);
 
   RecordLog log_;
   std::optional<WorldRecord> current_;

@@ -12,12 +12,15 @@ constexpr uint16_t kVersion = 1;
 
 std::string EncodeRecord(const WorldRecord& record) {
   // Bindings, so that a new field does not compile until it is stored too.
-  const auto& [world, cuts, secret] = record;
+  const auto& [world, cuts, secret, revision, reserved_epoch, next_member] = record;
   const auto& [epoch, members] = world;
   ByteWriter w;
   w.Put(kVersion);
+  w.Put(revision);
   w.Put(epoch);
+  w.Put(reserved_epoch);
   w.Put(secret);
+  w.Put(next_member);
   w.Put(static_cast<uint32_t>(members.size()));
   for (const auto& [member, incarnation, data_address] : members) {
     w.Put(member);
@@ -42,8 +45,11 @@ absl::StatusOr<WorldRecord> DecodeRecord(std::string_view bytes) {
         absl::StrCat("world record of version ", version, "; known: ", kVersion));
   }
   WorldRecord record;
+  record.revision = r.Get<uint64_t>();
   record.world.epoch = r.Get<Epoch>();
+  record.reserved_epoch = r.Get<Epoch>();
   record.secret = r.Get<uint64_t>();
+  record.next_member = r.Get<MemberId>();
   record.world.members.resize(r.GetCount(16));
   for (WorldMember& m : record.world.members) {
     m.member = r.Get<MemberId>();

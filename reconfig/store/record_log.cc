@@ -170,6 +170,19 @@ absl::Status RecordLog::Append(std::string_view record) {
   return absl::OkStatus();
 }
 
+absl::Status RecordLog::Reopen() {
+  // Pages that could not be written may look clean to a second fsync, so the old file proves
+  // nothing.
+  file_.reset(open(path_.c_str(), O_RDWR | O_CLOEXEC));
+  if (!file_.valid()) return Failed(path_, "open");
+  records_ = 0;
+  last_.clear();
+  REWIRE_RETURN_IF_ERROR(Recover());
+  REWIRE_RETURN_IF_ERROR(Rewrite(empty() ? std::string() : Frame(last_)));
+  broken_ = absl::OkStatus();
+  return absl::OkStatus();
+}
+
 absl::Status RecordLog::Rewrite(std::string_view records) {
   const std::string name = path_ + ".new";
   UniqueFd fd(open(name.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));

@@ -31,9 +31,12 @@ class RecordLog {
   [[nodiscard]] uint64_t dropped_bytes() const { return dropped_; }
   [[nodiscard]] const std::string& path() const { return path_; }
 
-  // Ok: the record is on the disk. Not ok: nothing more can be appended with this object, and
-  // whether the record is there is known only after opening the file again.
+  // Ok: the record is on the disk. Not ok: whether it is there is known only after Reopen().
   absl::Status Append(std::string_view record);
+  [[nodiscard]] bool broken() const { return !broken_.ok(); }
+  // After a failed Append(): reads the file again, and makes it anew with what it holds. The lock
+  // stays.
+  absl::Status Reopen();
 
  private:
   RecordLog(std::string path, Options options) : path_(std::move(path)), options_(options) {}

@@ -23,17 +23,18 @@ struct SwapOutcome {
 class Store {
  public:
   // A status that is not ok means that nothing is known: the answer of a compare-and-swap is then
-  // "perhaps", and only a Read() of a newly opened store tells.
+  // "perhaps", and a later Read(), or the same compare-and-swap again, tells.
   using ReadDone = std::function<void(absl::StatusOr<std::optional<WorldRecord>>)>;
   using SwapDone = std::function<void(absl::StatusOr<SwapOutcome>)>;
 
   virtual ~Store() = default;
 
-  // The record; nothing when no world was ever committed.
+  // The record; nothing when none was ever written.
   virtual void Read(ReadDone done) = 0;
-  // Puts the record in when the epoch that stands is `expected` (0: none), and record's epoch is
-  // above it: epochs fence. Answered only when the record would survive this process's death.
-  virtual void CompareAndSwap(Epoch expected, const WorldRecord& record, SwapDone done) = 0;
+  // Puts the record in when the revision that stands is `expected` (0: no record), and the record's
+  // own is above it: revisions and epochs never go back. Answered only when the record would
+  // survive this process's death.
+  virtual void CompareAndSwap(uint64_t expected, const WorldRecord& record, SwapDone done) = 0;
 
   // A descriptor that is readable when Progress() has something to do; -1: never.
   [[nodiscard]] virtual int fd() const { return -1; }

@@ -23,6 +23,9 @@ WorldRecord Record(Epoch epoch) {
   WorldRecord r;
   r.world.epoch = epoch;
   r.secret = epoch * 77;
+  r.revision = epoch;
+  r.reserved_epoch = epoch + 1;
+  r.next_member = 9;
   for (uint32_t i = 0; i < 1 + epoch % 3; ++i) {
     r.world.members.push_back({i, epoch * 100 + i, "127.0.0.1:4000" + std::to_string(i)});
   }
@@ -109,7 +112,7 @@ TEST_F(StoreTest, ANewStoreIsEmptyAndAFilledOneComesBack) {
   EXPECT_EQ(Read(*OpenOrDie()), Record(5));
 }
 
-TEST_F(StoreTest, EpochsFence) {
+TEST_F(StoreTest, RevisionsFence) {
   auto store = OpenOrDie();
   ASSERT_TRUE(Swap(*store, 0, Record(4))->swapped);
   auto late = Swap(*store, 0, Record(5));
@@ -117,7 +120,10 @@ TEST_F(StoreTest, EpochsFence) {
   EXPECT_FALSE(late->swapped);
   EXPECT_EQ(late->current, Record(4));
   EXPECT_EQ(Swap(*store, 4, Record(4)).status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(Swap(*store, 4, Record(3)).status().code(), absl::StatusCode::kInvalidArgument);
+  WorldRecord back = Record(3);
+  back.revision = 5;
+  EXPECT_THAT(std::string(Swap(*store, 4, back).status().message()),
+              HasSubstr("revision 5 of epoch 3 does not follow revision 4 of epoch 4"));
   EXPECT_TRUE(Swap(*store, 4, Record(9))->swapped);
   EXPECT_EQ(Read(*store), Record(9));
 }
@@ -138,6 +144,7 @@ TEST_F(StoreTest, CutOffAtEveryByteTheLastWholeRecordStands) {
   ASSERT_EQ(whole.size(), sizes.back());
   for (size_t n = 0; n <= whole.size(); ++n) {
     Put(whole.substr(0, n));
+    SetLogSink([](LogLevel, const std::string&) {});
     auto store = EmbeddedStore::Open(path_);
     if (n < sizes[0]) {
       EXPECT_THAT(std::string(store.status().message()),
@@ -153,6 +160,7 @@ TEST_F(StoreTest, CutOffAtEveryByteTheLastWholeRecordStands) {
     store->reset();
     EXPECT_EQ(Read(*OpenOrDie()), Record(50)) << n;
   }
+  SetLogSink(nullptr);
 }
 
 TEST_F(StoreTest, EveryDamagedBitIsFound) {
@@ -225,23 +233,28 @@ TEST_F(StoreTest, ALeftOverOfACompactionIsHarmless) {
   EXPECT_EQ(Read(*OpenOrDie()), Record(4));
 }
 
-TEST_F(StoreTest, AFullDiskIsAnErrorAndTheOldRecordStands) {
+TEST_F(StoreTest, AFullDiskIsAnErrorTheOldRecordStandsAndRoomHealsIt) {
   const size_t size = Fill(3)[3];
   const pid_t child = fork();
   if (child == 0) {
     signal(SIGXFSZ, SIG_IGN);
-    const rlimit limit{size + 20, size + 20};
-    setrlimit(RLIMIT_FSIZE, &limit);
     auto store = EmbeddedStore::Open(path_);
     if (!store.ok()) _exit(2);
-    if (Swap(**store, 3, Record(4)).ok()) _exit(3);
-    // It is closed for good: it cannot know what the file holds.
-    _exit(Swap(**store, 3, Record(4)).status().code() == absl::StatusCode::kUnavailable ? 0 : 4);
+    rlimit limit{size + 20, RLIM_INFINITY};  // a part of the record fits, later nothing does
+    for (int i = 0; i < 3; ++i) {
+      setrlimit(RLIMIT_FSIZE, &limit);
+      limit.rlim_cur = 20;
+      if (Swap(**store, 3, Record(4)).status().code() != absl::StatusCode::kUnavailable) _exit(3);
+    }
+    limit.rlim_cur = RLIM_INFINITY;
+    setrlimit(RLIMIT_FSIZE, &limit);
+    if (Read(**store) != Record(3)) _exit(4);
+    _exit(Swap(**store, 3, Record(4))->swapped ? 0 : 5);
   }
   int status = 0;
   ASSERT_EQ(waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
-  EXPECT_EQ(Read(*OpenOrDie()), Record(3));
+  EXPECT_EQ(Read(*OpenOrDie()), Record(4));
 }
 
 // The child commits epoch after epoch and says which it was answered for; it is killed somewhere.
