@@ -38,15 +38,15 @@ std::optional<std::string> FramedSocket::Next(SocketStatus* status) {
   *status = {};
   const std::string_view rest = std::string_view(in_).substr(taken_);
   if (rest.size() < kHeader) return std::nullopt;
-  const auto size = ByteReader(rest).Get<uint32_t>();
+  const size_t size = kHeader + ByteReader(rest).Get<uint32_t>();
   if (size > max_frame_) {
     *status = {SocketCode::kOversize, "a frame of " + std::to_string(size) + " bytes; at most " +
                                           std::to_string(max_frame_)};
     return std::nullopt;
   }
-  if (rest.size() - kHeader < size) return std::nullopt;
-  std::string frame(rest.substr(kHeader, size));
-  taken_ += kHeader + size;
+  if (rest.size() < size) return std::nullopt;
+  std::string frame(rest.substr(0, size));
+  taken_ += size;
   if (taken_ == in_.size() || taken_ >= (64u << 10)) {
     in_.erase(0, taken_);
     taken_ = 0;
@@ -59,7 +59,7 @@ SocketStatus FramedSocket::Queue(std::string_view frame) {
     return {SocketCode::kOversize, "a frame of " + std::to_string(frame.size()) +
                                        " bytes; at most " + std::to_string(max_frame_)};
   }
-  if (out_.size() - sent_ + frame.size() + kHeader > max_queue_) {
+  if (out_.size() - sent_ + frame.size() > max_queue_) {
     return {SocketCode::kOversize, "the reader is too slow: " +
                                        std::to_string(out_.size() - sent_) + " bytes wait for it"};
   }
@@ -67,9 +67,7 @@ SocketStatus FramedSocket::Queue(std::string_view frame) {
     out_.erase(0, sent_);
     sent_ = 0;
   }
-  ByteWriter header;
-  header.Put(static_cast<uint32_t>(frame.size()));
-  out_.append(header.bytes()).append(frame);
+  out_.append(frame);
   return {};
 }
 

@@ -1,11 +1,12 @@
-// A stream socket that carries frames: a little-endian u32 length, then that many bytes.
+// A stream socket that carries frames: a little-endian u32 length, then that many bytes. A frame is
+// always handed over whole, with its length, as reconfig/transition/codec.h makes and takes it.
 //
 // Used on the agent's Unix socket by both sides. An event loop calls ReadReady / Next / Queue /
 // Flush, which never block; a client calls Send / Receive, which do, up to a deadline. A length
 // above the limit fails before anything is allocated for it. One thread. libc and libstdc++ only.
 #pragma once
 
-#include <cstdint>
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -14,14 +15,15 @@
 
 namespace rewire {
 
-inline constexpr uint32_t kMaxFrameBytes = 4u << 20;
+// With the length field.
+inline constexpr size_t kFrameLimit = 1u << 20;
 
 class FramedSocket {
  public:
   FramedSocket() = default;
   // Takes a non-blocking, connected descriptor. max_queue bounds what Queue() holds unsent.
-  explicit FramedSocket(UniqueFd fd, uint32_t max_frame = kMaxFrameBytes,
-                        size_t max_queue = 4 * size_t{kMaxFrameBytes})
+  explicit FramedSocket(UniqueFd fd, size_t max_frame = kFrameLimit,
+                        size_t max_queue = 16 * kFrameLimit)
       : fd_(std::move(fd)), max_frame_(max_frame), max_queue_(max_queue) {}
 
   [[nodiscard]] bool valid() const { return fd_.valid(); }
@@ -35,7 +37,8 @@ class FramedSocket {
   // bad.
   std::optional<std::string> Next(SocketStatus* status);
 
-  // Puts a frame behind those that wait; kOversize when too long or too much waits (a slow reader).
+  // Puts whole frames behind those that wait; kOversize when too long, or when too much waits (a
+  // slow reader).
   SocketStatus Queue(std::string_view frame);
   // Writes what the socket takes now.
   SocketStatus Flush();
@@ -48,7 +51,7 @@ class FramedSocket {
 
  private:
   UniqueFd fd_;
-  uint32_t max_frame_ = kMaxFrameBytes;
+  size_t max_frame_ = kFrameLimit;
   size_t max_queue_ = 0;
   std::string in_;
   size_t taken_ = 0;  // bytes of in_ already given out
