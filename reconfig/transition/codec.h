@@ -1,4 +1,4 @@
-// The bytes of messages.h and world.h: docs/protocol.md has the layouts.
+// The bytes of messages.h: docs/protocol.md has the layouts.
 //
 //   frame = u32 length (of all that follows it) | u16 version | u16 type | payload
 //
@@ -28,11 +28,6 @@ inline constexpr size_t kMaxFrameBytes = 1 << 20;
 absl::StatusOr<std::string> Encode(const Message& message);
 // One whole frame, nothing more.
 absl::StatusOr<Message> Decode(std::string_view frame);
-
-// The stored form of the world record (version, then the record; no length). The store adds its own
-// checksum and framing.
-std::string EncodeRecord(const WorldRecord& record);
-absl::StatusOr<WorldRecord> DecodeRecord(std::string_view bytes);
 
 // "Prepare": for logs and counters.
 std::string_view MessageName(const Message& message);

@@ -195,6 +195,6 @@ struct Stop {
 using Message = std::variant<Hello, CommunicatorCreated, CommunicatorDestroyed, Minted, Prepared,
                              Pledge, AtBoundary, Verified, Entered, Retired, Heartbeat,
                              ReclaimNotice, Finished, Welcome, Refused, Prepare, Build, Propose,
-                             Decide, Restore, Commit, Abort, Lost, Stop>;
+                             Decide, Restore, Commit, Abort, Lost, Stop, Retire>;
 
 }  // namespace rewire
