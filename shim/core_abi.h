@@ -14,9 +14,10 @@
 namespace rewire::shim {
 
 struct VirtualCommunicator;
+struct Generation;
 struct RealNccl;  // table of the real library's pnccl* functions, shim/real_nccl.h
 
-inline constexpr uint32_t kCoreAbiVersion = 1;
+inline constexpr uint32_t kCoreAbiVersion = 2;
 
 // Where a thread stands when it calls the core: inside an ncclGroup or not.
 struct CallSite {
@@ -24,26 +25,56 @@ struct CallSite {
   int group_depth;
 };
 
-// What the core gives to the preloaded library. Every function is noexcept.
+// What the preloaded library does for the core: everything that needs to know which threads are
+// inside a communicator. Any thread; no lock is held when a call returns.
+struct ShimServices {
+  // A generation of nobody: state kOpen, real nullptr. `&generation->real` is what NCCL is given.
+  // nullptr: no memory.
+  Generation* (*new_generation)(uint64_t epoch, int ranks, int rank) noexcept;
+  // Makes the communicator's registrations, windows and operators again on a generation that is not
+  // published yet (windows: collective, so on all ranks). On failure the generation is useless.
+  ncclResult_t (*replay)(VirtualCommunicator* comm, Generation* generation) noexcept;
+  // The generation that calls use from now on (nullptr: none, calls give ncclInvalidUsage). Returns
+  // the one before, in which threads may still be: quiesce it before its real communicator is
+  // destroyed (not before it is aborted).
+  Generation* (*publish)(VirtualCommunicator* comm, Generation* next) noexcept;
+  // Waits until no thread is inside a generation that is published no more; false: it took longer.
+  bool (*quiesce)(Generation* generation, int64_t timeout_ms) noexcept;
+  // Gives the memory back, as soon as no thread is inside. The real communicator is the caller's.
+  void (*free_generation)(Generation* generation) noexcept;
+  // Stores stop_at (UINT64_MAX: no cut), then orders it before everything that any thread issues
+  // after this call; returns `issued` as it is then. The pledge holds when that is < stop_at.
+  uint64_t (*pledge)(VirtualCommunicator* comm, uint64_t stop_at) noexcept;
+};
+
+// What the core gives to the preloaded library. Every function is noexcept. Exactly when at_cut and
+// before_cut come, also for groups, is at the top of shim/virtual_communicator.h.
 struct CoreTable {
   uint32_t version;
 
   // A communicator was asked for. The core keeps the recipe and decides whether the first
   // generation is made by the caller's own call (return 0) or comes with the next epoch's build
   // (return 1: the core has filled *result, after waiting when the communicator is blocking).
+  // Made from unique ids: before the real call, with a generation (epoch 0, ranks and rank as
+  // asked, real nullptr) already current; for 1 the core publishes its own and frees that one. A
+  // child of a split or shrink: once the child is there and its ranks are known (non-blocking: in
+  // the GetAsyncError or GroupEnd that sees it); 1 is not allowed then.
   int (*created)(VirtualCommunicator* comm, ncclResult_t* result) noexcept;
   // Destroy or abort was called: cancels a build, waits until no builder uses the communicator.
   void (*closing)(VirtualCommunicator* comm, int aborting) noexcept;
-  // The operation about to be issued has index >= comm->stop_at. Called with no lock held, outside
-  // groups only. Warms, waits for the decision, swaps: afterwards comm's current generation is the
-  // one to use. Not ncclSuccess: the call must return this.
+  // The operation about to be issued has index >= comm->stop_at. Called with no lock held; inside a
+  // group (site.group_depth > 0) only at the communicator's first use in it. Warms, waits for the
+  // decision, swaps: afterwards comm's current generation is the one to use. Not ncclSuccess: the
+  // call must return this.
   ncclResult_t (*at_cut)(VirtualCommunicator* comm, CallSite site) noexcept;
-  // The operation just issued has index comm->stop_at - 1: record the event behind it.
+  // The operation just issued has index comm->stop_at - 1 (or closed a group that passed stop_at):
+  // record the event behind it. Always outside groups.
   void (*before_cut)(VirtualCommunicator* comm, CallSite site) noexcept;
 };
 
 // librewire.so's one entry for the shim. nullptr when the versions differ.
-using CoreStart = const CoreTable* (*)(uint32_t version, const RealNccl* real) noexcept;
+using CoreStart = const CoreTable* (*)(uint32_t version, const RealNccl* real,
+                                       const ShimServices* services) noexcept;
 inline constexpr const char* kCoreStartSymbol = "rewire_shim_core_start";
 
 }  // namespace rewire::shim
