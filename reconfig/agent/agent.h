@@ -1,0 +1,96 @@
+// The agent: one per node and job, one thread. It runs the leader's state machine: messages, exits
+// and time go in, what comes out is done (messages, compare-and-swap, processes, notes).
+//
+// It may be killed at any moment: the next one opens the same store and the same socket path,
+// members connect again, and the leader goes on from the record.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "reconfig/agent/connections.h"
+#include "reconfig/agent/control_desk.h"
+#include "reconfig/agent/launcher_link.h"
+#include "reconfig/agent/metrics.h"
+#include "reconfig/agent/transition_log.h"
+#include "reconfig/store/store.h"
+#include "reconfig/transition/leader.h"
+
+namespace rewire {
+
+struct AgentOptions {
+  std::string socket;
+  std::string store;
+  std::string metrics;      // address of the HTTP server, empty for none
+  std::string trace_dir;    // a trace per transition is written here, empty for none
+  std::string job = "job";  // its name, for people
+  uint32_t members = 1;     // 0 .. members-1 make the first world
+  uint32_t max_members = 1;
+};
+
+class Agent : private Connections::Events, private LauncherLink::Events {
+ public:
+  // Locks the store, reads it, listens.
+  static absl::StatusOr<std::unique_ptr<Agent>> Start(AgentOptions options);
+  ~Agent() override;
+
+  // Serves until stop_fd is readable.
+  absl::Status Run(int stop_fd);
+  [[nodiscard]] int metrics_port() const { return metrics_->port(); }
+
+ private:
+  struct Link {
+    Connections::Id connection = 0;
+    uint64_t incarnation = 0;
+  };
+  Agent(AgentOptions options, std::unique_ptr<Store> store, std::unique_ptr<Metrics> metrics);
+
+  // Connections::Events
+  void OnFrame(Connections::Id id, const std::string& frame) override;
+  void OnClosed(Connections::Id id, const std::string& why) override;
+  // LauncherLink::Events
+  void OnProcess(MemberId member, pid_t pid) override;
+  void OnSpawned(const std::vector<MemberId>& members) override;
+  void OnSpawnFailed(const std::vector<MemberId>& members, const std::string& why) override;
+  void OnExited(MemberId member, const std::string& how) override;
+
+  void OnMemberFrame(Connections::Id id, const std::string& frame);
+  void OnHello(Connections::Id id, const Hello& hello);
+  void OnControlFrame(Connections::Id id, const std::string& frame);
+
+  // An input of the leader: done now, or after the one that is being done. Its actions follow.
+  using Input = std::function<void(Leader::Out*)>;
+  void Feed(Input input);
+  void Do(const LeaderAction& action);
+  void DoSend(const SendTo& send);
+  void DoSwap(const CompareAndSwap& swap);
+  void DoNote(const Note& note);
+  void WriteTrace(const TransitionEntry& entry) const;
+  [[nodiscard]] nlohmann::json StatusAnswer() const;
+  [[nodiscard]] Time NextDeadline(Time now) const;
+
+  const AgentOptions options_;
+  const std::unique_ptr<Store> store_;
+  const std::unique_ptr<Metrics> metrics_;
+  const Time started_;
+  std::unique_ptr<Leader> leader_;
+  std::unique_ptr<Connections> connections_;
+  std::unique_ptr<LauncherLink> launcher_;
+  std::unique_ptr<ControlDesk> desk_;
+  TransitionLog log_;
+  std::map<MemberId, Link> links_;
+  std::map<Connections::Id, MemberId> members_;
+  std::map<MemberId, pid_t> pids_;
+  std::deque<Input> inputs_;
+  bool feeding_ = false;
+  Time now_{};
+};
+
+}  // namespace rewire

@@ -1,0 +1,221 @@
+#include "reconfig/agent/metrics.h"
+
+#include <prometheus/counter.h>
+#include <prometheus/exposer.h>
+#include <prometheus/gauge.h>
+#include <prometheus/histogram.h>
+#include <prometheus/registry.h>
+#include <prometheus/text_serializer.h>
+
+#include <algorithm>
+#include <charconv>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+
+namespace rewire {
+namespace {
+
+using prometheus::Counter;
+using prometheus::Family;
+using prometheus::Gauge;
+using prometheus::Histogram;
+
+const Histogram::BucketBoundaries kSeconds = {0.001, 0.003, 0.01, 0.03, 0.1, 0.3,
+                                              1,     3,     10,   30,   100, 300};
+
+double Seconds(Duration d) { return std::chrono::duration<double>(d).count(); }
+
+// A counter that follows one kept elsewhere.
+void Follow(Counter& counter, uint64_t value) {
+  counter.Increment(std::max(0.0, static_cast<double>(value) - counter.Value()));
+}
+
+}  // namespace
+
+struct Metrics::Families {
+  explicit Families(prometheus::Registry& r)
+      : epoch(prometheus::BuildGauge()
+                  .Name("rewire_epoch")
+                  .Help("Epoch of the committed world")
+                  .Register(r)),
+        members(
+            prometheus::BuildGauge().Name("rewire_members").Help("Members by state").Register(r)),
+        updates(prometheus::BuildGauge()
+                    .Name("rewire_member_updates")
+                    .Help("Updates a member has begun")
+                    .Register(r)),
+        silent(prometheus::BuildGauge()
+                   .Name("rewire_member_silent_seconds")
+                   .Help("Since a member was last heard")
+                   .Register(r)),
+        background(prometheus::BuildGauge()
+                       .Name("rewire_transition_phase")
+                       .Help("State of the transition under way, as a number; 2: steady")
+                       .Register(r)),
+        stalled(prometheus::BuildGauge()
+                    .Name("rewire_transition_progress_age_seconds")
+                    .Help("Since a transition last made progress; 0 when none is under way")
+                    .Register(r)),
+        open(prometheus::BuildGauge()
+                 .Name("rewire_connections")
+                 .Help("Open connections")
+                 .Register(r)),
+        uptime(prometheus::BuildGauge()
+                   .Name("rewire_agent_uptime_seconds")
+                   .Help("Since this agent started")
+                   .Register(r)),
+        closed(prometheus::BuildCounter()
+                   .Name("rewire_connections_closed_total")
+                   .Help("Connections closed by the agent, by reason")
+                   .Register(r)),
+        accepted(prometheus::BuildCounter()
+                     .Name("rewire_connections_accepted_total")
+                     .Help("Connections accepted")
+                     .Register(r)),
+        dropped(prometheus::BuildCounter()
+                    .Name("rewire_messages_dropped_total")
+                    .Help("Messages of another epoch or of strangers")
+                    .Register(r)),
+        transitions(prometheus::BuildCounter()
+                        .Name("rewire_transitions_total")
+                        .Help("Transitions ended, by kind and result")
+                        .Register(r)),
+        requests(prometheus::BuildCounter()
+                     .Name("rewire_requests_total")
+                     .Help("Requests, by command and whether they were accepted")
+                     .Register(r)),
+        bytes(prometheus::BuildCounter()
+                  .Name("rewire_state_bytes_total")
+                  .Help("State bytes that members received in transitions")
+                  .Register(r)),
+        waits(prometheus::BuildCounter()
+                  .Name("rewire_host_waits_total")
+                  .Help("Times a training thread waited for a decision")
+                  .Register(r)),
+        writes(prometheus::BuildCounter()
+                   .Name("rewire_store_writes_total")
+                   .Help("Compare-and-swaps of the store, by result")
+                   .Register(r)),
+        duration(prometheus::BuildHistogram()
+                     .Name("rewire_transition_seconds")
+                     .Help("How long transitions took, by kind")
+                     .Register(r)),
+        pause(prometheus::BuildHistogram()
+                  .Name("rewire_pause_seconds")
+                  .Help("How long a training loop stood still, per member and transition")
+                  .Register(r)),
+        write_seconds(prometheus::BuildHistogram()
+                          .Name("rewire_store_write_seconds")
+                          .Help("How long a compare-and-swap took")
+                          .Register(r)) {}
+  Family<Gauge>&epoch, &members, &updates, &silent, &background, &stalled, &open, &uptime;
+  Family<Counter>&closed, &accepted, &dropped, &transitions, &requests, &bytes, &waits, &writes;
+  Family<Histogram>&duration, &pause, &write_seconds;
+  std::set<MemberId> known;
+  Phase phase = Phase::kForming;
+};
+
+Metrics::Metrics()
+    : registry_(std::make_shared<prometheus::Registry>()), started_(Now()), progress_(started_) {
+  families_ = std::make_unique<Families>(*registry_);
+}
+
+Metrics::~Metrics() = default;
+
+absl::StatusOr<std::unique_ptr<Metrics>> Metrics::Start(const std::string& address) {
+  std::unique_ptr<Metrics> metrics(new Metrics());
+  if (address.empty()) return metrics;
+  const std::string full =
+      address.find(':') == std::string::npos ? "127.0.0.1:" + address : address;
+  const std::string port_text = full.substr(full.rfind(':') + 1);
+  unsigned port = 0;
+  const char* end = port_text.data() + port_text.size();
+  const auto parsed = std::from_chars(port_text.data(), end, port);
+  if (full.rfind("127.", 0) != 0 || parsed.ec != std::errc() || parsed.ptr != end || port > 65535) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "metrics address '", address, "' is not PORT or 127.0.0.1:PORT with a port up to 65535"));
+  }
+  // The library reports a port that is taken by an exception, without its reason.
+  try {
+    metrics->exposer_ = std::make_unique<prometheus::Exposer>(full, 1);
+  } catch (const std::exception& e) {
+    return absl::UnavailableError(absl::StrCat("cannot serve metrics on ", full, ": ", e.what()));
+  }
+  metrics->exposer_->RegisterCollectable(metrics->registry_);
+  const std::vector<int> ports = metrics->exposer_->GetListeningPorts();
+  if (!ports.empty()) metrics->port_ = ports[0];
+  return metrics;
+}
+
+void Metrics::Set(const Leader& leader, const Connections& connections, Time now) {
+  Families& f = *families_;
+  f.epoch.Add({}).Set(static_cast<double>(leader.record().world.epoch));
+  f.uptime.Add({}).Set(Seconds(now - started_));
+  f.background.Add({}).Set(static_cast<double>(leader.phase()));
+  if (f.phase != leader.phase()) progress_ = now;
+  f.phase = leader.phase();
+  const bool idle = f.phase == Phase::kSteady || f.phase == Phase::kStopped;
+  f.stalled.Add({}).Set(idle ? 0 : Seconds(now - progress_));
+  std::set<MemberId> known;
+  double training = 0;
+  double joining = 0;
+  double away = 0;
+  for (const MemberStatus& m : leader.Members(now)) {
+    (!m.connected ? away : m.slot ? training : joining) += 1;
+    if (!m.connected) continue;
+    const prometheus::Labels labels = {{"member", std::to_string(m.member)}};
+    f.updates.Add(labels).Set(static_cast<double>(m.updates));
+    f.silent.Add(labels).Set(Seconds(m.silent));
+    known.insert(m.member);
+  }
+  for (const MemberId member : f.known) {
+    if (known.count(member) != 0) continue;
+    const prometheus::Labels labels = {{"member", std::to_string(member)}};
+    f.updates.Remove(&f.updates.Add(labels));
+    f.silent.Remove(&f.silent.Add(labels));
+  }
+  f.known = known;
+  f.members.Add({{"state", "training"}}).Set(training);
+  f.members.Add({{"state", "joining"}}).Set(joining);
+  f.members.Add({{"state", "away"}}).Set(away);
+  const Connections::Counters& c = connections.counters();
+  f.open.Add({}).Set(static_cast<double>(connections.size()));
+  Follow(f.accepted.Add({}), c.accepted);
+  Follow(f.closed.Add({{"reason", "garbage"}}), c.garbage);
+  Follow(f.closed.Add({{"reason", "half_open"}}), c.half_open);
+  Follow(f.closed.Add({{"reason", "slow"}}), c.slow);
+  Follow(f.closed.Add({{"reason", "too_many"}}), c.refused);
+  Follow(f.closed.Add({{"reason", "wrong_user"}}), c.wrong_user);
+  Follow(f.dropped.Add({}), leader.dropped_messages());
+}
+
+void Metrics::OnTransition(const TransitionEntry& entry) {
+  Families& f = *families_;
+  const std::string kind(KindName(entry.kind));
+  f.transitions.Add({{"kind", kind}, {"result", entry.committed ? "committed" : "aborted"}})
+      .Increment();
+  if (!entry.committed) return;
+  f.duration.Add({{"kind", kind}}, kSeconds).Observe(Seconds(*entry.end - entry.begin));
+  for (const auto& [member, part] : entry.parts) {
+    f.pause.Add({{"kind", kind}}, kSeconds).Observe(static_cast<double>(part.pause_ns) / 1e9);
+    f.bytes.Add({}).Increment(static_cast<double>(part.bytes_in));
+    f.waits.Add({}).Increment(static_cast<double>(part.host_waits));
+  }
+}
+
+void Metrics::OnStoreWrite(Duration took, bool ok) {
+  families_->writes.Add({{"result", ok ? "ok" : "failed"}}).Increment();
+  families_->write_seconds.Add({}, kSeconds).Observe(Seconds(took));
+}
+
+void Metrics::OnRequest(const std::string& command, bool accepted) {
+  families_->requests.Add({{"command", command}, {"result", accepted ? "accepted" : "refused"}})
+      .Increment();
+}
+
+std::string Metrics::Text() const {
+  return prometheus::TextSerializer().Serialize(registry_->Collect());
+}
+
+}  // namespace rewire
