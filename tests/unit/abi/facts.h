@@ -15,4 +15,8 @@ std::vector<Fact> OurNcclFacts();
 // Of the nccl.h that is installed; empty where none is.
 std::vector<Fact> InstalledNcclFacts();
 
+std::vector<Fact> OurCudaFacts();
+// Of the cuda.h that is installed; empty where none is, or an old one.
+std::vector<Fact> InstalledCudaFacts();
+
 }  // namespace rewire::abi

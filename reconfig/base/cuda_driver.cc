@@ -1,0 +1,71 @@
+#include "reconfig/base/cuda_driver.h"
+
+#include <dlfcn.h>
+
+#include "reconfig/base/settings.h"
+
+namespace rewire {
+namespace {
+
+using GetProcAddress = CUresult (*)(const char* name, void** function, int version, uint64_t flags,
+                                    CUdriverProcAddressQueryResult* status);
+
+// Finds one function, or adds its name to *missing.
+void* Find(void* library, GetProcAddress get, const char* name, const char* symbol, int version,
+           std::string* missing) {
+  void* found = nullptr;
+  CUdriverProcAddressQueryResult status = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+  if (get != nullptr &&
+      get(name, &found, version, CU_GET_PROC_ADDRESS_DEFAULT, &status) == CUDA_SUCCESS &&
+      status == CU_GET_PROC_ADDRESS_SUCCESS && found != nullptr) {
+    return found;
+  }
+  found = ::dlsym(library, symbol);
+  if (found == nullptr) *missing += (missing->empty() ? "" : ", ") + std::string(symbol);
+  return found;
+}
+
+struct Loaded {
+  CudaDriver driver{};
+  std::string error;
+};
+
+}  // namespace
+
+std::string CudaDriver::Load(const std::string& library, CudaDriver* driver) {
+  void* handle = ::dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (handle == nullptr) {
+    const char* reason = ::dlerror();
+    return "the CUDA driver " + library +
+           " cannot be loaded: " + (reason != nullptr ? reason : "unknown reason");
+  }
+  const auto get = reinterpret_cast<GetProcAddress>(::dlsym(handle, "cuGetProcAddress_v2"));
+  std::string missing;
+#define REWIRE_CUDA_ENTRY(member, name, symbol, version, arguments) \
+  driver->member =                                                  \
+      reinterpret_cast<CUresult(*) arguments>(Find(handle, get, name, symbol, version, &missing));
+#include "reconfig/base/cuda_driver.def"
+#undef REWIRE_CUDA_ENTRY
+  if (missing.empty()) return {};
+  ::dlclose(handle);
+  return "the CUDA driver " + library + " lacks " + missing;
+}
+
+const CudaDriver* CudaDriver::Get(std::string* error) {
+  static const Loaded* const loaded = [] {
+    auto* result = new Loaded;
+    result->error = Load(Settings::Get().cuda_library(), &result->driver);
+    return result;
+  }();
+  if (loaded->error.empty()) return &loaded->driver;
+  *error = loaded->error;
+  return nullptr;
+}
+
+std::string CudaDriver::Describe(const char* call, CUresult result) const {
+  const char* name = nullptr;
+  if (GetErrorName(result, &name) != CUDA_SUCCESS || name == nullptr) name = "unknown error";
+  return std::string(call) + ": " + name + " (" + std::to_string(static_cast<int>(result)) + ")";
+}
+
+}  // namespace rewire
