@@ -104,7 +104,7 @@ class Leader {
   // ---- status ---------------------------------------------------------------------------------
   [[nodiscard]] const WorldRecord& record() const { return record_; }
   [[nodiscard]] Phase phase() const;
-  [[nodiscard]] bool steady() const { return phase() == Phase::kSteady && queue_.empty(); }
+  [[nodiscard]] bool steady() const;                 // nothing under way, nothing waits
   [[nodiscard]] bool done() const { return done_; }  // every member has finished
   [[nodiscard]] RequestStatus StatusOf(uint64_t request) const;
   [[nodiscard]] std::vector<MemberStatus> Members(Time now) const;
@@ -117,78 +117,96 @@ class Leader {
     bool connected = false;
     bool cooperates = false;
     bool finished = false;
-    bool lost = false;     // dead to us for ever: a new Hello is refused
-    bool broken = false;   // its current generations are aborted
-    bool joining = false;  // not in the stored world
+    bool lost = false;  // dead to us for ever: a new Hello is refused
+    bool welcome_due = false;
     uint64_t updates = 0;
     Time heard{};
-    std::optional<double> update_period_s;  // observed
-    Time updates_at{};
   };
   struct Request {
-    uint64_t id = 0;
     ChangeRequest change;
     Time arrived{};
+    uint32_t world_size = 0;  // when it arrived
+    uint32_t attempts = 0;
     RequestStatus status;
   };
 
-  // leader.cc: connections, members, the store's answers.
-  void WelcomeBack(MemberId member, Out* out);
+  // leader.cc: connections and members.
+  void Refuse(MemberId member, const std::string& reason, Out* out);
+  void Greet(Time now, MemberId member, Out* out);
+  void WelcomeDue(Time now, Out* out);
   void TryForm(Time now, Out* out);
-  void EndRecovery(Time now, Out* out);
+  void TryEndRecovery(Time now, Out* out);
   void Lose(Time now, const std::vector<MemberId>& members, const std::string& why, Out* out);
+  void TellLost(Time now, Out* out);
   void Finish(Time now, MemberId member, Out* out);
-  void Swap(Time now, WorldRecord record, Out* out);
-  void Depose(Time now, Out* out);
-  void CheckSilence(Time now, Out* out);
   void StopJob(Time now, const std::string& reason, Out* out);
-  [[nodiscard]] bool InWorld(MemberId member) const;
+  void CheckSilence(Time now, Out* out);
+  void Awake(Time now);
   [[nodiscard]] bool Cooperating() const;
   [[nodiscard]] std::vector<MemberId> WorldIds() const;
-  [[nodiscard]] std::vector<MemberId> Alive() const;  // world members neither lost nor finished
+  [[nodiscard]] std::vector<MemberId> Alive() const;  // of the world, neither lost nor finished
+  [[nodiscard]] bool ToldOf(MemberId member) const;   // connected and welcomed
 
-  // leader_begin.cc: from the queue to Prepare.
+  // leader_store.cc: the world record.
+  void Write(Time now, const WorldRecord& record, Out* out);
+  void TryReserve(Time now, Out* out);
+  void Written(Time now, const WorldRecord& written, Out* out);
+
+  // leader_request.cc: the queue, and what begins.
+  [[nodiscard]] absl::Status CheckRequest(const ChangeRequest& request) const;
   void BeginNext(Time now, Out* out);
+  void BeginPlanned(Time now, Out* out);
   void BeginLoss(Time now, Out* out);
   void Begin(Time now, std::unique_ptr<Transition> transition, Out* out);
+  void Resolve(const std::vector<uint64_t>& ids, RequestState state, const std::string& text);
+
+  // leader_phases.cc: from PREPARE to the compare-and-swap.
   void AfterReserve(Time now, Out* out);
   void TryPrepare(Time now, Out* out);
-  [[nodiscard]] absl::Status Ready(const Transition& transition) const;
-
-  // leader_phases.cc: from Prepare to the compare-and-swap.
-  void OnMinted(Time now, MemberId from, const Minted& m, Out* out);
-  void OnPrepared(Time now, MemberId from, const Prepared& m, Out* out);
-  void OnPledge(Time now, MemberId from, const Pledge& m, Out* out);
-  void OnAtBoundary(Time now, MemberId from, const AtBoundary& m, Out* out);
-  void OnVerified(Time now, MemberId from, const Verified& m, Out* out);
+  [[nodiscard]] absl::Status ReadyToPrepare() const;
+  void OnMinted(Time now, const Minted& m, Out* out);
   void TryBuild(Time now, Out* out);
-  void TryPropose(Time now, Out* out);
-  void Propose_(Time now, Out* out);
-  void RefuseRound(Time now, Out* out);
+  void OnPrepared(Time now, MemberId from, const Prepared& m, Out* out);
+  void AfterPrepared(Time now, Out* out);
+  void ProposeRound(Time now, Out* out);
+  void OnPledge(Time now, MemberId from, const Pledge& m, Out* out);
+  void RefuseRound(Time now, const std::string& why, Out* out);
+  void OnAtBoundary(Time now, MemberId from, const AtBoundary& m, Out* out);
   void TryRestore(Time now, Out* out);
+  void OnVerified(Time now, MemberId from, const Verified& m, Out* out);
   void CommitNow(Time now, Out* out);
+  void Count(Time now, const std::vector<CommunicatorCounter>& counters);
+  void OnPhaseDeadline(Time now, Out* out);
 
   // leader_end.cc: what follows the commit, and aborts.
   void AfterCommit(Time now, Out* out);
   void OnEntered(Time now, MemberId from, const Entered& m, Out* out);
   void OnRetired(Time now, MemberId from, const Retired& m, Out* out);
+  void TryRetire(Time now, Out* out);
+  void TryEnd(Time now, Out* out);
   void EndTransition(Time now, Out* out);
-  // requeue: the requests wait for the next transition; otherwise they have failed.
-  void Abort_(Time now, const std::string& reason, bool requeue, Out* out);
-  void DropTransition(Time now, const std::string& reason, bool requeue, bool tell_world, Out* out);
-  void OnPhaseDeadline(Time now, Out* out);
+  // Of a planned transition. again: its requests wait for the next one (a few times), else they
+  // fail.
+  void AbortPlanned(Time now, const std::string& reason, bool again, Out* out);
+  // Of a loss: it begins again, a few times; then the job stops.
+  void RetryLoss(Time now, const std::string& reason, Out* out);
+  // PREPARE again, under a new epoch, with the same target.
+  void Restart(Time now, const std::string& reason, Out* out);
+  // Neither its requests nor the members of the world are told: the caller does.
+  void DropTransition(Time now, const std::string& reason, bool again, Out* out);
+  void DismissJoiners(const std::string& reason, Out* out);
 
-  void Enter(Time now, Phase phase, std::optional<Time> deadline, Out* out);
-  void Send(MemberId member, Message message, Out* out);
+  void Enter(Time now, Phase phase, std::optional<Duration> within, Out* out);
+  void Send(MemberId member, const Message& message, Out* out);
   void SendAll(const std::vector<MemberId>& members, const Message& message, Out* out);
-  void Tell(Time now, NoteKind kind, std::string text, Out* out) const;
-  [[nodiscard]] bool Current(Epoch epoch);  // of the transition under way; else counted as dropped
-  void Resolve(const std::vector<uint64_t>& ids, RequestState state, const std::string& text);
+  void Tell(Time now, NoteKind kind, const std::string& text, Out* out) const;
+  [[nodiscard]] bool Current(Epoch epoch);  // of the transition under way; else dropped and counted
 
   const LeaderOptions options_;
   WorldRecord record_;
   Phase idle_phase_ = Phase::kForming;  // when no transition is under way
   std::optional<Time> recover_by_;
+  bool fenced_ = false;  // the store has this leader's first write
   std::map<MemberId, Peer> peers_;
   Registry registry_;
   std::vector<uint64_t> queue_;  // requests that wait
@@ -199,11 +217,13 @@ class Leader {
   // The store: one swap outstanding, or waiting to be tried again.
   std::optional<WorldRecord> writing_;
   std::optional<Time> write_again_;
-  std::set<MemberId> lost_;  // of the stored world: the next transition is a loss
-  bool broken_ = false;      // survivors' generations are aborted: only a loss transition heals
+  std::set<MemberId> lost_;     // of the stored world: the next transition is a loss
+  bool broken_ = false;         // generations are aborted: only a loss transition heals
+  uint32_t loss_attempts_ = 0;  // without success, of the present loss
   bool done_ = false;
   uint64_t dropped_ = 0;
   std::optional<Duration> usual_;  // how long planned transitions took, for deadlines
+  Time last_input_{};
 };
 
 }  // namespace rewire

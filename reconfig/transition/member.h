@@ -34,13 +34,13 @@ struct MemberOptions {
   bool cooperates = false;
   std::string data_address;
   Duration heartbeat = milliseconds(500);  // REWIRE_HEARTBEAT_MS
-  Duration boundary =
-      seconds(30);  // REWIRE_BOUNDARY_MS: standing at a planned boundary, before Verified
-  Duration undecided =
-      seconds(60);  // standing after Verified without knowing the decision: then stop
-  Duration recover = seconds(120);  // standing after a loss without a new world: then stop
-  Duration silence =
-      seconds(3);  // REWIRE_SILENCE_MS: how long a connection may be down when not standing
+  // REWIRE_BOUNDARY_MS: standing at a planned boundary without having verified; then on in the old
+  // world.
+  Duration boundary = seconds(30);
+  // Standing after Verified without knowing the decision, or joining without contact; then stop.
+  Duration undecided = seconds(60);
+  // Standing after a loss without a new world; then stop.
+  Duration recover = seconds(120);
   PlantedBug planted_bug = PlantedBug::kNone;  // tests only
 };
 
@@ -114,9 +114,12 @@ class Member {
     bool pledged = false;
     bool armed = false;
     std::optional<Restore> restore;
+    bool described = false;  // the boundary's versions are those of now
     bool finishing = false;  // FinishStream or RestoreFrom was given
     bool reported = false;   // AtBoundary was sent
-    bool verified = false;   // Verified{ok} was sent
+    bool verified = false;   // Verified{ok} was sent: from here on only the leader decides
+    Time verified_at{};
+    bool from_before = false;  // it was under way before the present connection
   };
 
   void OnWelcome(Time now, const Welcome& m, Out* out);
@@ -128,12 +131,12 @@ class Member {
   void OnAbort(Time now, const Abort& m, Out* out);
   void OnLost(Time now, const Lost& m, Out* out);
 
-  void TryPrepared(Out* out);
+  void TakeCommitted(Time now, const WorldRecord& record, Out* out);
+  void TryPrepared(Time now, Out* out);
   void TryBoundary(Time now, Out* out);
-  void FailPrepare(const std::string& error, Out* out);
+  void GiveUp(Time now, Out* out);
   // The transition under way will not happen; the program goes on in the old world if it can.
   void Drop(const std::string& reason, Out* out);
-  void Adopted(const WorldRecord& record, Out* out);
   void Release(ResumeKind kind, Out* out);
   void Stop(const std::string& reason, Out* out);
   void Send(Message message, Out* out);
@@ -145,7 +148,8 @@ class Member {
   bool welcomed_ = false;  // by the leader behind the present connection
   bool entered_world_ = false;
   bool joining_ = false;
-  bool broken_ = false;  // told of a loss
+  bool report_again_ = false;  // the leader behind this connection has communicators as they were
+  bool broken_ = false;        // told of a loss
   bool standing_ = false;
   bool finished_ = false;
   bool stopped_ = false;
@@ -157,6 +161,7 @@ class Member {
   std::optional<Work> work_;
   BoundaryInfo boundary_;
   Time standing_since_{};
+  Time disconnected_since_{};
   Time broken_since_{};
   std::optional<Time> next_heartbeat_;
   std::optional<ReclaimNotice> reclaim_;  // to be sent at the next Welcome

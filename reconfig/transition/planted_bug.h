@@ -9,7 +9,7 @@ enum class PlantedBug {
   kDoubleCommit,          // leader: commits without comparing, and a successor does not fence
   kLostPledge,            // leader: counts a refused pledge as given
   kCommitBeforeVerified,  // leader: commits as soon as everyone is at the boundary
-  kStaleEpochAccepted,    // leader: takes answers of an earlier attempt for the current one
+  kStaleEpochAccepted,    // both: take messages of an earlier attempt for the current one
 };
 
 }  // namespace rewire

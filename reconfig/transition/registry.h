@@ -38,6 +38,9 @@ class Registry {
   // Every communicator spans exactly `members`, in slot order, and none is pinned: what a change of
   // members needs. Same codes.
   [[nodiscard]] absl::Status ReadyForBoundary(const std::vector<MemberId>& members) const;
+  // The same among `survivors` of `members`: what a loss needs.
+  [[nodiscard]] absl::Status ReadyForLoss(const std::vector<MemberId>& members,
+                                          const std::vector<MemberId>& survivors) const;
   // A joiner has reported the communicators that `member` has, with its place in `target`, and no
   // other.
   [[nodiscard]] absl::Status JoinerReady(MemberId joiner, MemberId member,

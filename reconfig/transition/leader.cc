@@ -1,0 +1,496 @@
+// The leader's connections and members: hellos, losses, the end of a job. See leader.h.
+// One thread: its owner's.
+#include "reconfig/transition/leader.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "reconfig/transition/transition.h"
+
+namespace rewire {
+
+std::string_view PhaseName(Phase phase) {
+  switch (phase) {
+    case Phase::kForming:
+      return "FORMING";
+    case Phase::kRecovering:
+      return "RECOVERING";
+    case Phase::kSteady:
+      return "STEADY";
+    case Phase::kReserve:
+      return "RESERVE";
+    case Phase::kPrepare:
+      return "PREPARE";
+    case Phase::kPropose:
+      return "READY";
+    case Phase::kArmed:
+      return "ARMED";
+    case Phase::kAtBoundary:
+      return "AT_BOUNDARY";
+    case Phase::kCommitting:
+      return "VERIFIED";
+    case Phase::kCommitted:
+      return "COMMITTED";
+    case Phase::kRetiring:
+      return "RETIRING";
+    case Phase::kStopped:
+      return "STOPPED";
+  }
+  return "UNKNOWN";
+}
+
+Leader::Leader(LeaderOptions options, WorldRecord record)
+    : options_(std::move(options)), record_(std::move(record)) {}
+Leader::~Leader() = default;
+
+Phase Leader::phase() const { return transition_ ? transition_->phase : idle_phase_; }
+
+bool Leader::steady() const {
+  return phase() == Phase::kSteady && queue_.empty() && lost_.empty() && !writing_;
+}
+
+void Leader::Start(Time now, Out* out) {
+  last_input_ = now;
+  if (record_.world.epoch > 0) {
+    idle_phase_ = Phase::kRecovering;
+    recover_by_ = now + options_.grace;
+  }
+  if (options_.planted_bug == PlantedBug::kDoubleCommit) {
+    fenced_ = true;
+    return;
+  }
+  Write(now, record_, out);
+}
+
+std::vector<MemberId> Leader::WorldIds() const {
+  std::vector<MemberId> ids;
+  for (const WorldMember& m : record_.world.members) ids.push_back(m.member);
+  return ids;
+}
+
+std::vector<MemberId> Leader::Alive() const {
+  std::vector<MemberId> ids = WorldIds();
+  std::erase_if(ids, [&](MemberId m) {
+    const auto peer = peers_.find(m);
+    return lost_.contains(m) || peer == peers_.end() || peer->second.lost || peer->second.finished;
+  });
+  return ids;
+}
+
+bool Leader::Cooperating() const {
+  const std::vector<MemberId> ids = WorldIds();
+  return std::all_of(ids.begin(), ids.end(), [&](MemberId m) {
+    const auto peer = peers_.find(m);
+    return peer == peers_.end() || peer->second.cooperates;
+  });
+}
+
+bool Leader::ToldOf(MemberId member) const {
+  const auto peer = peers_.find(member);
+  return peer != peers_.end() && peer->second.connected && !peer->second.welcome_due;
+}
+
+// ---- connections --------------------------------------------------------------------------------
+
+void Leader::Refuse(MemberId member, const std::string& reason, Out* out) {
+  out->push_back(SendTo{member, Refused{reason}});
+  out->push_back(Kick{member});
+}
+
+void Leader::OnConnect(Time now, const Hello& hello, Out* out) {
+  Awake(now);
+  const MemberId id = hello.member;
+  if (hello.protocol != Hello{}.protocol) {
+    return Refuse(
+        id,
+        absl::StrCat("member protocol ", hello.protocol, ", the agent speaks ", Hello{}.protocol),
+        out);
+  }
+  if (idle_phase_ == Phase::kStopped) return Refuse(id, "the job has ended", out);
+  const auto known = peers_.find(id);
+  if (known != peers_.end() && known->second.lost) {
+    return Refuse(id, absl::StrCat("member ", id, " counts as lost: it was silent or disconnected"),
+                  out);
+  }
+  const bool joiner = transition_ && transition_->IsJoiner(id);
+  const std::optional<uint32_t> slot = record_.world.SlotOf(id);
+  if (record_.world.epoch == 0) {
+    const auto& initial = options_.initial_members;
+    if (std::find(initial.begin(), initial.end(), id) == initial.end()) {
+      return Refuse(id, absl::StrCat("member ", id, " is not one of this job's"), out);
+    }
+  } else if (slot) {
+    if (record_.world.members[*slot].incarnation != hello.incarnation) {
+      return Refuse(id, absl::StrCat("member ", id, " is in the world as another process"), out);
+    }
+  } else if (!joiner) {
+    if (id >= record_.next_member) {
+      return Refuse(id, absl::StrCat("member ", id, " is not one of this job's"), out);
+    }
+    // It left, or was to join and did not: the record tells it which.
+    out->push_back(SendTo{id, Welcome{record_.world, false, options_.job_secret}});
+    out->push_back(SendTo{id, Commit{record_}});
+    out->push_back(Kick{id});
+    return;
+  }
+  const bool again = known != peers_.end() && known->second.connected;
+  if (again && joiner && known->second.incarnation != hello.incarnation) {
+    return Refuse(id, absl::StrCat("member ", id, " is connected as another process"), out);
+  }
+  Peer& peer = peers_[id];
+  peer.incarnation = hello.incarnation;
+  peer.data_address = hello.data_address;
+  peer.cooperates = hello.cooperates;
+  peer.connected = true;
+  peer.welcome_due = true;
+  peer.heard = now;
+  registry_.Forget(id);  // it reports all it has
+  if (slot && hello.broken) broken_ = true;
+  Tell(now, NoteKind::kMember, absl::StrCat("member ", id, again ? " reconnected" : " connected"),
+       out);
+  if (again && transition_ && transition_->BeforeCommit() && transition_->phase > Phase::kReserve) {
+    // What was under way between us on the old connection is lost: everyone prepares anew.
+    Restart(now, absl::StrCat("member ", id, " reconnected"), out);
+  }
+  WelcomeDue(now, out);
+  TryForm(now, out);
+  TryEndRecovery(now, out);
+}
+
+// Everyone who waits for a Welcome gets it as soon as this leader knows what is committed.
+void Leader::WelcomeDue(Time now, Out* out) {
+  if (!fenced_ || record_.world.epoch == 0 || phase() == Phase::kCommitting) return;
+  for (auto& [id, peer] : peers_) {
+    if (peer.connected && peer.welcome_due) Greet(now, id, out);
+  }
+  if (transition_ && transition_->phase == Phase::kReserve) TryPrepare(now, out);
+}
+
+void Leader::Greet(Time now, MemberId member, Out* out) {
+  peers_[member].welcome_due = false;
+  if (transition_ && transition_->IsJoiner(member) && transition_->BeforeCommit()) {
+    World target;
+    target.epoch = transition_->epoch;
+    for (MemberId m : transition_->target) {
+      const auto slot = record_.world.SlotOf(m);
+      target.members.push_back(slot ? record_.world.members[*slot] : WorldMember{m, 0, ""});
+    }
+    Send(member, Welcome{target, true, options_.job_secret}, out);
+    return;
+  }
+  Send(member, Welcome{record_.world, false, options_.job_secret}, out);
+  Send(member, Commit{record_}, out);
+  if (transition_ && transition_->phase == Phase::kRetiring) {
+    Send(member, Retire{transition_->epoch}, out);
+  }
+  if (broken_ && idle_phase_ == Phase::kSteady) {
+    Send(member, Lost{record_.world.epoch, {lost_.begin(), lost_.end()}}, out);
+  }
+  Tell(now, NoteKind::kMember,
+       absl::StrCat("member ", member, " was told of epoch ", record_.world.epoch), out);
+}
+
+void Leader::TryForm(Time now, Out* out) {
+  if (record_.world.epoch != 0 || !fenced_ || writing_ || idle_phase_ != Phase::kForming) return;
+  WorldRecord record = record_;
+  for (MemberId id : options_.initial_members) {
+    const auto peer = peers_.find(id);
+    if (peer == peers_.end() || !peer->second.connected) return;
+    record.world.members.push_back({id, peer->second.incarnation, peer->second.data_address});
+    record.next_member = std::max(record.next_member, id + 1);
+  }
+  if (record.world.members.empty()) return;
+  record.world.epoch = record.reserved_epoch + 1;
+  record.reserved_epoch = record.world.epoch;
+  record.secret = DeriveSecret(options_.job_secret, record.world.epoch);
+  Write(now, record, out);
+}
+
+void Leader::TryEndRecovery(Time now, Out* out) {
+  if (idle_phase_ != Phase::kRecovering || !fenced_) return;
+  std::vector<MemberId> missing;
+  for (MemberId id : WorldIds()) {
+    const auto peer = peers_.find(id);
+    if (peer == peers_.end() || !(peer->second.connected || peer->second.finished)) {
+      missing.push_back(id);
+    }
+  }
+  if (!missing.empty() && now < *recover_by_) return;
+  recover_by_.reset();
+  idle_phase_ = Phase::kSteady;
+  Tell(now, NoteKind::kJob,
+       missing.empty() ? "all members of the stored world are back"
+                       : absl::StrCat("not back in time: member ", absl::StrJoin(missing, ", ")),
+       out);
+  if (!missing.empty()) return Lose(now, missing, "it did not come back to the new leader", out);
+  if (broken_) TellLost(now, out);
+  BeginNext(now, out);
+}
+
+void Leader::OnDisconnect(Time now, MemberId member, Out* out) {
+  Awake(now);
+  const auto it = peers_.find(member);
+  if (it == peers_.end() || !it->second.connected) return;
+  it->second.connected = false;
+  if (it->second.finished || record_.world.epoch == 0 || idle_phase_ == Phase::kRecovering ||
+      idle_phase_ == Phase::kStopped) {
+    return;
+  }
+  if (!it->second.cooperates && record_.world.SlotOf(member) && !registry_.HasAny(member)) {
+    return Finish(now, member, out);  // it ended in order: it had destroyed its communicators
+  }
+  Lose(now, {member}, "its connection ended", out);
+}
+
+// ---- losses -------------------------------------------------------------------------------------
+
+void Leader::Lose(Time now, const std::vector<MemberId>& members, const std::string& why,
+                  Out* out) {
+  bool of_world = false;
+  bool of_joiners = false;
+  for (MemberId id : members) {
+    const bool joiner = transition_ && transition_->BeforeCommit() && transition_->IsJoiner(id);
+    const bool pending =
+        transition_ && transition_->phase == Phase::kCommitting && transition_->IsJoiner(id);
+    const bool leaver = !joiner && !pending && !record_.world.SlotOf(id);
+    if (leaver || lost_.contains(id)) continue;
+    Peer& peer = peers_[id];
+    peer.lost = true;
+    if (peer.connected) out->push_back(Kick{id});
+    peer.connected = false;
+    (joiner ? of_joiners : of_world) = true;
+    if (!joiner) lost_.insert(id);
+    Tell(now, NoteKind::kMember, absl::StrCat("member ", id, " is lost: ", why), out);
+  }
+  if (of_world) {
+    if (transition_ && transition_->phase == Phase::kCommitting)
+      return;  // after the store's answer
+    return TellLost(now, out);
+  }
+  if (of_joiners) {
+    AbortPlanned(now, absl::StrCat("a new member was lost before it joined: ", why), false, out);
+  }
+}
+
+// Members of the committed world are gone (or were, before this leader): everyone else aborts its
+// generations at once, and what is under way ends.
+void Leader::TellLost(Time now, Out* out) {
+  if (transition_) {
+    if (transition_->BeforeCommit()) {
+      DropTransition(now, "a member was lost", transition_->Planned(), out);
+    } else {
+      EndTransition(now, out);
+    }
+  }
+  broken_ = true;
+  loss_attempts_ = 0;
+  SendAll(Alive(), Lost{record_.world.epoch, {lost_.begin(), lost_.end()}}, out);
+  BeginNext(now, out);
+}
+
+void Leader::Finish(Time now, MemberId member, Out* out) {
+  Peer& peer = peers_[member];
+  if (peer.finished || !record_.world.SlotOf(member)) return;
+  peer.finished = true;
+  Tell(now, NoteKind::kMember, absl::StrCat("member ", member, " has finished"), out);
+  const std::string reason = absl::StrCat("member ", member, " has finished its program");
+  if (transition_ && transition_->BeforeCommit()) {
+    if (transition_->Planned()) {
+      AbortPlanned(now, reason, false, out);
+    } else {
+      DropTransition(now, reason, false, out);
+      BeginNext(now, out);
+    }
+  } else if (transition_ && transition_->phase == Phase::kCommitted) {
+    TryRetire(now, out);
+  } else if (transition_ && transition_->phase == Phase::kRetiring) {
+    TryEnd(now, out);
+  }
+  const std::vector<MemberId> ids = WorldIds();
+  const bool nobody = Alive().empty();
+  const bool all =
+      std::all_of(ids.begin(), ids.end(), [&](MemberId m) { return peers_[m].finished; });
+  if (nobody && idle_phase_ != Phase::kStopped) {
+    if (!all) return StopJob(now, "the last members finished after others were lost", out);
+    done_ = true;
+    idle_phase_ = Phase::kStopped;
+    Resolve(queue_, RequestState::kFailed, "the job has finished");
+    queue_.clear();
+    Tell(now, NoteKind::kJob, "every member has finished", out);
+  }
+}
+
+void Leader::StopJob(Time now, const std::string& reason, Out* out) {
+  if (transition_) DropTransition(now, reason, false, out);
+  idle_phase_ = Phase::kStopped;
+  Resolve(queue_, RequestState::kFailed, reason);
+  queue_.clear();
+  SendAll(Alive(), Stop{reason}, out);
+  Tell(now, NoteKind::kJob, absl::StrCat("the job is stopped: ", reason), out);
+}
+
+// ---- time ---------------------------------------------------------------------------------------
+
+// When this process itself stood still, silence says nothing about the members.
+void Leader::Awake(Time now) {
+  if (now - last_input_ > options_.silence / 2) {
+    for (auto& [id, peer] : peers_) peer.heard = now;
+  }
+  last_input_ = now;
+}
+
+void Leader::CheckSilence(Time now, Out* out) {
+  std::vector<MemberId> silent;
+  for (const auto& [id, peer] : peers_) {
+    if (peer.connected && !peer.finished && !peer.lost && now - peer.heard >= options_.silence) {
+      silent.push_back(id);
+    }
+  }
+  for (MemberId id : silent) {
+    if (idle_phase_ == Phase::kForming || idle_phase_ == Phase::kRecovering) {
+      peers_[id].connected = false;
+      out->push_back(Kick{id});
+    }
+  }
+  if (silent.empty() || idle_phase_ == Phase::kForming || idle_phase_ == Phase::kRecovering) return;
+  Lose(now, silent, "it was silent", out);
+}
+
+void Leader::OnTick(Time now, Out* out) {
+  Awake(now);
+  if (idle_phase_ == Phase::kStopped) return;
+  if (write_again_ && now >= *write_again_) {
+    write_again_.reset();
+    out->push_back(CompareAndSwap{writing_->revision - 1, *writing_});
+  }
+  CheckSilence(now, out);
+  TryEndRecovery(now, out);
+  if (transition_ && transition_->deadline && now >= *transition_->deadline) {
+    OnPhaseDeadline(now, out);
+  }
+}
+
+std::optional<Time> Leader::NextDeadline() const {
+  if (idle_phase_ == Phase::kStopped) return std::nullopt;
+  std::optional<Time> next;
+  const auto at = [&](Time t) { next = next ? std::min(*next, t) : t; };
+  if (write_again_) at(*write_again_);
+  if (recover_by_) at(*recover_by_);
+  if (transition_ && transition_->deadline) at(*transition_->deadline);
+  for (const auto& [id, peer] : peers_) {
+    if (peer.connected && !peer.finished && !peer.lost) at(peer.heard + options_.silence);
+  }
+  // Called at least so often, it notices when it stood still itself.
+  if (next) at(last_input_ + options_.silence / 4);
+  return next;
+}
+
+// ---- messages -----------------------------------------------------------------------------------
+
+void Leader::OnMessage(Time now, MemberId member, const Message& message, Out* out) {
+  Awake(now);
+  const auto it = peers_.find(member);
+  if (it == peers_.end() || !it->second.connected) {
+    ++dropped_;
+    return;
+  }
+  it->second.heard = now;
+  if (const auto* m = std::get_if<Heartbeat>(&message)) {
+    it->second.updates = std::max(it->second.updates, m->updates);
+    return;
+  }
+  if (idle_phase_ == Phase::kStopped) return;
+  const auto changed = [&](const CommunicatorId& id, const char* what) {
+    if (!transition_ || !transition_->BeforeCommit()) return;
+    if (transition_->phase == Phase::kReserve) return TryPrepare(now, out);
+    Restart(now, absl::StrCat("member ", member, " ", what, " communicator ", ShortName(id)), out);
+  };
+  if (const auto* m = std::get_if<CommunicatorCreated>(&message)) {
+    registry_.Created(member, *m);
+    changed(m->communicator, "created");
+  } else if (const auto* m = std::get_if<CommunicatorDestroyed>(&message)) {
+    registry_.Destroyed(member, m->communicator);
+    changed(m->communicator, "destroyed");
+  } else if (const auto* m = std::get_if<Minted>(&message)) {
+    if (Current(m->epoch)) OnMinted(now, *m, out);
+  } else if (const auto* m = std::get_if<Prepared>(&message)) {
+    if (Current(m->epoch)) OnPrepared(now, member, *m, out);
+  } else if (const auto* m = std::get_if<Pledge>(&message)) {
+    if (Current(m->epoch)) OnPledge(now, member, *m, out);
+  } else if (const auto* m = std::get_if<AtBoundary>(&message)) {
+    if (Current(m->epoch)) OnAtBoundary(now, member, *m, out);
+  } else if (const auto* m = std::get_if<Verified>(&message)) {
+    if (Current(m->epoch)) OnVerified(now, member, *m, out);
+  } else if (const auto* m = std::get_if<Entered>(&message)) {
+    if (Current(m->epoch)) OnEntered(now, member, *m, out);
+  } else if (const auto* m = std::get_if<Retired>(&message)) {
+    if (Current(m->epoch)) OnRetired(now, member, *m, out);
+  } else if (const auto* m = std::get_if<ReclaimNotice>(&message)) {
+    ChangeRequest drain{
+        RequestKind::kDrain, 0, {member}, milliseconds(m->within_ms), "reclaim notice"};
+    const absl::StatusOr<uint64_t> id = OnRequest(now, drain, out);
+    if (!id.ok()) {
+      Tell(now, NoteKind::kWarning,
+           absl::StrCat("the reclaim notice of member ", member,
+                        " cannot be followed: ", std::string(id.status().message())),
+           out);
+    }
+  } else if (std::holds_alternative<Finished>(message)) {
+    Finish(now, member, out);
+  } else if (!std::holds_alternative<Hello>(message)) {
+    ++dropped_;  // a leader's message from a member
+  }
+}
+
+bool Leader::Current(Epoch epoch) {
+  if (transition_ &&
+      (epoch == transition_->epoch || options_.planted_bug == PlantedBug::kStaleEpochAccepted)) {
+    return true;
+  }
+  ++dropped_;
+  return false;
+}
+
+// ---- output -------------------------------------------------------------------------------------
+
+void Leader::Send(MemberId member, const Message& message, Out* out) {
+  if (ToldOf(member)) out->push_back(SendTo{member, message});
+}
+
+void Leader::SendAll(const std::vector<MemberId>& members, const Message& message, Out* out) {
+  for (MemberId m : members) Send(m, message, out);
+}
+
+void Leader::Tell(Time now, NoteKind kind, const std::string& text, Out* out) const {
+  Note note;
+  note.kind = kind;
+  note.text = text;
+  note.phase = phase();
+  note.epoch = record_.world.epoch;
+  if (transition_) {
+    note.transition = transition_->attempt;
+    note.epoch = transition_->epoch;
+    note.transition_kind = transition_->kind;
+    note.requests = transition_->requests;
+    note.elapsed = now - transition_->began;
+  }
+  out->push_back(std::move(note));
+}
+
+RequestStatus Leader::StatusOf(uint64_t request) const {
+  const auto it = requests_.find(request);
+  return it == requests_.end() ? RequestStatus{} : it->second.status;
+}
+
+std::vector<MemberStatus> Leader::Members(Time now) const {
+  std::vector<MemberStatus> all;
+  for (const auto& [id, peer] : peers_) {
+    all.push_back({id, record_.world.SlotOf(id), peer.connected, peer.cooperates, peer.finished,
+                   peer.updates, now - peer.heard});
+  }
+  return all;
+}
+
+}  // namespace rewire

@@ -1,0 +1,161 @@
+// How a transition ends: what follows the commit, and the ways not to get there. See leader.h.
+// One thread: its owner's.
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "reconfig/transition/leader.h"
+#include "reconfig/transition/transition.h"
+
+namespace rewire {
+namespace {
+
+constexpr uint32_t kLossAttempts = 4;
+constexpr uint32_t kRestarts = 16;
+
+}  // namespace
+
+// ---- COMMITTED ----------------------------------------------------------------------------------
+
+void Leader::AfterCommit(Time now, Out* out) {
+  Transition& t = *transition_;
+  if (t.kind == TransitionKind::kSwap) {
+    SendAll(t.olds, Decide{t.epoch, t.round, true}, out);
+  } else {
+    registry_.MoveTo(t.target);
+  }
+  SendAll(t.Everyone(), Commit{record_}, out);
+  if (t.kind == TransitionKind::kLoss) {
+    broken_ = false;
+    loss_attempts_ = 0;
+  }
+  Enter(now, Phase::kCommitted, options_.enter, out);
+  // Those that were lost while the store was writing: of interest only if they are in the new
+  // world.
+  std::erase_if(lost_, [&](MemberId m) { return !t.InTarget(m); });
+  WelcomeDue(now, out);
+  if (!lost_.empty()) TellLost(now, out);
+}
+
+void Leader::OnEntered(Time now, MemberId from, const Entered& m, Out* out) {
+  Transition& t = *transition_;
+  if (t.phase != Phase::kCommitted || !t.InTarget(from)) {
+    ++dropped_;
+    return;
+  }
+  if (t.entered.insert(from).second) {
+    t.host_waits += m.host_waits;
+    t.pause_ns = std::max(t.pause_ns, m.pause_ns);
+  }
+  TryRetire(now, out);
+}
+
+void Leader::TryRetire(Time now, Out* out) {
+  Transition& t = *transition_;
+  for (MemberId m : t.target) {
+    if (!t.entered.contains(m) && !peers_[m].finished) return;
+  }
+  Resolve(t.requests, RequestState::kDone, t.what);
+  Tell(now, NoteKind::kDone,
+       absl::StrCat(t.what, ": epoch ", t.epoch, ", ", t.target.size(), " members, longest pause ",
+                    t.pause_ns / 1000, " us, ", t.bytes_moved, " bytes moved, ", t.host_waits,
+                    " host waits"),
+       out);
+  if (t.Planned()) {
+    const Duration took = now - t.began;
+    usual_ = usual_ ? (*usual_ + took) / 2 : took;
+  }
+  Enter(now, Phase::kRetiring, options_.enter, out);
+  SendAll(t.target, Retire{t.epoch}, out);
+}
+
+void Leader::OnRetired(Time now, MemberId from, const Retired&, Out* out) {
+  Transition& t = *transition_;
+  if (t.phase != Phase::kRetiring || !t.InTarget(from)) {
+    ++dropped_;
+    return;
+  }
+  t.retired.insert(from);
+  TryEnd(now, out);
+}
+
+void Leader::TryEnd(Time now, Out* out) {
+  const Transition& t = *transition_;
+  for (MemberId m : t.target) {
+    if (!t.retired.contains(m) && !peers_[m].finished) return;
+  }
+  EndTransition(now, out);
+}
+
+// Of a committed transition: its requests have been fulfilled, whatever else happened.
+void Leader::EndTransition(Time now, Out* out) {
+  Resolve(transition_->requests, RequestState::kDone, transition_->what);
+  Tell(now, NoteKind::kProgress, absl::StrCat("ended: ", transition_->what), out);
+  transition_.reset();
+  if (idle_phase_ == Phase::kSteady && lost_.empty()) BeginNext(now, out);
+}
+
+// ---- ABORTED ------------------------------------------------------------------------------------
+
+void Leader::DismissJoiners(const std::string& reason, Out* out) {
+  for (MemberId m : transition_->joiners) {
+    Send(m, Stop{reason}, out);
+    if (const auto peer = peers_.find(m); peer != peers_.end()) {
+      if (peer->second.connected) out->push_back(Kick{m});
+      registry_.Forget(m);
+      peers_.erase(peer);
+    }
+    out->push_back(EndProcess{m});
+  }
+}
+
+void Leader::DropTransition(Time now, const std::string& reason, bool again, Out* out) {
+  DismissJoiners(reason, out);
+  if (again) {
+    Resolve(transition_->requests, RequestState::kWaiting, absl::StrCat("again, after: ", reason));
+    queue_.insert(queue_.begin(), transition_->requests.begin(), transition_->requests.end());
+  } else {
+    Resolve(transition_->requests, RequestState::kFailed, reason);
+  }
+  Tell(now, again ? NoteKind::kProgress : NoteKind::kFailed,
+       absl::StrCat("aborted: ", transition_->what, ": ", reason), out);
+  transition_.reset();
+}
+
+void Leader::AbortPlanned(Time now, const std::string& reason, bool again, Out* out) {
+  if (transition_->phase > Phase::kReserve) {
+    SendAll(transition_->olds, Abort{transition_->epoch, reason}, out);
+  }
+  DropTransition(now, reason, again, out);
+  BeginNext(now, out);
+}
+
+void Leader::RetryLoss(Time now, const std::string& reason, Out* out) {
+  if (++loss_attempts_ >= kLossAttempts) {
+    return StopJob(now, absl::StrCat("the world cannot be made whole after a loss: ", reason), out);
+  }
+  SendAll(transition_->olds, Abort{transition_->epoch, reason}, out);
+  DropTransition(now, reason, false, out);
+  BeginNext(now, out);
+}
+
+void Leader::Restart(Time now, const std::string& reason, Out* out) {
+  if (transition_->restarts >= kRestarts) {
+    if (transition_->Planned()) return AbortPlanned(now, reason, false, out);
+    return RetryLoss(now, reason, out);
+  }
+  SendAll(transition_->Everyone(), Abort{transition_->epoch, reason}, out);
+  Tell(now, NoteKind::kProgress, absl::StrCat("prepared anew: ", reason), out);
+  auto next = std::make_unique<Transition>();
+  next->kind = transition_->kind;
+  next->target = transition_->target;
+  next->olds = transition_->olds;
+  next->joiners = transition_->joiners;
+  next->next_member = transition_->next_member;
+  next->requests = transition_->requests;
+  next->what = transition_->what;
+  next->restarts = transition_->restarts + 1;
+  transition_.reset();
+  Begin(now, std::move(next), out);
+}
+
+}  // namespace rewire

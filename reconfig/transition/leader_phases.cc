@@ -1,0 +1,391 @@
+// The leader from PREPARE to the compare-and-swap. See leader.h; docs/protocol.md has the diagrams.
+// One thread: its owner's.
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "reconfig/transition/leader.h"
+#include "reconfig/transition/restore_choice.h"
+#include "reconfig/transition/transition.h"
+
+namespace rewire {
+namespace {
+
+// Operations between the tiny one that warms a new generation up and the cut.
+constexpr uint64_t kWarmAhead = 4;
+
+std::string Missing(const std::vector<MemberId>& of, const std::set<MemberId>& there) {
+  std::vector<MemberId> missing;
+  for (MemberId m : of) {
+    if (!there.contains(m)) missing.push_back(m);
+  }
+  return absl::StrCat("member ", absl::StrJoin(missing, ", "));
+}
+
+std::set<MemberId> Keys(const std::map<MemberId, AtBoundary>& reports) {
+  std::set<MemberId> keys;
+  for (const auto& [member, report] : reports) keys.insert(member);
+  return keys;
+}
+
+}  // namespace
+
+void Leader::Enter(Time now, Phase phase, std::optional<Duration> within, Out* out) {
+  Note note;
+  note.transition = transition_->attempt;
+  note.epoch = transition_->epoch;
+  note.transition_kind = transition_->kind;
+  note.requests = transition_->requests;
+  note.phase = phase;
+  note.text = absl::StrCat(std::string(PhaseName(transition_->phase)), " -> ",
+                           std::string(PhaseName(phase)));
+  note.elapsed = now - transition_->began;
+  note.phase_time = now - transition_->phase_began;
+  transition_->phase = phase;
+  transition_->phase_began = now;
+  transition_->deadline = within ? std::optional<Time>(now + *within) : std::nullopt;
+  out->push_back(std::move(note));
+}
+
+// ---- PREPARE ------------------------------------------------------------------------------------
+
+void Leader::AfterReserve(Time now, Out* out) {
+  std::vector<MemberId> missing;
+  for (MemberId m : transition_->joiners) {
+    if (!peers_.contains(m)) missing.push_back(m);
+  }
+  if (!missing.empty()) {
+    out->push_back(Spawn{missing, static_cast<uint32_t>(transition_->target.size())});
+  }
+  TryPrepare(now, out);
+}
+
+void Leader::OnSpawned(Time now, std::span<const MemberId> members, Out* out) {
+  Awake(now);
+  Tell(now, NoteKind::kMember, absl::StrCat("started: member ", absl::StrJoin(members, ", ")), out);
+}
+
+void Leader::OnSpawnFailed(Time now, std::span<const MemberId> members, const std::string& reason,
+                           Out* out) {
+  Awake(now);
+  if (!transition_ || !transition_->BeforeCommit()) return;
+  for (MemberId m : members) {
+    if (transition_->IsJoiner(m)) {
+      return AbortPlanned(now, absl::StrCat("new member ", m, " did not start: ", reason), false,
+                          out);
+    }
+  }
+}
+
+// kUnavailable: not yet; kFailedPrecondition: never.
+absl::Status Leader::ReadyToPrepare() const {
+  const Transition& t = *transition_;
+  if (!t.reserved) return absl::UnavailableError("the store has not noted the epoch");
+  for (MemberId m : t.olds) {
+    if (!ToldOf(m)) return absl::UnavailableError(absl::StrCat("member ", m, " is not connected"));
+  }
+  const std::vector<MemberId> world = WorldIds();
+  absl::Status ready;
+  switch (t.kind) {
+    case TransitionKind::kSwap:
+      return registry_.ReadyForSwap(world);
+    case TransitionKind::kLoss:
+      return registry_.ReadyForLoss(world, t.olds);
+    case TransitionKind::kBoundary:
+      ready = registry_.ReadyForBoundary(world);
+      break;
+  }
+  if (!ready.ok()) return ready;
+  for (MemberId m : t.joiners) {
+    if (!ToldOf(m)) return absl::UnavailableError(absl::StrCat("new member ", m, " is not there"));
+    if (!peers_.at(m).cooperates) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("new member ", m, " does not use Rewire's C API"));
+    }
+    ready = registry_.JoinerReady(m, t.olds[0], t.target);
+    if (!ready.ok()) return ready;
+  }
+  return absl::OkStatus();
+}
+
+void Leader::TryPrepare(Time now, Out* out) {
+  const absl::Status ready = ReadyToPrepare();
+  if (absl::IsUnavailable(ready)) return;
+  if (!ready.ok()) {
+    const std::string why(ready.message());
+    if (transition_->Planned()) return AbortPlanned(now, why, false, out);
+    return StopJob(now, why, out);
+  }
+  Transition& t = *transition_;
+  t.to = World{t.epoch, {}};
+  for (MemberId m : t.target) {
+    t.to.members.push_back({m, peers_[m].incarnation, peers_[m].data_address});
+  }
+  std::map<MemberId, std::vector<CommunicatorId>> mint;
+  for (const auto& [id, seats] : registry_.communicators()) {
+    for (const auto& [member, seat] : seats) {
+      const bool first = t.kind == TransitionKind::kSwap ? seat.rank == 0 : member == t.target[0];
+      if (!first || !(t.IsOld(member) || t.IsJoiner(member))) continue;
+      t.to_mint.insert(id);
+      mint[member].push_back(id);
+    }
+  }
+  const auto ms = std::chrono::duration_cast<milliseconds>(options_.build).count();
+  for (MemberId m : t.Everyone()) {
+    Send(m, Prepare{t.epoch, t.kind, t.from, t.to, t.secret, static_cast<uint32_t>(ms), mint[m]},
+         out);
+  }
+  Enter(now, Phase::kPrepare, options_.build, out);
+  TryBuild(now, out);
+}
+
+void Leader::OnMinted(Time now, const Minted& m, Out* out) {
+  if (transition_->phase != Phase::kPrepare || !transition_->to_mint.contains(m.communicator)) {
+    ++dropped_;
+    return;
+  }
+  transition_->minted[m.communicator] = m.unique_id;
+  TryBuild(now, out);
+}
+
+void Leader::TryBuild(Time now, Out* out) {
+  (void)now;
+  Transition& t = *transition_;
+  if (t.build_sent || t.minted.size() < t.to_mint.size()) return;
+  t.build_sent = true;
+  for (MemberId m : t.Everyone()) {
+    Build build{t.epoch, {}};
+    // In the order of ids, the same on every member: two builds never wait for each other.
+    for (const auto& [id, unique_id] : t.minted) {
+      const Registry::Seats& seats = registry_.communicators().at(id);
+      if (t.kind == TransitionKind::kSwap) {
+        const auto seat = seats.find(m);
+        if (seat == seats.end()) continue;
+        build.builds.push_back({id, seat->second.ranks, seat->second.rank, unique_id});
+      } else if (const auto slot = t.to.SlotOf(m)) {
+        build.builds.push_back({id, static_cast<uint32_t>(t.target.size()), *slot, unique_id});
+      }
+    }
+    Send(m, build, out);
+  }
+}
+
+void Leader::OnPrepared(Time now, MemberId from, const Prepared& m, Out* out) {
+  Transition& t = *transition_;
+  if (t.phase != Phase::kPrepare) {
+    ++dropped_;
+    return;
+  }
+  std::string wrong;
+  if (!m.ok) {
+    wrong = absl::StrCat("member ", from, " cannot prepare: ", m.error);
+  } else if (t.kind != TransitionKind::kSwap && t.plan_hash.value_or(m.plan_hash) != m.plan_hash) {
+    wrong = absl::StrCat("the plan of member ", from, " differs from the others'");
+  }
+  if (!wrong.empty()) {
+    if (t.Planned()) return AbortPlanned(now, wrong, false, out);
+    return RetryLoss(now, wrong, out);
+  }
+  t.plan_hash = m.plan_hash;
+  t.prepared.insert(from);
+  Count(now, m.counters);
+  AfterPrepared(now, out);
+}
+
+void Leader::AfterPrepared(Time now, Out* out) {
+  Transition& t = *transition_;
+  if (t.phase != Phase::kPrepare || !Transition::All(t.prepared, t.Everyone())) return;
+  const std::set<MemberId> there = Keys(t.at_boundary);
+  if (t.Planned()) {
+    // The others would wait at the boundary for a joiner whose program is not in its first update
+    // yet.
+    if (!Transition::All(there, t.joiners)) return;
+    return ProposeRound(now, out);
+  }
+  Enter(now, Phase::kArmed, options_.arm, out);
+  TryRestore(now, out);
+}
+
+// ---- pledges ------------------------------------------------------------------------------------
+
+void Leader::Count(Time now, const std::vector<CommunicatorCounter>& counters) {
+  for (const CommunicatorCounter& counter : counters) {
+    Transition::Progress& progress = transition_->progress[counter.communicator];
+    if (counter.issued <= progress.issued) continue;
+    if (progress.at != Time{} && now > progress.at) {
+      const double rate = static_cast<double>(counter.issued - progress.issued) /
+                          std::chrono::duration<double>(now - progress.at).count();
+      progress.per_second = std::max(progress.per_second, rate);
+    }
+    progress.issued = counter.issued;
+    progress.at = now;
+  }
+}
+
+void Leader::ProposeRound(Time now, Out* out) {
+  Transition& t = *transition_;
+  t.cuts.clear();
+  t.pledged.clear();
+  t.proposed_at = now;
+  const uint64_t doubled = uint64_t{1} << std::min<uint32_t>(t.round, 20);
+  // What happens while a proposal and its answers are on the way, twice over.
+  const auto on_the_way = [&](const Transition::Progress& progress) {
+    const double seconds = std::chrono::duration<double>(t.round_trip).count();
+    return static_cast<uint64_t>(std::ceil(std::min(2 * progress.per_second * seconds, 1e9)));
+  };
+  if (t.kind == TransitionKind::kSwap) {
+    for (CommunicatorId id : t.to_mint) {
+      const Transition::Progress& progress = t.progress[id];
+      const uint64_t warm =
+          progress.issued + std::max<uint64_t>(options_.cut_margin, on_the_way(progress)) * doubled;
+      t.cuts.push_back({id, warm, warm + kWarmAhead});
+    }
+  } else {
+    Transition::Progress& progress = t.progress[kUpdateBoundary];
+    for (MemberId m : t.olds) progress.issued = std::max(progress.issued, peers_[m].updates);
+    const uint64_t step = progress.issued + std::max<uint64_t>(1, on_the_way(progress)) * doubled;
+    t.cuts.push_back({kUpdateBoundary, step, step});
+  }
+  SendAll(t.olds, Propose{t.epoch, t.round, t.cuts}, out);
+  Enter(now, Phase::kPropose, options_.decision, out);
+}
+
+void Leader::OnPledge(Time now, MemberId from, const Pledge& m, Out* out) {
+  Transition& t = *transition_;
+  Count(now, m.counters);
+  if (t.phase != Phase::kPropose || m.round != t.round || !t.IsOld(from)) {
+    ++dropped_;
+    return;
+  }
+  t.round_trip = std::max(t.round_trip, now - t.proposed_at);
+  if (!m.ok && options_.planted_bug != PlantedBug::kLostPledge) {
+    return RefuseRound(now, absl::StrCat("member ", from, " is already too far"), out);
+  }
+  t.pledged.insert(from);
+  if (!Transition::All(t.pledged, t.olds)) return;
+  if (t.kind == TransitionKind::kSwap) return CommitNow(now, out);
+  SendAll(t.Everyone(), Decide{t.epoch, t.round, true}, out);
+  Enter(now, Phase::kArmed, options_.arm, out);
+}
+
+void Leader::RefuseRound(Time now, const std::string& why, Out* out) {
+  Transition& t = *transition_;
+  SendAll(t.olds, Decide{t.epoch, t.round, false}, out);
+  if (++t.round >= options_.max_rounds) {
+    return AbortPlanned(now, absl::StrCat("no common cut in ", t.round, " rounds: ", why), false,
+                        out);
+  }
+  ProposeRound(now, out);
+}
+
+// ---- the boundary -------------------------------------------------------------------------------
+
+void Leader::OnAtBoundary(Time now, MemberId from, const AtBoundary& m, Out* out) {
+  Transition& t = *transition_;
+  if (!t.BeforeCommit()) {
+    ++dropped_;
+    return;
+  }
+  const bool first_old = t.IsOld(from) && t.at_boundary.size() == t.joiners.size();
+  t.at_boundary[from] = m;
+  if (t.phase == Phase::kPrepare) return AfterPrepared(now, out);
+  if (t.phase != Phase::kArmed) return;
+  if (!t.Planned()) return TryRestore(now, out);
+  if (first_old) t.deadline = now + options_.boundary;
+  if (!Transition::All(Keys(t.at_boundary), t.olds)) return;
+  Enter(now, Phase::kAtBoundary, options_.boundary, out);
+  if (Transition::All(t.verified, t.Everyone()) ||
+      options_.planted_bug == PlantedBug::kCommitBeforeVerified) {
+    CommitNow(now, out);
+  }
+}
+
+void Leader::TryRestore(Time now, Out* out) {
+  Transition& t = *transition_;
+  if (!Transition::All(Keys(t.at_boundary), t.olds)) return;
+  const absl::StatusOr<RestoreChoice> choice = ChooseVersion(t.from, t.at_boundary);
+  if (!choice.ok()) return StopJob(now, std::string(choice.status().message()), out);
+  SendAll(t.olds, Restore{t.epoch, choice->version, choice->live}, out);
+  Enter(now, Phase::kAtBoundary, options_.boundary, out);
+  Tell(now, NoteKind::kProgress, absl::StrCat("back to version ", choice->version), out);
+}
+
+void Leader::OnVerified(Time now, MemberId from, const Verified& m, Out* out) {
+  Transition& t = *transition_;
+  if ((t.phase != Phase::kArmed && t.phase != Phase::kAtBoundary) ||
+      t.kind == TransitionKind::kSwap) {
+    ++dropped_;
+    return;
+  }
+  if (!m.ok) {
+    const std::string why = absl::StrCat("member ", from, " found: ", m.error);
+    if (t.Planned()) return AbortPlanned(now, why, false, out);
+    return RetryLoss(now, why, out);
+  }
+  if (t.verified.insert(from).second) t.bytes_moved += m.bytes_in;
+  if (t.phase == Phase::kAtBoundary && Transition::All(t.verified, t.Everyone())) {
+    CommitNow(now, out);
+  }
+}
+
+void Leader::CommitNow(Time now, Out* out) {
+  Transition& t = *transition_;
+  WorldRecord record = record_;
+  record.world = t.to;
+  record.cuts = t.kind == TransitionKind::kSwap ? t.cuts : std::vector<Cut>{};
+  record.secret = t.secret;
+  Enter(now, Phase::kCommitting, std::nullopt, out);
+  Write(now, record, out);
+}
+
+// ---- deadlines ----------------------------------------------------------------------------------
+
+void Leader::OnPhaseDeadline(Time now, Out* out) {
+  Transition& t = *transition_;
+  t.deadline.reset();
+  std::string why;
+  switch (t.phase) {
+    case Phase::kReserve:
+      why = absl::StrCat("not ready in time: ", std::string(ReadyToPrepare().message()));
+      if (!t.Planned()) return StopJob(now, why, out);
+      break;
+    case Phase::kPrepare:
+      why = Transition::All(t.prepared, t.Everyone())
+                ? absl::StrCat("not in its first update in time: ",
+                               Missing(t.joiners, Keys(t.at_boundary)))
+                : absl::StrCat("not prepared in time: ", Missing(t.Everyone(), t.prepared));
+      break;
+    case Phase::kPropose:
+      return RefuseRound(now, absl::StrCat("no answer from ", Missing(t.olds, t.pledged)), out);
+    case Phase::kArmed:
+      if (!t.Planned()) {
+        std::vector<MemberId> missing;
+        for (MemberId m : t.olds) {
+          if (!t.at_boundary.contains(m)) missing.push_back(m);
+        }
+        return Lose(now, missing, "it did not come to the update boundary", out);
+      }
+      why = absl::StrCat("not at the update boundary in time: ",
+                         Missing(t.olds, Keys(t.at_boundary)));
+      break;
+    case Phase::kAtBoundary:
+      why = absl::StrCat("not verified in time: ", Missing(t.Everyone(), t.verified));
+      break;
+    case Phase::kCommitted:
+      Tell(now, NoteKind::kWarning,
+           absl::StrCat("committed, but not in the new epoch yet: ", Missing(t.target, t.entered)),
+           out);
+      return EndTransition(now, out);
+    case Phase::kRetiring:
+      Tell(now, NoteKind::kWarning,
+           absl::StrCat("old generations are still there: ", Missing(t.target, t.retired)), out);
+      return EndTransition(now, out);
+    default:
+      return;
+  }
+  if (t.Planned()) return AbortPlanned(now, why, false, out);
+  RetryLoss(now, why, out);
+}
+
+}  // namespace rewire

@@ -1,0 +1,144 @@
+// What a member does with its program's events and with the answers of its participant. See
+// member.h. One thread: its owner's.
+#include <algorithm>
+
+#include "reconfig/transition/member.h"
+
+namespace rewire {
+
+void Member::OnCommunicatorCreated(Time, const CommunicatorCreated& created, Out* out) {
+  communicators_[created.communicator] = created;
+  Send(created, out);
+}
+
+void Member::OnCommunicatorDestroyed(Time, const CommunicatorId& communicator, Out* out) {
+  if (communicators_.erase(communicator) > 0) Send(CommunicatorDestroyed{communicator}, out);
+}
+
+void Member::OnReclaim(Time, Duration within, Out* out) {
+  const auto ms =
+      std::clamp<int64_t>(std::chrono::duration_cast<milliseconds>(within).count(), 0, UINT32_MAX);
+  reclaim_ = ReclaimNotice{static_cast<uint32_t>(ms)};
+  if (!welcomed_) return;
+  Send(*reclaim_, out);
+  reclaim_.reset();
+}
+
+void Member::OnFinished(Time, Out* out) {
+  if (stopped_ || finished_) return;
+  if (work_) Drop("the program has finished", out);
+  finished_ = true;
+  Send(Finished{}, out);
+}
+
+void Member::OnMinted(Time, Epoch epoch, const CommunicatorId& communicator,
+                      const absl::StatusOr<UniqueIdBytes>& id, Out* out) {
+  if (!Current(epoch)) return;
+  if (id.ok()) {
+    Send(Minted{epoch, communicator, *id}, out);
+  } else {
+    Send(Prepared{epoch, false, std::string(id.status().message()), 0, {}}, out);
+  }
+}
+
+void Member::OnPlanned(Time now, Epoch epoch, const absl::StatusOr<uint64_t>& plan_hash, Out* out) {
+  if (!Current(epoch)) return;
+  if (!plan_hash.ok()) {
+    return Send(Prepared{epoch, false, std::string(plan_hash.status().message()), 0, {}}, out);
+  }
+  work_->plan_hash = *plan_hash;
+  TryPrepared(now, out);
+}
+
+void Member::OnBuilt(Time now, Epoch epoch, const absl::Status& status,
+                     std::vector<CommunicatorCounter> counters, Out* out) {
+  if (!Current(epoch)) return;
+  if (!status.ok()) {
+    return Send(Prepared{epoch, false, std::string(status.message()), 0, {}}, out);
+  }
+  work_->built = true;
+  work_->counters = std::move(counters);
+  TryPrepared(now, out);
+}
+
+void Member::TryPrepared(Time now, Out* out) {
+  if (work_->prepared || !work_->built || !work_->plan_hash) return;
+  work_->prepared = true;
+  Send(Prepared{work_->prepare.epoch, true, "", *work_->plan_hash, work_->counters}, out);
+  TryBoundary(now, out);
+}
+
+void Member::OnPledged(Time, Epoch epoch, uint32_t round, bool ok,
+                       std::vector<CommunicatorCounter> counters, Out* out) {
+  if (!Current(epoch)) return;
+  if (!work_->proposed || work_->proposed->round != round) {
+    ++dropped_;
+    return;
+  }
+  work_->pledged = ok;
+  Send(Pledge{epoch, round, ok, std::move(counters)}, out);
+}
+
+void Member::OnBoundary(Time now, const BoundaryInfo& info, Out* out) {
+  if (stopped_ || finished_) return;
+  if (!standing_) standing_since_ = now;
+  standing_ = true;
+  boundary_ = info;
+  if (work_) work_->described = true;
+  TryBoundary(now, out);
+}
+
+// The program stands at the boundary: whatever waited for that.
+void Member::TryBoundary(Time, Out* out) {
+  if (!standing_ || !work_) return;
+  Work& work = *work_;
+  const bool loss = work.prepare.kind == TransitionKind::kLoss;
+  if (work.prepare.kind == TransitionKind::kSwap) return;
+  const bool report = loss ? work.described : joining_ ? work.prepared : work.armed;
+  if (report && !work.reported) {
+    work.reported = true;
+    Send(AtBoundary{work.prepare.epoch, boundary_.live_version, boundary_.live_whole,
+                    boundary_.own_snapshots, boundary_.buddy_snapshots},
+         out);
+  }
+  if (!loss && work.armed && !work.finishing) {
+    work.finishing = true;
+    out->push_back(FinishStream{work.prepare.epoch});
+  }
+}
+
+void Member::OnStreamed(Time now, Epoch epoch, const absl::Status& status, uint64_t bytes_in,
+                        uint64_t bytes_out, Out* out) {
+  if (!Current(epoch)) return;
+  if (!status.ok()) {
+    return Send(Verified{epoch, false, std::string(status.message()), bytes_in, bytes_out}, out);
+  }
+  if (!work_->finishing || work_->verified) {
+    ++dropped_;
+    return;
+  }
+  // Written to no connection it reaches nobody, and then nobody can commit.
+  work_->verified = connected_;
+  work_->verified_at = now;
+  Send(Verified{epoch, true, "", bytes_in, bytes_out}, out);
+}
+
+void Member::OnEntered(Time, Epoch epoch, uint64_t host_waits, uint64_t pause_ns, Out* out) {
+  if (epoch != this->epoch() || finished_) {
+    ++dropped_;
+    return;
+  }
+  entered_epoch_ = epoch;
+  entered_ = Entered{epoch, host_waits, pause_ns};
+  Send(entered_, out);
+}
+
+void Member::OnRetired(Time, Epoch epoch, Out* out) {
+  if (epoch != this->epoch()) {
+    ++dropped_;
+    return;
+  }
+  Send(Retired{epoch}, out);
+}
+
+}  // namespace rewire

@@ -1,0 +1,94 @@
+// The attempt under way: what the leader knows of one transition. Part of the leader.
+//
+// Pure values and small pure questions; the leader's inputs change it.
+#pragma once
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "reconfig/base/clock.h"
+#include "reconfig/base/hash.h"
+#include "reconfig/transition/leader_action.h"
+
+namespace rewire {
+
+// The secret of an epoch: nobody without the job's secret can tell it.
+inline uint64_t DeriveSecret(uint64_t job_secret, Epoch epoch) {
+  return MixWord(MixWord(job_secret, epoch), ~epoch);
+}
+
+struct Transition {
+  uint64_t attempt = 0;
+  TransitionKind kind = TransitionKind::kSwap;
+  Epoch epoch = 0;  // of the target
+  uint64_t secret = 0;
+  World from;
+  std::vector<MemberId> target;   // in slot order
+  std::vector<MemberId> olds;     // of the stored world, alive; those that leave included
+  std::vector<MemberId> joiners;  // in the target, not in the stored world
+  MemberId next_member = 0;       // to be stored with the reservation
+  std::vector<uint64_t> requests;
+  std::string what;  // "resize to 4": for notes
+  uint32_t restarts = 0;
+
+  Phase phase = Phase::kReserve;
+  Time began{};
+  Time phase_began{};
+  std::optional<Time> deadline;
+  bool reserved = false;
+
+  World to;  // complete (addresses) from kPrepare on
+  std::set<CommunicatorId> to_mint;
+  std::map<CommunicatorId, UniqueIdBytes> minted;
+  bool build_sent = false;
+  std::set<MemberId> prepared;
+  std::optional<uint64_t> plan_hash;
+
+  // Operations issued, as far as known: the highest of any member, and the rate.
+  struct Progress {
+    uint64_t issued = 0;
+    Time at{};
+    double per_second = 0;
+  };
+  std::map<CommunicatorId, Progress> progress;
+  uint32_t round = 0;
+  Time proposed_at{};
+  Duration round_trip{};  // of the slowest pledge so far
+  std::vector<Cut> cuts;
+  std::set<MemberId> pledged;
+
+  std::map<MemberId, AtBoundary> at_boundary;
+  bool restoring = false;
+  std::set<MemberId> verified;
+  uint64_t bytes_moved = 0;
+  std::set<MemberId> entered;
+  std::set<MemberId> retired;
+  uint64_t host_waits = 0;
+  uint64_t pause_ns = 0;  // the longest
+
+  [[nodiscard]] std::vector<MemberId> Everyone() const {
+    std::vector<MemberId> all = olds;
+    all.insert(all.end(), joiners.begin(), joiners.end());
+    return all;
+  }
+  [[nodiscard]] bool IsOld(MemberId m) const {
+    return std::find(olds.begin(), olds.end(), m) != olds.end();
+  }
+  [[nodiscard]] bool IsJoiner(MemberId m) const {
+    return std::find(joiners.begin(), joiners.end(), m) != joiners.end();
+  }
+  [[nodiscard]] bool InTarget(MemberId m) const {
+    return std::find(target.begin(), target.end(), m) != target.end();
+  }
+  [[nodiscard]] bool Planned() const { return kind != TransitionKind::kLoss; }
+  [[nodiscard]] bool BeforeCommit() const { return phase < Phase::kCommitting; }
+  [[nodiscard]] static bool All(const std::set<MemberId>& set, const std::vector<MemberId>& of) {
+    return std::all_of(of.begin(), of.end(), [&](MemberId m) { return set.contains(m); });
+  }
+};
+
+}  // namespace rewire
