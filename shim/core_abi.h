@@ -70,6 +70,9 @@ struct CoreTable {
   // The operation just issued has index comm->stop_at - 1 (or closed a group that passed stop_at):
   // record the event behind it. Always outside groups.
   void (*before_cut)(VirtualCommunicator* comm, CallSite site) noexcept;
+  // created() gave 0 and the caller's own call has then returned ncclSuccess with the communicator
+  // there (blocking, outside groups; not for children): what it took of device memory is measured.
+  void (*opened)(VirtualCommunicator* comm) noexcept;
 };
 
 // librewire.so's one entry for the shim. nullptr when the versions differ.
