@@ -83,8 +83,12 @@ typedef enum {
 typedef enum {
   rewireConstant =
       0, /* changes only inside the update function: moved during forward and backward */
-  rewireVolatile = 1 /* may change at any time (gradients, running statistics, progress): moved at
-                        the boundary, in the pause */
+  rewireVolatile =
+      1, /* may change at any time (running statistics, progress, loss scale): moved at the
+            boundary, in the pause; a copy is taken after every update, so keep it small */
+  rewireTransient = 2 /* made by forward and backward, used up by the update (gradients): moved at
+                         the boundary like volatile ones; after a loss it is not restored, because
+                         the step is repeated */
 } rewireChange_t;
 
 typedef enum { rewireHost = 0, rewireDevice = 1 } rewireMemory_t;
@@ -118,7 +122,8 @@ typedef struct {
    * the change is refused while the old world trains on. */
   void* (*allocate)(void* arg, const char* tensor, uint64_t bytes);
   /* The change is committed: `data` (from allocate, filled) replaces the old part, which the
-   * program may free. Called once per sharded tensor, before on_world. */
+   * program may free. Called for every sharded tensor whose part is another one in the new world
+   * (one whose part stays is left in place: neither allocate nor adopt), before on_world. */
   void (*adopt)(void* arg, const char* tensor, void* data, uint64_t begin, uint64_t end);
   /* The change did not happen: free what allocate gave. */
   void (*discard)(void* arg, const char* tensor, void* data);

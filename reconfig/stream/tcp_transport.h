@@ -1,0 +1,70 @@
+// Transport over TCP: one owner thread ("rewire-data"), non-blocking sockets, a deadline on all
+// that is waited for. Peers may send anything and die at any byte.
+#pragma once
+
+#include <atomic>
+#include <list>
+#include <map>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "reconfig/base/clock.h"
+#include "reconfig/base/mutex.h"
+#include "reconfig/base/unique_fd.h"
+#include "reconfig/stream/tcp_inbound.h"
+#include "reconfig/stream/tcp_outbound.h"
+#include "reconfig/stream/transport.h"
+
+namespace rewire {
+
+struct TcpOptions {
+  std::string listen = "127.0.0.1:0";
+  MemberId member = 0;
+  uint64_t incarnation = 0;
+  Duration connect = seconds(10);  // until a receiver has accepted the stream
+  Duration stall = seconds(10);    // without one byte of progress on what is under way
+};
+
+class TcpTransport final : public Transport {
+ public:
+  static absl::StatusOr<std::unique_ptr<TcpTransport>> Start(const TcpOptions& options);
+  // Ends and joins the thread. Fragments that wait are done with kCancelled.
+  ~TcpTransport() override;
+
+  [[nodiscard]] std::string address() const override { return address_; }
+  void Open(const StreamKey& key, FragmentSink* sink) override;
+  void Close(const StreamKey& key) override;
+  void Send(const StreamKey& key, const WorldMember& to, OutFragment fragment,
+            std::function<void(absl::Status)> done) override;
+  void AnswerNames(uint64_t secret, Lookup lookup) override;
+  [[nodiscard]] TransportCounters counters() const override;
+
+ private:
+  TcpTransport(const TcpOptions& options, UniqueFd listener, UniqueFd wake, std::string address);
+  void Run();
+  void Wake();
+  void AcceptAll();
+  // Runs `command` on the owner thread and waits for it.
+  void RunThere(std::function<void()> command);
+
+  const TcpOptions options_;
+  const UniqueFd listener_;
+  const UniqueFd wake_;
+  const std::string address_;
+
+  Mutex mutex_;
+  CondVar done_;
+  std::vector<std::function<void()>> commands_ REWIRE_GUARDED_BY(mutex_);
+  bool stop_ REWIRE_GUARDED_BY(mutex_) = false;
+
+  // Of the owner thread alone.
+  StreamTable streams_;
+  std::list<TcpInbound> inbound_;
+  std::map<std::pair<StreamKey, MemberId>, std::unique_ptr<TcpOutbound>> outbound_;
+
+  std::thread thread_;
+};
+
+}  // namespace rewire

@@ -1,0 +1,55 @@
+// How one logical tensor is divided over the slots of a world: which elements each slot holds.
+//
+// Pure values and functions, used by plan, stream, snapshot and participant from any thread. A box
+// is an interval of the flattened tensor: all that data parallelism and ZeRO need.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+
+namespace rewire {
+
+// Elements [begin, end).
+struct Box {
+  uint64_t begin = 0;
+  uint64_t end = 0;
+  bool operator==(const Box&) const = default;
+  [[nodiscard]] uint64_t size() const { return end > begin ? end - begin : 0; }
+  [[nodiscard]] bool empty() const { return end <= begin; }
+  [[nodiscard]] bool Contains(const Box& other) const {
+    return other.empty() || (begin <= other.begin && other.end <= end);
+  }
+};
+
+inline Box Intersect(const Box& a, const Box& b) {
+  const Box both{std::max(a.begin, b.begin), std::min(a.end, b.end)};
+  return both.empty() ? Box{} : both;
+}
+
+enum class Division : uint8_t {
+  kReplicated = 0,  // every slot holds all elements
+  kSharded = 1,     // slot s of n holds ShardOf(elements, n, s)
+};
+
+enum class Change : uint8_t {
+  kConstant = 0,   // between two updates
+  kVolatile = 1,   // at any time
+  kTransient = 2,  // at any time, and worth nothing once the update has used it (gradients)
+};
+
+struct TensorShape {
+  std::string name;
+  uint64_t elements = 0;
+  uint32_t element_bytes = 1;
+  Division division = Division::kReplicated;
+  Change change = Change::kConstant;
+  bool operator==(const TensorShape&) const = default;
+};
+
+// Equal chunks of ceil(elements / slots), the last ones shorter or empty: as rewireShard().
+Box ShardOf(uint64_t elements, uint32_t slots, uint32_t slot);
+// What `slot` of `slots` holds of the tensor.
+Box PartOf(const TensorShape& tensor, uint32_t slots, uint32_t slot);
+
+}  // namespace rewire
