@@ -1,0 +1,190 @@
+// What goes wrong in a simulated run, and what must hold at its end. See simulation.h.
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "tests/sim/simulation.h"
+
+namespace rewire::sim {
+
+void Simulation::PlanFaults() {
+  const uint64_t requests = 2 + random_.Below(6);
+  for (uint64_t i = 0; i < requests; ++i) {
+    After(random_.Between(milliseconds(500), seconds(14)), [this] { OneRequest(); });
+  }
+  // One run in eight is without faults of its own: requests alone must work, too.
+  const uint64_t faults = random_.OneIn(8) ? 0 : 1 + random_.Below(5);
+  for (uint64_t i = 0; i < faults; ++i) {
+    After(random_.Between(milliseconds(300), seconds(14)), [this] { OneFault(); });
+  }
+}
+
+void Simulation::OneRequest() {
+  if (!leader_) return;
+  ChangeRequest request;
+  request.reason = "simulated";
+  const std::vector<MemberId> ids = [this] {
+    std::vector<MemberId> out;
+    for (const WorldMember& m : leader_->record().world.members) out.push_back(m.member);
+    return out;
+  }();
+  if (ids.empty()) return;
+  const MemberId someone = ids[random_.Below(ids.size())];
+  switch (random_.Below(6)) {
+    case 0:
+    case 1:
+      request.kind = RequestKind::kResize;
+      request.size = 1 + static_cast<uint32_t>(random_.Below(6));
+      break;
+    case 2:
+      request.kind = RequestKind::kDrain;
+      request.members = {someone};
+      if (random_.OneIn(2)) request.within = seconds(5);
+      break;
+    case 3:
+      request.kind = RequestKind::kReplace;
+      request.members = {someone};
+      break;
+    case 4:
+      if (Process* process = Find(someone)) process->Reclaim(seconds(5));
+      return;
+    default:
+      request.kind = RequestKind::kRebuild;
+      break;
+  }
+  RunLeader([&](auto* out) {
+    const absl::StatusOr<uint64_t> id = leader_->OnRequest(now(), request, out);
+    Print(absl::StrCat("REQUEST: ", Describe(request), ": ",
+                       id.ok() ? "accepted" : std::string(id.status().message())));
+  });
+}
+
+void Simulation::OneFault() {
+  const std::vector<Process*> alive = Alive();
+  if (alive.empty()) return;
+  Process* victim = alive[random_.Below(alive.size())];
+  switch (random_.Below(9)) {
+    case 0:
+    case 1:
+      if (alive.size() < 2) return;
+      Print(absl::StrCat("FAULT: process ", victim->id(), " is killed"));
+      ++kills_;
+      victim->Kill();
+      return ProcessEnded(victim);
+    case 2: {
+      const Duration duration = random_.OneIn(2) ? milliseconds(random_.Below(600))
+                                                 : milliseconds(900 + random_.Below(2000));
+      Print(absl::StrCat("FAULT: process ", victim->id(), " is frozen for ",
+                         ToMilliseconds(duration), " ms"));
+      return victim->Freeze(duration);
+    }
+    case 3:
+      if (victim->connection_ == 0) return;
+      Print(absl::StrCat("FAULT: the connection of process ", victim->id(), " is cut"));
+      victim->was_cut_off_ = true;
+      return Break(victim->connection_, random_.OneIn(2), true);
+    case 4:
+      return CrashLeader(random_.Between(milliseconds(5), seconds(1)));
+    case 5:
+    case 6:
+      Print("FAULT: the leader will crash soon");
+      crash_after_actions_ = random_.Below(120);
+      return;
+    case 7: {
+      Print("a communicator is made");
+      communicators_.push_back({0x3333333300000000 + (communicators_.size() << 32), 3});
+      for (Process* process : alive) {
+        After(milliseconds(random_.Below(40)),
+              [this, c = communicators_.back(), id = process->id()] {
+                if (Process* p = Find(id)) p->CreateCommunicator(c);
+              });
+      }
+      return;
+    }
+    default:
+      // The network notices nothing, but the agent loses the other end first.
+      if (victim->connection_ == 0) return;
+      Print(absl::StrCat("FAULT: process ", victim->id(), " reconnects"));
+      victim->was_cut_off_ = true;
+      const int old = victim->connection_;
+      connections_[old].open = false;
+      victim->connection_ = 0;
+      victim->Disconnected();
+      After(milliseconds(random_.Below(30)), [this, id = victim->id(), old] {
+        Process* process = Find(id);
+        if (process == nullptr) return;
+        (void)old;
+        Connect(process);
+      });
+      return;
+  }
+}
+
+// Computed anew from the processes themselves: whether some shard of the stored world exists
+// nowhere.
+bool Simulation::StateIsLost() const {
+  if (!stored_) return false;
+  const auto& members = stored_->world.members;
+  for (uint64_t version = 0; version <= ledger_.highest_version(); ++version) {
+    bool all = true;
+    for (size_t slot = 0; slot < members.size() && all; ++slot) {
+      bool found = false;
+      const auto has = [&](const std::vector<uint64_t>& v) {
+        return std::find(v.begin(), v.end(), version) != v.end();
+      };
+      const auto reachable = [&](MemberId id) -> Process* {
+        Process* process = Find(id);
+        // One that the leader counts as lost is of no use, even if it lives.
+        return process == nullptr || process->was_cut_off_ ? nullptr : process;
+      };
+      if (Process* owner = reachable(members[slot].member)) {
+        const BoundaryInfo info = owner->Info();
+        found = (info.live_whole && info.live_version == version) || has(info.own_snapshots);
+      }
+      if (Process* next = reachable(members[(slot + 1) % members.size()].member);
+          next != nullptr && members.size() > 1) {
+        found = found || has(next->Info().buddy_snapshots);
+      }
+      all = found;
+    }
+    if (all) return false;
+  }
+  return true;
+}
+
+void Simulation::Check() {
+  if (!leader_) return ledger_.Violation("the leader did not come back");
+  if (job_stopped_ || !stored_) return;
+  if (!leader_->steady()) {
+    if (Alive().empty()) return;
+    return ledger_.Violation(absl::StrCat("still ", std::string(PhaseName(leader_->phase())),
+                                          " long after the last fault"));
+  }
+  if (!(leader_->record() == *stored_))
+    ledger_.Violation("the leader's record is not the stored one");
+  const auto check_members = [this](const char* when) {
+    for (Process* process : Alive()) {
+      if (!stored_->world.SlotOf(process->id())) {
+        ledger_.Violation(
+            absl::StrCat("process ", process->id(), " is alive ", when, " but in no world"));
+      } else if (process->member().epoch() != stored_->world.epoch) {
+        ledger_.Violation(absl::StrCat("member ", process->id(), " is in epoch ",
+                                       process->member().epoch(), " ", when, ", the world in ",
+                                       stored_->world.epoch));
+      }
+    }
+    for (const WorldMember& m : stored_->world.members) {
+      if (Find(m.member) == nullptr) {
+        ledger_.Violation(absl::StrCat("member ", m.member, " of the world is dead ", when));
+      }
+    }
+  };
+  check_members("at rest");
+  // Training goes on, to its end.
+  finish_at_ = ledger_.highest_version() + 3;
+  const Time end = now() + seconds(20);
+  while (!leader_->done() && queue_.RunOne(end)) {
+  }
+  if (!leader_->done()) ledger_.Violation("the program did not come to its end after the faults");
+}
+
+}  // namespace rewire::sim

@@ -1,0 +1,58 @@
+// What really happened in a simulated run, and the promises that are checked against it.
+//
+// The simulator reports every write of the store, every operation on a communicator, every applied
+// update and every adopted world; what breaks a promise becomes a violation.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "reconfig/base/hash.h"
+#include "reconfig/transition/messages.h"
+
+namespace rewire::sim {
+
+class Ledger {
+ public:
+  // The store has taken a record. At most one world per epoch; nothing goes back.
+  void Wrote(const WorldRecord& record);
+  // A member issues operation `index` of a communicator. Counted from the last change of members,
+  // which is `era`: all members of an era must issue the same index on the same generation.
+  void Issued(MemberId member, Epoch era, const CommunicatorId& communicator, uint64_t index,
+              Epoch generation);
+  // A member has applied update `version` in the world of `epoch`.
+  void Applied(MemberId member, uint64_t version, Epoch epoch);
+  // A member goes to a committed world with its state at `version`.
+  void Adopted(MemberId member, const WorldRecord& record, TransitionKind kind, uint64_t version,
+               bool in_world);
+  void Violation(const std::string& what) { violations_.push_back(what); }
+  // Goes into the hash of the run.
+  void Log(uint64_t what, uint64_t value) { hash_ = MixWord(hash_ ^ what, value); }
+
+  [[nodiscard]] const std::vector<std::string>& violations() const { return violations_; }
+  [[nodiscard]] uint64_t hash() const { return hash_; }
+  [[nodiscard]] uint64_t commits(TransitionKind kind) const;
+  [[nodiscard]] uint64_t highest_version() const { return highest_version_; }
+
+ private:
+  bool LossBetween(Epoch after, Epoch up_to) const;
+
+  std::map<Epoch, WorldRecord> worlds_;
+  std::map<Epoch, TransitionKind> kinds_;
+  std::map<Epoch, uint64_t> adopted_version_;
+  uint64_t revision_ = 0;
+  Epoch epoch_ = 0;
+  std::map<std::tuple<Epoch, CommunicatorId, uint64_t>, Epoch> issued_;
+  std::map<uint64_t, std::set<Epoch>> applied_;  // by version
+  std::set<std::tuple<uint64_t, Epoch, MemberId>> applied_by_;
+  uint64_t highest_version_ = 0;          // that anyone has reached
+  std::map<Epoch, uint64_t> highest_in_;  // that anyone reached in an epoch
+  std::vector<std::string> violations_;
+  uint64_t hash_ = 0;
+};
+
+}  // namespace rewire::sim

@@ -1,0 +1,169 @@
+// The simulated network and the processes' dealings with each other. See simulation.h.
+#include "absl/strings/str_cat.h"
+#include "reconfig/transition/codec.h"
+#include "tests/sim/simulation.h"
+
+namespace rewire::sim {
+
+Duration Simulation::Latency() {
+  if (faults_ && random_.OneIn(200)) return milliseconds(random_.Below(400));
+  return random_.Between(microseconds(20), milliseconds(2));
+}
+
+void Simulation::Connect(Process* process) {
+  if (!process->alive() || process->connection_ != 0) return;
+  if (!leader_) {
+    After(milliseconds(20), [this, process] { Connect(process); });
+    return;
+  }
+  const int number = next_connection_++;
+  Connection& connection = connections_[number];
+  connection.member = process->id();
+  connection.up = connection.down = now();
+  process->connection_ = number;
+  process->Connected();
+}
+
+void Simulation::ToLeader(Process* from, const Message& message) {
+  const int number = from->connection_;
+  const auto it = connections_.find(number);
+  if (it == connections_.end() || !it->second.open) return;
+  it->second.up = std::max(it->second.up, now() + Latency());
+  // Every message goes over the wire format, as in production.
+  const std::string frame = *Encode(message);
+  At(it->second.up, [this, number, frame, life = leader_life_] {
+    const auto at = connections_.find(number);
+    if (life != leader_life_ || at == connections_.end()) return;
+    LeaderHears(number, *Decode(frame));
+  });
+}
+
+void Simulation::LeaderHears(int number, const Message& message) {
+  Connection& connection = connections_[number];
+  const MemberId member = connection.member;
+  ledger_.Log(7, message.index() ^ (uint64_t{member} << 32));
+  if (const auto* hello = std::get_if<Hello>(&message)) {
+    connection.known = true;
+    connection_of_[member] = number;
+    RunLeader([&](auto* out) { leader_->OnConnect(now(), *hello, out); });
+    return;
+  }
+  if (!connection.known || connection_of_[member] != number) return;
+  RunLeader([&](auto* out) { leader_->OnMessage(now(), member, message, out); });
+}
+
+void Simulation::ToMember(MemberId member, const Message& message) {
+  const auto of = connection_of_.find(member);
+  if (of == connection_of_.end()) return;
+  const int number = of->second;
+  Connection& connection = connections_[number];
+  if (!connection.open) return;
+  connection.down = std::max(connection.down, now() + Latency());
+  const std::string frame = *Encode(message);
+  At(connection.down, [this, number, member, frame] {
+    Process* process = Find(member);
+    if (process == nullptr || process->connection_ != number) return;
+    process->Receive(*Decode(frame));
+  });
+}
+
+void Simulation::Break(int number, bool in_flight, bool tell_process) {
+  Connection& connection = connections_[number];
+  if (!connection.open) return;
+  connection.open = false;
+  const MemberId member = connection.member;
+  const Time up = in_flight ? connection.up : now();
+  const Time down = in_flight ? connection.down : now();
+  if (!in_flight) connection.known = false;  // what is under way to the leader is lost
+  const bool was_of = connection_of_.contains(member) && connection_of_[member] == number;
+  At(up + milliseconds(1), [this, number, member, was_of, life = leader_life_] {
+    if (life != leader_life_ || !was_of || !connection_of_.contains(member) ||
+        connection_of_[member] != number) {
+      return;
+    }
+    connection_of_.erase(member);
+    RunLeader([&](auto* out) { leader_->OnDisconnect(now(), member, out); });
+  });
+  if (!tell_process) return;
+  const auto ended = [this, number, member] {
+    Process* process = Find(member);
+    if (process == nullptr || process->connection_ != number) return;
+    process->connection_ = 0;
+    process->Disconnected();
+    After(random_.Between(milliseconds(1), milliseconds(100)), [this, member] {
+      if (Process* again = Find(member)) Connect(again);
+    });
+  };
+  if (in_flight) {
+    At(down + microseconds(1), ended);
+  } else {
+    ended();
+  }
+}
+
+void Simulation::ProcessEnded(Process* process) {
+  Print(absl::StrCat("process ", process->id(), " ended"));
+  if (process->connection_ != 0) Break(process->connection_, true, false);
+}
+
+void Simulation::ProcessStopped(Process* process, const std::string& reason) {
+  Print(absl::StrCat("process ", process->id(), " stops: ", reason));
+  for (const char* broken : {"has not pledged", "has not verified", "without this member"}) {
+    const bool outside = stored_ && !stored_->world.SlotOf(process->id());
+    if (reason.find(broken) != std::string::npos && !outside) {
+      ledger_.Violation(absl::StrCat("member ", process->id(), ": ", reason));
+    }
+  }
+  const bool in_world = stored_ && stored_->world.SlotOf(process->id());
+  if (in_world && !job_stopped_ && !process->was_cut_off_) {
+    ledger_.Violation(absl::StrCat("member ", process->id(), " stopped for no fault: ", reason));
+  }
+}
+
+// ---- between processes --------------------------------------------------------------------------
+
+void Simulation::Issued(Process* by, Epoch era, const CommunicatorId& c, uint64_t index,
+                        const std::vector<WorldMember>& world) {
+  const auto key = std::tuple(era, c, index);
+  std::set<MemberId>& there = waiting_[key];
+  there.insert(by->id());
+  if (there.size() < world.size()) return;
+  waiting_.erase(key);
+  for (const WorldMember& m : world) {
+    After(random_.Between(microseconds(10), microseconds(500)), [=, this, id = m.member] {
+      if (Process* process = Find(id)) process->OperationDone(era, c, index);
+    });
+  }
+}
+
+void Simulation::CopyToBuddy(Process* from, Epoch era, const std::vector<WorldMember>& world,
+                             uint64_t version) {
+  size_t slot = 0;
+  while (world[slot].member != from->id()) ++slot;
+  const MemberId buddy = world[(slot + 1) % world.size()].member;
+  const MemberId self = from->id();
+  const Duration copy = random_.Between(milliseconds(1), milliseconds(15));
+  After(copy, [=, this] {
+    Process* source = Find(self);
+    Process* target = Find(buddy);
+    // A peer that is gone never answers; the next update then waits until the loss is dealt with.
+    if (source == nullptr || target == nullptr) return;
+    if (buddy != self) target->BuddyCopyArrived(era, version);
+    source->BuddyCopyDone(era, version);
+  });
+}
+
+bool Simulation::SourcesStand() const {
+  if (!stored_) return false;
+  for (const WorldMember& m : stored_->world.members) {
+    Process* process = Find(m.member);
+    if (process == nullptr || !process->standing()) return false;
+  }
+  return true;
+}
+
+uint64_t Simulation::SourceVersion() const {
+  return Find(stored_->world.members[0].member)->version();
+}
+
+}  // namespace rewire::sim

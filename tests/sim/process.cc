@@ -1,0 +1,398 @@
+// The modelled participant and program; see process.h.
+#include "tests/sim/process.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "tests/sim/simulation.h"
+
+namespace rewire::sim {
+namespace {
+
+constexpr uint32_t kOperationsPerStep = 5;
+
+}  // namespace
+
+Process::Process(Simulation* sim, MemberOptions options)
+    : sim_(sim), options_(options), member_(std::make_unique<Member>(options)) {}
+
+bool Process::frozen() const { return sim_->now() < frozen_until_; }
+
+// ---- the machine --------------------------------------------------------------------------------
+
+void Process::Run(const std::function<void(std::vector<MemberAction>*)>& input) {
+  if (!alive_) return;
+  if (frozen()) {
+    frozen_inputs_.push_back(input);
+    return;
+  }
+  std::vector<MemberAction> actions;
+  input(&actions);
+  for (const MemberAction& action : actions) {
+    if (!alive_) return;
+    Do(action);
+  }
+  Tick();
+}
+
+void Process::Tick() {
+  const std::optional<Time> next = member_->NextDeadline();
+  if (!alive_ || !next || (tick_at_ > sim_->now() && tick_at_ <= *next)) return;
+  tick_at_ = std::max(*next, sim_->now() + milliseconds(1));
+  const Time at = tick_at_;
+  sim_->At(at, [this, at] {
+    if (!alive_ || tick_at_ != at) return;
+    tick_at_ = Time{};
+    Run([this](auto* out) { member_->OnTick(sim_->now(), begun_, out); });
+  });
+}
+
+void Process::Later(Duration delay, std::function<void(std::vector<MemberAction>*)> input) {
+  sim_->After(delay, [this, input = std::move(input)] { Run(input); });
+}
+
+void Process::Connected() {
+  Run([this](auto* out) { member_->OnConnected(sim_->now(), out); });
+}
+void Process::Disconnected() {
+  Run([this](auto* out) { member_->OnDisconnected(sim_->now(), out); });
+}
+void Process::Receive(const Message& message) {
+  Run([this, message](auto* out) { member_->OnMessage(sim_->now(), message, out); });
+}
+void Process::Reclaim(Duration within) {
+  Run([this, within](auto* out) { member_->OnReclaim(sim_->now(), within, out); });
+}
+
+void Process::Freeze(Duration duration) {
+  if (!alive_ || frozen()) return;
+  was_cut_off_ = true;
+  frozen_until_ = sim_->now() + duration;
+  sim_->At(frozen_until_, [this] {
+    std::vector<std::function<void(std::vector<MemberAction>*)>> inputs;
+    inputs.swap(frozen_inputs_);
+    for (const auto& input : inputs) Run(input);
+    if (alive_) Tick();
+  });
+}
+
+void Process::Kill() {
+  alive_ = false;
+  ++program_token_;
+}
+
+void Process::Exit() {
+  if (!alive_) return;
+  Kill();
+  sim_->ProcessEnded(this);
+}
+
+std::vector<CommunicatorCounter> Process::Counters() const {
+  std::vector<CommunicatorCounter> counters{{kUpdateBoundary, begun_}};
+  for (const auto& [id, c] : communicators_) counters.push_back({id, c.issued});
+  return counters;
+}
+
+void Process::Do(const MemberAction& action) {
+  SeededRandom& random = sim_->random();
+  sim_->ledger().Log(5, action.index() ^ (uint64_t{id()} << 32));
+  if (const auto* a = std::get_if<SendMessage>(&action)) {
+    sim_->ToLeader(this, a->message);
+  } else if (const auto* a = std::get_if<EnterWorld>(&action)) {
+    joining_ = a->joining;
+    era_ = a->world.epoch;
+    world_ = a->world.members;
+    Start();
+  } else if (const auto* a = std::get_if<MintIds>(&action)) {
+    for (const CommunicatorId& c : a->communicators) {
+      Later(random.Between(microseconds(10), milliseconds(2)), [=, this](auto* out) {
+        member_->OnMinted(sim_->now(), a->epoch, c, UniqueIdBytes(128, 'u'), out);
+      });
+    }
+  } else if (const auto* a = std::get_if<MakePlan>(&action)) {
+    const Epoch epoch = a->epoch;
+    Later(random.Between(milliseconds(1), milliseconds(20)),
+          [=, this](auto* out) { member_->OnPlanned(sim_->now(), epoch, epoch * 17, out); });
+  } else if (const auto* a = std::get_if<BuildGenerations>(&action)) {
+    const Epoch epoch = a->epoch;
+    const bool fails = sim_->faults() && random.OneIn(60);
+    if (fails) sim_->CountInjectedFailure();
+    const Duration slow = sim_->faults() && random.OneIn(40) ? seconds(4) : seconds(0);
+    Later(random.Between(milliseconds(20), milliseconds(300)) + slow, [=, this](auto* out) {
+      member_->OnBuilt(sim_->now(), epoch,
+                       fails ? absl::InternalError("injected") : absl::OkStatus(), Counters(), out);
+    });
+  } else if (const auto* a = std::get_if<PledgeCuts>(&action)) {
+    bool ok = true;
+    for (const Cut& cut : a->cuts)
+      ok = ok && communicators_[cut.communicator].issued + 2 <= cut.warm;
+    if (ok) {
+      for (const Cut& cut : a->cuts) communicators_[cut.communicator].pledged = cut;
+    }
+    const auto counters = Counters();
+    Later(microseconds(20), [=, this, epoch = a->epoch, round = a->round](auto* out) {
+      member_->OnPledged(sim_->now(), epoch, round, ok, counters, out);
+    });
+  } else if (const auto* a = std::get_if<PledgeBoundary>(&action)) {
+    const bool ok = begun_ <= a->step;
+    if (ok) pledged_step_ = a->step;
+    const auto counters = Counters();
+    Later(microseconds(20), [=, this, epoch = a->epoch, round = a->round](auto* out) {
+      member_->OnPledged(sim_->now(), epoch, round, ok, counters, out);
+    });
+  } else if (const auto* a = std::get_if<DecideCuts>(&action)) {
+    for (auto& [c, comm] : communicators_) {
+      if (a->go && comm.pledged) {
+        if (comm.issued > comm.pledged->warm) {
+          sim_->ledger().Violation(absl::StrCat("member ", id(), " broke its pledge"));
+        }
+        comm.decided = comm.pledged;
+        comm.decided_epoch = a->epoch;
+      }
+      comm.pledged.reset();
+    }
+    if (state_ == State::kBlocked) Program(microseconds(1), [this] { Issue(); });
+  } else if (std::holds_alternative<ReleaseBoundary>(action)) {
+    pledged_step_.reset();
+  } else if (const auto* a = std::get_if<FinishStream>(&action)) {
+    FinishStreamWhenOthersStand(a->epoch, 0);
+  } else if (std::holds_alternative<DescribeBoundary>(action)) {
+    if (state_ == State::kStanding) {
+      Later(microseconds(5), [this](auto* out) {
+        if (state_ == State::kStanding) member_->OnBoundary(sim_->now(), Info(), out);
+      });
+    }
+  } else if (const auto* a = std::get_if<RestoreFrom>(&action)) {
+    const bool fails = sim_->faults() && random.OneIn(60);
+    if (fails) sim_->CountInjectedFailure();
+    received_version_ = a->version;
+    Later(random.Between(milliseconds(5), milliseconds(100)), [=, this,
+                                                               epoch = a->epoch](auto* out) {
+      member_->OnStreamed(sim_->now(), epoch,
+                          fails ? absl::InternalError("injected") : absl::OkStatus(), 1, 1, out);
+    });
+  } else if (const auto* a = std::get_if<Adopt>(&action)) {
+    Adopted(*a);
+  } else if (std::holds_alternative<AbandonEpoch>(action)) {
+    pledged_step_.reset();
+    for (auto& [c, comm] : communicators_) comm.pledged.reset();
+    if (state_ == State::kBlocked) Program(microseconds(1), [this] { Issue(); });
+  } else if (const auto* a = std::get_if<RetireBefore>(&action)) {
+    Later(milliseconds(10),
+          [this, epoch = a->epoch](auto* out) { member_->OnRetired(sim_->now(), epoch, out); });
+  } else if (std::holds_alternative<AbortCurrent>(action)) {
+    aborted_ = true;
+    // Blocked calls end with an error at once; a computing program meets it at its next call.
+    if (state_ != State::kStanding) {
+      Program(random.Between(microseconds(100), milliseconds(30)), [this] { Stand(); });
+    }
+  } else if (const auto* a = std::get_if<Resume>(&action)) {
+    if (state_ != State::kStanding) {
+      return sim_->ledger().Violation(absl::StrCat("member ", id(), " resumed, but did not stand"));
+    }
+    switch (a->kind) {
+      case ResumeKind::kContinue:
+      case ResumeKind::kWorldChanged:
+        return Program(microseconds(50), [this] { BeginUpdate(); });
+      case ResumeKind::kRepeat:
+        return Program(microseconds(50), [this] { NextOperation(); });
+      case ResumeKind::kLeave:
+        return Exit();
+    }
+  } else if (const auto* a = std::get_if<StopProcess>(&action)) {
+    abandoned_ = true;
+    sim_->ProcessStopped(this, a->reason);
+    Exit();
+  }
+}
+
+// ---- the program --------------------------------------------------------------------------------
+
+void Process::Program(Duration delay, std::function<void()> step) {
+  const uint64_t token = ++program_token_;
+  sim_->After(delay, [this, token, step = std::move(step)]() {
+    if (!alive_ || token != program_token_) return;
+    if (!frozen()) return step();
+    // A stopped process goes on where it was.
+    sim_->At(frozen_until_ + microseconds(1), [this, token, step] {
+      if (alive_ && token == program_token_) step();
+    });
+  });
+}
+
+void Process::Start() {
+  for (const CommunicatorId& c : sim_->communicators()) CreateCommunicator(c);
+  if (joining_) {
+    Program(sim_->random().Between(milliseconds(5), milliseconds(100)), [this] { Stand(); });
+  } else {
+    own_ = {0};
+    buddy_ = {0};
+    Program(milliseconds(1), [this] { NextOperation(); });
+  }
+}
+
+void Process::CreateCommunicator(const CommunicatorId& c) {
+  if (era_ == 0 || communicators_.contains(c)) return;
+  communicators_[c].generation = era_;
+  CommunicatorCreated created{c, static_cast<uint32_t>(world_.size()), 0, false, ""};
+  for (size_t slot = 0; slot < world_.size(); ++slot) {
+    if (world_[slot].member == id()) created.rank = static_cast<uint32_t>(slot);
+  }
+  Later(microseconds(1),
+        [this, created](auto* out) { member_->OnCommunicatorCreated(sim_->now(), created, out); });
+}
+
+void Process::NextOperation() {
+  state_ = State::kComputing;
+  if (operations_ >= kOperationsPerStep) {
+    operations_ = 0;
+    return Program(milliseconds(1), [this] { AtUpdate(); });
+  }
+  current_ = sim_->CommunicatorFor(operations_);
+  updating_ = false;
+  Program(sim_->random().Between(milliseconds(5), milliseconds(15)), [this] { Issue(); });
+}
+
+void Process::Issue() {
+  if (aborted_) return Stand();
+  Communicator& c = communicators_[current_];
+  if (c.pledged && c.issued >= c.pledged->warm) {
+    state_ = State::kBlocked;
+    return;
+  }
+  if (c.decided && c.issued >= c.decided->cut) {
+    c.generation = c.decided_epoch;
+    c.decided.reset();
+  }
+  state_ = State::kInOperation;
+  const uint64_t index = c.issued++;
+  sim_->ledger().Issued(id(), era_, current_, index, c.generation);
+  sim_->Issued(this, era_, current_, index, world_);
+  if (entering_ && std::none_of(communicators_.begin(), communicators_.end(),
+                                [](const auto& each) { return each.second.decided.has_value(); })) {
+    const Epoch epoch = *entering_;
+    entering_.reset();
+    Later(microseconds(10),
+          [this, epoch](auto* out) { member_->OnEntered(sim_->now(), epoch, 0, 0, out); });
+  }
+}
+
+void Process::OperationDone(Epoch era, const CommunicatorId& c, uint64_t index) {
+  if (!alive_ || state_ != State::kInOperation || era != era_ || c != current_ ||
+      communicators_[c].issued != index + 1 || aborted_) {
+    return;
+  }
+  if (updating_) {
+    Program(milliseconds(1), [this] { EndUpdate(); });
+  } else {
+    ++operations_;
+    Program(microseconds(10), [this] { NextOperation(); });
+  }
+}
+
+void Process::AtUpdate() {
+  if (aborted_ || (pledged_step_ && begun_ >= *pledged_step_)) return Stand();
+  if (sim_->finish_at() && version_ >= *sim_->finish_at()) {
+    Run([this](auto* out) { member_->OnFinished(sim_->now(), out); });
+    return Exit();
+  }
+  if (!copied_) {
+    state_ = State::kWaitingForCopy;
+    return;
+  }
+  BeginUpdate();
+}
+
+void Process::BeginUpdate() {
+  ++begun_;
+  whole_ = false;
+  updating_ = true;
+  current_ = sim_->CommunicatorFor(0);
+  state_ = State::kComputing;
+  Program(milliseconds(1), [this] { Issue(); });
+}
+
+void Process::EndUpdate() {
+  updating_ = false;
+  sim_->ledger().Applied(id(), version_, era_);
+  ++version_;
+  whole_ = true;
+  own_.push_back(version_);
+  if (own_.size() > 2) own_.erase(own_.begin());
+  copied_ = false;
+  sim_->CopyToBuddy(this, era_, world_, version_);
+  NextOperation();
+}
+
+void Process::BuddyCopyArrived(Epoch era, uint64_t version) {
+  if (!alive_ || era != era_) return;
+  buddy_.push_back(version);
+  if (buddy_.size() > 2) buddy_.erase(buddy_.begin());
+}
+
+void Process::BuddyCopyDone(Epoch era, uint64_t version) {
+  if (!alive_ || era != era_ || version != version_) return;
+  copied_ = true;
+  if (state_ == State::kWaitingForCopy) Program(microseconds(1), [this] { AtUpdate(); });
+}
+
+void Process::Stand() {
+  state_ = State::kStanding;
+  Run([this](auto* out) {
+    if (state_ == State::kStanding) member_->OnBoundary(sim_->now(), Info(), out);
+  });
+}
+
+BoundaryInfo Process::Info() const { return {version_, whole_, own_, buddy_}; }
+
+// A joiner's state comes from the others, who must all be at the boundary for the last of it.
+void Process::FinishStreamWhenOthersStand(Epoch epoch, int tries) {
+  Later(sim_->random().Between(milliseconds(5), milliseconds(60)), [=, this](auto* out) {
+    if (!sim_->SourcesStand()) {
+      if (tries < 100) FinishStreamWhenOthersStand(epoch, tries + 1);
+      return;
+    }
+    const bool fails = sim_->faults() && sim_->random().OneIn(60);
+    if (fails) sim_->CountInjectedFailure();
+    received_version_ = joining_ ? sim_->SourceVersion() : version_;
+    member_->OnStreamed(sim_->now(), epoch,
+                        fails ? absl::InternalError("injected") : absl::OkStatus(), 1, 1, out);
+  });
+}
+
+void Process::Adopted(const Adopt& adopt) {
+  const Epoch epoch = adopt.record.world.epoch;
+  if (adopt.kind == TransitionKind::kSwap) {
+    sim_->ledger().Adopted(id(), adopt.record, adopt.kind, version_, true);
+    entering_ = epoch;
+    if (std::none_of(communicators_.begin(), communicators_.end(),
+                     [](const auto& each) { return each.second.decided.has_value(); })) {
+      entering_.reset();
+      Later(microseconds(10),
+            [this, epoch](auto* out) { member_->OnEntered(sim_->now(), epoch, 0, 0, out); });
+    }
+    return;
+  }
+  entering_.reset();
+  version_ = received_version_.value_or(0);
+  sim_->ledger().Adopted(id(), adopt.record, adopt.kind, version_, adopt.slot.has_value());
+  if (!adopt.slot) return;
+  begun_ = version_;
+  whole_ = true;
+  joining_ = false;
+  aborted_ = false;
+  pledged_step_.reset();
+  operations_ = 0;
+  updating_ = false;
+  era_ = epoch;
+  world_ = adopt.record.world.members;
+  own_ = {version_};
+  buddy_.clear();
+  copied_ = false;
+  for (auto& [c, comm] : communicators_) comm = Communicator{0, epoch, {}, {}, 0};
+  sim_->CopyToBuddy(this, era_, world_, version_);
+  Later(microseconds(200),
+        [this, epoch](auto* out) { member_->OnEntered(sim_->now(), epoch, 0, 1000, out); });
+}
+
+}  // namespace rewire::sim

@@ -1,0 +1,109 @@
+// One training process of the simulation: the real Member machine, and a model of the participant
+// and of a data-parallel program with sharded state around it.
+//
+// The program repeats: a few collective operations, then an update, which is itself collective. An
+// operation ends when every member of its generation has issued it. After each update its shard is
+// copied to the next slot; the next update waits for that copy.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "reconfig/transition/member.h"
+
+namespace rewire::sim {
+
+class Simulation;
+
+class Process {
+ public:
+  Process(Simulation* sim, MemberOptions options);
+
+  // ---- from the network
+  void Connected();
+  void Disconnected();
+  void Receive(const Message& message);
+  // ---- from the simulation
+  void CreateCommunicator(const CommunicatorId& id);
+  void Freeze(Duration duration);  // as SIGSTOP and SIGCONT
+  void Reclaim(Duration within);
+  void OperationDone(Epoch era, const CommunicatorId& id, uint64_t index);
+  void BuddyCopyArrived(Epoch era, uint64_t version);  // of the previous slot's shard
+  void BuddyCopyDone(Epoch era, uint64_t version);     // of its own
+
+  [[nodiscard]] MemberId id() const { return options_.member; }
+  [[nodiscard]] bool alive() const { return alive_; }
+  [[nodiscard]] bool frozen() const;
+  [[nodiscard]] Member& member() { return *member_; }
+  [[nodiscard]] uint64_t version() const { return version_; }
+  [[nodiscard]] bool standing() const { return state_ == State::kStanding; }
+  [[nodiscard]] BoundaryInfo Info() const;
+  [[nodiscard]] bool abandoned() const { return abandoned_; }
+  void Kill();
+  void Tick();
+
+  bool alive_ = true;
+  int connection_ = 0;        // 0: none
+  bool was_cut_off_ = false;  // a fault hit this process: it may come to count as lost
+
+ private:
+  enum class State { kIdle, kComputing, kBlocked, kInOperation, kWaitingForCopy, kStanding };
+  struct Communicator {
+    uint64_t issued = 0;
+    Epoch generation = 0;
+    std::optional<Cut> pledged;
+    std::optional<Cut> decided;
+    Epoch decided_epoch = 0;
+  };
+
+  void Run(const std::function<void(std::vector<MemberAction>*)>& input);
+  void Do(const MemberAction& action);
+  void Later(Duration delay, std::function<void(std::vector<MemberAction>*)> input);
+  // The program; each ends in a state or in a later event.
+  void Program(Duration delay, std::function<void()> step);
+  void Start();
+  void NextOperation();
+  void Issue();
+  void AtUpdate();
+  void BeginUpdate();
+  void EndUpdate();
+  void Stand();
+  void Exit();
+  void Adopted(const Adopt& adopt);
+  void FinishStreamWhenOthersStand(Epoch epoch, int tries);
+  std::vector<CommunicatorCounter> Counters() const;
+
+  Simulation* sim_;
+  MemberOptions options_;
+  std::unique_ptr<Member> member_;
+  Time frozen_until_{};
+  std::vector<std::function<void(std::vector<MemberAction>*)>> frozen_inputs_;
+  Time tick_at_{};
+
+  State state_ = State::kIdle;
+  uint64_t program_token_ = 0;  // program events of an earlier token are void
+  std::map<CommunicatorId, Communicator> communicators_;
+  Epoch era_ = 0;
+  std::vector<WorldMember> world_;  // of the era
+  uint32_t operations_ = 0;         // done in this step
+  CommunicatorId current_{};        // of the operation under way
+  bool updating_ = false;           // the operation under way is the update's
+  uint64_t begun_ = 0;
+  uint64_t version_ = 0;
+  bool whole_ = true;
+  bool joining_ = false;
+  bool aborted_ = false;
+  bool abandoned_ = false;  // its machine stopped it
+  std::optional<uint64_t> pledged_step_;
+  std::vector<uint64_t> own_;
+  std::vector<uint64_t> buddy_;
+  bool copied_ = true;
+  std::optional<uint64_t> received_version_;
+  std::optional<Epoch> entering_;
+};
+
+}  // namespace rewire::sim

@@ -1,0 +1,237 @@
+// The leader's side of the simulation: its life, its store, its actions. See simulation.h.
+#include "tests/sim/simulation.h"
+
+#include <cstdio>
+
+#include "absl/strings/str_cat.h"
+
+namespace rewire::sim {
+
+Simulation::Simulation(SimulationOptions options) : options_(options), random_(options.seed) {
+  LeaderOptions& o = leader_options_;
+  const uint64_t members = 2 + random_.Below(4);
+  for (MemberId m = 0; m < members; ++m) o.initial_members.push_back(m);
+  o.max_members = 6;
+  o.job_secret = random_.Next();
+  o.grace = seconds(2);
+  o.join = seconds(4);
+  o.build = seconds(3);
+  o.decision = milliseconds(300);
+  o.arm = seconds(4);
+  o.boundary = seconds(3);
+  o.enter = seconds(4);
+  o.silence = seconds(1);
+  o.cut_margin = 1 + static_cast<uint32_t>(random_.Below(8));
+  o.planted_bug = options.planted_bug;
+  communicators_ = {{0x1111111100000000, 1}, {0x2222222200000000, 2}};
+}
+
+void Simulation::Print(const std::string& text) const {
+  if (!options_.print) return;
+  std::printf("%10.4f %s\n", std::chrono::duration<double>(now() - Time{}).count() - 1000,
+              text.c_str());
+}
+
+Process* Simulation::Find(MemberId id) const {
+  const auto it = processes_.find(id);
+  return it != processes_.end() && it->second->alive() ? it->second.get() : nullptr;
+}
+
+std::vector<Process*> Simulation::Alive() const {
+  std::vector<Process*> alive;
+  for (const auto& [id, process] : processes_) {
+    if (process->alive()) alive.push_back(process.get());
+  }
+  return alive;
+}
+
+Process* Simulation::Spawn(MemberId id) {
+  MemberOptions o;
+  o.member = id;
+  o.incarnation = random_.Next();
+  o.cooperates = true;
+  o.data_address = absl::StrCat("sim:", id);
+  o.heartbeat = milliseconds(200);
+  o.boundary = seconds(3);
+  o.undecided = seconds(20);
+  o.recover = seconds(60);
+  o.planted_bug = options_.planted_bug;
+  if (processes_.contains(id)) {
+    ledger_.Violation(absl::StrCat("member id ", id, " was given out twice"));
+    ended_.push_back(std::move(processes_[id]));
+  }
+  processes_[id] = std::make_unique<Process>(this, o);
+  Connect(processes_[id].get());
+  return processes_[id].get();
+}
+
+// ---- the leader ---------------------------------------------------------------------------------
+
+void Simulation::StartLeader() {
+  ++leader_life_;
+  leader_tick_ = Time{};
+  leader_ = std::make_unique<Leader>(leader_options_, stored_.value_or(WorldRecord{}));
+  RunLeader([this](auto* out) { leader_->Start(now(), out); });
+}
+
+void Simulation::CrashLeader(Duration down) {
+  if (!leader_) return;
+  Print("FAULT: the leader crashes");
+  ++leader_restarts_;
+  leader_.reset();
+  ++leader_life_;
+  crash_after_actions_.reset();
+  connection_of_.clear();
+  for (auto& [number, connection] : connections_) {
+    if (connection.open) Break(number, random_.OneIn(2), true);
+  }
+  After(down, [this] { StartLeader(); });
+}
+
+void Simulation::RunLeader(const std::function<void(std::vector<LeaderAction>*)>& input) {
+  if (!leader_) return;
+  const uint64_t life = leader_life_;
+  std::vector<LeaderAction> actions;
+  input(&actions);
+  for (const LeaderAction& action : actions) {
+    if (crash_after_actions_ && (*crash_after_actions_)-- == 0) {
+      return CrashLeader(random_.Between(milliseconds(5), seconds(1)));
+    }
+    DoLeader(action);
+    if (life != leader_life_) return;
+  }
+  TickLeader();
+}
+
+void Simulation::TickLeader() {
+  const std::optional<Time> next = leader_->NextDeadline();
+  if (!next || (leader_tick_ > now() && leader_tick_ <= *next)) return;
+  leader_tick_ = std::max(*next, now() + milliseconds(1));
+  At(leader_tick_, [this, life = leader_life_, at = leader_tick_] {
+    if (life != leader_life_ || leader_tick_ != at) return;
+    leader_tick_ = Time{};
+    RunLeader([this](auto* out) { leader_->OnTick(now(), out); });
+  });
+}
+
+void Simulation::DoLeader(const LeaderAction& action) {
+  ledger_.Log(6, action.index());
+  if (const auto* a = std::get_if<SendTo>(&action)) {
+    ToMember(a->member, a->message);
+  } else if (const auto* a = std::get_if<CompareAndSwap>(&action)) {
+    Store(*a);
+  } else if (const auto* a = std::get_if<rewire::Spawn>(&action)) {
+    for (MemberId m : a->members) {
+      if (faults_ && random_.OneIn(30)) {
+        After(milliseconds(5), [this, m, life = leader_life_] {
+          if (life != leader_life_) return;
+          RunLeader([&](auto* out) {
+            leader_->OnSpawnFailed(now(), std::vector<MemberId>{m}, "injected", out);
+          });
+        });
+        continue;
+      }
+      After(random_.Between(milliseconds(20), milliseconds(200)), [this, m] { Spawn(m); });
+    }
+  } else if (const auto* a = std::get_if<Kick>(&action)) {
+    const auto it = connection_of_.find(a->member);
+    if (it == connection_of_.end()) return;
+    const int connection = it->second;
+    connection_of_.erase(it);
+    connections_[connection].known = false;
+    Break(connection, true, true);
+  } else if (const auto* a = std::get_if<EndProcess>(&action)) {
+    if (Process* process = Find(a->member)) {
+      process->Kill();
+      ProcessEnded(process);
+    }
+  } else if (const auto* a = std::get_if<Note>(&action)) {
+    Print(absl::StrCat("[", std::string(PhaseName(a->phase)), " e", a->epoch, "] ", a->text));
+    if (a->kind == NoteKind::kJob && a->text.starts_with("the job is stopped")) {
+      job_stopped_ = a->text;
+      const bool out_of_tries = a->text.find("made whole") != std::string::npos;
+      const bool fair = StateIsLost() || (out_of_tries && injected_failures_ >= 2) ||
+                        a->text.find("every member") != std::string::npos;
+      if (!fair) ledger_.Violation(absl::StrCat("without need ", a->text));
+    }
+    if (a->text.find("another leader") != std::string::npos) {
+      ledger_.Violation("the only leader believes that there is another one");
+    }
+  }
+}
+
+// ---- the store ----------------------------------------------------------------------------------
+
+// A swap reaches the store even if the leader that sent it has died meanwhile.
+void Simulation::Store(const CompareAndSwap& swap) {
+  const Duration slow =
+      faults_ && random_.OneIn(25) ? milliseconds(random_.Below(1500)) : seconds(0);
+  const Time at =
+      std::max(store_free_, now() + slow + random_.Between(microseconds(50), milliseconds(5)));
+  if (slow == Duration{}) store_free_ = at;
+  const bool lost = faults_ && random_.OneIn(40);        // the request
+  const bool unanswered = faults_ && random_.OneIn(40);  // or its answer
+  At(at, [=, this, life = leader_life_] {
+    StoreAnswer answer;
+    if (!lost) {
+      const uint64_t stands = stored_ ? stored_->revision : 0;
+      answer.swapped = stands == swap.expected_revision;
+      if (answer.swapped) {
+        stored_ = swap.record;
+        ledger_.Wrote(swap.record);
+        Print(absl::StrCat("STORE: revision ", swap.record.revision, ", epoch ",
+                           swap.record.world.epoch, ", reserved ", swap.record.reserved_epoch));
+      }
+      answer.current = stored_.value_or(WorldRecord{});
+    }
+    After(random_.Between(microseconds(20), milliseconds(1)), [=, this] {
+      if (life != leader_life_) return;
+      RunLeader([&](auto* out) {
+        if (lost || unanswered) {
+          leader_->OnStoreResult(now(), absl::UnavailableError("injected"), out);
+        } else {
+          leader_->OnStoreResult(now(), answer, out);
+        }
+      });
+    });
+  });
+}
+
+// ---- the run ------------------------------------------------------------------------------------
+
+Result Simulation::Run() {
+  StartLeader();
+  for (MemberId m : leader_options_.initial_members) {
+    After(random_.Between(milliseconds(1), milliseconds(300)), [this, m] { Spawn(m); });
+  }
+  PlanFaults();
+  const Time faults_end = now() + seconds(15);
+  while (queue_.RunOne(faults_end)) {
+  }
+  faults_ = false;
+  crash_after_actions_.reset();
+  Print("no more faults");
+  // Now everything that is under way must end within its deadlines, and training must go on.
+  const Time settled_by = now() + seconds(90);
+  const auto settled = [this] {
+    return leader_ && (leader_->steady() || leader_->phase() == Phase::kStopped);
+  };
+  const Time settle_from = now() + seconds(3);  // silence, a freeze, a restart need to show first
+  while (queue_.RunOne(settle_from)) {
+  }
+  while (!settled() && queue_.RunOne(settled_by)) {
+  }
+  Check();
+  Result result;
+  result.violations = ledger_.violations();
+  result.hash = ledger_.hash();
+  result.swaps = ledger_.commits(TransitionKind::kSwap);
+  result.boundaries = ledger_.commits(TransitionKind::kBoundary);
+  result.losses = ledger_.commits(TransitionKind::kLoss);
+  result.leader_restarts = leader_restarts_;
+  result.versions = ledger_.highest_version();
+  result.stopped = job_stopped_.has_value();
+  return result;
+}
+
+}  // namespace rewire::sim

@@ -1,0 +1,132 @@
+// A whole job in one thread: the real leader and the real members, with a seeded clock, network,
+// store and seeded faults. The same seed gives the same run; Result::hash proves it.
+//
+//   Result r = Simulation({.seed = 7}).Run();   // r.violations is empty when every promise was
+//   kept
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "reconfig/transition/leader.h"
+#include "tests/sim/event_queue.h"
+#include "tests/sim/ledger.h"
+#include "tests/sim/process.h"
+#include "tests/sim/seeded_random.h"
+
+namespace rewire::sim {
+
+struct SimulationOptions {
+  uint64_t seed = 1;
+  PlantedBug planted_bug = PlantedBug::kNone;
+  bool print = false;  // every note and fault on standard output
+};
+
+struct Result {
+  std::vector<std::string> violations;
+  uint64_t hash = 0;
+  uint64_t swaps = 0;
+  uint64_t boundaries = 0;
+  uint64_t losses = 0;
+  uint64_t leader_restarts = 0;
+  uint64_t versions = 0;
+  bool stopped = false;  // the job was stopped, rightly: its state was lost
+};
+
+class Simulation {
+ public:
+  explicit Simulation(SimulationOptions options);
+  Result Run();
+
+  // ---- for Process ----------------------------------------------------------------------------
+  [[nodiscard]] Time now() const { return queue_.now(); }
+  void At(Time time, std::function<void()> event) { queue_.At(time, std::move(event)); }
+  void After(Duration delay, std::function<void()> event) { queue_.After(delay, std::move(event)); }
+  [[nodiscard]] SeededRandom& random() { return random_; }
+  [[nodiscard]] Ledger& ledger() { return ledger_; }
+  [[nodiscard]] bool faults() const { return faults_; }
+  void CountInjectedFailure() { ++injected_failures_; }
+  [[nodiscard]] const std::vector<CommunicatorId>& communicators() const { return communicators_; }
+  [[nodiscard]] CommunicatorId CommunicatorFor(uint32_t operation) const {
+    return communicators_[operation % 2];  // one made later is there, but not used
+  }
+  [[nodiscard]] std::optional<uint64_t> finish_at() const { return finish_at_; }
+  void ToLeader(Process* from, const Message& message);
+  void ProcessEnded(Process* process);
+  void ProcessStopped(Process* process, const std::string& reason);
+  void Issued(Process* by, Epoch era, const CommunicatorId& c, uint64_t index,
+              const std::vector<WorldMember>& world);
+  void CopyToBuddy(Process* from, Epoch era, const std::vector<WorldMember>& world,
+                   uint64_t version);
+  [[nodiscard]] bool SourcesStand() const;
+  [[nodiscard]] uint64_t SourceVersion() const;
+
+ private:
+  // network.cc
+  struct Connection {
+    MemberId member = 0;
+    bool open = true;
+    bool known = false;  // the leader has had its Hello
+    Time up{};           // when the last message in each direction arrives: they keep their order
+    Time down{};
+  };
+  void Connect(Process* process);
+  void ToMember(MemberId member, const Message& message);
+  void LeaderHears(int connection, const Message& message);
+  // in_flight: messages that were sent before still arrive (a process that dies), or not (a cut).
+  void Break(int connection, bool in_flight, bool tell_process);
+  Duration Latency();
+
+  // simulation.cc
+  void StartLeader();
+  void CrashLeader(Duration down);
+  void RunLeader(const std::function<void(std::vector<LeaderAction>*)>& input);
+  void DoLeader(const LeaderAction& action);
+  void TickLeader();
+  void Store(const CompareAndSwap& swap);
+  Process* Spawn(MemberId id);
+  Process* Find(MemberId id) const;
+  std::vector<Process*> Alive() const;
+  void Print(const std::string& text) const;
+
+  // faults.cc
+  void PlanFaults();
+  void OneFault();
+  void OneRequest();
+  void Check();  // at the end
+  bool StateIsLost() const;
+
+  SimulationOptions options_;
+  SeededRandom random_;
+  EventQueue queue_;
+  Ledger ledger_;
+  std::vector<CommunicatorId> communicators_;
+  std::map<MemberId, std::unique_ptr<Process>> processes_;
+  std::vector<std::unique_ptr<Process>> ended_;
+  std::map<int, Connection> connections_;
+  int next_connection_ = 1;
+  std::map<MemberId, int> connection_of_;  // as the leader's owner sees it
+
+  LeaderOptions leader_options_;
+  std::unique_ptr<Leader> leader_;  // none: crashed
+  uint64_t leader_life_ = 0;
+  Time leader_tick_{};
+  std::optional<uint64_t> crash_after_actions_;
+  uint64_t leader_restarts_ = 0;
+
+  std::optional<WorldRecord> stored_;
+  Time store_free_{};
+  bool faults_ = true;
+  uint64_t injected_failures_ = 0;
+  uint64_t kills_ = 0;
+  std::optional<uint64_t> finish_at_;
+  std::optional<std::string> job_stopped_;
+  std::map<std::tuple<Epoch, CommunicatorId, uint64_t>, std::set<MemberId>> waiting_;
+};
+
+}  // namespace rewire::sim
