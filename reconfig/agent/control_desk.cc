@@ -126,12 +126,11 @@ std::optional<json> ControlDesk::Over(const Waiting& w, Time now) const {
     missing =
         "the change has not ended; it goes on" + (status.text.empty() ? "" : ": " + status.text);
   } else {
-    const bool there = !w.epoch || leader_->record().world.epoch >= *w.epoch;
-    if (there && leader_->steady()) return done;
-    if (leader_->phase() == Phase::kStopped) {
-      if (!w.epoch || there) return done;
-      return ControlError("the job has ended");
-    }
+    const bool stopped = leader_->phase() == Phase::kStopped;
+    const bool there =
+        w.epoch ? leader_->record().world.epoch >= *w.epoch : leader_->steady() || stopped;
+    if (there) return status_();
+    if (stopped) return ControlError("the job has ended");
     missing = absl::StrCat("the job is in epoch ", leader_->record().world.epoch, ", phase ",
                            std::string(PhaseName(leader_->phase())));
   }

@@ -13,6 +13,15 @@ const char* StateOf(const MemberStatus& m) {
   return m.slot ? "training" : "joining";
 }
 
+// From the beginning until every member was READY; a loss is not prepared: until it was armed.
+double PrepareMs(const TransitionEntry& entry, Time now) {
+  for (const TransitionSpan& s : entry.spans) {
+    const bool ready = s.name == PhaseName(Phase::kPropose) || s.name == PhaseName(Phase::kArmed);
+    if (!s.member && ready) return ToMilliseconds(s.begin - entry.begin);
+  }
+  return ToMilliseconds(entry.end.value_or(now) - entry.begin);
+}
+
 }  // namespace
 
 json TransitionStatus(const TransitionEntry& entry, Time now) {
@@ -24,7 +33,8 @@ json TransitionStatus(const TransitionEntry& entry, Time now) {
               {"phase", std::string(PhaseName(entry.phase))},
               {"members_before", entry.members_before},
               {"members_after", entry.members_after},
-              {"elapsed_ms", ToMilliseconds(entry.end.value_or(now) - entry.begin)},
+              {"prepare_ms", PrepareMs(entry, now)},
+              {"total_ms", ToMilliseconds(entry.end.value_or(now) - entry.begin)},
               {"result", !entry.end        ? "running"
                          : entry.committed ? "committed"
                                            : "aborted"},
@@ -88,7 +98,11 @@ json WorldStatus(const Leader& leader, const TransitionLog& log,
                      {"updates", m.updates},
                      {"last_heard_ms", ToMilliseconds(m.silent)}});
   }
-  out["world"] = {{"epoch", record.world.epoch}, {"size", record.world.members.size()}};
+  json committed = json::array();
+  for (const json& m : world) {
+    if (!m["slot"].is_null()) committed.push_back(m);
+  }
+  out["world"] = {{"epoch", record.world.epoch}, {"members", committed}};
   out["members"] = world;
   out["transition"] = log.current() == nullptr ? json() : TransitionStatus(*log.current(), now);
   json last = json::array();

@@ -1,0 +1,95 @@
+// `rewire run`: one thread that starts an agent and the members of a job, passes on what they write
+// and the signals that come, tells the agent of every exit at once, and ends with the job's status.
+#pragma once
+
+#include <poll.h>
+
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "reconfig/launcher/agent_process.h"
+#include "reconfig/launcher/child.h"
+#include "reconfig/launcher/line_prefix.h"
+#include "reconfig/launcher/member_environment.h"
+#include "reconfig/launcher/output.h"
+
+namespace rewire {
+
+struct LaunchOptions {
+  std::vector<std::string> program;
+  uint32_t members = 1;
+  uint32_t max_members = 1;
+  Duration grace = seconds(30);            // between a SIGTERM of ours and the SIGKILL
+  JobEnvironment job;                      // for every member
+  std::vector<std::string> agent_command;  // empty: no agent
+  std::string agent_socket;
+};
+
+class Launcher {
+ public:
+  explicit Launcher(LaunchOptions options);
+  ~Launcher();
+
+  // Runs the job to its end. A status of 0 to 255 for exit(3), or why it could not start
+  // (kNotFound and kPermissionDenied: of the program).
+  absl::StatusOr<int> Run();
+
+ private:
+  struct Stream {
+    UniqueFd fd;
+    LinePrefix lines;
+    Output* to;
+  };
+  struct Member {
+    MemberId id = 0;
+    uint32_t local_rank = 0;
+    pid_t pid = 0;  // 0: it has ended
+    std::vector<Stream> streams;
+    ChildEnd end;
+    uint64_t ended_as = 0;  // 1 for the first that ended
+    std::optional<Time> kill_at;
+  };
+
+  absl::Status BlockSignals();
+  absl::Status StartAgent();
+  absl::Status StartMember(MemberId id, uint32_t local_rank, uint32_t rank, uint32_t world_size);
+  [[nodiscard]] uint32_t FreeLocalRank(MemberId id) const;
+  void Loop();
+  void OnSignals(Time now);
+  void OnTerminate(Time now, int signal);
+  void ReapMembers(Time now);
+  void OnMemberEnd(Time now, Member* member, const ChildEnd& end);
+  void OnAgentEvent(const nlohmann::json& event);
+  void OnSpawn(const nlohmann::json& event);
+  void ReadStream(Stream* stream, bool to_the_end);
+  void Tick(Time now);
+  void SignalAll(int signal);
+  [[nodiscard]] bool Running() const;
+  [[nodiscard]] bool InLastWorld(MemberId id) const;
+  [[nodiscard]] int ExitStatus() const;
+  [[nodiscard]] Time NextDeadline(Time now) const;
+  void FlushAtEnd();
+
+  const LaunchOptions options_;
+  const std::vector<std::string> environment_;
+  UniqueFd signals_;
+  Output out_{1};
+  Output err_{2};
+  std::map<MemberId, Member> members_;
+  std::optional<Stream> agent_stream_;
+  std::unique_ptr<AgentProcess> agent_;
+  std::set<MemberId> world_;  // the last one that the agent told of
+  bool told_ = false;
+  uint64_t ended_ = 0;
+  int terminations_ = 0;            // signals that asked for the job's end
+  std::optional<Time> give_up_at_;  // then the rest is asked to end, after a failure
+};
+
+}  // namespace rewire

@@ -1,0 +1,74 @@
+#include "reconfig/launcher/member_environment.h"
+
+#include <unistd.h>
+
+#include <map>
+
+#include "absl/strings/str_cat.h"
+
+namespace rewire {
+namespace {
+
+// Whether `list`, separated by `separators`, has `entry`.
+bool Has(std::string_view list, std::string_view separators, std::string_view entry) {
+  while (!list.empty()) {
+    const size_t end = list.find_first_of(separators);
+    if (list.substr(0, end) == entry) return true;
+    if (end == std::string_view::npos) return false;
+    list.remove_prefix(end + 1);
+  }
+  return false;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<std::string>> MemberEnvironment(const std::vector<std::string>& base,
+                                                           const JobEnvironment& job,
+                                                           const MemberPlace& place) {
+  std::map<std::string, std::string> env;
+  for (const std::string& line : base) {
+    const size_t equals = line.find('=');
+    if (equals != std::string::npos) env[line.substr(0, equals)] = line.substr(equals + 1);
+  }
+  env["RANK"] = std::to_string(place.rank);
+  env["LOCAL_RANK"] = std::to_string(place.local_rank);
+  // One node: its world is the whole.
+  env["WORLD_SIZE"] = env["LOCAL_WORLD_SIZE"] = std::to_string(place.world_size);
+  env["GROUP_RANK"] = std::to_string(0);
+  env["MASTER_ADDR"] = job.master_address;
+  env["MASTER_PORT"] = std::to_string(job.master_port);
+  env["REWIRE_MEMBER"] = std::to_string(place.member);
+  // An outer job's agent is not this one's.
+  env.erase("REWIRE_SOCKET");
+  if (!job.socket.empty()) env["REWIRE_SOCKET"] = job.socket;
+  if (!job.preload.empty()) {
+    if (job.preload.find_first_of(" :") != std::string::npos) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("LD_PRELOAD cannot hold a path with a space or a colon: ", job.preload));
+    }
+    // Behind what is there: a sanitizer's or an allocator's library must come first.
+    std::string& preload = env["LD_PRELOAD"];
+    if (!Has(preload, " :", job.preload)) {
+      absl::StrAppend(&preload, preload.empty() ? "" : ":", job.preload);
+    }
+  }
+  if (!job.sim_directory.empty()) {
+    std::string& path = env["LD_LIBRARY_PATH"];
+    if (!Has(path, ":;", job.sim_directory)) {
+      path = absl::StrCat(job.sim_directory, path.empty() ? "" : ":", path);
+    }
+    env["REWIRE_NCCL_LIBRARY"] = job.sim_nccl;
+  }
+  std::vector<std::string> out;
+  out.reserve(env.size());
+  for (const auto& [name, value] : env) out.push_back(absl::StrCat(name, "=", value));
+  return out;
+}
+
+std::vector<std::string> OwnEnvironment() {
+  std::vector<std::string> out;
+  for (char** e = environ; e != nullptr && *e != nullptr; ++e) out.emplace_back(*e);
+  return out;
+}
+
+}  // namespace rewire

@@ -1,0 +1,29 @@
+#include "reconfig/launcher/output.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+namespace rewire {
+
+void Output::WritePiece() {
+  if (!pending()) {
+    buffer_.clear();
+    written_ = 0;
+    return;
+  }
+  const ssize_t n =
+      write(fd_, buffer_.data() + written_, std::min(kPiece, buffer_.size() - written_));
+  if (n < 0) {
+    broken_ = errno != EINTR && errno != EAGAIN && errno != EWOULDBLOCK;
+    return;
+  }
+  written_ += static_cast<size_t>(n);
+  if (written_ == buffer_.size() || written_ > kFull) {
+    buffer_.erase(0, written_);
+    written_ = 0;
+  }
+}
+
+}  // namespace rewire
