@@ -45,7 +45,7 @@ void Leader::Enter(Time now, Phase phase, std::optional<Duration> within, Out* o
   transition_->phase = phase;
   transition_->phase_began = now;
   transition_->deadline = within ? std::optional<Time>(now + *within) : std::nullopt;
-  out->push_back(std::move(note));
+  if (note.phase_time > Duration{} || phase != Phase::kReserve) out->push_back(std::move(note));
 }
 
 // ---- PREPARE ------------------------------------------------------------------------------------

@@ -105,8 +105,9 @@ void Process::Do(const MemberAction& action) {
     Start();
   } else if (const auto* a = std::get_if<MintIds>(&action)) {
     for (const CommunicatorId& c : a->communicators) {
+      const Epoch epoch = a->epoch;
       Later(random.Between(microseconds(10), milliseconds(2)), [=, this](auto* out) {
-        member_->OnMinted(sim_->now(), a->epoch, c, UniqueIdBytes(128, 'u'), out);
+        member_->OnMinted(sim_->now(), epoch, c, UniqueIdBytes(128, 'u'), out);
       });
     }
   } else if (const auto* a = std::get_if<MakePlan>(&action)) {
@@ -118,6 +119,7 @@ void Process::Do(const MemberAction& action) {
     const bool fails = sim_->faults() && random.OneIn(60);
     if (fails) sim_->CountInjectedFailure();
     const Duration slow = sim_->faults() && random.OneIn(40) ? seconds(4) : seconds(0);
+    if (slow > Duration{}) sim_->CountInjectedFailure();
     Later(random.Between(milliseconds(20), milliseconds(300)) + slow, [=, this](auto* out) {
       member_->OnBuilt(sim_->now(), epoch,
                        fails ? absl::InternalError("injected") : absl::OkStatus(), Counters(), out);
