@@ -1,0 +1,215 @@
+// Copies and fills. Each is one operation of its stream; the synchronous ones go into the legacy
+// stream and wait for it, except between device addresses, where the driver does not wait either.
+#include <cstring>
+#include <utility>
+
+#include "tests/simgpu/cuda/capture.h"
+#include "tests/simgpu/cuda/context.h"
+#include "tests/simgpu/cuda/event.h"
+#include "tests/simgpu/cuda/memory.h"
+#include "tests/simgpu/cuda/stream.h"
+
+using namespace simgpu;
+
+namespace {
+
+enum class Side { kHost, kDevice, kAny };
+enum class Call { kAsync, kSyncNoWait, kSyncWait };
+
+// A device address must lie in memory that is known and, with kDevice, may also be page-locked
+// host memory, as with unified addressing.
+CUresult Check(CUdeviceptr pointer, size_t size, Side side) REWIRE_REQUIRES(driver_mutex) {
+  if (size == 0) return CUDA_SUCCESS;
+  if (pointer == 0) return CUDA_ERROR_INVALID_VALUE;
+  const Allocation* whole = FindAllocation(pointer, size, nullptr);
+  if (whole != nullptr) return CUDA_SUCCESS;
+  if (side == Side::kDevice) return CUDA_ERROR_INVALID_VALUE;
+  // Pageable host memory is unknown here; but beginning inside a known one means running past it.
+  const Allocation* start = FindAllocation(pointer, 1, nullptr);
+  return start == nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult Enqueue(CUstream handle, Call call, std::function<void()> work)
+    REWIRE_REQUIRES(driver_mutex) {
+  if (call != Call::kAsync) SIMGPU_TRY(CheckUnsafeCall());
+  Stream* stream = nullptr;
+  SIMGPU_TRY(FindStreamForWork(handle, &stream));
+  Operation operation;
+  operation.work = std::move(work);
+  const MarkerRef done = stream->Enqueue(std::move(operation));
+  if (call == Call::kSyncWait) WaitFor(done);
+  return CUDA_SUCCESS;
+}
+
+CUresult Copy(CUdeviceptr target, Side target_side, CUdeviceptr source, Side source_side,
+              size_t size, CUstream stream, Call call) {
+  SIMGPU_ENTER();
+  Context* context = nullptr;
+  SIMGPU_TRY(CurrentContext(&context));
+  SIMGPU_TRY(Check(target, size, target_side));
+  SIMGPU_TRY(Check(source, size, source_side));
+  return Enqueue(stream, call, [target, source, size] {
+    std::memmove(reinterpret_cast<void*>(target), reinterpret_cast<const void*>(source), size);
+  });
+}
+
+CUresult CopyPeer(CUdeviceptr target, CUcontext target_context, CUdeviceptr source,
+                  CUcontext source_context, size_t size, CUstream stream, Call call) {
+  {
+    SIMGPU_ENTER();
+    if (FindContext(target_context) == nullptr || FindContext(source_context) == nullptr) {
+      return CUDA_ERROR_INVALID_CONTEXT;
+    }
+  }
+  return Copy(target, Side::kDevice, source, Side::kDevice, size, stream, call);
+}
+
+template <typename T>
+CUresult Fill(CUdeviceptr target, T value, size_t count, CUstream stream, Call call) {
+  SIMGPU_ENTER();
+  Context* context = nullptr;
+  SIMGPU_TRY(CurrentContext(&context));
+  if (target % sizeof(T) != 0 || count > SIZE_MAX / sizeof(T)) return CUDA_ERROR_INVALID_VALUE;
+  SIMGPU_TRY(Check(target, count * sizeof(T), Side::kDevice));
+  return Enqueue(stream, call, [target, value, count] {
+    auto* const elements = reinterpret_cast<T*>(target);
+    for (size_t i = 0; i < count; ++i) elements[i] = value;
+  });
+}
+
+CUdeviceptr Address(const void* pointer) { return reinterpret_cast<CUdeviceptr>(pointer); }
+
+CUresult CopyBatch(const CUdeviceptr* targets, const CUdeviceptr* sources, const size_t* sizes,
+                   size_t count, const CUmemcpyAttributes* attributes, const size_t* indices,
+                   size_t attribute_count, size_t* failed, CUstream handle) {
+  SIMGPU_ENTER();
+  if (failed != nullptr) *failed = SIZE_MAX;
+  Stream* stream = nullptr;
+  // The default stream is refused, as documented.
+  if (handle == nullptr || handle == CU_STREAM_LEGACY) return CUDA_ERROR_INVALID_VALUE;
+  if (targets == nullptr || sources == nullptr || sizes == nullptr || count == 0 ||
+      attributes == nullptr || indices == nullptr || attribute_count == 0 ||
+      attribute_count > count || indices[0] != 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  for (size_t i = 0; i < attribute_count; ++i) {
+    const auto order = attributes[i].srcAccessOrder;
+    if (order < CU_MEMCPY_SRC_ACCESS_ORDER_STREAM || order > CU_MEMCPY_SRC_ACCESS_ORDER_ANY ||
+        indices[i] >= count || (i > 0 && indices[i] <= indices[i - 1])) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+  }
+  SIMGPU_TRY(FindStreamForWork(handle, &stream));
+  for (size_t i = 0; i < count; ++i) {
+    CUresult result = sizes[i] == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+    if (result == CUDA_SUCCESS) result = Check(targets[i], sizes[i], Side::kAny);
+    if (result == CUDA_SUCCESS) result = Check(sources[i], sizes[i], Side::kAny);
+    if (result == CUDA_SUCCESS) continue;
+    if (failed != nullptr) *failed = i;
+    return result;
+  }
+  bool during_call = false;
+  for (size_t i = 0; i < attribute_count; ++i) {
+    during_call |= attributes[i].srcAccessOrder == CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL;
+  }
+  Operation operation;
+  operation.work = [to = std::vector(targets, targets + count),
+                    from = std::vector(sources, sources + count),
+                    bytes = std::vector(sizes, sizes + count)] {
+    for (size_t i = 0; i < to.size(); ++i) {
+      std::memmove(reinterpret_cast<void*>(to[i]), reinterpret_cast<const void*>(from[i]),
+                   bytes[i]);
+    }
+  };
+  const MarkerRef done = stream->Enqueue(std::move(operation));
+  if (during_call) WaitFor(done);  // the sources may go when this returns
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+SIMGPU_EXPORT CUresult cuMemcpy(CUdeviceptr target, CUdeviceptr source, size_t size) noexcept {
+  return Copy(target, Side::kAny, source, Side::kAny, size, nullptr, Call::kSyncWait);
+}
+
+SIMGPU_EXPORT CUresult cuMemcpyAsync(CUdeviceptr target, CUdeviceptr source, size_t size,
+                                     CUstream stream) noexcept {
+  return Copy(target, Side::kAny, source, Side::kAny, size, stream, Call::kAsync);
+}
+
+SIMGPU_EXPORT CUresult cuMemcpyHtoD_v2(CUdeviceptr target, const void* source,
+                                       size_t size) noexcept {
+  return Copy(target, Side::kDevice, Address(source), Side::kHost, size, nullptr, Call::kSyncWait);
+}
+
+SIMGPU_EXPORT CUresult cuMemcpyDtoH_v2(void* target, CUdeviceptr source, size_t size) noexcept {
+  return Copy(Address(target), Side::kHost, source, Side::kDevice, size, nullptr, Call::kSyncWait);
+}
+
+SIMGPU_EXPORT CUresult cuMemcpyDtoD_v2(CUdeviceptr target, CUdeviceptr source,
+                                       size_t size) noexcept {
+  return Copy(target, Side::kDevice, source, Side::kDevice, size, nullptr, Call::kSyncNoWait);
+}
+
+SIMGPU_EXPORT CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr target, const void* source, size_t size,
+                                            CUstream stream) noexcept {
+  return Copy(target, Side::kDevice, Address(source), Side::kHost, size, stream, Call::kAsync);
+}
+
+SIMGPU_EXPORT CUresult cuMemcpyDtoHAsync_v2(void* target, CUdeviceptr source, size_t size,
+                                            CUstream stream) noexcept {
+  return Copy(Address(target), Side::kHost, source, Side::kDevice, size, stream, Call::kAsync);
+}
+
+SIMGPU_EXPORT CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr target, CUdeviceptr source, size_t size,
+                                            CUstream stream) noexcept {
+  return Copy(target, Side::kDevice, source, Side::kDevice, size, stream, Call::kAsync);
+}
+
+SIMGPU_EXPORT CUresult cuMemcpyPeer(CUdeviceptr target, CUcontext target_context,
+                                    CUdeviceptr source, CUcontext source_context,
+                                    size_t size) noexcept {
+  return CopyPeer(target, target_context, source, source_context, size, nullptr, Call::kSyncNoWait);
+}
+
+SIMGPU_EXPORT CUresult cuMemcpyPeerAsync(CUdeviceptr target, CUcontext target_context,
+                                         CUdeviceptr source, CUcontext source_context, size_t size,
+                                         CUstream stream) noexcept {
+  return CopyPeer(target, target_context, source, source_context, size, stream, Call::kAsync);
+}
+
+SIMGPU_EXPORT CUresult cuMemcpyBatchAsync(CUdeviceptr* targets, CUdeviceptr* sources, size_t* sizes,
+                                          size_t count, CUmemcpyAttributes* attributes,
+                                          size_t* indices, size_t attribute_count, size_t* failed,
+                                          CUstream stream) noexcept {
+  return CopyBatch(targets, sources, sizes, count, attributes, indices, attribute_count, failed,
+                   stream);
+}
+
+SIMGPU_EXPORT CUresult cuMemcpyBatchAsync_v2(CUdeviceptr* targets, CUdeviceptr* sources,
+                                             size_t* sizes, size_t count,
+                                             CUmemcpyAttributes* attributes, size_t* indices,
+                                             size_t attribute_count, CUstream stream) noexcept {
+  return CopyBatch(targets, sources, sizes, count, attributes, indices, attribute_count, nullptr,
+                   stream);
+}
+
+SIMGPU_EXPORT CUresult cuMemsetD8_v2(CUdeviceptr target, unsigned char value,
+                                     size_t count) noexcept {
+  return Fill(target, value, count, nullptr, Call::kSyncNoWait);
+}
+
+SIMGPU_EXPORT CUresult cuMemsetD32_v2(CUdeviceptr target, unsigned int value,
+                                      size_t count) noexcept {
+  return Fill(target, value, count, nullptr, Call::kSyncNoWait);
+}
+
+SIMGPU_EXPORT CUresult cuMemsetD8Async(CUdeviceptr target, unsigned char value, size_t count,
+                                       CUstream stream) noexcept {
+  return Fill(target, value, count, stream, Call::kAsync);
+}
+
+SIMGPU_EXPORT CUresult cuMemsetD32Async(CUdeviceptr target, unsigned int value, size_t count,
+                                        CUstream stream) noexcept {
+  return Fill(target, value, count, stream, Call::kAsync);
+}

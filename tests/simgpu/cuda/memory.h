@@ -1,0 +1,37 @@
+// What memory this process has: device allocations, page-locked host memory, memory opened from
+// another process. Guarded by the driver's lock.
+#pragma once
+
+#include "tests/simgpu/cuda/driver.h"
+
+namespace simgpu {
+
+enum class MemoryKind { kDevice, kHost, kRegistered, kImported };
+
+struct Allocation {
+  MemoryKind kind = MemoryKind::kDevice;
+  size_t size = 0;
+  CUcontext context = nullptr;
+  Device* device = nullptr;
+  uint64_t id = 0;
+  // Of imported memory: what was mapped, how often it is open, and the handle it came from.
+  void* mapping = nullptr;
+  size_t mapping_size = 0;
+  int references = 0;
+  CUipcMemHandle handle{};
+
+  [[nodiscard]] bool OnDevice() const {
+    return kind == MemoryKind::kDevice || kind == MemoryKind::kImported;
+  }
+};
+
+// The allocation that contains [address, address + size); null where none does.
+[[nodiscard]] const Allocation* FindAllocation(uintptr_t address, size_t size, uintptr_t* base)
+    REWIRE_REQUIRES(driver_mutex);
+// By its first byte.
+[[nodiscard]] Allocation* FindAllocationAt(uintptr_t address) REWIRE_REQUIRES(driver_mutex);
+// Frees one, whatever its kind.
+void FreeAllocation(uintptr_t base) REWIRE_REQUIRES(driver_mutex);
+void FreeMemoryOf(CUcontext context) REWIRE_REQUIRES(driver_mutex);
+
+}  // namespace simgpu
