@@ -266,10 +266,11 @@ void Agent::DoSwap(const CompareAndSwap& swap) {
   store_->CompareAndSwap(
       swap.expected_revision, swap.record, [this, begin](absl::StatusOr<SwapOutcome> outcome) {
         metrics_->OnStoreWrite(Now() - begin, outcome.ok());
-        absl::StatusOr<StoreAnswer> answer = outcome.status();
+        absl::StatusOr<StoreAnswer> answer;
         if (outcome.ok()) {
           answer = StoreAnswer{outcome->swapped, outcome->current.value_or(WorldRecord{})};
         } else {
+          answer = outcome.status();
           REWIRE_ERROR("%s", std::string(outcome.status().message()).c_str());
         }
         Feed([this, answer](Leader::Out* out) { leader_->OnStoreResult(now_, answer, out); });

@@ -1,0 +1,36 @@
+// The sub-commands of `rewire`: each adds its options to the parser and says what to run.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace rewire {
+
+inline constexpr int kExitOk = 0;
+inline constexpr int kExitRefused = 1;  // with a reason on standard error
+inline constexpr int kExitUsage = 2;
+
+// Options of every command that talks to an agent.
+struct AgentChoice {
+  std::string socket;
+  std::string directory;
+  bool json = false;
+  bool quiet = false;
+};
+
+// Each sets *action when its sub-command was given.
+using Action = std::function<int()>;
+void AddAgentCommand(CLI::App* app, Action* action);
+void AddRunCommand(CLI::App* app, const std::vector<std::string>& program, Action* action);
+void AddChangeCommands(CLI::App* app, Action* action);
+void AddViewCommands(CLI::App* app, Action* action);
+
+// The whole command line, argv[0] left out: parses, runs, gives the exit status.
+int RunCommandLine(std::vector<std::string> arguments);
+
+// "rewire: text" on standard error; gives kExitRefused.
+int Refused(const std::string& text);
+
+}  // namespace rewire

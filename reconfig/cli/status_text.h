@@ -1,0 +1,13 @@
+// `rewire status` for people, from the agent's answer. Pure.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace rewire {
+
+std::string StatusText(const nlohmann::json& status);
+// One line about an ended transition: "epoch 3→4 boundary committed: prepared in 1.2 s, ...".
+std::string TransitionText(const nlohmann::json& transition);
+
+}  // namespace rewire
