@@ -72,6 +72,7 @@ void Fields(A& a, Hello& m) {
   a.Number(m.cooperates);
   a.Text(m.data_address, kMaxAddress);
   a.Number(m.broken);
+  a.Number(m.epoch);
 }
 template <typename A>
 void Fields(A& a, CommunicatorCreated& m) {

@@ -83,7 +83,7 @@ bool Leader::Cooperating() const {
   const std::vector<MemberId> ids = WorldIds();
   return std::all_of(ids.begin(), ids.end(), [&](MemberId m) {
     const auto peer = peers_.find(m);
-    return peer == peers_.end() || peer->second.cooperates;
+    return peer == peers_.end() || peer->second.lost || peer->second.cooperates;
   });
 }
 
@@ -147,7 +147,8 @@ void Leader::OnConnect(Time now, const Hello& hello, Out* out) {
   peer.welcome_due = true;
   peer.heard = now;
   registry_.Forget(id);  // it reports all it has
-  if (slot && hello.broken) broken_ = true;
+  peer.broken = hello.broken;
+  peer.hello_epoch = hello.epoch;
   Tell(now, NoteKind::kMember, absl::StrCat("member ", id, again ? " reconnected" : " connected"),
        out);
   if (again && transition_ && transition_->BeforeCommit() && transition_->phase > Phase::kReserve) {
@@ -166,6 +167,17 @@ void Leader::WelcomeDue(Time now, Out* out) {
     if (peer.connected && peer.welcome_due) Greet(now, id, out);
   }
   if (transition_ && transition_->phase == Phase::kReserve) TryPrepare(now, out);
+}
+
+bool Leader::Behind(const Peer& peer) const {
+  return peer.hello_epoch != 0 && peer.hello_epoch < record_.world.epoch && record_.cuts.empty();
+}
+
+void Leader::SettleReports() {
+  for (const auto& [id, peer] : peers_) {
+    if (peer.connected && Behind(peer) && record_.world.SlotOf(id))
+      registry_.Settle(id, WorldIds());
+  }
 }
 
 void Leader::Greet(Time now, MemberId member, Out* out) {
@@ -225,7 +237,11 @@ void Leader::TryEndRecovery(Time now, Out* out) {
                        : absl::StrCat("not back in time: member ", absl::StrJoin(missing, ", ")),
        out);
   if (!missing.empty()) return Lose(now, missing, "it did not come back to the new leader", out);
-  if (broken_) TellLost(now, out);
+  // What is broken as of an earlier epoch was healed by the commit that the member learns of now.
+  broken_ = std::any_of(peers_.begin(), peers_.end(), [&](const auto& each) {
+    return each.second.broken && each.second.hello_epoch == record_.world.epoch;
+  });
+  if (broken_) return TellLost(now, out);
   BeginNext(now, out);
 }
 
@@ -409,6 +425,7 @@ void Leader::OnMessage(Time now, MemberId member, const Message& message, Out* o
   };
   if (const auto* m = std::get_if<CommunicatorCreated>(&message)) {
     registry_.Created(member, *m);
+    if (Behind(it->second)) registry_.Settle(member, WorldIds());
     changed(m->communicator, "created");
   } else if (const auto* m = std::get_if<CommunicatorDestroyed>(&message)) {
     registry_.Destroyed(member, m->communicator);
@@ -424,6 +441,7 @@ void Leader::OnMessage(Time now, MemberId member, const Message& message, Out* o
   } else if (const auto* m = std::get_if<Verified>(&message)) {
     if (Current(m->epoch)) OnVerified(now, member, *m, out);
   } else if (const auto* m = std::get_if<Entered>(&message)) {
+    it->second.hello_epoch = std::max(it->second.hello_epoch, m->epoch);
     if (Current(m->epoch)) OnEntered(now, member, *m, out);
   } else if (const auto* m = std::get_if<Retired>(&message)) {
     if (Current(m->epoch)) OnRetired(now, member, *m, out);

@@ -119,6 +119,8 @@ class Leader {
     bool finished = false;
     bool lost = false;  // dead to us for ever: a new Hello is refused
     bool welcome_due = false;
+    bool broken = false;    // says that its generations are aborted, as of hello_epoch
+    Epoch hello_epoch = 0;  // that it was in when it connected
     uint64_t updates = 0;
     Time heard{};
   };
@@ -134,6 +136,9 @@ class Leader {
   void Refuse(MemberId member, const std::string& reason, Out* out);
   void Greet(Time now, MemberId member, Out* out);
   void WelcomeDue(Time now, Out* out);
+  // Its reports are of the world before the stored one, whose change it has still to learn of.
+  [[nodiscard]] bool Behind(const Peer& peer) const;
+  void SettleReports();
   void TryForm(Time now, Out* out);
   void TryEndRecovery(Time now, Out* out);
   void Lose(Time now, const std::vector<MemberId>& members, const std::string& why, Out* out);

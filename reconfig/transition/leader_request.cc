@@ -23,7 +23,7 @@ absl::Status Leader::CheckRequest(const ChangeRequest& request) const {
   const std::vector<MemberId> world = WorldIds();
   for (MemberId id : world) {
     const auto peer = peers_.find(id);
-    if (peer == peers_.end()) continue;
+    if (peer == peers_.end() || peer->second.lost) continue;
     if (peer->second.finished) {
       return absl::FailedPreconditionError(
           absl::StrCat("the job is ending: member ", id, " has finished"));

@@ -81,6 +81,7 @@ void Leader::Written(Time now, const WorldRecord& written, Out* out) {
       idle_phase_ = Phase::kRecovering;  // the leader before this one had formed the world
       recover_by_ = now + options_.grace;
     }
+    SettleReports();
     WelcomeDue(now, out);
     TryForm(now, out);
     TryEndRecovery(now, out);

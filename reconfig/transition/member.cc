@@ -22,12 +22,10 @@ void Member::OnConnected(Time now, Out* out) {
   hello.cooperates = options_.cooperates;
   hello.data_address = options_.data_address;
   hello.broken = broken_;
+  hello.epoch = epoch();
   Send(hello, out);
   for (const auto& [id, created] : communicators_) Send(created, out);
-  if (work_) {
-    work_->from_before = true;
-    report_again_ = true;
-  }
+  if (work_) work_->from_before = true;
 }
 
 void Member::OnDisconnected(Time now, Out*) {
@@ -202,7 +200,6 @@ void Member::OnCommit(Time now, const Commit& m, Out* out) {
   }
   // After a reconnect: the stored world is still ours, so what was under way did not happen.
   if (work_ && work_->from_before) Drop("the leader restarted before the commit", out);
-  report_again_ = false;
   if (entered_epoch_ == committed) Send(entered_, out);
 }
 
@@ -231,9 +228,7 @@ void Member::TakeCommitted(Time now, const WorldRecord& record, Out* out) {
   for (auto& [id, created] : communicators_) {
     created.ranks = static_cast<uint32_t>(record.world.members.size());
     created.rank = *slot;
-    if (report_again_) Send(created, out);
   }
-  report_again_ = false;
   Release(kind == TransitionKind::kLoss ? ResumeKind::kRepeat : ResumeKind::kWorldChanged, out);
 }
 

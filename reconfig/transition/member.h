@@ -148,8 +148,7 @@ class Member {
   bool welcomed_ = false;  // by the leader behind the present connection
   bool entered_world_ = false;
   bool joining_ = false;
-  bool report_again_ = false;  // the leader behind this connection has communicators as they were
-  bool broken_ = false;        // told of a loss
+  bool broken_ = false;  // told of a loss
   bool standing_ = false;
   bool finished_ = false;
   bool stopped_ = false;

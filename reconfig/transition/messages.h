@@ -49,6 +49,7 @@ struct Hello {
   bool cooperates = false;   // uses the C API: its world may change at update boundaries
   std::string data_address;  // empty when it does not
   bool broken = false;       // told of a loss, and no new world since: its generations are aborted
+  Epoch epoch = 0;           // that it is in (0: none yet): what it reports next is as of then
 };
 // A virtual communicator exists in this process. A joiner's program makes its communicators as if
 // the world were new; they are built with the next epoch's generations.

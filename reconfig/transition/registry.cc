@@ -122,6 +122,17 @@ absl::Status Registry::JoinerReady(MemberId joiner, MemberId member,
   return absl::OkStatus();
 }
 
+void Registry::Settle(MemberId member, const std::vector<MemberId>& members) {
+  const auto slot = std::find(members.begin(), members.end(), member);
+  if (slot == members.end()) return;
+  for (auto& [id, seats] : communicators_) {
+    const auto seat = seats.find(member);
+    if (seat == seats.end()) continue;
+    seat->second.rank = static_cast<uint32_t>(slot - members.begin());
+    seat->second.ranks = static_cast<uint32_t>(members.size());
+  }
+}
+
 void Registry::MoveTo(const std::vector<MemberId>& members) {
   for (auto& [id, seats] : communicators_) {
     Seats moved;

@@ -46,6 +46,8 @@ class Registry {
   [[nodiscard]] absl::Status JoinerReady(MemberId joiner, MemberId member,
                                          const std::vector<MemberId>& target) const;
 
+  // The same of one member, whose reports were made before it learnt of the commit.
+  void Settle(MemberId member, const std::vector<MemberId>& members);
   // After a commit: every communicator now spans `members`; nobody else has one.
   void MoveTo(const std::vector<MemberId>& members);
 

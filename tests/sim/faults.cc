@@ -154,6 +154,7 @@ bool Simulation::StateIsLost() const {
 void Simulation::Check() {
   if (!leader_) return ledger_.Violation("the leader did not come back");
   if (job_stopped_ || !stored_) return;
+  if (stored_->world.epoch == 0 && kills_ > 0) return;  // somebody died before there was a world
   if (!leader_->steady()) {
     if (Alive().empty()) return;
     return ledger_.Violation(absl::StrCat("still ", std::string(PhaseName(leader_->phase())),

@@ -327,7 +327,7 @@ void Process::EndUpdate() {
 }
 
 void Process::BuddyCopyArrived(Epoch era, uint64_t version) {
-  if (!alive_ || era != era_) return;
+  if (!alive_ || era != era_ || aborted_) return;  // after a loss the copies stand still
   buddy_.push_back(version);
   if (buddy_.size() > 2) buddy_.erase(buddy_.begin());
 }
