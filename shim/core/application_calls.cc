@@ -1,0 +1,129 @@
+// ShimCommunicators' other half: what the preloaded library calls, on the application's threads.
+
+#include <algorithm>
+#include <utility>
+
+#include "reconfig/base/log.h"
+#include "shim/core/communicators.h"
+
+namespace rewire::shim {
+
+namespace {
+
+// How long a destroy waits for a builder to leave: an abort gets it out at once.
+constexpr seconds kRelease(10);
+
+}  // namespace
+
+int ShimCommunicators::OnCreated(VirtualCommunicator* comm, ncclResult_t* result) {
+  auto chain = std::make_shared<Chain>(comm, device_->CurrentContext());
+  const bool from_ids = comm->recipe.creation == Creation::kInitRank ||
+                        comm->recipe.creation == Creation::kInitRankScalable;
+  const bool awaits = from_ids && events() != nullptr && events()->ComesWithBuild(chain->id);
+  Generation* first = comm->current.load(std::memory_order_acquire);
+  CommunicatorCreated created;
+  {
+    MutexLock lock(&chain->mutex);
+    chain->ranks = static_cast<uint32_t>(std::max(first->ranks.load(), 0));
+    chain->rank = static_cast<uint32_t>(std::max(first->rank.load(), 0));
+    created = {chain->id, chain->ranks, chain->rank, false, ""};
+    chain->awaits_build = awaits;
+    if (!awaits) {
+      chain->current = std::make_unique<Link>();
+      chain->current->generation = first;
+      chain->current->id = chain->id;
+      chain->current->blocking = chain->blocking;
+      chain->current->context = chain->context;
+    }
+  }
+  const absl::StatusOr<uint64_t> free_bytes = device_->FreeBytes();
+  {
+    MutexLock lock(&mutex_);
+    chains_[comm] = chain;
+    if (free_bytes.ok()) free_before_[comm] = *free_bytes;
+  }
+  builder_.Arrived();
+  if (events() != nullptr) events()->Created(created);
+  if (!awaits) return 0;
+  *result = chain->blocking ? AwaitFirst(chain.get()) : ncclInProgress;
+  return 1;
+}
+
+ncclResult_t ShimCommunicators::AwaitFirst(Chain* chain) {
+  const Time deadline = Now() + options_.build;
+  MutexLock lock(&chain->mutex);
+  while (chain->awaits_build && !chain->closing) {
+    if (!chain->changed.WaitUntil(&chain->mutex, deadline) && Now() >= deadline) {
+      REWIRE_ERROR("a joining member's communicator was not built within REWIRE_BUILD_MS=%lld ms",
+                   static_cast<long long>(options_.build.count()));
+      return ncclRemoteError;
+    }
+  }
+  return chain->closing ? ncclInvalidUsage : ncclSuccess;
+}
+
+void ShimCommunicators::OnOpened(VirtualCommunicator* comm) {
+  const absl::StatusOr<uint64_t> free_after = device_->FreeBytes();
+  MutexLock lock(&mutex_);
+  const auto it = free_before_.find(comm);
+  if (it == free_before_.end()) return;
+  if (free_after.ok()) ledger_.Record(comm->id, it->second, *free_after);
+  free_before_.erase(it);
+}
+
+void ShimCommunicators::OnClosing(VirtualCommunicator* comm, bool aborting) {
+  std::shared_ptr<Chain> chain;
+  {
+    MutexLock lock(&mutex_);
+    const auto it = chains_.find(comm);
+    if (it == chains_.end()) return;
+    chain = std::move(it->second);
+    chains_.erase(it);
+    free_before_.erase(comm);
+  }
+  std::vector<std::unique_ptr<Link>> dropped;
+  Epoch passing = 0;
+  uint64_t host_waits = 0;
+  void* scratch = nullptr;
+  {
+    MutexLock lock(&chain->mutex);
+    chain->closing = true;
+    if (chain->stop >= Stop::kWarm) {
+      passing = chain->epoch;
+      host_waits = chain->host_waits;
+    }
+    chain->stop = Stop::kNone;
+    comm->stop_at.store(kNoCut, std::memory_order_release);
+    if (chain->next != nullptr) dropped.push_back(std::move(chain->next));
+    if (chain->current != nullptr) {
+      // The real communicator is the caller's to end; the generation before it may still look at
+      // this one's event.
+      chain->current->generation = nullptr;
+      retirement_.Add(std::move(chain->current));
+    }
+    scratch = std::exchange(chain->scratch, nullptr);
+    chain->changed.NotifyAll();
+  }
+  builder_.Release(chain->id, Now() + kRelease);
+  ledger_.Forget(chain->id);
+  loss_.Abort(std::move(dropped), nullptr);
+  if (scratch != nullptr) {
+    loss_.After([this, chain, scratch] {
+      if (device_->Enter(chain->context).ok()) device_->Free(scratch);
+    });
+  }
+  if (passing != 0) Passed(passing, host_waits);
+  if (events() != nullptr) events()->Destroyed(chain->id);
+  REWIRE_DEBUG("a communicator was %s", aborting ? "aborted" : "destroyed");
+}
+
+ncclResult_t ShimCommunicators::AtCut(VirtualCommunicator* comm, const CallSite& site) {
+  const std::shared_ptr<Chain> chain = ChainOf(comm);
+  return chain != nullptr ? cutter_.AtCut(chain.get(), site) : ncclSuccess;
+}
+
+void ShimCommunicators::BeforeCut(VirtualCommunicator* comm, const CallSite& site) {
+  if (const std::shared_ptr<Chain> chain = ChainOf(comm)) cutter_.BeforeCut(chain.get(), site);
+}
+
+}  // namespace rewire::shim

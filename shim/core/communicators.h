@@ -1,0 +1,107 @@
+// The communicators of this process: what the participant drives (Communicators) and what the
+// preloaded library calls (CoreTable, by entry/core_entry.cc).
+//
+// Any thread. The registry's lock and a chain's are never held together, and none across a call
+// into NCCL or a callback.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "reconfig/base/mutex.h"
+#include "reconfig/participant/communicators.h"
+#include "shim/core/builder.h"
+#include "shim/core/chain.h"
+#include "shim/core/core_counters.h"
+#include "shim/core/cut.h"
+#include "shim/core/loss.h"
+#include "shim/core/memory_ledger.h"
+#include "shim/core/retirement.h"
+#include "shim/core_abi.h"
+
+namespace rewire::shim {
+
+class ShimCommunicators : public Communicators, private CutEvents, private BuildSite {
+ public:
+  struct Options {
+    milliseconds build{60000};    // REWIRE_BUILD_MS
+    milliseconds decision{2000};  // REWIRE_DECISION_MS
+    milliseconds retire{100};     // REWIRE_RETIRE_MS
+  };
+  // services and device outlive this object.
+  ShimCommunicators(const NcclCalls& nccl, const ShimServices* services, Device* device,
+                    Options options);
+  ~ShimCommunicators() override;
+
+  // Where events go; before the first communicator.
+  void SetEvents(CommunicatorEvents* events) { events_.store(events); }
+  [[nodiscard]] const CoreCounters& counters() const { return counters_; }
+
+  // ---- for the preloaded library; see CoreTable ------------------------------------------------
+  int OnCreated(VirtualCommunicator* comm, ncclResult_t* result);
+  void OnOpened(VirtualCommunicator* comm);
+  void OnClosing(VirtualCommunicator* comm, bool aborting);
+  ncclResult_t AtCut(VirtualCommunicator* comm, const CallSite& site);
+  void BeforeCut(VirtualCommunicator* comm, const CallSite& site);
+
+  // ---- for the participant; see Communicators --------------------------------------------------
+  std::vector<CommunicatorCreated> List() override;
+  std::vector<CommunicatorCounter> Counters() override;
+  absl::StatusOr<UniqueIdBytes> Mint(const CommunicatorId& communicator) override;
+  void Build(Epoch epoch, std::vector<CommunicatorBuild> builds, Time deadline,
+             std::function<void(absl::Status)> done) override;
+  bool Pledge(Epoch epoch, const std::vector<Cut>& cuts) override;
+  void Decide(Epoch epoch, bool go, std::function<void(uint64_t host_waits)> entered) override;
+  void SwapNow(Epoch epoch) override;
+  void Retire(Epoch epoch, std::function<void()> done) override;
+  void Abandon(Epoch epoch) override;
+  void AbortCurrent(std::string reason) override;
+
+ private:
+  // A decided swap, until every communicator has passed its cut.
+  struct Passage {
+    size_t left = 0;
+    uint64_t host_waits = 0;
+    std::function<void(uint64_t)> entered;
+  };
+
+  void SwappedOut(std::unique_ptr<Link> old) override { retirement_.Add(std::move(old)); }
+  void Passed(Epoch epoch, uint64_t host_waits) override;
+  void Undecided(Epoch epoch) override;
+  void GivenUp(const std::string& reason) override;
+  std::shared_ptr<Chain> Find(const CommunicatorId& id, bool* may_come) override;
+  bool Install(const std::shared_ptr<Chain>& chain, std::unique_ptr<Link>* link) override;
+
+  std::shared_ptr<Chain> ChainOf(VirtualCommunicator* comm) REWIRE_EXCLUDES(mutex_);
+  std::vector<std::shared_ptr<Chain>> Chains() REWIRE_EXCLUDES(mutex_);
+  ncclResult_t AwaitFirst(Chain* chain);
+  // Marks the chain lost and takes its generations out.
+  void Lose(Chain* chain, std::vector<std::unique_ptr<Link>>* links);
+  CommunicatorEvents* events() { return events_.load(std::memory_order_acquire); }
+
+  const NcclCalls nccl_;
+  const ShimServices* const services_;
+  Device* const device_;
+  const Options options_;
+  CoreCounters counters_;
+  MemoryLedger ledger_;
+  std::atomic<CommunicatorEvents*> events_{nullptr};
+  Cutter cutter_;
+
+  Mutex mutex_;
+  std::map<VirtualCommunicator*, std::shared_ptr<Chain>> chains_ REWIRE_GUARDED_BY(mutex_);
+  std::map<Epoch, Passage> passages_ REWIRE_GUARDED_BY(mutex_);
+  std::map<VirtualCommunicator*, uint64_t> free_before_ REWIRE_GUARDED_BY(mutex_);
+
+  // Threads, in the order in which they are joined from the last to the first.
+  WorkQueue calls_;  // callbacks to the participant that come from the application's threads
+  Loss loss_;
+  Retirement retirement_;
+  Builder builder_;
+};
+
+}  // namespace rewire::shim

@@ -1,0 +1,87 @@
+#include "shim/core/driver_device.h"
+
+#include "reconfig/base/status_macros.h"
+
+namespace rewire::shim {
+
+absl::Status DriverDevice::Check(const char* call, CUresult result) const {
+  if (result == CUDA_SUCCESS) return absl::OkStatus();
+  const std::string text = driver_->Describe(call, result);
+  return result == CUDA_ERROR_OUT_OF_MEMORY ? absl::ResourceExhaustedError(text)
+                                            : absl::InternalError(text);
+}
+
+DeviceContext DriverDevice::CurrentContext() {
+  CUcontext context = nullptr;
+  return driver_->CtxGetCurrent(&context) == CUDA_SUCCESS ? context : nullptr;
+}
+
+absl::Status DriverDevice::Enter(DeviceContext context) {
+  auto* chosen = static_cast<CUcontext>(context);
+  if (chosen == nullptr) {
+    // A program that uses the CUDA runtime and has not touched the device yet: it will be on the
+    // primary context of the first one. Kept for the life of the process, as the runtime does.
+    REWIRE_RETURN_IF_ERROR(Check("cuInit", driver_->Init(0)));
+    CUdevice device = 0;
+    REWIRE_RETURN_IF_ERROR(Check("cuDeviceGet", driver_->DeviceGet(&device, 0)));
+    REWIRE_RETURN_IF_ERROR(
+        Check("cuDevicePrimaryCtxRetain", driver_->DevicePrimaryCtxRetain(&chosen, device)));
+  }
+  REWIRE_RETURN_IF_ERROR(Check("cuCtxSetCurrent", driver_->CtxSetCurrent(chosen)));
+  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+  return Check("cuThreadExchangeStreamCaptureMode",
+               driver_->ThreadExchangeStreamCaptureMode(&mode));
+}
+
+absl::StatusOr<uint64_t> DriverDevice::FreeBytes() {
+  size_t free_bytes = 0;
+  size_t total = 0;
+  REWIRE_RETURN_IF_ERROR(Check("cuMemGetInfo", driver_->MemGetInfo(&free_bytes, &total)));
+  return free_bytes;
+}
+
+absl::StatusOr<void*> DriverDevice::Allocate(size_t bytes) {
+  CUdeviceptr pointer = 0;
+  REWIRE_RETURN_IF_ERROR(Check("cuMemAlloc", driver_->MemAlloc(&pointer, bytes)));
+  return reinterpret_cast<void*>(pointer);
+}
+
+void DriverDevice::Free(void* memory) { driver_->MemFree(reinterpret_cast<CUdeviceptr>(memory)); }
+
+absl::StatusOr<DeviceEvent> DriverDevice::MakeEvent() {
+  CUevent event = nullptr;
+  REWIRE_RETURN_IF_ERROR(
+      Check("cuEventCreate", driver_->EventCreate(&event, CU_EVENT_DISABLE_TIMING)));
+  return static_cast<DeviceEvent>(event);
+}
+
+void DriverDevice::DestroyEvent(DeviceEvent event) {
+  driver_->EventDestroy(static_cast<CUevent>(event));
+}
+
+bool DriverDevice::Record(DeviceEvent event, cudaStream_t stream) {
+  return driver_->EventRecord(static_cast<CUevent>(event), stream) == CUDA_SUCCESS;
+}
+
+bool DriverDevice::MakeWait(cudaStream_t stream, DeviceEvent event) {
+  return driver_->StreamWaitEvent(stream, static_cast<CUevent>(event), 0) == CUDA_SUCCESS;
+}
+
+Device::EventState DriverDevice::Query(DeviceEvent event) {
+  switch (driver_->EventQuery(static_cast<CUevent>(event))) {
+    case CUDA_SUCCESS:
+      return EventState::kDone;
+    case CUDA_ERROR_NOT_READY:
+      return EventState::kPending;
+    default:
+      return EventState::kFailed;
+  }
+}
+
+bool DriverDevice::Capturing(cudaStream_t stream) {
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  return driver_->StreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
+         status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+}  // namespace rewire::shim

@@ -1,0 +1,30 @@
+#include "shim/core/nccl_calls.h"
+#include "shim/real_nccl.h"
+
+namespace rewire::shim {
+
+NcclCalls NcclCalls::From(const RealNccl& real) {
+  NcclCalls calls;
+  calls.GetUniqueId = real.GetUniqueId;
+  calls.CommInitRank = real.CommInitRank;
+  calls.CommInitRankConfig = real.CommInitRankConfig;
+  calls.CommFinalize = real.CommFinalize;
+  calls.CommDestroy = real.CommDestroy;
+  calls.CommAbort = real.CommAbort;
+  calls.CommGetAsyncError = real.CommGetAsyncError;
+  calls.GetLastError = real.GetLastError;
+  calls.GroupStart = real.GroupStart;
+  calls.GroupEnd = real.GroupEnd;
+  calls.AllReduce = real.AllReduce;
+  calls.Broadcast = real.Broadcast;
+  calls.Reduce = real.Reduce;
+  calls.AllGather = real.AllGather;
+  calls.ReduceScatter = real.ReduceScatter;
+  // Functions that came later than 2.19. By version: the table's own lookup lives in the preloaded
+  // library, which the core does not link.
+  if (real.version >= 22203) calls.GroupSimulateEnd = real.GroupSimulateEnd;
+  if (real.version >= 22807) calls.CommRevoke = real.CommRevoke;
+  return calls;
+}
+
+}  // namespace rewire::shim

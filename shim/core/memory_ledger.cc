@@ -1,0 +1,41 @@
+#include "shim/core/memory_ledger.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
+namespace rewire::shim {
+
+void MemoryLedger::Record(const CommunicatorId& communicator, uint64_t free_before,
+                          uint64_t free_after) {
+  MutexLock lock(&mutex_);
+  taken_[communicator] = free_before > free_after ? free_before - free_after : 0;
+}
+
+void MemoryLedger::Forget(const CommunicatorId& communicator) {
+  MutexLock lock(&mutex_);
+  taken_.erase(communicator);
+}
+
+uint64_t MemoryLedger::Expected(std::span<const CommunicatorId> communicators) const {
+  MutexLock lock(&mutex_);
+  uint64_t largest = 0;
+  for (const auto& [id, bytes] : taken_) largest = std::max(largest, bytes);
+  uint64_t sum = 0;
+  for (const CommunicatorId& id : communicators) {
+    const auto it = taken_.find(id);
+    sum += it != taken_.end() ? it->second : largest;
+  }
+  return sum;
+}
+
+absl::Status MemoryLedger::Check(std::span<const CommunicatorId> communicators,
+                                 uint64_t free_bytes) const {
+  const uint64_t needed = Expected(communicators);
+  if (needed <= free_bytes) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "the next generations of ", communicators.size(), " communicators need ", needed,
+      " bytes of device memory (as much as the present ones took), ", free_bytes, " are free"));
+}
+
+}  // namespace rewire::shim

@@ -1,0 +1,12 @@
+// Why a communicator cannot be swapped, in words. Pure.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace rewire::shim {
+
+// pins: bits of shim::Pin.
+std::string DescribePins(uint32_t pins);
+
+}  // namespace rewire::shim
