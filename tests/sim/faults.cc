@@ -18,8 +18,21 @@ void Simulation::PlanFaults() {
   }
 }
 
+void Simulation::MakeCommunicator() {
+  Print("a communicator is made");
+  communicators_.push_back({0x3333333300000000 + (communicators_.size() << 32), 3});
+  for (Process* process : Alive()) {
+    After(milliseconds(random_.Below(40)), [this, c = communicators_.back(), id = process->id()] {
+      if (Process* p = Find(id)) p->CreateCommunicator(c);
+    });
+  }
+}
+
 void Simulation::OneRequest() {
   if (!leader_) return;
+  if (random_.OneIn(6)) {
+    After(milliseconds(random_.Below(600)), [this] { MakeCommunicator(); });
+  }
   ChangeRequest request;
   request.reason = "simulated";
   const std::vector<MemberId> ids = [this] {
@@ -33,7 +46,7 @@ void Simulation::OneRequest() {
     case 0:
     case 1:
       request.kind = RequestKind::kResize;
-      request.size = 1 + static_cast<uint32_t>(random_.Below(6));
+      request.size = 1 + static_cast<uint32_t>(random_.OneIn(6) ? 0 : 1 + random_.Below(5));
       break;
     case 2:
       request.kind = RequestKind::kDrain;
@@ -85,21 +98,15 @@ void Simulation::OneFault() {
     case 4:
       return CrashLeader(random_.Between(milliseconds(5), seconds(1)));
     case 5:
-    case 6:
       Print("FAULT: the leader will crash soon");
       crash_after_actions_ = random_.Below(120);
       return;
-    case 7: {
-      Print("a communicator is made");
-      communicators_.push_back({0x3333333300000000 + (communicators_.size() << 32), 3});
-      for (Process* process : alive) {
-        After(milliseconds(random_.Below(40)),
-              [this, c = communicators_.back(), id = process->id()] {
-                if (Process* p = Find(id)) p->CreateCommunicator(c);
-              });
-      }
+    case 6:
+      Print("FAULT: the leader will crash while it commits");
+      crash_at_commit_ = true;
       return;
-    }
+    case 7:
+      return MakeCommunicator();
     default:
       // The network notices nothing, but the agent loses the other end first.
       if (victim->connection_ == 0) return;

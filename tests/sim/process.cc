@@ -121,6 +121,7 @@ void Process::Do(const MemberAction& action) {
     const Duration slow = sim_->faults() && random.OneIn(40) ? seconds(4) : seconds(0);
     if (slow > Duration{}) sim_->CountInjectedFailure();
     Later(random.Between(milliseconds(20), milliseconds(300)) + slow, [=, this](auto* out) {
+      if (!fails) built_ = std::max(built_, epoch);
       member_->OnBuilt(sim_->now(), epoch,
                        fails ? absl::InternalError("injected") : absl::OkStatus(), Counters(), out);
     });
@@ -364,6 +365,10 @@ void Process::FinishStreamWhenOthersStand(Epoch epoch, int tries) {
 
 void Process::Adopted(const Adopt& adopt) {
   const Epoch epoch = adopt.record.world.epoch;
+  if (built_ != epoch && adopt.slot) {
+    sim_->ledger().Violation(absl::StrCat("member ", id(), " goes to generations of epoch ", epoch,
+                                          " that it has not built"));
+  }
   if (adopt.kind == TransitionKind::kSwap) {
     sim_->ledger().Adopted(id(), adopt.record, adopt.kind, version_, true);
     entering_ = epoch;

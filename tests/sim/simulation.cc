@@ -119,7 +119,12 @@ void Simulation::DoLeader(const LeaderAction& action) {
   if (const auto* a = std::get_if<SendTo>(&action)) {
     ToMember(a->member, a->message);
   } else if (const auto* a = std::get_if<CompareAndSwap>(&action)) {
-    Store(*a);
+    const bool commit = stored_ && a->record.world.epoch != stored_->world.epoch;
+    if (commit && std::exchange(crash_at_commit_, false)) {
+      Store(*a, milliseconds(random_.Below(400)));
+      return CrashLeader(random_.Between(milliseconds(5), milliseconds(300)));
+    }
+    Store(*a, faults_ && random_.OneIn(25) ? milliseconds(random_.Below(1500)) : seconds(0));
   } else if (const auto* a = std::get_if<rewire::Spawn>(&action)) {
     for (MemberId m : a->members) {
       if (faults_ && random_.OneIn(30)) {
@@ -163,9 +168,7 @@ void Simulation::DoLeader(const LeaderAction& action) {
 // ---- the store ----------------------------------------------------------------------------------
 
 // A swap reaches the store even if the leader that sent it has died meanwhile.
-void Simulation::Store(const CompareAndSwap& swap) {
-  const Duration slow =
-      faults_ && random_.OneIn(25) ? milliseconds(random_.Below(1500)) : seconds(0);
+void Simulation::Store(const CompareAndSwap& swap, Duration slow) {
   const Time at =
       std::max(store_free_, now() + slow + random_.Between(microseconds(50), milliseconds(5)));
   if (slow == Duration{}) store_free_ = at;
@@ -210,6 +213,7 @@ Result Simulation::Run() {
   }
   faults_ = false;
   crash_after_actions_.reset();
+  crash_at_commit_ = false;
   Print("no more faults");
   // Now everything that is under way must end within its deadlines, and training must go on.
   const Time settled_by = now() + seconds(90);

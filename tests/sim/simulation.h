@@ -88,7 +88,7 @@ class Simulation {
   void RunLeader(const std::function<void(std::vector<LeaderAction>*)>& input);
   void DoLeader(const LeaderAction& action);
   void TickLeader();
-  void Store(const CompareAndSwap& swap);
+  void Store(const CompareAndSwap& swap, Duration slow);
   Process* Spawn(MemberId id);
   Process* Find(MemberId id) const;
   std::vector<Process*> Alive() const;
@@ -98,6 +98,7 @@ class Simulation {
   void PlanFaults();
   void OneFault();
   void OneRequest();
+  void MakeCommunicator();
   void Check();  // at the end
   bool StateIsLost() const;
 
@@ -117,6 +118,7 @@ class Simulation {
   uint64_t leader_life_ = 0;
   Time leader_tick_{};
   std::optional<uint64_t> crash_after_actions_;
+  bool crash_at_commit_ = false;  // as soon as the next commit is on its way to the store
   uint64_t leader_restarts_ = 0;
 
   std::optional<WorldRecord> stored_;
