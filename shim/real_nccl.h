@@ -2,7 +2,7 @@
 //
 // Found and loaded at the first call that needs it, from any thread; constant afterwards. The
 // members of RealNccl are the functions of shim/gen/nccl_functions.txt without their prefix
-// (real->AllReduce). None is ever nullptr: one that the library lacks logs its name and the
+// (real->AllReduce). After Real() none is nullptr: one that the library lacks logs its name and the
 // library's version and returns ncclInvalidUsage (when there is no library at all: ncclSystemError
 // and what was searched).
 #pragma once
@@ -13,8 +13,6 @@ namespace rewire::shim {
 
 struct RealNccl {
 #include "rewire_real_nccl_members.inc"
-  // Same order as the table; has[i] is what Has() looks up.
-  bool has[REWIRE_NCCL_FUNCTION_COUNT] = {};
   int version = 0;        // ncclGetVersion's; 0: no library
   const char* path = "";  // of the file that was loaded
 
@@ -23,6 +21,10 @@ struct RealNccl {
 };
 
 // Loads the library if that has not happened. Never nullptr.
-const RealNccl* Real();
+const RealNccl* Real() noexcept;
+
+// The same, for calls on a communicator of ours: the library is there, or it would not exist.
+extern RealNccl real_functions;
+inline const RealNccl& Functions() noexcept { return real_functions; }
 
 }  // namespace rewire::shim

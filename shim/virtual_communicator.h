@@ -106,13 +106,12 @@ struct Recipe {
 
 // Why a communicator cannot be swapped: bits of VirtualCommunicator::pins. Never taken back.
 enum class Pin : uint32_t {
-  kGraph = 1,              // an operation was captured into a CUDA graph
-  kDeviceComm = 2,         // ncclDevCommCreate: kernels hold raw pointers
-  kWindowPointer = 4,      // addresses of a window were given to the application
-  kSignals = 8,            // one-sided signals: their counters are the window's
-  kInitAll = 16,           // several devices in one process
-  kGrown = 32,             // ncclCommGrow: the ranks share no identity
-  kOperatorOnDevice = 64,  // a PreMulSum scalar in device memory, which may have changed since
+  kGraph = 1,          // an operation was captured into a CUDA graph
+  kDeviceComm = 2,     // ncclDevCommCreate: kernels hold raw pointers
+  kWindowPointer = 4,  // addresses of a window were given to the application
+  kSignals = 8,        // one-sided signals: their counters are the window's
+  kInitAll = 16,       // several devices in one process
+  kGrown = 32,         // ncclCommGrow: the ranks share no identity
 };
 // One clause per bit, for messages; static text for a single bit.
 const char* PinText(Pin pin);
@@ -139,9 +138,12 @@ struct PeerCounters {
   std::atomic<uint64_t> received{0};
 };
 
+// What the core knows of a communicator.
+enum class Told : uint32_t { kNothing, kCreated, kClosing };
+
 // Memory of this type is used again for other communicators but never unmapped, so the magic of a
-// stale handle can always be read.
-struct VirtualCommunicator {
+// stale handle can always be read. What the fast path touches comes first.
+struct alignas(64) VirtualCommunicator {
   std::atomic<Magic> magic{Magic::kDestroyed};
   std::atomic<Generation*> current{nullptr};  // changed by ShimServices::publish alone
   std::atomic<uint64_t> issued{0};
@@ -150,8 +152,7 @@ struct VirtualCommunicator {
   std::atomic<uint32_t> pins{0};  // bits of Pin
   // A CUDA driver and a core are there: streams are asked whether they are being captured.
   std::atomic<bool> watch_capture{false};
-  std::atomic<bool> told_core{false};  // created() was called, closing() was not
-  std::atomic<void*> core{nullptr};    // [core] what the core keeps for this communicator
+  std::atomic<void*> core{nullptr};  // [core] what the core keeps for this communicator
 
   CommunicatorId id;
   Recipe recipe;
@@ -161,7 +162,12 @@ struct VirtualCommunicator {
   std::atomic<PeerCounters*> peers{nullptr};  // by peer; nullptr before the first Send or Recv
   std::atomic<int> peer_count{0};
 
-  VirtualCommunicator* next_free = nullptr;
+  // The preloaded library's own.
+  std::atomic<Told> told{Told::kNothing};
+  std::atomic<VirtualCommunicator*> parent{nullptr};  // of a split or shrink
+  std::atomic<bool> closing{false};                   // Destroy or Abort is under way
+  std::atomic<int> users{0};  // threads in slow paths that hold no generation
+  VirtualCommunicator* next_in_pool = nullptr;
 };
 
 inline void AddPin(VirtualCommunicator* comm, Pin pin) {

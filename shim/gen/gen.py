@@ -243,7 +243,7 @@ def entry_body(f):
 
 def entries_source(functions):
     lines = ["// Every exported function.\n", NOTICE, '#include "rewire_entries.h"\n',
-             '#include "rewire_nccl_api.h"\n', '#include "shim/issue.h"\n',
+             '#include "shim/issue.h"\n',
              '#include "shim/mode.h"\n', '#include "shim/real_nccl.h"\n\n',
              "using namespace rewire::shim;  // NOLINT: the entries are in no namespace\n\n",
              'extern "C" {\n\n']

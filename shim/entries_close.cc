@@ -1,0 +1,69 @@
+// The functions that end communicators. Any thread: a watchdog aborts what the trainer is in.
+#include "rewire_entries.h"
+#include "shim/creation.h"
+#include "shim/issue.h"
+#include "shim/pool.h"
+
+namespace rewire::shim {
+
+namespace {
+
+using CloseFunction = ncclResult_t (*)(ncclComm_t comm);
+
+// Destroy or Abort. The handle is stale when this returns (in a group: when the group has ended).
+ncclResult_t Close(ncclComm_t handle, bool aborting, CloseFunction close) noexcept {
+  VirtualCommunicator* comm = Ours(handle);
+  if (comm == nullptr) {
+    const ncclResult_t refused = Foreign(handle);
+    return refused != ncclSuccess ? refused : close(handle);
+  }
+  // A second thread that closes it at the same time must not reach NCCL.
+  if (comm->closing.exchange(true, std::memory_order_acq_rel)) return ncclInvalidArgument;
+  TellClosing(comm, aborting);
+  ncclResult_t result = ncclSuccess;
+  {
+    const Inside inside(comm);
+    const Generation* generation = inside.generation();
+    // An aborted generation has no real communicator any more; the core has aborted it.
+    if (generation != nullptr && generation->Real() != nullptr &&
+        generation->state.load(std::memory_order_acquire) == GenerationState::kOpen) {
+      result = close(generation->Real());
+    }
+  }
+  if (!Taken(result) && !aborting) {
+    comm->closing.store(false, std::memory_order_release);
+    return result;  // it is still there, to be aborted
+  }
+  ThreadSlot* slot = Slot();
+  if (slot->group_depth == 0) {
+    DropCommunicator(comm);
+  } else if (GroupState* group = ThisGroup(slot)) {
+    group->destroyed.push_back(comm);
+  }
+  return result;
+}
+
+template <typename Call>
+ncclResult_t Quieten(ncclComm_t handle, bool aborting, Call&& call) noexcept {
+  if (VirtualCommunicator* comm = Ours(handle)) TellClosing(comm, aborting);
+  return Translate<ncclResult_t>(handle, [&](const Target& target) { return call(target.comm); });
+}
+
+}  // namespace
+
+namespace entry {
+
+ncclResult_t CommDestroy(ncclComm_t comm) { return Close(comm, false, Real()->CommDestroy); }
+ncclResult_t CommAbort(ncclComm_t comm) { return Close(comm, true, Real()->CommAbort); }
+
+ncclResult_t CommFinalize(ncclComm_t comm) {
+  return Quieten(comm, false, [](ncclComm_t real) { return Real()->CommFinalize(real); });
+}
+
+ncclResult_t CommRevoke(ncclComm_t comm, int revokeFlags) {
+  return Quieten(comm, true,
+                 [&](ncclComm_t real) { return Real()->CommRevoke(real, revokeFlags); });
+}
+
+}  // namespace entry
+}  // namespace rewire::shim

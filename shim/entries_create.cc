@@ -1,0 +1,238 @@
+// The functions that make communicators. The application's threads.
+#include <sys/random.h>
+
+#include <array>
+#include <new>
+
+#include "reconfig/base/log.h"
+#include "reconfig/transition/identity.h"
+#include "rewire_entries.h"
+#include "shim/capture.h"
+#include "shim/core_loader.h"
+#include "shim/creation.h"
+#include "shim/issue.h"
+#include "shim/pool.h"
+
+namespace rewire::shim {
+
+namespace {
+
+ncclComm_t Handle(VirtualCommunicator* comm) { return reinterpret_cast<ncclComm_t>(comm); }
+
+// A new communicator with an empty generation.
+VirtualCommunicator* Begin(Creation creation, int ranks, int rank, bool in_group) {
+  VirtualCommunicator* comm = NewCommunicator();
+  if (comm == nullptr) return nullptr;
+  Generation* generation = NewGeneration(0, ranks, rank);
+  if (generation == nullptr) {
+    DropCommunicator(comm);
+    return nullptr;
+  }
+  comm->recipe.creation = creation;
+  comm->recipe.in_group = in_group;
+  // Without a core nothing is ever swapped, so it does not matter what a graph holds.
+  comm->watch_capture.store(Core() != nullptr && FindDriver(), std::memory_order_relaxed);
+  Publish(comm, generation);
+  return comm;
+}
+
+// NCCL has answered: the handle stays, or goes again.
+ncclResult_t End(VirtualCommunicator* comm, ThreadSlot* slot, ncclResult_t result,
+                 ncclComm_t* out) {
+  if (!Taken(result)) {
+    TellClosing(comm, true);
+    *out = nullptr;
+    DropCommunicator(comm);
+    return result;
+  }
+  if (slot->group_depth == 0) {
+    NoteIfReady(comm);
+  } else if (GroupState* group = ThisGroup(slot)) {
+    group->created.push_back(comm);
+  }
+  return result;
+}
+
+template <typename Call>
+ncclResult_t FromIds(Creation creation, ncclComm_t* out, int ranks, int rank,
+                     const ncclUniqueId* ids, int id_count, const ncclConfig_t* config,
+                     Call&& call) noexcept {
+  if (out == nullptr || ids == nullptr || id_count <= 0) return call(out);
+  const ncclResult_t ready = ReadyToCreate();
+  if (ready != ncclSuccess) return ready;
+  try {
+    ThreadSlot* slot = Slot();
+    VirtualCommunicator* comm = Begin(creation, ranks, rank, slot->group_depth > 0);
+    if (comm == nullptr) return ncclSystemError;
+    comm->id = IdentityOfUniqueId(&ids[0]);
+    comm->recipe.ids.assign(ids, ids + id_count);
+    KeepConfig(config, nullptr, &comm->recipe);
+    Generation* generation = comm->current.load(std::memory_order_relaxed);
+    // Early, so that another thread can poll or abort while this one waits for its peers.
+    __atomic_store_n(out, Handle(comm), __ATOMIC_RELEASE);
+    if (const CoreTable* core = Core()) {
+      comm->told.store(Told::kCreated);
+      ncclResult_t made = ncclSuccess;
+      if (core->created(comm, &made) == 1) {
+        if (!Taken(made)) return End(comm, slot, made, out);
+        return made;
+      }
+    }
+    const ncclResult_t result = End(comm, slot, call(&generation->real), out);
+    const CoreTable* core = Core();
+    if (core != nullptr && result == ncclSuccess && slot->group_depth == 0) core->opened(comm);
+    return result;
+  } catch (const std::bad_alloc&) {
+    return ncclSystemError;
+  }
+}
+
+// A child of `handle`; call is given the real parent and where NCCL stores the real child.
+template <typename Call>
+ncclResult_t FromParent(Creation creation, VirtualCommunicator* parent, int64_t color, bool is_in,
+                        ncclComm_t* out, const ncclConfig_t* config, Call&& call) noexcept {
+  const Inside inside(parent);
+  const Generation* generation = inside.generation();
+  if (generation == nullptr) return ncclInvalidUsage;
+  if (generation->state.load(std::memory_order_acquire) != GenerationState::kOpen) {
+    return Failed(*generation, ncclInternalError);
+  }
+  // On every rank, in or out, so that they count alike.
+  const uint64_t nth = parent->children.fetch_add(1, std::memory_order_relaxed);
+  if (!is_in) {
+    // NCCL stores the NULL from its own thread, maybe later: into memory that stays.
+    static ncclComm_t nobody = nullptr;
+    *out = nullptr;
+    return call(generation->Real(), &nobody);
+  }
+  try {
+    ThreadSlot* slot = Slot();
+    VirtualCommunicator* comm = Begin(creation, -1, -1, slot->group_depth > 0);
+    if (comm == nullptr) return ncclSystemError;
+    comm->id = IdentityOfChild(parent->id, nth, color);
+    comm->pins.store(
+        parent->pins.load(std::memory_order_relaxed) &
+            (static_cast<uint32_t>(Pin::kInitAll) | static_cast<uint32_t>(Pin::kGrown)),
+        std::memory_order_relaxed);
+    comm->parent.store(parent, std::memory_order_relaxed);
+    KeepConfig(config, &parent->recipe, &comm->recipe);
+    Generation* child = comm->current.load(std::memory_order_relaxed);
+    __atomic_store_n(out, Handle(comm), __ATOMIC_RELEASE);
+    return End(comm, slot, call(generation->Real(), &child->real), out);
+  } catch (const std::bad_alloc&) {
+    return ncclSystemError;
+  }
+}
+
+}  // namespace
+
+namespace entry {
+
+ncclResult_t CommInitRank(ncclComm_t* comm, int nranks, ncclUniqueId commId, int rank) {
+  return FromIds(Creation::kInitRank, comm, nranks, rank, &commId, 1, nullptr,
+                 [&](ncclComm_t* out) { return Real()->CommInitRank(out, nranks, commId, rank); });
+}
+
+ncclResult_t CommInitRankConfig(ncclComm_t* comm, int nranks, ncclUniqueId commId, int rank,
+                                ncclConfig_t* config) {
+  return FromIds(Creation::kInitRank, comm, nranks, rank, &commId, 1, config, [&](ncclComm_t* out) {
+    return Real()->CommInitRankConfig(out, nranks, commId, rank, config);
+  });
+}
+
+ncclResult_t CommInitRankScalable(ncclComm_t* newcomm, int nranks, int myrank, int nId,
+                                  ncclUniqueId* commIds, ncclConfig_t* config) {
+  return FromIds(Creation::kInitRankScalable, newcomm, nranks, myrank, commIds, nId, config,
+                 [&](ncclComm_t* out) {
+                   return Real()->CommInitRankScalable(out, nranks, myrank, nId, commIds, config);
+                 });
+}
+
+ncclResult_t CommInitAll(ncclComm_t* comm, int ndev, const int* devlist) {
+  const ncclResult_t ready = ReadyToCreate();
+  if (ready != ncclSuccess) return ready;
+  if (comm == nullptr || ndev <= 0) return Real()->CommInitAll(comm, ndev, devlist);
+  try {
+    std::vector<ncclComm_t> real(static_cast<size_t>(ndev));
+    const ncclResult_t result = Real()->CommInitAll(real.data(), ndev, devlist);
+    if (!Taken(result)) return result;
+    // Several devices in one process are not a member's: never swapped, so any identity will do.
+    CommunicatorId id{};
+    if (getrandom(&id, sizeof id, 0) != sizeof id || id == kUpdateBoundary) id.low = 1;
+    for (int i = 0; i < ndev; ++i) {
+      VirtualCommunicator* made = Begin(Creation::kInitAll, ndev, i, Slot()->group_depth > 0);
+      if (made == nullptr) return ncclSystemError;
+      made->id = id;
+      AddPin(made, Pin::kInitAll);
+      KeepConfig(nullptr, nullptr, &made->recipe);
+      __atomic_store_n(&made->current.load(std::memory_order_relaxed)->real,
+                       real[static_cast<size_t>(i)], __ATOMIC_RELEASE);
+      comm[i] = Handle(made);
+      End(made, Slot(), result, &comm[i]);
+    }
+    return result;
+  } catch (const std::bad_alloc&) {
+    return ncclSystemError;
+  }
+}
+
+ncclResult_t CommSplit(ncclComm_t comm, int color, int key, ncclComm_t* newcomm,
+                       ncclConfig_t* config) {
+  VirtualCommunicator* parent = Ours(comm);
+  if (parent == nullptr || newcomm == nullptr) {
+    const ncclResult_t refused = parent == nullptr ? Foreign(comm) : ncclInvalidArgument;
+    return refused != ncclSuccess ? refused : Real()->CommSplit(comm, color, key, newcomm, config);
+  }
+  return FromParent(Creation::kSplit, parent, color, color != NCCL_SPLIT_NOCOLOR, newcomm, config,
+                    [&](ncclComm_t real, ncclComm_t* out) {
+                      return Real()->CommSplit(real, color, key, out, config);
+                    });
+}
+
+ncclResult_t CommShrink(ncclComm_t comm, int* excludeRanksList, int excludeRanksCount,
+                        ncclComm_t* newcomm, ncclConfig_t* config, int shrinkFlags) {
+  VirtualCommunicator* parent = Ours(comm);
+  if (parent == nullptr || newcomm == nullptr) {
+    const ncclResult_t refused = parent == nullptr ? Foreign(comm) : ncclInvalidArgument;
+    return refused != ncclSuccess ? refused
+                                  : Real()->CommShrink(comm, excludeRanksList, excludeRanksCount,
+                                                       newcomm, config, shrinkFlags);
+  }
+  int left = -excludeRanksCount;
+  {
+    const Inside inside(parent);
+    if (inside.generation() != nullptr) left += inside.generation()->ranks.load();
+  }
+  // Excluded ranks do not call it.
+  return FromParent(Creation::kShrink, parent, left, true, newcomm, config,
+                    [&](ncclComm_t real, ncclComm_t* out) {
+                      return Real()->CommShrink(real, excludeRanksList, excludeRanksCount, out,
+                                                config, shrinkFlags);
+                    });
+}
+
+ncclResult_t CommGrow(ncclComm_t comm, int nRanks, const ncclUniqueId* uniqueId, int rank,
+                      ncclComm_t* newcomm, ncclConfig_t* config) {
+  const auto call = [&](ncclComm_t real, ncclComm_t* out) {
+    const ncclResult_t result = Real()->CommGrow(real, nRanks, uniqueId, rank, out, config);
+    // The ranks that join and those that were there have nothing in common to name it by.
+    if (VirtualCommunicator* made = newcomm == nullptr ? nullptr : Ours(*newcomm)) {
+      AddPin(made, Pin::kGrown);
+    }
+    return result;
+  };
+  if (newcomm == nullptr) return ncclInvalidArgument;
+  if (comm == nullptr) {
+    return FromIds(Creation::kGrow, newcomm, nRanks, rank, uniqueId, uniqueId == nullptr ? 0 : 1,
+                   config, [&](ncclComm_t* out) { return call(nullptr, out); });
+  }
+  VirtualCommunicator* parent = Ours(comm);
+  if (parent == nullptr) {
+    const ncclResult_t refused = Foreign(comm);
+    return refused != ncclSuccess ? refused : call(comm, newcomm);
+  }
+  return FromParent(Creation::kGrow, parent, nRanks, true, newcomm, config, call);
+}
+
+}  // namespace entry
+}  // namespace rewire::shim

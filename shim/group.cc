@@ -1,0 +1,74 @@
+#include "shim/group.h"
+
+#include <new>
+
+#include "shim/creation.h"
+#include "shim/issue.h"
+#include "shim/pool.h"
+#include "shim/thread_slot.h"
+
+namespace rewire::shim {
+
+GroupState* ThisGroup(ThreadSlot* slot) noexcept {
+  if (slot->group == nullptr) slot->group = new (std::nothrow) GroupState;
+  return slot->group;
+}
+
+namespace {
+
+void Count(const GroupUse& use) {
+  const uint64_t before = use.comm->issued.load(std::memory_order_relaxed);
+  const uint64_t after = before + use.operations;
+  use.comm->issued.store(after, std::memory_order_relaxed);
+  use.comm->last_stream.store(use.stream, std::memory_order_relaxed);
+  const uint64_t stop_at = use.comm->stop_at.load(std::memory_order_relaxed);
+  if (before < stop_at && stop_at <= after) BeforeCut(use.comm, use.stream);
+}
+
+void RememberWindow(const GroupWindow& w) {
+  Registration registration = w.registration;
+  const auto value = reinterpret_cast<uint64_t>(*w.window);
+  const Inside inside(w.comm);
+  if (inside.generation() == nullptr || value == 0 ||
+      !inside.generation()->values.Set(registration.index, value)) {
+    return;
+  }
+  registration.handle = value;
+  *w.window = reinterpret_cast<ncclWindow_t>(w.comm->registrations.Add(registration));
+}
+
+void Clear(GroupState* group) noexcept {
+  group->uses.clear();
+  group->last_use = 0;
+  group->created.clear();
+  group->destroyed.clear();
+  group->windows.clear();
+}
+
+}  // namespace
+
+void SettleGroup(ThreadSlot* slot, bool taken) noexcept {
+  GroupState* group = slot->group;
+  if (group == nullptr) return;
+  if (taken) {
+    for (const GroupUse& use : group->uses) Count(use);
+    for (const GroupWindow& window : group->windows) RememberWindow(window);
+  }
+  for (const GroupUse& use : group->uses) {
+    use.generation->fixed.fetch_sub(1, std::memory_order_seq_cst);
+  }
+  if (taken) {
+    for (VirtualCommunicator* comm : group->created) NoteIfReady(comm);
+  }
+  for (VirtualCommunicator* comm : group->destroyed) DropCommunicator(comm);
+  Clear(group);
+}
+
+void AbandonGroup(ThreadSlot* slot) noexcept {
+  slot->group_depth = 0;
+  if (slot->group != nullptr) SettleGroup(slot, false);
+}
+
+void ForgetGroup(GroupState* group) noexcept { Clear(group); }
+
+}  // namespace rewire::shim

@@ -1,0 +1,190 @@
+#include "shim/issue.h"
+
+#include <new>
+
+#include "reconfig/base/log.h"
+#include "shim/capture.h"
+#include "shim/core_loader.h"
+
+namespace rewire::shim {
+
+const char* PinText(Pin pin) {
+  switch (pin) {
+    case Pin::kGraph:
+      return "an operation was captured into a CUDA graph";
+    case Pin::kDeviceComm:
+      return "a device communicator was made from it";
+    case Pin::kWindowPointer:
+      return "addresses of a window were given to the application";
+    case Pin::kSignals:
+      return "one-sided signals were used on it";
+    case Pin::kInitAll:
+      return "it was made by ncclCommInitAll";
+    case Pin::kGrown:
+      return "it was made by ncclCommGrow";
+  }
+  return "unknown";
+}
+
+ncclRedOp_t Target::RealOperator(const Generation& generation, ncclRedOp_t op) noexcept {
+  const auto value = generation.values.Get(static_cast<uint32_t>(op) - kFirstOperator);
+  // One that we never gave out is for NCCL to refuse.
+  return value ? static_cast<ncclRedOp_t>(*value) : op;
+}
+
+ncclResult_t Foreign(ncclComm_t handle) noexcept {
+  if (handle == nullptr || (reinterpret_cast<uintptr_t>(handle) & 7) != 0) return ncclSuccess;
+  switch (reinterpret_cast<VirtualCommunicator*>(handle)->magic.load(std::memory_order_acquire)) {
+    case Magic::kDestroyed:
+      REWIRE_WARN("communicator %p is used after it was destroyed", static_cast<void*>(handle));
+      return ncclInvalidArgument;
+    case Magic::kOtherProcess:
+      REWIRE_WARN("communicator %p was made before fork() and cannot be used in the child",
+                  static_cast<void*>(handle));
+      return ncclInvalidUsage;
+    case Magic::kOpen:  // opened again in between: the handle was stale
+      return ncclInvalidArgument;
+  }
+  return ncclSuccess;
+}
+
+namespace {
+
+// In a slow path without a generation: keeps the communicator's memory from being used again.
+class User {
+ public:
+  explicit User(VirtualCommunicator* comm) : comm_(comm) {
+    comm_->users.fetch_add(1, std::memory_order_seq_cst);
+  }
+  ~User() { comm_->users.fetch_sub(1, std::memory_order_release); }
+  User(const User&) = delete;
+  User& operator=(const User&) = delete;
+
+ private:
+  VirtualCommunicator* const comm_;
+};
+
+bool CutDue(const VirtualCommunicator* comm) {
+  return comm->issued.load(std::memory_order_relaxed) >=
+         comm->stop_at.load(std::memory_order_relaxed);
+}
+
+// Outside every generation.
+ncclResult_t PassCuts(VirtualCommunicator* comm, CallSite site) {
+  const CoreTable* core = Core();
+  if (core == nullptr) return ncclSuccess;
+  for (int i = 0; i < kCutsPerCall && CutDue(comm); ++i) {
+    const ncclResult_t result = core->at_cut(comm, site);
+    if (result != ncclSuccess) return result;
+  }
+  return ncclSuccess;
+}
+
+ncclResult_t NotUsable(VirtualCommunicator* comm, const Generation* generation) {
+  if (generation != nullptr) return Failed(*generation, ncclInternalError);
+  // Destroyed meanwhile, or closed: this member is in no generation of it any more.
+  const ncclResult_t stale = Foreign(reinterpret_cast<ncclComm_t>(comm));
+  return comm->magic.load(std::memory_order_acquire) == Magic::kOpen ? ncclInvalidUsage : stale;
+}
+
+bool Open(const Generation* generation) {
+  return generation != nullptr &&
+         generation->state.load(std::memory_order_acquire) == GenerationState::kOpen;
+}
+
+}  // namespace
+
+ncclResult_t EnterSlowly(VirtualCommunicator* comm, ThreadSlot* slot, cudaStream_t stream,
+                         Generation** generation) noexcept {
+  if (comm->watch_capture.load(std::memory_order_relaxed)) WatchCapture(comm, stream);
+  if (CutDue(comm)) {
+    const User user(comm);
+    Leave(slot);
+    const ncclResult_t result = PassCuts(comm, {stream, 0});
+    if (result != ncclSuccess) return result;
+    *generation = Enter(slot, comm);
+  }
+  if (Open(*generation)) return ncclSuccess;
+  const ncclResult_t result = NotUsable(comm, *generation);
+  Leave(slot);
+  return result;
+}
+
+ncclResult_t FixInGroup(VirtualCommunicator* comm, ThreadSlot* slot, cudaStream_t stream,
+                        GroupUse** use) noexcept {
+  GroupState* group = ThisGroup(slot);
+  if (group == nullptr) return ncclSystemError;
+  if (comm->watch_capture.load(std::memory_order_relaxed)) WatchCapture(comm, stream);
+  if (slot->inside.load(std::memory_order_relaxed) != nullptr) return ncclInvalidUsage;
+  Generation* generation = Enter(slot, comm);
+  if (CutDue(comm)) {
+    const User user(comm);
+    Leave(slot);
+    const ncclResult_t result = PassCuts(comm, {stream, slot->group_depth});
+    if (result != ncclSuccess) return result;
+    generation = Enter(slot, comm);
+  }
+  if (!Open(generation)) {
+    const ncclResult_t result = NotUsable(comm, generation);
+    Leave(slot);
+    return result;
+  }
+  generation->fixed.fetch_add(1, std::memory_order_seq_cst);
+  Leave(slot);
+  try {
+    group->uses.push_back({comm, generation, 0, stream});
+  } catch (const std::bad_alloc&) {
+    generation->fixed.fetch_sub(1, std::memory_order_seq_cst);
+    return ncclSystemError;
+  }
+  group->last_use = static_cast<uint32_t>(group->uses.size()) - 1;
+  *use = &group->uses.back();
+  return ncclSuccess;
+}
+
+void BeforeCut(VirtualCommunicator* comm, cudaStream_t stream) noexcept {
+  if (const CoreTable* core = Core()) core->before_cut(comm, {stream, 0});
+}
+
+ncclResult_t Failed(const Generation& generation, ncclResult_t result) noexcept {
+  switch (generation.state.load(std::memory_order_acquire)) {
+    case GenerationState::kAborted:
+      return ncclRemoteError;
+    case GenerationState::kClosed:
+      return ncclInvalidUsage;
+    case GenerationState::kOpen:
+      break;
+  }
+  return result;
+}
+
+void WatchCapture(VirtualCommunicator* comm, cudaStream_t stream) noexcept {
+  if (!IsCapturing(stream)) return;
+  AddPin(comm, Pin::kGraph);
+  // Nobody tells us when the graph is gone: pinned for good, and no reason to ask again.
+  comm->watch_capture.store(false, std::memory_order_relaxed);
+}
+
+PeerCounters* CountersOfPeer(VirtualCommunicator* comm, int peer) noexcept {
+  PeerCounters* peers = comm->peers.load(std::memory_order_acquire);
+  if (peers == nullptr) {
+    const Inside inside(comm);
+    const int ranks = inside.generation() == nullptr
+                          ? 0
+                          : inside.generation()->ranks.load(std::memory_order_relaxed);
+    if (ranks <= 0) return nullptr;
+    auto* fresh = new (std::nothrow) PeerCounters[static_cast<size_t>(ranks)];
+    if (fresh == nullptr) return nullptr;
+    comm->peer_count.store(ranks, std::memory_order_relaxed);
+    if (comm->peers.compare_exchange_strong(peers, fresh, std::memory_order_acq_rel)) {
+      peers = fresh;
+    } else {
+      delete[] fresh;
+    }
+  }
+  // A world that has grown has peers that were not counted before; they carry no p2p over a cut.
+  const int count = comm->peer_count.load(std::memory_order_relaxed);
+  return peer >= 0 && peer < count ? &peers[peer] : nullptr;
+}
+
+}  // namespace rewire::shim
