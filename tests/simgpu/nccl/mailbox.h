@@ -1,0 +1,78 @@
+// A listening socket whose visitors introduce themselves with a Hello. Garbage, strangers and
+// visitors that stay silent are dropped; a visitor that nobody asked for yet is kept. Thread-safe:
+// several threads may wait for different visitors.
+#pragma once
+
+#include <netinet/in.h>
+
+#include <functional>
+#include <list>
+#include <vector>
+
+#include "reconfig/base/mutex.h"
+#include "tests/simgpu/nccl/socket.h"
+
+struct pollfd;
+
+namespace simnccl {
+
+enum class HelloKind : uint32_t {
+  kRegister = 1,  // To the root: rank `from` listens at `address`.
+  kLookup = 2,    // To the root: where does rank `from` listen?
+  kRing = 3,      // To the next rank of the bootstrap ring.
+  kMessage = 4,   // One message of `bytes` bytes follows.
+};
+
+// The first bytes on every bootstrap connection. Same byte order on all hosts (as NCCL).
+struct Hello {
+  static constexpr uint64_t kMagic = 0x73696d6e63636c31;  // "simnccl1"
+  uint64_t magic = kMagic;
+  uint64_t key = 0;  // Which communicator.
+  HelloKind kind = HelloKind::kRegister;
+  int32_t from = 0;
+  uint64_t tag = 0;
+  uint32_t bytes = 0;
+  int32_t ranks = 0;  // To the root: how many ranks it serves.
+  sockaddr_in address{};
+};
+
+struct Visitor {
+  Hello hello;
+  rewire::UniqueFd fd;
+};
+
+class Mailbox {
+ public:
+  ncclResult_t Open();
+  [[nodiscard]] const sockaddr_in& address() const { return address_; }
+
+  // Waits for a visitor that `wanted` accepts.
+  ncclResult_t Take(const std::function<bool(const Hello&)>& wanted, const Patience& patience,
+                    Visitor* visitor) REWIRE_EXCLUDES(mutex_);
+  // The same without waiting; false when there is none.
+  bool TakeNow(const std::function<bool(const Hello&)>& wanted, Visitor* visitor)
+      REWIRE_EXCLUDES(mutex_);
+  // What to poll for the next visitor.
+  void AppendPollFds(std::vector<pollfd>* fds) REWIRE_EXCLUDES(mutex_);
+
+ private:
+  struct Stranger {
+    rewire::UniqueFd fd;
+    rewire::Time since;
+    size_t got = 0;
+    char bytes[sizeof(Hello)] = {};
+  };
+  void Pump() REWIRE_REQUIRES(mutex_);
+
+  sockaddr_in address_{};
+  rewire::UniqueFd listener_;
+  rewire::Mutex mutex_;
+  std::list<Stranger> strangers_ REWIRE_GUARDED_BY(mutex_);
+  std::list<Visitor> visitors_ REWIRE_GUARDED_BY(mutex_);
+};
+
+// Connects to a mailbox and introduces itself.
+ncclResult_t Visit(const sockaddr_in& address, const Hello& hello, const Patience& patience,
+                   rewire::UniqueFd* fd);
+
+}  // namespace simnccl

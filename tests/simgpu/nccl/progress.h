@@ -1,0 +1,48 @@
+// The communicator's progress thread: the only one that moves data. Kernels post their plan and
+// wait; plans run one after another. An error of the transport stops all data movement for good and
+// becomes the communicator's asynchronous error; kernels then wait on until the abort, as NCCL's
+// do. Between two looks at the network the thread sleeps in poll(2).
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <thread>
+
+#include "reconfig/base/mutex.h"
+#include "tests/simgpu/nccl/abort.h"
+#include "tests/simgpu/nccl/plan.h"
+
+namespace simnccl {
+
+class Progress {
+ public:
+  Progress(std::shared_ptr<Abort> abort, std::atomic<ncclResult_t>* async_error);
+  ~Progress();
+
+  // Before the first plan that uses the network. Idempotent.
+  void Start(Connections* connections);
+  // The kernel: returns when the plan is done, or with false when the communicator was aborted.
+  bool Execute(Plan* plan) REWIRE_EXCLUDES(mutex_);
+  // After an abort nothing moves any more.
+  void Stop() REWIRE_EXCLUDES(mutex_);
+
+ private:
+  void Run() REWIRE_EXCLUDES(mutex_);
+  void Sleep(Plan* plan, int* idle);
+  void Wake();
+
+  const std::shared_ptr<Abort> abort_;
+  std::atomic<ncclResult_t>* const async_error_;
+  Connections* connections_ = nullptr;
+  rewire::UniqueFd wake_;
+  std::atomic<bool> stop_{false};
+  rewire::Mutex mutex_;
+  rewire::CondVar finished_cond_;
+  std::deque<Plan*> queue_ REWIRE_GUARDED_BY(mutex_);
+  bool dropped_all_ REWIRE_GUARDED_BY(mutex_) = false;
+  std::optional<std::thread> thread_;
+};
+
+}  // namespace simnccl

@@ -1,0 +1,40 @@
+// What one call of the API asks for, checked and with its operator resolved; a value.
+#pragma once
+
+#include <cstddef>
+
+#include "reconfig/abi/nccl_types.h"
+#include "tests/simgpu/nccl/reduction.h"
+
+namespace simnccl {
+
+enum class Function { kBroadcast, kReduce, kAllGather, kReduceScatter, kAllReduce };
+
+enum class Protocol {
+  kSimple,  // The ring in chunks.
+  kLl,      // Small AllReduces: everybody gets all inputs and reduces them in rank order.
+};
+
+struct CollectiveTask {
+  Function function = Function::kAllReduce;
+  const void* send = nullptr;
+  void* recv = nullptr;
+  size_t count = 0;  // AllGather: per rank sent. ReduceScatter: per rank received.
+  ncclDataType_t type = ncclInt8;
+  Operator op;
+  int root = 0;
+  Protocol protocol = Protocol::kSimple;
+  cudaStream_t stream = nullptr;
+
+  [[nodiscard]] size_t element() const { return ElementBytes(type); }
+};
+
+struct PeerTask {
+  bool sending = false;
+  int peer = 0;
+  char* data = nullptr;
+  size_t bytes = 0;
+  cudaStream_t stream = nullptr;
+};
+
+}  // namespace simnccl
