@@ -1,0 +1,119 @@
+// The capture state, and what it forbids to whom.
+#include <thread>
+
+#include "tests/unit/simgpu_cuda/device_test.h"
+
+namespace simgpu_test {
+namespace {
+
+class CaptureTest : public DeviceTest {
+ protected:
+  static CUstreamCaptureStatus Status(CUstream stream) {
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    EXPECT_EQ(cuStreamIsCapturing(stream, &status), CUDA_SUCCESS);
+    return status;
+  }
+};
+
+TEST_F(CaptureTest, BeginAndEnd) {
+  const CUstream stream = NewStream();
+  CUgraph graph = nullptr;
+  EXPECT_EQ(Status(stream), CU_STREAM_CAPTURE_STATUS_NONE);
+  EXPECT_EQ(cuStreamEndCapture(stream, &graph), CUDA_ERROR_ILLEGAL_STATE);
+  ASSERT_EQ(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+  EXPECT_EQ(Status(stream), CU_STREAM_CAPTURE_STATUS_ACTIVE);
+  CUstreamCaptureStatus status{};
+  uint64_t id = 0;
+  ASSERT_EQ(cuStreamGetCaptureInfo(stream, &status, &id), CUDA_SUCCESS);
+  EXPECT_NE(id, 0u);
+  EXPECT_EQ(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL),
+            CUDA_ERROR_ILLEGAL_STATE);
+  ASSERT_EQ(cuStreamEndCapture(stream, &graph), CUDA_SUCCESS);
+  EXPECT_EQ(Status(stream), CU_STREAM_CAPTURE_STATUS_NONE);
+  EXPECT_EQ(cuGraphDestroy(graph), CUDA_SUCCESS);
+  EXPECT_EQ(cuGraphDestroy(graph), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuStreamBeginCapture_v2(nullptr, CU_STREAM_CAPTURE_MODE_GLOBAL),
+            CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+  EXPECT_EQ(cuStreamBeginCapture_v2(stream, static_cast<CUstreamCaptureMode>(3)),
+            CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST_F(CaptureTest, WorkIsRefusedAndInvalidates) {
+  const CUstream stream = NewStream();
+  CUgraph graph = nullptr;
+  ASSERT_EQ(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
+  EXPECT_EQ(cuLaunchHostFunc(stream, &Gate::Hold, nullptr), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+  EXPECT_EQ(Status(stream), CU_STREAM_CAPTURE_STATUS_INVALIDATED);
+  EXPECT_EQ(cuStreamSynchronize(stream), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+  EXPECT_EQ(cuStreamEndCapture(stream, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+  EXPECT_EQ(graph, nullptr);
+  EXPECT_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
+}
+
+TEST_F(CaptureTest, TheLegacyStreamMayNotDependOnACapture) {
+  const CUstream blocking = NewStream(CU_STREAM_DEFAULT);
+  CUgraph graph = nullptr;
+  ASSERT_EQ(cuStreamBeginCapture_v2(blocking, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
+  CUstreamCaptureStatus status{};
+  EXPECT_EQ(cuStreamIsCapturing(nullptr, &status), CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+  EXPECT_EQ(cuEventRecord(NewEvent(), nullptr), CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+  EXPECT_EQ(Status(blocking), CU_STREAM_CAPTURE_STATUS_INVALIDATED);
+  EXPECT_EQ(cuStreamEndCapture(blocking, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+}
+
+TEST_F(CaptureTest, OnlyTheBeginningThreadEndsIt) {
+  const CUstream stream = NewStream();
+  CUgraph graph = nullptr;
+  ASSERT_EQ(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), CUDA_SUCCESS);
+  std::thread([&] {
+    EXPECT_EQ(cuStreamEndCapture(stream, &graph), CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
+  }).join();
+  EXPECT_EQ(cuStreamEndCapture(stream, &graph), CUDA_SUCCESS);
+}
+
+// What an allocation in another thread does to a capture of this one depends on both modes.
+TEST_F(CaptureTest, AllocationsOfOtherThreads) {
+  struct Case {
+    CUstreamCaptureMode capture;
+    CUstreamCaptureMode thread;
+    CUresult expected;
+  };
+  const Case cases[] = {
+      {CU_STREAM_CAPTURE_MODE_GLOBAL, CU_STREAM_CAPTURE_MODE_GLOBAL,
+       CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED},
+      {CU_STREAM_CAPTURE_MODE_GLOBAL, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, CUDA_SUCCESS},
+      {CU_STREAM_CAPTURE_MODE_GLOBAL, CU_STREAM_CAPTURE_MODE_RELAXED, CUDA_SUCCESS},
+      {CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, CU_STREAM_CAPTURE_MODE_GLOBAL, CUDA_SUCCESS},
+      {CU_STREAM_CAPTURE_MODE_RELAXED, CU_STREAM_CAPTURE_MODE_GLOBAL, CUDA_SUCCESS},
+  };
+  for (const Case& c : cases) {
+    const CUstream stream = NewStream();
+    CUgraph graph = nullptr;
+    ASSERT_EQ(cuStreamBeginCapture_v2(stream, c.capture), CUDA_SUCCESS);
+    std::thread([&] {
+      CUstreamCaptureMode mode = c.thread;
+      EXPECT_EQ(cuThreadExchangeStreamCaptureMode(&mode), CUDA_SUCCESS);
+      EXPECT_EQ(mode, CU_STREAM_CAPTURE_MODE_GLOBAL);
+      EXPECT_EQ(cuCtxSetCurrent(context_), CUDA_SUCCESS);
+      CUdeviceptr memory = 0;
+      EXPECT_EQ(cuMemAlloc_v2(&memory, 64), c.expected);
+    }).join();
+    EXPECT_EQ(cuStreamEndCapture(stream, &graph),
+              c.expected == CUDA_SUCCESS ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+  }
+}
+
+TEST_F(CaptureTest, AllocationsOfTheSameThread) {
+  const CUstream stream = NewStream();
+  CUgraph graph = nullptr;
+  CUdeviceptr memory = 0;
+  ASSERT_EQ(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), CUDA_SUCCESS);
+  EXPECT_EQ(cuMemAlloc_v2(&memory, 64), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+  EXPECT_EQ(cuStreamEndCapture(stream, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+  ASSERT_EQ(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
+  EXPECT_EQ(cuMemAlloc_v2(&memory, 64), CUDA_SUCCESS);
+  EXPECT_EQ(cuStreamEndCapture(stream, &graph), CUDA_SUCCESS);
+}
+
+}  // namespace
+}  // namespace simgpu_test
