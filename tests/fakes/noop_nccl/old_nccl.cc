@@ -1,0 +1,13 @@
+// An NCCL of 2.19 with hardly anything in it: what a program sees when a function is missing, and
+// one that has only its ncclX name.
+#include "rewire_nccl_api.h"
+
+extern "C" {
+__attribute__((visibility("default"))) ncclResult_t pncclGetVersion(int* version) {
+  *version = 21903;
+  return ncclSuccess;
+}
+__attribute__((visibility("default"))) ncclResult_t ncclMemFree(void* /*pointer*/) {
+  return ncclRemoteError;
+}
+}
