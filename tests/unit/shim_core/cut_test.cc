@@ -1,0 +1,257 @@
+#include <thread>
+
+#include "tests/unit/shim_core/stage.h"
+
+namespace rewire::shim {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+class CutTest : public Stage {};
+
+TEST_F(CutTest, SwapsBetweenTwoOperations) {
+  Program program(core_.get(), 1);
+  ASSERT_EQ(program.Create(2, 0), ncclSuccess);
+  const ncclComm_t old = program.Real();
+  ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0)}).ok());
+  ASSERT_EQ(program.Issue(0), ncclSuccess);
+  ASSERT_TRUE(core_->Pledge(1, {{program.comm.id, 3, 5}}));
+  Answer<uint64_t> entered;
+  core_->Decide(1, true, entered.Callback());
+  device_.TakeLog();
+  for (size_t i = 1; i < 8; ++i) ASSERT_EQ(program.Issue(100 + i, i < 5 ? 7 : 8), ncclSuccess);
+  EXPECT_EQ(entered.Wait(), 0u);
+  EXPECT_NE(program.Real(), old);
+  EXPECT_THAT(program.OperationsOf(old), ElementsAre(0, 101, 102, 103, 104));
+  // The tiny operation at the warm index comes first.
+  EXPECT_THAT(program.OperationsOf(program.Real()), ElementsAre(1, 105, 106, 107));
+  EXPECT_THAT(device_.TakeLog(), ElementsAre("record 1 on 7", "record 1 on 7", "wait 1 on 8"));
+  EXPECT_EQ(core_->counters().swaps.load(), 1u);
+  EXPECT_EQ(core_->counters().host_waits.load(), 0u);
+}
+
+TEST_F(CutTest, WarmAndCutMayBeTheSameIndex) {
+  Program program(core_.get(), 1);
+  ASSERT_EQ(program.Create(2, 0), ncclSuccess);
+  ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0)}).ok());
+  ASSERT_TRUE(core_->Pledge(1, {{program.comm.id, 2, 2}}));
+  Answer<uint64_t> entered;
+  core_->Decide(1, true, entered.Callback());
+  for (size_t i = 0; i < 4; ++i) ASSERT_EQ(program.Issue(100 + i), ncclSuccess);
+  EXPECT_EQ(entered.Wait(), 0u);
+  EXPECT_THAT(program.OperationsOf(program.Real()), ElementsAre(1, 102, 103));
+}
+
+TEST_F(CutTest, APledgeNeedsRoomForTwoOperations) {
+  Program program(core_.get(), 1);
+  ASSERT_EQ(program.Create(2, 0), ncclSuccess);
+  ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0)}).ok());
+  for (size_t i = 0; i < 3; ++i) ASSERT_EQ(program.Issue(i), ncclSuccess);
+  EXPECT_FALSE(core_->Pledge(1, {{program.comm.id, 4, 9}}));
+  // Refused means as if it had never been: nothing stops there.
+  for (size_t i = 3; i < 12; ++i) ASSERT_EQ(program.Issue(i), ncclSuccess);
+  EXPECT_TRUE(core_->Pledge(1, {{program.comm.id, 14, 19}}));
+}
+
+TEST_F(CutTest, APledgeIsRefusedForWhatIsNotBuilt) {
+  Program program(core_.get(), 1);
+  ASSERT_EQ(program.Create(2, 0), ncclSuccess);
+  EXPECT_FALSE(core_->Pledge(1, {{program.comm.id, 10, 20}}));
+  ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0)}).ok());
+  EXPECT_FALSE(core_->Pledge(2, {{program.comm.id, 10, 20}}));
+  EXPECT_FALSE(core_->Pledge(1, {{CommunicatorId{9, 9}, 10, 20}}));
+  EXPECT_FALSE(core_->Pledge(1, {{program.comm.id, 30, 20}}));
+  AddPin(&program.comm, Pin::kGraph);
+  EXPECT_FALSE(core_->Pledge(1, {{program.comm.id, 10, 20}}));
+}
+
+TEST_F(CutTest, OneRefusalTakesAllPledgesBack) {
+  Program a(core_.get(), 1);
+  Program b(core_.get(), 2);
+  ASSERT_EQ(a.Create(2, 0), ncclSuccess);
+  ASSERT_EQ(b.Create(2, 0), ncclSuccess);
+  ASSERT_TRUE(Prepare(1, {BuildOf(a, 2, 0), BuildOf(b, 2, 0)}).ok());
+  EXPECT_FALSE(core_->Pledge(1, {{a.comm.id, 10, 20}, {b.comm.id, 1, 20}}));
+  EXPECT_EQ(a.comm.stop_at.load(), kNoCut);
+  EXPECT_EQ(b.comm.stop_at.load(), kNoCut);
+}
+
+TEST_F(CutTest, UndecidedWaitsForTheDecision) {
+  Program program(core_.get(), 1);
+  ASSERT_EQ(program.Create(2, 0), ncclSuccess);
+  const ncclComm_t old = program.Real();
+  ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0)}).ok());
+  ASSERT_TRUE(core_->Pledge(1, {{program.comm.id, 2, 3}}));
+  std::thread application([&] {
+    for (size_t i = 0; i < 5; ++i) EXPECT_EQ(program.Issue(100 + i), ncclSuccess);
+  });
+  EXPECT_TRUE(Eventually([&] { return core_->counters().host_waits.load() == 1; }));
+  EXPECT_THAT(program.OperationsOf(old), ElementsAre(100, 101));
+  Answer<uint64_t> entered;
+  core_->Decide(1, true, entered.Callback());
+  application.join();
+  EXPECT_EQ(entered.Wait(), 1u);
+  EXPECT_THAT(program.OperationsOf(old), ElementsAre(100, 101, 102));
+}
+
+TEST_F(CutTest, NotGoLetsTheWaitingThreadGoOn) {
+  Program program(core_.get(), 1);
+  ASSERT_EQ(program.Create(2, 0), ncclSuccess);
+  const ncclComm_t old = program.Real();
+  ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0)}).ok());
+  ASSERT_TRUE(core_->Pledge(1, {{program.comm.id, 2, 3}}));
+  std::thread application([&] {
+    for (size_t i = 0; i < 5; ++i) EXPECT_EQ(program.Issue(100 + i), ncclSuccess);
+  });
+  EXPECT_TRUE(Eventually([&] { return core_->counters().host_waits.load() == 1; }));
+  core_->Decide(1, false, nullptr);
+  application.join();
+  EXPECT_EQ(program.Real(), old);
+  EXPECT_THAT(program.OperationsOf(old), ElementsAre(100, 101, 102, 103, 104));
+}
+
+TEST_F(CutTest, WithoutAnAnswerItGivesUpAndNeverGuesses) {
+  Start({.build = seconds(20), .decision = milliseconds(20), .retire = milliseconds(0)});
+  Program program(core_.get(), 1);
+  ASSERT_EQ(program.Create(2, 0), ncclSuccess);
+  ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0)}).ok());
+  ASSERT_TRUE(core_->Pledge(1, {{program.comm.id, 2, 3}}));
+  ASSERT_EQ(program.Issue(0), ncclSuccess);
+  ASSERT_EQ(program.Issue(1), ncclSuccess);
+  EXPECT_EQ(program.Issue(2), ncclRemoteError);
+  EXPECT_EQ(program.Issue(3), ncclRemoteError);
+  {
+    MutexLock lock(&events_.mutex);
+    EXPECT_THAT(events_.undecided, ElementsAre(1));
+  }
+  EXPECT_TRUE(Eventually([] { return FakeNccl::Get().Live() == 0; }));
+  // A decision that comes too late does not make this member enter.
+  Answer<uint64_t> entered;
+  core_->Decide(1, true, entered.Callback());
+  Answer<bool> retired;
+  core_->Retire(9, [done = retired.Callback()] { done(true); });
+  retired.Wait();
+  EXPECT_FALSE(entered.there());
+}
+
+TEST_F(CutTest, AnAnswerWhileAskingCounts) {
+  Start({.build = seconds(20), .decision = milliseconds(20), .retire = milliseconds(0)});
+  Program program(core_.get(), 1);
+  ASSERT_EQ(program.Create(2, 0), ncclSuccess);
+  ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0)}).ok());
+  ASSERT_TRUE(core_->Pledge(1, {{program.comm.id, 2, 3}}));
+  Answer<uint64_t> entered;
+  events_.on_undecided = [&] { core_->Decide(1, true, entered.Callback()); };
+  for (size_t i = 0; i < 5; ++i) ASSERT_EQ(program.Issue(i), ncclSuccess);
+  EXPECT_EQ(entered.Wait(), 1u);
+}
+
+TEST_F(CutTest, ACaptureAtTheCutIsRefusedByName) {
+  Program program(core_.get(), 1);
+  ASSERT_EQ(program.Create(2, 0), ncclSuccess);
+  ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0)}).ok());
+  ASSERT_TRUE(core_->Pledge(1, {{program.comm.id, 2, 3}}));
+  core_->Decide(1, true, nullptr);
+  ASSERT_EQ(program.Issue(0), ncclSuccess);
+  ASSERT_EQ(program.Issue(1), ncclSuccess);
+  device_.SetCapturing(true);
+  EXPECT_EQ(program.Issue(2), ncclInvalidUsage);
+}
+
+TEST_F(CutTest, AFailingWarmOperationEndsTheGenerations) {
+  Program program(core_.get(), 1);
+  ASSERT_EQ(program.Create(2, 0), ncclSuccess);
+  ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0)}).ok());
+  ASSERT_TRUE(core_->Pledge(1, {{program.comm.id, 2, 3}}));
+  core_->Decide(1, true, nullptr);
+  ASSERT_EQ(program.Issue(0), ncclSuccess);
+  ASSERT_EQ(program.Issue(1), ncclSuccess);
+  {
+    MutexLock lock(&FakeNccl::Get().mutex);
+    FakeNccl::Get().operation_result = ncclSystemError;
+  }
+  EXPECT_EQ(program.Issue(2), ncclRemoteError);
+  EXPECT_TRUE(Eventually([] { return FakeNccl::Get().Live() == 0; }));
+}
+
+TEST_F(CutTest, ANonBlockingOneIsSettledBeforeTheEvent) {
+  FakeNccl::Get().polls = 5;
+  Program program(core_.get(), 1, false);
+  ASSERT_EQ(program.Create(2, 0), ncclInProgress);
+  ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0, std::string("\0\7\4", 3))}).ok());
+  {
+    MutexLock lock(&FakeNccl::Get().mutex);
+    // It would really launch.
+    EXPECT_THAT(FakeNccl::Get().simulated, IsEmpty());
+    FakeNccl::Get().comms.at(program.Real())->polls_left = 50;
+  }
+  ASSERT_TRUE(core_->Pledge(1, {{program.comm.id, 2, 3}}));
+  core_->Decide(1, true, nullptr);
+  for (size_t i = 0; i < 2; ++i) ASSERT_EQ(program.Issue(i), ncclSuccess);
+  MutexLock lock(&FakeNccl::Get().mutex);
+  EXPECT_EQ(FakeNccl::Get().comms.at(program.Real())->polls_left, 0);
+}
+
+TEST_F(CutTest, RacesOfPledgeDecisionAndOperations) {
+  Start({.build = seconds(20), .decision = seconds(10), .retire = milliseconds(0)});
+  Program program(core_.get(), 1);
+  ASSERT_EQ(program.Create(2, 0), ncclSuccess);
+  std::atomic<bool> stop{false};
+  std::atomic<size_t> issued{0};
+  std::thread application([&] {
+    while (!stop.load()) {
+      EXPECT_EQ(program.Issue(1000 + issued.load()), ncclSuccess);
+      issued.fetch_add(1);
+      std::this_thread::yield();
+    }
+  });
+  size_t refused = 0;
+  for (Epoch epoch = 1; epoch <= 30; ++epoch) {
+    const ncclComm_t old = program.Real();
+    ASSERT_TRUE(Prepare(epoch, {BuildOf(program, 2, 0)}).ok());
+    Cut cut;
+    for (uint64_t margin = 4;; ++margin) {
+      const uint64_t now = core_->Counters().at(0).issued;
+      cut = {program.comm.id, now + margin, now + margin + 3};
+      if (core_->Pledge(epoch, {cut})) break;
+      ++refused;
+    }
+    if (epoch % 3 == 0) {
+      core_->Decide(epoch, false, nullptr);
+      core_->Abandon(epoch);
+      continue;
+    }
+    Answer<uint64_t> entered;
+    core_->Decide(epoch, true, entered.Callback());
+    ASSERT_TRUE(entered.Wait().has_value());
+    EXPECT_EQ(program.OperationsOf(old).back(), 1000 + cut.cut - 1) << "epoch " << epoch;
+    ASSERT_TRUE(Eventually([&] { return program.OperationsOf(program.Real()).size() > 1; }));
+    EXPECT_EQ(program.OperationsOf(program.Real()).at(1), 1000 + cut.cut) << "epoch " << epoch;
+    Answer<bool> retired;
+    core_->Retire(epoch, [done = retired.Callback()] { done(true); });
+    ASSERT_TRUE(retired.Wait().has_value());
+  }
+  stop.store(true);
+  application.join();
+  EXPECT_EQ(core_->counters().swaps.load(), 20u);
+  program.Close();
+}
+
+TEST_F(CutTest, ACommunicatorClosedOnTheWayCountsAsPassed) {
+  Program a(core_.get(), 1);
+  Program b(core_.get(), 2);
+  ASSERT_EQ(a.Create(2, 0), ncclSuccess);
+  ASSERT_EQ(b.Create(2, 0), ncclSuccess);
+  ASSERT_TRUE(Prepare(1, {BuildOf(a, 2, 0), BuildOf(b, 2, 0)}).ok());
+  ASSERT_TRUE(core_->Pledge(1, {{a.comm.id, 2, 3}, {b.comm.id, 2, 3}}));
+  Answer<uint64_t> entered;
+  core_->Decide(1, true, entered.Callback());
+  for (size_t i = 0; i < 5; ++i) ASSERT_EQ(a.Issue(i), ncclSuccess);
+  EXPECT_FALSE(entered.there());
+  b.Close();
+  EXPECT_EQ(entered.Wait(), 0u);
+}
+
+}  // namespace
+}  // namespace rewire::shim

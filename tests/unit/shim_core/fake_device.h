@@ -1,0 +1,101 @@
+// A device whose streams do nothing: it remembers what was put on them, and events complete when
+// the test says so. Any thread.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "reconfig/base/mutex.h"
+#include "shim/core/device.h"
+
+namespace rewire::shim {
+
+class FakeDevice : public Device {
+ public:
+  DeviceContext CurrentContext() override { return this; }
+  absl::Status Enter(DeviceContext /*context*/) override { return absl::OkStatus(); }
+  absl::StatusOr<uint64_t> FreeBytes() override {
+    MutexLock lock(&mutex_);
+    return free_bytes_;
+  }
+  absl::StatusOr<void*> Allocate(size_t /*bytes*/) override { return this; }
+  void Free(void* /*memory*/) override {}
+  absl::StatusOr<DeviceEvent> MakeEvent() override {
+    MutexLock lock(&mutex_);
+    ++live_events_;
+    return reinterpret_cast<DeviceEvent>(++made_);
+  }
+  void DestroyEvent(DeviceEvent event) override {
+    MutexLock lock(&mutex_);
+    --live_events_;
+    destroyed_.insert(event);
+  }
+  bool Record(DeviceEvent event, cudaStream_t stream) override {
+    MutexLock lock(&mutex_);
+    if (destroyed_.contains(event)) ++used_after_destroy_;
+    log_.push_back(absl::StrCat("record ", reinterpret_cast<uintptr_t>(event), " on ",
+                                reinterpret_cast<uintptr_t>(stream)));
+    return true;
+  }
+  bool MakeWait(cudaStream_t stream, DeviceEvent event) override {
+    MutexLock lock(&mutex_);
+    if (destroyed_.contains(event)) ++used_after_destroy_;
+    log_.push_back(absl::StrCat("wait ", reinterpret_cast<uintptr_t>(event), " on ",
+                                reinterpret_cast<uintptr_t>(stream)));
+    return true;
+  }
+  EventState Query(DeviceEvent event) override {
+    MutexLock lock(&mutex_);
+    if (destroyed_.contains(event)) ++used_after_destroy_;
+    return pending_ ? EventState::kPending : EventState::kDone;
+  }
+  bool Capturing(cudaStream_t /*stream*/) override {
+    MutexLock lock(&mutex_);
+    return capturing_;
+  }
+
+  void SetFreeBytes(uint64_t bytes) {
+    MutexLock lock(&mutex_);
+    free_bytes_ = bytes;
+  }
+  void SetPending(bool pending) {
+    MutexLock lock(&mutex_);
+    pending_ = pending;
+  }
+  void SetCapturing(bool capturing) {
+    MutexLock lock(&mutex_);
+    capturing_ = capturing;
+  }
+  void Log(const std::string& line) {
+    MutexLock lock(&mutex_);
+    log_.push_back(line);
+  }
+  std::vector<std::string> TakeLog() {
+    MutexLock lock(&mutex_);
+    return std::exchange(log_, {});
+  }
+  int live_events() {
+    MutexLock lock(&mutex_);
+    return live_events_;
+  }
+  int used_after_destroy() {
+    MutexLock lock(&mutex_);
+    return used_after_destroy_;
+  }
+
+ private:
+  Mutex mutex_;
+  uint64_t free_bytes_ REWIRE_GUARDED_BY(mutex_) = 1 << 30;
+  bool pending_ REWIRE_GUARDED_BY(mutex_) = false;
+  bool capturing_ REWIRE_GUARDED_BY(mutex_) = false;
+  uintptr_t made_ REWIRE_GUARDED_BY(mutex_) = 0;
+  int live_events_ REWIRE_GUARDED_BY(mutex_) = 0;
+  int used_after_destroy_ REWIRE_GUARDED_BY(mutex_) = 0;
+  std::set<DeviceEvent> destroyed_ REWIRE_GUARDED_BY(mutex_);
+  std::vector<std::string> log_ REWIRE_GUARDED_BY(mutex_);
+};
+
+}  // namespace rewire::shim

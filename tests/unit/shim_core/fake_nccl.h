@@ -1,0 +1,57 @@
+// A real NCCL of which every communicator does what the test's script says. One per process, reset
+// by each test; any thread.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "reconfig/base/mutex.h"
+#include "shim/core/nccl_calls.h"
+
+namespace rewire::shim {
+
+struct FakeNccl {
+  struct Comm {
+    int number = 0;
+    int ranks = 0;
+    int rank = 0;
+    bool blocking = true;
+    bool revoked = false;
+    bool aborted = false;
+    bool destroyed = false;
+    int polls_left = 0;  // GetAsyncError says InProgress so often
+    std::vector<size_t> operations;
+  };
+  static constexpr seconds kPatience{20};
+
+  // The script.
+  ncclResult_t init_result = ncclSuccess;
+  bool init_blocks = false;       // until released, or the communicator is aborted
+  bool operations_block = false;  // until the communicator is revoked or aborted
+  int polls = 0;                  // of new communicators
+  ncclResult_t simulate_result = ncclSuccess;
+  ncclResult_t operation_result = ncclSuccess;
+
+  // What happened.
+  std::map<ncclComm_t, std::unique_ptr<Comm>> comms;
+  std::vector<std::string> calls;  // those that are about whole communicators, in order
+  int group_depth = 0;
+  std::vector<std::string> simulated;
+  int misuses = 0;  // calls on a communicator that is destroyed or aborted
+  Mutex mutex;
+  CondVar changed;
+
+  static FakeNccl& Get();
+  static void Reset();
+  static NcclCalls Calls(bool with_revoke = true);
+
+  Comm* Of(ncclComm_t comm);
+  // The communicators not ended yet.
+  int Live();
+  // An operation as the application's thread issues it.
+  static ncclResult_t Operate(ncclComm_t comm, size_t tag);
+};
+
+}  // namespace rewire::shim

@@ -1,0 +1,196 @@
+#include "tests/unit/shim_core/stage.h"
+
+#include <cstring>
+#include <thread>
+#include <utility>
+
+namespace rewire::shim {
+
+namespace {
+
+std::atomic<int> live{0};
+std::atomic<ncclResult_t> replay_result{ncclSuccess};
+
+Generation* NewGeneration(uint64_t epoch, int ranks, int rank) noexcept {
+  auto* generation = new Generation;
+  generation->epoch = epoch;
+  generation->ranks.store(ranks);
+  generation->rank.store(rank);
+  live.fetch_add(1);
+  return generation;
+}
+ncclResult_t Replay(VirtualCommunicator* /*comm*/, Generation* /*generation*/) noexcept {
+  return replay_result.load();
+}
+Generation* Publish(VirtualCommunicator* comm, Generation* next) noexcept {
+  return comm->current.exchange(next);
+}
+bool Quiesce(Generation* generation, int64_t timeout_ms) noexcept {
+  const Time until = Now() + milliseconds(timeout_ms);
+  while (generation->fixed.load() != 0) {
+    if (Now() >= until) return false;
+    std::this_thread::yield();
+  }
+  return true;
+}
+void FreeGeneration(Generation* generation) noexcept {
+  // The real one does this as soon as nobody is inside; the fake waits.
+  if (!Quiesce(generation, 20000)) abort();
+  delete generation;
+  live.fetch_sub(1);
+}
+uint64_t Pledge(VirtualCommunicator* comm, uint64_t stop_at) noexcept {
+  comm->stop_at.store(stop_at, std::memory_order_seq_cst);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  return comm->issued.load(std::memory_order_seq_cst);
+}
+
+}  // namespace
+
+bool Eventually(const std::function<bool()>& condition) {
+  const Time until = Now() + seconds(20);
+  while (!condition()) {
+    if (Now() >= until) return false;
+    std::this_thread::yield();
+  }
+  return true;
+}
+
+const ShimServices* FakeServices::Get() {
+  static constexpr ShimServices kServices = {NewGeneration, Replay,         Publish,
+                                             Quiesce,       FreeGeneration, Pledge};
+  return &kServices;
+}
+int FakeServices::live_generations() { return live.load(); }
+void FakeServices::SetReplayResult(ncclResult_t result) { replay_result.store(result); }
+
+void RecordedEvents::Created(const CommunicatorCreated& c) {
+  MutexLock lock(&mutex);
+  created.push_back(c);
+}
+void RecordedEvents::Destroyed(const CommunicatorId& communicator) {
+  MutexLock lock(&mutex);
+  destroyed.push_back(communicator);
+}
+bool RecordedEvents::ComesWithBuild(const CommunicatorId& /*communicator*/) {
+  MutexLock lock(&mutex);
+  return joining;
+}
+void RecordedEvents::Undecided(Epoch epoch) {
+  {
+    MutexLock lock(&mutex);
+    undecided.push_back(epoch);
+  }
+  if (on_undecided) on_undecided();
+}
+
+Program::Program(ShimCommunicators* core, uint64_t id, bool blocking) : core_(core) {
+  comm.id = {id, id};
+  comm.recipe.blocking = blocking;
+  if (!blocking) {
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    comm.recipe.config.resize(sizeof config);
+    std::memcpy(comm.recipe.config.data(), &config, sizeof config);
+  }
+}
+
+Program::~Program() {
+  if (open_) Close();
+}
+
+ncclResult_t Program::Create(int ranks, int rank) {
+  Generation* first = NewGeneration(0, ranks, rank);
+  comm.current.store(first);
+  comm.magic.store(Magic::kOpen);
+  open_ = true;
+  ncclResult_t result = ncclSuccess;
+  if (core_->OnCreated(&comm, &result) != 0) return result;
+  const NcclCalls nccl = FakeNccl::Calls();
+  const auto* config = comm.recipe.Config();
+  result = config == nullptr ? nccl.CommInitRank(&first->real, ranks, {}, rank)
+                             : nccl.CommInitRankConfig(&first->real, ranks, {}, rank,
+                                                       const_cast<ncclConfig_t*>(config));
+  if (result == ncclSuccess) core_->OnOpened(&comm);
+  return result;
+}
+
+ncclResult_t Program::Issue(size_t tag, uintptr_t stream) {
+  const CallSite site{reinterpret_cast<cudaStream_t>(stream), 0};
+  for (int i = 0; i < kCutsPerCall && comm.issued.load() >= comm.stop_at.load(); ++i) {
+    const ncclResult_t result = core_->AtCut(&comm, site);
+    if (result != ncclSuccess) return result;
+  }
+  Generation* generation = nullptr;
+  for (;;) {
+    generation = comm.current.load();
+    if (generation == nullptr) return ncclInvalidUsage;
+    generation->fixed.fetch_add(1);
+    if (comm.current.load() == generation) break;
+    generation->fixed.fetch_sub(1);
+  }
+  ncclResult_t result = ncclSuccess;
+  switch (generation->state.load()) {
+    case GenerationState::kAborted:
+      result = ncclRemoteError;
+      break;
+    case GenerationState::kClosed:
+      result = ncclInvalidUsage;
+      break;
+    case GenerationState::kOpen:
+      result = FakeNccl::Operate(generation->Real(), tag);
+  }
+  generation->fixed.fetch_sub(1);
+  if (result != ncclSuccess) return result;
+  comm.last_stream.store(site.stream);
+  comm.issued.store(comm.issued.load() + 1);
+  if (comm.issued.load() == comm.stop_at.load()) core_->BeforeCut(&comm, site);
+  return ncclSuccess;
+}
+
+void Program::Close() {
+  core_->OnClosing(&comm, false);
+  open_ = false;
+  if (Generation* last = comm.current.exchange(nullptr)) {
+    if (last->Real() != nullptr) static_cast<void>(FakeNccl::Calls().CommDestroy(last->Real()));
+    FreeGeneration(last);
+  }
+}
+
+std::vector<size_t> Program::OperationsOf(ncclComm_t real) const {
+  FakeNccl& nccl = FakeNccl::Get();
+  MutexLock lock(&nccl.mutex);
+  return nccl.Of(real)->operations;
+}
+
+Stage::Stage() {
+  FakeNccl::Reset();
+  FakeServices::SetReplayResult(ncclSuccess);
+  Start({});
+}
+
+Stage::~Stage() {
+  core_.reset();
+  EXPECT_EQ(FakeNccl::Get().misuses, 0) << "a call on a communicator that had ended";
+  EXPECT_EQ(device_.used_after_destroy(), 0);
+}
+
+void Stage::Start(ShimCommunicators::Options options, bool with_revoke) {
+  core_ = std::make_unique<ShimCommunicators>(FakeNccl::Calls(with_revoke), FakeServices::Get(),
+                                              &device_, options);
+  core_->SetEvents(&events_);
+}
+
+CommunicatorBuild Stage::BuildOf(const Program& program, uint32_t ranks, uint32_t rank,
+                                 const std::string& usage) {
+  return {program.comm.id, ranks, rank, std::string(NCCL_UNIQUE_ID_BYTES, 'u') + usage};
+}
+
+absl::Status Stage::Prepare(Epoch epoch, const std::vector<CommunicatorBuild>& builds,
+                            Duration within) {
+  Answer<absl::Status> built;
+  core_->Build(epoch, builds, Now() + within, built.Callback());
+  return built.Wait().value_or(absl::DeadlineExceededError("no answer"));
+}
+
+}  // namespace rewire::shim
