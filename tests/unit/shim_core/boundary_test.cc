@@ -1,0 +1,206 @@
+#include <thread>
+
+#include "tests/unit/shim_core/stage.h"
+
+namespace rewire::shim {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+class BoundaryTest : public Stage {
+ protected:
+  std::vector<std::string> CallsSince(size_t begin) {
+    MutexLock lock(&FakeNccl::Get().mutex);
+    const auto& calls = FakeNccl::Get().calls;
+    return {calls.begin() + static_cast<ptrdiff_t>(begin), calls.end()};
+  }
+};
+
+TEST_F(BoundaryTest, SwapsToAnotherSizeAndStartsCountingAgain) {
+  Program program(core_.get(), 1);
+  ASSERT_EQ(program.Create(2, 1), ncclSuccess);
+  for (size_t i = 0; i < 3; ++i) ASSERT_EQ(program.Issue(i), ncclSuccess);
+  ASSERT_TRUE(Prepare(5, {BuildOf(program, 4, 3)}).ok());
+  device_.TakeLog();
+  core_->SwapNow(5);
+  EXPECT_EQ(program.comm.current.load()->ranks.load(), 4);
+  EXPECT_EQ(core_->List().at(0).ranks, 4u);
+  EXPECT_EQ(core_->List().at(0).rank, 3u);
+  EXPECT_EQ(core_->Counters().at(0).issued, 0u);
+  ASSERT_EQ(program.Issue(10, 8), ncclSuccess);
+  ASSERT_EQ(program.Issue(11, 8), ncclSuccess);
+  // Behind the last operation on its stream; only the first one waits.
+  EXPECT_THAT(device_.TakeLog(), ElementsAre("record 1 on 7", "wait 1 on 8"));
+  EXPECT_EQ(program.comm.stop_at.load(), kNoCut);
+}
+
+TEST_F(BoundaryTest, AMemberThatIsNotInTheNewWorldIsClosed) {
+  Program program(core_.get(), 1);
+  ASSERT_EQ(program.Create(2, 1), ncclSuccess);
+  core_->SwapNow(5);
+  EXPECT_EQ(program.Issue(0), ncclInvalidUsage);
+  Answer<bool> retired;
+  core_->Retire(5, [done = retired.Callback()] { done(true); });
+  ASSERT_TRUE(retired.Wait().has_value());
+  EXPECT_EQ(FakeNccl::Get().Live(), 0);
+}
+
+TEST_F(BoundaryTest, ALossAbortsEverythingInOneGroupAndUnblocks) {
+  Program a(core_.get(), 1);
+  Program b(core_.get(), 2);
+  ASSERT_EQ(a.Create(2, 0), ncclSuccess);            // 1
+  ASSERT_EQ(b.Create(2, 0), ncclSuccess);            // 2
+  ASSERT_TRUE(Prepare(1, {BuildOf(a, 2, 0)}).ok());  // 3
+  {
+    MutexLock lock(&FakeNccl::Get().mutex);
+    FakeNccl::Get().operations_block = true;
+  }
+  const ncclComm_t real = a.Real();
+  std::thread application([&] { EXPECT_EQ(a.Issue(1), ncclRemoteError); });
+  ASSERT_TRUE(Eventually([&] { return a.OperationsOf(real).size() == 1; }));
+  const size_t begin = CallsSince(0).size();
+  core_->AbortCurrent("member 7 was lost");
+  application.join();
+  EXPECT_TRUE(Eventually([] { return FakeNccl::Get().Live() == 0; }));
+  std::vector<std::string> calls = CallsSince(begin);
+  ASSERT_EQ(calls.size(), 10u);
+  EXPECT_EQ(calls[0], "group");
+  EXPECT_EQ(calls[4], "end");
+  EXPECT_EQ(calls[5], "group");
+  EXPECT_EQ(calls[9], "end");
+  std::sort(calls.begin() + 1, calls.begin() + 4);
+  std::sort(calls.begin() + 6, calls.begin() + 9);
+  EXPECT_THAT(calls, ElementsAre("group", "revoke 1", "revoke 2", "revoke 3", "end", "group",
+                                 "abort 1", "abort 2", "abort 3", "end"));
+  // Until there is a new generation.
+  EXPECT_EQ(a.Issue(2), ncclRemoteError);
+  EXPECT_EQ(b.Issue(2), ncclRemoteError);
+  {
+    MutexLock lock(&FakeNccl::Get().mutex);
+    FakeNccl::Get().operations_block = false;
+  }
+  ASSERT_TRUE(Prepare(2, {BuildOf(a, 1, 0), BuildOf(b, 1, 0)}).ok());
+  device_.TakeLog();
+  core_->SwapNow(2);
+  EXPECT_EQ(a.Issue(3), ncclSuccess);
+  EXPECT_EQ(b.Issue(3), ncclSuccess);
+  // What was aborted is not waited for.
+  EXPECT_THAT(device_.TakeLog(), IsEmpty());
+}
+
+TEST_F(BoundaryTest, WithoutRevokeTheAbortUnblocks) {
+  Start({}, /*with_revoke=*/false);
+  Program program(core_.get(), 1);
+  ASSERT_EQ(program.Create(2, 0), ncclSuccess);
+  FakeNccl::Get().operations_block = true;
+  const ncclComm_t real = program.Real();
+  std::thread application([&] { EXPECT_EQ(program.Issue(1), ncclRemoteError); });
+  ASSERT_TRUE(Eventually([&] { return program.OperationsOf(real).size() == 1; }));
+  core_->AbortCurrent("member 7 was lost");
+  application.join();
+  EXPECT_TRUE(Eventually([] { return FakeNccl::Get().Live() == 0; }));
+}
+
+TEST_F(BoundaryTest, ALossFreesAThreadThatWaitsAtACut) {
+  Program program(core_.get(), 1);
+  ASSERT_EQ(program.Create(2, 0), ncclSuccess);
+  ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0)}).ok());
+  ASSERT_TRUE(core_->Pledge(1, {{program.comm.id, 2, 3}}));
+  ASSERT_EQ(program.Issue(0), ncclSuccess);
+  ASSERT_EQ(program.Issue(1), ncclSuccess);
+  std::thread application([&] { EXPECT_EQ(program.Issue(2), ncclRemoteError); });
+  EXPECT_TRUE(Eventually([&] { return core_->counters().host_waits.load() == 1; }));
+  core_->AbortCurrent("member 7 was lost");
+  application.join();
+}
+
+TEST_F(BoundaryTest, ALossEndsABuildUnderWay) {
+  Program program(core_.get(), 1);
+  ASSERT_EQ(program.Create(2, 0), ncclSuccess);
+  FakeNccl::Get().init_blocks = true;
+  Answer<absl::Status> built;
+  core_->Build(1, {BuildOf(program, 2, 0)}, Now() + seconds(100), built.Callback());
+  ASSERT_TRUE(Eventually([&] { return CallsSince(0).size() == 2; }));
+  core_->AbortCurrent("member 7 was lost");
+  EXPECT_THAT(built.Wait()->ToString(), ::testing::HasSubstr("member 7 was lost"));
+  EXPECT_TRUE(Eventually([] { return FakeNccl::Get().Live() == 0; }));
+}
+
+TEST_F(BoundaryTest, ALossTakesWhatWaitsForRetirement) {
+  Program program(core_.get(), 1);
+  ASSERT_EQ(program.Create(2, 0), ncclSuccess);
+  ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0)}).ok());
+  core_->SwapNow(1);
+  device_.SetPending(true);
+  Answer<bool> retired;
+  core_->Retire(1, [done = retired.Callback()] { done(true); });
+  core_->AbortCurrent("member 7 was lost");
+  device_.SetPending(false);
+  EXPECT_TRUE(retired.Wait().has_value());
+  EXPECT_TRUE(Eventually([] { return FakeNccl::Get().Live() == 0; }));
+  EXPECT_EQ(core_->counters().retired.load(), 0u);
+}
+
+TEST_F(BoundaryTest, RetirementWaitsForTheLastOperation) {
+  Start({.build = seconds(20), .decision = seconds(1), .retire = milliseconds(0)});
+  Program program(core_.get(), 1);
+  ASSERT_EQ(program.Create(2, 0), ncclSuccess);
+  ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0)}).ok());
+  core_->SwapNow(1);
+  device_.SetPending(true);
+  Answer<bool> retired;
+  core_->Retire(1, [done = retired.Callback()] { done(true); });
+  // Another batch that has nothing to do passes through the same thread meanwhile.
+  Answer<bool> nothing;
+  core_->Retire(0, [done = nothing.Callback()] { done(true); });
+  ASSERT_TRUE(nothing.Wait().has_value());
+  EXPECT_FALSE(retired.there());
+  EXPECT_EQ(FakeNccl::Get().Live(), 2);
+  device_.SetPending(false);
+  ASSERT_TRUE(retired.Wait().has_value());
+  EXPECT_EQ(FakeNccl::Get().Live(), 1);
+  EXPECT_EQ(core_->counters().retired.load(), 1u);
+}
+
+TEST_F(BoundaryTest, RetirementWaitsForAThreadInside) {
+  Start({.build = seconds(20), .decision = seconds(1), .retire = milliseconds(0)});
+  Program program(core_.get(), 1);
+  ASSERT_EQ(program.Create(2, 0), ncclSuccess);
+  Generation* old = program.comm.current.load();
+  old->fixed.fetch_add(1);
+  ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0)}).ok());
+  core_->SwapNow(1);
+  Answer<bool> retired;
+  core_->Retire(1, [done = retired.Callback()] { done(true); });
+  ASSERT_EQ(program.Issue(0), ncclSuccess);
+  EXPECT_FALSE(retired.there());
+  // Under ASan this read is the test.
+  EXPECT_NE(old->Real(), nullptr);
+  old->fixed.fetch_sub(1);
+  ASSERT_TRUE(retired.Wait().has_value());
+  EXPECT_EQ(FakeNccl::Get().Live(), 1);
+}
+
+TEST_F(BoundaryTest, NothingIsLeftWhenAllIsClosed) {
+  const int generations = FakeServices::live_generations();
+  Start({.build = seconds(20), .decision = seconds(1), .retire = milliseconds(0)});
+  {
+    Program program(core_.get(), 1);
+    ASSERT_EQ(program.Create(2, 0), ncclSuccess);
+    for (Epoch epoch = 1; epoch <= 5; ++epoch) {
+      ASSERT_TRUE(Prepare(epoch, {BuildOf(program, 2, 0)}).ok());
+      core_->SwapNow(epoch);
+      ASSERT_EQ(program.Issue(epoch), ncclSuccess);
+    }
+  }
+  Answer<bool> retired;
+  core_->Retire(100, [done = retired.Callback()] { done(true); });
+  ASSERT_TRUE(retired.Wait().has_value());
+  EXPECT_EQ(FakeNccl::Get().Live(), 0);
+  EXPECT_EQ(device_.live_events(), 0);
+  EXPECT_EQ(FakeServices::live_generations(), generations);
+}
+
+}  // namespace
+}  // namespace rewire::shim

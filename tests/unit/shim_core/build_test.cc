@@ -1,0 +1,213 @@
+#include <thread>
+
+#include "shim/core/warm_up.h"
+#include "tests/unit/shim_core/stage.h"
+
+namespace rewire::shim {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class BuildTest : public Stage {
+ protected:
+  std::vector<std::string> Calls() {
+    MutexLock lock(&FakeNccl::Get().mutex);
+    return FakeNccl::Get().calls;
+  }
+};
+
+TEST_F(BuildTest, TheDeadlineAbortsABuildWhosePeerNeverComes) {
+  Program program(core_.get(), 1);
+  ASSERT_EQ(program.Create(2, 0), ncclSuccess);
+  FakeNccl::Get().init_blocks = true;
+  const absl::Status status = Prepare(1, {BuildOf(program, 2, 0)}, milliseconds(50));
+  EXPECT_EQ(status.code(), absl::StatusCode::kCancelled);
+  EXPECT_THAT(status.ToString(), HasSubstr("REWIRE_BUILD_MS"));
+  EXPECT_EQ(FakeNccl::Get().Live(), 1);
+  EXPECT_EQ(core_->counters().failed_builds.load(), 1u);
+  EXPECT_EQ(device_.live_events(), 0);
+  // The old generation works on, and the next build is not hindered.
+  EXPECT_EQ(program.Issue(0), ncclSuccess);
+  FakeNccl::Get().init_blocks = false;
+  EXPECT_TRUE(Prepare(2, {BuildOf(program, 2, 0)}).ok());
+}
+
+TEST_F(BuildTest, TheDeadlineAbortsANonBlockingOneToo) {
+  Program program(core_.get(), 1, false);
+  FakeNccl::Get().polls = 1 << 30;
+  ASSERT_EQ(program.Create(2, 0), ncclInProgress);
+  const absl::Status status = Prepare(1, {BuildOf(program, 2, 0)}, milliseconds(50));
+  EXPECT_THAT(status.ToString(), HasSubstr("REWIRE_BUILD_MS"));
+  EXPECT_EQ(FakeNccl::Get().Live(), 1);
+}
+
+TEST_F(BuildTest, AbandonEndsABuildUnderWay) {
+  Program program(core_.get(), 1);
+  ASSERT_EQ(program.Create(2, 0), ncclSuccess);
+  FakeNccl::Get().init_blocks = true;
+  Answer<absl::Status> built;
+  core_->Build(1, {BuildOf(program, 2, 0)}, Now() + seconds(100), built.Callback());
+  ASSERT_TRUE(Eventually([&] { return Calls().size() == 2; }));
+  core_->Abandon(1);
+  EXPECT_THAT(built.Wait()->ToString(), HasSubstr("epoch 1 was given up"));
+  EXPECT_EQ(FakeNccl::Get().Live(), 1);
+}
+
+TEST_F(BuildTest, AbandonDropsWhatIsBuilt) {
+  Program program(core_.get(), 1);
+  ASSERT_EQ(program.Create(2, 0), ncclSuccess);
+  ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0)}).ok());
+  EXPECT_EQ(FakeNccl::Get().Live(), 2);
+  core_->Abandon(1);
+  EXPECT_TRUE(Eventually([] { return FakeNccl::Get().Live() == 1; }));
+  EXPECT_FALSE(core_->Pledge(1, {{program.comm.id, 10, 20}}));
+}
+
+TEST_F(BuildTest, DestroyingACommunicatorEndsItsBuild) {
+  Program program(core_.get(), 1);
+  ASSERT_EQ(program.Create(2, 0), ncclSuccess);
+  FakeNccl::Get().init_blocks = true;
+  Answer<absl::Status> built;
+  core_->Build(1, {BuildOf(program, 2, 0)}, Now() + seconds(100), built.Callback());
+  ASSERT_TRUE(Eventually([&] { return Calls().size() == 2; }));
+  program.Close();
+  EXPECT_THAT(built.Wait()->ToString(), HasSubstr("destroyed by the program"));
+  EXPECT_EQ(FakeNccl::Get().Live(), 0);
+  MutexLock lock(&events_.mutex);
+  EXPECT_THAT(events_.destroyed, ElementsAre(CommunicatorId{1, 1}));
+}
+
+TEST_F(BuildTest, OneFailureDropsTheWholeEpoch) {
+  Program a(core_.get(), 1);
+  Program b(core_.get(), 2);
+  ASSERT_EQ(a.Create(2, 0), ncclSuccess);
+  ASSERT_EQ(b.Create(2, 0), ncclSuccess);
+  CommunicatorBuild bad = BuildOf(b, 2, 0);
+  bad.unique_id.resize(100);
+  const absl::Status status = Prepare(1, {BuildOf(a, 2, 0), bad});
+  EXPECT_THAT(status.ToString(), HasSubstr("a unique id of 100 bytes"));
+  EXPECT_EQ(FakeNccl::Get().Live(), 2);
+}
+
+TEST_F(BuildTest, EveryWayToFailSaysWhat) {
+  Program program(core_.get(), 1);
+  ASSERT_EQ(program.Create(2, 0), ncclSuccess);
+  FakeNccl::Get().init_result = ncclSystemError;
+  EXPECT_THAT(Prepare(1, {BuildOf(program, 4, 3)}).ToString(),
+              HasSubstr("as rank 3 of 4 failed with ncclResult 2"));
+  FakeNccl::Get().init_result = ncclSuccess;
+  FakeServices::SetReplayResult(ncclInternalError);
+  EXPECT_THAT(Prepare(2, {BuildOf(program, 2, 0)}).ToString(), HasSubstr("replay"));
+  FakeServices::SetReplayResult(ncclSuccess);
+  FakeNccl::Get().simulate_result = ncclInternalError;
+  EXPECT_THAT(Prepare(3, {BuildOf(program, 2, 0, std::string("\0\7\4", 3))}).ToString(),
+              HasSubstr("warm-up"));
+  EXPECT_THAT(Prepare(4, {BuildOf(program, 2, 0, "\1")}).ToString(), HasSubstr("usage"));
+  EXPECT_THAT(Prepare(5, {{CommunicatorId{7, 7}, 2, 0, std::string(128, 'u')}}).ToString(),
+              HasSubstr("does not exist"));
+  EXPECT_EQ(FakeNccl::Get().Live(), 1);
+}
+
+TEST_F(BuildTest, PinnedCommunicatorsAreRefusedWithTheReason) {
+  Program program(core_.get(), 1);
+  ASSERT_EQ(program.Create(2, 0), ncclSuccess);
+  AddPin(&program.comm, Pin::kGraph);
+  EXPECT_THAT(Prepare(1, {BuildOf(program, 2, 0)}).ToString(), HasSubstr("CUDA graph"));
+  EXPECT_TRUE(core_->List().at(0).pinned);
+  EXPECT_THAT(core_->List().at(0).reason, HasSubstr("CUDA graph"));
+}
+
+TEST_F(BuildTest, MemoryThatDoesNotFitIsRefusedWithTheFigures) {
+  Program program(core_.get(), 1);
+  device_.SetFreeBytes(1000);
+  // The first generation takes 600.
+  program.comm.current.store(FakeServices::Get()->new_generation(0, 2, 0));
+  ncclResult_t result = ncclSuccess;
+  ASSERT_EQ(core_->OnCreated(&program.comm, &result), 0);
+  device_.SetFreeBytes(400);
+  core_->OnOpened(&program.comm);
+  const std::string text = Prepare(1, {BuildOf(program, 2, 0)}).ToString();
+  EXPECT_THAT(text, HasSubstr("need 600 bytes"));
+  EXPECT_THAT(text, HasSubstr("400 are free"));
+  EXPECT_EQ(FakeNccl::Get().Live(), 0);
+  program.Close();
+}
+
+TEST_F(BuildTest, WarmsUpWhatTheMinterHasUsed) {
+  Program program(core_.get(), 1);
+  ASSERT_EQ(program.Create(2, 0), ncclSuccess);
+  program.comm.seen[static_cast<unsigned>(Collective::kAllReduce)][ncclFloat32].store(1 << 10);
+  program.comm.seen[static_cast<unsigned>(Collective::kBroadcast)][ncclInt8].store(1 << 3);
+  program.comm.seen[static_cast<unsigned>(Collective::kSend)][ncclInt8].store(1 << 3);
+  const absl::StatusOr<UniqueIdBytes> id = core_->Mint(program.comm.id);
+  ASSERT_TRUE(id.ok());
+  ASSERT_TRUE(Prepare(1, {{program.comm.id, 2, 0, *id}}).ok());
+  MutexLock lock(&FakeNccl::Get().mutex);
+  EXPECT_THAT(FakeNccl::Get().simulated,
+              ElementsAre("AllReduce 1024 of type 7", "Broadcast 8 of type 0"));
+}
+
+TEST_F(BuildTest, MintForNoCommunicatorIsThePlainId) {
+  EXPECT_EQ(core_->Mint(kUpdateBoundary)->size(), 128u);
+}
+
+TEST_F(BuildTest, AJoinersFirstGenerationComesWithTheBuild) {
+  {
+    MutexLock lock(&events_.mutex);
+    events_.joining = true;
+  }
+  Program program(core_.get(), 1);
+  Answer<absl::Status> built;
+  // The build may come first.
+  core_->Build(4, {BuildOf(program, 3, 2)}, Now() + seconds(20), built.Callback());
+  ASSERT_EQ(program.Create(3, 2), ncclSuccess);
+  ASSERT_TRUE(built.Wait()->ok());
+  EXPECT_THAT(Calls(), ElementsAre("init 1"));
+  EXPECT_NE(program.Real(), nullptr);
+  EXPECT_EQ(program.Issue(0), ncclInvalidUsage);
+  core_->SwapNow(4);
+  EXPECT_EQ(program.Issue(0), ncclSuccess);
+}
+
+TEST_F(BuildTest, AJoinerWaitsAgainAfterAnAbandonedEpoch) {
+  {
+    MutexLock lock(&events_.mutex);
+    events_.joining = true;
+  }
+  Program program(core_.get(), 1);
+  std::thread application([&] { EXPECT_EQ(program.Create(3, 2), ncclSuccess); });
+  ASSERT_TRUE(Prepare(4, {BuildOf(program, 3, 2)}).ok());
+  application.join();
+  core_->Abandon(4);
+  EXPECT_TRUE(Eventually([] { return FakeNccl::Get().Live() == 0; }));
+  EXPECT_EQ(program.Issue(0), ncclInvalidUsage);
+  ASSERT_TRUE(Prepare(5, {BuildOf(program, 3, 2)}).ok());
+  core_->SwapNow(5);
+  EXPECT_EQ(program.Issue(0), ncclSuccess);
+}
+
+TEST_F(BuildTest, AJoinerThatNobodyBuildsForGetsAnErrorInTime) {
+  Start({.build = milliseconds(30), .decision = seconds(1), .retire = milliseconds(0)});
+  {
+    MutexLock lock(&events_.mutex);
+    events_.joining = true;
+  }
+  Program blocking(core_.get(), 1);
+  EXPECT_EQ(blocking.Create(3, 2), ncclRemoteError);
+  Program polling(core_.get(), 2, false);
+  EXPECT_EQ(polling.Create(3, 2), ncclInProgress);
+}
+
+TEST(UsageTest, EveryBadListIsRefused) {
+  EXPECT_TRUE(DecodeUsage("")->empty());
+  EXPECT_FALSE(DecodeUsage("ab").ok());
+  EXPECT_FALSE(DecodeUsage(std::string("\x9\7\4", 3)).ok());
+  EXPECT_FALSE(DecodeUsage(std::string("\0\x10\4", 3)).ok());
+  EXPECT_FALSE(DecodeUsage(std::string("\0\7\x29", 3)).ok());
+  const std::vector<UsageClass> usage = {{Collective::kReduceScatter, 9, 40}};
+  EXPECT_EQ(*DecodeUsage(EncodeUsage(usage)), usage);
+}
+
+}  // namespace
+}  // namespace rewire::shim
