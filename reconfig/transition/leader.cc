@@ -115,6 +115,7 @@ void Leader::OnConnect(Time now, const Hello& hello, Out* out) {
                   out);
   }
   const bool joiner = transition_ && transition_->IsJoiner(id);
+  bool visitor = false;
   const std::optional<uint32_t> slot = record_.world.SlotOf(id);
   if (record_.world.epoch == 0) {
     const auto& initial = options_.initial_members;
@@ -126,14 +127,8 @@ void Leader::OnConnect(Time now, const Hello& hello, Out* out) {
       return Refuse(id, absl::StrCat("member ", id, " is in the world as another process"), out);
     }
   } else if (!joiner) {
-    if (id >= record_.next_member) {
-      return Refuse(id, absl::StrCat("member ", id, " is not one of this job's"), out);
-    }
-    // It left, or was to join and did not: the record tells it which.
-    out->push_back(SendTo{id, Welcome{record_.world, false, options_.job_secret}});
-    out->push_back(SendTo{id, Commit{record_}});
-    out->push_back(Kick{id});
-    return;
+    // It left, or was to join: the record tells it what became of that, once it is known here.
+    visitor = true;
   }
   const bool again = known != peers_.end() && known->second.connected;
   if (again && joiner && known->second.incarnation != hello.incarnation) {
@@ -145,6 +140,7 @@ void Leader::OnConnect(Time now, const Hello& hello, Out* out) {
   peer.cooperates = hello.cooperates;
   peer.connected = true;
   peer.welcome_due = true;
+  peer.visitor = visitor;
   peer.heard = now;
   registry_.Forget(id);  // it reports all it has
   peer.broken = hello.broken;
@@ -163,9 +159,11 @@ void Leader::OnConnect(Time now, const Hello& hello, Out* out) {
 // Everyone who waits for a Welcome gets it as soon as this leader knows what is committed.
 void Leader::WelcomeDue(Time now, Out* out) {
   if (!fenced_ || record_.world.epoch == 0 || phase() == Phase::kCommitting) return;
-  for (auto& [id, peer] : peers_) {
-    if (peer.connected && peer.welcome_due) Greet(now, id, out);
+  std::vector<MemberId> due;
+  for (const auto& [id, peer] : peers_) {
+    if (peer.connected && peer.welcome_due) due.push_back(id);
   }
+  for (MemberId id : due) Greet(now, id, out);
   if (transition_ && transition_->phase == Phase::kReserve) TryPrepare(now, out);
 }
 
@@ -181,7 +179,24 @@ void Leader::SettleReports() {
 }
 
 void Leader::Greet(Time now, MemberId member, Out* out) {
-  peers_[member].welcome_due = false;
+  Peer& peer = peers_[member];
+  peer.welcome_due = false;
+  if (peer.visitor) {
+    const std::optional<uint32_t> slot = record_.world.SlotOf(member);
+    peer.visitor = !slot || record_.world.members[*slot].incarnation != peer.incarnation;
+  }
+  if (peer.visitor) {
+    if (member >= record_.next_member) {
+      Refuse(member, absl::StrCat("member ", member, " is not one of this job's"), out);
+    } else {
+      Send(member, Welcome{record_.world, false, options_.job_secret}, out);
+      Send(member, Commit{record_}, out);
+      out->push_back(Kick{member});
+    }
+    registry_.Forget(member);
+    peers_.erase(member);
+    return;
+  }
   if (transition_ && transition_->IsJoiner(member) && transition_->BeforeCommit()) {
     World target;
     target.epoch = transition_->epoch;
@@ -271,7 +286,15 @@ void Leader::Lose(Time now, const std::vector<MemberId>& members, const std::str
     const bool pending =
         transition_ && transition_->phase == Phase::kCommitting && transition_->IsJoiner(id);
     const bool leaver = !joiner && !pending && !record_.world.SlotOf(id);
-    if (leaver || lost_.contains(id)) continue;
+    if (lost_.contains(id)) continue;
+    if (leaver) {
+      if (const auto it = peers_.find(id); it != peers_.end()) {
+        if (it->second.connected) out->push_back(Kick{id});
+        registry_.Forget(id);
+        peers_.erase(it);
+      }
+      continue;
+    }
     Peer& peer = peers_[id];
     peer.lost = true;
     if (peer.connected) out->push_back(Kick{id});
@@ -343,8 +366,8 @@ void Leader::StopJob(Time now, const std::string& reason, Out* out) {
   idle_phase_ = Phase::kStopped;
   Resolve(queue_, RequestState::kFailed, reason);
   queue_.clear();
-  SendAll(Alive(), Stop{reason}, out);
   Tell(now, NoteKind::kJob, absl::StrCat("the job is stopped: ", reason), out);
+  SendAll(Alive(), Stop{reason}, out);
 }
 
 // ---- time ---------------------------------------------------------------------------------------

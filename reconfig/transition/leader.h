@@ -119,6 +119,7 @@ class Leader {
     bool finished = false;
     bool lost = false;  // dead to us for ever: a new Hello is refused
     bool welcome_due = false;
+    bool visitor = false;   // not known to be in any world: is told of the record, and sent away
     bool broken = false;    // says that its generations are aborted, as of hello_epoch
     Epoch hello_epoch = 0;  // that it was in when it connected
     uint64_t updates = 0;
