@@ -1,0 +1,53 @@
+// One message of every type, with every field set: for tests of the codec.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "reconfig/transition/messages.h"
+
+namespace rewire {
+
+inline World SampleWorld() {
+  return {7, {{0, 100, "127.0.0.1:40000"}, {5, 101, "127.0.0.1:40001"}, {3, 102, ""}}};
+}
+
+inline std::vector<Message> SampleMessages() {
+  const CommunicatorId c{0x0123456789abcdef, 42};
+  WorldRecord record;
+  record.world = SampleWorld();
+  record.cuts = {{c, 10, 14}, {kUpdateBoundary, 3, 3}};
+  record.secret = 99;
+  record.revision = 12;
+  record.reserved_epoch = 8;
+  record.next_member = 6;
+  return {
+      Hello{1, 3, 77, 4242, true, "127.0.0.1:40001", true, 6},
+      CommunicatorCreated{c, 4, 2, true, "a live CUDA graph"},
+      CommunicatorDestroyed{c},
+      Minted{8, c, UniqueIdBytes(128, '\x81')},
+      Prepared{8, true, "", 1234567, {{c, 17}, {kUpdateBoundary, 5}}},
+      Pledge{8, 2, true, {{c, 18}}},
+      AtBoundary{8, 41, true, {40, 41}, {40}},
+      Verified{8, false, "a hash differs", 1 << 20, 1 << 21},
+      Entered{8, 1, 123456},
+      Retired{8},
+      Heartbeat{41},
+      ReclaimNotice{120000},
+      Finished{},
+      Welcome{SampleWorld(), true, 4711},
+      Refused{"member 3 counts as lost"},
+      Prepare{8, TransitionKind::kBoundary, SampleWorld(), SampleWorld(), 5, 60000, {c}},
+      Build{8, {{c, 4, 1, UniqueIdBytes(128, 'u')}}},
+      Propose{8, 1, {{c, 20, 24}}},
+      Decide{8, 1, true},
+      Restore{8, 40, {0, 3}},
+      Commit{record},
+      Abort{8, "not prepared in time"},
+      Lost{7, {5}},
+      Stop{"the state of slot 1 exists nowhere any more"},
+      Retire{8},
+  };
+}
+
+}  // namespace rewire
