@@ -32,15 +32,26 @@ ncclRedOp_t Target::RealOperator(const Generation& generation, ncclRedOp_t op) n
   return value ? static_cast<ncclRedOp_t>(*value) : op;
 }
 
+namespace {
+
+// A watchdog may poll a handle for ever: the first few lines say all.
+void Warn(ncclComm_t handle, const char* what) {
+  constexpr int kLines = 8;
+  static std::atomic<int> lines{0};
+  if (lines.fetch_add(1, std::memory_order_relaxed) >= kLines) return;
+  REWIRE_WARN("communicator %p %s", static_cast<void*>(handle), what);
+}
+
+}  // namespace
+
 ncclResult_t Foreign(ncclComm_t handle) noexcept {
   if (handle == nullptr || (reinterpret_cast<uintptr_t>(handle) & 7) != 0) return ncclSuccess;
   switch (reinterpret_cast<VirtualCommunicator*>(handle)->magic.load(std::memory_order_acquire)) {
     case Magic::kDestroyed:
-      REWIRE_WARN("communicator %p is used after it was destroyed", static_cast<void*>(handle));
+      Warn(handle, "is used after it was destroyed");
       return ncclInvalidArgument;
     case Magic::kOtherProcess:
-      REWIRE_WARN("communicator %p was made before fork() and cannot be used in the child",
-                  static_cast<void*>(handle));
+      Warn(handle, "was made before fork() and cannot be used in the child");
       return ncclInvalidUsage;
     case Magic::kOpen:  // opened again in between: the handle was stale
       return ncclInvalidArgument;

@@ -78,9 +78,9 @@ void PrepareSlots() noexcept {
                       std::memory_order_seq_cst);
 }
 
-void UseFullBarriers() noexcept {
-  full_barriers.store(true, std::memory_order_relaxed);
-  cheap_readers.store(false, std::memory_order_seq_cst);
+void UseFullBarriers(bool use) noexcept {
+  full_barriers.store(use, std::memory_order_relaxed);
+  PrepareSlots();
 }
 
 void Barrier() noexcept {

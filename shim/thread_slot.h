@@ -45,8 +45,8 @@ void Barrier() noexcept;
 bool AnyoneInside(const Generation* generation) noexcept;
 // In the child of a fork: the other threads are gone.
 void ForgetOtherThreads() noexcept;
-// Tests: full barriers on readers, as without membarrier.
-void UseFullBarriers() noexcept;
+// Tests: full barriers on readers, as without membarrier; only while no thread is inside.
+void UseFullBarriers(bool use) noexcept;
 
 // Publishes "I am inside what comm's current generation is" and gives it; nullptr when there is
 // none. The slot must be empty.

@@ -1,0 +1,50 @@
+// A process with the shim linked in, over the NCCL that does nothing, and a core that only notes.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "rewire_nccl_api.h"
+#include "shim/core_loader.h"
+#include "shim/pool.h"
+#include "shim/virtual_communicator.h"
+#include "tests/fakes/noop_nccl/noop_nccl.h"
+
+namespace rewire::shim {
+
+inline VirtualCommunicator* V(ncclComm_t handle) {
+  return reinterpret_cast<VirtualCommunicator*>(handle);
+}
+inline NoopComm* RealOf(ncclComm_t handle) {
+  return reinterpret_cast<NoopComm*>(V(handle)->current.load()->Real());
+}
+inline cudaStream_t StreamNumber(uintptr_t n) { return reinterpret_cast<cudaStream_t>(n << 4); }
+
+class ShimTest : public ::testing::Test {
+ protected:
+  ShimTest();
+  ~ShimTest() override;
+
+  // What the core was told, in order: "created", "opened", "closing 0", "at 3 depth 0",
+  // "before 3 stream 1", ...
+  static std::vector<std::string> notes;
+  // Called by the core's at_cut; default: no more cuts.
+  static std::function<ncclResult_t(VirtualCommunicator*, CallSite)> at_cut;
+  static int created_gives;
+  static std::function<void(VirtualCommunicator*)> on_created;
+
+  void UseCore();
+  static ncclComm_t Make(int ranks = 2, int rank = 1, ncclConfig_t* config = nullptr);
+  static ncclResult_t AllReduce(ncclComm_t comm, cudaStream_t stream = nullptr) {
+    return ncclAllReduce(nullptr, nullptr, 8, ncclFloat, ncclSum, comm, stream);
+  }
+  // A next generation with a real communicator of its own, published.
+  static Generation* Swap(ncclComm_t comm, uint64_t epoch);
+  // Frees a generation and ends its real communicator.
+  static void Retire(Generation* generation);
+};
+
+}  // namespace rewire::shim
