@@ -1,0 +1,106 @@
+// The device this process drives, its one stream, and memory on it. The training thread owns the
+// stream; memory may be allocated and freed from any thread.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "reconfig/base/cuda_driver.h"
+
+namespace rewire::trainer {
+
+class Device {
+ public:
+  // Takes device local_rank modulo the number of devices.
+  static absl::StatusOr<std::unique_ptr<Device>> Open(int local_rank);
+  ~Device();
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  [[nodiscard]] const CudaDriver& driver() const { return *driver_; }
+  [[nodiscard]] CUstream stream() const { return stream_; }
+  // Makes the context current in a thread that is not the one that opened it.
+  absl::Status Enter() const;
+
+  absl::Status CopyIn(CUdeviceptr target, const void* source, size_t bytes) const;
+  absl::Status CopyOut(void* target, CUdeviceptr source, size_t bytes) const;
+  absl::Status Zero(CUdeviceptr target, size_t bytes) const;
+  absl::Status Synchronize() const;
+
+ private:
+  Device() = default;
+  absl::Status Check(const char* call, CUresult result) const;
+
+  const CudaDriver* driver_ = nullptr;
+  CUdevice device_ = 0;
+  CUcontext context_ = nullptr;
+  CUstream stream_ = nullptr;
+};
+
+// Device memory; zeroed at first. An empty buffer still has an address.
+class DeviceBuffer {
+ public:
+  DeviceBuffer() = default;
+  static absl::StatusOr<DeviceBuffer> Allocate(const Device& device, size_t bytes);
+  // Takes over memory from Release() or cuMemAlloc.
+  static DeviceBuffer Adopt(const Device& device, CUdeviceptr pointer);
+  DeviceBuffer(DeviceBuffer&& other) noexcept { *this = std::move(other); }
+  DeviceBuffer& operator=(DeviceBuffer&& other) noexcept {
+    std::swap(device_, other.device_);
+    std::swap(pointer_, other.pointer_);
+    return *this;
+  }
+  ~DeviceBuffer();
+
+  [[nodiscard]] CUdeviceptr at(size_t offset = 0) const { return pointer_ + offset; }
+  [[nodiscard]] void* data(size_t offset = 0) const {
+    return reinterpret_cast<void*>(static_cast<uintptr_t>(pointer_ + offset));
+  }
+  [[nodiscard]] CUdeviceptr Release() { return std::exchange(pointer_, 0); }
+
+ private:
+  const Device* device_ = nullptr;
+  CUdeviceptr pointer_ = 0;
+};
+
+// Page-locked host memory: asynchronous copies really are.
+template <typename T>
+class PinnedArray {
+ public:
+  PinnedArray() = default;
+  static absl::StatusOr<PinnedArray> Allocate(const Device& device, size_t count) {
+    PinnedArray out;
+    out.driver_ = &device.driver();
+    void* p = nullptr;
+    const CUresult r = out.driver_->MemHostAlloc(&p, std::max<size_t>(count, 1) * sizeof(T),
+                                                 CU_MEMHOSTALLOC_PORTABLE);
+    if (r != CUDA_SUCCESS) {
+      return absl::ResourceExhaustedError(out.driver_->Describe("cuMemHostAlloc", r));
+    }
+    out.data_ = static_cast<T*>(p);
+    out.count_ = count;
+    return out;
+  }
+  PinnedArray(PinnedArray&& other) noexcept { *this = std::move(other); }
+  PinnedArray& operator=(PinnedArray&& other) noexcept {
+    std::swap(driver_, other.driver_);
+    std::swap(data_, other.data_);
+    std::swap(count_, other.count_);
+    return *this;
+  }
+  ~PinnedArray() {
+    if (data_ != nullptr) driver_->MemFreeHost(data_);
+  }
+  [[nodiscard]] T* data() const { return data_; }
+  [[nodiscard]] size_t size() const { return count_; }
+  T& operator[](size_t i) const { return data_[i]; }
+
+ private:
+  const CudaDriver* driver_ = nullptr;
+  T* data_ = nullptr;
+  size_t count_ = 0;
+};
+
+}  // namespace rewire::trainer

@@ -1,0 +1,25 @@
+// Rewire's C interface, found at run time: without an agent the trainer needs no library of Rewire.
+// Immutable once loaded.
+#pragma once
+
+#include "absl/status/statusor.h"
+#include "reconfig/c_api.h"
+
+namespace rewire::trainer {
+
+struct RewireLibrary {
+  decltype(&rewireResultString) ResultString;
+  decltype(&rewireLastError) LastError;
+  decltype(&rewireAttach) Attach;
+  decltype(&rewireDetach) Detach;
+  decltype(&rewireWorld) World;
+  decltype(&rewireUniqueId) UniqueId;
+  decltype(&rewireSetParallel) SetParallel;
+  decltype(&rewireRegisterTensor) RegisterTensor;
+  decltype(&rewireUpdate) Update;
+  decltype(&rewireRecover) Recover;
+
+  static absl::StatusOr<RewireLibrary> Load();
+};
+
+}  // namespace rewire::trainer

@@ -1,0 +1,50 @@
+// The training loop: a gradient pass, then the update boundary, until the last step. With Rewire
+// the boundary is rewireUpdate() and the world may be another one behind it; without, it is the
+// update. The training thread only.
+#pragma once
+
+#include "absl/status/statusor.h"
+#include "bench/trainer/gradient.h"
+#include "bench/trainer/session.h"
+#include "bench/trainer/state.h"
+#include "bench/trainer/step_log.h"
+
+namespace rewire::trainer {
+
+class Trainer {
+ public:
+  // session: nullptr without Rewire.
+  Trainer(const Args& args, GradientPass& pass, TrainingState& state, Communicator& comm,
+          RewireSession* session, StepLog& log)
+      : args_(args), pass_(pass), state_(state), comm_(comm), session_(session), log_(log) {}
+
+  enum class End { kDone, kLeft };
+
+  // joining: the first thing is the others' update, whose gradient comes with it.
+  absl::StatusOr<End> Run(bool joining);
+  // The loss of the last step.
+  [[nodiscard]] double Loss() const;
+
+ private:
+  struct Start {
+    int64_t wall_ns;
+    int64_t cpu_ns;
+  };
+  // The update boundary, or the way back from a failed gradient pass.
+  absl::StatusOr<rewireOutcome_t> Boundary();
+  absl::StatusOr<rewireOutcome_t> Recover(const absl::Status& why);
+  absl::Status ThrowAway(uint64_t step, const rewireOutcome_t& outcome);
+  void LogStep(const Start& start, const rewireOutcome_t& outcome);
+
+  const Args& args_;
+  GradientPass& pass_;
+  TrainingState& state_;
+  Communicator& comm_;
+  RewireSession* session_;
+  StepLog& log_;
+  uint64_t epoch_ = 0;
+  uint64_t thrown_step_ = 0;  // whose work was thrown away last, and how often
+  uint64_t thrown_ = 0;
+};
+
+}  // namespace rewire::trainer
