@@ -30,14 +30,14 @@ const TestDriver& TestDriver::Get() {
 
 Rank::Rank(int device) : device_(device) {
   const TestDriver& t = TestDriver::Get();
-  CuContext context = nullptr;
-  EXPECT_EQ(0, t.d->DevicePrimaryCtxRetain(&context, device));
-  EXPECT_EQ(0, t.d->CtxSetCurrent(context));
+  EXPECT_EQ(0, t.d->DevicePrimaryCtxRetain(&context_, device));
+  EXPECT_EQ(0, t.d->CtxSetCurrent(context_));
   EXPECT_EQ(0, t.StreamCreate(&stream_, 1));
 }
 
 Rank::~Rank() {
   const TestDriver& t = TestDriver::Get();
+  EXPECT_EQ(0, t.d->CtxSetCurrent(context_));
   EXPECT_EQ(0, t.StreamDestroy(stream_));
   for (void* memory : memory_) {
     EXPECT_EQ(0, t.d->MemFree(reinterpret_cast<uint64_t>(memory)));
@@ -48,6 +48,7 @@ Rank::~Rank() {
 
 void* Rank::Alloc(size_t bytes) {
   uint64_t pointer = 0;
+  const ContextScope scope(TestDriver::Get().d, context_);
   EXPECT_EQ(0, TestDriver::Get().d->MemAlloc(&pointer, std::max<size_t>(bytes, 16)));
   memory_.push_back(reinterpret_cast<void*>(pointer));
   return memory_.back();

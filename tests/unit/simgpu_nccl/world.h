@@ -25,7 +25,8 @@ struct TestDriver {
   static const TestDriver& Get();
 };
 
-// One rank: a current context on its own device, and a stream. Used by the thread that made it.
+// One rank: a context on its own device, made current, and a stream. Used by the thread that made
+// it.
 class Rank {
  public:
   explicit Rank(int device);
@@ -49,6 +50,7 @@ class Rank {
 
  private:
   int device_;
+  CuContext context_ = nullptr;
   cudaStream_t stream_ = nullptr;
   std::vector<void*> memory_;
 };

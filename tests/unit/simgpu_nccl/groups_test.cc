@@ -1,0 +1,130 @@
+// Groups: sends and receives of any order, several streams, nesting, errors, simulation.
+
+#include "tests/unit/simgpu_nccl/world.h"
+
+namespace simnccl {
+namespace {
+
+TEST(Groups, ManyMessagesInAnyOrderDoNotDeadlock) {
+  constexpr int kRanks = 4;
+  constexpr size_t kCount = 400'000;  // More than all slots of a peer hold.
+  OnRanks(kRanks, [](int r, ncclComm_t comm, Rank& gpu) {
+    std::vector<int32_t*> out;
+    std::vector<int32_t*> in;
+    for (int p = 0; p < kRanks; ++p) {
+      out.push_back(gpu.Put(std::vector<int32_t>(kCount, r * 100 + p)));
+      in.push_back(gpu.Put(std::vector<int32_t>(kCount, -1)));
+    }
+    int64_t* sum = gpu.Put<int64_t>({r});
+    ASSERT_NCCL(ncclGroupStart());
+    // Everybody first sends to everybody, and receives in the opposite order, around a collective.
+    for (int p = 0; p < kRanks; ++p) {
+      ASSERT_NCCL(ncclSend(out[p], kCount, ncclInt32, p, comm, gpu.stream()));
+    }
+    ASSERT_NCCL(ncclAllReduce(sum, sum, 1, ncclInt64, ncclSum, comm, gpu.stream()));
+    for (int p = kRanks - 1; p >= 0; --p) {
+      ASSERT_NCCL(ncclRecv(in[p], kCount, ncclInt32, p, comm, gpu.stream()));
+    }
+    ASSERT_NCCL(ncclGroupEnd());
+    ASSERT_TRUE(gpu.Sync());
+    EXPECT_EQ(6, *sum);
+    for (int p = 0; p < kRanks; ++p) {
+      EXPECT_EQ(std::vector<int32_t>(kCount, p * 100 + r),
+                std::vector<int32_t>(in[p], in[p] + kCount));
+    }
+  });
+}
+
+TEST(Groups, OneCommunicatorIsInOrderOverStreams) {
+  OnRanks(2, [](int r, ncclComm_t comm, Rank& gpu) {
+    Rank other(r);
+    int64_t* data = gpu.Put<int64_t>({1});
+    for (int i = 0; i < 20; ++i) {
+      const cudaStream_t stream = i % 2 == 0 ? gpu.stream() : other.stream();
+      ASSERT_NCCL(ncclAllReduce(data, data, 1, ncclInt64, ncclSum, comm, stream));
+    }
+    ASSERT_TRUE(gpu.Sync());
+    ASSERT_TRUE(other.Sync());
+    EXPECT_EQ(1 << 20, *data);
+    // Two streams in one group: each sees the result.
+    int64_t* a = gpu.Put<int64_t>({1});
+    int64_t* b = gpu.Put<int64_t>({2});
+    ASSERT_NCCL(ncclGroupStart());
+    ASSERT_NCCL(ncclAllReduce(a, a, 1, ncclInt64, ncclSum, comm, gpu.stream()));
+    ASSERT_NCCL(ncclAllReduce(b, b, 1, ncclInt64, ncclSum, comm, other.stream()));
+    ASSERT_NCCL(ncclGroupEnd());
+    ASSERT_TRUE(other.Sync());
+    EXPECT_EQ(2, *a);
+    EXPECT_EQ(4, *b);
+    ASSERT_TRUE(gpu.Sync());
+  });
+}
+
+TEST(Groups, NestAndFailAsAWhole) {
+  EXPECT_EQ(ncclInvalidUsage, ncclGroupEnd());
+  OnRanks(1, [](int, ncclComm_t comm, Rank& gpu) {
+    int64_t* data = gpu.Put<int64_t>({1, 5});
+    ASSERT_NCCL(ncclGroupStart());
+    ASSERT_NCCL(ncclGroupStart());
+    ASSERT_NCCL(ncclSend(data, 1, ncclInt64, 0, comm, gpu.stream()));
+    ASSERT_NCCL(ncclGroupEnd());
+    EXPECT_EQ(5, data[1]);
+    ASSERT_NCCL(ncclRecv(data + 1, 1, ncclInt64, 0, comm, gpu.stream()));
+    ASSERT_NCCL(ncclGroupEnd());
+    ASSERT_TRUE(gpu.Sync());
+    EXPECT_EQ(1, data[1]);
+
+    ASSERT_NCCL(ncclGroupStart());
+    ASSERT_NCCL(ncclSend(data, 1, ncclInt64, 0, comm, gpu.stream()));
+    EXPECT_EQ(ncclInvalidArgument, ncclSend(data, 1, ncclInt64, 9, comm, gpu.stream()));
+    EXPECT_EQ(ncclInvalidArgument, ncclGroupEnd());
+    // The failed group is gone: the next one starts empty.
+    ASSERT_NCCL(ncclGroupStart());
+    ASSERT_NCCL(ncclGroupEnd());
+  });
+}
+
+TEST(Groups, SimulationConnectsAndLaunchesNothing) {
+  OnRanks(2, [](int, ncclComm_t comm, Rank& gpu) {
+    int64_t* data = gpu.Put<int64_t>({1});
+    const int before = CountFds();
+    ncclSimInfo_t info = NCCL_SIM_INFO_INITIALIZER;
+    ASSERT_NCCL(ncclGroupStart());
+    ASSERT_NCCL(ncclAllReduce(data, data, 1, ncclInt64, ncclSum, comm, gpu.stream()));
+    ASSERT_NCCL(ncclGroupSimulateEnd(&info));
+    EXPECT_GT(info.estimatedTime, 0.0f);
+    EXPECT_GT(CountFds(), before);
+    ASSERT_EQ(0, TestDriver::Get().StreamQuery(gpu.stream()));
+    EXPECT_EQ(1, *data);
+    info.magic = 0;
+    ASSERT_NCCL(ncclGroupStart());
+    EXPECT_EQ(ncclInvalidArgument, ncclGroupSimulateEnd(&info));
+  });
+}
+
+TEST(Groups, SimulationOfNonBlockingLaunches) {
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  OnRanks(
+      2,
+      [](int, ncclComm_t comm, Rank& gpu) {
+        for (const int64_t expected : {2, 4}) {  // With and without a connection to make.
+          int64_t* data = gpu.Put<int64_t>({expected / 2});
+          ncclSimInfo_t info = NCCL_SIM_INFO_INITIALIZER;
+          ASSERT_NCCL(ncclGroupStart());
+          ASSERT_NCCL(ncclAllReduce(data, data, 1, ncclInt64, ncclSum, comm, gpu.stream()));
+          const ncclResult_t ended = ncclGroupSimulateEnd(&info);
+          EXPECT_TRUE(ended == ncclSuccess || ended == ncclInProgress);
+          ncclResult_t state = ncclInProgress;
+          ASSERT_TRUE(Eventually([&] {
+            return ncclCommGetAsyncError(comm, &state) == ncclSuccess && state != ncclInProgress;
+          }));
+          ASSERT_TRUE(gpu.Sync());
+          EXPECT_EQ(expected, *data);
+        }
+      },
+      &config);
+}
+
+}  // namespace
+}  // namespace simnccl
