@@ -39,7 +39,8 @@ LeaderOptions OptionsOfLeader(const AgentOptions& options, uint64_t secret) {
 absl::StatusOr<std::unique_ptr<Agent>> Agent::Start(AgentOptions options) {
   REWIRE_ASSIGN_OR_RETURN(std::unique_ptr<EmbeddedStore> store, EmbeddedStore::Open(options.store));
   REWIRE_ASSIGN_OR_RETURN(const uint64_t secret, JobSecret(options.store + ".secret"));
-  REWIRE_ASSIGN_OR_RETURN(std::unique_ptr<Metrics> metrics, Metrics::Start(options.metrics));
+  REWIRE_ASSIGN_OR_RETURN(std::unique_ptr<MetricsServer> metrics_server,
+                          MetricsServer::Listen(options.metrics));
   absl::StatusOr<std::optional<WorldRecord>> record;
   store->Read([&record](auto answer) { record = std::move(answer); });
   REWIRE_RETURN_IF_ERROR(record.status());
@@ -47,7 +48,7 @@ absl::StatusOr<std::unique_ptr<Agent>> Agent::Start(AgentOptions options) {
   if (const SocketStatus s = ListenUnix(options.socket, &listener); !s.ok()) {
     return absl::UnavailableError(s.text);
   }
-  std::unique_ptr<Agent> agent(new Agent(options, std::move(store), std::move(metrics)));
+  std::unique_ptr<Agent> agent(new Agent(options, std::move(store), std::move(metrics_server)));
   Agent* a = agent.get();
   a->leader_ =
       std::make_unique<Leader>(OptionsOfLeader(options, secret), record->value_or(WorldRecord{}));
@@ -68,10 +69,12 @@ absl::StatusOr<std::unique_ptr<Agent>> Agent::Start(AgentOptions options) {
   return agent;
 }
 
-Agent::Agent(AgentOptions options, std::unique_ptr<Store> store, std::unique_ptr<Metrics> metrics)
+Agent::Agent(AgentOptions options, std::unique_ptr<Store> store,
+             std::unique_ptr<MetricsServer> metrics_server)
     : options_(std::move(options)),
       store_(std::move(store)),
-      metrics_(std::move(metrics)),
+      metrics_(std::make_unique<Metrics>()),
+      metrics_server_(std::move(metrics_server)),
       started_(Now()),
       now_(started_) {}
 
@@ -84,31 +87,42 @@ absl::Status Agent::Run(int stop_fd) {
     polls.assign({{stop_fd, POLLIN, 0}});
     if (store_->fd() >= 0) polls.push_back({store_->fd(), POLLIN, 0});
     connections_->FlushAll();
-    connections_->AddPolls(now_, &polls);
+    connections_->AddPolls(&polls);
+    metrics_server_->AddPolls(&polls);
     const Time before = Now();
     const auto wait = std::chrono::ceil<milliseconds>(NextDeadline(before) - before).count();
     if (poll(polls.data(), polls.size(), static_cast<int>(std::clamp<int64_t>(wait, 0, 1000))) <
         0) {
       for (pollfd& p : polls) p.revents = 0;
     }
-    if (polls[0].revents != 0) return absl::OkStatus();
+    if (polls[0].revents != 0) break;
     now_ = Now();
     store_->Progress();
     connections_->Handle(now_, polls);
+    metrics_server_->Handle(now_, polls, [this] { return metrics_->Text(); });
     launcher_->Tick(now_);
     if (const auto due = leader_->NextDeadline(); due && now_ >= *due) {
       Feed([this](Leader::Out* out) { leader_->OnTick(now_, out); });
     }
     launcher_->TellWorld(leader_->record().world);
+    const Phase phase = leader_->phase();
+    if (phase <= Phase::kSteady || phase == Phase::kStopped) log_.OnIdle(now_);
+    for (const TransitionEntry& ended : log_.TakeEnded()) {
+      metrics_->OnTransition(ended);
+      WriteTrace(ended);
+    }
     desk_->Settle(now_);
     metrics_->Set(*leader_, *connections_, now_);
   }
+  unlink(options_.socket.c_str());  // nobody shall wait for an answer here
+  return absl::OkStatus();
 }
 
 Time Agent::NextDeadline(Time now) const {
   Time next = now + seconds(1);  // metrics are as old as this
-  for (const std::optional<Time>& t : {leader_->NextDeadline(), connections_->NextDeadline(),
-                                       launcher_->NextDeadline(), desk_->NextDeadline()}) {
+  for (const std::optional<Time>& t :
+       {leader_->NextDeadline(), connections_->NextDeadline(), launcher_->NextDeadline(),
+        desk_->NextDeadline(), metrics_server_->NextDeadline()}) {
     if (t && *t < next) next = *t;
   }
   return next;
@@ -282,11 +296,7 @@ void Agent::DoNote(const Note& note) {
   REWIRE_LOG(bad ? LogLevel::kWarn : LogLevel::kInfo, "[%llu] %s: %s",
              static_cast<unsigned long long>(note.epoch),
              std::string(PhaseName(note.phase)).c_str(), note.text.c_str());
-  const TransitionEntry* ended = log_.OnNote(now_, note, leader_->record().world.epoch);
-  if (ended != nullptr) {
-    metrics_->OnTransition(*ended);
-    WriteTrace(*ended);
-  }
+  log_.OnNote(now_, note, leader_->record().world.epoch);
   desk_->OnNote(note);
 }
 
@@ -311,7 +321,7 @@ nlohmann::json Agent::StatusAnswer() const {
                   {"uptime_ms", ToMilliseconds(now_ - started_)},
                   {"socket", options_.socket},
                   {"store", options_.store},
-                  {"metrics_port", metrics_->port()},
+                  {"metrics_port", metrics_server_->port()},
                   {"launcher", launcher_->connected()}};
   out["counters"] = {{"connections", connections_->size()},
                      {"accepted", c.accepted},

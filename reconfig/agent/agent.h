@@ -19,6 +19,7 @@
 #include "reconfig/agent/control_desk.h"
 #include "reconfig/agent/launcher_link.h"
 #include "reconfig/agent/metrics.h"
+#include "reconfig/agent/metrics_server.h"
 #include "reconfig/agent/transition_log.h"
 #include "reconfig/store/store.h"
 #include "reconfig/transition/leader.h"
@@ -43,14 +44,14 @@ class Agent : private Connections::Events, private LauncherLink::Events {
 
   // Serves until stop_fd is readable.
   absl::Status Run(int stop_fd);
-  [[nodiscard]] int metrics_port() const { return metrics_->port(); }
 
  private:
   struct Link {
     Connections::Id connection = 0;
     uint64_t incarnation = 0;
   };
-  Agent(AgentOptions options, std::unique_ptr<Store> store, std::unique_ptr<Metrics> metrics);
+  Agent(AgentOptions options, std::unique_ptr<Store> store,
+        std::unique_ptr<MetricsServer> metrics_server);
 
   // Connections::Events
   void OnFrame(Connections::Id id, const std::string& frame) override;
@@ -79,6 +80,7 @@ class Agent : private Connections::Events, private LauncherLink::Events {
   const AgentOptions options_;
   const std::unique_ptr<Store> store_;
   const std::unique_ptr<Metrics> metrics_;
+  const std::unique_ptr<MetricsServer> metrics_server_;
   const Time started_;
   std::unique_ptr<Leader> leader_;
   std::unique_ptr<Connections> connections_;

@@ -24,7 +24,7 @@ void LogFirst(uint64_t count, const std::string& text) {
 Connections::Connections(UniqueFd listener, Options options, Events* events)
     : listener_(std::move(listener)), options_(options), events_(events) {}
 
-void Connections::AddPolls(Time /*now*/, std::vector<pollfd>* polls) const {
+void Connections::AddPolls(std::vector<pollfd>* polls) const {
   polls->push_back({listener_.get(), POLLIN, 0});
   for (const auto& [id, c] : open_) {
     short events = c->leaving ? 0 : POLLIN;

@@ -48,7 +48,7 @@ class Connections {
   Connections(UniqueFd listener, Options options, Events* events);
 
   // Before poll(2): adds what to wait for. After it: Handle() with the same entries.
-  void AddPolls(Time now, std::vector<pollfd>* polls) const;
+  void AddPolls(std::vector<pollfd>* polls) const;
   void Handle(Time now, const std::vector<pollfd>& polls);
   [[nodiscard]] std::optional<Time> NextDeadline() const;
 

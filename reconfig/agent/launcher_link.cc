@@ -1,5 +1,7 @@
 #include "reconfig/agent/launcher_link.h"
 
+#include <utility>
+
 #include "reconfig/agent/command.h"
 #include "reconfig/agent/control.h"
 #include "reconfig/base/status_macros.h"
@@ -90,6 +92,7 @@ void LauncherLink::TellWorld(const World& world) {
 }
 
 void LauncherLink::TellStop(const std::string& reason) {
+  if (std::exchange(stopped_, true)) return;  // each member is told the same
   Send({{"event", "stop"}, {"reason", reason}});
 }
 

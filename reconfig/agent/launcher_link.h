@@ -56,6 +56,7 @@ class LauncherLink {
   Connections::Id connection_ = 0;
   // Not yet asked for: there is no launcher.
   std::vector<std::pair<Time, Spawn>> waiting_;
+  bool stopped_ = false;
   nlohmann::json world_;  // the last one told, for a launcher that connects again
 };
 

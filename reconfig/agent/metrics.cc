@@ -1,17 +1,13 @@
 #include "reconfig/agent/metrics.h"
 
 #include <prometheus/counter.h>
-#include <prometheus/exposer.h>
 #include <prometheus/gauge.h>
 #include <prometheus/histogram.h>
 #include <prometheus/registry.h>
 #include <prometheus/text_serializer.h>
 
 #include <algorithm>
-#include <charconv>
 #include <set>
-
-#include "absl/strings/str_cat.h"
 
 namespace rewire {
 namespace {
@@ -122,31 +118,6 @@ Metrics::Metrics()
 }
 
 Metrics::~Metrics() = default;
-
-absl::StatusOr<std::unique_ptr<Metrics>> Metrics::Start(const std::string& address) {
-  std::unique_ptr<Metrics> metrics(new Metrics());
-  if (address.empty()) return metrics;
-  const std::string full =
-      address.find(':') == std::string::npos ? "127.0.0.1:" + address : address;
-  const std::string port_text = full.substr(full.rfind(':') + 1);
-  unsigned port = 0;
-  const char* end = port_text.data() + port_text.size();
-  const auto parsed = std::from_chars(port_text.data(), end, port);
-  if (full.rfind("127.", 0) != 0 || parsed.ec != std::errc() || parsed.ptr != end || port > 65535) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "metrics address '", address, "' is not PORT or 127.0.0.1:PORT with a port up to 65535"));
-  }
-  // The library reports a port that is taken by an exception, without its reason.
-  try {
-    metrics->exposer_ = std::make_unique<prometheus::Exposer>(full, 1);
-  } catch (const std::exception& e) {
-    return absl::UnavailableError(absl::StrCat("cannot serve metrics on ", full, ": ", e.what()));
-  }
-  metrics->exposer_->RegisterCollectable(metrics->registry_);
-  const std::vector<int> ports = metrics->exposer_->GetListeningPorts();
-  if (!ports.empty()) metrics->port_ = ports[0];
-  return metrics;
-}
 
 void Metrics::Set(const Leader& leader, const Connections& connections, Time now) {
   Families& f = *families_;

@@ -25,20 +25,22 @@ double PrepareMs(const TransitionEntry& entry, Time now) {
 }  // namespace
 
 json TransitionStatus(const TransitionEntry& entry, Time now) {
-  json out = {{"number", entry.number},
-              {"kind", std::string(KindName(entry.kind))},
-              {"from_epoch", entry.from},
-              {"to_epoch", entry.to},
-              {"why", entry.why},
-              {"phase", std::string(PhaseName(entry.phase))},
-              {"members_before", entry.members_before},
-              {"members_after", entry.members_after},
-              {"prepare_ms", PrepareMs(entry, now)},
-              {"total_ms", ToMilliseconds(entry.end.value_or(now) - entry.begin)},
-              {"result", !entry.end        ? "running"
-                         : entry.committed ? "committed"
-                                           : "aborted"},
-              {"reason", entry.result}};
+  json out = {
+      {"number", entry.number},
+      {"kind", std::string(KindName(entry.kind))},
+      {"from_epoch", entry.from},
+      {"to_epoch", entry.to},
+      {"summary", entry.summary},
+      {"phase", std::string(PhaseName(entry.phase))},
+      {"members_before", entry.members_before},
+      {"members_after", entry.members_after},
+      {"prepare_ms", PrepareMs(entry, now)},
+      {"total_ms", ToMilliseconds(entry.entered.value_or(entry.end.value_or(now)) - entry.begin)},
+      {"result", entry.entered     ? "committed"
+                 : !entry.end      ? "running"
+                 : entry.committed ? "committed"
+                                   : "aborted"},
+      {"reason", entry.result}};
   json phases = json::array();
   for (const TransitionSpan& s : entry.spans) {
     if (s.member) continue;

@@ -51,7 +51,7 @@ std::string TraceJson(const TransitionEntry& entry, const std::string& job, Time
                                 {"otherData",
                                  {{"job", job},
                                   {"epoch", entry.to},
-                                  {"why", entry.why},
+                                  {"summary", entry.summary},
                                   {"result", entry.committed ? "committed" : entry.result}}},
                                 {"traceEvents", events}};
   return trace.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);

@@ -1,7 +1,5 @@
 #include "reconfig/agent/transition_log.h"
 
-#include <algorithm>
-
 namespace rewire {
 namespace {
 
@@ -135,17 +133,28 @@ void TransitionLog::OnReceived(Time now, MemberId member, const Message& message
   }
 }
 
-const TransitionEntry* TransitionLog::OnNote(Time now, const Note& note, Epoch current) {
-  if (note.transition == 0) return nullptr;
+void TransitionLog::Close(Time now, TransitionEntry* entry) {
+  entry->end = now;
+  for (TransitionSpan& s : entry->spans) {
+    if (!s.end) s.end = now;
+  }
+  ended_.push_back(*entry);
+}
+
+void TransitionLog::OnIdle(Time now) {
+  if (TransitionEntry* entry = Running()) Close(now, entry);
+}
+
+void TransitionLog::OnNote(Time now, const Note& note, Epoch current) {
+  if (note.transition == 0) return;
   TransitionEntry* entry = Running();
   if (entry != nullptr && entry->number != note.transition) {
-    // The leader has gone on to another attempt without a word about this one.
-    entry->end = now;
+    Close(now, entry);  // the next one follows at once
     entry = nullptr;
   }
   if (entry == nullptr) {
     // News of one that has ended already.
-    if (!entries_.empty() && entries_.back().number >= note.transition) return nullptr;
+    if (!entries_.empty() && entries_.back().number >= note.transition) return;
     entries_.emplace_back();
     if (entries_.size() > kKept) entries_.pop_front();
     entry = &entries_.back();
@@ -155,23 +164,20 @@ const TransitionEntry* TransitionLog::OnNote(Time now, const Note& note, Epoch c
   }
   entry->kind = note.transition_kind;
   if (note.epoch != 0) entry->to = note.epoch;
-  const bool ends = note.kind == NoteKind::kDone || note.kind == NoteKind::kFailed;
-  if (ends) {
-    entry->end = now;
-    if (note.kind == NoteKind::kFailed) entry->result = note.text;
-    if (note.kind == NoteKind::kDone) entry->committed = true;
-    for (TransitionSpan& s : entry->spans) {
-      if (!s.end) s.end = now;
-    }
-    return entry;
+  if (note.kind == NoteKind::kFailed) {
+    entry->result = note.text;
+    return Close(now, entry);
   }
-  if (note.kind == NoteKind::kProgress) {
-    if (TransitionSpan* open = entry->Open(std::nullopt, "")) open->end = now;
-    entry->phase = note.phase;
-    entry->spans.push_back({std::nullopt, std::string(PhaseName(note.phase)), now, std::nullopt});
-    if (entry->why.empty()) entry->why = note.text;
+  if (note.kind == NoteKind::kDone) {
+    entry->committed = true;
+    entry->entered = now;
+    entry->summary = note.text;
+    return;
   }
-  return nullptr;
+  if (note.kind != NoteKind::kProgress || note.phase == entry->phase) return;
+  if (TransitionSpan* open = entry->Open(std::nullopt, "")) open->end = now;
+  entry->phase = note.phase;
+  entry->spans.push_back({std::nullopt, std::string(PhaseName(note.phase)), now, std::nullopt});
 }
 
 }  // namespace rewire

@@ -8,6 +8,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "reconfig/base/clock.h"
@@ -29,11 +30,12 @@ struct TransitionEntry {
   Epoch from = 0;
   Epoch to = 0;
   Time begin{};
+  std::optional<Time> entered;  // every member is in the new world; what follows is retirement
   std::optional<Time> end;
   bool committed = false;
-  std::string why;     // what was asked for, or who was lost
-  std::string result;  // why it failed; empty when it did not
-  Phase phase = Phase::kReserve;
+  std::string summary;           // what was done
+  std::string result;            // why it failed; empty when it did not
+  Phase phase = Phase::kSteady;  // before its first
   std::vector<MemberId> members_before;
   std::vector<MemberId> members_after;
   std::vector<TransitionSpan> spans;  // in order of their beginning
@@ -58,8 +60,11 @@ class TransitionLog {
 
   void OnSent(Time now, MemberId member, const Message& message);
   void OnReceived(Time now, MemberId member, const Message& message);
-  // The entry that ended with this note, if one did.
-  const TransitionEntry* OnNote(Time now, const Note& note, Epoch current);
+  void OnNote(Time now, const Note& note, Epoch current);
+  // The leader has nothing under way: what was, has ended.
+  void OnIdle(Time now);
+  // Those that have ended since the last call, in order.
+  std::vector<TransitionEntry> TakeEnded() { return std::exchange(ended_, {}); }
 
   // The one under way; nullptr when there is none.
   [[nodiscard]] const TransitionEntry* current() const;
@@ -72,8 +77,10 @@ class TransitionLog {
   void Begin(Time now, std::optional<MemberId> member, std::string_view name);
   void End(Time now, std::optional<MemberId> member, std::string_view name);
   TransitionEntry* Running();
+  void Close(Time now, TransitionEntry* entry);
 
   std::deque<TransitionEntry> entries_;
+  std::vector<TransitionEntry> ended_;
 };
 
 }  // namespace rewire

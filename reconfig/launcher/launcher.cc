@@ -50,7 +50,10 @@ absl::StatusOr<int> Launcher::Run() {
     REWIRE_RETURN_IF_ERROR(StartMember(id, id, id, options_.members));
   }
   Loop();
-  if (agent_) agent_->Stop(Now() + seconds(2));
+  if (agent_) {
+    agent_->Stop(Now() + seconds(2));
+    unlink(options_.agent_socket.c_str());  // one that was killed has left it
+  }
   if (agent_stream_) ReadStream(&*agent_stream_, true);
   FlushAtEnd();
   return ExitStatus();

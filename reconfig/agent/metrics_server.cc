@@ -1,0 +1,101 @@
+#include "reconfig/agent/metrics_server.h"
+
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "reconfig/base/socket.h"
+
+namespace rewire {
+namespace {
+
+constexpr Duration kPatience = seconds(5);
+constexpr size_t kMostClients = 16;
+constexpr size_t kLongestRequest = 8192;
+
+std::string Response(const char* status, const std::string& body) {
+  return absl::StrCat(
+      "HTTP/1.1 ", status,
+      "\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\nContent-Length: ", body.size(),
+      "\r\nConnection: close\r\n\r\n", body);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<MetricsServer>> MetricsServer::Listen(const std::string& address) {
+  auto server = std::make_unique<MetricsServer>();
+  if (address.empty()) return server;
+  const std::string full =
+      address.find(':') == std::string::npos ? absl::StrCat("127.0.0.1:", address) : address;
+  if (full.rfind("127.", 0) != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("metrics address '", address, "' is not PORT or 127.0.0.1:PORT"));
+  }
+  std::string bound;
+  if (const SocketStatus s = ListenTcp(full, &server->listener_, &bound); !s.ok()) {
+    return absl::UnavailableError("metrics: " + s.text);
+  }
+  server->port_ = std::stoi(bound.substr(bound.rfind(':') + 1));
+  return server;
+}
+
+void MetricsServer::AddPolls(std::vector<pollfd>* polls) const {
+  if (!listener_.valid()) return;
+  // Above the limit the others wait in the listener's queue.
+  if (clients_.size() < kMostClients) polls->push_back({listener_.get(), POLLIN, 0});
+  for (const Client& c : clients_) {
+    polls->push_back({c.fd.get(), static_cast<short>(c.answering ? POLLOUT : POLLIN), 0});
+  }
+}
+
+void MetricsServer::Handle(Time now, const std::vector<pollfd>& polls,
+                           const std::function<std::string()>& text) {
+  if (!listener_.valid()) return;
+  std::set<int> ready;
+  for (const pollfd& p : polls) {
+    if (p.revents != 0) ready.insert(p.fd);
+  }
+  clients_.remove_if([&](Client& c) {
+    return now >= c.deadline || (ready.count(c.fd.get()) != 0 && !Serve(&c, text));
+  });
+  if (ready.count(listener_.get()) == 0) return;
+  UniqueFd fd;
+  if (Accept(listener_.get(), now, &fd).ok()) {
+    clients_.push_back({std::move(fd), now + kPatience, "", "", false});
+  }
+}
+
+bool MetricsServer::Serve(Client* client, const std::function<std::string()>& text) {
+  if (!client->answering) {
+    char chunk[2048];
+    const ssize_t n = recv(client->fd.get(), chunk, sizeof chunk, 0);
+    if (n < 0) return errno == EAGAIN || errno == EINTR;
+    if (n == 0) return false;
+    client->request.append(chunk, static_cast<size_t>(n));
+    if (client->request.find("\r\n\r\n") == std::string::npos) {
+      return client->request.size() <= kLongestRequest;
+    }
+    client->answering = true;
+    const bool known = client->request.rfind("GET /metrics ", 0) == 0;
+    client->answer =
+        known ? Response("200 OK", text()) : Response("404 Not Found", "GET /metrics\n");
+  }
+  const ssize_t n =
+      send(client->fd.get(), client->answer.data(), client->answer.size(), MSG_NOSIGNAL);
+  if (n < 0) return errno == EAGAIN || errno == EINTR;
+  client->answer.erase(0, static_cast<size_t>(n));
+  return !client->answer.empty();
+}
+
+std::optional<Time> MetricsServer::NextDeadline() const {
+  std::optional<Time> out;
+  for (const Client& c : clients_) {
+    if (!out || c.deadline < *out) out = c.deadline;
+  }
+  return out;
+}
+
+}  // namespace rewire

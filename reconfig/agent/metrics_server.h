@@ -1,0 +1,48 @@
+// Prometheus text over HTTP on loopback: GET /metrics, one answer per connection. Part of the
+// agent's event loop: nothing blocks, and a client that is slow or says nothing is closed.
+#pragma once
+
+#include <poll.h>
+
+#include <functional>
+#include <list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "reconfig/base/clock.h"
+#include "reconfig/base/unique_fd.h"
+
+namespace rewire {
+
+class MetricsServer {
+ public:
+  // address: "127.0.0.1:PORT" or "PORT", port 0 for a free one, empty for no server. Anything but
+  // loopback is refused: the numbers are the job's own.
+  static absl::StatusOr<std::unique_ptr<MetricsServer>> Listen(const std::string& address);
+
+  void AddPolls(std::vector<pollfd>* polls) const;
+  void Handle(Time now, const std::vector<pollfd>& polls, const std::function<std::string()>& text);
+  [[nodiscard]] std::optional<Time> NextDeadline() const;
+  // 0: no server.
+  [[nodiscard]] int port() const { return port_; }
+
+ private:
+  struct Client {
+    UniqueFd fd;
+    Time deadline{};
+    std::string request;
+    std::string answer;  // what is not written yet
+    bool answering = false;
+  };
+  // False: the client is done with.
+  static bool Serve(Client* client, const std::function<std::string()>& text);
+
+  UniqueFd listener_;
+  int port_ = 0;
+  std::list<Client> clients_;
+};
+
+}  // namespace rewire

@@ -1,0 +1,191 @@
+// A job of toy members whose world changes: by commands, by signals, by death, with the agent
+// killed.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+#include "tests/process/agent/job.h"
+
+namespace rewire {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+int PidOfSlot(const nlohmann::json& status, int slot) {
+  return status["world"]["members"][static_cast<size_t>(slot)]["pid"].get<int>();
+}
+
+TEST(ChangeTest, GrowDrainReplaceRebuildAndEnd) {
+  Job job(2, 4);
+  CommandResult r = job.Ask("resize", {"4"});
+  EXPECT_EQ(r.status, 0) << r.err;
+  EXPECT_THAT(r.out, HasSubstr("epoch 1→2 boundary committed"));
+  EXPECT_THAT(r.err, HasSubstr("accepted: resize to 4"));
+  EXPECT_THAT(r.err, HasSubstr("COMMITTED"));
+  EXPECT_THAT(job.World(), ElementsAre(0, 1, 2, 3));
+
+  r = job.Ask("drain", {"1", "--within", "60s", "--quiet"});
+  EXPECT_EQ(r.status, 0) << r.err;
+  EXPECT_EQ(r.err, "");
+  EXPECT_THAT(job.World(), ElementsAre(0, 2, 3));
+
+  r = job.Ask("replace", {"2", "--json", "--reason", "a warm GPU"});
+  EXPECT_EQ(r.status, 0) << r.err;
+  EXPECT_EQ(r.err, "");
+  const auto answer = nlohmann::json::parse(r.out);
+  EXPECT_EQ(answer["epoch"], 4);
+  EXPECT_EQ(answer["world"], nlohmann::json({0, 4, 3}));
+  EXPECT_EQ(answer["transition"]["result"], "committed");
+  EXPECT_EQ(answer["transition"]["bytes"], 4000);
+
+  EXPECT_EQ(job.Ask("rebuild").status, 0);
+  const nlohmann::json status = job.Status();
+  EXPECT_EQ(status["epoch"], 5);
+  EXPECT_EQ(status["transitions"].size(), 4u);
+
+  const CommandResult end = job.Finish();
+  EXPECT_EQ(end.status, 0) << end.err;
+  EXPECT_THAT(end.out, HasSubstr("[member 4] entered epoch 4 joining\n"));
+  for (int epoch = 2; epoch <= 5; ++epoch) {
+    std::ifstream in(job.folder() / ("traces/epoch-" + std::to_string(epoch) + ".json"));
+    const auto trace = nlohmann::json::parse(in, nullptr, false);
+    ASSERT_TRUE(trace.is_object()) << epoch;
+    EXPECT_FALSE(trace["traceEvents"].empty());
+  }
+  EXPECT_FALSE(std::filesystem::exists(job.folder() / "run"));
+  EXPECT_FALSE(std::filesystem::exists(job.folder() / "agent.sock"));
+}
+
+TEST(ChangeTest, SigtermToAMemberIsAReclaimNotice) {
+  Job job(3, 3);
+  kill(PidOfSlot(job.Status(), 2), SIGTERM);
+  EXPECT_EQ(job.Ask("wait", {"--for", "epoch", "2", "--timeout", "20s"}).status, 0);
+  EXPECT_THAT(job.World(), ElementsAre(0, 1));
+  EXPECT_EQ(job.Finish().status, 0);
+}
+
+TEST(ChangeTest, ADeadMemberIsSurvivedAndDoesNotFailTheJob) {
+  Job job(3, 3);
+  kill(PidOfSlot(job.Status(), 0), SIGKILL);
+  EXPECT_EQ(job.Ask("wait", {"--for", "epoch=2", "--timeout", "20s"}).status, 0);
+  EXPECT_EQ(job.Ask("wait", {"--timeout", "20s"}).status, 0);
+  EXPECT_THAT(job.World(), ElementsAre(1, 2));
+  EXPECT_EQ(job.Status()["transitions"][0]["kind"], "loss");
+  const CommandResult end = job.Finish();
+  EXPECT_EQ(end.status, 0) << end.err;
+  EXPECT_THAT(end.err, HasSubstr("member 0 was killed by signal 9"));
+}
+
+TEST(ChangeTest, AKilledAgentIsStartedAgainAndTakesOver) {
+  Job job(2, 4);
+  for (int i = 0; i < 3; ++i) {
+    const nlohmann::json before = job.Status();
+    kill(before["agent"]["pid"].get<int>(), SIGKILL);
+    EXPECT_EQ(job.Ask("wait", {"--timeout", "20s"}).status, 0);
+    const nlohmann::json after = job.Status();
+    EXPECT_NE(before["agent"]["pid"], after["agent"]["pid"]);
+    EXPECT_EQ(before["epoch"], after["epoch"]);
+    EXPECT_EQ(before["world"]["members"][0]["pid"], after["world"]["members"][0]["pid"]);
+    const CommandResult r = job.Ask("resize", {i % 2 == 0 ? "3" : "2"});
+    EXPECT_EQ(r.status, 0) << r.err;
+  }
+  const CommandResult end = job.Finish();
+  EXPECT_EQ(end.status, 0) << end.err;
+  EXPECT_THAT(end.err, HasSubstr("the agent was killed by signal 9"));
+}
+
+TEST(ChangeTest, AStoppedMemberIsLostWithinTheStatedTime) {
+  Job job(3, 3);
+  const int pid = PidOfSlot(job.Status(), 1);
+  kill(pid, SIGSTOP);
+  EXPECT_EQ(job.Ask("wait", {"--for", "epoch=2", "--timeout", "20s"}).status, 0);
+  EXPECT_THAT(job.World(), ElementsAre(0, 2));
+  kill(pid, SIGKILL);
+  EXPECT_EQ(job.Finish().status, 0);
+}
+
+TEST(ChangeTest, WhatIsWrongIsNamedAndTheJobGoesOn) {
+  Job job(2, 3);
+  const struct {
+    std::string command;
+    std::vector<std::string> arguments;
+    std::string error;
+  } wrong[] = {
+      {"resize", {"0"}, "0"},
+      {"resize", {"4"}, "3"},
+      {"drain", {"17"}, "17"},
+      {"drain", {"0", "1"}, "nobody"},
+      {"replace", {"9"}, "9"},
+      {"trace", {job.folder() / "t.json"}, "no transition"},
+      {"trace", {job.folder() / "t.json", "--epoch", "77"}, "77"},
+  };
+  for (const auto& w : wrong) {
+    const CommandResult r = job.Ask(w.command, w.arguments);
+    EXPECT_EQ(r.status, 1) << w.command;
+    EXPECT_THAT(r.err, HasSubstr("rewire: ")) << w.command;
+    EXPECT_THAT(r.err, HasSubstr(w.error)) << w.command;
+    EXPECT_EQ(r.out, "");
+  }
+  const CommandResult json = job.Ask("resize", {"0", "--json"});
+  EXPECT_EQ(json.status, 1);
+  EXPECT_EQ(nlohmann::json::parse(json.out)["ok"], false);
+  EXPECT_EQ(job.Status()["epoch"], 1);
+  EXPECT_EQ(job.Finish().status, 0);
+}
+
+TEST(ChangeTest, AProgramThatCannotBeStartedDoesNotJoinAndTheJobGoesOn) {
+  TemporaryFolder programs;
+  // The copy that the job runs is taken away before it grows.
+  const std::string program = programs / "toy";
+  std::filesystem::copy_file(REWIRE_TOY_MEMBER, program);
+  TemporaryFolder folder;
+  Background run({REWIRE_COMMAND, "run", "-n", "1", "--max", "2", "--no-preload", "--dir",
+                  folder / "run", "--agent-socket", folder / "agent.sock", "--", program,
+                  folder / "stop"});
+  ASSERT_TRUE(run.ReadUntil(
+      [](const CommandResult& r) { return r.out.find("entered epoch 1") != std::string::npos; },
+      seconds(20)));
+  std::filesystem::remove(program);
+  const CommandResult r = Rewire({"resize", "2", "--socket", folder / "agent.sock"});
+  EXPECT_EQ(r.status, 1);
+  EXPECT_THAT(r.err, HasSubstr("cannot run '" + program + "'"));
+  EXPECT_EQ(Rewire({"wait", "--socket", folder / "agent.sock"}).status, 0);
+  std::ofstream(folder / "stop") << "now";
+  EXPECT_EQ(run.End(seconds(20)).status, 0);
+}
+
+TEST(ChangeTest, TheTraceAndTheMetricsOfATransition) {
+  Job job(2, 3, {"--metrics", "0"});
+  ASSERT_EQ(job.Ask("resize", {"3"}).status, 0);
+  CommandResult r = job.Ask("trace", {"-"});
+  ASSERT_EQ(r.status, 0) << r.err;
+  std::set<std::string> names;
+  const nlohmann::json trace = nlohmann::json::parse(r.out);
+  for (const auto& e : trace["traceEvents"]) {
+    names.insert(e["name"].get<std::string>());
+    if (e["ph"] == "X") {
+      EXPECT_GE(e["dur"].get<double>(), 0) << e;
+    }
+  }
+  for (const char* name : {"prepare", "pledge", "to boundary", "stream", "enter", "retire", "pause",
+                           "PREPARE", "COMMITTED"}) {
+    EXPECT_TRUE(names.count(name) == 1) << name;
+  }
+  r = job.Ask("metrics");
+  EXPECT_EQ(r.status, 0);
+  EXPECT_THAT(r.out, HasSubstr("rewire_epoch 2\n"));
+  EXPECT_THAT(r.out,
+              HasSubstr("rewire_transitions_total{kind=\"boundary\",result=\"committed\"} 1\n"));
+  EXPECT_THAT(r.out, HasSubstr("rewire_state_bytes_total 3000\n"));
+  EXPECT_THAT(r.out, HasSubstr("rewire_members{state=\"training\"} 3\n"));
+  EXPECT_GT(job.Status()["agent"]["metrics_port"].get<int>(), 0);
+  EXPECT_EQ(job.Finish().status, 0);
+}
+
+}  // namespace
+}  // namespace rewire

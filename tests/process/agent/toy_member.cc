@@ -1,0 +1,211 @@
+// A member without a GPU for tests of the agent and the launcher: the real protocol and the real
+// member state machine, and a program that only counts updates. One thread.
+//
+//   toy_member STOP_FILE   trains until the file exists, then detaches and exits with 0.
+#include <poll.h>
+#include <signal.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <string>
+
+#include "reconfig/base/framed_socket.h"
+#include "reconfig/base/settings.h"
+#include "reconfig/transition/codec.h"
+#include "reconfig/transition/member.h"
+
+namespace rewire {
+namespace {
+
+constexpr Duration kStep = milliseconds(2);
+
+class ToyMember {
+ public:
+  ToyMember(MemberOptions options, std::string socket, std::string stop_file, int signals)
+      : member_(std::move(options)),
+        socket_path_(std::move(socket)),
+        stop_file_(std::move(stop_file)),
+        signals_(signals) {}
+
+  int Run() {
+    while (!exit_) {
+      if (!socket_.valid()) Connect();
+      Wait();
+      Feed([this](Member::Out* out) { member_.OnTick(Now(), begun_, out); });
+      Program();
+    }
+    // What was said last must arrive before the end of the stream.
+    while (socket_.valid() && socket_.WantsWrite() && socket_.Flush().ok()) {
+      WaitReady(socket_.fd(), POLLOUT, Now() + seconds(1));
+    }
+    return *exit_;
+  }
+
+ private:
+  template <typename Input>
+  void Feed(const Input& input) {
+    Member::Out actions;
+    input(&actions);
+    for (const MemberAction& a : actions) Do(a);
+  }
+
+  void Connect() {
+    UniqueFd fd;
+    if (!ConnectUnix(socket_path_, Now() + milliseconds(100), &fd).ok()) return;
+    socket_ = FramedSocket(std::move(fd));
+    Feed([this](Member::Out* out) { member_.OnConnected(Now(), out); });
+  }
+
+  void Wait() {
+    pollfd polls[2] = {{signals_, POLLIN, 0}, {socket_.valid() ? socket_.fd() : -1, POLLIN, 0}};
+    if (socket_.valid() && socket_.WantsWrite()) polls[1].events |= POLLOUT;
+    poll(polls, 2, 2);
+    signalfd_siginfo info;
+    if (read(signals_, &info, sizeof info) == ssize_t{sizeof info}) {
+      Feed([this](Member::Out* out) { member_.OnReclaim(Now(), seconds(120), out); });
+    }
+    if (polls[1].revents == 0) return;
+    if ((polls[1].revents & POLLOUT) != 0) (void)socket_.Flush();
+    const SocketStatus read = socket_.ReadReady();
+    SocketStatus bad;
+    while (const auto frame = socket_.Next(&bad)) {
+      const absl::StatusOr<Message> message = Decode(*frame);
+      if (!message.ok()) Die("bad frame from the agent");
+      Feed([&](Member::Out* out) { member_.OnMessage(Now(), *message, out); });
+    }
+    if (read.ok()) return;
+    socket_.Close();
+    Feed([this](Member::Out* out) { member_.OnDisconnected(Now(), out); });
+  }
+
+  // The training loop: an update every kStep, unless it stands at the boundary.
+  void Program() {
+    if (exit_ || !in_world_ || standing_ || Now() < next_step_) return;
+    next_step_ = Now() + kStep;
+    if (joining_ || aborted_ || (pledged_ && begun_ >= *pledged_)) return Stand();
+    if (access(stop_file_.c_str(), F_OK) == 0) {
+      Feed([this](Member::Out* out) { member_.OnFinished(Now(), out); });
+      exit_ = 0;
+      return;
+    }
+    ++begun_;
+  }
+
+  void Stand() {
+    standing_ = true;
+    stood_at_ = Now();
+    Describe();
+  }
+
+  void Describe() {
+    // Its updates are not those of the others, as nothing is reduced: the state never changes.
+    const BoundaryInfo info{0, true, {0}, {0}};
+    Feed([&](Member::Out* out) { member_.OnBoundary(Now(), info, out); });
+  }
+
+  std::vector<CommunicatorCounter> Counters() const { return {{kUpdateBoundary, begun_}}; }
+
+  void Do(const MemberAction& action) {
+    const Time now = Now();
+    if (const auto* a = std::get_if<SendMessage>(&action)) {
+      const absl::StatusOr<std::string> frame = Encode(a->message);
+      if (frame.ok() && socket_.valid() && socket_.Queue(*frame).ok()) (void)socket_.Flush();
+    } else if (const auto* a = std::get_if<EnterWorld>(&action)) {
+      in_world_ = true;
+      joining_ = a->joining;
+      printf("entered epoch %llu%s\n", static_cast<unsigned long long>(a->world.epoch),
+             joining_ ? " joining" : "");
+      fflush(stdout);
+    } else if (const auto* a = std::get_if<MintIds>(&action)) {
+      for (const CommunicatorId& c : a->communicators) {
+        Feed([&](auto* out) { member_.OnMinted(now, a->epoch, c, UniqueIdBytes(128, 'u'), out); });
+      }
+    } else if (const auto* a = std::get_if<MakePlan>(&action)) {
+      Feed([&](auto* out) { member_.OnPlanned(now, a->epoch, a->epoch * 17, out); });
+    } else if (const auto* a = std::get_if<BuildGenerations>(&action)) {
+      Feed([&](auto* out) { member_.OnBuilt(now, a->epoch, absl::OkStatus(), Counters(), out); });
+    } else if (const auto* a = std::get_if<PledgeCuts>(&action)) {
+      Feed([&](auto* out) { member_.OnPledged(now, a->epoch, a->round, true, Counters(), out); });
+    } else if (const auto* a = std::get_if<PledgeBoundary>(&action)) {
+      const bool ok = begun_ <= a->step;
+      if (ok) pledged_ = a->step;
+      Feed([&](auto* out) { member_.OnPledged(now, a->epoch, a->round, ok, Counters(), out); });
+    } else if (const auto* a = std::get_if<DecideCuts>(&action)) {
+      if (!a->go) return;
+      Feed([&](auto* out) { member_.OnEntered(now, a->epoch, 0, 0, out); });
+    } else if (const auto* a = std::get_if<FinishStream>(&action)) {
+      Streamed(a->epoch);
+    } else if (const auto* a = std::get_if<RestoreFrom>(&action)) {
+      Streamed(a->epoch);
+    } else if (const auto* a = std::get_if<Adopt>(&action)) {
+      joining_ = false;
+      aborted_ = false;
+      pledged_.reset();
+      const uint64_t pause = standing_ ? static_cast<uint64_t>(ToNanoseconds(now - stood_at_)) : 0;
+      Feed([&](auto* out) { member_.OnEntered(now, a->record.world.epoch, 0, pause, out); });
+    } else if (const auto* a = std::get_if<RetireBefore>(&action)) {
+      Feed([&](auto* out) { member_.OnRetired(now, a->epoch, out); });
+    } else if (std::holds_alternative<DescribeBoundary>(action)) {
+      if (standing_) Describe();
+    } else if (std::holds_alternative<AbortCurrent>(action)) {
+      aborted_ = true;
+    } else if (std::holds_alternative<ReleaseBoundary>(action) ||
+               std::holds_alternative<AbandonEpoch>(action)) {
+      pledged_.reset();
+    } else if (const auto* a = std::get_if<Resume>(&action)) {
+      standing_ = false;
+      if (a->kind == ResumeKind::kLeave) exit_ = 0;
+    } else if (const auto* a = std::get_if<StopProcess>(&action)) {
+      fprintf(stderr, "stopped: %s\n", a->reason.c_str());
+      exit_ = 5;
+    }
+  }
+
+  void Streamed(Epoch epoch) {
+    Feed([&](auto* out) { member_.OnStreamed(Now(), epoch, absl::OkStatus(), 1000, 1000, out); });
+  }
+
+  [[noreturn]] static void Die(const char* what) {
+    fprintf(stderr, "%s\n", what);
+    _exit(6);
+  }
+
+  Member member_;
+  const std::string socket_path_;
+  const std::string stop_file_;
+  const int signals_;
+  FramedSocket socket_;
+  std::optional<int> exit_;
+  bool in_world_ = false;
+  bool joining_ = false;
+  bool aborted_ = false;
+  bool standing_ = false;
+  Time stood_at_{};
+  std::optional<uint64_t> pledged_;
+  uint64_t begun_ = 0;
+  Time next_step_{};
+};
+
+}  // namespace
+}  // namespace rewire
+
+int main(int argc, char** argv) {
+  using namespace rewire;
+  if (argc != 2) return 2;
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGTERM);
+  sigprocmask(SIG_BLOCK, &set, nullptr);
+  const UniqueFd signals(signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC));
+  const Settings& settings = Settings::Get();
+  MemberOptions options;
+  options.member = static_cast<MemberId>(settings.member());
+  options.incarnation = static_cast<uint64_t>(getpid());
+  options.pid = static_cast<uint32_t>(getpid());
+  options.cooperates = true;
+  options.data_address = "127.0.0.1:1";
+  options.heartbeat = milliseconds(settings.heartbeat_ms());
+  return ToyMember(options, settings.socket(), argv[1], signals.get()).Run();
+}
