@@ -12,7 +12,8 @@
 //   leader.OnDisconnect(now, member, &out);   // the connection has ended: the member is dead
 //
 // A member has one connection. A second Hello of the same id and incarnation replaces the first
-// connection: the owner closes the older one without calling OnDisconnect for it.
+// connection: the owner closes the older one without calling OnDisconnect for it. A Hello of a connected
+// member's id with another incarnation never comes here: the owner refuses it by itself.
 #pragma once
 
 #include <cstdint>
