@@ -1,0 +1,65 @@
+// The benchmark's leader: starts the members as processes of this program, lets them swap
+// generations under load as the agent's leader does (mint, build, propose, pledge, decide, entered,
+// retire), and gathers what they measured. One thread.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "bench/swap/report_lines.h"
+#include "bench/swap/wire.h"
+
+namespace rewire::bench {
+
+struct LeaderOptions {
+  uint32_t ranks = 2;
+  uint64_t swaps = 350;
+  uint64_t margin = 16;    // between the furthest member and the warm index
+  uint64_t distance = 8;   // from the warm index to the cut
+  uint32_t baselines = 8;  // foreground changes measured of each kind
+  uint64_t undisturbed = 2400;
+  bool simulated = true;
+};
+
+struct LeaderResult {
+  std::vector<MemberReport> members;
+  uint64_t entered = 0;         // swaps that every member entered
+  uint64_t refused_rounds = 0;  // proposals that some member refused
+};
+
+class Leader {
+ public:
+  explicit Leader(const LeaderOptions& options) : options_(options) {}
+  ~Leader();
+  Leader(const Leader&) = delete;
+  Leader& operator=(const Leader&) = delete;
+
+  absl::StatusOr<LeaderResult> Run();
+
+ private:
+  absl::Status Start();
+  absl::Status Foreground();
+  absl::Status Undisturbed();
+  absl::Status Swap(uint64_t epoch);
+  absl::Status Agree(uint64_t epoch);
+  absl::Status Gather();
+  absl::Status Finish();
+
+  absl::Status ShareUniqueId();
+  absl::Status Meet();
+  absl::Status SayToAll(const Packet& packet);
+  absl::StatusOr<Packet> Hear(size_t member, Say say);
+  // The furthest member's counter.
+  absl::StatusOr<uint64_t> Furthest();
+
+  const LeaderOptions options_;
+  std::vector<int> fds_;
+  std::vector<pid_t> pids_;
+  LeaderResult result_;
+};
+
+}  // namespace rewire::bench

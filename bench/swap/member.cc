@@ -1,0 +1,333 @@
+#include "bench/swap/member.h"
+
+#include <dirent.h>
+#include <pthread.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "bench/swap/report_lines.h"
+#include "bench/swap/wire.h"
+#include "bench/swap/workload.h"
+#include "reconfig/base/cuda_driver.h"
+#include "reconfig/base/mutex.h"
+#include "reconfig/base/settings.h"
+#include "reconfig/transition/world.h"
+#include "rewire_nccl_api.h"
+#include "shim/core/communicators.h"
+#include "shim/core/core_table.h"
+#include "shim/core/driver_device.h"
+#include "shim/core_loader.h"
+#include "shim/real_nccl.h"
+#include "shim/virtual_communicator.h"
+
+namespace rewire::bench {
+
+namespace {
+
+constexpr seconds kPatience(120);
+constexpr uint64_t kUndisturbed = 2400;  // operations before the first swap
+constexpr uint64_t kWindow = 8;          // operations behind the cut that count to the swap
+constexpr size_t kSettled = 5;           // swaps before descriptors are counted
+
+int64_t Entries(const char* folder) {
+  DIR* dir = opendir(folder);
+  int64_t n = 0;
+  while (dir != nullptr && readdir(dir) != nullptr) ++n;
+  if (dir != nullptr) closedir(dir);
+  return n;
+}
+
+// Where descriptors and threads stood.
+struct Footprint {
+  int64_t fds = Entries("/proc/self/fd");
+  int64_t threads = Entries("/proc/self/task");
+};
+
+struct Operation {
+  float us = 0;
+  float cpu_us = 0;
+};
+
+class MemberProcess {
+ public:
+  explicit MemberProcess(const MemberOptions& options) : options_(options) {}
+  int Run();
+
+ private:
+  [[noreturn]] void Fail(const std::string& why);
+  void Check(ncclResult_t result, const char* what) {
+    if (result != ncclSuccess) Fail(std::string(what) + ": ncclResult " + std::to_string(result));
+  }
+  void Say(const Packet& packet) {
+    if (!SendPacket(options_.fd, packet)) exit(1);
+  }
+  Packet Hear() {
+    Packet packet;
+    if (!ReceivePacket(options_.fd, &packet, Now() + kPatience)) exit(1);
+    return packet;
+  }
+  void Meet() {
+    Say({Say::kReady, 0, 0, 0, ""});
+    if (Hear().say != Say::kGo) Fail("the leader did not say go");
+  }
+  ncclComm_t Init();
+  void FirstOperation(ncclComm_t comm);
+  void MeasureForeground();
+  void Loop();
+  void Participate();
+  void Answer(const Packet& packet);
+  void Summarize();
+  void SayReport();
+
+  const MemberOptions options_;
+  const CudaDriver* cuda_ = nullptr;
+  std::unique_ptr<shim::DriverDevice> device_;
+  shim::ShimCommunicators* core_ = nullptr;
+  std::unique_ptr<Workload> workload_;
+  ncclComm_t comm_ = nullptr;
+  std::atomic<bool> stop_{false};
+  std::atomic<bool> done_{false};
+  std::vector<Operation> operations_;
+  std::vector<std::pair<Epoch, Cut>> swaps_;  // of the participant's thread, read after its end
+  Cut proposed_;
+  std::vector<Footprint> footprints_;
+  MemberReport report_;
+};
+
+void MemberProcess::Fail(const std::string& why) {
+  static_cast<void>(SendPacket(options_.fd, {Say::kFailed, 0, 0, 0, why}));
+  fprintf(stderr, "swap_perf: member %u: %s\n", options_.rank, why.c_str());
+  _exit(1);
+}
+
+ncclComm_t MemberProcess::Init() {
+  ncclUniqueId id;
+  if (options_.rank == 0) {
+    Check(ncclGetUniqueId(&id), "ncclGetUniqueId");
+    Say({Say::kUniqueId, 0, 0, 0, std::string(id.internal, sizeof id.internal)});
+  }
+  const Packet packet = Hear();
+  if (packet.bytes.size() != sizeof id.internal) Fail("the unique id is short");
+  memcpy(id.internal, packet.bytes.data(), sizeof id.internal);
+  ncclComm_t comm = nullptr;
+  Check(ncclCommInitRank(&comm, static_cast<int>(options_.ranks), id,
+                         static_cast<int>(options_.rank)),
+        "ncclCommInitRank");
+  return comm;
+}
+
+void MemberProcess::FirstOperation(ncclComm_t comm) {
+  const Workload::Outcome outcome = workload_->Run(comm, 3, 0, false);
+  Check(outcome.result, "the first operation");
+}
+
+void MemberProcess::MeasureForeground() {
+  ncclComm_t comm = Init();
+  FirstOperation(comm);
+  for (uint32_t i = 0; i < options_.baselines; ++i) {
+    Meet();
+    const Time begun = Now();
+    Check(ncclCommDestroy(comm), "ncclCommDestroy");
+    comm = Init();
+    FirstOperation(comm);
+    report_.init_us.push_back(static_cast<double>(ToNanoseconds(Now() - begun)) / 1e3);
+  }
+  for (uint32_t i = 0; i < options_.baselines; ++i) {
+    Meet();
+    if (options_.rank + 1 < options_.ranks) {
+      // The data of the child's world.
+      Workload smaller(cuda_, options_.ranks - 1, options_.rank);
+      const Time begun = Now();
+      int leaving = static_cast<int>(options_.ranks) - 1;
+      ncclComm_t child = nullptr;
+      Check(ncclCommShrink(comm, &leaving, 1, &child, nullptr, NCCL_SHRINK_DEFAULT),
+            "ncclCommShrink");
+      const Workload::Outcome outcome = smaller.Run(child, 3, 0, false);
+      Check(outcome.result, "the first operation after the shrink");
+      if (outcome.wrong) Fail("wrong data after the shrink");
+      report_.shrink_us.push_back(static_cast<double>(ToNanoseconds(Now() - begun)) / 1e3);
+      Meet();
+      Check(ncclCommDestroy(child), "ncclCommDestroy of the child");
+    } else {
+      Meet();
+    }
+    Check(ncclCommDestroy(comm), "ncclCommDestroy");
+    comm = Init();
+    FirstOperation(comm);
+  }
+  Meet();
+  Check(ncclCommDestroy(comm), "ncclCommDestroy");
+}
+
+void MemberProcess::Loop() {
+  pthread_setname_np(pthread_self(), "workload");
+  auto* handle = reinterpret_cast<shim::VirtualCommunicator*>(comm_);
+  uint64_t generation = 0;
+  for (uint64_t k = 0;; ++k) {
+    const bool ask = stop_.load(std::memory_order_relaxed) && options_.rank == 0;
+    ++report_.issued;
+    const Workload::Outcome outcome = workload_->Run(comm_, k, generation, ask);
+    Check(outcome.result, "an operation");
+    ++report_.completed;
+    report_.wrong += outcome.wrong ? 1 : 0;
+    report_.stale += outcome.stale ? 1 : 0;
+    operations_.push_back(
+        {static_cast<float>(outcome.seconds * 1e6), static_cast<float>(outcome.call_cpu_us)});
+    // Only this thread's calls change it, so this is where operation k ran.
+    generation = handle->current.load(std::memory_order_acquire)->epoch;
+    if (outcome.stop) break;
+  }
+  done_.store(true);
+}
+
+void MemberProcess::Answer(const Packet& packet) {
+  auto* handle = reinterpret_cast<shim::VirtualCommunicator*>(comm_);
+  switch (packet.say) {
+    case Say::kMint: {
+      const absl::StatusOr<std::string> id = core_->Mint(handle->id);
+      if (!id.ok()) Fail(id.status().ToString());
+      Say({Say::kUniqueId, 0, 0, 0, *id});
+      return;
+    }
+    case Say::kBuild: {
+      core_->Build(packet.a, {{handle->id, options_.ranks, options_.rank, packet.bytes}},
+                   Now() + kPatience, [this](const absl::Status& status) {
+                     if (!status.ok()) Fail("the build: " + status.ToString());
+                     Say({Say::kReady, 0, 0, 0, ""});
+                   });
+      return;
+    }
+    case Say::kQuery:
+      Say({Say::kCounter, core_->Counters().at(0).issued, 0, 0, ""});
+      return;
+    case Say::kPropose:
+      proposed_ = {handle->id, packet.b, packet.c};
+      Say({Say::kPledged, core_->Pledge(packet.a, {proposed_}) ? 1u : 0u, 0, 0, ""});
+      return;
+    case Say::kDecide:
+      if (packet.b != 0) swaps_.emplace_back(packet.a, proposed_);
+      core_->Decide(packet.a, packet.b != 0, [this](uint64_t waits) {
+        Say({Say::kEntered, waits, 0, 0, ""});
+      });
+      return;
+    case Say::kRetire:
+      core_->Retire(packet.a, [this] {
+        footprints_.emplace_back();
+        Say({Say::kRetired, 0, 0, 0, ""});
+      });
+      return;
+    case Say::kStop:
+      stop_.store(true);
+      return;
+    default:
+      Fail("the leader said something unknown");
+  }
+}
+
+void MemberProcess::Participate() {
+  while (!done_.load()) {
+    Packet packet;
+    if (ReceivePacket(options_.fd, &packet, Now() + milliseconds(50))) Answer(packet);
+  }
+}
+
+void MemberProcess::Summarize() {
+  std::vector<float> kinds[kKinds];
+  const uint64_t undisturbed = std::min<uint64_t>(kUndisturbed, operations_.size());
+  for (uint64_t k = undisturbed / 4; k < undisturbed; ++k) {
+    kinds[k % kKinds].push_back(operations_[k].us);
+  }
+  float median[kKinds] = {};
+  float p99[kKinds] = {};
+  for (uint32_t kind = 0; kind < kKinds; ++kind) {
+    auto& times = kinds[kind];
+    if (times.empty()) continue;
+    std::sort(times.begin(), times.end());
+    median[kind] = times[times.size() / 2];
+    p99[kind] = times[std::min(times.size() - 1, times.size() * 99 / 100)];
+  }
+  report_.median_op_us = median[3];
+  for (const auto& [epoch, cut] : swaps_) {
+    SwapSeen seen;
+    seen.epoch = epoch;
+    seen.cut_cpu_us = operations_.at(cut.cut).cpu_us;
+    for (uint64_t k = cut.warm; k < std::min(cut.cut + kWindow, operations_.size()); ++k) {
+      const float us = operations_[k].us;
+      seen.excess_us += std::max(0.0f, us - median[k % kKinds]);
+      seen.longest_us = std::max(seen.longest_us, static_cast<double>(us));
+      seen.delayed += us > p99[k % kKinds] ? 1 : 0;
+    }
+    report_.seen.push_back(seen);
+  }
+  const shim::CoreCounters& counters = core_->counters();
+  report_.swaps = counters.swaps.load();
+  report_.host_waits = counters.host_waits.load();
+  report_.nice_refused = counters.nice_refused.load();
+  const uint64_t builds = std::max<uint64_t>(counters.builds.load(), 1);
+  report_.build_ms =
+      static_cast<double>(counters.build_ns.load()) / 1e6 / static_cast<double>(builds);
+  if (footprints_.size() > kSettled) {
+    report_.leaked_fds =
+        std::max<int64_t>(0, footprints_.back().fds - footprints_[kSettled - 1].fds);
+    report_.leaked_threads =
+        std::max<int64_t>(0, footprints_.back().threads - footprints_[kSettled - 1].threads);
+  }
+}
+
+void MemberProcess::SayReport() {
+  const std::string text = report_.Encode();
+  constexpr size_t kPart = 32 << 10;
+  for (size_t at = 0; at < text.size(); at += kPart) {
+    Say({Say::kResult, at + kPart >= text.size() ? 1u : 0u, 0, 0, text.substr(at, kPart)});
+  }
+}
+
+int MemberProcess::Run() {
+  std::string error;
+  cuda_ = CudaDriver::Get(&error);
+  if (cuda_ == nullptr) Fail(error);
+  CUdevice device = 0;
+  CUcontext context = nullptr;
+  if (cuda_->Init(0) != CUDA_SUCCESS ||
+      cuda_->DeviceGet(&device, static_cast<int>(options_.rank)) != CUDA_SUCCESS ||
+      cuda_->DevicePrimaryCtxRetain(&context, device) != CUDA_SUCCESS ||
+      cuda_->CtxSetCurrent(context) != CUDA_SUCCESS) {
+    Fail("no device for this rank");
+  }
+  device_ = std::make_unique<shim::DriverDevice>(cuda_);
+  const Settings& settings = Settings::Get();
+  core_ = new shim::ShimCommunicators(
+      shim::NcclCalls::From(*shim::Real()), shim::Services(), device_.get(),
+      {milliseconds(settings.build_ms()), milliseconds(settings.decision_ms()),
+       milliseconds(settings.retire_ms())});
+  shim::SetCore(shim::TableOf(core_));
+  workload_ = std::make_unique<Workload>(cuda_, options_.ranks, options_.rank);
+  operations_.reserve(1 << 20);
+
+  MeasureForeground();
+  comm_ = Init();
+  std::thread participant([this] { Participate(); });
+  Loop();
+  participant.join();
+  Summarize();
+  SayReport();
+  Meet();
+  Check(ncclCommDestroy(comm_), "ncclCommDestroy");
+  shim::SetCore(nullptr);
+  delete core_;
+  return 0;
+}
+
+}  // namespace
+
+int RunMember(const MemberOptions& options) { return MemberProcess(options).Run(); }
+
+}  // namespace rewire::bench

@@ -1,0 +1,229 @@
+// swap_perf: what a live swap of generations costs under load, at 2, 3 and 4 members, against a
+// foreground re-creation and a foreground shrink in the same run. Figures of the simulated GPU are
+// simulated figures.
+
+#include <algorithm>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "bench/lib/flags.h"
+#include "bench/lib/report.h"
+#include "bench/lib/statistics.h"
+#include "bench/swap/leader.h"
+#include "bench/swap/member.h"
+
+namespace rewire::bench {
+
+namespace {
+
+struct Args {
+  std::string ranks = "2,3,4";
+  int64_t swaps = 350;
+  int64_t baselines = 8;
+  int64_t margin = 16;
+  bool json = false;
+  bool check = false;
+  std::string library = "simulated";
+  int64_t member_fd = -1;
+  int64_t member_rank = 0;
+  int64_t member_ranks = 2;
+};
+
+std::vector<uint32_t> ParseRanks(const std::string& text) {
+  std::vector<uint32_t> ranks;
+  for (size_t at = 0; at < text.size(); ++at) {
+    const char c = text[at];
+    if (at % 2 == 0 ? c < '2' || c > '8' : c != ',') {
+      fprintf(stderr, "swap_perf: --ranks '%s' is not a list of numbers from 2 to 8\n",
+              text.c_str());
+      exit(2);
+    }
+    if (at % 2 == 0) ranks.push_back(static_cast<uint32_t>(c - '0'));
+  }
+  return ranks;
+}
+
+// Per swap the member that saw most of it.
+std::vector<double> MaxOverMembers(const LeaderResult& result, double SwapSeen::*field) {
+  std::vector<double> most;
+  for (size_t i = 0; i < result.members.front().seen.size(); ++i) {
+    double value = 0;
+    for (const MemberReport& member : result.members) {
+      value = std::max(value, member.seen.at(i).*field);
+    }
+    most.push_back(value);
+  }
+  return most;
+}
+
+std::vector<double> MaxOverMembers(const LeaderResult& result,
+                                   std::vector<double> MemberReport::*field) {
+  std::vector<double> most(((result.members.front()).*field).size(), 0.0);
+  for (const MemberReport& member : result.members) {
+    const std::vector<double>& values = member.*field;
+    for (size_t i = 0; i < std::min(values.size(), most.size()); ++i) {
+      most[i] = std::max(most[i], values[i]);
+    }
+  }
+  return most;
+}
+
+double MedianOf(std::vector<double> samples) {
+  const absl::StatusOr<Summary> summary = Summarize(std::move(samples));
+  return summary.ok() ? summary->median : 0;
+}
+
+struct Totals {
+  uint64_t swaps = 0;
+  uint64_t stale = 0;
+  uint64_t lost = 0;
+  uint64_t wrong = 0;
+  int64_t fds = 0;
+  int64_t threads = 0;
+  uint64_t host_waits = 0;
+  uint64_t refused = 0;
+  std::vector<double> cut_cpu;
+  double delayed_median = 0;
+  double delayed_max = 0;
+  double ratio_init = 0;
+  double ratio_shrink = 0;
+};
+
+void AddRun(uint32_t ranks, const LeaderResult& result, Report* report, Totals* totals) {
+  const std::string at = "ranks" + std::to_string(ranks) + ".";
+  totals->swaps += result.entered;
+  totals->refused += result.refused_rounds;
+  uint64_t most = 0;
+  for (const MemberReport& member : result.members) most = std::max(most, member.issued);
+  for (const MemberReport& member : result.members) {
+    totals->stale += member.stale;
+    totals->wrong += member.wrong;
+    totals->lost += most - member.completed;
+    totals->fds += member.leaked_fds;
+    totals->threads += member.leaked_threads;
+    totals->host_waits += member.host_waits;
+    for (const SwapSeen& seen : member.seen) totals->cut_cpu.push_back(seen.cut_cpu_us);
+  }
+  const std::vector<double> excess = MaxOverMembers(result, &SwapSeen::excess_us);
+  const std::vector<double> longest = MaxOverMembers(result, &SwapSeen::longest_us);
+  const std::vector<double> delayed = MaxOverMembers(result, &SwapSeen::delayed);
+  const std::vector<double> init = MaxOverMembers(result, &MemberReport::init_us);
+  const std::vector<double> shrink = MaxOverMembers(result, &MemberReport::shrink_us);
+  const std::pair<const char*, const std::vector<double>*> all[] = {
+      {"swap_excess_us", &excess},
+      {"swap_longest_op_us", &longest},
+      {"ops_delayed", &delayed},
+      {"foreground_init_us", &init},
+      {"foreground_shrink_us", &shrink}};
+  for (const auto& [key, samples] : all) {
+    if (samples->empty()) continue;
+    const absl::Status added = report->AddSamples(at + key, "us", *samples);
+    if (!added.ok()) fprintf(stderr, "swap_perf: %s\n", added.ToString().c_str());
+  }
+  double ordinary = 0;
+  for (const MemberReport& member : result.members) {
+    ordinary = std::max(ordinary, member.median_op_us);
+  }
+  const double stall = std::max(MedianOf(longest), 1.0);
+  const double ratio_init = MedianOf(init) / stall;
+  const double ratio_shrink = shrink.empty() ? 0 : MedianOf(shrink) / stall;
+  totals->ratio_init =
+      totals->ratio_init == 0 ? ratio_init : std::min(totals->ratio_init, ratio_init);
+  if (!shrink.empty()) {
+    totals->ratio_shrink =
+        totals->ratio_shrink == 0 ? ratio_shrink : std::min(totals->ratio_shrink, ratio_shrink);
+  }
+  totals->delayed_median = std::max(totals->delayed_median, MedianOf(delayed));
+  totals->delayed_max =
+      std::max(totals->delayed_max, *std::max_element(delayed.begin(), delayed.end()));
+  fprintf(report->text(),
+          "# %u members: %llu swaps, slowest operation at a swap %.0f us (excess of all %.0f us), "
+          "ordinary %.0f us; init %.0f us = %.0fx, shrink %.0f us = %.0fx; delayed %.1f; build "
+          "%.1f ms\n",
+          ranks, static_cast<unsigned long long>(result.entered), MedianOf(longest),
+          MedianOf(excess), ordinary, MedianOf(init), ratio_init, MedianOf(shrink), ratio_shrink,
+          MedianOf(delayed), result.members.front().build_ms);
+}
+
+int Main(int argc, char** argv) {
+  Args args;
+  Flags flags("swap_perf", "live swaps of NCCL communicators under load");
+  flags.Text("--ranks", &args.ranks, {}, "numbers of members, as in 2,3,4");
+  flags.Int("--swaps", &args.swaps, 1, 1000000, "swaps at each number of members");
+  flags.Int("--baselines", &args.baselines, 1, 1000, "foreground changes measured of each kind");
+  flags.Int("--margin", &args.margin, 3, 100000, "operations ahead that a cut is proposed");
+  flags.Text("--library", &args.library, {"simulated", "found"},
+             "simulated: the simulated GPU and NCCL; found: the machine's");
+  flags.Switch("--json", &args.json, "one JSON object on stdout, the text on stderr");
+  flags.Switch("--check", &args.check, "fail when an operation was stale, lost or wrong");
+  flags.Int("--member-fd", &args.member_fd, 0, 1 << 20, "a member's socket; set by the leader");
+  flags.Int("--member-rank", &args.member_rank, 0, 7, "set by the leader");
+  flags.Int("--member-ranks", &args.member_ranks, 1, 8, "set by the leader");
+  flags.ParseOrExit(argc, argv);
+  if (args.member_fd >= 0) {
+    MemberOptions member;
+    member.fd = static_cast<int>(args.member_fd);
+    member.rank = static_cast<uint32_t>(args.member_rank);
+    member.ranks = static_cast<uint32_t>(args.member_ranks);
+    member.baselines = static_cast<uint32_t>(args.baselines);
+    return RunMember(member);
+  }
+  Report report("swap", args.json);
+  Totals totals;
+  for (const uint32_t ranks : ParseRanks(args.ranks)) {
+    LeaderOptions options;
+    options.ranks = ranks;
+    options.swaps = static_cast<uint64_t>(args.swaps);
+    options.baselines = static_cast<uint32_t>(args.baselines);
+    options.margin = static_cast<uint64_t>(args.margin);
+    options.simulated = args.library == "simulated";
+    const absl::StatusOr<LeaderResult> result = Leader(options).Run();
+    if (!result.ok()) {
+      fprintf(stderr, "swap_perf: %u members: %s\n", ranks, result.status().ToString().c_str());
+      return 1;
+    }
+    AddRun(ranks, *result, &report, &totals);
+  }
+  std::sort(totals.cut_cpu.begin(), totals.cut_cpu.end());
+  report.SetConfig("ranks", args.ranks);
+  report.SetConfig("swaps_each", args.swaps);
+  report.SetConfig("library", args.library);
+  report.Set("simulated", args.library == "simulated");
+  report.Set("swaps", totals.swaps);
+  report.Set("stale_ops", totals.stale);
+  report.Set("lost_ops", totals.lost);
+  report.Set("wrong_data", totals.wrong);
+  report.Set("leaked_fds", totals.fds);
+  report.Set("leaked_threads", totals.threads);
+  report.Set("host_waits", totals.host_waits);
+  report.Set("refused_rounds", totals.refused);
+  report.Set("swap_call_cpu_us_p99", Percentile(totals.cut_cpu, 0.99));
+  report.Set("ops_delayed", totals.delayed_median);
+  report.Set("ops_delayed_max", totals.delayed_max);
+  report.Set("stall_ratio_vs_init", totals.ratio_init);
+  report.Set("stall_ratio_vs_shrink", totals.ratio_shrink);
+  fprintf(
+      report.text(),
+      "# swaps %llu stale %llu lost %llu wrong %llu leaked fds %lld threads %lld host waits "
+      "%llu refused rounds %llu\n# call at the cut: thread CPU p99 %.1f us; operations delayed "
+      "per swap: median %.1f max %.0f; stall vs init %.1fx vs shrink %.1fx\n",
+      static_cast<unsigned long long>(totals.swaps), static_cast<unsigned long long>(totals.stale),
+      static_cast<unsigned long long>(totals.lost), static_cast<unsigned long long>(totals.wrong),
+      static_cast<long long>(totals.fds), static_cast<long long>(totals.threads),
+      static_cast<unsigned long long>(totals.host_waits),
+      static_cast<unsigned long long>(totals.refused), Percentile(totals.cut_cpu, 0.99),
+      totals.delayed_median, totals.delayed_max, totals.ratio_init, totals.ratio_shrink);
+  if (const absl::Status written = report.Finish(); !written.ok()) {
+    fprintf(stderr, "swap_perf: %s\n", written.ToString().c_str());
+    return 1;
+  }
+  const bool broken = totals.stale + totals.lost + totals.wrong > 0 || totals.fds > 0;
+  return args.check && broken ? 1 : 0;
+}
+
+}  // namespace
+
+}  // namespace rewire::bench
+
+int main(int argc, char** argv) { return rewire::bench::Main(argc, argv); }
