@@ -16,6 +16,11 @@
 #include <stdint.h>
 
 #define REWIRE_API __attribute__((visibility("default")))
+#ifdef __cplusplus
+#define REWIRE_NOEXCEPT noexcept
+#else
+#define REWIRE_NOEXCEPT
+#endif
 
 #ifdef __cplusplus
 extern "C" {
@@ -34,9 +39,9 @@ typedef enum {
 } rewireResult_t;
 
 /* A static string for a result. Thread-safe. */
-REWIRE_API const char* rewireResultString(rewireResult_t result);
+REWIRE_API const char* rewireResultString(rewireResult_t result) REWIRE_NOEXCEPT;
 /* Why the last failed call on this thread failed. Valid until the next call on this thread. */
-REWIRE_API const char* rewireLastError(void);
+REWIRE_API const char* rewireLastError(void) REWIRE_NOEXCEPT;
 
 /* ---- world ------------------------------------------------------------------------------------
  */
@@ -62,15 +67,17 @@ typedef struct {
  * options may be NULL. Fails on a wrong REWIRE_* value, and when the agent does not answer within
  * 10 s. */
 REWIRE_API rewireResult_t rewireAttach(const rewireAttachOptions_t* options,
-                                       rewireContext_t* context);
+                                       rewireContext_t* context) REWIRE_NOEXCEPT;
 /* Leaves. A member that detaches while in a world is treated as finished, not as lost. */
-REWIRE_API rewireResult_t rewireDetach(rewireContext_t context);
+REWIRE_API rewireResult_t rewireDetach(rewireContext_t context) REWIRE_NOEXCEPT;
 /* The world as this member must see it now. For a joining member: the world it will be in. */
-REWIRE_API rewireResult_t rewireWorld(rewireContext_t context, rewireWorld_t* world);
+REWIRE_API rewireResult_t rewireWorld(rewireContext_t context,
+                                      rewireWorld_t* world) REWIRE_NOEXCEPT;
 /* 128 bytes for ncclCommInitRank: the same for every member that gives the same name, now or
  * joining later. The communicator made with it is edited when the world changes; the handle stays.
  * Fails with rewireUnavailable without an agent: make and share an id as without Rewire. */
-REWIRE_API rewireResult_t rewireUniqueId(rewireContext_t context, const char* name, void* id128);
+REWIRE_API rewireResult_t rewireUniqueId(rewireContext_t context, const char* name,
+                                         void* id128) REWIRE_NOEXCEPT;
 
 /* ---- state ------------------------------------------------------------------------------------
  */
@@ -141,11 +148,11 @@ typedef struct {
 
 REWIRE_API rewireResult_t rewireSetParallel(rewireContext_t context,
                                             const rewireParallel_t* parallel,
-                                            const rewireCallbacks_t* callbacks);
+                                            const rewireCallbacks_t* callbacks) REWIRE_NOEXCEPT;
 /* Registers one tensor; all members register the same names with the same logical shape before
  * their first rewireUpdate(). */
 REWIRE_API rewireResult_t rewireRegisterTensor(rewireContext_t context,
-                                               const rewireTensor_t* tensor);
+                                               const rewireTensor_t* tensor) REWIRE_NOEXCEPT;
 
 /* ---- the update boundary ----------------------------------------------------------------------
  */
@@ -178,11 +185,12 @@ typedef int (*rewireUpdateFn)(void* arg);
  * enqueued and waited for. Adds less than 200 ns when nothing is pending. outcome may be NULL only
  * in a job that never changes its world. */
 REWIRE_API rewireResult_t rewireUpdate(rewireContext_t context, rewireUpdateFn update, void* arg,
-                                       rewireOutcome_t* outcome);
+                                       rewireOutcome_t* outcome) REWIRE_NOEXCEPT;
 /* Forward or backward failed because an NCCL call or a wait for one failed: waits (at most
  * REWIRE_SILENCE_MS + REWIRE_BUILD_MS + REWIRE_BOUNDARY_MS) until the world is whole again.
  * rewireUnavailable when no loss is known after REWIRE_SILENCE_MS: the error was not ours. */
-REWIRE_API rewireResult_t rewireRecover(rewireContext_t context, rewireOutcome_t* outcome);
+REWIRE_API rewireResult_t rewireRecover(rewireContext_t context,
+                                        rewireOutcome_t* outcome) REWIRE_NOEXCEPT;
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,190 @@
+// What the member's state machine asks for, done; see participant.h. The member's thread.
+#include <algorithm>
+#include <type_traits>
+
+#include "reconfig/base/log.h"
+#include "reconfig/participant/participant.h"
+
+namespace rewire {
+
+void Participant::Perform(Time now, const MemberAction& action) {
+  Communicators* const comms = GetCommunicators();
+  if (const auto* a = std::get_if<SendMessage>(&action)) {
+    link_.Send(now, a->message);
+  } else if (const auto* a = std::get_if<EnterWorld>(&action)) {
+    OnEnterWorld(*a);
+  } else if (const auto* a = std::get_if<MintIds>(&action)) {
+    for (const CommunicatorId& id : a->communicators) {
+      absl::StatusOr<UniqueIdBytes> minted =
+          absl::FailedPreconditionError("this process has no communicators of Rewire");
+      if (comms != nullptr) minted = comms->Mint(id);
+      inbox_->Post([epoch = a->epoch, id, minted](Member* m, Time t, Member::Out* out) {
+        m->OnMinted(t, epoch, id, minted, out);
+      });
+    }
+  } else if (const auto* a = std::get_if<MakePlan>(&action)) {
+    OnMakePlan(*a);
+  } else if (const auto* a = std::get_if<BuildGenerations>(&action)) {
+    OnBuild(*a);
+  } else if (const auto* a = std::get_if<PledgeCuts>(&action)) {
+    OnPledgeCuts(*a);
+  } else if (const auto* a = std::get_if<PledgeBoundary>(&action)) {
+    const bool ok = gate_.Pledge(a->step);
+    inbox_->Post(
+        [this, epoch = a->epoch, round = a->round, ok](Member* m, Time t, Member::Out* out) {
+          m->OnPledged(t, epoch, round, ok, Counters(), out);
+        });
+  } else if (const auto* a = std::get_if<DecideCuts>(&action)) {
+    if (comms != nullptr) {
+      const auto inbox = inbox_;
+      comms->Decide(a->epoch, a->go, [inbox, epoch = a->epoch](uint64_t waits) {
+        inbox->Post([epoch, waits](Member* m, Time t, Member::Out* out) {
+          m->OnEntered(t, epoch, waits, 0, out);
+        });
+      });
+    }
+  } else if (std::get_if<ReleaseBoundary>(&action) != nullptr) {
+    gate_.Release();
+  } else if (const auto* a = std::get_if<StartStream>(&action)) {
+    gate_.SetNotify(true);
+    if (reshape_ != nullptr) reshape_->Start(a->step);
+  } else if (std::get_if<FinishStream>(&action) != nullptr) {
+    if (reshape_ != nullptr) reshape_->Finish();
+  } else if (std::get_if<DescribeBoundary>(&action) != nullptr) {
+    if (!standing_) return;
+    inbox_->Post([this](Member* m, Time t, Member::Out* out) {
+      if (standing_) m->OnBoundary(t, Describe(), out);
+    });
+  } else if (const auto* a = std::get_if<RestoreFrom>(&action)) {
+    const bool live = std::find(a->live.begin(), a->live.end(), options_.member) != a->live.end();
+    // What is written in place from here on is no version until it is committed.
+    if (!live) gate_.Failed();
+    if (reshape_ != nullptr) reshape_->Restore(a->version, a->live);
+  } else if (const auto* a = std::get_if<Adopt>(&action)) {
+    OnAdopt(*a);
+  } else if (const auto* a = std::get_if<AbandonEpoch>(&action)) {
+    REWIRE_INFO("epoch %llu will not come: %s", static_cast<unsigned long long>(a->epoch),
+                a->reason.c_str());
+    gate_.SetNotify(false);
+    LetGo(std::exchange(reshape_, nullptr));
+    if (comms != nullptr) comms->Abandon(a->epoch);
+  } else if (const auto* a = std::get_if<RetireBefore>(&action)) {
+    const auto inbox = inbox_;
+    const auto done = [inbox, epoch = a->epoch] {
+      inbox->Post([epoch](Member* m, Time t, Member::Out* out) { m->OnRetired(t, epoch, out); });
+    };
+    if (comms != nullptr) {
+      comms->Retire(a->epoch, done);
+    } else {
+      done();
+    }
+  } else if (const auto* a = std::get_if<AbortCurrent>(&action)) {
+    REWIRE_WARN("%s", a->reason.c_str());
+    if (comms != nullptr) comms->AbortCurrent(a->reason);
+    if (snapshots_ != nullptr) snapshots_->Freeze();
+    gate_.SetBroken();
+  } else if (const auto* a = std::get_if<Resume>(&action)) {
+    gate_.Resume(a->kind);
+  } else if (const auto* a = std::get_if<StopProcess>(&action)) {
+    REWIRE_ERROR("this process is not part of the job any more: %s", a->reason.c_str());
+    LetGo(std::exchange(reshape_, nullptr));
+    if (comms != nullptr) comms->AbortCurrent(a->reason);
+    gate_.Finish(a->reason);
+    link_.Drop(now);
+    MutexLock lock(&mutex_);
+    changed_.NotifyAll();
+  }
+}
+
+void Participant::OnEnterWorld(const EnterWorld& action) {
+  if (transport_ != nullptr) {
+    transport_->AnswerNames(action.job_secret,
+                            [this](std::string_view name) { return names_.Find(name); });
+  }
+  if (action.joining) gate_.SetJoining();
+  MutexLock lock(&mutex_);
+  view_ = WorldView{action.world, action.world.SlotOf(options_.member), action.joining};
+  job_secret_ = action.job_secret;
+  secret_ = action.secret;
+  changed_.NotifyAll();
+}
+
+void Participant::OnMakePlan(const MakePlan& action) {
+  if (reshape_ != nullptr) LetGo(std::exchange(reshape_, nullptr));
+  const auto inbox = inbox_;
+  const Epoch epoch = action.epoch;
+  if (transport_ == nullptr) {
+    inbox->Post([epoch](Member* m, Time t, Member::Out* out) {
+      m->OnPlanned(
+          t, epoch,
+          absl::FailedPreconditionError("the program does not cooperate (no rewireAttach)"), out);
+    });
+    return;
+  }
+  ReshapeContext context;
+  context.wait_state = [this](Time deadline) { return WaitReady(deadline); };
+  context.self = options_.member;
+  context.transport = transport_.get();
+  context.budget = &budget_;
+  context.snapshots = snapshots_.get();
+  context.boundary = options_.boundary;
+  context.build = options_.build;
+  context.check_shapes = [this, from = action.from] { return CheckShapes(from); };
+  context.wait_version = [this](uint64_t version, Time deadline) {
+    return gate_.WaitVersion(version, deadline);
+  };
+  context.planned = [inbox, epoch](absl::StatusOr<uint64_t> hash) {
+    inbox->Post(
+        [epoch, hash](Member* m, Time t, Member::Out* out) { m->OnPlanned(t, epoch, hash, out); });
+  };
+  context.streamed = [inbox, epoch](absl::Status status, uint64_t in, uint64_t out_bytes) {
+    inbox->Post([=](Member* m, Time t, Member::Out* out) {
+      m->OnStreamed(t, epoch, status, in, out_bytes, out);
+    });
+  };
+  reshape_ = std::make_shared<Reshape>(std::move(context), action);
+}
+
+void Participant::OnBuild(const BuildGenerations& action) {
+  Communicators* const comms = GetCommunicators();
+  const auto done = [inbox = inbox_, this, epoch = action.epoch](absl::Status status) {
+    inbox->Post([this, epoch, status](Member* m, Time t, Member::Out* out) {
+      m->OnBuilt(t, epoch, status, Counters(), out);
+    });
+  };
+  if (action.builds.empty()) return done(absl::OkStatus());
+  if (comms == nullptr) {
+    return done(absl::FailedPreconditionError("this process has no communicators of Rewire"));
+  }
+  comms->Build(action.epoch, action.builds, action.deadline, done);
+}
+
+void Participant::OnPledgeCuts(const PledgeCuts& action) {
+  Communicators* const comms = GetCommunicators();
+  const bool ok = comms != nullptr && comms->Pledge(action.epoch, action.cuts);
+  inbox_->Post(
+      [this, epoch = action.epoch, round = action.round, ok](Member* m, Time t, Member::Out* out) {
+        m->OnPledged(t, epoch, round, ok, Counters(), out);
+      });
+}
+
+void Participant::OnAdopt(const Adopt& action) {
+  if (action.kind != TransitionKind::kSwap) {
+    if (Communicators* const comms = GetCommunicators()) comms->SwapNow(action.record.world.epoch);
+    gate_.SetNotify(false);
+  }
+  MutexLock lock(&mutex_);
+  secret_ = action.record.secret;
+  view_ = WorldView{action.record.world, action.slot, false};
+  if (action.kind == TransitionKind::kSwap) return;
+  adoption_ = Adoption{action.record, action.kind, action.slot, std::exchange(reshape_, nullptr)};
+}
+
+std::vector<CommunicatorCounter> Participant::Counters() const {
+  std::vector<CommunicatorCounter> counters;
+  if (Communicators* const comms = GetCommunicators()) counters = comms->Counters();
+  counters.push_back({kUpdateBoundary, gate_.begun()});
+  return counters;
+}
+
+}  // namespace rewire

@@ -1,0 +1,327 @@
+// What the program's thread does at the update boundary; see participant.h.
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "reconfig/base/bytes.h"
+#include "reconfig/base/log.h"
+#include "reconfig/participant/participant.h"
+#include "reconfig/stream/ask_name.h"
+
+namespace rewire {
+namespace {
+
+// Under these names a member tells others of itself; no program's name begins with a zero byte.
+constexpr std::string_view kShapesName{"\0shapes", 7};
+// The number of applied updates, carried like any other state.
+constexpr const char* kUpdatesTensor = "rewire/updates";
+
+std::string EncodeShapes(const std::vector<PlacedTensor>& tensors) {
+  ByteWriter out;
+  out.Put(static_cast<uint32_t>(tensors.size()));
+  for (const PlacedTensor& t : tensors) {
+    out.PutString(t.shape.name);
+    out.Put(t.shape.elements);
+    out.Put(t.shape.element_bytes);
+    out.Put(t.shape.division);
+    out.Put(t.shape.change);
+  }
+  return out.Take();
+}
+
+std::vector<TensorShape> DecodeShapes(std::string_view bytes) {
+  std::vector<TensorShape> shapes;
+  ByteReader in(bytes);
+  for (uint32_t left = in.GetCount(18); left > 0 && in.ok(); --left) {
+    TensorShape s;
+    s.name = std::string(in.GetString());
+    s.elements = in.Get<uint64_t>();
+    s.element_bytes = in.Get<uint32_t>();
+    s.division = static_cast<Division>(in.Get<uint8_t>());
+    s.change = static_cast<Change>(in.Get<uint8_t>());
+    if (in.ok()) shapes.push_back(std::move(s));
+  }
+  return shapes;
+}
+
+}  // namespace
+
+absl::StatusOr<WorldView> Participant::WaitEntered(Time deadline) {
+  MutexLock lock(&mutex_);
+  while (!view_) {
+    if (gate_.finished()) return absl::FailedPreconditionError(gate_.reason());
+    if (!changed_.WaitUntil(&mutex_, deadline) && !view_) {
+      return absl::DeadlineExceededError(
+          absl::StrCat("the agent at REWIRE_SOCKET=", options_.socket, " did not answer"));
+    }
+  }
+  return *view_;
+}
+
+WorldView Participant::View() const {
+  MutexLock lock(&mutex_);
+  return view_.value_or(WorldView{});
+}
+
+absl::StatusOr<UniqueIdBytes> Participant::UniqueId(const std::string& name) {
+  const WorldView view = View();
+  uint64_t secret = 0;
+  {
+    MutexLock lock(&mutex_);
+    secret = job_secret_;
+  }
+  if (!view.slot) return absl::FailedPreconditionError("this member is in no world");
+  return names_.Resolve(name, view.world, *view.slot, view.joining, secret, MintUniqueId,
+                        Now() + options_.build);
+}
+
+void Participant::SetCallbacks(const rewireCallbacks_t& callbacks) {
+  MutexLock lock(&mutex_);
+  callbacks_ = callbacks;
+}
+
+void Participant::AddTensor(PlacedTensor tensor) {
+  MutexLock lock(&mutex_);
+  if (tensors_.empty()) {
+    PlacedTensor updates;
+    updates.shape = {kUpdatesTensor, 1, sizeof updates_, Division::kReplicated, Change::kVolatile};
+    updates.part = {0, 1};
+    updates.place.data = reinterpret_cast<char*>(&updates_);
+    tensors_.push_back(updates);
+  }
+  tensors_.push_back(std::move(tensor));
+}
+
+void Participant::Ready() {
+  MutexLock lock(&mutex_);
+  if (ready_) return;
+  ready_ = true;
+  names_.Publish(std::string(kShapesName), EncodeShapes(tensors_));
+  changed_.NotifyAll();
+}
+
+std::optional<ReshapeContext::State> Participant::WaitReady(Time deadline) {
+  MutexLock lock(&mutex_);
+  while (!ready_) {
+    if (!changed_.WaitUntil(&mutex_, deadline) && !ready_) return std::nullopt;
+  }
+  return ReshapeContext::State{view_ && view_->joining, tensors_, callbacks_};
+}
+
+std::vector<PlacedTensor> Participant::Tensors() const {
+  MutexLock lock(&mutex_);
+  return tensors_;
+}
+
+absl::Status Participant::CheckShapes(const World& from) const {
+  const std::vector<TensorShape> mine = DecodeShapes(names_.Find(kShapesName).value_or(""));
+  if (from.members.empty() || from.members[0].member == options_.member) return absl::OkStatus();
+  uint64_t secret = 0;
+  {
+    MutexLock lock(&mutex_);
+    secret = job_secret_;
+  }
+  // Any member that was there before will do; a lost one does not answer, and then the hashes of
+  // the plans still differ.
+  for (const WorldMember& m : from.members) {
+    if (m.member == options_.member || m.data_address.empty()) continue;
+    absl::StatusOr<std::optional<std::string>> answer;
+    Mutex pause_mutex;
+    CondVar pause;
+    const Time deadline = Now() + options_.build;
+    do {  // a member answers from its first update on
+      answer = AskName(m.data_address, secret, options_.member, kShapesName, Now() + seconds(1));
+      MutexLock lock(&pause_mutex);
+      if (answer.ok() && !*answer) pause.WaitUntil(&pause_mutex, Now() + milliseconds(10));
+    } while (answer.ok() && !*answer && Now() < deadline && !gate_.finished());
+    if (!answer.ok() || !*answer) continue;
+    const std::vector<TensorShape> theirs = DecodeShapes(**answer);
+    for (size_t i = 0; i < std::max(mine.size(), theirs.size()); ++i) {
+      if (i < mine.size() && i < theirs.size() && mine[i] == theirs[i]) continue;
+      return absl::InvalidArgumentError(absl::StrCat(
+          "tensor ", i < mine.size() ? mine[i].name : theirs[i].name, " is registered by member ",
+          options_.member, " differently from member ", m.member,
+          " (order, name, elements, element_bytes, layout and change must be equal)"));
+    }
+    return absl::OkStatus();
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<BoundaryResult> Participant::PassBoundary() {
+  BoundaryResult result;
+  updates_ = gate_.version();
+  Ready();
+  for (;;) {
+    RunDiscards();
+    bool start_snapshots = false;
+    {
+      MutexLock lock(&mutex_);
+      start_snapshots = view_ && !view_->joining && view_->slot && !snapshots_started_ &&
+                        !tensors_.empty() && !gate_.broken();
+      if (tensors_.empty()) gate_.SetAttention(false);
+      snapshots_started_ |= start_snapshots;
+    }
+    if (start_snapshots) StartSnapshots();
+    // The state may change only when the copy of what it was is taken; a copy that takes too long
+    // is given up: the next death may then cost more than a step.
+    if (!snapshots_->WaitTaken(Now() + options_.silence)) {
+      REWIRE_WARN("the snapshot of version %llu was not taken within REWIRE_SILENCE_MS",
+                  static_cast<unsigned long long>(gate_.version()));
+      snapshots_->Freeze();
+      MutexLock lock(&mutex_);
+      snapshots_started_ = false;
+    }
+    switch (gate_.AfterStop()) {
+      case UpdateGate::Stop::kNone:
+        return result;
+      case UpdateGate::Stop::kFinished:
+        return absl::FailedPreconditionError(gate_.reason());
+      case UpdateGate::Stop::kStand:
+        break;
+    }
+    absl::StatusOr<BoundaryResult> stood = Stand(options_.build + 10 * options_.boundary);
+    if (!stood.ok()) return stood;
+    result.pause_ns += stood->pause_ns;
+    if (stood->kind == ResumeKind::kContinue) continue;
+    result.kind = stood->kind;
+    result.bytes_in += stood->bytes_in;
+    result.bytes_out += stood->bytes_out;
+    if (result.kind != ResumeKind::kWorldChanged) return result;
+  }
+}
+
+absl::StatusOr<BoundaryResult> Participant::Recover() {
+  if (!gate_.WaitBroken(Now() + options_.silence)) {
+    return absl::UnavailableError(
+        "no loss is known after REWIRE_SILENCE_MS: the error was not one of Rewire's");
+  }
+  updates_ = gate_.version();
+  Ready();
+  for (;;) {
+    RunDiscards();
+    if (gate_.finished()) return absl::FailedPreconditionError(gate_.reason());
+    auto stood = Stand(options_.silence + options_.build + 10 * options_.boundary);
+    if (!stood.ok() || stood->kind != ResumeKind::kContinue) return stood;
+  }
+}
+
+absl::StatusOr<BoundaryResult> Participant::Stand(Duration longest) {
+  const Time begin = Now();
+  gate_.PrepareStand();
+  standing_ = true;
+  inbox_->Post([this](Member* m, Time now, Member::Out* out) {
+    if (standing_) m->OnBoundary(now, Describe(), out);
+  });
+  const std::optional<ResumeKind> resumed = gate_.StandUntil(begin + longest);
+  standing_ = false;
+  if (!resumed) {
+    if (gate_.finished()) return absl::FailedPreconditionError(gate_.reason());
+    return absl::DeadlineExceededError("the update boundary was not decided in time");
+  }
+  BoundaryResult result;
+  result.kind = *resumed;
+  if (result.kind != ResumeKind::kContinue) TakeAdoption(&result);
+  result.pause_ns = static_cast<uint64_t>(ToNanoseconds(Now() - begin));
+  if (result.kind == ResumeKind::kWorldChanged || result.kind == ResumeKind::kRepeat) {
+    inbox_->Post(
+        [epoch = View().world.epoch, pause = result.pause_ns](
+            Member* m, Time now, Member::Out* out) { m->OnEntered(now, epoch, 0, pause, out); });
+  }
+  return result;
+}
+
+void Participant::TakeAdoption(BoundaryResult* result) {
+  std::optional<Adoption> adoption;
+  rewireCallbacks_t callbacks;
+  WorldView view;
+  {
+    MutexLock lock(&mutex_);
+    adoption.swap(adoption_);
+    callbacks = callbacks_;
+    view = *view_;
+  }
+  if (!adoption) return;
+  const std::shared_ptr<Reshape> reshape = adoption->reshape;
+  if (reshape != nullptr) {
+    result->bytes_in = reshape->bytes_in();
+    result->bytes_out = reshape->bytes_out();
+  }
+  if (!adoption->slot) return;
+  if (reshape != nullptr) {
+    for (const NewPart& part : reshape->parts()) {
+      PlacedTensor tensor;
+      {
+        MutexLock lock(&mutex_);
+        tensors_[part.tensor].part = part.box;
+        tensors_[part.tensor].place = part.place;
+        tensor = tensors_[part.tensor];
+      }
+      if (callbacks.adopt != nullptr) {
+        callbacks.adopt(callbacks.arg, tensor.shape.name.c_str(), part.place.data, part.box.begin,
+                        part.box.end);
+      }
+    }
+    reshape->Cancel();
+  }
+  // For a joiner it came with the state; a member's own is the same, unless it went back.
+  if (adoption->kind == TransitionKind::kLoss && reshape != nullptr) {
+    updates_ = reshape->restored_version();
+  }
+  gate_.SetVersion(updates_);
+  if (callbacks.on_world != nullptr) {
+    const rewireWorld_t world = {sizeof(rewireWorld_t),
+                                 view.world.epoch,
+                                 static_cast<uint32_t>(view.world.members.size()),
+                                 *view.slot,
+                                 options_.member,
+                                 0};
+    callbacks.on_world(callbacks.arg, &world);
+  }
+  StartSnapshots();
+  // Nothing has changed since the version that was restored: it is copied at once.
+  if (result->kind == ResumeKind::kRepeat) TakeSnapshot();
+}
+
+void Participant::StartSnapshots() {
+  WorldView view;
+  uint64_t secret = 0;
+  std::vector<PlacedTensor> tensors;
+  {
+    MutexLock lock(&mutex_);
+    if (!view_ || !view_->slot) return;
+    view = *view_;
+    secret = secret_;
+    tensors = tensors_;
+    snapshots_started_ = true;
+  }
+  snapshots_->StartWorld(view.world, secret, *view.slot, std::move(tensors));
+  gate_.SetAttention(true);
+  gate_.SetSnapshots(true);
+}
+
+void Participant::TakeSnapshot() {
+  if (absl::Status s = snapshots_->BeginVersion(updates_); !s.ok()) {
+    REWIRE_WARN("no snapshot of version %llu: %s", static_cast<unsigned long long>(updates_),
+                std::string(s.message()).c_str());
+  }
+}
+
+void Participant::AfterUpdate() {
+  updates_ = gate_.version();
+  gate_.NotifyVersion();
+  TakeSnapshot();
+}
+
+void Participant::RunDiscards() {
+  std::vector<std::pair<std::string, void*>> discards;
+  rewireCallbacks_t callbacks;
+  {
+    MutexLock lock(&mutex_);
+    discards.swap(discards_);
+    callbacks = callbacks_;
+  }
+  if (callbacks.discard == nullptr) return;
+  for (const auto& [name, data] : discards) callbacks.discard(callbacks.arg, name.c_str(), data);
+}
+
+}  // namespace rewire

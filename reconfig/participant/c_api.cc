@@ -1,0 +1,286 @@
+// The C interface without the update boundary (update.cc): arguments are checked here, and nothing
+// is thrown across. See reconfig/c_api.h for threads.
+#include "reconfig/c_api.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+#include "absl/strings/str_cat.h"
+#include "reconfig/base/cuda_driver.h"
+#include "reconfig/base/settings.h"
+#include "reconfig/participant/context.h"
+
+namespace rewire {
+namespace {
+
+thread_local std::string last_error;
+
+constexpr Duration kAttachDeadline = seconds(10);
+// What a reclaim notice without a time of its own leaves: what clouds give.
+constexpr Duration kReclaimWithin = seconds(120);
+
+bool ParseVariable(const char* name, uint32_t fallback, uint32_t* out, std::string* error) {
+  const char* text = getenv(name);
+  if (text == nullptr) {
+    *out = fallback;
+    return true;
+  }
+  char* end = nullptr;
+  const unsigned long value = strtoul(text, &end, 10);
+  if (*text < '0' || *text > '9' || *end != '\0' || value > 1000000) {
+    *error = absl::StrCat(name, "=", text, " is not a whole number from 0 to 1000000");
+    return false;
+  }
+  *out = static_cast<uint32_t>(value);
+  return true;
+}
+
+rewireResult_t AttachAlone(rewireContext* context) {
+  uint32_t rank = 0;
+  uint32_t size = 1;
+  std::string error;
+  if (!ParseVariable("RANK", 0, &rank, &error) ||
+      !ParseVariable("WORLD_SIZE", rank + 1, &size, &error)) {
+    return Fail(rewireInvalidArgument, error);
+  }
+  if (rank >= size) {
+    return Fail(rewireInvalidArgument,
+                absl::StrCat("RANK=", rank, " is not below WORLD_SIZE=", size));
+  }
+  for (uint32_t i = 0; i < size; ++i) context->alone.world.members.push_back({i, 0, ""});
+  context->alone.slot = rank;
+  return rewireSuccess;
+}
+
+}  // namespace
+
+rewireResult_t Fail(rewireResult_t result, const std::string& reason) noexcept {
+  last_error = reason;
+  return result;
+}
+
+rewireResult_t Fail(const absl::Status& status) noexcept {
+  last_error = std::string(status.message());
+  switch (status.code()) {
+    case absl::StatusCode::kInvalidArgument:
+      return rewireInvalidArgument;
+    case absl::StatusCode::kFailedPrecondition:
+      return rewireInvalidUsage;
+    case absl::StatusCode::kDeadlineExceeded:
+      return rewireTimeout;
+    case absl::StatusCode::kDataLoss:
+      return rewireLost;
+    case absl::StatusCode::kUnavailable:
+    case absl::StatusCode::kCancelled:
+      return rewireUnavailable;
+    default:
+      return rewireInternalError;
+  }
+}
+
+uint32_t MemberOf(const rewireContext& context) {
+  return context.participant != nullptr ? context.participant->options().member
+                                        : *context.alone.slot;
+}
+
+void FillWorld(const WorldView& view, uint32_t member, rewireWorld_t* world) {
+  world->epoch = view.world.epoch;
+  world->slots = static_cast<uint32_t>(view.world.members.size());
+  world->slot = view.slot.value_or(0);
+  world->member = member;
+  world->joining = view.joining ? 1 : 0;
+}
+
+}  // namespace rewire
+
+using rewire::Fail;
+
+extern "C" {
+
+const char* rewireResultString(rewireResult_t result) noexcept {
+  switch (result) {
+    case rewireSuccess:
+      return "success";
+    case rewireInvalidArgument:
+      return "invalid argument";
+    case rewireInvalidUsage:
+      return "invalid usage";
+    case rewireUnavailable:
+      return "unavailable";
+    case rewireTimeout:
+      return "timeout";
+    case rewireLost:
+      return "state is lost";
+    case rewireInternalError:
+      return "internal error";
+  }
+  return "unknown result";
+}
+
+const char* rewireLastError(void) noexcept { return rewire::last_error.c_str(); }
+
+rewireResult_t rewireAttach(const rewireAttachOptions_t* options,
+                            rewireContext_t* context) noexcept {
+  if (context == nullptr) return Fail(rewireInvalidArgument, "rewireAttach: context is NULL");
+  *context = nullptr;
+  if (options != nullptr && options->size < sizeof(size_t) + sizeof(uint32_t)) {
+    return Fail(rewireInvalidArgument, "rewireAttach: options->size is not set");
+  }
+  const rewire::Settings& settings = rewire::Settings::Get();
+  if (!settings.Error().empty()) return Fail(rewireInvalidArgument, settings.Error());
+  auto made = std::make_unique<rewireContext>();
+  const bool agent = !settings.socket().empty() && settings.disable() == 0;
+  if (!agent) {
+    if (const rewireResult_t r = rewire::AttachAlone(made.get()); r != rewireSuccess) return r;
+    *context = made.release();
+    return rewireSuccess;
+  }
+  if (options != nullptr && options->sigterm_is_reclaim != 0) {
+    // Before the first thread of ours, so that none of them takes the signal.
+    made->reclaim = std::make_unique<rewire::ReclaimWatch>([] {
+      if (auto* p = rewire::CurrentParticipant()) p->Reclaim(rewire::kReclaimWithin);
+    });
+  }
+  auto participant = rewire::StartParticipant(true);
+  if (!participant.ok()) return Fail(participant.status());
+  const auto entered = (*participant)->WaitEntered(rewire::Now() + rewire::kAttachDeadline);
+  if (!entered.ok()) return Fail(entered.status());
+  made->participant = *participant;
+  made->boundary = (*participant)->gate();
+  *context = made.release();
+  return rewireSuccess;
+}
+
+rewireResult_t rewireDetach(rewireContext_t context) noexcept {
+  if (context == nullptr) return Fail(rewireInvalidArgument, "rewireDetach: context is NULL");
+  context->reclaim.reset();
+  if (context->participant != nullptr && rewire::CurrentParticipant() == context->participant) {
+    context->participant->Leave(rewire::Now() + rewire::seconds(2));
+    rewire::EndParticipant();
+  }
+  delete context;
+  return rewireSuccess;
+}
+
+rewireResult_t rewireWorld(rewireContext_t context, rewireWorld_t* world) noexcept {
+  if (context == nullptr || world == nullptr) {
+    return Fail(rewireInvalidArgument, "rewireWorld: context or world is NULL");
+  }
+  if (world->size < sizeof(rewireWorld_t)) {
+    return Fail(rewireInvalidArgument, "rewireWorld: world->size must be sizeof(rewireWorld_t)");
+  }
+  rewire::FillWorld(context->View(), rewire::MemberOf(*context), world);
+  return rewireSuccess;
+}
+
+rewireResult_t rewireUniqueId(rewireContext_t context, const char* name, void* id128) noexcept {
+  if (context == nullptr || name == nullptr || id128 == nullptr) {
+    return Fail(rewireInvalidArgument, "rewireUniqueId: an argument is NULL");
+  }
+  if (*name == '\0' || strlen(name) > rewire::kMaxNameBytes) {
+    return Fail(rewireInvalidArgument, "rewireUniqueId: name must have 1 to 256 bytes");
+  }
+  if (context->participant == nullptr) {
+    return Fail(rewireUnavailable, "rewireUniqueId: there is no agent (REWIRE_SOCKET is not set)");
+  }
+  const auto id = context->participant->UniqueId(name);
+  if (!id.ok()) return Fail(id.status());
+  memcpy(id128, id->data(), id->size());
+  return rewireSuccess;
+}
+
+rewireResult_t rewireSetParallel(rewireContext_t context, const rewireParallel_t* parallel,
+                                 const rewireCallbacks_t* callbacks) noexcept {
+  if (context == nullptr || parallel == nullptr || callbacks == nullptr) {
+    return Fail(rewireInvalidArgument, "rewireSetParallel: an argument is NULL");
+  }
+  if (parallel->size < sizeof(rewireParallel_t) || callbacks->size < sizeof(rewireCallbacks_t)) {
+    return Fail(rewireInvalidArgument,
+                "rewireSetParallel: parallel->size or callbacks->size is not set");
+  }
+  if (context->update_called) {
+    return Fail(rewireInvalidUsage, "rewireSetParallel: call it before the first rewireUpdate()");
+  }
+  if (parallel->data_parallel != 0) {
+    return Fail(rewireInvalidArgument,
+                absl::StrCat("rewireSetParallel: data_parallel=", parallel->data_parallel,
+                             "; this version takes 0 (all slots)"));
+  }
+  if (parallel->zero_stage > 1) {
+    return Fail(rewireInvalidArgument,
+                absl::StrCat("rewireSetParallel: zero_stage=", parallel->zero_stage,
+                             "; this version takes 0 and 1"));
+  }
+  if (parallel->zero_stage == 1 && (callbacks->allocate == nullptr || callbacks->adopt == nullptr ||
+                                    callbacks->discard == nullptr)) {
+    return Fail(rewireInvalidArgument,
+                "rewireSetParallel: zero_stage=1 needs allocate, adopt and discard");
+  }
+  context->parallel_set = true;
+  if (context->participant != nullptr) context->participant->SetCallbacks(*callbacks);
+  return rewireSuccess;
+}
+
+rewireResult_t rewireRegisterTensor(rewireContext_t context,
+                                    const rewireTensor_t* tensor) noexcept {
+  if (context == nullptr || tensor == nullptr) {
+    return Fail(rewireInvalidArgument, "rewireRegisterTensor: context or tensor is NULL");
+  }
+  if (tensor->size < sizeof(rewireTensor_t)) {
+    return Fail(rewireInvalidArgument, "rewireRegisterTensor: tensor->size is not set");
+  }
+  if (tensor->name == nullptr || *tensor->name == '\0' || strlen(tensor->name) > 1024) {
+    return Fail(rewireInvalidArgument, "rewireRegisterTensor: name must have 1 to 1024 bytes");
+  }
+  const std::string what = absl::StrCat("rewireRegisterTensor: tensor ", tensor->name, ": ");
+  if (context->update_called) {
+    return Fail(rewireInvalidUsage, what + "register it before the first rewireUpdate()");
+  }
+  if (tensor->element_bytes == 0 || tensor->elements == 0 ||
+      tensor->elements > (uint64_t{1} << 62) / tensor->element_bytes) {
+    return Fail(rewireInvalidArgument, absl::StrCat(what, "elements=", tensor->elements,
+                                                    " of element_bytes=", tensor->element_bytes,
+                                                    " is nothing, or more than 2^62 bytes"));
+  }
+  if (tensor->layout != rewireReplicated && tensor->layout != rewireSharded) {
+    return Fail(rewireInvalidArgument, absl::StrCat(what, "layout=", tensor->layout));
+  }
+  if (tensor->change != rewireConstant && tensor->change != rewireVolatile &&
+      tensor->change != rewireTransient) {
+    return Fail(rewireInvalidArgument, absl::StrCat(what, "change=", tensor->change));
+  }
+  if (tensor->memory != rewireHost && tensor->memory != rewireDevice) {
+    return Fail(rewireInvalidArgument, absl::StrCat(what, "memory=", tensor->memory));
+  }
+  rewire::PlacedTensor placed;
+  placed.shape = {tensor->name, tensor->elements, tensor->element_bytes,
+                  static_cast<rewire::Division>(tensor->layout),
+                  static_cast<rewire::Change>(tensor->change)};
+  const rewire::WorldView view = context->View();
+  placed.part = rewire::PartOf(placed.shape, static_cast<uint32_t>(view.world.members.size()),
+                               view.slot.value_or(0));
+  placed.place.kind = static_cast<rewire::MemoryKind>(tensor->memory);
+  placed.place.data = static_cast<char*>(tensor->data);
+  if (tensor->data == nullptr && !placed.part.empty()) {
+    return Fail(rewireInvalidArgument, what + "data is NULL and this slot's part is not empty");
+  }
+  if (tensor->memory == rewireDevice && context->participant != nullptr) {
+    std::string error;
+    const rewire::CudaDriver* driver = rewire::CudaDriver::Get(&error);
+    if (driver == nullptr) return Fail(rewireInvalidArgument, what + error);
+    if (driver->CtxGetCurrent(&placed.place.context) != CUDA_SUCCESS ||
+        placed.place.context == nullptr) {
+      return Fail(rewireInvalidUsage, what +
+                                          "memory is rewireDevice, and this thread has no "
+                                          "current CUDA context");
+    }
+  }
+  if (!context->names.insert(tensor->name).second) {
+    return Fail(rewireInvalidArgument, what + "is registered already");
+  }
+  if (context->participant != nullptr) context->participant->AddTensor(std::move(placed));
+  return rewireSuccess;
+}
+
+}  // extern "C"

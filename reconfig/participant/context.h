@@ -1,0 +1,37 @@
+// Behind a rewireContext_t: the participant, or (without an agent) a world that never changes. Of
+// the program's thread.
+#pragma once
+
+#include <memory>
+#include <set>
+#include <string>
+
+#include "absl/status/status.h"
+#include "reconfig/c_api.h"
+#include "reconfig/participant/participant.h"
+#include "reconfig/participant/reclaim.h"
+
+struct rewireContext {
+  rewire::Participant* participant = nullptr;  // null without an agent
+  rewire::WorldView alone;                     // the world without an agent
+  std::unique_ptr<rewire::ReclaimWatch> reclaim;
+  std::set<std::string> names;
+  bool parallel_set = false;
+  bool update_called = false;
+  rewire::UpdateGate gate;               // without an agent
+  rewire::UpdateGate* boundary = &gate;  // the one that counts
+
+  [[nodiscard]] rewire::WorldView View() const {
+    return participant != nullptr ? participant->View() : alone;
+  }
+};
+
+namespace rewire {
+
+// Keeps the reason for rewireLastError() and gives the matching result.
+rewireResult_t Fail(const absl::Status& status) noexcept;
+rewireResult_t Fail(rewireResult_t result, const std::string& reason) noexcept;
+void FillWorld(const WorldView& view, uint32_t member, rewireWorld_t* world);
+uint32_t MemberOf(const rewireContext& context);
+
+}  // namespace rewire

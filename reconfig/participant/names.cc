@@ -1,0 +1,66 @@
+// Unique ids by name; see names.h.
+#include "reconfig/participant/names.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "reconfig/stream/ask_name.h"
+#include "reconfig/transition/identity.h"
+
+namespace rewire {
+
+absl::StatusOr<UniqueIdBytes> Names::Resolve(const std::string& name, const World& world,
+                                             uint32_t self_slot, bool joining, uint64_t job_secret,
+                                             const Minter& mint, Time deadline) {
+  if (auto known = Find(name)) return *known;
+  if (self_slot == 0 && !joining) {
+    absl::StatusOr<UniqueIdBytes> id = mint();
+    if (!id.ok()) return id;
+    id->resize(NCCL_UNIQUE_ID_BYTES);
+    Publish(name, *id);
+    return id;
+  }
+  absl::Status last = absl::UnavailableError("nobody was asked");
+  Mutex pause_mutex;
+  CondVar pause;
+  while (Now() < deadline) {
+    for (uint32_t slot = 0; slot < world.members.size(); ++slot) {
+      const WorldMember& m = world.members[slot];
+      if (slot == self_slot || m.data_address.empty()) continue;
+      auto answer = AskName(m.data_address, job_secret, world.members[self_slot].member, name,
+                            std::min(deadline, Now() + seconds(2)));
+      if (answer.ok() && *answer && (*answer)->size() == NCCL_UNIQUE_ID_BYTES) {
+        Publish(name, **answer);
+        return **answer;
+      }
+      if (!answer.ok()) last = answer.status();
+    }
+    MutexLock lock(&pause_mutex);
+    pause.WaitUntil(&pause_mutex, Now() + milliseconds(10));
+  }
+  return absl::DeadlineExceededError(absl::StrCat("no member gave a unique id for '", name,
+                                                  "' within REWIRE_BUILD_MS (",
+                                                  std::string(last.message()), ")"));
+}
+
+std::optional<std::string> Names::Find(std::string_view name) const {
+  MutexLock lock(&mutex_);
+  const auto it = values_.find(name);
+  if (it == values_.end()) return std::nullopt;
+  return it->second;
+}
+
+void Names::Publish(const std::string& name, std::string value) {
+  MutexLock lock(&mutex_);
+  values_.insert_or_assign(name, std::move(value));
+}
+
+bool Names::GaveOut(const CommunicatorId& communicator) const {
+  MutexLock lock(&mutex_);
+  return std::any_of(values_.begin(), values_.end(), [&](const auto& entry) {
+    return entry.second.size() == NCCL_UNIQUE_ID_BYTES &&
+           IdentityOfUniqueId(entry.second.data()) == communicator;
+  });
+}
+
+}  // namespace rewire

@@ -1,0 +1,35 @@
+// The unique ids behind the names given to rewireUniqueId(): slot 0 mints, the others and every
+// joiner ask the members that have it. Thread-safe; Resolve() blocks up to its deadline.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "reconfig/base/mutex.h"
+#include "reconfig/transition/messages.h"
+
+namespace rewire {
+
+class Names {
+ public:
+  using Minter = std::function<absl::StatusOr<UniqueIdBytes>()>;
+
+  absl::StatusOr<UniqueIdBytes> Resolve(const std::string& name, const World& world,
+                                        uint32_t self_slot, bool joining, uint64_t job_secret,
+                                        const Minter& mint, Time deadline);
+  // What this member knows, for others.
+  [[nodiscard]] std::optional<std::string> Find(std::string_view name) const;
+  void Publish(const std::string& name, std::string value);
+  // Whether a unique id with this identity was given out here.
+  [[nodiscard]] bool GaveOut(const CommunicatorId& communicator) const;
+
+ private:
+  mutable Mutex mutex_;
+  std::map<std::string, std::string, std::less<>> values_ REWIRE_GUARDED_BY(mutex_);
+};
+
+}  // namespace rewire

@@ -1,0 +1,174 @@
+// The member that this process is: one thread ("rewire-member") around the pure Member, which it
+// connects to the agent and whose actions it has done by communicators, stream and snapshots. That
+// thread never waits for any of them, so it also sends the heartbeats.
+//
+// One per process, made by EnsureParticipant() (communicators.h). Thread-safe, except what is
+// marked as the program's thread's.
+#pragma once
+
+#include <atomic>
+#include <list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "reconfig/c_api.h"
+#include "reconfig/participant/agent_link.h"
+#include "reconfig/participant/communicators.h"
+#include "reconfig/participant/inbox.h"
+#include "reconfig/participant/names.h"
+#include "reconfig/participant/reshape.h"
+#include "reconfig/participant/update_gate.h"
+#include "reconfig/stream/tcp_transport.h"
+
+namespace rewire {
+
+struct ParticipantOptions {
+  std::string socket;
+  MemberId member = 0;
+  bool cooperates = false;
+  Duration heartbeat = milliseconds(500);
+  Duration boundary = seconds(30);
+  Duration build = seconds(60);
+  Duration silence = seconds(3);
+  uint64_t budget_bytes = uint64_t{1} << 30;
+  bool buddy = true;
+};
+
+// The world as the program must see it.
+struct WorldView {
+  World world;
+  std::optional<uint32_t> slot;
+  bool joining = false;
+};
+
+// What a pass through the boundary did.
+struct BoundaryResult {
+  ResumeKind kind = ResumeKind::kContinue;
+  uint64_t pause_ns = 0;
+  uint64_t bytes_in = 0;
+  uint64_t bytes_out = 0;
+};
+
+class Participant {
+ public:
+  static absl::StatusOr<std::unique_ptr<Participant>> Start(const ParticipantOptions& options);
+  // Ends the connection and joins all threads.
+  ~Participant();
+
+  // ---- the program's thread -------------------------------------------------------------------
+  absl::StatusOr<WorldView> WaitEntered(Time deadline);
+  [[nodiscard]] WorldView View() const;
+  absl::StatusOr<UniqueIdBytes> UniqueId(const std::string& name);
+  void SetCallbacks(const rewireCallbacks_t& callbacks);
+  void AddTensor(PlacedTensor tensor);
+  [[nodiscard]] std::vector<PlacedTensor> Tensors() const;
+
+  UpdateGate* gate() { return &gate_; }
+  // After gate()->Begin() gave false: stands if it must, waits for the snapshot. kContinue: the
+  // update has begun. kWorldChanged: the change is done, and the update has begun in the new world.
+  absl::StatusOr<BoundaryResult> PassBoundary();
+  // After gate()->End() gave true.
+  void AfterUpdate();
+  absl::StatusOr<BoundaryResult> Recover();
+  // Leaves the job: tells the agent and waits until it was written.
+  void Leave(Time deadline);
+
+  // ---- anybody --------------------------------------------------------------------------------
+  void Reclaim(Duration within);
+  void Created(const CommunicatorCreated& created);
+  void Destroyed(const CommunicatorId& communicator);
+  bool ComesWithBuild(const CommunicatorId& communicator);
+  [[nodiscard]] const ParticipantOptions& options() const { return options_; }
+  [[nodiscard]] const Budget& budget() const { return budget_; }
+  [[nodiscard]] const Snapshotter* snapshots() const { return snapshots_.get(); }
+  [[nodiscard]] TransportCounters stream_counters() const;
+
+ private:
+  // What Adopt left for the program's thread.
+  struct Adoption {
+    WorldRecord record;
+    TransitionKind kind = TransitionKind::kBoundary;
+    std::optional<uint32_t> slot;
+    std::shared_ptr<Reshape> reshape;
+  };
+
+  explicit Participant(const ParticipantOptions& options);
+
+  // participant.cc, the member's thread.
+  void Run();
+  void Feed(Time now, Member::Out* out);
+  [[nodiscard]] BoundaryInfo Describe() const;
+  void ReapReshapes();
+
+  // actions.cc, the member's thread.
+  void Perform(Time now, const MemberAction& action);
+  void OnEnterWorld(const EnterWorld& action);
+  void OnMakePlan(const MakePlan& action);
+  void OnBuild(const BuildGenerations& action);
+  void OnPledgeCuts(const PledgeCuts& action);
+  void OnAdopt(const Adopt& action);
+  void LetGo(std::shared_ptr<Reshape> reshape);
+  std::vector<CommunicatorCounter> Counters() const;
+
+  // boundary.cc, the program's thread.
+  absl::StatusOr<BoundaryResult> Stand(Duration longest);
+  // Runs the callbacks of a committed change. reshape: whose parts they are.
+  void TakeAdoption(BoundaryResult* result);
+  void RunDiscards();
+  // Everything is registered.
+  void Ready();
+  void StartSnapshots();
+  void TakeSnapshot();
+  absl::Status CheckShapes(const World& from) const;
+  std::optional<ReshapeContext::State> WaitReady(Time deadline);
+
+  const ParticipantOptions options_;
+  const uint64_t incarnation_;
+  const std::shared_ptr<Inbox> inbox_ = std::make_shared<Inbox>();
+  Budget budget_;
+  std::unique_ptr<TcpTransport> transport_;
+  std::unique_ptr<Snapshotter> snapshots_;
+  UpdateGate gate_;
+  Names names_;
+
+  // Of the member's thread.
+  std::unique_ptr<Member> member_;
+  AgentLink link_;
+  std::shared_ptr<Reshape> reshape_;
+  std::list<std::shared_ptr<Reshape>> leaving_;
+
+  mutable Mutex mutex_;
+  CondVar changed_;
+  std::optional<WorldView> view_ REWIRE_GUARDED_BY(mutex_);
+  uint64_t job_secret_ REWIRE_GUARDED_BY(mutex_) = 0;
+  uint64_t secret_ REWIRE_GUARDED_BY(mutex_) = 0;
+  std::vector<PlacedTensor> tensors_ REWIRE_GUARDED_BY(mutex_);
+  rewireCallbacks_t callbacks_ REWIRE_GUARDED_BY(mutex_) = {};
+  std::optional<Adoption> adoption_ REWIRE_GUARDED_BY(mutex_);
+  std::vector<std::pair<std::string, void*>> discards_ REWIRE_GUARDED_BY(mutex_);
+  bool ready_ REWIRE_GUARDED_BY(mutex_) = false;  // the first update has been called
+  bool snapshots_started_ REWIRE_GUARDED_BY(mutex_) = false;
+  bool left_ REWIRE_GUARDED_BY(mutex_) = false;
+  bool stop_ REWIRE_GUARDED_BY(mutex_) = false;
+  std::atomic<bool> standing_{false};
+  // The program's thread's alone, read through the tensor that carries it to joiners.
+  uint64_t updates_ = 0;
+  std::thread thread_;
+};
+
+// A unique id of this process's NCCL.
+absl::StatusOr<UniqueIdBytes> MintUniqueId();
+// Who owns this process's communicators; nullptr: nobody.
+Communicators* GetCommunicators();
+// The process's participant, if it has one that may be used (not in a forked child).
+Participant* CurrentParticipant();
+// As EnsureParticipant(), with the reason when it cannot be.
+absl::StatusOr<Participant*> StartParticipant(bool cooperates);
+// Joins and forgets it. The process cannot become a member again.
+void EndParticipant();
+
+}  // namespace rewire

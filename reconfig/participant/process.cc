@@ -1,0 +1,130 @@
+// The one participant of a process: when it is made, who may use it, how it ends. Any thread.
+#include <dlfcn.h>
+#include <pthread.h>
+
+#include <atomic>
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "reconfig/abi/nccl_types.h"
+#include "reconfig/base/log.h"
+#include "reconfig/base/settings.h"
+#include "reconfig/participant/participant.h"
+
+namespace rewire {
+namespace {
+
+std::atomic<Communicators*> communicators{nullptr};
+// A forked child has no threads of ours, and may have been forked while one held a lock.
+std::atomic<bool> forked{false};
+std::atomic<Participant*> current{nullptr};
+std::atomic<bool> ended{false};
+std::atomic<bool> cooperating{false};
+
+Mutex* StartMutex() {
+  static Mutex* const mutex = new Mutex;  // used by threads that outlive main()
+  return mutex;
+}
+
+// Where the shim's core sends its events, whatever becomes of the participant.
+class Events final : public CommunicatorEvents {
+ public:
+  void Created(const CommunicatorCreated& created) override {
+    if (Participant* p = CurrentParticipant()) p->Created(created);
+  }
+  void Destroyed(const CommunicatorId& communicator) override {
+    if (Participant* p = CurrentParticipant()) p->Destroyed(communicator);
+  }
+  bool ComesWithBuild(const CommunicatorId& communicator) override {
+    Participant* p = CurrentParticipant();
+    return p != nullptr && p->ComesWithBuild(communicator);
+  }
+};
+
+absl::StatusOr<ParticipantOptions> OptionsFromSettings(bool cooperates) {
+  const Settings& settings = Settings::Get();
+  if (!settings.Error().empty()) return absl::InvalidArgumentError(settings.Error());
+  if (settings.member() < 0) {
+    return absl::InvalidArgumentError(
+        "REWIRE_SOCKET is set and REWIRE_MEMBER is not: `rewire run` sets both");
+  }
+  ParticipantOptions options;
+  options.socket = settings.socket();
+  options.member = static_cast<MemberId>(settings.member());
+  options.cooperates = cooperates;
+  options.heartbeat = milliseconds(settings.heartbeat_ms());
+  options.boundary = milliseconds(settings.boundary_ms());
+  options.build = milliseconds(settings.build_ms());
+  options.silence = milliseconds(settings.silence_ms());
+  options.budget_bytes = static_cast<uint64_t>(settings.budget_mb()) << 20;
+  options.buddy = settings.buddy() == "on";
+  return options;
+}
+
+}  // namespace
+
+void SetCommunicators(Communicators* owner) { communicators.store(owner); }
+
+Communicators* GetCommunicators() { return communicators.load(); }
+
+Participant* CurrentParticipant() { return forked.load() ? nullptr : current.load(); }
+
+absl::StatusOr<Participant*> StartParticipant(bool cooperates) {
+  if (forked.load()) {
+    return absl::FailedPreconditionError("a forked child of a member is not a member itself");
+  }
+  MutexLock lock(StartMutex());
+  if (Participant* p = current.load()) {
+    if (cooperates && !cooperating.load()) {
+      return absl::FailedPreconditionError(
+          "rewireAttach() must come before the first communicator is made");
+    }
+    return p;
+  }
+  if (ended.load()) {
+    return absl::FailedPreconditionError("this process has detached; it cannot come back");
+  }
+  absl::StatusOr<ParticipantOptions> options = OptionsFromSettings(cooperates);
+  if (!options.ok()) return options.status();
+  auto participant = Participant::Start(*options);
+  if (!participant.ok()) return participant.status();
+  pthread_atfork(nullptr, nullptr, [] { forked.store(true); });
+  cooperating = cooperates;
+  current = participant->release();
+  return current.load();
+}
+
+void EndParticipant() {
+  if (forked.load()) return;
+  MutexLock lock(StartMutex());
+  ended = true;
+  delete current.exchange(nullptr);
+}
+
+CommunicatorEvents* EnsureParticipant(bool cooperates) {
+  static Events* const events = new Events;
+  const Settings& settings = Settings::Get();
+  if (settings.socket().empty() || settings.disable() != 0) return events;
+  if (auto started = StartParticipant(cooperates); !started.ok()) {
+    REWIRE_ERROR("not a member: %s", std::string(started.status().message()).c_str());
+  }
+  return events;
+}
+
+absl::StatusOr<UniqueIdBytes> MintUniqueId() {
+  if (Communicators* comms = GetCommunicators()) return comms->Mint(kUpdateBoundary);
+  // Before the first communicator there is no core yet: the program's own NCCL has the function.
+  using GetUniqueId = ncclResult_t (*)(ncclUniqueId*);
+  const auto get = reinterpret_cast<GetUniqueId>(dlsym(RTLD_DEFAULT, "ncclGetUniqueId"));
+  if (get == nullptr) {
+    return absl::FailedPreconditionError(
+        "rewireUniqueId() needs NCCL in the process: ncclGetUniqueId is nowhere to be found");
+  }
+  ncclUniqueId id;
+  if (const ncclResult_t result = get(&id); result != ncclSuccess) {
+    return absl::UnavailableError(absl::StrCat("ncclGetUniqueId gave ", static_cast<int>(result)));
+  }
+  return std::string(id.internal, sizeof id.internal);
+}
+
+}  // namespace rewire

@@ -1,0 +1,242 @@
+// One transition's state, streamed; see reshape.h.
+#include "reconfig/participant/reshape.h"
+
+#include <pthread.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
+namespace rewire {
+
+Reshape::Reshape(ReshapeContext context, MakePlan request)
+    : context_(std::move(context)),
+      request_(std::move(request)),
+      key_{Purpose::kTransition, request_.epoch, request_.secret},
+      outflow_(std::make_unique<Outflow>(key_, context_.transport, context_.budget)) {
+  thread_ = std::thread([this] { Run(); });
+}
+
+Reshape::~Reshape() {
+  Cancel();
+  thread_.join();
+}
+
+void Reshape::Start(uint64_t step) {
+  MutexLock lock(&mutex_);
+  start_ = true;
+  step_ = step;
+  changed_.NotifyAll();
+}
+
+void Reshape::Finish() {
+  MutexLock lock(&mutex_);
+  finish_ = true;
+  changed_.NotifyAll();
+}
+
+void Reshape::Restore(uint64_t version, std::vector<MemberId> live) {
+  MutexLock lock(&mutex_);
+  restore_ = true;
+  version_ = version;
+  live_ = std::move(live);
+  changed_.NotifyAll();
+}
+
+void Reshape::Cancel() {
+  {
+    MutexLock lock(&mutex_);
+    cancelled_ = true;
+    if (intake_ != nullptr) intake_->Cancel();
+    changed_.NotifyAll();
+  }
+  outflow_->Cancel();
+  context_.transport->Close(key_);
+}
+
+bool Reshape::Cancelled() {
+  MutexLock lock(&mutex_);
+  return cancelled_;
+}
+
+bool Reshape::WaitFor(const bool* flag) {
+  MutexLock lock(&mutex_);
+  while (!*flag && !cancelled_) changed_.WaitUntil(&mutex_, Now() + seconds(3600));
+  return !cancelled_;
+}
+
+void Reshape::Run() {
+  pthread_setname_np(pthread_self(), "rewire-stream");
+  setpriority(PRIO_PROCESS, 0, 10);
+  const bool loss = request_.kind == TransitionKind::kLoss;
+  const absl::StatusOr<uint64_t> hash = MakeThePlan();
+  context_.planned(hash);
+  if (hash.ok() && WaitFor(loss ? &restore_ : &start_)) {
+    uint64_t step = 0;
+    {
+      MutexLock lock(&mutex_);
+      step = step_;
+    }
+    absl::Status status = loss ? StreamRestore() : StreamChange(step);
+    // A failed stream must not go on writing: the answer may end the transition at once.
+    if (!status.ok()) context_.transport->Close(key_);
+    if (!Cancelled()) context_.streamed(status, bytes_in(), bytes_out());
+  }
+  finished_ = true;
+}
+
+absl::StatusOr<uint64_t> Reshape::MakeThePlan() {
+  const Time deadline = Now() + context_.build;
+  std::optional<ReshapeContext::State> state;
+  while (!(state = context_.wait_state(Now() + milliseconds(50)))) {
+    if (Cancelled()) return absl::CancelledError("the transition was abandoned");
+    if (Now() >= deadline) {
+      return absl::DeadlineExceededError(
+          "the program did not come to its first rewireUpdate() within REWIRE_BUILD_MS");
+    }
+  }
+  state_ = std::move(*state);
+  for (const PlacedTensor& t : state_.tensors) shapes_.push_back(t.shape);
+  if (absl::Status s = context_.check_shapes(); !s.ok()) return s;
+  if (absl::Status s = Allocate(); !s.ok()) return s;
+  if (request_.kind == TransitionKind::kLoss) {
+    return PlanHash(shapes_, request_.from, request_.to, Plan{});
+  }
+  absl::StatusOr<Plan> plan = PlanChange(shapes_, request_.from, request_.to);
+  if (!plan.ok()) return plan.status();
+  if (absl::Status s = Resolve(*plan); !s.ok()) return s;
+  return PlanHash(shapes_, request_.from, request_.to, *plan);
+}
+
+absl::Status Reshape::Allocate() {
+  const std::optional<uint32_t> slot = request_.to.SlotOf(context_.self);
+  const auto slots = static_cast<uint32_t>(request_.to.members.size());
+  for (uint32_t t = 0; t < state_.tensors.size(); ++t) {
+    const PlacedTensor& now = state_.tensors[t];
+    targets_.push_back(now.place);
+    if (!slot) continue;
+    const Box box = PartOf(now.shape, slots, *slot);
+    if (box == now.part) continue;
+    if (Cancelled()) return absl::CancelledError("the transition was abandoned");
+    StatePlace place = now.place;
+    place.data = nullptr;
+    const uint64_t bytes = box.size() * now.shape.element_bytes;
+    if (bytes > 0) {
+      if (state_.callbacks.allocate == nullptr) {
+        return absl::FailedPreconditionError(absl::StrCat(
+            "tensor ", now.shape.name, " is sharded and rewireSetParallel() got no allocate"));
+      }
+      place.data = static_cast<char*>(
+          state_.callbacks.allocate(state_.callbacks.arg, now.shape.name.c_str(), bytes));
+      if (place.data == nullptr) {
+        return absl::ResourceExhaustedError(absl::StrCat(
+            "no room for ", bytes, " bytes of the new part of tensor ", now.shape.name));
+      }
+    }
+    parts_.push_back({t, box, place});
+    targets_[t] = place;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<StatePlace> Reshape::SourceOf(const BoxCopy& copy) const {
+  const PlacedTensor& t = state_.tensors[copy.tensor];
+  const uint64_t size = t.shape.element_bytes;
+  if (copy.origin == Origin::kLive) return t.place.At((copy.box.begin - t.part.begin) * size);
+  const SnapshotSlots& slots =
+      copy.origin == Origin::kOwnSnapshot ? context_.snapshots->own() : context_.snapshots->kept();
+  const char* piece = slots.Piece(version_, copy.tensor);
+  const Box box = slots.PieceBox(copy.tensor);
+  if (piece == nullptr || !box.Contains(copy.box)) {
+    return absl::DataLossError(absl::StrCat("no snapshot of version ", version_, " of tensor ",
+                                            t.shape.name, " elements [", copy.box.begin, ", ",
+                                            copy.box.end, ")"));
+  }
+  return StatePlace{MemoryKind::kHost, const_cast<char*>(piece), nullptr}.At(
+      (copy.box.begin - box.begin) * size);
+}
+
+absl::Status Reshape::Resolve(const Plan& plan) {
+  std::vector<Incoming> incoming;
+  const std::optional<uint32_t> slot = request_.to.SlotOf(context_.self);
+  const auto slots = static_cast<uint32_t>(request_.to.members.size());
+  for (const BoxCopy& copy : plan.copies) {
+    if (copy.source != context_.self && copy.target != context_.self) continue;
+    const TensorShape& shape = shapes_[copy.tensor];
+    const uint64_t begin = copy.box.begin * shape.element_bytes;
+    const uint64_t end = copy.box.end * shape.element_bytes;
+    StatePlace place;
+    if (copy.target == context_.self) {
+      const Box part = PartOf(shape, slots, *slot);
+      place = targets_[copy.tensor].At((copy.box.begin - part.begin) * shape.element_bytes);
+      if (!copy.local()) {
+        incoming.push_back({copy.tensor, begin, end, copy.source, place});
+        continue;
+      }
+    }
+    absl::StatusOr<StatePlace> source = SourceOf(copy);
+    if (!source.ok()) return source.status();
+    if (copy.local() && source->data == place.data) continue;  // it stays where it is
+    Outgoing out;
+    out.tensor = copy.tensor;
+    out.begin = begin;
+    out.end = end;
+    out.source = *source;
+    out.local = copy.local();
+    out.place = place;
+    if (!out.local) out.target = request_.to.members[*request_.to.SlotOf(copy.target)];
+    outgoing_.push_back(out);
+  }
+  {
+    MutexLock lock(&mutex_);
+    if (cancelled_) return absl::CancelledError("the transition was abandoned");
+    intake_ = std::make_unique<Intake>(incoming);
+  }
+  context_.transport->Open(key_, intake_.get());
+  // Cancel() may have closed it just before.
+  if (Cancelled()) {
+    context_.transport->Close(key_);
+    return absl::CancelledError("the transition was abandoned");
+  }
+  return absl::OkStatus();
+}
+
+std::vector<Outgoing> Reshape::Select(bool constant) const {
+  std::vector<Outgoing> out;
+  for (const Outgoing& o : outgoing_) {
+    if ((shapes_[o.tensor].change == Change::kConstant) == constant) out.push_back(o);
+  }
+  return out;
+}
+
+absl::Status Reshape::StreamChange(uint64_t step) {
+  if (!state_.joining) {
+    while (!context_.wait_version(step, Now() + milliseconds(50))) {
+      if (Cancelled()) return absl::CancelledError("the transition was abandoned");
+    }
+  }
+  // The update before the boundary has returned: constant state stays as it is from here on.
+  absl::Status status = outflow_->Send(Select(true), step, true, Now() + context_.boundary);
+  if (!WaitFor(&finish_)) return absl::CancelledError("the transition was abandoned");
+  if (!status.ok()) return status;
+  if (absl::Status s = outflow_->Recheck(); !s.ok()) return s;
+  status = outflow_->Send(Select(false), step, false, Now() + context_.boundary);
+  return status.ok() ? FinishWire() : status;
+}
+
+absl::Status Reshape::StreamRestore() {
+  absl::StatusOr<Plan> plan = PlanRestore(shapes_, request_.from, request_.to, live_);
+  if (!plan.ok()) return plan.status();
+  if (absl::Status s = Resolve(*plan); !s.ok()) return s;
+  absl::Status status = outflow_->Send(outgoing_, version_, false, Now() + context_.boundary);
+  return status.ok() ? FinishWire() : status;
+}
+
+absl::Status Reshape::FinishWire() {
+  const Time deadline = Now() + context_.boundary;
+  if (absl::Status s = outflow_->WaitPlaced(deadline); !s.ok()) return s;
+  return intake_->Wait(deadline);
+}
+
+}  // namespace rewire

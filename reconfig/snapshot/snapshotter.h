@@ -1,0 +1,102 @@
+// Takes the copies: after every update of what this slot snapshots, into its own host memory and
+// into the next slot's, on a thread of its own ("rewire-snap") while forward and backward run.
+//
+// What is copied (reconfig/plan SnapshotPart): a slot's shard of every constant tensor, also of the
+// replicated ones, so that an interrupted update can be undone from pieces at a cost of 1/n of the
+// state; only in a job that has sharded tensors, the others have every constant on every member.
+// Volatile tensors are copied at once, on the program's thread, and a replicated one is kept whole
+// by everyone and sent to nobody. Two versions suffice because an update of sharded state ends in a
+// collective: nobody finishes update v+1 before everybody's copy of v is there.
+//
+// Program's thread: BeginVersion, WaitTaken. The others: any thread.
+#pragma once
+
+#include <atomic>
+#include <thread>
+#include <vector>
+
+#include "reconfig/plan/plan.h"
+#include "reconfig/snapshot/slots.h"
+#include "reconfig/stream/outflow.h"
+#include "reconfig/stream/state_memory.h"
+#include "reconfig/stream/transport.h"
+
+namespace rewire {
+
+// A tensor where it lies now.
+struct PlacedTensor {
+  TensorShape shape;
+  Box part;          // of this member
+  StatePlace place;  // of the part's first byte
+};
+
+class Snapshotter final : public FragmentSink {
+ public:
+  // buddy: REWIRE_BUDDY. The stall is how long a copy may take before it counts as failed.
+  Snapshotter(Transport* transport, Budget* budget, bool buddy, Duration stall);
+  ~Snapshotter() override;
+
+  // From here on copies are of this world. What there was is dropped. slot: of this member.
+  void StartWorld(const World& world, uint64_t secret, uint32_t slot,
+                  std::vector<PlacedTensor> tensors);
+  // Members were lost: nothing is taken or overwritten until the next StartWorld. When it returns
+  // the state is not read any more.
+  void Freeze();
+
+  // The state in place is of this version from now on: copies what is volatile, and has the thread
+  // copy the rest.
+  absl::Status BeginVersion(uint64_t version);
+  // The constant state may be changed again: what was begun has been copied, here and (or it is
+  // given up) at the buddy. False at the deadline.
+  bool WaitTaken(Time deadline);
+
+  // What AtBoundary says: versions that this member can give, of its own and of the slot before it.
+  [[nodiscard]] std::vector<uint64_t> OwnVersions() const;
+  [[nodiscard]] std::vector<uint64_t> BuddyVersions() const;
+  [[nodiscard]] const SnapshotSlots& own() const { return own_; }
+  [[nodiscard]] const SnapshotSlots& kept() const { return kept_; }
+
+  absl::Status Take(MemberId sender, const FragmentHeader& header,
+                    std::span<const char> bytes) override;
+  void Corrupted(MemberId sender, const FragmentHeader& header) override;
+
+  [[nodiscard]] uint64_t bytes_copied() const { return bytes_copied_.load(); }
+  [[nodiscard]] uint64_t bytes_sent() const { return bytes_sent_.load(); }
+
+ private:
+  void Run();
+  absl::Status CopyOwn(uint64_t version, StateMemory* memory);
+  absl::Status SendToBuddy(uint64_t version);
+  absl::Status CopyPiece(uint32_t tensor, uint64_t version, StateMemory* memory);
+
+  Transport* const transport_;
+  Budget* const budget_;
+  const bool buddy_;
+  const Duration stall_;
+  std::atomic<uint64_t> bytes_copied_{0};
+  std::atomic<uint64_t> bytes_sent_{0};
+
+  // Set by StartWorld while the thread is idle; read by the thread while busy_.
+  std::vector<PlacedTensor> tensors_;
+  std::vector<Box> boxes_;  // what of each tensor is copied
+  bool sharded_ = false;    // something exists once
+  StreamKey key_;
+  WorldMember next_;
+  bool has_next_ = false;
+  std::atomic<MemberId> previous_{0};
+
+  SnapshotSlots own_;
+  SnapshotSlots kept_;  // the previous slot's
+  StateMemory program_memory_;
+
+  std::atomic<bool> frozen_{true};
+  mutable Mutex mutex_;
+  CondVar changed_;
+  bool busy_ REWIRE_GUARDED_BY(mutex_) = false;
+  bool asked_ REWIRE_GUARDED_BY(mutex_) = false;
+  bool stop_ REWIRE_GUARDED_BY(mutex_) = false;
+  uint64_t version_ REWIRE_GUARDED_BY(mutex_) = 0;
+  std::thread thread_;
+};
+
+}  // namespace rewire

@@ -1,0 +1,58 @@
+// The receiving end of one transition: knows from the plan every fragment that must come, from whom
+// and where it goes, and takes nothing else. Fragments come on the transport's thread; Wait() is
+// for the thread that runs the transition.
+#pragma once
+
+#include <map>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "reconfig/base/mutex.h"
+#include "reconfig/stream/state_memory.h"
+#include "reconfig/stream/transport.h"
+
+namespace rewire {
+
+// Bytes [begin, end) of a tensor that come from `source`, and where they go.
+struct Incoming {
+  uint32_t tensor = 0;
+  uint64_t begin = 0;
+  uint64_t end = 0;
+  MemberId source = 0;
+  StatePlace place;  // of byte `begin`
+};
+
+class Intake final : public FragmentSink {
+ public:
+  explicit Intake(const std::vector<Incoming>& incoming);
+
+  absl::Status Take(MemberId sender, const FragmentHeader& header,
+                    std::span<const char> bytes) override;
+  void Corrupted(MemberId sender, const FragmentHeader& header) override;
+
+  // Ok when every byte has come; the first failure at once; kDeadlineExceeded names what is
+  // missing.
+  absl::Status Wait(Time deadline);
+  // Ends Wait() with kCancelled.
+  void Cancel();
+  [[nodiscard]] uint64_t bytes() const;
+
+ private:
+  struct Expected {
+    uint32_t bytes = 0;
+    StatePlace place;
+    bool arrived = false;
+  };
+
+  StateMemory memory_;  // of the transport's thread
+  mutable Mutex mutex_;
+  CondVar changed_;
+  // By sender, tensor and offset.
+  std::map<std::tuple<MemberId, uint32_t, uint64_t>, Expected> expected_ REWIRE_GUARDED_BY(mutex_);
+  uint64_t missing_ REWIRE_GUARDED_BY(mutex_) = 0;  // fragments
+  uint64_t bytes_ REWIRE_GUARDED_BY(mutex_) = 0;
+  absl::Status failure_ REWIRE_GUARDED_BY(mutex_);
+};
+
+}  // namespace rewire

@@ -1,0 +1,74 @@
+// The sending end of one transition: reads, hashes and sends what the plan takes from this member,
+// within the budget, and hashes it again at the boundary. Copies within the member are fragments
+// too, only that they cross no wire. Of the thread that runs the transition; Cancel() from any.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "reconfig/base/mutex.h"
+#include "reconfig/stream/budget.h"
+#include "reconfig/stream/state_memory.h"
+#include "reconfig/stream/transport.h"
+
+namespace rewire {
+
+// Bytes [begin, end) of a tensor that this member gives to `target`.
+struct Outgoing {
+  uint32_t tensor = 0;
+  uint64_t begin = 0;
+  uint64_t end = 0;
+  StatePlace source;  // of byte `begin`
+  WorldMember target;
+  bool local = false;
+  StatePlace place;  // when local: where byte `begin` goes
+};
+
+class Outflow {
+ public:
+  Outflow(const StreamKey& key, Transport* transport, Budget* budget)
+      : key_(key), transport_(transport), budget_(budget) {}
+  // The transport's stream must have been closed.
+  ~Outflow() = default;
+
+  // Sends; returns when everything was handed over (not: has arrived). remember: Recheck() hashes
+  // it again later.
+  absl::Status Send(const std::vector<Outgoing>& outgoing, uint64_t version, bool remember,
+                    Time deadline);
+  // The sources still are what was sent; names the first that is not.
+  absl::Status Recheck();
+  // Everything sent has been placed by its receiver.
+  absl::Status WaitPlaced(Time deadline);
+  // When it returns the state is not read any more, and never will be again.
+  void Cancel();
+
+  [[nodiscard]] uint64_t bytes_on_wire() const { return bytes_on_wire_; }
+
+ private:
+  struct Sent {
+    StatePlace source;
+    uint32_t bytes = 0;
+    uint64_t content = 0;
+  };
+  absl::Status SendOne(const Outgoing& out, uint64_t at, uint64_t version, bool remember,
+                       Time deadline);
+  void Placed(uint64_t bytes, const absl::Status& status);
+
+  const StreamKey key_;
+  Transport* const transport_;
+  Budget* const budget_;
+  StateMemory memory_;
+  std::map<std::pair<uint32_t, uint64_t>, Sent> sent_;  // by tensor and offset
+  uint64_t bytes_on_wire_ = 0;
+
+  Mutex reading_;  // held while the state is read
+  bool cancelled_ REWIRE_GUARDED_BY(reading_) = false;
+
+  Mutex mutex_;
+  CondVar changed_;
+  uint64_t unplaced_ REWIRE_GUARDED_BY(mutex_) = 0;  // fragments
+  absl::Status failure_ REWIRE_GUARDED_BY(mutex_);
+};
+
+}  // namespace rewire

@@ -1,0 +1,92 @@
+// Reading and writing state; see state_memory.h.
+#include "reconfig/stream/state_memory.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "reconfig/base/cuda_driver.h"
+
+namespace rewire {
+namespace {
+
+constexpr size_t kStagingBytes = 1 << 20;
+
+absl::Status Check(const CudaDriver& driver, const char* call, CUresult result) {
+  if (result == CUDA_SUCCESS) return absl::OkStatus();
+  return absl::InternalError(driver.Describe(call, result));
+}
+
+}  // namespace
+
+StateMemory::~StateMemory() {
+  if (driver_ == nullptr || context_ == nullptr) return;
+  // At the end of a process the context may be gone already; then there is nothing to give back.
+  if (driver_->CtxSetCurrent(context_) != CUDA_SUCCESS) return;
+  if (stream_ != nullptr) driver_->StreamDestroy(stream_);
+  if (staging_ != nullptr) driver_->MemFreeHost(staging_);
+}
+
+absl::Status StateMemory::UseDevice(CUcontext context) {
+  if (driver_ == nullptr) {
+    std::string error;
+    driver_ = CudaDriver::Get(&error);
+    if (driver_ == nullptr) return absl::UnavailableError(error);
+    // A graph that the program captures on another thread is none of our business.
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    driver_->ThreadExchangeStreamCaptureMode(&mode);
+  }
+  if (context_ == context) return absl::OkStatus();
+  if (context_ != nullptr) {
+    return absl::UnimplementedError("state in the memory of more than one device");
+  }
+  absl::Status status = Check(*driver_, "cuCtxSetCurrent", driver_->CtxSetCurrent(context));
+  if (!status.ok()) return status;
+  int least = 0;
+  int greatest = 0;
+  driver_->CtxGetStreamPriorityRange(&least, &greatest);
+  status = Check(*driver_, "cuStreamCreateWithPriority",
+                 driver_->StreamCreateWithPriority(&stream_, CU_STREAM_NON_BLOCKING, least));
+  if (!status.ok()) return status;
+  status = Check(*driver_, "cuMemHostAlloc", driver_->MemHostAlloc(&staging_, kStagingBytes, 0));
+  if (status.ok()) context_ = context;
+  return status;
+}
+
+absl::Status StateMemory::Read(const StatePlace& from, void* to, size_t bytes) {
+  if (from.kind == MemoryKind::kHost) {
+    if (bytes > 0) std::memcpy(to, from.data, bytes);
+    return absl::OkStatus();
+  }
+  if (absl::Status s = UseDevice(from.context); !s.ok()) return s;
+  for (size_t at = 0; at < bytes; at += kStagingBytes) {
+    const size_t n = std::min(kStagingBytes, bytes - at);
+    absl::Status s =
+        Check(*driver_, "cuMemcpyDtoHAsync",
+              driver_->MemcpyDtoHAsync(staging_, reinterpret_cast<CUdeviceptr>(from.data) + at, n,
+                                       stream_));
+    if (s.ok()) s = Check(*driver_, "cuStreamSynchronize", driver_->StreamSynchronize(stream_));
+    if (!s.ok()) return s;
+    std::memcpy(static_cast<char*>(to) + at, staging_, n);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status StateMemory::Write(const void* from, const StatePlace& to, size_t bytes) {
+  if (to.kind == MemoryKind::kHost) {
+    if (bytes > 0) std::memcpy(to.data, from, bytes);
+    return absl::OkStatus();
+  }
+  if (absl::Status s = UseDevice(to.context); !s.ok()) return s;
+  for (size_t at = 0; at < bytes; at += kStagingBytes) {
+    const size_t n = std::min(kStagingBytes, bytes - at);
+    std::memcpy(staging_, static_cast<const char*>(from) + at, n);
+    absl::Status s = Check(*driver_, "cuMemcpyHtoDAsync",
+                           driver_->MemcpyHtoDAsync(reinterpret_cast<CUdeviceptr>(to.data) + at,
+                                                    staging_, n, stream_));
+    if (s.ok()) s = Check(*driver_, "cuStreamSynchronize", driver_->StreamSynchronize(stream_));
+    if (!s.ok()) return s;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace rewire
