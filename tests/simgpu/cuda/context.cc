@@ -60,11 +60,13 @@ CUstream AddStream(Context* context, StreamKind kind, int priority) {
 
 void RemoveStream(CUstream handle) {
   const auto found = State().streams.find(handle);
+  if (found == State().streams.end()) return;  // another thread was faster
   const std::shared_ptr<Stream> stream = found->second;
+  const bool idle = stream->last() == nullptr;
   State().streams.erase(found);
-  std::erase(stream->context->streams, stream.get());
-  stream->Close();
   State().retired.push_back(stream);
+  stream->Close();
+  while (idle && !stream->finished()) WaitForProgress();  // its thread has nothing left to do
   JoinRetired();
 }
 
@@ -83,8 +85,11 @@ void WaitForContext(Context* context) {
 void DestroyContext(Context* context) {
   const CUcontext handle = context->handle;
   WaitForContext(context);
-  if (FindContext(handle) == nullptr) return;  // another thread was faster
   Driver& driver = State();
+  const auto found = driver.contexts.find(handle);
+  if (found == driver.contexts.end()) return;  // another thread was faster
+  const std::unique_ptr<Context> owned = std::move(found->second);
+  driver.contexts.erase(found);
   std::vector<CUstream> streams;
   for (const auto& [stream_handle, stream] : driver.streams) {
     if (stream->context == context) streams.push_back(stream_handle);
@@ -92,8 +97,11 @@ void DestroyContext(Context* context) {
   for (const CUstream stream : streams) RemoveStream(stream);
   std::erase_if(driver.events,
                 [context](const auto& entry) { return entry.second->context == context; });
+  while (!context->streams.empty()) {  // their threads are on their way out
+    WaitForProgress();
+    JoinRetired();
+  }
   FreeMemoryOf(handle);
-  driver.contexts.erase(handle);
 }
 
 }  // namespace simgpu

@@ -16,7 +16,7 @@ struct Context {
   bool primary = false;
   Stream* legacy = nullptr;
   std::map<uint64_t, CUstream> per_thread;  // by the thread's number
-  std::vector<Stream*> streams;             // all of them, the default ones included
+  std::vector<Stream*> streams;             // default and destroyed ones included
   std::vector<CUcontext> peers;             // whose memory may be accessed from here
 };
 
@@ -31,7 +31,7 @@ void DestroyContext(Context* context) REWIRE_REQUIRES(driver_mutex);
 void WaitForContext(Context* context) REWIRE_REQUIRES(driver_mutex);
 [[nodiscard]] CUstream AddStream(Context* context, StreamKind kind, int priority)
     REWIRE_REQUIRES(driver_mutex);
-// Removes the handle; work that is pending still runs.
+// Removes the handle; work that is pending still runs, and the context still waits for it.
 void RemoveStream(CUstream handle) REWIRE_REQUIRES(driver_mutex);
 [[nodiscard]] Stream* PerThreadStream(Context* context) REWIRE_REQUIRES(driver_mutex);
 // A number of the calling thread, never used twice.

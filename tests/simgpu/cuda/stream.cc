@@ -90,6 +90,7 @@ void Stream::Run() {
     RunFront();
   }
   finished_ = true;
+  NotifyProgress();  // whoever destroys the context waits for this thread
   driver_mutex.Unlock();
 }
 
@@ -113,7 +114,11 @@ CUresult FindStreamForWork(CUstream handle, Stream** stream) {
 
 void JoinRetired() {
   // A finished thread has given the lock back for good: joining it under the lock cannot block.
-  std::erase_if(State().retired, [](const auto& stream) { return stream->finished(); });
+  std::erase_if(State().retired, [](const auto& stream) {
+    if (!stream->finished()) return false;
+    std::erase(stream->context->streams, stream.get());
+    return true;
+  });
 }
 
 void WaitForRunningKernels(Device* device) {

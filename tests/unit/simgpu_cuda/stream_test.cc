@@ -119,6 +119,17 @@ TEST_F(StreamTest, DestroyedStreamsFinishTheirWork) {
   EXPECT_EQ(order.size(), 1u);
 }
 
+TEST_F(StreamTest, DestroyedStreamsStillCountForTheirContext) {
+  const CUstream stream = NewStream(CU_STREAM_DEFAULT);
+  Gate gate;
+  ASSERT_EQ(cuLaunchHostFunc(stream, &Gate::Hold, &gate), CUDA_SUCCESS);
+  ASSERT_EQ(cuStreamDestroy_v2(stream), CUDA_SUCCESS);
+  EXPECT_EQ(cuStreamQuery(nullptr), CUDA_ERROR_NOT_READY);  // a blocking stream
+  gate.Open();
+  EXPECT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
+  EXPECT_EQ(cuStreamQuery(nullptr), CUDA_SUCCESS);
+}
+
 TEST_F(StreamTest, TheDriverIsForbiddenInHostFunctions) {
   CUresult inside = CUDA_SUCCESS;
   const CUstream stream = NewStream();
