@@ -1,0 +1,38 @@
+#include "tests/simgpu/nccl/plugin_library.h"
+
+#include <dlfcn.h>
+#include <strings.h>
+
+namespace simnccl {
+
+void* OpenPlugin(const std::string& name, const char* prefix) {
+  constexpr int kFlags = RTLD_NOW | RTLD_LOCAL;
+  // NCCL compares as many characters as the name has: any prefix means the program itself.
+  if (strncasecmp(name.c_str(), "STATIC_PLUGIN", name.size()) == 0) {
+    return ::dlopen(nullptr, kFlags);
+  }
+  if (void* library = ::dlopen(name.c_str(), kFlags)) return library;
+  if (name.find('/') != std::string::npos) return nullptr;
+  if (name.starts_with("lib") && name.ends_with(".so")) return nullptr;
+  return ::dlopen((std::string(prefix) + name + ".so").c_str(), kFlags);
+}
+
+AbiRange NetVersions(int nccl_version) {
+  const int minor = nccl_version / 100 % 100;
+  if (minor >= 30) return {6, 12};
+  if (minor >= 28) return {6, 11};
+  if (minor >= 26) return {6, 10};
+  if (minor >= 24) return {5, 9};
+  return {5, minor >= 20 ? 8 : 7};
+}
+
+AbiRange TunerVersions(int nccl_version) {
+  const int minor = nccl_version / 100 % 100;
+  if (minor >= 30) return {2, 6};
+  if (minor >= 28) return {2, 5};
+  if (minor >= 24) return {2, 4};
+  if (minor >= 22) return {2, 3};
+  return minor >= 21 ? AbiRange{2, 2} : AbiRange{1, 1};
+}
+
+}  // namespace simnccl

@@ -1,0 +1,21 @@
+// Finding a plugin's library and its newest symbol that the pretended version accepts. Under the
+// loader's lock.
+#pragma once
+
+#include <string>
+
+namespace simnccl {
+
+// dlopen by NCCL's rules: the name itself, then lib<kind>-<name>.so, or the program for a prefix of
+// STATIC_PLUGIN. Null when there is none.
+void* OpenPlugin(const std::string& name, const char* prefix);
+
+struct AbiRange {
+  int oldest;
+  int newest;
+};
+// Of ncclNetPlugin_vN and ncclTunerPlugin_vN.
+AbiRange NetVersions(int nccl_version);
+AbiRange TunerVersions(int nccl_version);
+
+}  // namespace simnccl
