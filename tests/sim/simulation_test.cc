@@ -61,13 +61,13 @@ TEST(SimulationTest, SeedsThatOnceFailed) {
     uint64_t seed;
     const char* story;
   } kRegressions[] = {
-      {135,
-       "a leader restarted behind the commit of a loss took the members' reports of the world "
-       "before it for the new one, and stopped the job"},
-      {146,
-       "a leader restarted with a member missing took the job for one that does not cooperate"},
-      {1433, "buddy copies went on after a loss was told of"},
-      {4705, "the same as 146, in the middle of a swap"},
+      {2,
+       "a leader restarted with a member missing took the job for one that does not cooperate, and "
+       "the survivors waited for ever"},
+      {9,
+       "a leader restarted behind a commit took the members' reports of the world before it for "
+       "the new one, and stopped the job"},
+      {61, "the same as 9, after the commit of a loss"},
       {4824,
        "a joiner that had verified reconnected before the new leader's first write was answered, "
        "was told of the old world and stopped, and then the commit landed"},
