@@ -44,6 +44,7 @@ std::vector<Option> Options(Args& a) {
       {"--width", "N", "features, a multiple of --heads (64)", I{&a.model.width, 4, 2048}},
       {"--heads", "N", "attention heads (4)", I{&a.model.heads, 1, 64}},
       {"--context", "N", "bytes per sample (64)", I{&a.model.context, 2, 1024}},
+      {"--untied-head", nullptr, "a head of its own, not the embedding's", &a.untied_head},
       {"--dropout", "P", "probability (0.1)", D{&a.model.dropout, 0, 0.9}},
       {"--lr", "RATE", "peak learning rate (0.003)", D{&a.schedule.rate, 1e-9, 1}},
       {"--warmup", "N", "steps of linear warm-up (20)", I{&a.schedule.warmup, 1, 1'000'000}},
@@ -143,6 +144,7 @@ absl::StatusOr<Args> ParseArgs(std::span<const std::string> arguments) {
     }
     if (const absl::Status s = Set(*found, value); !s.ok()) return s;
   }
+  args.model.tied = !args.untied_head;
   if (args.model.width % args.model.heads != 0) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--width ", args.model.width, " must be a multiple of --heads ", args.model.heads));

@@ -26,6 +26,7 @@ struct Args {
   double weight_decay = 0.1;
   bool exact = false;
   bool sync = false;
+  bool untied_head = false;
   bool no_rewire = false;
   bool help = false;
 

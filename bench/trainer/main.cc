@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_format.h"
 #include "bench/trainer/checkpoint.h"
 #include "bench/trainer/rendezvous.h"
@@ -86,6 +87,8 @@ absl::Status Train(const Args& args, StepLog& log) {
   const Model<float> model(args.model);
   REWIRE_ASSIGN_OR_RETURN(const std::unique_ptr<Device> device, Device::Open(place.local_rank));
   std::unique_ptr<TrainingState> state;
+  // Rewire must not reach for state that is gone: it lets go first, whichever way this ends.
+  const auto detach = absl::MakeCleanup([&session] { session.reset(); });
   const auto make_state = [&]() -> absl::Status {
     REWIRE_ASSIGN_OR_RETURN(state,
                             TrainingState::Create(args, *device, model, place.slots, place.slot));
@@ -115,12 +118,8 @@ absl::Status Train(const Args& args, StepLog& log) {
   GradientPass pass(args, model, sampler);
   Trainer trainer(args, pass, *state, *comm, session.get(), log);
   REWIRE_ASSIGN_OR_RETURN(const Trainer::End end, trainer.Run(entry.joining));
-  // Rewire must not reach for state that is about to go; what follows needs the last world only.
-  if (end == Trainer::End::kDone) {
-    REWIRE_RETURN_IF_ERROR(Finish(args, trainer, *state, *comm, log));
-  }
-  session.reset();
-  return absl::OkStatus();
+  if (end == Trainer::End::kLeft) return absl::OkStatus();
+  return Finish(args, trainer, *state, *comm, log);
 }
 
 int Main(int argc, char** argv) {
