@@ -32,7 +32,7 @@ class LifetimeTest : public ShimTest, public ::testing::WithParamInterface<bool>
 // are swapped by one thread, and watched by another as a watchdog does.
 TEST_P(LifetimeTest, SwapsUnderLoad) {
   constexpr int kThreads = 3;
-  constexpr int kSwaps = 300;
+  constexpr int kSwaps = 80;
   ncclComm_t comms[kThreads];
   for (ncclComm_t& c : comms) c = Make();
   std::atomic<bool> stop{false};
@@ -116,7 +116,7 @@ TEST_P(LifetimeTest, APledgeHolds) {
     while (!stop.load(std::memory_order_relaxed)) AllReduce(comm);
   });
   int held = 0;
-  for (int i = 0; i < 2000 && held < 200; ++i) {
+  for (int i = 0; i < 1000 && held < 60; ++i) {
     const uint64_t cut = V(comm)->issued.load() + 1 + static_cast<uint64_t>(i % 50);
     at = 0;
     const uint64_t issued = Services()->pledge(V(comm), cut);

@@ -1,0 +1,284 @@
+// The preloaded file in processes of its own: how it is found, what it finds, what it says when
+// something is wrong.
+#include <gmock/gmock.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <sstream>
+#include <string>
+
+#include "shim/library_search.h"
+
+namespace rewire::shim {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+namespace fs = std::filesystem;
+
+struct Ran {
+  int status = -1;
+  std::string output;  // stdout and stderr
+};
+
+// environment: "A=b C=d". Nothing else of ours is in it.
+Ran RunCommand(const std::string& environment, const std::string& command) {
+  const std::string line = "exec 2>&1; env -i PATH=/usr/bin:/bin:/usr/sbin:/sbin " + environment +
+                           " timeout 30 " + command;
+  FILE* pipe = popen(line.c_str(), "r");
+  Ran ran;
+  char buffer[4096];
+  while (size_t n = fread(buffer, 1, sizeof buffer, pipe)) ran.output.append(buffer, n);
+  const int status = pclose(pipe);
+  ran.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return ran;
+}
+
+std::string Folder(const std::string& path) { return fs::path(path).parent_path().string(); }
+
+size_t Times(const std::string& text, const std::string& what) {
+  size_t times = 0;
+  for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) ++times;
+  return times;
+}
+
+class PreloadTest : public ::testing::Test {
+ protected:
+  PreloadTest() {
+    char name[] = "/tmp/rewire_preload_XXXXXX";
+    temp_ = mkdtemp(name);
+  }
+  ~PreloadTest() override { fs::remove_all(temp_); }
+  const std::string preload_ = std::string("LD_PRELOAD=") + REWIRE_PRELOAD + " ";
+  const std::string noop_ = std::string("REWIRE_NCCL_LIBRARY=") + REWIRE_NOOP + " ";
+  const std::string probe_ = REWIRE_PROBE " ";
+  std::string temp_;
+};
+
+TEST_F(PreloadTest, NeedsLibcAlone) {
+  const Ran ran = RunCommand("", "readelf -dW " REWIRE_PRELOAD);
+  ASSERT_EQ(0, ran.status) << ran.output;
+  std::istringstream lines(ran.output);
+  std::set<std::string> needed;
+  for (std::string line; std::getline(lines, line);) {
+    const size_t open = line.find('[');
+    if (line.find("(NEEDED)") != std::string::npos) {
+      needed.insert(line.substr(open + 1, line.find(']') - open - 1));
+    }
+    EXPECT_THAT(line, Not(HasSubstr("RUNPATH")));
+    EXPECT_THAT(line, Not(HasSubstr("RPATH")));
+  }
+  EXPECT_EQ(1u, needed.count("libc.so.6"));
+  for (const std::string& name : needed) {
+    EXPECT_TRUE(name == "libc.so.6" || name.rfind("ld-linux", 0) == 0) << name;
+  }
+  EXPECT_THAT(ran.output, HasSubstr("Library soname: [libnccl.so.2]"));
+}
+
+TEST_F(PreloadTest, ExportsWhatTheMapNamesAndNothingElse) {
+  const Ran ran = RunCommand("", "nm -D --defined-only " REWIRE_PRELOAD);
+  ASSERT_EQ(0, ran.status);
+  std::set<std::string> exported;
+  std::istringstream words(ran.output);
+  for (std::string address, kind, name; words >> address >> kind >> name;) exported.insert(name);
+  std::set<std::string> named;
+  std::ifstream map(REWIRE_EXPORTS);
+  for (std::string word; map >> word;) {
+    if (word.rfind("nccl", 0) == 0) named.insert(word.substr(0, word.size() - 1));
+  }
+  EXPECT_GE(named.size(), 80u);
+  EXPECT_EQ(named, exported);
+}
+
+TEST_F(PreloadTest, AProgramThatNeverCallsNccl) {
+  for (const char* log : {"", "REWIRE_LOG=debug ", "REWIRE_BUILD_MS=soon "}) {
+    const Ran ran = RunCommand(preload_ + log, "/bin/sh -c 'exit 3'");
+    EXPECT_EQ(3, ran.status);
+    EXPECT_EQ("", ran.output);
+  }
+}
+
+TEST_F(PreloadTest, FoundByItsName) {
+  const Ran ran = RunCommand(preload_ + noop_, probe_ + "where version init");
+  EXPECT_EQ(0, ran.status);
+  EXPECT_THAT(ran.output, HasSubstr("where " REWIRE_PRELOAD));
+  EXPECT_THAT(ran.output, HasSubstr("version 0 23099"));
+  EXPECT_THAT(ran.output, HasSubstr("init 0 5245574952450001"));
+  EXPECT_THAT(ran.output, HasSubstr("destroy 0"));
+}
+
+TEST_F(PreloadTest, AlsoUnderItsOtherName) {
+  const Ran ran =
+      RunCommand("LD_PRELOAD=" + Folder(REWIRE_PRELOAD) + "/librewire-preload.so " + noop_,
+                 probe_ + "where init");
+  EXPECT_THAT(ran.output, HasSubstr("librewire-preload.so"));
+  EXPECT_THAT(ran.output, HasSubstr("init 0 5245574952450001"));
+}
+
+TEST_F(PreloadTest, TheRealOneIsFoundByTheRunpathOfWhoNeedsIt) {
+  const Ran ran = RunCommand(preload_ + "REWIRE_LOG=info", REWIRE_LINKED);
+  EXPECT_THAT(ran.output, HasSubstr("version 0 23099"));
+  EXPECT_THAT(ran.output, HasSubstr("NCCL 23099 at " + fs::canonical(REWIRE_REAL).string()));
+}
+
+TEST_F(PreloadTest, TheRealOneIsFoundOnTheLibraryPathAndIsNeverOurselves) {
+  // As a drop-in: ours is the first on the path, the real one the second.
+  const Ran ran = RunCommand(
+      "REWIRE_LOG=info LD_LIBRARY_PATH=" + Folder(REWIRE_PRELOAD) + ":" + Folder(REWIRE_REAL),
+      probe_ + "where init");
+  EXPECT_THAT(ran.output, HasSubstr("where " + Folder(REWIRE_PRELOAD)));
+  EXPECT_THAT(ran.output, HasSubstr("NCCL 23099 at " + fs::canonical(REWIRE_REAL).string()));
+  EXPECT_THAT(ran.output, HasSubstr("init 0 5245574952450001"));
+}
+
+TEST_F(PreloadTest, OneThatIsLoadedAlreadyIsTheOne) {
+  const Ran ran = RunCommand(preload_ + "REWIRE_LOG=info", probe_ + REWIRE_REAL " init");
+  EXPECT_THAT(ran.output, HasSubstr("loaded 1"));
+  EXPECT_THAT(ran.output, HasSubstr("NCCL 23099 at " + fs::canonical(REWIRE_REAL).string()));
+  EXPECT_THAT(ran.output, Not(HasSubstr("two NCCL libraries")));
+}
+
+TEST_F(PreloadTest, ASecondCopyIsWarnedOfOnce) {
+  const Ran ran = RunCommand(preload_ + noop_, probe_ + "init " REWIRE_REAL " init init");
+  EXPECT_EQ(1u, Times(ran.output, "two NCCL libraries in one process")) << ran.output;
+}
+
+TEST_F(PreloadTest, NoLibrary) {
+  const Ran ran =
+      RunCommand(preload_ + "REWIRE_NCCL_LIBRARY=/nowhere/libnccl.so.2", probe_ + "version init");
+  EXPECT_EQ(0, ran.status);
+  EXPECT_THAT(ran.output, HasSubstr("version 2 0"));  // ncclSystemError
+  EXPECT_THAT(ran.output, HasSubstr("init 2 0"));
+  EXPECT_THAT(ran.output, HasSubstr("REWIRE_NCCL_LIBRARY=/nowhere/libnccl.so.2: No such file"));
+}
+
+TEST_F(PreloadTest, TheSearchSaysWhereItLooked) {
+  std::vector<std::string> searched;
+  FindNccl(&searched);
+  std::string all;
+  for (const std::string& place : searched) all += place + "\n";
+  EXPECT_THAT(all, HasSubstr("LD_LIBRARY_PATH: "));
+  EXPECT_THAT(all, HasSubstr("/etc/ld.so.cache"));
+}
+
+TEST_F(PreloadTest, NotNccl) {
+  EXPECT_THAT(RunCommand(preload_ + "REWIRE_NCCL_LIBRARY=/bin/true", probe_ + "init").output,
+              HasSubstr("init 2 0"));
+  const std::string text = temp_ + "/libnccl.so.2";
+  std::ofstream(text) << "not a library";
+  EXPECT_THAT(RunCommand(preload_ + "REWIRE_NCCL_LIBRARY=" + text, probe_ + "init").output,
+              HasSubstr("file too short"));
+  EXPECT_THAT(RunCommand(preload_ + "REWIRE_NCCL_LIBRARY=" REWIRE_PRELOAD, probe_ + "init").output,
+              HasSubstr("is Rewire itself"));
+  // A copy of ours under another inode: no pncclGetVersion, so no endless way through ourselves.
+  fs::copy_file(REWIRE_PRELOAD, temp_ + "/copy.so");
+  EXPECT_THAT(
+      RunCommand(preload_ + "REWIRE_NCCL_LIBRARY=" + temp_ + "/copy.so", probe_ + "init").output,
+      HasSubstr("is not an NCCL library"));
+}
+
+TEST_F(PreloadTest, AFunctionThatTheLibraryLacks) {
+  const Ran ran =
+      RunCommand(preload_ + "REWIRE_NCCL_LIBRARY=" REWIRE_OLD, probe_ + "version revoke free");
+  EXPECT_THAT(ran.output, HasSubstr("version 0 21903"));
+  EXPECT_THAT(ran.output, HasSubstr("revoke 5"));  // ncclInvalidUsage
+  EXPECT_THAT(ran.output, HasSubstr("ncclCommRevoke (since NCCL 2.28.7) is not in " REWIRE_OLD
+                                    ", which is version 21903"));
+  EXPECT_THAT(ran.output, HasSubstr("free 6"));  // it has only the ncclX name
+}
+
+TEST_F(PreloadTest, Disabled) {
+  const Ran ran = RunCommand(preload_ + noop_ + "REWIRE_DISABLE=1 REWIRE_BUILD_MS=soon",
+                             probe_ + "version init refcount");
+  EXPECT_THAT(ran.output, HasSubstr("version 0 23099"));
+  EXPECT_THAT(ran.output, HasSubstr("init 0 280028002800280"));  // the real one's own
+  EXPECT_THAT(ran.output, HasSubstr("refcount unset"));
+}
+
+TEST_F(PreloadTest, WrongSettings) {
+  const Ran ran = RunCommand(preload_ + noop_ + "REWIRE_BUILD_MS=soon REWIRE_BUILD_M=7",
+                             probe_ + "version init init");
+  EXPECT_THAT(ran.output, HasSubstr("version 0 23099"));
+  EXPECT_EQ(2u, Times(ran.output, "init 5 0"));  // ncclInvalidUsage
+  EXPECT_EQ(1u, Times(ran.output, "REWIRE_BUILD_MS=soon is not a whole number from 100 to"));
+  EXPECT_EQ(1u, Times(ran.output, "REWIRE_BUILD_M is not a setting; did you mean REWIRE_BUILD_MS"));
+}
+
+TEST_F(PreloadTest, AnUnknownSettingIsWarnedOfOnce) {
+  const Ran ran = RunCommand(preload_ + noop_ + "REWIRE_SOKET=x", probe_ + "init init");
+  EXPECT_EQ(2u, Times(ran.output, "init 0 "));
+  EXPECT_EQ(1u, Times(ran.output, "did you mean REWIRE_SOCKET"));
+}
+
+TEST_F(PreloadTest, AnAgentWithoutACore) {
+  fs::copy_file(REWIRE_PRELOAD, temp_ + "/libnccl.so.2");
+  const Ran ran =
+      RunCommand("LD_PRELOAD=" + temp_ + "/libnccl.so.2 REWIRE_SOCKET=/nowhere " + noop_,
+                 probe_ + "version init init");
+  EXPECT_THAT(ran.output, HasSubstr("version 0 23099"));
+  EXPECT_EQ(2u, Times(ran.output, "init 2 0")) << ran.output;
+  EXPECT_EQ(1u, Times(ran.output, "the core cannot be loaded"));
+  EXPECT_THAT(ran.output, HasSubstr(temp_ + "/librewire.so"));
+}
+
+TEST_F(PreloadTest, TheNetPluginIsKept) {
+  EXPECT_THAT(RunCommand(preload_ + noop_, probe_ + "version refcount").output,
+              HasSubstr("refcount 1"));
+  EXPECT_THAT(
+      RunCommand(preload_ + noop_ + "NCCL_NET_PLUGIN_REF_COUNT=0", probe_ + "version refcount")
+          .output,
+      HasSubstr("refcount 0"));
+}
+
+TEST_F(PreloadTest, InARootWithOnlyLibc) {
+  const Ran libraries = RunCommand("", "ldd " REWIRE_PRELOAD);
+  ASSERT_EQ(0, libraries.status);
+  std::istringstream words(libraries.output);
+  int copied = 0;
+  for (std::string word; words >> word;) {
+    if (word[0] != '/') continue;
+    fs::create_directories(temp_ + Folder(word));
+    fs::copy_file(word, temp_ + word, fs::copy_options::skip_existing);
+    ++copied;
+  }
+  EXPECT_LE(copied, 2);  // libc and the loader
+  fs::copy_file(REWIRE_PRELOAD, temp_ + "/libnccl.so.2");
+  fs::copy_file(REWIRE_PROBE, temp_ + "/probe");
+  const std::string into = geteuid() == 0 ? "chroot " : "unshare -r chroot ";
+  if (RunCommand("", into + temp_ + " /probe").status == 125) GTEST_SKIP() << "may not chroot here";
+  const Ran ran = RunCommand("", into + temp_ + " /probe /libnccl.so.2 where version");
+  EXPECT_EQ(0, ran.status);
+  EXPECT_THAT(ran.output, HasSubstr("loaded 1"));
+  EXPECT_THAT(ran.output, HasSubstr("where /libnccl.so.2"));
+  EXPECT_THAT(ran.output, HasSubstr("version 2 0"));  // and says that there is no NCCL
+  EXPECT_THAT(ran.output, HasSubstr("searched LD_LIBRARY_PATH: not set"));
+}
+
+TEST(LibrarySearchTest, Folders) {
+  EXPECT_THAT(Folders("$ORIGIN/a:/b::${ORIGIN}", "/x"), ElementsAre("/x/a", "/b", "/x"));
+  EXPECT_THAT(Folders("", "/x"), ElementsAre());
+}
+
+TEST(LibrarySearchTest, LoaderCache) {
+  char name[] = "/tmp/rewire_cache_XXXXXX";
+  close(mkstemp(name));
+  const std::string bytes(
+      "head\0libnccl.so.2\0/opt/a/libnccl.so.2\0/opt/b/libnccl.so.21\0"
+      "x/libnccl.so.2\0/c/libnccl.so.2",
+      89);
+  std::ofstream(name, std::ios::binary) << bytes;
+  EXPECT_THAT(InLoaderCache(name, "libnccl.so.2"),
+              ElementsAre("/opt/a/libnccl.so.2", "/c/libnccl.so.2"));
+  unlink(name);
+  EXPECT_THAT(InLoaderCache(name, "libnccl.so.2"), ElementsAre());
+}
+
+}  // namespace
+}  // namespace rewire::shim
