@@ -1,4 +1,4 @@
-// The leader's connections and members: hellos, losses, the end of a job. See leader.h.
+// The leader's connections, its clock and its messages. See leader.h.
 // One thread: its owner's.
 #include "reconfig/transition/leader.h"
 
@@ -275,101 +275,6 @@ void Leader::OnDisconnect(Time now, MemberId member, Out* out) {
   Lose(now, {member}, "its connection ended", out);
 }
 
-// ---- losses -------------------------------------------------------------------------------------
-
-void Leader::Lose(Time now, const std::vector<MemberId>& members, const std::string& why,
-                  Out* out) {
-  bool of_world = false;
-  bool of_joiners = false;
-  for (MemberId id : members) {
-    const bool joiner = transition_ && transition_->BeforeCommit() && transition_->IsJoiner(id);
-    const bool pending =
-        transition_ && transition_->phase == Phase::kCommitting && transition_->IsJoiner(id);
-    const bool leaver = !joiner && !pending && !record_.world.SlotOf(id);
-    if (lost_.contains(id)) continue;
-    if (leaver) {
-      if (const auto it = peers_.find(id); it != peers_.end()) {
-        if (it->second.connected) out->push_back(Kick{id});
-        registry_.Forget(id);
-        peers_.erase(it);
-      }
-      continue;
-    }
-    Peer& peer = peers_[id];
-    peer.lost = true;
-    if (peer.connected) out->push_back(Kick{id});
-    peer.connected = false;
-    (joiner ? of_joiners : of_world) = true;
-    if (!joiner) lost_.insert(id);
-    Tell(now, NoteKind::kMember, absl::StrCat("member ", id, " is lost: ", why), out);
-  }
-  if (of_world) {
-    if (transition_ && transition_->phase == Phase::kCommitting)
-      return;  // after the store's answer
-    return TellLost(now, out);
-  }
-  if (of_joiners) {
-    AbortPlanned(now, absl::StrCat("a new member was lost before it joined: ", why), false, out);
-  }
-}
-
-// Members of the committed world are gone (or were, before this leader): everyone else aborts its
-// generations at once, and what is under way ends.
-void Leader::TellLost(Time now, Out* out) {
-  if (transition_) {
-    if (transition_->BeforeCommit()) {
-      DropTransition(now, "a member was lost", transition_->Planned(), out);
-    } else {
-      EndTransition(now, out);
-    }
-  }
-  broken_ = true;
-  loss_attempts_ = 0;
-  SendAll(Alive(), Lost{record_.world.epoch, {lost_.begin(), lost_.end()}}, out);
-  BeginNext(now, out);
-}
-
-void Leader::Finish(Time now, MemberId member, Out* out) {
-  Peer& peer = peers_[member];
-  if (peer.finished || !record_.world.SlotOf(member)) return;
-  peer.finished = true;
-  Tell(now, NoteKind::kMember, absl::StrCat("member ", member, " has finished"), out);
-  const std::string reason = absl::StrCat("member ", member, " has finished its program");
-  if (transition_ && transition_->BeforeCommit()) {
-    if (transition_->Planned()) {
-      AbortPlanned(now, reason, false, out);
-    } else {
-      DropTransition(now, reason, false, out);
-      BeginNext(now, out);
-    }
-  } else if (transition_ && transition_->phase == Phase::kCommitted) {
-    TryRetire(now, out);
-  } else if (transition_ && transition_->phase == Phase::kRetiring) {
-    TryEnd(now, out);
-  }
-  const std::vector<MemberId> ids = WorldIds();
-  const bool nobody = Alive().empty();
-  const bool all =
-      std::all_of(ids.begin(), ids.end(), [&](MemberId m) { return peers_[m].finished; });
-  if (nobody && idle_phase_ != Phase::kStopped) {
-    if (!all) return StopJob(now, "the last members finished after others were lost", out);
-    done_ = true;
-    idle_phase_ = Phase::kStopped;
-    Resolve(queue_, RequestState::kFailed, "the job has finished");
-    queue_.clear();
-    Tell(now, NoteKind::kJob, "every member has finished", out);
-  }
-}
-
-void Leader::StopJob(Time now, const std::string& reason, Out* out) {
-  if (transition_) DropTransition(now, reason, false, out);
-  idle_phase_ = Phase::kStopped;
-  Resolve(queue_, RequestState::kFailed, reason);
-  queue_.clear();
-  Tell(now, NoteKind::kJob, absl::StrCat("the job is stopped: ", reason), out);
-  SendAll(Alive(), Stop{reason}, out);
-}
-
 // ---- time ---------------------------------------------------------------------------------------
 
 // When this process itself stood still, silence says nothing about the members.
@@ -378,23 +283,6 @@ void Leader::Awake(Time now) {
     for (auto& [id, peer] : peers_) peer.heard = now;
   }
   last_input_ = now;
-}
-
-void Leader::CheckSilence(Time now, Out* out) {
-  std::vector<MemberId> silent;
-  for (const auto& [id, peer] : peers_) {
-    if (peer.connected && !peer.finished && !peer.lost && now - peer.heard >= options_.silence) {
-      silent.push_back(id);
-    }
-  }
-  for (MemberId id : silent) {
-    if (idle_phase_ == Phase::kForming || idle_phase_ == Phase::kRecovering) {
-      peers_[id].connected = false;
-      out->push_back(Kick{id});
-    }
-  }
-  if (silent.empty() || idle_phase_ == Phase::kForming || idle_phase_ == Phase::kRecovering) return;
-  Lose(now, silent, "it was silent", out);
 }
 
 void Leader::OnTick(Time now, Out* out) {

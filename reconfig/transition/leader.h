@@ -12,8 +12,8 @@
 //   leader.OnDisconnect(now, member, &out);   // the connection has ended: the member is dead
 //
 // A member has one connection. A second Hello of the same id and incarnation replaces the first
-// connection: the owner closes the older one without calling OnDisconnect for it. A Hello of a connected
-// member's id with another incarnation never comes here: the owner refuses it by itself.
+// connection: the owner closes the older one without calling OnDisconnect for it. A Hello of a
+// connected member's id with another incarnation never comes here: the owner refuses it by itself.
 #pragma once
 
 #include <cstdint>
@@ -43,7 +43,7 @@ struct LeaderOptions {
   Duration join = seconds(120);    // for new processes to start, attach and make communicators
   Duration build = seconds(60);    // REWIRE_BUILD_MS: from Prepare to the last Prepared
   Duration decision = seconds(2);  // REWIRE_DECISION_MS: from Propose to the last Pledge
-  Duration arm = seconds(120);     // REWIRE_ARM_MS: from Decide to the first member at the boundary
+  Duration arm = seconds(120);     // from Decide to the first member at the boundary
   Duration boundary = seconds(30);           // REWIRE_BOUNDARY_MS: from then to the last Verified
   Duration enter = seconds(60);              // from the commit to the last Entered
   Duration silence = seconds(3);             // REWIRE_SILENCE_MS: no message for so long means lost
@@ -134,7 +134,7 @@ class Leader {
     RequestStatus status;
   };
 
-  // leader.cc: connections and members.
+  // leader.cc: connections.
   void Refuse(MemberId member, const std::string& reason, Out* out);
   void Greet(Time now, MemberId member, Out* out);
   void WelcomeDue(Time now, Out* out);
@@ -143,6 +143,8 @@ class Leader {
   void SettleReports();
   void TryForm(Time now, Out* out);
   void TryEndRecovery(Time now, Out* out);
+
+  // leader_loss.cc: members that go.
   void Lose(Time now, const std::vector<MemberId>& members, const std::string& why, Out* out);
   void TellLost(Time now, Out* out);
   void Finish(Time now, MemberId member, Out* out);
