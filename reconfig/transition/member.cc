@@ -249,7 +249,7 @@ void Member::OnLost(Time now, const Lost& m, Out* out) {
 }
 
 void Member::Drop(const std::string& reason, Out* out) {
-  const Work work = *std::exchange(work_, std::nullopt);
+  const MemberWork work = *std::exchange(work_, std::nullopt);
   if (work.proposed) {
     if (work.prepare.kind == TransitionKind::kSwap) {
       out->push_back(DecideCuts{work.prepare.epoch, false});

@@ -52,6 +52,27 @@ struct BoundaryInfo {
   std::vector<uint64_t> buddy_snapshots;
 };
 
+// The transition a member takes part in. Part of Member.
+struct MemberWork {
+  Prepare prepare;
+  Time build_by{};
+  std::optional<Build> build;
+  std::optional<uint64_t> plan_hash;
+  bool built = false;
+  bool prepared = false;
+  std::vector<CommunicatorCounter> counters;
+  std::optional<Propose> proposed;  // the round that was pledged or is being asked
+  bool pledged = false;
+  bool armed = false;
+  std::optional<Restore> restore;
+  bool described = false;  // the boundary's versions are those of now
+  bool finishing = false;  // FinishStream or RestoreFrom was given
+  bool reported = false;   // AtBoundary was sent
+  bool verified = false;   // Verified{ok} was sent: from here on only the leader decides
+  Time verified_at{};
+  bool from_before = false;  // it was under way before the present connection
+};
+
 class Member {
  public:
   explicit Member(MemberOptions options) : options_(std::move(options)) {}
@@ -101,27 +122,6 @@ class Member {
   [[nodiscard]] uint64_t dropped_messages() const { return dropped_; }
 
  private:
-  // The transition this member takes part in.
-  struct Work {
-    Prepare prepare;
-    Time build_by{};
-    std::optional<Build> build;
-    std::optional<uint64_t> plan_hash;
-    bool built = false;
-    bool prepared = false;
-    std::vector<CommunicatorCounter> counters;
-    std::optional<Propose> proposed;  // the round that was pledged or is being asked
-    bool pledged = false;
-    bool armed = false;
-    std::optional<Restore> restore;
-    bool described = false;  // the boundary's versions are those of now
-    bool finishing = false;  // FinishStream or RestoreFrom was given
-    bool reported = false;   // AtBoundary was sent
-    bool verified = false;   // Verified{ok} was sent: from here on only the leader decides
-    Time verified_at{};
-    bool from_before = false;  // it was under way before the present connection
-  };
-
   void OnWelcome(Time now, const Welcome& m, Out* out);
   void OnPrepare(Time now, const Prepare& m, Out* out);
   void OnPropose(const Propose& m, Out* out);
@@ -157,7 +157,7 @@ class Member {
   Epoch entered_epoch_ = 0;
   Entered entered_;    // as it was reported, for a report after reconnecting
   Epoch highest_ = 0;  // of any transition it was asked to prepare
-  std::optional<Work> work_;
+  std::optional<MemberWork> work_;
   BoundaryInfo boundary_;
   Time standing_since_{};
   Time disconnected_since_{};

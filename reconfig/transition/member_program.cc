@@ -91,7 +91,7 @@ void Member::OnBoundary(Time now, const BoundaryInfo& info, Out* out) {
 // The program stands at the boundary: whatever waited for that.
 void Member::TryBoundary(Time, Out* out) {
   if (!standing_ || !work_) return;
-  Work& work = *work_;
+  MemberWork& work = *work_;
   const bool loss = work.prepare.kind == TransitionKind::kLoss;
   if (work.prepare.kind == TransitionKind::kSwap) return;
   const bool report = loss ? work.described : joining_ ? work.prepared : work.armed;
