@@ -41,7 +41,7 @@ std::vector<Option> Options(Args& a) {
       {"--batch", "N", "samples per micro-batch, over all members (8)", I{&a.batch, 1, 1024}},
       {"--accumulate", "N", "micro-batches per step (1)", I{&a.accumulate, 1, 4}},
       {"--layers", "N", "blocks (2)", I{&a.model.layers, 1, 64}},
-      {"--width", "N", "features, a multiple of --heads (64)", I{&a.model.width, 4, 2048}},
+      {"--width", "N", "features, a multiple of --heads (128)", I{&a.model.width, 4, 2048}},
       {"--heads", "N", "attention heads (4)", I{&a.model.heads, 1, 64}},
       {"--context", "N", "bytes per sample (64)", I{&a.model.context, 2, 1024}},
       {"--untied-head", nullptr, "a head of its own, not the embedding's", &a.untied_head},

@@ -13,7 +13,7 @@ namespace rewire::trainer {
 
 struct ModelShape {
   int layers = 2;
-  int width = 64;
+  int width = 128;
   int heads = 4;
   int context = 64;
   bool tied = true;
