@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -259,6 +260,34 @@ TEST_F(PreloadTest, InARootWithOnlyLibc) {
   EXPECT_THAT(ran.output, HasSubstr("where /libnccl.so.2"));
   EXPECT_THAT(ran.output, HasSubstr("version 2 0"));  // and says that there is no NCCL
   EXPECT_THAT(ran.output, HasSubstr("searched LD_LIBRARY_PATH: not set"));
+}
+
+std::vector<std::string> SortedLines(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  std::sort(lines.begin(), lines.end());
+  return lines;
+}
+
+// Several processes, over the simulated NCCL: the same results with the shim and without.
+TEST_F(PreloadTest, ResultsAreTheSameAsWithout) {
+  const std::string simgpu = "LD_LIBRARY_PATH=" REWIRE_SIMGPU " ";
+  const Ran without = RunCommand(simgpu, REWIRE_RANKS " 3");
+  ASSERT_EQ(0, without.status) << without.output;
+  ASSERT_EQ(3u, SortedLines(without.output).size());
+  const Ran with = RunCommand(preload_ + simgpu + "REWIRE_LOG=info", REWIRE_RANKS " 3");
+  EXPECT_EQ(0, with.status);
+  std::vector<std::string> results;
+  int found = 0;
+  for (const std::string& line : SortedLines(with.output)) {
+    if (line.rfind("rank ", 0) == 0) results.push_back(line);
+    // The shim was there, in every process, and found the simulated one.
+    if (line.find(std::string("at ") + REWIRE_SIMGPU + "/libnccl.so.2") != std::string::npos)
+      ++found;
+  }
+  EXPECT_EQ(SortedLines(without.output), results);
+  EXPECT_EQ(3, found) << with.output;
 }
 
 TEST(LibrarySearchTest, Folders) {
