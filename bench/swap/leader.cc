@@ -124,14 +124,14 @@ absl::StatusOr<uint64_t> Leader::Furthest() {
   return furthest;
 }
 
-absl::Status Leader::Undisturbed() {
+absl::Status Leader::WaitForOperations(uint64_t operations) {
   const Time deadline = Now() + kPatience;
   for (;;) {
     absl::StatusOr<uint64_t> furthest = Furthest();
     REWIRE_RETURN_IF_ERROR(furthest.status());
-    if (*furthest >= options_.undisturbed) return absl::OkStatus();
+    if (*furthest >= operations) return absl::OkStatus();
     if (Now() > deadline) return absl::DeadlineExceededError("the workload does not advance");
-    std::this_thread::sleep_for(milliseconds(20));
+    std::this_thread::sleep_for(milliseconds(2));
   }
 }
 
@@ -154,6 +154,8 @@ absl::Status Leader::Agree(uint64_t epoch) {
 }
 
 absl::Status Leader::Swap(uint64_t epoch) {
+  REWIRE_ASSIGN_OR_RETURN(const uint64_t begun, Furthest());
+  REWIRE_RETURN_IF_ERROR(WaitForOperations(begun + options_.quiet));
   if (!SendPacket(fds_[0], {Say::kMint, 0, 0, 0, ""})) return absl::InternalError("member 0 gone");
   REWIRE_ASSIGN_OR_RETURN(Packet id, Hear(0, Say::kUniqueId));
   id.say = Say::kBuild;
@@ -203,7 +205,7 @@ absl::Status Leader::Finish() {
 absl::StatusOr<LeaderResult> Leader::Run() {
   REWIRE_RETURN_IF_ERROR(Start());
   REWIRE_RETURN_IF_ERROR(Foreground());
-  REWIRE_RETURN_IF_ERROR(Undisturbed());
+  REWIRE_RETURN_IF_ERROR(WaitForOperations(options_.undisturbed));
   for (uint64_t epoch = 1; epoch <= options_.swaps; ++epoch) REWIRE_RETURN_IF_ERROR(Swap(epoch));
   REWIRE_RETURN_IF_ERROR(Gather());
   REWIRE_RETURN_IF_ERROR(Finish());

@@ -34,7 +34,6 @@ namespace {
 
 constexpr seconds kPatience(120);
 constexpr uint64_t kUndisturbed = 2400;  // operations before the first swap
-constexpr uint64_t kWindow = 8;          // operations behind the cut that count to the swap
 constexpr size_t kSettled = 5;           // swaps before descriptors are counted
 
 int64_t Entries(const char* folder) {
@@ -96,7 +95,13 @@ class MemberProcess {
   std::atomic<bool> stop_{false};
   std::atomic<bool> done_{false};
   std::vector<Operation> operations_;
-  std::vector<std::pair<Epoch, Cut>> swaps_;  // of the participant's thread, read after its end
+  struct Swap {
+    Epoch epoch = 0;
+    uint64_t quiet_until = 0;  // operations issued when the build began
+    Cut cut;
+  };
+  std::vector<Swap> swaps_;  // of the participant's thread, read after its end
+  uint64_t quiet_until_ = 0;
   Cut proposed_;
   std::vector<Footprint> footprints_;
   MemberReport report_;
@@ -198,6 +203,7 @@ void MemberProcess::Answer(const Packet& packet) {
       return;
     }
     case Say::kBuild: {
+      quiet_until_ = core_->Counters().at(0).issued;
       core_->Build(packet.a, {{handle->id, options_.ranks, options_.rank, packet.bytes}},
                    Now() + kPatience, [this](const absl::Status& status) {
                      if (!status.ok()) Fail("the build: " + status.ToString());
@@ -213,7 +219,7 @@ void MemberProcess::Answer(const Packet& packet) {
       Say({Say::kPledged, core_->Pledge(packet.a, {proposed_}) ? 1u : 0u, 0, 0, ""});
       return;
     case Say::kDecide:
-      if (packet.b != 0) swaps_.emplace_back(packet.a, proposed_);
+      if (packet.b != 0) swaps_.push_back({packet.a, quiet_until_, proposed_});
       core_->Decide(packet.a, packet.b != 0, [this](uint64_t waits) {
         Say({Say::kEntered, waits, 0, 0, ""});
       });
@@ -255,15 +261,20 @@ void MemberProcess::Summarize() {
     p99[kind] = times[std::min(times.size() - 1, times.size() * 99 / 100)];
   }
   report_.median_op_us = median[3];
-  for (const auto& [epoch, cut] : swaps_) {
+  for (const auto& [epoch, quiet_until, cut] : swaps_) {
     SwapSeen seen;
     seen.epoch = epoch;
     seen.cut_cpu_us = operations_.at(cut.cut).cpu_us;
-    for (uint64_t k = cut.warm; k < std::min(cut.cut + kWindow, operations_.size()); ++k) {
+    const uint64_t half = cut.cut - cut.warm;
+    for (uint64_t k = cut.warm; k < std::min(cut.cut + half, operations_.size()); ++k) {
       const float us = operations_[k].us;
-      seen.excess_us += std::max(0.0f, us - median[k % kKinds]);
+      seen.window_us += us;
       seen.longest_us = std::max(seen.longest_us, static_cast<double>(us));
       seen.delayed += us > p99[k % kKinds] ? 1 : 0;
+    }
+    for (uint64_t k = quiet_until - 2 * half; k < quiet_until; ++k) {
+      seen.before_us += operations_[k].us;
+      seen.delayed_before += operations_[k].us > p99[k % kKinds] ? 1 : 0;
     }
     report_.seen.push_back(seen);
   }

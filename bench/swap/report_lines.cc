@@ -14,7 +14,8 @@ std::string MemberReport::Encode() const {
   json["shrink_us"] = shrink_us;
   json["seen"] = nlohmann::json::array();
   for (const SwapSeen& s : seen) {
-    json["seen"].push_back({s.epoch, s.excess_us, s.longest_us, s.cut_cpu_us, s.delayed});
+    json["seen"].push_back({s.epoch, s.window_us, s.before_us, s.longest_us, s.cut_cpu_us,
+                            s.delayed, s.delayed_before});
   }
   return json.dump();
 }
@@ -38,7 +39,7 @@ absl::StatusOr<MemberReport> MemberReport::Decode(const std::string& text) {
   report.init_us = json.at("init_us").get<std::vector<double>>();
   report.shrink_us = json.at("shrink_us").get<std::vector<double>>();
   for (const auto& s : json.at("seen")) {
-    report.seen.push_back({s.at(0), s.at(1), s.at(2), s.at(3), s.at(4)});
+    report.seen.push_back({s.at(0), s.at(1), s.at(2), s.at(3), s.at(4), s.at(5), s.at(6)});
   }
   return report;
 }

@@ -9,14 +9,17 @@
 
 namespace rewire::bench {
 
-// One swap on one member. Indices and times of the operations from the warm index to eight behind
-// the cut, the only ones that a swap can delay.
+// One swap on one member: the operations from the warm index to the cut and as many behind it, and
+// for comparison as many right before the build began, when nothing was going on. Both windows are
+// a whole number of rounds of the operations' kinds, so their times compare.
 struct SwapSeen {
   uint64_t epoch = 0;
-  double excess_us = 0;   // beyond the medians of undisturbed operations of the same kind
-  double longest_us = 0;  // the slowest operation, whole
-  double cut_cpu_us = 0;  // thread CPU time of the call at the cut
-  double delayed = 0;     // operations slower than the p99 of undisturbed ones of the same kind
+  double window_us = 0;       // all operations of the window together
+  double before_us = 0;       // of the window before
+  double longest_us = 0;      // the slowest operation of the window, whole
+  double cut_cpu_us = 0;      // thread CPU time of the call at the cut
+  double delayed = 0;         // slower than the p99 of undisturbed operations of the same kind
+  double delayed_before = 0;  // the same in the window before
 };
 
 struct MemberReport {

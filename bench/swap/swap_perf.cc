@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "bench/lib/flags.h"
@@ -45,20 +46,21 @@ std::vector<uint32_t> ParseRanks(const std::string& text) {
 }
 
 // Per swap the member that saw most of it.
-std::vector<double> MaxOverMembers(const LeaderResult& result, double SwapSeen::*field) {
+template <typename Value>
+std::vector<double> MaxOverMembers(const LeaderResult& result, Value value_of) {
   std::vector<double> most;
   for (size_t i = 0; i < result.members.front().seen.size(); ++i) {
-    double value = 0;
+    double value = value_of(result.members.front().seen.at(i));
     for (const MemberReport& member : result.members) {
-      value = std::max(value, member.seen.at(i).*field);
+      value = std::max(value, value_of(member.seen.at(i)));
     }
     most.push_back(value);
   }
   return most;
 }
 
-std::vector<double> MaxOverMembers(const LeaderResult& result,
-                                   std::vector<double> MemberReport::*field) {
+std::vector<double> MaxForeground(const LeaderResult& result,
+                                  std::vector<double> MemberReport::*field) {
   std::vector<double> most(((result.members.front()).*field).size(), 0.0);
   for (const MemberReport& member : result.members) {
     const std::vector<double>& values = member.*field;
@@ -105,45 +107,57 @@ void AddRun(uint32_t ranks, const LeaderResult& result, Report* report, Totals* 
     totals->host_waits += member.host_waits;
     for (const SwapSeen& seen : member.seen) totals->cut_cpu.push_back(seen.cut_cpu_us);
   }
-  const std::vector<double> excess = MaxOverMembers(result, &SwapSeen::excess_us);
-  const std::vector<double> longest = MaxOverMembers(result, &SwapSeen::longest_us);
-  const std::vector<double> delayed = MaxOverMembers(result, &SwapSeen::delayed);
-  const std::vector<double> init = MaxOverMembers(result, &MemberReport::init_us);
-  const std::vector<double> shrink = MaxOverMembers(result, &MemberReport::shrink_us);
-  const std::pair<const char*, const std::vector<double>*> all[] = {
-      {"swap_excess_us", &excess},
-      {"swap_longest_op_us", &longest},
-      {"ops_delayed", &delayed},
-      {"foreground_init_us", &init},
-      {"foreground_shrink_us", &shrink}};
-  for (const auto& [key, samples] : all) {
-    if (samples->empty()) continue;
-    const absl::Status added = report->AddSamples(at + key, "us", *samples);
-    if (!added.ok()) fprintf(stderr, "swap_perf: %s\n", added.ToString().c_str());
-  }
+  // The time by which the loop is later than without the swap.
+  const std::vector<double> stall =
+      MaxOverMembers(result, [](const SwapSeen& seen) { return seen.window_us - seen.before_us; });
+  const std::vector<double> longest =
+      MaxOverMembers(result, [](const SwapSeen& seen) { return seen.longest_us; });
+  const std::vector<double> delayed =
+      MaxOverMembers(result, [](const SwapSeen& seen) { return seen.delayed; });
+  const std::vector<double> delayed_before =
+      MaxOverMembers(result, [](const SwapSeen& seen) { return seen.delayed_before; });
   double ordinary = 0;
   for (const MemberReport& member : result.members) {
     ordinary = std::max(ordinary, member.median_op_us);
   }
-  const double stall = std::max(MedianOf(longest), 1.0);
-  const double ratio_init = MedianOf(init) / stall;
-  const double ratio_shrink = shrink.empty() ? 0 : MedianOf(shrink) / stall;
-  totals->ratio_init =
-      totals->ratio_init == 0 ? ratio_init : std::min(totals->ratio_init, ratio_init);
-  if (!shrink.empty()) {
-    totals->ratio_shrink =
-        totals->ratio_shrink == 0 ? ratio_shrink : std::min(totals->ratio_shrink, ratio_shrink);
+  std::vector<double> init = MaxForeground(result, &MemberReport::init_us);
+  std::vector<double> shrink = MaxForeground(result, &MemberReport::shrink_us);
+  for (double& us : init) us -= ordinary;
+  for (double& us : shrink) us -= ordinary;
+  const std::tuple<const char*, const char*, const std::vector<double>*> all[] = {
+      {"swap_stall", "us", &stall},
+      {"swap_longest_op", "us", &longest},
+      {"ops_delayed", "operations", &delayed},
+      {"ops_delayed_before", "operations", &delayed_before},
+      {"foreground_init_stall", "us", &init},
+      {"foreground_shrink_stall", "us", &shrink}};
+  for (const auto& [key, unit, samples] : all) {
+    const absl::Status added = report->AddSamples(at + key, unit, *samples);
+    if (!added.ok()) fprintf(stderr, "swap_perf: %s: %s\n", key, added.ToString().c_str());
   }
+  // The upper end of the median's interval: a noisy run makes the ratios smaller, never larger.
+  // What is less than an ordinary operation cannot be told from nothing.
+  const absl::StatusOr<Summary> summary = Summarize(stall);
+  const double swap_stall = std::max(summary.ok() ? summary->median_interval.high : 0, ordinary);
+  const double ratio_init = MedianOf(init) / swap_stall;
+  const double ratio_shrink = MedianOf(shrink) / swap_stall;
+  const auto keep_least = [](double* least, double ratio) {
+    *least = *least == 0 ? ratio : std::min(*least, ratio);
+  };
+  keep_least(&totals->ratio_init, ratio_init);
+  // Of two members the shrink leaves one, which has nobody to connect to: not a comparison.
+  if (ranks > 2) keep_least(&totals->ratio_shrink, ratio_shrink);
   totals->delayed_median = std::max(totals->delayed_median, MedianOf(delayed));
   totals->delayed_max =
       std::max(totals->delayed_max, *std::max_element(delayed.begin(), delayed.end()));
   fprintf(report->text(),
-          "# %u members: %llu swaps, slowest operation at a swap %.0f us (excess of all %.0f us), "
-          "ordinary %.0f us; init %.0f us = %.0fx, shrink %.0f us = %.0fx; delayed %.1f; build "
-          "%.1f ms\n",
-          ranks, static_cast<unsigned long long>(result.entered), MedianOf(longest),
-          MedianOf(excess), ordinary, MedianOf(init), ratio_init, MedianOf(shrink), ratio_shrink,
-          MedianOf(delayed), result.members.front().build_ms);
+          "# %u members: %llu swaps, median stall %.0f us (taken as %.0f; slowest operation %.0f "
+          "us, ordinary "
+          "%.0f us); init %.0f us = %.1fx, shrink %.0f us = %.1fx; operations delayed %.1f (before "
+          "the swap %.1f); build %.1f ms\n",
+          ranks, static_cast<unsigned long long>(result.entered), MedianOf(stall), swap_stall,
+          MedianOf(longest), ordinary, MedianOf(init), ratio_init, MedianOf(shrink), ratio_shrink,
+          MedianOf(delayed), MedianOf(delayed_before), result.members.front().build_ms);
 }
 
 int Main(int argc, char** argv) {

@@ -137,13 +137,14 @@ absl::Status Builder::Stopped(Task* task) {
 }
 
 void Builder::LowerPriority() {
-  if (std::exchange(lowered_, true)) return;
-  // The threads that NCCL makes inherit our niceness and must get theirs back, so it is lowered
-  // only where it may be raised again.
+  if (program_niceness_.has_value()) return;
+  // The threads that NCCL makes inherit our niceness and must get the program's back, so it is
+  // lowered only where it may be raised again.
   const int before = OwnNiceness();
+  program_niceness_ = before;
   SetOwnNiceness(before + 1);
   SetOwnNiceness(before);
-  if (OwnNiceness() == before) SetOwnNiceness(kNice);
+  if (OwnNiceness() == before) SetOwnNiceness(std::max(before, kNice));
 }
 
 void Builder::Run(const std::shared_ptr<Task>& task) {
@@ -251,7 +252,9 @@ absl::Status Builder::BuildOne(Task* task, Chain* chain, const CommunicatorBuild
   const std::set<pid_t> threads = ThreadIds();
   absl::Status status = Connect(task, chain, build, link.get());
   int refused = 0;
-  if (OwnNiceness() != 0) RestoreNicenessOfNewThreads(threads, &refused);
+  if (OwnNiceness() != *program_niceness_) {
+    RestoreNicenessOfNewThreads(threads, *program_niceness_, &refused);
+  }
   counters_->nice_refused.fetch_add(static_cast<uint64_t>(refused), std::memory_order_relaxed);
   bool aborted = false;
   {

@@ -8,6 +8,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -81,8 +82,8 @@ class Builder {
   Mutex mutex_;
   CondVar changed_;
   std::vector<std::shared_ptr<Task>> tasks_ REWIRE_GUARDED_BY(mutex_);  // the first is under way
-  bool lowered_ = false;                                                // builder's thread only
-  WorkQueue watch_;  // aborts what the builder is stuck in
+  std::optional<int> program_niceness_;  // builder's thread only; set once lowered
+  WorkQueue watch_;                      // aborts what the builder is stuck in
   WorkQueue queue_;
 };
 

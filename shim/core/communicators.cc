@@ -13,6 +13,8 @@ namespace rewire::shim {
 namespace {
 
 constexpr milliseconds kInside(20);
+// Reporting at once would compete with the first operations on the new generation.
+constexpr milliseconds kEnteredAfter(5);
 
 CommunicatorCreated Describe(Chain* chain) {
   CommunicatorCreated created;
@@ -174,9 +176,10 @@ void ShimCommunicators::Passed(Epoch epoch, uint64_t host_waits) {
   if (it == passages_.end()) return;
   it->second.host_waits += host_waits;
   if (--it->second.left > 0) return;
-  calls_.Post([entered = std::move(it->second.entered), waits = it->second.host_waits] {
-    if (entered) entered(waits);
-  });
+  calls_.PostAt(Now() + kEnteredAfter,
+                [entered = std::move(it->second.entered), waits = it->second.host_waits] {
+                  if (entered) entered(waits);
+                });
   passages_.erase(it);
 }
 

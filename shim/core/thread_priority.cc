@@ -25,7 +25,7 @@ std::set<pid_t> ThreadIds() {
   return ids;
 }
 
-int RestoreNicenessOfNewThreads(const std::set<pid_t>& before, int* refused) {
+int RestoreNicenessOfNewThreads(const std::set<pid_t>& before, int niceness, int* refused) {
   const int own = OwnNiceness();
   int restored = 0;
   *refused = 0;
@@ -33,7 +33,7 @@ int RestoreNicenessOfNewThreads(const std::set<pid_t>& before, int* refused) {
     if (id == gettid() || before.contains(id)) continue;
     // Threads that the application made meanwhile have its niceness, not ours.
     if (getpriority(PRIO_PROCESS, static_cast<id_t>(id)) != own) continue;
-    if (setpriority(PRIO_PROCESS, static_cast<id_t>(id), 0) == 0) {
+    if (setpriority(PRIO_PROCESS, static_cast<id_t>(id), niceness) == 0) {
       ++restored;
     } else if (errno != ESRCH) {
       ++*refused;

@@ -18,9 +18,9 @@ int OwnNiceness();
 // The ids of all threads of this process.
 std::set<pid_t> ThreadIds();
 
-// Gives niceness 0 to every thread that is not in `before`, is not the caller and has the caller's
+// Gives `niceness` to every thread that is not in `before`, is not the caller and has the caller's
 // niceness. Returns how many there were. Raising priority needs RLIMIT_NICE or CAP_SYS_NICE: what
 // is not permitted stays and is counted in *refused.
-int RestoreNicenessOfNewThreads(const std::set<pid_t>& before, int* refused);
+int RestoreNicenessOfNewThreads(const std::set<pid_t>& before, int niceness, int* refused);
 
 }  // namespace rewire::shim

@@ -82,9 +82,9 @@ TEST(ThreadPriorityTest, ThreadsMadeByABuilderGetTheirsBack) {
     });
     EXPECT_TRUE(Eventually([&] { return id.load() != 0; }));
     int refused = 0;
-    EXPECT_EQ(RestoreNicenessOfNewThreads(before, &refused), 1);
+    EXPECT_EQ(RestoreNicenessOfNewThreads(before, base, &refused), 1);
     EXPECT_EQ(refused, 0);
-    EXPECT_EQ(RestoreNicenessOfNewThreads(before, &refused), 0);
+    EXPECT_EQ(RestoreNicenessOfNewThreads(before, base, &refused), 0);
     EXPECT_EQ(OwnNiceness(), 15);
     stop.store(true);
     child.join();
