@@ -10,8 +10,8 @@ namespace {
 
 // Where arguments point that the shim itself looks at.
 struct Storage {
-  ncclComm_t comms[128] = {};
-  ncclUniqueId ids[2] = {};
+  ncclComm_t comms[256] = {};
+  ncclUniqueId ids[256] = {};  // an int of the pattern says how many
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   void* pointer = nullptr;
   ncclWindow_t window = nullptr;
