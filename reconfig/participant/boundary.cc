@@ -207,6 +207,7 @@ absl::StatusOr<BoundaryResult> Participant::Recover() {
 
 absl::StatusOr<BoundaryResult> Participant::Stand(Duration longest) {
   const Time begin = Now();
+  const bool joining = View().joining;
   gate_.PrepareStand();
   standing_ = true;
   inbox_->Post([this](Member* m, Time now, Member::Out* out) {

@@ -1,0 +1,217 @@
+// A program with state and without a GPU, for process tests of the C API: the state of every
+// version is known in advance, so that each byte is checked at every update.
+//
+//   state_member BARRIER_FILE STOP_FILE
+//
+// What collectives do in a real job (nobody passes step n before everyone has come to it) is done
+// by counters in a shared file. Ends a few steps after STOP_FILE exists; exits with 1 on a wrong
+// byte.
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <vector>
+
+#include "reconfig/c_api.h"
+
+namespace {
+
+constexpr uint64_t kWeights = 300001;
+constexpr uint64_t kMoments = 700001;
+constexpr uint64_t kRunning = 1003;
+constexpr uint32_t kPerUpdate = 40503;
+constexpr uint64_t kMembers = 64;
+
+struct Barrier {
+  std::atomic<uint64_t> stop_at;            // 0: not yet
+  std::atomic<uint64_t> forward[kMembers];  // steps whose gradients are there, by member
+  std::atomic<uint64_t> updated[kMembers];  // steps whose update is done
+};
+
+struct Program {
+  rewireContext_t context = nullptr;
+  rewireWorld_t world = {};
+  Barrier* barrier = nullptr;
+  std::vector<uint32_t> weights = std::vector<uint32_t>(kWeights);
+  std::vector<uint32_t> gradients = std::vector<uint32_t>(kWeights);
+  std::vector<uint32_t> running = std::vector<uint32_t>(kRunning);
+  uint64_t step = 0;
+  uint32_t* moments = nullptr;
+  uint64_t begin = 0;
+  uint64_t end = 0;
+};
+
+[[noreturn]] void Bad(const char* what, uint64_t at, uint64_t step) {
+  printf("BAD %s at %llu in step %llu: %s\n", what, static_cast<unsigned long long>(at),
+         static_cast<unsigned long long>(step), rewireLastError());
+  fflush(stdout);
+  _exit(1);
+}
+
+uint32_t Value(uint64_t i, uint64_t version) {
+  return static_cast<uint32_t>(i * 2654435761u + version * kPerUpdate);
+}
+
+void Check(const Program& p, bool with_running) {
+  for (uint64_t i = 0; i < kWeights; ++i) {
+    if (p.weights[i] != Value(i, p.step)) Bad("weight", i, p.step);
+  }
+  for (uint64_t i = p.begin; i < p.end; ++i) {
+    if (p.moments[i - p.begin] != Value(i + 1, p.step)) Bad("moment", i, p.step);
+  }
+  for (uint64_t i = 0; with_running && i < kRunning; ++i) {
+    if (p.running[i] != Value(i + 2, p.step)) Bad("running statistic", i, p.step);
+  }
+}
+
+// Until all members of the world have come to `n`; false when nothing happens for a while.
+bool Wait(const Program& p, std::atomic<uint64_t>* counters, uint64_t n) {
+  // Slots are not members: whoever counts, counts by slot, in the world of this epoch.
+  counters[p.world.slot].store(p.world.epoch << 32 | n);
+  for (int tries = 0; tries < 2000; ++tries) {
+    bool all = true;
+    for (uint32_t s = 0; s < p.world.slots; ++s) {
+      all = all && counters[s].load() >= (p.world.epoch << 32 | n);
+    }
+    if (all) return true;
+    const timespec pause = {0, 100 * 1000};
+    nanosleep(&pause, nullptr);
+  }
+  return false;
+}
+
+int Update(void* arg) {
+  auto* p = static_cast<Program*>(arg);
+  for (uint64_t i = 0; i < kWeights; ++i) {
+    if (p->gradients[i] != Value(i + 3, p->step)) Bad("gradient", i, p->step);
+  }
+  Check(*p, false);
+  for (uint32_t& w : p->weights) w += kPerUpdate;
+  for (uint64_t i = p->begin; i < p->end; ++i) p->moments[i - p->begin] += kPerUpdate;
+  ++p->step;
+  return Wait(*p, p->barrier->updated, p->step) ? 0 : 1;
+}
+
+void* Allocate(void*, const char*, uint64_t bytes) { return malloc(bytes); }
+void Adopt(void* arg, const char*, void* data, uint64_t begin, uint64_t end) {
+  auto* p = static_cast<Program*>(arg);
+  free(p->moments);
+  p->moments = static_cast<uint32_t*>(data);
+  p->begin = begin;
+  p->end = end;
+}
+void Discard(void*, const char*, void* data) { free(data); }
+void OnWorld(void* arg, const rewireWorld_t* world) { static_cast<Program*>(arg)->world = *world; }
+
+void Register(Program* p, const char* name, uint64_t elements, uint32_t bytes,
+              rewireLayout_t layout, rewireChange_t change, void* data) {
+  rewireTensor_t t = {};
+  t.size = sizeof t;
+  t.name = name;
+  t.elements = elements;
+  t.element_bytes = bytes;
+  t.layout = layout;
+  t.change = change;
+  t.memory = rewireHost;
+  t.data = data;
+  if (rewireRegisterTensor(p->context, &t) != rewireSuccess) Bad(name, 0, 0);
+}
+
+void SetUp(Program* p) {
+  rewireAttachOptions_t options = {sizeof options, 1, 0};
+  if (rewireAttach(&options, &p->context) != rewireSuccess) Bad("attach", 0, 0);
+  p->world.size = sizeof p->world;
+  if (rewireWorld(p->context, &p->world) != rewireSuccess) Bad("world", 0, 0);
+  rewireShard(kMoments, p->world.slots, p->world.slot, &p->begin, &p->end);
+  p->moments = static_cast<uint32_t*>(calloc(p->end - p->begin + 1, 4));
+  if (p->world.joining == 0) {
+    for (uint64_t i = 0; i < kWeights; ++i) p->weights[i] = Value(i, 0);
+    for (uint64_t i = p->begin; i < p->end; ++i) p->moments[i - p->begin] = Value(i + 1, 0);
+    for (uint64_t i = 0; i < kRunning; ++i) p->running[i] = Value(i + 2, 0);
+  }
+  const rewireParallel_t parallel = {sizeof parallel, 0, 1};
+  const rewireCallbacks_t callbacks = {sizeof callbacks, p, Allocate, Adopt, Discard, OnWorld};
+  if (rewireSetParallel(p->context, &parallel, &callbacks) != rewireSuccess) Bad("parallel", 0, 0);
+  Register(p, "weights", kWeights, 4, rewireReplicated, rewireConstant, p->weights.data());
+  Register(p, "moments", kMoments, 4, rewireSharded, rewireConstant, p->moments);
+  Register(p, "running", kRunning, 4, rewireReplicated, rewireVolatile, p->running.data());
+  Register(p, "step", 1, 8, rewireReplicated, rewireVolatile, &p->step);
+  Register(p, "gradients", kWeights, 4, rewireReplicated, rewireTransient, p->gradients.data());
+}
+
+void Report(const Program& p, const rewireOutcome_t& outcome) {
+  static const char* const kKinds[] = {"continue", "changed", "repeat", "leave"};
+  printf("%s epoch %llu slot %u/%u step %llu pause %.3f ms in %llu out %llu\n",
+         kKinds[outcome.kind], static_cast<unsigned long long>(outcome.world.epoch), p.world.slot,
+         p.world.slots, static_cast<unsigned long long>(p.step),
+         static_cast<double>(outcome.pause_ns) / 1e6,
+         static_cast<unsigned long long>(outcome.bytes_in),
+         static_cast<unsigned long long>(outcome.bytes_out));
+  fflush(stdout);
+}
+
+// The step failed: back to where all survivors can be.
+void Recover(Program* p) {
+  rewireOutcome_t outcome = {};
+  outcome.size = sizeof outcome;
+  const rewireResult_t result = rewireRecover(p->context, &outcome);
+  if (result == rewireUnavailable) return;  // a slow peer is no lost one
+  if (result != rewireSuccess) Bad("recover", 0, p->step);
+  Report(*p, outcome);
+  Check(*p, true);
+}
+
+int Train(Program* p, const char* stop_file) {
+  bool first = true;
+  for (;;) {
+    const bool joiner = first && p->world.joining != 0;
+    first = false;
+    if (!joiner) {
+      const uint64_t stop_at = p->barrier->stop_at.load();
+      if (stop_at != 0 && p->step >= stop_at) return 0;
+      if (stop_at == 0 && p->world.slot == 0 && access(stop_file, F_OK) == 0) {
+        p->barrier->stop_at.store(p->step + 10);
+      }
+      // Forward and backward change what is volatile, and make gradients.
+      for (uint64_t i = 0; i < kRunning; ++i) p->running[i] = Value(i + 2, p->step + 1);
+      for (uint64_t i = 0; i < kWeights; ++i) p->gradients[i] = Value(i + 3, p->step);
+      if (!Wait(*p, p->barrier->forward, p->step + 1)) {
+        Recover(p);
+        continue;
+      }
+    }
+    rewireOutcome_t outcome = {};
+    outcome.size = sizeof outcome;
+    if (rewireUpdate(p->context, Update, p, &outcome) != rewireSuccess) {
+      printf("update failed: %s\n", rewireLastError());
+      Recover(p);
+      continue;
+    }
+    if (outcome.kind != rewireContinue) Report(*p, outcome);
+    if (outcome.kind == rewireLeave) return 0;
+    Check(*p, true);
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 3) return 2;
+  const int fd = open(argv[1], O_RDWR | O_CREAT, 0600);
+  if (fd < 0 || ftruncate(fd, sizeof(Barrier)) != 0) return 2;
+  Program program;
+  program.barrier = static_cast<Barrier*>(
+      mmap(nullptr, sizeof(Barrier), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
+  SetUp(&program);
+  const int status = Train(&program, argv[2]);
+  printf("done step %llu\n", static_cast<unsigned long long>(program.step));
+  fflush(stdout);
+  rewireDetach(program.context);
+  free(program.moments);
+  return status;
+}

@@ -1,0 +1,71 @@
+// Every change of the world with real state: grow, drain, replace, SIGKILL, and the agent killed.
+// The program itself checks every byte at every update and says BAD otherwise.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <fstream>
+
+#include "tests/process/agent/job.h"
+
+namespace rewire {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class StateTest : public ::testing::Test {
+ protected:
+  CommandResult Ask(std::vector<std::string> arguments) {
+    arguments.insert(arguments.end(), {"--socket", folder_ / "agent.sock"});
+    return Rewire(arguments, seconds(40));
+  }
+  nlohmann::json Status() { return nlohmann::json::parse(Ask({"status", "--json"}).out); }
+  std::vector<int> World() {
+    std::vector<int> members;
+    for (const auto& m : Status()["world"]["members"]) members.push_back(m["member"].get<int>());
+    return members;
+  }
+  void WaitSteady(int epoch) {
+    EXPECT_EQ(Ask({"wait", "--for", "epoch", std::to_string(epoch), "--timeout", "30s"}).status, 0);
+    EXPECT_EQ(Ask({"wait", "--timeout", "30s"}).status, 0);
+  }
+  // The job ends by itself, nobody saw a wrong byte, and everybody ended at the same step.
+  void Finish() {
+    std::ofstream(folder_ / "stop") << "now";
+    const CommandResult end = job_.End(seconds(30));
+    EXPECT_EQ(end.status, 0) << end.err;
+    EXPECT_THAT(end.out, Not(HasSubstr("BAD")));
+    EXPECT_THAT(end.out, HasSubstr("done step"));
+  }
+
+  TemporaryFolder folder_;
+  Background job_{{REWIRE_COMMAND, "run", "-n", "2", "--max", "6", "--no-preload", "--agent-socket",
+                   folder_ / "agent.sock", "--", STATE_MEMBER, folder_ / "barrier",
+                   folder_ / "stop"}};
+};
+
+TEST_F(StateTest, GrowDrainReplaceKillGrow) {
+  WaitSteady(1);
+  EXPECT_EQ(Ask({"resize", "4"}).status, 0);
+  EXPECT_EQ(Ask({"drain", "1", "--within", "60s"}).status, 0);
+  EXPECT_EQ(Ask({"replace", "2"}).status, 0);
+  EXPECT_THAT(World(), ElementsAre(0, 4, 3));
+  kill(Status()["world"]["members"][0]["pid"].get<int>(), SIGKILL);
+  WaitSteady(5);
+  EXPECT_THAT(World(), ElementsAre(4, 3));
+  EXPECT_EQ(Ask({"resize", "4"}).status, 0);
+  Finish();
+}
+
+TEST_F(StateTest, TheOldWorldTrainsOnWithoutItsAgent) {
+  WaitSteady(1);
+  kill(Status()["agent"]["pid"].get<int>(), SIGKILL);
+  WaitSteady(1);
+  EXPECT_EQ(Ask({"resize", "3"}).status, 0);
+  Finish();
+}
+
+}  // namespace
+}  // namespace rewire
