@@ -32,15 +32,20 @@ void Remember(const char* name, const std::tuple<Values...>& values) {
       values);
 }
 
+std::atomic<NoopComm*> made{nullptr};
+
+// Kept in memory when they end, so that a test sees a call on one that is gone.
 ncclComm_t Make(int ranks, int rank, int device) {
   auto* comm = new NoopComm;
   comm->ranks = ranks;
   comm->rank = rank;
   comm->device = device;
+  comm->next = made.load(std::memory_order_relaxed);
+  while (!made.compare_exchange_weak(comm->next, comm, std::memory_order_release)) {
+  }
   ++control.alive;
   return reinterpret_cast<ncclComm_t>(comm);
 }
-// Kept in memory, so that a test sees a call on it.
 void End(ncclComm_t comm) {
   if (comm == nullptr) return;
   if (!reinterpret_cast<NoopComm*>(comm)->gone.exchange(true)) --control.alive;

@@ -38,6 +38,7 @@ struct NoopComm {
   int operators = 0;
   std::atomic<uint64_t> operations{0};
   std::atomic<bool> gone{false};
+  NoopComm* next = nullptr;  // of all that were ever made
 };
 
 extern "C" {
