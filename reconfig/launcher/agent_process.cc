@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -156,16 +157,10 @@ void AgentProcess::Stop(Time deadline) {
   restart_at_.reset();
   if (pid_ == 0) return;
   kill(pid_, SIGTERM);
-  // It closes our connection when it goes; a process that does not is killed.
-  if (connection_.valid()) {
-    while (WaitReady(connection_.fd(), POLLIN, deadline) && connection_.ReadReady().ok()) {
-      SocketStatus ignored;
-      while (connection_.Next(&ignored)) {
-      }
-      if (Now() >= deadline) break;
-    }
-  }
-  if (Now() >= deadline || !connection_.valid()) kill(pid_, SIGKILL);
+  const UniqueFd process(static_cast<int>(syscall(SYS_pidfd_open, pid_, 0)));
+  // What it says up to its end counts: a world that was committed while the last members ended.
+  while (connection_.valid() && WaitReady(connection_.fd(), POLLIN, deadline)) ReadEvents();
+  if (!process.valid() || !WaitReady(process.get(), POLLIN, deadline)) kill(pid_, SIGKILL);
   while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
   }
   pid_ = 0;

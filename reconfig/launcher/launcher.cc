@@ -50,6 +50,7 @@ absl::StatusOr<int> Launcher::Run() {
     REWIRE_RETURN_IF_ERROR(StartMember(id, id, id, options_.members));
   }
   Loop();
+  ending_ = true;
   if (agent_) {
     agent_->Stop(Now() + seconds(2));
     unlink(options_.agent_socket.c_str());  // one that was killed has left it
@@ -290,7 +291,7 @@ void Launcher::OnSpawn(const nlohmann::json& event) {
     const auto id = entry.get<MemberId>();
     nlohmann::json answer = {{"command", "spawned"}, {"members", {id}}};
     absl::Status started;
-    if (terminations_ > 0) {
+    if (terminations_ > 0 || ending_) {
       started = absl::FailedPreconditionError("the job is being ended");
     } else if (members_.count(id) == 0) {  // asked again by a new agent: it runs already
       const uint32_t local = FreeLocalRank(id);

@@ -88,6 +88,7 @@ class Launcher {
   std::set<MemberId> world_;  // the last one that the agent told of
   bool told_ = false;
   uint64_t ended_ = 0;
+  bool ending_ = false;             // all have ended
   int terminations_ = 0;            // signals that asked for the job's end
   std::optional<Time> give_up_at_;  // then the rest is asked to end, after a failure
 };

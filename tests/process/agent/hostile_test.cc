@@ -1,0 +1,307 @@
+// An agent whose clients are scripted: garbage, half frames, slow readers, strangers.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "reconfig/agent/control.h"
+#include "reconfig/base/bytes.h"
+#include "reconfig/base/framed_socket.h"
+#include "reconfig/transition/codec.h"
+#include "tests/process/agent/job.h"
+
+namespace rewire {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr Duration kPatience = seconds(20);
+
+class HostileTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    agent_ = std::make_unique<Background>(Agent());
+    ASSERT_TRUE(Eventually([this] { return Status().is_object(); }));
+  }
+  [[nodiscard]] std::vector<std::string> Agent() const {
+    return {REWIRE_COMMAND,    "agent",     "--socket", socket(),    "--store",
+            folder_ / "world", "--members", "1",        "--metrics", "127.0.0.1:0"};
+  }
+  [[nodiscard]] std::string socket() const { return folder_ / "s"; }
+  nlohmann::json Status() {
+    const CommandResult r = Rewire({"status", "--json", "--socket", socket()});
+    return r.status == 0 ? nlohmann::json::parse(r.out, nullptr, false) : nlohmann::json();
+  }
+  static bool Eventually(const std::function<bool()>& condition) {
+    const Time deadline = Now() + kPatience;
+    while (!condition()) {
+      if (Now() >= deadline) return false;
+    }
+    return true;
+  }
+  [[nodiscard]] FramedSocket Connect() const {
+    UniqueFd fd;
+    const SocketStatus s = ConnectUnix(socket(), Now() + kPatience, &fd);
+    EXPECT_TRUE(s.ok()) << s.text;
+    return FramedSocket(std::move(fd));
+  }
+  // Whether the agent ends the connection.
+  static bool Closed(FramedSocket& s) {
+    std::string frame;
+    for (;;) {
+      const SocketStatus status = s.Receive(&frame, Now() + kPatience);
+      if (!status.ok()) return status.code != SocketCode::kTimeout;
+    }
+  }
+  static std::string Raw(uint32_t length, uint16_t version, uint16_t type,
+                         const std::string& payload) {
+    ByteWriter w;
+    w.Put(length);
+    w.Put(version);
+    w.Put(type);
+    w.PutRaw(payload);
+    return w.Take();
+  }
+
+  TemporaryFolder folder_;
+  std::unique_ptr<Background> agent_;
+};
+
+TEST_F(HostileTest, GarbageClosesTheConnectionIsCountedAndLoggedOnce) {
+  Hello hello;
+  const std::string heartbeat = *Encode(Heartbeat{});
+  const std::string garbage[] = {
+      std::string(100, '\xff'),                            // a length above the limit
+      Raw(4, kProtocolVersion, 999, ""),                   // an unknown message
+      Raw(4, 77, 1, ""),                                   // another version
+      Raw(7, kProtocolVersion, 1, "abc"),                  // a Hello cut short
+      Raw(2, 0, 0, ""),                                    // shorter than its header
+      Raw(11, kProtocolVersion, kControlType, "not one"),  // no JSON
+      Raw(6, kProtocolVersion, kControlType, "[]"),        // no object
+      Raw(4 + 200000, kProtocolVersion, kControlType, std::string(200000, '[')),
+      heartbeat,  // no Hello before it
+      EncodeControl({{"command", "launch"}}) + EncodeControl({{"command", "frobnicate"}}),
+      *Encode(hello) + *Encode(hello),
+  };
+  for (const std::string& bytes : garbage) {
+    FramedSocket s = Connect();
+    const SocketStatus sent = SendAll(s.fd(), bytes, Now() + kPatience);
+    ASSERT_TRUE(sent.ok() || sent.code == SocketCode::kClosed) << sent.text;
+    EXPECT_TRUE(Closed(s)) << bytes.substr(0, 40);
+  }
+  const nlohmann::json status = Status();
+  EXPECT_EQ(status["counters"]["garbage"], std::size(garbage)) << status;
+  agent_->Signal(SIGTERM);
+  const CommandResult end = agent_->End(kPatience);
+  EXPECT_EQ(end.status, 0);
+  const size_t first = end.err.find("are counted, not logged");
+  ASSERT_NE(first, std::string::npos) << end.err;
+  EXPECT_EQ(end.err.find("are counted, not logged", first + 1), std::string::npos) << end.err;
+}
+
+TEST_F(HostileTest, AMemberGivesNoCommands) {
+  FramedSocket s = Connect();
+  ASSERT_TRUE(
+      s.Send(*Encode(Hello{}) + EncodeControl({{"command", "status"}}), Now() + kPatience).ok());
+  EXPECT_TRUE(Closed(s));
+  EXPECT_EQ(Status()["counters"]["garbage"], 1);
+}
+
+TEST_F(HostileTest, ByteByByteIsAsGoodAsAtOnce) {
+  FramedSocket s = Connect();
+  for (const char c : EncodeControl({{"command", "status"}})) {
+    ASSERT_TRUE(SendAll(s.fd(), std::string_view(&c, 1), Now() + kPatience).ok());
+  }
+  std::string frame;
+  ASSERT_TRUE(s.Receive(&frame, Now() + kPatience).ok());
+  EXPECT_EQ((*DecodeControl(frame))["ok"], true);
+}
+
+TEST_F(HostileTest, HalfFramesAndIdleConnectionsDoNotKeepOthersFromBeingServed) {
+  std::vector<FramedSocket> idle;
+  const std::string frame = EncodeControl({{"command", "status"}});
+  for (int i = 0; i < 50; ++i) {
+    idle.push_back(Connect());
+    if (i % 2 == 0) {
+      ASSERT_TRUE(SendAll(idle.back().fd(), frame.substr(0, 6), Now() + kPatience).ok());
+    }
+  }
+  EXPECT_EQ(Status()["counters"]["connections"], 51);
+  idle.clear();
+  EXPECT_TRUE(Eventually([this] { return Status()["counters"]["connections"] == 1; }));
+}
+
+TEST_F(HostileTest, AReaderThatDoesNotReadIsClosedAndOthersAreServed) {
+  FramedSocket slow = Connect();
+  std::string many;
+  for (int i = 0; i < 200; ++i) many += EncodeControl({{"command", "metrics"}});
+  bool closed = false;
+  for (int i = 0; i < 500 && !closed; ++i) {
+    closed = SendAll(slow.fd(), many, Now() + kPatience).code == SocketCode::kClosed;
+  }
+  EXPECT_TRUE(closed);
+  EXPECT_EQ(Status()["counters"]["slow"], 1);
+}
+
+TEST_F(HostileTest, UnknownCommandsAndWrongFieldsAreNamed) {
+  const struct {
+    nlohmann::json command;
+    std::string error;
+  } wrong[] = {
+      {{{"command", "frobnicate"}}, "unknown command 'frobnicate'"},
+      {{{"command", 7}}, "unknown command ''"},
+      {{{"nothing", 1}}, "unknown command ''"},
+      {{{"command", "resize"}}, "'size'"},
+      {{{"command", "resize"}, {"size", -1}}, "'size'"},
+      {{{"command", "resize"}, {"size", "4"}}, "'size'"},
+      {{{"command", "drain"}, {"members", "3"}}, "'members'"},
+      {{{"command", "drain"}, {"members", {-3}}}, "'members'"},
+      {{{"command", "drain"}, {"members", {3}}, {"within_ms", 0}}, "'within_ms'"},
+      {{{"command", "replace"}, {"members", {1, 2}}}, "'members'"},
+      {{{"command", "rebuild"}, {"reason", std::string(2000, 'x')}}, "'reason'"},
+      {{{"command", "wait"}, {"epoch", "two"}}, "'epoch'"},
+      {{{"command", "trace"}, {"epoch", 0}}, "'epoch'"},
+  };
+  FramedSocket s = Connect();
+  for (const auto& w : wrong) {
+    ASSERT_TRUE(s.Send(EncodeControl(w.command), Now() + kPatience).ok());
+    std::string frame;
+    ASSERT_TRUE(s.Receive(&frame, Now() + kPatience).ok()) << w.command;
+    const nlohmann::json answer = *DecodeControl(frame);
+    EXPECT_EQ(answer["ok"], false);
+    EXPECT_THAT(answer["error"].get<std::string>(), HasSubstr(w.error)) << w.command;
+  }
+}
+
+TEST_F(HostileTest, ASecondProcessWithALivingMembersIdIsRefused) {
+  FramedSocket first = Connect();
+  Hello hello;
+  hello.incarnation = 1;
+  ASSERT_TRUE(first.Send(*Encode(hello), Now() + kPatience).ok());
+  std::string frame;
+  ASSERT_TRUE(first.Receive(&frame, Now() + kPatience).ok());  // Welcome
+  FramedSocket second = Connect();
+  hello.incarnation = 2;
+  ASSERT_TRUE(second.Send(*Encode(hello), Now() + kPatience).ok());
+  ASSERT_TRUE(second.Receive(&frame, Now() + kPatience).ok());
+  const absl::StatusOr<Message> answer = Decode(frame);
+  ASSERT_TRUE(answer.ok());
+  ASSERT_TRUE(std::holds_alternative<Refused>(*answer)) << MessageName(*answer);
+  EXPECT_THAT(std::get<Refused>(*answer).reason, HasSubstr("member 0"));
+  EXPECT_TRUE(Closed(second));
+  // The first one is none the worse for it; the same process may come again.
+  EXPECT_EQ(Status()["members"][0]["state"], "training");
+  FramedSocket again = Connect();
+  hello.incarnation = 1;
+  ASSERT_TRUE(again.Send(*Encode(hello), Now() + kPatience).ok());
+  ASSERT_TRUE(again.Receive(&frame, Now() + kPatience).ok());
+  EXPECT_TRUE(Closed(first));
+  EXPECT_EQ(Status()["members"][0]["state"], "training");
+}
+
+TEST_F(HostileTest, ASecondAgentOnTheStoreOrTheSocketIsRefused) {
+  const CommandResult same_store =
+      Rewire({"agent", "--socket", folder_ / "other", "--store", folder_ / "world"}, kPatience);
+  EXPECT_EQ(same_store.status, 1);
+  EXPECT_THAT(same_store.err, HasSubstr((folder_ / "world") + " is in use by process " +
+                                        std::to_string(agent_->pid())));
+  const CommandResult same_socket =
+      Rewire({"agent", "--socket", socket(), "--store", folder_ / "other-world"}, kPatience);
+  EXPECT_EQ(same_socket.status, 1);
+  EXPECT_THAT(same_socket.err, HasSubstr("another process listens on " + socket()));
+  EXPECT_TRUE(Status().is_object());
+}
+
+TEST_F(HostileTest, AKilledAgentsSuccessorTakesSocketAndStore) {
+  FramedSocket member = Connect();
+  Hello hello;
+  hello.incarnation = 5;
+  ASSERT_TRUE(member.Send(*Encode(hello), Now() + kPatience).ok());
+  ASSERT_TRUE(Eventually([this] { return Status()["epoch"] == 1; }));
+  agent_->Signal(SIGKILL);
+  EXPECT_TRUE(Closed(member));
+  agent_->End(kPatience);
+  agent_ = std::make_unique<Background>(Agent());
+  ASSERT_TRUE(Eventually([this] { return Status().is_object(); }));
+  EXPECT_EQ(Status()["phase"], "RECOVERING");
+  EXPECT_EQ(Status()["epoch"], 1);
+  FramedSocket back = Connect();
+  ASSERT_TRUE(back.Send(*Encode(hello), Now() + kPatience).ok());
+  EXPECT_EQ(Rewire({"wait", "--socket", socket(), "--timeout", "20s"}).status, 0);
+}
+
+TEST_F(HostileTest, AnotherUserIsNotServed) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root to become another user";
+  // As if the socket's and the folder's permissions had been opened.
+  chmod(folder_.path().c_str(), 0755);
+  chmod(socket().c_str(), 0777);
+  const pid_t child = fork();
+  if (child == 0) {
+    if (setgid(65534) != 0 || setuid(65534) != 0) _exit(2);
+    UniqueFd fd;
+    if (!ConnectUnix(socket(), Now() + kPatience, &fd).ok()) _exit(3);
+    FramedSocket s(std::move(fd));
+    (void)s.Send(EncodeControl({{"command", "status"}}), Now() + kPatience);
+    std::string frame;
+    _exit(s.Receive(&frame, Now() + kPatience).code == SocketCode::kClosed ? 0 : 4);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(Status()["counters"]["wrong_user"], 1);
+}
+
+TEST_F(HostileTest, MetricsOverHttp) {
+  const std::string address =
+      "127.0.0.1:" + std::to_string(Status()["agent"]["metrics_port"].get<int>());
+  const auto ask = [&address](const std::string& request) {
+    UniqueFd fd;
+    EXPECT_TRUE(ConnectTcp(address, Now() + kPatience, &fd).ok());
+    EXPECT_TRUE(SendAll(fd.get(), request, Now() + kPatience).ok());
+    std::string out;
+    char c = 0;
+    while (ReceiveAll(fd.get(), &c, 1, Now() + kPatience).ok()) out.push_back(c);
+    return out;
+  };
+  UniqueFd silent;  // one that says nothing is in nobody's way
+  ASSERT_TRUE(ConnectTcp(address, Now() + kPatience, &silent).ok());
+  const std::string good = ask("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
+  EXPECT_THAT(good, HasSubstr("HTTP/1.1 200 OK\r\n"));
+  EXPECT_THAT(good, HasSubstr("# TYPE rewire_epoch gauge\n"));
+  EXPECT_THAT(ask("GET /etc/passwd HTTP/1.1\r\n\r\n"), HasSubstr("404"));
+  EXPECT_EQ(ask(std::string(20000, 'x')), "");
+  const CommandResult elsewhere = Rewire(
+      {"agent", "--socket", folder_ / "o", "--store", folder_ / "ow", "--metrics", "0.0.0.0:0"});
+  EXPECT_EQ(elsewhere.status, 1);
+  EXPECT_THAT(elsewhere.err, HasSubstr("'0.0.0.0:0' is not PORT or 127.0.0.1:PORT"));
+}
+
+TEST_F(HostileTest, EveryLineOfTheMetricsParses) {
+  const CommandResult r = Rewire({"metrics", "--socket", socket()});
+  ASSERT_EQ(r.status, 0);
+  std::istringstream in(r.out);
+  std::string typed;
+  int samples = 0;
+  for (std::string line; std::getline(in, line);) {
+    if (line.rfind("# HELP rewire_", 0) == 0) continue;
+    if (line.rfind("# TYPE ", 0) == 0) {
+      typed = line.substr(7, line.find(' ', 7) - 7);
+      continue;
+    }
+    EXPECT_EQ(line.rfind(typed, 0), 0u) << line;
+    const std::string value = line.substr(line.rfind(' ') + 1);
+    char* end = nullptr;
+    (void)strtod(value.c_str(), &end);
+    EXPECT_EQ(*end, '\0') << line;
+    ++samples;
+  }
+  EXPECT_GT(samples, 20);
+}
+
+}  // namespace
+}  // namespace rewire
