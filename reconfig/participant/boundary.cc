@@ -225,7 +225,7 @@ absl::StatusOr<BoundaryResult> Participant::Stand(Duration longest) {
   result.pause_ns = static_cast<uint64_t>(ToNanoseconds(Now() - begin));
   if (result.kind == ResumeKind::kWorldChanged || result.kind == ResumeKind::kRepeat) {
     inbox_->Post(
-        [epoch = View().world.epoch, pause = result.pause_ns](
+        [epoch = View().world.epoch, pause = joining ? 0 : result.pause_ns](
             Member* m, Time now, Member::Out* out) { m->OnEntered(now, epoch, 0, pause, out); });
   }
   return result;
