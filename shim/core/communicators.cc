@@ -1,6 +1,7 @@
 #include "shim/core/communicators.h"
 
 #include <algorithm>
+#include <future>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -13,6 +14,7 @@ namespace rewire::shim {
 namespace {
 
 constexpr milliseconds kInside(20);
+constexpr seconds kEnding(10);
 // Reporting at once would compete with the first operations on the new generation.
 constexpr milliseconds kEnteredAfter(5);
 
@@ -42,7 +44,16 @@ ShimCommunicators::ShimCommunicators(const NcclCalls& nccl, const ShimServices* 
       retirement_(&nccl_, services, device, &counters_, options.retire),
       builder_(&nccl_, services, device, &counters_, &ledger_, &loss_, this) {}
 
-ShimCommunicators::~ShimCommunicators() = default;
+ShimCommunicators::~ShimCommunicators() {
+  // What was never retired ends here, behind everything that was given to be aborted before.
+  auto ended = std::make_shared<std::promise<void>>();
+  std::future<void> end = ended->get_future();
+  loss_.Abort(retirement_.TakeAll());
+  loss_.After([ended] { ended->set_value(); });
+  if (end.wait_for(kEnding) != std::future_status::ready) {
+    REWIRE_WARN("old generations are left behind: aborting them takes too long");
+  }
+}
 
 std::shared_ptr<Chain> ShimCommunicators::ChainOf(VirtualCommunicator* comm) {
   MutexLock lock(&mutex_);
