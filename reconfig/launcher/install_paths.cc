@@ -20,8 +20,10 @@ InstallPaths FindInstallPaths(const std::string& executable) {
   out.executable = executable;
   const fs::path tree = fs::path(executable).parent_path().parent_path();
   std::error_code ignored;
-  const fs::path preload = tree / "lib" / "librewire-preload.so";
-  if (fs::exists(preload, ignored)) out.preload = preload.string();
+  for (const fs::path& lib : {tree / "lib", tree / "lib" / "rewire"}) {
+    const fs::path preload = lib / "librewire-preload.so";
+    if (out.preload.empty() && fs::exists(preload, ignored)) out.preload = preload.string();
+  }
   for (const fs::path& sim : {tree / "simgpu", tree / "lib" / "rewire" / "simgpu"}) {
     if (out.sim_directory.empty() && fs::exists(sim / "libnccl.so.2", ignored) &&
         fs::exists(sim / "libcuda.so.1", ignored)) {

@@ -9,7 +9,7 @@ namespace rewire {
 
 struct InstallPaths {
   std::string executable;
-  std::string preload;        // lib/librewire-preload.so
+  std::string preload;        // librewire-preload.so, of a build or an install
   std::string sim_directory;  // holds libcuda.so.1 and libnccl.so.2
 };
 

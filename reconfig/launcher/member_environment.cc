@@ -52,6 +52,12 @@ absl::StatusOr<std::vector<std::string>> MemberEnvironment(const std::vector<std
       absl::StrAppend(&preload, preload.empty() ? "" : ":", job.preload);
     }
   }
+  if (!job.preload.empty()) {
+    // librewire.so lies beside it, for a program that cooperates; behind everything else.
+    const std::string directory = job.preload.substr(0, job.preload.rfind('/'));
+    std::string& path = env["LD_LIBRARY_PATH"];
+    if (!Has(path, ":;", directory)) absl::StrAppend(&path, path.empty() ? "" : ":", directory);
+  }
   if (!job.sim_directory.empty()) {
     std::string& path = env["LD_LIBRARY_PATH"];
     if (!Has(path, ":;", job.sim_directory)) {

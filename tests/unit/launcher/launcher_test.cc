@@ -77,7 +77,7 @@ TEST(MemberEnvironmentTest, ReplacesAndAppends) {
   for (const char* line :
        {"RANK=2", "LOCAL_RANK=3", "WORLD_SIZE=4", "LOCAL_WORLD_SIZE=4", "GROUP_RANK=0",
         "MASTER_ADDR=127.0.0.1", "MASTER_PORT=1234", "REWIRE_MEMBER=5", "REWIRE_SOCKET=/s", "A=b=c",
-        "LD_PRELOAD=/asan.so:/lib/p.so", "LD_LIBRARY_PATH=/sim:/x", "CUDA_VISIBLE_DEVICES=3",
+        "LD_PRELOAD=/asan.so:/lib/p.so", "LD_LIBRARY_PATH=/sim:/x:/lib", "CUDA_VISIBLE_DEVICES=3",
         "REWIRE_NCCL_LIBRARY=/sim/libnccl.so.2"}) {
     EXPECT_EQ(std::count(env.begin(), env.end(), line), 1) << line;
   }
@@ -109,6 +109,8 @@ TEST(InstallPathsTest, BuildTreeAndInstalledTree) {
     fs::create_directories(fs::path(tree.path + name).parent_path());
     std::ofstream(tree.path + name) << "x";
   };
+  touch("/lib/rewire/librewire-preload.so");
+  EXPECT_EQ(FindInstallPaths(exe).preload, tree.path + "/lib/rewire/librewire-preload.so");
   touch("/lib/librewire-preload.so");
   touch("/lib/rewire/simgpu/libnccl.so.2");
   EXPECT_EQ(FindInstallPaths(exe).sim_directory, "");  // only half of it

@@ -1,0 +1,225 @@
+"""./dev demo: a GPT trains in several processes over the NCCL API while its world changes.
+
+First the run undisturbed; then the same run with a grow, a reclaim notice, a replacement, the sudden
+death of slot 0 and another grow; then the planned changes again by checkpoint, exit, start and
+load. The losses and the final state must be bit-equal. On a machine without a GPU everything runs on
+the simulated one, and figures are labelled so.
+"""
+
+import argparse
+import json
+import pathlib
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+
+import changes
+import chart
+import restart
+from job import Job, JobError
+from steps import StepLog, losses
+
+
+def say(text=""):
+    print(text, file=sys.stderr, flush=True)
+
+
+class LiveView:
+    """One line that follows the training, on a terminal; a line per change elsewhere."""
+
+    def __init__(self, log):
+        self.log, self.shown = log, 0.0
+        self.terminal = sys.stderr.isatty()
+        poll = log.poll
+        log.poll = lambda: (poll(), self.show())[0]
+
+    def show(self):
+        now = time.monotonic()
+        if not self.terminal or now - self.shown < 0.2 or not self.log.steps:
+            return
+        self.shown = now
+        row = max((rows[-1] for rows in self.log.steps.values()), key=lambda r: (r["epoch"], r["step"]))
+        members = "#" * row["slots"]
+        sys.stderr.write(f"\r\x1b[K  step {row['step']:4d}  loss {row['loss']:.4f}  epoch {row['epoch']:2d}  "
+                         f"members {members:<4}  {row['step_ns'] / 1e6:6.1f} ms/step")
+        sys.stderr.flush()
+
+    def end(self):
+        if self.terminal:
+            sys.stderr.write("\r\x1b[K")
+
+
+def final_line(folder):
+    lines = [line for line in (pathlib.Path(folder) / "output.txt").read_text(errors="replace").splitlines()
+             if "final step" in line]
+    if not lines:
+        raise JobError(f"no final line in {folder}/output.txt")
+    return lines[-1][lines[-1].index("final step"):]
+
+
+def train(build, folder, members, arguments, actions):
+    """One job; actions(job, log) while it runs. (log, what actions gave, final line)."""
+    folder = pathlib.Path(folder)
+    (folder / "steps").mkdir(parents=True)
+    log = StepLog(folder / "steps")
+    view = LiveView(log)
+    program = [str(pathlib.Path(build) / "bin" / "gpt_train"), *arguments,
+               "--log", str(folder / "steps" / "{member}.jsonl")]
+    job = Job(build, folder, members, 4, program, log)
+    try:
+        result = actions(job, log)
+        job.finish()
+    finally:
+        job.close()
+        view.end()
+    return log, result, final_line(folder)
+
+
+def disturb(rounds, spacing):
+    def actions(job, log):
+        rows, step = [], spacing
+        for change in changes.plan(rounds):
+            row = changes.perform(job, log, change, step, 2)
+            say(f"  {change.name:<15} {change.before} -> {change.after}  "
+                f"at step {row['asked_at_step']}, in the new world by step {row['done_at_step']}")
+            rows.append(row)
+            step = log.last_step() + spacing
+        return rows
+    return actions
+
+
+def compare_with_restart(rows, baselines):
+    """One row per kind of change: medians over the rounds, and the ratio to a restart."""
+    table = []
+    for change in changes.ROUND + [changes.BACK]:
+        mine = [r for r in rows if r["name"] == change.name]
+        if not mine:
+            continue
+        restarts = [b for b in baselines if (b["from"], b["to"]) == (change.before, change.after)]
+        pause = statistics.median(r["pause_ms"] for r in mine)
+        row = {"name": change.name, "from": change.before, "to": change.after, "planned": change.planned,
+               "repeats": len(mine), "prepare_ms": statistics.median(r["prepare_ms"] for r in mine),
+               "pause_ms": pause, "pause_ms_all": [round(r["pause_ms"], 3) for r in mine],
+               "bytes": statistics.median(r["bytes"] for r in mine),
+               "steps_lost": max(r["steps_lost"] for r in mine)}
+        if restarts:
+            for key in ("downtime_ms", "save_ms", "exit_ms", "exec_ms", "init_ms", "load_ms", "first_step_ms"):
+                row[f"restart_{key}"] = statistics.median(b[key] for b in restarts)
+            # A pause below the noise of a step is taken as 0.1 ms, not as nothing.
+            row["ratio"] = row["restart_downtime_ms"] / max(pause, 0.1)
+        table.append(row)
+    return table
+
+
+def print_table(table, equal):
+    say(f"\n  {'change':<15} {'members':>8} {'prepare':>9} {'pause':>9} {'lost':>5} {'moved':>9}   "
+        f"{'restart':>9} {'save+exit':>9} {'exec':>8} {'init':>8} {'load':>8} {'ratio':>6}")
+    for r in table:
+        line = (f"  {r['name']:<15} {r['from']} -> {r['to']:<3} {r['prepare_ms']:>6.0f} ms {r['pause_ms']:>6.1f} ms "
+                f"{r['steps_lost']:>5} {r['bytes'] / 1e6:>6.1f} MB   ")
+        if "ratio" in r:
+            line += (f"{r['restart_downtime_ms']:>6.0f} ms {r['restart_save_ms'] + r['restart_exit_ms']:>6.0f} ms "
+                     f"{r['restart_exec_ms']:>5.0f} ms {r['restart_init_ms']:>5.0f} ms {r['restart_load_ms']:>5.0f} ms "
+                     f"{r['ratio']:>5.0f}x")
+        say(line)
+    say(f"\n  losses and final state bit-equal to the undisturbed run: {'yes' if equal else 'NO'}")
+
+
+def parse():
+    p = argparse.ArgumentParser(prog="./dev demo", description=__doc__.split("\n\n")[0])
+    p.add_argument("--build", required=True, help=argparse.SUPPRESS)
+    p.add_argument("--json", action="store_true", help="one JSON object on standard output")
+    p.add_argument("--rounds", type=int, default=5, metavar="N", help="how often each change is made (default 5)")
+    p.add_argument("--spacing", type=int, default=5, metavar="STEPS", help="undisturbed steps between changes (5)")
+    p.add_argument("--state-mb", type=int, default=256, metavar="MB", help="ballast state beside the model's (256)")
+    p.add_argument("--zero", type=int, choices=(0, 1), default=1, help="ZeRO stage (1)")
+    p.add_argument("--seed", type=int, default=1)
+    p.add_argument("--no-restart", action="store_true", help="leave the baseline out")
+    p.add_argument("--out", default="demo-results", metavar="DIR", help="chart and traces (demo-results)")
+    args = p.parse_args()
+    if args.rounds < 1 or args.spacing < 1 or args.state_mb < 0:
+        p.error("--rounds and --spacing must be at least 1, --state-mb at least 0")
+    return args
+
+
+def main():
+    args = parse()
+    out = pathlib.Path(args.out)
+    out.mkdir(parents=True, exist_ok=True)
+    common = ["--exact", "--zero", str(args.zero), "--seed", str(args.seed), "--state-mb", str(args.state_mb)]
+    count = len(changes.plan(args.rounds))
+    with tempfile.TemporaryDirectory(prefix="rewire-demo-") as work:
+        work = pathlib.Path(work)
+        say(f"1. with {count} changes of the world, on the simulated GPU, {args.state_mb} MB of ballast state")
+        # The job trains until the changes are made: its number of steps is found, not guessed.
+        stop_file = work / "stop"
+        steps_arguments = ["--steps", "100000", "--stop-file", str(stop_file)]
+
+        def actions(job, log):
+            rows = disturb(args.rounds, args.spacing)(job, log)
+            stop_file.touch()
+            return rows
+
+        log, rows, final = train(args.build, work / "changing", 2, common + steps_arguments, actions)
+        steps = int(final.split()[2])
+        say(f"2. the same {steps} steps undisturbed")
+        reference, _, reference_final = train(args.build, work / "reference", 2,
+                                              common + ["--steps", str(steps)], lambda job, log: None)
+        equal = losses(log) == losses(reference) and final == reference_final and all(
+            len(bits) == 1 for bits in losses(log).values())
+        medians = changes.undisturbed_medians(log, rows)
+        rows = [changes.cost(log, row, medians) for row in rows]
+        baselines = []
+        if not args.no_restart:
+            say("3. the planned changes by checkpoint, exit, start, load")
+            sizes = [2]
+            for _ in range(args.rounds):
+                sizes += [4, 3, 3, 2, 4, 2]
+            baselines = restart.measure(args.build, work / "restart",
+                                        str(pathlib.Path(args.build) / "bin" / "gpt_train"), sizes, 4,
+                                        common + ["--steps", "100000"])
+        table = compare_with_restart(rows, baselines)
+        members = sorted(log.steps.items())
+        path = {}
+        for _, member_rows in members:
+            for a, b in zip(member_rows, member_rows[1:]):
+                ms = (b["wall_ns"] - a["wall_ns"]) / 1e6
+                if b["step"] not in path or ms > path[b["step"]]["ms"]:
+                    path[b["step"]] = {"step": b["step"], "loss": b["loss"], "ms": ms, "slots": b["slots"]}
+        svg = chart.render("Rewire: one job, its world changing (simulated GPU)",
+                           [path[s] for s in sorted(path)],
+                           [{"step": r["step"] or r["done_at_step"], "name": r["name"]} for r in rows])
+        (out / "demo.svg").write_text(svg)
+        if (work / "changing" / "traces").is_dir():
+            shutil.copytree(work / "changing" / "traces", out / "traces", dirs_exist_ok=True)
+    print_table(table, equal)
+    planned = [r for r in table if r["planned"]]
+    result = {
+        "schema": "rewire-demo", "version": 1, "simulated": True, "state_mb": args.state_mb,
+        "zero": args.zero, "steps": steps, "rounds": args.rounds, "exact_equal": equal,
+        "steps_lost_planned": max(r["steps_lost"] for r in planned),
+        "steps_lost_kill": max(r["steps_lost"] for r in table if not r["planned"]),
+        "host_waits": sum(r["host_waits"] for r in rows),
+        "undisturbed_ms": medians, "changes": table,
+        "final": final, "reference_final": reference_final,
+    }
+    ratios = [r["ratio"] for r in planned if "ratio" in r]
+    if ratios:
+        result["pause_ratio_vs_restart_min"] = min(ratios)
+        say(f"  smallest ratio of a restart's downtime to Rewire's pause: {min(ratios):.0f}x")
+    say(f"  chart: {out}/demo.svg   traces: {out}/traces")
+    if args.json:
+        print(json.dumps(result))
+    return 0 if equal else 1
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except (JobError, RuntimeError, OSError) as error:
+        say(f"demo: {error}")
+        sys.exit(1)
+    except KeyboardInterrupt:
+        sys.exit(130)
