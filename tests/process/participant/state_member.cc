@@ -208,6 +208,8 @@ int main(int argc, char** argv) {
   program.barrier = static_cast<Barrier*>(
       mmap(nullptr, sizeof(Barrier), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
   SetUp(&program);
+  printf("ready\n");
+  fflush(stdout);
   const int status = Train(&program, argv[2]);
   printf("done step %llu\n", static_cast<unsigned long long>(program.step));
   fflush(stdout);

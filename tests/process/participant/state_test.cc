@@ -17,6 +17,17 @@ using ::testing::Not;
 
 class StateTest : public ::testing::Test {
  protected:
+  void SetUp() override {
+    // Both members have attached: the agent answers.
+    ASSERT_TRUE(job_.ReadUntil(
+        [](const CommandResult& r) {
+          const size_t first = r.out.find("ready\n");
+          return first != std::string::npos &&
+                 r.out.find("ready\n", first + 1) != std::string::npos;
+        },
+        seconds(20)))
+        << job_.End(seconds(1)).err;
+  }
   CommandResult Ask(std::vector<std::string> arguments) {
     arguments.insert(arguments.end(), {"--socket", folder_ / "agent.sock"});
     return Rewire(arguments, seconds(40));
@@ -24,7 +35,8 @@ class StateTest : public ::testing::Test {
   nlohmann::json Status() { return nlohmann::json::parse(Ask({"status", "--json"}).out); }
   std::vector<int> World() {
     std::vector<int> members;
-    for (const auto& m : Status()["world"]["members"]) members.push_back(m["member"].get<int>());
+    const nlohmann::json status = Status();
+    for (const auto& m : status["world"]["members"]) members.push_back(m["member"].get<int>());
     return members;
   }
   void WaitSteady(int epoch) {
