@@ -17,6 +17,7 @@ namespace {
 
 constexpr int kNice = 15;
 constexpr milliseconds kPoll(1);
+constexpr milliseconds kStalled(2000);
 constexpr size_t kScratchBytes = 256;
 
 std::string Name(const CommunicatorId& id) {
@@ -280,9 +281,10 @@ absl::Status Builder::Connect(Task* task, Chain* chain, const CommunicatorBuild&
     return absl::InvalidArgumentError(
         absl::StrCat("a unique id of ", build.unique_id.size(), " bytes; NCCL's have 128"));
   }
-  REWIRE_ASSIGN_OR_RETURN(
-      const std::vector<UsageClass> usage,
-      DecodeUsage(std::string_view(build.unique_id).substr(NCCL_UNIQUE_ID_BYTES)));
+  std::string_view hints = std::string_view(build.unique_id).substr(NCCL_UNIQUE_ID_BYTES);
+  const bool beside = hints.substr(0, kBeside.size()) == kBeside;
+  if (beside) hints.remove_prefix(kBeside.size());
+  REWIRE_ASSIGN_OR_RETURN(const std::vector<UsageClass> usage, DecodeUsage(hints));
   REWIRE_RETURN_IF_ERROR(Stopped(task));
   ncclUniqueId id;
   std::memcpy(id.internal, build.unique_id.data(), sizeof id.internal);
@@ -308,19 +310,74 @@ absl::Status Builder::Connect(Task* task, Chain* chain, const CommunicatorBuild&
   if (!link->blocking) REWIRE_RETURN_IF_ERROR(Settle(task, generation->Real()));
   result = services_->replay(chain->comm, generation);
   if (result != ncclSuccess) return failed("the replay of registrations", result);
+  void* scratch = nullptr;
+  {
+    MutexLock lock(&chain->mutex);
+    scratch = chain->scratch;
+  }
+  if (scratch == nullptr) return absl::ResourceExhaustedError("no device memory for warm-up");
   // On a non-blocking communicator it would really launch.
   if (link->blocking) {
-    void* scratch = nullptr;
-    {
-      MutexLock lock(&chain->mutex);
-      scratch = chain->scratch;
-    }
-    if (scratch == nullptr) return absl::ResourceExhaustedError("no device memory for warm-up");
     result = Simulate(*nccl_, usage, generation->Real(), scratch);
     if (result != ncclSuccess) return failed("the warm-up", result);
     counters_->warmed_classes.fetch_add(usage.size(), std::memory_order_relaxed);
   }
-  return absl::OkStatus();
+  return beside ? RunBeside(task, chain, link, scratch) : absl::OkStatus();
+}
+
+absl::Status Builder::RunBeside(Task* task, Chain* chain, Link* link, void* scratch) {
+  REWIRE_ASSIGN_OR_RETURN(const cudaStream_t stream, device_->MakeStream());
+  absl::Status status = [&]() -> absl::Status {
+    const ncclComm_t comm = link->generation->Real();
+    const ncclResult_t result =
+        nccl_->AllReduce(scratch, scratch, 1, ncclFloat32, ncclSum, comm, stream);
+    if (result != ncclSuccess && result != ncclInProgress) {
+      return absl::InternalError(absl::StrCat("the first operation on a new generation failed with "
+                                              "ncclResult ",
+                                              static_cast<int>(result)));
+    }
+    if (!link->blocking) REWIRE_RETURN_IF_ERROR(Settle(task, comm));
+    // Free until the generation is in use.
+    if (!device_->Record(link->end_of_previous, stream)) {
+      return absl::InternalError("no event can be recorded behind a new generation's operation");
+    }
+    return AwaitBeside(task, chain, link->end_of_previous);
+  }();
+  device_->DestroyStream(stream);
+  if (status.ok()) {
+    link->warmed = true;
+    counters_->warmed_beside.fetch_add(1, std::memory_order_relaxed);
+  }
+  return status;
+}
+
+absl::Status Builder::AwaitBeside(Task* task, Chain* chain, DeviceEvent done) {
+  uint64_t issued = chain->comm->issued.load(std::memory_order_relaxed);
+  Time moved = Now();
+  for (;;) {
+    switch (device_->Query(done)) {
+      case Device::EventState::kDone:
+        return absl::OkStatus();
+      case Device::EventState::kFailed:
+        return absl::InternalError("the device failed at a new generation's first operation");
+      case Device::EventState::kPending:
+        break;
+    }
+    REWIRE_RETURN_IF_ERROR(Stopped(task));
+    const uint64_t now_issued = chain->comm->issued.load(std::memory_order_relaxed);
+    if (std::exchange(issued, now_issued) != now_issued) moved = Now();
+    if (Now() - moved > kStalled) {
+      // Perhaps the two are in each other's way on some device. Aborting the new one, which nobody
+      // depends on, lets the old one go on. It is not tried again.
+      counters_->beside_refused.fetch_add(1, std::memory_order_relaxed);
+      return absl::AbortedError(
+          absl::StrCat("the first operation on the new generation did not end, and the program "
+                       "issued nothing for ",
+                       kStalled.count(),
+                       " ms meanwhile; from now on it runs at an agreed operation instead"));
+    }
+    std::this_thread::sleep_for(kPoll);
+  }
 }
 
 absl::Status Builder::Settle(Task* task, ncclComm_t comm) {

@@ -65,6 +65,8 @@ class Builder {
   absl::Status BuildOne(Task* task, Chain* chain, const CommunicatorBuild& build,
                         std::unique_ptr<Link>* out);
   absl::Status Connect(Task* task, Chain* chain, const CommunicatorBuild& build, Link* link);
+  absl::Status RunBeside(Task* task, Chain* chain, Link* link, void* scratch);
+  absl::Status AwaitBeside(Task* task, Chain* chain, DeviceEvent done);
   absl::Status Settle(Task* task, ncclComm_t comm);
   [[nodiscard]] bool Live(const std::shared_ptr<Task>& task) const REWIRE_REQUIRES(mutex_);
   void Stop(const std::shared_ptr<Task>& task, const std::string& reason) REWIRE_REQUIRES(mutex_);

@@ -24,6 +24,7 @@ struct Link {
   uint32_t ranks = 0;
   uint32_t rank = 0;
   bool blocking = true;
+  bool warmed = false;  // has run a real operation already: none is needed before the cut
   DeviceContext context = nullptr;
   // Recorded behind the last operation of the generation before this one. Made and freed with this
   // one, so that a swap makes nothing; the link before only looks at it.

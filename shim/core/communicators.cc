@@ -14,6 +14,8 @@ namespace rewire::shim {
 namespace {
 
 constexpr milliseconds kInside(20);
+// As many as NCCL's kernels have by default.
+constexpr size_t kBlocksPerCommunicator = 32;
 constexpr seconds kEnding(10);
 // Reporting at once would compete with the first operations on the new generation.
 constexpr milliseconds kEnteredAfter(5);
@@ -82,6 +84,14 @@ std::vector<CommunicatorCounter> ShimCommunicators::Counters() {
   return counters;
 }
 
+bool ShimCommunicators::MayRunBeside(const Chain& chain, size_t chains) {
+  if (counters_.beside_refused.load(std::memory_order_relaxed) != 0) return false;
+  if (!device_->Enter(chain.context).ok()) return false;
+  // All of them may be in the middle of an operation when the new one runs, and each waits for the
+  // other members while it is resident.
+  return device_->ResidentBlocks() >= kBlocksPerCommunicator * (chains + 1);
+}
+
 absl::StatusOr<UniqueIdBytes> ShimCommunicators::Mint(const CommunicatorId& communicator) {
   ncclUniqueId id;
   if (const ncclResult_t result = nccl_.GetUniqueId(&id); result != ncclSuccess) {
@@ -89,8 +99,10 @@ absl::StatusOr<UniqueIdBytes> ShimCommunicators::Mint(const CommunicatorId& comm
         absl::StrCat("ncclGetUniqueId failed with ncclResult ", static_cast<int>(result)));
   }
   UniqueIdBytes bytes(id.internal, sizeof id.internal);
-  for (const auto& chain : Chains()) {
+  const std::vector<std::shared_ptr<Chain>> chains = Chains();
+  for (const auto& chain : chains) {
     if (chain->id != communicator) continue;
+    if (MayRunBeside(*chain, chains.size())) bytes += kBeside;
     bytes += EncodeUsage(UsageOf(*chain->comm));
   }
   // Whole classes of three bytes only.
@@ -179,6 +191,7 @@ void ShimCommunicators::Decide(Epoch epoch, bool go, std::function<void(uint64_t
     if (!chain->lost) calls_.Post([this, epoch] { Passed(epoch, 0); });
   }
   Passed(epoch, 0);
+  LookAtPassage(epoch, false);
 }
 
 void ShimCommunicators::Passed(Epoch epoch, uint64_t host_waits) {
@@ -186,12 +199,24 @@ void ShimCommunicators::Passed(Epoch epoch, uint64_t host_waits) {
   const auto it = passages_.find(epoch);
   if (it == passages_.end()) return;
   it->second.host_waits += host_waits;
-  if (--it->second.left > 0) return;
-  calls_.PostAt(Now() + kEnteredAfter,
-                [entered = std::move(it->second.entered), waits = it->second.host_waits] {
-                  if (entered) entered(waits);
-                });
-  passages_.erase(it);
+  --it->second.left;
+}
+
+void ShimCommunicators::LookAtPassage(Epoch epoch, bool last_look) {
+  Passage passed;
+  {
+    MutexLock lock(&mutex_);
+    const auto it = passages_.find(epoch);
+    if (it == passages_.end()) return;
+    const bool all = it->second.left == 0;
+    if (!all || !last_look) {
+      calls_.PostAt(Now() + kEnteredAfter, [this, epoch, all] { LookAtPassage(epoch, all); });
+      return;
+    }
+    passed = std::move(it->second);
+    passages_.erase(it);
+  }
+  if (passed.entered) passed.entered(passed.host_waits);
 }
 
 void ShimCommunicators::Undecided(Epoch epoch) {

@@ -76,6 +76,11 @@ class ShimCommunicators : public Communicators, private CutEvents, private Build
   std::shared_ptr<Chain> Find(const CommunicatorId& id, bool* may_come) override;
   bool Install(const std::shared_ptr<Chain>& chain, std::unique_ptr<Link>* link) override;
 
+  // On the thread of calls_, every few milliseconds until all have passed and once more: waking
+  // that thread from the application's, at the cut, would cost more than all else there.
+  void LookAtPassage(Epoch epoch, bool last_look) REWIRE_EXCLUDES(mutex_);
+  // The new generation's first operation may run while the old ones' do.
+  bool MayRunBeside(const Chain& chain, size_t chains);
   std::shared_ptr<Chain> ChainOf(VirtualCommunicator* comm) REWIRE_EXCLUDES(mutex_);
   std::vector<std::shared_ptr<Chain>> Chains() REWIRE_EXCLUDES(mutex_);
   ncclResult_t AwaitFirst(Chain* chain);

@@ -14,6 +14,8 @@ struct CoreCounters {
   std::atomic<uint64_t> failed_builds{0};    // Build() calls that were refused or failed
   std::atomic<uint64_t> build_ns{0};         // time spent in generations built
   std::atomic<uint64_t> warmed_classes{0};   // operations simulated for warm-up
+  std::atomic<uint64_t> warmed_beside{0};    // generations whose first operation ran in the build
+  std::atomic<uint64_t> beside_refused{0};   // times that stalled the program and was given up
   std::atomic<uint64_t> retired{0};          // generations destroyed in the background
   std::atomic<uint64_t> aborted{0};          // generations aborted: losses, deadlines, abandoned
   std::atomic<uint64_t> nice_refused{0};     // threads that kept the builder's low priority

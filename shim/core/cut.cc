@@ -64,6 +64,11 @@ bool Cutter::Decide(Chain* chain, Epoch epoch, bool go) {
     return true;
   }
   chain->stop = Stop::kWarm;
+  if (chain->next != nullptr && chain->next->warmed) {
+    // Nothing to do at the warm index.
+    chain->stop = Stop::kCut;
+    chain->comm->stop_at.store(chain->cut.cut, std::memory_order_release);
+  }
   chain->changed.NotifyAll();
   return true;
 }

@@ -32,6 +32,13 @@ class Device {
   virtual absl::StatusOr<void*> Allocate(size_t bytes) = 0;
   virtual void Free(void* memory) = 0;
 
+  // A stream of our own, of the lowest priority, that has nothing to do with the legacy one.
+  virtual absl::StatusOr<cudaStream_t> MakeStream() = 0;
+  virtual void DestroyStream(cudaStream_t stream) = 0;
+  // How many blocks of kernels on different streams are resident at once for certain; 0: one kernel
+  // may have to wait for another to end.
+  virtual unsigned ResidentBlocks() = 0;
+
   virtual absl::StatusOr<DeviceEvent> MakeEvent() = 0;
   virtual void DestroyEvent(DeviceEvent event) = 0;
   // On the application's thread; never blocks.

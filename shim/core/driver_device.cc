@@ -1,8 +1,18 @@
 #include "shim/core/driver_device.h"
 
+#include <cstdlib>
+
 #include "reconfig/base/status_macros.h"
 
 namespace rewire::shim {
+
+namespace {
+
+// Below this many hardware queues streams share one, and kernels wait for others' (Megatron asks
+// for one).
+constexpr int kQueues = 8;
+
+}  // namespace
 
 absl::Status DriverDevice::Check(const char* call, CUresult result) const {
   if (result == CUDA_SUCCESS) return absl::OkStatus();
@@ -47,6 +57,36 @@ absl::StatusOr<void*> DriverDevice::Allocate(size_t bytes) {
 }
 
 void DriverDevice::Free(void* memory) { driver_->MemFree(reinterpret_cast<CUdeviceptr>(memory)); }
+
+absl::StatusOr<cudaStream_t> DriverDevice::MakeStream() {
+  CUstream stream = nullptr;
+  REWIRE_RETURN_IF_ERROR(
+      Check("cuStreamCreateWithPriority",
+            driver_->StreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, 0)));
+  return static_cast<cudaStream_t>(stream);
+}
+
+void DriverDevice::DestroyStream(cudaStream_t stream) { driver_->StreamDestroy(stream); }
+
+unsigned DriverDevice::ResidentBlocks() {
+  // What is set but no number counts as set to the worst.
+  const char* queues = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+  if (queues != nullptr && std::atoi(queues) < kQueues) return 0;
+  const char* one_by_one = std::getenv("CUDA_LAUNCH_BLOCKING");
+  if (one_by_one != nullptr && one_by_one[0] != '0') return 0;
+  CUdevice device = 0;
+  int concurrent = 0;
+  int multiprocessors = 0;
+  if (driver_->CtxGetDevice(&device) != CUDA_SUCCESS ||
+      driver_->DeviceGetAttribute(&concurrent, CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS, device) !=
+          CUDA_SUCCESS ||
+      driver_->DeviceGetAttribute(&multiprocessors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
+                                  device) != CUDA_SUCCESS ||
+      concurrent == 0 || multiprocessors < 0) {
+    return 0;
+  }
+  return static_cast<unsigned>(multiprocessors);
+}
 
 absl::StatusOr<DeviceEvent> DriverDevice::MakeEvent() {
   CUevent event = nullptr;

@@ -16,6 +16,9 @@ class DriverDevice : public Device {
   absl::StatusOr<uint64_t> FreeBytes() override;
   absl::StatusOr<void*> Allocate(size_t bytes) override;
   void Free(void* memory) override;
+  absl::StatusOr<cudaStream_t> MakeStream() override;
+  void DestroyStream(cudaStream_t stream) override;
+  unsigned ResidentBlocks() override;
   absl::StatusOr<DeviceEvent> MakeEvent() override;
   void DestroyEvent(DeviceEvent event) override;
   bool Record(DeviceEvent event, cudaStream_t stream) override;

@@ -19,6 +19,11 @@
 
 namespace rewire::shim {
 
+// In front of the usage list: the tiny real operation runs during the build, on a stream of its own
+// beside the application's operations, and not at the warm index on the application's stream. The
+// one that mints the id decides for all. Three bytes, as every class.
+inline constexpr std::string_view kBeside = "\xff\xff\xff";
+
 struct UsageClass {
   Collective function = Collective::kAllReduce;
   uint8_t type = 0;       // ncclDataType_t

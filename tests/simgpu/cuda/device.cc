@@ -22,10 +22,9 @@ constexpr AttributeRow kAttributes[] = {
     {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 1024},
     {CU_DEVICE_ATTRIBUTE_WARP_SIZE, 32},
     {CU_DEVICE_ATTRIBUTE_CLOCK_RATE, 1000000},
-    {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 16},
+    {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 132},
     {CU_DEVICE_ATTRIBUTE_INTEGRATED, 0},
     {CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY, 1},
-    {CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS, 1},
     {CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID, 0},
     {CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID, 0},
     {CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT, 2},
@@ -89,6 +88,10 @@ SIMGPU_EXPORT CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attri
   if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (attribute == CU_DEVICE_ATTRIBUTE_PCI_BUS_ID) {
     *value = kFirstBus + device;
+    return CUDA_SUCCESS;
+  }
+  if (attribute == CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS) {
+    *value = State().settings.kernel_slots == 1 ? 0 : 1;
     return CUDA_SUCCESS;
   }
   for (const AttributeRow& row : kAttributes) {

@@ -12,13 +12,17 @@ namespace {
 // Tags of the handle messages; a tag is used once per pair of ranks and communicator.
 constexpr uint64_t kRingTag = 1;
 constexpr uint64_t kPeerTag = 2;
+// Beside the staging of the Simple protocol NCCL gives each ring connection that of LL (512 KiB) and
+// of LL128 (4.69 MiB). See README.md.
+constexpr size_t kOtherProtocolsBytes = (512 << 10) + (4800 << 10);
 
 // One direction to one peer under construction.
 struct Setup {
   bool sending;
   int peer;
   std::unique_ptr<Connection>* target;
-  size_t bytes;
+  size_t bytes;        // of staging
+  size_t extra_bytes;  // and what other protocols would use
   uint64_t tag;
   char handle[kNetHandleBytes] = {};
   void* listen = nullptr;
@@ -29,8 +33,10 @@ ncclResult_t Finish(ncclComm* comm, Setup* s) {
   Net* net = comm->net.get();
   char* staging = nullptr;
   void* mh = nullptr;
-  ncclResult_t result = AllocateFor(comm, s->bytes, &staging);
+  ncclResult_t result = AllocateFor(comm, s->bytes + s->extra_bytes, &staging);
   if (result == ncclSuccess) {
+    // As NCCL does, so that no operation is the first to touch its memory.
+    std::memset(staging, 0, s->bytes + s->extra_bytes);
     result = net->RegMr(s->comm, staging, s->bytes, comm->net_ptr_type, &mh);
   }
   if (result != ncclSuccess) {
@@ -127,8 +133,10 @@ ncclResult_t ConnectRing(ncclComm* comm) {
   const int previous = (comm->rank + comm->nranks - 1) % comm->nranks;
   std::vector<Setup> setups;
   setups.push_back(
-      {false, previous, &comm->connections.ring_previous, comm->buffer_bytes, kRingTag});
-  setups.push_back({true, next, &comm->connections.ring_next, comm->buffer_bytes, kRingTag});
+      {false, previous, &comm->connections.ring_previous, comm->buffer_bytes,
+       kOtherProtocolsBytes, kRingTag});
+  setups.push_back({true, next, &comm->connections.ring_next, comm->buffer_bytes,
+                    kOtherProtocolsBytes, kRingTag});
   SIMNCCL_TRY(ConnectAll(comm, &setups));
   comm->progress->Start(&comm->connections);
   return ncclSuccess;
@@ -150,7 +158,7 @@ ncclResult_t ConnectPeers(ncclComm* comm, const PeerSet& peers) {
   for (const auto& [sending, peer] : peers) {
     std::unique_ptr<Connection>* target = Target(comm, sending, peer);
     if (peer == comm->rank || *target != nullptr) continue;
-    setups.push_back({sending, peer, target, bytes, kPeerTag});
+    setups.push_back({sending, peer, target, bytes, 0, kPeerTag});
   }
   SIMNCCL_TRY(ConnectAll(comm, &setups));
   comm->progress->Start(&comm->connections);

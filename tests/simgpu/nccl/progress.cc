@@ -63,11 +63,10 @@ void Progress::Run() {
     }
     if (current == nullptr && !failed) {
       rewire::MutexLock lock(&mutex_);
-      if (!queue_.empty()) {
-        current = queue_.front();
-        current->Begin(connections_);
-      }
+      if (!queue_.empty()) current = queue_.front();
+      if (current != nullptr) current->Begin(connections_);
     }
+    if (current != nullptr) pool_.Need();
     bool moved = false;
     bool done = false;
     if (current != nullptr && !failed) {

@@ -12,6 +12,7 @@
 
 #include "reconfig/base/mutex.h"
 #include "tests/simgpu/nccl/abort.h"
+#include "tests/simgpu/nccl/operation_pool.h"
 #include "tests/simgpu/nccl/plan.h"
 
 namespace simnccl {
@@ -42,6 +43,7 @@ class Progress {
   rewire::CondVar finished_cond_;
   std::deque<Plan*> queue_ REWIRE_GUARDED_BY(mutex_);
   bool dropped_all_ REWIRE_GUARDED_BY(mutex_) = false;
+  OperationPool pool_;  // of the progress thread
   std::optional<std::thread> thread_;
 };
 

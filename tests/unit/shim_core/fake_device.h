@@ -23,6 +23,19 @@ class FakeDevice : public Device {
   }
   absl::StatusOr<void*> Allocate(size_t /*bytes*/) override { return this; }
   void Free(void* /*memory*/) override {}
+  absl::StatusOr<cudaStream_t> MakeStream() override {
+    MutexLock lock(&mutex_);
+    ++live_streams_;
+    return reinterpret_cast<cudaStream_t>(uintptr_t{0x51de});
+  }
+  void DestroyStream(cudaStream_t /*stream*/) override {
+    MutexLock lock(&mutex_);
+    --live_streams_;
+  }
+  unsigned ResidentBlocks() override {
+    MutexLock lock(&mutex_);
+    return resident_blocks_;
+  }
   absl::StatusOr<DeviceEvent> MakeEvent() override {
     MutexLock lock(&mutex_);
     ++live_events_;
@@ -61,6 +74,14 @@ class FakeDevice : public Device {
     MutexLock lock(&mutex_);
     free_bytes_ = bytes;
   }
+  void SetResidentBlocks(unsigned blocks) {
+    MutexLock lock(&mutex_);
+    resident_blocks_ = blocks;
+  }
+  int live_streams() {
+    MutexLock lock(&mutex_);
+    return live_streams_;
+  }
   void SetPending(bool pending) {
     MutexLock lock(&mutex_);
     pending_ = pending;
@@ -91,6 +112,8 @@ class FakeDevice : public Device {
   uint64_t free_bytes_ REWIRE_GUARDED_BY(mutex_) = 1 << 30;
   bool pending_ REWIRE_GUARDED_BY(mutex_) = false;
   bool capturing_ REWIRE_GUARDED_BY(mutex_) = false;
+  unsigned resident_blocks_ REWIRE_GUARDED_BY(mutex_) = 0;
+  int live_streams_ REWIRE_GUARDED_BY(mutex_) = 0;
   uintptr_t made_ REWIRE_GUARDED_BY(mutex_) = 0;
   int live_events_ REWIRE_GUARDED_BY(mutex_) = 0;
   int used_after_destroy_ REWIRE_GUARDED_BY(mutex_) = 0;
