@@ -163,6 +163,7 @@ def main():
             return rows
 
         log, rows, final = train(args.build, work / "changing", 2, common + steps_arguments, actions)
+        shutil.copy(work / "changing" / "output.txt", out / "output.txt")
         steps = int(final.split()[2])
         say(f"2. the same {steps} steps undisturbed")
         reference, _, reference_final = train(args.build, work / "reference", 2,

@@ -221,8 +221,12 @@ absl::StatusOr<BoundaryResult> Participant::Stand(Duration longest) {
   }
   BoundaryResult result;
   result.kind = *resumed;
+  const Time decided = Now();
   if (result.kind != ResumeKind::kContinue) TakeAdoption(&result);
   result.pause_ns = static_cast<uint64_t>(ToNanoseconds(Now() - begin));
+  REWIRE_DEBUG("stood %.1f ms until it was decided, adopted in %.1f ms",
+               static_cast<double>(ToNanoseconds(decided - begin)) / 1e6,
+               static_cast<double>(ToNanoseconds(Now() - decided)) / 1e6);
   if (result.kind == ResumeKind::kWorldChanged || result.kind == ResumeKind::kRepeat) {
     inbox_->Post(
         [epoch = View().world.epoch, pause = joining ? 0 : result.pause_ns](

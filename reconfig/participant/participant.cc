@@ -127,7 +127,9 @@ BoundaryInfo Participant::Describe() const {
   BoundaryInfo info;
   info.live_version = gate_.version();
   info.live_whole = gate_.whole();
-  if (snapshots_ != nullptr) {
+  // Only after a loss somebody asks what the copies are good for, and finding out means to hash
+  // them.
+  if (snapshots_ != nullptr && gate_.broken()) {
     info.own_snapshots = snapshots_->OwnVersions();
     info.buddy_snapshots = snapshots_->BuddyVersions();
   }

@@ -7,8 +7,14 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "reconfig/base/log.h"
 
 namespace rewire {
+namespace {
+
+double Milliseconds(Duration d) { return static_cast<double>(ToNanoseconds(d)) / 1e6; }
+
+}  // namespace
 
 Reshape::Reshape(ReshapeContext context, MakePlan request)
     : context_(std::move(context)),
@@ -106,6 +112,9 @@ absl::StatusOr<uint64_t> Reshape::MakeThePlan() {
   absl::StatusOr<Plan> plan = PlanChange(shapes_, request_.from, request_.to);
   if (!plan.ok()) return plan.status();
   if (absl::Status s = Resolve(*plan); !s.ok()) return s;
+  if (std::any_of(outgoing_.begin(), outgoing_.end(), [](const Outgoing& o) { return !o.local; })) {
+    outflow_->Warm();
+  }
   return PlanHash(shapes_, request_.from, request_.to, *plan);
 }
 
@@ -136,6 +145,17 @@ absl::Status Reshape::Allocate() {
     }
     parts_.push_back({t, box, place});
     targets_[t] = place;
+    if (absl::Status s = Touch(place, bytes); !s.ok()) return s;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Reshape::Touch(const StatePlace& place, uint64_t bytes) {
+  constexpr uint64_t kTurn = 16 << 20;
+  for (uint64_t at = 0; at < bytes; at += kTurn) {
+    if (Cancelled()) return absl::CancelledError("the transition was abandoned");
+    const absl::Status s = memory_.Clear(place.At(at), std::min(kTurn, bytes - at));
+    if (!s.ok()) return s;
   }
   return absl::OkStatus();
 }
@@ -217,12 +237,22 @@ absl::Status Reshape::StreamChange(uint64_t step) {
     }
   }
   // The update before the boundary has returned: constant state stays as it is from here on.
+  const Time begin = Now();
   absl::Status status = outflow_->Send(Select(true), step, true, Now() + context_.boundary);
+  const Time sent = Now();
   if (!WaitFor(&finish_)) return absl::CancelledError("the transition was abandoned");
+  const Time finish = Now();
   if (!status.ok()) return status;
   if (absl::Status s = outflow_->Recheck(); !s.ok()) return s;
+  const Time checked = Now();
   status = outflow_->Send(Select(false), step, false, Now() + context_.boundary);
-  return status.ok() ? FinishWire() : status;
+  if (status.ok()) status = FinishWire();
+  REWIRE_DEBUG(
+      "epoch %llu: %.1f ms for constant state, boundary after %.1f ms more, %.1f ms to "
+      "check it, %.1f ms for the rest",
+      static_cast<unsigned long long>(epoch()), Milliseconds(sent - begin),
+      Milliseconds(finish - sent), Milliseconds(checked - finish), Milliseconds(Now() - checked));
+  return status;
 }
 
 absl::Status Reshape::StreamRestore() {

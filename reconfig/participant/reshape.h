@@ -79,6 +79,8 @@ class Reshape {
   void Run();
   absl::StatusOr<uint64_t> MakeThePlan();
   absl::Status Allocate();
+  // Has fresh memory be there before the stream comes.
+  absl::Status Touch(const StatePlace& place, uint64_t bytes);
   // Turns the plan into what comes and what goes.
   absl::Status Resolve(const Plan& plan);
   absl::StatusOr<StatePlace> SourceOf(const BoxCopy& copy) const;
@@ -93,6 +95,7 @@ class Reshape {
   const ReshapeContext context_;
   const MakePlan request_;
   const StreamKey key_;
+  StateMemory memory_;
   ReshapeContext::State state_;
   std::vector<TensorShape> shapes_;
   std::vector<NewPart> parts_;

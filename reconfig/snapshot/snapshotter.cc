@@ -161,6 +161,7 @@ absl::Status Snapshotter::SendToBuddy(uint64_t version) {
     // Not written to while it is being sent: that is done by this thread, after this.
     out.source.data = const_cast<char*>(own_.Piece(version, t));
     out.target = next_;
+    out.stays = true;
     outgoing.push_back(out);
   }
   Outflow outflow(key_, transport_, budget_);

@@ -1,5 +1,5 @@
 // The content hash at memory speed: the same function as ContentHash() of reconfig/base/hash.h,
-// with four independent sums so that the multiplier is never waited for. Pure; any thread.
+// in vectors where the processor multiplies them. Pure; any thread.
 #pragma once
 
 #include <cstddef>

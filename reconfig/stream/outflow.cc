@@ -2,11 +2,18 @@
 #include "reconfig/stream/outflow.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "reconfig/stream/content.h"
 
 namespace rewire {
+namespace {
+
+// On the wire at a time: enough to keep sender and receiver busy, few enough to stay in the cache.
+constexpr size_t kBuffers = 8;
+
+}  // namespace
 
 absl::Status Outflow::Send(const std::vector<Outgoing>& outgoing, uint64_t version, bool remember,
                            Time deadline) {
@@ -21,66 +28,121 @@ absl::Status Outflow::Send(const std::vector<Outgoing>& outgoing, uint64_t versi
 absl::Status Outflow::SendOne(const Outgoing& out, uint64_t at, uint64_t version, bool remember,
                               Time deadline) {
   const auto bytes = static_cast<uint32_t>(std::min<uint64_t>(kFragmentBytes, out.end - at));
+  const StatePlace source = out.source.At(at - out.begin);
   if (!budget_->Take(bytes, deadline)) {
     return absl::DeadlineExceededError(
         absl::StrCat("no room within REWIRE_BUDGET_MB for tensor ", out.tensor, " byte ", at));
   }
-  OutFragment fragment;
-  fragment.bytes.resize(bytes);
-  const StatePlace source = out.source.At(at - out.begin);
+  char* buffer = nullptr;
+  if (!out.local && !out.stays) {
+    const absl::StatusOr<char*> taken = TakeBuffer(deadline);
+    if (!taken.ok()) {
+      budget_->Give(bytes);
+      return taken.status();
+    }
+    buffer = *taken;
+  }
+  uint64_t content = 0;
   absl::Status status;
   {
     MutexLock lock(&reading_);
-    status = cancelled_ ? absl::CancelledError("the transition was abandoned")
-                        : memory_.Read(source, fragment.bytes.data(), bytes);
-    if (status.ok()) {
-      fragment.header.content = HashContent(fragment.bytes.data(), bytes, at);
-      if (out.local)
-        status = memory_.Write(fragment.bytes.data(), out.place.At(at - out.begin), bytes);
-    }
+    status = cancelled_
+                 ? absl::CancelledError("the transition was abandoned")
+                 : memory_.Visit(source, bytes, [&](const char* data, size_t from, size_t n) {
+                     // Hashed where it is written to: the program may change it meanwhile.
+                     if (buffer != nullptr) {
+                       std::memcpy(buffer + from, data, n);
+                       data = buffer + from;
+                     }
+                     content += HashContent(data, n, at + from);
+                     if (!out.local) return absl::OkStatus();
+                     return memory_.Write(data, out.place.At(at - out.begin + from), n);
+                   });
   }
-  if (!status.ok() || out.local) budget_->Give(bytes);
-  if (!status.ok()) return status;
-  if (remember) sent_[{out.tensor, at}] = {source, bytes, fragment.header.content};
-  if (out.local) return absl::OkStatus();
+  if (status.ok() && remember) sent_[{out.tensor, at}] = {source, bytes, content};
+  if (!status.ok() || out.local) {
+    budget_->Give(bytes);
+    if (buffer == nullptr) return status;
+    MutexLock lock(&mutex_);
+    free_.push_back(buffer);
+    return status;
+  }
+  const char* data = out.stays ? source.data : buffer;
+  return SendBytes(out, at, version, {data, bytes}, content, buffer);
+}
+
+absl::Status Outflow::SendBytes(const Outgoing& out, uint64_t at, uint64_t version,
+                                std::span<const char> bytes, uint64_t content, char* buffer) {
+  OutFragment fragment;
+  fragment.bytes = bytes;
+  fragment.header.content = content;
   fragment.header.tensor = out.tensor;
-  fragment.header.bytes = bytes;
+  fragment.header.bytes = static_cast<uint32_t>(bytes.size());
   fragment.header.offset = at;
   fragment.header.version = version;
-  bytes_on_wire_ += bytes;
+  bytes_on_wire_ += bytes.size();
   {
     MutexLock lock(&mutex_);
     if (!failure_.ok()) {
-      budget_->Give(bytes);
+      budget_->Give(bytes.size());
       return failure_;
     }
     ++unplaced_;
   }
-  transport_->Send(key_, out.target, std::move(fragment),
-                   [this, bytes](absl::Status placed) { Placed(bytes, placed); });
+  transport_->Send(key_, out.target, fragment,
+                   [this, size = bytes.size(), buffer](const absl::Status& placed) {
+                     Placed(size, buffer, placed);
+                   });
   return absl::OkStatus();
 }
 
-void Outflow::Placed(uint64_t bytes, const absl::Status& status) {
+void Outflow::Warm() {
+  MutexLock lock(&mutex_);
+  while (buffers_.size() < kBuffers) {
+    buffers_.push_back(std::make_unique<char[]>(kFragmentBytes));
+    free_.push_back(buffers_.back().get());
+  }
+}
+
+absl::StatusOr<char*> Outflow::TakeBuffer(Time deadline) {
+  MutexLock lock(&mutex_);
+  if (free_.empty() && buffers_.size() < kBuffers) {
+    buffers_.push_back(std::make_unique_for_overwrite<char[]>(kFragmentBytes));
+    return buffers_.back().get();
+  }
+  while (free_.empty() && failure_.ok()) {
+    if (!changed_.WaitUntil(&mutex_, deadline) && free_.empty() && failure_.ok()) {
+      return absl::DeadlineExceededError(
+          absl::StrCat(unplaced_, " fragments have not been placed by their receivers"));
+    }
+  }
+  if (!failure_.ok()) return failure_;
+  char* const buffer = free_.back();
+  free_.pop_back();
+  return buffer;
+}
+
+void Outflow::Placed(uint64_t bytes, char* buffer, const absl::Status& status) {
   budget_->Give(bytes);
   MutexLock lock(&mutex_);
   --unplaced_;
+  if (buffer != nullptr) free_.push_back(buffer);
   if (!status.ok() && failure_.ok()) failure_ = status;
   changed_.NotifyAll();
 }
 
 absl::Status Outflow::Recheck() {
-  std::vector<char> bytes;
   for (const auto& [key, sent] : sent_) {
     MutexLock lock(&reading_);
     if (cancelled_) return absl::CancelledError("the transition was abandoned");
-    const char* data = sent.source.data;
-    if (sent.source.kind == MemoryKind::kDevice) {
-      bytes.resize(sent.bytes);
-      if (absl::Status s = memory_.Read(sent.source, bytes.data(), sent.bytes); !s.ok()) return s;
-      data = bytes.data();
-    }
-    if (HashContent(data, sent.bytes, key.second) != sent.content) {
+    uint64_t content = 0;
+    absl::Status read = memory_.Visit(
+        sent.source, sent.bytes, [&, offset = key.second](const char* data, size_t at, size_t n) {
+          content += HashContent(data, n, offset + at);
+          return absl::OkStatus();
+        });
+    if (!read.ok()) return read;
+    if (content != sent.content) {
       return absl::FailedPreconditionError(
           absl::StrCat("tensor ", key.first, " changed outside the update, at bytes [", key.second,
                        ", ", key.second + sent.bytes, "): is it volatile?"));

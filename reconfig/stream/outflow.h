@@ -1,12 +1,18 @@
 // The sending end of one transition: reads, hashes and sends what the plan takes from this member,
 // within the budget, and hashes it again at the boundary. Copies within the member are fragments
 // too, only that they cross no wire. Of the thread that runs the transition; Cancel() from any.
+//
+// What is on the wire lies in a few buffers that are used again and again: fresh memory for every
+// fragment would cost more than the copies.
 #pragma once
 
 #include <map>
+#include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "reconfig/base/mutex.h"
 #include "reconfig/stream/budget.h"
 #include "reconfig/stream/state_memory.h"
@@ -23,6 +29,9 @@ struct Outgoing {
   WorldMember target;
   bool local = false;
   StatePlace place;  // when local: where byte `begin` goes
+  // The source is host memory that stays as it is until all was placed or the stream is closed: it
+  // is sent from where it lies.
+  bool stays = false;
 };
 
 class Outflow {
@@ -36,6 +45,8 @@ class Outflow {
   // it again later.
   absl::Status Send(const std::vector<Outgoing>& outgoing, uint64_t version, bool remember,
                     Time deadline);
+  // Makes the buffers, so that Send() need not.
+  void Warm();
   // The sources still are what was sent; names the first that is not.
   absl::Status Recheck();
   // Everything sent has been placed by its receiver.
@@ -53,7 +64,12 @@ class Outflow {
   };
   absl::Status SendOne(const Outgoing& out, uint64_t at, uint64_t version, bool remember,
                        Time deadline);
-  void Placed(uint64_t bytes, const absl::Status& status);
+  absl::Status SendBytes(const Outgoing& out, uint64_t at, uint64_t version,
+                         std::span<const char> bytes, uint64_t content, char* buffer);
+  // buffer: to be used again; nullptr: none.
+  void Placed(uint64_t bytes, char* buffer, const absl::Status& status);
+  // A buffer of kFragmentBytes, or why there is none.
+  absl::StatusOr<char*> TakeBuffer(Time deadline);
 
   const StreamKey key_;
   Transport* const transport_;
@@ -68,6 +84,8 @@ class Outflow {
   Mutex mutex_;
   CondVar changed_;
   uint64_t unplaced_ REWIRE_GUARDED_BY(mutex_) = 0;  // fragments
+  std::vector<std::unique_ptr<char[]>> buffers_ REWIRE_GUARDED_BY(mutex_);
+  std::vector<char*> free_ REWIRE_GUARDED_BY(mutex_);
   absl::Status failure_ REWIRE_GUARDED_BY(mutex_);
 };
 

@@ -53,10 +53,15 @@ absl::Status StateMemory::UseDevice(CUcontext context) {
 }
 
 absl::Status StateMemory::Read(const StatePlace& from, void* to, size_t bytes) {
-  if (from.kind == MemoryKind::kHost) {
-    if (bytes > 0) std::memcpy(to, from.data, bytes);
+  return Visit(from, bytes, [to](const char* data, size_t at, size_t n) {
+    std::memcpy(static_cast<char*>(to) + at, data, n);
     return absl::OkStatus();
-  }
+  });
+}
+
+absl::Status StateMemory::Visit(const StatePlace& from, size_t bytes, const Use& use) {
+  if (bytes == 0) return absl::OkStatus();
+  if (from.kind == MemoryKind::kHost) return use(from.data, 0, bytes);
   if (absl::Status s = UseDevice(from.context); !s.ok()) return s;
   for (size_t at = 0; at < bytes; at += kStagingBytes) {
     const size_t n = std::min(kStagingBytes, bytes - at);
@@ -65,8 +70,8 @@ absl::Status StateMemory::Read(const StatePlace& from, void* to, size_t bytes) {
               driver_->MemcpyDtoHAsync(staging_, reinterpret_cast<CUdeviceptr>(from.data) + at, n,
                                        stream_));
     if (s.ok()) s = Check(*driver_, "cuStreamSynchronize", driver_->StreamSynchronize(stream_));
+    if (s.ok()) s = use(static_cast<const char*>(staging_), at, n);
     if (!s.ok()) return s;
-    std::memcpy(static_cast<char*>(to) + at, staging_, n);
   }
   return absl::OkStatus();
 }
@@ -79,7 +84,8 @@ absl::Status StateMemory::Write(const void* from, const StatePlace& to, size_t b
   if (absl::Status s = UseDevice(to.context); !s.ok()) return s;
   for (size_t at = 0; at < bytes; at += kStagingBytes) {
     const size_t n = std::min(kStagingBytes, bytes - at);
-    std::memcpy(staging_, static_cast<const char*>(from) + at, n);
+    const char* piece = static_cast<const char*>(from) + at;
+    if (piece != staging_) std::memcpy(staging_, piece, n);
     absl::Status s = Check(*driver_, "cuMemcpyHtoDAsync",
                            driver_->MemcpyHtoDAsync(reinterpret_cast<CUdeviceptr>(to.data) + at,
                                                     staging_, n, stream_));
@@ -87,6 +93,20 @@ absl::Status StateMemory::Write(const void* from, const StatePlace& to, size_t b
     if (!s.ok()) return s;
   }
   return absl::OkStatus();
+}
+
+absl::Status StateMemory::Clear(const StatePlace& place, size_t bytes) {
+  if (bytes == 0) return absl::OkStatus();
+  if (place.kind == MemoryKind::kHost) {
+    std::memset(place.data, 0, bytes);
+    return absl::OkStatus();
+  }
+  if (absl::Status s = UseDevice(place.context); !s.ok()) return s;
+  absl::Status s =
+      Check(*driver_, "cuMemsetD8Async",
+            driver_->MemsetD8Async(reinterpret_cast<CUdeviceptr>(place.data), 0, bytes, stream_));
+  if (s.ok()) s = Check(*driver_, "cuStreamSynchronize", driver_->StreamSynchronize(stream_));
+  return s;
 }
 
 }  // namespace rewire

@@ -5,7 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <vector>
+#include <functional>
 
 #include "absl/status/status.h"
 #include "reconfig/abi/cuda_types.h"
@@ -32,7 +32,13 @@ class StateMemory {
   StateMemory& operator=(const StateMemory&) = delete;
 
   absl::Status Read(const StatePlace& from, void* to, size_t bytes);
+  // Hands the bytes over in order, piece by piece, where they lie or in staging memory. A piece may
+  // be written elsewhere by this object's Write().
+  using Use = std::function<absl::Status(const char* data, size_t at, size_t bytes)>;
+  absl::Status Visit(const StatePlace& from, size_t bytes, const Use& use);
   absl::Status Write(const void* from, const StatePlace& to, size_t bytes);
+  // Zeroes. Memory that has just been allocated is really there afterwards.
+  absl::Status Clear(const StatePlace& place, size_t bytes);
 
  private:
   absl::Status UseDevice(CUcontext context);

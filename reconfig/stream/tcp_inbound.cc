@@ -19,7 +19,8 @@ constexpr size_t kTurnBytes = 4 << 20;
 
 void TcpInbound::Expect(State state, size_t bytes) {
   state_ = state;
-  in_.resize(bytes);
+  if (in_.size() < bytes) in_.resize(bytes);
+  want_ = bytes;
   have_ = 0;
 }
 
@@ -30,7 +31,7 @@ void TcpInbound::Garbage() {
 
 void TcpInbound::OnReadable(Time now) {
   for (size_t turn = 0; fd_.valid() && turn < kTurnBytes && state_ != State::kEnd;) {
-    const ssize_t n = recv(fd_.get(), in_.data() + have_, in_.size() - have_, 0);
+    const ssize_t n = recv(fd_.get(), in_.data() + have_, want_ - have_, 0);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
     if (n <= 0) {
       // A stranger that goes in the middle of its greeting is not worth a count; a sender that dies
@@ -41,7 +42,7 @@ void TcpInbound::OnReadable(Time now) {
     turn += static_cast<size_t>(n);
     have_ += static_cast<size_t>(n);
     deadline_ = now + stall_;
-    if (have_ == in_.size()) Filled(now);
+    if (have_ == want_) Filled(now);
   }
 }
 
@@ -55,7 +56,7 @@ void TcpInbound::Filled(Time now) {
     case State::kBody:
       return OnBody();
     case State::kNameLength: {
-      const auto bytes = ByteReader({in_.data(), in_.size()}).Get<uint32_t>();
+      const auto bytes = ByteReader({in_.data(), want_}).Get<uint32_t>();
       if (bytes == 0 || bytes > kMaxNameBytes) return Garbage();
       return Expect(State::kName, bytes);
     }
@@ -67,7 +68,7 @@ void TcpInbound::Filled(Time now) {
 }
 
 void TcpInbound::OnGreeting() {
-  const auto greeting = DecodeGreeting({in_.data(), in_.size()});
+  const auto greeting = DecodeGreeting({in_.data(), want_});
   if (!greeting) return Garbage();
   greeting_ = *greeting;
   const bool names = greeting_.key.purpose == Purpose::kNames && streams_->lookup != nullptr &&
@@ -87,7 +88,7 @@ void TcpInbound::OnGreeting() {
 }
 
 void TcpInbound::OnHeader() {
-  const auto header = DecodeHeader({in_.data(), in_.size()});
+  const auto header = DecodeHeader({in_.data(), want_});
   if (!header) return Garbage();
   if (header->epoch != greeting_.key.epoch || header->secret != greeting_.key.secret) {
     ++streams_->dropped_stale;
@@ -104,12 +105,12 @@ void TcpInbound::OnBody() {
     return Close();
   }
   absl::Status taken;
-  if (HashContent(in_.data(), in_.size(), header_.offset) != header_.content) {
+  if (HashContent(in_.data(), want_, header_.offset) != header_.content) {
     ++streams_->corrupted;
     sink->second->Corrupted(greeting_.sender, header_);
     taken = absl::DataLossError("content does not match its hash");
   } else {
-    taken = sink->second->Take(greeting_.sender, header_, in_);
+    taken = sink->second->Take(greeting_.sender, header_, {in_.data(), want_});
   }
   if (!taken.ok()) {
     REWIRE_WARN("stream: a fragment of member %u was rejected: %s", greeting_.sender,
@@ -123,7 +124,7 @@ void TcpInbound::OnBody() {
 }
 
 void TcpInbound::OnName() {
-  const std::optional<std::string> value = streams_->lookup({in_.data(), in_.size()});
+  const std::optional<std::string> value = streams_->lookup({in_.data(), want_});
   ByteWriter out;
   out.PutString(value.value_or(""));
   state_ = State::kEnd;

@@ -57,7 +57,10 @@ class TcpInbound {
   const Duration stall_;
   Time deadline_;  // while something is under way
   State state_ = State::kGreeting;
+  // Grows to the largest thing that came and stays so: clearing a megabyte per fragment is a copy
+  // more.
   std::vector<char> in_ = std::vector<char>(kGreetingSize);
+  size_t want_ = kGreetingSize;
   size_t have_ = 0;
   Greeting greeting_;
   FragmentHeader header_;

@@ -112,7 +112,8 @@ void TcpOutbound::Write(Time now) {
         parts[count++] = {w.header.data() + sent_bytes_, kHeaderSize - sent_bytes_};
       }
       const size_t body = sent_bytes_ > kHeaderSize ? sent_bytes_ - kHeaderSize : 0;
-      parts[count++] = {w.fragment.bytes.data() + body, w.fragment.bytes.size() - body};
+      parts[count++] = {const_cast<char*>(w.fragment.bytes.data()) + body,
+                        w.fragment.bytes.size() - body};
     }
     msghdr message = {};
     message.msg_iov = parts;

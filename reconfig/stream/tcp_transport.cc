@@ -92,16 +92,15 @@ void TcpTransport::AnswerNames(uint64_t secret, Lookup lookup) {
 
 void TcpTransport::Send(const StreamKey& key, const WorldMember& to, OutFragment fragment,
                         std::function<void(absl::Status)> done) {
-  auto shared = std::make_shared<OutFragment>(std::move(fragment));
   {
     MutexLock lock(&mutex_);
-    commands_.push_back([this, key, to, shared, done = std::move(done)] {
+    commands_.push_back([this, key, to, fragment, done = std::move(done)] {
       std::unique_ptr<TcpOutbound>& c = outbound_[{key, to.member}];
       if (c == nullptr) {
         const Greeting greeting{key, options_.member, options_.incarnation};
         c = std::make_unique<TcpOutbound>(to, greeting, options_.connect, options_.stall, Now());
       }
-      c->Add(std::move(*shared), done, Now());
+      c->Add(fragment, done, Now());
     });
   }
   Wake();

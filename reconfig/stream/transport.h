@@ -9,7 +9,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "reconfig/stream/fragment.h"
@@ -28,8 +27,8 @@ class FragmentSink {
 };
 
 struct OutFragment {
-  FragmentHeader header;    // epoch and secret are set by the transport
-  std::vector<char> bytes;  // owned: nothing reads the state after Send()
+  FragmentHeader header;        // epoch and secret are set by the transport
+  std::span<const char> bytes;  // stays valid, and as it is, until `done`; never the state itself
 };
 
 struct TransportCounters {
