@@ -17,12 +17,12 @@ namespace rewire::bench {
 
 struct LeaderOptions {
   uint32_t ranks = 2;
-  uint64_t swaps = 350;
+  uint64_t swaps = 334;
   uint64_t margin = 16;         // between the furthest member and the warm index
   uint64_t distance = 8;        // from the warm index to the cut
   uint32_t baselines = 8;       // foreground changes measured of each kind
   uint64_t undisturbed = 2400;  // operations before the first swap
-  uint64_t quiet = 48;          // and between retirement and the next build
+  uint64_t quiet = 96;          // and between retirement and the next build
   bool simulated = true;
 };
 

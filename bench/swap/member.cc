@@ -53,6 +53,7 @@ struct Footprint {
 struct Operation {
   float us = 0;
   float cpu_us = 0;
+  double end_us = 0;  // of the iteration, since the loop began
 };
 
 class MemberProcess {
@@ -98,10 +99,18 @@ class MemberProcess {
   struct Swap {
     Epoch epoch = 0;
     uint64_t quiet_until = 0;  // operations issued when the build began
+    uint64_t built = 0;        // and when it was done
     Cut cut;
   };
+  // The loop's time from operation `begin` to the one before `end`, both issued.
+  [[nodiscard]] double Stretch(uint64_t begin, uint64_t end) const {
+    return operations_.at(end - 1).end_us - operations_.at(begin - 1).end_us;
+  }
   std::vector<Swap> swaps_;  // of the participant's thread, read after its end
+  uint64_t asked_at_ = 0;    // operations issued when the leader last asked, which it does before a
+                             // change begins
   uint64_t quiet_until_ = 0;
+  std::atomic<uint64_t> built_{0};
   Cut proposed_;
   std::vector<Footprint> footprints_;
   MemberReport report_;
@@ -176,6 +185,7 @@ void MemberProcess::Loop() {
   pthread_setname_np(pthread_self(), "workload");
   auto* handle = reinterpret_cast<shim::VirtualCommunicator*>(comm_);
   uint64_t generation = 0;
+  const Time begun = Now();
   for (uint64_t k = 0;; ++k) {
     const bool ask = stop_.load(std::memory_order_relaxed) && options_.rank == 0;
     ++report_.issued;
@@ -184,8 +194,9 @@ void MemberProcess::Loop() {
     ++report_.completed;
     report_.wrong += outcome.wrong ? 1 : 0;
     report_.stale += outcome.stale ? 1 : 0;
-    operations_.push_back(
-        {static_cast<float>(outcome.seconds * 1e6), static_cast<float>(outcome.call_cpu_us)});
+    operations_.push_back({static_cast<float>(outcome.seconds * 1e6),
+                           static_cast<float>(outcome.call_cpu_us),
+                           static_cast<double>(ToNanoseconds(Now() - begun)) / 1e3});
     // Only this thread's calls change it, so this is where operation k ran.
     generation = handle->current.load(std::memory_order_acquire)->epoch;
     if (outcome.stop) break;
@@ -203,23 +214,27 @@ void MemberProcess::Answer(const Packet& packet) {
       return;
     }
     case Say::kBuild: {
-      quiet_until_ = core_->Counters().at(0).issued;
+      quiet_until_ = asked_at_;
       core_->Build(packet.a, {{handle->id, options_.ranks, options_.rank, packet.bytes}},
                    Now() + kPatience, [this](const absl::Status& status) {
                      if (!status.ok()) Fail("the build: " + status.ToString());
+                     built_.store(core_->Counters().at(0).issued);
                      Say({Say::kReady, 0, 0, 0, ""});
                    });
       return;
     }
     case Say::kQuery:
-      Say({Say::kCounter, core_->Counters().at(0).issued, 0, 0, ""});
+      asked_at_ = core_->Counters().at(0).issued;
+      Say({Say::kCounter, asked_at_, 0, 0, ""});
       return;
     case Say::kPropose:
       proposed_ = {handle->id, packet.b, packet.c};
       Say({Say::kPledged, core_->Pledge(packet.a, {proposed_}) ? 1u : 0u, 0, 0, ""});
       return;
     case Say::kDecide:
-      if (packet.b != 0) swaps_.push_back({packet.a, quiet_until_, proposed_});
+      if (packet.b != 0) {
+        swaps_.push_back({packet.a, quiet_until_, built_.load(), proposed_});
+      }
       core_->Decide(packet.a, packet.b != 0, [this](uint64_t waits) {
         Say({Say::kEntered, waits, 0, 0, ""});
       });
@@ -261,19 +276,32 @@ void MemberProcess::Summarize() {
     p99[kind] = times[std::min(times.size() - 1, times.size() * 99 / 100)];
   }
   report_.median_op_us = median[3];
-  for (const auto& [epoch, quiet_until, cut] : swaps_) {
+  if (!kinds[3].empty()) {
+    report_.op_spread_us = kinds[3][kinds[3].size() * 3 / 4] - kinds[3][kinds[3].size() / 4];
+  }
+  std::vector<float> calls;
+  for (uint64_t k = undisturbed / 4; k < undisturbed; ++k) calls.push_back(operations_[k].cpu_us);
+  std::sort(calls.begin(), calls.end());
+  if (!calls.empty()) {
+    report_.call_cpu_us = {calls[calls.size() / 2], calls[calls.size() * 99 / 100]};
+  }
+  for (const auto& [epoch, quiet_until, built, cut] : swaps_) {
     SwapSeen seen;
     seen.epoch = epoch;
     seen.cut_cpu_us = operations_.at(cut.cut).cpu_us;
     const uint64_t half = cut.cut - cut.warm;
-    for (uint64_t k = cut.warm; k < std::min(cut.cut + half, operations_.size()); ++k) {
+    seen.warm_us = Stretch(cut.warm, cut.cut);
+    seen.cut_us = Stretch(cut.cut, cut.cut + half);
+    seen.before_us = Stretch(quiet_until - 2 * half, quiet_until);
+    if (built > quiet_until) {
+      seen.build_us_per_op = Stretch(quiet_until, built) / static_cast<double>(built - quiet_until);
+    }
+    for (uint64_t k = cut.warm; k < cut.cut + half; ++k) {
       const float us = operations_[k].us;
-      seen.window_us += us;
       seen.longest_us = std::max(seen.longest_us, static_cast<double>(us));
       seen.delayed += us > p99[k % kKinds] ? 1 : 0;
     }
     for (uint64_t k = quiet_until - 2 * half; k < quiet_until; ++k) {
-      seen.before_us += operations_[k].us;
       seen.delayed_before += operations_[k].us > p99[k % kKinds] ? 1 : 0;
     }
     report_.seen.push_back(seen);

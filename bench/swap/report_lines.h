@@ -9,17 +9,20 @@
 
 namespace rewire::bench {
 
-// One swap on one member: the operations from the warm index to the cut and as many behind it, and
-// for comparison as many right before the build began, when nothing was going on. Both windows are
-// a whole number of rounds of the operations' kinds, so their times compare.
+// One swap on one member: the stretch of operations from the warm index to the cut and the one of
+// the same length behind it, and for comparison as many right before the build began, when nothing
+// was going on. Every stretch is a whole number of rounds of the operations' kinds, so that their
+// times compare. Times are the loop's: from the end of the operation before to the end of the last.
 struct SwapSeen {
   uint64_t epoch = 0;
-  double window_us = 0;       // all operations of the window together
-  double before_us = 0;       // of the window before
-  double longest_us = 0;      // the slowest operation of the window, whole
-  double cut_cpu_us = 0;      // thread CPU time of the call at the cut
-  double delayed = 0;         // slower than the p99 of undisturbed operations of the same kind
-  double delayed_before = 0;  // the same in the window before
+  double warm_us = 0;          // the stretch that begins at the warm index
+  double cut_us = 0;           // the stretch that begins at the cut
+  double before_us = 0;        // of the two stretches before together
+  double build_us_per_op = 0;  // while the next generation was built
+  double longest_us = 0;       // the slowest operation of the window, whole
+  double cut_cpu_us = 0;       // thread CPU time of the call at the cut
+  double delayed = 0;          // slower than the p99 of undisturbed operations of the same kind
+  double delayed_before = 0;   // the same in the window before
 };
 
 struct MemberReport {
@@ -34,9 +37,11 @@ struct MemberReport {
   int64_t leaked_threads = 0;
   double build_ms = 0;  // mean
   std::vector<SwapSeen> seen;
-  std::vector<double> init_us;    // foreground destroy, init, first operation: whole
-  std::vector<double> shrink_us;  // foreground shrink, first operation: whole
-  double median_op_us = 0;        // of the first operation's kind, undisturbed
+  std::vector<double> init_us;      // foreground destroy, init, first operation: whole
+  std::vector<double> shrink_us;    // foreground shrink, first operation: whole
+  double median_op_us = 0;          // of the first operation's kind, undisturbed
+  double op_spread_us = 0;          // and the distance of its quartiles
+  std::vector<double> call_cpu_us;  // of ordinary calls: p50, p99
 
   [[nodiscard]] std::string Encode() const;
   static absl::StatusOr<MemberReport> Decode(const std::string& text);

@@ -1,3 +1,10 @@
+// The stall of a swap is the time by which the loop of the member that sees most of it is later:
+// the stretch of operations from the warm index to the cut plus the one of the same length behind
+// it, less as many undisturbed operations right before the build began. The median over the swaps
+// counts, its interval's upper end, and at least one ordinary operation's time. An operation is
+// delayed when it is slower than the p99 of undisturbed ones of its kind; counted is what exceeds
+// the number in the undisturbed stretches.
+//
 // swap_perf: what a live swap of generations costs under load, at 2, 3 and 4 members, against a
 // foreground re-creation and a foreground shrink in the same run. Figures of the simulated GPU are
 // simulated figures.
@@ -20,7 +27,7 @@ namespace {
 
 struct Args {
   std::string ranks = "2,3,4";
-  int64_t swaps = 350;
+  int64_t swaps = 334;
   int64_t baselines = 8;
   int64_t margin = 16;
   bool json = false;
@@ -86,6 +93,10 @@ struct Totals {
   uint64_t host_waits = 0;
   uint64_t refused = 0;
   std::vector<double> cut_cpu;
+  double call_cpu_p50 = 0;
+  double call_cpu_p99 = 0;
+  double ordinary = 0;
+  double stall = 0;
   double delayed_median = 0;
   double delayed_max = 0;
   double ratio_init = 0;
@@ -107,25 +118,43 @@ void AddRun(uint32_t ranks, const LeaderResult& result, Report* report, Totals* 
     totals->host_waits += member.host_waits;
     for (const SwapSeen& seen : member.seen) totals->cut_cpu.push_back(seen.cut_cpu_us);
   }
-  // The time by which the loop is later than without the swap.
-  const std::vector<double> stall =
-      MaxOverMembers(result, [](const SwapSeen& seen) { return seen.window_us - seen.before_us; });
+  // The time by which the loop is later than without the swap: at the warm index, at the cut, both.
+  const std::vector<double> stall_warm = MaxOverMembers(
+      result, [](const SwapSeen& seen) { return seen.warm_us - seen.before_us / 2; });
+  const std::vector<double> stall_cut =
+      MaxOverMembers(result, [](const SwapSeen& seen) { return seen.cut_us - seen.before_us / 2; });
+  const std::vector<double> stall = MaxOverMembers(
+      result, [](const SwapSeen& seen) { return seen.warm_us + seen.cut_us - seen.before_us; });
+  const std::vector<double> in_build =
+      MaxOverMembers(result, [](const SwapSeen& seen) { return seen.build_us_per_op; });
   const std::vector<double> longest =
       MaxOverMembers(result, [](const SwapSeen& seen) { return seen.longest_us; });
-  const std::vector<double> delayed =
-      MaxOverMembers(result, [](const SwapSeen& seen) { return seen.delayed; });
+  // Beyond what the undisturbed stretches of the same length have.
+  const std::vector<double> delayed = MaxOverMembers(result, [](const SwapSeen& seen) {
+    return std::max(seen.delayed - seen.delayed_before, 0.0);
+  });
   const std::vector<double> delayed_before =
       MaxOverMembers(result, [](const SwapSeen& seen) { return seen.delayed_before; });
   double ordinary = 0;
+  double spread = 0;
   for (const MemberReport& member : result.members) {
     ordinary = std::max(ordinary, member.median_op_us);
+    spread = std::max(spread, member.op_spread_us);
+    if (member.call_cpu_us.size() == 2) {
+      totals->call_cpu_p50 = std::max(totals->call_cpu_p50, member.call_cpu_us[0]);
+      totals->call_cpu_p99 = std::max(totals->call_cpu_p99, member.call_cpu_us[1]);
+    }
   }
+  totals->ordinary = std::max(totals->ordinary, ordinary);
   std::vector<double> init = MaxForeground(result, &MemberReport::init_us);
   std::vector<double> shrink = MaxForeground(result, &MemberReport::shrink_us);
   for (double& us : init) us -= ordinary;
   for (double& us : shrink) us -= ordinary;
   const std::tuple<const char*, const char*, const std::vector<double>*> all[] = {
       {"swap_stall", "us", &stall},
+      {"swap_stall_at_warm_index", "us", &stall_warm},
+      {"swap_stall_at_cut", "us", &stall_cut},
+      {"iteration_during_build", "us", &in_build},
       {"swap_longest_op", "us", &longest},
       {"ops_delayed", "operations", &delayed},
       {"ops_delayed_before", "operations", &delayed_before},
@@ -136,9 +165,12 @@ void AddRun(uint32_t ranks, const LeaderResult& result, Report* report, Totals* 
     if (!added.ok()) fprintf(stderr, "swap_perf: %s: %s\n", key, added.ToString().c_str());
   }
   // The upper end of the median's interval: a noisy run makes the ratios smaller, never larger.
-  // What is less than an ordinary operation cannot be told from nothing.
+  // What is less than an ordinary operation, or the distance of its times' quartiles, cannot be
+  // told from nothing.
   const absl::StatusOr<Summary> summary = Summarize(stall);
-  const double swap_stall = std::max(summary.ok() ? summary->median_interval.high : 0, ordinary);
+  const double swap_stall =
+      std::max({summary.ok() ? summary->median_interval.high : 0, ordinary, spread});
+  totals->stall = std::max(totals->stall, swap_stall);
   const double ratio_init = MedianOf(init) / swap_stall;
   const double ratio_shrink = MedianOf(shrink) / swap_stall;
   const auto keep_least = [](double* least, double ratio) {
@@ -150,19 +182,24 @@ void AddRun(uint32_t ranks, const LeaderResult& result, Report* report, Totals* 
   totals->delayed_median = std::max(totals->delayed_median, MedianOf(delayed));
   totals->delayed_max =
       std::max(totals->delayed_max, *std::max_element(delayed.begin(), delayed.end()));
-  fprintf(report->text(),
-          "# %u members: %llu swaps, median stall %.0f us (taken as %.0f; slowest operation %.0f "
-          "us, ordinary "
-          "%.0f us); init %.0f us = %.1fx, shrink %.0f us = %.1fx; operations delayed %.1f (before "
-          "the swap %.1f); build %.1f ms\n",
-          ranks, static_cast<unsigned long long>(result.entered), MedianOf(stall), swap_stall,
-          MedianOf(longest), ordinary, MedianOf(init), ratio_init, MedianOf(shrink), ratio_shrink,
-          MedianOf(delayed), MedianOf(delayed_before), result.members.front().build_ms);
+  fprintf(
+      report->text(),
+      "# %u members: %llu swaps, median stall %.0f us (warm index %.0f, cut %.0f; taken as %.0f; "
+      "slowest operation %.0f us, ordinary %.0f +- %.0f us, an iteration during the build %.0f "
+      "us); init %.0f us = %.1fx, shrink %.0f us = %.1fx; operations delayed %.1f (undisturbed "
+      "%.1f); build %.1f ms\n",
+      ranks, static_cast<unsigned long long>(result.entered), MedianOf(stall), MedianOf(stall_warm),
+      MedianOf(stall_cut), swap_stall, MedianOf(longest), ordinary, spread / 2, MedianOf(in_build),
+      MedianOf(init), ratio_init, MedianOf(shrink), ratio_shrink, MedianOf(delayed),
+      MedianOf(delayed_before), result.members.front().build_ms);
 }
 
 int Main(int argc, char** argv) {
   Args args;
-  Flags flags("swap_perf", "live swaps of NCCL communicators under load");
+  Flags flags("swap_perf",
+              "live swaps of NCCL communicators under load. Stall: extra time of the loop from the "
+              "warm index to as far behind the cut, over undisturbed operations before the build; "
+              "median over the swaps, at least one ordinary operation");
   flags.Text("--ranks", &args.ranks, {}, "numbers of members, as in 2,3,4");
   flags.Int("--swaps", &args.swaps, 1, 1000000, "swaps at each number of members");
   flags.Int("--baselines", &args.baselines, 1, 1000, "foreground changes measured of each kind");
@@ -213,6 +250,10 @@ int Main(int argc, char** argv) {
   report.Set("host_waits", totals.host_waits);
   report.Set("refused_rounds", totals.refused);
   report.Set("swap_call_cpu_us_p99", Percentile(totals.cut_cpu, 0.99));
+  report.Set("ordinary_call_cpu_us_p50", totals.call_cpu_p50);
+  report.Set("ordinary_call_cpu_us_p99", totals.call_cpu_p99);
+  report.Set("ordinary_op_us", totals.ordinary);
+  report.Set("stall_us", totals.stall);
   report.Set("ops_delayed", totals.delayed_median);
   report.Set("ops_delayed_max", totals.delayed_max);
   report.Set("stall_ratio_vs_init", totals.ratio_init);
@@ -220,14 +261,16 @@ int Main(int argc, char** argv) {
   fprintf(
       report.text(),
       "# swaps %llu stale %llu lost %llu wrong %llu leaked fds %lld threads %lld host waits "
-      "%llu refused rounds %llu\n# call at the cut: thread CPU p99 %.1f us; operations delayed "
+      "%llu refused rounds %llu\n# call at the cut: thread CPU p99 %.1f us (ordinary call p50 %.1f "
+      "p99 %.1f); operations delayed "
       "per swap: median %.1f max %.0f; stall vs init %.1fx vs shrink %.1fx\n",
       static_cast<unsigned long long>(totals.swaps), static_cast<unsigned long long>(totals.stale),
       static_cast<unsigned long long>(totals.lost), static_cast<unsigned long long>(totals.wrong),
       static_cast<long long>(totals.fds), static_cast<long long>(totals.threads),
       static_cast<unsigned long long>(totals.host_waits),
       static_cast<unsigned long long>(totals.refused), Percentile(totals.cut_cpu, 0.99),
-      totals.delayed_median, totals.delayed_max, totals.ratio_init, totals.ratio_shrink);
+      totals.call_cpu_p50, totals.call_cpu_p99, totals.delayed_median, totals.delayed_max,
+      totals.ratio_init, totals.ratio_shrink);
   if (const absl::Status written = report.Finish(); !written.ok()) {
     fprintf(stderr, "swap_perf: %s\n", written.ToString().c_str());
     return 1;

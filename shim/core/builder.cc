@@ -17,7 +17,6 @@ namespace {
 
 constexpr int kNice = 15;
 constexpr milliseconds kPoll(1);
-constexpr milliseconds kStalled(2000);
 constexpr size_t kScratchBytes = 256;
 
 std::string Name(const CommunicatorId& id) {
@@ -39,7 +38,8 @@ struct Builder::Task {
 };
 
 Builder::Builder(const NcclCalls* nccl, const ShimServices* services, Device* device,
-                 CoreCounters* counters, MemoryLedger* ledger, Loss* loss, BuildSite* site)
+                 CoreCounters* counters, MemoryLedger* ledger, Loss* loss, BuildSite* site,
+                 milliseconds stalled)
     : nccl_(nccl),
       services_(services),
       device_(device),
@@ -47,6 +47,7 @@ Builder::Builder(const NcclCalls* nccl, const ShimServices* services, Device* de
       ledger_(ledger),
       loss_(loss),
       site_(site),
+      stalled_(stalled),
       watch_("rw-watch"),
       queue_("rw-build") {}
 
@@ -332,9 +333,10 @@ absl::Status Builder::RunBeside(Task* task, Chain* chain, Link* link, void* scra
     const ncclResult_t result =
         nccl_->AllReduce(scratch, scratch, 1, ncclFloat32, ncclSum, comm, stream);
     if (result != ncclSuccess && result != ncclInProgress) {
-      return absl::InternalError(absl::StrCat("the first operation on a new generation failed with "
-                                              "ncclResult ",
-                                              static_cast<int>(result)));
+      return absl::InternalError(
+          absl::StrCat("the first operation on a new generation failed with "
+                       "ncclResult ",
+                       static_cast<int>(result)));
     }
     if (!link->blocking) REWIRE_RETURN_IF_ERROR(Settle(task, comm));
     // Free until the generation is in use.
@@ -366,15 +368,15 @@ absl::Status Builder::AwaitBeside(Task* task, Chain* chain, DeviceEvent done) {
     REWIRE_RETURN_IF_ERROR(Stopped(task));
     const uint64_t now_issued = chain->comm->issued.load(std::memory_order_relaxed);
     if (std::exchange(issued, now_issued) != now_issued) moved = Now();
-    if (Now() - moved > kStalled) {
+    // A joiner has nothing that could be in the way.
+    if (issued != 0 && Now() - moved > stalled_) {
       // Perhaps the two are in each other's way on some device. Aborting the new one, which nobody
       // depends on, lets the old one go on. It is not tried again.
       counters_->beside_refused.fetch_add(1, std::memory_order_relaxed);
-      return absl::AbortedError(
-          absl::StrCat("the first operation on the new generation did not end, and the program "
-                       "issued nothing for ",
-                       kStalled.count(),
-                       " ms meanwhile; from now on it runs at an agreed operation instead"));
+      return absl::AbortedError(absl::StrCat(
+          "the first operation on the new generation did not end, and the program "
+          "issued nothing for ",
+          stalled_.count(), " ms meanwhile; from now on it runs at an agreed operation instead"));
     }
     std::this_thread::sleep_for(kPoll);
   }

@@ -40,8 +40,11 @@ class BuildSite {
 
 class Builder {
  public:
+  // stalled: how long the program may issue nothing while a new generation's first operation runs
+  // beside its own, before the two count as in each other's way.
   Builder(const NcclCalls* nccl, const ShimServices* services, Device* device,
-          CoreCounters* counters, MemoryLedger* ledger, Loss* loss, BuildSite* site);
+          CoreCounters* counters, MemoryLedger* ledger, Loss* loss, BuildSite* site,
+          milliseconds stalled);
   ~Builder();
 
   void Build(Epoch epoch, std::vector<CommunicatorBuild> builds, Time deadline,
@@ -81,6 +84,7 @@ class Builder {
   MemoryLedger* const ledger_;
   Loss* const loss_;
   BuildSite* const site_;
+  const milliseconds stalled_;
   Mutex mutex_;
   CondVar changed_;
   std::vector<std::shared_ptr<Task>> tasks_ REWIRE_GUARDED_BY(mutex_);  // the first is under way

@@ -44,7 +44,7 @@ ShimCommunicators::ShimCommunicators(const NcclCalls& nccl, const ShimServices* 
       calls_("rw-core"),
       loss_(&nccl_, services, device, &counters_),
       retirement_(&nccl_, services, device, &counters_, options.retire),
-      builder_(&nccl_, services, device, &counters_, &ledger_, &loss_, this) {}
+      builder_(&nccl_, services, device, &counters_, &ledger_, &loss_, this, options.stalled) {}
 
 ShimCommunicators::~ShimCommunicators() {
   // What was never retired ends here, behind everything that was given to be aborted before.

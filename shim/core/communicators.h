@@ -31,6 +31,7 @@ class ShimCommunicators : public Communicators, private CutEvents, private Build
     milliseconds build{60000};    // REWIRE_BUILD_MS
     milliseconds decision{2000};  // REWIRE_DECISION_MS
     milliseconds retire{100};     // REWIRE_RETIRE_MS
+    milliseconds stalled{3000};   // see Builder
   };
   // services and device outlive this object.
   ShimCommunicators(const NcclCalls& nccl, const ShimServices* services, Device* device,

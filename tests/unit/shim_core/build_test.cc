@@ -148,6 +148,90 @@ TEST_F(BuildTest, WarmsUpWhatTheMinterHasUsed) {
               ElementsAre("AllReduce 1024 of type 7", "Broadcast 8 of type 0"));
 }
 
+// The tiny operation of a new generation, run in its build.
+class BesideTest : public BuildTest {
+ protected:
+  BesideTest() { device_.SetResidentBlocks(132); }
+  static std::string Minted(ShimCommunicators* core, const Program& program) {
+    return core->Mint(program.comm.id)->substr(NCCL_UNIQUE_ID_BYTES);
+  }
+};
+
+TEST_F(BesideTest, TheMinterAsksForItWhereTheBlocksOfAllFit) {
+  Program a(core_.get(), 1);
+  ASSERT_EQ(a.Create(2, 0), ncclSuccess);
+  EXPECT_EQ(Minted(core_.get(), a), kBeside);
+  device_.SetResidentBlocks(64);
+  EXPECT_EQ(Minted(core_.get(), a), kBeside);
+  Program b(core_.get(), 2);
+  ASSERT_EQ(b.Create(2, 0), ncclSuccess);
+  EXPECT_EQ(Minted(core_.get(), a), "");
+  device_.SetResidentBlocks(0);
+  EXPECT_EQ(Minted(core_.get(), a), "");
+}
+
+TEST_F(BesideTest, NothingIsLeftToDoAtTheWarmIndex) {
+  for (const bool blocking : {true, false}) {
+    Program program(core_.get(), blocking ? 1 : 2, blocking);
+    ASSERT_EQ(program.Create(2, 0), blocking ? ncclSuccess : ncclInProgress);
+    ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0, std::string(kBeside))}).ok());
+    EXPECT_EQ(device_.live_streams(), 0);
+    ASSERT_TRUE(core_->Pledge(1, {{program.comm.id, 3, 5}}));
+    Answer<uint64_t> entered;
+    core_->Decide(1, true, entered.Callback());
+    for (size_t i = 0; i < 8; ++i) ASSERT_EQ(program.Issue(100 + i), ncclSuccess);
+    EXPECT_EQ(entered.Wait(), 0u);
+    EXPECT_THAT(program.OperationsOf(program.Real()), ElementsAre(1, 105, 106, 107));
+  }
+  EXPECT_EQ(core_->counters().warmed_beside.load(), 2u);
+  EXPECT_EQ(core_->counters().host_waits.load(), 0u);
+}
+
+TEST_F(BesideTest, InTheProgramsWayItIsGivenUpForGood) {
+  Start({.build = seconds(20),
+         .decision = seconds(1),
+         .retire = milliseconds(0),
+         .stalled = milliseconds(30)});
+  Program program(core_.get(), 1);
+  ASSERT_EQ(program.Create(2, 0), ncclSuccess);
+  ASSERT_EQ(program.Issue(0), ncclSuccess);
+  device_.SetPending(true);
+  const std::string text = Prepare(1, {BuildOf(program, 2, 0, std::string(kBeside))}).ToString();
+  EXPECT_THAT(text, HasSubstr("did not end"));
+  // Aborted, which is what lets the old generation go on.
+  EXPECT_THAT(Calls(), ElementsAre("init 1", "init 2", "group", "abort 2", "end"));
+  EXPECT_EQ(device_.live_streams(), 0);
+  EXPECT_EQ(Minted(core_.get(), program), "");
+  EXPECT_EQ(core_->counters().beside_refused.load(), 1u);
+  device_.SetPending(false);
+  EXPECT_TRUE(Prepare(2, {BuildOf(program, 2, 0)}).ok());
+}
+
+TEST_F(BesideTest, WhileTheProgramAdvancesOnlyTheDeadlineEndsIt) {
+  Start({.build = seconds(20),
+         .decision = seconds(1),
+         .retire = milliseconds(0),
+         .stalled = milliseconds(1)});
+  Program program(core_.get(), 1);
+  ASSERT_EQ(program.Create(2, 0), ncclSuccess);
+  device_.SetPending(true);  // the program has issued nothing: nothing of its can be stuck
+  EXPECT_THAT(
+      Prepare(1, {BuildOf(program, 2, 0, std::string(kBeside))}, milliseconds(50)).ToString(),
+      HasSubstr("REWIRE_BUILD_MS"));
+  EXPECT_EQ(core_->counters().beside_refused.load(), 0u);
+  EXPECT_EQ(FakeNccl::Get().Live(), 1);
+}
+
+TEST_F(BesideTest, WhatNcclSaysIsTold) {
+  Program program(core_.get(), 1);
+  ASSERT_EQ(program.Create(2, 0), ncclSuccess);
+  FakeNccl::Get().operation_result = ncclInternalError;
+  EXPECT_THAT(Prepare(1, {BuildOf(program, 2, 0, std::string(kBeside))}).ToString(),
+              HasSubstr("first operation on a new generation failed with ncclResult 3"));
+  EXPECT_EQ(device_.live_streams(), 0);
+  EXPECT_EQ(FakeNccl::Get().Live(), 1);
+}
+
 TEST_F(BuildTest, MintForNoCommunicatorIsThePlainId) {
   EXPECT_EQ(core_->Mint(kUpdateBoundary)->size(), 128u);
 }
