@@ -87,13 +87,16 @@ absl::StatusOr<Trainer::End> Trainer::Run(bool joining) {
     const uint64_t step = state_.progress.step;
     const absl::Status reduced = joining ? absl::OkStatus() : pass_.Run(state_, comm_);
     joining = false;
-    REWIRE_ASSIGN_OR_RETURN(const rewireOutcome_t outcome,
-                            reduced.ok() ? Boundary() : Recover(reduced));
+    absl::StatusOr<rewireOutcome_t> ended = reduced.ok() ? Boundary() : Recover(reduced);
+    const bool failed = !reduced.ok() || !ended.ok();
+    // The update reduces and gathers, too: a loss may be met there first.
+    if (reduced.ok() && !ended.ok()) ended = Recover(ended.status());
+    REWIRE_ASSIGN_OR_RETURN(const rewireOutcome_t outcome, std::move(ended));
     if (outcome.kind == rewireLeave) {
       log_.Event("leave", step, outcome.world.epoch, outcome.pause_ns);
       return End::kLeft;
     }
-    if (outcome.kind == rewireRepeat || !reduced.ok()) {
+    if (outcome.kind == rewireRepeat || failed) {
       REWIRE_RETURN_IF_ERROR(ThrowAway(step, outcome));
       continue;
     }
