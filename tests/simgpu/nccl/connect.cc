@@ -12,8 +12,8 @@ namespace {
 // Tags of the handle messages; a tag is used once per pair of ranks and communicator.
 constexpr uint64_t kRingTag = 1;
 constexpr uint64_t kPeerTag = 2;
-// Beside the staging of the Simple protocol NCCL gives each ring connection that of LL (512 KiB) and
-// of LL128 (4.69 MiB). See README.md.
+// Beside the staging of the Simple protocol NCCL gives each ring connection that of LL (512 KiB)
+// and of LL128 (4.69 MiB). See README.md.
 constexpr size_t kOtherProtocolsBytes = (512 << 10) + (4800 << 10);
 
 // One direction to one peer under construction.
@@ -132,9 +132,8 @@ ncclResult_t ConnectRing(ncclComm* comm) {
   const int next = (comm->rank + 1) % comm->nranks;
   const int previous = (comm->rank + comm->nranks - 1) % comm->nranks;
   std::vector<Setup> setups;
-  setups.push_back(
-      {false, previous, &comm->connections.ring_previous, comm->buffer_bytes,
-       kOtherProtocolsBytes, kRingTag});
+  setups.push_back({false, previous, &comm->connections.ring_previous, comm->buffer_bytes,
+                    kOtherProtocolsBytes, kRingTag});
   setups.push_back({true, next, &comm->connections.ring_next, comm->buffer_bytes,
                     kOtherProtocolsBytes, kRingTag});
   SIMNCCL_TRY(ConnectAll(comm, &setups));
