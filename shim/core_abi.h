@@ -17,7 +17,7 @@ struct VirtualCommunicator;
 struct Generation;
 struct RealNccl;  // table of the real library's pnccl* functions, shim/real_nccl.h
 
-inline constexpr uint32_t kCoreAbiVersion = 2;
+inline constexpr uint32_t kCoreAbiVersion = 3;
 
 // Where a thread stands when it calls the core: inside an ncclGroup or not.
 struct CallSite {
@@ -73,6 +73,9 @@ struct CoreTable {
   // created() gave 0 and the caller's own call has then returned ncclSuccess with the communicator
   // there (blocking, outside groups; not for children): what it took of device memory is measured.
   void (*opened)(VirtualCommunicator* comm) noexcept;
+  // Why the communicator's generations were given up (nullptr: any communicator's), valid for ever;
+  // nullptr when they were not, and NCCL is to be asked.
+  const char* (*last_error)(VirtualCommunicator* comm) noexcept;
 };
 
 // librewire.so's one entry for the shim. nullptr when the versions differ.

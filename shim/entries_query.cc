@@ -1,6 +1,7 @@
 // Questions about a communicator, answered from what we hold: its membership may be edited. Any
 // thread.
 #include "rewire_entries.h"
+#include "shim/core_loader.h"
 #include "shim/creation.h"
 #include "shim/issue.h"
 
@@ -93,6 +94,9 @@ ncclResult_t CommCuDevice(const ncclComm_t comm, int* device) {
 const char* GetLastError(ncclComm_t comm) {
   // NCCL ignores the communicator, and a program asks when it has none: always to be answered.
   VirtualCommunicator* ours = Ours(comm);
+  if (const CoreTable* core = Core(); core != nullptr && (ours != nullptr || comm == nullptr)) {
+    if (const char* why = core->last_error(ours)) return why;
+  }
   if (ours == nullptr) return Real()->GetLastError(Foreign(comm) == ncclSuccess ? comm : nullptr);
   const Inside inside(ours);
   return Real()->GetLastError(inside.generation() == nullptr ? nullptr

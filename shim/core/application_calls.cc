@@ -117,6 +117,15 @@ void ShimCommunicators::OnClosing(VirtualCommunicator* comm, bool aborting) {
   REWIRE_DEBUG("a communicator was %s", aborting ? "aborted" : "destroyed");
 }
 
+const char* ShimCommunicators::OnLastError(VirtualCommunicator* comm) {
+  for (const auto& chain : Chains()) {
+    if (comm != nullptr && chain->comm != comm) continue;
+    MutexLock lock(&chain->mutex);
+    if (chain->lost) return chain->lost_why;
+  }
+  return nullptr;
+}
+
 ncclResult_t ShimCommunicators::AtCut(VirtualCommunicator* comm, const CallSite& site) {
   const std::shared_ptr<Chain> chain = ChainOf(comm);
   return chain != nullptr ? cutter_.AtCut(chain.get(), site) : ncclSuccess;

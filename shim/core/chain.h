@@ -72,7 +72,8 @@ struct Chain {
   void* scratch REWIRE_GUARDED_BY(mutex) = nullptr;
   bool awaits_build REWIRE_GUARDED_BY(mutex) = false;  // its first generation comes with a Build
   bool lost REWIRE_GUARDED_BY(mutex) = false;
-  bool closing REWIRE_GUARDED_BY(mutex) = false;  // the application destroys it
+  const char* lost_why REWIRE_GUARDED_BY(mutex) = nullptr;  // kept for ever
+  bool closing REWIRE_GUARDED_BY(mutex) = false;            // the application destroys it
   // The application's thread is inside NCCL with `next`, or polls `current`, without the mutex.
   bool inside REWIRE_GUARDED_BY(mutex) = false;
 };

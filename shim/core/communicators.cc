@@ -261,7 +261,13 @@ void ShimCommunicators::Abandon(Epoch epoch) {
   if (!dropped.empty()) loss_.Abort(std::move(dropped));
 }
 
-void ShimCommunicators::Lose(Chain* chain, std::vector<std::unique_ptr<Link>>* links) {
+const char* ShimCommunicators::Keep(const std::string& reason) {
+  MutexLock lock(&mutex_);
+  return reasons_.insert(reason).first->c_str();
+}
+
+void ShimCommunicators::Lose(Chain* chain, const char* reason,
+                             std::vector<std::unique_ptr<Link>>* links) {
   MutexLock lock(&chain->mutex);
   if (chain->closing) return;
   if (chain->next != nullptr) links->push_back(std::move(chain->next));
@@ -276,6 +282,7 @@ void ShimCommunicators::Lose(Chain* chain, std::vector<std::unique_ptr<Link>>* l
   services_->publish(chain->comm, marker);
   links->push_back(std::move(chain->current));
   chain->lost = true;
+  chain->lost_why = reason;
   chain->wait_first = nullptr;
   chain->stop = Stop::kNone;
   chain->comm->stop_at.store(kNoCut, std::memory_order_release);
@@ -284,10 +291,11 @@ void ShimCommunicators::Lose(Chain* chain, std::vector<std::unique_ptr<Link>>* l
 
 void ShimCommunicators::AbortCurrent(std::string reason) {
   REWIRE_WARN("aborting every communicator of this process: %s", reason.c_str());
+  const char* why = Keep(reason);
   builder_.Cancel(0, reason);
   const std::vector<std::shared_ptr<Chain>> chains = Chains();
   std::vector<std::unique_ptr<Link>> links;
-  for (const auto& chain : chains) Lose(chain.get(), &links);
+  for (const auto& chain : chains) Lose(chain.get(), why, &links);
   for (std::unique_ptr<Link>& link : retirement_.TakeAll()) links.push_back(std::move(link));
   {
     MutexLock lock(&mutex_);

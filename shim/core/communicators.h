@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -46,6 +47,7 @@ class ShimCommunicators : public Communicators, private CutEvents, private Build
   int OnCreated(VirtualCommunicator* comm, ncclResult_t* result);
   void OnOpened(VirtualCommunicator* comm);
   void OnClosing(VirtualCommunicator* comm, bool aborting);
+  const char* OnLastError(VirtualCommunicator* comm);
   ncclResult_t AtCut(VirtualCommunicator* comm, const CallSite& site);
   void BeforeCut(VirtualCommunicator* comm, const CallSite& site);
 
@@ -85,8 +87,10 @@ class ShimCommunicators : public Communicators, private CutEvents, private Build
   std::shared_ptr<Chain> ChainOf(VirtualCommunicator* comm) REWIRE_EXCLUDES(mutex_);
   std::vector<std::shared_ptr<Chain>> Chains() REWIRE_EXCLUDES(mutex_);
   ncclResult_t AwaitFirst(Chain* chain);
-  // Marks the chain lost and takes its generations out.
-  void Lose(Chain* chain, std::vector<std::unique_ptr<Link>>* links);
+  // Marks the chain lost and takes its generations out. reason: of reasons_.
+  void Lose(Chain* chain, const char* reason, std::vector<std::unique_ptr<Link>>* links);
+  // A copy that stays; the same text is kept once.
+  const char* Keep(const std::string& reason) REWIRE_EXCLUDES(mutex_);
   CommunicatorEvents* events() { return events_.load(std::memory_order_acquire); }
 
   const NcclCalls nccl_;
@@ -100,6 +104,7 @@ class ShimCommunicators : public Communicators, private CutEvents, private Build
 
   Mutex mutex_;
   std::map<VirtualCommunicator*, std::shared_ptr<Chain>> chains_ REWIRE_GUARDED_BY(mutex_);
+  std::set<std::string> reasons_ REWIRE_GUARDED_BY(mutex_);
   std::map<Epoch, Passage> passages_ REWIRE_GUARDED_BY(mutex_);
   std::map<VirtualCommunicator*, uint64_t> free_before_ REWIRE_GUARDED_BY(mutex_);
 

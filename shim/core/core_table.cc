@@ -17,8 +17,10 @@ ncclResult_t AtCut(VirtualCommunicator* comm, CallSite site) noexcept {
 }
 void BeforeCut(VirtualCommunicator* comm, CallSite site) noexcept { target->BeforeCut(comm, site); }
 void Opened(VirtualCommunicator* comm) noexcept { target->OnOpened(comm); }
+const char* LastError(VirtualCommunicator* comm) noexcept { return target->OnLastError(comm); }
 
-constexpr CoreTable kTable = {kCoreAbiVersion, Created, Closing, AtCut, BeforeCut, Opened};
+constexpr CoreTable kTable = {kCoreAbiVersion, Created, Closing,  AtCut,
+                              BeforeCut,       Opened,  LastError};
 
 }  // namespace
 

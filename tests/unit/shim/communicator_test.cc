@@ -83,6 +83,18 @@ TEST_F(CommunicatorTest, CoreIsToldInOrder) {
   EXPECT_THAT(notes, ElementsAre("closing 0", "closing 1"));
 }
 
+TEST_F(CommunicatorTest, TheCoreKnowsWhyACommunicatorWasGivenUp) {
+  UseCore();
+  const ncclComm_t comm = Make();
+  const std::string nccl_says = ncclGetLastError(comm);
+  last_error = "member 7 was lost";
+  EXPECT_STREQ("member 7 was lost", ncclGetLastError(comm));
+  EXPECT_EQ(nccl_says, ncclGetLastError(nullptr));
+  last_error = nullptr;
+  EXPECT_EQ(nccl_says, ncclGetLastError(comm));
+  ncclCommDestroy(comm);
+}
+
 TEST_F(CommunicatorTest, CoreMakesTheFirstGeneration) {
   UseCore();
   created_gives = 1;

@@ -34,6 +34,7 @@ class ShimTest : public ::testing::Test {
   // Called by the core's at_cut; default: no more cuts.
   static std::function<ncclResult_t(VirtualCommunicator*, CallSite)> at_cut;
   static int created_gives;
+  static const char* last_error;  // of every communicator that is ours
   static std::function<void(VirtualCommunicator*)> on_created;
 
   void UseCore();

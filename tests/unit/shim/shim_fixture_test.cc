@@ -5,6 +5,7 @@ namespace rewire::shim {
 std::vector<std::string> ShimTest::notes;
 std::function<ncclResult_t(VirtualCommunicator*, CallSite)> ShimTest::at_cut;
 int ShimTest::created_gives = 0;
+const char* ShimTest::last_error = nullptr;
 std::function<void(VirtualCommunicator*)> ShimTest::on_created;
 
 namespace {
@@ -33,10 +34,13 @@ struct Notes : ShimTest {
                     std::to_string(reinterpret_cast<uintptr_t>(site.stream) >> 4));
   }
   static void Opened(VirtualCommunicator* /*comm*/) noexcept { notes.emplace_back("opened"); }
+  static const char* LastError(VirtualCommunicator* comm) noexcept {
+    return comm != nullptr ? ShimTest::last_error : nullptr;
+  }
 };
 
-const CoreTable kCore = {kCoreAbiVersion, Notes::Created,   Notes::Closing,
-                         Notes::AtCut,    Notes::BeforeCut, Notes::Opened};
+const CoreTable kCore = {kCoreAbiVersion,  Notes::Created, Notes::Closing,  Notes::AtCut,
+                         Notes::BeforeCut, Notes::Opened,  Notes::LastError};
 
 }  // namespace
 
@@ -52,6 +56,7 @@ ShimTest::ShimTest() {
   at_cut = nullptr;
   on_created = nullptr;
   created_gives = 0;
+  last_error = nullptr;
 }
 
 ShimTest::~ShimTest() { SetCore(nullptr); }

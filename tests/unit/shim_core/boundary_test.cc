@@ -60,6 +60,7 @@ TEST_F(BoundaryTest, ALossAbortsEverythingInOneGroupAndUnblocks) {
   std::thread application([&] { EXPECT_EQ(a.Issue(1), ncclRemoteError); });
   ASSERT_TRUE(Eventually([&] { return a.OperationsOf(real).size() == 1; }));
   const size_t begin = CallsSince(0).size();
+  EXPECT_EQ(core_->OnLastError(&a.comm), nullptr);
   core_->AbortCurrent("member 7 was lost");
   application.join();
   EXPECT_TRUE(Eventually([] { return FakeNccl::Get().Live() == 0; }));
@@ -76,6 +77,8 @@ TEST_F(BoundaryTest, ALossAbortsEverythingInOneGroupAndUnblocks) {
   // Until there is a new generation.
   EXPECT_EQ(a.Issue(2), ncclRemoteError);
   EXPECT_EQ(b.Issue(2), ncclRemoteError);
+  EXPECT_STREQ(core_->OnLastError(&b.comm), "member 7 was lost");
+  EXPECT_STREQ(core_->OnLastError(nullptr), "member 7 was lost");
   {
     MutexLock lock(&FakeNccl::Get().mutex);
     FakeNccl::Get().operations_block = false;
@@ -85,6 +88,8 @@ TEST_F(BoundaryTest, ALossAbortsEverythingInOneGroupAndUnblocks) {
   core_->SwapNow(2);
   EXPECT_EQ(a.Issue(3), ncclSuccess);
   EXPECT_EQ(b.Issue(3), ncclSuccess);
+  EXPECT_EQ(core_->OnLastError(&a.comm), nullptr);
+  EXPECT_EQ(core_->OnLastError(nullptr), nullptr);
   // What was aborted is not waited for.
   EXPECT_THAT(device_.TakeLog(), IsEmpty());
 }
