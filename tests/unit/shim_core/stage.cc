@@ -41,7 +41,6 @@ void FreeGeneration(Generation* generation) noexcept {
 }
 uint64_t Pledge(VirtualCommunicator* comm, uint64_t stop_at) noexcept {
   comm->stop_at.store(stop_at, std::memory_order_seq_cst);
-  std::atomic_thread_fence(std::memory_order_seq_cst);
   return comm->issued.load(std::memory_order_seq_cst);
 }
 
