@@ -1,8 +1,12 @@
 #include "bench/trainer/state.h"
 
+#include <pthread.h>
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <utility>
 
 #include "bench/trainer/bfloat16.h"
 #include "bench/trainer/chunks.h"
@@ -194,7 +198,23 @@ void TrainingState::FreePart(void* part) const {
 void TrainingState::AdoptPart(const std::string& tensor, void* part) {
   const auto found = tensors.find(tensor);
   if (found == tensors.end()) return;
-  found->second.buffer = DeviceBuffer::Adopt(device_, reinterpret_cast<uintptr_t>(part));
+  DeviceBuffer fresh = DeviceBuffer::Adopt(device_, reinterpret_cast<uintptr_t>(part));
+  std::swap(found->second.buffer, fresh);
+  old_parts_.push_back(std::move(fresh));
+}
+
+void TrainingState::FreeOldParts() {
+  if (old_parts_.empty()) return;
+  if (freeing_.joinable()) freeing_.join();
+  freeing_ = std::thread([this, parts = std::exchange(old_parts_, {})]() mutable {
+    pthread_setname_np(pthread_self(), "free-old-parts");
+    setpriority(PRIO_PROCESS, 0, 10);
+    if (device_.Enter().ok()) parts.clear();
+  });
+}
+
+TrainingState::~TrainingState() {
+  if (freeing_.joinable()) freeing_.join();
 }
 
 }  // namespace rewire::trainer

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -76,7 +77,9 @@ class TrainingState {
   // Memory for another part of a tensor. Any thread.
   [[nodiscard]] void* NewPart(const std::string& tensor, uint64_t bytes) const;
   void FreePart(void* part) const;
+  // The part before is freed later, not while the job stands.
   void AdoptPart(const std::string& tensor, void* part);
+  ~TrainingState();
 
   int slots = 1;
   int slot = 0;
@@ -95,6 +98,8 @@ class TrainingState {
   PinnedArray<float> master_host, first_host, second_host;
 
   [[nodiscard]] const Device& device() const { return device_; }
+  // After a change, out of the way of the training: gives old parts back.
+  void FreeOldParts();
   // Adds the first `count` words of small_host over all members.
   absl::Status ReduceSmall(Communicator& comm, size_t count);
 
@@ -109,6 +114,8 @@ class TrainingState {
   bool exact_;
   bool zero1_;
   PinnedArray<uint16_t> weight_bits_;
+  std::vector<DeviceBuffer> old_parts_;
+  std::thread freeing_;  // old parts, one change at a time
 };
 
 }  // namespace rewire::trainer

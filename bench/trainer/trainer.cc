@@ -102,6 +102,7 @@ absl::StatusOr<Trainer::End> Trainer::Run(bool joining) {
     }
     if (session_ != nullptr) epoch_ = outcome.world.epoch;
     LogStep(start, outcome);
+    state_.FreeOldParts();
     if (first) log_.Phase("first_step", MonotonicNs());
     first = false;
     if (state_.progress.stop > 0) break;

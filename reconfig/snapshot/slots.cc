@@ -19,7 +19,11 @@ void SnapshotSlots::Reset(std::vector<Box> boxes, std::vector<uint32_t> element_
     starts_.push_back(bytes_);
     bytes_ += boxes_[t].size() * element_bytes_[t];
   }
-  for (Slot& s : slots_) s = Slot{};
+  for (Slot& s : slots_) {
+    s.used = false;
+    s.parts.clear();
+    s.arrived = 0;
+  }
 }
 
 SnapshotSlots::Slot* SnapshotSlots::For(uint64_t version) {

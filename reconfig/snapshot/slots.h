@@ -15,7 +15,7 @@ namespace rewire {
 class SnapshotSlots {
  public:
   // What one snapshot consists of: the box of each tensor (empty: nothing of it), and the size of
-  // its elements. Drops everything.
+  // its elements. Drops everything; the memory is kept for what comes.
   void Reset(std::vector<Box> boxes, std::vector<uint32_t> element_bytes);
 
   // Bytes at a byte offset of a tensor, of a version. A version newer than any here takes the place

@@ -1,6 +1,8 @@
 // The transport's owner thread; see tcp_transport.h.
 #include "reconfig/stream/tcp_transport.h"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sys/eventfd.h>
@@ -115,6 +117,9 @@ void TcpTransport::AcceptAll() {
   for (;;) {
     UniqueFd fd(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!fd.valid()) return;
+    // An answer must not wait until the one before it was acknowledged.
+    const int on = 1;
+    setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     inbound_.emplace_back(std::move(fd), &streams_, options_.stall, Now());
   }
 }
