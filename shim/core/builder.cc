@@ -179,7 +179,7 @@ void Builder::Run(const std::shared_ptr<Task>& task) {
     std::erase(links, nullptr);
     loss_->AbortUnused(std::move(links));
   }
-  task->done(status);
+  task->done(std::move(status));
 }
 
 absl::Status Builder::BuildAll(Task* task, std::vector<std::unique_ptr<Link>>* links,
