@@ -46,7 +46,6 @@ void Participant::Perform(Time now, const MemberAction& action) {
   } else if (std::get_if<ReleaseBoundary>(&action) != nullptr) {
     gate_.Release();
   } else if (const auto* a = std::get_if<StartStream>(&action)) {
-    armed_version_ = a->step;
     gate_.SetNotify(true);
     if (reshape_ != nullptr) reshape_->Start(a->step);
   } else if (std::get_if<FinishStream>(&action) != nullptr) {
@@ -66,7 +65,6 @@ void Participant::Perform(Time now, const MemberAction& action) {
   } else if (const auto* a = std::get_if<AbandonEpoch>(&action)) {
     REWIRE_INFO("epoch %llu will not come: %s", static_cast<unsigned long long>(a->epoch),
                 a->reason.c_str());
-    armed_version_ = kNotArmed;
     gate_.SetNotify(false);
     LetGo(std::exchange(reshape_, nullptr));
     if (comms != nullptr) comms->Abandon(a->epoch);
@@ -173,7 +171,6 @@ void Participant::OnPledgeCuts(const PledgeCuts& action) {
 void Participant::OnAdopt(const Adopt& action) {
   if (action.kind != TransitionKind::kSwap) {
     if (Communicators* const comms = GetCommunicators()) comms->SwapNow(action.record.world.epoch);
-    armed_version_ = kNotArmed;
     gate_.SetNotify(false);
   }
   MutexLock lock(&mutex_);

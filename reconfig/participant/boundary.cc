@@ -305,8 +305,7 @@ void Participant::StartSnapshots() {
 }
 
 void Participant::TakeSnapshot() {
-  if (absl::Status s = snapshots_->BeginVersion(updates_, updates_ == armed_version_.load());
-      !s.ok()) {
+  if (absl::Status s = snapshots_->BeginVersion(updates_); !s.ok()) {
     REWIRE_WARN("no snapshot of version %llu: %s", static_cast<unsigned long long>(updates_),
                 std::string(s.message()).c_str());
   }

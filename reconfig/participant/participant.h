@@ -155,9 +155,6 @@ class Participant {
   bool left_ REWIRE_GUARDED_BY(mutex_) = false;
   bool stop_ REWIRE_GUARDED_BY(mutex_) = false;
   std::atomic<bool> standing_{false};
-  // The update before the boundary at which the next world begins; kNotArmed: none.
-  static constexpr uint64_t kNotArmed = UINT64_MAX;
-  std::atomic<uint64_t> armed_version_{kNotArmed};
   // The program's thread's alone, read through the tensor that carries it to joiners.
   uint64_t updates_ = 0;
   std::thread thread_;

@@ -95,9 +95,8 @@ absl::Status Snapshotter::CopyPiece(uint32_t tensor, uint64_t version, StateMemo
   return absl::OkStatus();
 }
 
-absl::Status Snapshotter::BeginVersion(uint64_t version, bool streamed) {
+absl::Status Snapshotter::BeginVersion(uint64_t version) {
   if (frozen_) return absl::OkStatus();
-  if (streamed && sharded_ && buddy_) return absl::OkStatus();
   for (uint32_t t = 0; t < tensors_.size(); ++t) {
     if (tensors_[t].shape.change != Change::kVolatile) continue;
     if (absl::Status s = CopyPiece(t, version, &program_memory_); !s.ok()) return s;

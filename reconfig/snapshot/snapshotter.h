@@ -44,10 +44,8 @@ class Snapshotter final : public FragmentSink {
   void Freeze();
 
   // The state in place is of this version from now on: copies what is volatile, and has the thread
-  // copy the rest. streamed: this version is going to the next world's members during the step that
-  // begins. Its copies would only slow that down: they are left out where the versions before can
-  // be gone back to, and a death in just this step costs one step more.
-  absl::Status BeginVersion(uint64_t version, bool streamed = false);
+  // copy the rest.
+  absl::Status BeginVersion(uint64_t version);
   // The constant state may be changed again: what was begun has been copied, here and (or it is
   // given up) at the buddy. False at the deadline.
   bool WaitTaken(Time deadline);
