@@ -59,6 +59,11 @@ absl::StatusOr<Plan> PlanRestore(std::span<const TensorShape> tensors, const Wor
   std::vector<Need> needs = NeedsOf(tensors, to);
   std::erase_if(needs,
                 [&](const Need& n) { return tensors[n.tensor].change == Change::kTransient; });
+  // Where nothing exists once, constant tensors are not copied: who has the version in place has
+  // all.
+  const bool copied = std::any_of(tensors.begin(), tensors.end(), [](const TensorShape& t) {
+    return t.change != Change::kTransient && t.division == Division::kSharded;
+  });
   for (uint32_t t = 0; t < tensors.size(); ++t) {
     for (uint32_t slot = 0; slot < slots; ++slot) {
       const MemberId member = from.members[slot].member;
@@ -68,7 +73,7 @@ absl::StatusOr<Plan> PlanRestore(std::span<const TensorShape> tensors, const Wor
                               std::find(live.begin(), live.end(), member) != live.end();
         if (in_place) {
           holdings.push_back({member, t, PartOf(tensors[t], slots, slot), Origin::kLive});
-        } else {
+        } else if (copied || tensors[t].change != Change::kConstant) {
           holdings.push_back({member, t, piece, Origin::kOwnSnapshot});
         }
         continue;
@@ -76,7 +81,8 @@ absl::StatusOr<Plan> PlanRestore(std::span<const TensorShape> tensors, const Wor
       const uint32_t next = (slot + 1) % slots;
       const bool kept_whole =
           tensors[t].change == Change::kVolatile && tensors[t].division == Division::kReplicated;
-      if (next != slot && survives(next) && !kept_whole) {
+      const bool has_copy = copied || tensors[t].change != Change::kConstant;
+      if (next != slot && survives(next) && !kept_whole && has_copy) {
         holdings.push_back({from.members[next].member, t, piece, Origin::kBuddySnapshot});
       }
     }

@@ -64,6 +64,7 @@ absl::StatusOr<Plan> PlanChange(std::span<const TensorShape> tensors, const Worl
 
 // What a slot snapshots of a tensor (reconfig/snapshot): its shard of every constant tensor, also
 // of a replicated one, whose pieces together make one copy; its part of a volatile sharded one.
+// Where no tensor is sharded constant ones are not copied at all: everyone has them.
 // Volatile replicated tensors are kept whole by everyone, transient ones by nobody.
 Box SnapshotPart(const TensorShape& tensor, uint32_t slots, uint32_t slot);
 

@@ -39,7 +39,7 @@ TEST_P(EveryChange, IsBitEqualToNone) {
   job.FinishExact();
 }
 
-INSTANTIATE_TEST_SUITE_P(Zero, EveryChange, ::testing::Values(1));
+INSTANTIATE_TEST_SUITE_P(Zero, EveryChange, ::testing::Values(0, 1));
 
 }  // namespace
 }  // namespace rewire

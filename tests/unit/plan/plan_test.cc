@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 
+#include <algorithm>
 #include <map>
 
 namespace rewire {
@@ -78,8 +79,22 @@ TEST(PlanTest, AfterALossEveryPartIsFoundAgain) {
       if (*rc::gen::arbitrary<bool>()) live.push_back(m);
     }
     const std::vector<TensorShape> tensors = {RandomTensor("a"), RandomTensor("b")};
+    const bool copied = std::any_of(tensors.begin(), tensors.end(), [](const TensorShape& t) {
+      return t.division == Division::kSharded && t.change != Change::kTransient;
+    });
+    // Without copies somebody must have the version in place.
+    if (!copied && live.empty()) live.push_back(ids.front());
     RC_ASSERT(PlanRestore(tensors, from, to, live).ok());
   }));
+}
+
+TEST(PlanTest, WithoutCopiesTheLiveMemberGivesEverything) {
+  const std::vector<TensorShape> tensors = {{"weights", 100, 4}};
+  const auto plan =
+      PlanRestore(tensors, Members({0, 1, 2}), Members({1, 2}, 2), std::vector<MemberId>{2});
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  for (const BoxCopy& c : plan->copies) EXPECT_EQ(c.source, 2u);
+  EXPECT_FALSE(PlanRestore(tensors, Members({0, 1, 2}), Members({1, 2}, 2), {}).ok());
 }
 
 TEST(PlanTest, TwoNeighboursLostAtOnceLoseAShardByName) {
