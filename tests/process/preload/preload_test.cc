@@ -238,30 +238,6 @@ TEST_F(PreloadTest, TheNetPluginIsKept) {
       HasSubstr("refcount 0"));
 }
 
-TEST_F(PreloadTest, InARootWithOnlyLibc) {
-  const Ran libraries = RunCommand("", "ldd " REWIRE_PRELOAD);
-  ASSERT_EQ(0, libraries.status);
-  std::istringstream words(libraries.output);
-  int copied = 0;
-  for (std::string word; words >> word;) {
-    if (word[0] != '/') continue;
-    fs::create_directories(temp_ + Folder(word));
-    fs::copy_file(word, temp_ + word, fs::copy_options::skip_existing);
-    ++copied;
-  }
-  EXPECT_LE(copied, 2);  // libc and the loader
-  fs::copy_file(REWIRE_PRELOAD, temp_ + "/libnccl.so.2");
-  fs::copy_file(REWIRE_PROBE, temp_ + "/probe");
-  const std::string into = geteuid() == 0 ? "chroot " : "unshare -r chroot ";
-  if (RunCommand("", into + temp_ + " /probe").status == 125) GTEST_SKIP() << "may not chroot here";
-  const Ran ran = RunCommand("", into + temp_ + " /probe /libnccl.so.2 where version");
-  EXPECT_EQ(0, ran.status);
-  EXPECT_THAT(ran.output, HasSubstr("loaded 1"));
-  EXPECT_THAT(ran.output, HasSubstr("where /libnccl.so.2"));
-  EXPECT_THAT(ran.output, HasSubstr("version 2 0"));  // and says that there is no NCCL
-  EXPECT_THAT(ran.output, HasSubstr("searched LD_LIBRARY_PATH: not set"));
-}
-
 std::vector<std::string> SortedLines(const std::string& text) {
   std::vector<std::string> lines;
   std::istringstream in(text);

@@ -1,0 +1,213 @@
+// The installed tree where it was not installed to: complete, by itself, and nothing in it that
+// gets in a training process's way.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <set>
+#include <sstream>
+
+#include "tests/process/install/installed_tree.h"
+
+namespace rewire {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+using ::testing::UnorderedElementsAre;
+
+namespace fs = std::filesystem;
+
+const char* const kPrograms[] = {"bin/rewire", "bin/gpt_train"};
+const char* const kLibraries[] = {"lib/rewire/librewire.so", "lib/rewire/simgpu/libcuda.so.1",
+                                  "lib/rewire/simgpu/libnccl.so.2"};
+const char* const kPreload = "lib/rewire/librewire-preload.so";
+
+// A short training on the simulated GPU with the programs of a tree.
+std::string Training(const std::string& tree, const std::string& data) {
+  return tree + "/bin/rewire run -n 2 --sim -- " + tree +
+         "/bin/gpt_train --steps 3 --exact --data " + data;
+}
+
+class InstallTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() { tree_ = std::make_unique<InstalledTree>(); }
+  static void TearDownTestSuite() { tree_.reset(); }
+  static std::unique_ptr<InstalledTree> tree_;
+};
+std::unique_ptr<InstalledTree> InstallTest::tree_;
+
+TEST_F(InstallTest, HoldsWhatItShould) {
+  const std::vector<std::string> files = tree_->Files();
+  for (const char* name : kPrograms) EXPECT_THAT(files, Contains(name));
+  for (const char* name : kLibraries) EXPECT_THAT(files, Contains(name));
+  EXPECT_THAT(files, Contains("include/rewire/c_api.h"));
+  // On the library path of every member: nothing but what must be found there by its name.
+  std::vector<std::string> found;
+  for (const auto& entry : fs::directory_iterator(*tree_ / "lib/rewire")) {
+    found.push_back(entry.path().filename());
+  }
+  EXPECT_THAT(found, UnorderedElementsAre("libnccl.so.2", "librewire-preload.so", "librewire.so",
+                                          "private", "runtime", "simgpu"));
+  EXPECT_EQ(fs::read_symlink(*tree_ / kPreload), "libnccl.so.2");
+  // Our C++ runtime could be older than what a training process loads later.
+  for (const std::string& name : files) {
+    if (IsCxxRuntime(name)) {
+      EXPECT_THAT(name, StartsWith("lib/rewire/runtime/"));
+    }
+  }
+}
+
+TEST_F(InstallTest, NothingPointsOutOfTheTree) {
+  int looked_at = 0;
+  for (const std::string& name : tree_->Files()) {
+    const std::string path = *tree_ / name;
+    if (fs::is_symlink(path)) {
+      EXPECT_THAT(fs::read_symlink(path).string(), Not(HasSubstr("/"))) << name;
+      continue;
+    }
+    const CommandResult dynamic = Shell("readelf -dW " + path);
+    if (dynamic.err.find("Not an ELF file") != std::string::npos) continue;
+    ASSERT_EQ(dynamic.status, 0) << dynamic.err;
+    ++looked_at;
+    std::istringstream lines(dynamic.out);
+    for (std::string line; std::getline(lines, line);) {
+      const size_t open = line.find('[');
+      const std::string value =
+          open == std::string::npos ? "" : line.substr(open + 1, line.find(']') - open - 1);
+      if (line.find("(NEEDED)") != std::string::npos) {
+        EXPECT_THAT(value, Not(HasSubstr("/"))) << name;
+      }
+      if (line.find("PATH)") == std::string::npos) continue;
+      std::istringstream folders(value + ":");
+      for (std::string folder; std::getline(folders, folder, ':');) {
+        EXPECT_TRUE(folder == "$ORIGIN" || folder.rfind("$ORIGIN/", 0) == 0)
+            << name << ": '" << folder << "' in " << value;
+      }
+    }
+    const CommandResult text = Shell("readelf -W -p .rodata " + path);
+    EXPECT_THAT(text.out, Not(HasSubstr(REWIRE_BINARY_DIR))) << name;
+  }
+  EXPECT_GE(looked_at, 8);
+}
+
+TEST_F(InstallTest, EverythingIsFoundInTheTree) {
+  const std::string top = *tree_ / "";
+  // The NCCL that gpt_train finds is always another's.
+  const std::string nccl = "LD_LIBRARY_PATH=" + (*tree_ / "lib/rewire/simgpu");
+  for (const char* name : kPrograms) {
+    for (const std::string& need : Needs(*tree_ / name, nccl)) {
+      EXPECT_TRUE(need.rfind(top, 0) == 0 || IsLibc(need)) << name << " needs " << need;
+    }
+  }
+  // A library takes the C++ runtime of the program that it is loaded into.
+  for (const char* name : kLibraries) {
+    for (const std::string& need : Needs(*tree_ / name)) {
+      EXPECT_TRUE(need.rfind(top, 0) == 0 || IsLibc(need) || IsCxxRuntime(need))
+          << name << " needs " << need;
+      EXPECT_FALSE(need.rfind(top, 0) == 0 && IsCxxRuntime(need)) << name << " brings " << need;
+    }
+  }
+  for (const std::string& need : Needs(*tree_ / kPreload)) {
+    EXPECT_TRUE(IsLibc(need)) << kPreload << " needs " << need;
+  }
+}
+
+TEST_F(InstallTest, TheCoreShowsNothingButItsInterface) {
+  const CommandResult r = Shell("nm -D --defined-only " + (*tree_ / "lib/rewire/librewire.so"));
+  ASSERT_EQ(r.status, 0) << r.err;
+  std::set<std::string> shown;
+  std::istringstream words(r.out);
+  for (std::string address, kind, name; words >> address >> kind >> name;) shown.insert(name);
+  std::set<std::string> named;
+  std::ifstream map(REWIRE_CORE_EXPORTS);
+  for (std::string word; map >> word;) {
+    if (word.rfind("rewire", 0) == 0) named.insert(word.substr(0, word.find(';')));
+  }
+  EXPECT_EQ(named.size(), 11u);
+  EXPECT_EQ(shown, named);
+}
+
+TEST_F(InstallTest, ARunOfTheMovedTreeTrains) {
+  const CommandResult r = Shell(Training(tree_->path(), REWIRE_TEXT));
+  EXPECT_EQ(r.status, 0) << r.out << r.err;
+  EXPECT_THAT(r.out, HasSubstr("final step 3 loss "));
+}
+
+TEST_F(InstallTest, ACooperatingProgramIsBuiltAgainstIt) {
+  const std::string program = *tree_ / "linked";
+  const CommandResult built =
+      Shell(REWIRE_C_COMPILER " -std=c99 -pedantic -Wall -Wextra -Werror -o " + program + " -I" +
+            (*tree_ / "include") + " " REWIRE_LINKED_C " -L" + (*tree_ / "lib/rewire") +
+            " -lrewire -Wl,-rpath," + (*tree_ / "lib/rewire"));
+  ASSERT_EQ(built.status, 0) << built.err;
+  const CommandResult r = Shell(program, "RANK=1 WORLD_SIZE=3");
+  fs::remove(program);
+  EXPECT_EQ(r.status, 0) << r.err;
+  EXPECT_EQ(r.out, "slot 1 of 3, 1 update\n");
+}
+
+// A root folder in which there is nothing but libc and what a test puts there.
+class BareRoot : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    for (const char* name : {"proc", "dev", "tmp"}) fs::create_directories(At(name));
+    if (Enter("/nothing").status != kNotFound) {
+      GTEST_SKIP() << "this process may not change its root: nothing was tested";
+    }
+  }
+  static constexpr int kNotFound = 127;
+
+  [[nodiscard]] std::string At(const std::string& name) const { return root_ / name; }
+  // Runs a program of the root in it, with the machine's /proc and /dev and no other variable.
+  CommandResult Enter(const std::string& command) {
+    const std::string mounts = "mount --rbind /proc " + At("proc") + " && mount --rbind /dev " +
+                               At("dev") + " && exec chroot " + root_.path() + " ";
+    return Shell("unshare --mount " + std::string(geteuid() == 0 ? "" : "--map-root-user ") +
+                 "sh -c \"" + mounts + command + "\"");
+  }
+  // Copies the parts of libc that a file needs.
+  void CopyLibcOf(const std::string& file) {
+    for (const std::string& need : Needs(file)) {
+      if (!IsLibc(need)) continue;
+      fs::create_directories(fs::path(At(need)).parent_path());
+      fs::copy_file(need, At(need), fs::copy_options::skip_existing);
+    }
+  }
+
+  InstalledTree tree_;
+  TemporaryFolder root_;
+};
+
+TEST_F(BareRoot, ThePreloadedFileLoads) {
+  CopyLibcOf(REWIRE_PROBE);
+  CopyLibcOf(tree_ / kPreload);
+  fs::copy_file(REWIRE_PROBE, At("probe"));
+  fs::copy_file(tree_ / kPreload, At("libnccl.so.2"));
+  const CommandResult r = Enter("/probe /libnccl.so.2 where version");
+  EXPECT_EQ(r.status, 0) << r.out << r.err;
+  EXPECT_THAT(r.out, HasSubstr("loaded 1"));
+  EXPECT_THAT(r.out, HasSubstr("where /libnccl.so.2"));
+  // ncclSystemError, and it says that there is no NCCL.
+  EXPECT_THAT(r.out, HasSubstr("version 2 0"));
+  EXPECT_THAT(r.err, HasSubstr("searched LD_LIBRARY_PATH: not set"));
+}
+
+TEST_F(BareRoot, ARunOfTheTreeTrains) {
+  for (const std::string& name : tree_.Files()) {
+    if (name.find(".h") == std::string::npos) CopyLibcOf(tree_ / name);
+  }
+  tree_.MoveTo(At("opt/rewire"));
+  fs::copy_file(REWIRE_TEXT, At("text"));
+  const CommandResult r = Enter(Training("/opt/rewire", "/text"));
+  EXPECT_EQ(r.status, 0) << r.out << r.err;
+  EXPECT_THAT(r.out, HasSubstr("final step 3 loss "));
+}
+
+}  // namespace
+}  // namespace rewire

@@ -1,0 +1,26 @@
+/* A cooperating program in C99 that knows only the installed tree. */
+#include <rewire/c_api.h>
+#include <stdio.h>
+
+static int update(void* arg) {
+  ++*(int*)arg;
+  return 0;
+}
+
+int main(void) {
+  rewireContext_t context = NULL;
+  rewireWorld_t world = {0};
+  rewireOutcome_t outcome = {0};
+  int updates = 0;
+  world.size = sizeof world;
+  outcome.size = sizeof outcome;
+  if (rewireAttach(NULL, &context) != rewireSuccess ||
+      rewireWorld(context, &world) != rewireSuccess ||
+      rewireUpdate(context, update, &updates, &outcome) != rewireSuccess ||
+      rewireDetach(context) != rewireSuccess) {
+    printf("%s\n", rewireLastError());
+    return 1;
+  }
+  printf("slot %u of %u, %d update\n", (unsigned)world.slot, (unsigned)world.slots, updates);
+  return 0;
+}
