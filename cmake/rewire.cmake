@@ -5,7 +5,7 @@ target_include_directories(rewire_flags INTERFACE ${CMAKE_SOURCE_DIR} ${CMAKE_BI
 target_compile_options(rewire_flags INTERFACE -Wall -Wextra -Werror)
 target_compile_options(rewire_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor>)
 if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
-  target_compile_options(rewire_flags INTERFACE -Wthread-safety)
+  target_compile_options(rewire_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wthread-safety>)
 endif()
 if(REWIRE_SANITIZE)
   target_compile_options(rewire_flags INTERFACE -fsanitize=${REWIRE_SANITIZE}

@@ -4,6 +4,9 @@
 #include <tuple>
 #include <type_traits>
 
+// Parameters are named as in the table, used or not.
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+
 namespace {
 
 NoopControl control;
