@@ -56,7 +56,6 @@ std::vector<Option> Options(Args& a) {
        I{&a.state_mb, 0, 65536}},
       {"--save", "FILE", "write a checkpoint at the end, one file per member", &a.save},
       {"--load", "FILE", "start from a checkpoint of any number of members", &a.load},
-      {"--sync", nullptr, "fsync the checkpoint", &a.sync},
       {"--log", "FILE", "JSON lines per step; {member} is replaced", &a.log},
       {"--t0-ns", "NS", "monotonic time at which this process was asked for",
        Range<int64_t>{&a.t0_ns, 1, INT64_MAX}},

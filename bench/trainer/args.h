@@ -25,7 +25,6 @@ struct Args {
   double clip = 1.0;
   double weight_decay = 0.1;
   bool exact = false;
-  bool sync = false;
   bool untied_head = false;
   bool no_rewire = false;
   bool help = false;

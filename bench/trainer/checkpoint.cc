@@ -158,7 +158,7 @@ absl::Status ReadElements(const std::vector<SavedFile>& files, std::string_view 
 
 }  // namespace
 
-absl::Status SaveCheckpoint(const Args& args, TrainingState& state) {
+absl::Status SaveCheckpoint(const Args& args, TrainingState& state, StepLog& log) {
   const CheckpointHeader header = Describe(args, state);
   const std::string path = absl::StrCat(args.save, ".", state.slot);
   const std::string fresh = path + ".new";
@@ -178,10 +178,11 @@ absl::Status SaveCheckpoint(const Args& args, TrainingState& state) {
           return WriteAt(fd.get(), fresh, values.data(), values.size() * 4, offset + at * 4);
         }));
   }
-  if (ftruncate(fd.get(), static_cast<off_t>(Offset(header, header.slot, ""))) != 0 ||
-      (args.sync && fsync(fd.get()) != 0)) {
+  if (ftruncate(fd.get(), static_cast<off_t>(Offset(header, header.slot, ""))) != 0) {
     return Failed(fresh);
   }
+  log.Phase("written", MonotonicNs());
+  if (fsync(fd.get()) != 0) return Failed(fresh);
   if (rename(fresh.c_str(), path.c_str()) != 0) return Failed(path);
   return absl::OkStatus();
 }

@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "bench/trainer/state.h"
+#include "bench/trainer/step_log.h"
 
 namespace rewire::trainer {
 
@@ -27,8 +28,9 @@ struct CheckpointHeader {
   uint64_t hash;  // of everything above
 };
 
-// Replaces what is at the path; a file is whole or not there. sync: fsync before that.
-absl::Status SaveCheckpoint(const Args& args, TrainingState& state);
+// Replaces what is at the path; a file is on the disk and whole, or not there. Logs when it was
+// written ("written") and not yet on the disk.
+absl::Status SaveCheckpoint(const Args& args, TrainingState& state, StepLog& log);
 // Fills this member's part of the optimizer state, the progress and the running mean.
 absl::Status LoadCheckpoint(const Args& args, TrainingState& state);
 

@@ -55,7 +55,7 @@ absl::Status Finish(const Args& args, const Trainer& trainer, TrainingState& sta
                     Communicator& comm, StepLog& log) {
   std::string hash = "-";
   if (!args.save.empty()) {
-    REWIRE_RETURN_IF_ERROR(SaveCheckpoint(args, state));
+    REWIRE_RETURN_IF_ERROR(SaveCheckpoint(args, state, log));
     log.Phase("saved", MonotonicNs());
   } else {
     REWIRE_ASSIGN_OR_RETURN(const uint64_t h, state.Hash(comm));

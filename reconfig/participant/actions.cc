@@ -6,6 +6,12 @@
 #include "reconfig/participant/participant.h"
 
 namespace rewire {
+namespace {
+
+// Behind this name a member says where its state lies; no program's name begins with a zero byte.
+constexpr std::string_view kOfferName{"\0offer", 6};
+
+}  // namespace
 
 void Participant::Perform(Time now, const MemberAction& action) {
   Communicators* const comms = GetCommunicators();
@@ -130,6 +136,15 @@ void Participant::OnMakePlan(const MakePlan& action) {
   context.boundary = options_.boundary;
   context.build = options_.build;
   context.check_shapes = [this, from = action.from] { return CheckShapes(from); };
+  context.peer_copy = options_.peer_copy;
+  context.publish_offer = [this](const std::string& offer) {
+    names_.Publish(std::string(kOfferName), offer);
+  };
+  context.ask_offer = [this](const WorldMember& source) -> absl::StatusOr<std::string> {
+    absl::StatusOr<std::optional<std::string>> answer = Ask(source, kOfferName);
+    if (!answer.ok()) return answer.status();
+    return answer->value_or("");
+  };
   context.wait_version = [this](uint64_t version, Time deadline) {
     return gate_.WaitVersion(version, deadline);
   };

@@ -112,14 +112,19 @@ std::vector<PlacedTensor> Participant::Tensors() const {
   return tensors_;
 }
 
-absl::Status Participant::CheckShapes(const World& from) const {
-  const std::vector<TensorShape> mine = DecodeShapes(names_.Find(kShapesName).value_or(""));
-  if (from.members.empty() || from.members[0].member == options_.member) return absl::OkStatus();
+absl::StatusOr<std::optional<std::string>> Participant::Ask(const WorldMember& member,
+                                                            std::string_view name) const {
   uint64_t secret = 0;
   {
     MutexLock lock(&mutex_);
     secret = job_secret_;
   }
+  return AskName(member.data_address, secret, options_.member, name, Now() + seconds(1));
+}
+
+absl::Status Participant::CheckShapes(const World& from) const {
+  const std::vector<TensorShape> mine = DecodeShapes(names_.Find(kShapesName).value_or(""));
+  if (from.members.empty() || from.members[0].member == options_.member) return absl::OkStatus();
   // Any member that was there before will do; a lost one does not answer, and then the hashes of
   // the plans still differ.
   for (const WorldMember& m : from.members) {
@@ -129,7 +134,7 @@ absl::Status Participant::CheckShapes(const World& from) const {
     CondVar pause;
     const Time deadline = Now() + options_.build;
     do {  // a member answers from its first update on
-      answer = AskName(m.data_address, secret, options_.member, kShapesName, Now() + seconds(1));
+      answer = Ask(m, kShapesName);
       MutexLock lock(&pause_mutex);
       if (answer.ok() && !*answer) pause.WaitUntil(&pause_mutex, Now() + milliseconds(10));
     } while (answer.ok() && !*answer && Now() < deadline && !gate_.finished());
@@ -282,12 +287,12 @@ void Participant::TakeAdoption(BoundaryResult* result) {
                                  0};
     callbacks.on_world(callbacks.arg, &world);
   }
-  StartSnapshots();
+  StartSnapshots(reshape == nullptr ? Snapshotter::Memory{} : reshape->TakeSnapshotMemory());
   // Nothing has changed since the version that was restored: it is copied at once.
   if (result->kind == ResumeKind::kRepeat) TakeSnapshot();
 }
 
-void Participant::StartSnapshots() {
+void Participant::StartSnapshots(Snapshotter::Memory memory) {
   WorldView view;
   uint64_t secret = 0;
   std::vector<PlacedTensor> tensors;
@@ -299,7 +304,7 @@ void Participant::StartSnapshots() {
     tensors = tensors_;
     snapshots_started_ = true;
   }
-  snapshots_->StartWorld(view.world, secret, *view.slot, std::move(tensors));
+  snapshots_->StartWorld(view.world, secret, *view.slot, std::move(tensors), std::move(memory));
   gate_.SetAttention(true);
   gate_.SetSnapshots(true);
 }

@@ -36,6 +36,7 @@ struct ParticipantOptions {
   Duration silence = seconds(3);
   uint64_t budget_bytes = uint64_t{1} << 30;
   bool buddy = true;
+  bool peer_copy = true;
 };
 
 // The world as the program must see it.
@@ -121,9 +122,12 @@ class Participant {
   void RunDiscards();
   // Everything is registered.
   void Ready();
-  void StartSnapshots();
+  void StartSnapshots(Snapshotter::Memory memory = {});
   void TakeSnapshot();
   absl::Status CheckShapes(const World& from) const;
+  // What another member answers to a name; nothing: it does not know it (yet).
+  absl::StatusOr<std::optional<std::string>> Ask(const WorldMember& member,
+                                                 std::string_view name) const;
   std::optional<ReshapeContext::State> WaitReady(Time deadline);
 
   const ParticipantOptions options_;

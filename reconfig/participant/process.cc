@@ -58,6 +58,7 @@ absl::StatusOr<ParticipantOptions> OptionsFromSettings(bool cooperates) {
   options.silence = milliseconds(settings.silence_ms());
   options.budget_bytes = static_cast<uint64_t>(settings.budget_mb()) << 20;
   options.buddy = settings.buddy() == "on";
+  options.peer_copy = settings.peer_copy() == "on";
   return options;
 }
 

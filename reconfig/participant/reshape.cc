@@ -5,8 +5,10 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <set>
 
 #include "absl/strings/str_cat.h"
+#include "reconfig/base/bytes.h"
 #include "reconfig/base/log.h"
 
 namespace rewire {
@@ -20,7 +22,8 @@ Reshape::Reshape(ReshapeContext context, MakePlan request)
     : context_(std::move(context)),
       request_(std::move(request)),
       key_{Purpose::kTransition, request_.epoch, request_.secret},
-      outflow_(std::make_unique<Outflow>(key_, context_.transport, context_.budget)) {
+      outflow_(std::make_unique<Outflow>(key_, context_.transport, context_.budget)),
+      pull_(std::make_unique<Pull>(&notes_)) {
   thread_ = std::thread([this] { Run(); });
 }
 
@@ -57,7 +60,9 @@ void Reshape::Cancel() {
     if (intake_ != nullptr) intake_->Cancel();
     changed_.NotifyAll();
   }
+  notes_.Cancel();
   outflow_->Cancel();
+  pull_->Cancel();
   context_.transport->Close(key_);
 }
 
@@ -87,6 +92,8 @@ void Reshape::Run() {
     absl::Status status = loss ? StreamRestore() : StreamChange(step);
     // A failed stream must not go on writing: the answer may end the transition at once.
     if (!status.ok()) context_.transport->Close(key_);
+    // Before anybody can free what is mapped, which the commit allows.
+    pull_->Close();
     if (!Cancelled()) context_.streamed(status, bytes_in(), bytes_out());
   }
   finished_ = true;
@@ -106,12 +113,17 @@ absl::StatusOr<uint64_t> Reshape::MakeThePlan() {
   for (const PlacedTensor& t : state_.tensors) shapes_.push_back(t.shape);
   if (absl::Status s = context_.check_shapes(); !s.ok()) return s;
   if (absl::Status s = Allocate(); !s.ok()) return s;
+  ReserveSnapshots();
   if (request_.kind == TransitionKind::kLoss) {
     return PlanHash(shapes_, request_.from, request_.to, Plan{});
   }
   absl::StatusOr<Plan> plan = PlanChange(shapes_, request_.from, request_.to);
   if (!plan.ok()) return plan.status();
   if (absl::Status s = Resolve(*plan); !s.ok()) return s;
+  if (absl::Status s = OpenStream(); !s.ok()) return s;
+  if (context_.peer_copy) {
+    if (absl::Status s = SharePeers(); !s.ok()) return s;
+  }
   if (std::any_of(outgoing_.begin(), outgoing_.end(), [](const Outgoing& o) { return !o.local; })) {
     outflow_->Warm();
   }
@@ -150,6 +162,13 @@ absl::Status Reshape::Allocate() {
   return absl::OkStatus();
 }
 
+void Reshape::ReserveSnapshots() {
+  const std::optional<uint32_t> slot = request_.to.SlotOf(context_.self);
+  if (!slot) return;
+  snapshot_memory_ = context_.snapshots->Reserve(
+      shapes_, static_cast<uint32_t>(request_.to.members.size()), *slot);
+}
+
 absl::Status Reshape::Touch(const StatePlace& place, uint64_t bytes) {
   constexpr uint64_t kTurn = 16 << 20;
   for (uint64_t at = 0; at < bytes; at += kTurn) {
@@ -178,7 +197,6 @@ absl::StatusOr<StatePlace> Reshape::SourceOf(const BoxCopy& copy) const {
 }
 
 absl::Status Reshape::Resolve(const Plan& plan) {
-  std::vector<Incoming> incoming;
   const std::optional<uint32_t> slot = request_.to.SlotOf(context_.self);
   const auto slots = static_cast<uint32_t>(request_.to.members.size());
   for (const BoxCopy& copy : plan.copies) {
@@ -191,7 +209,7 @@ absl::Status Reshape::Resolve(const Plan& plan) {
       const Box part = PartOf(shape, slots, *slot);
       place = targets_[copy.tensor].At((copy.box.begin - part.begin) * shape.element_bytes);
       if (!copy.local()) {
-        incoming.push_back({copy.tensor, begin, end, copy.source, place});
+        incoming_.push_back({copy.tensor, begin, end, copy.source, place});
         continue;
       }
     }
@@ -208,16 +226,116 @@ absl::Status Reshape::Resolve(const Plan& plan) {
     if (!out.local) out.target = request_.to.members[*request_.to.SlotOf(copy.target)];
     outgoing_.push_back(out);
   }
+  return absl::OkStatus();
+}
+
+absl::Status Reshape::OpenStream() {
   {
     MutexLock lock(&mutex_);
     if (cancelled_) return absl::CancelledError("the transition was abandoned");
-    intake_ = std::make_unique<Intake>(incoming);
+    intake_ = std::make_unique<Intake>(incoming_, &notes_);
   }
   context_.transport->Open(key_, intake_.get());
   // Cancel() may have closed it just before.
   if (Cancelled()) {
     context_.transport->Close(key_);
     return absl::CancelledError("the transition was abandoned");
+  }
+  return absl::OkStatus();
+}
+
+void Reshape::PublishOffer() {
+  PeerOffer offer{request_.epoch, NodeIdentity(), {}};
+  for (uint32_t t = 0; t < state_.tensors.size() && !state_.joining; ++t) {
+    const PlacedTensor& tensor = state_.tensors[t];
+    if (tensor.shape.change != Change::kConstant) continue;
+    const uint64_t bytes = tensor.part.size() * tensor.shape.element_bytes;
+    const absl::StatusOr<OfferedTensor> offered = OfferPlace(t, tensor.place, bytes);
+    if (offered.ok()) offer.tensors.push_back(*offered);
+  }
+  context_.publish_offer(EncodePeerOffer(offer));
+}
+
+PeerOffer Reshape::OfferOf(const WorldMember& source) {
+  const Time deadline = Now() + context_.build;
+  while (!Cancelled() && Now() < deadline) {
+    const absl::StatusOr<std::string> answer = context_.ask_offer(source);
+    if (!answer.ok()) break;
+    PeerOffer offer = DecodePeerOffer(*answer);
+    if (offer.epoch == request_.epoch) return offer;
+    MutexLock lock(&mutex_);
+    changed_.WaitUntil(&mutex_, Now() + milliseconds(5));
+  }
+  return {};
+}
+
+absl::Status Reshape::SharePeers() {
+  PublishOffer();
+  std::set<MemberId> sources;
+  for (const Incoming& in : incoming_) {
+    if (in.place.kind == MemoryKind::kDevice) sources.insert(in.source);
+  }
+  const std::string node = NodeIdentity();
+  const auto slots = static_cast<uint32_t>(request_.from.members.size());
+  for (uint32_t slot = 0; slot < slots; ++slot) {
+    const WorldMember& source = request_.from.members[slot];
+    if (!sources.contains(source.member)) continue;
+    const PeerOffer offer = OfferOf(source);
+    if (offer.node.empty() || offer.node != node) continue;
+    std::vector<uint64_t> begins;
+    for (const TensorShape& shape : shapes_) {
+      begins.push_back(PartOf(shape, slots, slot).begin * shape.element_bytes);
+    }
+    pull_->TakeFrom(source.member, offer, begins, incoming_);
+  }
+  const Time deadline = Now() + context_.build;
+  for (const WorldMember& source : request_.from.members) {
+    const std::vector<uint32_t> tensors = pull_->TensorsOf(source.member);
+    if (tensors.empty()) continue;
+    intake_->Withdraw(source.member, tensors);
+    const absl::Status s =
+        outflow_->SendNote(source, NoteKind::kPull, EncodeTensors(tensors), deadline);
+    if (!s.ok()) return s;
+  }
+  // The sources know it before this member says that it is prepared.
+  return outflow_->WaitPlaced(deadline);
+}
+
+void Reshape::ServePulls() {
+  std::erase_if(outgoing_, [&](const Outgoing& out) {
+    if (out.local || shapes_[out.tensor].change != Change::kConstant) return false;
+    const auto note = notes_.Find(out.target.member, NoteKind::kPull);
+    if (!note) return false;
+    const std::vector<uint32_t> tensors = DecodeTensors(*note);
+    if (std::find(tensors.begin(), tensors.end(), out.tensor) == tensors.end()) return false;
+    pulled_[out.target.member].push_back(out);
+    bytes_pulled_ += out.end - out.begin;
+    return true;
+  });
+}
+
+absl::Status Reshape::TellReady(uint64_t step, Time deadline) {
+  for (const auto& [target, copies] : pulled_) {
+    ByteWriter version;
+    version.Put(step);
+    const absl::Status s =
+        outflow_->SendNote(copies[0].target, NoteKind::kReady, version.Take(), deadline);
+    if (!s.ok()) return s;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Reshape::TellContents(Time deadline) {
+  for (const auto& [target, copies] : pulled_) {
+    std::vector<CopyContent> contents;
+    for (const Outgoing& out : copies) {
+      const absl::StatusOr<uint64_t> content = outflow_->Content(out);
+      if (!content.ok()) return content.status();
+      contents.push_back({out.tensor, out.begin, *content});
+    }
+    const absl::Status s = outflow_->SendNote(copies[0].target, NoteKind::kContents,
+                                              EncodeContents(contents), deadline);
+    if (!s.ok()) return s;
   }
   return absl::OkStatus();
 }
@@ -238,15 +356,21 @@ absl::Status Reshape::StreamChange(uint64_t step) {
   }
   // The update before the boundary has returned: constant state stays as it is from here on.
   const Time begin = Now();
-  absl::Status status = outflow_->Send(Select(true), step, true, Now() + context_.boundary);
+  const Time deadline = begin + context_.boundary;
+  ServePulls();
+  absl::Status status = TellReady(step, deadline);
+  if (status.ok()) status = pull_->Fetch(deadline);
+  if (status.ok()) status = outflow_->Send(Select(true), step, true, deadline);
   const Time sent = Now();
   if (!WaitFor(&finish_)) return absl::CancelledError("the transition was abandoned");
   const Time finish = Now();
   if (!status.ok()) return status;
-  if (absl::Status s = outflow_->Recheck(); !s.ok()) return s;
-  const Time checked = Now();
   status = outflow_->Send(Select(false), step, false, Now() + context_.boundary);
+  if (status.ok()) status = TellContents(Now() + context_.boundary);
+  if (status.ok()) status = outflow_->Recheck();
+  const Time checked = Now();
   if (status.ok()) status = FinishWire();
+  if (status.ok()) status = pull_->Check(Now() + context_.boundary);
   REWIRE_DEBUG(
       "epoch %llu: %.1f ms for constant state, boundary after %.1f ms more, %.1f ms to "
       "check it, %.1f ms for the rest",
@@ -259,6 +383,7 @@ absl::Status Reshape::StreamRestore() {
   absl::StatusOr<Plan> plan = PlanRestore(shapes_, request_.from, request_.to, live_);
   if (!plan.ok()) return plan.status();
   if (absl::Status s = Resolve(*plan); !s.ok()) return s;
+  if (absl::Status s = OpenStream(); !s.ok()) return s;
   absl::Status status = outflow_->Send(outgoing_, version_, false, Now() + context_.boundary);
   return status.ok() ? FinishWire() : status;
 }

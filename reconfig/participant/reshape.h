@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <thread>
@@ -19,6 +20,7 @@
 #include "reconfig/snapshot/snapshotter.h"
 #include "reconfig/stream/intake.h"
 #include "reconfig/stream/outflow.h"
+#include "reconfig/stream/pull.h"
 #include "reconfig/transition/member_action.h"
 
 namespace rewire {
@@ -47,6 +49,12 @@ struct ReshapeContext {
   Duration build = seconds(60);
   // Before the plan is made: everybody registered the same tensors, or which one differs.
   std::function<absl::Status()> check_shapes;
+  // REWIRE_PEER_COPY: whether device memory is copied directly inside a node.
+  bool peer_copy = true;
+  // Where this member's tensors lie (EncodePeerOffer), for others to ask.
+  std::function<void(const std::string& offer)> publish_offer;
+  // What `source` published last; "": nothing yet. Not ok: it cannot be asked.
+  std::function<absl::StatusOr<std::string>(const WorldMember& source)> ask_offer;
   // False: not yet.
   std::function<bool(uint64_t version, Time deadline)> wait_version;
   std::function<void(absl::StatusOr<uint64_t> plan_hash)> planned;
@@ -70,19 +78,31 @@ class Reshape {
   // After finished(), or once streamed() has said ok: what was allocated.
   [[nodiscard]] const std::vector<NewPart>& parts() const { return parts_; }
   [[nodiscard]] uint64_t restored_version() const { return version_; }
-  [[nodiscard]] uint64_t bytes_in() const { return intake_ == nullptr ? 0 : intake_->bytes(); }
-  [[nodiscard]] uint64_t bytes_out() const {
-    return outflow_ == nullptr ? 0 : outflow_->bytes_on_wire();
+  // For the snapshots of the new world.
+  [[nodiscard]] Snapshotter::Memory TakeSnapshotMemory() { return std::move(snapshot_memory_); }
+  [[nodiscard]] uint64_t bytes_in() const {
+    return pull_->bytes() + (intake_ == nullptr ? 0 : intake_->bytes());
   }
+  [[nodiscard]] uint64_t bytes_out() const { return outflow_->bytes_on_wire() + bytes_pulled_; }
 
  private:
   void Run();
   absl::StatusOr<uint64_t> MakeThePlan();
   absl::Status Allocate();
+  void ReserveSnapshots();
   // Has fresh memory be there before the stream comes.
   absl::Status Touch(const StatePlace& place, uint64_t bytes);
   // Turns the plan into what comes and what goes.
   absl::Status Resolve(const Plan& plan);
+  absl::Status OpenStream();
+  // Tells members on this node where this member's state lies, and maps what comes from them.
+  absl::Status SharePeers();
+  void PublishOffer();
+  PeerOffer OfferOf(const WorldMember& source);
+  // Splits what the targets copy themselves from what is sent to them.
+  void ServePulls();
+  absl::Status TellReady(uint64_t step, Time deadline);
+  absl::Status TellContents(Time deadline);
   absl::StatusOr<StatePlace> SourceOf(const BoxCopy& copy) const;
   absl::Status StreamChange(uint64_t step);
   absl::Status StreamRestore();
@@ -100,9 +120,15 @@ class Reshape {
   std::vector<TensorShape> shapes_;
   std::vector<NewPart> parts_;
   std::vector<StatePlace> targets_;  // where this member's part of each tensor will lie
+  Snapshotter::Memory snapshot_memory_;
+  std::vector<Incoming> incoming_;
   std::vector<Outgoing> outgoing_;
+  std::map<MemberId, std::vector<Outgoing>> pulled_;  // by target: copied by it
+  std::atomic<uint64_t> bytes_pulled_{0};
+  StreamNotes notes_;
   std::unique_ptr<Intake> intake_;
   std::unique_ptr<Outflow> outflow_;
+  std::unique_ptr<Pull> pull_;
   uint64_t version_ = 0;
   std::vector<MemberId> live_;
 

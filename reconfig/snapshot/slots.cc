@@ -9,7 +9,21 @@
 
 namespace rewire {
 
-void SnapshotSlots::Reset(std::vector<Box> boxes, std::vector<uint32_t> element_bytes) {
+SnapshotSlots::Memory SnapshotSlots::Reserve(uint64_t bytes) const {
+  Memory memory;
+  for (size_t i = 0; i < 2; ++i) {
+    {
+      MutexLock lock(&mutex_);
+      if (slots_[i].data.size() >= bytes) continue;
+    }
+    memory.blocks[i] = Block::Of(bytes);
+    memory.blocks[i].Touch();
+  }
+  return memory;
+}
+
+void SnapshotSlots::Reset(std::vector<Box> boxes, std::vector<uint32_t> element_bytes,
+                          Memory memory) {
   MutexLock lock(&mutex_);
   boxes_ = std::move(boxes);
   element_bytes_ = std::move(element_bytes);
@@ -19,10 +33,12 @@ void SnapshotSlots::Reset(std::vector<Box> boxes, std::vector<uint32_t> element_
     starts_.push_back(bytes_);
     bytes_ += boxes_[t].size() * element_bytes_[t];
   }
-  for (Slot& s : slots_) {
+  for (size_t i = 0; i < 2; ++i) {
+    Slot& s = slots_[i];
     s.used = false;
     s.parts.clear();
     s.arrived = 0;
+    if (memory.blocks[i].size() > 0) s.data = std::move(memory.blocks[i]);
   }
 }
 
@@ -35,7 +51,7 @@ SnapshotSlots::Slot* SnapshotSlots::For(uint64_t version) {
   if (oldest->used && oldest->version > version) return nullptr;
   oldest->used = true;
   oldest->version = version;
-  oldest->data.resize(bytes_);
+  if (oldest->data.size() < bytes_) oldest->data = Block::Of(bytes_);
   oldest->parts.clear();
   oldest->arrived = 0;
   return oldest;
@@ -59,6 +75,10 @@ absl::Status SnapshotSlots::Put(uint64_t version, uint32_t tensor, uint64_t offs
         absl::StrCat("a snapshot of tensor ", tensor, " outside of this slot's piece"));
   }
   Slot* slot = For(version);
+  if (slot != nullptr && slot->data.size() < bytes_) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("no host memory for a snapshot of ", bytes_, " bytes"));
+  }
   if (slot == nullptr) {
     return absl::InvalidArgumentError(absl::StrCat("a snapshot of the old version ", version));
   }

@@ -8,15 +8,23 @@
 
 #include "absl/status/status.h"
 #include "reconfig/base/mutex.h"
+#include "reconfig/snapshot/block.h"
 #include "reconfig/topo/layout.h"
 
 namespace rewire {
 
 class SnapshotSlots {
  public:
+  // Memory for two versions of so many bytes, touched: none where there already is enough.
+  struct Memory {
+    Block blocks[2];
+  };
+  [[nodiscard]] Memory Reserve(uint64_t bytes) const;
+
   // What one snapshot consists of: the box of each tensor (empty: nothing of it), and the size of
-  // its elements. Drops everything; the memory is kept for what comes.
-  void Reset(std::vector<Box> boxes, std::vector<uint32_t> element_bytes);
+  // its elements. Drops everything. Reserved memory takes the place of what there is; what is
+  // missing then is made when a version comes.
+  void Reset(std::vector<Box> boxes, std::vector<uint32_t> element_bytes, Memory memory = {});
 
   // Bytes at a byte offset of a tensor, of a version. A version newer than any here takes the place
   // of the oldest; one older than both is refused. A fragment may come once.
@@ -43,7 +51,7 @@ class SnapshotSlots {
   struct Slot {
     bool used = false;
     uint64_t version = 0;
-    std::vector<char> data;
+    Block data;
     std::vector<Part> parts;
     uint64_t arrived = 0;  // bytes
   };

@@ -35,26 +35,49 @@ Snapshotter::~Snapshotter() {
   thread_.join();
 }
 
+Snapshotter::Boxes Snapshotter::BoxesOf(std::span<const TensorShape> shapes, uint32_t slots,
+                                        uint32_t slot) const {
+  Boxes boxes;
+  boxes.sharded = std::any_of(shapes.begin(), shapes.end(), [](const TensorShape& t) {
+    return t.division == Division::kSharded && t.change != Change::kTransient;
+  });
+  for (const TensorShape& t : shapes) {
+    const bool copied = KeptWhole(t) || (boxes.sharded && buddy_);
+    boxes.own.push_back(copied ? SnapshotPart(t, slots, slot) : Box{});
+    const bool kept = copied && !KeptWhole(t) && slots > 1;
+    boxes.kept.push_back(kept ? SnapshotPart(t, slots, (slot + slots - 1) % slots) : Box{});
+  }
+  return boxes;
+}
+
+Snapshotter::Memory Snapshotter::Reserve(std::span<const TensorShape> shapes, uint32_t slots,
+                                         uint32_t slot) const {
+  const Boxes boxes = BoxesOf(shapes, slots, slot);
+  uint64_t own = 0;
+  uint64_t kept = 0;
+  for (size_t t = 0; t < shapes.size(); ++t) {
+    own += boxes.own[t].size() * shapes[t].element_bytes;
+    kept += boxes.kept[t].size() * shapes[t].element_bytes;
+  }
+  return {own_.Reserve(own), kept_.Reserve(kept)};
+}
+
 void Snapshotter::StartWorld(const World& world, uint64_t secret, uint32_t slot,
-                             std::vector<PlacedTensor> tensors) {
+                             std::vector<PlacedTensor> tensors, Memory memory) {
   Freeze();
   tensors_ = std::move(tensors);
   const auto slots = static_cast<uint32_t>(world.members.size());
-  sharded_ = std::any_of(tensors_.begin(), tensors_.end(), [](const PlacedTensor& t) {
-    return t.shape.division == Division::kSharded && t.shape.change != Change::kTransient;
-  });
-  boxes_.clear();
-  std::vector<Box> previous;
+  std::vector<TensorShape> shapes;
   std::vector<uint32_t> element_bytes;
   for (const PlacedTensor& t : tensors_) {
-    const bool copied = KeptWhole(t.shape) || (sharded_ && buddy_);
-    boxes_.push_back(copied ? SnapshotPart(t.shape, slots, slot) : Box{});
-    const bool kept = copied && !KeptWhole(t.shape) && slots > 1;
-    previous.push_back(kept ? SnapshotPart(t.shape, slots, (slot + slots - 1) % slots) : Box{});
+    shapes.push_back(t.shape);
     element_bytes.push_back(t.shape.element_bytes);
   }
-  own_.Reset(boxes_, element_bytes);
-  kept_.Reset(previous, element_bytes);
+  Boxes boxes = BoxesOf(shapes, slots, slot);
+  sharded_ = boxes.sharded;
+  boxes_ = boxes.own;
+  own_.Reset(std::move(boxes.own), element_bytes, std::move(memory.own));
+  kept_.Reset(std::move(boxes.kept), element_bytes, std::move(memory.kept));
   has_next_ = buddy_ && sharded_ && slots > 1;
   if (has_next_) {
     next_ = world.members[(slot + 1) % slots];

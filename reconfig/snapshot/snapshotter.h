@@ -12,6 +12,7 @@
 #pragma once
 
 #include <atomic>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -36,9 +37,18 @@ class Snapshotter final : public FragmentSink {
   Snapshotter(Transport* transport, Budget* budget, bool buddy, Duration stall);
   ~Snapshotter() override;
 
+  struct Memory {
+    SnapshotSlots::Memory own;
+    SnapshotSlots::Memory kept;
+  };
+
   // From here on copies are of this world. What there was is dropped. slot: of this member.
+  // memory: what Reserve() gave for it.
   void StartWorld(const World& world, uint64_t secret, uint32_t slot,
-                  std::vector<PlacedTensor> tensors);
+                  std::vector<PlacedTensor> tensors, Memory memory = {});
+  // The memory for the copies of a world of so many slots, made beforehand. Any thread.
+  [[nodiscard]] Memory Reserve(std::span<const TensorShape> shapes, uint32_t slots,
+                               uint32_t slot) const;
   // Members were lost: nothing is taken or overwritten until the next StartWorld. When it returns
   // the state is not read any more.
   void Freeze();
@@ -64,6 +74,14 @@ class Snapshotter final : public FragmentSink {
   [[nodiscard]] uint64_t bytes_sent() const { return bytes_sent_.load(); }
 
  private:
+  // What is copied of each tensor in a world: of this slot, and for the slot before it.
+  struct Boxes {
+    std::vector<Box> own;
+    std::vector<Box> kept;
+    bool sharded = false;  // something exists once
+  };
+  [[nodiscard]] Boxes BoxesOf(std::span<const TensorShape> shapes, uint32_t slots,
+                              uint32_t slot) const;
   void Run();
   absl::Status CopyOwn(uint64_t version, StateMemory* memory);
   absl::Status SendToBuddy(uint64_t version);

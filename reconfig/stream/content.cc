@@ -3,6 +3,16 @@
 
 #include <cstring>
 
+#if defined(__x86_64__)
+#include <immintrin.h>
+#if defined(__GNUC__) && !defined(__clang__)
+// gcc 12 takes the deliberately undefined operands of its own intrinsics for a mistake (bug
+// 105593).
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
+#endif
+
 #include "reconfig/base/hash.h"
 
 namespace rewire {
@@ -12,31 +22,26 @@ namespace {
 using Blocks = size_t (*)(const unsigned char* p, size_t bytes, uint64_t position, uint64_t* sum);
 
 #if defined(__x86_64__)
-// Eight words at once: a processor with a 64-bit vector multiplication hashes as fast as memory
-// gives the words. In vectors of the compiler, so that the function reads as MixWord() does.
-using Words = uint64_t __attribute__((vector_size(64)));
-
-__attribute__((target("avx512f,avx512dq"))) size_t HashWide(const unsigned char* p, size_t bytes,
-                                                            uint64_t position, uint64_t* sum) {
+// Eight words at once, in two sums: faster than memory gives them.
+__attribute__((target("avx512f"))) size_t HashWide(const unsigned char* p, size_t bytes,
+                                                   uint64_t position, uint64_t* sum) {
   constexpr uint64_t kStep = 0x9E3779B97F4A7C15ULL;
-  Words key;
-  for (uint64_t i = 0; i < 8; ++i) key[i] = (position + i + 1) * kStep;
-  Words sums[2] = {};
+  alignas(64) uint64_t keys[8];
+  for (uint64_t i = 0; i < 8; ++i) keys[i] = (position + i + 1) * kStep;
+  __m512i key = _mm512_load_si512(keys);
+  const __m512i step = _mm512_set1_epi64(static_cast<long long>(8 * kStep));
+  __m512i sums[2] = {_mm512_setzero_si512(), _mm512_setzero_si512()};
   const size_t blocks = bytes / 128;
   for (size_t b = 0; b < blocks; ++b) {
-    for (Words& s : sums) {
-      Words x;
-      std::memcpy(&x, p, 64);
-      x += key;
-      x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ULL;
-      x = (x ^ (x >> 27)) * 0x94D049BB133111EBULL;
-      s += x ^ (x >> 31);
-      key += 8 * kStep;
+    for (__m512i& s : sums) {
+      const __m512i x = _mm512_xor_si512(_mm512_loadu_si512(p), key);
+      const __m512i swapped = _mm512_shuffle_epi32(x, _MM_PERM_CDAB);
+      s = _mm512_add_epi64(s, _mm512_add_epi64(_mm512_mul_epu32(x, swapped), swapped));
+      key = _mm512_add_epi64(key, step);
       p += 64;
     }
   }
-  sums[0] += sums[1];
-  for (int i = 0; i < 8; ++i) *sum += sums[0][i];
+  *sum += static_cast<uint64_t>(_mm512_reduce_add_epi64(_mm512_add_epi64(sums[0], sums[1])));
   return blocks * 128;
 }
 #endif
@@ -48,7 +53,7 @@ size_t HashScalar(const unsigned char* p, size_t bytes, uint64_t position, uint6
   for (size_t b = 0; b < blocks; ++b, p += 32, position += 4) {
     uint64_t words[4];
     std::memcpy(words, p, 32);
-    for (uint64_t i = 0; i < 4; ++i) sums[i] += MixWord(words[i], position + i);
+    for (uint64_t i = 0; i < 4; ++i) sums[i] += ContentWord(words[i], position + i);
   }
   *sum += sums[0] + sums[1] + sums[2] + sums[3];
   return blocks * 32;
@@ -56,7 +61,7 @@ size_t HashScalar(const unsigned char* p, size_t bytes, uint64_t position, uint6
 
 Blocks Choose() {
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq")) return HashWide;
+  if (__builtin_cpu_supports("avx512f")) return HashWide;
 #endif
   return HashScalar;
 }

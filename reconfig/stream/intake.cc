@@ -7,7 +7,7 @@
 
 namespace rewire {
 
-Intake::Intake(const std::vector<Incoming>& incoming) {
+Intake::Intake(const std::vector<Incoming>& incoming, StreamNotes* notes) : notes_(notes) {
   MutexLock lock(&mutex_);
   for (const Incoming& in : incoming) {
     for (uint64_t at = in.begin; at < in.end; at += kFragmentBytes) {
@@ -18,8 +18,19 @@ Intake::Intake(const std::vector<Incoming>& incoming) {
   missing_ = expected_.size();
 }
 
+void Intake::Withdraw(MemberId source, std::span<const uint32_t> tensors) {
+  MutexLock lock(&mutex_);
+  missing_ -= std::erase_if(expected_, [&](const auto& entry) {
+    return std::get<0>(entry.first) == source &&
+           std::find(tensors.begin(), tensors.end(), std::get<1>(entry.first)) != tensors.end();
+  });
+}
+
 absl::Status Intake::Take(MemberId sender, const FragmentHeader& header,
                           std::span<const char> bytes) {
+  if (notes_ != nullptr && StreamNotes::IsNote(header.tensor)) {
+    return notes_->Take(sender, static_cast<NoteKind>(header.tensor), bytes);
+  }
   StatePlace place;
   {
     MutexLock lock(&mutex_);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "reconfig/base/mutex.h"
+#include "reconfig/stream/notes.h"
 #include "reconfig/stream/state_memory.h"
 #include "reconfig/stream/transport.h"
 
@@ -25,12 +26,15 @@ struct Incoming {
 
 class Intake final : public FragmentSink {
  public:
-  explicit Intake(const std::vector<Incoming>& incoming);
+  // notes: where notes go; none are taken without.
+  explicit Intake(const std::vector<Incoming>& incoming, StreamNotes* notes = nullptr);
 
   absl::Status Take(MemberId sender, const FragmentHeader& header,
                     std::span<const char> bytes) override;
   void Corrupted(MemberId sender, const FragmentHeader& header) override;
 
+  // These tensors do not come from `source` this way.
+  void Withdraw(MemberId source, std::span<const uint32_t> tensors);
   // Ok when every byte has come; the first failure at once; kDeadlineExceeded names what is
   // missing.
   absl::Status Wait(Time deadline);
@@ -45,6 +49,7 @@ class Intake final : public FragmentSink {
     bool arrived = false;
   };
 
+  StreamNotes* const notes_;
   StateMemory memory_;  // of the transport's thread
   mutable Mutex mutex_;
   CondVar changed_;

@@ -12,17 +12,64 @@ namespace {
 
 // On the wire at a time: enough to keep sender and receiver busy, few enough to stay in the cache.
 constexpr size_t kBuffers = 8;
+// What is read at a time where nothing goes over the wire: between two looks at whether it was
+// cancelled.
+constexpr uint64_t kTurnBytes = 16 << 20;
 
 }  // namespace
 
 absl::Status Outflow::Send(const std::vector<Outgoing>& outgoing, uint64_t version, bool remember,
                            Time deadline) {
   for (const Outgoing& out : outgoing) {
-    for (uint64_t at = out.begin; at < out.end; at += kFragmentBytes) {
-      if (absl::Status s = SendOne(out, at, version, remember, deadline); !s.ok()) return s;
+    for (uint64_t at = out.begin; at < out.end; at += out.local ? kTurnBytes : kFragmentBytes) {
+      const absl::Status s =
+          out.local ? CopyOne(out, at, remember) : SendOne(out, at, version, remember, deadline);
+      if (!s.ok()) return s;
     }
   }
   return absl::OkStatus();
+}
+
+absl::Status Outflow::CopyOne(const Outgoing& out, uint64_t at, bool remember) {
+  const uint64_t bytes = std::min(kTurnBytes, out.end - at);
+  const StatePlace source = out.source.At(at - out.begin);
+  uint64_t content = 0;
+  MutexLock lock(&reading_);
+  if (cancelled_) return absl::CancelledError("the transition was abandoned");
+  const absl::Status s =
+      memory_.CopyHashed(source, out.place.At(at - out.begin), bytes, at, &content);
+  if (s.ok() && remember) sent_[{out.tensor, at}] = {source, bytes, content};
+  return s;
+}
+
+absl::StatusOr<uint64_t> Outflow::Content(const Outgoing& out) {
+  uint64_t sum = 0;
+  for (uint64_t at = out.begin; at < out.end; at += kTurnBytes) {
+    uint64_t content = 0;
+    MutexLock lock(&reading_);
+    if (cancelled_) return absl::CancelledError("the transition was abandoned");
+    const absl::Status s = memory_.Hash(out.source.At(at - out.begin),
+                                        std::min(kTurnBytes, out.end - at), at, &content);
+    if (!s.ok()) return s;
+    sum += content;
+  }
+  return sum;
+}
+
+absl::Status Outflow::SendNote(const WorldMember& target, NoteKind kind, std::string bytes,
+                               Time deadline) {
+  if (!budget_->Take(bytes.size(), deadline)) {
+    return absl::DeadlineExceededError("no room within REWIRE_BUDGET_MB for a note");
+  }
+  Outgoing out;
+  out.tensor = static_cast<uint32_t>(kind);
+  out.target = target;
+  std::string_view kept;
+  {
+    MutexLock lock(&mutex_);
+    kept = notes_.emplace_back(std::move(bytes));
+  }
+  return SendBytes(out, 0, 0, kept, HashContent(kept.data(), kept.size(), 0), nullptr);
 }
 
 absl::Status Outflow::SendOne(const Outgoing& out, uint64_t at, uint64_t version, bool remember,
@@ -34,7 +81,7 @@ absl::Status Outflow::SendOne(const Outgoing& out, uint64_t at, uint64_t version
         absl::StrCat("no room within REWIRE_BUDGET_MB for tensor ", out.tensor, " byte ", at));
   }
   char* buffer = nullptr;
-  if (!out.local && !out.stays) {
+  if (!out.stays) {
     const absl::StatusOr<char*> taken = TakeBuffer(deadline);
     if (!taken.ok()) {
       budget_->Give(bytes);
@@ -55,12 +102,11 @@ absl::Status Outflow::SendOne(const Outgoing& out, uint64_t at, uint64_t version
                        data = buffer + from;
                      }
                      content += HashContent(data, n, at + from);
-                     if (!out.local) return absl::OkStatus();
-                     return memory_.Write(data, out.place.At(at - out.begin + from), n);
+                     return absl::OkStatus();
                    });
   }
   if (status.ok() && remember) sent_[{out.tensor, at}] = {source, bytes, content};
-  if (!status.ok() || out.local) {
+  if (!status.ok()) {
     budget_->Give(bytes);
     if (buffer == nullptr) return status;
     MutexLock lock(&mutex_);
@@ -136,11 +182,7 @@ absl::Status Outflow::Recheck() {
     MutexLock lock(&reading_);
     if (cancelled_) return absl::CancelledError("the transition was abandoned");
     uint64_t content = 0;
-    absl::Status read = memory_.Visit(
-        sent.source, sent.bytes, [&, offset = key.second](const char* data, size_t at, size_t n) {
-          content += HashContent(data, n, offset + at);
-          return absl::OkStatus();
-        });
+    const absl::Status read = memory_.Hash(sent.source, sent.bytes, key.second, &content);
     if (!read.ok()) return read;
     if (content != sent.content) {
       return absl::FailedPreconditionError(

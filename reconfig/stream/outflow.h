@@ -6,6 +6,7 @@
 // fragment would cost more than the copies.
 #pragma once
 
+#include <list>
 #include <map>
 #include <memory>
 #include <span>
@@ -15,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "reconfig/base/mutex.h"
 #include "reconfig/stream/budget.h"
+#include "reconfig/stream/notes.h"
 #include "reconfig/stream/state_memory.h"
 #include "reconfig/stream/transport.h"
 
@@ -49,6 +51,10 @@ class Outflow {
   void Warm();
   // The sources still are what was sent; names the first that is not.
   absl::Status Recheck();
+  // A note, as a fragment of its own.
+  absl::Status SendNote(const WorldMember& target, NoteKind kind, std::string bytes, Time deadline);
+  // The hash of what `out` names, as it is now.
+  absl::StatusOr<uint64_t> Content(const Outgoing& out);
   // Everything sent has been placed by its receiver.
   absl::Status WaitPlaced(Time deadline);
   // When it returns the state is not read any more, and never will be again.
@@ -59,9 +65,10 @@ class Outflow {
  private:
   struct Sent {
     StatePlace source;
-    uint32_t bytes = 0;
+    uint64_t bytes = 0;
     uint64_t content = 0;
   };
+  absl::Status CopyOne(const Outgoing& out, uint64_t at, bool remember);
   absl::Status SendOne(const Outgoing& out, uint64_t at, uint64_t version, bool remember,
                        Time deadline);
   absl::Status SendBytes(const Outgoing& out, uint64_t at, uint64_t version,
@@ -85,6 +92,7 @@ class Outflow {
   CondVar changed_;
   uint64_t unplaced_ REWIRE_GUARDED_BY(mutex_) = 0;  // fragments
   std::vector<std::unique_ptr<char[]>> buffers_ REWIRE_GUARDED_BY(mutex_);
+  std::list<std::string> notes_ REWIRE_GUARDED_BY(mutex_);  // what fragments of them refer to
   std::vector<char*> free_ REWIRE_GUARDED_BY(mutex_);
   absl::Status failure_ REWIRE_GUARDED_BY(mutex_);
 };

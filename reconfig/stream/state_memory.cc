@@ -3,13 +3,20 @@
 
 #include <algorithm>
 #include <cstring>
+#include <mutex>
+#include <string>
 
 #include "reconfig/base/cuda_driver.h"
+#include "reconfig/base/log.h"
+#include "reconfig/stream/content.h"
+#include "reconfig/stream/device_hash.h"
 
 namespace rewire {
 namespace {
 
 constexpr size_t kStagingBytes = 1 << 20;
+// What was copied is hashed while it still is in the cache.
+constexpr size_t kHashBytes = 1 << 20;
 
 absl::Status Check(const CudaDriver& driver, const char* call, CUresult result) {
   if (result == CUDA_SUCCESS) return absl::OkStatus();
@@ -18,10 +25,17 @@ absl::Status Check(const CudaDriver& driver, const char* call, CUresult result) 
 
 }  // namespace
 
+StateMemory::StateMemory() = default;
+
 StateMemory::~StateMemory() {
   if (driver_ == nullptr || context_ == nullptr) return;
   // At the end of a process the context may be gone already; then there is nothing to give back.
-  if (driver_->CtxSetCurrent(context_) != CUDA_SUCCESS) return;
+  if (driver_->CtxSetCurrent(context_) != CUDA_SUCCESS) {
+    (void)hash_.release();
+    return;
+  }
+  hash_.reset();
+  if (sum_ != 0) driver_->MemFree(sum_);
   if (stream_ != nullptr) driver_->StreamDestroy(stream_);
   if (staging_ != nullptr) driver_->MemFreeHost(staging_);
 }
@@ -48,8 +62,23 @@ absl::Status StateMemory::UseDevice(CUcontext context) {
                  driver_->StreamCreateWithPriority(&stream_, CU_STREAM_NON_BLOCKING, least));
   if (!status.ok()) return status;
   status = Check(*driver_, "cuMemHostAlloc", driver_->MemHostAlloc(&staging_, kStagingBytes, 0));
+  if (status.ok()) status = MakeHash();
   if (status.ok()) context_ = context;
   return status;
+}
+
+absl::Status StateMemory::MakeHash() {
+  absl::Status status = Check(*driver_, "cuMemAlloc", driver_->MemAlloc(&sum_, sizeof(uint64_t)));
+  if (!status.ok()) return status;
+  std::string why;
+  hash_ = DeviceHash::Load(*driver_, &why);
+  if (hash_ == nullptr) {
+    static std::once_flag said;
+    std::call_once(said, [&] {
+      REWIRE_WARN("state is hashed on the host, which takes longer: %s", why.c_str());
+    });
+  }
+  return absl::OkStatus();
 }
 
 absl::Status StateMemory::Read(const StatePlace& from, void* to, size_t bytes) {
@@ -93,6 +122,61 @@ absl::Status StateMemory::Write(const void* from, const StatePlace& to, size_t b
     if (!s.ok()) return s;
   }
   return absl::OkStatus();
+}
+
+absl::Status StateMemory::Hash(const StatePlace& place, size_t bytes, uint64_t offset,
+                               uint64_t* content) {
+  *content = 0;
+  if (place.kind == MemoryKind::kDevice && bytes > 0) {
+    if (absl::Status s = UseDevice(place.context); !s.ok()) return s;
+    if (hash_ != nullptr) return HashOnDevice(nullptr, place.data, bytes, offset, content);
+  }
+  return Visit(place, bytes, [&](const char* data, size_t at, size_t n) {
+    *content += HashContent(data, n, offset + at);
+    return absl::OkStatus();
+  });
+}
+
+absl::Status StateMemory::CopyHashed(const StatePlace& from, const StatePlace& to, size_t bytes,
+                                     uint64_t offset, uint64_t* content) {
+  *content = 0;
+  const bool devices = from.kind == MemoryKind::kDevice && to.kind == MemoryKind::kDevice;
+  if (devices && bytes > 0) {
+    if (absl::Status s = UseDevice(to.context); !s.ok()) return s;
+    if (hash_ != nullptr) return HashOnDevice(from.data, to.data, bytes, offset, content);
+  }
+  return Visit(from, bytes, [&](const char* data, size_t at, size_t n) {
+    *content += HashContent(data, n, offset + at);
+    return Write(data, to.At(at), n);
+  });
+}
+
+absl::Status StateMemory::HashOnDevice(const char* from, const char* data, size_t bytes,
+                                       uint64_t offset, uint64_t* content) {
+  absl::Status s = Check(*driver_, "cuMemsetD8Async",
+                         driver_->MemsetD8Async(sum_, 0, sizeof(uint64_t), stream_));
+  for (size_t at = 0; s.ok() && at < bytes; at += kHashBytes) {
+    const size_t n = std::min(kHashBytes, bytes - at);
+    const auto target = reinterpret_cast<CUdeviceptr>(data) + at;
+    if (from != nullptr) {
+      s = Check(
+          *driver_, "cuMemcpyDtoDAsync",
+          driver_->MemcpyDtoDAsync(target, reinterpret_cast<CUdeviceptr>(from) + at, n, stream_));
+    }
+    if (s.ok()) {
+      s = Check(*driver_, "cuLaunchKernel", hash_->Launch(target, n, offset + at, sum_, stream_));
+    }
+  }
+  if (s.ok()) {
+    s = Check(*driver_, "cuMemcpyDtoHAsync",
+              driver_->MemcpyDtoHAsync(staging_, sum_, sizeof(uint64_t), stream_));
+  }
+  // Also after a failure: what is under way must not touch the state later.
+  const absl::Status waited =
+      Check(*driver_, "cuStreamSynchronize", driver_->StreamSynchronize(stream_));
+  if (s.ok()) s = waited;
+  if (s.ok()) std::memcpy(content, staging_, sizeof(uint64_t));
+  return s;
 }
 
 absl::Status StateMemory::Clear(const StatePlace& place, size_t bytes) {

@@ -1,11 +1,12 @@
-// Reading and writing state where it lies: host memory directly, device memory by copies on a
-// stream of our own of the lowest priority, through pinned staging. An object belongs to one
-// thread; any number of threads may each have one.
+// Reading, writing and hashing state where it lies: host memory directly, device memory by copies
+// on a stream of our own of the lowest priority, through pinned staging where the bytes must come
+// to the host. An object belongs to one thread; any number of threads may each have one.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 
 #include "absl/status/status.h"
 #include "reconfig/abi/cuda_types.h"
@@ -13,6 +14,7 @@
 namespace rewire {
 
 struct CudaDriver;
+class DeviceHash;
 
 enum class MemoryKind : uint8_t { kHost = 0, kDevice = 1 };
 
@@ -26,7 +28,7 @@ struct StatePlace {
 
 class StateMemory {
  public:
-  StateMemory() = default;
+  StateMemory();
   ~StateMemory();
   StateMemory(const StateMemory&) = delete;
   StateMemory& operator=(const StateMemory&) = delete;
@@ -37,16 +39,28 @@ class StateMemory {
   using Use = std::function<absl::Status(const char* data, size_t at, size_t bytes)>;
   absl::Status Visit(const StatePlace& from, size_t bytes, const Use& use);
   absl::Status Write(const void* from, const StatePlace& to, size_t bytes);
+  // HashContent() of bytes that lie at byte `offset` of their tensor.
+  absl::Status Hash(const StatePlace& place, size_t bytes, uint64_t offset, uint64_t* content);
+  // Copies, and hashes what then stands at `to`. Between two places on devices (the other may be
+  // another member's, mapped) nothing goes through the host.
+  absl::Status CopyHashed(const StatePlace& from, const StatePlace& to, size_t bytes,
+                          uint64_t offset, uint64_t* content);
   // Zeroes. Memory that has just been allocated is really there afterwards.
   absl::Status Clear(const StatePlace& place, size_t bytes);
 
  private:
   absl::Status UseDevice(CUcontext context);
+  absl::Status MakeHash();
+  // Puts copy (if `from` is given) and hash into the stream, piece by piece; waits for the sum.
+  absl::Status HashOnDevice(const char* from, const char* data, size_t bytes, uint64_t offset,
+                            uint64_t* content);
 
   const CudaDriver* driver_ = nullptr;
   CUcontext context_ = nullptr;
   CUstream stream_ = nullptr;
   void* staging_ = nullptr;
+  std::unique_ptr<DeviceHash> hash_;  // none: the driver does not take it
+  CUdeviceptr sum_ = 0;
 };
 
 }  // namespace rewire

@@ -19,6 +19,7 @@ constexpr ErrorRow kErrors[] = {
     ROW(CUDA_ERROR_DEINITIALIZED, "driver shutting down"),
     ROW(CUDA_ERROR_NO_DEVICE, "no CUDA-capable device is detected"),
     ROW(CUDA_ERROR_INVALID_DEVICE, "invalid device ordinal"),
+    ROW(CUDA_ERROR_INVALID_IMAGE, "device kernel image is invalid"),
     ROW(CUDA_ERROR_INVALID_CONTEXT, "invalid device context"),
     ROW(CUDA_ERROR_MAP_FAILED, "mapping of buffer object failed"),
     ROW(CUDA_ERROR_OPERATING_SYSTEM, "OS call failed or operation not supported on this OS"),

@@ -103,8 +103,10 @@ SIMGPU_EXPORT CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* pointer, CUipcMemHandl
   const size_t skipped = record.offset % kPage;
   Allocation allocation;
   allocation.mapping_size = record.size + skipped;
-  allocation.mapping = ::mmap(nullptr, allocation.mapping_size, PROT_READ | PROT_WRITE, MAP_SHARED,
-                              fd, static_cast<off_t>(record.offset - skipped));
+  // Populated: a peer's memory is mapped as a whole, not page by page at its first use.
+  allocation.mapping =
+      ::mmap(nullptr, allocation.mapping_size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE,
+             fd, static_cast<off_t>(record.offset - skipped));
   ::close(fd);
   if (allocation.mapping == MAP_FAILED) return CUDA_ERROR_MAP_FAILED;
   allocation.kind = MemoryKind::kImported;

@@ -86,4 +86,9 @@ CUresult cuEventDestroy_v2(CUevent);
 CUresult cuIpcGetMemHandle(CUipcMemHandle*, CUdeviceptr);
 CUresult cuIpcOpenMemHandle_v2(CUdeviceptr*, CUipcMemHandle, unsigned int);
 CUresult cuIpcCloseMemHandle(CUdeviceptr);
+CUresult cuModuleLoadData(CUmodule*, const void*);
+CUresult cuModuleUnload(CUmodule);
+CUresult cuModuleGetFunction(CUfunction*, CUmodule, const char*);
+CUresult cuLaunchKernel(CUfunction, unsigned int, unsigned int, unsigned int, unsigned int,
+                        unsigned int, unsigned int, unsigned int, CUstream, void**, void**);
 }

@@ -1,0 +1,154 @@
+// Copying out of the sources' memory; see pull.h.
+#include "reconfig/stream/pull.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "reconfig/base/bytes.h"
+#include "reconfig/base/log.h"
+
+namespace rewire {
+namespace {
+
+// Smaller pieces are not worth a mapping.
+constexpr uint64_t kLeastBytes = 64 << 10;
+// The hashes of one source's copies must fit one note.
+constexpr size_t kMostPieces = 40000;
+constexpr size_t kEncodedContent = 4 + 8 + 8;
+static_assert(kMostPieces * kEncodedContent < kFragmentBytes);
+// Between two looks at whether it was cancelled.
+constexpr uint64_t kTurnBytes = 16 << 20;
+
+}  // namespace
+
+std::string EncodeContents(std::span<const CopyContent> contents) {
+  ByteWriter out;
+  out.Put(static_cast<uint32_t>(contents.size()));
+  for (const CopyContent& c : contents) {
+    out.Put(c.tensor);
+    out.Put(c.begin);
+    out.Put(c.content);
+  }
+  return out.Take();
+}
+
+std::vector<CopyContent> DecodeContents(std::string_view bytes) {
+  std::vector<CopyContent> contents;
+  ByteReader in(bytes);
+  for (uint32_t left = in.GetCount(kEncodedContent); left > 0 && in.ok(); --left) {
+    CopyContent c;
+    c.tensor = in.Get<uint32_t>();
+    c.begin = in.Get<uint64_t>();
+    c.content = in.Get<uint64_t>();
+    contents.push_back(c);
+  }
+  if (!in.Finished()) return {};
+  return contents;
+}
+
+std::string EncodeTensors(std::span<const uint32_t> tensors) {
+  ByteWriter out;
+  out.Put(static_cast<uint32_t>(tensors.size()));
+  for (const uint32_t t : tensors) out.Put(t);
+  return out.Take();
+}
+
+std::vector<uint32_t> DecodeTensors(std::string_view bytes) {
+  std::vector<uint32_t> tensors;
+  ByteReader in(bytes);
+  for (uint32_t left = in.GetCount(4); left > 0 && in.ok(); --left) {
+    tensors.push_back(in.Get<uint32_t>());
+  }
+  if (!in.Finished()) return {};
+  return tensors;
+}
+
+void Pull::TakeFrom(MemberId source, const PeerOffer& offer, std::span<const uint64_t> part_begins,
+                    const std::vector<Incoming>& incoming) {
+  std::vector<Piece> pieces;
+  for (const OfferedTensor& offered : offer.tensors) {
+    std::vector<Incoming> wanted;
+    for (const Incoming& in : incoming) {
+      if (in.source == source && in.tensor == offered.tensor) wanted.push_back(in);
+    }
+    // All of a tensor's pieces or none: a source is told tensors.
+    const bool suits = std::all_of(wanted.begin(), wanted.end(), [&](const Incoming& in) {
+      const uint64_t begins = part_begins[in.tensor];
+      return in.place.kind == MemoryKind::kDevice && in.end - in.begin >= kLeastBytes &&
+             in.begin >= begins && in.end - begins <= offered.bytes;
+    });
+    if (wanted.empty() || !suits || pieces.size() + wanted.size() > kMostPieces) continue;
+    const absl::StatusOr<StatePlace> part = mappings_.Open(offered, wanted[0].place.context);
+    if (!part.ok()) {
+      REWIRE_DEBUG("tensor %u of member %u comes as bytes: %s", offered.tensor, source,
+                   std::string(part.status().message()).c_str());
+      continue;
+    }
+    for (const Incoming& in : wanted) {
+      const StatePlace from = part->At(in.begin - part_begins[in.tensor]);
+      pieces.push_back({in.tensor, in.begin, in.end - in.begin, from, in.place, 0});
+    }
+  }
+  if (!pieces.empty()) pieces_[source] = std::move(pieces);
+}
+
+std::vector<uint32_t> Pull::TensorsOf(MemberId source) const {
+  std::vector<uint32_t> tensors;
+  const auto found = pieces_.find(source);
+  if (found == pieces_.end()) return tensors;
+  for (const Piece& piece : found->second) {
+    if (tensors.empty() || tensors.back() != piece.tensor) tensors.push_back(piece.tensor);
+  }
+  return tensors;
+}
+
+absl::Status Pull::Fetch(Time deadline) {
+  for (auto& [source, pieces] : pieces_) {
+    const auto ready = notes_->Wait(source, NoteKind::kReady, deadline);
+    if (!ready.ok()) return ready.status();
+    for (Piece& piece : pieces) {
+      if (absl::Status s = FetchPiece(&piece); !s.ok()) return s;
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Pull::FetchPiece(Piece* piece) {
+  for (uint64_t at = 0; at < piece->bytes; at += kTurnBytes) {
+    const uint64_t n = std::min(kTurnBytes, piece->bytes - at);
+    uint64_t content = 0;
+    MutexLock lock(&copying_);
+    if (cancelled_) return absl::CancelledError("the transition was abandoned");
+    const absl::Status s =
+        memory_.CopyHashed(piece->from.At(at), piece->to.At(at), n, piece->begin + at, &content);
+    if (!s.ok()) return s;
+    piece->content += content;
+    bytes_ += n;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Pull::Check(Time deadline) {
+  for (const auto& [source, pieces] : pieces_) {
+    const auto note = notes_->Wait(source, NoteKind::kContents, deadline);
+    if (!note.ok()) return note.status();
+    std::map<std::pair<uint32_t, uint64_t>, uint64_t> contents;
+    for (const CopyContent& c : DecodeContents(*note)) contents[{c.tensor, c.begin}] = c.content;
+    for (const Piece& piece : pieces) {
+      const auto found = contents.find({piece.tensor, piece.begin});
+      if (found != contents.end() && found->second == piece.content) continue;
+      return absl::FailedPreconditionError(absl::StrCat(
+          "tensor ", piece.tensor, " of member ", source, " changed outside the update, at bytes [",
+          piece.begin, ", ", piece.begin + piece.bytes,
+          "), or was not copied as it is: is it volatile?"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+void Pull::Cancel() {
+  MutexLock lock(&copying_);
+  cancelled_ = true;
+}
+
+}  // namespace rewire

@@ -1,0 +1,75 @@
+// The receiving end inside a node: this member copies from the sources' device memory itself, and
+// hashes what it has written; at the boundary each source hashes what it had, and the two must
+// agree. Nothing crosses a socket but the hashes. Of the thread that runs the transition; Cancel()
+// from any.
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "reconfig/stream/intake.h"
+#include "reconfig/stream/notes.h"
+#include "reconfig/stream/peer_memory.h"
+
+namespace rewire {
+
+// The hash of bytes [begin, ...) of one copy.
+struct CopyContent {
+  uint32_t tensor = 0;
+  uint64_t begin = 0;
+  uint64_t content = 0;
+};
+std::string EncodeContents(std::span<const CopyContent> contents);
+std::vector<CopyContent> DecodeContents(std::string_view bytes);  // of any bytes
+std::string EncodeTensors(std::span<const uint32_t> tensors);
+std::vector<uint32_t> DecodeTensors(std::string_view bytes);  // of any bytes
+
+class Pull {
+ public:
+  explicit Pull(StreamNotes* notes) : notes_(notes) {}
+
+  // In PREPARE: of what comes from `source`, takes on the tensors that it offers and that can be
+  // mapped. part_begins: the first byte of the source's part of each tensor.
+  void TakeFrom(MemberId source, const PeerOffer& offer, std::span<const uint64_t> part_begins,
+                const std::vector<Incoming>& incoming);
+  // What was taken on: not to be sent.
+  [[nodiscard]] std::vector<uint32_t> TensorsOf(MemberId source) const;
+
+  // Copies from each source once it says that its state is in place.
+  absl::Status Fetch(Time deadline);
+  // What was copied is what the sources have at the boundary.
+  absl::Status Check(Time deadline);
+  // Nothing of a source is mapped any more.
+  void Close() { mappings_.CloseAll(); }
+  // Ends Fetch() and Check(); when it returns nothing is read or written any more.
+  void Cancel();
+
+  [[nodiscard]] uint64_t bytes() const { return bytes_; }
+
+ private:
+  struct Piece {
+    uint32_t tensor = 0;
+    uint64_t begin = 0;
+    uint64_t bytes = 0;
+    StatePlace from;
+    StatePlace to;
+    uint64_t content = 0;  // of what was written
+  };
+  absl::Status FetchPiece(Piece* piece);
+
+  StreamNotes* const notes_;
+  StateMemory memory_;
+  PeerMappings mappings_;
+  std::map<MemberId, std::vector<Piece>> pieces_;
+  std::atomic<uint64_t> bytes_{0};
+
+  Mutex copying_;  // held while state is read and written
+  bool cancelled_ REWIRE_GUARDED_BY(copying_) = false;
+};
+
+}  // namespace rewire

@@ -1,0 +1,122 @@
+// Modules and the kernels in them. A module is PTX text; a kernel of it can be launched when its
+// name is in the table below, which says what it does in C++. A kernel takes one of the device's
+// slots while it runs, and as many processors as the one thread that it runs on.
+#include <cstring>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "reconfig/stream/content.h"
+#include "tests/simgpu/cuda/context.h"
+#include "tests/simgpu/cuda/memory.h"
+#include "tests/simgpu/cuda/stream.h"
+
+using namespace simgpu;
+
+namespace {
+
+struct Kernel {
+  std::string_view name;
+  size_t parameters;  // of 64 bits each
+  void (*run)(const uint64_t* arguments);
+};
+
+// (address, bytes, position of the first word, address of the sum)
+void ContentHashKernel(const uint64_t* arguments) {
+  const auto* data = reinterpret_cast<const void*>(arguments[0]);
+  auto* const sum = reinterpret_cast<uint64_t*>(arguments[3]);
+  const uint64_t hash = rewire::HashContent(data, arguments[1], arguments[2] * 8);
+  __atomic_fetch_add(sum, hash, __ATOMIC_RELAXED);
+}
+
+constexpr Kernel kKernels[] = {{"rewire_content_hash", 4, ContentHashKernel}};
+
+struct Module {
+  CUcontext context = nullptr;
+  std::string text;
+};
+
+struct Function {
+  CUmodule module = nullptr;
+  const Kernel* kernel = nullptr;
+};
+
+// Guarded by the driver's lock; never destroyed, as the driver's state.
+auto& Modules() {
+  static auto* const modules = new std::unordered_map<CUmodule, Module>;
+  return *modules;
+}
+auto& Functions() {
+  static auto* const functions = new std::unordered_map<CUfunction, Function>;
+  return *functions;
+}
+
+}  // namespace
+
+SIMGPU_EXPORT CUresult cuModuleLoadData(CUmodule* module, const void* image) noexcept {
+  SIMGPU_ENTER();
+  if (module == nullptr || image == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Context* context = nullptr;
+  SIMGPU_TRY(CurrentContext(&context));
+  const std::string text(static_cast<const char*>(image));
+  if (!text.starts_with(".version") && text.find("\n.version") == std::string::npos) {
+    Say("cuModuleLoadData: only PTX text is simulated");
+    return CUDA_ERROR_INVALID_IMAGE;
+  }
+  const auto handle = NewHandle<CUmodule>();
+  Modules()[handle] = {context->handle, text};
+  *module = handle;
+  return CUDA_SUCCESS;
+}
+
+SIMGPU_EXPORT CUresult cuModuleUnload(CUmodule module) noexcept {
+  SIMGPU_ENTER();
+  if (Modules().erase(module) == 0) return CUDA_ERROR_INVALID_HANDLE;
+  std::erase_if(Functions(), [&](const auto& entry) { return entry.second.module == module; });
+  return CUDA_SUCCESS;
+}
+
+SIMGPU_EXPORT CUresult cuModuleGetFunction(CUfunction* function, CUmodule module,
+                                           const char* name) noexcept {
+  SIMGPU_ENTER();
+  if (function == nullptr || name == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const auto found = Modules().find(module);
+  if (found == Modules().end()) return CUDA_ERROR_INVALID_HANDLE;
+  if (found->second.text.find(".entry " + std::string(name) + "(") == std::string::npos) {
+    return CUDA_ERROR_NOT_FOUND;
+  }
+  for (const Kernel& kernel : kKernels) {
+    if (kernel.name != name) continue;
+    const auto handle = NewHandle<CUfunction>();
+    Functions()[handle] = {module, &kernel};
+    *function = handle;
+    return CUDA_SUCCESS;
+  }
+  Say("cuModuleGetFunction(%s): no such kernel is simulated", name);
+  return CUDA_ERROR_NOT_FOUND;
+}
+
+SIMGPU_EXPORT CUresult cuLaunchKernel(CUfunction function, unsigned int grid_x, unsigned int grid_y,
+                                      unsigned int grid_z, unsigned int block_x,
+                                      unsigned int block_y, unsigned int block_z, unsigned int,
+                                      CUstream stream, void** parameters, void** extra) noexcept {
+  SIMGPU_ENTER();
+  const auto found = Functions().find(function);
+  if (found == Functions().end()) return CUDA_ERROR_INVALID_HANDLE;
+  const uint64_t threads = uint64_t{block_x} * block_y * block_z;
+  if (uint64_t{grid_x} * grid_y * grid_z == 0 || threads == 0 || threads > 1024 ||
+      parameters == nullptr || extra != nullptr) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  Stream* target = nullptr;
+  SIMGPU_TRY(FindStreamForWork(stream, &target));
+  const Kernel* const kernel = found->second.kernel;
+  std::vector<uint64_t> arguments(kernel->parameters);
+  for (size_t i = 0; i < arguments.size(); ++i) std::memcpy(&arguments[i], parameters[i], 8);
+  Operation operation;
+  operation.work = [kernel, arguments] { kernel->run(arguments.data()); };
+  operation.kernel = true;
+  target->Enqueue(std::move(operation));
+  return CUDA_SUCCESS;
+}

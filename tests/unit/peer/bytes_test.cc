@@ -1,0 +1,64 @@
+// The offers, lists and notes of a transition as bytes from anyone.
+#include <gtest/gtest.h>
+
+#include "reconfig/stream/notes.h"
+#include "reconfig/stream/peer_memory.h"
+#include "reconfig/stream/pull.h"
+
+namespace rewire {
+namespace {
+
+TEST(PeerOfferBytes, ComeBackAsTheyWere) {
+  OfferedTensor t{7, 1000, 24, {}};
+  t.handle.reserved[63] = 'x';
+  const PeerOffer offer = DecodePeerOffer(EncodePeerOffer({12, "a node", {t, t}}));
+  EXPECT_EQ(offer.epoch, 12u);
+  EXPECT_EQ(offer.node, "a node");
+  ASSERT_EQ(offer.tensors.size(), 2u);
+  EXPECT_EQ(offer.tensors[1].tensor, 7u);
+  EXPECT_EQ(offer.tensors[1].bytes, 1000u);
+  EXPECT_EQ(offer.tensors[1].offset, 24u);
+  EXPECT_EQ(offer.tensors[1].handle.reserved[63], 'x');
+}
+
+TEST(PeerOfferBytes, CutAnywhereAreNoOffer) {
+  const std::string whole = EncodePeerOffer({12, "a node", {OfferedTensor{}}});
+  for (size_t n = 0; n < whole.size(); ++n) {
+    EXPECT_TRUE(DecodePeerOffer(whole.substr(0, n)).node.empty()) << n;
+  }
+}
+
+TEST(ListBytes, CutAnywhereAreEmpty) {
+  const CopyContent content{1, 2, 3};
+  const std::string contents = EncodeContents({&content, 1});
+  const uint32_t tensor = 4;
+  const std::string tensors = EncodeTensors({&tensor, 1});
+  EXPECT_EQ(DecodeContents(contents).at(0).content, 3u);
+  EXPECT_EQ(DecodeTensors(tensors).at(0), 4u);
+  for (size_t n = 0; n < contents.size(); ++n) {
+    EXPECT_TRUE(DecodeContents(contents.substr(0, n)).empty()) << n;
+  }
+  for (size_t n = 0; n < tensors.size(); ++n) {
+    EXPECT_TRUE(DecodeTensors(tensors.substr(0, n)).empty()) << n;
+  }
+}
+
+TEST(StreamNotes, AreTakenOnceAndFound) {
+  StreamNotes notes;
+  EXPECT_FALSE(notes.Find(1, NoteKind::kPull));
+  EXPECT_TRUE(notes.Take(1, NoteKind::kPull, std::string("ab")).ok());
+  EXPECT_FALSE(notes.Take(1, NoteKind::kPull, std::string("cd")).ok());
+  EXPECT_TRUE(notes.Take(2, NoteKind::kPull, std::string()).ok());
+  EXPECT_EQ(notes.Find(1, NoteKind::kPull), "ab");
+  EXPECT_EQ(notes.Wait(2, NoteKind::kPull, Now()).value(), "");
+}
+
+TEST(StreamNotes, AreWaitedForUntilTheDeadlineOrTheEnd) {
+  StreamNotes notes;
+  EXPECT_TRUE(absl::IsDeadlineExceeded(notes.Wait(1, NoteKind::kReady, Now()).status()));
+  notes.Cancel();
+  EXPECT_TRUE(absl::IsCancelled(notes.Wait(1, NoteKind::kReady, Now() + seconds(20)).status()));
+}
+
+}  // namespace
+}  // namespace rewire

@@ -1,0 +1,196 @@
+// A member copies from another process's device memory, and finds out when that is not what the
+// other has at the boundary.
+#include "reconfig/stream/pull.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+
+#include "reconfig/stream/content.h"
+#include "tests/unit/peer/device.h"
+
+namespace rewire {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr MemberId kOwner = 5;
+constexpr uint32_t kTensor = 3;
+
+// The owner's process.
+class Owner {
+ public:
+  explicit Owner(size_t bytes) {
+    int in[2];
+    int out[2];
+    EXPECT_EQ(pipe2(in, O_CLOEXEC), 0);
+    EXPECT_EQ(pipe2(out, O_CLOEXEC), 0);
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, in[0], 0);
+    posix_spawn_file_actions_adddup2(&actions, out[1], 1);
+    std::string size = std::to_string(bytes);
+    char program[] = PEER_OWNER;
+    char* argv[] = {program, size.data(), nullptr};
+    EXPECT_EQ(posix_spawn(&pid_, PEER_OWNER, &actions, nullptr, argv, environ), 0);
+    posix_spawn_file_actions_destroy(&actions);
+    close(in[0]);
+    close(out[1]);
+    stdin_ = in[1];
+    stdout_ = fdopen(out[0], "r");
+  }
+  ~Owner() {
+    close(stdin_);
+    fclose(stdout_);
+    int status = 0;
+    waitpid(pid_, &status, 0);
+    EXPECT_EQ(status, 0);
+  }
+
+  std::string Line() {
+    char* line = nullptr;
+    size_t room = 0;
+    const ssize_t n = getline(&line, &room, stdout_);
+    std::string text(line == nullptr ? "" : line, n > 0 ? static_cast<size_t>(n) - 1 : 0);
+    free(line);
+    return text;
+  }
+  std::string Offer() {
+    const std::string hex = Line();
+    std::string bytes;
+    for (size_t i = 0; i + 1 < hex.size(); i += 2) {
+      bytes += static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16));
+    }
+    return bytes;
+  }
+  void Put(int version) {
+    const std::string line = std::to_string(version) + "\n";
+    EXPECT_EQ(write(stdin_, line.data(), line.size()), static_cast<ssize_t>(line.size()));
+    EXPECT_EQ(Line(), std::to_string(version));
+  }
+
+ private:
+  pid_t pid_ = 0;
+  int stdin_ = -1;
+  FILE* stdout_ = nullptr;
+};
+
+class PullTest : public ::testing::Test {
+ protected:
+  // More than one turn, and no multiple of anything.
+  static constexpr size_t kBytes = (17 << 20) + 4;
+  // The owner's part begins here in the tensor.
+  static constexpr uint64_t kBegins = 4096;
+
+  void SetUp() override {
+    context_ = UseFirstDevice();
+    ASSERT_NE(context_, nullptr);
+    target_ = DeviceMemory(context_, kBytes);
+    offer_ = DecodePeerOffer(owner_.Offer());
+    ASSERT_EQ(offer_.tensors.size(), 1u);
+  }
+  // Bytes [begin, end) of the owner's part, taken on.
+  void TakeOn(uint64_t begin, uint64_t end) {
+    const std::vector<uint64_t> begins = {0, 0, 0, kBegins};
+    pull_.TakeFrom(kOwner, offer_, begins,
+                   {{kTensor, kBegins + begin, kBegins + end, kOwner, target_}});
+  }
+  void Note(NoteKind kind, const std::string& bytes) {
+    EXPECT_TRUE(notes_.Take(kOwner, kind, bytes).ok());
+  }
+  // What an owner that has `version` says of [begin, end).
+  void Contents(uint64_t begin, uint64_t end, int version) {
+    std::vector<char> values;
+    for (uint64_t i = begin; i < end; ++i) values.push_back(OwnerByte(i, version));
+    const CopyContent content = {kTensor, kBegins + begin,
+                                 HashContent(values.data(), values.size(), kBegins + begin)};
+    Note(NoteKind::kContents, EncodeContents({&content, 1}));
+  }
+  Time Soon() { return Now() + seconds(20); }
+
+  Owner owner_{kBytes};
+  CUcontext context_ = nullptr;
+  StatePlace target_;
+  PeerOffer offer_;
+  StreamNotes notes_;
+  Pull pull_{&notes_};
+};
+
+TEST_F(PullTest, CopiesWhatTheSourceHasOnceItIsReady) {
+  TakeOn(8, kBytes);
+  EXPECT_THAT(pull_.TensorsOf(kOwner), ::testing::ElementsAre(kTensor));
+  owner_.Put(1);
+  Note(NoteKind::kReady, "1");
+  ASSERT_TRUE(pull_.Fetch(Soon()).ok());
+  Contents(8, kBytes, 1);
+  EXPECT_TRUE(pull_.Check(Soon()).ok());
+  EXPECT_EQ(pull_.bytes(), kBytes - 8);
+  std::vector<char> got(kBytes - 8);
+  StateMemory memory;
+  ASSERT_TRUE(memory.Read(target_, got.data(), got.size()).ok());
+  for (size_t i = 0; i < got.size(); ++i) ASSERT_EQ(got[i], OwnerByte(i + 8, 1)) << i;
+  pull_.Close();
+}
+
+TEST_F(PullTest, ASourceThatChangedAfterwardsIsFound) {
+  TakeOn(0, kBytes);
+  Note(NoteKind::kReady, "1");
+  ASSERT_TRUE(pull_.Fetch(Soon()).ok());
+  owner_.Put(2);
+  Contents(0, kBytes, 2);
+  EXPECT_THAT(std::string(pull_.Check(Soon()).message()), HasSubstr("changed outside the update"));
+}
+
+TEST_F(PullTest, ASourceThatDoesNotNameACopyIsFound) {
+  TakeOn(0, kBytes);
+  Note(NoteKind::kReady, "1");
+  ASSERT_TRUE(pull_.Fetch(Soon()).ok());
+  Note(NoteKind::kContents, "no contents at all");
+  EXPECT_FALSE(pull_.Check(Soon()).ok());
+}
+
+TEST_F(PullTest, WaitsForASourceOnlyUntilTheDeadline) {
+  TakeOn(0, kBytes);
+  EXPECT_TRUE(absl::IsDeadlineExceeded(pull_.Fetch(Now())));
+  Note(NoteKind::kReady, "1");
+  ASSERT_TRUE(pull_.Fetch(Soon()).ok());
+  EXPECT_TRUE(absl::IsDeadlineExceeded(pull_.Check(Now())));
+}
+
+TEST_F(PullTest, NothingIsCopiedAfterCancel) {
+  TakeOn(0, kBytes);
+  Note(NoteKind::kReady, "1");
+  pull_.Cancel();
+  EXPECT_TRUE(absl::IsCancelled(pull_.Fetch(Soon())));
+  EXPECT_EQ(pull_.bytes(), 0u);
+}
+
+TEST_F(PullTest, WhatCannotBeMappedIsLeftToBytes) {
+  offer_.tensors[0].handle.reserved[0] ^= 1;
+  TakeOn(0, kBytes);
+  EXPECT_TRUE(pull_.TensorsOf(kOwner).empty());
+}
+
+TEST_F(PullTest, AnOfferThatReachesBeyondItsAllocationIsLeftToBytes) {
+  offer_.tensors[0].offset = uint64_t{1} << 40;
+  TakeOn(0, kBytes);
+  EXPECT_TRUE(pull_.TensorsOf(kOwner).empty());
+}
+
+TEST_F(PullTest, WhatLiesOutsideTheOfferedPartIsLeftToBytes) {
+  TakeOn(8, kBytes + 8);
+  EXPECT_TRUE(pull_.TensorsOf(kOwner).empty());
+}
+
+TEST_F(PullTest, SmallPiecesAreLeftToBytes) {
+  TakeOn(0, 1024);
+  EXPECT_TRUE(pull_.TensorsOf(kOwner).empty());
+}
+
+}  // namespace
+}  // namespace rewire

@@ -1,0 +1,75 @@
+// State in host and in device memory: copied and hashed the same wherever it lies.
+#include "reconfig/stream/state_memory.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "reconfig/stream/content.h"
+#include "tests/unit/peer/device.h"
+
+namespace rewire {
+namespace {
+
+class StateMemoryTest : public ::testing::TestWithParam<size_t> {
+ protected:
+  void SetUp() override {
+    context_ = UseFirstDevice();
+    ASSERT_NE(context_, nullptr);
+    bytes_.resize(GetParam());
+    for (size_t i = 0; i < bytes_.size(); ++i) bytes_[i] = OwnerByte(i, 4);
+    device_ = DeviceMemory(context_, bytes_.size() + 64);
+    other_ = DeviceMemory(context_, bytes_.size() + 64);
+  }
+  StatePlace Host() { return {MemoryKind::kHost, bytes_.data(), nullptr}; }
+
+  CUcontext context_ = nullptr;
+  std::vector<char> bytes_;
+  StatePlace device_;
+  StatePlace other_;
+  StateMemory memory_;
+};
+
+TEST_P(StateMemoryTest, TheDeviceHashesAsTheHostDoes) {
+  constexpr uint64_t kOffset = 8 * 1234567;
+  const uint64_t expected = HashContent(bytes_.data(), bytes_.size(), kOffset);
+  for (const uint64_t shift : {0, 2, 8, 13}) {
+    const StatePlace place = device_.At(shift);
+    ASSERT_TRUE(memory_.Write(bytes_.data(), place, bytes_.size()).ok());
+    uint64_t content = 0;
+    ASSERT_TRUE(memory_.Hash(place, bytes_.size(), kOffset, &content).ok());
+    EXPECT_EQ(content, expected) << shift;
+  }
+  uint64_t content = 0;
+  ASSERT_TRUE(memory_.Hash(Host(), bytes_.size(), kOffset, &content).ok());
+  EXPECT_EQ(content, expected);
+}
+
+TEST_P(StateMemoryTest, CopiesBetweenAnyPlacesAndSaysWhatIsThere) {
+  const uint64_t expected = HashContent(bytes_.data(), bytes_.size(), 0);
+  std::vector<char> back(bytes_.size());
+  const StatePlace end = {MemoryKind::kHost, back.data(), nullptr};
+  const std::pair<StatePlace, StatePlace> ways[] = {
+      {Host(), device_}, {device_, other_.At(3)}, {other_.At(3), end}};
+  for (const auto& [from, to] : ways) {
+    uint64_t content = 0;
+    ASSERT_TRUE(memory_.CopyHashed(from, to, bytes_.size(), 0, &content).ok());
+    EXPECT_EQ(content, expected);
+  }
+  EXPECT_EQ(back, bytes_);
+}
+
+TEST_P(StateMemoryTest, ClearedMemoryIsZero) {
+  ASSERT_TRUE(memory_.Write(bytes_.data(), device_, bytes_.size()).ok());
+  ASSERT_TRUE(memory_.Clear(device_, bytes_.size()).ok());
+  std::vector<char> back(bytes_.size(), 1);
+  ASSERT_TRUE(memory_.Read(device_, back.data(), back.size()).ok());
+  EXPECT_EQ(back, std::vector<char>(bytes_.size()));
+}
+
+// One byte, a tail, exactly a piece, pieces with a tail.
+INSTANTIATE_TEST_SUITE_P(Sizes, StateMemoryTest,
+                         ::testing::Values(1, 61, 1 << 20, (2 << 20) + 12345));
+
+}  // namespace
+}  // namespace rewire
