@@ -68,7 +68,8 @@ typedef struct {
  * 10 s. */
 REWIRE_API rewireResult_t rewireAttach(const rewireAttachOptions_t* options,
                                        rewireContext_t* context) REWIRE_NOEXCEPT;
-/* Leaves. A member that detaches while in a world is treated as finished, not as lost. */
+/* Leaves. A member that detaches while in a world is treated as finished, not as lost. Later calls
+ * with this context are refused with rewireInvalidUsage. */
 REWIRE_API rewireResult_t rewireDetach(rewireContext_t context) REWIRE_NOEXCEPT;
 /* The world as this member must see it now. For a joining member: the world it will be in. */
 REWIRE_API rewireResult_t rewireWorld(rewireContext_t context,

@@ -4,11 +4,12 @@
 
 #include <cstdlib>
 #include <cstring>
-#include <new>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "reconfig/base/cuda_driver.h"
 #include "reconfig/base/settings.h"
+#include "reconfig/participant/arguments.h"
 #include "reconfig/participant/context.h"
 
 namespace rewire {
@@ -53,6 +54,14 @@ rewireResult_t AttachAlone(rewireContext* context) {
   return rewireSuccess;
 }
 
+// What is left of a context when it is detached; a process makes few.
+void Keep(rewireContext* context) {
+  static Mutex* const mutex = new Mutex;
+  static auto* const kept = new std::vector<rewireContext*>;
+  MutexLock lock(mutex);
+  kept->push_back(context);
+}
+
 }  // namespace
 
 rewireResult_t Fail(rewireResult_t result, const std::string& reason) noexcept {
@@ -94,6 +103,7 @@ void FillWorld(const WorldView& view, uint32_t member, rewireWorld_t* world) {
 
 }  // namespace rewire
 
+using rewire::Arguments;
 using rewire::Fail;
 
 extern "C" {
@@ -122,11 +132,11 @@ const char* rewireLastError(void) noexcept { return rewire::last_error.c_str(); 
 
 rewireResult_t rewireAttach(const rewireAttachOptions_t* options,
                             rewireContext_t* context) noexcept {
-  if (context == nullptr) return Fail(rewireInvalidArgument, "rewireAttach: context is NULL");
-  *context = nullptr;
-  if (options != nullptr && options->size < sizeof(size_t) + sizeof(uint32_t)) {
-    return Fail(rewireInvalidArgument, "rewireAttach: options->size is not set");
-  }
+  Arguments arguments("rewireAttach");
+  arguments.NotNull("context", context);
+  if (context != nullptr) *context = nullptr;
+  if (options != nullptr) arguments.Sized("options", "rewireAttachOptions_t", options);
+  if (arguments.result() != rewireSuccess) return arguments.result();
   const rewire::Settings& settings = rewire::Settings::Get();
   if (!settings.Error().empty()) return Fail(rewireInvalidArgument, settings.Error());
   auto made = std::make_unique<rewireContext>();
@@ -153,31 +163,35 @@ rewireResult_t rewireAttach(const rewireAttachOptions_t* options,
 }
 
 rewireResult_t rewireDetach(rewireContext_t context) noexcept {
-  if (context == nullptr) return Fail(rewireInvalidArgument, "rewireDetach: context is NULL");
+  const rewireResult_t wrong = Arguments("rewireDetach").Context(context).result();
+  if (wrong != rewireSuccess) return wrong;
   context->reclaim.reset();
   if (context->participant != nullptr && rewire::CurrentParticipant() == context->participant) {
     context->participant->Leave(rewire::Now() + rewire::seconds(2));
     rewire::EndParticipant();
   }
-  delete context;
+  context->detached = true;
+  context->names.clear();
+  context->alone = {};
+  rewire::Keep(context);
   return rewireSuccess;
 }
 
 rewireResult_t rewireWorld(rewireContext_t context, rewireWorld_t* world) noexcept {
-  if (context == nullptr || world == nullptr) {
-    return Fail(rewireInvalidArgument, "rewireWorld: context or world is NULL");
-  }
-  if (world->size < sizeof(rewireWorld_t)) {
-    return Fail(rewireInvalidArgument, "rewireWorld: world->size must be sizeof(rewireWorld_t)");
-  }
+  const rewireResult_t wrong =
+      Arguments("rewireWorld").Context(context).Sized("world", "rewireWorld_t", world).result();
+  if (wrong != rewireSuccess) return wrong;
   rewire::FillWorld(context->View(), rewire::MemberOf(*context), world);
   return rewireSuccess;
 }
 
 rewireResult_t rewireUniqueId(rewireContext_t context, const char* name, void* id128) noexcept {
-  if (context == nullptr || name == nullptr || id128 == nullptr) {
-    return Fail(rewireInvalidArgument, "rewireUniqueId: an argument is NULL");
-  }
+  const rewireResult_t wrong = Arguments("rewireUniqueId")
+                                   .Context(context)
+                                   .NotNull("name", name)
+                                   .NotNull("id128", id128)
+                                   .result();
+  if (wrong != rewireSuccess) return wrong;
   if (*name == '\0' || strlen(name) > rewire::kMaxNameBytes) {
     return Fail(rewireInvalidArgument, "rewireUniqueId: name must have 1 to 256 bytes");
   }
@@ -192,13 +206,12 @@ rewireResult_t rewireUniqueId(rewireContext_t context, const char* name, void* i
 
 rewireResult_t rewireSetParallel(rewireContext_t context, const rewireParallel_t* parallel,
                                  const rewireCallbacks_t* callbacks) noexcept {
-  if (context == nullptr || parallel == nullptr || callbacks == nullptr) {
-    return Fail(rewireInvalidArgument, "rewireSetParallel: an argument is NULL");
-  }
-  if (parallel->size < sizeof(rewireParallel_t) || callbacks->size < sizeof(rewireCallbacks_t)) {
-    return Fail(rewireInvalidArgument,
-                "rewireSetParallel: parallel->size or callbacks->size is not set");
-  }
+  const rewireResult_t wrong = Arguments("rewireSetParallel")
+                                   .Context(context)
+                                   .Sized("parallel", "rewireParallel_t", parallel)
+                                   .Sized("callbacks", "rewireCallbacks_t", callbacks)
+                                   .result();
+  if (wrong != rewireSuccess) return wrong;
   if (context->update_called) {
     return Fail(rewireInvalidUsage, "rewireSetParallel: call it before the first rewireUpdate()");
   }
@@ -217,19 +230,17 @@ rewireResult_t rewireSetParallel(rewireContext_t context, const rewireParallel_t
     return Fail(rewireInvalidArgument,
                 "rewireSetParallel: zero_stage=1 needs allocate, adopt and discard");
   }
-  context->parallel_set = true;
   if (context->participant != nullptr) context->participant->SetCallbacks(*callbacks);
   return rewireSuccess;
 }
 
 rewireResult_t rewireRegisterTensor(rewireContext_t context,
                                     const rewireTensor_t* tensor) noexcept {
-  if (context == nullptr || tensor == nullptr) {
-    return Fail(rewireInvalidArgument, "rewireRegisterTensor: context or tensor is NULL");
-  }
-  if (tensor->size < sizeof(rewireTensor_t)) {
-    return Fail(rewireInvalidArgument, "rewireRegisterTensor: tensor->size is not set");
-  }
+  const rewireResult_t wrong = Arguments("rewireRegisterTensor")
+                                   .Context(context)
+                                   .Sized("tensor", "rewireTensor_t", tensor)
+                                   .result();
+  if (wrong != rewireSuccess) return wrong;
   if (tensor->name == nullptr || *tensor->name == '\0' || strlen(tensor->name) > 1024) {
     return Fail(rewireInvalidArgument, "rewireRegisterTensor: name must have 1 to 1024 bytes");
   }

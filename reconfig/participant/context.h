@@ -16,9 +16,9 @@ struct rewireContext {
   rewire::WorldView alone;                     // the world without an agent
   std::unique_ptr<rewire::ReclaimWatch> reclaim;
   std::set<std::string> names;
-  bool parallel_set = false;
   bool update_called = false;
-  rewire::UpdateGate gate;               // without an agent
+  bool detached = false;    // kept all the same, so that a late call is refused and not undefined
+  rewire::UpdateGate gate;  // without an agent
   rewire::UpdateGate* boundary = &gate;  // the one that counts
 
   [[nodiscard]] rewire::WorldView View() const {

@@ -1,6 +1,7 @@
 // The C interface's update boundary: the fast path, and what follows when something is pending. The
 // program's thread.
 #include "absl/strings/str_cat.h"
+#include "reconfig/participant/arguments.h"
 #include "reconfig/participant/context.h"
 
 namespace rewire {
@@ -33,19 +34,17 @@ void FillOutcome(const rewireContext& context, const BoundaryResult& result,
 }  // namespace
 }  // namespace rewire
 
+using rewire::Arguments;
 using rewire::Fail;
 
 extern "C" {
 
 rewireResult_t rewireUpdate(rewireContext_t context, rewireUpdateFn update, void* arg,
                             rewireOutcome_t* outcome) noexcept {
-  if (context == nullptr || update == nullptr) {
-    return Fail(rewireInvalidArgument, "rewireUpdate: context or update is NULL");
-  }
-  if (outcome != nullptr && outcome->size < sizeof(rewireOutcome_t)) {
-    return Fail(rewireInvalidArgument,
-                "rewireUpdate: outcome->size must be sizeof(rewireOutcome_t)");
-  }
+  Arguments arguments("rewireUpdate");
+  arguments.Context(context).NotNull("update", reinterpret_cast<const void*>(update));
+  if (outcome != nullptr) arguments.Sized("outcome", "rewireOutcome_t", outcome);
+  if (arguments.result() != rewireSuccess) return arguments.result();
   context->update_called = true;
   rewire::UpdateGate* const gate = context->boundary;
   const bool pending = !gate->Begin();
@@ -76,10 +75,11 @@ rewireResult_t rewireUpdate(rewireContext_t context, rewireUpdateFn update, void
 }
 
 rewireResult_t rewireRecover(rewireContext_t context, rewireOutcome_t* outcome) noexcept {
-  if (context == nullptr || outcome == nullptr || outcome->size < sizeof(rewireOutcome_t)) {
-    return Fail(rewireInvalidArgument,
-                "rewireRecover: context or outcome is NULL, or outcome->size is not set");
-  }
+  const rewireResult_t wrong = Arguments("rewireRecover")
+                                   .Context(context)
+                                   .Sized("outcome", "rewireOutcome_t", outcome)
+                                   .result();
+  if (wrong != rewireSuccess) return wrong;
   if (context->participant == nullptr) {
     return Fail(rewireUnavailable, "rewireRecover: there is no agent (REWIRE_SOCKET is not set)");
   }

@@ -1,0 +1,67 @@
+// Wrong calls of the C interface in a member that has an agent, or should have one.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "reconfig/base/socket.h"
+#include "tests/fakes/process/background.h"
+#include "tests/fakes/process/temporary_folder.h"
+
+namespace rewire {
+namespace {
+
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+
+TEST(WrongCallsTest, UnderAnAgent) {
+  TemporaryFolder folder;
+  Background job({REWIRE_COMMAND, "run", "-n", "1", "--no-preload", "--agent-socket",
+                  folder / "agent.sock", "--", WRONG_MEMBER, "calls"},
+                 {"REWIRE_SILENCE_MS=200", "REWIRE_CUDA_LIBRARY=/nowhere/libcuda.so.1"});
+  const CommandResult end = job.End(seconds(40));
+  EXPECT_EQ(end.status, 0) << end.err;
+  for (const char* line : {
+           "attach: success",
+           "id without NCCL: invalid usage: [^\n]*rewireUniqueId.. needs NCCL in the process",
+           "device without driver: invalid argument: [^\n]*tensor device: "
+           "[^\n]*/nowhere/libcuda.so.1",
+           "host: success",
+           "host again: invalid argument: [^\n]*tensor host: is registered already",
+           "update: success",
+           "late: invalid usage: [^\n]*tensor late: register it before the first rewireUpdate",
+           "nothing to recover from: unavailable: [^\n]*REWIRE_SILENCE_MS",
+           "update after it: success",
+           "child attach: invalid usage: [^\n]*forked child",
+           "child recover: invalid usage: [^\n]*forked child",
+           "update after fork: success",
+           "detach: success",
+           "update after detach: invalid usage: rewireUpdate: context has been detached",
+           "detach again: invalid usage: rewireDetach: context has been detached",
+           "attach again: invalid usage: [^\n]*has detached",
+       }) {
+    EXPECT_THAT(end.out, ContainsRegex(std::string("\\] ") + line));
+  }
+}
+
+// A socket that nobody listens on, and one behind which nobody answers.
+TEST(WrongCallsTest, AnAgentThatDoesNotAnswer) {
+  TemporaryFolder folder;
+  UniqueFd listener;
+  ASSERT_TRUE(ListenUnix(folder / "silent.sock", &listener).ok());
+  const auto attach = [&](const std::string& name) {
+    return Background({WRONG_MEMBER, "attach"},
+                      {"REWIRE_MEMBER=0", "REWIRE_SOCKET=" + (folder / name)});
+  };
+  Background absent = attach("absent.sock");
+  Background silent = attach("silent.sock");
+  using Attaching = std::pair<Background*, const char*>;
+  for (const auto& [member, name] :
+       {Attaching(&absent, "absent.sock"), Attaching(&silent, "silent.sock")}) {
+    const CommandResult end = member->End(seconds(40));
+    EXPECT_EQ(end.status, 0) << end.err;
+    EXPECT_THAT(end.out, HasSubstr("attach: timeout: the agent at REWIRE_SOCKET=" +
+                                   (folder / name) + " did not answer"));
+  }
+}
+
+}  // namespace
+}  // namespace rewire

@@ -1,0 +1,71 @@
+// A member that calls the C interface at wrong moments, under an agent: one line per call, with the
+// result and the reason.
+//
+//   wrong_member attach     attaches, and no more
+//   wrong_member calls      everything that an agent is needed for
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstring>
+
+#include "reconfig/c_api.h"
+
+namespace {
+
+void Say(const char* what, rewireResult_t result) {
+  printf("%s: %s: %s\n", what, rewireResultString(result),
+         result == rewireSuccess ? "" : rewireLastError());
+  fflush(stdout);
+}
+
+int Update(void*) { return 0; }
+
+rewireTensor_t Tensor(const char* name, rewireMemory_t memory, void* data) {
+  return {sizeof(rewireTensor_t), name, 4, 4, rewireReplicated, rewireConstant, memory, data};
+}
+
+void Calls(rewireContext_t context) {
+  char id[128];
+  rewireOutcome_t outcome = {};
+  outcome.size = sizeof outcome;
+  uint32_t data[4] = {};
+  Say("id without NCCL", rewireUniqueId(context, "world", id));
+  const rewireTensor_t device = Tensor("device", rewireDevice, data);
+  Say("device without driver", rewireRegisterTensor(context, &device));
+  const rewireTensor_t host = Tensor("host", rewireHost, data);
+  Say("host", rewireRegisterTensor(context, &host));
+  Say("host again", rewireRegisterTensor(context, &host));
+  Say("update", rewireUpdate(context, Update, nullptr, &outcome));
+  const rewireTensor_t late = Tensor("late", rewireHost, data);
+  Say("late", rewireRegisterTensor(context, &late));
+  Say("nothing to recover from", rewireRecover(context, &outcome));
+  Say("update after it", rewireUpdate(context, Update, nullptr, &outcome));
+  const pid_t child = fork();
+  if (child == 0) {
+    rewireContext_t own = nullptr;
+    Say("child attach", rewireAttach(nullptr, &own));
+    Say("child recover", rewireRecover(context, &outcome));
+    _exit(0);
+  }
+  waitpid(child, nullptr, 0);
+  Say("update after fork", rewireUpdate(context, Update, nullptr, &outcome));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 2) return 2;
+  rewireContext_t context = nullptr;
+  const rewireResult_t attached = rewireAttach(nullptr, &context);
+  Say("attach", attached);
+  if (attached != rewireSuccess) return context == nullptr ? 0 : 1;
+  if (strcmp(argv[1], "calls") == 0) Calls(context);
+  Say("detach", rewireDetach(context));
+  rewireOutcome_t outcome = {};
+  outcome.size = sizeof outcome;
+  Say("update after detach", rewireUpdate(context, Update, nullptr, &outcome));
+  Say("detach again", rewireDetach(context));
+  Say("attach again", rewireAttach(nullptr, &context));
+  return 0;
+}
