@@ -46,11 +46,11 @@ def perform(job, log, change, step, settle):
     epoch = job.status()["epoch"]
     asked = log.last_step()
     change.act(job)
-    job.cli("wait", "--for", f"epoch={epoch + 1}", "--timeout", "60", timeout=70)
-    status = job.wait_steady()
-    log.poll()
+    # By the logs, as every process that runs beside a change costs it.
+    job.wait_until(lambda: log.last_epoch() > epoch, f"epoch {epoch + 1}")
     done = log.last_step()
     job.wait_step(done + settle)
+    status = job.wait_steady()
     record = status["transitions"][-1]
     return {"name": change.name, "from": change.before, "to": change.after, "planned": change.planned,
             "asked_at_step": asked, "done_at_step": done, "epoch": record["to_epoch"],
@@ -62,7 +62,7 @@ def cost(log, row, undisturbed):
     """Adds to a row of perform() what the training loop saw. undisturbed: slots -> median ms.
 
     pause: the longest interval between two step ends, over all members, in which the epoch changed,
-    less the median undisturbed interval of the world before. steps_lost: steps whose work was done
+    less the median of undisturbed intervals (each the longest over all members, too) of the world before. steps_lost: steps whose work was done
     and thrown away.
     """
     worst, lost, at = 0.0, 0, None
@@ -81,15 +81,18 @@ def cost(log, row, undisturbed):
 
 
 def undisturbed_medians(log, rows):
-    """slots -> median interval between step ends, away from every change."""
+    """slots -> median interval between step ends (of the slowest member), away from every change."""
     disturbed = set()
     for row in rows:
         disturbed.update(range(row["asked_at_step"], row["done_at_step"] + 3))
     out = {}
     for size in (2, 3, 4):
-        values = [ms for m in log.steps for step, ms, r in log.intervals(m)
-                  if r["slots"] == size and step not in disturbed]
-        if values:
-            out[size] = statistics.median(values)
+        slowest = {}
+        for m in log.steps:
+            for step, ms, r in log.intervals(m):
+                if r["slots"] == size and step not in disturbed:
+                    slowest[step] = max(ms, slowest.get(step, 0.0))
+        if slowest:
+            out[size] = statistics.median(slowest.values())
     whole = median_interval(log, 0, log.last_step(), 2)
     return {size: out.get(size, whole) for size in (2, 3, 4)}

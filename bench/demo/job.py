@@ -57,7 +57,7 @@ class Job:
                                f"its output is in {self.folder}/output.txt")
             if time.monotonic() > deadline:
                 raise JobError(f"{what} did not happen within {timeout} s")
-            time.sleep(0.02)
+            time.sleep(0.05)
 
     def wait_step(self, step):
         self.wait_until(lambda: self.log.last_step() >= step, f"step {step}")

@@ -34,6 +34,9 @@ class StepLog:
     def last_step(self):
         return max((rows[-1]["step"] for rows in self.steps.values()), default=-1)
 
+    def last_epoch(self):
+        return max((rows[-1]["epoch"] for rows in self.steps.values()), default=0)
+
     def intervals(self, member):
         """(step, ms) between consecutive step ends of one member."""
         rows = self.steps.get(member, [])

@@ -52,6 +52,7 @@ void Participant::Perform(Time now, const MemberAction& action) {
   } else if (std::get_if<ReleaseBoundary>(&action) != nullptr) {
     gate_.Release();
   } else if (const auto* a = std::get_if<StartStream>(&action)) {
+    streamed_version_ = a->step;
     gate_.SetNotify(true);
     if (reshape_ != nullptr) reshape_->Start(a->step);
   } else if (std::get_if<FinishStream>(&action) != nullptr) {
@@ -71,6 +72,7 @@ void Participant::Perform(Time now, const MemberAction& action) {
   } else if (const auto* a = std::get_if<AbandonEpoch>(&action)) {
     REWIRE_INFO("epoch %llu will not come: %s", static_cast<unsigned long long>(a->epoch),
                 a->reason.c_str());
+    streamed_version_ = kNone;
     gate_.SetNotify(false);
     LetGo(std::exchange(reshape_, nullptr));
     if (comms != nullptr) comms->Abandon(a->epoch);
@@ -186,6 +188,7 @@ void Participant::OnPledgeCuts(const PledgeCuts& action) {
 void Participant::OnAdopt(const Adopt& action) {
   if (action.kind != TransitionKind::kSwap) {
     if (Communicators* const comms = GetCommunicators()) comms->SwapNow(action.record.world.epoch);
+    streamed_version_ = kNone;
     gate_.SetNotify(false);
   }
   MutexLock lock(&mutex_);

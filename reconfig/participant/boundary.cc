@@ -12,6 +12,7 @@ namespace {
 
 // Under these names a member tells others of itself; no program's name begins with a zero byte.
 constexpr std::string_view kShapesName{"\0shapes", 7};
+constexpr std::string_view kNodeName{"\0node", 5};
 // The number of applied updates, carried like any other state.
 constexpr const char* kUpdatesTensor = "rewire/updates";
 
@@ -96,6 +97,7 @@ void Participant::Ready() {
   if (ready_) return;
   ready_ = true;
   names_.Publish(std::string(kShapesName), EncodeShapes(tensors_));
+  names_.Publish(std::string(kNodeName), NodeIdentity());
   changed_.NotifyAll();
 }
 
@@ -120,6 +122,11 @@ absl::StatusOr<std::optional<std::string>> Participant::Ask(const WorldMember& m
     secret = job_secret_;
   }
   return AskName(member.data_address, secret, options_.member, name, Now() + seconds(1));
+}
+
+std::string Participant::NodeOf(const WorldMember& member) const {
+  const auto answer = Ask(member, kNodeName);
+  return answer.ok() ? answer->value_or("") : "";
 }
 
 absl::Status Participant::CheckShapes(const World& from) const {
@@ -167,6 +174,8 @@ absl::StatusOr<BoundaryResult> Participant::PassBoundary() {
       snapshots_started_ |= start_snapshots;
     }
     if (start_snapshots) StartSnapshots();
+    // The transition that it was streamed for did not happen.
+    if (uncopied_ == updates_ && streamed_version_.load() != updates_) TakeSnapshot();
     // The state may change only when the copy of what it was is taken; a copy that takes too long
     // is given up: the next death may then cost more than a step.
     if (!snapshots_->WaitTaken(Now() + options_.silence)) {
@@ -287,12 +296,13 @@ void Participant::TakeAdoption(BoundaryResult* result) {
                                  0};
     callbacks.on_world(callbacks.arg, &world);
   }
-  StartSnapshots(reshape == nullptr ? Snapshotter::Memory{} : reshape->TakeSnapshotMemory());
+  uncopied_ = kNone;
+  StartSnapshots(reshape == nullptr ? SnapshotSlots::Memory{} : reshape->TakeSnapshotMemory());
   // Nothing has changed since the version that was restored: it is copied at once.
   if (result->kind == ResumeKind::kRepeat) TakeSnapshot();
 }
 
-void Participant::StartSnapshots(Snapshotter::Memory memory) {
+void Participant::StartSnapshots(SnapshotSlots::Memory memory) {
   WorldView view;
   uint64_t secret = 0;
   std::vector<PlacedTensor> tensors;
@@ -310,7 +320,9 @@ void Participant::StartSnapshots(Snapshotter::Memory memory) {
 }
 
 void Participant::TakeSnapshot() {
-  if (absl::Status s = snapshots_->BeginVersion(updates_); !s.ok()) {
+  const bool streamed = updates_ == streamed_version_.load();
+  uncopied_ = streamed ? updates_ : kNone;
+  if (absl::Status s = snapshots_->BeginVersion(updates_, streamed); !s.ok()) {
     REWIRE_WARN("no snapshot of version %llu: %s", static_cast<unsigned long long>(updates_),
                 std::string(s.message()).c_str());
   }

@@ -40,8 +40,14 @@ absl::StatusOr<std::unique_ptr<Participant>> Participant::Start(const Participan
     auto transport = TcpTransport::Start(tcp);
     if (!transport.ok()) return transport.status();
     p->transport_ = std::move(*transport);
-    p->snapshots_ = std::make_unique<Snapshotter>(p->transport_.get(), &p->budget_, options.buddy,
-                                                  options.silence);
+    Snapshotter::Options snapshots;
+    snapshots.buddy = options.buddy;
+    snapshots.stall = options.silence;
+    if (options.peer_copy) {
+      snapshots.node_of = [raw = p.get()](const WorldMember& m) { return raw->NodeOf(m); };
+    }
+    p->snapshots_ =
+        std::make_unique<Snapshotter>(p->transport_.get(), &p->budget_, std::move(snapshots));
     member.data_address = p->transport_->address();
   }
   p->member_ = std::make_unique<Member>(member);

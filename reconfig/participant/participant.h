@@ -122,8 +122,9 @@ class Participant {
   void RunDiscards();
   // Everything is registered.
   void Ready();
-  void StartSnapshots(Snapshotter::Memory memory = {});
+  void StartSnapshots(SnapshotSlots::Memory memory = {});
   void TakeSnapshot();
+  std::string NodeOf(const WorldMember& member) const;
   absl::Status CheckShapes(const World& from) const;
   // What another member answers to a name; nothing: it does not know it (yet).
   absl::StatusOr<std::optional<std::string>> Ask(const WorldMember& member,
@@ -159,8 +160,12 @@ class Participant {
   bool left_ REWIRE_GUARDED_BY(mutex_) = false;
   bool stop_ REWIRE_GUARDED_BY(mutex_) = false;
   std::atomic<bool> standing_{false};
+  static constexpr uint64_t kNone = UINT64_MAX;
+  // The version that goes to the next world's members.
+  std::atomic<uint64_t> streamed_version_{kNone};
   // The program's thread's alone, read through the tensor that carries it to joiners.
   uint64_t updates_ = 0;
+  uint64_t uncopied_ = kNone;  // the version whose copies were left out; of the program's thread
   std::thread thread_;
 };
 

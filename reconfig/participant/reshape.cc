@@ -92,8 +92,6 @@ void Reshape::Run() {
     absl::Status status = loss ? StreamRestore() : StreamChange(step);
     // A failed stream must not go on writing: the answer may end the transition at once.
     if (!status.ok()) context_.transport->Close(key_);
-    // Before anybody can free what is mapped, which the commit allows.
-    pull_->Close();
     if (!Cancelled()) context_.streamed(status, bytes_in(), bytes_out());
   }
   finished_ = true;
@@ -360,6 +358,8 @@ absl::Status Reshape::StreamChange(uint64_t step) {
   ServePulls();
   absl::Status status = TellReady(step, deadline);
   if (status.ok()) status = pull_->Fetch(deadline);
+  // Before anybody can free what is mapped, which the commit allows.
+  pull_->Close();
   if (status.ok()) status = outflow_->Send(Select(true), step, true, deadline);
   const Time sent = Now();
   if (!WaitFor(&finish_)) return absl::CancelledError("the transition was abandoned");

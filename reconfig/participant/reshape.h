@@ -79,7 +79,7 @@ class Reshape {
   [[nodiscard]] const std::vector<NewPart>& parts() const { return parts_; }
   [[nodiscard]] uint64_t restored_version() const { return version_; }
   // For the snapshots of the new world.
-  [[nodiscard]] Snapshotter::Memory TakeSnapshotMemory() { return std::move(snapshot_memory_); }
+  [[nodiscard]] SnapshotSlots::Memory TakeSnapshotMemory() { return std::move(snapshot_memory_); }
   [[nodiscard]] uint64_t bytes_in() const {
     return pull_->bytes() + (intake_ == nullptr ? 0 : intake_->bytes());
   }
@@ -120,7 +120,7 @@ class Reshape {
   std::vector<TensorShape> shapes_;
   std::vector<NewPart> parts_;
   std::vector<StatePlace> targets_;  // where this member's part of each tensor will lie
-  Snapshotter::Memory snapshot_memory_;
+  SnapshotSlots::Memory snapshot_memory_;
   std::vector<Incoming> incoming_;
   std::vector<Outgoing> outgoing_;
   std::map<MemberId, std::vector<Outgoing>> pulled_;  // by target: copied by it

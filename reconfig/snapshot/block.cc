@@ -1,8 +1,12 @@
 // Host memory for snapshots; see block.h.
 #include "reconfig/snapshot/block.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <string>
 #include <utility>
 
 namespace rewire {
@@ -10,16 +14,45 @@ namespace {
 
 constexpr size_t kPage = 4096;
 
+char* Map(size_t bytes, int protection, int flags, int fd) {
+  void* const data = mmap(nullptr, bytes, protection, flags | MAP_NORESERVE, fd, 0);
+  return data == MAP_FAILED ? nullptr : static_cast<char*>(data);
+}
+
 }  // namespace
 
 Block Block::Of(size_t bytes) {
   Block block;
   if (bytes == 0) return block;
-  void* const data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
-                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (data == MAP_FAILED) return block;
-  madvise(data, bytes, MADV_HUGEPAGE);  // a hint: where it is refused there are small pages
-  block.data_ = static_cast<char*>(data);
+  block.data_ = Map(bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+  if (block.data_ == nullptr) return block;
+  madvise(block.data_, bytes, MADV_HUGEPAGE);  // a hint: where it is refused there are small pages
+  block.size_ = bytes;
+  return block;
+}
+
+Block Block::Shared(size_t bytes) {
+  Block block;
+  if (bytes == 0) return block;
+  block.fd_.reset(memfd_create("rewire-snapshot", MFD_CLOEXEC));
+  if (!block.fd_.valid() || ftruncate(block.fd_.get(), static_cast<off_t>(bytes)) != 0) return {};
+  block.data_ = Map(bytes, PROT_READ | PROT_WRITE, MAP_SHARED, block.fd_.get());
+  if (block.data_ == nullptr) return {};
+  block.size_ = bytes;
+  return block;
+}
+
+Block Block::MapOf(pid_t pid, int fd, size_t bytes) {
+  Block block;
+  const std::string path = "/proc/" + std::to_string(pid) + "/fd/" + std::to_string(fd);
+  block.fd_.reset(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  struct stat file {};
+  if (bytes == 0 || !block.fd_.valid() || fstat(block.fd_.get(), &file) != 0 ||
+      !S_ISREG(file.st_mode) || static_cast<size_t>(file.st_size) < bytes) {
+    return {};
+  }
+  block.data_ = Map(bytes, PROT_READ, MAP_SHARED, block.fd_.get());
+  if (block.data_ == nullptr) return {};
   block.size_ = bytes;
   return block;
 }
@@ -31,6 +64,7 @@ Block::~Block() {
 Block& Block::operator=(Block&& other) noexcept {
   std::swap(data_, other.data_);
   std::swap(size_, other.size_);
+  std::swap(fd_, other.fd_);
   return *this;
 }
 

@@ -9,6 +9,16 @@
 
 namespace rewire {
 
+uint64_t SnapshotSlots::Shape::Room() const {
+  uint64_t bytes = 0;
+  for (size_t t = 0; t < laid_out.size(); ++t) bytes += laid_out[t].size() * element_bytes[t];
+  return bytes;
+}
+
+Block SnapshotSlots::NewBlock(uint64_t bytes) const {
+  return shared_ ? Block::Shared(bytes) : Block::Of(bytes);
+}
+
 SnapshotSlots::Memory SnapshotSlots::Reserve(uint64_t bytes) const {
   Memory memory;
   for (size_t i = 0; i < 2; ++i) {
@@ -16,44 +26,67 @@ SnapshotSlots::Memory SnapshotSlots::Reserve(uint64_t bytes) const {
       MutexLock lock(&mutex_);
       if (slots_[i].data.size() >= bytes) continue;
     }
-    memory.blocks[i] = Block::Of(bytes);
+    memory.blocks[i] = NewBlock(bytes);
     memory.blocks[i].Touch();
   }
   return memory;
 }
 
-void SnapshotSlots::Reset(std::vector<Box> boxes, std::vector<uint32_t> element_bytes,
-                          Memory memory) {
+SnapshotSlots::Memory SnapshotSlots::Reset(Shape shape, Memory memory, Keep keep) {
   MutexLock lock(&mutex_);
-  boxes_ = std::move(boxes);
-  element_bytes_ = std::move(element_bytes);
+  shape_ = std::move(shape);
   starts_.clear();
-  bytes_ = 0;
-  for (size_t t = 0; t < boxes_.size(); ++t) {
-    starts_.push_back(bytes_);
-    bytes_ += boxes_[t].size() * element_bytes_[t];
+  room_ = bytes_ = 0;
+  for (size_t t = 0; t < shape_.boxes.size(); ++t) {
+    starts_.push_back(room_);
+    room_ += shape_.laid_out[t].size() * shape_.element_bytes[t];
+    bytes_ += shape_.boxes[t].size() * shape_.element_bytes[t];
   }
   for (size_t i = 0; i < 2; ++i) {
     Slot& s = slots_[i];
     s.used = false;
     s.parts.clear();
     s.arrived = 0;
-    if (memory.blocks[i].size() > 0) s.data = std::move(memory.blocks[i]);
+    if (keep == Keep::kNothing || memory.blocks[i].size() > 0) std::swap(s.data, memory.blocks[i]);
   }
+  return memory;
 }
 
-SnapshotSlots::Slot* SnapshotSlots::For(uint64_t version) {
+absl::StatusOr<uint64_t> SnapshotSlots::PlaceOf(uint32_t tensor, uint64_t offset,
+                                                uint64_t bytes) const {
+  if (tensor >= shape_.boxes.size()) return absl::InvalidArgumentError("a snapshot of no tensor");
+  const uint64_t size = shape_.element_bytes[tensor];
+  const uint64_t begin = shape_.boxes[tensor].begin * size;
+  const uint64_t end = begin + shape_.boxes[tensor].size() * size;
+  if (offset < begin || offset > end || bytes > end - offset) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a snapshot of tensor ", tensor, " outside of this slot's piece"));
+  }
+  return starts_[tensor] + (offset - begin);
+}
+
+void SnapshotSlots::Begin(Slot* slot, uint64_t version) {
+  slot->used = true;
+  slot->version = version;
+  slot->parts.clear();
+  slot->arrived = 0;
+}
+
+absl::StatusOr<SnapshotSlots::Slot*> SnapshotSlots::For(uint64_t version) {
   for (Slot& s : slots_) {
     if (s.used && s.version == version) return &s;
   }
   Slot* oldest = &slots_[0];
   if (oldest->used && (!slots_[1].used || slots_[1].version < oldest->version)) oldest = &slots_[1];
-  if (oldest->used && oldest->version > version) return nullptr;
-  oldest->used = true;
-  oldest->version = version;
-  if (oldest->data.size() < bytes_) oldest->data = Block::Of(bytes_);
-  oldest->parts.clear();
-  oldest->arrived = 0;
+  if (oldest->used && oldest->version > version) {
+    return absl::InvalidArgumentError(absl::StrCat("a snapshot of the old version ", version));
+  }
+  if (oldest->data.size() < room_) oldest->data = NewBlock(room_);
+  if (oldest->data.size() < room_) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("no host memory for a snapshot of ", room_, " bytes"));
+  }
+  Begin(oldest, version);
   return oldest;
 }
 
@@ -64,33 +97,102 @@ const SnapshotSlots::Slot* SnapshotSlots::Find(uint64_t version) const {
   return nullptr;
 }
 
-absl::Status SnapshotSlots::Put(uint64_t version, uint32_t tensor, uint64_t offset,
-                                std::span<const char> bytes, uint64_t content) {
+absl::StatusOr<char*> SnapshotSlots::Room(uint64_t version, uint32_t tensor, uint64_t offset,
+                                          uint64_t bytes) {
   MutexLock lock(&mutex_);
-  if (tensor >= boxes_.size()) return absl::InvalidArgumentError("a snapshot of no tensor");
-  const uint64_t begin = boxes_[tensor].begin * element_bytes_[tensor];
-  const uint64_t end = begin + boxes_[tensor].size() * element_bytes_[tensor];
-  if (offset < begin || offset > end || bytes.size() > end - offset) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a snapshot of tensor ", tensor, " outside of this slot's piece"));
-  }
-  Slot* slot = For(version);
-  if (slot != nullptr && slot->data.size() < bytes_) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("no host memory for a snapshot of ", bytes_, " bytes"));
-  }
-  if (slot == nullptr) {
-    return absl::InvalidArgumentError(absl::StrCat("a snapshot of the old version ", version));
-  }
-  const uint64_t at = starts_[tensor] + (offset - begin);
+  const absl::StatusOr<uint64_t> at = PlaceOf(tensor, offset, bytes);
+  if (!at.ok()) return at.status();
+  const absl::StatusOr<Slot*> slot = For(version);
+  if (!slot.ok()) return slot.status();
+  return (*slot)->data.data() + *at;
+}
+
+absl::Status SnapshotSlots::AddTo(Slot* slot, const Listed& part) {
+  const absl::StatusOr<uint64_t> at = PlaceOf(part.tensor, part.offset, part.bytes);
+  if (!at.ok()) return at.status();
   for (const Part& p : slot->parts) {
-    if (at < p.at + p.bytes && p.at < at + bytes.size()) {
+    if (*at < p.at + p.listed.bytes && p.at < *at + part.bytes) {
       return absl::InvalidArgumentError("a part of a snapshot came twice");
     }
   }
-  std::memcpy(slot->data.data() + at, bytes.data(), bytes.size());
-  slot->parts.push_back({at, offset, bytes.size(), content});
-  slot->arrived += bytes.size();
+  slot->parts.push_back({*at, part});
+  slot->arrived += part.bytes;
+  return absl::OkStatus();
+}
+
+absl::Status SnapshotSlots::Add(uint64_t version, uint32_t tensor, uint64_t offset, uint64_t bytes,
+                                uint64_t content) {
+  MutexLock lock(&mutex_);
+  const absl::StatusOr<Slot*> slot = For(version);
+  if (!slot.ok()) return slot.status();
+  return AddTo(*slot, {tensor, offset, bytes, content});
+}
+
+absl::Status SnapshotSlots::Put(uint64_t version, uint32_t tensor, uint64_t offset,
+                                std::span<const char> bytes, uint64_t content) {
+  MutexLock lock(&mutex_);
+  const absl::StatusOr<uint64_t> at = PlaceOf(tensor, offset, bytes.size());
+  if (!at.ok()) return at.status();
+  const absl::StatusOr<Slot*> slot = For(version);
+  if (!slot.ok()) return slot.status();
+  if (absl::Status s = AddTo(*slot, {tensor, offset, bytes.size(), content}); !s.ok()) return s;
+  std::memcpy((*slot)->data.data() + *at, bytes.data(), bytes.size());
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<int>> SnapshotSlots::Share() {
+  MutexLock lock(&mutex_);
+  std::vector<int> fds;
+  for (Slot& s : slots_) {
+    if (s.data.size() < room_ && !s.used) s.data = NewBlock(room_);
+    if (s.data.size() < room_ || s.data.fd() < 0) {
+      return absl::UnavailableError("the memory of snapshots cannot be shared");
+    }
+    fds.push_back(s.data.fd());
+  }
+  return fds;
+}
+
+absl::Status SnapshotSlots::MapOf(pid_t owner, const int (&fds)[2]) {
+  MutexLock lock(&mutex_);
+  Block blocks[2] = {Block::MapOf(owner, fds[0], room_), Block::MapOf(owner, fds[1], room_)};
+  if (blocks[0].size() < room_ || blocks[1].size() < room_) {
+    return absl::UnavailableError(
+        absl::StrCat("the snapshots of process ", owner, " cannot be mapped"));
+  }
+  for (size_t i = 0; i < 2; ++i) {
+    slots_[i].used = false;
+    slots_[i].data = std::move(blocks[i]);
+  }
+  return absl::OkStatus();
+}
+
+std::vector<SnapshotSlots::Listed> SnapshotSlots::List(uint64_t version, uint32_t* index) const {
+  MutexLock lock(&mutex_);
+  std::vector<Listed> parts;
+  const Slot* const slot = Find(version);
+  if (slot == nullptr) return parts;
+  *index = slot == &slots_[0] ? 0 : 1;
+  for (const Part& p : slot->parts) parts.push_back(p.listed);
+  return parts;
+}
+
+absl::Status SnapshotSlots::TakeList(uint64_t version, uint32_t index,
+                                     std::span<const Listed> parts) {
+  MutexLock lock(&mutex_);
+  if (index > 1 || slots_[index].data.size() < room_) {
+    return absl::InvalidArgumentError("a list of parts in memory that is not mapped");
+  }
+  Slot& slot = slots_[index];
+  if (!slot.used || slot.version != version) {
+    if (slot.used && slot.version > version) {
+      return absl::InvalidArgumentError(absl::StrCat("a snapshot of the old version ", version));
+    }
+    Begin(&slot, version);
+  }
+  for (const Listed& part : parts) {
+    if (absl::Status s = AddTo(&slot, part); !s.ok()) return s;
+  }
   return absl::OkStatus();
 }
 
@@ -100,7 +202,8 @@ std::vector<uint64_t> SnapshotSlots::WholeVersions() const {
   for (const Slot& s : slots_) {
     if (!s.used || s.arrived != bytes_) continue;
     const bool whole = std::all_of(s.parts.begin(), s.parts.end(), [&](const Part& p) {
-      return HashContent(s.data.data() + p.at, p.bytes, p.offset) == p.content;
+      const Listed& part = p.listed;
+      return HashContent(s.data.data() + p.at, part.bytes, part.offset) == part.content;
     });
     if (whole) versions.push_back(s.version);
   }
@@ -123,7 +226,7 @@ const char* SnapshotSlots::Piece(uint64_t version, uint32_t tensor) const {
 
 Box SnapshotSlots::PieceBox(uint32_t tensor) const {
   MutexLock lock(&mutex_);
-  return tensor < boxes_.size() ? boxes_[tensor] : Box{};
+  return tensor < shape_.boxes.size() ? shape_.boxes[tensor] : Box{};
 }
 
 uint64_t SnapshotSlots::bytes() const {

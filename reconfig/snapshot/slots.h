@@ -1,5 +1,6 @@
 // Two versions of one slot's snapshot in host memory: of the newest and the one before. A version
-// is listed only when every byte has come and still hashes to what it did then. Thread-safe.
+// is listed only when every byte has come and still hashes to what it did then. The memory may be
+// another process's, mapped: then parts are listed here, and nothing is copied. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "reconfig/base/mutex.h"
 #include "reconfig/snapshot/block.h"
 #include "reconfig/topo/layout.h"
@@ -15,21 +17,52 @@ namespace rewire {
 
 class SnapshotSlots {
  public:
-  // Memory for two versions of so many bytes, touched: none where there already is enough.
+  // shared: in memory that another process can map.
+  explicit SnapshotSlots(bool shared = false) : shared_(shared) {}
+
+  // Memory for two versions.
   struct Memory {
     Block blocks[2];
   };
+  // Of so many bytes, touched; none where there already is enough.
   [[nodiscard]] Memory Reserve(uint64_t bytes) const;
 
-  // What one snapshot consists of: the box of each tensor (empty: nothing of it), and the size of
-  // its elements. Drops everything. Reserved memory takes the place of what there is; what is
-  // missing then is made when a version comes.
-  void Reset(std::vector<Box> boxes, std::vector<uint32_t> element_bytes, Memory memory = {});
+  // What one snapshot consists of.
+  struct Shape {
+    std::vector<Box> boxes;     // of each tensor; empty: nothing of it
+    std::vector<Box> laid_out;  // what has a place in the memory: at least the boxes
+    std::vector<uint32_t> element_bytes;
+    [[nodiscard]] uint64_t Room() const;  // bytes of memory for one version
+  };
+  enum class Keep : uint8_t { kMemory, kNothing };
+  // Drops everything, the memory too unless it is kept. The memory given takes the place of what
+  // there is; what is missing then is made when a version comes. Gives what was dropped: to free it
+  // takes a while.
+  Memory Reset(Shape shape, Memory memory = {}, Keep keep = Keep::kMemory);
 
   // Bytes at a byte offset of a tensor, of a version. A version newer than any here takes the place
-  // of the oldest; one older than both is refused. A fragment may come once.
+  // of the oldest; one older than both is refused. A part may come once. Put copies; or the caller
+  // writes them where Room() says and then Add()s them.
   absl::Status Put(uint64_t version, uint32_t tensor, uint64_t offset, std::span<const char> bytes,
                    uint64_t content);
+  absl::StatusOr<char*> Room(uint64_t version, uint32_t tensor, uint64_t offset, uint64_t bytes);
+  absl::Status Add(uint64_t version, uint32_t tensor, uint64_t offset, uint64_t bytes,
+                   uint64_t content);
+
+  // What is in one of the two, for somebody who has mapped the memory.
+  struct Listed {
+    uint32_t tensor = 0;
+    uint64_t offset = 0;
+    uint64_t bytes = 0;
+    uint64_t content = 0;
+  };
+  // Both memories, made if they are not there; not ok: they cannot be shared.
+  absl::StatusOr<std::vector<int>> Share();
+  [[nodiscard]] std::vector<Listed> List(uint64_t version, uint32_t* index) const;
+  // Uses the memory that another process shares, in its order of fds, instead of our own.
+  absl::Status MapOf(pid_t owner, const int (&fds)[2]);
+  // The parts of a version in mapped memory number `index`. May come in several lists.
+  absl::Status TakeList(uint64_t version, uint32_t index, std::span<const Listed> parts);
 
   // The versions that are whole: every byte there and unchanged. Hashes everything.
   [[nodiscard]] std::vector<uint64_t> WholeVersions() const;
@@ -44,9 +77,7 @@ class SnapshotSlots {
  private:
   struct Part {
     uint64_t at = 0;  // in data
-    uint64_t offset = 0;
-    uint64_t bytes = 0;
-    uint64_t content = 0;
+    Listed listed;
   };
   struct Slot {
     bool used = false;
@@ -55,13 +86,20 @@ class SnapshotSlots {
     std::vector<Part> parts;
     uint64_t arrived = 0;  // bytes
   };
-  Slot* For(uint64_t version) REWIRE_REQUIRES(mutex_);
+  [[nodiscard]] Block NewBlock(uint64_t bytes) const;
+  // Where a part lies in the memory of a version; not ok: it is none of ours.
+  absl::StatusOr<uint64_t> PlaceOf(uint32_t tensor, uint64_t offset, uint64_t bytes) const
+      REWIRE_REQUIRES(mutex_);
+  absl::StatusOr<Slot*> For(uint64_t version) REWIRE_REQUIRES(mutex_);
+  static void Begin(Slot* slot, uint64_t version);
+  absl::Status AddTo(Slot* slot, const Listed& part) REWIRE_REQUIRES(mutex_);
   [[nodiscard]] const Slot* Find(uint64_t version) const REWIRE_REQUIRES(mutex_);
 
+  const bool shared_;
   mutable Mutex mutex_;
-  std::vector<Box> boxes_ REWIRE_GUARDED_BY(mutex_);
-  std::vector<uint32_t> element_bytes_ REWIRE_GUARDED_BY(mutex_);
+  Shape shape_ REWIRE_GUARDED_BY(mutex_);
   std::vector<uint64_t> starts_ REWIRE_GUARDED_BY(mutex_);  // of each tensor in data
+  uint64_t room_ REWIRE_GUARDED_BY(mutex_) = 0;
   uint64_t bytes_ REWIRE_GUARDED_BY(mutex_) = 0;
   Slot slots_[2] REWIRE_GUARDED_BY(mutex_);
 };

@@ -3,16 +3,27 @@
 
 #include <pthread.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <iterator>
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "reconfig/base/bytes.h"
 #include "reconfig/base/log.h"
-#include "reconfig/stream/content.h"
+#include "reconfig/stream/notes.h"
+#include "reconfig/stream/peer_memory.h"
 
 namespace rewire {
 namespace {
+
+// Copied at a time; between two of them the thread sees that the world is changing.
+constexpr uint64_t kPartBytes = 8 << 20;
+constexpr size_t kListedBytes = 4 + 8 + 8 + 8;
+// The parts of one note.
+constexpr size_t kMostParts = 30000;
+static_assert(12 + 4 + kMostParts * kListedBytes < kFragmentBytes);
 
 bool KeptWhole(const TensorShape& shape) {
   return shape.change == Change::kVolatile && shape.division == Division::kReplicated;
@@ -20,10 +31,11 @@ bool KeptWhole(const TensorShape& shape) {
 
 }  // namespace
 
-Snapshotter::Snapshotter(Transport* transport, Budget* budget, bool buddy, Duration stall)
-    : transport_(transport), budget_(budget), buddy_(buddy), stall_(stall), thread_([this] {
-        Run();
-      }) {}
+Snapshotter::Snapshotter(Transport* transport, Budget* budget, Options options)
+    : transport_(transport),
+      budget_(budget),
+      options_(std::move(options)),
+      thread_([this] { Run(); }) {}
 
 Snapshotter::~Snapshotter() {
   Freeze();
@@ -35,50 +47,51 @@ Snapshotter::~Snapshotter() {
   thread_.join();
 }
 
-Snapshotter::Boxes Snapshotter::BoxesOf(std::span<const TensorShape> shapes, uint32_t slots,
-                                        uint32_t slot) const {
-  Boxes boxes;
-  boxes.sharded = std::any_of(shapes.begin(), shapes.end(), [](const TensorShape& t) {
+Snapshotter::Shapes Snapshotter::ShapesOf(std::span<const TensorShape> shapes, uint32_t slots,
+                                          uint32_t slot) const {
+  Shapes out;
+  out.sharded = std::any_of(shapes.begin(), shapes.end(), [](const TensorShape& t) {
     return t.division == Division::kSharded && t.change != Change::kTransient;
   });
+  const uint32_t before = (slot + slots - 1) % slots;
   for (const TensorShape& t : shapes) {
-    const bool copied = KeptWhole(t) || (boxes.sharded && buddy_);
-    boxes.own.push_back(copied ? SnapshotPart(t, slots, slot) : Box{});
+    const bool copied = KeptWhole(t) || (out.sharded && options_.buddy);
     const bool kept = copied && !KeptWhole(t) && slots > 1;
-    boxes.kept.push_back(kept ? SnapshotPart(t, slots, (slot + slots - 1) % slots) : Box{});
+    out.own.boxes.push_back(copied ? SnapshotPart(t, slots, slot) : Box{});
+    out.kept.boxes.push_back(kept ? SnapshotPart(t, slots, before) : Box{});
+    out.kept.laid_out.push_back(copied ? SnapshotPart(t, slots, before) : Box{});
+    out.own.element_bytes.push_back(t.element_bytes);
   }
-  return boxes;
+  out.own.laid_out = out.own.boxes;
+  out.kept.element_bytes = out.own.element_bytes;
+  return out;
 }
 
-Snapshotter::Memory Snapshotter::Reserve(std::span<const TensorShape> shapes, uint32_t slots,
-                                         uint32_t slot) const {
-  const Boxes boxes = BoxesOf(shapes, slots, slot);
-  uint64_t own = 0;
-  uint64_t kept = 0;
-  for (size_t t = 0; t < shapes.size(); ++t) {
-    own += boxes.own[t].size() * shapes[t].element_bytes;
-    kept += boxes.kept[t].size() * shapes[t].element_bytes;
-  }
-  return {own_.Reserve(own), kept_.Reserve(kept)};
+SnapshotSlots::Memory Snapshotter::Reserve(std::span<const TensorShape> shapes, uint32_t slots,
+                                           uint32_t slot) const {
+  return own_.Reserve(ShapesOf(shapes, slots, slot).own.Room());
 }
 
 void Snapshotter::StartWorld(const World& world, uint64_t secret, uint32_t slot,
-                             std::vector<PlacedTensor> tensors, Memory memory) {
+                             std::vector<PlacedTensor> tensors, SnapshotSlots::Memory memory) {
   Freeze();
   tensors_ = std::move(tensors);
   const auto slots = static_cast<uint32_t>(world.members.size());
   std::vector<TensorShape> shapes;
-  std::vector<uint32_t> element_bytes;
-  for (const PlacedTensor& t : tensors_) {
-    shapes.push_back(t.shape);
-    element_bytes.push_back(t.shape.element_bytes);
+  for (const PlacedTensor& t : tensors_) shapes.push_back(t.shape);
+  Shapes parts = ShapesOf(shapes, slots, slot);
+  sharded_ = parts.sharded;
+  boxes_ = parts.own.boxes;
+  std::vector<SnapshotSlots::Memory> old;
+  old.push_back(own_.Reset(std::move(parts.own), std::move(memory)));
+  // What was mapped belongs to the world before; memory of our own is made when bytes come.
+  old.push_back(kept_.Reset(std::move(parts.kept), {}, SnapshotSlots::Keep::kNothing));
+  {
+    MutexLock lock(&mutex_);
+    std::move(old.begin(), old.end(), std::back_inserter(old_));
   }
-  Boxes boxes = BoxesOf(shapes, slots, slot);
-  sharded_ = boxes.sharded;
-  boxes_ = boxes.own;
-  own_.Reset(std::move(boxes.own), element_bytes, std::move(memory.own));
-  kept_.Reset(std::move(boxes.kept), element_bytes, std::move(memory.kept));
-  has_next_ = buddy_ && sharded_ && slots > 1;
+  offered_ = mapped_ = false;
+  has_next_ = options_.buddy && sharded_ && slots > 1;
   if (has_next_) {
     next_ = world.members[(slot + 1) % slots];
     previous_ = world.members[(slot + slots - 1) % slots].member;
@@ -105,26 +118,29 @@ absl::Status Snapshotter::CopyPiece(uint32_t tensor, uint64_t version, StateMemo
   const PlacedTensor& t = tensors_[tensor];
   const uint64_t begin = boxes_[tensor].begin * t.shape.element_bytes;
   const uint64_t end = boxes_[tensor].end * t.shape.element_bytes;
-  std::vector<char> bytes;
-  for (uint64_t at = begin; at < end; at += kFragmentBytes) {
+  for (uint64_t at = begin; at < end; at += kPartBytes) {
     if (frozen_) return absl::CancelledError("the world is changing");
-    bytes.resize(std::min<uint64_t>(kFragmentBytes, end - at));
-    const StatePlace place = t.place.At(at - t.part.begin * t.shape.element_bytes);
-    if (absl::Status s = memory->Read(place, bytes.data(), bytes.size()); !s.ok()) return s;
-    const uint64_t content = HashContent(bytes.data(), bytes.size(), at);
-    if (absl::Status s = own_.Put(version, tensor, at, bytes, content); !s.ok()) return s;
-    bytes_copied_ += bytes.size();
+    const uint64_t n = std::min(kPartBytes, end - at);
+    const absl::StatusOr<char*> room = own_.Room(version, tensor, at, n);
+    if (!room.ok()) return room.status();
+    const StatePlace from = t.place.At(at - t.part.begin * t.shape.element_bytes);
+    uint64_t content = 0;
+    absl::Status s = memory->CopyHashed(from, {MemoryKind::kHost, *room, nullptr}, n, at, &content);
+    if (s.ok()) s = own_.Add(version, tensor, at, n, content);
+    if (!s.ok()) return s;
+    bytes_copied_ += n;
   }
   return absl::OkStatus();
 }
 
-absl::Status Snapshotter::BeginVersion(uint64_t version) {
+absl::Status Snapshotter::BeginVersion(uint64_t version, bool streamed) {
   if (frozen_) return absl::OkStatus();
+  if (streamed && sharded_ && options_.buddy) return absl::OkStatus();
   for (uint32_t t = 0; t < tensors_.size(); ++t) {
     if (tensors_[t].shape.change != Change::kVolatile) continue;
     if (absl::Status s = CopyPiece(t, version, &program_memory_); !s.ok()) return s;
   }
-  if (!sharded_ || !buddy_) return absl::OkStatus();
+  if (!sharded_ || !options_.buddy) return absl::OkStatus();
   MutexLock lock(&mutex_);
   asked_ = true;
   version_ = version;
@@ -141,12 +157,12 @@ bool Snapshotter::WaitTaken(Time deadline) {
 }
 
 std::vector<uint64_t> Snapshotter::OwnVersions() const {
-  if (sharded_ && !buddy_) return {};
+  if (sharded_ && !options_.buddy) return {};
   return own_.WholeVersions();
 }
 
 std::vector<uint64_t> Snapshotter::BuddyVersions() const {
-  if (sharded_ && !buddy_) return {};
+  if (sharded_ && !options_.buddy) return {};
   // What nobody needs from here can be given at every version.
   return kept_.bytes() == 0 ? own_.WholeVersions() : kept_.WholeVersions();
 }
@@ -156,7 +172,78 @@ absl::Status Snapshotter::Take(MemberId sender, const FragmentHeader& header,
   if (frozen_ || sender != previous_) {
     return absl::FailedPreconditionError("a snapshot that is not wanted here now");
   }
+  if (header.tensor == static_cast<uint32_t>(NoteKind::kMemory)) return TakeMemory(bytes);
+  if (header.tensor == static_cast<uint32_t>(NoteKind::kParts)) return TakeParts(bytes);
   return kept_.Put(header.version, header.tensor, header.offset, bytes, header.content);
+}
+
+void Snapshotter::OfferMemory() {
+  if (offered_) return;
+  offered_ = true;
+  if (!options_.node_of) return;
+  const std::string node = NodeIdentity();
+  if (node.empty() || options_.node_of(next_) != node) return;
+  const absl::StatusOr<std::vector<int>> fds = own_.Share();
+  if (!fds.ok()) return;
+  ByteWriter out;
+  out.Put(static_cast<int32_t>(getpid()));
+  for (const int fd : *fds) out.Put(static_cast<int32_t>(fd));
+  Outflow outflow(key_, transport_, budget_);
+  const Time deadline = Now() + options_.stall;
+  absl::Status status = outflow.SendNote(next_, NoteKind::kMemory, out.Take(), deadline);
+  if (status.ok()) status = outflow.WaitPlaced(deadline);
+  mapped_ = status.ok();
+  if (mapped_) return;
+  transport_->Close(key_);
+  if (!frozen_) transport_->Open(key_, this);
+}
+
+absl::Status Snapshotter::TakeMemory(std::span<const char> bytes) {
+  ByteReader in({bytes.data(), bytes.size()});
+  const auto pid = in.Get<int32_t>();
+  const int fds[2] = {in.Get<int32_t>(), in.Get<int32_t>()};
+  if (!in.Finished()) return absl::InvalidArgumentError("no memory is named");
+  return kept_.MapOf(pid, fds);
+}
+
+absl::Status Snapshotter::SendParts(uint64_t version, Outflow* outflow) {
+  uint32_t index = 0;
+  std::vector<SnapshotSlots::Listed> parts = own_.List(version, &index);
+  std::erase_if(parts, [&](const auto& p) { return KeptWhole(tensors_[p.tensor].shape); });
+  for (size_t first = 0; first < parts.size(); first += kMostParts) {
+    const size_t count = std::min(kMostParts, parts.size() - first);
+    ByteWriter out;
+    out.Put(version);
+    out.Put(index);
+    out.Put(static_cast<uint32_t>(count));
+    for (size_t i = first; i < first + count; ++i) {
+      out.Put(parts[i].tensor);
+      out.Put(parts[i].offset);
+      out.Put(parts[i].bytes);
+      out.Put(parts[i].content);
+    }
+    const absl::Status s =
+        outflow->SendNote(next_, NoteKind::kParts, out.Take(), Now() + options_.stall);
+    if (!s.ok()) return s;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Snapshotter::TakeParts(std::span<const char> bytes) {
+  ByteReader in({bytes.data(), bytes.size()});
+  const auto version = in.Get<uint64_t>();
+  const auto index = in.Get<uint32_t>();
+  std::vector<SnapshotSlots::Listed> parts;
+  for (uint32_t left = in.GetCount(kListedBytes); left > 0 && in.ok(); --left) {
+    SnapshotSlots::Listed p;
+    p.tensor = in.Get<uint32_t>();
+    p.offset = in.Get<uint64_t>();
+    p.bytes = in.Get<uint64_t>();
+    p.content = in.Get<uint64_t>();
+    parts.push_back(p);
+  }
+  if (!in.Finished()) return absl::InvalidArgumentError("a list of parts that is none");
+  return kept_.TakeList(version, index, parts);
 }
 
 void Snapshotter::Corrupted(MemberId sender, const FragmentHeader& header) {
@@ -173,8 +260,9 @@ absl::Status Snapshotter::CopyOwn(uint64_t version, StateMemory* memory) {
 }
 
 absl::Status Snapshotter::SendToBuddy(uint64_t version) {
+  OfferMemory();
   std::vector<Outgoing> outgoing;
-  for (uint32_t t = 0; t < tensors_.size(); ++t) {
+  for (uint32_t t = 0; t < tensors_.size() && !mapped_; ++t) {
     const TensorShape& shape = tensors_[t].shape;
     if (KeptWhole(shape) || boxes_[t].empty()) continue;
     Outgoing out;
@@ -188,8 +276,9 @@ absl::Status Snapshotter::SendToBuddy(uint64_t version) {
     outgoing.push_back(out);
   }
   Outflow outflow(key_, transport_, budget_);
-  absl::Status status = outflow.Send(outgoing, version, false, Now() + stall_);
-  if (status.ok()) status = outflow.WaitPlaced(Now() + stall_);
+  absl::Status status = mapped_ ? SendParts(version, &outflow)
+                                : outflow.Send(outgoing, version, false, Now() + options_.stall);
+  if (status.ok()) status = outflow.WaitPlaced(Now() + options_.stall);
   bytes_sent_ += outflow.bytes_on_wire();
   // What still is under way refers to `outflow`.
   if (!status.ok()) transport_->Close(key_);
@@ -202,10 +291,16 @@ void Snapshotter::Run() {
   StateMemory memory;  // the driver's objects belong to this thread, and go with it
   for (;;) {
     uint64_t version = 0;
+    std::vector<SnapshotSlots::Memory> old;
     {
       MutexLock lock(&mutex_);
       busy_ = false;
       changed_.NotifyAll();
+      old.swap(old_);
+    }
+    old.clear();  // nobody waits for this
+    {
+      MutexLock lock(&mutex_);
       while (!asked_ && !stop_) changed_.WaitUntil(&mutex_, Now() + seconds(3600));
       if (stop_) return;
       asked_ = false;

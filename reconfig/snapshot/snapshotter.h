@@ -8,11 +8,16 @@
 // by everyone and sent to nobody. Two versions suffice because an update of sharded state ends in a
 // collective: nobody finishes update v+1 before everybody's copy of v is there.
 //
+// A next slot on the same node maps this slot's memory instead, which stays when this process dies:
+// then a copy costs it nothing, and only the hashes go to it.
+//
 // Program's thread: BeginVersion, WaitTaken. The others: any thread.
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <span>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -33,29 +38,32 @@ struct PlacedTensor {
 
 class Snapshotter final : public FragmentSink {
  public:
-  // buddy: REWIRE_BUDDY. The stall is how long a copy may take before it counts as failed.
-  Snapshotter(Transport* transport, Budget* budget, bool buddy, Duration stall);
-  ~Snapshotter() override;
-
-  struct Memory {
-    SnapshotSlots::Memory own;
-    SnapshotSlots::Memory kept;
+  struct Options {
+    bool buddy = true;            // REWIRE_BUDDY
+    Duration stall = seconds(3);  // how long a copy may take before it counts as failed
+    // The NodeIdentity() of a member; "": not known. Empty: memory is never shared.
+    std::function<std::string(const WorldMember&)> node_of;
   };
+  Snapshotter(Transport* transport, Budget* budget, Options options);
+  ~Snapshotter() override;
 
   // From here on copies are of this world. What there was is dropped. slot: of this member.
   // memory: what Reserve() gave for it.
   void StartWorld(const World& world, uint64_t secret, uint32_t slot,
-                  std::vector<PlacedTensor> tensors, Memory memory = {});
-  // The memory for the copies of a world of so many slots, made beforehand. Any thread.
-  [[nodiscard]] Memory Reserve(std::span<const TensorShape> shapes, uint32_t slots,
-                               uint32_t slot) const;
+                  std::vector<PlacedTensor> tensors, SnapshotSlots::Memory memory = {});
+  // The memory for the own copies of a world of so many slots, made beforehand. Any thread.
+  [[nodiscard]] SnapshotSlots::Memory Reserve(std::span<const TensorShape> shapes, uint32_t slots,
+                                              uint32_t slot) const;
   // Members were lost: nothing is taken or overwritten until the next StartWorld. When it returns
   // the state is not read any more.
   void Freeze();
 
   // The state in place is of this version from now on: copies what is volatile, and has the thread
-  // copy the rest.
-  absl::Status BeginVersion(uint64_t version);
+  // copy the rest. streamed: this version is going to the next world's members during the step that
+  // begins, and to copy it too would slow that down. It is left out where the version before can be
+  // gone back to: a death in this step then costs the finished step before it, as does one that
+  // comes before any other version's copy is complete.
+  absl::Status BeginVersion(uint64_t version, bool streamed = false);
   // The constant state may be changed again: what was begun has been copied, here and (or it is
   // given up) at the buddy. False at the deadline.
   bool WaitTaken(Time deadline);
@@ -75,22 +83,26 @@ class Snapshotter final : public FragmentSink {
 
  private:
   // What is copied of each tensor in a world: of this slot, and for the slot before it.
-  struct Boxes {
-    std::vector<Box> own;
-    std::vector<Box> kept;
-    bool sharded = false;  // something exists once
+  struct Shapes {
+    SnapshotSlots::Shape own;
+    SnapshotSlots::Shape kept;  // laid out as that slot's own
+    bool sharded = false;       // something exists once
   };
-  [[nodiscard]] Boxes BoxesOf(std::span<const TensorShape> shapes, uint32_t slots,
-                              uint32_t slot) const;
+  [[nodiscard]] Shapes ShapesOf(std::span<const TensorShape> shapes, uint32_t slots,
+                                uint32_t slot) const;
   void Run();
   absl::Status CopyOwn(uint64_t version, StateMemory* memory);
   absl::Status SendToBuddy(uint64_t version);
+  absl::Status SendParts(uint64_t version, Outflow* outflow);
+  // Lets the next slot map the memory, if it can.
+  void OfferMemory();
+  absl::Status TakeMemory(std::span<const char> bytes);
+  absl::Status TakeParts(std::span<const char> bytes);
   absl::Status CopyPiece(uint32_t tensor, uint64_t version, StateMemory* memory);
 
   Transport* const transport_;
   Budget* const budget_;
-  const bool buddy_;
-  const Duration stall_;
+  const Options options_;
   std::atomic<uint64_t> bytes_copied_{0};
   std::atomic<uint64_t> bytes_sent_{0};
 
@@ -101,9 +113,11 @@ class Snapshotter final : public FragmentSink {
   StreamKey key_;
   WorldMember next_;
   bool has_next_ = false;
+  bool offered_ = false;  // the memory, to the next slot, in this world
+  bool mapped_ = false;   // and it has it
   std::atomic<MemberId> previous_{0};
 
-  SnapshotSlots own_;
+  SnapshotSlots own_{/*shared=*/true};
   SnapshotSlots kept_;  // the previous slot's
   StateMemory program_memory_;
 
@@ -114,6 +128,8 @@ class Snapshotter final : public FragmentSink {
   bool asked_ REWIRE_GUARDED_BY(mutex_) = false;
   bool stop_ REWIRE_GUARDED_BY(mutex_) = false;
   uint64_t version_ REWIRE_GUARDED_BY(mutex_) = 0;
+  // Of worlds before: freed by the thread, once it has nothing to copy.
+  std::vector<SnapshotSlots::Memory> old_ REWIRE_GUARDED_BY(mutex_);
   std::thread thread_;
 };
 

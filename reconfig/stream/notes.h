@@ -1,4 +1,4 @@
-// Short messages between two members of one transition, carried as fragments of tensors that no
+// Short messages between two members, carried as fragments of tensors that no
 // program has: docs/stream.md. Take() is called from the transport's thread, the others by the
 // thread that runs the transition; Cancel() by any.
 #pragma once
@@ -20,12 +20,15 @@ enum class NoteKind : uint32_t {
   kPull = 0xFFFFFFFF,      // to a source, in PREPARE: tensors that the target copies itself
   kReady = 0xFFFFFFFE,     // to such a target: the version to stream is in place
   kContents = 0xFFFFFFFD,  // to it, at the boundary: the hashes of what it has copied
+  kMemory = 0xFFFFFFFC,    // to the next slot: where this one's snapshots can be mapped
+  kParts = 0xFFFFFFFB,     // to it: parts of a version that are in that memory
 };
 
+// Those of one transition.
 class StreamNotes {
  public:
   [[nodiscard]] static bool IsNote(uint32_t tensor) {
-    return tensor >= static_cast<uint32_t>(NoteKind::kContents);
+    return tensor >= static_cast<uint32_t>(NoteKind::kParts);
   }
 
   // A sender may send one note of a kind.

@@ -16,7 +16,7 @@ namespace {
 
 constexpr size_t kStagingBytes = 1 << 20;
 // What was copied is hashed while it still is in the cache.
-constexpr size_t kHashBytes = 1 << 20;
+constexpr size_t kHashBytes = 4 << 20;
 
 absl::Status Check(const CudaDriver& driver, const char* call, CUresult result) {
   if (result == CUDA_SUCCESS) return absl::OkStatus();
@@ -129,7 +129,7 @@ absl::Status StateMemory::Hash(const StatePlace& place, size_t bytes, uint64_t o
   *content = 0;
   if (place.kind == MemoryKind::kDevice && bytes > 0) {
     if (absl::Status s = UseDevice(place.context); !s.ok()) return s;
-    if (hash_ != nullptr) return HashOnDevice(nullptr, place.data, bytes, offset, content);
+    if (hash_ != nullptr) return HashOnDevice(place, place, bytes, offset, content);
   }
   return Visit(place, bytes, [&](const char* data, size_t at, size_t n) {
     *content += HashContent(data, n, offset + at);
@@ -140,10 +140,10 @@ absl::Status StateMemory::Hash(const StatePlace& place, size_t bytes, uint64_t o
 absl::Status StateMemory::CopyHashed(const StatePlace& from, const StatePlace& to, size_t bytes,
                                      uint64_t offset, uint64_t* content) {
   *content = 0;
-  const bool devices = from.kind == MemoryKind::kDevice && to.kind == MemoryKind::kDevice;
-  if (devices && bytes > 0) {
-    if (absl::Status s = UseDevice(to.context); !s.ok()) return s;
-    if (hash_ != nullptr) return HashOnDevice(from.data, to.data, bytes, offset, content);
+  if (from.kind == MemoryKind::kDevice && bytes > 0) {
+    const bool to_device = to.kind == MemoryKind::kDevice;
+    if (absl::Status s = UseDevice(to_device ? to.context : from.context); !s.ok()) return s;
+    if (hash_ != nullptr) return HashOnDevice(from, to, bytes, offset, content);
   }
   return Visit(from, bytes, [&](const char* data, size_t at, size_t n) {
     *content += HashContent(data, n, offset + at);
@@ -151,20 +151,25 @@ absl::Status StateMemory::CopyHashed(const StatePlace& from, const StatePlace& t
   });
 }
 
-absl::Status StateMemory::HashOnDevice(const char* from, const char* data, size_t bytes,
+absl::Status StateMemory::HashOnDevice(const StatePlace& from, const StatePlace& to, size_t bytes,
                                        uint64_t offset, uint64_t* content) {
+  const bool to_device = to.kind == MemoryKind::kDevice;
   absl::Status s = Check(*driver_, "cuMemsetD8Async",
                          driver_->MemsetD8Async(sum_, 0, sizeof(uint64_t), stream_));
   for (size_t at = 0; s.ok() && at < bytes; at += kHashBytes) {
     const size_t n = std::min(kHashBytes, bytes - at);
-    const auto target = reinterpret_cast<CUdeviceptr>(data) + at;
-    if (from != nullptr) {
-      s = Check(
-          *driver_, "cuMemcpyDtoDAsync",
-          driver_->MemcpyDtoDAsync(target, reinterpret_cast<CUdeviceptr>(from) + at, n, stream_));
+    const auto source = reinterpret_cast<CUdeviceptr>(from.data) + at;
+    const auto hashed = reinterpret_cast<CUdeviceptr>(to_device ? to.data : from.data) + at;
+    if (to_device && hashed != source) {
+      s = Check(*driver_, "cuMemcpyDtoDAsync",
+                driver_->MemcpyDtoDAsync(hashed, source, n, stream_));
     }
     if (s.ok()) {
-      s = Check(*driver_, "cuLaunchKernel", hash_->Launch(target, n, offset + at, sum_, stream_));
+      s = Check(*driver_, "cuLaunchKernel", hash_->Launch(hashed, n, offset + at, sum_, stream_));
+    }
+    if (s.ok() && !to_device) {
+      s = Check(*driver_, "cuMemcpyDtoHAsync",
+                driver_->MemcpyDtoHAsync(to.data + at, source, n, stream_));
     }
   }
   if (s.ok()) {

@@ -41,8 +41,9 @@ class StateMemory {
   absl::Status Write(const void* from, const StatePlace& to, size_t bytes);
   // HashContent() of bytes that lie at byte `offset` of their tensor.
   absl::Status Hash(const StatePlace& place, size_t bytes, uint64_t offset, uint64_t* content);
-  // Copies, and hashes what then stands at `to`. Between two places on devices (the other may be
-  // another member's, mapped) nothing goes through the host.
+  // Copies, and hashes what was copied: what stands at `to` if that is on a device, else what
+  // stands at `from`. Device memory (which may be another member's, mapped) is hashed on the
+  // device.
   absl::Status CopyHashed(const StatePlace& from, const StatePlace& to, size_t bytes,
                           uint64_t offset, uint64_t* content);
   // Zeroes. Memory that has just been allocated is really there afterwards.
@@ -51,9 +52,10 @@ class StateMemory {
  private:
   absl::Status UseDevice(CUcontext context);
   absl::Status MakeHash();
-  // Puts copy (if `from` is given) and hash into the stream, piece by piece; waits for the sum.
-  absl::Status HashOnDevice(const char* from, const char* data, size_t bytes, uint64_t offset,
-                            uint64_t* content);
+  // Puts copy and hash into the stream, piece by piece; waits for the sum. Without a copy both
+  // places are the same.
+  absl::Status HashOnDevice(const StatePlace& from, const StatePlace& to, size_t bytes,
+                            uint64_t offset, uint64_t* content);
 
   const CudaDriver* driver_ = nullptr;
   CUcontext context_ = nullptr;

@@ -15,6 +15,10 @@ namespace {
 // Operations between the tiny one that warms a new generation up and the cut.
 constexpr uint64_t kWarmAhead = 4;
 
+// Updates between the last preparation and the boundary: the state is streamed behind the last of
+// them, and what PREPARE has left over (memory that it frees, for one) is over by then.
+constexpr uint64_t kUpdatesAhead = 2;
+
 std::string Missing(const std::vector<MemberId>& of, const std::set<MemberId>& there) {
   std::vector<MemberId> missing;
   for (MemberId m : of) {
@@ -244,7 +248,7 @@ void Leader::ProposeRound(Time now, Out* out) {
   } else {
     Transition::Progress& progress = t.progress[kUpdateBoundary];
     for (MemberId m : t.olds) progress.issued = std::max(progress.issued, peers_[m].updates);
-    const uint64_t step = progress.issued + std::max<uint64_t>(1, on_the_way(progress)) * doubled;
+    const uint64_t step = progress.issued + std::max(kUpdatesAhead, on_the_way(progress)) * doubled;
     t.cuts.push_back({kUpdateBoundary, step, step});
   }
   SendAll(t.olds, Propose{t.epoch, t.round, t.cuts}, out);

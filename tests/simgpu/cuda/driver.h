@@ -57,6 +57,8 @@ struct Driver {
   std::unordered_map<CUstream, std::shared_ptr<Stream>> streams;
   std::unordered_map<CUevent, std::unique_ptr<Event>> events;
   std::map<uintptr_t, Allocation> allocations;  // by first byte
+  // Closed IPC mappings, address and size, that have not been taken down yet.
+  std::vector<std::pair<void*, size_t>> closed_mappings;
   std::unordered_set<CUgraph> graphs;
   std::vector<std::shared_ptr<Stream>> retired;  // destroyed, their threads not yet joined
   CondVar progress;                              // a marker was passed or a slot came free

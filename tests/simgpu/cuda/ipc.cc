@@ -97,6 +97,7 @@ SIMGPU_EXPORT CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* pointer, CUipcMemHandl
     *pointer = base;
     return CUDA_SUCCESS;
   }
+  DropClosedMappings();
   int fd = -1;
   ExportRecord record{};
   SIMGPU_TRY(OpenFile(payload, &fd, &record));

@@ -39,10 +39,15 @@ void FreeAllocation(uintptr_t base) {
     case MemoryKind::kRegistered:
       break;  // the application's own
     case MemoryKind::kImported:
-      ::munmap(allocation.mapping, allocation.mapping_size);
+      State().closed_mappings.emplace_back(allocation.mapping, allocation.mapping_size);
       break;
   }
   State().allocations.erase(found);
+}
+
+void DropClosedMappings() {
+  for (const auto& [address, size] : State().closed_mappings) ::munmap(address, size);
+  State().closed_mappings.clear();
 }
 
 void FreeMemoryOf(CUcontext context) {
@@ -51,6 +56,7 @@ void FreeMemoryOf(CUcontext context) {
     if (allocation.context == context) bases.push_back(base);
   }
   for (const uintptr_t base : bases) FreeAllocation(base);
+  DropClosedMappings();
 }
 
 }  // namespace simgpu

@@ -32,6 +32,9 @@ struct Allocation {
 [[nodiscard]] Allocation* FindAllocationAt(uintptr_t address) REWIRE_REQUIRES(driver_mutex);
 // Frees one, whatever its kind.
 void FreeAllocation(uintptr_t base) REWIRE_REQUIRES(driver_mutex);
+// A device closes a mapping of large pages at once; taking down as many small ones as stand for
+// them here would cost milliseconds, so that is left for the next time that something is mapped.
+void DropClosedMappings() REWIRE_REQUIRES(driver_mutex);
 void FreeMemoryOf(CUcontext context) REWIRE_REQUIRES(driver_mutex);
 
 }  // namespace simgpu

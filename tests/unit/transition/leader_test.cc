@@ -181,7 +181,7 @@ TEST_F(LeaderTest, GrowingWaitsForTheJoiner) {
   ASSERT_EQ(d.leader.phase(), Phase::kPropose);
   EXPECT_FALSE(d.Sent<Propose>(3).has_value());
   EXPECT_EQ(d.Sent<Propose>(0)->cuts[0].communicator, kUpdateBoundary);
-  EXPECT_EQ(d.Sent<Propose>(0)->cuts[0].cut, 8u);
+  EXPECT_EQ(d.Sent<Propose>(0)->cuts[0].cut, 9u);
   d.PledgeAll(kThree);
   EXPECT_TRUE(d.Sent<Decide>(3)->go);
   EXPECT_EQ(d.leader.phase(), Phase::kArmed);
