@@ -26,6 +26,16 @@ function(rewire_library name)
   endif()
 endfunction()
 
+# rewire_add_test(NAME COMMAND [ARGUMENT...]): ctest's test, where sanitizers' reports fail it.
+function(rewire_add_test name)
+  if(REWIRE_SANITIZE)
+    add_test(NAME ${name} COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/cmake/sanitized.py
+             ${CMAKE_BINARY_DIR}/sanitized/${name} ${ARGN})
+  else()
+    add_test(NAME ${name} COMMAND ${ARGN})
+  endif()
+endfunction()
+
 # rewire_test(NAME [DEPS lib...] [LABELS label...] [TIMEOUT s]): one GoogleTest program of every
 # *_test.cc file in the current directory. Every test has a deadline.
 function(rewire_test name)
@@ -40,7 +50,7 @@ function(rewire_test name)
   add_executable(${name} ${sources})
   target_link_libraries(${name} PRIVATE rewire_flags GTest::gtest GTest::gmock GTest::gtest_main
                         ${ARG_DEPS})
-  add_test(NAME ${name} COMMAND ${name})
+  rewire_add_test(${name} $<TARGET_FILE:${name}>)
   set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}"
                        ENVIRONMENT "${ARG_ENVIRONMENT}")
 endfunction()

@@ -45,7 +45,7 @@ void Warn(ncclComm_t handle, const char* what) {
 }  // namespace
 
 ncclResult_t Foreign(ncclComm_t handle) noexcept {
-  if (handle == nullptr || (reinterpret_cast<uintptr_t>(handle) & 7) != 0) return ncclSuccess;
+  if (!MayBeOurs(handle)) return ncclSuccess;
   switch (reinterpret_cast<VirtualCommunicator*>(handle)->magic.load(std::memory_order_acquire)) {
     case Magic::kDestroyed:
       Warn(handle, "is used after it was destroyed");

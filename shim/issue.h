@@ -30,13 +30,18 @@ struct Target {
 
 inline bool Taken(ncclResult_t result) { return result == ncclSuccess || result == ncclInProgress; }
 
+// Whether a handle has an address that one of ours can have. NULL and others are for NCCL to take
+// or refuse; they are not read.
+inline bool MayBeOurs(ncclComm_t handle) noexcept {
+  return handle != nullptr &&
+         (reinterpret_cast<uintptr_t>(handle) & (alignof(VirtualCommunicator) - 1)) == 0;
+}
+
 // The open communicator behind a handle, or nullptr.
 inline VirtualCommunicator* Ours(ncclComm_t handle) noexcept {
   auto* comm = reinterpret_cast<VirtualCommunicator*>(handle);
-  // NULL and odd addresses are for NCCL to refuse.
-  if ((reinterpret_cast<uintptr_t>(handle) & 7) != 0 || handle == nullptr) [[unlikely]] {
+  if (!MayBeOurs(handle)) [[unlikely]]
     return nullptr;
-  }
   return comm->magic.load(std::memory_order_acquire) == Magic::kOpen ? comm : nullptr;
 }
 

@@ -41,7 +41,10 @@ __attribute__((target("avx512f"))) size_t HashWide(const unsigned char* p, size_
       p += 64;
     }
   }
-  *sum += static_cast<uint64_t>(_mm512_reduce_add_epi64(_mm512_add_epi64(sums[0], sums[1])));
+  // Not by _mm512_reduce_add_epi64: gcc's adds signed numbers, which must not overflow.
+  alignas(64) uint64_t lanes[8];
+  _mm512_store_si512(lanes, _mm512_add_epi64(sums[0], sums[1]));
+  for (const uint64_t lane : lanes) *sum += lane;
   return blocks * 128;
 }
 #endif

@@ -1,14 +1,28 @@
 // libFuzzer: any bytes go through the stream splitter and the decoder. What decodes must encode to
 // the very same bytes, and whatever the chunks are the same messages must come out.
 #include <cstdlib>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "reconfig/base/bytes.h"
 #include "reconfig/transition/codec.h"
+#include "tests/unit/transition/sample_messages.h"
 
 namespace {
 
+constexpr uint16_t kTypes = std::variant_size_v<rewire::Message>;
+
 void Check(bool ok) {
   if (!ok) std::abort();
+}
+
+void DecodeFrame(const std::string& frame) {
+  const absl::StatusOr<rewire::Message> message = rewire::Decode(frame);
+  if (!message.ok()) return;
+  const absl::StatusOr<std::string> again = rewire::Encode(*message);
+  Check(again.ok() && *again == frame);
 }
 
 // The payload behind a right header of the type: random bytes alone seldom get that far.
@@ -18,10 +32,33 @@ void DecodePayload(uint16_t type, std::string_view payload) {
   frame.Put(rewire::kProtocolVersion);
   frame.Put(type);
   frame.PutRaw(payload);
-  const absl::StatusOr<rewire::Message> message = rewire::Decode(frame.bytes());
-  if (!message.ok()) return;
-  const absl::StatusOr<std::string> again = rewire::Encode(*message);
-  Check(again.ok() && *again == frame.bytes());
+  DecodeFrame(frame.Take());
+}
+
+const std::vector<std::string>& SampleFrames() {
+  static const auto* const frames = [] {
+    auto* out = new std::vector<std::string>;
+    for (const rewire::Message& m : rewire::SampleMessages()) out->push_back(*rewire::Encode(m));
+    return out;
+  }();
+  return *frames;
+}
+
+// A right frame with some of its bytes replaced, (place, byte) by (place, byte), then cut or
+// lengthened by as many as its length field is made to say.
+void DecodeDamaged(std::string_view edits) {
+  const std::vector<std::string>& frames = SampleFrames();
+  std::string frame = frames[static_cast<unsigned char>(edits[0]) % frames.size()];
+  for (edits.remove_prefix(1); edits.size() >= 3; edits.remove_prefix(3)) {
+    uint16_t place;
+    memcpy(&place, edits.data(), sizeof place);
+    frame[place % frame.size()] = edits[2];
+  }
+  DecodeFrame(frame);
+  const uint32_t length = rewire::ByteReader(frame).Get<uint32_t>();
+  if (length >= 2 * frame.size()) return;
+  frame.resize(length + sizeof length);
+  DecodeFrame(frame);
 }
 
 std::string Split(std::string_view bytes, size_t chunk) {
@@ -42,7 +79,13 @@ std::string Split(std::string_view bytes, size_t chunk) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
   if (size == 0) return 0;
-  DecodePayload(data[0] % 27, bytes.substr(1));
-  Check(Split(bytes, size) == Split(bytes, 1 + data[0] % 16));
+  DecodePayload(data[0] % (kTypes + 2), bytes.substr(1));
+  DecodeDamaged(bytes);
+  // Behind a right message, so that what comes is not at the beginning of the buffer.
+  const std::string stream = SampleFrames()[data[0] % SampleFrames().size()] + std::string(bytes);
+  const std::string whole = Split(stream, stream.size());
+  Check(whole == Split(stream, 1 + data[0] % 16));
+  // A stream that is right up to its end comes out as it went in.
+  if (whole.size() == stream.size()) Check(whole == stream || whole.ends_with("error"));
   return 0;
 }

@@ -142,16 +142,18 @@ struct Effects : Nothing {
     return ncclSuccess;
   }
   static ncclResult_t CommRegister(const ncclComm_t, void*, size_t, void** handle) {
-    *handle = new int;
-    return Answer<ncclResult_t>();
+    const auto result = Answer<ncclResult_t>();
+    if (result == ncclSuccess) *handle = new int;
+    return result;
   }
   static ncclResult_t CommDeregister(const ncclComm_t, void* handle) {
     delete static_cast<int*>(handle);
     return Answer<ncclResult_t>();
   }
   static ncclResult_t CommWindowRegister(ncclComm_t, void*, size_t, ncclWindow_t* window, int) {
-    *window = reinterpret_cast<ncclWindow_t>(new int);
-    return Answer<ncclResult_t>();
+    const auto result = Answer<ncclResult_t>();
+    if (result == ncclSuccess) *window = reinterpret_cast<ncclWindow_t>(new int);
+    return result;
   }
   static ncclResult_t CommWindowDeregister(ncclComm_t, ncclWindow_t window) {
     delete reinterpret_cast<int*>(window);

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -29,10 +30,13 @@ struct Ran {
   std::string output;  // stdout and stderr
 };
 
-// environment: "A=b C=d". Nothing else of ours is in it.
+// environment: "A=b C=d". Nothing else of ours is in it, but where a sanitizer reports.
 Ran RunCommand(const std::string& environment, const std::string& command) {
-  const std::string line = "exec 2>&1; env -i PATH=/usr/bin:/bin:/usr/sbin:/sbin " + environment +
-                           " timeout 30 " + command;
+  std::string line = "exec 2>&1; env -i PATH=/usr/bin:/bin:/usr/sbin:/sbin " + environment + " ";
+  for (char** e = environ; *e != nullptr; ++e) {
+    if (strstr(*e, "SAN_OPTIONS=") != nullptr) line += std::string(*e) + " ";
+  }
+  line += "timeout 30 " + command;
   FILE* pipe = popen(line.c_str(), "r");
   Ran ran;
   char buffer[4096];
@@ -41,6 +45,9 @@ Ran RunCommand(const std::string& environment, const std::string& command) {
   ran.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   return ran;
 }
+
+// The runtime of a sanitizer comes first also in programs that are not built with it.
+std::string Preload(const std::string& path) { return "LD_PRELOAD=" REWIRE_RUNTIME + path + " "; }
 
 std::string Folder(const std::string& path) { return fs::path(path).parent_path().string(); }
 
@@ -57,13 +64,14 @@ class PreloadTest : public ::testing::Test {
     temp_ = mkdtemp(name);
   }
   ~PreloadTest() override { fs::remove_all(temp_); }
-  const std::string preload_ = std::string("LD_PRELOAD=") + REWIRE_PRELOAD + " ";
+  const std::string preload_ = Preload(REWIRE_PRELOAD);
   const std::string noop_ = std::string("REWIRE_NCCL_LIBRARY=") + REWIRE_NOOP + " ";
   const std::string probe_ = REWIRE_PROBE " ";
   std::string temp_;
 };
 
 TEST_F(PreloadTest, NeedsLibcAlone) {
+  if (*REWIRE_RUNTIME != 0) GTEST_SKIP() << "with a sanitizer it needs the sanitizer's runtime";
   const Ran ran = RunCommand("", "readelf -dW " REWIRE_PRELOAD);
   ASSERT_EQ(0, ran.status) << ran.output;
   std::istringstream lines(ran.output);
@@ -116,9 +124,8 @@ TEST_F(PreloadTest, FoundByItsName) {
 }
 
 TEST_F(PreloadTest, AlsoUnderItsOtherName) {
-  const Ran ran =
-      RunCommand("LD_PRELOAD=" + Folder(REWIRE_PRELOAD) + "/librewire-preload.so " + noop_,
-                 probe_ + "where init");
+  const Ran ran = RunCommand(Preload(Folder(REWIRE_PRELOAD) + "/librewire-preload.so") + noop_,
+                             probe_ + "where init");
   EXPECT_THAT(ran.output, HasSubstr("librewire-preload.so"));
   EXPECT_THAT(ran.output, HasSubstr("init 0 5245574952450001"));
 }
@@ -220,9 +227,8 @@ TEST_F(PreloadTest, AnUnknownSettingIsWarnedOfOnce) {
 
 TEST_F(PreloadTest, AnAgentWithoutACore) {
   fs::copy_file(REWIRE_PRELOAD, temp_ + "/libnccl.so.2");
-  const Ran ran =
-      RunCommand("LD_PRELOAD=" + temp_ + "/libnccl.so.2 REWIRE_SOCKET=/nowhere " + noop_,
-                 probe_ + "version init init");
+  const Ran ran = RunCommand(Preload(temp_ + "/libnccl.so.2") + "REWIRE_SOCKET=/nowhere " + noop_,
+                             probe_ + "version init init");
   EXPECT_THAT(ran.output, HasSubstr("version 0 23099"));
   EXPECT_EQ(2u, Times(ran.output, "init 2 0")) << ran.output;
   EXPECT_EQ(1u, Times(ran.output, "the core cannot be loaded"));

@@ -25,6 +25,9 @@ pid_t Spawn(int rank, int world, const std::string& port, const std::vector<std:
                                           "MASTER_ADDR=127.0.0.1",
                                           "MASTER_PORT=" + port,
                                           "LD_LIBRARY_PATH=" SIMGPU};
+  for (char** e = environ; *e != nullptr; ++e) {
+    if (strstr(*e, "SAN_OPTIONS=") != nullptr) environment.emplace_back(*e);  // a sanitizer's
+  }
   std::vector<char*> envp, argv;
   for (std::string& e : environment) envp.push_back(e.data());
   envp.push_back(nullptr);

@@ -52,6 +52,10 @@ class ForwardingTest : public ShimTest {
       return &storage_.result;
     } else if constexpr (std::is_same_v<T, void*>) {
       return storage_.real + next_++;  // readable: the scalar of an operator
+    } else if constexpr (std::is_same_v<T, ncclDataType_t>) {
+      return static_cast<T>(1 + next_++ % 10);
+    } else if constexpr (std::is_enum_v<T> && !std::is_same_v<T, ncclRedOp_t>) {
+      return static_cast<T>(1);  // all have it, and what one has not is undefined
     } else if constexpr (std::is_integral_v<T> || std::is_enum_v<T>) {
       return static_cast<T>(next_++);
     } else {
@@ -148,8 +152,10 @@ TEST_F(ForwardingTest, NullGoesToNccl) {
   ncclCommAbort(nullptr);
   ncclCommCount(nullptr, &storage_.number);
   ncclCommSplit(nullptr, 0, 0, storage_.comms, nullptr);
-  AllReduce(reinterpret_cast<ncclComm_t>(uintptr_t{1}));  // an odd address is not even read
-  EXPECT_EQ(calls + 6, NoopNccl()->calls);
+  // Addresses that are not those of one of ours are not even read.
+  AllReduce(reinterpret_cast<ncclComm_t>(uintptr_t{1}));
+  AllReduce(reinterpret_cast<ncclComm_t>(uintptr_t{16}));
+  EXPECT_EQ(calls + 7, NoopNccl()->calls);
 }
 
 TEST_F(ForwardingTest, OurHandlesAreTranslated) {

@@ -1,0 +1,44 @@
+#!/usr/bin/env python3
+"""Runs a test of a build with sanitizers: sanitized.py FOLDER COMMAND [ARGUMENT...]
+
+What the address and thread sanitizers have to say goes to files in FOLDER and not to stderr, so that
+no report is lost: not one of a process whose exit status nobody looks at, and not one of a process
+that was killed later. A report fails the test, whatever the test itself says. (The one for undefined
+behaviour writes to stderr where another sanitizer is in the same process, and ends the process.)
+"""
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+OPTIONS = {
+    # The preloaded library comes before the runtime that it is linked with. That is no harm where the
+    # program is linked with it too: the runtime still comes before libc.
+    "ASAN_OPTIONS": "verify_asan_link_order=0",
+    "UBSAN_OPTIONS": "print_stacktrace=1",
+    "LSAN_OPTIONS": "",
+    "TSAN_OPTIONS": "second_deadlock_stack=1",
+}
+
+
+def main():
+    folder = pathlib.Path(sys.argv[1])
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    environment = dict(os.environ)
+    for name, options in OPTIONS.items():
+        parts = [f"log_path={folder}/report", options, environment.get(name, "")]
+        environment[name] = ":".join(part for part in parts if part)
+    status = subprocess.run(sys.argv[2:], env=environment, check=False).returncode
+    reports = sorted(folder.glob("report.*"))
+    for report in reports:
+        print(f"=== {report}")
+        print(report.read_text(errors="replace"))
+    if reports:
+        print(f"{len(reports)} processes with reports of the sanitizers")
+    return status if status > 0 else 1 if status < 0 or reports else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
