@@ -172,7 +172,6 @@ void TcpOutbound::OnReply(Time now, Reply reply) {
     Waiting placed = std::move(waiting_.front());
     waiting_.pop_front();
     --sent_;
-    acknowledged_ += placed.fragment.bytes.size();
     placed.done(absl::OkStatus());
     return;
   }
@@ -185,9 +184,16 @@ void TcpOutbound::OnReply(Time now, Reply reply) {
 void TcpOutbound::OnTick(Time now) {
   if (state_ == State::kIdle && now >= retry_at_ && !waiting_.empty()) Connect(now);
   if (state_ == State::kConnecting && now >= connect_by_) Retry(now, "no answer");
-  const bool under_way =
-      state_ == State::kGreeting || (state_ == State::kOpen && !waiting_.empty());
-  if (under_way && now >= deadline_) {
+  const auto stands_still = [&] {
+    const bool under_way =
+        state_ == State::kGreeting || (state_ == State::kOpen && !waiting_.empty());
+    return under_way && now >= deadline_;
+  };
+  if (!stands_still()) return;
+  // It may have been this process that stood still: what has become possible meanwhile counts.
+  Read(now);
+  if (fd_.valid()) Write(now);
+  if (stands_still()) {
     Fail(absl::DeadlineExceededError(
         absl::StrCat("the stream to member ", to_.member, " has stood still for too long")));
   }
@@ -209,7 +215,5 @@ void TcpOutbound::Fail(const absl::Status& status) {
   sent_ = sent_bytes_ = 0;
   for (Waiting& w : all) w.done(status);
 }
-
-uint64_t TcpOutbound::TakeAcknowledged() { return std::exchange(acknowledged_, 0); }
 
 }  // namespace rewire

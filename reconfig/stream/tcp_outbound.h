@@ -33,7 +33,6 @@ class TcpOutbound {
   [[nodiscard]] Time NextTick() const;
   // All that waits is done with this; nothing is sent any more.
   void Fail(const absl::Status& status);
-  [[nodiscard]] uint64_t TakeAcknowledged();
 
  private:
   enum class State { kIdle, kConnecting, kGreeting, kOpen, kFailed };
@@ -58,7 +57,6 @@ class TcpOutbound {
   std::deque<Waiting> waiting_;  // sent and not answered, then not sent
   size_t sent_ = 0;              // of waiting_
   size_t sent_bytes_ = 0;        // of waiting_[sent_], header included
-  uint64_t acknowledged_ = 0;
 };
 
 }  // namespace rewire

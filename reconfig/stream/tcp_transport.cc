@@ -96,7 +96,11 @@ void TcpTransport::Send(const StreamKey& key, const WorldMember& to, OutFragment
                         std::function<void(absl::Status)> done) {
   {
     MutexLock lock(&mutex_);
-    commands_.push_back([this, key, to, fragment, done = std::move(done)] {
+    auto counted = [this, bytes = fragment.bytes.size(), done = std::move(done)](absl::Status s) {
+      if (s.ok()) streams_.bytes_out += bytes;
+      done(std::move(s));
+    };
+    commands_.push_back([this, key, to, fragment, done = std::move(counted)] {
       std::unique_ptr<TcpOutbound>& c = outbound_[{key, to.member}];
       if (c == nullptr) {
         const Greeting greeting{key, options_.member, options_.incarnation};
@@ -173,7 +177,6 @@ void TcpTransport::Run() {
     for (TcpOutbound* c : out) {
       const short events = fds[i++].revents;
       if (events != 0) c->OnReady(now, events);
-      streams_.bytes_out += c->TakeAcknowledged();
     }
     if ((fds[1].revents & POLLIN) != 0) AcceptAll();
   }

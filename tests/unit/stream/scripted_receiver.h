@@ -1,0 +1,162 @@
+// A member that takes a stream by hand, one message at a time, and dies where a test says: the
+// other end of what TcpTransport sends. With a thread of its own; every wait has a deadline.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <climits>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "reconfig/base/socket.h"
+#include "reconfig/stream/fragment.h"
+
+namespace rewire {
+
+inline constexpr Duration kStreamPatience = seconds(20);
+
+// How far a receiver comes before it dies, in the order of what happens.
+enum class Until {
+  kAccept,        // a connection, of which it reads nothing
+  kGreeting,      // has read the greeting
+  kHalfAnswer,    // has sent half of the answer to it
+  kOpen,          // has sent all of it
+  kHeader,        // has read the first fragment's header
+  kHalfBody,      // and half of its bytes
+  kBody,          // and the other half
+  kHalfPlaced,    // has sent half of the answer to it
+  kPlaced,        // has sent all of it
+  kSecondHeader,  // the same of the second fragment
+  kSecondHalfBody,
+  kSecondBody,
+  kSecondHalfPlaced,
+  kSecondPlaced,
+  kEnd,  // does not die
+};
+
+// Closes so that the other side sees a reset, as from a process on a machine that went down.
+inline void ResetConnection(UniqueFd* fd) {
+  const linger now = {1, 0};
+  setsockopt(fd->get(), SOL_SOCKET, SO_LINGER, &now, sizeof now);
+  fd->reset();
+}
+
+class ScriptedReceiver {
+ public:
+  // Answers the first fragment with `answer` where that is not empty, and ends the script there.
+  explicit ScriptedReceiver(Until until, bool reset = false, std::string answer = {})
+      : until_(until), reset_(reset), answer_(std::move(answer)) {
+    EXPECT_TRUE(ListenTcp("127.0.0.1:0", &listener_, &address_).ok());
+    thread_ = std::thread([this] { Run(); });
+  }
+  ~ScriptedReceiver() {
+    stop_ = true;
+    thread_.join();
+  }
+  [[nodiscard]] const std::string& address() const { return address_; }
+  // From the n-th connection on it does not die.
+  void LiveFrom(int n) { live_from_ = n; }
+  // Lets a receiver that takes no byte after its first answer go on.
+  void Resume() { paused_ = false; }
+  void Pause() { paused_ = true; }
+
+ private:
+  void Run() {
+    pthread_setname_np(pthread_self(), "test-receiver");
+    while (!stop_) {
+      UniqueFd fd;
+      if (!Accept(listener_.get(), Now() + milliseconds(10), &fd).ok()) continue;
+      dies_ = ++connections_ < live_from_;
+      Serve(fd.get());
+      if (reset_) {
+        ResetConnection(&fd);
+      } else {
+        // Until the sender has seen the end: with bytes that nobody has read it would be a reset.
+        shutdown(fd.get(), SHUT_WR);
+        Drain(fd.get());
+      }
+    }
+  }
+  bool Read(int fd, void* bytes, size_t size) {
+    // In pieces, so that a stop is seen.
+    auto* at = static_cast<char*>(bytes);
+    for (const Time deadline = Now() + kStreamPatience; size > 0 && Now() < deadline && !stop_;) {
+      if (!WaitReady(fd, POLLIN, Now() + milliseconds(10))) continue;
+      const ssize_t n = recv(fd, at, size, 0);
+      if (n == 0 || (n < 0 && errno != EAGAIN)) return false;
+      at += std::max<ssize_t>(n, 0);
+      size -= static_cast<size_t>(std::max<ssize_t>(n, 0));
+    }
+    return size == 0;
+  }
+  void Drain(int fd) {
+    for (const Time deadline = Now() + kStreamPatience; Now() < deadline && !stop_;) {
+      if (!WaitReady(fd, POLLIN, Now() + milliseconds(10))) continue;
+      char ignored[65536];
+      const ssize_t n = recv(fd, ignored, sizeof ignored, 0);
+      if (n == 0 || (n < 0 && errno != EAGAIN)) return;
+    }
+  }
+  bool Write(int fd, std::string_view bytes) {
+    return SendAll(fd, bytes, Now() + kStreamPatience).ok();
+  }
+  bool Answer(int fd, Reply reply, bool half) {
+    const std::string bytes = EncodeReply(reply);
+    if (half) {
+      Write(fd, bytes.substr(0, bytes.size() / 2));
+      return false;
+    }
+    return Write(fd, bytes);
+  }
+  [[nodiscard]] bool Dies(Until at) const { return dies_ && until_ == at; }
+  // Takes one fragment; its five points follow `header` in Until.
+  bool Take(int fd, Until header, bool dies) {
+    const auto at = [&](int n) { return dies && Dies(Until(static_cast<int>(header) + n)); };
+    char bytes[kHeaderSize];
+    if (!Read(fd, bytes, sizeof bytes) || at(0)) return false;
+    const auto decoded = DecodeHeader({bytes, sizeof bytes});
+    if (!decoded) return false;
+    std::vector<char> body(decoded->bytes);
+    const size_t half = body.size() / 2;
+    if (!Read(fd, body.data(), half) || at(1)) return false;
+    if (!Read(fd, body.data() + half, body.size() - half) || at(2)) return false;
+    if (!answer_.empty()) {
+      Write(fd, answer_);
+      // Until the sender has drawn its conclusion.
+      Drain(fd);
+      return false;
+    }
+    return Answer(fd, Reply::kPlaced, at(3)) && !at(4);
+  }
+  void Serve(int fd) {
+    if (Dies(Until::kAccept)) return;
+    char greeting[kGreetingSize];
+    if (!Read(fd, greeting, sizeof greeting) || Dies(Until::kGreeting)) return;
+    if (!Answer(fd, Reply::kAccepted, Dies(Until::kHalfAnswer)) || until_ == Until::kOpen) return;
+    while (paused_ && !stop_) WaitReady(fd, 0, Now() + milliseconds(1));
+    if (!Take(fd, Until::kHeader, true) || !Take(fd, Until::kSecondHeader, true)) return;
+    while (Take(fd, Until::kEnd, false)) {
+    }
+  }
+
+  const Until until_;
+  const bool reset_;
+  const std::string answer_;
+  UniqueFd listener_;
+  std::string address_;
+  std::atomic<bool> stop_{false};
+  std::atomic<bool> paused_{false};
+  std::atomic<int> live_from_{INT_MAX};
+  int connections_ = 0;
+  bool dies_ = true;
+  std::thread thread_;
+};
+
+}  // namespace rewire
