@@ -1,66 +1,37 @@
 // What the shim adds to a call: ncclAllReduce through the preloaded library against pncclAllReduce
 // of the same library that does nothing, in interleaved pairs of short runs, warm.
 //
-//   shim_perf [--json] [--pairs N] [--calls N]
-//
 // Allocations and locks of the measured calls are counted for real (interposed.h).
 #include <dlfcn.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <string>
 #include <vector>
 
+#include "bench/lib/flags.h"
+#include "bench/lib/report.h"
+#include "bench/lib/statistics.h"
 #include "bench/shim/interposed.h"
 #include "rewire_nccl_api.h"
 
-namespace {
+namespace rewire::bench {
 
-using rewire::bench::Counted;
+namespace {
 
 constexpr int kInGroup = 8;
 
 struct Options {
   bool json = false;
-  int pairs = 401;
-  int calls = 20000;
+  int64_t pairs = 401;
+  int64_t calls = 20000;
 };
 
 [[noreturn]] void Die(const std::string& why) {
   fprintf(stderr, "shim_perf: %s\n", why.c_str());
   exit(2);
-}
-
-int Number(const char* name, const char* text) {
-  errno = 0;
-  char* end = nullptr;
-  const long value = text == nullptr ? 0 : strtol(text, &end, 10);
-  if (text == nullptr || errno != 0 || end == text || *end != '\0' || value < 1 ||
-      value > 100000000) {
-    Die(std::string(name) + " takes a whole number from 1 to 100000000");
-  }
-  return static_cast<int>(value);
-}
-
-Options Parse(int argc, char** argv) {
-  Options options;
-  for (int i = 1; i < argc; ++i) {
-    const std::string argument = argv[i];
-    if (argument == "--json") {
-      options.json = true;
-    } else if (argument == "--pairs") {
-      options.pairs = Number("--pairs", argv[++i]);
-    } else if (argument == "--calls") {
-      options.calls = Number("--calls", argv[++i]);
-    } else {
-      Die("unknown argument " + argument + "; there are --json, --pairs N, --calls N");
-    }
-  }
-  return options;
 }
 
 // One way to NCCL: through the shim or straight.
@@ -95,54 +66,40 @@ double Nanoseconds(std::chrono::steady_clock::time_point from) {
 }
 
 // Per call.
-double Single(const Way& way, int calls) {
+double Single(const Way& way, int64_t calls) {
   const auto from = std::chrono::steady_clock::now();
-  for (int i = 0; i < calls; ++i) {
+  for (int64_t i = 0; i < calls; ++i) {
     way.all_reduce(nullptr, nullptr, 1024, ncclFloat, ncclSum, way.comm, nullptr);
   }
-  return Nanoseconds(from) / calls;
+  return Nanoseconds(from) / static_cast<double>(calls);
 }
 
 // Per operation; the group's start and end are shared by its operations.
-double Grouped(const Way& way, int calls) {
-  const int groups = std::max(calls / kInGroup, 1);
+double Grouped(const Way& way, int64_t calls) {
+  const int64_t groups = std::max<int64_t>(calls / kInGroup, 1);
   const auto from = std::chrono::steady_clock::now();
-  for (int g = 0; g < groups; ++g) {
+  for (int64_t g = 0; g < groups; ++g) {
     way.group_start();
     for (int i = 0; i < kInGroup; ++i) {
       way.all_reduce(nullptr, nullptr, 1024, ncclFloat, ncclSum, way.comm, nullptr);
     }
     way.group_end();
   }
-  return Nanoseconds(from) / (groups * kInGroup);
+  return Nanoseconds(from) / static_cast<double>(groups * kInGroup);
 }
 
-struct Spread {
-  double p10 = 0;
-  double median = 0;
-  double p90 = 0;
-};
-
-Spread Of(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const auto at = [&](double part) {
-    return values[static_cast<size_t>(part * static_cast<double>(values.size() - 1))];
-  };
-  return {at(0.1), at(0.5), at(0.9)};
-}
-
+// In nanoseconds, one sample per pair.
 struct Result {
-  Spread added;
-  Spread direct;
+  std::vector<double> added;
+  std::vector<double> direct;
 };
 
 Result Compare(const Way& shim, const Way& direct, const Options& options,
-               double (*run)(const Way&, int)) {
+               double (*run)(const Way&, int64_t)) {
   run(shim, options.calls);
   run(direct, options.calls);
-  std::vector<double> added;
-  std::vector<double> straight;
-  for (int pair = 0; pair < options.pairs; ++pair) {
+  Result result;
+  for (int64_t pair = 0; pair < options.pairs; ++pair) {
     // The order changes, so that what the first one leaves behind favours neither.
     double through = 0;
     double without = 0;
@@ -153,24 +110,54 @@ Result Compare(const Way& shim, const Way& direct, const Options& options,
       without = run(direct, options.calls);
       through = run(shim, options.calls);
     }
-    added.push_back(through - without);
-    straight.push_back(without);
+    result.added.push_back(through - without);
+    result.direct.push_back(without);
   }
-  return {Of(added), Of(straight)};
+  return result;
 }
 
-}  // namespace
+struct Spread {
+  double p10 = 0;
+  double median = 0;
+  double p90 = 0;
+};
 
-int main(int argc, char** argv) {
-  const Options options = Parse(argc, argv);
-  if (!rewire::bench::PrepareCounting()) Die("libc's locks were not found");
+Spread Put(const std::string& key, std::vector<double> samples, Report* report) {
+  if (const absl::Status s = report->AddSamples(key, "ns", samples); !s.ok()) Die(s.ToString());
+  std::sort(samples.begin(), samples.end());
+  const Spread spread = {Percentile(samples, 0.1), Percentile(samples, 0.5),
+                         Percentile(samples, 0.9)};
+  report->Set(key + "_median", spread.median);
+  report->Set(key + "_p10", spread.p10);
+  report->Set(key + "_p90", spread.p90);
+  return spread;
+}
+
+// One kind of call: its figures in the report, and its line of the text.
+void Put(const std::string& kind, const std::string& title, const Result& result, Report* report) {
+  const Spread added = Put("added" + kind + "_ns", result.added, report);
+  const Spread direct = Put("direct" + kind + "_ns", result.direct, report);
+  fprintf(report->text(), "  %-16s %9.2f    %7.2f  %7.2f  %7.2f\n", title.c_str(), direct.median,
+          added.p10, added.median, added.p90);
+}
+
+int Main(int argc, char** argv) {
+  Options options;
+  Flags flags("shim_perf",
+              "what the shim adds to ncclAllReduce over a library that does nothing, and what it "
+              "allocates and locks meanwhile");
+  flags.Int("--pairs", &options.pairs, 1, 1000000, "pairs of runs: through the shim, and straight");
+  flags.Int("--calls", &options.calls, 1, 100000000, "calls in a run");
+  flags.Switch("--json", &options.json, "one JSON object on stdout, the text on stderr");
+  flags.ParseOrExit(argc, argv);
+  if (!PrepareCounting()) Die("libc's locks were not found");
   setenv("REWIRE_NCCL_LIBRARY", REWIRE_NOOP_NCCL, 1);
   unsetenv("REWIRE_SOCKET");
   unsetenv("REWIRE_DISABLE");
   // Making a communicator allocates and locks: if that is not seen, nothing would be.
-  rewire::bench::StartCounting();
+  StartCounting();
   const Way shim = Open(REWIRE_PRELOAD, "nccl");
-  const Counted control = rewire::bench::StopCounting();
+  const Counted control = StopCounting();
   if (control.allocations == 0 || control.locks == 0) Die("allocations or locks are not seen");
   const Way direct = Open(REWIRE_NOOP_NCCL, "pnccl");
   if (reinterpret_cast<void*>(shim.all_reduce) == reinterpret_cast<void*>(direct.all_reduce)) {
@@ -179,33 +166,35 @@ int main(int argc, char** argv) {
 
   Single(shim, options.calls);
   Grouped(shim, options.calls);
-  rewire::bench::StartCounting();
+  StartCounting();
   Single(shim, options.calls);
   Grouped(shim, options.calls);
-  const Counted counted = rewire::bench::StopCounting();
+  const Counted counted = StopCounting();
   const Result single = Compare(shim, direct, options, Single);
   const Result grouped = Compare(shim, direct, options, Grouped);
 
-  if (options.json) {
-    printf(
-        "{\"schema\": 1, \"bench\": \"shim\", \"added_ns_median\": %.2f, \"added_ns_p10\": %.2f, "
-        "\"added_ns_p90\": %.2f, \"added_in_group_ns_median\": %.2f, "
-        "\"added_in_group_ns_p90\": %.2f, \"direct_ns_median\": %.2f, \"allocations\": %llu, "
-        "\"locks\": %llu, \"pairs\": %d, \"calls\": %d}\n",
-        single.added.median, single.added.p10, single.added.p90, grouped.added.median,
-        grouped.added.p90, single.direct.median,
-        static_cast<unsigned long long>(counted.allocations),
-        static_cast<unsigned long long>(counted.locks), options.pairs, options.calls);
-    return 0;
-  }
-  printf("# ncclAllReduce through the shim against pncclAllReduce, library without work\n");
-  printf("# %d pairs of %d calls\n#\n", options.pairs, options.calls);
-  printf("#                 direct(ns)  added p10   median      p90\n");
-  printf("  single             %7.2f    %7.2f  %7.2f  %7.2f\n", single.direct.median,
-         single.added.p10, single.added.median, single.added.p90);
-  printf("  in groups of %d     %7.2f    %7.2f  %7.2f  %7.2f\n", kInGroup, grouped.direct.median,
-         grouped.added.p10, grouped.added.median, grouped.added.p90);
-  printf("  allocations %llu, locks %llu\n", static_cast<unsigned long long>(counted.allocations),
-         static_cast<unsigned long long>(counted.locks));
+  Report report("shim", options.json);
+  report.SetConfig("pairs", options.pairs);
+  report.SetConfig("calls", options.calls);
+  report.SetConfig("in_group", kInGroup);
+  fprintf(report.text(),
+          "# ncclAllReduce through the shim against pncclAllReduce, library without work\n"
+          "# %lld pairs of %lld calls\n#\n"
+          "#                 direct(ns)  added p10   median      p90\n",
+          static_cast<long long>(options.pairs), static_cast<long long>(options.calls));
+  Put("", "single", single, &report);
+  Put("_in_group", "in groups of " + std::to_string(kInGroup), grouped, &report);
+  report.Set("allocations", counted.allocations);
+  report.Set("locks", counted.locks);
+  fprintf(report.text(), "  allocations %llu, locks %llu\n",
+          static_cast<unsigned long long>(counted.allocations),
+          static_cast<unsigned long long>(counted.locks));
+  if (const absl::Status written = report.Finish(); !written.ok()) Die(written.ToString());
   return 0;
 }
+
+}  // namespace
+
+}  // namespace rewire::bench
+
+int main(int argc, char** argv) { return rewire::bench::Main(argc, argv); }
