@@ -20,9 +20,9 @@ CommandResult Shell(const std::string& line, const std::string& variables) {
 
 InstalledTree::InstalledTree() : path_(folder_ / "first") {
   // Twice: a tree can be installed over an older one.
-  for (int i = 0; i < 2; ++i) {
-    const CommandResult r =
-        Shell(REWIRE_CMAKE " --install " REWIRE_BINARY_DIR " --prefix " + path_);
+  for (const char* how : {"", "--strip "}) {
+    const CommandResult r = Shell(std::string(REWIRE_CMAKE " --install " REWIRE_BINARY_DIR " ") +
+                                  how + "--prefix " + path_);
     EXPECT_EQ(r.status, 0) << r.out << r.err;
   }
   MoveTo(folder_ / "somewhere/else");
