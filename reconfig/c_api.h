@@ -137,6 +137,12 @@ typedef struct {
   void (*discard)(void* arg, const char* tensor, void* data);
   /* After all adopts: the member's slot and the number of slots from here on. */
   void (*on_world)(void* arg, const rewireWorld_t* world);
+  /* 1: where a new part lies inside the old one the program takes it there: no allocate, and
+   * adopt's data is an address inside the memory that the tensor has, which stays the program's.
+   * Nothing is copied then and no memory is needed for it; what lies around the part is not given
+   * back. 0: every new part has memory of its own. */
+  uint32_t narrows;
+  uint32_t reserved;
 } rewireCallbacks_t;
 
 /* Data parallelism over all slots; zero_stage 0: nothing is sharded, 1: optimizer state is.

@@ -173,7 +173,7 @@ absl::Status SaveCheckpoint(const Args& args, TrainingState& state, StepLog& log
     const uint64_t skip = mine.begin - state.Part(t->second.elements).begin;
     const uint64_t offset = Offset(header, header.slot, name);
     REWIRE_RETURN_IF_ERROR(ForEachChunk(
-        state.device(), t->second.buffer.at(skip * 4), mine.size(), ChunkAccess::kRead,
+        state.device(), t->second.at(skip * 4), mine.size(), ChunkAccess::kRead,
         [&](uint64_t at, std::span<float> values) {
           return WriteAt(fd.get(), fresh, values.data(), values.size() * 4, offset + at * 4);
         }));
@@ -205,7 +205,7 @@ absl::Status LoadCheckpoint(const Args& args, TrainingState& state) {
     const auto t = state.tensors.find(name);
     if (t == state.tensors.end()) continue;
     const Range part = state.Part(t->second.elements);
-    REWIRE_RETURN_IF_ERROR(ForEachChunk(state.device(), t->second.buffer.at(), part.size(),
+    REWIRE_RETURN_IF_ERROR(ForEachChunk(state.device(), t->second.at(), part.size(),
                                         ChunkAccess::kWrite,
                                         [&](uint64_t at, std::span<float> values) {
                                           return ReadElements(files, name, part.begin + at, values);

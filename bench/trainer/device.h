@@ -58,6 +58,8 @@ class DeviceBuffer {
   [[nodiscard]] void* data(size_t offset = 0) const {
     return reinterpret_cast<void*>(static_cast<uintptr_t>(pointer_ + offset));
   }
+  // Whether this address lies in it.
+  [[nodiscard]] bool Contains(CUdeviceptr address) const;
   [[nodiscard]] CUdeviceptr Release() { return std::exchange(pointer_, 0); }
 
  private:

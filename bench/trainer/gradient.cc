@@ -56,7 +56,7 @@ absl::Status GradientPass::Run(TrainingState& state, Communicator& comm) {
 
   StateTensor& gradient = state.tensors.at("gradient");
   const ncclDataType_t type = state.exact() ? ncclInt64 : ncclFloat32;
-  const CUdeviceptr whole = state.zero1() ? state.full_gradient.at() : gradient.buffer.at();
+  const CUdeviceptr whole = state.zero1() ? state.full_gradient.at() : gradient.at();
   int64_t* words = state.small_host.data();
   words[0] = sums.loss_sum;
   words[1] = sums.activation_sum;
@@ -66,7 +66,7 @@ absl::Status GradientPass::Run(TrainingState& state, Communicator& comm) {
   REWIRE_RETURN_IF_ERROR(device.CopyIn(whole, state.gradient_host.data(), bytes));
   REWIRE_RETURN_IF_ERROR(device.CopyIn(state.small.at(), words, 4 * 8));
   if (state.zero1()) {
-    REWIRE_RETURN_IF_ERROR(comm.ReduceScatter(whole, gradient.buffer.at(), state.Chunk(), type));
+    REWIRE_RETURN_IF_ERROR(comm.ReduceScatter(whole, gradient.at(), state.Chunk(), type));
   } else {
     REWIRE_RETURN_IF_ERROR(comm.AllReduce(whole, state.elements(), type));
   }

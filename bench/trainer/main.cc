@@ -122,7 +122,7 @@ absl::Status Train(const Args& args, StepLog& log) {
   REWIRE_ASSIGN_OR_RETURN(const Trainer::End end, trainer.Run(entry.joining));
   if (end == Trainer::End::kLeft) {
     // To give back this process's memory takes a while; those who stay go first.
-    setpriority(PRIO_PROCESS, 0, 19);
+    setpriority(PRIO_PROCESS, 0, 10);
     return absl::OkStatus();
   }
   return Finish(args, trainer, *state, *comm, log);

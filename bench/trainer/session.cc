@@ -93,6 +93,7 @@ absl::Status RewireSession::Register(TrainingState& state) {
   callbacks.adopt = Adopt;
   callbacks.discard = Discard;
   callbacks.on_world = OnWorld;
+  callbacks.narrows = 1;
   REWIRE_RETURN_IF_ERROR(
       Check("rewireSetParallel", library_.SetParallel(context_, &parallel, &callbacks)));
   const auto add = [&](const rewireTensor_t& t) {
@@ -103,7 +104,7 @@ absl::Status RewireSession::Register(TrainingState& state) {
   for (auto& [name, t] : state.tensors) {
     REWIRE_RETURN_IF_ERROR(add(Tensor(
         name.c_str(), t.elements, t.element_bytes, t.sharded ? rewireSharded : rewireReplicated,
-        t.transient ? rewireTransient : rewireConstant, rewireDevice, t.buffer.data())));
+        t.transient ? rewireTransient : rewireConstant, rewireDevice, t.buffer.data(t.offset))));
   }
   REWIRE_RETURN_IF_ERROR(add(Tensor("running_mean", state.running.size(), 8, rewireReplicated,
                                     rewireVolatile, rewireHost, state.running.data())));

@@ -95,10 +95,10 @@ absl::Status TrainingState::Initialise(Communicator& comm, uint64_t seed) {
     }
   }
   REWIRE_RETURN_IF_ERROR(
-      device_.CopyIn(tensors.at("master").buffer.at(), master_host.data(), mine.size() * 4));
+      device_.CopyIn(tensors.at("master").at(), master_host.data(), mine.size() * 4));
   if (const auto ballast = tensors.find("ballast"); ballast != tensors.end()) {
     const Range part = Part(ballast->second.elements);
-    REWIRE_RETURN_IF_ERROR(ForEachChunk(device_, ballast->second.buffer.at(), part.size(),
+    REWIRE_RETURN_IF_ERROR(ForEachChunk(device_, ballast->second.at(), part.size(),
                                         ChunkAccess::kWrite,
                                         [&](uint64_t at, std::span<float> values) -> absl::Status {
                                           for (size_t i = 0; i < values.size(); ++i) {
@@ -126,8 +126,8 @@ absl::Status TrainingState::PublishWeights(Communicator& comm, const float* mast
 }
 
 absl::Status TrainingState::PublishLoadedWeights(Communicator& comm) {
-  REWIRE_RETURN_IF_ERROR(device_.CopyOut(master_host.data(), tensors.at("master").buffer.at(),
-                                         Part(elements()).size() * 4));
+  REWIRE_RETURN_IF_ERROR(
+      device_.CopyOut(master_host.data(), tensors.at("master").at(), Part(elements()).size() * 4));
   REWIRE_RETURN_IF_ERROR(device_.Synchronize());
   return PublishWeights(comm, master_host.data());
 }
@@ -150,7 +150,7 @@ absl::Status TrainingState::HashPart(const StateTensor& tensor, uint64_t salt,
                                      uint64_t* sum) const {
   const Range part = Part(tensor.elements);
   // One word per element: a shard may begin at any element.
-  return ForEachChunk(device_, tensor.buffer.at(), part.size(), ChunkAccess::kRead,
+  return ForEachChunk(device_, tensor.at(), part.size(), ChunkAccess::kRead,
                       [&](uint64_t at, std::span<float> values) -> absl::Status {
                         uint64_t local = 0;
                         for (size_t i = 0; i < values.size(); ++i) {
@@ -198,8 +198,15 @@ void TrainingState::FreePart(void* part) const {
 void TrainingState::AdoptPart(const std::string& tensor, void* part) {
   const auto found = tensors.find(tensor);
   if (found == tensors.end()) return;
-  DeviceBuffer fresh = DeviceBuffer::Adopt(device_, reinterpret_cast<uintptr_t>(part));
-  std::swap(found->second.buffer, fresh);
+  StateTensor& t = found->second;
+  const auto address = static_cast<CUdeviceptr>(reinterpret_cast<uintptr_t>(part));
+  if (t.buffer.Contains(address)) {
+    t.offset = address - t.buffer.at();
+    return;
+  }
+  DeviceBuffer fresh = DeviceBuffer::Adopt(device_, address);
+  std::swap(t.buffer, fresh);
+  t.offset = 0;
   old_parts_.push_back(std::move(fresh));
 }
 

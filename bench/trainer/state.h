@@ -46,7 +46,9 @@ struct StateTensor {
   bool sharded = false;
   bool transient = false;
   size_t capacity = 0;  // bytes of every part; 0: what the part needs
-  DeviceBuffer buffer;  // this member's part
+  DeviceBuffer buffer;
+  size_t offset = 0;  // of this member's part in it
+  [[nodiscard]] CUdeviceptr at(size_t byte = 0) const { return buffer.at(offset + byte); }
 };
 
 class TrainingState {
@@ -77,7 +79,8 @@ class TrainingState {
   // Memory for another part of a tensor. Any thread.
   [[nodiscard]] void* NewPart(const std::string& tensor, uint64_t bytes) const;
   void FreePart(void* part) const;
-  // The part before is freed later, not while the job stands.
+  // A part in new memory, or inside the memory of the one before. Memory is freed later, not while
+  // the job stands.
   void AdoptPart(const std::string& tensor, void* part);
   ~TrainingState();
 

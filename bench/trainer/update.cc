@@ -44,11 +44,11 @@ absl::Status ApplyUpdate(const Args& args, TrainingState& state, Communicator& c
   const Range mine = state.Part(state.elements());
   const uint64_t step = state.progress.step;
   const StateTensor& gradient = state.tensors.at("gradient");
-  const CUdeviceptr master = state.tensors.at("master").buffer.at();
-  const CUdeviceptr first = state.tensors.at("first").buffer.at();
-  const CUdeviceptr second = state.tensors.at("second").buffer.at();
+  const CUdeviceptr master = state.tensors.at("master").at();
+  const CUdeviceptr first = state.tensors.at("first").at();
+  const CUdeviceptr second = state.tensors.at("second").at();
   const size_t bytes = mine.size() * 4;
-  REWIRE_RETURN_IF_ERROR(device.CopyOut(state.gradient_host.data(), gradient.buffer.at(),
+  REWIRE_RETURN_IF_ERROR(device.CopyOut(state.gradient_host.data(), gradient.at(),
                                         mine.size() * gradient.element_bytes));
   REWIRE_RETURN_IF_ERROR(device.CopyOut(state.master_host.data(), master, bytes));
   REWIRE_RETURN_IF_ERROR(device.CopyOut(state.first_host.data(), first, bytes));
@@ -67,7 +67,7 @@ absl::Status ApplyUpdate(const Args& args, TrainingState& state, Communicator& c
     REWIRE_RETURN_IF_ERROR(device.CopyIn(second, state.second_host.data(), bytes));
     if (const auto ballast = state.tensors.find("ballast"); ballast != state.tensors.end()) {
       const Range part = state.Part(ballast->second.elements);
-      REWIRE_RETURN_IF_ERROR(ForEachChunk(device, ballast->second.buffer.at(), part.size(),
+      REWIRE_RETURN_IF_ERROR(ForEachChunk(device, ballast->second.at(), part.size(),
                                           ChunkAccess::kUpdate,
                                           [&](uint64_t at, std::span<float> values) {
                                             BallastUpdate(step, part.begin + at, values);

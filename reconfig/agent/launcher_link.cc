@@ -77,7 +77,10 @@ void LauncherLink::Start(Time now, const Spawn& spawn) {
     waiting_.emplace_back(now, spawn);
     return;
   }
-  Send({{"event", "spawn"}, {"members", spawn.members}, {"slots", spawn.slots}});
+  Send({{"event", "spawn"},
+        {"members", spawn.members},
+        {"slots", spawn.slots},
+        {"stay", spawn.stay}});
 }
 
 void LauncherLink::End(MemberId member) { Send({{"event", "end"}, {"member", member}}); }

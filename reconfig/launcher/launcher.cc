@@ -97,15 +97,20 @@ absl::Status Launcher::StartAgent() {
   return started;
 }
 
-uint32_t Launcher::FreeLocalRank(MemberId id) const {
-  std::set<uint32_t> used;
-  for (const auto& [other, m] : members_) {
-    if (m.pid != 0) used.insert(m.local_rank);
+uint32_t Launcher::FreeLocalRank(const std::set<MemberId>& keep) const {
+  std::set<uint32_t> running;
+  std::set<uint32_t> kept;
+  for (const auto& [id, m] : members_) {
+    if (m.pid == 0) continue;
+    running.insert(m.local_rank);
+    if (keep.contains(id)) kept.insert(m.local_rank);
   }
-  for (uint32_t rank = 0; rank < options_.max_members; ++rank) {
-    if (used.count(rank) == 0) return rank;
+  for (const std::set<uint32_t>& used : {running, kept}) {
+    for (uint32_t rank = 0; rank < options_.max_members; ++rank) {
+      if (!used.contains(rank)) return rank;
+    }
   }
-  return id % options_.max_members;  // beside the one that it replaces
+  return 0;
 }
 
 absl::Status Launcher::StartMember(MemberId id, uint32_t local_rank, uint32_t rank,
@@ -287,6 +292,11 @@ void Launcher::OnAgentEvent(const nlohmann::json& event) {
 
 void Launcher::OnSpawn(const nlohmann::json& event) {
   const uint32_t slots = std::max(1u, event.at("slots").get<uint32_t>());
+  // Who will be in the world; the others leave or are about to end, and may share their GPU.
+  std::set<MemberId> keep;
+  for (const char* who : {"members", "stay"}) {
+    for (const nlohmann::json& m : event.at(who)) keep.insert(m.get<MemberId>());
+  }
   for (const nlohmann::json& entry : event.at("members")) {
     const auto id = entry.get<MemberId>();
     nlohmann::json answer = {{"command", "spawned"}, {"members", {id}}};
@@ -294,7 +304,7 @@ void Launcher::OnSpawn(const nlohmann::json& event) {
     if (terminations_ > 0 || ending_) {
       started = absl::FailedPreconditionError("the job is being ended");
     } else if (members_.count(id) == 0) {  // asked again by a new agent: it runs already
-      const uint32_t local = FreeLocalRank(id);
+      const uint32_t local = FreeLocalRank(keep);
       started = StartMember(id, local, local % slots, slots);
     }
     if (!started.ok()) {

@@ -60,7 +60,8 @@ class Launcher {
   absl::Status BlockSignals();
   absl::Status StartAgent();
   absl::Status StartMember(MemberId id, uint32_t local_rank, uint32_t rank, uint32_t world_size);
-  [[nodiscard]] uint32_t FreeLocalRank(MemberId id) const;
+  // A GPU that nobody uses, else one that only members use who are not in `keep`.
+  [[nodiscard]] uint32_t FreeLocalRank(const std::set<MemberId>& keep) const;
   void Loop();
   void OnSignals(Time now);
   void OnTerminate(Time now, int signal);

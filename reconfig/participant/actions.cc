@@ -92,6 +92,10 @@ void Participant::Perform(Time now, const MemberAction& action) {
     if (snapshots_ != nullptr) snapshots_->Freeze();
     gate_.SetBroken();
   } else if (const auto* a = std::get_if<Resume>(&action)) {
+    if (a->kind == ResumeKind::kLeave) {
+      MutexLock lock(&mutex_);
+      drained_ = true;
+    }
     gate_.Resume(a->kind);
   } else if (const auto* a = std::get_if<StopProcess>(&action)) {
     REWIRE_ERROR("this process is not part of the job any more: %s", a->reason.c_str());

@@ -167,7 +167,7 @@ rewireResult_t rewireDetach(rewireContext_t context) noexcept {
   if (wrong != rewireSuccess) return wrong;
   context->reclaim.reset();
   if (context->participant != nullptr && rewire::CurrentParticipant() == context->participant) {
-    context->participant->Leave(rewire::Now() + rewire::seconds(2));
+    context->participant->Leave(rewire::Now() + rewire::seconds(5));
     rewire::EndParticipant();
   }
   context->detached = true;

@@ -113,6 +113,11 @@ void Participant::Run() {
     }
     Feed(now, &out);
     ReapReshapes();
+    if (!link_.connected()) {
+      MutexLock lock(&mutex_);
+      dismissed_ = drained_;
+      changed_.NotifyAll();
+    }
   }
 }
 
@@ -156,7 +161,7 @@ void Participant::ReapReshapes() {
     }
     MutexLock lock(&mutex_);
     for (const NewPart& part : (*it)->parts()) {
-      if (part.place.data == nullptr) continue;
+      if (part.place.data == nullptr || part.narrowed) continue;
       discards_.emplace_back(tensors_[part.tensor].shape.name, part.place.data);
     }
     if (!discards_.empty()) gate_.SetAttention(true);
@@ -194,7 +199,7 @@ void Participant::Leave(Time deadline) {
     });
   });
   MutexLock lock(&mutex_);
-  while (!left_) {
+  while (!left_ || (drained_ && !dismissed_)) {
     if (!changed_.WaitUntil(&mutex_, deadline)) return;
   }
 }

@@ -75,7 +75,8 @@ class Participant {
   // After gate()->End() gave true.
   void AfterUpdate();
   absl::StatusOr<BoundaryResult> Recover();
-  // Leaves the job: tells the agent and waits until it was written.
+  // Leaves the job: tells the agent and waits until it was written. A member that was drained waits
+  // until the change it left by has ended, which the agent says by closing the connection.
   void Leave(Time deadline);
 
   // ---- anybody --------------------------------------------------------------------------------
@@ -158,6 +159,8 @@ class Participant {
   bool ready_ REWIRE_GUARDED_BY(mutex_) = false;  // the first update has been called
   bool snapshots_started_ REWIRE_GUARDED_BY(mutex_) = false;
   bool left_ REWIRE_GUARDED_BY(mutex_) = false;
+  bool drained_ REWIRE_GUARDED_BY(mutex_) = false;
+  bool dismissed_ REWIRE_GUARDED_BY(mutex_) = false;
   bool stop_ REWIRE_GUARDED_BY(mutex_) = false;
   std::atomic<bool> standing_{false};
   static constexpr uint64_t kNone = UINT64_MAX;

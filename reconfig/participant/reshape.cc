@@ -79,9 +79,16 @@ bool Reshape::WaitFor(const bool* flag) {
 
 void Reshape::Run() {
   pthread_setname_np(pthread_self(), "rewire-stream");
-  setpriority(PRIO_PROCESS, 0, 10);
   const bool loss = request_.kind == TransitionKind::kLoss;
-  const absl::StatusOr<uint64_t> hash = MakeThePlan();
+  absl::StatusOr<uint64_t> hash = absl::UnknownError("");
+  // To prepare has time; the stream itself has to be through when the step ends, and no priority
+  // can be raised again.
+  std::thread prepare([&] {
+    pthread_setname_np(pthread_self(), "rewire-prepare");
+    setpriority(PRIO_PROCESS, 0, 10);
+    hash = MakeThePlan();
+  });
+  prepare.join();
   context_.planned(hash);
   if (hash.ok() && WaitFor(loss ? &restore_ : &start_)) {
     uint64_t step = 0;
@@ -138,9 +145,15 @@ absl::Status Reshape::Allocate() {
     const Box box = PartOf(now.shape, slots, *slot);
     if (box == now.part) continue;
     if (Cancelled()) return absl::CancelledError("the transition was abandoned");
+    const uint64_t bytes = box.size() * now.shape.element_bytes;
+    if (state_.callbacks.narrows != 0 && now.shape.change == Change::kConstant && bytes > 0 &&
+        now.part.Contains(box)) {
+      targets_[t] = now.place.At((box.begin - now.part.begin) * now.shape.element_bytes);
+      parts_.push_back({t, box, targets_[t], true});
+      continue;
+    }
     StatePlace place = now.place;
     place.data = nullptr;
-    const uint64_t bytes = box.size() * now.shape.element_bytes;
     if (bytes > 0) {
       if (state_.callbacks.allocate == nullptr) {
         return absl::FailedPreconditionError(absl::StrCat(
@@ -153,7 +166,7 @@ absl::Status Reshape::Allocate() {
             "no room for ", bytes, " bytes of the new part of tensor ", now.shape.name));
       }
     }
-    parts_.push_back({t, box, place});
+    parts_.push_back({t, box, place, false});
     targets_[t] = place;
     if (absl::Status s = Touch(place, bytes); !s.ok()) return s;
   }

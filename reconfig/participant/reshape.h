@@ -1,6 +1,6 @@
 // The state's side of one transition: makes the plan, allocates, streams, checks. A thread of its
-// own
-// ("rewire-stream", low priority) does it, so that the member's thread never waits.
+// own ("rewire-stream") does it, so that the member's thread never waits; what comes before the
+// stream is done by another of low priority ("rewire-prepare"), for which it waits.
 //
 // Made, told and let go by the member's thread; Adopt side (Take...) by the program's thread while
 // it stands at the boundary. Events come from the job's own thread.
@@ -30,6 +30,7 @@ struct NewPart {
   uint32_t tensor = 0;
   Box box;
   StatePlace place;
+  bool narrowed = false;  // it lies in the old part's memory
 };
 
 struct ReshapeContext {

@@ -64,11 +64,13 @@ struct CompareAndSwap {
   uint64_t expected_revision = 0;
   WorldRecord record;
 };
-// Start one process per id (REWIRE_MEMBER=id), for a job that will have `slots` slots. Answer with
-// OnSpawned or OnSpawnFailed; a process that exits before it connects is OnSpawnFailed as well.
+// Start one process per id (REWIRE_MEMBER=id), for a job that will have `slots` slots, on GPUs that
+// none of those has who stay. Answer with OnSpawned or OnSpawnFailed; a process that exits before
+// it connects is OnSpawnFailed as well.
 struct Spawn {
   std::vector<MemberId> members;
   uint32_t slots = 0;
+  std::vector<MemberId> stay;
 };
 // Close the member's connection after what was sent to it has been written. OnDisconnect need not
 // follow.

@@ -90,6 +90,14 @@ void Leader::TryEnd(Time now, Out* out) {
 void Leader::EndTransition(Time now, Out* out) {
   Resolve(transition_->requests, RequestState::kDone, transition_->what);
   Tell(now, NoteKind::kProgress, absl::StrCat("ended: ", transition_->what), out);
+  // Who has left stayed for this: its end must disturb neither the change nor the old generations.
+  for (MemberId m : transition_->olds) {
+    const auto peer = peers_.find(m);
+    if (transition_->InTarget(m) || peer == peers_.end() || record_.world.SlotOf(m)) continue;
+    if (peer->second.connected) out->push_back(Kick{m});
+    registry_.Forget(m);
+    peers_.erase(peer);
+  }
   transition_.reset();
   if (idle_phase_ == Phase::kSteady && lost_.empty()) BeginNext(now, out);
 }

@@ -60,7 +60,11 @@ void Leader::AfterReserve(Time now, Out* out) {
     if (!peers_.contains(m)) missing.push_back(m);
   }
   if (!missing.empty()) {
-    out->push_back(Spawn{missing, static_cast<uint32_t>(transition_->target.size())});
+    Spawn spawn{missing, static_cast<uint32_t>(transition_->target.size()), {}};
+    for (MemberId m : transition_->target) {
+      if (transition_->IsOld(m)) spawn.stay.push_back(m);
+    }
+    out->push_back(std::move(spawn));
   }
   TryPrepare(now, out);
 }

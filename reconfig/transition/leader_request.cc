@@ -147,6 +147,7 @@ void Leader::BeginPlanned(Time now, Out* out) {
   if (transition->requests.empty()) return BeginNext(now, out);
   // Ids of members that an earlier request of the same merge would have added and a later one takes
   // away again are simply skipped.
+  target = OrderSlots(WorldIds(), target);
   transition->target = target;
   const bool only_rebuild =
       std::all_of(transition->requests.begin(), transition->requests.end(),

@@ -91,4 +91,39 @@ absl::StatusOr<std::vector<MemberId>> ApplyRequest(const ChangeRequest& request,
   return absl::InvalidArgumentError("an unknown kind of request");
 }
 
+std::vector<MemberId> OrderSlots(const std::vector<MemberId>& from,
+                                 const std::vector<MemberId>& members) {
+  std::vector<MemberId> fresh;
+  size_t stay = 0;
+  for (MemberId m : members) {
+    if (std::find(from.begin(), from.end(), m) == from.end()) {
+      fresh.push_back(m);
+    } else {
+      ++stay;
+    }
+  }
+  // Shares in units of 1 / (n * m): slot s of n has [s * m, (s + 1) * m).
+  const size_t n = from.size();
+  const size_t m = members.size();
+  const auto overlap = [&](size_t old_slot, size_t new_slot) {
+    const size_t begin = std::max(old_slot * m, new_slot * n);
+    const size_t end = std::min((old_slot + 1) * m, (new_slot + 1) * n);
+    return end > begin ? end - begin : 0;
+  };
+  std::vector<MemberId> order;
+  auto next_fresh = fresh.begin();
+  for (size_t old_slot = 0; old_slot < n; ++old_slot) {
+    if (std::find(members.begin(), members.end(), from[old_slot]) == members.end()) continue;
+    const size_t last = m - stay--;
+    size_t best = order.size();
+    for (size_t slot = best; slot <= last; ++slot) {
+      if (overlap(old_slot, slot) > overlap(old_slot, best)) best = slot;
+    }
+    while (order.size() < best) order.push_back(*next_fresh++);
+    order.push_back(from[old_slot]);
+  }
+  order.insert(order.end(), next_fresh, fresh.end());
+  return order;
+}
+
 }  // namespace rewire

@@ -40,4 +40,10 @@ absl::StatusOr<std::vector<MemberId>> ApplyRequest(const ChangeRequest& request,
                                                    std::vector<MemberId> members,
                                                    uint32_t max_members, MemberId* next_member);
 
+// The same members in the order in which least state moves: those that stay keep their order, and
+// each takes the slot whose equal share of the state overlaps most with the share it has; new ones
+// take the slots between.
+std::vector<MemberId> OrderSlots(const std::vector<MemberId>& from,
+                                 const std::vector<MemberId>& members);
+
 }  // namespace rewire

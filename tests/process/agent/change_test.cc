@@ -27,14 +27,14 @@ TEST(ChangeTest, GrowDrainReplaceRebuildAndEnd) {
   EXPECT_THAT(r.out, HasSubstr("epoch 1→2 boundary committed"));
   EXPECT_THAT(r.err, HasSubstr("accepted: resize to 4"));
   EXPECT_THAT(r.err, HasSubstr("COMMITTED"));
-  EXPECT_THAT(job.World(), ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(job.World(), ElementsAre(0, 2, 1, 3));
 
-  r = job.Ask("drain", {"1", "--within", "60s", "--quiet"});
+  r = job.Ask("drain", {"2", "--within", "60s", "--quiet"});
   EXPECT_EQ(r.status, 0) << r.err;
   EXPECT_EQ(r.err, "");
-  EXPECT_THAT(job.World(), ElementsAre(0, 2, 3));
+  EXPECT_THAT(job.World(), ElementsAre(0, 1, 3));
 
-  r = job.Ask("replace", {"2", "--json", "--reason", "a warm GPU"});
+  r = job.Ask("replace", {"1", "--json", "--reason", "a warm GPU"});
   EXPECT_EQ(r.status, 0) << r.err;
   EXPECT_EQ(r.err, "");
   const auto answer = nlohmann::json::parse(r.out);
@@ -59,6 +59,17 @@ TEST(ChangeTest, GrowDrainReplaceRebuildAndEnd) {
   }
   EXPECT_FALSE(std::filesystem::exists(job.folder() / "run"));
   EXPECT_FALSE(std::filesystem::exists(job.folder() / "agent.sock"));
+}
+
+TEST(ChangeTest, OnAFullNodeAReplacementSharesTheGpuOfTheOneItReplaces) {
+  Job job(2, 2);
+  for (const auto& [old, fresh] : {std::pair{"1", 2}, {"0", 3}}) {
+    EXPECT_EQ(job.Ask("replace", {old}).status, 0);
+    EXPECT_THAT(job.World(), ::testing::Contains(fresh));
+  }
+  const CommandResult end = job.Finish();
+  EXPECT_THAT(end.out, HasSubstr("[member 2] local rank 1\n"));
+  EXPECT_THAT(end.out, HasSubstr("[member 3] local rank 0\n"));
 }
 
 TEST(ChangeTest, SigtermToAMemberIsAReclaimNotice) {

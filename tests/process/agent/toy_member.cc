@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <string>
 
 #include "reconfig/base/framed_socket.h"
@@ -199,6 +200,8 @@ int main(int argc, char** argv) {
   sigaddset(&set, SIGTERM);
   sigprocmask(SIG_BLOCK, &set, nullptr);
   const UniqueFd signals(signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC));
+  const char* const local_rank = getenv("LOCAL_RANK");
+  printf("local rank %s\n", local_rank == nullptr ? "unset" : local_rank);
   const Settings& settings = Settings::Get();
   MemberOptions options;
   options.member = static_cast<MemberId>(settings.member());

@@ -135,7 +135,8 @@ void SetUp(Program* p) {
     for (uint64_t i = 0; i < kRunning; ++i) p->running[i] = Value(i + 2, 0);
   }
   const rewireParallel_t parallel = {sizeof parallel, 0, 1};
-  const rewireCallbacks_t callbacks = {sizeof callbacks, p, Allocate, Adopt, Discard, OnWorld};
+  const rewireCallbacks_t callbacks = {sizeof callbacks, p,       Allocate, Adopt,
+                                       Discard,          OnWorld, 0,        0};
   if (rewireSetParallel(p->context, &parallel, &callbacks) != rewireSuccess) Bad("parallel", 0, 0);
   Register(p, "weights", kWeights, 4, rewireReplicated, rewireConstant, p->weights.data());
   Register(p, "moments", kMoments, 4, rewireSharded, rewireConstant, p->moments);

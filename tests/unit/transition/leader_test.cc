@@ -168,11 +168,12 @@ TEST_F(LeaderTest, GrowingWaitsForTheJoiner) {
   EXPECT_EQ(d.leader.record().next_member, 4u);
   EXPECT_THAT(d.Last<Spawn>()->members, ElementsAre(3));
   EXPECT_EQ(d.Last<Spawn>()->slots, 4u);
+  EXPECT_THAT(d.Last<Spawn>()->stay, ElementsAre(0, 1, 2));
   d.Connect(3);
   EXPECT_TRUE(d.Sent<Welcome>(3)->joining);
-  EXPECT_THAT(Ids(d.Sent<Welcome>(3)->world), ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(Ids(d.Sent<Welcome>(3)->world), ElementsAre(0, 1, 3, 2));
   EXPECT_EQ(d.leader.phase(), Phase::kReserve);  // it has no communicators yet
-  d.Say(3, CommunicatorCreated{kComm, 4, 3, false, ""});
+  d.Say(3, CommunicatorCreated{kComm, 4, 2, false, ""});
   const std::vector<MemberId> all{0, 1, 2, 3};
   d.Prepare(all, 0);
   EXPECT_EQ(d.Sent<Build>(3)->builds[0].ranks, 4u);
@@ -191,7 +192,7 @@ TEST_F(LeaderTest, GrowingWaitsForTheJoiner) {
   EXPECT_EQ(d.leader.phase(), Phase::kAtBoundary);
   d.VerifyAll({3});
   d.Store();
-  EXPECT_THAT(Ids(d.Sent<Commit>(3)->record.world), ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(Ids(d.Sent<Commit>(3)->record.world), ElementsAre(0, 1, 3, 2));
   d.Finish(all);
   EXPECT_EQ(d.leader.StatusOf(id).state, RequestState::kDone);
   // And the registry has moved on with it: a second change is possible.
@@ -213,6 +214,21 @@ TEST_F(LeaderTest, ADrainedMemberVerifiesAndLeaves) {
   EXPECT_FALSE(d.Sent<Lost>(0).has_value());
   d.Finish({0, 2});
   EXPECT_TRUE(d.leader.steady());
+}
+
+TEST_F(LeaderTest, ADrainedMemberStaysUntilTheOldGenerationsAreRetired) {
+  d.Ask({RequestKind::kDrain, 0, {1}, {}, ""});
+  d.Store();
+  d.Prepare(kThree, 0);
+  d.PledgeAll(kThree);
+  d.BoundaryAll(kThree);
+  d.VerifyAll(kThree);
+  d.Store();
+  EXPECT_FALSE(d.Last<Kick>().has_value());
+  d.Finish({0, 2});
+  ASSERT_TRUE(d.Last<Kick>().has_value());
+  EXPECT_EQ(d.Last<Kick>()->member, 1u);
+  EXPECT_FALSE(d.Sent<Lost>(0).has_value());
 }
 
 TEST_F(LeaderTest, PlansThatDifferAbort) {

@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <numeric>
+
 namespace rewire {
 namespace {
 
@@ -45,6 +48,37 @@ TEST(RequestTest, Description) {
   EXPECT_EQ(Describe({RequestKind::kDrain, 0, {3, 5}, seconds(120), "reclaim"}),
             "drain 3 5 within 120000 ms (reclaim)");
   EXPECT_EQ(Describe({RequestKind::kResize, 4, {}, {}, ""}), "resize to 4");
+}
+
+TEST(OrderSlots, NewMembersGoBetweenThoseThatStay) {
+  const std::vector<MemberId> two = {0, 1};
+  EXPECT_EQ(OrderSlots(two, {0, 1, 2, 3}), (std::vector<MemberId>{0, 2, 1, 3}));
+  EXPECT_EQ(OrderSlots({0, 1, 2}, {0, 1, 2, 5}), (std::vector<MemberId>{0, 1, 5, 2}));
+  EXPECT_EQ(OrderSlots({0}, {0, 1, 2}), (std::vector<MemberId>{0, 1, 2}));
+}
+
+TEST(OrderSlots, WhoLeavesOrIsReplacedMovesNobodyElse) {
+  const std::vector<MemberId> four = {4, 1, 7, 3};
+  EXPECT_EQ(OrderSlots(four, four), four);
+  EXPECT_EQ(OrderSlots(four, {4, 9, 7, 3}), (std::vector<MemberId>{4, 9, 7, 3}));
+  EXPECT_EQ(OrderSlots(four, {9, 1, 7, 3}), (std::vector<MemberId>{9, 1, 7, 3}));
+  EXPECT_EQ(OrderSlots(four, {4, 7, 3}), (std::vector<MemberId>{4, 7, 3}));
+  EXPECT_EQ(OrderSlots(four, {4, 1}), (std::vector<MemberId>{4, 1}));
+  EXPECT_EQ(OrderSlots(four, {8, 9}), (std::vector<MemberId>{8, 9}));
+}
+
+TEST(OrderSlots, EveryMemberHasOneSlotWhateverTheSizes) {
+  for (MemberId n = 1; n <= 9; ++n) {
+    for (MemberId m = 1; m <= 9; ++m) {
+      std::vector<MemberId> from(n);
+      std::iota(from.begin(), from.end(), 0);
+      std::vector<MemberId> members(m);
+      std::iota(members.begin(), members.end(), n / 2);
+      std::vector<MemberId> order = OrderSlots(from, members);
+      std::sort(order.begin(), order.end());
+      EXPECT_EQ(order, members) << n << " to " << m;
+    }
+  }
 }
 
 }  // namespace
