@@ -87,8 +87,8 @@ void TransitionLog::OnSent(Time now, MemberId member, const Message& message) {
     Begin(now, member, "prepare");
   } else if (std::holds_alternative<Build>(message)) {
     Begin(now, member, "build");
-  } else if (std::holds_alternative<Propose>(message)) {
-    Begin(now, member, "pledge");
+  } else if (const auto* p = std::get_if<Propose>(&message)) {
+    if (p->round != kLookRound) Begin(now, member, "pledge");
   } else if (const auto* d = std::get_if<Decide>(&message)) {
     if (d->go) Begin(now, member, entry->kind == TransitionKind::kSwap ? "to cut" : "to boundary");
   } else if (std::holds_alternative<Restore>(message)) {

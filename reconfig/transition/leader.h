@@ -43,7 +43,7 @@ struct LeaderOptions {
   Duration join = seconds(120);    // for new processes to start, attach and make communicators
   Duration build = seconds(60);    // REWIRE_BUILD_MS: from Prepare to the last Prepared
   Duration decision = seconds(2);  // REWIRE_DECISION_MS: from Propose to the last Pledge
-  Duration arm = seconds(120);     // from Decide to the first member at the boundary
+  Duration arm = seconds(120);     // REWIRE_ARM_MS: from Decide to the first member at the boundary
   Duration boundary = seconds(30);           // REWIRE_BOUNDARY_MS: from then to the last Verified
   Duration enter = seconds(60);              // from the commit to the last Entered
   Duration silence = seconds(3);             // REWIRE_SILENCE_MS: no message for so long means lost
@@ -110,6 +110,7 @@ class Leader {
   [[nodiscard]] RequestStatus StatusOf(uint64_t request) const;
   [[nodiscard]] std::vector<MemberStatus> Members(Time now) const;
   [[nodiscard]] uint64_t dropped_messages() const { return dropped_; }
+  [[nodiscard]] uint64_t refused_rounds() const { return refused_rounds_; }
 
  private:
   struct Peer {
@@ -231,6 +232,9 @@ class Leader {
   uint32_t loss_attempts_ = 0;  // without success, of the present loss
   bool done_ = false;
   uint64_t dropped_ = 0;
+  uint64_t refused_rounds_ = 0;  // proposals that were taken back
+  Time write_began_{};
+  Duration store_took_{};          // for the last compare-and-swap
   std::optional<Duration> usual_;  // how long planned transitions took, for deadlines
   Time last_input_{};
 };

@@ -1,7 +1,6 @@
 // The leader from PREPARE to the compare-and-swap. See leader.h; docs/protocol.md has the diagrams.
 // One thread: its owner's.
 #include <algorithm>
-#include <cmath>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -177,6 +176,8 @@ void Leader::TryBuild(Time now, Out* out) {
     }
     Send(m, build, out);
   }
+  // A first look at the counters; the second comes when all are built, and tells the rate.
+  if (t.kind == TransitionKind::kSwap) SendAll(t.olds, Propose{t.epoch, kLookRound, {}}, out);
 }
 
 void Leader::OnPrepared(Time now, MemberId from, const Prepared& m, Out* out) {
@@ -219,15 +220,7 @@ void Leader::AfterPrepared(Time now, Out* out) {
 
 void Leader::Count(Time now, const std::vector<CommunicatorCounter>& counters) {
   for (const CommunicatorCounter& counter : counters) {
-    Transition::Progress& progress = transition_->progress[counter.communicator];
-    if (counter.issued <= progress.issued) continue;
-    if (progress.at != Time{} && now > progress.at) {
-      const double rate = static_cast<double>(counter.issued - progress.issued) /
-                          std::chrono::duration<double>(now - progress.at).count();
-      progress.per_second = std::max(progress.per_second, rate);
-    }
-    progress.issued = counter.issued;
-    progress.at = now;
+    transition_->paces[counter.communicator].Saw(now, counter.issued);
   }
 }
 
@@ -237,22 +230,21 @@ void Leader::ProposeRound(Time now, Out* out) {
   t.pledged.clear();
   t.proposed_at = now;
   const uint64_t doubled = uint64_t{1} << std::min<uint32_t>(t.round, 20);
-  // What happens while a proposal and its answers are on the way, twice over.
-  const auto on_the_way = [&](const Transition::Progress& progress) {
-    const double seconds = std::chrono::duration<double>(t.round_trip).count();
-    return static_cast<uint64_t>(std::ceil(std::min(2 * progress.per_second * seconds, 1e9)));
-  };
   if (t.kind == TransitionKind::kSwap) {
+    // The proposal and its answers, then the compare-and-swap, then the decision.
+    const Duration decision = 2 * t.round_trip + store_took_;
     for (CommunicatorId id : t.to_mint) {
-      const Transition::Progress& progress = t.progress[id];
-      const uint64_t warm =
-          progress.issued + std::max<uint64_t>(options_.cut_margin, on_the_way(progress)) * doubled;
+      const Pace& pace = t.paces[id];
+      const uint64_t warm = pace.issued() + pace.Margin(options_.cut_margin, decision) * doubled;
       t.cuts.push_back({id, warm, warm + kWarmAhead});
     }
   } else {
-    Transition::Progress& progress = t.progress[kUpdateBoundary];
-    for (MemberId m : t.olds) progress.issued = std::max(progress.issued, peers_[m].updates);
-    const uint64_t step = progress.issued + std::max(kUpdatesAhead, on_the_way(progress)) * doubled;
+    // What happens while a proposal and its answers are on the way, twice over.
+    const Pace& pace = t.paces[kUpdateBoundary];
+    uint64_t furthest = pace.issued();
+    for (MemberId m : t.olds) furthest = std::max(furthest, peers_[m].updates);
+    const uint64_t step =
+        furthest + std::max(kUpdatesAhead, 2 * pace.During(t.round_trip)) * doubled;
     t.cuts.push_back({kUpdateBoundary, step, step});
   }
   SendAll(t.olds, Propose{t.epoch, t.round, t.cuts}, out);
@@ -262,6 +254,7 @@ void Leader::ProposeRound(Time now, Out* out) {
 void Leader::OnPledge(Time now, MemberId from, const Pledge& m, Out* out) {
   Transition& t = *transition_;
   Count(now, m.counters);
+  if (m.round == kLookRound) return;
   if (t.phase != Phase::kPropose || m.round != t.round || !t.IsOld(from)) {
     ++dropped_;
     return;
@@ -280,6 +273,7 @@ void Leader::OnPledge(Time now, MemberId from, const Pledge& m, Out* out) {
 void Leader::RefuseRound(Time now, const std::string& why, Out* out) {
   Transition& t = *transition_;
   SendAll(t.olds, Decide{t.epoch, t.round, false}, out);
+  ++refused_rounds_;
   if (++t.round >= options_.max_rounds) {
     return AbortPlanned(now, absl::StrCat("no common cut in ", t.round, " rounds: ", why), false,
                         out);

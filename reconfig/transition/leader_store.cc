@@ -11,8 +11,8 @@ namespace rewire {
 
 void Leader::Write(Time now, const WorldRecord& record, Out* out) {
   if (writing_) return;
-  (void)now;
   writing_ = record;
+  write_began_ = now;
   writing_->revision = record_.revision + 1;
   out->push_back(CompareAndSwap{record_.revision, *writing_});
 }
@@ -39,6 +39,7 @@ void Leader::OnStoreResult(Time now, const absl::StatusOr<StoreAnswer>& answer, 
     return;
   }
   write_again_.reset();
+  store_took_ = now - write_began_;
   // An answer that was lost, and the swap sent again: our own record is in the way.
   if (answer->swapped || answer->current == *writing_) {
     const WorldRecord written = *std::exchange(writing_, std::nullopt);

@@ -75,7 +75,7 @@ void Member::OnPledged(Time, Epoch epoch, uint32_t round, bool ok,
     ++dropped_;
     return;
   }
-  work_->pledged = ok;
+  work_->pledged = ok && round != kLookRound;
   Send(Pledge{epoch, round, ok, std::move(counters)}, out);
 }
 

@@ -151,6 +151,8 @@ struct Build {
   Epoch epoch = 0;
   std::vector<CommunicatorBuild> builds;
 };
+// Of this round it is only a look, without cuts: the answers have the counters, and pledge nothing.
+inline constexpr uint32_t kLookRound = UINT32_MAX;
 struct Propose {
   Epoch epoch = 0;
   uint32_t round = 0;

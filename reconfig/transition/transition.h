@@ -13,6 +13,7 @@
 #include "reconfig/base/clock.h"
 #include "reconfig/base/hash.h"
 #include "reconfig/transition/leader_action.h"
+#include "reconfig/transition/pace.h"
 
 namespace rewire {
 
@@ -48,13 +49,7 @@ struct Transition {
   std::set<MemberId> prepared;
   std::optional<uint64_t> plan_hash;
 
-  // Operations issued, as far as known: the highest of any member, and the rate.
-  struct Progress {
-    uint64_t issued = 0;
-    Time at{};
-    double per_second = 0;
-  };
-  std::map<CommunicatorId, Progress> progress;
+  std::map<CommunicatorId, Pace> paces;
   uint32_t round = 0;
   Time proposed_at{};
   Duration round_trip{};  // of the slowest pledge so far

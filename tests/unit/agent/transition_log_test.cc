@@ -32,6 +32,7 @@ class TransitionLogTest : public ::testing::Test {
     prepare.to.members = {{3, 1, ""}, {4, 1, ""}};
     log_.OnSent(At(1), 3, prepare);
     log_.OnSent(At(2), 3, Build{8, {}});
+    log_.OnSent(At(2), 3, Propose{8, kLookRound, {}});
     log_.OnReceived(At(10), 3, Prepared{8, true, "", 0, {}});
     log_.OnNote(At(10), Progress(1, Phase::kPropose), 7);
     log_.OnSent(At(11), 3, Propose{8, 1, {}});

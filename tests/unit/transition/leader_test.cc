@@ -91,6 +91,45 @@ TEST_F(LeaderTest, ASwapCommitsItsCuts) {
   EXPECT_EQ(d.leader.StatusOf(id).state, RequestState::kDone);
 }
 
+TEST_F(LeaderTest, TheMarginOfACutFollowsTheRate) {
+  d.Ask({RequestKind::kRebuild, 0, {}, {}, ""});
+  d.Store();
+  d.Say(0, Minted{2, kComm, UniqueIdBytes(128, 'u')});
+  const auto look = d.Sent<Propose>(1);  // with the build: only the counters are asked for
+  ASSERT_TRUE(look.has_value());
+  EXPECT_EQ(look->round, kLookRound);
+  EXPECT_TRUE(look->cuts.empty());
+  const uint64_t dropped = d.leader.dropped_messages();
+  for (MemberId m : kThree) d.Say(m, Pledge{2, look->round, true, {{kComm, 1000}}});
+  EXPECT_EQ(d.leader.dropped_messages(), dropped);
+  EXPECT_EQ(d.leader.phase(), Phase::kPrepare);
+  d.Pass(milliseconds(100));
+  for (MemberId m : kThree) d.Say(m, Prepared{2, true, "", 0, {{kComm, 2000 + m}}});
+  const auto propose = d.Sent<Propose>(1);
+  ASSERT_EQ(propose->cuts.size(), 1u);
+  EXPECT_NE(propose->round, look->round);
+  // 10000 a second: at least what is issued while a thread does not run, twice over.
+  EXPECT_GE(propose->cuts[0].warm, 2002u + 500);
+  EXPECT_LE(propose->cuts[0].warm, 2002u + 600);
+  // A late answer to the look is no pledge.
+  for (MemberId m : kThree) d.Say(m, Pledge{2, look->round, true, {}});
+  EXPECT_EQ(d.leader.phase(), Phase::kPropose);
+  for (MemberId m : kThree) d.Say(m, Pledge{2, propose->round, true, {}});
+  EXPECT_EQ(d.leader.phase(), Phase::kCommitting);
+}
+
+TEST_F(LeaderTest, ASlowStoreMovesTheCutAway) {
+  d.Ask({RequestKind::kRebuild, 0, {}, {}, ""});
+  d.Pass(milliseconds(75));
+  d.Store();
+  d.Say(0, Minted{2, kComm, UniqueIdBytes(128, 'u')});
+  const uint32_t look = d.Sent<Propose>(0)->round;
+  for (MemberId m : kThree) d.Say(m, Pledge{2, look, true, {{kComm, 0}}});
+  d.Pass(milliseconds(100));
+  for (MemberId m : kThree) d.Say(m, Prepared{2, true, "", 0, {{kComm, 1000}}});
+  EXPECT_EQ(d.Sent<Propose>(0)->cuts[0].warm, 1000u + 2 * 1000);
+}
+
 TEST_F(LeaderTest, ARefusedRoundDoublesTheMarginAndRoundsAreBounded) {
   const uint64_t id = d.Ask({RequestKind::kRebuild, 0, {}, {}, ""});
   d.Store();
@@ -104,6 +143,7 @@ TEST_F(LeaderTest, ARefusedRoundDoublesTheMarginAndRoundsAreBounded) {
     EXPECT_FALSE(d.Sent<Decide>(0)->go);
     margin *= 2;
   }
+  EXPECT_EQ(d.leader.refused_rounds(), 8u);
   EXPECT_TRUE(d.Sent<Abort>(2).has_value());
   EXPECT_EQ(d.leader.StatusOf(id).state, RequestState::kFailed);
   EXPECT_THAT(d.leader.StatusOf(id).text, HasSubstr("8 rounds"));

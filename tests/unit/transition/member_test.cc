@@ -113,6 +113,15 @@ TEST_F(MemberTest, ARefusedRoundIsForgotten) {
   EXPECT_THAT(Last<StopProcess>()->reason, HasSubstr("not pledged"));
 }
 
+TEST_F(MemberTest, ALookPledgesNothing) {
+  PrepareIt(TransitionKind::kSwap, World{2, kOld.members});
+  Hear(Propose{2, kLookRound, {}});
+  member.OnPledged(now, 2, kLookRound, true, {{kComm, 12}}, &out);
+  EXPECT_EQ(Sent<rewire::Pledge>()->counters.at(0).issued, 12u);
+  Hear(Commit{Record({2, kOld.members})});  // cannot be
+  EXPECT_THAT(Last<StopProcess>()->reason, HasSubstr("not pledged"));
+}
+
 TEST_F(MemberTest, ABoundary) {
   Verified();
   EXPECT_EQ(Last<PledgeBoundary>()->step, 8u);
