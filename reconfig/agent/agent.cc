@@ -28,6 +28,7 @@ LeaderOptions OptionsOfLeader(const AgentOptions& options, uint64_t secret) {
   out.job_secret = secret;
   out.build = milliseconds(s.build_ms());
   out.decision = milliseconds(s.decision_ms());
+  out.arm = milliseconds(s.arm_ms());
   out.boundary = milliseconds(s.boundary_ms());
   out.silence = milliseconds(s.silence_ms());
   out.cut_margin = static_cast<uint32_t>(s.cut_margin());

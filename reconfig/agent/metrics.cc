@@ -89,6 +89,14 @@ struct Metrics::Families {
                   .Name("rewire_host_waits_total")
                   .Help("Times a training thread waited for a decision")
                   .Register(r)),
+        refused(prometheus::BuildCounter()
+                    .Name("rewire_refused_cuts_total")
+                    .Help("Proposed cuts that some member had passed or did not answer")
+                    .Register(r)),
+        swaps(prometheus::BuildCounter()
+                  .Name("rewire_swaps_total")
+                  .Help("Members that went to the next generation live, at a cut")
+                  .Register(r)),
         writes(prometheus::BuildCounter()
                    .Name("rewire_store_writes_total")
                    .Help("Compare-and-swaps of the store, by result")
@@ -106,7 +114,8 @@ struct Metrics::Families {
                           .Help("How long a compare-and-swap took")
                           .Register(r)) {}
   Family<Gauge>&epoch, &members, &updates, &silent, &background, &stalled, &open, &uptime;
-  Family<Counter>&closed, &accepted, &dropped, &transitions, &requests, &bytes, &waits, &writes;
+  Family<Counter>&closed, &accepted, &dropped, &transitions, &requests, &bytes, &waits, &refused,
+      &swaps, &writes;
   Family<Histogram>&duration, &pause, &write_seconds;
   std::set<MemberId> known;
   Phase phase = Phase::kForming;
@@ -159,6 +168,7 @@ void Metrics::Set(const Leader& leader, const Connections& connections, Time now
   Follow(f.closed.Add({{"reason", "too_many"}}), c.refused);
   Follow(f.closed.Add({{"reason", "wrong_user"}}), c.wrong_user);
   Follow(f.dropped.Add({}), leader.dropped_messages());
+  Follow(f.refused.Add({}), leader.refused_rounds());
 }
 
 void Metrics::OnTransition(const TransitionEntry& entry) {
@@ -172,6 +182,7 @@ void Metrics::OnTransition(const TransitionEntry& entry) {
     f.pause.Add({{"kind", kind}}, kSeconds).Observe(static_cast<double>(part.pause_ns) / 1e9);
     f.bytes.Add({}).Increment(static_cast<double>(part.bytes_in));
     f.waits.Add({}).Increment(static_cast<double>(part.host_waits));
+    if (entry.kind == TransitionKind::kSwap) f.swaps.Add({}).Increment();
   }
 }
 
