@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <thread>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "reconfig/base/status_macros.h"
@@ -121,26 +122,36 @@ absl::StatusOr<uint64_t> Leader::Furthest() {
     REWIRE_ASSIGN_OR_RETURN(const Packet counter, Hear(i, Say::kCounter));
     furthest = std::max(furthest, counter.a);
   }
+  furthest_ = furthest;
   return furthest;
 }
 
-absl::Status Leader::WaitForOperations(uint64_t operations) {
+absl::Status Leader::KeepQuiet(uint64_t operations) {
   const Time deadline = Now() + kPatience;
+  REWIRE_ASSIGN_OR_RETURN(uint64_t before, Furthest());
   for (;;) {
-    absl::StatusOr<uint64_t> furthest = Furthest();
-    REWIRE_RETURN_IF_ERROR(furthest.status());
-    if (*furthest >= operations) return absl::OkStatus();
+    std::this_thread::sleep_for(nap_);
+    REWIRE_ASSIGN_OR_RETURN(const uint64_t now, Furthest());
+    const uint64_t issued = now - std::exchange(before, now);
+    if (issued >= operations) {
+      // The next one with a fifth to spare.
+      nap_ = std::max<Duration>(nap_ * 6 * operations / (5 * issued), milliseconds(1));
+      return absl::OkStatus();
+    }
     if (Now() > deadline) return absl::DeadlineExceededError("the workload does not advance");
-    // Rarely: the questions disturb what is measured.
-    std::this_thread::sleep_for(milliseconds(8));
+    nap_ = std::min<Duration>(nap_ * 3 / 2, seconds(1));
   }
 }
 
 absl::Status Leader::Agree(uint64_t epoch) {
-  uint64_t margin = options_.margin;
+  uint64_t doubled = 1;
+  Duration round_trip{};
   for (;;) {
     REWIRE_ASSIGN_OR_RETURN(const uint64_t furthest, Furthest());
-    const uint64_t warm = furthest + margin;
+    const Time proposed_at = Now();
+    pace_.Saw(proposed_at, furthest);
+    // As the agent's leader does it; nothing is stored here.
+    const uint64_t warm = furthest + pace_.Margin(options_.margin, 2 * round_trip) * doubled;
     REWIRE_RETURN_IF_ERROR(SayToAll({Say::kPropose, epoch, warm, warm + options_.distance, ""}));
     bool all = true;
     for (size_t i = 0; i < fds_.size(); ++i) {
@@ -150,13 +161,15 @@ absl::Status Leader::Agree(uint64_t epoch) {
     REWIRE_RETURN_IF_ERROR(SayToAll({Say::kDecide, epoch, all ? 1u : 0u, 0, ""}));
     if (all) return absl::OkStatus();
     ++result_.refused_rounds;
-    margin *= 2;
+    round_trip = std::max(round_trip, Now() - proposed_at);
+    doubled *= 2;
   }
 }
 
 absl::Status Leader::Swap(uint64_t epoch) {
-  REWIRE_ASSIGN_OR_RETURN(const uint64_t begun, Furthest());
-  REWIRE_RETURN_IF_ERROR(WaitForOperations(begun + options_.quiet));
+  REWIRE_RETURN_IF_ERROR(KeepQuiet(options_.quiet));
+  pace_ = Pace();
+  pace_.Saw(Now(), furthest_);
   if (!SendPacket(fds_[0], {Say::kMint, 0, 0, 0, ""})) return absl::InternalError("member 0 gone");
   REWIRE_ASSIGN_OR_RETURN(Packet id, Hear(0, Say::kUniqueId));
   id.say = Say::kBuild;
@@ -206,7 +219,7 @@ absl::Status Leader::Finish() {
 absl::StatusOr<LeaderResult> Leader::Run() {
   REWIRE_RETURN_IF_ERROR(Start());
   REWIRE_RETURN_IF_ERROR(Foreground());
-  REWIRE_RETURN_IF_ERROR(WaitForOperations(options_.undisturbed));
+  REWIRE_RETURN_IF_ERROR(KeepQuiet(options_.settle));
   for (uint64_t epoch = 1; epoch <= options_.swaps; ++epoch) REWIRE_RETURN_IF_ERROR(Swap(epoch));
   REWIRE_RETURN_IF_ERROR(Gather());
   REWIRE_RETURN_IF_ERROR(Finish());

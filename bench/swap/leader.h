@@ -12,17 +12,18 @@
 #include "absl/status/status.h"
 #include "bench/swap/report_lines.h"
 #include "bench/swap/wire.h"
+#include "reconfig/transition/pace.h"
 
 namespace rewire::bench {
 
 struct LeaderOptions {
   uint32_t ranks = 2;
   uint64_t swaps = 334;
-  uint64_t margin = 16;         // between the furthest member and the warm index
-  uint64_t distance = 8;        // from the warm index to the cut
-  uint32_t baselines = 8;       // foreground changes measured of each kind
-  uint64_t undisturbed = 2400;  // operations before the first swap
-  uint64_t quiet = 96;          // and between retirement and the next build
+  uint64_t margin = 16;    // at least, between the furthest member and the warm index
+  uint64_t distance = 8;   // from the warm index to the cut
+  uint32_t baselines = 8;  // foreground changes measured of each kind
+  uint64_t settle = 600;   // operations before the first swap
+  uint64_t quiet = 160;    // and, undisturbed, before every build
   bool simulated = true;
 };
 
@@ -44,8 +45,9 @@ class Leader {
  private:
   absl::Status Start();
   absl::Status Foreground();
-  // Waits until the furthest member has issued so many operations.
-  absl::Status WaitForOperations(uint64_t operations);
+  // Leaves the members alone for so many operations: between the last two questions nothing is
+  // asked.
+  absl::Status KeepQuiet(uint64_t operations);
   absl::Status Swap(uint64_t epoch);
   absl::Status Agree(uint64_t epoch);
   absl::Status Gather();
@@ -61,6 +63,9 @@ class Leader {
   const LeaderOptions options_;
   std::vector<int> fds_;
   std::vector<pid_t> pids_;
+  Duration nap_ = milliseconds(10);  // for the next quiet stretch
+  uint64_t furthest_ = 0;            // as it was last asked for
+  Pace pace_;                        // since the build began
   LeaderResult result_;
 };
 

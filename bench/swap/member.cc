@@ -11,9 +11,11 @@
 #include <functional>
 #include <memory>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "bench/swap/report_lines.h"
+#include "bench/swap/windows.h"
 #include "bench/swap/wire.h"
 #include "bench/swap/workload.h"
 #include "reconfig/base/cuda_driver.h"
@@ -33,8 +35,7 @@ namespace rewire::bench {
 namespace {
 
 constexpr seconds kPatience(120);
-constexpr uint64_t kUndisturbed = 2400;  // operations before the first swap
-constexpr size_t kSettled = 5;           // swaps before descriptors are counted
+constexpr size_t kSettled = 5;  // swaps before descriptors are counted
 
 int64_t Entries(const char* folder) {
   DIR* dir = opendir(folder);
@@ -48,12 +49,6 @@ int64_t Entries(const char* folder) {
 struct Footprint {
   int64_t fds = Entries("/proc/self/fd");
   int64_t threads = Entries("/proc/self/task");
-};
-
-struct Operation {
-  float us = 0;
-  float cpu_us = 0;
-  double end_us = 0;  // of the iteration, since the loop began
 };
 
 class MemberProcess {
@@ -96,20 +91,10 @@ class MemberProcess {
   std::atomic<bool> stop_{false};
   std::atomic<bool> done_{false};
   std::vector<Operation> operations_;
-  struct Swap {
-    Epoch epoch = 0;
-    uint64_t quiet_until = 0;  // operations issued when the build began
-    uint64_t built = 0;        // and when it was done
-    Cut cut;
-  };
-  // The loop's time from operation `begin` to the one before `end`, both issued.
-  [[nodiscard]] double Stretch(uint64_t begin, uint64_t end) const {
-    return operations_.at(end - 1).end_us - operations_.at(begin - 1).end_us;
-  }
-  std::vector<Swap> swaps_;  // of the participant's thread, read after its end
-  uint64_t asked_at_ = 0;    // operations issued when the leader last asked, which it does before a
-                             // change begins
-  uint64_t quiet_until_ = 0;
+  std::vector<SwapPlace> swaps_;  // of the participant's thread, read after its end
+  uint64_t asked_at_ = 0;         // operations issued when the leader last asked
+  uint64_t asked_before_ = 0;     // and the time before
+  SwapPlace next_;
   std::atomic<uint64_t> built_{0};
   Cut proposed_;
   std::vector<Footprint> footprints_;
@@ -214,7 +199,8 @@ void MemberProcess::Answer(const Packet& packet) {
       return;
     }
     case Say::kBuild: {
-      quiet_until_ = asked_at_;
+      // The two questions before a build are the ends of its quiet stretch.
+      next_ = {packet.a, asked_before_, asked_at_, 0, 0, 0};
       core_->Build(packet.a, {{handle->id, options_.ranks, options_.rank, packet.bytes}},
                    Now() + kPatience, [this](const absl::Status& status) {
                      if (!status.ok()) Fail("the build: " + status.ToString());
@@ -224,7 +210,7 @@ void MemberProcess::Answer(const Packet& packet) {
       return;
     }
     case Say::kQuery:
-      asked_at_ = core_->Counters().at(0).issued;
+      asked_before_ = std::exchange(asked_at_, core_->Counters().at(0).issued);
       Say({Say::kCounter, asked_at_, 0, 0, ""});
       return;
     case Say::kPropose:
@@ -233,7 +219,10 @@ void MemberProcess::Answer(const Packet& packet) {
       return;
     case Say::kDecide:
       if (packet.b != 0) {
-        swaps_.push_back({packet.a, quiet_until_, built_.load(), proposed_});
+        next_.built = built_.load();
+        next_.warm = proposed_.warm;
+        next_.cut = proposed_.cut;
+        swaps_.push_back(next_);
       }
       core_->Decide(packet.a, packet.b != 0, [this](uint64_t waits) {
         Say({Say::kEntered, waits, 0, 0, ""});
@@ -261,51 +250,7 @@ void MemberProcess::Participate() {
 }
 
 void MemberProcess::Summarize() {
-  std::vector<float> kinds[kKinds];
-  const uint64_t undisturbed = std::min<uint64_t>(kUndisturbed, operations_.size());
-  for (uint64_t k = undisturbed / 4; k < undisturbed; ++k) {
-    kinds[k % kKinds].push_back(operations_[k].us);
-  }
-  float median[kKinds] = {};
-  float p99[kKinds] = {};
-  for (uint32_t kind = 0; kind < kKinds; ++kind) {
-    auto& times = kinds[kind];
-    if (times.empty()) continue;
-    std::sort(times.begin(), times.end());
-    median[kind] = times[times.size() / 2];
-    p99[kind] = times[std::min(times.size() - 1, times.size() * 99 / 100)];
-  }
-  report_.median_op_us = median[3];
-  if (!kinds[3].empty()) {
-    report_.op_spread_us = kinds[3][kinds[3].size() * 3 / 4] - kinds[3][kinds[3].size() / 4];
-  }
-  std::vector<float> calls;
-  for (uint64_t k = undisturbed / 4; k < undisturbed; ++k) calls.push_back(operations_[k].cpu_us);
-  std::sort(calls.begin(), calls.end());
-  if (!calls.empty()) {
-    report_.call_cpu_us = {calls[calls.size() / 2], calls[calls.size() * 99 / 100]};
-  }
-  for (const auto& [epoch, quiet_until, built, cut] : swaps_) {
-    SwapSeen seen;
-    seen.epoch = epoch;
-    seen.cut_cpu_us = operations_.at(cut.cut).cpu_us;
-    const uint64_t half = cut.cut - cut.warm;
-    seen.warm_us = Stretch(cut.warm, cut.cut);
-    seen.cut_us = Stretch(cut.cut, cut.cut + half);
-    seen.before_us = Stretch(quiet_until - 2 * half, quiet_until);
-    if (built > quiet_until) {
-      seen.build_us_per_op = Stretch(quiet_until, built) / static_cast<double>(built - quiet_until);
-    }
-    for (uint64_t k = cut.warm; k < cut.cut + half; ++k) {
-      const float us = operations_[k].us;
-      seen.longest_us = std::max(seen.longest_us, static_cast<double>(us));
-      seen.delayed += us > p99[k % kKinds] ? 1 : 0;
-    }
-    for (uint64_t k = quiet_until - 2 * half; k < quiet_until; ++k) {
-      seen.delayed_before += operations_[k].us > p99[k % kKinds] ? 1 : 0;
-    }
-    report_.seen.push_back(seen);
-  }
+  DescribeOperations(operations_, swaps_, &report_);
   const shim::CoreCounters& counters = core_->counters();
   report_.swaps = counters.swaps.load();
   report_.host_waits = counters.host_waits.load();

@@ -10,9 +10,9 @@
 namespace rewire::bench {
 
 // One swap on one member: the stretch of operations from the warm index to the cut and the one of
-// the same length behind it, and for comparison as many right before the build began, when nothing
-// was going on. Every stretch is a whole number of rounds of the operations' kinds, so that their
-// times compare. Times are the loop's: from the end of the operation before to the end of the last.
+// the same length behind it, and for comparison as many before the build began, when nothing was
+// going on. Every stretch is a whole number of rounds of the operations' kinds, so that their times
+// compare. Times are the loop's: from the end of the operation before to the end of the last.
 struct SwapSeen {
   uint64_t epoch = 0;
   double warm_us = 0;          // the stretch that begins at the warm index
@@ -21,8 +21,9 @@ struct SwapSeen {
   double build_us_per_op = 0;  // while the next generation was built
   double longest_us = 0;       // the slowest operation of the window, whole
   double cut_cpu_us = 0;       // thread CPU time of the call at the cut
-  double delayed = 0;          // slower than the p99 of undisturbed operations of the same kind
-  double delayed_before = 0;   // the same in the window before
+  // Bit i: operation i of the window was slower than the p99 of undisturbed ones of its kind.
+  uint64_t delayed = 0;
+  uint64_t delayed_before = 0;  // the same of the undisturbed window
 };
 
 struct MemberReport {

@@ -1,20 +1,32 @@
-// The stall of a swap is the time by which the loop of the member that sees most of it is later:
-// the stretch of operations from the warm index to the cut plus the one of the same length behind
-// it, less as many undisturbed operations right before the build began. The median over the swaps
-// counts, its interval's upper end, and at least one ordinary operation's time. An operation is
-// delayed when it is slower than the p99 of undisturbed ones of its kind; counted is what exceeds
-// the number in the undisturbed stretches.
-//
 // swap_perf: what a live swap of generations costs under load, at 2, 3 and 4 members, against a
 // foreground re-creation and a foreground shrink in the same run. Figures of the simulated GPU are
 // simulated figures.
+//
+// Every swap has two windows of the same operations: one around it, from the warm index to the cut
+// and as far behind it, and an undisturbed one shortly before its build (windows.h).
+//
+// stall: the time by which the loop of the member that sees most of it is later in the one than in
+// the other. The median over the swaps counts, its interval's upper end, and at least one ordinary
+// operation's time.
+//
+// ops_delayed: an operation is delayed when some member finds it slower than the p99 of undisturbed
+// ones of its kind, over all of the run's quiet stretches. What the swap adds is the number of
+// delayed operations around it less the number in its undisturbed window; the median of these
+// differences over the swaps counts, at the number of members where it is largest. Beside it stand
+// their mean, and the medians and means of both numbers.
+//
+// host_waits: times a member's program reached the warm index before the decision. The leader
+// proposes cuts by the rule of the agent's leader (reconfig/transition/pace.h).
 
 #include <algorithm>
+#include <bit>
 #include <cstdio>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <vector>
 
+#include "absl/strings/str_format.h"
 #include "bench/lib/flags.h"
 #include "bench/lib/report.h"
 #include "bench/lib/statistics.h"
@@ -24,6 +36,9 @@
 namespace rewire::bench {
 
 namespace {
+
+// Operations of a window.
+const double kWindow = 2.0 * static_cast<double>(LeaderOptions{}.distance);
 
 struct Args {
   std::string ranks = "2,3,4";
@@ -97,11 +112,37 @@ struct Totals {
   double call_cpu_p99 = 0;
   double ordinary = 0;
   double stall = 0;
-  double delayed_median = 0;
-  double delayed_max = 0;
-  double ratio_init = 0;
-  double ratio_shrink = 0;
+  // Of the number of members where the median is largest.
+  std::optional<Summary> delayed;
+  std::optional<Summary> delayed_around;
+  std::optional<Summary> delayed_undisturbed;
+  std::optional<double> ratio_init;
+  std::optional<double> ratio_shrink;
 };
+
+// Operations of a swap's window that some member found slow.
+std::vector<double> Delayed(const LeaderResult& result, uint64_t SwapSeen::*window) {
+  std::vector<double> counts;
+  for (size_t i = 0; i < result.members.front().seen.size(); ++i) {
+    uint64_t bits = 0;
+    for (const MemberReport& member : result.members) bits |= member.seen.at(i).*window;
+    counts.push_back(std::popcount(bits));
+  }
+  return counts;
+}
+
+std::optional<Summary> SummaryOf(const std::vector<double>& samples) {
+  absl::StatusOr<Summary> summary = Summarize(samples);
+  return summary.ok() ? std::optional<Summary>(*summary) : std::nullopt;
+}
+
+nlohmann::ordered_json Number(const std::optional<double>& value) {
+  return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json(nullptr);
+}
+
+std::string Ratio(const std::optional<double>& value) {
+  return value ? absl::StrFormat("%.1fx", *value) : "not compared";
+}
 
 void AddRun(uint32_t ranks, const LeaderResult& result, Report* report, Totals* totals) {
   const std::string at = "ranks" + std::to_string(ranks) + ".";
@@ -129,12 +170,12 @@ void AddRun(uint32_t ranks, const LeaderResult& result, Report* report, Totals* 
       MaxOverMembers(result, [](const SwapSeen& seen) { return seen.build_us_per_op; });
   const std::vector<double> longest =
       MaxOverMembers(result, [](const SwapSeen& seen) { return seen.longest_us; });
-  // Beyond what the undisturbed stretches of the same length have.
-  const std::vector<double> delayed = MaxOverMembers(result, [](const SwapSeen& seen) {
-    return std::max(seen.delayed - seen.delayed_before, 0.0);
-  });
-  const std::vector<double> delayed_before =
-      MaxOverMembers(result, [](const SwapSeen& seen) { return seen.delayed_before; });
+  const std::vector<double> before =
+      MaxOverMembers(result, [](const SwapSeen& seen) { return seen.before_us / kWindow; });
+  const std::vector<double> delayed_around = Delayed(result, &SwapSeen::delayed);
+  const std::vector<double> delayed_undisturbed = Delayed(result, &SwapSeen::delayed_before);
+  std::vector<double> delayed = delayed_around;
+  for (size_t i = 0; i < delayed.size(); ++i) delayed[i] -= delayed_undisturbed[i];
   double ordinary = 0;
   double spread = 0;
   for (const MemberReport& member : result.members) {
@@ -156,8 +197,10 @@ void AddRun(uint32_t ranks, const LeaderResult& result, Report* report, Totals* 
       {"swap_stall_at_cut", "us", &stall_cut},
       {"iteration_during_build", "us", &in_build},
       {"swap_longest_op", "us", &longest},
+      {"iteration_undisturbed", "us", &before},
       {"ops_delayed", "operations", &delayed},
-      {"ops_delayed_before", "operations", &delayed_before},
+      {"ops_delayed_around_swap", "operations", &delayed_around},
+      {"ops_delayed_undisturbed", "operations", &delayed_undisturbed},
       {"foreground_init_stall", "us", &init},
       {"foreground_shrink_stall", "us", &shrink}};
   for (const auto& [key, unit, samples] : all) {
@@ -172,26 +215,36 @@ void AddRun(uint32_t ranks, const LeaderResult& result, Report* report, Totals* 
       std::max({summary.ok() ? summary->median_interval.high : 0, ordinary, spread});
   totals->stall = std::max(totals->stall, swap_stall);
   const double ratio_init = MedianOf(init) / swap_stall;
-  const double ratio_shrink = MedianOf(shrink) / swap_stall;
-  const auto keep_least = [](double* least, double ratio) {
-    *least = *least == 0 ? ratio : std::min(*least, ratio);
-  };
-  keep_least(&totals->ratio_init, ratio_init);
   // Of two members the shrink leaves one, which has nobody to connect to: not a comparison.
-  if (ranks > 2) keep_least(&totals->ratio_shrink, ratio_shrink);
-  totals->delayed_median = std::max(totals->delayed_median, MedianOf(delayed));
-  totals->delayed_max =
-      std::max(totals->delayed_max, *std::max_element(delayed.begin(), delayed.end()));
+  std::optional<double> ratio_shrink;
+  if (ranks > 2) ratio_shrink = MedianOf(shrink) / swap_stall;
+  totals->ratio_init = std::min(totals->ratio_init.value_or(ratio_init), ratio_init);
+  if (ratio_shrink) {
+    totals->ratio_shrink = std::min(totals->ratio_shrink.value_or(*ratio_shrink), *ratio_shrink);
+  }
+  const std::optional<Summary> added = SummaryOf(delayed);
+  const std::optional<Summary> around = SummaryOf(delayed_around);
+  const std::optional<Summary> undisturbed = SummaryOf(delayed_undisturbed);
+  if (!added || !around || !undisturbed) return;
+  if (!totals->delayed || added->median > totals->delayed->median ||
+      (added->median == totals->delayed->median && added->mean > totals->delayed->mean)) {
+    totals->delayed = added;
+    totals->delayed_around = around;
+    totals->delayed_undisturbed = undisturbed;
+  }
   fprintf(
       report->text(),
       "# %u members: %llu swaps, median stall %.0f us (warm index %.0f, cut %.0f; taken as %.0f; "
-      "slowest operation %.0f us, ordinary %.0f +- %.0f us, an iteration during the build %.0f "
-      "us); init %.0f us = %.1fx, shrink %.0f us = %.1fx; operations delayed %.1f (undisturbed "
-      "%.1f); build %.1f ms\n",
+      "slowest operation %.0f us, ordinary %.0f +- %.0f us; an iteration undisturbed %.0f us, "
+      "during the build %.0f us); init %.0f us = %.1fx, shrink %.0f us = %s; operations delayed "
+      "around the swap mean %.2f, undisturbed %.2f: added median %.1f mean %.2f (quartiles %.1f "
+      "apart); build %.1f ms\n",
       ranks, static_cast<unsigned long long>(result.entered), MedianOf(stall), MedianOf(stall_warm),
-      MedianOf(stall_cut), swap_stall, MedianOf(longest), ordinary, spread / 2, MedianOf(in_build),
-      MedianOf(init), ratio_init, MedianOf(shrink), ratio_shrink, MedianOf(delayed),
-      MedianOf(delayed_before), result.members.front().build_ms);
+      MedianOf(stall_cut), swap_stall, MedianOf(longest), ordinary, spread / 2, MedianOf(before),
+      MedianOf(in_build), MedianOf(init), ratio_init, MedianOf(shrink),
+      ratio_shrink ? Ratio(ratio_shrink).c_str() : "not compared (a child of one rank)",
+      around->mean, undisturbed->mean, added->median, added->mean, added->spread,
+      result.members.front().build_ms);
 }
 
 int Main(int argc, char** argv) {
@@ -199,11 +252,13 @@ int Main(int argc, char** argv) {
   Flags flags("swap_perf",
               "live swaps of NCCL communicators under load. Stall: extra time of the loop from the "
               "warm index to as far behind the cut, over undisturbed operations before the build; "
-              "median over the swaps, at least one ordinary operation");
+              "median over the swaps, at least one ordinary operation. Operations delayed: what "
+              "the swap adds to those that are slower than the undisturbed p99 of their kind");
   flags.Text("--ranks", &args.ranks, {}, "numbers of members, as in 2,3,4");
   flags.Int("--swaps", &args.swaps, 1, 1000000, "swaps at each number of members");
   flags.Int("--baselines", &args.baselines, 1, 1000, "foreground changes measured of each kind");
-  flags.Int("--margin", &args.margin, 3, 100000, "operations ahead that a cut is proposed");
+  flags.Int("--margin", &args.margin, 3, 100000,
+            "operations ahead that a cut is proposed, at least");
   flags.Text("--library", &args.library, {"simulated", "found"},
              "simulated: the simulated GPU and NCCL; found: the machine's");
   flags.Switch("--json", &args.json, "one JSON object on stdout, the text on stderr");
@@ -254,23 +309,31 @@ int Main(int argc, char** argv) {
   report.Set("ordinary_call_cpu_us_p99", totals.call_cpu_p99);
   report.Set("ordinary_op_us", totals.ordinary);
   report.Set("stall_us", totals.stall);
-  report.Set("ops_delayed", totals.delayed_median);
-  report.Set("ops_delayed_max", totals.delayed_max);
-  report.Set("stall_ratio_vs_init", totals.ratio_init);
-  report.Set("stall_ratio_vs_shrink", totals.ratio_shrink);
+  const Summary added = totals.delayed.value_or(Summary{});
+  const Summary around = totals.delayed_around.value_or(Summary{});
+  const Summary undisturbed = totals.delayed_undisturbed.value_or(Summary{});
+  report.Set("ops_delayed", added.median);
+  report.Set("ops_delayed_interval_95", {added.median_interval.low, added.median_interval.high});
+  report.Set("ops_delayed_mean", added.mean);
+  report.Set("ops_delayed_around_swap", {{"median", around.median}, {"mean", around.mean}});
+  report.Set("ops_delayed_undisturbed",
+             {{"median", undisturbed.median}, {"mean", undisturbed.mean}});
+  report.Set("stall_ratio_vs_init", Number(totals.ratio_init));
+  report.Set("stall_ratio_vs_shrink", Number(totals.ratio_shrink));
+  report.Set("stall_ratio_vs_shrink_leaves_out", "2 members: the child has one rank");
   fprintf(
       report.text(),
       "# swaps %llu stale %llu lost %llu wrong %llu leaked fds %lld threads %lld host waits "
-      "%llu refused rounds %llu\n# call at the cut: thread CPU p99 %.1f us (ordinary call p50 %.1f "
-      "p99 %.1f); operations delayed "
-      "per swap: median %.1f max %.0f; stall vs init %.1fx vs shrink %.1fx\n",
+      "%llu refused rounds %llu\n# call at the cut: thread CPU p99 %.1f us (ordinary call p50 "
+      "%.1f p99 %.1f); operations delayed per swap: median %.1f mean %.2f; stall vs init %s vs "
+      "shrink %s (2 members left out)\n",
       static_cast<unsigned long long>(totals.swaps), static_cast<unsigned long long>(totals.stale),
       static_cast<unsigned long long>(totals.lost), static_cast<unsigned long long>(totals.wrong),
       static_cast<long long>(totals.fds), static_cast<long long>(totals.threads),
       static_cast<unsigned long long>(totals.host_waits),
       static_cast<unsigned long long>(totals.refused), Percentile(totals.cut_cpu, 0.99),
-      totals.call_cpu_p50, totals.call_cpu_p99, totals.delayed_median, totals.delayed_max,
-      totals.ratio_init, totals.ratio_shrink);
+      totals.call_cpu_p50, totals.call_cpu_p99, added.median, added.mean,
+      Ratio(totals.ratio_init).c_str(), Ratio(totals.ratio_shrink).c_str());
   if (const absl::Status written = report.Finish(); !written.ok()) {
     fprintf(stderr, "swap_perf: %s\n", written.ToString().c_str());
     return 1;
