@@ -1,0 +1,23 @@
+// Runs this program's members as a job of their own: `rewire run`, with an agent, and gathers their
+// samples.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "bench/overhead/member.h"
+#include "reconfig/base/clock.h"
+
+namespace rewire::bench {
+
+struct JobOptions {
+  uint32_t members = 2;
+  bool simulated = true;
+  Duration longest = seconds(600);
+};
+
+// Blocks until the job has ended. On failure the error has the end of its output.
+absl::StatusOr<std::vector<Samples>> RunJob(const JobOptions& options, MemberOptions member);
+
+}  // namespace rewire::bench
