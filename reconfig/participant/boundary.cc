@@ -84,7 +84,8 @@ void Participant::AddTensor(PlacedTensor tensor) {
   MutexLock lock(&mutex_);
   if (tensors_.empty()) {
     PlacedTensor updates;
-    updates.shape = {kUpdatesTensor, 1, sizeof updates_, Division::kReplicated, Change::kVolatile};
+    // After a loss it is the version that was gone back to.
+    updates.shape = {kUpdatesTensor, 1, sizeof updates_, Division::kReplicated, Change::kTransient};
     updates.part = {0, 1};
     updates.place.data = reinterpret_cast<char*>(&updates_);
     tensors_.push_back(updates);
@@ -115,17 +116,19 @@ std::vector<PlacedTensor> Participant::Tensors() const {
 }
 
 absl::StatusOr<std::optional<std::string>> Participant::Ask(const WorldMember& member,
-                                                            std::string_view name) const {
+                                                            std::string_view name,
+                                                            Duration within) const {
   uint64_t secret = 0;
   {
     MutexLock lock(&mutex_);
     secret = job_secret_;
   }
-  return AskName(member.data_address, secret, options_.member, name, Now() + seconds(1));
+  return AskName(member.data_address, secret, options_.member, name, Now() + within);
 }
 
 std::string Participant::NodeOf(const WorldMember& member) const {
-  const auto answer = Ask(member, kNodeName);
+  // Short: a thread that must stop at once waits for it.
+  const auto answer = Ask(member, kNodeName, milliseconds(200));
   return answer.ok() ? answer->value_or("") : "";
 }
 
@@ -164,16 +167,17 @@ absl::StatusOr<BoundaryResult> Participant::PassBoundary() {
   updates_ = gate_.version();
   Ready();
   for (;;) {
-    RunDiscards();
     bool start_snapshots = false;
     {
       MutexLock lock(&mutex_);
       start_snapshots = view_ && !view_->joining && view_->slot && !snapshots_started_ &&
                         !tensors_.empty() && !gate_.broken();
-      if (tensors_.empty()) gate_.SetAttention(false);
       snapshots_started_ |= start_snapshots;
     }
     if (start_snapshots) StartSnapshots();
+    // Before the discards: another one sets it again.
+    gate_.SetAttention(snapshots_->InBackground());
+    RunDiscards();
     // The transition that it was streamed for did not happen.
     if (uncopied_ == updates_ && streamed_version_.load() != updates_) TakeSnapshot();
     // The state may change only when the copy of what it was is taken; a copy that takes too long
@@ -315,8 +319,8 @@ void Participant::StartSnapshots(SnapshotSlots::Memory memory) {
     snapshots_started_ = true;
   }
   snapshots_->StartWorld(view.world, secret, *view.slot, std::move(tensors), std::move(memory));
-  gate_.SetAttention(true);
-  gate_.SetSnapshots(true);
+  gate_.SetAttention(snapshots_->InBackground());
+  gate_.SetSnapshots(snapshots_->InBackground() || snapshots_->HasVolatile());
 }
 
 void Participant::TakeSnapshot() {

@@ -128,8 +128,8 @@ class Participant {
   std::string NodeOf(const WorldMember& member) const;
   absl::Status CheckShapes(const World& from) const;
   // What another member answers to a name; nothing: it does not know it (yet).
-  absl::StatusOr<std::optional<std::string>> Ask(const WorldMember& member,
-                                                 std::string_view name) const;
+  absl::StatusOr<std::optional<std::string>> Ask(const WorldMember& member, std::string_view name,
+                                                 Duration within = seconds(1)) const;
   std::optional<ReshapeContext::State> WaitReady(Time deadline);
 
   const ParticipantOptions options_;

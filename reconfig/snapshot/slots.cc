@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 
 #include "absl/strings/str_cat.h"
 #include "reconfig/stream/content.h"
@@ -110,12 +111,14 @@ absl::StatusOr<char*> SnapshotSlots::Room(uint64_t version, uint32_t tensor, uin
 absl::Status SnapshotSlots::AddTo(Slot* slot, const Listed& part) {
   const absl::StatusOr<uint64_t> at = PlaceOf(part.tensor, part.offset, part.bytes);
   if (!at.ok()) return at.status();
-  for (const Part& p : slot->parts) {
-    if (*at < p.at + p.listed.bytes && p.at < *at + part.bytes) {
-      return absl::InvalidArgumentError("a part of a snapshot came twice");
-    }
+  const auto after = slot->parts.lower_bound(*at);
+  const bool into_next = after != slot->parts.end() && after->first < *at + part.bytes;
+  const bool from_last = after != slot->parts.begin() &&
+                         std::prev(after)->first + std::prev(after)->second.bytes > *at;
+  if (into_next || from_last) {
+    return absl::InvalidArgumentError("a part of a snapshot came twice");
   }
-  slot->parts.push_back({*at, part});
+  slot->parts.emplace_hint(after, *at, part);
   slot->arrived += part.bytes;
   return absl::OkStatus();
 }
@@ -173,7 +176,7 @@ std::vector<SnapshotSlots::Listed> SnapshotSlots::List(uint64_t version, uint32_
   const Slot* const slot = Find(version);
   if (slot == nullptr) return parts;
   *index = slot == &slots_[0] ? 0 : 1;
-  for (const Part& p : slot->parts) parts.push_back(p.listed);
+  for (const auto& [at, part] : slot->parts) parts.push_back(part);
   return parts;
 }
 
@@ -201,9 +204,9 @@ std::vector<uint64_t> SnapshotSlots::WholeVersions() const {
   std::vector<uint64_t> versions;
   for (const Slot& s : slots_) {
     if (!s.used || s.arrived != bytes_) continue;
-    const bool whole = std::all_of(s.parts.begin(), s.parts.end(), [&](const Part& p) {
-      const Listed& part = p.listed;
-      return HashContent(s.data.data() + p.at, part.bytes, part.offset) == part.content;
+    const bool whole = std::all_of(s.parts.begin(), s.parts.end(), [&](const auto& p) {
+      const Listed& part = p.second;
+      return HashContent(s.data.data() + p.first, part.bytes, part.offset) == part.content;
     });
     if (whole) versions.push_back(s.version);
   }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <span>
 #include <vector>
 
@@ -75,16 +76,12 @@ class SnapshotSlots {
   [[nodiscard]] uint64_t bytes() const;  // of one version
 
  private:
-  struct Part {
-    uint64_t at = 0;  // in data
-    Listed listed;
-  };
   struct Slot {
     bool used = false;
     uint64_t version = 0;
     Block data;
-    std::vector<Part> parts;
-    uint64_t arrived = 0;  // bytes
+    std::map<uint64_t, Listed> parts;  // by where they lie in data
+    uint64_t arrived = 0;              // bytes
   };
   [[nodiscard]] Block NewBlock(uint64_t bytes) const;
   // Where a part lies in the memory of a version; not ok: it is none of ours.

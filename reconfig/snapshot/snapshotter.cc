@@ -82,6 +82,10 @@ void Snapshotter::StartWorld(const World& world, uint64_t secret, uint32_t slot,
   Shapes parts = ShapesOf(shapes, slots, slot);
   sharded_ = parts.sharded;
   boxes_ = parts.own.boxes;
+  volatile_.clear();
+  for (uint32_t t = 0; t < tensors_.size(); ++t) {
+    if (tensors_[t].shape.change == Change::kVolatile && !boxes_[t].empty()) volatile_.push_back(t);
+  }
   std::vector<SnapshotSlots::Memory> old;
   old.push_back(own_.Reset(std::move(parts.own), std::move(memory)));
   // What was mapped belongs to the world before; memory of our own is made when bytes come.
@@ -103,14 +107,16 @@ void Snapshotter::StartWorld(const World& world, uint64_t secret, uint32_t slot,
 
 void Snapshotter::Freeze() {
   if (frozen_.exchange(true)) return;
-  if (has_next_) transport_->Close(key_);
-  {
+  // The thread looks at frozen_ after every piece, and the closed stream ends its waits. It may
+  // have sent something, or opened the stream again, just before it saw that: so again until it is
+  // idle.
+  for (bool busy = true; busy;) {
+    if (has_next_) transport_->Close(key_);
     MutexLock lock(&mutex_);
     asked_ = false;
-    // The thread looks at frozen_ after every fragment, and the closed stream has ended its waits.
-    while (busy_) changed_.WaitUntil(&mutex_, Now() + seconds(1));
+    if (busy_) changed_.WaitUntil(&mutex_, Now() + milliseconds(20));
+    busy = busy_;
   }
-  // It may have opened the stream again after a failure, just before it saw frozen_.
   if (has_next_) transport_->Close(key_);
 }
 
@@ -136,8 +142,7 @@ absl::Status Snapshotter::CopyPiece(uint32_t tensor, uint64_t version, StateMemo
 absl::Status Snapshotter::BeginVersion(uint64_t version, bool streamed) {
   if (frozen_) return absl::OkStatus();
   if (streamed && sharded_ && options_.buddy) return absl::OkStatus();
-  for (uint32_t t = 0; t < tensors_.size(); ++t) {
-    if (tensors_[t].shape.change != Change::kVolatile) continue;
+  for (const uint32_t t : volatile_) {
     if (absl::Status s = CopyPiece(t, version, &program_memory_); !s.ok()) return s;
   }
   if (!sharded_ || !options_.buddy) return absl::OkStatus();
@@ -178,11 +183,11 @@ absl::Status Snapshotter::Take(MemberId sender, const FragmentHeader& header,
 }
 
 void Snapshotter::OfferMemory() {
-  if (offered_) return;
+  if (offered_ || !options_.node_of) return;
+  const std::string node = options_.node_of(next_);
+  if (node.empty()) return;  // not known yet: with the next version, perhaps
   offered_ = true;
-  if (!options_.node_of) return;
-  const std::string node = NodeIdentity();
-  if (node.empty() || options_.node_of(next_) != node) return;
+  if (node != NodeIdentity()) return;
   const absl::StatusOr<std::vector<int>> fds = own_.Share();
   if (!fds.ok()) return;
   ByteWriter out;
@@ -261,6 +266,7 @@ absl::Status Snapshotter::CopyOwn(uint64_t version, StateMemory* memory) {
 
 absl::Status Snapshotter::SendToBuddy(uint64_t version) {
   OfferMemory();
+  if (frozen_) return absl::CancelledError("the world is changing");
   std::vector<Outgoing> outgoing;
   for (uint32_t t = 0; t < tensors_.size() && !mapped_; ++t) {
     const TensorShape& shape = tensors_[t].shape;

@@ -58,6 +58,11 @@ class Snapshotter final : public FragmentSink {
   // the state is not read any more.
   void Freeze();
 
+  // Of the world that was started: an update must wait for the copies of the one before; and
+  // BeginVersion() has something to copy at once.
+  [[nodiscard]] bool InBackground() const { return sharded_ && options_.buddy; }
+  [[nodiscard]] bool HasVolatile() const { return !volatile_.empty(); }
+
   // The state in place is of this version from now on: copies what is volatile, and has the thread
   // copy the rest. streamed: this version is going to the next world's members during the step that
   // begins, and to copy it too would slow that down. It is left out where the version before can be
@@ -108,8 +113,9 @@ class Snapshotter final : public FragmentSink {
 
   // Set by StartWorld while the thread is idle; read by the thread while busy_.
   std::vector<PlacedTensor> tensors_;
-  std::vector<Box> boxes_;  // what of each tensor is copied
-  bool sharded_ = false;    // something exists once
+  std::vector<Box> boxes_;          // what of each tensor is copied
+  std::vector<uint32_t> volatile_;  // tensors that are copied at once
+  bool sharded_ = false;            // something exists once
   StreamKey key_;
   WorldMember next_;
   bool has_next_ = false;

@@ -1,0 +1,130 @@
+// The thread that copies, and a next slot that does not answer.
+#include "reconfig/snapshot/snapshotter.h"
+
+#include <gtest/gtest.h>
+
+#include <future>
+#include <memory>
+#include <numeric>
+#include <vector>
+
+#include "reconfig/base/socket.h"
+#include "reconfig/stream/peer_memory.h"
+#include "reconfig/stream/tcp_transport.h"
+
+namespace rewire {
+namespace {
+
+constexpr uint64_t kElements = 3 << 20;
+
+class SnapshotterTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::iota(state_.begin(), state_.end(), 0);
+    for (MemberId m : {0, 1}) {
+      TcpOptions options;
+      options.member = m;
+      options.connect = options.stall = seconds(600);
+      auto transport = TcpTransport::Start(options);
+      ASSERT_TRUE(transport.ok());
+      transports_.push_back(std::move(*transport));
+    }
+  }
+  // A sharded tensor of bytes: this slot's half of it.
+  std::vector<PlacedTensor> Tensors(uint32_t slot) {
+    PlacedTensor t;
+    t.shape = {"t", kElements, 1, Division::kSharded, Change::kConstant};
+    t.part = ShardOf(kElements, 2, slot);
+    t.place.data = state_.data() + t.part.begin;
+    return {t};
+  }
+  World Of(const std::string& next) {
+    return {3, {{0, 0, transports_[0]->address()}, {1, 0, next}}};
+  }
+  std::unique_ptr<Snapshotter> Make(MemberId m, std::string node) {
+    Snapshotter::Options options;
+    options.stall = seconds(600);
+    options.node_of = [node](const WorldMember&) { return node; };
+    return std::make_unique<Snapshotter>(transports_[m].get(), &budget_, options);
+  }
+
+  std::vector<char> state_ = std::vector<char>(kElements);
+  Budget budget_{uint64_t{1} << 30};
+  std::vector<std::unique_ptr<TcpTransport>> transports_;
+};
+
+class BuddyTest : public SnapshotterTest, public ::testing::WithParamInterface<bool> {};
+
+TEST_P(BuddyTest, EachSlotHasTheOthersCopyOfEveryVersion) {
+  const std::string node = GetParam() ? NodeIdentity() : "another node";
+  const auto zero = Make(0, node);
+  const auto one = Make(1, node);
+  const World world = Of(transports_[1]->address());
+  zero->StartWorld(world, 7, 0, Tensors(0));
+  one->StartWorld(world, 7, 1, Tensors(1));
+  for (const uint64_t version : {4, 5, 6}) {
+    ASSERT_TRUE(zero->BeginVersion(version).ok());
+    ASSERT_TRUE(one->BeginVersion(version).ok());
+    ASSERT_TRUE(zero->WaitTaken(Now() + seconds(30)));
+    ASSERT_TRUE(one->WaitTaken(Now() + seconds(30)));
+  }
+  zero->Freeze();
+  one->Freeze();
+  const std::vector<uint64_t> both = {5, 6};
+  EXPECT_EQ(zero->OwnVersions(), both);
+  EXPECT_EQ(zero->BuddyVersions(), both);
+  EXPECT_EQ(one->BuddyVersions(), both);
+  const Box kept = one->kept().PieceBox(0);
+  EXPECT_EQ(kept, ShardOf(kElements, 2, 0));
+  EXPECT_TRUE(std::equal(state_.begin(), state_.begin() + static_cast<ptrdiff_t>(kept.end),
+                         one->kept().Piece(6, 0)));
+}
+
+TEST_P(BuddyTest, AStreamedVersionIsLeftOutAndCanBeCopiedLater) {
+  const std::string node = GetParam() ? NodeIdentity() : "another node";
+  const auto zero = Make(0, node);
+  const auto one = Make(1, node);
+  const World world = Of(transports_[1]->address());
+  zero->StartWorld(world, 7, 0, Tensors(0));
+  one->StartWorld(world, 7, 1, Tensors(1));
+  for (const bool streamed : {false, true}) {
+    ASSERT_TRUE(zero->BeginVersion(streamed ? 5 : 4, streamed).ok());
+    ASSERT_TRUE(zero->WaitTaken(Now() + seconds(30)));
+  }
+  EXPECT_EQ(one->BuddyVersions(), std::vector<uint64_t>{4});
+  ASSERT_TRUE(zero->BeginVersion(5).ok());
+  ASSERT_TRUE(zero->WaitTaken(Now() + seconds(30)));
+  const std::vector<uint64_t> both = {4, 5};
+  EXPECT_EQ(one->BuddyVersions(), both);
+}
+
+INSTANTIATE_TEST_SUITE_P(Nodes, BuddyTest, ::testing::Bool());
+
+// As one that was stopped: connections are taken by its system, and nothing is ever answered.
+TEST_F(SnapshotterTest, FreezeDoesNotWaitForANextSlotThatDoesNotAnswer) {
+  for (int turn = 0; turn < 10; ++turn) {
+    UniqueFd silent;
+    std::string address;
+    ASSERT_TRUE(ListenTcp("127.0.0.1:0", &silent, &address).ok());
+    std::promise<void> asked;
+    std::promise<void> answer;
+    Snapshotter::Options options;
+    options.stall = seconds(600);
+    options.node_of = [&](const WorldMember&) {
+      asked.set_value();
+      answer.get_future().wait();
+      return NodeIdentity();
+    };
+    Snapshotter snapshotter(transports_[0].get(), &budget_, options);
+    snapshotter.StartWorld(Of(address), 7, 0, Tensors(0));
+    ASSERT_TRUE(snapshotter.BeginVersion(1).ok());
+    asked.get_future().wait();
+    // The stream is closed while the thread is about to send.
+    std::thread freeze([&] { snapshotter.Freeze(); });
+    answer.set_value();
+    freeze.join();
+  }
+}
+
+}  // namespace
+}  // namespace rewire
