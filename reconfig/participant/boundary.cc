@@ -178,8 +178,7 @@ absl::StatusOr<BoundaryResult> Participant::PassBoundary() {
     // Before the discards: another one sets it again.
     gate_.SetAttention(snapshots_->InBackground());
     RunDiscards();
-    // The transition that it was streamed for did not happen.
-    if (uncopied_ == updates_ && streamed_version_.load() != updates_) TakeSnapshot();
+    CopyLeftOut();
     // The state may change only when the copy of what it was is taken; a copy that takes too long
     // is given up: the next death may then cost more than a step.
     if (!snapshots_->WaitTaken(Now() + options_.silence)) {
@@ -191,6 +190,9 @@ absl::StatusOr<BoundaryResult> Participant::PassBoundary() {
     }
     switch (gate_.AfterStop()) {
       case UpdateGate::Stop::kNone:
+        // It may have been called off since. The update begins when this returns.
+        CopyLeftOut();
+        if (!snapshots_->WaitTaken(Now() + options_.silence)) snapshots_->Freeze();
         return result;
       case UpdateGate::Stop::kFinished:
         return absl::FailedPreconditionError(gate_.reason());
@@ -324,12 +326,18 @@ void Participant::StartSnapshots(SnapshotSlots::Memory memory) {
 }
 
 void Participant::TakeSnapshot() {
-  const bool streamed = updates_ == streamed_version_.load();
+  const bool streamed = updates_ == streamed_version_.load() && snapshots_->InBackground();
   uncopied_ = streamed ? updates_ : kNone;
   if (absl::Status s = snapshots_->BeginVersion(updates_, streamed); !s.ok()) {
     REWIRE_WARN("no snapshot of version %llu: %s", static_cast<unsigned long long>(updates_),
                 std::string(s.message()).c_str());
   }
+}
+
+void Participant::CopyLeftOut() {
+  if (uncopied_ != updates_ || streamed_version_.load() == updates_) return;
+  uncopied_ = kNone;
+  snapshots_->CopyRest(updates_);
 }
 
 void Participant::AfterUpdate() {

@@ -159,13 +159,16 @@ void Participant::ReapReshapes() {
       ++it;
       continue;
     }
+    const std::shared_ptr<Reshape> reshape = std::move(*it);
+    it = leaving_.erase(it);
+    // This thread sends the heartbeats.
+    snapshots_->FreeLater(reshape->TakeSnapshotMemory());
     MutexLock lock(&mutex_);
-    for (const NewPart& part : (*it)->parts()) {
+    for (const NewPart& part : reshape->parts()) {
       if (part.place.data == nullptr || part.narrowed) continue;
       discards_.emplace_back(tensors_[part.tensor].shape.name, part.place.data);
     }
     if (!discards_.empty()) gate_.SetAttention(true);
-    it = leaving_.erase(it);
   }
 }
 

@@ -125,6 +125,8 @@ class Participant {
   void Ready();
   void StartSnapshots(SnapshotSlots::Memory memory = {});
   void TakeSnapshot();
+  // The version's copies, when the transition that it was streamed for has been called off.
+  void CopyLeftOut();
   std::string NodeOf(const WorldMember& member) const;
   absl::Status CheckShapes(const World& from) const;
   // What another member answers to a name; nothing: it does not know it (yet).

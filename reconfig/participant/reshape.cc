@@ -14,6 +14,9 @@
 namespace rewire {
 namespace {
 
+// Of a wait that the leader ends, by a decision or by ending the transition.
+constexpr Duration kLongest = seconds(3600);
+
 double Milliseconds(Duration d) { return static_cast<double>(ToNanoseconds(d)) / 1e6; }
 
 }  // namespace
@@ -73,7 +76,7 @@ bool Reshape::Cancelled() {
 
 bool Reshape::WaitFor(const bool* flag) {
   MutexLock lock(&mutex_);
-  while (!*flag && !cancelled_) changed_.WaitUntil(&mutex_, Now() + seconds(3600));
+  while (!*flag && !cancelled_) changed_.WaitUntil(&mutex_, Now() + kLongest);
   return !cancelled_;
 }
 
@@ -89,6 +92,13 @@ void Reshape::Run() {
     hash = MakeThePlan();
   });
   prepare.join();
+  for (const PlacedTensor& t : state_.tensors) {
+    if (!hash.ok() || t.place.kind != MemoryKind::kDevice) continue;
+    absl::Status warm = outflow_->WarmDevice(t.place.context);
+    if (warm.ok()) warm = pull_->WarmDevice(t.place.context);
+    if (!warm.ok()) hash = warm;
+    break;
+  }
   context_.planned(hash);
   if (hash.ok() && WaitFor(loss ? &restore_ : &start_)) {
     uint64_t step = 0;
@@ -126,6 +136,7 @@ absl::StatusOr<uint64_t> Reshape::MakeThePlan() {
   if (!plan.ok()) return plan.status();
   if (absl::Status s = Resolve(*plan); !s.ok()) return s;
   if (absl::Status s = OpenStream(); !s.ok()) return s;
+  PublishOffer();
   if (context_.peer_copy) {
     if (absl::Status s = SharePeers(); !s.ok()) return s;
   }
@@ -257,14 +268,16 @@ absl::Status Reshape::OpenStream() {
 
 void Reshape::PublishOffer() {
   PeerOffer offer{request_.epoch, NodeIdentity(), {}};
-  for (uint32_t t = 0; t < state_.tensors.size() && !state_.joining; ++t) {
+  // Without tensors, too: nobody waits for it then.
+  const bool shares = context_.peer_copy && !state_.joining;
+  for (uint32_t t = 0; t < state_.tensors.size() && shares; ++t) {
     const PlacedTensor& tensor = state_.tensors[t];
     if (tensor.shape.change != Change::kConstant) continue;
     const uint64_t bytes = tensor.part.size() * tensor.shape.element_bytes;
     const absl::StatusOr<OfferedTensor> offered = OfferPlace(t, tensor.place, bytes);
     if (offered.ok()) offer.tensors.push_back(*offered);
   }
-  context_.publish_offer(EncodePeerOffer(offer));
+  if (!Cancelled()) context_.publish_offer(EncodePeerOffer(offer));
 }
 
 PeerOffer Reshape::OfferOf(const WorldMember& source) {
@@ -281,7 +294,6 @@ PeerOffer Reshape::OfferOf(const WorldMember& source) {
 }
 
 absl::Status Reshape::SharePeers() {
-  PublishOffer();
   std::set<MemberId> sources;
   for (const Incoming& in : incoming_) {
     if (in.place.kind == MemoryKind::kDevice) sources.insert(in.source);
@@ -367,7 +379,9 @@ absl::Status Reshape::StreamChange(uint64_t step) {
   }
   // The update before the boundary has returned: constant state stays as it is from here on.
   const Time begin = Now();
-  const Time deadline = begin + context_.boundary;
+  // A joiner stands from the start: how long the others' steps take is the leader's to judge.
+  const Duration patience = state_.joining ? kLongest : context_.boundary;
+  const Time deadline = begin + patience;
   ServePulls();
   absl::Status status = TellReady(step, deadline);
   if (status.ok()) status = pull_->Fetch(deadline);
@@ -378,12 +392,12 @@ absl::Status Reshape::StreamChange(uint64_t step) {
   if (!WaitFor(&finish_)) return absl::CancelledError("the transition was abandoned");
   const Time finish = Now();
   if (!status.ok()) return status;
-  status = outflow_->Send(Select(false), step, false, Now() + context_.boundary);
-  if (status.ok()) status = TellContents(Now() + context_.boundary);
+  status = outflow_->Send(Select(false), step, false, Now() + patience);
+  if (status.ok()) status = TellContents(Now() + patience);
   if (status.ok()) status = outflow_->Recheck();
   const Time checked = Now();
-  if (status.ok()) status = FinishWire();
-  if (status.ok()) status = pull_->Check(Now() + context_.boundary);
+  if (status.ok()) status = FinishWire(patience);
+  if (status.ok()) status = pull_->Check(Now() + patience);
   REWIRE_DEBUG(
       "epoch %llu: %.1f ms for constant state, boundary after %.1f ms more, %.1f ms to "
       "check it, %.1f ms for the rest",
@@ -398,11 +412,11 @@ absl::Status Reshape::StreamRestore() {
   if (absl::Status s = Resolve(*plan); !s.ok()) return s;
   if (absl::Status s = OpenStream(); !s.ok()) return s;
   absl::Status status = outflow_->Send(outgoing_, version_, false, Now() + context_.boundary);
-  return status.ok() ? FinishWire() : status;
+  return status.ok() ? FinishWire(context_.boundary) : status;
 }
 
-absl::Status Reshape::FinishWire() {
-  const Time deadline = Now() + context_.boundary;
+absl::Status Reshape::FinishWire(Duration within) {
+  const Time deadline = Now() + within;
   if (absl::Status s = outflow_->WaitPlaced(deadline); !s.ok()) return s;
   return intake_->Wait(deadline);
 }

@@ -107,7 +107,7 @@ class Reshape {
   absl::StatusOr<StatePlace> SourceOf(const BoxCopy& copy) const;
   absl::Status StreamChange(uint64_t step);
   absl::Status StreamRestore();
-  absl::Status FinishWire();
+  absl::Status FinishWire(Duration within);
   // False when cancelled.
   bool WaitFor(const bool* flag);
   [[nodiscard]] bool Cancelled();

@@ -45,7 +45,7 @@ Block Block::Shared(size_t bytes) {
 Block Block::MapOf(pid_t pid, int fd, size_t bytes) {
   Block block;
   const std::string path = "/proc/" + std::to_string(pid) + "/fd/" + std::to_string(fd);
-  block.fd_.reset(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  block.fd_.reset(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   struct stat file {};
   if (bytes == 0 || !block.fd_.valid() || fstat(block.fd_.get(), &file) != 0 ||
       !S_ISREG(file.st_mode) || static_cast<size_t>(file.st_size) < bytes) {
@@ -54,6 +54,7 @@ Block Block::MapOf(pid_t pid, int fd, size_t bytes) {
   block.data_ = Map(bytes, PROT_READ, MAP_SHARED, block.fd_.get());
   if (block.data_ == nullptr) return {};
   block.size_ = bytes;
+  block.writable_ = false;
   return block;
 }
 
@@ -64,6 +65,7 @@ Block::~Block() {
 Block& Block::operator=(Block&& other) noexcept {
   std::swap(data_, other.data_);
   std::swap(size_, other.size_);
+  std::swap(writable_, other.writable_);
   std::swap(fd_, other.fd_);
   return *this;
 }

@@ -31,10 +31,12 @@ class Block {
   [[nodiscard]] char* data() const { return data_; }
   [[nodiscard]] size_t size() const { return size_; }
   [[nodiscard]] int fd() const { return fd_.get(); }  // of shared memory
+  [[nodiscard]] bool writable() const { return writable_; }
 
  private:
   char* data_ = nullptr;
   size_t size_ = 0;
+  bool writable_ = true;
   UniqueFd fd_;
 };
 

@@ -82,7 +82,8 @@ absl::StatusOr<SnapshotSlots::Slot*> SnapshotSlots::For(uint64_t version) {
   if (oldest->used && oldest->version > version) {
     return absl::InvalidArgumentError(absl::StrCat("a snapshot of the old version ", version));
   }
-  if (oldest->data.size() < room_) oldest->data = NewBlock(room_);
+  // What is mapped is its owner's to write.
+  if (oldest->data.size() < room_ || !oldest->data.writable()) oldest->data = NewBlock(room_);
   if (oldest->data.size() < room_) {
     return absl::ResourceExhaustedError(
         absl::StrCat("no host memory for a snapshot of ", room_, " bytes"));
@@ -105,20 +106,24 @@ absl::StatusOr<char*> SnapshotSlots::Room(uint64_t version, uint32_t tensor, uin
   if (!at.ok()) return at.status();
   const absl::StatusOr<Slot*> slot = For(version);
   if (!slot.ok()) return slot.status();
+  if (absl::Status s = CheckNew(**slot, *at, bytes); !s.ok()) return s;
   return (*slot)->data.data() + *at;
+}
+
+absl::Status SnapshotSlots::CheckNew(const Slot& slot, uint64_t at, uint64_t bytes) {
+  const auto after = slot.parts.lower_bound(at);
+  const bool into_next = after != slot.parts.end() && after->first < at + bytes;
+  const bool from_last =
+      after != slot.parts.begin() && std::prev(after)->first + std::prev(after)->second.bytes > at;
+  if (!into_next && !from_last) return absl::OkStatus();
+  return absl::InvalidArgumentError("a part of a snapshot came twice");
 }
 
 absl::Status SnapshotSlots::AddTo(Slot* slot, const Listed& part) {
   const absl::StatusOr<uint64_t> at = PlaceOf(part.tensor, part.offset, part.bytes);
   if (!at.ok()) return at.status();
-  const auto after = slot->parts.lower_bound(*at);
-  const bool into_next = after != slot->parts.end() && after->first < *at + part.bytes;
-  const bool from_last = after != slot->parts.begin() &&
-                         std::prev(after)->first + std::prev(after)->second.bytes > *at;
-  if (into_next || from_last) {
-    return absl::InvalidArgumentError("a part of a snapshot came twice");
-  }
-  slot->parts.emplace_hint(after, *at, part);
+  if (absl::Status s = CheckNew(*slot, *at, part.bytes); !s.ok()) return s;
+  slot->parts.emplace(*at, part);
   slot->arrived += part.bytes;
   return absl::OkStatus();
 }
@@ -183,7 +188,7 @@ std::vector<SnapshotSlots::Listed> SnapshotSlots::List(uint64_t version, uint32_
 absl::Status SnapshotSlots::TakeList(uint64_t version, uint32_t index,
                                      std::span<const Listed> parts) {
   MutexLock lock(&mutex_);
-  if (index > 1 || slots_[index].data.size() < room_) {
+  if (index > 1 || slots_[index].data.size() < room_ || slots_[index].data.writable()) {
     return absl::InvalidArgumentError("a list of parts in memory that is not mapped");
   }
   Slot& slot = slots_[index];

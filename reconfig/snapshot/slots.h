@@ -89,6 +89,7 @@ class SnapshotSlots {
       REWIRE_REQUIRES(mutex_);
   absl::StatusOr<Slot*> For(uint64_t version) REWIRE_REQUIRES(mutex_);
   static void Begin(Slot* slot, uint64_t version);
+  static absl::Status CheckNew(const Slot& slot, uint64_t at, uint64_t bytes);
   absl::Status AddTo(Slot* slot, const Listed& part) REWIRE_REQUIRES(mutex_);
   [[nodiscard]] const Slot* Find(uint64_t version) const REWIRE_REQUIRES(mutex_);
 

@@ -141,16 +141,24 @@ absl::Status Snapshotter::CopyPiece(uint32_t tensor, uint64_t version, StateMemo
 
 absl::Status Snapshotter::BeginVersion(uint64_t version, bool streamed) {
   if (frozen_) return absl::OkStatus();
-  if (streamed && sharded_ && options_.buddy) return absl::OkStatus();
   for (const uint32_t t : volatile_) {
     if (absl::Status s = CopyPiece(t, version, &program_memory_); !s.ok()) return s;
   }
-  if (!sharded_ || !options_.buddy) return absl::OkStatus();
+  if (!streamed) CopyRest(version);
+  return absl::OkStatus();
+}
+
+void Snapshotter::CopyRest(uint64_t version) {
+  if (frozen_ || !InBackground()) return;
   MutexLock lock(&mutex_);
   asked_ = true;
   version_ = version;
   changed_.NotifyAll();
-  return absl::OkStatus();
+}
+
+void Snapshotter::FreeLater(SnapshotSlots::Memory memory) {
+  MutexLock lock(&mutex_);
+  old_.push_back(std::move(memory));
 }
 
 bool Snapshotter::WaitTaken(Time deadline) {
@@ -199,6 +207,7 @@ void Snapshotter::OfferMemory() {
   if (status.ok()) status = outflow.WaitPlaced(deadline);
   mapped_ = status.ok();
   if (mapped_) return;
+  // What is not answered still refers to `outflow`, and a stream that has failed stays so.
   transport_->Close(key_);
   if (!frozen_) transport_->Open(key_, this);
 }
@@ -288,6 +297,8 @@ absl::Status Snapshotter::SendToBuddy(uint64_t version) {
   bytes_sent_ += outflow.bytes_on_wire();
   // What still is under way refers to `outflow`.
   if (!status.ok()) transport_->Close(key_);
+  // It may have dropped what it had mapped: then it is offered again.
+  if (!status.ok() && mapped_) offered_ = mapped_ = false;
   return status;
 }
 

@@ -65,10 +65,14 @@ class Snapshotter final : public FragmentSink {
 
   // The state in place is of this version from now on: copies what is volatile, and has the thread
   // copy the rest. streamed: this version is going to the next world's members during the step that
-  // begins, and to copy it too would slow that down. It is left out where the version before can be
-  // gone back to: a death in this step then costs the finished step before it, as does one that
-  // comes before any other version's copy is complete.
+  // begins, and to copy it too would slow that down. What the thread copies is left out then: a
+  // death in this step costs the finished step before it, as does one that comes before any other
+  // version's copy is complete.
   absl::Status BeginVersion(uint64_t version, bool streamed = false);
+  // Has the thread copy what was left out: the version was not streamed after all.
+  void CopyRest(uint64_t version);
+  // Memory that nobody needs: to free it takes a while. Any thread.
+  void FreeLater(SnapshotSlots::Memory memory);
   // The constant state may be changed again: what was begun has been copied, here and (or it is
   // given up) at the buddy. False at the deadline.
   bool WaitTaken(Time deadline);

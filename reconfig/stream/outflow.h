@@ -49,6 +49,8 @@ class Outflow {
                     Time deadline);
   // Makes the buffers, so that Send() need not.
   void Warm();
+  // Likewise for state on this device; of the thread that will send.
+  absl::Status WarmDevice(CUcontext context) { return memory_.Warm(context); }
   // The sources still are what was sent; names the first that is not.
   absl::Status Recheck();
   // A note, as a fragment of its own.

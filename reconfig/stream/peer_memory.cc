@@ -1,6 +1,8 @@
 // Sharing device memory inside a node; see peer_memory.h.
 #include "reconfig/stream/peer_memory.h"
 
+#include <unistd.h>
+
 #include <fstream>
 
 #include "reconfig/base/bytes.h"
@@ -25,7 +27,10 @@ absl::StatusOr<const CudaDriver*> DriverIn(CUcontext context) {
 std::string NodeIdentity() {
   std::string boot;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
-  return boot;
+  // Process ids, by which memory is found, mean the same only inside one namespace.
+  char space[64] = {};
+  if (boot.empty() || readlink("/proc/self/ns/pid", space, sizeof space - 1) <= 0) return "";
+  return boot + " " + space;
 }
 
 std::string EncodePeerOffer(const PeerOffer& offer) {

@@ -31,7 +31,8 @@ struct PeerOffer {
   std::vector<OfferedTensor> tensors;
 };
 
-// Equal for all processes between which memory can be shared: one boot of one kernel.
+// Equal for all processes between which memory can be shared: one boot of one kernel, one namespace
+// of process ids. Empty when that cannot be known.
 std::string NodeIdentity();
 std::string EncodePeerOffer(const PeerOffer& offer);
 // Any bytes; nothing of what is not whole.

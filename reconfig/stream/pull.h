@@ -40,6 +40,8 @@ class Pull {
   // What was taken on: not to be sent.
   [[nodiscard]] std::vector<uint32_t> TensorsOf(MemberId source) const;
 
+  // Makes what Fetch() needs on this device; of the thread that will fetch.
+  absl::Status WarmDevice(CUcontext context) { return memory_.Warm(context); }
   // Copies from each source once it says that its state is in place.
   absl::Status Fetch(Time deadline);
   // What was copied is what the sources have at the boundary.

@@ -62,14 +62,16 @@ absl::Status StateMemory::UseDevice(CUcontext context) {
                  driver_->StreamCreateWithPriority(&stream_, CU_STREAM_NON_BLOCKING, least));
   if (!status.ok()) return status;
   status = Check(*driver_, "cuMemHostAlloc", driver_->MemHostAlloc(&staging_, kStagingBytes, 0));
-  if (status.ok()) status = MakeHash();
   if (status.ok()) context_ = context;
   return status;
 }
 
-absl::Status StateMemory::MakeHash() {
-  absl::Status status = Check(*driver_, "cuMemAlloc", driver_->MemAlloc(&sum_, sizeof(uint64_t)));
+absl::Status StateMemory::Warm(CUcontext context) {
+  absl::Status status = UseDevice(context);
+  if (!status.ok() || hash_made_) return status;
+  status = Check(*driver_, "cuMemAlloc", driver_->MemAlloc(&sum_, sizeof(uint64_t)));
   if (!status.ok()) return status;
+  hash_made_ = true;
   std::string why;
   hash_ = DeviceHash::Load(*driver_, &why);
   if (hash_ == nullptr) {
@@ -128,7 +130,7 @@ absl::Status StateMemory::Hash(const StatePlace& place, size_t bytes, uint64_t o
                                uint64_t* content) {
   *content = 0;
   if (place.kind == MemoryKind::kDevice && bytes > 0) {
-    if (absl::Status s = UseDevice(place.context); !s.ok()) return s;
+    if (absl::Status s = Warm(place.context); !s.ok()) return s;
     if (hash_ != nullptr) return HashOnDevice(place, place, bytes, offset, content);
   }
   return Visit(place, bytes, [&](const char* data, size_t at, size_t n) {
@@ -142,7 +144,7 @@ absl::Status StateMemory::CopyHashed(const StatePlace& from, const StatePlace& t
   *content = 0;
   if (from.kind == MemoryKind::kDevice && bytes > 0) {
     const bool to_device = to.kind == MemoryKind::kDevice;
-    if (absl::Status s = UseDevice(to_device ? to.context : from.context); !s.ok()) return s;
+    if (absl::Status s = Warm(to_device ? to.context : from.context); !s.ok()) return s;
     if (hash_ != nullptr) return HashOnDevice(from, to, bytes, offset, content);
   }
   return Visit(from, bytes, [&](const char* data, size_t at, size_t n) {

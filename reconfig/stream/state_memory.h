@@ -39,6 +39,8 @@ class StateMemory {
   using Use = std::function<absl::Status(const char* data, size_t at, size_t bytes)>;
   absl::Status Visit(const StatePlace& from, size_t bytes, const Use& use);
   absl::Status Write(const void* from, const StatePlace& to, size_t bytes);
+  // Makes what the first use of this device would have to make in the middle of a step.
+  absl::Status Warm(CUcontext context);
   // HashContent() of bytes that lie at byte `offset` of their tensor.
   absl::Status Hash(const StatePlace& place, size_t bytes, uint64_t offset, uint64_t* content);
   // Copies, and hashes what was copied: what stands at `to` if that is on a device, else what
@@ -51,7 +53,6 @@ class StateMemory {
 
  private:
   absl::Status UseDevice(CUcontext context);
-  absl::Status MakeHash();
   // Puts copy and hash into the stream, piece by piece; waits for the sum. Without a copy both
   // places are the same.
   absl::Status HashOnDevice(const StatePlace& from, const StatePlace& to, size_t bytes,
@@ -61,6 +62,7 @@ class StateMemory {
   CUcontext context_ = nullptr;
   CUstream stream_ = nullptr;
   void* staging_ = nullptr;
+  bool hash_made_ = false;
   std::unique_ptr<DeviceHash> hash_;  // none: the driver does not take it
   CUdeviceptr sum_ = 0;
 };

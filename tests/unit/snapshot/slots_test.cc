@@ -105,6 +105,7 @@ TEST_F(SlotsTest, APartIsAddedWhereThereWasRoomForIt) {
   ASSERT_TRUE(Put(5, 2, 0, "xyz").ok());
   EXPECT_THAT(slots_.WholeVersions(), ElementsAre(5));
   EXPECT_FALSE(slots_.Room(5, 0, 12, 5).ok()) << "beyond the piece";
+  EXPECT_FALSE(slots_.Room(5, 0, 8, 4).ok()) << "it has come already";
 }
 
 // One slot's memory as the next slot sees it.
@@ -176,6 +177,21 @@ TEST_F(SharedSlotsTest, TheOwnersMemoryOutlivesIt) {
   ASSERT_TRUE(next_.TakeList(7, index, parts).ok());
   owner.reset();
   EXPECT_THAT(next_.WholeVersions(), ElementsAre(7));
+}
+
+TEST_F(SharedSlotsTest, BytesThatComeAfterAllAreNotWrittenIntoTheOwnersMemory) {
+  ASSERT_TRUE(Map().ok());
+  Fill(1);
+  ASSERT_TRUE(Tell(1).ok());
+  const std::string bytes(16, 'z');
+  ASSERT_TRUE(next_.Put(2, 0, 0, bytes, HashContent(bytes.data(), 16, 0)).ok());
+  ASSERT_TRUE(next_.Put(2, 2, 4, std::string("less"), HashContent("less", 4, 4)).ok());
+  EXPECT_THAT(next_.WholeVersions(), ElementsAre(1, 2));
+  ASSERT_TRUE(next_.Put(3, 0, 0, bytes, HashContent(bytes.data(), 16, 0)).ok());
+  EXPECT_THAT(next_.WholeVersions(), ElementsAre(2));
+  EXPECT_THAT(owner_.WholeVersions(), ElementsAre(1));
+  Fill(4);
+  EXPECT_FALSE(Tell(4).ok()) << "it is not mapped any more";
 }
 
 TEST_F(SharedSlotsTest, ListsOfStrangersAreRefused) {

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <future>
 #include <memory>
 #include <numeric>
@@ -92,13 +93,52 @@ TEST_P(BuddyTest, AStreamedVersionIsLeftOutAndCanBeCopiedLater) {
     ASSERT_TRUE(zero->WaitTaken(Now() + seconds(30)));
   }
   EXPECT_EQ(one->BuddyVersions(), std::vector<uint64_t>{4});
-  ASSERT_TRUE(zero->BeginVersion(5).ok());
+  zero->CopyRest(5);
   ASSERT_TRUE(zero->WaitTaken(Now() + seconds(30)));
   const std::vector<uint64_t> both = {4, 5};
   EXPECT_EQ(one->BuddyVersions(), both);
 }
 
 INSTANTIATE_TEST_SUITE_P(Nodes, BuddyTest, ::testing::Bool());
+
+TEST_F(SnapshotterTest, WhatIsVolatileIsCopiedAtOnceAlsoOfAStreamedVersion) {
+  const auto zero = Make(0, "");
+  std::vector<PlacedTensor> tensors = Tensors(0);
+  uint64_t cursor = 40;
+  PlacedTensor t;
+  t.shape = {"cursor", 1, sizeof cursor, Division::kReplicated, Change::kVolatile};
+  t.part = {0, 1};
+  t.place.data = reinterpret_cast<char*>(&cursor);
+  tensors.push_back(t);
+  zero->StartWorld({3, {{0, 0, ""}}}, 7, 0, tensors);
+  ASSERT_TRUE(zero->BeginVersion(5, /*streamed=*/true).ok());
+  cursor = 41;  // the step has begun when it turns out that nothing is streamed
+  zero->CopyRest(5);
+  ASSERT_TRUE(zero->WaitTaken(Now() + seconds(30)));
+  EXPECT_EQ(zero->OwnVersions(), std::vector<uint64_t>{5});
+  uint64_t copied = 0;
+  std::memcpy(&copied, zero->own().Piece(5, 1), sizeof copied);
+  EXPECT_EQ(copied, 40u);
+}
+
+// The next slot has given up a copy and started again: it has nothing mapped any more.
+TEST_F(SnapshotterTest, MemoryIsOfferedAgainToANextSlotThatHasDroppedIt) {
+  const auto zero = Make(0, NodeIdentity());
+  const auto one = Make(1, NodeIdentity());
+  const World world = Of(transports_[1]->address());
+  zero->StartWorld(world, 7, 0, Tensors(0));
+  one->StartWorld(world, 7, 1, Tensors(1));
+  ASSERT_TRUE(zero->BeginVersion(4).ok());
+  ASSERT_TRUE(zero->WaitTaken(Now() + seconds(30)));
+  one->Freeze();
+  one->StartWorld(world, 7, 1, Tensors(1));
+  for (const uint64_t version : {5, 6, 7}) {
+    ASSERT_TRUE(zero->BeginVersion(version).ok());
+    ASSERT_TRUE(zero->WaitTaken(Now() + seconds(30)));
+  }
+  const std::vector<uint64_t> both = {6, 7};
+  EXPECT_EQ(one->BuddyVersions(), both);
+}
 
 // As one that was stopped: connections are taken by its system, and nothing is ever answered.
 TEST_F(SnapshotterTest, FreezeDoesNotWaitForANextSlotThatDoesNotAnswer) {
