@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -45,6 +46,7 @@ absl::Status RunCommand(const std::vector<std::string>& command, const std::stri
   const pid_t pid = fork();
   if (pid < 0) return absl::UnavailableError("fork failed");
   if (pid == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGTERM);  // the job does not outlive the benchmark
     const int file = open(output.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
     dup2(file, 1);
     dup2(file, 2);

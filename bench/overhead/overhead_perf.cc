@@ -38,8 +38,8 @@ namespace {
 
 struct Args {
   int64_t members = 2;
-  int64_t rounds = 500;
-  int64_t buddy_rounds = 40;
+  int64_t rounds = 400;
+  int64_t buddy_rounds = 30;
   int64_t updates = 200000;
   bool json = false;
   std::string library = "simulated";
