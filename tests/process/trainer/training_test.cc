@@ -56,8 +56,8 @@ TEST(Exact, DependsOnTheSeed) {
 TEST(Checkpoint, ContinuesBitEqualInAnotherWorld) {
   TempFolder folder;
   const std::string path = folder / "checkpoint";
-  const JobResult saved = RunJob(
-      2, Exact({"--steps", "6", "--zero", "1", "--stop-after", "3", "--save", path}));
+  const JobResult saved =
+      RunJob(2, Exact({"--steps", "6", "--zero", "1", "--stop-after", "3", "--save", path}));
   ASSERT_TRUE(saved.ok()) << saved.output;
   EXPECT_THAT(saved.Final(), StartsWith("final step 3 "));
   for (const int world : {3, 4}) {

@@ -1,0 +1,116 @@
+// One transition's state on its way: what is sent, fetched and checked, in the order of the step;
+// see reshape.h. Of the stream's thread.
+#include <algorithm>
+
+#include "reconfig/base/bytes.h"
+#include "reconfig/base/log.h"
+#include "reconfig/participant/reshape.h"
+
+namespace rewire {
+namespace {
+
+// Of a wait that the leader ends, by a decision or by ending the transition.
+constexpr Duration kLongest = seconds(3600);
+
+double Milliseconds(Duration d) { return static_cast<double>(ToNanoseconds(d)) / 1e6; }
+
+}  // namespace
+
+void Reshape::ServePulls() {
+  std::erase_if(outgoing_, [&](const Outgoing& out) {
+    if (out.local || shapes_[out.tensor].change != Change::kConstant) return false;
+    const auto note = notes_.Find(out.target.member, NoteKind::kPull);
+    if (!note) return false;
+    const std::vector<uint32_t> tensors = DecodeTensors(*note);
+    if (std::find(tensors.begin(), tensors.end(), out.tensor) == tensors.end()) return false;
+    pulled_[out.target.member].push_back(out);
+    bytes_pulled_ += out.end - out.begin;
+    return true;
+  });
+}
+
+absl::Status Reshape::TellReady(uint64_t step, Time deadline) {
+  for (const auto& [target, copies] : pulled_) {
+    ByteWriter version;
+    version.Put(step);
+    const absl::Status s =
+        outflow_->SendNote(copies[0].target, NoteKind::kReady, version.Take(), deadline);
+    if (!s.ok()) return s;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Reshape::TellContents(Time deadline) {
+  for (const auto& [target, copies] : pulled_) {
+    std::vector<CopyContent> contents;
+    for (const Outgoing& out : copies) {
+      const absl::StatusOr<uint64_t> content = outflow_->Content(out);
+      if (!content.ok()) return content.status();
+      contents.push_back({out.tensor, out.begin, *content});
+    }
+    const absl::Status s = outflow_->SendNote(copies[0].target, NoteKind::kContents,
+                                              EncodeContents(contents), deadline);
+    if (!s.ok()) return s;
+  }
+  return absl::OkStatus();
+}
+
+std::vector<Outgoing> Reshape::Select(bool constant) const {
+  std::vector<Outgoing> out;
+  for (const Outgoing& o : outgoing_) {
+    if ((shapes_[o.tensor].change == Change::kConstant) == constant) out.push_back(o);
+  }
+  return out;
+}
+
+absl::Status Reshape::StreamChange(uint64_t step) {
+  if (!state_.joining) {
+    while (!context_.wait_version(step, Now() + milliseconds(50))) {
+      if (Cancelled()) return absl::CancelledError("the transition was abandoned");
+    }
+  }
+  // The update before the boundary has returned: constant state stays as it is from here on.
+  const Time begin = Now();
+  // A joiner stands from the start: how long the others' steps take is the leader's to judge.
+  const Duration patience = state_.joining ? kLongest : context_.boundary;
+  const Time deadline = begin + patience;
+  ServePulls();
+  absl::Status status = TellReady(step, deadline);
+  if (status.ok()) status = pull_->Fetch(deadline);
+  // Before anybody can free what is mapped, which the commit allows.
+  pull_->Close();
+  if (status.ok()) status = outflow_->Send(Select(true), step, true, deadline);
+  const Time sent = Now();
+  if (!WaitFor(&finish_)) return absl::CancelledError("the transition was abandoned");
+  const Time finish = Now();
+  if (!status.ok()) return status;
+  status = outflow_->Send(Select(false), step, false, Now() + patience);
+  if (status.ok()) status = TellContents(Now() + patience);
+  if (status.ok()) status = outflow_->Recheck();
+  const Time checked = Now();
+  if (status.ok()) status = FinishWire(patience);
+  if (status.ok()) status = pull_->Check(Now() + patience);
+  REWIRE_DEBUG(
+      "epoch %llu: %.1f ms for constant state, boundary after %.1f ms more, %.1f ms to "
+      "check it, %.1f ms for the rest",
+      static_cast<unsigned long long>(epoch()), Milliseconds(sent - begin),
+      Milliseconds(finish - sent), Milliseconds(checked - finish), Milliseconds(Now() - checked));
+  return status;
+}
+
+absl::Status Reshape::StreamRestore() {
+  absl::StatusOr<Plan> plan = PlanRestore(shapes_, request_.from, request_.to, live_);
+  if (!plan.ok()) return plan.status();
+  if (absl::Status s = Resolve(*plan); !s.ok()) return s;
+  if (absl::Status s = OpenStream(); !s.ok()) return s;
+  absl::Status status = outflow_->Send(outgoing_, version_, false, Now() + context_.boundary);
+  return status.ok() ? FinishWire(context_.boundary) : status;
+}
+
+absl::Status Reshape::FinishWire(Duration within) {
+  const Time deadline = Now() + within;
+  if (absl::Status s = outflow_->WaitPlaced(deadline); !s.ok()) return s;
+  return intake_->Wait(deadline);
+}
+
+}  // namespace rewire
