@@ -4,10 +4,23 @@
 // Any thread.
 #pragma once
 
+#include <cstdint>
+#include <cstring>
+
 #include "absl/strings/str_cat.h"
 #include "reconfig/participant/context.h"
 
 namespace rewire {
+
+// The number in a C program's enum. Any may stand there, and C++ may read only those that are
+// named.
+template <typename Enum>
+uint32_t NumberOf(const Enum& value) {
+  uint32_t number = 0;
+  static_assert(sizeof number == sizeof value);
+  std::memcpy(&number, &value, sizeof number);
+  return number;
+}
 
 class Arguments {
  public:

@@ -109,7 +109,7 @@ using rewire::Fail;
 extern "C" {
 
 const char* rewireResultString(rewireResult_t result) noexcept {
-  switch (result) {
+  switch (rewire::NumberOf(result)) {
     case rewireSuccess:
       return "success";
     case rewireInvalidArgument:
@@ -254,15 +254,17 @@ rewireResult_t rewireRegisterTensor(rewireContext_t context,
                                                     " of element_bytes=", tensor->element_bytes,
                                                     " is nothing, or more than 2^62 bytes"));
   }
-  if (tensor->layout != rewireReplicated && tensor->layout != rewireSharded) {
-    return Fail(rewireInvalidArgument, absl::StrCat(what, "layout=", tensor->layout));
+  if (const uint32_t layout = rewire::NumberOf(tensor->layout); layout > rewireSharded) {
+    return Fail(rewireInvalidArgument, absl::StrCat(what, "layout=", layout, " is not 0 to ",
+                                                    static_cast<int>(rewireSharded)));
   }
-  if (tensor->change != rewireConstant && tensor->change != rewireVolatile &&
-      tensor->change != rewireTransient) {
-    return Fail(rewireInvalidArgument, absl::StrCat(what, "change=", tensor->change));
+  if (const uint32_t change = rewire::NumberOf(tensor->change); change > rewireTransient) {
+    return Fail(rewireInvalidArgument, absl::StrCat(what, "change=", change, " is not 0 to ",
+                                                    static_cast<int>(rewireTransient)));
   }
-  if (tensor->memory != rewireHost && tensor->memory != rewireDevice) {
-    return Fail(rewireInvalidArgument, absl::StrCat(what, "memory=", tensor->memory));
+  if (const uint32_t memory = rewire::NumberOf(tensor->memory); memory > rewireDevice) {
+    return Fail(rewireInvalidArgument, absl::StrCat(what, "memory=", memory, " is not 0 to ",
+                                                    static_cast<int>(rewireDevice)));
   }
   rewire::PlacedTensor placed;
   placed.shape = {tensor->name, tensor->elements, tensor->element_bytes,

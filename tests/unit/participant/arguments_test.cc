@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <cstring>
 #include <functional>
 #include <string>
 #include <thread>
@@ -22,6 +23,13 @@ void ExpectRefused(rewireResult_t got, rewireResult_t expected,
                    const std::vector<std::string>& named) {
   EXPECT_EQ(got, expected) << rewireLastError();
   for (const std::string& name : named) EXPECT_THAT(rewireLastError(), HasSubstr(name));
+}
+
+// As a C program can.
+template <typename Enum>
+void SetNumber(Enum* value, int number) {
+  static_assert(sizeof *value == sizeof number);
+  memcpy(value, &number, sizeof number);
 }
 
 int Succeed(void* arg) {
@@ -148,9 +156,9 @@ TEST_F(ArgumentsTest, Tensors) {
       {[](auto* t) { t->elements = 0; }, {"weights", "elements=0"}},
       {[](auto* t) { t->element_bytes = 0; }, {"weights", "element_bytes=0"}},
       {[](auto* t) { t->elements = UINT64_MAX / 2; }, {"weights", "elements=9223372036854775807"}},
-      {[](auto* t) { t->layout = static_cast<rewireLayout_t>(2); }, {"weights", "layout=2"}},
-      {[](auto* t) { t->change = static_cast<rewireChange_t>(3); }, {"weights", "change=3"}},
-      {[](auto* t) { t->memory = static_cast<rewireMemory_t>(7); }, {"weights", "memory=7"}},
+      {[](auto* t) { SetNumber(&t->layout, 2); }, {"weights", "layout=2"}},
+      {[](auto* t) { SetNumber(&t->change, 3); }, {"weights", "change=3"}},
+      {[](auto* t) { SetNumber(&t->memory, 7); }, {"weights", "memory=7"}},
       {[](auto* t) { t->data = nullptr; }, {"weights", "data is NULL"}},
   };
   for (const auto& c : kTensors) {
