@@ -67,6 +67,7 @@ TEST_P(LifetimeTest, SwapsUnderLoad) {
       }
     }
   });
+  EXPECT_TRUE(Eventually([&] { return issued[0] > 0 && issued[1] > 0 && issued[2] > 0; }));
   uint64_t on_old = 0;
   for (int i = 0; i < kSwaps; ++i) {
     for (const ncclComm_t c : comms) {
@@ -85,7 +86,6 @@ TEST_P(LifetimeTest, SwapsUnderLoad) {
       }
     }
   }
-  EXPECT_TRUE(Eventually([&] { return issued[0] > 0 && issued[1] > 0 && issued[2] > 0; }));
   stop = true;
   for (std::thread& t : threads) t.join();
   EXPECT_EQ(0, failures);
