@@ -97,7 +97,8 @@ class MemberProcess {
   SwapPlace next_;
   std::atomic<uint64_t> built_{0};
   Cut proposed_;
-  std::vector<Footprint> footprints_;
+  Mutex footprints_mutex_;
+  std::vector<Footprint> footprints_ REWIRE_GUARDED_BY(footprints_mutex_);
   MemberReport report_;
 };
 
@@ -230,7 +231,10 @@ void MemberProcess::Answer(const Packet& packet) {
       return;
     case Say::kRetire:
       core_->Retire(packet.a, [this] {
-        footprints_.emplace_back();
+        {
+          MutexLock lock(&footprints_mutex_);
+          footprints_.emplace_back();
+        }
         Say({Say::kRetired, 0, 0, 0, ""});
       });
       return;
@@ -258,6 +262,7 @@ void MemberProcess::Summarize() {
   const uint64_t builds = std::max<uint64_t>(counters.builds.load(), 1);
   report_.build_ms =
       static_cast<double>(counters.build_ns.load()) / 1e6 / static_cast<double>(builds);
+  MutexLock lock(&footprints_mutex_);
   if (footprints_.size() > kSettled) {
     report_.leaked_fds =
         std::max<int64_t>(0, footprints_.back().fds - footprints_[kSettled - 1].fds);

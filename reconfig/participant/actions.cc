@@ -155,11 +155,12 @@ void Participant::OnMakePlan(const MakePlan& action) {
     return gate_.WaitVersion(version, deadline);
   };
   context.planned = [inbox, epoch](absl::StatusOr<uint64_t> hash) {
-    inbox->Post(
-        [epoch, hash](Member* m, Time t, Member::Out* out) { m->OnPlanned(t, epoch, hash, out); });
+    inbox->Post([epoch, hash = std::move(hash)](Member* m, Time t, Member::Out* out) {
+      m->OnPlanned(t, epoch, hash, out);
+    });
   };
   context.streamed = [inbox, epoch](absl::Status status, uint64_t in, uint64_t out_bytes) {
-    inbox->Post([=](Member* m, Time t, Member::Out* out) {
+    inbox->Post([=, status = std::move(status)](Member* m, Time t, Member::Out* out) {
       m->OnStreamed(t, epoch, status, in, out_bytes, out);
     });
   };
@@ -169,7 +170,7 @@ void Participant::OnMakePlan(const MakePlan& action) {
 void Participant::OnBuild(const BuildGenerations& action) {
   Communicators* const comms = GetCommunicators();
   const auto done = [inbox = inbox_, this, epoch = action.epoch](absl::Status status) {
-    inbox->Post([this, epoch, status](Member* m, Time t, Member::Out* out) {
+    inbox->Post([this, epoch, status = std::move(status)](Member* m, Time t, Member::Out* out) {
       m->OnBuilt(t, epoch, status, Counters(), out);
     });
   };

@@ -97,8 +97,9 @@ void Reshape::Run() {
     if (!warm.ok()) hash = warm;
     break;
   }
-  context_.planned(hash);
-  if (hash.ok() && WaitFor(loss ? &restore_ : &start_)) {
+  const bool planned = hash.ok();
+  context_.planned(std::move(hash));
+  if (planned && WaitFor(loss ? &restore_ : &start_)) {
     uint64_t step = 0;
     {
       MutexLock lock(&mutex_);
@@ -107,7 +108,7 @@ void Reshape::Run() {
     absl::Status status = loss ? StreamRestore() : StreamChange(step);
     // A failed stream must not go on writing: the answer may end the transition at once.
     if (!status.ok()) context_.transport->Close(key_);
-    if (!Cancelled()) context_.streamed(status, bytes_in(), bytes_out());
+    if (!Cancelled()) context_.streamed(std::move(status), bytes_in(), bytes_out());
   }
   finished_ = true;
 }

@@ -41,7 +41,7 @@ ncclResult_t AddInit(ncclComm_t* out, int nranks, std::vector<IdContent> ids, in
   };
   const ncclResult_t result = AddJob(std::move(job), config.blocking);
   if (result != ncclSuccess) {
-    *out = nullptr;
+    __atomic_store_n(out, nullptr, __ATOMIC_RELEASE);
     Free(comm, true);
   }
   return result;
@@ -59,7 +59,7 @@ ncclResult_t InitRank(ncclComm_t* comm, int nranks, int rank, int nids, const nc
     return Fail(ncclInvalidArgument, "%s : improper number of ids %d for %d ranks", call, nids,
                 nranks);
   }
-  *comm = nullptr;
+  __atomic_store_n(comm, nullptr, __ATOMIC_RELEASE);  // another thread may look already
   Config read;
   SIMNCCL_TRY(ReadConfig(config, Config{}, &read));
   std::vector<IdContent> contents(nids);
@@ -155,7 +155,7 @@ ncclResult_t pncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* new
     SIMNCCL_TRY(CheckReady(comm));
     simnccl::Config read;
     SIMNCCL_TRY(simnccl::ReadConfig(config, comm->config, &read));
-    *newcomm = nullptr;
+    __atomic_store_n(newcomm, nullptr, __ATOMIC_RELEASE);
     const uint64_t child = ++comm->child_count;
     simnccl::Job job;
     job.comm = comm;
@@ -195,7 +195,7 @@ ncclResult_t pncclCommShrink(ncclComm_t comm, int* exclude, int count, ncclComm_
     }
     simnccl::Config read;
     SIMNCCL_TRY(simnccl::ReadConfig(config, comm->config, &read));
-    *newcomm = nullptr;
+    __atomic_store_n(newcomm, nullptr, __ATOMIC_RELEASE);
     const uint64_t child = ++comm->child_count;
     if (flags == NCCL_SHRINK_ABORT && !comm->stopped.load()) {
       SIMNCCL_TRY(simnccl::EndOperations(comm));

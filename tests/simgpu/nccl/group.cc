@@ -186,7 +186,7 @@ ncclResult_t GroupEnd(ncclSimInfo_t* simulate) {
   for (const Job& job : batch.jobs) {
     if (result == ncclSuccess || !job.makes_comm || job.comm->claimed.exchange(true)) continue;
     failed.push_back(job.comm);
-    *job.out = nullptr;
+    __atomic_store_n(job.out, nullptr, __ATOMIC_RELEASE);
   }
   for (ncclComm* comm : comms) comm->callers.Remove();
   for (ncclComm* comm : failed) Free(comm, true);

@@ -79,7 +79,7 @@ void Load(External* e, int version) {
     }
   }
   Info("NET/Plugin: %s has no symbol that this version accepts", e->name.c_str());
-  ::dlclose(std::exchange(e->library, nullptr));
+  ClosePlugin(std::exchange(e->library, nullptr));
 }
 
 bool NameFits(const ncclComm* comm, const std::string& name) {
@@ -138,7 +138,7 @@ void ReleaseNet(ncclComm* comm) {
   const std::shared_ptr<Net> net = std::move(comm->net);
   for (External& e : plugins.externals) {
     if (e.net != net || --e.users > 0) continue;
-    ::dlclose(e.library);
+    ClosePlugin(e.library);
     const std::string name = ForgetsNames(comm->version) ? "libnccl-net.so" : e.name;
     e = External{};
     e.name = name;

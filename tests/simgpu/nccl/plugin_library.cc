@@ -3,10 +3,24 @@
 #include <dlfcn.h>
 #include <strings.h>
 
+#include "reconfig/base/mutex.h"
+
 namespace simnccl {
+namespace {
+
+// One at a time. The loader has a lock of its own, which ThreadSanitizer does not know: without
+// this one, a library's initialisers race for it with those of one that was closed and lay there
+// before.
+rewire::Mutex& LoaderMutex() {
+  static auto* const mutex = new rewire::Mutex;
+  return *mutex;
+}
+
+}  // namespace
 
 void* OpenPlugin(const std::string& name, const char* prefix) {
   constexpr int kFlags = RTLD_NOW | RTLD_LOCAL;
+  rewire::MutexLock lock(&LoaderMutex());
   // NCCL compares as many characters as the name has: any prefix means the program itself.
   if (strncasecmp(name.c_str(), "STATIC_PLUGIN", name.size()) == 0) {
     return ::dlopen(nullptr, kFlags);
@@ -15,6 +29,11 @@ void* OpenPlugin(const std::string& name, const char* prefix) {
   if (name.find('/') != std::string::npos) return nullptr;
   if (name.starts_with("lib") && name.ends_with(".so")) return nullptr;
   return ::dlopen((std::string(prefix) + name + ".so").c_str(), kFlags);
+}
+
+void ClosePlugin(void* library) {
+  rewire::MutexLock lock(&LoaderMutex());
+  ::dlclose(library);
 }
 
 AbiRange NetVersions(int nccl_version) {

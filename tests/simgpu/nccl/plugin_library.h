@@ -1,5 +1,4 @@
-// Finding a plugin's library and its newest symbol that the pretended version accepts. Under the
-// loader's lock.
+// Finding a plugin's library and its newest symbol that the pretended version accepts. Any thread.
 #pragma once
 
 #include <string>
@@ -9,6 +8,7 @@ namespace simnccl {
 // dlopen by NCCL's rules: the name itself, then lib<kind>-<name>.so, or the program for a prefix of
 // STATIC_PLUGIN. Null when there is none.
 void* OpenPlugin(const std::string& name, const char* prefix);
+void ClosePlugin(void* library);
 
 struct AbiRange {
   int oldest;

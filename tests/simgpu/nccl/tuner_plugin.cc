@@ -15,7 +15,7 @@ class LoadedTuner final : public Tuner {
       : library_(library), tuner_(std::move(tuner)) {}
   ~LoadedTuner() override {
     tuner_.reset();
-    ::dlclose(library_);
+    ClosePlugin(library_);
   }
   ncclResult_t Choose(Function function, size_t bytes, int operations,
                       Protocol* protocol) override {
@@ -59,14 +59,14 @@ ncclResult_t MakeTuner(void* library, const ncclComm* comm, int nodes,
     std::unique_ptr<Tuner> made;
     const ncclResult_t result = make(address, comm, nodes, &made);
     if (result != ncclSuccess) {
-      ::dlclose(library);
+      ClosePlugin(library);
       return result;
     }
     Info("TUNER/Plugin: using v%d", abi);
     *tuner = std::make_unique<LoadedTuner>(library, std::move(made));
     return ncclSuccess;
   }
-  ::dlclose(library);
+  ClosePlugin(library);
   return ncclSuccess;
 }
 
