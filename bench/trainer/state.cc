@@ -12,6 +12,7 @@
 #include "bench/trainer/chunks.h"
 #include "bench/trainer/optimizer.h"
 #include "reconfig/base/hash.h"
+#include "reconfig/base/short_turns.h"
 #include "reconfig/base/status_macros.h"
 #include "reconfig/c_api.h"
 
@@ -211,11 +212,13 @@ void TrainingState::AdoptPart(const std::string& tensor, void* part) {
 }
 
 void TrainingState::FreeOldParts() {
-  if (old_parts_.empty()) return;
+  std::vector<DeviceBuffer> retired = std::exchange(retired_parts_, std::exchange(old_parts_, {}));
+  if (retired.empty()) return;
   if (freeing_.joinable()) freeing_.join();
-  freeing_ = std::thread([this, parts = std::exchange(old_parts_, {})]() mutable {
+  freeing_ = std::thread([this, parts = std::move(retired)]() mutable {
     pthread_setname_np(pthread_self(), "free-old-parts");
-    setpriority(PRIO_PROCESS, 0, 10);
+    setpriority(PRIO_PROCESS, 0, 19);
+    TakeShortTurns();
     if (device_.Enter().ok()) parts.clear();
   });
 }

@@ -101,7 +101,8 @@ class TrainingState {
   PinnedArray<float> master_host, first_host, second_host;
 
   [[nodiscard]] const Device& device() const { return device_; }
-  // After a change, out of the way of the training: gives old parts back.
+  // At the end of every step: gives back the parts that were old when the step before ended, so
+  // that no member does it while another still enters the new world.
   void FreeOldParts();
   // Adds the first `count` words of small_host over all members.
   absl::Status ReduceSmall(Communicator& comm, size_t count);
@@ -117,8 +118,9 @@ class TrainingState {
   bool exact_;
   bool zero1_;
   PinnedArray<uint16_t> weight_bits_;
-  std::vector<DeviceBuffer> old_parts_;
-  std::thread freeing_;  // old parts, one change at a time
+  std::vector<DeviceBuffer> old_parts_;      // of this step's change
+  std::vector<DeviceBuffer> retired_parts_;  // of the step's before
+  std::thread freeing_;                      // old parts, one change at a time
 };
 
 }  // namespace rewire::trainer

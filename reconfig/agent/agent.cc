@@ -13,6 +13,7 @@
 #include "reconfig/agent/trace_json.h"
 #include "reconfig/base/log.h"
 #include "reconfig/base/settings.h"
+#include "reconfig/base/short_turns.h"
 #include "reconfig/base/status_macros.h"
 #include "reconfig/store/embedded_store.h"
 #include "reconfig/transition/codec.h"
@@ -82,6 +83,7 @@ Agent::Agent(AgentOptions options, std::unique_ptr<Store> store,
 Agent::~Agent() = default;
 
 absl::Status Agent::Run(int stop_fd) {
+  TakeShortTurns();
   Feed([this](Leader::Out* out) { leader_->Start(now_, out); });
   std::vector<pollfd> polls;
   for (;;) {

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "reconfig/base/log.h"
+#include "reconfig/base/short_turns.h"
 
 namespace rewire {
 namespace {
@@ -84,6 +85,7 @@ Participant::~Participant() {
 
 void Participant::Run() {
   pthread_setname_np(pthread_self(), "rewire-member");
+  TakeShortTurns();
   for (;;) {
     {
       MutexLock lock(&mutex_);

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "reconfig/base/bytes.h"
 #include "reconfig/base/log.h"
+#include "reconfig/base/short_turns.h"
 
 namespace rewire {
 namespace {
@@ -87,9 +88,11 @@ void Reshape::Run() {
   std::thread prepare([&] {
     pthread_setname_np(pthread_self(), "rewire-prepare");
     setpriority(PRIO_PROCESS, 0, 10);
+    TakeShortTurns();
     hash = MakeThePlan();
   });
   prepare.join();
+  TakeShortTurns();
   for (const PlacedTensor& t : state_.tensors) {
     if (!hash.ok() || t.place.kind != MemoryKind::kDevice) continue;
     absl::Status warm = outflow_->WarmDevice(t.place.context);

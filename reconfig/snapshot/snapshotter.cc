@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "reconfig/base/bytes.h"
 #include "reconfig/base/log.h"
+#include "reconfig/base/short_turns.h"
 #include "reconfig/stream/notes.h"
 #include "reconfig/stream/peer_memory.h"
 
@@ -305,6 +306,7 @@ absl::Status Snapshotter::SendToBuddy(uint64_t version) {
 void Snapshotter::Run() {
   pthread_setname_np(pthread_self(), "rewire-snap");
   setpriority(PRIO_PROCESS, 0, 10);
+  TakeShortTurns();
   StateMemory memory;  // the driver's objects belong to this thread, and go with it
   for (;;) {
     uint64_t version = 0;

@@ -14,7 +14,7 @@ namespace {
 constexpr size_t kBuffers = 8;
 // What is read at a time where nothing goes over the wire: between two looks at whether it was
 // cancelled.
-constexpr uint64_t kTurnBytes = 16 << 20;
+constexpr uint64_t kTurnBytes = 64 << 20;
 
 }  // namespace
 

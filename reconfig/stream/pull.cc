@@ -17,7 +17,7 @@ constexpr size_t kMostPieces = 40000;
 constexpr size_t kEncodedContent = 4 + 8 + 8;
 static_assert(kMostPieces * kEncodedContent < kFragmentBytes);
 // Between two looks at whether it was cancelled.
-constexpr uint64_t kTurnBytes = 16 << 20;
+constexpr uint64_t kTurnBytes = 64 << 20;
 
 }  // namespace
 

@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "reconfig/base/short_turns.h"
 #include "reconfig/base/socket.h"
 
 namespace rewire {
@@ -132,6 +133,7 @@ void TcpTransport::Run() {
   pthread_setname_np(pthread_self(), "rewire-data");
   // On Linux this is the thread's own niceness: training goes first.
   setpriority(PRIO_PROCESS, 0, 10);
+  TakeShortTurns();
   for (;;) {
     std::vector<std::function<void()>> commands;
     bool stop = false;
