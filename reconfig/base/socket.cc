@@ -96,26 +96,32 @@ bool WaitReady(int fd, short events, Time deadline) {
 SocketStatus ListenUnix(const std::string& path, UniqueFd* out) {
   sockaddr_un address;
   if (SocketStatus s = UnixAddress(path, &address); !s.ok()) return s;
-  const auto* generic = reinterpret_cast<const sockaddr*>(&address);
-  UniqueFd fd = MakeSocket(AF_UNIX);
-  if (!fd.valid()) return Failed("socket", errno);
-  if (bind(fd.get(), generic, sizeof address) != 0) {
-    if (errno != EADDRINUSE) return Failed("listening on " + path, errno);
+  struct stat st {};
+  if (lstat(path.c_str(), &st) == 0) {
     // Only a socket that answers nobody may be replaced; anything else at this path is not ours.
-    UniqueFd probe = MakeSocket(AF_UNIX);
-    const int rc = connect(probe.get(), generic, sizeof address);
+    const UniqueFd probe = MakeSocket(AF_UNIX);
+    const int rc =
+        connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address);
     if (rc == 0 || errno == EAGAIN) {
       return {SocketCode::kFailed, "another process listens on " + path};
     }
-    struct stat st {};
-    if (errno != ECONNREFUSED || lstat(path.c_str(), &st) != 0 || !S_ISSOCK(st.st_mode)) {
+    if (errno != ECONNREFUSED || !S_ISSOCK(st.st_mode)) {
       return {SocketCode::kFailed, path + " exists and is not a left-over socket"};
     }
-    if (unlink(path.c_str()) != 0) return Failed("removing the left-over socket " + path, errno);
-    if (bind(fd.get(), generic, sizeof address) != 0) return Failed("listening on " + path, errno);
   }
-  if (chmod(path.c_str(), 0600) != 0) return Failed("chmod " + path, errno);
-  if (listen(fd.get(), 128) != 0) return Failed("listening on " + path, errno);
+  // Under another name until it listens: who looks at `path` meanwhile finds a socket at any time.
+  const std::string fresh = path + "~";
+  if (SocketStatus s = UnixAddress(fresh, &address); !s.ok()) return s;
+  UniqueFd fd = MakeSocket(AF_UNIX);
+  if (!fd.valid()) return Failed("socket", errno);
+  if (lstat(fresh.c_str(), &st) == 0 && S_ISSOCK(st.st_mode)) unlink(fresh.c_str());
+  if (bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
+      chmod(fresh.c_str(), 0600) != 0 || listen(fd.get(), 128) != 0 ||
+      rename(fresh.c_str(), path.c_str()) != 0) {
+    const int error = errno;
+    unlink(fresh.c_str());
+    return Failed("listening on " + path, error);
+  }
   *out = std::move(fd);
   return {};
 }

@@ -97,7 +97,8 @@ TEST(ChangeTest, AKilledAgentIsStartedAgainAndTakesOver) {
   for (int i = 0; i < 3; ++i) {
     const nlohmann::json before = job.Status();
     kill(before["agent"]["pid"].get<int>(), SIGKILL);
-    EXPECT_EQ(job.Ask("wait", {"--timeout", "20s"}).status, 0);
+    const CommandResult waited = job.Ask("wait", {"--timeout", "20s"});
+    EXPECT_EQ(waited.status, 0) << waited.err;
     const nlohmann::json after = job.Status();
     EXPECT_NE(before["agent"]["pid"], after["agent"]["pid"]);
     EXPECT_EQ(before["epoch"], after["epoch"]);

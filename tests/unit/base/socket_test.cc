@@ -6,8 +6,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "reconfig/base/bytes.h"
 #include "reconfig/base/framed_socket.h"
@@ -58,6 +60,27 @@ TEST_F(SocketTest, UnixListenConnectAndPeer) {
   listener.reset();
   EXPECT_EQ(ConnectUnix(path, Soon(), &client).code, SocketCode::kFailed);
   EXPECT_TRUE(ListenUnix(path, &listener).ok());  // the left-over is replaced
+}
+
+// A left-over is replaced while somebody looks for it.
+TEST_F(SocketTest, APathThatIsListenedOnAnewIsNeverGone) {
+  const std::string path = folder_ + "/s";
+  UniqueFd listener;
+  ASSERT_TRUE(ListenUnix(path, &listener).ok());
+  std::atomic<bool> looking = false;
+  std::atomic<bool> stop = false;
+  int gone = 0;
+  std::thread looks([&] {
+    for (looking = true; !stop;) gone += access(path.c_str(), F_OK) == 0 ? 0 : 1;
+  });
+  while (!looking) std::this_thread::yield();
+  for (int i = 0; i < 200; ++i) {
+    listener.reset();
+    EXPECT_TRUE(ListenUnix(path, &listener).ok());
+  }
+  stop = true;
+  looks.join();
+  EXPECT_EQ(gone, 0);
 }
 
 TEST_F(SocketTest, WhatIsWrongWithAPathOrAddressIsNamed) {
