@@ -74,7 +74,7 @@ TEST_F(SocketTest, APathThatIsListenedOnAnewIsNeverGone) {
     for (looking = true; !stop;) gone += access(path.c_str(), F_OK) == 0 ? 0 : 1;
   });
   while (!looking) std::this_thread::yield();
-  for (int i = 0; i < 200; ++i) {
+  for (int i = 0; i < 3000; ++i) {
     listener.reset();
     EXPECT_TRUE(ListenUnix(path, &listener).ok());
   }
