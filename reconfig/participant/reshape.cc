@@ -233,7 +233,8 @@ absl::Status Reshape::Resolve(const Plan& plan) {
       const Box part = PartOf(shape, slots, *slot);
       place = targets_[copy.tensor].At((copy.box.begin - part.begin) * shape.element_bytes);
       if (!copy.local()) {
-        incoming_.push_back({copy.tensor, begin, end, copy.source, place});
+        const bool late = shape.change != Change::kConstant;
+        incoming_.push_back({copy.tensor, begin, end, copy.source, place, late});
         continue;
       }
     }
@@ -274,7 +275,6 @@ void Reshape::PublishOffer() {
   const bool shares = context_.peer_copy && !state_.joining;
   for (uint32_t t = 0; t < state_.tensors.size() && shares; ++t) {
     const PlacedTensor& tensor = state_.tensors[t];
-    if (tensor.shape.change != Change::kConstant) continue;
     const uint64_t bytes = tensor.part.size() * tensor.shape.element_bytes;
     const absl::StatusOr<OfferedTensor> offered = OfferPlace(t, tensor.place, bytes);
     if (offered.ok()) offer.tensors.push_back(*offered);

@@ -103,7 +103,7 @@ class Reshape {
   // Splits what the targets copy themselves from what is sent to them.
   void ServePulls();
   absl::Status TellReady(uint64_t step, Time deadline);
-  absl::Status TellContents(Time deadline);
+  absl::Status TellContents(NoteKind kind, Time deadline);
   absl::StatusOr<StatePlace> SourceOf(const BoxCopy& copy) const;
   absl::Status StreamChange(uint64_t step);
   absl::Status StreamRestore();

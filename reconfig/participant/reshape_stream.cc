@@ -18,7 +18,7 @@ double Milliseconds(Duration d) { return static_cast<double>(ToNanoseconds(d)) /
 
 void Reshape::ServePulls() {
   std::erase_if(outgoing_, [&](const Outgoing& out) {
-    if (out.local || shapes_[out.tensor].change != Change::kConstant) return false;
+    if (out.local) return false;
     const auto note = notes_.Find(out.target.member, NoteKind::kPull);
     if (!note) return false;
     const std::vector<uint32_t> tensors = DecodeTensors(*note);
@@ -40,16 +40,19 @@ absl::Status Reshape::TellReady(uint64_t step, Time deadline) {
   return absl::OkStatus();
 }
 
-absl::Status Reshape::TellContents(Time deadline) {
+absl::Status Reshape::TellContents(NoteKind kind, Time deadline) {
   for (const auto& [target, copies] : pulled_) {
     std::vector<CopyContent> contents;
     for (const Outgoing& out : copies) {
+      const bool constant = shapes_[out.tensor].change == Change::kConstant;
+      if (constant != (kind == NoteKind::kContents)) continue;
       const absl::StatusOr<uint64_t> content = outflow_->Content(out);
       if (!content.ok()) return content.status();
       contents.push_back({out.tensor, out.begin, *content});
     }
-    const absl::Status s = outflow_->SendNote(copies[0].target, NoteKind::kContents,
-                                              EncodeContents(contents), deadline);
+    if (contents.empty()) continue;
+    const absl::Status s =
+        outflow_->SendNote(copies[0].target, kind, EncodeContents(contents), deadline);
     if (!s.ok()) return s;
   }
   return absl::OkStatus();
@@ -77,15 +80,15 @@ absl::Status Reshape::StreamChange(uint64_t step) {
   ServePulls();
   absl::Status status = TellReady(step, deadline);
   if (status.ok()) status = pull_->Fetch(deadline);
-  // Before anybody can free what is mapped, which the commit allows.
-  pull_->Close();
   if (status.ok()) status = outflow_->Send(Select(true), step, true, deadline);
   const Time sent = Now();
   if (!WaitFor(&finish_)) return absl::CancelledError("the transition was abandoned");
   const Time finish = Now();
   if (!status.ok()) return status;
-  status = outflow_->Send(Select(false), step, false, Now() + patience);
-  if (status.ok()) status = TellContents(Now() + patience);
+  // First what others wait for.
+  status = TellContents(NoteKind::kLate, Now() + patience);
+  if (status.ok()) status = outflow_->Send(Select(false), step, false, Now() + patience);
+  if (status.ok()) status = TellContents(NoteKind::kContents, Now() + patience);
   if (status.ok()) status = outflow_->Recheck();
   const Time checked = Now();
   if (status.ok()) status = FinishWire(patience);

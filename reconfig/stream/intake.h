@@ -21,7 +21,8 @@ struct Incoming {
   uint64_t begin = 0;
   uint64_t end = 0;
   MemberId source = 0;
-  StatePlace place;  // of byte `begin`
+  StatePlace place;   // of byte `begin`
+  bool late = false;  // it may change until the boundary
 };
 
 class Intake final : public FragmentSink {

@@ -22,13 +22,14 @@ enum class NoteKind : uint32_t {
   kContents = 0xFFFFFFFD,  // to it, at the boundary: the hashes of what it has copied
   kMemory = 0xFFFFFFFC,    // to the next slot: where this one's snapshots can be mapped
   kParts = 0xFFFFFFFB,     // to it: parts of a version that are in that memory
+  kLate = 0xFFFFFFFA,      // to a target, at the boundary: hashes of what it has to copy then
 };
 
 // Those of one transition.
 class StreamNotes {
  public:
   [[nodiscard]] static bool IsNote(uint32_t tensor) {
-    return tensor >= static_cast<uint32_t>(NoteKind::kParts);
+    return tensor >= static_cast<uint32_t>(NoteKind::kLate);
   }
 
   // A sender may send one note of a kind.

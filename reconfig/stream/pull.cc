@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "reconfig/base/bytes.h"
 #include "reconfig/base/log.h"
@@ -65,7 +66,7 @@ std::vector<uint32_t> DecodeTensors(std::string_view bytes) {
 
 void Pull::TakeFrom(MemberId source, const PeerOffer& offer, std::span<const uint64_t> part_begins,
                     const std::vector<Incoming>& incoming) {
-  std::vector<Piece> pieces;
+  size_t count = 0;
   for (const OfferedTensor& offered : offer.tensors) {
     std::vector<Incoming> wanted;
     for (const Incoming& in : incoming) {
@@ -77,8 +78,10 @@ void Pull::TakeFrom(MemberId source, const PeerOffer& offer, std::span<const uin
       return in.place.kind == MemoryKind::kDevice && in.end - in.begin >= kLeastBytes &&
              in.begin >= begins && in.end - begins <= offered.bytes;
     });
-    if (wanted.empty() || !suits || pieces.size() + wanted.size() > kMostPieces) continue;
-    const absl::StatusOr<StatePlace> part = mappings_.Open(offered, wanted[0].place.context);
+    if (wanted.empty() || !suits || count + wanted.size() > kMostPieces) continue;
+    const bool late = wanted[0].late;
+    const absl::StatusOr<StatePlace> part =
+        (late ? late_mappings_ : mappings_).Open(offered, wanted[0].place.context);
     if (!part.ok()) {
       REWIRE_DEBUG("tensor %u of member %u comes as bytes: %s", offered.tensor, source,
                    std::string(part.status().message()).c_str());
@@ -86,29 +89,46 @@ void Pull::TakeFrom(MemberId source, const PeerOffer& offer, std::span<const uin
     }
     for (const Incoming& in : wanted) {
       const StatePlace from = part->At(in.begin - part_begins[in.tensor]);
-      pieces.push_back({in.tensor, in.begin, in.end - in.begin, from, in.place, 0});
+      (late ? late_ : pieces_)[source].push_back(
+          {in.tensor, in.begin, in.end - in.begin, from, in.place, 0});
     }
+    count += wanted.size();
   }
-  if (!pieces.empty()) pieces_[source] = std::move(pieces);
 }
 
 std::vector<uint32_t> Pull::TensorsOf(MemberId source) const {
   std::vector<uint32_t> tensors;
-  const auto found = pieces_.find(source);
-  if (found == pieces_.end()) return tensors;
-  for (const Piece& piece : found->second) {
-    if (tensors.empty() || tensors.back() != piece.tensor) tensors.push_back(piece.tensor);
+  for (const Pieces* all : {&pieces_, &late_}) {
+    const auto found = all->find(source);
+    if (found == all->end()) continue;
+    for (const Piece& piece : found->second) {
+      if (tensors.empty() || tensors.back() != piece.tensor) tensors.push_back(piece.tensor);
+    }
   }
   return tensors;
 }
 
 absl::Status Pull::Fetch(Time deadline) {
+  const absl::Cleanup unmap = [this] { mappings_.CloseAll(); };
   for (auto& [source, pieces] : pieces_) {
     const auto ready = notes_->Wait(source, NoteKind::kReady, deadline);
     if (!ready.ok()) return ready.status();
     for (Piece& piece : pieces) {
       if (absl::Status s = FetchPiece(&piece); !s.ok()) return s;
     }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Pull::FetchLate(Time deadline) {
+  const absl::Cleanup unmap = [this] { late_mappings_.CloseAll(); };
+  for (auto& [source, pieces] : late_) {
+    const auto note = notes_->Wait(source, NoteKind::kLate, deadline);
+    if (!note.ok()) return note.status();
+    for (Piece& piece : pieces) {
+      if (absl::Status s = FetchPiece(&piece); !s.ok()) return s;
+    }
+    if (absl::Status s = Agree(source, *note, pieces); !s.ok()) return s;
   }
   return absl::OkStatus();
 }
@@ -129,19 +149,25 @@ absl::Status Pull::FetchPiece(Piece* piece) {
 }
 
 absl::Status Pull::Check(Time deadline) {
+  if (absl::Status s = FetchLate(deadline); !s.ok()) return s;
   for (const auto& [source, pieces] : pieces_) {
     const auto note = notes_->Wait(source, NoteKind::kContents, deadline);
     if (!note.ok()) return note.status();
-    std::map<std::pair<uint32_t, uint64_t>, uint64_t> contents;
-    for (const CopyContent& c : DecodeContents(*note)) contents[{c.tensor, c.begin}] = c.content;
-    for (const Piece& piece : pieces) {
-      const auto found = contents.find({piece.tensor, piece.begin});
-      if (found != contents.end() && found->second == piece.content) continue;
-      return absl::FailedPreconditionError(absl::StrCat(
-          "tensor ", piece.tensor, " of member ", source, " changed outside the update, at bytes [",
-          piece.begin, ", ", piece.begin + piece.bytes,
-          "), or was not copied as it is: is it volatile?"));
-    }
+    if (absl::Status s = Agree(source, *note, pieces); !s.ok()) return s;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Pull::Agree(MemberId source, std::string_view note, const std::vector<Piece>& pieces) {
+  std::map<std::pair<uint32_t, uint64_t>, uint64_t> contents;
+  for (const CopyContent& c : DecodeContents(note)) contents[{c.tensor, c.begin}] = c.content;
+  for (const Piece& piece : pieces) {
+    const auto found = contents.find({piece.tensor, piece.begin});
+    if (found != contents.end() && found->second == piece.content) continue;
+    return absl::FailedPreconditionError(
+        absl::StrCat("tensor ", piece.tensor, " of member ", source,
+                     " changed outside the update, at bytes [", piece.begin, ", ",
+                     piece.begin + piece.bytes, "), or was not copied as it is: is it volatile?"));
   }
   return absl::OkStatus();
 }

@@ -1,7 +1,7 @@
 // The receiving end inside a node: this member copies from the sources' device memory itself, and
 // hashes what it has written; at the boundary each source hashes what it had, and the two must
-// agree. Nothing crosses a socket but the hashes. Of the thread that runs the transition; Cancel()
-// from any.
+// agree. What may change until the boundary is copied there. Nothing crosses a socket but the
+// hashes. Of the thread that runs the transition; Cancel() from any.
 #pragma once
 
 #include <atomic>
@@ -42,12 +42,12 @@ class Pull {
 
   // Makes what Fetch() needs on this device; of the thread that will fetch.
   absl::Status WarmDevice(CUcontext context) { return memory_.Warm(context); }
-  // Copies from each source once it says that its state is in place.
+  // Copies constant state from each source once it says that it is in place. When it returns none
+  // of that is mapped any more.
   absl::Status Fetch(Time deadline);
-  // What was copied is what the sources have at the boundary.
+  // At the boundary: copies the rest as soon as its source stands there. What was copied is what
+  // the sources have. When it returns nothing of a source is mapped any more.
   absl::Status Check(Time deadline);
-  // Nothing of a source is mapped any more.
-  void Close() { mappings_.CloseAll(); }
   // Ends Fetch() and Check(); when it returns nothing is read or written any more.
   void Cancel();
 
@@ -62,12 +62,18 @@ class Pull {
     StatePlace to;
     uint64_t content = 0;  // of what was written
   };
+  using Pieces = std::map<MemberId, std::vector<Piece>>;
   absl::Status FetchPiece(Piece* piece);
+  absl::Status FetchLate(Time deadline);
+  static absl::Status Agree(MemberId source, std::string_view note,
+                            const std::vector<Piece>& pieces);
 
   StreamNotes* const notes_;
   StateMemory memory_;
-  PeerMappings mappings_;
-  std::map<MemberId, std::vector<Piece>> pieces_;
+  PeerMappings mappings_;  // of constant state, and of the rest
+  PeerMappings late_mappings_;
+  Pieces pieces_;
+  Pieces late_;
   std::atomic<uint64_t> bytes_{0};
 
   Mutex copying_;  // held while state is read and written

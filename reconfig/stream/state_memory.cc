@@ -15,8 +15,20 @@ namespace rewire {
 namespace {
 
 constexpr size_t kStagingBytes = 1 << 20;
-// What was copied is hashed while it still is in the cache.
-constexpr size_t kHashBytes = 4 << 20;
+// What was copied is hashed while it still is in the device's cache: half of that at a time.
+constexpr size_t kLeastHashBytes = 256 << 10;
+constexpr size_t kDefaultHashBytes = 4 << 20;
+
+size_t HashBytes(const CudaDriver& driver) {
+  CUdevice device = 0;
+  int cache = 0;
+  const bool known =
+      driver.CtxGetDevice(&device) == CUDA_SUCCESS &&
+      driver.DeviceGetAttribute(&cache, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, device) == CUDA_SUCCESS;
+  if (!known || cache <= 0) return kDefaultHashBytes;
+  // Whole words of the hash.
+  return std::max(kLeastHashBytes, static_cast<size_t>(cache) / 2 / 4096 * 4096);
+}
 
 absl::Status Check(const CudaDriver& driver, const char* call, CUresult result) {
   if (result == CUDA_SUCCESS) return absl::OkStatus();
@@ -72,6 +84,7 @@ absl::Status StateMemory::Warm(CUcontext context) {
   status = Check(*driver_, "cuMemAlloc", driver_->MemAlloc(&sum_, sizeof(uint64_t)));
   if (!status.ok()) return status;
   hash_made_ = true;
+  hash_bytes_ = HashBytes(*driver_);
   std::string why;
   hash_ = DeviceHash::Load(*driver_, &why);
   if (hash_ == nullptr) {
@@ -158,8 +171,8 @@ absl::Status StateMemory::HashOnDevice(const StatePlace& from, const StatePlace&
   const bool to_device = to.kind == MemoryKind::kDevice;
   absl::Status s = Check(*driver_, "cuMemsetD8Async",
                          driver_->MemsetD8Async(sum_, 0, sizeof(uint64_t), stream_));
-  for (size_t at = 0; s.ok() && at < bytes; at += kHashBytes) {
-    const size_t n = std::min(kHashBytes, bytes - at);
+  for (size_t at = 0; s.ok() && at < bytes; at += hash_bytes_) {
+    const size_t n = std::min(hash_bytes_, bytes - at);
     const auto source = reinterpret_cast<CUdeviceptr>(from.data) + at;
     const auto hashed = reinterpret_cast<CUdeviceptr>(to_device ? to.data : from.data) + at;
     if (to_device && hashed != source) {

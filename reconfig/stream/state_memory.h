@@ -65,6 +65,7 @@ class StateMemory {
   bool hash_made_ = false;
   std::unique_ptr<DeviceHash> hash_;  // none: the driver does not take it
   CUdeviceptr sum_ = 0;
+  size_t hash_bytes_ = 0;  // hashed at a time
 };
 
 }  // namespace rewire

@@ -1,4 +1,6 @@
 // The devices: names, identities and attributes of a data-centre card with made-up numbers.
+#include <unistd.h>
+
 #include <cstdio>
 #include <cstring>
 
@@ -92,6 +94,12 @@ SIMGPU_EXPORT CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attri
   }
   if (attribute == CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS) {
     *value = State().settings.kernel_slots == 1 ? 0 : 1;
+    return CUDA_SUCCESS;
+  }
+  if (attribute == CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE) {
+    // Of the processor that does the work; a made-up one where it is not told.
+    const long bytes = sysconf(_SC_LEVEL2_CACHE_SIZE);
+    *value = bytes > 0 ? static_cast<int>(bytes) : 1 << 20;
     return CUDA_SUCCESS;
   }
   for (const AttributeRow& row : kAttributes) {

@@ -83,7 +83,7 @@ class Owner {
 class PullTest : public ::testing::Test {
  protected:
   // More than one turn, and no multiple of anything.
-  static constexpr size_t kBytes = (17 << 20) + 4;
+  static constexpr size_t kBytes = (65 << 20) + 4;
   // The owner's part begins here in the tensor.
   static constexpr uint64_t kBegins = 4096;
 
@@ -95,21 +95,28 @@ class PullTest : public ::testing::Test {
     ASSERT_EQ(offer_.tensors.size(), 1u);
   }
   // Bytes [begin, end) of the owner's part, taken on.
-  void TakeOn(uint64_t begin, uint64_t end) {
+  void TakeOn(uint64_t begin, uint64_t end, bool late = false) {
     const std::vector<uint64_t> begins = {0, 0, 0, kBegins};
     pull_.TakeFrom(kOwner, offer_, begins,
-                   {{kTensor, kBegins + begin, kBegins + end, kOwner, target_}});
+                   {{kTensor, kBegins + begin, kBegins + end, kOwner, target_, late}});
+  }
+  // The target has the owner's bytes [begin, kBytes) of `version`.
+  void ExpectCopied(uint64_t begin, int version) {
+    std::vector<char> got(kBytes - begin);
+    StateMemory memory;
+    ASSERT_TRUE(memory.Read(target_, got.data(), got.size()).ok());
+    for (size_t i = 0; i < got.size(); ++i) ASSERT_EQ(got[i], OwnerByte(i + begin, version)) << i;
   }
   void Note(NoteKind kind, const std::string& bytes) {
     EXPECT_TRUE(notes_.Take(kOwner, kind, bytes).ok());
   }
   // What an owner that has `version` says of [begin, end).
-  void Contents(uint64_t begin, uint64_t end, int version) {
+  void Contents(uint64_t begin, uint64_t end, int version, NoteKind kind = NoteKind::kContents) {
     std::vector<char> values;
     for (uint64_t i = begin; i < end; ++i) values.push_back(OwnerByte(i, version));
     const CopyContent content = {kTensor, kBegins + begin,
                                  HashContent(values.data(), values.size(), kBegins + begin)};
-    Note(NoteKind::kContents, EncodeContents({&content, 1}));
+    Note(kind, EncodeContents({&content, 1}));
   }
   Time Soon() { return Now() + seconds(20); }
 
@@ -130,11 +137,31 @@ TEST_F(PullTest, CopiesWhatTheSourceHasOnceItIsReady) {
   Contents(8, kBytes, 1);
   EXPECT_TRUE(pull_.Check(Soon()).ok());
   EXPECT_EQ(pull_.bytes(), kBytes - 8);
-  std::vector<char> got(kBytes - 8);
-  StateMemory memory;
-  ASSERT_TRUE(memory.Read(target_, got.data(), got.size()).ok());
-  for (size_t i = 0; i < got.size(); ++i) ASSERT_EQ(got[i], OwnerByte(i + 8, 1)) << i;
-  pull_.Close();
+  ExpectCopied(8, 1);
+}
+
+TEST_F(PullTest, WhatMayChangeIsCopiedWhenItsSourceStandsAtTheBoundary) {
+  TakeOn(8, kBytes, true);
+  EXPECT_THAT(pull_.TensorsOf(kOwner), ::testing::ElementsAre(kTensor));
+  ASSERT_TRUE(pull_.Fetch(Now()).ok());  // waits for nothing
+  EXPECT_EQ(pull_.bytes(), 0u);
+  owner_.Put(2);
+  EXPECT_TRUE(absl::IsDeadlineExceeded(pull_.Check(Now())));
+}
+
+TEST_F(PullTest, WhatMayChangeIsComparedWithWhatItsSourceHas) {
+  TakeOn(8, kBytes, true);
+  owner_.Put(2);
+  Contents(8, kBytes, 2, NoteKind::kLate);
+  ASSERT_TRUE(pull_.Check(Soon()).ok());
+  ExpectCopied(8, 2);
+}
+
+TEST_F(PullTest, ASourceThatDoesNotStandStillIsFound) {
+  TakeOn(0, kBytes, true);
+  Contents(0, kBytes, 1, NoteKind::kLate);
+  owner_.Put(2);
+  EXPECT_FALSE(pull_.Check(Soon()).ok());
 }
 
 TEST_F(PullTest, ASourceThatChangedAfterwardsIsFound) {
@@ -157,6 +184,10 @@ TEST_F(PullTest, ASourceThatDoesNotNameACopyIsFound) {
 TEST_F(PullTest, WaitsForASourceOnlyUntilTheDeadline) {
   TakeOn(0, kBytes);
   EXPECT_TRUE(absl::IsDeadlineExceeded(pull_.Fetch(Now())));
+}
+
+TEST_F(PullTest, WaitsForContentsOnlyUntilTheDeadline) {
+  TakeOn(0, kBytes);
   Note(NoteKind::kReady, "1");
   ASSERT_TRUE(pull_.Fetch(Soon()).ok());
   EXPECT_TRUE(absl::IsDeadlineExceeded(pull_.Check(Now())));
