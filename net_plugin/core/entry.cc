@@ -1,0 +1,186 @@
+// The core's table: NCCL's void* on one side, objects and absl::Status on the other. Nothing is
+// thrown across it.
+#include <algorithm>
+#include <memory>
+
+#include "net_plugin/core/net.h"
+#include "reconfig/base/log.h"
+
+namespace rewire::net {
+namespace {
+
+// The one place where a status becomes NCCL's number.
+ncclResult_t ToNccl(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kOk:
+      return ncclSuccess;
+    case absl::StatusCode::kInvalidArgument:
+      return ncclInvalidArgument;
+    case absl::StatusCode::kFailedPrecondition:
+      return ncclInvalidUsage;
+    case absl::StatusCode::kUnavailable:
+    case absl::StatusCode::kPermissionDenied:
+    case absl::StatusCode::kDeadlineExceeded:
+    case absl::StatusCode::kDataLoss:
+      return ncclRemoteError;
+    case absl::StatusCode::kNotFound:
+    case absl::StatusCode::kResourceExhausted:
+      return ncclSystemError;
+    default:
+      return ncclInternalError;
+  }
+}
+
+// Of calls that happen once for a connection; Isend, Irecv and Test say what failed themselves.
+ncclResult_t Said(const char* call, const absl::Status& status) {
+  if (!status.ok()) {
+    REWIRE_WARN("net plugin: %s: %s", call, std::string(status.message()).c_str());
+  }
+  return ToNccl(status);
+}
+
+ncclResult_t Init(void** context, uint64_t comm_id, int traffic_class, int abi,
+                  Logger log) noexcept {
+  const absl::StatusOr<Net*> net = Net::Get();
+  if (!net.ok()) return Said("init", net.status());
+  (*net)->SayStart(abi, log);
+  *context = new Context{comm_id, traffic_class};
+  return ncclSuccess;
+}
+
+// NCCL calls it after a failed init, too, with null.
+ncclResult_t Finalize(void* context) noexcept {
+  delete static_cast<Context*>(context);
+  return ncclSuccess;
+}
+
+ncclResult_t Devices(int* count) noexcept {
+  const absl::StatusOr<Net*> net = Net::Get();
+  *count = net.ok() ? (*net)->devices() : 0;
+  return ToNccl(net.status());
+}
+
+ncclResult_t Properties(int device, DeviceProperties* out) noexcept {
+  const absl::StatusOr<Net*> net = Net::Get();
+  if (!net.ok()) return ToNccl(net.status());
+  const absl::StatusOr<DeviceProperties> p = (*net)->Properties(device);
+  if (!p.ok()) return Said("getProperties", p.status());
+  *out = *p;
+  return ncclSuccess;
+}
+
+ncclResult_t MakeVirtual(int*, const int*, int) noexcept {
+  return Said("makeVDevice",
+              absl::InvalidArgumentError("interfaces without RDMA are not joined to one"));
+}
+
+ncclResult_t Listen(void*, int device, void* handle, void** listener) noexcept {
+  const absl::StatusOr<Net*> net = Net::Get();
+  if (!net.ok()) return ToNccl(net.status());
+  absl::StatusOr<std::unique_ptr<Listener>> made = (*net)->Listen(device, handle);
+  if (!made.ok()) return Said("listen", made.status());
+  *listener = made->release();
+  return ncclSuccess;
+}
+
+ncclResult_t Connect(void*, int device, void* handle, void** sender) noexcept {
+  *sender = nullptr;
+  const absl::StatusOr<Net*> net = Net::Get();
+  if (!net.ok()) return ToNccl(net.status());
+  absl::StatusOr<std::unique_ptr<Sender>> made = (*net)->Connect(device, handle);
+  if (!made.ok()) return Said("connect", made.status());
+  *sender = static_cast<Comm*>(made->release());
+  return ncclSuccess;
+}
+
+ncclResult_t Accept(void* listener, void** receiver) noexcept {
+  *receiver = nullptr;
+  absl::StatusOr<std::unique_ptr<Receiver>> made = static_cast<Listener*>(listener)->Accept();
+  if (!made.ok()) return Said("accept", made.status());
+  *receiver = static_cast<Comm*>(made->release());
+  return ncclSuccess;
+}
+
+// NCCL hands out senders and receivers as void*: what stands behind both is a Comm.
+Comm* CommOf(void* comm) { return static_cast<Comm*>(comm); }
+
+ncclResult_t Reg(void* comm, void* data, size_t bytes, int type, void** mr) noexcept {
+  const absl::StatusOr<void*> made = CommOf(comm)->Register(data, bytes, type);
+  if (!made.ok()) return Said("regMr", made.status());
+  *mr = *made;
+  return ncclSuccess;
+}
+
+ncclResult_t RegDmabuf(void*, void*, size_t, int, uint64_t, int, void**) noexcept {
+  return Said("regMrDmaBuf", absl::InvalidArgumentError("sockets take host memory only"));
+}
+
+ncclResult_t Dereg(void* comm, void* mr) noexcept {
+  return Said("deregMr", CommOf(comm)->Deregister(mr));
+}
+
+ncclResult_t Isend(void* sender, void* data, size_t bytes, int tag, void* mr,
+                   void** request) noexcept {
+  *request = nullptr;
+  const absl::StatusOr<Request*> made =
+      static_cast<Sender*>(CommOf(sender))->Isend(data, bytes, tag, mr);
+  if (!made.ok()) return ToNccl(made.status());
+  *request = *made;
+  return ncclSuccess;
+}
+
+ncclResult_t Irecv(void* receiver, int count, void** data, const size_t* bytes, const int* tags,
+                   void** mrs, void** request) noexcept {
+  *request = nullptr;
+  const absl::StatusOr<Request*> made =
+      static_cast<Receiver*>(CommOf(receiver))->Irecv(count, data, bytes, tags, mrs);
+  if (!made.ok()) return ToNccl(made.status());
+  *request = *made;
+  return ncclSuccess;
+}
+
+// Host memory is there when it has come.
+ncclResult_t Iflush(void*, int, void**, const int*, void**, void** request) noexcept {
+  *request = nullptr;
+  return ncclSuccess;
+}
+
+ncclResult_t Test(void* request, int* done, int* sizes) noexcept {
+  auto* const r = static_cast<Request*>(request);
+  const absl::StatusOr<bool> through = r->comm->Test(r, sizes);
+  *done = through.ok() && *through ? 1 : 0;
+  return ToNccl(through.status());
+}
+
+ncclResult_t CloseComm(void* comm) noexcept {
+  delete CommOf(comm);
+  return ncclSuccess;
+}
+
+ncclResult_t CloseListener(void* listener) noexcept {
+  delete static_cast<Listener*>(listener);
+  return ncclSuccess;
+}
+
+ncclResult_t Counters(NetCounters* out) noexcept {
+  const absl::StatusOr<Net*> net = Net::Get();
+  if (!net.ok()) return ToNccl(net.status());
+  *out = (*net)->counters();
+  return ncclSuccess;
+}
+
+constexpr NetTable kTable = {kCoreAbiVersion, Init,    Finalize, Devices, Properties, MakeVirtual,
+                             Listen,          Connect, Accept,   Reg,     RegDmabuf,  Dereg,
+                             Isend,           Irecv,   Iflush,   Test,    CloseComm,  CloseComm,
+                             CloseListener,   Counters};
+
+}  // namespace
+
+extern "C" __attribute__((visibility("default"))) const NetTable* RewireNetStart(uint32_t version,
+                                                                                 const char** why) {
+  if (version == kCoreAbiVersion) return &kTable;
+  *why = "it is of another build";
+  return nullptr;
+}
+
+}  // namespace rewire::net

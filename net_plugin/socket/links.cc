@@ -1,0 +1,379 @@
+#include "net_plugin/socket/links.h"
+
+#include <sys/epoll.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "net_plugin/socket/address.h"
+#include "reconfig/base/hash.h"
+#include "reconfig/base/log.h"
+
+namespace rewire::net {
+namespace {
+
+constexpr size_t kMostGuests = 1024;
+constexpr size_t kMostResting = 4096;
+constexpr Duration kSweepEvery = milliseconds(100);
+
+uint64_t Random() {
+  uint64_t value = 0;
+  while (value == 0) {
+    if (getrandom(&value, sizeof value, 0) != ssize_t{sizeof value}) value = 0;
+  }
+  return value;
+}
+
+absl::Status Failed(const std::string& what, int error) {
+  return absl::UnavailableError(absl::StrCat(what, ": ", strerror(error)));
+}
+
+// Which two interfaces a link joins.
+uint64_t RailOf(const sockaddr_storage& local, const sockaddr_storage& remote) {
+  return MixWord(AddressHash(local), AddressHash(remote));
+}
+
+// A resting link whose peer is gone has something to read: its end.
+bool Alive(const Link& link) {
+  return std::all_of(link.streams.begin(), link.streams.end(), [](const Stream& s) {
+    char byte = 0;
+    return recv(s.fd(), &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 &&
+           (errno == EAGAIN || errno == EWOULDBLOCK);
+  });
+}
+
+}  // namespace
+
+Links::Links(LinksOptions options)
+    : options_(options), incarnation_(Random()), events_(epoll_create1(EPOLL_CLOEXEC)) {}
+
+Links::~Links() = default;
+
+NetCounters Links::counters() const {
+  MutexLock lock(&mutex_);
+  return counters_;
+}
+
+void Links::Watch(int fd) {
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.fd = fd;
+  epoll_ctl(events_.get(), EPOLL_CTL_ADD, fd, &event);
+}
+
+void Links::Stranger(const char* why) {
+  if (++counters_.strangers == 1) REWIRE_WARN("net plugin: a stranger was turned away: %s", why);
+}
+
+absl::StatusOr<ListenAddress> Links::Listen(const sockaddr_storage& local) {
+  MutexLock lock(&mutex_);
+  auto at = std::find_if(acceptors_.begin(), acceptors_.end(),
+                         [&](const auto& entry) { return SameHost(entry.second.local, local); });
+  if (at == acceptors_.end()) {
+    Acceptor a;
+    a.local = local;
+    a.fd = UniqueFd(socket(local.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    if (!a.fd.valid()) return Failed("socket", errno);
+    socklen_t length = AddressLength(local);
+    if (bind(a.fd.get(), reinterpret_cast<const sockaddr*>(&local), length) != 0 ||
+        listen(a.fd.get(), SOMAXCONN) != 0) {
+      return Failed(absl::StrCat("listening on ", AddressText(local)), errno);
+    }
+    length = sizeof a.bound;
+    getsockname(a.fd.get(), reinterpret_cast<sockaddr*>(&a.bound), &length);
+    Watch(a.fd.get());
+    const int fd = a.fd.get();
+    at = acceptors_.emplace(fd, std::move(a)).first;
+  }
+  ListenAddress address;
+  address.address = at->second.bound;
+  address.incarnation = incarnation_;
+  address.listener = Random();
+  address.key = Random();
+  waiting_[address.listener].key = address.key;
+  return address;
+}
+
+void Links::Unlisten(uint64_t listener) {
+  MutexLock lock(&mutex_);
+  waiting_.erase(listener);
+}
+
+absl::StatusOr<std::unique_ptr<Link>> Links::Accept(uint64_t listener) {
+  MutexLock lock(&mutex_);
+  Pump();
+  const auto found = waiting_.find(listener);
+  if (found == waiting_.end()) return absl::FailedPreconditionError("nobody listens any more");
+  std::vector<std::unique_ptr<Link>>& links = found->second.links;
+  if (links.empty()) return nullptr;
+  std::unique_ptr<Link> first = std::move(links.front());
+  links.erase(links.begin());
+  return first;
+}
+
+void Links::Pump() {
+  Sweep(Now());
+  epoll_event events[64];
+  const int n = epoll_wait(events_.get(), events, 64, 0);
+  for (int i = 0; i < n; ++i) {
+    const int fd = events[i].data.fd;
+    if (const auto a = acceptors_.find(fd); a != acceptors_.end()) {
+      TakeGuests(a->second);
+    } else if (const auto g = guests_.find(fd); g != guests_.end()) {
+      if (!Hear(&g->second)) guests_.erase(g);
+    } else if (const auto r = receiving_.find(fd); r != receiving_.end()) {
+      if (!Wake(&r->second)) receiving_.erase(r);
+    }
+  }
+}
+
+void Links::TakeGuests(const Acceptor& acceptor) {
+  for (;;) {
+    UniqueFd fd(accept4(acceptor.fd.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (!fd.valid()) return;
+    if (guests_.size() >= kMostGuests) {
+      Stranger("too many have connected and said nothing");
+      continue;
+    }
+    const int number = fd.get();
+    Guest guest{std::move(fd), Now() + options_.greeting, {}, 0};
+    // What it has to say is mostly there already.
+    if (!Hear(&guest)) continue;
+    Watch(number);
+    guests_.emplace(number, std::move(guest));
+  }
+}
+
+bool Links::Hear(Guest* guest) {
+  const ssize_t n =
+      recv(guest->fd.get(), guest->bytes + guest->have, kHelloBytes - guest->have, MSG_DONTWAIT);
+  if (n < 0 && (errno == EAGAIN || errno == EINTR)) return true;
+  if (n <= 0) {
+    Stranger("it left without a word");
+    return false;
+  }
+  guest->have += static_cast<size_t>(n);
+  if (guest->have < kHelloBytes) return true;
+  const std::optional<Hello> hello = DecodeHello({guest->bytes, kHelloBytes});
+  if (!hello) {
+    Stranger("its first bytes are no greeting");
+    return false;
+  }
+  epoll_ctl(events_.get(), EPOLL_CTL_DEL, guest->fd.get(), nullptr);
+  Greet(std::move(guest->fd), *hello);
+  return false;
+}
+
+void Links::Greet(UniqueFd fd, const Hello& hello) {
+  const auto answer = [](int to, Welcome welcome) {
+    const std::string bytes = EncodeWelcome(welcome);
+    return send(to, bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL) ==
+           static_cast<ssize_t>(bytes.size());
+  };
+  if (hello.version != kWireVersion) {
+    answer(fd.get(), Welcome::kVersion);
+    return Stranger("it speaks another version");
+  }
+  const auto listener = waiting_.find(hello.listener);
+  if (listener == waiting_.end() || listener->second.key != hello.key ||
+      hello.job != options_.job) {
+    answer(fd.get(), Welcome::kStranger);
+    return Stranger("it asks for nobody here, or with a wrong key");
+  }
+  Arrival& arrival = arrivals_[hello.link];
+  if (arrival.streams.empty()) {
+    arrival.deadline = Now() + options_.greeting;
+    arrival.hello = hello;
+    arrival.streams.resize(hello.streams);
+  }
+  if (arrival.hello.streams != hello.streams || arrival.hello.listener != hello.listener ||
+      arrival.streams[hello.index].valid()) {
+    return Stranger("it is no part of the link that it names");
+  }
+  arrival.streams[hello.index] = std::move(fd);
+  if (++arrival.have < hello.streams) return;
+  auto link = std::make_unique<Link>();
+  link->id = hello.link;
+  link->peer = hello.incarnation;
+  for (UniqueFd& stream : arrival.streams) link->streams.emplace_back(std::move(stream));
+  arrivals_.erase(hello.link);
+  // A fresh connection has room for eight bytes.
+  if (answer(link->streams[0].fd(), Welcome::kYes)) {
+    listener->second.links.push_back(std::move(link));
+  }
+}
+
+void Links::Sweep(Time now) {
+  if (now - swept_ < kSweepEvery) return;
+  swept_ = now;
+  const auto late = [now](const auto& entry) { return entry.second.deadline <= now; };
+  for (size_t n = std::erase_if(guests_, late); n > 0; --n) Stranger("it took too long");
+  for (size_t n = std::erase_if(arrivals_, late); n > 0; --n) Stranger("its link stayed in parts");
+  std::erase_if(attempts_, late);
+}
+
+std::unique_ptr<Link> Links::TakeResting(uint64_t peer, uint64_t rail, size_t streams) {
+  for (auto at = sending_.begin(); at != sending_.end();) {
+    if ((*at)->peer != peer || (*at)->rail != rail || (*at)->streams.size() != streams) {
+      ++at;
+      continue;
+    }
+    std::unique_ptr<Link> link = std::move(*at);
+    at = sending_.erase(at);
+    if (Alive(*link)) return link;
+  }
+  return nullptr;
+}
+
+absl::StatusOr<std::unique_ptr<Link>> Links::Connect(const sockaddr_storage& local, int streams,
+                                                     ListenAddress* address) {
+  MutexLock lock(&mutex_);
+  Sweep(Now());
+  if (address->attempt == 0) {
+    const uint64_t rail = RailOf(local, address->address);
+    std::unique_ptr<Link> link =
+        TakeResting(address->incarnation, rail, static_cast<size_t>(streams));
+    if (link != nullptr) {
+      FrameHeader open;
+      open.kind = FrameKind::kOpen;
+      open.use = link->use + 1;
+      open.sequence = address->listener;
+      open.total = address->key;
+      const absl::StatusOr<size_t> sent = link->streams[0].Write(&open, sizeof open, nullptr, 0);
+      if (sent.ok() && *sent == sizeof open) {
+        ++link->use;
+        ++counters_.links_reused;
+        return link;
+      }
+    }
+    absl::StatusOr<Attempt> attempt = Begin(local, streams, *address);
+    if (!attempt.ok()) return attempt.status();
+    attempt->link->rail = rail;
+    address->attempt = Random();
+    attempts_.emplace(address->attempt, *std::move(attempt));
+  }
+  const auto found = attempts_.find(address->attempt);
+  if (found == attempts_.end()) {
+    return absl::DeadlineExceededError(
+        absl::StrCat("no answer from ", AddressText(address->address)));
+  }
+  const absl::StatusOr<bool> through = Advance(&found->second, *address);
+  if (through.ok() && !*through) return nullptr;
+  Attempt ended = std::move(found->second);
+  attempts_.erase(found);
+  if (!through.ok()) return through.status();
+  for (UniqueFd& fd : ended.fds) ended.link->streams.emplace_back(std::move(fd));
+  ++counters_.links_made;
+  return std::move(ended.link);
+}
+
+absl::StatusOr<Links::Attempt> Links::Begin(const sockaddr_storage& local, int streams,
+                                            const ListenAddress& address) {
+  Attempt attempt;
+  attempt.deadline = Now() + options_.connect;
+  attempt.link = std::make_unique<Link>();
+  attempt.link->id = Random();
+  attempt.link->peer = address.incarnation;
+  const sockaddr_storage& to = address.address;
+  for (int i = 0; i < streams; ++i) {
+    UniqueFd fd(socket(to.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    if (!fd.valid()) return Failed("socket", errno);
+    const int on = 1;
+    setsockopt(fd.get(), SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    if (local.ss_family == to.ss_family) {
+      setsockopt(fd.get(), IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof on);
+      if (bind(fd.get(), reinterpret_cast<const sockaddr*>(&local), AddressLength(local)) != 0) {
+        return Failed(absl::StrCat("binding to ", AddressText(local)), errno);
+      }
+    }
+    if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&to), AddressLength(to)) != 0 &&
+        errno != EINPROGRESS) {
+      return Failed(absl::StrCat("connecting to ", AddressText(to)), errno);
+    }
+    attempt.fds.push_back(std::move(fd));
+  }
+  attempt.sent.resize(attempt.fds.size());
+  return attempt;
+}
+
+absl::StatusOr<bool> Links::Advance(Attempt* a, const ListenAddress& address) {
+  const std::string where = AddressText(address.address);
+  Hello hello;
+  hello.streams = static_cast<uint16_t>(a->fds.size());
+  hello.link = a->link->id;
+  hello.incarnation = incarnation_;
+  hello.listener = address.listener;
+  hello.key = address.key;
+  hello.job = options_.job;
+  bool greeted = true;
+  for (size_t i = 0; i < a->fds.size(); ++i) {
+    if (a->sent[i] == kHelloBytes) continue;
+    hello.index = static_cast<uint16_t>(i);
+    const std::string bytes = EncodeHello(hello);
+    const ssize_t n = send(a->fds[i].get(), bytes.data() + a->sent[i], kHelloBytes - a->sent[i],
+                           MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (n < 0 && errno != EAGAIN && errno != EINTR) {
+      return Failed("connecting to " + where, errno);
+    }
+    a->sent[i] += n > 0 ? static_cast<size_t>(n) : 0;
+    greeted = greeted && a->sent[i] == kHelloBytes;
+  }
+  if (!greeted) return false;
+  char bytes[kWelcomeBytes];
+  const ssize_t n = recv(a->fds[0].get(), bytes, kWelcomeBytes - a->welcome.size(), MSG_DONTWAIT);
+  if (n < 0 && (errno == EAGAIN || errno == EINTR)) return false;
+  if (n <= 0) return Failed("greeting " + where, n == 0 ? ECONNRESET : errno);
+  a->welcome.append(bytes, static_cast<size_t>(n));
+  if (a->welcome.size() < kWelcomeBytes) return false;
+  const std::optional<Welcome> welcome = DecodeWelcome(a->welcome);
+  if (welcome == Welcome::kYes) return true;
+  if (welcome == Welcome::kVersion) {
+    return absl::FailedPreconditionError(where + " speaks another version of the wire format");
+  }
+  return absl::PermissionDeniedError(where + " does not know us: another job, or it gave up");
+}
+
+void Links::ReturnSending(std::unique_ptr<Link> link) {
+  MutexLock lock(&mutex_);
+  if (sending_.size() >= kMostResting) sending_.pop_front();
+  sending_.push_back(std::move(link));
+}
+
+void Links::ReturnReceiving(std::unique_ptr<Link> link) {
+  MutexLock lock(&mutex_);
+  if (receiving_.size() >= kMostResting) return;
+  // What has come already no event will tell of.
+  if (!Wake(&link)) return;
+  const int fd = link->streams[0].fd();
+  Watch(fd);
+  receiving_.emplace(fd, std::move(link));
+}
+
+bool Links::Wake(std::unique_ptr<Link>* link) {
+  Link& l = **link;
+  for (;;) {
+    FrameHeader header;
+    const absl::StatusOr<bool> headed = l.streams[0].ReadHeader(&header);
+    if (!headed.ok()) return false;
+    if (!*headed) return true;
+    if (header.kind == FrameKind::kClose && header.use == l.use && !l.closed) {
+      l.closed = true;
+      continue;
+    }
+    if (header.kind != FrameKind::kOpen || !l.closed || header.use != l.use + 1) return false;
+    const auto listener = waiting_.find(header.sequence);
+    if (listener == waiting_.end() || listener->second.key != header.total) return false;
+    l.closed = false;
+    ++l.use;
+    epoll_ctl(events_.get(), EPOLL_CTL_DEL, l.streams[0].fd(), nullptr);
+    listener->second.links.push_back(std::move(*link));
+    return false;
+  }
+}
+
+}  // namespace rewire::net

@@ -1,0 +1,96 @@
+#include "net_plugin/socket/stream.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+
+namespace rewire::net {
+namespace {
+
+constexpr size_t kKept = 64 << 10;
+// A shorter rest of a payload is read together with what follows it.
+constexpr size_t kDirect = 16 << 10;
+
+absl::Status Broken(const char* what, int error) {
+  return absl::UnavailableError(absl::StrCat(what, ": ", strerror(error)));
+}
+
+}  // namespace
+
+Stream::Stream(UniqueFd fd) : fd_(std::move(fd)), kept_(std::make_unique<char[]>(kKept)) {
+  const int on = 1;
+  setsockopt(fd_.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+}
+
+absl::StatusOr<size_t> Stream::Write(const void* header, size_t header_bytes, const void* payload,
+                                     size_t payload_bytes) {
+  iovec parts[2] = {{const_cast<void*>(header), header_bytes},
+                    {const_cast<void*>(payload), payload_bytes}};
+  msghdr message{};
+  message.msg_iov = parts;
+  message.msg_iovlen = 2;
+  for (;;) {
+    const ssize_t n = sendmsg(fd_.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (n >= 0) return static_cast<size_t>(n);
+    if (errno == EINTR) continue;
+    if (errno == EAGAIN || errno == EWOULDBLOCK) return size_t{0};
+    return Broken("sending", errno);
+  }
+}
+
+absl::StatusOr<size_t> Stream::Fill(void* to, size_t bytes) {
+  // Only an empty store is filled behind a payload: its bytes come first.
+  if (begin_ == end_) begin_ = end_ = 0;
+  iovec parts[2] = {{to, bytes}, {kept_.get() + end_, kKept - end_}};
+  const int skip = bytes == 0 ? 1 : 0;
+  for (;;) {
+    const ssize_t n = readv(fd_.get(), parts + skip, 2 - skip);
+    if (n > 0) {
+      const auto got = static_cast<size_t>(n);
+      if (got > bytes) end_ += got - bytes;
+      return got;
+    }
+    if (n == 0) return absl::UnavailableError("the peer has closed the connection");
+    if (errno == EINTR) continue;
+    if (errno == EAGAIN || errno == EWOULDBLOCK) return size_t{0};
+    return Broken("receiving", errno);
+  }
+}
+
+absl::StatusOr<bool> Stream::ReadHeader(FrameHeader* header) {
+  if (end_ - begin_ < sizeof *header) {
+    if (begin_ > 0) {
+      std::memmove(kept_.get(), kept_.get() + begin_, end_ - begin_);
+      end_ -= begin_;
+      begin_ = 0;
+    }
+    const absl::StatusOr<size_t> got = Fill(nullptr, 0);
+    if (!got.ok()) return got.status();
+    if (end_ - begin_ < sizeof *header) return false;
+  }
+  std::memcpy(header, kept_.get() + begin_, sizeof *header);
+  begin_ += sizeof *header;
+  return true;
+}
+
+absl::StatusOr<size_t> Stream::ReadPayload(void* to, size_t bytes) {
+  if (begin_ == end_) {
+    // A large rest goes where it belongs at once; what follows it is kept.
+    const absl::StatusOr<size_t> got = Fill(to, bytes >= kDirect ? bytes : 0);
+    if (!got.ok()) return got.status();
+    if (bytes >= kDirect) return std::min(*got, bytes);
+  }
+  const size_t n = std::min(bytes, end_ - begin_);
+  if (n > 0) std::memcpy(to, kept_.get() + begin_, n);
+  begin_ += n;
+  return n;
+}
+
+}  // namespace rewire::net

@@ -1,0 +1,42 @@
+// One TCP connection of a link: whole headers and any part of a payload, without ever blocking.
+// What comes is read in large pieces; the beginning of what follows is kept. Of one thread at a
+// time.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "net_plugin/socket/frame.h"
+#include "reconfig/base/unique_fd.h"
+
+namespace rewire::net {
+
+class Stream {
+ public:
+  Stream() = default;  // for containers
+  explicit Stream(UniqueFd fd);
+
+  [[nodiscard]] int fd() const { return fd_.get(); }
+
+  // Bytes written: fewer than asked when the kernel takes no more now. Header first, then payload.
+  absl::StatusOr<size_t> Write(const void* header, size_t header_bytes, const void* payload,
+                               size_t payload_bytes);
+  // False: no whole header is there yet.
+  absl::StatusOr<bool> ReadHeader(FrameHeader* header);
+  // Bytes of payload that were there, up to `bytes`; 0 for none yet.
+  absl::StatusOr<size_t> ReadPayload(void* to, size_t bytes);
+  // Nothing that was read waits to be taken.
+  [[nodiscard]] bool Empty() const { return begin_ == end_; }
+
+ private:
+  // Bytes read behind what is kept; 0: none there.
+  absl::StatusOr<size_t> Fill(void* to, size_t bytes);
+
+  UniqueFd fd_;
+  std::unique_ptr<char[]> kept_;
+  size_t begin_ = 0;
+  size_t end_ = 0;
+};
+
+}  // namespace rewire::net

@@ -1,0 +1,138 @@
+#include "tests/unit/net_plugin/proxy.h"
+
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <map>
+#include <utility>
+
+#include "net_plugin/core_abi.h"
+#include "tests/simgpu/nccl/net_plugin.h"
+
+namespace rewire::net_test {
+
+std::shared_ptr<simnccl::Net> OpenPlugin(int abi) {
+  void* library = dlopen(REWIRE_NET_PLUGIN, RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    ADD_FAILURE() << dlerror();
+    return nullptr;
+  }
+  using Adapt = std::shared_ptr<simnccl::Net> (*)(void*);
+  const std::map<int, Adapt> adapters = {{8, simnccl::AdaptNetV8},
+                                         {9, simnccl::AdaptNetV9},
+                                         {10, simnccl::AdaptNetV10},
+                                         {11, simnccl::AdaptNetV11},
+                                         {12, simnccl::AdaptNetV12}};
+  void* symbol = dlsym(library, ("ncclNetPlugin_v" + std::to_string(abi)).c_str());
+  return symbol == nullptr ? nullptr : adapters.at(abi)(symbol);
+}
+
+Counters PluginCounters() {
+  void* core = dlopen(REWIRE_NET_CORE, RTLD_NOW | RTLD_LOCAL);
+  const auto start = reinterpret_cast<net::CoreStart>(dlsym(core, net::kCoreStartSymbol));
+  const char* why = nullptr;
+  net::NetCounters c{};
+  EXPECT_EQ(start(net::kCoreAbiVersion, &why)->counters(&c), ncclSuccess);
+  return {c.links_made, c.links_reused, c.strangers};
+}
+
+void OnThread(const std::function<void()>& work) {
+  std::thread thread(work);
+  thread.join();
+}
+
+Connection::Connection(simnccl::Net* net, void* context) : net_(net) {
+  OnThread([&] {
+    char raw[1 + simnccl::kNetHandleBytes];
+    char* handle = raw + 1;
+    void* listener = nullptr;
+    ASSERT_EQ(net->Listen(context, 0, handle, &listener), ncclSuccess);
+    const Time deadline = Soon();
+    while ((sender_ == nullptr || receiver_ == nullptr) && Now() < deadline) {
+      if (sender_ == nullptr) {
+        ASSERT_EQ(net->Connect(context, 0, handle, &sender_), ncclSuccess);
+      }
+      if (receiver_ == nullptr) {
+        ASSERT_EQ(net->Accept(listener, &receiver_), ncclSuccess);
+      }
+    }
+    EXPECT_EQ(net->CloseListen(listener), ncclSuccess);
+  });
+  EXPECT_TRUE(connected());
+}
+
+void Connection::CloseSender() {
+  void* sender = std::exchange(sender_, nullptr);
+  if (sender == nullptr) return;
+  OnThread([&] { EXPECT_EQ(net_->CloseSend(sender), ncclSuccess); });
+}
+
+void Connection::CloseReceiver() {
+  void* receiver = std::exchange(receiver_, nullptr);
+  if (receiver == nullptr) return;
+  OnThread([&] { EXPECT_EQ(net_->CloseRecv(receiver), ncclSuccess); });
+}
+
+std::vector<std::vector<char>> Connection::Carry(const std::vector<Message>& messages,
+                                                 size_t room) {
+  std::vector<std::vector<char>> got(messages.size());
+  OnThread([&] {
+    struct Pending {
+      size_t index;
+      void* request;
+    };
+    std::vector<Pending> sends;
+    std::vector<Pending> receives;
+    size_t sent = 0;
+    size_t posted = 0;
+    size_t received = 0;
+    const Time deadline = Soon();
+    while (received < messages.size() || !sends.empty()) {
+      ASSERT_LT(Now(), deadline);
+      void* request = nullptr;
+      if (posted < messages.size()) {
+        got[posted].resize(room);
+        ASSERT_EQ(net_->Irecv(receiver_, got[posted].data(), room, messages[posted].tag, nullptr,
+                              &request),
+                  ncclSuccess);
+        if (request != nullptr) receives.push_back({posted++, request});
+      }
+      request = nullptr;
+      if (sent < messages.size()) {
+        const Message& m = messages[sent];
+        ASSERT_EQ(net_->Isend(sender_, const_cast<char*>(m.bytes.data()), m.bytes.size(), m.tag,
+                              nullptr, &request),
+                  ncclSuccess);
+        if (request != nullptr) sends.push_back({sent++, request});
+      }
+      std::erase_if(sends, [&](const Pending& p) {
+        int done = 0;
+        EXPECT_EQ(net_->Test(p.request, &done, nullptr), ncclSuccess);
+        return done != 0;
+      });
+      std::erase_if(receives, [&](const Pending& p) {
+        int done = 0;
+        int size = -1;
+        EXPECT_EQ(net_->Test(p.request, &done, &size), ncclSuccess);
+        if (done == 0) return false;
+        got[p.index].resize(static_cast<size_t>(size));
+        ++received;
+        return true;
+      });
+    }
+  });
+  return got;
+}
+
+std::vector<char> Pattern(size_t bytes, uint64_t seed) {
+  std::vector<char> out(bytes);
+  uint64_t x = seed * 0x9E3779B97F4A7C15ULL + 1;
+  for (size_t i = 0; i < bytes; ++i) {
+    if (i % 8 == 0) x = x * 6364136223846793005ULL + 1442695040888963407ULL;
+    out[i] = static_cast<char>(x >> (8 * (i % 8)));
+  }
+  return out;
+}
+
+}  // namespace rewire::net_test
