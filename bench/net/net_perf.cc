@@ -1,0 +1,214 @@
+// `./dev bench net`: the plugin against TCP without it, between two processes on this machine, in
+// turns within one run.
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "bench/lib/flags.h"
+#include "bench/lib/report.h"
+#include "bench/net/way.h"
+#include "reconfig/base/clock.h"
+
+namespace rewire::bench {
+
+void Control::Send(const void* bytes, size_t size) const {
+  if (send(fd_, bytes, size, MSG_NOSIGNAL) != static_cast<ssize_t>(size)) exit(1);
+}
+
+void Control::Receive(void* bytes, size_t size) const {
+  if (recv(fd_, bytes, size, MSG_WAITALL) != static_cast<ssize_t>(size)) exit(1);
+}
+
+void Control::Meet() const {
+  char byte = 0;
+  Send(&byte, 1);
+  Receive(&byte, 1);
+}
+
+namespace {
+
+struct Options {
+  std::string transport = "socket";
+  int64_t rounds = 9;
+  int64_t gib = 1;
+  bool json = false;
+};
+
+const std::vector<size_t> kLarge = {4 << 20, 16 << 20, 64 << 20};
+const std::vector<size_t> kSmall = {8, 64, 512, 1024};
+constexpr size_t kPings = 3000;
+constexpr const char* kPlugin = "plugin";
+
+void Die(const absl::Status& status) {
+  fprintf(stderr, "net_perf: %s\n", status.ToString().c_str());
+  exit(1);
+}
+
+double CpuSeconds() {
+  rusage u{};
+  getrusage(RUSAGE_SELF, &u);
+  return static_cast<double>(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
+         static_cast<double>(u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1e6;
+}
+
+struct Sample {
+  double seconds = 0;
+  double cpu = 0;  // of both processes
+};
+
+// One timed run of both sides; the sample is the leader's.
+template <typename Work>
+Sample Timed(const Control& control, const Work& work) {
+  control.Meet();
+  const double cpu = CpuSeconds();
+  const Time begin = Now();
+  if (const absl::Status s = work(); !s.ok()) Die(s);
+  Sample sample{static_cast<double>(ToNanoseconds(Now() - begin)) / 1e9, CpuSeconds() - cpu};
+  if (!control.leads()) {
+    control.Send(&sample.cpu, sizeof sample.cpu);
+  } else {
+    double theirs = 0;
+    control.Receive(&theirs, sizeof theirs);
+    sample.cpu += theirs;
+  }
+  return sample;
+}
+
+using Ways = std::vector<std::pair<std::string, std::unique_ptr<Way>>>;
+
+Ways Open(const Control& control) {
+  Ways ways;
+  const auto add = [&](const std::string& name, absl::StatusOr<std::unique_ptr<Way>> way) {
+    if (!way.ok()) Die(way.status());
+    ways.emplace_back(name, *std::move(way));
+  };
+  for (const int streams : {1, 2, 4}) {
+    add(absl::StrCat("tcp_", streams), RawTcp(control, streams, false));
+  }
+  add("tcp_spin", RawTcp(control, 1, true));
+  add(kPlugin, ThroughPlugin(control, REWIRE_NET_PLUGIN));
+  return ways;
+}
+
+double Median(std::vector<double> v) {
+  std::sort(v.begin(), v.end());
+  return v[v.size() / 2];
+}
+
+// By way: its samples at one size.
+using Samples = std::map<std::string, std::vector<double>>;
+
+void Bandwidths(const Control& control, const Ways& ways, const Options& o, Report* report) {
+  double worst = 1e9;
+  for (const size_t bytes : kLarge) {
+    const size_t count = std::max<size_t>(kDepth, (static_cast<size_t>(o.gib) << 30) / bytes);
+    const double gigabytes = static_cast<double>(bytes * count) / 1e9;
+    Samples speed;
+    Samples cpu;
+    for (int64_t round = -1; round < o.rounds; ++round) {  // the first one warms
+      for (const auto& [name, way] : ways) {
+        if (name == "tcp_spin") continue;
+        const Sample s = Timed(control, [&] { return way->Stream(bytes, count); });
+        if (round < 0) continue;
+        speed[name].push_back(gigabytes / s.seconds);
+        cpu[name].push_back(s.cpu / gigabytes);
+      }
+    }
+    if (!control.leads()) continue;
+    std::string best;
+    for (const auto& [name, samples] : speed) {
+      if (name != kPlugin && (best.empty() || Median(samples) > Median(speed[best]))) best = name;
+    }
+    const double ratio = Median(speed[kPlugin]) / Median(speed[best]);
+    worst = std::min(worst, ratio);
+    fprintf(report->text(), "  %9zu B  %6.2f GB/s %5.3f s/GB   %s %6.2f GB/s %5.3f s/GB   %5.2f\n",
+            bytes, Median(speed[kPlugin]), Median(cpu[kPlugin]), best.c_str(), Median(speed[best]),
+            Median(cpu[best]), ratio);
+    for (const auto& [name, samples] : speed) {
+      const std::string key = absl::StrCat(name, "_", bytes);
+      if (const absl::Status s = report->AddSamples(key, "GB/s", samples); !s.ok()) Die(s);
+      report->Set(absl::StrCat("cpu_s_per_gb_", key), Median(cpu[name]));
+    }
+    report->Set(absl::StrCat("bw_ratio_vs_tcp_", bytes), ratio);
+  }
+  if (control.leads()) report->Set("bw_ratio_vs_tcp_large", worst);
+}
+
+void Latencies(const Control& control, const Ways& ways, const Options& o, Report* report) {
+  double worst = 0;
+  for (const size_t bytes : kSmall) {
+    Samples us;
+    for (int64_t round = -1; round < o.rounds; ++round) {
+      for (const auto& [name, way] : ways) {
+        if (name == "tcp_2" || name == "tcp_4") continue;
+        const Sample s = Timed(control, [&] { return way->PingPong(bytes, kPings); });
+        if (round >= 0) us[name].push_back(s.seconds * 1e6 / (2 * kPings));
+      }
+    }
+    if (!control.leads()) continue;
+    const std::string best = Median(us["tcp_1"]) < Median(us["tcp_spin"]) ? "tcp_1" : "tcp_spin";
+    const double ratio = Median(us[kPlugin]) / Median(us[best]);
+    worst = std::max(worst, ratio);
+    fprintf(report->text(), "  %9zu B  %6.2f us %21s %6.2f us %14s %5.2f\n", bytes,
+            Median(us[kPlugin]), best.c_str(), Median(us[best]), "", ratio);
+    for (const auto& [name, samples] : us) {
+      const absl::Status s = report->AddSamples(absl::StrCat(name, "_", bytes), "us", samples);
+      if (!s.ok()) Die(s);
+    }
+  }
+  if (control.leads()) report->Set("lat_ratio_vs_tcp_small", worst);
+}
+
+int Main(int argc, char** argv) {
+  Options o;
+  Flags flags("net_perf", "the net plugin against TCP without it, on this machine's loopback");
+  flags.Text("--transport", &o.transport, {"socket"}, "what the plugin goes over");
+  flags.Int("--rounds", &o.rounds, 1, 1000, "measured rounds of each, in turns");
+  flags.Int("--gib", &o.gib, 1, 64, "GiB that are sent at each size and round");
+  flags.Switch("--json", &o.json, "one JSON object on stdout, the text on stderr");
+  flags.ParseOrExit(argc, argv);
+  setenv("NCCL_SOCKET_IFNAME", "lo", 1);
+  setenv("NCCL_SOCKET_FAMILY", "AF_INET", 1);
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
+    Die(absl::InternalError("socketpair"));
+  Report report("net", o.json);
+  fflush(nullptr);
+  const pid_t child = fork();
+  const bool leads = child != 0;
+  close(ends[leads ? 1 : 0]);
+  const Control control(ends[leads ? 0 : 1], leads);
+  {
+    const Ways ways = Open(control);
+    if (leads) {
+      fprintf(report.text(),
+              "# median of %lld rounds in turns; CPU seconds of both processes\n#\n"
+              "#       size   plugin                    best TCP                   ratio\n",
+              static_cast<long long>(o.rounds));
+    }
+    Bandwidths(control, ways, o, &report);
+    Latencies(control, ways, o, &report);
+    control.Meet();
+  }
+  if (!leads) _exit(0);
+  int status = 0;
+  waitpid(child, &status, 0);
+  report.SetConfig("transport", o.transport);
+  report.SetConfig("rounds", o.rounds);
+  report.SetConfig("gib", o.gib);
+  if (const absl::Status written = report.Finish(); !written.ok()) Die(written);
+  return status == 0 ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace rewire::bench
+
+int main(int argc, char** argv) { return rewire::bench::Main(argc, argv); }

@@ -1,0 +1,45 @@
+// One way to carry bytes between the two processes of the benchmark. Both have an object of the
+// same class and call the same functions in the same order; one leads.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace rewire::bench {
+
+// A socket between the two processes, for what has to be told and for starting together.
+class Control {
+ public:
+  Control(int fd, bool leads) : fd_(fd), leads_(leads) {}
+  [[nodiscard]] bool leads() const { return leads_; }
+  void Send(const void* bytes, size_t size) const;
+  void Receive(void* bytes, size_t size) const;
+  void Meet() const;  // returns on both sides when both have come
+
+ private:
+  const int fd_;
+  const bool leads_;
+};
+
+class Way {
+ public:
+  virtual ~Way() = default;
+  // The leader sends `count` messages of `bytes`, several at a time; returns when all have come.
+  virtual absl::Status Stream(size_t bytes, size_t count) = 0;
+  // The leader sends one, the other sends it back, `count` times.
+  virtual absl::Status PingPong(size_t bytes, size_t count) = 0;
+};
+
+// Messages and buffers at a time, as NCCL has steps.
+inline constexpr size_t kDepth = 8;
+
+// As many TCP connections as `streams`, each with a thread on either side; ping-pong on the first,
+// waiting in the kernel or asking again and again (`spin`).
+absl::StatusOr<std::unique_ptr<Way>> RawTcp(const Control& control, int streams, bool spin);
+// Through the plugin's functions of ABI v11.
+absl::StatusOr<std::unique_ptr<Way>> ThroughPlugin(const Control& control, const std::string& path);
+
+}  // namespace rewire::bench
