@@ -194,8 +194,9 @@ int Main(int argc, char** argv) {
               "#       size   plugin                    best TCP                   ratio\n",
               static_cast<long long>(o.rounds));
     }
-    Bandwidths(control, ways, o, &report);
+    // First, on connections that have not carried anything large.
     Latencies(control, ways, o, &report);
+    Bandwidths(control, ways, o, &report);
     control.Meet();
   }
   if (!leads) _exit(0);

@@ -58,10 +58,11 @@ absl::StatusOr<const Interface*> Net::At(int device) const {
   return &interfaces_[static_cast<size_t>(device)];
 }
 
-// More streams where one connection cannot fill the wire.
+// More streams where one connection cannot fill the wire, or nothing says that it can.
 int Net::StreamsOf(const Interface& interface) const {
   if (streams_ > 0) return streams_;
   const int mbps = interface.speed_mbps;
+  if (mbps == 0) return 2;
   return mbps <= kDefaultMbps ? 1 : std::clamp(mbps / 25000 + 1, 2, 8);
 }
 

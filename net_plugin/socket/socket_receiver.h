@@ -3,18 +3,21 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <memory>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "net_plugin/core/comm.h"
 #include "net_plugin/socket/link.h"
+#include "net_plugin/socket/workers.h"
+#include "reconfig/base/mutex.h"
 
 namespace rewire::net {
 
 class Links;
 
-class SocketReceiver final : public Receiver {
+class SocketReceiver final : public Receiver, private Workers::Work {
  public:
   // The link goes back to `links` at the end, unless something is left in it.
   SocketReceiver(std::unique_ptr<Link> link, Links* links);
@@ -30,13 +33,13 @@ class SocketReceiver final : public Receiver {
  private:
   struct Message : Request {
     bool busy = false;
+    std::atomic<bool> done{false};
     char* data = nullptr;
     size_t room = 0;
     uint64_t sequence = 0;
     bool known = false;  // its first chunk has come
     size_t bytes = 0;
     size_t received = 0;
-    [[nodiscard]] bool done() const { return known && received == bytes; }
   };
   struct Reading {
     bool headed = false;
@@ -45,18 +48,29 @@ class SocketReceiver final : public Receiver {
     size_t payload = 0;          // received of it
   };
 
-  void Move();
-  absl::Status MoveStream(size_t stream);
+  // Reads what is there; false: nothing more is expected now. NCCL's thread for stream 0, a worker
+  // for any other.
+  bool MoveStream(size_t stream);
+  void Drive(size_t stream) override;
+  // False: the header that was read has no place yet, or never will.
+  bool FindPlace(size_t stream);
+  // So many bytes of payload have come. False: nothing more is expected now.
+  bool Count(size_t stream, size_t bytes);
   // The message that this header's payload belongs to, or null when it has no place yet.
-  absl::StatusOr<Message*> PlaceOf(const FrameHeader& header);
+  absl::StatusOr<Message*> PlaceOf(const FrameHeader& header) REWIRE_REQUIRES(mutex_);
+  void Fail(const absl::Status& status) REWIRE_REQUIRES(mutex_);
 
   std::unique_ptr<Link> link_;
   Links* const links_;
-  std::array<Message, kMaxRequests> messages_;  // by sequence
-  uint64_t next_ = 0;                           // sequence of the next message to get a place
-  uint64_t unfinished_ = 0;                     // messages with a place that have not come whole
-  std::vector<Reading> reading_;
-  absl::Status failure_;
+  std::vector<Reading> reading_;   // each of the thread that moves its stream
+  std::vector<uint64_t> workers_;  // by stream; stream 0 has none
+  Mutex mutex_;
+  std::array<Message, kMaxRequests> messages_ REWIRE_GUARDED_BY(mutex_);  // by sequence
+  uint64_t next_ REWIRE_GUARDED_BY(mutex_) = 0;  // sequence of the next message to get a place
+  uint64_t unfinished_ REWIRE_GUARDED_BY(mutex_) = 0;  // with a place, not come whole
+  std::vector<bool> armed_ REWIRE_GUARDED_BY(mutex_);
+  absl::Status failure_ REWIRE_GUARDED_BY(mutex_);
+  std::atomic<bool> failed_{false};
 };
 
 }  // namespace rewire::net

@@ -1,5 +1,7 @@
 #include "net_plugin/socket/socket_sender.h"
 
+#include <sys/epoll.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -10,11 +12,20 @@
 namespace rewire::net {
 
 SocketSender::SocketSender(std::unique_ptr<Link> link, Links* links)
-    : link_(std::move(link)), links_(links), writing_(link_->streams.size()) {
+    : link_(std::move(link)),
+      links_(links),
+      writing_(link_->streams.size()),
+      workers_(link_->streams.size()),
+      armed_(link_->streams.size()) {
   for (Message& m : messages_) m.comm = this;
+  for (size_t s = 1; s < workers_.size(); ++s) {
+    workers_[s] = Workers::Get().Add(link_->streams[s].fd(), EPOLLOUT, this, s);
+  }
 }
 
 SocketSender::~SocketSender() {
+  for (size_t s = 1; s < workers_.size(); ++s) Workers::Get().Remove(workers_[s]);
+  MutexLock lock(&mutex_);
   const bool clean =
       failure_.ok() && oldest_ == next_ &&
       std::all_of(writing_.begin(), writing_.end(), [](const Writing& w) { return !w.message; });
@@ -35,26 +46,35 @@ absl::StatusOr<void*> SocketSender::Register(void*, size_t, int type) {
 absl::Status SocketSender::Deregister(void*) { return absl::OkStatus(); }
 
 absl::StatusOr<Request*> SocketSender::Isend(const void* data, size_t bytes, int tag, void*) {
-  if (!failure_.ok()) return failure_;
-  Message& m = messages_[next_ % messages_.size()];
-  if (m.busy) return nullptr;
-  m.busy = true;
-  m.data = static_cast<const char*>(data);
-  m.bytes = bytes;
-  m.taken = m.sent = 0;
-  m.headed = false;
-  m.sequence = next_++;
-  m.tag = tag;
-  Move();
-  return &m;
+  Message* message = nullptr;
+  {
+    MutexLock lock(&mutex_);
+    if (!failure_.ok()) return failure_;
+    message = &messages_[next_ % messages_.size()];
+    if (message->busy) return nullptr;
+    message->busy = true;
+    message->data = static_cast<const char*>(data);
+    message->bytes = bytes;
+    message->taken = message->sent = 0;
+    message->headed = false;
+    message->done = false;
+    message->sequence = next_++;
+    message->tag = tag;
+  }
+  MoveStream(0);
+  return message;
 }
 
 absl::StatusOr<bool> SocketSender::Test(Request* request, int* sizes) {
   auto* const m = static_cast<Message*>(request);
-  if (!m->done()) Move();
-  if (!m->done()) {
-    if (!failure_.ok()) return failure_;
-    return false;
+  // Asked again and again: without the lock.
+  if (!m->done.load(std::memory_order_acquire)) {
+    if (!failed_.load(std::memory_order_relaxed)) MoveStream(0);
+    if (!m->done.load(std::memory_order_acquire)) {
+      if (!failed_.load(std::memory_order_relaxed)) return false;
+      MutexLock lock(&mutex_);
+      return failure_;
+    }
   }
   if (sizes != nullptr) *sizes = static_cast<int>(m->bytes);
   m->busy = false;
@@ -62,7 +82,7 @@ absl::StatusOr<bool> SocketSender::Test(Request* request, int* sizes) {
 }
 
 bool SocketSender::Take(size_t stream) {
-  if (oldest_ == next_) return false;
+  if (!failure_.ok() || oldest_ == next_) return false;
   Message& m = messages_[oldest_ % messages_.size()];
   // The receiver learns on stream 0 of a message that comes on others, too.
   if (!m.headed && stream != 0) return false;
@@ -80,35 +100,56 @@ bool SocketSender::Take(size_t stream) {
   w.header_sent = w.payload_sent = 0;
   m.headed = true;
   m.taken += bytes;
-  if (m.taken == m.bytes) ++oldest_;
+  if (m.taken == m.bytes) {
+    ++oldest_;
+    return true;
+  }
+  for (size_t s = 1; s < armed_.size(); ++s) {
+    if (armed_[s]) continue;
+    armed_[s] = true;
+    Workers::Get().Arm(workers_[s]);
+  }
   return true;
 }
 
-void SocketSender::Move() {
-  for (size_t s = 0; s < writing_.size() && failure_.ok(); ++s) {
-    absl::Status status = MoveStream(s);
-    if (status.ok()) continue;
-    failure_ = std::move(status);
-    REWIRE_WARN("net plugin: %s", std::string(failure_.message()).c_str());
-  }
+void SocketSender::Fail(const absl::Status& status) {
+  if (!failure_.ok()) return;
+  failure_ = status;
+  failed_ = true;
+  REWIRE_WARN("net plugin: %s", std::string(status.message()).c_str());
 }
 
-absl::Status SocketSender::MoveStream(size_t stream) {
+void SocketSender::Drive(size_t stream) {
+  if (MoveStream(stream)) Workers::Get().Arm(workers_[stream]);
+}
+
+bool SocketSender::MoveStream(size_t stream) {
   Writing& w = writing_[stream];
   for (;;) {
-    if (w.message == nullptr && !Take(stream)) return absl::OkStatus();
+    if (w.message == nullptr) {
+      MutexLock lock(&mutex_);
+      if (!Take(stream)) {
+        armed_[stream] = false;
+        return false;
+      }
+    }
     const size_t header = sizeof w.header - w.header_sent;
     const size_t payload = w.header.bytes - w.payload_sent;
     const absl::StatusOr<size_t> sent = link_->streams[stream].Write(
         reinterpret_cast<const char*>(&w.header) + w.header_sent, header,
         w.message->data + w.header.offset + w.payload_sent, payload);
-    if (!sent.ok()) return sent.status();
+    MutexLock lock(&mutex_);
+    if (!sent.ok()) {
+      Fail(sent.status());
+      return false;
+    }
     const size_t of_header = std::min(*sent, header);
     w.header_sent += of_header;
     w.payload_sent += *sent - of_header;
     w.message->sent += *sent - of_header;
-    if (*sent < header + payload) return absl::OkStatus();
-    w.message = nullptr;
+    if (*sent < header + payload) return true;
+    Message& m = *std::exchange(w.message, nullptr);
+    if (m.taken == m.bytes && m.sent == m.bytes) m.done.store(true, std::memory_order_release);
   }
 }
 

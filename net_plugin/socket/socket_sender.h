@@ -3,18 +3,21 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <memory>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "net_plugin/core/comm.h"
 #include "net_plugin/socket/link.h"
+#include "net_plugin/socket/workers.h"
+#include "reconfig/base/mutex.h"
 
 namespace rewire::net {
 
 class Links;
 
-class SocketSender final : public Sender {
+class SocketSender final : public Sender, private Workers::Work {
  public:
   // The link goes back to `links` at the end, unless something was left in it.
   SocketSender(std::unique_ptr<Link> link, Links* links);
@@ -27,7 +30,8 @@ class SocketSender final : public Sender {
 
  private:
   struct Message : Request {
-    bool busy = false;
+    bool busy = false;  // of NCCL's thread
+    std::atomic<bool> done{false};
     const char* data = nullptr;
     size_t bytes = 0;
     size_t taken = 0;  // by streams
@@ -35,7 +39,6 @@ class SocketSender final : public Sender {
     bool headed = false;  // its first chunk was taken
     uint64_t sequence = 0;
     int tag = 0;
-    [[nodiscard]] bool done() const { return headed && taken == bytes && sent == bytes; }
   };
   // What a stream is about to write.
   struct Writing {
@@ -45,19 +48,25 @@ class SocketSender final : public Sender {
     size_t payload_sent = 0;
   };
 
-  // Writes what the kernel takes now.
-  void Move();
-  absl::Status MoveStream(size_t stream);
+  // Writes what the kernel takes now; false: nothing is left to write. NCCL's thread for stream 0,
+  // a worker for any other.
+  bool MoveStream(size_t stream);
+  void Drive(size_t stream) override;
   // The next chunk that this stream may write; false: none.
-  bool Take(size_t stream);
+  bool Take(size_t stream) REWIRE_REQUIRES(mutex_);
+  void Fail(const absl::Status& status) REWIRE_REQUIRES(mutex_);
 
   std::unique_ptr<Link> link_;
   Links* const links_;
-  std::array<Message, kMaxRequests> messages_;  // by sequence
-  uint64_t next_ = 0;                           // sequence of the next message
-  uint64_t oldest_ = 0;                         // of the oldest that no stream has taken whole
-  std::vector<Writing> writing_;
-  absl::Status failure_;
+  std::vector<Writing> writing_;   // each of the thread that moves its stream
+  std::vector<uint64_t> workers_;  // by stream; stream 0 has none
+  Mutex mutex_;
+  std::array<Message, kMaxRequests> messages_ REWIRE_GUARDED_BY(mutex_);  // by sequence
+  uint64_t next_ REWIRE_GUARDED_BY(mutex_) = 0;    // sequence of the next message
+  uint64_t oldest_ REWIRE_GUARDED_BY(mutex_) = 0;  // of the oldest that is not taken whole
+  std::vector<bool> armed_ REWIRE_GUARDED_BY(mutex_);
+  absl::Status failure_ REWIRE_GUARDED_BY(mutex_);
+  std::atomic<bool> failed_{false};
 };
 
 }  // namespace rewire::net

@@ -30,6 +30,9 @@ class Stream {
   [[nodiscard]] bool Empty() const { return begin_ == end_; }
 
  private:
+  // Traffic goes one way only, so that acknowledgements ride on nothing: each small message would
+  // cost a packet back at once.
+  void DelayAcks();
   // Bytes read behind what is kept; 0: none there.
   absl::StatusOr<size_t> Fill(void* to, size_t bytes);
 
@@ -37,6 +40,7 @@ class Stream {
   std::unique_ptr<char[]> kept_;
   size_t begin_ = 0;
   size_t end_ = 0;
+  int64_t received_ = 0;  // when something came last
 };
 
 }  // namespace rewire::net

@@ -1,0 +1,87 @@
+#include "net_plugin/socket/workers.h"
+
+#include <pthread.h>
+#include <sys/epoll.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+namespace rewire::net {
+namespace {
+
+size_t CountOf() { return std::clamp<size_t>(std::thread::hardware_concurrency() / 4, 1, 4); }
+
+}  // namespace
+
+Workers& Workers::Get() {
+  static auto* const workers = new Workers;
+  return *workers;
+}
+
+Workers::Workers() : events_(epoll_create1(EPOLL_CLOEXEC)) {
+  for (size_t i = 0; i < CountOf(); ++i) threads_.emplace_back([this, i] { Run(i); });
+}
+
+uint64_t Workers::Add(int fd, uint32_t events, Work* work, size_t stream) {
+  MutexLock lock(&mutex_);
+  const uint64_t id = ++last_;
+  entries_[id] = {fd, events, work, stream};
+  epoll_event event{};
+  event.events = EPOLLONESHOT;  // waits for nothing yet
+  event.data.u64 = id;
+  epoll_ctl(events_.get(), EPOLL_CTL_ADD, fd, &event);
+  return id;
+}
+
+void Workers::Arm(uint64_t id) {
+  MutexLock lock(&mutex_);
+  const auto found = entries_.find(id);
+  if (found != entries_.end()) ArmNow(id, found->second);
+}
+
+void Workers::ArmNow(uint64_t id, const Entry& entry) {
+  epoll_event event{};
+  event.events = entry.events | EPOLLONESHOT;
+  event.data.u64 = id;
+  epoll_ctl(events_.get(), EPOLL_CTL_MOD, entry.fd, &event);
+}
+
+void Workers::Remove(uint64_t id) {
+  MutexLock lock(&mutex_);
+  const auto found = entries_.find(id);
+  if (found == entries_.end()) return;
+  epoll_ctl(events_.get(), EPOLL_CTL_DEL, found->second.fd, nullptr);
+  // Drive() does not block, so this is short.
+  while (found->second.driving) idle_.WaitUntil(&mutex_, Now() + seconds(1));
+  entries_.erase(found);
+}
+
+void Workers::Run(size_t number) {
+  pthread_setname_np(pthread_self(), ("rewire-net-" + std::to_string(number)).c_str());
+  for (;;) {
+    epoll_event event{};
+    if (epoll_wait(events_.get(), &event, 1, -1) != 1) continue;
+    const uint64_t id = event.data.u64;
+    Work* work = nullptr;
+    size_t stream = 0;
+    {
+      MutexLock lock(&mutex_);
+      const auto found = entries_.find(id);
+      if (found == entries_.end()) continue;
+      found->second.again = found->second.driving;
+      if (found->second.again) continue;
+      found->second.driving = true;
+      work = found->second.work;
+      stream = found->second.stream;
+    }
+    work->Drive(stream);
+    MutexLock lock(&mutex_);
+    Entry& entry = entries_.at(id);
+    entry.driving = false;
+    if (std::exchange(entry.again, false)) ArmNow(id, entry);
+    idle_.NotifyAll();
+  }
+}
+
+}  // namespace rewire::net
