@@ -4,6 +4,8 @@
 #   include/rewire/c_api.h
 #   lib/rewire/libnccl.so.2      the preloaded file, also as librewire-preload.so; needs libc alone
 #   lib/rewire/librewire.so      the core and the C API
+#   lib/rewire/libnccl-net-rewire.so  what NCCL opens for NCCL_NET_PLUGIN=rewire; needs libc alone
+#   lib/rewire/librewire-net.so  the net plugin's core
 #   lib/rewire/private           what librewire.so and the programs need of Debian's libraries
 #   lib/rewire/runtime           the C++ runtime of the programs in bin
 #   lib/rewire/simgpu            the simulated GPU
@@ -19,16 +21,17 @@
 set(private "$ORIGIN/../lib/rewire/private")
 set(runtime "$ORIGIN/../lib/rewire/runtime")
 set_target_properties(rewire gpt_train PROPERTIES INSTALL_RPATH "${private};${runtime}")
-set_target_properties(rewire_shared PROPERTIES INSTALL_RPATH "$ORIGIN/private")
+set_target_properties(rewire_shared rewire_net PROPERTIES INSTALL_RPATH "$ORIGIN/private")
 set_target_properties(simgpu_nccl PROPERTIES INSTALL_RPATH "$ORIGIN")
 # The same in the build tree, where these folders are not.
-set_target_properties(rewire gpt_train rewire_shared simgpu_nccl PROPERTIES BUILD_WITH_INSTALL_RPATH ON)
-foreach(name rewire gpt_train rewire_shared)
+set_target_properties(rewire gpt_train rewire_shared rewire_net simgpu_nccl PROPERTIES BUILD_WITH_INSTALL_RPATH ON)
+foreach(name rewire gpt_train rewire_shared rewire_net)
   target_link_options(${name} PRIVATE -Wl,--disable-new-dtags)
 endforeach()
 
 install(TARGETS rewire gpt_train RUNTIME_DEPENDENCY_SET rewire_needs RUNTIME DESTINATION bin)
-install(TARGETS rewire_shared RUNTIME_DEPENDENCY_SET rewire_needs LIBRARY DESTINATION lib/rewire)
+install(TARGETS rewire_shared rewire_net RUNTIME_DEPENDENCY_SET rewire_needs
+  LIBRARY DESTINATION lib/rewire)
 install(RUNTIME_DEPENDENCY_SET rewire_needs
   PRE_EXCLUDE_REGEXES "^ld-linux" "^lib(c|m|dl|rt|pthread|stdc\\+\\+|gcc_s|nccl)\\.so"
   LIBRARY DESTINATION lib/rewire/private)
@@ -37,6 +40,7 @@ install(RUNTIME_DEPENDENCY_SET rewire_needs
   LIBRARY DESTINATION lib/rewire/runtime)
 
 install(TARGETS rewire_preload LIBRARY DESTINATION lib/rewire NAMELINK_SKIP)
+install(TARGETS rewire_net_plugin LIBRARY DESTINATION lib/rewire)
 install(CODE "file(CREATE_LINK libnccl.so.2
   \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/lib/rewire/librewire-preload.so\" SYMBOLIC)")
 install(TARGETS simgpu_cuda simgpu_nccl LIBRARY DESTINATION lib/rewire/simgpu)

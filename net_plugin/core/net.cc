@@ -1,6 +1,7 @@
 #include "net_plugin/core/net.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cstdlib>
 
 #include "absl/strings/str_cat.h"
@@ -23,18 +24,21 @@ std::string Variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-LinksOptions OptionsOfLinks() {
-  LinksOptions options;
-  options.job = std::strtoull(Settings::Get().net_key().c_str(), nullptr, 16);
-  return options;
+absl::StatusOr<uint64_t> JobKey() {
+  const std::string& text = Settings::Get().net_key();
+  uint64_t key = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), key, 16);
+  if (text.empty()) return 0;
+  if (error == std::errc() && end == text.data() + text.size() && key != 0) return key;
+  return absl::InvalidArgumentError("REWIRE_NET_KEY must have 1 to 16 hexadecimal digits");
 }
 
 }  // namespace
 
-Net::Net(std::vector<Interface> interfaces)
+Net::Net(std::vector<Interface> interfaces, uint64_t key)
     : interfaces_(std::move(interfaces)),
       streams_(static_cast<int>(Settings::Get().net_sockets())),
-      links_(OptionsOfLinks()) {}
+      links_(LinksOptions{key}) {}
 
 absl::StatusOr<std::unique_ptr<Net>> Net::Make() {
   absl::StatusOr<std::vector<Interface>> all = ListInterfaces();
@@ -42,7 +46,9 @@ absl::StatusOr<std::unique_ptr<Net>> Net::Make() {
   absl::StatusOr<std::vector<Interface>> chosen =
       Choose(*all, Variable("NCCL_SOCKET_IFNAME"), Variable("NCCL_SOCKET_FAMILY"));
   if (!chosen.ok()) return chosen.status();
-  return std::unique_ptr<Net>(new Net(*std::move(chosen)));
+  const absl::StatusOr<uint64_t> key = JobKey();
+  if (!key.ok()) return key.status();
+  return std::unique_ptr<Net>(new Net(*std::move(chosen), *key));
 }
 
 absl::StatusOr<Net*> Net::Get() {

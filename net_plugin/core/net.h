@@ -36,7 +36,7 @@ class Net {
   [[nodiscard]] NetCounters counters() const { return links_.counters(); }
 
  private:
-  explicit Net(std::vector<Interface> interfaces);
+  Net(std::vector<Interface> interfaces, uint64_t key);
   static absl::StatusOr<std::unique_ptr<Net>> Make();
   absl::StatusOr<const Interface*> At(int device) const;
   [[nodiscard]] int StreamsOf(const Interface& interface) const;

@@ -1,8 +1,10 @@
 // `rewire run`: see reconfig/launcher/launcher.h.
+#include <sys/random.h>
 #include <unistd.h>
 
 #include <memory>
 
+#include "absl/strings/str_cat.h"
 #include "reconfig/base/settings.h"
 #include "reconfig/base/socket.h"
 #include "reconfig/cli/commands.h"
@@ -29,6 +31,15 @@ struct Options {
   std::string grace = "30s";
   std::vector<std::string> program;
 };
+
+// One for all members, those that come later too: the launcher lives as long as the job.
+std::string RandomKey() {
+  uint64_t key = 0;
+  while (key == 0) {
+    if (getrandom(&key, sizeof key, 0) != ssize_t{sizeof key}) key = 0;
+  }
+  return absl::StrCat(absl::Hex(key));
+}
 
 // Where the files of the job are; filled from options, the job's folder and the executable's place.
 int RunJob(const Options& o) {
@@ -74,6 +85,7 @@ int RunJob(const Options& o) {
       return Refused(s.text);
     }
   }
+  launch.job.net_key = RandomKey();
   launch.job.master_port = static_cast<uint16_t>(std::stoi(address.substr(address.find(':') + 1)));
 
   std::optional<JobDirectory> directory;

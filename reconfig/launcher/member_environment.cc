@@ -41,6 +41,7 @@ absl::StatusOr<std::vector<std::string>> MemberEnvironment(const std::vector<std
   // An outer job's agent is not this one's.
   env.erase("REWIRE_SOCKET");
   if (!job.socket.empty()) env["REWIRE_SOCKET"] = job.socket;
+  if (!job.net_key.empty()) env["REWIRE_NET_KEY"] = job.net_key;
   if (!job.preload.empty()) {
     if (job.preload.find_first_of(" :") != std::string::npos) {
       return absl::InvalidArgumentError(

@@ -23,6 +23,7 @@ struct JobEnvironment {
   std::string master_address = "127.0.0.1";
   uint16_t master_port = 0;
   std::string socket;
+  std::string net_key;        // of the net plugin, one for all members
   std::string preload;        // the preloaded library
   std::string sim_directory;  // the simulated GPU's libraries
   std::string sim_nccl;       // the simulated libnccl.so.2

@@ -24,9 +24,11 @@ using ::testing::UnorderedElementsAre;
 namespace fs = std::filesystem;
 
 const char* const kPrograms[] = {"bin/rewire", "bin/gpt_train"};
-const char* const kLibraries[] = {"lib/rewire/librewire.so", "lib/rewire/simgpu/libcuda.so.1",
+const char* const kLibraries[] = {"lib/rewire/librewire.so", "lib/rewire/librewire-net.so",
+                                  "lib/rewire/simgpu/libcuda.so.1",
                                   "lib/rewire/simgpu/libnccl.so.2"};
 const char* const kPreload = "lib/rewire/librewire-preload.so";
+const char* const kNetPlugin = "lib/rewire/libnccl-net-rewire.so";
 
 // A short training on the simulated GPU with the programs of a tree.
 std::string Training(const std::string& tree, const std::string& data) {
@@ -53,7 +55,8 @@ TEST_F(InstallTest, HoldsWhatItShould) {
     found.push_back(entry.path().filename());
   }
   EXPECT_THAT(found, UnorderedElementsAre("libnccl.so.2", "librewire-preload.so", "librewire.so",
-                                          "private", "runtime", "simgpu"));
+                                          "libnccl-net-rewire.so", "librewire-net.so", "private",
+                                          "runtime", "simgpu"));
   EXPECT_EQ(fs::read_symlink(*tree_ / kPreload), "libnccl.so.2");
   // Our C++ runtime could be older than what a training process loads later.
   for (const std::string& name : files) {
@@ -113,8 +116,10 @@ TEST_F(InstallTest, EverythingIsFoundInTheTree) {
       EXPECT_FALSE(need.rfind(top, 0) == 0 && IsCxxRuntime(need)) << name << " brings " << need;
     }
   }
-  for (const std::string& need : Needs(*tree_ / kPreload)) {
-    EXPECT_TRUE(IsLibc(need)) << kPreload << " needs " << need;
+  for (const char* name : {kPreload, kNetPlugin}) {
+    for (const std::string& need : Needs(*tree_ / name)) {
+      EXPECT_TRUE(IsLibc(need)) << name << " needs " << need;
+    }
   }
 }
 
@@ -137,6 +142,15 @@ TEST_F(InstallTest, ARunOfTheMovedTreeTrains) {
   const CommandResult r = Shell(Training(tree_->path(), REWIRE_TEXT));
   EXPECT_EQ(r.status, 0) << r.out << r.err;
   EXPECT_THAT(r.out, HasSubstr("final step 3 loss "));
+}
+
+TEST_F(InstallTest, ARunOfTheMovedTreeTrainsOverTheNetPlugin) {
+  const CommandResult r = Shell(Training(tree_->path(), REWIRE_TEXT),
+                                "NCCL_NET_PLUGIN=rewire NCCL_NET=rewire REWIRE_LOG=info");
+  EXPECT_EQ(r.status, 0) << r.out << r.err;
+  EXPECT_THAT(r.out, HasSubstr("final step 3 loss "));
+  EXPECT_THAT(r.err, HasSubstr("NET/rewire: net ABI v11, sockets over "));
+  EXPECT_THAT(r.err, HasSubstr("links need the job's key"));
 }
 
 TEST_F(InstallTest, ACooperatingProgramIsBuiltAgainstIt) {

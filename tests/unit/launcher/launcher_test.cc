@@ -65,6 +65,7 @@ TEST(LinePrefixTest, AStreamWithoutLineEndsIsBroken) {
 
 TEST(MemberEnvironmentTest, ReplacesAndAppends) {
   JobEnvironment job;
+  job.net_key = "7";
   job.master_port = 1234;
   job.socket = "/s";
   job.preload = "/lib/p.so";
@@ -74,11 +75,11 @@ TEST(MemberEnvironmentTest, ReplacesAndAppends) {
       *MemberEnvironment({"RANK=9", "A=b=c", "LD_PRELOAD=/asan.so", "LD_LIBRARY_PATH=/x",
                           "REWIRE_SOCKET=/outer", "CUDA_VISIBLE_DEVICES=3", "garbage"},
                          job, {5, 2, 3, 4});
-  for (const char* line :
-       {"RANK=2", "LOCAL_RANK=3", "WORLD_SIZE=4", "LOCAL_WORLD_SIZE=4", "GROUP_RANK=0",
-        "MASTER_ADDR=127.0.0.1", "MASTER_PORT=1234", "REWIRE_MEMBER=5", "REWIRE_SOCKET=/s", "A=b=c",
-        "LD_PRELOAD=/asan.so:/lib/p.so", "LD_LIBRARY_PATH=/sim:/x:/lib", "CUDA_VISIBLE_DEVICES=3",
-        "REWIRE_NCCL_LIBRARY=/sim/libnccl.so.2"}) {
+  for (const char* line : {"RANK=2", "LOCAL_RANK=3", "WORLD_SIZE=4", "LOCAL_WORLD_SIZE=4",
+                           "GROUP_RANK=0", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=1234",
+                           "REWIRE_MEMBER=5", "REWIRE_NET_KEY=7", "REWIRE_SOCKET=/s", "A=b=c",
+                           "LD_PRELOAD=/asan.so:/lib/p.so", "LD_LIBRARY_PATH=/sim:/x:/lib",
+                           "CUDA_VISIBLE_DEVICES=3", "REWIRE_NCCL_LIBRARY=/sim/libnccl.so.2"}) {
     EXPECT_EQ(std::count(env.begin(), env.end(), line), 1) << line;
   }
   EXPECT_THAT(env, Not(Contains("RANK=9")));
