@@ -1,0 +1,106 @@
+// A reliable connected queue pair. One owner thread per endpoint: a queue pair, the completion
+// queues it uses and every other queue pair on them are called from one thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "absl/status/statusor.h"
+#include "reconfig/rdma/completion_queue.h"
+#include "reconfig/rdma/gid.h"
+#include "reconfig/rdma/work.h"
+
+namespace rewire::rdma {
+
+// What remote sides (and the device, kLocalWrite) may do; of memory, and of a queue pair.
+struct Access {
+  bool local_write = false;
+  bool remote_write = false;
+  bool remote_read = false;
+  // Memory only: the device may reorder its writes on the PCI bus. Without effect where the library
+  // or the device does not know it.
+  bool relaxed_ordering = false;
+};
+
+struct QueuePairOptions {
+  std::shared_ptr<CompletionQueue> send_completions;
+  std::shared_ptr<CompletionQueue> receive_completions;
+  uint32_t max_send = 1;
+  uint32_t max_receive = 1;
+  uint32_t max_segments = 1;
+  uint32_t max_inline = 0;  // bytes
+};
+
+enum class QueuePairState : uint8_t { kReset, kInit, kReadyToReceive, kReadyToSend, kError };
+
+struct InitAttributes {
+  uint8_t port = 1;
+  uint16_t pkey_index = 0;
+  Access access;
+};
+
+struct ReceiveAttributes {
+  uint32_t mtu = 1024;  // bytes: 256, 512, 1024, 2048 or 4096; at most both ports' active one
+  uint32_t peer_number = 0;
+  uint32_t first_psn = 0;  // 24 bits; the peer's SendAttributes::first_psn
+  // The peer: its GID with the index of ours (always on Ethernet), or its LID alone.
+  std::optional<Gid> peer_gid;
+  uint8_t gid_index = 0;
+  uint16_t peer_lid = 0;
+  uint8_t service_level = 0;
+  uint8_t traffic_class = 0;
+  uint8_t hop_limit = 255;
+  uint8_t max_reads = 1;       // outstanding as responder
+  uint8_t min_rnr_timer = 12;  // code; 12 is 0.64 ms
+};
+
+struct SendAttributes {
+  uint32_t first_psn = 0;   // 24 bits
+  uint8_t timeout = 14;     // 4.096 us << timeout, 0: for ever
+  uint8_t retries = 7;      // of the transport
+  uint8_t rnr_retries = 7;  // 7: for ever
+  uint8_t max_reads = 1;    // outstanding as requester
+};
+
+// Enhanced connection establishment: options of one vendor that both sides must agree on.
+struct Ece {
+  uint32_t vendor = 0;
+  uint32_t options = 0;
+};
+
+class QueuePair {
+ public:
+  QueuePair() = default;
+  QueuePair(const QueuePair&) = delete;
+  QueuePair& operator=(const QueuePair&) = delete;
+  // Outstanding requests end without a completion.
+  virtual ~QueuePair() = default;
+
+  [[nodiscard]] virtual uint32_t number() const = 0;
+  // What the device gave: at least what was asked for.
+  [[nodiscard]] virtual uint32_t max_inline() const = 0;
+  [[nodiscard]] virtual absl::StatusOr<QueuePairState> QueryState() = 0;
+
+  // kReset to kInit to kReadyToReceive to kReadyToSend; nothing else is taken.
+  [[nodiscard]] virtual absl::Status ToInit(const InitAttributes& attributes) = 0;
+  [[nodiscard]] virtual absl::Status ToReadyToReceive(const ReceiveAttributes& attributes) = 0;
+  [[nodiscard]] virtual absl::Status ToReadyToSend(const SendAttributes& attributes) = 0;
+  // From any state. Everything outstanding completes as kFlushed; when this has returned, nothing
+  // of the peer's lands through this queue pair any more.
+  [[nodiscard]] virtual absl::Status ToError() = 0;
+  // From any state; as ToError, but what is outstanding is forgotten. Poll the completion queues
+  // empty first: whether completions already queued survive is up to the device.
+  [[nodiscard]] virtual absl::Status ToReset() = 0;
+
+  // Unimplemented where the library or the device has no ECE. Set: before ToReadyToReceive.
+  [[nodiscard]] virtual absl::StatusOr<Ece> QueryEce() = 0;
+  [[nodiscard]] virtual absl::Status SetEce(const Ece& ece) = 0;
+
+  // Posts a chain in order. ResourceExhausted: the queue is full. Only in kReadyToSend and kError.
+  [[nodiscard]] virtual PostResult PostSend(std::span<const SendWork> chain) = 0;
+  // In any state but kReset.
+  [[nodiscard]] virtual PostResult PostReceive(std::span<const ReceiveWork> chain) = 0;
+};
+
+}  // namespace rewire::rdma

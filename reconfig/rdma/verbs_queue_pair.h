@@ -1,0 +1,50 @@
+// A queue pair of the verbs library. Of the verbs driver; threads as QueuePair says.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "reconfig/rdma/verbs_completion_queue.h"
+
+namespace rewire::rdma {
+
+class VerbsQueuePair : public QueuePair {
+ public:
+  [[nodiscard]] static absl::StatusOr<std::unique_ptr<QueuePair>> Create(
+      std::shared_ptr<VerbsDevice> device, ibv_pd* pd, const QueuePairOptions& options);
+  ~VerbsQueuePair() override;
+
+  [[nodiscard]] uint32_t number() const override { return qp_->qp_num; }
+  [[nodiscard]] uint32_t max_inline() const override { return max_inline_; }
+  absl::StatusOr<QueuePairState> QueryState() override;
+  absl::Status ToInit(const InitAttributes& attributes) override;
+  absl::Status ToReadyToReceive(const ReceiveAttributes& attributes) override;
+  absl::Status ToReadyToSend(const SendAttributes& attributes) override;
+  absl::Status ToError() override;
+  absl::Status ToReset() override;
+  absl::StatusOr<Ece> QueryEce() override;
+  absl::Status SetEce(const Ece& ece) override;
+  PostResult PostSend(std::span<const SendWork> chain) override;
+  PostResult PostReceive(std::span<const ReceiveWork> chain) override;
+
+ private:
+  VerbsQueuePair(std::shared_ptr<VerbsDevice> device, const QueuePairOptions& options, ibv_qp* qp,
+                 uint32_t max_inline);
+  [[nodiscard]] absl::Status Modify(ibv_qp_attr* attributes, int mask, std::string_view to);
+  // Writes the segments to slot `i` of sges_; null when there are too many.
+  ibv_sge* Segments(size_t i, std::span<const Segment> segments);
+
+  const std::shared_ptr<VerbsDevice> device_;
+  const std::shared_ptr<CompletionQueue> send_completions_;
+  const std::shared_ptr<CompletionQueue> receive_completions_;
+  ibv_qp* const qp_;
+  const uint32_t max_inline_;
+  const uint32_t max_segments_;
+  uint8_t port_ = 1;
+  // What one call to the library takes, kept so that posting allocates nothing.
+  std::vector<ibv_send_wr> sends_;
+  std::vector<ibv_recv_wr> receives_;
+  std::vector<ibv_sge> sges_;
+};
+
+}  // namespace rewire::rdma
