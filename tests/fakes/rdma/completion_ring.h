@@ -1,0 +1,46 @@
+// A completion queue of the fake. Of the fabric alone, under its lock.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <set>
+
+#include "reconfig/rdma/work.h"
+#include "tests/fakes/rdma/network.h"
+
+namespace rewire::rdma::fake {
+
+class CompletionRing {
+ public:
+  struct Entry {
+    Completion completion;
+    std::weak_ptr<Endpoint> owner;
+    uint64_t life = 0;  // of its owner
+    // Slots of its owner's queues that come free when this is polled.
+    uint32_t send_slots = 0;
+    uint32_t receive_slots = 0;
+  };
+
+  CompletionRing(uint32_t id, uint32_t capacity, Opened* opened)
+      : id_(id), capacity_(capacity), opened_(opened) {}
+
+  [[nodiscard]] uint32_t id() const { return id_; }
+  [[nodiscard]] bool overrun() const { return overrun_; }
+  [[nodiscard]] bool empty() const { return entries_.empty(); }
+  // The endpoints that complete here.
+  std::set<Endpoint*> users;
+
+  // A full ring is in error from then on, with every endpoint that uses it.
+  void Push(Entry entry);
+  [[nodiscard]] Completion Pop();
+  void Forget(uint32_t queue_pair);
+
+ private:
+  const uint32_t id_;
+  const uint32_t capacity_;
+  Opened* const opened_;
+  std::deque<Entry> entries_;
+  bool overrun_ = false;
+};
+
+}  // namespace rewire::rdma::fake

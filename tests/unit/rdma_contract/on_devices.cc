@@ -1,0 +1,67 @@
+// rdma_contract [GOOGLETEST-FLAG..] [DEVICE [DEVICE]]: the contract suite on this machine's devices
+// through libibverbs; without names on the first one with a link (loopback), and from it to the
+// next such one. Exit status 77, with the reason, when there is nothing to run on.
+#include <cstdio>
+#include <string>
+
+#include "reconfig/rdma/verbs_driver.h"
+#include "tests/unit/rdma_contract/stage.h"
+
+namespace rewire::rdma {
+namespace {
+
+constexpr int kSkipped = 77;
+
+std::vector<std::string>& Chosen() {
+  static std::vector<std::string> names;
+  return names;
+}
+
+// The names of devices whose first port has a link.
+absl::StatusOr<std::vector<std::string>> WithLink() {
+  auto driver = LoadVerbs();
+  if (!driver.ok()) return driver.status();
+  auto devices = (*driver)->Devices();
+  if (!devices.ok()) return devices.status();
+  std::vector<std::string> names;
+  for (const DeviceInfo& device : *devices) {
+    const PortInfo& port = device.ports.at(0);
+    std::printf("%s: pci %s, %s, %u Mbit/s, mtu %u, %zu gids\n", device.name.c_str(),
+                device.pci_path.empty() ? "none" : device.pci_path.c_str(),
+                port.state == PortState::kActive ? "active" : "no link", port.speed_mbps,
+                port.active_mtu, port.gids.size());
+    if (port.state == PortState::kActive) names.push_back(device.name);
+  }
+  if (names.empty()) return absl::NotFoundError("no RDMA device of this machine has a link");
+  return names;
+}
+
+int Run(int argc, char** argv) {
+  const auto found = WithLink();
+  if (!found.ok()) {
+    std::printf("SKIPPED, nothing was tested: %s\n", found.status().ToString().c_str());
+    return kSkipped;
+  }
+  Chosen() = *found;
+  std::vector<std::string> named;
+  for (int i = 1; i < argc; ++i) {
+    if (argv[i][0] != '-') named.emplace_back(argv[i]);
+  }
+  if (!named.empty()) Chosen() = named;
+  ::testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}
+
+}  // namespace
+
+std::vector<Ground> Grounds() {
+  const auto driver = [] { return LoadVerbs(); };
+  const std::vector<std::string>& names = Chosen();
+  std::vector<Ground> grounds = {{"Loopback", driver, names[0], names[0]}};
+  if (names.size() > 1) grounds.push_back({"TwoDevices", driver, names[0], names[1]});
+  return grounds;
+}
+
+}  // namespace rewire::rdma
+
+int main(int argc, char** argv) { return rewire::rdma::Run(argc, argv); }
