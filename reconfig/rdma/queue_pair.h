@@ -86,8 +86,8 @@ class QueuePair {
   [[nodiscard]] virtual absl::Status ToInit(const InitAttributes& attributes) = 0;
   [[nodiscard]] virtual absl::Status ToReadyToReceive(const ReceiveAttributes& attributes) = 0;
   [[nodiscard]] virtual absl::Status ToReadyToSend(const SendAttributes& attributes) = 0;
-  // From any state. Everything outstanding completes as kFlushed; when this has returned, nothing
-  // of the peer's lands through this queue pair any more.
+  // From any state but kReset. Everything outstanding completes as kFlushed; when this has
+  // returned, nothing of the peer's lands through this queue pair any more.
   [[nodiscard]] virtual absl::Status ToError() = 0;
   // From any state; as ToError, but what is outstanding is forgotten. Poll the completion queues
   // empty first: whether completions already queued survive is up to the device.
@@ -99,7 +99,8 @@ class QueuePair {
 
   // Posts a chain in order. ResourceExhausted: the queue is full. Only in kReadyToSend and kError.
   [[nodiscard]] virtual PostResult PostSend(std::span<const SendWork> chain) = 0;
-  // In any state but kReset.
+  // In any state but kReset. In kError it completes as kFlushed or never, as the device likes: wait
+  // for what was posted before, no more.
   [[nodiscard]] virtual PostResult PostReceive(std::span<const ReceiveWork> chain) = 0;
 };
 

@@ -45,6 +45,9 @@ absl::Status FakeQueuePair::ToReadyToSend(const SendAttributes& attributes) {
 
 absl::Status FakeQueuePair::ToError() {
   MutexLock lock(&device_->core().mutex);
+  if (endpoint_->state() == QueuePairState::kReset) {
+    return device_->Error("ibv_modify_qp to ERR", EINVAL);
+  }
   endpoint_->EnterError();
   return absl::OkStatus();
 }
