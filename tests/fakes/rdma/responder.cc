@@ -172,7 +172,11 @@ void Endpoint::SendNak(NakCode code) {
   nak.kind = PacketKind::kNak;
   nak.nak = code;
   nak.psn = static_cast<uint32_t>(expected_ & 0xffffff);
-  if (code == NakCode::kReceiverNotReady) nak.length = ToNanoseconds(rnr_wait_);
+  if (code == NakCode::kReceiverNotReady) {
+    nak.length = ToNanoseconds(rnr_wait_);
+    // Those that follow are dropped without a word: the requester comes back to this one anyway.
+    nak_sent_ = true;
+  }
   Transmit(std::move(nak));
 }
 
