@@ -49,7 +49,7 @@ Endpoint::~Endpoint() {
 }
 
 int Endpoint::ToInit(const InitAttributes& attributes) {
-  if (state_ != QueuePairState::kReset && state_ != QueuePairState::kInit) return EINVAL;
+  if (state_ != QueuePairState::kReset) return EINVAL;
   if (attributes.port != 1 || attributes.pkey_index >= node_.port().pkeys.size()) return EINVAL;
   access_ = attributes.access;
   state_ = QueuePairState::kInit;

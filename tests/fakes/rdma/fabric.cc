@@ -23,13 +23,13 @@ std::vector<GidEntry> DefaultGids(LinkLayer link_layer, uint32_t host) {
 
 void Fabric::AddDevice(const DeviceSpec& spec) {
   MutexLock lock(&core_->mutex);
-  const uint32_t number = core_->network.NextNumber();
+  const uint32_t number = core_->network.nodes() + 1;  // up to 255 of them
   Node node;
   node.latency = spec.latency;
   node.max_inline = spec.max_inline;
   DeviceInfo& info = node.info;
   info.name = spec.name;
-  info.pci_path = "/sys/devices/pci0000:00/0000:00:" + std::to_string(number % 100) + ".0";
+  info.pci_path = "/sys/devices/pci0000:00/0000:00:" + std::to_string(number) + ".0";
   info.guid = 0xfa4e'0000'0000'0000 + number;
   info.max_queue_pairs = 1 << 17;
   info.max_work_requests = spec.max_work_requests;
@@ -42,7 +42,7 @@ void Fabric::AddDevice(const DeviceSpec& spec) {
   port.active_mtu = spec.mtu;
   port.speed_mbps = spec.speed_mbps;
   if (spec.link_layer == LinkLayer::kInfiniBand) port.lid = static_cast<uint16_t>(number);
-  port.gids = spec.gids.empty() ? DefaultGids(spec.link_layer, number & 0xff) : spec.gids;
+  port.gids = spec.gids.empty() ? DefaultGids(spec.link_layer, number) : spec.gids;
   port.pkeys = {0xffff};
   info.ports = {port};
   core_->network.AddNode(std::move(node));

@@ -71,6 +71,7 @@ class Network {
   void Note(uint64_t word) { digest_ = MixWord(digest_, word); }
 
   Node& AddNode(Node node);
+  [[nodiscard]] uint32_t nodes() const { return static_cast<uint32_t>(nodes_.size()); }
   [[nodiscard]] Node* Find(std::string_view name);
   [[nodiscard]] uint32_t NextNumber() { return ++numbers_; }
 

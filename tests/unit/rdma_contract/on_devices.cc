@@ -1,9 +1,10 @@
 // rdma_contract [GOOGLETEST-FLAG..] [DEVICE [DEVICE]]: the contract suite on this machine's devices
-// through libibverbs; without names on the first one with a link (loopback), and from it to the
+// through libibverbs; without names on the first one that can (loopback), and from it to the
 // next such one. Exit status 77, with the reason, when there is nothing to run on.
 #include <cstdio>
 #include <string>
 
+#include "reconfig/base/status_macros.h"
 #include "reconfig/rdma/verbs_driver.h"
 #include "tests/unit/rdma_contract/stage.h"
 
@@ -17,27 +18,42 @@ std::vector<std::string>& Chosen() {
   return names;
 }
 
-// The names of devices whose first port has a link.
-absl::StatusOr<std::vector<std::string>> WithLink() {
+// Whether the device has the queue pairs that this is about; not every one has.
+absl::Status Suits(Driver* driver, const DeviceInfo& info) {
+  if (info.ports.empty() || info.ports[0].state != PortState::kActive) {
+    return absl::UnavailableError("no link");
+  }
+  REWIRE_ASSIGN_OR_RETURN(const std::shared_ptr<Device> device, driver->Open(info.name));
+  REWIRE_ASSIGN_OR_RETURN(const std::shared_ptr<CompletionQueue> queue,
+                          device->CreateCompletionQueue(1));
+  return device->CreateQueuePair({queue, queue}).status();
+}
+
+absl::StatusOr<std::vector<std::string>> SuitingDevices() {
   auto driver = LoadVerbs();
   if (!driver.ok()) return driver.status();
   auto devices = (*driver)->Devices();
   if (!devices.ok()) return devices.status();
   std::vector<std::string> names;
   for (const DeviceInfo& device : *devices) {
-    const PortInfo& port = device.ports.at(0);
-    std::printf("%s: pci %s, %s, %u Mbit/s, mtu %u, %zu gids\n", device.name.c_str(),
+    const absl::Status suits = Suits(driver->get(), device);
+    std::printf("%s: pci %s, %s\n", device.name.c_str(),
                 device.pci_path.empty() ? "none" : device.pci_path.c_str(),
-                port.state == PortState::kActive ? "active" : "no link", port.speed_mbps,
-                port.active_mtu, port.gids.size());
-    if (port.state == PortState::kActive) names.push_back(device.name);
+                suits.ToString().c_str());
+    for (const PortInfo& port : device.ports) {
+      std::printf("  port %u: %u Mbit/s, mtu %u, %zu addresses\n", port.number, port.speed_mbps,
+                  port.active_mtu, port.gids.size());
+    }
+    if (suits.ok()) names.push_back(device.name);
   }
-  if (names.empty()) return absl::NotFoundError("no RDMA device of this machine has a link");
+  if (names.empty()) {
+    return absl::NotFoundError("no RDMA device of this machine has a link and can do RC");
+  }
   return names;
 }
 
 int Run(int argc, char** argv) {
-  const auto found = WithLink();
+  const auto found = SuitingDevices();
   if (!found.ok()) {
     std::printf("SKIPPED, nothing was tested: %s\n", found.status().ToString().c_str());
     return kSkipped;
