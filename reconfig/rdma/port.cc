@@ -31,12 +31,10 @@ uint32_t LinkSpeedMbps(uint8_t width_code, uint32_t speed_code) {
     case 2:
       lane = 5000;
       break;  // DDR
-    case 4:
+    case 4:   // QDR
+    case 8:   // FDR10
       lane = 10000;
-      break;  // QDR
-    case 8:
-      lane = 10000;
-      break;  // FDR10
+      break;
     case 16:
       lane = 14000;
       break;  // FDR

@@ -12,7 +12,7 @@
 namespace rewire::rdma::fake {
 namespace {
 
-class FakeMemory : public MemoryRegion {
+class FakeMemory final : public MemoryRegion {
  public:
   // `mapped` bytes at `host` were mapped for it; 0: the memory is the caller's.
   FakeMemory(std::shared_ptr<FakeDevice> device, const Region& region, size_t mapped)
