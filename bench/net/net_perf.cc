@@ -116,7 +116,7 @@ void Bandwidths(const Control& control, const Ways& ways, const Options& o, Repo
     for (int64_t round = -1; round < o.rounds; ++round) {  // the first one warms
       for (const auto& [name, way] : ways) {
         if (name == "tcp_spin") continue;
-        const Sample s = Timed(control, [&] { return way->Stream(bytes, count); });
+        const Sample s = Timed(control, [&, w = way.get()] { return w->Stream(bytes, count); });
         if (round < 0) continue;
         speed[name].push_back(gigabytes / s.seconds);
         cpu[name].push_back(s.cpu / gigabytes);
@@ -149,7 +149,7 @@ void Latencies(const Control& control, const Ways& ways, const Options& o, Repor
     for (int64_t round = -1; round < o.rounds; ++round) {
       for (const auto& [name, way] : ways) {
         if (name == "tcp_2" || name == "tcp_4") continue;
-        const Sample s = Timed(control, [&] { return way->PingPong(bytes, kPings); });
+        const Sample s = Timed(control, [&, w = way.get()] { return w->PingPong(bytes, kPings); });
         if (round >= 0) us[name].push_back(s.seconds * 1e6 / (2 * kPings));
       }
     }
