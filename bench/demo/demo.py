@@ -132,7 +132,7 @@ def parse():
     p = argparse.ArgumentParser(prog="./dev demo", description=__doc__.split("\n\n")[0])
     p.add_argument("--build", required=True, help=argparse.SUPPRESS)
     p.add_argument("--json", action="store_true", help="one JSON object on standard output")
-    p.add_argument("--rounds", type=int, default=2, metavar="N", help="how often each change is made (2)")
+    p.add_argument("--rounds", type=int, default=5, metavar="N", help="how often each change is made (5)")
     p.add_argument("--spacing", type=int, default=5, metavar="STEPS", help="undisturbed steps between changes (5)")
     p.add_argument("--state-mb", type=int, default=256, metavar="MB", help="ballast state beside the model's (256)")
     p.add_argument("--zero", type=int, choices=(0, 1), default=1, help="ZeRO stage (1)")

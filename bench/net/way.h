@@ -7,22 +7,9 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "bench/net/control.h"
 
 namespace rewire::bench {
-
-// A socket between the two processes, for what has to be told and for starting together.
-class Control {
- public:
-  Control(int fd, bool leads) : fd_(fd), leads_(leads) {}
-  [[nodiscard]] bool leads() const { return leads_; }
-  void Send(const void* bytes, size_t size) const;
-  void Receive(void* bytes, size_t size) const;
-  void Meet() const;  // returns on both sides when both have come
-
- private:
-  const int fd_;
-  const bool leads_;
-};
 
 class Way {
  public:

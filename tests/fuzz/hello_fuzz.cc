@@ -1,0 +1,42 @@
+// Any bytes as a listener's handle, a greeting and an answer: what is taken is in bounds, and comes
+// out of its own encoding as it went in.
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include "net_plugin/socket/address.h"
+#include "net_plugin/socket/hello.h"
+
+using namespace rewire::net;
+
+namespace {
+
+void Require(bool holds) {
+  if (!holds) abort();
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string_view bytes(reinterpret_cast<const char*>(data), size);
+  char handle[kHandleBytes] = {};
+  std::memcpy(handle, data, std::min(size, sizeof handle));
+  if (const auto address = DecodeAddress(handle)) {
+    char again[kHandleBytes];
+    EncodeAddress(*address, again);
+    const auto same = DecodeAddress(again);
+    Require(same.has_value() && AddressText(same->address) == AddressText(address->address) &&
+            same->key == address->key && same->attempt == address->attempt);
+  }
+  if (const auto hello = DecodeHello({bytes.data(), bytes.size()})) {
+    Require(size == kHelloBytes && hello->index < hello->streams && hello->streams <= kMostStreams);
+    const std::string again = EncodeHello(*hello);
+    const auto same = DecodeHello({again.data(), again.size()});
+    Require(same.has_value() && same->link == hello->link && same->job == hello->job);
+  }
+  if (const auto welcome = DecodeWelcome({bytes.data(), bytes.size()})) {
+    Require(EncodeWelcome(*welcome) == bytes);
+  }
+  return 0;
+}
