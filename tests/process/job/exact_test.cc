@@ -10,12 +10,12 @@ namespace {
 
 using ::testing::SizeIs;
 
-class EveryChange : public ::testing::TestWithParam<int> {};
+using ::testing::HasSubstr;
+
+class EveryChange : public ::testing::TestWithParam<TrainingOptions> {};
 
 TEST_P(EveryChange, IsBitEqualToNone) {
-  TrainingOptions options;
-  options.zero = GetParam();
-  TrainingJob job(options);
+  TrainingJob job(GetParam());
   CommandResult r = job.Ask("resize", {"4"});
   EXPECT_EQ(r.status, 0) << r.err;
   job.Train();
@@ -36,10 +36,16 @@ TEST_P(EveryChange, IsBitEqualToNone) {
   const nlohmann::json status = job.Status();
   EXPECT_EQ(status["epoch"], 6);
   for (const auto& t : status["transitions"]) EXPECT_EQ(t["result"], "committed") << t;
-  job.FinishExact();
+  const CommandResult end = job.FinishExact();
+  if (GetParam().net_plugin) {
+    EXPECT_THAT(end.err, HasSubstr("NET/rewire: net ABI v11"));
+  }
 }
 
-INSTANTIATE_TEST_SUITE_P(Zero, EveryChange, ::testing::Values(0, 1));
+INSTANTIATE_TEST_SUITE_P(Zero0, EveryChange, ::testing::Values(TrainingOptions{.zero = 0}));
+INSTANTIATE_TEST_SUITE_P(Zero1, EveryChange, ::testing::Values(TrainingOptions{}));
+INSTANTIATE_TEST_SUITE_P(OverTheNetPlugin, EveryChange,
+                         ::testing::Values(TrainingOptions{.net_plugin = true}));
 
 }  // namespace
 }  // namespace rewire

@@ -42,6 +42,10 @@ std::vector<std::string> RunArguments(const TrainingOptions& o, const TemporaryF
                                    "--store",
                                    folder / "world",
                                    "--"};
+  if (o.net_plugin) {
+    argv.insert(argv.end(), {"/usr/bin/env", "NCCL_NET_PLUGIN=rewire", "NCCL_NET=rewire",
+                             "NCCL_SOCKET_IFNAME=lo", "REWIRE_LOG=info"});
+  }
   const std::vector<std::string> program = Training(o.zero);
   argv.insert(argv.end(), program.begin(), program.end());
   argv.insert(argv.end(),

@@ -15,6 +15,7 @@ struct TrainingOptions {
   int members = 2;
   int max = 4;
   int zero = 1;
+  bool net_plugin = false;  // over ours, and nothing else
 };
 
 class TrainingJob {
