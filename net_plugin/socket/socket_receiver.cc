@@ -46,7 +46,7 @@ absl::StatusOr<Request*> SocketReceiver::Irecv(int count, void* const* data, con
         absl::StrCat("sockets receive 1 buffer at a time, not ", count));
   }
   MutexLock lock(&mutex_);
-  if (!failure_.ok()) return failure_;
+  if (!failure_.ok()) return Failure();
   Message& m = messages_[next_ % messages_.size()];
   if (m.busy) return nullptr;
   m.busy = true;
@@ -68,7 +68,7 @@ absl::StatusOr<bool> SocketReceiver::Test(Request* request, int* sizes) {
     if (!m->done.load(std::memory_order_acquire)) {
       if (!failed_.load(std::memory_order_relaxed)) return false;
       MutexLock lock(&mutex_);
-      return failure_;
+      return Failure();
     }
   }
   if (sizes != nullptr) *sizes = static_cast<int>(m->bytes);

@@ -59,6 +59,10 @@ class SocketReceiver final : public Receiver, private Workers::Work {
   // The message that this header's payload belongs to, or null when it has no place yet.
   absl::StatusOr<Message*> PlaceOf(const FrameHeader& header) REWIRE_REQUIRES(mutex_);
   void Fail(const absl::Status& status) REWIRE_REQUIRES(mutex_);
+  // Afresh: copies of a status share a count, and this one goes to another thread.
+  [[nodiscard]] absl::Status Failure() const REWIRE_REQUIRES(mutex_) {
+    return {failure_.code(), failure_.message()};
+  }
 
   std::unique_ptr<Link> link_;
   Links* const links_;

@@ -49,7 +49,7 @@ absl::StatusOr<Request*> SocketSender::Isend(const void* data, size_t bytes, int
   Message* message = nullptr;
   {
     MutexLock lock(&mutex_);
-    if (!failure_.ok()) return failure_;
+    if (!failure_.ok()) return Failure();
     message = &messages_[next_ % messages_.size()];
     if (message->busy) return nullptr;
     message->busy = true;
@@ -73,7 +73,7 @@ absl::StatusOr<bool> SocketSender::Test(Request* request, int* sizes) {
     if (!m->done.load(std::memory_order_acquire)) {
       if (!failed_.load(std::memory_order_relaxed)) return false;
       MutexLock lock(&mutex_);
-      return failure_;
+      return Failure();
     }
   }
   if (sizes != nullptr) *sizes = static_cast<int>(m->bytes);

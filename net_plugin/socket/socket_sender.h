@@ -55,6 +55,10 @@ class SocketSender final : public Sender, private Workers::Work {
   // The next chunk that this stream may write; false: none.
   bool Take(size_t stream) REWIRE_REQUIRES(mutex_);
   void Fail(const absl::Status& status) REWIRE_REQUIRES(mutex_);
+  // Afresh: copies of a status share a count, and this one goes to another thread.
+  [[nodiscard]] absl::Status Failure() const REWIRE_REQUIRES(mutex_) {
+    return {failure_.code(), failure_.message()};
+  }
 
   std::unique_ptr<Link> link_;
   Links* const links_;
