@@ -120,12 +120,12 @@ void SocketSender::Fail(const absl::Status& status) {
 }
 
 void SocketSender::Drive(size_t stream) {
-  if (MoveStream(stream)) Workers::Get().Arm(workers_[stream]);
+  if (MoveStream(stream, Workers::kTurnBytes)) Workers::Get().Arm(workers_[stream]);
 }
 
-bool SocketSender::MoveStream(size_t stream) {
+bool SocketSender::MoveStream(size_t stream, size_t most) {
   Writing& w = writing_[stream];
-  for (;;) {
+  for (size_t moved = 0; moved < most;) {
     if (w.message == nullptr) {
       MutexLock lock(&mutex_);
       if (!Take(stream)) {
@@ -143,6 +143,7 @@ bool SocketSender::MoveStream(size_t stream) {
       Fail(sent.status());
       return false;
     }
+    moved += *sent;
     const size_t of_header = std::min(*sent, header);
     w.header_sent += of_header;
     w.payload_sent += *sent - of_header;
@@ -151,6 +152,7 @@ bool SocketSender::MoveStream(size_t stream) {
     Message& m = *std::exchange(w.message, nullptr);
     if (m.taken == m.bytes && m.sent == m.bytes) m.done.store(true, std::memory_order_release);
   }
+  return true;
 }
 
 }  // namespace rewire::net

@@ -48,9 +48,9 @@ class SocketSender final : public Sender, private Workers::Work {
     size_t payload_sent = 0;
   };
 
-  // Writes what the kernel takes now; false: nothing is left to write. NCCL's thread for stream 0,
-  // a worker for any other.
-  bool MoveStream(size_t stream);
+  // Writes what the kernel takes now, up to about `most` bytes; false: nothing is left to write.
+  // NCCL's thread for stream 0, a worker for any other.
+  bool MoveStream(size_t stream, size_t most = SIZE_MAX);
   void Drive(size_t stream) override;
   // The next chunk that this stream may write; false: none.
   bool Take(size_t stream) REWIRE_REQUIRES(mutex_);

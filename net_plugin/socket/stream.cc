@@ -42,6 +42,10 @@ Stream::Stream(UniqueFd fd) : fd_(std::move(fd)), kept_(std::make_unique<char[]>
   DelayAcks();
 }
 
+Stream::~Stream() {
+  if (fd_.valid()) shutdown(fd_.get(), SHUT_RDWR);
+}
+
 void Stream::DelayAcks() {
   const int off = 0;
   setsockopt(fd_.get(), IPPROTO_TCP, TCP_QUICKACK, &off, sizeof off);
@@ -90,7 +94,7 @@ absl::StatusOr<size_t> Stream::Fill(void* to, size_t bytes) {
       received_ = now;
       return got;
     }
-    if (n == 0) return absl::UnavailableError("the peer has closed the connection");
+    if (n == 0) return absl::OutOfRangeError("the peer has closed the connection");
     if (errno == EINTR) continue;
     if (errno == EAGAIN || errno == EWOULDBLOCK) return size_t{0};
     return Broken("receiving", errno);

@@ -16,13 +16,17 @@ class Stream {
  public:
   Stream() = default;  // for containers
   explicit Stream(UniqueFd fd);
+  // The other end learns of it even if a forked child has the descriptor, too.
+  ~Stream();
+  Stream(Stream&&) = default;
+  Stream& operator=(Stream&&) = default;
 
   [[nodiscard]] int fd() const { return fd_.get(); }
 
   // Bytes written: fewer than asked when the kernel takes no more now. Header first, then payload.
   absl::StatusOr<size_t> Write(const void* header, size_t header_bytes, const void* payload,
                                size_t payload_bytes);
-  // False: no whole header is there yet.
+  // False: no whole header is there yet. OutOfRange: the other end is closed, and all was read.
   absl::StatusOr<bool> ReadHeader(FrameHeader* header);
   // Bytes of payload that were there, up to `bytes`; 0 for none yet.
   absl::StatusOr<size_t> ReadPayload(void* to, size_t bytes);

@@ -20,7 +20,7 @@ Workers& Workers::Get() {
 }
 
 Workers::Workers() : events_(epoll_create1(EPOLL_CLOEXEC)) {
-  for (size_t i = 0; i < CountOf(); ++i) threads_.emplace_back([this, i] { Run(i); });
+  for (size_t i = 0; events_.valid() && i < CountOf(); ++i) threads_.emplace_back([this, i] { Run(i); });
 }
 
 uint64_t Workers::Add(int fd, uint32_t events, Work* work, size_t stream) {
@@ -34,15 +34,16 @@ uint64_t Workers::Add(int fd, uint32_t events, Work* work, size_t stream) {
   return id;
 }
 
-void Workers::Arm(uint64_t id) {
+void Workers::Arm(uint64_t id, bool now) {
   MutexLock lock(&mutex_);
   const auto found = entries_.find(id);
-  if (found != entries_.end()) ArmNow(id, found->second);
+  if (found != entries_.end()) ArmEntry(id, found->second, now);
 }
 
-void Workers::ArmNow(uint64_t id, const Entry& entry) {
+void Workers::ArmEntry(uint64_t id, const Entry& entry, bool now) {
   epoll_event event{};
-  event.events = entry.events | EPOLLONESHOT;
+  // A connection that only receives can always be written to.
+  event.events = entry.events | EPOLLONESHOT | (now ? uint32_t{EPOLLOUT} : 0);
   event.data.u64 = id;
   epoll_ctl(events_.get(), EPOLL_CTL_MOD, entry.fd, &event);
 }
@@ -79,7 +80,7 @@ void Workers::Run(size_t number) {
     MutexLock lock(&mutex_);
     Entry& entry = entries_.at(id);
     entry.driving = false;
-    if (std::exchange(entry.again, false)) ArmNow(id, entry);
+    if (std::exchange(entry.again, false)) ArmEntry(id, entry, true);
     idle_.NotifyAll();
   }
 }

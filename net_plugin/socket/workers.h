@@ -24,12 +24,18 @@ class Workers {
     virtual void Drive(size_t stream) = 0;
   };
 
+  // What one Drive() moves at most, so that nobody is kept waiting for another's large messages.
+  static constexpr size_t kTurnBytes = 4 << 20;
+
   static Workers& Get();
+  // False: this process could not have them; links must have one stream only.
+  [[nodiscard]] bool ok() const { return events_.valid(); }
 
   // events: of epoll(7), that the descriptor is waited for.
   uint64_t Add(int fd, uint32_t events, Work* work, size_t stream);
-  // Drive() is called once, as soon as the descriptor is ready. From any thread, Drive() too.
-  void Arm(uint64_t id);
+  // Drive() is called once, as soon as the descriptor is ready, or `now`. From any thread, Drive()
+  // too.
+  void Arm(uint64_t id, bool now = false);
   // When it returns Drive() is not under way and will not be called any more.
   void Remove(uint64_t id);
 
@@ -45,7 +51,7 @@ class Workers {
 
   Workers();
   void Run(size_t number);
-  void ArmNow(uint64_t id, const Entry& entry) REWIRE_REQUIRES(mutex_);
+  void ArmEntry(uint64_t id, const Entry& entry, bool now) REWIRE_REQUIRES(mutex_);
 
   UniqueFd events_;
   Mutex mutex_;

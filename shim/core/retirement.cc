@@ -78,21 +78,24 @@ void Retirement::Continue(const std::shared_ptr<Batch>& batch) {
 }
 
 void Retirement::Destroy(std::unique_ptr<Link> link) {
-  if (const absl::Status entered = device_->Enter(link->context); !entered.ok()) {
+  // Where the program has given its device back already, what was on it is gone.
+  const absl::Status entered = device_->Enter(link->context);
+  if (!entered.ok()) {
     REWIRE_WARN("an old generation is left undestroyed: %s", entered.ToString().c_str());
-    return;
   }
-  if (link->generation != nullptr) DestroyGeneration(*link);
-  if (link->end_of_previous != nullptr) device_->DestroyEvent(link->end_of_previous);
+  if (link->generation != nullptr) DestroyGeneration(*link, entered.ok());
+  if (entered.ok() && link->end_of_previous != nullptr) {
+    device_->DestroyEvent(link->end_of_previous);
+  }
 }
 
-void Retirement::DestroyGeneration(const Link& link) {
+void Retirement::DestroyGeneration(const Link& link, bool on_device) {
   if (!services_->quiesce(link.generation, kQuiesce.count())) {
     REWIRE_WARN("a thread has been inside an old generation for %lld ms: it is left undestroyed",
                 static_cast<long long>(kQuiesce.count()));
     return;
   }
-  if (const ncclComm_t real = link.generation->Real(); real != nullptr) {
+  if (const ncclComm_t real = link.generation->Real(); on_device && real != nullptr) {
     const bool destroyed = DestroyReal(*nccl_, {real, link.blocking}, Now() + kDestroy);
     (destroyed ? counters_->retired : counters_->aborted).fetch_add(1, std::memory_order_relaxed);
   }

@@ -48,7 +48,7 @@ class Retirement {
   [[nodiscard]] bool Pending(Epoch epoch) REWIRE_EXCLUDES(mutex_);
   std::unique_ptr<Link> TakeFirst(Epoch epoch) REWIRE_EXCLUDES(mutex_);
   void Destroy(std::unique_ptr<Link> link);
-  void DestroyGeneration(const Link& link);
+  void DestroyGeneration(const Link& link, bool on_device);
 
   const NcclCalls* const nccl_;
   const ShimServices* const services_;

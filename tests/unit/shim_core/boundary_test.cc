@@ -187,6 +187,24 @@ TEST_F(BoundaryTest, RetirementWaitsForAThreadInside) {
   EXPECT_EQ(FakeNccl::Get().Live(), 1);
 }
 
+TEST_F(BoundaryTest, AGenerationWhoseDeviceIsGoneIsFreedWithoutIt) {
+  Start({.build = seconds(20), .decision = seconds(1), .retire = milliseconds(0)});
+  const int before = FakeServices::live_generations();
+  {
+    Program program(core_.get(), 1);
+    ASSERT_EQ(program.Create(2, 0), ncclSuccess);
+    ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0)}).ok());
+    core_->SwapNow(1);
+    EXPECT_EQ(FakeServices::live_generations(), before + 2);
+    device_.Lose();
+    Answer<bool> retired;
+    core_->Retire(1, [done = retired.Callback()] { done(true); });
+    ASSERT_TRUE(retired.Wait().has_value());
+    EXPECT_EQ(FakeServices::live_generations(), before + 1);
+    EXPECT_EQ(core_->counters().retired.load(), 0u);
+  }
+}
+
 TEST_F(BoundaryTest, NothingIsLeftWhenAllIsClosed) {
   const int generations = FakeServices::live_generations();
   Start({.build = seconds(20), .decision = seconds(1), .retire = milliseconds(0)});

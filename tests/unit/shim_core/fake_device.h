@@ -16,7 +16,15 @@ namespace rewire::shim {
 class FakeDevice : public Device {
  public:
   DeviceContext CurrentContext() override { return this; }
-  absl::Status Enter(DeviceContext /*context*/) override { return absl::OkStatus(); }
+  absl::Status Enter(DeviceContext /*context*/) override {
+    MutexLock lock(&mutex_);
+    return gone_ ? absl::InternalError("the context is gone") : absl::OkStatus();
+  }
+  // The program gives its device back.
+  void Lose() {
+    MutexLock lock(&mutex_);
+    gone_ = true;
+  }
   absl::StatusOr<uint64_t> FreeBytes() override {
     MutexLock lock(&mutex_);
     return free_bytes_;
@@ -119,6 +127,7 @@ class FakeDevice : public Device {
   int used_after_destroy_ REWIRE_GUARDED_BY(mutex_) = 0;
   std::set<DeviceEvent> destroyed_ REWIRE_GUARDED_BY(mutex_);
   std::vector<std::string> log_ REWIRE_GUARDED_BY(mutex_);
+  bool gone_ REWIRE_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace rewire::shim
