@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "net_plugin/socket/socket_listener.h"
 #include "net_plugin/socket/socket_sender.h"
+#include "net_plugin/socket/workers.h"
 #include "reconfig/base/log.h"
 #include "reconfig/base/settings.h"
 
@@ -66,6 +67,7 @@ absl::StatusOr<const Interface*> Net::At(int device) const {
 
 // More streams where one connection cannot fill the wire, or nothing says that it can.
 int Net::StreamsOf(const Interface& interface) const {
+  if (!Workers::Get().ok()) return 1;
   if (streams_ > 0) return streams_;
   const int mbps = interface.speed_mbps;
   if (mbps == 0) return 2;

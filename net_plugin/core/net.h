@@ -14,12 +14,6 @@
 
 namespace rewire::net {
 
-// Of one communicator (v11 and later), or of the process (before).
-struct Context {
-  uint64_t comm_id = 0;
-  int traffic_class = -1;
-};
-
 class Net {
  public:
   // With this process's settings; the failure is the same every time.

@@ -37,6 +37,15 @@ uint64_t AddressHash(const sockaddr_storage& a) {
   return MixWord(V4(a).sin_addr.s_addr, V4(a).sin_port);
 }
 
+sockaddr_storage Scoped(const sockaddr_storage& to, const sockaddr_storage& local) {
+  sockaddr_storage out = to;
+  if (to.ss_family == AF_INET6 && local.ss_family == AF_INET6 &&
+      IN6_IS_ADDR_LINKLOCAL(&V6(to).sin6_addr)) {
+    reinterpret_cast<sockaddr_in6&>(out).sin6_scope_id = V6(local).sin6_scope_id;
+  }
+  return out;
+}
+
 std::string AddressText(const sockaddr_storage& a) {
   char text[INET6_ADDRSTRLEN] = "?";
   if (a.ss_family == AF_INET6) {

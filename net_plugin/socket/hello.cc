@@ -12,6 +12,7 @@ namespace {
 constexpr uint32_t kHandleMagic = 0x484E5752;   // "RWNH"
 constexpr uint32_t kHelloMagic = 0x314E5752;    // "RWN1"
 constexpr uint32_t kWelcomeMagic = 0x414E5752;  // "RWNA"
+constexpr uint32_t kRestedMagic = 0x524E5752;   // "RWNR"
 
 }  // namespace
 
@@ -56,7 +57,6 @@ std::optional<ListenAddress> DecodeAddress(const void* handle) {
     auto& out = reinterpret_cast<sockaddr_in6&>(a.address);
     out.sin6_family = AF_INET6;
     out.sin6_port = port;
-    // The interface is named by the connecting side's own number for it, if at all.
     out.sin6_scope_id = scope;
     std::memcpy(&out.sin6_addr, ip.data(), 16);
   } else if (family == 4) {
@@ -123,6 +123,21 @@ std::optional<Welcome> DecodeWelcome(std::span<const char> bytes) {
   const auto value = in.Get<uint32_t>();
   if (!in.Finished() || value < 1 || value > 3) return {};
   return static_cast<Welcome>(value);
+}
+
+std::string EncodeRested(uint32_t use) {
+  ByteWriter out;
+  out.Put(kRestedMagic);
+  out.Put(use);
+  return out.Take();
+}
+
+std::optional<uint32_t> DecodeRested(std::span<const char> bytes) {
+  ByteReader in({bytes.data(), bytes.size()});
+  if (in.Get<uint32_t>() != kRestedMagic) return {};
+  const auto use = in.Get<uint32_t>();
+  if (!in.Finished()) return {};
+  return use;
 }
 
 }  // namespace rewire::net

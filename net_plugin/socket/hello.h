@@ -49,4 +49,9 @@ inline constexpr size_t kWelcomeBytes = 8;
 std::string EncodeWelcome(Welcome welcome);
 std::optional<Welcome> DecodeWelcome(std::span<const char> bytes);
 
+// From the listening side on stream 0: its end of this use rests, too.
+inline constexpr size_t kRestedBytes = 8;
+std::string EncodeRested(uint32_t use);
+std::optional<uint32_t> DecodeRested(std::span<const char> bytes);
+
 }  // namespace rewire::net

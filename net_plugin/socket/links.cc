@@ -2,6 +2,7 @@
 
 #include <sys/epoll.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -18,7 +19,6 @@ namespace rewire::net {
 namespace {
 
 constexpr size_t kMostGuests = 1024;
-constexpr size_t kMostResting = 4096;
 constexpr Duration kSweepEvery = milliseconds(100);
 
 uint64_t Random() {
@@ -33,24 +33,48 @@ absl::Status Failed(const std::string& what, int error) {
   return absl::UnavailableError(absl::StrCat(what, ": ", strerror(error)));
 }
 
+// A fault of this machine, not of the peer.
+absl::Status LocalFault(const std::string& what, int error) {
+  return absl::ResourceExhaustedError(absl::StrCat(what, ": ", strerror(error)));
+}
+
 // Which two interfaces a link joins.
 uint64_t RailOf(const sockaddr_storage& local, const sockaddr_storage& remote) {
   return MixWord(AddressHash(local), AddressHash(remote));
 }
 
-// A resting link whose peer is gone has something to read: its end.
-bool Alive(const Link& link) {
-  return std::all_of(link.streams.begin(), link.streams.end(), [](const Stream& s) {
-    char byte = 0;
-    return recv(s.fd(), &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 &&
-           (errno == EAGAIN || errno == EWOULDBLOCK);
-  });
+enum class Rest { kGone, kPeerNotYet, kBoth };
+
+// Whether the peer's end of a link whose sender is here rests, too.
+Rest RestOf(const Link& link) {
+  char bytes[kRestedBytes];
+  for (const Stream& s : link.streams) {
+    const ssize_t n = recv(s.fd(), bytes, sizeof bytes, MSG_PEEK | MSG_DONTWAIT);
+    const bool first = &s == link.streams.data();
+    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
+      if (first) return Rest::kPeerNotYet;
+      continue;
+    }
+    if (n <= 0 || !first) return Rest::kGone;
+    if (n < ssize_t{kRestedBytes}) return Rest::kPeerNotYet;
+    if (DecodeRested({bytes, kRestedBytes}) != link.use) return Rest::kGone;
+  }
+  return Rest::kBoth;
+}
+
+size_t DescriptorsFor(size_t share) {
+  rlimit limit{};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  return static_cast<size_t>(std::min<rlim_t>(limit.rlim_cur, 1 << 20)) / share;
 }
 
 }  // namespace
 
 Links::Links(LinksOptions options)
-    : options_(options), incarnation_(Random()), events_(epoll_create1(EPOLL_CLOEXEC)) {}
+    : options_(options),
+      incarnation_(Random()),
+      events_(epoll_create1(EPOLL_CLOEXEC)),
+      most_resting_(DescriptorsFor(4)) {}
 
 Links::~Links() = default;
 
@@ -66,6 +90,20 @@ void Links::Watch(int fd) {
   epoll_ctl(events_.get(), EPOLL_CTL_ADD, fd, &event);
 }
 
+void Links::Unwatch(int fd) { epoll_ctl(events_.get(), EPOLL_CTL_DEL, fd, nullptr); }
+
+absl::StatusOr<UniqueFd> Links::MakeSocket(int family) {
+  for (const bool again : {false, true}) {
+    UniqueFd fd(socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    if (fd.valid()) return fd;
+    if (again || (errno != EMFILE && errno != ENFILE)) break;
+    sending_.clear();
+    for (const auto& [number, link] : receiving_) Unwatch(number);
+    receiving_.clear();
+  }
+  return LocalFault("socket", errno);
+}
+
 void Links::Stranger(const char* why) {
   if (++counters_.strangers == 1) REWIRE_WARN("net plugin: a stranger was turned away: %s", why);
 }
@@ -77,12 +115,13 @@ absl::StatusOr<ListenAddress> Links::Listen(const sockaddr_storage& local) {
   if (at == acceptors_.end()) {
     Acceptor a;
     a.local = local;
-    a.fd = UniqueFd(socket(local.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-    if (!a.fd.valid()) return Failed("socket", errno);
+    absl::StatusOr<UniqueFd> fd_made = MakeSocket(local.ss_family);
+    if (!fd_made.ok()) return fd_made.status();
+    a.fd = *std::move(fd_made);
     socklen_t length = AddressLength(local);
     if (bind(a.fd.get(), reinterpret_cast<const sockaddr*>(&local), length) != 0 ||
         listen(a.fd.get(), SOMAXCONN) != 0) {
-      return Failed(absl::StrCat("listening on ", AddressText(local)), errno);
+      return LocalFault(absl::StrCat("listening on ", AddressText(local)), errno);
     }
     length = sizeof a.bound;
     getsockname(a.fd.get(), reinterpret_cast<sockaddr*>(&a.bound), &length);
@@ -117,29 +156,32 @@ absl::StatusOr<std::unique_ptr<Link>> Links::Accept(uint64_t listener) {
 }
 
 void Links::Pump() {
-  Sweep(Now());
   epoll_event events[64];
-  const int n = epoll_wait(events_.get(), events, 64, 0);
-  for (int i = 0; i < n; ++i) {
-    const int fd = events[i].data.fd;
-    if (const auto a = acceptors_.find(fd); a != acceptors_.end()) {
-      TakeGuests(a->second);
-    } else if (const auto g = guests_.find(fd); g != guests_.end()) {
-      if (!Hear(&g->second)) guests_.erase(g);
-    } else if (const auto r = receiving_.find(fd); r != receiving_.end()) {
-      if (!Wake(&r->second)) receiving_.erase(r);
+  int n = 64;
+  while (n == 64) {
+    n = epoll_wait(events_.get(), events, 64, 0);
+    for (int i = 0; i < n; ++i) {
+      const int fd = events[i].data.fd;
+      if (const auto a = acceptors_.find(fd); a != acceptors_.end()) {
+        TakeGuests(a->second);
+      } else if (const auto g = guests_.find(fd); g != guests_.end()) {
+        if (!Hear(&g->second)) guests_.erase(g);
+      } else if (const auto r = receiving_.find(fd); r != receiving_.end()) {
+        if (Wake(&r->second)) continue;
+        if (r->second != nullptr) Unwatch(fd);
+        receiving_.erase(r);
+      }
     }
   }
+  // Behind what has come: nobody may have looked for a long time.
+  Sweep(Now());
 }
 
 void Links::TakeGuests(const Acceptor& acceptor) {
-  for (;;) {
+  // The kernel keeps those for whom there is no room yet.
+  while (guests_.size() < kMostGuests) {
     UniqueFd fd(accept4(acceptor.fd.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!fd.valid()) return;
-    if (guests_.size() >= kMostGuests) {
-      Stranger("too many have connected and said nothing");
-      continue;
-    }
     const int number = fd.get();
     Guest guest{std::move(fd), Now() + options_.greeting, {}, 0};
     // What it has to say is mostly there already.
@@ -154,17 +196,18 @@ bool Links::Hear(Guest* guest) {
       recv(guest->fd.get(), guest->bytes + guest->have, kHelloBytes - guest->have, MSG_DONTWAIT);
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) return true;
   if (n <= 0) {
+    Unwatch(guest->fd.get());
     Stranger("it left without a word");
     return false;
   }
   guest->have += static_cast<size_t>(n);
   if (guest->have < kHelloBytes) return true;
+  Unwatch(guest->fd.get());
   const std::optional<Hello> hello = DecodeHello({guest->bytes, kHelloBytes});
   if (!hello) {
     Stranger("its first bytes are no greeting");
     return false;
   }
-  epoll_ctl(events_.get(), EPOLL_CTL_DEL, guest->fd.get(), nullptr);
   Greet(std::move(guest->fd), *hello);
   return false;
 }
@@ -187,7 +230,7 @@ void Links::Greet(UniqueFd fd, const Hello& hello) {
   }
   Arrival& arrival = arrivals_[hello.link];
   if (arrival.streams.empty()) {
-    arrival.deadline = Now() + options_.greeting;
+    arrival.deadline = Now() + options_.connect;
     arrival.hello = hello;
     arrival.streams.resize(hello.streams);
   }
@@ -212,20 +255,25 @@ void Links::Sweep(Time now) {
   if (now - swept_ < kSweepEvery) return;
   swept_ = now;
   const auto late = [now](const auto& entry) { return entry.second.deadline <= now; };
+  for (const auto& [fd, guest] : guests_) {
+    if (guest.deadline <= now) Unwatch(fd);
+  }
   for (size_t n = std::erase_if(guests_, late); n > 0; --n) Stranger("it took too long");
   for (size_t n = std::erase_if(arrivals_, late); n > 0; --n) Stranger("its link stayed in parts");
   std::erase_if(attempts_, late);
+  std::erase_if(sending_, [](const auto& link) { return RestOf(*link) == Rest::kGone; });
 }
 
 std::unique_ptr<Link> Links::TakeResting(uint64_t peer, uint64_t rail, size_t streams) {
-  for (auto at = sending_.begin(); at != sending_.end();) {
-    if ((*at)->peer != peer || (*at)->rail != rail || (*at)->streams.size() != streams) {
-      ++at;
-      continue;
-    }
-    std::unique_ptr<Link> link = std::move(*at);
-    at = sending_.erase(at);
-    if (Alive(*link)) return link;
+  for (auto at = sending_.begin(); at != sending_.end(); ++at) {
+    Link& link = **at;
+    if (link.peer != peer || link.rail != rail || link.streams.size() != streams) continue;
+    if (RestOf(link) != Rest::kBoth) continue;
+    char word[kRestedBytes];
+    if (recv(link.streams[0].fd(), word, sizeof word, MSG_DONTWAIT) != sizeof word) continue;
+    std::unique_ptr<Link> taken = std::move(*at);
+    sending_.erase(at);
+    return taken;
   }
   return nullptr;
 }
@@ -258,6 +306,7 @@ absl::StatusOr<std::unique_ptr<Link>> Links::Connect(const sockaddr_storage& loc
     attempts_.emplace(address->attempt, *std::move(attempt));
   }
   const auto found = attempts_.find(address->attempt);
+  if (found != attempts_.end()) found->second.deadline = Now() + options_.connect;
   if (found == attempts_.end()) {
     return absl::DeadlineExceededError(
         absl::StrCat("no answer from ", AddressText(address->address)));
@@ -279,16 +328,17 @@ absl::StatusOr<Links::Attempt> Links::Begin(const sockaddr_storage& local, int s
   attempt.link = std::make_unique<Link>();
   attempt.link->id = Random();
   attempt.link->peer = address.incarnation;
-  const sockaddr_storage& to = address.address;
+  const sockaddr_storage to = Scoped(address.address, local);
   for (int i = 0; i < streams; ++i) {
-    UniqueFd fd(socket(to.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-    if (!fd.valid()) return Failed("socket", errno);
+    absl::StatusOr<UniqueFd> made = MakeSocket(to.ss_family);
+    if (!made.ok()) return made.status();
+    UniqueFd fd = *std::move(made);
     const int on = 1;
     setsockopt(fd.get(), SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
     if (local.ss_family == to.ss_family) {
       setsockopt(fd.get(), IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof on);
       if (bind(fd.get(), reinterpret_cast<const sockaddr*>(&local), AddressLength(local)) != 0) {
-        return Failed(absl::StrCat("binding to ", AddressText(local)), errno);
+        return LocalFault(absl::StrCat("binding to ", AddressText(local)), errno);
       }
     }
     if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&to), AddressLength(to)) != 0 &&
@@ -340,13 +390,22 @@ absl::StatusOr<bool> Links::Advance(Attempt* a, const ListenAddress& address) {
 
 void Links::ReturnSending(std::unique_ptr<Link> link) {
   MutexLock lock(&mutex_);
-  if (sending_.size() >= kMostResting) sending_.pop_front();
+  const size_t streams = link->streams.size();
+  while (!sending_.empty() && (sending_.size() + 1) * streams > most_resting_) {
+    sending_.pop_front();
+  }
   sending_.push_back(std::move(link));
 }
 
 void Links::ReturnReceiving(std::unique_ptr<Link> link) {
   MutexLock lock(&mutex_);
-  if (receiving_.size() >= kMostResting) return;
+  if ((receiving_.size() + 1) * link->streams.size() > most_resting_) return;
+  const std::string rested = EncodeRested(link->use);
+  // Nothing else goes this way: there is room.
+  if (send(link->streams[0].fd(), rested.data(), rested.size(), MSG_DONTWAIT | MSG_NOSIGNAL) !=
+      static_cast<ssize_t>(rested.size())) {
+    return;
+  }
   // What has come already no event will tell of.
   if (!Wake(&link)) return;
   const int fd = link->streams[0].fd();
@@ -370,7 +429,7 @@ bool Links::Wake(std::unique_ptr<Link>* link) {
     if (listener == waiting_.end() || listener->second.key != header.total) return false;
     l.closed = false;
     ++l.use;
-    epoll_ctl(events_.get(), EPOLL_CTL_DEL, l.streams[0].fd(), nullptr);
+    Unwatch(l.streams[0].fd());
     listener->second.links.push_back(std::move(*link));
     return false;
   }

@@ -22,7 +22,7 @@ namespace rewire::net {
 struct LinksOptions {
   uint64_t job = 0;                // the job's secret; 0: none
   Duration greeting = seconds(5);  // for who connects, until it has said who it is
-  Duration connect = seconds(30);
+  Duration connect = seconds(30);  // since somebody asked for an attempt last
 };
 
 class Links {
@@ -41,7 +41,8 @@ class Links {
   absl::StatusOr<std::unique_ptr<Link>> Connect(const sockaddr_storage& local, int streams,
                                                 ListenAddress* address);
 
-  // At rest: the sender has written its close, the receiver has taken every message.
+  // At rest: the sender has written its close, the receiver has taken every message, and says so to
+  // the sender's side, which only then takes the link up again.
   void ReturnSending(std::unique_ptr<Link> link);
   void ReturnReceiving(std::unique_ptr<Link> link);
 
@@ -95,6 +96,10 @@ class Links {
       REWIRE_REQUIRES(mutex_);
   void Stranger(const char* why) REWIRE_REQUIRES(mutex_);
   void Watch(int fd) REWIRE_REQUIRES(mutex_);
+  // Before it is closed: a forked child may have it, too.
+  void Unwatch(int fd) REWIRE_REQUIRES(mutex_);
+  // What rests is dropped when there are no descriptors left. The socket, or why there is none.
+  absl::StatusOr<UniqueFd> MakeSocket(int family) REWIRE_REQUIRES(mutex_);
 
   const LinksOptions options_;
   const uint64_t incarnation_;
@@ -108,6 +113,7 @@ class Links {
   std::map<uint64_t, Attempt> attempts_ REWIRE_GUARDED_BY(mutex_);
   std::list<std::unique_ptr<Link>> sending_ REWIRE_GUARDED_BY(mutex_);  // at rest
   Time swept_ REWIRE_GUARDED_BY(mutex_);
+  size_t most_resting_;  // descriptors
   NetCounters counters_ REWIRE_GUARDED_BY(mutex_) = {};
 };
 

@@ -16,7 +16,9 @@ SocketReceiver::SocketReceiver(std::unique_ptr<Link> link, Links* links)
       links_(links),
       reading_(link_->streams.size()),
       workers_(link_->streams.size()),
-      armed_(link_->streams.size()) {
+      armed_(link_->streams.size()),
+      kept_(link_->streams.size()),
+      ended_(link_->streams.size()) {
   for (Message& m : messages_) m.comm = this;
   for (size_t s = 1; s < workers_.size(); ++s) {
     workers_[s] = Workers::Get().Add(link_->streams[s].fd(), EPOLLIN, this, s);
@@ -55,8 +57,12 @@ absl::StatusOr<Request*> SocketReceiver::Irecv(int count, void* const* data, con
   m.sequence = next_++;
   m.known = false;
   m.done = false;
-  m.bytes = m.received = 0;
+  m.bytes = m.claimed = m.received = 0;
   ++unfinished_;
+  if (m.sequence >= end_) {
+    Fail(absl::UnavailableError("the sender has closed"));
+    return Failure();
+  }
   return &m;
 }
 
@@ -85,9 +91,6 @@ void SocketReceiver::Fail(const absl::Status& status) {
 }
 
 absl::StatusOr<SocketReceiver::Message*> SocketReceiver::PlaceOf(const FrameHeader& h) {
-  if (h.kind == FrameKind::kClose) {
-    return absl::UnavailableError("the sender has closed with receives outstanding");
-  }
   if (h.kind != FrameKind::kData || h.use != link_->use || h.bytes > kMostFrameBytes ||
       h.offset > h.total || h.bytes > h.total - h.offset) {
     return absl::DataLossError("a frame that is none came over a link");
@@ -95,7 +98,7 @@ absl::StatusOr<SocketReceiver::Message*> SocketReceiver::PlaceOf(const FrameHead
   if (h.sequence >= next_) return nullptr;
   Message& m = messages_[h.sequence % messages_.size()];
   if (!m.busy || m.sequence != h.sequence || m.done || (m.known && m.bytes != h.total) ||
-      h.bytes > h.total - m.received) {
+      h.bytes > h.total - m.claimed) {
     return absl::DataLossError(
         absl::StrCat("message ", h.sequence, " came twice or with two sizes"));
   }
@@ -105,23 +108,40 @@ absl::StatusOr<SocketReceiver::Message*> SocketReceiver::PlaceOf(const FrameHead
   }
   m.known = true;
   m.bytes = h.total;
+  m.claimed += h.bytes;
   if (h.bytes == h.total) return &m;
   // The rest comes on any stream.
   for (size_t s = 1; s < armed_.size(); ++s) {
     if (armed_[s]) continue;
     armed_[s] = true;
-    Workers::Get().Arm(workers_[s]);
+    Workers::Get().Arm(workers_[s], kept_[s]);
   }
   return &m;
+}
+
+void SocketReceiver::Disarm(size_t stream) {
+  armed_[stream] = false;
+  // What was read ahead no event will tell of.
+  kept_[stream] = reading_[stream].headed || !link_->streams[stream].Empty();
 }
 
 bool SocketReceiver::FindPlace(size_t stream) {
   MutexLock lock(&mutex_);
   Reading& r = reading_[stream];
+  if (r.header.kind == FrameKind::kClose && stream == 0 && r.header.use == link_->use) {
+    // Chunks on other streams may still be on their way.
+    r.headed = false;
+    link_->closed = true;
+    end_ = r.header.sequence;
+    if (next_ > end_) {
+      Fail(absl::UnavailableError("the sender has closed with receives outstanding"));
+    }
+    return false;
+  }
   const absl::StatusOr<Message*> place = PlaceOf(r.header);
   if (!place.ok()) Fail(place.status());
   r.message = place.ok() ? *place : nullptr;
-  if (r.message == nullptr) armed_[stream] = false;
+  if (r.message == nullptr) Disarm(stream);
   return r.message != nullptr;
 }
 
@@ -139,43 +159,62 @@ bool SocketReceiver::Count(size_t stream, size_t bytes) {
     m.done.store(true, std::memory_order_release);
   }
   if (unfinished_ > 0) return true;
-  armed_[stream] = false;
+  Disarm(stream);
   return false;
 }
 
-void SocketReceiver::Drive(size_t stream) {
-  if (MoveStream(stream)) Workers::Get().Arm(workers_[stream]);
+void SocketReceiver::End(size_t stream, bool in_frame, const absl::Status& why) {
+  MutexLock lock(&mutex_);
+  const bool closed = absl::IsOutOfRange(why);
+  ended_[stream] = true;
+  Disarm(stream);
+  if (closed && !in_frame) {
+    // What is on the other streams comes yet, unless it is of a message that stream 0 should name.
+    const bool all = std::find(ended_.begin(), ended_.end(), false) == ended_.end();
+    const bool unnamed =
+        ended_[0] && std::any_of(messages_.begin(), messages_.end(),
+                                 [](const Message& m) { return m.busy && !m.done && !m.known; });
+    if (unfinished_ == 0 || (!all && !unnamed)) return;
+  }
+  Fail(closed ? absl::UnavailableError(why.message()) : why);
 }
 
-bool SocketReceiver::MoveStream(size_t stream) {
+void SocketReceiver::Drive(size_t stream) {
+  const After after = MoveStream(stream, Workers::kTurnBytes);
+  if (after != After::kIdle) Workers::Get().Arm(workers_[stream], after == After::kMore);
+}
+
+SocketReceiver::After SocketReceiver::MoveStream(size_t stream, size_t most) {
   Stream& from = link_->streams[stream];
   Reading& r = reading_[stream];
-  for (;;) {
-    absl::StatusOr<size_t> got = size_t{0};
+  // What follows a close is of the next use.
+  if (stream == 0 && link_->closed) return After::kIdle;
+  for (size_t moved = 0; moved < most;) {
     if (!r.headed) {
       const absl::StatusOr<bool> headed = from.ReadHeader(&r.header);
-      if (headed.ok() && !*headed) return true;
-      if (headed.ok()) {
-        r = {true, r.header, nullptr, 0};
-      } else {
-        got = headed.status();
+      if (!headed.ok()) {
+        End(stream, !from.Empty(), headed.status());
+        return After::kIdle;
       }
+      if (!*headed) return After::kBlocked;
+      r = {true, r.header, nullptr, 0};
     }
-    if (got.ok()) {
-      if (r.message == nullptr && !FindPlace(stream)) return false;
-      if (r.payload < r.header.bytes) {
-        got = from.ReadPayload(r.message->data + r.header.offset + r.payload,
-                               r.header.bytes - r.payload);
-        if (got.ok() && *got == 0) return true;
+    if (r.message == nullptr && !FindPlace(stream)) return After::kIdle;
+    size_t got = 0;
+    if (r.payload < r.header.bytes) {
+      const absl::StatusOr<size_t> read = from.ReadPayload(
+          r.message->data + r.header.offset + r.payload, r.header.bytes - r.payload);
+      if (!read.ok()) {
+        End(stream, true, read.status());
+        return After::kIdle;
       }
+      if (*read == 0) return After::kBlocked;
+      got = *read;
     }
-    if (!got.ok()) {
-      MutexLock lock(&mutex_);
-      Fail(got.status());
-      return false;
-    }
-    if (!Count(stream, *got)) return false;
+    moved += got;
+    if (!Count(stream, got)) return After::kIdle;
   }
+  return After::kMore;
 }
 
 }  // namespace rewire::net

@@ -39,6 +39,7 @@ class SocketReceiver final : public Receiver, private Workers::Work {
     uint64_t sequence = 0;
     bool known = false;  // its first chunk has come
     size_t bytes = 0;
+    size_t claimed = 0;  // of it, by the chunks that have begun to come
     size_t received = 0;
   };
   struct Reading {
@@ -48,14 +49,23 @@ class SocketReceiver final : public Receiver, private Workers::Work {
     size_t payload = 0;          // received of it
   };
 
-  // Reads what is there; false: nothing more is expected now. NCCL's thread for stream 0, a worker
-  // for any other.
-  bool MoveStream(size_t stream);
+  enum class After {
+    kIdle,     // nothing more is expected now: somebody will arm the stream
+    kBlocked,  // until more comes
+    kMore,     // there is more
+  };
+  // Reads what is there, up to about `most` bytes. NCCL's thread for stream 0, a worker for any
+  // other.
+  After MoveStream(size_t stream, size_t most = SIZE_MAX);
   void Drive(size_t stream) override;
   // False: the header that was read has no place yet, or never will.
   bool FindPlace(size_t stream);
   // So many bytes of payload have come. False: nothing more is expected now.
   bool Count(size_t stream, size_t bytes);
+  // The stream will not be read until somebody arms it.
+  void Disarm(size_t stream) REWIRE_REQUIRES(mutex_);
+  // Nothing more comes on this stream; after its last frame, or in the middle of one.
+  void End(size_t stream, bool in_frame, const absl::Status& why);
   // The message that this header's payload belongs to, or null when it has no place yet.
   absl::StatusOr<Message*> PlaceOf(const FrameHeader& header) REWIRE_REQUIRES(mutex_);
   void Fail(const absl::Status& status) REWIRE_REQUIRES(mutex_);
@@ -71,8 +81,11 @@ class SocketReceiver final : public Receiver, private Workers::Work {
   Mutex mutex_;
   std::array<Message, kMaxRequests> messages_ REWIRE_GUARDED_BY(mutex_);  // by sequence
   uint64_t next_ REWIRE_GUARDED_BY(mutex_) = 0;  // sequence of the next message to get a place
-  uint64_t unfinished_ REWIRE_GUARDED_BY(mutex_) = 0;  // with a place, not come whole
+  uint64_t unfinished_ REWIRE_GUARDED_BY(mutex_) = 0;    // with a place, not come whole
+  uint64_t end_ REWIRE_GUARDED_BY(mutex_) = UINT64_MAX;  // messages of this use, once it is closed
   std::vector<bool> armed_ REWIRE_GUARDED_BY(mutex_);
+  std::vector<bool> kept_ REWIRE_GUARDED_BY(mutex_);  // not armed, and bytes of it are here already
+  std::vector<bool> ended_ REWIRE_GUARDED_BY(mutex_);
   absl::Status failure_ REWIRE_GUARDED_BY(mutex_);
   std::atomic<bool> failed_{false};
 };

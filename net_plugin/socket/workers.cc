@@ -20,7 +20,8 @@ Workers& Workers::Get() {
 }
 
 Workers::Workers() : events_(epoll_create1(EPOLL_CLOEXEC)) {
-  for (size_t i = 0; events_.valid() && i < CountOf(); ++i) threads_.emplace_back([this, i] { Run(i); });
+  for (size_t i = 0; events_.valid() && i < CountOf(); ++i)
+    threads_.emplace_back([this, i] { Run(i); });
 }
 
 uint64_t Workers::Add(int fd, uint32_t events, Work* work, size_t stream) {

@@ -110,7 +110,7 @@ SocketStatus ListenUnix(const std::string& path, UniqueFd* out) {
     }
   }
   // Under another name until it listens: who looks at `path` meanwhile finds a socket at any time.
-  const std::string fresh = path + "~";
+  const std::string fresh = path + "~" + std::to_string(getpid());
   if (SocketStatus s = UnixAddress(fresh, &address); !s.ok()) return s;
   UniqueFd fd = MakeSocket(AF_UNIX);
   if (!fd.valid()) return Failed("socket", errno);

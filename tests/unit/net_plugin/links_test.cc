@@ -2,6 +2,7 @@
 #include "net_plugin/socket/links.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -185,7 +186,7 @@ TEST_F(LinksTest, StrangersAreTurnedAwayAndCounted) {
 }
 
 TEST_F(LinksTest, WhoSaysNothingOrHalfIsGivenUp) {
-  Links impatient({0, milliseconds(50), seconds(20)});
+  Links impatient({0, milliseconds(50), milliseconds(50)});
   const absl::StatusOr<ListenAddress> listener = impatient.Listen(Loopback());
   Hello hello;
   hello.streams = 2;  // the other one never comes
@@ -218,12 +219,79 @@ TEST_F(LinksTest, AnotherJobsMembersAreRefusedByName) {
 TEST_F(LinksTest, AnAnswerThatNeverComesIsAnError) {
   Links impatient({0, seconds(5), milliseconds(50)});
   absl::StatusOr<ListenAddress> address = b_.Listen(Loopback());  // and nobody looks after it
-  absl::StatusOr<std::unique_ptr<Link>> link = std::unique_ptr<Link>();
-  const Time deadline = Soon();
-  while (link.ok() && *link == nullptr && Now() < deadline) {
-    link = impatient.Connect(Loopback(), 1, &*address);
+  // As long as it is asked for it goes on.
+  const Time later = Now() + milliseconds(200);
+  while (Now() < later) {
+    const auto link = impatient.Connect(Loopback(), 1, &*address);
+    ASSERT_TRUE(link.ok()) << link.status();
+    ASSERT_EQ(*link, nullptr);
   }
+  // Then it is given up, by whoever comes next.
+  poll(nullptr, 0, 200);
+  absl::StatusOr<ListenAddress> other = b_.Listen(Loopback());
+  ASSERT_TRUE(impatient.Connect(Loopback(), 1, &*other).ok());
+  const auto link = impatient.Connect(Loopback(), 1, &*address);
   EXPECT_EQ(link.status().code(), absl::StatusCode::kDeadlineExceeded);
+}
+
+TEST_F(LinksTest, ALinkIsNotTakenUpBeforeItsReceiverHasLetGo) {
+  absl::StatusOr<Ends> ends = Join(&a_, &b_);
+  ASSERT_TRUE(ends.ok());
+  const uint64_t id = ends->first->id;
+  Close(ends->first.get());
+  a_.ReturnSending(std::move(ends->first));
+  std::unique_ptr<Link> kept = std::move(ends->second);
+  ends = Join(&a_, &b_);
+  ASSERT_TRUE(ends.ok()) << ends.status();
+  ASSERT_NE(ends->second, nullptr);
+  EXPECT_NE(ends->first->id, id);
+  b_.ReturnReceiving(std::move(kept));
+  ends = Join(&a_, &b_);
+  ASSERT_TRUE(ends.ok());
+  EXPECT_EQ(ends->first->id, id);
+}
+
+TEST_F(LinksTest, LinksToProcessesThatHaveGoneAreForgotten) {
+  const auto open = [] {
+    size_t n = 0;
+    for (int fd = 0; fd < 1024; ++fd) n += fcntl(fd, F_GETFD) >= 0 ? 1 : 0;
+    return n;
+  };
+  const size_t before = open();
+  for (int i = 0; i < 20; ++i) {
+    Links other{{}};
+    absl::StatusOr<Ends> ends = Join(&a_, &other);
+    ASSERT_TRUE(ends.ok());
+    Close(ends->first.get());
+    a_.ReturnSending(std::move(ends->first));
+    other.ReturnReceiving(std::move(ends->second));
+  }
+  const absl::StatusOr<ListenAddress> listener = a_.Listen(Loopback());
+  const Time deadline = Soon();
+  while (open() > before + 2 && Now() < deadline) {
+    ASSERT_TRUE(a_.Accept(listener->listener).ok());
+  }
+  EXPECT_LE(open(), before + 2);  // the acceptor
+}
+
+TEST_F(LinksTest, WhoHasGreetedInTimeIsHeardHoweverLate) {
+  Links slow({0, milliseconds(20), seconds(20)});
+  const absl::StatusOr<ListenAddress> listener = slow.Listen(Loopback());
+  Hello hello;
+  hello.streams = 1;
+  hello.link = 1;
+  hello.listener = listener->listener;
+  hello.key = listener->key;
+  const std::string bytes = EncodeHello(hello);
+  const UniqueFd fd = Visit(*listener, bytes.substr(0, 10));
+  ASSERT_TRUE(slow.Accept(listener->listener).ok());  // it has come, and is known to have
+  ASSERT_EQ(send(fd.get(), bytes.data() + 10, bytes.size() - 10, 0),
+            static_cast<ssize_t>(bytes.size() - 10));
+  poll(nullptr, 0, 150);  // nobody asks for a while
+  const auto link = slow.Accept(listener->listener);
+  ASSERT_TRUE(link.ok());
+  EXPECT_NE(*link, nullptr);
+  EXPECT_EQ(slow.counters().strangers, 0u);
 }
 
 TEST_F(LinksTest, NobodyListensThere) {
