@@ -20,4 +20,9 @@ struct Link {
   std::vector<Stream> streams;
 };
 
+enum class Rest { kGone, kPeerNotYet, kBoth };
+
+// Whether the peer's end of a link whose sender is here rests, too: it says so (hello.h).
+[[nodiscard]] Rest RestOf(const Link& link);
+
 }  // namespace rewire::net

@@ -1,0 +1,20 @@
+// Numbers that nobody can guess. Any thread.
+#pragma once
+
+#include <sys/random.h>
+#include <sys/types.h>
+
+#include <cstdint>
+
+namespace rewire::net {
+
+// Never 0.
+inline uint64_t Random() {
+  uint64_t value = 0;
+  while (value == 0) {
+    if (getrandom(&value, sizeof value, 0) != ssize_t{sizeof value}) value = 0;
+  }
+  return value;
+}
+
+}  // namespace rewire::net
