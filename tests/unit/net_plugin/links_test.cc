@@ -6,7 +6,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <signal.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cstring>
 
@@ -249,6 +252,24 @@ TEST_F(LinksTest, ALinkIsNotTakenUpBeforeItsReceiverHasLetGo) {
   ends = Join(&a_, &b_);
   ASSERT_TRUE(ends.ok());
   EXPECT_EQ(ends->first->id, id);
+}
+
+// A data loader's worker, for example, has every descriptor of the process that it was forked from.
+TEST_F(LinksTest, ALinkThatIsDroppedEndsThoughAForkedChildHasItsDescriptors) {
+  absl::StatusOr<Ends> ends = Join(&a_, &b_);
+  ASSERT_TRUE(ends.ok());
+  const pid_t child = fork();
+  if (child == 0) {
+    pause();
+    _exit(0);
+  }
+  ends->second.reset();
+  pollfd ended{ends->first->streams[0].fd(), POLLIN, 0};
+  EXPECT_EQ(poll(&ended, 1, 20000), 1);
+  char byte = 0;
+  EXPECT_EQ(recv(ended.fd, &byte, 1, MSG_DONTWAIT), 0);
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
 }
 
 TEST_F(LinksTest, LinksToProcessesThatHaveGoneAreForgotten) {
