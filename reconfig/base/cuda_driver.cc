@@ -25,6 +25,12 @@ void* Find(void* library, GetProcAddress get, const char* name, const char* symb
   return found;
 }
 
+// Stands in for an optional entry that the driver lacks.
+template <typename... Arguments>
+CUresult NotSupported(Arguments...) {
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+
 struct Loaded {
   CudaDriver driver{};
   std::string error;
@@ -40,10 +46,14 @@ std::string CudaDriver::Load(const std::string& library, CudaDriver* driver) {
            " cannot be loaded: " + (reason != nullptr ? reason : "unknown reason");
   }
   const auto get = reinterpret_cast<GetProcAddress>(::dlsym(handle, "cuGetProcAddress_v2"));
-  std::string missing;
+  std::string missing, absent;
 #define REWIRE_CUDA_ENTRY(member, name, symbol, version, arguments) \
   driver->member =                                                  \
       reinterpret_cast<CUresult(*) arguments>(Find(handle, get, name, symbol, version, &missing));
+#define REWIRE_CUDA_OPTIONAL(member, name, symbol, version, arguments)                            \
+  driver->member =                                                                                \
+      reinterpret_cast<CUresult(*) arguments>(Find(handle, get, name, symbol, version, &absent)); \
+  if (driver->member == nullptr) driver->member = NotSupported;
 #include "reconfig/base/cuda_driver.def"
 #undef REWIRE_CUDA_ENTRY
   if (missing.empty()) return {};

@@ -9,7 +9,8 @@
 namespace rewire {
 
 // One member per row of cuda_driver.def, under the driver's name without "cu". Every member of a
-// loaded table is callable. Init has not been called. Immutable.
+// loaded table is callable; an optional one that the driver lacks returns CUDA_ERROR_NOT_SUPPORTED.
+// Init has not been called. Immutable.
 struct CudaDriver {
 #define REWIRE_CUDA_ENTRY(member, name, symbol, version, arguments) CUresult(*member) arguments;
 #include "reconfig/base/cuda_driver.def"

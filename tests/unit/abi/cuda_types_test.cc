@@ -28,6 +28,8 @@ TEST(CudaTypes, SizesOfWhatCrossesTheBoundary) {
       EXPECT_EQ(fact.value, 8);
     } else if (name == "sizeof CUmemcpyAttributes") {
       EXPECT_EQ(fact.value, 24);
+    } else if (name == "sizeof CUmemAllocationProp") {
+      EXPECT_EQ(fact.value, 32);
     }
   }
 }

@@ -47,6 +47,17 @@ TEST(CudaDriver, NamesWhatIsMissing) {
   EXPECT_NE(other.find("libc.so.6 lacks"), std::string::npos);
   EXPECT_NE(other.find("cuMemAlloc_v2"), std::string::npos);
   EXPECT_NE(other.find("cuEventRecord"), std::string::npos);
+  EXPECT_EQ(other.find("cuMemCreate"), std::string::npos);
+}
+
+TEST(CudaDriver, ADriverWithoutTheOptionalEntriesLoads) {
+  CudaDriver driver{};
+  ASSERT_EQ(CudaDriver::Load(REWIRE_TEST_OLD_LIBCUDA, &driver), "");
+  EXPECT_EQ(driver.Init(0), CUDA_SUCCESS);
+  CUmemGenericAllocationHandle memory = 0;
+  const CUmemAllocationProp properties{};
+  EXPECT_EQ(driver.MemCreate(&memory, 1 << 21, &properties, 0), CUDA_ERROR_NOT_SUPPORTED);
+  EXPECT_EQ(driver.MemUnmap(1 << 21, 1 << 21), CUDA_ERROR_NOT_SUPPORTED);
 }
 
 }  // namespace

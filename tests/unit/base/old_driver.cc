@@ -1,0 +1,9 @@
+// A CUDA driver with no more than the entries that Rewire needs: each is there and does nothing.
+#include "reconfig/abi/cuda_types.h"
+
+#define REWIRE_CUDA_ENTRY(member, name, symbol, version, arguments)         \
+  __attribute__((visibility("default"))) CUresult member() __asm__(symbol); \
+  CUresult member() { return CUDA_SUCCESS; }
+#define REWIRE_CUDA_OPTIONAL(member, name, symbol, version, arguments)
+#include "reconfig/base/cuda_driver.def"
+#undef REWIRE_CUDA_ENTRY
