@@ -121,28 +121,31 @@ static inline void rewireShard(uint64_t elements, uint32_t slots, uint32_t slot,
   *end = *begin + chunk < elements ? *begin + chunk : elements;
 }
 
-/* Called on the training thread, inside rewireUpdate() or rewireRecover(), except allocate, which
- * is called from Rewire's own thread while training goes on. */
+/* Called on the training thread, inside rewireUpdate() or rewireRecover(), except allocate and
+ * in_place, which are called from Rewire's own thread while training goes on. */
 typedef struct {
   size_t size; /* sizeof(rewireCallbacks_t) */
   void* arg;
   /* Memory for this member's new part of a sharded tensor, of the tensor's kind; NULL: no room, and
    * the change is refused while the old world trains on. */
   void* (*allocate)(void* arg, const char* tensor, uint64_t bytes);
-  /* The change is committed: `data` (from allocate, filled) replaces the old part, which the
-   * program may free. Called for every sharded tensor whose part is another one in the new world
-   * (one whose part stays is left in place: neither allocate nor adopt), before on_world. */
+  /* The change is committed: `data` (from allocate or in place, filled) replaces the old part, whose
+   * memory the program may free as far as the new part does not lie in it. Called for every sharded
+   * tensor whose part is another one in the new world (one whose part stays is left in place:
+   * neither allocate nor adopt), before on_world. */
   void (*adopt)(void* arg, const char* tensor, void* data, uint64_t begin, uint64_t end);
-  /* The change did not happen: free what allocate gave. */
+  /* The change did not happen: free what allocate gave or in_place added. One call for each of
+   * theirs that succeeded, perhaps only after the next change has asked for memory. */
   void (*discard)(void* arg, const char* tensor, void* data);
   /* After all adopts: the member's slot and the number of slots from here on. */
   void (*on_world)(void* arg, const rewireWorld_t* world);
-  /* 1: where a new part lies inside the old one the program takes it there: no allocate, and
-   * adopt's data is an address inside the memory that the tensor has, which stays the program's.
-   * Nothing is copied then and no memory is needed for it; what lies around the part is not given
-   * back. 0: every new part has memory of its own. */
-  uint32_t narrows;
-  uint32_t reserved;
+  /* Asked before allocate, on the same thread, for constant tensors; may be NULL. 1: the new part
+   * [begin, end) has memory where the old one lies, every element at the address that it has, or
+   * would have, in a part that reaches so far: data + (element - first element of the old part) *
+   * element_bytes. What the member has is not copied then, and only what it lacks needs memory
+   * (cuMemMap makes a part grow so; one that only becomes smaller has the memory already). 0: the
+   * new part has memory of its own, from allocate. Until adopt the old part stays as it is. */
+  int (*in_place)(void* arg, const char* tensor, uint64_t begin, uint64_t end);
 } rewireCallbacks_t;
 
 /* Data parallelism over all slots; zero_stage 0: nothing is sharded, 1: optimizer state is.

@@ -79,14 +79,6 @@ DeviceBuffer DeviceBuffer::Adopt(const Device& device, CUdeviceptr pointer) {
   return b;
 }
 
-bool DeviceBuffer::Contains(CUdeviceptr address) const {
-  CUdeviceptr base = 0;
-  size_t size = 0;
-  return pointer_ != 0 &&
-         device_->driver().MemGetAddressRange(&base, &size, pointer_) == CUDA_SUCCESS &&
-         address >= base && address - base < size;
-}
-
 DeviceBuffer::~DeviceBuffer() {
   if (pointer_ != 0) device_->driver().MemFree(pointer_);
 }

@@ -20,6 +20,7 @@ class Device {
   Device& operator=(const Device&) = delete;
 
   [[nodiscard]] const CudaDriver& driver() const { return *driver_; }
+  [[nodiscard]] CUdevice ordinal() const { return device_; }
   [[nodiscard]] CUstream stream() const { return stream_; }
   // Makes the context current in a thread that is not the one that opened it.
   absl::Status Enter() const;
@@ -55,11 +56,9 @@ class DeviceBuffer {
   ~DeviceBuffer();
 
   [[nodiscard]] CUdeviceptr at(size_t offset = 0) const { return pointer_ + offset; }
-  [[nodiscard]] void* data(size_t offset = 0) const {
-    return reinterpret_cast<void*>(static_cast<uintptr_t>(pointer_ + offset));
+  [[nodiscard]] void* data() const {
+    return reinterpret_cast<void*>(static_cast<uintptr_t>(pointer_));
   }
-  // Whether this address lies in it.
-  [[nodiscard]] bool Contains(CUdeviceptr address) const;
   [[nodiscard]] CUdeviceptr Release() { return std::exchange(pointer_, 0); }
 
  private:

@@ -11,11 +11,14 @@ namespace {
 void* Allocate(void* arg, const char* tensor, uint64_t bytes) {
   return static_cast<TrainingState*>(arg)->NewPart(tensor, bytes);
 }
-void Adopt(void* arg, const char* tensor, void* data, uint64_t, uint64_t) {
-  static_cast<TrainingState*>(arg)->AdoptPart(tensor, data);
+void Adopt(void* arg, const char* tensor, void* data, uint64_t begin, uint64_t end) {
+  static_cast<TrainingState*>(arg)->AdoptPart(tensor, data, {begin, end});
 }
-void Discard(void* arg, const char*, void* data) {
-  static_cast<TrainingState*>(arg)->FreePart(data);
+void Discard(void* arg, const char* tensor, void* data) {
+  static_cast<TrainingState*>(arg)->FreePart(tensor, data);
+}
+int InPlace(void* arg, const char* tensor, uint64_t begin, uint64_t end) {
+  return static_cast<TrainingState*>(arg)->ReachPart(tensor, {begin, end}) ? 1 : 0;
 }
 void OnWorld(void* arg, const rewireWorld_t* world) {
   auto* state = static_cast<TrainingState*>(arg);
@@ -93,7 +96,7 @@ absl::Status RewireSession::Register(TrainingState& state) {
   callbacks.adopt = Adopt;
   callbacks.discard = Discard;
   callbacks.on_world = OnWorld;
-  callbacks.narrows = 1;
+  callbacks.in_place = InPlace;
   REWIRE_RETURN_IF_ERROR(
       Check("rewireSetParallel", library_.SetParallel(context_, &parallel, &callbacks)));
   const auto add = [&](const rewireTensor_t& t) {
@@ -104,7 +107,7 @@ absl::Status RewireSession::Register(TrainingState& state) {
   for (auto& [name, t] : state.tensors) {
     REWIRE_RETURN_IF_ERROR(add(Tensor(
         name.c_str(), t.elements, t.element_bytes, t.sharded ? rewireSharded : rewireReplicated,
-        t.transient ? rewireTransient : rewireConstant, rewireDevice, t.buffer.data(t.offset))));
+        t.transient ? rewireTransient : rewireConstant, rewireDevice, t.pointer())));
   }
   REWIRE_RETURN_IF_ERROR(add(Tensor("running_mean", state.running.size(), 8, rewireReplicated,
                                     rewireVolatile, rewireHost, state.running.data())));

@@ -41,8 +41,17 @@ absl::Status TrainingState::Allocate(uint64_t ballast_elements) {
     t.elements = count;
     t.element_bytes = element_bytes;
     t.sharded = zero1_;
-    REWIRE_ASSIGN_OR_RETURN(t.buffer,
-                            DeviceBuffer::Allocate(device_, Part(count).size() * element_bytes));
+    const Range part = Part(count);
+    if (t.sharded && PartMemory::SupportedBy(device_)) {
+      REWIRE_ASSIGN_OR_RETURN(
+          t.memory, PartMemory::Create(device_, count * element_bytes, part.begin * element_bytes,
+                                       part.end * element_bytes));
+      t.data = t.memory->at(part.begin * element_bytes);
+    } else {
+      REWIRE_ASSIGN_OR_RETURN(t.buffer,
+                              DeviceBuffer::Allocate(device_, part.size() * element_bytes));
+      t.data = t.buffer.at();
+    }
     tensors.emplace(name, std::move(t));
     return absl::OkStatus();
   };
@@ -59,6 +68,7 @@ absl::Status TrainingState::Allocate(uint64_t ballast_elements) {
   // A reduce-scatter writes a whole chunk, also where the part is shorter.
   gradient.capacity = padded * gradient_bytes;
   REWIRE_ASSIGN_OR_RETURN(gradient.buffer, DeviceBuffer::Allocate(device_, gradient.capacity));
+  gradient.data = gradient.buffer.at();
   tensors.emplace("gradient", std::move(gradient));
 
   if (zero1_) {
@@ -182,44 +192,59 @@ absl::StatusOr<uint64_t> TrainingState::Hash(Communicator& comm) {
   return std::bit_cast<uint64_t>(small_host[0]);
 }
 
+bool TrainingState::ReachPart(const std::string& tensor, Range elements) {
+  const auto found = tensors.find(tensor);
+  if (found == tensors.end() || found->second.memory == nullptr) return false;
+  const size_t size = found->second.element_bytes;
+  return found->second.memory->Reach(elements.begin * size, elements.end * size);
+}
+
 void* TrainingState::NewPart(const std::string& tensor, uint64_t bytes) const {
   const auto found = tensors.find(tensor);
-  if (found == tensors.end() || !device_.Enter().ok()) return nullptr;
+  if (found == tensors.end() || found->second.memory != nullptr || !device_.Enter().ok()) {
+    return nullptr;
+  }
   const size_t room = std::max<size_t>({bytes, found->second.capacity, 16});
   CUdeviceptr p = 0;
   if (device_.driver().MemAlloc(&p, room) != CUDA_SUCCESS) return nullptr;
   return reinterpret_cast<void*>(static_cast<uintptr_t>(p));
 }
 
-void TrainingState::FreePart(void* part) const {
-  if (!device_.Enter().ok()) return;
-  device_.driver().MemFree(reinterpret_cast<uintptr_t>(part));
+void TrainingState::FreePart(const std::string& tensor, void* part) {
+  const auto found = tensors.find(tensor);
+  if (found != tensors.end() && found->second.memory != nullptr) {
+    found->second.memory->Drop();
+  } else if (device_.Enter().ok()) {
+    device_.driver().MemFree(reinterpret_cast<uintptr_t>(part));
+  }
 }
 
-void TrainingState::AdoptPart(const std::string& tensor, void* part) {
+void TrainingState::AdoptPart(const std::string& tensor, void* part, Range elements) {
   const auto found = tensors.find(tensor);
   if (found == tensors.end()) return;
   StateTensor& t = found->second;
-  const auto address = static_cast<CUdeviceptr>(reinterpret_cast<uintptr_t>(part));
-  if (t.buffer.Contains(address)) {
-    t.offset = address - t.buffer.at();
+  t.data = static_cast<CUdeviceptr>(reinterpret_cast<uintptr_t>(part));
+  if (t.memory != nullptr) {
+    t.memory->Adopt(elements.begin * t.element_bytes, elements.end * t.element_bytes);
+    old_parts_.reduced.push_back(t.memory.get());
     return;
   }
-  DeviceBuffer fresh = DeviceBuffer::Adopt(device_, address);
+  DeviceBuffer fresh = DeviceBuffer::Adopt(device_, t.data);
   std::swap(t.buffer, fresh);
-  t.offset = 0;
-  old_parts_.push_back(std::move(fresh));
+  old_parts_.buffers.push_back(std::move(fresh));
 }
 
 void TrainingState::FreeOldParts() {
-  std::vector<DeviceBuffer> retired = std::exchange(retired_parts_, std::exchange(old_parts_, {}));
-  if (retired.empty()) return;
+  OldParts retired = std::exchange(retired_parts_, std::exchange(old_parts_, {}));
+  if (retired.buffers.empty() && retired.reduced.empty()) return;
   if (freeing_.joinable()) freeing_.join();
   freeing_ = std::thread([this, parts = std::move(retired)]() mutable {
     pthread_setname_np(pthread_self(), "free-old-parts");
     setpriority(PRIO_PROCESS, 0, 19);
     TakeShortTurns();
-    if (device_.Enter().ok()) parts.clear();
+    if (!device_.Enter().ok()) return;
+    parts.buffers.clear();
+    for (PartMemory* memory : parts.reduced) memory->Trim();
   });
 }
 

@@ -1,6 +1,6 @@
 // Everything a member trains: weights, optimizer state, ballast and gradients on the device, the
-// progress and the volatile buffer on the host. The training thread owns it; NewPart is called from
-// Rewire's.
+// progress and the volatile buffer on the host. The training thread owns it; NewPart and ReachPart
+// are called from Rewire's.
 #pragma once
 
 #include <array>
@@ -15,6 +15,7 @@
 #include "bench/trainer/communicator.h"
 #include "bench/trainer/device.h"
 #include "bench/trainer/model.h"
+#include "bench/trainer/part_memory.h"
 
 namespace rewire::trainer {
 
@@ -46,9 +47,12 @@ struct StateTensor {
   bool sharded = false;
   bool transient = false;
   size_t capacity = 0;  // bytes of every part; 0: what the part needs
-  DeviceBuffer buffer;
-  size_t offset = 0;  // of this member's part in it
-  [[nodiscard]] CUdeviceptr at(size_t byte = 0) const { return buffer.at(offset + byte); }
+  // Sharded constant state has memory that grows and shrinks in place, where the device can.
+  std::unique_ptr<PartMemory> memory;
+  DeviceBuffer buffer;   // otherwise
+  CUdeviceptr data = 0;  // this member's part
+  [[nodiscard]] CUdeviceptr at(size_t byte = 0) const { return data + byte; }
+  [[nodiscard]] void* pointer() const { return reinterpret_cast<void*>(data); }
 };
 
 class TrainingState {
@@ -76,12 +80,13 @@ class TrainingState {
   // Sum over all members of every element's hash: the same in every world.
   absl::StatusOr<uint64_t> Hash(Communicator& comm);
 
-  // Memory for another part of a tensor. Any thread.
+  // Memory for another part of a tensor, elements [begin, end) of it where that is asked: in place,
+  // or else elsewhere. Any thread.
+  [[nodiscard]] bool ReachPart(const std::string& tensor, Range elements);
   [[nodiscard]] void* NewPart(const std::string& tensor, uint64_t bytes) const;
-  void FreePart(void* part) const;
-  // A part in new memory, or inside the memory of the one before. Memory is freed later, not while
-  // the job stands.
-  void AdoptPart(const std::string& tensor, void* part);
+  void FreePart(const std::string& tensor, void* part);
+  // The part is another one from here on. Memory is freed later, not while the job stands.
+  void AdoptPart(const std::string& tensor, void* part, Range elements);
   ~TrainingState();
 
   int slots = 1;
@@ -118,8 +123,13 @@ class TrainingState {
   bool exact_;
   bool zero1_;
   PinnedArray<uint16_t> weight_bits_;
-  std::vector<DeviceBuffer> old_parts_;      // of this step's change
-  std::vector<DeviceBuffer> retired_parts_;  // of the step's before
+  // What a change leaves behind: buffers to free, memory to trim.
+  struct OldParts {
+    std::vector<DeviceBuffer> buffers;
+    std::vector<PartMemory*> reduced;
+  };
+  OldParts old_parts_;      // of this step's change
+  OldParts retired_parts_;  // of the step's before
   std::thread freeing_;                      // old parts, one change at a time
 };
 

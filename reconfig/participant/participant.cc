@@ -167,7 +167,7 @@ void Participant::ReapReshapes() {
     snapshots_->FreeLater(reshape->TakeSnapshotMemory());
     MutexLock lock(&mutex_);
     for (const NewPart& part : reshape->parts()) {
-      if (part.place.data == nullptr || part.narrowed) continue;
+      if (part.place.data == nullptr) continue;
       discards_.emplace_back(tensors_[part.tensor].shape.name, part.place.data);
     }
     if (!discards_.empty()) gate_.SetAttention(true);

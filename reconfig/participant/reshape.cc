@@ -18,6 +18,14 @@ namespace {
 // Of a wait that the leader ends, by a decision or by ending the transition.
 constexpr Duration kLongest = seconds(3600);
 
+// Where an element lies, or would, in a part that reaches so far.
+StatePlace PlaceOf(const PlacedTensor& tensor, uint64_t element) {
+  StatePlace place = tensor.place;
+  place.data += (static_cast<int64_t>(element) - static_cast<int64_t>(tensor.part.begin)) *
+                static_cast<int64_t>(tensor.shape.element_bytes);
+  return place;
+}
+
 }  // namespace
 
 Reshape::Reshape(ReshapeContext context, MakePlan request)
@@ -148,6 +156,25 @@ absl::StatusOr<uint64_t> Reshape::MakeThePlan() {
   return PlanHash(shapes_, request_.from, request_.to, *plan);
 }
 
+bool Reshape::InPlace(uint32_t tensor, const Box& box) const {
+  const PlacedTensor& now = state_.tensors[tensor];
+  const rewireCallbacks_t& program = state_.callbacks;
+  return program.in_place != nullptr && now.shape.change == Change::kConstant &&
+         now.place.data != nullptr &&
+         program.in_place(program.arg, now.shape.name.c_str(), box.begin, box.end) != 0;
+}
+
+absl::Status Reshape::TouchAround(const PlacedTensor& now, const Box& box) {
+  const Box before{box.begin, std::min(box.end, now.part.begin)};
+  const Box behind{std::max(box.begin, now.part.end), box.end};
+  for (const Box& fresh : {before, behind}) {
+    const absl::Status s =
+        Touch(PlaceOf(now, fresh.begin), fresh.size() * now.shape.element_bytes);
+    if (!s.ok()) return s;
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Reshape::Allocate() {
   const std::optional<uint32_t> slot = request_.to.SlotOf(context_.self);
   const auto slots = static_cast<uint32_t>(request_.to.members.size());
@@ -159,10 +186,10 @@ absl::Status Reshape::Allocate() {
     if (box == now.part) continue;
     if (Cancelled()) return absl::CancelledError("the transition was abandoned");
     const uint64_t bytes = box.size() * now.shape.element_bytes;
-    if (state_.callbacks.narrows != 0 && now.shape.change == Change::kConstant && bytes > 0 &&
-        now.part.Contains(box)) {
-      targets_[t] = now.place.At((box.begin - now.part.begin) * now.shape.element_bytes);
-      parts_.push_back({t, box, targets_[t], true});
+    if (InPlace(t, box)) {
+      targets_[t] = PlaceOf(now, box.begin);
+      parts_.push_back({t, box, targets_[t]});
+      if (absl::Status s = TouchAround(now, box); !s.ok()) return s;
       continue;
     }
     StatePlace place = now.place;
@@ -179,7 +206,7 @@ absl::Status Reshape::Allocate() {
             "no room for ", bytes, " bytes of the new part of tensor ", now.shape.name));
       }
     }
-    parts_.push_back({t, box, place, false});
+    parts_.push_back({t, box, place});
     targets_[t] = place;
     if (absl::Status s = Touch(place, bytes); !s.ok()) return s;
   }
@@ -270,16 +297,18 @@ absl::Status Reshape::OpenStream() {
 }
 
 void Reshape::PublishOffer() {
-  PeerOffer offer{request_.epoch, NodeIdentity(), {}};
   // Without tensors, too: nobody waits for it then.
   const bool shares = context_.peer_copy && !state_.joining;
   for (uint32_t t = 0; t < state_.tensors.size() && shares; ++t) {
     const PlacedTensor& tensor = state_.tensors[t];
     const uint64_t bytes = tensor.part.size() * tensor.shape.element_bytes;
-    const absl::StatusOr<OfferedTensor> offered = OfferPlace(t, tensor.place, bytes);
-    if (offered.ok()) offer.tensors.push_back(*offered);
+    const absl::Status s = offered_.Add(t, tensor.place, bytes);
+    if (!s.ok() && bytes > 0) {
+      REWIRE_DEBUG("tensor %s is not shared inside the node: %s", tensor.shape.name.c_str(),
+                   std::string(s.message()).c_str());
+    }
   }
-  if (!Cancelled()) context_.publish_offer(EncodePeerOffer(offer));
+  if (!Cancelled()) context_.publish_offer(EncodePeerOffer(offered_.Publish(request_.epoch)));
 }
 
 PeerOffer Reshape::OfferOf(const WorldMember& source) {
@@ -311,7 +340,7 @@ absl::Status Reshape::SharePeers() {
     for (const TensorShape& shape : shapes_) {
       begins.push_back(PartOf(shape, slots, slot).begin * shape.element_bytes);
     }
-    pull_->TakeFrom(source.member, offer, begins, incoming_);
+    pull_->TakeFrom(source.member, offer, begins, incoming_, Now() + context_.build);
   }
   const Time deadline = Now() + context_.build;
   for (const WorldMember& source : request_.from.members) {

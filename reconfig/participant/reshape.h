@@ -19,6 +19,7 @@
 #include "reconfig/plan/plan.h"
 #include "reconfig/snapshot/snapshotter.h"
 #include "reconfig/stream/intake.h"
+#include "reconfig/stream/offered_memory.h"
 #include "reconfig/stream/outflow.h"
 #include "reconfig/stream/pull.h"
 #include "reconfig/transition/member_action.h"
@@ -30,7 +31,6 @@ struct NewPart {
   uint32_t tensor = 0;
   Box box;
   StatePlace place;
-  bool narrowed = false;  // it lies in the old part's memory
 };
 
 struct ReshapeContext {
@@ -90,9 +90,13 @@ class Reshape {
   void Run();
   absl::StatusOr<uint64_t> MakeThePlan();
   absl::Status Allocate();
+  // Whether the program has, or makes, room for the new part where the old one lies.
+  bool InPlace(uint32_t tensor, const Box& box) const;
   void ReserveSnapshots();
   // Has fresh memory be there before the stream comes.
   absl::Status Touch(const StatePlace& place, uint64_t bytes);
+  // What a part that stays in place reaches over and did not.
+  absl::Status TouchAround(const PlacedTensor& now, const Box& box);
   // Turns the plan into what comes and what goes.
   absl::Status Resolve(const Plan& plan);
   absl::Status OpenStream();
@@ -130,6 +134,7 @@ class Reshape {
   std::unique_ptr<Intake> intake_;
   std::unique_ptr<Outflow> outflow_;
   std::unique_ptr<Pull> pull_;
+  OfferedMemory offered_;
   uint64_t version_ = 0;
   std::vector<MemberId> live_;
 

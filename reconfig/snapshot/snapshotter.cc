@@ -14,7 +14,7 @@
 #include "reconfig/base/log.h"
 #include "reconfig/base/short_turns.h"
 #include "reconfig/stream/notes.h"
-#include "reconfig/stream/peer_memory.h"
+#include "reconfig/stream/peer_offer.h"
 
 namespace rewire {
 namespace {

@@ -65,7 +65,7 @@ std::vector<uint32_t> DecodeTensors(std::string_view bytes) {
 }
 
 void Pull::TakeFrom(MemberId source, const PeerOffer& offer, std::span<const uint64_t> part_begins,
-                    const std::vector<Incoming>& incoming) {
+                    const std::vector<Incoming>& incoming, Time deadline) {
   size_t count = 0;
   for (const OfferedTensor& offered : offer.tensors) {
     std::vector<Incoming> wanted;
@@ -76,12 +76,13 @@ void Pull::TakeFrom(MemberId source, const PeerOffer& offer, std::span<const uin
     const bool suits = std::all_of(wanted.begin(), wanted.end(), [&](const Incoming& in) {
       const uint64_t begins = part_begins[in.tensor];
       return in.place.kind == MemoryKind::kDevice && in.end - in.begin >= kLeastBytes &&
-             in.begin >= begins && in.end - begins <= offered.bytes;
+             in.begin >= begins && in.end - begins <= offered.bytes();
     });
     if (wanted.empty() || !suits || count + wanted.size() > kMostPieces) continue;
     const bool late = wanted[0].late;
     const absl::StatusOr<StatePlace> part =
-        (late ? late_mappings_ : mappings_).Open(offered, wanted[0].place.context);
+        (late ? late_mappings_ : mappings_)
+            .Open(offered, offer.server, wanted[0].place.context, deadline);
     if (!part.ok()) {
       REWIRE_DEBUG("tensor %u of member %u comes as bytes: %s", offered.tensor, source,
                    std::string(part.status().message()).c_str());

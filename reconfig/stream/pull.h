@@ -14,7 +14,8 @@
 #include "absl/status/status.h"
 #include "reconfig/stream/intake.h"
 #include "reconfig/stream/notes.h"
-#include "reconfig/stream/peer_memory.h"
+#include "reconfig/stream/peer_mappings.h"
+#include "reconfig/stream/peer_offer.h"
 
 namespace rewire {
 
@@ -36,7 +37,7 @@ class Pull {
   // In PREPARE: of what comes from `source`, takes on the tensors that it offers and that can be
   // mapped. part_begins: the first byte of the source's part of each tensor.
   void TakeFrom(MemberId source, const PeerOffer& offer, std::span<const uint64_t> part_begins,
-                const std::vector<Incoming>& incoming);
+                const std::vector<Incoming>& incoming, Time deadline);
   // What was taken on: not to be sent.
   [[nodiscard]] std::vector<uint32_t> TensorsOf(MemberId source) const;
 

@@ -1,8 +1,9 @@
 // A program with state and without a GPU, for process tests of the C API: the state of every
 // version is known in advance, so that each byte is checked at every update.
 //
-//   state_member BARRIER_FILE STOP_FILE
+//   state_member BARRIER_FILE STOP_FILE [in-place]
 //
+// in-place: its part of the sharded tensor stays where it lies; otherwise each has its own memory.
 // What collectives do in a real job (nobody passes step n before everyone has come to it) is done
 // by counters in a shared file. Ends a few steps after STOP_FILE exists; exits with 1 on a wrong
 // byte.
@@ -41,6 +42,7 @@ struct Program {
   std::vector<uint32_t> gradients = std::vector<uint32_t>(kWeights);
   std::vector<uint32_t> running = std::vector<uint32_t>(kRunning);
   uint64_t step = 0;
+  std::vector<uint32_t> room;  // for all moments, when parts stay in place
   uint32_t* moments = nullptr;
   uint64_t begin = 0;
   uint64_t end = 0;
@@ -100,12 +102,17 @@ int Update(void* arg) {
 void* Allocate(void*, const char*, uint64_t bytes) { return malloc(bytes); }
 void Adopt(void* arg, const char*, void* data, uint64_t begin, uint64_t end) {
   auto* p = static_cast<Program*>(arg);
-  free(p->moments);
+  if (p->room.empty()) free(p->moments);
   p->moments = static_cast<uint32_t*>(data);
   p->begin = begin;
   p->end = end;
 }
-void Discard(void*, const char*, void* data) { free(data); }
+void Discard(void* arg, const char*, void* data) {
+  if (static_cast<Program*>(arg)->room.empty()) free(data);
+}
+int InPlace(void* arg, const char*, uint64_t, uint64_t) {
+  return static_cast<Program*>(arg)->room.empty() ? 0 : 1;
+}
 void OnWorld(void* arg, const rewireWorld_t* world) { static_cast<Program*>(arg)->world = *world; }
 
 void Register(Program* p, const char* name, uint64_t elements, uint32_t bytes,
@@ -128,7 +135,8 @@ void SetUp(Program* p) {
   p->world.size = sizeof p->world;
   if (rewireWorld(p->context, &p->world) != rewireSuccess) Bad("world", 0, 0);
   rewireShard(kMoments, p->world.slots, p->world.slot, &p->begin, &p->end);
-  p->moments = static_cast<uint32_t*>(calloc(p->end - p->begin + 1, 4));
+  p->moments = p->room.empty() ? static_cast<uint32_t*>(calloc(p->end - p->begin + 1, 4))
+                               : p->room.data() + p->begin;
   if (p->world.joining == 0) {
     for (uint64_t i = 0; i < kWeights; ++i) p->weights[i] = Value(i, 0);
     for (uint64_t i = p->begin; i < p->end; ++i) p->moments[i - p->begin] = Value(i + 1, 0);
@@ -136,7 +144,7 @@ void SetUp(Program* p) {
   }
   const rewireParallel_t parallel = {sizeof parallel, 0, 1};
   const rewireCallbacks_t callbacks = {sizeof callbacks, p,       Allocate, Adopt,
-                                       Discard,          OnWorld, 0,        0};
+                                       Discard,          OnWorld, InPlace};
   if (rewireSetParallel(p->context, &parallel, &callbacks) != rewireSuccess) Bad("parallel", 0, 0);
   Register(p, "weights", kWeights, 4, rewireReplicated, rewireConstant, p->weights.data());
   Register(p, "moments", kMoments, 4, rewireSharded, rewireConstant, p->moments);
@@ -202,12 +210,13 @@ int Train(Program* p, const char* stop_file) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 3) return 2;
+  if (argc != 3 && argc != 4) return 2;
   const int fd = open(argv[1], O_RDWR | O_CREAT, 0600);
   if (fd < 0 || ftruncate(fd, sizeof(Barrier)) != 0) return 2;
   Program program;
   program.barrier = static_cast<Barrier*>(
       mmap(nullptr, sizeof(Barrier), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
+  if (argc == 4) program.room.resize(kMoments);
   SetUp(&program);
   printf("ready\n");
   fflush(stdout);
@@ -215,6 +224,6 @@ int main(int argc, char** argv) {
   printf("done step %llu\n", static_cast<unsigned long long>(program.step));
   fflush(stdout);
   rewireDetach(program.context);
-  free(program.moments);
+  if (program.room.empty()) free(program.moments);
   return status;
 }

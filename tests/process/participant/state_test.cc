@@ -15,7 +15,8 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-class StateTest : public ::testing::Test {
+// The parameter: whether parts stay in place.
+class StateTest : public ::testing::TestWithParam<bool> {
  protected:
   void SetUp() override {
     // Both members have attached: the agent answers.
@@ -65,13 +66,29 @@ class StateTest : public ::testing::Test {
     EXPECT_THAT(end.out, HasSubstr("done step"));
   }
 
+  std::vector<std::string> Command() {
+    std::vector<std::string> command = {REWIRE_COMMAND,
+                                        "run",
+                                        "-n",
+                                        "2",
+                                        "--max",
+                                        "6",
+                                        "--no-preload",
+                                        "--agent-socket",
+                                        folder_ / "agent.sock",
+                                        "--",
+                                        STATE_MEMBER,
+                                        folder_ / "barrier",
+                                        folder_ / "stop"};
+    if (GetParam()) command.emplace_back("in-place");
+    return command;
+  }
+
   TemporaryFolder folder_;
-  Background job_{{REWIRE_COMMAND, "run", "-n", "2", "--max", "6", "--no-preload", "--agent-socket",
-                   folder_ / "agent.sock", "--", STATE_MEMBER, folder_ / "barrier",
-                   folder_ / "stop"}};
+  Background job_{Command()};
 };
 
-TEST_F(StateTest, GrowDrainReplaceKillGrow) {
+TEST_P(StateTest, GrowDrainReplaceKillGrow) {
   WaitSteady(1);
   EXPECT_EQ(Ask({"resize", "4"}).status, 0);
   EXPECT_EQ(Ask({"drain", "1", "--within", "60s"}).status, 0);
@@ -85,13 +102,16 @@ TEST_F(StateTest, GrowDrainReplaceKillGrow) {
   Finish();
 }
 
-TEST_F(StateTest, TheOldWorldTrainsOnWithoutItsAgent) {
+TEST_P(StateTest, TheOldWorldTrainsOnWithoutItsAgent) {
   WaitSteady(1);
   kill(Status()["agent"]["pid"].get<int>(), SIGKILL);
   WaitSteady(1);
   EXPECT_EQ(Ask({"resize", "3"}).status, 0);
   Finish();
 }
+
+INSTANTIATE_TEST_SUITE_P(Parts, StateTest, ::testing::Bool(),
+                         [](const auto& info) { return info.param ? "InPlace" : "InNewMemory"; });
 
 }  // namespace
 }  // namespace rewire

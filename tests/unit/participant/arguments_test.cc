@@ -59,7 +59,7 @@ class ArgumentsTest : public ::testing::Test {
   rewireWorld_t world_ = {sizeof world_, 0, 0, 0, 0, 0};
   rewireParallel_t parallel_ = {sizeof parallel_, 0, 0};
   rewireCallbacks_t callbacks_ = {sizeof callbacks_, nullptr, Allocate, Adopt,
-                                  Discard,           nullptr, 0,        0};
+                                  Discard,           nullptr, nullptr};
   rewireOutcome_t outcome_ = {sizeof outcome_, rewireContinue, 0, {}, 0, 0, 0};
   char bytes_[64] = {};
   rewireTensor_t tensor_ = {sizeof tensor_,   "weights",      16,         4,

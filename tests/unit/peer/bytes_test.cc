@@ -2,30 +2,48 @@
 #include <gtest/gtest.h>
 
 #include "reconfig/stream/notes.h"
-#include "reconfig/stream/peer_memory.h"
+#include "reconfig/stream/peer_offer.h"
 #include "reconfig/stream/pull.h"
 
 namespace rewire {
 namespace {
 
+// One tensor of one segment of each kind.
+PeerOffer SomeOffer() {
+  OfferedSegment handle{OfferedSegment::Kind::kHandle, 1000, 24, 4096, {}, 0};
+  handle.handle.reserved[63] = 'x';
+  const OfferedSegment descriptor{OfferedSegment::Kind::kDescriptor, 500, 0, 500, {}, 9};
+  return {12, "a node", "a server", {{7, {handle}}, {8, {descriptor, descriptor}}}};
+}
+
 TEST(PeerOfferBytes, ComeBackAsTheyWere) {
-  OfferedTensor t{7, 1000, 24, {}};
-  t.handle.reserved[63] = 'x';
-  const PeerOffer offer = DecodePeerOffer(EncodePeerOffer({12, "a node", {t, t}}));
+  const PeerOffer offer = DecodePeerOffer(EncodePeerOffer(SomeOffer()));
   EXPECT_EQ(offer.epoch, 12u);
   EXPECT_EQ(offer.node, "a node");
+  EXPECT_EQ(offer.server, "a server");
   ASSERT_EQ(offer.tensors.size(), 2u);
-  EXPECT_EQ(offer.tensors[1].tensor, 7u);
-  EXPECT_EQ(offer.tensors[1].bytes, 1000u);
-  EXPECT_EQ(offer.tensors[1].offset, 24u);
-  EXPECT_EQ(offer.tensors[1].handle.reserved[63], 'x');
+  EXPECT_EQ(offer.tensors[0].tensor, 7u);
+  EXPECT_EQ(offer.tensors[0].bytes(), 1000u);
+  EXPECT_EQ(offer.tensors[0].segments.at(0).offset, 24u);
+  EXPECT_EQ(offer.tensors[0].segments.at(0).allocation, 4096u);
+  EXPECT_EQ(offer.tensors[0].segments.at(0).handle.reserved[63], 'x');
+  EXPECT_EQ(offer.tensors[1].bytes(), 1000u);
+  EXPECT_EQ(offer.tensors[1].segments.at(1).index, 9u);
 }
 
 TEST(PeerOfferBytes, CutAnywhereAreNoOffer) {
-  const std::string whole = EncodePeerOffer({12, "a node", {OfferedTensor{}}});
+  const std::string whole = EncodePeerOffer(SomeOffer());
   for (size_t n = 0; n < whole.size(); ++n) {
     EXPECT_TRUE(DecodePeerOffer(whole.substr(0, n)).node.empty()) << n;
   }
+}
+
+TEST(PeerOfferBytes, OfASegmentThatIsNotInsideItsAllocationAreNoOffer) {
+  PeerOffer offer = SomeOffer();
+  offer.tensors[0].segments[0].offset = 4000;
+  EXPECT_TRUE(DecodePeerOffer(EncodePeerOffer(offer)).node.empty());
+  offer.tensors[0].segments[0].offset = ~uint64_t{0};
+  EXPECT_TRUE(DecodePeerOffer(EncodePeerOffer(offer)).node.empty());
 }
 
 TEST(ListBytes, CutAnywhereAreEmpty) {

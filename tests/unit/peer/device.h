@@ -30,6 +30,29 @@ inline StatePlace DeviceMemory(CUcontext context, size_t bytes) {
   return {MemoryKind::kDevice, reinterpret_cast<char*>(memory), context};
 }
 
+// The same in one run of address space, mapped piece by piece from memory that can be shared.
+inline StatePlace MappedMemory(CUcontext context, size_t bytes, size_t pieces) {
+  std::string error;
+  const CudaDriver& driver = *CudaDriver::Get(&error);
+  CUmemAllocationProp properties{};
+  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
+  constexpr size_t kGranule = 2 << 20;
+  const size_t piece = (bytes / pieces / kGranule + 1) * kGranule;
+  CUdeviceptr begin = 0;
+  bool ok = driver.MemAddressReserve(&begin, piece * pieces, 0, 0, 0) == CUDA_SUCCESS;
+  for (size_t i = 0; i < pieces && ok; ++i) {
+    CUmemGenericAllocationHandle handle = 0;
+    ok = driver.MemCreate(&handle, piece, &properties, 0) == CUDA_SUCCESS &&
+         driver.MemMap(begin + i * piece, piece, 0, handle, 0) == CUDA_SUCCESS &&
+         driver.MemRelease(handle) == CUDA_SUCCESS;
+  }
+  const CUmemAccessDesc access = {properties.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+  ok = ok && driver.MemSetAccess(begin, piece * pieces, &access, 1) == CUDA_SUCCESS;
+  return {MemoryKind::kDevice, ok ? reinterpret_cast<char*>(begin) : nullptr, context};
+}
+
 // What the owner's state holds at a byte of version v.
 inline char OwnerByte(size_t at, int version) {
   return static_cast<char>(at * 7 + at / 251 + static_cast<size_t>(version));

@@ -1,29 +1,32 @@
 // The other member of the tests: offers BYTES of device memory on stdout as one line of hex, and
-// puts version n into it for every line "n" on stdin. Ends with stdin.
+// puts version n into it for every line "n" on stdin. Ends with stdin. PIECES: in how many it is
+// mapped; 0: it is from cuMemAlloc.
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
 #include <vector>
 
-#include "reconfig/stream/peer_memory.h"
+#include "reconfig/stream/offered_memory.h"
 #include "tests/unit/peer/device.h"
 
 int main(int argc, char** argv) {
   using namespace rewire;
   const size_t bytes = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 0;
+  const size_t pieces = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 0;
   const CUcontext context = UseFirstDevice();
   if (context == nullptr || bytes == 0) return 1;
   StateMemory memory;
-  const StatePlace place = DeviceMemory(context, bytes + 512);
+  const StatePlace place = pieces == 0 ? DeviceMemory(context, bytes + 512)
+                                       : MappedMemory(context, bytes + 512, pieces);
   const auto write = [&](int version) {
     std::vector<char> values(bytes);
     for (size_t i = 0; i < bytes; ++i) values[i] = OwnerByte(i, version);
     return memory.Write(values.data(), place.At(512), bytes).ok();
   };
   // The part does not begin where its allocation does.
-  const auto offered = OfferPlace(3, place.At(512), bytes);
-  if (!offered.ok() || !write(0)) return 2;
-  for (const char c : EncodePeerOffer({9, NodeIdentity(), {*offered}})) {
+  OfferedMemory offered;
+  if (!offered.Add(3, place.At(512), bytes).ok() || !write(0)) return 2;
+  for (const char c : EncodePeerOffer(offered.Publish(9))) {
     std::printf("%02x", static_cast<unsigned char>(c));
   }
   std::printf("\n");

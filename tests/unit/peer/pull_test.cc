@@ -25,7 +25,7 @@ constexpr uint32_t kTensor = 3;
 // The owner's process.
 class Owner {
  public:
-  explicit Owner(size_t bytes) {
+  Owner(size_t bytes, int pieces) {
     int in[2];
     int out[2];
     EXPECT_EQ(pipe2(in, O_CLOEXEC), 0);
@@ -35,8 +35,9 @@ class Owner {
     posix_spawn_file_actions_adddup2(&actions, in[0], 0);
     posix_spawn_file_actions_adddup2(&actions, out[1], 1);
     std::string size = std::to_string(bytes);
+    std::string mapped = std::to_string(pieces);
     char program[] = PEER_OWNER;
-    char* argv[] = {program, size.data(), nullptr};
+    char* argv[] = {program, size.data(), mapped.data(), nullptr};
     EXPECT_EQ(posix_spawn(&pid_, PEER_OWNER, &actions, nullptr, argv, environ), 0);
     posix_spawn_file_actions_destroy(&actions);
     close(in[0]);
@@ -80,7 +81,8 @@ class Owner {
   FILE* stdout_ = nullptr;
 };
 
-class PullTest : public ::testing::Test {
+// The parameter: in how many pieces the owner's memory is mapped; 0: it is one allocation.
+class PullTest : public ::testing::TestWithParam<int> {
  protected:
   // More than one turn, and no multiple of anything.
   static constexpr size_t kBytes = (65 << 20) + 4;
@@ -98,7 +100,7 @@ class PullTest : public ::testing::Test {
   void TakeOn(uint64_t begin, uint64_t end, bool late = false) {
     const std::vector<uint64_t> begins = {0, 0, 0, kBegins};
     pull_.TakeFrom(kOwner, offer_, begins,
-                   {{kTensor, kBegins + begin, kBegins + end, kOwner, target_, late}});
+                   {{kTensor, kBegins + begin, kBegins + end, kOwner, target_, late}}, Soon());
   }
   // The target has the owner's bytes [begin, kBytes) of `version`.
   void ExpectCopied(uint64_t begin, int version) {
@@ -120,7 +122,7 @@ class PullTest : public ::testing::Test {
   }
   Time Soon() { return Now() + seconds(20); }
 
-  Owner owner_{kBytes};
+  Owner owner_{kBytes, GetParam()};
   CUcontext context_ = nullptr;
   StatePlace target_;
   PeerOffer offer_;
@@ -128,7 +130,7 @@ class PullTest : public ::testing::Test {
   Pull pull_{&notes_};
 };
 
-TEST_F(PullTest, CopiesWhatTheSourceHasOnceItIsReady) {
+TEST_P(PullTest, CopiesWhatTheSourceHasOnceItIsReady) {
   TakeOn(8, kBytes);
   EXPECT_THAT(pull_.TensorsOf(kOwner), ::testing::ElementsAre(kTensor));
   owner_.Put(1);
@@ -140,7 +142,7 @@ TEST_F(PullTest, CopiesWhatTheSourceHasOnceItIsReady) {
   ExpectCopied(8, 1);
 }
 
-TEST_F(PullTest, WhatMayChangeIsCopiedWhenItsSourceStandsAtTheBoundary) {
+TEST_P(PullTest, WhatMayChangeIsCopiedWhenItsSourceStandsAtTheBoundary) {
   TakeOn(8, kBytes, true);
   EXPECT_THAT(pull_.TensorsOf(kOwner), ::testing::ElementsAre(kTensor));
   ASSERT_TRUE(pull_.Fetch(Now()).ok());  // waits for nothing
@@ -149,7 +151,7 @@ TEST_F(PullTest, WhatMayChangeIsCopiedWhenItsSourceStandsAtTheBoundary) {
   EXPECT_TRUE(absl::IsDeadlineExceeded(pull_.Check(Now())));
 }
 
-TEST_F(PullTest, WhatMayChangeIsComparedWithWhatItsSourceHas) {
+TEST_P(PullTest, WhatMayChangeIsComparedWithWhatItsSourceHas) {
   TakeOn(8, kBytes, true);
   owner_.Put(2);
   Contents(8, kBytes, 2, NoteKind::kLate);
@@ -157,14 +159,14 @@ TEST_F(PullTest, WhatMayChangeIsComparedWithWhatItsSourceHas) {
   ExpectCopied(8, 2);
 }
 
-TEST_F(PullTest, ASourceThatDoesNotStandStillIsFound) {
+TEST_P(PullTest, ASourceThatDoesNotStandStillIsFound) {
   TakeOn(0, kBytes, true);
   Contents(0, kBytes, 1, NoteKind::kLate);
   owner_.Put(2);
   EXPECT_FALSE(pull_.Check(Soon()).ok());
 }
 
-TEST_F(PullTest, ASourceThatChangedAfterwardsIsFound) {
+TEST_P(PullTest, ASourceThatChangedAfterwardsIsFound) {
   TakeOn(0, kBytes);
   Note(NoteKind::kReady, "1");
   ASSERT_TRUE(pull_.Fetch(Soon()).ok());
@@ -173,7 +175,7 @@ TEST_F(PullTest, ASourceThatChangedAfterwardsIsFound) {
   EXPECT_THAT(std::string(pull_.Check(Soon()).message()), HasSubstr("changed outside the update"));
 }
 
-TEST_F(PullTest, ASourceThatDoesNotNameACopyIsFound) {
+TEST_P(PullTest, ASourceThatDoesNotNameACopyIsFound) {
   TakeOn(0, kBytes);
   Note(NoteKind::kReady, "1");
   ASSERT_TRUE(pull_.Fetch(Soon()).ok());
@@ -181,19 +183,19 @@ TEST_F(PullTest, ASourceThatDoesNotNameACopyIsFound) {
   EXPECT_FALSE(pull_.Check(Soon()).ok());
 }
 
-TEST_F(PullTest, WaitsForASourceOnlyUntilTheDeadline) {
+TEST_P(PullTest, WaitsForASourceOnlyUntilTheDeadline) {
   TakeOn(0, kBytes);
   EXPECT_TRUE(absl::IsDeadlineExceeded(pull_.Fetch(Now())));
 }
 
-TEST_F(PullTest, WaitsForContentsOnlyUntilTheDeadline) {
+TEST_P(PullTest, WaitsForContentsOnlyUntilTheDeadline) {
   TakeOn(0, kBytes);
   Note(NoteKind::kReady, "1");
   ASSERT_TRUE(pull_.Fetch(Soon()).ok());
   EXPECT_TRUE(absl::IsDeadlineExceeded(pull_.Check(Now())));
 }
 
-TEST_F(PullTest, NothingIsCopiedAfterCancel) {
+TEST_P(PullTest, NothingIsCopiedAfterCancel) {
   TakeOn(0, kBytes);
   Note(NoteKind::kReady, "1");
   pull_.Cancel();
@@ -201,27 +203,46 @@ TEST_F(PullTest, NothingIsCopiedAfterCancel) {
   EXPECT_EQ(pull_.bytes(), 0u);
 }
 
-TEST_F(PullTest, WhatCannotBeMappedIsLeftToBytes) {
-  offer_.tensors[0].handle.reserved[0] ^= 1;
+TEST_P(PullTest, WhatCannotBeMappedIsLeftToBytes) {
+  OfferedSegment& segment = offer_.tensors[0].segments.back();
+  segment.handle.reserved[0] ^= 1;
+  segment.index = 1000;
   TakeOn(0, kBytes);
   EXPECT_TRUE(pull_.TensorsOf(kOwner).empty());
 }
 
-TEST_F(PullTest, AnOfferThatReachesBeyondItsAllocationIsLeftToBytes) {
-  offer_.tensors[0].offset = uint64_t{1} << 40;
+TEST_P(PullTest, AnOfferThatReachesBeyondItsAllocationIsLeftToBytes) {
+  offer_.tensors[0].segments[0].offset = uint64_t{1} << 40;
   TakeOn(0, kBytes);
   EXPECT_TRUE(pull_.TensorsOf(kOwner).empty());
 }
 
-TEST_F(PullTest, WhatLiesOutsideTheOfferedPartIsLeftToBytes) {
+TEST_P(PullTest, AnOfferOfAMemberThatIsGoneIsLeftToBytes) {
+  offer_.server += "x";
+  if (GetParam() == 0) offer_.tensors[0].segments.clear();
+  TakeOn(0, kBytes);
+  EXPECT_TRUE(pull_.TensorsOf(kOwner).empty());
+}
+
+TEST_P(PullTest, SegmentsThatDoNotJoinAreLeftToBytes) {
+  std::vector<OfferedSegment>& segments = offer_.tensors[0].segments;
+  segments.push_back(segments.back());
+  segments.back().offset = 1;
+  TakeOn(0, kBytes);
+  EXPECT_TRUE(pull_.TensorsOf(kOwner).empty());
+}
+
+TEST_P(PullTest, WhatLiesOutsideTheOfferedPartIsLeftToBytes) {
   TakeOn(8, kBytes + 8);
   EXPECT_TRUE(pull_.TensorsOf(kOwner).empty());
 }
 
-TEST_F(PullTest, SmallPiecesAreLeftToBytes) {
+TEST_P(PullTest, SmallPiecesAreLeftToBytes) {
   TakeOn(0, 1024);
   EXPECT_TRUE(pull_.TensorsOf(kOwner).empty());
 }
+
+INSTANTIATE_TEST_SUITE_P(Memory, PullTest, ::testing::Values(0, 1, 3));
 
 }  // namespace
 }  // namespace rewire

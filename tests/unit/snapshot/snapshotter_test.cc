@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "reconfig/base/socket.h"
-#include "reconfig/stream/peer_memory.h"
+#include "reconfig/stream/peer_offer.h"
 #include "reconfig/stream/tcp_transport.h"
 
 namespace rewire {

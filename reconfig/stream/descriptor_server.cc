@@ -1,0 +1,169 @@
+// Descriptors over a Unix socket; see descriptor_server.h.
+#include "reconfig/stream/descriptor_server.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <sys/eventfd.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <cerrno>
+#include <cstring>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "reconfig/base/socket.h"
+
+namespace rewire {
+namespace {
+
+constexpr int kSocketType = SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC;
+// More than a node has members.
+constexpr size_t kMostClients = 64;
+
+absl::Status Failed(const char* call) {
+  return absl::UnavailableError(absl::StrCat(call, ": ", strerror(errno)));
+}
+
+// An abstract address: its first byte is 0, and it goes with its socket.
+socklen_t AddressOf(const std::string& name, sockaddr_un* address) {
+  *address = {};
+  address->sun_family = AF_UNIX;
+  const size_t size = std::min(name.size(), sizeof address->sun_path - 1);
+  name.copy(address->sun_path + 1, size);
+  return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + size);
+}
+
+union Control {
+  cmsghdr align;
+  char room[CMSG_SPACE(sizeof(int))];
+};
+
+bool SendAnswer(int client, int fd) {
+  char answer = fd >= 0 ? 1 : 0;
+  iovec bytes = {&answer, 1};
+  msghdr message = {};
+  message.msg_iov = &bytes;
+  message.msg_iovlen = 1;
+  Control control = {};
+  if (fd >= 0) {
+    message.msg_control = &control;
+    message.msg_controllen = sizeof control.room;
+    cmsghdr* const head = CMSG_FIRSTHDR(&message);
+    head->cmsg_level = SOL_SOCKET;
+    head->cmsg_type = SCM_RIGHTS;
+    head->cmsg_len = CMSG_LEN(sizeof fd);
+    memcpy(CMSG_DATA(head), &fd, sizeof fd);
+  }
+  // A client waits for each answer before it asks again: one that has no room for it is not ours.
+  return sendmsg(client, &message, MSG_NOSIGNAL) == 1;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<DescriptorServer>> DescriptorServer::Start(Make make) {
+  uint64_t random[2] = {};
+  if (getrandom(random, sizeof random, 0) != ssize_t{sizeof random}) return Failed("getrandom");
+  const std::string name =
+      absl::StrCat("rewire-", getpid(), "-", absl::Hex(random[0]), absl::Hex(random[1]));
+  UniqueFd listener(socket(AF_UNIX, kSocketType, 0));
+  UniqueFd stop(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  sockaddr_un address;
+  const socklen_t size = AddressOf(name, &address);
+  if (!listener.valid() || !stop.valid() ||
+      bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0 ||
+      listen(listener.get(), kMostClients) != 0) {
+    return Failed("a socket to share memory");
+  }
+  return std::unique_ptr<DescriptorServer>(
+      new DescriptorServer(std::move(make), name, std::move(listener), std::move(stop)));
+}
+
+DescriptorServer::DescriptorServer(Make make, std::string name, UniqueFd listener, UniqueFd stop)
+    : make_(std::move(make)),
+      name_(std::move(name)),
+      listener_(std::move(listener)),
+      stop_(std::move(stop)) {
+  thread_ = std::thread([this] { Run(); });
+}
+
+DescriptorServer::~DescriptorServer() {
+  eventfd_write(stop_.get(), 1);
+  thread_.join();
+}
+
+void DescriptorServer::Run() {
+  pthread_setname_np(pthread_self(), "rewire-share");
+  std::vector<UniqueFd> clients;
+  for (;;) {
+    std::vector<pollfd> ready = {{stop_.get(), POLLIN, 0}, {listener_.get(), POLLIN, 0}};
+    for (const UniqueFd& client : clients) ready.push_back({client.get(), POLLIN, 0});
+    if (poll(ready.data(), ready.size(), -1) < 0 && errno != EINTR) return;
+    if (ready[0].revents != 0) return;
+    for (size_t i = clients.size(); i > 0; --i) {
+      if (ready[i + 1].revents != 0 && !Answer(clients[i - 1].get())) {
+        clients.erase(clients.begin() + static_cast<ptrdiff_t>(i) - 1);
+      }
+    }
+    if (ready[1].revents == 0) continue;
+    UniqueFd client(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    PeerCredentials peer;
+    // Others of this node may see the name; only this user's processes are given memory.
+    if (client.valid() && clients.size() < kMostClients && PeerOf(client.get(), &peer).ok() &&
+        peer.uid == geteuid()) {
+      clients.push_back(std::move(client));
+    }
+  }
+}
+
+bool DescriptorServer::Answer(int client) {
+  uint32_t index = 0;
+  const ssize_t got = recv(client, &index, sizeof index, MSG_TRUNC);
+  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return true;
+  if (got != ssize_t{sizeof index}) return false;
+  const UniqueFd fd = make_(index);
+  return SendAnswer(client, fd.get());
+}
+
+absl::StatusOr<DescriptorClient> DescriptorClient::Connect(const std::string& name) {
+  UniqueFd fd(socket(AF_UNIX, kSocketType, 0));
+  sockaddr_un address;
+  const socklen_t size = AddressOf(name, &address);
+  if (!fd.valid() || connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0) {
+    return Failed("connect to a member that shares memory");
+  }
+  return DescriptorClient(std::move(fd));
+}
+
+absl::StatusOr<UniqueFd> DescriptorClient::Ask(uint32_t index, Time deadline) {
+  if (send(socket_.get(), &index, sizeof index, MSG_NOSIGNAL) != ssize_t{sizeof index}) {
+    return Failed("ask for shared memory");
+  }
+  if (!WaitReady(socket_.get(), POLLIN, deadline)) {
+    return absl::DeadlineExceededError("a member that shares memory does not answer");
+  }
+  char answer = 0;
+  iovec bytes = {&answer, 1};
+  Control control = {};
+  msghdr message = {};
+  message.msg_iov = &bytes;
+  message.msg_iovlen = 1;
+  message.msg_control = &control;
+  message.msg_controllen = sizeof control.room;
+  if (recvmsg(socket_.get(), &message, MSG_CMSG_CLOEXEC) != 1) {
+    return Failed("a member that shares memory is gone");
+  }
+  UniqueFd fd;
+  const cmsghdr* const head = CMSG_FIRSTHDR(&message);
+  if (head != nullptr && head->cmsg_level == SOL_SOCKET && head->cmsg_type == SCM_RIGHTS &&
+      head->cmsg_len == CMSG_LEN(sizeof(int))) {
+    int raw = -1;
+    memcpy(&raw, CMSG_DATA(head), sizeof raw);
+    fd.reset(raw);
+  }
+  if (answer != 1 || !fd.valid()) return absl::NotFoundError("memory that is not shared any more");
+  return fd;
+}
+
+}  // namespace rewire
