@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,13 @@
 namespace rewire {
 
 inline const CommunicatorId kComm{0xaaaaaaaa00000000, 1};
+inline const std::vector<MemberId> kThree{0, 1, 2};
+
+inline std::vector<MemberId> Ids(const World& world) {
+  std::vector<MemberId> ids;
+  for (const WorldMember& m : world.members) ids.push_back(m.member);
+  return ids;
+}
 
 class LeaderDriver {
  public:
@@ -131,6 +139,13 @@ class LeaderDriver {
 
  private:
   Epoch prepared_epoch_ = 0;
+};
+
+// Three members in a world.
+class LeaderTest : public testing::Test {
+ protected:
+  LeaderTest() : d(LeaderDriver::Options(3)) { d.Form(3); }
+  LeaderDriver d;
 };
 
 }  // namespace rewire

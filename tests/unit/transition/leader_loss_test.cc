@@ -1,0 +1,185 @@
+// The leader loses members, its store or itself.
+#include <gmock/gmock.h>
+
+#include "reconfig/transition/leader.h"
+#include "tests/unit/transition/leader_driver.h"
+
+namespace rewire {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+// ---- losses -------------------------------------------------------------------------------------
+
+TEST_F(LeaderTest, ADeathIsToldAtOnceAndHealed) {
+  d.leader.OnDisconnect(d.now, 1, &d.out);
+  EXPECT_THAT(d.Sent<Lost>(0)->members, ElementsAre(1));
+  EXPECT_FALSE(d.Sent<Lost>(1).has_value());
+  d.Store();
+  EXPECT_EQ(d.Sent<Prepare>(0)->kind, TransitionKind::kLoss);
+  d.Prepare({0, 2}, 0);
+  EXPECT_EQ(d.leader.phase(), Phase::kArmed);
+  d.BoundaryAll({0, 2});
+  EXPECT_EQ(d.Sent<Restore>(2)->version, 8u);
+  d.VerifyAll({0, 2});
+  d.Store();
+  EXPECT_THAT(Ids(d.Sent<Commit>(0)->record.world), ElementsAre(0, 2));
+  d.Finish({0, 2});
+  EXPECT_TRUE(d.leader.steady());
+  d.Connect(1);
+  EXPECT_THAT(d.Sent<Refused>(1)->reason, HasSubstr("lost"));
+}
+
+TEST_F(LeaderTest, SilenceIsALoss) {
+  d.silent = {2};
+  d.Pass(milliseconds(2500));
+  EXPECT_FALSE(d.Sent<Lost>(0).has_value());
+  d.Pass(seconds(1));
+  EXPECT_THAT(d.Sent<Lost>(0)->members, ElementsAre(2));
+}
+
+TEST_F(LeaderTest, AfterItStoodStillItselfNobodyIsSilent) {
+  d.now += seconds(60);
+  d.leader.OnTick(d.now, &d.out);
+  EXPECT_FALSE(d.Sent<Lost>(0).has_value());
+}
+
+TEST_F(LeaderTest, ADeathDuringAChangeAbortsItFirstAndTheRequestIsNotLost) {
+  const uint64_t id = d.Ask({RequestKind::kReplace, 0, {1}, {}, ""});
+  d.Store();
+  d.leader.OnDisconnect(d.now, 1, &d.out);
+  EXPECT_EQ(d.Last<EndProcess>()->member, 3u);
+  EXPECT_EQ(d.leader.StatusOf(id).state, RequestState::kWaiting);
+  d.Store();
+  d.Prepare({0, 2}, 0);
+  d.BoundaryAll({0, 2});
+  d.VerifyAll({0, 2});
+  d.Store();
+  d.Finish({0, 2});
+  d.Store();
+  EXPECT_THAT(d.Last<Spawn>()->members, ElementsAre(4));  // the replacement is still due
+  EXPECT_EQ(d.Last<Spawn>()->slots, 3u);
+}
+
+TEST_F(LeaderTest, ASecondDeathBeginsTheLossAnew) {
+  d.leader.OnDisconnect(d.now, 1, &d.out);
+  d.Store();
+  d.Prepare({0, 2}, 0);
+  d.leader.OnDisconnect(d.now, 2, &d.out);
+  EXPECT_THAT(d.Sent<Lost>(0)->members, ElementsAre(1, 2));
+  d.Store();
+  EXPECT_EQ(d.Sent<Prepare>(0)->epoch, 3u);
+  d.Prepare({0}, 0);
+  d.Say(0, AtBoundary{3, 8, true, {8}, {8}});
+  EXPECT_THAT(d.Sent<Stop>(0)->reason, HasSubstr("slot 1 (member 1)"));
+  EXPECT_EQ(d.leader.phase(), Phase::kStopped);
+}
+
+TEST_F(LeaderTest, ADeathWhileTheStoreWritesWaitsForItsAnswer) {
+  d.Ask({RequestKind::kDrain, 0, {0}, {}, ""});
+  d.Store();
+  d.Prepare(kThree, 1);
+  d.PledgeAll(kThree);
+  d.BoundaryAll(kThree);
+  d.VerifyAll(kThree);
+  ASSERT_EQ(d.leader.phase(), Phase::kCommitting);
+  d.leader.OnDisconnect(d.now, 2, &d.out);
+  EXPECT_FALSE(d.Sent<Lost>(1).has_value());
+  d.Store();
+  EXPECT_TRUE(d.Sent<Commit>(1).has_value());
+  EXPECT_EQ(d.Sent<Lost>(1)->epoch, 2u);
+}
+
+TEST_F(LeaderTest, AnUnmodifiedProgramIsToldAndNotHealed) {
+  LeaderDriver plain(LeaderDriver::Options(2));
+  plain.Form(2, false);
+  plain.leader.OnDisconnect(plain.now, 1, &plain.out);
+  EXPECT_THAT(plain.Sent<Lost>(0)->members, ElementsAre(1));
+  EXPECT_FALSE(plain.Store());
+  EXPECT_THAT(plain.AskInVain({RequestKind::kRebuild, 0, {}, {}, ""}), HasSubstr("cannot go on"));
+}
+
+TEST_F(LeaderTest, WhoHasFinishedIsNotLost) {
+  for (MemberId m : kThree) {
+    d.Say(m, Finished{});
+    d.leader.OnDisconnect(d.now, m, &d.out);
+  }
+  EXPECT_TRUE(d.leader.done());
+  EXPECT_FALSE(d.Sent<Lost>(2).has_value());
+}
+
+// ---- the store, and another leader --------------------------------------------------------------
+
+TEST_F(LeaderTest, AnUnansweredSwapIsSentAgainAndRecognised) {
+  d.Ask({RequestKind::kRebuild, 0, {}, {}, ""});
+  const WorldRecord wanted = d.Last<CompareAndSwap>()->record;
+  d.leader.OnStoreResult(d.now, absl::UnavailableError("disk"), &d.out);
+  d.out.clear();
+  d.Pass(milliseconds(400));
+  ASSERT_TRUE(d.Last<CompareAndSwap>().has_value());
+  EXPECT_EQ(d.Last<CompareAndSwap>()->record, wanted);
+  d.leader.OnStoreResult(d.now, StoreAnswer{false, wanted}, &d.out);  // it had been written
+  EXPECT_EQ(d.leader.phase(), Phase::kPrepare);
+}
+
+TEST_F(LeaderTest, AnotherLeadersRecordEndsThisOne) {
+  const uint64_t id = d.Ask({RequestKind::kRebuild, 0, {}, {}, ""});
+  WorldRecord other = d.leader.record();
+  other.revision += 5;
+  d.leader.OnStoreResult(d.now, StoreAnswer{false, other}, &d.out);
+  EXPECT_EQ(d.leader.phase(), Phase::kStopped);
+  EXPECT_EQ(d.leader.StatusOf(id).state, RequestState::kFailed);
+  EXPECT_TRUE(d.Last<Kick>().has_value());
+}
+
+TEST_F(LeaderTest, ARestartedLeaderFencesThenWelcomes) {
+  const WorldRecord record = d.leader.record();
+  Leader next(LeaderDriver::Options(3), record);
+  std::vector<LeaderAction> out;
+  next.Start(d.now, &out);
+  next.OnConnect(d.now, Hello{1, 0, 100, 1, true, "addr", false, 1}, &out);
+  ASSERT_EQ(out.size(), 2u);  // the write, and a note: nobody is welcomed on an unfenced record
+  // What the leader before it was still writing turns out to be the truth.
+  WorldRecord landed = record;
+  landed.revision += 1;
+  landed.world.epoch = landed.reserved_epoch = 2;
+  next.OnStoreResult(d.now, StoreAnswer{false, landed}, &out);
+  const auto again = std::get<CompareAndSwap>(out.back());
+  EXPECT_EQ(again.expected_revision, landed.revision);
+  next.OnStoreResult(d.now, StoreAnswer{true, again.record}, &out);
+  EXPECT_EQ(next.record().world.epoch, 2u);
+  EXPECT_EQ(next.phase(), Phase::kRecovering);
+}
+
+TEST_F(LeaderTest, WhoDoesNotComeBackInTheGraceTimeIsLost) {
+  WorldRecord record = d.leader.record();
+  LeaderDriver next(LeaderDriver::Options(3), record);
+  next.Connect(0, true, 1);
+  next.Connect(2, true, 1);
+  EXPECT_EQ(next.leader.phase(), Phase::kRecovering);
+  next.Pass(seconds(11));
+  EXPECT_THAT(next.Sent<Lost>(0)->members, ElementsAre(1));
+}
+
+TEST_F(LeaderTest, MembersThatWereToldOfALossAreHealedByTheNextLeader) {
+  LeaderDriver next(LeaderDriver::Options(3), d.leader.record());
+  next.Connect(0, true, 1, true);
+  next.Connect(1, true, 1);
+  next.Connect(2, true, 1);
+  EXPECT_TRUE(next.Sent<Lost>(1)->members.empty());  // all live, but all must abort and meet again
+  next.Store();
+  EXPECT_EQ(next.Sent<Prepare>(1)->kind, TransitionKind::kLoss);
+}
+
+TEST_F(LeaderTest, StrangersAreRefused) {
+  d.leader.OnConnect(d.now, Hello{2, 0, 100, 1, true, "", false, 0}, &d.out);
+  EXPECT_THAT(d.Sent<Refused>(0)->reason, HasSubstr("protocol 2"));
+  d.Connect(9);
+  EXPECT_THAT(d.Sent<Refused>(9)->reason, HasSubstr("not one of this job's"));
+  d.leader.OnConnect(d.now, Hello{1, 1, 555, 1, true, "", false, 0}, &d.out);
+  EXPECT_THAT(d.Sent<Refused>(1)->reason, HasSubstr("another process"));
+}
+
+}  // namespace
+}  // namespace rewire
