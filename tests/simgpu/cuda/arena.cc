@@ -62,6 +62,12 @@ char* Arena::Allocate(size_t size) {
   return nullptr;
 }
 
+bool Arena::Charge(size_t size) {
+  if (size > total_ - used_) return false;
+  used_ += size;
+  return true;
+}
+
 void Arena::AddFree(size_t offset, size_t size) {
   auto next = free_.lower_bound(offset);
   if (next != free_.end() && offset + size == next->first) {

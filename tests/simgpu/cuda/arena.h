@@ -37,6 +37,10 @@ class Arena {
   char* Allocate(size_t size);
   void Free(char* pointer);
 
+  // Counts memory that lies in a file of its own. False when so much is not left.
+  bool Charge(size_t size);
+  void Uncharge(size_t size) { used_ -= size; }
+
   // The number of the record of this allocation, made by the first call. nullopt: no record left.
   std::optional<size_t> Export(char* pointer, size_t size);
   [[nodiscard]] const ExportRecord& record(size_t number) const { return directory()[number]; }

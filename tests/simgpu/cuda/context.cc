@@ -33,10 +33,7 @@ CUresult CurrentContext(Context** context) {
 }
 
 CUresult CreateContext(Device* device, unsigned flags, bool primary, Context** context) {
-  if (!device->arena.is_open() &&
-      !device->arena.Open(device->ordinal, State().settings.memory_bytes)) {
-    return CUDA_ERROR_OPERATING_SYSTEM;
-  }
+  SIMGPU_TRY(OpenMemory(device));
   auto created = std::make_unique<Context>();
   *context = created.get();
   created->handle = NewHandle<CUcontext>();

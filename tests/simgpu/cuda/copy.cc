@@ -7,6 +7,7 @@
 #include "tests/simgpu/cuda/context.h"
 #include "tests/simgpu/cuda/event.h"
 #include "tests/simgpu/cuda/memory.h"
+#include "tests/simgpu/cuda/reservation.h"
 #include "tests/simgpu/cuda/stream.h"
 
 using namespace simgpu;
@@ -16,17 +17,20 @@ namespace {
 enum class Side { kHost, kDevice, kAny };
 enum class Call { kAsync, kSyncNoWait, kSyncWait };
 
-// A device address must lie in memory that is known and, with kDevice, may also be page-locked
-// host memory, as with unified addressing.
-CUresult Check(CUdeviceptr pointer, size_t size, Side side) REWIRE_REQUIRES(driver_mutex) {
+constexpr CUmemAccess_flags kRead = CU_MEM_ACCESS_FLAGS_PROT_READ;
+constexpr CUmemAccess_flags kWrite = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+
+// A device address must lie in memory that the device may use and, with kDevice, may also be
+// page-locked host memory, as with unified addressing.
+CUresult Check(const Device* device, CUdeviceptr pointer, size_t size, Side side,
+               CUmemAccess_flags wanted) REWIRE_REQUIRES(driver_mutex) {
   if (size == 0) return CUDA_SUCCESS;
   if (pointer == 0) return CUDA_ERROR_INVALID_VALUE;
-  const Allocation* whole = FindAllocation(pointer, size, nullptr);
-  if (whole != nullptr) return CUDA_SUCCESS;
+  if (IsAccessible(device, pointer, size, wanted)) return CUDA_SUCCESS;
   if (side == Side::kDevice) return CUDA_ERROR_INVALID_VALUE;
   // Pageable host memory is unknown here; but beginning inside a known one means running past it.
-  const Allocation* start = FindAllocation(pointer, 1, nullptr);
-  return start == nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  const bool known = FindAllocation(pointer, 1, nullptr) != nullptr || IsReserved(pointer, 1);
+  return known ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
 CUresult Enqueue(CUstream handle, Call call, std::function<void()> work)
@@ -41,27 +45,34 @@ CUresult Enqueue(CUstream handle, Call call, std::function<void()> work)
   return CUDA_SUCCESS;
 }
 
-CUresult Copy(CUdeviceptr target, Side target_side, CUdeviceptr source, Side source_side,
-              size_t size, CUstream stream, Call call) {
-  SIMGPU_ENTER();
-  Context* context = nullptr;
-  SIMGPU_TRY(CurrentContext(&context));
-  SIMGPU_TRY(Check(target, size, target_side));
-  SIMGPU_TRY(Check(source, size, source_side));
+CUresult EnqueueCopy(CUdeviceptr target, CUdeviceptr source, size_t size, CUstream stream,
+                     Call call) REWIRE_REQUIRES(driver_mutex) {
   return Enqueue(stream, call, [target, source, size] {
     std::memmove(reinterpret_cast<void*>(target), reinterpret_cast<const void*>(source), size);
   });
 }
 
+CUresult Copy(CUdeviceptr target, Side target_side, CUdeviceptr source, Side source_side,
+              size_t size, CUstream stream, Call call) {
+  SIMGPU_ENTER();
+  Context* context = nullptr;
+  SIMGPU_TRY(CurrentContext(&context));
+  SIMGPU_TRY(Check(context->device, target, size, target_side, kWrite));
+  SIMGPU_TRY(Check(context->device, source, size, source_side, kRead));
+  return EnqueueCopy(target, source, size, stream, call);
+}
+
 CUresult CopyPeer(CUdeviceptr target, CUcontext target_context, CUdeviceptr source,
                   CUcontext source_context, size_t size, CUstream stream, Call call) {
-  {
-    SIMGPU_ENTER();
-    if (FindContext(target_context) == nullptr || FindContext(source_context) == nullptr) {
-      return CUDA_ERROR_INVALID_CONTEXT;
-    }
-  }
-  return Copy(target, Side::kDevice, source, Side::kDevice, size, stream, call);
+  SIMGPU_ENTER();
+  const Context* to = FindContext(target_context);
+  const Context* from = FindContext(source_context);
+  if (to == nullptr || from == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  Context* context = nullptr;
+  SIMGPU_TRY(CurrentContext(&context));
+  SIMGPU_TRY(Check(to->device, target, size, Side::kDevice, kWrite));
+  SIMGPU_TRY(Check(from->device, source, size, Side::kDevice, kRead));
+  return EnqueueCopy(target, source, size, stream, call);
 }
 
 template <typename T>
@@ -70,7 +81,7 @@ CUresult Fill(CUdeviceptr target, T value, size_t count, CUstream stream, Call c
   Context* context = nullptr;
   SIMGPU_TRY(CurrentContext(&context));
   if (target % sizeof(T) != 0 || count > SIZE_MAX / sizeof(T)) return CUDA_ERROR_INVALID_VALUE;
-  SIMGPU_TRY(Check(target, count * sizeof(T), Side::kDevice));
+  SIMGPU_TRY(Check(context->device, target, count * sizeof(T), Side::kDevice, kWrite));
   return Enqueue(stream, call, [target, value, count] {
     auto* const elements = reinterpret_cast<T*>(target);
     for (size_t i = 0; i < count; ++i) elements[i] = value;
@@ -100,10 +111,11 @@ CUresult CopyBatch(const CUdeviceptr* targets, const CUdeviceptr* sources, const
     }
   }
   SIMGPU_TRY(FindStreamForWork(handle, &stream));
+  const Device* const device = stream->device;
   for (size_t i = 0; i < count; ++i) {
     CUresult result = sizes[i] == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
-    if (result == CUDA_SUCCESS) result = Check(targets[i], sizes[i], Side::kAny);
-    if (result == CUDA_SUCCESS) result = Check(sources[i], sizes[i], Side::kAny);
+    if (result == CUDA_SUCCESS) result = Check(device, targets[i], sizes[i], Side::kAny, kWrite);
+    if (result == CUDA_SUCCESS) result = Check(device, sources[i], sizes[i], Side::kAny, kRead);
     if (result == CUDA_SUCCESS) continue;
     if (failed != nullptr) *failed = i;
     return result;

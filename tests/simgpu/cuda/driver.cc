@@ -10,6 +10,7 @@
 #include "tests/simgpu/cuda/context.h"
 #include "tests/simgpu/cuda/event.h"
 #include "tests/simgpu/cuda/memory.h"
+#include "tests/simgpu/cuda/physical_memory.h"
 #include "tests/simgpu/cuda/stream.h"
 
 namespace simgpu {

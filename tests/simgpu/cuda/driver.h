@@ -29,6 +29,7 @@ using rewire::Time;
 struct Context;
 struct Event;
 struct Allocation;
+struct PhysicalMemory;
 class Stream;
 enum class StreamKind;
 
@@ -57,6 +58,10 @@ struct Driver {
   std::unordered_map<CUstream, std::shared_ptr<Stream>> streams;
   std::unordered_map<CUevent, std::unique_ptr<Event>> events;
   std::map<uintptr_t, Allocation> allocations;  // by first byte
+  std::map<uintptr_t, size_t> reservations;     // of addresses: first byte to size
+  std::map<CUmemGenericAllocationHandle, PhysicalMemory> physical;
+  // Memory created here that only other processes still use; it counts until they do not.
+  std::vector<PhysicalMemory> lent;
   // Closed IPC mappings, address and size, that have not been taken down yet.
   std::vector<std::pair<void*, size_t>> closed_mappings;
   std::unordered_set<CUgraph> graphs;

@@ -1,7 +1,6 @@
 // Page-locked host memory: allocated by the driver or registered by the application. The device
 // address is the host address, as with unified addressing.
 #include <cstdlib>
-#include <iterator>
 
 #include "tests/simgpu/cuda/capture.h"
 #include "tests/simgpu/cuda/context.h"
@@ -22,16 +21,6 @@ void Add(Context* context, MemoryKind kind, void* pointer, size_t size)
   allocation.device = context->device;
   allocation.id = State().next_id++;
   State().allocations[reinterpret_cast<uintptr_t>(pointer)] = allocation;
-}
-
-// Whether [address, address + size) touches memory that is known already.
-bool Overlaps(uintptr_t address, size_t size) REWIRE_REQUIRES(driver_mutex) {
-  const auto& allocations = State().allocations;
-  const auto next = allocations.lower_bound(address);
-  if (next != allocations.end() && next->first - address < size) return true;
-  if (next == allocations.begin()) return false;
-  const auto previous = std::prev(next);
-  return address - previous->first < previous->second.size;
 }
 
 CUresult Free(void* pointer, MemoryKind kind, CUresult unknown) {

@@ -20,6 +20,8 @@ struct Kernel {
   std::string_view name;
   size_t parameters;  // of 64 bits each
   void (*run)(const uint64_t* arguments);
+  // Whether the device may use every address that run() touches.
+  bool (*may_run)(const uint64_t* arguments, const Device* device);
 };
 
 // (address, bytes, position of the first word, address of the sum)
@@ -30,7 +32,12 @@ void ContentHashKernel(const uint64_t* arguments) {
   __atomic_fetch_add(sum, hash, __ATOMIC_RELAXED);
 }
 
-constexpr Kernel kKernels[] = {{"rewire_content_hash", 4, ContentHashKernel}};
+bool MayHash(const uint64_t* arguments, const Device* device) REWIRE_REQUIRES(driver_mutex) {
+  return IsAccessible(device, arguments[0], arguments[1], CU_MEM_ACCESS_FLAGS_PROT_READ) &&
+         IsAccessible(device, arguments[3], sizeof(uint64_t), CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+}
+
+constexpr Kernel kKernels[] = {{"rewire_content_hash", 4, ContentHashKernel, MayHash}};
 
 struct Module {
   CUcontext context = nullptr;
@@ -114,6 +121,8 @@ SIMGPU_EXPORT CUresult cuLaunchKernel(CUfunction function, unsigned int grid_x, 
   const Kernel* const kernel = found->second.kernel;
   std::vector<uint64_t> arguments(kernel->parameters);
   for (size_t i = 0; i < arguments.size(); ++i) std::memcpy(&arguments[i], parameters[i], 8);
+  // A device says so in a later call, and nothing works from then on; here the launch says it.
+  if (!kernel->may_run(arguments.data(), target->device)) return CUDA_ERROR_ILLEGAL_ADDRESS;
   Operation operation;
   operation.work = [kernel, arguments] { kernel->run(arguments.data()); };
   operation.kernel = true;

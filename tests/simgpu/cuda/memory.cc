@@ -2,10 +2,14 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <iterator>
 
 #include "tests/simgpu/cuda/context.h"
 #include "tests/simgpu/cuda/event.h"
+#include "tests/simgpu/cuda/mapping.h"
+#include "tests/simgpu/cuda/physical_memory.h"
 #include "tests/simgpu/cuda/stream.h"
 
 namespace simgpu {
@@ -19,6 +23,37 @@ const Allocation* FindAllocation(uintptr_t address, size_t size, uintptr_t* base
   if (offset >= next->second.size || size > next->second.size - offset) return nullptr;
   if (base != nullptr) *base = next->first;
   return &next->second;
+}
+
+bool IsAccessible(const Device* device, uintptr_t address, size_t size, CUmemAccess_flags wanted) {
+  const Allocation* whole = FindAllocation(address, size, nullptr);
+  if (whole != nullptr && whole->kind != MemoryKind::kMapped) return true;
+  while (size > 0) {
+    uintptr_t base = 0;
+    const Allocation* mapping = FindAllocation(address, 1, &base);
+    if (mapping == nullptr || mapping->kind != MemoryKind::kMapped) return false;
+    const auto granted = mapping->access.find(device->ordinal);
+    if (granted == mapping->access.end() || (granted->second & wanted) != wanted) return false;
+    const size_t here = std::min(size, base + mapping->size - address);
+    address += here;
+    size -= here;
+  }
+  return true;
+}
+
+bool Overlaps(uintptr_t address, size_t size) {
+  const auto& allocations = State().allocations;
+  const auto next = allocations.lower_bound(address);
+  if (next != allocations.end() && next->first - address < size) return true;
+  if (next == allocations.begin()) return false;
+  const auto previous = std::prev(next);
+  return address - previous->first < previous->second.size;
+}
+
+CUresult OpenMemory(Device* device) {
+  const bool open =
+      device->arena.is_open() || device->arena.Open(device->ordinal, State().settings.memory_bytes);
+  return open ? CUDA_SUCCESS : CUDA_ERROR_OPERATING_SYSTEM;
 }
 
 Allocation* FindAllocationAt(uintptr_t address) {
@@ -40,6 +75,9 @@ void FreeAllocation(uintptr_t base) {
       break;  // the application's own
     case MemoryKind::kImported:
       State().closed_mappings.emplace_back(allocation.mapping, allocation.mapping_size);
+      break;
+    case MemoryKind::kMapped:
+      Unmap(base, allocation);
       break;
   }
   State().allocations.erase(found);
@@ -73,6 +111,7 @@ SIMGPU_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr* pointer, size_t size) noexcept
   const CUcontext handle = context->handle;  // the context may go while this waits
   if (State().settings.alloc_sync) WaitForRunningKernels(device);
   if (FindContext(handle) == nullptr) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  ReclaimLent();
   const char* memory = device->arena.Allocate(size);
   if (memory == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   Allocation allocation;
@@ -105,6 +144,7 @@ SIMGPU_EXPORT CUresult cuMemGetInfo_v2(size_t* free, size_t* total) noexcept {
   SIMGPU_ENTER();
   Context* context = nullptr;
   SIMGPU_TRY(CurrentContext(&context));
+  ReclaimLent();
   const Arena& arena = context->device->arena;
   if (free != nullptr) *free = arena.total() - arena.used();
   if (total != nullptr) *total = arena.total();

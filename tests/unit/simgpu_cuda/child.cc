@@ -12,6 +12,7 @@
 #include "reconfig/base/mutex.h"
 #include "tests/unit/simgpu_cuda/entries.h"
 #include "tests/unit/simgpu_cuda/handle_text.h"
+#include "tests/unit/simgpu_cuda/sharing.h"
 
 namespace {
 
@@ -164,5 +165,9 @@ int main(int argc, char** argv) {
   if (scenario == "fork") return Fork();
   if (scenario == "exit") return Exit();
   if (scenario == "before_init") return BeforeInit();
+  if (scenario == "share" || scenario == "attach") {
+    if (const int failed = Start()) return failed;
+    return scenario == "share" ? simgpu_test::Share() : simgpu_test::Attach();
+  }
   return kWrong;
 }

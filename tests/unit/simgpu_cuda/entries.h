@@ -44,6 +44,23 @@ CUresult cuMemFreeHost(void*);
 CUresult cuMemHostRegister_v2(void*, size_t, unsigned int);
 CUresult cuMemHostUnregister(void*);
 CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr*, void*, unsigned int);
+CUresult cuMemGetAllocationGranularity(size_t*, const CUmemAllocationProp*,
+                                       CUmemAllocationGranularity_flags);
+CUresult cuMemAddressReserve(CUdeviceptr*, size_t, size_t, CUdeviceptr, unsigned long long);
+CUresult cuMemAddressFree(CUdeviceptr, size_t);
+CUresult cuMemCreate(CUmemGenericAllocationHandle*, size_t, const CUmemAllocationProp*,
+                     unsigned long long);
+CUresult cuMemRelease(CUmemGenericAllocationHandle);
+CUresult cuMemMap(CUdeviceptr, size_t, size_t, CUmemGenericAllocationHandle, unsigned long long);
+CUresult cuMemUnmap(CUdeviceptr, size_t);
+CUresult cuMemSetAccess(CUdeviceptr, size_t, const CUmemAccessDesc*, size_t);
+CUresult cuMemGetAccess(unsigned long long*, const CUmemLocation*, CUdeviceptr);
+CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle*, void*);
+CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp*, CUmemGenericAllocationHandle);
+CUresult cuMemExportToShareableHandle(void*, CUmemGenericAllocationHandle,
+                                      CUmemAllocationHandleType, unsigned long long);
+CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle*, void*,
+                                        CUmemAllocationHandleType);
 CUresult cuPointerGetAttribute(void*, CUpointer_attribute, CUdeviceptr);
 CUresult cuPointerGetAttributes(unsigned int, CUpointer_attribute*, void**, CUdeviceptr);
 CUresult cuMemcpy(CUdeviceptr, CUdeviceptr, size_t);
