@@ -35,9 +35,8 @@ bool PartMemory::SupportedBy(const Device& device) {
          has(CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED);
 }
 
-absl::StatusOr<std::unique_ptr<PartMemory>> PartMemory::Create(const Device& device,
-                                                               uint64_t bytes, uint64_t begin,
-                                                               uint64_t end) {
+absl::StatusOr<std::unique_ptr<PartMemory>> PartMemory::Create(const Device& device, uint64_t bytes,
+                                                               uint64_t begin, uint64_t end) {
   const CudaDriver& driver = device.driver();
   const CUmemAllocationProp properties = PropertiesOn(device.ordinal());
   size_t granularity = 0;

@@ -130,7 +130,7 @@ class TrainingState {
   };
   OldParts old_parts_;      // of this step's change
   OldParts retired_parts_;  // of the step's before
-  std::thread freeing_;                      // old parts, one change at a time
+  std::thread freeing_;     // old parts, one change at a time
 };
 
 }  // namespace rewire::trainer

@@ -168,8 +168,7 @@ absl::Status Reshape::TouchAround(const PlacedTensor& now, const Box& box) {
   const Box before{box.begin, std::min(box.end, now.part.begin)};
   const Box behind{std::max(box.begin, now.part.end), box.end};
   for (const Box& fresh : {before, behind}) {
-    const absl::Status s =
-        Touch(PlaceOf(now, fresh.begin), fresh.size() * now.shape.element_bytes);
+    const absl::Status s = Touch(PlaceOf(now, fresh.begin), fresh.size() * now.shape.element_bytes);
     if (!s.ok()) return s;
   }
   return absl::OkStatus();

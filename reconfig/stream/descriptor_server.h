@@ -1,6 +1,6 @@
 // Gives file descriptors to other processes of this user on this node, over an abstract Unix socket
-// of SOCK_SEQPACKET: the way in which memory that cannot be opened by a name is shared. A request is
-// one u32, the answer one byte: 1 with a descriptor beside it, or 0 for none.
+// of SOCK_SEQPACKET: the way in which memory that cannot be opened by a name is shared. A request
+// is one u32, the answer one byte: 1 with a descriptor beside it, or 0 for none.
 //
 // The server has a thread of its own ("rewire-share"); a client belongs to one thread.
 #pragma once

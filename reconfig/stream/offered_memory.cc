@@ -92,9 +92,8 @@ PeerOffer OfferedMemory::Publish(Epoch epoch) {
 UniqueFd OfferedMemory::Export(uint32_t index) const {
   int fd = -1;
   if (index >= handles_.size() || driver_->CtxSetCurrent(context_) != CUDA_SUCCESS ||
-      driver_->MemExportToShareableHandle(&fd, handles_[index],
-                                          CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-                                          0) != CUDA_SUCCESS) {
+      driver_->MemExportToShareableHandle(
+          &fd, handles_[index], CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0) != CUDA_SUCCESS) {
     return UniqueFd();
   }
   return UniqueFd(fd);

@@ -1,5 +1,5 @@
-// The source's side of sharing device memory inside a node: finds the allocations behind tensors and
-// keeps what others map them by. One thread makes it and adds; it may be destroyed by another.
+// The source's side of sharing device memory inside a node: finds the allocations behind tensors
+// and keeps what others map them by. One thread makes it and adds; it may be destroyed by another.
 //
 // A source must not free what it has offered while somebody has it mapped (the CUDA driver leaves
 // undefined what happens then to memory from cuMemAlloc): targets unmap before they say that they

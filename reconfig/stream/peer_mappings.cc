@@ -11,9 +11,11 @@ absl::Status CheckSegments(const OfferedTensor& offered) {
   using Kind = OfferedSegment::Kind;
   const std::vector<OfferedSegment>& all = offered.segments;
   for (size_t i = 0; i < all.size(); ++i) {
-    const bool joins = i == 0 || (all[i].offset == 0 && all[i - 1].offset + all[i - 1].bytes ==
-                                                            all[i - 1].allocation);
-    if (!joins || (all.size() > 1 && all[i].kind == Kind::kHandle)) {
+    const bool joins = i == 0 || (all[i].offset == 0 &&
+                                  all[i - 1].offset + all[i - 1].bytes == all[i - 1].allocation);
+    const bool inside =
+        all[i].offset <= all[i].allocation && all[i].bytes <= all[i].allocation - all[i].offset;
+    if (!joins || !inside || (all.size() > 1 && all[i].kind == Kind::kHandle)) {
       return absl::DataLossError("an offered tensor is not one run of memory");
     }
   }
@@ -57,9 +59,9 @@ absl::StatusOr<CUdeviceptr> PeerMappings::OpenHandle(const OfferedSegment& segme
   auto found = by_handle_.find(handle);
   if (found == by_handle_.end()) {
     CUdeviceptr base = 0;
-    const absl::Status s = Check(
-        "cuIpcOpenMemHandle",
-        driver_->IpcOpenMemHandle(&base, segment.handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+    const absl::Status s =
+        Check("cuIpcOpenMemHandle",
+              driver_->IpcOpenMemHandle(&base, segment.handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
     if (!s.ok()) return s;
     found = by_handle_.emplace(handle, base).first;
   }
@@ -83,8 +85,8 @@ absl::StatusOr<CUdeviceptr> PeerMappings::OpenDescriptors(const OfferedTensor& o
   if (!client.ok()) return client.status();
   Range range;
   for (const OfferedSegment& segment : offered.segments) range.bytes += segment.allocation;
-  absl::Status status = Check("cuMemAddressReserve",
-                              driver_->MemAddressReserve(&range.begin, range.bytes, 0, 0, 0));
+  absl::Status status =
+      Check("cuMemAddressReserve", driver_->MemAddressReserve(&range.begin, range.bytes, 0, 0, 0));
   if (!status.ok()) return status;
   for (const OfferedSegment& segment : offered.segments) {
     if (status.ok()) status = MapSegment(segment, &*client, deadline, &range);
@@ -115,8 +117,8 @@ absl::Status PeerMappings::MapSegment(const OfferedSegment& segment, DescriptorC
                 &handle, reinterpret_cast<void*>(static_cast<intptr_t>(fd->get())),
                 CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
   if (!status.ok()) return status;
-  status = Check("cuMemMap", driver_->MemMap(range->begin + range->mapped, segment.allocation, 0,
-                                             handle, 0));
+  status = Check("cuMemMap",
+                 driver_->MemMap(range->begin + range->mapped, segment.allocation, 0, handle, 0));
   if (status.ok()) range->mapped += segment.allocation;
   driver_->MemRelease(handle);  // the mapping holds the memory
   return status;

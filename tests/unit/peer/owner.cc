@@ -16,8 +16,8 @@ int main(int argc, char** argv) {
   const CUcontext context = UseFirstDevice();
   if (context == nullptr || bytes == 0) return 1;
   StateMemory memory;
-  const StatePlace place = pieces == 0 ? DeviceMemory(context, bytes + 512)
-                                       : MappedMemory(context, bytes + 512, pieces);
+  const StatePlace place =
+      pieces == 0 ? DeviceMemory(context, bytes + 512) : MappedMemory(context, bytes + 512, pieces);
   const auto write = [&](int version) {
     std::vector<char> values(bytes);
     for (size_t i = 0; i < bytes; ++i) values[i] = OwnerByte(i, version);
