@@ -63,7 +63,9 @@ absl::StatusOr<std::vector<MemberId>> ApplyRequest(const ChangeRequest& request,
                                                        " is beyond what exists: at most ",
                                                        max_members, " members can run here"));
       }
-      while (members.size() > request.size) members.pop_back();
+      while (members.size() > request.size) {
+        members.erase(std::max_element(members.begin(), members.end()));
+      }
       while (members.size() < request.size) members.push_back((*next_member)++);
       return members;
     case RequestKind::kDrain: {

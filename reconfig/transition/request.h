@@ -16,7 +16,8 @@
 namespace rewire {
 
 enum class RequestKind : uint8_t {
-  kResize = 1,   // to `size` members: new ones are appended, or the highest slots leave
+  kResize = 1,   // to `size` members: new ones are appended, or the newest (highest ids) leave:
+                 // OrderSlots() has put those between older ones, so least state moves back
   kDrain = 2,    // `members` leave; the others keep their order
   kReplace = 3,  // `members` (one) leaves, a new member takes its slot
   kRebuild = 4,  // same members, new generations

@@ -102,8 +102,10 @@ std::vector<std::string> ListeningAddresses(pid_t pid) {
 }
 
 bool Ended(pid_t pid) {
-  std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
-  const std::string text((std::istreambuf_iterator<char>(stat)), {});
+  // getline() and not an iterator: a process that ends between open and read is a read error, which
+  // the iterator throws.
+  std::string text;
+  std::getline(std::ifstream("/proc/" + std::to_string(pid) + "/stat"), text);
   return text.empty() || text.find(") Z") != std::string::npos;
 }
 

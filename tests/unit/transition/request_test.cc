@@ -20,7 +20,8 @@ TEST(RequestTest, Targets) {
   MemberId next = 10;
   EXPECT_THAT(*Apply({RequestKind::kResize, 5, {}, {}, ""}, &next), ElementsAre(4, 2, 7, 10, 11));
   EXPECT_EQ(next, 12u);
-  EXPECT_THAT(*Apply({RequestKind::kResize, 1, {}, {}, ""}, &next), ElementsAre(4));
+  EXPECT_THAT(*Apply({RequestKind::kResize, 2, {}, {}, ""}, &next), ElementsAre(4, 2));
+  EXPECT_THAT(*Apply({RequestKind::kResize, 1, {}, {}, ""}, &next), ElementsAre(2));
   EXPECT_THAT(*Apply({RequestKind::kDrain, 0, {2}, {}, ""}, &next), ElementsAre(4, 7));
   EXPECT_THAT(*Apply({RequestKind::kReplace, 0, {2}, {}, ""}, &next), ElementsAre(4, 12, 7));
   EXPECT_THAT(*Apply({RequestKind::kRebuild, 0, {}, {}, ""}, &next), ElementsAre(4, 2, 7));
