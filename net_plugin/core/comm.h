@@ -1,6 +1,7 @@
 // The three objects that NCCL holds of a connection, and what it asks them. One implementation per
-// transport (net_plugin/socket). NCCL's service thread makes and closes them, its progress thread
-// does the rest, never both at once; nothing blocks.
+// transport (net_plugin/socket, net_plugin/verbs). NCCL's service thread makes and closes them, its
+// progress thread does the rest, never both at once; only registering goes on beside it. Nothing
+// blocks.
 #pragma once
 
 #include <cstddef>
@@ -25,6 +26,9 @@ class Comm {
   virtual ~Comm() = default;
   // Memory that Isend or Irecv will be given; unsupported kinds are refused.
   virtual absl::StatusOr<void*> Register(void* data, size_t bytes, int type) = 0;
+  // The same memory behind a dmabuf descriptor, at `offset` of it.
+  virtual absl::StatusOr<void*> RegisterDmabuf(void* data, size_t bytes, int type, uint64_t offset,
+                                               int fd) = 0;
   virtual absl::Status Deregister(void* mr) = 0;
   // Moves bytes. True when the request is done: it is free again then. sizes: may be null; of the
   // sub-receives, or of the send.

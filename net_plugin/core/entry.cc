@@ -67,9 +67,13 @@ ncclResult_t Properties(int device, DeviceProperties* out) noexcept {
   return ncclSuccess;
 }
 
-ncclResult_t MakeVirtual(int*, const int*, int) noexcept {
-  return Said("makeVDevice",
-              absl::InvalidArgumentError("interfaces without RDMA are not joined to one"));
+ncclResult_t MakeVirtual(int* device, const int* devices, int count) noexcept {
+  const absl::StatusOr<Net*> net = Net::Get();
+  if (!net.ok()) return ToNccl(net.status());
+  const absl::StatusOr<int> made = (*net)->MakeVirtual({devices, static_cast<size_t>(count)});
+  if (!made.ok()) return Said("makeVDevice", made.status());
+  *device = *made;
+  return ncclSuccess;
 }
 
 ncclResult_t Listen(void*, int device, void* handle, void** listener) noexcept {
@@ -109,8 +113,12 @@ ncclResult_t Reg(void* comm, void* data, size_t bytes, int type, void** mr) noex
   return ncclSuccess;
 }
 
-ncclResult_t RegDmabuf(void*, void*, size_t, int, uint64_t, int, void**) noexcept {
-  return Said("regMrDmaBuf", absl::InvalidArgumentError("sockets take host memory only"));
+ncclResult_t RegDmabuf(void* comm, void* data, size_t bytes, int type, uint64_t offset, int fd,
+                       void** mr) noexcept {
+  const absl::StatusOr<void*> made = CommOf(comm)->RegisterDmabuf(data, bytes, type, offset, fd);
+  if (!made.ok()) return Said("regMrDmaBuf", made.status());
+  *mr = *made;
+  return ncclSuccess;
 }
 
 ncclResult_t Dereg(void* comm, void* mr) noexcept {

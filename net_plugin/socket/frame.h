@@ -1,4 +1,5 @@
-// What goes over the sockets of a link: headers, each followed by its payload; docs/net.md. Pure.
+// What goes over the sockets of a link once it is greeted: headers, each followed by its payload;
+// docs/net.md. Pure.
 #pragma once
 
 #include <bit>
@@ -12,6 +13,17 @@ enum class FrameKind : uint32_t {
   kData = 0x31445752,   // "RWD1": a chunk of a message
   kClose = 0x31435752,  // "RWC1": the sender is through with this use of the link
   kOpen = 0x314F5752,   // "RWO1": a new use, for the listener `sequence` with the key `total`
+  kRest = 0x31525752,   // "RWR1": from the receiving side: its end of this use rests, too
+  // Of links over RDMA (net_plugin/verbs). About a rail: `offset` is its number, `sequence` its
+  // life.
+  kJoin = 0x314A5652,     // "RVJ1": queues are offered, of `total` rails; an Offer follows
+  kJoined = 0x31415652,   // "RVA1": those of the receiving side; an Offer follows
+  kReady = 0x31525652,    // "RVR1": both sides may use the rail
+  kRefused = 0x314E5652,  // "RVN1": they may not; why follows
+  kFenced = 0x31465652,   // "RVF1": nothing comes through the rail any more; a report follows
+  kClear = 0x31435652,    // "RVC1": entries of the clear-to-send ring, for receive `sequence`
+  kPiece = 0x31505652,    // "RVP1": a piece of a message; `tag` is its immediate
+  kTooLong = 0x314C5652,  // "RVL1": a message of `total` bytes for a receive that has no such room
 };
 
 // Little-endian, in this order, without gaps.

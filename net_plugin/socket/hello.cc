@@ -12,7 +12,6 @@ namespace {
 constexpr uint32_t kHandleMagic = 0x484E5752;   // "RWNH"
 constexpr uint32_t kHelloMagic = 0x314E5752;    // "RWN1"
 constexpr uint32_t kWelcomeMagic = 0x414E5752;  // "RWNA"
-constexpr uint32_t kRestedMagic = 0x524E5752;   // "RWNR"
 
 }  // namespace
 
@@ -41,6 +40,8 @@ void EncodeAddress(const ListenAddress& a, void* handle) {
   out.Put(a.listener);
   out.Put(a.key);
   out.Put(a.attempt);
+  out.Put(a.device);
+  out.Put(a.ports);
   std::memset(handle, 0, kHandleBytes);
   std::memcpy(handle, out.bytes().data(), out.bytes().size());
 }
@@ -71,6 +72,8 @@ std::optional<ListenAddress> DecodeAddress(const void* handle) {
   a.listener = in.Get<uint64_t>();
   a.key = in.Get<uint64_t>();
   a.attempt = in.Get<uint64_t>();
+  a.device = in.Get<uint64_t>();
+  a.ports = in.Get<uint8_t>();
   return a;
 }
 
@@ -123,21 +126,6 @@ std::optional<Welcome> DecodeWelcome(std::span<const char> bytes) {
   const auto value = in.Get<uint32_t>();
   if (!in.Finished() || value < 1 || value > 3) return {};
   return static_cast<Welcome>(value);
-}
-
-std::string EncodeRested(uint32_t use) {
-  ByteWriter out;
-  out.Put(kRestedMagic);
-  out.Put(use);
-  return out.Take();
-}
-
-std::optional<uint32_t> DecodeRested(std::span<const char> bytes) {
-  ByteReader in({bytes.data(), bytes.size()});
-  if (in.Get<uint32_t>() != kRestedMagic) return {};
-  const auto use = in.Get<uint32_t>();
-  if (!in.Finished()) return {};
-  return use;
 }
 
 }  // namespace rewire::net

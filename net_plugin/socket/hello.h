@@ -12,7 +12,7 @@
 
 namespace rewire::net {
 
-inline constexpr uint16_t kWireVersion = 1;
+inline constexpr uint16_t kWireVersion = 2;
 
 // What a listener tells, through NCCL, who shall connect to it. The rest of NCCL's 128 bytes is the
 // connecting side's: it finds its own attempt again by `attempt`.
@@ -22,6 +22,8 @@ struct ListenAddress {
   uint64_t listener = 0;
   uint64_t key = 0;      // known only to whom NCCL told
   uint64_t attempt = 0;  // 0: none yet
+  uint64_t device = 0;   // which RDMA device listens; 0: sockets
+  uint8_t ports = 0;     // of that device
 };
 void EncodeAddress(const ListenAddress& address, void* handle);
 // Nothing when these are not the bytes of a handle of this version.
@@ -48,10 +50,5 @@ enum class Welcome : uint32_t { kYes = 1, kVersion = 2, kStranger = 3 };
 inline constexpr size_t kWelcomeBytes = 8;
 std::string EncodeWelcome(Welcome welcome);
 std::optional<Welcome> DecodeWelcome(std::span<const char> bytes);
-
-// From the listening side on stream 0: its end of this use rests, too.
-inline constexpr size_t kRestedBytes = 8;
-std::string EncodeRested(uint32_t use);
-std::optional<uint32_t> DecodeRested(std::span<const char> bytes);
 
 }  // namespace rewire::net

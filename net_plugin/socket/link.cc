@@ -4,24 +4,27 @@
 
 #include <cerrno>
 
-#include "net_plugin/socket/hello.h"
-
 namespace rewire::net {
 
-Rest RestOf(const Link& link) {
-  char bytes[kRestedBytes];
-  for (const Stream& s : link.streams) {
-    const ssize_t n = recv(s.fd(), bytes, sizeof bytes, MSG_PEEK | MSG_DONTWAIT);
-    const bool first = &s == link.streams.data();
-    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
-      if (first) return Rest::kPeerNotYet;
+Rest RestOf(Link* link) {
+  for (Stream& s : link->streams) {
+    if (&s == link->streams.data()) {
+      FrameHeader header;
+      const absl::StatusOr<bool> headed = s.ReadHeader(&header);
+      if (!headed.ok()) return Rest::kGone;
+      if (*headed) {
+        if (link->rested || header.kind != FrameKind::kRest || header.use != link->use) {
+          return Rest::kGone;
+        }
+        link->rested = true;
+      }
       continue;
     }
-    if (n <= 0 || !first) return Rest::kGone;
-    if (n < ssize_t{kRestedBytes}) return Rest::kPeerNotYet;
-    if (DecodeRested({bytes, kRestedBytes}) != link.use) return Rest::kGone;
+    char byte = 0;
+    const ssize_t n = recv(s.fd(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    if (n >= 0 || (errno != EAGAIN && errno != EWOULDBLOCK)) return Rest::kGone;
   }
-  return Rest::kBoth;
+  return link->rested ? Rest::kBoth : Rest::kPeerNotYet;
 }
 
 }  // namespace rewire::net

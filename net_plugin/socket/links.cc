@@ -220,7 +220,7 @@ void Links::Sweep(Time now) {
   for (size_t n = std::erase_if(guests_, late); n > 0; --n) Stranger("it took too long");
   for (size_t n = std::erase_if(arrivals_, late); n > 0; --n) Stranger("its link stayed in parts");
   std::erase_if(attempts_, late);
-  std::erase_if(sending_, [](const auto& link) { return RestOf(*link) == Rest::kGone; });
+  std::erase_if(sending_, [](const auto& link) { return RestOf(link.get()) == Rest::kGone; });
 }
 
 void Links::ReturnSending(std::unique_ptr<Link> link) {
@@ -235,12 +235,12 @@ void Links::ReturnSending(std::unique_ptr<Link> link) {
 void Links::ReturnReceiving(std::unique_ptr<Link> link) {
   MutexLock lock(&mutex_);
   if ((receiving_.size() + 1) * link->streams.size() > most_resting_) return;
-  const std::string rested = EncodeRested(link->use);
-  // Nothing else goes this way: there is room.
-  if (send(link->streams[0].fd(), rested.data(), rested.size(), MSG_DONTWAIT | MSG_NOSIGNAL) !=
-      static_cast<ssize_t>(rested.size())) {
-    return;
-  }
+  FrameHeader rest;
+  rest.kind = FrameKind::kRest;
+  rest.use = link->use;
+  // Hardly anything else goes this way: there is room.
+  const absl::StatusOr<size_t> said = link->streams[0].Write(&rest, sizeof rest, nullptr, 0);
+  if (!said.ok() || *said != sizeof rest) return;
   // What has come already no event will tell of.
   if (!Wake(&link)) return;
   const int fd = link->streams[0].fd();

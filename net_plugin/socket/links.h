@@ -36,10 +36,11 @@ class Links {
   // The next link that came for it; null: none yet.
   absl::StatusOr<std::unique_ptr<Link>> Accept(uint64_t listener);
 
-  // From this local address, with so many streams. Null: not yet; `address->attempt` keeps the
-  // place meanwhile. An attempt that nobody asks for again is given up after its time.
+  // From this local address, with so many streams, for this RDMA device (0: for none). Null: not
+  // yet; `address->attempt` keeps the place meanwhile. An attempt that nobody asks for again is
+  // given up after its time.
   absl::StatusOr<std::unique_ptr<Link>> Connect(const sockaddr_storage& local, int streams,
-                                                ListenAddress* address);
+                                                ListenAddress* address, uint64_t device = 0);
 
   // At rest: the sender has written its close, the receiver has taken every message, and says so to
   // the sender's side, which only then takes the link up again.

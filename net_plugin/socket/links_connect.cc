@@ -14,9 +14,10 @@
 namespace rewire::net {
 namespace {
 
-// Which two interfaces a link joins.
-uint64_t RailOf(const sockaddr_storage& local, const sockaddr_storage& remote) {
-  return MixWord(AddressHash(local), AddressHash(remote));
+// Which two devices a link joins.
+uint64_t RailOf(const sockaddr_storage& local, uint64_t device, const ListenAddress& remote) {
+  const uint64_t addresses = MixWord(AddressHash(local), AddressHash(remote.address));
+  return MixWord(addresses, MixWord(device, remote.device));
 }
 
 }  // namespace
@@ -25,9 +26,8 @@ std::unique_ptr<Link> Links::TakeResting(uint64_t peer, uint64_t rail, size_t st
   for (auto at = sending_.begin(); at != sending_.end(); ++at) {
     Link& link = **at;
     if (link.peer != peer || link.rail != rail || link.streams.size() != streams) continue;
-    if (RestOf(link) != Rest::kBoth) continue;
-    char word[kRestedBytes];
-    if (recv(link.streams[0].fd(), word, sizeof word, MSG_DONTWAIT) != sizeof word) continue;
+    if (RestOf(&link) != Rest::kBoth) continue;
+    link.rested = false;
     std::unique_ptr<Link> taken = std::move(*at);
     sending_.erase(at);
     return taken;
@@ -36,11 +36,11 @@ std::unique_ptr<Link> Links::TakeResting(uint64_t peer, uint64_t rail, size_t st
 }
 
 absl::StatusOr<std::unique_ptr<Link>> Links::Connect(const sockaddr_storage& local, int streams,
-                                                     ListenAddress* address) {
+                                                     ListenAddress* address, uint64_t device) {
   MutexLock lock(&mutex_);
   Sweep(Now());
   if (address->attempt == 0) {
-    const uint64_t rail = RailOf(local, address->address);
+    const uint64_t rail = RailOf(local, device, *address);
     std::unique_ptr<Link> link =
         TakeResting(address->incarnation, rail, static_cast<size_t>(streams));
     if (link != nullptr) {

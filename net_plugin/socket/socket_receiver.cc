@@ -39,6 +39,10 @@ absl::StatusOr<void*> SocketReceiver::Register(void*, size_t, int type) {
   return this;
 }
 
+absl::StatusOr<void*> SocketReceiver::RegisterDmabuf(void*, size_t, int, uint64_t, int) {
+  return absl::InvalidArgumentError("sockets take host memory only");
+}
+
 absl::Status SocketReceiver::Deregister(void*) { return absl::OkStatus(); }
 
 absl::StatusOr<Request*> SocketReceiver::Irecv(int count, void* const* data, const size_t* bytes,

@@ -24,6 +24,8 @@ class SocketReceiver final : public Receiver, private Workers::Work {
   ~SocketReceiver() override;
 
   absl::StatusOr<void*> Register(void* data, size_t bytes, int type) override;
+  absl::StatusOr<void*> RegisterDmabuf(void* data, size_t bytes, int type, uint64_t offset,
+                                       int fd) override;
   absl::Status Deregister(void* mr) override;
   // One buffer at a time.
   absl::StatusOr<Request*> Irecv(int count, void* const* data, const size_t* bytes, const int* tags,

@@ -43,6 +43,10 @@ absl::StatusOr<void*> SocketSender::Register(void*, size_t, int type) {
   return this;
 }
 
+absl::StatusOr<void*> SocketSender::RegisterDmabuf(void*, size_t, int, uint64_t, int) {
+  return absl::InvalidArgumentError("sockets take host memory only");
+}
+
 absl::Status SocketSender::Deregister(void*) { return absl::OkStatus(); }
 
 absl::StatusOr<Request*> SocketSender::Isend(const void* data, size_t bytes, int tag, void*) {

@@ -24,6 +24,8 @@ class SocketSender final : public Sender, private Workers::Work {
   ~SocketSender() override;
 
   absl::StatusOr<void*> Register(void* data, size_t bytes, int type) override;
+  absl::StatusOr<void*> RegisterDmabuf(void* data, size_t bytes, int type, uint64_t offset,
+                                       int fd) override;
   absl::Status Deregister(void* mr) override;
   absl::StatusOr<Request*> Isend(const void* data, size_t bytes, int tag, void* mr) override;
   absl::StatusOr<bool> Test(Request* request, int* sizes) override;

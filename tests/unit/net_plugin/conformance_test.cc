@@ -1,4 +1,4 @@
-// NCCL's contract, over every version of the ABI.
+// NCCL's contract, over every version of the ABI; of whatever network the plugin finds.
 #include <dirent.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -52,9 +52,9 @@ TEST_P(Conformance, ADeviceAndItsProperties) {
   for (int d = 0; d < devices; ++d) {
     simnccl::NetProperties p;
     ASSERT_EQ(net_->GetProperties(d, &p), ncclSuccess);
-    EXPECT_EQ(p.ptr_support, simnccl::kNetPtrHost);
+    EXPECT_NE(p.ptr_support & simnccl::kNetPtrHost, 0);
     EXPECT_GE(p.max_comms, 1024);
-    EXPECT_EQ(p.max_recvs, 1);
+    EXPECT_TRUE(p.max_recvs == 1 || p.max_recvs == 8);
   }
   simnccl::NetProperties p;
   EXPECT_EQ(net_->GetProperties(devices, &p), ncclInvalidArgument);
@@ -76,11 +76,11 @@ TEST_P(Conformance, MoreThanMayBeOutstanding) {
 
 TEST_P(Conformance, NoMoreThanThirtyTwoAtATime) {
   Connection c(net_.get(), context_);
-  char byte = 0;
+  std::vector<char> byte(1);
   int given = 0;
   for (int i = 0; i < 40; ++i) {
     void* request = nullptr;
-    ASSERT_EQ(net_->Irecv(c.receiver(), &byte, 1, 0, nullptr, &request), ncclSuccess);
+    ASSERT_EQ(c.Irecv(&byte, 0, &request), ncclSuccess);
     given += request != nullptr ? 1 : 0;
   }
   EXPECT_EQ(given, simnccl::kNetMaxRequests);
@@ -88,22 +88,27 @@ TEST_P(Conformance, NoMoreThanThirtyTwoAtATime) {
 
 TEST_P(Conformance, ReceivesThatComeLateHoldTheSenderBack) {
   Connection c(net_.get(), context_);
-  // More than the kernel keeps of it on both sides.
+  // More than a kernel keeps of it on both sides.
   const std::vector<char> bytes = Pattern(64 << 20, 1);
   void* send = nullptr;
-  ASSERT_EQ(
-      net_->Isend(c.sender(), const_cast<char*>(bytes.data()), bytes.size(), 0, nullptr, &send),
-      ncclSuccess);
   int done = 0;
-  for (int i = 0; i < 100; ++i) ASSERT_EQ(net_->Test(send, &done, nullptr), ncclSuccess);
+  for (int i = 0; i < 100; ++i) {
+    if (send == nullptr) {
+      ASSERT_EQ(c.Isend(bytes, 0, &send), ncclSuccess);
+    } else {
+      ASSERT_EQ(net_->Test(send, &done, nullptr), ncclSuccess);
+    }
+  }
   EXPECT_EQ(done, 0);
   std::vector<char> got(bytes.size());
   void* receive = nullptr;
-  ASSERT_EQ(net_->Irecv(c.receiver(), got.data(), got.size(), 0, nullptr, &receive), ncclSuccess);
+  ASSERT_EQ(c.Irecv(&got, 0, &receive), ncclSuccess);
   int received = 0;
   const Time deadline = Soon();
   while ((done == 0 || received == 0) && Now() < deadline) {
-    if (done == 0) {
+    if (send == nullptr) {
+      ASSERT_EQ(c.Isend(bytes, 0, &send), ncclSuccess);
+    } else if (done == 0) {
       ASSERT_EQ(net_->Test(send, &done, nullptr), ncclSuccess);
     }
     if (received == 0) {
@@ -114,16 +119,21 @@ TEST_P(Conformance, ReceivesThatComeLateHoldTheSenderBack) {
 }
 
 TEST_P(Conformance, ClosingWithRequestsOutstandingFreesAll) {
+  // What is made once.
+  { Connection first(net_.get(), context_); }
   const size_t before = OpenFiles();
+  const std::vector<char> bytes(8 << 20);
+  std::vector<char> room(bytes.size());
   for (int i = 0; i < 20; ++i) {
     Connection c(net_.get(), context_);
-    static std::vector<char> bytes(8 << 20);
     void* request = nullptr;
-    ASSERT_EQ(net_->Isend(c.sender(), bytes.data(), bytes.size(), 0, nullptr, &request),
-              ncclSuccess);
-    ASSERT_EQ(net_->Irecv(c.receiver(), bytes.data(), 10, 0, nullptr, &request), ncclSuccess);
+    ASSERT_EQ(c.Irecv(&room, 0, &request), ncclSuccess);
+    request = nullptr;
+    const Time deadline = Soon();
+    while (request == nullptr && Now() < deadline) {
+      ASSERT_EQ(c.Isend(bytes, 0, &request), ncclSuccess);
+    }
   }
-  // The acceptor and what the plugin keeps for itself.
   EXPECT_LE(OpenFiles(), before + 4);
 }
 
@@ -172,15 +182,16 @@ TEST_P(Conformance, AHandleOfSomebodyElseIsRefused) {
 
 TEST_P(Conformance, AMessageThatDoesNotFitFailsTheReceive) {
   Connection c(net_.get(), context_);
-  char bytes[100] = {};
+  const std::vector<char> bytes(100);
+  std::vector<char> room(99);
   void* send = nullptr;
   void* receive = nullptr;
-  ASSERT_EQ(net_->Isend(c.sender(), bytes, 100, 0, nullptr, &send), ncclSuccess);
-  ASSERT_EQ(net_->Irecv(c.receiver(), bytes, 99, 0, nullptr, &receive), ncclSuccess);
+  ASSERT_EQ(c.Irecv(&room, 0, &receive), ncclSuccess);
   ncclResult_t result = ncclSuccess;
   int done = 0;
   const Time deadline = Soon();
   while (result == ncclSuccess && done == 0 && Now() < deadline) {
+    if (send == nullptr) (void)c.Isend(bytes, 0, &send);
     result = net_->Test(receive, &done, nullptr);
   }
   EXPECT_EQ(result, ncclInvalidArgument);
@@ -188,9 +199,9 @@ TEST_P(Conformance, AMessageThatDoesNotFitFailsTheReceive) {
 
 TEST_P(Conformance, WhenTheSenderGoesAReceiveFails) {
   Connection c(net_.get(), context_);
-  char byte = 0;
+  std::vector<char> byte(1);
   void* receive = nullptr;
-  ASSERT_EQ(net_->Irecv(c.receiver(), &byte, 1, 0, nullptr, &receive), ncclSuccess);
+  ASSERT_EQ(c.Irecv(&byte, 0, &receive), ncclSuccess);
   c.CloseSender();
   ncclResult_t result = ncclSuccess;
   int done = 0;
@@ -205,15 +216,13 @@ TEST_P(Conformance, WhenTheReceiverGoesASendFails) {
   Connection c(net_.get(), context_);
   const std::vector<char> bytes(64 << 20);
   void* send = nullptr;
-  ASSERT_EQ(
-      net_->Isend(c.sender(), const_cast<char*>(bytes.data()), bytes.size(), 0, nullptr, &send),
-      ncclSuccess);
+  ASSERT_EQ(c.Isend(bytes, 0, &send), ncclSuccess);
   c.CloseReceiver();
   ncclResult_t result = ncclSuccess;
   int done = 0;
   const Time deadline = Soon();
   while (result == ncclSuccess && done == 0 && Now() < deadline) {
-    result = net_->Test(send, &done, nullptr);
+    result = send == nullptr ? c.Isend(bytes, 0, &send) : net_->Test(send, &done, nullptr);
     Connection other(net_.get(), context_);  // somebody looks after links at rest
   }
   EXPECT_EQ(result, ncclRemoteError);

@@ -3,8 +3,10 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <map>
+#include <string>
 #include <utility>
 
 #include "net_plugin/core_abi.h"
@@ -12,8 +14,18 @@
 
 namespace rewire::net_test {
 
+namespace {
+
+std::string Under(const char* file, const char* built) {
+  const char* folder = std::getenv("NET_UNDER_TEST");
+  return folder == nullptr ? built : std::string(folder) + "/" + file;
+}
+
+}  // namespace
+
 std::shared_ptr<simnccl::Net> OpenPlugin(int abi) {
-  void* library = dlopen(REWIRE_NET_PLUGIN, RTLD_NOW | RTLD_LOCAL);
+  void* library =
+      dlopen(Under("libnccl-net-rewire.so", REWIRE_NET_PLUGIN).c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     ADD_FAILURE() << dlerror();
     return nullptr;
@@ -29,7 +41,7 @@ std::shared_ptr<simnccl::Net> OpenPlugin(int abi) {
 }
 
 Counters PluginCounters() {
-  void* core = dlopen(REWIRE_NET_CORE, RTLD_NOW | RTLD_LOCAL);
+  void* core = dlopen(Under("librewire-net.so", REWIRE_NET_CORE).c_str(), RTLD_NOW | RTLD_LOCAL);
   const auto start = reinterpret_cast<net::CoreStart>(dlsym(core, net::kCoreStartSymbol));
   const char* why = nullptr;
   net::NetCounters c{};
@@ -65,13 +77,51 @@ Connection::Connection(simnccl::Net* net, void* context) : net_(net) {
 void Connection::CloseSender() {
   void* sender = std::exchange(sender_, nullptr);
   if (sender == nullptr) return;
-  OnThread([&] { EXPECT_EQ(net_->CloseSend(sender), ncclSuccess); });
+  OnThread([&] {
+    for (const auto& [range, mr] : std::exchange(sender_memory_, {})) {
+      EXPECT_EQ(net_->DeregMr(sender, mr), ncclSuccess);
+    }
+    EXPECT_EQ(net_->CloseSend(sender), ncclSuccess);
+  });
 }
 
 void Connection::CloseReceiver() {
   void* receiver = std::exchange(receiver_, nullptr);
   if (receiver == nullptr) return;
-  OnThread([&] { EXPECT_EQ(net_->CloseRecv(receiver), ncclSuccess); });
+  OnThread([&] {
+    for (const auto& [range, mr] : std::exchange(receiver_memory_, {})) {
+      EXPECT_EQ(net_->DeregMr(receiver, mr), ncclSuccess);
+    }
+    EXPECT_EQ(net_->CloseRecv(receiver), ncclSuccess);
+  });
+}
+
+void* Connection::SenderMemory(const void* data, size_t bytes) {
+  if (bytes == 0) return nullptr;
+  void*& mr = sender_memory_[{data, bytes}];
+  if (mr == nullptr) {
+    EXPECT_EQ(net_->RegMr(sender_, const_cast<void*>(data), bytes, simnccl::kNetPtrHost, &mr),
+              ncclSuccess);
+  }
+  return mr;
+}
+
+void* Connection::ReceiverMemory(void* data, size_t bytes) {
+  void*& mr = receiver_memory_[{data, bytes}];
+  if (mr == nullptr) {
+    EXPECT_EQ(net_->RegMr(receiver_, data, bytes, simnccl::kNetPtrHost, &mr), ncclSuccess);
+  }
+  return mr;
+}
+
+ncclResult_t Connection::Isend(const std::vector<char>& bytes, int tag, void** request) {
+  return net_->Isend(sender_, const_cast<char*>(bytes.data()), bytes.size(), tag,
+                     SenderMemory(bytes.data(), bytes.size()), request);
+}
+
+ncclResult_t Connection::Irecv(std::vector<char>* bytes, int tag, void** request) {
+  return net_->Irecv(receiver_, bytes->data(), bytes->size(), tag,
+                     ReceiverMemory(bytes->data(), bytes->size()), request);
 }
 
 std::vector<std::vector<char>> Connection::Carry(const std::vector<Message>& messages,
@@ -93,17 +143,13 @@ std::vector<std::vector<char>> Connection::Carry(const std::vector<Message>& mes
       void* request = nullptr;
       if (posted < messages.size()) {
         got[posted].resize(room);
-        ASSERT_EQ(net_->Irecv(receiver_, got[posted].data(), room, messages[posted].tag, nullptr,
-                              &request),
-                  ncclSuccess);
+        ASSERT_EQ(Irecv(&got[posted], messages[posted].tag, &request), ncclSuccess);
         if (request != nullptr) receives.push_back({posted++, request});
       }
       request = nullptr;
       if (sent < messages.size()) {
         const Message& m = messages[sent];
-        ASSERT_EQ(net_->Isend(sender_, const_cast<char*>(m.bytes.data()), m.bytes.size(), m.tag,
-                              nullptr, &request),
-                  ncclSuccess);
+        ASSERT_EQ(Isend(m.bytes, m.tag, &request), ncclSuccess);
         if (request != nullptr) sends.push_back({sent++, request});
       }
       std::erase_if(sends, [&](const Pending& p) {

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "reconfig/base/clock.h"
@@ -12,7 +14,8 @@
 
 namespace rewire::net_test {
 
-// The plugin of this ABI version: one in a process, opened as NCCL opens it.
+// The plugin of this ABI version: one in a process, opened as NCCL opens it, from the folder
+// NET_UNDER_TEST or else as it was built.
 std::shared_ptr<simnccl::Net> OpenPlugin(int abi);
 // The counters of the plugin's core.
 struct Counters {
@@ -38,6 +41,13 @@ class Connection {
   ~Connection() { Close(); }
   Connection(const Connection&) = delete;
 
+  // Registered with one end, until that is closed.
+  void* SenderMemory(const void* data, size_t bytes);
+  void* ReceiverMemory(void* data, size_t bytes);
+  // Isend and Irecv of such memory; null requests and results as they come.
+  ncclResult_t Isend(const std::vector<char>& bytes, int tag, void** request);
+  ncclResult_t Irecv(std::vector<char>* bytes, int tag, void** request);
+
   // Sends all and receives all, as many outstanding as fit; what was received.
   std::vector<std::vector<char>> Carry(const std::vector<Message>& messages, size_t room);
   // On the service thread.
@@ -57,6 +67,8 @@ class Connection {
   simnccl::Net* const net_;
   void* sender_ = nullptr;
   void* receiver_ = nullptr;
+  std::map<std::pair<const void*, size_t>, void*> sender_memory_;
+  std::map<std::pair<const void*, size_t>, void*> receiver_memory_;
 };
 
 // Bytes that tell where they belong.

@@ -1,0 +1,66 @@
+// The ring in the sender's memory into which the receiver writes where messages may go: one entry
+// of 64 bytes for each buffer of each receive. The device writes it while the sender's thread
+// looks: an entry counts when its last word says so, and a device writes a cache line in the order
+// of its words, or at once. The receiver has the same ring to write from. Of the thread that moves
+// the connection.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <type_traits>
+
+#include "net_plugin/core_abi.h"
+
+namespace rewire::net {
+
+// NICs that one connection uses at most, on either side.
+inline constexpr size_t kMostRails = kMaxVirtual;
+
+struct ClearToSend {
+  uint64_t address = 0;
+  uint32_t bytes = 0;  // room there
+  int32_t tag = 0;
+  std::array<uint32_t, kMostRails> rkeys{};  // by rail
+  uint32_t count = 0;                        // buffers of this receive
+  uint32_t host = 0;                         // 1: processors can write there, too
+  uint64_t mark = 0;                         // the receive's sequence + 1
+};
+static_assert(sizeof(ClearToSend) == 64 && std::is_trivially_copyable_v<ClearToSend>);
+
+class alignas(4096) ClearRing {
+ public:
+  static constexpr size_t OffsetOf(uint64_t sequence) {
+    return sequence % kMaxRequests * kMaxRecvs * sizeof(ClearToSend);
+  }
+  [[nodiscard]] ClearToSend* Entries(uint64_t sequence) {
+    return entries_[sequence % kMaxRequests].data();
+  }
+  // The entry for buffer `part` of this receive, once it is there.
+  [[nodiscard]] std::optional<ClearToSend> Read(uint64_t sequence, uint32_t part) {
+    ClearToSend* const entry = Entries(sequence) + part;
+    if (__atomic_load_n(&entry->mark, __ATOMIC_ACQUIRE) != sequence + 1) return {};
+    const auto* from = reinterpret_cast<const uint64_t*>(entry);
+    std::array<uint64_t, sizeof(ClearToSend) / 8> words;
+    for (size_t i = 0; i < words.size(); ++i) {
+      words[i] = __atomic_load_n(from + i, __ATOMIC_RELAXED);
+    }
+    return std::bit_cast<ClearToSend>(words);
+  }
+  // Whether all of this receive is there.
+  [[nodiscard]] bool Whole(uint64_t sequence) {
+    const std::optional<ClearToSend> first = Read(sequence, 0);
+    if (!first || first->count == 0 || first->count > kMaxRecvs) return false;
+    for (uint32_t part = 1; part < first->count; ++part) {
+      if (!Read(sequence, part)) return false;
+    }
+    return true;
+  }
+
+ private:
+  std::array<std::array<ClearToSend, kMaxRecvs>, kMaxRequests> entries_{};
+};
+
+}  // namespace rewire::net

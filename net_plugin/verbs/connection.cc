@@ -1,0 +1,206 @@
+#include "net_plugin/verbs/connection.h"
+
+#include <algorithm>
+#include <array>
+
+#include "absl/strings/str_cat.h"
+#include "net_plugin/socket/random.h"
+#include "reconfig/base/hash.h"
+#include "reconfig/base/log.h"
+
+namespace rewire::net {
+namespace {
+
+// While nothing is wrong the control connection and the devices' events are looked at now and then.
+constexpr uint64_t kLookEvery = 64;
+
+// What another path would not cure: a key or a buffer is wrong.
+bool Incurable(rdma::CompletionStatus status) {
+  switch (status) {
+    case rdma::CompletionStatus::kLocalLength:
+    case rdma::CompletionStatus::kLocalQueuePair:
+    case rdma::CompletionStatus::kLocalProtection:
+    case rdma::CompletionStatus::kLocalAccess:
+    case rdma::CompletionStatus::kBadResponse:
+    case rdma::CompletionStatus::kRemoteInvalidRequest:
+    case rdma::CompletionStatus::kRemoteAccess:
+    case rdma::CompletionStatus::kRemoteOperation:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+Connection::Connection(Link* link, bool sending, std::vector<std::shared_ptr<Nic>> nics,
+                       size_t peer_ports, const ConnectionOptions& options)
+    : link_(link),
+      sending_(sending),
+      nics_(std::move(nics)),
+      options_(options),
+      seed_(options.seed != 0 ? options.seed : net::Random()),
+      control_(&link->streams[0], this) {
+  tracks_.reserve(kMostRails);
+  if (!sending_) return;
+  total_ = std::min(std::max(nics_.size(), peer_ports), kMostRails);
+  for (size_t r = 0; r < total_; ++r) {
+    tracks_.emplace_back(nics_[NicOf(r)]);
+    BeginJoin(r);
+  }
+}
+
+Connection::~Connection() = default;
+
+uint64_t Connection::MixedRandom(uint64_t n) const { return MixWord(seed_, n); }
+
+absl::StatusOr<bool> Connection::Establish() {
+  if (absl::Status status = Poll(); !status.ok()) return status;
+  if (total_ == 0 || tracks_.size() < total_) return false;
+  bool up = false;
+  for (const Track& t : tracks_) {
+    if (t.state != State::kUp && t.state != State::kDown) return false;
+    if (t.life == 0) return false;
+    up = up || t.state == State::kUp;
+  }
+  if (up) return control_.Silent();
+  return absl::UnavailableError(absl::StrCat("no path by RDMA: ", tracks_[0].why));
+}
+
+bool Connection::Calm() const {
+  return !failed() && control_.Quiet() &&
+         std::all_of(tracks_.begin(), tracks_.end(), [](const Track& t) {
+           return t.state == State::kUp || t.state == State::kDown;
+         });
+}
+
+void Connection::Fail(const absl::Status& status) {
+  if (!failure_.ok()) return;
+  failure_ = status;
+  REWIRE_WARN("net plugin: %s", std::string(status.message()).c_str());
+}
+
+absl::Status Connection::Poll() {
+  for (size_t r = 0; r < tracks_.size() && failure_.ok(); ++r) {
+    if (tracks_[r].rail.made()) PollRail(r);
+  }
+  if (failure_.ok() && (!calm_ || ++polls_ % kLookEvery == 0)) Look();
+  return Failure();
+}
+
+void Connection::PollRail(size_t rail) {
+  Track& t = tracks_[rail];
+  std::array<RailEvent, Rail::kBatch> events;
+  const absl::StatusOr<size_t> polled = t.rail.Poll(events);
+  if (!polled.ok()) {
+    Break(rail, std::string(polled.status().message()));
+    // Nothing comes out of this queue any more.
+    if (t.state == State::kDraining) EndDrain(rail);
+    return;
+  }
+  rdma::CompletionStatus failed = rdma::CompletionStatus::kSuccess;
+  for (size_t i = 0; i < *polled; ++i) {
+    const RailEvent& e = events[i];
+    if (e.kind == RailEvent::Kind::kFailed) {
+      if (failed == rdma::CompletionStatus::kSuccess) failed = e.status;
+    } else if (end_ == nullptr) {
+      continue;
+    } else if (e.kind == RailEvent::Kind::kWritten) {
+      end_->Written(e.id);
+    } else if (absl::Status status = end_->Arrived(e.immediate, e.bytes); !status.ok()) {
+      return Fail(status);
+    }
+  }
+  // Behind what has come all the same: the report must tell of it.
+  if (failed != rdma::CompletionStatus::kSuccess) {
+    if (Incurable(failed) && t.state == State::kUp) {
+      return Fail(absl::InternalError(absl::StrCat(
+          "a request on ", t.rail.nic().name(), " is wrong: ", std::string(rdma::Name(failed)))));
+    }
+    Break(rail, std::string(rdma::Name(failed)));
+  }
+  if (t.state == State::kDraining && t.rail.Drained()) EndDrain(rail);
+}
+
+void Connection::Look() {
+  for (const std::shared_ptr<Nic>& nic : nics_) nic->ReadEvents();
+  for (size_t r = 0; r < tracks_.size(); ++r) {
+    Track& t = tracks_[r];
+    if (t.rail.made() && t.rail.Down())
+      Break(r, "the port on this side is down, or its queue full");
+  }
+  // What follows a close is of the next use.
+  if (!link_->closed) {
+    if (absl::Status status = control_.Move(); !status.ok()) return Fail(status);
+  }
+  KeepTime();
+  calm_ = control_.Silent() && std::all_of(tracks_.begin(), tracks_.end(),
+                                           [](const Track& t) { return t.state == State::kUp; });
+}
+
+std::optional<size_t> Connection::Choose(size_t bytes) const {
+  std::optional<size_t> best;
+  for (size_t r = 0; r < tracks_.size(); ++r) {
+    const Track& t = tracks_[r];
+    if (t.state != State::kUp || !t.rail.HasRoom()) continue;
+    if (!best || t.rail.Load(bytes) < tracks_[*best].rail.Load(bytes)) best = r;
+  }
+  return best;
+}
+
+bool Connection::AnyUp() const {
+  return std::any_of(tracks_.begin(), tracks_.end(),
+                     [](const Track& t) { return t.state == State::kUp; });
+}
+
+bool Connection::Write(size_t rail, const rdma::SendWork& work, size_t bytes) {
+  const absl::Status status = tracks_[rail].rail.Write(work, bytes);
+  if (!status.ok()) Break(rail, std::string(status.message()));
+  return status.ok();
+}
+
+bool Connection::WriteClear(size_t rail, uint64_t sequence, uint32_t count) {
+  const Track& t = tracks_[rail];
+  const auto bytes = static_cast<uint32_t>(count * sizeof(ClearToSend));
+  const rdma::Segment segment{reinterpret_cast<uintptr_t>(ring.Entries(sequence)), bytes,
+                              t.ring->lkey()};
+  rdma::SendWork work;
+  work.segments = {&segment, 1};
+  work.remote_address = t.peer_ring + ClearRing::OffsetOf(sequence);
+  work.rkey = t.peer_ring_rkey;
+  work.inlined = bytes <= t.rail.max_inline();
+  return Write(rail, work, bytes);
+}
+
+FrameHeader Connection::Header(FrameKind kind) const {
+  FrameHeader header;
+  header.kind = kind;
+  header.use = link_->use;
+  return header;
+}
+
+absl::StatusOr<char*> Connection::PlaceOf(const FrameHeader& piece) {
+  if (piece.use == link_->use && end_ != nullptr) return end_->PlaceOf(piece);
+  return absl::DataLossError("a piece of another use came over a link");
+}
+
+absl::StatusOr<bool> Connection::Hear(const FrameHeader& header, std::string_view payload) {
+  switch (header.kind) {
+    case FrameKind::kJoin:
+    case FrameKind::kJoined:
+    case FrameKind::kReady:
+    case FrameKind::kRefused:
+    case FrameKind::kFenced:
+      if (absl::Status status = HearOfRail(header, payload); !status.ok()) return status;
+      return true;
+    default:
+      if (header.use == link_->use && end_ != nullptr) return end_->Hear(header, payload);
+      return absl::DataLossError("a frame that is none came over a link");
+  }
+}
+
+void Connection::Said(const FrameHeader& piece) {
+  if (end_ != nullptr) end_->Said(piece);
+}
+
+}  // namespace rewire::net

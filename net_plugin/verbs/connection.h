@@ -1,0 +1,153 @@
+// A link over RDMA: its rails, the conversation about them (Control), and what happens when one
+// fails. A rail that fails is fenced: each side moves its queues to error, waits for what had come
+// before, and tells the other what it has got. Only then what is missing goes another way, so that
+// nothing can land twice or late. The sending side joins the rail again, for ever, more and more
+// seldom. It stays with its link from one use to the next. Of one thread at a time.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "net_plugin/socket/link.h"
+#include "net_plugin/verbs/clear_to_send.h"
+#include "net_plugin/verbs/control.h"
+#include "net_plugin/verbs/rail.h"
+#include "reconfig/base/clock.h"
+
+namespace rewire::net {
+
+struct ConnectionOptions {
+  RailOptions rail;
+  size_t piece_bytes = 128 << 10;     // of a message that is not small; more when it is very large
+  Duration join = seconds(5);         // for one attempt
+  Duration drain = milliseconds(50);  // for completions of a fenced rail; they come at once
+  Duration first_retry = milliseconds(100);
+  Duration most_retry = seconds(10);
+  Duration stranded = seconds(30);  // device memory waits so long for a rail
+  std::function<Time()> now = Now;
+  uint64_t seed = 0;  // 0: nobody can guess it
+};
+
+class Connection final : public Attachment, private Control::Listener {
+ public:
+  // The sender or the receiver that uses the connection.
+  class End {
+   public:
+    virtual ~End() = default;
+    virtual void Written(uint32_t id) = 0;
+    virtual absl::Status Arrived(uint32_t immediate, uint32_t bytes) = 0;
+    // For the peer, of a rail through which nothing comes any more.
+    virtual std::string Report() = 0;
+    // Both sides have fenced the rail, and this is the peer's report.
+    virtual absl::Status Settle(size_t rail, std::string_view report) = 0;
+    // Frames that are not about rails; as Control::Listener.
+    virtual absl::StatusOr<char*> PlaceOf(const FrameHeader& piece) = 0;
+    virtual absl::StatusOr<bool> Hear(const FrameHeader& header, std::string_view payload) = 0;
+    virtual void Said(const FrameHeader& piece) = 0;
+  };
+
+  // `link` owns it. The sending side knows how many ports the peer has.
+  Connection(Link* link, bool sending, std::vector<std::shared_ptr<Nic>> nics, size_t peer_ports,
+             const ConnectionOptions& options);
+  ~Connection() override;
+
+  // True when it can be used; an error when no rail can be joined. Asked again and again.
+  absl::StatusOr<bool> Establish();
+  // Null: at rest.
+  void SetEnd(End* end) { end_ = end; }
+  // Nothing is under way that the peer would have to finish.
+  [[nodiscard]] bool Calm() const;
+
+  // Moves everything. The failure, once there is one.
+  absl::Status Poll();
+  void Fail(const absl::Status& status);
+  [[nodiscard]] bool failed() const { return !failure_.ok(); }
+  // Afresh: a copy shares a count, and this one may go to another thread.
+  [[nodiscard]] absl::Status Failure() const { return {failure_.code(), failure_.message()}; }
+
+  [[nodiscard]] Link& link() const { return *link_; }
+  [[nodiscard]] const std::vector<std::shared_ptr<Nic>>& nics() const { return nics_; }
+  [[nodiscard]] const ConnectionOptions& options() const { return options_; }
+  // Which of nics() a rail uses.
+  [[nodiscard]] size_t NicOf(size_t rail) const { return rail % nics_.size(); }
+  [[nodiscard]] size_t rails() const { return tracks_.size(); }
+
+  // The rail that would be through first with so much more; nothing: none has room.
+  [[nodiscard]] std::optional<size_t> Choose(size_t bytes) const;
+  [[nodiscard]] bool AnyUp() const;
+  // False: it has not been posted, and the rail is being fenced.
+  bool Write(size_t rail, const rdma::SendWork& work, size_t bytes);
+  // This receive's entries of the ring to the peer's.
+  bool WriteClear(size_t rail, uint64_t sequence, uint32_t count);
+  Control& control() { return control_; }
+  FrameHeader Header(FrameKind kind) const;
+
+  ClearRing ring;     // the sender's is written by the receiver, the receiver's is what it writes
+  uint64_t next = 0;  // receive, on both sides; goes on from one use to the next
+
+ private:
+  enum class State {
+    kDown,     // no queues; may be joined
+    kOffered,  // the sender: an offer is out; the receiver: it has answered one
+    kUp,
+    kDraining,  // this side's queues are in error
+    kFenced,    // and dropped; the peer's may not be
+  };
+  struct Track {
+    explicit Track(std::shared_ptr<Nic> nic) : rail(std::move(nic)) {}
+    Rail rail;
+    State state = State::kDown;
+    uint32_t life = 0;  // counts attempts to join
+    Time due;           // of what is next in this state
+    Time since;         // it is up
+    Duration pause{};   // before the next attempt
+    std::shared_ptr<rdma::MemoryRegion> ring;
+    uint64_t peer_ring = 0;
+    uint32_t peer_ring_rkey = 0;
+    std::optional<std::string> report;  // the peer's, of this life
+    std::string why;                    // it is not up
+  };
+
+  // rail_lives.cc
+  void BeginJoin(size_t rail);
+  absl::Status Answer(const FrameHeader& header, std::string_view payload);
+  absl::Status TakeAnswer(Track* track, const FrameHeader& header, std::string_view payload);
+  void Break(size_t rail, const std::string& why);
+  void EndDrain(size_t rail);
+  absl::Status SettleIfBoth(size_t rail);
+  void Rest(Track* track, const std::string& why);
+  void KeepTime();
+  absl::StatusOr<Offer> MakeOffer(Track* track, const Offer* peer);
+  void SayOf(size_t rail, FrameKind kind, std::string payload = {});
+  absl::Status HearOfRail(const FrameHeader& header, std::string_view payload);
+  uint64_t Random() { return MixedRandom(++randoms_); }
+  [[nodiscard]] uint64_t MixedRandom(uint64_t n) const;
+
+  void PollRail(size_t rail);
+  void Look();
+  absl::StatusOr<char*> PlaceOf(const FrameHeader& piece) override;
+  absl::StatusOr<bool> Hear(const FrameHeader& header, std::string_view payload) override;
+  void Said(const FrameHeader& piece) override;
+
+  Link* const link_;
+  const bool sending_;
+  const std::vector<std::shared_ptr<Nic>> nics_;
+  const ConnectionOptions options_;
+  const uint64_t seed_;
+  Control control_;
+  std::vector<Track> tracks_;
+  size_t total_ = 0;  // rails, as the sending side says
+  End* end_ = nullptr;
+  bool calm_ = false;
+  uint64_t polls_ = 0;
+  uint64_t randoms_ = 0;
+  absl::Status failure_;
+};
+
+}  // namespace rewire::net

@@ -1,0 +1,86 @@
+#include "net_plugin/verbs/control.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace rewire::net {
+namespace {
+
+// Of what is not a piece.
+constexpr size_t kMostPayload = 64 << 10;
+
+}  // namespace
+
+void Control::Say(FrameHeader header, std::string payload) {
+  header.bytes = static_cast<uint32_t>(payload.size());
+  frames_.push_back({header, std::move(payload)});
+}
+
+void Control::SayPiece(FrameHeader header, const char* data) {
+  frames_.push_back({header, {}, data});
+}
+
+absl::Status Control::Move() {
+  if (absl::Status status = Write(); !status.ok()) return status;
+  if (absl::Status status = Read(); !status.ok()) return status;
+  // What was heard may have to be answered.
+  return Write();
+}
+
+absl::Status Control::Write() {
+  while (!frames_.empty()) {
+    Frame& f = frames_.front();
+    constexpr size_t kHeader = sizeof f.header;
+    const size_t of_header = std::min(f.sent, kHeader);
+    const size_t of_payload = f.sent - of_header;
+    const char* payload = f.piece != nullptr ? f.piece : f.payload.data();
+    const absl::StatusOr<size_t> sent =
+        stream_->Write(reinterpret_cast<const char*>(&f.header) + of_header, kHeader - of_header,
+                       payload + of_payload, f.header.bytes - of_payload);
+    if (!sent.ok()) return sent.status();
+    f.sent += *sent;
+    if (f.sent < kHeader + f.header.bytes) return absl::OkStatus();
+    const FrameHeader header = f.header;
+    frames_.pop_front();
+    if (header.kind == FrameKind::kPiece) listener_->Said(header);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Control::Read() {
+  for (;;) {
+    if (!headed_) {
+      const absl::StatusOr<bool> headed = stream_->ReadHeader(&header_);
+      if (!headed.ok()) return absl::UnavailableError(headed.status().message());
+      if (!*headed) return absl::OkStatus();
+      have_ = 0;
+      if (header_.kind == FrameKind::kPiece) {
+        absl::StatusOr<char*> place = listener_->PlaceOf(header_);
+        if (!place.ok()) return place.status();
+        place_ = *place;
+      } else {
+        if (header_.bytes > kMostPayload) {
+          return absl::DataLossError("a frame that is none came over a link");
+        }
+        payload_.resize(header_.bytes);
+        place_ = payload_.data();
+      }
+      headed_ = true;
+    }
+    while (have_ < header_.bytes) {
+      const absl::StatusOr<size_t> got =
+          stream_->ReadPayload(place_ + have_, header_.bytes - have_);
+      if (!got.ok()) return absl::UnavailableError(got.status().message());
+      if (*got == 0) return absl::OkStatus();
+      have_ += *got;
+    }
+    headed_ = false;
+    const bool piece = header_.kind == FrameKind::kPiece;
+    const absl::StatusOr<bool> more =
+        listener_->Hear(header_, piece ? std::string_view() : std::string_view(payload_));
+    if (!more.ok()) return more.status();
+    if (!*more) return absl::OkStatus();
+  }
+}
+
+}  // namespace rewire::net

@@ -1,0 +1,29 @@
+// The 32 bits that come with each piece of a message over RDMA; docs/net.md. Pure.
+#pragma once
+
+#include <cstdint>
+
+namespace rewire::net {
+
+// Pieces that a message is cut into at most: the receiver marks them in one word.
+inline constexpr uint32_t kMostPieces = 64;
+
+struct Immediate {
+  uint64_t sequence = 0;  // of the receive; its low 22 bits travel
+  uint32_t part = 0;      // which of the receive's buffers
+  uint32_t piece = 0;     // of the message
+  bool last = false;      // the message has no further ones
+};
+
+inline constexpr uint64_t kSequenceMask = (1U << 22) - 1;
+
+inline uint32_t Pack(const Immediate& i) {
+  return static_cast<uint32_t>(i.sequence & kSequenceMask) << 10 | i.part << 7 | i.piece << 1 |
+         (i.last ? 1U : 0U);
+}
+
+inline Immediate Unpack(uint32_t bits) {
+  return {bits >> 10, bits >> 7 & 7, bits >> 1 & 63, (bits & 1) != 0};
+}
+
+}  // namespace rewire::net

@@ -1,0 +1,55 @@
+// One port of an RDMA device, opened: its memory cache and what it says of itself. It is shared by
+// all connections that use it and lives as long as the last of them. Any thread.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "net_plugin/verbs/mr_cache.h"
+#include "reconfig/base/mutex.h"
+#include "reconfig/rdma/driver.h"
+
+namespace rewire::net {
+
+class Nic {
+ public:
+  static absl::StatusOr<std::shared_ptr<Nic>> Open(rdma::Driver* driver, const std::string& device,
+                                                   const rdma::PortInfo& port);
+
+  [[nodiscard]] const std::string& name() const { return name_; }  // "mlx5_0:1"
+  [[nodiscard]] rdma::Device& device() const { return *device_; }
+  [[nodiscard]] uint8_t port() const { return port_; }
+  [[nodiscard]] uint32_t speed_mbps() const { return speed_mbps_; }
+  [[nodiscard]] bool dmabuf();
+  MrCache& memory() { return memory_; }
+  absl::StatusOr<rdma::PortInfo> Query() const { return device_->QueryPort(port_); }
+
+  // Takes what the device has to tell, unless another thread is at it.
+  void ReadEvents();
+  // How often the port has gone down, or its device has failed; a change ends what was on it.
+  [[nodiscard]] uint32_t downs() const { return downs_.load(std::memory_order_acquire); }
+  // How many queues have failed; whether these are among them.
+  [[nodiscard]] uint32_t faults() const { return faults_.load(std::memory_order_acquire); }
+  [[nodiscard]] bool Failed(uint32_t completion_queue);
+
+ private:
+  Nic(std::shared_ptr<rdma::Device> device, const rdma::PortInfo& port);
+
+  const std::shared_ptr<rdma::Device> device_;
+  const uint8_t port_;
+  const uint32_t speed_mbps_;
+  const std::string name_;
+  MrCache memory_;
+  std::atomic<uint32_t> downs_{0};
+  std::atomic<uint32_t> faults_{0};
+  std::atomic<bool> reading_{false};
+  Mutex mutex_;
+  std::set<uint32_t> failed_ REWIRE_GUARDED_BY(mutex_);  // completion queues
+};
+
+}  // namespace rewire::net

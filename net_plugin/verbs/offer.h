@@ -1,0 +1,57 @@
+// What one side says of its queues for a rail, and of what it has got when a rail has failed;
+// docs/net.md. Pure; decoding takes any bytes.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "net_plugin/core_abi.h"
+#include "reconfig/rdma/gid.h"
+#include "reconfig/rdma/port.h"
+
+namespace rewire::net {
+
+inline constexpr size_t kMostQueuePairs = 16;  // of a rail
+
+struct Offer {
+  struct Queue {
+    uint32_t number = 0;
+    uint32_t first_psn = 0;
+  };
+  rdma::LinkLayer link_layer = rdma::LinkLayer::kUnknown;
+  rdma::GidType gid_type = rdma::GidType::kInfiniBand;
+  rdma::Gid gid;
+  uint16_t lid = 0;
+  uint32_t mtu = 0;
+  uint32_t speed_mbps = 0;
+  uint64_t ring = 0;       // where clear-to-send entries go; the sender's
+  uint32_t ring_rkey = 0;  // on this rail
+  std::vector<Queue> queues;
+};
+std::string Encode(const Offer& offer);
+std::optional<Offer> DecodeOffer(std::string_view bytes);
+
+// The receiver's: which pieces have come of the receives that are not whole. Those that are not
+// named are.
+struct Received {
+  struct Receive {
+    uint64_t sequence = 0;
+    std::vector<uint64_t> pieces;  // a mask for each buffer
+  };
+  std::vector<Receive> receives;
+};
+std::string Encode(const Received& received);
+std::optional<Received> DecodeReceived(std::string_view bytes);
+
+// The sender's: which clear-to-send entries it has.
+struct Cleared {
+  uint64_t head = 0;  // everything before this receive
+  uint32_t seen = 0;  // from the head on, a bit for each receive
+};
+std::string Encode(const Cleared& cleared);
+std::optional<Cleared> DecodeCleared(std::string_view bytes);
+
+}  // namespace rewire::net

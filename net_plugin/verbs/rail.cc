@@ -1,0 +1,231 @@
+#include "net_plugin/verbs/rail.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "reconfig/base/hash.h"
+#include "reconfig/base/log.h"
+#include "reconfig/base/status_macros.h"
+#include "reconfig/rdma/gid_choice.h"
+
+namespace rewire::net {
+namespace {
+
+constexpr uint32_t kPsnMask = 0xffffff;
+constexpr uint64_t kReceive = uint64_t{1} << 63;
+constexpr uint32_t kInline = 64;  // one clear-to-send entry
+// What one outstanding write costs beside its bytes.
+constexpr uint64_t kWriteBytes = 4096;
+
+uint64_t IdOf(uint32_t queue, uint32_t id) { return uint64_t{queue} << 32 | id; }
+
+}  // namespace
+
+absl::StatusOr<rdma::GidEntry> Rail::Address(const rdma::PortInfo& port, const RailOptions& options,
+                                             const Offer* peer) const {
+  rdma::GidWish wish;
+  wish.previous = gid_;
+  if (peer != nullptr) wish.peer = rdma::GidEntry{0, peer->gid, peer->gid_type, 0};
+  std::vector<rdma::GidEntry> table = port.gids;
+  if (options.gid_index >= 0) {
+    std::erase_if(table, [&](const rdma::GidEntry& entry) {
+      return entry.index != static_cast<uint32_t>(options.gid_index);
+    });
+  }
+  const std::optional<rdma::GidEntry> gid = ChooseGid(table, port.link_layer, wish);
+  if (gid) return *gid;
+  return absl::UnavailableError(absl::StrCat(nic_->name(), " has no address",
+                                             peer == nullptr ? "" : " that can talk to ",
+                                             peer == nullptr ? "" : peer->gid.Text()));
+}
+
+absl::StatusOr<Offer> Rail::Prepare(const RailOptions& options, const Offer* peer,
+                                    uint64_t random) {
+  downs_ = nic_->downs();
+  faults_ = nic_->faults();
+  REWIRE_ASSIGN_OR_RETURN(const rdma::PortInfo port, nic_->Query());
+  if (port.state != rdma::PortState::kActive) {
+    return absl::UnavailableError(absl::StrCat(nic_->name(), " has no link"));
+  }
+  if (peer != nullptr && peer->link_layer != port.link_layer) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(nic_->name(), ": one side is InfiniBand, the other Ethernet"));
+  }
+  REWIRE_ASSIGN_OR_RETURN(gid_, Address(port, options, peer));
+  const size_t count = peer == nullptr ? options.queue_pairs : peer->queues.size();
+  const auto room = static_cast<uint32_t>(count * (kSends + kReceives));
+  absl::StatusOr<std::shared_ptr<rdma::CompletionQueue>> queue =
+      nic_->device().CreateCompletionQueue(room);
+  if (!queue.ok()) return queue.status();
+  Drop();
+  completions_ = *std::move(queue);
+  mtu_ = port.active_mtu;
+  speed_mbps_ = nic_->speed_mbps();
+  Offer offer;
+  offer.link_layer = port.link_layer;
+  offer.gid_type = gid_->type;
+  offer.gid = gid_->gid;
+  offer.lid = port.lid;
+  offer.mtu = mtu_;
+  offer.speed_mbps = speed_mbps_;
+  queues_.resize(count);
+  for (uint32_t i = 0; i < count; ++i) {
+    Queue& q = queues_[i];
+    rdma::QueuePairOptions wanted;
+    wanted.send_completions = wanted.receive_completions = completions_;
+    wanted.max_send = kSends;
+    wanted.max_receive = kReceives;
+    wanted.max_inline = kInline;
+    auto pair = nic_->device().CreateQueuePair(wanted);
+    wanted.max_inline = 0;  // not every device has it
+    if (!pair.ok()) pair = nic_->device().CreateQueuePair(wanted);
+    if (!pair.ok()) return pair.status();
+    q.pair = *std::move(pair);
+    q.psn = static_cast<uint32_t>(MixWord(random, i)) & kPsnMask;
+    max_inline_ = q.pair->max_inline();
+    REWIRE_RETURN_IF_ERROR(q.pair->ToInit(
+        {nic_->port(), options.pkey_index, {.local_write = true, .remote_write = true}}));
+    REWIRE_RETURN_IF_ERROR(PostReceives(&q, i, kReceives));
+    offer.queues.push_back({q.pair->number(), q.psn});
+  }
+  return offer;
+}
+
+absl::Status Rail::Join(const RailOptions& options, const Offer& peer) {
+  if (peer.queues.size() != queues_.size()) {
+    return absl::DataLossError("the peer has another number of queues");
+  }
+  speed_mbps_ = std::clamp(peer.speed_mbps, 1U, nic_->speed_mbps());
+  for (size_t i = 0; i < queues_.size(); ++i) {
+    rdma::ReceiveAttributes receive;
+    receive.mtu = std::min(mtu_, peer.mtu);
+    receive.peer_number = peer.queues[i].number;
+    receive.first_psn = peer.queues[i].first_psn;
+    // On one subnet of InfiniBand the peer's LID is enough.
+    if (gid_->type != rdma::GidType::kInfiniBand) receive.peer_gid = peer.gid;
+    receive.gid_index = static_cast<uint8_t>(gid_->index);
+    receive.peer_lid = peer.lid;
+    receive.service_level = options.service_level;
+    receive.traffic_class = options.traffic_class;
+    REWIRE_RETURN_IF_ERROR(queues_[i].pair->ToReadyToReceive(receive));
+    rdma::SendAttributes send;
+    send.first_psn = queues_[i].psn;
+    send.timeout = options.timeout;
+    send.retries = options.retries;
+    REWIRE_RETURN_IF_ERROR(queues_[i].pair->ToReadyToSend(send));
+  }
+  return absl::OkStatus();
+}
+
+void Rail::Fence() {
+  fenced_ = true;
+  for (Queue& q : queues_) {
+    const absl::Status status = q.pair->ToError();
+    // What cannot even be told to stop is stopped by being destroyed.
+    if (!status.ok()) {
+      REWIRE_WARN("net plugin: %s", std::string(status.message()).c_str());
+      return Drop();
+    }
+  }
+}
+
+bool Rail::Drained() const {
+  return std::all_of(queues_.begin(), queues_.end(),
+                     [](const Queue& q) { return q.receives == 0; });
+}
+
+void Rail::Drop() {
+  queues_.clear();
+  completions_.reset();
+  fenced_ = false;
+  sends_ = 0;
+  bytes_ = 0;
+}
+
+bool Rail::Down() const {
+  if (nic_->downs() != downs_) return true;
+  return nic_->faults() != faults_ && nic_->Failed(completions_->id());
+}
+
+bool Rail::HasRoom() const { return sends_ < queues_.size() * kSends; }
+
+uint64_t Rail::Load(size_t bytes) const {
+  return (bytes_ + sends_ * kWriteBytes + bytes + kWriteBytes) * 1000 / speed_mbps_;
+}
+
+absl::Status Rail::Write(rdma::SendWork work, size_t bytes) {
+  Queue* best = nullptr;
+  for (Queue& q : queues_) {
+    if (q.sends == kSends) continue;
+    if (best == nullptr ||
+        q.bytes + q.sends * kWriteBytes < best->bytes + best->sends * kWriteBytes)
+      best = &q;
+  }
+  if (best == nullptr) return absl::ResourceExhaustedError("no room on any queue");
+  work.id = IdOf(static_cast<uint32_t>(best - queues_.data()), static_cast<uint32_t>(work.id));
+  const rdma::PostResult posted = best->pair->PostSend({&work, 1});
+  if (posted.posted == 0) return posted.status;
+  best->sizes[(best->first + best->sends) % kSends] = static_cast<uint32_t>(bytes);
+  ++best->sends;
+  best->bytes += bytes;
+  ++sends_;
+  bytes_ += bytes;
+  return absl::OkStatus();
+}
+
+absl::Status Rail::PostReceives(Queue* queue, uint32_t number, uint32_t count) {
+  std::array<rdma::ReceiveWork, kBatch> works;
+  works.fill({kReceive | IdOf(number, 0)});
+  while (count > 0) {
+    const size_t n = std::min<size_t>(count, works.size());
+    const rdma::PostResult posted = queue->pair->PostReceive({works.data(), n});
+    queue->receives += static_cast<uint32_t>(posted.posted);
+    if (!posted.status.ok()) return posted.status;
+    count -= static_cast<uint32_t>(n);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<size_t> Rail::Poll(std::span<RailEvent> out) {
+  std::array<rdma::Completion, kBatch> batch;
+  const absl::StatusOr<size_t> polled =
+      completions_->Poll(std::span(batch).first(std::min(out.size(), batch.size())));
+  if (!polled.ok()) return polled.status();
+  std::array<uint32_t, kMostQueuePairs> taken{};
+  for (size_t i = 0; i < *polled; ++i) {
+    const rdma::Completion& c = batch[i];
+    const auto number = static_cast<uint32_t>(c.id >> 32) & 0x7fffffff;
+    Queue& q = queues_[number];
+    const bool received = (c.id & kReceive) != 0;
+    if (received) {
+      --q.receives;
+    } else {
+      const uint32_t bytes = q.sizes[q.first];
+      q.first = (q.first + 1) % kSends;
+      --q.sends;
+      q.bytes -= bytes;
+      --sends_;
+      bytes_ -= bytes;
+    }
+    RailEvent& event = out[i] = {};
+    event.id = static_cast<uint32_t>(c.id);
+    event.status = c.status;
+    if (c.status != rdma::CompletionStatus::kSuccess) {
+      event.kind = RailEvent::Kind::kFailed;
+    } else if (received) {
+      event.kind = RailEvent::Kind::kArrived;
+      event.immediate = c.immediate.value_or(0);
+      event.bytes = c.bytes;
+      ++taken[number];
+    }
+  }
+  // What is posted to a queue in error may never come back.
+  if (fenced_) return *polled;
+  // A queue that has failed meanwhile says so itself.
+  for (uint32_t i = 0; i < queues_.size(); ++i) {
+    if (taken[i] > 0) (void)PostReceives(&queues_[i], i, taken[i]);
+  }
+  return *polled;
+}
+
+}  // namespace rewire::net

@@ -1,0 +1,44 @@
+#include "net_plugin/verbs/verbs_listener.h"
+
+#include <utility>
+
+#include "net_plugin/verbs/adapter.h"
+#include "net_plugin/verbs/verbs_receiver.h"
+#include "reconfig/base/log.h"
+
+namespace rewire::net {
+namespace {
+
+// For one that has come, until its rails are joined.
+constexpr Duration kJoin = seconds(30);
+
+}  // namespace
+
+VerbsListener::~VerbsListener() { links_->Unlisten(id_); }
+
+absl::StatusOr<std::unique_ptr<Receiver>> VerbsListener::Accept() {
+  absl::StatusOr<std::unique_ptr<Link>> came = links_->Accept(id_);
+  if (!came.ok()) return came.status();
+  if (*came != nullptr) {
+    // One that was at rest has its rails.
+    if ((*came)->attachment != nullptr) {
+      return std::make_unique<VerbsReceiver>(*std::move(came), links_);
+    }
+    arrivals_.push_back({*std::move(came), Now() + kJoin});
+  }
+  for (auto at = arrivals_.begin(); at != arrivals_.end();) {
+    const absl::StatusOr<bool> joined = adapter_->Attach(at->link.get(), false, 0)->Establish();
+    if (joined.ok() && *joined) {
+      std::unique_ptr<Link> link = std::move(at->link);
+      arrivals_.erase(at);
+      return std::make_unique<VerbsReceiver>(std::move(link), links_);
+    }
+    const bool late = Now() >= at->deadline;
+    if (late) REWIRE_WARN("net plugin: a peer came and did not go on");
+    // Who has gone wrong or away may come again.
+    at = late || !joined.ok() ? arrivals_.erase(at) : std::next(at);
+  }
+  return nullptr;
+}
+
+}  // namespace rewire::net

@@ -1,0 +1,37 @@
+// NCCL's listening end over RDMA: takes the links that come for it, and gives the first whose rails
+// are joined.
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <memory>
+
+#include "net_plugin/core/comm.h"
+#include "net_plugin/socket/link.h"
+#include "reconfig/base/clock.h"
+
+namespace rewire::net {
+
+class Adapter;
+class Links;
+
+class VerbsListener final : public Listener {
+ public:
+  VerbsListener(uint64_t id, const Adapter* adapter, Links* links)
+      : id_(id), adapter_(adapter), links_(links) {}
+  ~VerbsListener() override;
+  absl::StatusOr<std::unique_ptr<Receiver>> Accept() override;
+
+ private:
+  struct Arrival {
+    std::unique_ptr<Link> link;
+    Time deadline;
+  };
+
+  const uint64_t id_;
+  const Adapter* const adapter_;
+  Links* const links_;
+  std::list<Arrival> arrivals_;
+};
+
+}  // namespace rewire::net

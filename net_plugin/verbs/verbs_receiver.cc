@@ -1,0 +1,210 @@
+#include "net_plugin/verbs/verbs_receiver.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "net_plugin/socket/links.h"
+#include "net_plugin/verbs/immediate.h"
+
+namespace rewire::net {
+
+VerbsReceiver::VerbsReceiver(std::unique_ptr<Link> link, Links* links)
+    : link_(std::move(link)),
+      links_(links),
+      connection_(static_cast<Connection&>(*link_->attachment)) {
+  for (Receive& r : receives_) r.comm = this;
+  connection_.SetEnd(this);
+}
+
+VerbsReceiver::~VerbsReceiver() {
+  connection_.SetEnd(nullptr);
+  if (connection_.Calm() && unfinished_ == 0) links_->ReturnReceiving(std::move(link_));
+}
+
+absl::StatusOr<void*> VerbsReceiver::Register(void* data, size_t bytes, int type) {
+  auto made = net::Register(connection_.nics(), data, bytes, type);
+  if (!made.ok()) return made.status();
+  return made->release();
+}
+
+absl::StatusOr<void*> VerbsReceiver::RegisterDmabuf(void* data, size_t bytes, int type,
+                                                    uint64_t offset, int fd) {
+  auto made = net::RegisterDmabuf(connection_.nics(), data, bytes, type, offset, fd);
+  if (!made.ok()) return made.status();
+  return made->release();
+}
+
+absl::Status VerbsReceiver::Deregister(void* mr) {
+  delete static_cast<Registration*>(mr);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Request*> VerbsReceiver::Irecv(int count, void* const* data, const size_t* bytes,
+                                              const int* tags, void* const* mrs) {
+  if (connection_.failed()) return connection_.Failure();
+  if (count < 1 || count > kMaxRecvs) {
+    return absl::InvalidArgumentError(absl::StrCat("a receive of ", count, " buffers"));
+  }
+  Receive& r = receives_[connection_.next % kMaxRequests];
+  if (r.busy) {
+    if (absl::Status status = connection_.Poll(); !status.ok()) return status;
+    return nullptr;
+  }
+  for (int i = 0; i < count; ++i) {
+    if (mrs == nullptr || mrs[i] == nullptr) {
+      return absl::InvalidArgumentError("memory is not registered");
+    }
+    if (bytes[i] > UINT32_MAX) return absl::InvalidArgumentError("a buffer of more than 4 GiB");
+  }
+  r.busy = true;
+  r.sequence = connection_.next++;
+  r.count = r.left = static_cast<uint32_t>(count);
+  ClearToSend* const entries = connection_.ring.Entries(r.sequence);
+  for (uint32_t i = 0; i < r.count; ++i) {
+    const auto& memory = *static_cast<const Registration*>(mrs[i]);
+    r.parts[i] = {static_cast<char*>(data[i]), bytes[i]};
+    ClearToSend& e = entries[i] = {};
+    e.address = reinterpret_cast<uintptr_t>(data[i]);
+    e.bytes = static_cast<uint32_t>(bytes[i]);
+    e.tag = tags[i];
+    for (size_t rail = 0; rail < connection_.rails(); ++rail) {
+      e.rkeys[rail] = memory.regions[connection_.NicOf(rail)]->rkey();
+    }
+    e.count = r.count;
+    e.host = memory.host ? 1 : 0;
+    e.mark = r.sequence + 1;
+  }
+  ++unfinished_;
+  r.cleared = false;
+  uncleared_ = true;
+  if (link_->closed) {
+    connection_.Fail(absl::UnavailableError("the sender has closed"));
+    return connection_.Failure();
+  }
+  Clear();
+  return &r;
+}
+
+void VerbsReceiver::Clear() {
+  uncleared_ = false;
+  for (Receive& r : receives_) {
+    if (!r.busy || r.left == 0 || r.cleared) continue;
+    ClearOne(&r);
+    uncleared_ = uncleared_ || !r.cleared;
+  }
+}
+
+void VerbsReceiver::ClearOne(Receive* r) {
+  const size_t bytes = r->count * sizeof(ClearToSend);
+  if (const std::optional<size_t> rail = connection_.Choose(bytes)) {
+    if (connection_.WriteClear(*rail, r->sequence, r->count)) {
+      r->rail = *rail;
+      r->cleared = true;
+    }
+    return;
+  }
+  if (connection_.AnyUp()) return;  // there will be room
+  FrameHeader header = connection_.Header(FrameKind::kClear);
+  header.sequence = r->sequence;
+  connection_.control().Say(
+      header, {reinterpret_cast<const char*>(connection_.ring.Entries(r->sequence)), bytes});
+  r->rail = kOnControl;
+  r->cleared = true;
+}
+
+absl::StatusOr<bool> VerbsReceiver::Test(Request* request, int* sizes) {
+  auto* const r = static_cast<Receive*>(request);
+  if (r->left > 0) {
+    if (absl::Status status = connection_.Poll(); !status.ok()) return status;
+    if (uncleared_) Clear();
+    if (r->left > 0) return false;
+  }
+  for (uint32_t i = 0; sizes != nullptr && i < r->count; ++i) {
+    sizes[i] = static_cast<int>(r->parts[i].bytes);
+  }
+  r->busy = false;
+  return true;
+}
+
+absl::StatusOr<VerbsReceiver::Receive*> VerbsReceiver::Find(uint32_t immediate) {
+  const Immediate i = Unpack(immediate);
+  Receive& r = receives_[i.sequence % kMaxRequests];
+  if (r.busy && (r.sequence & kSequenceMask) == i.sequence && i.part < r.count) return &r;
+  return absl::DataLossError("a piece came for a receive that is not there");
+}
+
+absl::Status VerbsReceiver::Arrived(uint32_t immediate, uint32_t bytes) {
+  const absl::StatusOr<Receive*> found = Find(immediate);
+  if (!found.ok()) return found.status();
+  const Immediate i = Unpack(immediate);
+  Part& part = (*found)->parts[i.part];
+  const uint64_t bit = uint64_t{1} << i.piece;
+  if ((part.pieces & bit) != 0) return absl::DataLossError("a piece came twice");
+  part.pieces |= bit;
+  part.bytes += bytes;
+  if (i.last) part.all = bit | (bit - 1);
+  if (part.pieces != part.all) return absl::OkStatus();
+  if (--(*found)->left == 0) --unfinished_;
+  return absl::OkStatus();
+}
+
+std::string VerbsReceiver::Report() {
+  Received received;
+  for (const Receive& r : receives_) {
+    if (!r.busy || r.left == 0) continue;
+    Received::Receive& out = received.receives.emplace_back();
+    out.sequence = r.sequence;
+    for (uint32_t i = 0; i < r.count; ++i) out.pieces.push_back(r.parts[i].pieces);
+  }
+  return Encode(received);
+}
+
+absl::Status VerbsReceiver::Settle(size_t rail, std::string_view report) {
+  const std::optional<Cleared> cleared = DecodeCleared(report);
+  if (!cleared) return absl::DataLossError("a report of a sender makes no sense");
+  for (Receive& r : receives_) {
+    if (!r.busy || r.left == 0 || !r.cleared || r.rail != rail) continue;
+    const uint64_t ahead = r.sequence - cleared->head;
+    const bool seen =
+        r.sequence < cleared->head || (ahead < kMaxRequests && (cleared->seen >> ahead & 1) != 0);
+    if (!seen) r.cleared = false;
+  }
+  Clear();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<char*> VerbsReceiver::PlaceOf(const FrameHeader& piece) {
+  const absl::StatusOr<Receive*> found = Find(static_cast<uint32_t>(piece.tag));
+  if (!found.ok()) return found.status();
+  const Part& part = (*found)->parts[Unpack(static_cast<uint32_t>(piece.tag)).part];
+  if ((*found)->sequence != piece.sequence || piece.offset > part.room ||
+      piece.bytes > part.room - piece.offset) {
+    return absl::DataLossError("a piece does not fit its receive");
+  }
+  return part.data + piece.offset;
+}
+
+absl::StatusOr<bool> VerbsReceiver::Hear(const FrameHeader& header, std::string_view) {
+  switch (header.kind) {
+    case FrameKind::kPiece:
+      if (absl::Status status = Arrived(static_cast<uint32_t>(header.tag), header.bytes);
+          !status.ok()) {
+        return status;
+      }
+      return true;
+    case FrameKind::kTooLong:
+      return absl::InvalidArgumentError(absl::StrCat(
+          "a message of ", header.total, " bytes came for a buffer of ", header.offset));
+    case FrameKind::kClose:
+      link_->closed = true;
+      if (connection_.next > header.sequence) {
+        return absl::UnavailableError("the sender has closed with receives outstanding");
+      }
+      return false;
+    default:
+      return absl::DataLossError("a frame that is none came to a receiver");
+  }
+}
+
+}  // namespace rewire::net

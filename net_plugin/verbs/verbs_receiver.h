@@ -1,0 +1,72 @@
+// NCCL's receiving end over RDMA: tells the sender where messages may go, and marks the pieces as
+// they come. A piece counts once, however many rails it was tried on.
+#pragma once
+
+#include <array>
+#include <memory>
+
+#include "net_plugin/core/comm.h"
+#include "net_plugin/verbs/connection.h"
+#include "net_plugin/verbs/registration.h"
+
+namespace rewire::net {
+
+class Links;
+
+class VerbsReceiver final : public Receiver, private Connection::End {
+ public:
+  // The link, whose attachment is a Connection, goes back to `links` unless something is left in
+  // it.
+  VerbsReceiver(std::unique_ptr<Link> link, Links* links);
+  ~VerbsReceiver() override;
+
+  absl::StatusOr<void*> Register(void* data, size_t bytes, int type) override;
+  absl::StatusOr<void*> RegisterDmabuf(void* data, size_t bytes, int type, uint64_t offset,
+                                       int fd) override;
+  absl::Status Deregister(void* mr) override;
+  absl::StatusOr<Request*> Irecv(int count, void* const* data, const size_t* bytes, const int* tags,
+                                 void* const* mrs) override;
+  absl::StatusOr<bool> Test(Request* request, int* sizes) override;
+
+ private:
+  struct Part {
+    char* data = nullptr;
+    size_t room = 0;
+    uint64_t pieces = 0;  // that have come
+    uint64_t all = 0;     // 0: not known yet
+    size_t bytes = 0;
+  };
+  struct Receive : Request {
+    bool busy = false;
+    uint64_t sequence = 0;
+    uint32_t count = 0;
+    uint32_t left = 0;  // parts that are not whole
+    std::array<Part, kMaxRecvs> parts;
+    bool cleared = false;  // the sender has been told, or is being told
+    size_t rail = 0;       // on which
+  };
+  // What the sender was told over the control connection was told on this rail.
+  static constexpr size_t kOnControl = 255;
+
+  void Written(uint32_t) override {}
+  absl::Status Arrived(uint32_t immediate, uint32_t bytes) override;
+  std::string Report() override;
+  absl::Status Settle(size_t rail, std::string_view report) override;
+  absl::StatusOr<char*> PlaceOf(const FrameHeader& piece) override;
+  absl::StatusOr<bool> Hear(const FrameHeader& header, std::string_view payload) override;
+  void Said(const FrameHeader&) override {}
+
+  // Tells the sender of those of whom it has not been told.
+  void Clear();
+  void ClearOne(Receive* receive);
+  absl::StatusOr<Receive*> Find(uint32_t immediate);
+
+  std::unique_ptr<Link> link_;
+  Links* const links_;
+  Connection& connection_;
+  std::array<Receive, kMaxRequests> receives_;
+  uint64_t unfinished_ = 0;
+  bool uncleared_ = false;
+};
+
+}  // namespace rewire::net

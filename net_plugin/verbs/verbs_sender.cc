@@ -1,0 +1,270 @@
+#include "net_plugin/verbs/verbs_sender.h"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "net_plugin/socket/links.h"
+
+namespace rewire::net {
+namespace {
+
+// A piece's name in completions.
+uint32_t IdOf(uint64_t sequence, uint32_t part, uint32_t piece) {
+  return static_cast<uint32_t>(sequence % kMaxRequests) << 9 | part << 6 | piece;
+}
+
+size_t PieceBytes(size_t bytes, size_t least) {
+  const size_t even = (bytes + kMostPieces - 1) / kMostPieces;
+  return std::max(least, (even + 4095) / 4096 * 4096);
+}
+
+}  // namespace
+
+VerbsSender::VerbsSender(std::unique_ptr<Link> link, Links* links)
+    : link_(std::move(link)),
+      links_(links),
+      connection_(static_cast<Connection&>(*link_->attachment)) {
+  for (auto& parts : messages_) {
+    for (Message& m : parts) m.comm = this;
+  }
+  connection_.SetEnd(this);
+}
+
+VerbsSender::~VerbsSender() {
+  connection_.SetEnd(nullptr);
+  bool clean = connection_.Calm() && taken_ == 0;
+  for (const auto& parts : messages_) {
+    clean = clean && std::all_of(parts.begin(), parts.end(),
+                                 [](const Message& m) { return !m.busy || m.done == m.all(); });
+  }
+  if (!clean) return;
+  FrameHeader close = connection_.Header(FrameKind::kClose);
+  close.sequence = connection_.next;
+  const absl::StatusOr<size_t> sent = link_->streams[0].Write(&close, sizeof close, nullptr, 0);
+  if (sent.ok() && *sent == sizeof close) links_->ReturnSending(std::move(link_));
+}
+
+absl::StatusOr<void*> VerbsSender::Register(void* data, size_t bytes, int type) {
+  auto made = net::Register(connection_.nics(), data, bytes, type);
+  if (!made.ok()) return made.status();
+  return made->release();
+}
+
+absl::StatusOr<void*> VerbsSender::RegisterDmabuf(void* data, size_t bytes, int type,
+                                                  uint64_t offset, int fd) {
+  auto made = net::RegisterDmabuf(connection_.nics(), data, bytes, type, offset, fd);
+  if (!made.ok()) return made.status();
+  return made->release();
+}
+
+absl::Status VerbsSender::Deregister(void* mr) {
+  delete static_cast<Registration*>(mr);
+  return absl::OkStatus();
+}
+
+std::optional<uint32_t> VerbsSender::PartFor(int tag, ClearToSend* clear) {
+  for (uint32_t part = 0; part < kMaxRecvs; ++part) {
+    const std::optional<ClearToSend> entry = connection_.ring.Read(connection_.next, part);
+    if (!entry || part >= entry->count) return {};
+    if (entry->tag != tag || (taken_ >> part & 1) != 0) continue;
+    *clear = *entry;
+    return part;
+  }
+  return {};
+}
+
+absl::StatusOr<Request*> VerbsSender::Isend(const void* data, size_t bytes, int tag, void* mr) {
+  if (connection_.failed()) return connection_.Failure();
+  ClearToSend clear;
+  const std::optional<uint32_t> part = PartFor(tag, &clear);
+  const uint64_t sequence = connection_.next;
+  if (!part || At(sequence, *part).busy) {
+    if (absl::Status status = Poll(); !status.ok()) return status;
+    if (!part && link_->rested) {
+      connection_.Fail(absl::UnavailableError("the receiver has closed"));
+      return connection_.Failure();
+    }
+    return nullptr;
+  }
+  if (mr == nullptr && bytes > 0) return absl::InvalidArgumentError("memory is not registered");
+  if (bytes > clear.bytes) {
+    // It is the receiver's error; this side's is that the receiver goes.
+    FrameHeader header = connection_.Header(FrameKind::kTooLong);
+    header.sequence = sequence;
+    header.offset = clear.bytes;
+    header.total = bytes;
+    connection_.control().Say(header);
+    (void)connection_.control().Move();
+    connection_.Fail(absl::UnavailableError(
+        absl::StrCat("a message of ", bytes, " bytes is for a buffer of ", clear.bytes)));
+    return connection_.Failure();
+  }
+  taken_ |= 1U << *part;
+  if (taken_ == (1U << clear.count) - 1) {
+    taken_ = 0;
+    ++connection_.next;
+  }
+  Message& m = At(sequence, *part);
+  m.busy = true;
+  m.data = static_cast<const char*>(data);
+  m.bytes = bytes;
+  m.memory = static_cast<const Registration*>(mr);
+  m.clear = clear;
+  m.sequence = sequence;
+  m.part = *part;
+  m.piece_bytes = PieceBytes(bytes, connection_.options().piece_bytes);
+  m.pieces =
+      static_cast<uint32_t>(std::max<size_t>((bytes + m.piece_bytes - 1) / m.piece_bytes, 1));
+  m.waiting = m.all();
+  m.done = 0;
+  Queue(&m);
+  Pump();
+  return &m;
+}
+
+void VerbsSender::Queue(Message* message) {
+  if (std::exchange(message->queued, true)) return;
+  waiting_.push_back(message);
+}
+
+void VerbsSender::Pump() {
+  while (!waiting_.empty() && PostNext(waiting_.front())) {
+    if (waiting_.front()->waiting != 0) continue;
+    waiting_.front()->queued = false;
+    waiting_.pop_front();
+  }
+}
+
+bool VerbsSender::PostNext(Message* m) {
+  const auto piece = static_cast<uint32_t>(std::countr_zero(m->waiting));
+  const size_t offset = piece * m->piece_bytes;
+  const auto bytes = static_cast<uint32_t>(std::min(m->bytes - offset, m->piece_bytes));
+  const uint32_t immediate = Pack({m->sequence, m->part, piece, piece + 1 == m->pieces});
+  const std::optional<size_t> rail = connection_.Choose(bytes);
+  if (rail) {
+    rdma::Segment segment;
+    rdma::SendWork work;
+    if (bytes > 0) {
+      segment = {reinterpret_cast<uintptr_t>(m->data) + offset, bytes,
+                 m->memory->regions[connection_.NicOf(*rail)]->lkey()};
+      work.segments = {&segment, 1};
+    }
+    work.id = IdOf(m->sequence, m->part, piece);
+    work.operation = rdma::Operation::kWriteWithImmediate;
+    work.remote_address = m->clear.address + offset;
+    work.rkey = m->clear.rkeys[*rail];
+    work.immediate = immediate;
+    m->rail[piece] = static_cast<uint8_t>(*rail);
+    if (!connection_.Write(*rail, work, bytes)) return false;
+  } else {
+    const bool host = m->clear.host != 0 && (m->memory == nullptr || m->memory->host);
+    if (connection_.AnyUp() || !host || !connection_.control().Silent()) return false;
+    FrameHeader header = connection_.Header(FrameKind::kPiece);
+    header.sequence = m->sequence;
+    header.total = m->bytes;
+    header.offset = offset;
+    header.bytes = bytes;
+    header.tag = static_cast<int32_t>(immediate);
+    m->rail[piece] = kOnControl;
+    connection_.control().SayPiece(header, m->data + offset);
+  }
+  m->waiting &= ~(uint64_t{1} << piece);
+  return true;
+}
+
+absl::Status VerbsSender::Poll() {
+  if (absl::Status status = connection_.Poll(); !status.ok()) return status;
+  Pump();
+  if (waiting_.empty() || connection_.AnyUp() || !connection_.control().Silent()) {
+    stranded_ = {};
+  } else if (const Time now = connection_.options().now(); stranded_ == Time{}) {
+    stranded_ = now;
+  } else if (now - stranded_ > connection_.options().stranded) {
+    connection_.Fail(
+        absl::UnavailableError("no rail is left, and device memory does not go over sockets"));
+  }
+  return connection_.Failure();
+}
+
+absl::StatusOr<bool> VerbsSender::Test(Request* request, int* sizes) {
+  auto* const m = static_cast<Message*>(request);
+  if (m->done != m->all()) {
+    if (absl::Status status = Poll(); !status.ok()) return status;
+    if (m->done != m->all()) return false;
+  }
+  if (sizes != nullptr) *sizes = static_cast<int>(m->bytes);
+  m->busy = false;
+  return true;
+}
+
+void VerbsSender::Written(uint32_t id) {
+  messages_[id >> 9][id >> 6 & 7].done |= uint64_t{1} << (id & 63);
+}
+
+absl::Status VerbsSender::Arrived(uint32_t, uint32_t) {
+  return absl::DataLossError("a message came to its sender");
+}
+
+std::string VerbsSender::Report() {
+  Cleared cleared;
+  cleared.head = connection_.next;
+  for (uint32_t i = 0; i < kMaxRequests; ++i) {
+    if (connection_.ring.Whole(cleared.head + i)) cleared.seen |= 1U << i;
+  }
+  return Encode(cleared);
+}
+
+absl::Status VerbsSender::Settle(size_t rail, std::string_view report) {
+  const std::optional<Received> received = DecodeReceived(report);
+  if (!received) return absl::DataLossError("a report of a receiver makes no sense");
+  for (auto& parts : messages_) {
+    for (Message& m : parts) {
+      if (!m.busy) continue;
+      uint64_t open = 0;  // pieces that were on this rail
+      for (uint32_t p = 0; p < m.pieces; ++p) {
+        const uint64_t bit = uint64_t{1} << p;
+        if (((m.waiting | m.done) & bit) == 0 && m.rail[p] == rail) open |= bit;
+      }
+      const auto named =
+          std::find_if(received->receives.begin(), received->receives.end(),
+                       [&](const Received::Receive& r) { return r.sequence == m.sequence; });
+      uint64_t arrived = ~uint64_t{0};
+      if (named != received->receives.end()) {
+        arrived = m.part < named->pieces.size() ? named->pieces[m.part] : 0;
+      }
+      m.done |= open & arrived;
+      m.waiting |= open & ~arrived;
+      if (m.waiting != 0) Queue(&m);
+    }
+  }
+  Pump();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<char*> VerbsSender::PlaceOf(const FrameHeader&) {
+  return absl::DataLossError("a piece came to its sender");
+}
+
+absl::StatusOr<bool> VerbsSender::Hear(const FrameHeader& header, std::string_view payload) {
+  if (header.kind == FrameKind::kRest && !link_->rested) {
+    link_->rested = true;
+    return true;
+  }
+  const size_t bytes = payload.size();
+  if (header.kind != FrameKind::kClear || bytes == 0 || bytes % sizeof(ClearToSend) != 0 ||
+      bytes > kMaxRecvs * sizeof(ClearToSend)) {
+    return absl::DataLossError("a frame that is none came to a sender");
+  }
+  if (header.sequence - connection_.next >= kMaxRequests) return true;  // it has it
+  std::memcpy(connection_.ring.Entries(header.sequence), payload.data(), bytes);
+  return true;
+}
+
+void VerbsSender::Said(const FrameHeader& piece) {
+  const Immediate i = Unpack(static_cast<uint32_t>(piece.tag));
+  At(piece.sequence, i.part).done |= uint64_t{1} << i.piece;
+}
+
+}  // namespace rewire::net
