@@ -119,7 +119,9 @@ void Connection::PollRail(size_t rail) {
     }
     Break(rail, std::string(rdma::Name(failed)));
   }
-  if (t.state == State::kDraining && t.rail.Drained()) EndDrain(rail);
+  if (t.state != State::kDraining) return;
+  // What was posted in the last moment may never come back.
+  if (t.rail.Drained() || (*polled == 0 && options_.now() >= t.due)) EndDrain(rail);
 }
 
 void Connection::Look() {

@@ -59,6 +59,7 @@ std::optional<Offer> DecodeOffer(std::string_view bytes) {
 
 std::string Encode(const Received& r) {
   ByteWriter out;
+  out.Put(r.next);
   out.Put(static_cast<uint32_t>(r.receives.size()));
   for (const Received::Receive& receive : r.receives) {
     out.Put(receive.sequence);
@@ -71,6 +72,7 @@ std::string Encode(const Received& r) {
 std::optional<Received> DecodeReceived(std::string_view bytes) {
   ByteReader in(bytes);
   Received r;
+  r.next = in.Get<uint64_t>();
   const uint32_t receives = in.GetCount(sizeof(uint64_t) + sizeof(uint32_t));
   if (receives > kMaxRequests) return {};
   for (uint32_t i = 0; i < receives && in.ok(); ++i) {

@@ -34,13 +34,14 @@ struct Offer {
 std::string Encode(const Offer& offer);
 std::optional<Offer> DecodeOffer(std::string_view bytes);
 
-// The receiver's: which pieces have come of the receives that are not whole. Those that are not
-// named are.
+// The receiver's: which pieces have come of the receives that are not whole. Those before `next`
+// that are not named are whole.
 struct Received {
   struct Receive {
     uint64_t sequence = 0;
     std::vector<uint64_t> pieces;  // a mask for each buffer
   };
+  uint64_t next = 0;
   std::vector<Receive> receives;
 };
 std::string Encode(const Received& received);

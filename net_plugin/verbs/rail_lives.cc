@@ -152,7 +152,7 @@ void Connection::EndDrain(size_t rail) {
   Track& t = tracks_[rail];
   t.rail.Drop();
   t.state = State::kFenced;
-  std::string report = sending_ ? Encode(Cleared{next, 0}) : Encode(Received{});
+  std::string report = sending_ ? Encode(Cleared{next, 0}) : Encode(Received{next, {}});
   if (end_ != nullptr) report = end_->Report();
   SayOf(rail, FrameKind::kFenced, std::move(report));
   if (absl::Status status = SettleIfBoth(rail); !status.ok()) Fail(status);
@@ -187,7 +187,6 @@ void Connection::KeepTime() {
   bool joining = false;
   for (size_t r = 0; r < tracks_.size(); ++r) {
     Track& t = tracks_[r];
-    if (t.state == State::kDraining && now >= t.due) EndDrain(r);
     if (sending_ && t.state == State::kOffered && now >= t.due) Break(r, "no answer in time");
     joining = joining || t.state == State::kOffered;
   }

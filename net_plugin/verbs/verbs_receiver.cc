@@ -19,7 +19,15 @@ VerbsReceiver::VerbsReceiver(std::unique_ptr<Link> link, Links* links)
 
 VerbsReceiver::~VerbsReceiver() {
   connection_.SetEnd(nullptr);
-  if (connection_.Calm() && unfinished_ == 0) links_->ReturnReceiving(std::move(link_));
+  if (connection_.failed() || unfinished_ > 0) return;
+  if (connection_.Calm()) {
+    links_->ReturnReceiving(std::move(link_));
+    return;
+  }
+  // The link ends with a rail that has failed; the sender shall know that it is not needed any
+  // more.
+  connection_.control().Say(connection_.Header(FrameKind::kRest));
+  (void)connection_.control().Move();
 }
 
 absl::StatusOr<void*> VerbsReceiver::Register(void* data, size_t bytes, int type) {
@@ -116,7 +124,8 @@ void VerbsReceiver::ClearOne(Receive* r) {
 absl::StatusOr<bool> VerbsReceiver::Test(Request* request, int* sizes) {
   auto* const r = static_cast<Receive*>(request);
   if (r->left > 0) {
-    if (absl::Status status = connection_.Poll(); !status.ok()) return status;
+    absl::Status status = connection_.Poll();
+    if (r->left > 0 && !status.ok()) return status;
     if (uncleared_) Clear();
     if (r->left > 0) return false;
   }
@@ -151,6 +160,7 @@ absl::Status VerbsReceiver::Arrived(uint32_t immediate, uint32_t bytes) {
 
 std::string VerbsReceiver::Report() {
   Received received;
+  received.next = connection_.next;
   for (const Receive& r : receives_) {
     if (!r.busy || r.left == 0) continue;
     Received::Receive& out = received.receives.emplace_back();

@@ -130,9 +130,11 @@ void VerbsSender::Queue(Message* message) {
 }
 
 void VerbsSender::Pump() {
-  while (!waiting_.empty() && PostNext(waiting_.front())) {
-    if (waiting_.front()->waiting != 0) continue;
-    waiting_.front()->queued = false;
+  while (!waiting_.empty()) {
+    Message* const m = waiting_.front();
+    if (m->waiting != 0 && !PostNext(m)) return;
+    if (m->waiting != 0) continue;
+    m->queued = false;
     waiting_.pop_front();
   }
 }
@@ -159,8 +161,7 @@ bool VerbsSender::PostNext(Message* m) {
     m->rail[piece] = static_cast<uint8_t>(*rail);
     if (!connection_.Write(*rail, work, bytes)) return false;
   } else {
-    const bool host = m->clear.host != 0 && (m->memory == nullptr || m->memory->host);
-    if (connection_.AnyUp() || !host || !connection_.control().Silent()) return false;
+    if (connection_.AnyUp() || !m->host() || !connection_.control().Silent()) return false;
     FrameHeader header = connection_.Header(FrameKind::kPiece);
     header.sequence = m->sequence;
     header.total = m->bytes;
@@ -177,7 +178,7 @@ bool VerbsSender::PostNext(Message* m) {
 absl::Status VerbsSender::Poll() {
   if (absl::Status status = connection_.Poll(); !status.ok()) return status;
   Pump();
-  if (waiting_.empty() || connection_.AnyUp() || !connection_.control().Silent()) {
+  if (waiting_.empty() || connection_.AnyUp() || waiting_.front()->host()) {
     stranded_ = {};
   } else if (const Time now = connection_.options().now(); stranded_ == Time{}) {
     stranded_ = now;
@@ -191,8 +192,11 @@ absl::Status VerbsSender::Poll() {
 absl::StatusOr<bool> VerbsSender::Test(Request* request, int* sizes) {
   auto* const m = static_cast<Message*>(request);
   if (m->done != m->all()) {
-    if (absl::Status status = Poll(); !status.ok()) return status;
-    if (m->done != m->all()) return false;
+    absl::Status status = Poll();
+    if (m->done != m->all()) {
+      if (!status.ok()) return status;
+      return false;
+    }
   }
   if (sizes != nullptr) *sizes = static_cast<int>(m->bytes);
   m->busy = false;
@@ -221,21 +225,25 @@ absl::Status VerbsSender::Settle(size_t rail, std::string_view report) {
   if (!received) return absl::DataLossError("a report of a receiver makes no sense");
   for (auto& parts : messages_) {
     for (Message& m : parts) {
-      if (!m.busy) continue;
-      uint64_t open = 0;  // pieces that were on this rail
+      if (m.pieces == 0) continue;
+      uint64_t on_rail = 0;  // pieces that were posted there
       for (uint32_t p = 0; p < m.pieces; ++p) {
-        const uint64_t bit = uint64_t{1} << p;
-        if (((m.waiting | m.done) & bit) == 0 && m.rail[p] == rail) open |= bit;
+        if (m.rail[p] == rail) on_rail |= uint64_t{1} << p;
       }
+      on_rail &= ~m.waiting;
       const auto named =
           std::find_if(received->receives.begin(), received->receives.end(),
                        [&](const Received::Receive& r) { return r.sequence == m.sequence; });
-      uint64_t arrived = ~uint64_t{0};
+      uint64_t arrived = m.sequence < received->next ? ~uint64_t{0} : 0;
       if (named != received->receives.end()) {
         arrived = m.part < named->pieces.size() ? named->pieces[m.part] : 0;
       }
-      m.done |= open & arrived;
-      m.waiting |= open & ~arrived;
+      const uint64_t missing = on_rail & ~arrived;
+      if (missing != 0 && !m.busy) {
+        return absl::UnavailableError("the receiver's device has lost what it had acknowledged");
+      }
+      m.done = (m.done | (on_rail & arrived)) & ~missing;
+      m.waiting |= missing;
       if (m.waiting != 0) Queue(&m);
     }
   }
@@ -250,6 +258,13 @@ absl::StatusOr<char*> VerbsSender::PlaceOf(const FrameHeader&) {
 absl::StatusOr<bool> VerbsSender::Hear(const FrameHeader& header, std::string_view payload) {
   if (header.kind == FrameKind::kRest && !link_->rested) {
     link_->rested = true;
+    // It has everything, whatever the rails have to say of it.
+    for (auto& parts : messages_) {
+      for (Message& m : parts) {
+        m.done = m.all();
+        m.waiting = 0;
+      }
+    }
     return true;
   }
   const size_t bytes = payload.size();

@@ -46,6 +46,10 @@ class VerbsSender final : public Sender, private Connection::End {
     uint64_t done = 0;
     std::array<uint8_t, kMostPieces> rail{};  // that a posted one is on
     bool queued = false;                      // in waiting_
+    // It can go over the control connection.
+    [[nodiscard]] bool host() const {
+      return clear.host != 0 && (memory == nullptr || memory->host);
+    }
     [[nodiscard]] uint64_t all() const {
       return pieces == 64 ? ~uint64_t{0} : (uint64_t{1} << pieces) - 1;
     }

@@ -29,7 +29,8 @@ class FakeMemory final : public MemoryRegion {
       endpoint->EndRegion(region_.lkey);
     }
     device_->node().memory.Remove(region_.lkey);
-    if (mapped_ > 0) ::munmap(region_.host, mapped_);
+    // The region is its end.
+    if (mapped_ > 0) ::munmap(region_.host + region_.bytes - mapped_, mapped_);
     return absl::OkStatus();
   }
 

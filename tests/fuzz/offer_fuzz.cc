@@ -1,0 +1,33 @@
+// Any bytes as an offer of a rail or a report of a failed one: what is taken is in bounds, and
+// comes out of its own encoding as it went in.
+#include <cstdlib>
+#include <string_view>
+
+#include "net_plugin/verbs/offer.h"
+
+using namespace rewire::net;
+
+namespace {
+
+void Require(bool holds) {
+  if (!holds) abort();
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string_view bytes(reinterpret_cast<const char*>(data), size);
+  if (const auto offer = DecodeOffer(bytes)) {
+    Require(!offer->queues.empty() && offer->queues.size() <= kMostQueuePairs);
+    Require(Encode(*offer) == bytes);
+  }
+  if (const auto received = DecodeReceived(bytes)) {
+    Require(received->receives.size() <= kMaxRequests);
+    for (const auto& r : received->receives) {
+      Require(!r.pieces.empty() && r.pieces.size() <= kMaxRecvs);
+    }
+    Require(Encode(*received) == bytes);
+  }
+  if (const auto cleared = DecodeCleared(bytes)) Require(Encode(*cleared) == bytes);
+  return 0;
+}

@@ -1,0 +1,93 @@
+#include "tests/unit/net_plugin/verbs/pair.h"
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+namespace rewire::net {
+namespace {
+
+rdma::fake::FabricOptions FabricOf(const PairOptions& options) {
+  rdma::fake::FabricOptions out;
+  out.seed = options.seed;
+  out.jitter = options.jitter;
+  out.landing_unit = 64;
+  return out;
+}
+
+}  // namespace
+
+Pair::Pair(const PairOptions& options) : fabric(FabricOf(options)) {
+  receiver_spied->unfenced = options.unfenced;
+  int fds[2];
+  EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
+  sender_link_ = std::make_unique<Link>();
+  sender_link_->streams.emplace_back(UniqueFd(fds[0]));
+  receiver_link_ = std::make_unique<Link>();
+  receiver_link_->streams.emplace_back(UniqueFd(fds[1]));
+  const auto senders = Open("s", options.sender_ports, options.mbps, sender_spied);
+  const auto receivers = Open("r", options.receiver_ports, options.mbps, receiver_spied);
+
+  ConnectionOptions o;
+  o.rail.timeout = 5;  // 131 us
+  o.rail.retries = 2;
+  o.piece_bytes = 4096;
+  o.join = milliseconds(5);
+  o.drain = microseconds(200);
+  o.first_retry = microseconds(200);
+  o.most_retry = milliseconds(2);
+  o.stranded = milliseconds(50);
+  o.now = [this] { return fabric.now(); };
+  o.seed = options.seed;
+  auto sending =
+      std::make_unique<Connection>(sender_link_.get(), true, senders, receivers.size(), o);
+  sending_ = sending.get();
+  sender_link_->attachment = std::move(sending);
+  o.seed = options.seed + 1'000'000;
+  auto receiving = std::make_unique<Connection>(receiver_link_.get(), false, receivers, 0, o);
+  receiving_ = receiving.get();
+  receiver_link_->attachment = std::move(receiving);
+}
+
+Pair::~Pair() = default;
+
+std::vector<std::shared_ptr<Nic>> Pair::Open(const std::string& side, size_t ports,
+                                             const std::vector<uint32_t>& mbps,
+                                             const std::shared_ptr<Spied>& spied) {
+  std::vector<std::string> names;
+  for (size_t i = 0; i < ports; ++i) {
+    names.push_back(side + std::to_string(i));
+    rdma::fake::DeviceSpec spec;
+    spec.name = names.back();
+    spec.mtu = 1024;
+    if (i < mbps.size()) spec.speed_mbps = mbps[i];
+    fabric.AddDevice(spec);
+  }
+  const std::unique_ptr<rdma::Driver> driver = Spy(fabric.MakeDriver(names), spied);
+  std::vector<std::shared_ptr<Nic>> nics;
+  for (const std::string& name : names) {
+    devices_.push_back(name);
+    auto nic = Nic::Open(driver.get(), name, (*driver->Devices())[nics.size()].ports[0]);
+    EXPECT_TRUE(nic.ok()) << nic.status();
+    nics.push_back(*std::move(nic));
+  }
+  return nics;
+}
+
+absl::Status Pair::Join() {
+  bool sender_up = false;
+  bool receiver_up = false;
+  for (int i = 0; i < 100'000 && (!sender_up || !receiver_up); ++i) {
+    const absl::StatusOr<bool> s = sending_->Establish();
+    if (!s.ok()) return s.status();
+    sender_up = sender_up || *s;
+    const absl::StatusOr<bool> r = receiving_->Establish();
+    if (!r.ok()) return r.status();
+    receiver_up = receiver_up || *r;
+  }
+  if (!sender_up || !receiver_up) return absl::DeadlineExceededError("not joined");
+  sender = std::make_unique<VerbsSender>(std::move(sender_link_), &sender_links_);
+  receiver = std::make_unique<VerbsReceiver>(std::move(receiver_link_), &receiver_links_);
+  return absl::OkStatus();
+}
+
+}  // namespace rewire::net

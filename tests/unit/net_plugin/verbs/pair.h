@@ -1,0 +1,59 @@
+// A sender and a receiver over devices in memory, in virtual time, on the test's thread: the same
+// seed gives the same run.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "net_plugin/socket/links.h"
+#include "net_plugin/verbs/connection.h"
+#include "net_plugin/verbs/verbs_receiver.h"
+#include "net_plugin/verbs/verbs_sender.h"
+#include "tests/fakes/rdma/fabric.h"
+#include "tests/unit/net_plugin/verbs/spied_driver.h"
+
+namespace rewire::net {
+
+struct PairOptions {
+  uint64_t seed = 1;
+  size_t sender_ports = 2;
+  size_t receiver_ports = 2;
+  std::vector<uint32_t> mbps;  // of the sender's ports and those of the receiver
+  Duration jitter = microseconds(2);
+  bool unfenced = false;  // the receiver leaves out the fence
+};
+
+class Pair {
+ public:
+  explicit Pair(const PairOptions& options);
+  ~Pair();
+
+  // Both ends: from then on `sender` and `receiver` are there. The failure, if that is how it ends.
+  absl::Status Join();
+  // "s0", "s1".., "r0", "r1"..
+  [[nodiscard]] const std::vector<std::string>& devices() const { return devices_; }
+  [[nodiscard]] Connection& sending() const { return *sending_; }
+  [[nodiscard]] Connection& receiving() const { return *receiving_; }
+
+  rdma::fake::Fabric fabric;
+  std::shared_ptr<Spied> sender_spied = std::make_shared<Spied>();
+  std::shared_ptr<Spied> receiver_spied = std::make_shared<Spied>();
+  std::unique_ptr<VerbsSender> sender;
+  std::unique_ptr<VerbsReceiver> receiver;
+
+ private:
+  std::vector<std::shared_ptr<Nic>> Open(const std::string& side, size_t ports,
+                                         const std::vector<uint32_t>& mbps,
+                                         const std::shared_ptr<Spied>& spied);
+
+  std::vector<std::string> devices_;
+  Links sender_links_{{}};
+  Links receiver_links_{{}};
+  std::unique_ptr<Link> sender_link_;
+  std::unique_ptr<Link> receiver_link_;
+  Connection* sending_ = nullptr;
+  Connection* receiving_ = nullptr;
+};
+
+}  // namespace rewire::net

@@ -1,0 +1,187 @@
+// What becomes of a link's messages in cases that have names.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "tests/unit/net_plugin/verbs/pair.h"
+
+namespace rewire::net {
+namespace {
+
+using ::testing::HasSubstr;
+
+class Rails : public ::testing::Test {
+ protected:
+  void Join(const PairOptions& options) {
+    pair_ = std::make_unique<Pair>(options);
+    const absl::Status joined = pair_->Join();
+    ASSERT_TRUE(joined.ok()) << joined;
+  }
+  // Sends so many bytes as memory of this kind; the first failure of either side.
+  absl::Status Carry(size_t bytes, int type = kPtrHost) {
+    std::vector<char> out(bytes);
+    for (size_t i = 0; i < bytes; ++i) out[i] = static_cast<char>(i * 7 + i / 256);
+    std::vector<char> in(bytes);
+    void* const from = *pair_->sender->Register(out.data(), bytes, type);
+    void* const to = *pair_->receiver->Register(in.data(), bytes, type);
+    absl::Status status = CarryRegistered(out, from, &in, to);
+    EXPECT_TRUE(pair_->sender->Deregister(from).ok());
+    EXPECT_TRUE(pair_->receiver->Deregister(to).ok());
+    if (status.ok() && in != out) return absl::DataLossError("wrong bytes");
+    return status;
+  }
+  absl::Status CarryRegistered(const std::vector<char>& out, void* from, std::vector<char>* in,
+                               void* to) {
+    void* data = in->data();
+    const size_t room = in->size();
+    const int tag = 1;
+    const auto receive = pair_->receiver->Irecv(1, &data, &room, &tag, &to);
+    if (!receive.ok()) return receive.status();
+    Request* send = nullptr;
+    bool sent = false;
+    bool received = false;
+    for (int i = 0; i < 2'000'000 && !(sent && received); ++i) {
+      // Without a rail nobody else moves the clock.
+      pair_->fabric.Advance(nanoseconds(200));
+      if (between_) between_();
+      if (send == nullptr) {
+        const auto made = pair_->sender->Isend(out.data(), out.size(), tag, from);
+        if (!made.ok()) return made.status();
+        send = *made;
+      } else if (!sent) {
+        const auto done = pair_->sender->Test(send, nullptr);
+        if (!done.ok()) return done.status();
+        sent = *done;
+      }
+      if (!received) {
+        const auto done = pair_->receiver->Test(*receive, nullptr);
+        if (!done.ok()) return done.status();
+        received = *done;
+      }
+    }
+    return sent && received ? absl::OkStatus() : absl::DeadlineExceededError("it did not end");
+  }
+  void SetAll(bool up) {
+    for (const std::string& device : pair_->devices()) pair_->fabric.SetLinkUp(device, up);
+  }
+
+  std::unique_ptr<Pair> pair_;
+  std::function<void()> between_;
+};
+
+TEST_F(Rails, SharesAreInProportionToSpeed) {
+  PairOptions options;
+  options.mbps = {100'000, 25'000};
+  Join(options);
+  ASSERT_EQ(Carry(16 << 20), absl::OkStatus());
+  const double fast = static_cast<double>(pair_->sender_spied->bytes["s0"]);
+  const double slow = static_cast<double>(pair_->sender_spied->bytes["s1"]);
+  EXPECT_GT(fast, 2.5 * slow);
+  EXPECT_LT(fast, 6 * slow);
+}
+
+TEST_F(Rails, OnePortHereAndTwoThere) {
+  PairOptions options;
+  options.sender_ports = 1;
+  Join(options);
+  EXPECT_EQ(pair_->sending().rails(), 2u);
+  ASSERT_EQ(Carry(1 << 20), absl::OkStatus());
+  EXPECT_GT(pair_->receiver_spied->bytes["r0"] + pair_->receiver_spied->bytes["r1"], 0u);
+}
+
+TEST_F(Rails, WithNoRailLeftItGoesOverSocketsAndComesBack) {
+  Join({});
+  SetAll(false);
+  ASSERT_EQ(Carry(1 << 20), absl::OkStatus());
+  EXPECT_FALSE(pair_->sending().AnyUp());
+  SetAll(true);
+  for (int i = 0; i < 100'000 && !pair_->receiving().AnyUp(); ++i) {
+    pair_->fabric.Advance(microseconds(1));
+    ASSERT_TRUE(pair_->sending().Poll().ok());
+    ASSERT_TRUE(pair_->receiving().Poll().ok());
+  }
+  pair_->sender_spied->bytes.clear();
+  ASSERT_EQ(Carry(1 << 20), absl::OkStatus());
+  EXPECT_GE(pair_->sender_spied->bytes["s0"] + pair_->sender_spied->bytes["s1"], 1u << 20);
+}
+
+TEST_F(Rails, DeviceMemoryWaitsForARail) {
+  Join({});
+  SetAll(false);
+  const Time down = pair_->fabric.now();
+  between_ = [&] {
+    if (pair_->fabric.now() - down > milliseconds(10)) SetAll(true);
+  };
+  EXPECT_EQ(Carry(1 << 20, kPtrCuda), absl::OkStatus());
+}
+
+TEST_F(Rails, DeviceMemoryDoesNotWaitForEver) {
+  Join({});
+  SetAll(false);
+  const absl::Status status = Carry(1 << 20, kPtrCuda);
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("no rail is left"));
+}
+
+TEST_F(Rails, APeerThatGoesIsAnErrorOnce) {
+  Join({});
+  ASSERT_EQ(Carry(100), absl::OkStatus());
+  std::vector<char> out(100);
+  void* const from = *pair_->sender->Register(out.data(), out.size(), kPtrHost);
+  pair_->receiving().Fail(absl::CancelledError("the program was told to abort"));
+  pair_->receiver.reset();
+  absl::Status status;
+  for (int i = 0; i < 10'000 && status.ok(); ++i) {
+    status = pair_->sender->Isend(out.data(), out.size(), 1, from).status();
+  }
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_TRUE(pair_->sender->Deregister(from).ok());
+}
+
+// Another path would not cure it.
+TEST_F(Rails, MemoryThatIsGoneIsAnErrorNotAFailover) {
+  Join({});
+  std::vector<char> out(8192);
+  std::vector<char> in(8192);
+  void* const from = *pair_->sender->Register(out.data(), out.size(), kPtrHost);
+  void* const to = *pair_->receiver->Register(in.data(), in.size(), kPtrHost);
+  void* data = in.data();
+  const size_t room = in.size();
+  const int tag = 1;
+  const auto receive = pair_->receiver->Irecv(1, &data, &room, &tag, &to);
+  ASSERT_TRUE(receive.ok());
+  EXPECT_TRUE(pair_->receiver->Deregister(to).ok());
+  absl::Status status;
+  Request* send = nullptr;
+  for (int i = 0; i < 100'000 && status.ok(); ++i) {
+    if (send == nullptr) {
+      const auto made = pair_->sender->Isend(out.data(), out.size(), tag, from);
+      ASSERT_TRUE(made.ok()) << made.status();
+      send = *made;
+    } else {
+      status = pair_->sender->Test(send, nullptr).status();
+    }
+  }
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal) << status;
+  EXPECT_TRUE(pair_->sender->Deregister(from).ok());
+}
+
+TEST_F(Rails, WithoutALinkThereIsNoConnection) {
+  Pair pair({});
+  for (const std::string& device : pair.devices()) {
+    if (device[0] == 'r') pair.fabric.SetLinkUp(device, false);
+  }
+  const absl::Status status = pair.Join();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("r0:1 has no link"));
+}
+
+TEST_F(Rails, OneOfTwoIsEnough) {
+  Pair pair({});
+  pair.fabric.SetLinkUp("r1", false);
+  EXPECT_EQ(pair.Join(), absl::OkStatus());
+}
+
+}  // namespace
+}  // namespace rewire::net
