@@ -19,6 +19,7 @@ class Comm;
 // What stands behind NCCL's void* request. Owned by its comm.
 struct Request {
   Comm* comm = nullptr;
+  bool flush = false;  // asked for by Iflush
 };
 
 class Comm {
@@ -45,6 +46,9 @@ class Receiver : public Comm {
  public:
   virtual absl::StatusOr<Request*> Irecv(int count, void* const* data, const size_t* bytes,
                                          const int* tags, void* const* mrs) = 0;
+  // What has been received there is seen by the device whose memory it is, when the request is
+  // done. Null: it is already.
+  virtual absl::StatusOr<Request*> Iflush(int count, void* const* data, void* const* mrs) = 0;
 };
 
 class Listener {

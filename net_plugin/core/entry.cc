@@ -145,9 +145,13 @@ ncclResult_t Irecv(void* receiver, int count, void** data, const size_t* bytes, 
   return ncclSuccess;
 }
 
-// Host memory is there when it has come.
-ncclResult_t Iflush(void*, int, void**, const int*, void**, void** request) noexcept {
+ncclResult_t Iflush(void* receiver, int count, void** data, const int*, void** mrs,
+                    void** request) noexcept {
   *request = nullptr;
+  const absl::StatusOr<Request*> made =
+      static_cast<Receiver*>(CommOf(receiver))->Iflush(count, data, mrs);
+  if (!made.ok()) return Said("iflush", made.status());
+  *request = *made;
   return ncclSuccess;
 }
 

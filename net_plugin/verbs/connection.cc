@@ -1,5 +1,9 @@
 #include "net_plugin/verbs/connection.h"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
 #include <algorithm>
 #include <array>
 
@@ -42,6 +46,12 @@ Connection::Connection(Link* link, bool sending, std::vector<std::shared_ptr<Nic
       seed_(options.seed != 0 ? options.seed : net::Random()),
       control_(&link->streams[0], this) {
   tracks_.reserve(kMostRails);
+  // A peer whose machine is gone does not say so.
+  const int on = 1;
+  const unsigned patience = 30'000;
+  const int fd = link->streams[0].fd();
+  setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+  setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &patience, sizeof patience);
   if (!sending_) return;
   total_ = std::min(std::max(nics_.size(), peer_ports), kMostRails);
   for (size_t r = 0; r < total_; ++r) {

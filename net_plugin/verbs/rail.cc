@@ -83,8 +83,10 @@ absl::StatusOr<Offer> Rail::Prepare(const RailOptions& options, const Offer* pee
     q.pair = *std::move(pair);
     q.psn = static_cast<uint32_t>(MixWord(random, i)) & kPsnMask;
     max_inline_ = q.pair->max_inline();
-    REWIRE_RETURN_IF_ERROR(q.pair->ToInit(
-        {nic_->port(), options.pkey_index, {.local_write = true, .remote_write = true}}));
+    REWIRE_RETURN_IF_ERROR(
+        q.pair->ToInit({nic_->port(),
+                        options.pkey_index,
+                        {.local_write = true, .remote_write = true, .remote_read = true}}));
     REWIRE_RETURN_IF_ERROR(PostReceives(&q, i, kReceives));
     offer.queues.push_back({q.pair->number(), q.psn});
   }

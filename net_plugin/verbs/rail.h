@@ -62,7 +62,7 @@ class Rail {
   // Time to send what is outstanding and so much more, in units of its own.
   [[nodiscard]] uint64_t Load(size_t bytes) const;
   [[nodiscard]] uint32_t max_inline() const { return max_inline_; }
-  // On the queue with the least outstanding; `work.id` has 32 bits.
+  // Any request, on the queue with the least outstanding; `work.id` has 32 bits.
   absl::Status Write(rdma::SendWork work, size_t bytes);
   // Takes what has completed, up to kBatch, and says how much it was.
   absl::StatusOr<size_t> Poll(std::span<RailEvent> out);

@@ -12,7 +12,8 @@ namespace rewire::net {
 VerbsReceiver::VerbsReceiver(std::unique_ptr<Link> link, Links* links)
     : link_(std::move(link)),
       links_(links),
-      connection_(static_cast<Connection&>(*link_->attachment)) {
+      connection_(static_cast<Connection&>(*link_->attachment)),
+      flush_(this) {
   for (Receive& r : receives_) r.comm = this;
   connection_.SetEnd(this);
 }
@@ -121,7 +122,18 @@ void VerbsReceiver::ClearOne(Receive* r) {
   r->cleared = true;
 }
 
+absl::StatusOr<Request*> VerbsReceiver::Iflush(int count, void* const* data, void* const* mrs) {
+  // One READ of the last of them is behind the writes of all.
+  for (int i = count - 1; i >= 0; --i) {
+    const auto* memory = static_cast<const Registration*>(mrs[i]);
+    if (memory == nullptr || memory->host) continue;
+    return flush_.Begin(connection_.nics(), data[i], *memory, connection_.options().rail);
+  }
+  return nullptr;
+}
+
 absl::StatusOr<bool> VerbsReceiver::Test(Request* request, int* sizes) {
+  if (request->flush) return flush_.Test(static_cast<Flush::Flushing*>(request));
   auto* const r = static_cast<Receive*>(request);
   if (r->left > 0) {
     absl::Status status = connection_.Poll();

@@ -7,6 +7,7 @@
 
 #include "net_plugin/core/comm.h"
 #include "net_plugin/verbs/connection.h"
+#include "net_plugin/verbs/flush.h"
 #include "net_plugin/verbs/registration.h"
 
 namespace rewire::net {
@@ -26,6 +27,7 @@ class VerbsReceiver final : public Receiver, private Connection::End {
   absl::Status Deregister(void* mr) override;
   absl::StatusOr<Request*> Irecv(int count, void* const* data, const size_t* bytes, const int* tags,
                                  void* const* mrs) override;
+  absl::StatusOr<Request*> Iflush(int count, void* const* data, void* const* mrs) override;
   absl::StatusOr<bool> Test(Request* request, int* sizes) override;
 
  private:
@@ -65,6 +67,7 @@ class VerbsReceiver final : public Receiver, private Connection::End {
   Links* const links_;
   Connection& connection_;
   std::array<Receive, kMaxRequests> receives_;
+  Flush flush_;
   uint64_t unfinished_ = 0;
   bool uncleared_ = false;
 };

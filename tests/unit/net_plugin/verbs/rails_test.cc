@@ -124,6 +124,35 @@ TEST_F(Rails, DeviceMemoryDoesNotWaitForEver) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("no rail is left"));
 }
 
+TEST_F(Rails, AGpusMemoryIsFlushedByARead) {
+  Join({});
+  std::vector<char> memory(8192);
+  void* const host = *pair_->receiver->Register(memory.data(), memory.size(), kPtrHost);
+  void* const device = *pair_->receiver->Register(memory.data(), memory.size(), kPtrCuda);
+  void* data[] = {memory.data(), memory.data() + 100};
+  void* mrs[] = {host, host};
+  EXPECT_EQ(*pair_->receiver->Iflush(2, data, mrs), nullptr);
+  mrs[0] = device;
+  pair_->receiver_spied->bytes.clear();
+  for (int i = 0; i < 100; ++i) {
+    const auto flush = pair_->receiver->Iflush(2, data, mrs);
+    ASSERT_TRUE(flush.ok()) << flush.status();
+    ASSERT_NE(*flush, nullptr);
+    bool done = false;
+    for (int k = 0; k < 100'000 && !done; ++k) {
+      const auto tested = pair_->receiver->Test(*flush, nullptr);
+      ASSERT_TRUE(tested.ok()) << tested.status();
+      done = *tested;
+    }
+    EXPECT_TRUE(done);
+  }
+  // Of each NIC.
+  EXPECT_EQ(pair_->receiver_spied->bytes["r0"], 100u);
+  EXPECT_EQ(pair_->receiver_spied->bytes["r1"], 100u);
+  EXPECT_TRUE(pair_->receiver->Deregister(host).ok());
+  EXPECT_TRUE(pair_->receiver->Deregister(device).ok());
+}
+
 TEST_F(Rails, APeerThatGoesIsAnErrorOnce) {
   Join({});
   ASSERT_EQ(Carry(100), absl::OkStatus());

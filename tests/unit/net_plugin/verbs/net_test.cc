@@ -1,0 +1,142 @@
+// The core's devices where there are two RDMA ports: what NCCL is told of them, and virtual ones.
+#include "net_plugin/core/net.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+namespace rewire::net {
+namespace {
+
+using ::testing::HasSubstr;
+
+class NetTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    setenv("NCCL_SOCKET_IFNAME", "lo", 1);
+    const absl::StatusOr<Net*> net = Net::Get();
+    ASSERT_TRUE(net.ok()) << net.status();
+    net_ = *net;
+  }
+  // One message from a device to another.
+  void Carry(int from, int to) {
+    char handle[kHandleBytes];
+    auto listener = net_->Listen(to, handle);
+    ASSERT_TRUE(listener.ok()) << listener.status();
+    std::unique_ptr<Sender> sender;
+    std::unique_ptr<Receiver> receiver;
+    const Time deadline = Now() + seconds(20);
+    while ((sender == nullptr || receiver == nullptr) && Now() < deadline) {
+      if (sender == nullptr) {
+        auto made = net_->Connect(from, handle);
+        ASSERT_TRUE(made.ok()) << made.status();
+        sender = *std::move(made);
+      }
+      if (receiver == nullptr) {
+        auto made = (*listener)->Accept();
+        ASSERT_TRUE(made.ok()) << made.status();
+        receiver = *std::move(made);
+      }
+    }
+    ASSERT_TRUE(sender != nullptr && receiver != nullptr);
+    std::vector<char> out(3 << 20, 'x');
+    std::vector<char> in(out.size());
+    void* const source = *sender->Register(out.data(), out.size(), kPtrHost);
+    void* const target = *receiver->Register(in.data(), in.size(), kPtrHost);
+    void* data = in.data();
+    const size_t room = in.size();
+    const int tag = 9;
+    Request* const receive = *receiver->Irecv(1, &data, &room, &tag, &target);
+    Request* send = nullptr;
+    bool sent = false;
+    bool received = false;
+    while (!(sent && received) && Now() < deadline) {
+      if (send == nullptr) {
+        send = *sender->Isend(out.data(), out.size(), tag, source);
+      } else if (!sent) {
+        sent = *sender->Test(send, nullptr);
+      }
+      if (!received) received = *receiver->Test(receive, nullptr);
+    }
+    EXPECT_TRUE(sent && received && in == out);
+    EXPECT_TRUE(sender->Deregister(source).ok());
+    EXPECT_TRUE(receiver->Deregister(target).ok());
+  }
+
+  Net* net_ = nullptr;
+};
+
+TEST_F(NetTest, PortsAreDevices) {
+  ASSERT_GE(net_->devices(), 2);
+  const auto p = net_->Properties(1);
+  ASSERT_TRUE(p.ok());
+  EXPECT_STREQ(p->name, "fake1:1");
+  EXPECT_THAT(p->pci_path, HasSubstr("/sys/devices/pci"));
+  EXPECT_EQ(p->speed_mbps, 100'000);
+  EXPECT_EQ(p->port, 1);
+  EXPECT_EQ(p->max_recvs, kMaxRecvs);
+  EXPECT_EQ(p->ptr_support & (kPtrHost | kPtrDmabuf), kPtrHost | kPtrDmabuf);
+  EXPECT_EQ(p->device_count, 1);
+  EXPECT_EQ(p->devices[0], 1);
+  EXPECT_NE(p->guid, net_->Properties(0)->guid);
+}
+
+TEST_F(NetTest, PortsAreJoinedToOneDevice) {
+  const int both[] = {0, 1};
+  const auto made = net_->MakeVirtual(both);
+  ASSERT_TRUE(made.ok()) << made.status();
+  EXPECT_EQ(*net_->MakeVirtual(both), *made);
+  const auto p = net_->Properties(*made);
+  ASSERT_TRUE(p.ok());
+  EXPECT_STREQ(p->name, "fake0:1+fake1:1");
+  EXPECT_EQ(p->speed_mbps, 200'000);
+  EXPECT_EQ(p->device_count, 2);
+  EXPECT_EQ(p->devices[1], 1);
+  Carry(*made, *made);
+  Carry(0, *made);
+  Carry(*made, 1);
+  Carry(0, 1);
+  const int wrong[] = {0, 77};
+  EXPECT_FALSE(net_->MakeVirtual(wrong).ok());
+}
+
+TEST_F(NetTest, APeerThatUsesSocketsIsNamed) {
+  char handle[kHandleBytes];
+  ListenAddress sockets;
+  sockets.address.ss_family = AF_INET;
+  EncodeAddress(sockets, handle);
+  const auto status = net_->Connect(0, handle).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("this side uses RDMA"));
+}
+
+// Somebody who has greeted and then says nothing keeps nobody else out.
+TEST_F(NetTest, AHalfOpenHandshake) {
+  char handle[kHandleBytes];
+  auto listener = net_->Listen(0, handle);
+  ASSERT_TRUE(listener.ok());
+  std::optional<ListenAddress> address = DecodeAddress(handle);
+  sockaddr_storage local = address->address;
+  reinterpret_cast<sockaddr_in&>(local).sin_port = 0;
+  Links silent({});
+  std::unique_ptr<Link> half;
+  const Time deadline = Now() + seconds(20);
+  while (half == nullptr && Now() < deadline) {
+    auto link = silent.Connect(local, 1, &*address);
+    ASSERT_TRUE(link.ok()) << link.status();
+    half = *std::move(link);
+    ASSERT_TRUE((*listener)->Accept().ok());
+  }
+  ASSERT_NE(half, nullptr);
+  std::unique_ptr<Sender> sender;
+  std::unique_ptr<Receiver> receiver;
+  while ((sender == nullptr || receiver == nullptr) && Now() < deadline) {
+    if (sender == nullptr) sender = *net_->Connect(0, handle);
+    if (receiver == nullptr) receiver = *(*listener)->Accept();
+  }
+  EXPECT_TRUE(sender != nullptr && receiver != nullptr);
+}
+
+}  // namespace
+}  // namespace rewire::net
