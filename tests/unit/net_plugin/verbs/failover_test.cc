@@ -39,6 +39,14 @@ class Trial {
     std::sort(times_.begin(), times_.end());
   }
 
+  // Before the memory goes: nothing lands in what is not registered any more.
+  ~Trial() {
+    for (Buffer& m : messages_) Forget(&m);
+    for (auto& rooms : rooms_) {
+      for (Buffer& room : rooms) Forget(&room);
+    }
+  }
+
   // What is wrong; empty: nothing.
   std::string Go() {
     if (const absl::Status joined = pair_.Join(); !joined.ok()) return joined.ToString();
@@ -65,6 +73,8 @@ class Trial {
     void* memory = nullptr;
     size_t sent = 0;  // bytes of its message
   };
+  // As both ends' Deregister does; one of them may be gone.
+  static void Forget(Buffer* buffer) { delete static_cast<Registration*>(buffer->memory); }
   struct Pending {
     Request* request;
     size_t index;
@@ -310,13 +320,13 @@ TEST(Failover, CompletionQueuesThatAreTooSmall) {
 
 // The trial sees what it is there to see.
 TEST(Failover, WithoutTheFenceDataIsWrong) {
-  int wrong = 0;
-  for (uint64_t seed = 1; seed <= 200; ++seed) {
+  bool wrong = false;
+  for (uint64_t seed = 1; seed <= 200 && !wrong; ++seed) {
     PairOptions options = OptionsOf(seed);
     options.unfenced = true;
-    wrong += Trial(options, 6).Go().empty() ? 0 : 1;
+    wrong = !Trial(options, 6).Go().empty();
   }
-  EXPECT_GT(wrong, 0);
+  EXPECT_TRUE(wrong);
 }
 
 }  // namespace
