@@ -48,7 +48,11 @@ Pair::Pair(const PairOptions& options) : fabric(FabricOf(options)) {
   receiver_link_->attachment = std::move(receiving);
 }
 
-Pair::~Pair() = default;
+Pair::~Pair() {
+  // They give their links back.
+  sender.reset();
+  receiver.reset();
+}
 
 std::vector<std::shared_ptr<Nic>> Pair::Open(const std::string& side, size_t ports,
                                              const std::vector<uint32_t>& mbps,
