@@ -46,7 +46,8 @@ class Net {
 
   Net(std::vector<Interface> interfaces, uint64_t key, std::vector<std::shared_ptr<Nic>> nics);
   static absl::StatusOr<std::unique_ptr<Net>> Make();
-  void Add(std::vector<std::shared_ptr<Nic>> nics, std::vector<int> parts);
+  void Add(std::vector<std::shared_ptr<Nic>> nics, std::vector<int> parts)
+      REWIRE_REQUIRES(mutex_);
   // Devices are added, and stay.
   absl::StatusOr<const Device*> At(int device) const;
   [[nodiscard]] int StreamsOf(const Interface& interface) const;
