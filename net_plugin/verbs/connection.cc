@@ -22,13 +22,10 @@ constexpr uint64_t kLookEvery = 64;
 bool Incurable(rdma::CompletionStatus status) {
   switch (status) {
     case rdma::CompletionStatus::kLocalLength:
-    case rdma::CompletionStatus::kLocalQueuePair:
     case rdma::CompletionStatus::kLocalProtection:
     case rdma::CompletionStatus::kLocalAccess:
-    case rdma::CompletionStatus::kBadResponse:
     case rdma::CompletionStatus::kRemoteInvalidRequest:
     case rdma::CompletionStatus::kRemoteAccess:
-    case rdma::CompletionStatus::kRemoteOperation:
       return true;
     default:
       return false;
@@ -125,7 +122,7 @@ void Connection::PollRail(size_t rail) {
   if (failed != rdma::CompletionStatus::kSuccess) {
     if (Incurable(failed) && t.state == State::kUp) {
       return Fail(absl::InternalError(absl::StrCat(
-          "a request on ", t.rail.nic().name(), " is wrong: ", std::string(rdma::Name(failed)))));
+          "a request on ", t.nic->name(), " is wrong: ", std::string(rdma::Name(failed)))));
     }
     Break(rail, std::string(rdma::Name(failed)));
   }

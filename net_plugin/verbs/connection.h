@@ -5,16 +5,19 @@
 // seldom. It stays with its link from one use to the next. Of one thread at a time.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "net_plugin/socket/link.h"
+#include "net_plugin/verbs/background.h"
 #include "net_plugin/verbs/clear_to_send.h"
 #include "net_plugin/verbs/control.h"
 #include "net_plugin/verbs/rail.h"
@@ -31,6 +34,8 @@ struct ConnectionOptions {
   Duration most_retry = seconds(10);
   Duration stranded = seconds(30);  // device memory waits so long for a rail
   std::function<Time()> now = Now;
+  // Where queues are made and joined.
+  std::function<void(std::function<void()>)> run = RunInBackground;
   uint64_t seed = 0;  // 0: nobody can guess it
 };
 
@@ -94,14 +99,29 @@ class Connection final : public Attachment, private Control::Listener {
  private:
   enum class State {
     kDown,     // no queues; may be joined
+    kMaking,   // they are made or joined in the background
     kOffered,  // the sender: an offer is out; the receiver: it has answered one
     kUp,
     kDraining,  // this side's queues are in error
     kFenced,    // and dropped; the peer's may not be
   };
-  struct Track {
-    explicit Track(std::shared_ptr<Nic> nic) : rail(std::move(nic)) {}
+  // What the background has of a rail, and nobody else until it is done.
+  struct Making {
+    explicit Making(Rail taken) : rail(std::move(taken)) {}
     Rail rail;
+    Offer ours;
+    std::string why;  // it did not work; empty: it did
+    std::atomic<bool> done{false};
+  };
+  struct Track {
+    explicit Track(std::shared_ptr<Nic> its) : nic(std::move(its)), rail(nic) {}
+    std::shared_ptr<Nic> nic;
+    Rail rail;
+    std::shared_ptr<Making> making;
+    bool joined = false;                  // what is made is joined with the peer's, too
+    std::optional<std::string> given_up;  // meanwhile
+    // The receiver: an offer that came while an earlier one was still being answered.
+    std::optional<std::pair<FrameHeader, std::string>> next_offer;
     State state = State::kDown;
     uint32_t life = 0;  // counts attempts to join
     Time due;           // of what is next in this state
@@ -117,13 +137,17 @@ class Connection final : public Attachment, private Control::Listener {
   // rail_lives.cc
   void BeginJoin(size_t rail);
   absl::Status Answer(const FrameHeader& header, std::string_view payload);
-  absl::Status TakeAnswer(Track* track, const FrameHeader& header, std::string_view payload);
+  absl::Status TakeAnswer(Track* track, std::string_view payload);
+  // Makes queues, or takes those that are, and joins them with the peer's if there is an offer.
+  void Make(Track* track, const std::optional<Offer>& peer);
+  void EndMaking(size_t rail);
+  // Nothing comes through it any more; the queues go in the background.
+  void Drop(Track* track);
   void Break(size_t rail, const std::string& why);
   void EndDrain(size_t rail);
   absl::Status SettleIfBoth(size_t rail);
   void Rest(Track* track, const std::string& why);
   void KeepTime();
-  absl::StatusOr<Offer> MakeOffer(Track* track, const Offer* peer);
   void SayOf(size_t rail, FrameKind kind, std::string payload = {});
   absl::Status HearOfRail(const FrameHeader& header, std::string_view payload);
   uint64_t Random() { return MixedRandom(++randoms_); }

@@ -144,6 +144,14 @@ void Rail::Drop() {
   bytes_ = 0;
 }
 
+Rail Rail::Take() {
+  Rail taken(nic_);
+  taken.queues_.swap(queues_);
+  taken.completions_.swap(completions_);
+  Drop();
+  return taken;
+}
+
 bool Rail::Down() const {
   if (nic_->downs() != downs_) return true;
   return nic_->faults() != faults_ && nic_->Failed(completions_->id());

@@ -54,6 +54,8 @@ class Rail {
   // All that came before has been polled.
   [[nodiscard]] bool Drained() const;
   void Drop();
+  // Its queues leave it: destroying them may take long.
+  Rail Take();
 
   [[nodiscard]] bool made() const { return completions_ != nullptr; }
   // The port has gone down or a queue has failed since it was made.
@@ -85,7 +87,7 @@ class Rail {
   absl::StatusOr<rdma::GidEntry> Address(const rdma::PortInfo& port, const RailOptions& options,
                                          const Offer* peer) const;
 
-  const std::shared_ptr<Nic> nic_;
+  std::shared_ptr<Nic> nic_;
   std::shared_ptr<rdma::CompletionQueue> completions_;
   std::vector<Queue> queues_;
   std::optional<rdma::GidEntry> gid_;  // the last that was used

@@ -22,28 +22,65 @@ void Connection::SayOf(size_t rail, FrameKind kind, std::string payload) {
   calm_ = false;
 }
 
-absl::StatusOr<Offer> Connection::MakeOffer(Track* track, const Offer* peer) {
-  if (track->ring == nullptr) {
-    REWIRE_ASSIGN_OR_RETURN(track->ring, track->rail.nic().memory().Get(&ring, sizeof ring));
+void Connection::Make(Track* track, const std::optional<Offer>& peer) {
+  Track& t = *track;
+  t.state = State::kMaking;
+  t.joined = peer.has_value();
+  t.given_up.reset();
+  calm_ = false;
+  const bool fresh = !t.rail.made();
+  t.making = std::make_shared<Making>(std::move(t.rail));
+  options_.run([making = t.making, peer, fresh, options = options_.rail, random = Random()] {
+    absl::Status status;
+    if (fresh) {
+      absl::StatusOr<Offer> ours = making->rail.Prepare(options, peer ? &*peer : nullptr, random);
+      status = ours.status();
+      if (ours.ok()) making->ours = *std::move(ours);
+    }
+    if (status.ok() && peer) status = making->rail.Join(options, *peer);
+    if (!status.ok()) making->why = std::string(status.message());
+    making->done.store(true, std::memory_order_release);
+  });
+}
+
+void Connection::EndMaking(size_t rail) {
+  Track& t = tracks_[rail];
+  const std::shared_ptr<Making> making = std::exchange(t.making, nullptr);
+  t.rail = std::move(making->rail);
+  std::string why = making->why;
+  if (why.empty() && t.given_up) why = *t.given_up;
+  if (why.empty() && t.ring == nullptr) {
+    auto registered = t.nic->memory().Get(&ring, sizeof ring);
+    if (registered.ok()) {
+      t.ring = *std::move(registered);
+    } else {
+      why = std::string(registered.status().message());
+    }
   }
-  REWIRE_ASSIGN_OR_RETURN(Offer offer, track->rail.Prepare(options_.rail, peer, Random()));
-  offer.ring = reinterpret_cast<uintptr_t>(&ring);
-  offer.ring_rkey = track->ring->rkey();
-  return offer;
+  if (!why.empty()) {
+    SayOf(rail, FrameKind::kRefused, why);
+    Rest(&t, why);
+  } else if (sending_ && t.joined) {
+    t.state = State::kUp;
+    t.since = options_.now();
+    if (t.life > 1) REWIRE_INFO("net plugin: %s is back", t.nic->name().c_str());
+    SayOf(rail, FrameKind::kReady);
+  } else {
+    t.state = State::kOffered;
+    t.due = options_.now() + options_.join;
+    making->ours.ring = reinterpret_cast<uintptr_t>(&ring);
+    making->ours.ring_rkey = t.ring->rkey();
+    SayOf(rail, sending_ ? FrameKind::kJoin : FrameKind::kJoined, Encode(making->ours));
+  }
+  if (t.state != State::kDown || !t.next_offer) return;
+  const auto [header, payload] = *std::exchange(t.next_offer, std::nullopt);
+  if (absl::Status status = Answer(header, payload); !status.ok()) Fail(status);
 }
 
 void Connection::BeginJoin(size_t rail) {
   Track& t = tracks_[rail];
   ++t.life;
-  const absl::StatusOr<Offer> offer = MakeOffer(&t, nullptr);
-  if (!offer.ok()) {
-    // The receiving side counts it as heard of.
-    SayOf(rail, FrameKind::kRefused, std::string(offer.status().message()));
-    return Rest(&t, std::string(offer.status().message()));
-  }
-  t.state = State::kOffered;
-  t.due = options_.now() + options_.join;
-  SayOf(rail, FrameKind::kJoin, Encode(*offer));
+  Make(&t, std::nullopt);
 }
 
 absl::Status Connection::HearOfRail(const FrameHeader& header, std::string_view payload) {
@@ -67,7 +104,7 @@ absl::Status Connection::HearOfRail(const FrameHeader& header, std::string_view 
   switch (header.kind) {
     case FrameKind::kJoined:
       if (!sending_) return Nonsense();
-      return TakeAnswer(&t, header, payload);
+      return TakeAnswer(&t, payload);
     case FrameKind::kReady:
       if (sending_) return Nonsense();
       if (t.state != State::kOffered) return absl::OkStatus();
@@ -77,11 +114,19 @@ absl::Status Connection::HearOfRail(const FrameHeader& header, std::string_view 
     case FrameKind::kRefused:
       // Whatever this side has, the other does not use it.
       if (t.state == State::kUp) return Nonsense();
+      if (t.state == State::kMaking) {
+        t.given_up = std::string(payload);
+        return absl::OkStatus();
+      }
       if (t.state != State::kDown) Rest(&t, std::string(payload));
       t.why = std::string(payload);
       return absl::OkStatus();
     case FrameKind::kFenced:
       if (t.state == State::kDown) return absl::OkStatus();
+      if (t.state == State::kMaking) {
+        t.given_up = "the other side has given it up";
+        return absl::OkStatus();
+      }
       t.report = std::string(payload);
       Break(rail, "the other side has given it up");
       return SettleIfBoth(rail);
@@ -92,41 +137,27 @@ absl::Status Connection::HearOfRail(const FrameHeader& header, std::string_view 
 
 absl::Status Connection::Answer(const FrameHeader& header, std::string_view payload) {
   Track& t = tracks_[header.offset];
-  const std::optional<Offer> offer = DecodeOffer(payload);
-  if (!offer || t.state != State::kDown || header.sequence <= t.life) return Nonsense();
-  t.life = static_cast<uint32_t>(header.sequence);
-  t.report.reset();
-  absl::StatusOr<Offer> ours = MakeOffer(&t, &*offer);
-  absl::Status status = ours.status();
-  if (status.ok()) status = t.rail.Join(options_.rail, *offer);
-  if (!status.ok()) {
-    SayOf(header.offset, FrameKind::kRefused, std::string(status.message()));
-    Rest(&t, std::string(status.message()));
+  if (header.sequence <= t.life) return Nonsense();
+  if (t.state == State::kMaking) {
+    // The sender has given up what is being made here.
+    t.given_up = "the other side has given it up";
+    t.next_offer = {header, std::string(payload)};
     return absl::OkStatus();
   }
+  const std::optional<Offer> offer = DecodeOffer(payload);
+  if (!offer || t.state != State::kDown) return Nonsense();
+  t.life = static_cast<uint32_t>(header.sequence);
+  t.report.reset();
   t.peer_ring = offer->ring;
   t.peer_ring_rkey = offer->ring_rkey;
-  t.state = State::kOffered;
-  SayOf(header.offset, FrameKind::kJoined, Encode(*ours));
+  Make(&t, offer);
   return absl::OkStatus();
 }
 
-absl::Status Connection::TakeAnswer(Track* track, const FrameHeader& header,
-                                    std::string_view payload) {
+absl::Status Connection::TakeAnswer(Track* track, std::string_view payload) {
   const std::optional<Offer> offer = DecodeOffer(payload);
   if (!offer) return Nonsense();
-  if (track->state != State::kOffered) return absl::OkStatus();
-  if (absl::Status status = track->rail.Join(options_.rail, *offer); !status.ok()) {
-    SayOf(header.offset, FrameKind::kRefused, std::string(status.message()));
-    Rest(track, std::string(status.message()));
-    return absl::OkStatus();
-  }
-  track->state = State::kUp;
-  track->since = options_.now();
-  if (track->life > 1) {
-    REWIRE_INFO("net plugin: %s is back", track->rail.nic().name().c_str());
-  }
-  SayOf(header.offset, FrameKind::kReady);
+  if (track->state == State::kOffered) Make(track, offer);
   return absl::OkStatus();
 }
 
@@ -139,8 +170,8 @@ void Connection::Break(size_t rail, const std::string& why) {
     return Rest(&t, why);
   }
   if (t.state != State::kUp && t.state != State::kOffered) return;
-  REWIRE_WARN("net plugin: %s failed (%s): its requests go another way",
-              t.rail.nic().name().c_str(), why.c_str());
+  REWIRE_WARN("net plugin: %s failed (%s): its requests go another way", t.nic->name().c_str(),
+              why.c_str());
   t.why = why;
   t.state = State::kDraining;
   t.due = options_.now() + options_.drain;
@@ -148,9 +179,14 @@ void Connection::Break(size_t rail, const std::string& why) {
   if (!t.rail.made() || t.rail.Drained()) EndDrain(rail);
 }
 
+void Connection::Drop(Track* track) {
+  if (!track->rail.made()) return;
+  options_.run([old = std::make_shared<Rail>(track->rail.Take())] { old->Drop(); });
+}
+
 void Connection::EndDrain(size_t rail) {
   Track& t = tracks_[rail];
-  t.rail.Drop();
+  Drop(&t);
   t.state = State::kFenced;
   std::string report = sending_ ? Encode(Cleared{next, 0}) : Encode(Received{next, {}});
   if (end_ != nullptr) report = end_->Report();
@@ -168,7 +204,7 @@ absl::Status Connection::SettleIfBoth(size_t rail) {
 
 void Connection::Rest(Track* track, const std::string& why) {
   track->why = why;
-  track->rail.Drop();
+  Drop(track);
   track->report.reset();
   track->state = State::kDown;
   const Time now = options_.now();
@@ -187,8 +223,9 @@ void Connection::KeepTime() {
   bool joining = false;
   for (size_t r = 0; r < tracks_.size(); ++r) {
     Track& t = tracks_[r];
+    if (t.making != nullptr && t.making->done.load(std::memory_order_acquire)) EndMaking(r);
     if (sending_ && t.state == State::kOffered && now >= t.due) Break(r, "no answer in time");
-    joining = joining || t.state == State::kOffered;
+    joining = joining || t.state == State::kOffered || t.state == State::kMaking;
   }
   if (!sending_ || joining || link_->rested) return;
   // One attempt at a time.

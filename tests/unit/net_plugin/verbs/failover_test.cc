@@ -54,7 +54,7 @@ class Trial {
     begun_ = pair_.fabric.now();
     for (int step = 0; step < 400'000; ++step) {
       Strike();
-      pair_.fabric.Advance(nanoseconds(100));
+      pair_.Advance(nanoseconds(100));
       if (random_.OneIn(2) && !Send()) return wrong_;
       if (random_.OneIn(2) && !Receive()) return wrong_;
       // Nobody moves a receiver that waits for nothing: what it has not said it says at its end.
@@ -179,7 +179,7 @@ class Trial {
   // After all that may still be on its way.
   std::string Settle() {
     for (const std::string& device : pair_.devices()) pair_.fabric.Release(device);
-    pair_.fabric.Advance(milliseconds(20));
+    pair_.Advance(milliseconds(20));
     for (auto& rooms : rooms_) {
       for (const Buffer& room : rooms) {
         if (std::any_of(room.bytes.begin(), room.bytes.end(), [](char c) { return c != kOwned; })) {

@@ -16,7 +16,7 @@ rdma::fake::FabricOptions FabricOf(const PairOptions& options) {
 
 }  // namespace
 
-Pair::Pair(const PairOptions& options) : fabric(FabricOf(options)) {
+Pair::Pair(const PairOptions& options) : fabric(FabricOf(options)), random_(options.seed) {
   receiver_spied->unfenced = options.unfenced;
   int fds[2];
   EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
@@ -36,6 +36,11 @@ Pair::Pair(const PairOptions& options) : fabric(FabricOf(options)) {
   o.first_retry = microseconds(200);
   o.most_retry = milliseconds(2);
   o.stranded = milliseconds(50);
+  // As long as a device likes.
+  o.run = [this](std::function<void()> work) {
+    jobs_.emplace_back(fabric.now() + random_.Between(Duration{}, microseconds(300)),
+                       std::move(work));
+  };
   o.now = [this] { return fabric.now(); };
   o.seed = options.seed;
   auto sending =
@@ -77,10 +82,20 @@ std::vector<std::shared_ptr<Nic>> Pair::Open(const std::string& side, size_t por
   return nics;
 }
 
+void Pair::Advance(Duration duration) {
+  fabric.Advance(duration);
+  while (!jobs_.empty() && jobs_.front().first <= fabric.now()) {
+    const std::function<void()> work = std::move(jobs_.front().second);
+    jobs_.pop_front();
+    work();
+  }
+}
+
 absl::Status Pair::Join() {
   bool sender_up = false;
   bool receiver_up = false;
   for (int i = 0; i < 100'000 && (!sender_up || !receiver_up); ++i) {
+    Advance(microseconds(1));
     const absl::StatusOr<bool> s = sending_->Establish();
     if (!s.ok()) return s.status();
     sender_up = sender_up || *s;

@@ -2,8 +2,11 @@
 // seed gives the same run.
 #pragma once
 
+#include <deque>
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "net_plugin/socket/links.h"
@@ -11,6 +14,7 @@
 #include "net_plugin/verbs/verbs_receiver.h"
 #include "net_plugin/verbs/verbs_sender.h"
 #include "tests/fakes/rdma/fabric.h"
+#include "tests/sim/seeded_random.h"
 #include "tests/unit/net_plugin/verbs/spied_driver.h"
 
 namespace rewire::net {
@@ -31,6 +35,9 @@ class Pair {
 
   // Both ends: from then on `sender` and `receiver` are there. The failure, if that is how it ends.
   absl::Status Join();
+  // The clock, and what the ends do in the background.
+  void Advance(Duration duration);
+
   // "s0", "s1".., "r0", "r1"..
   [[nodiscard]] const std::vector<std::string>& devices() const { return devices_; }
   [[nodiscard]] Connection& sending() const { return *sending_; }
@@ -47,6 +54,8 @@ class Pair {
                                          const std::vector<uint32_t>& mbps,
                                          const std::shared_ptr<Spied>& spied);
 
+  sim::SeededRandom random_;
+  std::deque<std::pair<Time, std::function<void()>>> jobs_;
   std::vector<std::string> devices_;
   Links sender_links_{{}};
   Links receiver_links_{{}};

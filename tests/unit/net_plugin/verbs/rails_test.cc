@@ -43,7 +43,7 @@ class Rails : public ::testing::Test {
     bool received = false;
     for (int i = 0; i < 2'000'000 && !(sent && received); ++i) {
       // Without a rail nobody else moves the clock.
-      pair_->fabric.Advance(nanoseconds(200));
+      pair_->Advance(nanoseconds(200));
       if (between_) between_();
       if (send == nullptr) {
         const auto made = pair_->sender->Isend(out.data(), out.size(), tag, from);
@@ -97,7 +97,7 @@ TEST_F(Rails, WithNoRailLeftItGoesOverSocketsAndComesBack) {
   EXPECT_FALSE(pair_->sending().AnyUp());
   SetAll(true);
   for (int i = 0; i < 100'000 && !pair_->receiving().AnyUp(); ++i) {
-    pair_->fabric.Advance(microseconds(1));
+    pair_->Advance(microseconds(1));
     ASSERT_TRUE(pair_->sending().Poll().ok());
     ASSERT_TRUE(pair_->receiving().Poll().ok());
   }

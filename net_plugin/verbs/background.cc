@@ -1,0 +1,58 @@
+#include "net_plugin/verbs/background.h"
+
+#include <pthread.h>
+
+#include <deque>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "reconfig/base/mutex.h"
+
+namespace rewire::net {
+namespace {
+
+// What waits for one peer does not hold up the others.
+constexpr int kThreads = 4;
+
+class Background {
+ public:
+  Background() {
+    for (int i = 0; i < kThreads; ++i) threads_.emplace_back([this] { Run(); });
+  }
+
+  void Add(std::function<void()> work) {
+    MutexLock lock(&mutex_);
+    works_.push_back(std::move(work));
+    added_.NotifyOne();
+  }
+
+ private:
+  void Run() {
+    pthread_setname_np(pthread_self(), "rewire-net-join");
+    for (;;) {
+      std::function<void()> work;
+      {
+        MutexLock lock(&mutex_);
+        while (works_.empty()) added_.WaitUntil(&mutex_, Now() + seconds(60));
+        work = std::move(works_.front());
+        works_.pop_front();
+      }
+      work();
+    }
+  }
+
+  Mutex mutex_;
+  CondVar added_;
+  std::deque<std::function<void()>> works_ REWIRE_GUARDED_BY(mutex_);
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace
+
+void RunInBackground(std::function<void()> work) {
+  static auto* const background = new Background;
+  background->Add(std::move(work));
+}
+
+}  // namespace rewire::net
