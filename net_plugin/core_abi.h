@@ -53,6 +53,8 @@ struct NetCounters {
   uint64_t links_made;    // by connecting
   uint64_t links_reused;  // connections of NCCL's that took up a link at rest
   uint64_t strangers;     // turned away
+  uint64_t rails_failed;  // of links over RDMA, counted by their senders
+  uint64_t rails_back;    // of those
 };
 
 struct NetTable {

@@ -49,7 +49,8 @@ bool PeerMemory() {
 Net::Net(std::vector<Interface> interfaces, uint64_t key, std::vector<std::shared_ptr<Nic>> nics)
     : interfaces_(std::move(interfaces)),
       streams_(static_cast<int>(Settings::Get().net_sockets())),
-      links_(LinksOptions{key}) {
+      links_(LinksOptions{key}),
+      options_(OptionsFromSettings()) {
   MutexLock lock(&mutex_);
   for (const std::shared_ptr<Nic>& nic : nics) Add({nic}, {});
   if (!nics.empty()) return;
@@ -95,8 +96,7 @@ void Net::Add(std::vector<std::shared_ptr<Nic>> nics, std::vector<int> parts) {
   if (PeerMemory()) d.support |= kPtrCuda;
   d.pci_path = nics[0]->device().info().pci_path;
   d.parts = std::move(parts);
-  d.adapter = std::make_unique<Adapter>(std::move(nics), interfaces_[0].address, &links_,
-                                        OptionsFromSettings());
+  d.adapter = std::make_unique<Adapter>(std::move(nics), interfaces_[0].address, &links_, options_);
 }
 
 int Net::devices() const {
@@ -228,6 +228,13 @@ absl::StatusOr<std::unique_ptr<Sender>> Net::Connect(int device, void* handle) {
   EncodeAddress(*address, handle);
   if (*link == nullptr) return nullptr;
   return std::make_unique<SocketSender>(*std::move(link), &links_);
+}
+
+NetCounters Net::counters() const {
+  NetCounters c = links_.counters();
+  c.rails_failed = options_.counters->failed;
+  c.rails_back = options_.counters->back;
+  return c;
 }
 
 std::string Net::Describe() const {

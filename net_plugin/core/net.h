@@ -33,7 +33,7 @@ class Net {
   absl::StatusOr<std::unique_ptr<Sender>> Connect(int device, void* handle);
   // Said once in a process.
   void SayStart(int abi, Logger log);
-  [[nodiscard]] NetCounters counters() const { return links_.counters(); }
+  [[nodiscard]] NetCounters counters() const;
 
  private:
   struct Device {
@@ -46,8 +46,7 @@ class Net {
 
   Net(std::vector<Interface> interfaces, uint64_t key, std::vector<std::shared_ptr<Nic>> nics);
   static absl::StatusOr<std::unique_ptr<Net>> Make();
-  void Add(std::vector<std::shared_ptr<Nic>> nics, std::vector<int> parts)
-      REWIRE_REQUIRES(mutex_);
+  void Add(std::vector<std::shared_ptr<Nic>> nics, std::vector<int> parts) REWIRE_REQUIRES(mutex_);
   // Devices are added, and stay.
   absl::StatusOr<const Device*> At(int device) const;
   [[nodiscard]] int StreamsOf(const Interface& interface) const;
@@ -58,6 +57,7 @@ class Net {
   const std::vector<Interface> interfaces_;
   const int streams_;  // 0: by the interface's speed
   Links links_;
+  const ConnectionOptions options_;  // of RDMA
   mutable Mutex mutex_;
   std::deque<Device> devices_ REWIRE_GUARDED_BY(mutex_);
   std::atomic<bool> said_{false};

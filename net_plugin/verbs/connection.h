@@ -25,6 +25,12 @@
 
 namespace rewire::net {
 
+// Of all connections that share them.
+struct RailCounters {
+  std::atomic<uint64_t> failed{0};  // rails that were up
+  std::atomic<uint64_t> back{0};    // and are again
+};
+
 struct ConnectionOptions {
   RailOptions rail;
   size_t piece_bytes = 128 << 10;     // of a message that is not small; more when it is very large
@@ -36,6 +42,7 @@ struct ConnectionOptions {
   std::function<Time()> now = Now;
   // Where queues are made and joined.
   std::function<void(std::function<void()>)> run = RunInBackground;
+  std::shared_ptr<RailCounters> counters = std::make_shared<RailCounters>();
   uint64_t seed = 0;  // 0: nobody can guess it
 };
 
@@ -123,10 +130,11 @@ class Connection final : public Attachment, private Control::Listener {
     // The receiver: an offer that came while an earlier one was still being answered.
     std::optional<std::pair<FrameHeader, std::string>> next_offer;
     State state = State::kDown;
-    uint32_t life = 0;  // counts attempts to join
-    Time due;           // of what is next in this state
-    Time since;         // it is up
-    Duration pause{};   // before the next attempt
+    uint32_t life = 0;    // counts attempts to join
+    Time due;             // of what is next in this state
+    Time since;           // it is up
+    bool failed = false;  // since it was up; the sender's
+    Duration pause{};     // before the next attempt
     std::shared_ptr<rdma::MemoryRegion> ring;
     uint64_t peer_ring = 0;
     uint32_t peer_ring_rkey = 0;

@@ -63,7 +63,10 @@ void Connection::EndMaking(size_t rail) {
   } else if (sending_ && t.joined) {
     t.state = State::kUp;
     t.since = options_.now();
-    if (t.life > 1) REWIRE_INFO("net plugin: %s is back", t.nic->name().c_str());
+    if (std::exchange(t.failed, false)) {
+      REWIRE_INFO("net plugin: %s is back", t.nic->name().c_str());
+      ++options_.counters->back;
+    }
     SayOf(rail, FrameKind::kReady);
   } else {
     t.state = State::kOffered;
@@ -170,6 +173,10 @@ void Connection::Break(size_t rail, const std::string& why) {
     return Rest(&t, why);
   }
   if (t.state != State::kUp && t.state != State::kOffered) return;
+  if (sending_) {
+    t.failed = true;
+    ++options_.counters->failed;
+  }
   REWIRE_WARN("net plugin: %s failed (%s): its requests go another way", t.nic->name().c_str(),
               why.c_str());
   t.why = why;

@@ -3,8 +3,10 @@
 // it stopped is printed.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <deque>
 #include <string>
 
@@ -67,6 +69,7 @@ class Flow {
       gap = std::max(gap, Now() - last);
       last = Now();
     }
+    if (when.empty()) return;
     std::printf("%-28s %4llu messages, longest gap %.1f ms\n", when.c_str(),
                 static_cast<unsigned long long>(messages), ToMilliseconds(gap));
     std::fflush(stdout);
@@ -141,6 +144,15 @@ void Fault(const std::string& what) {
   ASSERT_EQ(std::system(("fault " + what).c_str()), 0) << what;
 }
 
+// Until all rails that have failed are back.
+void AwaitRails(const Net& net, Flow* flow) {
+  const Time deadline = Now() + seconds(60);
+  while (net.counters().rails_back < net.counters().rails_failed) {
+    ASSERT_LT(Now(), deadline);
+    ASSERT_NO_FATAL_FAILURE(flow->Carry("", 1));
+  }
+}
+
 TEST(OnDevices, NothingIsLostWhateverFails) {
   if (std::getenv("REWIRE_VM_DEVICES") == nullptr) GTEST_SKIP() << "not in the virtual machine";
   const absl::StatusOr<Net*> net = Net::Get();
@@ -168,13 +180,16 @@ TEST(OnDevices, NothingIsLostWhateverFails) {
     ASSERT_NO_FATAL_FAILURE(flow.Carry(fault, 60));
     ASSERT_NO_FATAL_FAILURE(Fault(repair));
     ASSERT_NO_FATAL_FAILURE(flow.Carry(repair, 60));
+    ASSERT_NO_FATAL_FAILURE(AwaitRails(**net, &flow));
   }
   ASSERT_NO_FATAL_FAILURE(Fault("rxe0 unplug"));
   ASSERT_NO_FATAL_FAILURE(Fault("rxe1 unplug"));
   ASSERT_NO_FATAL_FAILURE(flow.Carry("no rail is left", 60));
   ASSERT_NO_FATAL_FAILURE(Fault("rxe0 plug"));
   ASSERT_NO_FATAL_FAILURE(Fault("rxe1 plug"));
+  ASSERT_NO_FATAL_FAILURE(AwaitRails(**net, &flow));
   ASSERT_NO_FATAL_FAILURE(flow.Carry("both are back", 200));
+  EXPECT_GE((*net)->counters().rails_failed, std::size(faults) - 1);
 }
 
 }  // namespace
