@@ -135,7 +135,7 @@ class Connection final : public Attachment, private Control::Listener {
     Time since;           // it is up
     bool failed = false;  // since it was up; the sender's
     Duration pause{};     // before the next attempt
-    std::shared_ptr<rdma::MemoryRegion> ring;
+    std::unique_ptr<rdma::MemoryRegion> ring;
     uint64_t peer_ring = 0;
     uint32_t peer_ring_rkey = 0;
     std::optional<std::string> report;  // the peer's, of this life

@@ -50,7 +50,9 @@ void Connection::EndMaking(size_t rail) {
   std::string why = making->why;
   if (why.empty() && t.given_up) why = *t.given_up;
   if (why.empty() && t.ring == nullptr) {
-    auto registered = t.nic->memory().Get(&ring, sizeof ring);
+    // In order on the bus: somebody polls it.
+    auto registered =
+        t.nic->device().Register(&ring, sizeof ring, {.local_write = true, .remote_write = true});
     if (registered.ok()) {
       t.ring = *std::move(registered);
     } else {

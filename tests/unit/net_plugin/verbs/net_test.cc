@@ -6,6 +6,8 @@
 
 #include <cstdlib>
 
+#include "tests/unit/net_plugin/fake_devices.h"
+
 namespace rewire::net {
 namespace {
 
@@ -99,6 +101,23 @@ TEST_F(NetTest, PortsAreJoinedToOneDevice) {
   Carry(0, 1);
   const int wrong[] = {0, 77};
   EXPECT_FALSE(net_->MakeVirtual(wrong).ok());
+}
+
+// Nobody moves a link at rest: what happened to its rails is found when it is taken up again.
+TEST_F(NetTest, APortGoesDownAndUpWhileLinksRest) {
+  const int both[] = {0, 1};
+  const int device = *net_->MakeVirtual(both);
+  Carry(device, device);
+  const NetCounters before = net_->counters();
+  FakeFabric().SetLinkUp("fake0", false);
+  FakeFabric().SetLinkUp("fake0", true);
+  Carry(device, device);
+  FakeFabric().SetLinkUp("fake1", false);
+  Carry(device, device);
+  FakeFabric().SetLinkUp("fake1", true);
+  Carry(device, device);
+  EXPECT_GT(net_->counters().rails_failed, before.rails_failed);
+  EXPECT_GT(net_->counters().links_reused, before.links_reused);
 }
 
 TEST_F(NetTest, APeerThatUsesSocketsIsNamed) {
