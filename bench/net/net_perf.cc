@@ -162,6 +162,7 @@ int Main(int argc, char** argv) {
   flags.Switch("--json", &o.json, "one JSON object on stdout, the text on stderr");
   flags.ParseOrExit(argc, argv);
   setenv("NCCL_SOCKET_IFNAME", "lo", 1);
+  setenv("NCCL_IB_DISABLE", "1", 1);
   setenv("NCCL_SOCKET_FAMILY", "AF_INET", 1);
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
