@@ -103,6 +103,7 @@ absl::Status Connection::HearOfRail(const FrameHeader& header, std::string_view 
   if (!sending_ && header.kind == FrameKind::kJoin) return Answer(header, payload);
   if (!sending_ && header.kind == FrameKind::kRefused && header.sequence > t.life) {
     t.life = static_cast<uint32_t>(header.sequence);
+    t.next_offer.reset();  // it was that, if there was one
   }
   // Of an attempt that was given up.
   if (header.sequence != t.life) return absl::OkStatus();

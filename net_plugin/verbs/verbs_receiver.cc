@@ -86,12 +86,12 @@ absl::StatusOr<Request*> VerbsReceiver::Irecv(int count, void* const* data, cons
   }
   ++unfinished_;
   r.cleared = false;
-  uncleared_ = true;
   if (link_->closed) {
     connection_.Fail(absl::UnavailableError("the sender has closed"));
     return connection_.Failure();
   }
-  Clear();
+  ClearOne(&r);
+  uncleared_ = uncleared_ || !r.cleared;
   return &r;
 }
 

@@ -106,6 +106,34 @@ TEST_F(Rails, WithNoRailLeftItGoesOverSocketsAndComesBack) {
   EXPECT_GE(pair_->sender_spied->bytes["s0"] + pair_->sender_spied->bytes["s1"], 1u << 20);
 }
 
+// The sender offers the rail again and again, gives up each time, and is heard of all that at once;
+// at whatever point it is.
+TEST_F(Rails, AnswersThatComeTooLate) {
+  for (int silence = 8'000; silence < 24'000; silence += 500) {
+    SCOPED_TRACE(silence);
+    PairOptions options;
+    options.sender_ports = options.receiver_ports = 1;
+    Join(options);
+    ASSERT_TRUE(pair_->sender_spied->queue_pairs.begin()->second->ToError().ok());
+    const auto poll = [&](bool both) {
+      pair_->Advance(microseconds(1));
+      ASSERT_EQ(pair_->sending().Poll(), absl::OkStatus());
+      if (both) {
+        ASSERT_EQ(pair_->receiving().Poll(), absl::OkStatus());
+      }
+    };
+    const RailCounters& counters = *pair_->sending().options().counters;
+    for (int i = 0; i < 100'000 && counters.failed == 0; ++i) poll(true);
+    // Until both sides have fenced it.
+    for (int i = 0; i < 100'000 && !pair_->sending().Calm(); ++i) poll(true);
+    ASSERT_EQ(counters.back, 0u);
+    for (int i = 0; i < silence; ++i) poll(false);
+    for (int i = 0; i < 100'000 && counters.back == 0; ++i) poll(true);
+    ASSERT_EQ(counters.back, 1u);
+    ASSERT_EQ(Carry(100'000), absl::OkStatus());
+  }
+}
+
 TEST_F(Rails, DeviceMemoryWaitsForARail) {
   Join({});
   SetAll(false);
