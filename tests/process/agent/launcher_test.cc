@@ -96,8 +96,8 @@ TEST_F(LauncherTest, NothingIsLeftBehind) {
     std::ifstream(folder_ / name) >> child;
     ASSERT_GT(child, 0);
     // Gone, or a zombie for whoever is init here.
-    std::ifstream stat("/proc/" + std::to_string(child) + "/stat");
-    std::string text((std::istreambuf_iterator<char>(stat)), {});
+    std::string text;
+    std::getline(std::ifstream("/proc/" + std::to_string(child) + "/stat"), text);
     EXPECT_TRUE(text.empty() || text.find(") Z") != std::string::npos) << text;
   }
 }
@@ -166,8 +166,8 @@ TEST_F(LauncherTest, MembersDoNotOutliveAKilledLauncher) {
   EXPECT_EQ(run.End(seconds(20)).status, 128 + SIGKILL);
   const Time deadline = Now() + seconds(20);
   const auto alive = [&pid] {
-    std::ifstream stat("/proc/" + pid + "/stat");
-    const std::string text((std::istreambuf_iterator<char>(stat)), {});
+    std::string text;
+    std::getline(std::ifstream("/proc/" + pid + "/stat"), text);
     return !text.empty() && text.find(") Z") == std::string::npos;
   };
   while (alive() && Now() < deadline) {
