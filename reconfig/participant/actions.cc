@@ -100,6 +100,7 @@ void Participant::Perform(Time now, const MemberAction& action) {
   } else if (const auto* a = std::get_if<StopProcess>(&action)) {
     REWIRE_ERROR("this process is not part of the job any more: %s", a->reason.c_str());
     LetGo(std::exchange(reshape_, nullptr));
+    stopped_ = true;
     if (comms != nullptr) comms->AbortCurrent(a->reason);
     gate_.Finish(a->reason);
     link_.Drop(now);

@@ -55,8 +55,9 @@ class Communicators {
   virtual void Retire(Epoch epoch, std::function<void()> done) = 0;
   // Drops the generations built for an epoch that will not come.
   virtual void Abandon(Epoch epoch) = 0;
-  // Members were lost: aborts the current generation of every communicator, in one group. Calls on
-  // them give ncclRemoteError until a new generation is there.
+  // Members were lost, or this one is out of the job: aborts the current generation of every
+  // communicator, in one group. Calls on them give ncclRemoteError until a new generation is there;
+  // so do joiners' communicators that wait for their first.
   virtual void AbortCurrent(std::string reason) = 0;
 };
 
@@ -74,6 +75,8 @@ class CommunicatorEvents {
   // True when this unique id was given out by rewireUniqueId() and the member is joining: the
   // communicator's first generation comes with the next Build.
   virtual bool ComesWithBuild(const CommunicatorId& communicator) = 0;
+  // This process is not part of the job any more: no Build comes. Said before AbortCurrent.
+  virtual bool Stopped() = 0;
   // The application's thread has waited REWIRE_DECISION_MS for Decide(epoch). It waits as long
   // again for an answer, then gives its generations up. A participant that goes on asking the
   // leader by itself has nothing to do.

@@ -84,6 +84,7 @@ class Participant {
   void Created(const CommunicatorCreated& created);
   void Destroyed(const CommunicatorId& communicator);
   bool ComesWithBuild(const CommunicatorId& communicator);
+  [[nodiscard]] bool stopped() const { return stopped_.load(); }
   [[nodiscard]] const ParticipantOptions& options() const { return options_; }
   [[nodiscard]] const Budget& budget() const { return budget_; }
   [[nodiscard]] const Snapshotter* snapshots() const { return snapshots_.get(); }
@@ -165,6 +166,7 @@ class Participant {
   bool dismissed_ REWIRE_GUARDED_BY(mutex_) = false;
   bool stop_ REWIRE_GUARDED_BY(mutex_) = false;
   std::atomic<bool> standing_{false};
+  std::atomic<bool> stopped_{false};  // out of the job
   static constexpr uint64_t kNone = UINT64_MAX;
   // The version that goes to the next world's members.
   std::atomic<uint64_t> streamed_version_{kNone};

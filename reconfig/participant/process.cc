@@ -39,6 +39,10 @@ class Events final : public CommunicatorEvents {
     Participant* p = CurrentParticipant();
     return p != nullptr && p->ComesWithBuild(communicator);
   }
+  bool Stopped() override {
+    Participant* p = CurrentParticipant();
+    return p == nullptr || p->stopped();
+  }
 };
 
 absl::StatusOr<ParticipantOptions> OptionsFromSettings(bool cooperates) {

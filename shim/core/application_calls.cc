@@ -45,6 +45,9 @@ int ShimCommunicators::OnCreated(VirtualCommunicator* comm, ncclResult_t* result
   builder_.Arrived();
   if (events() != nullptr) events()->Created(created);
   if (!awaits) return 0;
+  // AbortCurrent has not seen this one if it came before; then this was said before.
+  std::vector<std::unique_ptr<Link>> none;
+  if (events()->Stopped()) Lose(chain.get(), Keep("this process is not part of the job"), &none);
   *result = chain->blocking ? AwaitFirst(chain.get()) : ncclInProgress;
   return 1;
 }
@@ -59,6 +62,7 @@ ncclResult_t ShimCommunicators::AwaitFirst(Chain* chain) {
       return ncclRemoteError;
     }
   }
+  if (chain->lost) return ncclRemoteError;
   return chain->closing ? ncclInvalidUsage : ncclSuccess;
 }
 

@@ -271,16 +271,21 @@ void ShimCommunicators::Lose(Chain* chain, const char* reason,
   MutexLock lock(&chain->mutex);
   if (chain->closing) return;
   if (chain->next != nullptr) links->push_back(std::move(chain->next));
-  if (chain->current == nullptr) return;  // a joiner's that is not built, or lost already
-  Generation* marker = services_->new_generation(
-      chain->current->epoch, static_cast<int>(chain->ranks), static_cast<int>(chain->rank));
-  if (marker != nullptr) {
-    marker->device.store(chain->current->generation->device.load());
-    marker->state.store(GenerationState::kAborted);
+  if (chain->lost || (chain->current == nullptr && !chain->awaits_build)) return;
+  Generation* marker =
+      services_->new_generation(chain->awaits_build ? 0 : chain->current->epoch,
+                                static_cast<int>(chain->ranks), static_cast<int>(chain->rank));
+  if (marker != nullptr) marker->state.store(GenerationState::kAborted);
+  if (chain->awaits_build) {
+    Generation* empty = services_->publish(chain->comm, marker);
+    if (empty != nullptr) services_->free_generation(empty);
+    chain->awaits_build = false;
+  } else {
+    if (marker != nullptr) marker->device.store(chain->current->generation->device.load());
+    chain->current->generation->state.store(GenerationState::kAborted);
+    services_->publish(chain->comm, marker);
+    links->push_back(std::move(chain->current));
   }
-  chain->current->generation->state.store(GenerationState::kAborted);
-  services_->publish(chain->comm, marker);
-  links->push_back(std::move(chain->current));
   chain->lost = true;
   chain->lost_why = reason;
   chain->wait_first = nullptr;

@@ -283,6 +283,32 @@ TEST_F(BuildTest, AJoinerThatNobodyBuildsForGetsAnErrorInTime) {
   EXPECT_EQ(polling.Create(3, 2), ncclInProgress);
 }
 
+TEST_F(BuildTest, AJoinerThatIsStoppedDoesNotWaitForItsBuild) {
+  {
+    MutexLock lock(&events_.mutex);
+    events_.joining = true;
+  }
+  Program waiting(core_.get(), 1);
+  Program polling(core_.get(), 2, false);
+  EXPECT_EQ(polling.Create(3, 2), ncclInProgress);
+  std::thread application([&] { EXPECT_EQ(waiting.Create(3, 2), ncclRemoteError); });
+  ASSERT_TRUE(Eventually([&] {
+    MutexLock lock(&events_.mutex);
+    return events_.created.size() == 2;
+  }));
+  {
+    MutexLock lock(&events_.mutex);
+    events_.stopped = true;
+  }
+  core_->AbortCurrent("out of the job");
+  application.join();
+  EXPECT_STREQ(core_->OnLastError(&waiting.comm), "out of the job");
+  EXPECT_STREQ(core_->OnLastError(&polling.comm), "out of the job");
+  // Nor one that is made afterwards.
+  Program late(core_.get(), 3);
+  EXPECT_EQ(late.Create(3, 2), ncclRemoteError);
+}
+
 TEST(UsageTest, EveryBadListIsRefused) {
   EXPECT_TRUE(DecodeUsage("")->empty());
   EXPECT_FALSE(DecodeUsage("ab").ok());

@@ -75,6 +75,10 @@ bool RecordedEvents::ComesWithBuild(const CommunicatorId& /*communicator*/) {
   MutexLock lock(&mutex);
   return joining;
 }
+bool RecordedEvents::Stopped() {
+  MutexLock lock(&mutex);
+  return stopped;
+}
 void RecordedEvents::Undecided(Epoch epoch) {
   {
     MutexLock lock(&mutex);

@@ -32,6 +32,7 @@ class RecordedEvents : public CommunicatorEvents {
   void Created(const CommunicatorCreated& created) override;
   void Destroyed(const CommunicatorId& communicator) override;
   bool ComesWithBuild(const CommunicatorId& communicator) override;
+  bool Stopped() override;
   void Undecided(Epoch epoch) override;
 
   Mutex mutex;
@@ -39,6 +40,7 @@ class RecordedEvents : public CommunicatorEvents {
   std::vector<CommunicatorId> destroyed REWIRE_GUARDED_BY(mutex);
   std::vector<Epoch> undecided REWIRE_GUARDED_BY(mutex);
   bool joining REWIRE_GUARDED_BY(mutex) = false;
+  bool stopped REWIRE_GUARDED_BY(mutex) = false;
   std::function<void()> on_undecided;
 };
 
