@@ -86,14 +86,16 @@ bool PartMemory::MapChunk(size_t index) {
 
 bool PartMemory::Reach(uint64_t begin, uint64_t end) {
   if (!device_.Enter().ok()) return false;
-  MutexLock lock(&mutex_);
-  ++reached_;
-  for (size_t i = begin / chunk_; i * chunk_ < end; ++i) {
-    if (mapped_[i] || MapChunk(i)) continue;
-    --reached_;
-    return false;
+  bool all = true;
+  {
+    MutexLock lock(&mutex_);
+    ++reached_;
+    for (size_t i = begin / chunk_; begin < end && i * chunk_ < end && all; ++i) {
+      all = mapped_[i] || MapChunk(i);
+    }
   }
-  return true;
+  if (!all) Drop();
+  return all;
 }
 
 void PartMemory::Drop() {
