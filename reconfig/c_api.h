@@ -129,10 +129,10 @@ typedef struct {
   /* Memory for this member's new part of a sharded tensor, of the tensor's kind; NULL: no room, and
    * the change is refused while the old world trains on. */
   void* (*allocate)(void* arg, const char* tensor, uint64_t bytes);
-  /* The change is committed: `data` (from allocate or in place, filled) replaces the old part, whose
-   * memory the program may free as far as the new part does not lie in it. Called for every sharded
-   * tensor whose part is another one in the new world (one whose part stays is left in place:
-   * neither allocate nor adopt), before on_world. */
+  /* The change is committed: `data` (from allocate or in place, filled) replaces the old part,
+   * whose memory the program may free as far as the new part does not lie in it. Called for every
+   * sharded tensor whose part is another one in the new world (one whose part stays is left in
+   * place: neither allocate nor adopt), before on_world. */
   void (*adopt)(void* arg, const char* tensor, void* data, uint64_t begin, uint64_t end);
   /* The change did not happen: free what allocate gave or in_place added. One call for each of
    * theirs that succeeded, perhaps only after the next change has asked for memory. */

@@ -66,7 +66,8 @@ std::shared_ptr<Options> AddCommon(CLI::App* c) {
 }  // namespace
 
 void AddChangeCommands(CLI::App* app, Action* action) {
-  CLI::App* resize = app->add_subcommand("resize", "Grow or shrink the world to N members; the newest leave");
+  CLI::App* resize =
+      app->add_subcommand("resize", "Grow or shrink the world to N members; the newest leave");
   auto o = AddCommon(resize);
   resize->add_option("N", o->size, "Members")->required();
   resize->callback([o, action] {
