@@ -71,11 +71,11 @@ void Check(const Program& p, bool with_running) {
   }
 }
 
-// Until all members of the world have come to `n`; false when nothing happens for a while.
-bool Wait(const Program& p, std::atomic<uint64_t>* counters, uint64_t n) {
+// Until all members of the world have come to `n`; false when that takes more than so many tries.
+bool Wait(const Program& p, std::atomic<uint64_t>* counters, uint64_t n, int most) {
   // Slots are not members: whoever counts, counts by slot, in the world of this epoch.
   counters[p.world.slot].store(p.world.epoch << 32 | n);
-  for (int tries = 0; tries < 2000; ++tries) {
+  for (int tries = 0; tries < most; ++tries) {
     bool all = true;
     for (uint32_t s = 0; s < p.world.slots; ++s) {
       all = all && counters[s].load() >= (p.world.epoch << 32 | n);
@@ -96,7 +96,9 @@ int Update(void* arg) {
   for (uint32_t& w : p->weights) w += kPerUpdate;
   for (uint64_t i = p->begin; i < p->end; ++i) p->moments[i - p->begin] += kPerUpdate;
   ++p->step;
-  return Wait(*p, p->barrier->updated, p->step) ? 0 : 1;
+  // A failed update cannot be taken back when the peer was only slow: it is waited for until it
+  // must be lost.
+  return Wait(*p, p->barrier->updated, p->step, 50000) ? 0 : 1;
 }
 
 void* Allocate(void*, const char*, uint64_t bytes) { return malloc(bytes); }
@@ -189,7 +191,7 @@ int Train(Program* p, const char* stop_file) {
       // Forward and backward change what is volatile, and make gradients.
       for (uint64_t i = 0; i < kRunning; ++i) p->running[i] = Value(i + 2, p->step + 1);
       for (uint64_t i = 0; i < kWeights; ++i) p->gradients[i] = Value(i + 3, p->step);
-      if (!Wait(*p, p->barrier->forward, p->step + 1)) {
+      if (!Wait(*p, p->barrier->forward, p->step + 1, 2000)) {
         Recover(p);
         continue;
       }
