@@ -1,0 +1,41 @@
+// Traffic over two rails, between the devices 0, 1 and 2, 3 of tests/rdma_vm's machine, while its
+// `fault` does things to them. For the benchmark and the test; of one thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "bench/failover/flow.h"
+#include "net_plugin/core/net.h"
+
+namespace rewire::bench {
+
+class Trial {
+ public:
+  using Gaps = std::vector<double>;  // milliseconds between messages
+
+  // With this process's settings.
+  static absl::StatusOr<std::unique_ptr<Trial>> Open();
+
+  absl::StatusOr<Gaps> Carry(uint64_t messages) { return flow_->Carry(messages); }
+  // Messages while `fault` runs with these words, and so many more.
+  absl::StatusOr<Gaps> Disturb(std::string_view words, uint64_t messages);
+  // The same; so many more from when a rail has failed by it.
+  absl::StatusOr<Gaps> Break(std::string_view words, uint64_t messages);
+  // Messages until all rails that have failed are back.
+  absl::Status AwaitRails();
+
+  [[nodiscard]] const Flow& flow() const { return *flow_; }
+  [[nodiscard]] uint64_t rails_failed() const { return net_->counters().rails_failed; }
+
+ private:
+  Trial(const net::Net* net, std::unique_ptr<Flow> flow) : net_(net), flow_(std::move(flow)) {}
+
+  const net::Net* const net_;
+  const std::unique_ptr<Flow> flow_;
+};
+
+}  // namespace rewire::bench
