@@ -1,0 +1,176 @@
+// `./dev bench failover`: for how long messages stop when a rail fails, with a port's event and in
+// silence, and whether anybody notices more than that. Runs in tests/rdma_vm's machine.
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "bench/failover/trial.h"
+#include "bench/lib/flags.h"
+#include "bench/lib/report.h"
+#include "reconfig/base/clock.h"
+
+namespace rewire::bench {
+namespace {
+
+constexpr uint64_t kMessages = 60;
+
+struct Options {
+  int64_t repeats = 5;
+  int64_t seconds = 240;
+  int64_t timeout = 14;
+  int64_t retries = 2;
+  bool json = false;
+};
+
+struct Kind {
+  const char* fault;
+  const char* repair;
+  bool silent;
+};
+
+// Each at the sender's side and at the receiver's.
+constexpr Kind kKinds[] = {
+    {"rxe0 unplug", "rxe0 plug", false}, {"rxe0 netem loss 100%", "rxe0 clear", true},
+    {"rxe3 unplug", "rxe3 plug", false}, {"rxe3 netem loss 100%", "rxe3 clear", true},
+    {"rxe1 down", "rxe1 up", false},     {"rxe1 netem loss 100%", "rxe1 clear", true},
+    {"rxe2 down", "rxe2 up", false},     {"rxe2 netem loss 100%", "rxe2 clear", true},
+};
+
+struct Gaps {
+  std::vector<double> undisturbed;          // every one
+  std::vector<double> longest_undisturbed;  // of as many messages as follow a fault
+  std::vector<double> longest[std::size(kKinds)];
+};
+
+double Longest(const Trial::Gaps& gaps) { return *std::max_element(gaps.begin(), gaps.end()); }
+
+absl::Status Once(Trial* trial, size_t kind, Gaps* out) {
+  const auto before = trial->Carry(kMessages);
+  if (!before.ok()) return before.status();
+  const auto during = trial->Break(kKinds[kind].fault, kMessages);
+  if (!during.ok()) return during.status();
+  out->undisturbed.insert(out->undisturbed.end(), before->begin(), before->end());
+  out->longest_undisturbed.push_back(Longest(*before));
+  out->longest[kind].push_back(Longest(*during));
+  const auto after = trial->Disturb(kKinds[kind].repair, kMessages);
+  if (!after.ok()) return after.status();
+  return trial->AwaitRails();
+}
+
+// All kinds in turns, so that drift of the machine meets all of them.
+absl::Status Measure(Trial* trial, const Options& o, Gaps* out) {
+  const Time end = Now() + seconds(o.seconds);
+  for (int64_t i = 0; i < o.repeats; ++i) {
+    for (size_t kind = 0; kind < std::size(kKinds); ++kind) {
+      if (Now() > end) return absl::OkStatus();
+      if (absl::Status s = Once(trial, kind, out); !s.ok()) return s;
+    }
+  }
+  return absl::OkStatus();
+}
+
+// A headline with what is needed to judge it.
+absl::Status Headline(const std::string& key, const std::vector<double>& samples, double bar,
+                      Report* report) {
+  const absl::StatusOr<Summary> s = Summarize(samples);
+  if (!s.ok()) return s.status();
+  report->Set(key, s->median);
+  report->Set(key + "_spread", s->spread);
+  report->Set(key + "_max", s->max);
+  report->Set(key + "_repeats", s->count);
+  report->Set(key + "_bar", bar);
+  fprintf(report->text(), "  %-28s %8.1f (%.1f), %zu times, at most %.1f; the bar is %.1f\n",
+          key.c_str(), s->median, s->spread, s->count, s->max, bar);
+  return report->AddSamples(key, "ms", samples);
+}
+
+absl::Status Describe(const Gaps& gaps, const Options& o, Report* report) {
+  const absl::StatusOr<Summary> usual = Summarize(gaps.undisturbed);
+  const absl::StatusOr<Summary> noise = Summarize(gaps.longest_undisturbed);
+  if (!usual.ok()) return usual.status();
+  if (!noise.ok()) return noise.status();
+  fprintf(
+      report->text(),
+      "# milliseconds without a message beyond the usual %.2f, median (spread); undisturbed the "
+      "longest is %.1f (%.1f)\n",
+      usual->median, noise->median, noise->spread);
+  std::vector<double> of[2];
+  for (size_t kind = 0; kind < std::size(kKinds); ++kind) {
+    std::vector<double> blackouts = gaps.longest[kind];
+    for (double& gap : blackouts) gap -= usual->median;
+    if (blackouts.empty()) continue;
+    std::vector<double>& all = of[kKinds[kind].silent ? 1 : 0];
+    all.insert(all.end(), blackouts.begin(), blackouts.end());
+    const absl::StatusOr<Summary> s = Summarize(blackouts);
+    if (!s.ok()) return s.status();
+    fprintf(report->text(), "  %-28s %8.1f (%.1f), %zu times\n", kKinds[kind].fault, s->median,
+            s->spread, s->count);
+    const absl::Status added = report->AddSamples(kKinds[kind].fault, "ms", blackouts);
+    if (!added.ok()) return added;
+  }
+  const double timeout_ms = 4.096e-3 * static_cast<double>(int64_t{1} << o.timeout);
+  const double bar = 2 * timeout_ms * static_cast<double>(o.retries + 1);
+  if (absl::Status s = Headline("blackout_ms_port_event", of[0], 100, report); !s.ok()) return s;
+  if (absl::Status s = Headline("blackout_ms_silent", of[1], bar, report); !s.ok()) return s;
+  report->Set("gap_ms_undisturbed", usual->median);
+  return report->AddSamples("longest_gap_undisturbed", "ms", gaps.longest_undisturbed);
+}
+
+int Main(int argc, char** argv) {
+  Options o;
+  Flags flags("failover_perf", "how long messages stop when one of two rails fails");
+  flags.Int("--repeats", &o.repeats, 1, 1000, "of each fault");
+  flags.Int("--seconds", &o.seconds, 1, 300, "after which no other fault begins");
+  flags.Int("--timeout", &o.timeout, 1, 24, "REWIRE_NET_TIMEOUT");
+  flags.Int("--retries", &o.retries, 0, 6, "REWIRE_NET_RETRIES");
+  flags.Switch("--json", &o.json, "one JSON object on stdout, the text on stderr");
+  flags.ParseOrExit(argc, argv);
+  setenv("NCCL_SOCKET_IFNAME", "lo", 1);
+  setenv("REWIRE_NET_REQUIRE", "verbs", 1);
+  setenv("REWIRE_LOG", "error", 0);  // that a rail has failed is no news here
+  setenv("REWIRE_NET_TIMEOUT", absl::StrCat(o.timeout).c_str(), 1);
+  setenv("REWIRE_NET_RETRIES", absl::StrCat(o.retries).c_str(), 1);
+  const auto trial = Trial::Open();
+  if (!trial.ok()) {
+    fprintf(stderr, "failover_perf: %s\n", trial.status().ToString().c_str());
+    return 1;
+  }
+  Report report("failover", o.json);
+  Gaps gaps;
+  const absl::Status measured = Measure(trial->get(), o, &gaps);
+  const absl::Status described = Describe(gaps, o, &report);
+  const Flow& flow = (*trial)->flow();
+  const Arrivals& a = flow.arrivals();
+  report.Set("corrupt", a.corrupt());
+  report.Set("lost", a.lost());
+  report.Set("duplicated", a.duplicated());
+  report.Set("errors_seen_by_nccl", flow.errors());
+  report.Set("messages", a.next());
+  report.Set("rails_failed", (*trial)->rails_failed());
+  report.SetConfig("repeats", o.repeats);
+  report.SetConfig("seconds", o.seconds);
+  report.SetConfig("timeout", o.timeout);
+  report.SetConfig("retries", o.retries);
+  fprintf(
+      report.text(), "  of %llu messages %llu corrupt, %llu lost, %llu duplicated; %llu errors\n",
+      static_cast<unsigned long long>(a.next()), static_cast<unsigned long long>(a.corrupt()),
+      static_cast<unsigned long long>(a.lost()), static_cast<unsigned long long>(a.duplicated()),
+      static_cast<unsigned long long>(flow.errors()));
+  const absl::Status written = report.Finish();
+  bool good = a.flawless();
+  for (const absl::Status& s : {measured, described, written}) {
+    if (s.ok()) continue;
+    fprintf(stderr, "failover_perf: %s\n", s.ToString().c_str());
+    good = false;
+  }
+  return good ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace rewire::bench
+
+int main(int argc, char** argv) { return rewire::bench::Main(argc, argv); }
