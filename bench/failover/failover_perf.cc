@@ -20,7 +20,7 @@ constexpr uint64_t kMessages = 60;
 
 struct Options {
   int64_t repeats = 5;
-  int64_t seconds = 240;
+  int64_t seconds = 300;
   int64_t timeout = 14;
   int64_t retries = 2;
   bool json = false;
