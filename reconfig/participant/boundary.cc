@@ -1,6 +1,7 @@
 // What the program's thread does at the update boundary; see participant.h.
 #include <algorithm>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "reconfig/base/bytes.h"
 #include "reconfig/base/log.h"
@@ -266,7 +267,12 @@ void Participant::TakeAdoption(BoundaryResult* result) {
     view = *view_;
   }
   if (!adoption) return;
-  const std::shared_ptr<Reshape> reshape = adoption->reshape;
+  Reshape* const reshape = adoption->reshape.get();
+  // It ends on the member's thread: joining and releasing is no work for a step, and enters
+  // contexts.
+  const absl::Cleanup end_elsewhere = [&] {
+    inbox_->Post([ended = std::move(adoption->reshape)](Member*, Time, Member::Out*) {});
+  };
   if (reshape != nullptr) {
     result->bytes_in = reshape->bytes_in();
     result->bytes_out = reshape->bytes_out();

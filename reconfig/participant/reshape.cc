@@ -17,6 +17,8 @@ namespace {
 
 // Of a wait that the leader ends, by a decision or by ending the transition.
 constexpr Duration kLongest = seconds(3600);
+// For all that a member on this node shares: one that does not answer sends bytes.
+constexpr Duration kShare = seconds(5);
 
 // Where an element lies, or would, in a part that reaches so far.
 StatePlace PlaceOf(const PlacedTensor& tensor, uint64_t element) {
@@ -339,7 +341,7 @@ absl::Status Reshape::SharePeers() {
     for (const TensorShape& shape : shapes_) {
       begins.push_back(PartOf(shape, slots, slot).begin * shape.element_bytes);
     }
-    pull_->TakeFrom(source.member, offer, begins, incoming_, Now() + context_.build);
+    pull_->TakeFrom(source.member, offer, begins, incoming_, Now() + kShare);
   }
   const Time deadline = Now() + context_.build;
   for (const WorldMember& source : request_.from.members) {

@@ -108,6 +108,8 @@ void DescriptorServer::Run() {
     }
     if (ready[1].revents == 0) continue;
     UniqueFd client(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    // Without descriptors to accept with the listener stays ready: not again at once.
+    if (!client.valid()) poll(ready.data(), 1, 10);
     PeerCredentials peer;
     // Others of this node may see the name; only this user's processes are given memory.
     if (client.valid() && clients.size() < kMostClients && PeerOf(client.get(), &peer).ok() &&
