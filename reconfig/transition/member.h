@@ -90,7 +90,8 @@ class Member {
   void OnCommunicatorCreated(Time now, const CommunicatorCreated& created, Out* out);
   void OnCommunicatorDestroyed(Time now, const CommunicatorId& communicator, Out* out);
   // The program's thread stands at an update boundary: at a pledged step, after AbortCurrent, as a
-  // joiner in its first update, or because of DescribeBoundary. It stands until Resume (or Stop).
+  // joiner in its first update, or because of DescribeBoundary. It stands until Resume (or Stop),
+  // which comes at once where the reason has gone since it stopped.
   void OnBoundary(Time now, const BoundaryInfo& info, Out* out);
   void OnReclaim(Time now, Duration within, Out* out);  // SIGTERM
   void OnFinished(Time now, Out* out);                  // the program detached
@@ -134,6 +135,8 @@ class Member {
   void TakeCommitted(Time now, const WorldRecord& record, Out* out);
   void TryPrepared(Time now, Out* out);
   void TryBoundary(Time now, Out* out);
+  // Whether there is a reason to stand still before update `version`.
+  [[nodiscard]] bool StandsFor(uint64_t version) const;
   void GiveUp(Time now, Out* out);
   // The transition under way will not happen; the program goes on in the old world if it can.
   void Drop(const std::string& reason, Out* out);

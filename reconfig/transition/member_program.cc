@@ -81,11 +81,19 @@ void Member::OnPledged(Time, Epoch epoch, uint32_t round, bool ok,
 
 void Member::OnBoundary(Time now, const BoundaryInfo& info, Out* out) {
   if (stopped_ || finished_) return;
+  // What it stopped for may have been called off, and the others need it to go on.
+  if (!StandsFor(info.live_version)) return Release(ResumeKind::kContinue, out);
   if (!standing_) standing_since_ = now;
   standing_ = true;
   boundary_ = info;
   if (work_) work_->described = true;
   TryBoundary(now, out);
+}
+
+bool Member::StandsFor(uint64_t version) const {
+  if (joining_ || broken_) return true;
+  return work_ && work_->prepare.kind == TransitionKind::kBoundary && work_->proposed &&
+         version >= work_->proposed->cuts[0].cut;
 }
 
 // The program stands at the boundary: whatever waited for that.

@@ -196,7 +196,7 @@ void Process::Do(const MemberAction& action) {
     switch (a->kind) {
       case ResumeKind::kContinue:
       case ResumeKind::kWorldChanged:
-        return Program(microseconds(50), [this] { BeginUpdate(); });
+        return Program(microseconds(50), [this] { AtUpdate(); });
       case ResumeKind::kRepeat:
         return Program(microseconds(50), [this] { NextOperation(); });
       case ResumeKind::kLeave:
@@ -341,9 +341,17 @@ void Process::BuddyCopyDone(Epoch era, uint64_t version) {
 
 void Process::Stand() {
   state_ = State::kStanding;
-  Run([this](auto* out) {
-    if (state_ == State::kStanding) member_->OnBoundary(sim_->now(), Info(), out);
-  });
+  // Another thread learns of it, and may have called it off in the meantime.
+  const bool late = sim_->random().OneIn(4);
+  Later(late ? sim_->random().Between(microseconds(1), milliseconds(5)) : microseconds(1),
+        [this](auto* out) {
+          if (state_ != State::kStanding) return;
+          member_->OnBoundary(sim_->now(), Info(), out);
+          if (!member_->standing() || joining_ || aborted_) return;
+          if (pledged_step_ && version_ >= *pledged_step_) return;
+          sim_->ledger().Violation(absl::StrCat("member ", id(), " is kept standing at ", version_,
+                                                " for nothing that is under way"));
+        });
 }
 
 BoundaryInfo Process::Info() const { return {version_, whole_, own_, buddy_}; }

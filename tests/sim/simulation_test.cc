@@ -72,6 +72,10 @@ TEST(SimulationTest, SeedsThatOnceFailed) {
        "a joiner that had verified reconnected before the new leader's first write was answered, "
        "was told of the old world and stopped, and then the commit landed"},
       {3537, "the same as 4824, with two joiners"},
+      {16,
+       "a program stopped for a round that was called off before its member knew that it stood, "
+       "and "
+       "stood until the next boundary gave up"},
       {8286, "the leader died while it stopped a job whose state was lost"},
   };
   for (const auto& [seed, story] : kRegressions) {

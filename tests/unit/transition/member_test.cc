@@ -134,6 +134,31 @@ TEST_F(MemberTest, ABoundary) {
   EXPECT_EQ(Last<Resume>()->kind, ResumeKind::kWorldChanged);
 }
 
+TEST_F(MemberTest, AStandThatWasCalledOffBeforeItWasToldEndsAtOnce) {
+  PrepareIt(TransitionKind::kBoundary, kNew);
+  Pledge({kUpdateBoundary, 8, 8});
+  Hear(Decide{2, 0, false});  // while the program's thread stops at 8
+  out.clear();
+  member.OnBoundary(now, {8, true, {}, {}}, &out);
+  EXPECT_EQ(Last<Resume>()->kind, ResumeKind::kContinue);
+  EXPECT_FALSE(member.standing());
+}
+
+TEST_F(MemberTest, AStandForARoundThatALaterOneReplacedEndsAtOnce) {
+  PrepareIt(TransitionKind::kBoundary, kNew);
+  Pledge({kUpdateBoundary, 8, 8});
+  Hear(Decide{2, 0, false});
+  Hear(Propose{2, 1, {{kUpdateBoundary, 10, 10}}});
+  member.OnPledged(now, 2, 1, true, {}, &out);
+  Hear(Decide{2, 1, true});
+  out.clear();
+  member.OnBoundary(now, {8, true, {}, {}}, &out);  // the others need it until 10
+  EXPECT_EQ(Last<Resume>()->kind, ResumeKind::kContinue);
+  EXPECT_FALSE(Sent<AtBoundary>().has_value());
+  member.OnBoundary(now, {10, true, {}, {}}, &out);
+  EXPECT_EQ(Sent<AtBoundary>()->live_version, 10u);
+}
+
 TEST_F(MemberTest, LeavesAWorldThatIsNotItsOwn) {
   Verified();
   Hear(Commit{Record({2, {kOld.members[0]}})});
