@@ -158,6 +158,7 @@ void Process::Do(const MemberAction& action) {
   } else if (std::holds_alternative<ReleaseBoundary>(action)) {
     pledged_step_.reset();
   } else if (const auto* a = std::get_if<FinishStream>(&action)) {
+    streaming_ = a->epoch;
     FinishStreamWhenOthersStand(a->epoch, 0);
   } else if (std::holds_alternative<DescribeBoundary>(action)) {
     if (state_ == State::kStanding) {
@@ -178,6 +179,7 @@ void Process::Do(const MemberAction& action) {
     Adopted(*a);
   } else if (std::holds_alternative<AbandonEpoch>(action)) {
     pledged_step_.reset();
+    streaming_.reset();
     for (auto& [c, comm] : communicators_) comm.pledged.reset();
     if (state_ == State::kBlocked) Program(microseconds(1), [this] { Issue(); });
   } else if (const auto* a = std::get_if<RetireBefore>(&action)) {
@@ -359,6 +361,7 @@ BoundaryInfo Process::Info() const { return {version_, whole_, own_, buddy_}; }
 // A joiner's state comes from the others, who must all be at the boundary for the last of it.
 void Process::FinishStreamWhenOthersStand(Epoch epoch, int tries) {
   Later(sim_->random().Between(milliseconds(5), milliseconds(60)), [=, this](auto* out) {
+    if (streaming_ != epoch) return;  // abandoned
     if (!sim_->SourcesStand()) {
       if (tries < 100) FinishStreamWhenOthersStand(epoch, tries + 1);
       return;

@@ -104,6 +104,7 @@ class Process {
   bool copied_ = true;
   std::optional<uint64_t> received_version_;
   std::optional<Epoch> entering_;
+  std::optional<Epoch> streaming_;
   Epoch built_ = 0;  // the generations of this epoch are whole
 };
 
