@@ -104,9 +104,12 @@ void Leader::StopJob(Time now, const std::string& reason, Out* out) {
 void Leader::CheckSilence(Time now, Out* out) {
   std::vector<MemberId> silent;
   for (const auto& [id, peer] : peers_) {
-    if (peer.connected && !peer.finished && !peer.lost && now - peer.heard >= options_.silence) {
-      silent.push_back(id);
-    }
+    if (!peer.connected || peer.finished || peer.lost) continue;
+    if (now - peer.heard < options_.silence) continue;
+    // Who has been let go says nothing any more, and stays until the change has ended.
+    const bool let_go =
+        transition_ && transition_->phase > Phase::kCommitting && !record_.world.SlotOf(id);
+    if (!let_go) silent.push_back(id);
   }
   for (MemberId id : silent) {
     if (idle_phase_ == Phase::kForming || idle_phase_ == Phase::kRecovering) {

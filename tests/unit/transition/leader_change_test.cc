@@ -75,6 +75,8 @@ TEST_F(LeaderTest, ADrainedMemberStaysUntilTheOldGenerationsAreRetired) {
   d.BoundaryAll(kThree);
   d.VerifyAll(kThree);
   d.Store();
+  d.silent = {1};  // it has nothing to say any more
+  d.Pass(seconds(4));
   EXPECT_FALSE(d.Last<Kick>().has_value());
   d.Finish({0, 2});
   ASSERT_TRUE(d.Last<Kick>().has_value());
