@@ -110,6 +110,8 @@ void Connection::PollRail(size_t rail) {
     const RailEvent& e = events[i];
     if (e.kind == RailEvent::Kind::kFailed) {
       if (failed == rdma::CompletionStatus::kSuccess) failed = e.status;
+    } else if (t.state == State::kProbing) {
+      if (--t.probes == 0) GoUp(rail);
     } else if (end_ == nullptr) {
       continue;
     } else if (e.kind == RailEvent::Kind::kWritten) {

@@ -108,6 +108,7 @@ class Connection final : public Attachment, private Control::Listener {
     kDown,     // no queues; may be joined
     kMaking,   // they are made or joined in the background
     kOffered,  // the sender: an offer is out; the receiver: it has answered one
+    kProbing,  // the sender: its queues are joined; whether anything gets through is found out
     kUp,
     kDraining,  // this side's queues are in error
     kFenced,    // and dropped; the peer's may not be
@@ -126,6 +127,7 @@ class Connection final : public Attachment, private Control::Listener {
     Rail rail;
     std::shared_ptr<Making> making;
     bool joined = false;                  // what is made is joined with the peer's, too
+    uint32_t probes = 0;                  // that have not come back
     std::optional<std::string> given_up;  // meanwhile
     // The receiver: an offer that came while an earlier one was still being answered.
     std::optional<std::pair<FrameHeader, std::string>> next_offer;
@@ -149,6 +151,8 @@ class Connection final : public Attachment, private Control::Listener {
   // Makes queues, or takes those that are, and joins them with the peer's if there is an offer.
   void Make(Track* track, const std::optional<Offer>& peer);
   void EndMaking(size_t rail);
+  // The sender: something has got through on every queue.
+  void GoUp(size_t rail);
   // Nothing comes through it any more; the queues go in the background.
   void Drop(Track* track);
   void Break(size_t rail, const std::string& why);

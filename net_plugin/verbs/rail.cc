@@ -172,12 +172,21 @@ absl::Status Rail::Write(rdma::SendWork work, size_t bytes) {
       best = &q;
   }
   if (best == nullptr) return absl::ResourceExhaustedError("no room on any queue");
-  work.id = IdOf(static_cast<uint32_t>(best - queues_.data()), static_cast<uint32_t>(work.id));
-  const rdma::PostResult posted = best->pair->PostSend({&work, 1});
+  return Post(best, work, bytes);
+}
+
+absl::StatusOr<uint32_t> Rail::Probe() {
+  for (Queue& q : queues_) REWIRE_RETURN_IF_ERROR(Post(&q, {}, 0));
+  return static_cast<uint32_t>(queues_.size());
+}
+
+absl::Status Rail::Post(Queue* queue, rdma::SendWork work, size_t bytes) {
+  work.id = IdOf(static_cast<uint32_t>(queue - queues_.data()), static_cast<uint32_t>(work.id));
+  const rdma::PostResult posted = queue->pair->PostSend({&work, 1});
   if (posted.posted == 0) return posted.status;
-  best->sizes[(best->first + best->sends) % kSends] = static_cast<uint32_t>(bytes);
-  ++best->sends;
-  best->bytes += bytes;
+  queue->sizes[(queue->first + queue->sends) % kSends] = static_cast<uint32_t>(bytes);
+  ++queue->sends;
+  queue->bytes += bytes;
   ++sends_;
   bytes_ += bytes;
   return absl::OkStatus();

@@ -49,6 +49,9 @@ class Rail {
   // offer makes queues that suit it.
   absl::StatusOr<Offer> Prepare(const RailOptions& options, const Offer* peer, uint64_t random);
   absl::Status Join(const RailOptions& options, const Offer& peer);
+  // Writes nothing, once on each queue: how many kWritten there will be if something gets through
+  // and back on all of them.
+  absl::StatusOr<uint32_t> Probe();
   // Nothing of the peer's comes through any more; what is outstanding fails.
   void Fence();
   // All that came before has been polled.
@@ -84,6 +87,7 @@ class Rail {
   };
 
   absl::Status PostReceives(Queue* queue, uint32_t number, uint32_t count);
+  absl::Status Post(Queue* queue, rdma::SendWork work, size_t bytes);
   absl::StatusOr<rdma::GidEntry> Address(const rdma::PortInfo& port, const RailOptions& options,
                                          const Offer* peer) const;
 

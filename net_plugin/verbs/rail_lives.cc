@@ -63,13 +63,11 @@ void Connection::EndMaking(size_t rail) {
     SayOf(rail, FrameKind::kRefused, why);
     Rest(&t, why);
   } else if (sending_ && t.joined) {
-    t.state = State::kUp;
-    t.since = options_.now();
-    if (std::exchange(t.failed, false)) {
-      REWIRE_INFO("net plugin: %s is back", t.nic->name().c_str());
-      ++options_.counters->back;
-    }
-    SayOf(rail, FrameKind::kReady);
+    t.state = State::kProbing;
+    t.due = options_.now() + options_.join;
+    const absl::StatusOr<uint32_t> probes = t.rail.Probe();
+    t.probes = probes.value_or(0);
+    if (!probes.ok()) Break(rail, std::string(probes.status().message()));
   } else {
     t.state = State::kOffered;
     t.due = options_.now() + options_.join;
@@ -80,6 +78,17 @@ void Connection::EndMaking(size_t rail) {
   if (t.state != State::kDown || !t.next_offer) return;
   const auto [header, payload] = *std::exchange(t.next_offer, std::nullopt);
   if (absl::Status status = Answer(header, payload); !status.ok()) Fail(status);
+}
+
+void Connection::GoUp(size_t rail) {
+  Track& t = tracks_[rail];
+  t.state = State::kUp;
+  t.since = options_.now();
+  if (std::exchange(t.failed, false)) {
+    REWIRE_INFO("net plugin: %s is back", t.nic->name().c_str());
+    ++options_.counters->back;
+  }
+  SayOf(rail, FrameKind::kReady);
 }
 
 void Connection::BeginJoin(size_t rail) {
@@ -170,8 +179,8 @@ absl::Status Connection::TakeAnswer(Track* track, std::string_view payload) {
 void Connection::Break(size_t rail, const std::string& why) {
   Track& t = tracks_[rail];
   calm_ = false;
-  if (sending_ && t.state == State::kOffered) {
-    // Nothing has been sent: no fence is needed.
+  if (sending_ && (t.state == State::kOffered || t.state == State::kProbing)) {
+    // Nothing has been sent that could land: no fence is needed.
     SayOf(rail, FrameKind::kRefused, why);
     return Rest(&t, why);
   }
@@ -234,8 +243,10 @@ void Connection::KeepTime() {
   for (size_t r = 0; r < tracks_.size(); ++r) {
     Track& t = tracks_[r];
     if (t.making != nullptr && t.making->done.load(std::memory_order_acquire)) EndMaking(r);
-    if (sending_ && t.state == State::kOffered && now >= t.due) Break(r, "no answer in time");
-    joining = joining || t.state == State::kOffered || t.state == State::kMaking;
+    const bool asks = t.state == State::kOffered || t.state == State::kProbing;
+    if (sending_ && asks && now >= t.due) Break(r, "no answer in time");
+    joining = joining || t.state == State::kOffered || t.state == State::kProbing ||
+              t.state == State::kMaking;
   }
   if (!sending_ || joining || link_->rested) return;
   // One attempt at a time.

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 
 #include "tests/unit/net_plugin/verbs/pair.h"
@@ -131,6 +132,49 @@ TEST_F(Rails, AnswersThatComeTooLate) {
     for (int i = 0; i < 100'000 && counters.back == 0; ++i) poll(true);
     ASSERT_EQ(counters.back, 1u);
     ASSERT_EQ(Carry(100'000), absl::OkStatus());
+  }
+}
+
+// A silent port looks well to whoever asks it, and joining asks only the device and the peer.
+TEST_F(Rails, ASilentRailIsNotUsedBeforeSomethingGetsThrough) {
+  for (const char* silent : {"s0", "r0"}) {
+    SCOPED_TRACE(silent);
+    Join({});
+    const RailCounters& counters = *pair_->sending().options().counters;
+    pair_->fabric.SetLoss(silent, 1'000'000);
+    for (int i = 0; i < 10 && counters.failed == 0; ++i)
+      ASSERT_EQ(Carry(1 << 18), absl::OkStatus());
+    ASSERT_EQ(counters.failed, 1u);
+    for (int i = 0; i < 40; ++i) ASSERT_EQ(Carry(1 << 18), absl::OkStatus());
+    EXPECT_EQ(counters.failed, 1u);
+    EXPECT_EQ(counters.back, 0u);
+    pair_->fabric.SetLoss(silent, 0);
+    for (int i = 0; i < 400 && counters.back == 0; ++i) ASSERT_EQ(Carry(1 << 18), absl::OkStatus());
+    EXPECT_EQ(counters.back, 1u);
+  }
+}
+
+// What the switch has kept comes when the message has long been received by the other rail, and its
+// buffer is the program's again.
+TEST_F(Rails, AWriteThatComesAfterTheReplayDoesNotLand) {
+  for (const bool unfenced : {true, false}) {
+    PairOptions options;
+    options.unfenced = unfenced;
+    Join(options);
+    std::vector<char> out(1 << 18, 'o');
+    std::vector<char> in(out.size());
+    void* const from = *pair_->sender->Register(out.data(), out.size(), kPtrHost);
+    void* const to = *pair_->receiver->Register(in.data(), in.size(), kPtrHost);
+    pair_->fabric.Hold("r0");
+    EXPECT_EQ(CarryRegistered(out, from, &in, to), absl::OkStatus());
+    EXPECT_TRUE(in == out);
+    std::fill(in.begin(), in.end(), 'p');
+    pair_->fabric.Release("r0");
+    pair_->Advance(milliseconds(1));
+    const bool landed = std::find(in.begin(), in.end(), 'o') != in.end();
+    EXPECT_EQ(landed, unfenced);
+    EXPECT_TRUE(pair_->sender->Deregister(from).ok());
+    EXPECT_TRUE(pair_->receiver->Deregister(to).ok());
   }
 }
 
