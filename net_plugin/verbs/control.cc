@@ -21,8 +21,11 @@ void Control::SayPiece(FrameHeader header, const char* data) {
 }
 
 absl::Status Control::Move() {
-  if (absl::Status status = Write(); !status.ok()) return status;
-  if (absl::Status status = Read(); !status.ok()) return status;
+  absl::Status written = Write();
+  // What the peer has said before it went counts.
+  absl::Status read = Read();
+  if (!written.ok()) return written;
+  if (!read.ok()) return read;
   // What was heard may have to be answered.
   return Write();
 }

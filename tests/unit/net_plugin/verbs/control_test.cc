@@ -105,6 +105,18 @@ TEST_F(ControlTest, APieceWithoutAPlaceEndsIt) {
   EXPECT_EQ(b.Move().code(), absl::StatusCode::kDataLoss);
 }
 
+TEST_F(ControlTest, WhatAPeerHasSaidBeforeItWentIsHeard) {
+  Control a(a_stream_.get(), &a_side_);
+  Control b(b_stream_.get(), &b_side_);
+  a.Say(Of(FrameKind::kRest));
+  ASSERT_TRUE(a.Move().ok());
+  a_stream_.reset();
+  b.Say(Of(FrameKind::kFenced));
+  EXPECT_EQ(b.Move().code(), absl::StatusCode::kUnavailable);
+  ASSERT_EQ(b_side_.heard.size(), 1u);
+  EXPECT_EQ(b_side_.heard[0].first, FrameKind::kRest);
+}
+
 TEST_F(ControlTest, APeerThatIsGone) {
   Control b(b_stream_.get(), &b_side_);
   a_stream_.reset();
