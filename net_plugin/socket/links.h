@@ -23,6 +23,7 @@ struct LinksOptions {
   uint64_t job = 0;                // the job's secret; 0: none
   Duration greeting = seconds(5);  // for who connects, until it has said who it is
   Duration connect = seconds(30);  // since somebody asked for an attempt last
+  Duration answer = seconds(300);  // for who listens, however often it is asked
 };
 
 class Links {
@@ -74,6 +75,7 @@ class Links {
   };
   struct Attempt {
     Time deadline;
+    Time begun;
     std::unique_ptr<Link> link;
     std::vector<UniqueFd> fds;
     std::vector<size_t> sent;  // of each stream's hello

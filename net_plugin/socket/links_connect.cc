@@ -68,8 +68,13 @@ absl::StatusOr<std::unique_ptr<Link>> Links::Connect(const sockaddr_storage& loc
     return absl::DeadlineExceededError(
         absl::StrCat("no answer from ", AddressText(address->address)));
   }
-  const absl::StatusOr<bool> through = Advance(&found->second, *address);
-  if (through.ok() && !*through) return nullptr;
+  absl::StatusOr<bool> through = Advance(&found->second, *address);
+  const bool late = Now() - found->second.begun > options_.answer;
+  if (through.ok() && !*through && !late) return nullptr;
+  if (through.ok() && !*through) {
+    through = absl::DeadlineExceededError(
+        absl::StrCat(AddressText(address->address), " accepts connections and does not answer"));
+  }
   Attempt ended = std::move(found->second);
   attempts_.erase(found);
   if (!through.ok()) return through.status();
@@ -81,7 +86,8 @@ absl::StatusOr<std::unique_ptr<Link>> Links::Connect(const sockaddr_storage& loc
 absl::StatusOr<Links::Attempt> Links::Begin(const sockaddr_storage& local, int streams,
                                             const ListenAddress& address) {
   Attempt attempt;
-  attempt.deadline = Now() + options_.connect;
+  attempt.begun = Now();
+  attempt.deadline = attempt.begun + options_.connect;
   attempt.link = std::make_unique<Link>();
   attempt.link->id = Random();
   attempt.link->peer = address.incarnation;

@@ -18,18 +18,15 @@ namespace {
 // While nothing is wrong the control connection and the devices' events are looked at now and then.
 constexpr uint64_t kLookEvery = 64;
 
-// What another path would not cure: a key or a buffer is wrong.
-bool Incurable(rdma::CompletionStatus status) {
-  switch (status) {
-    case rdma::CompletionStatus::kLocalLength:
-    case rdma::CompletionStatus::kLocalProtection:
-    case rdma::CompletionStatus::kLocalAccess:
-    case rdma::CompletionStatus::kRemoteInvalidRequest:
-    case rdma::CompletionStatus::kRemoteAccess:
-      return true;
-    default:
-      return false;
-  }
+// What another path would not cure: a key or a buffer is wrong, on this side or on the peer's.
+bool WrongHere(rdma::CompletionStatus status) {
+  return status == rdma::CompletionStatus::kLocalLength ||
+         status == rdma::CompletionStatus::kLocalProtection ||
+         status == rdma::CompletionStatus::kLocalAccess;
+}
+bool WrongThere(rdma::CompletionStatus status) {
+  return status == rdma::CompletionStatus::kRemoteInvalidRequest ||
+         status == rdma::CompletionStatus::kRemoteAccess;
 }
 
 }  // namespace
@@ -95,6 +92,11 @@ absl::Status Connection::Poll() {
   return Failure();
 }
 
+absl::Status Connection::WrongRequest(const Track& track, rdma::CompletionStatus status) {
+  return absl::InternalError(absl::StrCat("a request on ", track.nic->name(),
+                                          " is wrong: ", std::string(rdma::Name(status))));
+}
+
 void Connection::PollRail(size_t rail) {
   Track& t = tracks_[rail];
   std::array<RailEvent, Rail::kBatch> events;
@@ -122,9 +124,10 @@ void Connection::PollRail(size_t rail) {
   }
   // Behind what has come all the same: the report must tell of it.
   if (failed != rdma::CompletionStatus::kSuccess) {
-    if (Incurable(failed) && t.state == State::kUp) {
-      return Fail(absl::InternalError(absl::StrCat(
-          "a request on ", t.nic->name(), " is wrong: ", std::string(rdma::Name(failed)))));
+    if (WrongHere(failed) && t.state == State::kUp) return Fail(WrongRequest(t, failed));
+    if (WrongThere(failed) && t.state == State::kUp && doubt_.ok()) {
+      doubt_ = WrongRequest(t, failed);
+      doubt_until_ = options_.now() + options_.doubt;
     }
     Break(rail, std::string(rdma::Name(failed)));
   }
@@ -144,9 +147,11 @@ void Connection::Look() {
   if (!link_->closed) {
     if (absl::Status status = control_.Move(); !status.ok()) return Fail(status);
   }
+  if (!doubt_.ok() && options_.now() >= doubt_until_) return Fail(doubt_);
   KeepTime();
-  calm_ = control_.Silent() && std::all_of(tracks_.begin(), tracks_.end(),
-                                           [](const Track& t) { return t.state == State::kUp; });
+  calm_ = doubt_.ok() && control_.Silent() &&
+          std::all_of(tracks_.begin(), tracks_.end(),
+                      [](const Track& t) { return t.state == State::kUp; });
 }
 
 std::optional<size_t> Connection::Choose(size_t bytes) const {

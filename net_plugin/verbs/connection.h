@@ -35,9 +35,12 @@ struct ConnectionOptions {
   RailOptions rail;
   size_t piece_bytes = 128 << 10;     // of a message that is not small; more when it is very large
   Duration join = seconds(5);         // for one attempt
+  Duration arrival = seconds(30);     // for who has come to a listener, until a rail is joined
   Duration drain = milliseconds(50);  // for completions of a fenced rail; they come at once
   Duration first_retry = milliseconds(100);
   Duration most_retry = seconds(10);
+  // A peer that refuses a request may be one that dies: its memory goes before its connections.
+  Duration doubt = seconds(1);
   Duration stranded = seconds(30);  // device memory waits so long for a rail
   std::function<Time()> now = Now;
   // Where queues are made and joined.
@@ -165,6 +168,7 @@ class Connection final : public Attachment, private Control::Listener {
   uint64_t Random() { return MixedRandom(++randoms_); }
   [[nodiscard]] uint64_t MixedRandom(uint64_t n) const;
 
+  static absl::Status WrongRequest(const Track& track, rdma::CompletionStatus status);
   void PollRail(size_t rail);
   void Look();
   absl::StatusOr<char*> PlaceOf(const FrameHeader& piece) override;
@@ -183,6 +187,8 @@ class Connection final : public Attachment, private Control::Listener {
   bool calm_ = false;
   uint64_t polls_ = 0;
   uint64_t randoms_ = 0;
+  absl::Status doubt_;  // what the failure will be, unless the peer turns out to be gone
+  Time doubt_until_;
   absl::Status failure_;
 };
 

@@ -7,13 +7,6 @@
 #include "reconfig/base/log.h"
 
 namespace rewire::net {
-namespace {
-
-// For one that has come, until its rails are joined.
-constexpr Duration kJoin = seconds(30);
-
-}  // namespace
-
 VerbsListener::~VerbsListener() { links_->Unlisten(id_); }
 
 absl::StatusOr<std::unique_ptr<Receiver>> VerbsListener::Accept() {
@@ -24,7 +17,7 @@ absl::StatusOr<std::unique_ptr<Receiver>> VerbsListener::Accept() {
     if ((*came)->attachment != nullptr) {
       return std::make_unique<VerbsReceiver>(*std::move(came), links_);
     }
-    arrivals_.push_back({*std::move(came), Now() + kJoin});
+    arrivals_.push_back({*std::move(came), Now() + adapter_->options_.arrival});
   }
   for (auto at = arrivals_.begin(); at != arrivals_.end();) {
     const absl::StatusOr<bool> joined = adapter_->Attach(at->link.get(), false, 0)->Establish();

@@ -1,5 +1,7 @@
 #include "tests/fakes/rdma/completion_ring.h"
 
+#include <utility>
+
 #include "tests/fakes/rdma/endpoint.h"
 
 namespace rewire::rdma::fake {
@@ -10,7 +12,11 @@ void CompletionRing::Push(Entry entry) {
     entries_.push_back(std::move(entry));
     return;
   }
-  overrun_ = true;
+  Overrun();
+}
+
+void CompletionRing::Overrun() {
+  if (std::exchange(overrun_, true)) return;
   opened_->Tell({DeviceEventKind::kCompletionQueueError, 0, id_, "completion queue overrun"});
   for (Endpoint* user : users) {
     opened_->Tell({DeviceEventKind::kQueuePairError, 0, user->number(), "queue pair fatal"});

@@ -30,8 +30,9 @@ class CompletionRing {
   // The endpoints that complete here.
   std::set<Endpoint*> users;
 
-  // A full ring is in error from then on, with every endpoint that uses it.
   void Push(Entry entry);
+  // A full ring is in error from then on, with every endpoint that uses it.
+  void Overrun();
   [[nodiscard]] Completion Pop();
   void Forget(uint32_t queue_pair);
 

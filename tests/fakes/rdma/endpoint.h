@@ -33,6 +33,11 @@ class Endpoint : public std::enable_shared_from_this<Endpoint> {
   [[nodiscard]] const EndpointOptions& options() const { return options_; }
   Ece ece{0xfa4e, 0x5};
 
+  // What completes from now on is lost, and the queue pairs with it.
+  void OverrunCompletions() {
+    send_ring_->Overrun();
+    receive_ring_->Overrun();
+  }
   // These say 0 or an error number, as the verbs do.
   [[nodiscard]] int ToInit(const InitAttributes& attributes);
   [[nodiscard]] int ToReadyToReceive(const ReceiveAttributes& attributes);

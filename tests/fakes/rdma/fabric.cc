@@ -111,6 +111,13 @@ void Fabric::SetGids(std::string_view device, std::vector<GidEntry> gids) {
   node.TellAll({DeviceEventKind::kGidChange, 1, 0, "GID table change"});
 }
 
+void Fabric::OverrunCompletions(std::string_view device) {
+  MutexLock lock(&core_->mutex);
+  for (const auto& [number, endpoint] : core_->network.Find(device)->endpoints) {
+    endpoint->OverrunCompletions();
+  }
+}
+
 void Fabric::FailDevice(std::string_view device) {
   MutexLock lock(&core_->mutex);
   Node& node = *core_->network.Find(device);

@@ -61,6 +61,8 @@ class Fabric {
   void Release(std::string_view device);
   // The table after a flap or a change of address; tells the GID change.
   void SetGids(std::string_view device, std::vector<GidEntry> gids);
+  // Every completion queue of the device is full.
+  void OverrunCompletions(std::string_view device);
   // Every queue pair is in error, nothing can be made any more.
   void FailDevice(std::string_view device);
 

@@ -26,8 +26,8 @@ char ByteAt(size_t message, size_t position) {
   return static_cast<char>(MixWord(message, position / 8) >> (8 * (position % 8)));
 }
 
-enum class Fault { kLinkDown, kLoss, kSilence, kDelay, kQueuePair, kDevice, kGids, kSlow };
-constexpr int kFaults = 8;
+enum class Fault { kLinkDown, kLoss, kSilence, kDelay, kQueuePair, kDevice, kGids, kSlow, kStop };
+constexpr int kFaults = 9;
 
 // One run: receives of one to four buffers each, and faults at times of their own.
 class Trial {
@@ -49,16 +49,18 @@ class Trial {
 
   // What is wrong; empty: nothing.
   std::string Go() {
-    if (const absl::Status joined = pair_.Join(); !joined.ok()) return joined.ToString();
+    const absl::Status joined = pair_.Join([this] { Meddle(); });
+    if (!joined.ok()) return joined.ToString();
     Register();
     begun_ = pair_.fabric.now();
     for (int step = 0; step < 400'000; ++step) {
       Strike();
+      Meddle();
       pair_.Advance(nanoseconds(100));
       if (random_.OneIn(2) && !Send()) return wrong_;
       if (random_.OneIn(2) && !Receive()) return wrong_;
       // Nobody moves a receiver that waits for nothing: what it has not said it says at its end.
-      if (received_ == kReceives) pair_.receiver.reset();
+      if (received_ == kReceives && !pair_.stopped(false)) pair_.receiver.reset();
       if (received_ == kReceives && sends_.empty()) return Settle();
     }
     return "it did not end: " + std::to_string(received_) + " of " + std::to_string(kReceives);
@@ -66,6 +68,9 @@ class Trial {
 
   Pair& pair() { return pair_; }
   bool allow_loss = false;  // of what a device has acknowledged: an error, but a named one
+  // Done once when so much time has passed since the very beginning.
+  Duration at{};
+  std::function<void(Pair*)> meddling;
 
  private:
   struct Buffer {
@@ -108,7 +113,12 @@ class Trial {
     return false;
   }
 
+  void Meddle() {
+    if (meddling && pair_.fabric.now() - Time{} >= at) std::exchange(meddling, {})(&pair_);
+  }
+
   bool Send() {
+    if (pair_.stopped(true)) return true;
     if (next_send_ < messages_.size() && sends_.size() < 40) {
       Buffer& m = messages_[next_send_];
       const auto made = pair_.sender->Isend(m.bytes.data(), m.sent, TagOf(next_send_), m.memory);
@@ -129,7 +139,7 @@ class Trial {
   }
 
   bool Receive() {
-    if (pair_.receiver == nullptr) return true;
+    if (pair_.receiver == nullptr || pair_.stopped(false)) return true;
     if (next_receive_ < kReceives && receives_.size() < 8) {
       std::vector<void*> data;
       std::vector<void*> memory;
@@ -246,6 +256,14 @@ class Trial {
         fabric.SetLinkUp(device, true);
         break;
       }
+      case Fault::kStop: {
+        // Mostly for longer than a rail's silence, at times for longer than anybody waits.
+        const bool sender = random_.OneIn(2);
+        pair_.Stop(sender, true);
+        repairs_.push_back({random_.OneIn(4) ? until + milliseconds(20) : until,
+                            [this, sender] { pair_.Stop(sender, false); }});
+        break;
+      }
       case Fault::kSlow:
         fabric.SetSpeed(device, 500);
         repairs_.push_back({until, [&fabric, device] { fabric.SetSpeed(device, 100'000); }});
@@ -315,6 +333,45 @@ TEST(Failover, CompletionQueuesThatAreTooSmall) {
     auto& spied = seed % 2 == 0 ? trial.pair().receiver_spied : trial.pair().sender_spied;
     spied->completions = 20 + static_cast<uint32_t>(seed);
     ASSERT_EQ(trial.Go(), "") << "seed " << seed;
+  }
+}
+
+// One fault that takes one rail, at each moment from the first offer on.
+TEST(Failover, AtEveryPhase) {
+  const auto one = [](Spied* spied, size_t which, auto what) {
+    if (spied->queue_pairs.empty()) return;
+    auto at = spied->queue_pairs.begin();
+    std::advance(at, which % spied->queue_pairs.size());
+    what(at->second);
+  };
+  const auto error = [](rdma::QueuePair* pair) { (void)pair->ToError(); };
+  for (size_t step = 0; step < 240; ++step) {
+    SCOPED_TRACE(step);
+    PairOptions options;
+    options.seed = step + 1;
+    Trial trial(options, 0);
+    trial.at = microseconds(20) * step;
+    // What a full queue of the receiver's takes with it may have been acknowledged.
+    trial.allow_loss = step % 6 == 3;
+    trial.meddling = [&](Pair* pair) {
+      switch (step % 6) {
+        case 0:
+          return one(pair->sender_spied.get(), step / 6, error);
+        case 1:
+          return one(pair->receiver_spied.get(), step / 6, error);
+        case 2:
+          return pair->fabric.OverrunCompletions("s1");
+        case 3:
+          return pair->fabric.OverrunCompletions("r1");
+        case 4:
+          return pair->fabric.SetLinkUp(step / 6 % 2 == 0 ? "s0" : "r0", false);
+        default:
+          pair->Stop(step / 6 % 2 == 0, true);
+          trial.at = pair->fabric.now() - Time{} + milliseconds(2);
+          trial.meddling = [&, stopped = step / 6 % 2 == 0](Pair* p) { p->Stop(stopped, false); };
+      }
+    };
+    ASSERT_EQ(trial.Go(), "");
   }
 }
 

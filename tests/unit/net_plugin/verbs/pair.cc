@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
+#include <algorithm>
+
 namespace rewire::net {
 namespace {
 
@@ -35,12 +37,16 @@ Pair::Pair(const PairOptions& options) : fabric(FabricOf(options)), random_(opti
   o.drain = microseconds(200);
   o.first_retry = microseconds(200);
   o.most_retry = milliseconds(2);
+  o.doubt = milliseconds(2);
   o.stranded = milliseconds(50);
   // As long as a device likes.
-  o.run = [this](std::function<void()> work) {
-    jobs_.emplace_back(fabric.now() + random_.Between(Duration{}, microseconds(300)),
-                       std::move(work));
+  const auto background = [this](bool sender) {
+    return [this, sender](std::function<void()> work) {
+      jobs_.push_back(
+          {sender, fabric.now() + random_.Between(Duration{}, microseconds(300)), std::move(work)});
+    };
   };
+  o.run = background(true);
   o.now = [this] { return fabric.now(); };
   o.seed = options.seed;
   auto sending =
@@ -48,6 +54,7 @@ Pair::Pair(const PairOptions& options) : fabric(FabricOf(options)), random_(opti
   sending_ = sending.get();
   sender_link_->attachment = std::move(sending);
   o.seed = options.seed + 1'000'000;
+  o.run = background(false);
   auto receiving = std::make_unique<Connection>(receiver_link_.get(), false, receivers, 0, o);
   receiving_ = receiving.get();
   receiver_link_->attachment = std::move(receiving);
@@ -84,24 +91,35 @@ std::vector<std::shared_ptr<Nic>> Pair::Open(const std::string& side, size_t por
 
 void Pair::Advance(Duration duration) {
   fabric.Advance(duration);
-  while (!jobs_.empty() && jobs_.front().first <= fabric.now()) {
-    const std::function<void()> work = std::move(jobs_.front().second);
-    jobs_.pop_front();
-    work();
+  // Each end's in its order.
+  for (const bool sender : {true, false}) {
+    for (;;) {
+      const auto at = std::find_if(jobs_.begin(), jobs_.end(),
+                                   [&](const Job& job) { return job.sender == sender; });
+      if (stopped(sender) || at == jobs_.end() || at->due > fabric.now()) break;
+      const std::function<void()> work = std::move(at->work);
+      jobs_.erase(at);
+      work();
+    }
   }
 }
 
-absl::Status Pair::Join() {
+absl::Status Pair::Join(const std::function<void()>& between) {
   bool sender_up = false;
   bool receiver_up = false;
   for (int i = 0; i < 100'000 && (!sender_up || !receiver_up); ++i) {
     Advance(microseconds(1));
-    const absl::StatusOr<bool> s = sending_->Establish();
-    if (!s.ok()) return s.status();
-    sender_up = sender_up || *s;
-    const absl::StatusOr<bool> r = receiving_->Establish();
-    if (!r.ok()) return r.status();
-    receiver_up = receiver_up || *r;
+    between();
+    if (!stopped(true)) {
+      const absl::StatusOr<bool> s = sending_->Establish();
+      if (!s.ok()) return s.status();
+      sender_up = sender_up || *s;
+    }
+    if (!stopped(false)) {
+      const absl::StatusOr<bool> r = receiving_->Establish();
+      if (!r.ok()) return r.status();
+      receiver_up = receiver_up || *r;
+    }
   }
   if (!sender_up || !receiver_up) return absl::DeadlineExceededError("not joined");
   sender = std::make_unique<VerbsSender>(std::move(sender_link_), &sender_links_);

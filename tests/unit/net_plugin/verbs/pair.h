@@ -2,6 +2,7 @@
 // seed gives the same run.
 #pragma once
 
+#include <array>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -34,9 +35,14 @@ class Pair {
   ~Pair();
 
   // Both ends: from then on `sender` and `receiver` are there. The failure, if that is how it ends.
-  absl::Status Join();
+  // `between` is called all the time.
+  absl::Status Join(const std::function<void()>& between = [] {});
   // The clock, and what the ends do in the background.
   void Advance(Duration duration);
+  // As SIGSTOP does it: from now on this end does nothing in the background, and the test does not
+  // move it. Its devices go on.
+  void Stop(bool sender, bool stopped) { stopped_[sender ? 0 : 1] = stopped; }
+  [[nodiscard]] bool stopped(bool sender) const { return stopped_[sender ? 0 : 1]; }
 
   // "s0", "s1".., "r0", "r1"..
   [[nodiscard]] const std::vector<std::string>& devices() const { return devices_; }
@@ -55,7 +61,13 @@ class Pair {
                                          const std::shared_ptr<Spied>& spied);
 
   sim::SeededRandom random_;
-  std::deque<std::pair<Time, std::function<void()>>> jobs_;
+  struct Job {
+    bool sender;
+    Time due;
+    std::function<void()> work;
+  };
+  std::deque<Job> jobs_;
+  std::array<bool, 2> stopped_{};
   std::vector<std::string> devices_;
   Links sender_links_{{}};
   Links receiver_links_{{}};

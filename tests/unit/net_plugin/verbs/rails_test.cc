@@ -256,6 +256,7 @@ TEST_F(Rails, MemoryThatIsGoneIsAnErrorNotAFailover) {
   absl::Status status;
   Request* send = nullptr;
   for (int i = 0; i < 100'000 && status.ok(); ++i) {
+    pair_->Advance(nanoseconds(200));
     if (send == nullptr) {
       const auto made = pair_->sender->Isend(out.data(), out.size(), tag, from);
       ASSERT_TRUE(made.ok()) << made.status();
@@ -265,6 +266,38 @@ TEST_F(Rails, MemoryThatIsGoneIsAnErrorNotAFailover) {
     }
   }
   EXPECT_EQ(status.code(), absl::StatusCode::kInternal) << status;
+  EXPECT_TRUE(pair_->sender->Deregister(from).ok());
+}
+
+// A process that is killed loses its memory before its connections.
+TEST_F(Rails, APeerThatDiesRefusesRequestsFirst) {
+  Join({});
+  std::vector<char> out(8192);
+  std::vector<char> in(8192);
+  void* const from = *pair_->sender->Register(out.data(), out.size(), kPtrHost);
+  void* const to = *pair_->receiver->Register(in.data(), in.size(), kPtrHost);
+  void* data = in.data();
+  const size_t room = in.size();
+  const int tag = 1;
+  ASSERT_TRUE(pair_->receiver->Irecv(1, &data, &room, &tag, &to).ok());
+  EXPECT_TRUE(pair_->receiver->Deregister(to).ok());
+  Request* send = nullptr;
+  const RailCounters& counters = *pair_->sending().options().counters;
+  for (int i = 0; i < 100'000 && counters.failed == 0; ++i) {
+    if (send == nullptr) {
+      send = *pair_->sender->Isend(out.data(), out.size(), tag, from);
+    } else {
+      ASSERT_EQ(pair_->sender->Test(send, nullptr).status(), absl::OkStatus());
+    }
+  }
+  EXPECT_EQ(counters.failed, 1u);
+  pair_->receiving().Fail(absl::CancelledError("killed"));
+  pair_->receiver.reset();
+  absl::Status status;
+  for (int i = 0; i < 100'000 && status.ok(); ++i) {
+    status = pair_->sender->Test(send, nullptr).status();
+  }
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
   EXPECT_TRUE(pair_->sender->Deregister(from).ok());
 }
 

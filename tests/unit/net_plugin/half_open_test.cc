@@ -1,0 +1,124 @@
+// Who begins to greet and dies or stops, after each byte; who accepts and never answers. Each is
+// given up in time, and nobody else waits for it.
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <string>
+#include <vector>
+
+#include "net_plugin/socket/address.h"
+#include "net_plugin/socket/links.h"
+
+namespace rewire::net {
+namespace {
+
+using ::testing::HasSubstr;
+
+sockaddr_storage Loopback() {
+  sockaddr_storage a{};
+  auto& in = reinterpret_cast<sockaddr_in&>(a);
+  in.sin_family = AF_INET;
+  in.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  return a;
+}
+
+Time Soon() { return Now() + seconds(20); }
+
+class HalfOpen : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const auto listener = listening_.Listen(Loopback());
+    ASSERT_TRUE(listener.ok()) << listener.status();
+    address_ = *listener;
+    Hello hello;
+    hello.streams = 2;  // the other one never comes
+    hello.link = 1;
+    hello.listener = address_.listener;
+    hello.key = address_.key;
+    hello_ = EncodeHello(hello);
+  }
+  UniqueFd Visit(size_t bytes) {
+    UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    EXPECT_EQ(connect(fd.get(), reinterpret_cast<const sockaddr*>(&address_.address),
+                      AddressLength(address_.address)),
+              0);
+    EXPECT_EQ(send(fd.get(), hello_.data(), bytes, MSG_NOSIGNAL), static_cast<ssize_t>(bytes));
+    return fd;
+  }
+  // Somebody else comes to the same listener.
+  bool Joins() {
+    Links other{{}};
+    ListenAddress to = address_;
+    std::unique_ptr<Link> there;
+    std::unique_ptr<Link> here;
+    const Time deadline = Soon();
+    while ((there == nullptr || here == nullptr) && Now() < deadline) {
+      if (there == nullptr) there = *other.Connect(Loopback(), 2, &to);
+      if (here == nullptr) here = *listening_.Accept(address_.listener);
+    }
+    return there != nullptr && here != nullptr;
+  }
+  // Until the listener has closed it.
+  bool IsClosed(const UniqueFd& fd) {
+    const Time deadline = Soon();
+    char bytes[64];
+    while (Now() < deadline) {
+      EXPECT_TRUE(listening_.Accept(address_.listener).ok());
+      const ssize_t n = recv(fd.get(), bytes, sizeof bytes, MSG_DONTWAIT);
+      if (n == 0 || (n < 0 && errno == ECONNRESET)) return true;
+    }
+    return false;
+  }
+  bool CountsStrangers(uint64_t count) {
+    const Time deadline = Soon();
+    while (listening_.counters().strangers < count && Now() < deadline) {
+      EXPECT_TRUE(listening_.Accept(address_.listener).ok());
+    }
+    return listening_.counters().strangers == count;
+  }
+
+  Links listening_{{0, milliseconds(300), milliseconds(300)}};
+  ListenAddress address_;
+  std::string hello_;
+};
+
+TEST_F(HalfOpen, WhoStopsAfterAnyByte) {
+  std::vector<UniqueFd> guests;
+  for (size_t bytes = 0; bytes <= kHelloBytes; ++bytes) guests.push_back(Visit(bytes));
+  EXPECT_TRUE(Joins());
+  for (const UniqueFd& guest : guests) EXPECT_TRUE(IsClosed(guest));
+  EXPECT_EQ(listening_.counters().strangers, guests.size());
+  EXPECT_TRUE(Joins());
+}
+
+TEST_F(HalfOpen, WhoDiesAfterAnyByte) {
+  for (size_t bytes = 0; bytes < kHelloBytes; ++bytes) Visit(bytes).reset();
+  EXPECT_TRUE(Joins());
+  EXPECT_TRUE(CountsStrangers(kHelloBytes));
+  EXPECT_TRUE(Joins());
+}
+
+TEST(HalfOpenListener, WhoAcceptsAndNeverAnswers) {
+  Links silent{{}};  // the kernel accepts for it, and nobody looks after it
+  Links other{{}};
+  Links connecting({0, seconds(5), seconds(20), milliseconds(300)});
+  absl::StatusOr<ListenAddress> nowhere = silent.Listen(Loopback());
+  absl::StatusOr<ListenAddress> somewhere = other.Listen(Loopback());
+  absl::Status status;
+  std::unique_ptr<Link> link;
+  const Time deadline = Soon();
+  while ((status.ok() || link == nullptr) && Now() < deadline) {
+    if (status.ok()) status = connecting.Connect(Loopback(), 1, &*nowhere).status();
+    if (link == nullptr) link = *connecting.Connect(Loopback(), 1, &*somewhere);
+    ASSERT_TRUE(other.Accept(somewhere->listener).ok());
+  }
+  EXPECT_NE(link, nullptr);
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("does not answer"));
+}
+
+}  // namespace
+}  // namespace rewire::net
