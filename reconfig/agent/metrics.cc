@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <set>
+#include <vector>
 
 namespace rewire {
 namespace {
@@ -26,6 +27,20 @@ double Seconds(Duration d) { return std::chrono::duration<double>(d).count(); }
 void Follow(Counter& counter, uint64_t value) {
   counter.Increment(std::max(0.0, static_cast<double>(value) - counter.Value()));
 }
+
+// Of a member's net plugin.
+constexpr struct {
+  const char* name;
+  const char* help;
+  uint64_t NetCounts::*count;
+} kNet[] = {
+    {"rewire_net_links_made_total", "Links made by connecting", &NetCounts::links_made},
+    {"rewire_net_links_reused_total", "NCCL's connections that took up a link at rest",
+     &NetCounts::links_reused},
+    {"rewire_net_strangers_total", "Connections turned away", &NetCounts::strangers},
+    {"rewire_net_rails_failed_total", "RDMA rails that failed", &NetCounts::rails_failed},
+    {"rewire_net_rails_back_total", "RDMA rails that came back", &NetCounts::rails_back},
+};
 
 }  // namespace
 
@@ -112,11 +127,16 @@ struct Metrics::Families {
         write_seconds(prometheus::BuildHistogram()
                           .Name("rewire_store_write_seconds")
                           .Help("How long a compare-and-swap took")
-                          .Register(r)) {}
+                          .Register(r)) {
+    for (const auto& n : kNet) {
+      net.push_back(&prometheus::BuildCounter().Name(n.name).Help(n.help).Register(r));
+    }
+  }
   Family<Gauge>&epoch, &members, &updates, &silent, &background, &stalled, &open, &uptime;
   Family<Counter>&closed, &accepted, &dropped, &transitions, &requests, &bytes, &waits, &refused,
       &swaps, &writes;
   Family<Histogram>&duration, &pause, &write_seconds;
+  std::vector<Family<Counter>*> net;  // as in kNet
   std::set<MemberId> known;
   Phase phase = Phase::kForming;
 };
@@ -145,8 +165,11 @@ void Metrics::Set(const Leader& leader, const Connections& connections, Time now
     (!m.connected ? away : m.slot ? training : joining) += 1;
     if (!m.connected) continue;
     const prometheus::Labels labels = {{"member", std::to_string(m.member)}};
-    f.updates.Add(labels).Set(static_cast<double>(m.updates));
+    f.updates.Add(labels).Set(static_cast<double>(m.counts.updates));
     f.silent.Add(labels).Set(Seconds(m.silent));
+    for (size_t i = 0; i < f.net.size(); ++i) {
+      Follow(f.net[i]->Add(labels), m.counts.net.*kNet[i].count);
+    }
     known.insert(m.member);
   }
   for (const MemberId member : f.known) {
@@ -154,6 +177,7 @@ void Metrics::Set(const Leader& leader, const Connections& connections, Time now
     const prometheus::Labels labels = {{"member", std::to_string(member)}};
     f.updates.Remove(&f.updates.Add(labels));
     f.silent.Remove(&f.silent.Add(labels));
+    for (Family<Counter>* counter : f.net) counter->Remove(&counter->Add(labels));
   }
   f.known = known;
   f.members.Add({{"state", "training"}}).Set(training);

@@ -97,7 +97,7 @@ json WorldStatus(const Leader& leader, const TransitionLog& log,
                      {"pid", pid == pids.end() ? json() : json(pid->second)},
                      {"state", StateOf(m)},
                      {"cooperates", m.cooperates},
-                     {"updates", m.updates},
+                     {"updates", m.counts.updates},
                      {"last_heard_ms", ToMilliseconds(m.silent)}});
   }
   json committed = json::array();

@@ -171,6 +171,7 @@ void Participant::OnMakePlan(const MakePlan& action) {
 void Participant::OnBuild(const BuildGenerations& action) {
   Communicators* const comms = GetCommunicators();
   const auto done = [inbox = inbox_, this, epoch = action.epoch](absl::Status status) {
+    net_plugin_.Look();  // a joiner's first communicators are built
     inbox->Post([this, epoch, status = std::move(status)](Member* m, Time t, Member::Out* out) {
       m->OnBuilt(t, epoch, status, Counters(), out);
     });

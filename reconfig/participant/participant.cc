@@ -125,7 +125,11 @@ void Participant::Run() {
 
 // Performs what is in `out` and feeds the machine whatever waits, until nothing does.
 void Participant::Feed(Time now, Member::Out* out) {
-  member_->OnTick(now, gate_.begun(), out);
+  if (now >= counted_ + options_.heartbeat) {
+    counted_ = now;
+    net_counts_ = net_plugin_.Counts();
+  }
+  member_->OnTick(now, Heartbeat{gate_.begun(), net_counts_}, out);
   for (;;) {
     if (member_->connected() && !link_.connected()) member_->OnDisconnected(now, out);
     for (const Inbox::Input& input : inbox_->TakeAll()) input(member_.get(), now, out);
@@ -175,6 +179,7 @@ void Participant::ReapReshapes() {
 }
 
 void Participant::Created(const CommunicatorCreated& created) {
+  net_plugin_.Look();
   inbox_->Post([created](Member* m, Time now, Member::Out* out) {
     m->OnCommunicatorCreated(now, created, out);
   });

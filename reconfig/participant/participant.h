@@ -20,6 +20,7 @@
 #include "reconfig/participant/communicators.h"
 #include "reconfig/participant/inbox.h"
 #include "reconfig/participant/names.h"
+#include "reconfig/participant/net_plugin.h"
 #include "reconfig/participant/reshape.h"
 #include "reconfig/participant/update_gate.h"
 #include "reconfig/stream/tcp_transport.h"
@@ -143,12 +144,15 @@ class Participant {
   std::unique_ptr<Snapshotter> snapshots_;
   UpdateGate gate_;
   Names names_;
+  NetPlugin net_plugin_;
 
   // Of the member's thread.
   std::unique_ptr<Member> member_;
   AgentLink link_;
   std::shared_ptr<Reshape> reshape_;
   std::list<std::shared_ptr<Reshape>> leaving_;
+  NetCounts net_counts_;
+  Time counted_{};
 
   mutable Mutex mutex_;
   CondVar changed_;

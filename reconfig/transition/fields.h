@@ -136,6 +136,11 @@ void Fields(A& a, Retired& m) {
 template <typename A>
 void Fields(A& a, Heartbeat& m) {
   a.Number(m.updates);
+  a.Number(m.net.links_made);
+  a.Number(m.net.links_reused);
+  a.Number(m.net.strangers);
+  a.Number(m.net.rails_failed);
+  a.Number(m.net.rails_back);
 }
 template <typename A>
 void Fields(A& a, ReclaimNotice& m) {

@@ -325,7 +325,9 @@ void Leader::OnMessage(Time now, MemberId member, const Message& message, Out* o
   }
   it->second.heard = now;
   if (const auto* m = std::get_if<Heartbeat>(&message)) {
-    it->second.updates = std::max(it->second.updates, m->updates);
+    const uint64_t furthest = std::max(it->second.counts.updates, m->updates);
+    it->second.counts = *m;
+    it->second.counts.updates = furthest;
     return;
   }
   if (idle_phase_ == Phase::kStopped) return;
@@ -417,7 +419,7 @@ std::vector<MemberStatus> Leader::Members(Time now) const {
   std::vector<MemberStatus> all;
   for (const auto& [id, peer] : peers_) {
     all.push_back({id, record_.world.SlotOf(id), peer.connected, peer.cooperates, peer.finished,
-                   peer.updates, now - peer.heard});
+                   peer.counts, now - peer.heard});
   }
   return all;
 }

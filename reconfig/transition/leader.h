@@ -71,7 +71,7 @@ struct MemberStatus {
   bool connected = false;
   bool cooperates = false;
   bool finished = false;
-  uint64_t updates = 0;
+  Heartbeat counts;  // the latest
   Duration silent{};
 };
 
@@ -124,7 +124,7 @@ class Leader {
     bool visitor = false;   // not known to be in any world: is told of the record, and sent away
     bool broken = false;    // says that its generations are aborted, as of hello_epoch
     Epoch hello_epoch = 0;  // that it was in when it connected
-    uint64_t updates = 0;
+    Heartbeat counts;
     Time heard{};
   };
   struct Request {

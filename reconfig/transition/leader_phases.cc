@@ -242,7 +242,7 @@ void Leader::ProposeRound(Time now, Out* out) {
     // What happens while a proposal and its answers are on the way, twice over.
     const Pace& pace = t.paces[kUpdateBoundary];
     uint64_t furthest = pace.issued();
-    for (MemberId m : t.olds) furthest = std::max(furthest, peers_[m].updates);
+    for (MemberId m : t.olds) furthest = std::max(furthest, peers_[m].counts.updates);
     const uint64_t step =
         furthest + std::max(kUpdatesAhead, 2 * pace.During(t.round_trip)) * doubled;
     t.cuts.push_back({kUpdateBoundary, step, step});

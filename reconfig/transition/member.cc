@@ -310,11 +310,11 @@ void Member::GiveUp(Time, Out* out) {
   Drop(reason, out);
 }
 
-void Member::OnTick(Time now, uint64_t updates, Out* out) {
+void Member::OnTick(Time now, const Heartbeat& counts, Out* out) {
   if (stopped_ || finished_) return;
   if (connected_ && next_heartbeat_ && now >= *next_heartbeat_) {
     next_heartbeat_ = now + options_.heartbeat;
-    Send(Heartbeat{updates}, out);
+    Send(counts, out);
   }
   if (const auto at = GiveUpAt(); at && now >= *at) GiveUp(now, out);
 }

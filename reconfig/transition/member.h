@@ -110,8 +110,8 @@ class Member {
   void OnEntered(Time now, Epoch epoch, uint64_t host_waits, uint64_t pause_ns, Out* out);
   void OnRetired(Time now, Epoch epoch, Out* out);
 
-  // updates: begun so far, for the heartbeat.
-  void OnTick(Time now, uint64_t updates, Out* out);
+  // counts: what the next heartbeat says.
+  void OnTick(Time now, const Heartbeat& counts, Out* out);
   [[nodiscard]] std::optional<Time> NextDeadline() const;
 
   // ---- status ---------------------------------------------------------------------------------

@@ -42,7 +42,7 @@ struct CommunicatorCounter {
 
 // The first message on a connection. Answered by Welcome, or by Refused and a close.
 struct Hello {
-  uint32_t protocol = 1;
+  uint32_t protocol = 2;
   MemberId member = 0;
   uint64_t incarnation = 0;
   uint32_t pid = 0;
@@ -114,9 +114,18 @@ struct Entered {
 struct Retired {
   Epoch epoch = 0;
 };
+// Of the net plugin in the member's process, since that began; zeros without it.
+struct NetCounts {
+  uint64_t links_made = 0;
+  uint64_t links_reused = 0;
+  uint64_t strangers = 0;     // turned away
+  uint64_t rails_failed = 0;  // of links over RDMA that this member sends on
+  uint64_t rails_back = 0;
+};
 // Every REWIRE_HEARTBEAT_MS.
 struct Heartbeat {
   uint64_t updates = 0;  // begun so far
+  NetCounts net;
 };
 // SIGTERM came to this process: drain it within the given time.
 struct ReclaimNotice {

@@ -8,9 +8,9 @@
 namespace rewire {
 namespace {
 
-using ::testing::SizeIs;
-
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
+using ::testing::SizeIs;
 
 class EveryChange : public ::testing::TestWithParam<TrainingOptions> {};
 
@@ -36,6 +36,13 @@ TEST_P(EveryChange, IsBitEqualToNone) {
   const nlohmann::json status = job.Status();
   EXPECT_EQ(status["epoch"], 6);
   for (const auto& t : status["transitions"]) EXPECT_EQ(t["result"], "committed") << t;
+  if (GetParam().net_plugin) {
+    const std::string metrics = job.Ask("metrics").out;
+    for (const int member : job.World()) {
+      EXPECT_THAT(metrics, ContainsRegex("rewire_net_links_made_total\\{member=\"" +
+                                         std::to_string(member) + "\"\\} [1-9]"));
+    }
+  }
   const CommandResult end = job.FinishExact();
   if (GetParam().net_plugin) {
     EXPECT_THAT(end.err, HasSubstr("NET/rewire: net ABI v11"));

@@ -46,7 +46,8 @@ class LeaderDriver {
     out.clear();
   }
   void Connect(MemberId m, bool cooperates = true, Epoch epoch = 0, bool broken = false) {
-    leader.OnConnect(now, Hello{1, m, 100 + m, 1, cooperates, "addr", broken, epoch}, &out);
+    leader.OnConnect(now, Hello{Hello{}.protocol, m, 100 + m, 1, cooperates, "addr", broken, epoch},
+                     &out);
   }
   void Say(MemberId m, const Message& message) { leader.OnMessage(now, m, message, &out); }
   void Pass(Duration d) {
@@ -54,7 +55,7 @@ class LeaderDriver {
     for (Time end = now + d; now < end;) {
       now = std::min(end, now + milliseconds(400));
       for (const MemberStatus& m : leader.Members(now)) {
-        if (m.connected && !silent.contains(m.member)) Say(m.member, Heartbeat{0});
+        if (m.connected && !silent.contains(m.member)) Say(m.member, Heartbeat{});
       }
       leader.OnTick(now, &out);
     }

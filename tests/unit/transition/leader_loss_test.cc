@@ -138,7 +138,7 @@ TEST_F(LeaderTest, ARestartedLeaderFencesThenWelcomes) {
   Leader next(LeaderDriver::Options(3), record);
   std::vector<LeaderAction> out;
   next.Start(d.now, &out);
-  next.OnConnect(d.now, Hello{1, 0, 100, 1, true, "addr", false, 1}, &out);
+  next.OnConnect(d.now, Hello{Hello{}.protocol, 0, 100, 1, true, "addr", false, 1}, &out);
   ASSERT_EQ(out.size(), 2u);  // the write, and a note: nobody is welcomed on an unfenced record
   // What the leader before it was still writing turns out to be the truth.
   WorldRecord landed = record;
@@ -177,7 +177,7 @@ TEST_F(LeaderTest, StrangersAreRefused) {
   EXPECT_THAT(d.Sent<Refused>(0)->reason, HasSubstr("protocol 2"));
   d.Connect(9);
   EXPECT_THAT(d.Sent<Refused>(9)->reason, HasSubstr("not one of this job's"));
-  d.leader.OnConnect(d.now, Hello{1, 1, 555, 1, true, "", false, 0}, &d.out);
+  d.leader.OnConnect(d.now, Hello{Hello{}.protocol, 1, 555, 1, true, "", false, 0}, &d.out);
   EXPECT_THAT(d.Sent<Refused>(1)->reason, HasSubstr("another process"));
 }
 

@@ -22,7 +22,7 @@ inline std::vector<Message> SampleMessages() {
   record.reserved_epoch = 8;
   record.next_member = 6;
   return {
-      Hello{1, 3, 77, 4242, true, "127.0.0.1:40001", true, 6},
+      Hello{Hello{}.protocol, 3, 77, 4242, true, "127.0.0.1:40001", true, 6},
       CommunicatorCreated{c, 4, 2, true, "a live CUDA graph"},
       CommunicatorDestroyed{c},
       Minted{8, c, UniqueIdBytes(128, '\x81')},
@@ -32,7 +32,7 @@ inline std::vector<Message> SampleMessages() {
       Verified{8, false, "a hash differs", 1 << 20, 1 << 21},
       Entered{8, 1, 123456},
       Retired{8},
-      Heartbeat{41},
+      Heartbeat{41, {1, 2, 3, 4, 5}},
       ReclaimNotice{120000},
       Finished{},
       Welcome{SampleWorld(), true, 4711},
