@@ -23,7 +23,7 @@ absl::Status Flush::Make(const std::vector<std::shared_ptr<Nic>>& nics,
     REWIRE_ASSIGN_OR_RETURN(auto region, nic->memory().Get(&into_, sizeof into_));
     Rail loop(nic);
     REWIRE_ASSIGN_OR_RETURN(const Offer offer, loop.Prepare(one, nullptr, Random()));
-    REWIRE_RETURN_IF_ERROR(loop.Join(one, offer));
+    REWIRE_RETURN_IF_ERROR(loop.Join(one, offer, nullptr));
     regions_.push_back(std::move(region));
     loops_.push_back(std::move(loop));
   }

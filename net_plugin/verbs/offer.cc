@@ -25,6 +25,8 @@ std::string Encode(const Offer& o) {
   for (const Offer::Queue& q : o.queues) {
     out.Put(q.number);
     out.Put(q.first_psn);
+    out.Put(q.ece.vendor);
+    out.Put(q.ece.options);
   }
   return out.Take();
 }
@@ -40,7 +42,7 @@ std::optional<Offer> DecodeOffer(std::string_view bytes) {
   o.ring_rkey = in.Get<uint32_t>();
   o.ring = in.Get<uint64_t>();
   const std::string_view gid = in.Raw(o.gid.bytes.size());
-  const uint32_t queues = in.GetCount(2 * sizeof(uint32_t));
+  const uint32_t queues = in.GetCount(4 * sizeof(uint32_t));
   if (!in.ok() || layer > 2 || type > 2 || queues == 0 || queues > kMostQueuePairs) return {};
   const bool power = o.mtu >= 256 && o.mtu <= 4096 && (o.mtu & (o.mtu - 1)) == 0;
   if (!power) return {};
@@ -51,7 +53,9 @@ std::optional<Offer> DecodeOffer(std::string_view bytes) {
     const auto number = in.Get<uint32_t>();
     const auto psn = in.Get<uint32_t>();
     if (number > kPsnMask || psn > kPsnMask) return {};
-    o.queues.push_back({number, psn});
+    const auto vendor = in.Get<uint32_t>();
+    const auto options = in.Get<uint32_t>();
+    o.queues.push_back({number, psn, {vendor, options}});
   }
   if (!in.Finished()) return {};
   return o;

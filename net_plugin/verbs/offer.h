@@ -11,6 +11,7 @@
 #include "net_plugin/core_abi.h"
 #include "reconfig/rdma/gid.h"
 #include "reconfig/rdma/port.h"
+#include "reconfig/rdma/queue_pair.h"
 
 namespace rewire::net {
 
@@ -20,6 +21,7 @@ struct Offer {
   struct Queue {
     uint32_t number = 0;
     uint32_t first_psn = 0;
+    rdma::Ece ece;  // vendor 0: none
   };
   rdma::LinkLayer link_layer = rdma::LinkLayer::kUnknown;
   rdma::GidType gid_type = rdma::GidType::kInfiniBand;

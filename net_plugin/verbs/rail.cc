@@ -88,12 +88,13 @@ absl::StatusOr<Offer> Rail::Prepare(const RailOptions& options, const Offer* pee
                         options.pkey_index,
                         {.local_write = true, .remote_write = true, .remote_read = true}}));
     REWIRE_RETURN_IF_ERROR(PostReceives(&q, i, kReceives));
-    offer.queues.push_back({q.pair->number(), q.psn});
+    const absl::StatusOr<rdma::Ece> ece = q.pair->QueryEce();
+    offer.queues.push_back({q.pair->number(), q.psn, ece.value_or(rdma::Ece{})});
   }
   return offer;
 }
 
-absl::Status Rail::Join(const RailOptions& options, const Offer& peer) {
+absl::Status Rail::Join(const RailOptions& options, const Offer& peer, Offer* answer) {
   if (peer.queues.size() != queues_.size()) {
     return absl::DataLossError("the peer has another number of queues");
   }
@@ -109,7 +110,15 @@ absl::Status Rail::Join(const RailOptions& options, const Offer& peer) {
     receive.peer_lid = peer.lid;
     receive.service_level = options.service_level;
     receive.traffic_class = options.traffic_class;
+    // Of another vendor's device there is nothing to agree on.
+    const rdma::Ece& ece = peer.queues[i].ece;
+    const bool agreed = ece.vendor != 0 && queues_[i].pair->SetEce(ece).ok();
     REWIRE_RETURN_IF_ERROR(queues_[i].pair->ToReadyToReceive(receive));
+    if (answer != nullptr) {
+      answer->queues[i].ece = {};
+      // It may have taken less than was wished for, and the peer must take the same.
+      if (agreed) answer->queues[i].ece = queues_[i].pair->QueryEce().value_or(rdma::Ece{});
+    }
     rdma::SendAttributes send;
     send.first_psn = queues_[i].psn;
     send.timeout = options.timeout;

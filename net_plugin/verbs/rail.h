@@ -48,7 +48,8 @@ class Rail {
   // Queues that are ready to be joined with the peer's, and what to tell it of them. Who answers an
   // offer makes queues that suit it.
   absl::StatusOr<Offer> Prepare(const RailOptions& options, const Offer* peer, uint64_t random);
-  absl::Status Join(const RailOptions& options, const Offer& peer);
+  // answer: null, or what Prepare gave: what was agreed on is put into it, for the peer to join.
+  absl::Status Join(const RailOptions& options, const Offer& peer, Offer* answer);
   // Writes nothing, once on each queue: how many kWritten there will be if something gets through
   // and back on all of them.
   absl::StatusOr<uint32_t> Probe();

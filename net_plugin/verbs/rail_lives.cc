@@ -37,7 +37,9 @@ void Connection::Make(Track* track, const std::optional<Offer>& peer) {
       status = ours.status();
       if (ours.ok()) making->ours = *std::move(ours);
     }
-    if (status.ok() && peer) status = making->rail.Join(options, *peer);
+    if (status.ok() && peer) {
+      status = making->rail.Join(options, *peer, fresh ? &making->ours : nullptr);
+    }
     if (!status.ok()) making->why = std::string(status.message());
     making->done.store(true, std::memory_order_release);
   });

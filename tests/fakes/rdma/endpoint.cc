@@ -198,12 +198,13 @@ void Endpoint::Transmit(Packet packet) {
   packet.to_queue_pair = peer_;
   packet.from_type = path_.type;
   packet.from_gid = path_.from_gid;
+  packet.ece_options = ece.options;
   network_.Send(path_, std::move(packet), &last_arrival_);
 }
 
 void Endpoint::Take(const Packet& packet) {
   if (packet.from_queue_pair != peer_ || packet.from_type != path_.type ||
-      packet.from_gid != path_.to_gid) {
+      packet.from_gid != path_.to_gid || packet.ece_options != ece.options) {
     return;
   }
   if (state_ != QueuePairState::kReadyToReceive && state_ != QueuePairState::kReadyToSend) return;

@@ -31,7 +31,7 @@ class Endpoint : public std::enable_shared_from_this<Endpoint> {
   [[nodiscard]] uint32_t number() const { return number_; }
   [[nodiscard]] QueuePairState state() const { return state_; }
   [[nodiscard]] const EndpointOptions& options() const { return options_; }
-  Ece ece{0xfa4e, 0x5};
+  Ece ece;  // who has agreed on other options does not understand its packets
 
   // What completes from now on is lost, and the queue pairs with it.
   void OverrunCompletions() {

@@ -27,6 +27,7 @@ void Fabric::AddDevice(const DeviceSpec& spec) {
   Node node;
   node.latency = spec.latency;
   node.max_inline = spec.max_inline;
+  node.ece = spec.ece;
   DeviceInfo& info = node.info;
   info.name = spec.name;
   info.pci_path = "/sys/devices/pci0000:00/0000:00:" + std::to_string(number) + ".0";

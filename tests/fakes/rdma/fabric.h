@@ -24,6 +24,7 @@ struct DeviceSpec {
   uint32_t max_work_requests = 16384;
   uint32_t max_completions = 1 << 20;
   uint32_t max_inline = 512;
+  Ece ece = {0xfa4e, 0x5};  // vendor 0: it has none
   // Empty: on Ethernet what Linux gives an interface with an IPv4 address (link-local v1 and v2,
   // IPv4 v1 and v2), on InfiniBand one row.
   std::vector<GidEntry> gids = {};

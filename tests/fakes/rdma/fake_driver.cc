@@ -109,6 +109,7 @@ absl::StatusOr<std::unique_ptr<QueuePair>> FakeDevice::CreateQueuePair(
                                  EndpointOptions{options.max_send, options.max_receive,
                                                  options.max_segments, options.max_inline},
                                  send->ring(), receive->ring());
+  endpoint->ece = node_->ece;
   return std::make_unique<FakeQueuePair>(shared_from_this(), options, std::move(endpoint));
 }
 

@@ -60,11 +60,13 @@ absl::Status FakeQueuePair::ToReset() {
 
 absl::StatusOr<Ece> FakeQueuePair::QueryEce() {
   MutexLock lock(&device_->core().mutex);
+  if (endpoint_->ece.vendor == 0) return device_->Error("ibv_query_ece", EOPNOTSUPP);
   return endpoint_->ece;
 }
 
 absl::Status FakeQueuePair::SetEce(const Ece& ece) {
   MutexLock lock(&device_->core().mutex);
+  if (endpoint_->ece.vendor == 0) return device_->Error("ibv_set_ece", EOPNOTSUPP);
   if (endpoint_->state() > QueuePairState::kInit || ece.vendor != endpoint_->ece.vendor) {
     return device_->Error("ibv_set_ece", EINVAL);
   }

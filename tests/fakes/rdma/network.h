@@ -50,6 +50,7 @@ struct Node {
   Duration latency{};
   uint32_t loss_per_million = 0;
   uint32_t max_inline = 0;
+  Ece ece;
   bool held = false;
   Time send_free;  // when the port has sent what it was given
   MemoryTable memory;

@@ -42,6 +42,7 @@ struct Packet {
   // Whose it says it is: who expects somebody else does not hear it.
   GidType from_type = GidType::kInfiniBand;
   std::optional<Gid> from_gid;
+  uint32_t ece_options = 0;
   NakCode nak = NakCode::kSequence;
   std::string payload;
 };

@@ -83,7 +83,7 @@ class HalfOpenRails : public ::testing::Test {
     offer.gid = rdma::Gid::OfIpv4(10, 0, 0, 77);
     offer.mtu = 4096;
     offer.speed_mbps = 100'000;
-    offer.queues = {{77, 1}, {78, 2}};
+    offer.queues = {{77, 1, {}}, {78, 2, {}}};
     const std::string payload = Encode(offer);
     FrameHeader header;
     header.kind = kind;

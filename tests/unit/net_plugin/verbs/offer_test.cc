@@ -17,7 +17,7 @@ Offer Sample() {
   o.speed_mbps = 400'000;
   o.ring = 0x123456789abcdef0;
   o.ring_rkey = 0xdeadbeef;
-  o.queues = {{0x11, 0x22}, {0xffffff, 0}};
+  o.queues = {{0x11, 0x22, {7, 9}}, {0xffffff, 0, {}}};
   return o;
 }
 
@@ -27,6 +27,8 @@ TEST(OfferTest, GoesThereAndBack) {
   EXPECT_EQ(Encode(*o), Encode(Sample()));
   EXPECT_EQ(o->gid, Sample().gid);
   EXPECT_EQ(o->queues[1].number, 0xffffffU);
+  EXPECT_EQ(o->queues[0].ece.vendor, 7U);
+  EXPECT_EQ(o->queues[0].ece.options, 9U);
 }
 
 TEST(OfferTest, WhatIsCutOrLongerIsNone) {

@@ -26,8 +26,8 @@ Pair::Pair(const PairOptions& options) : fabric(FabricOf(options)), random_(opti
   sender_link_->streams.emplace_back(UniqueFd(fds[0]));
   receiver_link_ = std::make_unique<Link>();
   receiver_link_->streams.emplace_back(UniqueFd(fds[1]));
-  const auto senders = Open("s", options.sender_ports, options.mbps, sender_spied);
-  const auto receivers = Open("r", options.receiver_ports, options.mbps, receiver_spied);
+  const auto senders = Open("s", options.sender_ports, options, sender_spied);
+  const auto receivers = Open("r", options.receiver_ports, options, receiver_spied);
 
   ConnectionOptions o;
   o.rail.timeout = 5;  // 131 us
@@ -67,7 +67,7 @@ Pair::~Pair() {
 }
 
 std::vector<std::shared_ptr<Nic>> Pair::Open(const std::string& side, size_t ports,
-                                             const std::vector<uint32_t>& mbps,
+                                             const PairOptions& options,
                                              const std::shared_ptr<Spied>& spied) {
   std::vector<std::string> names;
   for (size_t i = 0; i < ports; ++i) {
@@ -75,7 +75,8 @@ std::vector<std::shared_ptr<Nic>> Pair::Open(const std::string& side, size_t por
     rdma::fake::DeviceSpec spec;
     spec.name = names.back();
     spec.mtu = 1024;
-    if (i < mbps.size()) spec.speed_mbps = mbps[i];
+    if (i < options.mbps.size()) spec.speed_mbps = options.mbps[i];
+    if (side == "r") spec.ece = options.receiver_ece;
     fabric.AddDevice(spec);
   }
   const std::unique_ptr<rdma::Driver> driver = Spy(fabric.MakeDriver(names), spied);

@@ -26,6 +26,7 @@ struct PairOptions {
   size_t receiver_ports = 2;
   std::vector<uint32_t> mbps;  // of the sender's ports and those of the receiver
   Duration jitter = microseconds(2);
+  rdma::Ece receiver_ece = {0xfa4e, 0x5};
   bool unfenced = false;  // the receiver leaves out the fence
 };
 
@@ -57,7 +58,7 @@ class Pair {
 
  private:
   std::vector<std::shared_ptr<Nic>> Open(const std::string& side, size_t ports,
-                                         const std::vector<uint32_t>& mbps,
+                                         const PairOptions& options,
                                          const std::shared_ptr<Spied>& spied);
 
   sim::SeededRandom random_;

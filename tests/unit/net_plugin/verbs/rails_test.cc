@@ -311,6 +311,16 @@ TEST_F(Rails, WithoutALinkThereIsNoConnection) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("r0:1 has no link"));
 }
 
+// Each understands only who uses the same options.
+TEST_F(Rails, DevicesOfDifferentOptionsAgreeOnThoseThatBothHave) {
+  for (const uint32_t options : {0x1U, 0x7U, 0xfU, 0xaU}) {
+    PairOptions pair;
+    pair.receiver_ece = {0xfa4e, options};
+    Join(pair);
+    EXPECT_EQ(Carry(100'000), absl::OkStatus()) << options;
+  }
+}
+
 TEST_F(Rails, OneOfTwoIsEnough) {
   Pair pair({});
   pair.fabric.SetLinkUp("r1", false);
