@@ -50,11 +50,12 @@ struct DeviceProperties {
 
 // Of this process, since its start.
 struct NetCounters {
-  uint64_t links_made;    // by connecting
-  uint64_t links_reused;  // connections of NCCL's that took up a link at rest
-  uint64_t strangers;     // turned away
-  uint64_t rails_failed;  // of links over RDMA, counted by their senders
-  uint64_t rails_back;    // of those
+  uint64_t links_made;      // by connecting
+  uint64_t links_reused;    // connections of NCCL's that took up a link at rest
+  uint64_t strangers;       // turned away
+  uint64_t rails_failed;    // of links over RDMA, counted by their senders
+  uint64_t rails_back;      // of those
+  uint64_t rails_stood_in;  // between NICs that NCCL has not chosen
 };
 
 struct NetTable {

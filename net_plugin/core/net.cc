@@ -50,10 +50,11 @@ Net::Net(std::vector<Interface> interfaces, uint64_t key, std::vector<std::share
     : interfaces_(std::move(interfaces)),
       streams_(static_cast<int>(Settings::Get().net_sockets())),
       links_(LinksOptions{key}),
-      options_(OptionsFromSettings()) {
+      options_(OptionsFromSettings()),
+      ports_(std::move(nics)) {
   MutexLock lock(&mutex_);
-  for (const std::shared_ptr<Nic>& nic : nics) Add({nic}, {});
-  if (!nics.empty()) return;
+  for (const std::shared_ptr<Nic>& nic : ports_) Add({nic}, {});
+  if (!ports_.empty()) return;
   for (const Interface& i : interfaces_) {
     Device& d = devices_.emplace_back();
     d.interface = &i;
@@ -87,7 +88,7 @@ absl::StatusOr<Net*> Net::Get() {
   return (*net)->get();
 }
 
-void Net::Add(std::vector<std::shared_ptr<Nic>> nics, std::vector<int> parts) {
+void Net::Add(const std::vector<std::shared_ptr<Nic>>& nics, std::vector<int> parts) {
   Device& d = devices_.emplace_back();
   d.support = kPtrHost;
   const bool dmabuf =
@@ -96,7 +97,14 @@ void Net::Add(std::vector<std::shared_ptr<Nic>> nics, std::vector<int> parts) {
   if (PeerMemory()) d.support |= kPtrCuda;
   d.pci_path = nics[0]->device().info().pci_path;
   d.parts = std::move(parts);
-  d.adapter = std::make_unique<Adapter>(std::move(nics), interfaces_[0].address, &links_, options_);
+  // Each begins with the one behind it: what a failed one leaves does not all go to the same. Where
+  // two hosts are alike, both sides of a link go on to the same one.
+  std::vector<std::shared_ptr<Nic>> others = ports_;
+  std::rotate(others.begin(), std::find(others.begin(), others.end(), nics.back()), others.end());
+  std::erase_if(others, [&](const auto& other) {
+    return std::find(nics.begin(), nics.end(), other) != nics.end();
+  });
+  d.adapter = std::make_unique<Adapter>(nics, others, interfaces_[0].address, &links_, options_);
 }
 
 int Net::devices() const {
@@ -130,7 +138,7 @@ absl::StatusOr<int> Net::MakeVirtual(std::span<const int> devices) {
   for (size_t i = 0; i < devices_.size(); ++i) {
     if (devices_[i].adapter->nics() == nics) return static_cast<int>(i);
   }
-  Add(std::move(nics), {devices.begin(), devices.end()});
+  Add(nics, {devices.begin(), devices.end()});
   return static_cast<int>(devices_.size()) - 1;
 }
 
@@ -234,6 +242,7 @@ NetCounters Net::counters() const {
   NetCounters c = links_.counters();
   c.rails_failed = options_.counters->failed;
   c.rails_back = options_.counters->back;
+  c.rails_stood_in = options_.counters->stood_in;
   return c;
 }
 

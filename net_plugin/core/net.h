@@ -46,7 +46,8 @@ class Net {
 
   Net(std::vector<Interface> interfaces, uint64_t key, std::vector<std::shared_ptr<Nic>> nics);
   static absl::StatusOr<std::unique_ptr<Net>> Make();
-  void Add(std::vector<std::shared_ptr<Nic>> nics, std::vector<int> parts) REWIRE_REQUIRES(mutex_);
+  void Add(const std::vector<std::shared_ptr<Nic>>& nics, std::vector<int> parts)
+      REWIRE_REQUIRES(mutex_);
   // Devices are added, and stay.
   absl::StatusOr<const Device*> At(int device) const;
   [[nodiscard]] int StreamsOf(const Interface& interface) const;
@@ -57,7 +58,8 @@ class Net {
   const std::vector<Interface> interfaces_;
   const int streams_;  // 0: by the interface's speed
   Links links_;
-  const ConnectionOptions options_;  // of RDMA
+  const ConnectionOptions options_;                // of RDMA
+  const std::vector<std::shared_ptr<Nic>> ports_;  // all that may be used
   mutable Mutex mutex_;
   std::deque<Device> devices_ REWIRE_GUARDED_BY(mutex_);
   std::atomic<bool> said_{false};

@@ -42,6 +42,7 @@ void EncodeAddress(const ListenAddress& a, void* handle) {
   out.Put(a.attempt);
   out.Put(a.device);
   out.Put(a.ports);
+  out.Put(a.others);
   std::memset(handle, 0, kHandleBytes);
   std::memcpy(handle, out.bytes().data(), out.bytes().size());
 }
@@ -74,6 +75,7 @@ std::optional<ListenAddress> DecodeAddress(const void* handle) {
   a.attempt = in.Get<uint64_t>();
   a.device = in.Get<uint64_t>();
   a.ports = in.Get<uint8_t>();
+  a.others = in.Get<uint8_t>();
   return a;
 }
 

@@ -24,6 +24,7 @@ struct ListenAddress {
   uint64_t attempt = 0;  // 0: none yet
   uint64_t device = 0;   // which RDMA device listens; 0: sockets
   uint8_t ports = 0;     // of that device
+  uint8_t others = 0;    // of its process, which stand in for these
 };
 void EncodeAddress(const ListenAddress& address, void* handle);
 // Nothing when these are not the bytes of a handle of this version.

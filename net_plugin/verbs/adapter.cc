@@ -30,13 +30,23 @@ uint64_t IdOf(const std::vector<std::shared_ptr<Nic>>& nics) {
   return id | 1;
 }
 
+Nics Joined(const std::vector<std::shared_ptr<Nic>>& own,
+            const std::vector<std::shared_ptr<Nic>>& others) {
+  Nics nics{own, own.size()};
+  const size_t room = std::min(others.size(), kMostRails);
+  nics.all.insert(nics.all.end(), others.begin(), others.begin() + static_cast<ptrdiff_t>(room));
+  return nics;
+}
+
 }  // namespace
 
-Adapter::Adapter(std::vector<std::shared_ptr<Nic>> nics, const sockaddr_storage& control,
+Adapter::Adapter(const std::vector<std::shared_ptr<Nic>>& own,
+                 const std::vector<std::shared_ptr<Nic>>& others, const sockaddr_storage& control,
                  Links* links, const ConnectionOptions& options)
-    : nics_(std::move(nics)),
-      name_(NameOf(nics_)),
-      id_(IdOf(nics_)),
+    : own_(own),
+      nics_(Joined(own, others)),
+      name_(NameOf(own)),
+      id_(IdOf(own)),
       control_(control),
       links_(links),
       options_(options) {}
@@ -45,7 +55,8 @@ absl::StatusOr<ListenAddress> Adapter::Listen() {
   absl::StatusOr<ListenAddress> address = links_->Listen(control_);
   if (!address.ok()) return address.status();
   address->device = id_;
-  address->ports = static_cast<uint8_t>(nics_.size());
+  address->ports = static_cast<uint8_t>(nics_.chosen);
+  address->others = static_cast<uint8_t>(nics_.all.size() - nics_.chosen);
   return address;
 }
 
@@ -53,9 +64,11 @@ std::unique_ptr<Listener> Adapter::MakeListener(uint64_t listener) {
   return std::make_unique<VerbsListener>(listener, this, links_);
 }
 
-Connection* Adapter::Attach(Link* link, bool sending, size_t peer_ports) const {
+Connection* Adapter::Attach(Link* link, const ListenAddress* peer) const {
   if (link->attachment == nullptr) {
-    link->attachment = std::make_unique<Connection>(link, sending, nics_, peer_ports, options_);
+    std::optional<PeerPorts> ports;
+    if (peer != nullptr) ports = PeerPorts{peer->ports, peer->others};
+    link->attachment = std::make_unique<Connection>(link, nics_, ports, options_);
   }
   return static_cast<Connection*>(link->attachment.get());
 }
@@ -75,7 +88,7 @@ absl::StatusOr<std::unique_ptr<Sender>> Adapter::Connect(ListenAddress* address)
   }
   found->second.deadline = now + kConnect;
   Link* const link = found->second.link.get();
-  const absl::StatusOr<bool> joined = Attach(link, true, address->ports)->Establish();
+  const absl::StatusOr<bool> joined = Attach(link, address)->Establish();
   if (joined.ok() && !*joined) return nullptr;
   std::unique_ptr<Link> ended = std::move(found->second.link);
   joining_.erase(found);

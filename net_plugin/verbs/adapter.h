@@ -18,11 +18,13 @@ namespace rewire::net {
 
 class Adapter {
  public:
-  // `control`: the local address of its links' TCP connections.
-  Adapter(std::vector<std::shared_ptr<Nic>> nics, const sockaddr_storage& control, Links* links,
-          const ConnectionOptions& options);
+  // `others`: those of the process that stand in for its own, the first ones first. `control`: the
+  // local address of its links' TCP connections.
+  Adapter(const std::vector<std::shared_ptr<Nic>>& own,
+          const std::vector<std::shared_ptr<Nic>>& others, const sockaddr_storage& control,
+          Links* links, const ConnectionOptions& options);
 
-  [[nodiscard]] const std::vector<std::shared_ptr<Nic>>& nics() const { return nics_; }
+  [[nodiscard]] const std::vector<std::shared_ptr<Nic>>& nics() const { return own_; }
   [[nodiscard]] const std::string& name() const { return name_; }
   [[nodiscard]] uint64_t id() const { return id_; }
 
@@ -39,9 +41,11 @@ class Adapter {
     Time deadline;  // since somebody asked for it last
   };
 
-  [[nodiscard]] Connection* Attach(Link* link, bool sending, size_t peer_ports) const;
+  // `peer`: of the receiving side, for the sending one.
+  [[nodiscard]] Connection* Attach(Link* link, const ListenAddress* peer) const;
 
-  const std::vector<std::shared_ptr<Nic>> nics_;
+  const std::vector<std::shared_ptr<Nic>> own_;
+  const Nics nics_;  // and the others
   const std::string name_;
   const uint64_t id_;
   const sockaddr_storage control_;

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 
 #include "absl/strings/str_cat.h"
 #include "net_plugin/socket/random.h"
@@ -18,24 +19,13 @@ namespace {
 // While nothing is wrong the control connection and the devices' events are looked at now and then.
 constexpr uint64_t kLookEvery = 64;
 
-// What another path would not cure: a key or a buffer is wrong, on this side or on the peer's.
-bool WrongHere(rdma::CompletionStatus status) {
-  return status == rdma::CompletionStatus::kLocalLength ||
-         status == rdma::CompletionStatus::kLocalProtection ||
-         status == rdma::CompletionStatus::kLocalAccess;
-}
-bool WrongThere(rdma::CompletionStatus status) {
-  return status == rdma::CompletionStatus::kRemoteInvalidRequest ||
-         status == rdma::CompletionStatus::kRemoteAccess;
-}
-
 }  // namespace
 
-Connection::Connection(Link* link, bool sending, std::vector<std::shared_ptr<Nic>> nics,
-                       size_t peer_ports, const ConnectionOptions& options)
+Connection::Connection(Link* link, const Nics& nics, const std::optional<PeerPorts>& peer,
+                       const ConnectionOptions& options)
     : link_(link),
-      sending_(sending),
-      nics_(std::move(nics)),
+      sending_(peer.has_value()),
+      nics_(nics),
       options_(options),
       seed_(options.seed != 0 ? options.seed : net::Random()),
       control_(&link->streams[0], this) {
@@ -47,27 +37,34 @@ Connection::Connection(Link* link, bool sending, std::vector<std::shared_ptr<Nic
   setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
   setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &patience, sizeof patience);
   if (!sending_) return;
-  total_ = std::min(std::max(nics_.size(), peer_ports), kMostRails);
-  for (size_t r = 0; r < total_; ++r) {
-    tracks_.emplace_back(nics_[NicOf(r)]);
-    BeginJoin(r);
-  }
+  total_ = std::min(std::max(nics_.chosen, peer->chosen), kMostRails);
+  const size_t others = std::max(nics_.all.size() - nics_.chosen, peer->others);
+  const size_t rails = std::min(total_ + others, kMostRails);
+  for (size_t r = 0; r < rails; ++r) tracks_.emplace_back(nics_.all[NicOf(r)]);
+  for (size_t r = 0; r < total_; ++r) BeginJoin(r);
 }
 
 Connection::~Connection() = default;
 
 uint64_t Connection::MixedRandom(uint64_t n) const { return MixWord(seed_, n); }
 
+size_t Connection::NicOf(size_t rail) const {
+  const size_t others = nics_.all.size() - nics_.chosen;
+  if (rail < total_ || others == 0) return rail % nics_.chosen;
+  return nics_.chosen + (rail - total_) % others;
+}
+
 absl::StatusOr<bool> Connection::Establish() {
   if (absl::Status status = Poll(); !status.ok()) return status;
   if (total_ == 0 || tracks_.size() < total_) return false;
-  bool up = false;
-  for (const Track& t : tracks_) {
-    if (t.state != State::kUp && t.state != State::kDown) return false;
-    if (t.life == 0) return false;
-    up = up || t.state == State::kUp;
-  }
-  if (up) return control_.Silent();
+  const auto settled = [](const Track& t) {
+    return t.life > 0 && (t.state == State::kUp || t.state == State::kDown);
+  };
+  const auto others = tracks_.begin() + static_cast<ptrdiff_t>(total_);
+  if (!std::all_of(tracks_.begin(), others, settled)) return false;
+  if (Up() != 0) return control_.Silent();
+  // The sending side decides when it has tried everything.
+  if (!sending_ || !std::all_of(others, tracks_.end(), settled)) return false;
   return absl::UnavailableError(absl::StrCat("no path by RDMA: ", tracks_[0].why));
 }
 
@@ -137,7 +134,7 @@ void Connection::PollRail(size_t rail) {
 }
 
 void Connection::Look() {
-  for (const std::shared_ptr<Nic>& nic : nics_) nic->ReadEvents();
+  for (const std::shared_ptr<Nic>& nic : nics_.all) nic->ReadEvents();
   for (size_t r = 0; r < tracks_.size(); ++r) {
     Track& t = tracks_[r];
     if (t.rail.made() && t.rail.Down())
@@ -149,24 +146,31 @@ void Connection::Look() {
   }
   if (!doubt_.ok() && options_.now() >= doubt_until_) return Fail(doubt_);
   KeepTime();
-  calm_ = doubt_.ok() && control_.Silent() &&
-          std::all_of(tracks_.begin(), tracks_.end(),
-                      [](const Track& t) { return t.state == State::kUp; });
+  const auto chosen = tracks_.begin() + static_cast<ptrdiff_t>(std::min(total_, tracks_.size()));
+  calm_ =
+      doubt_.ok() && control_.Silent() &&
+      std::all_of(tracks_.begin(), chosen, [](const Track& t) { return t.state == State::kUp; }) &&
+      std::all_of(chosen, tracks_.end(),
+                  [](const Track& t) { return t.state == State::kUp || t.state == State::kDown; });
 }
 
-std::optional<size_t> Connection::Choose(size_t bytes) const {
-  std::optional<size_t> best;
+uint32_t Connection::Up() const {
+  uint32_t up = 0;
   for (size_t r = 0; r < tracks_.size(); ++r) {
-    const Track& t = tracks_[r];
-    if (t.state != State::kUp || !t.rail.HasRoom()) continue;
-    if (!best || t.rail.Load(bytes) < tracks_[*best].rail.Load(bytes)) best = r;
+    if (r == total_ && up != 0) break;
+    if (tracks_[r].state == State::kUp) up |= 1U << r;
+  }
+  return up;
+}
+
+std::optional<size_t> Connection::Choose(size_t bytes, uint32_t rails) const {
+  std::optional<size_t> best;
+  for (; rails != 0; rails &= rails - 1) {
+    const auto r = static_cast<size_t>(std::countr_zero(rails));
+    if (!tracks_[r].rail.HasRoom()) continue;
+    if (!best || tracks_[r].rail.Load(bytes) < tracks_[*best].rail.Load(bytes)) best = r;
   }
   return best;
-}
-
-bool Connection::AnyUp() const {
-  return std::any_of(tracks_.begin(), tracks_.end(),
-                     [](const Track& t) { return t.state == State::kUp; });
 }
 
 bool Connection::Write(size_t rail, const rdma::SendWork& work, size_t bytes) {

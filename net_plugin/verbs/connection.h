@@ -2,7 +2,8 @@
 // fails. A rail that fails is fenced: each side moves its queues to error, waits for what had come
 // before, and tells the other what it has got. Only then what is missing goes another way, so that
 // nothing can land twice or late. The sending side joins the rail again, for ever, more and more
-// seldom. It stays with its link from one use to the next. Of one thread at a time.
+// seldom. While no rail between the NICs that NCCL has chosen works, other NICs of the two
+// processes stand in. It stays with its link from one use to the next. Of one thread at a time.
 #pragma once
 
 #include <atomic>
@@ -27,8 +28,15 @@ namespace rewire::net {
 
 // Of all connections that share them.
 struct RailCounters {
-  std::atomic<uint64_t> failed{0};  // rails that were up
-  std::atomic<uint64_t> back{0};    // and are again
+  std::atomic<uint64_t> failed{0};    // rails between chosen NICs that were up
+  std::atomic<uint64_t> back{0};      // and are again
+  std::atomic<uint64_t> stood_in{0};  // rails between others that came up
+};
+
+// What the receiving side has, as its handle says.
+struct PeerPorts {
+  size_t chosen = 0;
+  size_t others = 0;
 };
 
 struct ConnectionOptions {
@@ -67,8 +75,8 @@ class Connection final : public Attachment, private Control::Listener {
     virtual void Said(const FrameHeader& piece) = 0;
   };
 
-  // `link` owns it. The sending side knows how many ports the peer has.
-  Connection(Link* link, bool sending, std::vector<std::shared_ptr<Nic>> nics, size_t peer_ports,
+  // `link` owns it. `peer`: where it is the sending side.
+  Connection(Link* link, const Nics& nics, const std::optional<PeerPorts>& peer,
              const ConnectionOptions& options);
   ~Connection() override;
 
@@ -87,15 +95,18 @@ class Connection final : public Attachment, private Control::Listener {
   [[nodiscard]] absl::Status Failure() const { return {failure_.code(), failure_.message()}; }
 
   [[nodiscard]] Link& link() const { return *link_; }
-  [[nodiscard]] const std::vector<std::shared_ptr<Nic>>& nics() const { return nics_; }
+  [[nodiscard]] const Nics& nics() const { return nics_; }
   [[nodiscard]] const ConnectionOptions& options() const { return options_; }
   // Which of nics() a rail uses.
-  [[nodiscard]] size_t NicOf(size_t rail) const { return rail % nics_.size(); }
+  [[nodiscard]] size_t NicOf(size_t rail) const;
   [[nodiscard]] size_t rails() const { return tracks_.size(); }
 
-  // The rail that would be through first with so much more; nothing: none has room.
-  [[nodiscard]] std::optional<size_t> Choose(size_t bytes) const;
-  [[nodiscard]] bool AnyUp() const;
+  // Those that may be used now, a bit for each: those that stand in only if no other is up.
+  [[nodiscard]] uint32_t Up() const;
+  // Whether rails that stand in are among these.
+  [[nodiscard]] bool StandIn(uint32_t rails) const { return rails >> total_ != 0; }
+  // The one of these that would be through first with so much more; nothing: none has room.
+  [[nodiscard]] std::optional<size_t> Choose(size_t bytes, uint32_t rails) const;
   // False: it has not been posted, and the rail is being fenced.
   bool Write(size_t rail, const rdma::SendWork& work, size_t bytes);
   // This receive's entries of the ring to the peer's.
@@ -149,6 +160,10 @@ class Connection final : public Attachment, private Control::Listener {
 
   // rail_lives.cc
   void BeginJoin(size_t rail);
+  // The first that is due, unless one of them is being joined.
+  void BeginDue(size_t first, size_t end);
+  // No chosen rail is up, and each has been tried.
+  [[nodiscard]] bool NeedsOthers() const;
   absl::Status Answer(const FrameHeader& header, std::string_view payload);
   absl::Status TakeAnswer(Track* track, std::string_view payload);
   // Makes queues, or takes those that are, and joins them with the peer's if there is an offer.
@@ -177,12 +192,12 @@ class Connection final : public Attachment, private Control::Listener {
 
   Link* const link_;
   const bool sending_;
-  const std::vector<std::shared_ptr<Nic>> nics_;
+  const Nics nics_;
   const ConnectionOptions options_;
   const uint64_t seed_;
   Control control_;
   std::vector<Track> tracks_;
-  size_t total_ = 0;  // rails, as the sending side says
+  size_t total_ = 0;  // rails between chosen NICs, as the sending side says; the others follow
   End* end_ = nullptr;
   bool calm_ = false;
   uint64_t polls_ = 0;

@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "net_plugin/core/comm.h"
+#include "net_plugin/verbs/connection.h"
 #include "net_plugin/verbs/rail.h"
 #include "net_plugin/verbs/registration.h"
 
@@ -19,22 +20,28 @@ class Flush {
   // One request of NCCL's for a flush.
   struct Flushing : Request {
     bool busy = false;
-    uint32_t left = 0;  // READs that have not answered
+    uint64_t waits = 0;  // for these NICs, a bit for each
   };
 
   explicit Flush(Comm* comm);
 
-  // Null: nothing has to be flushed, or not now.
-  absl::StatusOr<Request*> Begin(const std::vector<std::shared_ptr<Nic>>& nics, const void* data,
-                                 const Registration& memory, const RailOptions& options);
+  // Null: nothing has to be flushed, or not now. A NIC that fails is not waited for: it can no
+  // longer be asked, and what it had written left it before the completions that were seen of it.
+  absl::StatusOr<Request*> Begin(const Nics& nics, const void* data, const Registration& memory,
+                                 const ConnectionOptions& options);
   absl::StatusOr<bool> Test(Flushing* flushing);
 
  private:
-  absl::Status Make(const std::vector<std::shared_ptr<Nic>>& nics, const RailOptions& options);
+  struct Loop {
+    Rail rail;
+    std::shared_ptr<rdma::MemoryRegion> region;  // of into_
+  };
 
-  std::vector<Rail> loops_;  // by NIC; made at the first use
+  absl::StatusOr<Loop> Make(const std::shared_ptr<Nic>& nic, const RailOptions& options);
+  void GiveUp(size_t nic);
+
+  std::vector<Loop> loops_;  // by NIC; made at the first use
   uint64_t into_ = 0;        // what is read lands here
-  std::vector<std::shared_ptr<rdma::MemoryRegion>> regions_;
   std::array<Flushing, kMaxRequests> flushings_;
 };
 

@@ -31,6 +31,11 @@ absl::StatusOr<std::shared_ptr<Nic>> Nic::Open(rdma::Driver* driver, const std::
   return std::shared_ptr<Nic>(new Nic(*std::move(opened), port));
 }
 
+bool Nic::Works() const {
+  const absl::StatusOr<rdma::PortInfo> port = Query();
+  return port.ok() && port->state == rdma::PortState::kActive;
+}
+
 bool Nic::dmabuf() {
   // A descriptor that is none: who knows dmabuf says that, and no more.
   const auto refused = device_->RegisterDmabuf(-1, 0, 4096, 0, {});

@@ -8,6 +8,7 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "net_plugin/verbs/mr_cache.h"
@@ -28,6 +29,8 @@ class Nic {
   [[nodiscard]] bool dmabuf();
   MrCache& memory() { return memory_; }
   absl::StatusOr<rdma::PortInfo> Query() const { return device_->QueryPort(port_); }
+  // It has a link, as far as it knows.
+  [[nodiscard]] bool Works() const;
 
   // Takes what the device has to tell, unless another thread is at it.
   void ReadEvents();
@@ -50,6 +53,12 @@ class Nic {
   std::atomic<bool> reading_{false};
   Mutex mutex_;
   std::set<uint32_t> failed_ REWIRE_GUARDED_BY(mutex_);  // completion queues
+};
+
+// Those that a connection may use on its side.
+struct Nics {
+  std::vector<std::shared_ptr<Nic>> all;
+  size_t chosen = 0;  // by NCCL: the first ones; the others stand in when none of these works
 };
 
 }  // namespace rewire::net

@@ -21,6 +21,16 @@ uint64_t IdOf(uint32_t queue, uint32_t id) { return uint64_t{queue} << 32 | id; 
 
 }  // namespace
 
+bool WrongHere(rdma::CompletionStatus status) {
+  return status == rdma::CompletionStatus::kLocalLength ||
+         status == rdma::CompletionStatus::kLocalProtection ||
+         status == rdma::CompletionStatus::kLocalAccess;
+}
+bool WrongThere(rdma::CompletionStatus status) {
+  return status == rdma::CompletionStatus::kRemoteInvalidRequest ||
+         status == rdma::CompletionStatus::kRemoteAccess;
+}
+
 absl::StatusOr<rdma::GidEntry> Rail::Address(const rdma::PortInfo& port, const RailOptions& options,
                                              const Offer* peer) const {
   rdma::GidWish wish;

@@ -37,6 +37,10 @@ struct RailEvent {
   rdma::CompletionStatus status = rdma::CompletionStatus::kSuccess;
 };
 
+// What another path would not cure: a key or a buffer is wrong, on this side or on the peer's.
+[[nodiscard]] bool WrongHere(rdma::CompletionStatus status);
+[[nodiscard]] bool WrongThere(rdma::CompletionStatus status);
+
 class Rail {
  public:
   static constexpr size_t kBatch = 16;

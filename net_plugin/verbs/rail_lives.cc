@@ -86,7 +86,10 @@ void Connection::GoUp(size_t rail) {
   Track& t = tracks_[rail];
   t.state = State::kUp;
   t.since = options_.now();
-  if (std::exchange(t.failed, false)) {
+  if (rail >= total_) {
+    REWIRE_INFO("net plugin: %s stands in", t.nic->name().c_str());
+    ++options_.counters->stood_in;
+  } else if (std::exchange(t.failed, false)) {
     REWIRE_INFO("net plugin: %s is back", t.nic->name().c_str());
     ++options_.counters->back;
   }
@@ -102,11 +105,11 @@ void Connection::BeginJoin(size_t rail) {
 absl::Status Connection::HearOfRail(const FrameHeader& header, std::string_view payload) {
   if (header.offset >= kMostRails) return Nonsense();
   if (!sending_) {
-    if (header.total == 0 || header.total > kMostRails || header.offset >= header.total) {
+    if (header.total == 0 || header.total > kMostRails || (total_ != 0 && header.total != total_)) {
       return Nonsense();
     }
     total_ = header.total;
-    while (tracks_.size() <= header.offset) tracks_.emplace_back(nics_[NicOf(tracks_.size())]);
+    while (tracks_.size() <= header.offset) tracks_.emplace_back(nics_.all[NicOf(tracks_.size())]);
   }
   if (header.offset >= tracks_.size()) return Nonsense();
   const size_t rail = header.offset;
@@ -187,7 +190,7 @@ void Connection::Break(size_t rail, const std::string& why) {
     return Rest(&t, why);
   }
   if (t.state != State::kUp && t.state != State::kOffered) return;
-  if (sending_) {
+  if (sending_ && rail < total_) {
     t.failed = true;
     ++options_.counters->failed;
   }
@@ -239,23 +242,43 @@ void Connection::Rest(Track* track, const std::string& why) {
   track->due = now + track->pause / 2 + nanoseconds(Random() % spread);
 }
 
+bool Connection::NeedsOthers() const {
+  return std::all_of(tracks_.begin(), tracks_.begin() + static_cast<ptrdiff_t>(total_),
+                     [](const Track& t) { return t.state != State::kUp && !t.why.empty(); });
+}
+
+void Connection::BeginDue(size_t first, size_t end) {
+  const Time now = options_.now();
+  std::optional<size_t> due;
+  for (size_t r = first; r < end; ++r) {
+    const Track& t = tracks_[r];
+    switch (t.state) {
+      case State::kMaking:
+      case State::kOffered:
+      case State::kProbing:
+        return;
+      case State::kDown:
+        if (!due && now >= t.due) due = r;
+        break;
+      default:
+        break;
+    }
+  }
+  if (due) BeginJoin(*due);
+}
+
 void Connection::KeepTime() {
   const Time now = options_.now();
-  bool joining = false;
   for (size_t r = 0; r < tracks_.size(); ++r) {
     Track& t = tracks_[r];
     if (t.making != nullptr && t.making->done.load(std::memory_order_acquire)) EndMaking(r);
     const bool asks = t.state == State::kOffered || t.state == State::kProbing;
     if (sending_ && asks && now >= t.due) Break(r, "no answer in time");
-    joining = joining || t.state == State::kOffered || t.state == State::kProbing ||
-              t.state == State::kMaking;
   }
-  if (!sending_ || joining || link_->rested) return;
-  // One attempt at a time.
-  for (size_t r = 0; r < tracks_.size(); ++r) {
-    if (tracks_[r].state != State::kDown || now < tracks_[r].due) continue;
-    return BeginJoin(r);
-  }
+  if (!sending_ || link_->rested) return;
+  BeginDue(0, total_);
+  // One that stands in is enough.
+  if (NeedsOthers() && Up() == 0) BeginDue(total_, tracks_.size());
 }
 
 }  // namespace rewire::net

@@ -20,7 +20,7 @@ absl::StatusOr<std::unique_ptr<Receiver>> VerbsListener::Accept() {
     arrivals_.push_back({*std::move(came), Now() + adapter_->options_.arrival});
   }
   for (auto at = arrivals_.begin(); at != arrivals_.end();) {
-    const absl::StatusOr<bool> joined = adapter_->Attach(at->link.get(), false, 0)->Establish();
+    const absl::StatusOr<bool> joined = adapter_->Attach(at->link.get(), nullptr)->Establish();
     if (joined.ok() && *joined) {
       std::unique_ptr<Link> link = std::move(at->link);
       arrivals_.erase(at);

@@ -1,6 +1,7 @@
 #include "net_plugin/verbs/verbs_receiver.h"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -32,14 +33,16 @@ VerbsReceiver::~VerbsReceiver() {
 }
 
 absl::StatusOr<void*> VerbsReceiver::Register(void* data, size_t bytes, int type) {
-  auto made = net::Register(connection_.nics(), data, bytes, type);
+  auto made =
+      Registration::Make(connection_.nics(), {data, bytes, type}, connection_.options().run);
   if (!made.ok()) return made.status();
   return made->release();
 }
 
 absl::StatusOr<void*> VerbsReceiver::RegisterDmabuf(void* data, size_t bytes, int type,
                                                     uint64_t offset, int fd) {
-  auto made = net::RegisterDmabuf(connection_.nics(), data, bytes, type, offset, fd);
+  auto made = Registration::Make(connection_.nics(), {data, bytes, type, fd, offset},
+                                 connection_.options().run);
   if (!made.ok()) return made.status();
   return made->release();
 }
@@ -71,19 +74,17 @@ absl::StatusOr<Request*> VerbsReceiver::Irecv(int count, void* const* data, cons
   r.count = r.left = static_cast<uint32_t>(count);
   ClearToSend* const entries = connection_.ring.Entries(r.sequence);
   for (uint32_t i = 0; i < r.count; ++i) {
-    const auto& memory = *static_cast<const Registration*>(mrs[i]);
-    r.parts[i] = {static_cast<char*>(data[i]), bytes[i]};
+    auto* const memory = static_cast<Registration*>(mrs[i]);
+    r.parts[i] = {static_cast<char*>(data[i]), bytes[i], memory};
     ClearToSend& e = entries[i] = {};
     e.address = reinterpret_cast<uintptr_t>(data[i]);
     e.bytes = static_cast<uint32_t>(bytes[i]);
     e.tag = tags[i];
-    for (size_t rail = 0; rail < connection_.rails(); ++rail) {
-      e.rkeys[rail] = memory.regions[connection_.NicOf(rail)]->rkey();
-    }
     e.count = r.count;
-    e.host = memory.host ? 1 : 0;
+    e.host = memory->host() ? 1 : 0;
     e.mark = r.sequence + 1;
   }
+  r.keys = PutKeys(connection_, r, entries);
   ++unfinished_;
   r.cleared = false;
   if (link_->closed) {
@@ -104,20 +105,58 @@ void VerbsReceiver::Clear() {
   }
 }
 
+uint32_t VerbsReceiver::PutKeys(const Connection& connection, const Receive& r,
+                                ClearToSend* entries) {
+  uint32_t keys = 0;
+  for (size_t rail = 0; rail < connection.rails(); ++rail) {
+    bool all = true;
+    for (uint32_t i = 0; i < r.count; ++i) {
+      const rdma::MemoryRegion* const known = r.parts[i].memory->Find(connection.NicOf(rail));
+      entries[i].rkeys[rail] = known != nullptr ? known->rkey() : 0;
+      all = all && known != nullptr;
+    }
+    if (all) keys |= 1U << rail;
+  }
+  return keys;
+}
+
+void VerbsReceiver::TellKeys() {
+  const uint32_t up = connection_.Up();
+  for (Receive& r : receives_) {
+    if (!r.busy || r.left == 0 || !r.cleared || (up & ~r.keys) == 0) continue;
+    for (uint32_t left = up & ~r.keys; left != 0; left &= left - 1) {
+      const size_t nic = connection_.NicOf(static_cast<size_t>(std::countr_zero(left)));
+      for (uint32_t i = 0; i < r.count; ++i) (void)r.parts[i].memory->Want(nic);
+    }
+    // Not into the ring: a device may still be reading it.
+    std::array<ClearToSend, kMaxRecvs> entries;
+    std::copy_n(connection_.ring.Entries(r.sequence), r.count, entries.begin());
+    const uint32_t keys = PutKeys(connection_, r, entries.data());
+    if (keys != r.keys) SayClear(r, entries.data());
+    r.keys = keys;
+  }
+}
+
+void VerbsReceiver::SayClear(const Receive& r, const ClearToSend* entries) {
+  FrameHeader header = connection_.Header(FrameKind::kClear);
+  header.sequence = r.sequence;
+  connection_.control().Say(
+      header, {reinterpret_cast<const char*>(entries), r.count * sizeof(ClearToSend)});
+}
+
 void VerbsReceiver::ClearOne(Receive* r) {
   const size_t bytes = r->count * sizeof(ClearToSend);
-  if (const std::optional<size_t> rail = connection_.Choose(bytes)) {
+  // Where the keys are told later, they are told behind the entry: on the same way.
+  const uint32_t rails = connection_.Up() & r->keys;
+  if (const std::optional<size_t> rail = connection_.Choose(bytes, rails)) {
     if (connection_.WriteClear(*rail, r->sequence, r->count)) {
       r->rail = *rail;
       r->cleared = true;
     }
     return;
   }
-  if (connection_.AnyUp()) return;  // there will be room
-  FrameHeader header = connection_.Header(FrameKind::kClear);
-  header.sequence = r->sequence;
-  connection_.control().Say(
-      header, {reinterpret_cast<const char*>(connection_.ring.Entries(r->sequence)), bytes});
+  if (rails != 0) return;  // there will be room
+  SayClear(*r, connection_.ring.Entries(r->sequence));
   r->rail = kOnControl;
   r->cleared = true;
 }
@@ -126,8 +165,8 @@ absl::StatusOr<Request*> VerbsReceiver::Iflush(int count, void* const* data, voi
   // One READ of the last of them is behind the writes of all.
   for (int i = count - 1; i >= 0; --i) {
     const auto* memory = static_cast<const Registration*>(mrs[i]);
-    if (memory == nullptr || memory->host) continue;
-    return flush_.Begin(connection_.nics(), data[i], *memory, connection_.options().rail);
+    if (memory == nullptr || memory->host()) continue;
+    return flush_.Begin(connection_.nics(), data[i], *memory, connection_.options());
   }
   return nullptr;
 }
@@ -139,6 +178,7 @@ absl::StatusOr<bool> VerbsReceiver::Test(Request* request, int* sizes) {
     absl::Status status = connection_.Poll();
     if (r->left > 0 && !status.ok()) return status;
     if (uncleared_) Clear();
+    if (connection_.StandIn(connection_.Up())) TellKeys();
     if (r->left > 0) return false;
   }
   for (uint32_t i = 0; sizes != nullptr && i < r->count; ++i) {
@@ -190,7 +230,9 @@ absl::Status VerbsReceiver::Settle(size_t rail, std::string_view report) {
     const uint64_t ahead = r.sequence - cleared->head;
     const bool seen =
         r.sequence < cleared->head || (ahead < kMaxRequests && (cleared->seen >> ahead & 1) != 0);
-    if (!seen) r.cleared = false;
+    if (seen) continue;
+    r.cleared = false;
+    r.keys = PutKeys(connection_, r, connection_.ring.Entries(r.sequence));
   }
   Clear();
   return absl::OkStatus();

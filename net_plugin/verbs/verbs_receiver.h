@@ -34,6 +34,7 @@ class VerbsReceiver final : public Receiver, private Connection::End {
   struct Part {
     char* data = nullptr;
     size_t room = 0;
+    Registration* memory = nullptr;
     uint64_t pieces = 0;  // that have come
     uint64_t all = 0;     // 0: not known yet
     size_t bytes = 0;
@@ -46,6 +47,7 @@ class VerbsReceiver final : public Receiver, private Connection::End {
     std::array<Part, kMaxRecvs> parts;
     bool cleared = false;  // the sender has been told, or is being told
     size_t rail = 0;       // on which
+    uint32_t keys = 0;     // rails for which it has the keys
   };
   // What the sender was told over the control connection was told on this rail.
   static constexpr size_t kOnControl = 255;
@@ -61,6 +63,12 @@ class VerbsReceiver final : public Receiver, private Connection::End {
   // Tells the sender of those of whom it has not been told.
   void Clear();
   void ClearOne(Receive* receive);
+  // Rails for which there are keys of all its buffers; puts them into entries of the ring.
+  static uint32_t PutKeys(const Connection& connection, const Receive& receive,
+                          ClearToSend* entries);
+  void SayClear(const Receive& receive, const ClearToSend* entries);
+  // Tells the sender the keys of NICs that stand in, as soon as there are any.
+  void TellKeys();
   absl::StatusOr<Receive*> Find(uint32_t immediate);
 
   std::unique_ptr<Link> link_;

@@ -47,14 +47,16 @@ VerbsSender::~VerbsSender() {
 }
 
 absl::StatusOr<void*> VerbsSender::Register(void* data, size_t bytes, int type) {
-  auto made = net::Register(connection_.nics(), data, bytes, type);
+  auto made =
+      Registration::Make(connection_.nics(), {data, bytes, type}, connection_.options().run);
   if (!made.ok()) return made.status();
   return made->release();
 }
 
 absl::StatusOr<void*> VerbsSender::RegisterDmabuf(void* data, size_t bytes, int type,
                                                   uint64_t offset, int fd) {
-  auto made = net::RegisterDmabuf(connection_.nics(), data, bytes, type, offset, fd);
+  auto made = Registration::Make(connection_.nics(), {data, bytes, type, fd, offset},
+                                 connection_.options().run);
   if (!made.ok()) return made.status();
   return made->release();
 }
@@ -110,7 +112,7 @@ absl::StatusOr<Request*> VerbsSender::Isend(const void* data, size_t bytes, int 
   m.busy = true;
   m.data = static_cast<const char*>(data);
   m.bytes = bytes;
-  m.memory = static_cast<const Registration*>(mr);
+  m.memory = static_cast<Registration*>(mr);
   m.clear = clear;
   m.sequence = sequence;
   m.part = *part;
@@ -139,18 +141,31 @@ void VerbsSender::Pump() {
   }
 }
 
+uint32_t VerbsSender::RailsFor(const Message& m) const {
+  const uint32_t up = connection_.Up();
+  if (m.bytes == 0) return up;
+  uint32_t fit = 0;
+  for (uint32_t left = up; left != 0; left &= left - 1) {
+    const auto rail = static_cast<size_t>(std::countr_zero(left));
+    const bool known = m.memory->Want(connection_.NicOf(rail)) != nullptr;
+    if (known && m.clear.rkeys[rail] != 0) fit |= 1U << rail;
+  }
+  return fit;
+}
+
 bool VerbsSender::PostNext(Message* m) {
   const auto piece = static_cast<uint32_t>(std::countr_zero(m->waiting));
   const size_t offset = piece * m->piece_bytes;
   const auto bytes = static_cast<uint32_t>(std::min(m->bytes - offset, m->piece_bytes));
   const uint32_t immediate = Pack({m->sequence, m->part, piece, piece + 1 == m->pieces});
-  const std::optional<size_t> rail = connection_.Choose(bytes);
+  const uint32_t rails = RailsFor(*m);
+  const std::optional<size_t> rail = connection_.Choose(bytes, rails);
   if (rail) {
     rdma::Segment segment;
     rdma::SendWork work;
     if (bytes > 0) {
       segment = {reinterpret_cast<uintptr_t>(m->data) + offset, bytes,
-                 m->memory->regions[connection_.NicOf(*rail)]->lkey()};
+                 m->memory->Find(connection_.NicOf(*rail))->lkey()};
       work.segments = {&segment, 1};
     }
     work.id = IdOf(m->sequence, m->part, piece);
@@ -161,7 +176,7 @@ bool VerbsSender::PostNext(Message* m) {
     m->rail[piece] = static_cast<uint8_t>(*rail);
     if (!connection_.Write(*rail, work, bytes)) return false;
   } else {
-    if (connection_.AnyUp() || !m->host() || !connection_.control().Silent()) return false;
+    if (rails != 0 || !m->host() || !connection_.control().Silent()) return false;
     FrameHeader header = connection_.Header(FrameKind::kPiece);
     header.sequence = m->sequence;
     header.total = m->bytes;
@@ -178,7 +193,7 @@ bool VerbsSender::PostNext(Message* m) {
 absl::Status VerbsSender::Poll() {
   if (absl::Status status = connection_.Poll(); !status.ok()) return status;
   Pump();
-  if (waiting_.empty() || connection_.AnyUp() || waiting_.front()->host()) {
+  if (waiting_.empty() || waiting_.front()->host() || RailsFor(*waiting_.front()) != 0) {
     stranded_ = {};
   } else if (const Time now = connection_.options().now(); stranded_ == Time{}) {
     stranded_ = now;
@@ -272,8 +287,16 @@ absl::StatusOr<bool> VerbsSender::Hear(const FrameHeader& header, std::string_vi
       bytes > kMaxRecvs * sizeof(ClearToSend)) {
     return absl::DataLossError("a frame that is none came to a sender");
   }
-  if (header.sequence - connection_.next >= kMaxRequests) return true;  // it has it
-  std::memcpy(connection_.ring.Entries(header.sequence), payload.data(), bytes);
+  ClearToSend entries[kMaxRecvs];
+  std::memcpy(entries, payload.data(), bytes);
+  if (header.sequence - connection_.next < kMaxRequests) {
+    std::memcpy(connection_.ring.Entries(header.sequence), entries, bytes);
+  }
+  // What it has already it is told again with the keys of NICs that stand in.
+  for (uint32_t part = 0; part < bytes / sizeof(ClearToSend); ++part) {
+    Message& m = At(header.sequence, part);
+    if (m.busy && m.sequence == header.sequence) m.clear.rkeys = entries[part].rkeys;
+  }
   return true;
 }
 

@@ -35,7 +35,7 @@ class VerbsSender final : public Sender, private Connection::End {
     bool busy = false;
     const char* data = nullptr;
     size_t bytes = 0;
-    const Registration* memory = nullptr;
+    Registration* memory = nullptr;
     ClearToSend clear;  // where it goes
     uint64_t sequence = 0;
     uint32_t part = 0;
@@ -48,7 +48,7 @@ class VerbsSender final : public Sender, private Connection::End {
     bool queued = false;                      // in waiting_
     // It can go over the control connection.
     [[nodiscard]] bool host() const {
-      return clear.host != 0 && (memory == nullptr || memory->host);
+      return clear.host != 0 && (memory == nullptr || memory->host());
     }
     [[nodiscard]] uint64_t all() const {
       return pieces == 64 ? ~uint64_t{0} : (uint64_t{1} << pieces) - 1;
@@ -69,6 +69,8 @@ class VerbsSender final : public Sender, private Connection::End {
   // Posts what waits, as far as there is room.
   void Pump();
   bool PostNext(Message* message);
+  // Those that may be used now and know the memory on both sides.
+  [[nodiscard]] uint32_t RailsFor(const Message& message) const;
   void Queue(Message* message);
   [[nodiscard]] std::optional<uint32_t> PartFor(int tag, ClearToSend* clear);
   Message& At(uint64_t sequence, uint32_t part) { return messages_[sequence % kMaxRequests][part]; }

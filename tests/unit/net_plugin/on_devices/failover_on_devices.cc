@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <functional>
+#include <string>
 #include <utility>
 
 #include "bench/failover/trial.h"
@@ -59,6 +61,40 @@ TEST(OnDevices, NothingIsLostWhateverFails) {
   EXPECT_TRUE(trial.flow().arrivals().flawless());
   EXPECT_EQ(trial.flow().errors(), 0U);
   EXPECT_GE(trial.rails_failed(), kRailsFail + 1);
+}
+
+// A link between two ports, of which one fails: two others carry it on, and not the sockets.
+TEST(OnDevices, OtherDevicesStandIn) {
+  if (std::getenv("REWIRE_VM_DEVICES") == nullptr) GTEST_SKIP() << "not in the virtual machine";
+  const absl::StatusOr<net::Net*> opened = net::Net::Get();
+  ASSERT_TRUE(opened.ok()) << opened.status();
+  net::Net& net = **opened;
+  const auto flow = Flow::Connect(&net, 0, 1);
+  ASSERT_TRUE(flow.ok()) << flow.status();
+  const net::NetCounters before = net.counters();
+  // Messages until it has come about.
+  const auto carry_until = [&](const std::function<bool()>& so) {
+    const Time deadline = Now() + seconds(60);
+    const auto carried = (*flow)->Carry(60, [&] { return !so() && Now() < deadline; });
+    ASSERT_TRUE(carried.ok()) << carried.status();
+    ASSERT_TRUE(so());
+  };
+  const auto fault = [](const char* words) {
+    ASSERT_EQ(std::system((std::string("fault ") + words).c_str()), 0) << words;
+  };
+  ASSERT_TRUE((*flow)->Carry(60).ok());
+  for (const char* failing : {"rxe0", "rxe1"}) {
+    const net::NetCounters so_far = net.counters();
+    ASSERT_NO_FATAL_FAILURE(fault((std::string(failing) + " unplug").c_str()));
+    ASSERT_NO_FATAL_FAILURE(
+        carry_until([&] { return net.counters().rails_stood_in > so_far.rails_stood_in; }));
+    ASSERT_NO_FATAL_FAILURE(fault((std::string(failing) + " plug").c_str()));
+    ASSERT_NO_FATAL_FAILURE(
+        carry_until([&] { return net.counters().rails_back == net.counters().rails_failed; }));
+  }
+  EXPECT_GE(net.counters().rails_failed, before.rails_failed + 2);
+  EXPECT_TRUE((*flow)->arrivals().flawless());
+  EXPECT_EQ((*flow)->errors(), 0U);
 }
 
 }  // namespace

@@ -292,6 +292,8 @@ PairOptions OptionsOf(uint64_t seed) {
   o.seed = seed;
   o.sender_ports = 1 + seed % 2;
   o.receiver_ports = 1 + seed / 2 % 2;
+  o.sender_others = seed / 4 % 3;
+  o.receiver_others = seed / 12 % 2;
   if (seed % 5 == 0) o.jitter = microseconds(60);
   return o;
 }
@@ -314,13 +316,16 @@ TEST(Failover, WithoutAFault) {
 TEST(Failover, EverythingArrivesOnceWhateverFails) {
   const auto [from, to] = Seeds(500);
   uint64_t fences = 0;
+  uint64_t stood_in = 0;
   for (uint64_t seed = from; seed <= to; ++seed) {
     Trial trial(OptionsOf(seed), 1 + static_cast<int>(seed % 10));
     ASSERT_EQ(trial.Go(), "") << "seed " << seed;
     fences += trial.pair().sender_spied->errors;
+    stood_in += trial.pair().counters->stood_in;
   }
   // Most of the faults are felt.
   EXPECT_GT(fences, to - from);
+  EXPECT_GT(stood_in, (to - from) / 10);
 }
 
 // Completions that are lost with a queue are no news to the sender; what a receiver's device has
@@ -364,7 +369,7 @@ TEST(Failover, AtEveryPhase) {
         case 3:
           return pair->fabric.OverrunCompletions("r1");
         case 4:
-          return pair->fabric.SetLinkUp(step / 6 % 2 == 0 ? "s0" : "r0", false);
+          return pair->fabric.FailDevice(step / 6 % 2 == 0 ? "s0" : "r0");
         default:
           pair->Stop(step / 6 % 2 == 0, true);
           trial.at = pair->fabric.now() - Time{} + milliseconds(2);

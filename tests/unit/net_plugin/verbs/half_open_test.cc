@@ -50,7 +50,8 @@ class HalfOpenRails : public ::testing::Test {
       const auto driver = Spy(fabric->MakeDriver({device}), spied);
       auto nic = Nic::Open(driver.get(), device, (*driver->Devices())[0].ports[0]);
       EXPECT_TRUE(nic.ok()) << nic.status();
-      adapter = std::make_unique<Adapter>(std::vector{*nic}, Loopback(), &links, Impatient());
+      adapter = std::make_unique<Adapter>(std::vector{*nic}, std::vector<std::shared_ptr<Nic>>{},
+                                          Loopback(), &links, Impatient());
     }
     Links links{{}};
     std::shared_ptr<Spied> spied = std::make_shared<Spied>();

@@ -26,8 +26,12 @@ Pair::Pair(const PairOptions& options) : fabric(FabricOf(options)), random_(opti
   sender_link_->streams.emplace_back(UniqueFd(fds[0]));
   receiver_link_ = std::make_unique<Link>();
   receiver_link_->streams.emplace_back(UniqueFd(fds[1]));
-  const auto senders = Open("s", options.sender_ports, options, sender_spied);
-  const auto receivers = Open("r", options.receiver_ports, options, receiver_spied);
+  const Nics senders = {
+      Open("s", options.sender_ports + options.sender_others, options, sender_spied),
+      options.sender_ports};
+  const Nics receivers = {
+      Open("r", options.receiver_ports + options.receiver_others, options, receiver_spied),
+      options.receiver_ports};
 
   ConnectionOptions o;
   o.rail.timeout = 5;  // 131 us
@@ -48,14 +52,15 @@ Pair::Pair(const PairOptions& options) : fabric(FabricOf(options)), random_(opti
   };
   o.run = background(true);
   o.now = [this] { return fabric.now(); };
+  o.counters = counters;
   o.seed = options.seed;
-  auto sending =
-      std::make_unique<Connection>(sender_link_.get(), true, senders, receivers.size(), o);
+  auto sending = std::make_unique<Connection>(
+      sender_link_.get(), senders, PeerPorts{options.receiver_ports, options.receiver_others}, o);
   sending_ = sending.get();
   sender_link_->attachment = std::move(sending);
   o.seed = options.seed + 1'000'000;
   o.run = background(false);
-  auto receiving = std::make_unique<Connection>(receiver_link_.get(), false, receivers, 0, o);
+  auto receiving = std::make_unique<Connection>(receiver_link_.get(), receivers, std::nullopt, o);
   receiving_ = receiving.get();
   receiver_link_->attachment = std::move(receiving);
 }

@@ -24,6 +24,8 @@ struct PairOptions {
   uint64_t seed = 1;
   size_t sender_ports = 2;
   size_t receiver_ports = 2;
+  size_t sender_others = 0;  // ports that stand in, named behind these
+  size_t receiver_others = 0;
   std::vector<uint32_t> mbps;  // of the sender's ports and those of the receiver
   Duration jitter = microseconds(2);
   rdma::Ece receiver_ece = {0xfa4e, 0x5};
@@ -53,6 +55,7 @@ class Pair {
   rdma::fake::Fabric fabric;
   std::shared_ptr<Spied> sender_spied = std::make_shared<Spied>();
   std::shared_ptr<Spied> receiver_spied = std::make_shared<Spied>();
+  const std::shared_ptr<RailCounters> counters = std::make_shared<RailCounters>();
   std::unique_ptr<VerbsSender> sender;
   std::unique_ptr<VerbsReceiver> receiver;
 
