@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <ctime>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
@@ -20,16 +20,6 @@ constexpr size_t kSmall = 2048;
 // A shorter rest of a payload is read together with what follows it.
 constexpr size_t kDirect = 16 << 10;
 
-// The kernel forgets the wish when its timer for a delayed acknowledgement runs off.
-constexpr int64_t kAckTimer = 20'000'000;
-
-// Nanoseconds, of the last tick.
-int64_t CoarseNow() {
-  timespec t{};
-  clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
-  return t.tv_sec * 1'000'000'000LL + t.tv_nsec;
-}
-
 absl::Status Broken(const char* what, int error) {
   return absl::UnavailableError(absl::StrCat(what, ": ", strerror(error)));
 }
@@ -39,16 +29,13 @@ absl::Status Broken(const char* what, int error) {
 Stream::Stream(UniqueFd fd) : fd_(std::move(fd)), kept_(std::make_unique<char[]>(kKept)) {
   const int on = 1;
   setsockopt(fd_.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-  DelayAcks();
 }
 
 Stream::~Stream() {
-  if (fd_.valid()) shutdown(fd_.get(), SHUT_RDWR);
-}
-
-void Stream::DelayAcks() {
-  const int off = 0;
-  setsockopt(fd_.get(), IPPROTO_TCP, TCP_QUICKACK, &off, sizeof off);
+  if (!fd_.valid()) return;
+  // What is left unread makes an end a reset, which may overtake what was sent.
+  (void)TakeSeen();
+  shutdown(fd_.get(), SHUT_RDWR);
 }
 
 absl::StatusOr<size_t> Stream::Write(const void* header, size_t header_bytes, const void* payload,
@@ -75,23 +62,35 @@ absl::StatusOr<size_t> Stream::Write(const void* header, size_t header_bytes, co
   }
 }
 
+absl::Status Stream::TakeSeen() {
+  while (seen_ > 0) {
+    // TCP only drops them (MSG_TRUNC); others write them where they are already.
+    const ssize_t n = recv(fd_.get(), kept_.get() + end_ - seen_, seen_, MSG_DONTWAIT | MSG_TRUNC);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return Broken("receiving", n == 0 ? ECONNRESET : errno);
+    seen_ -= static_cast<size_t>(n);
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<size_t> Stream::Fill(void* to, size_t bytes) {
+  if (absl::Status taken = TakeSeen(); !taken.ok()) return taken;
   // Only an empty store is filled behind a payload: its bytes come first.
-  if (begin_ == end_) begin_ = end_ = 0;
+  std::memmove(kept_.get(), kept_.get() + begin_, end_ - begin_);
+  end_ -= std::exchange(begin_, 0);
+  const bool look = bytes == 0;
   iovec parts[2] = {{to, bytes}, {kept_.get() + end_, kKept - end_}};
   msghdr message{};
   message.msg_iov = parts;
   message.msg_iovlen = 2;
   for (;;) {
-    const ssize_t n = bytes == 0
-                          ? recv(fd_.get(), parts[1].iov_base, parts[1].iov_len, MSG_DONTWAIT)
-                          : recvmsg(fd_.get(), &message, MSG_DONTWAIT);
+    const ssize_t n =
+        look ? recv(fd_.get(), parts[1].iov_base, parts[1].iov_len, MSG_DONTWAIT | MSG_PEEK)
+             : recvmsg(fd_.get(), &message, MSG_DONTWAIT);
     if (n > 0) {
       const auto got = static_cast<size_t>(n);
       if (got > bytes) end_ += got - bytes;
-      const int64_t now = CoarseNow();
-      if (now - received_ > kAckTimer) DelayAcks();
-      received_ = now;
+      if (look) seen_ = got;
       return got;
     }
     if (n == 0) return absl::OutOfRangeError("the peer has closed the connection");
@@ -103,11 +102,6 @@ absl::StatusOr<size_t> Stream::Fill(void* to, size_t bytes) {
 
 absl::StatusOr<bool> Stream::ReadHeader(FrameHeader* header) {
   if (end_ - begin_ < sizeof *header) {
-    if (begin_ > 0) {
-      std::memmove(kept_.get(), kept_.get() + begin_, end_ - begin_);
-      end_ -= begin_;
-      begin_ = 0;
-    }
     const absl::StatusOr<size_t> got = Fill(nullptr, 0);
     if (!got.ok()) return got.status();
     if (end_ - begin_ < sizeof *header) return false;

@@ -14,12 +14,10 @@ namespace rewire::net {
 
 class Stream {
  public:
-  Stream() = default;  // for containers
   explicit Stream(UniqueFd fd);
   // The other end learns of it even if a forked child has the descriptor, too.
   ~Stream();
   Stream(Stream&&) = default;
-  Stream& operator=(Stream&&) = default;
 
   [[nodiscard]] int fd() const { return fd_.get(); }
 
@@ -34,17 +32,18 @@ class Stream {
   [[nodiscard]] bool Empty() const { return begin_ == end_; }
 
  private:
-  // Traffic goes one way only, so that acknowledgements ride on nothing: each small message would
-  // cost a packet back at once.
-  void DelayAcks();
-  // Bytes read behind what is kept; 0: none there.
+  // Traffic goes one way only, so that acknowledgements ride on nothing: when a small message is
+  // taken from the kernel a packet goes back at once, which costs a quarter of a message's way. So
+  // it is looked at first, and taken when somebody looks for what follows: mostly nothing yet.
+  absl::Status TakeSeen();
+  // Bytes read, up to `bytes` to there and the others behind what is kept; 0: none there.
   absl::StatusOr<size_t> Fill(void* to, size_t bytes);
 
   UniqueFd fd_;
   std::unique_ptr<char[]> kept_;
   size_t begin_ = 0;
   size_t end_ = 0;
-  int64_t received_ = 0;  // when something came last
+  size_t seen_ = 0;  // of the kernel's next bytes: kept here already
 };
 
 }  // namespace rewire::net

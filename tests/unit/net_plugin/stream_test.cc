@@ -1,0 +1,133 @@
+// One TCP connection of a link: frames come whole however they are cut, and what has only been
+// looked at is no loss.
+#include "net_plugin/socket/stream.h"
+
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <cstring>
+#include <optional>
+
+#include "tests/unit/net_plugin/proxy.h"
+#include "tests/unit/net_plugin/socket_ends.h"
+
+namespace rewire::net {
+namespace {
+
+class StreamTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    sockaddr_storage address = net_test::LoopbackV4();
+    socklen_t length = sizeof(sockaddr_in);
+    auto* const at = reinterpret_cast<sockaddr*>(&address);
+    const UniqueFd listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    ASSERT_EQ(bind(listener.get(), at, length), 0);
+    ASSERT_EQ(listen(listener.get(), 1), 0);
+    ASSERT_EQ(getsockname(listener.get(), at, &length), 0);
+    peer_ = UniqueFd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    ASSERT_EQ(connect(peer_.get(), at, length), 0);
+    stream_.emplace(UniqueFd(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC)));
+    ASSERT_GE(stream_->fd(), 0);
+  }
+  void Feed(const std::string& bytes) {
+    ASSERT_EQ(send(peer_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL),
+              static_cast<ssize_t>(bytes.size()));
+  }
+  // Bytes that the kernel has for us.
+  [[nodiscard]] int Waiting() const {
+    int bytes = 0;
+    ioctl(stream_->fd(), FIONREAD, &bytes);
+    return bytes;
+  }
+  // What there is by then of the frame that is read.
+  void Read() {
+    if (!headed_) {
+      const absl::StatusOr<bool> headed = stream_->ReadHeader(&header_);
+      ASSERT_TRUE(headed.ok()) << headed.status();
+      headed_ = *headed;
+      if (!headed_) return;
+      payload_.clear();
+    }
+    while (payload_.size() < header_.bytes) {
+      std::string some(header_.bytes - payload_.size(), 0);
+      const absl::StatusOr<size_t> got = stream_->ReadPayload(some.data(), some.size());
+      ASSERT_TRUE(got.ok()) << got.status();
+      if (*got == 0) return;
+      payload_ += some.substr(0, *got);
+    }
+    headed_ = false;
+    read_.push_back(payload_);
+  }
+
+  UniqueFd peer_;
+  std::optional<Stream> stream_;
+  bool headed_ = false;
+  FrameHeader header_;
+  std::string payload_;
+  std::vector<std::string> read_;
+};
+
+std::string Frame(const std::string& payload) {
+  FrameHeader header;
+  header.bytes = static_cast<uint32_t>(payload.size());
+  return std::string(reinterpret_cast<const char*>(&header), sizeof header) + payload;
+}
+
+TEST_F(StreamTest, FramesComeWholeHoweverTheyAreCut) {
+  std::vector<std::string> payloads;
+  std::string all;
+  for (const size_t bytes : {0, 1, 39, 40, 41, 1000, 16383, 16384, 70000, 200000, 8, 0}) {
+    const std::vector<char> pattern = net_test::Pattern(bytes, bytes + 1);
+    payloads.emplace_back(pattern.begin(), pattern.end());
+    all += Frame(payloads.back());
+  }
+  for (const size_t cut : {1, 7, 40, 47, 1000, 65536, 100000}) {
+    read_.clear();
+    const size_t most = cut < 40 ? 2000 : all.size();  // byte by byte only the small ones
+    size_t fed = 0;
+    const Time deadline = net_test::Soon();
+    while (read_.size() < payloads.size()) {
+      if (fed < all.size()) {
+        const std::string piece = all.substr(fed, fed < most ? cut : all.size());
+        ASSERT_NO_FATAL_FAILURE(Feed(piece));
+        fed += piece.size();
+      }
+      ASSERT_NO_FATAL_FAILURE(Read());
+      ASSERT_LT(Now(), deadline) << cut;
+    }
+    EXPECT_TRUE(read_ == payloads) << cut;
+  }
+}
+
+// The kernel acknowledges small segments when they are taken.
+TEST_F(StreamTest, ASmallFrameIsTakenFromTheKernelAtTheNextLook) {
+  const std::string frame = Frame("message");
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_NO_FATAL_FAILURE(Feed(frame));
+    pollfd there{stream_->fd(), POLLIN, 0};
+    ASSERT_EQ(poll(&there, 1, 20000), 1);
+    ASSERT_NO_FATAL_FAILURE(Read());
+    ASSERT_EQ(read_.size(), static_cast<size_t>(i) + 1);
+    EXPECT_EQ(Waiting(), static_cast<int>(frame.size()));
+    ASSERT_NO_FATAL_FAILURE(Read());
+    EXPECT_EQ(Waiting(), 0);
+  }
+}
+
+TEST_F(StreamTest, AnEndBehindALookIsNoReset) {
+  ASSERT_NO_FATAL_FAILURE(Feed(Frame("message")));
+  pollfd there{stream_->fd(), POLLIN, 0};
+  ASSERT_EQ(poll(&there, 1, 20000), 1);
+  ASSERT_NO_FATAL_FAILURE(Read());
+  ASSERT_GT(Waiting(), 0);
+  stream_.reset();
+  char byte = 0;
+  EXPECT_EQ(recv(peer_.get(), &byte, 1, 0), 0) << strerror(errno);
+}
+
+}  // namespace
+}  // namespace rewire::net
