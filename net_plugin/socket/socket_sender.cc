@@ -26,9 +26,12 @@ SocketSender::SocketSender(std::unique_ptr<Link> link, Links* links)
 SocketSender::~SocketSender() {
   for (size_t s = 1; s < workers_.size(); ++s) Workers::Get().Remove(workers_[s]);
   MutexLock lock(&mutex_);
+  TakeBack();
   const bool clean =
       failure_.ok() && oldest_ == next_ &&
-      std::all_of(writing_.begin(), writing_.end(), [](const Writing& w) { return !w.message; });
+      std::all_of(writing_.begin(), writing_.end(), [](const Writing& w) { return !w.message; }) &&
+      std::all_of(link_->streams.begin(), link_->streams.end(),
+                  [](Stream& s) { return s.loans().empty(); });
   if (!clean) return;
   FrameHeader close;
   close.kind = FrameKind::kClose;
@@ -127,22 +130,52 @@ void SocketSender::Drive(size_t stream) {
   if (MoveStream(stream, Workers::kTurnBytes)) Workers::Get().Arm(workers_[stream]);
 }
 
+void SocketSender::TakeBack() {
+  for (Stream& s : link_->streams) {
+    for (void* owner : s.loans().TakeBack()) {
+      auto* const m = static_cast<Message*>(owner);
+      --m->lent;
+      FinishIfThrough(m);
+    }
+  }
+}
+
+void SocketSender::FinishIfThrough(Message* m) {
+  if (m->sent == m->bytes && m->taken == m->bytes && m->lent == 0) {
+    m->done.store(true, std::memory_order_release);
+  }
+}
+
 bool SocketSender::MoveStream(size_t stream, size_t most) {
   Writing& w = writing_[stream];
+  Stream& to = link_->streams[stream];
   for (size_t moved = 0; moved < most;) {
     if (w.message == nullptr) {
       MutexLock lock(&mutex_);
       if (!Take(stream)) {
+        TakeBack();
         armed_[stream] = false;
         return false;
       }
     }
     const size_t header = sizeof w.header - w.header_sent;
     const size_t payload = w.header.bytes - w.payload_sent;
-    const absl::StatusOr<size_t> sent = link_->streams[stream].Write(
-        reinterpret_cast<const char*>(&w.header) + w.header_sent, header,
-        w.message->data + w.header.offset + w.payload_sent, payload);
+    const char* const from = reinterpret_cast<const char*>(&w.header) + w.header_sent;
+    const char* const data = w.message->data + w.header.offset + w.payload_sent;
+    const bool lend = payload >= Loans::kLeast && to.loans().on();
+    bool lent = false;
+    if (lend) {  // the kernel may be through with it before send() returns
+      MutexLock lock(&mutex_);
+      to.loans().Lend(w.message);
+      ++w.message->lent;
+    }
+    const absl::StatusOr<size_t> sent =
+        lend ? to.Lend(from, header, data, payload, &lent) : to.Write(from, header, data, payload);
     MutexLock lock(&mutex_);
+    if (lend && !lent) {
+      to.loans().Undo();
+      --w.message->lent;
+    }
     if (!sent.ok()) {
       Fail(sent.status());
       return false;
@@ -152,9 +185,11 @@ bool SocketSender::MoveStream(size_t stream, size_t most) {
     w.header_sent += of_header;
     w.payload_sent += *sent - of_header;
     w.message->sent += *sent - of_header;
-    if (*sent < header + payload) return true;
-    Message& m = *std::exchange(w.message, nullptr);
-    if (m.taken == m.bytes && m.sent == m.bytes) m.done.store(true, std::memory_order_release);
+    if (*sent < header + payload) {
+      TakeBack();
+      return true;
+    }
+    FinishIfThrough(std::exchange(w.message, nullptr));
   }
   return true;
 }

@@ -1,5 +1,6 @@
 // NCCL's sending end over the streams of a link. The first chunk of a message goes on stream 0, the
-// others on whichever stream has room.
+// others on whichever stream has room. Large chunks are lent to the kernel where it does not copy
+// them: their message is done when it has let go of them.
 #pragma once
 
 #include <array>
@@ -38,6 +39,7 @@ class SocketSender final : public Sender, private Workers::Work {
     size_t bytes = 0;
     size_t taken = 0;  // by streams
     size_t sent = 0;
+    size_t lent = 0;      // pieces that the kernel still reads
     bool headed = false;  // its first chunk was taken
     uint64_t sequence = 0;
     int tag = 0;
@@ -56,6 +58,8 @@ class SocketSender final : public Sender, private Workers::Work {
   void Drive(size_t stream) override;
   // The next chunk that this stream may write; false: none.
   bool Take(size_t stream) REWIRE_REQUIRES(mutex_);
+  void TakeBack() REWIRE_REQUIRES(mutex_);
+  void FinishIfThrough(Message* message) REWIRE_REQUIRES(mutex_);
   void Fail(const absl::Status& status) REWIRE_REQUIRES(mutex_);
   // Afresh: copies of a status share a count, and this one goes to another thread.
   [[nodiscard]] absl::Status Failure() const REWIRE_REQUIRES(mutex_) {

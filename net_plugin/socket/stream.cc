@@ -26,7 +26,10 @@ absl::Status Broken(const char* what, int error) {
 
 }  // namespace
 
-Stream::Stream(UniqueFd fd) : fd_(std::move(fd)), kept_(std::make_unique<char[]>(kKept)) {
+Stream::Stream(UniqueFd fd)
+    : fd_(std::move(fd)),
+      loans_(std::make_unique<Loans>(fd_.get())),
+      kept_(std::make_unique<char[]>(kKept)) {
   const int on = 1;
   setsockopt(fd_.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
@@ -35,6 +38,12 @@ Stream::~Stream() {
   if (!fd_.valid()) return;
   // What is left unread makes an end a reset, which may overtake what was sent.
   (void)TakeSeen();
+  if (!loans_->empty()) {
+    // The program gets back its memory now: what is still to be read there must not go out.
+    sockaddr nobody{};
+    nobody.sa_family = AF_UNSPEC;
+    connect(fd_.get(), &nobody, sizeof nobody);
+  }
   shutdown(fd_.get(), SHUT_RDWR);
 }
 
@@ -60,6 +69,28 @@ absl::StatusOr<size_t> Stream::Write(const void* header, size_t header_bytes, co
     if (errno == EAGAIN || errno == EWOULDBLOCK) return size_t{0};
     return Broken("sending", errno);
   }
+}
+
+absl::StatusOr<size_t> Stream::Lend(const void* header, size_t header_bytes, const void* payload,
+                                    size_t payload_bytes, bool* lent) {
+  *lent = false;
+  constexpr int kFlags = MSG_DONTWAIT | MSG_NOSIGNAL;
+  if (header_bytes > 0) {  // its place is used again at once
+    const ssize_t n = send(fd_.get(), header, header_bytes, kFlags | MSG_MORE);
+    if (n < static_cast<ssize_t>(header_bytes)) {
+      return n < 0 ? Write(header, header_bytes, nullptr, 0) : static_cast<size_t>(n);
+    }
+  }
+  const ssize_t n = send(fd_.get(), payload, payload_bytes, kFlags | MSG_ZEROCOPY);
+  if (n > 0) {
+    *lent = true;
+    return header_bytes + static_cast<size_t>(n);
+  }
+  if (n < 0 && errno == EAGAIN) return header_bytes;
+  // A process may lend only so much (ENOBUFS), and not all memory.
+  absl::StatusOr<size_t> copied = Write(nullptr, 0, payload, payload_bytes);
+  if (copied.ok()) *copied += header_bytes;
+  return copied;
 }
 
 absl::Status Stream::TakeSeen() {

@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "net_plugin/socket/frame.h"
+#include "net_plugin/socket/loans.h"
 #include "reconfig/base/unique_fd.h"
 
 namespace rewire::net {
@@ -15,7 +16,8 @@ namespace rewire::net {
 class Stream {
  public:
   explicit Stream(UniqueFd fd);
-  // The other end learns of it even if a forked child has the descriptor, too.
+  // The other end learns of it even if a forked child has the descriptor, too. What is lent is not
+  // sent any more.
   ~Stream();
   Stream(Stream&&) = default;
 
@@ -24,6 +26,11 @@ class Stream {
   // Bytes written: fewer than asked when the kernel takes no more now. Header first, then payload.
   absl::StatusOr<size_t> Write(const void* header, size_t header_bytes, const void* payload,
                                size_t payload_bytes);
+  // The same, but the kernel may read the payload where it is, later, too: `lent` tells whether it
+  // does, and if so loans() says when it is through.
+  absl::StatusOr<size_t> Lend(const void* header, size_t header_bytes, const void* payload,
+                              size_t payload_bytes, bool* lent);
+  [[nodiscard]] Loans& loans() { return *loans_; }
   // False: no whole header is there yet. OutOfRange: the other end is closed, and all was read.
   absl::StatusOr<bool> ReadHeader(FrameHeader* header);
   // Bytes of payload that were there, up to `bytes`; 0 for none yet.
@@ -40,6 +47,7 @@ class Stream {
   absl::StatusOr<size_t> Fill(void* to, size_t bytes);
 
   UniqueFd fd_;
+  std::unique_ptr<Loans> loans_;
   std::unique_ptr<char[]> kept_;
   size_t begin_ = 0;
   size_t end_ = 0;
