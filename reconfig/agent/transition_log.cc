@@ -64,7 +64,7 @@ const TransitionEntry* TransitionLog::current() const {
 
 const TransitionEntry* TransitionLog::Find(std::optional<Epoch> epoch) const {
   for (auto it = entries_.rbegin(); it != entries_.rend(); ++it) {
-    if (epoch ? it->to == *epoch : it->end.has_value()) return &*it;
+    if (epoch ? it->to == *epoch : it->end || it->committed) return &*it;
   }
   return nullptr;
 }

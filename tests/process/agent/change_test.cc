@@ -188,6 +188,7 @@ TEST(ChangeTest, TheTraceAndTheMetricsOfATransition) {
                            "PREPARE", "COMMITTED"}) {
     EXPECT_TRUE(names.count(name) == 1) << name;
   }
+  EXPECT_EQ(job.Ask("wait").status, 0);  // they count it when it has ended
   r = job.Ask("metrics");
   EXPECT_EQ(r.status, 0);
   EXPECT_THAT(r.out, HasSubstr("rewire_epoch 2\n"));

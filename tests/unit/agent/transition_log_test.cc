@@ -60,7 +60,11 @@ class TransitionLogTest : public ::testing::Test {
 };
 
 TEST_F(TransitionLogTest, SpansAndNumbersOfAWholeTransition) {
+  EXPECT_EQ(log_.Find(std::nullopt), nullptr);
   Whole();
+  // The command that asked for it has its answer, and the next may be about it.
+  ASSERT_NE(log_.Find(std::nullopt), nullptr);
+  EXPECT_EQ(log_.Find(std::nullopt)->to, 8u);
   ASSERT_NE(log_.current(), nullptr);
   log_.OnIdle(At(70));
   EXPECT_EQ(log_.current(), nullptr);
