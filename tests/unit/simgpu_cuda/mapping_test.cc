@@ -124,6 +124,7 @@ TEST_F(MappingTest, AccessIsTheDevicesOwn) {
   CUcontext other = nullptr;
   ASSERT_EQ(cuCtxCreate_v2(&other, 0, 1), CUDA_SUCCESS);
   EXPECT_EQ(cuMemsetD8_v2(range, 1, 1), CUDA_SUCCESS);
+  ASSERT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);  // the copy below is another device's
   ASSERT_EQ(cuCtxPopCurrent_v2(nullptr), CUDA_SUCCESS);
   ASSERT_EQ(cuCtxSetCurrent(context_), CUDA_SUCCESS);
   const CUdeviceptr here = NewMemory(1);
