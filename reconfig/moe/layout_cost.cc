@@ -1,0 +1,42 @@
+#include "reconfig/moe/layout_cost.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "absl/strings/str_cat.h"
+
+namespace rewire::moe {
+namespace {
+
+uint64_t Most(const std::vector<uint64_t>& tokens) {
+  return *std::max_element(tokens.begin(), tokens.end());
+}
+
+}  // namespace
+
+uint64_t LayoutCost(const RoutedTokens& routed, const LayoutRates& rates, Objective objective) {
+  const uint64_t computation =
+      (rates.recompute ? 4 : 3) * Most(routed.computed) * uint64_t{rates.compute_ps};
+  const uint64_t communication =
+      objective == Objective::kSum
+          ? routed.inside * rates.inside_ps + routed.between * rates.between_ps
+          : std::max(Most(routed.leaving), Most(routed.arriving)) * rates.between_ps;
+  return 4 * communication + computation;
+}
+
+absl::Status CheckCost(const Counts& counts, const LayoutRates& rates) {
+  const auto tokens = counts.tokens();
+  const uint64_t all = std::accumulate(tokens.begin(), tokens.end(), uint64_t{0});
+  // Loads are also compared in 1/2^16 tokens, and multiplied by replicas
+  // (reconfig/moe/placement.h).
+  const uint64_t dearest = std::max({rates.compute_ps, rates.inside_ps, rates.between_ps});
+  const uint64_t most =
+      std::min(uint64_t{1} << 46, UINT64_MAX / 8 / std::max<uint64_t>(1, dearest));
+  if (all > most) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(all, " tokens; a plan can be made for at most ", most));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace rewire::moe

@@ -1,0 +1,17 @@
+// Devices and the nodes they are in, for the plans of mixture-of-experts layers. A node's devices
+// are consecutive. A value; any thread.
+#pragma once
+
+#include <cstdint>
+
+namespace rewire::moe {
+
+struct Topology {
+  uint32_t nodes = 1;
+  uint32_t per_node = 8;  // devices of a node
+
+  [[nodiscard]] uint32_t devices() const { return nodes * per_node; }
+  friend bool operator==(const Topology&, const Topology&) = default;
+};
+
+}  // namespace rewire::moe
