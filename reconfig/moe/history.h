@@ -1,0 +1,35 @@
+// The counts of the last iterations and their sum, which re-layouts are planned from: one iteration
+// alone says little about the next. For one thread at a time.
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <utility>
+
+#include "reconfig/moe/counts.h"
+
+namespace rewire::moe {
+
+class History {
+ public:
+  // iterations: how many are kept, at least one. LAER-MoE keeps 5.
+  explicit History(size_t iterations) : most_(iterations) {}
+
+  // Of as many devices and experts as those before.
+  void Add(Counts counts) {
+    kept_.push_back(std::move(counts));
+    if (kept_.size() > most_) kept_.pop_front();
+  }
+  // There has been an iteration.
+  [[nodiscard]] Counts Sum() const {
+    Counts sum = kept_.front();
+    for (size_t i = 1; i < kept_.size(); ++i) sum.Add(kept_[i]);
+    return sum;
+  }
+
+ private:
+  const size_t most_;
+  std::deque<Counts> kept_;
+};
+
+}  // namespace rewire::moe
