@@ -16,9 +16,9 @@ struct TraceShape {
   uint32_t experts = 128;
   uint32_t tokens = 4096;  // of each device and micro-batch
   uint32_t top = 8;
-  double sigma = 0.55;   // of the logarithm of popularity
+  double sigma = 0.5;    // of the logarithm of popularity
   double shared = 0.08;  // of its variance, what `block` neighbouring experts have in common
-  uint32_t block = 32;
+  uint32_t block = 64;
   double memory = 0.8;   // of what drifts, from one micro-batch to the next
   uint32_t dynamic = 4;  // experts of each device that may be moved
 };

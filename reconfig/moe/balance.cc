@@ -51,14 +51,13 @@ class Search {
       if (loads_[from] <= level || loads_[from] - level < options_.least) return true;
       if (plan->size() == options_.budget.copies) return false;
       const std::optional<uint32_t> to = Idlest();
-      if (!to || loads_[*to] + options_.expert_cost >= level) return false;
-      const uint64_t room = level - loads_[*to] - options_.expert_cost;
+      if (!to || loads_[*to] >= level) return false;
+      const uint64_t room = level - loads_[*to];
       const std::optional<Move> move = Choose(from, *to, loads_[from] - level, room, *plan);
       if (!move) return false;
-      const bool whole = left_[move->expert] == move->tokens;
       left_[move->expert] -= move->tokens;
-      loads_[from] -= move->tokens + (whole ? options_.expert_cost : 0);
-      loads_[*to] += move->tokens + options_.expert_cost;
+      loads_[from] -= move->tokens;
+      loads_[*to] += move->tokens;
       ++received_[*to];
       plan->push_back(*move);
     }

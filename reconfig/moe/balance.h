@@ -17,8 +17,6 @@ struct BalanceOptions {
   uint32_t gate_percent = 100;
   // Tokens for which a copy is worth it: so much must be above the level.
   uint32_t least = 1;
-  // What one more expert costs a device beside its tokens, in tokens: the start of one more GEMM.
-  uint32_t expert_cost = 0;
 };
 
 // No device computes more after it than the busiest did before. `batch` has passed Check().

@@ -62,7 +62,6 @@ TEST(Balance, KeepsItsBudgetAndNeverMakesItWorse) {
     options.budget = AnyBudget();
     options.gate_percent = *rc::gen::inRange<uint32_t>(100, 160);
     options.least = *rc::gen::inRange<uint32_t>(0, 50);
-    options.expert_cost = *rc::gen::element<uint32_t>(0, 1, 40);
     const MovePlan plan = BalanceMoves(batch, options);
     Sound(batch, plan, options.budget);
     const uint64_t before = Most(Loads(batch));

@@ -1,0 +1,121 @@
+// `./dev bench moe`: how even micro-batches of experts become, by our plan and by others', on a
+// synthetic trace; how long a plan takes; and whether every rank comes to the same.
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "bench/lib/flags.h"
+#include "bench/lib/report.h"
+#include "bench/moe/planning.h"
+#include "bench/moe/quality.h"
+
+namespace rewire::bench {
+namespace {
+
+struct Options {
+  int64_t seeds = 32;
+  int64_t batches = 16;
+  int64_t plans = 20'000;
+  int64_t inputs = 1'000'000;
+  bool json = false;
+};
+
+constexpr int kRanks = 2;
+
+void Check(const absl::Status& status) {
+  if (status.ok()) return;
+  fprintf(stderr, "moe_perf: %s\n", std::string(status.message()).c_str());
+  exit(1);
+}
+
+double Median(std::vector<double> samples) {
+  std::sort(samples.begin(), samples.end());
+  return Percentile(samples, 0.5);
+}
+
+void Quality(const Options& options, uint32_t devices, Report* report) {
+  std::vector<std::vector<double>> straggler(kWayNames.size());
+  std::vector<std::vector<double>> token_cut(kWayNames.size());
+  std::vector<std::vector<double>> gemm_cut(kWayNames.size());
+  std::vector<std::vector<double>> copies(kWayNames.size());
+  std::vector<bool> worse(kWayNames.size());
+  for (int64_t seed = 1; seed <= options.seeds; ++seed) {
+    const auto ways = MeasureSeed(devices, static_cast<uint64_t>(seed),
+                                  static_cast<int>(options.batches), GemmTime{});
+    const Evenness& none = ways[static_cast<size_t>(Way::kNone)];
+    for (size_t w = 0; w < ways.size(); ++w) {
+      straggler[w].push_back(ways[w].token_straggler);
+      token_cut[w].push_back(1 - ways[w].token_straggler / none.token_straggler);
+      gemm_cut[w].push_back(1 - ways[w].gemm_straggler_us / none.gemm_straggler_us);
+      copies[w].push_back(ways[w].copies);
+      worse[w] = worse[w] || ways[w].worse;
+    }
+  }
+  fprintf(report->text(), "# %u devices: %-19s %9s %8s %7s %7s %8s %7s\n", devices, "", "straggler",
+          "cut", "p10", "p90", "GEMM cut", "copies");
+  for (size_t w = 0; w < kWayNames.size(); ++w) {
+    std::vector<double> sorted = token_cut[w];
+    std::sort(sorted.begin(), sorted.end());
+    fprintf(report->text(), "  %-31s %9.0f %8.3f %7.3f %7.3f %8.3f %7.1f%s\n",
+            std::string(kWayNames[w]).c_str(), Median(straggler[w]), Median(token_cut[w]),
+            Percentile(sorted, 0.1), Percentile(sorted, 0.9), Median(gemm_cut[w]),
+            Median(copies[w]), worse[w] ? "  once worse than none" : "");
+  }
+  const std::string suffix = "_ep" + std::to_string(devices);
+  const auto ours = static_cast<size_t>(Way::kOurs);
+  report->Set("base_straggler" + suffix, Median(straggler[static_cast<size_t>(Way::kNone)]));
+  report->Set("token_straggler_cut" + suffix, Median(token_cut[ours]));
+  report->Set("gemm_straggler_cut" + suffix, Median(gemm_cut[ours]));
+  report->Set("never_worse" + suffix, !worse[ours]);
+  for (size_t w = 0; w < kWayNames.size(); ++w) {
+    const std::string name = std::string(kWayNames[w]) + suffix;
+    Check(report->AddSamples("token straggler, " + name, "tokens", straggler[w]));
+    Check(report->AddSamples("token cut, " + name, "", token_cut[w]));
+    Check(report->AddSamples("GEMM cut, " + name, "", gemm_cut[w]));
+    Check(report->AddSamples("copies, " + name, "", copies[w]));
+  }
+}
+
+int Main(int argc, char** argv) {
+  Options options;
+  Flags flags("moe_perf",
+              "How even, how fast and how equal plans for micro-batches of experts are.");
+  flags.Int("--seeds", &options.seeds, 1, 10'000, "traces of each number of devices");
+  flags.Int("--batches", &options.batches, 1, 10'000, "micro-batches of a trace");
+  flags.Int("--plans", &options.plans, 100, 10'000'000, "plans that are timed");
+  flags.Int("--inputs", &options.inputs, 1, 1'000'000'000,
+            "random inputs that ranks must agree on");
+  flags.Switch("--json", &options.json, "one JSON object on standard output");
+  flags.ParseOrExit(argc, argv);
+
+  Report report("moe", options.json);
+  report.SetConfig("seeds", options.seeds);
+  report.SetConfig("batches", options.batches);
+  report.SetConfig("inputs", options.inputs);
+  for (const uint32_t devices : {2U, 4U, 8U}) Quality(options, devices, &report);
+
+  const std::vector<double> us = TimePlans(static_cast<int>(options.plans));
+  if (us.empty()) Check(absl::InternalError("the timed plans moved nothing"));
+  fprintf(report.text(), "# plan, 128 experts on 8 devices: %.2f us, p99 %.2f, max %.2f\n",
+          Percentile(us, 0.5), Percentile(us, 0.99), us.back());
+  report.Set("plan_us_median_e128_ep8", Percentile(us, 0.5));
+  report.Set("plan_us_p99_e128_ep8", Percentile(us, 0.99));
+
+  const auto hashes = HashPlans(kRanks, options.inputs);
+  Check(hashes.status());
+  const bool equal =
+      std::all_of(hashes->begin(), hashes->end(), [&](uint64_t h) { return h == hashes->front(); });
+  fprintf(report.text(), "# %d ranks, %lld inputs: %s (%016llx)\n", kRanks,
+          static_cast<long long>(options.inputs), equal ? "equal plans" : "DIFFERENT plans",
+          static_cast<unsigned long long>(hashes->front()));
+  report.Set("plan_hash_equal", equal);
+  Check(report.Finish());
+  return equal ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace rewire::bench
+
+int main(int argc, char** argv) { return rewire::bench::Main(argc, argv); }
