@@ -70,7 +70,8 @@ class TransitionLog {
   [[nodiscard]] const TransitionEntry* current() const;
   // Ended or not, oldest first.
   [[nodiscard]] const std::deque<TransitionEntry>& entries() const { return entries_; }
-  // The last that was committed or has ended, or the last of that target epoch; nullptr when it is not kept.
+  // The last that was committed or has ended, or the last of that target epoch; nullptr when it is
+  // not kept.
   [[nodiscard]] const TransitionEntry* Find(std::optional<Epoch> epoch) const;
 
  private:

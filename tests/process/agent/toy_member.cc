@@ -101,8 +101,8 @@ class ToyMember {
   }
 
   void Describe() {
-    // Its updates are not those of the others, as nothing is reduced: after a loss all have the same
-    // state, as it never changes.
+    // Its updates are not those of the others, as nothing is reduced: after a loss all have the
+    // same state, as it never changes.
     const uint64_t version = aborted_ ? 0 : pledged_.value_or(0);
     const BoundaryInfo info{version, true, {version}, {version}};
     Feed([&](Member::Out* out) { member_.OnBoundary(Now(), info, out); });

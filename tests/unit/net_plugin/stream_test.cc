@@ -87,14 +87,15 @@ TEST_F(StreamTest, FramesComeWholeHoweverTheyAreCut) {
   }
   for (const size_t cut : {1, 7, 40, 47, 1000, 65536, 100000}) {
     read_.clear();
-    const size_t most = cut < 40 ? 2000 : all.size();  // byte by byte only the small ones
+    const size_t most = cut < 1000 ? 2000 : all.size();  // only the small ones in small pieces
     size_t fed = 0;
     const Time deadline = net_test::Soon();
     while (read_.size() < payloads.size()) {
       if (fed < all.size()) {
         const std::string piece = all.substr(fed, fed < most ? cut : all.size());
-        ASSERT_NO_FATAL_FAILURE(Feed(piece));
-        fed += piece.size();
+        const ssize_t n =
+            send(peer_.get(), piece.data(), piece.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (n > 0) fed += static_cast<size_t>(n);
       }
       ASSERT_NO_FATAL_FAILURE(Read());
       ASSERT_LT(Now(), deadline) << cut;
