@@ -1,0 +1,172 @@
+#include "bench/moe/relayout_part.h"
+
+#include <time.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <numeric>
+#include <random>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "bench/moe/csv_rows.h"
+#include "reconfig/base/status_macros.h"
+#include "reconfig/moe/history.h"
+#include "reconfig/moe/relayout.h"
+
+namespace rewire::bench {
+namespace {
+
+using moe::Counts;
+using moe::Placement;
+using moe::RelayoutOptions;
+
+constexpr uint32_t kPerNode = 8;
+
+// Of this thread: what other processes do on a shared machine is not the planner's time.
+double ProcessorSeconds() {
+  timespec t{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
+}
+
+absl::StatusOr<double> CostRatio(const Counts& counts, const RelayoutOptions& options) {
+  REWIRE_ASSIGN_OR_RETURN(const moe::Relayout laer, moe::PlanAsLaer(counts, options));
+  REWIRE_ASSIGN_OR_RETURN(const moe::Relayout ours, moe::PlanRelayout(counts, options));
+  return static_cast<double>(ours.cost_ps) / static_cast<double>(laer.cost_ps);
+}
+
+// Popularity by expert, by node and expert, and by device and expert.
+Counts SkewedCounts(const moe::Topology& topology, uint32_t experts, std::mt19937_64* random) {
+  constexpr double kSigmas[] = {0, 0.3, 1};
+  const double of_expert = kSigmas[(*random)() % 3], of_node = kSigmas[(*random)() % 3],
+               of_device = kSigmas[(*random)() % 3];
+  std::normal_distribution<double> normal;
+  std::vector<double> expert(experts), node(experts), share(experts);
+  for (double& e : expert) e = of_expert * normal(*random);
+  Counts counts(topology.devices(), experts);
+  for (uint32_t d = 0; d < topology.devices(); ++d) {
+    if (d % topology.per_node == 0) {
+      for (double& n : node) n = of_node * normal(*random);
+    }
+    for (uint32_t e = 0; e < experts; ++e) {
+      share[e] = std::exp(expert[e] + node[e] + of_device * normal(*random));
+    }
+    const double all = std::accumulate(share.begin(), share.end(), 0.0);
+    for (uint32_t e = 0; e < experts; ++e) {
+      counts.at(d, e) = static_cast<uint32_t>(16384 * share[e] / all);
+    }
+  }
+  return counts;
+}
+
+// Device j has experts j % (experts / capacity), and every so many after it.
+Placement FixedPlacement(uint32_t devices, uint32_t experts, uint32_t capacity) {
+  const uint32_t group = experts / capacity;
+  Placement placement{capacity, {}};
+  for (uint32_t d = 0; d < devices; ++d) {
+    for (uint32_t c = 0; c < capacity; ++c) placement.slots.push_back(c * group + d % group);
+  }
+  return placement;
+}
+
+void AddEvenness(const moe::RoutedTokens& routed, double weight, LayoutEvenness* to) {
+  const auto& computed = routed.computed;
+  const auto all =
+      static_cast<double>(std::accumulate(computed.begin(), computed.end(), uint64_t{0}));
+  const auto most = static_cast<double>(*std::max_element(computed.begin(), computed.end()));
+  to->max_over_mean += weight * most * static_cast<double>(computed.size()) / all;
+  to->leaving += weight * static_cast<double>(routed.inside + routed.between) / all;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<RelayoutTime>> TimeRelayouts(const std::string& planner_seconds_csv,
+                                                        int repeats) {
+  REWIRE_ASSIGN_OR_RETURN(auto rows, ReadCsvRows(planner_seconds_csv));
+  std::vector<RelayoutTime> times;
+  std::mt19937_64 random(1);
+  for (auto& row : rows) {
+    RelayoutTime time;
+    if (!absl::SimpleAtoi(row["n_device"], &time.devices) ||
+        !absl::SimpleAtoi(row["C_e"], &time.capacity) ||
+        !absl::SimpleAtod(row["time"], &time.laer_seconds)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(planner_seconds_csv, ": a row is not numbers"));
+    }
+    RelayoutOptions options;
+    options.topology = {time.devices / kPerNode, kPerNode};
+    options.capacity = time.capacity;
+    std::vector<double> seconds;
+    for (int i = 0; i < repeats; ++i) {
+      Counts counts(time.devices, 32);
+      for (uint32_t& t : counts.tokens()) t = static_cast<uint32_t>(random() % 1000);
+      const double begin = ProcessorSeconds();
+      REWIRE_RETURN_IF_ERROR(moe::PlanRelayout(counts, options).status());
+      seconds.push_back(ProcessorSeconds() - begin);
+      REWIRE_ASSIGN_OR_RETURN(const double ratio, CostRatio(counts, options));
+      time.cost_ratio += ratio / repeats;
+    }
+    std::sort(seconds.begin(), seconds.end());
+    time.our_seconds = seconds[seconds.size() / 2];
+    times.push_back(time);
+  }
+  return times;
+}
+
+absl::StatusOr<std::vector<double>> CompareRelayoutCosts(int inputs, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::vector<double> ratios;
+  for (int i = 0; i < inputs; ++i) {
+    RelayoutOptions options;
+    options.topology = {1 + static_cast<uint32_t>(random() % 8), 1u << (random() % 4)};
+    const uint32_t experts = 2u << (random() % 6);
+    const uint32_t devices = options.topology.devices();
+    options.capacity =
+        std::max(1 + static_cast<uint32_t>(random() % 8), (experts + devices - 1) / devices);
+    const Counts counts = SkewedCounts(options.topology, experts, &random);
+    REWIRE_ASSIGN_OR_RETURN(const double ratio, CostRatio(counts, options));
+    ratios.push_back(ratio);
+  }
+  std::sort(ratios.begin(), ratios.end());
+  return ratios;
+}
+
+absl::StatusOr<RelayoutEvenness> MeasureEvenness(const LayerShape& shape, uint32_t capacity,
+                                                 int layers, int iterations) {
+  constexpr int kHistory = 5, kMicroBatches = 2;
+  RelayoutOptions options;
+  options.topology = {shape.devices / kPerNode, kPerNode};
+  options.capacity = capacity;
+  const Placement fixed = FixedPlacement(shape.devices, shape.experts, capacity);
+  const double weight = 1.0 / (layers * iterations * kMicroBatches);
+  RelayoutEvenness evenness;
+  for (int layer = 0; layer < layers; ++layer) {
+    LayerCounts source(shape, static_cast<uint64_t>(layer));
+    moe::History history(kHistory);
+    for (int i = 0; i < kHistory + iterations; ++i) {
+      const Counts batches[kMicroBatches] = {source.Next(), source.Next()};
+      if (i >= kHistory) {
+        const Counts sum = history.Sum();
+        REWIRE_ASSIGN_OR_RETURN(const moe::Relayout laer, moe::PlanAsLaer(sum, options));
+        REWIRE_ASSIGN_OR_RETURN(const moe::Relayout ours, moe::PlanRelayout(sum, options));
+        for (const Counts& batch : batches) {
+          moe::LiteRouting routing(options.topology, batch);
+          AddEvenness(routing.Route(fixed), weight, &evenness.fixed);
+          AddEvenness(routing.Route(laer.placement), weight, &evenness.laer);
+          AddEvenness(routing.Route(ours.placement), weight, &evenness.ours);
+        }
+      }
+      Counts both = batches[0];
+      both.Add(batches[1]);
+      history.Add(std::move(both));
+    }
+  }
+  return evenness;
+}
+
+LayerShape CalibratedE8K2() { return {32, 8, 16384, 2, 0.8, 0.3, 0.3}; }
+LayerShape CalibratedE16K4() { return {32, 16, 16384, 4, 1.2, 0.3, 0.3}; }
+
+}  // namespace rewire::bench

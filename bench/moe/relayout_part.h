@@ -1,0 +1,50 @@
+// What `./dev bench moe` measures of re-layouts: how long ours takes beside LAER-MoE's planner, how
+// much its placements cost beside LAER's, and how even devices are with either. One thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "bench/moe/iteration_model.h"
+#include "bench/moe/layer_counts.h"
+
+namespace rewire::bench {
+
+// 32 experts; nodes of 8 devices; tokens even between 0 and 999, as LAER's authors measure.
+struct RelayoutTime {
+  uint32_t devices = 0;
+  uint32_t capacity = 0;
+  double laer_seconds = 0;  // published, on its authors' machine
+  double our_seconds = 0;   // the thread's processor time, median
+  double cost_ratio = 0;    // of our placement to LAER's; the mean over the inputs
+};
+// One for each row of data/planner_seconds.csv.
+[[nodiscard]] absl::StatusOr<std::vector<RelayoutTime>> TimeRelayouts(
+    const std::string& planner_seconds_csv, int repeats);
+
+// Costs of our placements over those of LAER's, in ascending order, for inputs of 1 to 8 nodes of 1
+// to 8 devices, 2 to 64 experts, and popularity that differs by expert, node and device, or not.
+[[nodiscard]] absl::StatusOr<std::vector<double>> CompareRelayoutCosts(int inputs, uint64_t seed);
+
+// The tokens that devices compute when each iteration of two micro-batches is placed by the five
+// before it: LAER's setting. Means over layers and micro-batches.
+struct LayoutEvenness {
+  double max_over_mean = 0;
+  double leaving = 0;  // share of tokens that are computed on another device than they are on
+};
+struct RelayoutEvenness {
+  LayoutEvenness fixed;  // expert parallelism of experts / capacity devices, as LAER's FSDP+EP
+  LayoutEvenness laer;
+  LayoutEvenness ours;
+};
+[[nodiscard]] absl::StatusOr<RelayoutEvenness> MeasureEvenness(const LayerShape& shape,
+                                                               uint32_t capacity, int layers,
+                                                               int iterations);
+// Shapes whose fixed and LAER's max_over_mean come out as LAER's authors measured them
+// (token_analysis_backup.csv: 1.664 and 1.413 for e8k2, 1.729 and 1.288 for e16k4).
+[[nodiscard]] LayerShape CalibratedE8K2();
+[[nodiscard]] LayerShape CalibratedE16K4();
+
+}  // namespace rewire::bench
