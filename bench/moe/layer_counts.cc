@@ -26,7 +26,7 @@ moe::Counts LayerCounts::Next() {
       const double all = std::accumulate(share.begin(), share.end(), 0.0);
       for (double& s : share) s = std::min(s / all, 1.0 / shape_.top);
     }
-    const double tokens = double{1} * shape_.tokens * shape_.top;
+    const double tokens = static_cast<double>(shape_.tokens) * shape_.top;
     for (uint32_t e = 0; e < shape_.experts; ++e) {
       counts.at(d, e) = static_cast<uint32_t>(std::lround(tokens * share[e]));
     }

@@ -33,7 +33,8 @@ double ProcessorSeconds() {
 
 absl::StatusOr<double> CostRatio(const Counts& counts, const RelayoutOptions& options) {
   REWIRE_ASSIGN_OR_RETURN(const moe::Relayout laer, moe::PlanAsLaer(counts, options));
-  REWIRE_ASSIGN_OR_RETURN(const moe::Relayout ours, moe::PlanRelayout(counts, options));
+  REWIRE_ASSIGN_OR_RETURN(const moe::Relayout ours,
+                          moe::PlanRelayout(std::span(&counts, 1), options));
   return static_cast<double>(ours.cost_ps) / static_cast<double>(laer.cost_ps);
 }
 
@@ -103,7 +104,7 @@ absl::StatusOr<std::vector<RelayoutTime>> TimeRelayouts(const std::string& plann
       Counts counts(time.devices, 32);
       for (uint32_t& t : counts.tokens()) t = static_cast<uint32_t>(random() % 1000);
       const double begin = ProcessorSeconds();
-      REWIRE_RETURN_IF_ERROR(moe::PlanRelayout(counts, options).status());
+      REWIRE_RETURN_IF_ERROR(moe::PlanRelayout(std::span(&counts, 1), options).status());
       seconds.push_back(ProcessorSeconds() - begin);
       REWIRE_ASSIGN_OR_RETURN(const double ratio, CostRatio(counts, options));
       time.cost_ratio += ratio / repeats;
@@ -148,9 +149,11 @@ absl::StatusOr<RelayoutEvenness> MeasureEvenness(const LayerShape& shape, uint32
     for (int i = 0; i < kHistory + iterations; ++i) {
       const Counts batches[kMicroBatches] = {source.Next(), source.Next()};
       if (i >= kHistory) {
-        const Counts sum = history.Sum();
+        const std::vector<Counts> iterations = history.Iterations();
+        Counts sum = iterations[0];
+        for (size_t h = 1; h < iterations.size(); ++h) sum.Add(iterations[h]);
         REWIRE_ASSIGN_OR_RETURN(const moe::Relayout laer, moe::PlanAsLaer(sum, options));
-        REWIRE_ASSIGN_OR_RETURN(const moe::Relayout ours, moe::PlanRelayout(sum, options));
+        REWIRE_ASSIGN_OR_RETURN(const moe::Relayout ours, moe::PlanRelayout(iterations, options));
         for (const Counts& batch : batches) {
           moe::LiteRouting routing(options.topology, batch);
           AddEvenness(routing.Route(fixed), weight, &evenness.fixed);
@@ -166,7 +169,7 @@ absl::StatusOr<RelayoutEvenness> MeasureEvenness(const LayerShape& shape, uint32
   return evenness;
 }
 
-LayerShape CalibratedE8K2() { return {32, 8, 16384, 2, 0.8, 0.3, 0.3}; }
-LayerShape CalibratedE16K4() { return {32, 16, 16384, 4, 1.2, 0.3, 0.3}; }
+LayerShape CalibratedE8K2() { return {32, 8, 16384, 2, 0.63, 0.32, 0.32}; }
+LayerShape CalibratedE16K4() { return {32, 16, 16384, 4, 1.45, 0.39, 0.39}; }
 
 }  // namespace rewire::bench

@@ -39,7 +39,11 @@ NodeCopies DivideByDemand(const LiteRouting& tokens, const Topology& topology, u
     }
     for (uint32_t r = 0; r < expert.replicas; ++r) {
       uint32_t best = 0;
-      for (uint32_t n = 1; n < topology.nodes; ++n) best = want[n] > want[best] ? n : best;
+      uint64_t most = want[0];
+      for (uint32_t n = 1; n < topology.nodes; ++n) {
+        best = want[n] > most ? n : best;
+        most = std::max(want[n], most);
+      }
       const uint32_t here = ++copies[size_t{best} * experts + expert.expert];
       want[best] = --room[best] == 0 ? 0 : 1 + tokens.OfNode(best, expert.expert) / here;
     }

@@ -67,23 +67,23 @@ void HandOver::TakeOver(uint64_t iteration) {
 }
 
 void HandOver::Ask(uint64_t iteration) {
-  std::vector<Counts> sums;
-  sums.reserve(histories_.size());
-  for (const History& h : histories_) sums.push_back(h.Sum());
+  std::vector<std::vector<Counts>> layers;
+  layers.reserve(histories_.size());
+  for (const History& h : histories_) layers.push_back(h.Iterations());
   asked_ = iteration;
   {
     MutexLock lock(&mutex_);
-    sums_ = std::move(sums);
+    layers_ = std::move(layers);
     wanted_ = iteration;
   }
   changed_.NotifyAll();
 }
 
-HandOver::Plans HandOver::MakePlans(const std::vector<Counts>& sums) const {
+HandOver::Plans HandOver::MakePlans(const std::vector<std::vector<Counts>>& layers) const {
   std::vector<Placement> placements;
-  for (const Counts& sum : sums) {
+  for (const std::vector<Counts>& iterations : layers) {
     if (stop_.load()) return absl::CancelledError("the plans are not needed any more");
-    absl::StatusOr<Placement> placement = planner_(sum);
+    absl::StatusOr<Placement> placement = planner_(iterations);
     if (!placement.ok()) return std::move(placement).status();
     placements.push_back(*std::move(placement));
   }
@@ -93,16 +93,16 @@ HandOver::Plans HandOver::MakePlans(const std::vector<Counts>& sums) const {
 void HandOver::Run() {
   pthread_setname_np(pthread_self(), "rewire-relayout");
   for (;;) {
-    std::vector<Counts> sums;
+    std::vector<std::vector<Counts>> layers;
     uint64_t epoch = 0;
     {
       MutexLock lock(&mutex_);
       while (wanted_ == 0 && !stop_.load()) changed_.WaitUntil(&mutex_, Now() + seconds(3600));
       if (stop_.load()) return;
       epoch = std::exchange(wanted_, 0);
-      sums = std::move(sums_);
+      layers = std::move(layers_);
     }
-    Plans plans = MakePlans(sums);
+    Plans plans = MakePlans(layers);
     {
       MutexLock lock(&mutex_);
       plans_ = std::move(plans);

@@ -34,9 +34,9 @@ namespace rewire::moe {
 
 class HandOver {
  public:
-  // Plans one layer from the sum of its last iterations; the same on every rank. On this's thread;
-  // it must end, for the destructor waits for the layer that is being planned.
-  using Planner = std::function<absl::StatusOr<Placement>(const Counts&)>;
+  // Plans one layer from its last iterations; the same on every rank. On this's thread; it must
+  // end, for the destructor waits for the layer that is being planned.
+  using Planner = std::function<absl::StatusOr<Placement>(std::span<const Counts> iterations)>;
   struct Options {
     uint32_t history = 5;  // iterations that a plan is made from
     uint64_t max_age = 5;  // iterations
@@ -68,7 +68,7 @@ class HandOver {
  private:
   using Plans = absl::StatusOr<std::vector<Placement>>;
   void Run();
-  [[nodiscard]] Plans MakePlans(const std::vector<Counts>& sums) const;
+  [[nodiscard]] Plans MakePlans(const std::vector<std::vector<Counts>>& layers) const;
   void TakeOver(uint64_t iteration);
   void Ask(uint64_t iteration);
 
@@ -89,7 +89,7 @@ class HandOver {
   Mutex mutex_;
   CondVar changed_;
   // What to plan from, and as which epoch; 0: nothing to do.
-  std::vector<Counts> sums_ REWIRE_GUARDED_BY(mutex_);
+  std::vector<std::vector<Counts>> layers_ REWIRE_GUARDED_BY(mutex_);
   uint64_t wanted_ REWIRE_GUARDED_BY(mutex_) = 0;
   Plans plans_ REWIRE_GUARDED_BY(mutex_);
   std::thread thread_;

@@ -1,10 +1,11 @@
-// The counts of the last iterations and their sum, which re-layouts are planned from: one iteration
-// alone says little about the next. For one thread at a time.
+// The counts of the last iterations, which re-layouts are planned from: one alone says little about
+// the next. For one thread at a time.
 #pragma once
 
 #include <cstddef>
 #include <deque>
 #include <utility>
+#include <vector>
 
 #include "reconfig/moe/counts.h"
 
@@ -20,12 +21,8 @@ class History {
     kept_.push_back(std::move(counts));
     if (kept_.size() > most_) kept_.pop_front();
   }
-  // There has been an iteration.
-  [[nodiscard]] Counts Sum() const {
-    Counts sum = kept_.front();
-    for (size_t i = 1; i < kept_.size(); ++i) sum.Add(kept_[i]);
-    return sum;
-  }
+  // Those that are kept, the oldest first.
+  [[nodiscard]] std::vector<Counts> Iterations() const { return {kept_.begin(), kept_.end()}; }
 
  private:
   const size_t most_;

@@ -1,7 +1,6 @@
 #include "reconfig/moe/layout_cost.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "absl/strings/str_cat.h"
 
@@ -24,17 +23,15 @@ uint64_t LayoutCost(const RoutedTokens& routed, const LayoutRates& rates, Object
   return 4 * communication + computation;
 }
 
-absl::Status CheckCost(const Counts& counts, const LayoutRates& rates) {
-  const auto tokens = counts.tokens();
-  const uint64_t all = std::accumulate(tokens.begin(), tokens.end(), uint64_t{0});
+absl::Status CheckCost(uint64_t tokens, const LayoutRates& rates) {
   // Loads are also compared in 1/2^16 tokens, and multiplied by replicas
   // (reconfig/moe/placement.h).
   const uint64_t dearest = std::max({rates.compute_ps, rates.inside_ps, rates.between_ps});
   const uint64_t most =
       std::min(uint64_t{1} << 46, UINT64_MAX / 8 / std::max<uint64_t>(1, dearest));
-  if (all > most) {
+  if (tokens > most) {
     return absl::InvalidArgumentError(
-        absl::StrCat(all, " tokens; a plan can be made for at most ", most));
+        absl::StrCat(tokens, " tokens; a plan can be made for at most ", most));
   }
   return absl::OkStatus();
 }

@@ -28,6 +28,6 @@ struct LayoutRates {
                                   Objective objective);
 
 // The costs of so many tokens fit into 64 bits; else names the number.
-[[nodiscard]] absl::Status CheckCost(const Counts& counts, const LayoutRates& rates);
+[[nodiscard]] absl::Status CheckCost(uint64_t tokens, const LayoutRates& rates);
 
 }  // namespace rewire::moe

@@ -1,6 +1,7 @@
 #include "reconfig/moe/lite_routing.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace rewire::moe {
 
@@ -22,6 +23,10 @@ LiteRouting::LiteRouting(const Topology& topology, const Counts& counts)
     }
     for (uint32_t e = 0; e < experts_; ++e) of_expert_[e] += of_node[e];
   }
+}
+
+uint64_t LiteRouting::all() const {
+  return std::accumulate(of_expert_.begin(), of_expert_.end(), uint64_t{0});
 }
 
 const RoutedTokens& LiteRouting::Route(const Placement& placement) {

@@ -48,6 +48,7 @@ class LiteRouting {
   }
   // Tokens for each expert.
   [[nodiscard]] std::span<const uint64_t> of_expert() const { return of_expert_; }
+  [[nodiscard]] uint64_t all() const;
 
  private:
   // What replicas that share the tokens of the same sources get: each `each`, and the i-th one more

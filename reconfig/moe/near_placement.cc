@@ -69,7 +69,11 @@ class Devices {
   }
   [[nodiscard]] uint32_t LeastLoaded() const {
     uint32_t least = 0;
-    for (uint32_t d = 1; d < load_.size(); ++d) least = load_[d] < load_[least] ? d : least;
+    uint64_t load = load_[0];
+    for (uint32_t d = 1; d < load_.size(); ++d) {
+      least = load_[d] < load ? d : least;
+      load = std::min(load_[d], load);
+    }
     return least;
   }
   // own: tokens of each device for the expert, `stride` apart.

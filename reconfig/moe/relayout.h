@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "absl/status/statusor.h"
 #include "reconfig/moe/counts.h"
@@ -25,17 +26,21 @@ struct RelayoutOptions {
 
 struct Relayout {
   Placement placement;
-  uint64_t cost_ps = 0;  // LayoutCost() of it
+  uint64_t cost_ps = 0;  // LayoutCost() of it, summed over the iterations
 };
 
-// The cheaper of LAER's two: even replicas and replicas by load, each placed greedily. Fails, and
-// says why, where the counts are not of the topology's devices, there are fewer slots than experts
-// or more than 2^17, or the costs of so many tokens do not fit into 64 bits.
+// The cheaper, for these counts, of LAER's two: even replicas and replicas by load, each placed
+// greedily. Fails, and says why, where the counts are not of the topology's devices, there are
+// fewer slots than experts or more than 2^17, or the costs of so many tokens do not fit into 64
+// bits.
 [[nodiscard]] absl::StatusOr<Relayout> PlanAsLaer(const Counts& counts,
                                                   const RelayoutOptions& options);
 
-// Ours: never dearer than LAER's, which is among what it chooses from. Fails as PlanAsLaer().
-[[nodiscard]] absl::StatusOr<Relayout> PlanRelayout(const Counts& counts,
+// Ours: what is cheapest when each of the iterations is routed by itself, of LAER's candidates for
+// their sum and of our own. LAER weighs the sum alone, where what differs between iterations has
+// levelled out; devices wait for the busiest in every one. Of one iteration it is never dearer than
+// LAER's. iterations: the last ones, at least one. Fails as PlanAsLaer().
+[[nodiscard]] absl::StatusOr<Relayout> PlanRelayout(std::span<const Counts> iterations,
                                                     const RelayoutOptions& options);
 
 }  // namespace rewire::moe

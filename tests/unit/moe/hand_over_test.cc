@@ -47,10 +47,12 @@ struct Rank {
   explicit Rank(HandOver::Options options = {1, 100})
       : hand_over(std::make_unique<HandOver>(
             std::vector<Placement>{PlanOf(0)},
-            [this](const Counts& counts) -> absl::StatusOr<Placement> {
+            [this](std::span<const Counts> iterations) -> absl::StatusOr<Placement> {
               gate.Pass();
-              if (counts.at(0, 0) == 13) return absl::InternalError("no plan of 13 tokens");
-              return PlanOf(counts.at(0, 0));
+              uint32_t tokens = 0;
+              for (const Counts& c : iterations) tokens += c.at(0, 0);
+              if (tokens == 13) return absl::InternalError("no plan of 13 tokens");
+              return PlanOf(tokens);
             },
             options)) {}
   ~Rank() { gate.Open(1); }

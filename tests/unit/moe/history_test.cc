@@ -11,20 +11,22 @@ Counts One(uint32_t tokens) {
   return counts;
 }
 
-TEST(HistoryTest, SumsTheLastIterations) {
-  History history(3);
-  uint32_t expected[] = {1, 3, 7, 14, 28};
-  for (uint32_t i = 0; i < 5; ++i) {
-    history.Add(One(1u << i));
-    EXPECT_EQ(history.Sum(), One(expected[i]));
-  }
+TEST(HistoryTest, KeepsTheLastIterations) {
+  History history(2);
+  EXPECT_TRUE(history.Iterations().empty());
+  history.Add(One(1));
+  EXPECT_EQ(history.Iterations(), std::vector{One(1)});
+  history.Add(One(2));
+  history.Add(One(3));
+  EXPECT_EQ(history.Iterations(), (std::vector{One(2), One(3)}));
 }
 
-TEST(HistoryTest, ASumStopsAtTheGreatestNumber) {
-  History history(2);
-  history.Add(One(UINT32_MAX - 1));
-  history.Add(One(5));
-  EXPECT_EQ(history.Sum(), One(UINT32_MAX));
+TEST(CountsTest, ASumStopsAtTheGreatestNumber) {
+  Counts sum = One(UINT32_MAX - 6);
+  sum.Add(One(5));
+  EXPECT_EQ(sum, One(UINT32_MAX - 1));
+  sum.Add(One(5));
+  EXPECT_EQ(sum, One(UINT32_MAX));
 }
 
 }  // namespace

@@ -37,21 +37,51 @@ Case RandomCase() {
   return c;
 }
 
+absl::StatusOr<Relayout> PlanOfOne(const Counts& counts, const RelayoutOptions& options) {
+  return PlanRelayout(std::span(&counts, 1), options);
+}
+
+uint64_t CostOf(const Placement& placement, const Counts& counts, const RelayoutOptions& options) {
+  LiteRouting routing(options.topology, counts);
+  return LayoutCost(routing.Route(placement), options.rates, options.objective);
+}
+
 TEST(RelayoutTest, OursIsNeverDearerThanLaers) {
   EXPECT_TRUE(rc::check([] {
     const Case c = RandomCase();
     const auto laers = PlanAsLaer(c.counts, c.options);
-    const auto ours = PlanRelayout(c.counts, c.options);
+    const auto ours = PlanOfOne(c.counts, c.options);
     RC_ASSERT(laers.ok());
     RC_ASSERT(ours.ok());
     RC_ASSERT(ours->cost_ps <= laers->cost_ps);
     for (const Relayout& plan : {*laers, *ours}) {
       RC_ASSERT(Check(plan.placement, c.options.topology, c.counts.experts()).ok());
-      LiteRouting routing(c.options.topology, c.counts);
-      RC_ASSERT(plan.cost_ps ==
-                LayoutCost(routing.Route(plan.placement), c.options.rates, c.options.objective));
+      RC_ASSERT(plan.cost_ps == CostOf(plan.placement, c.counts, c.options));
     }
-    RC_ASSERT(PlanRelayout(c.counts, c.options)->placement == ours->placement);
+    RC_ASSERT(PlanOfOne(c.counts, c.options)->placement == ours->placement);
+  }));
+}
+
+TEST(RelayoutTest, IterationsAreWeighedEachByItself) {
+  EXPECT_TRUE(rc::check([] {
+    const Case c = RandomCase();
+    std::vector<Counts> iterations(3, c.counts);
+    Counts sum(c.counts.devices(), c.counts.experts());
+    for (Counts& i : iterations) {
+      for (uint32_t& t : i.tokens()) t = t * *rc::gen::inRange(50u, 150u) / 100;
+      sum.Add(i);
+    }
+    const auto laers = PlanAsLaer(sum, c.options);
+    const auto ours = PlanRelayout(iterations, c.options);
+    RC_ASSERT(laers.ok());
+    RC_ASSERT(ours.ok());
+    uint64_t laers_cost = 0, our_cost = 0;
+    for (const Counts& i : iterations) {
+      laers_cost += CostOf(laers->placement, i, c.options);
+      our_cost += CostOf(ours->placement, i, c.options);
+    }
+    RC_ASSERT(ours->cost_ps == our_cost);
+    RC_ASSERT(our_cost <= laers_cost);
   }));
 }
 
@@ -62,7 +92,7 @@ TEST(RelayoutTest, AnExpertGoesWhereItsTokensAre) {
   c.options.capacity = 1;
   c.counts = Counts(4, 4);
   for (uint32_t e = 0; e < 4; ++e) c.counts.at(3 - e, e) = 100;
-  const auto ours = PlanRelayout(c.counts, c.options);
+  const auto ours = PlanOfOne(c.counts, c.options);
   ASSERT_TRUE(ours.ok());
   EXPECT_EQ(ours->placement.slots, (std::vector<uint32_t>{3, 2, 1, 0}));
   EXPECT_EQ(ours->cost_ps, 4u * 100 * c.options.rates.compute_ps);
@@ -86,9 +116,9 @@ TEST(RelayoutTest, WhatCannotBePlannedIsNamed) {
   RelayoutOptions options;
   options.topology = {1, 2};
   options.capacity = 2;
-  EXPECT_THAT(PlanRelayout(Counts(3, 4), options).status().ToString(),
+  EXPECT_THAT(PlanOfOne(Counts(3, 4), options).status().ToString(),
               HasSubstr("counts of 3 devices and 4 experts for 2 devices"));
-  EXPECT_THAT(PlanRelayout(Counts(2, 5), options).status().ToString(),
+  EXPECT_THAT(PlanOfOne(Counts(2, 5), options).status().ToString(),
               HasSubstr("4 slots for 5 experts"));
   EXPECT_THAT(PlanAsLaer(Counts(2, 0), options).status().ToString(), HasSubstr("0 experts"));
   options.rates.compute_ps = UINT32_MAX;
