@@ -1,8 +1,11 @@
 // `./dev bench moe`: how even micro-batches of experts become, by our plan and by others', on a
-// synthetic trace; how long a plan takes; and whether every rank comes to the same.
+// synthetic trace; how long a plan takes, and whether every rank comes to the same; and re-layouts
+// beside LAER-MoE's: their time, their cost, and what they make of an iteration in a model of it.
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -10,6 +13,7 @@
 #include "bench/lib/report.h"
 #include "bench/moe/planning.h"
 #include "bench/moe/quality.h"
+#include "bench/moe/relayout_part.h"
 
 namespace rewire::bench {
 namespace {
@@ -19,10 +23,13 @@ struct Options {
   int64_t batches = 16;
   int64_t plans = 20'000;
   int64_t inputs = 1'000'000;
+  int64_t layouts = 10'000;
   bool json = false;
 };
 
 constexpr int kRanks = 2;
+constexpr double kMostError = 0.15;
+const std::string kData = REWIRE_MOE_DATA;
 
 void Check(const absl::Status& status) {
   if (status.ok()) return;
@@ -78,6 +85,48 @@ void Quality(const Options& options, uint32_t devices, Report* report) {
   }
 }
 
+// LAER's planner times were published, on its authors' machine: ours are this machine's.
+void Relayouts(const Options& options, Report* report) {
+  const auto times = TimeRelayouts(kData + "/planner_seconds.csv", 9);
+  Check(times.status());
+  fprintf(report->text(), "# re-layout, 32 experts: devices, capacity, LAER s, ours s, ratio\n");
+  std::map<uint32_t, double> speedup;  // the least over capacities
+  for (const RelayoutTime& t : *times) {
+    const double ratio = t.laer_seconds / t.our_seconds;
+    fprintf(report->text(), "  %5u %3u %9.5f %9.6f %7.0f\n", t.devices, t.capacity, t.laer_seconds,
+            t.our_seconds, ratio);
+    const auto [least, fresh] = speedup.emplace(t.devices, ratio);
+    if (!fresh) least->second = std::min(least->second, ratio);
+  }
+  for (const auto& [devices, ratio] : speedup) {
+    report->Set("relayout_speedup_vs_laer_n" + std::to_string(devices), ratio);
+  }
+
+  const auto costs = CompareRelayoutCosts(static_cast<int>(options.layouts), 1);
+  Check(costs.status());
+  fprintf(report->text(), "# re-layout cost beside LAER's, %zu inputs: median %.4f, worst %.4f\n",
+          costs->size(), Percentile(*costs, 0.5), costs->back());
+  report->Set("relayout_cost_ratio", costs->back());
+  report->Set("relayout_cost_ratio_median", Percentile(*costs, 0.5));
+}
+
+void Iterations(Report* report) {
+  const auto cells = ReadIterations(kData + "/iteration_ms.csv");
+  Check(cells.status());
+  const auto modelled = ModelIterations(*cells, "wikitext");
+  Check(modelled.status());
+  fprintf(report->text(), "# modelled iterations: median error %.3f, of those held out %.3f\n",
+          modelled->median_error, modelled->median_error_held_out);
+  for (const ModelledCell& c : modelled->cells) {
+    if (std::abs(c.error) <= kMostError) continue;
+    fprintf(report->text(), "  misses: %s %s %s aux %s: %.1f s measured, %.1f s modelled\n",
+            c.cell.model.c_str(), c.cell.method.c_str(), c.cell.dataset.c_str(),
+            c.cell.aux_loss.c_str(), c.cell.seconds, c.modelled_seconds);
+  }
+  report->Set("modelled_iteration_error", modelled->median_error);
+  report->Set("modelled_iteration_error_held_out", modelled->median_error_held_out);
+}
+
 int Main(int argc, char** argv) {
   Options options;
   Flags flags("moe_perf",
@@ -87,6 +136,7 @@ int Main(int argc, char** argv) {
   flags.Int("--plans", &options.plans, 100, 10'000'000, "plans that are timed");
   flags.Int("--inputs", &options.inputs, 1, 1'000'000'000,
             "random inputs that ranks must agree on");
+  flags.Int("--layouts", &options.layouts, 1, 10'000'000, "random inputs of re-layouts");
   flags.Switch("--json", &options.json, "one JSON object on standard output");
   flags.ParseOrExit(argc, argv);
 
@@ -111,6 +161,8 @@ int Main(int argc, char** argv) {
           static_cast<long long>(options.inputs), equal ? "equal plans" : "DIFFERENT plans",
           static_cast<unsigned long long>(hashes->front()));
   report.Set("plan_hash_equal", equal);
+  Relayouts(options, &report);
+  Iterations(&report);
   Check(report.Finish());
   return equal ? 0 : 1;
 }
