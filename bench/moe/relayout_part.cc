@@ -62,6 +62,23 @@ Counts SkewedCounts(const moe::Topology& topology, uint32_t experts, std::mt1993
   return counts;
 }
 
+struct Input {
+  Counts counts;
+  RelayoutOptions options;
+};
+// Of so many nodes or more, up to 8.
+Input AnyInput(uint32_t least_nodes, std::mt19937_64* random) {
+  Input input;
+  const auto below = [&](uint32_t n) { return static_cast<uint32_t>((*random)() % n); };
+  input.options.topology.nodes = least_nodes + below(9 - least_nodes);
+  input.options.topology.per_node = 1u << below(4);
+  const uint32_t experts = 2u << below(6);
+  const uint32_t devices = input.options.topology.devices();
+  input.options.capacity = std::max(1 + below(8), (experts + devices - 1) / devices);
+  input.counts = SkewedCounts(input.options.topology, experts, random);
+  return input;
+}
+
 // Device j has experts j % (experts / capacity), and every so many after it.
 Placement FixedPlacement(uint32_t devices, uint32_t experts, uint32_t capacity) {
   const uint32_t group = experts / capacity;
@@ -120,18 +137,33 @@ absl::StatusOr<std::vector<double>> CompareRelayoutCosts(int inputs, uint64_t se
   std::mt19937_64 random(seed);
   std::vector<double> ratios;
   for (int i = 0; i < inputs; ++i) {
-    RelayoutOptions options;
-    options.topology = {1 + static_cast<uint32_t>(random() % 8), 1u << (random() % 4)};
-    const uint32_t experts = 2u << (random() % 6);
-    const uint32_t devices = options.topology.devices();
-    options.capacity =
-        std::max(1 + static_cast<uint32_t>(random() % 8), (experts + devices - 1) / devices);
-    const Counts counts = SkewedCounts(options.topology, experts, &random);
-    REWIRE_ASSIGN_OR_RETURN(const double ratio, CostRatio(counts, options));
+    const Input input = AnyInput(1, &random);
+    REWIRE_ASSIGN_OR_RETURN(const double ratio, CostRatio(input.counts, input.options));
     ratios.push_back(ratio);
   }
   std::sort(ratios.begin(), ratios.end());
   return ratios;
+}
+
+absl::StatusOr<double> CompareObjectives(int inputs, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  int no_busier = 0;
+  for (int i = 0; i < inputs; ++i) {
+    Input input = AnyInput(2, &random);
+    moe::LiteRouting routing(input.options.topology, input.counts);
+    uint64_t busiest[2] = {};
+    for (const moe::Objective objective : {moe::Objective::kSum, moe::Objective::kBusiestLink}) {
+      input.options.objective = objective;
+      REWIRE_ASSIGN_OR_RETURN(const moe::Relayout plan,
+                              moe::PlanRelayout(std::span(&input.counts, 1), input.options));
+      const moe::RoutedTokens& routed = routing.Route(plan.placement);
+      busiest[objective == moe::Objective::kBusiestLink] =
+          std::max(*std::max_element(routed.leaving.begin(), routed.leaving.end()),
+                   *std::max_element(routed.arriving.begin(), routed.arriving.end()));
+    }
+    if (busiest[1] <= busiest[0]) ++no_busier;
+  }
+  return static_cast<double>(no_busier) / inputs;
 }
 
 absl::StatusOr<RelayoutEvenness> MeasureEvenness(const LayerShape& shape, uint32_t capacity,

@@ -28,6 +28,10 @@ struct RelayoutTime {
 // to 8 devices, 2 to 64 experts, and popularity that differs by expert, node and device, or not.
 [[nodiscard]] absl::StatusOr<std::vector<double>> CompareRelayoutCosts(int inputs, uint64_t seed);
 
+// The share of such inputs, of 2 to 8 nodes, on which the placement for the busiest link has no
+// busier link between nodes than the placement for the sum (moe::Objective).
+[[nodiscard]] absl::StatusOr<double> CompareObjectives(int inputs, uint64_t seed);
+
 // The tokens that devices compute when each iteration of two micro-batches is placed by the five
 // before it: LAER's setting. Means over layers and micro-batches.
 struct LayoutEvenness {

@@ -39,7 +39,9 @@ struct Relayout {
 // Ours: what is cheapest when each of the iterations is routed by itself, of LAER's candidates for
 // their sum and of our own. LAER weighs the sum alone, where what differs between iterations has
 // levelled out; devices wait for the busiest in every one. Of one iteration it is never dearer than
-// LAER's. iterations: the last ones, at least one. Fails as PlanAsLaer().
+// LAER's. There are few candidates on purpose: exchanging slots for as long as that helped made the
+// iterations after these less even, for it fitted what was chance. iterations: the last ones, at
+// least one. Fails as PlanAsLaer().
 [[nodiscard]] absl::StatusOr<Relayout> PlanRelayout(std::span<const Counts> iterations,
                                                     const RelayoutOptions& options);
 

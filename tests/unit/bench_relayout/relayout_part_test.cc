@@ -13,6 +13,12 @@ TEST(RelayoutPartTest, OursIsNeverDearerOnInputsOfAnyShape) {
   EXPECT_LT((*ratios)[100], 1.0);
 }
 
+TEST(RelayoutPartTest, PlacementsForTheBusiestLinkMostlyHaveNoBusierLink) {
+  const auto share = CompareObjectives(200, 1);
+  ASSERT_TRUE(share.ok()) << share.status();
+  EXPECT_GE(*share, 0.9);
+}
+
 TEST(RelayoutPartTest, LayersAreAsUnevenAsLaersAuthorsMeasured) {
   const auto e8k2 = MeasureEvenness(CalibratedE8K2(), 2, 32, 3);
   ASSERT_TRUE(e8k2.ok()) << e8k2.status();
