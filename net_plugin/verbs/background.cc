@@ -17,8 +17,8 @@ constexpr int kThreads = 4;
 
 class Background {
  public:
-  Background() {
-    for (int i = 0; i < kThreads; ++i) threads_.emplace_back([this] { Run(); });
+  Background(int threads, const char* name) : name_(name) {
+    for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { Run(); });
   }
 
   void Add(std::function<void()> work) {
@@ -29,7 +29,7 @@ class Background {
 
  private:
   void Run() {
-    pthread_setname_np(pthread_self(), "rewire-net-join");
+    pthread_setname_np(pthread_self(), name_);
     for (;;) {
       std::function<void()> work;
       {
@@ -42,6 +42,7 @@ class Background {
     }
   }
 
+  const char* const name_;
   Mutex mutex_;
   CondVar added_;
   std::deque<std::function<void()>> works_ REWIRE_GUARDED_BY(mutex_);
@@ -51,7 +52,12 @@ class Background {
 }  // namespace
 
 void RunInBackground(std::function<void()> work) {
-  static auto* const background = new Background;
+  static auto* const background = new Background(kThreads, "rewire-net-join");
+  background->Add(std::move(work));
+}
+
+void RunCopy(std::function<void()> work) {
+  static auto* const background = new Background(1, "rewire-net-copy");
   background->Add(std::move(work));
 }
 

@@ -25,7 +25,7 @@ struct ClearToSend {
   int32_t tag = 0;
   std::array<uint32_t, kMostRails> rkeys{};  // by rail
   uint32_t count = 0;                        // buffers of this receive
-  uint32_t host = 0;                         // 1: processors can write there, too
+  uint32_t carried = 0;                      // 1: sockets can bring it there, too
   uint64_t mark = 0;                         // the receive's sequence + 1
 };
 static_assert(sizeof(ClearToSend) == 64 && std::is_trivially_copyable_v<ClearToSend>);

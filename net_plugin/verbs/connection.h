@@ -49,10 +49,11 @@ struct ConnectionOptions {
   Duration most_retry = seconds(10);
   // A peer that refuses a request may be one that dies: its memory goes before its connections.
   Duration doubt = seconds(1);
-  Duration stranded = seconds(30);  // device memory waits so long for a rail
+  Duration stranded = seconds(30);  // device memory waits so long for a rail, or for its copy
   std::function<Time()> now = Now;
-  // Where queues are made and joined.
+  // Where queues are made and joined, and where device memory is copied.
   std::function<void(std::function<void()>)> run = RunInBackground;
+  std::function<void(std::function<void()>)> copy = RunCopy;
   std::shared_ptr<RailCounters> counters = std::make_shared<RailCounters>();
   uint64_t seed = 0;  // 0: nobody can guess it
 };

@@ -56,10 +56,15 @@ absl::Status Control::Read() {
       const absl::StatusOr<bool> headed = stream_->ReadHeader(&header_);
       if (!headed.ok()) return absl::UnavailableError(headed.status().message());
       if (!*headed) return absl::OkStatus();
+      headed_ = true;
       have_ = 0;
+      place_ = nullptr;
+    }
+    if (place_ == nullptr) {
       if (header_.kind == FrameKind::kPiece) {
         absl::StatusOr<char*> place = listener_->PlaceOf(header_);
         if (!place.ok()) return place.status();
+        if (*place == nullptr && header_.bytes > 0) return absl::OkStatus();
         place_ = *place;
       } else {
         if (header_.bytes > kMostPayload) {
@@ -68,7 +73,6 @@ absl::Status Control::Read() {
         payload_.resize(header_.bytes);
         place_ = payload_.data();
       }
-      headed_ = true;
     }
     while (have_ < header_.bytes) {
       const absl::StatusOr<size_t> got =

@@ -20,7 +20,7 @@ class Control {
   class Listener {
    public:
     virtual ~Listener() = default;
-    // Where a piece belongs.
+    // Where a piece belongs. Null: there is no room yet, and nothing is read meanwhile.
     virtual absl::StatusOr<char*> PlaceOf(const FrameHeader& piece) = 0;
     // A whole frame; a piece's payload is in its place. False: nothing more is of this use.
     virtual absl::StatusOr<bool> Hear(const FrameHeader& header, std::string_view payload) = 0;

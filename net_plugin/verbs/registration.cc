@@ -6,6 +6,7 @@
 #include <atomic>
 #include <utility>
 
+#include "net_plugin/verbs/staging.h"
 #include "reconfig/base/log.h"
 #include "reconfig/base/mutex.h"
 
@@ -39,7 +40,11 @@ struct Registration::Late {
 
 Registration::Registration(const Nics& nics, const Memory& memory,
                            std::function<void(std::function<void()>)> run)
-    : nics_(nics), memory_(memory), run_(std::move(run)), late_(nics.all.size() - nics.chosen) {}
+    : nics_(nics),
+      memory_(memory),
+      carried_(memory.type == kPtrHost || Staging::Possible()),
+      run_(std::move(run)),
+      late_(nics.all.size() - nics.chosen) {}
 
 absl::StatusOr<std::unique_ptr<Registration>> Registration::Make(
     const Nics& nics, const Memory& memory, std::function<void(std::function<void()>)> run) {

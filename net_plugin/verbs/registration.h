@@ -37,6 +37,8 @@ class Registration {
 
   // Processors can read and write it.
   [[nodiscard]] bool host() const { return memory_.type == kPtrHost; }
+  // It can go over sockets: as it is, or by way of Staging.
+  [[nodiscard]] bool carried() const { return carried_; }
   // On a NIC, by its number in Nics. Null: it is not known there.
   [[nodiscard]] const rdma::MemoryRegion* Find(size_t nic) const;
   // The same; where it is not known yet it soon will be, if that is possible.
@@ -50,6 +52,7 @@ class Registration {
 
   const Nics nics_;
   Memory memory_;
+  const bool carried_;
   const std::function<void(std::function<void()>)> run_;
   UniqueFd dmabuf_;                                           // NCCL closes its own
   std::vector<std::shared_ptr<rdma::MemoryRegion>> regions_;  // by chosen NIC

@@ -14,7 +14,8 @@ VerbsReceiver::VerbsReceiver(std::unique_ptr<Link> link, Links* links)
     : link_(std::move(link)),
       links_(links),
       connection_(static_cast<Connection&>(*link_->attachment)),
-      flush_(this) {
+      flush_(this),
+      staging_(connection_.options().copy) {
   for (Receive& r : receives_) r.comm = this;
   connection_.SetEnd(this);
 }
@@ -81,7 +82,7 @@ absl::StatusOr<Request*> VerbsReceiver::Irecv(int count, void* const* data, cons
     e.bytes = static_cast<uint32_t>(bytes[i]);
     e.tag = tags[i];
     e.count = r.count;
-    e.host = memory->host() ? 1 : 0;
+    e.carried = memory->carried() ? 1 : 0;
     e.mark = r.sequence + 1;
   }
   r.keys = PutKeys(connection_, r, entries);
@@ -176,6 +177,7 @@ absl::StatusOr<bool> VerbsReceiver::Test(Request* request, int* sizes) {
   auto* const r = static_cast<Receive*>(request);
   if (r->left > 0) {
     absl::Status status = connection_.Poll();
+    if (status.ok() && storing_) status = EndStore();
     if (r->left > 0 && !status.ok()) return status;
     if (uncleared_) Clear();
     if (connection_.StandIn(connection_.Up())) TellKeys();
@@ -246,12 +248,41 @@ absl::StatusOr<char*> VerbsReceiver::PlaceOf(const FrameHeader& piece) {
       piece.bytes > part.room - piece.offset) {
     return absl::DataLossError("a piece does not fit its receive");
   }
-  return part.data + piece.offset;
+  if (piece.bytes == 0 || part.memory->host()) return part.data + piece.offset;
+  if (!part.memory->carried()) return absl::DataLossError("a piece came for a device's memory");
+  return storing_ ? nullptr : staging_.Room(piece.bytes);
+}
+
+bool VerbsReceiver::BeginStore(const FrameHeader& piece) {
+  const absl::StatusOr<Receive*> found = Find(static_cast<uint32_t>(piece.tag));
+  if (!found.ok() || piece.bytes == 0) return false;
+  const Part& part = (*found)->parts[Unpack(static_cast<uint32_t>(piece.tag)).part];
+  if (part.memory->host()) return false;
+  storing_ = piece;
+  stored_ = connection_.options().now();
+  staging_.Store(part.data + piece.offset, piece.bytes);
+  return true;
+}
+
+absl::Status VerbsReceiver::EndStore() {
+  const std::optional<absl::Status> ended = staging_.Ended();
+  if (!ended) {
+    const Duration waited = connection_.options().now() - stored_;
+    if (waited <= connection_.options().stranded) return absl::OkStatus();
+    connection_.Fail(absl::UnavailableError("a piece does not come to the device's memory"));
+    return connection_.Failure();
+  }
+  const FrameHeader piece = *std::exchange(storing_, std::nullopt);
+  absl::Status status = *ended;
+  if (status.ok()) status = Arrived(static_cast<uint32_t>(piece.tag), piece.bytes);
+  if (!status.ok()) connection_.Fail(status);
+  return status;
 }
 
 absl::StatusOr<bool> VerbsReceiver::Hear(const FrameHeader& header, std::string_view) {
   switch (header.kind) {
     case FrameKind::kPiece:
+      if (BeginStore(header)) return true;
       if (absl::Status status = Arrived(static_cast<uint32_t>(header.tag), header.bytes);
           !status.ok()) {
         return status;

@@ -4,11 +4,13 @@
 
 #include <array>
 #include <memory>
+#include <optional>
 
 #include "net_plugin/core/comm.h"
 #include "net_plugin/verbs/connection.h"
 #include "net_plugin/verbs/flush.h"
 #include "net_plugin/verbs/registration.h"
+#include "net_plugin/verbs/staging.h"
 
 namespace rewire::net {
 
@@ -70,12 +72,18 @@ class VerbsReceiver final : public Receiver, private Connection::End {
   // Tells the sender the keys of NICs that stand in, as soon as there are any.
   void TellKeys();
   absl::StatusOr<Receive*> Find(uint32_t immediate);
+  // A piece that came over control may have to go on to the device: not if this is false.
+  bool BeginStore(const FrameHeader& piece);
+  absl::Status EndStore();
 
   std::unique_ptr<Link> link_;
   Links* const links_;
   Connection& connection_;
   std::array<Receive, kMaxRequests> receives_;
   Flush flush_;
+  Staging staging_;
+  std::optional<FrameHeader> storing_;  // the piece that is being copied
+  Time stored_{};                       // since when
   uint64_t unfinished_ = 0;
   bool uncleared_ = false;
 };

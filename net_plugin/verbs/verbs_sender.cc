@@ -25,7 +25,8 @@ size_t PieceBytes(size_t bytes, size_t least) {
 VerbsSender::VerbsSender(std::unique_ptr<Link> link, Links* links)
     : link_(std::move(link)),
       links_(links),
-      connection_(static_cast<Connection&>(*link_->attachment)) {
+      connection_(static_cast<Connection&>(*link_->attachment)),
+      staging_(connection_.options().copy) {
   for (auto& parts : messages_) {
     for (Message& m : parts) m.comm = this;
   }
@@ -176,7 +177,9 @@ bool VerbsSender::PostNext(Message* m) {
     m->rail[piece] = static_cast<uint8_t>(*rail);
     if (!connection_.Write(*rail, work, bytes)) return false;
   } else {
-    if (rails != 0 || !m->host() || !connection_.control().Silent()) return false;
+    if (rails != 0 || !m->carried() || !connection_.control().Silent()) return false;
+    const char* const data = InHost(*m, piece, offset, bytes);
+    if (data == nullptr && bytes > 0) return false;
     FrameHeader header = connection_.Header(FrameKind::kPiece);
     header.sequence = m->sequence;
     header.total = m->bytes;
@@ -184,22 +187,39 @@ bool VerbsSender::PostNext(Message* m) {
     header.bytes = bytes;
     header.tag = static_cast<int32_t>(immediate);
     m->rail[piece] = kOnControl;
-    connection_.control().SayPiece(header, m->data + offset);
+    connection_.control().SayPiece(header, data);
   }
   m->waiting &= ~(uint64_t{1} << piece);
   return true;
 }
 
+const char* VerbsSender::InHost(const Message& m, uint32_t piece, size_t offset, size_t bytes) {
+  if (bytes == 0 || m.memory->host()) return m.data + offset;
+  if (staging_.busy()) return nullptr;
+  // What was staged before may have gone by a rail meanwhile.
+  const std::pair<uint64_t, uint32_t> wanted(m.sequence, IdOf(m.sequence, m.part, piece));
+  if (staged_ == wanted) return staging_.Room(bytes);
+  staged_ = wanted;
+  staging_.Fetch(m.data + offset, bytes);
+  return nullptr;
+}
+
 absl::Status VerbsSender::Poll() {
   if (absl::Status status = connection_.Poll(); !status.ok()) return status;
+  if (const std::optional<absl::Status> ended = staging_.Ended(); ended && !ended->ok()) {
+    connection_.Fail(*ended);
+    return connection_.Failure();
+  }
   Pump();
-  if (waiting_.empty() || waiting_.front()->host() || RailsFor(*waiting_.front()) != 0) {
+  const bool waits = staging_.busy() || (!waiting_.empty() && !waiting_.front()->carried() &&
+                                         RailsFor(*waiting_.front()) == 0);
+  if (!waits) {
     stranded_ = {};
   } else if (const Time now = connection_.options().now(); stranded_ == Time{}) {
     stranded_ = now;
   } else if (now - stranded_ > connection_.options().stranded) {
     connection_.Fail(
-        absl::UnavailableError("no rail is left, and device memory does not go over sockets"));
+        absl::UnavailableError("no rail is left, and device memory does not come to the sockets"));
   }
   return connection_.Failure();
 }

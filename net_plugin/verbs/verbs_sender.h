@@ -6,11 +6,14 @@
 #include <array>
 #include <deque>
 #include <memory>
+#include <optional>
+#include <utility>
 
 #include "net_plugin/core/comm.h"
 #include "net_plugin/verbs/connection.h"
 #include "net_plugin/verbs/immediate.h"
 #include "net_plugin/verbs/registration.h"
+#include "net_plugin/verbs/staging.h"
 
 namespace rewire::net {
 
@@ -47,8 +50,8 @@ class VerbsSender final : public Sender, private Connection::End {
     std::array<uint8_t, kMostPieces> rail{};  // that a posted one is on
     bool queued = false;                      // in waiting_
     // It can go over the control connection.
-    [[nodiscard]] bool host() const {
-      return clear.host != 0 && (memory == nullptr || memory->host());
+    [[nodiscard]] bool carried() const {
+      return clear.carried != 0 && (memory == nullptr || memory->carried());
     }
     [[nodiscard]] uint64_t all() const {
       return pieces == 64 ? ~uint64_t{0} : (uint64_t{1} << pieces) - 1;
@@ -71,6 +74,8 @@ class VerbsSender final : public Sender, private Connection::End {
   bool PostNext(Message* message);
   // Those that may be used now and know the memory on both sides.
   [[nodiscard]] uint32_t RailsFor(const Message& message) const;
+  // Where these bytes of a message lie in host memory; null: not yet.
+  const char* InHost(const Message& message, uint32_t piece, size_t offset, size_t bytes);
   void Queue(Message* message);
   [[nodiscard]] std::optional<uint32_t> PartFor(int tag, ClearToSend* clear);
   Message& At(uint64_t sequence, uint32_t part) { return messages_[sequence % kMaxRequests][part]; }
@@ -81,7 +86,10 @@ class VerbsSender final : public Sender, private Connection::End {
   std::array<std::array<Message, kMaxRecvs>, kMaxRequests> messages_;
   std::deque<Message*> waiting_;
   uint32_t taken_ = 0;  // buffers of the next receive that have their message
-  Time stranded_{};     // since device memory has no rail
+  Staging staging_;
+  std::optional<std::pair<uint64_t, uint32_t>>
+      staged_;       // which message's and piece's: sequence, id
+  Time stranded_{};  // since device memory waits for a rail, or for its copy
 };
 
 }  // namespace rewire::net

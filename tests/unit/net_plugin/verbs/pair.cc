@@ -50,7 +50,13 @@ Pair::Pair(const PairOptions& options) : fabric(FabricOf(options)), random_(opti
           {sender, fabric.now() + random_.Between(Duration{}, microseconds(300)), std::move(work)});
     };
   };
+  const auto never = [](const std::function<void()>&) {};
   o.run = background(true);
+  if (options.uncopied) {
+    o.copy = never;
+  } else {
+    o.copy = o.run;
+  }
   o.now = [this] { return fabric.now(); };
   o.counters = counters;
   o.seed = options.seed;
@@ -60,6 +66,7 @@ Pair::Pair(const PairOptions& options) : fabric(FabricOf(options)), random_(opti
   sender_link_->attachment = std::move(sending);
   o.seed = options.seed + 1'000'000;
   o.run = background(false);
+  if (!options.uncopied) o.copy = o.run;
   auto receiving = std::make_unique<Connection>(receiver_link_.get(), receivers, std::nullopt, o);
   receiving_ = receiving.get();
   receiver_link_->attachment = std::move(receiving);

@@ -30,6 +30,7 @@ struct PairOptions {
   Duration jitter = microseconds(2);
   rdma::Ece receiver_ece = {0xfa4e, 0x5};
   bool unfenced = false;  // the receiver leaves out the fence
+  bool uncopied = false;  // device memory is never copied
 };
 
 class Pair {

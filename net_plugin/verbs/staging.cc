@@ -1,0 +1,116 @@
+#include "net_plugin/verbs/staging.h"
+
+#include <atomic>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "reconfig/base/cuda_driver.h"
+#include "reconfig/base/mutex.h"
+
+namespace rewire::net {
+namespace {
+
+const CudaDriver* Driver() {
+  std::string unused;
+  return CudaDriver::Get(&unused);
+}
+
+// One for each context, for ever: kernels do not hold it up, nor each other's copies behind them.
+CUresult StreamOf(const CudaDriver& driver, CUcontext context, CUstream* stream) {
+  static auto* const mutex = new Mutex;
+  static auto* const streams = new std::map<CUcontext, CUstream>;
+  MutexLock lock(mutex);
+  CUstream& made = (*streams)[context];
+  if (made == nullptr) {
+    int least = 0;
+    int greatest = 0;
+    driver.CtxGetStreamPriorityRange(&least, &greatest);
+    const CUresult result =
+        driver.StreamCreateWithPriority(&made, CU_STREAM_NON_BLOCKING, greatest);
+    if (result != CUDA_SUCCESS) return result;
+  }
+  *stream = made;
+  return CUDA_SUCCESS;
+}
+
+// Of memory that is mapped by pages the context is not known: the device's own will do.
+CUresult Enter(const CudaDriver& driver, CUdeviceptr memory, CUcontext* context) {
+  CUresult result = driver.PointerGetAttribute(context, CU_POINTER_ATTRIBUTE_CONTEXT, memory);
+  if (result != CUDA_SUCCESS || *context == nullptr) {
+    int device = 0;
+    result = driver.PointerGetAttribute(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, memory);
+    if (result == CUDA_SUCCESS) result = driver.DevicePrimaryCtxRetain(context, device);
+  }
+  return result == CUDA_SUCCESS ? driver.CtxSetCurrent(*context) : result;
+}
+
+// Empty, or what went wrong.
+std::string Copy(const CudaDriver& driver, char* host, const void* device, size_t bytes,
+                 bool fetch) {
+  const auto memory = reinterpret_cast<CUdeviceptr>(device);
+  // A graph that the program captures on another thread is none of our business.
+  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+  driver.ThreadExchangeStreamCaptureMode(&mode);
+  CUcontext context = nullptr;
+  CUstream stream = nullptr;
+  CUresult result = Enter(driver, memory, &context);
+  if (result == CUDA_SUCCESS) result = StreamOf(driver, context, &stream);
+  if (result == CUDA_SUCCESS) {
+    result = fetch ? driver.MemcpyDtoHAsync(host, memory, bytes, stream)
+                   : driver.MemcpyHtoDAsync(memory, host, bytes, stream);
+  }
+  if (result == CUDA_SUCCESS) result = driver.StreamSynchronize(stream);
+  return result == CUDA_SUCCESS ? "" : driver.Describe("copying device memory", result);
+}
+
+}  // namespace
+
+// With the thread that copies, which may come to it when the connection is gone.
+struct Staging::Shared {
+  Mutex mutex;
+  bool gone REWIRE_GUARDED_BY(mutex) = false;
+  std::vector<char> bytes;
+  std::string error;
+  std::atomic<bool> done{false};
+};
+
+Staging::Staging(std::function<void(std::function<void()>)> run)
+    : run_(std::move(run)), shared_(std::make_shared<Shared>()) {}
+
+Staging::~Staging() {
+  MutexLock lock(&shared_->mutex);
+  shared_->gone = true;
+}
+
+bool Staging::Possible() { return Driver() != nullptr; }
+
+char* Staging::Room(size_t bytes) {
+  if (shared_->bytes.size() < bytes) shared_->bytes.resize(bytes);
+  return shared_->bytes.data();
+}
+
+void Staging::Begin(const void* device, size_t bytes, bool fetch) {
+  (void)Room(bytes);
+  busy_ = true;
+  shared_->done.store(false, std::memory_order_relaxed);
+  run_([shared = shared_, device, bytes, fetch] {
+    MutexLock lock(&shared->mutex);
+    if (shared->gone) return;
+    shared->error = Copy(*Driver(), shared->bytes.data(), device, bytes, fetch);
+    shared->done.store(true, std::memory_order_release);
+  });
+}
+
+void Staging::Fetch(const void* from, size_t bytes) { Begin(from, bytes, true); }
+void Staging::Store(void* to, size_t bytes) { Begin(to, bytes, false); }
+
+std::optional<absl::Status> Staging::Ended() {
+  if (!busy_ || !shared_->done.load(std::memory_order_acquire)) return std::nullopt;
+  busy_ = false;
+  if (shared_->error.empty()) return absl::OkStatus();
+  return absl::InternalError(shared_->error);
+}
+
+}  // namespace rewire::net
