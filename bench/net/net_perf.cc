@@ -1,5 +1,5 @@
-// `./dev bench net`: the plugin against TCP without it, between two processes on this machine, in
-// turns within one run.
+// `./dev bench net`: the plugin between two processes on this machine, in turns within one run with
+// what does the same without it: TCP here, perftest's programs in over_verbs.cc.
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "bench/lib/flags.h"
 #include "bench/lib/report.h"
+#include "bench/net/over_verbs.h"
 #include "bench/net/way.h"
 #include "reconfig/base/clock.h"
 
@@ -25,6 +26,7 @@ struct Options {
   std::string transport = "socket";
   int64_t rounds = 9;
   int64_t gib = 1;
+  VerbsOptions verbs;
   bool json = false;
 };
 
@@ -80,7 +82,7 @@ Ways Open(const Control& control) {
     add(absl::StrCat("tcp_", streams), RawTcp(control, streams, false));
   }
   add("tcp_spin", RawTcp(control, 1, true));
-  add(kPlugin, ThroughPlugin(control, REWIRE_NET_PLUGIN));
+  add(kPlugin, ThroughPlugin(control, REWIRE_NET_PLUGIN, {}));
   return ways;
 }
 
@@ -135,7 +137,8 @@ void Latencies(const Control& control, const Ways& ways, const Options& o, Repor
     for (int64_t round = -1; round < o.rounds; ++round) {
       for (const auto& [name, way] : ways) {
         if (name == "tcp_2" || name == "tcp_4") continue;
-        const Sample s = Timed(control, [&, w = way.get()] { return w->PingPong(bytes, kPings); });
+        const Sample s =
+            Timed(control, [&, w = way.get()] { return w->PingPong(bytes, kPings).status(); });
         if (round >= 0) us[name].push_back(s.seconds * 1e6 / (2 * kPings));
       }
     }
@@ -153,17 +156,63 @@ void Latencies(const Control& control, const Ways& ways, const Options& o, Repor
   if (control.leads()) report->Set("lat_ratio_vs_tcp_small", worst);
 }
 
-int Main(int argc, char** argv) {
+void MeasureSocket(const Control& control, const Options& o, Report* report) {
+  const Ways ways = Open(control);
+  if (control.leads()) {
+    fprintf(report->text(),
+            "# median of %lld rounds in turns; CPU seconds of both processes\n#\n"
+            "#       size   plugin                    best TCP                   ratio\n",
+            static_cast<long long>(o.rounds));
+  }
+  // First, on connections that have not carried anything large.
+  Latencies(control, ways, o, report);
+  Bandwidths(control, ways, o, report);
+  control.Meet();
+}
+
+// Exits where an option is for the other transport.
+void CheckTransport(const Flags& flags, const Options& o, const char* option,
+                    const char* transport) {
+  if (!flags.Given(option) || o.transport == transport) return;
+  fprintf(stderr, "net_perf: %s is for --transport=%s\n", option, transport);
+  exit(2);
+}
+
+Options Parse(int argc, char** argv) {
   Options o;
-  Flags flags("net_perf", "the net plugin against TCP without it, on this machine's loopback");
-  flags.Text("--transport", &o.transport, {"socket"}, "what the plugin goes over");
+  Flags flags("net_perf",
+              "the net plugin against TCP without it on this machine's loopback, or against "
+              "perftest between RDMA devices");
+  flags.Text("--transport", &o.transport, {"socket", "verbs"}, "what the plugin goes over");
   flags.Int("--rounds", &o.rounds, 1, 1000, "measured rounds of each, in turns");
-  flags.Int("--gib", &o.gib, 1, 64, "GiB that are sent at each size and round");
+  flags.Int("--gib", &o.gib, 1, 64, "socket: GiB that are sent at each size and round");
+  flags.Int("--messages", &o.verbs.messages, 100, 100000, "verbs: of 64 KiB, sent in each round");
+  flags.Int("--pings", &o.verbs.pings, 100, 100000, "verbs: round trips of 8 bytes in each round");
+  flags.Int("--seconds", &o.verbs.seconds, 2, 300, "verbs: after which no other round begins");
   flags.Switch("--json", &o.json, "one JSON object on stdout, the text on stderr");
   flags.ParseOrExit(argc, argv);
+  CheckTransport(flags, o, "--gib", "socket");
+  CheckTransport(flags, o, "--messages", "verbs");
+  CheckTransport(flags, o, "--pings", "verbs");
+  CheckTransport(flags, o, "--seconds", "verbs");
+  o.verbs.pairs = o.rounds;
+  return o;
+}
+
+void PrepareSocket() {
   setenv("NCCL_SOCKET_IFNAME", "lo", 1);
   setenv("NCCL_IB_DISABLE", "1", 1);
   setenv("NCCL_SOCKET_FAMILY", "AF_INET", 1);
+}
+
+int Main(int argc, char** argv) {
+  const Options o = Parse(argc, argv);
+  const bool verbs = o.transport == "verbs";
+  if (!verbs) {
+    PrepareSocket();
+  } else if (const absl::Status s = PrepareVerbs(); !s.ok()) {
+    Die(s);
+  }
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
     Die(absl::InternalError("socketpair"));
@@ -173,25 +222,23 @@ int Main(int argc, char** argv) {
   const bool leads = child != 0;
   close(ends[leads ? 1 : 0]);
   const Control control(ends[leads ? 0 : 1], leads);
-  {
-    const Ways ways = Open(control);
-    if (leads) {
-      fprintf(report.text(),
-              "# median of %lld rounds in turns; CPU seconds of both processes\n#\n"
-              "#       size   plugin                    best TCP                   ratio\n",
-              static_cast<long long>(o.rounds));
-    }
-    // First, on connections that have not carried anything large.
-    Latencies(control, ways, o, &report);
-    Bandwidths(control, ways, o, &report);
-    control.Meet();
+  if (!verbs) {
+    MeasureSocket(control, o, &report);
+  } else if (const absl::Status s = MeasureVerbs(control, o.verbs, &report); !s.ok()) {
+    Die(s);
   }
   if (!leads) _exit(0);
   int status = 0;
   waitpid(child, &status, 0);
   report.SetConfig("transport", o.transport);
   report.SetConfig("rounds", o.rounds);
-  report.SetConfig("gib", o.gib);
+  if (verbs) {
+    report.SetConfig("messages", o.verbs.messages);
+    report.SetConfig("pings", o.verbs.pings);
+    report.SetConfig("seconds", o.verbs.seconds);
+  } else {
+    report.SetConfig("gib", o.gib);
+  }
   if (const absl::Status written = report.Finish(); !written.ok()) Die(written);
   return status == 0 ? 0 : 1;
 }

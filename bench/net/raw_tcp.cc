@@ -49,16 +49,19 @@ class Raw final : public Way {
     return absl::OkStatus();
   }
 
-  absl::Status PingPong(size_t bytes, size_t count) override {
+  absl::StatusOr<std::vector<Duration>> PingPong(size_t bytes, size_t count) override {
     std::vector<char> buffer(bytes);
-    for (size_t i = 0; i < count; ++i) {
+    std::vector<Duration> took(count);
+    for (Duration& one : took) {
+      const Time begin = Now();
       for (const bool mine : {control_.leads(), !control_.leads()}) {
         if (!Move(fds_[0].get(), buffer.data(), bytes, mine, spin_)) {
           return absl::UnavailableError("a connection broke");
         }
       }
+      one = Now() - begin;
     }
-    return absl::OkStatus();
+    return took;
   }
 
  private:

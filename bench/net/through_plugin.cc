@@ -3,7 +3,10 @@
 #include <dlfcn.h>
 #include <sched.h>
 
+#include <algorithm>
 #include <array>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -26,87 +29,141 @@ absl::Status Failed(const char* call, ncclResult_t result) {
 
 class Plugin final : public Way {
  public:
-  Plugin(const Control& control, const NetV11* api) : control_(control), api_(api) {}
+  Plugin(const Control& control, const NetV11* api, const PluginEnd& end)
+      : control_(control), api_(api), end_(end) {}
   ~Plugin() override {
+    Forget();
     if (sender_ != nullptr) api_->close_send(sender_);
     if (receiver_ != nullptr) api_->close_recv(receiver_);
     api_->finalize(context_);
   }
 
   absl::Status Start() {
+    const int device = end_.device;
     TRY_NCCL(init, &context_, 1, nullptr, nullptr, nullptr);
     std::array<char, net::kHandleBytes> mine{};
     std::array<char, net::kHandleBytes> theirs{};
     void* listener = nullptr;
-    TRY_NCCL(listen, context_, 0, mine.data(), &listener);
+    TRY_NCCL(listen, context_, device, mine.data(), &listener);
     control_.Send(mine.data(), mine.size());
     control_.Receive(theirs.data(), theirs.size());
     while (sender_ == nullptr || receiver_ == nullptr) {
-      void* device = nullptr;
-      if (sender_ == nullptr) TRY_NCCL(connect, context_, 0, theirs.data(), &sender_, &device);
-      if (receiver_ == nullptr) TRY_NCCL(accept, listener, &receiver_, &device);
+      void* handle = nullptr;
+      if (sender_ == nullptr) TRY_NCCL(connect, context_, device, theirs.data(), &sender_, &handle);
+      if (receiver_ == nullptr) TRY_NCCL(accept, listener, &receiver_, &handle);
     }
     TRY_NCCL(close_listen, listener);
     return absl::OkStatus();
   }
 
   absl::Status Stream(size_t bytes, size_t count) override {
-    buffer_.resize(bytes * kDepth);
-    char byte = 0;
+    if (absl::Status s = Room(bytes); !s.ok()) return s;
     if (control_.leads()) {
-      absl::Status s = Run(sender_, true, bytes, count);
-      return s.ok() ? One(receiver_, false, &byte, 1) : s;
+      absl::Status s = Run(Side::kSend, bytes, count);
+      return s.ok() ? One(Side::kReceive, 0, 1) : s;
     }
-    absl::Status s = Run(receiver_, false, bytes, count);
-    return s.ok() ? One(sender_, true, &byte, 1) : s;
+    absl::Status s = Run(Side::kReceive, bytes, count);
+    return s.ok() ? One(Side::kSend, 0, 1) : s;
   }
 
-  absl::Status PingPong(size_t bytes, size_t count) override {
-    std::vector<char> in(bytes);
-    std::vector<char> out(bytes);
-    void* posted = nullptr;
-    if (absl::Status s = Post(receiver_, false, in.data(), bytes, &posted); !s.ok()) return s;
-    for (size_t i = 0; i < count; ++i) {
+  // As NCCL's thread does it: receives are posted ahead, and what is not in the way of the answer
+  // is done when that has gone.
+  absl::StatusOr<std::vector<Duration>> PingPong(size_t bytes, size_t count) override {
+    if (absl::Status s = Room(bytes); !s.ok()) return s;
+    std::array<void*, kDepth> posted{};
+    void* sent = nullptr;
+    size_t next = 0;  // receive to post
+    size_t come = 0;
+    const auto post = [&]() -> absl::Status {
+      for (; next < std::min(count, come + kDepth); ++next) {
+        void*& request = posted[next % kDepth];
+        if (absl::Status s = Must(Side::kReceive, next % kDepth, bytes, &request); !s.ok())
+          return s;
+      }
+      return absl::OkStatus();
+    };
+    const auto send = [&]() -> absl::Status {
+      void* const before = sent;
+      if (absl::Status s = Must(Side::kSend, kDepth, bytes, &sent); !s.ok()) return s;
+      if (before != nullptr) {
+        if (absl::Status s = Wait(before); !s.ok()) return s;
+      }
+      return post();
+    };
+    if (absl::Status s = post(); !s.ok()) return s;
+    std::vector<Duration> took(count);
+    // One look at the clock each: an emulated one takes as long as a poll.
+    Time last = Now();
+    for (Duration& one : took) {
       if (control_.leads()) {
-        if (absl::Status s = One(sender_, true, out.data(), bytes); !s.ok()) return s;
+        if (absl::Status s = send(); !s.ok()) return s;
       }
-      if (absl::Status s = Wait(posted); !s.ok()) return s;
-      if (i + 1 < count) {
-        if (absl::Status s = Post(receiver_, false, in.data(), bytes, &posted); !s.ok()) return s;
-      }
+      if (absl::Status s = Wait(posted[come++ % kDepth]); !s.ok()) return s;
       if (!control_.leads()) {
-        if (absl::Status s = One(sender_, true, out.data(), bytes); !s.ok()) return s;
+        if (absl::Status s = send(); !s.ok()) return s;
       }
+      const Time now = Now();
+      one = now - std::exchange(last, now);
     }
-    return absl::OkStatus();
+    if (absl::Status s = Wait(sent); !s.ok()) return s;
+    return took;
   }
 
  private:
-  absl::Status Post(void* comm, bool send, void* data, size_t bytes, void** request) {
-    *request = nullptr;
-    int tag = 0;
-    void* mr = nullptr;
-    void* profile = nullptr;
-    if (send) {
-      TRY_NCCL(isend, comm, data, bytes, tag, mr, nullptr, request);
-    } else {
-      TRY_NCCL(irecv, comm, 1, &data, &bytes, &tag, &mr, &profile, request);
+  enum class Side { kSend, kReceive };
+  // NCCL's buffers begin at one, too.
+  struct alignas(4096) Page {
+    std::array<char, 4096> bytes{};
+  };
+
+  // Buffers of so many bytes, which both sides know. Those of before do when they are as large.
+  absl::Status Room(size_t bytes) {
+    const size_t pages = (bytes * (kDepth + 1) + sizeof(Page) - 1) / sizeof(Page);
+    if (pages_.size() >= pages) return absl::OkStatus();
+    Forget();
+    pages_.resize(pages);
+    for (const auto& [comm, mr] :
+         {std::pair(sender_, &send_mr_), std::pair(receiver_, &receive_mr_)}) {
+      TRY_NCCL(reg_mr, comm, pages_.data(), pages * sizeof(Page), net::kPtrHost, mr);
     }
+    return absl::OkStatus();
+  }
+  void Forget() {
+    if (pages_.empty()) return;
+    api_->dereg_mr(sender_, send_mr_);
+    api_->dereg_mr(receiver_, receive_mr_);
+    pages_.clear();
+  }
+  // `request` stays null where there is no room.
+  absl::Status Post(Side side, size_t buffer, size_t bytes, void** request) {
+    *request = nullptr;
+    void* data = reinterpret_cast<char*>(pages_.data()) + buffer * bytes;
+    int tag = 0;
+    void* profile = nullptr;
+    if (side == Side::kSend) {
+      TRY_NCCL(isend, sender_, data, bytes, tag, send_mr_, nullptr, request);
+    } else {
+      TRY_NCCL(irecv, receiver_, 1, &data, &bytes, &tag, &receive_mr_, &profile, request);
+    }
+    return absl::OkStatus();
+  }
+  absl::Status Must(Side side, size_t buffer, size_t bytes, void** request) {
+    do {
+      if (absl::Status s = Post(side, buffer, bytes, request); !s.ok()) return s;
+    } while (*request == nullptr);
     return absl::OkStatus();
   }
   absl::Status Wait(void* request) {
     for (int done = 0; done == 0;) TRY_NCCL(test, request, &done, nullptr);
     return absl::OkStatus();
   }
-  absl::Status One(void* comm, bool send, void* data, size_t bytes) {
+  absl::Status One(Side side, size_t buffer, size_t bytes) {
     void* request = nullptr;
-    while (request == nullptr) {
-      if (absl::Status s = Post(comm, send, data, bytes, &request); !s.ok()) return s;
-    }
-    return Wait(request);
+    absl::Status s = Must(side, buffer, bytes, &request);
+    return s.ok() ? Wait(request) : s;
   }
-  // Several at a time. What has nothing to do lets others run, as NCCL's thread does.
-  absl::Status Run(void* comm, bool send, size_t bytes, size_t count) {
+  // Several at a time.
+  absl::Status Run(Side side, size_t bytes, size_t count) {
     std::array<void*, kDepth> requests{};
     size_t posted = 0;
     size_t done = 0;
@@ -114,8 +171,7 @@ class Plugin final : public Way {
       bool moved = false;
       void*& next = requests[posted % kDepth];
       if (posted < count && next == nullptr) {
-        char* at = buffer_.data() + bytes * (posted % kDepth);
-        if (absl::Status s = Post(comm, send, at, bytes, &next); !s.ok()) return s;
+        if (absl::Status s = Post(side, posted % kDepth, bytes, &next); !s.ok()) return s;
         if (next != nullptr) {
           ++posted;
           moved = true;
@@ -129,28 +185,39 @@ class Plugin final : public Way {
           moved = true;
         }
       }
-      if (!moved) sched_yield();
+      if (!moved) Idle(side);
     }
     return absl::OkStatus();
+  }
+  // Lets others run, as NCCL's thread does.
+  void Idle(Side side) const {
+    if (side == Side::kReceive && end_.nap != Duration{}) {
+      std::this_thread::sleep_for(end_.nap);
+    } else {
+      sched_yield();
+    }
   }
 
   const Control control_;
   const NetV11* const api_;
+  const PluginEnd end_;
   void* context_ = nullptr;
   void* sender_ = nullptr;
   void* receiver_ = nullptr;
-  std::vector<char> buffer_;
+  std::vector<Page> pages_;
+  void* send_mr_ = nullptr;
+  void* receive_mr_ = nullptr;
 };
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Way>> ThroughPlugin(const Control& control,
-                                                   const std::string& path) {
+absl::StatusOr<std::unique_ptr<Way>> ThroughPlugin(const Control& control, const std::string& path,
+                                                   const PluginEnd& end) {
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return absl::NotFoundError(dlerror());
   const auto* api = static_cast<const NetV11*>(dlsym(library, "ncclNetPlugin_v11"));
   if (api == nullptr) return absl::NotFoundError(dlerror());
-  auto plugin = std::make_unique<Plugin>(control, api);
+  auto plugin = std::make_unique<Plugin>(control, api, end);
   if (absl::Status s = plugin->Start(); !s.ok()) return s;
   return plugin;
 }

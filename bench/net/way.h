@@ -5,9 +5,11 @@
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "bench/net/control.h"
+#include "reconfig/base/clock.h"
 
 namespace rewire::bench {
 
@@ -16,8 +18,8 @@ class Way {
   virtual ~Way() = default;
   // The leader sends `count` messages of `bytes`, several at a time; returns when all have come.
   virtual absl::Status Stream(size_t bytes, size_t count) = 0;
-  // The leader sends one, the other sends it back, `count` times.
-  virtual absl::Status PingPong(size_t bytes, size_t count) = 0;
+  // The leader sends one, the other sends it back, `count` times; how long each of these took.
+  virtual absl::StatusOr<std::vector<Duration>> PingPong(size_t bytes, size_t count) = 0;
 };
 
 // Messages and buffers at a time, as NCCL has steps.
@@ -26,7 +28,14 @@ inline constexpr size_t kDepth = 8;
 // As many TCP connections as `streams`, each with a thread on either side; ping-pong on the first,
 // waiting in the kernel or asking again and again (`spin`).
 absl::StatusOr<std::unique_ptr<Way>> RawTcp(const Control& control, int streams, bool spin);
+// This side's end of a way through the plugin.
+struct PluginEnd {
+  int device = 0;
+  // Who receives a stream and has nothing to do sleeps so long; zero: asks again and again.
+  Duration nap{};
+};
 // Through the plugin's functions of ABI v11.
-absl::StatusOr<std::unique_ptr<Way>> ThroughPlugin(const Control& control, const std::string& path);
+absl::StatusOr<std::unique_ptr<Way>> ThroughPlugin(const Control& control, const std::string& path,
+                                                   const PluginEnd& end);
 
 }  // namespace rewire::bench
