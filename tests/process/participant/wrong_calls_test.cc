@@ -16,7 +16,8 @@ TEST(WrongCallsTest, UnderAnAgent) {
   TemporaryFolder folder;
   Background job({REWIRE_COMMAND, "run", "-n", "1", "--no-preload", "--agent-socket",
                   folder / "agent.sock", "--", WRONG_MEMBER, "calls"},
-                 {"REWIRE_SILENCE_MS=200", "REWIRE_CUDA_LIBRARY=/nowhere/libcuda.so.1"});
+                 {"REWIRE_SILENCE_MS=1000", "REWIRE_HEARTBEAT_MS=20",
+                  "REWIRE_CUDA_LIBRARY=/nowhere/libcuda.so.1"});
   const CommandResult end = job.End(seconds(40));
   EXPECT_EQ(end.status, 0) << end.err;
   for (const char* line : {
