@@ -27,8 +27,7 @@ bool WrongHere(rdma::CompletionStatus status) {
          status == rdma::CompletionStatus::kLocalAccess;
 }
 bool WrongThere(rdma::CompletionStatus status) {
-  return status == rdma::CompletionStatus::kRemoteInvalidRequest ||
-         status == rdma::CompletionStatus::kRemoteAccess;
+  return status == rdma::CompletionStatus::kRemoteAccess;
 }
 
 absl::StatusOr<rdma::GidEntry> Rail::Address(const rdma::PortInfo& port, const RailOptions& options,

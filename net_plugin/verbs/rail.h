@@ -38,6 +38,8 @@ struct RailEvent {
 };
 
 // What another path would not cure: a key or a buffer is wrong, on this side or on the peer's.
+// (That the peer's device does not understand the request is none of these: this device has made
+// it.)
 [[nodiscard]] bool WrongHere(rdma::CompletionStatus status);
 [[nodiscard]] bool WrongThere(rdma::CompletionStatus status);
 

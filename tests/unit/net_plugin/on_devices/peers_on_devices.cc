@@ -21,8 +21,8 @@ namespace rewire::net {
 namespace {
 
 constexpr Duration kPatience = seconds(60);
-// REWIRE_NET_TIMEOUT=14 and REWIRE_NET_RETRIES=2 make a silence of 201 ms.
-constexpr int kStandMs = 1000;
+// REWIRE_NET_TIMEOUT=16 and REWIRE_NET_RETRIES=2 make a silence of 0.8 s.
+constexpr int kStandMs = 2000;
 
 // A role of this program's, as a child.
 class Peer {
