@@ -8,6 +8,8 @@ if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
   target_compile_options(rewire_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wthread-safety>)
 endif()
 if(REWIRE_SANITIZE)
+  # An empty optional, an index out of bounds: the standard library looks, too.
+  target_compile_definitions(rewire_flags INTERFACE _GLIBCXX_ASSERTIONS)
   target_compile_options(rewire_flags INTERFACE -fsanitize=${REWIRE_SANITIZE}
                          -fno-omit-frame-pointer -fno-sanitize-recover=all)
   target_link_options(rewire_flags INTERFACE -fsanitize=${REWIRE_SANITIZE})

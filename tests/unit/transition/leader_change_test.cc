@@ -21,21 +21,21 @@ TEST_F(LeaderTest, GrowingWaitsForTheJoiner) {
   EXPECT_EQ(d.Last<Spawn>()->slots, 4u);
   EXPECT_THAT(d.Last<Spawn>()->stay, ElementsAre(0, 1, 2));
   d.Connect(3);
-  EXPECT_TRUE(d.Sent<Welcome>(3)->joining);
-  EXPECT_THAT(Ids(d.Sent<Welcome>(3)->world), ElementsAre(0, 1, 3, 2));
+  EXPECT_TRUE(d.Sent<Welcome>(3).value().joining);
+  EXPECT_THAT(Ids(d.Sent<Welcome>(3).value().world), ElementsAre(0, 1, 3, 2));
   EXPECT_EQ(d.leader.phase(), Phase::kReserve);  // it has no communicators yet
   d.Say(3, CommunicatorCreated{kComm, 4, 2, false, ""});
   const std::vector<MemberId> all{0, 1, 2, 3};
   d.Prepare(all, 0);
-  EXPECT_EQ(d.Sent<Build>(3)->builds[0].ranks, 4u);
+  EXPECT_EQ(d.Sent<Build>(3).value().builds[0].ranks, 4u);
   EXPECT_EQ(d.leader.phase(), Phase::kPrepare);  // its program is not in its first update
   d.BoundaryAll({3});
   ASSERT_EQ(d.leader.phase(), Phase::kPropose);
   EXPECT_FALSE(d.Sent<Propose>(3).has_value());
-  EXPECT_EQ(d.Sent<Propose>(0)->cuts[0].communicator, kUpdateBoundary);
-  EXPECT_EQ(d.Sent<Propose>(0)->cuts[0].cut, 9u);
+  EXPECT_EQ(d.Sent<Propose>(0).value().cuts[0].communicator, kUpdateBoundary);
+  EXPECT_EQ(d.Sent<Propose>(0).value().cuts[0].cut, 9u);
   d.PledgeAll(kThree);
-  EXPECT_TRUE(d.Sent<Decide>(3)->go);
+  EXPECT_TRUE(d.Sent<Decide>(3).value().go);
   EXPECT_EQ(d.leader.phase(), Phase::kArmed);
   d.BoundaryAll(kThree);
   EXPECT_EQ(d.leader.phase(), Phase::kAtBoundary);
@@ -43,7 +43,7 @@ TEST_F(LeaderTest, GrowingWaitsForTheJoiner) {
   EXPECT_EQ(d.leader.phase(), Phase::kAtBoundary);
   d.VerifyAll({3});
   d.Store();
-  EXPECT_THAT(Ids(d.Sent<Commit>(3)->record.world), ElementsAre(0, 1, 3, 2));
+  EXPECT_THAT(Ids(d.Sent<Commit>(3).value().record.world), ElementsAre(0, 1, 3, 2));
   d.Finish(all);
   EXPECT_EQ(d.leader.StatusOf(id).state, RequestState::kDone);
   // And the registry has moved on with it: a second change is possible.
@@ -54,13 +54,13 @@ TEST_F(LeaderTest, ADrainedMemberVerifiesAndLeaves) {
   d.Ask({RequestKind::kDrain, 0, {1}, {}, ""});
   d.Store();
   d.Prepare(kThree, 0);
-  EXPECT_TRUE(d.Sent<Build>(1)->builds.empty());
-  EXPECT_EQ(d.Sent<Build>(2)->builds[0].rank, 1u);
+  EXPECT_TRUE(d.Sent<Build>(1).value().builds.empty());
+  EXPECT_EQ(d.Sent<Build>(2).value().builds[0].rank, 1u);
   d.PledgeAll(kThree);
   d.BoundaryAll(kThree);
   d.VerifyAll(kThree);
   d.Store();
-  EXPECT_FALSE(d.Sent<Commit>(1)->record.world.SlotOf(1).has_value());
+  EXPECT_FALSE(d.Sent<Commit>(1).value().record.world.SlotOf(1).has_value());
   d.leader.OnDisconnect(d.now, 1, &d.out);
   EXPECT_FALSE(d.Sent<Lost>(0).has_value());
   d.Finish({0, 2});
@@ -142,7 +142,7 @@ TEST_F(LeaderTest, ADrainWithADeadlineGoesFirst) {
   EXPECT_EQ(d.leader.StatusOf(grow).state, RequestState::kWaiting);
   EXPECT_EQ(d.Last<EndProcess>()->member, 3u);
   d.Store();
-  EXPECT_THAT(Ids(d.Sent<Prepare>(0)->to), ElementsAre(0, 1));
+  EXPECT_THAT(Ids(d.Sent<Prepare>(0).value().to), ElementsAre(0, 1));
 }
 
 TEST_F(LeaderTest, ADeadlineThatCannotBeMetIsSaidAtOnce) {

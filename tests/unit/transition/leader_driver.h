@@ -110,7 +110,7 @@ class LeaderDriver {
   [[nodiscard]] Epoch epoch() const { return Last<SendTo>() ? prepared_epoch_ : 0; }
   void Prepare(const std::vector<MemberId>& members, MemberId minter) {
     ASSERT_TRUE(Sent<rewire::Prepare>(members[0]).has_value());
-    prepared_epoch_ = Sent<rewire::Prepare>(members[0])->epoch;
+    prepared_epoch_ = Sent<rewire::Prepare>(members[0]).value().epoch;
     Say(minter, Minted{prepared_epoch_, kComm, UniqueIdBytes(128, 'u')});
     for (MemberId m : members) {
       Say(m, Prepared{prepared_epoch_, true, "", 5, {{kComm, 100 + m}, {kUpdateBoundary, 7}}});

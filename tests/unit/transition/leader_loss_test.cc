@@ -1,6 +1,7 @@
 // The leader loses members, its store or itself.
 #include <gmock/gmock.h>
 
+#include "absl/strings/str_cat.h"
 #include "reconfig/transition/leader.h"
 #include "tests/unit/transition/leader_driver.h"
 
@@ -14,21 +15,21 @@ using testing::HasSubstr;
 
 TEST_F(LeaderTest, ADeathIsToldAtOnceAndHealed) {
   d.leader.OnDisconnect(d.now, 1, &d.out);
-  EXPECT_THAT(d.Sent<Lost>(0)->members, ElementsAre(1));
+  EXPECT_THAT(d.Sent<Lost>(0).value().members, ElementsAre(1));
   EXPECT_FALSE(d.Sent<Lost>(1).has_value());
   d.Store();
-  EXPECT_EQ(d.Sent<Prepare>(0)->kind, TransitionKind::kLoss);
+  EXPECT_EQ(d.Sent<Prepare>(0).value().kind, TransitionKind::kLoss);
   d.Prepare({0, 2}, 0);
   EXPECT_EQ(d.leader.phase(), Phase::kArmed);
   d.BoundaryAll({0, 2});
-  EXPECT_EQ(d.Sent<Restore>(2)->version, 8u);
+  EXPECT_EQ(d.Sent<Restore>(2).value().version, 8u);
   d.VerifyAll({0, 2});
   d.Store();
-  EXPECT_THAT(Ids(d.Sent<Commit>(0)->record.world), ElementsAre(0, 2));
+  EXPECT_THAT(Ids(d.Sent<Commit>(0).value().record.world), ElementsAre(0, 2));
   d.Finish({0, 2});
   EXPECT_TRUE(d.leader.steady());
   d.Connect(1);
-  EXPECT_THAT(d.Sent<Refused>(1)->reason, HasSubstr("lost"));
+  EXPECT_THAT(d.Sent<Refused>(1).value().reason, HasSubstr("lost"));
 }
 
 TEST_F(LeaderTest, SilenceIsALoss) {
@@ -36,7 +37,7 @@ TEST_F(LeaderTest, SilenceIsALoss) {
   d.Pass(milliseconds(2500));
   EXPECT_FALSE(d.Sent<Lost>(0).has_value());
   d.Pass(seconds(1));
-  EXPECT_THAT(d.Sent<Lost>(0)->members, ElementsAre(2));
+  EXPECT_THAT(d.Sent<Lost>(0).value().members, ElementsAre(2));
 }
 
 TEST_F(LeaderTest, AfterItStoodStillItselfNobodyIsSilent) {
@@ -67,12 +68,12 @@ TEST_F(LeaderTest, ASecondDeathBeginsTheLossAnew) {
   d.Store();
   d.Prepare({0, 2}, 0);
   d.leader.OnDisconnect(d.now, 2, &d.out);
-  EXPECT_THAT(d.Sent<Lost>(0)->members, ElementsAre(1, 2));
+  EXPECT_THAT(d.Sent<Lost>(0).value().members, ElementsAre(1, 2));
   d.Store();
-  EXPECT_EQ(d.Sent<Prepare>(0)->epoch, 3u);
+  EXPECT_EQ(d.Sent<Prepare>(0).value().epoch, 3u);
   d.Prepare({0}, 0);
   d.Say(0, AtBoundary{3, 8, true, {8}, {8}});
-  EXPECT_THAT(d.Sent<Stop>(0)->reason, HasSubstr("slot 1 (member 1)"));
+  EXPECT_THAT(d.Sent<Stop>(0).value().reason, HasSubstr("slot 1 (member 1)"));
   EXPECT_EQ(d.leader.phase(), Phase::kStopped);
 }
 
@@ -88,14 +89,14 @@ TEST_F(LeaderTest, ADeathWhileTheStoreWritesWaitsForItsAnswer) {
   EXPECT_FALSE(d.Sent<Lost>(1).has_value());
   d.Store();
   EXPECT_TRUE(d.Sent<Commit>(1).has_value());
-  EXPECT_EQ(d.Sent<Lost>(1)->epoch, 2u);
+  EXPECT_EQ(d.Sent<Lost>(1).value().epoch, 2u);
 }
 
 TEST_F(LeaderTest, AnUnmodifiedProgramIsToldAndNotHealed) {
   LeaderDriver plain(LeaderDriver::Options(2));
   plain.Form(2, false);
   plain.leader.OnDisconnect(plain.now, 1, &plain.out);
-  EXPECT_THAT(plain.Sent<Lost>(0)->members, ElementsAre(1));
+  EXPECT_THAT(plain.Sent<Lost>(0).value().members, ElementsAre(1));
   EXPECT_FALSE(plain.Store());
   EXPECT_THAT(plain.AskInVain({RequestKind::kRebuild, 0, {}, {}, ""}), HasSubstr("cannot go on"));
 }
@@ -159,7 +160,7 @@ TEST_F(LeaderTest, WhoDoesNotComeBackInTheGraceTimeIsLost) {
   next.Connect(2, true, 1);
   EXPECT_EQ(next.leader.phase(), Phase::kRecovering);
   next.Pass(seconds(11));
-  EXPECT_THAT(next.Sent<Lost>(0)->members, ElementsAre(1));
+  EXPECT_THAT(next.Sent<Lost>(0).value().members, ElementsAre(1));
 }
 
 TEST_F(LeaderTest, MembersThatWereToldOfALossAreHealedByTheNextLeader) {
@@ -167,18 +168,20 @@ TEST_F(LeaderTest, MembersThatWereToldOfALossAreHealedByTheNextLeader) {
   next.Connect(0, true, 1, true);
   next.Connect(1, true, 1);
   next.Connect(2, true, 1);
-  EXPECT_TRUE(next.Sent<Lost>(1)->members.empty());  // all live, but all must abort and meet again
+  EXPECT_TRUE(
+      next.Sent<Lost>(1).value().members.empty());  // all live, but all must abort and meet again
   next.Store();
-  EXPECT_EQ(next.Sent<Prepare>(1)->kind, TransitionKind::kLoss);
+  EXPECT_EQ(next.Sent<Prepare>(1).value().kind, TransitionKind::kLoss);
 }
 
 TEST_F(LeaderTest, StrangersAreRefused) {
-  d.leader.OnConnect(d.now, Hello{2, 0, 100, 1, true, "", false, 0}, &d.out);
-  EXPECT_THAT(d.Sent<Refused>(0)->reason, HasSubstr("protocol 2"));
+  d.leader.OnConnect(d.now, Hello{Hello{}.protocol + 1, 0, 100, 1, true, "", false, 0}, &d.out);
+  EXPECT_THAT(d.Sent<Refused>(0).value().reason,
+              HasSubstr(absl::StrCat("protocol ", Hello{}.protocol + 1)));
   d.Connect(9);
-  EXPECT_THAT(d.Sent<Refused>(9)->reason, HasSubstr("not one of this job's"));
+  EXPECT_THAT(d.Sent<Refused>(9).value().reason, HasSubstr("not one of this job's"));
   d.leader.OnConnect(d.now, Hello{Hello{}.protocol, 1, 555, 1, true, "", false, 0}, &d.out);
-  EXPECT_THAT(d.Sent<Refused>(1)->reason, HasSubstr("another process"));
+  EXPECT_THAT(d.Sent<Refused>(1).value().reason, HasSubstr("another process"));
 }
 
 }  // namespace

@@ -19,8 +19,8 @@ TEST_F(LeaderTest, AWorldIsFormedWhenAllAreThere) {
   fresh.Connect(1);
   EXPECT_FALSE(fresh.Sent<Welcome>(0).has_value());  // not before the store has it
   EXPECT_TRUE(fresh.Store());
-  EXPECT_THAT(Ids(fresh.Sent<Welcome>(0)->world), ElementsAre(0, 1));
-  EXPECT_EQ(fresh.Sent<Commit>(1)->record, fresh.leader.record());
+  EXPECT_THAT(Ids(fresh.Sent<Welcome>(0).value().world), ElementsAre(0, 1));
+  EXPECT_EQ(fresh.Sent<Commit>(1).value().record, fresh.leader.record());
   EXPECT_EQ(fresh.leader.record().next_member, 2u);
 }
 
@@ -56,10 +56,10 @@ TEST_F(LeaderTest, ASwapCommitsItsCuts) {
   EXPECT_EQ(d.leader.phase(), Phase::kReserve);
   ASSERT_TRUE(d.Store());  // the epoch is reserved first
   EXPECT_EQ(d.leader.record().reserved_epoch, 2u);
-  EXPECT_THAT(d.Sent<Prepare>(0)->mint, ElementsAre(kComm));
-  EXPECT_TRUE(d.Sent<Prepare>(1)->mint.empty());
+  EXPECT_THAT(d.Sent<Prepare>(0).value().mint, ElementsAre(kComm));
+  EXPECT_TRUE(d.Sent<Prepare>(1).value().mint.empty());
   d.Prepare(kThree, 0);
-  EXPECT_EQ(d.Sent<Build>(2)->builds[0].rank, 2u);
+  EXPECT_EQ(d.Sent<Build>(2).value().builds[0].rank, 2u);
   const auto propose = d.Sent<Propose>(1);
   ASSERT_TRUE(propose.has_value());
   EXPECT_EQ(propose->cuts[0].warm, 102u + 16u);
@@ -70,7 +70,7 @@ TEST_F(LeaderTest, ASwapCommitsItsCuts) {
   EXPECT_EQ(d.leader.phase(), Phase::kCommitting);
   EXPECT_FALSE(d.Sent<Decide>(0).has_value());  // not before the store has answered
   ASSERT_TRUE(d.Store());
-  EXPECT_TRUE(d.Sent<Decide>(0)->go);
+  EXPECT_TRUE(d.Sent<Decide>(0).value().go);
   EXPECT_EQ(d.leader.record().cuts, propose->cuts);
   EXPECT_EQ(d.leader.record().world.epoch, 2u);
   d.Finish(kThree);
@@ -110,11 +110,11 @@ TEST_F(LeaderTest, ASlowStoreMovesTheCutAway) {
   d.Pass(milliseconds(75));
   d.Store();
   d.Say(0, Minted{2, kComm, UniqueIdBytes(128, 'u')});
-  const uint32_t look = d.Sent<Propose>(0)->round;
+  const uint32_t look = d.Sent<Propose>(0).value().round;
   for (MemberId m : kThree) d.Say(m, Pledge{2, look, true, {{kComm, 0}}});
   d.Pass(milliseconds(100));
   for (MemberId m : kThree) d.Say(m, Prepared{2, true, "", 0, {{kComm, 1000}}});
-  EXPECT_EQ(d.Sent<Propose>(0)->cuts[0].warm, 1000u + 2 * 1000);
+  EXPECT_EQ(d.Sent<Propose>(0).value().cuts[0].warm, 1000u + 2 * 1000);
 }
 
 TEST_F(LeaderTest, ARefusedRoundDoublesTheMarginAndRoundsAreBounded) {
@@ -123,11 +123,11 @@ TEST_F(LeaderTest, ARefusedRoundDoublesTheMarginAndRoundsAreBounded) {
   d.Prepare(kThree, 0);
   uint64_t margin = 16;
   for (uint32_t round = 0; round < 8; ++round) {
-    ASSERT_EQ(d.Sent<Propose>(0)->round, round);
-    EXPECT_GE(d.Sent<Propose>(0)->cuts[0].warm, 102 + margin);
+    ASSERT_EQ(d.Sent<Propose>(0).value().round, round);
+    EXPECT_GE(d.Sent<Propose>(0).value().cuts[0].warm, 102 + margin);
     d.Say(0, Pledge{2, round, true, {}});
     d.Say(1, Pledge{2, round, false, {{kComm, 102}}});
-    EXPECT_FALSE(d.Sent<Decide>(0)->go);
+    EXPECT_FALSE(d.Sent<Decide>(0).value().go);
     margin *= 2;
   }
   EXPECT_EQ(d.leader.refused_rounds(), 8u);
@@ -164,13 +164,13 @@ TEST_F(LeaderTest, ACommunicatorMadeMeanwhilePreparesAnew) {
   d.Store();
   const CommunicatorId other{0xcccccccc00000000, 1};
   d.Say(0, CommunicatorCreated{other, 3, 0, false, ""});
-  EXPECT_EQ(d.Sent<Abort>(1)->epoch, 2u);
+  EXPECT_EQ(d.Sent<Abort>(1).value().epoch, 2u);
   d.Store();
   EXPECT_EQ(d.leader.phase(), Phase::kReserve);  // until all its ranks are there
   d.Say(1, CommunicatorCreated{other, 3, 1, false, ""});
   d.Say(2, CommunicatorCreated{other, 3, 2, false, ""});
-  EXPECT_EQ(d.Sent<Prepare>(0)->epoch, 3u);
-  EXPECT_THAT(d.Sent<Prepare>(0)->mint, ElementsAre(kComm, other));
+  EXPECT_EQ(d.Sent<Prepare>(0).value().epoch, 3u);
+  EXPECT_THAT(d.Sent<Prepare>(0).value().mint, ElementsAre(kComm, other));
 }
 
 TEST_F(LeaderTest, AFailedBuildAndALateOneAbort) {
@@ -178,7 +178,7 @@ TEST_F(LeaderTest, AFailedBuildAndALateOneAbort) {
   d.Store();
   d.Say(1, Prepared{2, false, "no memory", 0, {}});
   EXPECT_THAT(d.leader.StatusOf(failed).text, HasSubstr("member 1 cannot prepare: no memory"));
-  EXPECT_THAT(d.Sent<Abort>(0)->reason, HasSubstr("no memory"));
+  EXPECT_THAT(d.Sent<Abort>(0).value().reason, HasSubstr("no memory"));
   const uint64_t late = d.Ask({RequestKind::kRebuild, 0, {}, {}, ""});
   d.Store();
   d.Pass(seconds(61));

@@ -82,8 +82,8 @@ class MemberTest : public testing::Test {
 };
 
 TEST_F(MemberTest, EntersTheWorldItIsToldOf) {
-  EXPECT_EQ(Sent<Hello>()->member, 1u);
-  EXPECT_EQ(Sent<CommunicatorCreated>()->communicator, kComm);
+  EXPECT_EQ(Sent<Hello>().value().member, 1u);
+  EXPECT_EQ(Sent<CommunicatorCreated>().value().communicator, kComm);
   EXPECT_EQ(Last<EnterWorld>()->world, kOld);
   EXPECT_EQ(Last<EnterWorld>()->secret, 5u);
 }
@@ -91,15 +91,15 @@ TEST_F(MemberTest, EntersTheWorldItIsToldOf) {
 TEST_F(MemberTest, ASwap) {
   PrepareIt(TransitionKind::kSwap, World{2, kOld.members});
   EXPECT_FALSE(Last<MakePlan>().has_value());
-  EXPECT_EQ(Sent<Prepared>()->counters.size(), 1u);
+  EXPECT_EQ(Sent<Prepared>().value().counters.size(), 1u);
   Pledge({kComm, 20, 24});
-  EXPECT_TRUE(Sent<rewire::Pledge>()->ok);
+  EXPECT_TRUE(Sent<rewire::Pledge>().value().ok);
   Hear(Decide{2, 0, true});
   EXPECT_TRUE(Last<DecideCuts>()->go);
   Hear(Commit{Record({2, kOld.members})});
   EXPECT_EQ(member.epoch(), 2u);
   member.OnEntered(now, 2, 0, 0, &out);
-  EXPECT_EQ(Sent<Entered>()->epoch, 2u);
+  EXPECT_EQ(Sent<Entered>().value().epoch, 2u);
   Hear(Retire{2});
   EXPECT_EQ(Last<RetireBefore>()->epoch, 2u);
 }
@@ -117,7 +117,7 @@ TEST_F(MemberTest, ALookPledgesNothing) {
   PrepareIt(TransitionKind::kSwap, World{2, kOld.members});
   Hear(Propose{2, kLookRound, {}});
   member.OnPledged(now, 2, kLookRound, true, {{kComm, 12}}, &out);
-  EXPECT_EQ(Sent<rewire::Pledge>()->counters.at(0).issued, 12u);
+  EXPECT_EQ(Sent<rewire::Pledge>().value().counters.at(0).issued, 12u);
   Hear(Commit{Record({2, kOld.members})});  // cannot be
   EXPECT_THAT(Last<StopProcess>()->reason, HasSubstr("not pledged"));
 }
@@ -127,7 +127,7 @@ TEST_F(MemberTest, ABoundary) {
   EXPECT_EQ(Last<PledgeBoundary>()->step, 8u);
   EXPECT_EQ(Last<StartStream>()->step, 8u);
   EXPECT_TRUE(Last<FinishStream>().has_value());
-  EXPECT_EQ(Sent<AtBoundary>()->live_version, 8u);
+  EXPECT_EQ(Sent<AtBoundary>().value().live_version, 8u);
   EXPECT_FALSE(Last<Resume>().has_value());
   Hear(Commit{Record(kNew)});
   EXPECT_EQ(Last<Adopt>()->slot, 1u);
@@ -156,7 +156,7 @@ TEST_F(MemberTest, AStandForARoundThatALaterOneReplacedEndsAtOnce) {
   EXPECT_EQ(Last<Resume>()->kind, ResumeKind::kContinue);
   EXPECT_FALSE(Sent<AtBoundary>().has_value());
   member.OnBoundary(now, {10, true, {}, {}}, &out);
-  EXPECT_EQ(Sent<AtBoundary>()->live_version, 10u);
+  EXPECT_EQ(Sent<AtBoundary>().value().live_version, 10u);
 }
 
 TEST_F(MemberTest, LeavesAWorldThatIsNotItsOwn) {
@@ -181,7 +181,7 @@ TEST_F(MemberTest, GivesUpByItselfOnlyBeforeVerified) {
   Hear(Decide{2, 0, true});
   member.OnBoundary(now, {8, true, {}, {}}, &out);
   Tick(seconds(31));
-  EXPECT_FALSE(Sent<rewire::Verified>()->ok);
+  EXPECT_FALSE(Sent<rewire::Verified>().value().ok);
   EXPECT_EQ(Last<Resume>()->kind, ResumeKind::kContinue);
   Hear(Commit{Record(kNew)});  // cannot be
   EXPECT_TRUE(Last<StopProcess>().has_value());
@@ -202,7 +202,7 @@ TEST_F(MemberTest, LearnsAfterReconnectingThatItWasCommitted) {
   member.OnDisconnected(now, &out);
   out.clear();
   member.OnConnected(now, &out);
-  EXPECT_EQ(Sent<Hello>()->epoch, 1u);
+  EXPECT_EQ(Sent<Hello>().value().epoch, 1u);
   Hear(Welcome{kNew, false, 9});
   EXPECT_FALSE(Last<Resume>().has_value());
   Hear(Commit{Record(kNew)});
@@ -239,7 +239,7 @@ TEST_F(MemberTest, ALoss) {
   EXPECT_TRUE(Last<DescribeBoundary>().has_value());
   out.clear();
   member.OnBoundary(now, {8, false, {7}, {7}}, &out);
-  EXPECT_FALSE(Sent<AtBoundary>()->live_whole);
+  EXPECT_FALSE(Sent<AtBoundary>().value().live_whole);
   Hear(Restore{3, 7, {}});
   EXPECT_EQ(Last<RestoreFrom>()->version, 7u);
   member.OnStreamed(now, 3, absl::OkStatus(), 1, 1, &out);
@@ -278,11 +278,11 @@ TEST_F(MemberTest, SaysWhyItCannotPrepare) {
   Hear(Prepare{2, TransitionKind::kBoundary, kOld, kNew, 5, 1000, {}});
   Hear(Build{2, {}});
   member.OnBuilt(now, 2, absl::ResourceExhaustedError("no memory"), {}, &out);
-  EXPECT_EQ(Sent<Prepared>()->error, "no memory");
+  EXPECT_EQ(Sent<Prepared>().value().error, "no memory");
   Hear(Prepare{3, TransitionKind::kBoundary, kNew, kNew, 5, 1000, {}});
-  EXPECT_THAT(Sent<Prepared>()->error, HasSubstr("it is in epoch 1, not 2"));
+  EXPECT_THAT(Sent<Prepared>().value().error, HasSubstr("it is in epoch 1, not 2"));
   member.OnMinted(now, 2, kComm, absl::InternalError("x"), &out);  // late: of an epoch that is over
-  EXPECT_EQ(Sent<Prepared>()->epoch, 3u);
+  EXPECT_EQ(Sent<Prepared>().value().epoch, 3u);
 }
 
 TEST_F(MemberTest, AReclaimNoticeWaitsForTheLeader) {
@@ -291,7 +291,7 @@ TEST_F(MemberTest, AReclaimNoticeWaitsForTheLeader) {
   EXPECT_FALSE(Sent<ReclaimNotice>().has_value());
   member.OnConnected(now, &out);
   Hear(Welcome{kOld, false, 9});
-  EXPECT_EQ(Sent<ReclaimNotice>()->within_ms, 120000u);
+  EXPECT_EQ(Sent<ReclaimNotice>().value().within_ms, 120000u);
 }
 
 TEST_F(MemberTest, RefusedStoppedAndMissed) {
