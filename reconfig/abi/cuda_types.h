@@ -113,6 +113,16 @@ typedef enum {
 } CUpointer_attribute;
 
 typedef enum { CU_STREAM_DEFAULT = 0, CU_STREAM_NON_BLOCKING = 1 } CUstream_flags;
+typedef enum {
+  CU_STREAM_WAIT_VALUE_GEQ = 0, /* cyclic: (int64_t)(*address - value) >= 0 */
+  CU_STREAM_WAIT_VALUE_EQ = 1,
+  CU_STREAM_WAIT_VALUE_AND = 2,
+  CU_STREAM_WAIT_VALUE_NOR = 3
+} CUstreamWaitValue_flags;
+typedef enum {
+  CU_STREAM_WRITE_VALUE_DEFAULT = 0,
+  CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER = 1
+} CUstreamWriteValue_flags;
 
 typedef enum {
   CU_EVENT_DEFAULT = 0,

@@ -15,30 +15,35 @@ namespace {
 
 constexpr size_t kPage = 4096;
 
+char* MapFile(int fd, size_t offset, size_t bytes) {
+  void* mapped = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd,
+                        static_cast<off_t>(offset));
+  return mapped == MAP_FAILED ? nullptr : static_cast<char*>(mapped);
+}
+
 }  // namespace
 
 Arena::~Arena() {
   if (base_ != nullptr) ::munmap(base_, file_bytes_);
+  if (stamps_ != nullptr) ::munmap(stamps_, file_bytes_);
   if (fd_ >= 0) ::close(fd_);
 }
 
-bool Arena::Open(int ordinal, size_t memory_bytes) {
+bool Arena::Open(int ordinal, size_t memory_bytes, bool stamps) {
   // Twice the memory in addresses, so that gaps between allocations never are what runs out.
   const size_t file_bytes = kDirectoryBytes + 2 * memory_bytes;
   const int fd = ::memfd_create(("simgpu" + std::to_string(ordinal)).c_str(), MFD_CLOEXEC);
   if (fd < 0) return false;
-  void* base = MAP_FAILED;
-  if (::ftruncate(fd, static_cast<off_t>(file_bytes)) == 0) {
-    base = ::mmap(nullptr, file_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
-  }
-  if (base == MAP_FAILED) {
-    Say("the memory of device %d (%zu bytes) cannot be mapped", ordinal, file_bytes);
-    ::close(fd);
-    return false;
+  if (::ftruncate(fd, static_cast<off_t>(2 * file_bytes)) == 0) {
+    base_ = MapFile(fd, 0, file_bytes);
+    if (stamps) stamps_ = MapFile(fd, file_bytes, file_bytes);
   }
   fd_ = fd;
-  base_ = static_cast<char*>(base);
   file_bytes_ = file_bytes;
+  if (base_ == nullptr || (stamps && stamps_ == nullptr)) {
+    Say("the memory of device %d (%zu bytes) cannot be mapped", ordinal, file_bytes);
+    return false;
+  }
   total_ = memory_bytes;
   free_[kDirectoryBytes] = file_bytes - kDirectoryBytes;
   return true;

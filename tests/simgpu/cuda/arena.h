@@ -29,8 +29,9 @@ class Arena {
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
-  // False when the system refuses. `memory_bytes` is what may be allocated in all.
-  bool Open(int ordinal, size_t memory_bytes);
+  // False when the system refuses. `memory_bytes` is what may be allocated in all. The file's
+  // second half has a stamp for each word of the first, mapped only if wanted.
+  bool Open(int ordinal, size_t memory_bytes, bool stamps);
   [[nodiscard]] bool is_open() const { return base_ != nullptr; }
 
   // Null when no memory is left.
@@ -45,6 +46,10 @@ class Arena {
   std::optional<size_t> Export(char* pointer, size_t size);
   [[nodiscard]] const ExportRecord& record(size_t number) const { return directory()[number]; }
 
+  // Of a word of this device's memory; the arena must have been opened with stamps.
+  [[nodiscard]] uint64_t* stamp(uintptr_t address) const {
+    return reinterpret_cast<uint64_t*>(stamps_ + (address - reinterpret_cast<uintptr_t>(base_)));
+  }
   [[nodiscard]] int fd() const { return fd_; }
   [[nodiscard]] size_t total() const { return total_; }
   [[nodiscard]] size_t used() const { return used_; }
@@ -55,6 +60,7 @@ class Arena {
 
   int fd_ = -1;
   char* base_ = nullptr;
+  char* stamps_ = nullptr;
   size_t file_bytes_ = 0;
   size_t total_ = 0;
   size_t used_ = 0;

@@ -33,21 +33,37 @@ CUresult Check(const Device* device, CUdeviceptr pointer, size_t size, Side side
   return known ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
-CUresult Enqueue(CUstream handle, Call call, std::function<void()> work)
+CUresult Enqueue(CUstream handle, Call call, uint64_t cost, Work work)
     REWIRE_REQUIRES(driver_mutex) {
   if (call != Call::kAsync) SIMGPU_TRY(CheckUnsafeCall());
   Stream* stream = nullptr;
   SIMGPU_TRY(FindStreamForWork(handle, &stream));
   Operation operation;
+  operation.cost = cost;
   operation.work = std::move(work);
   const MarkerRef done = stream->Enqueue(std::move(operation));
   if (call == Call::kSyncWait) WaitFor(done);
   return CUDA_SUCCESS;
 }
 
+// Counts the bytes, and says what the copy takes in virtual time: from or to another process's
+// device as a peer copy, within a device as a local one, with the host nothing.
+uint64_t CountCopy(CUdeviceptr target, CUdeviceptr source, size_t size)
+    REWIRE_REQUIRES(driver_mutex) {
+  const Allocation* const to = FindAllocation(target, 1, nullptr);
+  const Allocation* const from = FindAllocation(source, 1, nullptr);
+  if (to == nullptr || from == nullptr || !to->OnDevice() || !from->OnDevice()) return 0;
+  const bool peer = to->device != from->device || to->kind == MemoryKind::kImported ||
+                    from->kind == MemoryKind::kImported;
+  (peer ? State().counts.peer_bytes : State().counts.local_bytes) += size;
+  const Settings& settings = State().settings;
+  const uint64_t mbps = peer ? settings.peer_mbps : settings.local_mbps;
+  return mbps == 0 ? 0 : size * 1000 / mbps;
+}
+
 CUresult EnqueueCopy(CUdeviceptr target, CUdeviceptr source, size_t size, CUstream stream,
                      Call call) REWIRE_REQUIRES(driver_mutex) {
-  return Enqueue(stream, call, [target, source, size] {
+  return Enqueue(stream, call, CountCopy(target, source, size), [target, source, size](uint64_t*) {
     std::memmove(reinterpret_cast<void*>(target), reinterpret_cast<const void*>(source), size);
   });
 }
@@ -82,7 +98,7 @@ CUresult Fill(CUdeviceptr target, T value, size_t count, CUstream stream, Call c
   SIMGPU_TRY(CurrentContext(&context));
   if (target % sizeof(T) != 0 || count > SIZE_MAX / sizeof(T)) return CUDA_ERROR_INVALID_VALUE;
   SIMGPU_TRY(Check(context->device, target, count * sizeof(T), Side::kDevice, kWrite));
-  return Enqueue(stream, call, [target, value, count] {
+  return Enqueue(stream, call, 0, [target, value, count](uint64_t*) {
     auto* const elements = reinterpret_cast<T*>(target);
     for (size_t i = 0; i < count; ++i) elements[i] = value;
   });
@@ -127,12 +143,15 @@ CUresult CopyBatch(const CUdeviceptr* targets, const CUdeviceptr* sources, const
   Operation operation;
   operation.work = [to = std::vector(targets, targets + count),
                     from = std::vector(sources, sources + count),
-                    bytes = std::vector(sizes, sizes + count)] {
+                    bytes = std::vector(sizes, sizes + count)](uint64_t*) {
     for (size_t i = 0; i < to.size(); ++i) {
       std::memmove(reinterpret_cast<void*>(to[i]), reinterpret_cast<const void*>(from[i]),
                    bytes[i]);
     }
   };
+  for (size_t i = 0; i < count; ++i) {
+    operation.cost += CountCopy(targets[i], sources[i], sizes[i]);
+  }
   const MarkerRef done = stream->Enqueue(std::move(operation));
   if (during_call) WaitFor(done);  // the sources may go when this returns
   return CUDA_SUCCESS;

@@ -14,6 +14,7 @@
 #include "reconfig/abi/cuda_types.h"
 #include "reconfig/base/mutex.h"
 #include "tests/simgpu/cuda/arena.h"
+#include "tests/simgpu/cuda/extensions.h"
 #include "tests/simgpu/cuda/settings.h"
 
 #define SIMGPU_EXPORT extern "C" __attribute__((visibility("default")))
@@ -39,6 +40,7 @@ inline Mutex driver_mutex;
 struct Marker {
   bool done = false;
   Time at;
+  uint64_t clock = 0;  // virtual, ns; set before `done`
 };
 using MarkerRef = std::shared_ptr<Marker>;
 
@@ -68,6 +70,7 @@ struct Driver {
   std::vector<std::shared_ptr<Stream>> retired;  // destroyed, their threads not yet joined
   CondVar progress;                              // a marker was passed or a slot came free
   int waiters = 0;                               // on progress
+  cuSimCounts counts{};
   uint64_t next_id = 1;
 };
 

@@ -61,7 +61,8 @@ SIMGPU_EXPORT CUresult cuStreamWaitEvent(CUstream stream_handle, CUevent handle,
   const Event* event = FindEvent(handle);
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   SIMGPU_TRY(CheckWorkAgainstCapture(stream));
-  if (event->marker == nullptr || event->marker->done) return CUDA_SUCCESS;
+  if (event->marker == nullptr) return CUDA_SUCCESS;
+  if (event->marker->done && !State().settings.virtual_clock()) return CUDA_SUCCESS;
   Operation wait;
   wait.after.push_back(event->marker);
   stream->Enqueue(std::move(wait));
@@ -95,6 +96,12 @@ SIMGPU_EXPORT CUresult cuEventElapsedTime(float* milliseconds, CUevent start_han
     if ((event->flags & CU_EVENT_DISABLE_TIMING) != 0) return CUDA_ERROR_INVALID_HANDLE;
   }
   if (!start->marker->done || !end->marker->done) return CUDA_ERROR_NOT_READY;
+  if (State().settings.virtual_clock()) {
+    *milliseconds = static_cast<float>(
+        (static_cast<double>(end->marker->clock) - static_cast<double>(start->marker->clock)) /
+        1e6);
+    return CUDA_SUCCESS;
+  }
   *milliseconds = static_cast<float>(rewire::ToMilliseconds(end->marker->at - start->marker->at));
   return CUDA_SUCCESS;
 }

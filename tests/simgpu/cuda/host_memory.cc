@@ -45,6 +45,7 @@ SIMGPU_EXPORT CUresult cuMemHostAlloc(void** pointer, size_t size, unsigned int 
   SIMGPU_TRY(CurrentContext(&context));  // it may have gone meanwhile
   void* memory = nullptr;
   if (::posix_memalign(&memory, 4096, size) != 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  ++State().counts.allocations;
   Add(context, MemoryKind::kHost, memory, size);
   *pointer = memory;
   return CUDA_SUCCESS;

@@ -3,6 +3,7 @@
 // of a dead process, of freed memory, or made up, is refused.
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -47,6 +48,16 @@ CUresult OpenFile(const Payload& payload, int* fd, ExportRecord* record) {
   }
   ::close(*fd);
   return CUDA_ERROR_MAP_FAILED;
+}
+
+// The stamps of the words at [offset, offset + bytes): in the file's second half. Null if the
+// system has no memory for the mapping; then the words have none.
+char* MapStamps(int fd, size_t offset, size_t bytes) {
+  struct stat file {};
+  if (::fstat(fd, &file) != 0) return nullptr;
+  void* mapped = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
+                        file.st_size / 2 + static_cast<off_t>(offset));
+  return mapped == MAP_FAILED ? nullptr : static_cast<char*>(mapped);
 }
 
 }  // namespace
@@ -108,6 +119,9 @@ SIMGPU_EXPORT CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* pointer, CUipcMemHandl
   allocation.mapping =
       ::mmap(nullptr, allocation.mapping_size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE,
              fd, static_cast<off_t>(record.offset - skipped));
+  if (allocation.mapping != MAP_FAILED && State().settings.virtual_clock()) {
+    allocation.stamps = MapStamps(fd, record.offset - skipped, allocation.mapping_size);
+  }
   ::close(fd);
   if (allocation.mapping == MAP_FAILED) return CUDA_ERROR_MAP_FAILED;
   allocation.kind = MemoryKind::kImported;

@@ -124,7 +124,7 @@ SIMGPU_EXPORT CUresult cuLaunchKernel(CUfunction function, unsigned int grid_x, 
   // A device says so in a later call, and nothing works from then on; here the launch says it.
   if (!kernel->may_run(arguments.data(), target->device)) return CUDA_ERROR_ILLEGAL_ADDRESS;
   Operation operation;
-  operation.work = [kernel, arguments] { kernel->run(arguments.data()); };
+  operation.work = [kernel, arguments](uint64_t*) { kernel->run(arguments.data()); };
   operation.kernel = true;
   target->Enqueue(std::move(operation));
   return CUDA_SUCCESS;

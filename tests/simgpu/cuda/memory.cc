@@ -41,6 +41,17 @@ bool IsAccessible(const Device* device, uintptr_t address, size_t size, CUmemAcc
   return true;
 }
 
+uint64_t* FindStamp(uintptr_t address) {
+  if (!State().settings.virtual_clock()) return nullptr;
+  uintptr_t base = 0;
+  const Allocation* allocation = FindAllocation(address, sizeof(uint64_t), &base);
+  if (allocation == nullptr) return nullptr;
+  if (allocation->kind == MemoryKind::kDevice) return allocation->device->arena.stamp(address);
+  if (allocation->stamps == nullptr) return nullptr;
+  const uintptr_t skipped = base - reinterpret_cast<uintptr_t>(allocation->mapping);
+  return reinterpret_cast<uint64_t*>(allocation->stamps + skipped + (address - base));
+}
+
 bool Overlaps(uintptr_t address, size_t size) {
   const auto& allocations = State().allocations;
   const auto next = allocations.lower_bound(address);
@@ -51,8 +62,10 @@ bool Overlaps(uintptr_t address, size_t size) {
 }
 
 CUresult OpenMemory(Device* device) {
+  const Settings& settings = State().settings;
   const bool open =
-      device->arena.is_open() || device->arena.Open(device->ordinal, State().settings.memory_bytes);
+      device->arena.is_open() ||
+      device->arena.Open(device->ordinal, settings.memory_bytes, settings.virtual_clock());
   return open ? CUDA_SUCCESS : CUDA_ERROR_OPERATING_SYSTEM;
 }
 
@@ -75,6 +88,9 @@ void FreeAllocation(uintptr_t base) {
       break;  // the application's own
     case MemoryKind::kImported:
       State().closed_mappings.emplace_back(allocation.mapping, allocation.mapping_size);
+      if (allocation.stamps != nullptr) {
+        State().closed_mappings.emplace_back(allocation.stamps, allocation.mapping_size);
+      }
       break;
     case MemoryKind::kMapped:
       Unmap(base, allocation);
@@ -114,6 +130,7 @@ SIMGPU_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr* pointer, size_t size) noexcept
   ReclaimLent();
   const char* memory = device->arena.Allocate(size);
   if (memory == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  ++State().counts.allocations;
   Allocation allocation;
   allocation.size = size;
   allocation.context = handle;

@@ -18,6 +18,7 @@ struct Allocation {
   void* mapping = nullptr;
   size_t mapping_size = 0;
   int references = 0;
+  char* stamps = nullptr;  // as large as `mapping`; under a virtual clock
   CUipcMemHandle handle{};
   // Of mapped memory: the physical memory, and what each device may do with it.
   CUmemGenericAllocationHandle physical = 0;
@@ -37,6 +38,9 @@ struct Allocation {
                                 CUmemAccess_flags wanted) REWIRE_REQUIRES(driver_mutex);
 // Whether [address, address + size) touches an allocation.
 [[nodiscard]] bool Overlaps(uintptr_t address, size_t size) REWIRE_REQUIRES(driver_mutex);
+// Where it is kept at which virtual time the word at `address` was last written by a stream; null
+// without a virtual clock, and for memory that is not a device's.
+[[nodiscard]] uint64_t* FindStamp(uintptr_t address) REWIRE_REQUIRES(driver_mutex);
 // By its first byte.
 [[nodiscard]] Allocation* FindAllocationAt(uintptr_t address) REWIRE_REQUIRES(driver_mutex);
 // Frees one, whatever its kind.

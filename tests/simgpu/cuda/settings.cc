@@ -33,10 +33,13 @@ std::string ReadOne(std::string_view name, std::string_view text, const Row* row
 
 std::string ReadSettings(char** environment, Settings* settings) {
   long devices = 8, memory_mb = 4096, kernel_slots = 0, alloc_sync = 0;
+  long peer_mbps = 0, local_mbps = 0;
   const Row rows[] = {{"SIMGPU_DEVICES", 1, 64, &devices},
                       {"SIMGPU_MEMORY_MB", 1, 1048576, &memory_mb},
                       {"SIMGPU_KERNEL_SLOTS", 0, 1024, &kernel_slots},
-                      {"SIMGPU_ALLOC_SYNC", 0, 1, &alloc_sync}};
+                      {"SIMGPU_ALLOC_SYNC", 0, 1, &alloc_sync},
+                      {"SIMGPU_PEER_MBPS", 0, 1000000000, &peer_mbps},
+                      {"SIMGPU_LOCAL_MBPS", 0, 1000000000, &local_mbps}};
   for (char** entry = environment; entry != nullptr && *entry != nullptr; ++entry) {
     const std::string_view text = *entry;
     const size_t equals = text.find('=');
@@ -49,6 +52,8 @@ std::string ReadSettings(char** environment, Settings* settings) {
   settings->memory_bytes = static_cast<size_t>(memory_mb) << 20;
   settings->kernel_slots = static_cast<int>(kernel_slots);
   settings->alloc_sync = alloc_sync != 0;
+  settings->peer_mbps = static_cast<uint64_t>(peer_mbps);
+  settings->local_mbps = static_cast<uint64_t>(local_mbps);
   return {};
 }
 

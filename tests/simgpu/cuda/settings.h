@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 namespace simgpu {
@@ -11,6 +12,11 @@ struct Settings {
   size_t memory_bytes = size_t{4096} << 20;
   int kernel_slots = 0;  // 0: any number
   bool alloc_sync = false;
+  // What copies take in virtual time; both 0: there is none, and events have the real one.
+  uint64_t peer_mbps = 0;
+  uint64_t local_mbps = 0;
+
+  [[nodiscard]] bool virtual_clock() const { return peer_mbps != 0 || local_mbps != 0; }
 };
 
 // Empty, or what is wrong with which variable.

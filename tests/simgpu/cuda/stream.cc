@@ -31,6 +31,7 @@ MarkerRef Stream::Enqueue(Operation operation) {
   operation.done = std::make_shared<Marker>();
   MarkerRef done = last_ = operation.done;
   if (queue_.empty() && operation.work == nullptr && Ready(operation)) {
+    clock_ = done->clock = Start(operation);
     done->done = true;
     done->at = Now();
     return done;
@@ -59,17 +60,25 @@ bool Stream::Ready(const Operation& operation) const {
   return !operation.kernel || slots == 0 || device->running_kernels.size() < slots;
 }
 
+uint64_t Stream::Start(const Operation& operation) const {
+  uint64_t start = clock_;
+  for (const MarkerRef& marker : operation.after) start = std::max(start, marker->clock);
+  return start;
+}
+
 void Stream::RunFront() {
   Operation& operation = queue_.front();  // only this thread removes it
   while (!Ready(operation)) WaitForProgress();
   auto& running = device->running_kernels;
   if (operation.kernel) running.push_back(operation.done);
+  uint64_t clock = Start(operation) + operation.cost;
   if (operation.work != nullptr) {
     driver_mutex.Unlock();
-    operation.work();
+    operation.work(&clock);
     driver_mutex.Lock();
   }
   if (operation.kernel) running.erase(std::find(running.begin(), running.end(), operation.done));
+  clock_ = operation.done->clock = clock;
   operation.done->done = true;
   operation.done->at = Now();
   queue_.pop_front();

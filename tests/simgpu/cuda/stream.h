@@ -3,6 +3,7 @@
 // record, a wait) and has nothing before it is done at once, by the caller.
 #pragma once
 
+#include <algorithm>
 #include <deque>
 #include <functional>
 #include <thread>
@@ -12,8 +13,12 @@
 
 namespace simgpu {
 
+// `clock`: virtual time at which the operation will have ended, which its work may put off.
+using Work = std::function<void(uint64_t* clock)>;
+
 struct Operation {
-  std::function<void()> work;    // may be empty
+  Work work;                     // may be empty
+  uint64_t cost = 0;             // in virtual time, ns
   std::vector<MarkerRef> after;  // passed before the work starts
   bool kernel = false;           // takes one of the device's slots
   MarkerRef done;                // set by Enqueue
@@ -31,6 +36,9 @@ class Stream {
   // In order behind everything before it, and by the legacy stream's rules with the others of the
   // context. The marker is passed when the operation has been done.
   MarkerRef Enqueue(Operation operation) REWIRE_REQUIRES(driver_mutex);
+  // The stream's virtual time: when what has been done in it ended. Moved forward by the setter.
+  [[nodiscard]] uint64_t clock() const { return clock_; }
+  void AdvanceClock(uint64_t at_least) { clock_ = std::max(clock_, at_least); }
   // No further work; the thread ends when the queue is empty.
   void Close() REWIRE_REQUIRES(driver_mutex);
   [[nodiscard]] bool finished() const { return finished_; }
@@ -50,11 +58,14 @@ class Stream {
   void Run();
   void RunFront() REWIRE_REQUIRES(driver_mutex);
   [[nodiscard]] bool Ready(const Operation& operation) const REWIRE_REQUIRES(driver_mutex);
+  // When an operation whose turn it is can begin, in virtual time.
+  [[nodiscard]] uint64_t Start(const Operation& operation) const REWIRE_REQUIRES(driver_mutex);
 
   std::deque<Operation> queue_;
   MarkerRef last_;
   CondVar wake_;
   std::thread thread_;  // started by the first operation that needs it
+  uint64_t clock_ = 0;
   bool closing_ = false;
   bool finished_ = true;
 };

@@ -13,14 +13,16 @@ namespace {
 constexpr int kLeastPriority = 0;
 constexpr int kGreatestPriority = -5;
 
-CUresult Launch(CUstream handle, void (*function)(void*), void* argument, bool kernel) {
+CUresult Launch(CUstream handle, void (*function)(void*), void* argument, bool kernel,
+                uint64_t cost = 0) {
   SIMGPU_ENTER();
   if (function == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Stream* stream = nullptr;
   SIMGPU_TRY(FindStreamForWork(handle, &stream));
   Operation operation;
   operation.kernel = kernel;
-  operation.work = [function, argument, kernel] {
+  operation.cost = cost;
+  operation.work = [function, argument, kernel](uint64_t*) {
     if (!kernel) SetInHostFunction(true);
     function(argument);
     if (!kernel) SetInHostFunction(false);
@@ -155,8 +157,32 @@ SIMGPU_EXPORT CUresult cuStreamAddCallback(CUstream stream, CUstreamCallback fun
   return result;
 }
 
-// Not NVIDIA's: what stands for a kernel here.
 SIMGPU_EXPORT CUresult cuSimLaunchKernel(CUstream stream, void (*function)(void*),
                                          void* argument) noexcept {
   return Launch(stream, function, argument, true);
+}
+
+SIMGPU_EXPORT CUresult cuSimLaunchTimedKernel(CUstream stream, void (*function)(void*),
+                                              void* argument, uint64_t nanoseconds) noexcept {
+  return Launch(stream, function, argument, true, nanoseconds);
+}
+
+SIMGPU_EXPORT CUresult cuSimAdvanceClock(CUstream handle, uint64_t at_least,
+                                         uint64_t* now) noexcept {
+  SIMGPU_ENTER();
+  if (now == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Stream* stream = nullptr;
+  SIMGPU_TRY(FindStreamForWork(handle, &stream));
+  WaitFor(stream->last());
+  SIMGPU_TRY(FindStream(handle, &stream));  // it may have gone meanwhile
+  stream->AdvanceClock(at_least);
+  *now = stream->clock();
+  return CUDA_SUCCESS;
+}
+
+SIMGPU_EXPORT CUresult cuSimGetCounts(cuSimCounts* counts) noexcept {
+  SIMGPU_ENTER();
+  if (counts == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *counts = State().counts;
+  return CUDA_SUCCESS;
 }

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "reconfig/base/mutex.h"
+#include "tests/unit/simgpu_cuda/clock.h"
 #include "tests/unit/simgpu_cuda/entries.h"
 #include "tests/unit/simgpu_cuda/handle_text.h"
 #include "tests/unit/simgpu_cuda/sharing.h"
@@ -165,6 +166,11 @@ int main(int argc, char** argv) {
   if (scenario == "fork") return Fork();
   if (scenario == "exit") return Exit();
   if (scenario == "before_init") return BeforeInit();
+  if (scenario.starts_with("clock")) {
+    if (const int failed = Start()) return failed;
+    if (scenario == "clock_write" && argc == 3) return simgpu_test::ClockWrite(argv[2]);
+    return scenario == "clock" ? simgpu_test::Clock() : simgpu_test::ClockWait();
+  }
   if (scenario == "share" || scenario == "attach") {
     if (const int failed = Start()) return failed;
     return scenario == "share" ? simgpu_test::Share() : simgpu_test::Attach();

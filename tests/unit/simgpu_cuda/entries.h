@@ -2,6 +2,7 @@
 #pragma once
 
 #include "reconfig/abi/cuda_types.h"
+#include "tests/simgpu/cuda/extensions.h"
 
 extern "C" {
 CUresult cuInit(unsigned int);
@@ -87,7 +88,8 @@ CUresult cuStreamGetPriority(CUstream, int*);
 CUresult cuStreamGetCtx(CUstream, CUcontext*);
 CUresult cuStreamAddCallback(CUstream, CUstreamCallback, void*, unsigned int);
 CUresult cuLaunchHostFunc(CUstream, CUhostFn, void*);
-CUresult cuSimLaunchKernel(CUstream, void (*)(void*), void*);
+CUresult cuStreamWaitValue64_v2(CUstream, CUdeviceptr, uint64_t, unsigned int);
+CUresult cuStreamWriteValue64_v2(CUstream, CUdeviceptr, uint64_t, unsigned int);
 CUresult cuStreamBeginCapture_v2(CUstream, CUstreamCaptureMode);
 CUresult cuStreamEndCapture(CUstream, CUgraph*);
 CUresult cuStreamIsCapturing(CUstream, CUstreamCaptureStatus*);
