@@ -8,6 +8,7 @@
 #include <fstream>
 #include <set>
 #include <sstream>
+#include <thread>
 
 #include "tests/process/agent/job.h"
 
@@ -95,10 +96,16 @@ TEST_F(LauncherTest, NothingIsLeftBehind) {
     pid_t child = 0;
     std::ifstream(folder_ / name) >> child;
     ASSERT_GT(child, 0);
-    // Gone, or a zombie for whoever is init here.
+    // Gone, or a zombie for whoever is init here; it has been killed, but may not have died yet.
     std::string text;
-    std::getline(std::ifstream("/proc/" + std::to_string(child) + "/stat"), text);
-    EXPECT_TRUE(text.empty() || text.find(") Z") != std::string::npos) << text;
+    const auto lives = [&] {
+      text.clear();
+      std::getline(std::ifstream("/proc/" + std::to_string(child) + "/stat"), text);
+      return !text.empty() && text.find(") Z") == std::string::npos;
+    };
+    const Time deadline = Now() + seconds(10);
+    while (lives() && Now() < deadline) std::this_thread::sleep_for(milliseconds(1));
+    EXPECT_FALSE(lives()) << text;
   }
 }
 

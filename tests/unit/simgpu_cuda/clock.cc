@@ -48,6 +48,7 @@ int ClockWait() {
   CHECK_CU(cuMemAlloc_v2(&word, 700));
   CHECK_CU(cuMemAlloc_v2(&word, 64));  // so that the memory begins inside a page
   CHECK_CU(cuMemsetD8_v2(word, 0, 64));
+  CHECK_CU(cuCtxSynchronize());
   CHECK_CU(cuIpcGetMemHandle(&handle, word));
   std::printf("%s\n", ToText(handle).c_str());
   std::fflush(stdout);

@@ -12,6 +12,7 @@ class StreamMemoryTest : public DeviceTest {
     DeviceTest::SetUp();
     word_ = NewMemory(64);
     ASSERT_EQ(cuMemsetD8_v2(word_, 0, 64), CUDA_SUCCESS);
+    ASSERT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);  // a fill of the host's is not waited for
   }
   CUdeviceptr word_ = 0;
 };
