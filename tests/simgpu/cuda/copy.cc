@@ -1,6 +1,8 @@
 // Copies and fills. Each is one operation of its stream; the synchronous ones go into the legacy
 // stream and wait for it, except between device addresses, where the driver does not wait either.
+#include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <utility>
 
 #include "tests/simgpu/cuda/capture.h"
@@ -33,6 +35,27 @@ CUresult Check(const Device* device, CUdeviceptr pointer, size_t size, Side side
   return known ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
+CUdeviceptr Address(const void* pointer) { return reinterpret_cast<CUdeviceptr>(pointer); }
+
+// Words that other streams may be waiting for: written one by one and as a whole.
+bool AreWords(CUdeviceptr target, size_t size) {
+  constexpr size_t kMost = 4096;
+  return target % sizeof(uint64_t) == 0 && size % sizeof(uint64_t) == 0 && size <= kMost;
+}
+
+void Move(CUdeviceptr target, CUdeviceptr source, size_t size) {
+  const bool apart = source + size <= target || target + size <= source;
+  if (!AreWords(target, size) || !apart) {
+    std::memmove(reinterpret_cast<void*>(target), reinterpret_cast<const void*>(source), size);
+    return;
+  }
+  for (size_t i = 0; i < size; i += sizeof(uint64_t)) {
+    uint64_t word = 0;
+    std::memcpy(&word, reinterpret_cast<const void*>(source + i), sizeof word);
+    __atomic_store_n(reinterpret_cast<uint64_t*>(target + i), word, __ATOMIC_RELEASE);
+  }
+}
+
 CUresult Enqueue(CUstream handle, Call call, uint64_t cost, Work work)
     REWIRE_REQUIRES(driver_mutex) {
   if (call != Call::kAsync) SIMGPU_TRY(CheckUnsafeCall());
@@ -63,9 +86,8 @@ uint64_t CountCopy(CUdeviceptr target, CUdeviceptr source, size_t size)
 
 CUresult EnqueueCopy(CUdeviceptr target, CUdeviceptr source, size_t size, CUstream stream,
                      Call call) REWIRE_REQUIRES(driver_mutex) {
-  return Enqueue(stream, call, CountCopy(target, source, size), [target, source, size](uint64_t*) {
-    std::memmove(reinterpret_cast<void*>(target), reinterpret_cast<const void*>(source), size);
-  });
+  return Enqueue(stream, call, CountCopy(target, source, size),
+                 [target, source, size](uint64_t*) { Move(target, source, size); });
 }
 
 CUresult Copy(CUdeviceptr target, Side target_side, CUdeviceptr source, Side source_side,
@@ -100,11 +122,17 @@ CUresult Fill(CUdeviceptr target, T value, size_t count, CUstream stream, Call c
   SIMGPU_TRY(Check(context->device, target, count * sizeof(T), Side::kDevice, kWrite));
   return Enqueue(stream, call, 0, [target, value, count](uint64_t*) {
     auto* const elements = reinterpret_cast<T*>(target);
-    for (size_t i = 0; i < count; ++i) elements[i] = value;
+    if (!AreWords(target, count * sizeof(T))) {
+      std::fill_n(elements, count, value);
+      return;
+    }
+    T word[sizeof(uint64_t) / sizeof(T)];
+    std::fill(std::begin(word), std::end(word), value);
+    for (size_t i = 0; i < count * sizeof(T); i += sizeof word) {
+      Move(target + i, Address(word), sizeof word);
+    }
   });
 }
-
-CUdeviceptr Address(const void* pointer) { return reinterpret_cast<CUdeviceptr>(pointer); }
 
 CUresult CopyBatch(const CUdeviceptr* targets, const CUdeviceptr* sources, const size_t* sizes,
                    size_t count, const CUmemcpyAttributes* attributes, const size_t* indices,
@@ -145,8 +173,7 @@ CUresult CopyBatch(const CUdeviceptr* targets, const CUdeviceptr* sources, const
                     from = std::vector(sources, sources + count),
                     bytes = std::vector(sizes, sizes + count)](uint64_t*) {
     for (size_t i = 0; i < to.size(); ++i) {
-      std::memmove(reinterpret_cast<void*>(to[i]), reinterpret_cast<const void*>(from[i]),
-                   bytes[i]);
+      Move(to[i], from[i], bytes[i]);
     }
   };
   for (size_t i = 0; i < count; ++i) {
