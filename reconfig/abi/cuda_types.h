@@ -229,6 +229,7 @@ typedef enum {
   CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL = 2,
   CU_MEMCPY_SRC_ACCESS_ORDER_ANY = 3
 } CUmemcpySrcAccessOrder;
+#define CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE 0x1
 
 typedef struct {
   CUmemcpySrcAccessOrder srcAccessOrder;

@@ -1,0 +1,26 @@
+// An expert's network, y = W2 silu(W1 x), forward and backward, for any number of rows. What
+// becomes of a row does not depend on the others, nor on who computes it; a weight's gradient is a
+// sum in the order of the rows. Pure; any thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace rewire::bench {
+
+struct ExpertShape {
+  uint32_t hidden = 64;  // of x and y
+  uint32_t inner = 48;
+  // W1 (inner x hidden), then W2 (hidden x inner).
+  [[nodiscard]] size_t weights() const { return size_t{2} * hidden * inner; }
+  [[nodiscard]] size_t weight_bytes() const { return weights() * sizeof(float); }
+  [[nodiscard]] size_t row_bytes() const { return hidden * sizeof(float); }
+};
+
+void ExpertForward(const ExpertShape& shape, const float* weights, const float* x, float* y,
+                   uint32_t rows);
+// Overwrites dx and dw.
+void ExpertBackward(const ExpertShape& shape, const float* weights, const float* x, const float* dy,
+                    float* dx, float* dw, uint32_t rows);
+
+}  // namespace rewire::bench

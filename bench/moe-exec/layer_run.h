@@ -1,0 +1,58 @@
+// One process's part in a run: a few expert-parallel layers, forward and backward, over some
+// micro-batches of a synthetic trace, with or without balancing. The framework's part (dispatch and
+// combine by all-to-all over NCCL, grouped GEMMs) is written here as a framework would; GEMMs are
+// computed on the processor and take virtual time.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "bench/moe-exec/crew.h"
+#include "bench/moe-exec/expert.h"
+#include "bench/moe/trace.h"
+#include "reconfig/moe/exec/balancer.h"
+
+namespace rewire::bench {
+
+struct LayerRunOptions {
+  std::string simgpu;  // the folder of the simulated libraries
+  std::string name;    // of the run, unlike any other's
+  TraceShape trace;
+  uint32_t divide = 64;  // the trace's counts, for the processor's sake
+  ExpertShape expert;
+  uint32_t layers = 2;
+  uint32_t micro_batches = 8;
+  uint64_t seed = 1;
+  bool balance = true;
+  moe::BalancerOptions balancer;
+  // Virtual time of a row's GEMM, and of one more expert's, forward; backward takes twice that.
+  uint64_t row_ns = 9920;
+  uint64_t expert_ns = 5000;
+};
+
+// What one process found. In the crew's common memory, behind each other.
+struct LayerRunResult {
+  uint64_t nccl_trace;  // of its calls into NCCL
+  uint64_t dispatched;  // of the bytes that NCCL brought before the GEMMs
+  uint64_t forward;     // of the bytes that came back to where the tokens are from
+  uint64_t backward;
+  uint64_t critical_ns;    // sum over rounds of the slowest process's virtual time
+  uint64_t allocations;    // after all was set up
+  uint64_t peer_bytes;     // that the driver copied between processes
+  uint64_t formula_bytes;  // that the moves must copy
+  uint64_t given, given_whole, received, late_rounds, copies_left;
+};
+
+// Bytes of common memory that a run needs.
+[[nodiscard]] size_t LayerRunBytes(const LayerRunOptions& options);
+[[nodiscard]] LayerRunResult& ResultOf(const Crew& crew, uint32_t rank);
+// The gradients that rank's experts have at the end, [layer][own expert][weight].
+[[nodiscard]] float* GradientsOf(const Crew& crew, const LayerRunOptions& options, uint32_t rank);
+// Of [layer][own expert]: 1 where every move was of all its tokens, 2 where one was of some.
+[[nodiscard]] uint8_t* SplitOf(const Crew& crew, const LayerRunOptions& options, uint32_t rank);
+
+// In a child. The exit status.
+[[nodiscard]] int RunLayers(const Crew& crew, const LayerRunOptions& options, uint32_t rank);
+
+}  // namespace rewire::bench

@@ -1,0 +1,336 @@
+// What the framework's thread does; balancer_thread.cc has the balancer's own.
+#include "reconfig/moe/exec/balancer.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "absl/strings/str_cat.h"
+#include "reconfig/base/log.h"
+#include "reconfig/base/status_macros.h"
+
+namespace rewire::moe {
+namespace {
+
+// For a plan that another process has already made from the same counts.
+constexpr Duration kPlanDeadline = seconds(10);
+
+uint32_t SlotsOf(const std::vector<Stowed>& received) {
+  uint32_t slots = 0;
+  for (const Stowed& s : received) slots |= 1U << s.slot;
+  return slots;
+}
+
+}  // namespace
+
+absl::Status Balancer::Expect(Stage stage, const char* call) {
+  if (!status_.ok()) return status_;
+  if (stage_ == stage) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(call, " is not what comes next in a round of balancing"));
+}
+
+absl::Status Balancer::CheckInput(const RoundInput& input, bool backward) const {
+  const auto wrong = [](const auto&... why) {
+    return absl::InvalidArgumentError(absl::StrCat("a round's input: ", why...));
+  };
+  if (input.tokens.size() != shape_.experts || input.weights.size() != shape_.experts) {
+    return wrong(input.tokens.size(), " counts and the weights of ", input.weights.size(),
+                 " experts, not ", shape_.experts);
+  }
+  for (uint32_t e = 0; e < shape_.experts; ++e) {
+    uint64_t bytes = 0;
+    for (const WeightPart& part : input.weights[e]) bytes += part.bytes;
+    if (bytes != shape_.weight_bytes) {
+      return wrong("the weights of expert ", e, " are ", bytes, " bytes, not ",
+                   shape_.weight_bytes);
+    }
+    if (input.tokens[e] >= 1U << 31) return wrong(input.tokens[e], " tokens of expert ", e);
+  }
+  if (backward && shape_.grad_bytes == 0) return wrong("backward, but grad_bytes is 0");
+  return absl::OkStatus();
+}
+
+absl::Status Balancer::BeginForward(const RoundInput& input) { return Begin(input, nullptr); }
+
+absl::Status Balancer::BeginBackward(const RoundInput& input, const Moved& moved) {
+  return Begin(input, &moved);
+}
+
+absl::Status Balancer::Begin(const RoundInput& input, const Moved* moved) {
+  REWIRE_RETURN_IF_ERROR(CheckInput(input, moved != nullptr));
+  MutexLock lock(&mutex_);
+  REWIRE_RETURN_IF_ERROR(Expect(Stage::kIdle, "Begin"));
+  JudgeLastRound();
+  REWIRE_RETURN_IF_ERROR(ToStatus(cuda_, "cuEventRecord", cuda_.EventRecord(begun_, input.stream)));
+  input_ = input;
+  offsets_.assign(shape_.experts, 0);
+  std::partial_sum(input.tokens.begin(), input.tokens.end() - 1, offsets_.begin() + 1,
+                   [](uint64_t sum, uint64_t tokens) { return sum + tokens; });
+  before_ = moved != nullptr ? *moved : Moved{};
+  moved_ = Moved{};
+  gives_.clear();
+  received_ = before_.received;
+  for (const Stowed& stowed : before_.given) gives_.push_back({stowed});
+  round_ = (round_ / 2 + 1) * 2 + (moved != nullptr ? 1 : 0);
+  stage_ = Stage::kBegun;
+  begin_awaited_ = false;
+  planned_ = moved != nullptr;
+  ++counts_.rounds;
+  if (moved != nullptr) {
+    for (uint32_t e = 0; e < shape_.experts; ++e) {
+      dynamic_[e] = std::any_of(before_.given.begin(), before_.given.end(), [&](const Stowed& s) {
+        return s.move.expert == group_.rank * shape_.experts + e;
+      });
+    }
+    page_->Begin(round_);
+  } else {
+    ChooseDynamic();
+    page_->Begin(round_, {lateness_.copies(), input.tokens, dynamic_});
+  }
+  statics_.clear();
+  for (uint32_t e = 0; e < shape_.experts; ++e) {
+    if (dynamic_[e] == 0 && input.tokens[e] > 0) {
+      statics_.push_back(OwnSegment(e, 0, input.tokens[e]));
+    }
+  }
+  return absl::OkStatus();
+}
+
+void Balancer::ChooseDynamic() {
+  if (history_.size() <= input_.layer) history_.resize(input_.layer + 1);
+  std::vector<uint64_t>& history = history_[input_.layer];
+  if (history.empty()) history.assign(input_.tokens.begin(), input_.tokens.end());
+  std::vector<uint32_t> order(shape_.experts);
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](uint32_t a, uint32_t b) { return history[a] > history[b]; });
+  std::fill(dynamic_.begin(), dynamic_.end(), 0);
+  for (uint32_t i = 0; i < shape_.dynamic; ++i) dynamic_[order[i]] = 1;
+  for (uint32_t e = 0; e < shape_.experts; ++e) history[e] += input_.tokens[e] - history[e] / 8;
+}
+
+Segment Balancer::OwnSegment(uint32_t expert, uint32_t first, uint32_t rows) const {
+  Segment segment;
+  segment.expert = group_.rank * shape_.experts + expert;
+  segment.first = first;
+  segment.rows = rows;
+  const uint64_t offset = (offsets_[expert] + first) * shape_.token_bytes;
+  segment.x = input_.x + offset;
+  segment.errors = input_.errors == 0 ? 0 : input_.errors + offset;
+  segment.out = input_.out + offset;
+  return segment;
+}
+
+// The runs of an expert's rows that no helper computes. What the forward round moved is a run of
+// its own.
+void Balancer::AddKept(uint32_t expert, std::vector<Segment>* segments) const {
+  const uint32_t number = group_.rank * shape_.experts + expert;
+  std::vector<std::pair<Move, bool>> apart;  // and whether a helper has it now
+  for (const Give& give : gives_) {
+    if (give.stowed.move.expert == number) {
+      apart.emplace_back(give.stowed.move, give.state == Give::kGiven);
+    }
+  }
+  std::sort(apart.begin(), apart.end(),
+            [](const auto& a, const auto& b) { return a.first.first < b.first.first; });
+  uint32_t next = 0;
+  const auto keep_until = [&](uint32_t end) {
+    if (end > next) segments->push_back(OwnSegment(expert, next, end - next));
+  };
+  for (const auto& [move, given] : apart) {
+    if (!given && !backward()) continue;
+    keep_until(move.first);
+    next = move.first + move.tokens;
+    if (given) continue;
+    segments->push_back(OwnSegment(expert, move.first, move.tokens));
+    segments->back().recompute = true;
+  }
+  keep_until(input_.tokens[expert]);
+}
+
+bool Balancer::Settled() const {
+  const uint32_t expected = SlotsOf(received_);
+  return planned_ && (page_->Taken() & expected) == expected &&
+         std::none_of(gives_.begin(), gives_.end(),
+                      [](const Give& give) { return give.state == Give::kPending; });
+}
+
+absl::StatusOr<Work> Balancer::Close() {
+  const Time deadline = Now() + options_.patience;
+  while (true) {
+    const uint32_t heard = page_->bell();
+    {
+      MutexLock lock(&mutex_);
+      REWIRE_RETURN_IF_ERROR(Expect(Stage::kBegun, "Close"));
+      if (Settled()) break;
+    }
+    if (Now() >= deadline) break;
+    page_->WaitForBell(heard, deadline);
+  }
+  uint64_t round = 0;
+  {
+    MutexLock lock(&mutex_);
+    round = round_;
+    stage_ = Stage::kClosed;
+    for (Give& give : gives_) {
+      if (give.state == Give::kPending) give.state = Give::kKept;
+    }
+  }
+  if (page_->Close(round) != 0) REWIRE_RETURN_IF_ERROR(AwaitPlan());
+  MutexLock lock(&mutex_);
+  REWIRE_RETURN_IF_ERROR(status_);
+  Work work;
+  REWIRE_ASSIGN_OR_RETURN(work.received, AwaitReceived());
+  for (uint32_t e = 0; e < shape_.experts; ++e) {
+    if (dynamic_[e] != 0) AddKept(e, &work.own);
+  }
+  for (const Give& give : gives_) {
+    if (give.state == Give::kGiven) moved_.given.push_back(give.stowed);
+  }
+  return work;
+}
+
+// Whoever took a slot has seen all counts, so this side's plan cannot be far.
+absl::Status Balancer::AwaitPlan() {
+  const Time deadline = Now() + kPlanDeadline;
+  while (true) {
+    const uint32_t heard = page_->bell();
+    {
+      MutexLock lock(&mutex_);
+      REWIRE_RETURN_IF_ERROR(status_);
+      if (planned_) return absl::OkStatus();
+    }
+    if (Now() >= deadline) return absl::InternalError("another process has planned, this one not");
+    page_->WaitForBell(heard, deadline);
+  }
+}
+
+// Lets the stream wait for what was sent, and says where it lies.
+absl::StatusOr<std::vector<Segment>> Balancer::AwaitReceived() {
+  const uint32_t taken = page_->Taken();
+  std::erase_if(received_, [&](const Stowed& s) { return (taken >> s.slot & 1) == 0; });
+  moved_.received = received_;
+  judge_received_ = !received_.empty();
+  std::vector<Segment> segments;
+  if (received_.empty()) return segments;
+  const CUstream stream = input_.stream;
+  const NodeMemory::Side own = memory_->own();
+  REWIRE_RETURN_IF_ERROR(ToStatus(cuda_, "cuEventRecord", cuda_.EventRecord(waits_, stream)));
+  // Results are computed into memory from which the last round's have to be on their way.
+  REWIRE_RETURN_IF_ERROR(
+      ToStatus(cuda_, "cuStreamWaitEvent", cuda_.StreamWaitEvent(stream, returned_, 0)));
+  for (const Stowed& s : received_) {
+    for (const CUdeviceptr word : {own.weights_there(s.slot), own.tokens_there(s.slot)}) {
+      REWIRE_RETURN_IF_ERROR(
+          ToStatus(cuda_, "cuStreamWaitValue64",
+                   cuda_.StreamWaitValue64(stream, word, round_, CU_STREAM_WAIT_VALUE_GEQ)));
+    }
+    Segment segment;
+    segment.expert = s.move.expert;
+    segment.first = s.move.first;
+    segment.rows = s.move.tokens;
+    segment.weights = own.weights(s.slot);
+    segment.x = own.tokens(s.row);
+    segment.errors = backward() ? own.errors(s.row) : 0;
+    segment.out = memory_->results(s.row);
+    segment.grad = backward() ? memory_->grads(s.slot) : 0;
+    segments.push_back(segment);
+  }
+  counts_.received += received_.size();
+  REWIRE_RETURN_IF_ERROR(ToStatus(cuda_, "cuEventRecord", cuda_.EventRecord(there_, stream)));
+  return segments;
+}
+
+absl::Status Balancer::GiveBack() {
+  MutexLock lock(&mutex_);
+  REWIRE_RETURN_IF_ERROR(Expect(Stage::kClosed, "GiveBack"));
+  stage_ = Stage::kGivenBack;
+  if (received_.empty()) return absl::OkStatus();
+  REWIRE_RETURN_IF_ERROR(
+      ToStatus(cuda_, "cuEventRecord", cuda_.EventRecord(computed_, input_.stream)));
+  REWIRE_RETURN_IF_ERROR(back_->After(computed_));
+  for (const Stowed& s : received_) {
+    const NodeMemory::Side owner = memory_->peer(s.from);
+    back_->Add(owner.back(s.back_row), memory_->results(s.row), s.move.tokens * shape_.token_bytes);
+    if (backward()) {
+      back_->Add(owner.back_grads(s.back_slot), memory_->grads(s.slot), shape_.grad_bytes);
+    }
+    REWIRE_RETURN_IF_ERROR(back_->Send());
+    REWIRE_RETURN_IF_ERROR(back_->Write(owner.back_there(s.back_slot), round_));
+  }
+  for (uint32_t rank = 0; rank < group_.ranks; ++rank) {
+    if (rank == group_.rank) continue;
+    REWIRE_RETURN_IF_ERROR(back_->Write(memory_->peer(rank).used(group_.rank), round_));
+  }
+  return ToStatus(cuda_, "cuEventRecord", cuda_.EventRecord(returned_, back_->stream()));
+}
+
+absl::StatusOr<std::vector<Gradient>> Balancer::Collect() {
+  MutexLock lock(&mutex_);
+  REWIRE_RETURN_IF_ERROR(Expect(Stage::kGivenBack, "Collect"));
+  stage_ = Stage::kIdle;
+  std::vector<Gradient> gradients;
+  judge_given_ = !moved_.given.empty();
+  if (moved_.given.empty()) return gradients;
+  const CUstream stream = input_.stream;
+  const NodeMemory::Side own = memory_->own();
+  REWIRE_RETURN_IF_ERROR(ToStatus(cuda_, "cuEventRecord", cuda_.EventRecord(collects_, stream)));
+  for (const Stowed& s : moved_.given) {
+    REWIRE_RETURN_IF_ERROR(ToStatus(cuda_, "cuStreamWaitValue64",
+                                    cuda_.StreamWaitValue64(stream, own.back_there(s.back_slot),
+                                                            round_, CU_STREAM_WAIT_VALUE_GEQ)));
+  }
+  REWIRE_RETURN_IF_ERROR(ToStatus(cuda_, "cuEventRecord", cuda_.EventRecord(collected_, stream)));
+  for (const Stowed& s : moved_.given) {
+    const uint32_t expert = s.move.expert - group_.rank * shape_.experts;
+    const uint64_t row = offsets_[expert] + s.move.first;
+    REWIRE_RETURN_IF_ERROR(
+        ToStatus(cuda_, "cuMemcpyDtoDAsync",
+                 cuda_.MemcpyDtoDAsync(input_.out + row * shape_.token_bytes, own.back(s.back_row),
+                                       s.move.tokens * shape_.token_bytes, stream)));
+    if (backward()) gradients.push_back({expert, s.move.to, own.back_grads(s.back_slot)});
+  }
+  std::sort(gradients.begin(), gradients.end(), [](const Gradient& a, const Gradient& b) {
+    return std::pair(a.expert, a.helper) < std::pair(b.expert, b.helper);
+  });
+  return gradients;
+}
+
+bool Balancer::WasLate(CUevent waits, CUevent there) const {
+  float before = 0, waited = 0;
+  // A device that is not there yet says nothing about copies.
+  if (cuda_.EventQuery(there) != CUDA_SUCCESS ||
+      cuda_.EventElapsedTime(&before, begun_, waits) != CUDA_SUCCESS ||
+      cuda_.EventElapsedTime(&waited, waits, there) != CUDA_SUCCESS) {
+    return false;
+  }
+  return waited * 100 > before * static_cast<float>(options_.late_percent);
+}
+
+void Balancer::JudgeLastRound() {
+  if (!judge_received_ && !judge_given_) return;
+  const bool late = (judge_received_ && WasLate(waits_, there_)) ||
+                    (judge_given_ && WasLate(collects_, collected_));
+  judge_received_ = judge_given_ = false;
+  if (lateness_.Count(late)) {
+    REWIRE_WARN("moe: copies were late %u times in a row; from here on at most %u experts a round",
+                options_.late_rounds, lateness_.copies());
+  }
+}
+
+absl::Status Balancer::Check() {
+  MutexLock lock(&mutex_);
+  LookAtPeers();
+  return status_;
+}
+
+BalancerCounts Balancer::counts() {
+  MutexLock lock(&mutex_);
+  BalancerCounts counts = counts_;
+  counts.copied_bytes = out_->bytes() + back_->bytes();
+  counts.late_rounds = lateness_.total();
+  counts.copies = lateness_.copies();
+  return counts;
+}
+
+}  // namespace rewire::moe

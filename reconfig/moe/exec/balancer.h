@@ -1,0 +1,172 @@
+// Evens out one expert-parallel layer over the devices of a node, while it computes (FEPLB's second
+// phase, arXiv 2604.19654, with splitting): after the framework's own dispatch some experts'
+// weights and tokens go from their owners to helpers by copy engine, and results come back before
+// the framework's own combine. Neither sees anything of it.
+//
+// For each layer and micro-batch, forward or backward, a *round*, on one thread, the same rounds in
+// the same order on every process of the node:
+//
+//   BeginForward(input)       the tokens have been dispatched; plans and copies begin
+//   ... GEMMs of Statics() ...
+//   Close()                   what else to compute: own experts' tokens, and others'
+//   ... GEMMs of received segments, then GiveBack(), then GEMMs of own segments ...
+//   Collect()                 the stream has all rows of `out` from here on
+//
+// No call waits for another process longer than `patience`: who is late keeps its tokens. When a
+// process dies, streams that wait for it are let go, and every call fails: what was computed since
+// the last Check() that passed is not to be used. One object serves all layers in turn.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "reconfig/base/cuda_driver.h"
+#include "reconfig/base/mutex.h"
+#include "reconfig/moe/exec/copy_queue.h"
+#include "reconfig/moe/exec/lateness.h"
+#include "reconfig/moe/exec/node_memory.h"
+#include "reconfig/moe/exec/node_page.h"
+#include "reconfig/moe/exec/round.h"
+#include "reconfig/moe/exec/shape.h"
+
+namespace rewire::moe {
+
+struct BalancerOptions {
+  // Experts that may be copied in one round, all devices together; 0: as many as there are slots.
+  uint32_t copies = 0;
+  // While the busiest device has no more than so many percent of the mean nothing is moved.
+  uint32_t gate_percent = 105;
+  // A copy is for so many tokens at least.
+  uint32_t least = 1;
+  // So many late rounds in a row halve `copies`. Late: a stream waited for copies longer than
+  // late_percent of the time since the round began.
+  uint32_t late_rounds = 8;
+  uint32_t late_percent = 5;
+  // For the host, in Close(): plans take microseconds, and the device is busy meanwhile.
+  Duration patience = microseconds(500);
+  // For all processes of the node to come to Open().
+  Duration meeting = seconds(60);
+};
+
+struct BalancerCounts {
+  uint64_t rounds = 0;
+  uint64_t given = 0;     // moves of own experts that were made
+  uint64_t received = 0;  // moves of others' experts to here
+  uint64_t given_rows = 0;
+  uint64_t copied_bytes = 0;  // between devices, by this process
+  uint64_t late_rounds = 0;
+  uint32_t copies = 0;  // the budget that is left; 0: nothing is moved any more
+};
+
+class Balancer {
+ public:
+  // Meets the other processes, allocates, and tries the path to each of them. In the context that
+  // is current. Where it fails, the layer runs without it.
+  [[nodiscard]] static absl::StatusOr<std::unique_ptr<Balancer>> Open(
+      const CudaDriver& cuda, const NodeGroup& group, const Shape& shape,
+      const BalancerOptions& options);
+  // Waits for its own copies, unless a process has died.
+  ~Balancer();
+  Balancer(const Balancer&) = delete;
+  Balancer& operator=(const Balancer&) = delete;
+
+  [[nodiscard]] absl::Status BeginForward(const RoundInput& input);
+  // `moved`: what moved() said after the forward round of the same layer and micro-batch. No more
+  // than that is moved.
+  [[nodiscard]] absl::Status BeginBackward(const RoundInput& input, const Moved& moved);
+  // Own segments that stay here whatever is planned.
+  [[nodiscard]] const std::vector<Segment>& Statics() const { return statics_; }
+  [[nodiscard]] absl::StatusOr<Work> Close();
+  // Behind the GEMMs of the received segments.
+  [[nodiscard]] absl::Status GiveBack();
+  // Of a backward round: the gradients of own experts' weights that helpers computed, in the order
+  // in which they are to be added, (expert, helper). Valid on the stream until the next Begin..().
+  [[nodiscard]] absl::StatusOr<std::vector<Gradient>> Collect();
+  // What was moved in the round that Collect() has ended.
+  [[nodiscard]] const Moved& moved() const { return moved_; }
+
+  // Whether everything up to here, on the device as well if its stream has been waited for, was
+  // made with all processes alive.
+  [[nodiscard]] absl::Status Check();
+  [[nodiscard]] BalancerCounts counts();
+
+ private:
+  enum class Stage { kIdle, kBegun, kClosed, kGivenBack };  // which call comes next
+  struct Give {
+    Stowed stowed;
+    enum { kPending, kGiven, kKept } state = kPending;
+  };
+
+  Balancer(const CudaDriver& cuda, const NodeGroup& group, const Shape& shape,
+           const BalancerOptions& options, CUcontext context);
+  [[nodiscard]] absl::Status Prepare();
+  [[nodiscard]] absl::Status TryPaths(Time deadline);
+  [[nodiscard]] absl::Status Expect(Stage stage, const char* call) REWIRE_REQUIRES(mutex_);
+  [[nodiscard]] absl::Status CheckInput(const RoundInput& input, bool backward) const;
+  [[nodiscard]] absl::Status Begin(const RoundInput& input, const Moved* moved);
+  [[nodiscard]] Segment OwnSegment(uint32_t expert, uint32_t first, uint32_t rows) const;
+  void AddKept(uint32_t expert, std::vector<Segment>* segments) const REWIRE_REQUIRES(mutex_);
+  [[nodiscard]] absl::Status AwaitPlan() REWIRE_EXCLUDES(mutex_);
+  [[nodiscard]] absl::StatusOr<std::vector<Segment>> AwaitReceived() REWIRE_REQUIRES(mutex_);
+  [[nodiscard]] bool Settled() const REWIRE_REQUIRES(mutex_);
+  void ChooseDynamic();
+  void JudgeLastRound() REWIRE_REQUIRES(mutex_);
+  [[nodiscard]] bool WasLate(CUevent waits, CUevent there) const;
+  [[nodiscard]] bool backward() const REWIRE_REQUIRES(mutex_) { return round_ % 2 != 0; }
+
+  // On the balancer's own thread.
+  void Run();
+  void PlanRound() REWIRE_REQUIRES(mutex_);
+  void GiveWhatIsDue() REWIRE_REQUIRES(mutex_);
+  [[nodiscard]] absl::Status Copy(const Stowed& stowed, uint64_t used) REWIRE_REQUIRES(mutex_);
+  void LookAtPeers() REWIRE_REQUIRES(mutex_);
+  void LetGo() REWIRE_REQUIRES(mutex_);
+
+  const CudaDriver& cuda_;
+  const NodeGroup group_;
+  const Shape shape_;
+  const BalancerOptions options_;
+  const CUcontext context_;
+  std::unique_ptr<NodeMemory> memory_;
+  std::unique_ptr<NodePage> page_;
+  std::unique_ptr<CopyQueue> out_;     // to helpers: Open(), then the own thread
+  std::unique_ptr<CopyQueue> back_;    // to owners: the caller's thread
+  std::unique_ptr<CopyQueue> let_go_;  // the own thread
+  // On the caller's stream: the round begins, waits, has what it waited for; twice.
+  CUevent begun_ = nullptr, waits_ = nullptr, there_ = nullptr, collects_ = nullptr,
+          collected_ = nullptr;
+  CUevent computed_ = nullptr;  // the received segments, on the caller's stream
+  CUevent returned_ = nullptr;  // what was computed for others, on back_
+
+  // Of the caller's thread.
+  RoundInput input_;
+  std::vector<uint64_t> offsets_;  // of each own expert's rows
+  std::vector<uint8_t> dynamic_;
+  std::vector<std::vector<uint64_t>> history_;  // of each layer: faded counts
+  std::vector<Segment> statics_;
+  Moved before_;  // of the forward round, in a backward one
+  Moved moved_;
+
+  Mutex mutex_;
+  Stage stage_ REWIRE_GUARDED_BY(mutex_) = Stage::kIdle;
+  uint64_t round_ REWIRE_GUARDED_BY(mutex_) = 0;  // its key: 2 * number + backward
+  bool planned_ REWIRE_GUARDED_BY(mutex_) = true;
+  bool begin_awaited_ REWIRE_GUARDED_BY(mutex_) = false;  // by out_
+  std::vector<Give> gives_ REWIRE_GUARDED_BY(mutex_);
+  std::vector<Stowed> received_ REWIRE_GUARDED_BY(mutex_);
+  std::vector<Posting> postings_ REWIRE_GUARDED_BY(mutex_);
+  bool judge_received_ REWIRE_GUARDED_BY(mutex_) = false;
+  bool judge_given_ REWIRE_GUARDED_BY(mutex_) = false;
+  Lateness lateness_ REWIRE_GUARDED_BY(mutex_);
+  BalancerCounts counts_ REWIRE_GUARDED_BY(mutex_);
+  absl::Status status_ REWIRE_GUARDED_BY(mutex_);
+  bool stop_ REWIRE_GUARDED_BY(mutex_) = false;
+  std::thread thread_;
+};
+
+}  // namespace rewire::moe

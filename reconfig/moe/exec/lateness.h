@@ -1,0 +1,35 @@
+// How much may be copied, learnt from how late copies were: K late rounds in a row halve what is
+// left, down to nothing, where a layer runs as if nobody balanced it. Pure; one thread.
+#pragma once
+
+#include <cstdint>
+
+namespace rewire::moe {
+
+class Lateness {
+ public:
+  Lateness(uint32_t copies, uint32_t in_a_row) : copies_(copies), in_a_row_(in_a_row) {}
+
+  // A round with copies has ended. True when that halved the budget.
+  bool Count(bool late) {
+    late_ = late ? late_ + 1 : 0;
+    total_ += late ? 1 : 0;
+    if (late_ < in_a_row_) return false;
+    late_ = 0;
+    copies_ /= 2;
+    return true;
+  }
+  void TurnOff() { copies_ = 0; }
+
+  // Of experts, in one round.
+  [[nodiscard]] uint32_t copies() const { return copies_; }
+  [[nodiscard]] uint64_t total() const { return total_; }
+
+ private:
+  uint32_t copies_;
+  const uint32_t in_a_row_;
+  uint32_t late_ = 0;
+  uint64_t total_ = 0;
+};
+
+}  // namespace rewire::moe

@@ -1,0 +1,259 @@
+#include "reconfig/moe/exec/node_page.h"
+
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <climits>
+#include <cstring>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "reconfig/base/status_macros.h"
+
+namespace rewire::moe {
+
+// Of one process. Two boards, for even and odd rounds: a process can be one round ahead.
+struct NodePage::Block {
+  struct Board {
+    std::atomic<uint64_t> round;  // written last
+    std::atomic<uint32_t> copies;
+    std::atomic<uint32_t> counts[kMaxExperts];  // tokens, and above them whether dynamic
+  };
+  std::atomic<uint32_t> stage;  // 1: in, and 1 + n: has passed stage n
+  std::atomic<uint32_t> bell;
+  std::atomic<uint64_t> word;  // round, closed, slots taken
+  std::atomic<uint64_t> last_used;
+  uint64_t fingerprint;
+  CUipcMemHandle memory;
+  Board boards[2];
+};
+
+struct NodePage::Page {
+  Block blocks[kMaxRanks];
+};
+
+namespace {
+
+static_assert(std::atomic<uint64_t>::is_always_lock_free);
+constexpr uint64_t kClosed = uint64_t{1} << 31;
+constexpr uint32_t kDynamic = uint32_t{1} << 31;
+constexpr Duration kLook = milliseconds(20);  // between looks at whether a process lives
+
+uint64_t RoundOf(uint64_t word) { return word >> 32; }
+uint64_t Short(uint64_t round) { return round & 0xFFFFFFFF; }
+
+// A process holds two locks of the file: `entering` while it writes its block for the first time,
+// then `present` for as long as it lives. They are the process's: not inherited, gone with it.
+off_t Entering(uint32_t rank) { return 2 * static_cast<off_t>(rank); }
+off_t Present(uint32_t rank) { return 2 * static_cast<off_t>(rank) + 1; }
+
+bool TryLock(int fd, off_t byte) {
+  struct flock lock {};
+  lock.l_type = F_WRLCK;
+  lock.l_whence = SEEK_SET;
+  lock.l_start = byte;
+  lock.l_len = 1;
+  return ::fcntl(fd, F_SETLK, &lock) == 0;
+}
+
+bool IsLockedByOther(int fd, off_t byte) {
+  struct flock lock {};
+  lock.l_type = F_WRLCK;
+  lock.l_whence = SEEK_SET;
+  lock.l_start = byte;
+  lock.l_len = 1;
+  return ::fcntl(fd, F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+}
+
+std::string PathOf(const NodeGroup& group) {
+  return absl::StrCat("/dev/shm/rewire-moe-", ::geteuid(), "-", group.name);
+}
+
+absl::Status Failed(const std::string& path, const char* call) {
+  return absl::UnavailableError(absl::StrCat(path, ": ", call, ": ", std::strerror(errno)));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<NodePage>> NodePage::Join(const NodeGroup& group, const Shape& shape,
+                                                         const CUipcMemHandle& memory,
+                                                         Time deadline) {
+  const std::string path = PathOf(group);
+  UniqueFd file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!file.valid()) return Failed(path, "open");
+  struct stat seen {};
+  if (::fstat(file.get(), &seen) != 0) return Failed(path, "fstat");
+  if (!S_ISREG(seen.st_mode) || seen.st_uid != ::geteuid()) {
+    return absl::PermissionDeniedError(absl::StrCat(path, " is not this user's file"));
+  }
+  if (::ftruncate(file.get(), sizeof(Page)) != 0) return Failed(path, "ftruncate");
+  void* mapped = ::mmap(nullptr, sizeof(Page), PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+  if (mapped == MAP_FAILED) return Failed(path, "mmap");
+  std::unique_ptr<NodePage> page(new NodePage(group, std::move(file), static_cast<Page*>(mapped)));
+  REWIRE_RETURN_IF_ERROR(page->Enter(shape, memory));
+  const absl::Status met = page->Meet(0, deadline);
+  ::unlink(path.c_str());  // whoever is in has it mapped; nobody else is to find it
+  REWIRE_RETURN_IF_ERROR(met);
+  for (uint32_t rank = 0; rank < group.ranks; ++rank) {
+    if (page->page_->blocks[rank].fingerprint == Fingerprint(shape, group.ranks)) continue;
+    return absl::FailedPreconditionError(
+        absl::StrCat("rank ", rank, " of ", group.name, " has another shape or another node"));
+  }
+  return page;
+}
+
+NodePage::NodePage(const NodeGroup& group, UniqueFd file, Page* page)
+    : group_(group), file_(std::move(file)), page_(page) {}
+
+NodePage::~NodePage() { ::munmap(page_, sizeof(Page)); }
+
+absl::Status NodePage::Enter(const Shape& shape, const CUipcMemHandle& memory) {
+  if (!TryLock(file_.get(), Entering(group_.rank))) {
+    return absl::AlreadyExistsError(
+        absl::StrCat("rank ", group_.rank, " of ", group_.name, " is there already"));
+  }
+  Block& block = own();
+  // A dead process may have left its own here; the bell alone goes on, for somebody may wait for
+  // it.
+  block.stage = 0;
+  block.word = 0;
+  block.last_used = 0;
+  for (Block::Board& board : block.boards) board.round = 0;
+  block.fingerprint = Fingerprint(shape, group_.ranks);
+  block.memory = memory;
+  if (!TryLock(file_.get(), Present(group_.rank))) return Failed(group_.name, "lock");
+  block.stage = 1;
+  RingAll();
+  return absl::OkStatus();
+}
+
+NodePage::Block& NodePage::own() const { return page_->blocks[group_.rank]; }
+
+CUipcMemHandle NodePage::memory(uint32_t rank) const { return page_->blocks[rank].memory; }
+
+bool NodePage::Lives(uint32_t rank) const {
+  return rank == group_.rank || IsLockedByOther(file_.get(), Present(rank));
+}
+
+std::optional<uint32_t> NodePage::FindDead() const {
+  for (uint32_t rank = 0; rank < group_.ranks; ++rank) {
+    if (!Lives(rank)) return rank;
+  }
+  return std::nullopt;
+}
+
+absl::Status NodePage::Meet(uint32_t stage, Time deadline) {
+  own().stage = 1 + stage;
+  RingAll();
+  while (true) {
+    const uint32_t heard = bell();
+    std::optional<uint32_t> missing;
+    for (uint32_t rank = 0; rank < group_.ranks && !missing; ++rank) {
+      // Who is not there has left its stage from another life.
+      if (!Lives(rank) || page_->blocks[rank].stage < 1 + stage) missing = rank;
+    }
+    if (!missing) return absl::OkStatus();
+    if (stage > 0 && !Lives(*missing)) {
+      return absl::UnavailableError(
+          absl::StrCat("rank ", *missing, " of ", group_.name, " has ended"));
+    }
+    if (Now() >= deadline) {
+      return absl::DeadlineExceededError(
+          absl::StrCat("rank ", *missing, " of ", group_.name, " has not come"));
+    }
+    WaitForBell(heard, std::min(deadline, Now() + kLook));
+  }
+}
+
+void NodePage::Begin(uint64_t round, const Posting& posting) {
+  own().word = Short(round) << 32;
+  Block::Board& board = own().boards[round % 2];
+  board.round.store(0);  // nobody takes what is half written for the round before last
+  board.copies.store(posting.copies, std::memory_order_relaxed);
+  for (size_t i = 0; i < posting.tokens.size(); ++i) {
+    board.counts[i].store(posting.tokens[i] | (posting.dynamic[i] != 0 ? kDynamic : 0),
+                          std::memory_order_relaxed);
+  }
+  board.round.store(round, std::memory_order_release);
+  RingAll();
+}
+
+void NodePage::Begin(uint64_t round) {
+  own().word = Short(round) << 32;
+  RingAll();
+}
+
+bool NodePage::Read(uint64_t round, std::vector<Posting>* postings) const {
+  for (uint32_t rank = 0; rank < group_.ranks; ++rank) {
+    const Block::Board& board = page_->blocks[rank].boards[round % 2];
+    if (board.round.load(std::memory_order_acquire) != round) return false;
+    Posting& posting = (*postings)[rank];
+    posting.copies = board.copies.load(std::memory_order_relaxed);
+    for (size_t i = 0; i < posting.tokens.size(); ++i) {
+      const uint32_t count = board.counts[i].load(std::memory_order_relaxed);
+      posting.tokens[i] = count & ~kDynamic;
+      posting.dynamic[i] = count >= kDynamic ? 1 : 0;
+    }
+    // Overwritten meanwhile by its owner's round after next?
+    std::atomic_thread_fence(std::memory_order_acquire);
+    if (board.round.load(std::memory_order_relaxed) != round) return false;
+  }
+  return true;
+}
+
+bool NodePage::HasBegun(uint32_t helper, uint64_t round) const {
+  return RoundOf(page_->blocks[helper].word) == Short(round);
+}
+
+bool NodePage::Take(uint32_t helper, uint64_t round, uint32_t slot) {
+  std::atomic<uint64_t>& word = page_->blocks[helper].word;
+  uint64_t seen = word;
+  do {
+    if (RoundOf(seen) != Short(round) || (seen & kClosed) != 0) return false;
+  } while (!word.compare_exchange_weak(seen, seen | uint64_t{1} << slot));
+  page_->blocks[helper].bell.fetch_add(1);
+  ::syscall(SYS_futex, &page_->blocks[helper].bell, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+  return true;
+}
+
+uint32_t NodePage::Taken() const { return static_cast<uint32_t>(own().word & (kClosed - 1)); }
+
+uint32_t NodePage::Close(uint64_t round) {
+  const uint64_t word = own().word.fetch_or(kClosed);
+  const auto taken = static_cast<uint32_t>(word & (kClosed - 1));
+  if (taken != 0) own().last_used = round;
+  return taken;
+}
+
+uint64_t NodePage::LastUsed(uint32_t rank) const { return page_->blocks[rank].last_used; }
+
+uint32_t NodePage::bell() const { return own().bell; }
+
+void NodePage::WaitForBell(uint32_t heard, Time deadline) const {
+  const Duration left = deadline - Now();
+  if (left <= Duration::zero()) return;
+  const int64_t ns = ToNanoseconds(left);
+  const timespec patience{ns / 1000000000, ns % 1000000000};
+  ::syscall(SYS_futex, &own().bell, FUTEX_WAIT, heard, &patience, nullptr, 0);
+}
+
+void NodePage::RingOwn() {
+  own().bell.fetch_add(1);
+  ::syscall(SYS_futex, &own().bell, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+void NodePage::RingAll() {
+  for (uint32_t rank = 0; rank < group_.ranks; ++rank) {
+    page_->blocks[rank].bell.fetch_add(1);
+    ::syscall(SYS_futex, &page_->blocks[rank].bell, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+  }
+}
+
+}  // namespace rewire::moe

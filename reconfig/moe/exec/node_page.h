@@ -1,0 +1,90 @@
+// A page of memory that the processes of a node share: what their hosts tell each other for each
+// round (one forward or backward of one layer), without a message and without waiting for one.
+//
+// A round's agreement is one word of each helper: owners set the bit of each slot that they fill,
+// until the helper closes the word; whoever comes late finds it closed and keeps the tokens. So a
+// slow process never holds up another, and both sides always know what was moved.
+//
+// Whoever waits, waits for its bell, which the others ring when they have changed something. A
+// process that has died is known by its lock on the file, which the kernel has let go of, whichever
+// PID namespaces the processes are in. Any thread, unless said otherwise. Rounds count from 1.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "reconfig/abi/cuda_types.h"
+#include "reconfig/base/clock.h"
+#include "reconfig/base/unique_fd.h"
+#include "reconfig/moe/exec/shape.h"
+
+namespace rewire::moe {
+
+// What a process says when a round begins.
+struct Posting {
+  uint32_t copies = 0;           // that it allows in this round: its budget
+  std::vector<uint32_t> tokens;  // of each of its experts
+  std::vector<uint8_t> dynamic;  // which of them may be moved
+};
+
+class NodePage {
+ public:
+  // Meets the other processes under the group's name, in /dev/shm, and gives them `memory`. Fails
+  // by name when one is missing at the deadline, has another shape, or is there twice.
+  [[nodiscard]] static absl::StatusOr<std::unique_ptr<NodePage>> Join(const NodeGroup& group,
+                                                                      const Shape& shape,
+                                                                      const CUipcMemHandle& memory,
+                                                                      Time deadline);
+  ~NodePage();
+  NodePage(const NodePage&) = delete;
+  NodePage& operator=(const NodePage&) = delete;
+
+  [[nodiscard]] CUipcMemHandle memory(uint32_t rank) const;
+  // Says that this process has passed a stage after joining (1, 2, ..), and waits until all have.
+  [[nodiscard]] absl::Status Meet(uint32_t stage, Time deadline);
+
+  // Opens this process's word for the round, then posts. One thread.
+  void Begin(uint64_t round, const Posting& posting);
+  // For a round in which nothing is planned.
+  void Begin(uint64_t round);
+  // What all have posted for the round; false while some have not, or when one is further already.
+  [[nodiscard]] bool Read(uint64_t round, std::vector<Posting>* postings) const;
+
+  // Whether the helper has begun the round: before that nothing can be taken.
+  [[nodiscard]] bool HasBegun(uint32_t helper, uint64_t round) const;
+  // An owner fills a slot of the helper's; false: closed, or the helper is in another round.
+  [[nodiscard]] bool Take(uint32_t helper, uint64_t round, uint32_t slot);
+  // Of this process's word: the slots taken so far, and for good.
+  [[nodiscard]] uint32_t Taken() const;
+  [[nodiscard]] uint32_t Close(uint64_t round);
+
+  // The last round in which the process used what others sent it; for good once it has begun the
+  // next.
+  [[nodiscard]] uint64_t LastUsed(uint32_t rank) const;
+
+  // nullopt: all live. Otherwise one that does not.
+  [[nodiscard]] std::optional<uint32_t> FindDead() const;
+
+  [[nodiscard]] uint32_t bell() const;
+  // Until the bell has been rung since it was `heard`, or the deadline has passed.
+  void WaitForBell(uint32_t heard, Time deadline) const;
+  void RingOwn();
+
+ private:
+  struct Block;
+  struct Page;
+  NodePage(const NodeGroup& group, UniqueFd file, Page* page);
+  [[nodiscard]] absl::Status Enter(const Shape& shape, const CUipcMemHandle& memory);
+  [[nodiscard]] bool Lives(uint32_t rank) const;
+  [[nodiscard]] Block& own() const;
+  void RingAll();
+
+  const NodeGroup group_;
+  const UniqueFd file_;
+  Page* const page_;
+};
+
+}  // namespace rewire::moe

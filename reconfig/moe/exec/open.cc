@@ -1,0 +1,158 @@
+// How a balancer begins and ends: it meets the others, tries the path to each, and leaves when all
+// are through.
+#include <algorithm>
+#include <array>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "reconfig/base/log.h"
+#include "reconfig/base/status_macros.h"
+#include "reconfig/moe/exec/balancer.h"
+
+namespace rewire::moe {
+namespace {
+
+// Stages of NodePage::Meet.
+constexpr uint32_t kMapped = 1;
+constexpr uint32_t kTried = 2;
+constexpr uint32_t kThrough = 3;
+// At the end, for copies that are on their way and for the others to be through as well.
+constexpr Duration kLeaving = seconds(10);
+constexpr Duration kPoll = milliseconds(1);
+constexpr size_t kTrialBytes = 64;
+
+unsigned char TrialByte(uint32_t rank) { return static_cast<unsigned char>(0x51 + rank); }
+
+absl::Status CheckOptions(const BalancerOptions& options) {
+  if (options.late_rounds == 0)
+    return absl::InvalidArgumentError("late_rounds is 0, not at least 1");
+  if (options.gate_percent < 100) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("gate_percent is ", options.gate_percent, ", not at least 100"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Balancer>> Balancer::Open(const CudaDriver& cuda,
+                                                         const NodeGroup& group, const Shape& shape,
+                                                         const BalancerOptions& options) {
+  REWIRE_RETURN_IF_ERROR(moe::Check(group));
+  REWIRE_RETURN_IF_ERROR(moe::Check(shape));
+  REWIRE_RETURN_IF_ERROR(CheckOptions(options));
+  CUcontext context = nullptr;
+  REWIRE_RETURN_IF_ERROR(ToStatus(cuda, "cuCtxGetCurrent", cuda.CtxGetCurrent(&context)));
+  if (context == nullptr) {
+    return absl::FailedPreconditionError("no CUDA context is current in this thread");
+  }
+  std::unique_ptr<Balancer> balancer(new Balancer(cuda, group, shape, options, context));
+  REWIRE_RETURN_IF_ERROR(balancer->Prepare());
+  REWIRE_INFO("moe: %s: rank %u of %u balances up to %u experts a round, %llu bytes of memory",
+              group.name.c_str(), group.rank, group.ranks, balancer->lateness_.copies(),
+              static_cast<unsigned long long>(balancer->memory_->bytes()));
+  return balancer;
+}
+
+Balancer::Balancer(const CudaDriver& cuda, const NodeGroup& group, const Shape& shape,
+                   const BalancerOptions& options, CUcontext context)
+    : cuda_(cuda),
+      group_(group),
+      shape_(shape),
+      options_(options),
+      context_(context),
+      dynamic_(shape.experts),
+      postings_(group.ranks),
+      lateness_(options.copies != 0 ? options.copies : shape.slots * group.ranks,
+                options.late_rounds) {
+  for (Posting& posting : postings_) {
+    posting.tokens.resize(shape.experts);
+    posting.dynamic.resize(shape.experts);
+  }
+}
+
+absl::Status Balancer::Prepare() {
+  const Time deadline = Now() + options_.meeting;
+  REWIRE_ASSIGN_OR_RETURN(memory_, NodeMemory::Allocate(cuda_, shape_));
+  for (std::unique_ptr<CopyQueue>* queue : {&out_, &back_, &let_go_}) {
+    REWIRE_ASSIGN_OR_RETURN(*queue, CopyQueue::Make(cuda_));
+  }
+  for (CUevent* event : {&begun_, &waits_, &there_, &collects_, &collected_}) {
+    REWIRE_RETURN_IF_ERROR(ToStatus(cuda_, "cuEventCreate", cuda_.EventCreate(event, 0)));
+  }
+  for (CUevent* event : {&computed_, &returned_}) {
+    REWIRE_RETURN_IF_ERROR(
+        ToStatus(cuda_, "cuEventCreate", cuda_.EventCreate(event, CU_EVENT_DISABLE_TIMING)));
+  }
+  REWIRE_ASSIGN_OR_RETURN(page_, NodePage::Join(group_, shape_, memory_->handle(), deadline));
+  for (uint32_t rank = 0; rank < group_.ranks; ++rank) {
+    if (rank != group_.rank) REWIRE_RETURN_IF_ERROR(memory_->Open(rank, page_->memory(rank)));
+  }
+  REWIRE_RETURN_IF_ERROR(page_->Meet(kMapped, deadline));
+  REWIRE_RETURN_IF_ERROR(TryPaths(deadline));
+  REWIRE_RETURN_IF_ERROR(page_->Meet(kTried, deadline));
+  thread_ = std::thread([this] { Run(); });
+  return absl::OkStatus();
+}
+
+// Sends every other process a few bytes and a word, as a round does, and looks at what has come.
+absl::Status Balancer::TryPaths(Time deadline) {
+  const NodeMemory::Side own = memory_->own();
+  REWIRE_RETURN_IF_ERROR(
+      ToStatus(cuda_, "cuMemsetD8Async",
+               cuda_.MemsetD8Async(own.trial(group_.rank), TrialByte(group_.rank), kTrialBytes,
+                                   out_->stream())));
+  for (uint32_t rank = 0; rank < group_.ranks; ++rank) {
+    if (rank == group_.rank) continue;
+    const NodeMemory::Side peer = memory_->peer(rank);
+    out_->Add(peer.trial(group_.rank), own.trial(group_.rank), kTrialBytes);
+    REWIRE_RETURN_IF_ERROR(out_->Send());
+    REWIRE_RETURN_IF_ERROR(out_->Write(peer.used(group_.rank), 1));
+  }
+  for (uint32_t rank = 0; rank < group_.ranks; ++rank) {
+    if (rank == group_.rank) continue;
+    uint64_t word = 0;
+    while (word == 0) {
+      REWIRE_RETURN_IF_ERROR(
+          ToStatus(cuda_, "cuMemcpyDtoH", cuda_.MemcpyDtoH(&word, own.used(rank), sizeof word)));
+      if (word != 0) break;
+      if (Now() >= deadline || page_->FindDead()) {
+        return absl::UnavailableError(absl::StrCat("nothing has come from rank ", rank));
+      }
+      std::this_thread::sleep_for(kPoll);
+    }
+    std::array<unsigned char, kTrialBytes> bytes{};
+    REWIRE_RETURN_IF_ERROR(ToStatus(cuda_, "cuMemcpyDtoH",
+                                    cuda_.MemcpyDtoH(bytes.data(), own.trial(rank), kTrialBytes)));
+    if (std::any_of(bytes.begin(), bytes.end(),
+                    [rank](unsigned char b) { return b != TrialByte(rank); })) {
+      return absl::DataLossError(absl::StrCat("what has come from rank ", rank, " is not right"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+Balancer::~Balancer() {
+  if (thread_.joinable()) {
+    const Time deadline = Now() + kLeaving;
+    const auto through = [this] {
+      return cuda_.StreamQuery(out_->stream()) != CUDA_ERROR_NOT_READY &&
+             cuda_.StreamQuery(back_->stream()) != CUDA_ERROR_NOT_READY;
+    };
+    while (!through() && Now() < deadline) std::this_thread::sleep_for(kPoll);
+    {
+      MutexLock lock(&mutex_);
+      stop_ = true;
+    }
+    page_->RingOwn();
+    thread_.join();
+    // What the others still write lies in memory that is about to go.
+    if (Check().ok()) (void)page_->Meet(kThrough, deadline);
+  }
+  for (const CUevent event :
+       {begun_, waits_, there_, collects_, collected_, computed_, returned_}) {
+    if (event != nullptr) (void)cuda_.EventDestroy(event);
+  }
+}
+
+}  // namespace rewire::moe
