@@ -61,6 +61,8 @@ absl::Status Balancer::Begin(const RoundInput& input, const Moved* moved) {
   MutexLock lock(&mutex_);
   REWIRE_RETURN_IF_ERROR(Expect(Stage::kIdle, "Begin"));
   JudgeLastRound();
+  MeasureLastRound();
+  given_before_ = out_->bytes();
   REWIRE_RETURN_IF_ERROR(ToStatus(cuda_, "cuEventRecord", cuda_.EventRecord(begun_, input.stream)));
   input_ = input;
   offsets_.assign(shape_.experts, 0);
@@ -77,20 +79,19 @@ absl::Status Balancer::Begin(const RoundInput& input, const Moved* moved) {
   planned_ = moved != nullptr;
   ++counts_.rounds;
   if (moved != nullptr) {
-    for (uint32_t e = 0; e < shape_.experts; ++e) {
-      dynamic_[e] = std::any_of(before_.given.begin(), before_.given.end(), [&](const Stowed& s) {
-        return s.move.expert == group_.rank * shape_.experts + e;
-      });
-    }
+    dynamic_ = before_.dynamic;
     page_->Begin(round_);
   } else {
     ChooseDynamic();
-    page_->Begin(round_, {lateness_.copies(), input.tokens, dynamic_});
+    page_->Begin(round_, {lateness_.copies(), speeds_, input.tokens, dynamic_});
   }
+  static_rows_ = 0;
+  moved_.dynamic = dynamic_;
   statics_.clear();
   for (uint32_t e = 0; e < shape_.experts; ++e) {
     if (dynamic_[e] == 0 && input.tokens[e] > 0) {
       statics_.push_back(OwnSegment(e, 0, input.tokens[e]));
+      static_rows_ += input.tokens[e];
     }
   }
   return absl::OkStatus();
@@ -211,11 +212,12 @@ absl::StatusOr<std::vector<Segment>> Balancer::AwaitReceived() {
   std::erase_if(received_, [&](const Stowed& s) { return (taken >> s.slot & 1) == 0; });
   moved_.received = received_;
   judge_received_ = !received_.empty();
+  REWIRE_RETURN_IF_ERROR(
+      ToStatus(cuda_, "cuEventRecord", cuda_.EventRecord(waits_, input_.stream)));
   std::vector<Segment> segments;
   if (received_.empty()) return segments;
   const CUstream stream = input_.stream;
   const NodeMemory::Side own = memory_->own();
-  REWIRE_RETURN_IF_ERROR(ToStatus(cuda_, "cuEventRecord", cuda_.EventRecord(waits_, stream)));
   // Results are computed into memory from which the last round's have to be on their way.
   REWIRE_RETURN_IF_ERROR(
       ToStatus(cuda_, "cuStreamWaitEvent", cuda_.StreamWaitEvent(stream, returned_, 0)));
@@ -305,6 +307,24 @@ bool Balancer::WasLate(CUevent waits, CUevent there) const {
     return false;
   }
   return waited * 100 > before * static_cast<float>(options_.late_percent);
+}
+
+// What a row and a KiB take; the mean of the last few rounds, so that plans do not flutter.
+void Balancer::MeasureLastRound() {
+  const auto measure = [&](CUevent begin, CUevent end, double units, uint32_t* speed) {
+    float ms = 0;
+    if (units == 0 || cuda_.EventQuery(end) != CUDA_SUCCESS ||
+        cuda_.EventElapsedTime(&ms, begin, end) != CUDA_SUCCESS) {
+      return;
+    }
+    const double now = std::clamp(ms * 1e9 / units, 1.0, 4e9);
+    *speed = static_cast<uint32_t>(*speed == 0 ? now : *speed * 0.75 + now * 0.25);
+  };
+  if (round_ == 0) return;
+  const double row_cost = backward() ? 2.0 : 1.0;
+  measure(begun_, waits_, static_cast<double>(static_rows_) * row_cost, &speeds_.row);
+  measure(gives_begin_, gives_end_, static_cast<double>(out_->bytes() - given_before_) / 1024,
+          &speeds_.kib);
 }
 
 void Balancer::JudgeLastRound() {

@@ -116,6 +116,7 @@ class Balancer {
   [[nodiscard]] bool Settled() const REWIRE_REQUIRES(mutex_);
   void ChooseDynamic();
   void JudgeLastRound() REWIRE_REQUIRES(mutex_);
+  void MeasureLastRound() REWIRE_REQUIRES(mutex_);
   [[nodiscard]] bool WasLate(CUevent waits, CUevent there) const;
   [[nodiscard]] bool backward() const REWIRE_REQUIRES(mutex_) { return round_ % 2 != 0; }
 
@@ -140,6 +141,7 @@ class Balancer {
   // On the caller's stream: the round begins, waits, has what it waited for; twice.
   CUevent begun_ = nullptr, waits_ = nullptr, there_ = nullptr, collects_ = nullptr,
           collected_ = nullptr;
+  CUevent gives_begin_ = nullptr, gives_end_ = nullptr;  // the round's copies, on out_
   CUevent computed_ = nullptr;  // the received segments, on the caller's stream
   CUevent returned_ = nullptr;  // what was computed for others, on back_
 
@@ -162,6 +164,9 @@ class Balancer {
   std::vector<Posting> postings_ REWIRE_GUARDED_BY(mutex_);
   bool judge_received_ REWIRE_GUARDED_BY(mutex_) = false;
   bool judge_given_ REWIRE_GUARDED_BY(mutex_) = false;
+  uint64_t given_before_ REWIRE_GUARDED_BY(mutex_) = 0;  // bytes, before the round
+  uint64_t static_rows_ REWIRE_GUARDED_BY(mutex_) = 0;
+  Speeds speeds_ REWIRE_GUARDED_BY(mutex_);
   Lateness lateness_ REWIRE_GUARDED_BY(mutex_);
   BalancerCounts counts_ REWIRE_GUARDED_BY(mutex_);
   absl::Status status_ REWIRE_GUARDED_BY(mutex_);

@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "reconfig/base/log.h"
 #include "reconfig/base/status_macros.h"
-#include "reconfig/moe/balance.h"
 #include "reconfig/moe/exec/balancer.h"
 
 namespace rewire::moe {
@@ -45,19 +44,19 @@ void Balancer::PlanRound() {
   Batch batch;
   batch.devices = group_.ranks;
   BalanceOptions options;
-  options.budget.copies = UINT32_MAX;
+  Speeds speeds;
   for (uint32_t rank = 0; rank < group_.ranks; ++rank) {
     const Posting& posting = postings_[rank];
     batch.tokens.insert(batch.tokens.end(), posting.tokens.begin(), posting.tokens.end());
     batch.dynamic.insert(batch.dynamic.end(), posting.dynamic.begin(), posting.dynamic.end());
     batch.owner.insert(batch.owner.end(), shape_.experts, rank);
     options.budget.copies = std::min(options.budget.copies, posting.copies);
+    speeds.row = std::max(speeds.row, posting.speeds.row);
+    speeds.kib = std::max(speeds.kib, posting.speeds.kib);
   }
-  options.budget.slots = shape_.slots;
   options.gate_percent = options_.gate_percent;
   options.least = options_.least;
-  const MovePlan plan = BalanceMoves(batch, options);
-  for (const Stowed& stowed : Stow(batch, plan, shape_.slots, shape_.rows)) {
+  for (const Stowed& stowed : ChooseMoves(batch, options, shape_, speeds)) {
     if (stowed.move.to == group_.rank) received_.push_back(stowed);
     if (stowed.from != group_.rank) continue;
     // Whoever closed before the plan was there keeps everything.
@@ -103,6 +102,10 @@ absl::Status Balancer::Copy(const Stowed& s, uint64_t used) {
   begin_awaited_ = true;
   // What it was sent before must have been used.
   REWIRE_RETURN_IF_ERROR(out_->AfterWord(memory_->own().used(s.move.to), used));
+  if (given_before_ == out_->bytes()) {
+    REWIRE_RETURN_IF_ERROR(
+        ToStatus(cuda_, "cuEventRecord", cuda_.EventRecord(gives_begin_, out_->stream())));
+  }
   const uint32_t expert = s.move.expert - group_.rank * shape_.experts;
   CUdeviceptr target = helper.weights(s.slot);
   for (const WeightPart& part : input_.weights[expert]) {
@@ -116,7 +119,8 @@ absl::Status Balancer::Copy(const Stowed& s, uint64_t used) {
   out_->Add(helper.tokens(s.row), input_.x + row, bytes);
   if (backward()) out_->Add(helper.errors(s.row), input_.errors + row, bytes);
   REWIRE_RETURN_IF_ERROR(out_->Send());
-  return out_->Write(helper.tokens_there(s.slot), round_);
+  REWIRE_RETURN_IF_ERROR(out_->Write(helper.tokens_there(s.slot), round_));
+  return ToStatus(cuda_, "cuEventRecord", cuda_.EventRecord(gives_end_, out_->stream()));
 }
 
 void Balancer::LookAtPeers() {

@@ -24,6 +24,7 @@ struct NodePage::Block {
   struct Board {
     std::atomic<uint64_t> round;  // written last
     std::atomic<uint32_t> copies;
+    std::atomic<uint32_t> row, kib;             // speeds
     std::atomic<uint32_t> counts[kMaxExperts];  // tokens, and above them whether dynamic
   };
   std::atomic<uint32_t> stage;  // 1: in, and 1 + n: has passed stage n
@@ -177,6 +178,8 @@ void NodePage::Begin(uint64_t round, const Posting& posting) {
   Block::Board& board = own().boards[round % 2];
   board.round.store(0);  // nobody takes what is half written for the round before last
   board.copies.store(posting.copies, std::memory_order_relaxed);
+  board.row.store(posting.speeds.row, std::memory_order_relaxed);
+  board.kib.store(posting.speeds.kib, std::memory_order_relaxed);
   for (size_t i = 0; i < posting.tokens.size(); ++i) {
     board.counts[i].store(posting.tokens[i] | (posting.dynamic[i] != 0 ? kDynamic : 0),
                           std::memory_order_relaxed);
@@ -196,6 +199,8 @@ bool NodePage::Read(uint64_t round, std::vector<Posting>* postings) const {
     if (board.round.load(std::memory_order_acquire) != round) return false;
     Posting& posting = (*postings)[rank];
     posting.copies = board.copies.load(std::memory_order_relaxed);
+    posting.speeds = {board.row.load(std::memory_order_relaxed),
+                      board.kib.load(std::memory_order_relaxed)};
     for (size_t i = 0; i < posting.tokens.size(); ++i) {
       const uint32_t count = board.counts[i].load(std::memory_order_relaxed);
       posting.tokens[i] = count & ~kDynamic;

@@ -19,6 +19,7 @@
 #include "reconfig/abi/cuda_types.h"
 #include "reconfig/base/clock.h"
 #include "reconfig/base/unique_fd.h"
+#include "reconfig/moe/exec/makespan.h"
 #include "reconfig/moe/exec/shape.h"
 
 namespace rewire::moe {
@@ -26,6 +27,7 @@ namespace rewire::moe {
 // What a process says when a round begins.
 struct Posting {
   uint32_t copies = 0;           // that it allows in this round: its budget
+  Speeds speeds;                 // that it has measured
   std::vector<uint32_t> tokens;  // of each of its experts
   std::vector<uint8_t> dynamic;  // which of them may be moved
 };

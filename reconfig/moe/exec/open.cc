@@ -77,7 +77,8 @@ absl::Status Balancer::Prepare() {
   for (std::unique_ptr<CopyQueue>* queue : {&out_, &back_, &let_go_}) {
     REWIRE_ASSIGN_OR_RETURN(*queue, CopyQueue::Make(cuda_));
   }
-  for (CUevent* event : {&begun_, &waits_, &there_, &collects_, &collected_}) {
+  for (CUevent* event :
+       {&begun_, &waits_, &there_, &collects_, &collected_, &gives_begin_, &gives_end_}) {
     REWIRE_RETURN_IF_ERROR(ToStatus(cuda_, "cuEventCreate", cuda_.EventCreate(event, 0)));
   }
   for (CUevent* event : {&computed_, &returned_}) {
@@ -149,8 +150,8 @@ Balancer::~Balancer() {
     // What the others still write lies in memory that is about to go.
     if (Check().ok()) (void)page_->Meet(kThrough, deadline);
   }
-  for (const CUevent event :
-       {begun_, waits_, there_, collects_, collected_, computed_, returned_}) {
+  for (const CUevent event : {begun_, waits_, there_, collects_, collected_, gives_begin_,
+                              gives_end_, computed_, returned_}) {
     if (event != nullptr) (void)cuda_.EventDestroy(event);
   }
 }

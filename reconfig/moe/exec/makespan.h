@@ -1,0 +1,34 @@
+// How long a round will take with given moves, from what copies and rows took before, and which
+// moves are worth their copies: "straggler removed per byte and per microsecond" is what is left of
+// that once it is known when the bytes arrive. Pure, in integers, so that every process of a node
+// chooses alike; any thread.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "reconfig/moe/balance.h"
+#include "reconfig/moe/exec/shape.h"
+#include "reconfig/moe/exec/stow.h"
+
+namespace rewire::moe {
+
+// As measured; in picoseconds, 0: not known yet.
+struct Speeds {
+  uint32_t row = 0;  // of an expert's forward GEMM
+  uint32_t kib = 0;  // 1024 bytes between devices
+};
+
+// Picoseconds from the dispatch until the last device has all its rows, forward and, where there
+// are gradients, backward, which computes twice as much for a row. A device computes what stays
+// anyway, then what it has received, once all of that has come, then the rest; what it gives leaves
+// one after the other, and what it has computed for others likewise.
+[[nodiscard]] uint64_t Makespan(const Batch& batch, const std::vector<Stowed>& moves,
+                                const Shape& shape, const Speeds& speeds);
+
+// The moves of BalanceMoves() that fit; fewer of them if copies take so long that the round is
+// through earlier that way. None in the end where every copy is too slow.
+[[nodiscard]] std::vector<Stowed> ChooseMoves(const Batch& batch, const BalanceOptions& options,
+                                              const Shape& shape, const Speeds& speeds);
+
+}  // namespace rewire::moe
