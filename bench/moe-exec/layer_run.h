@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,14 @@ struct LayerRunOptions {
   uint32_t micro_batches = 8;
   uint64_t seed = 1;
   bool balance = true;
+  // false: rows are made where their experts are, and processes do not wait for each other but for
+  // what they balance; virtual time means nothing then.
+  bool dispatch = true;
+  // Called between any two steps of a round, with their number: for tests, which end a process
+  // there.
+  std::function<void(uint64_t step)> at_step;
+  // Of the driver that the balancer calls: for tests, which let calls fail.
+  std::function<void(CudaDriver* driver)> change_driver;
   moe::BalancerOptions balancer;
   // Virtual time of a row's GEMM, and of one more expert's, forward; backward takes twice that.
   uint64_t row_ns = 9920;
@@ -52,6 +61,11 @@ struct LayerRunResult {
 // Of [layer][own expert]: 1 where every move was of all its tokens, 2 where one was of some.
 [[nodiscard]] uint8_t* SplitOf(const Crew& crew, const LayerRunOptions& options, uint32_t rank);
 
+// Of each micro-batch: what its rows came to, once that has passed Balancer::Check(); 0 before.
+[[nodiscard]] uint64_t* ChecksOf(const Crew& crew, const LayerRunOptions& options, uint32_t rank);
+
+// What RunLayers() gives when balancing has failed.
+inline constexpr int kBalancingFailed = 3;
 // In a child. The exit status.
 [[nodiscard]] int RunLayers(const Crew& crew, const LayerRunOptions& options, uint32_t rank);
 

@@ -72,7 +72,9 @@ absl::Status Balancer::Begin(const RoundInput& input, const Moved* moved) {
   moved_ = Moved{};
   gives_.clear();
   received_ = before_.received;
-  for (const Stowed& stowed : before_.given) gives_.push_back({stowed});
+  for (const auto* stowed : {&before_.given, &before_.dropped}) {
+    for (const Stowed& s : *stowed) gives_.push_back({s});
+  }
   round_ = (round_ / 2 + 1) * 2 + (moved != nullptr ? 1 : 0);
   stage_ = Stage::kBegun;
   begin_awaited_ = false;
@@ -151,7 +153,7 @@ void Balancer::AddKept(uint32_t expert, std::vector<Segment>* segments) const {
 
 bool Balancer::Settled() const {
   const uint32_t expected = SlotsOf(received_);
-  return planned_ && (page_->Taken() & expected) == expected &&
+  return planned_ && (page_->Settled() & expected) == expected &&
          std::none_of(gives_.begin(), gives_.end(),
                       [](const Give& give) { return give.state == Give::kPending; });
 }
@@ -180,8 +182,9 @@ absl::StatusOr<Work> Balancer::Close() {
   if (page_->Close(round) != 0) REWIRE_RETURN_IF_ERROR(AwaitPlan());
   MutexLock lock(&mutex_);
   REWIRE_RETURN_IF_ERROR(status_);
+  planned_ = true;  // or too late
   Work work;
-  REWIRE_ASSIGN_OR_RETURN(work.received, AwaitReceived());
+  if (absl::Status waits = AwaitReceived(&work.received); !waits.ok()) return Break(waits);
   for (uint32_t e = 0; e < shape_.experts; ++e) {
     if (dynamic_[e] != 0) AddKept(e, &work.own);
   }
@@ -207,15 +210,14 @@ absl::Status Balancer::AwaitPlan() {
 }
 
 // Lets the stream wait for what was sent, and says where it lies.
-absl::StatusOr<std::vector<Segment>> Balancer::AwaitReceived() {
+absl::Status Balancer::AwaitReceived(std::vector<Segment>* segments) {
   const uint32_t taken = page_->Taken();
   std::erase_if(received_, [&](const Stowed& s) { return (taken >> s.slot & 1) == 0; });
   moved_.received = received_;
   judge_received_ = !received_.empty();
   REWIRE_RETURN_IF_ERROR(
       ToStatus(cuda_, "cuEventRecord", cuda_.EventRecord(waits_, input_.stream)));
-  std::vector<Segment> segments;
-  if (received_.empty()) return segments;
+  if (received_.empty()) return absl::OkStatus();
   const CUstream stream = input_.stream;
   const NodeMemory::Side own = memory_->own();
   // Results are computed into memory from which the last round's have to be on their way.
@@ -236,11 +238,10 @@ absl::StatusOr<std::vector<Segment>> Balancer::AwaitReceived() {
     segment.errors = backward() ? own.errors(s.row) : 0;
     segment.out = memory_->results(s.row);
     segment.grad = backward() ? memory_->grads(s.slot) : 0;
-    segments.push_back(segment);
+    segments->push_back(segment);
   }
   counts_.received += received_.size();
-  REWIRE_RETURN_IF_ERROR(ToStatus(cuda_, "cuEventRecord", cuda_.EventRecord(there_, stream)));
-  return segments;
+  return ToStatus(cuda_, "cuEventRecord", cuda_.EventRecord(there_, stream));
 }
 
 absl::Status Balancer::GiveBack() {
@@ -248,6 +249,11 @@ absl::Status Balancer::GiveBack() {
   REWIRE_RETURN_IF_ERROR(Expect(Stage::kClosed, "GiveBack"));
   stage_ = Stage::kGivenBack;
   if (received_.empty()) return absl::OkStatus();
+  absl::Status sent = SendBack();
+  return sent.ok() ? sent : Break(std::move(sent));
+}
+
+absl::Status Balancer::SendBack() {
   REWIRE_RETURN_IF_ERROR(
       ToStatus(cuda_, "cuEventRecord", cuda_.EventRecord(computed_, input_.stream)));
   REWIRE_RETURN_IF_ERROR(back_->After(computed_));
@@ -271,9 +277,23 @@ absl::StatusOr<std::vector<Gradient>> Balancer::Collect() {
   MutexLock lock(&mutex_);
   REWIRE_RETURN_IF_ERROR(Expect(Stage::kGivenBack, "Collect"));
   stage_ = Stage::kIdle;
-  std::vector<Gradient> gradients;
   judge_given_ = !moved_.given.empty();
+  std::vector<Gradient> gradients;
   if (moved_.given.empty()) return gradients;
+  if (absl::Status taken = TakeBack(); !taken.ok()) return Break(std::move(taken));
+  if (!backward()) return gradients;
+  for (const Stowed& s : moved_.given) {
+    gradients.push_back({s.move.expert - group_.rank * shape_.experts, s.move.to,
+                         memory_->own().back_grads(s.back_slot)});
+  }
+  std::sort(gradients.begin(), gradients.end(), [](const Gradient& a, const Gradient& b) {
+    return std::pair(a.expert, a.helper) < std::pair(b.expert, b.helper);
+  });
+  return gradients;
+}
+
+// Lets the stream wait for results, and copies them to where they belong.
+absl::Status Balancer::TakeBack() {
   const CUstream stream = input_.stream;
   const NodeMemory::Side own = memory_->own();
   REWIRE_RETURN_IF_ERROR(ToStatus(cuda_, "cuEventRecord", cuda_.EventRecord(collects_, stream)));
@@ -290,12 +310,8 @@ absl::StatusOr<std::vector<Gradient>> Balancer::Collect() {
         ToStatus(cuda_, "cuMemcpyDtoDAsync",
                  cuda_.MemcpyDtoDAsync(input_.out + row * shape_.token_bytes, own.back(s.back_row),
                                        s.move.tokens * shape_.token_bytes, stream)));
-    if (backward()) gradients.push_back({expert, s.move.to, own.back_grads(s.back_slot)});
   }
-  std::sort(gradients.begin(), gradients.end(), [](const Gradient& a, const Gradient& b) {
-    return std::pair(a.expert, a.helper) < std::pair(b.expert, b.helper);
-  });
-  return gradients;
+  return absl::OkStatus();
 }
 
 bool Balancer::WasLate(CUevent waits, CUevent there) const {

@@ -112,7 +112,9 @@ class Balancer {
   [[nodiscard]] Segment OwnSegment(uint32_t expert, uint32_t first, uint32_t rows) const;
   void AddKept(uint32_t expert, std::vector<Segment>* segments) const REWIRE_REQUIRES(mutex_);
   [[nodiscard]] absl::Status AwaitPlan() REWIRE_EXCLUDES(mutex_);
-  [[nodiscard]] absl::StatusOr<std::vector<Segment>> AwaitReceived() REWIRE_REQUIRES(mutex_);
+  [[nodiscard]] absl::Status AwaitReceived(std::vector<Segment>* segments) REWIRE_REQUIRES(mutex_);
+  [[nodiscard]] absl::Status SendBack() REWIRE_REQUIRES(mutex_);
+  [[nodiscard]] absl::Status TakeBack() REWIRE_REQUIRES(mutex_);
   [[nodiscard]] bool Settled() const REWIRE_REQUIRES(mutex_);
   void ChooseDynamic();
   void JudgeLastRound() REWIRE_REQUIRES(mutex_);
@@ -126,6 +128,9 @@ class Balancer {
   void GiveWhatIsDue() REWIRE_REQUIRES(mutex_);
   [[nodiscard]] absl::Status Copy(const Stowed& stowed, uint64_t used) REWIRE_REQUIRES(mutex_);
   void LookAtPeers() REWIRE_REQUIRES(mutex_);
+  // There is no going on, here and for the others, who may wait for this process. The first reason
+  // stays.
+  absl::Status Break(absl::Status status) REWIRE_REQUIRES(mutex_);
   void LetGo() REWIRE_REQUIRES(mutex_);
 
   const CudaDriver& cuda_;
@@ -145,7 +150,8 @@ class Balancer {
   CUevent computed_ = nullptr;  // the received segments, on the caller's stream
   CUevent returned_ = nullptr;  // what was computed for others, on back_
 
-  // Of the caller's thread.
+  // Of the round. Between Begin..() and Close() the own thread uses them, too, with mutex_ held, as
+  // the caller's does when it changes them.
   RoundInput input_;
   std::vector<uint64_t> offsets_;  // of each own expert's rows
   std::vector<uint8_t> dynamic_;

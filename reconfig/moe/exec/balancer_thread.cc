@@ -75,7 +75,10 @@ void Balancer::GiveWhatIsDue() {
     if (!page_->HasBegun(s.move.to, round_)) continue;  // its bell will ring here
     changed = true;
     give.state = Give::kKept;
-    if (lateness_.copies() == 0) continue;
+    if (lateness_.copies() == 0) {
+      page_->Decline(s.move.to, round_, s.slot);
+      continue;
+    }
     const uint64_t used = page_->LastUsed(s.move.to);  // before it closes and uses this round's
     if (!page_->Take(s.move.to, round_, s.slot)) continue;
     const absl::Status copied = Copy(s, used);
@@ -86,6 +89,7 @@ void Balancer::GiveWhatIsDue() {
       continue;
     }
     // The helper waits for it; what it makes of nothing is not collected.
+    moved_.dropped.push_back(s);
     lateness_.TurnOff();
     REWIRE_ERROR("moe: an expert cannot be copied to rank %u, so nothing is moved any more: %s",
                  s.move.to, std::string(copied.message()).c_str());
@@ -125,15 +129,21 @@ absl::Status Balancer::Copy(const Stowed& s, uint64_t used) {
 
 void Balancer::LookAtPeers() {
   if (status_.ok()) {
-    const std::optional<uint32_t> dead = page_->FindDead();
-    if (!dead) return;
-    status_ = absl::UnavailableError(
-        absl::StrCat("rank ", *dead, " of ", group_.name,
-                     " has ended: what was balanced since the last check is not to be used"));
-    REWIRE_ERROR("moe: %s", std::string(status_.message()).c_str());
-    page_->RingOwn();
+    const std::optional<uint32_t> lost = page_->FindLost();
+    if (!lost) return;
+    (void)Break(absl::UnavailableError(
+        absl::StrCat("rank ", *lost, " of ", group_.name,
+                     " is lost: what was balanced since the last check is not to be used")));
   }
   LetGo();
+}
+
+absl::Status Balancer::Break(absl::Status status) {
+  if (!status_.ok()) return status_;
+  status_ = std::move(status);
+  REWIRE_ERROR("moe: %s", std::string(status_.message()).c_str());
+  page_->Fail();
+  return status_;
 }
 
 // Again and again: a live process may yet write what is less.

@@ -2,6 +2,7 @@
 
 #include <numeric>
 
+#include "reconfig/base/log.h"
 #include "reconfig/base/status_macros.h"
 
 namespace rewire::moe {
@@ -44,20 +45,28 @@ void CopyQueue::Add(CUdeviceptr target, CUdeviceptr source, uint64_t bytes) {
 
 absl::Status CopyQueue::Send() {
   if (targets_.empty()) return absl::OkStatus();
+  const absl::Status sent = batches_ && SendBatch() ? absl::OkStatus() : SendOneByOne();
+  if (sent.ok()) bytes_ += std::accumulate(sizes_.begin(), sizes_.end(), uint64_t{0});
+  targets_.clear();
+  sources_.clear();
+  sizes_.clear();
+  return sent;
+}
+
+bool CopyQueue::SendBatch() {
   CUmemcpyAttributes attributes{};
   attributes.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
   attributes.flags = CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE;
   size_t first = 0;
   const CUresult result = cuda_.MemcpyBatchAsync(targets_.data(), sources_.data(), sizes_.data(),
                                                  targets_.size(), &attributes, &first, 1, stream_);
-  const absl::Status sent = result == CUDA_ERROR_NOT_SUPPORTED
-                                ? SendOneByOne()
-                                : ToStatus(cuda_, "cuMemcpyBatchAsync", result);
-  if (sent.ok()) bytes_ += std::accumulate(sizes_.begin(), sizes_.end(), uint64_t{0});
-  targets_.clear();
-  sources_.clear();
-  sizes_.clear();
-  return sent;
+  if (result == CUDA_SUCCESS) return true;
+  batches_ = false;
+  if (result != CUDA_ERROR_NOT_SUPPORTED) {
+    REWIRE_WARN("moe: copies go one by one: %s",
+                cuda_.Describe("cuMemcpyBatchAsync", result).c_str());
+  }
+  return false;
 }
 
 absl::Status CopyQueue::SendOneByOne() {

@@ -36,12 +36,15 @@ class CopyQueue {
 
  private:
   explicit CopyQueue(const CudaDriver& cuda) : cuda_(cuda) {}
+  // False: nothing has been sent, and batches are not tried again.
+  [[nodiscard]] bool SendBatch();
   [[nodiscard]] absl::Status SendOneByOne();
 
   const CudaDriver& cuda_;
   CUstream stream_ = nullptr;
   std::vector<CUdeviceptr> targets_, sources_;
   std::vector<size_t> sizes_;
+  bool batches_ = true;
   uint64_t bytes_ = 0;
 };
 

@@ -19,7 +19,17 @@
 
 namespace rewire::moe {
 
-// Of one process. Two boards, for even and odd rounds: a process can be one round ahead.
+namespace {
+
+// A process may be so many rounds ahead of another, less one, before that cannot plan any more what
+// the first has planned.
+constexpr uint64_t kBoards = 4;
+
+uint64_t BoardOf(uint64_t round) { return round / 2 % kBoards; }
+
+}  // namespace
+
+// Of one process.
 struct NodePage::Block {
   struct Board {
     std::atomic<uint64_t> round;  // written last
@@ -28,12 +38,13 @@ struct NodePage::Block {
     std::atomic<uint32_t> counts[kMaxExperts];  // tokens, and above them whether dynamic
   };
   std::atomic<uint32_t> stage;  // 1: in, and 1 + n: has passed stage n
+  std::atomic<uint32_t> failed;
   std::atomic<uint32_t> bell;
   std::atomic<uint64_t> word;  // round, closed, slots taken
   std::atomic<uint64_t> last_used;
   uint64_t fingerprint;
   CUipcMemHandle memory;
-  Board boards[2];
+  Board boards[kBoards];
 };
 
 struct NodePage::Page {
@@ -43,12 +54,16 @@ struct NodePage::Page {
 namespace {
 
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
-constexpr uint64_t kClosed = uint64_t{1} << 31;
+// A word: 31 bits of the round, 1 when closed, 16 for slots declined and 16 for slots taken.
+constexpr uint64_t kClosed = uint64_t{1} << 32;
+constexpr uint32_t kDeclinedShift = 16;
+constexpr uint64_t kTakenMask = (uint64_t{1} << kMaxSlots) - 1;
+static_assert(kMaxSlots <= kDeclinedShift);
 constexpr uint32_t kDynamic = uint32_t{1} << 31;
 constexpr Duration kLook = milliseconds(20);  // between looks at whether a process lives
 
-uint64_t RoundOf(uint64_t word) { return word >> 32; }
-uint64_t Short(uint64_t round) { return round & 0xFFFFFFFF; }
+uint64_t RoundOf(uint64_t word) { return word >> 33; }
+uint64_t Short(uint64_t round) { return round & 0x7FFFFFFF; }
 
 // A process holds two locks of the file: `entering` while it writes its block for the first time,
 // then `present` for as long as it lives. They are the process's: not inherited, gone with it.
@@ -101,13 +116,9 @@ absl::StatusOr<std::unique_ptr<NodePage>> NodePage::Join(const NodeGroup& group,
   REWIRE_RETURN_IF_ERROR(page->Enter(shape, memory));
   const absl::Status met = page->Meet(0, deadline);
   ::unlink(path.c_str());  // whoever is in has it mapped; nobody else is to find it
-  REWIRE_RETURN_IF_ERROR(met);
-  for (uint32_t rank = 0; rank < group.ranks; ++rank) {
-    if (page->page_->blocks[rank].fingerprint == Fingerprint(shape, group.ranks)) continue;
-    return absl::FailedPreconditionError(
-        absl::StrCat("rank ", rank, " of ", group.name, " has another shape or another node"));
-  }
-  return page;
+  if (met.ok()) return page;
+  page->Fail();
+  return met;
 }
 
 NodePage::NodePage(const NodeGroup& group, UniqueFd file, Page* page)
@@ -124,6 +135,7 @@ absl::Status NodePage::Enter(const Shape& shape, const CUipcMemHandle& memory) {
   // A dead process may have left its own here; the bell alone goes on, for somebody may wait for
   // it.
   block.stage = 0;
+  block.failed = 0;
   block.word = 0;
   block.last_used = 0;
   for (Block::Board& board : block.boards) board.round = 0;
@@ -143,11 +155,29 @@ bool NodePage::Lives(uint32_t rank) const {
   return rank == group_.rank || IsLockedByOther(file_.get(), Present(rank));
 }
 
-std::optional<uint32_t> NodePage::FindDead() const {
+std::optional<uint32_t> NodePage::FindLost() const {
   for (uint32_t rank = 0; rank < group_.ranks; ++rank) {
-    if (!Lives(rank)) return rank;
+    if (!Lives(rank) || page_->blocks[rank].failed != 0) return rank;
   }
   return std::nullopt;
+}
+
+void NodePage::Fail() {
+  own().failed = 1;
+  RingAll();
+}
+
+absl::Status NodePage::CheckOther(uint32_t rank) const {
+  const Block& other = page_->blocks[rank];
+  if (other.stage == 0) return absl::OkStatus();  // it is not there yet
+  if (other.failed != 0) {
+    return absl::UnavailableError(absl::StrCat("rank ", rank, " of ", group_.name, " has failed"));
+  }
+  if (other.fingerprint != own().fingerprint) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "rank ", rank, " of ", group_.name, " has another shape or another number of ranks"));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status NodePage::Meet(uint32_t stage, Time deadline) {
@@ -156,7 +186,8 @@ absl::Status NodePage::Meet(uint32_t stage, Time deadline) {
   while (true) {
     const uint32_t heard = bell();
     std::optional<uint32_t> missing;
-    for (uint32_t rank = 0; rank < group_.ranks && !missing; ++rank) {
+    for (uint32_t rank = 0; rank < group_.ranks; ++rank) {
+      REWIRE_RETURN_IF_ERROR(CheckOther(rank));
       // Who is not there has left its stage from another life.
       if (!Lives(rank) || page_->blocks[rank].stage < 1 + stage) missing = rank;
     }
@@ -174,9 +205,9 @@ absl::Status NodePage::Meet(uint32_t stage, Time deadline) {
 }
 
 void NodePage::Begin(uint64_t round, const Posting& posting) {
-  own().word = Short(round) << 32;
-  Block::Board& board = own().boards[round % 2];
-  board.round.store(0);  // nobody takes what is half written for the round before last
+  own().word = Short(round) << 33;
+  Block::Board& board = own().boards[BoardOf(round)];
+  board.round.store(0);  // nobody reads what is half written as an older round's
   board.copies.store(posting.copies, std::memory_order_relaxed);
   board.row.store(posting.speeds.row, std::memory_order_relaxed);
   board.kib.store(posting.speeds.kib, std::memory_order_relaxed);
@@ -189,13 +220,13 @@ void NodePage::Begin(uint64_t round, const Posting& posting) {
 }
 
 void NodePage::Begin(uint64_t round) {
-  own().word = Short(round) << 32;
+  own().word = Short(round) << 33;
   RingAll();
 }
 
 bool NodePage::Read(uint64_t round, std::vector<Posting>* postings) const {
   for (uint32_t rank = 0; rank < group_.ranks; ++rank) {
-    const Block::Board& board = page_->blocks[rank].boards[round % 2];
+    const Block::Board& board = page_->blocks[rank].boards[BoardOf(round)];
     if (board.round.load(std::memory_order_acquire) != round) return false;
     Posting& posting = (*postings)[rank];
     posting.copies = board.copies.load(std::memory_order_relaxed);
@@ -217,22 +248,34 @@ bool NodePage::HasBegun(uint32_t helper, uint64_t round) const {
   return RoundOf(page_->blocks[helper].word) == Short(round);
 }
 
-bool NodePage::Take(uint32_t helper, uint64_t round, uint32_t slot) {
+bool NodePage::Mark(uint32_t helper, uint64_t round, uint64_t bit) {
   std::atomic<uint64_t>& word = page_->blocks[helper].word;
   uint64_t seen = word;
   do {
     if (RoundOf(seen) != Short(round) || (seen & kClosed) != 0) return false;
-  } while (!word.compare_exchange_weak(seen, seen | uint64_t{1} << slot));
-  page_->blocks[helper].bell.fetch_add(1);
-  ::syscall(SYS_futex, &page_->blocks[helper].bell, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+  } while (!word.compare_exchange_weak(seen, seen | bit));
+  Ring(helper);
   return true;
 }
 
-uint32_t NodePage::Taken() const { return static_cast<uint32_t>(own().word & (kClosed - 1)); }
+bool NodePage::Take(uint32_t helper, uint64_t round, uint32_t slot) {
+  return Mark(helper, round, uint64_t{1} << slot);
+}
+
+void NodePage::Decline(uint32_t helper, uint64_t round, uint32_t slot) {
+  (void)Mark(helper, round, uint64_t{1} << (slot + kDeclinedShift));
+}
+
+uint32_t NodePage::Taken() const { return static_cast<uint32_t>(own().word & kTakenMask); }
+
+uint32_t NodePage::Settled() const {
+  const uint64_t word = own().word;
+  return static_cast<uint32_t>((word | word >> kDeclinedShift) & kTakenMask);
+}
 
 uint32_t NodePage::Close(uint64_t round) {
   const uint64_t word = own().word.fetch_or(kClosed);
-  const auto taken = static_cast<uint32_t>(word & (kClosed - 1));
+  const auto taken = static_cast<uint32_t>(word & kTakenMask);
   if (taken != 0) own().last_used = round;
   return taken;
 }
@@ -249,16 +292,15 @@ void NodePage::WaitForBell(uint32_t heard, Time deadline) const {
   ::syscall(SYS_futex, &own().bell, FUTEX_WAIT, heard, &patience, nullptr, 0);
 }
 
-void NodePage::RingOwn() {
-  own().bell.fetch_add(1);
-  ::syscall(SYS_futex, &own().bell, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+void NodePage::Ring(uint32_t rank) {
+  page_->blocks[rank].bell.fetch_add(1);
+  ::syscall(SYS_futex, &page_->blocks[rank].bell, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
+void NodePage::RingOwn() { Ring(group_.rank); }
+
 void NodePage::RingAll() {
-  for (uint32_t rank = 0; rank < group_.ranks; ++rank) {
-    page_->blocks[rank].bell.fetch_add(1);
-    ::syscall(SYS_futex, &page_->blocks[rank].bell, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
-  }
+  for (uint32_t rank = 0; rank < group_.ranks; ++rank) Ring(rank);
 }
 
 }  // namespace rewire::moe

@@ -7,7 +7,8 @@
 //
 // Whoever waits, waits for its bell, which the others ring when they have changed something. A
 // process that has died is known by its lock on the file, which the kernel has let go of, whichever
-// PID namespaces the processes are in. Any thread, unless said otherwise. Rounds count from 1.
+// PID namespaces the processes are in. Any thread, unless said otherwise. A round's number is
+// even for a forward one and odd for a backward one, and half of it is one more than the last's.
 #pragma once
 
 #include <cstdint>
@@ -59,16 +60,21 @@ class NodePage {
   [[nodiscard]] bool HasBegun(uint32_t helper, uint64_t round) const;
   // An owner fills a slot of the helper's; false: closed, or the helper is in another round.
   [[nodiscard]] bool Take(uint32_t helper, uint64_t round, uint32_t slot);
-  // Of this process's word: the slots taken so far, and for good.
+  // Says that it will not, so that the helper need not wait for it.
+  void Decline(uint32_t helper, uint64_t round, uint32_t slot);
+  // Of this process's word: the slots taken so far; taken or declined; taken for good.
   [[nodiscard]] uint32_t Taken() const;
+  [[nodiscard]] uint32_t Settled() const;
   [[nodiscard]] uint32_t Close(uint64_t round);
 
   // The last round in which the process used what others sent it; for good once it has begun the
   // next.
   [[nodiscard]] uint64_t LastUsed(uint32_t rank) const;
 
-  // nullopt: all live. Otherwise one that does not.
-  [[nodiscard]] std::optional<uint32_t> FindDead() const;
+  // Tells the others that this process does not go on.
+  void Fail();
+  // nullopt: all go on. Otherwise one that has ended or failed.
+  [[nodiscard]] std::optional<uint32_t> FindLost() const;
 
   [[nodiscard]] uint32_t bell() const;
   // Until the bell has been rung since it was `heard`, or the deadline has passed.
@@ -80,8 +86,12 @@ class NodePage {
   struct Page;
   NodePage(const NodeGroup& group, UniqueFd file, Page* page);
   [[nodiscard]] absl::Status Enter(const Shape& shape, const CUipcMemHandle& memory);
+  // What keeps this process from balancing with another that is there.
+  [[nodiscard]] absl::Status CheckOther(uint32_t rank) const;
   [[nodiscard]] bool Lives(uint32_t rank) const;
   [[nodiscard]] Block& own() const;
+  bool Mark(uint32_t helper, uint64_t round, uint64_t bit);
+  void Ring(uint32_t rank);
   void RingAll();
 
   const NodeGroup group_;

@@ -47,7 +47,10 @@ absl::StatusOr<std::unique_ptr<Balancer>> Balancer::Open(const CudaDriver& cuda,
     return absl::FailedPreconditionError("no CUDA context is current in this thread");
   }
   std::unique_ptr<Balancer> balancer(new Balancer(cuda, group, shape, options, context));
-  REWIRE_RETURN_IF_ERROR(balancer->Prepare());
+  if (absl::Status prepared = balancer->Prepare(); !prepared.ok()) {
+    if (balancer->page_ != nullptr) balancer->page_->Fail();
+    return prepared;
+  }
   REWIRE_INFO("moe: %s: rank %u of %u balances up to %u experts a round, %llu bytes of memory",
               group.name.c_str(), group.rank, group.ranks, balancer->lateness_.copies(),
               static_cast<unsigned long long>(balancer->memory_->bytes()));
@@ -117,7 +120,7 @@ absl::Status Balancer::TryPaths(Time deadline) {
       REWIRE_RETURN_IF_ERROR(
           ToStatus(cuda_, "cuMemcpyDtoH", cuda_.MemcpyDtoH(&word, own.used(rank), sizeof word)));
       if (word != 0) break;
-      if (Now() >= deadline || page_->FindDead()) {
+      if (Now() >= deadline || page_->FindLost()) {
         return absl::UnavailableError(absl::StrCat("nothing has come from rank ", rank));
       }
       std::this_thread::sleep_for(kPoll);

@@ -59,6 +59,7 @@ struct Gradient {
 struct Moved {
   std::vector<Stowed> given;
   std::vector<Stowed> received;
+  std::vector<Stowed> dropped;   // helpers were told to expect them, but the copies failed
   std::vector<uint8_t> dynamic;  // of each own expert: whether it could have been moved
 };
 

@@ -1,0 +1,245 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <pthread.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <random>
+#include <string>
+
+#include "bench/moe-exec/layer_run.h"
+
+namespace rewire::bench {
+namespace {
+
+using testing::Each;
+
+// Small and uneven: four processes, 32 experts.
+LayerRunOptions Small(const std::string& name) {
+  ::setenv("SIMGPU_DEVICES", "4", 1);
+  LayerRunOptions o;
+  o.simgpu = REWIRE_SIMGPU;
+  o.name = "test-" + std::to_string(::getpid()) + "-" + name;
+  o.trace.devices = 4;
+  o.trace.experts = 32;
+  o.trace.sigma = 1.5;
+  o.expert = {8, 6};
+  o.micro_batches = 3;
+  o.balancer.patience = seconds(20);
+  o.balancer.meeting = seconds(60);
+  return o;
+}
+
+std::vector<int> RunAll(Crew& crew, const LayerRunOptions& o) {
+  return crew.Run([&](uint32_t rank) { return RunLayers(crew, o, rank); }, seconds(120));
+}
+
+TEST(LayersTest, WhatIsComputedDoesNotDependOnWhoComputesIt) {
+  LayerRunOptions o = Small("equal");
+  Crew plain(4, LayerRunBytes(o)), balanced(4, LayerRunBytes(o));
+  o.balance = false;
+  ASSERT_THAT(RunAll(plain, o), Each(0));
+  o.balance = true;
+  ASSERT_THAT(RunAll(balanced, o), Each(0));
+  uint64_t given = 0, received = 0, formula = 0, copied = 0;
+  for (uint32_t rank = 0; rank < 4; ++rank) {
+    const LayerRunResult& a = ResultOf(plain, rank);
+    const LayerRunResult& b = ResultOf(balanced, rank);
+    EXPECT_EQ(a.nccl_trace, b.nccl_trace);
+    EXPECT_EQ(a.dispatched, b.dispatched);
+    EXPECT_EQ(a.forward, b.forward);
+    EXPECT_EQ(a.backward, b.backward);
+    EXPECT_EQ(b.allocations, 0u);
+    given += b.given;
+    received += b.received;
+    formula += b.formula_bytes;
+    copied += b.peer_bytes;
+  }
+  EXPECT_GT(given, 0u);
+  EXPECT_EQ(given, received);
+  EXPECT_EQ(formula, copied);
+}
+
+TEST(LayersTest, BalancedTokensAreLeftWhereTheyAre) {
+  LayerRunOptions o = Small("gate");
+  o.trace.sigma = 0;
+  o.balancer.gate_percent = 130;
+  Crew crew(4, LayerRunBytes(o));
+  ASSERT_THAT(RunAll(crew, o), Each(0));
+  for (uint32_t rank = 0; rank < 4; ++rank) EXPECT_EQ(ResultOf(crew, rank).peer_bytes, 0u);
+}
+
+TEST(LayersTest, NobodyWaitsForAPlan) {
+  // Who has no patience moves nothing, or what is there in time; the result is the same.
+  LayerRunOptions o = Small("hasty");
+  Crew plain(4, LayerRunBytes(o)), hasty(4, LayerRunBytes(o));
+  o.balance = false;
+  ASSERT_THAT(RunAll(plain, o), Each(0));
+  o.balance = true;
+  o.balancer.patience = microseconds(0);
+  ASSERT_THAT(RunAll(hasty, o), Each(0));
+  for (uint32_t rank = 0; rank < 4; ++rank) {
+    EXPECT_EQ(ResultOf(plain, rank).forward, ResultOf(hasty, rank).forward);
+    EXPECT_EQ(ResultOf(plain, rank).backward, ResultOf(hasty, rank).backward);
+  }
+}
+
+// ---- copies that fail ----
+
+// The driver's, and how many more of them succeed.
+decltype(CudaDriver::MemcpyDtoDAsync) real_copy = nullptr;
+std::atomic<int> copies_left = 0;
+bool to_helpers_only = false;
+
+CUresult FailsLater(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
+  char thread[16] = "";
+  ::pthread_getname_np(::pthread_self(), thread, sizeof thread);
+  const bool counts = !to_helpers_only || std::string(thread) == "rewire-moe";
+  if (counts && copies_left-- <= 0) return CUDA_ERROR_INVALID_VALUE;
+  return real_copy(to, from, bytes, stream);
+}
+
+void LetCopiesFail(LayerRunOptions* o, int after, bool helpers_only) {
+  o->change_driver = [after, helpers_only](CudaDriver* driver) {
+    copies_left = after;
+    to_helpers_only = helpers_only;
+    real_copy = driver->MemcpyDtoDAsync;
+    driver->MemcpyDtoDAsync = FailsLater;
+    driver->MemcpyBatchAsync = [](CUdeviceptr*, CUdeviceptr*, size_t*, size_t, CUmemcpyAttributes*,
+                                  size_t*, size_t, CUstream) { return CUDA_ERROR_INVALID_VALUE; };
+  };
+}
+
+TEST(LayersTest, WhenNothingGetsToHelpersBalancingIsOffAndNothingElse) {
+  LayerRunOptions o = Small("plain");
+  Crew plain(4, LayerRunBytes(o));
+  o.balance = false;
+  ASSERT_THAT(RunAll(plain, o), Each(0));
+  o.balance = true;
+  for (const int copies : {0, 1, 2, 3, 7}) {
+    o.name = "test-" + std::to_string(::getpid()) + "-path-" + std::to_string(copies);
+    LetCopiesFail(&o, copies, true);
+    Crew crew(4, LayerRunBytes(o));
+    ASSERT_THAT(RunAll(crew, o), Each(0)) << copies;
+    uint64_t off = 0;
+    for (uint32_t rank = 0; rank < 4; ++rank) {
+      EXPECT_EQ(ResultOf(plain, rank).forward, ResultOf(crew, rank).forward) << copies;
+      EXPECT_EQ(ResultOf(plain, rank).backward, ResultOf(crew, rank).backward) << copies;
+      off += ResultOf(crew, rank).copies_left == 0 ? 1 : 0;
+    }
+    EXPECT_GT(off, 0u) << copies;
+  }
+}
+
+TEST(LayersTest, WhenNothingComesBackAllAreTold) {
+  LayerRunOptions o = Small("");
+  o.dispatch = false;
+  for (const int copies : {3, 8, 12, 17}) {  // three are Open()'s own
+    o.name = "test-" + std::to_string(::getpid()) + "-back-" + std::to_string(copies);
+    LetCopiesFail(&o, copies, false);
+    Crew crew(4, LayerRunBytes(o));
+    for (const int status : RunAll(crew, o)) {
+      EXPECT_TRUE(status == 0 || status == kBalancingFailed) << copies << ": " << status;
+    }
+  }
+}
+
+TEST(LayersTest, WithoutBatchesCopiesGoOneByOne) {
+  LayerRunOptions o = Small("single");
+  o.change_driver = [](CudaDriver* driver) {
+    driver->MemcpyBatchAsync = [](CUdeviceptr*, CUdeviceptr*, size_t*, size_t, CUmemcpyAttributes*,
+                                  size_t*, size_t, CUstream) { return CUDA_ERROR_NOT_SUPPORTED; };
+  };
+  Crew crew(4, LayerRunBytes(o));
+  ASSERT_THAT(RunAll(crew, o), Each(0));
+  uint64_t formula = 0, copied = 0;
+  for (uint32_t rank = 0; rank < 4; ++rank) {
+    formula += ResultOf(crew, rank).formula_bytes;
+    copied += ResultOf(crew, rank).peer_bytes;
+  }
+  EXPECT_GT(copied, 0u);
+  EXPECT_EQ(formula, copied);
+}
+
+TEST(LayersTest, ADriverWithoutStreamMemoryOperationsIsRefused) {
+  LayerRunOptions o = Small("old");
+  o.change_driver = [](CudaDriver* driver) {
+    driver->StreamWriteValue64 = [](CUstream, CUdeviceptr, uint64_t, unsigned) {
+      return CUDA_ERROR_NOT_SUPPORTED;
+    };
+  };
+  Crew crew(4, LayerRunBytes(o));
+  EXPECT_THAT(RunAll(crew, o), Each(kBalancingFailed));
+}
+
+TEST(LayersTest, WhoDoesNotComeIsNamed) {
+  LayerRunOptions o = Small("missing");
+  o.dispatch = false;
+  o.balancer.meeting = milliseconds(300);
+  Crew crew(4, LayerRunBytes(o));
+  const std::vector<int> statuses = crew.Run(
+      [&](uint32_t rank) { return rank == 2 ? 0 : RunLayers(crew, o, rank); }, seconds(60));
+  EXPECT_THAT(statuses,
+              testing::ElementsAre(kBalancingFailed, kBalancingFailed, 0, kBalancingFailed));
+}
+
+TEST(LayersTest, WhoSaysOtherwiseIsRefused) {
+  LayerRunOptions o = Small("other");
+  o.dispatch = false;
+  LayerRunOptions other = o;
+  other.trace.dynamic = 3;
+  Crew crew(4, LayerRunBytes(o));
+  const std::vector<int> statuses = crew.Run(
+      [&](uint32_t rank) { return RunLayers(crew, rank == 2 ? other : o, rank); }, seconds(60));
+  EXPECT_THAT(statuses, Each(kBalancingFailed));
+}
+
+// A process is killed between two steps of a round, any two. The others are told, or had all they
+// needed; none hangs, and what passed a check is right.
+TEST(LayersTest, WhenAHelperIsKilledTheOthersAreTold) {
+  LayerRunOptions o = Small("whole");
+  o.trace.devices = 3;
+  o.trace.experts = 24;
+  o.layers = 1;
+  o.dispatch = false;
+  o.balance = false;
+  Crew plain(3, LayerRunBytes(o));
+  ASSERT_THAT(RunAll(plain, o), Each(0));
+  o.balance = true;
+  int told = 0;
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    std::mt19937_64 random(seed);
+    const auto victim = static_cast<uint32_t>(random() % 3);
+    const uint64_t step = random() % (uint64_t{o.micro_batches + 1} * 2 * 5);
+    o.name = "test-" + std::to_string(::getpid()) + "-killed-" + std::to_string(seed);
+    Crew crew(3, LayerRunBytes(o));
+    LayerRunOptions victims = o;
+    victims.at_step = [step](uint64_t now) {
+      if (now == step) ::raise(SIGKILL);
+    };
+    const std::vector<int> statuses =
+        crew.Run([&](uint32_t rank) { return RunLayers(crew, rank == victim ? victims : o, rank); },
+                 seconds(60));
+    for (uint32_t rank = 0; rank < 3; ++rank) {
+      if (rank == victim) {
+        EXPECT_EQ(statuses[rank], 128 + SIGKILL) << "seed " << seed;
+        continue;
+      }
+      EXPECT_TRUE(statuses[rank] == 0 || statuses[rank] == kBalancingFailed)
+          << "seed " << seed << ": " << statuses[rank];
+      told += statuses[rank] == kBalancingFailed ? 1 : 0;
+      for (uint32_t m = 0; m <= o.micro_batches; ++m) {
+        const uint64_t check = ChecksOf(crew, o, rank)[m];
+        if (check != 0) {
+          EXPECT_EQ(check, ChecksOf(plain, o, rank)[m]) << "seed " << seed;
+        }
+      }
+    }
+    if (HasFailure()) break;
+  }
+  EXPECT_GT(told, 0);
+}
+
+}  // namespace
+}  // namespace rewire::bench

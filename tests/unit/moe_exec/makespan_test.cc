@@ -1,0 +1,83 @@
+#include "reconfig/moe/exec/makespan.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include "tests/unit/moe/any_batch.h"
+
+namespace rewire::moe {
+namespace {
+
+Shape AnyShape() {
+  Shape shape;
+  shape.experts = 4;
+  shape.weight_bytes = 10 << 10;
+  shape.grad_bytes = 0;
+  shape.token_bytes = 1 << 10;
+  shape.slots = 4;
+  shape.rows = 1000;
+  return shape;
+}
+
+constexpr BalanceOptions kOptions{{UINT32_MAX, 4}, 100, 1};
+
+// Device 0 has 10 static tokens and 90 dynamic ones, device 1 has 20 static ones.
+const Batch kUneven{2, {10, 90, 20, 0}, {0, 0, 1, 1}, {0, 1, 0, 1}};
+const std::vector<Stowed> kForty{{{1, 1, 0, 40}, 0, 0, 0, 0, 0}};
+
+TEST(MakespanTest, FreeCopiesLeaveTheBusiestDevice) {
+  EXPECT_EQ(Makespan(kUneven, {}, AnyShape(), {1000, 0}), 100'000u);
+  EXPECT_EQ(Makespan(kUneven, kForty, AnyShape(), {1000, 0}), 60'000u);
+}
+
+TEST(MakespanTest, AHelperWaitsForWhatItGetsAndAnOwnerForWhatComesBack) {
+  // 10 KiB of weights and 40 of tokens at 500 arrive at 25,000, behind the 20 static rows; 40 rows;
+  // 40 KiB back.
+  EXPECT_EQ(Makespan(kUneven, kForty, AnyShape(), {1000, 500}), 25'000u + 40'000u + 20'000u);
+}
+
+TEST(MakespanTest, BackwardTakesTwiceTheWorkAndBringsGradientsBack) {
+  Shape shape = AnyShape();
+  shape.grad_bytes = 20 << 10;
+  // Out: 10 + 80 KiB; back: 40 + 20 KiB.
+  const uint64_t backward = 45'000 + 80'000 + 30'000;
+  EXPECT_EQ(Makespan(kUneven, kForty, shape, {1000, 500}), 85'000 + backward);
+}
+
+TEST(ChooseMovesTest, WithoutMeasurementsItIsThePlan) {
+  EXPECT_EQ(ChooseMoves(kUneven, kOptions, AnyShape(), {}).size(), 1u);
+}
+
+TEST(ChooseMovesTest, NothingIsMovedWhereCopiesTakeLongerThanWork) {
+  EXPECT_TRUE(ChooseMoves(kUneven, kOptions, AnyShape(), {1000, 1'000'000}).empty());
+}
+
+TEST(ChooseMovesTest, FewerTokensWhereCopiesTakeAsLongAsWork) {
+  const std::vector<Stowed> hidden = ChooseMoves(kUneven, kOptions, AnyShape(), {1000, 1});
+  const std::vector<Stowed> slow = ChooseMoves(kUneven, kOptions, AnyShape(), {1000, 500});
+  ASSERT_EQ(hidden.size(), 1u);
+  ASSERT_EQ(slow.size(), 1u);
+  EXPECT_EQ(hidden[0].move.tokens, 40u);
+  EXPECT_LT(slow[0].move.tokens, 40u);
+  EXPECT_GT(slow[0].move.tokens, 10u);
+}
+
+RC_GTEST_PROP(ChooseMovesTest, ItIsNeverSlowerThanNoMovesOrAll, ()) {
+  const Batch batch = AnyBatch();
+  const Speeds speeds{*rc::gen::inRange<uint32_t>(1, 100000),
+                      *rc::gen::inRange<uint32_t>(1, 10000000)};
+  Shape shape = AnyShape();
+  shape.grad_bytes = *rc::gen::element<uint64_t>(0, 20 << 10);
+  const std::vector<Stowed> chosen = ChooseMoves(batch, kOptions, shape, speeds);
+  const std::vector<Stowed> all =
+      Stow(batch, BalanceMoves(batch, kOptions), shape.slots, shape.rows);
+  const uint64_t time = Makespan(batch, chosen, shape, speeds);
+  RC_ASSERT(time <= Makespan(batch, all, shape, speeds));
+  if (chosen != all) RC_ASSERT(time <= Makespan(batch, {}, shape, speeds));
+  MovePlan plan;
+  for (const Stowed& s : chosen) plan.push_back(s.move);
+  RC_ASSERT(Check(batch, plan, {UINT32_MAX, shape.slots}).ok());
+}
+
+}  // namespace
+}  // namespace rewire::moe

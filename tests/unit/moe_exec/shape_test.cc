@@ -1,0 +1,71 @@
+#include "reconfig/moe/exec/shape.h"
+
+#include <gmock/gmock.h>
+
+#include "reconfig/moe/exec/lateness.h"
+
+namespace rewire::moe {
+namespace {
+
+using testing::HasSubstr;
+
+Shape Good() {
+  Shape shape;
+  shape.experts = 16;
+  shape.weight_bytes = 1000;
+  shape.token_bytes = 10;
+  shape.rows = 100;
+  return shape;
+}
+
+TEST(ShapeTest, WhatIsWrongIsNamedWithItsRange) {
+  EXPECT_TRUE(Check(Good()).ok());
+  const auto why = [](auto change) {
+    Shape shape = Good();
+    change(&shape);
+    return std::string(Check(shape).message());
+  };
+  EXPECT_EQ(why([](Shape* s) { s->experts = 0; }), "experts is 0, not in 1..256");
+  EXPECT_EQ(why([](Shape* s) { s->slots = 17; }), "slots is 17, not in 1..16");
+  EXPECT_EQ(why([](Shape* s) { s->dynamic = 17; }), "dynamic is 17, not in 1..16");
+  EXPECT_THAT(why([](Shape* s) { s->weight_bytes = 0; }), HasSubstr("weight_bytes is 0"));
+  EXPECT_THAT(why([](Shape* s) { s->token_bytes = 0; }), HasSubstr("token_bytes is 0"));
+  EXPECT_THAT(why([](Shape* s) { s->rows = 0; }), HasSubstr("rows is 0"));
+  EXPECT_THAT(why([](Shape* s) { s->token_bytes = uint64_t{1} << 39; }),
+              HasSubstr("rows * token_bytes"));
+}
+
+TEST(NodeGroupTest, WhatIsWrongIsNamed) {
+  EXPECT_TRUE(Check(NodeGroup{"job-7_a", 1, 2}).ok());
+  EXPECT_THAT(Check(NodeGroup{"a", 0, 1}).message(), HasSubstr("ranks is 1, not in 2..16"));
+  EXPECT_THAT(Check(NodeGroup{"a", 2, 2}).message(), HasSubstr("rank is 2, not in 0..1"));
+  EXPECT_THAT(Check(NodeGroup{"", 0, 2}).message(), HasSubstr("the name's length is 0"));
+  EXPECT_THAT(Check(NodeGroup{"../x", 0, 2}).message(), HasSubstr("\"../x\""));
+}
+
+TEST(FingerprintTest, EveryMemberCounts) {
+  const uint64_t good = Fingerprint(Good(), 2);
+  EXPECT_NE(good, Fingerprint(Good(), 4));
+  for (const auto change : {+[](Shape* s) { ++s->experts; }, +[](Shape* s) { ++s->weight_bytes; },
+                            +[](Shape* s) { ++s->grad_bytes; }, +[](Shape* s) { ++s->token_bytes; },
+                            +[](Shape* s) { ++s->slots; }, +[](Shape* s) { ++s->rows; },
+                            +[](Shape* s) { ++s->dynamic; }}) {
+    Shape shape = Good();
+    change(&shape);
+    EXPECT_NE(good, Fingerprint(shape, 2));
+  }
+}
+
+TEST(LatenessTest, LateRoundsInARowHalveTheBudgetDownToNothing) {
+  Lateness lateness(5, 3);
+  for (const bool late : {true, true, false, true, true}) EXPECT_FALSE(lateness.Count(late));
+  EXPECT_EQ(lateness.copies(), 5u);
+  EXPECT_TRUE(lateness.Count(true));
+  EXPECT_EQ(lateness.copies(), 2u);
+  for (int i = 0; i < 6; ++i) (void)lateness.Count(true);
+  EXPECT_EQ(lateness.copies(), 0u);
+  EXPECT_EQ(lateness.total(), 11u);
+}
+
+}  // namespace
+}  // namespace rewire::moe
