@@ -97,6 +97,7 @@ void LiteRouting::Divide() {
 
 void LiteRouting::GiveOut(const Placement& placement) {
   routed_.computed.assign(topology_.devices(), 0);
+  routed_.of_slot.assign(placement.slots.size(), 0);
   routed_.arriving.assign(topology_.devices(), 0);
   routed_.own = 0;
   std::fill(seen_remote_.begin(), seen_remote_.end(), 0);
@@ -115,6 +116,7 @@ void LiteRouting::GiveOut(const Placement& placement) {
       const uint64_t from_others = remote.each + remainders_[remote.first_remainder + j + 1];
       const uint32_t of_this = counts_.at(d, e);
       routed_.own += of_this / local.replicas + (of_this % local.replicas > i ? 1 : 0);
+      routed_.of_slot[size_t{d} * placement.capacity + s] = from_node + from_others;
       routed_.computed[d] += from_node + from_others;
       routed_.arriving[d] += from_others;
     }

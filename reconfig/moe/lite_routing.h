@@ -23,6 +23,7 @@ namespace rewire::moe {
 
 struct RoutedTokens {
   std::vector<uint64_t> computed;  // by each device
+  std::vector<uint64_t> of_slot;   // of them, by the placement's slots
   // By the way they go, of all devices together: nowhere (the device has the expert itself), to
   // another device of the node, to another node.
   uint64_t own = 0;

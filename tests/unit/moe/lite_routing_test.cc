@@ -43,20 +43,23 @@ RoutedTokens RouteOneByOne(const Case& c) {
   const uint32_t devices = c.topology.devices();
   RoutedTokens routed;
   routed.computed.resize(devices);
+  routed.of_slot.resize(c.placement.slots.size());
   routed.leaving.resize(devices);
   routed.arriving.resize(devices);
   for (uint32_t source = 0; source < devices; ++source) {
     for (uint32_t e = 0; e < c.counts.experts(); ++e) {
-      std::vector<uint32_t> near, all;  // devices of the replicas, in the order of slots
+      std::vector<uint32_t> near, all;  // slots of the replicas
       for (uint32_t s = 0; s < c.placement.slots.size(); ++s) {
         const uint32_t d = s / c.placement.capacity;
         if (c.placement.slots[s] != e) continue;
-        all.push_back(d);
-        if (d / c.topology.per_node == source / c.topology.per_node) near.push_back(d);
+        all.push_back(s);
+        if (d / c.topology.per_node == source / c.topology.per_node) near.push_back(s);
       }
       const std::vector<uint32_t>& targets = near.empty() ? all : near;
       for (uint32_t token = 0; token < c.counts.at(source, e); ++token) {
-        const uint32_t target = targets[token % targets.size()];
+        const uint32_t slot = targets[token % targets.size()];
+        const uint32_t target = slot / c.placement.capacity;
+        ++routed.of_slot[slot];
         ++routed.computed[target];
         if (target == source) {
           ++routed.own;
