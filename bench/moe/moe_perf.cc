@@ -1,6 +1,7 @@
 // `./dev bench moe`: how even micro-batches of experts become, by our plan and by others', on a
 // synthetic trace; how long a plan takes, and whether every rank comes to the same; and re-layouts
-// beside LAER-MoE's: their time, their cost, and what they make of an iteration in a model of it.
+// beside LAER-MoE's: their time, their cost, how even both together are, and what re-layouts make
+// of an iteration in a model of it.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -11,6 +12,8 @@
 
 #include "bench/lib/flags.h"
 #include "bench/lib/report.h"
+#include "bench/moe/composed_part.h"
+#include "bench/moe/iteration_model.h"
 #include "bench/moe/planning.h"
 #include "bench/moe/quality.h"
 #include "bench/moe/relayout_part.h"
@@ -110,6 +113,46 @@ void Relayouts(const Options& options, Report* report) {
   report->Set("relayout_cost_ratio_median", Percentile(*costs, 0.5));
 }
 
+// The composition, and the worse of the set-ups as what it comes to.
+void Compositions(const Options& options, Report* report) {
+  constexpr int kIterations = 4;
+  double worst = 0, worst_laer = 0;
+  fprintf(report->text(),
+          "# composed, max/mean:   fixed  FEPLB   LAER Rewire     p10     p90"
+          "  copies of FEPLB's  bytes of FEPLB's\n");
+  for (const ComposedSetup& setup : {E8K2(), E16K4()}) {
+    std::vector<double> fixed, greedy, laer, ours, copies, bytes;
+    for (int64_t seed = 1; seed <= options.seeds; ++seed) {
+      const auto c = MeasureComposed(setup, static_cast<uint64_t>(seed), kIterations);
+      Check(c.status());
+      fixed.push_back(c->fixed);
+      greedy.push_back(c->greedy);
+      laer.push_back(c->laer);
+      ours.push_back(c->ours);
+      copies.push_back(c->our_copies / c->greedy_copies);
+      bytes.push_back(c->our_bytes / c->greedy_bytes);
+    }
+    const std::string name(setup.name);
+    std::vector<double> sorted = ours;
+    std::sort(sorted.begin(), sorted.end());
+    fprintf(report->text(), "  %-20s %6.3f %6.3f %6.3f %6.3f %7.3f %7.3f %18.2f %17.2f\n",
+            name.c_str(), Median(fixed), Median(greedy), Median(laer), Median(ours),
+            Percentile(sorted, 0.1), Percentile(sorted, 0.9), Median(copies), Median(bytes));
+    worst = std::max(worst, Median(ours));
+    worst_laer = std::max(worst_laer, Median(laer));
+    report->Set("fixed_max_over_mean_" + name, Median(fixed));
+    report->Set("feplb_max_over_mean_" + name, Median(greedy));
+    report->Set("laer_max_over_mean_" + name, Median(laer));
+    report->Set("composed_max_over_mean_" + name, Median(ours));
+    report->Set("composed_bytes_of_feplbs_" + name, Median(bytes));
+    Check(report->AddSamples("max/mean, LAER, " + name, "", laer));
+    Check(report->AddSamples("max/mean, composed, " + name, "", ours));
+    Check(report->AddSamples("bytes of FEPLB's, composed, " + name, "", bytes));
+  }
+  report->Set("laer_max_over_mean", worst_laer);
+  report->Set("composed_max_over_mean", worst);
+}
+
 void Iterations(Report* report) {
   const auto cells = ReadIterations(kData + "/iteration_ms.csv");
   Check(cells.status());
@@ -162,6 +205,7 @@ int Main(int argc, char** argv) {
           static_cast<unsigned long long>(hashes->front()));
   report.Set("plan_hash_equal", equal);
   Relayouts(options, &report);
+  Compositions(options, &report);
   Iterations(&report);
   Check(report.Finish());
   return equal ? 0 : 1;

@@ -12,14 +12,12 @@
 #include "absl/strings/str_cat.h"
 #include "bench/moe/csv_rows.h"
 #include "reconfig/base/status_macros.h"
-#include "reconfig/moe/history.h"
 #include "reconfig/moe/relayout.h"
 
 namespace rewire::bench {
 namespace {
 
 using moe::Counts;
-using moe::Placement;
 using moe::RelayoutOptions;
 
 constexpr uint32_t kPerNode = 8;
@@ -77,25 +75,6 @@ Input AnyInput(uint32_t least_nodes, std::mt19937_64* random) {
   input.options.capacity = std::max(1 + below(8), (experts + devices - 1) / devices);
   input.counts = SkewedCounts(input.options.topology, experts, random);
   return input;
-}
-
-// Device j has experts j % (experts / capacity), and every so many after it.
-Placement FixedPlacement(uint32_t devices, uint32_t experts, uint32_t capacity) {
-  const uint32_t group = experts / capacity;
-  Placement placement{capacity, {}};
-  for (uint32_t d = 0; d < devices; ++d) {
-    for (uint32_t c = 0; c < capacity; ++c) placement.slots.push_back(c * group + d % group);
-  }
-  return placement;
-}
-
-void AddEvenness(const moe::RoutedTokens& routed, double weight, LayoutEvenness* to) {
-  const auto& computed = routed.computed;
-  const auto all =
-      static_cast<double>(std::accumulate(computed.begin(), computed.end(), uint64_t{0}));
-  const auto most = static_cast<double>(*std::max_element(computed.begin(), computed.end()));
-  to->max_over_mean += weight * most * static_cast<double>(computed.size()) / all;
-  to->leaving += weight * static_cast<double>(routed.inside + routed.between) / all;
 }
 
 }  // namespace
@@ -165,43 +144,5 @@ absl::StatusOr<double> CompareObjectives(int inputs, uint64_t seed) {
   }
   return static_cast<double>(no_busier) / inputs;
 }
-
-absl::StatusOr<RelayoutEvenness> MeasureEvenness(const LayerShape& shape, uint32_t capacity,
-                                                 int layers, int iterations) {
-  constexpr int kHistory = 5, kMicroBatches = 2;
-  RelayoutOptions options;
-  options.topology = {shape.devices / kPerNode, kPerNode};
-  options.capacity = capacity;
-  const Placement fixed = FixedPlacement(shape.devices, shape.experts, capacity);
-  const double weight = 1.0 / (layers * iterations * kMicroBatches);
-  RelayoutEvenness evenness;
-  for (int layer = 0; layer < layers; ++layer) {
-    LayerCounts source(shape, static_cast<uint64_t>(layer));
-    moe::History history(kHistory);
-    for (int i = 0; i < kHistory + iterations; ++i) {
-      const Counts batches[kMicroBatches] = {source.Next(), source.Next()};
-      if (i >= kHistory) {
-        const std::vector<Counts> iterations = history.Iterations();
-        Counts sum = iterations[0];
-        for (size_t h = 1; h < iterations.size(); ++h) sum.Add(iterations[h]);
-        REWIRE_ASSIGN_OR_RETURN(const moe::Relayout laer, moe::PlanAsLaer(sum, options));
-        REWIRE_ASSIGN_OR_RETURN(const moe::Relayout ours, moe::PlanRelayout(iterations, options));
-        for (const Counts& batch : batches) {
-          moe::LiteRouting routing(options.topology, batch);
-          AddEvenness(routing.Route(fixed), weight, &evenness.fixed);
-          AddEvenness(routing.Route(laer.placement), weight, &evenness.laer);
-          AddEvenness(routing.Route(ours.placement), weight, &evenness.ours);
-        }
-      }
-      Counts both = batches[0];
-      both.Add(batches[1]);
-      history.Add(std::move(both));
-    }
-  }
-  return evenness;
-}
-
-LayerShape CalibratedE8K2() { return {32, 8, 16384, 2, 0.63, 0.32, 0.32}; }
-LayerShape CalibratedE16K4() { return {32, 16, 16384, 4, 1.45, 0.39, 0.39}; }
 
 }  // namespace rewire::bench

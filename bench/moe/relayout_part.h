@@ -1,5 +1,5 @@
-// What `./dev bench moe` measures of re-layouts: how long ours takes beside LAER-MoE's planner, how
-// much its placements cost beside LAER's, and how even devices are with either. One thread.
+// What `./dev bench moe` measures of re-layouts: how long ours takes beside LAER-MoE's planner, and
+// how much its placements cost beside LAER's. One thread.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,6 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "bench/moe/iteration_model.h"
-#include "bench/moe/layer_counts.h"
 
 namespace rewire::bench {
 
@@ -31,24 +29,5 @@ struct RelayoutTime {
 // The share of such inputs, of 2 to 8 nodes, on which the placement for the busiest link has no
 // busier link between nodes than the placement for the sum (moe::Objective).
 [[nodiscard]] absl::StatusOr<double> CompareObjectives(int inputs, uint64_t seed);
-
-// The tokens that devices compute when each iteration of two micro-batches is placed by the five
-// before it: LAER's setting. Means over layers and micro-batches.
-struct LayoutEvenness {
-  double max_over_mean = 0;
-  double leaving = 0;  // share of tokens that are computed on another device than they are on
-};
-struct RelayoutEvenness {
-  LayoutEvenness fixed;  // expert parallelism of experts / capacity devices, as LAER's FSDP+EP
-  LayoutEvenness laer;
-  LayoutEvenness ours;
-};
-[[nodiscard]] absl::StatusOr<RelayoutEvenness> MeasureEvenness(const LayerShape& shape,
-                                                               uint32_t capacity, int layers,
-                                                               int iterations);
-// Shapes whose fixed and LAER's max_over_mean come out as LAER's authors measured them
-// (token_analysis_backup.csv: 1.664 and 1.413 for e8k2, 1.729 and 1.288 for e16k4).
-[[nodiscard]] LayerShape CalibratedE8K2();
-[[nodiscard]] LayerShape CalibratedE16K4();
 
 }  // namespace rewire::bench
