@@ -111,6 +111,14 @@ void Relayouts(const Options& options, Report* report) {
           costs->size(), Percentile(*costs, 0.5), costs->back());
   report->Set("relayout_cost_ratio", costs->back());
   report->Set("relayout_cost_ratio_median", Percentile(*costs, 0.5));
+
+  const auto compared = CompareObjectives(static_cast<int>(options.layouts), 1);
+  Check(compared.status());
+  fprintf(report->text(),
+          "# placed for the busiest link: no busier than the sum's in %.3f of inputs, and devices "
+          "compute %.3f\n",
+          compared->no_busier, compared->computed);
+  report->Set("relayout_link_no_busier", compared->no_busier);
 }
 
 // The composition, and the worse of the set-ups as what it comes to.

@@ -60,6 +60,17 @@ Counts SkewedCounts(const moe::Topology& topology, uint32_t experts, std::mt1993
   return counts;
 }
 
+struct Busiest {
+  uint64_t link = 0;
+  uint64_t computed = 0;
+};
+Busiest BusiestOf(const moe::RoutedTokens& routed) {
+  const auto most = [](const std::vector<uint64_t>& v) {
+    return *std::max_element(v.begin(), v.end());
+  };
+  return {std::max(most(routed.leaving), most(routed.arriving)), most(routed.computed)};
+}
+
 struct Input {
   Counts counts;
   RelayoutOptions options;
@@ -124,25 +135,28 @@ absl::StatusOr<std::vector<double>> CompareRelayoutCosts(int inputs, uint64_t se
   return ratios;
 }
 
-absl::StatusOr<double> CompareObjectives(int inputs, uint64_t seed) {
+absl::StatusOr<ObjectivesCompared> CompareObjectives(int inputs, uint64_t seed) {
   std::mt19937_64 random(seed);
-  int no_busier = 0;
-  for (int i = 0; i < inputs; ++i) {
+  ObjectivesCompared compared;
+  const double weight = 1.0 / inputs;
+  for (int i = 0; i < inputs;) {
     Input input = AnyInput(2, &random);
     moe::LiteRouting routing(input.options.topology, input.counts);
-    uint64_t busiest[2] = {};
-    for (const moe::Objective objective : {moe::Objective::kSum, moe::Objective::kBusiestLink}) {
-      input.options.objective = objective;
+    Busiest sums, links;
+    for (Busiest* busiest : {&sums, &links}) {
+      input.options.objective =
+          busiest == &links ? moe::Objective::kBusiestLink : moe::Objective::kSum;
       REWIRE_ASSIGN_OR_RETURN(const moe::Relayout plan,
                               moe::PlanRelayout(std::span(&input.counts, 1), input.options));
-      const moe::RoutedTokens& routed = routing.Route(plan.placement);
-      busiest[objective == moe::Objective::kBusiestLink] =
-          std::max(*std::max_element(routed.leaving.begin(), routed.leaving.end()),
-                   *std::max_element(routed.arriving.begin(), routed.arriving.end()));
+      *busiest = BusiestOf(routing.Route(plan.placement));
     }
-    if (busiest[1] <= busiest[0]) ++no_busier;
+    if (sums.link == 0 && links.link == 0) continue;
+    ++i;
+    compared.no_busier += links.link <= sums.link ? weight : 0;
+    compared.computed +=
+        weight * static_cast<double>(links.computed) / static_cast<double>(sums.computed);
   }
-  return static_cast<double>(no_busier) / inputs;
+  return compared;
 }
 
 }  // namespace rewire::bench

@@ -16,11 +16,11 @@ uint64_t Most(const std::vector<uint64_t>& tokens) {
 uint64_t LayoutCost(const RoutedTokens& routed, const LayoutRates& rates, Objective objective) {
   const uint64_t computation =
       (rates.recompute ? 4 : 3) * Most(routed.computed) * uint64_t{rates.compute_ps};
-  const uint64_t communication =
-      objective == Objective::kSum
-          ? routed.inside * rates.inside_ps + routed.between * rates.between_ps
-          : std::max(Most(routed.leaving), Most(routed.arriving)) * rates.between_ps;
-  return 4 * communication + computation;
+  if (objective == Objective::kSum) {
+    return 4 * (routed.inside * rates.inside_ps + routed.between * rates.between_ps) + computation;
+  }
+  const uint64_t busiest = std::max(Most(routed.leaving), Most(routed.arriving));
+  return 4 * busiest * rates.between_ps + computation / routed.computed.size();
 }
 
 absl::Status CheckCost(uint64_t tokens, const LayoutRates& rates) {

@@ -3,7 +3,10 @@
 // where tokens are exchanged four times (dispatch and combine, forward and backward) and experts
 // are computed once forward and twice backward. LAER's communication is the *sum* over all devices
 // of what each sends; a device's own tokens are free. The sum hides a hot link, so there is a
-// second objective: what the busiest device sends to or gets from other nodes. Pure; any thread.
+// second objective: instead of the sum, what the busiest device sends to or gets from other nodes,
+// and computation divided by the number of devices. So both weigh communication alike where all
+// links are equally busy. (With all of the computation a link would hardly count: placements that
+// compute a little less had links busier than the sum's.) Pure; any thread.
 #pragma once
 
 #include <cstdint>
