@@ -79,15 +79,14 @@ class Devices {
   // own: tokens of each device for the expert, `stride` apart.
   [[nodiscard]] uint32_t Nearest(uint64_t load, uint64_t limit, const uint32_t* own,
                                  size_t stride) const {
-    uint32_t near = 0;
-    uint64_t most = 0;
+    if (load > limit) return LeastLoaded();
+    const uint64_t room = limit - load;  // full devices have more load than any
+    uint64_t best = 0;                   // tokens, one more so that none differs, and the device
     for (uint32_t d = 0; d < load_.size(); ++d, own += stride) {
-      // Full devices have no room below any limit.
-      const uint64_t here = limit >= load && load_[d] <= limit - load ? uint64_t{*own} + 1 : 0;
-      near = here > most ? d : near;
-      most = here > most ? here : most;
+      const uint64_t fits = load_[d] <= room ? UINT64_MAX : 0;
+      best = std::max(best, ((uint64_t{*own} + 1) << kDeviceBits | (kLastDevice - d)) & fits);
     }
-    return most > 0 ? near : LeastLoaded();
+    return best > 0 ? static_cast<uint32_t>(kLastDevice - (best & kLastDevice)) : LeastLoaded();
   }
   // The slot of the device that it gets.
   uint32_t Give(uint32_t device, uint64_t load) {
@@ -100,6 +99,8 @@ class Devices {
   [[nodiscard]] uint64_t most() const { return most_; }
 
  private:
+  static constexpr int kDeviceBits = 20;  // more than there are
+  static constexpr uint64_t kLastDevice = (uint64_t{1} << kDeviceBits) - 1;
   std::vector<uint64_t> load_;  // the greatest number where all slots are used
   std::vector<uint32_t> used_;
   const uint32_t capacity_;
