@@ -10,6 +10,7 @@
 #include "reconfig/moe/history.h"
 #include "reconfig/moe/relayout.h"
 #include "reconfig/moe/replica_balance.h"
+#include "reconfig/moe/replica_batch.h"
 
 namespace rewire::bench {
 namespace {
@@ -21,11 +22,12 @@ using moe::TransferPlan;
 
 constexpr moe::Topology kTopology{4, 8};
 constexpr int kHistory = 5, kMicroBatches = 2;
+constexpr uint32_t kDynamic = 4;
 
 // gate, up and down projection
 constexpr uint64_t ExpertBytes(uint64_t hidden, uint64_t ffn) { return 3 * hidden * ffn * 2; }
 
-// Device j has experts j % (experts / capacity), and every so many after it: LAER's FSDP+EP.
+// LAER's FSDP+EP: device j has experts j % (experts / capacity), and every so many after it.
 Placement FixedPlacement(uint32_t experts, uint32_t capacity) {
   const uint32_t group = experts / capacity;
   Placement placement{capacity, {}};
@@ -46,45 +48,20 @@ absl::StatusOr<std::vector<NodeTokens>> NodesOf(const Counts& counts, const Plac
   return nodes;
 }
 
-// FEPLB's greedy takes every replica for an expert of its own.
 TransferPlan PlanGreedily(const NodeTokens& node, uint32_t slots) {
-  moe::Batch batch{node.devices, {}, {}, {}};
-  std::vector<uint32_t> expert;
-  for (uint32_t i = 0; i < node.replicas.size(); ++i) {
-    if (node.replicas[i] == 0) continue;
-    expert.push_back(i / node.devices);
-    batch.tokens.push_back(node.tokens[i]);
-    batch.owner.push_back(i % node.devices);
-    batch.dynamic.push_back(1);
-  }
+  // No device has more experts than may be moved: whatever the history, all may.
+  const std::vector<uint64_t> history(node.experts);
+  const moe::ReplicaBatch replicas = ReplicasAsExperts(node, history, kDynamic);
   moe::GreedyOptions options;
   options.budget.slots = slots;
-  TransferPlan plan;
-  for (const moe::Move& m : GreedyMoves(batch, options)) {
-    plan.push_back({expert[m.expert], batch.owner[m.expert], m.to, m.first, m.tokens});
-  }
-  return plan;
+  return ToTransfers(replicas, GreedyMoves(replicas.batch, options));
 }
 
 double MaxOverMean(std::span<const NodeTokens> nodes, std::span<const TransferPlan> plans) {
-  uint64_t most = 0, sum = 0;
-  for (size_t n = 0; n < nodes.size(); ++n) {
-    for (const uint64_t load : Loads(nodes[n], plans[n])) {
-      most = std::max(most, load);
-      sum += load;
-    }
-  }
-  return static_cast<double>(most) * kTopology.devices() / static_cast<double>(sum);
-}
-
-moe::Copied CopiedByAll(std::span<const NodeTokens> nodes, std::span<const TransferPlan> plans) {
-  moe::Copied all;
-  for (size_t n = 0; n < nodes.size(); ++n) {
-    const moe::Copied copied = CopiedBy(nodes[n], plans[n]);
-    all.experts += copied.experts;
-    all.tokens += copied.tokens;
-  }
-  return all;
+  const std::vector<uint64_t> loads = Loads(nodes, plans);
+  const auto sum = static_cast<double>(std::accumulate(loads.begin(), loads.end(), uint64_t{0}));
+  const auto most = static_cast<double>(*std::max_element(loads.begin(), loads.end()));
+  return most * static_cast<double>(loads.size()) / sum;
 }
 
 absl::Status AddBatch(const Counts& counts, const Placement& laer, const Placement& ours,
@@ -96,14 +73,14 @@ absl::Status AddBatch(const Counts& counts, const Placement& laer, const Placeme
   REWIRE_ASSIGN_OR_RETURN(const std::vector<NodeTokens> our_nodes, NodesOf(counts, ours));
   std::vector<TransferPlan> greedy;
   for (const NodeTokens& n : fixed_nodes) greedy.push_back(PlanGreedily(n, setup.sizes.slots));
-  const moe::Copied by_greedy = CopiedByAll(fixed_nodes, greedy);
+  const moe::Copied by_greedy = CopiedBy(fixed_nodes, greedy);
   moe::CopyBudget budget = setup.sizes;
   budget.bytes = by_greedy.Bytes(setup.sizes);
   const std::vector<TransferPlan> plans = BalanceReplicas(our_nodes, budget);
   for (size_t n = 0; n < plans.size(); ++n) {
     REWIRE_RETURN_IF_ERROR(Check(our_nodes[n], plans[n], budget));
   }
-  const moe::Copied by_us = CopiedByAll(our_nodes, plans);
+  const moe::Copied by_us = CopiedBy(our_nodes, plans);
   to->fixed += weight * MaxOverMean(fixed_nodes, nothing);
   to->greedy += weight * MaxOverMean(fixed_nodes, greedy);
   to->laer += weight * MaxOverMean(laer_nodes, nothing);

@@ -67,6 +67,16 @@ std::vector<uint64_t> Loads(const NodeTokens& node, const TransferPlan& plan) {
   return loads;
 }
 
+std::vector<uint64_t> Loads(std::span<const NodeTokens> nodes,
+                            std::span<const TransferPlan> plans) {
+  std::vector<uint64_t> all;
+  for (size_t n = 0; n < nodes.size(); ++n) {
+    const std::vector<uint64_t> loads = Loads(nodes[n], plans[n]);
+    all.insert(all.end(), loads.begin(), loads.end());
+  }
+  return all;
+}
+
 uint64_t Copied::Bytes(const CopyBudget& budget) const {
   uint64_t of_experts = 0, of_tokens = 0, sum = 0;
   const bool too_many = __builtin_mul_overflow(budget.expert_bytes, experts, &of_experts) ||
@@ -85,6 +95,16 @@ Copied CopiedBy(const NodeTokens& node, const TransferPlan& plan) {
     there = 1;
   }
   return copied;
+}
+
+Copied CopiedBy(std::span<const NodeTokens> nodes, std::span<const TransferPlan> plans) {
+  Copied all;
+  for (size_t n = 0; n < nodes.size(); ++n) {
+    const Copied copied = CopiedBy(nodes[n], plans[n]);
+    all.experts += copied.experts;
+    all.tokens += copied.tokens;
+  }
+  return all;
 }
 
 absl::Status Check(const NodeTokens& node, const TransferPlan& plan, const CopyBudget& budget) {

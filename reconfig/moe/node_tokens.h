@@ -59,6 +59,9 @@ struct CopyBudget {
 // Tokens that each device computes.
 [[nodiscard]] std::vector<uint64_t> Loads(const NodeTokens& node);
 [[nodiscard]] std::vector<uint64_t> Loads(const NodeTokens& node, const TransferPlan& plan);
+// Of all nodes, a plan for each.
+[[nodiscard]] std::vector<uint64_t> Loads(std::span<const NodeTokens> nodes,
+                                          std::span<const TransferPlan> plans);
 
 // What a plan copies; 2^64 - 1 for more than that.
 struct Copied {
@@ -67,6 +70,8 @@ struct Copied {
   [[nodiscard]] uint64_t Bytes(const CopyBudget& budget) const;
 };
 [[nodiscard]] Copied CopiedBy(const NodeTokens& node, const TransferPlan& plan);
+[[nodiscard]] Copied CopiedBy(std::span<const NodeTokens> nodes,
+                              std::span<const TransferPlan> plans);
 
 // Transfers of tokens that are there, each at most once, and of no more than the budget allows;
 // names what is wrong.
