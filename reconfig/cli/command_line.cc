@@ -30,6 +30,7 @@ int RunCommandLine(std::vector<std::string> arguments) {
   AddRunCommand(&app, program, &action);
   AddViewCommands(&app, &action);
   AddChangeCommands(&app, &action);
+  AddMoeCommands(&app, &action);
   AddAgentCommand(&app, &action);
   std::reverse(arguments.begin(), arguments.end());  // the parser takes them from the back
   try {

@@ -26,6 +26,7 @@ void AddAgentCommand(CLI::App* app, Action* action);
 void AddRunCommand(CLI::App* app, const std::vector<std::string>& program, Action* action);
 void AddChangeCommands(CLI::App* app, Action* action);
 void AddViewCommands(CLI::App* app, Action* action);
+void AddMoeCommands(CLI::App* app, Action* action);
 
 // The whole command line, argv[0] left out: parses, runs, gives the exit status.
 int RunCommandLine(std::vector<std::string> arguments);

@@ -27,8 +27,12 @@ absl::StatusOr<Replay> Replay::Create(const ReplayOptions& options) {
                                                    experts, "; at most 2^24 are planned for"));
   }
   replay.fixed_ = {capacity, std::vector<uint32_t>(slots, kEmptySlot)};
-  for (uint64_t s = 0; s < slots / experts * experts; ++s) {
-    replay.fixed_.slots[s] = static_cast<uint32_t>(s % experts);
+  const uint64_t replicas = slots / experts * experts;
+  for (uint64_t d = 0; d < devices; ++d) {
+    const uint64_t first = replicas * d / devices, last = replicas * (d + 1) / devices;
+    for (uint64_t r = first; r < last; ++r) {
+      replay.fixed_.slots[d * capacity + r - first] = static_cast<uint32_t>(r % experts);
+    }
   }
   return replay;
 }

@@ -14,8 +14,8 @@
 
 namespace rewire::moe {
 
-// Without a re-layout experts stay where they are: device d has experts [d, d + 1) * capacity,
-// counted on from 0 behind the last.
+// Without a re-layout experts stay where they are: all of them in order, as often as devices have
+// room for all, and of these each device an equal part.
 enum class ReplayPlan : uint8_t {
   kNone,
   kGreedy,    // FEPLB's, in each node

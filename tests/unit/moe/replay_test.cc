@@ -115,6 +115,9 @@ TEST(Replay, MoreRoomThanExpertsHoldsThemMoreThanOnce) {
   auto replay = Replay::Create(options);
   ASSERT_TRUE(replay.ok());
   EXPECT_THAT(replay->Next(Hot(0))->before, ElementsAre(150, 150));
+  // Room that is not enough for all of them once more stays empty.
+  options.capacity = 3;
+  EXPECT_THAT(Replay::Create(options)->Next(Hot(0))->before, ElementsAre(300, 0));
   options.capacity = 1;
   EXPECT_EQ(Replay::Create(options).status().message(),
             "capacity 1: 2 devices have room for 2 experts of 4; at most 2^24 are planned for");
