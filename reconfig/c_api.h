@@ -202,6 +202,26 @@ REWIRE_API rewireResult_t rewireUpdate(rewireContext_t context, rewireUpdateFn u
 REWIRE_API rewireResult_t rewireRecover(rewireContext_t context,
                                         rewireOutcome_t* outcome) REWIRE_NOEXCEPT;
 
+/* ---- recordings -------------------------------------------------------------------------------
+ *
+ * What a mixture-of-experts router counted, kept in a file for `rewire moe replay`. Needs no
+ * context. A recording is used by one thread at a time. */
+
+typedef struct rewireCounts* rewireCounts_t;
+
+/* Makes the file `path`. Fails with rewireInvalidArgument where there is one already, and where a
+ * number is 0 or nodes * devices_of_node * experts is above 2^24. */
+REWIRE_API rewireResult_t rewireCountsCreate(const char* path, uint32_t nodes,
+                                             uint32_t devices_of_node, uint32_t experts,
+                                             rewireCounts_t* counts) REWIRE_NOEXCEPT;
+/* Appends one layer's micro-batch: tokens[device * experts + expert] are those on the device for
+ * the expert. They are in the file when this returns; after rewireUnavailable (the disk is full)
+ * the file ends with the record before, and the next one may be tried. */
+REWIRE_API rewireResult_t rewireCountsAdd(rewireCounts_t counts, uint64_t micro_batch,
+                                          uint32_t layer, const uint32_t* tokens) REWIRE_NOEXCEPT;
+/* `counts` is gone after it. */
+REWIRE_API rewireResult_t rewireCountsClose(rewireCounts_t counts) REWIRE_NOEXCEPT;
+
 #ifdef __cplusplus
 }
 #endif

@@ -73,6 +73,8 @@ rewireResult_t Fail(const absl::Status& status) noexcept {
   last_error = std::string(status.message());
   switch (status.code()) {
     case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kAlreadyExists:  // a file of that name,
+    case absl::StatusCode::kNotFound:       // or no such directory
       return rewireInvalidArgument;
     case absl::StatusCode::kFailedPrecondition:
       return rewireInvalidUsage;
