@@ -1,0 +1,186 @@
+#include "reconfig/moe/fsep/exchange_plan.h"
+
+#include <algorithm>
+#include <map>
+#include <span>
+
+#include "reconfig/moe/fsep/seats.h"
+
+namespace rewire::moe::fsep {
+namespace {
+
+using Group = std::span<const Seat>;
+
+class Planner {
+ public:
+  Planner(const Topology& topology, const Placement& placement, uint32_t rank)
+      : topology_(topology),
+        seats_(topology, placement),
+        slots_(std::span(placement.slots).subspan(rank * placement.capacity, placement.capacity)),
+        rank_(rank),
+        node_(rank / topology.per_node),
+        devices_(topology.devices()),
+        own_staging_(placement.capacity * topology.per_node) {}
+
+  std::vector<Step> Restore() const;
+  std::vector<Step> Reduce() const;
+
+ private:
+  // The device that a chunk of a group's expert goes through: its owner, or, where that is in
+  // another node, one of the seats. They take turns, so that none has more of this to do.
+  uint32_t Hub(Group group, uint32_t chunk) const {
+    if (chunk / topology_.per_node == seats_.NodeOf(group)) return chunk;
+    return group[(chunk + group[0].expert) % group.size()].device;
+  }
+  bool IsOfMyNode(Group group) const { return seats_.NodeOf(group) == node_; }
+  // This rank's seat in a group; null when it has none.
+  const Seat* Mine(Group group) const {
+    const auto found =
+        std::find_if(group.begin(), group.end(), [&](const Seat& s) { return s.device == rank_; });
+    return found == group.end() ? nullptr : &*found;
+  }
+  Chunk InSlot(uint32_t slot, uint32_t chunk) const {
+    return {Memory::kSlots, slot * devices_ + chunk};
+  }
+  // This rank's slots with the expert of its seat beyond the seat's own.
+  template <typename Function>
+  void EachTwin(const Seat& seat, const Function& function) const {
+    for (uint32_t s = seat.slot + 1; s < slots_.size(); ++s) {
+      if (slots_[s] == seat.expert) function(s);
+    }
+  }
+
+  void AddTwins(Step* step) const;
+  void GatherInNode(Step* step, std::map<std::pair<uint32_t, uint32_t>, Sum>* parts) const;
+
+  const Topology topology_;
+  const Seats seats_;
+  const std::span<const uint32_t> slots_;  // the rank's own
+  const uint32_t rank_, node_, devices_;
+  // What the rank adds for itself is needed until the end; the rest of the staging is free when the
+  // sums for other nodes are made.
+  const uint32_t own_staging_;
+};
+
+std::vector<Step> Planner::Restore() const {
+  Step across, within, twins;
+  for (const Group group : seats_.groups()) {
+    const Chunk own{Memory::kShards, group[0].expert};
+    if (!IsOfMyNode(group)) {
+      across.sends.push_back({Hub(group, rank_), own});
+      continue;
+    }
+    for (const Seat& seat : group) {
+      if (seat.device != rank_) across.sends.push_back({seat.device, own});
+    }
+    const Seat* const mine = Mine(group);
+    if (mine == nullptr) continue;
+    across.copies.push_back({own, InSlot(mine->slot, rank_)});
+    for (uint32_t chunk = 0; chunk < devices_; ++chunk) {
+      if (chunk == rank_) continue;
+      const Chunk to = InSlot(mine->slot, chunk);
+      const uint32_t hub = Hub(group, chunk);
+      if (hub == chunk || hub == rank_) {
+        across.receives.push_back({chunk, to});
+      } else {
+        within.receives.push_back({hub, to});
+      }
+      if (hub != rank_) continue;
+      for (const Seat& seat : group) {
+        if (seat.device != rank_) within.sends.push_back({seat.device, to});
+      }
+    }
+    EachTwin(*mine, [&](uint32_t twin) {
+      twins.copies.push_back({InSlot(mine->slot, 0), InSlot(twin, 0), devices_});
+    });
+  }
+  return {across, within, twins};
+}
+
+// Adds what a device has of one expert in several slots.
+void Planner::AddTwins(Step* step) const {
+  for (const Group group : seats_.groups()) {
+    const Seat* const mine = Mine(group);
+    if (mine == nullptr) continue;
+    std::vector<uint32_t> slots = {mine->slot};
+    EachTwin(*mine, [&](uint32_t twin) { slots.push_back(twin); });
+    if (slots.size() == 1) continue;
+    for (uint32_t chunk = 0; chunk < devices_; ++chunk) {
+      Sum sum{InSlot(mine->slot, chunk), {}};
+      for (const uint32_t s : slots) sum.from.push_back(InSlot(s, chunk));
+      step->sums.push_back(std::move(sum));
+    }
+  }
+}
+
+// The chunks of this node's devices go to their hubs. parts: by expert and chunk, what this rank
+// has then to add for its node.
+void Planner::GatherInNode(Step* step, std::map<std::pair<uint32_t, uint32_t>, Sum>* parts) const {
+  uint32_t own = 0, foreign = own_staging_;
+  for (const Group group : seats_.groups()) {
+    if (!IsOfMyNode(group)) continue;
+    const Seat* const mine = Mine(group);
+    for (uint32_t chunk = 0; chunk < devices_; ++chunk) {
+      const uint32_t hub = Hub(group, chunk);
+      if (hub != rank_) {
+        if (mine != nullptr) step->sends.push_back({hub, InSlot(mine->slot, chunk)});
+        continue;
+      }
+      Sum part;
+      for (const Seat& seat : group) {
+        if (&seat == mine) {
+          part.from.push_back(InSlot(mine->slot, chunk));
+          continue;
+        }
+        part.from.push_back({Memory::kStaging, chunk == rank_ ? own++ : foreign++});
+        step->receives.push_back({seat.device, part.from.back()});
+      }
+      part.to = mine != nullptr ? InSlot(mine->slot, chunk) : part.from[0];
+      parts->emplace(std::pair(group[0].expert, chunk), std::move(part));
+    }
+  }
+}
+
+std::vector<Step> Planner::Reduce() const {
+  Step within, across, last;
+  std::map<std::pair<uint32_t, uint32_t>, Sum> parts;
+  AddTwins(&within);
+  GatherInNode(&within, &parts);
+  for (const auto& [key, part] : parts) {
+    if (part.from.size() > 1) across.sums.push_back(part);
+    const uint32_t chunk = key.second;
+    if (chunk != rank_) across.sends.push_back({chunk, part.to});
+  }
+  uint32_t staged = own_staging_;
+  for (const Group group : seats_.groups()) {
+    const uint32_t expert = group[0].expert;
+    if (last.sums.empty() || last.sums.back().to.index != expert) {
+      const Chunk own{Memory::kShards, expert};
+      last.sums.push_back({own, {own}});
+    }
+    std::vector<Chunk>& from = last.sums.back().from;
+    if (IsOfMyNode(group)) {
+      from.push_back(parts.at({expert, rank_}).to);
+    } else {
+      from.push_back({Memory::kStaging, staged++});
+      across.receives.push_back({Hub(group, rank_), from.back()});
+    }
+  }
+  return {within, across, last};
+}
+
+}  // namespace
+
+ExchangePlan PlanExchange(const Topology& topology, const Placement& placement, uint32_t rank) {
+  const Planner planner(topology, placement, rank);
+  return {planner.Restore(), planner.Reduce()};
+}
+
+uint32_t StagingChunks(const Topology& topology, uint32_t capacity) {
+  // Of the rank's own chunks at most one from every slot of its node. Beside them, what it gathers
+  // for other nodes: of an expert with k seats k - 1 times a k-th of their devices' chunks, rounded
+  // up, which is below devices(); or what other nodes send it, one chunk per slot of theirs.
+  return capacity * (topology.per_node + topology.devices());
+}
+
+}  // namespace rewire::moe::fsep

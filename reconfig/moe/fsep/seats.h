@@ -1,0 +1,36 @@
+// Which devices have an expert in a slot, by node. Pure, a value; any thread.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "reconfig/moe/placement.h"
+#include "reconfig/moe/topology.h"
+
+namespace rewire::moe::fsep {
+
+// An expert on a device: in how many slots does not matter here.
+struct Seat {
+  uint32_t expert = 0;
+  uint32_t device = 0;
+  uint32_t slot = 0;  // the device's first one with this expert
+};
+
+class Seats {
+ public:
+  Seats(const Topology& topology, const Placement& placement);
+
+  // Per expert and node that has it, in this order: its seats there, by device. Never empty.
+  [[nodiscard]] const std::vector<std::span<const Seat>>& groups() const { return groups_; }
+  [[nodiscard]] uint32_t NodeOf(std::span<const Seat> group) const {
+    return group[0].device / per_node_;
+  }
+
+ private:
+  const uint32_t per_node_;
+  std::vector<Seat> seats_;
+  std::vector<std::span<const Seat>> groups_;
+};
+
+}  // namespace rewire::moe::fsep
