@@ -1,6 +1,7 @@
 // Modules and the kernels in them. A module is PTX text; a kernel of it can be launched when its
 // name is in the table below, which says what it does in C++. A kernel takes one of the device's
 // slots while it runs, and as many processors as the one thread that it runs on.
+#include <bit>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -11,6 +12,7 @@
 #include "tests/simgpu/cuda/context.h"
 #include "tests/simgpu/cuda/memory.h"
 #include "tests/simgpu/cuda/stream.h"
+#include "tests/simgpu/nccl/narrow_float.h"
 
 using namespace simgpu;
 
@@ -37,7 +39,57 @@ bool MayHash(const uint64_t* arguments, const Device* device) REWIRE_REQUIRES(dr
          IsAccessible(device, arguments[3], sizeof(uint64_t), CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 }
 
-constexpr Kernel kKernels[] = {{"rewire_content_hash", 4, ContentHashKernel, MayHash}};
+struct Float32Format {
+  static float ToFloat(uint32_t bits) { return std::bit_cast<float>(bits); }
+  static uint32_t FromFloat(float value) { return std::bit_cast<uint32_t>(value); }
+};
+
+// (table, sums, elements, address of shards, of slots, of staging); reconfig/moe/fsep/chunk_sum.h
+// says what is in the table.
+template <typename Element, typename Format>
+void SumKernel(const uint64_t* arguments) {
+  const auto* const table = reinterpret_cast<const uint64_t*>(arguments[0]);
+  const auto at = [&](uint64_t place) {
+    return reinterpret_cast<Element*>(arguments[3 + (place >> 62)] + (place << 2 >> 2));
+  };
+  for (uint64_t row = 0; row < arguments[1]; ++row) {
+    const uint64_t* const sum = table + 3 * row;
+    for (uint64_t i = 0; i < arguments[2]; ++i) {
+      float value = -0.0f;
+      for (uint64_t s = sum[1]; s < sum[2]; ++s) value += Format::ToFloat(at(table[s])[i]);
+      at(sum[0])[i] = static_cast<Element>(Format::FromFloat(value));
+    }
+  }
+}
+
+// Every target and source, in the table as it is at the launch.
+template <typename Element>
+bool MaySum(const uint64_t* arguments, const Device* device) REWIRE_REQUIRES(driver_mutex) {
+  const auto* const table = reinterpret_cast<const uint64_t*>(arguments[0]);
+  const auto may = [&](uint64_t place) REWIRE_REQUIRES(driver_mutex) {
+    return place >> 62 < 3 &&
+           IsAccessible(device, arguments[3 + (place >> 62)] + (place << 2 >> 2),
+                        arguments[2] * sizeof(Element), CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+  };
+  for (uint64_t row = 0; row < arguments[1]; ++row) {
+    const uint64_t* const sum = table + 3 * row;
+    if (!IsAccessible(device, arguments[0] + 24 * row, 24, CU_MEM_ACCESS_FLAGS_PROT_READ) ||
+        sum[1] >= sum[2] || !may(sum[0]) ||
+        !IsAccessible(device, arguments[0] + 8 * sum[1], 8 * (sum[2] - sum[1]),
+                      CU_MEM_ACCESS_FLAGS_PROT_READ)) {
+      return false;
+    }
+    for (uint64_t s = sum[1]; s < sum[2]; ++s) {
+      if (!may(table[s])) return false;
+    }
+  }
+  return true;
+}
+
+constexpr Kernel kKernels[] = {
+    {"rewire_content_hash", 4, ContentHashKernel, MayHash},
+    {"rewire_sum_f32", 6, SumKernel<uint32_t, Float32Format>, MaySum<uint32_t>},
+    {"rewire_sum_bf16", 6, SumKernel<uint16_t, simnccl::Bfloat16Format>, MaySum<uint16_t>}};
 
 struct Module {
   CUcontext context = nullptr;

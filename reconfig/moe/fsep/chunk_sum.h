@@ -1,0 +1,53 @@
+// Adds chunks on the device: many sums in one launch of a small kernel, PTX that the driver
+// compiles. Every element is added from the first source to the last in 32-bit floats and rounded
+// once. An object belongs to one thread and one context, which is current in every call and at the
+// end.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "reconfig/abi/cuda_types.h"
+#include "reconfig/moe/fsep/exchange_plan.h"
+
+namespace rewire {
+struct CudaDriver;
+}
+
+namespace rewire::moe::fsep {
+
+enum class Gradient : uint8_t { kFloat32, kBfloat16 };
+[[nodiscard]] constexpr uint32_t BytesOf(Gradient type) {
+  return type == Gradient::kFloat32 ? 4 : 2;
+}
+
+// Where shards, slots and staging begin, by Memory.
+using MemoryBases = std::array<CUdeviceptr, 3>;
+
+// Sums as the kernel reads them, in words: per sum its target and its sources' first and last + 1
+// word; then the sources. A place is its memory in the two highest bits and its byte in the others.
+[[nodiscard]] std::vector<uint64_t> SumTable(std::span<const Sum> sums, uint64_t chunk_bytes);
+
+class ChunkSum {
+ public:
+  static absl::StatusOr<std::unique_ptr<ChunkSum>> Load(const CudaDriver& driver, Gradient type);
+  ~ChunkSum();
+  ChunkSum(const ChunkSum&) = delete;
+  ChunkSum& operator=(const ChunkSum&) = delete;
+
+  // In the stream's order: the sums of a table on the device, each of so many elements.
+  absl::Status Launch(CUdeviceptr table, uint64_t sums, uint64_t elements,
+                      const MemoryBases& memory, CUstream stream) const;
+
+ private:
+  explicit ChunkSum(const CudaDriver& driver) : driver_(driver) {}
+
+  const CudaDriver& driver_;
+  CUmodule module_ = nullptr;
+  CUfunction function_ = nullptr;
+};
+
+}  // namespace rewire::moe::fsep

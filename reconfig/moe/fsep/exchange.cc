@@ -1,0 +1,185 @@
+#include "reconfig/moe/fsep/exchange.h"
+
+#include "absl/strings/str_cat.h"
+#include "reconfig/base/cuda_driver.h"
+#include "reconfig/base/status_macros.h"
+
+namespace rewire::moe::fsep {
+namespace {
+
+absl::Status Check(const Shape& shape) {
+  const uint32_t devices = shape.topology.devices();
+  if (devices == 0 || shape.rank >= devices) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("rank ", shape.rank, " of ", devices, " devices"));
+  }
+  const uint64_t slots = uint64_t{shape.capacity} * devices;
+  if (shape.experts == 0 || shape.experts > slots) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(shape.experts, " experts for ", slots, " slots: 1 to ", slots, " can be"));
+  }
+  if (shape.elements == 0 || shape.weight_bytes == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("chunks of ", shape.elements, " elements of ", shape.weight_bytes, " bytes"));
+  }
+  return absl::OkStatus();
+}
+
+// Words that no layer's tables go beyond, with s slot chunks and t <= 2 s of staging. Sums: s of
+// slots of one expert, t of gathered chunks, s of experts, each with three words. Sources: s, of
+// gathered ones those and an own one each, of experts their shard and a node's sum per slot.
+uint64_t MostTableWords(const Shape& shape) {
+  const uint64_t s = shape.SlotChunks();
+  const uint64_t t = StagingChunks(shape.topology, shape.capacity);
+  return 3 * (s + t + s) + s + 2 * t + 2 * s;
+}
+
+CUdeviceptr Address(const MemoryBases& bases, Chunk chunk, uint64_t chunk_bytes) {
+  return bases[static_cast<size_t>(chunk.memory)] + chunk.index * chunk_bytes;
+}
+
+void* Pointer(CUdeviceptr p) { return reinterpret_cast<void*>(static_cast<uintptr_t>(p)); }
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Exchange>> Exchange::Create(const CudaDriver& driver,
+                                                           const NcclCalls& nccl, ncclComm_t comm,
+                                                           const Shape& shape, uint32_t layers) {
+  REWIRE_RETURN_IF_ERROR(fsep::Check(shape));
+  std::unique_ptr<Exchange> exchange(new Exchange(driver, nccl, comm, shape));
+  REWIRE_RETURN_IF_ERROR(exchange->CheckCommunicator());
+  REWIRE_ASSIGN_OR_RETURN(exchange->sum_, ChunkSum::Load(driver, shape.gradient));
+  REWIRE_ASSIGN_OR_RETURN(
+      exchange->staging_,
+      DeviceMemory::Allocate(
+          driver, StagingChunks(shape.topology, shape.capacity) * shape.GradientChunk()));
+  exchange->layers_.resize(layers);
+  for (Layer& layer : exchange->layers_) {
+    REWIRE_ASSIGN_OR_RETURN(
+        layer.sums, DeviceMemory::Allocate(driver, MostTableWords(shape) * sizeof(uint64_t)));
+  }
+  return exchange;
+}
+
+absl::Status Exchange::CheckCommunicator() const {
+  int count = 0, rank = 0;
+  REWIRE_RETURN_IF_ERROR(Check("ncclCommCount", nccl_.CommCount(comm_, &count)));
+  REWIRE_RETURN_IF_ERROR(Check("ncclCommUserRank", nccl_.CommUserRank(comm_, &rank)));
+  const uint32_t devices = shape_.topology.devices();
+  if (static_cast<uint32_t>(count) == devices && static_cast<uint32_t>(rank) == shape_.rank) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat("a communicator's rank ", rank, " of ", count,
+                                                 " where the shape says rank ", shape_.rank, " of ",
+                                                 devices));
+}
+
+absl::Status Exchange::Place(uint32_t number, const Placement& placement) {
+  if (number >= layers_.size()) {
+    return absl::InvalidArgumentError(absl::StrCat("layer ", number, " of ", layers_.size()));
+  }
+  Layer& layer = layers_[number];
+  if (layer.placement == placement) return absl::OkStatus();
+  if (placement.capacity != shape_.capacity) {
+    return absl::InvalidArgumentError(absl::StrCat("a placement of ", placement.capacity,
+                                                   " slots per device where there are ",
+                                                   shape_.capacity));
+  }
+  REWIRE_RETURN_IF_ERROR(moe::Check(placement, shape_.topology, shape_.experts));
+  ExchangePlan plan = PlanExchange(shape_.topology, placement, shape_.rank);
+  std::vector<uint64_t> words, begins;
+  for (const Step& step : plan.reduce) {
+    begins.push_back(words.size());
+    const std::vector<uint64_t> table = SumTable(step.sums, shape_.GradientChunk());
+    words.insert(words.end(), table.begin(), table.end());
+  }
+  const CUresult copied =
+      driver_.MemcpyHtoD(layer.sums.address(), words.data(), words.size() * sizeof(uint64_t));
+  if (copied != CUDA_SUCCESS) {
+    layer.placement = {};
+    return absl::InternalError(driver_.Describe("cuMemcpyHtoD", copied));
+  }
+  layer.placement = placement;
+  layer.plan = std::move(plan);
+  layer.table_begins = std::move(begins);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Exchange::Layer*> Exchange::Find(uint32_t layer) {
+  if (layer < layers_.size() && !layers_[layer].placement.slots.empty()) return &layers_[layer];
+  return absl::FailedPreconditionError(absl::StrCat("layer ", layer, " has no placement"));
+}
+
+absl::Status Exchange::Restore(uint32_t number, CUdeviceptr shards, CUdeviceptr slots,
+                               CUstream stream) {
+  REWIRE_ASSIGN_OR_RETURN(const Layer* const layer, Find(number));
+  const Buffers buffers{{shards, slots, 0}, shape_.WeightChunk()};
+  for (const Step& step : layer->plan.restore) {
+    REWIRE_RETURN_IF_ERROR(RunCopies(step, buffers, stream));
+    REWIRE_RETURN_IF_ERROR(RunMessages(step, buffers, stream));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Exchange::Reduce(uint32_t number, CUdeviceptr slots, CUdeviceptr shards,
+                              CUstream stream) {
+  REWIRE_ASSIGN_OR_RETURN(const Layer* const layer, Find(number));
+  const Buffers buffers{{shards, slots, staging_.address()}, shape_.GradientChunk()};
+  for (size_t i = 0; i < layer->plan.reduce.size(); ++i) {
+    const Step& step = layer->plan.reduce[i];
+    if (!step.sums.empty()) {
+      const CUdeviceptr table = layer->sums.address() + layer->table_begins[i] * sizeof(uint64_t);
+      REWIRE_RETURN_IF_ERROR(
+          sum_->Launch(table, step.sums.size(), shape_.elements, buffers.bases, stream));
+    }
+    REWIRE_RETURN_IF_ERROR(RunMessages(step, buffers, stream));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Exchange::RunCopies(const Step& step, const Buffers& buffers, CUstream stream) const {
+  for (const Copy& copy : step.copies) {
+    const CUresult result =
+        driver_.MemcpyDtoDAsync(Address(buffers.bases, copy.to, buffers.chunk_bytes),
+                                Address(buffers.bases, copy.from, buffers.chunk_bytes),
+                                copy.chunks * buffers.chunk_bytes, stream);
+    if (result != CUDA_SUCCESS) {
+      return absl::InternalError(driver_.Describe("cuMemcpyDtoDAsync", result));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Exchange::RunMessages(const Step& step, const Buffers& buffers,
+                                   CUstream stream) const {
+  if (step.sends.empty() && step.receives.empty()) return absl::OkStatus();
+  const auto nccl_stream = reinterpret_cast<cudaStream_t>(stream);
+  REWIRE_RETURN_IF_ERROR(Check("ncclGroupStart", nccl_.GroupStart()));
+  absl::Status status;
+  for (const Message& m : step.sends) {
+    if (!status.ok()) break;
+    const void* const data = Pointer(Address(buffers.bases, m.chunk, buffers.chunk_bytes));
+    status = Check("ncclSend", nccl_.Send(data, buffers.chunk_bytes, ncclUint8,
+                                          static_cast<int>(m.peer), comm_, nccl_stream));
+  }
+  for (const Message& m : step.receives) {
+    if (!status.ok()) break;
+    void* const data = Pointer(Address(buffers.bases, m.chunk, buffers.chunk_bytes));
+    status = Check("ncclRecv", nccl_.Recv(data, buffers.chunk_bytes, ncclUint8,
+                                          static_cast<int>(m.peer), comm_, nccl_stream));
+  }
+  // A group that was begun is ended, whatever has happened.
+  const absl::Status ended = Check("ncclGroupEnd", nccl_.GroupEnd());
+  return status.ok() ? ended : status;
+}
+
+absl::Status Exchange::Check(const char* call, ncclResult_t result) const {
+  if (result == ncclSuccess) return absl::OkStatus();
+  if (result == ncclInProgress) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(call, ": the communicator of sharded experts must be blocking"));
+  }
+  return absl::UnavailableError(absl::StrCat(call, ": ", nccl_.GetErrorString(result)));
+}
+
+}  // namespace rewire::moe::fsep
