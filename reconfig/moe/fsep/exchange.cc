@@ -78,8 +78,8 @@ absl::Status Exchange::Place(uint32_t number, const Placement& placement) {
   if (number >= layers_.size()) {
     return absl::InvalidArgumentError(absl::StrCat("layer ", number, " of ", layers_.size()));
   }
+  if (Has(number, placement)) return absl::OkStatus();
   Layer& layer = layers_[number];
-  if (layer.placement == placement) return absl::OkStatus();
   if (placement.capacity != shape_.capacity) {
     return absl::InvalidArgumentError(absl::StrCat("a placement of ", placement.capacity,
                                                    " slots per device where there are ",

@@ -43,6 +43,9 @@ class Exchange {
   // From now on `layer` has this placement; on all ranks alike. Nothing of the layer is under way
   // on any stream. Refuses what Check() refuses, and leaves what was there.
   absl::Status Place(uint32_t layer, const Placement& placement);
+  [[nodiscard]] bool Has(uint32_t layer, const Placement& placement) const {
+    return layer < layers_.size() && layers_[layer].placement == placement;
+  }
 
   // Fills `slots` (SlotChunks() chunks of weights; empty slots keep what they have) from the ranks'
   // `shards` (ShardChunks()), in the stream's order.
