@@ -177,9 +177,10 @@ ExchangePlan PlanExchange(const Topology& topology, const Placement& placement, 
 }
 
 uint32_t StagingChunks(const Topology& topology, uint32_t capacity) {
-  // Of the rank's own chunks at most one from every slot of its node. Beside them, what it gathers
-  // for other nodes: of an expert with k seats k - 1 times a k-th of their devices' chunks, rounded
-  // up, which is below devices(); or what other nodes send it, one chunk per slot of theirs.
+  // Of the rank's own chunks at most one from every slot of its node. Beside them what it gathers
+  // for other nodes, of an expert with k seats k - 1 times the chunks that are its turn: at most
+  // (devices - 1) / k, since its node's own, k or more, are not among them, so fewer than devices;
+  // or, later, what other nodes send it, at most a chunk for each of their slots.
   return capacity * (topology.per_node + topology.devices());
 }
 

@@ -15,9 +15,9 @@ struct AnyPlacement {
   Placement placement;
 };
 
-inline AnyPlacement MakeAnyPlacement(uint32_t most_nodes = 4, uint32_t most_per_node = 4) {
+inline AnyPlacement MakeAnyPlacement() {
   AnyPlacement any;
-  any.topology = {*rc::gen::inRange(1u, most_nodes + 1), *rc::gen::inRange(1u, most_per_node + 1)};
+  any.topology = {*rc::gen::inRange(1u, 5u), *rc::gen::inRange(1u, 9u)};
   any.placement.capacity = *rc::gen::inRange(1u, 4u);
   const uint32_t slots = any.topology.devices() * any.placement.capacity;
   any.experts = *rc::gen::inRange(1u, slots + 1);

@@ -234,11 +234,28 @@ TEST(ExchangeRefusalTest, NamesWhatIsWrong) {
     const auto stream = reinterpret_cast<CUstream>(gpu.stream());
     EXPECT_THAT((*exchange)->Restore(0, memory, memory, stream).ToString(),
                 HasSubstr("layer 0 has no placement"));
+
+    // A placement that is refused leaves what was there.
+    ASSERT_TRUE((*exchange)->Place(0, {2, {0, 1}}).ok());
+    EXPECT_FALSE((*exchange)->Place(0, {2, {1, 1}}).ok());
+    EXPECT_TRUE((*exchange)->Has(0, {2, {0, 1}}));
+    EXPECT_FALSE((*exchange)->Has(0, {2, {1, 0}}));
+    EXPECT_FALSE((*exchange)->Has(1, {2, {0, 1}}));
   });
 }
 
 // Groups that were begun and not ended.
 thread_local int open_groups = 0;
+
+TEST(ExchangeRefusalTest, ACommunicatorThatDoesNotBlockIsNamed) {
+  const Shape shape{{1, 1}, 0, 1, 1, 8, 2, Gradient::kFloat32};
+  simnccl::OnRanks(1, [&](int, ncclComm_t comm, Rank&) {
+    NcclCalls calls = CountingCalls();
+    calls.CommCount = [](const ncclComm_t, int*) { return ncclInProgress; };
+    EXPECT_THAT(Exchange::Create(Driver(), calls, comm, shape, 1).status().ToString(),
+                HasSubstr("must be blocking"));
+  });
+}
 
 TEST(ExchangeRefusalTest, AGroupThatFailsIsEnded) {
   const Shape any{{2, 1}, 0, 2, 1, 8, 2, Gradient::kFloat32};
