@@ -35,6 +35,11 @@ class alignas(4096) ClearRing {
   static constexpr size_t OffsetOf(uint64_t sequence) {
     return sequence % kMaxRequests * kMaxRecvs * sizeof(ClearToSend);
   }
+  // From a receive's first entry to the last one of receive `end` - 1, which has so many buffers.
+  // They are next to each other up to a multiple of kMaxRequests.
+  static constexpr size_t Bytes(uint64_t first, uint64_t end, uint32_t count) {
+    return ((end - 1 - first) * kMaxRecvs + count) * sizeof(ClearToSend);
+  }
   [[nodiscard]] ClearToSend* Entries(uint64_t sequence) {
     return entries_[sequence % kMaxRequests].data();
   }

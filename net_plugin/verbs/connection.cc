@@ -17,7 +17,7 @@ namespace rewire::net {
 namespace {
 
 // While nothing is wrong the control connection and the devices' events are looked at now and then.
-constexpr uint64_t kLookEvery = 64;
+constexpr uint64_t kLookEvery = 256;
 
 }  // namespace
 
@@ -96,8 +96,7 @@ absl::Status Connection::WrongRequest(const Track& track, rdma::CompletionStatus
 
 void Connection::PollRail(size_t rail) {
   Track& t = tracks_[rail];
-  std::array<RailEvent, Rail::kBatch> events;
-  const absl::StatusOr<size_t> polled = t.rail.Poll(events);
+  const absl::StatusOr<size_t> polled = t.rail.Poll(events_);
   if (!polled.ok()) {
     Break(rail, std::string(polled.status().message()));
     // Nothing comes out of this queue any more.
@@ -106,7 +105,7 @@ void Connection::PollRail(size_t rail) {
   }
   rdma::CompletionStatus failed = rdma::CompletionStatus::kSuccess;
   for (size_t i = 0; i < *polled; ++i) {
-    const RailEvent& e = events[i];
+    const RailEvent& e = events_[i];
     if (e.kind == RailEvent::Kind::kFailed) {
       if (failed == rdma::CompletionStatus::kSuccess) failed = e.status;
     } else if (t.state == State::kProbing) {
@@ -179,11 +178,10 @@ bool Connection::Write(size_t rail, const rdma::SendWork& work, size_t bytes) {
   return status.ok();
 }
 
-bool Connection::WriteClear(size_t rail, uint64_t sequence, uint32_t count) {
+bool Connection::WriteClear(size_t rail, uint64_t sequence, size_t bytes) {
   const Track& t = tracks_[rail];
-  const auto bytes = static_cast<uint32_t>(count * sizeof(ClearToSend));
-  const rdma::Segment segment{reinterpret_cast<uintptr_t>(ring.Entries(sequence)), bytes,
-                              t.ring->lkey()};
+  const rdma::Segment segment{reinterpret_cast<uintptr_t>(ring.Entries(sequence)),
+                              static_cast<uint32_t>(bytes), t.ring->lkey()};
   rdma::SendWork work;
   work.segments = {&segment, 1};
   work.remote_address = t.peer_ring + ClearRing::OffsetOf(sequence);

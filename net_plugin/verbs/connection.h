@@ -6,6 +6,7 @@
 // processes stand in. It stays with its link from one use to the next. Of one thread at a time.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <functional>
 #include <memory>
@@ -110,8 +111,8 @@ class Connection final : public Attachment, private Control::Listener {
   [[nodiscard]] std::optional<size_t> Choose(size_t bytes, uint32_t rails) const;
   // False: it has not been posted, and the rail is being fenced.
   bool Write(size_t rail, const rdma::SendWork& work, size_t bytes);
-  // This receive's entries of the ring to the peer's.
-  bool WriteClear(size_t rail, uint64_t sequence, uint32_t count);
+  // So much of the ring, from this receive's entries on, to the peer's.
+  bool WriteClear(size_t rail, uint64_t sequence, size_t bytes);
   Control& control() { return control_; }
   FrameHeader Header(FrameKind kind) const;
 
@@ -202,6 +203,7 @@ class Connection final : public Attachment, private Control::Listener {
   End* end_ = nullptr;
   bool calm_ = false;
   uint64_t polls_ = 0;
+  std::array<RailEvent, Rail::kBatch> events_;  // of one poll
   uint64_t randoms_ = 0;
   absl::Status doubt_;  // what the failure will be, unless the peer turns out to be gone
   Time doubt_until_;

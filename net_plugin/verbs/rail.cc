@@ -224,13 +224,12 @@ absl::Status Rail::PostReceives(Queue* queue, uint32_t number, uint32_t count) {
 }
 
 absl::StatusOr<size_t> Rail::Poll(std::span<RailEvent> out) {
-  std::array<rdma::Completion, kBatch> batch;
   const absl::StatusOr<size_t> polled =
-      completions_->Poll(std::span(batch).first(std::min(out.size(), batch.size())));
-  if (!polled.ok()) return polled.status();
+      completions_->Poll(std::span(batch_).first(std::min(out.size(), batch_.size())));
+  if (!polled.ok() || *polled == 0) return polled;
   std::array<uint32_t, kMostQueuePairs> taken{};
   for (size_t i = 0; i < *polled; ++i) {
-    const rdma::Completion& c = batch[i];
+    const rdma::Completion& c = batch_[i];
     const auto number = static_cast<uint32_t>(c.id >> 32) & 0x7fffffff;
     Queue& q = queues_[number];
     const bool received = (c.id & kReceive) != 0;

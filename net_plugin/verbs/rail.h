@@ -101,7 +101,8 @@ class Rail {
   std::shared_ptr<Nic> nic_;
   std::shared_ptr<rdma::CompletionQueue> completions_;
   std::vector<Queue> queues_;
-  std::optional<rdma::GidEntry> gid_;  // the last that was used
+  std::array<rdma::Completion, kBatch> batch_;  // of one poll
+  std::optional<rdma::GidEntry> gid_;           // the last that was used
   uint32_t mtu_ = 0;
   uint32_t max_inline_ = 0;
   uint32_t downs_ = 0;

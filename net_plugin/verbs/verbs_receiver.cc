@@ -15,7 +15,8 @@ VerbsReceiver::VerbsReceiver(std::unique_ptr<Link> link, Links* links)
       links_(links),
       connection_(static_cast<Connection&>(*link_->attachment)),
       flush_(this),
-      staging_(connection_.options().copy) {
+      staging_(connection_.options().copy),
+      uncleared_(connection_.next) {
   for (Receive& r : receives_) r.comm = this;
   connection_.SetEnd(this);
 }
@@ -59,9 +60,10 @@ absl::StatusOr<Request*> VerbsReceiver::Irecv(int count, void* const* data, cons
   if (count < 1 || count > kMaxRecvs) {
     return absl::InvalidArgumentError(absl::StrCat("a receive of ", count, " buffers"));
   }
-  Receive& r = receives_[connection_.next % kMaxRequests];
+  Receive& r = At(connection_.next);
   if (r.busy) {
     if (absl::Status status = connection_.Poll(); !status.ok()) return status;
+    ClearInTime();
     return nullptr;
   }
   for (int i = 0; i < count; ++i) {
@@ -85,24 +87,27 @@ absl::StatusOr<Request*> VerbsReceiver::Irecv(int count, void* const* data, cons
     e.carried = memory->carried() ? 1 : 0;
     e.mark = r.sequence + 1;
   }
-  r.keys = PutKeys(connection_, r, entries);
   ++unfinished_;
   r.cleared = false;
   if (link_->closed) {
     connection_.Fail(absl::UnavailableError("the sender has closed"));
     return connection_.Failure();
   }
-  ClearOne(&r);
-  uncleared_ = uncleared_ || !r.cleared;
+  ClearInTime();
   return &r;
 }
 
+void VerbsReceiver::ClearInTime() {
+  if (unfinished_ <= 2 * (connection_.next - uncleared_)) Clear();
+}
+
 void VerbsReceiver::Clear() {
-  uncleared_ = false;
-  for (Receive& r : receives_) {
-    if (!r.busy || r.left == 0 || r.cleared) continue;
-    ClearOne(&r);
-    uncleared_ = uncleared_ || !r.cleared;
+  while (uncleared_ < connection_.next) {
+    if (!At(uncleared_).owed()) {
+      ++uncleared_;
+    } else if (!ClearSome()) {
+      return;
+    }
   }
 }
 
@@ -145,21 +150,35 @@ void VerbsReceiver::SayClear(const Receive& r, const ClearToSend* entries) {
       header, {reinterpret_cast<const char*>(entries), r.count * sizeof(ClearToSend)});
 }
 
-void VerbsReceiver::ClearOne(Receive* r) {
-  const size_t bytes = r->count * sizeof(ClearToSend);
+uint32_t VerbsReceiver::WaysFor(Receive* r) {
+  r->keys = PutKeys(connection_, *r, connection_.ring.Entries(r->sequence));
+  return connection_.Up() & r->keys;
+}
+
+bool VerbsReceiver::ClearSome() {
+  const uint64_t first = uncleared_;
   // Where the keys are told later, they are told behind the entry: on the same way.
-  const uint32_t rails = connection_.Up() & r->keys;
-  if (const std::optional<size_t> rail = connection_.Choose(bytes, rails)) {
-    if (connection_.WriteClear(*rail, r->sequence, r->count)) {
-      r->rail = *rail;
-      r->cleared = true;
+  const uint32_t ways = WaysFor(&At(first));
+  std::optional<size_t> rail = kOnControl;
+  uint64_t end = first + 1;
+  if (ways == 0) {
+    SayClear(At(first), connection_.ring.Entries(first));
+  } else {
+    while (end < connection_.next && end % kMaxRequests != 0 && At(end).owed() &&
+           WaysFor(&At(end)) == ways) {
+      ++end;
     }
-    return;
+    const size_t bytes = ClearRing::Bytes(first, end, At(end - 1).count);
+    rail = connection_.Choose(bytes, ways);
+    if (!rail) return false;  // there will be room
+    if (!connection_.WriteClear(*rail, first, bytes)) return false;
   }
-  if (rails != 0) return;  // there will be room
-  SayClear(*r, connection_.ring.Entries(r->sequence));
-  r->rail = kOnControl;
-  r->cleared = true;
+  for (uint64_t s = first; s < end; ++s) {
+    At(s).rail = *rail;
+    At(s).cleared = true;
+  }
+  uncleared_ = end;
+  return true;
 }
 
 absl::StatusOr<Request*> VerbsReceiver::Iflush(int count, void* const* data, void* const* mrs) {
@@ -179,7 +198,7 @@ absl::StatusOr<bool> VerbsReceiver::Test(Request* request, int* sizes) {
     absl::Status status = connection_.Poll();
     if (status.ok() && storing_) status = EndStore();
     if (r->left > 0 && !status.ok()) return status;
-    if (uncleared_) Clear();
+    ClearInTime();
     if (connection_.StandIn(connection_.Up())) TellKeys();
     if (r->left > 0) return false;
   }
@@ -192,7 +211,7 @@ absl::StatusOr<bool> VerbsReceiver::Test(Request* request, int* sizes) {
 
 absl::StatusOr<VerbsReceiver::Receive*> VerbsReceiver::Find(uint32_t immediate) {
   const Immediate i = Unpack(immediate);
-  Receive& r = receives_[i.sequence % kMaxRequests];
+  Receive& r = At(i.sequence);
   if (r.busy && (r.sequence & kSequenceMask) == i.sequence && i.part < r.count) return &r;
   return absl::DataLossError("a piece came for a receive that is not there");
 }
@@ -234,7 +253,7 @@ absl::Status VerbsReceiver::Settle(size_t rail, std::string_view report) {
         r.sequence < cleared->head || (ahead < kMaxRequests && (cleared->seen >> ahead & 1) != 0);
     if (seen) continue;
     r.cleared = false;
-    r.keys = PutKeys(connection_, r, connection_.ring.Entries(r.sequence));
+    uncleared_ = std::min(uncleared_, r.sequence);
   }
   Clear();
   return absl::OkStatus();

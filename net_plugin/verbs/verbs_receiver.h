@@ -50,6 +50,7 @@ class VerbsReceiver final : public Receiver, private Connection::End {
     bool cleared = false;  // the sender has been told, or is being told
     size_t rail = 0;       // on which
     uint32_t keys = 0;     // rails for which it has the keys
+    [[nodiscard]] bool owed() const { return busy && left > 0 && !cleared; }
   };
   // What the sender was told over the control connection was told on this rail.
   static constexpr size_t kOnControl = 255;
@@ -62,15 +63,22 @@ class VerbsReceiver final : public Receiver, private Connection::End {
   absl::StatusOr<bool> Hear(const FrameHeader& header, std::string_view payload) override;
   void Said(const FrameHeader&) override {}
 
-  // Tells the sender of those of whom it has not been told.
+  // Tells the sender of receives, several at once, before it has to wait: when those that it does
+  // not know are no fewer than those that it knows and that are not whole.
+  void ClearInTime();
+  // Of all that it does not know, as far as there is room.
   void Clear();
-  void ClearOne(Receive* receive);
+  // Of the first ones, as many as are next to each other in the ring. False: there was no room.
+  bool ClearSome();
+  // Rails on which it can be told now, with the keys that there are by now.
+  uint32_t WaysFor(Receive* receive);
   // Rails for which there are keys of all its buffers; puts them into entries of the ring.
   static uint32_t PutKeys(const Connection& connection, const Receive& receive,
                           ClearToSend* entries);
   void SayClear(const Receive& receive, const ClearToSend* entries);
   // Tells the sender the keys of NICs that stand in, as soon as there are any.
   void TellKeys();
+  [[nodiscard]] Receive& At(uint64_t sequence) { return receives_[sequence % kMaxRequests]; }
   absl::StatusOr<Receive*> Find(uint32_t immediate);
   // A piece that came over control may have to go on to the device: not if this is false.
   bool BeginStore(const FrameHeader& piece);
@@ -85,7 +93,7 @@ class VerbsReceiver final : public Receiver, private Connection::End {
   std::optional<FrameHeader> storing_;  // the piece that is being copied
   Time stored_{};                       // since when
   uint64_t unfinished_ = 0;
-  bool uncleared_ = false;
+  uint64_t uncleared_;  // the sender has been told of all receives before this one
 };
 
 }  // namespace rewire::net

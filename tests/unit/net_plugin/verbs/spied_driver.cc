@@ -36,6 +36,7 @@ class SpiedQueuePair final : public rdma::QueuePair {
   absl::Status SetEce(const rdma::Ece& ece) override { return pair_->SetEce(ece); }
   rdma::PostResult PostSend(std::span<const rdma::SendWork> chain) override {
     for (const rdma::SendWork& work : chain) {
+      ++spied_->requests[device_];
       for (const rdma::Segment& segment : work.segments) spied_->bytes[device_] += segment.bytes;
     }
     return pair_->PostSend(chain);

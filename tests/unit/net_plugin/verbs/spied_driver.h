@@ -15,6 +15,7 @@ struct Spied {
   std::map<uint32_t, rdma::QueuePair*> queue_pairs;  // that are in use, by number
   uint64_t errors = 0;                               // queue pairs that were moved to error
   std::map<std::string, uint64_t> bytes;             // that were posted, by device
+  std::map<std::string, uint64_t> requests;          // the same
   uint32_t completions = 0;  // of each completion queue; 0: as many as asked for
   // ToError does nothing, and what is dropped works on.
   bool unfenced = false;
