@@ -5,6 +5,7 @@ descriptors: nothing is left in the file system, and it is killed by the kernel 
 in whatever way.
 """
 
+import contextlib
 import ctypes
 import os
 import selectors
@@ -101,7 +102,8 @@ class Machine:
         script = command_script(command, self.devices)
         first = b"%d %d %s\n" % (self.devices, len(script), os.fsencode(self.output or ""))
         with selectors.DefaultSelector() as selector:
-            self.ports["control"].sendall(first + script)
+            with contextlib.suppress(ConnectionError):  # QEMU has died: its ports say so below
+                self.ports["control"].sendall(first + script)
             for name, port in self.ports.items():
                 selector.register(port, selectors.EVENT_READ, name)
             while self.status is None:
@@ -125,7 +127,10 @@ class Machine:
 
     def take(self, selector, key):
         """Reads what there is of a port."""
-        data = os.read(key.fd, 1 << 16)
+        try:
+            data = os.read(key.fd, 1 << 16)
+        except ConnectionResetError:  # it has ended with something unread
+            data = b""
         if not data:
             selector.unregister(key.fileobj)
         elif key.data in ("output", "errors"):

@@ -79,6 +79,15 @@ class Command(unittest.TestCase):
         self.assertIn("the command did not end within 1 s", err)
 
 
+class Machine(unittest.TestCase):
+    def test_whose_qemu_dies_while_it_boots(self):
+        process = start("run", "--", "sleep", "1000")
+        os.kill(wait_for(lambda: qemu_of(process.pid), "QEMU"), signal.SIGKILL)
+        code, _, err = finish(process)
+        self.assertEqual(code, 125, err)
+        self.assertIn("QEMU ended before the command did", err)
+
+
 class NothingIsLeft(unittest.TestCase):
     def end(self, number, code):
         process = start("run", "--", "sleep", "1000")
