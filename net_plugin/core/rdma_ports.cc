@@ -52,6 +52,8 @@ ConnectionOptions OptionsFromSettings() {
   o.rail.service_level = static_cast<uint8_t>(s.net_service_level());
   o.rail.pkey_index = static_cast<uint16_t>(s.net_pkey());
   o.rail.gid_index = static_cast<int>(s.net_gid());
+  if (s.net_adaptive() >= 0) o.rail.adaptive = s.net_adaptive() == 1;
+  o.rail.apart = static_cast<size_t>(s.net_adaptive_bytes());
   return o;
 }
 

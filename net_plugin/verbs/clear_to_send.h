@@ -1,8 +1,9 @@
 // The ring in the sender's memory into which the receiver writes where messages may go: one entry
 // of 64 bytes for each buffer of each receive. The device writes it while the sender's thread
 // looks: an entry counts when its last word says so, and a device writes a cache line in the order
-// of its words, or at once. The receiver has the same ring to write from. Of the thread that moves
-// the connection.
+// of its words, or at once. The receiver has the same ring to write from. Behind the entries, the
+// other way round: bytes of messages that the sender tells apart from their data. Of the thread
+// that moves the connection.
 #pragma once
 
 #include <array>
@@ -40,6 +41,13 @@ class alignas(4096) ClearRing {
   static constexpr size_t Bytes(uint64_t first, uint64_t end, uint32_t count) {
     return ((end - 1 - first) * kMaxRecvs + count) * sizeof(ClearToSend);
   }
+  static constexpr size_t OffsetOfTotal(uint64_t sequence, uint32_t part) {
+    return sizeof(entries_) + (sequence % kMaxRequests * kMaxRecvs + part) * sizeof(totals_[0][0]);
+  }
+  // Bytes of the message for buffer `part` of this receive.
+  [[nodiscard]] uint32_t* Total(uint64_t sequence, uint32_t part) {
+    return &totals_[sequence % kMaxRequests][part];
+  }
   [[nodiscard]] ClearToSend* Entries(uint64_t sequence) {
     return entries_[sequence % kMaxRequests].data();
   }
@@ -66,6 +74,7 @@ class alignas(4096) ClearRing {
 
  private:
   std::array<std::array<ClearToSend, kMaxRecvs>, kMaxRequests> entries_{};
+  std::array<std::array<uint32_t, kMaxRecvs>, kMaxRequests> totals_{};
 };
 
 }  // namespace rewire::net

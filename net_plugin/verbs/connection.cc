@@ -172,10 +172,25 @@ std::optional<size_t> Connection::Choose(size_t bytes, uint32_t rails) const {
   return best;
 }
 
-bool Connection::Write(size_t rail, const rdma::SendWork& work, size_t bytes) {
-  const absl::Status status = tracks_[rail].rail.Write(work, bytes);
-  if (!status.ok()) Break(rail, std::string(status.message()));
-  return status.ok();
+bool Connection::Write(size_t rail, std::span<const rdma::SendWork> chain, size_t bytes) {
+  const rdma::PostResult result = tracks_[rail].rail.Write(chain, bytes);
+  if (!result.status.ok()) Break(rail, std::string(result.status.message()));
+  return result.posted > 0;
+}
+
+bool Connection::WriteApart(size_t rail, rdma::SendWork piece, size_t bytes, uint64_t sequence,
+                            uint32_t part) {
+  const Track& t = tracks_[rail];
+  const rdma::Segment total{reinterpret_cast<uintptr_t>(ring.Total(sequence, part)),
+                            sizeof(uint32_t), t.ring->lkey()};
+  rdma::SendWork told = piece;
+  told.segments = {&total, 1};
+  told.remote_address = t.peer_ring + ClearRing::OffsetOfTotal(sequence, part);
+  told.rkey = t.peer_ring_rkey;
+  told.inlined = total.bytes <= t.rail.max_inline();
+  piece.operation = rdma::Operation::kWrite;
+  piece.signalled = false;
+  return Write(rail, std::array{piece, told}, bytes);
 }
 
 bool Connection::WriteClear(size_t rail, uint64_t sequence, size_t bytes) {
@@ -187,7 +202,7 @@ bool Connection::WriteClear(size_t rail, uint64_t sequence, size_t bytes) {
   work.remote_address = t.peer_ring + ClearRing::OffsetOf(sequence);
   work.rkey = t.peer_ring_rkey;
   work.inlined = bytes <= t.rail.max_inline();
-  return Write(rail, work, bytes);
+  return Write(rail, {&work, 1}, bytes);
 }
 
 FrameHeader Connection::Header(FrameKind kind) const {

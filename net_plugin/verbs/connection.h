@@ -11,6 +11,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -109,8 +110,17 @@ class Connection final : public Attachment, private Control::Listener {
   [[nodiscard]] bool StandIn(uint32_t rails) const { return rails >> total_ != 0; }
   // The one of these that would be through first with so much more; nothing: none has room.
   [[nodiscard]] std::optional<size_t> Choose(size_t bytes, uint32_t rails) const;
-  // False: it has not been posted, and the rail is being fenced.
-  bool Write(size_t rail, const rdma::SendWork& work, size_t bytes);
+  // Whether pieces of so many bytes are to go apart from their immediate there.
+  [[nodiscard]] bool Apart(size_t rail, size_t bytes) const {
+    return tracks_[rail].rail.Apart(bytes);
+  }
+  // Requests that belong together, of which the last one is told of when it is done. False: nothing
+  // has been posted, and the rail is being fenced.
+  bool Write(size_t rail, std::span<const rdma::SendWork> chain, size_t bytes);
+  // A piece for this receive's buffer: its data, and behind them its immediate with the message's
+  // bytes.
+  bool WriteApart(size_t rail, rdma::SendWork piece, size_t bytes, uint64_t sequence,
+                  uint32_t part);
   // So much of the ring, from this receive's entries on, to the peer's.
   bool WriteClear(size_t rail, uint64_t sequence, size_t bytes);
   Control& control() { return control_; }

@@ -60,7 +60,7 @@ absl::StatusOr<Request*> Flush::Begin(const Nics& nics, const void* data,
     work.segments = {&segment, 1};
     work.remote_address = reinterpret_cast<uintptr_t>(data);
     work.rkey = known->rkey();
-    if (loops_[i].rail.Write(work, 1).ok()) {
+    if (loops_[i].rail.Write({&work, 1}, 1).status.ok()) {
       free->waits |= uint64_t{1} << i;
     } else {
       GiveUp(i);

@@ -12,12 +12,17 @@ namespace rewire::net {
 namespace {
 
 constexpr uint32_t kPsnMask = 0xffffff;
+// Beside a queue's number in an id.
 constexpr uint64_t kReceive = uint64_t{1} << 63;
+constexpr uint64_t kUnsignalled = uint64_t{1} << 62;
 constexpr uint32_t kInline = 64;  // one clear-to-send entry
 // What one outstanding write costs beside its bytes.
 constexpr uint64_t kWriteBytes = 4096;
 
 uint64_t IdOf(uint32_t queue, uint32_t id) { return uint64_t{queue} << 32 | id; }
+uint32_t QueueOf(uint64_t id) {
+  return static_cast<uint32_t>((id & ~(kReceive | kUnsignalled)) >> 32);
+}
 
 }  // namespace
 
@@ -62,12 +67,14 @@ absl::StatusOr<Offer> Rail::Prepare(const RailOptions& options, const Offer* pee
   }
   REWIRE_ASSIGN_OR_RETURN(gid_, Address(port, options, peer));
   const size_t count = peer == nullptr ? options.queue_pairs : peer->queues.size();
-  const auto room = static_cast<uint32_t>(count * (kSends + kReceives));
+  const auto room = static_cast<uint32_t>(count * (kChain * kSends + kReceives));
   absl::StatusOr<std::shared_ptr<rdma::CompletionQueue>> queue =
       nic_->device().CreateCompletionQueue(room);
   if (!queue.ok()) return queue.status();
   Drop();
   completions_ = *std::move(queue);
+  const bool adaptive = options.adaptive.value_or(port.link_layer == rdma::LinkLayer::kInfiniBand);
+  apart_ = adaptive ? options.apart : SIZE_MAX;
   mtu_ = port.active_mtu;
   speed_mbps_ = nic_->speed_mbps();
   Offer offer;
@@ -82,7 +89,7 @@ absl::StatusOr<Offer> Rail::Prepare(const RailOptions& options, const Offer* pee
     Queue& q = queues_[i];
     rdma::QueuePairOptions wanted;
     wanted.send_completions = wanted.receive_completions = completions_;
-    wanted.max_send = kSends;
+    wanted.max_send = kChain * kSends;
     wanted.max_receive = kReceives;
     wanted.max_inline = kInline;
     auto pair = nic_->device().CreateQueuePair(wanted);
@@ -181,7 +188,7 @@ uint64_t Rail::Load(size_t bytes) const {
   return (bytes_ + sends_ * kWriteBytes + bytes + kWriteBytes) * 1000 / speed_mbps_;
 }
 
-absl::Status Rail::Write(rdma::SendWork work, size_t bytes) {
+rdma::PostResult Rail::Write(std::span<const rdma::SendWork> chain, size_t bytes) {
   Queue* best = nullptr;
   for (Queue& q : queues_) {
     if (q.sends == kSends) continue;
@@ -189,25 +196,32 @@ absl::Status Rail::Write(rdma::SendWork work, size_t bytes) {
         q.bytes + q.sends * kWriteBytes < best->bytes + best->sends * kWriteBytes)
       best = &q;
   }
-  if (best == nullptr) return absl::ResourceExhaustedError("no room on any queue");
-  return Post(best, work, bytes);
+  if (best == nullptr) return {absl::ResourceExhaustedError("no room on any queue"), 0};
+  return Post(best, chain, bytes);
 }
 
 absl::StatusOr<uint32_t> Rail::Probe() {
-  for (Queue& q : queues_) REWIRE_RETURN_IF_ERROR(Post(&q, {}, 0));
+  const rdma::SendWork nothing;
+  for (Queue& q : queues_) REWIRE_RETURN_IF_ERROR(Post(&q, {&nothing, 1}, 0).status);
   return static_cast<uint32_t>(queues_.size());
 }
 
-absl::Status Rail::Post(Queue* queue, rdma::SendWork work, size_t bytes) {
-  work.id = IdOf(static_cast<uint32_t>(queue - queues_.data()), static_cast<uint32_t>(work.id));
-  const rdma::PostResult posted = queue->pair->PostSend({&work, 1});
-  if (posted.posted == 0) return posted.status;
+rdma::PostResult Rail::Post(Queue* queue, std::span<const rdma::SendWork> chain, size_t bytes) {
+  const auto number = static_cast<uint32_t>(queue - queues_.data());
+  std::array<rdma::SendWork, kChain> works;
+  std::transform(chain.begin(), chain.end(), works.begin(), [number](rdma::SendWork work) {
+    work.id = IdOf(number, static_cast<uint32_t>(work.id)) | (work.signalled ? 0 : kUnsignalled);
+    return work;
+  });
+  rdma::PostResult result = queue->pair->PostSend({works.data(), chain.size()});
+  // One of two: its completion, if there is any, is not counted.
+  if (result.posted < chain.size()) return result;
   queue->sizes[(queue->first + queue->sends) % kSends] = static_cast<uint32_t>(bytes);
   ++queue->sends;
   queue->bytes += bytes;
   ++sends_;
   bytes_ += bytes;
-  return absl::OkStatus();
+  return result;
 }
 
 absl::Status Rail::PostReceives(Queue* queue, uint32_t number, uint32_t count) {
@@ -230,12 +244,12 @@ absl::StatusOr<size_t> Rail::Poll(std::span<RailEvent> out) {
   std::array<uint32_t, kMostQueuePairs> taken{};
   for (size_t i = 0; i < *polled; ++i) {
     const rdma::Completion& c = batch_[i];
-    const auto number = static_cast<uint32_t>(c.id >> 32) & 0x7fffffff;
+    const uint32_t number = QueueOf(c.id);
     Queue& q = queues_[number];
     const bool received = (c.id & kReceive) != 0;
     if (received) {
       --q.receives;
-    } else {
+    } else if ((c.id & kUnsignalled) == 0) {
       const uint32_t bytes = q.sizes[q.first];
       q.first = (q.first + 1) % kSends;
       --q.sends;

@@ -25,6 +25,10 @@ struct RailOptions {
   uint8_t service_level = 0;
   uint16_t pkey_index = 0;
   int gid_index = -1;  // -1: chosen
+  // Adaptive routing; nothing: on InfiniBand. With it, pieces of more bytes than these go apart
+  // from their immediate, so that their packets may come in any order.
+  std::optional<bool> adaptive;
+  size_t apart = 8192;
 };
 
 // What has come of a rail.
@@ -71,16 +75,19 @@ class Rail {
   // The port has gone down or a queue has failed since it was made.
   [[nodiscard]] bool Down() const;
   [[nodiscard]] bool HasRoom() const;
+  [[nodiscard]] bool Apart(size_t bytes) const { return bytes > apart_; }
   // Time to send what is outstanding and so much more, in units of its own.
   [[nodiscard]] uint64_t Load(size_t bytes) const;
   [[nodiscard]] uint32_t max_inline() const { return max_inline_; }
-  // Any request, on the queue with the least outstanding; `work.id` has 32 bits.
-  absl::Status Write(rdma::SendWork work, size_t bytes);
+  // Any request, or two of which the first one is not signalled, on the queue with the least
+  // outstanding. An id has 32 bits.
+  rdma::PostResult Write(std::span<const rdma::SendWork> chain, size_t bytes);
   // Takes what has completed, up to kBatch, and says how much it was.
   absl::StatusOr<size_t> Poll(std::span<RailEvent> out);
 
  private:
-  static constexpr uint32_t kSends = 64;      // outstanding on a queue
+  static constexpr uint32_t kSends = 64;      // outstanding on a queue, signalled ones
+  static constexpr uint32_t kChain = 2;       // requests of one Write
   static constexpr uint32_t kReceives = 256;  // more than a peer has outstanding
 
   struct Queue {
@@ -94,7 +101,7 @@ class Rail {
   };
 
   absl::Status PostReceives(Queue* queue, uint32_t number, uint32_t count);
-  absl::Status Post(Queue* queue, rdma::SendWork work, size_t bytes);
+  rdma::PostResult Post(Queue* queue, std::span<const rdma::SendWork> chain, size_t bytes);
   absl::StatusOr<rdma::GidEntry> Address(const rdma::PortInfo& port, const RailOptions& options,
                                          const Offer* peer) const;
 
@@ -105,6 +112,7 @@ class Rail {
   std::optional<rdma::GidEntry> gid_;           // the last that was used
   uint32_t mtu_ = 0;
   uint32_t max_inline_ = 0;
+  size_t apart_ = SIZE_MAX;
   uint32_t downs_ = 0;
   uint32_t faults_ = 0;
   uint32_t speed_mbps_ = 1;  // the slower end's

@@ -177,6 +177,8 @@ absl::Status Connection::Answer(const FrameHeader& header, std::string_view payl
 absl::Status Connection::TakeAnswer(Track* track, std::string_view payload) {
   const std::optional<Offer> offer = DecodeOffer(payload);
   if (!offer) return Nonsense();
+  track->peer_ring = offer->ring;
+  track->peer_ring_rkey = offer->ring_rkey;
   if (track->state == State::kOffered) Make(track, offer);
   return absl::OkStatus();
 }

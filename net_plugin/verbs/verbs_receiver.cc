@@ -203,7 +203,8 @@ absl::StatusOr<bool> VerbsReceiver::Test(Request* request, int* sizes) {
     if (r->left > 0) return false;
   }
   for (uint32_t i = 0; sizes != nullptr && i < r->count; ++i) {
-    sizes[i] = static_cast<int>(r->parts[i].bytes);
+    const Part& part = r->parts[i];
+    sizes[i] = static_cast<int>(part.told != 0 ? part.told : part.bytes);
   }
   r->busy = false;
   return true;
@@ -224,6 +225,10 @@ absl::Status VerbsReceiver::Arrived(uint32_t immediate, uint32_t bytes) {
   const uint64_t bit = uint64_t{1} << i.piece;
   if ((part.pieces & bit) != 0) return absl::DataLossError("a piece came twice");
   part.pieces |= bit;
+  if (i.apart) {
+    const uint32_t* const total = connection_.ring.Total((*found)->sequence, i.part);
+    part.told = __atomic_load_n(total, __ATOMIC_RELAXED);
+  }
   part.bytes += bytes;
   if (i.last) part.all = bit | (bit - 1);
   if (part.pieces != part.all) return absl::OkStatus();

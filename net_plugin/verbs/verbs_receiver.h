@@ -39,7 +39,8 @@ class VerbsReceiver final : public Receiver, private Connection::End {
     Registration* memory = nullptr;
     uint64_t pieces = 0;  // that have come
     uint64_t all = 0;     // 0: not known yet
-    size_t bytes = 0;
+    size_t bytes = 0;     // with them
+    uint32_t told = 0;    // the message's, if the sender has told them
   };
   struct Receive : Request {
     bool busy = false;

@@ -117,6 +117,7 @@ absl::StatusOr<Request*> VerbsSender::Isend(const void* data, size_t bytes, int 
   m.clear = clear;
   m.sequence = sequence;
   m.part = *part;
+  *connection_.ring.Total(sequence, *part) = static_cast<uint32_t>(bytes);
   m.piece_bytes = PieceBytes(bytes, connection_.options().piece_bytes);
   m.pieces =
       static_cast<uint32_t>(std::max<size_t>((bytes + m.piece_bytes - 1) / m.piece_bytes, 1));
@@ -158,9 +159,11 @@ bool VerbsSender::PostNext(Message* m) {
   const auto piece = static_cast<uint32_t>(std::countr_zero(m->waiting));
   const size_t offset = piece * m->piece_bytes;
   const auto bytes = static_cast<uint32_t>(std::min(m->bytes - offset, m->piece_bytes));
-  const uint32_t immediate = Pack({m->sequence, m->part, piece, piece + 1 == m->pieces});
+  const uint64_t bit = uint64_t{1} << piece;
   const uint32_t rails = RailsFor(*m);
   const std::optional<size_t> rail = connection_.Choose(bytes, rails);
+  const bool apart = rail && connection_.Apart(*rail, bytes);
+  const uint32_t immediate = Pack({m->sequence, m->part, piece, apart, piece + 1 == m->pieces});
   if (rail) {
     rdma::Segment segment;
     rdma::SendWork work;
@@ -175,21 +178,24 @@ bool VerbsSender::PostNext(Message* m) {
     work.rkey = m->clear.rkeys[*rail];
     work.immediate = immediate;
     m->rail[piece] = static_cast<uint8_t>(*rail);
-    if (!connection_.Write(*rail, work, bytes)) return false;
-  } else {
-    if (rails != 0 || !m->carried() || !connection_.control().Silent()) return false;
-    const char* const data = InHost(*m, piece, offset, bytes);
-    if (data == nullptr && bytes > 0) return false;
-    FrameHeader header = connection_.Header(FrameKind::kPiece);
-    header.sequence = m->sequence;
-    header.total = m->bytes;
-    header.offset = offset;
-    header.bytes = bytes;
-    header.tag = static_cast<int32_t>(immediate);
-    m->rail[piece] = kOnControl;
-    connection_.control().SayPiece(header, data);
+    m->waiting &= ~bit;
+    const bool posted = apart ? connection_.WriteApart(*rail, work, bytes, m->sequence, m->part)
+                              : connection_.Write(*rail, {&work, 1}, bytes);
+    if (!posted) m->waiting |= bit;
+    return posted;
   }
-  m->waiting &= ~(uint64_t{1} << piece);
+  if (rails != 0 || !m->carried() || !connection_.control().Silent()) return false;
+  const char* const data = InHost(*m, piece, offset, bytes);
+  if (data == nullptr && bytes > 0) return false;
+  FrameHeader header = connection_.Header(FrameKind::kPiece);
+  header.sequence = m->sequence;
+  header.total = m->bytes;
+  header.offset = offset;
+  header.bytes = bytes;
+  header.tag = static_cast<int32_t>(immediate);
+  m->rail[piece] = kOnControl;
+  connection_.control().SayPiece(header, data);
+  m->waiting &= ~bit;
   return true;
 }
 

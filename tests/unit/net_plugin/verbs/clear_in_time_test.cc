@@ -17,7 +17,7 @@ class ClearInTime : public ::testing::Test {
     EXPECT_EQ(pair_.Join(), absl::OkStatus());
     from_ = *pair_.sender->Register(out_.data(), out_.size(), kPtrHost);
     to_ = *pair_.receiver->Register(in_.data(), in_.size(), kPtrHost);
-    pair_.receiver_spied->requests.clear();
+    pair_.receiver_spied->posted.clear();
   }
   ~ClearInTime() override {
     EXPECT_EQ(pair_.sender->Deregister(from_), absl::OkStatus());
@@ -66,7 +66,7 @@ class ClearInTime : public ::testing::Test {
     EXPECT_EQ(in_[kBytes * ((carried_ - 1) % kMaxRequests)], out_[0]);
     receives_.pop_front();
   }
-  [[nodiscard]] uint64_t Told() const { return pair_.receiver_spied->requests["r0"]; }
+  [[nodiscard]] size_t Told() const { return pair_.receiver_spied->posted["r0"].size(); }
 
   Pair pair_;
   std::vector<char> out_ = std::vector<char>(kBytes);
@@ -90,7 +90,7 @@ TEST_F(ClearInTime, WhatIsPostedAheadIsToldOfTogether) {
 
 TEST_F(ClearInTime, AWindowOfEightNeedsAQuarterOfTheRequests) {
   Post(8);
-  const uint64_t before = Told();
+  const size_t before = Told();
   for (int i = 0; i < 64; ++i) {
     Carry();
     Post(1);

@@ -295,6 +295,7 @@ PairOptions OptionsOf(uint64_t seed) {
   o.sender_others = seed / 4 % 3;
   o.receiver_others = seed / 12 % 2;
   if (seed % 5 == 0) o.jitter = microseconds(60);
+  o.adaptive = seed % 7 < 3;
   return o;
 }
 
@@ -354,6 +355,7 @@ TEST(Failover, AtEveryPhase) {
     SCOPED_TRACE(step);
     PairOptions options;
     options.seed = step + 1;
+    options.adaptive = step % 4 >= 2;
     Trial trial(options, 0);
     trial.at = microseconds(20) * step;
     // What a full queue of the receiver's takes with it may have been acknowledged.

@@ -36,6 +36,8 @@ Pair::Pair(const PairOptions& options) : fabric(FabricOf(options)), random_(opti
   ConnectionOptions o;
   o.rail.timeout = 5;  // 131 us
   o.rail.retries = 2;
+  o.rail.adaptive = options.adaptive;
+  o.rail.apart = 1000;
   o.piece_bytes = 4096;
   o.join = milliseconds(5);
   o.drain = microseconds(200);
@@ -87,6 +89,7 @@ std::vector<std::shared_ptr<Nic>> Pair::Open(const std::string& side, size_t por
     rdma::fake::DeviceSpec spec;
     spec.name = names.back();
     spec.mtu = 1024;
+    spec.link_layer = options.link_layer;
     if (i < options.mbps.size()) spec.speed_mbps = options.mbps[i];
     if (side == "r") spec.ece = options.receiver_ece;
     fabric.AddDevice(spec);

@@ -6,6 +6,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -29,8 +30,10 @@ struct PairOptions {
   std::vector<uint32_t> mbps;  // of the sender's ports and those of the receiver
   Duration jitter = microseconds(2);
   rdma::Ece receiver_ece = {0xfa4e, 0x5};
-  bool unfenced = false;  // the receiver leaves out the fence
-  bool uncopied = false;  // device memory is never copied
+  rdma::LinkLayer link_layer = rdma::LinkLayer::kEthernet;
+  std::optional<bool> adaptive;  // pieces of more than 1000 bytes go apart then
+  bool unfenced = false;         // the receiver leaves out the fence
+  bool uncopied = false;         // device memory is never copied
 };
 
 class Pair {

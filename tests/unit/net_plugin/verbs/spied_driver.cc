@@ -35,9 +35,16 @@ class SpiedQueuePair final : public rdma::QueuePair {
   absl::StatusOr<rdma::Ece> QueryEce() override { return pair_->QueryEce(); }
   absl::Status SetEce(const rdma::Ece& ece) override { return pair_->SetEce(ece); }
   rdma::PostResult PostSend(std::span<const rdma::SendWork> chain) override {
+    if (spied_->cut && chain.size() > 1) {
+      const size_t posted = pair_->PostSend(chain.first(1)).posted;
+      spied_->cut();
+      return {absl::ResourceExhaustedError("cut"), posted};
+    }
     for (const rdma::SendWork& work : chain) {
-      ++spied_->requests[device_];
-      for (const rdma::Segment& segment : work.segments) spied_->bytes[device_] += segment.bytes;
+      size_t bytes = 0;
+      for (const rdma::Segment& segment : work.segments) bytes += segment.bytes;
+      spied_->bytes[device_] += bytes;
+      spied_->posted[device_].push_back({work.operation, bytes, work.signalled});
     }
     return pair_->PostSend(chain);
   }
