@@ -1,5 +1,6 @@
 // `./dev bench rebuild`: how long NCCL's connections between two processes take the first time, and
-// when a communicator is built anew. Each round is a new pair of processes.
+// when a communicator is built anew. Each round is a new pair of processes; over RDMA each has a
+// device of its own.
 #include <dlfcn.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -9,7 +10,7 @@
 #include <array>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
+#include <string>
 #include <vector>
 
 #include "bench/lib/flags.h"
@@ -22,6 +23,7 @@ namespace rewire::bench {
 namespace {
 
 struct Options {
+  std::string transport = "socket";
   int64_t rounds = 21;
   int64_t connections = 64;
   bool json = false;
@@ -50,8 +52,8 @@ using Handle = std::array<char, net::kHandleBytes>;
 // and closed. Both processes have both directions.
 class Communicator {
  public:
-  Communicator(const Control& control, const net::NetV11* api, size_t connections)
-      : control_(control), api_(api), ends_(connections) {
+  Communicator(const Control& control, const net::NetV11* api, int device, size_t connections)
+      : control_(control), api_(api), device_(device), ends_(connections) {
     Need(api_->init(&context_, 1, nullptr, nullptr, nullptr), "init");
   }
   ~Communicator() {
@@ -67,7 +69,7 @@ class Communicator {
     std::vector<Handle> mine(ends_.size());
     std::vector<Handle> theirs(ends_.size());
     for (size_t i = 0; i < ends_.size(); ++i) {
-      Need(api_->listen(context_, 0, mine[i].data(), &ends_[i].listener), "listen");
+      Need(api_->listen(context_, device_, mine[i].data(), &ends_[i].listener), "listen");
     }
     // In pieces that the socket takes without being read.
     for (size_t i = 0; i < ends_.size(); ++i) {
@@ -82,7 +84,7 @@ class Communicator {
         End& e = ends_[i];
         void* device = nullptr;
         if (e.sender == nullptr) {
-          Need(api_->connect(context_, 0, theirs[i].data(), &e.sender, &device), "connect");
+          Need(api_->connect(context_, device_, theirs[i].data(), &e.sender, &device), "connect");
           open -= e.sender != nullptr ? 1 : 0;
         }
         if (e.receiver == nullptr) {
@@ -105,6 +107,7 @@ class Communicator {
   };
   const Control control_;
   const net::NetV11* const api_;
+  const int device_;
   void* context_ = nullptr;
   std::vector<End> ends_;
 };
@@ -118,21 +121,21 @@ uint64_t LinksMade() {
   return counters.links_made;
 }
 
-Round Measure(const Control& control, size_t connections) {
+Round Measure(const Control& control, int device, size_t connections) {
   void* library = dlopen(REWIRE_NET_PLUGIN, RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) Die(dlerror());
   const auto* api = static_cast<const net::NetV11*>(dlsym(library, "ncclNetPlugin_v11"));
   if (api == nullptr) Die(dlerror());
   Round r;
   {
-    Communicator first(control, api, connections);
+    Communicator first(control, api, device, connections);
     r.first_us = first.Connect();
     control.Meet();
   }
   control.Meet();
   r.made_first = LinksMade();
   {
-    Communicator again(control, api, connections);
+    Communicator again(control, api, device, connections);
     r.again_us = again.Connect();
     control.Meet();
   }
@@ -141,7 +144,7 @@ Round Measure(const Control& control, size_t connections) {
 }
 
 // A round in two processes of its own.
-Round OneRound(size_t connections) {
+Round OneRound(const Options& o) {
   int between[2];
   int result[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, between) != 0 || pipe(result) != 0) {
@@ -152,7 +155,8 @@ Round OneRound(size_t connections) {
     children[side] = fork();
     if (children[side] != 0) continue;
     close(between[1 - side]);
-    const Round r = Measure(Control(between[side], side == 0), connections);
+    const Round r = Measure(Control(between[side], side == 0), o.transport == "verbs" ? side : 0,
+                            static_cast<size_t>(o.connections));
     if (side == 0 && write(result[1], &r, sizeof r) != ssize_t{sizeof r}) _exit(1);
     _exit(0);
   }
@@ -174,19 +178,25 @@ int Main(int argc, char** argv) {
   Options o;
   Flags flags("rebuild_perf",
               "connections of a communicator: the first time, and when it is built anew");
+  flags.Text("--transport", &o.transport, {"socket", "verbs"}, "what the plugin goes over");
   flags.Int("--rounds", &o.rounds, 1, 10000, "pairs of processes");
   flags.Int("--connections", &o.connections, 1, 500, "each way, of one communicator");
   flags.Switch("--json", &o.json, "one JSON object on stdout, the text on stderr");
   flags.ParseOrExit(argc, argv);
   setenv("NCCL_SOCKET_IFNAME", "lo", 1);
   setenv("NCCL_SOCKET_FAMILY", "AF_INET", 1);
+  if (o.transport == "verbs") {
+    setenv("REWIRE_NET_REQUIRE", "verbs", 1);
+  } else {
+    setenv("NCCL_IB_DISABLE", "1", 1);
+  }
   Report report("rebuild", o.json);
   std::vector<double> first;
   std::vector<double> again;
   uint64_t made_first = 0;
   uint64_t made_again = 0;
   for (int64_t i = 0; i < o.rounds; ++i) {
-    const Round r = OneRound(static_cast<size_t>(o.connections));
+    const Round r = OneRound(o);
     first.push_back(r.first_us);
     again.push_back(r.again_us);
     made_first = r.made_first;
@@ -206,6 +216,7 @@ int Main(int argc, char** argv) {
           static_cast<long long>(o.connections), static_cast<long long>(o.rounds), a->median,
           a->spread, static_cast<unsigned long long>(made_first), b->median, b->spread,
           static_cast<unsigned long long>(made_again), ratio);
+  report.SetConfig("transport", o.transport);
   report.SetConfig("rounds", o.rounds);
   report.SetConfig("connections", o.connections);
   report.Set("connect_time_ratio_reused", ratio);
