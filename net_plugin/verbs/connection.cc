@@ -187,7 +187,7 @@ bool Connection::WriteApart(size_t rail, rdma::SendWork piece, size_t bytes, uin
   told.segments = {&total, 1};
   told.remote_address = t.peer_ring + ClearRing::OffsetOfTotal(sequence, part);
   told.rkey = t.peer_ring_rkey;
-  told.inlined = total.bytes <= t.rail.max_inline();
+  told.inlined = Inlines(rail, sizeof(uint32_t));
   piece.operation = rdma::Operation::kWrite;
   piece.signalled = false;
   return Write(rail, std::array{piece, told}, bytes);
@@ -201,7 +201,7 @@ bool Connection::WriteClear(size_t rail, uint64_t sequence, size_t bytes) {
   work.segments = {&segment, 1};
   work.remote_address = t.peer_ring + ClearRing::OffsetOf(sequence);
   work.rkey = t.peer_ring_rkey;
-  work.inlined = bytes <= t.rail.max_inline();
+  work.inlined = Inlines(rail, bytes);
   return Write(rail, {&work, 1}, bytes);
 }
 

@@ -110,6 +110,10 @@ class Connection final : public Attachment, private Control::Listener {
   [[nodiscard]] bool StandIn(uint32_t rails) const { return rails >> total_ != 0; }
   // The one of these that would be through first with so much more; nothing: none has room.
   [[nodiscard]] std::optional<size_t> Choose(size_t bytes, uint32_t rails) const;
+  // Whether so many bytes may be copied into a request there.
+  [[nodiscard]] bool Inlines(size_t rail, size_t bytes) const {
+    return bytes <= tracks_[rail].rail.max_inline();
+  }
   // Whether pieces of so many bytes are to go apart from their immediate there.
   [[nodiscard]] bool Apart(size_t rail, size_t bytes) const {
     return tracks_[rail].rail.Apart(bytes);

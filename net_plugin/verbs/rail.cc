@@ -1,6 +1,7 @@
 #include "net_plugin/verbs/rail.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "reconfig/base/hash.h"
@@ -241,11 +242,9 @@ absl::StatusOr<size_t> Rail::Poll(std::span<RailEvent> out) {
   const absl::StatusOr<size_t> polled =
       completions_->Poll(std::span(batch_).first(std::min(out.size(), batch_.size())));
   if (!polled.ok() || *polled == 0) return polled;
-  std::array<uint32_t, kMostQueuePairs> taken{};
   for (size_t i = 0; i < *polled; ++i) {
     const rdma::Completion& c = batch_[i];
-    const uint32_t number = QueueOf(c.id);
-    Queue& q = queues_[number];
+    Queue& q = queues_[QueueOf(c.id)];
     const bool received = (c.id & kReceive) != 0;
     if (received) {
       --q.receives;
@@ -266,14 +265,15 @@ absl::StatusOr<size_t> Rail::Poll(std::span<RailEvent> out) {
       event.kind = RailEvent::Kind::kArrived;
       event.immediate = c.immediate.value_or(0);
       event.bytes = c.bytes;
-      ++taken[number];
+      ++q.taken;
     }
   }
   // What is posted to a queue in error may never come back.
   if (fenced_) return *polled;
   // A queue that has failed meanwhile says so itself.
   for (uint32_t i = 0; i < queues_.size(); ++i) {
-    if (taken[i] > 0) (void)PostReceives(&queues_[i], i, taken[i]);
+    Queue& q = queues_[i];
+    if (q.taken >= kBatch) (void)PostReceives(&q, i, std::exchange(q.taken, 0));
   }
   return *polled;
 }

@@ -97,7 +97,8 @@ class Rail {
     uint32_t first = 0;
     uint32_t sends = 0;
     uint64_t bytes = 0;
-    uint32_t receives = 0;
+    uint32_t receives = 0;  // posted
+    uint32_t taken = 0;     // to be posted again, many at once
   };
 
   absl::Status PostReceives(Queue* queue, uint32_t number, uint32_t count);

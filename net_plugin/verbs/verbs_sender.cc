@@ -171,6 +171,7 @@ bool VerbsSender::PostNext(Message* m) {
       segment = {reinterpret_cast<uintptr_t>(m->data) + offset, bytes,
                  m->memory->Find(connection_.NicOf(*rail))->lkey()};
       work.segments = {&segment, 1};
+      work.inlined = m->memory->host() && connection_.Inlines(*rail, bytes);
     }
     work.id = IdOf(m->sequence, m->part, piece);
     work.operation = rdma::Operation::kWriteWithImmediate;
