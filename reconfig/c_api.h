@@ -222,6 +222,118 @@ REWIRE_API rewireResult_t rewireCountsAdd(rewireCounts_t counts, uint64_t micro_
 /* `counts` is gone after it. */
 REWIRE_API rewireResult_t rewireCountsClose(rewireCounts_t counts) REWIRE_NOEXCEPT;
 
+/* ---- experts ----------------------------------------------------------------------------------
+ *
+ * Evens out an expert-parallel layer over the devices of one node while it computes: after the
+ * program's own dispatch, weights and tokens of some experts go to other devices by copy engine,
+ * and results come back before its own combine. docs/moe.md says where the calls go. Needs no
+ * context and no agent; all calls of one object from one thread, in a current CUDA context, in the
+ * same order on every process of the node. Pointers are to device memory but for arrays and
+ * structs. When a process of the node is lost, streams that wait for it are let go, and every call
+ * fails with rewireUnavailable: what was computed since the last rewireExpertsCheck() that
+ * succeeded is not to be used. */
+
+typedef struct rewireExperts* rewireExperts_t;
+typedef struct rewireMoved* rewireMoved_t; /* what a forward round moved */
+
+/* What is 0 behind `rows` has a default. */
+typedef struct {
+  size_t size;           /* sizeof(rewireExpertsOptions_t) */
+  const char* name;      /* unlike any other group's on the machine: letters, digits, - and _ */
+  uint32_t rank;         /* in the node */
+  uint32_t ranks;        /* processes of the node, 2..16 */
+  uint32_t experts;      /* that each process owns, 1..256 */
+  uint32_t rows;         /* moved tokens that a device has room for */
+  uint64_t weight_bytes; /* of one expert */
+  uint64_t grad_bytes;   /* of its weights' gradients; 0: there is no backward */
+  uint64_t token_bytes;  /* of one row, in and out */
+  uint32_t slots;        /* moved experts that a device has room for, 1..16; 8 */
+  uint32_t dynamic;      /* experts of each process that may be moved; 4 */
+  uint32_t copies;       /* experts copied in one round, all together; slots * ranks */
+  uint32_t gate_percent; /* nothing moves while the busiest has at most so much of the mean; 105 */
+  uint32_t least;        /* tokens for which a copy is made; 1 */
+  uint32_t late_rounds;  /* so many late rounds in a row halve `copies`; 8 */
+  uint32_t late_percent; /* late: copies were waited for longer than that of the round; 5 */
+  uint32_t patience_us;  /* that rewireExpertsClose() waits for other processes; 500 */
+  uint32_t meeting_ms;   /* that rewireExpertsOpen() waits for them; 60000 */
+} rewireExpertsOptions_t;
+
+/* One layer of one micro-batch. An expert's rows lie together, experts in their order. */
+typedef struct {
+  size_t size; /* sizeof(rewireRound_t) */
+  void* stream;
+  uint32_t layer;             /* small numbers: what was seen of each is remembered */
+  uint32_t parts;             /* contiguous pieces of an expert's weights */
+  const uint32_t* tokens;     /* of each own expert */
+  void* const* weights;       /* piece p of own expert e at [e * parts + p] */
+  const uint64_t* part_bytes; /* of each piece; together weight_bytes */
+  const void* x;              /* inputs */
+  const void* errors;         /* backward: the gradients of the outputs */
+  void* out;                  /* outputs; backward: the gradients of the inputs */
+} rewireRound_t;
+
+/* Rows of one expert for this device to compute. */
+typedef struct {
+  uint32_t expert; /* of the node: owner's rank * experts + own number */
+  uint32_t first;  /* of the expert's rows */
+  uint32_t rows;
+  uint32_t recompute;  /* backward: 1: another device computed these rows forward */
+  const void* weights; /* NULL: this process's own; otherwise all pieces one behind the other */
+  const void* x;
+  const void* errors;
+  void* out;
+  void* grad; /* for the gradients of such weights */
+} rewireSegment_t;
+
+typedef struct {
+  uint32_t expert; /* own number */
+  uint32_t helper; /* rank */
+  const void* data;
+} rewireGradient_t;
+
+typedef struct {
+  size_t size; /* sizeof(rewireExpertsCounts_t) */
+  uint64_t rounds;
+  uint64_t given;    /* moves of own experts */
+  uint64_t received; /* moves of others' experts to here */
+  uint64_t given_rows;
+  uint64_t copied_bytes; /* between devices, by this process */
+  uint64_t late_rounds;
+  uint64_t copies; /* the budget that is left; 0: nothing is moved any more */
+} rewireExpertsCounts_t;
+
+/* Meets the other processes, allocates all memory, tries the path to each. Where it fails, train
+ * without it. */
+REWIRE_API rewireResult_t rewireExpertsOpen(const rewireExpertsOptions_t* options,
+                                            rewireExperts_t* experts) REWIRE_NOEXCEPT;
+/* Behind the dispatch. `moved`: NULL forward; backward what rewireExpertsMoved() gave for the
+ * forward round. Segments that stay here whatever is planned: launch their GEMMs now. Arrays are
+ * valid until the next rewireExpertsBegin(). */
+REWIRE_API rewireResult_t rewireExpertsBegin(rewireExperts_t experts, const rewireRound_t* round,
+                                             rewireMoved_t moved, const rewireSegment_t** segments,
+                                             uint32_t* count) REWIRE_NOEXCEPT;
+/* The rest: launch the first `received` of them, then call rewireExpertsGiveBack(), then launch the
+ * others. */
+REWIRE_API rewireResult_t rewireExpertsClose(rewireExperts_t experts,
+                                             const rewireSegment_t** segments, uint32_t* received,
+                                             uint32_t* count) REWIRE_NOEXCEPT;
+REWIRE_API rewireResult_t rewireExpertsGiveBack(rewireExperts_t experts) REWIRE_NOEXCEPT;
+/* Behind all GEMMs: from here on the stream has all rows of `out`. Backward: add the gradients to
+ * your own in this order. */
+REWIRE_API rewireResult_t rewireExpertsCollect(rewireExperts_t experts,
+                                               const rewireGradient_t** gradients,
+                                               uint32_t* count) REWIRE_NOEXCEPT;
+/* What the round that was collected last has moved; free it after the backward round. */
+REWIRE_API rewireResult_t rewireExpertsMoved(rewireExperts_t experts,
+                                             rewireMoved_t* moved) REWIRE_NOEXCEPT;
+REWIRE_API rewireResult_t rewireMovedFree(rewireMoved_t moved) REWIRE_NOEXCEPT;
+/* Whether all that the device has computed so far is to be used. Wait for the stream first. */
+REWIRE_API rewireResult_t rewireExpertsCheck(rewireExperts_t experts) REWIRE_NOEXCEPT;
+REWIRE_API rewireResult_t rewireExpertsCounts(rewireExperts_t experts,
+                                              rewireExpertsCounts_t* counts) REWIRE_NOEXCEPT;
+/* Leaves together with the other processes; waits at most 10 s for them. */
+REWIRE_API rewireResult_t rewireExpertsEnd(rewireExperts_t experts) REWIRE_NOEXCEPT;
+
 #ifdef __cplusplus
 }
 #endif

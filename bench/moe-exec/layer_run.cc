@@ -39,6 +39,8 @@ class Run {
         own_(OwnExperts(o)),
         device_(o.simgpu, static_cast<int>(rank)),
         stream_(device_.MakeStream()) {}
+  // Kernels that wait for a process that is lost are let go by the balancer; they use what is here.
+  ~Run() { device_.Wait(stream_); }
 
   int Main();
 
