@@ -137,8 +137,8 @@ absl::StatusOr<std::vector<double>> CompareRelayoutCosts(int inputs, uint64_t se
 
 absl::StatusOr<ObjectivesCompared> CompareObjectives(int inputs, uint64_t seed) {
   std::mt19937_64 random(seed);
-  ObjectivesCompared compared;
-  const double weight = 1.0 / inputs;
+  int no_busier = 0;
+  double computed = 0;
   for (int i = 0; i < inputs;) {
     Input input = AnyInput(2, &random);
     moe::LiteRouting routing(input.options.topology, input.counts);
@@ -152,11 +152,10 @@ absl::StatusOr<ObjectivesCompared> CompareObjectives(int inputs, uint64_t seed) 
     }
     if (sums.link == 0 && links.link == 0) continue;
     ++i;
-    compared.no_busier += links.link <= sums.link ? weight : 0;
-    compared.computed +=
-        weight * static_cast<double>(links.computed) / static_cast<double>(sums.computed);
+    no_busier += links.link <= sums.link ? 1 : 0;
+    computed += static_cast<double>(links.computed) / static_cast<double>(sums.computed);
   }
-  return compared;
+  return ObjectivesCompared{static_cast<double>(no_busier) / inputs, computed / inputs};
 }
 
 }  // namespace rewire::bench
