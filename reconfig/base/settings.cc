@@ -101,6 +101,11 @@ Settings::Settings(const std::vector<std::string>& environment) {
 #include "reconfig/base/settings.def"
 #undef REWIRE_SETTING_INT
 #undef REWIRE_SETTING_TEXT
+  if (error_.empty() && silence_ms_ <= heartbeat_ms_) {
+    error_ = "REWIRE_SILENCE_MS=" + std::to_string(silence_ms_) +
+             " is not above REWIRE_HEARTBEAT_MS=" + std::to_string(heartbeat_ms_) +
+             ": members would count as lost between two signs of life\n";
+  }
   for (const auto& [name, value] : given) {
     const char* nearest = "";
     size_t best = SIZE_MAX;

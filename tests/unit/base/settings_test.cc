@@ -14,7 +14,8 @@ TEST(Settings, AbsentMeansDefault) {
 }
 
 TEST(Settings, TakesValuesWithinRange) {
-  const Settings s({"REWIRE_SILENCE_MS=50", "REWIRE_LOG=debug", "REWIRE_SOCKET=/run/x=y"});
+  const Settings s({"REWIRE_SILENCE_MS=50", "REWIRE_HEARTBEAT_MS=10", "REWIRE_LOG=debug",
+                    "REWIRE_SOCKET=/run/x=y"});
   EXPECT_EQ(s.silence_ms(), 50);
   EXPECT_EQ(s.log(), "debug");
   EXPECT_EQ(s.socket(), "/run/x=y");
@@ -28,6 +29,14 @@ TEST(Settings, PresentButWrongNamesVariableValueAndRange) {
                              " is not a whole number from 50 to 600000\n");
     EXPECT_EQ(s.silence_ms(), 3000) << "the default stands where the value was wrong";
   }
+}
+
+TEST(Settings, SilenceIsLongerThanTheTimeBetweenSignsOfLife) {
+  EXPECT_EQ(
+      Settings({"REWIRE_SILENCE_MS=200"}).Error(),
+      "REWIRE_SILENCE_MS=200 is not above REWIRE_HEARTBEAT_MS=500: members would count as lost "
+      "between two signs of life\n");
+  EXPECT_EQ(Settings({"REWIRE_SILENCE_MS=200", "REWIRE_HEARTBEAT_MS=100"}).Error(), "");
 }
 
 TEST(Settings, WrongWordNamesTheWords) {
