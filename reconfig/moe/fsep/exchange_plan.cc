@@ -16,7 +16,8 @@ class Planner {
   Planner(const Topology& topology, const Placement& placement, uint32_t rank)
       : topology_(topology),
         seats_(topology, placement),
-        slots_(std::span(placement.slots).subspan(rank * placement.capacity, placement.capacity)),
+        slots_(std::span(placement.slots)
+                   .subspan(size_t{rank} * placement.capacity, placement.capacity)),
         rank_(rank),
         node_(rank / topology.per_node),
         devices_(topology.devices()),

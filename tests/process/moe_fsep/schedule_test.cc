@@ -22,7 +22,8 @@
 namespace rewire::moe::fsep {
 namespace {
 
-constexpr int kNodes = 2, kPerNode = 2, kLayers = 3, kSteps = 3;
+constexpr int kNodes = 2, kPerNode = 2;
+constexpr size_t kLayers = 3, kSteps = 3;
 
 class Folder {
  public:
@@ -148,7 +149,7 @@ void CheckTrace(const Folder& folder, int rank, size_t depth) {
   ASSERT_EQ(out.size(), kSteps * kVisits);
   ASSERT_EQ(back.size(), kSteps * kVisits);
   ASSERT_EQ(restores.size(), kSteps * kVisits);
-  ASSERT_EQ(gradients.size(), size_t{kSteps * kLayers});
+  ASSERT_EQ(gradients.size(), kSteps * kLayers);
   for (const auto& tokens : {out, back}) {
     ExpectApart(tokens, restores);
     ExpectApart(tokens, gradients);

@@ -108,7 +108,7 @@ class Member {
       for (uint64_t i = 0; i < Devices() * shape_.WeightChunk(); ++i) {
         const auto chunk = static_cast<uint32_t>(i / shape_.WeightChunk());
         const uint8_t expected = WeightByte(layer, expert, chunk, i % shape_.WeightChunk());
-        wrong += slots_[s * Devices() * shape_.WeightChunk() + i] != expected;
+        wrong += slots_[uint64_t{s} * Devices() * shape_.WeightChunk() + i] != expected;
       }
     }
     EXPECT_EQ(wrong, 0u);
