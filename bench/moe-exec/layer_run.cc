@@ -289,6 +289,7 @@ int Run::Main() {
     shape.token_bytes = o_.expert.row_bytes();
     shape.rows = o_.trace.tokens * o_.trace.top / o_.divide;
     shape.dynamic = o_.trace.dynamic;
+    shape.gate_percent = o_.gate_percent;
     balancers_cuda_ = device_.cuda();
     if (o_.change_driver) o_.change_driver(&balancers_cuda_);
     absl::StatusOr<std::unique_ptr<moe::Balancer>> opened =

@@ -35,6 +35,7 @@ struct LayerRunOptions {
   // Of the driver that the balancer calls: for tests, which let calls fail.
   std::function<void(CudaDriver* driver)> change_driver;
   moe::BalancerOptions balancer;
+  uint32_t gate_percent = 105;
   // Virtual time of a row's GEMM, and of one more expert's, forward; backward takes twice that.
   uint64_t row_ns = 9920;
   uint64_t expert_ns = 5000;

@@ -44,8 +44,6 @@ rewireSegment_t ToC(const Segment& s) {
 BalancerOptions OptionsOf(const rewireExpertsOptions_t& o) {
   BalancerOptions options;
   options.copies = o.copies;
-  if (o.gate_percent != 0) options.gate_percent = o.gate_percent;
-  if (o.least != 0) options.least = o.least;
   if (o.late_rounds != 0) options.late_rounds = o.late_rounds;
   if (o.late_percent != 0) options.late_percent = o.late_percent;
   if (o.patience_us != 0) options.patience = rewire::microseconds(o.patience_us);
@@ -96,6 +94,8 @@ rewireResult_t rewireExpertsOpen(const rewireExpertsOptions_t* o,
   shape.rows = o->rows;
   if (o->slots != 0) shape.slots = o->slots;
   if (o->dynamic != 0) shape.dynamic = o->dynamic;
+  if (o->gate_percent != 0) shape.gate_percent = o->gate_percent;
+  if (o->least != 0) shape.least = o->least;
   absl::StatusOr<std::unique_ptr<Balancer>> balancer =
       Balancer::Open(*cuda, {o->name, o->rank, o->ranks}, shape, OptionsOf(*o));
   if (!balancer.ok()) return Fail(balancer.status());

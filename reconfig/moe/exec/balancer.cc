@@ -11,8 +11,7 @@
 namespace rewire::moe {
 namespace {
 
-// For a plan that another process has already made from the same counts.
-constexpr Duration kPlanDeadline = seconds(10);
+constexpr uint32_t kMaxLayer = 1 << 16;
 
 uint32_t SlotsOf(const std::vector<Stowed>& received) {
   uint32_t slots = 0;
@@ -23,13 +22,13 @@ uint32_t SlotsOf(const std::vector<Stowed>& received) {
 }  // namespace
 
 absl::Status Balancer::Expect(Stage stage, const char* call) {
-  if (!status_.ok()) return status_;
+  REWIRE_RETURN_IF_ERROR(CheckLost());
   if (stage_ == stage) return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat(call, " is not what comes next in a round of balancing"));
 }
 
-absl::Status Balancer::CheckInput(const RoundInput& input, bool backward) const {
+absl::Status Balancer::CheckInput(const RoundInput& input, const Moved* moved) const {
   const auto wrong = [](const auto&... why) {
     return absl::InvalidArgumentError(absl::StrCat("a round's input: ", why...));
   };
@@ -46,7 +45,17 @@ absl::Status Balancer::CheckInput(const RoundInput& input, bool backward) const 
     }
     if (input.tokens[e] >= 1U << 31) return wrong(input.tokens[e], " tokens of expert ", e);
   }
-  if (backward && shape_.grad_bytes == 0) return wrong("backward, but grad_bytes is 0");
+  if (input.layer > kMaxLayer) return wrong("layer ", input.layer, ", above ", kMaxLayer);
+  if (round_ != 0 && input.stream != input_.stream) return wrong("another stream than before");
+  if (moved == nullptr) return absl::OkStatus();
+  if (shape_.grad_bytes == 0) return wrong("backward, but grad_bytes is 0");
+  if (input.errors == 0) return wrong("backward without errors");
+  if (moved->dynamic.size() != shape_.experts) return wrong("backward of no forward round");
+  for (const Stowed& s : moved->given) {
+    const uint32_t expert = s.move.expert - group_.rank * shape_.experts;
+    if (expert < shape_.experts && s.move.first + s.move.tokens <= input.tokens[expert]) continue;
+    return wrong("backward of another forward round: expert ", expert, " had more tokens");
+  }
   return absl::OkStatus();
 }
 
@@ -57,17 +66,18 @@ absl::Status Balancer::BeginBackward(const RoundInput& input, const Moved& moved
 }
 
 absl::Status Balancer::Begin(const RoundInput& input, const Moved* moved) {
-  REWIRE_RETURN_IF_ERROR(CheckInput(input, moved != nullptr));
   MutexLock lock(&mutex_);
   REWIRE_RETURN_IF_ERROR(Expect(Stage::kIdle, "Begin"));
+  REWIRE_RETURN_IF_ERROR(CheckInput(input, moved));
   JudgeLastRound();
   MeasureLastRound();
   given_before_ = out_->bytes();
   REWIRE_RETURN_IF_ERROR(ToStatus(cuda_, "cuEventRecord", cuda_.EventRecord(begun_, input.stream)));
   input_ = input;
   offsets_.assign(shape_.experts, 0);
-  std::partial_sum(input.tokens.begin(), input.tokens.end() - 1, offsets_.begin() + 1,
-                   [](uint64_t sum, uint64_t tokens) { return sum + tokens; });
+  for (uint32_t e = 1; e < shape_.experts; ++e) {
+    offsets_[e] = offsets_[e - 1] + input.tokens[e - 1];
+  }
   before_ = moved != nullptr ? *moved : Moved{};
   moved_ = Moved{};
   gives_.clear();
@@ -82,10 +92,10 @@ absl::Status Balancer::Begin(const RoundInput& input, const Moved* moved) {
   ++counts_.rounds;
   if (moved != nullptr) {
     dynamic_ = before_.dynamic;
-    page_->Begin(round_);
+    page_->Open(round_);
   } else {
     ChooseDynamic();
-    page_->Begin(round_, {lateness_.copies(), speeds_, input.tokens, dynamic_});
+    page_->Post(round_, {lateness_.copies(), speeds_, input.tokens, dynamic_});
   }
   static_rows_ = 0;
   moved_.dynamic = dynamic_;
@@ -170,18 +180,13 @@ absl::StatusOr<Work> Balancer::Close() {
     if (Now() >= deadline) break;
     page_->WaitForBell(heard, deadline);
   }
-  uint64_t round = 0;
-  {
-    MutexLock lock(&mutex_);
-    round = round_;
-    stage_ = Stage::kClosed;
-    for (Give& give : gives_) {
-      if (give.state == Give::kPending) give.state = Give::kKept;
-    }
-  }
-  if (page_->Close(round) != 0) REWIRE_RETURN_IF_ERROR(AwaitPlan());
   MutexLock lock(&mutex_);
-  REWIRE_RETURN_IF_ERROR(status_);
+  REWIRE_RETURN_IF_ERROR(Expect(Stage::kBegun, "Close"));
+  stage_ = Stage::kClosed;
+  for (Give& give : gives_) {
+    if (give.state == Give::kPending) give.state = Give::kKept;
+  }
+  (void)page_->Close(round_);
   planned_ = true;  // or too late
   Work work;
   if (absl::Status waits = AwaitReceived(&work.received); !waits.ok()) return Break(waits);
@@ -194,35 +199,19 @@ absl::StatusOr<Work> Balancer::Close() {
   return work;
 }
 
-// Whoever took a slot has seen all counts, so this side's plan cannot be far.
-absl::Status Balancer::AwaitPlan() {
-  const Time deadline = Now() + kPlanDeadline;
-  while (true) {
-    const uint32_t heard = page_->bell();
-    {
-      MutexLock lock(&mutex_);
-      REWIRE_RETURN_IF_ERROR(status_);
-      if (planned_) return absl::OkStatus();
-    }
-    if (Now() >= deadline) return absl::InternalError("another process has planned, this one not");
-    page_->WaitForBell(heard, deadline);
-  }
-}
-
 // Lets the stream wait for what was sent, and says where it lies.
 absl::Status Balancer::AwaitReceived(std::vector<Segment>* segments) {
   const uint32_t taken = page_->Taken();
   std::erase_if(received_, [&](const Stowed& s) { return (taken >> s.slot & 1) == 0; });
   moved_.received = received_;
   judge_received_ = !received_.empty();
-  REWIRE_RETURN_IF_ERROR(
-      ToStatus(cuda_, "cuEventRecord", cuda_.EventRecord(waits_, input_.stream)));
-  if (received_.empty()) return absl::OkStatus();
   const CUstream stream = input_.stream;
-  const NodeMemory::Side own = memory_->own();
   // Results are computed into memory from which the last round's have to be on their way.
   REWIRE_RETURN_IF_ERROR(
       ToStatus(cuda_, "cuStreamWaitEvent", cuda_.StreamWaitEvent(stream, returned_, 0)));
+  REWIRE_RETURN_IF_ERROR(ToStatus(cuda_, "cuEventRecord", cuda_.EventRecord(waits_, stream)));
+  if (received_.empty()) return absl::OkStatus();
+  const NodeMemory::Side own = memory_->own();
   for (const Stowed& s : received_) {
     for (const CUdeviceptr word : {own.weights_there(s.slot), own.tokens_there(s.slot)}) {
       REWIRE_RETURN_IF_ERROR(
@@ -314,13 +303,12 @@ absl::Status Balancer::TakeBack() {
   return absl::OkStatus();
 }
 
-bool Balancer::WasLate(CUevent waits, CUevent there) const {
+std::optional<bool> Balancer::WasLate(CUevent waits, CUevent there) const {
   float before = 0, waited = 0;
-  // A device that is not there yet says nothing about copies.
   if (cuda_.EventQuery(there) != CUDA_SUCCESS ||
       cuda_.EventElapsedTime(&before, begun_, waits) != CUDA_SUCCESS ||
       cuda_.EventElapsedTime(&waited, waits, there) != CUDA_SUCCESS) {
-    return false;
+    return std::nullopt;
   }
   return waited * 100 > before * static_cast<float>(options_.late_percent);
 }
@@ -345,19 +333,24 @@ void Balancer::MeasureLastRound() {
 
 void Balancer::JudgeLastRound() {
   if (!judge_received_ && !judge_given_) return;
-  const bool late = (judge_received_ && WasLate(waits_, there_)) ||
-                    (judge_given_ && WasLate(collects_, collected_));
+  std::optional<bool> late;
+  if (judge_received_) late = WasLate(waits_, there_);
+  if (judge_given_) {
+    const std::optional<bool> back = WasLate(collects_, collected_);
+    if (back) late = *back || late.value_or(false);
+  }
   judge_received_ = judge_given_ = false;
-  if (lateness_.Count(late)) {
+  if (late && lateness_.Count(*late)) {
     REWIRE_WARN("moe: copies were late %u times in a row; from here on at most %u experts a round",
                 options_.late_rounds, lateness_.copies());
   }
 }
 
 absl::Status Balancer::Check() {
+  // A process that has just gone is not to be missed.
+  if (const std::optional<uint32_t> lost = page_->FindLost()) SetLost(*lost);
   MutexLock lock(&mutex_);
-  LookAtPeers();
-  return status_;
+  return CheckLost();
 }
 
 BalancerCounts Balancer::counts() {

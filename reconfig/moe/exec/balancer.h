@@ -12,13 +12,16 @@
 //   ... GEMMs of received segments, then GiveBack(), then GEMMs of own segments ...
 //   Collect()                 the stream has all rows of `out` from here on
 //
-// No call waits for another process longer than `patience`: who is late keeps its tokens. When a
+// One stream for all rounds. No call waits for another process longer than `patience`: who is late
+// keeps its tokens. When a
 // process dies, streams that wait for it are let go, and every call fails: what was computed since
 // the last Check() that passed is not to be used. One object serves all layers in turn.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <thread>
@@ -39,15 +42,11 @@ namespace rewire::moe {
 struct BalancerOptions {
   // Experts that may be copied in one round, all devices together; 0: as many as there are slots.
   uint32_t copies = 0;
-  // While the busiest device has no more than so many percent of the mean nothing is moved.
-  uint32_t gate_percent = 105;
-  // A copy is for so many tokens at least.
-  uint32_t least = 1;
   // So many late rounds in a row halve `copies`. Late: a stream waited for copies longer than
   // late_percent of the time since the round began.
   uint32_t late_rounds = 8;
   uint32_t late_percent = 5;
-  // For the host, in Close(): plans take microseconds, and the device is busy meanwhile.
+  // Of the host, with other processes, in Close(); the device is busy meanwhile.
   Duration patience = microseconds(500);
   // For all processes of the node to come to Open().
   Duration meeting = seconds(60);
@@ -106,12 +105,13 @@ class Balancer {
            const BalancerOptions& options, CUcontext context);
   [[nodiscard]] absl::Status Prepare();
   [[nodiscard]] absl::Status TryPaths(Time deadline);
+  void Leave();
   [[nodiscard]] absl::Status Expect(Stage stage, const char* call) REWIRE_REQUIRES(mutex_);
-  [[nodiscard]] absl::Status CheckInput(const RoundInput& input, bool backward) const;
+  [[nodiscard]] absl::Status CheckInput(const RoundInput& input, const Moved* moved) const
+      REWIRE_REQUIRES(mutex_);
   [[nodiscard]] absl::Status Begin(const RoundInput& input, const Moved* moved);
   [[nodiscard]] Segment OwnSegment(uint32_t expert, uint32_t first, uint32_t rows) const;
   void AddKept(uint32_t expert, std::vector<Segment>* segments) const REWIRE_REQUIRES(mutex_);
-  [[nodiscard]] absl::Status AwaitPlan() REWIRE_EXCLUDES(mutex_);
   [[nodiscard]] absl::Status AwaitReceived(std::vector<Segment>* segments) REWIRE_REQUIRES(mutex_);
   [[nodiscard]] absl::Status SendBack() REWIRE_REQUIRES(mutex_);
   [[nodiscard]] absl::Status TakeBack() REWIRE_REQUIRES(mutex_);
@@ -119,19 +119,25 @@ class Balancer {
   void ChooseDynamic();
   void JudgeLastRound() REWIRE_REQUIRES(mutex_);
   void MeasureLastRound() REWIRE_REQUIRES(mutex_);
-  [[nodiscard]] bool WasLate(CUevent waits, CUevent there) const;
+  // nullopt: the device is not there yet, which says nothing about copies.
+  [[nodiscard]] std::optional<bool> WasLate(CUevent waits, CUevent there) const;
   [[nodiscard]] bool backward() const REWIRE_REQUIRES(mutex_) { return round_ % 2 != 0; }
 
   // On the balancer's own thread.
   void Run();
   void PlanRound() REWIRE_REQUIRES(mutex_);
   void GiveWhatIsDue() REWIRE_REQUIRES(mutex_);
-  [[nodiscard]] absl::Status Copy(const Stowed& stowed, uint64_t used) REWIRE_REQUIRES(mutex_);
-  void LookAtPeers() REWIRE_REQUIRES(mutex_);
+  [[nodiscard]] absl::Status AwaitRoom(uint32_t helper, uint64_t used) REWIRE_REQUIRES(mutex_);
+  [[nodiscard]] absl::Status Copy(const Stowed& stowed) REWIRE_REQUIRES(mutex_);
   // There is no going on, here and for the others, who may wait for this process. The first reason
   // stays.
   absl::Status Break(absl::Status status) REWIRE_REQUIRES(mutex_);
-  void LetGo() REWIRE_REQUIRES(mutex_);
+  [[nodiscard]] absl::Status CheckLost() REWIRE_REQUIRES(mutex_);
+
+  // On a thread that never waits for mutex_: whoever holds it may be in a call that waits for what
+  // this thread lets go.
+  void Look();
+  void SetLost(uint32_t rank);
 
   const CudaDriver& cuda_;
   const NodeGroup group_;
@@ -142,7 +148,7 @@ class Balancer {
   std::unique_ptr<NodePage> page_;
   std::unique_ptr<CopyQueue> out_;     // to helpers: Open(), then the own thread
   std::unique_ptr<CopyQueue> back_;    // to owners: the caller's thread
-  std::unique_ptr<CopyQueue> let_go_;  // the own thread
+  std::unique_ptr<CopyQueue> let_go_;  // the looking thread
   // On the caller's stream: the round begins, waits, has what it waited for; twice.
   CUevent begun_ = nullptr, waits_ = nullptr, there_ = nullptr, collects_ = nullptr,
           collected_ = nullptr;
@@ -178,6 +184,12 @@ class Balancer {
   absl::Status status_ REWIRE_GUARDED_BY(mutex_);
   bool stop_ REWIRE_GUARDED_BY(mutex_) = false;
   std::thread thread_;
+
+  std::atomic<int> lost_{-1};  // a rank, once one is; set before any stream is let go
+  Mutex look_mutex_;
+  CondVar look_soon_;
+  bool stop_looking_ REWIRE_GUARDED_BY(look_mutex_) = false;
+  std::thread looking_;
 };
 
 }  // namespace rewire::moe

@@ -12,6 +12,7 @@
 namespace rewire::moe {
 namespace {
 
+constexpr Duration kPatience = seconds(1);    // with a bell that does not ring
 constexpr Duration kLook = milliseconds(20);  // at the others
 constexpr Duration kLetGo = milliseconds(2);  // once one has died
 // Every word's bytes then: no round has this number, and all are before it.
@@ -22,7 +23,6 @@ constexpr unsigned char kEveryRound = 0x3f;
 void Balancer::Run() {
   ::pthread_setname_np(::pthread_self(), "rewire-moe");
   (void)cuda_.CtxSetCurrent(context_);
-  Time look = Now() + kLook;
   while (true) {
     const uint32_t heard = page_->bell();
     {
@@ -30,17 +30,14 @@ void Balancer::Run() {
       if (stop_) return;
       if (!planned_) PlanRound();
       GiveWhatIsDue();
-      if (Now() >= look) {
-        LookAtPeers();
-        look = Now() + (status_.ok() ? kLook : kLetGo);
-      }
     }
-    page_->WaitForBell(heard, look);
+    page_->WaitForBell(heard, Now() + kPatience);
   }
 }
 
 void Balancer::PlanRound() {
-  if (!status_.ok() || !page_->Read(round_, &postings_)) return;
+  const uint64_t round = round_;
+  if (!CheckLost().ok() || !page_->Read(round, &postings_)) return;
   Batch batch;
   batch.devices = group_.ranks;
   BalanceOptions options;
@@ -54,25 +51,28 @@ void Balancer::PlanRound() {
     speeds.row = std::max(speeds.row, posting.speeds.row);
     speeds.kib = std::max(speeds.kib, posting.speeds.kib);
   }
-  options.gate_percent = options_.gate_percent;
-  options.least = options_.least;
-  for (const Stowed& stowed : ChooseMoves(batch, options, shape_, speeds)) {
+  options.gate_percent = shape_.gate_percent;
+  options.least = shape_.least;
+  mutex_.Unlock();  // so that Close() waits for no plan
+  const std::vector<Stowed> moves = ChooseMoves(batch, options, shape_, speeds);
+  mutex_.Lock();
+  // Whoever closed before the plan was there keeps everything, and gets nothing.
+  if (round_ != round || stage_ != Stage::kBegun) return;
+  for (const Stowed& stowed : moves) {
     if (stowed.move.to == group_.rank) received_.push_back(stowed);
-    if (stowed.from != group_.rank) continue;
-    // Whoever closed before the plan was there keeps everything.
-    gives_.push_back({stowed, stage_ == Stage::kBegun ? Give::kPending : Give::kKept});
+    if (stowed.from == group_.rank) gives_.push_back({stowed});
   }
   planned_ = true;
-  page_->RingOwn();
+  page_->Open(round);
 }
 
 void Balancer::GiveWhatIsDue() {
-  if (!planned_ || stage_ != Stage::kBegun || !status_.ok()) return;
+  if (!planned_ || stage_ != Stage::kBegun || !CheckLost().ok()) return;
   bool changed = false;
   for (Give& give : gives_) {
     if (give.state != Give::kPending) continue;
     const Stowed& s = give.stowed;
-    if (!page_->HasBegun(s.move.to, round_)) continue;  // its bell will ring here
+    if (!page_->IsAt(s.move.to, round_)) continue;  // its bell will ring here
     changed = true;
     give.state = Give::kKept;
     if (lateness_.copies() == 0) {
@@ -81,7 +81,11 @@ void Balancer::GiveWhatIsDue() {
     }
     const uint64_t used = page_->LastUsed(s.move.to);  // before it closes and uses this round's
     if (!page_->Take(s.move.to, round_, s.slot)) continue;
-    const absl::Status copied = Copy(s, used);
+    if (absl::Status room = AwaitRoom(s.move.to, used); !room.ok()) {
+      (void)Break(std::move(room));
+      return;
+    }
+    const absl::Status copied = Copy(s);
     if (copied.ok()) {
       give.state = Give::kGiven;
       ++counts_.given;
@@ -94,18 +98,23 @@ void Balancer::GiveWhatIsDue() {
     REWIRE_ERROR("moe: an expert cannot be copied to rank %u, so nothing is moved any more: %s",
                  s.move.to, std::string(copied.message()).c_str());
     const NodeMemory::Side helper = memory_->peer(s.move.to);
-    (void)out_->Write(helper.weights_there(s.slot), round_);
-    (void)out_->Write(helper.tokens_there(s.slot), round_);
+    absl::Status told = out_->Write(helper.weights_there(s.slot), round_);
+    told.Update(out_->Write(helper.tokens_there(s.slot), round_));
+    if (!told.ok()) (void)Break(std::move(told));
   }
   if (changed) page_->RingOwn();
 }
 
-absl::Status Balancer::Copy(const Stowed& s, uint64_t used) {
-  const NodeMemory::Side helper = memory_->peer(s.move.to);
+// Without these waits nothing may be written there.
+absl::Status Balancer::AwaitRoom(uint32_t helper, uint64_t used) {
   if (!begin_awaited_) REWIRE_RETURN_IF_ERROR(out_->After(begun_));
   begin_awaited_ = true;
   // What it was sent before must have been used.
-  REWIRE_RETURN_IF_ERROR(out_->AfterWord(memory_->own().used(s.move.to), used));
+  return out_->AfterWord(memory_->own().used(helper), used);
+}
+
+absl::Status Balancer::Copy(const Stowed& s) {
+  const NodeMemory::Side helper = memory_->peer(s.move.to);
   if (given_before_ == out_->bytes()) {
     REWIRE_RETURN_IF_ERROR(
         ToStatus(cuda_, "cuEventRecord", cuda_.EventRecord(gives_begin_, out_->stream())));
@@ -127,17 +136,6 @@ absl::Status Balancer::Copy(const Stowed& s, uint64_t used) {
   return ToStatus(cuda_, "cuEventRecord", cuda_.EventRecord(gives_end_, out_->stream()));
 }
 
-void Balancer::LookAtPeers() {
-  if (status_.ok()) {
-    const std::optional<uint32_t> lost = page_->FindLost();
-    if (!lost) return;
-    (void)Break(absl::UnavailableError(
-        absl::StrCat("rank ", *lost, " of ", group_.name,
-                     " is lost: what was balanced since the last check is not to be used")));
-  }
-  LetGo();
-}
-
 absl::Status Balancer::Break(absl::Status status) {
   if (!status_.ok()) return status_;
   status_ = std::move(status);
@@ -146,10 +144,36 @@ absl::Status Balancer::Break(absl::Status status) {
   return status_;
 }
 
-// Again and again: a live process may yet write what is less.
-void Balancer::LetGo() {
-  (void)cuda_.MemsetD8Async(memory_->words(), kEveryRound, NodeMemory::word_bytes(),
-                            let_go_->stream());
+absl::Status Balancer::CheckLost() {
+  const int lost = lost_;
+  if (lost < 0 || !status_.ok()) return status_;
+  return Break(absl::UnavailableError(
+      absl::StrCat("rank ", lost, " of ", group_.name,
+                   " is lost: what was balanced since the last check is not to be used")));
+}
+
+void Balancer::SetLost(uint32_t rank) {
+  int none = -1;
+  if (!lost_.compare_exchange_strong(none, static_cast<int>(rank))) return;
+  page_->Fail();
+  page_->RingOwn();
+}
+
+void Balancer::Look() {
+  ::pthread_setname_np(::pthread_self(), "rewire-moe-look");
+  (void)cuda_.CtxSetCurrent(context_);
+  look_mutex_.Lock();
+  while (!stop_looking_) {
+    look_soon_.WaitUntil(&look_mutex_, Now() + (lost_ < 0 ? kLook : kLetGo));
+    if (lost_ < 0) {
+      if (const std::optional<uint32_t> lost = page_->FindLost()) SetLost(*lost);
+    }
+    if (lost_ < 0) continue;
+    // Again and again: a live process may yet write what is less.
+    (void)cuda_.MemsetD8Async(memory_->words(), kEveryRound, NodeMemory::word_bytes(),
+                              let_go_->stream());
+  }
+  look_mutex_.Unlock();
 }
 
 }  // namespace rewire::moe

@@ -7,6 +7,7 @@ namespace {
 
 // So many hundredths of what a round takes at least are not worth another plan.
 constexpr uint64_t kHidden = 102;
+constexpr int kPasses = 4;
 
 struct Device {
   uint64_t first = 0;     // rows computed first: they stay whatever is planned
@@ -70,13 +71,15 @@ class Model {
 // the last device's last move.
 void Trim(const Batch& batch, const Shape& shape, const Speeds& speeds, uint64_t* least,
           std::vector<Stowed>* moves) {
-  for (bool better = true; better;) {
+  bool better = true;
+  for (int pass = 0; better && pass < kPasses; ++pass) {
     better = false;
     for (size_t i = moves->size(); i-- > 0;) {
       const uint32_t tokens = (*moves)[i].move.tokens;
       for (const uint32_t eighths : {7U, 6U, 4U, 0U}) {
         std::vector<Stowed> fewer = *moves;
         fewer[i].move.tokens = tokens * eighths / 8;
+        if (eighths != 0 && fewer[i].move.tokens < shape.least) continue;
         if (fewer[i].move.tokens == 0) fewer.erase(fewer.begin() + static_cast<ptrdiff_t>(i));
         const uint64_t time = Makespan(batch, fewer, shape, speeds);
         if (time >= *least) continue;

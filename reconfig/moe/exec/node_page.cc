@@ -109,7 +109,11 @@ absl::StatusOr<std::unique_ptr<NodePage>> NodePage::Join(const NodeGroup& group,
   if (!S_ISREG(seen.st_mode) || seen.st_uid != ::geteuid()) {
     return absl::PermissionDeniedError(absl::StrCat(path, " is not this user's file"));
   }
-  if (::ftruncate(file.get(), sizeof(Page)) != 0) return Failed(path, "ftruncate");
+  // Reserved: where there is no room, the page's first use would end the process.
+  if (const int error = ::posix_fallocate(file.get(), 0, sizeof(Page)); error != 0) {
+    errno = error;
+    return Failed(path, "posix_fallocate");
+  }
   void* mapped = ::mmap(nullptr, sizeof(Page), PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
   if (mapped == MAP_FAILED) return Failed(path, "mmap");
   std::unique_ptr<NodePage> page(new NodePage(group, std::move(file), static_cast<Page*>(mapped)));
@@ -204,10 +208,11 @@ absl::Status NodePage::Meet(uint32_t stage, Time deadline) {
   }
 }
 
-void NodePage::Begin(uint64_t round, const Posting& posting) {
-  own().word = Short(round) << 33;
+void NodePage::Post(uint64_t round, const Posting& posting) {
   Block::Board& board = own().boards[BoardOf(round)];
-  board.round.store(0);  // nobody reads what is half written as an older round's
+  // Nobody reads what is half written as an older round's.
+  board.round.store(0, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_release);
   board.copies.store(posting.copies, std::memory_order_relaxed);
   board.row.store(posting.speeds.row, std::memory_order_relaxed);
   board.kib.store(posting.speeds.kib, std::memory_order_relaxed);
@@ -219,7 +224,7 @@ void NodePage::Begin(uint64_t round, const Posting& posting) {
   RingAll();
 }
 
-void NodePage::Begin(uint64_t round) {
+void NodePage::Open(uint64_t round) {
   own().word = Short(round) << 33;
   RingAll();
 }
@@ -237,14 +242,14 @@ bool NodePage::Read(uint64_t round, std::vector<Posting>* postings) const {
       posting.tokens[i] = count & ~kDynamic;
       posting.dynamic[i] = count >= kDynamic ? 1 : 0;
     }
-    // Overwritten meanwhile by its owner's round after next?
+    // Overwritten meanwhile by a later round's?
     std::atomic_thread_fence(std::memory_order_acquire);
     if (board.round.load(std::memory_order_relaxed) != round) return false;
   }
   return true;
 }
 
-bool NodePage::HasBegun(uint32_t helper, uint64_t round) const {
+bool NodePage::IsAt(uint32_t helper, uint64_t round) const {
   return RoundOf(page_->blocks[helper].word) == Short(round);
 }
 
@@ -274,8 +279,11 @@ uint32_t NodePage::Settled() const {
 }
 
 uint32_t NodePage::Close(uint64_t round) {
-  const uint64_t word = own().word.fetch_or(kClosed);
-  const auto taken = static_cast<uint32_t>(word & kTakenMask);
+  if (RoundOf(own().word) != Short(round)) {
+    own().word = Short(round) << 33 | kClosed;  // never opened
+    return 0;
+  }
+  const auto taken = static_cast<uint32_t>(own().word.fetch_or(kClosed) & kTakenMask);
   if (taken != 0) own().last_used = round;
   return taken;
 }

@@ -49,15 +49,15 @@ class NodePage {
   // Says that this process has passed a stage after joining (1, 2, ..), and waits until all have.
   [[nodiscard]] absl::Status Meet(uint32_t stage, Time deadline);
 
-  // Opens this process's word for the round, then posts. One thread.
-  void Begin(uint64_t round, const Posting& posting);
-  // For a round in which nothing is planned.
-  void Begin(uint64_t round);
+  // Says what this process has for the round.
+  void Post(uint64_t round, const Posting& posting);
   // What all have posted for the round; false while some have not, or when one is further already.
   [[nodiscard]] bool Read(uint64_t round, std::vector<Posting>* postings) const;
 
-  // Whether the helper has begun the round: before that nothing can be taken.
-  [[nodiscard]] bool HasBegun(uint32_t helper, uint64_t round) const;
+  // Opens this process's word: from now on slots can be taken, by the plan that it has made, too.
+  void Open(uint64_t round);
+  // Whether the helper's word has been opened or closed for the round.
+  [[nodiscard]] bool IsAt(uint32_t helper, uint64_t round) const;
   // An owner fills a slot of the helper's; false: closed, or the helper is in another round.
   [[nodiscard]] bool Take(uint32_t helper, uint64_t round, uint32_t slot);
   // Says that it will not, so that the helper need not wait for it.

@@ -26,10 +26,6 @@ unsigned char TrialByte(uint32_t rank) { return static_cast<unsigned char>(0x51 
 absl::Status CheckOptions(const BalancerOptions& options) {
   if (options.late_rounds == 0)
     return absl::InvalidArgumentError("late_rounds is 0, not at least 1");
-  if (options.gate_percent < 100) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("gate_percent is ", options.gate_percent, ", not at least 100"));
-  }
   return absl::OkStatus();
 }
 
@@ -96,6 +92,7 @@ absl::Status Balancer::Prepare() {
   REWIRE_RETURN_IF_ERROR(TryPaths(deadline));
   REWIRE_RETURN_IF_ERROR(page_->Meet(kTried, deadline));
   thread_ = std::thread([this] { Run(); });
+  looking_ = std::thread([this] { Look(); });
   return absl::OkStatus();
 }
 
@@ -133,26 +130,38 @@ absl::Status Balancer::TryPaths(Time deadline) {
       return absl::DataLossError(absl::StrCat("what has come from rank ", rank, " is not right"));
     }
   }
-  return absl::OkStatus();
+  REWIRE_RETURN_IF_ERROR(back_->AfterWord(own.used((group_.rank + 1) % group_.ranks), 1));
+  return ToStatus(cuda_, "cuStreamSynchronize", cuda_.StreamSynchronize(back_->stream()));
+}
+
+void Balancer::Leave() {
+  {
+    MutexLock lock(&mutex_);
+    stop_ = true;
+  }
+  page_->RingOwn();
+  thread_.join();
+  // Its own copies, and what the caller's stream waits for.
+  const auto through = [this] {
+    return cuda_.StreamQuery(out_->stream()) != CUDA_ERROR_NOT_READY &&
+           cuda_.StreamQuery(back_->stream()) != CUDA_ERROR_NOT_READY &&
+           cuda_.EventQuery(there_) != CUDA_ERROR_NOT_READY &&
+           cuda_.EventQuery(collected_) != CUDA_ERROR_NOT_READY;
+  };
+  const Time deadline = Now() + kLeaving;
+  while (!through() && Now() < deadline) std::this_thread::sleep_for(kPoll);
+  // What the others still write lies in memory that is about to go.
+  if (Check().ok()) (void)page_->Meet(kThrough, deadline);
+  {
+    MutexLock lock(&look_mutex_);
+    stop_looking_ = true;
+    look_soon_.NotifyAll();
+  }
+  looking_.join();
 }
 
 Balancer::~Balancer() {
-  if (thread_.joinable()) {
-    const Time deadline = Now() + kLeaving;
-    const auto through = [this] {
-      return cuda_.StreamQuery(out_->stream()) != CUDA_ERROR_NOT_READY &&
-             cuda_.StreamQuery(back_->stream()) != CUDA_ERROR_NOT_READY;
-    };
-    while (!through() && Now() < deadline) std::this_thread::sleep_for(kPoll);
-    {
-      MutexLock lock(&mutex_);
-      stop_ = true;
-    }
-    page_->RingOwn();
-    thread_.join();
-    // What the others still write lies in memory that is about to go.
-    if (Check().ok()) (void)page_->Meet(kThrough, deadline);
-  }
+  if (looking_.joinable()) Leave();
   for (const CUevent event : {begun_, waits_, there_, collects_, collected_, gives_begin_,
                               gives_end_, computed_, returned_}) {
     if (event != nullptr) (void)cuda_.EventDestroy(event);

@@ -11,6 +11,8 @@ namespace rewire::moe {
 namespace {
 
 constexpr uint64_t kMaxBytes = uint64_t{1} << 40;
+// Of the page, and of how plans are made: processes of other versions do not agree.
+constexpr uint64_t kVersion = 1;
 
 absl::Status InRange(std::string_view name, uint64_t value, uint64_t min, uint64_t max) {
   if (value >= min && value <= max) return absl::OkStatus();
@@ -24,11 +26,11 @@ absl::Status Check(const Shape& shape) {
   REWIRE_RETURN_IF_ERROR(InRange("experts", shape.experts, 1, kMaxExperts));
   REWIRE_RETURN_IF_ERROR(InRange("weight_bytes", shape.weight_bytes, 1, kMaxBytes));
   REWIRE_RETURN_IF_ERROR(InRange("grad_bytes", shape.grad_bytes, 0, kMaxBytes));
-  REWIRE_RETURN_IF_ERROR(InRange("token_bytes", shape.token_bytes, 1, kMaxBytes));
   REWIRE_RETURN_IF_ERROR(InRange("slots", shape.slots, 1, kMaxSlots));
   REWIRE_RETURN_IF_ERROR(InRange("rows", shape.rows, 1, uint64_t{1} << 31));
   REWIRE_RETURN_IF_ERROR(InRange("dynamic", shape.dynamic, 1, shape.experts));
-  return InRange("rows * token_bytes", shape.rows * shape.token_bytes, 1, kMaxBytes);
+  REWIRE_RETURN_IF_ERROR(InRange("gate_percent", shape.gate_percent, 100, UINT32_MAX));
+  return InRange("token_bytes", shape.token_bytes, 1, kMaxBytes / shape.rows);
 }
 
 absl::Status Check(const NodeGroup& group) {
@@ -44,10 +46,11 @@ absl::Status Check(const NodeGroup& group) {
 }
 
 uint64_t Fingerprint(const Shape& shape, uint32_t ranks) {
-  uint64_t hash = 0;
+  uint64_t hash = kVersion;
   for (const uint64_t value :
        {uint64_t{ranks}, uint64_t{shape.experts}, shape.weight_bytes, shape.grad_bytes,
-        shape.token_bytes, uint64_t{shape.slots}, uint64_t{shape.rows}, uint64_t{shape.dynamic}}) {
+        shape.token_bytes, uint64_t{shape.slots}, uint64_t{shape.rows}, uint64_t{shape.dynamic},
+        uint64_t{shape.gate_percent}, uint64_t{shape.least}}) {
     hash = MixWord(hash, value);
   }
   return hash;
