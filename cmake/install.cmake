@@ -45,3 +45,4 @@ install(CODE "file(CREATE_LINK libnccl.so.2
   \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/lib/rewire/librewire-preload.so\" SYMBOLIC)")
 install(TARGETS simgpu_cuda simgpu_nccl LIBRARY DESTINATION lib/rewire/simgpu)
 install(FILES reconfig/c_api.h DESTINATION include/rewire)
+install(DIRECTORY reconfig/python/rewire DESTINATION share/rewire/python FILES_MATCHING PATTERN "*.py")

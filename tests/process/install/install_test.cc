@@ -49,6 +49,7 @@ TEST_F(InstallTest, HoldsWhatItShould) {
   for (const char* name : kPrograms) EXPECT_THAT(files, Contains(name));
   for (const char* name : kLibraries) EXPECT_THAT(files, Contains(name));
   EXPECT_THAT(files, Contains("include/rewire/c_api.h"));
+  EXPECT_THAT(files, Contains("share/rewire/python/rewire/experts.py"));
   // On the library path of every member: nothing but what must be found there by its name.
   std::vector<std::string> found;
   for (const auto& entry : fs::directory_iterator(*tree_ / "lib/rewire")) {

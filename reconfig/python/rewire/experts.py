@@ -1,0 +1,184 @@
+"""Balancing of experts inside a node: rewireExperts* of reconfig/c_api.h, call for call.
+
+    experts = Experts(name, rank, ranks, experts=16, weight_bytes=..., token_bytes=..., rows=8192)
+    for segment in experts.begin(stream, layer, tokens, weights, part_bytes, x, out):
+        gemm(segment)
+    received, own = experts.close()
+    for segment in received: gemm(segment)
+    experts.give_back()
+    for segment in own: gemm(segment)
+    experts.collect()
+    moved = experts.moved()      # for begin(..., moved=moved, errors=...) of the backward round
+
+Addresses are integers (torch: tensor.data_ptr(), stream.cuda_stream). Lists that calls give are valid until
+the next begin(). One thread, in a current CUDA context. Failures raise RewireError.
+"""
+import ctypes
+import pathlib
+
+_UNAVAILABLE = 3
+
+
+class RewireError(RuntimeError):
+    """What a call of the library failed with; `lost`: a process of the node is lost."""
+
+    def __init__(self, result, text):
+        super().__init__(text)
+        self.result = result
+        self.lost = result == _UNAVAILABLE
+
+
+class Segment(ctypes.Structure):
+    """Rows of one expert to compute: rewireSegment_t."""
+
+    _fields_ = [(name, ctypes.c_uint32) for name in ("expert", "first", "rows", "recompute")] + [
+        (name, ctypes.c_void_p) for name in ("weights", "x", "errors", "out", "grad")
+    ]
+
+
+class Gradient(ctypes.Structure):
+    """What a helper made of an own expert's weights: rewireGradient_t."""
+
+    _fields_ = [
+        ("expert", ctypes.c_uint32),
+        ("helper", ctypes.c_uint32),
+        ("data", ctypes.c_void_p),
+    ]
+
+
+class Counts(ctypes.Structure):
+    """rewireExpertsCounts_t; `copies` is the budget that is left."""
+
+    _fields_ = [("size", ctypes.c_size_t)] + [
+        (name, ctypes.c_uint64)
+        for name in (
+            "rounds", "given", "received", "given_rows", "copied_bytes", "late_rounds", "copies"
+        )
+    ]
+
+
+class _Options(ctypes.Structure):
+    _fields_ = (
+        [("size", ctypes.c_size_t), ("name", ctypes.c_char_p)]
+        + [(name, ctypes.c_uint32) for name in ("rank", "ranks", "experts", "rows")]
+        + [(name, ctypes.c_uint64) for name in ("weight_bytes", "grad_bytes", "token_bytes")]
+        + [
+            (name, ctypes.c_uint32)
+            for name in (
+                "slots", "dynamic", "copies", "gate_percent", "least", "late_rounds",
+                "late_percent", "patience_us", "meeting_ms",
+            )
+        ]
+    )
+
+
+class _Round(ctypes.Structure):
+    _fields_ = [
+        ("size", ctypes.c_size_t),
+        ("stream", ctypes.c_void_p),
+        ("layer", ctypes.c_uint32),
+        ("parts", ctypes.c_uint32),
+        ("tokens", ctypes.POINTER(ctypes.c_uint32)),
+        ("weights", ctypes.POINTER(ctypes.c_void_p)),
+        ("part_bytes", ctypes.POINTER(ctypes.c_uint64)),
+        ("x", ctypes.c_void_p),
+        ("errors", ctypes.c_void_p),
+        ("out", ctypes.c_void_p),
+    ]
+
+
+def _load(path):
+    if path is None:  # <prefix>/share/rewire/python/rewire/experts.py
+        path = pathlib.Path(__file__).resolve().parents[4] / "lib" / "rewire" / "librewire.so"
+    library = ctypes.CDLL(str(path))
+    library.rewireLastError.restype = ctypes.c_char_p
+    return library
+
+
+class Moved:
+    """What a forward round moved. Freed with the object."""
+
+    def __init__(self, library, handle):
+        self._library = library
+        self.handle = handle
+
+    def __del__(self):
+        self._library.rewireMovedFree(self.handle)
+
+
+class Experts:
+    def __init__(self, name, rank, ranks, *, library=None, **options):
+        """options: the members of rewireExpertsOptions_t; what is left out has its default."""
+        self._library = _load(library)
+        self._handle = None
+        struct = _Options(ctypes.sizeof(_Options), name.encode(), rank, ranks)
+        known = {field for field, _ in _Options._fields_}
+        for option, value in options.items():
+            if option not in known:
+                raise TypeError(f"{option} is not an option of rewireExpertsOptions_t")
+            setattr(struct, option, value)
+        self.own = struct.experts
+        handle = ctypes.c_void_p()
+        self._call("rewireExpertsOpen", ctypes.byref(struct), ctypes.byref(handle))
+        self._handle = handle
+
+    def _call(self, function, *arguments):
+        result = getattr(self._library, function)(*arguments)
+        if result != 0:
+            raise RewireError(result, self._library.rewireLastError().decode(errors="replace"))
+
+    def begin(self, stream, layer, tokens, weights, part_bytes, x, out, *, errors=None, moved=None):
+        """tokens: of each own expert. weights: for each of them the addresses of its parts."""
+        parts = len(part_bytes)
+        if len(tokens) != self.own or any(len(w) != parts for w in weights):
+            raise ValueError(f"tokens and weights must be of {self.own} experts, of {parts} parts each")
+        flat = [address for expert in weights for address in expert]
+        round_ = _Round(
+            ctypes.sizeof(_Round), stream, layer, parts, (ctypes.c_uint32 * len(tokens))(*tokens),
+            (ctypes.c_void_p * len(flat))(*flat), (ctypes.c_uint64 * parts)(*part_bytes), x, errors,
+            out,
+        )
+        segments, count = ctypes.POINTER(Segment)(), ctypes.c_uint32()
+        self._call(
+            "rewireExpertsBegin", self._handle, ctypes.byref(round_),
+            moved.handle if moved is not None else None, ctypes.byref(segments), ctypes.byref(count),
+        )
+        return segments[: count.value]
+
+    def close(self):
+        """Segments of others, then own ones."""
+        segments = ctypes.POINTER(Segment)()
+        received, count = ctypes.c_uint32(), ctypes.c_uint32()
+        self._call(
+            "rewireExpertsClose", self._handle, ctypes.byref(segments), ctypes.byref(received),
+            ctypes.byref(count),
+        )
+        return segments[: received.value], segments[received.value : count.value]
+
+    def give_back(self):
+        self._call("rewireExpertsGiveBack", self._handle)
+
+    def collect(self):
+        """Backward: gradients to be added in this order."""
+        gradients, count = ctypes.POINTER(Gradient)(), ctypes.c_uint32()
+        self._call("rewireExpertsCollect", self._handle, ctypes.byref(gradients), ctypes.byref(count))
+        return gradients[: count.value]
+
+    def moved(self):
+        handle = ctypes.c_void_p()
+        self._call("rewireExpertsMoved", self._handle, ctypes.byref(handle))
+        return Moved(self._library, handle)
+
+    def check(self):
+        """Raises unless all that the device has computed so far is to be used."""
+        self._call("rewireExpertsCheck", self._handle)
+
+    def counts(self):
+        counts = Counts(ctypes.sizeof(Counts))
+        self._call("rewireExpertsCounts", self._handle, ctypes.byref(counts))
+        return counts
+
+    def end(self):
+        """Leaves together with the other processes."""
+        handle, self._handle = self._handle, None
+        self._call("rewireExpertsEnd", handle)
