@@ -165,6 +165,7 @@ class Plugin final : public Way {
   // Several at a time.
   absl::Status Run(Side side, size_t bytes, size_t count) {
     std::array<void*, kDepth> requests{};
+    const Time begin = Now();
     size_t posted = 0;
     size_t done = 0;
     while (done < count) {
@@ -185,14 +186,15 @@ class Plugin final : public Way {
           moved = true;
         }
       }
-      if (!moved) Idle(side);
+      if (!moved) Idle(side, begin, done);
     }
     return absl::OkStatus();
   }
-  // Lets others run, as NCCL's thread does.
-  void Idle(Side side) const {
-    if (side == Side::kReceive && end_.nap != Duration{}) {
-      std::this_thread::sleep_for(end_.nap);
+  // Lets others run, as NCCL's thread does; or sleeps for as long as two messages have taken, of
+  // the eight that may be on their way.
+  void Idle(Side side, Time begin, size_t done) const {
+    if (side == Side::kReceive && end_.naps) {
+      std::this_thread::sleep_for(2 * (Now() - begin) / std::max<int64_t>(done, 1));
     } else {
       sched_yield();
     }

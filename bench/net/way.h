@@ -31,8 +31,8 @@ absl::StatusOr<std::unique_ptr<Way>> RawTcp(const Control& control, int streams,
 // This side's end of a way through the plugin.
 struct PluginEnd {
   int device = 0;
-  // Who receives a stream and has nothing to do sleeps so long; zero: asks again and again.
-  Duration nap{};
+  // Who receives a stream and has nothing to do sleeps, instead of asking again and again.
+  bool naps = false;
 };
 // Through the plugin's functions of ABI v11.
 absl::StatusOr<std::unique_ptr<Way>> ThroughPlugin(const Control& control, const std::string& path,
