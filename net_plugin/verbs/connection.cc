@@ -17,7 +17,7 @@ namespace rewire::net {
 namespace {
 
 // While nothing is wrong the control connection and the devices' events are looked at now and then.
-constexpr uint64_t kLookEvery = 256;
+constexpr uint64_t kLookEvery = 64;
 
 }  // namespace
 

@@ -210,15 +210,14 @@ absl::Status NodePage::Meet(uint32_t stage, Time deadline) {
 
 void NodePage::Post(uint64_t round, const Posting& posting) {
   Block::Board& board = own().boards[BoardOf(round)];
-  // Nobody reads what is half written as an older round's.
+  // Whoever reads one of the values below as an older round's finds out when it looks again.
   board.round.store(0, std::memory_order_relaxed);
-  std::atomic_thread_fence(std::memory_order_release);
-  board.copies.store(posting.copies, std::memory_order_relaxed);
-  board.row.store(posting.speeds.row, std::memory_order_relaxed);
-  board.kib.store(posting.speeds.kib, std::memory_order_relaxed);
+  board.copies.store(posting.copies, std::memory_order_release);
+  board.row.store(posting.speeds.row, std::memory_order_release);
+  board.kib.store(posting.speeds.kib, std::memory_order_release);
   for (size_t i = 0; i < posting.tokens.size(); ++i) {
     board.counts[i].store(posting.tokens[i] | (posting.dynamic[i] != 0 ? kDynamic : 0),
-                          std::memory_order_relaxed);
+                          std::memory_order_release);
   }
   board.round.store(round, std::memory_order_release);
   RingAll();
@@ -234,16 +233,15 @@ bool NodePage::Read(uint64_t round, std::vector<Posting>* postings) const {
     const Block::Board& board = page_->blocks[rank].boards[BoardOf(round)];
     if (board.round.load(std::memory_order_acquire) != round) return false;
     Posting& posting = (*postings)[rank];
-    posting.copies = board.copies.load(std::memory_order_relaxed);
-    posting.speeds = {board.row.load(std::memory_order_relaxed),
-                      board.kib.load(std::memory_order_relaxed)};
+    posting.copies = board.copies.load(std::memory_order_acquire);
+    posting.speeds = {board.row.load(std::memory_order_acquire),
+                      board.kib.load(std::memory_order_acquire)};
     for (size_t i = 0; i < posting.tokens.size(); ++i) {
-      const uint32_t count = board.counts[i].load(std::memory_order_relaxed);
+      const uint32_t count = board.counts[i].load(std::memory_order_acquire);
       posting.tokens[i] = count & ~kDynamic;
       posting.dynamic[i] = count >= kDynamic ? 1 : 0;
     }
     // Overwritten meanwhile by a later round's?
-    std::atomic_thread_fence(std::memory_order_acquire);
     if (board.round.load(std::memory_order_relaxed) != round) return false;
   }
   return true;

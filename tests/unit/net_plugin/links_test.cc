@@ -220,17 +220,17 @@ TEST_F(LinksTest, AnotherJobsMembersAreRefusedByName) {
 }
 
 TEST_F(LinksTest, AnAnswerThatNeverComesIsAnError) {
-  Links impatient({0, seconds(5), milliseconds(50)});
+  Links impatient({0, seconds(5), seconds(1)});
   absl::StatusOr<ListenAddress> address = b_.Listen(Loopback());  // and nobody looks after it
   // As long as it is asked for it goes on.
-  const Time later = Now() + milliseconds(200);
+  const Time later = Now() + milliseconds(1500);
   while (Now() < later) {
     const auto link = impatient.Connect(Loopback(), 1, &*address);
     ASSERT_TRUE(link.ok()) << link.status();
     ASSERT_EQ(*link, nullptr);
   }
   // Then it is given up, by whoever comes next.
-  poll(nullptr, 0, 200);
+  poll(nullptr, 0, 1500);
   absl::StatusOr<ListenAddress> other = b_.Listen(Loopback());
   ASSERT_TRUE(impatient.Connect(Loopback(), 1, &*other).ok());
   const auto link = impatient.Connect(Loopback(), 1, &*address);
