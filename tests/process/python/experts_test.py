@@ -60,10 +60,10 @@ def run_round(device, experts, own, received_rows, **arguments):
     experts.give_back()
     for segment in rest:
         compute(device, segment, own)
-    gradients = [(g.expert, g.helper, ctypes.string_at(g.data, 1)[0]) for g in experts.collect()]
+    gradients = experts.collect()
     device.wait()
     experts.check()
-    return gradients
+    return [(g.expert, g.helper, ctypes.string_at(g.data, 1)[0]) for g in gradients]
 
 
 def rank_main(rank, name, rewire, libcuda, results):
