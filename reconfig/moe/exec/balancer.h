@@ -13,9 +13,9 @@
 //   Collect()                 the stream has all rows of `out` from here on
 //
 // One stream for all rounds. No call waits for another process longer than `patience`: who is late
-// keeps its tokens. When a
-// process dies, streams that wait for it are let go, and every call fails: what was computed since
-// the last Check() that passed is not to be used. One object serves all layers in turn.
+// keeps its tokens. When a process dies, streams that wait for it are let go, and every call fails:
+// what was computed since the last Check() that passed is not to be used. One object serves all
+// layers in turn; one per process and name.
 #pragma once
 
 #include <atomic>

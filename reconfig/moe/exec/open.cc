@@ -48,7 +48,7 @@ absl::StatusOr<std::unique_ptr<Balancer>> Balancer::Open(const CudaDriver& cuda,
     return prepared;
   }
   REWIRE_INFO("moe: %s: rank %u of %u balances up to %u experts a round, %llu bytes of memory",
-              group.name.c_str(), group.rank, group.ranks, balancer->lateness_.copies(),
+              group.name.c_str(), group.rank, group.ranks, balancer->counts().copies,
               static_cast<unsigned long long>(balancer->memory_->bytes()));
   return balancer;
 }
