@@ -1,5 +1,5 @@
-// What the balancer's own thread does: it plans, copies to helpers, and looks after the others.
-// open.cc makes it.
+// What the balancer's own two threads do: one plans and copies to helpers, the other looks after
+// the other processes and lets go of streams. open.cc makes and joins them.
 #include <pthread.h>
 
 #include <algorithm>

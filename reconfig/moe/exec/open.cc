@@ -24,9 +24,8 @@ constexpr size_t kTrialBytes = 64;
 unsigned char TrialByte(uint32_t rank) { return static_cast<unsigned char>(0x51 + rank); }
 
 absl::Status CheckOptions(const BalancerOptions& options) {
-  if (options.late_rounds == 0)
-    return absl::InvalidArgumentError("late_rounds is 0, not at least 1");
-  return absl::OkStatus();
+  if (options.late_rounds > 0) return absl::OkStatus();
+  return absl::InvalidArgumentError("late_rounds is 0, not at least 1");
 }
 
 }  // namespace
@@ -130,8 +129,16 @@ absl::Status Balancer::TryPaths(Time deadline) {
       return absl::DataLossError(absl::StrCat("what has come from rank ", rank, " is not right"));
     }
   }
+  // All words are there, so a stream that waits for one goes on at once.
   REWIRE_RETURN_IF_ERROR(back_->AfterWord(own.used((group_.rank + 1) % group_.ranks), 1));
-  return ToStatus(cuda_, "cuStreamSynchronize", cuda_.StreamSynchronize(back_->stream()));
+  while (true) {
+    const CUresult passed = cuda_.StreamQuery(back_->stream());
+    if (passed != CUDA_ERROR_NOT_READY) return ToStatus(cuda_, "cuStreamQuery", passed);
+    if (Now() >= deadline) {
+      return absl::UnavailableError("a stream that waits for a word does not see it");
+    }
+    std::this_thread::sleep_for(kPoll);
+  }
 }
 
 void Balancer::Leave() {
