@@ -86,42 +86,14 @@ class DeviceMemory : public ::testing::Test {
   absl::Status Carry(const Buffer& out, const Buffer& in) {
     void* const from = *pair_->sender->Register(out.data, kBytes, out.type);
     void* to = *pair_->receiver->Register(in.data, kBytes, in.type);
-    const absl::Status status = CarryRegistered(out, from, in, to);
+    const absl::Status status = pair_->Carry(out.data, from, in.data, to, kBytes, between_);
     EXPECT_TRUE(pair_->sender->Deregister(from).ok());
     EXPECT_TRUE(pair_->receiver->Deregister(to).ok());
     return status;
   }
-  absl::Status CarryRegistered(const Buffer& out, void* from, const Buffer& in, void* to) {
-    void* data = in.data;
-    const int tag = 1;
-    const auto receive = pair_->receiver->Irecv(1, &data, &kBytes, &tag, &to);
-    if (!receive.ok()) return receive.status();
-    Request* send = nullptr;
-    bool sent = false;
-    bool received = false;
-    for (int i = 0; i < 2'000'000 && !(sent && received); ++i) {
-      pair_->Advance(nanoseconds(200));
-      if (between_) between_();
-      if (send == nullptr) {
-        const auto made = pair_->sender->Isend(out.data, kBytes, tag, from);
-        if (!made.ok()) return made.status();
-        send = *made;
-      } else if (!sent) {
-        const auto done = pair_->sender->Test(send, nullptr);
-        if (!done.ok()) return done.status();
-        sent = *done;
-      }
-      if (received) continue;
-      const auto done = pair_->receiver->Test(*receive, nullptr);
-      if (!done.ok()) return done.status();
-      received = *done;
-    }
-    if (!sent || !received) return absl::DeadlineExceededError("it did not end");
-    return absl::OkStatus();
-  }
 
   std::unique_ptr<Pair> pair_;
-  std::function<void()> between_;
+  std::function<void()> between_ = [] {};
 };
 
 TEST_F(DeviceMemory, GoesOverSocketsWithNoRailLeft) {
@@ -213,7 +185,7 @@ TEST_F(DeviceMemory, ThatIsNone) {
   SetAll(false);
   void* const from = *pair_->sender->Register(out.data, kBytes, kPtrCuda);
   void* const to = *pair_->receiver->Register(in.data, kBytes, kPtrHost);
-  const absl::Status status = CarryRegistered(out, from, in, to);
+  const absl::Status status = pair_->Carry(out.data, from, in.data, to, kBytes, between_);
   EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
   EXPECT_THAT(std::string(status.message()), HasSubstr("copying device memory: CUDA_ERROR"));
   EXPECT_TRUE(pair_->sender->Deregister(from).ok());

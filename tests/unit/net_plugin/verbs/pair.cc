@@ -143,4 +143,33 @@ absl::Status Pair::Join(const std::function<void()>& between) {
   return absl::OkStatus();
 }
 
+absl::Status Pair::Carry(void* out, void* from, void* in, void* to, size_t bytes,
+                         const std::function<void()>& between) {
+  const int tag = 1;
+  const auto receive = receiver->Irecv(1, &in, &bytes, &tag, &to);
+  if (!receive.ok()) return receive.status();
+  Request* send = nullptr;
+  bool sent = false;
+  bool received = false;
+  for (int i = 0; i < 2'000'000 && !(sent && received); ++i) {
+    // Without a rail nobody else moves the clock.
+    Advance(nanoseconds(200));
+    between();
+    if (send == nullptr) {
+      const auto made = sender->Isend(out, bytes, tag, from);
+      if (!made.ok()) return made.status();
+      send = *made;
+    } else if (!sent) {
+      const auto done = sender->Test(send, nullptr);
+      if (!done.ok()) return done.status();
+      sent = *done;
+    }
+    if (received) continue;
+    const auto done = receiver->Test(*receive, nullptr);
+    if (!done.ok()) return done.status();
+    received = *done;
+  }
+  return sent && received ? absl::OkStatus() : absl::DeadlineExceededError("it did not end");
+}
+
 }  // namespace rewire::net

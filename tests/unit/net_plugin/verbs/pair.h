@@ -44,6 +44,11 @@ class Pair {
   // Both ends: from then on `sender` and `receiver` are there. The failure, if that is how it ends.
   // `between` is called all the time.
   absl::Status Join(const std::function<void()>& between = [] {});
+  // One message from memory that is registered as `from` at the sender to memory registered as `to`
+  // at the receiver, as Join() otherwise. The first failure of either side.
+  absl::Status Carry(
+      void* out, void* from, void* in, void* to, size_t bytes,
+      const std::function<void()>& between = [] {});
   // The clock, and what the ends do in the background.
   void Advance(Duration duration);
   // As SIGSTOP does it: from now on this end does nothing in the background, and the test does not

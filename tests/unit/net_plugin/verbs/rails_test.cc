@@ -26,49 +26,18 @@ class Rails : public ::testing::Test {
     std::vector<char> in(bytes);
     void* const from = *pair_->sender->Register(out.data(), bytes, type);
     void* const to = *pair_->receiver->Register(in.data(), bytes, type);
-    absl::Status status = CarryRegistered(out, from, &in, to);
+    absl::Status status = pair_->Carry(out.data(), from, in.data(), to, bytes, between_);
     EXPECT_TRUE(pair_->sender->Deregister(from).ok());
     EXPECT_TRUE(pair_->receiver->Deregister(to).ok());
     if (status.ok() && in != out) return absl::DataLossError("wrong bytes");
     return status;
-  }
-  absl::Status CarryRegistered(const std::vector<char>& out, void* from, std::vector<char>* in,
-                               void* to) {
-    void* data = in->data();
-    const size_t room = in->size();
-    const int tag = 1;
-    const auto receive = pair_->receiver->Irecv(1, &data, &room, &tag, &to);
-    if (!receive.ok()) return receive.status();
-    Request* send = nullptr;
-    bool sent = false;
-    bool received = false;
-    for (int i = 0; i < 2'000'000 && !(sent && received); ++i) {
-      // Without a rail nobody else moves the clock.
-      pair_->Advance(nanoseconds(200));
-      if (between_) between_();
-      if (send == nullptr) {
-        const auto made = pair_->sender->Isend(out.data(), out.size(), tag, from);
-        if (!made.ok()) return made.status();
-        send = *made;
-      } else if (!sent) {
-        const auto done = pair_->sender->Test(send, nullptr);
-        if (!done.ok()) return done.status();
-        sent = *done;
-      }
-      if (!received) {
-        const auto done = pair_->receiver->Test(*receive, nullptr);
-        if (!done.ok()) return done.status();
-        received = *done;
-      }
-    }
-    return sent && received ? absl::OkStatus() : absl::DeadlineExceededError("it did not end");
   }
   void SetAll(bool up) {
     for (const std::string& device : pair_->devices()) pair_->fabric.SetLinkUp(device, up);
   }
 
   std::unique_ptr<Pair> pair_;
-  std::function<void()> between_;
+  std::function<void()> between_ = [] {};
 };
 
 TEST_F(Rails, SharesAreInProportionToSpeed) {
@@ -166,7 +135,8 @@ TEST_F(Rails, AWriteThatComesAfterTheReplayDoesNotLand) {
     void* const from = *pair_->sender->Register(out.data(), out.size(), kPtrHost);
     void* const to = *pair_->receiver->Register(in.data(), in.size(), kPtrHost);
     pair_->fabric.Hold("r0");
-    EXPECT_EQ(CarryRegistered(out, from, &in, to), absl::OkStatus());
+    EXPECT_EQ(pair_->Carry(out.data(), from, in.data(), to, out.size(), between_),
+              absl::OkStatus());
     EXPECT_TRUE(in == out);
     std::fill(in.begin(), in.end(), 'p');
     pair_->fabric.Release("r0");
