@@ -41,7 +41,9 @@ static_assert(sizeof(FrameHeader) == 40 && std::is_trivially_copyable_v<FrameHea
 static_assert(std::endian::native == std::endian::little, "frames are written as they lie");
 
 inline constexpr uint32_t kMostFrameBytes = 1u << 30;
-// A message of several chunks: all but its first may come on any stream.
-inline constexpr size_t kChunkBytes = 512 << 10;
+// A message of several chunks: all but its first may come on any stream. As many as there are
+// streams, within these bounds: NCCL sends 512 KiB at a time by default.
+inline constexpr size_t kLeastChunkBytes = 64 << 10;
+inline constexpr size_t kMostChunkBytes = 2 << 20;
 
 }  // namespace rewire::net

@@ -216,7 +216,10 @@ SocketReceiver::After SocketReceiver::MoveStream(size_t stream, size_t most) {
       got = *read;
     }
     moved += got;
+    const Message& message = *r.message;
     if (!Count(stream, got)) return After::kIdle;
+    // Its answer goes first: to look for what follows takes it from the kernel (stream.h).
+    if (stream == 0 && message.done.load(std::memory_order_relaxed)) return After::kMore;
   }
   return After::kMore;
 }

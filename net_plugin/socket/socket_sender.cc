@@ -93,7 +93,9 @@ bool SocketSender::Take(size_t stream) {
   Message& m = messages_[oldest_ % messages_.size()];
   // The receiver learns on stream 0 of a message that comes on others, too.
   if (!m.headed && stream != 0) return false;
-  const size_t most = link_->streams.size() == 1 ? m.bytes : kChunkBytes;
+  const size_t streams = link_->streams.size();
+  const size_t share = (m.bytes + streams - 1) / streams;
+  const size_t most = streams == 1 ? m.bytes : std::clamp(share, kLeastChunkBytes, kMostChunkBytes);
   const size_t bytes = std::min({m.bytes - m.taken, most, size_t{kMostFrameBytes}});
   Writing& w = writing_[stream];
   w.message = &m;

@@ -1,5 +1,7 @@
 // A sender and a receiver over several streams, where workers and NCCL's thread meet.
 #include <gtest/gtest.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
 
 #include <thread>
 
@@ -23,7 +25,7 @@ class StreamsTest : public ::testing::TestWithParam<int> {
 // What is left of a message on a further stream may be read ahead of its place.
 TEST_P(StreamsTest, ReceivesThatComeLateFindWhatWasReadAhead) {
   ASSERT_NO_FATAL_FAILURE(Join());
-  const size_t bytes = 2 * kChunkBytes + 1000;
+  const size_t bytes = 2 * kMostChunkBytes + 1000;
   constexpr int kAhead = 8;
   for (int round = 0; round < 30; ++round) {
     std::vector<std::vector<char>> sent;
@@ -56,7 +58,8 @@ TEST_P(StreamsTest, ReceivesThatComeLateFindWhatWasReadAhead) {
 TEST_P(StreamsTest, ASenderThatClosesBehindItsLastMessageFailsNothing) {
   for (int round = 0; round < 60; ++round) {
     ASSERT_NO_FATAL_FAILURE(Join());
-    const std::vector<char> sent = Pattern(3 * kChunkBytes + 17, static_cast<uint64_t>(round) + 1);
+    const std::vector<char> sent =
+        Pattern(3 * kMostChunkBytes + 17, static_cast<uint64_t>(round) + 1);
     std::vector<char> got(sent.size());
     Request* const receive = ends_.Receive(&got);
     std::thread closes([&] {
@@ -80,6 +83,57 @@ TEST_P(StreamsTest, ASenderThatClosesBehindItsLastMessageFailsNothing) {
     ends_.receiver.reset();
   }
   EXPECT_GT(ends_.here.counters().links_reused, 0u);
+}
+
+// Whoever waits for a message has it before what follows it is looked for: that would take it from
+// the kernel, which answers the sender first.
+TEST_P(StreamsTest, AMessageIsDoneBeforeWhatFollowsIsLookedFor) {
+  ASSERT_NO_FATAL_FAILURE(Join());
+  std::vector<std::vector<char>> got(2, std::vector<char>(100));
+  Request* const first = ends_.Receive(&got[0]);
+  Request* const second = ends_.Receive(&got[1]);
+  const std::vector<char> sent = Pattern(100, 1);
+  ASSERT_TRUE(SocketEnds::Wait(ends_.sender.get(), ends_.Send(sent)).ok());
+  const auto unread = [&] {
+    int bytes = 0;
+    EXPECT_EQ(ioctl(ends_.to(0), FIONREAD, &bytes), 0);
+    return static_cast<size_t>(bytes);
+  };
+  ASSERT_TRUE(SocketEnds::Wait(ends_.receiver.get(), first).ok());
+  EXPECT_TRUE(got[0] == sent);
+  EXPECT_EQ(unread(), sizeof(FrameHeader) + sent.size());
+  EXPECT_FALSE(SocketEnds::Done(ends_.receiver.get(), second));
+  EXPECT_EQ(unread(), 0u);
+  ASSERT_TRUE(SocketEnds::Wait(ends_.sender.get(), ends_.Send(sent)).ok());
+  ASSERT_TRUE(SocketEnds::Wait(ends_.receiver.get(), second).ok());
+}
+
+// NCCL sends 512 KiB at a time by default.
+TEST_P(StreamsTest, AMessageOfNcclsSizeGoesOverAllStreams) {
+  if (GetParam() == 1) GTEST_SKIP() << "there is one only";
+  ASSERT_NO_FATAL_FAILURE(Join());
+  const int small = 4096;  // the kernel does not take much
+  for (int s = 0; s < GetParam(); ++s) {
+    ASSERT_EQ(setsockopt(ends_.from(s), SOL_SOCKET, SO_SNDBUF, &small, sizeof small), 0);
+    ASSERT_EQ(setsockopt(ends_.to(s), SOL_SOCKET, SO_RCVBUF, &small, sizeof small), 0);
+  }
+  const std::vector<char> sent = Pattern(512 << 10, 1);
+  Request* const send = ends_.Send(sent);
+  // Nobody reads, so that each stream is full with its first chunk.
+  for (int s = 0; s < GetParam(); ++s) {
+    int bytes = 0;
+    for (const Time deadline = Soon(); bytes == 0 && Now() < deadline;) {
+      EXPECT_FALSE(SocketEnds::Done(ends_.sender.get(), send));
+      ASSERT_EQ(ioctl(ends_.to(s), FIONREAD, &bytes), 0);
+    }
+    EXPECT_GT(bytes, 0) << "stream " << s;
+  }
+  std::vector<char> got(sent.size());
+  std::thread receives(
+      [&] { EXPECT_TRUE(SocketEnds::Wait(ends_.receiver.get(), ends_.Receive(&got)).ok()); });
+  EXPECT_TRUE(SocketEnds::Wait(ends_.sender.get(), send).ok());
+  receives.join();
+  EXPECT_TRUE(got == sent);
 }
 
 INSTANTIATE_TEST_SUITE_P(Streams, StreamsTest, ::testing::Values(1, 2, 4, 8));
