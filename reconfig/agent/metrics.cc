@@ -42,6 +42,31 @@ constexpr struct {
     {"rewire_net_rails_back_total", "RDMA rails that came back", &NetCounts::rails_back},
 };
 
+// Of balancing experts in a member's process.
+constexpr struct {
+  const char* name;
+  const char* help;
+  uint64_t MoeCounts::*count;
+} kMoe[] = {
+    {"rewire_moe_rounds_total", "Layers of micro-batches, forward or backward", &MoeCounts::rounds},
+    {"rewire_moe_moves_total", "Moves of this member's experts to others", &MoeCounts::moves},
+    {"rewire_moe_copied_bytes_total", "Bytes copied to other devices for that, and back to them",
+     &MoeCounts::copied_bytes},
+    {"rewire_moe_late_rounds_total", "Rounds whose copies were waited for too long",
+     &MoeCounts::late_rounds},
+};
+constexpr struct {
+  const char* reason;
+  uint64_t MoeCounts::*count;
+} kMoeOff[] = {{"late", &MoeCounts::off_late},
+               {"copies_fail", &MoeCounts::off_copies},
+               {"broken", &MoeCounts::off_broken}};
+
+prometheus::Labels With(prometheus::Labels labels, const char* name, const char* value) {
+  labels.emplace(name, value);
+  return labels;
+}
+
 }  // namespace
 
 struct Metrics::Families {
@@ -72,6 +97,10 @@ struct Metrics::Families {
                  .Name("rewire_connections")
                  .Help("Open connections")
                  .Register(r)),
+        moe_budget(prometheus::BuildGauge()
+                       .Name("rewire_moe_budget_experts")
+                       .Help("Experts that a round may copy now; 0: balancing is off")
+                       .Register(r)),
         uptime(prometheus::BuildGauge()
                    .Name("rewire_agent_uptime_seconds")
                    .Help("Since this agent started")
@@ -116,6 +145,10 @@ struct Metrics::Families {
                    .Name("rewire_store_writes_total")
                    .Help("Compare-and-swaps of the store, by result")
                    .Register(r)),
+        moe_off(prometheus::BuildCounter()
+                    .Name("rewire_moe_off_total")
+                    .Help("Times that balancing experts was turned off, by reason")
+                    .Register(r)),
         duration(prometheus::BuildHistogram()
                      .Name("rewire_transition_seconds")
                      .Help("How long transitions took, by kind")
@@ -131,12 +164,17 @@ struct Metrics::Families {
     for (const auto& n : kNet) {
       net.push_back(&prometheus::BuildCounter().Name(n.name).Help(n.help).Register(r));
     }
+    for (const auto& m : kMoe) {
+      moe.push_back(&prometheus::BuildCounter().Name(m.name).Help(m.help).Register(r));
+    }
   }
-  Family<Gauge>&epoch, &members, &updates, &silent, &background, &stalled, &open, &uptime;
+  Family<Gauge>&epoch, &members, &updates, &silent, &background, &stalled, &open, &moe_budget,
+      &uptime;
   Family<Counter>&closed, &accepted, &dropped, &transitions, &requests, &bytes, &waits, &refused,
-      &swaps, &writes;
+      &swaps, &writes, &moe_off;
   Family<Histogram>&duration, &pause, &write_seconds;
   std::vector<Family<Counter>*> net;  // as in kNet
+  std::vector<Family<Counter>*> moe;  // as in kMoe
   std::set<MemberId> known;
   Phase phase = Phase::kForming;
 };
@@ -170,6 +208,13 @@ void Metrics::Set(const Leader& leader, const Connections& connections, Time now
     for (size_t i = 0; i < f.net.size(); ++i) {
       Follow(f.net[i]->Add(labels), m.counts.net.*kNet[i].count);
     }
+    for (size_t i = 0; i < f.moe.size(); ++i) {
+      Follow(f.moe[i]->Add(labels), m.counts.moe.*kMoe[i].count);
+    }
+    f.moe_budget.Add(labels).Set(static_cast<double>(m.counts.moe.budget));
+    for (const auto& off : kMoeOff) {
+      Follow(f.moe_off.Add(With(labels, "reason", off.reason)), m.counts.moe.*off.count);
+    }
     known.insert(m.member);
   }
   for (const MemberId member : f.known) {
@@ -177,7 +222,13 @@ void Metrics::Set(const Leader& leader, const Connections& connections, Time now
     const prometheus::Labels labels = {{"member", std::to_string(member)}};
     f.updates.Remove(&f.updates.Add(labels));
     f.silent.Remove(&f.silent.Add(labels));
-    for (Family<Counter>* counter : f.net) counter->Remove(&counter->Add(labels));
+    f.moe_budget.Remove(&f.moe_budget.Add(labels));
+    for (const auto* counters : {&f.net, &f.moe}) {
+      for (Family<Counter>* counter : *counters) counter->Remove(&counter->Add(labels));
+    }
+    for (const auto& off : kMoeOff) {
+      f.moe_off.Remove(&f.moe_off.Add(With(labels, "reason", off.reason)));
+    }
   }
   f.known = known;
   f.members.Add({{"state", "training"}}).Set(training);

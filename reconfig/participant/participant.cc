@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "reconfig/base/log.h"
 #include "reconfig/base/short_turns.h"
+#include "reconfig/moe/exec/balancer_counts.h"
 
 namespace rewire {
 namespace {
@@ -19,6 +20,12 @@ uint64_t NewIncarnation() {
   std::random_device random;
   const uint64_t high = random();
   return high << 32 ^ random() ^ static_cast<uint64_t>(ToNanoseconds(Now().time_since_epoch()));
+}
+
+MoeCounts CountMoe() {
+  const moe::ProcessCounts c = moe::CountsOfProcess();
+  return {c.rounds, c.given,    c.copied_bytes, c.late_rounds,
+          c.copies, c.off_late, c.off_copies,   c.off_broken};
 }
 
 }  // namespace
@@ -128,8 +135,9 @@ void Participant::Feed(Time now, Member::Out* out) {
   if (now >= counted_ + options_.heartbeat) {
     counted_ = now;
     net_counts_ = net_plugin_.Counts();
+    moe_counts_ = CountMoe();
   }
-  member_->OnTick(now, Heartbeat{gate_.begun(), net_counts_}, out);
+  member_->OnTick(now, Heartbeat{gate_.begun(), net_counts_, moe_counts_}, out);
   for (;;) {
     if (member_->connected() && !link_.connected()) member_->OnDisconnected(now, out);
     for (const Inbox::Input& input : inbox_->TakeAll()) input(member_.get(), now, out);

@@ -152,6 +152,7 @@ class Participant {
   std::shared_ptr<Reshape> reshape_;
   std::list<std::shared_ptr<Reshape>> leaving_;
   NetCounts net_counts_;
+  MoeCounts moe_counts_;
   Time counted_{};
 
   mutable Mutex mutex_;

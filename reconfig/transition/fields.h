@@ -141,6 +141,14 @@ void Fields(A& a, Heartbeat& m) {
   a.Number(m.net.strangers);
   a.Number(m.net.rails_failed);
   a.Number(m.net.rails_back);
+  a.Number(m.moe.rounds);
+  a.Number(m.moe.moves);
+  a.Number(m.moe.copied_bytes);
+  a.Number(m.moe.late_rounds);
+  a.Number(m.moe.budget);
+  a.Number(m.moe.off_late);
+  a.Number(m.moe.off_copies);
+  a.Number(m.moe.off_broken);
 }
 template <typename A>
 void Fields(A& a, ReclaimNotice& m) {

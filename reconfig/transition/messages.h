@@ -42,7 +42,7 @@ struct CommunicatorCounter {
 
 // The first message on a connection. Answered by Welcome, or by Refused and a close.
 struct Hello {
-  uint32_t protocol = 2;
+  uint32_t protocol = 3;
   MemberId member = 0;
   uint64_t incarnation = 0;
   uint32_t pid = 0;
@@ -122,10 +122,23 @@ struct NetCounts {
   uint64_t rails_failed = 0;  // of links over RDMA that this member sends on
   uint64_t rails_back = 0;
 };
+// Of balancing experts in the member's process, since that began; zeros without it.
+struct MoeCounts {
+  uint64_t rounds = 0;  // a layer of a micro-batch, forward or backward
+  uint64_t moves = 0;   // of this member's experts
+  uint64_t copied_bytes = 0;
+  uint64_t late_rounds = 0;
+  uint64_t budget = 0;  // experts that a round may copy now
+  // Balancers turned off: by copies that were late, by one that failed, by a lost process.
+  uint64_t off_late = 0;
+  uint64_t off_copies = 0;
+  uint64_t off_broken = 0;
+};
 // Every REWIRE_HEARTBEAT_MS.
 struct Heartbeat {
   uint64_t updates = 0;  // begun so far
   NetCounts net;
+  MoeCounts moe;
 };
 // SIGTERM came to this process: drain it within the given time.
 struct ReclaimNotice {

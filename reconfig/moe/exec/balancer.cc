@@ -266,6 +266,7 @@ absl::StatusOr<std::vector<Gradient>> Balancer::Collect() {
   MutexLock lock(&mutex_);
   REWIRE_RETURN_IF_ERROR(Expect(Stage::kGivenBack, "Collect"));
   stage_ = Stage::kIdle;
+  reported_.Set(Counts());
   judge_given_ = !moved_.given.empty();
   std::vector<Gradient> gradients;
   if (moved_.given.empty()) return gradients;
@@ -355,10 +356,15 @@ absl::Status Balancer::Check() {
 
 BalancerCounts Balancer::counts() {
   MutexLock lock(&mutex_);
+  return Counts();
+}
+
+BalancerCounts Balancer::Counts() const {
   BalancerCounts counts = counts_;
   counts.copied_bytes = out_->bytes() + back_->bytes();
   counts.late_rounds = lateness_.total();
-  counts.copies = lateness_.copies();
+  counts.copies = status_.ok() ? lateness_.copies() : 0;
+  counts.off = status_.ok() ? lateness_.off() : Off::kBroken;
   return counts;
 }
 

@@ -30,6 +30,7 @@
 #include "absl/status/statusor.h"
 #include "reconfig/base/cuda_driver.h"
 #include "reconfig/base/mutex.h"
+#include "reconfig/moe/exec/balancer_counts.h"
 #include "reconfig/moe/exec/copy_queue.h"
 #include "reconfig/moe/exec/lateness.h"
 #include "reconfig/moe/exec/node_memory.h"
@@ -50,16 +51,6 @@ struct BalancerOptions {
   Duration patience = microseconds(500);
   // For all processes of the node to come to Open().
   Duration meeting = seconds(60);
-};
-
-struct BalancerCounts {
-  uint64_t rounds = 0;
-  uint64_t given = 0;     // moves of own experts that were made
-  uint64_t received = 0;  // moves of others' experts to here
-  uint64_t given_rows = 0;
-  uint64_t copied_bytes = 0;  // between devices, by this process
-  uint64_t late_rounds = 0;
-  uint32_t copies = 0;  // the budget that is left; 0: nothing is moved any more
 };
 
 class Balancer {
@@ -122,6 +113,7 @@ class Balancer {
   // nullopt: the device is not there yet, which says nothing about copies.
   [[nodiscard]] std::optional<bool> WasLate(CUevent waits, CUevent there) const;
   [[nodiscard]] bool backward() const REWIRE_REQUIRES(mutex_) { return round_ % 2 != 0; }
+  [[nodiscard]] BalancerCounts Counts() const REWIRE_REQUIRES(mutex_);
 
   // On the balancer's own thread.
   void Run();
@@ -181,6 +173,7 @@ class Balancer {
   Speeds speeds_ REWIRE_GUARDED_BY(mutex_);
   Lateness lateness_ REWIRE_GUARDED_BY(mutex_);
   BalancerCounts counts_ REWIRE_GUARDED_BY(mutex_);
+  CountsPart reported_ REWIRE_GUARDED_BY(mutex_);
   absl::Status status_ REWIRE_GUARDED_BY(mutex_);
   bool stop_ REWIRE_GUARDED_BY(mutex_) = false;
   std::thread thread_;

@@ -139,6 +139,7 @@ absl::Status Balancer::Copy(const Stowed& s) {
 absl::Status Balancer::Break(absl::Status status) {
   if (!status_.ok()) return status_;
   status_ = std::move(status);
+  reported_.Set(Counts());
   REWIRE_ERROR("moe: %s", std::string(status_.message()).c_str());
   page_->Fail();
   return status_;

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "reconfig/moe/exec/balancer_counts.h"
+
 namespace rewire::moe {
 
 class Lateness {
@@ -17,19 +19,26 @@ class Lateness {
     if (late_ < in_a_row_) return false;
     late_ = 0;
     copies_ /= 2;
+    if (copies_ == 0 && off_ == Off::kNo) off_ = Off::kLate;
     return true;
   }
-  void TurnOff() { copies_ = 0; }
+  // Copies fail.
+  void TurnOff() {
+    copies_ = 0;
+    if (off_ == Off::kNo) off_ = Off::kCopies;
+  }
 
   // Of experts, in one round.
   [[nodiscard]] uint32_t copies() const { return copies_; }
   [[nodiscard]] uint64_t total() const { return total_; }
+  [[nodiscard]] Off off() const { return off_; }
 
  private:
   uint32_t copies_;
   const uint32_t in_a_row_;
   uint32_t late_ = 0;
   uint64_t total_ = 0;
+  Off off_ = Off::kNo;
 };
 
 }  // namespace rewire::moe

@@ -92,6 +92,8 @@ absl::Status Balancer::Prepare() {
   REWIRE_RETURN_IF_ERROR(page_->Meet(kTried, deadline));
   thread_ = std::thread([this] { Run(); });
   looking_ = std::thread([this] { Look(); });
+  MutexLock lock(&mutex_);
+  reported_.Set(Counts());
   return absl::OkStatus();
 }
 

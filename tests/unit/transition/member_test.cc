@@ -56,7 +56,7 @@ class MemberTest : public testing::Test {
   }
   void Tick(Duration after) {
     now += after;
-    member.OnTick(now, Heartbeat{3, {}}, &out);
+    member.OnTick(now, Heartbeat{3, {}, {}}, &out);
   }
   void PrepareIt(TransitionKind kind, const World& to, const World& from = kOld) {
     Hear(Prepare{2, kind, from, to, 5, 1000, {}});
@@ -267,7 +267,7 @@ TEST_F(MemberTest, OtherEpochsAreDroppedAndCounted) {
   Hear(Lost{7, {0}});
   Hear(Retire{2});
   Hear(Prepare{2, TransitionKind::kSwap, kOld, kOld, 5, 1000, {}});
-  Hear(Heartbeat{1, {}});
+  Hear(Heartbeat{1, {}, {}});
   member.OnBuilt(now, 7, absl::OkStatus(), {}, &out);
   member.OnStreamed(now, 3, absl::OkStatus(), 1, 1, &out);
   EXPECT_EQ(out.size(), before);

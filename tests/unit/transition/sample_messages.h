@@ -32,7 +32,7 @@ inline std::vector<Message> SampleMessages() {
       Verified{8, false, "a hash differs", 1 << 20, 1 << 21},
       Entered{8, 1, 123456},
       Retired{8},
-      Heartbeat{41, {1, 2, 3, 4, 5}},
+      Heartbeat{41, {1, 2, 3, 4, 5}, {6, 7, 8, 9, 10, 11, 12, 13}},
       ReclaimNotice{120000},
       Finished{},
       Welcome{SampleWorld(), true, 4711},
