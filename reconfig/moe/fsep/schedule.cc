@@ -1,5 +1,8 @@
 #include "reconfig/moe/fsep/schedule.h"
 
+#include <chrono>
+#include <thread>
+
 #include "absl/strings/str_cat.h"
 #include "reconfig/base/cuda_driver.h"
 #include "reconfig/base/status_macros.h"
@@ -8,6 +11,7 @@ namespace rewire::moe::fsep {
 namespace {
 
 constexpr uint32_t kGradientSets = 2;  // one is written, one on its way
+constexpr Duration kPoll = milliseconds(1);
 
 absl::Status ToStatus(const CudaDriver& driver, const char* call, CUresult result) {
   if (result == CUDA_SUCCESS) return absl::OkStatus();
@@ -58,12 +62,25 @@ Schedule::~Schedule() {
   }
 }
 
-absl::Status Schedule::Place(uint32_t layer, const Placement& placement) {
+absl::Status Schedule::Place(uint32_t layer, const Placement& placement, Duration patience) {
   if (turn_ != Turn::kBegin) return Refuse("Place");
   if (exchange_->Has(layer, placement)) return absl::OkStatus();
-  REWIRE_RETURN_IF_ERROR(
-      ToStatus(driver_, "cuStreamSynchronize", driver_.StreamSynchronize(stream_)));
+  REWIRE_RETURN_IF_ERROR(AwaitMoved(patience));
   return exchange_->Place(layer, placement);
+}
+
+absl::Status Schedule::AwaitMoved(Duration patience) {
+  const Time deadline = Now() + patience;
+  while (true) {
+    const CUresult passed = driver_.StreamQuery(stream_);
+    if (passed != CUDA_ERROR_NOT_READY) return ToStatus(driver_, "cuStreamQuery", passed);
+    if (Now() >= deadline) {
+      return absl::DeadlineExceededError(
+          absl::StrCat("the last step's gradients have not arrived after ",
+                       std::chrono::ceil<milliseconds>(patience).count(), " ms"));
+    }
+    std::this_thread::sleep_for(kPoll);
+  }
 }
 
 absl::Status Schedule::Begin(std::vector<Visit> visits, CUstream stream) {

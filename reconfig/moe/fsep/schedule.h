@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "reconfig/base/clock.h"
 #include "reconfig/moe/fsep/exchange.h"
 #include "reconfig/moe/fsep/stream_trace.h"
 
@@ -62,8 +63,9 @@ class Schedule {
   Schedule& operator=(const Schedule&) = delete;
 
   // From the next step on; between steps only. Where it is another placement than before, waits
-  // until the last step's gradients have arrived.
-  absl::Status Place(uint32_t layer, const Placement& placement);
+  // until the last step's gradients have arrived; a kDeadlineExceeded after `patience`, and nothing
+  // has changed.
+  absl::Status Place(uint32_t layer, const Placement& placement, Duration patience);
 
   // The shards' weights are what they are to be when `stream` has come to this point.
   absl::Status Begin(std::vector<Visit> visits, CUstream stream);
@@ -99,6 +101,7 @@ class Schedule {
 
   absl::Status Allocate();
   absl::Status Refuse(const char* call) const;
+  absl::Status AwaitMoved(Duration patience);  // on the host
   absl::Status WaitForTokensAndExperts();
   absl::Status Restore(size_t visit);
   absl::Status ReduceLast();  // what the visit before left

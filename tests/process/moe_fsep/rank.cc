@@ -233,7 +233,7 @@ class Toy {
 
   void RunScheduled(Schedule* schedule, uint32_t step) {
     for (uint32_t l = 0; l < kLayers; ++l) {
-      Need(schedule->Place(l, PlacementOf(shape_, step, l)));
+      Need(schedule->Place(l, PlacementOf(shape_, step, l), seconds(60)));
     }
     Launch(compute_, {this, step, 0, {}, {}}, WriteWeights);
     const std::vector<Visit> visits = ForwardAndBackward(kLayers);

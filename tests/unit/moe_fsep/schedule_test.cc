@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <future>
+
 #include "tests/unit/simgpu_nccl/world.h"
 
 namespace rewire::moe::fsep {
@@ -18,6 +20,8 @@ const CudaDriver& Driver() {
   if (driver == nullptr) ADD_FAILURE() << error;
   return *driver;
 }
+
+constexpr Duration kPatience = seconds(60);
 
 std::unique_ptr<Exchange> OneRank(ncclComm_t comm, uint32_t layers) {
   const NcclCalls calls{ncclGetErrorString, ncclCommCount, ncclCommUserRank, ncclGroupStart,
@@ -41,11 +45,11 @@ TEST(ScheduleTest, RefusesWhatIsOutOfTurnAndGoesOn) {
     Schedule& schedule = **made;
     EXPECT_THAT(schedule.Begin({{1, false}}, stream).ToString(), HasSubstr("layer 1 of 1"));
     EXPECT_THAT(schedule.Begin({}, stream).ToString(), HasSubstr("no visits"));
-    ASSERT_TRUE(schedule.Place(0, {3, {0, 1, 1}}).ok());
+    ASSERT_TRUE(schedule.Place(0, {3, {0, 1, 1}}, kPatience).ok());
     EXPECT_THAT(schedule.Finish(stream).ToString(), HasSubstr("Finish where Begin is due"));
     for (int step = 0; step < 2; ++step) {
       ASSERT_TRUE(schedule.Begin(ForwardAndBackward(1), stream).ok());
-      EXPECT_THAT(schedule.Place(0, {3, {0, 0, 1}}).ToString(),
+      EXPECT_THAT(schedule.Place(0, {3, {0, 0, 1}}, kPatience).ToString(),
                   HasSubstr("Place where BeginTokens is due, at visit 0 of 2"));
       for (const bool gradients : {false, true}) {
         EXPECT_THAT(schedule.EndTokens(stream).ToString(), HasSubstr("BeginTokens is due"));
@@ -65,6 +69,37 @@ TEST(ScheduleTest, RefusesWhatIsOutOfTurnAndGoesOn) {
                   HasSubstr("Finish is due"));
       ASSERT_TRUE(schedule.Finish(stream).ok());
     }
+    ASSERT_TRUE(gpu.Sync());
+  });
+}
+
+TEST(ScheduleTest, APlacementDoesNotWaitForEverForTheStepBefore) {
+  simnccl::OnRanks(1, [](int, ncclComm_t comm, Rank& gpu) {
+    const auto stream = reinterpret_cast<CUstream>(gpu.stream());
+    const LayerShards shards{reinterpret_cast<CUdeviceptr>(gpu.Alloc(64)),
+                             reinterpret_cast<CUdeviceptr>(gpu.Alloc(64))};
+    auto made = Schedule::Create(Driver(), OneRank(comm, 1), {shards}, 1, nullptr);
+    ASSERT_TRUE(made.ok()) << made.status();
+    Schedule& schedule = **made;
+    ASSERT_TRUE(schedule.Place(0, {3, {0, 1, 1}}, kPatience).ok());
+    std::promise<void> gate;
+    std::shared_future<void> opened = gate.get_future();
+    const auto hold = [](void* opens) { static_cast<std::shared_future<void>*>(opens)->wait(); };
+    ASSERT_EQ(Driver().LaunchHostFunc(stream, hold, &opened), CUDA_SUCCESS);
+    ASSERT_TRUE(schedule.Begin({{0, true}}, stream).ok());
+    EXPECT_TRUE(schedule.BeginTokens(stream).ok());
+    EXPECT_TRUE(schedule.EndTokens(stream).ok());
+    EXPECT_TRUE(schedule.BeginExperts(stream).ok());
+    EXPECT_TRUE(schedule.EndExperts(stream).ok());
+    EXPECT_TRUE(schedule.BeginTokens(stream).ok());
+    EXPECT_TRUE(schedule.EndTokens(stream).ok());
+    EXPECT_TRUE(schedule.Finish(stream).ok());
+    EXPECT_TRUE(schedule.Place(0, {3, {0, 1, 1}}, milliseconds(20)).ok());  // where it is already
+    const absl::Status stuck = schedule.Place(0, {3, {0, 0, 1}}, milliseconds(20));
+    EXPECT_EQ(stuck.code(), absl::StatusCode::kDeadlineExceeded);
+    EXPECT_THAT(stuck.ToString(), HasSubstr("have not arrived after 20 ms"));
+    gate.set_value();
+    EXPECT_TRUE(schedule.Place(0, {3, {0, 0, 1}}, kPatience).ok());
     ASSERT_TRUE(gpu.Sync());
   });
 }
