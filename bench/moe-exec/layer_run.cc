@@ -328,6 +328,7 @@ int Run::Main() {
   if (balancer_ != nullptr) {
     result_.late_rounds = balancer_->counts().late_rounds;
     result_.copies_left = balancer_->counts().copies;
+    result_.off = balancer_->counts().off;
     balancer_.reset();
   }
   float* gradients = GradientsOf(crew_, o_, rank_);
