@@ -254,7 +254,7 @@ typedef struct {
   uint32_t least;        /* tokens for which a copy is made; 1 */
   uint32_t late_rounds;  /* so many late rounds in a row halve `copies`; 8 */
   uint32_t late_percent; /* late: copies were waited for longer than that of the round; 5 */
-  uint32_t patience_us;  /* that rewireExpertsClose() waits for other processes; 500 */
+  uint32_t patience_us;  /* that rewireExpertsNext() waits for other processes; 500 */
   uint32_t meeting_ms;   /* that rewireExpertsOpen() waits for them; 60000 */
 } rewireExpertsOptions_t;
 
@@ -307,17 +307,17 @@ typedef struct {
 REWIRE_API rewireResult_t rewireExpertsOpen(const rewireExpertsOptions_t* options,
                                             rewireExperts_t* experts) REWIRE_NOEXCEPT;
 /* Behind the dispatch. `moved`: NULL forward; backward what rewireExpertsMoved() gave for the
- * forward round. Segments that stay here whatever is planned: launch their GEMMs now. Arrays are
- * valid until the next rewireExpertsBegin(). */
+ * forward round. Some segments that stay here whatever is planned: launch their GEMMs now. Arrays
+ * are valid until the next rewireExpertsBegin(). */
 REWIRE_API rewireResult_t rewireExpertsBegin(rewireExperts_t experts, const rewireRound_t* round,
                                              rewireMoved_t moved, const rewireSegment_t** segments,
                                              uint32_t* count) REWIRE_NOEXCEPT;
-/* The rest: launch the first `received` of them, then call rewireExpertsGiveBack(), then launch the
- * others. */
-REWIRE_API rewireResult_t rewireExpertsClose(rewireExperts_t experts,
-                                             const rewireSegment_t** segments, uint32_t* received,
-                                             uint32_t* count) REWIRE_NOEXCEPT;
-REWIRE_API rewireResult_t rewireExpertsGiveBack(rewireExperts_t experts) REWIRE_NOEXCEPT;
+/* Behind the GEMMs of all segments so far: what else to launch now, own ones or what another
+ * process has sent. Again and again until `count` is 0: that was all. Valid until the next such
+ * call. */
+REWIRE_API rewireResult_t rewireExpertsNext(rewireExperts_t experts,
+                                            const rewireSegment_t** segments,
+                                            uint32_t* count) REWIRE_NOEXCEPT;
 /* Behind all GEMMs: from here on the stream has all rows of `out`. Backward: add the gradients to
  * your own in this order. */
 REWIRE_API rewireResult_t rewireExpertsCollect(rewireExperts_t experts,

@@ -237,13 +237,13 @@ bool Run::Balanced(uint32_t number, bool backward, const moe::RoundInput& input)
   Step();
   for (const moe::Segment& s : balancer_->Statics()) Compute(number, s, backward);
   Step();
-  const absl::StatusOr<moe::Work> work = balancer_->Close();
-  if (Fail(work.status())) return false;
-  Step();
-  for (const moe::Segment& s : work->received) Compute(number, s, backward);
-  if (Fail(balancer_->GiveBack())) return false;
-  Step();
-  for (const moe::Segment& s : work->own) Compute(number, s, backward);
+  for (bool more = true; more;) {
+    const absl::StatusOr<std::vector<moe::Segment>> segments = balancer_->Next();
+    if (Fail(segments.status())) return false;
+    Step();
+    for (const moe::Segment& s : *segments) Compute(number, s, backward);
+    more = !segments->empty();
+  }
   const absl::StatusOr<std::vector<moe::Gradient>> gradients = balancer_->Collect();
   if (Fail(gradients.status())) return false;
   Step();

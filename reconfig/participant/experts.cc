@@ -11,7 +11,7 @@
 struct rewireExperts {
   std::unique_ptr<rewire::moe::Balancer> balancer;
   uint32_t own = 0;
-  std::vector<rewireSegment_t> statics, rest;
+  std::vector<rewireSegment_t> statics, next;
   std::vector<rewireGradient_t> gradients;
 };
 
@@ -27,7 +27,6 @@ using rewire::moe::BalancerOptions;
 using rewire::moe::Gradient;
 using rewire::moe::RoundInput;
 using rewire::moe::Segment;
-using rewire::moe::Work;
 
 namespace {
 
@@ -128,37 +127,23 @@ rewireResult_t rewireExpertsBegin(rewireExperts_t experts, const rewireRound_t* 
   return rewireSuccess;
 }
 
-rewireResult_t rewireExpertsClose(rewireExperts_t experts, const rewireSegment_t** segments,
-                                  uint32_t* received, uint32_t* count) noexcept {
-  if (const rewireResult_t wrong = Arguments("rewireExpertsClose")
+rewireResult_t rewireExpertsNext(rewireExperts_t experts, const rewireSegment_t** segments,
+                                 uint32_t* count) noexcept {
+  if (const rewireResult_t wrong = Arguments("rewireExpertsNext")
                                        .NotNull("experts", experts)
                                        .NotNull("segments", segments)
-                                       .NotNull("received", received)
                                        .NotNull("count", count)
                                        .result();
       wrong != rewireSuccess) {
     return wrong;
   }
-  const absl::StatusOr<Work> work = experts->balancer->Close();
-  if (!work.ok()) return Fail(work.status());
-  experts->rest.clear();
-  for (const auto* some : {&work->received, &work->own}) {
-    for (const Segment& s : *some) experts->rest.push_back(ToC(s));
-  }
-  *segments = experts->rest.data();
-  *received = static_cast<uint32_t>(work->received.size());
-  *count = static_cast<uint32_t>(experts->rest.size());
+  const absl::StatusOr<std::vector<Segment>> next = experts->balancer->Next();
+  if (!next.ok()) return Fail(next.status());
+  experts->next.clear();
+  for (const Segment& s : *next) experts->next.push_back(ToC(s));
+  *segments = experts->next.data();
+  *count = static_cast<uint32_t>(experts->next.size());
   return rewireSuccess;
-}
-
-rewireResult_t rewireExpertsGiveBack(rewireExperts_t experts) noexcept {
-  if (const rewireResult_t wrong =
-          Arguments("rewireExpertsGiveBack").NotNull("experts", experts).result();
-      wrong != rewireSuccess) {
-    return wrong;
-  }
-  const absl::Status given = experts->balancer->GiveBack();
-  return given.ok() ? rewireSuccess : Fail(given);
 }
 
 rewireResult_t rewireExpertsCollect(rewireExperts_t experts, const rewireGradient_t** gradients,

@@ -1,4 +1,5 @@
-// What the framework's thread does; balancer_thread.cc has the balancer's own.
+// What the framework's thread does at the beginning and the end of a round; computing.cc has what
+// is between, balancer_thread.cc what the balancer's own threads do.
 #include "reconfig/moe/exec/balancer.h"
 
 #include <algorithm>
@@ -12,12 +13,6 @@ namespace rewire::moe {
 namespace {
 
 constexpr uint32_t kMaxLayer = 1 << 16;
-
-uint32_t SlotsOf(const std::vector<Stowed>& received) {
-  uint32_t slots = 0;
-  for (const Stowed& s : received) slots |= 1U << s.slot;
-  return slots;
-}
 
 }  // namespace
 
@@ -89,6 +84,7 @@ absl::Status Balancer::Begin(const RoundInput& input, const Moved* moved) {
   stage_ = Stage::kBegun;
   begin_awaited_ = false;
   planned_ = moved != nullptr;
+  in_order_until_ = Now() + options_.patience / kInOrder;
   ++counts_.rounds;
   if (moved != nullptr) {
     dynamic_ = before_.dynamic;
@@ -97,16 +93,23 @@ absl::Status Balancer::Begin(const RoundInput& input, const Moved* moved) {
     ChooseDynamic();
     page_->Post(round_, {lateness_.copies(), speeds_, input.tokens, dynamic_});
   }
-  static_rows_ = 0;
   moved_.dynamic = dynamic_;
-  statics_.clear();
-  for (uint32_t e = 0; e < shape_.experts; ++e) {
-    if (dynamic_[e] == 0 && input.tokens[e] > 0) {
-      statics_.push_back(OwnSegment(e, 0, input.tokens[e]));
-      static_rows_ += input.tokens[e];
-    }
-  }
+  ChooseStatics();
   return absl::OkStatus();
+}
+
+void Balancer::ChooseStatics() {
+  uint64_t rows = 0;
+  for (uint32_t e = 0; e < shape_.experts; ++e) rows += dynamic_[e] == 0 ? input_.tokens[e] : 0;
+  static_rows_ = 0;
+  statics_.clear();
+  own_.clear();
+  for (uint32_t e = 0; e < shape_.experts; ++e) {
+    if (dynamic_[e] != 0 || input_.tokens[e] == 0) continue;
+    const bool at_once = static_rows_ * kAtOnce < rows;
+    (at_once ? statics_ : own_).push_back(OwnSegment(e, 0, input_.tokens[e]));
+    if (at_once) static_rows_ += input_.tokens[e];
+  }
 }
 
 void Balancer::ChooseDynamic() {
@@ -134,137 +137,9 @@ Segment Balancer::OwnSegment(uint32_t expert, uint32_t first, uint32_t rows) con
   return segment;
 }
 
-// The runs of an expert's rows that no helper computes. What the forward round moved is a run of
-// its own.
-void Balancer::AddKept(uint32_t expert, std::vector<Segment>* segments) const {
-  const uint32_t number = group_.rank * shape_.experts + expert;
-  std::vector<std::pair<Move, bool>> apart;  // and whether a helper has it now
-  for (const Give& give : gives_) {
-    if (give.stowed.move.expert == number) {
-      apart.emplace_back(give.stowed.move, give.state == Give::kGiven);
-    }
-  }
-  std::sort(apart.begin(), apart.end(),
-            [](const auto& a, const auto& b) { return a.first.first < b.first.first; });
-  uint32_t next = 0;
-  const auto keep_until = [&](uint32_t end) {
-    if (end > next) segments->push_back(OwnSegment(expert, next, end - next));
-  };
-  for (const auto& [move, given] : apart) {
-    if (!given && !backward()) continue;
-    keep_until(move.first);
-    next = move.first + move.tokens;
-    if (given) continue;
-    segments->push_back(OwnSegment(expert, move.first, move.tokens));
-    segments->back().recompute = true;
-  }
-  keep_until(input_.tokens[expert]);
-}
-
-bool Balancer::Settled() const {
-  const uint32_t expected = SlotsOf(received_);
-  return planned_ && (page_->Settled() & expected) == expected &&
-         std::none_of(gives_.begin(), gives_.end(),
-                      [](const Give& give) { return give.state == Give::kPending; });
-}
-
-absl::StatusOr<Work> Balancer::Close() {
-  const Time deadline = Now() + options_.patience;
-  while (true) {
-    const uint32_t heard = page_->bell();
-    {
-      MutexLock lock(&mutex_);
-      REWIRE_RETURN_IF_ERROR(Expect(Stage::kBegun, "Close"));
-      if (Settled()) break;
-    }
-    if (Now() >= deadline) break;
-    page_->WaitForBell(heard, deadline);
-  }
-  MutexLock lock(&mutex_);
-  REWIRE_RETURN_IF_ERROR(Expect(Stage::kBegun, "Close"));
-  stage_ = Stage::kClosed;
-  for (Give& give : gives_) {
-    if (give.state == Give::kPending) give.state = Give::kKept;
-  }
-  (void)page_->Close(round_);
-  planned_ = true;  // or too late
-  Work work;
-  if (absl::Status waits = AwaitReceived(&work.received); !waits.ok()) return Break(waits);
-  for (uint32_t e = 0; e < shape_.experts; ++e) {
-    if (dynamic_[e] != 0) AddKept(e, &work.own);
-  }
-  for (const Give& give : gives_) {
-    if (give.state == Give::kGiven) moved_.given.push_back(give.stowed);
-  }
-  return work;
-}
-
-// Lets the stream wait for what was sent, and says where it lies.
-absl::Status Balancer::AwaitReceived(std::vector<Segment>* segments) {
-  const uint32_t taken = page_->Taken();
-  std::erase_if(received_, [&](const Stowed& s) { return (taken >> s.slot & 1) == 0; });
-  moved_.received = received_;
-  judge_received_ = !received_.empty();
-  const CUstream stream = input_.stream;
-  // Results are computed into memory from which the last round's have to be on their way.
-  REWIRE_RETURN_IF_ERROR(
-      ToStatus(cuda_, "cuStreamWaitEvent", cuda_.StreamWaitEvent(stream, returned_, 0)));
-  REWIRE_RETURN_IF_ERROR(ToStatus(cuda_, "cuEventRecord", cuda_.EventRecord(waits_, stream)));
-  if (received_.empty()) return absl::OkStatus();
-  const NodeMemory::Side own = memory_->own();
-  for (const Stowed& s : received_) {
-    for (const CUdeviceptr word : {own.weights_there(s.slot), own.tokens_there(s.slot)}) {
-      REWIRE_RETURN_IF_ERROR(
-          ToStatus(cuda_, "cuStreamWaitValue64",
-                   cuda_.StreamWaitValue64(stream, word, round_, CU_STREAM_WAIT_VALUE_GEQ)));
-    }
-    Segment segment;
-    segment.expert = s.move.expert;
-    segment.first = s.move.first;
-    segment.rows = s.move.tokens;
-    segment.weights = own.weights(s.slot);
-    segment.x = own.tokens(s.row);
-    segment.errors = backward() ? own.errors(s.row) : 0;
-    segment.out = memory_->results(s.row);
-    segment.grad = backward() ? memory_->grads(s.slot) : 0;
-    segments->push_back(segment);
-  }
-  counts_.received += received_.size();
-  return ToStatus(cuda_, "cuEventRecord", cuda_.EventRecord(there_, stream));
-}
-
-absl::Status Balancer::GiveBack() {
-  MutexLock lock(&mutex_);
-  REWIRE_RETURN_IF_ERROR(Expect(Stage::kClosed, "GiveBack"));
-  stage_ = Stage::kGivenBack;
-  if (received_.empty()) return absl::OkStatus();
-  absl::Status sent = SendBack();
-  return sent.ok() ? sent : Break(std::move(sent));
-}
-
-absl::Status Balancer::SendBack() {
-  REWIRE_RETURN_IF_ERROR(
-      ToStatus(cuda_, "cuEventRecord", cuda_.EventRecord(computed_, input_.stream)));
-  REWIRE_RETURN_IF_ERROR(back_->After(computed_));
-  for (const Stowed& s : received_) {
-    const NodeMemory::Side owner = memory_->peer(s.from);
-    back_->Add(owner.back(s.back_row), memory_->results(s.row), s.move.tokens * shape_.token_bytes);
-    if (backward()) {
-      back_->Add(owner.back_grads(s.back_slot), memory_->grads(s.slot), shape_.grad_bytes);
-    }
-    REWIRE_RETURN_IF_ERROR(back_->Send());
-    REWIRE_RETURN_IF_ERROR(back_->Write(owner.back_there(s.back_slot), round_));
-  }
-  for (uint32_t rank = 0; rank < group_.ranks; ++rank) {
-    if (rank == group_.rank) continue;
-    REWIRE_RETURN_IF_ERROR(back_->Write(memory_->peer(rank).used(group_.rank), round_));
-  }
-  return ToStatus(cuda_, "cuEventRecord", cuda_.EventRecord(returned_, back_->stream()));
-}
-
 absl::StatusOr<std::vector<Gradient>> Balancer::Collect() {
   MutexLock lock(&mutex_);
-  REWIRE_RETURN_IF_ERROR(Expect(Stage::kGivenBack, "Collect"));
+  REWIRE_RETURN_IF_ERROR(Expect(Stage::kComputed, "Collect"));
   stage_ = Stage::kIdle;
   reported_.Set(Counts());
   judge_given_ = !moved_.given.empty();
@@ -304,12 +179,18 @@ absl::Status Balancer::TakeBack() {
   return absl::OkStatus();
 }
 
-std::optional<bool> Balancer::WasLate(CUevent waits, CUevent there) const {
+std::optional<bool> Balancer::WasLate(std::span<const CUevent> waits,
+                                      std::span<const CUevent> there) const {
   float before = 0, waited = 0;
-  if (cuda_.EventQuery(there) != CUDA_SUCCESS ||
-      cuda_.EventElapsedTime(&before, begun_, waits) != CUDA_SUCCESS ||
-      cuda_.EventElapsedTime(&waited, waits, there) != CUDA_SUCCESS) {
-    return std::nullopt;
+  for (size_t i = 0; i < waits.size(); ++i) {
+    float until = 0, here = 0;
+    if (cuda_.EventQuery(there[i]) != CUDA_SUCCESS ||
+        cuda_.EventElapsedTime(&until, begun_, waits[i]) != CUDA_SUCCESS ||
+        cuda_.EventElapsedTime(&here, waits[i], there[i]) != CUDA_SUCCESS) {
+      return std::nullopt;
+    }
+    before = std::max(before, until);
+    waited += here;
   }
   return waited * 100 > before * static_cast<float>(options_.late_percent);
 }
@@ -327,7 +208,7 @@ void Balancer::MeasureLastRound() {
   };
   if (round_ == 0) return;
   const double row_cost = backward() ? 2.0 : 1.0;
-  measure(begun_, waits_, static_cast<double>(static_rows_) * row_cost, &speeds_.row);
+  measure(begun_, closed_, static_cast<double>(static_rows_) * row_cost, &speeds_.row);
   measure(gives_begin_, gives_end_, static_cast<double>(out_->bytes() - given_before_) / 1024,
           &speeds_.kib);
 }
@@ -335,9 +216,12 @@ void Balancer::MeasureLastRound() {
 void Balancer::JudgeLastRound() {
   if (!judge_received_ && !judge_given_) return;
   std::optional<bool> late;
-  if (judge_received_) late = WasLate(waits_, there_);
+  if (judge_received_) {
+    const size_t received = moved_.received.size();
+    late = WasLate(std::span(waits_).first(received), std::span(there_).first(received));
+  }
   if (judge_given_) {
-    const std::optional<bool> back = WasLate(collects_, collected_);
+    const std::optional<bool> back = WasLate({&collects_, 1}, {&collected_, 1});
     if (back) late = *back || late.value_or(false);
   }
   judge_received_ = judge_given_ = false;

@@ -8,8 +8,8 @@
 //
 //   BeginForward(input)       the tokens have been dispatched; plans and copies begin
 //   ... GEMMs of Statics() ...
-//   Close()                   what else to compute: own experts' tokens, and others'
-//   ... GEMMs of received segments, then GiveBack(), then GEMMs of own segments ...
+//   Next()                    what to compute now: own experts' tokens, or others'
+//   ... GEMMs of these segments, and Next() again, until there are none ...
 //   Collect()                 the stream has all rows of `out` from here on
 //
 // One stream for all rounds. No call waits for another process longer than `patience`: who is late
@@ -28,6 +28,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "reconfig/base/clock.h"
 #include "reconfig/base/cuda_driver.h"
 #include "reconfig/base/mutex.h"
 #include "reconfig/moe/exec/balancer_counts.h"
@@ -37,6 +38,7 @@
 #include "reconfig/moe/exec/node_page.h"
 #include "reconfig/moe/exec/round.h"
 #include "reconfig/moe/exec/shape.h"
+#include "reconfig/moe/exec/turns.h"
 
 namespace rewire::moe {
 
@@ -47,7 +49,7 @@ struct BalancerOptions {
   // late_percent of the time since the round began.
   uint32_t late_rounds = 8;
   uint32_t late_percent = 5;
-  // Of the host, with other processes, in Close(); the device is busy meanwhile.
+  // Of the host, with other processes, in the first Next(); the device is busy meanwhile.
   Duration patience = microseconds(500);
   // For all processes of the node to come to Open().
   Duration meeting = seconds(60);
@@ -69,11 +71,11 @@ class Balancer {
   // `moved`: what moved() said after the forward round of the same layer and micro-batch. No more
   // than that is moved.
   [[nodiscard]] absl::Status BeginBackward(const RoundInput& input, const Moved& moved);
-  // Own segments that stay here whatever is planned.
+  // Some of the own segments that stay here whatever is planned: enough to be busy with until then.
   [[nodiscard]] const std::vector<Segment>& Statics() const { return statics_; }
-  [[nodiscard]] absl::StatusOr<Work> Close();
-  // Behind the GEMMs of the received segments.
-  [[nodiscard]] absl::Status GiveBack();
+  // Behind the GEMMs of all segments so far: hands back what was computed for others, and lets the
+  // stream wait for what is to come. None: that was all.
+  [[nodiscard]] absl::StatusOr<std::vector<Segment>> Next();
   // Of a backward round: the gradients of own experts' weights that helpers computed, in the order
   // in which they are to be added, (expert, helper). Valid on the stream until the next Begin..().
   [[nodiscard]] absl::StatusOr<std::vector<Gradient>> Collect();
@@ -86,7 +88,9 @@ class Balancer {
   [[nodiscard]] BalancerCounts counts();
 
  private:
-  enum class Stage { kIdle, kBegun, kClosed, kGivenBack };  // which call comes next
+  // So much of `patience` is for helpers whose copies come first.
+  static constexpr int kInOrder = 4;
+  enum class Stage { kIdle, kBegun, kComputing, kComputed };  // which call comes next
   struct Give {
     Stowed stowed;
     enum { kPending, kGiven, kKept } state = kPending;
@@ -103,15 +107,22 @@ class Balancer {
   [[nodiscard]] absl::Status Begin(const RoundInput& input, const Moved* moved);
   [[nodiscard]] Segment OwnSegment(uint32_t expert, uint32_t first, uint32_t rows) const;
   void AddKept(uint32_t expert, std::vector<Segment>* segments) const REWIRE_REQUIRES(mutex_);
-  [[nodiscard]] absl::Status AwaitReceived(std::vector<Segment>* segments) REWIRE_REQUIRES(mutex_);
-  [[nodiscard]] absl::Status SendBack() REWIRE_REQUIRES(mutex_);
+  void AwaitSettlement();
+  [[nodiscard]] absl::Status Close() REWIRE_REQUIRES(mutex_);
+  [[nodiscard]] absl::StatusOr<std::vector<Segment>> TakeTurn() REWIRE_REQUIRES(mutex_);
+  [[nodiscard]] absl::StatusOr<Segment> Receive(uint32_t index) REWIRE_REQUIRES(mutex_);
+  [[nodiscard]] absl::Status SendBack(const Stowed& stowed) REWIRE_REQUIRES(mutex_);
+  [[nodiscard]] absl::Status EndReceiving() REWIRE_REQUIRES(mutex_);
   [[nodiscard]] absl::Status TakeBack() REWIRE_REQUIRES(mutex_);
   [[nodiscard]] bool Settled() const REWIRE_REQUIRES(mutex_);
   void ChooseDynamic();
+  void ChooseStatics() REWIRE_REQUIRES(mutex_);
+  void ChooseTurns() REWIRE_REQUIRES(mutex_);
   void JudgeLastRound() REWIRE_REQUIRES(mutex_);
   void MeasureLastRound() REWIRE_REQUIRES(mutex_);
   // nullopt: the device is not there yet, which says nothing about copies.
-  [[nodiscard]] std::optional<bool> WasLate(CUevent waits, CUevent there) const;
+  [[nodiscard]] std::optional<bool> WasLate(std::span<const CUevent> waits,
+                                            std::span<const CUevent> there) const;
   [[nodiscard]] bool backward() const REWIRE_REQUIRES(mutex_) { return round_ % 2 != 0; }
   [[nodiscard]] BalancerCounts Counts() const REWIRE_REQUIRES(mutex_);
 
@@ -141,11 +152,12 @@ class Balancer {
   std::unique_ptr<CopyQueue> out_;     // to helpers: Open(), then the own thread
   std::unique_ptr<CopyQueue> back_;    // to owners: the caller's thread
   std::unique_ptr<CopyQueue> let_go_;  // the looking thread
-  // On the caller's stream: the round begins, waits, has what it waited for; twice.
-  CUevent begun_ = nullptr, waits_ = nullptr, there_ = nullptr, collects_ = nullptr,
-          collected_ = nullptr;
+  // On the caller's stream: the round begins; Statics() are computed; it waits, and has what it
+  // waited for: each of what it receives, and at the end what comes back.
+  CUevent begun_ = nullptr, closed_ = nullptr, collects_ = nullptr, collected_ = nullptr;
+  std::vector<CUevent> waits_, there_;
   CUevent gives_begin_ = nullptr, gives_end_ = nullptr;  // the round's copies, on out_
-  CUevent computed_ = nullptr;  // the received segments, on the caller's stream
+  CUevent computed_ = nullptr;  // a received segment, on the caller's stream
   CUevent returned_ = nullptr;  // what was computed for others, on back_
 
   // Of the round. Between Begin..() and Close() the own thread uses them, too, with mutex_ held, as
@@ -155,7 +167,8 @@ class Balancer {
   std::vector<uint8_t> dynamic_;
   std::vector<std::vector<uint64_t>> history_;  // of each layer: faded counts
   std::vector<Segment> statics_;
-  Moved before_;  // of the forward round, in a backward one
+  std::vector<Segment> own_;  // the others, in the order in which they are computed
+  Moved before_;              // of the forward round, in a backward one
   Moved moved_;
 
   Mutex mutex_;
@@ -165,12 +178,16 @@ class Balancer {
   bool begin_awaited_ REWIRE_GUARDED_BY(mutex_) = false;  // by out_
   std::vector<Give> gives_ REWIRE_GUARDED_BY(mutex_);
   std::vector<Stowed> received_ REWIRE_GUARDED_BY(mutex_);
+  std::vector<Turn> turns_ REWIRE_GUARDED_BY(mutex_);
+  size_t turn_ REWIRE_GUARDED_BY(mutex_) = 0;  // the next
   std::vector<Posting> postings_ REWIRE_GUARDED_BY(mutex_);
   bool judge_received_ REWIRE_GUARDED_BY(mutex_) = false;
   bool judge_given_ REWIRE_GUARDED_BY(mutex_) = false;
+  Time in_order_until_ REWIRE_GUARDED_BY(mutex_);        // copies wait for those planned before
   uint64_t given_before_ REWIRE_GUARDED_BY(mutex_) = 0;  // bytes, before the round
   uint64_t static_rows_ REWIRE_GUARDED_BY(mutex_) = 0;
   Speeds speeds_ REWIRE_GUARDED_BY(mutex_);
+  Speeds nodes_speeds_ REWIRE_GUARDED_BY(mutex_);  // as last planned with
   Lateness lateness_ REWIRE_GUARDED_BY(mutex_);
   BalancerCounts counts_ REWIRE_GUARDED_BY(mutex_);
   CountsPart reported_ REWIRE_GUARDED_BY(mutex_);

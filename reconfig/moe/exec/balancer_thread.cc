@@ -25,13 +25,15 @@ void Balancer::Run() {
   (void)cuda_.CtxSetCurrent(context_);
   while (true) {
     const uint32_t heard = page_->bell();
+    Time deadline = Now() + kPatience;
     {
       MutexLock lock(&mutex_);
       if (stop_) return;
       if (!planned_) PlanRound();
       GiveWhatIsDue();
+      if (Now() < in_order_until_) deadline = std::min(deadline, in_order_until_);
     }
-    page_->WaitForBell(heard, Now() + kPatience);
+    page_->WaitForBell(heard, deadline);
   }
 }
 
@@ -58,6 +60,9 @@ void Balancer::PlanRound() {
   mutex_.Lock();
   // Whoever closed before the plan was there keeps everything, and gets nothing.
   if (round_ != round || stage_ != Stage::kBegun) return;
+  in_order_until_ = Now() + options_.patience / kInOrder;
+  nodes_speeds_ = speeds;
+  moved_.planned = moves;
   for (const Stowed& stowed : moves) {
     if (stowed.move.to == group_.rank) received_.push_back(stowed);
     if (stowed.from == group_.rank) gives_.push_back({stowed});
@@ -72,7 +77,11 @@ void Balancer::GiveWhatIsDue() {
   for (Give& give : gives_) {
     if (give.state != Give::kPending) continue;
     const Stowed& s = give.stowed;
-    if (!page_->IsAt(s.move.to, round_)) continue;  // its bell will ring here
+    if (!page_->IsAt(s.move.to, round_)) {
+      // Its bell will ring here. Helpers compute in the order in which copies are planned.
+      if (Now() < in_order_until_) break;
+      continue;
+    }
     changed = true;
     give.state = Give::kKept;
     if (lateness_.copies() == 0) {

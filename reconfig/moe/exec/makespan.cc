@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "reconfig/moe/exec/turns.h"
+
 namespace rewire::moe {
 namespace {
 
@@ -10,58 +12,59 @@ constexpr uint64_t kHidden = 102;
 constexpr int kPasses = 4;
 
 struct Device {
-  uint64_t first = 0;     // rows computed first: they stay whatever is planned
-  uint64_t last = 0;      // and last: of dynamic experts, kept
-  uint64_t received = 0;  // rows
-  uint64_t given_at = 0;  // when the last copy to a helper has left
-  uint64_t arrived = 0;   // when all that it computes for others is there
-  uint64_t returned = 0;  // when what others computed for it is back
+  uint64_t first = 0;              // rows that stay whatever is planned
+  uint64_t last = 0;               // of dynamic experts, kept
+  std::vector<uint32_t> received;  // moves, as they arrive
+  uint64_t returned = 0;           // when what others computed for it is back
 };
+
+uint64_t CopyTime(uint64_t bytes, const Speeds& speeds) { return bytes / 1024 * speeds.kib; }
 
 class Model {
  public:
   Model(const Batch& batch, const Shape& shape, const Speeds& speeds)
       : batch_(batch), shape_(shape), speeds_(speeds) {}
 
-  // factor: of a row's time. rows, back_rows: how often a row's bytes go out and come back; grads:
-  // that go back with them.
-  [[nodiscard]] uint64_t Take(const std::vector<Stowed>& moves, uint64_t factor, uint64_t rows,
-                              uint64_t grads) const {
+  [[nodiscard]] uint64_t Take(const std::vector<Stowed>& moves, bool backward) const {
     std::vector<Device> devices(batch_.devices);
     for (size_t e = 0; e < batch_.tokens.size(); ++e) {
       Device& owner = devices[batch_.owner[e]];
       (batch_.dynamic[e] != 0 ? owner.last : owner.first) += batch_.tokens[e];
     }
-    for (const Stowed& s : moves) {
-      Device& owner = devices[s.from];
-      Device& helper = devices[s.move.to];
-      owner.given_at += Copy(shape_.weight_bytes + rows * s.move.tokens * shape_.token_bytes);
-      helper.arrived = std::max(helper.arrived, owner.given_at);
-      helper.received += s.move.tokens;
-      owner.last -= s.move.tokens;
+    const std::vector<uint64_t> arrivals = Arrivals(moves, shape_, speeds_, backward);
+    for (uint32_t i = 0; i < moves.size(); ++i) {
+      devices[moves[i].from].last -= moves[i].move.tokens;
+      devices[moves[i].move.to].received.push_back(i);
     }
-    const uint64_t row = factor * speeds_.row;
-    std::vector<uint64_t> back(batch_.devices);
-    for (size_t d = 0; d < devices.size(); ++d) back[d] = Computed(devices[d], row);
-    for (const Stowed& s : moves) {
-      back[s.move.to] += Copy(grads + s.move.tokens * shape_.token_bytes);
-      devices[s.from].returned = std::max(devices[s.from].returned, back[s.move.to]);
-    }
+    const uint64_t row = (backward ? 2 : 1) * uint64_t{speeds_.row};
     uint64_t last = 0;
-    for (const Device& d : devices) {
-      last = std::max({last, Computed(d, row) + d.last * row, d.returned});
+    for (Device& helper : devices) {
+      std::stable_sort(helper.received.begin(), helper.received.end(),
+                       [&](uint32_t a, uint32_t b) { return arrivals[a] < arrivals[b]; });
+      uint64_t now = helper.first * row / kAtOnce;
+      uint64_t own = (helper.first + helper.last) * row - now;
+      // An own expert's rows are not interrupted.
+      const uint64_t over = (helper.first + helper.last) * row / (2 * shape_.experts);
+      uint64_t back = 0;
+      for (const uint32_t i : helper.received) {
+        const Stowed& s = moves[i];
+        if (now < arrivals[i]) {
+          const uint64_t fill = std::min(own, arrivals[i] - now + over);
+          own -= fill;
+          now = std::max(now + fill, arrivals[i]);
+        }
+        now += s.move.tokens * row;
+        const uint64_t bytes = s.move.tokens * shape_.token_bytes;
+        back = std::max(back, now) + CopyTime(bytes + (backward ? shape_.grad_bytes : 0), speeds_);
+        devices[s.from].returned = std::max(devices[s.from].returned, back);
+      }
+      last = std::max(last, now + own);
     }
+    for (const Device& owner : devices) last = std::max(last, owner.returned);
     return last;
   }
 
  private:
-  [[nodiscard]] uint64_t Copy(uint64_t bytes) const { return bytes / 1024 * speeds_.kib; }
-  // When the device has computed for others.
-  [[nodiscard]] static uint64_t Computed(const Device& d, uint64_t row) {
-    const uint64_t begin = d.first * row;
-    return d.received == 0 ? begin : std::max(begin, d.arrived) + d.received * row;
-  }
-
   const Batch& batch_;
   const Shape& shape_;
   const Speeds& speeds_;
@@ -94,11 +97,22 @@ void Trim(const Batch& batch, const Shape& shape, const Speeds& speeds, uint64_t
 
 }  // namespace
 
+std::vector<uint64_t> Arrivals(const std::vector<Stowed>& moves, const Shape& shape,
+                               const Speeds& speeds, bool backward) {
+  std::vector<uint64_t> given(kMaxRanks);  // by each device, up to here
+  std::vector<uint64_t> arrivals;
+  for (const Stowed& s : moves) {
+    const uint64_t rows = s.move.tokens * shape.token_bytes * (backward ? 2 : 1);
+    given[s.from] += CopyTime(shape.weight_bytes + rows, speeds);
+    arrivals.push_back(given[s.from]);
+  }
+  return arrivals;
+}
+
 uint64_t Makespan(const Batch& batch, const std::vector<Stowed>& moves, const Shape& shape,
                   const Speeds& speeds) {
   const Model model(batch, shape, speeds);
-  const uint64_t forward = model.Take(moves, 1, 1, 0);
-  return shape.grad_bytes == 0 ? forward : forward + model.Take(moves, 2, 2, shape.grad_bytes);
+  return model.Take(moves, false) + (shape.grad_bytes == 0 ? 0 : model.Take(moves, true));
 }
 
 std::vector<Stowed> ChooseMoves(const Batch& batch, const BalanceOptions& options,

@@ -19,10 +19,15 @@ struct Speeds {
   uint32_t kib = 0;  // 1024 bytes between devices
 };
 
+// When each move's weights and tokens are at its helper, in picoseconds since the round began: what
+// a device gives leaves one after the other.
+[[nodiscard]] std::vector<uint64_t> Arrivals(const std::vector<Stowed>& moves, const Shape& shape,
+                                             const Speeds& speeds, bool backward);
+
 // Picoseconds from the dispatch until the last device has all its rows, forward and, where there
-// are gradients, backward, which computes twice as much for a row. A device computes what stays
-// anyway, then what it has received, once all of that has come, then the rest; what it gives leaves
-// one after the other, and what it has computed for others likewise.
+// are gradients, backward, which computes twice as much for a row. A device computes what it has
+// received as soon as that is there and its own rows otherwise (turns.h); what it has computed for
+// others leaves one after the other.
 [[nodiscard]] uint64_t Makespan(const Batch& batch, const std::vector<Stowed>& moves,
                                 const Shape& shape, const Speeds& speeds);
 

@@ -75,8 +75,14 @@ absl::Status Balancer::Prepare() {
   for (std::unique_ptr<CopyQueue>* queue : {&out_, &back_, &let_go_}) {
     REWIRE_ASSIGN_OR_RETURN(*queue, CopyQueue::Make(cuda_));
   }
-  for (CUevent* event :
-       {&begun_, &waits_, &there_, &collects_, &collected_, &gives_begin_, &gives_end_}) {
+  waits_.resize(shape_.slots);
+  there_.resize(shape_.slots);
+  std::vector<CUevent*> events = {&begun_,     &closed_,      &collects_,
+                                  &collected_, &gives_begin_, &gives_end_};
+  for (std::vector<CUevent>* some : {&waits_, &there_}) {
+    for (CUevent& event : *some) events.push_back(&event);
+  }
+  for (CUevent* event : events) {
     REWIRE_RETURN_IF_ERROR(ToStatus(cuda_, "cuEventCreate", cuda_.EventCreate(event, 0)));
   }
   for (CUevent* event : {&computed_, &returned_}) {
@@ -154,8 +160,10 @@ void Balancer::Leave() {
   const auto through = [this] {
     return cuda_.StreamQuery(out_->stream()) != CUDA_ERROR_NOT_READY &&
            cuda_.StreamQuery(back_->stream()) != CUDA_ERROR_NOT_READY &&
-           cuda_.EventQuery(there_) != CUDA_ERROR_NOT_READY &&
-           cuda_.EventQuery(collected_) != CUDA_ERROR_NOT_READY;
+           cuda_.EventQuery(collected_) != CUDA_ERROR_NOT_READY &&
+           std::none_of(there_.begin(), there_.end(), [this](CUevent there) {
+             return cuda_.EventQuery(there) == CUDA_ERROR_NOT_READY;
+           });
   };
   const Time deadline = Now() + kLeaving;
   while (!through() && Now() < deadline) std::this_thread::sleep_for(kPoll);
@@ -171,8 +179,11 @@ void Balancer::Leave() {
 
 Balancer::~Balancer() {
   if (looking_.joinable()) Leave();
-  for (const CUevent event : {begun_, waits_, there_, collects_, collected_, gives_begin_,
-                              gives_end_, computed_, returned_}) {
+  std::vector<CUevent> events = {begun_,       closed_,    collects_, collected_,
+                                 gives_begin_, gives_end_, computed_, returned_};
+  events.insert(events.end(), waits_.begin(), waits_.end());
+  events.insert(events.end(), there_.begin(), there_.end());
+  for (const CUevent event : events) {
     if (event != nullptr) (void)cuda_.EventDestroy(event);
   }
 }

@@ -43,11 +43,6 @@ struct Segment {
   bool recompute = false;
 };
 
-struct Work {
-  std::vector<Segment> received;  // first, so that results travel while the others are computed
-  std::vector<Segment> own;
-};
-
 // What helpers made of own experts' weights.
 struct Gradient {
   uint32_t expert = 0;  // own number
@@ -61,6 +56,7 @@ struct Moved {
   std::vector<Stowed> received;
   std::vector<Stowed> dropped;   // helpers were told to expect them, but the copies failed
   std::vector<uint8_t> dynamic;  // of each own expert: whether it could have been moved
+  std::vector<Stowed> planned;   // in the whole node
 };
 
 }  // namespace rewire::moe

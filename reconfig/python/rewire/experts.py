@@ -3,15 +3,13 @@
     experts = Experts(name, rank, ranks, experts=16, weight_bytes=..., token_bytes=..., rows=8192)
     for segment in experts.begin(stream, layer, tokens, weights, part_bytes, x, out):
         gemm(segment)
-    received, own = experts.close()
-    for segment in received: gemm(segment)
-    experts.give_back()
-    for segment in own: gemm(segment)
+    for segment in experts.rest():
+        gemm(segment)
     experts.collect()
     moved = experts.moved()      # for begin(..., moved=moved, errors=...) of the backward round
 
 Addresses are integers (torch: tensor.data_ptr(), stream.cuda_stream). Lists that calls give are valid until
-the next begin(). One thread, in a current CUDA context. Failures raise RewireError.
+the next begin() or next(). One thread, in a current CUDA context. Failures raise RewireError.
 """
 import ctypes
 import pathlib
@@ -145,18 +143,16 @@ class Experts:
         )
         return segments[: count.value]
 
-    def close(self):
-        """Segments of others, then own ones."""
-        segments = ctypes.POINTER(Segment)()
-        received, count = ctypes.c_uint32(), ctypes.c_uint32()
-        self._call(
-            "rewireExpertsClose", self._handle, ctypes.byref(segments), ctypes.byref(received),
-            ctypes.byref(count),
-        )
-        return segments[: received.value], segments[received.value : count.value]
+    def next(self):
+        """Behind the GEMMs of all segments so far: what else to launch now; none: that was all."""
+        segments, count = ctypes.POINTER(Segment)(), ctypes.c_uint32()
+        self._call("rewireExpertsNext", self._handle, ctypes.byref(segments), ctypes.byref(count))
+        return segments[: count.value]
 
-    def give_back(self):
-        self._call("rewireExpertsGiveBack", self._handle)
+    def rest(self):
+        """What next() gives, until that is all: a segment's GEMM is to be launched before the next is taken."""
+        while segments := self.next():
+            yield from segments
 
     def collect(self):
         """Backward: gradients to be added in this order."""

@@ -93,16 +93,15 @@ int Rank(const std::string& name, uint32_t rank, uint32_t* moved_rows) {
   for (const bool backward : {false, true}) {
     round.errors = backward ? x : nullptr;
     const rewireSegment_t* segments = nullptr;
-    uint32_t count = 0, received = 0;
+    uint32_t count = 0;
     REQUIRE(rewireExpertsBegin(experts, &round, moved, &segments, &count) == rewireSuccess);
-    for (uint32_t i = 0; i < count; ++i) Compute(device, stream, segments[i], memory);
-    REQUIRE(rewireExpertsClose(experts, &segments, &received, &count) == rewireSuccess);
-    for (uint32_t i = 0; i < received; ++i) {
-      Compute(device, stream, segments[i], memory);
-      *moved_rows += segments[i].rows;
-    }
-    REQUIRE(rewireExpertsGiveBack(experts) == rewireSuccess);
-    for (uint32_t i = received; i < count; ++i) Compute(device, stream, segments[i], memory);
+    do {
+      for (uint32_t i = 0; i < count; ++i) {
+        Compute(device, stream, segments[i], memory);
+        if (segments[i].weights != nullptr) *moved_rows += segments[i].rows;
+      }
+      REQUIRE(rewireExpertsNext(experts, &segments, &count) == rewireSuccess);
+    } while (count > 0);
     const rewireGradient_t* gradients = nullptr;
     REQUIRE(rewireExpertsCollect(experts, &gradients, &count) == rewireSuccess);
     device.Wait(stream);
@@ -123,7 +122,9 @@ int Rank(const std::string& name, uint32_t rank, uint32_t* moved_rows) {
   counts.size = sizeof counts;
   REQUIRE(rewireExpertsCounts(experts, &counts) == rewireSuccess);
   REQUIRE(counts.rounds == 2);
-  REQUIRE(rewireExpertsGiveBack(experts) == rewireInvalidUsage);
+  const rewireSegment_t* segments = nullptr;
+  uint32_t count = 0;
+  REQUIRE(rewireExpertsNext(experts, &segments, &count) == rewireInvalidUsage);
   REQUIRE(rewireExpertsEnd(experts) == rewireSuccess);
   return 0;
 }
@@ -149,7 +150,7 @@ TEST(ExpertsTest, WhatIsWrongIsNamed) {
   o.size = 8;
   EXPECT_EQ(rewireExpertsOpen(&o, &experts), rewireInvalidArgument);
   EXPECT_THAT(rewireLastError(), HasSubstr("sizeof(rewireExpertsOptions_t)"));
-  EXPECT_EQ(rewireExpertsGiveBack(nullptr), rewireInvalidArgument);
+  EXPECT_EQ(rewireExpertsNext(nullptr, nullptr, nullptr), rewireInvalidArgument);
   EXPECT_EQ(rewireExpertsEnd(nullptr), rewireInvalidArgument);
 }
 

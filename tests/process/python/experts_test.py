@@ -53,13 +53,10 @@ def compute(device, segment, own):
 def run_round(device, experts, own, received_rows, **arguments):
     for segment in experts.begin(device.stream, 0, **arguments):
         compute(device, segment, own)
-    received, rest = experts.close()
-    for segment in received:
+    for segment in experts.rest():
         compute(device, segment, own)
-        received_rows.append(segment.rows)
-    experts.give_back()
-    for segment in rest:
-        compute(device, segment, own)
+        if segment.weights:
+            received_rows.append(segment.rows)
     gradients = experts.collect()
     device.wait()
     experts.check()
@@ -93,10 +90,10 @@ def rank_main(rank, name, rewire, libcuda, results):
     assert ctypes.string_at(out, len(data)) == expected
     assert experts.counts().rounds == 2
     try:
-        experts.give_back()
+        experts.next()
         raise AssertionError("a call out of turn was not refused")
     except RewireError as error:
-        assert "GiveBack" in str(error) and not error.lost, error
+        assert "Next" in str(error) and not error.lost, error
     experts.end()
     results.put((rank, sum(received), gradients))
 

@@ -1,0 +1,39 @@
+#include "reconfig/moe/exec/turns.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace rewire::moe {
+namespace {
+
+using testing::ElementsAre;
+
+// "o" and "r" with the number.
+std::vector<std::string> Order(const std::vector<Turn>& turns) {
+  std::vector<std::string> order;
+  for (const Turn& t : turns) order.push_back((t.received ? "r" : "o") + std::to_string(t.index));
+  return order;
+}
+
+const std::vector<uint32_t> kOwn = {10, 20, 30};
+
+TEST(TakeTurnsTest, WhatIsThereComesFirstAndOwnRowsUntilThen) {
+  EXPECT_THAT(Order(TakeTurns(0, kOwn, {{0, 5, 0}}, 100)), ElementsAre("r0", "o0", "o1", "o2"));
+  EXPECT_THAT(Order(TakeTurns(0, kOwn, {{1001, 5, 0}}, 100)), ElementsAre("o0", "o1", "r0", "o2"));
+  EXPECT_THAT(Order(TakeTurns(10, kOwn, {{2000, 5, 0}}, 100)), ElementsAre("o0", "r0", "o1", "o2"));
+}
+
+TEST(TakeTurnsTest, InTheOrderOfArrival) {
+  // The second is there when the first has been computed, the third is not.
+  EXPECT_THAT(Order(TakeTurns(0, kOwn, {{3000, 1, 0}, {500, 5, 1}, {1500, 5, 2}}, 100)),
+              ElementsAre("o0", "r1", "r2", "o1", "r0", "o2"));
+}
+
+TEST(TakeTurnsTest, WhatComesLastDoesNotKeepOwnRowsBack) {
+  EXPECT_THAT(Order(TakeTurns(0, kOwn, {{UINT64_MAX, 5, 0}}, 100)),
+              ElementsAre("o0", "o1", "o2", "r0"));
+  EXPECT_THAT(Order(TakeTurns(0, {}, {{7, 5, 0}}, 100)), ElementsAre("r0"));
+}
+
+}  // namespace
+}  // namespace rewire::moe
