@@ -270,6 +270,8 @@ typedef struct {
   const void* x;              /* inputs */
   const void* errors;         /* backward: the gradients of the outputs */
   void* out;                  /* outputs; backward: the gradients of the inputs */
+  uint64_t version; /* of the layer's weights: the same number as before says that they are
+                     * what they were, and some need not be copied again; 0: unknown */
 } rewireRound_t;
 
 /* Rows of one expert for this device to compute. */

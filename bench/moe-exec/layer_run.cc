@@ -25,7 +25,8 @@ size_t Gradients(const LayerRunOptions& o) {
   return size_t{o.layers} * OwnExperts(o) * o.expert.weights();
 }
 size_t RankBytes(const LayerRunOptions& o) {
-  const size_t bytes = (o.micro_batches + 1) * sizeof(uint64_t) + Gradients(o) * sizeof(float) +
+  const size_t bytes = moe::kMaxSlots * sizeof(SlotOfRun) +
+                       (o.micro_batches + 1) * sizeof(uint64_t) + Gradients(o) * sizeof(float) +
                        size_t{o.layers} * OwnExperts(o);
   return (bytes + 7) / 8 * 8;
 }
@@ -63,6 +64,8 @@ class Run {
   void Compute(uint32_t number, const moe::Segment& segment, bool backward);
   void AddGradient(uint32_t number, uint32_t expert, CUdeviceptr gradient);
   void NoteMoves(uint32_t number, bool backward, const moe::Moved& moved);
+  void NoteSlots(uint32_t number, const moe::Moved& moved);
+  void ChangeWeights();
   [[nodiscard]] moe::Segment Whole(const moe::RoundInput& input, uint32_t expert) const;
   bool Fail(const absl::Status& status);
   void Step() {
@@ -82,7 +85,8 @@ class Run {
   const Routing* routing_ = nullptr;  // of the layer in hand
   CUdeviceptr errors_ = 0, out_ = 0, gradient_ = 0;
   uint64_t step_ = 0;
-  uint64_t check_ = 0;  // of the rows of the micro-batch, as the experts made them
+  uint64_t version_ = 1;  // of all weights
+  uint64_t check_ = 0;    // of the rows of the micro-batch, as the experts made them
   int exit_ = 1;
   LayerRunResult result_{};
 };
@@ -157,6 +161,7 @@ moe::RoundInput Run::Input(uint32_t number, bool backward) {
   moe::RoundInput input;
   input.stream = stream_;
   input.layer = number;
+  input.version = o_.tell_version ? version_ : 0;
   const size_t half = o_.expert.weight_bytes() / 2;
   for (uint32_t e = 0; e < own_; ++e) {
     input.tokens.push_back(routing_->tokens(rank_ * own_ + e));
@@ -213,7 +218,9 @@ void Run::NoteMoves(uint32_t number, bool backward, const moe::Moved& moved) {
   const uint64_t weights = o_.expert.weight_bytes();
   for (const moe::Stowed& s : moved.given) {
     const uint64_t rows = s.move.tokens * o_.expert.row_bytes();
-    result_.formula_bytes += weights + rows * (backward ? 2 : 1);
+    const bool there = o_.tell_version && SlotsOf(crew_, o_, s.move.to)[s.slot] ==
+                                              SlotOfRun{number, s.move.expert, version_};
+    result_.formula_bytes += (there ? 0 : weights) + rows * (backward ? 2 : 1);
     const uint32_t expert = s.move.expert - rank_ * own_;
     const bool whole = s.move.tokens == routing_->tokens(s.move.expert);
     uint8_t& split = SplitOf(crew_, o_, rank_)[number * own_ + expert];
@@ -225,6 +232,26 @@ void Run::NoteMoves(uint32_t number, bool backward, const moe::Moved& moved) {
     const uint64_t rows = s.move.tokens * o_.expert.row_bytes();
     result_.formula_bytes += rows + (backward ? weights : 0);
     ++result_.received;
+  }
+}
+
+// When all have noted their moves.
+void Run::NoteSlots(uint32_t number, const moe::Moved& moved) {
+  for (const moe::Stowed& s : moved.received) {
+    SlotsOf(crew_, o_, rank_)[s.slot] = {number, s.move.expert, version_};
+  }
+}
+
+// As an optimizer does.
+void Run::ChangeWeights() {
+  ++version_;
+  for (const Layer& layer : layers_) {
+    const size_t weights = own_ * o_.expert.weights();
+    device_.Launch(stream_, 0, [&layer, weights, first = rank_ * weights, version = version_] {
+      for (size_t i = 0; i < weights; ++i) {
+        Floats(layer.weights)[i] += ValueOf(version, 1, first + i) / 64;
+      }
+    });
   }
 }
 
@@ -271,6 +298,7 @@ bool Run::Round(uint32_t number, bool backward) {
   uint64_t took = 0;
   if (!crew_.Largest(rank_, device_.Clock(stream_, 0) - start, &took)) return false;
   result_.critical_ns += took;
+  if (balancer_ != nullptr) NoteSlots(number, balancer_->moved());
   return true;
 }
 
@@ -305,6 +333,7 @@ int Run::Main() {
       result_ = LayerRunResult{};
       if (o_.dispatch && !crew_.Meet(rank_)) return 1;
     }
+    if (m > 0 && (m - 1) % o_.step == 0) ChangeWeights();
     check_ = 0;
     for (uint32_t l = 0; l < o_.layers; ++l) {
       Route(&layers_[l]);
@@ -351,9 +380,13 @@ LayerRunResult& ResultOf(const Crew& crew, uint32_t rank) {
   return reinterpret_cast<LayerRunResult*>(crew.memory() + kHeaderBytes)[rank];
 }
 
-uint64_t* ChecksOf(const Crew& crew, const LayerRunOptions& o, uint32_t rank) {
+SlotOfRun* SlotsOf(const Crew& crew, const LayerRunOptions& o, uint32_t rank) {
   char* const first = crew.memory() + kHeaderBytes + crew.ranks() * sizeof(LayerRunResult);
-  return reinterpret_cast<uint64_t*>(first + rank * RankBytes(o));
+  return reinterpret_cast<SlotOfRun*>(first + rank * RankBytes(o));
+}
+
+uint64_t* ChecksOf(const Crew& crew, const LayerRunOptions& o, uint32_t rank) {
+  return reinterpret_cast<uint64_t*>(SlotsOf(crew, o, rank) + moe::kMaxSlots);
 }
 
 float* GradientsOf(const Crew& crew, const LayerRunOptions& o, uint32_t rank) {

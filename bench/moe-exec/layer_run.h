@@ -24,6 +24,8 @@ struct LayerRunOptions {
   ExpertShape expert;
   uint32_t layers = 2;
   uint32_t micro_batches = 8;
+  uint32_t step = 12;        // micro-batches from one change of the weights to the next
+  bool tell_version = true;  // false: the balancer does not know when they change
   uint64_t seed = 1;
   bool balance = true;
   // false: rows are made where their experts are, and processes do not wait for each other but for
@@ -55,6 +57,14 @@ struct LayerRunResult {
   moe::Off off;
 };
 
+// Whose weights lie in a slot, as the program itself knows it: what must be copied is what does not
+// lie there. One change of the weights is as good as another.
+struct SlotOfRun {
+  uint32_t layer, expert;
+  uint64_t version;  // 0: nothing
+  friend bool operator==(const SlotOfRun&, const SlotOfRun&) = default;
+};
+
 // Bytes of common memory that a run needs.
 [[nodiscard]] size_t LayerRunBytes(const LayerRunOptions& options);
 [[nodiscard]] LayerRunResult& ResultOf(const Crew& crew, uint32_t rank);
@@ -63,6 +73,7 @@ struct LayerRunResult {
 // Of [layer][own expert]: 1 where every move was of all its tokens, 2 where one was of some.
 [[nodiscard]] uint8_t* SplitOf(const Crew& crew, const LayerRunOptions& options, uint32_t rank);
 
+[[nodiscard]] SlotOfRun* SlotsOf(const Crew& crew, const LayerRunOptions& options, uint32_t rank);
 // Of each micro-batch: what its rows came to, once that has passed Balancer::Check(); 0 before.
 [[nodiscard]] uint64_t* ChecksOf(const Crew& crew, const LayerRunOptions& options, uint32_t rank);
 

@@ -27,6 +27,7 @@ struct Options {
   int64_t devices = 8;
   int64_t layers = 2;
   int64_t micro_batches = 12;
+  int64_t step = 12;
   int64_t seed = 1;
   bool json = false;
 };
@@ -45,6 +46,7 @@ LayerRunOptions OptionsOf(const Options& o, bool balance, const char* name) {
   run.trace.devices = static_cast<uint32_t>(o.devices);
   run.layers = static_cast<uint32_t>(o.layers);
   run.micro_batches = static_cast<uint32_t>(o.micro_batches);
+  run.step = static_cast<uint32_t>(o.step);
   run.seed = static_cast<uint64_t>(o.seed);
   run.balance = balance;
   run.balancer.patience = kPatience;
@@ -131,6 +133,7 @@ int Main(int argc, char** argv) {
   flags.Int("--devices", &o.devices, 2, 16, "processes, a device each; they share 128 experts");
   flags.Int("--layers", &o.layers, 1, 16, "expert-parallel layers");
   flags.Int("--micro-batches", &o.micro_batches, 1, 1000, "forward and backward");
+  flags.Int("--step", &o.step, 1, 1000, "micro-batches from one change of the weights to the next");
   flags.Int("--seed", &o.seed, 1, 1000000, "of the trace");
   flags.Switch("--json", &o.json, "one JSON object on stdout, the text on stderr");
   flags.ParseOrExit(argc, argv);
@@ -188,6 +191,7 @@ int Main(int argc, char** argv) {
   report.SetConfig("devices", o.devices);
   report.SetConfig("layers", o.layers);
   report.SetConfig("micro_batches", o.micro_batches);
+  report.SetConfig("step", o.step);
   report.SetConfig("seed", o.seed);
   report.SetConfig("simulated", true);
   if (const absl::Status written = report.Finish(); !written.ok()) {

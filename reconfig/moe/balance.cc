@@ -45,22 +45,57 @@ class Search {
     loads_ = before_;
     left_ = batch_.tokens;
     received_.assign(batch_.devices, 0);
+    uint32_t copies = 0;
     for (;;) {
       const auto from =
           static_cast<uint32_t>(std::max_element(loads_.begin(), loads_.end()) - loads_.begin());
       if (loads_[from] <= level || loads_[from] - level < options_.least) return true;
-      if (plan->size() == options_.budget.copies) return false;
+      if (const std::optional<Move> move = WithoutCopy(from, level, *plan)) {
+        Do(from, *move, plan);
+        continue;
+      }
+      if (copies++ == options_.budget.copies) return false;
       const std::optional<uint32_t> to = Idlest();
       if (!to || loads_[*to] >= level) return false;
       const uint64_t room = level - loads_[*to];
       const std::optional<Move> move = Choose(from, *to, loads_[from] - level, room, *plan);
       if (!move) return false;
-      left_[move->expert] -= move->tokens;
-      loads_[from] -= move->tokens;
-      loads_[*to] += move->tokens;
-      ++received_[*to];
-      plan->push_back(*move);
+      Do(from, *move, plan);
     }
+  }
+
+  void Do(uint32_t from, const Move& move, MovePlan* plan) {
+    left_[move.expert] -= move.tokens;
+    loads_[from] -= move.tokens;
+    loads_[move.to] += move.tokens;
+    ++received_[move.to];
+    plan->push_back(move);
+  }
+
+  [[nodiscard]] static bool IsThere(const MovePlan& plan, uint32_t expert, uint32_t to) {
+    return std::any_of(plan.begin(), plan.end(),
+                       [&](const Move& m) { return m.expert == expert && m.to == to; });
+  }
+
+  // The most of what `from` has above the level that can go to where its weights are.
+  [[nodiscard]] std::optional<Move> WithoutCopy(uint32_t from, uint64_t level,
+                                                const MovePlan& plan) const {
+    std::optional<Move> most;
+    if (options_.there.empty()) return most;
+    for (const uint32_t e : dynamic_[from]) {
+      for (uint32_t to = 0; to < batch_.devices; ++to) {
+        if (options_.there[to * batch_.tokens.size() + e] == 0 || loads_[to] >= level ||
+            received_[to] == options_.budget.slots || IsThere(plan, e, to)) {
+          continue;
+        }
+        const auto tokens = static_cast<uint32_t>(
+            std::min({loads_[from] - level, level - loads_[to], uint64_t{left_[e]}}));
+        if (tokens >= std::max(options_.least, 1U) && (!most || tokens > most->tokens)) {
+          most = Move{e, to, left_[e] - tokens, tokens};
+        }
+      }
+    }
+    return most;
   }
 
   [[nodiscard]] std::optional<uint32_t> Idlest() const {
@@ -83,9 +118,7 @@ class Search {
     std::optional<uint32_t> largest;
     for (const uint32_t e : dynamic_[from]) {
       const uint32_t tokens = left_[e];
-      const bool there = std::any_of(plan.begin(), plan.end(),
-                                     [&](const Move& m) { return m.expert == e && m.to == to; });
-      if (tokens == 0 || there) continue;
+      if (tokens == 0 || IsThere(plan, e, to)) continue;
       if (tokens >= surplus && tokens <= room && (!fits || tokens < left_[*fits])) fits = e;
       if (tokens >= wanted && (!enough || tokens < left_[*enough])) enough = e;
       if (!largest || tokens > left_[*largest]) largest = e;

@@ -17,6 +17,9 @@ struct BalanceOptions {
   uint32_t gate_percent = 100;
   // Tokens for which a copy is worth it: so much must be above the level.
   uint32_t least = 1;
+  // [device * experts + expert]: 1 where that device has the weights already. Moves to there come
+  // first, and are no copies. Empty: none has.
+  std::vector<uint8_t> there;
 };
 
 // No device computes more after it than the busiest did before. `batch` has passed Check().

@@ -54,6 +54,7 @@ RoundInput InputOf(const rewireRound_t& round, uint32_t own) {
   RoundInput input;
   input.stream = static_cast<CUstream>(round.stream);
   input.layer = round.layer;
+  input.version = round.version;
   input.tokens.assign(round.tokens, round.tokens + own);
   input.weights.resize(own);
   for (uint32_t e = 0; e < own; ++e) {

@@ -91,7 +91,10 @@ absl::Status Balancer::Begin(const RoundInput& input, const Moved* moved) {
     page_->Open(round_);
   } else {
     ChooseDynamic();
-    page_->Post(round_, {lateness_.copies(), speeds_, input.tokens, dynamic_});
+    if (stay_.size() <= input.layer) stay_.resize(input.layer + 1, 1);
+    page_->Post(round_, {lateness_.copies(), speeds_, input.tokens, dynamic_,
+                         mine_.Of(input.layer, input.version, shape_.slots),
+                         input.version != 0 && stay_[input.layer] != 0});
   }
   moved_.dynamic = dynamic_;
   ChooseStatics();

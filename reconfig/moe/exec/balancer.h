@@ -34,6 +34,7 @@
 #include "reconfig/moe/exec/balancer_counts.h"
 #include "reconfig/moe/exec/copy_queue.h"
 #include "reconfig/moe/exec/lateness.h"
+#include "reconfig/moe/exec/lent_slots.h"
 #include "reconfig/moe/exec/node_memory.h"
 #include "reconfig/moe/exec/node_page.h"
 #include "reconfig/moe/exec/round.h"
@@ -131,6 +132,8 @@ class Balancer {
   void PlanRound() REWIRE_REQUIRES(mutex_);
   void GiveWhatIsDue() REWIRE_REQUIRES(mutex_);
   [[nodiscard]] absl::Status AwaitRoom(uint32_t helper, uint64_t used) REWIRE_REQUIRES(mutex_);
+  [[nodiscard]] Weights WeightsOf(const Stowed& stowed) const;
+  void JudgeStay() REWIRE_REQUIRES(mutex_);
   [[nodiscard]] absl::Status Copy(const Stowed& stowed) REWIRE_REQUIRES(mutex_);
   // There is no going on, here and for the others, who may wait for this process. The first reason
   // stays.
@@ -179,7 +182,10 @@ class Balancer {
   std::vector<Give> gives_ REWIRE_GUARDED_BY(mutex_);
   std::vector<Stowed> received_ REWIRE_GUARDED_BY(mutex_);
   std::vector<Turn> turns_ REWIRE_GUARDED_BY(mutex_);
-  size_t turn_ REWIRE_GUARDED_BY(mutex_) = 0;  // the next
+  size_t turn_ REWIRE_GUARDED_BY(mutex_) = 0;                // the next
+  LentSlots mine_ REWIRE_GUARDED_BY(mutex_);                 // what others have put here
+  std::vector<LentSlots> theirs_ REWIRE_GUARDED_BY(mutex_);  // what this process has put there
+  std::vector<uint8_t> stay_;  // of each layer: what was put there forward is found there backward
   std::vector<Posting> postings_ REWIRE_GUARDED_BY(mutex_);
   bool judge_received_ REWIRE_GUARDED_BY(mutex_) = false;
   bool judge_given_ REWIRE_GUARDED_BY(mutex_) = false;

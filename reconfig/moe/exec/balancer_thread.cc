@@ -44,6 +44,8 @@ void Balancer::PlanRound() {
   batch.devices = group_.ranks;
   BalanceOptions options;
   Speeds speeds;
+  Holdings holdings;
+  holdings.stay = true;
   for (uint32_t rank = 0; rank < group_.ranks; ++rank) {
     const Posting& posting = postings_[rank];
     batch.tokens.insert(batch.tokens.end(), posting.tokens.begin(), posting.tokens.end());
@@ -52,16 +54,19 @@ void Balancer::PlanRound() {
     options.budget.copies = std::min(options.budget.copies, posting.copies);
     speeds.row = std::max(speeds.row, posting.speeds.row);
     speeds.kib = std::max(speeds.kib, posting.speeds.kib);
+    holdings.slots.push_back(posting.slots);
+    holdings.stay = holdings.stay && posting.stay;
   }
   options.gate_percent = shape_.gate_percent;
   options.least = shape_.least;
   mutex_.Unlock();  // so that Close() waits for no plan
-  const std::vector<Stowed> moves = ChooseMoves(batch, options, shape_, speeds);
+  const std::vector<Stowed> moves = ChooseMoves(batch, options, shape_, speeds, holdings);
   mutex_.Lock();
   // Whoever closed before the plan was there keeps everything, and gets nothing.
   if (round_ != round || stage_ != Stage::kBegun) return;
   in_order_until_ = Now() + options_.patience / kInOrder;
   nodes_speeds_ = speeds;
+  moved_.stay = holdings.stay;
   moved_.planned = moves;
   for (const Stowed& stowed : moves) {
     if (stowed.move.to == group_.rank) received_.push_back(stowed);
@@ -76,7 +81,7 @@ void Balancer::GiveWhatIsDue() {
   bool changed = false;
   for (Give& give : gives_) {
     if (give.state != Give::kPending) continue;
-    const Stowed& s = give.stowed;
+    Stowed& s = give.stowed;
     if (!page_->IsAt(s.move.to, round_)) {
       // Its bell will ring here. Helpers compute in the order in which copies are planned.
       if (Now() < in_order_until_) break;
@@ -89,7 +94,11 @@ void Balancer::GiveWhatIsDue() {
       continue;
     }
     const uint64_t used = page_->LastUsed(s.move.to);  // before it closes and uses this round's
+    const uint64_t taken = page_->LastTaken(s.move.to, s.slot);  // likewise
     if (!page_->Take(s.move.to, round_, s.slot)) continue;
+    LentSlots& slots = theirs_[s.move.to];
+    s.held = slots.Has(s.slot, WeightsOf(s), taken);
+    slots.Clear(s.slot);
     if (absl::Status room = AwaitRoom(s.move.to, used); !room.ok()) {
       (void)Break(std::move(room));
       return;
@@ -97,6 +106,7 @@ void Balancer::GiveWhatIsDue() {
     const absl::Status copied = Copy(s);
     if (copied.ok()) {
       give.state = Give::kGiven;
+      slots.Put(s.slot, WeightsOf(s), round_);
       ++counts_.given;
       counts_.given_rows += s.move.tokens;
       continue;
@@ -122,6 +132,10 @@ absl::Status Balancer::AwaitRoom(uint32_t helper, uint64_t used) {
   return out_->AfterWord(memory_->own().used(helper), used);
 }
 
+Weights Balancer::WeightsOf(const Stowed& s) const {
+  return {input_.layer, s.move.expert, input_.version};
+}
+
 absl::Status Balancer::Copy(const Stowed& s) {
   const NodeMemory::Side helper = memory_->peer(s.move.to);
   if (given_before_ == out_->bytes()) {
@@ -129,12 +143,14 @@ absl::Status Balancer::Copy(const Stowed& s) {
         ToStatus(cuda_, "cuEventRecord", cuda_.EventRecord(gives_begin_, out_->stream())));
   }
   const uint32_t expert = s.move.expert - group_.rank * shape_.experts;
-  CUdeviceptr target = helper.weights(s.slot);
-  for (const WeightPart& part : input_.weights[expert]) {
-    out_->Add(target, part.data, part.bytes);
-    target += part.bytes;
+  if (!s.held) {
+    CUdeviceptr target = helper.weights(s.slot);
+    for (const WeightPart& part : input_.weights[expert]) {
+      out_->Add(target, part.data, part.bytes);
+      target += part.bytes;
+    }
+    REWIRE_RETURN_IF_ERROR(out_->Send());
   }
-  REWIRE_RETURN_IF_ERROR(out_->Send());
   REWIRE_RETURN_IF_ERROR(out_->Write(helper.weights_there(s.slot), round_));
   const uint64_t row = (offsets_[expert] + s.move.first) * shape_.token_bytes;
   const uint64_t bytes = s.move.tokens * shape_.token_bytes;

@@ -87,6 +87,7 @@ absl::Status Balancer::Close() {
   planned_ = true;  // or too late
   std::erase_if(received_, [&](const Stowed& s) { return (taken >> s.slot & 1) == 0; });
   moved_.received = received_;
+  for (const Stowed& s : received_) mine_.Put(s.slot, WeightsOf(s), round_);
   for (const Give& give : gives_) {
     if (give.state == Give::kGiven) moved_.given.push_back(give.stowed);
   }
@@ -95,6 +96,7 @@ absl::Status Balancer::Close() {
   for (uint32_t e = 0; e < shape_.experts; ++e) {
     if (dynamic_[e] != 0) AddKept(e, &own_);
   }
+  if (backward()) JudgeStay();
   ChooseTurns();
   REWIRE_RETURN_IF_ERROR(
       ToStatus(cuda_, "cuEventRecord", cuda_.EventRecord(closed_, input_.stream)));
@@ -102,11 +104,20 @@ absl::Status Balancer::Close() {
   return ToStatus(cuda_, "cuStreamWaitEvent", cuda_.StreamWaitEvent(input_.stream, returned_, 0));
 }
 
+void Balancer::JudgeStay() {
+  const std::vector<Stowed>& given = moved_.given;
+  if (given.empty()) return;
+  const auto held =
+      std::count_if(given.begin(), given.end(), [](const Stowed& s) { return s.held; });
+  stay_[input_.layer] = static_cast<size_t>(held) * 2 > given.size() ? 1 : 0;
+}
+
 void Balancer::ChooseTurns() {
   std::vector<uint32_t> own_rows;
   for (const Segment& s : own_) own_rows.push_back(s.rows);
   const std::vector<Stowed>& planned = backward() ? before_.planned : moved_.planned;
-  const std::vector<uint64_t> due = Arrivals(planned, shape_, nodes_speeds_, backward());
+  const std::vector<uint64_t> due =
+      Arrivals(planned, shape_, nodes_speeds_, backward(), before_.stay);
   std::vector<Arrival> arrivals;
   for (uint32_t i = 0; i < received_.size(); ++i) {
     Arrival arrival{UINT64_MAX, received_[i].move.tokens, i};  // while nothing has been measured

@@ -22,8 +22,8 @@ uint64_t CopyTime(uint64_t bytes, const Speeds& speeds) { return bytes / 1024 * 
 
 class Model {
  public:
-  Model(const Batch& batch, const Shape& shape, const Speeds& speeds)
-      : batch_(batch), shape_(shape), speeds_(speeds) {}
+  Model(const Batch& batch, const Shape& shape, const Speeds& speeds, bool stay)
+      : batch_(batch), shape_(shape), speeds_(speeds), stay_(stay) {}
 
   [[nodiscard]] uint64_t Take(const std::vector<Stowed>& moves, bool backward) const {
     std::vector<Device> devices(batch_.devices);
@@ -31,7 +31,7 @@ class Model {
       Device& owner = devices[batch_.owner[e]];
       (batch_.dynamic[e] != 0 ? owner.last : owner.first) += batch_.tokens[e];
     }
-    const std::vector<uint64_t> arrivals = Arrivals(moves, shape_, speeds_, backward);
+    const std::vector<uint64_t> arrivals = Arrivals(moves, shape_, speeds_, backward, stay_);
     for (uint32_t i = 0; i < moves.size(); ++i) {
       devices[moves[i].from].last -= moves[i].move.tokens;
       devices[moves[i].move.to].received.push_back(i);
@@ -68,11 +68,12 @@ class Model {
   const Batch& batch_;
   const Shape& shape_;
   const Speeds& speeds_;
+  const bool stay_;
 };
 
 // Moves fewer tokens, or none, wherever that makes the round shorter. What is in the way is mostly
 // the last device's last move.
-void Trim(const Batch& batch, const Shape& shape, const Speeds& speeds, uint64_t* least,
+void Trim(const Batch& batch, const Shape& shape, const Speeds& speeds, bool stay, uint64_t* least,
           std::vector<Stowed>* moves) {
   bool better = true;
   for (int pass = 0; better && pass < kPasses; ++pass) {
@@ -84,7 +85,7 @@ void Trim(const Batch& batch, const Shape& shape, const Speeds& speeds, uint64_t
         fewer[i].move.tokens = tokens * eighths / 8;
         if (eighths != 0 && fewer[i].move.tokens < shape.least) continue;
         if (fewer[i].move.tokens == 0) fewer.erase(fewer.begin() + static_cast<ptrdiff_t>(i));
-        const uint64_t time = Makespan(batch, fewer, shape, speeds);
+        const uint64_t time = Makespan(batch, fewer, shape, speeds, stay);
         if (time >= *least) continue;
         *least = time;
         *moves = std::move(fewer);
@@ -95,49 +96,78 @@ void Trim(const Batch& batch, const Shape& shape, const Speeds& speeds, uint64_t
   }
 }
 
+// As BalanceOptions::there.
+std::vector<uint8_t> WhoHas(const Batch& batch, const Holdings& holdings) {
+  std::vector<uint8_t> there(batch.devices * batch.tokens.size());
+  for (uint32_t device = 0; device < batch.devices; ++device) {
+    for (const Slot& slot : holdings.slots[device]) {
+      if (slot.expert != Slot::kNone) there[device * batch.tokens.size() + slot.expert] = 1;
+    }
+  }
+  return there;
+}
+
 }  // namespace
 
 std::vector<uint64_t> Arrivals(const std::vector<Stowed>& moves, const Shape& shape,
-                               const Speeds& speeds, bool backward) {
+                               const Speeds& speeds, bool backward, bool stay) {
   std::vector<uint64_t> given(kMaxRanks);  // by each device, up to here
   std::vector<uint64_t> arrivals;
   for (const Stowed& s : moves) {
     const uint64_t rows = s.move.tokens * shape.token_bytes * (backward ? 2 : 1);
-    given[s.from] += CopyTime(shape.weight_bytes + rows, speeds);
+    const uint64_t weights = (backward ? stay : s.held) ? 0 : shape.weight_bytes;
+    given[s.from] += CopyTime(weights + rows, speeds);
     arrivals.push_back(given[s.from]);
   }
   return arrivals;
 }
 
 uint64_t Makespan(const Batch& batch, const std::vector<Stowed>& moves, const Shape& shape,
-                  const Speeds& speeds) {
-  const Model model(batch, shape, speeds);
+                  const Speeds& speeds, bool stay) {
+  const Model model(batch, shape, speeds, stay);
   return model.Take(moves, false) + (shape.grad_bytes == 0 ? 0 : model.Take(moves, true));
 }
 
 std::vector<Stowed> ChooseMoves(const Batch& batch, const BalanceOptions& options,
-                                const Shape& shape, const Speeds& speeds) {
-  const auto with = [&](uint32_t copies) {
-    BalanceOptions fewer = options;
-    fewer.budget.copies = copies;
-    fewer.budget.slots = shape.slots;
-    return Stow(batch, BalanceMoves(batch, fewer), shape.slots, shape.rows);
+                                const Shape& shape, const Speeds& speeds,
+                                const Holdings& holdings) {
+  const auto with = [&](const BalanceOptions& some) {
+    return Stow(batch, BalanceMoves(batch, some), holdings.slots, shape.rows);
   };
-  std::vector<Stowed> best = with(options.budget.copies);
+  BalanceOptions fewer = options;
+  fewer.budget.slots = shape.slots;
+  std::vector<Stowed> best = with(fewer);
   if (best.empty() || speeds.row == 0 || speeds.kib == 0) return best;
-  uint64_t least = Makespan(batch, best, shape, speeds);
-  const uint64_t free = Makespan(batch, best, shape, {speeds.row, 0});
-  if (least * 100 <= free * kHidden) return best;
-  Trim(batch, shape, speeds, &least, &best);
-  for (auto copies = static_cast<uint32_t>(best.size()); copies > 0;) {
-    copies = copies > 4 ? copies * 3 / 4 : copies - 1;
-    std::vector<Stowed> fewer;
-    if (copies > 0) fewer = with(copies);
-    uint64_t time = Makespan(batch, fewer, shape, speeds);
-    Trim(batch, shape, speeds, &time, &fewer);
-    if (time >= least) continue;
+  const bool stay = holdings.stay;
+  uint64_t least = Makespan(batch, best, shape, speeds, stay);
+  const uint64_t free = Makespan(batch, best, shape, {speeds.row, 0}, stay);
+  const std::vector<uint8_t> there = WhoHas(batch, holdings);
+  if (least * 100 <= free * kHidden) {
+    // Nothing waits for copies: fewer of them, where that is as good.
+    fewer.there = there;
+    const std::vector<Stowed> held = with(fewer);
+    return Makespan(batch, held, shape, speeds, stay) <= least ? held : best;
+  }
+  const auto most = static_cast<uint32_t>(best.size());
+  if (const uint64_t none = Makespan(batch, {}, shape, speeds, stay); none < least) {
+    least = none;
+    best.clear();
+  }
+  const auto try_with = [&](uint32_t copies) {
+    fewer.budget.copies = copies;
+    std::vector<Stowed> moves = with(fewer);
+    uint64_t time = Makespan(batch, moves, shape, speeds, stay);
+    Trim(batch, shape, speeds, stay, &time, &moves);
+    if (time >= least) return;
     least = time;
-    best = std::move(fewer);
+    best = std::move(moves);
+  };
+  for (const bool held : {false, true}) {
+    if (held) fewer.there = there;
+    uint32_t copies = most;
+    for (try_with(copies); copies > 0; try_with(copies)) {
+      copies = copies > 4 ? copies * 3 / 4 : copies - 1;
+    }
   }
   return best;
 }

@@ -34,7 +34,10 @@ struct NodePage::Block {
   struct Board {
     std::atomic<uint64_t> round;  // written last
     std::atomic<uint32_t> copies;
-    std::atomic<uint32_t> row, kib;             // speeds
+    std::atomic<uint32_t> row, kib;  // speeds
+    std::atomic<uint32_t> stay;
+    std::atomic<uint32_t> held[kMaxSlots];  // expert
+    std::atomic<uint64_t> taken[kMaxSlots];
     std::atomic<uint32_t> counts[kMaxExperts];  // tokens, and above them whether dynamic
   };
   std::atomic<uint32_t> stage;  // 1: in, and 1 + n: has passed stage n
@@ -42,6 +45,7 @@ struct NodePage::Block {
   std::atomic<uint32_t> bell;
   std::atomic<uint64_t> word;  // round, closed, slots taken
   std::atomic<uint64_t> last_used;
+  std::atomic<uint64_t> taken[kMaxSlots];  // the last round
   uint64_t fingerprint;
   CUipcMemHandle memory;
   Board boards[kBoards];
@@ -142,6 +146,7 @@ absl::Status NodePage::Enter(const Shape& shape, const CUipcMemHandle& memory) {
   block.failed = 0;
   block.word = 0;
   block.last_used = 0;
+  for (std::atomic<uint64_t>& taken : block.taken) taken = 0;
   for (Block::Board& board : block.boards) board.round = 0;
   block.fingerprint = Fingerprint(shape, group_.ranks);
   block.memory = memory;
@@ -219,6 +224,11 @@ void NodePage::Post(uint64_t round, const Posting& posting) {
     board.counts[i].store(posting.tokens[i] | (posting.dynamic[i] != 0 ? kDynamic : 0),
                           std::memory_order_release);
   }
+  board.stay.store(posting.stay ? 1 : 0, std::memory_order_release);
+  for (size_t i = 0; i < posting.slots.size(); ++i) {
+    board.held[i].store(posting.slots[i].expert, std::memory_order_release);
+    board.taken[i].store(posting.slots[i].taken, std::memory_order_release);
+  }
   board.round.store(round, std::memory_order_release);
   RingAll();
 }
@@ -240,6 +250,11 @@ bool NodePage::Read(uint64_t round, std::vector<Posting>* postings) const {
       const uint32_t count = board.counts[i].load(std::memory_order_acquire);
       posting.tokens[i] = count & ~kDynamic;
       posting.dynamic[i] = count >= kDynamic ? 1 : 0;
+    }
+    posting.stay = board.stay.load(std::memory_order_acquire) != 0;
+    for (size_t i = 0; i < posting.slots.size(); ++i) {
+      posting.slots[i] = {board.held[i].load(std::memory_order_acquire),
+                          board.taken[i].load(std::memory_order_acquire)};
     }
     // Overwritten meanwhile by a later round's?
     if (board.round.load(std::memory_order_relaxed) != round) return false;
@@ -283,7 +298,14 @@ uint32_t NodePage::Close(uint64_t round) {
   }
   const auto taken = static_cast<uint32_t>(own().word.fetch_or(kClosed) & kTakenMask);
   if (taken != 0) own().last_used = round;
+  for (uint32_t slot = 0; slot < kMaxSlots; ++slot) {
+    if ((taken >> slot & 1) != 0) own().taken[slot] = round;
+  }
   return taken;
+}
+
+uint64_t NodePage::LastTaken(uint32_t helper, uint32_t slot) const {
+  return page_->blocks[helper].taken[slot];
 }
 
 uint64_t NodePage::LastUsed(uint32_t rank) const { return page_->blocks[rank].last_used; }

@@ -22,6 +22,7 @@
 #include "reconfig/base/unique_fd.h"
 #include "reconfig/moe/exec/makespan.h"
 #include "reconfig/moe/exec/shape.h"
+#include "reconfig/moe/exec/stow.h"
 
 namespace rewire::moe {
 
@@ -31,6 +32,8 @@ struct Posting {
   Speeds speeds;                 // that it has measured
   std::vector<uint32_t> tokens;  // of each of its experts
   std::vector<uint8_t> dynamic;  // which of them may be moved
+  std::vector<Slot> slots;       // its own
+  bool stay = false;             // weights that it sent were there yet in the last backward round
 };
 
 class NodePage {
@@ -67,6 +70,9 @@ class NodePage {
   [[nodiscard]] uint32_t Settled() const;
   [[nodiscard]] uint32_t Close(uint64_t round);
 
+  // The last round in which the slot of the helper's was taken, 0 before; while its word is open
+  // that is a round before.
+  [[nodiscard]] uint64_t LastTaken(uint32_t helper, uint32_t slot) const;
   // The last round in which the process used what others sent it; for good once it has begun the
   // next.
   [[nodiscard]] uint64_t LastUsed(uint32_t rank) const;

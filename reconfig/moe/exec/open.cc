@@ -60,12 +60,14 @@ Balancer::Balancer(const CudaDriver& cuda, const NodeGroup& group, const Shape& 
       options_(options),
       context_(context),
       dynamic_(shape.experts),
+      theirs_(group.ranks),
       postings_(group.ranks),
       lateness_(options.copies != 0 ? options.copies : shape.slots * group.ranks,
                 options.late_rounds) {
   for (Posting& posting : postings_) {
     posting.tokens.resize(shape.experts);
     posting.dynamic.resize(shape.experts);
+    posting.slots.resize(shape.slots);
   }
 }
 

@@ -23,9 +23,12 @@ struct RoundInput {
   uint32_t layer = 0;            // small numbers: what was seen of each is remembered
   std::vector<uint32_t> tokens;  // of each own expert
   std::vector<std::vector<WeightPart>> weights;  // of each own expert
-  CUdeviceptr x = 0;                             // the layer's inputs
-  CUdeviceptr errors = 0;                        // backward: the gradients of its outputs
-  CUdeviceptr out = 0;  // forward: its outputs. Backward: the gradients of its inputs
+  // A number for the layer's weights as they are now. Where a helper has them from a round with the
+  // same number they are not copied again. 0: they are copied whenever they are needed.
+  uint64_t version = 0;
+  CUdeviceptr x = 0;       // the layer's inputs
+  CUdeviceptr errors = 0;  // backward: the gradients of its outputs
+  CUdeviceptr out = 0;     // forward: its outputs. Backward: the gradients of its inputs
 };
 
 // Rows of one expert that this device computes.
@@ -57,6 +60,7 @@ struct Moved {
   std::vector<Stowed> dropped;   // helpers were told to expect them, but the copies failed
   std::vector<uint8_t> dynamic;  // of each own expert: whether it could have been moved
   std::vector<Stowed> planned;   // in the whole node
+  bool stay = false;             // weights were expected to be there yet in the backward round
 };
 
 }  // namespace rewire::moe

@@ -9,6 +9,13 @@
 
 namespace rewire::moe {
 
+// Of a device, at the beginning of a round.
+struct Slot {
+  static constexpr uint32_t kNone = UINT32_MAX;
+  uint32_t expert = kNone;  // of the round's layer, whose weights lie there as they are now
+  uint64_t taken = 0;       // the last round that used it; 0: none has
+};
+
 struct Stowed {
   Move move;
   uint32_t from = 0;  // the owner
@@ -16,12 +23,17 @@ struct Stowed {
   uint32_t row = 0;
   uint32_t back_slot = 0;  // the same where the owner takes it back
   uint32_t back_row = 0;
+  bool held = false;  // the weights lie in the slot already
   friend bool operator==(const Stowed&, const Stowed&) = default;
 };
 
 // The moves that fit, in the plan's order; one that does not fit stays with its owner. A device has
 // so many slots and rows for what it computes for others, and as many for what others compute for
-// it.
+// it. Weights that a helper has stay where they are; others go into the slots that have not been
+// used for longest.
+[[nodiscard]] std::vector<Stowed> Stow(const Batch& batch, const MovePlan& plan,
+                                       const std::vector<std::vector<Slot>>& slots, uint32_t rows);
+// Nobody has anything.
 [[nodiscard]] std::vector<Stowed> Stow(const Batch& batch, const MovePlan& plan, uint32_t slots,
                                        uint32_t rows);
 

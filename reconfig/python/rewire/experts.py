@@ -82,6 +82,7 @@ class _Round(ctypes.Structure):
         ("x", ctypes.c_void_p),
         ("errors", ctypes.c_void_p),
         ("out", ctypes.c_void_p),
+        ("version", ctypes.c_uint64),
     ]
 
 
@@ -125,8 +126,11 @@ class Experts:
         if result != 0:
             raise RewireError(result, self._library.rewireLastError().decode(errors="replace"))
 
-    def begin(self, stream, layer, tokens, weights, part_bytes, x, out, *, errors=None, moved=None):
-        """tokens: of each own expert. weights: for each of them the addresses of its parts."""
+    def begin(
+        self, stream, layer, tokens, weights, part_bytes, x, out, *, errors=None, moved=None, version=0
+    ):
+        """tokens: of each own expert. weights: for each of them the addresses of its parts. version: of the
+        layer's weights; the same number as before says that they have not changed, 0 that nobody knows."""
         parts = len(part_bytes)
         if len(tokens) != self.own or any(len(w) != parts for w in weights):
             raise ValueError(f"tokens and weights must be of {self.own} experts, of {parts} parts each")
@@ -134,7 +138,7 @@ class Experts:
         round_ = _Round(
             ctypes.sizeof(_Round), stream, layer, parts, (ctypes.c_uint32 * len(tokens))(*tokens),
             (ctypes.c_void_p * len(flat))(*flat), (ctypes.c_uint64 * parts)(*part_bytes), x, errors,
-            out,
+            out, version,
         )
         segments, count = ctypes.POINTER(Segment)(), ctypes.c_uint32()
         self._call(

@@ -30,6 +30,7 @@ LayerRunOptions Small(const std::string& name) {
   o.trace.sigma = 1.5;
   o.expert = {8, 6};
   o.micro_batches = 3;
+  o.step = 2;
   o.balancer.patience = seconds(20);
   o.balancer.meeting = seconds(60);
   return o;
@@ -63,6 +64,25 @@ TEST(LayersTest, WhatIsComputedDoesNotDependOnWhoComputesIt) {
   EXPECT_GT(given, 0u);
   EXPECT_EQ(given, received);
   EXPECT_EQ(formula, copied);
+}
+
+TEST(LayersTest, WeightsThatHaveNotChangedAreNotSentAgain) {
+  uint64_t copied[2] = {}, forward[2] = {};
+  for (const bool tell : {false, true}) {
+    LayerRunOptions o = Small(tell ? "told" : "untold");
+    o.tell_version = tell;
+    Crew crew(4, LayerRunBytes(o));
+    ASSERT_THAT(RunAll(crew, o), Each(0));
+    uint64_t formula = 0;
+    for (uint32_t rank = 0; rank < 4; ++rank) {
+      copied[tell] += ResultOf(crew, rank).peer_bytes;
+      formula += ResultOf(crew, rank).formula_bytes;
+      forward[tell] += ResultOf(crew, rank).forward;
+    }
+    EXPECT_EQ(formula, copied[tell]);
+  }
+  EXPECT_LT(copied[true], copied[false]);
+  EXPECT_EQ(forward[true], forward[false]);
 }
 
 TEST(LayersTest, BalancedTokensAreLeftWhereTheyAre) {

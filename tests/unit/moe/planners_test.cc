@@ -93,6 +93,35 @@ TEST(Balance, ReachesTheLowestWithCopiesEnough) {
   }));
 }
 
+TEST(Balance, GoesToWhereWeightsAreAndCountsNoCopyForIt) {
+  const Batch batch{3, {60, 30, 0, 0}, {0, 0, 1, 2}, {1, 1, 1, 1}};
+  BalanceOptions options;
+  options.budget.copies = 0;
+  EXPECT_THAT(BalanceMoves(batch, options), IsEmpty());
+  options.there = {0, 0, 0, 0, 1, 0, 0, 0, 1, 1, 0, 0};  // expert 0 on 1 and 2, expert 1 on 2
+  EXPECT_THAT(BalanceMoves(batch, options), ElementsAre(Move{0, 1, 30, 30}, Move{0, 2, 0, 30}));
+}
+
+TEST(Balance, KeepsItsBudgetBesideWhatIsThere) {
+  EXPECT_TRUE(rc::check([] {
+    const Batch batch = AnyBatch();
+    BalanceOptions options;
+    options.budget = AnyBudget();
+    options.there = *rc::gen::container<std::vector<uint8_t>>(batch.devices * batch.tokens.size(),
+                                                              rc::gen::element<uint8_t>(0, 0, 1));
+    for (uint32_t e = 0; e < batch.tokens.size(); ++e) {
+      options.there[batch.owner[e] * batch.tokens.size() + e] = 0;
+    }
+    const MovePlan plan = BalanceMoves(batch, options);
+    Sound(batch, plan, {UINT32_MAX, options.budget.slots});
+    RC_ASSERT(Most(Loads(batch, plan)) <= Most(Loads(batch)));
+    const auto copies = std::count_if(plan.begin(), plan.end(), [&](const Move& m) {
+      return options.there[m.to * batch.tokens.size() + m.expert] == 0;
+    });
+    RC_ASSERT(copies <= options.budget.copies);
+  }));
+}
+
 TEST(Balance, PrefersAWholeExpertToAPart) {
   // 30 too many: expert 1 has just that.
   const Batch batch{2, {50, 30, 40, 20}, {0, 0, 0, 1}, {1, 1, 1, 1}};

@@ -19,21 +19,29 @@ Shape AnyShape() {
   return shape;
 }
 
-constexpr BalanceOptions kOptions{{UINT32_MAX, 4}, 100, 1};
+const BalanceOptions kOptions{{UINT32_MAX, 4}, 100, 1, {}};
+const Holdings kNothing{{2, std::vector<Slot>(4)}, false};
 
 // Device 0 has 10 static tokens and 90 dynamic ones, device 1 has 20 static ones.
 const Batch kUneven{2, {10, 90, 20, 0}, {0, 0, 1, 1}, {0, 1, 0, 1}};
-const std::vector<Stowed> kForty{{{1, 1, 0, 40}, 0, 0, 0, 0, 0}};
+const std::vector<Stowed> kForty{{{1, 1, 0, 40}, 0, 0, 0, 0, 0, false}};
 
 TEST(MakespanTest, FreeCopiesLeaveTheBusiestDevice) {
-  EXPECT_EQ(Makespan(kUneven, {}, AnyShape(), {1000, 0}), 100'000u);
-  EXPECT_EQ(Makespan(kUneven, kForty, AnyShape(), {1000, 0}), 60'000u);
+  EXPECT_EQ(Makespan(kUneven, {}, AnyShape(), {1000, 0}, false), 100'000u);
+  EXPECT_EQ(Makespan(kUneven, kForty, AnyShape(), {1000, 0}, false), 60'000u);
 }
 
 TEST(MakespanTest, AHelperWaitsForWhatItGetsAndAnOwnerForWhatComesBack) {
   // 10 KiB of weights and 40 of tokens at 500 arrive at 25,000, behind the 20 static rows; 40 rows;
   // 40 KiB back.
-  EXPECT_EQ(Makespan(kUneven, kForty, AnyShape(), {1000, 500}), 25'000u + 40'000u + 20'000u);
+  EXPECT_EQ(Makespan(kUneven, kForty, AnyShape(), {1000, 500}, false), 25'000u + 40'000u + 20'000u);
+}
+
+TEST(MakespanTest, WeightsThatAreThereTakeNoTime) {
+  std::vector<Stowed> held = kForty;
+  held[0].held = true;
+  // 40 KiB of tokens at 500 arrive at 20,000.
+  EXPECT_EQ(Makespan(kUneven, held, AnyShape(), {1000, 500}, false), 20'000u + 40'000u + 20'000u);
 }
 
 TEST(MakespanTest, BackwardTakesTwiceTheWorkAndBringsGradientsBack) {
@@ -41,20 +49,22 @@ TEST(MakespanTest, BackwardTakesTwiceTheWorkAndBringsGradientsBack) {
   shape.grad_bytes = 20 << 10;
   // Out: 10 + 80 KiB; back: 40 + 20 KiB.
   const uint64_t backward = 45'000 + 80'000 + 30'000;
-  EXPECT_EQ(Makespan(kUneven, kForty, shape, {1000, 500}), 85'000 + backward);
+  EXPECT_EQ(Makespan(kUneven, kForty, shape, {1000, 500}, false), 85'000 + backward);
 }
 
 TEST(ChooseMovesTest, WithoutMeasurementsItIsThePlan) {
-  EXPECT_EQ(ChooseMoves(kUneven, kOptions, AnyShape(), {}).size(), 1u);
+  EXPECT_EQ(ChooseMoves(kUneven, kOptions, AnyShape(), {}, kNothing).size(), 1u);
 }
 
 TEST(ChooseMovesTest, NothingIsMovedWhereCopiesTakeLongerThanWork) {
-  EXPECT_TRUE(ChooseMoves(kUneven, kOptions, AnyShape(), {1000, 1'000'000}).empty());
+  EXPECT_TRUE(ChooseMoves(kUneven, kOptions, AnyShape(), {1000, 1'000'000}, kNothing).empty());
 }
 
 TEST(ChooseMovesTest, FewerTokensWhereCopiesTakeAsLongAsWork) {
-  const std::vector<Stowed> hidden = ChooseMoves(kUneven, kOptions, AnyShape(), {1000, 1});
-  const std::vector<Stowed> slow = ChooseMoves(kUneven, kOptions, AnyShape(), {1000, 500});
+  const std::vector<Stowed> hidden =
+      ChooseMoves(kUneven, kOptions, AnyShape(), {1000, 1}, kNothing);
+  const std::vector<Stowed> slow =
+      ChooseMoves(kUneven, kOptions, AnyShape(), {1000, 500}, kNothing);
   ASSERT_EQ(hidden.size(), 1u);
   ASSERT_EQ(slow.size(), 1u);
   EXPECT_EQ(hidden[0].move.tokens, 40u);
@@ -68,12 +78,16 @@ RC_GTEST_PROP(ChooseMovesTest, ItIsNeverSlowerThanNoMovesOrAll, ()) {
                       *rc::gen::inRange<uint32_t>(1, 10000000)};
   Shape shape = AnyShape();
   shape.grad_bytes = *rc::gen::element<uint64_t>(0, 20 << 10);
-  const std::vector<Stowed> chosen = ChooseMoves(batch, kOptions, shape, speeds);
+  Holdings holdings{{batch.devices, std::vector<Slot>(shape.slots)}, *rc::gen::arbitrary<bool>()};
+  for (uint32_t e = 0; e < batch.tokens.size(); ++e) {
+    holdings.slots[e % batch.devices][e % shape.slots].expert = e;
+  }
+  const std::vector<Stowed> chosen = ChooseMoves(batch, kOptions, shape, speeds, holdings);
   const std::vector<Stowed> all =
-      Stow(batch, BalanceMoves(batch, kOptions), shape.slots, shape.rows);
-  const uint64_t time = Makespan(batch, chosen, shape, speeds);
-  RC_ASSERT(time <= Makespan(batch, all, shape, speeds));
-  if (chosen != all) RC_ASSERT(time <= Makespan(batch, {}, shape, speeds));
+      Stow(batch, BalanceMoves(batch, kOptions), holdings.slots, shape.rows);
+  const uint64_t time = Makespan(batch, chosen, shape, speeds, holdings.stay);
+  RC_ASSERT(time <= Makespan(batch, all, shape, speeds, holdings.stay));
+  if (chosen != all) RC_ASSERT(time <= Makespan(batch, {}, shape, speeds, holdings.stay));
   MovePlan plan;
   for (const Stowed& s : chosen) plan.push_back(s.move);
   RC_ASSERT(Check(batch, plan, {UINT32_MAX, shape.slots}).ok());

@@ -26,7 +26,7 @@ RC_GTEST_PROP(StowTest, NothingOverlapsAndNothingIsTooMuch, ()) {
   const Batch batch = AnyBatch();
   const auto slots = *rc::gen::inRange<uint32_t>(1, 17);
   const auto rows = *rc::gen::inRange<uint32_t>(1, 5000);
-  const MovePlan plan = BalanceMoves(batch, {{UINT32_MAX, 16}, 100, 1});
+  const MovePlan plan = BalanceMoves(batch, {{UINT32_MAX, 16}, 100, 1, {}});
   const std::vector<Stowed> stowed = Stow(batch, plan, slots, rows);
   for (uint32_t d = 0; d < batch.devices; ++d) {
     std::set<uint32_t> in, back;
@@ -54,17 +54,30 @@ RC_GTEST_PROP(StowTest, NothingOverlapsAndNothingIsTooMuch, ()) {
 
 RC_GTEST_PROP(StowTest, WithRoomForAllItIsThePlan, ()) {
   const Batch batch = AnyBatch();
-  const MovePlan plan = BalanceMoves(batch, {{UINT32_MAX, 4}, 100, 1});
-  const std::vector<Stowed> stowed = Stow(batch, plan, UINT32_MAX, UINT32_MAX);
+  const MovePlan plan = BalanceMoves(batch, {{UINT32_MAX, 4}, 100, 1, {}});
+  const std::vector<Stowed> stowed = Stow(batch, plan, 64, UINT32_MAX);
   RC_ASSERT(stowed.size() == plan.size());
   for (size_t i = 0; i < plan.size(); ++i) RC_ASSERT(stowed[i].move == plan[i]);
+}
+
+TEST(StowTest, WhatIsThereStaysAndTheSlotUnusedForLongestIsNext) {
+  const Batch batch{2, {100, 50, 30, 0, 0, 0}, {0, 0, 0, 1, 1, 1}, {1, 1, 1, 1, 1, 1}};
+  const std::vector<Slot> helper = {{Slot::kNone, 8}, {2, 4}, {Slot::kNone, 6}, {Slot::kNone, 9}};
+  const std::vector<Stowed> stowed = Stow(batch, {{0, 1, 0, 10}, {1, 1, 0, 10}, {2, 1, 0, 10}},
+                                          {std::vector<Slot>(4), helper}, 100);
+  ASSERT_EQ(stowed.size(), 3u);
+  EXPECT_EQ(stowed[0].slot, 2u);
+  EXPECT_FALSE(stowed[0].held);
+  EXPECT_EQ(stowed[1].slot, 0u);
+  EXPECT_EQ(stowed[2].slot, 1u);
+  EXPECT_TRUE(stowed[2].held);
 }
 
 TEST(StowTest, WhatDoesNotFitStaysAndTheNextIsTried) {
   const Batch batch{2, {100, 50, 0, 0}, {0, 0, 1, 1}, {1, 1, 1, 1}};
   const std::vector<Stowed> stowed = Stow(batch, {{0, 1, 0, 80}, {1, 1, 0, 30}}, 2, 60);
   ASSERT_EQ(stowed.size(), 1u);
-  EXPECT_EQ(stowed[0], (Stowed{{1, 1, 0, 30}, 0, 0, 0, 0, 0}));
+  EXPECT_EQ(stowed[0], (Stowed{{1, 1, 0, 30}, 0, 0, 0, 0, 0, false}));
 }
 
 }  // namespace
