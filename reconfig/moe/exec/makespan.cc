@@ -1,6 +1,7 @@
 #include "reconfig/moe/exec/makespan.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "reconfig/moe/exec/turns.h"
 
@@ -11,90 +12,121 @@ namespace {
 constexpr uint64_t kHidden = 102;
 constexpr int kPasses = 4;
 
-struct Device {
-  uint64_t first = 0;              // rows that stay whatever is planned
-  uint64_t last = 0;               // of dynamic experts, kept
-  std::vector<uint32_t> received;  // moves, as they arrive
-  uint64_t returned = 0;           // when what others computed for it is back
-};
-
 uint64_t CopyTime(uint64_t bytes, const Speeds& speeds) { return bytes / 1024 * speeds.kib; }
 
 class Model {
  public:
   Model(const Batch& batch, const Shape& shape, const Speeds& speeds, bool stay)
-      : batch_(batch), shape_(shape), speeds_(speeds), stay_(stay) {}
+      : shape_(shape), speeds_(speeds), stay_(stay), statics_(batch.devices), rows_(batch.devices) {
+    for (size_t e = 0; e < batch.tokens.size(); ++e) {
+      rows_[batch.owner[e]] += batch.tokens[e];
+      if (batch.dynamic[e] == 0) statics_[batch.owner[e]] += batch.tokens[e];
+    }
+  }
 
-  [[nodiscard]] uint64_t Take(const std::vector<Stowed>& moves, bool backward) const {
-    std::vector<Device> devices(batch_.devices);
-    for (size_t e = 0; e < batch_.tokens.size(); ++e) {
-      Device& owner = devices[batch_.owner[e]];
-      (batch_.dynamic[e] != 0 ? owner.last : owner.first) += batch_.tokens[e];
-    }
-    const std::vector<uint64_t> arrivals = Arrivals(moves, shape_, speeds_, backward, stay_);
-    for (uint32_t i = 0; i < moves.size(); ++i) {
-      devices[moves[i].from].last -= moves[i].move.tokens;
-      devices[moves[i].move.to].received.push_back(i);
-    }
-    const uint64_t row = (backward ? 2 : 1) * uint64_t{speeds_.row};
-    uint64_t last = 0;
-    for (Device& helper : devices) {
-      std::stable_sort(helper.received.begin(), helper.received.end(),
-                       [&](uint32_t a, uint32_t b) { return arrivals[a] < arrivals[b]; });
-      uint64_t now = helper.first * row / kAtOnce;
-      uint64_t own = (helper.first + helper.last) * row - now;
-      // An own expert's rows are not interrupted.
-      const uint64_t over = (helper.first + helper.last) * row / (2 * shape_.experts);
-      uint64_t back = 0;
-      for (const uint32_t i : helper.received) {
-        const Stowed& s = moves[i];
-        if (now < arrivals[i]) {
-          const uint64_t fill = std::min(own, arrivals[i] - now + over);
-          own -= fill;
-          now = std::max(now + fill, arrivals[i]);
-        }
-        now += s.move.tokens * row;
-        const uint64_t bytes = s.move.tokens * shape_.token_bytes;
-        back = std::max(back, now) + CopyTime(bytes + (backward ? shape_.grad_bytes : 0), speeds_);
-        devices[s.from].returned = std::max(devices[s.from].returned, back);
-      }
-      last = std::max(last, now + own);
-    }
-    for (const Device& owner : devices) last = std::max(last, owner.returned);
-    return last;
+  [[nodiscard]] uint64_t Take(const std::vector<Stowed>& moves) const {
+    return Take(moves, false) + (shape_.grad_bytes == 0 ? 0 : Take(moves, true));
   }
 
  private:
-  const Batch& batch_;
+  struct Device {
+    uint64_t now = 0;
+    uint64_t own = 0;       // time for own rows that are not computed yet
+    uint64_t over = 0;      // an own expert's rows are not interrupted: half of one
+    uint64_t back = 0;      // when what it has computed for others is back
+    uint64_t returned = 0;  // when what others computed for it is
+  };
+
+  [[nodiscard]] uint64_t Take(const std::vector<Stowed>& moves, bool backward) const {
+    const uint64_t row = (backward ? 2 : 1) * uint64_t{speeds_.row};
+    std::vector<Device> devices(rows_.size());
+    for (size_t d = 0; d < devices.size(); ++d) {
+      devices[d].now = statics_[d] * row / kAtOnce;
+      devices[d].own = rows_[d] * row - devices[d].now;
+    }
+    for (const Stowed& s : moves) devices[s.from].own -= s.move.tokens * row;
+    for (Device& d : devices) d.over = (d.now + d.own) / (2 * shape_.experts);
+    const std::vector<uint64_t> arrivals = Arrivals(moves, shape_, speeds_, backward, stay_);
+    std::vector<uint32_t> order(moves.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
+      return std::pair(arrivals[a], a) < std::pair(arrivals[b], b);
+    });
+    for (const uint32_t i : order) {
+      const Stowed& s = moves[i];
+      Device& d = devices[s.move.to];
+      if (d.now < arrivals[i]) {
+        const uint64_t fill = std::min(d.own, arrivals[i] - d.now + d.over);
+        d.own -= fill;
+        d.now = std::max(d.now + fill, arrivals[i]);
+      }
+      d.now += s.move.tokens * row;
+      const uint64_t bytes = s.move.tokens * shape_.token_bytes;
+      d.back =
+          std::max(d.back, d.now) + CopyTime(bytes + (backward ? shape_.grad_bytes : 0), speeds_);
+      devices[s.from].returned = std::max(devices[s.from].returned, d.back);
+    }
+    uint64_t last = 0;
+    for (const Device& d : devices) last = std::max({last, d.now + d.own, d.returned});
+    return last;
+  }
+
   const Shape& shape_;
   const Speeds& speeds_;
   const bool stay_;
+  std::vector<uint64_t> statics_, rows_;  // of each device
 };
 
-// Moves fewer tokens, or none, wherever that makes the round shorter. What is in the way is mostly
-// the last device's last move.
-void Trim(const Batch& batch, const Shape& shape, const Speeds& speeds, bool stay, uint64_t* least,
-          std::vector<Stowed>* moves) {
-  bool better = true;
-  for (int pass = 0; better && pass < kPasses; ++pass) {
-    better = false;
-    for (size_t i = moves->size(); i-- > 0;) {
-      const uint32_t tokens = (*moves)[i].move.tokens;
-      for (const uint32_t eighths : {7U, 6U, 4U, 0U}) {
-        std::vector<Stowed> fewer = *moves;
-        fewer[i].move.tokens = tokens * eighths / 8;
-        if (eighths != 0 && fewer[i].move.tokens < shape.least) continue;
-        if (fewer[i].move.tokens == 0) fewer.erase(fewer.begin() + static_cast<ptrdiff_t>(i));
-        const uint64_t time = Makespan(batch, fewer, shape, speeds, stay);
-        if (time >= *least) continue;
-        *least = time;
-        *moves = std::move(fewer);
-        better = true;
-        break;
-      }
+// Moves fewer tokens, or none, or sends in another order, wherever that makes the round shorter.
+// What is in the way is mostly the last device's last move.
+class Trim {
+ public:
+  Trim(const Model& model, uint32_t least_tokens, uint64_t* time, std::vector<Stowed>* moves)
+      : model_(model), least_tokens_(least_tokens), time_(*time), moves_(*moves) {}
+
+  void Run() {
+    bool better = true;
+    for (int pass = 0; better && pass < kPasses; ++pass) {
+      better = false;
+      for (size_t i = moves_.size(); i-- > 0;) better = Fewer(i) || Sooner(i) || better;
     }
   }
-}
+
+ private:
+  bool Fewer(size_t i) {
+    for (const uint32_t eighths : {7U, 6U, 4U, 0U}) {
+      std::vector<Stowed> fewer = moves_;
+      fewer[i].move.tokens = moves_[i].move.tokens * eighths / 8;
+      if (eighths != 0 && fewer[i].move.tokens < least_tokens_) continue;
+      if (fewer[i].move.tokens == 0) fewer.erase(fewer.begin() + static_cast<ptrdiff_t>(i));
+      if (Take(std::move(fewer))) return true;
+    }
+    return false;
+  }
+
+  bool Sooner(size_t i) {
+    for (size_t before = 0; before < i; ++before) {
+      if (moves_[before].from != moves_[i].from) continue;
+      std::vector<Stowed> swapped = moves_;
+      std::swap(swapped[before], swapped[i]);
+      if (Take(std::move(swapped))) return true;
+    }
+    return false;
+  }
+
+  bool Take(std::vector<Stowed> moves) {
+    const uint64_t time = model_.Take(moves);
+    if (time >= time_) return false;
+    time_ = time;
+    moves_ = std::move(moves);
+    return true;
+  }
+
+  const Model& model_;
+  const uint32_t least_tokens_;
+  uint64_t& time_;
+  std::vector<Stowed>& moves_;
+};
 
 // As BalanceOptions::there.
 std::vector<uint8_t> WhoHas(const Batch& batch, const Holdings& holdings) {
@@ -124,8 +156,7 @@ std::vector<uint64_t> Arrivals(const std::vector<Stowed>& moves, const Shape& sh
 
 uint64_t Makespan(const Batch& batch, const std::vector<Stowed>& moves, const Shape& shape,
                   const Speeds& speeds, bool stay) {
-  const Model model(batch, shape, speeds, stay);
-  return model.Take(moves, false) + (shape.grad_bytes == 0 ? 0 : model.Take(moves, true));
+  return Model(batch, shape, speeds, stay).Take(moves);
 }
 
 std::vector<Stowed> ChooseMoves(const Batch& batch, const BalanceOptions& options,
@@ -138,26 +169,26 @@ std::vector<Stowed> ChooseMoves(const Batch& batch, const BalanceOptions& option
   fewer.budget.slots = shape.slots;
   std::vector<Stowed> best = with(fewer);
   if (best.empty() || speeds.row == 0 || speeds.kib == 0) return best;
-  const bool stay = holdings.stay;
-  uint64_t least = Makespan(batch, best, shape, speeds, stay);
-  const uint64_t free = Makespan(batch, best, shape, {speeds.row, 0}, stay);
+  const Model model(batch, shape, speeds, holdings.stay);
+  uint64_t least = model.Take(best);
+  const uint64_t free = Makespan(batch, best, shape, {speeds.row, 0}, holdings.stay);
   const std::vector<uint8_t> there = WhoHas(batch, holdings);
   if (least * 100 <= free * kHidden) {
     // Nothing waits for copies: fewer of them, where that is as good.
     fewer.there = there;
     const std::vector<Stowed> held = with(fewer);
-    return Makespan(batch, held, shape, speeds, stay) <= least ? held : best;
+    return model.Take(held) <= least ? held : best;
   }
   const auto most = static_cast<uint32_t>(best.size());
-  if (const uint64_t none = Makespan(batch, {}, shape, speeds, stay); none < least) {
+  if (const uint64_t none = model.Take({}); none < least) {
     least = none;
     best.clear();
   }
   const auto try_with = [&](uint32_t copies) {
     fewer.budget.copies = copies;
     std::vector<Stowed> moves = with(fewer);
-    uint64_t time = Makespan(batch, moves, shape, speeds, stay);
-    Trim(batch, shape, speeds, stay, &time, &moves);
+    uint64_t time = model.Take(moves);
+    Trim(model, shape.least, &time, &moves).Run();
     if (time >= least) return;
     least = time;
     best = std::move(moves);
