@@ -62,10 +62,11 @@ int main(int argc, char** argv) {
   for (uint32_t r = 0; r < kRounds; ++r) {
     const rewireSegment_t* segments = nullptr;
     const rewireGradient_t* gradients = nullptr;
-    uint32_t count = 0, received = 0;
+    uint32_t count = 0;
     Must(rewireExpertsBegin(experts, &round, nullptr, &segments, &count));
-    Must(rewireExpertsClose(experts, &segments, &received, &count));
-    Must(rewireExpertsGiveBack(experts));
+    do {
+      Must(rewireExpertsNext(experts, &segments, &count));
+    } while (count > 0);
     Must(rewireExpertsCollect(experts, &gradients, &count));
     device.Wait(static_cast<CUstream>(round.stream));
   }
