@@ -1,5 +1,7 @@
 #include "reconfig/moe/fsep/exchange.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "reconfig/base/cuda_driver.h"
 #include "reconfig/base/status_macros.h"
@@ -7,9 +9,11 @@
 namespace rewire::moe::fsep {
 namespace {
 
+constexpr uint64_t kMostBytes = uint64_t{1} << 50;  // of a device's slots
+
 absl::Status Check(const Shape& shape) {
-  const uint32_t devices = shape.topology.devices();
-  if (devices == 0 || shape.rank >= devices) {
+  const uint64_t devices = uint64_t{shape.topology.nodes} * shape.topology.per_node;
+  if (devices == 0 || devices > INT32_MAX || shape.rank >= devices) {
     return absl::InvalidArgumentError(
         absl::StrCat("rank ", shape.rank, " of ", devices, " devices"));
   }
@@ -21,6 +25,11 @@ absl::Status Check(const Shape& shape) {
   if (shape.elements == 0 || shape.weight_bytes == 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("chunks of ", shape.elements, " elements of ", shape.weight_bytes, " bytes"));
+  }
+  if (shape.elements > kMostBytes / slots / std::max(shape.weight_bytes, 4u)) {
+    return absl::InvalidArgumentError(absl::StrCat("chunks of ", shape.elements, " elements of ",
+                                                   shape.weight_bytes, " bytes: a device's ", slots,
+                                                   " are more than ", kMostBytes, " bytes"));
   }
   return absl::OkStatus();
 }
@@ -105,16 +114,17 @@ absl::Status Exchange::Place(uint32_t number, const Placement& placement) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<Exchange::Layer*> Exchange::Find(uint32_t layer) {
-  if (layer < layers_.size() && !layers_[layer].placement.slots.empty()) return &layers_[layer];
+absl::Status Exchange::CheckPlaced(uint32_t layer) const {
+  if (layer < layers_.size() && !layers_[layer].placement.slots.empty()) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat("layer ", layer, " has no placement"));
 }
 
 absl::Status Exchange::Restore(uint32_t number, CUdeviceptr shards, CUdeviceptr slots,
                                CUstream stream) {
-  REWIRE_ASSIGN_OR_RETURN(const Layer* const layer, Find(number));
+  REWIRE_RETURN_IF_ERROR(CheckPlaced(number));
+  const Layer& layer = layers_[number];
   const Buffers buffers{{shards, slots, 0}, shape_.WeightChunk()};
-  for (const Step& step : layer->plan.restore) {
+  for (const Step& step : layer.plan.restore) {
     REWIRE_RETURN_IF_ERROR(RunCopies(step, buffers, stream));
     REWIRE_RETURN_IF_ERROR(RunMessages(step, buffers, stream));
   }
@@ -123,12 +133,13 @@ absl::Status Exchange::Restore(uint32_t number, CUdeviceptr shards, CUdeviceptr 
 
 absl::Status Exchange::Reduce(uint32_t number, CUdeviceptr slots, CUdeviceptr shards,
                               CUstream stream) {
-  REWIRE_ASSIGN_OR_RETURN(const Layer* const layer, Find(number));
+  REWIRE_RETURN_IF_ERROR(CheckPlaced(number));
+  const Layer& layer = layers_[number];
   const Buffers buffers{{shards, slots, staging_.address()}, shape_.GradientChunk()};
-  for (size_t i = 0; i < layer->plan.reduce.size(); ++i) {
-    const Step& step = layer->plan.reduce[i];
+  for (size_t i = 0; i < layer.plan.reduce.size(); ++i) {
+    const Step& step = layer.plan.reduce[i];
     if (!step.sums.empty()) {
-      const CUdeviceptr table = layer->sums.address() + layer->table_begins[i] * sizeof(uint64_t);
+      const CUdeviceptr table = layer.sums.address() + layer.table_begins[i] * sizeof(uint64_t);
       REWIRE_RETURN_IF_ERROR(
           sum_->Launch(table, step.sums.size(), shape_.elements, buffers.bases, stream));
     }

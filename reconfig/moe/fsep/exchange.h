@@ -47,6 +47,9 @@ class Exchange {
     return layer < layers_.size() && layers_[layer].placement == placement;
   }
 
+  // Whether there is one.
+  [[nodiscard]] absl::Status CheckPlaced(uint32_t layer) const;
+
   // Fills `slots` (SlotChunks() chunks of weights; empty slots keep what they have) from the ranks'
   // `shards` (ShardChunks()), in the stream's order.
   absl::Status Restore(uint32_t layer, CUdeviceptr shards, CUdeviceptr slots, CUstream stream);
@@ -72,7 +75,6 @@ class Exchange {
       : driver_(driver), nccl_(nccl), comm_(comm), shape_(shape) {}
 
   absl::Status CheckCommunicator() const;
-  absl::StatusOr<Layer*> Find(uint32_t layer);
   absl::Status RunCopies(const Step& step, const Buffers& buffers, CUstream stream) const;
   absl::Status RunMessages(const Step& step, const Buffers& buffers, CUstream stream) const;
   absl::Status Check(const char* call, ncclResult_t result) const;

@@ -31,7 +31,11 @@ absl::StatusOr<std::unique_ptr<Schedule>> Schedule::Create(const CudaDriver& dri
                                                            std::unique_ptr<Exchange> exchange,
                                                            std::vector<LayerShards> layers,
                                                            uint32_t prefetch, StreamTrace* trace) {
-  if (prefetch < 1) return absl::InvalidArgumentError("a prefetch depth of 0: it is 1 or more");
+  if (layers.empty()) return absl::InvalidArgumentError("layers is 0: 1 or more can be");
+  if (prefetch > layers.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("prefetch is ", prefetch, ", not in 0..", layers.size(), " (layers)"));
+  }
   std::unique_ptr<Schedule> schedule(
       new Schedule(driver, std::move(exchange), std::move(layers), prefetch, trace));
   REWIRE_RETURN_IF_ERROR(schedule->Allocate());
@@ -50,14 +54,19 @@ absl::Status Schedule::Allocate() {
         gradients_.emplace_back(),
         DeviceMemory::Allocate(driver_, shape.SlotChunks() * shape.GradientChunk()));
   }
-  for (CUevent* event : {&tokens_, &experts_, &moved_}) REWIRE_RETURN_IF_ERROR(MakeEvent(event));
+  for (CUevent* event : {&tokens_, &experts_, &restored_, &moved_}) {
+    REWIRE_RETURN_IF_ERROR(MakeEvent(event));
+  }
   return ToStatus(driver_, "cuStreamCreate",
                   driver_.StreamCreate(&stream_, CU_STREAM_NON_BLOCKING));
 }
 
 Schedule::~Schedule() {
-  if (stream_ != nullptr) driver_.StreamDestroy(stream_);
-  for (const CUevent event : {tokens_, experts_, moved_}) {
+  if (stream_ != nullptr) {
+    driver_.StreamSynchronize(stream_);  // it uses the memory that goes now
+    driver_.StreamDestroy(stream_);
+  }
+  for (const CUevent event : {tokens_, experts_, restored_, moved_}) {
     if (event != nullptr) driver_.EventDestroy(event);
   }
 }
@@ -91,6 +100,7 @@ absl::Status Schedule::Begin(std::vector<Visit> visits, CUstream stream) {
       return absl::InvalidArgumentError(
           absl::StrCat("a visit of layer ", v.layer, " of ", layers_.size()));
     }
+    REWIRE_RETURN_IF_ERROR(exchange_->CheckPlaced(v.layer));
   }
   visits_ = std::move(visits);
   visit_ = 0;
@@ -122,6 +132,7 @@ absl::Status Schedule::EndTokens(CUstream stream) {
   }
   turn_ = Turn::kBeginExperts;
   REWIRE_RETURN_IF_ERROR(Restore(visit_ + prefetch_));
+  REWIRE_RETURN_IF_ERROR(Record(restored_, stream_));
   REWIRE_RETURN_IF_ERROR(ReduceLast());
   return Record(moved_, stream_);
 }
@@ -134,9 +145,10 @@ absl::StatusOr<SlotMemory> Schedule::BeginExperts(CUstream stream) {
   if (visits_[visit_].gradients) {
     memory.gradients = gradients_[reductions_ % kGradientSets].address();
   }
-  // The tokens have waited for this visit's restore, which was before them on stream_, and for the
-  // reduction of what these gradients' place had held.
+  // The tokens have waited for the reduction of what these gradients' place had held, and for this
+  // visit's restore where that was ahead of them.
   REWIRE_RETURN_IF_ERROR(Wait(stream, tokens_));
+  if (prefetch_ == 0) REWIRE_RETURN_IF_ERROR(Wait(stream, restored_));
   REWIRE_RETURN_IF_ERROR(Trace(Track::kExperts, "experts", visits_[visit_].layer, stream));
   return memory;
 }

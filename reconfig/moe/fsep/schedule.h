@@ -2,7 +2,8 @@
 // scheduling): on a stream of their own, beside the experts' GEMMs and never beside a token
 // all-to-all. While a layer's experts compute, the next layers' weights are restored, as many ahead
 // as the prefetch depth says, and the gradients of the layer before are brought back, which waited
-// for that until this layer's tokens had gone out.
+// for that until this layer's tokens had gone out. With a depth of 0 nothing is ahead: a layer's
+// experts wait for their own weights, which move when its tokens have gone out.
 //
 // A step is a list of visits, one per use of a layer's experts. The training thread calls, on its
 // own streams, and every rank in the same order:
@@ -17,7 +18,7 @@
 // before them and weights for the tokens, in one order on every rank, the two communicators cannot
 // block each other. A call out of turn is refused and changes nothing; after any other error the
 // step cannot go on. An object belongs to one thread and one context, which is current in every
-// call and at the end; then nothing of a step is under way.
+// call and at the end, which waits for the weights and gradients that are on their way.
 #pragma once
 
 #include <memory>
@@ -52,8 +53,9 @@ struct SlotMemory {
 
 class Schedule {
  public:
-  // Allocates `prefetch` + 1 sets of slots for weights and two for gradients. prefetch: layers
-  // whose weights are restored ahead, 1 or more. trace may be null, and outlives the schedule.
+  // Allocates `prefetch` + 1 sets of slots for weights and two for gradients. prefetch: visits
+  // whose weights are restored ahead, 0 to the number of layers. trace may be null, and outlives
+  // the schedule.
   static absl::StatusOr<std::unique_ptr<Schedule>> Create(const CudaDriver& driver,
                                                           std::unique_ptr<Exchange> exchange,
                                                           std::vector<LayerShards> layers,
@@ -67,7 +69,8 @@ class Schedule {
   // has changed.
   absl::Status Place(uint32_t layer, const Placement& placement, Duration patience);
 
-  // The shards' weights are what they are to be when `stream` has come to this point.
+  // The shards' weights are what they are to be when `stream` has come to this point. Layers that
+  // are visited have a placement.
   absl::Status Begin(std::vector<Visit> visits, CUstream stream);
   absl::Status BeginTokens(CUstream stream);
   absl::Status EndTokens(CUstream stream);
@@ -122,6 +125,7 @@ class Schedule {
   CUstream stream_ = nullptr;            // of weights and gradients
   CUevent tokens_ = nullptr;             // behind the last token all-to-all, or where a step began
   CUevent experts_ = nullptr;            // behind the last visit's experts
+  CUevent restored_ = nullptr;           // behind the last restore that a visit's tokens let go
   CUevent moved_ = nullptr;              // behind what was last put on stream_
 
   Turn turn_ = Turn::kBegin;

@@ -1,6 +1,6 @@
 // One rank of a toy of three mixture-of-experts layers on the simulated GPU, for the tests of this
-// folder: rank, nodes, devices of a node, prefetch depth (0: without the schedule, everything on
-// one stream), a folder. Checks restored weights and reduced gradients to the bit; leaves its
+// folder: rank, nodes, devices of a node, prefetch depth (-1: without the schedule, everything
+// on one stream), a folder. Checks restored weights and reduced gradients to the bit; leaves its
 // gradients and tokens in <folder>/<rank>.bytes and the trace in <folder>/<rank>.json. Exits with 0
 // when all was right.
 #include <cstdio>
@@ -83,7 +83,7 @@ uint32_t GradientOf(const Shape& shape, uint32_t step, uint32_t layer, uint32_t 
 
 class Toy {
  public:
-  Toy(const Shape& shape, uint32_t prefetch, const std::string& folder)
+  Toy(const Shape& shape, int prefetch, const std::string& folder)
       : shape_(shape), prefetch_(prefetch), folder_(folder) {
     std::string error;
     driver_ = CudaDriver::Get(&error);
@@ -116,9 +116,9 @@ class Toy {
     Need(exchange.status());
     auto trace = StreamTrace::Create(*driver_, compute_);
     Need(trace.status());
-    if (prefetch_ > 0) {
-      auto schedule =
-          Schedule::Create(*driver_, *std::move(exchange), shards_, prefetch_, trace->get());
+    if (prefetch_ >= 0) {
+      auto schedule = Schedule::Create(*driver_, *std::move(exchange), shards_,
+                                       static_cast<uint32_t>(prefetch_), trace->get());
       Need(schedule.status());
       for (uint32_t step = 0; step < kSteps; ++step) RunScheduled(schedule->get(), step);
       Need(driver_->StreamSynchronize(wire_));
@@ -307,7 +307,7 @@ class Toy {
   }
 
   const Shape shape_;
-  const uint32_t prefetch_;
+  const int prefetch_;
   const std::string folder_;
   const CudaDriver* driver_ = nullptr;
   CUstream compute_ = nullptr, wire_ = nullptr;
@@ -327,6 +327,6 @@ int main(int argc, char** argv) {
   if (argc != 6) Die("rank nodes devices-per-node prefetch folder");
   const auto number = [&](int i) { return static_cast<uint32_t>(std::atoi(argv[i])); };
   const Shape shape{{number(2), number(3)}, number(1), 5, 2, 700, 2, Gradient::kFloat32};
-  Toy(shape, number(4), argv[5]).Run();
+  Toy(shape, std::atoi(argv[4]), argv[5]).Run();
   return 0;
 }

@@ -221,6 +221,11 @@ TEST(ExchangeRefusalTest, NamesWhatIsWrong) {
     wrong = shape;
     wrong.elements = 0;
     EXPECT_THAT(create(wrong), HasSubstr("chunks of 0 elements"));
+    wrong.elements = uint64_t{1} << 60;
+    EXPECT_THAT(create(wrong), HasSubstr("a device's 2 are more than"));
+    wrong = shape;
+    wrong.topology = {1u << 31, 2};  // 0 in 32 bits
+    EXPECT_THAT(create(wrong), HasSubstr("rank 0 of 4294967296 devices"));
 
     auto exchange = Exchange::Create(Driver(), CountingCalls(), comm, shape, 1);
     ASSERT_TRUE(exchange.ok()) << exchange.status();

@@ -38,13 +38,18 @@ TEST(ScheduleTest, RefusesWhatIsOutOfTurnAndGoesOn) {
     const LayerShards shards{reinterpret_cast<CUdeviceptr>(gpu.Alloc(64)),
                              reinterpret_cast<CUdeviceptr>(gpu.Alloc(64))};
     EXPECT_THAT(
-        Schedule::Create(Driver(), OneRank(comm, 1), {shards}, 0, nullptr).status().ToString(),
-        HasSubstr("prefetch depth of 0"));
-    auto made = Schedule::Create(Driver(), OneRank(comm, 1), {shards}, 2, nullptr);
+        Schedule::Create(Driver(), OneRank(comm, 1), {shards}, 2, nullptr).status().ToString(),
+        HasSubstr("prefetch is 2, not in 0..1"));
+    EXPECT_THAT(Schedule::Create(Driver(), OneRank(comm, 1), {}, 0, nullptr).status().ToString(),
+                HasSubstr("layers is 0"));
+    // Deeper than a step has visits.
+    auto made = Schedule::Create(Driver(), OneRank(comm, 3), {shards, shards, shards}, 3, nullptr);
     ASSERT_TRUE(made.ok()) << made.status();
     Schedule& schedule = **made;
-    EXPECT_THAT(schedule.Begin({{1, false}}, stream).ToString(), HasSubstr("layer 1 of 1"));
+    EXPECT_THAT(schedule.Begin({{3, false}}, stream).ToString(), HasSubstr("layer 3 of 3"));
     EXPECT_THAT(schedule.Begin({}, stream).ToString(), HasSubstr("no visits"));
+    EXPECT_THAT(schedule.Begin({{0, false}}, stream).ToString(),
+                HasSubstr("layer 0 has no placement"));
     ASSERT_TRUE(schedule.Place(0, {3, {0, 1, 1}}, kPatience).ok());
     EXPECT_THAT(schedule.Finish(stream).ToString(), HasSubstr("Finish where Begin is due"));
     for (int step = 0; step < 2; ++step) {
