@@ -336,6 +336,66 @@ REWIRE_API rewireResult_t rewireExpertsCounts(rewireExperts_t experts,
 /* Leaves together with the other processes; waits at most 10 s for them. */
 REWIRE_API rewireResult_t rewireExpertsEnd(rewireExperts_t experts) REWIRE_NOEXCEPT;
 
+/* ---- fully sharded experts --------------------------------------------------------------------
+ *
+ * Every device keeps a chunk of every expert; before a layer is used, its placement's experts are
+ * restored into the devices' slots, and their gradients are added to the chunks afterwards, beside
+ * GEMMs and never beside the program's token all-to-alls. docs/moe.md says where the calls go.
+ * Needs no context and no agent; all calls of one object from one thread, in a current CUDA
+ * context, in the same order with the same numbers on every rank. Calls only put work on streams,
+ * but for Open, Close, a Place that changes something, and what NCCL connects in the first step. A
+ * call out of turn is refused with rewireInvalidUsage, a wrong argument with rewireInvalidArgument,
+ * and nothing has happened; after any other failure the step cannot go on: abort its communicators,
+ * then close. */
+
+typedef struct rewireFsep* rewireFsep_t;
+
+typedef struct {
+  size_t size;              /* sizeof(rewireFsepOptions_t) */
+  void* comm;               /* ncclComm_t for this alone, blocking; its ranks are the devices */
+  uint32_t rank;            /* of this device */
+  uint32_t nodes;           /* a node's devices are consecutive ranks */
+  uint32_t devices_of_node; /* of each */
+  uint32_t layers;
+  uint32_t experts;        /* of a layer */
+  uint32_t slots;          /* of a device: experts of one layer that it has at a time */
+  uint32_t prefetch;       /* weights move so many visits ahead, 0..layers; each takes all slots'
+                              memory once more */
+  uint32_t weight_bytes;   /* of an element */
+  uint32_t gradient_bytes; /* of an element: 2: bfloat16, 4: 32-bit floats */
+  uint64_t elements;       /* of a chunk: an expert is one per rank, the last ones padded */
+  void* const* weights;    /* of each layer: the rank's chunk of each expert, in device memory */
+  void* const* gradients;  /* likewise: what the slots' gradients are added to */
+} rewireFsepOptions_t;
+
+/* Allocates all memory. NCCL is what the process has of it: the program's own, or the shim. */
+REWIRE_API rewireResult_t rewireFsepOpen(const rewireFsepOptions_t* options,
+                                         rewireFsep_t* fsep) REWIRE_NOEXCEPT;
+/* From the next step on, until there is another: slots[device * options.slots + slot] is an expert,
+ * or UINT32_MAX for none, and every expert has a slot. Between steps; before a layer's first. */
+REWIRE_API rewireResult_t rewireFsepPlace(rewireFsep_t fsep, uint32_t layer,
+                                          const uint32_t* slots) REWIRE_NOEXCEPT;
+/* A step of `visits` uses of a layer's experts: which layer, and whether it leaves gradients (a
+ * backward pass). The chunks' weights are final when `stream` has come to this point. Then for each
+ * visit, each on the stream that does the work or waits for it: BeginTokens, all-to-all to the
+ * experts, EndTokens; BeginExperts, GEMMs, EndExperts; BeginTokens, all-to-all back, EndTokens. */
+REWIRE_API rewireResult_t rewireFsepBegin(rewireFsep_t fsep, uint32_t visits,
+                                          const uint32_t* layers, const uint32_t* leave_gradients,
+                                          void* stream) REWIRE_NOEXCEPT;
+REWIRE_API rewireResult_t rewireFsepBeginTokens(rewireFsep_t fsep, void* stream) REWIRE_NOEXCEPT;
+REWIRE_API rewireResult_t rewireFsepEndTokens(rewireFsep_t fsep, void* stream) REWIRE_NOEXCEPT;
+/* Slot s's weights are at element s * ranks * elements, and so are its gradients (NULL in a visit
+ * that leaves none): write them all, since another visit's are there. Valid in the stream's order
+ * until EndExperts. */
+REWIRE_API rewireResult_t rewireFsepBeginExperts(rewireFsep_t fsep, void* stream, void** weights,
+                                                 void** gradients) REWIRE_NOEXCEPT;
+/* Behind the last use of the slots, which may be later than what the tokens back wait for. */
+REWIRE_API rewireResult_t rewireFsepEndExperts(rewireFsep_t fsep, void* stream) REWIRE_NOEXCEPT;
+/* What comes next on `stream` finds all gradients in the chunks, and may change their weights. */
+REWIRE_API rewireResult_t rewireFsepFinish(rewireFsep_t fsep, void* stream) REWIRE_NOEXCEPT;
+/* Waits for what was begun. The communicator is the program's, before and after. */
+REWIRE_API rewireResult_t rewireFsepClose(rewireFsep_t fsep) REWIRE_NOEXCEPT;
+
 #ifdef __cplusplus
 }
 #endif

@@ -84,7 +84,9 @@ absl::Status Check(const Placement& placement, const Topology& topology, uint32_
   std::vector<bool> placed(experts);
   for (const uint32_t e : placement.slots) {
     if (e == kEmptySlot) continue;
-    if (e >= experts) return absl::InvalidArgumentError(absl::StrCat("no expert ", e));
+    if (e >= experts) {
+      return absl::InvalidArgumentError(absl::StrCat("no expert ", e, ", there are ", experts));
+    }
     placed[e] = true;
   }
   const auto missing = std::find(placed.begin(), placed.end(), false);

@@ -187,7 +187,7 @@ absl::Status Exchange::RunMessages(const Step& step, const Buffers& buffers,
 absl::Status Exchange::Check(const char* call, ncclResult_t result) const {
   if (result == ncclSuccess) return absl::OkStatus();
   if (result == ncclInProgress) {
-    return absl::FailedPreconditionError(
+    return absl::UnavailableError(
         absl::StrCat(call, ": the communicator of sharded experts must be blocking"));
   }
   return absl::UnavailableError(absl::StrCat(call, ": ", nccl_.GetErrorString(result)));
