@@ -372,7 +372,8 @@ typedef struct {
 REWIRE_API rewireResult_t rewireFsepOpen(const rewireFsepOptions_t* options,
                                          rewireFsep_t* fsep) REWIRE_NOEXCEPT;
 /* From the next step on, until there is another: slots[device * options.slots + slot] is an expert,
- * or UINT32_MAX for none, and every expert has a slot. Between steps; before a layer's first. */
+ * or UINT32_MAX for none, and every expert has a slot. Between steps; before a layer's first. A
+ * placement that changes waits for the last step's gradients, a minute at most: rewireTimeout. */
 REWIRE_API rewireResult_t rewireFsepPlace(rewireFsep_t fsep, uint32_t layer,
                                           const uint32_t* slots) REWIRE_NOEXCEPT;
 /* A step of `visits` uses of a layer's experts: which layer, and whether it leaves gradients (a

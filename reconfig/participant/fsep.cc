@@ -28,6 +28,9 @@ using rewire::moe::fsep::Visit;
 
 namespace {
 
+// For the gradients of a step that has ended on the host.
+constexpr rewire::Duration kPatience = rewire::seconds(60);
+
 rewireResult_t ResultOf(const absl::Status& status) {
   return status.ok() ? rewireSuccess : Fail(status);
 }
@@ -100,7 +103,8 @@ rewireResult_t rewireFsepPlace(rewireFsep_t fsep, uint32_t layer, const uint32_t
     return wrong;
   }
   const size_t count = size_t{fsep->slots} * fsep->devices;
-  return ResultOf(fsep->schedule->Place(layer, Placement{fsep->slots, {slots, slots + count}}));
+  const Placement placement{fsep->slots, {slots, slots + count}};
+  return ResultOf(fsep->schedule->Place(layer, placement, kPatience));
 }
 
 rewireResult_t rewireFsepBegin(rewireFsep_t fsep, uint32_t visits, const uint32_t* layers,

@@ -12,18 +12,10 @@ Addresses are integers (torch: tensor.data_ptr(), stream.cuda_stream). Lists tha
 the next begin() or next(). One thread, in a current CUDA context. Failures raise RewireError.
 """
 import ctypes
-import pathlib
 
-_UNAVAILABLE = 3
+from .library import Library, RewireError, set_options
 
-
-class RewireError(RuntimeError):
-    """What a call of the library failed with; `lost`: a process of the node is lost."""
-
-    def __init__(self, result, text):
-        super().__init__(text)
-        self.result = result
-        self.lost = result == _UNAVAILABLE
+__all__ = ["Counts", "Experts", "Gradient", "Moved", "RewireError", "Segment"]
 
 
 class Segment(ctypes.Structure):
@@ -86,14 +78,6 @@ class _Round(ctypes.Structure):
     ]
 
 
-def _load(path):
-    if path is None:  # <prefix>/share/rewire/python/rewire/experts.py
-        path = pathlib.Path(__file__).resolve().parents[4] / "lib" / "rewire" / "librewire.so"
-    library = ctypes.CDLL(str(path))
-    library.rewireLastError.restype = ctypes.c_char_p
-    return library
-
-
 class Moved:
     """What a forward round moved. Freed with the object."""
 
@@ -102,29 +86,20 @@ class Moved:
         self.handle = handle
 
     def __del__(self):
-        self._library.rewireMovedFree(self.handle)
+        self._library.call("rewireMovedFree", self.handle)
 
 
 class Experts:
     def __init__(self, name, rank, ranks, *, library=None, **options):
         """options: the members of rewireExpertsOptions_t; what is left out has its default."""
-        self._library = _load(library)
+        self._library = Library(library)
         self._handle = None
         struct = _Options(ctypes.sizeof(_Options), name.encode(), rank, ranks)
-        known = {field for field, _ in _Options._fields_}
-        for option, value in options.items():
-            if option not in known:
-                raise TypeError(f"{option} is not an option of rewireExpertsOptions_t")
-            setattr(struct, option, value)
+        set_options("rewireExpertsOptions_t", struct, options)
         self.own = struct.experts
         handle = ctypes.c_void_p()
-        self._call("rewireExpertsOpen", ctypes.byref(struct), ctypes.byref(handle))
+        self._library.call("rewireExpertsOpen", ctypes.byref(struct), ctypes.byref(handle))
         self._handle = handle
-
-    def _call(self, function, *arguments):
-        result = getattr(self._library, function)(*arguments)
-        if result != 0:
-            raise RewireError(result, self._library.rewireLastError().decode(errors="replace"))
 
     def begin(
         self, stream, layer, tokens, weights, part_bytes, x, out, *, errors=None, moved=None, version=0
@@ -141,7 +116,7 @@ class Experts:
             out, version,
         )
         segments, count = ctypes.POINTER(Segment)(), ctypes.c_uint32()
-        self._call(
+        self._library.call(
             "rewireExpertsBegin", self._handle, ctypes.byref(round_),
             moved.handle if moved is not None else None, ctypes.byref(segments), ctypes.byref(count),
         )
@@ -150,7 +125,7 @@ class Experts:
     def next(self):
         """Behind the GEMMs of all segments so far: what else to launch now; none: that was all."""
         segments, count = ctypes.POINTER(Segment)(), ctypes.c_uint32()
-        self._call("rewireExpertsNext", self._handle, ctypes.byref(segments), ctypes.byref(count))
+        self._library.call("rewireExpertsNext", self._handle, ctypes.byref(segments), ctypes.byref(count))
         return segments[: count.value]
 
     def rest(self):
@@ -161,24 +136,26 @@ class Experts:
     def collect(self):
         """Backward: gradients to be added in this order."""
         gradients, count = ctypes.POINTER(Gradient)(), ctypes.c_uint32()
-        self._call("rewireExpertsCollect", self._handle, ctypes.byref(gradients), ctypes.byref(count))
+        self._library.call(
+            "rewireExpertsCollect", self._handle, ctypes.byref(gradients), ctypes.byref(count)
+        )
         return gradients[: count.value]
 
     def moved(self):
         handle = ctypes.c_void_p()
-        self._call("rewireExpertsMoved", self._handle, ctypes.byref(handle))
+        self._library.call("rewireExpertsMoved", self._handle, ctypes.byref(handle))
         return Moved(self._library, handle)
 
     def check(self):
         """Raises unless all that the device has computed so far is to be used."""
-        self._call("rewireExpertsCheck", self._handle)
+        self._library.call("rewireExpertsCheck", self._handle)
 
     def counts(self):
         counts = Counts(ctypes.sizeof(Counts))
-        self._call("rewireExpertsCounts", self._handle, ctypes.byref(counts))
+        self._library.call("rewireExpertsCounts", self._handle, ctypes.byref(counts))
         return counts
 
     def end(self):
         """Leaves together with the other processes."""
         handle, self._handle = self._handle, None
-        self._call("rewireExpertsEnd", handle)
+        self._library.call("rewireExpertsEnd", handle)

@@ -9,34 +9,10 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "reconfig" / "python"))
 from rewire.experts import Experts, RewireError  # noqa: E402
+from sim_device import Device  # noqa: E402
 
 ROWS = [[90, 30], [10, 6]]
 ROW, WEIGHTS = 64, 256
-
-
-class Device:
-    def __init__(self, library, ordinal):
-        self.cuda = ctypes.CDLL(library)
-        device, context, stream = ctypes.c_int(), ctypes.c_void_p(), ctypes.c_void_p()
-        self.check(self.cuda.cuInit(0))
-        self.check(self.cuda.cuDeviceGet(ctypes.byref(device), ordinal))
-        self.check(self.cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), device))
-        self.check(self.cuda.cuCtxSetCurrent(context))
-        self.check(self.cuda.cuStreamCreate(ctypes.byref(stream), 1))
-        self.stream = stream.value
-
-    @staticmethod
-    def check(result):
-        assert result == 0, f"the driver says {result}"
-
-    def allocate(self, data):
-        pointer = ctypes.c_uint64()
-        self.check(self.cuda.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(len(data))))
-        ctypes.memmove(pointer.value, data, len(data))
-        return pointer.value
-
-    def wait(self):
-        self.check(self.cuda.cuStreamSynchronize(ctypes.c_void_p(self.stream)))
 
 
 def compute(device, segment, own):

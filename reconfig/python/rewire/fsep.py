@@ -1,0 +1,104 @@
+"""Fully sharded experts: rewireFsep* of reconfig/c_api.h, call for call.
+
+    fsep = Fsep(comm, rank, nodes, devices_of_node, weights, gradients, experts=64, slots=8, prefetch=1,
+                elements=..., weight_bytes=2, gradient_bytes=4)
+    for layer in range(layers): fsep.place(layer, slots)
+    fsep.begin([(layer, leaves_gradients), ...], stream)
+    for each of these visits:
+        fsep.begin_tokens(stream); all_to_all(); fsep.end_tokens(stream)
+        weights, gradients = fsep.begin_experts(stream); gemms(); fsep.end_experts(stream)
+        fsep.begin_tokens(stream); all_to_all(); fsep.end_tokens(stream)
+    fsep.finish(stream)
+    fsep.close()
+
+Addresses are integers (torch: tensor.data_ptr(), stream.cuda_stream). One thread, in a current CUDA context.
+Failures raise RewireError.
+"""
+import ctypes
+
+from .library import Library, RewireError, set_options
+
+__all__ = ["EMPTY", "Fsep", "RewireError"]
+
+EMPTY = 0xFFFFFFFF  # a slot without an expert
+
+
+class _Options(ctypes.Structure):
+    _fields_ = (
+        [("size", ctypes.c_size_t), ("comm", ctypes.c_void_p)]
+        + [
+            (name, ctypes.c_uint32)
+            for name in (
+                "rank", "nodes", "devices_of_node", "layers", "experts", "slots", "prefetch",
+                "weight_bytes", "gradient_bytes",
+            )
+        ]
+        + [
+            ("elements", ctypes.c_uint64),
+            ("weights", ctypes.POINTER(ctypes.c_void_p)),
+            ("gradients", ctypes.POINTER(ctypes.c_void_p)),
+        ]
+    )
+
+
+class Fsep:
+    def __init__(
+        self, comm, rank, nodes, devices_of_node, weights, gradients, *, library=None, **options
+    ):
+        """comm: an ncclComm_t. weights, gradients: addresses of this rank's chunks, by layer.
+
+        options: the other members of rewireFsepOptions_t.
+        """
+        self._library = Library(library)
+        self._handle = None
+        if len(weights) != len(gradients):
+            raise ValueError(f"weights of {len(weights)} layers, gradients of {len(gradients)}")
+        addresses = ctypes.c_void_p * len(weights)
+        struct = _Options(ctypes.sizeof(_Options), comm, rank, nodes, devices_of_node, len(weights))
+        struct.weights, struct.gradients = addresses(*weights), addresses(*gradients)
+        set_options("rewireFsepOptions_t", struct, options)
+        self._slots = struct.slots * nodes * devices_of_node
+        handle = ctypes.c_void_p()
+        self._library.call("rewireFsepOpen", ctypes.byref(struct), ctypes.byref(handle))
+        self._handle = handle
+
+    def place(self, layer, slots):
+        """slots: the experts of device 0's slots, then device 1's, ...; EMPTY for none."""
+        if len(slots) != self._slots:
+            raise ValueError(f"{len(slots)} slots where there are {self._slots}")
+        self._library.call(
+            "rewireFsepPlace", self._handle, layer, (ctypes.c_uint32 * len(slots))(*slots)
+        )
+
+    def begin(self, visits, stream):
+        """visits: pairs of a layer and whether its experts leave gradients."""
+        numbers = ctypes.c_uint32 * len(visits)
+        self._library.call(
+            "rewireFsepBegin", self._handle, len(visits), numbers(*(layer for layer, _ in visits)),
+            numbers(*(bool(leaves) for _, leaves in visits)), ctypes.c_void_p(stream),
+        )
+
+    def begin_tokens(self, stream):
+        self._library.call("rewireFsepBeginTokens", self._handle, ctypes.c_void_p(stream))
+
+    def end_tokens(self, stream):
+        self._library.call("rewireFsepEndTokens", self._handle, ctypes.c_void_p(stream))
+
+    def begin_experts(self, stream):
+        """Addresses of the slots' weights and gradients; None for those in a visit without."""
+        weights, gradients = ctypes.c_void_p(), ctypes.c_void_p()
+        self._library.call(
+            "rewireFsepBeginExperts", self._handle, ctypes.c_void_p(stream), ctypes.byref(weights),
+            ctypes.byref(gradients),
+        )
+        return weights.value, gradients.value
+
+    def end_experts(self, stream):
+        self._library.call("rewireFsepEndExperts", self._handle, ctypes.c_void_p(stream))
+
+    def finish(self, stream):
+        self._library.call("rewireFsepFinish", self._handle, ctypes.c_void_p(stream))
+
+    def close(self):
+        handle, self._handle = self._handle, None
+        self._library.call("rewireFsepClose", handle)
