@@ -172,13 +172,8 @@ std::vector<Stowed> ChooseMoves(const Batch& batch, const BalanceOptions& option
   const Model model(batch, shape, speeds, holdings.stay);
   uint64_t least = model.Take(best);
   const uint64_t free = Makespan(batch, best, shape, {speeds.row, 0}, holdings.stay);
-  const std::vector<uint8_t> there = WhoHas(batch, holdings);
-  if (least * 100 <= free * kHidden) {
-    // Nothing waits for copies: fewer of them, where that is as good.
-    fewer.there = there;
-    const std::vector<Stowed> held = with(fewer);
-    return model.Take(held) <= least ? held : best;
-  }
+  // Nothing waits for copies: then it is better to move whole experts than to move fewer.
+  if (least * 100 <= free * kHidden) return best;
   const auto most = static_cast<uint32_t>(best.size());
   if (const uint64_t none = model.Take({}); none < least) {
     least = none;
@@ -194,7 +189,7 @@ std::vector<Stowed> ChooseMoves(const Batch& batch, const BalanceOptions& option
     best = std::move(moves);
   };
   for (const bool held : {false, true}) {
-    if (held) fewer.there = there;
+    if (held) fewer.there = WhoHas(batch, holdings);
     uint32_t copies = most;
     for (try_with(copies); copies > 0; try_with(copies)) {
       copies = copies > 4 ? copies * 3 / 4 : copies - 1;

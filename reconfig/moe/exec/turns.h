@@ -23,7 +23,8 @@ struct Turn {
   uint32_t index = 0;  // of an own run of rows, in their order; or an arrival's
 };
 
-// All of both. at_once: rows that are computed before; row: picoseconds.
+// All of both. Of own runs, until something arrives, the largest that is through by then, or the
+// smallest. at_once: rows that are computed before; row: picoseconds.
 [[nodiscard]] std::vector<Turn> TakeTurns(uint64_t at_once, std::span<const uint32_t> own_rows,
                                           std::vector<Arrival> arrivals, uint64_t row);
 

@@ -23,6 +23,10 @@ TEST(TakeTurnsTest, WhatIsThereComesFirstAndOwnRowsUntilThen) {
   EXPECT_THAT(Order(TakeTurns(10, kOwn, {{2000, 5, 0}}, 100)), ElementsAre("o0", "r0", "o1", "o2"));
 }
 
+TEST(TakeTurnsTest, UntilThenTheLargestThatIsThrough) {
+  EXPECT_THAT(Order(TakeTurns(0, kOwn, {{2500, 5, 0}}, 100)), ElementsAre("o1", "o0", "r0", "o2"));
+}
+
 TEST(TakeTurnsTest, InTheOrderOfArrival) {
   // The second is there when the first has been computed, the third is not.
   EXPECT_THAT(Order(TakeTurns(0, kOwn, {{3000, 1, 0}, {500, 5, 1}, {1500, 5, 2}}, 100)),
@@ -31,7 +35,7 @@ TEST(TakeTurnsTest, InTheOrderOfArrival) {
 
 TEST(TakeTurnsTest, WhatComesLastDoesNotKeepOwnRowsBack) {
   EXPECT_THAT(Order(TakeTurns(0, kOwn, {{UINT64_MAX, 5, 0}}, 100)),
-              ElementsAre("o0", "o1", "o2", "r0"));
+              ElementsAre("o2", "o1", "o0", "r0"));
   EXPECT_THAT(Order(TakeTurns(0, {}, {{7, 5, 0}}, 100)), ElementsAre("r0"));
 }
 
