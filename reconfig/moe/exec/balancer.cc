@@ -46,6 +46,9 @@ absl::Status Balancer::CheckInput(const RoundInput& input, const Moved* moved) c
   if (shape_.grad_bytes == 0) return wrong("backward, but grad_bytes is 0");
   if (input.errors == 0) return wrong("backward without errors");
   if (moved->dynamic.size() != shape_.experts) return wrong("backward of no forward round");
+  if (moved->layer != input.layer) {
+    return wrong("layer ", input.layer, ", but the forward round was of ", moved->layer);
+  }
   for (const Stowed& s : moved->given) {
     const uint32_t expert = s.move.expert - group_.rank * shape_.experts;
     if (expert < shape_.experts && s.move.first + s.move.tokens <= input.tokens[expert]) continue;
@@ -75,6 +78,7 @@ absl::Status Balancer::Begin(const RoundInput& input, const Moved* moved) {
   }
   before_ = moved != nullptr ? *moved : Moved{};
   moved_ = Moved{};
+  moved_.layer = input.layer;
   gives_.clear();
   received_ = before_.received;
   for (const auto* stowed : {&before_.given, &before_.dropped}) {

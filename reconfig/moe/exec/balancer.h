@@ -108,6 +108,7 @@ class Balancer {
   [[nodiscard]] absl::Status Begin(const RoundInput& input, const Moved* moved);
   [[nodiscard]] Segment OwnSegment(uint32_t expert, uint32_t first, uint32_t rows) const;
   void AddKept(uint32_t expert, std::vector<Segment>* segments) const REWIRE_REQUIRES(mutex_);
+  absl::Status EndStatics();
   void AwaitSettlement();
   [[nodiscard]] absl::Status Close() REWIRE_REQUIRES(mutex_);
   [[nodiscard]] absl::StatusOr<std::vector<Segment>> TakeTurn() REWIRE_REQUIRES(mutex_);
@@ -130,7 +131,7 @@ class Balancer {
   // On the balancer's own thread.
   void Run();
   void PlanRound() REWIRE_REQUIRES(mutex_);
-  void GiveWhatIsDue() REWIRE_REQUIRES(mutex_);
+  void GiveWhatIsDue(Time now) REWIRE_REQUIRES(mutex_);
   [[nodiscard]] absl::Status AwaitRoom(uint32_t helper, uint64_t used) REWIRE_REQUIRES(mutex_);
   [[nodiscard]] Weights WeightsOf(const Stowed& stowed) const;
   void JudgeStay() REWIRE_REQUIRES(mutex_);

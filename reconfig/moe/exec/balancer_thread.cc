@@ -25,13 +25,14 @@ void Balancer::Run() {
   (void)cuda_.CtxSetCurrent(context_);
   while (true) {
     const uint32_t heard = page_->bell();
-    Time deadline = Now() + kPatience;
+    Time deadline;
     {
       MutexLock lock(&mutex_);
       if (stop_) return;
       if (!planned_) PlanRound();
-      GiveWhatIsDue();
-      if (Now() < in_order_until_) deadline = std::min(deadline, in_order_until_);
+      const Time now = Now();
+      GiveWhatIsDue(now);
+      deadline = now < in_order_until_ ? in_order_until_ : now + kPatience;
     }
     page_->WaitForBell(heard, deadline);
   }
@@ -76,7 +77,7 @@ void Balancer::PlanRound() {
   page_->Open(round);
 }
 
-void Balancer::GiveWhatIsDue() {
+void Balancer::GiveWhatIsDue(Time now) {
   if (!planned_ || stage_ != Stage::kBegun || !CheckLost().ok()) return;
   bool changed = false;
   for (Give& give : gives_) {
@@ -84,7 +85,7 @@ void Balancer::GiveWhatIsDue() {
     Stowed& s = give.stowed;
     if (!page_->IsAt(s.move.to, round_)) {
       // Its bell will ring here. Helpers compute in the order in which copies are planned.
-      if (Now() < in_order_until_) break;
+      if (now < in_order_until_) break;
       continue;
     }
     changed = true;

@@ -50,6 +50,15 @@ bool Balancer::Settled() const {
                       [](const Give& give) { return give.state == Give::kPending; });
 }
 
+// How long they take is measured: before the host waits for anybody.
+absl::Status Balancer::EndStatics() {
+  MutexLock lock(&mutex_);
+  if (stage_ != Stage::kBegun || !CheckLost().ok()) return absl::OkStatus();
+  absl::Status recorded =
+      ToStatus(cuda_, "cuEventRecord", cuda_.EventRecord(closed_, input_.stream));
+  return recorded.ok() ? recorded : Break(std::move(recorded));
+}
+
 // With the other processes, on the host.
 void Balancer::AwaitSettlement() {
   const Time deadline = Now() + options_.patience;
@@ -65,6 +74,7 @@ void Balancer::AwaitSettlement() {
 }
 
 absl::StatusOr<std::vector<Segment>> Balancer::Next() {
+  REWIRE_RETURN_IF_ERROR(EndStatics());
   AwaitSettlement();
   MutexLock lock(&mutex_);
   if (stage_ != Stage::kBegun) REWIRE_RETURN_IF_ERROR(Expect(Stage::kComputing, "Next"));
@@ -98,8 +108,6 @@ absl::Status Balancer::Close() {
   }
   if (backward()) JudgeStay();
   ChooseTurns();
-  REWIRE_RETURN_IF_ERROR(
-      ToStatus(cuda_, "cuEventRecord", cuda_.EventRecord(closed_, input_.stream)));
   // Results are computed into memory from which the last round's have to be on their way.
   return ToStatus(cuda_, "cuStreamWaitEvent", cuda_.StreamWaitEvent(input_.stream, returned_, 0));
 }

@@ -11,6 +11,10 @@ namespace {
 // So many hundredths of what a round takes at least are not worth another plan.
 constexpr uint64_t kHidden = 102;
 constexpr int kPasses = 4;
+// A plan that comes too late is none (BalancerOptions::patience). So many moves are looked at for
+// one, half of them without regard to where weights are: a quarter of a millisecond at most with 16
+// devices. A count and not a time, so that all plan alike.
+constexpr uint64_t kLooks = 4000;
 
 uint64_t CopyTime(uint64_t bytes, const Speeds& speeds) { return bytes / 1024 * speeds.kib; }
 
@@ -24,7 +28,12 @@ class Model {
     }
   }
 
-  [[nodiscard]] uint64_t Take(const std::vector<Stowed>& moves) const {
+  // How many moves may still be looked at.
+  void Allow(uint64_t looks) { left_ = looks; }
+  [[nodiscard]] bool spent() const { return left_ == 0; }
+
+  [[nodiscard]] uint64_t Take(const std::vector<Stowed>& moves) {
+    left_ -= std::min<uint64_t>(left_, moves.size() + 1);
     return Take(moves, false) + (shape_.grad_bytes == 0 ? 0 : Take(moves, true));
   }
 
@@ -74,6 +83,7 @@ class Model {
   const Shape& shape_;
   const Speeds& speeds_;
   const bool stay_;
+  uint64_t left_ = 0;
   std::vector<uint64_t> statics_, rows_;  // of each device
 };
 
@@ -81,7 +91,7 @@ class Model {
 // What is in the way is mostly the last device's last move.
 class Trim {
  public:
-  Trim(const Model& model, uint32_t least_tokens, uint64_t* time, std::vector<Stowed>* moves)
+  Trim(Model& model, uint32_t least_tokens, uint64_t* time, std::vector<Stowed>* moves)
       : model_(model), least_tokens_(least_tokens), time_(*time), moves_(*moves) {}
 
   void Run() {
@@ -115,6 +125,7 @@ class Trim {
   }
 
   bool Take(std::vector<Stowed> moves) {
+    if (model_.spent()) return false;
     const uint64_t time = model_.Take(moves);
     if (time >= time_) return false;
     time_ = time;
@@ -122,7 +133,7 @@ class Trim {
     return true;
   }
 
-  const Model& model_;
+  Model& model_;
   const uint32_t least_tokens_;
   uint64_t& time_;
   std::vector<Stowed>& moves_;
@@ -169,7 +180,7 @@ std::vector<Stowed> ChooseMoves(const Batch& batch, const BalanceOptions& option
   fewer.budget.slots = shape.slots;
   std::vector<Stowed> best = with(fewer);
   if (best.empty() || speeds.row == 0 || speeds.kib == 0) return best;
-  const Model model(batch, shape, speeds, holdings.stay);
+  Model model(batch, shape, speeds, holdings.stay);
   uint64_t least = model.Take(best);
   const uint64_t free = Makespan(batch, best, shape, {speeds.row, 0}, holdings.stay);
   // Nothing waits for copies: then it is better to move whole experts than to move fewer.
@@ -190,8 +201,9 @@ std::vector<Stowed> ChooseMoves(const Batch& batch, const BalanceOptions& option
   };
   for (const bool held : {false, true}) {
     if (held) fewer.there = WhoHas(batch, holdings);
+    model.Allow(kLooks / 2);
     uint32_t copies = most;
-    for (try_with(copies); copies > 0; try_with(copies)) {
+    for (try_with(copies); copies > 0 && !model.spent(); try_with(copies)) {
       copies = copies > 4 ? copies * 3 / 4 : copies - 1;
     }
   }

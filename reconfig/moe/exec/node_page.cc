@@ -270,7 +270,7 @@ bool NodePage::Mark(uint32_t helper, uint64_t round, uint64_t bit) {
   std::atomic<uint64_t>& word = page_->blocks[helper].word;
   uint64_t seen = word;
   do {
-    if (RoundOf(seen) != Short(round) || (seen & kClosed) != 0) return false;
+    if (RoundOf(seen) != Short(round) || (seen & (kClosed | bit)) != 0) return false;
   } while (!word.compare_exchange_weak(seen, seen | bit));
   Ring(helper);
   return true;

@@ -55,6 +55,7 @@ struct Gradient {
 
 // What a forward round moved; the backward round of the same layer and micro-batch needs it.
 struct Moved {
+  uint32_t layer = 0;
   std::vector<Stowed> given;
   std::vector<Stowed> received;
   std::vector<Stowed> dropped;   // helpers were told to expect them, but the copies failed

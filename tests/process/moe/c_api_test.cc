@@ -94,6 +94,12 @@ int Rank(const std::string& name, uint32_t rank, uint32_t* moved_rows) {
     round.errors = backward ? x : nullptr;
     const rewireSegment_t* segments = nullptr;
     uint32_t count = 0;
+    if (backward) {
+      round.layer = 5;  // not the forward round's
+      REQUIRE(rewireExpertsBegin(experts, &round, moved, &segments, &count) ==
+              rewireInvalidArgument);
+      round.layer = 0;
+    }
     REQUIRE(rewireExpertsBegin(experts, &round, moved, &segments, &count) == rewireSuccess);
     do {
       for (uint32_t i = 0; i < count; ++i) {
