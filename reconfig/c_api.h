@@ -310,7 +310,8 @@ REWIRE_API rewireResult_t rewireExpertsOpen(const rewireExpertsOptions_t* option
                                             rewireExperts_t* experts) REWIRE_NOEXCEPT;
 /* Behind the dispatch. `moved`: NULL forward; backward what rewireExpertsMoved() gave for the
  * forward round. Some segments that stay here whatever is planned: launch their GEMMs now. Arrays
- * are valid until the next rewireExpertsBegin(). */
+ * are valid until the next rewireExpertsBegin(). Where the arguments are refused nothing has begun,
+ * and the round is still to be begun: the others count it. */
 REWIRE_API rewireResult_t rewireExpertsBegin(rewireExperts_t experts, const rewireRound_t* round,
                                              rewireMoved_t moved, const rewireSegment_t** segments,
                                              uint32_t* count) REWIRE_NOEXCEPT;
