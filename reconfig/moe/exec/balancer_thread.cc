@@ -60,7 +60,7 @@ void Balancer::PlanRound() {
   }
   options.gate_percent = shape_.gate_percent;
   options.least = shape_.least;
-  mutex_.Unlock();  // so that Close() waits for no plan
+  mutex_.Unlock();  // so that Next() waits for no plan
   const std::vector<Stowed> moves = ChooseMoves(batch, options, shape_, speeds, holdings);
   mutex_.Lock();
   // Whoever closed before the plan was there keeps everything, and gets nothing.
