@@ -226,6 +226,7 @@ void Run::NoteMoves(uint32_t number, bool backward, const moe::Moved& moved) {
     uint8_t& split = SplitOf(crew_, o_, rank_)[number * own_ + expert];
     split = std::max<uint8_t>(split, whole ? 1 : 2);
     ++result_.given;
+    result_.weights_there += there ? 1 : 0;
     result_.given_whole += whole ? 1 : 0;
   }
   for (const moe::Stowed& s : moved.received) {

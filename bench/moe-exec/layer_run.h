@@ -53,7 +53,7 @@ struct LayerRunResult {
   uint64_t allocations;    // after all was set up
   uint64_t peer_bytes;     // that the driver copied between processes
   uint64_t formula_bytes;  // that the moves must copy
-  uint64_t given, given_whole, received, late_rounds, copies_left;
+  uint64_t given, given_whole, weights_there, received, late_rounds, copies_left;
   moe::Off off;
 };
 
