@@ -36,6 +36,8 @@ constexpr size_t kLarge = 4 << 20;
 const std::vector<size_t> kSmall = {8, 64, 512, 1024};
 constexpr size_t kPings = 3000;
 constexpr const char* kPlugin = "plugin";
+constexpr const char* kOne = "tcp_1";
+constexpr const char* kSpin = "tcp_spin";
 
 void Die(const absl::Status& status) {
   fprintf(stderr, "net_perf: %s\n", status.ToString().c_str());
@@ -81,9 +83,14 @@ Ways Open(const Control& control) {
     ways.emplace_back(name, *std::move(way));
   };
   for (const int streams : {1, 2, 4}) {
-    add(absl::StrCat("tcp_", streams), RawTcp(control, streams, false));
+    add(absl::StrCat("tcp_", streams), RawTcp(control, {.streams = streams}));
   }
-  add("tcp_spin", RawTcp(control, 1, true));
+  // As the plugin bounds what waits in the kernel (send_queue.h).
+  for (const int streams : {2, 4}) {
+    add(absl::StrCat("tcp_short_", streams),
+        RawTcp(control, {.streams = streams, .send_buffer = 256 << 10}));
+  }
+  add(kSpin, RawTcp(control, {.spin = true}));
   add(kPlugin, ThroughPlugin(control, REWIRE_NET_PLUGIN, {}));
   return ways;
 }
@@ -105,7 +112,7 @@ void Bandwidths(const Control& control, const Ways& ways, const Options& o, Repo
     Samples cpu;
     for (int64_t round = -1; round < o.rounds; ++round) {  // the first one warms
       for (const auto& [name, way] : ways) {
-        if (name == "tcp_spin") continue;
+        if (name == kSpin) continue;
         const Sample s = Timed(control, [&, w = way.get()] { return w->Stream(bytes, count); });
         if (round < 0) continue;
         speed[name].push_back(gigabytes / s.seconds);
@@ -138,14 +145,14 @@ void Latencies(const Control& control, const Ways& ways, const Options& o, Repor
     Samples us;
     for (int64_t round = -1; round < o.rounds; ++round) {
       for (const auto& [name, way] : ways) {
-        if (name == "tcp_2" || name == "tcp_4") continue;
+        if (name != kOne && name != kSpin && name != kPlugin) continue;
         const Sample s =
             Timed(control, [&, w = way.get()] { return w->PingPong(bytes, kPings).status(); });
         if (round >= 0) us[name].push_back(s.seconds * 1e6 / (2 * kPings));
       }
     }
     if (!control.leads()) continue;
-    const std::string best = Median(us["tcp_1"]) < Median(us["tcp_spin"]) ? "tcp_1" : "tcp_spin";
+    const std::string best = Median(us[kOne]) < Median(us[kSpin]) ? kOne : kSpin;
     const double ratio = Median(us[kPlugin]) / Median(us[best]);
     worst = std::max(worst, ratio);
     fprintf(report->text(), "  %9zu B  %6.2f us %21s %6.2f us %14s %5.2f\n", bytes,

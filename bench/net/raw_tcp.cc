@@ -87,7 +87,7 @@ absl::Status Failed(const char* call) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Way>> RawTcp(const Control& control, int streams, bool spin) {
+absl::StatusOr<std::unique_ptr<Way>> RawTcp(const Control& control, const RawTcpOptions& o) {
   std::vector<UniqueFd> fds;
   sockaddr_in address{};
   socklen_t length = sizeof address;
@@ -104,7 +104,7 @@ absl::StatusOr<std::unique_ptr<Way>> RawTcp(const Control& control, int streams,
     getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &length);
     control.Send(&address, sizeof address);
   }
-  for (int i = 0; i < streams; ++i) {
+  for (int i = 0; i < o.streams; ++i) {
     UniqueFd fd(control.leads() ? socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)
                                 : accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
     if (control.leads() && connect(fd.get(), reinterpret_cast<sockaddr*>(&address), length) != 0) {
@@ -112,9 +112,12 @@ absl::StatusOr<std::unique_ptr<Way>> RawTcp(const Control& control, int streams,
     }
     const int on = 1;
     setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    if (o.send_buffer > 0) {
+      setsockopt(fd.get(), SOL_SOCKET, SO_SNDBUF, &o.send_buffer, sizeof o.send_buffer);
+    }
     fds.push_back(std::move(fd));
   }
-  return std::make_unique<Raw>(control, std::move(fds), spin);
+  return std::make_unique<Raw>(control, std::move(fds), o.spin);
 }
 
 }  // namespace rewire::bench

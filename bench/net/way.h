@@ -25,9 +25,15 @@ class Way {
 // Messages and buffers at a time, as NCCL has steps.
 inline constexpr size_t kDepth = 8;
 
-// As many TCP connections as `streams`, each with a thread on either side; ping-pong on the first,
-// waiting in the kernel or asking again and again (`spin`).
-absl::StatusOr<std::unique_ptr<Way>> RawTcp(const Control& control, int streams, bool spin);
+struct RawTcpOptions {
+  int streams = 1;
+  // Ping-pong asks again and again instead of waiting in the kernel.
+  bool spin = false;
+  // Bytes; 0: as the kernel likes.
+  int send_buffer = 0;
+};
+// TCP connections, each with a thread on either side; ping-pong on the first.
+absl::StatusOr<std::unique_ptr<Way>> RawTcp(const Control& control, const RawTcpOptions& options);
 // This side's end of a way through the plugin.
 struct PluginEnd {
   int device = 0;

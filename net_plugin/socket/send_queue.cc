@@ -1,0 +1,34 @@
+#include "net_plugin/socket/send_queue.h"
+
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <cstddef>
+
+namespace rewire::net {
+namespace {
+
+constexpr uint32_t kNearUs = 20;
+constexpr int kShort = 256 << 10;
+
+}  // namespace
+
+std::optional<int> SendBufferOf(uint32_t round_trip_us) {
+  if (round_trip_us > kNearUs) return std::nullopt;
+  return kShort;
+}
+
+void BoundSendQueue(int fd) {
+  tcp_info info{};
+  socklen_t bytes = sizeof info;
+  // Linux 4.6 has it. The smallest: greetings wait for processors, too.
+  if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0 ||
+      bytes < offsetof(tcp_info, tcpi_min_rtt) + sizeof info.tcpi_min_rtt) {
+    return;
+  }
+  const std::optional<int> size = SendBufferOf(info.tcpi_min_rtt);
+  if (size.has_value()) setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &*size, sizeof *size);
+}
+
+}  // namespace rewire::net

@@ -1,0 +1,50 @@
+// What waits in the kernel is bounded on short ways, and nowhere else.
+#include "net_plugin/socket/send_queue.h"
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include "reconfig/base/unique_fd.h"
+#include "tests/unit/net_plugin/socket_ends.h"
+
+namespace rewire::net {
+namespace {
+
+int BufferOf(int fd) {
+  int size = 0;
+  socklen_t bytes = sizeof size;
+  EXPECT_EQ(getsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, &bytes), 0);
+  return size;
+}
+
+TEST(SendQueueTest, OnlyShortWaysAreBounded) {
+  EXPECT_EQ(SendBufferOf(0), 256 << 10);
+  EXPECT_EQ(SendBufferOf(20), 256 << 10);
+  EXPECT_EQ(SendBufferOf(21), std::nullopt);
+  EXPECT_EQ(SendBufferOf(UINT32_MAX), std::nullopt);  // TCP's word for none seen yet
+}
+
+TEST(SendQueueTest, EveryStreamOfALinkIsAsked) {
+  // A busy machine's round trip may be long; not each time.
+  for (int attempt = 0; attempt < 20; ++attempt) {
+    net_test::SocketEnds ends;
+    ASSERT_NO_FATAL_FAILURE(ends.Join(2));
+    // The kernel doubles what it is given.
+    const int whole = 2 * *SendBufferOf(0);
+    if (BufferOf(ends.from(0)) == whole && BufferOf(ends.from(1)) == whole) return;
+  }
+  FAIL() << "no link was bounded";
+}
+
+TEST(SendQueueTest, WhatIsNotTcpStaysAsItIs) {
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+  const UniqueFd one(ends[0]);
+  const UniqueFd other(ends[1]);
+  const int before = BufferOf(one.get());
+  BoundSendQueue(one.get());
+  EXPECT_EQ(BufferOf(one.get()), before);
+}
+
+}  // namespace
+}  // namespace rewire::net
