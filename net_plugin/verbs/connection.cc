@@ -81,11 +81,17 @@ void Connection::Fail(const absl::Status& status) {
   REWIRE_WARN("net plugin: %s", std::string(status.message()).c_str());
 }
 
-absl::Status Connection::Poll() {
+bool Connection::Busy() const {
+  return !control_.Silent() || std::any_of(tracks_.begin(), tracks_.end(), [](const Track& t) {
+    return t.state == State::kDraining;
+  });
+}
+
+absl::Status Connection::Poll(bool look) {
   for (size_t r = 0; r < tracks_.size() && failure_.ok(); ++r) {
     if (tracks_[r].rail.made()) PollRail(r);
   }
-  if (failure_.ok() && (!calm_ || ++polls_ % kLookEvery == 0)) Look();
+  if (failure_.ok() && (look || !calm_ || ++polls_ % kLookEvery == 0)) Look();
   return Failure();
 }
 
@@ -162,13 +168,18 @@ uint32_t Connection::Up() const {
   return up;
 }
 
-std::optional<size_t> Connection::Choose(size_t bytes, uint32_t rails) const {
+std::optional<size_t> Connection::Choose(size_t bytes, uint32_t rails) {
   std::optional<size_t> best;
-  for (; rails != 0; rails &= rails - 1) {
-    const auto r = static_cast<size_t>(std::countr_zero(rails));
-    if (!tracks_[r].rail.HasRoom()) continue;
-    if (!best || tracks_[r].rail.Load(bytes) < tracks_[*best].rail.Load(bytes)) best = r;
+  uint64_t least = 0;
+  for (size_t i = 0; i < tracks_.size(); ++i) {
+    const size_t r = (turn_ + i) % tracks_.size();
+    if ((rails >> r & 1) == 0 || !tracks_[r].rail.HasRoom()) continue;
+    const uint64_t load = tracks_[r].rail.Load(bytes);
+    if (best && load >= least) continue;
+    best = r;
+    least = load;
   }
+  if (best) turn_ = *best + 1;
   return best;
 }
 

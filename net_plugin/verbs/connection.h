@@ -52,6 +52,8 @@ struct ConnectionOptions {
   // A peer that refuses a request may be one that dies: its memory goes before its connections.
   Duration doubt = seconds(1);
   Duration stranded = seconds(30);  // device memory waits so long for a rail, or for its copy
+  // Workers move what NCCL leaves alone.
+  bool watch = true;
   std::function<Time()> now = Now;
   // Where queues are made and joined, and where device memory is copied.
   std::function<void(std::function<void()>)> run = RunInBackground;
@@ -90,8 +92,11 @@ class Connection final : public Attachment, private Control::Listener {
   // Nothing is under way that the peer would have to finish.
   [[nodiscard]] bool Calm() const;
 
-  // Moves everything. The failure, once there is one.
-  absl::Status Poll();
+  // Moves everything; the control connection now and then while nothing is wrong, or if told to
+  // look. The failure, once there is one.
+  absl::Status Poll(bool look = false);
+  // What it does next waits neither for the peer nor for the caller.
+  [[nodiscard]] bool Busy() const;
   void Fail(const absl::Status& status);
   [[nodiscard]] bool failed() const { return !failure_.ok(); }
   // Afresh: a copy shares a count, and this one may go to another thread.
@@ -108,8 +113,9 @@ class Connection final : public Attachment, private Control::Listener {
   [[nodiscard]] uint32_t Up() const;
   // Whether rails that stand in are among these.
   [[nodiscard]] bool StandIn(uint32_t rails) const { return rails >> total_ != 0; }
-  // The one of these that would be through first with so much more; nothing: none has room.
-  [[nodiscard]] std::optional<size_t> Choose(size_t bytes, uint32_t rails) const;
+  // The one of these that would be through first with so much more, of equals the next in turn:
+  // what is used at all is known to work. Nothing: none has room.
+  [[nodiscard]] std::optional<size_t> Choose(size_t bytes, uint32_t rails);
   // Whether so many bytes may be copied into a request there.
   [[nodiscard]] bool Inlines(size_t rail, size_t bytes) const {
     return bytes <= tracks_[rail].rail.max_inline();
@@ -213,6 +219,7 @@ class Connection final : public Attachment, private Control::Listener {
   const uint64_t seed_;
   Control control_;
   std::vector<Track> tracks_;
+  size_t turn_ = 0;   // rail, of equals
   size_t total_ = 0;  // rails between chosen NICs, as the sending side says; the others follow
   End* end_ = nullptr;
   bool calm_ = false;

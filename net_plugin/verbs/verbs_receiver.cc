@@ -19,9 +19,12 @@ VerbsReceiver::VerbsReceiver(std::unique_ptr<Link> link, Links* links)
       uncleared_(connection_.next) {
   for (Receive& r : receives_) r.comm = this;
   connection_.SetEnd(this);
+  if (!connection_.options().watch || !Workers::Get().ok()) return;
+  watch_ = std::make_unique<IdleWatch>(link_->streams[0].fd(), [this] { return Attend(); });
 }
 
 VerbsReceiver::~VerbsReceiver() {
+  watch_.reset();
   connection_.SetEnd(nullptr);
   if (connection_.failed() || unfinished_ > 0) return;
   if (connection_.Calm()) {
@@ -54,8 +57,25 @@ absl::Status VerbsReceiver::Deregister(void* mr) {
   return absl::OkStatus();
 }
 
+IdleWatch::Next VerbsReceiver::Attend() {
+  const absl::Status status = connection_.Poll(true);
+  // What follows a close is of the next use.
+  if (!status.ok() || link_->closed) return IdleWatch::Next::kNothing;
+  return connection_.Busy() ? IdleWatch::Next::kAtOnce : IdleWatch::Next::kReadable;
+}
+
 absl::StatusOr<Request*> VerbsReceiver::Irecv(int count, void* const* data, const size_t* bytes,
                                               const int* tags, void* const* mrs) {
+  if (requests_ == 0 && watch_ != nullptr && !watch_->Enter()) return nullptr;
+  const absl::StatusOr<Receive*> begun = Begin(count, data, bytes, tags, mrs);
+  if (begun.ok() && *begun != nullptr) ++requests_;
+  if (requests_ == 0 && watch_ != nullptr) watch_->Leave();
+  return begun;
+}
+
+absl::StatusOr<VerbsReceiver::Receive*> VerbsReceiver::Begin(int count, void* const* data,
+                                                             const size_t* bytes, const int* tags,
+                                                             void* const* mrs) {
   if (connection_.failed()) return connection_.Failure();
   if (count < 1 || count > kMaxRecvs) {
     return absl::InvalidArgumentError(absl::StrCat("a receive of ", count, " buffers"));
@@ -207,6 +227,7 @@ absl::StatusOr<bool> VerbsReceiver::Test(Request* request, int* sizes) {
     sizes[i] = static_cast<int>(part.told != 0 ? part.told : part.bytes);
   }
   r->busy = false;
+  if (--requests_ == 0 && watch_ != nullptr) watch_->Leave();
   return true;
 }
 

@@ -9,6 +9,7 @@
 #include "net_plugin/core/comm.h"
 #include "net_plugin/verbs/connection.h"
 #include "net_plugin/verbs/flush.h"
+#include "net_plugin/verbs/idle_watch.h"
 #include "net_plugin/verbs/registration.h"
 #include "net_plugin/verbs/staging.h"
 
@@ -31,6 +32,9 @@ class VerbsReceiver final : public Receiver, private Connection::End {
                                  void* const* mrs) override;
   absl::StatusOr<Request*> Iflush(int count, void* const* data, void* const* mrs) override;
   absl::StatusOr<bool> Test(Request* request, int* sizes) override;
+
+  // Moves the connection while there is no request: for a worker, or who stands for one.
+  IdleWatch::Next Attend();
 
  private:
   struct Part {
@@ -64,6 +68,8 @@ class VerbsReceiver final : public Receiver, private Connection::End {
   absl::StatusOr<bool> Hear(const FrameHeader& header, std::string_view payload) override;
   void Said(const FrameHeader&) override {}
 
+  absl::StatusOr<Receive*> Begin(int count, void* const* data, const size_t* bytes, const int* tags,
+                                 void* const* mrs);
   // Tells the sender of receives, several at once, before it has to wait: when those that it does
   // not know are no fewer than those that it knows and that are not whole.
   void ClearInTime();
@@ -94,7 +100,9 @@ class VerbsReceiver final : public Receiver, private Connection::End {
   std::optional<FrameHeader> storing_;  // the piece that is being copied
   Time stored_{};                       // since when
   uint64_t unfinished_ = 0;
-  uint64_t uncleared_;  // the sender has been told of all receives before this one
+  uint32_t requests_ = 0;  // that are not given back; flushes, which move nothing, aside
+  uint64_t uncleared_;     // the sender has been told of all receives before this one
+  std::unique_ptr<IdleWatch> watch_;
 };
 
 }  // namespace rewire::net

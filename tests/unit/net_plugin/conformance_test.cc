@@ -78,7 +78,7 @@ TEST_P(Conformance, NoMoreThanThirtyTwoAtATime) {
   Connection c(net_.get(), context_);
   std::vector<char> byte(1);
   int given = 0;
-  for (int i = 0; i < 40; ++i) {
+  for (int i = 0; i < 10'000; ++i) {
     void* request = nullptr;
     ASSERT_EQ(c.Irecv(&byte, 0, &request), ncclSuccess);
     given += request != nullptr ? 1 : 0;
@@ -102,7 +102,7 @@ TEST_P(Conformance, ReceivesThatComeLateHoldTheSenderBack) {
   EXPECT_EQ(done, 0);
   std::vector<char> got(bytes.size());
   void* receive = nullptr;
-  ASSERT_EQ(c.Irecv(&got, 0, &receive), ncclSuccess);
+  ASSERT_NO_FATAL_FAILURE(c.Receive(&got, &receive));
   int received = 0;
   const Time deadline = Soon();
   while ((done == 0 || received == 0) && Now() < deadline) {
@@ -127,7 +127,7 @@ TEST_P(Conformance, ClosingWithRequestsOutstandingFreesAll) {
   for (int i = 0; i < 20; ++i) {
     Connection c(net_.get(), context_);
     void* request = nullptr;
-    ASSERT_EQ(c.Irecv(&room, 0, &request), ncclSuccess);
+    ASSERT_NO_FATAL_FAILURE(c.Receive(&room, &request));
     request = nullptr;
     const Time deadline = Soon();
     while (request == nullptr && Now() < deadline) {
@@ -186,7 +186,7 @@ TEST_P(Conformance, AMessageThatDoesNotFitFailsTheReceive) {
   std::vector<char> room(99);
   void* send = nullptr;
   void* receive = nullptr;
-  ASSERT_EQ(c.Irecv(&room, 0, &receive), ncclSuccess);
+  ASSERT_NO_FATAL_FAILURE(c.Receive(&room, &receive));
   ncclResult_t result = ncclSuccess;
   int done = 0;
   const Time deadline = Soon();
@@ -201,7 +201,7 @@ TEST_P(Conformance, WhenTheSenderGoesAReceiveFails) {
   Connection c(net_.get(), context_);
   std::vector<char> byte(1);
   void* receive = nullptr;
-  ASSERT_EQ(c.Irecv(&byte, 0, &receive), ncclSuccess);
+  ASSERT_NO_FATAL_FAILURE(c.Receive(&byte, &receive));
   c.CloseSender();
   ncclResult_t result = ncclSuccess;
   int done = 0;

@@ -124,6 +124,14 @@ ncclResult_t Connection::Irecv(std::vector<char>* bytes, int tag, void** request
                      ReceiverMemory(bytes->data(), bytes->size()), request);
 }
 
+void Connection::Receive(std::vector<char>* bytes, void** request) {
+  const Time deadline = Soon();
+  while (*request == nullptr) {
+    ASSERT_LT(Now(), deadline);
+    ASSERT_EQ(Irecv(bytes, 0, request), ncclSuccess);
+  }
+}
+
 std::vector<std::vector<char>> Connection::Carry(const std::vector<Message>& messages,
                                                  size_t room) {
   std::vector<std::vector<char>> got(messages.size());

@@ -47,6 +47,8 @@ class Connection {
   // Isend and Irecv of such memory; null requests and results as they come.
   ncclResult_t Isend(const std::vector<char>& bytes, int tag, void** request);
   ncclResult_t Irecv(std::vector<char>* bytes, int tag, void** request);
+  // Irecv with tag 0, until there is a request.
+  void Receive(std::vector<char>* bytes, void** request);
 
   // Sends all and receives all, as many outstanding as fit; what was received.
   std::vector<std::vector<char>> Carry(const std::vector<Message>& messages, size_t room);

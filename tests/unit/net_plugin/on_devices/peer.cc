@@ -115,6 +115,7 @@ absl::Status Receive(Net* net) {
         ++posted;
       }
     }
+    if (receives.empty()) continue;
     int size = 0;
     REWIRE_ASSIGN_OR_RETURN(const bool done, receiver->Test(receives.front(), &size));
     if (!done) continue;

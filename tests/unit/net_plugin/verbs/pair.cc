@@ -52,6 +52,7 @@ Pair::Pair(const PairOptions& options) : fabric(FabricOf(options)), random_(opti
           {sender, fabric.now() + random_.Between(Duration{}, microseconds(300)), std::move(work)});
     };
   };
+  o.watch = false;  // Carry() stands for a worker
   const auto never = [](const std::function<void()>&) {};
   o.run = background(true);
   if (options.uncopied) {
@@ -164,7 +165,10 @@ absl::Status Pair::Carry(void* out, void* from, void* in, void* to, size_t bytes
       if (!done.ok()) return done.status();
       sent = *done;
     }
-    if (received) continue;
+    if (received) {
+      (void)receiver->Attend();
+      continue;
+    }
     const auto done = receiver->Test(*receive, nullptr);
     if (!done.ok()) return done.status();
     received = *done;

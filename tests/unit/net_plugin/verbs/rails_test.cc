@@ -51,6 +51,14 @@ TEST_F(Rails, SharesAreInProportionToSpeed) {
   EXPECT_LT(fast, 6 * slow);
 }
 
+// However little there is to send: a rail that is never used is not known to have failed.
+TEST_F(Rails, OneMessageAtATimeGoesByRailsInTurn) {
+  Join({});
+  for (int i = 0; i < 10; ++i) ASSERT_EQ(Carry(1000), absl::OkStatus());
+  EXPECT_GE(pair_->sender_spied->bytes["s0"], 4000u);
+  EXPECT_GE(pair_->sender_spied->bytes["s1"], 4000u);
+}
+
 TEST_F(Rails, OnePortHereAndTwoThere) {
   PairOptions options;
   options.sender_ports = 1;

@@ -1,0 +1,103 @@
+// Turns at a connection: never both at once, and nothing that comes is left.
+#include "net_plugin/verbs/idle_watch.h"
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <thread>
+
+#include "reconfig/base/clock.h"
+#include "reconfig/base/unique_fd.h"
+
+namespace rewire::net {
+namespace {
+
+class IdleWatchTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    int fds[2];
+    ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds), 0);
+    here_ = UniqueFd(fds[0]);
+    there_ = UniqueFd(fds[1]);
+  }
+  void Say() const {
+    const Time deadline = Now() + seconds(20);
+    while (write(there_.get(), "x", 1) != 1) ASSERT_LT(Now(), deadline);
+  }
+  // Takes one byte, of the turn's owner.
+  bool Hear() {
+    char byte = 0;
+    const bool heard = read(here_.get(), &byte, 1) == 1;
+    heard_ += heard ? 1 : 0;
+    total_ = heard_;
+    return heard;
+  }
+  bool AllHeard(int said) const {
+    const Time deadline = Now() + seconds(20);
+    while (total_ != said && Now() < deadline) std::this_thread::yield();
+    return total_ == said;
+  }
+
+  UniqueFd here_;
+  UniqueFd there_;
+  int heard_ = 0;  // of whose turn it is
+  std::atomic<int> total_{0};
+};
+
+TEST_F(IdleWatchTest, AWorkerLooksWhileNobodyHasEntered) {
+  IdleWatch watch(here_.get(), [this] {
+    Hear();
+    return IdleWatch::Next::kReadable;
+  });
+  Say();
+  Say();
+  EXPECT_TRUE(AllHeard(2));
+}
+
+TEST_F(IdleWatchTest, WhatCameInTheCallersTurnIsLookedAtBehindIt) {
+  IdleWatch watch(here_.get(), [this] {
+    Hear();
+    return IdleWatch::Next::kReadable;
+  });
+  ASSERT_TRUE(watch.Enter());
+  Say();
+  // A worker may have come by now or not; both are right.
+  EXPECT_EQ(heard_, 0);
+  watch.Leave();
+  EXPECT_TRUE(AllHeard(1));
+}
+
+TEST_F(IdleWatchTest, ItGoesOnAtOnceWhereALookSaysSo) {
+  std::atomic<int> looks = 0;
+  IdleWatch watch(here_.get(), [&] {
+    Hear();
+    return ++looks < 100 ? IdleWatch::Next::kAtOnce : IdleWatch::Next::kNothing;
+  });
+  Say();
+  const Time deadline = Now() + seconds(20);
+  while (looks < 100 && Now() < deadline) std::this_thread::yield();
+  EXPECT_EQ(looks, 100);
+}
+
+TEST_F(IdleWatchTest, OneAtATime) {
+  constexpr int kSaid = 5000;
+  IdleWatch watch(here_.get(), [this] {
+    Hear();
+    return IdleWatch::Next::kReadable;
+  });
+  std::thread other([this] {
+    for (int i = 0; i < kSaid; ++i) Say();
+  });
+  for (int turn = 0; turn < kSaid; ++turn) {
+    if (!watch.Enter()) continue;
+    Hear();
+    watch.Leave();
+  }
+  other.join();
+  EXPECT_TRUE(AllHeard(kSaid));
+}
+
+}  // namespace
+}  // namespace rewire::net
