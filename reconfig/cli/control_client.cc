@@ -9,8 +9,15 @@
 
 namespace rewire {
 
+namespace {
+
+// The launcher's longest pause between two agents is 2 s (agent_process.cc), and one has to start.
+constexpr Duration kBetweenAgents = seconds(5);
+
+}  // namespace
+
 absl::StatusOr<ControlClient> ControlClient::Connect(const std::string& socket) {
-  const Time deadline = Now() + seconds(2);
+  const Time deadline = Now() + kBetweenAgents;
   for (;;) {
     UniqueFd fd;
     const SocketStatus s = ConnectUnix(socket, deadline, &fd);

@@ -15,7 +15,7 @@ class ControlClient {
  public:
   using OnProgress = std::function<void(const nlohmann::json& progress)>;
 
-  // An agent that is being started again is waited for, up to two seconds.
+  // An agent that is being started again is waited for, up to five seconds.
   static absl::StatusOr<ControlClient> Connect(const std::string& socket);
 
   // The last answer when it says ok; its error text otherwise (kFailedPrecondition;

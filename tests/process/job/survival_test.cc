@@ -28,6 +28,19 @@ TEST(SurvivalTest, AnAgentKilledInSteadyState) {
   EXPECT_THAT(job.FinishExact().err, HasSubstr("the agent was killed by signal 9"));
 }
 
+// Its launcher waits longer each time before it starts the next one; commands wait longer than
+// that.
+TEST(SurvivalTest, AnAgentKilledAgainAndAgainIsStillAnswered) {
+  TrainingJob job({});
+  for (int i = 0; i < 8; ++i) {
+    const pid_t agent = job.AgentPid();
+    kill(agent, SIGKILL);
+    ASSERT_TRUE(Eventually([&] { return Ended(agent); }));
+  }
+  job.WaitSteady();
+  job.FinishExact();
+}
+
 // The agent goes as soon as it has told of a phase. Whether the change was committed by then is the
 // store's to say; either way training goes on, and the next change works.
 TEST(SurvivalTest, AnAgentKilledInEveryPhaseOfAChange) {
