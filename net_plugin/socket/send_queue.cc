@@ -9,7 +9,7 @@
 namespace rewire::net {
 namespace {
 
-constexpr uint32_t kNearUs = 20;
+constexpr uint32_t kNearUs = 10;
 constexpr int kShort = 256 << 10;
 
 }  // namespace

@@ -78,7 +78,12 @@ bool Connection::Calm() const {
 void Connection::Fail(const absl::Status& status) {
   if (!failure_.ok()) return;
   failure_ = status;
-  REWIRE_WARN("net plugin: %s", std::string(status.message()).c_str());
+  const std::string text(status.message());
+  if (attended_ && absl::IsUnavailable(status)) {
+    REWIRE_INFO("net plugin: %s", text.c_str());
+  } else {
+    REWIRE_WARN("net plugin: %s", text.c_str());
+  }
 }
 
 bool Connection::Busy() const {
@@ -87,11 +92,23 @@ bool Connection::Busy() const {
   });
 }
 
-absl::Status Connection::Poll(bool look) {
+void Connection::PollRails() {
   for (size_t r = 0; r < tracks_.size() && failure_.ok(); ++r) {
     if (tracks_[r].rail.made()) PollRail(r);
   }
-  if (failure_.ok() && (look || !calm_ || ++polls_ % kLookEvery == 0)) Look();
+}
+
+absl::Status Connection::Poll() {
+  PollRails();
+  if (failure_.ok() && (!calm_ || ++polls_ % kLookEvery == 0)) Look();
+  return Failure();
+}
+
+absl::Status Connection::Attend() {
+  attended_ = true;
+  PollRails();
+  if (failure_.ok()) Look();
+  attended_ = false;
   return Failure();
 }
 

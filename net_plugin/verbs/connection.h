@@ -24,6 +24,7 @@
 #include "net_plugin/verbs/clear_to_send.h"
 #include "net_plugin/verbs/control.h"
 #include "net_plugin/verbs/rail.h"
+#include "net_plugin/verbs/watch.h"
 #include "reconfig/base/clock.h"
 
 namespace rewire::net {
@@ -52,8 +53,8 @@ struct ConnectionOptions {
   // A peer that refuses a request may be one that dies: its memory goes before its connections.
   Duration doubt = seconds(1);
   Duration stranded = seconds(30);  // device memory waits so long for a rail, or for its copy
-  // Workers move what NCCL leaves alone.
-  bool watch = true;
+  // Of a receiver; null: nobody moves what NCCL leaves alone.
+  std::function<std::unique_ptr<Watch>(int fd, Watch::Look look)> watch = WatchByWorkers;
   std::function<Time()> now = Now;
   // Where queues are made and joined, and where device memory is copied.
   std::function<void(std::function<void()>)> run = RunInBackground;
@@ -92,9 +93,14 @@ class Connection final : public Attachment, private Control::Listener {
   // Nothing is under way that the peer would have to finish.
   [[nodiscard]] bool Calm() const;
 
-  // Moves everything; the control connection now and then while nothing is wrong, or if told to
-  // look. The failure, once there is one.
-  absl::Status Poll(bool look = false);
+  // Moves everything; the control connection only now and then while nothing is wrong. The failure,
+  // once there is one.
+  absl::Status Poll();
+  // The same with the control connection, where nobody waits for anything: a peer that goes is no
+  // news then.
+  absl::Status Attend();
+  // Rung where something is to be done that nobody waits for. From any thread.
+  void SetBell(std::function<void()> bell) { bell_ = std::move(bell); }
   // What it does next waits neither for the peer nor for the caller.
   [[nodiscard]] bool Busy() const;
   void Fail(const absl::Status& status);
@@ -207,6 +213,7 @@ class Connection final : public Attachment, private Control::Listener {
 
   static absl::Status WrongRequest(const Track& track, rdma::CompletionStatus status);
   void PollRail(size_t rail);
+  void PollRails();
   void Look();
   absl::StatusOr<char*> PlaceOf(const FrameHeader& piece) override;
   absl::StatusOr<bool> Hear(const FrameHeader& header, std::string_view payload) override;
@@ -223,6 +230,8 @@ class Connection final : public Attachment, private Control::Listener {
   size_t total_ = 0;  // rails between chosen NICs, as the sending side says; the others follow
   End* end_ = nullptr;
   bool calm_ = false;
+  bool attended_ = false;  // nobody waits for anything
+  std::function<void()> bell_;
   uint64_t polls_ = 0;
   std::array<RailEvent, Rail::kBatch> events_;  // of one poll
   uint64_t randoms_ = 0;

@@ -30,7 +30,8 @@ void Connection::Make(Track* track, const std::optional<Offer>& peer) {
   calm_ = false;
   const bool fresh = !t.rail.made();
   t.making = std::make_shared<Making>(std::move(t.rail));
-  options_.run([making = t.making, peer, fresh, options = options_.rail, random = Random()] {
+  options_.run([making = t.making, peer, fresh, options = options_.rail, random = Random(),
+                bell = bell_] {
     absl::Status status;
     if (fresh) {
       absl::StatusOr<Offer> ours = making->rail.Prepare(options, peer ? &*peer : nullptr, random);
@@ -42,6 +43,7 @@ void Connection::Make(Track* track, const std::optional<Offer>& peer) {
     }
     if (!status.ok()) making->why = std::string(status.message());
     making->done.store(true, std::memory_order_release);
+    if (bell) bell();
   });
 }
 

@@ -19,12 +19,13 @@ VerbsReceiver::VerbsReceiver(std::unique_ptr<Link> link, Links* links)
       uncleared_(connection_.next) {
   for (Receive& r : receives_) r.comm = this;
   connection_.SetEnd(this);
-  if (!connection_.options().watch || !Workers::Get().ok()) return;
-  watch_ = std::make_unique<IdleWatch>(link_->streams[0].fd(), [this] { return Attend(); });
+  watch_ = connection_.options().watch(link_->streams[0].fd(), [this] { return Attend(); });
+  if (watch_ != nullptr) connection_.SetBell(watch_->Bell());
 }
 
 VerbsReceiver::~VerbsReceiver() {
   watch_.reset();
+  connection_.SetBell({});
   connection_.SetEnd(nullptr);
   if (connection_.failed() || unfinished_ > 0) return;
   if (connection_.Calm()) {
@@ -57,11 +58,11 @@ absl::Status VerbsReceiver::Deregister(void* mr) {
   return absl::OkStatus();
 }
 
-IdleWatch::Next VerbsReceiver::Attend() {
-  const absl::Status status = connection_.Poll(true);
+Watch::Next VerbsReceiver::Attend() {
+  const absl::Status status = connection_.Attend();
   // What follows a close is of the next use.
-  if (!status.ok() || link_->closed) return IdleWatch::Next::kNothing;
-  return connection_.Busy() ? IdleWatch::Next::kAtOnce : IdleWatch::Next::kReadable;
+  if (!status.ok() || link_->closed) return Watch::Next::kNothing;
+  return connection_.Busy() ? Watch::Next::kAtOnce : Watch::Next::kReadable;
 }
 
 absl::StatusOr<Request*> VerbsReceiver::Irecv(int count, void* const* data, const size_t* bytes,
@@ -69,7 +70,7 @@ absl::StatusOr<Request*> VerbsReceiver::Irecv(int count, void* const* data, cons
   if (requests_ == 0 && watch_ != nullptr && !watch_->Enter()) return nullptr;
   const absl::StatusOr<Receive*> begun = Begin(count, data, bytes, tags, mrs);
   if (begun.ok() && *begun != nullptr) ++requests_;
-  if (requests_ == 0 && watch_ != nullptr) watch_->Leave();
+  if (requests_ == 0 && watch_ != nullptr) watch_->Leave(connection_.Busy());
   return begun;
 }
 
@@ -227,7 +228,7 @@ absl::StatusOr<bool> VerbsReceiver::Test(Request* request, int* sizes) {
     sizes[i] = static_cast<int>(part.told != 0 ? part.told : part.bytes);
   }
   r->busy = false;
-  if (--requests_ == 0 && watch_ != nullptr) watch_->Leave();
+  if (--requests_ == 0 && watch_ != nullptr) watch_->Leave(connection_.Busy());
   return true;
 }
 

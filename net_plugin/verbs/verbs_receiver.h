@@ -9,7 +9,6 @@
 #include "net_plugin/core/comm.h"
 #include "net_plugin/verbs/connection.h"
 #include "net_plugin/verbs/flush.h"
-#include "net_plugin/verbs/idle_watch.h"
 #include "net_plugin/verbs/registration.h"
 #include "net_plugin/verbs/staging.h"
 
@@ -32,9 +31,6 @@ class VerbsReceiver final : public Receiver, private Connection::End {
                                  void* const* mrs) override;
   absl::StatusOr<Request*> Iflush(int count, void* const* data, void* const* mrs) override;
   absl::StatusOr<bool> Test(Request* request, int* sizes) override;
-
-  // Moves the connection while there is no request: for a worker, or who stands for one.
-  IdleWatch::Next Attend();
 
  private:
   struct Part {
@@ -68,6 +64,8 @@ class VerbsReceiver final : public Receiver, private Connection::End {
   absl::StatusOr<bool> Hear(const FrameHeader& header, std::string_view payload) override;
   void Said(const FrameHeader&) override {}
 
+  // While there is no request.
+  Watch::Next Attend();
   absl::StatusOr<Receive*> Begin(int count, void* const* data, const size_t* bytes, const int* tags,
                                  void* const* mrs);
   // Tells the sender of receives, several at once, before it has to wait: when those that it does
@@ -102,7 +100,7 @@ class VerbsReceiver final : public Receiver, private Connection::End {
   uint64_t unfinished_ = 0;
   uint32_t requests_ = 0;  // that are not given back; flushes, which move nothing, aside
   uint64_t uncleared_;     // the sender has been told of all receives before this one
-  std::unique_ptr<IdleWatch> watch_;
+  std::unique_ptr<Watch> watch_;
 };
 
 }  // namespace rewire::net

@@ -34,6 +34,7 @@ struct PairOptions {
   std::optional<bool> adaptive;  // pieces of more than 1000 bytes go apart then
   bool unfenced = false;         // the receiver leaves out the fence
   bool uncopied = false;         // device memory is never copied
+  bool unwatched = false;        // nobody moves the receiver but the test
 };
 
 class Pair {
@@ -49,7 +50,7 @@ class Pair {
   absl::Status Carry(
       void* out, void* from, void* in, void* to, size_t bytes,
       const std::function<void()>& between = [] {});
-  // The clock, and what the ends do in the background.
+  // The clock, and what the ends do in the background, a receiver without requests among it.
   void Advance(Duration duration);
   // As SIGSTOP does it: from now on this end does nothing in the background, and the test does not
   // move it. Its devices go on.
@@ -69,6 +70,7 @@ class Pair {
   std::unique_ptr<VerbsReceiver> receiver;
 
  private:
+  class Worker;
   std::vector<std::shared_ptr<Nic>> Open(const std::string& side, size_t ports,
                                          const PairOptions& options,
                                          const std::shared_ptr<Spied>& spied);
@@ -80,6 +82,7 @@ class Pair {
     std::function<void()> work;
   };
   std::deque<Job> jobs_;
+  Worker* worker_ = nullptr;  // the receiver's
   std::array<bool, 2> stopped_{};
   std::vector<std::string> devices_;
   Links sender_links_{{}};

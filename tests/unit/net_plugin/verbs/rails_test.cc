@@ -91,6 +91,7 @@ TEST_F(Rails, AnswersThatComeTooLate) {
     SCOPED_TRACE(silence);
     PairOptions options;
     options.sender_ports = options.receiver_ports = 1;
+    options.unwatched = true;
     Join(options);
     ASSERT_TRUE(pair_->sender_spied->queue_pairs.begin()->second->ToError().ok());
     const auto poll = [&](bool both) {
@@ -110,6 +111,59 @@ TEST_F(Rails, AnswersThatComeTooLate) {
     ASSERT_EQ(counters.back, 1u);
     ASSERT_EQ(Carry(100'000), absl::OkStatus());
   }
+}
+
+// The first message has come and its acknowledgement is lost; the receiver has its last one in the
+// middle of fencing the rail, and nobody asks it for anything more.
+TEST_F(Rails, WhatAReceiverHasBegunIsEndedWhenItWaitsForNothing) {
+  Join({});
+  const RailCounters& counters = *pair_->sending().options().counters;
+  const int tag = 1;
+  const size_t room = 100;
+  std::vector<char> out(room, 'o');
+  std::vector<char> in(room);
+  void* const from = *pair_->sender->Register(out.data(), room, kPtrHost);
+  void* to = *pair_->receiver->Register(in.data(), room, kPtrHost);
+  void* data = in.data();
+  Request* receives[2];
+  for (Request*& r : receives) {
+    r = *pair_->receiver->Irecv(1, &data, &room, &tag, &to);
+    ASSERT_NE(r, nullptr);
+  }
+  const auto send = [&] {
+    for (int i = 0; i < 10'000; ++i) {
+      pair_->Advance(nanoseconds(200));
+      if (Request* const made = *pair_->sender->Isend(out.data(), room, tag, from)) return made;
+      (void)pair_->receiver->Test(receives[1], nullptr);
+    }
+    return static_cast<Request*>(nullptr);
+  };
+  Request* const first = send();
+  ASSERT_NE(first, nullptr);
+  pair_->fabric.SetLoss("r0", 1'000'000);
+  for (int i = 0; i < 100'000 && counters.failed == 0; ++i) {
+    pair_->Advance(nanoseconds(200));
+    ASSERT_FALSE(*pair_->sender->Test(first, nullptr));
+  }
+  ASSERT_EQ(counters.failed, 1u);
+  ASSERT_TRUE(*pair_->receiver->Test(receives[0], nullptr));
+  for (int i = 0; i < 1000 && !pair_->receiving().Busy(); ++i) {
+    ASSERT_FALSE(*pair_->sender->Test(first, nullptr));
+    ASSERT_FALSE(*pair_->receiver->Test(receives[1], nullptr));
+  }
+  Request* const second = *pair_->sender->Isend(out.data(), room, tag, from);
+  ASSERT_NE(second, nullptr);
+  pair_->fabric.Advance(microseconds(20));
+  ASSERT_TRUE(*pair_->receiver->Test(receives[1], nullptr));
+  ASSERT_TRUE(pair_->receiving().Busy());
+  bool sent = false;
+  for (int i = 0; i < 100'000 && !sent; ++i) {
+    pair_->Advance(nanoseconds(200));
+    sent = *pair_->sender->Test(first, nullptr);
+  }
+  EXPECT_TRUE(sent);
+  EXPECT_TRUE(pair_->sender->Deregister(from).ok());
+  EXPECT_TRUE(pair_->receiver->Deregister(to).ok());
 }
 
 // A silent port looks well to whoever asks it, and joining asks only the device and the peer.

@@ -1,11 +1,12 @@
 // Turns at a connection: never both at once, and nothing that comes is left.
-#include "net_plugin/verbs/idle_watch.h"
+#include "net_plugin/verbs/watch.h"
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <functional>
 #include <thread>
 
 #include "reconfig/base/clock.h"
@@ -14,7 +15,7 @@
 namespace rewire::net {
 namespace {
 
-class IdleWatchTest : public ::testing::Test {
+class WatchTest : public ::testing::Test {
  protected:
   void SetUp() override {
     int fds[2];
@@ -46,34 +47,34 @@ class IdleWatchTest : public ::testing::Test {
   std::atomic<int> total_{0};
 };
 
-TEST_F(IdleWatchTest, AWorkerLooksWhileNobodyHasEntered) {
-  IdleWatch watch(here_.get(), [this] {
+TEST_F(WatchTest, AWorkerLooksWhileNobodyHasEntered) {
+  const auto watch = WatchByWorkers(here_.get(), [this] {
     Hear();
-    return IdleWatch::Next::kReadable;
+    return Watch::Next::kReadable;
   });
   Say();
   Say();
   EXPECT_TRUE(AllHeard(2));
 }
 
-TEST_F(IdleWatchTest, WhatCameInTheCallersTurnIsLookedAtBehindIt) {
-  IdleWatch watch(here_.get(), [this] {
+TEST_F(WatchTest, WhatCameInTheCallersTurnIsLookedAtBehindIt) {
+  const auto watch = WatchByWorkers(here_.get(), [this] {
     Hear();
-    return IdleWatch::Next::kReadable;
+    return Watch::Next::kReadable;
   });
-  ASSERT_TRUE(watch.Enter());
+  ASSERT_TRUE(watch->Enter());
   Say();
   // A worker may have come by now or not; both are right.
   EXPECT_EQ(heard_, 0);
-  watch.Leave();
+  watch->Leave(false);
   EXPECT_TRUE(AllHeard(1));
 }
 
-TEST_F(IdleWatchTest, ItGoesOnAtOnceWhereALookSaysSo) {
+TEST_F(WatchTest, ItGoesOnAtOnceWhereALookSaysSo) {
   std::atomic<int> looks = 0;
-  IdleWatch watch(here_.get(), [&] {
+  const auto watch = WatchByWorkers(here_.get(), [&] {
     Hear();
-    return ++looks < 100 ? IdleWatch::Next::kAtOnce : IdleWatch::Next::kNothing;
+    return ++looks < 100 ? Watch::Next::kAtOnce : Watch::Next::kNothing;
   });
   Say();
   const Time deadline = Now() + seconds(20);
@@ -81,19 +82,44 @@ TEST_F(IdleWatchTest, ItGoesOnAtOnceWhereALookSaysSo) {
   EXPECT_EQ(looks, 100);
 }
 
-TEST_F(IdleWatchTest, OneAtATime) {
+TEST_F(WatchTest, WhatIsLeftToDoIsDoneWithoutAWord) {
+  std::atomic<int> looks = 0;
+  const auto watch = WatchByWorkers(here_.get(), [&] {
+    ++looks;
+    return Watch::Next::kReadable;
+  });
+  const auto looked = [&](int times) {
+    const Time deadline = Now() + seconds(20);
+    while (looks < times && Now() < deadline) std::this_thread::yield();
+    return looks >= times;
+  };
+  ASSERT_TRUE(watch->Enter());
+  watch->Leave(true);
+  EXPECT_TRUE(looked(1));
+  watch->Bell()();
+  EXPECT_TRUE(looked(2));
+}
+
+TEST_F(WatchTest, ABellIsHarmlessWhenTheWatchIsGone) {
+  auto watch = WatchByWorkers(here_.get(), [] { return Watch::Next::kReadable; });
+  const std::function<void()> bell = watch->Bell();
+  watch.reset();
+  bell();
+}
+
+TEST_F(WatchTest, OneAtATime) {
   constexpr int kSaid = 5000;
-  IdleWatch watch(here_.get(), [this] {
+  const auto watch = WatchByWorkers(here_.get(), [this] {
     Hear();
-    return IdleWatch::Next::kReadable;
+    return Watch::Next::kReadable;
   });
   std::thread other([this] {
     for (int i = 0; i < kSaid; ++i) Say();
   });
   for (int turn = 0; turn < kSaid; ++turn) {
-    if (!watch.Enter()) continue;
+    if (!watch->Enter()) continue;
     Hear();
-    watch.Leave();
+    watch->Leave(false);
   }
   other.join();
   EXPECT_TRUE(AllHeard(kSaid));
