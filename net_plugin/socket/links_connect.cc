@@ -8,7 +8,6 @@
 #include "net_plugin/socket/address.h"
 #include "net_plugin/socket/links.h"
 #include "net_plugin/socket/random.h"
-#include "net_plugin/socket/send_queue.h"
 #include "net_plugin/socket/socket_error.h"
 #include "reconfig/base/hash.h"
 
@@ -79,10 +78,7 @@ absl::StatusOr<std::unique_ptr<Link>> Links::Connect(const sockaddr_storage& loc
   Attempt ended = std::move(found->second);
   attempts_.erase(found);
   if (!through.ok()) return through.status();
-  for (UniqueFd& fd : ended.fds) {
-    BoundSendQueue(fd.get());
-    ended.link->streams.emplace_back(std::move(fd));
-  }
+  for (UniqueFd& fd : ended.fds) ended.link->streams.emplace_back(std::move(fd));
   ++counters_.links_made;
   return std::move(ended.link);
 }

@@ -19,16 +19,23 @@ std::optional<int> SendBufferOf(uint32_t round_trip_us) {
   return kShort;
 }
 
-void BoundSendQueue(int fd) {
+bool SendQueueIsLong(int fd) {
+  int size = 0;
+  socklen_t bytes = sizeof size;
+  // Linux says twice what it was given.
+  return getsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, &bytes) == 0 && size > 2 * kShort;
+}
+
+bool BoundSendQueue(int fd) {
   tcp_info info{};
   socklen_t bytes = sizeof info;
   // Linux 4.6 has it. The smallest: greetings wait for processors, too.
   if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0 ||
       bytes < offsetof(tcp_info, tcpi_min_rtt) + sizeof info.tcpi_min_rtt) {
-    return;
+    return false;
   }
   const std::optional<int> size = SendBufferOf(info.tcpi_min_rtt);
-  if (size.has_value()) setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &*size, sizeof *size);
+  return size.has_value() && setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &*size, sizeof *size) == 0;
 }
 
 }  // namespace rewire::net

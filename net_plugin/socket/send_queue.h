@@ -1,4 +1,4 @@
-// How much of what is sent waits in the kernel where the other end is near. Pure, but for Bound().
+// How much of what is sent waits in the kernel where the other end is near.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,11 @@ namespace rewire::net {
 // and each 10 us, the most that this is done for, they are 26 GB/s.
 [[nodiscard]] std::optional<int> SendBufferOf(uint32_t round_trip_us);
 
-// Sets that for a connected TCP socket. What cannot be asked or set stays as it is.
-void BoundSendQueue(int fd);
+// Whether more may wait in it by now.
+[[nodiscard]] bool SendQueueIsLong(int fd);
+
+// Sets that for a connected TCP socket. False: its way has not been seen to be short. What cannot
+// be asked stays as it is.
+[[nodiscard]] bool BoundSendQueue(int fd);
 
 }  // namespace rewire::net

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "net_plugin/socket/send_queue.h"
 
 namespace rewire::net {
 namespace {
@@ -64,10 +65,14 @@ absl::StatusOr<size_t> Stream::Write(const void* header, size_t header_bytes, co
   for (;;) {
     const ssize_t n = small ? send(fd_.get(), together, header_bytes + payload_bytes, kFlags)
                             : sendmsg(fd_.get(), &message, kFlags);
-    if (n >= 0) return static_cast<size_t>(n);
-    if (errno == EINTR) continue;
-    if (errno == EAGAIN || errno == EWOULDBLOCK) return size_t{0};
-    return Broken("sending", errno);
+    if (n < 0 && errno == EINTR) continue;
+    const bool full = n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
+    if (n < 0 && !full) return Broken("sending", errno);
+    const size_t sent = full ? 0 : static_cast<size_t>(n);
+    if (sent < header_bytes + payload_bytes && looks_left_ > 0 && SendQueueIsLong(fd_.get())) {
+      looks_left_ = BoundSendQueue(fd_.get()) ? 0 : looks_left_ - 1;
+    }
+    return sent;
   }
 }
 

@@ -47,6 +47,9 @@ class Stream {
   absl::StatusOr<size_t> Fill(void* to, size_t bytes);
 
   UniqueFd fd_;
+  // How often it is still asked, each time the kernel's queue is full, whether the way is short
+  // (send_queue.h): the first round trips of a busy machine may be long.
+  int looks_left_ = 32;
   std::unique_ptr<Loans> loans_;
   std::unique_ptr<char[]> kept_;
   size_t begin_ = 0;
