@@ -3,9 +3,10 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
-#include "reconfig/base/bytes.h"
 #include "reconfig/base/log.h"
+#include "reconfig/base/status_macros.h"
 #include "reconfig/participant/participant.h"
+#include "reconfig/participant/shape_list.h"
 #include "reconfig/stream/ask_name.h"
 
 namespace rewire {
@@ -16,34 +17,6 @@ constexpr std::string_view kShapesName{"\0shapes", 7};
 constexpr std::string_view kNodeName{"\0node", 5};
 // The number of applied updates, carried like any other state.
 constexpr const char* kUpdatesTensor = "rewire/updates";
-
-std::string EncodeShapes(const std::vector<PlacedTensor>& tensors) {
-  ByteWriter out;
-  out.Put(static_cast<uint32_t>(tensors.size()));
-  for (const PlacedTensor& t : tensors) {
-    out.PutString(t.shape.name);
-    out.Put(t.shape.elements);
-    out.Put(t.shape.element_bytes);
-    out.Put(t.shape.division);
-    out.Put(t.shape.change);
-  }
-  return out.Take();
-}
-
-std::vector<TensorShape> DecodeShapes(std::string_view bytes) {
-  std::vector<TensorShape> shapes;
-  ByteReader in(bytes);
-  for (uint32_t left = in.GetCount(18); left > 0 && in.ok(); --left) {
-    TensorShape s;
-    s.name = std::string(in.GetString());
-    s.elements = in.Get<uint64_t>();
-    s.element_bytes = in.Get<uint32_t>();
-    s.division = static_cast<Division>(in.Get<uint8_t>());
-    s.change = static_cast<Change>(in.Get<uint8_t>());
-    if (in.ok()) shapes.push_back(std::move(s));
-  }
-  return shapes;
-}
 
 }  // namespace
 
@@ -98,7 +71,9 @@ void Participant::Ready() {
   MutexLock lock(&mutex_);
   if (ready_) return;
   ready_ = true;
-  names_.Publish(std::string(kShapesName), EncodeShapes(tensors_));
+  std::vector<TensorShape> shapes;
+  for (const PlacedTensor& t : tensors_) shapes.push_back(t.shape);
+  names_.Publish(std::string(kShapesName), EncodeShapes(shapes));
   names_.Publish(std::string(kNodeName), NodeIdentity());
   changed_.NotifyAll();
 }
@@ -134,7 +109,10 @@ std::string Participant::NodeOf(const WorldMember& member) const {
 }
 
 absl::Status Participant::CheckShapes(const World& from) const {
-  const std::vector<TensorShape> mine = DecodeShapes(names_.Find(kShapesName).value_or(""));
+  std::vector<TensorShape> mine;
+  if (const auto published = names_.Find(kShapesName)) {
+    REWIRE_ASSIGN_OR_RETURN(mine, DecodeShapes(*published));
+  }
   if (from.members.empty() || from.members[0].member == options_.member) return absl::OkStatus();
   // Any member that was there before will do; a lost one does not answer, and then the hashes of
   // the plans still differ.
@@ -150,7 +128,7 @@ absl::Status Participant::CheckShapes(const World& from) const {
       if (answer.ok() && !*answer) pause.WaitUntil(&pause_mutex, Now() + milliseconds(10));
     } while (answer.ok() && !*answer && Now() < deadline && !gate_.finished());
     if (!answer.ok() || !*answer) continue;
-    const std::vector<TensorShape> theirs = DecodeShapes(**answer);
+    REWIRE_ASSIGN_OR_RETURN(const std::vector<TensorShape> theirs, DecodeShapes(**answer));
     for (size_t i = 0; i < std::max(mine.size(), theirs.size()); ++i) {
       if (i < mine.size() && i < theirs.size() && mine[i] == theirs[i]) continue;
       return absl::InvalidArgumentError(absl::StrCat(

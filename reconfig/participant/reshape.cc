@@ -317,8 +317,15 @@ PeerOffer Reshape::OfferOf(const WorldMember& source) {
   while (!Cancelled() && Now() < deadline) {
     const absl::StatusOr<std::string> answer = context_.ask_offer(source);
     if (!answer.ok()) break;
-    PeerOffer offer = DecodePeerOffer(*answer);
-    if (offer.epoch == request_.epoch) return offer;
+    // An empty answer means that the source has not published an offer yet.
+    if (!answer->empty()) {
+      absl::StatusOr<PeerOffer> offer = DecodePeerOffer(*answer);
+      if (!offer.ok()) {
+        REWIRE_WARN("member %u: %s", source.member, std::string(offer.status().message()).c_str());
+        break;
+      }
+      if (offer->epoch == request_.epoch) return *std::move(offer);
+    }
     MutexLock lock(&mutex_);
     changed_.WaitUntil(&mutex_, Now() + milliseconds(5));
   }

@@ -105,7 +105,8 @@ class Reshape {
   void PublishOffer();
   PeerOffer OfferOf(const WorldMember& source);
   // Splits what the targets copy themselves from what is sent to them.
-  void ServePulls();
+  // Moves what targets copy by themselves from outgoing_ to pulled_.
+  absl::Status ServePulls();
   absl::Status TellReady(uint64_t step, Time deadline);
   absl::Status TellContents(NoteKind kind, Time deadline);
   absl::StatusOr<StatePlace> SourceOf(const BoxCopy& copy) const;

@@ -16,17 +16,30 @@ double Milliseconds(Duration d) { return static_cast<double>(ToNanoseconds(d)) /
 
 }  // namespace
 
-void Reshape::ServePulls() {
+absl::Status Reshape::ServePulls() {
+  std::map<MemberId, std::vector<uint32_t>> asked;
+  for (const Outgoing& out : outgoing_) {
+    const MemberId target = out.target.member;
+    if (out.local || asked.contains(target)) continue;
+    const auto note = notes_.Find(target, NoteKind::kPull);
+    if (!note) continue;
+    absl::StatusOr<std::vector<uint32_t>> tensors = DecodeTensors(*note);
+    if (!tensors.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("member ", target, ": ", std::string(tensors.status().message())));
+    }
+    asked[target] = *std::move(tensors);
+  }
   std::erase_if(outgoing_, [&](const Outgoing& out) {
-    if (out.local) return false;
-    const auto note = notes_.Find(out.target.member, NoteKind::kPull);
-    if (!note) return false;
-    const std::vector<uint32_t> tensors = DecodeTensors(*note);
-    if (std::find(tensors.begin(), tensors.end(), out.tensor) == tensors.end()) return false;
+    const auto tensors = asked.find(out.target.member);
+    if (out.local || tensors == asked.end()) return false;
+    const auto& list = tensors->second;
+    if (std::find(list.begin(), list.end(), out.tensor) == list.end()) return false;
     pulled_[out.target.member].push_back(out);
     bytes_pulled_ += out.end - out.begin;
     return true;
   });
+  return absl::OkStatus();
 }
 
 absl::Status Reshape::TellReady(uint64_t step, Time deadline) {
@@ -77,8 +90,8 @@ absl::Status Reshape::StreamChange(uint64_t step) {
   // A joiner stands from the start: how long the others' steps take is the leader's to judge.
   const Duration patience = state_.joining ? kLongest : context_.boundary;
   const Time deadline = begin + patience;
-  ServePulls();
-  absl::Status status = TellReady(step, deadline);
+  absl::Status status = ServePulls();
+  if (status.ok()) status = TellReady(step, deadline);
   if (status.ok()) status = pull_->Fetch(deadline);
   if (status.ok()) status = outflow_->Send(Select(true), step, true, deadline);
   const Time sent = Now();

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <optional>
 
+#include "absl/strings/str_cat.h"
 #include "reconfig/base/bytes.h"
 
 namespace rewire {
@@ -73,7 +74,7 @@ std::string EncodePeerOffer(const PeerOffer& offer) {
   return out.Take();
 }
 
-PeerOffer DecodePeerOffer(std::string_view bytes) {
+absl::StatusOr<PeerOffer> DecodePeerOffer(std::string_view bytes) {
   PeerOffer offer;
   ByteReader in(bytes);
   offer.epoch = in.Get<Epoch>();
@@ -84,12 +85,20 @@ PeerOffer DecodePeerOffer(std::string_view bytes) {
     t.tensor = in.Get<uint32_t>();
     for (uint32_t parts = in.GetCount(kLeastSegment); parts > 0 && in.ok(); --parts) {
       const std::optional<OfferedSegment> segment = DecodeSegment(&in);
-      if (!segment) return {};
+      if (!segment) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("decode an offer of device memory: tensor=", t.tensor,
+                         ": a segment is cut, of an unknown kind, or outside its allocation"));
+      }
       t.segments.push_back(*segment);
     }
     offer.tensors.push_back(std::move(t));
   }
-  if (!in.Finished()) return {};
+  if (!in.Finished()) {
+    return absl::InvalidArgumentError(absl::StrCat("decode an offer of device memory: bytes=",
+                                                   bytes.size(),
+                                                   ": the counts do not fit the length"));
+  }
   return offer;
 }
 

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "reconfig/abi/cuda_types.h"
 #include "reconfig/transition/world.h"
 
@@ -45,7 +46,7 @@ struct PeerOffer {
 // of process ids. Empty when that cannot be known.
 std::string NodeIdentity();
 std::string EncodePeerOffer(const PeerOffer& offer);
-// Any bytes; nothing of what is not whole.
-PeerOffer DecodePeerOffer(std::string_view bytes);
+// Takes any bytes. Not ok: a count does not fit, or a segment is not inside its allocation.
+absl::StatusOr<PeerOffer> DecodePeerOffer(std::string_view bytes);
 
 }  // namespace rewire

@@ -15,54 +15,11 @@ namespace {
 constexpr uint64_t kLeastBytes = 64 << 10;
 // The hashes of one source's copies must fit one note.
 constexpr size_t kMostPieces = 40000;
-constexpr size_t kEncodedContent = 4 + 8 + 8;
-static_assert(kMostPieces * kEncodedContent < kFragmentBytes);
+static_assert(kMostPieces * kEncodedContentBytes < kFragmentBytes);
 // Between two looks at whether it was cancelled.
 constexpr uint64_t kTurnBytes = 64 << 20;
 
 }  // namespace
-
-std::string EncodeContents(std::span<const CopyContent> contents) {
-  ByteWriter out;
-  out.Put(static_cast<uint32_t>(contents.size()));
-  for (const CopyContent& c : contents) {
-    out.Put(c.tensor);
-    out.Put(c.begin);
-    out.Put(c.content);
-  }
-  return out.Take();
-}
-
-std::vector<CopyContent> DecodeContents(std::string_view bytes) {
-  std::vector<CopyContent> contents;
-  ByteReader in(bytes);
-  for (uint32_t left = in.GetCount(kEncodedContent); left > 0 && in.ok(); --left) {
-    CopyContent c;
-    c.tensor = in.Get<uint32_t>();
-    c.begin = in.Get<uint64_t>();
-    c.content = in.Get<uint64_t>();
-    contents.push_back(c);
-  }
-  if (!in.Finished()) return {};
-  return contents;
-}
-
-std::string EncodeTensors(std::span<const uint32_t> tensors) {
-  ByteWriter out;
-  out.Put(static_cast<uint32_t>(tensors.size()));
-  for (const uint32_t t : tensors) out.Put(t);
-  return out.Take();
-}
-
-std::vector<uint32_t> DecodeTensors(std::string_view bytes) {
-  std::vector<uint32_t> tensors;
-  ByteReader in(bytes);
-  for (uint32_t left = in.GetCount(4); left > 0 && in.ok(); --left) {
-    tensors.push_back(in.Get<uint32_t>());
-  }
-  if (!in.Finished()) return {};
-  return tensors;
-}
 
 void Pull::TakeFrom(MemberId source, const PeerOffer& offer, std::span<const uint64_t> part_begins,
                     const std::vector<Incoming>& incoming, Time deadline) {
@@ -160,8 +117,13 @@ absl::Status Pull::Check(Time deadline) {
 }
 
 absl::Status Pull::Agree(MemberId source, std::string_view note, const std::vector<Piece>& pieces) {
+  const auto listed = DecodeContents(note);
+  if (!listed.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("member ", source, ": ", std::string(listed.status().message())));
+  }
   std::map<std::pair<uint32_t, uint64_t>, uint64_t> contents;
-  for (const CopyContent& c : DecodeContents(note)) contents[{c.tensor, c.begin}] = c.content;
+  for (const CopyContent& c : *listed) contents[{c.tensor, c.begin}] = c.content;
   for (const Piece& piece : pieces) {
     const auto found = contents.find({piece.tensor, piece.begin});
     if (found != contents.end() && found->second == piece.content) continue;

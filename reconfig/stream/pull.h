@@ -16,19 +16,9 @@
 #include "reconfig/stream/notes.h"
 #include "reconfig/stream/peer_mappings.h"
 #include "reconfig/stream/peer_offer.h"
+#include "reconfig/stream/pull_lists.h"
 
 namespace rewire {
-
-// The hash of bytes [begin, ...) of one copy.
-struct CopyContent {
-  uint32_t tensor = 0;
-  uint64_t begin = 0;
-  uint64_t content = 0;
-};
-std::string EncodeContents(std::span<const CopyContent> contents);
-std::vector<CopyContent> DecodeContents(std::string_view bytes);  // of any bytes
-std::string EncodeTensors(std::span<const uint32_t> tensors);
-std::vector<uint32_t> DecodeTensors(std::string_view bytes);  // of any bytes
 
 class Pull {
  public:

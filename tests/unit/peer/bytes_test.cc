@@ -17,7 +17,7 @@ PeerOffer SomeOffer() {
 }
 
 TEST(PeerOfferBytes, ComeBackAsTheyWere) {
-  const PeerOffer offer = DecodePeerOffer(EncodePeerOffer(SomeOffer()));
+  const PeerOffer offer = DecodePeerOffer(EncodePeerOffer(SomeOffer())).value();
   EXPECT_EQ(offer.epoch, 12u);
   EXPECT_EQ(offer.node, "a node");
   EXPECT_EQ(offer.server, "a server");
@@ -31,33 +31,33 @@ TEST(PeerOfferBytes, ComeBackAsTheyWere) {
   EXPECT_EQ(offer.tensors[1].segments.at(1).index, 9u);
 }
 
-TEST(PeerOfferBytes, CutAnywhereAreNoOffer) {
+TEST(PeerOfferBytes, CutAnywhereAreRefused) {
   const std::string whole = EncodePeerOffer(SomeOffer());
   for (size_t n = 0; n < whole.size(); ++n) {
-    EXPECT_TRUE(DecodePeerOffer(whole.substr(0, n)).node.empty()) << n;
+    EXPECT_FALSE(DecodePeerOffer(whole.substr(0, n)).ok()) << n;
   }
 }
 
-TEST(PeerOfferBytes, OfASegmentThatIsNotInsideItsAllocationAreNoOffer) {
+TEST(PeerOfferBytes, OfSegmentOutsideItsAllocationAreRefused) {
   PeerOffer offer = SomeOffer();
   offer.tensors[0].segments[0].offset = 4000;
-  EXPECT_TRUE(DecodePeerOffer(EncodePeerOffer(offer)).node.empty());
+  EXPECT_FALSE(DecodePeerOffer(EncodePeerOffer(offer)).ok());
   offer.tensors[0].segments[0].offset = ~uint64_t{0};
-  EXPECT_TRUE(DecodePeerOffer(EncodePeerOffer(offer)).node.empty());
+  EXPECT_FALSE(DecodePeerOffer(EncodePeerOffer(offer)).ok());
 }
 
-TEST(ListBytes, CutAnywhereAreEmpty) {
+TEST(ListBytes, CutAnywhereAreRefused) {
   const CopyContent content{1, 2, 3};
   const std::string contents = EncodeContents({&content, 1});
   const uint32_t tensor = 4;
   const std::string tensors = EncodeTensors({&tensor, 1});
-  EXPECT_EQ(DecodeContents(contents).at(0).content, 3u);
-  EXPECT_EQ(DecodeTensors(tensors).at(0), 4u);
+  EXPECT_EQ(DecodeContents(contents)->at(0).content, 3u);
+  EXPECT_EQ(DecodeTensors(tensors)->at(0), 4u);
   for (size_t n = 0; n < contents.size(); ++n) {
-    EXPECT_TRUE(DecodeContents(contents.substr(0, n)).empty()) << n;
+    EXPECT_FALSE(DecodeContents(contents.substr(0, n)).ok()) << n;
   }
   for (size_t n = 0; n < tensors.size(); ++n) {
-    EXPECT_TRUE(DecodeTensors(tensors.substr(0, n)).empty()) << n;
+    EXPECT_FALSE(DecodeTensors(tensors.substr(0, n)).ok()) << n;
   }
 }
 

@@ -93,7 +93,7 @@ class PullTest : public ::testing::TestWithParam<int> {
     context_ = UseFirstDevice();
     ASSERT_NE(context_, nullptr);
     target_ = DeviceMemory(context_, kBytes);
-    offer_ = DecodePeerOffer(owner_.Offer());
+    offer_ = DecodePeerOffer(owner_.Offer()).value();
     ASSERT_EQ(offer_.tensors.size(), 1u);
   }
   // Bytes [begin, end) of the owner's part, taken on.

@@ -1,0 +1,48 @@
+// libFuzzer: any bytes as a control frame. What decodes is an object, its own encoding decodes to
+// the same object, and every change that is asked for is parsed or refused with a reason.
+#include <cstdlib>
+#include <string>
+
+#include "reconfig/agent/command.h"
+#include "reconfig/agent/control.h"
+#include "reconfig/base/bytes.h"
+#include "reconfig/transition/codec.h"
+
+namespace {
+
+void Require(bool holds) {
+  if (!holds) std::abort();
+}
+
+void CheckFrame(std::string_view frame) {
+  static_cast<void>(rewire::IsControl(frame));
+  const auto object = rewire::DecodeControl(frame);
+  if (!object.ok()) {
+    Require(!object.status().message().empty());
+    return;
+  }
+  Require(object->is_object());
+  const std::string encoded = rewire::EncodeControl(*object);
+  Require(rewire::IsControl(encoded));
+  const auto again = rewire::DecodeControl(encoded);
+  Require(again.ok() && *again == *object);
+  for (const char* name : {"resize", "drain", "replace", "rebuild"}) {
+    const auto change = rewire::ParseChange(name, *object);
+    Require(change.ok() || !change.status().message().empty());
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string_view bytes(reinterpret_cast<const char*>(data), size);
+  CheckFrame(bytes);
+  // The input as the JSON text of a frame with a valid header.
+  rewire::ByteWriter frame;
+  frame.Put(static_cast<uint32_t>(bytes.size() + 4));
+  frame.Put(rewire::kProtocolVersion);
+  frame.Put(rewire::kControlType);
+  frame.PutRaw(bytes);
+  CheckFrame(frame.bytes());
+  return 0;
+}

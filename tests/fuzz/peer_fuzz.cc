@@ -1,0 +1,39 @@
+// libFuzzer: any bytes as what members tell each other of their tensors and device memory. A
+// segment that is taken lies inside its allocation; a list that is taken encodes to the same bytes.
+#include <cstdlib>
+#include <string_view>
+
+#include "reconfig/participant/shape_list.h"
+#include "reconfig/stream/peer_offer.h"
+#include "reconfig/stream/pull_lists.h"
+
+namespace {
+
+void Require(bool holds) {
+  if (!holds) std::abort();
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string_view bytes(reinterpret_cast<const char*>(data), size);
+  if (const auto offer = rewire::DecodePeerOffer(bytes); offer.ok()) {
+    for (const rewire::OfferedTensor& tensor : offer->tensors) {
+      for (const rewire::OfferedSegment& segment : tensor.segments) {
+        Require(segment.offset <= segment.allocation);
+        Require(segment.bytes <= segment.allocation - segment.offset);
+      }
+    }
+    Require(rewire::EncodePeerOffer(*offer) == bytes);
+  }
+  if (const auto contents = rewire::DecodeContents(bytes); contents.ok()) {
+    Require(rewire::EncodeContents(*contents) == bytes);
+  }
+  if (const auto tensors = rewire::DecodeTensors(bytes); tensors.ok()) {
+    Require(rewire::EncodeTensors(*tensors) == bytes);
+  }
+  if (const auto shapes = rewire::DecodeShapes(bytes); shapes.ok()) {
+    Require(rewire::EncodeShapes(*shapes) == bytes);
+  }
+  return 0;
+}
