@@ -127,8 +127,8 @@ absl::StatusOr<uint64_t> Leader::Furthest() {
 }
 
 absl::Status Leader::KeepQuiet(uint64_t operations) {
-  const Time deadline = Now() + kPatience;
   REWIRE_ASSIGN_OR_RETURN(uint64_t before, Furthest());
+  Time moved = Now();
   for (;;) {
     std::this_thread::sleep_for(nap_);
     REWIRE_ASSIGN_OR_RETURN(const uint64_t now, Furthest());
@@ -138,8 +138,13 @@ absl::Status Leader::KeepQuiet(uint64_t operations) {
       nap_ = std::max<Duration>(nap_ * 6 * operations / (5 * issued), milliseconds(1));
       return absl::OkStatus();
     }
-    if (Now() > deadline) return absl::DeadlineExceededError("the workload does not advance");
-    nap_ = std::min<Duration>(nap_ * 3 / 2, seconds(1));
+    if (issued > 0) moved = Now();
+    if (Now() - moved > kPatience) {
+      return absl::DeadlineExceededError(
+          absl::StrCat("no operation was issued for ", kPatience.count(), " s"));
+    }
+    // A stretch lies between two questions, so a workload that is slow needs a longer one.
+    nap_ = std::min<Duration>(nap_ * 3 / 2, kPatience / 2);
   }
 }
 
