@@ -41,9 +41,8 @@ absl::StatusOr<std::vector<TensorShape>> DecodeShapes(std::string_view bytes) {
     shapes.push_back(std::move(s));
   }
   if (!in.Finished()) {
-    return absl::InvalidArgumentError(absl::StrCat("decode registered tensors: bytes=",
-                                                   bytes.size(),
-                                                   ": the count does not fit the length"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "decode registered tensors: bytes=", bytes.size(), ": the count does not fit the length"));
   }
   return shapes;
 }

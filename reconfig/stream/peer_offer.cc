@@ -95,9 +95,9 @@ absl::StatusOr<PeerOffer> DecodePeerOffer(std::string_view bytes) {
     offer.tensors.push_back(std::move(t));
   }
   if (!in.Finished()) {
-    return absl::InvalidArgumentError(absl::StrCat("decode an offer of device memory: bytes=",
-                                                   bytes.size(),
-                                                   ": the counts do not fit the length"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("decode an offer of device memory: bytes=", bytes.size(),
+                     ": the counts do not fit the length"));
   }
   return offer;
 }

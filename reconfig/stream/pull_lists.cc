@@ -10,8 +10,8 @@ namespace {
 constexpr size_t kEncodedTensor = 4;
 
 absl::Status Malformed(const char* list, std::string_view bytes) {
-  return absl::InvalidArgumentError(
-      absl::StrCat("decode ", list, ": bytes=", bytes.size(), ": the count does not fit the length"));
+  return absl::InvalidArgumentError(absl::StrCat("decode ", list, ": bytes=", bytes.size(),
+                                                 ": the count does not fit the length"));
 }
 
 }  // namespace

@@ -19,7 +19,8 @@ void Require(bool holds) {
 
 // One file in memory per process: the fuzzer may run several.
 const std::string& StorePath() {
-  static const auto* const path = new std::string("/dev/shm/store_fuzz." + std::to_string(getpid()));
+  static const auto* const path =
+      new std::string("/dev/shm/store_fuzz." + std::to_string(getpid()));
   return *path;
 }
 
