@@ -23,7 +23,7 @@ class Job:
         self.output = open(self.folder / "output.txt", "wb")
         self.socket = str(self.folder / "agent.sock")
         command = [self.rewire, "run", "-n", str(members), "--max", str(most), "--sim",
-                   "--dir", str(self.folder), "--agent-socket", self.socket,
+                   "--dir", str(self.folder), "--socket", self.socket,
                    "--trace-dir", str(self.folder / "traces"), "--"] + program
         # A process group of its own: close() ends the launcher, and the launcher its members.
         self.process = subprocess.Popen(command, stdout=self.output, stderr=subprocess.STDOUT,

@@ -76,6 +76,24 @@ SocketStatus Connect(int fd, const sockaddr* address, socklen_t size, const std:
   return error == 0 ? SocketStatus{} : Failed("connecting to " + name, error);
 }
 
+bool IsTrusted(uid_t user) { return user == geteuid() || user == 0; }
+
+SocketStatus Foreign(const std::string& path, const std::string& what, uid_t user) {
+  return {SocketCode::kForeign, "socket " + path + ": " + what + " belongs to user " +
+                                    std::to_string(user) + " (must be this user, " +
+                                    std::to_string(geteuid()) + ", or root)"};
+}
+
+// The owner of a folder can replace every socket in it.
+SocketStatus CheckFolder(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  const UniqueFd fd(open(folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  struct stat st {};
+  if (!fd.valid() || fstat(fd.get(), &st) != 0) return Failed("socket " + path, errno);
+  return IsTrusted(st.st_uid) ? SocketStatus{} : Foreign(path, "the folder", st.st_uid);
+}
+
 UniqueFd MakeSocket(int domain) {
   return UniqueFd(socket(domain, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
 }
@@ -96,6 +114,7 @@ bool WaitReady(int fd, short events, Time deadline) {
 SocketStatus ListenUnix(const std::string& path, UniqueFd* out) {
   sockaddr_un address;
   if (SocketStatus s = UnixAddress(path, &address); !s.ok()) return s;
+  if (SocketStatus s = CheckFolder(path); !s.ok()) return s;
   struct stat st {};
   if (lstat(path.c_str(), &st) == 0) {
     // Only a socket that answers nobody may be replaced; anything else at this path is not ours.
@@ -129,10 +148,16 @@ SocketStatus ListenUnix(const std::string& path, UniqueFd* out) {
 SocketStatus ConnectUnix(const std::string& path, Time deadline, UniqueFd* out) {
   sockaddr_un address;
   if (SocketStatus s = UnixAddress(path, &address); !s.ok()) return s;
+  if (SocketStatus s = CheckFolder(path); !s.ok()) return s;
   UniqueFd fd = MakeSocket(AF_UNIX);
   if (!fd.valid()) return Failed("socket", errno);
   SocketStatus s = Connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address,
                            path, deadline);
+  PeerCredentials listener;
+  if (s.ok()) s = PeerOf(fd.get(), &listener);
+  if (s.ok() && !IsTrusted(listener.uid)) {
+    s = Foreign(path, "process " + std::to_string(listener.pid) + ", which listens,", listener.uid);
+  }
   if (s.ok()) *out = std::move(fd);
   return s;
 }

@@ -20,6 +20,7 @@ enum class SocketCode {
   kTimeout,   // the deadline passed; what was moved so far is lost to the caller
   kClosed,    // the other side is gone
   kOversize,  // a frame is longer than allowed, or a bounded queue is full
+  kForeign,   // a Unix socket, or its folder, belongs to another user
   kFailed,    // everything else; text says what
 };
 
@@ -39,7 +40,8 @@ struct PeerCredentials {
 bool WaitReady(int fd, short events, Time deadline);
 
 // A path longer than a socket address holds is refused by name. Listening replaces a socket file
-// that nobody listens on any more; with a live listener behind it it is refused.
+// that nobody listens on any more, and is refused while another process listens. The socket's
+// folder and the listening process must belong to this user or to root.
 SocketStatus ListenUnix(const std::string& path, UniqueFd* out);
 SocketStatus ConnectUnix(const std::string& path, Time deadline, UniqueFd* out);
 SocketStatus PeerOf(int fd, PeerCredentials* out);

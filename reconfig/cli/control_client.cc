@@ -23,8 +23,8 @@ absl::StatusOr<ControlClient> ControlClient::Connect(const std::string& socket) 
     const SocketStatus s = ConnectUnix(socket, deadline, &fd);
     if (s.ok()) return ControlClient(FramedSocket(std::move(fd)), socket);
     struct stat st {};
-    const bool left = stat(socket.c_str(), &st) == 0 && S_ISSOCK(st.st_mode);
-    if (!left || Now() >= deadline) {
+    const bool left = lstat(socket.c_str(), &st) == 0 && S_ISSOCK(st.st_mode);
+    if (!left || s.code == SocketCode::kForeign || Now() >= deadline) {
       return absl::UnavailableError(absl::StrCat("no agent answers: ", s.text));
     }
     poll(nullptr, 0, 20);

@@ -9,6 +9,7 @@
 #include "reconfig/base/socket.h"
 #include "reconfig/cli/commands.h"
 #include "reconfig/cli/duration_text.h"
+#include "reconfig/launcher/guard.h"
 #include "reconfig/launcher/install_paths.h"
 #include "reconfig/launcher/job_directory.h"
 #include "reconfig/launcher/launcher.h"
@@ -39,6 +40,16 @@ std::string RandomKey() {
     if (getrandom(&key, sizeof key, 0) != ssize_t{sizeof key}) key = 0;
   }
   return absl::StrCat(absl::Hex(key));
+}
+
+int Launch(const LaunchOptions& options) {
+  Launcher launcher(options);
+  const absl::StatusOr<int> status = launcher.Run();
+  if (status.ok()) return *status;
+  Refused(std::string(status.status().message()));
+  // As a shell says it: found but not to be run, not found.
+  if (absl::IsPermissionDenied(status.status())) return 126;
+  return absl::IsNotFound(status.status()) ? 127 : kExitRefused;
 }
 
 // Where the files of the job are; filled from options, the job's folder and the executable's place.
@@ -106,13 +117,12 @@ int RunJob(const Options& o) {
     if (!o.trace_dir.empty()) launch.agent_command.push_back("--trace-dir=" + o.trace_dir);
     if (!o.metrics.empty()) launch.agent_command.push_back("--metrics=" + o.metrics);
   }
-  Launcher launcher(launch);
-  const absl::StatusOr<int> status = launcher.Run();
-  if (status.ok()) return *status;
-  Refused(std::string(status.status().message()));
-  // As a shell says it: found but not to be run, not found.
-  if (absl::IsPermissionDenied(status.status())) return 126;
-  return absl::IsNotFound(status.status()) ? 127 : kExitRefused;
+  const absl::StatusOr<int> status =
+      RunGuarded(directory ? &*directory : nullptr, [&launch](int guard_fd) {
+        launch.guard_fd = guard_fd;
+        return Launch(launch);
+      });
+  return status.ok() ? *status : Refused(std::string(status.status().message()));
 }
 
 }  // namespace
@@ -126,7 +136,7 @@ void AddRunCommand(CLI::App* app, const std::vector<std::string>& program, Actio
   c->add_option("--max", o->max, "Most members that a resize may ask for; default N")
       ->check(CLI::Range(1, 100000));
   c->add_flag("--sim", o->sim, "On the simulated GPU and NCCL");
-  c->add_option("--agent-socket", o->socket, "The agent's socket; default in the job's folder");
+  c->add_option("--socket", o->socket, "The agent's socket; default in the job's folder");
   c->add_option("--dir", o->directory,
                 "Runtime folder, in which the job's own folder is made and removed; default\n"
                 "$XDG_RUNTIME_DIR/rewire or /tmp/rewire-UID");

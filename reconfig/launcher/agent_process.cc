@@ -22,6 +22,7 @@ constexpr Duration kFirstBackOff = milliseconds(20);
 constexpr Duration kLongestBackOff = seconds(2);
 constexpr Duration kHealthy = seconds(10);  // an agent that lived so long begins anew
 constexpr size_t kMostBacklog = 4096;
+constexpr Duration kKillPatience = seconds(10);  // between SIGKILL and the end of a process
 
 }  // namespace
 
@@ -161,8 +162,8 @@ void AgentProcess::Stop(Time deadline) {
   // What it says up to its end counts: a world that was committed while the last members ended.
   while (connection_.valid() && WaitReady(connection_.fd(), POLLIN, deadline)) ReadEvents();
   if (!process.valid() || !WaitReady(process.get(), POLLIN, deadline)) kill(pid_, SIGKILL);
-  while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
-  }
+  const Time killed_by = deadline + kKillPatience;
+  while (waitpid(pid_, nullptr, WNOHANG) == 0 && Now() < killed_by) poll(nullptr, 0, 1);
   pid_ = 0;
   Disconnect();
 }

@@ -1,5 +1,9 @@
 #include "reconfig/launcher/job_directory.h"
 
+#include <dirent.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -8,17 +12,104 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <memory>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "reconfig/base/clock.h"
 #include "reconfig/base/socket.h"
+#include "reconfig/base/status_macros.h"
 
 namespace rewire {
 
 namespace fs = std::filesystem;
 
 namespace {
+
+constexpr const char* kLockName = "rewire.lock";
+// A removal of a killed job's folder by another launcher holds the lock for less than this.
+constexpr Duration kLockPatience = milliseconds(500);
+
+absl::Status Failed(const std::string& path, int error) {
+  return absl::UnavailableError(
+      absl::StrCat("open job folder: path=", path, ": ", strerror(error)));
+}
+
+// A folder that only this user may change. kNotFound: there is none.
+absl::StatusOr<UniqueFd> OpenOwnFolder(int at, const std::string& name, const std::string& path) {
+  UniqueFd fd(openat(at, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (!fd.valid()) {
+    if (errno == ENOENT) return absl::NotFoundError(path);
+    if (errno != ENOTDIR && errno != ELOOP) return Failed(path, errno);
+    return absl::AlreadyExistsError(
+        absl::StrCat("open job folder: path=", path, ": not a folder, or a symbolic link"));
+  }
+  struct stat st {};
+  if (fstat(fd.get(), &st) != 0) return Failed(path, errno);
+  if (st.st_uid != geteuid()) {
+    return absl::PermissionDeniedError(absl::StrCat("open job folder: path=", path,
+                                                    ": owned by user ", st.st_uid,
+                                                    " (must be this user, ", geteuid(), ")"));
+  }
+  if ((st.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
+    return absl::PermissionDeniedError(
+        absl::StrCat("open job folder: path=", path, ": others may write to it (chmod go-w)"));
+  }
+  return fd;
+}
+
+std::vector<std::string> Entries(int folder) {
+  std::vector<std::string> names;
+  const int fd = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return names;
+  const std::unique_ptr<DIR, int (*)(DIR*)> open(fdopendir(fd), closedir);
+  while (const dirent* entry = open == nullptr ? nullptr : readdir(open.get())) {
+    const std::string name = entry->d_name;
+    if (name != "." && name != "..") names.push_back(name);
+  }
+  return names;
+}
+
+bool Same(int fd, int at, const std::string& name) {
+  struct stat open {};
+  struct stat named {};
+  return fstat(fd, &open) == 0 && fstatat(at, name.c_str(), &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+         open.st_dev == named.st_dev && open.st_ino == named.st_ino;
+}
+
+// The lock of a folder, or nothing when another process holds it or removes the folder.
+std::optional<UniqueFd> TryLock(int folder, int flags) {
+  UniqueFd lock(openat(folder, kLockName, O_RDWR | O_NOFOLLOW | O_CLOEXEC | flags, 0600));
+  if (!lock.valid() || flock(lock.get(), LOCK_EX | LOCK_NB) != 0) return std::nullopt;
+  if (!Same(lock.get(), folder, kLockName)) return std::nullopt;
+  return lock;
+}
+
+// Removes a folder's files; the caller holds its lock. A job's folder has no folders inside.
+void Empty(int folder) {
+  for (const std::string& name : Entries(folder)) {
+    if (name != kLockName) unlinkat(folder, name.c_str(), 0);
+  }
+}
+
+void RemoveFolder(int runtime, int folder, const std::string& name) {
+  Empty(folder);
+  unlinkat(folder, kLockName, 0);
+  if (Same(folder, runtime, name)) unlinkat(runtime, name.c_str(), AT_REMOVEDIR);
+}
+
+// Jobs whose processes were all killed have left their folders, with the job's secret.
+void RemoveDead(int runtime, const std::string& runtime_path) {
+  for (const std::string& name : Entries(runtime)) {
+    const absl::StatusOr<UniqueFd> folder = OpenOwnFolder(runtime, name, runtime_path);
+    if (!folder.ok()) continue;
+    if (const std::optional<UniqueFd> lock = TryLock(folder->get(), 0)) {
+      RemoveFolder(runtime, folder->get(), name);
+    }
+  }
+}
 
 bool Answers(const std::string& socket) {
   UniqueFd fd;
@@ -39,60 +130,62 @@ absl::StatusOr<JobDirectory> JobDirectory::Make(const std::string& runtime,
   if (name.empty() || name.find('/') != std::string::npos || name[0] == '.') {
     return absl::InvalidArgumentError(absl::StrCat("'", name, "' cannot be a job's name"));
   }
-  const auto failed = [](const std::string& path) {
-    return absl::UnavailableError(absl::StrCat(path, ": ", strerror(errno)));
-  };
+  JobDirectory job;
+  job.runtime_path_ = runtime;
+  job.name_ = name;
+  const std::string path = runtime + "/" + name;
+  const Time deadline = Now() + kLockPatience;
   std::error_code error;
   fs::create_directories(fs::path(runtime).parent_path(), error);
-  const bool made = mkdir(runtime.c_str(), 0700) == 0;
-  if (!made && errno != EEXIST) return failed(runtime);
-  struct stat st {};
-  if (stat(runtime.c_str(), &st) != 0) return failed(runtime);
-  if (!S_ISDIR(st.st_mode) || st.st_uid != geteuid()) {
-    return absl::PermissionDeniedError(
-        absl::StrCat(runtime, " is not a folder of this user (", geteuid(), ")"));
-  }
-  const std::string path = runtime + "/" + name;
-  if (mkdir(path.c_str(), 0700) != 0) {
-    if (errno != EEXIST) return failed(path);
-    if (Answers(path + "/agent.sock")) {
+  for (;; poll(nullptr, 0, 5)) {
+    job.made_runtime_ |= mkdir(runtime.c_str(), 0700) == 0;
+    if (!job.made_runtime_ && errno != EEXIST) return Failed(runtime, errno);
+    absl::StatusOr<UniqueFd> base = OpenOwnFolder(AT_FDCWD, runtime, runtime);
+    if (!base.ok()) return base.status();
+    RemoveDead(base->get(), runtime);
+    if (mkdirat(base->get(), name.c_str(), 0700) != 0 && errno != EEXIST && errno != ENOENT) {
+      return Failed(path, errno);
+    }
+    absl::StatusOr<UniqueFd> folder = OpenOwnFolder(base->get(), name, path);
+    if (absl::IsNotFound(folder.status()) && Now() < deadline) continue;  // it was just removed
+    if (!folder.ok()) return folder.status();
+    const std::vector<std::string> entries = Entries(folder->get());
+    if (!entries.empty() && std::find(entries.begin(), entries.end(), kLockName) == entries.end()) {
+      return absl::AlreadyExistsError(absl::StrCat(path, " exists and is not an ended job's"));
+    }
+    std::optional<UniqueFd> lock = TryLock(folder->get(), O_CREAT);
+    if (lock && Same(folder->get(), base->get(), name)) {
+      job.runtime_ = *std::move(base);
+      job.folder_ = *std::move(folder);
+      job.lock_ = *std::move(lock);
+      job.path_ = path;
+      Empty(job.folder_.get());
+      return job;
+    }
+    if (Now() >= deadline) {
       return absl::AlreadyExistsError(
           absl::StrCat("a job named '", name, "' runs already: ", path));
     }
-    if (!fs::is_directory(path + "/.") || !fs::exists(path + "/world.lock")) {
-      return absl::AlreadyExistsError(absl::StrCat(path, " exists and is not an ended job's"));
-    }
-    // Left by a launcher that was killed.
-    fs::remove_all(path, error);
-    if (mkdir(path.c_str(), 0700) != 0) return failed(path);
   }
-  return JobDirectory(path, made ? runtime : "");
 }
 
-JobDirectory::JobDirectory(JobDirectory&& other) noexcept
-    : path_(std::exchange(other.path_, "")), runtime_(std::exchange(other.runtime_, "")) {}
-
-JobDirectory::~JobDirectory() {
-  if (path_.empty()) return;
-  std::error_code ignored;
-  fs::remove_all(path_, ignored);
-  if (!runtime_.empty()) rmdir(runtime_.c_str());
-}
-
-std::vector<std::string> LiveSockets(const std::string& runtime) {
-  std::vector<std::string> out;
-  std::error_code error;
-  for (const fs::directory_entry& job : fs::directory_iterator(runtime, error)) {
-    const std::string socket = job.path().string() + "/agent.sock";
-    if (Answers(socket)) out.push_back(socket);
-  }
-  std::sort(out.begin(), out.end());
-  return out;
+void JobDirectory::Remove() {
+  if (!lock_.valid()) return;
+  RemoveFolder(runtime_.get(), folder_.get(), name_);
+  lock_.reset();
+  if (made_runtime_) rmdir(runtime_path_.c_str());
 }
 
 absl::StatusOr<std::string> FindSocket(const std::string& given, const std::string& runtime) {
   if (!given.empty()) return given;
-  const std::vector<std::string> live = LiveSockets(runtime);
+  const absl::StatusOr<UniqueFd> base = OpenOwnFolder(AT_FDCWD, runtime, runtime);
+  if (!base.ok() && !absl::IsNotFound(base.status())) return base.status();
+  std::vector<std::string> live;
+  for (const std::string& job : base.ok() ? Entries(base->get()) : std::vector<std::string>{}) {
+    const std::string socket = runtime + "/" + job + "/agent.sock";
+    if (Answers(socket)) live.push_back(socket);
+  }
+  std::sort(live.begin(), live.end());
   if (live.size() == 1) return live[0];
   if (live.empty()) {
     return absl::NotFoundError(absl::StrCat("no job runs: no agent answers in ", runtime,

@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "reconfig/base/log.h"
 #include "reconfig/base/status_macros.h"
+#include "reconfig/launcher/descendants.h"
 
 namespace rewire {
 namespace {
@@ -30,18 +31,15 @@ absl::Status MakePipe(UniqueFd* read_end, UniqueFd* write_end) {
   return absl::OkStatus();
 }
 
+// Between SIGKILL and the end of a process.
+constexpr Duration kKillPatience = seconds(10);
+
 }  // namespace
 
 Launcher::Launcher(LaunchOptions options)
     : options_(std::move(options)), environment_(OwnEnvironment()) {}
 
-Launcher::~Launcher() {
-  SignalAll(SIGKILL);
-  for (auto& [id, m] : members_) {
-    while (m.pid != 0 && waitpid(m.pid, nullptr, 0) < 0 && errno == EINTR) {
-    }
-  }
-}
+Launcher::~Launcher() { EndDescendants(); }
 
 absl::StatusOr<int> Launcher::Run() {
   REWIRE_RETURN_IF_ERROR(BlockSignals());
@@ -51,6 +49,7 @@ absl::StatusOr<int> Launcher::Run() {
   }
   Loop();
   ending_ = true;
+  EndDescendants();
   if (agent_) {
     agent_->Stop(Now() + seconds(2));
     unlink(options_.agent_socket.c_str());  // one that was killed has left it
@@ -95,6 +94,13 @@ absl::Status Launcher::StartAgent() {
     FlushAtEnd();
   }
   return started;
+}
+
+void Launcher::EndDescendants() {
+  std::set<pid_t> agent;
+  if (agent_ && agent_->pid() != 0) agent.insert(agent_->pid());
+  if (KillDescendants(agent, Now() + kKillPatience)) return;
+  err_.Add("rewire: a process of the job did not end within 10 s after SIGKILL\n");
 }
 
 uint32_t Launcher::FreeLocalRank(const std::set<MemberId>& keep) const {
@@ -149,6 +155,7 @@ void Launcher::Loop() {
   std::vector<pollfd> polls;
   while (Running()) {
     polls.assign({{signals_.get(), POLLIN, 0}});
+    if (!guard_ended_) polls.push_back({options_.guard_fd, POLLIN, 0});
     if (agent_) agent_->AddPolls(&polls);
     const auto add = [&polls](const Stream& s) {
       if (s.fd.valid() && !s.to->full()) polls.push_back({s.fd.get(), POLLIN, 0});
@@ -173,6 +180,7 @@ void Launcher::Loop() {
     }
     // Deaths first: the agent should know before the output is copied.
     if (ready.count(signals_.get()) != 0) OnSignals(now);
+    if (!guard_ended_ && ready.count(options_.guard_fd) != 0) OnGuardEnd();
     if (agent_) agent_->Handle(now, polls);
     for (auto& [id, m] : members_) {
       for (Stream& s : m.streams) {
@@ -220,6 +228,17 @@ void Launcher::OnSignals(Time now) {
   }
   ReapMembers(now);
   if (agent_) agent_->Reap(now);
+  std::set<pid_t> own;
+  for (const auto& [id, m] : members_) own.insert(m.pid);
+  if (agent_) own.insert(agent_->pid());
+  ReapAdopted(own);
+}
+
+void Launcher::OnGuardEnd() {
+  guard_ended_ = true;
+  err_.Add("rewire: `rewire run` was killed; every process of the job is killed\n");
+  ++terminations_;
+  SignalAll(SIGKILL);
 }
 
 void Launcher::OnTerminate(Time now, int signal) {
@@ -260,7 +279,10 @@ void Launcher::OnMemberEnd(Time now, Member* member, const ChildEnd& end) {
   member->end = end;
   member->ended_as = ++ended_;
   const std::string how = Describe(end);
-  if (agent_) agent_->Tell({{"command", "exited"}, {"member", member->id}, {"how", how}});
+  if (agent_) {
+    agent_->Tell(
+        {{"command", "exited"}, {"member", member->id}, {"how", how}, {"status", end.exit_code}});
+  }
   for (Stream& s : member->streams) ReadStream(&s, true);
   if (end.good()) return;
   if (terminations_ == 0) {
@@ -359,8 +381,12 @@ void Launcher::FlushAtEnd() {
   // As any program would: it ends when its reader has taken everything, or by a signal.
   for (Output* o : {&out_, &err_}) {
     while (o->pending()) {
-      pollfd polls[2] = {{o->fd(), POLLOUT, 0}, {signals_.get(), POLLIN, 0}};
-      if (poll(polls, 2, 60000) < 0 && errno != EINTR) return;
+      // Nobody waits for the output of a command that was killed.
+      if (guard_ended_) return;
+      pollfd polls[3] = {
+          {o->fd(), POLLOUT, 0}, {signals_.get(), POLLIN, 0}, {options_.guard_fd, POLLIN, 0}};
+      if (poll(polls, 3, 60000) < 0 && errno != EINTR) return;
+      guard_ended_ = polls[2].revents != 0;
       if (polls[0].revents != 0) o->WritePiece();
       if (polls[1].revents == 0) continue;
       signalfd_siginfo info;

@@ -30,6 +30,7 @@ struct LaunchOptions {
   JobEnvironment job;                      // for every member
   std::vector<std::string> agent_command;  // empty: no agent
   std::string agent_socket;
+  int guard_fd = -1;  // readable when the guard has ended (guard.h)
 };
 
 class Launcher {
@@ -59,12 +60,15 @@ class Launcher {
 
   absl::Status BlockSignals();
   absl::Status StartAgent();
+  // Kills what members have started and left, and waits until it has ended.
+  void EndDescendants();
   absl::Status StartMember(MemberId id, uint32_t local_rank, uint32_t rank, uint32_t world_size);
   // A GPU that nobody uses, else one that only members use who are not in `keep`.
   [[nodiscard]] uint32_t FreeLocalRank(const std::set<MemberId>& keep) const;
   void Loop();
   void OnSignals(Time now);
   void OnTerminate(Time now, int signal);
+  void OnGuardEnd();
   void ReapMembers(Time now);
   void OnMemberEnd(Time now, Member* member, const ChildEnd& end);
   void OnAgentEvent(const nlohmann::json& event);
@@ -89,7 +93,8 @@ class Launcher {
   std::set<MemberId> world_;  // the last one that the agent told of
   bool told_ = false;
   uint64_t ended_ = 0;
-  bool ending_ = false;             // all have ended
+  bool ending_ = false;  // all have ended
+  bool guard_ended_ = false;
   int terminations_ = 0;            // signals that asked for the job's end
   std::optional<Time> give_up_at_;  // then the rest is asked to end, after a failure
 };

@@ -157,7 +157,7 @@ TEST(ChangeTest, AProgramThatCannotBeStartedDoesNotJoinAndTheJobGoesOn) {
   std::filesystem::copy_file(REWIRE_TOY_MEMBER, program);
   TemporaryFolder folder;
   Background run({REWIRE_COMMAND, "run", "-n", "1", "--max", "2", "--no-preload", "--dir",
-                  folder / "run", "--agent-socket", folder / "agent.sock", "--", program,
+                  folder / "run", "--socket", folder / "agent.sock", "--", program,
                   folder / "stop"});
   ASSERT_TRUE(run.ReadUntil(
       [](const CommandResult& r) { return r.out.find("entered epoch 1") != std::string::npos; },

@@ -18,7 +18,7 @@ std::vector<std::string> RunArguments(const TemporaryFolder& folder, int members
                                    "--no-preload",
                                    "--dir",
                                    folder / "run",
-                                   "--agent-socket",
+                                   "--socket",
                                    folder / "agent.sock",
                                    "--trace-dir",
                                    folder / "traces"};

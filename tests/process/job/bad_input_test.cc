@@ -45,14 +45,14 @@ TEST(BadInputTest, AWrongSettingIsNamedWithItsRangeBeforeAnythingStarts) {
 TEST(BadInputTest, AProgramThatNeverCallsNccl) {
   TemporaryFolder folder;
   Background run({REWIRE_COMMAND, "run", "--sim", "-n", "1", "--max", "2", "--dir", folder / "run",
-                  "--agent-socket", folder / "agent.sock", "--", "/bin/sh", "-c",
+                  "--socket", folder / "agent.sock", "--", "/bin/sh", "-c",
                   "echo ready; read line; exit 3"});
   // Standard input is /dev/null there: it runs to its end with its own status.
   CommandResult end = run.End(seconds(30));
   EXPECT_EQ(end.status, 3);
   EXPECT_EQ(end.out, "[member 0] ready\n");
   Background waits({REWIRE_COMMAND, "run", "--sim", "-n", "1", "--max", "2", "--dir",
-                    folder / "run", "--agent-socket", folder / "agent.sock", "--", "/bin/sh", "-c",
+                    folder / "run", "--socket", folder / "agent.sock", "--", "/bin/sh", "-c",
                     "echo ready; exec tail -f /dev/null"});
   ASSERT_TRUE(waits.ReadUntil([](const CommandResult& r) { return !r.out.empty(); }, seconds(30)));
   const CommandResult r = Rewire({"resize", "2", "--socket", folder / "agent.sock"});

@@ -37,7 +37,7 @@ std::vector<std::string> RunArguments(const TrainingOptions& o, const TemporaryF
                                    std::to_string(o.max),
                                    "--dir",
                                    folder / "run",
-                                   "--agent-socket",
+                                   "--socket",
                                    folder / "agent.sock",
                                    "--store",
                                    folder / "world",

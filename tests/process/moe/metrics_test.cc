@@ -18,7 +18,7 @@ TEST(MoeMetricsTest, BalancingIsInTheAgentsMetrics) {
   TemporaryFolder folder;
   const std::string socket = folder / "agent.sock";
   const std::string group = "metrics-" + std::to_string(::getpid());
-  Background job({REWIRE_COMMAND, "run", "-n", "2", "--no-preload", "--agent-socket", socket, "--",
+  Background job({REWIRE_COMMAND, "run", "-n", "2", "--no-preload", "--socket", socket, "--",
                   BALANCED_MEMBER, group, folder / "stop"},
                  {"REWIRE_CUDA_LIBRARY=" REWIRE_SIMGPU "/libcuda.so.1", "SIMGPU_DEVICES=2"});
   ASSERT_TRUE(job.ReadUntil(

@@ -74,7 +74,7 @@ class StateTest : public ::testing::TestWithParam<bool> {
                                         "--max",
                                         "6",
                                         "--no-preload",
-                                        "--agent-socket",
+                                        "--socket",
                                         folder_ / "agent.sock",
                                         "--",
                                         STATE_MEMBER,

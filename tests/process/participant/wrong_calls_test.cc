@@ -14,7 +14,7 @@ using ::testing::HasSubstr;
 
 TEST(WrongCallsTest, UnderAnAgent) {
   TemporaryFolder folder;
-  Background job({REWIRE_COMMAND, "run", "-n", "1", "--no-preload", "--agent-socket",
+  Background job({REWIRE_COMMAND, "run", "-n", "1", "--no-preload", "--socket",
                   folder / "agent.sock", "--", WRONG_MEMBER, "calls"},
                  {"REWIRE_SILENCE_MS=1000", "REWIRE_HEARTBEAT_MS=20",
                   "REWIRE_CUDA_LIBRARY=/nowhere/libcuda.so.1"});

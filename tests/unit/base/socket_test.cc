@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -43,6 +44,32 @@ class SocketTest : public ::testing::Test {
   FramedSocket left_;
   FramedSocket right_;
 };
+
+TEST_F(SocketTest, ASocketOfAnotherUserIsRefusedByName) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root to become another user";
+  const std::string path = folder_ + "/s";
+  UniqueFd listener;
+  ASSERT_EQ(seteuid(65534), 0);
+  const std::string theirs = folder_ + "-theirs";
+  ASSERT_EQ(mkdir(theirs.c_str(), 0755), 0);
+  const SocketStatus own = ListenUnix(theirs + "/s", &listener);
+  // Not refused because of the owner of the folder, but because of the mode.
+  UniqueFd none;
+  const SocketStatus roots = ListenUnix(path, &none);
+  ASSERT_EQ(seteuid(0), 0);
+  ASSERT_TRUE(own.ok()) << own.text;
+  EXPECT_EQ(roots.code, SocketCode::kFailed) << roots.text;
+  UniqueFd client;
+  SocketStatus s = ConnectUnix(theirs + "/s", Soon(), &client);
+  EXPECT_EQ(s.code, SocketCode::kForeign);
+  EXPECT_THAT(s.text, HasSubstr("the folder belongs to user 65534"));
+  EXPECT_EQ(ListenUnix(theirs + "/mine", &none).code, SocketCode::kForeign);
+  ASSERT_EQ(rename((theirs + "/s").c_str(), path.c_str()), 0);
+  s = ConnectUnix(path, Soon(), &client);
+  EXPECT_EQ(s.code, SocketCode::kForeign);
+  EXPECT_THAT(s.text, HasSubstr("which listens, belongs to user 65534"));
+  std::filesystem::remove_all(theirs);
+}
 
 TEST_F(SocketTest, UnixListenConnectAndPeer) {
   const std::string path = folder_ + "/s";

@@ -141,7 +141,7 @@ TEST(JobDirectoryTest, MadeAndRemoved) {
 TEST(JobDirectoryTest, WhatAKilledLauncherLeftIsTakenAndSomethingElseIsNot) {
   Folder base;
   fs::create_directories(base.path + "/dead");
-  std::ofstream(base.path + "/dead/world.lock") << "1";
+  std::ofstream(base.path + "/dead/rewire.lock") << "";
   std::ofstream(base.path + "/dead/agent.sock") << "";
   EXPECT_TRUE(JobDirectory::Make(base.path, "dead").ok());
   fs::create_directories(base.path + "/photos");
@@ -153,6 +153,54 @@ TEST(JobDirectoryTest, WhatAKilledLauncherLeftIsTakenAndSomethingElseIsNot) {
   for (const char* name : {"", "../x", "a/b", ".hidden"}) {
     EXPECT_FALSE(JobDirectory::Make(base.path, name).ok()) << name;
   }
+}
+
+TEST(JobDirectoryTest, ARunningJobsNameIsTakenAndOthersAreNot) {
+  Folder base;
+  const auto first = JobDirectory::Make(base.path, "one");
+  ASSERT_TRUE(first.ok()) << first.status();
+  std::ofstream(first->store()) << "x";
+  EXPECT_THAT(std::string(JobDirectory::Make(base.path, "one").status().message()),
+              HasSubstr("a job named 'one' runs already"));
+  EXPECT_TRUE(JobDirectory::Make(base.path, "two").ok());
+  EXPECT_TRUE(fs::exists(first->store()));
+}
+
+TEST(JobDirectoryTest, ARemovalLeavesTheNextJobsFolderAlone) {
+  Folder base;
+  absl::StatusOr<JobDirectory> first = JobDirectory::Make(base.path, "one");
+  ASSERT_TRUE(first.ok());
+  fs::rename(first->path(), base.path + "/elsewhere");
+  const auto second = JobDirectory::Make(base.path, "one");
+  ASSERT_TRUE(second.ok()) << second.status();
+  first->Remove();
+  EXPECT_TRUE(fs::exists(second->path() + "/rewire.lock"));
+}
+
+TEST(JobDirectoryTest, FoldersThatOthersCanChangeAndLinksAreRefused) {
+  Folder base;
+  fs::create_directories(base.path + "/real");
+  fs::create_directory_symlink(base.path + "/real", base.path + "/link");
+  const auto refused = [](const absl::StatusOr<JobDirectory>& made) {
+    return std::string(made.status().message());
+  };
+  EXPECT_THAT(refused(JobDirectory::Make(base.path + "/link", "j")), HasSubstr("symbolic link"));
+  EXPECT_THAT(refused(JobDirectory::Make(base.path, "link")), HasSubstr("symbolic link"));
+  fs::permissions(base.path + "/real", fs::perms::group_write, fs::perm_options::add);
+  EXPECT_THAT(refused(JobDirectory::Make(base.path + "/real", "j")),
+              HasSubstr("others may write to it"));
+  // A lock that is a link to another file is not followed.
+  fs::create_directories(base.path + "/job");
+  std::ofstream(base.path + "/other") << "x";
+  fs::create_symlink(base.path + "/other", base.path + "/job/rewire.lock");
+  EXPECT_FALSE(JobDirectory::Make(base.path, "job").ok());
+  EXPECT_THAT(std::string(FindSocket("", base.path + "/link").status().message()),
+              HasSubstr("symbolic link"));
+  if (geteuid() != 0) return;
+  fs::create_directories(base.path + "/foreign");
+  ASSERT_EQ(chown((base.path + "/foreign").c_str(), 65534, 65534), 0);
+  EXPECT_THAT(refused(JobDirectory::Make(base.path + "/foreign", "j")),
+              HasSubstr("owned by user 65534"));
 }
 
 TEST(ChildTest, RunsAndSaysHowItEnded) {
