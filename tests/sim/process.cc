@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "reconfig/transition/cut_order.h"
 #include "tests/sim/simulation.h"
 
 namespace rewire::sim {
@@ -126,35 +127,21 @@ void Process::Do(const MemberAction& action) {
                        fails ? absl::InternalError("injected") : absl::OkStatus(), Counters(), out);
     });
   } else if (const auto* a = std::get_if<PledgeCuts>(&action)) {
-    bool ok = true;
-    for (const Cut& cut : a->cuts)
-      ok = ok && communicators_[cut.communicator].issued + 2 <= cut.warm;
-    if (ok) {
-      for (const Cut& cut : a->cuts) communicators_[cut.communicator].pledged = cut;
-    }
+    const std::optional<CutRefusal> refusal = Pledge(a->cuts);
     const auto counters = Counters();
     Later(microseconds(20), [=, this, epoch = a->epoch, round = a->round](auto* out) {
-      member_->OnPledged(sim_->now(), epoch, round, ok, counters, out);
+      member_->OnPledged(sim_->now(), epoch, round, refusal, counters, out);
     });
   } else if (const auto* a = std::get_if<PledgeBoundary>(&action)) {
-    const bool ok = begun_ <= a->step;
-    if (ok) pledged_step_ = a->step;
+    std::optional<CutRefusal> refusal;
+    if (begun_ > a->step) refusal = CutRefusal{kUpdateBoundary, "the update has begun"};
+    if (!refusal) pledged_step_ = a->step;
     const auto counters = Counters();
     Later(microseconds(20), [=, this, epoch = a->epoch, round = a->round](auto* out) {
-      member_->OnPledged(sim_->now(), epoch, round, ok, counters, out);
+      member_->OnPledged(sim_->now(), epoch, round, refusal, counters, out);
     });
   } else if (const auto* a = std::get_if<DecideCuts>(&action)) {
-    for (auto& [c, comm] : communicators_) {
-      if (a->go && comm.pledged) {
-        if (comm.issued > comm.pledged->warm) {
-          sim_->ledger().Violation(absl::StrCat("member ", id(), " broke its pledge"));
-        }
-        comm.decided = comm.pledged;
-        comm.decided_epoch = a->epoch;
-      }
-      comm.pledged.reset();
-    }
-    if (state_ == State::kBlocked) Program(microseconds(1), [this] { Issue(); });
+    Decide(a->epoch, a->go);
   } else if (std::holds_alternative<ReleaseBoundary>(action)) {
     pledged_step_.reset();
   } else if (const auto* a = std::get_if<FinishStream>(&action)) {
@@ -182,11 +169,17 @@ void Process::Do(const MemberAction& action) {
     streaming_.reset();
     for (auto& [c, comm] : communicators_) comm.pledged.reset();
     if (state_ == State::kBlocked) Program(microseconds(1), [this] { Issue(); });
-  } else if (const auto* a = std::get_if<RetireBefore>(&action)) {
-    Later(milliseconds(10),
-          [this, epoch = a->epoch](auto* out) { member_->OnRetired(sim_->now(), epoch, out); });
+  } else if (const auto* a = std::get_if<RetireGenerations>(&action)) {
+    Retire(a->generations);
   } else if (std::holds_alternative<AbortCurrent>(action)) {
     aborted_ = true;
+    for (auto& [c, comm] : communicators_) {
+      comm.open = false;
+      comm.pledged.reset();
+      comm.pending.clear();
+      comm.old.clear();
+    }
+    Moved();
     // Blocked calls end with an error at once; a computing program meets it at its next call.
     if (state_ != State::kStanding) {
       Program(random.Between(microseconds(100), milliseconds(30)), [this] { Stand(); });
@@ -238,13 +231,125 @@ void Process::Start() {
 
 void Process::CreateCommunicator(const CommunicatorId& c) {
   if (era_ == 0 || communicators_.contains(c)) return;
+  const std::vector<MemberId> span = sim_->SpanOf(c, world_);
+  const auto rank = std::find(span.begin(), span.end(), id());
+  if (rank == span.end()) return;
   communicators_[c].generation = era_;
-  CommunicatorCreated created{c, static_cast<uint32_t>(world_.size()), 0, false, ""};
-  for (size_t slot = 0; slot < world_.size(); ++slot) {
-    if (world_[slot].member == id()) created.rank = static_cast<uint32_t>(slot);
-  }
+  communicators_[c].point_to_point = sim_->PointToPoint(c);
+  const CommunicatorCreated created{c, static_cast<uint32_t>(span.size()),
+                                    static_cast<uint32_t>(rank - span.begin()), false, ""};
   Later(microseconds(1),
         [this, created](auto* out) { member_->OnCommunicatorCreated(sim_->now(), created, out); });
+  Moved();
+}
+
+std::vector<Position> Process::Positions() const {
+  std::vector<Position> positions;
+  for (const auto& [id, c] : communicators_) {
+    positions.push_back({id, c.open, c.generation, c.point_to_point, 0, c.pending, c.old});
+  }
+  return positions;
+}
+
+void Process::Moved() {
+  Later(sim_->random().Between(microseconds(1), milliseconds(5)),
+        [this](auto* out) { member_->OnPositions(sim_->now(), Positions(), out); });
+}
+
+bool Process::Needs(const GenerationId& generation) const {
+  const auto it = communicators_.find(generation.communicator);
+  if (it == communicators_.end()) return false;
+  const Communicator& c = it->second;
+  return (c.open && c.generation == generation.epoch) ||
+         std::any_of(c.pending.begin(), c.pending.end(),
+                     [&](const PendingSwap& swap) { return swap.epoch == generation.epoch; });
+}
+
+bool Process::HoldsTooMany() const {
+  return std::any_of(communicators_.begin(), communicators_.end(), [](const auto& each) {
+    return !each.second.old.empty() || each.second.pending.size() > 2;
+  });
+}
+
+std::optional<CutRefusal> Process::Pledge(const std::vector<Cut>& cuts) {
+  for (const Cut& cut : cuts) {
+    const auto it = communicators_.find(cut.communicator);
+    if (it == communicators_.end()) return CutRefusal{cut.communicator, "it does not exist"};
+    const Communicator& c = it->second;
+    for (const PendingSwap& swap : c.pending) {
+      const CutOrder order = OrderOf(cut, swap);
+      if (order == CutOrder::kCrosses) return CutRefusal{cut.communicator, "it crosses"};
+      const bool begun = c.begun && swap == c.pending.front();
+      if (order == CutOrder::kReplaces && begun) return CutRefusal{cut.communicator, "it has begun"};
+    }
+    const bool idle = cut.warm == cut.cut;
+    if (idle && c.point_to_point) return CutRefusal{cut.communicator, "point-to-point"};
+    if (c.issued + (idle ? 0 : 2) > cut.warm) return CutRefusal{cut.communicator, "too far"};
+  }
+  for (const Cut& cut : cuts) communicators_[cut.communicator].pledged = cut;
+  return std::nullopt;
+}
+
+void Process::Decide(Epoch epoch, bool go) {
+  for (auto& [id, c] : communicators_) {
+    if (!c.pledged) continue;
+    const Cut cut = *std::exchange(c.pledged, std::nullopt);
+    if (!go) continue;
+    if (c.issued > cut.warm) {
+      sim_->ledger().Violation(absl::StrCat("member ", options_.member, " broke its pledge"));
+    }
+    while (!c.pending.empty() && OrderOf(cut, c.pending.back()) == CutOrder::kReplaces) {
+      sim_->ledger().Dropped({c.pending.back().epoch, id});
+      c.old.push_back(c.pending.back().epoch);
+      c.pending.pop_back();
+    }
+    std::sort(c.old.begin(), c.old.end());
+    c.pending.push_back({epoch, cut.warm, cut.cut});
+  }
+  if (state_ == State::kBlocked) Program(microseconds(1), [this] { Issue(); });
+  if (!go) return;
+  Later(microseconds(10), [this, epoch](auto* out) {
+    member_->OnPositions(sim_->now(), Positions(), out);
+    member_->OnEntered(sim_->now(), epoch, 0, out);
+  });
+}
+
+bool Process::PassCuts(const CommunicatorId& id) {
+  Communicator& c = communicators_[id];
+  for (;;) {
+    const bool due = !c.pending.empty() &&
+                     c.issued >= (c.begun ? c.pending.front().cut : c.pending.front().warm);
+    const bool first =
+        due && (!c.pledged || OrderOf(*c.pledged, c.pending.front()) == CutOrder::kFollows);
+    if (c.pledged && c.issued >= c.pledged->warm && !first) return false;
+    if (!due) return true;
+    const Epoch epoch = c.pending.front().epoch;
+    if (!c.begun) {
+      c.begun = true;
+      sim_->ledger().Warmed({epoch, id});
+      continue;
+    }
+    c.begun = false;
+    c.old.push_back(c.generation);
+    std::sort(c.old.begin(), c.old.end());
+    c.generation = epoch;
+    c.pending.erase(c.pending.begin());
+    Moved();
+  }
+}
+
+void Process::Retire(const std::vector<GenerationId>& generations) {
+  // One after the other.
+  retired_at_ = std::max(retired_at_, sim_->now()) +
+                sim_->random().Between(milliseconds(1), milliseconds(10));
+  Later(retired_at_ - sim_->now(), [this, generations](auto* out) {
+    for (const GenerationId& generation : generations) {
+      const auto it = communicators_.find(generation.communicator);
+      if (it == communicators_.end() || std::erase(it->second.old, generation.epoch) == 0) continue;
+      sim_->Destroyed(id(), era_, generation);
+    }
+    member_->OnPositions(sim_->now(), Positions(), out);
+  });
 }
 
 void Process::NextOperation() {
@@ -253,33 +358,22 @@ void Process::NextOperation() {
     operations_ = 0;
     return Program(milliseconds(1), [this] { AtUpdate(); });
   }
-  current_ = sim_->CommunicatorFor(operations_);
+  current_ = sim_->CommunicatorFor(id(), version_, operations_);
   updating_ = false;
   Program(sim_->random().Between(milliseconds(5), milliseconds(15)), [this] { Issue(); });
 }
 
 void Process::Issue() {
   if (aborted_) return Stand();
-  Communicator& c = communicators_[current_];
-  if (c.pledged && c.issued >= c.pledged->warm) {
+  if (!PassCuts(current_)) {
     state_ = State::kBlocked;
     return;
   }
-  if (c.decided && c.issued >= c.decided->cut) {
-    c.generation = c.decided_epoch;
-    c.decided.reset();
-  }
+  Communicator& c = communicators_[current_];
   state_ = State::kInOperation;
   const uint64_t index = c.issued++;
   sim_->ledger().Issued(id(), era_, current_, index, c.generation);
   sim_->Issued(this, era_, current_, index, world_);
-  if (entering_ && std::none_of(communicators_.begin(), communicators_.end(),
-                                [](const auto& each) { return each.second.decided.has_value(); })) {
-    const Epoch epoch = *entering_;
-    entering_.reset();
-    Later(microseconds(10),
-          [this, epoch](auto* out) { member_->OnEntered(sim_->now(), epoch, 0, 0, out); });
-  }
 }
 
 void Process::OperationDone(Epoch era, const CommunicatorId& c, uint64_t index) {
@@ -312,7 +406,7 @@ void Process::BeginUpdate() {
   ++begun_;
   whole_ = false;
   updating_ = true;
-  current_ = sim_->CommunicatorFor(0);
+  current_ = sim_->communicators()[0];
   state_ = State::kComputing;
   Program(milliseconds(1), [this] { Issue(); });
 }
@@ -382,16 +476,8 @@ void Process::Adopted(const Adopt& adopt) {
   }
   if (adopt.kind == TransitionKind::kSwap) {
     sim_->ledger().Adopted(id(), adopt.record, adopt.kind, version_, true);
-    entering_ = epoch;
-    if (std::none_of(communicators_.begin(), communicators_.end(),
-                     [](const auto& each) { return each.second.decided.has_value(); })) {
-      entering_.reset();
-      Later(microseconds(10),
-            [this, epoch](auto* out) { member_->OnEntered(sim_->now(), epoch, 0, 0, out); });
-    }
     return;
   }
-  entering_.reset();
   version_ = received_version_.value_or(0);
   sim_->ledger().Adopted(id(), adopt.record, adopt.kind, version_, adopt.slot.has_value());
   if (!adopt.slot) return;
@@ -407,10 +493,17 @@ void Process::Adopted(const Adopt& adopt) {
   own_ = {version_};
   buddy_.clear();
   copied_ = false;
-  for (auto& [c, comm] : communicators_) comm = Communicator{0, epoch, {}, {}, 0};
+  for (auto& [c, comm] : communicators_) {
+    // A joiner's is the generation of this epoch already.
+    if (comm.open && comm.generation != epoch) comm.old.push_back(comm.generation);
+    for (const PendingSwap& swap : comm.pending) comm.old.push_back(swap.epoch);
+    std::sort(comm.old.begin(), comm.old.end());
+    comm = Communicator{0, true, epoch, comm.point_to_point, {}, {}, false, comm.old};
+  }
+  Moved();
   sim_->CopyToBuddy(this, era_, world_, version_);
   Later(microseconds(200),
-        [this, epoch](auto* out) { member_->OnEntered(sim_->now(), epoch, 0, 1000, out); });
+        [this, epoch](auto* out) { member_->OnEntered(sim_->now(), epoch, 1000, out); });
 }
 
 }  // namespace rewire::sim
