@@ -13,7 +13,8 @@
 // collective but are not counted (p2p counters are per peer).
 //
 // Outside a group, an operation X (collective or p2p):
-//   1. while issued >= stop_at, outside every generation: at_cut(comm, {stream, 0}). So at_cut comes
+//   1. while issued >= stop_at, outside every generation: at_cut(comm, {stream, 0}). So at_cut
+//   comes
 //      before the operation with index stop_at. The thread enters the current generation after
 //      each, and then looks again.
 //   2. the current generation is loaded and the operation goes to it.

@@ -38,14 +38,14 @@ void Participant::Perform(Time now, const MemberAction& action) {
   } else if (const auto* a = std::get_if<PledgeBoundary>(&action)) {
     std::optional<CutRefusal> refusal;
     if (!gate_.Pledge(a->step)) {
-      refusal = CutRefusal{kUpdateBoundary, absl::StrCat("its program has begun update ",
-                                                         gate_.begun(), " already, the proposal is ",
-                                                         a->step)};
+      refusal =
+          CutRefusal{kUpdateBoundary, absl::StrCat("its program has begun update ", gate_.begun(),
+                                                   " already, the proposal is ", a->step)};
     }
-    inbox_->Post([this, epoch = a->epoch, round = a->round, refusal](Member* m, Time t,
-                                                                     Member::Out* out) {
-      m->OnPledged(t, epoch, round, refusal, Counters(), out);
-    });
+    inbox_->Post(
+        [this, epoch = a->epoch, round = a->round, refusal](Member* m, Time t, Member::Out* out) {
+          m->OnPledged(t, epoch, round, refusal, Counters(), out);
+        });
   } else if (const auto* a = std::get_if<DecideCuts>(&action)) {
     if (comms != nullptr) comms->Decide(a->epoch, a->go);
     if (!a->go) return;

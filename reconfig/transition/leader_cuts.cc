@@ -40,8 +40,8 @@ Cut Leader::ChooseCut(const CommunicatorId& communicator) const {
   }
   // The proposal and its answers, then the compare-and-swap, then the decision.
   const Duration decision = 2 * t.round_trip + store_took_;
-  uint64_t warm = pace.issued() + (pace.Margin(options_.cut_margin, decision)
-                                   << std::min<uint32_t>(refusals, 20));
+  uint64_t warm = pace.issued() +
+                  (pace.Margin(options_.cut_margin, decision) << std::min<uint32_t>(refusals, 20));
   for (const PendingSwap& swap : positions_.PendingOf(communicator)) {
     // The same cut again: the new generation takes the place of the pending one.
     if (warm <= swap.warm) return {communicator, swap.warm, swap.cut};
@@ -58,8 +58,7 @@ Cut Leader::ChooseStep() {
   uint64_t furthest = pace.issued();
   for (MemberId m : t.olds) furthest = std::max(furthest, peers_[m].counts.updates);
   const uint64_t doubled = uint64_t{1} << std::min<uint32_t>(t.round, 20);
-  const uint64_t step =
-      furthest + std::max(kUpdatesAhead, 2 * pace.During(t.round_trip)) * doubled;
+  const uint64_t step = furthest + std::max(kUpdatesAhead, 2 * pace.During(t.round_trip)) * doubled;
   return {kUpdateBoundary, step, step};
 }
 
@@ -96,8 +95,8 @@ void Leader::OnPledge(Time now, MemberId from, const Pledge& m, Out* out) {
   t.round_trip = std::max(t.round_trip, now - t.proposed_at);
   if (!m.ok && options_.planted_bug != PlantedBug::kLostPledge) {
     if (t.kind != TransitionKind::kSwap) {
-      return RefuseRound(now, std::nullopt,
-                         absl::StrCat("member ", from, " refuses: ", m.reason), out);
+      return RefuseRound(now, std::nullopt, absl::StrCat("member ", from, " refuses: ", m.reason),
+                         out);
     }
     return RefuseRound(now, m.communicator,
                        absl::StrCat("member ", from, " refuses the cut of communicator ",

@@ -123,9 +123,10 @@ struct StopProcess {
   std::string reason;
 };
 
-using MemberAction = std::variant<SendMessage, EnterWorld, MintIds, MakePlan, BuildGenerations,
-                                  PledgeCuts, PledgeBoundary, DecideCuts, ReleaseBoundary,
-                                  StartStream, FinishStream, DescribeBoundary, RestoreFrom, Adopt,
-                                  AbandonEpoch, RetireGenerations, AbortCurrent, Resume, StopProcess>;
+using MemberAction =
+    std::variant<SendMessage, EnterWorld, MintIds, MakePlan, BuildGenerations, PledgeCuts,
+                 PledgeBoundary, DecideCuts, ReleaseBoundary, StartStream, FinishStream,
+                 DescribeBoundary, RestoreFrom, Adopt, AbandonEpoch, RetireGenerations,
+                 AbortCurrent, Resume, StopProcess>;
 
 }  // namespace rewire

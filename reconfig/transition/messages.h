@@ -139,8 +139,8 @@ struct Entered {
 // The generations of one communicator in this process: after connecting, and after every change.
 struct Position {
   CommunicatorId communicator;
-  bool open = false;  // it has a generation in use; false: destroyed or lost
-  Epoch in_use = 0;   // of that generation; 0: made by the program's own call
+  bool open = false;                 // it has a generation in use; false: destroyed or lost
+  Epoch in_use = 0;                  // of that generation; 0: made by the program's own call
   bool point_to_point = false;       // it has carried sends or receives
   uint64_t host_waits = 0;           // of the swap to the generation in use
   std::vector<PendingSwap> pending;  // in the order of their cuts

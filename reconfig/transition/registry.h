@@ -16,7 +16,7 @@ class Registry {
   struct Seat {
     uint32_t rank = 0;
     uint32_t ranks = 0;
-    std::string pinned;  // why it cannot be swapped; empty: it can
+    std::string pinned;    // why it cannot be swapped; empty: it can
     bool several = false;  // the member's process drives several ranks of it
   };
   // Seats of one communicator, by member.

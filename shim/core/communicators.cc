@@ -150,8 +150,8 @@ void ShimCommunicators::Build(Epoch epoch, std::vector<CommunicatorBuild> builds
     if (pins == 0 || !listed) continue;
     counters_.failed_builds.fetch_add(1, std::memory_order_relaxed);
     calls_.Post([done = std::move(done), id = chain->id, text = DescribePins(pins)] {
-      done(absl::FailedPreconditionError(
-          absl::StrCat("communicator ", absl::Hex(id.high >> 32, absl::kZeroPad8), " is pinned: ", text)));
+      done(absl::FailedPreconditionError(absl::StrCat(
+          "communicator ", absl::Hex(id.high >> 32, absl::kZeroPad8), " is pinned: ", text)));
     });
     return;
   }

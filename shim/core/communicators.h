@@ -97,7 +97,7 @@ class ShimCommunicators : public Communicators, private CutEvents, private Build
   CoreCounters counters_;
   MemoryLedger ledger_;
   std::atomic<CommunicatorEvents*> events_{nullptr};
-  std::atomic<bool> passed_{false};      // a cut, since it was looked at last
+  std::atomic<bool> passed_{false};     // a cut, since it was looked at last
   std::atomic<uint64_t> decisions_{0};  // counts the swaps that were decided
   Cutter cutter_;
 

@@ -95,8 +95,7 @@ void Cutter::Decide(Chain* chain, Epoch epoch, bool go) {
   if (go) {
     const auto kept = std::find_if(
         chain->pending.begin(), chain->pending.end(), [&](const std::unique_ptr<Link>& link) {
-          return OrderOf(cut, {link->epoch, link->cut.warm, link->cut.cut}) ==
-                 CutOrder::kReplaces;
+          return OrderOf(cut, {link->epoch, link->cut.warm, link->cut.cut}) == CutOrder::kReplaces;
         });
     // The event after the last operation belongs to the first pending generation.
     if (kept == chain->pending.begin()) chain->current->end_recorded = false;
@@ -172,10 +171,9 @@ Cutter::Verdict Cutter::NextStep(Chain* chain, const CallSite& site, Call* call)
     const Link* front = chain->pending.empty() ? nullptr : chain->pending.front().get();
     const bool due = front != nullptr && index >= front->NextIndex();
     // A proposal that would replace the pending swap is decided first.
-    const bool first =
-        due && (!chain->pledged ||
-                OrderOf(*chain->pledged, {front->epoch, front->cut.warm, front->cut.cut}) ==
-                    CutOrder::kFollows);
+    const bool first = due && (!chain->pledged ||
+                               OrderOf(*chain->pledged, {front->epoch, front->cut.warm,
+                                                         front->cut.cut}) == CutOrder::kFollows);
     if (chain->pledged && index >= chain->pledged->warm && !first) {
       if (const auto verdict = AwaitDecision(chain, call)) return *verdict;
       continue;

@@ -3,8 +3,8 @@
 // A generation is kept until the leader retires it (no member uses it or will use it), its last
 // operation has completed on this member, and REWIRE_RETIRE_MS more have passed: destroying right
 // after the cut disturbs the first operations on the next generation. All ranks destroy in the same
-// order, because a destroy may wait for the other ranks. Thread-safe; the work is done on one thread
-// of its own, which the destructor joins.
+// order, because a destroy may wait for the other ranks. Thread-safe; the work is done on one
+// thread of its own, which the destructor joins.
 #pragma once
 
 #include <deque>

@@ -1,11 +1,11 @@
 // One training process of the simulation: the real Member machine, and a model of the participant
 // and of a data-parallel program with sharded state around it.
 //
-// The program repeats: a few collective operations, then an update, which is itself collective. Some
-// communicators are used in a few steps only, some are over part of the members, and one carries
-// point-to-point operations alone. An operation ends when every member of its communicator has
-// issued it. After each update its shard is
-// copied to the next slot; the next update waits for that copy.
+// The program repeats: a few collective operations, then an update, which is itself collective.
+// Some communicators are used in a few steps only, some are over part of the members, and one
+// carries point-to-point operations alone. An operation ends when every member of its communicator
+// has issued it. After each update its shard is copied to the next slot; the next update waits for
+// that copy.
 #pragma once
 
 #include <functional>

@@ -136,9 +136,8 @@ class ToyMember {
       if (ok) pledged_ = a->step;
       std::optional<CutRefusal> refusal;
       if (!ok) refusal = CutRefusal{kUpdateBoundary, "the update has begun already"};
-      Feed([&](auto* out) {
-        member_.OnPledged(now, a->epoch, a->round, refusal, Counters(), out);
-      });
+      Feed(
+          [&](auto* out) { member_.OnPledged(now, a->epoch, a->round, refusal, Counters(), out); });
     } else if (const auto* a = std::get_if<DecideCuts>(&action)) {
       if (!a->go) return;
       Feed([&](auto* out) { member_.OnEntered(now, a->epoch, 0, out); });

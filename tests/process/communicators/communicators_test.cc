@@ -27,9 +27,9 @@ class CommunicatorsTest : public ::testing::Test {
  protected:
   void Start(int ranks, const std::string& mode) {
     ranks_ = static_cast<size_t>(ranks);
-    job_.emplace(std::vector<std::string>{
-        REWIRE_COMMAND, "run", "-n", std::to_string(ranks), "--sim", "--dir", folder_ / "run",
-        "--agent-socket", Socket(), "--", PROGRAM, folder_ / "", mode});
+    job_.emplace(std::vector<std::string>{REWIRE_COMMAND, "run", "-n", std::to_string(ranks),
+                                          "--sim", "--dir", folder_ / "run", "--agent-socket",
+                                          Socket(), "--", PROGRAM, folder_ / "", mode});
     Await("ready\n", seconds(60));
   }
   std::string Socket() const { return folder_ / "agent.sock"; }
@@ -104,8 +104,9 @@ TEST_F(CommunicatorsTest, AnAgentThatRestartsLearnsOfPendingSwapsFromTheMembers)
   nlohmann::json after;
   do {
     after = Status();
-  } while (Now() < until && (!after.is_object() || after["agent"]["pid"] == before["agent"]["pid"] ||
-                             after["phase"] != "STEADY" || after["pending"].size() < 4));
+  } while (Now() < until &&
+           (!after.is_object() || after["agent"]["pid"] == before["agent"]["pid"] ||
+            after["phase"] != "STEADY" || after["pending"].size() < 4));
   EXPECT_EQ(Pending("idle"), 2u);
   EXPECT_EQ(Pending("point-to-point"), 2u);
   Rebuild(3);

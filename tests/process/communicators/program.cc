@@ -1,11 +1,11 @@
 // One rank of a program with all kinds of communicators: communicators_program FOLDER [MODE]. Every
 // result is checked.
 //
-// MODE "all" (default): the world; pairs (split by color); a split that leaves the last rank out; one
-// that is used at a command only; one that carries sends and receives alone; a non-blocking one.
-// MODE "blocking": the same without the non-blocking one. MODE "threads": one communicator of which
-// this process drives two ranks. Rank 0 follows the files in FOLDER: use-K (the idle communicator is
-// used for the K-th time) and stop.
+// MODE "all" (default): the world; pairs (split by color); a split that leaves the last rank out;
+// one that is used at a command only; one that carries sends and receives alone; a non-blocking
+// one. MODE "blocking": the same without the non-blocking one. MODE "threads": one communicator of
+// which this process drives two ranks. Rank 0 follows the files in FOLDER: use-K (the idle
+// communicator is used for the K-th time) and stop.
 #include <dlfcn.h>
 #include <sys/stat.h>
 #include <unistd.h>

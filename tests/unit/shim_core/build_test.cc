@@ -179,7 +179,7 @@ TEST_F(BesideTest, NothingIsLeftToDoAtTheWarmIndex) {
     ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0, std::string(kBeside))}).ok());
     EXPECT_EQ(device_.live_streams(), 0);
     ASSERT_TRUE(Pledged(1, {{program.comm.id, 3, 5}}));
-      core_->Decide(1, true);
+    core_->Decide(1, true);
     for (size_t i = 0; i < 8; ++i) ASSERT_EQ(program.Issue(100 + i), ncclSuccess);
     EXPECT_EQ(HostWaits(program, 1), 0u);
     EXPECT_THAT(program.OperationsOf(program.Real()), ElementsAre(1, 105, 106, 107));

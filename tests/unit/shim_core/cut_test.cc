@@ -215,7 +215,7 @@ TEST_F(CutTest, RacesOfPledgeDecisionAndOperations) {
       core_->Abandon(epoch);
       continue;
     }
-      core_->Decide(epoch, true);
+    core_->Decide(epoch, true);
     ASSERT_TRUE(HostWaits(program, epoch).has_value());
     EXPECT_EQ(program.OperationsOf(old).back(), 1000 + cut.cut - 1) << "epoch " << epoch;
     ASSERT_TRUE(Eventually([&] { return program.OperationsOf(program.Real()).size() > 1; }));

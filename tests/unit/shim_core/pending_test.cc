@@ -1,5 +1,5 @@
-// Decided swaps that the program has not reached: they stay, are replaced or queued, over any number
-// of further changes, and every generation is ended once.
+// Decided swaps that the program has not reached: they stay, are replaced or queued, over any
+// number of further changes, and every generation is ended once.
 #include <thread>
 
 #include "tests/unit/shim_core/stage.h"
@@ -88,8 +88,7 @@ TEST_F(PendingTest, ALaterCutIsQueuedAfterThePendingOne) {
   const ncclComm_t first = program.Real();
   Swap(program, 1, 3, 5);
   Swap(program, 2, 5, 7);
-  EXPECT_THAT(PositionOf(program).pending,
-              ElementsAre(PendingSwap{1, 3, 5}, PendingSwap{2, 5, 7}));
+  EXPECT_THAT(PositionOf(program).pending, ElementsAre(PendingSwap{1, 3, 5}, PendingSwap{2, 5, 7}));
   std::vector<ncclComm_t> reals;
   for (size_t i = 0; i < 10; ++i) {
     ASSERT_EQ(program.Issue(100 + i), ncclSuccess);
@@ -387,7 +386,9 @@ TEST_F(PendingTest, RacesOfIdleCutsAndOperations) {
     ASSERT_TRUE(HostWaits(program, epoch).has_value());
     // Nothing at or beyond the cut went to the generation before it.
     const std::vector<size_t> operations = program.OperationsOf(old);
-    if (!operations.empty()) { EXPECT_LT(operations.back(), 1000 + next); }
+    if (!operations.empty()) {
+      EXPECT_LT(operations.back(), 1000 + next);
+    }
     ASSERT_TRUE(RetireAll());
   }
   stop.store(true);

@@ -241,8 +241,7 @@ TEST_F(LeaderCutsTest, ACommunicatorThatIsNotCreatedOnAllRanksIsNamedWhileReserv
 TEST_F(LeaderCutsTest, ARebuildWithoutCommunicatorsIsRefused) {
   for (MemberId m : kThree) d.Say(m, CommunicatorDestroyed{kComm});
   for (MemberId m : {0u, 2u}) d.Say(m, CommunicatorDestroyed{kPair});
-  EXPECT_THAT(d.AskInVain({RequestKind::kRebuild, 0, {}, {}, ""}),
-              HasSubstr("nothing to rebuild"));
+  EXPECT_THAT(d.AskInVain({RequestKind::kRebuild, 0, {}, {}, ""}), HasSubstr("nothing to rebuild"));
 }
 
 TEST_F(LeaderCutsTest, AStoreThatDoesNotAnswerTheCommitIsReported) {

@@ -22,8 +22,7 @@ inline std::vector<MemberId> Ids(const World& world) {
   return ids;
 }
 
-inline Pledge Agreed(Epoch epoch, uint32_t round,
-                     std::vector<CommunicatorCounter> counters = {}) {
+inline Pledge Agreed(Epoch epoch, uint32_t round, std::vector<CommunicatorCounter> counters = {}) {
   return {epoch, round, true, {}, "", std::move(counters)};
 }
 inline Pledge NotAgreed(Epoch epoch, uint32_t round, const CommunicatorId& communicator,
@@ -56,10 +55,10 @@ class LeaderDriver {
   }
   void Connect(MemberId m, bool cooperates = true, Epoch epoch = 0, bool broken = false,
                uint32_t positions = 0) {
-    leader.OnConnect(now,
-                     Hello{Hello{}.protocol, m, 100 + m, 1, cooperates, "addr", broken, epoch,
-                           positions, {}},
-                     &out);
+    leader.OnConnect(
+        now,
+        Hello{Hello{}.protocol, m, 100 + m, 1, cooperates, "addr", broken, epoch, positions, {}},
+        &out);
   }
   void Say(MemberId m, const Message& message) { leader.OnMessage(now, m, message, &out); }
   void Pass(Duration d) {

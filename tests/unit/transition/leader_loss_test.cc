@@ -175,7 +175,8 @@ TEST_F(LeaderTest, MembersThatWereToldOfALossAreHealedByTheNextLeader) {
 }
 
 TEST_F(LeaderTest, StrangersAreRefused) {
-  d.leader.OnConnect(d.now, Hello{Hello{}.protocol + 1, 0, 100, 1, true, "", false, 0, 0, {}}, &d.out);
+  d.leader.OnConnect(d.now, Hello{Hello{}.protocol + 1, 0, 100, 1, true, "", false, 0, 0, {}},
+                     &d.out);
   EXPECT_THAT(d.Sent<Refused>(0).value().reason,
               HasSubstr(absl::StrCat("protocol ", Hello{}.protocol + 1)));
   d.Connect(9);
