@@ -80,13 +80,17 @@ bool CutDue(const VirtualCommunicator* comm) {
          comm->stop_at.load(std::memory_order_relaxed);
 }
 
-// Outside every generation.
-ncclResult_t PassCuts(VirtualCommunicator* comm, CallSite site) {
+// With the slot in a generation, which is another one afterwards. The thread looks once more after
+// each entry: a pledge for the next operation counts on every thread that enters later.
+ncclResult_t PassCuts(VirtualCommunicator* comm, ThreadSlot* slot, CallSite site,
+                      Generation** generation) {
   const CoreTable* core = Core();
-  if (core == nullptr) return ncclSuccess;
-  for (int i = 0; i < kCutsPerCall && CutDue(comm); ++i) {
-    const ncclResult_t result = core->at_cut(comm, site);
+  for (int i = 0; core != nullptr && CutDue(comm); ++i) {
+    const User user(comm);
+    Leave(slot);
+    const ncclResult_t result = i < kCutsPerCall ? core->at_cut(comm, site) : ncclInternalError;
     if (result != ncclSuccess) return result;
+    *generation = Enter(slot, comm);
   }
   return ncclSuccess;
 }
@@ -108,13 +112,8 @@ bool Open(const Generation* generation) {
 ncclResult_t EnterSlowly(VirtualCommunicator* comm, ThreadSlot* slot, cudaStream_t stream,
                          Generation** generation) noexcept {
   if (comm->watch_capture.load(std::memory_order_relaxed)) WatchCapture(comm, stream);
-  if (CutDue(comm)) {
-    const User user(comm);
-    Leave(slot);
-    const ncclResult_t result = PassCuts(comm, {stream, 0});
-    if (result != ncclSuccess) return result;
-    *generation = Enter(slot, comm);
-  }
+  const ncclResult_t passed = PassCuts(comm, slot, {stream, 0}, generation);
+  if (passed != ncclSuccess) return passed;
   if (Open(*generation)) return ncclSuccess;
   const ncclResult_t result = NotUsable(comm, *generation);
   Leave(slot);
@@ -128,13 +127,8 @@ ncclResult_t FixInGroup(VirtualCommunicator* comm, ThreadSlot* slot, cudaStream_
   if (comm->watch_capture.load(std::memory_order_relaxed)) WatchCapture(comm, stream);
   if (slot->inside.load(std::memory_order_relaxed) != nullptr) return ncclInvalidUsage;
   Generation* generation = Enter(slot, comm);
-  if (CutDue(comm)) {
-    const User user(comm);
-    Leave(slot);
-    const ncclResult_t result = PassCuts(comm, {stream, slot->group_depth});
-    if (result != ncclSuccess) return result;
-    generation = Enter(slot, comm);
-  }
+  const ncclResult_t passed = PassCuts(comm, slot, {stream, slot->group_depth}, &generation);
+  if (passed != ncclSuccess) return passed;
   if (!Open(generation)) {
     const ncclResult_t result = NotUsable(comm, generation);
     Leave(slot);

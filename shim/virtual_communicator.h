@@ -13,8 +13,10 @@
 // collective but are not counted (p2p counters are per peer).
 //
 // Outside a group, an operation X (collective or p2p):
-//   1. while issued >= stop_at, at most kCutsPerCall times: at_cut(comm, {stream, 0}). So at_cut
-//      comes before the operation with index stop_at.
+//   1. while issued >= stop_at, outside every generation: at_cut(comm, {stream, 0}). So at_cut
+//   comes
+//      before the operation with index stop_at. The thread enters the current generation after
+//      each, and then looks again.
 //   2. the current generation is loaded and the operation goes to it.
 //   3. if it was a collective: issued += 1. If now issued == stop_at: before_cut(comm, {stream,
 //   0}):
@@ -51,7 +53,8 @@
 namespace rewire::shim {
 
 inline constexpr uint64_t kNoCut = UINT64_MAX;
-inline constexpr int kCutsPerCall = 3;
+// More proposals than this never meet one operation: the call fails.
+inline constexpr int kCutsPerCall = 100;
 
 // The first word of a VirtualCommunicator. Anything else is not ours and goes to NCCL untouched.
 enum class Magic : uint64_t {

@@ -77,6 +77,7 @@ class MemberProcess {
   void FirstOperation(ncclComm_t comm);
   void MeasureForeground();
   void Loop();
+  void Look();
   void Participate();
   void Answer(const Packet& packet);
   void Summarize();
@@ -96,9 +97,11 @@ class MemberProcess {
   uint64_t asked_before_ = 0;     // and the time before
   SwapPlace next_;
   std::atomic<uint64_t> built_{0};
+  // Of the participant's thread.
   Cut proposed_;
-  Mutex footprints_mutex_;
-  std::vector<Footprint> footprints_ REWIRE_GUARDED_BY(footprints_mutex_);
+  Epoch entering_ = 0;
+  bool retiring_ = false;
+  std::vector<Footprint> footprints_;
   MemberReport report_;
 };
 
@@ -216,7 +219,7 @@ void MemberProcess::Answer(const Packet& packet) {
       return;
     case Say::kPropose:
       proposed_ = {handle->id, packet.b, packet.c};
-      Say({Say::kPledged, core_->Pledge(packet.a, {proposed_}) ? 1u : 0u, 0, 0, ""});
+      Say({Say::kPledged, core_->Pledge(packet.a, {proposed_}) ? 0u : 1u, 0, 0, ""});
       return;
     case Say::kDecide:
       if (packet.b != 0) {
@@ -225,19 +228,16 @@ void MemberProcess::Answer(const Packet& packet) {
         next_.cut = proposed_.cut;
         swaps_.push_back(next_);
       }
-      core_->Decide(packet.a, packet.b != 0, [this](uint64_t waits) {
-        Say({Say::kEntered, waits, 0, 0, ""});
-      });
+      core_->Decide(packet.a, packet.b != 0);
+      entering_ = packet.b != 0 ? packet.a : 0;
       return;
-    case Say::kRetire:
-      core_->Retire(packet.a, [this] {
-        {
-          MutexLock lock(&footprints_mutex_);
-          footprints_.emplace_back();
-        }
-        Say({Say::kRetired, 0, 0, 0, ""});
-      });
+    case Say::kRetire: {
+      std::vector<GenerationId> old;
+      for (const Epoch epoch : core_->Positions().at(0).old) old.push_back({epoch, handle->id});
+      core_->Retire(std::move(old));
+      retiring_ = true;
       return;
+    }
     case Say::kStop:
       stop_.store(true);
       return;
@@ -246,10 +246,27 @@ void MemberProcess::Answer(const Packet& packet) {
   }
 }
 
+// The cut was passed, or the old generation is gone.
+void MemberProcess::Look() {
+  if (entering_ == 0 && !retiring_) return;
+  const Position position = core_->Positions().at(0);
+  if (entering_ != 0 && position.in_use == entering_) {
+    entering_ = 0;
+    Say({Say::kEntered, position.host_waits, 0, 0, ""});
+  }
+  if (retiring_ && position.old.empty()) {
+    retiring_ = false;
+    footprints_.emplace_back();
+    Say({Say::kRetired, 0, 0, 0, ""});
+  }
+}
+
 void MemberProcess::Participate() {
   while (!done_.load()) {
     Packet packet;
-    if (ReceivePacket(options_.fd, &packet, Now() + milliseconds(50))) Answer(packet);
+    const bool waits = entering_ != 0 || retiring_;
+    if (ReceivePacket(options_.fd, &packet, Now() + milliseconds(waits ? 5 : 50))) Answer(packet);
+    Look();
   }
 }
 
@@ -262,7 +279,6 @@ void MemberProcess::Summarize() {
   const uint64_t builds = std::max<uint64_t>(counters.builds.load(), 1);
   report_.build_ms =
       static_cast<double>(counters.build_ns.load()) / 1e6 / static_cast<double>(builds);
-  MutexLock lock(&footprints_mutex_);
   if (footprints_.size() > kSettled) {
     report_.leaked_fds =
         std::max<int64_t>(0, footprints_.back().fds - footprints_[kSettled - 1].fds);

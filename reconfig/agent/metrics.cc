@@ -244,6 +244,7 @@ void Metrics::Set(const Leader& leader, const Connections& connections, Time now
   Follow(f.closed.Add({{"reason", "wrong_user"}}), c.wrong_user);
   Follow(f.dropped.Add({}), leader.dropped_messages());
   Follow(f.refused.Add({}), leader.refused_rounds());
+  Follow(f.waits.Add({}), leader.host_waits());
 }
 
 void Metrics::OnTransition(const TransitionEntry& entry) {
@@ -256,7 +257,6 @@ void Metrics::OnTransition(const TransitionEntry& entry) {
   for (const auto& [member, part] : entry.parts) {
     f.pause.Add({{"kind", kind}}, kSeconds).Observe(static_cast<double>(part.pause_ns) / 1e9);
     f.bytes.Add({}).Increment(static_cast<double>(part.bytes_in));
-    f.waits.Add({}).Increment(static_cast<double>(part.host_waits));
     if (entry.kind == TransitionKind::kSwap) f.swaps.Add({}).Increment();
   }
 }

@@ -52,13 +52,15 @@ json TransitionStatus(const TransitionEntry& entry, Time now) {
   uint64_t waits = 0;
   uint64_t pause = 0;
   for (const auto& [member, part] : entry.parts) {
+    uint64_t part_waits = 0;
+    for (const auto& [communicator, count] : part.host_waits) part_waits += count;
     parts.push_back({{"member", member},
                      {"bytes_in", part.bytes_in},
                      {"bytes_out", part.bytes_out},
-                     {"host_waits", part.host_waits},
+                     {"host_waits", part_waits},
                      {"pause_ms", static_cast<double>(part.pause_ns) / 1e6}});
     bytes += part.bytes_in;
-    waits += part.host_waits;
+    waits += part_waits;
     pause = std::max(pause, part.pause_ns);
   }
   out["members"] = parts;
@@ -106,6 +108,14 @@ json WorldStatus(const Leader& leader, const TransitionLog& log,
   }
   out["world"] = {{"epoch", record.world.epoch}, {"members", committed}};
   out["members"] = world;
+  json pending = json::array();
+  for (const PendingCut& p : leader.Pending()) {
+    pending.push_back({{"communicator", ShortName(p.communicator)},
+                       {"member", p.member},
+                       {"epoch", p.swap.epoch},
+                       {"why", p.why}});
+  }
+  out["pending"] = pending;
   out["transition"] = log.current() == nullptr ? json() : TransitionStatus(*log.current(), now);
   json last = json::array();
   for (const TransitionEntry& e : log.entries()) {

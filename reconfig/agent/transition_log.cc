@@ -80,7 +80,9 @@ void TransitionLog::End(Time now, std::optional<MemberId> member, std::string_vi
 
 void TransitionLog::OnSent(Time now, MemberId member, const Message& message) {
   TransitionEntry* entry = Running();
-  if (entry == nullptr || TargetOf(message) != entry->to) return;
+  if (entry == nullptr) return;
+  if (std::holds_alternative<Retire>(message) && entry->committed) Begin(now, member, "retire");
+  if (TargetOf(message) != entry->to) return;
   if (const auto* m = std::get_if<Prepare>(&message)) {
     entry->members_before = Ids(m->from);
     entry->members_after = Ids(m->to);
@@ -97,12 +99,11 @@ void TransitionLog::OnSent(Time now, MemberId member, const Message& message) {
     entry->committed = true;
     entry->members_after = Ids(c->record.world);
     Begin(now, member, "enter");
-  } else if (std::holds_alternative<Retire>(message)) {
-    Begin(now, member, "retire");
   }
 }
 
 void TransitionLog::OnReceived(Time now, MemberId member, const Message& message) {
+  if (const auto* p = std::get_if<Position>(&message)) return OnPosition(now, member, *p);
   TransitionEntry* entry = Running();
   if (entry == nullptr || TargetOf(message) != entry->to) return;
   TransitionEntry::Part& part = entry->parts[member];
@@ -122,15 +123,20 @@ void TransitionLog::OnReceived(Time now, MemberId member, const Message& message
   } else if (const auto* e = std::get_if<Entered>(&message)) {
     End(now, member, "enter");
     End(now, member, "to cut");
-    part.host_waits = e->host_waits;
     part.pause_ns = e->pause_ns;
     if (e->pause_ns > 0) {
       entry->spans.push_back(
           {member, "pause", now - nanoseconds(static_cast<int64_t>(e->pause_ns)), now});
     }
-  } else if (std::holds_alternative<Retired>(message)) {
-    End(now, member, "retire");
   }
+}
+
+void TransitionLog::OnPosition(Time now, MemberId member, const Position& position) {
+  for (TransitionEntry& entry : entries_) {
+    if (position.in_use != entry.to || !position.open) continue;
+    entry.parts[member].host_waits[position.communicator] = position.host_waits;
+  }
+  if (Running() != nullptr && position.old.empty()) End(now, member, "retire");
 }
 
 void TransitionLog::Close(Time now, TransitionEntry* entry) {

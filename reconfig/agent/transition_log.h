@@ -42,7 +42,7 @@ struct TransitionEntry {
   struct Part {
     uint64_t bytes_in = 0;
     uint64_t bytes_out = 0;
-    uint64_t host_waits = 0;
+    std::map<CommunicatorId, uint64_t> host_waits;  // of those that have passed their cut
     uint64_t pause_ns = 0;
   };
   std::map<MemberId, Part> parts;
@@ -77,6 +77,7 @@ class TransitionLog {
  private:
   void Begin(Time now, std::optional<MemberId> member, std::string_view name);
   void End(Time now, std::optional<MemberId> member, std::string_view name);
+  void OnPosition(Time now, MemberId member, const Position& position);
   TransitionEntry* Running();
   void Close(Time now, TransitionEntry* entry);
 

@@ -64,6 +64,12 @@ std::string StatusText(const json& s) {
                       "\n");
     }
   }
+  if (!s.at("pending").empty()) out += "\npending swaps:\n";
+  for (const json& p : s.at("pending")) {
+    absl::StrAppend(&out, "  communicator ", Cell(p.at("communicator")), " on member ",
+                    Cell(p.at("member")), ", to epoch ", Cell(p.at("epoch")), ": ",
+                    Cell(p.at("why")), "\n");
+  }
   if (!s.at("transitions").empty()) out += "\n";
   for (const json& t : s.at("transitions")) absl::StrAppend(&out, TransitionText(t), "\n");
   return out;

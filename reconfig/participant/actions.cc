@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "absl/strings/str_cat.h"
 #include "reconfig/base/log.h"
 #include "reconfig/participant/participant.h"
 
@@ -35,20 +36,23 @@ void Participant::Perform(Time now, const MemberAction& action) {
   } else if (const auto* a = std::get_if<PledgeCuts>(&action)) {
     OnPledgeCuts(*a);
   } else if (const auto* a = std::get_if<PledgeBoundary>(&action)) {
-    const bool ok = gate_.Pledge(a->step);
+    std::optional<CutRefusal> refusal;
+    if (!gate_.Pledge(a->step)) {
+      refusal =
+          CutRefusal{kUpdateBoundary, absl::StrCat("its program has begun update ", gate_.begun(),
+                                                   " already, the proposal is ", a->step)};
+    }
     inbox_->Post(
-        [this, epoch = a->epoch, round = a->round, ok](Member* m, Time t, Member::Out* out) {
-          m->OnPledged(t, epoch, round, ok, Counters(), out);
+        [this, epoch = a->epoch, round = a->round, refusal](Member* m, Time t, Member::Out* out) {
+          m->OnPledged(t, epoch, round, refusal, Counters(), out);
         });
   } else if (const auto* a = std::get_if<DecideCuts>(&action)) {
-    if (comms != nullptr) {
-      const auto inbox = inbox_;
-      comms->Decide(a->epoch, a->go, [inbox, epoch = a->epoch](uint64_t waits) {
-        inbox->Post([epoch, waits](Member* m, Time t, Member::Out* out) {
-          m->OnEntered(t, epoch, waits, 0, out);
-        });
-      });
-    }
+    if (comms != nullptr) comms->Decide(a->epoch, a->go);
+    if (!a->go) return;
+    inbox_->Post([epoch = a->epoch](Member* m, Time t, Member::Out* out) {
+      m->OnPositions(t, Positions(), out);
+      m->OnEntered(t, epoch, 0, out);
+    });
   } else if (std::get_if<ReleaseBoundary>(&action) != nullptr) {
     gate_.Release();
   } else if (const auto* a = std::get_if<StartStream>(&action)) {
@@ -76,19 +80,12 @@ void Participant::Perform(Time now, const MemberAction& action) {
     gate_.SetNotify(false);
     LetGo(std::exchange(reshape_, nullptr));
     if (comms != nullptr) comms->Abandon(a->epoch);
-  } else if (const auto* a = std::get_if<RetireBefore>(&action)) {
-    const auto inbox = inbox_;
-    const auto done = [inbox, epoch = a->epoch] {
-      inbox->Post([epoch](Member* m, Time t, Member::Out* out) { m->OnRetired(t, epoch, out); });
-    };
-    if (comms != nullptr) {
-      comms->Retire(a->epoch, done);
-    } else {
-      done();
-    }
+  } else if (const auto* a = std::get_if<RetireGenerations>(&action)) {
+    if (comms != nullptr) comms->Retire(a->generations);
   } else if (const auto* a = std::get_if<AbortCurrent>(&action)) {
     REWIRE_WARN("%s", a->reason.c_str());
     if (comms != nullptr) comms->AbortCurrent(a->reason);
+    moved_.store(true);
     if (snapshots_ != nullptr) snapshots_->Freeze();
     gate_.SetBroken();
   } else if (const auto* a = std::get_if<Resume>(&action)) {
@@ -185,16 +182,22 @@ void Participant::OnBuild(const BuildGenerations& action) {
 
 void Participant::OnPledgeCuts(const PledgeCuts& action) {
   Communicators* const comms = GetCommunicators();
-  const bool ok = comms != nullptr && comms->Pledge(action.epoch, action.cuts);
-  inbox_->Post(
-      [this, epoch = action.epoch, round = action.round, ok](Member* m, Time t, Member::Out* out) {
-        m->OnPledged(t, epoch, round, ok, Counters(), out);
-      });
+  std::optional<CutRefusal> refusal;
+  if (comms != nullptr) {
+    refusal = comms->Pledge(action.epoch, action.cuts);
+  } else if (!action.cuts.empty()) {
+    refusal = CutRefusal{action.cuts.front().communicator, "its process has no communicators"};
+  }
+  inbox_->Post([this, epoch = action.epoch, round = action.round, refusal](Member* m, Time t,
+                                                                           Member::Out* out) {
+    m->OnPledged(t, epoch, round, refusal, Counters(), out);
+  });
 }
 
 void Participant::OnAdopt(const Adopt& action) {
   if (action.kind != TransitionKind::kSwap) {
     if (Communicators* const comms = GetCommunicators()) comms->SwapNow(action.record.world.epoch);
+    moved_.store(true);
     streamed_version_ = kNone;
     gate_.SetNotify(false);
   }
@@ -203,6 +206,11 @@ void Participant::OnAdopt(const Adopt& action) {
   view_ = WorldView{action.record.world, action.slot, false};
   if (action.kind == TransitionKind::kSwap) return;
   adoption_ = Adoption{action.record, action.kind, action.slot, std::exchange(reshape_, nullptr)};
+}
+
+std::vector<Position> Participant::Positions() {
+  Communicators* const comms = GetCommunicators();
+  return comms != nullptr ? comms->Positions() : std::vector<Position>();
 }
 
 std::vector<CommunicatorCounter> Participant::Counters() const {

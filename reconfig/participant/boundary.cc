@@ -229,7 +229,7 @@ absl::StatusOr<BoundaryResult> Participant::Stand(Duration longest) {
   if (result.kind == ResumeKind::kWorldChanged || result.kind == ResumeKind::kRepeat) {
     inbox_->Post(
         [epoch = View().world.epoch, pause = joining ? 0 : result.pause_ns](
-            Member* m, Time now, Member::Out* out) { m->OnEntered(now, epoch, 0, pause, out); });
+            Member* m, Time now, Member::Out* out) { m->OnEntered(now, epoch, pause, out); });
   }
   return result;
 }

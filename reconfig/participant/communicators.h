@@ -6,6 +6,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,9 @@ class Communicators {
   // Every virtual communicator of this process, for a report after (re)connecting to an agent.
   virtual std::vector<CommunicatorCreated> List() = 0;
   virtual std::vector<CommunicatorCounter> Counters() = 0;
+  // The generations of every communicator, also of one that the program has destroyed while old
+  // generations of it are left.
+  virtual std::vector<Position> Positions() = 0;
 
   // Mints a unique id of the real NCCL for the next generation of a communicator (kUpdateBoundary:
   // of none yet): 128 bytes, and behind them what the communicator has been used for, opaque. All
@@ -37,22 +41,23 @@ class Communicators {
   virtual void Build(Epoch epoch, std::vector<CommunicatorBuild> builds, Time deadline,
                      std::function<void(absl::Status)> done) = 0;
 
-  // Pledges the cuts (never kUpdateBoundary): true when no communicator has issued more than two
-  // operations short of its warm index; from then on the application's thread waits at a warm index
-  // until Decide.
-  virtual bool Pledge(Epoch epoch, const std::vector<Cut>& cuts) = 0;
-  // go: the cuts hold; entered is called once, when every communicator has passed its cut.
-  // Not go: pledges are forgotten.
-  virtual void Decide(Epoch epoch, bool go, std::function<void(uint64_t host_waits)> entered) = 0;
+  // Pledges the cuts (never kUpdateBoundary): from then on the application's thread waits at a warm
+  // index until Decide. Given when every communicator has room for two more operations before its
+  // warm index; with warm == cut when it has issued no more than that, no thread is inside it, and
+  // it has never carried sends or receives. Else no pledge stands, and the refusal says why.
+  virtual std::optional<CutRefusal> Pledge(Epoch epoch, const std::vector<Cut>& cuts) = 0;
+  // go: the cuts hold. A pending swap whose cut is not before the new one is dropped; its
+  // generation waits for Retire unused. Not go: pledges are forgotten.
+  virtual void Decide(Epoch epoch, bool go) = 0;
 
   // At an update boundary, with the application's thread inside rewireUpdate(): every communicator
   // goes to the epoch's generation at once (rank and size change with it). Communicators this
   // member is no longer in become closed: every call on them gives ncclInvalidUsage.
   virtual void SwapNow(Epoch epoch) = 0;
 
-  // Destroys, in the background, generations older than the epoch; done is called when all are
-  // gone.
-  virtual void Retire(Epoch epoch, std::function<void()> done) = 0;
+  // Destroys these generations in the background, in this order and after those of earlier calls.
+  // One that is in use, or not there, is left alone.
+  virtual void Retire(std::vector<GenerationId> generations) = 0;
   // Drops the generations built for an epoch that will not come.
   virtual void Abandon(Epoch epoch) = 0;
   // Members were lost, or this one is out of the job: aborts the current generation of every
@@ -77,6 +82,8 @@ class CommunicatorEvents {
   virtual bool ComesWithBuild(const CommunicatorId& communicator) = 0;
   // This process is not part of the job any more: no Build comes. Said before AbortCurrent.
   virtual bool Stopped() = 0;
+  // Positions() has changed: a cut was passed, or a generation was destroyed.
+  virtual void Moved() {}
   // The application's thread has waited REWIRE_DECISION_MS for Decide(epoch). It waits as long
   // again for an answer, then gives its generations up. A participant that goes on asking the
   // leader by itself has nothing to do.

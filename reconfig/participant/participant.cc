@@ -140,6 +140,7 @@ void Participant::Feed(Time now, Member::Out* out) {
   member_->OnTick(now, Heartbeat{gate_.begun(), net_counts_, moe_counts_}, out);
   for (;;) {
     if (member_->connected() && !link_.connected()) member_->OnDisconnected(now, out);
+    if (moved_.exchange(false)) member_->OnPositions(now, Positions(), out);
     for (const Inbox::Input& input : inbox_->TakeAll()) input(member_.get(), now, out);
     if (out->empty()) return;
     Member::Out actions;
@@ -197,6 +198,11 @@ void Participant::Destroyed(const CommunicatorId& communicator) {
   inbox_->Post([communicator](Member* m, Time now, Member::Out* out) {
     m->OnCommunicatorDestroyed(now, communicator, out);
   });
+}
+
+void Participant::Moved() {
+  moved_.store(true);
+  inbox_->Wake();
 }
 
 bool Participant::ComesWithBuild(const CommunicatorId& communicator) {

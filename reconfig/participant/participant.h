@@ -85,6 +85,7 @@ class Participant {
   void Created(const CommunicatorCreated& created);
   void Destroyed(const CommunicatorId& communicator);
   bool ComesWithBuild(const CommunicatorId& communicator);
+  void Moved();
   [[nodiscard]] bool stopped() const { return stopped_.load(); }
   [[nodiscard]] const ParticipantOptions& options() const { return options_; }
   [[nodiscard]] const Budget& budget() const { return budget_; }
@@ -117,6 +118,7 @@ class Participant {
   void OnAdopt(const Adopt& action);
   void LetGo(std::shared_ptr<Reshape> reshape);
   std::vector<CommunicatorCounter> Counters() const;
+  static std::vector<Position> Positions();
 
   // boundary.cc, the program's thread.
   absl::StatusOr<BoundaryResult> Stand(Duration longest);
@@ -171,6 +173,7 @@ class Participant {
   bool dismissed_ REWIRE_GUARDED_BY(mutex_) = false;
   bool stop_ REWIRE_GUARDED_BY(mutex_) = false;
   std::atomic<bool> standing_{false};
+  std::atomic<bool> moved_{false};    // Positions() may have changed
   std::atomic<bool> stopped_{false};  // out of the job
   static constexpr uint64_t kNone = UINT64_MAX;
   // The version that goes to the next world's members.

@@ -39,6 +39,9 @@ class Events final : public CommunicatorEvents {
     Participant* p = CurrentParticipant();
     return p != nullptr && p->ComesWithBuild(communicator);
   }
+  void Moved() override {
+    if (Participant* p = CurrentParticipant()) p->Moved();
+  }
   bool Stopped() override {
     Participant* p = CurrentParticipant();
     return p == nullptr || p->stopped();

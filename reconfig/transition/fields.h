@@ -53,6 +53,17 @@ void Fields(A& a, CommunicatorCounter& m) {
   Fields(a, m.communicator);
   a.Number(m.issued);
 }
+template <typename A>
+void Fields(A& a, GenerationId& m) {
+  a.Number(m.epoch);
+  Fields(a, m.communicator);
+}
+template <typename A>
+void Fields(A& a, PendingSwap& m) {
+  a.Number(m.epoch);
+  a.Number(m.warm);
+  a.Number(m.cut);
+}
 // Elements of lists of numbers.
 template <typename A>
 void Fields(A& a, uint64_t& m) {
@@ -73,6 +84,8 @@ void Fields(A& a, Hello& m) {
   a.Text(m.data_address, kMaxAddress);
   a.Number(m.broken);
   a.Number(m.epoch);
+  a.Number(m.positions);
+  a.List(m.retiring);
 }
 template <typename A>
 void Fields(A& a, CommunicatorCreated& m) {
@@ -105,6 +118,8 @@ void Fields(A& a, Pledge& m) {
   a.Number(m.epoch);
   a.Number(m.round);
   a.Number(m.ok);
+  Fields(a, m.communicator);
+  a.Text(m.reason, kMaxReason);
   a.List(m.counters);
 }
 template <typename A>
@@ -126,12 +141,17 @@ void Fields(A& a, Verified& m) {
 template <typename A>
 void Fields(A& a, Entered& m) {
   a.Number(m.epoch);
-  a.Number(m.host_waits);
   a.Number(m.pause_ns);
 }
 template <typename A>
-void Fields(A& a, Retired& m) {
-  a.Number(m.epoch);
+void Fields(A& a, Position& m) {
+  Fields(a, m.communicator);
+  a.Number(m.open);
+  a.Number(m.in_use);
+  a.Number(m.point_to_point);
+  a.Number(m.host_waits);
+  a.List(m.pending);
+  a.List(m.old);
 }
 template <typename A>
 void Fields(A& a, Heartbeat& m) {
@@ -219,7 +239,7 @@ void Fields(A& a, Stop& m) {
 }
 template <typename A>
 void Fields(A& a, Retire& m) {
-  a.Number(m.epoch);
+  a.List(m.generations);
 }
 
 }  // namespace rewire::wire

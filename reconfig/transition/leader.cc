@@ -142,7 +142,9 @@ void Leader::OnConnect(Time now, const Hello& hello, Out* out) {
   peer.welcome_due = true;
   peer.visitor = visitor;
   peer.heard = now;
-  registry_.Forget(id);  // it reports all it has
+  ForgetReports(id);  // it reports all it has
+  peer.positions_due = hello.positions;
+  positions_.Begun(hello.retiring);
   peer.broken = hello.broken;
   peer.hello_epoch = hello.epoch;
   Tell(now, NoteKind::kMember, absl::StrCat("member ", id, again ? " reconnected" : " connected"),
@@ -164,6 +166,7 @@ void Leader::WelcomeDue(Time now, Out* out) {
     if (peer.connected && peer.welcome_due) due.push_back(id);
   }
   for (MemberId id : due) Greet(now, id, out);
+  RetireUnused(out);
   if (transition_ && transition_->phase == Phase::kReserve) TryPrepare(now, out);
 }
 
@@ -193,7 +196,7 @@ void Leader::Greet(Time now, MemberId member, Out* out) {
       Send(member, Commit{record_}, out);
       out->push_back(Kick{member});
     }
-    registry_.Forget(member);
+    ForgetReports(member);
     peers_.erase(member);
     return;
   }
@@ -209,9 +212,6 @@ void Leader::Greet(Time now, MemberId member, Out* out) {
   }
   Send(member, Welcome{record_.world, false, options_.job_secret}, out);
   Send(member, Commit{record_}, out);
-  if (transition_ && transition_->phase == Phase::kRetiring) {
-    Send(member, Retire{transition_->epoch}, out);
-  }
   if (broken_ && idle_phase_ == Phase::kSteady) {
     Send(member, Lost{record_.world.epoch, {lost_.begin(), lost_.end()}}, out);
   }
@@ -257,6 +257,7 @@ void Leader::TryEndRecovery(Time now, Out* out) {
     return each.second.broken && each.second.hello_epoch == record_.world.epoch;
   });
   if (broken_) return TellLost(now, out);
+  RetireUnused(out);
   BeginNext(now, out);
 }
 
@@ -356,8 +357,8 @@ void Leader::OnMessage(Time now, MemberId member, const Message& message, Out* o
   } else if (const auto* m = std::get_if<Entered>(&message)) {
     it->second.hello_epoch = std::max(it->second.hello_epoch, m->epoch);
     if (Current(m->epoch)) OnEntered(now, member, *m, out);
-  } else if (const auto* m = std::get_if<Retired>(&message)) {
-    if (Current(m->epoch)) OnRetired(now, member, *m, out);
+  } else if (const auto* m = std::get_if<Position>(&message)) {
+    OnPosition(now, member, *m, out);
   } else if (const auto* m = std::get_if<ReclaimNotice>(&message)) {
     ChangeRequest drain{
         RequestKind::kDrain, 0, {member}, milliseconds(m->within_ms), "reclaim notice"};

@@ -30,6 +30,7 @@
 #include "reconfig/base/clock.h"
 #include "reconfig/transition/leader_action.h"
 #include "reconfig/transition/planted_bug.h"
+#include "reconfig/transition/positions.h"
 #include "reconfig/transition/registry.h"
 #include "reconfig/transition/request.h"
 
@@ -45,7 +46,7 @@ struct LeaderOptions {
   Duration decision = seconds(2);  // REWIRE_DECISION_MS: from Propose to the last Pledge
   Duration arm = seconds(120);     // REWIRE_ARM_MS: from Decide to the first member at the boundary
   Duration boundary = seconds(30);           // REWIRE_BOUNDARY_MS: from then to the last Verified
-  Duration enter = seconds(60);              // from the commit to the last Entered
+  Duration enter = seconds(60);              // from the commit to the last Entered, and to RETIRED
   Duration silence = seconds(3);             // REWIRE_SILENCE_MS: no message for so long means lost
   Duration store_retry = milliseconds(100);  // between two tries when the store gives errors
   uint32_t cut_margin = 16;                  // REWIRE_CUT_MARGIN, operations
@@ -109,8 +110,12 @@ class Leader {
   [[nodiscard]] bool done() const { return done_; }  // every member has finished
   [[nodiscard]] RequestStatus StatusOf(uint64_t request) const;
   [[nodiscard]] std::vector<MemberStatus> Members(Time now) const;
+  // Communicators that have not passed a decided swap, by member.
+  [[nodiscard]] std::vector<PendingCut> Pending() const { return positions_.Pending(); }
   [[nodiscard]] uint64_t dropped_messages() const { return dropped_; }
   [[nodiscard]] uint64_t refused_rounds() const { return refused_rounds_; }
+  // Times a program's thread waited at a cut for the decision.
+  [[nodiscard]] uint64_t host_waits() const { return host_waits_; }
 
  private:
   struct Peer {
@@ -124,6 +129,7 @@ class Leader {
     bool visitor = false;   // not known to be in any world: is told of the record, and sent away
     bool broken = false;    // says that its generations are aborted, as of hello_epoch
     Epoch hello_epoch = 0;  // that it was in when it connected
+    uint32_t positions_due = 0;  // reports that its Hello announced and that have not come yet
     Heartbeat counts;
     Time heard{};
   };
@@ -178,20 +184,30 @@ class Leader {
   void TryBuild(Time now, Out* out);
   void OnPrepared(Time now, MemberId from, const Prepared& m, Out* out);
   void AfterPrepared(Time now, Out* out);
-  void ProposeRound(Time now, Out* out);
-  void OnPledge(Time now, MemberId from, const Pledge& m, Out* out);
-  void RefuseRound(Time now, const std::string& why, Out* out);
   void OnAtBoundary(Time now, MemberId from, const AtBoundary& m, Out* out);
   void TryRestore(Time now, Out* out);
   void OnVerified(Time now, MemberId from, const Verified& m, Out* out);
   void CommitNow(Time now, Out* out);
-  void Count(Time now, const std::vector<CommunicatorCounter>& counters);
   void OnPhaseDeadline(Time now, Out* out);
+
+  // leader_cuts.cc: where all members stop or switch, and their pledges.
+  void Count(Time now, const std::vector<CommunicatorCounter>& counters);
+  void ProposeRound(Time now, Out* out);
+  [[nodiscard]] Cut ChooseCut(const CommunicatorId& communicator) const;
+  [[nodiscard]] Cut ChooseStep();
+  void OnPledge(Time now, MemberId from, const Pledge& m, Out* out);
+  // The cut of this communicator was refused; none: all cuts were.
+  void RefuseRound(Time now, const std::optional<CommunicatorId>& communicator,
+                   const std::string& why, Out* out);
 
   // leader_end.cc: what follows the commit, and aborts.
   void AfterCommit(Time now, Out* out);
   void OnEntered(Time now, MemberId from, const Entered& m, Out* out);
-  void OnRetired(Time now, MemberId from, const Retired& m, Out* out);
+  void OnPosition(Time now, MemberId from, const Position& m, Out* out);
+  // Tells the members to destroy what none of them uses any more.
+  void RetireUnused(Out* out);
+  // Those of `members` that have destroyed what was in use before the transition, or have finished.
+  [[nodiscard]] std::set<MemberId> Retired(const std::vector<MemberId>& members) const;
   void TryRetire(Time now, Out* out);
   void TryEnd(Time now, Out* out);
   void EndTransition(Time now, Out* out);
@@ -205,6 +221,8 @@ class Leader {
   // Neither its requests nor the members of the world are told: the caller does.
   void DropTransition(Time now, const std::string& reason, bool again, Out* out);
   void DismissJoiners(const std::string& reason, Out* out);
+  // What it reported is void: it has left, or reports anew.
+  void ForgetReports(MemberId member);
 
   void Enter(Time now, Phase phase, std::optional<Duration> within, Out* out);
   void Send(MemberId member, const Message& message, Out* out);
@@ -219,6 +237,7 @@ class Leader {
   bool fenced_ = false;  // the store has this leader's first write
   std::map<MemberId, Peer> peers_;
   Registry registry_;
+  Positions positions_;
   std::vector<uint64_t> queue_;  // requests that wait
   std::map<uint64_t, Request> requests_;
   uint64_t next_request_ = 1;
@@ -233,6 +252,7 @@ class Leader {
   bool done_ = false;
   uint64_t dropped_ = 0;
   uint64_t refused_rounds_ = 0;  // proposals that were taken back
+  uint64_t host_waits_ = 0;
   Time write_began_{};
   Duration store_took_{};          // for the last compare-and-swap
   std::optional<Duration> usual_;  // how long planned transitions took, for deadlines

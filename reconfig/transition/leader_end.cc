@@ -22,6 +22,7 @@ void Leader::AfterCommit(Time now, Out* out) {
     SendAll(t.olds, Decide{t.epoch, t.round, true}, out);
   } else {
     registry_.MoveTo(t.target);
+    positions_.KeepOnly(t.target);
   }
   SendAll(t.Everyone(), Commit{record_}, out);
   if (t.kind == TransitionKind::kLoss) {
@@ -42,10 +43,7 @@ void Leader::OnEntered(Time now, MemberId from, const Entered& m, Out* out) {
     ++dropped_;
     return;
   }
-  if (t.entered.insert(from).second) {
-    t.host_waits += m.host_waits;
-    t.pause_ns = std::max(t.pause_ns, m.pause_ns);
-  }
+  if (t.entered.insert(from).second) t.pause_ns = std::max(t.pause_ns, m.pause_ns);
   TryRetire(now, out);
 }
 
@@ -54,36 +52,54 @@ void Leader::TryRetire(Time now, Out* out) {
   for (MemberId m : t.target) {
     if (!t.entered.contains(m) && !peers_[m].finished) return;
   }
-  Resolve(t.requests, RequestState::kDone, t.what);
   Tell(now, NoteKind::kDone,
        absl::StrCat(t.what, ": epoch ", t.epoch, ", ", t.target.size(), " members, longest pause ",
-                    t.pause_ns / 1000, " us, ", t.bytes_moved, " bytes moved, ", t.host_waits,
-                    " host waits"),
+                    t.pause_ns / 1000, " us, ", t.bytes_moved, " bytes moved"),
        out);
   if (t.Planned()) {
     const Duration took = now - t.began;
     usual_ = usual_ ? (*usual_ + took) / 2 : took;
   }
+  RetireUnused(out);
+  // Communicators pass their cuts when the program uses them, which may be in hours.
+  if (t.kind == TransitionKind::kSwap) return EndTransition(now, out);
+  Resolve(t.requests, RequestState::kDone, t.what);
   Enter(now, Phase::kRetiring, options_.enter, out);
-  SendAll(t.target, Retire{t.epoch}, out);
-}
-
-void Leader::OnRetired(Time now, MemberId from, const Retired&, Out* out) {
-  Transition& t = *transition_;
-  if (t.phase != Phase::kRetiring || !t.InTarget(from)) {
-    ++dropped_;
-    return;
-  }
-  t.retired.insert(from);
   TryEnd(now, out);
 }
 
-void Leader::TryEnd(Time now, Out* out) {
-  const Transition& t = *transition_;
-  for (MemberId m : t.target) {
-    if (!t.retired.contains(m) && !peers_[m].finished) return;
+void Leader::OnPosition(Time now, MemberId from, const Position& m, Out* out) {
+  Peer& peer = peers_.at(from);
+  if (peer.positions_due > 0) --peer.positions_due;
+  if (positions_.Report(from, m)) host_waits_ += m.host_waits;
+  RetireUnused(out);
+  if (transition_ && transition_->phase == Phase::kRetiring) TryEnd(now, out);
+}
+
+void Leader::RetireUnused(Out* out) {
+  if (idle_phase_ != Phase::kSteady || broken_) return;
+  const std::vector<MemberId> alive = Alive();
+  const bool known = std::all_of(alive.begin(), alive.end(), [&](MemberId m) {
+    return ToldOf(m) && peers_.at(m).positions_due == 0;
+  });
+  if (!known) return;
+  for (const auto& [member, generations] : positions_.TakeRetired(alive)) {
+    Send(member, Retire{generations}, out);
   }
-  EndTransition(now, out);
+}
+
+std::set<MemberId> Leader::Retired(const std::vector<MemberId>& members) const {
+  std::set<MemberId> retired;
+  for (MemberId m : members) {
+    const auto peer = peers_.find(m);
+    const bool finished = peer != peers_.end() && peer->second.finished;
+    if (finished || !positions_.HasOldBefore(m, transition_->epoch)) retired.insert(m);
+  }
+  return retired;
+}
+
+void Leader::TryEnd(Time now, Out* out) {
+  if (Transition::All(Retired(transition_->target), transition_->target)) EndTransition(now, out);
 }
 
 // Of a committed transition: its requests have been fulfilled, whatever else happened.
@@ -95,7 +111,7 @@ void Leader::EndTransition(Time now, Out* out) {
     const auto peer = peers_.find(m);
     if (transition_->InTarget(m) || peer == peers_.end() || record_.world.SlotOf(m)) continue;
     if (peer->second.connected) out->push_back(Kick{m});
-    registry_.Forget(m);
+    ForgetReports(m);
     peers_.erase(peer);
   }
   transition_.reset();
@@ -104,12 +120,17 @@ void Leader::EndTransition(Time now, Out* out) {
 
 // ---- ABORTED ------------------------------------------------------------------------------------
 
+void Leader::ForgetReports(MemberId member) {
+  registry_.Forget(member);
+  positions_.Forget(member);
+}
+
 void Leader::DismissJoiners(const std::string& reason, Out* out) {
   for (MemberId m : transition_->joiners) {
     Send(m, Stop{reason}, out);
     if (const auto peer = peers_.find(m); peer != peers_.end()) {
       if (peer->second.connected) out->push_back(Kick{m});
-      registry_.Forget(m);
+      ForgetReports(m);
       peers_.erase(peer);
     }
     out->push_back(EndProcess{m});

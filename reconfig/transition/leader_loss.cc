@@ -21,7 +21,7 @@ void Leader::Lose(Time now, const std::vector<MemberId>& members, const std::str
     if (leaver) {
       if (const auto it = peers_.find(id); it != peers_.end()) {
         if (it->second.connected) out->push_back(Kick{id});
-        registry_.Forget(id);
+        ForgetReports(id);
         peers_.erase(it);
       }
       continue;

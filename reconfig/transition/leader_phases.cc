@@ -11,13 +11,6 @@
 namespace rewire {
 namespace {
 
-// Operations between the tiny one that warms a new generation up and the cut.
-constexpr uint64_t kWarmAhead = 4;
-
-// Updates between the last preparation and the boundary: the state is streamed behind the last of
-// them, and what PREPARE has left over (memory that it frees, for one) is over by then.
-constexpr uint64_t kUpdatesAhead = 2;
-
 std::string Missing(const std::vector<MemberId>& of, const std::set<MemberId>& there) {
   std::vector<MemberId> missing;
   for (MemberId m : of) {
@@ -118,7 +111,14 @@ absl::Status Leader::ReadyToPrepare() const {
 
 void Leader::TryPrepare(Time now, Out* out) {
   const absl::Status ready = ReadyToPrepare();
-  if (absl::IsUnavailable(ready)) return;
+  if (absl::IsUnavailable(ready)) {
+    if (!transition_->reserved) return;
+    const std::string waits(ready.message());
+    if (std::exchange(transition_->waits, waits) == waits) return;
+    Resolve(transition_->requests, RequestState::kRunning,
+            absl::StrCat(transition_->what, ": waits: ", waits));
+    return Tell(now, NoteKind::kProgress, absl::StrCat("waits: ", waits), out);
+  }
   if (!ready.ok()) {
     const std::string why(ready.message());
     if (transition_->Planned()) return AbortPlanned(now, why, false, out);
@@ -137,6 +137,9 @@ void Leader::TryPrepare(Time now, Out* out) {
       t.to_mint.insert(id);
       mint[member].push_back(id);
     }
+  }
+  if (t.kind == TransitionKind::kSwap && t.to_mint.empty()) {
+    return AbortPlanned(now, "nothing to rebuild: no member has a communicator", false, out);
   }
   const auto ms = std::chrono::duration_cast<milliseconds>(options_.build).count();
   for (MemberId m : t.Everyone()) {
@@ -216,71 +219,6 @@ void Leader::AfterPrepared(Time now, Out* out) {
   TryRestore(now, out);
 }
 
-// ---- pledges ------------------------------------------------------------------------------------
-
-void Leader::Count(Time now, const std::vector<CommunicatorCounter>& counters) {
-  for (const CommunicatorCounter& counter : counters) {
-    transition_->paces[counter.communicator].Saw(now, counter.issued);
-  }
-}
-
-void Leader::ProposeRound(Time now, Out* out) {
-  Transition& t = *transition_;
-  t.cuts.clear();
-  t.pledged.clear();
-  t.proposed_at = now;
-  const uint64_t doubled = uint64_t{1} << std::min<uint32_t>(t.round, 20);
-  if (t.kind == TransitionKind::kSwap) {
-    // The proposal and its answers, then the compare-and-swap, then the decision.
-    const Duration decision = 2 * t.round_trip + store_took_;
-    for (CommunicatorId id : t.to_mint) {
-      const Pace& pace = t.paces[id];
-      const uint64_t warm = pace.issued() + pace.Margin(options_.cut_margin, decision) * doubled;
-      t.cuts.push_back({id, warm, warm + kWarmAhead});
-    }
-  } else {
-    // What happens while a proposal and its answers are on the way, twice over.
-    const Pace& pace = t.paces[kUpdateBoundary];
-    uint64_t furthest = pace.issued();
-    for (MemberId m : t.olds) furthest = std::max(furthest, peers_[m].counts.updates);
-    const uint64_t step =
-        furthest + std::max(kUpdatesAhead, 2 * pace.During(t.round_trip)) * doubled;
-    t.cuts.push_back({kUpdateBoundary, step, step});
-  }
-  SendAll(t.olds, Propose{t.epoch, t.round, t.cuts}, out);
-  Enter(now, Phase::kPropose, options_.decision, out);
-}
-
-void Leader::OnPledge(Time now, MemberId from, const Pledge& m, Out* out) {
-  Transition& t = *transition_;
-  Count(now, m.counters);
-  if (m.round == kLookRound) return;
-  if (t.phase != Phase::kPropose || m.round != t.round || !t.IsOld(from)) {
-    ++dropped_;
-    return;
-  }
-  t.round_trip = std::max(t.round_trip, now - t.proposed_at);
-  if (!m.ok && options_.planted_bug != PlantedBug::kLostPledge) {
-    return RefuseRound(now, absl::StrCat("member ", from, " is already too far"), out);
-  }
-  t.pledged.insert(from);
-  if (!Transition::All(t.pledged, t.olds)) return;
-  if (t.kind == TransitionKind::kSwap) return CommitNow(now, out);
-  SendAll(t.Everyone(), Decide{t.epoch, t.round, true}, out);
-  Enter(now, Phase::kArmed, options_.arm, out);
-}
-
-void Leader::RefuseRound(Time now, const std::string& why, Out* out) {
-  Transition& t = *transition_;
-  SendAll(t.olds, Decide{t.epoch, t.round, false}, out);
-  ++refused_rounds_;
-  if (++t.round >= options_.max_rounds) {
-    return AbortPlanned(now, absl::StrCat("no common cut in ", t.round, " rounds: ", why), false,
-                        out);
-  }
-  ProposeRound(now, out);
-}
-
 // ---- the boundary -------------------------------------------------------------------------------
 
 void Leader::OnAtBoundary(Time now, MemberId from, const AtBoundary& m, Out* out) {
@@ -337,7 +275,8 @@ void Leader::CommitNow(Time now, Out* out) {
   record.world = t.to;
   record.cuts = t.kind == TransitionKind::kSwap ? t.cuts : std::vector<Cut>{};
   record.secret = t.secret;
-  Enter(now, Phase::kCommitting, std::nullopt, out);
+  // There is no way back: at the deadline it is only told that the store has not answered.
+  Enter(now, Phase::kCommitting, options_.boundary, out);
   Write(now, record, out);
 }
 
@@ -359,7 +298,8 @@ void Leader::OnPhaseDeadline(Time now, Out* out) {
                 : absl::StrCat("not prepared in time: ", Missing(t.Everyone(), t.prepared));
       break;
     case Phase::kPropose:
-      return RefuseRound(now, absl::StrCat("no answer from ", Missing(t.olds, t.pledged)), out);
+      return RefuseRound(now, std::nullopt,
+                         absl::StrCat("no answer from ", Missing(t.olds, t.pledged)), out);
     case Phase::kArmed:
       if (!t.Planned()) {
         std::vector<MemberId> missing;
@@ -374,14 +314,31 @@ void Leader::OnPhaseDeadline(Time now, Out* out) {
     case Phase::kAtBoundary:
       why = absl::StrCat("not verified in time: ", Missing(t.Everyone(), t.verified));
       break;
+    case Phase::kCommitting:
+      t.deadline = now + options_.boundary;
+      return Tell(now, NoteKind::kWarning,
+                  absl::StrCat("the store has not answered the commit of epoch ", t.epoch, " for ",
+                               ToMilliseconds(now - t.phase_began),
+                               " ms: whether it is committed is not known yet"),
+                  out);
     case Phase::kCommitted:
+      if (t.kind == TransitionKind::kSwap) {
+        // Its own thread answers without the program, so it is not running.
+        std::vector<MemberId> missing;
+        for (MemberId m : t.target) {
+          if (!t.entered.contains(m) && !peers_[m].finished) missing.push_back(m);
+        }
+        return Lose(now, missing, "it did not acknowledge the decided swap in time", out);
+      }
       Tell(now, NoteKind::kWarning,
            absl::StrCat("committed, but not in the new epoch yet: ", Missing(t.target, t.entered)),
            out);
       return EndTransition(now, out);
     case Phase::kRetiring:
       Tell(now, NoteKind::kWarning,
-           absl::StrCat("old generations are still there: ", Missing(t.target, t.retired)), out);
+           absl::StrCat("old generations are not destroyed yet on ",
+                        Missing(t.target, Retired(t.target))),
+           out);
       return EndTransition(now, out);
     default:
       return;

@@ -44,6 +44,9 @@ absl::Status Leader::CheckRequest(const ChangeRequest& request) const {
                                    ? registry_.ReadyForSwap(world)
                                    : registry_.ReadyForBoundary(world);
     if (absl::IsFailedPrecondition(ready)) return ready;
+    if (request.kind == RequestKind::kRebuild && registry_.communicators().empty()) {
+      return absl::FailedPreconditionError("nothing to rebuild: no member has a communicator");
+    }
   }
   std::vector<MemberId> members = transition_ ? transition_->target : world;
   if (!transition_) std::erase_if(members, [&](MemberId m) { return lost_.contains(m); });
@@ -192,7 +195,8 @@ void Leader::Begin(Time now, std::unique_ptr<Transition> transition, Out* out) {
   transition->phase_began = now;
   transition_ = std::move(transition);
   Tell(now, NoteKind::kProgress, absl::StrCat("begins: ", transition_->what), out);
-  Enter(now, Phase::kReserve, options_.join, out);
+  const bool swap = transition_->kind == TransitionKind::kSwap;
+  Enter(now, Phase::kReserve, swap ? options_.build : options_.join, out);
   TryReserve(now, out);
 }
 

@@ -23,8 +23,11 @@ void Member::OnConnected(Time now, Out* out) {
   hello.data_address = options_.data_address;
   hello.broken = broken_;
   hello.epoch = epoch();
+  hello.positions = static_cast<uint32_t>(positions_.size());
+  hello.retiring = retiring_;
   Send(hello, out);
   for (const auto& [id, created] : communicators_) Send(created, out);
+  for (const auto& [id, position] : positions_) Send(position, out);
   if (work_) work_->from_before = true;
 }
 
@@ -65,11 +68,8 @@ void Member::OnMessage(Time now, const Message& message, Out* out) {
   } else if (const auto* m = std::get_if<Lost>(&message)) {
     OnLost(now, *m, out);
   } else if (const auto* m = std::get_if<Retire>(&message)) {
-    if (m->epoch == epoch()) {
-      out->push_back(RetireBefore{m->epoch});
-    } else {
-      ++dropped_;
-    }
+    retiring_ = m->generations;
+    out->push_back(RetireGenerations{m->generations});
   } else {
     ++dropped_;  // a member's message from the leader
   }
@@ -213,11 +213,12 @@ void Member::TakeCommitted(Time now, const WorldRecord& record, Out* out) {
   } else if (!work_->verified) {
     return Stop("a world was committed that this member has not verified", out);
   }
-  (void)now;
+  const bool entered = work_->entered;
   work_.reset();
   record_ = record;
   const std::optional<uint32_t> slot = record.world.SlotOf(options_.member);
   out->push_back(Adopt{record, kind, slot});
+  if (entered) OnEntered(now, record.world.epoch, 0, out);
   if (kind == TransitionKind::kSwap) return;
   broken_ = false;
   joining_ = false;

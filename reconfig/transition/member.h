@@ -64,6 +64,7 @@ struct MemberWork {
   std::optional<Propose> proposed;  // the round that was pledged or is being asked
   bool pledged = false;
   bool armed = false;
+  bool entered = false;  // a swap's decision holds; the commit has still to be heard of
   std::optional<Restore> restore;
   bool described = false;  // the boundary's versions are those of now
   bool finishing = false;  // FinishStream or RestoreFrom was given
@@ -103,12 +104,14 @@ class Member {
   // counters: all communicators', and kUpdateBoundary with the updates begun.
   void OnBuilt(Time now, Epoch epoch, const absl::Status& status,
                std::vector<CommunicatorCounter> counters, Out* out);
-  void OnPledged(Time now, Epoch epoch, uint32_t round, bool ok,
+  // refusal: empty when the pledge was given.
+  void OnPledged(Time now, Epoch epoch, uint32_t round, const std::optional<CutRefusal>& refusal,
                  std::vector<CommunicatorCounter> counters, Out* out);
   void OnStreamed(Time now, Epoch epoch, const absl::Status& status, uint64_t bytes_in,
                   uint64_t bytes_out, Out* out);
-  void OnEntered(Time now, Epoch epoch, uint64_t host_waits, uint64_t pause_ns, Out* out);
-  void OnRetired(Time now, Epoch epoch, Out* out);
+  void OnEntered(Time now, Epoch epoch, uint64_t pause_ns, Out* out);
+  // The generations of all communicators as they are now; what has changed is reported.
+  void OnPositions(Time now, const std::vector<Position>& positions, Out* out);
 
   // counts: what the next heartbeat says.
   void OnTick(Time now, const Heartbeat& counts, Out* out);
@@ -168,6 +171,8 @@ class Member {
   std::optional<Time> next_heartbeat_;
   std::optional<ReclaimNotice> reclaim_;  // to be sent at the next Welcome
   std::map<CommunicatorId, CommunicatorCreated> communicators_;
+  std::map<CommunicatorId, Position> positions_;
+  std::vector<GenerationId> retiring_;  // as the last Retire said
   uint64_t dropped_ = 0;
 };
 

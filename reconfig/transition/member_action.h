@@ -61,7 +61,8 @@ struct PledgeBoundary {
   uint32_t round = 0;
   uint64_t step = 0;
 };
-// Communicators::Decide. go: answer with OnEntered once every cut has been passed.
+// Communicators::Decide. go: answer with OnPositions and then OnEntered once the decision holds; no
+// operation of the program is waited for.
 struct DecideCuts {
   Epoch epoch = 0;
   bool go = false;
@@ -101,9 +102,9 @@ struct AbandonEpoch {
   Epoch epoch = 0;
   std::string reason;
 };
-// Communicators::Retire(epoch); answer with OnRetired.
-struct RetireBefore {
-  Epoch epoch = 0;
+// Communicators::Retire; each generation that is gone shows in the next OnPositions.
+struct RetireGenerations {
+  std::vector<GenerationId> generations;
 };
 // Members were lost: abort the current generation of every communicator. From here on the program
 // stands still at its next update boundary or recover call, until Resume.
@@ -122,9 +123,10 @@ struct StopProcess {
   std::string reason;
 };
 
-using MemberAction = std::variant<SendMessage, EnterWorld, MintIds, MakePlan, BuildGenerations,
-                                  PledgeCuts, PledgeBoundary, DecideCuts, ReleaseBoundary,
-                                  StartStream, FinishStream, DescribeBoundary, RestoreFrom, Adopt,
-                                  AbandonEpoch, RetireBefore, AbortCurrent, Resume, StopProcess>;
+using MemberAction =
+    std::variant<SendMessage, EnterWorld, MintIds, MakePlan, BuildGenerations, PledgeCuts,
+                 PledgeBoundary, DecideCuts, ReleaseBoundary, StartStream, FinishStream,
+                 DescribeBoundary, RestoreFrom, Adopt, AbandonEpoch, RetireGenerations,
+                 AbortCurrent, Resume, StopProcess>;
 
 }  // namespace rewire

@@ -68,15 +68,16 @@ void Member::TryPrepared(Time now, Out* out) {
   TryBoundary(now, out);
 }
 
-void Member::OnPledged(Time, Epoch epoch, uint32_t round, bool ok,
+void Member::OnPledged(Time, Epoch epoch, uint32_t round, const std::optional<CutRefusal>& refusal,
                        std::vector<CommunicatorCounter> counters, Out* out) {
   if (!Current(epoch)) return;
   if (!work_->proposed || work_->proposed->round != round) {
     ++dropped_;
     return;
   }
-  work_->pledged = ok && round != kLookRound;
-  Send(Pledge{epoch, round, ok, std::move(counters)}, out);
+  work_->pledged = !refusal && round != kLookRound;
+  const CutRefusal why = refusal.value_or(CutRefusal{});
+  Send(Pledge{epoch, round, !refusal, why.communicator, why.reason, std::move(counters)}, out);
 }
 
 void Member::OnBoundary(Time now, const BoundaryInfo& info, Out* out) {
@@ -131,22 +132,35 @@ void Member::OnStreamed(Time now, Epoch epoch, const absl::Status& status, uint6
   Send(Verified{epoch, true, "", bytes_in, bytes_out}, out);
 }
 
-void Member::OnEntered(Time, Epoch epoch, uint64_t host_waits, uint64_t pause_ns, Out* out) {
+void Member::OnEntered(Time, Epoch epoch, uint64_t pause_ns, Out* out) {
+  if (work_ && work_->armed && epoch == work_->prepare.epoch) {
+    work_->entered = true;
+    return;
+  }
   if (epoch != this->epoch() || finished_) {
     ++dropped_;
     return;
   }
   entered_epoch_ = epoch;
-  entered_ = Entered{epoch, host_waits, pause_ns};
+  entered_ = Entered{epoch, pause_ns};
   Send(entered_, out);
 }
 
-void Member::OnRetired(Time, Epoch epoch, Out* out) {
-  if (epoch != this->epoch()) {
-    ++dropped_;
-    return;
+void Member::OnPositions(Time, const std::vector<Position>& positions, Out* out) {
+  if (stopped_ || finished_) return;
+  std::map<CommunicatorId, Position> now;
+  for (const Position& position : positions) {
+    if (!position.open && position.pending.empty() && position.old.empty()) continue;
+    now[position.communicator] = position;
   }
-  Send(Retired{epoch}, out);
+  for (const auto& [id, position] : now) {
+    const auto before = positions_.find(id);
+    if (before == positions_.end() || before->second != position) Send(position, out);
+  }
+  for (const auto& [id, position] : positions_) {
+    if (!now.contains(id)) Send(Position{id, false, 0, false, 0, {}, {}}, out);
+  }
+  positions_ = std::move(now);
 }
 
 }  // namespace rewire

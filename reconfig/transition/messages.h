@@ -38,11 +38,32 @@ struct CommunicatorCounter {
   bool operator==(const CommunicatorCounter&) const = default;
 };
 
+// One generation of one communicator. The order is that in which generations are destroyed.
+struct GenerationId {
+  Epoch epoch = 0;
+  CommunicatorId communicator;
+  auto operator<=>(const GenerationId&) const = default;
+};
+
+// A decided swap that a member's communicator has not passed yet.
+struct PendingSwap {
+  Epoch epoch = 0;
+  uint64_t warm = 0;
+  uint64_t cut = 0;
+  bool operator==(const PendingSwap&) const = default;
+};
+
+// Why a member refuses the cut of one communicator.
+struct CutRefusal {
+  CommunicatorId communicator;
+  std::string reason;  // "its program has a thread inside the communicator"
+};
+
 // ---- member to leader -------------------------------------------------------------------------
 
 // The first message on a connection. Answered by Welcome, or by Refused and a close.
 struct Hello {
-  uint32_t protocol = 3;
+  uint32_t protocol = 4;
   MemberId member = 0;
   uint64_t incarnation = 0;
   uint32_t pid = 0;
@@ -50,6 +71,8 @@ struct Hello {
   std::string data_address;  // empty when it does not
   bool broken = false;       // told of a loss, and no new world since: its generations are aborted
   Epoch epoch = 0;           // that it is in (0: none yet): what it reports next is as of then
+  uint32_t positions = 0;    // how many Position messages follow before any answer
+  std::vector<GenerationId> retiring;  // of the last Retire that it has had
 };
 // A virtual communicator exists in this process. A joiner's program makes its communicators as if
 // the world were new; they are built with the next epoch's generations.
@@ -77,11 +100,14 @@ struct Prepared {
   uint64_t plan_hash = 0;  // equal on all members, or the transition aborts
   std::vector<CommunicatorCounter> counters;
 };
-// ok: "I have not issued these operations, and will not before the decision".
+// ok: "I have not issued these operations, and will not before the decision". Not ok: the cut of
+// `communicator` is refused for `reason`.
 struct Pledge {
   Epoch epoch = 0;
   uint32_t round = 0;
   bool ok = false;
+  CommunicatorId communicator;
+  std::string reason;
   std::vector<CommunicatorCounter> counters;
 };
 // This member's program stands at the update boundary. Versions count applied updates. For a
@@ -104,15 +130,22 @@ struct Verified {
   uint64_t bytes_in = 0;
   uint64_t bytes_out = 0;
 };
-// This member is in the new epoch (all its communicators have passed their cut).
+// This member is in the new epoch. For a swap: the decision holds for all its communicators, which
+// pass their cuts later; each passage is reported by a Position.
 struct Entered {
   Epoch epoch = 0;
-  uint64_t host_waits = 0;  // times the application's thread had to wait for a decision
   uint64_t pause_ns = 0;
 };
-// The old generations are destroyed: RETIRED.
-struct Retired {
-  Epoch epoch = 0;
+// The generations of one communicator in this process: after connecting, and after every change.
+struct Position {
+  CommunicatorId communicator;
+  bool open = false;                 // it has a generation in use; false: destroyed or lost
+  Epoch in_use = 0;                  // of that generation; 0: made by the program's own call
+  bool point_to_point = false;       // it has carried sends or receives
+  uint64_t host_waits = 0;           // of the swap to the generation in use
+  std::vector<PendingSwap> pending;  // in the order of their cuts
+  std::vector<Epoch> old;            // out of use and not destroyed yet, ascending
+  bool operator==(const Position&) const = default;
 };
 // Of the net plugin in the member's process, since that began; zeros without it.
 struct NetCounts {
@@ -202,9 +235,10 @@ struct Abort {
   Epoch epoch = 0;
   std::string reason;
 };
-// Every member is in the epoch: generations before it may be destroyed. Answered by Retired.
+// No member uses these generations any more: destroy them in this order. Each is reported by a
+// Position once it is gone.
 struct Retire {
-  Epoch epoch = 0;
+  std::vector<GenerationId> generations;
 };
 // These members of the current world are gone: abort the current generation of every communicator
 // and forget the transition under way. An empty list: lost before the leader restarted.
@@ -218,7 +252,7 @@ struct Stop {
 };
 
 using Message = std::variant<Hello, CommunicatorCreated, CommunicatorDestroyed, Minted, Prepared,
-                             Pledge, AtBoundary, Verified, Entered, Retired, Heartbeat,
+                             Pledge, AtBoundary, Verified, Entered, Position, Heartbeat,
                              ReclaimNotice, Finished, Welcome, Refused, Prepare, Build, Propose,
                              Decide, Restore, Commit, Abort, Lost, Stop, Retire>;
 

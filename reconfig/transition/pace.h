@@ -25,10 +25,13 @@ class Pace {
       since_ = now;
       first_ = issued;
     }
+    still_ = still_ && issued == first_;
     if (issued < issued_) return;
     issued_ = issued;
     at_ = now;
   }
+  // Every look at every member gave the same number.
+  [[nodiscard]] bool still() const { return still_ && since_ != Time{}; }
   // The furthest member's operations.
   [[nodiscard]] uint64_t issued() const { return issued_; }
   // The mean from the first look to the last, rounded up; 0 before the second look.
@@ -49,6 +52,7 @@ class Pace {
   Time at_{};
   uint64_t first_ = 0;
   uint64_t issued_ = 0;
+  bool still_ = true;
 };
 
 }  // namespace rewire

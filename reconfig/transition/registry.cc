@@ -14,6 +14,19 @@ absl::Status Never(const CommunicatorId& id, const std::string& why) {
   return absl::FailedPreconditionError(absl::StrCat("communicator ", ShortName(id), " ", why));
 }
 
+// Why a member's communicator cannot be swapped; OK when it can.
+absl::Status CheckSeat(const CommunicatorId& id, MemberId member, const Registry::Seat& seat) {
+  if (seat.several) {
+    return Never(id, absl::StrCat("has several ranks in member ", member,
+                                  "'s process: only communicators with one rank in each process "
+                                  "can be rebuilt"));
+  }
+  if (!seat.pinned.empty()) {
+    return Never(id, absl::StrCat("is pinned on member ", member, ": ", seat.pinned));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status NotYet(const CommunicatorId& id, const std::string& why) {
   return absl::UnavailableError(absl::StrCat("communicator ", ShortName(id), " ", why));
 }
@@ -27,7 +40,11 @@ std::string ShortName(const CommunicatorId& communicator) {
 void Registry::Created(MemberId member, const CommunicatorCreated& created) {
   std::string pinned;
   if (created.pinned) pinned = created.reason.empty() ? "no reason given" : created.reason;
-  communicators_[created.communicator][member] = {created.rank, created.ranks, std::move(pinned)};
+  Seats& seats = communicators_[created.communicator];
+  const auto seat = seats.find(member);
+  const bool several =
+      seat != seats.end() && (seat->second.several || seat->second.rank != created.rank);
+  seats[member] = {created.rank, created.ranks, std::move(pinned), several};
 }
 
 void Registry::Destroyed(MemberId member, const CommunicatorId& communicator) {
@@ -40,6 +57,11 @@ void Registry::Destroyed(MemberId member, const CommunicatorId& communicator) {
 void Registry::Forget(MemberId member) {
   for (auto& [id, seats] : communicators_) seats.erase(member);
   std::erase_if(communicators_, [](const auto& each) { return each.second.empty(); });
+}
+
+bool Registry::Has(MemberId member, const CommunicatorId& communicator) const {
+  const auto it = communicators_.find(communicator);
+  return it != communicators_.end() && it->second.contains(member);
 }
 
 bool Registry::HasAny(MemberId member) const {
@@ -57,11 +79,13 @@ absl::Status Registry::ReadyForSwap(const std::vector<MemberId>& members) const 
       if (seat == seats.end()) continue;
       ++present;
       ranks = std::max(ranks, seat->second.ranks);
-      if (!seat->second.pinned.empty()) {
-        return Never(id, absl::StrCat("is pinned on member ", m, ": ", seat->second.pinned));
-      }
+      if (absl::Status status = CheckSeat(id, m, seat->second); !status.ok()) return status;
     }
-    if (present < ranks) not_yet = NotYet(id, "is not there on all its ranks");
+    if (present < ranks) {
+      not_yet = NotYet(id, absl::StrCat("has been reported by ", present, " of its ", ranks,
+                                        " ranks: the others have not created it, or have "
+                                        "destroyed it already"));
+    }
   }
   return not_yet;
 }
@@ -81,9 +105,7 @@ absl::Status Registry::ReadyForLoss(const std::vector<MemberId>& members,
       const auto seat = seats.find(m);
       if (seat == seats.end()) continue;
       ++present;
-      if (!seat->second.pinned.empty()) {
-        return Never(id, absl::StrCat("is pinned on member ", m, ": ", seat->second.pinned));
-      }
+      if (absl::Status status = CheckSeat(id, m, seat->second); !status.ok()) return status;
       if (seat->second.ranks != members.size() || seat->second.rank != slot) {
         return Never(id, absl::StrCat("does not span the whole world in its order: member ", m,
                                       " in slot ", slot, " of ", members.size(), " has rank ",
@@ -115,9 +137,7 @@ absl::Status Registry::JoinerReady(MemberId joiner, MemberId member,
           id, absl::StrCat("has rank ", seat->second.rank, " of ", seat->second.ranks,
                            " on the new member ", joiner, ", not ", slot, " of ", target.size()));
     }
-    if (!seat->second.pinned.empty()) {
-      return Never(id, absl::StrCat("is pinned on member ", joiner, ": ", seat->second.pinned));
-    }
+    if (absl::Status status = CheckSeat(id, joiner, seat->second); !status.ok()) return status;
   }
   return absl::OkStatus();
 }
@@ -138,7 +158,7 @@ void Registry::MoveTo(const std::vector<MemberId>& members) {
     Seats moved;
     for (size_t slot = 0; slot < members.size(); ++slot) {
       moved[members[slot]] = {static_cast<uint32_t>(slot), static_cast<uint32_t>(members.size()),
-                              ""};
+                              "", false};
     }
     seats = std::move(moved);
   }

@@ -16,7 +16,8 @@ class Registry {
   struct Seat {
     uint32_t rank = 0;
     uint32_t ranks = 0;
-    std::string pinned;  // why it cannot be swapped; empty: it can
+    std::string pinned;    // why it cannot be swapped; empty: it can
+    bool several = false;  // the member's process drives several ranks of it
   };
   // Seats of one communicator, by member.
   using Seats = std::map<MemberId, Seat>;
@@ -30,6 +31,7 @@ class Registry {
     return communicators_;
   }
   [[nodiscard]] bool HasAny(MemberId member) const;
+  [[nodiscard]] bool Has(MemberId member, const CommunicatorId& communicator) const;
 
   // Every communicator that one of `members` has, has all its ranks (among them) and none is
   // pinned: what a swap needs. kUnavailable: not yet (one is being made); kFailedPrecondition:

@@ -41,6 +41,7 @@ struct Transition {
   Time phase_began{};
   std::optional<Time> deadline;
   bool reserved = false;
+  std::string waits;  // what RESERVE waits for, as it was last told
 
   World to;  // complete (addresses) from kPrepare on
   std::set<CommunicatorId> to_mint;
@@ -51,6 +52,7 @@ struct Transition {
 
   std::map<CommunicatorId, Pace> paces;
   uint32_t round = 0;
+  std::map<CommunicatorId, uint32_t> refusals;  // of each communicator's cut
   Time proposed_at{};
   Duration round_trip{};  // of the slowest pledge so far
   std::vector<Cut> cuts;
@@ -61,8 +63,6 @@ struct Transition {
   std::set<MemberId> verified;
   uint64_t bytes_moved = 0;
   std::set<MemberId> entered;
-  std::set<MemberId> retired;
-  uint64_t host_waits = 0;
   uint64_t pause_ns = 0;  // the longest
 
   [[nodiscard]] std::vector<MemberId> Everyone() const {

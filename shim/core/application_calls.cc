@@ -21,12 +21,10 @@ int ShimCommunicators::OnCreated(VirtualCommunicator* comm, ncclResult_t* result
                         comm->recipe.creation == Creation::kInitRankScalable;
   const bool awaits = from_ids && events() != nullptr && events()->ComesWithBuild(chain->id);
   Generation* first = comm->current.load(std::memory_order_acquire);
-  CommunicatorCreated created;
   {
     MutexLock lock(&chain->mutex);
     chain->ranks = static_cast<uint32_t>(std::max(first->ranks.load(), 0));
     chain->rank = static_cast<uint32_t>(std::max(first->rank.load(), 0));
-    created = {chain->id, chain->ranks, chain->rank, false, ""};
     chain->awaits_build = awaits;
     if (!awaits) {
       chain->current = std::make_unique<Link>();
@@ -36,14 +34,22 @@ int ShimCommunicators::OnCreated(VirtualCommunicator* comm, ncclResult_t* result
       chain->current->context = chain->context;
     }
   }
+  CommunicatorCreated created = DescribeCreated(chain.get());
   const absl::StatusOr<uint64_t> free_bytes = device_->FreeBytes();
   {
     MutexLock lock(&mutex_);
+    if (HasRank(chain->id)) {
+      created.pinned = true;
+      created.reason = "it has several ranks in this process";
+    }
     chains_[comm] = chain;
     if (free_bytes.ok()) free_before_[comm] = *free_bytes;
   }
   builder_.Arrived();
-  if (events() != nullptr) events()->Created(created);
+  if (events() != nullptr) {
+    events()->Created(created);
+    events()->Moved();
+  }
   if (!awaits) return 0;
   // AbortCurrent has not seen this one if it came before; then this was said before.
   std::vector<std::unique_ptr<Link>> none;
@@ -77,6 +83,7 @@ void ShimCommunicators::OnOpened(VirtualCommunicator* comm) {
 
 void ShimCommunicators::OnClosing(VirtualCommunicator* comm, bool aborting) {
   std::shared_ptr<Chain> chain;
+  bool several = false;  // other ranks of this process still have it
   {
     MutexLock lock(&mutex_);
     const auto it = chains_.find(comm);
@@ -84,21 +91,18 @@ void ShimCommunicators::OnClosing(VirtualCommunicator* comm, bool aborting) {
     chain = std::move(it->second);
     chains_.erase(it);
     free_before_.erase(comm);
+    several = HasRank(chain->id);
   }
   std::vector<std::unique_ptr<Link>> dropped;
-  Epoch passing = 0;
-  uint64_t host_waits = 0;
   void* scratch = nullptr;
   {
     MutexLock lock(&chain->mutex);
     chain->closing = true;
-    if (chain->stop >= Stop::kWarm) {
-      passing = chain->epoch;
-      host_waits = chain->host_waits;
-    }
-    chain->stop = Stop::kNone;
-    comm->stop_at.store(kNoCut, std::memory_order_release);
-    if (chain->next != nullptr) dropped.push_back(std::move(chain->next));
+    chain->pledged.reset();
+    chain->TakePending(&dropped);
+    if (chain->built != nullptr) dropped.push_back(std::move(chain->built));
+    chain->not_entered = false;
+    chain->wait_first = nullptr;
     if (chain->current != nullptr) {
       // The real communicator is the caller's to end; the generation before it may still look at
       // this one's event.
@@ -106,7 +110,7 @@ void ShimCommunicators::OnClosing(VirtualCommunicator* comm, bool aborting) {
       retirement_.Add(std::move(chain->current));
     }
     scratch = std::exchange(chain->scratch, nullptr);
-    chain->changed.NotifyAll();
+    chain->Arm();
   }
   builder_.Release(chain->id, Now() + kRelease);
   ledger_.Forget(chain->id);
@@ -116,8 +120,10 @@ void ShimCommunicators::OnClosing(VirtualCommunicator* comm, bool aborting) {
       if (device_->Enter(chain->context).ok()) device_->Free(scratch);
     });
   }
-  if (passing != 0) Passed(passing, host_waits);
-  if (events() != nullptr) events()->Destroyed(chain->id);
+  if (events() != nullptr) {
+    if (!several) events()->Destroyed(chain->id);
+    events()->Moved();
+  }
   REWIRE_DEBUG("a communicator was %s", aborting ? "aborted" : "destroyed");
 }
 

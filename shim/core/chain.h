@@ -1,5 +1,5 @@
-// The generations of one virtual communicator as the core keeps them: the one in use, the one built
-// for the next epoch, and where the communicator stands on the way from one to the other.
+// The generations of one virtual communicator as the core keeps them: the one in use, those of
+// decided swaps that the communicator has not passed yet, and the one built for the next epoch.
 //
 // Made at the communicator's creation, held by shared_ptr, so that a thread waiting at a cut may
 // outlive the application's destroy. Its mutex is never held across a call into NCCL.
@@ -7,9 +7,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "reconfig/base/mutex.h"
+#include "reconfig/transition/messages.h"
 #include "reconfig/transition/world.h"
 #include "shim/core/device.h"
 #include "shim/virtual_communicator.h"
@@ -25,6 +28,10 @@ struct Link {
   uint32_t rank = 0;
   bool blocking = true;
   bool warmed = false;  // has run a real operation already: none is needed before the cut
+  // Of the decided swap to this generation.
+  Cut cut;
+  bool begun = false;  // the program's thread has begun the tiny operation at cut.warm
+  uint64_t host_waits = 0;
   DeviceContext context = nullptr;
   // Recorded behind the last operation of the generation before this one. Made and freed with this
   // one, so that a swap makes nothing; the link before only looks at it.
@@ -32,14 +39,9 @@ struct Link {
   DeviceEvent end = nullptr;  // the following link's end_of_previous, once it is known
   bool end_recorded = false;
   std::unique_ptr<Link> after;  // in a list of links
-};
 
-enum class Stop : uint8_t {
-  kNone,        // operations go straight through
-  kNotEntered,  // a joiner's: built, but its epoch has not come
-  kUndecided,   // pledged: no operation at or beyond the warm index before the decision
-  kWarm,        // decided: the operation at the warm index is preceded by the tiny one
-  kCut,         // warmed: the operation at the cut goes to the next generation
+  // The operation before which something has to be done for the decided swap.
+  [[nodiscard]] uint64_t NextIndex() const { return warmed ? cut.cut : cut.warm; }
 };
 
 struct Chain {
@@ -58,13 +60,17 @@ struct Chain {
   uint32_t ranks REWIRE_GUARDED_BY(mutex) = 0;
   uint32_t rank REWIRE_GUARDED_BY(mutex) = 0;
   CondVar changed;
-  Stop stop REWIRE_GUARDED_BY(mutex) = Stop::kNone;
-  Epoch epoch REWIRE_GUARDED_BY(mutex) = 0;  // of the cut under way
-  Cut cut REWIRE_GUARDED_BY(mutex);
-  uint64_t host_waits REWIRE_GUARDED_BY(mutex) = 0;  // during this cut
+  // A joiner's: built, but its epoch has not come.
+  bool not_entered REWIRE_GUARDED_BY(mutex) = false;
+  // No operation at or beyond the warm index before the decision about `built`.
+  std::optional<Cut> pledged REWIRE_GUARDED_BY(mutex);
+  uint64_t host_waits REWIRE_GUARDED_BY(mutex) = 0;  // during this pledge
   // nullptr: lost, closed, or a joiner that is not built yet.
   std::unique_ptr<Link> current REWIRE_GUARDED_BY(mutex);
-  std::unique_ptr<Link> next REWIRE_GUARDED_BY(mutex);
+  // Decided swaps that the program has not reached yet, in the order of their cuts.
+  std::vector<std::unique_ptr<Link>> pending REWIRE_GUARDED_BY(mutex);
+  // Of the epoch in preparation.
+  std::unique_ptr<Link> built REWIRE_GUARDED_BY(mutex);
   // Swapped at a boundary: the first operation afterwards waits, on its stream, for this event of
   // current's.
   DeviceEvent wait_first REWIRE_GUARDED_BY(mutex) = nullptr;
@@ -74,8 +80,21 @@ struct Chain {
   bool lost REWIRE_GUARDED_BY(mutex) = false;
   const char* lost_why REWIRE_GUARDED_BY(mutex) = nullptr;  // kept for ever
   bool closing REWIRE_GUARDED_BY(mutex) = false;            // the application destroys it
-  // The application's thread is inside NCCL with `next`, or polls `current`, without the mutex.
+  // The application's thread is inside NCCL with a pending generation, or polls `current`, without
+  // the mutex.
   bool inside REWIRE_GUARDED_BY(mutex) = false;
+
+  // The first operation at which the program's thread has to call in; kNoCut: none.
+  [[nodiscard]] uint64_t StopAt() const REWIRE_REQUIRES(mutex);
+  // After a change: stores StopAt() for the program's thread and wakes a thread that waits.
+  void Arm() REWIRE_REQUIRES(mutex);
+  void TakePending(std::vector<std::unique_ptr<Link>>* links) REWIRE_REQUIRES(mutex);
+  // Without `old`, which the retirement knows.
+  [[nodiscard]] Position Describe() const REWIRE_REQUIRES(mutex);
 };
+
+// Whether the program has ever sent or received on it. Such operations have no index that both
+// sides share, so only the collectives around them can say where a swap falls.
+bool CarriesPointToPoint(const VirtualCommunicator& comm);
 
 }  // namespace rewire::shim

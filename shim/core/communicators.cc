@@ -17,20 +17,10 @@ constexpr milliseconds kInside(20);
 // As many as NCCL's kernels have by default.
 constexpr size_t kBlocksPerCommunicator = 32;
 constexpr seconds kEnding(10);
-// Reporting at once would compete with the first operations on the new generation.
-constexpr milliseconds kEnteredAfter(5);
-
-CommunicatorCreated Describe(Chain* chain) {
-  CommunicatorCreated created;
-  created.communicator = chain->id;
-  const uint32_t pins = chain->comm->pins.load(std::memory_order_relaxed);
-  created.pinned = pins != 0;
-  if (created.pinned) created.reason = DescribePins(pins);
-  MutexLock lock(&chain->mutex);
-  created.ranks = chain->ranks;
-  created.rank = chain->rank;
-  return created;
-}
+// Reporting at once would compete with the first operations on the new generation. An idle
+// communicator may be pending for hours: the looks become rare.
+constexpr milliseconds kFirstLook(5);
+constexpr milliseconds kRareLook(160);
 
 }  // namespace
 
@@ -43,7 +33,7 @@ ShimCommunicators::ShimCommunicators(const NcclCalls& nccl, const ShimServices* 
       cutter_(&nccl_, services, device, &counters_, this, options.decision),
       calls_("rw-core"),
       loss_(&nccl_, services, device, &counters_),
-      retirement_(&nccl_, services, device, &counters_, options.retire),
+      retirement_(&nccl_, services, device, &counters_, options.retire, [this] { Moved(); }),
       builder_(&nccl_, services, device, &counters_, &ledger_, &loss_, this, options.stalled) {}
 
 ShimCommunicators::~ShimCommunicators() {
@@ -70,10 +60,48 @@ std::vector<std::shared_ptr<Chain>> ShimCommunicators::Chains() {
   return all;
 }
 
+CommunicatorCreated ShimCommunicators::DescribeCreated(Chain* chain) {
+  CommunicatorCreated created;
+  created.communicator = chain->id;
+  const uint32_t pins = chain->comm->pins.load(std::memory_order_relaxed);
+  created.pinned = pins != 0;
+  if (created.pinned) created.reason = DescribePins(pins);
+  MutexLock lock(&chain->mutex);
+  created.ranks = chain->ranks;
+  created.rank = chain->rank;
+  return created;
+}
+
 std::vector<CommunicatorCreated> ShimCommunicators::List() {
   std::vector<CommunicatorCreated> list;
-  for (const auto& chain : Chains()) list.push_back(Describe(chain.get()));
+  for (const auto& chain : Chains()) list.push_back(DescribeCreated(chain.get()));
   return list;
+}
+
+std::vector<Position> ShimCommunicators::Positions() {
+  std::map<CommunicatorId, Position> positions;
+  // A generation goes from a chain to the retirement: asked in this order, none is left out.
+  for (const auto& chain : Chains()) {
+    MutexLock lock(&chain->mutex);
+    positions[chain->id] = chain->Describe();
+  }
+  for (const GenerationId& old : retirement_.Held()) {
+    Position& position = positions[old.communicator];
+    position.communicator = old.communicator;
+    if (!position.open || position.in_use != old.epoch) position.old.push_back(old.epoch);
+  }
+  std::vector<Position> all;
+  for (auto& [id, position] : positions) all.push_back(std::move(position));
+  return all;
+}
+
+void ShimCommunicators::Moved() {
+  if (events() != nullptr) events()->Moved();
+}
+
+bool ShimCommunicators::HasRank(const CommunicatorId& id) const {
+  return std::any_of(chains_.begin(), chains_.end(),
+                     [&](const auto& each) { return each.second->id == id; });
 }
 
 std::vector<CommunicatorCounter> ShimCommunicators::Counters() {
@@ -121,8 +149,9 @@ void ShimCommunicators::Build(Epoch epoch, std::vector<CommunicatorBuild> builds
     });
     if (pins == 0 || !listed) continue;
     counters_.failed_builds.fetch_add(1, std::memory_order_relaxed);
-    calls_.Post([done = std::move(done), text = DescribePins(pins)] {
-      done(absl::FailedPreconditionError(absl::StrCat("a communicator cannot be swapped: ", text)));
+    calls_.Post([done = std::move(done), id = chain->id, text = DescribePins(pins)] {
+      done(absl::FailedPreconditionError(absl::StrCat(
+          "communicator ", absl::Hex(id.high >> 32, absl::kZeroPad8), " is pinned: ", text)));
     });
     return;
   }
@@ -145,78 +174,56 @@ bool ShimCommunicators::Install(const std::shared_ptr<Chain>& chain, std::unique
     if (chain->awaits_build) {
       // A joiner's first. Its handle is whole from now on; operations have to wait for the epoch.
       chain->awaits_build = false;
-      chain->stop = Stop::kNotEntered;
-      chain->comm->stop_at.store(0, std::memory_order_release);
+      chain->not_entered = true;
       chain->ranks = (*link)->ranks;
       chain->rank = (*link)->rank;
       chain->current = std::move(*link);
       Generation* before = services_->publish(chain->comm, chain->current->generation);
       if (before != nullptr) services_->free_generation(before);
-      chain->changed.NotifyAll();
+      chain->Arm();
     } else {
-      if (chain->next != nullptr) replaced.push_back(std::move(chain->next));
-      chain->next = std::move(*link);
+      if (chain->built != nullptr) replaced.push_back(std::move(chain->built));
+      chain->built = std::move(*link);
     }
   }
   loss_.AbortUnused(std::move(replaced));
   return true;
 }
 
-bool ShimCommunicators::Pledge(Epoch epoch, const std::vector<Cut>& cuts) {
+std::optional<CutRefusal> ShimCommunicators::Pledge(Epoch epoch, const std::vector<Cut>& cuts) {
   const std::vector<std::shared_ptr<Chain>> chains = Chains();
   for (const Cut& cut : cuts) {
     const auto it = std::find_if(chains.begin(), chains.end(),
                                  [&](const auto& chain) { return chain->id == cut.communicator; });
-    if (it != chains.end() && cutter_.Pledge(it->get(), epoch, cut)) continue;
+    const std::optional<std::string> refused =
+        it != chains.end() ? cutter_.Pledge(it->get(), epoch, cut)
+                           : std::optional<std::string>("it does not exist in this process");
+    if (!refused) continue;
     for (const auto& chain : chains) cutter_.Decide(chain.get(), epoch, false);
-    return false;
+    return CutRefusal{cut.communicator, *refused};
   }
-  return true;
+  return std::nullopt;
 }
 
-void ShimCommunicators::Decide(Epoch epoch, bool go, std::function<void(uint64_t)> entered) {
+void ShimCommunicators::Decide(Epoch epoch, bool go) {
+  for (const auto& chain : Chains()) cutter_.Decide(chain.get(), epoch, go);
+  if (!go) return;
+  // Earlier looks end: there is one series of looks.
+  LookForPassages(decisions_.fetch_add(1, std::memory_order_acq_rel) + 1, milliseconds(0));
+}
+
+void ShimCommunicators::LookForPassages(uint64_t decision, milliseconds pause) {
+  if (decisions_.load(std::memory_order_acquire) != decision) return;
   const std::vector<std::shared_ptr<Chain>> chains = Chains();
-  if (!go) {
-    for (const auto& chain : chains) cutter_.Decide(chain.get(), epoch, false);
-    return;
-  }
-  {
-    MutexLock lock(&mutex_);
-    passages_.emplace(epoch, Passage{chains.size() + 1, 0, std::move(entered)});
-  }
-  for (const auto& chain : chains) {
-    if (cutter_.Decide(chain.get(), epoch, true)) continue;
+  const bool pending = std::any_of(chains.begin(), chains.end(), [](const auto& chain) {
     MutexLock lock(&chain->mutex);
-    // A member that gave its generations up is not in the epoch.
-    if (!chain->lost) calls_.Post([this, epoch] { Passed(epoch, 0); });
-  }
-  Passed(epoch, 0);
-  LookAtPassage(epoch, false);
-}
-
-void ShimCommunicators::Passed(Epoch epoch, uint64_t host_waits) {
-  MutexLock lock(&mutex_);
-  const auto it = passages_.find(epoch);
-  if (it == passages_.end()) return;
-  it->second.host_waits += host_waits;
-  --it->second.left;
-}
-
-void ShimCommunicators::LookAtPassage(Epoch epoch, bool last_look) {
-  Passage passed;
-  {
-    MutexLock lock(&mutex_);
-    const auto it = passages_.find(epoch);
-    if (it == passages_.end()) return;
-    const bool all = it->second.left == 0;
-    if (!all || !last_look) {
-      calls_.PostAt(Now() + kEnteredAfter, [this, epoch, all] { LookAtPassage(epoch, all); });
-      return;
-    }
-    passed = std::move(it->second);
-    passages_.erase(it);
-  }
-  if (passed.entered) passed.entered(passed.host_waits);
+    return !chain->pending.empty();
+  });
+  // Not before the first look after the decision: those that switch at once are reported together.
+  if (pause > milliseconds(0) && passed_.exchange(false, std::memory_order_acq_rel)) Moved();
+  if (!pending && pause > milliseconds(0)) return;
+  pause = std::clamp(2 * pause, kFirstLook, kRareLook);
+  calls_.PostAt(Now() + pause, [this, decision, pause] { LookForPassages(decision, pause); });
 }
 
 void ShimCommunicators::Undecided(Epoch epoch) {
@@ -235,8 +242,8 @@ void ShimCommunicators::SwapNow(Epoch epoch) {
   }
 }
 
-void ShimCommunicators::Retire(Epoch epoch, std::function<void()> done) {
-  retirement_.Retire(epoch, std::move(done));
+void ShimCommunicators::Retire(std::vector<GenerationId> generations) {
+  retirement_.Retire(std::move(generations));
 }
 
 void ShimCommunicators::Abandon(Epoch epoch) {
@@ -245,11 +252,11 @@ void ShimCommunicators::Abandon(Epoch epoch) {
   for (const auto& chain : Chains()) {
     cutter_.Decide(chain.get(), epoch, false);
     MutexLock lock(&chain->mutex);
-    const bool follows = chain->epoch == epoch && chain->stop >= Stop::kUndecided;
-    if (chain->next != nullptr && chain->next->epoch == epoch && !follows) {
-      dropped.push_back(std::move(chain->next));
+    // The generation of a decided swap is no longer here: it waits in `pending`.
+    if (chain->built != nullptr && chain->built->epoch == epoch) {
+      dropped.push_back(std::move(chain->built));
     }
-    if (chain->stop == Stop::kNotEntered && chain->current->epoch == epoch) {
+    if (chain->not_entered && chain->current->epoch == epoch) {
       // A joiner goes on waiting for its first generation.
       Generation* empty = services_->new_generation(0, static_cast<int>(chain->ranks),
                                                     static_cast<int>(chain->rank));
@@ -270,7 +277,9 @@ void ShimCommunicators::Lose(Chain* chain, const char* reason,
                              std::vector<std::unique_ptr<Link>>* links) {
   MutexLock lock(&chain->mutex);
   if (chain->closing) return;
-  if (chain->next != nullptr) links->push_back(std::move(chain->next));
+  chain->TakePending(links);
+  if (chain->built != nullptr) links->push_back(std::move(chain->built));
+  chain->pledged.reset();
   if (chain->lost || (chain->current == nullptr && !chain->awaits_build)) return;
   Generation* marker =
       services_->new_generation(chain->awaits_build ? 0 : chain->current->epoch,
@@ -289,9 +298,8 @@ void ShimCommunicators::Lose(Chain* chain, const char* reason,
   chain->lost = true;
   chain->lost_why = reason;
   chain->wait_first = nullptr;
-  chain->stop = Stop::kNone;
-  chain->comm->stop_at.store(kNoCut, std::memory_order_release);
-  chain->changed.NotifyAll();
+  chain->not_entered = false;
+  chain->Arm();
 }
 
 void ShimCommunicators::AbortCurrent(std::string reason) {
@@ -302,10 +310,7 @@ void ShimCommunicators::AbortCurrent(std::string reason) {
   std::vector<std::unique_ptr<Link>> links;
   for (const auto& chain : chains) Lose(chain.get(), why, &links);
   for (std::unique_ptr<Link>& link : retirement_.TakeAll()) links.push_back(std::move(link));
-  {
-    MutexLock lock(&mutex_);
-    passages_.clear();
-  }
+  Moved();
   loss_.Abort(std::move(links), [chains] {
     const Time until = Now() + kInside;
     for (const auto& chain : chains) {

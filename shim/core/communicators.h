@@ -57,31 +57,28 @@ class ShimCommunicators : public Communicators, private CutEvents, private Build
   absl::StatusOr<UniqueIdBytes> Mint(const CommunicatorId& communicator) override;
   void Build(Epoch epoch, std::vector<CommunicatorBuild> builds, Time deadline,
              std::function<void(absl::Status)> done) override;
-  bool Pledge(Epoch epoch, const std::vector<Cut>& cuts) override;
-  void Decide(Epoch epoch, bool go, std::function<void(uint64_t host_waits)> entered) override;
+  std::vector<Position> Positions() override;
+  std::optional<CutRefusal> Pledge(Epoch epoch, const std::vector<Cut>& cuts) override;
+  void Decide(Epoch epoch, bool go) override;
   void SwapNow(Epoch epoch) override;
-  void Retire(Epoch epoch, std::function<void()> done) override;
+  void Retire(std::vector<GenerationId> generations) override;
   void Abandon(Epoch epoch) override;
   void AbortCurrent(std::string reason) override;
 
  private:
-  // A decided swap, until every communicator has passed its cut.
-  struct Passage {
-    size_t left = 0;
-    uint64_t host_waits = 0;
-    std::function<void(uint64_t)> entered;
-  };
-
   void SwappedOut(std::unique_ptr<Link> old) override { retirement_.Add(std::move(old)); }
-  void Passed(Epoch epoch, uint64_t host_waits) override;
+  void Passed() override { passed_.store(true, std::memory_order_release); }
   void Undecided(Epoch epoch) override;
   void GivenUp(const std::string& reason) override;
   std::shared_ptr<Chain> Find(const CommunicatorId& id, bool* may_come) override;
   bool Install(const std::shared_ptr<Chain>& chain, std::unique_ptr<Link>* link) override;
 
-  // On the thread of calls_, every few milliseconds until all have passed and once more: waking
-  // that thread from the application's, at the cut, would cost more than all else there.
-  void LookAtPassage(Epoch epoch, bool last_look) REWIRE_EXCLUDES(mutex_);
+  // On the thread of calls_, from time to time while swaps are pending: waking that thread from the
+  // application's, at the cut, would cost more than all else there.
+  void LookForPassages(uint64_t decision, milliseconds pause) REWIRE_EXCLUDES(mutex_);
+  void Moved();
+  static CommunicatorCreated DescribeCreated(Chain* chain);
+  [[nodiscard]] bool HasRank(const CommunicatorId& id) const REWIRE_REQUIRES(mutex_);
   // The new generation's first operation may run while the old ones' do.
   bool MayRunBeside(const Chain& chain, size_t chains);
   std::shared_ptr<Chain> ChainOf(VirtualCommunicator* comm) REWIRE_EXCLUDES(mutex_);
@@ -100,12 +97,13 @@ class ShimCommunicators : public Communicators, private CutEvents, private Build
   CoreCounters counters_;
   MemoryLedger ledger_;
   std::atomic<CommunicatorEvents*> events_{nullptr};
+  std::atomic<bool> passed_{false};     // a cut, since it was looked at last
+  std::atomic<uint64_t> decisions_{0};  // counts the swaps that were decided
   Cutter cutter_;
 
   Mutex mutex_;
   std::map<VirtualCommunicator*, std::shared_ptr<Chain>> chains_ REWIRE_GUARDED_BY(mutex_);
   std::set<std::string> reasons_ REWIRE_GUARDED_BY(mutex_);
-  std::map<Epoch, Passage> passages_ REWIRE_GUARDED_BY(mutex_);
   std::map<VirtualCommunicator*, uint64_t> free_before_ REWIRE_GUARDED_BY(mutex_);
 
   // Threads, in the order in which they are joined from the last to the first.

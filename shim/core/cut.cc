@@ -2,10 +2,13 @@
 
 #include <sched.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "reconfig/base/log.h"
+#include "reconfig/transition/cut_order.h"
+#include "shim/core/pins.h"
 
 namespace rewire::shim {
 
@@ -13,12 +16,6 @@ namespace {
 
 // A pledge that leaves the application's thread less room than this would make it wait.
 constexpr uint64_t kRoom = 2;
-
-void Forget(Chain* chain) REWIRE_REQUIRES(chain->mutex) {
-  chain->stop = Stop::kNone;
-  chain->comm->stop_at.store(kNoCut, std::memory_order_release);
-  chain->changed.NotifyAll();
-}
 
 }  // namespace
 
@@ -35,49 +32,88 @@ Cutter::Verdict Cutter::Act(Step step, Epoch epoch) {
   return verdict;
 }
 
-bool Cutter::Pledge(Chain* chain, Epoch epoch, const Cut& cut) {
-  MutexLock lock(&chain->mutex);
-  if (chain->closing || chain->lost || chain->next == nullptr || chain->next->epoch != epoch ||
-      cut.warm > cut.cut || chain->comm->pins.load(std::memory_order_relaxed) != 0 ||
-      (chain->stop != Stop::kNone && chain->stop != Stop::kUndecided)) {
-    return false;
+std::optional<std::string> Cutter::CheckPledge(Chain* chain, Epoch epoch, const Cut& cut) {
+  if (chain->closing) return "its program is destroying it";
+  if (chain->lost) return absl::StrCat("its generations were aborted: ", chain->lost_why);
+  if (chain->current == nullptr || chain->not_entered) return "it has no generation in use yet";
+  if (chain->built == nullptr || chain->built->epoch != epoch) {
+    return absl::StrCat("no generation was built for epoch ", epoch);
   }
-  // The first operation after a boundary must still be caught.
-  if (chain->wait_first != nullptr) {
-    if (device_->Query(chain->wait_first) != Device::EventState::kDone) return false;
-    chain->wait_first = nullptr;
+  if (cut.warm > cut.cut) {
+    return absl::StrCat("warm=", cut.warm, ": must not be after the cut at ", cut.cut);
   }
-  chain->stop = Stop::kUndecided;
-  chain->epoch = epoch;
-  chain->cut = cut;
-  chain->host_waits = 0;
-  if (services_->pledge(chain->comm, cut.warm) + kRoom <= cut.warm) return true;
-  Forget(chain);
-  return false;
+  if (const uint32_t pins = chain->comm->pins.load(std::memory_order_relaxed); pins != 0) {
+    return absl::StrCat("it is pinned: ", DescribePins(pins));
+  }
+  for (const std::unique_ptr<Link>& link : chain->pending) {
+    const CutOrder order = OrderOf(cut, {link->epoch, link->cut.warm, link->cut.cut});
+    if (order == CutOrder::kFollows) continue;
+    if (order == CutOrder::kCrosses) {
+      return absl::StrCat("the cut at ", cut.cut, " crosses the pending swap of epoch ",
+                          link->epoch, " at ", link->cut.cut);
+    }
+    if (link->begun) return absl::StrCat("its program has begun the swap of epoch ", link->epoch);
+  }
+  return std::nullopt;
 }
 
-bool Cutter::Decide(Chain* chain, Epoch epoch, bool go) {
+std::optional<std::string> Cutter::Pledge(Chain* chain, Epoch epoch, const Cut& cut) {
   MutexLock lock(&chain->mutex);
-  if (chain->stop != Stop::kUndecided || chain->epoch != epoch) return false;
-  if (!go) {
-    Forget(chain);
-    return true;
+  if (auto refused = CheckPledge(chain, epoch, cut)) return refused;
+  chain->pledged = cut;
+  chain->host_waits = 0;
+  uint64_t issued = services_->pledge(chain->comm, chain->StopAt());
+  std::optional<std::string> refused;
+  if (cut.warm < cut.cut) {
+    if (issued + kRoom > cut.warm) {
+      refused = absl::StrCat("its program has issued ", issued, " operations: fewer than ", kRoom,
+                             " are left before ", cut.warm);
+    }
+  } else {
+    // The cut is at the next operation, so the count must be exact: a thread that entered before
+    // the pledge may be about to issue one, or a group of them.
+    if (!services_->quiesce(chain->current->generation, 0)) {
+      refused = "a thread of its program is inside the communicator";
+    }
+    issued = chain->comm->issued.load(std::memory_order_seq_cst);
+    if (issued > cut.warm) {
+      refused = absl::StrCat("its program has issued operation ", cut.warm, " already");
+    } else if (CarriesPointToPoint(*chain->comm)) {
+      refused = "it carries point-to-point operations, which have no common index";
+    }
   }
-  chain->stop = Stop::kWarm;
-  if (chain->next != nullptr && chain->next->warmed) {
-    // Nothing to do at the warm index.
-    chain->stop = Stop::kCut;
-    chain->comm->stop_at.store(chain->cut.cut, std::memory_order_release);
+  if (refused) chain->pledged.reset();
+  chain->Arm();
+  return refused;
+}
+
+void Cutter::Decide(Chain* chain, Epoch epoch, bool go) {
+  MutexLock lock(&chain->mutex);
+  if (!chain->pledged || chain->built == nullptr || chain->built->epoch != epoch) return;
+  const Cut cut = *chain->pledged;
+  chain->pledged.reset();
+  if (go) {
+    const auto kept = std::find_if(
+        chain->pending.begin(), chain->pending.end(), [&](const std::unique_ptr<Link>& link) {
+          return OrderOf(cut, {link->epoch, link->cut.warm, link->cut.cut}) == CutOrder::kReplaces;
+        });
+    // The event after the last operation belongs to the first pending generation.
+    if (kept == chain->pending.begin()) chain->current->end_recorded = false;
+    for (auto link = kept; link != chain->pending.end(); ++link) {
+      events_->SwappedOut(std::move(*link));
+    }
+    chain->pending.erase(kept, chain->pending.end());
+    chain->built->cut = cut;
+    chain->built->host_waits = chain->host_waits;
+    chain->pending.push_back(std::move(chain->built));
   }
-  chain->changed.NotifyAll();
-  return true;
+  chain->Arm();
 }
 
 ncclResult_t Cutter::AtCut(Chain* chain, const CallSite& site) {
-  Time deadline{};
-  bool asked = false;
+  Call call;
   for (;;) {
-    const Verdict verdict = NextStep(chain, site, &deadline, &asked);
+    const Verdict verdict = NextStep(chain, site, &call);
     switch (verdict.step) {
       case Step::kReturn:
         return verdict.result;
@@ -86,8 +122,17 @@ ncclResult_t Cutter::AtCut(Chain* chain, const CallSite& site) {
         break;
       case Step::kSwapped:
         counters_->swaps.fetch_add(1, std::memory_order_relaxed);
-        events_->Passed(verdict.epoch, verdict.host_waits);
-        return ncclSuccess;
+        events_->Passed();
+        break;
+      case Step::kSettle: {
+        // What is wrong with the communicator its next operation says.
+        static_cast<void>(Settle(verdict.warm_comm));
+        call.settled = true;
+        MutexLock lock(&chain->mutex);
+        chain->inside = false;
+        chain->changed.NotifyAll();
+        break;
+      }
       case Step::kWarm: {
         const ncclResult_t result = Warm(chain, site, verdict);
         if (result == ncclSuccess) break;
@@ -106,7 +151,7 @@ ncclResult_t Cutter::AtCut(Chain* chain, const CallSite& site) {
   }
 }
 
-Cutter::Verdict Cutter::NextStep(Chain* chain, const CallSite& site, Time* deadline, bool* asked) {
+Cutter::Verdict Cutter::NextStep(Chain* chain, const CallSite& site, Call* call) {
   MutexLock lock(&chain->mutex);
   for (;;) {
     if (chain->closing) return Return(ncclInvalidUsage);
@@ -118,75 +163,109 @@ Cutter::Verdict Cutter::NextStep(Chain* chain, const CallSite& site, Time* deadl
         !device_->MakeWait(site.stream, std::exchange(chain->wait_first, nullptr))) {
       return Return(ncclUnhandledCudaError);
     }
-    const uint64_t index = chain->comm->issued.load(std::memory_order_relaxed);
-    switch (chain->stop) {
-      case Stop::kNone:
-        // The first operation after an update boundary, or the pledge was taken back between the
-        // caller's check and here.
-        Forget(chain);
-        return {};
-      case Stop::kNotEntered:
-        counters_->stale_prevented.fetch_add(1, std::memory_order_relaxed);
-        return Return(ncclInvalidUsage);
-      case Stop::kUndecided: {
-        if (index < chain->cut.warm) return {};
-        if (*deadline == Time{}) {
-          *deadline = Now() + decision_;
-          ++chain->host_waits;
-          counters_->host_waits.fetch_add(1, std::memory_order_relaxed);
-          counters_->stale_prevented.fetch_add(1, std::memory_order_relaxed);
-        }
-        chain->changed.WaitUntil(&chain->mutex, *deadline);
-        if (chain->stop != Stop::kUndecided || Now() < *deadline) continue;
-        if (!*asked) {
-          *asked = true;
-          *deadline = Now() + decision_;
-          return Act(Step::kAsk, chain->epoch);
-        }
-        return Act(Step::kGiveUp, chain->epoch);
-      }
-      case Stop::kWarm: {
-        if (index < chain->cut.warm) return {};
-        if (device_->Capturing(site.stream)) {
-          // The pledge was given before the capture began. Nothing may be put on a capturing
-          // stream that must run now, and the other members will not wait: refuse by name.
-          REWIRE_ERROR(
-              "communicator %016llx: the operation at the cut of epoch %llu is inside a "
-              "CUDA graph capture, which cannot follow",
-              static_cast<unsigned long long>(chain->id.high),
-              static_cast<unsigned long long>(chain->epoch));
-          return Return(ncclInvalidUsage);
-        }
-        chain->inside = true;
-        Verdict verdict = Act(Step::kWarm, chain->epoch);
-        verdict.warm_comm = chain->next->generation->Real();
-        verdict.warm_scratch = chain->scratch;
-        return verdict;
-      }
-      case Stop::kCut:
-        if (index < chain->cut.cut) return {};
-        return SwapAtCut(chain, site);
+    if (chain->not_entered) {
+      counters_->stale_prevented.fetch_add(1, std::memory_order_relaxed);
+      return Return(ncclInvalidUsage);
     }
+    const uint64_t index = chain->comm->issued.load(std::memory_order_relaxed);
+    const Link* front = chain->pending.empty() ? nullptr : chain->pending.front().get();
+    const bool due = front != nullptr && index >= front->NextIndex();
+    // A proposal that would replace the pending swap is decided first.
+    const bool first = due && (!chain->pledged ||
+                               OrderOf(*chain->pledged, {front->epoch, front->cut.warm,
+                                                         front->cut.cut}) == CutOrder::kFollows);
+    if (chain->pledged && index >= chain->pledged->warm && !first) {
+      if (const auto verdict = AwaitDecision(chain, call)) return *verdict;
+      continue;
+    }
+    if (!due) {
+      // Also when the pledge was taken back between the caller's check and here.
+      chain->Arm();
+      return {};
+    }
+    if (!front->warmed) return WarmAt(chain, site);
+    if (!chain->blocking && !chain->current->end_recorded && !call->settled) {
+      // The last operation may not be on its stream yet.
+      chain->inside = true;
+      Verdict verdict = Act(Step::kSettle, front->epoch);
+      verdict.warm_comm = chain->current->generation->Real();
+      return verdict;
+    }
+    return SwapAtCut(chain, site);
   }
 }
 
+std::optional<Cutter::Verdict> Cutter::AwaitDecision(Chain* chain, Call* call) {
+  const Epoch epoch = chain->built->epoch;
+  const Time begun = Now();
+  if (call->deadline == Time{}) {
+    call->deadline = begun + decision_;
+    ++chain->host_waits;
+    counters_->host_waits.fetch_add(1, std::memory_order_relaxed);
+    counters_->stale_prevented.fetch_add(1, std::memory_order_relaxed);
+  }
+  chain->changed.WaitUntil(&chain->mutex, call->deadline);
+  const bool undecided = chain->pledged && chain->built != nullptr && chain->built->epoch == epoch;
+  if (!undecided) {
+    // Another proposal is waited for anew.
+    call->deadline = Time{};
+    call->asked = false;
+    return std::nullopt;
+  }
+  if (Now() < call->deadline) return std::nullopt;
+  if (call->asked) return Act(Step::kGiveUp, epoch);
+  call->asked = true;
+  call->deadline = Now() + decision_;
+  return Act(Step::kAsk, epoch);
+}
+
+Cutter::Verdict Cutter::WarmAt(Chain* chain, const CallSite& site) {
+  Link* front = chain->pending.front().get();
+  if (device_->Capturing(site.stream)) {
+    // The pledge was given before the capture began. Nothing may be put on a capturing stream that
+    // must run now, and the other members will not wait: refuse by name.
+    REWIRE_ERROR(
+        "communicator %016llx: the operation at the cut of epoch %llu is inside a CUDA graph "
+        "capture, which cannot follow",
+        static_cast<unsigned long long>(chain->id.high),
+        static_cast<unsigned long long>(front->epoch));
+    return Return(ncclInvalidUsage);
+  }
+  front->begun = true;
+  chain->inside = true;
+  Verdict verdict = Act(Step::kWarm, front->epoch);
+  verdict.warm_comm = front->generation->Real();
+  verdict.warm_scratch = chain->scratch;
+  return verdict;
+}
+
+bool Cutter::Follow(Chain* chain, DeviceEvent end, cudaStream_t stream) {
+  if (chain->current->end_recorded) return device_->MakeWait(stream, end);
+  // No operation was issued since the swap was decided, or the last one came in a group.
+  const cudaStream_t last = chain->comm->last_stream.load(std::memory_order_relaxed);
+  const bool used = chain->comm->issued.load(std::memory_order_relaxed) > 0;
+  if (used && last != stream) {
+    if (!device_->Record(end, last) || !device_->MakeWait(stream, end)) return false;
+  }
+  return device_->Record(end, stream);
+}
+
 Cutter::Verdict Cutter::SwapAtCut(Chain* chain, const CallSite& site) {
-  const DeviceEvent end = chain->next->end_of_previous;
-  // Without a record behind it (the operation before the cut failed), what this stream has is the
-  // best order there is.
-  const bool ordered = chain->current->end_recorded ? device_->MakeWait(site.stream, end)
-                                                    : device_->Record(end, site.stream);
-  if (!ordered) return Return(ncclUnhandledCudaError);
-  Verdict verdict = Act(Step::kSwapped, chain->epoch);
-  verdict.host_waits = chain->host_waits;
+  std::unique_ptr<Link> next = std::move(chain->pending.front());
+  const DeviceEvent end = next->end_of_previous;
+  if (!Follow(chain, end, site.stream)) {
+    chain->pending.front() = std::move(next);
+    return Return(ncclUnhandledCudaError);
+  }
+  chain->pending.erase(chain->pending.begin());
   std::unique_ptr<Link> old = std::move(chain->current);
   old->end = end;
   old->end_recorded = true;
-  chain->current = std::move(chain->next);
+  chain->current = std::move(next);
   services_->publish(chain->comm, chain->current->generation);
   events_->SwappedOut(std::move(old));
-  Forget(chain);
-  return verdict;
+  chain->Arm();
+  return Act(Step::kSwapped, chain->current->epoch);
 }
 
 ncclResult_t Cutter::Warm(Chain* chain, const CallSite& site, const Verdict& verdict) {
@@ -197,9 +276,9 @@ ncclResult_t Cutter::Warm(Chain* chain, const CallSite& site, const Verdict& ver
   MutexLock lock(&chain->mutex);
   chain->inside = false;
   chain->changed.NotifyAll();
-  if (result == ncclSuccess && chain->stop == Stop::kWarm) {
-    chain->stop = Stop::kCut;
-    chain->comm->stop_at.store(chain->cut.cut, std::memory_order_release);
+  if (result == ncclSuccess && !chain->pending.empty() && chain->pending.front()->begun) {
+    chain->pending.front()->warmed = true;
+    chain->Arm();
   }
   return result;
 }
@@ -220,13 +299,11 @@ void Cutter::BeforeCut(Chain* chain, const CallSite& site) {
   ncclComm_t next = nullptr;
   {
     MutexLock lock(&chain->mutex);
-    if (chain->next == nullptr || chain->current == nullptr || chain->stop < Stop::kUndecided) {
-      return;
-    }
+    if (chain->pending.empty() || chain->current == nullptr) return;
     if (!chain->blocking) {
       chain->inside = true;
       current = chain->current->generation->Real();
-      if (chain->stop == Stop::kCut) next = chain->next->generation->Real();
+      if (chain->pending.front()->warmed) next = chain->pending.front()->generation->Real();
     }
   }
   if (current != nullptr) {
@@ -240,8 +317,9 @@ void Cutter::BeforeCut(Chain* chain, const CallSite& site) {
     chain->inside = false;
     chain->changed.NotifyAll();
   }
-  if (chain->next == nullptr || chain->current == nullptr) return;
-  chain->current->end_recorded = device_->Record(chain->next->end_of_previous, site.stream);
+  if (chain->pending.empty() || chain->current == nullptr) return;
+  chain->current->end_recorded =
+      device_->Record(chain->pending.front()->end_of_previous, site.stream);
 }
 
 void Cutter::SwapNow(Chain* chain, Epoch epoch) {
@@ -249,41 +327,45 @@ void Cutter::SwapNow(Chain* chain, Epoch epoch) {
     MutexLock lock(&chain->mutex);
     if (chain->closing) return;
     chain->lost = false;
+    chain->not_entered = false;
+    chain->pledged.reset();
     chain->comm->issued.store(0, std::memory_order_relaxed);
-    Forget(chain);
+    // The boundary's generation takes the place of every pending one.
+    std::vector<std::unique_ptr<Link>> dropped;
+    chain->TakePending(&dropped);
+    for (std::unique_ptr<Link>& link : dropped) events_->SwappedOut(std::move(link));
     // A joiner's is in use already.
     if (chain->current == nullptr || chain->current->epoch != epoch) GoToBuilt(chain, epoch);
+    chain->Arm();
   }
   counters_->swaps.fetch_add(1, std::memory_order_relaxed);
 }
 
 void Cutter::GoToBuilt(Chain* chain, Epoch epoch) {
-  const bool stays = chain->next != nullptr && chain->next->epoch == epoch;
+  const bool stays = chain->built != nullptr && chain->built->epoch == epoch;
   Generation* generation = nullptr;
   if (stays) {
-    generation = chain->next->generation;
-    chain->ranks = chain->next->ranks;
-    chain->rank = chain->next->rank;
+    generation = chain->built->generation;
+    chain->ranks = chain->built->ranks;
+    chain->rank = chain->built->rank;
   } else {
     generation = services_->new_generation(epoch, -1, -1);
     if (generation != nullptr) generation->state.store(GenerationState::kClosed);
   }
   Generation* before = services_->publish(chain->comm, generation);
   std::unique_ptr<Link> old = std::move(chain->current);
-  if (stays) chain->current = std::move(chain->next);
+  if (stays) chain->current = std::move(chain->built);
   if (old == nullptr) {
     // What stood there since the loss.
     if (before != nullptr) services_->free_generation(before);
     return;
   }
+  old->end_recorded = false;
   if (stays) {
     old->end = chain->current->end_of_previous;
     old->end_recorded =
         device_->Record(old->end, chain->comm->last_stream.load(std::memory_order_relaxed));
-    if (old->end_recorded) {
-      chain->wait_first = old->end;
-      chain->comm->stop_at.store(0, std::memory_order_release);
-    }
+    if (old->end_recorded) chain->wait_first = old->end;
   }
   events_->SwappedOut(std::move(old));
 }

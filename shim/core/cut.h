@@ -1,4 +1,5 @@
 // One communicator's way from a generation to the next: pledge, decision, warm operation, swap.
+// Decided swaps wait in a queue until the program's operations reach them, for hours if need be.
 //
 // The application's thread calls AtCut and BeforeCut (the entry's slow path); the participant's
 // thread calls the rest. A member that stands at a pledged index undecided waits; it never guesses.
@@ -8,6 +9,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "reconfig/base/clock.h"
@@ -23,10 +25,10 @@ namespace rewire::shim {
 class CutEvents {
  public:
   virtual ~CutEvents() = default;
-  // The generation before is out of use. Called with the chain's lock held.
+  // A generation is out of use, or was dropped unused. Called with the chain's lock held.
   virtual void SwappedOut(std::unique_ptr<Link> old) = 0;
-  // The rest without any lock. The communicator is on its epoch's generation.
-  virtual void Passed(Epoch epoch, uint64_t host_waits) = 0;
+  // The rest without any lock. The communicator is on its next generation.
+  virtual void Passed() = 0;
   virtual void Undecided(Epoch epoch) = 0;
   // This member cannot follow the decision, or never learned it: its generations must be aborted.
   virtual void GivenUp(const std::string& reason) = 0;
@@ -43,10 +45,11 @@ class Cutter {
         events_(events),
         decision_(decision) {}
 
-  // True: no operation at or beyond cut.warm will be issued before Decide.
-  bool Pledge(Chain* chain, Epoch epoch, const Cut& cut);
-  // True when a pledge for this epoch stood.
-  bool Decide(Chain* chain, Epoch epoch, bool go);
+  // No operation at or beyond cut.warm will be issued before Decide. Otherwise the reason.
+  std::optional<std::string> Pledge(Chain* chain, Epoch epoch, const Cut& cut);
+  // Go: the swap is pending; those that it replaces are dropped. Nothing without a pledge for this
+  // epoch.
+  void Decide(Chain* chain, Epoch epoch, bool go);
   // The update boundary: to the generation built for the epoch at once, operation counter from 0.
   // Without one the communicator is closed.
   void SwapNow(Chain* chain, Epoch epoch);
@@ -55,19 +58,31 @@ class Cutter {
   void BeforeCut(Chain* chain, const CallSite& site);
 
  private:
-  enum class Step : uint8_t { kReturn, kWarm, kSwapped, kAsk, kGiveUp };
+  enum class Step : uint8_t { kReturn, kSettle, kWarm, kSwapped, kAsk, kGiveUp };
+  // What one call of AtCut has done so far.
+  struct Call {
+    Time deadline{};  // of the wait for a decision
+    bool asked = false;
+    bool settled = false;
+  };
   struct Verdict {
     Step step = Step::kReturn;
     ncclResult_t result = ncclSuccess;
     Epoch epoch = 0;
-    uint64_t host_waits = 0;
-    ncclComm_t warm_comm = nullptr;
+    ncclComm_t warm_comm = nullptr;  // also what is to be settled
     void* warm_scratch = nullptr;
   };
   static Verdict Return(ncclResult_t result);
   static Verdict Act(Step step, Epoch epoch);
-  Verdict NextStep(Chain* chain, const CallSite& site, Time* deadline, bool* asked);
+  std::optional<std::string> CheckPledge(Chain* chain, Epoch epoch, const Cut& cut)
+      REWIRE_REQUIRES(chain->mutex);
+  Verdict NextStep(Chain* chain, const CallSite& site, Call* call);
+  // Nothing: a decision has come.
+  std::optional<Verdict> AwaitDecision(Chain* chain, Call* call) REWIRE_REQUIRES(chain->mutex);
+  Verdict WarmAt(Chain* chain, const CallSite& site) REWIRE_REQUIRES(chain->mutex);
   Verdict SwapAtCut(Chain* chain, const CallSite& site) REWIRE_REQUIRES(chain->mutex);
+  // Orders what is put on the site's stream from now on after the last operation.
+  bool Follow(Chain* chain, DeviceEvent end, cudaStream_t stream) REWIRE_REQUIRES(chain->mutex);
   void GoToBuilt(Chain* chain, Epoch epoch) REWIRE_REQUIRES(chain->mutex);
   ncclResult_t Warm(Chain* chain, const CallSite& site, const Verdict& verdict);
   // Until the communicator's asynchronous state is settled; ncclInProgress at the deadline.

@@ -1,6 +1,6 @@
 #include "shim/core/retirement.h"
 
-#include <tuple>
+#include <algorithm>
 #include <utility>
 
 #include "reconfig/base/log.h"
@@ -14,70 +14,119 @@ constexpr milliseconds kPoll(2);
 constexpr milliseconds kQuiesce(10000);
 constexpr seconds kDestroy(10);
 
-// Oldest epoch first: a link looks at an event that belongs to the one after it. Within an epoch by
-// identity, which is the same on all ranks.
-auto OrderOf(const Link& link) { return std::tie(link.epoch, link.id); }
-
 }  // namespace
 
 void Retirement::Add(std::unique_ptr<Link> link) {
-  MutexLock lock(&mutex_);
-  link->after = std::move(links_);
-  links_ = std::move(link);
+  const bool only_event = link->generation == nullptr;
+  {
+    MutexLock lock(&mutex_);
+    link->after = std::move(links_);
+    links_ = std::move(link);
+  }
+  if (only_event) queue_.Post([this] { FreeEvents(); });
 }
 
-void Retirement::Retire(Epoch epoch, std::function<void()> done) {
-  auto batch = std::make_shared<Batch>();
-  batch->epoch = epoch;
-  batch->done = std::move(done);
-  queue_.Post([this, batch] { Continue(batch); });
+void Retirement::Retire(std::vector<GenerationId> generations) {
+  MutexLock lock(&mutex_);
+  due_.insert(due_.end(), generations.begin(), generations.end());
+  if (std::exchange(running_, true)) return;
+  queue_.Post([this] { Continue(); });
+}
+
+std::vector<GenerationId> Retirement::Held() {
+  std::vector<GenerationId> held;
+  {
+    MutexLock lock(&mutex_);
+    for (const Link* link = links_.get(); link != nullptr; link = link->after.get()) {
+      if (link->generation != nullptr) held.push_back({link->epoch, link->id});
+    }
+  }
+  std::sort(held.begin(), held.end());
+  return held;
 }
 
 std::vector<std::unique_ptr<Link>> Retirement::TakeAll() {
   MutexLock lock(&mutex_);
   std::vector<std::unique_ptr<Link>> all;
-  while (links_ != nullptr) {
-    std::unique_ptr<Link> rest = std::move(links_->after);
-    all.push_back(std::move(links_));
-    links_ = std::move(rest);
-  }
+  while (links_ != nullptr) all.push_back(Take(&links_));
   return all;
 }
 
-bool Retirement::Pending(Epoch epoch) {
-  MutexLock lock(&mutex_);
-  for (const Link* link = links_.get(); link != nullptr; link = link->after.get()) {
-    if (link->epoch < epoch && link->end_recorded &&
-        device_->Query(link->end) == Device::EventState::kPending) {
-      return true;
-    }
-  }
-  return false;
-}
-
-std::unique_ptr<Link> Retirement::TakeFirst(Epoch epoch) {
-  MutexLock lock(&mutex_);
-  std::unique_ptr<Link>* first = nullptr;
-  for (std::unique_ptr<Link>* at = &links_; *at != nullptr; at = &(*at)->after) {
-    if ((*at)->epoch < epoch && (first == nullptr || OrderOf(**at) < OrderOf(**first))) first = at;
-  }
-  if (first == nullptr) return nullptr;
-  std::unique_ptr<Link> link = std::move(*first);
-  *first = std::move(link->after);
+Retirement::Slot Retirement::Take(Slot* at) {
+  Slot link = std::move(*at);
+  *at = std::move(link->after);
   return link;
 }
 
-void Retirement::Continue(const std::shared_ptr<Batch>& batch) {
-  if (!batch->settled) {
-    batch->settled = !Pending(batch->epoch);
-    queue_.PostAt(Now() + (batch->settled ? after_ : kPoll), [this, batch] { Continue(batch); });
-    return;
+Retirement::Slot* Retirement::Find(const GenerationId& generation) {
+  for (Slot* at = &links_; *at != nullptr; at = &(*at)->after) {
+    if ((*at)->generation != nullptr && (*at)->id == generation.communicator &&
+        (*at)->epoch == generation.epoch) {
+      return at;
+    }
   }
-  while (std::unique_ptr<Link> link = TakeFirst(batch->epoch)) Destroy(std::move(link));
-  if (batch->done) batch->done();
+  return nullptr;
 }
 
-void Retirement::Destroy(std::unique_ptr<Link> link) {
+Retirement::Slot Retirement::TakeDue(bool* wait) {
+  MutexLock lock(&mutex_);
+  *wait = false;
+  while (!due_.empty()) {
+    Slot* at = Find(due_.front());
+    if (at == nullptr) {
+      due_.pop_front();
+      continue;
+    }
+    *wait = (*at)->end_recorded && device_->Query((*at)->end) == Device::EventState::kPending;
+    // The pause is made once for all that are due together.
+    if (*wait || !rested_) return nullptr;
+    due_.pop_front();
+    return Take(at);
+  }
+  running_ = false;
+  return nullptr;
+}
+
+void Retirement::Continue() {
+  bool destroyed = false;
+  bool wait = false;
+  while (Slot link = TakeDue(&wait)) {
+    Destroy(std::move(link));
+    destroyed = true;
+  }
+  if (destroyed) {
+    FreeEvents();
+    gone_();
+  }
+  {
+    MutexLock lock(&mutex_);
+    if (!running_) {
+      rested_ = false;
+      return;
+    }
+  }
+  rested_ = !wait;
+  queue_.PostAt(Now() + (wait ? kPoll : after_), [this] { Continue(); });
+}
+
+Retirement::Slot Retirement::TakeUnneeded() {
+  MutexLock lock(&mutex_);
+  for (Slot* at = &links_; *at != nullptr; at = &(*at)->after) {
+    if ((*at)->generation != nullptr) continue;
+    bool needed = false;
+    for (const Link* link = links_.get(); link != nullptr; link = link->after.get()) {
+      needed = needed || (link->end_recorded && link->end == (*at)->end_of_previous);
+    }
+    if (!needed) return Take(at);
+  }
+  return nullptr;
+}
+
+void Retirement::FreeEvents() {
+  while (Slot link = TakeUnneeded()) Destroy(std::move(link));
+}
+
+void Retirement::Destroy(Slot link) {
   // Where the program has given its device back already, what was on it is gone.
   const absl::Status entered = device_->Enter(link->context);
   if (!entered.ok()) {

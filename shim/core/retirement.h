@@ -1,16 +1,19 @@
-// Destroys generations that nobody uses any more, in the background and well after the cut.
+// Destroys generations that no member uses any more, in the background and well after the cut.
 //
-// A generation is kept until its last operation has completed on this member, every member is in
-// the next epoch (Retire), and REWIRE_RETIRE_MS more have passed: destroying right after the cut
-// disturbs the first operations behind it. All ranks destroy in the same order. Any thread; the
-// work is done on one thread of its own, which the destructor joins.
+// A generation is kept until the leader retires it (no member uses it or will use it), its last
+// operation has completed on this member, and REWIRE_RETIRE_MS more have passed: destroying right
+// after the cut disturbs the first operations on the next generation. All ranks destroy in the same
+// order, because a destroy may wait for the other ranks. Thread-safe; the work is done on one
+// thread of its own, which the destructor joins.
 #pragma once
 
+#include <deque>
 #include <functional>
 #include <memory>
 #include <vector>
 
 #include "reconfig/base/mutex.h"
+#include "reconfig/transition/messages.h"
 #include "shim/core/chain.h"
 #include "shim/core/core_counters.h"
 #include "shim/core/device.h"
@@ -22,32 +25,39 @@ namespace rewire::shim {
 
 class Retirement {
  public:
+  // gone: called after generations were destroyed, on the thread of this object.
   Retirement(const NcclCalls* nccl, const ShimServices* services, Device* device,
-             CoreCounters* counters, milliseconds after)
+             CoreCounters* counters, milliseconds after, std::function<void()> gone)
       : nccl_(nccl),
         services_(services),
         device_(device),
         counters_(counters),
         after_(after),
+        gone_(std::move(gone)),
         queue_("rw-retire") {}
 
-  // A generation that was swapped out. Never blocks and allocates nothing: called at the cut.
+  // A generation that is out of use, or was dropped unused. Never blocks and allocates nothing:
+  // called at the cut. Without a generation (the program has destroyed it) only its event is kept,
+  // until no generation before it needs the event.
   void Add(std::unique_ptr<Link> link) REWIRE_EXCLUDES(mutex_);
-  // Destroys those older than the epoch; done is called when there are none left.
-  void Retire(Epoch epoch, std::function<void()> done);
+  // Destroys these in this order, after those of earlier calls; those not here are skipped.
+  void Retire(std::vector<GenerationId> generations) REWIRE_EXCLUDES(mutex_);
+  // Those that are out of use and not destroyed yet, in ascending order.
+  [[nodiscard]] std::vector<GenerationId> Held() REWIRE_EXCLUDES(mutex_);
   // Everything not destroyed yet, to be aborted.
   std::vector<std::unique_ptr<Link>> TakeAll() REWIRE_EXCLUDES(mutex_);
 
  private:
-  struct Batch {
-    Epoch epoch = 0;
-    std::function<void()> done;
-    bool settled = false;  // the last operations have completed
-  };
-  void Continue(const std::shared_ptr<Batch>& batch);
-  [[nodiscard]] bool Pending(Epoch epoch) REWIRE_EXCLUDES(mutex_);
-  std::unique_ptr<Link> TakeFirst(Epoch epoch) REWIRE_EXCLUDES(mutex_);
-  void Destroy(std::unique_ptr<Link> link);
+  using Slot = std::unique_ptr<Link>;
+
+  void Continue() REWIRE_EXCLUDES(mutex_);
+  // The first one due, if its last operation has completed. *wait: the first one due is not ready.
+  Slot TakeDue(bool* wait) REWIRE_EXCLUDES(mutex_);
+  void FreeEvents() REWIRE_EXCLUDES(mutex_);
+  Slot TakeUnneeded() REWIRE_EXCLUDES(mutex_);
+  static Slot Take(Slot* at);
+  Slot* Find(const GenerationId& generation) REWIRE_REQUIRES(mutex_);
+  void Destroy(Slot link);
   void DestroyGeneration(const Link& link, bool on_device);
 
   const NcclCalls* const nccl_;
@@ -55,9 +65,13 @@ class Retirement {
   Device* const device_;
   CoreCounters* const counters_;
   const milliseconds after_;
+  const std::function<void()> gone_;
   Mutex mutex_;
-  std::unique_ptr<Link> links_ REWIRE_GUARDED_BY(mutex_);  // a list, newest first
-  WorkQueue queue_;                                        // last: joined first
+  Slot links_ REWIRE_GUARDED_BY(mutex_);  // a list, newest first
+  std::deque<GenerationId> due_ REWIRE_GUARDED_BY(mutex_);
+  bool running_ REWIRE_GUARDED_BY(mutex_) = false;  // Continue() is posted
+  bool rested_ = false;                             // of the thread: REWIRE_RETIRE_MS have passed
+  WorkQueue queue_;                                 // last: joined first
 };
 
 }  // namespace rewire::shim

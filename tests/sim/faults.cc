@@ -42,7 +42,7 @@ void Simulation::OneRequest() {
   }();
   if (ids.empty()) return;
   const MemberId someone = ids[random_.Below(ids.size())];
-  switch (random_.Below(6)) {
+  switch (partitioned_ ? 5 : random_.Below(6)) {
     case 0:
     case 1:
       request.kind = RequestKind::kResize;
@@ -75,7 +75,8 @@ void Simulation::OneFault() {
   const std::vector<Process*> alive = Alive();
   if (alive.empty()) return;
   Process* victim = alive[random_.Below(alive.size())];
-  switch (random_.Below(9)) {
+  // A death ends a partitioned job: it suffers from the other faults alone.
+  switch (partitioned_ ? 4 + random_.Below(5) : random_.Below(9)) {
     case 0:
     case 1:
       if (alive.size() < 2) return;
@@ -187,6 +188,16 @@ void Simulation::Check() {
     }
   };
   check_members("at rest");
+  // What no member uses any more is destroyed, whatever has become of the changes.
+  const Time retired_by = now() + seconds(20);
+  const auto holds_too_many = [this] {
+    const std::vector<Process*> alive = Alive();
+    return std::any_of(alive.begin(), alive.end(),
+                       [](const Process* process) { return process->HoldsTooMany(); });
+  };
+  while (holds_too_many() && queue_.RunOne(retired_by)) {
+  }
+  if (holds_too_many()) ledger_.Violation("old generations are kept long after the last change");
   // Training goes on, to its end.
   finish_at_ = ledger_.highest_version() + 3;
   const Time end = now() + seconds(20);

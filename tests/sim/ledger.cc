@@ -35,6 +35,40 @@ void Ledger::Issued(MemberId member, Epoch era, const CommunicatorId& communicat
   }
 }
 
+void Ledger::Warmed(const GenerationId& generation) {
+  warmed_.insert(generation);
+  if (dropped_.contains(generation)) {
+    Violation(absl::StrCat("the generation of epoch ", generation.epoch, " is used, but dropped"));
+  }
+}
+
+void Ledger::Dropped(const GenerationId& generation) {
+  dropped_.insert(generation);
+  if (warmed_.contains(generation)) {
+    Violation(absl::StrCat("the generation of epoch ", generation.epoch, " is dropped, but used"));
+  }
+}
+
+void Ledger::Destroyed(MemberId member, Epoch era, const GenerationId& generation) {
+  Log(8, generation.epoch ^ (uint64_t{member} << 48));
+  auto& members = destroyed_[era];
+  std::vector<GenerationId>& own = members[member];
+  for (const auto& [other, theirs] : members) {
+    if (other == member) continue;
+    const auto at = std::find(theirs.begin(), theirs.end(), generation);
+    if (at == theirs.end()) continue;
+    // What the other destroyed before it, this one must not destroy after it.
+    for (auto later = at + 1; later != theirs.end(); ++later) {
+      if (std::find(own.begin(), own.end(), *later) != own.end()) {
+        Violation(absl::StrCat("members ", member, " and ", other,
+                               " destroyed the generations of epochs ", generation.epoch, " and ",
+                               later->epoch, " in different orders"));
+      }
+    }
+  }
+  own.push_back(generation);
+}
+
 bool Ledger::LossBetween(Epoch after, Epoch up_to) const {
   return std::any_of(kinds_.upper_bound(after), kinds_.upper_bound(up_to),
                      [](const auto& each) { return each.second == TransitionKind::kLoss; });

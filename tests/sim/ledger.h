@@ -29,6 +29,12 @@ class Ledger {
   // A member goes to a committed world with its state at `version`.
   void Adopted(MemberId member, const WorldRecord& record, TransitionKind kind, uint64_t version,
                bool in_world);
+  // A member has issued the tiny operation on a pending generation, which all its members must
+  // issue; or has dropped a pending generation, which nobody may have used.
+  void Warmed(const GenerationId& generation);
+  void Dropped(const GenerationId& generation);
+  // Members of an era destroy the generations that they share in the same order.
+  void Destroyed(MemberId member, Epoch era, const GenerationId& generation);
   void Violation(const std::string& what) { violations_.push_back(what); }
   // Goes into the hash of the run.
   void Log(uint64_t what, uint64_t value) { hash_ = MixWord(hash_ ^ what, value); }
@@ -47,6 +53,9 @@ class Ledger {
   uint64_t revision_ = 0;
   Epoch epoch_ = 0;
   std::map<std::tuple<Epoch, CommunicatorId, uint64_t>, Epoch> issued_;
+  std::set<GenerationId> warmed_;
+  std::set<GenerationId> dropped_;
+  std::map<Epoch, std::map<MemberId, std::vector<GenerationId>>> destroyed_;
   std::map<uint64_t, std::set<Epoch>> applied_;  // by version
   std::set<std::tuple<uint64_t, Epoch, MemberId>> applied_by_;
   uint64_t highest_version_ = 0;          // that anyone has reached

@@ -127,10 +127,11 @@ void Simulation::Issued(Process* by, Epoch era, const CommunicatorId& c, uint64_
   const auto key = std::tuple(era, c, index);
   std::set<MemberId>& there = waiting_[key];
   there.insert(by->id());
-  if (there.size() < world.size()) return;
+  const std::vector<MemberId> span = SpanOf(c, world);
+  if (there.size() < span.size()) return;
   waiting_.erase(key);
-  for (const WorldMember& m : world) {
-    After(random_.Between(microseconds(10), microseconds(500)), [=, this, id = m.member] {
+  for (const MemberId id : span) {
+    After(random_.Between(microseconds(10), microseconds(500)), [=, this] {
       if (Process* process = Find(id)) process->OperationDone(era, c, index);
     });
   }

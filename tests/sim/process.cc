@@ -126,35 +126,21 @@ void Process::Do(const MemberAction& action) {
                        fails ? absl::InternalError("injected") : absl::OkStatus(), Counters(), out);
     });
   } else if (const auto* a = std::get_if<PledgeCuts>(&action)) {
-    bool ok = true;
-    for (const Cut& cut : a->cuts)
-      ok = ok && communicators_[cut.communicator].issued + 2 <= cut.warm;
-    if (ok) {
-      for (const Cut& cut : a->cuts) communicators_[cut.communicator].pledged = cut;
-    }
+    const std::optional<CutRefusal> refusal = Pledge(a->cuts);
     const auto counters = Counters();
     Later(microseconds(20), [=, this, epoch = a->epoch, round = a->round](auto* out) {
-      member_->OnPledged(sim_->now(), epoch, round, ok, counters, out);
+      member_->OnPledged(sim_->now(), epoch, round, refusal, counters, out);
     });
   } else if (const auto* a = std::get_if<PledgeBoundary>(&action)) {
-    const bool ok = begun_ <= a->step;
-    if (ok) pledged_step_ = a->step;
+    std::optional<CutRefusal> refusal;
+    if (begun_ > a->step) refusal = CutRefusal{kUpdateBoundary, "the update has begun"};
+    if (!refusal) pledged_step_ = a->step;
     const auto counters = Counters();
     Later(microseconds(20), [=, this, epoch = a->epoch, round = a->round](auto* out) {
-      member_->OnPledged(sim_->now(), epoch, round, ok, counters, out);
+      member_->OnPledged(sim_->now(), epoch, round, refusal, counters, out);
     });
   } else if (const auto* a = std::get_if<DecideCuts>(&action)) {
-    for (auto& [c, comm] : communicators_) {
-      if (a->go && comm.pledged) {
-        if (comm.issued > comm.pledged->warm) {
-          sim_->ledger().Violation(absl::StrCat("member ", id(), " broke its pledge"));
-        }
-        comm.decided = comm.pledged;
-        comm.decided_epoch = a->epoch;
-      }
-      comm.pledged.reset();
-    }
-    if (state_ == State::kBlocked) Program(microseconds(1), [this] { Issue(); });
+    Decide(a->epoch, a->go);
   } else if (std::holds_alternative<ReleaseBoundary>(action)) {
     pledged_step_.reset();
   } else if (const auto* a = std::get_if<FinishStream>(&action)) {
@@ -182,11 +168,17 @@ void Process::Do(const MemberAction& action) {
     streaming_.reset();
     for (auto& [c, comm] : communicators_) comm.pledged.reset();
     if (state_ == State::kBlocked) Program(microseconds(1), [this] { Issue(); });
-  } else if (const auto* a = std::get_if<RetireBefore>(&action)) {
-    Later(milliseconds(10),
-          [this, epoch = a->epoch](auto* out) { member_->OnRetired(sim_->now(), epoch, out); });
+  } else if (const auto* a = std::get_if<RetireGenerations>(&action)) {
+    Retire(a->generations);
   } else if (std::holds_alternative<AbortCurrent>(action)) {
     aborted_ = true;
+    for (auto& [c, comm] : communicators_) {
+      comm.open = false;
+      comm.pledged.reset();
+      comm.pending.clear();
+      comm.old.clear();
+    }
+    Moved();
     // Blocked calls end with an error at once; a computing program meets it at its next call.
     if (state_ != State::kStanding) {
       Program(random.Between(microseconds(100), milliseconds(30)), [this] { Stand(); });
@@ -238,13 +230,16 @@ void Process::Start() {
 
 void Process::CreateCommunicator(const CommunicatorId& c) {
   if (era_ == 0 || communicators_.contains(c)) return;
+  const std::vector<MemberId> span = sim_->SpanOf(c, world_);
+  const auto rank = std::find(span.begin(), span.end(), id());
+  if (rank == span.end()) return;
   communicators_[c].generation = era_;
-  CommunicatorCreated created{c, static_cast<uint32_t>(world_.size()), 0, false, ""};
-  for (size_t slot = 0; slot < world_.size(); ++slot) {
-    if (world_[slot].member == id()) created.rank = static_cast<uint32_t>(slot);
-  }
+  communicators_[c].point_to_point = sim_->PointToPoint(c);
+  const CommunicatorCreated created{c, static_cast<uint32_t>(span.size()),
+                                    static_cast<uint32_t>(rank - span.begin()), false, ""};
   Later(microseconds(1),
         [this, created](auto* out) { member_->OnCommunicatorCreated(sim_->now(), created, out); });
+  Moved();
 }
 
 void Process::NextOperation() {
@@ -253,33 +248,22 @@ void Process::NextOperation() {
     operations_ = 0;
     return Program(milliseconds(1), [this] { AtUpdate(); });
   }
-  current_ = sim_->CommunicatorFor(operations_);
+  current_ = sim_->CommunicatorFor(id(), version_, operations_);
   updating_ = false;
   Program(sim_->random().Between(milliseconds(5), milliseconds(15)), [this] { Issue(); });
 }
 
 void Process::Issue() {
   if (aborted_) return Stand();
-  Communicator& c = communicators_[current_];
-  if (c.pledged && c.issued >= c.pledged->warm) {
+  if (!PassCuts(current_)) {
     state_ = State::kBlocked;
     return;
   }
-  if (c.decided && c.issued >= c.decided->cut) {
-    c.generation = c.decided_epoch;
-    c.decided.reset();
-  }
+  Communicator& c = communicators_[current_];
   state_ = State::kInOperation;
   const uint64_t index = c.issued++;
   sim_->ledger().Issued(id(), era_, current_, index, c.generation);
   sim_->Issued(this, era_, current_, index, world_);
-  if (entering_ && std::none_of(communicators_.begin(), communicators_.end(),
-                                [](const auto& each) { return each.second.decided.has_value(); })) {
-    const Epoch epoch = *entering_;
-    entering_.reset();
-    Later(microseconds(10),
-          [this, epoch](auto* out) { member_->OnEntered(sim_->now(), epoch, 0, 0, out); });
-  }
 }
 
 void Process::OperationDone(Epoch era, const CommunicatorId& c, uint64_t index) {
@@ -312,7 +296,7 @@ void Process::BeginUpdate() {
   ++begun_;
   whole_ = false;
   updating_ = true;
-  current_ = sim_->CommunicatorFor(0);
+  current_ = sim_->communicators()[0];
   state_ = State::kComputing;
   Program(milliseconds(1), [this] { Issue(); });
 }
@@ -382,16 +366,8 @@ void Process::Adopted(const Adopt& adopt) {
   }
   if (adopt.kind == TransitionKind::kSwap) {
     sim_->ledger().Adopted(id(), adopt.record, adopt.kind, version_, true);
-    entering_ = epoch;
-    if (std::none_of(communicators_.begin(), communicators_.end(),
-                     [](const auto& each) { return each.second.decided.has_value(); })) {
-      entering_.reset();
-      Later(microseconds(10),
-            [this, epoch](auto* out) { member_->OnEntered(sim_->now(), epoch, 0, 0, out); });
-    }
     return;
   }
-  entering_.reset();
   version_ = received_version_.value_or(0);
   sim_->ledger().Adopted(id(), adopt.record, adopt.kind, version_, adopt.slot.has_value());
   if (!adopt.slot) return;
@@ -407,10 +383,18 @@ void Process::Adopted(const Adopt& adopt) {
   own_ = {version_};
   buddy_.clear();
   copied_ = false;
-  for (auto& [c, comm] : communicators_) comm = Communicator{0, epoch, {}, {}, 0};
+  for (auto& [c, comm] : communicators_) {
+    // A joiner's is the generation of this epoch already.
+    if (comm.open && comm.generation != epoch) comm.old.push_back(comm.generation);
+    for (const PendingSwap& swap : comm.pending) comm.old.push_back(swap.epoch);
+    std::sort(comm.old.begin(), comm.old.end());
+    comm = Communicator{0, true, epoch, comm.point_to_point, {}, {}, false, comm.old};
+  }
+  Later(microseconds(1),
+        [this](auto* out) { member_->OnPositions(sim_->now(), Positions(), out); });
   sim_->CopyToBuddy(this, era_, world_, version_);
   Later(microseconds(200),
-        [this, epoch](auto* out) { member_->OnEntered(sim_->now(), epoch, 0, 1000, out); });
+        [this, epoch](auto* out) { member_->OnEntered(sim_->now(), epoch, 1000, out); });
 }
 
 }  // namespace rewire::sim

@@ -1,9 +1,11 @@
 // One training process of the simulation: the real Member machine, and a model of the participant
 // and of a data-parallel program with sharded state around it.
 //
-// The program repeats: a few collective operations, then an update, which is itself collective. An
-// operation ends when every member of its generation has issued it. After each update its shard is
-// copied to the next slot; the next update waits for that copy.
+// The program repeats: a few collective operations, then an update, which is itself collective.
+// Some communicators are used in a few steps only, some are over part of the members, and one
+// carries point-to-point operations alone. An operation ends when every member of its communicator
+// has issued it. After each update its shard is copied to the next slot; the next update waits for
+// that copy.
 #pragma once
 
 #include <functional>
@@ -43,6 +45,10 @@ class Process {
   [[nodiscard]] bool standing() const { return state_ == State::kStanding; }
   [[nodiscard]] BoundaryInfo Info() const;
   [[nodiscard]] bool abandoned() const { return abandoned_; }
+  // Whether operations on this generation may still be issued here.
+  [[nodiscard]] bool Needs(const GenerationId& generation) const;
+  // More generations than the one in use and a pending one or two.
+  [[nodiscard]] bool HoldsTooMany() const;
   void Kill();
   void Tick();
 
@@ -54,10 +60,13 @@ class Process {
   enum class State { kIdle, kComputing, kBlocked, kInOperation, kWaitingForCopy, kStanding };
   struct Communicator {
     uint64_t issued = 0;
+    bool open = true;
     Epoch generation = 0;
+    bool point_to_point = false;
     std::optional<Cut> pledged;
-    std::optional<Cut> decided;
-    Epoch decided_epoch = 0;
+    std::vector<PendingSwap> pending;
+    bool begun = false;  // the tiny operation of the first pending swap was issued
+    std::vector<Epoch> old;
   };
 
   void Run(const std::function<void(std::vector<MemberAction>*)>& input);
@@ -76,6 +85,13 @@ class Process {
   void Adopted(const Adopt& adopt);
   void FinishStreamWhenOthersStand(Epoch epoch, int tries);
   std::vector<CommunicatorCounter> Counters() const;
+  std::vector<Position> Positions() const;
+  void Moved();  // the positions are reported soon
+  std::optional<CutRefusal> Pledge(const std::vector<Cut>& cuts);
+  void Decide(Epoch epoch, bool go);
+  // False: the operation has to wait for a decision.
+  bool PassCuts(const CommunicatorId& id);
+  void Retire(const std::vector<GenerationId>& generations);
 
   Simulation* sim_;
   MemberOptions options_;
@@ -103,8 +119,8 @@ class Process {
   std::vector<uint64_t> buddy_;
   bool copied_ = true;
   std::optional<uint64_t> received_version_;
-  std::optional<Epoch> entering_;
   std::optional<Epoch> streaming_;
+  Time retired_at_{};
   Epoch built_ = 0;  // the generations of this epoch are whole
 };
 

@@ -6,6 +6,14 @@
 #include "absl/strings/str_cat.h"
 
 namespace rewire::sim {
+namespace {
+
+// Used in a few steps only, and for sends and receives alone.
+constexpr CommunicatorId kIdle{0x4444444400000000, 4};
+constexpr CommunicatorId kSends{0x5555555500000000, 5};
+constexpr uint64_t kPairs = 0x6666666600000000;
+
+}  // namespace
 
 Simulation::Simulation(SimulationOptions options) : options_(options), random_(options.seed) {
   LeaderOptions& o = leader_options_;
@@ -23,7 +31,45 @@ Simulation::Simulation(SimulationOptions options) : options_(options), random_(o
   o.silence = seconds(1);
   o.cut_margin = 1 + static_cast<uint32_t>(random_.Below(8));
   o.planted_bug = options.planted_bug;
-  communicators_ = {{0x1111111100000000, 1}, {0x2222222200000000, 2}};
+  communicators_ = {{0x1111111100000000, 1}, {0x2222222200000000, 2}, kIdle, kSends};
+  partitioned_ = random_.OneIn(3) && members >= 3;
+  if (!partitioned_) return;
+  for (uint64_t pair = 0; pair < (members + 1) / 2; ++pair) {  // the last may be one member's
+    communicators_.push_back({kPairs + (pair << 32), pair});
+  }
+}
+
+CommunicatorId Simulation::CommunicatorFor(MemberId member, uint64_t version,
+                                           uint32_t operation) const {
+  if (operation == 2 && version % 13 == 5) return kIdle;
+  if (operation == 3 && partitioned_) {
+    return {kPairs + (uint64_t{member / 2} << 32), member / 2};
+  }
+  return communicators_[operation % 2];  // one made later is there, but not used
+}
+
+std::vector<MemberId> Simulation::SpanOf(const CommunicatorId& c,
+                                         const std::vector<WorldMember>& world) const {
+  std::vector<MemberId> span;
+  const bool pair = c.high >= kPairs && c.high - kPairs == c.low << 32;
+  for (const WorldMember& m : world) {
+    if (!pair || m.member / 2 == c.low) span.push_back(m.member);
+  }
+  return span;
+}
+
+bool Simulation::PointToPoint(const CommunicatorId& c) const { return c == kSends; }
+
+void Simulation::Destroyed(MemberId member, Epoch era, const GenerationId& generation) {
+  ledger_.Destroyed(member, era, generation);
+  for (const Process* process : Alive()) {
+    // One that has left stands at the boundary.
+    if (stored_->world.SlotOf(process->id()) && process->Needs(generation)) {
+      ledger_.Violation(absl::StrCat("member ", member, " destroyed the generation of epoch ",
+                                     generation.epoch, " that member ", process->id(),
+                                     " still needs"));
+    }
+  }
 }
 
 void Simulation::Print(const std::string& text) const {

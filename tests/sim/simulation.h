@@ -52,9 +52,16 @@ class Simulation {
   [[nodiscard]] bool faults() const { return faults_; }
   void CountInjectedFailure() { ++injected_failures_; }
   [[nodiscard]] const std::vector<CommunicatorId>& communicators() const { return communicators_; }
-  [[nodiscard]] CommunicatorId CommunicatorFor(uint32_t operation) const {
-    return communicators_[operation % 2];  // one made later is there, but not used
-  }
+  // The communicator of the n-th operation in the step that makes `version`: most of the time one
+  // of two, from time to time an idle one, and in a partitioned job the member's own pair.
+  [[nodiscard]] CommunicatorId CommunicatorFor(MemberId member, uint64_t version,
+                                               uint32_t operation) const;
+  // Its ranks, in order.
+  [[nodiscard]] std::vector<MemberId> SpanOf(const CommunicatorId& c,
+                                             const std::vector<WorldMember>& world) const;
+  [[nodiscard]] bool PointToPoint(const CommunicatorId& c) const;
+  // A member has destroyed a generation.
+  void Destroyed(MemberId member, Epoch era, const GenerationId& generation);
   [[nodiscard]] std::optional<uint64_t> finish_at() const { return finish_at_; }
   void ToLeader(Process* from, const Message& message);
   void ProcessEnded(Process* process);
@@ -107,6 +114,7 @@ class Simulation {
   EventQueue queue_;
   Ledger ledger_;
   std::vector<CommunicatorId> communicators_;
+  bool partitioned_ = false;  // has communicators over part of the members: its world stays
   std::map<MemberId, std::unique_ptr<Process>> processes_;
   std::vector<std::unique_ptr<Process>> ended_;
   std::map<int, Connection> connections_;

@@ -130,14 +130,17 @@ class ToyMember {
     } else if (const auto* a = std::get_if<BuildGenerations>(&action)) {
       Feed([&](auto* out) { member_.OnBuilt(now, a->epoch, absl::OkStatus(), Counters(), out); });
     } else if (const auto* a = std::get_if<PledgeCuts>(&action)) {
-      Feed([&](auto* out) { member_.OnPledged(now, a->epoch, a->round, true, Counters(), out); });
+      Feed([&](auto* out) { member_.OnPledged(now, a->epoch, a->round, {}, Counters(), out); });
     } else if (const auto* a = std::get_if<PledgeBoundary>(&action)) {
       const bool ok = begun_ <= a->step;
       if (ok) pledged_ = a->step;
-      Feed([&](auto* out) { member_.OnPledged(now, a->epoch, a->round, ok, Counters(), out); });
+      std::optional<CutRefusal> refusal;
+      if (!ok) refusal = CutRefusal{kUpdateBoundary, "the update has begun already"};
+      Feed(
+          [&](auto* out) { member_.OnPledged(now, a->epoch, a->round, refusal, Counters(), out); });
     } else if (const auto* a = std::get_if<DecideCuts>(&action)) {
       if (!a->go) return;
-      Feed([&](auto* out) { member_.OnEntered(now, a->epoch, 0, 0, out); });
+      Feed([&](auto* out) { member_.OnEntered(now, a->epoch, 0, out); });
     } else if (const auto* a = std::get_if<FinishStream>(&action)) {
       Streamed(a->epoch);
     } else if (const auto* a = std::get_if<RestoreFrom>(&action)) {
@@ -147,9 +150,7 @@ class ToyMember {
       aborted_ = false;
       pledged_.reset();
       const uint64_t pause = standing_ ? static_cast<uint64_t>(ToNanoseconds(now - stood_at_)) : 0;
-      Feed([&](auto* out) { member_.OnEntered(now, a->record.world.epoch, 0, pause, out); });
-    } else if (const auto* a = std::get_if<RetireBefore>(&action)) {
-      Feed([&](auto* out) { member_.OnRetired(now, a->epoch, out); });
+      Feed([&](auto* out) { member_.OnEntered(now, a->record.world.epoch, pause, out); });
     } else if (std::holds_alternative<DescribeBoundary>(action)) {
       if (standing_) Describe();
     } else if (std::holds_alternative<AbortCurrent>(action)) {

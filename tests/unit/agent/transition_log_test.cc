@@ -36,7 +36,7 @@ class TransitionLogTest : public ::testing::Test {
     log_.OnReceived(At(10), 3, Prepared{8, true, "", 0, {}});
     log_.OnNote(At(10), Progress(1, Phase::kPropose), 7);
     log_.OnSent(At(11), 3, Propose{8, 1, {}});
-    log_.OnReceived(At(12), 3, Pledge{8, 1, true, {}});
+    log_.OnReceived(At(12), 3, Pledge{8, 1, true, {}, "", {}});
     log_.OnSent(At(13), 3, Decide{8, 1, true});
     log_.OnReceived(At(20), 3, AtBoundary{8, 0, true, {}, {}});
     log_.OnReceived(At(25), 3, Verified{8, true, "", 100, 40});
@@ -44,11 +44,12 @@ class TransitionLogTest : public ::testing::Test {
     commit.record.world.epoch = 8;
     commit.record.world.members = {{3, 1, ""}};
     log_.OnSent(At(30), 3, commit);
-    log_.OnReceived(At(40), 3, Entered{8, 2, 5000000});
+    log_.OnReceived(At(39), 3, Position{{1, 1}, true, 8, false, 2, {}, {7}});
+    log_.OnReceived(At(40), 3, Entered{8, 5000000});
     log_.OnNote(At(41), Progress(1, Phase::kCommitted, NoteKind::kDone), 8);
     log_.OnNote(At(42), Progress(1, Phase::kRetiring), 8);
-    log_.OnSent(At(43), 3, Retire{8});
-    log_.OnReceived(At(69), 3, Retired{8});
+    log_.OnSent(At(43), 3, Retire{{{7, {1, 1}}}});
+    log_.OnReceived(At(69), 3, Position{{1, 1}, true, 8, false, 2, {}, {}});
   }
   const TransitionSpan* Find(const TransitionEntry& e, const std::string& name) {
     for (const TransitionSpan& s : e.spans) {

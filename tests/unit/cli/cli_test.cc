@@ -64,6 +64,8 @@ TEST(StatusTextTest, ShowsMembersAndTransitions) {
   nlohmann::json aborted = transition;
   aborted["result"] = "aborted";
   aborted["reason"] = "no room";
+  const nlohmann::json pending = {
+      {{"communicator", "aaaa0001"}, {"member", 7}, {"epoch", 3}, {"why", "idle"}}};
   const nlohmann::json status = {{"job", "night"},
                                  {"epoch", 3},
                                  {"phase", "STEADY"},
@@ -82,6 +84,7 @@ TEST(StatusTextTest, ShowsMembersAndTransitions) {
                                     {"updates", 0},
                                     {"last_heard_ms", 0.0}}}},
                                  {"transition", transition},
+                                 {"pending", pending},
                                  {"transitions", {transition, aborted}}};
   const std::string text = StatusText(status);
   EXPECT_THAT(text, HasSubstr("job night  epoch 3  STEADY  at most 4 members\n"));
@@ -92,6 +95,8 @@ TEST(StatusTextTest, ShowsMembersAndTransitions) {
               HasSubstr("epoch 2→3 boundary committed: prepared in 1.2 s, whole 1.3 s, pause at "
                         "most 12 ms, 3.0 MiB moved, 0 host waits\n"));
   EXPECT_THAT(text, HasSubstr("epoch 2→3 boundary aborted: no room\n"));
+  EXPECT_THAT(text, HasSubstr("pending swaps:\n  communicator aaaa0001 on member 7, to epoch 3: "
+                              "idle\n"));
 }
 
 }  // namespace

@@ -40,9 +40,7 @@ TEST_F(BoundaryTest, AMemberThatIsNotInTheNewWorldIsClosed) {
   ASSERT_EQ(program.Create(2, 1), ncclSuccess);
   core_->SwapNow(5);
   EXPECT_EQ(program.Issue(0), ncclInvalidUsage);
-  Answer<bool> retired;
-  core_->Retire(5, [done = retired.Callback()] { done(true); });
-  ASSERT_TRUE(retired.Wait().has_value());
+  ASSERT_TRUE(RetireAll());
   EXPECT_EQ(FakeNccl::Get().Live(), 0);
 }
 
@@ -111,7 +109,7 @@ TEST_F(BoundaryTest, ALossFreesAThreadThatWaitsAtACut) {
   Program program(core_.get(), 1);
   ASSERT_EQ(program.Create(2, 0), ncclSuccess);
   ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0)}).ok());
-  ASSERT_TRUE(core_->Pledge(1, {{program.comm.id, 2, 3}}));
+  ASSERT_TRUE(Pledged(1, {{program.comm.id, 2, 3}}));
   ASSERT_EQ(program.Issue(0), ncclSuccess);
   ASSERT_EQ(program.Issue(1), ncclSuccess);
   std::thread application([&] { EXPECT_EQ(program.Issue(2), ncclRemoteError); });
@@ -138,11 +136,9 @@ TEST_F(BoundaryTest, ALossTakesWhatWaitsForRetirement) {
   ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0)}).ok());
   core_->SwapNow(1);
   device_.SetPending(true);
-  Answer<bool> retired;
-  core_->Retire(1, [done = retired.Callback()] { done(true); });
+  core_->Retire(Old());
   core_->AbortCurrent("member 7 was lost");
   device_.SetPending(false);
-  EXPECT_TRUE(retired.Wait().has_value());
   EXPECT_TRUE(Eventually([] { return FakeNccl::Get().Live() == 0; }));
   EXPECT_EQ(core_->counters().retired.load(), 0u);
 }
@@ -154,18 +150,13 @@ TEST_F(BoundaryTest, RetirementWaitsForTheLastOperation) {
   ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0)}).ok());
   core_->SwapNow(1);
   device_.SetPending(true);
-  Answer<bool> retired;
-  core_->Retire(1, [done = retired.Callback()] { done(true); });
-  // Another batch that has nothing to do passes through the same thread meanwhile.
-  Answer<bool> nothing;
-  core_->Retire(0, [done = nothing.Callback()] { done(true); });
-  ASSERT_TRUE(nothing.Wait().has_value());
-  EXPECT_FALSE(retired.there());
+  const int before = device_.queries();
+  core_->Retire(Old());
+  ASSERT_TRUE(Eventually([&] { return device_.queries() > before + 3; }));
   EXPECT_EQ(FakeNccl::Get().Live(), 2);
   device_.SetPending(false);
-  ASSERT_TRUE(retired.Wait().has_value());
-  EXPECT_EQ(FakeNccl::Get().Live(), 1);
-  EXPECT_EQ(core_->counters().retired.load(), 1u);
+  EXPECT_TRUE(Eventually([] { return FakeNccl::Get().Live() == 1; }));
+  EXPECT_TRUE(Eventually([&] { return core_->counters().retired.load() == 1; }));
 }
 
 TEST_F(BoundaryTest, RetirementWaitsForAThreadInside) {
@@ -176,15 +167,12 @@ TEST_F(BoundaryTest, RetirementWaitsForAThreadInside) {
   old->fixed.fetch_add(1);
   ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0)}).ok());
   core_->SwapNow(1);
-  Answer<bool> retired;
-  core_->Retire(1, [done = retired.Callback()] { done(true); });
+  core_->Retire(Old());
   ASSERT_EQ(program.Issue(0), ncclSuccess);
-  EXPECT_FALSE(retired.there());
   // Under ASan this read is the test.
   EXPECT_NE(old->Real(), nullptr);
   old->fixed.fetch_sub(1);
-  ASSERT_TRUE(retired.Wait().has_value());
-  EXPECT_EQ(FakeNccl::Get().Live(), 1);
+  EXPECT_TRUE(Eventually([] { return FakeNccl::Get().Live() == 1; }));
 }
 
 TEST_F(BoundaryTest, AGenerationWhoseDeviceIsGoneIsFreedWithoutIt) {
@@ -197,9 +185,7 @@ TEST_F(BoundaryTest, AGenerationWhoseDeviceIsGoneIsFreedWithoutIt) {
     core_->SwapNow(1);
     EXPECT_EQ(FakeServices::live_generations(), before + 2);
     device_.Lose();
-    Answer<bool> retired;
-    core_->Retire(1, [done = retired.Callback()] { done(true); });
-    ASSERT_TRUE(retired.Wait().has_value());
+    ASSERT_TRUE(RetireAll());
     EXPECT_EQ(FakeServices::live_generations(), before + 1);
     EXPECT_EQ(core_->counters().retired.load(), 0u);
   }
@@ -217,11 +203,9 @@ TEST_F(BoundaryTest, NothingIsLeftWhenAllIsClosed) {
       ASSERT_EQ(program.Issue(epoch), ncclSuccess);
     }
   }
-  Answer<bool> retired;
-  core_->Retire(100, [done = retired.Callback()] { done(true); });
-  ASSERT_TRUE(retired.Wait().has_value());
+  ASSERT_TRUE(RetireAll());
   EXPECT_EQ(FakeNccl::Get().Live(), 0);
-  EXPECT_EQ(device_.live_events(), 0);
+  EXPECT_TRUE(Eventually([&] { return device_.live_events() == 0; }));
   EXPECT_EQ(FakeServices::live_generations(), generations);
 }
 

@@ -63,7 +63,7 @@ TEST_F(BuildTest, AbandonDropsWhatIsBuilt) {
   EXPECT_EQ(FakeNccl::Get().Live(), 2);
   core_->Abandon(1);
   EXPECT_TRUE(Eventually([] { return FakeNccl::Get().Live() == 1; }));
-  EXPECT_FALSE(core_->Pledge(1, {{program.comm.id, 10, 20}}));
+  EXPECT_FALSE(Pledged(1, {{program.comm.id, 10, 20}}));
 }
 
 TEST_F(BuildTest, DestroyingACommunicatorEndsItsBuild) {
@@ -178,11 +178,10 @@ TEST_F(BesideTest, NothingIsLeftToDoAtTheWarmIndex) {
     ASSERT_EQ(program.Create(2, 0), blocking ? ncclSuccess : ncclInProgress);
     ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0, std::string(kBeside))}).ok());
     EXPECT_EQ(device_.live_streams(), 0);
-    ASSERT_TRUE(core_->Pledge(1, {{program.comm.id, 3, 5}}));
-    Answer<uint64_t> entered;
-    core_->Decide(1, true, entered.Callback());
+    ASSERT_TRUE(Pledged(1, {{program.comm.id, 3, 5}}));
+    core_->Decide(1, true);
     for (size_t i = 0; i < 8; ++i) ASSERT_EQ(program.Issue(100 + i), ncclSuccess);
-    EXPECT_EQ(entered.Wait(), 0u);
+    EXPECT_EQ(HostWaits(program, 1), 0u);
     EXPECT_THAT(program.OperationsOf(program.Real()), ElementsAre(1, 105, 106, 107));
   }
   EXPECT_EQ(core_->counters().warmed_beside.load(), 2u);

@@ -16,12 +16,11 @@ TEST_F(CutTest, SwapsBetweenTwoOperations) {
   const ncclComm_t old = program.Real();
   ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0)}).ok());
   ASSERT_EQ(program.Issue(0), ncclSuccess);
-  ASSERT_TRUE(core_->Pledge(1, {{program.comm.id, 3, 5}}));
-  Answer<uint64_t> entered;
-  core_->Decide(1, true, entered.Callback());
+  ASSERT_TRUE(Pledged(1, {{program.comm.id, 3, 5}}));
+  core_->Decide(1, true);
   device_.TakeLog();
   for (size_t i = 1; i < 8; ++i) ASSERT_EQ(program.Issue(100 + i, i < 5 ? 7 : 8), ncclSuccess);
-  EXPECT_EQ(entered.Wait(), 0u);
+  EXPECT_EQ(HostWaits(program, 1), 0u);
   EXPECT_NE(program.Real(), old);
   EXPECT_THAT(program.OperationsOf(old), ElementsAre(0, 101, 102, 103, 104));
   // The tiny operation at the warm index comes first.
@@ -35,11 +34,10 @@ TEST_F(CutTest, WarmAndCutMayBeTheSameIndex) {
   Program program(core_.get(), 1);
   ASSERT_EQ(program.Create(2, 0), ncclSuccess);
   ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0)}).ok());
-  ASSERT_TRUE(core_->Pledge(1, {{program.comm.id, 2, 2}}));
-  Answer<uint64_t> entered;
-  core_->Decide(1, true, entered.Callback());
+  ASSERT_TRUE(Pledged(1, {{program.comm.id, 2, 2}}));
+  core_->Decide(1, true);
   for (size_t i = 0; i < 4; ++i) ASSERT_EQ(program.Issue(100 + i), ncclSuccess);
-  EXPECT_EQ(entered.Wait(), 0u);
+  EXPECT_EQ(HostWaits(program, 1), 0u);
   EXPECT_THAT(program.OperationsOf(program.Real()), ElementsAre(1, 102, 103));
 }
 
@@ -48,22 +46,22 @@ TEST_F(CutTest, APledgeNeedsRoomForTwoOperations) {
   ASSERT_EQ(program.Create(2, 0), ncclSuccess);
   ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0)}).ok());
   for (size_t i = 0; i < 3; ++i) ASSERT_EQ(program.Issue(i), ncclSuccess);
-  EXPECT_FALSE(core_->Pledge(1, {{program.comm.id, 4, 9}}));
+  EXPECT_FALSE(Pledged(1, {{program.comm.id, 4, 9}}));
   // Refused means as if it had never been: nothing stops there.
   for (size_t i = 3; i < 12; ++i) ASSERT_EQ(program.Issue(i), ncclSuccess);
-  EXPECT_TRUE(core_->Pledge(1, {{program.comm.id, 14, 19}}));
+  EXPECT_TRUE(Pledged(1, {{program.comm.id, 14, 19}}));
 }
 
 TEST_F(CutTest, APledgeIsRefusedForWhatIsNotBuilt) {
   Program program(core_.get(), 1);
   ASSERT_EQ(program.Create(2, 0), ncclSuccess);
-  EXPECT_FALSE(core_->Pledge(1, {{program.comm.id, 10, 20}}));
+  EXPECT_FALSE(Pledged(1, {{program.comm.id, 10, 20}}));
   ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0)}).ok());
-  EXPECT_FALSE(core_->Pledge(2, {{program.comm.id, 10, 20}}));
-  EXPECT_FALSE(core_->Pledge(1, {{CommunicatorId{9, 9}, 10, 20}}));
-  EXPECT_FALSE(core_->Pledge(1, {{program.comm.id, 30, 20}}));
+  EXPECT_FALSE(Pledged(2, {{program.comm.id, 10, 20}}));
+  EXPECT_FALSE(Pledged(1, {{CommunicatorId{9, 9}, 10, 20}}));
+  EXPECT_FALSE(Pledged(1, {{program.comm.id, 30, 20}}));
   AddPin(&program.comm, Pin::kGraph);
-  EXPECT_FALSE(core_->Pledge(1, {{program.comm.id, 10, 20}}));
+  EXPECT_FALSE(Pledged(1, {{program.comm.id, 10, 20}}));
 }
 
 TEST_F(CutTest, OneRefusalTakesAllPledgesBack) {
@@ -72,7 +70,7 @@ TEST_F(CutTest, OneRefusalTakesAllPledgesBack) {
   ASSERT_EQ(a.Create(2, 0), ncclSuccess);
   ASSERT_EQ(b.Create(2, 0), ncclSuccess);
   ASSERT_TRUE(Prepare(1, {BuildOf(a, 2, 0), BuildOf(b, 2, 0)}).ok());
-  EXPECT_FALSE(core_->Pledge(1, {{a.comm.id, 10, 20}, {b.comm.id, 1, 20}}));
+  EXPECT_FALSE(Pledged(1, {{a.comm.id, 10, 20}, {b.comm.id, 1, 20}}));
   EXPECT_EQ(a.comm.stop_at.load(), kNoCut);
   EXPECT_EQ(b.comm.stop_at.load(), kNoCut);
 }
@@ -82,16 +80,15 @@ TEST_F(CutTest, UndecidedWaitsForTheDecision) {
   ASSERT_EQ(program.Create(2, 0), ncclSuccess);
   const ncclComm_t old = program.Real();
   ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0)}).ok());
-  ASSERT_TRUE(core_->Pledge(1, {{program.comm.id, 2, 3}}));
+  ASSERT_TRUE(Pledged(1, {{program.comm.id, 2, 3}}));
   std::thread application([&] {
     for (size_t i = 0; i < 5; ++i) EXPECT_EQ(program.Issue(100 + i), ncclSuccess);
   });
   EXPECT_TRUE(Eventually([&] { return core_->counters().host_waits.load() == 1; }));
   EXPECT_THAT(program.OperationsOf(old), ElementsAre(100, 101));
-  Answer<uint64_t> entered;
-  core_->Decide(1, true, entered.Callback());
+  core_->Decide(1, true);
   application.join();
-  EXPECT_EQ(entered.Wait(), 1u);
+  EXPECT_EQ(HostWaits(program, 1), 1u);
   EXPECT_THAT(program.OperationsOf(old), ElementsAre(100, 101, 102));
 }
 
@@ -100,12 +97,12 @@ TEST_F(CutTest, NotGoLetsTheWaitingThreadGoOn) {
   ASSERT_EQ(program.Create(2, 0), ncclSuccess);
   const ncclComm_t old = program.Real();
   ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0)}).ok());
-  ASSERT_TRUE(core_->Pledge(1, {{program.comm.id, 2, 3}}));
+  ASSERT_TRUE(Pledged(1, {{program.comm.id, 2, 3}}));
   std::thread application([&] {
     for (size_t i = 0; i < 5; ++i) EXPECT_EQ(program.Issue(100 + i), ncclSuccess);
   });
   EXPECT_TRUE(Eventually([&] { return core_->counters().host_waits.load() == 1; }));
-  core_->Decide(1, false, nullptr);
+  core_->Decide(1, false);
   application.join();
   EXPECT_EQ(program.Real(), old);
   EXPECT_THAT(program.OperationsOf(old), ElementsAre(100, 101, 102, 103, 104));
@@ -116,7 +113,7 @@ TEST_F(CutTest, WithoutAnAnswerItGivesUpAndNeverGuesses) {
   Program program(core_.get(), 1);
   ASSERT_EQ(program.Create(2, 0), ncclSuccess);
   ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0)}).ok());
-  ASSERT_TRUE(core_->Pledge(1, {{program.comm.id, 2, 3}}));
+  ASSERT_TRUE(Pledged(1, {{program.comm.id, 2, 3}}));
   ASSERT_EQ(program.Issue(0), ncclSuccess);
   ASSERT_EQ(program.Issue(1), ncclSuccess);
   EXPECT_EQ(program.Issue(2), ncclRemoteError);
@@ -126,13 +123,10 @@ TEST_F(CutTest, WithoutAnAnswerItGivesUpAndNeverGuesses) {
     EXPECT_THAT(events_.undecided, ElementsAre(1));
   }
   EXPECT_TRUE(Eventually([] { return FakeNccl::Get().Live() == 0; }));
-  // A decision that comes too late does not make this member enter.
-  Answer<uint64_t> entered;
-  core_->Decide(1, true, entered.Callback());
-  Answer<bool> retired;
-  core_->Retire(9, [done = retired.Callback()] { done(true); });
-  retired.Wait();
-  EXPECT_FALSE(entered.there());
+  // A decision that comes too late decides nothing.
+  core_->Decide(1, true);
+  EXPECT_FALSE(PositionOf(program).open);
+  EXPECT_EQ(program.Issue(4), ncclRemoteError);
 }
 
 TEST_F(CutTest, AnAnswerWhileAskingCounts) {
@@ -140,19 +134,18 @@ TEST_F(CutTest, AnAnswerWhileAskingCounts) {
   Program program(core_.get(), 1);
   ASSERT_EQ(program.Create(2, 0), ncclSuccess);
   ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0)}).ok());
-  ASSERT_TRUE(core_->Pledge(1, {{program.comm.id, 2, 3}}));
-  Answer<uint64_t> entered;
-  events_.on_undecided = [&] { core_->Decide(1, true, entered.Callback()); };
+  ASSERT_TRUE(Pledged(1, {{program.comm.id, 2, 3}}));
+  events_.on_undecided = [&] { core_->Decide(1, true); };
   for (size_t i = 0; i < 5; ++i) ASSERT_EQ(program.Issue(i), ncclSuccess);
-  EXPECT_EQ(entered.Wait(), 1u);
+  EXPECT_EQ(HostWaits(program, 1), 1u);
 }
 
 TEST_F(CutTest, ACaptureAtTheCutIsRefusedByName) {
   Program program(core_.get(), 1);
   ASSERT_EQ(program.Create(2, 0), ncclSuccess);
   ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0)}).ok());
-  ASSERT_TRUE(core_->Pledge(1, {{program.comm.id, 2, 3}}));
-  core_->Decide(1, true, nullptr);
+  ASSERT_TRUE(Pledged(1, {{program.comm.id, 2, 3}}));
+  core_->Decide(1, true);
   ASSERT_EQ(program.Issue(0), ncclSuccess);
   ASSERT_EQ(program.Issue(1), ncclSuccess);
   device_.SetCapturing(true);
@@ -163,8 +156,8 @@ TEST_F(CutTest, AFailingWarmOperationEndsTheGenerations) {
   Program program(core_.get(), 1);
   ASSERT_EQ(program.Create(2, 0), ncclSuccess);
   ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0)}).ok());
-  ASSERT_TRUE(core_->Pledge(1, {{program.comm.id, 2, 3}}));
-  core_->Decide(1, true, nullptr);
+  ASSERT_TRUE(Pledged(1, {{program.comm.id, 2, 3}}));
+  core_->Decide(1, true);
   ASSERT_EQ(program.Issue(0), ncclSuccess);
   ASSERT_EQ(program.Issue(1), ncclSuccess);
   {
@@ -186,8 +179,8 @@ TEST_F(CutTest, ANonBlockingOneIsSettledBeforeTheEvent) {
     EXPECT_THAT(FakeNccl::Get().simulated, IsEmpty());
     FakeNccl::Get().comms.at(program.Real())->polls_left = 50;
   }
-  ASSERT_TRUE(core_->Pledge(1, {{program.comm.id, 2, 3}}));
-  core_->Decide(1, true, nullptr);
+  ASSERT_TRUE(Pledged(1, {{program.comm.id, 2, 3}}));
+  core_->Decide(1, true);
   for (size_t i = 0; i < 2; ++i) ASSERT_EQ(program.Issue(i), ncclSuccess);
   MutexLock lock(&FakeNccl::Get().mutex);
   EXPECT_EQ(FakeNccl::Get().comms.at(program.Real())->polls_left, 0);
@@ -214,43 +207,25 @@ TEST_F(CutTest, RacesOfPledgeDecisionAndOperations) {
     for (uint64_t margin = 4;; ++margin) {
       const uint64_t now = core_->Counters().at(0).issued;
       cut = {program.comm.id, now + margin, now + margin + 3};
-      if (core_->Pledge(epoch, {cut})) break;
+      if (Pledged(epoch, {cut})) break;
       ++refused;
     }
     if (epoch % 3 == 0) {
-      core_->Decide(epoch, false, nullptr);
+      core_->Decide(epoch, false);
       core_->Abandon(epoch);
       continue;
     }
-    Answer<uint64_t> entered;
-    core_->Decide(epoch, true, entered.Callback());
-    ASSERT_TRUE(entered.Wait().has_value());
+    core_->Decide(epoch, true);
+    ASSERT_TRUE(HostWaits(program, epoch).has_value());
     EXPECT_EQ(program.OperationsOf(old).back(), 1000 + cut.cut - 1) << "epoch " << epoch;
     ASSERT_TRUE(Eventually([&] { return program.OperationsOf(program.Real()).size() > 1; }));
     EXPECT_EQ(program.OperationsOf(program.Real()).at(1), 1000 + cut.cut) << "epoch " << epoch;
-    Answer<bool> retired;
-    core_->Retire(epoch, [done = retired.Callback()] { done(true); });
-    ASSERT_TRUE(retired.Wait().has_value());
+    ASSERT_TRUE(RetireAll());
   }
   stop.store(true);
   application.join();
   EXPECT_EQ(core_->counters().swaps.load(), 20u);
   program.Close();
-}
-
-TEST_F(CutTest, ACommunicatorClosedOnTheWayCountsAsPassed) {
-  Program a(core_.get(), 1);
-  Program b(core_.get(), 2);
-  ASSERT_EQ(a.Create(2, 0), ncclSuccess);
-  ASSERT_EQ(b.Create(2, 0), ncclSuccess);
-  ASSERT_TRUE(Prepare(1, {BuildOf(a, 2, 0), BuildOf(b, 2, 0)}).ok());
-  ASSERT_TRUE(core_->Pledge(1, {{a.comm.id, 2, 3}, {b.comm.id, 2, 3}}));
-  Answer<uint64_t> entered;
-  core_->Decide(1, true, entered.Callback());
-  for (size_t i = 0; i < 5; ++i) ASSERT_EQ(a.Issue(i), ncclSuccess);
-  EXPECT_FALSE(entered.there());
-  b.Close();
-  EXPECT_EQ(entered.Wait(), 0u);
 }
 
 }  // namespace

@@ -71,6 +71,7 @@ class FakeDevice : public Device {
   EventState Query(DeviceEvent event) override {
     MutexLock lock(&mutex_);
     if (destroyed_.contains(event)) ++used_after_destroy_;
+    ++queries_;
     return pending_ ? EventState::kPending : EventState::kDone;
   }
   bool Capturing(cudaStream_t /*stream*/) override {
@@ -106,6 +107,10 @@ class FakeDevice : public Device {
     MutexLock lock(&mutex_);
     return std::exchange(log_, {});
   }
+  int queries() {
+    MutexLock lock(&mutex_);
+    return queries_;
+  }
   int live_events() {
     MutexLock lock(&mutex_);
     return live_events_;
@@ -125,6 +130,7 @@ class FakeDevice : public Device {
   uintptr_t made_ REWIRE_GUARDED_BY(mutex_) = 0;
   int live_events_ REWIRE_GUARDED_BY(mutex_) = 0;
   int used_after_destroy_ REWIRE_GUARDED_BY(mutex_) = 0;
+  int queries_ REWIRE_GUARDED_BY(mutex_) = 0;
   std::set<DeviceEvent> destroyed_ REWIRE_GUARDED_BY(mutex_);
   std::vector<std::string> log_ REWIRE_GUARDED_BY(mutex_);
   bool gone_ REWIRE_GUARDED_BY(mutex_) = false;

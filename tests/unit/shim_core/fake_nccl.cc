@@ -160,6 +160,11 @@ int FakeNccl::Live() {
   return live;
 }
 
+int FakeNccl::Blocked() {
+  MutexLock lock(&mutex);
+  return blocked;
+}
+
 ncclResult_t FakeNccl::Operate(ncclComm_t comm, size_t tag) {
   FakeNccl& nccl = Get();
   MutexLock lock(&nccl.mutex);
@@ -172,9 +177,11 @@ ncclResult_t FakeNccl::Operate(ncclComm_t comm, size_t tag) {
   c->operations.push_back(tag);
   nccl.changed.NotifyAll();
   const Time until = Now() + kPatience;
+  ++nccl.blocked;
   while (nccl.operations_block && !c->revoked && !c->aborted &&
          nccl.changed.WaitUntil(&nccl.mutex, until)) {
   }
+  --nccl.blocked;
   return c->revoked || c->aborted ? ncclRemoteError : ncclSuccess;
 }
 

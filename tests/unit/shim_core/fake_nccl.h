@@ -39,6 +39,7 @@ struct FakeNccl {
   std::vector<std::string> calls;  // those that are about whole communicators, in order
   int group_depth = 0;
   std::vector<std::string> simulated;
+  int blocked = 0;
   int misuses = 0;  // calls on a communicator that is destroyed or aborted
   Mutex mutex;
   CondVar changed;
@@ -50,6 +51,8 @@ struct FakeNccl {
   Comm* Of(ncclComm_t comm);
   // The communicators not ended yet.
   int Live();
+  // Threads that are blocked in an operation.
+  int Blocked();
   // An operation as the application's thread issues it.
   static ncclResult_t Operate(ncclComm_t comm, size_t tag);
 };

@@ -1,5 +1,6 @@
 #include "tests/unit/shim_core/stage.h"
 
+#include <algorithm>
 #include <cstring>
 #include <thread>
 #include <utility>
@@ -182,6 +183,32 @@ void Stage::Start(ShimCommunicators::Options options, bool with_revoke) {
   core_ = std::make_unique<ShimCommunicators>(FakeNccl::Calls(with_revoke), FakeServices::Get(),
                                               &device_, options);
   core_->SetEvents(&events_);
+}
+
+Position Stage::PositionOf(const Program& program) {
+  for (const Position& position : core_->Positions()) {
+    if (position.communicator == program.comm.id) return position;
+  }
+  return {};
+}
+
+std::optional<uint64_t> Stage::HostWaits(const Program& program, Epoch epoch) {
+  if (!Eventually([&] { return PositionOf(program).in_use == epoch; })) return std::nullopt;
+  return PositionOf(program).host_waits;
+}
+
+std::vector<GenerationId> Stage::Old() {
+  std::vector<GenerationId> old;
+  for (const Position& position : core_->Positions()) {
+    for (const Epoch epoch : position.old) old.push_back({epoch, position.communicator});
+  }
+  std::sort(old.begin(), old.end());
+  return old;
+}
+
+bool Stage::RetireAll() {
+  core_->Retire(Old());
+  return Eventually([&] { return Old().empty(); });
 }
 
 CommunicatorBuild Stage::BuildOf(const Program& program, uint32_t ranks, uint32_t rank,

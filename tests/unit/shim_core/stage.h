@@ -34,6 +34,7 @@ class RecordedEvents : public CommunicatorEvents {
   bool ComesWithBuild(const CommunicatorId& communicator) override;
   bool Stopped() override;
   void Undecided(Epoch epoch) override;
+  void Moved() override { moved.fetch_add(1); }
 
   Mutex mutex;
   std::vector<CommunicatorCreated> created REWIRE_GUARDED_BY(mutex);
@@ -42,6 +43,7 @@ class RecordedEvents : public CommunicatorEvents {
   bool joining REWIRE_GUARDED_BY(mutex) = false;
   bool stopped REWIRE_GUARDED_BY(mutex) = false;
   std::function<void()> on_undecided;
+  std::atomic<int> moved{0};
 };
 
 // A done or entered callback that a test waits for.
@@ -108,6 +110,21 @@ class Stage : public ::testing::Test {
   // Builds and waits.
   absl::Status Prepare(Epoch epoch, const std::vector<CommunicatorBuild>& builds,
                        Duration within = seconds(20));
+
+  bool Pledged(Epoch epoch, const std::vector<Cut>& cuts) {
+    return !core_->Pledge(epoch, cuts).has_value();
+  }
+  // Why the cuts are refused; empty when they are not.
+  std::string WhyNot(Epoch epoch, const std::vector<Cut>& cuts) {
+    const std::optional<CutRefusal> refusal = core_->Pledge(epoch, cuts);
+    return refusal ? refusal->reason : "";
+  }
+  Position PositionOf(const Program& program);
+  // Waits until the program's communicator is on the epoch's generation; gives its host waits.
+  std::optional<uint64_t> HostWaits(const Program& program, Epoch epoch);
+  std::vector<GenerationId> Old();
+  // Destroys what is out of use, and waits.
+  bool RetireAll();
 
   FakeDevice device_;
   RecordedEvents events_;

@@ -44,9 +44,9 @@ TEST(CodecTest, FieldsSurvive) {
 
 // The numbers and bytes of docs/protocol.md: a change breaks agents and members of different age.
 TEST(CodecTest, TheLayoutIsAsDocumented) {
-  EXPECT_EQ(Frame(Retired{0x0102}), std::string("\x0c\0\0\0\x03\0\x0a\0\x02\x01\0\0\0\0\0\0", 16));
-  EXPECT_EQ(Frame(Refused{"no"}), std::string("\x0a\0\0\0\x03\0\x0f\0\x02\0\0\0no", 14));
-  EXPECT_EQ(Frame(Finished{}), std::string("\x04\0\0\0\x03\0\x0d\0", 8));
+  EXPECT_EQ(Frame(ReclaimNotice{0x0102}), std::string("\x08\0\0\0\x04\0\x0c\0\x02\x01\0\0", 12));
+  EXPECT_EQ(Frame(Refused{"no"}), std::string("\x0a\0\0\0\x04\0\x0f\0\x02\0\0\0no", 14));
+  EXPECT_EQ(Frame(Finished{}), std::string("\x04\0\0\0\x04\0\x0d\0", 8));
 }
 
 TEST(CodecTest, EveryTruncationIsAnError) {
@@ -87,10 +87,10 @@ TEST(CodecTest, EveryCorruptByteGivesAnErrorOrAMessageOfThatFrame) {
 }
 
 TEST(CodecTest, ErrorsNameWhatIsWrong) {
-  const std::string frame = Frame(Retired{1});
+  const std::string frame = Frame(ReclaimNotice{1});
   std::string version = frame;
   version[4] = 9;
-  EXPECT_EQ(Decode(version).status().message(), "protocol version 9; this side speaks 3");
+  EXPECT_EQ(Decode(version).status().message(), "protocol version 9; this side speaks 4");
   std::string type = frame;
   type[6] = 99;
   EXPECT_EQ(Decode(type).status().message(), "unknown message type 99");
@@ -147,9 +147,9 @@ TEST(FrameBufferTest, AnyChunksGiveTheSameMessages) {
 
 TEST(FrameBufferTest, AfterGarbageNothingIsTrusted) {
   FrameBuffer buffer;
-  buffer.Append(Frame(Retired{1}));
+  buffer.Append(Frame(ReclaimNotice{1}));
   buffer.Append("GET / HTTP/1.1\r\n\r\n");
-  buffer.Append(Frame(Retired{2}));
+  buffer.Append(Frame(ReclaimNotice{2}));
   ASSERT_TRUE(buffer.Next()->ok());
   EXPECT_FALSE(buffer.Next()->ok());
   EXPECT_FALSE(buffer.Next()->ok());

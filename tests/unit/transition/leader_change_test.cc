@@ -78,7 +78,16 @@ TEST_F(LeaderTest, ADrainedMemberStaysUntilTheOldGenerationsAreRetired) {
   d.silent = {1};  // it has nothing to say any more
   d.Pass(seconds(4));
   EXPECT_FALSE(d.Last<Kick>().has_value());
+  for (MemberId m : {0u, 2u}) d.Say(m, Position{kComm, true, 2, false, 0, {}, {1}});
   d.Finish({0, 2});
+  EXPECT_EQ(d.leader.phase(), Phase::kRetiring);
+  EXPECT_FALSE(d.Last<Kick>().has_value());
+  const std::vector<GenerationId> old{{1, kComm}};
+  for (MemberId m : {0u, 2u}) {
+    ASSERT_TRUE(d.Sent<Retire>(m).has_value());
+    EXPECT_EQ(d.Sent<Retire>(m)->generations, old);
+    d.Say(m, Position{kComm, true, 2, false, 0, {}, {}});
+  }
   ASSERT_TRUE(d.Last<Kick>().has_value());
   EXPECT_EQ(d.Last<Kick>()->member, 1u);
   EXPECT_FALSE(d.Sent<Lost>(0).has_value());

@@ -22,6 +22,14 @@ inline std::vector<MemberId> Ids(const World& world) {
   return ids;
 }
 
+inline Pledge Agreed(Epoch epoch, uint32_t round, std::vector<CommunicatorCounter> counters = {}) {
+  return {epoch, round, true, {}, "", std::move(counters)};
+}
+inline Pledge NotAgreed(Epoch epoch, uint32_t round, const CommunicatorId& communicator,
+                        std::string reason, std::vector<CommunicatorCounter> counters = {}) {
+  return {epoch, round, false, communicator, std::move(reason), std::move(counters)};
+}
+
 class LeaderDriver {
  public:
   explicit LeaderDriver(LeaderOptions options = {}, WorldRecord record = {})
@@ -45,9 +53,12 @@ class LeaderDriver {
     EXPECT_EQ(leader.phase(), Phase::kSteady);
     out.clear();
   }
-  void Connect(MemberId m, bool cooperates = true, Epoch epoch = 0, bool broken = false) {
-    leader.OnConnect(now, Hello{Hello{}.protocol, m, 100 + m, 1, cooperates, "addr", broken, epoch},
-                     &out);
+  void Connect(MemberId m, bool cooperates = true, Epoch epoch = 0, bool broken = false,
+               uint32_t positions = 0) {
+    leader.OnConnect(
+        now,
+        Hello{Hello{}.protocol, m, 100 + m, 1, cooperates, "addr", broken, epoch, positions, {}},
+        &out);
   }
   void Say(MemberId m, const Message& message) { leader.OnMessage(now, m, message, &out); }
   void Pass(Duration d) {
@@ -117,7 +128,7 @@ class LeaderDriver {
     }
   }
   void PledgeAll(const std::vector<MemberId>& members, uint32_t round = 0) {
-    for (MemberId m : members) Say(m, Pledge{prepared_epoch_, round, true, {}});
+    for (MemberId m : members) Say(m, Agreed(prepared_epoch_, round));
   }
   void BoundaryAll(const std::vector<MemberId>& members, uint64_t version = 8) {
     for (MemberId m : members) {
@@ -128,8 +139,7 @@ class LeaderDriver {
     for (MemberId m : members) Say(m, Verified{prepared_epoch_, true, "", 10, 10});
   }
   void Finish(const std::vector<MemberId>& members) {
-    for (MemberId m : members) Say(m, Entered{prepared_epoch_, 0, 1000});
-    for (MemberId m : members) Say(m, Retired{prepared_epoch_});
+    for (MemberId m : members) Say(m, Entered{prepared_epoch_, 1000});
   }
 
   Time now = Time{} + seconds(100);

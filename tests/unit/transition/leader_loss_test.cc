@@ -139,7 +139,7 @@ TEST_F(LeaderTest, ARestartedLeaderFencesThenWelcomes) {
   Leader next(LeaderDriver::Options(3), record);
   std::vector<LeaderAction> out;
   next.Start(d.now, &out);
-  next.OnConnect(d.now, Hello{Hello{}.protocol, 0, 100, 1, true, "addr", false, 1}, &out);
+  next.OnConnect(d.now, Hello{Hello{}.protocol, 0, 100, 1, true, "addr", false, 1, 0, {}}, &out);
   ASSERT_EQ(out.size(), 2u);  // the write, and a note: nobody is welcomed on an unfenced record
   // What the leader before it was still writing turns out to be the truth.
   WorldRecord landed = record;
@@ -175,12 +175,13 @@ TEST_F(LeaderTest, MembersThatWereToldOfALossAreHealedByTheNextLeader) {
 }
 
 TEST_F(LeaderTest, StrangersAreRefused) {
-  d.leader.OnConnect(d.now, Hello{Hello{}.protocol + 1, 0, 100, 1, true, "", false, 0}, &d.out);
+  d.leader.OnConnect(d.now, Hello{Hello{}.protocol + 1, 0, 100, 1, true, "", false, 0, 0, {}},
+                     &d.out);
   EXPECT_THAT(d.Sent<Refused>(0).value().reason,
               HasSubstr(absl::StrCat("protocol ", Hello{}.protocol + 1)));
   d.Connect(9);
   EXPECT_THAT(d.Sent<Refused>(9).value().reason, HasSubstr("not one of this job's"));
-  d.leader.OnConnect(d.now, Hello{Hello{}.protocol, 1, 555, 1, true, "", false, 0}, &d.out);
+  d.leader.OnConnect(d.now, Hello{Hello{}.protocol, 1, 555, 1, true, "", false, 0, 0, {}}, &d.out);
   EXPECT_THAT(d.Sent<Refused>(1).value().reason, HasSubstr("another process"));
 }
 

@@ -87,7 +87,7 @@ TEST_F(LeaderTest, TheMarginOfACutFollowsTheRate) {
   EXPECT_EQ(look->round, kLookRound);
   EXPECT_TRUE(look->cuts.empty());
   const uint64_t dropped = d.leader.dropped_messages();
-  for (MemberId m : kThree) d.Say(m, Pledge{2, look->round, true, {{kComm, 1000}}});
+  for (MemberId m : kThree) d.Say(m, Agreed(2, look->round, {{kComm, 1000}}));
   EXPECT_EQ(d.leader.dropped_messages(), dropped);
   EXPECT_EQ(d.leader.phase(), Phase::kPrepare);
   d.Pass(milliseconds(100));
@@ -99,9 +99,9 @@ TEST_F(LeaderTest, TheMarginOfACutFollowsTheRate) {
   EXPECT_GE(propose->cuts[0].warm, 2002u + 500);
   EXPECT_LE(propose->cuts[0].warm, 2002u + 600);
   // A late answer to the look is no pledge.
-  for (MemberId m : kThree) d.Say(m, Pledge{2, look->round, true, {}});
+  for (MemberId m : kThree) d.Say(m, Agreed(2, look->round));
   EXPECT_EQ(d.leader.phase(), Phase::kPropose);
-  for (MemberId m : kThree) d.Say(m, Pledge{2, propose->round, true, {}});
+  for (MemberId m : kThree) d.Say(m, Agreed(2, propose->round));
   EXPECT_EQ(d.leader.phase(), Phase::kCommitting);
 }
 
@@ -111,7 +111,7 @@ TEST_F(LeaderTest, ASlowStoreMovesTheCutAway) {
   d.Store();
   d.Say(0, Minted{2, kComm, UniqueIdBytes(128, 'u')});
   const uint32_t look = d.Sent<Propose>(0).value().round;
-  for (MemberId m : kThree) d.Say(m, Pledge{2, look, true, {{kComm, 0}}});
+  for (MemberId m : kThree) d.Say(m, Agreed(2, look, {{kComm, 0}}));
   d.Pass(milliseconds(100));
   for (MemberId m : kThree) d.Say(m, Prepared{2, true, "", 0, {{kComm, 1000}}});
   EXPECT_EQ(d.Sent<Propose>(0).value().cuts[0].warm, 1000u + 2 * 1000);
@@ -125,8 +125,8 @@ TEST_F(LeaderTest, ARefusedRoundDoublesTheMarginAndRoundsAreBounded) {
   for (uint32_t round = 0; round < 8; ++round) {
     ASSERT_EQ(d.Sent<Propose>(0).value().round, round);
     EXPECT_GE(d.Sent<Propose>(0).value().cuts[0].warm, 102 + margin);
-    d.Say(0, Pledge{2, round, true, {}});
-    d.Say(1, Pledge{2, round, false, {{kComm, 102}}});
+    d.Say(0, Agreed(2, round));
+    d.Say(1, NotAgreed(2, round, kComm, "too far", {{kComm, 102}}));
     EXPECT_FALSE(d.Sent<Decide>(0).value().go);
     margin *= 2;
   }
@@ -141,7 +141,7 @@ TEST_F(LeaderTest, ALatePledgeOfAnEarlierRoundDoesNotCount) {
   d.Ask({RequestKind::kRebuild, 0, {}, {}, ""});
   d.Store();
   d.Prepare(kThree, 0);
-  d.Say(1, Pledge{2, 0, false, {}});
+  d.Say(1, NotAgreed(2, 0, kComm, "too far"));
   const uint64_t dropped = d.leader.dropped_messages();
   d.PledgeAll({0, 2}, 0);
   EXPECT_EQ(d.leader.dropped_messages(), dropped + 2);

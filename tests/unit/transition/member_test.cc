@@ -66,7 +66,9 @@ class MemberTest : public testing::Test {
   }
   void Pledge(const Cut& cut, bool ok = true) {
     Hear(Propose{2, 0, {cut}});
-    member.OnPledged(now, 2, 0, ok, {}, &out);
+    std::optional<CutRefusal> refusal;
+    if (!ok) refusal = CutRefusal{cut.communicator, "too far"};
+    member.OnPledged(now, 2, 0, refusal, {}, &out);
   }
   void Verified() {
     PrepareIt(TransitionKind::kBoundary, kNew);
@@ -98,10 +100,47 @@ TEST_F(MemberTest, ASwap) {
   EXPECT_TRUE(Last<DecideCuts>()->go);
   Hear(Commit{Record({2, kOld.members})});
   EXPECT_EQ(member.epoch(), 2u);
-  member.OnEntered(now, 2, 0, 0, &out);
+  member.OnEntered(now, 2, 0, &out);
   EXPECT_EQ(Sent<Entered>().value().epoch, 2u);
-  Hear(Retire{2});
-  EXPECT_EQ(Last<RetireBefore>()->epoch, 2u);
+  const GenerationId old{0, kComm};
+  Hear(Retire{{old}});
+  EXPECT_EQ(Last<RetireGenerations>()->generations, std::vector<GenerationId>{old});
+}
+
+TEST_F(MemberTest, AcknowledgesADecisionThatWasCarriedOutBeforeTheCommitCame) {
+  PrepareIt(TransitionKind::kSwap, World{2, kOld.members});
+  Pledge({kComm, 20, 24});
+  Hear(Decide{2, 0, true});
+  member.OnEntered(now, 2, 0, &out);
+  EXPECT_FALSE(Sent<Entered>().has_value());
+  Hear(Commit{Record({2, kOld.members})});
+  EXPECT_EQ(Sent<Entered>().value().epoch, 2u);
+}
+
+TEST_F(MemberTest, ReportsWhatHasChangedOfItsGenerationsAndAllOfThemAfterReconnecting) {
+  const CommunicatorId other{0xbbbbbbbb00000000, 1};
+  const Position idle{kComm, true, 0, false, 0, {{2, 5, 5}}, {}};
+  const Position busy{other, true, 2, false, 1, {}, {0}};
+  member.OnPositions(now, {idle, busy}, &out);
+  EXPECT_EQ(Sent<Position>().value(), busy);
+  out.clear();
+  member.OnPositions(now, {idle, busy}, &out);
+  EXPECT_FALSE(Sent<Position>().has_value());
+  member.OnDisconnected(now, &out);
+  member.OnConnected(now, &out);
+  EXPECT_EQ(Sent<Hello>().value().positions, 2u);
+  EXPECT_EQ(Sent<Position>().value(), busy);
+  out.clear();
+  member.OnPositions(now, {idle}, &out);
+  EXPECT_EQ(Sent<Position>().value(), (Position{other, false, 0, false, 0, {}, {}}));
+}
+
+TEST_F(MemberTest, ARefusalNamesTheCommunicatorAndTheReason) {
+  PrepareIt(TransitionKind::kSwap, World{2, kOld.members});
+  Pledge({kComm, 20, 24}, false);
+  EXPECT_FALSE(Sent<rewire::Pledge>().value().ok);
+  EXPECT_EQ(Sent<rewire::Pledge>().value().communicator, kComm);
+  EXPECT_EQ(Sent<rewire::Pledge>().value().reason, "too far");
 }
 
 TEST_F(MemberTest, ARefusedRoundIsForgotten) {
@@ -116,7 +155,7 @@ TEST_F(MemberTest, ARefusedRoundIsForgotten) {
 TEST_F(MemberTest, ALookPledgesNothing) {
   PrepareIt(TransitionKind::kSwap, World{2, kOld.members});
   Hear(Propose{2, kLookRound, {}});
-  member.OnPledged(now, 2, kLookRound, true, {{kComm, 12}}, &out);
+  member.OnPledged(now, 2, kLookRound, {}, {{kComm, 12}}, &out);
   EXPECT_EQ(Sent<rewire::Pledge>().value().counters.at(0).issued, 12u);
   Hear(Commit{Record({2, kOld.members})});  // cannot be
   EXPECT_THAT(Last<StopProcess>()->reason, HasSubstr("not pledged"));
@@ -149,7 +188,7 @@ TEST_F(MemberTest, AStandForARoundThatALaterOneReplacedEndsAtOnce) {
   Pledge({kUpdateBoundary, 8, 8});
   Hear(Decide{2, 0, false});
   Hear(Propose{2, 1, {{kUpdateBoundary, 10, 10}}});
-  member.OnPledged(now, 2, 1, true, {}, &out);
+  member.OnPledged(now, 2, 1, {}, {}, &out);
   Hear(Decide{2, 1, true});
   out.clear();
   member.OnBoundary(now, {8, true, {}, {}}, &out);  // the others need it until 10
@@ -265,13 +304,12 @@ TEST_F(MemberTest, OtherEpochsAreDroppedAndCounted) {
   Hear(Restore{3, 1, {}});
   Hear(Abort{1, ""});
   Hear(Lost{7, {0}});
-  Hear(Retire{2});
   Hear(Prepare{2, TransitionKind::kSwap, kOld, kOld, 5, 1000, {}});
   Hear(Heartbeat{1, {}, {}});
   member.OnBuilt(now, 7, absl::OkStatus(), {}, &out);
   member.OnStreamed(now, 3, absl::OkStatus(), 1, 1, &out);
   EXPECT_EQ(out.size(), before);
-  EXPECT_EQ(member.dropped_messages(), 11u);
+  EXPECT_EQ(member.dropped_messages(), 10u);
 }
 
 TEST_F(MemberTest, SaysWhyItCannotPrepare) {

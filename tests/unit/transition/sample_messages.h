@@ -22,16 +22,16 @@ inline std::vector<Message> SampleMessages() {
   record.reserved_epoch = 8;
   record.next_member = 6;
   return {
-      Hello{Hello{}.protocol, 3, 77, 4242, true, "127.0.0.1:40001", true, 6},
+      Hello{Hello{}.protocol, 3, 77, 4242, true, "127.0.0.1:40001", true, 6, 2, {{5, c}}},
       CommunicatorCreated{c, 4, 2, true, "a live CUDA graph"},
       CommunicatorDestroyed{c},
       Minted{8, c, UniqueIdBytes(128, '\x81')},
       Prepared{8, true, "", 1234567, {{c, 17}, {kUpdateBoundary, 5}}},
-      Pledge{8, 2, true, {{c, 18}}},
+      Pledge{8, 2, false, c, "its program is past the cut", {{c, 18}}},
       AtBoundary{8, 41, true, {40, 41}, {40}},
       Verified{8, false, "a hash differs", 1 << 20, 1 << 21},
-      Entered{8, 1, 123456},
-      Retired{8},
+      Entered{8, 123456},
+      Position{c, true, 7, true, 2, {{8, 20, 24}, {9, 30, 30}}, {5, 6}},
       Heartbeat{41, {1, 2, 3, 4, 5}, {6, 7, 8, 9, 10, 11, 12, 13}},
       ReclaimNotice{120000},
       Finished{},
@@ -46,7 +46,7 @@ inline std::vector<Message> SampleMessages() {
       Abort{8, "not prepared in time"},
       Lost{7, {5}},
       Stop{"the state of slot 1 exists nowhere any more"},
-      Retire{8},
+      Retire{{{5, c}, {6, c}}},
   };
 }
 

@@ -1,0 +1,20 @@
+// How a new cut of a communicator stands to a decided swap that the communicator has not passed
+// yet. Pure; the rules are in docs/protocol.md, "Pending swaps". All members apply them alike.
+#pragma once
+
+#include "reconfig/transition/messages.h"
+
+namespace rewire {
+
+enum class CutOrder {
+  kReplaces,  // no member can have begun the pending swap: its generation is dropped unused
+  kFollows,   // the pending swap comes first
+  kCrosses,   // neither: the cut must be refused
+};
+
+inline CutOrder OrderOf(const Cut& cut, const PendingSwap& pending) {
+  if (cut.warm <= pending.warm && cut.cut <= pending.cut) return CutOrder::kReplaces;
+  return cut.warm >= pending.cut ? CutOrder::kFollows : CutOrder::kCrosses;
+}
+
+}  // namespace rewire

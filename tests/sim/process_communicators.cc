@@ -1,0 +1,123 @@
+// The generations of a modelled process's communicators: pledges, pending swaps and retirement. See
+// process.h.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "reconfig/transition/cut_order.h"
+#include "tests/sim/process.h"
+#include "tests/sim/simulation.h"
+
+namespace rewire::sim {
+
+std::vector<Position> Process::Positions() const {
+  std::vector<Position> positions;
+  for (const auto& [id, c] : communicators_) {
+    positions.push_back({id, c.open, c.generation, c.point_to_point, 0, c.pending, c.old});
+  }
+  return positions;
+}
+
+void Process::Moved() {
+  Later(sim_->random().Between(microseconds(1), milliseconds(5)),
+        [this](auto* out) { member_->OnPositions(sim_->now(), Positions(), out); });
+}
+
+bool Process::Needs(const GenerationId& generation) const {
+  const auto it = communicators_.find(generation.communicator);
+  if (it == communicators_.end()) return false;
+  const Communicator& c = it->second;
+  return (c.open && c.generation == generation.epoch) ||
+         std::any_of(c.pending.begin(), c.pending.end(),
+                     [&](const PendingSwap& swap) { return swap.epoch == generation.epoch; });
+}
+
+bool Process::HoldsTooMany() const {
+  return std::any_of(communicators_.begin(), communicators_.end(), [](const auto& each) {
+    return !each.second.old.empty() || each.second.pending.size() > 2;
+  });
+}
+
+std::optional<CutRefusal> Process::Pledge(const std::vector<Cut>& cuts) {
+  for (const Cut& cut : cuts) {
+    const auto it = communicators_.find(cut.communicator);
+    if (it == communicators_.end()) return CutRefusal{cut.communicator, "it does not exist"};
+    const Communicator& c = it->second;
+    for (const PendingSwap& swap : c.pending) {
+      const CutOrder order = OrderOf(cut, swap);
+      if (order == CutOrder::kCrosses) return CutRefusal{cut.communicator, "it crosses"};
+      const bool begun = c.begun && swap == c.pending.front();
+      if (order == CutOrder::kReplaces && begun)
+        return CutRefusal{cut.communicator, "it has begun"};
+    }
+    const bool idle = cut.warm == cut.cut;
+    if (idle && c.point_to_point) return CutRefusal{cut.communicator, "point-to-point"};
+    if (c.issued + (idle ? 0 : 2) > cut.warm) return CutRefusal{cut.communicator, "too far"};
+  }
+  for (const Cut& cut : cuts) communicators_[cut.communicator].pledged = cut;
+  return std::nullopt;
+}
+
+void Process::Decide(Epoch epoch, bool go) {
+  for (auto& [id, c] : communicators_) {
+    if (!c.pledged) continue;
+    const Cut cut = *std::exchange(c.pledged, std::nullopt);
+    if (!go) continue;
+    if (c.issued > cut.warm) {
+      sim_->ledger().Violation(absl::StrCat("member ", options_.member, " broke its pledge"));
+    }
+    while (!c.pending.empty() && OrderOf(cut, c.pending.back()) == CutOrder::kReplaces) {
+      sim_->ledger().Dropped({c.pending.back().epoch, id});
+      c.old.push_back(c.pending.back().epoch);
+      c.pending.pop_back();
+    }
+    std::sort(c.old.begin(), c.old.end());
+    c.pending.push_back({epoch, cut.warm, cut.cut});
+  }
+  if (state_ == State::kBlocked) Program(microseconds(1), [this] { Issue(); });
+  if (!go) return;
+  Later(microseconds(10), [this, epoch](auto* out) {
+    member_->OnPositions(sim_->now(), Positions(), out);
+    member_->OnEntered(sim_->now(), epoch, 0, out);
+  });
+}
+
+bool Process::PassCuts(const CommunicatorId& id) {
+  Communicator& c = communicators_[id];
+  for (;;) {
+    const bool due = !c.pending.empty() &&
+                     c.issued >= (c.begun ? c.pending.front().cut : c.pending.front().warm);
+    const bool first =
+        due && (!c.pledged || OrderOf(*c.pledged, c.pending.front()) == CutOrder::kFollows);
+    if (c.pledged && c.issued >= c.pledged->warm && !first) return false;
+    if (!due) return true;
+    const Epoch epoch = c.pending.front().epoch;
+    if (!c.begun) {
+      c.begun = true;
+      sim_->ledger().Warmed({epoch, id});
+      continue;
+    }
+    c.begun = false;
+    c.old.push_back(c.generation);
+    std::sort(c.old.begin(), c.old.end());
+    c.generation = epoch;
+    c.pending.erase(c.pending.begin());
+    Moved();
+  }
+}
+
+void Process::Retire(const std::vector<GenerationId>& generations) {
+  // One after the other.
+  retired_at_ = std::max(retired_at_, sim_->now()) +
+                sim_->random().Between(milliseconds(1), milliseconds(10));
+  Later(retired_at_ - sim_->now(), [this, generations](auto* out) {
+    for (const GenerationId& generation : generations) {
+      const auto it = communicators_.find(generation.communicator);
+      if (it == communicators_.end() || std::erase(it->second.old, generation.epoch) == 0) continue;
+      sim_->Destroyed(id(), era_, generation);
+    }
+    member_->OnPositions(sim_->now(), Positions(), out);
+  });
+}
+
+}  // namespace rewire::sim
