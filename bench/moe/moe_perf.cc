@@ -79,6 +79,15 @@ void Quality(const Options& options, uint32_t devices, Report* report) {
   report->Set("token_straggler_cut" + suffix, Median(token_cut[ours]));
   report->Set("gemm_straggler_cut" + suffix, Median(gemm_cut[ours]));
   report->Set("never_worse" + suffix, !worse[ours]);
+  report->Set("copies" + suffix, Median(copies[ours]));
+  for (const auto& [way, name] :
+       {std::pair(Way::kSplit, "gate_1_3"), std::pair(Way::kSplitUngated, "gate_1_0")}) {
+    const auto w = static_cast<size_t>(way);
+    const std::string key = std::string("_llep_") + name + suffix;
+    report->Set("token_straggler_cut" + key, Median(token_cut[w]));
+    report->Set("gemm_straggler_cut" + key, Median(gemm_cut[w]));
+    report->Set("copies" + key, Median(copies[w]));
+  }
   for (size_t w = 0; w < kWayNames.size(); ++w) {
     const std::string name = std::string(kWayNames[w]) + suffix;
     Check(report->AddSamples("token straggler, " + name, "tokens", straggler[w]));
