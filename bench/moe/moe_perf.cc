@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <map>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "bench/lib/flags.h"
@@ -17,6 +18,7 @@
 #include "bench/moe/planning.h"
 #include "bench/moe/quality.h"
 #include "bench/moe/relayout_part.h"
+#include "bench/moe/shifting_part.h"
 
 namespace rewire::bench {
 namespace {
@@ -94,6 +96,36 @@ void Quality(const Options& options, uint32_t devices, Report* report) {
     Check(report->AddSamples("token cut, " + name, "", token_cut[w]));
     Check(report->AddSamples("GEMM cut, " + name, "", gemm_cut[w]));
     Check(report->AddSamples("copies, " + name, "", copies[w]));
+  }
+}
+
+// Loads that shift, with as many experts dynamic as FEPLB has by default.
+void ShiftingLoads(const Options& options, Report* report) {
+  fprintf(report->text(),
+          "# shifting loads, max/mean:  sigma    none  history  counts   worst  copies\n");
+  for (const uint32_t devices : {2U, 4U, 8U}) {
+    for (const double sigma : {0.5, 1.0}) {
+      std::vector<double> none, history, counts, copies;
+      double worst = 0;
+      for (int64_t seed = 1; seed <= options.seeds; ++seed) {
+        const Shifting s = MeasureShifting(devices, sigma, static_cast<uint64_t>(seed),
+                                           static_cast<int>(options.batches));
+        none.push_back(s.none);
+        history.push_back(s.by_history);
+        counts.push_back(s.by_counts);
+        copies.push_back(s.copies);
+        worst = std::max(worst, s.worst_by_counts);
+      }
+      fprintf(report->text(), "  %u devices %22.1f %7.3f %8.3f %7.4f %7.4f %7.1f\n", devices,
+              sigma, Median(none), Median(history), Median(counts), worst, Median(copies));
+      const std::string suffix =
+          "_ep" + std::to_string(devices) + (sigma < 1 ? "" : "_sigma_1");
+      report->Set("shifting_max_over_mean_unbalanced" + suffix, Median(none));
+      report->Set("shifting_max_over_mean_by_history" + suffix, Median(history));
+      report->Set("shifting_max_over_mean" + suffix, Median(counts));
+      report->Set("shifting_max_over_mean_worst" + suffix, worst);
+      report->Set("shifting_copies" + suffix, Median(copies));
+    }
   }
 }
 
@@ -187,6 +219,24 @@ void Iterations(Report* report) {
   report->Set("modelled_iteration_error_held_out", modelled->median_error_held_out);
 }
 
+void Planning(const Options& options, Report* report) {
+  for (const uint32_t devices : {8U, 16U}) {
+    const PlanTimes times = TimePlans(devices, static_cast<int>(options.plans));
+    if (times.runtime.empty()) Check(absl::InternalError("the timed plans moved nothing"));
+    const std::string shape = "_e128_ep" + std::to_string(devices);
+    for (const auto& [us, name, suffix] :
+         {std::tuple(&times.runtime, "plan_us", ""),
+          std::tuple(&times.runtime_slow_copies, "plan_us", "_copies_10x_slower"),
+          std::tuple(&times.balance, "balance_moves_us", "")}) {
+      fprintf(report->text(), "# %s%s%s: median %.2f, p99 %.2f, max %.2f us of processor time\n",
+              name, shape.c_str(), suffix, Percentile(*us, 0.5), Percentile(*us, 0.99),
+              us->back());
+      report->Set(std::string(name) + "_median" + shape + suffix, Percentile(*us, 0.5));
+      report->Set(std::string(name) + "_p99" + shape + suffix, Percentile(*us, 0.99));
+    }
+  }
+}
+
 int Main(int argc, char** argv) {
   Options options;
   Flags flags("moe_perf",
@@ -206,12 +256,8 @@ int Main(int argc, char** argv) {
   report.SetConfig("inputs", options.inputs);
   for (const uint32_t devices : {2U, 4U, 8U}) Quality(options, devices, &report);
 
-  const std::vector<double> us = TimePlans(static_cast<int>(options.plans));
-  if (us.empty()) Check(absl::InternalError("the timed plans moved nothing"));
-  fprintf(report.text(), "# plan, 128 experts on 8 devices: %.2f us, p99 %.2f, max %.2f\n",
-          Percentile(us, 0.5), Percentile(us, 0.99), us.back());
-  report.Set("plan_us_median_e128_ep8", Percentile(us, 0.5));
-  report.Set("plan_us_p99_e128_ep8", Percentile(us, 0.99));
+  ShiftingLoads(options, &report);
+  Planning(options, &report);
 
   const auto hashes = HashPlans(kRanks, options.inputs);
   Check(hashes.status());
