@@ -1,5 +1,5 @@
-// How much longer the critical path becomes with copies 10 times slower, over several seeds, steps of
-// the weights and numbers of layers: one setting says little. Single-threaded.
+// How much longer the critical path becomes with copies 10 times slower, over several seeds, steps
+// of the weights and numbers of layers: one setting says little. Single-threaded.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@ struct SweptSetting {
   std::vector<double> growth, speedup, speedup_slow_copies;
 };
 
-// Weights that change every 12, 4, 2 and 1 micro-batches with 2 layers, and every 12 with 16 layers,
-// whose experts do not all have room in the slots. `base` has what is the same for all.
+// Weights that change every 12, 4, 2 and 1 micro-batches with 2 layers, and every 12 with 16
+// layers, whose experts do not all have room in the slots. `base` has what is the same for all.
 [[nodiscard]] std::vector<SweptSetting> SweepGrowth(const RunSetting& base, int64_t seeds);
 
 }  // namespace rewire::bench

@@ -1,5 +1,5 @@
-// One run of layers of experts over processes of the simulated GPU, and what all its processes found.
-// Whoever starts one has a single thread.
+// One run of layers of experts over processes of the simulated GPU, and what all its processes
+// found. Whoever starts one has a single thread.
 #pragma once
 
 #include <cstdint>

@@ -74,8 +74,8 @@ double OverFormula(const Outcome& out) {
   return static_cast<double>(out.sum.peer_bytes) / static_cast<double>(out.sum.formula_bytes);
 }
 
-// What planning takes in the critical path: the 99th percentile of the processor time of PlanNode(),
-// unless the user says otherwise.
+// What planning takes in the critical path: the 99th percentile of the processor time of
+// PlanNode(), unless the user says otherwise.
 void ChargePlanning(Options* o) {
   o->run.plan_ns = o->run.plan_ns_slow_copies = static_cast<uint64_t>(o->plan_us) * 1000;
   if (o->plan_us != 0) return;
@@ -131,7 +131,8 @@ int Main(int argc, char** argv) {
   flags.Int("--devices", &o.run.devices, 2, 16, "processes, a device each; they share 128 experts");
   flags.Int("--layers", &o.run.layers, 1, 16, "expert-parallel layers");
   flags.Int("--micro-batches", &o.run.micro_batches, 1, 1000, "forward and backward");
-  flags.Int("--step", &o.run.step, 1, 1000, "micro-batches from one change of the weights to the next");
+  flags.Int("--step", &o.run.step, 1, 1000,
+            "micro-batches from one change of the weights to the next");
   flags.Int("--seed", &o.run.seed, 1, 1000000, "of the trace");
   flags.Int("--seeds", &o.seeds, 0, 1000, "of the sweep over settings; 0: no sweep");
   flags.Int("--plan-us", &o.plan_us, 0, 100000, "virtual time of planning; 0: as measured here");

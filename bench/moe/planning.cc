@@ -23,7 +23,8 @@ constexpr uint64_t kExpertBytes = 72 << 20;
 constexpr uint64_t kRowBytes = 12 << 10;
 constexpr uint32_t kRowPs = 155'000;
 constexpr uint32_t kKibPs = 2'276;  // 450 GB/s
-constexpr uint64_t kStep = 12;      // micro-batches until all weights change
+constexpr uint32_t kStartPs = 50'000'000;
+constexpr uint64_t kStep = 12;  // micro-batches until all weights change
 
 // From the number of the input alone: shapes from even to one expert that has nearly all.
 void Fill(uint64_t input, moe::Batch* batch) {
@@ -97,7 +98,7 @@ PlanTimes TimePlans(uint32_t devices, int batches) {
     trace.Next();
     FillPostings(trace.batch().tokens, shape, static_cast<uint64_t>(i) + 1, &postings);
     for (const uint32_t slower : {1U, 10U}) {
-      for (moe::Posting& p : postings) p.speeds = {kRowPs, kKibPs * slower};
+      for (moe::Posting& p : postings) p.speeds = {kRowPs, kKibPs * slower, kStartPs};
       const double begin = ProcessorMicroseconds();
       const moe::NodePlan plan = moe::PlanNode(postings, shape);
       (slower == 1 ? times.runtime : times.runtime_slow_copies)

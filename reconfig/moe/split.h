@@ -1,9 +1,9 @@
-// LLEP for a micro-batch (least-loaded expert parallelism, arXiv 2601.17111, and its authors' code).
-// Experts are assigned by falling tokens. The owner keeps an expert's tokens while its effective
-// load has room, and the rest goes in chunks to the device with the least effective load. The
-// effective load of a device is the sum of its assigned tokens and its pending native tokens, those
-// of its own experts that come later in the order. There is no budget, and any expert may move.
-// Pure; thread-safe.
+// LLEP for a micro-batch (least-loaded expert parallelism, arXiv 2601.17111, and its authors'
+// code). Experts are assigned by falling tokens. The owner keeps an expert's tokens while its
+// effective load has room, and the rest goes in chunks to the device with the least effective load.
+// The effective load of a device is the sum of its assigned tokens and its pending native tokens,
+// those of its own experts that come later in the order. There is no budget, and any expert may
+// move. Pure; thread-safe.
 #pragma once
 
 #include "reconfig/moe/batch.h"

@@ -204,8 +204,9 @@ void Balancer::MeasureLastRound() {
   if (round_ == 0) return;
   const double row_cost = backward() ? 2.0 : 1.0;
   measure(begun_, closed_, static_cast<double>(static_rows_) * row_cost, &speeds_.row);
-  measure(gives_begin_, gives_end_, static_cast<double>(out_->bytes() - given_before_) / 1024,
-          &speeds_.kib);
+  const auto given = static_cast<double>(out_->bytes() - given_before_);
+  measure(gives_begin_, gives_end_, given / 1024, &speeds_.kib);
+  if (given > 0 && !backward()) measure(begun_, gives_begin_, 1, &speeds_.start);
 }
 
 void Balancer::JudgeLastRound() {

@@ -9,6 +9,9 @@ namespace {
 
 uint64_t CopyTime(uint64_t bytes, const Speeds& speeds) { return bytes / 1024 * speeds.kib; }
 
+// A backward round follows the plan of its forward round.
+uint64_t Start(const Speeds& speeds, bool backward) { return backward ? 0 : speeds.start; }
+
 uint64_t BytesOut(const Stowed& s, const Shape& shape, bool backward, bool stay) {
   const uint64_t rows = s.move.tokens * shape.token_bytes * (backward ? 2 : 1);
   return rows + ((backward ? stay : s.held) ? 0 : shape.weight_bytes);
@@ -18,7 +21,7 @@ uint64_t BytesOut(const Stowed& s, const Shape& shape, bool backward, bool stay)
 
 std::vector<uint64_t> Arrivals(std::span<const Stowed> moves, const Shape& shape,
                                const Speeds& speeds, bool backward, bool stay) {
-  std::vector<uint64_t> given(kMaxRanks);  // by each device, up to here
+  std::vector<uint64_t> given(kMaxRanks, Start(speeds, backward));  // by each device, up to here
   std::vector<uint64_t> arrivals;
   for (const Stowed& s : moves) {
     given[s.from] += CopyTime(BytesOut(s, shape, backward, stay), speeds);
@@ -59,11 +62,10 @@ uint64_t Makespan::Of(std::span<const Stowed> moves, uint64_t limit) {
   return sum;
 }
 
-uint64_t Makespan::Take(const Direction& direction, std::span<const Stowed> moves,
-                        uint64_t limit) {
+uint64_t Makespan::Take(const Direction& direction, std::span<const Stowed> moves, uint64_t limit) {
   const uint64_t row = direction.row;
   devices_ = direction.begin;
-  std::fill(given_.begin(), given_.end(), 0);
+  std::fill(given_.begin(), given_.end(), Start(speeds_, direction.backward));
   order_.clear();
   for (uint32_t i = 0; i < moves.size(); ++i) {
     const Stowed& s = moves[i];

@@ -17,6 +17,8 @@ namespace rewire::moe {
 struct Speeds {
   uint32_t row = 0;  // of an expert's forward GEMM
   uint32_t kib = 0;  // 1024 bytes between devices
+  // From the beginning of a forward round until its first copy begins: planning, for the most part.
+  uint32_t start = 0;
 };
 
 // When each move's weights and tokens are at its helper, in picoseconds since the round began: what

@@ -19,6 +19,7 @@ NodePlan PlanNode(std::span<const Posting> postings, const Shape& shape) {
     options.budget.copies = std::min(options.budget.copies, posting.copies);
     plan.speeds.row = std::max(plan.speeds.row, posting.speeds.row);
     plan.speeds.kib = std::max(plan.speeds.kib, posting.speeds.kib);
+    plan.speeds.start = std::max(plan.speeds.start, posting.speeds.start);
     holdings.slots.push_back(posting.slots);
     holdings.stay = holdings.stay && posting.stay;
   }

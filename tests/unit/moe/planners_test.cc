@@ -179,8 +179,8 @@ TEST(Split, CountsPendingNativeTokensOnBothSides) {
 }
 
 TEST(Split, SpillsALargeExpertRatherThanSeveralSmallOnes) {
-  const Batch batch{2, {500, 100, 100, 100, 100, 100, 200}, {0, 0, 0, 0, 0, 0, 1},
-                    std::vector<uint8_t>(7, 1)};
+  const Batch batch{
+      2, {500, 100, 100, 100, 100, 100, 200}, {0, 0, 0, 0, 0, 0, 1}, std::vector<uint8_t>(7, 1)};
   EXPECT_THAT(SplitMoves(batch, {100, 100, 1}), ElementsAre(Move{0, 1, 100, 400}));
 }
 

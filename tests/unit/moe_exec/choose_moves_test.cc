@@ -30,14 +30,14 @@ TEST(ChooseMovesTest, WithoutMeasurementsItIsThePlan) {
 }
 
 TEST(ChooseMovesTest, NothingIsMovedWhereCopiesTakeLongerThanWork) {
-  EXPECT_TRUE(ChooseMoves(kUneven, kOptions, AnyShape(), {1000, 1'000'000}, kNothing).empty());
+  EXPECT_TRUE(ChooseMoves(kUneven, kOptions, AnyShape(), {1000, 1'000'000, 0}, kNothing).empty());
 }
 
 TEST(ChooseMovesTest, FewerTokensWhereCopiesTakeAsLongAsWork) {
   const std::vector<Stowed> hidden =
-      ChooseMoves(kUneven, kOptions, AnyShape(), {1000, 1}, kNothing);
+      ChooseMoves(kUneven, kOptions, AnyShape(), {1000, 1, 0}, kNothing);
   const std::vector<Stowed> slow =
-      ChooseMoves(kUneven, kOptions, AnyShape(), {1000, 500}, kNothing);
+      ChooseMoves(kUneven, kOptions, AnyShape(), {1000, 500, 0}, kNothing);
   ASSERT_EQ(hidden.size(), 1u);
   ASSERT_EQ(slow.size(), 1u);
   EXPECT_EQ(hidden[0].move.tokens, 40u);
@@ -48,7 +48,8 @@ TEST(ChooseMovesTest, FewerTokensWhereCopiesTakeAsLongAsWork) {
 RC_GTEST_PROP(ChooseMovesTest, ItIsNeverSlowerThanNoMovesOrAll, ()) {
   const Batch batch = AnyBatch();
   const Speeds speeds{*rc::gen::inRange<uint32_t>(1, 100000),
-                      *rc::gen::inRange<uint32_t>(1, 10000000)};
+                      *rc::gen::inRange<uint32_t>(1, 10000000),
+                      *rc::gen::element<uint32_t>(0, 1000, 100000000)};
   Shape shape = AnyShape();
   shape.grad_bytes = *rc::gen::element<uint64_t>(0, 20 << 10);
   Holdings holdings{{batch.devices, std::vector<Slot>(shape.slots)}, *rc::gen::arbitrary<bool>()};

@@ -21,7 +21,7 @@ const Batch kUneven{2, {10, 90, 20, 0}, {0, 0, 1, 1}, {0, 1, 0, 1}};
 const std::vector<Stowed> kForty{{{1, 1, 0, 40}, 0, 0, 0, 0, 0, false}};
 
 uint64_t TimeOf(const std::vector<Stowed>& moves, const Shape& shape, uint32_t kib) {
-  return Makespan(kUneven, shape, {1000, kib}, false).Of(moves);
+  return Makespan(kUneven, shape, {1000, kib, 0}, false).Of(moves);
 }
 
 TEST(MakespanTest, FreeCopiesLeaveTheBusiestDevice) {
@@ -50,9 +50,17 @@ TEST(MakespanTest, BackwardTakesTwiceTheWorkAndBringsGradientsBack) {
   EXPECT_EQ(TimeOf(kForty, shape, 500), 85'000 + backward);
 }
 
+TEST(MakespanTest, CopiesOfAForwardRoundBeginWhenItIsPlanned) {
+  Shape shape = AnyShape();
+  // 10 KiB of weights and 40 of tokens at 500 arrive at 35,000 instead of 25,000.
+  EXPECT_EQ(Makespan(kUneven, shape, {1000, 500, 10'000}, false).Of(kForty), 95'000u);
+  EXPECT_EQ(Arrivals(kForty, shape, {1000, 500, 10'000}, false, false)[0], 35'000u);
+  EXPECT_EQ(Arrivals(kForty, shape, {1000, 500, 10'000}, true, false)[0], 45'000u);
+}
+
 TEST(MakespanTest, AnObjectEvaluatesOneListAfterAnother) {
   const Shape shape = AnyShape();
-  Makespan makespan(kUneven, shape, {1000, 500}, false);
+  Makespan makespan(kUneven, shape, {1000, 500, 0}, false);
   const uint64_t none = makespan.Of({});
   const uint64_t forty = makespan.Of(kForty);
   EXPECT_EQ(none, 100'000u);
@@ -62,7 +70,7 @@ TEST(MakespanTest, AnObjectEvaluatesOneListAfterAnother) {
 
 TEST(MakespanTest, AListThatReachesTheLimitIsTooLong) {
   const Shape shape = AnyShape();
-  Makespan makespan(kUneven, shape, {1000, 500}, false);
+  Makespan makespan(kUneven, shape, {1000, 500, 0}, false);
   const uint64_t time = makespan.Of(kForty);
   EXPECT_EQ(makespan.Of(kForty, time + 1), time);
   EXPECT_EQ(makespan.Of(kForty, time), Makespan::kTooLong);
@@ -74,7 +82,7 @@ TEST(MakespanTest, OnlyDevicesThatTheLastOneWaitsForDelayIt) {
   const std::vector<Stowed> moves{{{0, 1, 80, 10}, 0, 0, 0, 0, 0, false},
                                   {{2, 3, 35, 5}, 2, 0, 0, 0, 0, false}};
   const Shape shape = AnyShape();
-  EXPECT_EQ(Makespan(batch, shape, {1000, 1}, false).Delaying(moves), 0b0011u);
+  EXPECT_EQ(Makespan(batch, shape, {1000, 1, 0}, false).Delaying(moves), 0b0011u);
 }
 
 }  // namespace

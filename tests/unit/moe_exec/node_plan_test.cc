@@ -70,12 +70,13 @@ TEST(NodePlanTest, TakesTheSmallestBudgetAndTheSlowestSpeeds) {
   std::vector<Posting> postings = Postings(Shifted(&random), shape);
   for (Posting& p : postings) p.stay = true;
   postings[3].copies = 2;
-  postings[4].speeds = {7, 1};
-  postings[5].speeds = {3, 9};
+  postings[4].speeds = {7, 1, 5};
+  postings[5].speeds = {3, 9, 4};
   postings[6].stay = false;
   const NodePlan plan = PlanNode(postings, shape);
   EXPECT_EQ(plan.speeds.row, 7u);
   EXPECT_EQ(plan.speeds.kib, 9u);
+  EXPECT_EQ(plan.speeds.start, 5u);
   EXPECT_FALSE(plan.stay);
   EXPECT_LE(plan.moves.size(), 2u);
 }
