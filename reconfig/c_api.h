@@ -248,7 +248,7 @@ typedef struct {
   uint64_t grad_bytes;   /* of its weights' gradients; 0: there is no backward */
   uint64_t token_bytes;  /* of one row, in and out */
   uint32_t slots;        /* moved experts that a device has room for, 1..16; 8 */
-  uint32_t dynamic;      /* experts of each process that may be moved; 4 */
+  uint32_t dynamic;      /* experts of each process that may be moved, at least; 4 */
   uint32_t copies;       /* experts copied in one round, all together; slots * ranks */
   uint32_t gate_percent; /* nothing moves while the busiest has at most so much of the mean; 105 */
   uint32_t least;        /* tokens for which a copy is made; 1 */

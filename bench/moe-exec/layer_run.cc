@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "bench/moe-exec/dispatcher.h"
+#include "bench/moe-exec/planning_delay.h"
 #include "bench/moe-exec/sim_device.h"
 #include "reconfig/base/hash.h"
 
@@ -17,19 +18,7 @@ struct Header {
   ncclUniqueId id;
 };
 
-constexpr size_t kHeaderBytes = 256;
-static_assert(sizeof(Header) <= kHeaderBytes);
-
-uint32_t OwnExperts(const LayerRunOptions& o) { return o.trace.experts / o.trace.devices; }
-size_t Gradients(const LayerRunOptions& o) {
-  return size_t{o.layers} * OwnExperts(o) * o.expert.weights();
-}
-size_t RankBytes(const LayerRunOptions& o) {
-  const size_t bytes = moe::kMaxSlots * sizeof(SlotOfRun) +
-                       (o.micro_batches + 1) * sizeof(uint64_t) + Gradients(o) * sizeof(float) +
-                       size_t{o.layers} * OwnExperts(o);
-  return (bytes + 7) / 8 * 8;
-}
+static_assert(sizeof(Header) <= kLayerRunHeaderBytes);
 
 class Run {
  public:
@@ -37,7 +26,7 @@ class Run {
       : crew_(crew),
         o_(o),
         rank_(rank),
-        own_(OwnExperts(o)),
+        own_(o.trace.experts / o.trace.devices),
         device_(o.simgpu, static_cast<int>(rank)),
         stream_(device_.MakeStream()) {}
   // Kernels that wait for a process that is lost are let go by the balancer; they use what is here.
@@ -60,7 +49,8 @@ class Run {
   void ReturnRows(uint64_t* digest);
   [[nodiscard]] moe::RoundInput Input(uint32_t number, bool backward);
   bool Round(uint32_t number, bool backward);
-  bool Balanced(uint32_t number, bool backward, const moe::RoundInput& input);
+  bool Balanced(uint32_t number, bool backward, const moe::RoundInput& input, uint64_t start);
+  void NoteDynamic(const moe::Moved& moved, const moe::RoundInput& input);
   void Compute(uint32_t number, const moe::Segment& segment, bool backward);
   void AddGradient(uint32_t number, uint32_t expert, CUdeviceptr gradient);
   void NoteMoves(uint32_t number, bool backward, const moe::Moved& moved);
@@ -236,6 +226,15 @@ void Run::NoteMoves(uint32_t number, bool backward, const moe::Moved& moved) {
   }
 }
 
+void Run::NoteDynamic(const moe::Moved& moved, const moe::RoundInput& input) {
+  uint32_t most_static = 0, least_dynamic = UINT32_MAX;
+  for (uint32_t e = 0; e < own_; ++e) {
+    if (moved.dynamic[e] == 0) most_static = std::max(most_static, input.tokens[e]);
+    if (moved.dynamic[e] != 0) least_dynamic = std::min(least_dynamic, input.tokens[e]);
+  }
+  result_.stale_dynamic += most_static > least_dynamic ? 1 : 0;
+}
+
 // When all have noted their moves.
 void Run::NoteSlots(uint32_t number, const moe::Moved& moved) {
   for (const moe::Stowed& s : moved.received) {
@@ -256,8 +255,9 @@ void Run::ChangeWeights() {
   }
 }
 
-bool Run::Balanced(uint32_t number, bool backward, const moe::RoundInput& input) {
+bool Run::Balanced(uint32_t number, bool backward, const moe::RoundInput& input, uint64_t start) {
   Layer& layer = layers_[number];
+  SetPlanningTime(backward ? 0 : o_.plan_ns);
   if (Fail(backward ? balancer_->BeginBackward(input, layer.moved)
                     : balancer_->BeginForward(input))) {
     return false;
@@ -265,9 +265,12 @@ bool Run::Balanced(uint32_t number, bool backward, const moe::RoundInput& input)
   Step();
   for (const moe::Segment& s : balancer_->Statics()) Compute(number, s, backward);
   Step();
+  bool planned = backward || o_.plan_ns == 0;
   for (bool more = true; more;) {
     const absl::StatusOr<std::vector<moe::Segment>> segments = balancer_->Next();
     if (Fail(segments.status())) return false;
+    if (!planned) (void)device_.Clock(stream_, start + o_.plan_ns);
+    planned = true;
     Step();
     for (const moe::Segment& s : *segments) Compute(number, s, backward);
     more = !segments->empty();
@@ -277,6 +280,7 @@ bool Run::Balanced(uint32_t number, bool backward, const moe::RoundInput& input)
   Step();
   for (const moe::Gradient& g : *gradients) AddGradient(number, g.expert, g.data);
   NoteMoves(number, backward, balancer_->moved());
+  if (!backward) NoteDynamic(balancer_->moved(), input);
   layer.moved = balancer_->moved();
   return true;
 }
@@ -289,7 +293,7 @@ bool Run::Round(uint32_t number, bool backward) {
   }
   const moe::RoundInput input = Input(number, backward);
   if (balancer_ != nullptr) {
-    if (!Balanced(number, backward, input)) return false;
+    if (!Balanced(number, backward, input, start)) return false;
   } else {
     for (uint32_t e = 0; e < own_; ++e) {
       if (input.tokens[e] > 0) Compute(number, Whole(input, e), backward);
@@ -320,6 +324,7 @@ int Run::Main() {
     shape.dynamic = o_.trace.dynamic;
     shape.gate_percent = o_.gate_percent;
     balancers_cuda_ = device_.cuda();
+    if (o_.plan_ns > 0) DelayCopies(&device_, &balancers_cuda_);
     if (o_.change_driver) o_.change_driver(&balancers_cuda_);
     absl::StatusOr<std::unique_ptr<moe::Balancer>> opened =
         moe::Balancer::Open(balancers_cuda_, {o_.name, rank_, crew_.ranks()}, shape, o_.balancer);
@@ -372,31 +377,6 @@ int Run::Main() {
 }
 
 }  // namespace
-
-size_t LayerRunBytes(const LayerRunOptions& o) {
-  return kHeaderBytes + o.trace.devices * (sizeof(LayerRunResult) + RankBytes(o));
-}
-
-LayerRunResult& ResultOf(const Crew& crew, uint32_t rank) {
-  return reinterpret_cast<LayerRunResult*>(crew.memory() + kHeaderBytes)[rank];
-}
-
-SlotOfRun* SlotsOf(const Crew& crew, const LayerRunOptions& o, uint32_t rank) {
-  char* const first = crew.memory() + kHeaderBytes + crew.ranks() * sizeof(LayerRunResult);
-  return reinterpret_cast<SlotOfRun*>(first + rank * RankBytes(o));
-}
-
-uint64_t* ChecksOf(const Crew& crew, const LayerRunOptions& o, uint32_t rank) {
-  return reinterpret_cast<uint64_t*>(SlotsOf(crew, o, rank) + moe::kMaxSlots);
-}
-
-float* GradientsOf(const Crew& crew, const LayerRunOptions& o, uint32_t rank) {
-  return reinterpret_cast<float*>(ChecksOf(crew, o, rank) + o.micro_batches + 1);
-}
-
-uint8_t* SplitOf(const Crew& crew, const LayerRunOptions& o, uint32_t rank) {
-  return reinterpret_cast<uint8_t*>(GradientsOf(crew, o, rank) + Gradients(o));
-}
 
 int RunLayers(const Crew& crew, const LayerRunOptions& options, uint32_t rank) {
   return Run(crew, options, rank).Main();

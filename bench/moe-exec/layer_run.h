@@ -37,6 +37,9 @@ struct LayerRunOptions {
   // Of the driver that the balancer calls: for tests, which let calls fail.
   std::function<void(CudaDriver* driver)> change_driver;
   moe::BalancerOptions balancer;
+  // Virtual time that planning takes in a forward round. Copies begin no earlier than this after
+  // the round begins, and neither does anything that the first Next() gives.
+  uint64_t plan_ns = 0;
   uint32_t gate_percent = 105;
   // Virtual time of a row's GEMM, and of one more expert's, forward; backward takes twice that.
   uint64_t row_ns = 9920;
@@ -54,6 +57,8 @@ struct LayerRunResult {
   uint64_t peer_bytes;     // that the driver copied between processes
   uint64_t formula_bytes;  // that the moves must copy
   uint64_t given, given_whole, weights_there, received, late_rounds, copies_left;
+  // Forward rounds in which an expert that may not be moved has more tokens than one that may.
+  uint64_t stale_dynamic;
   moe::Off off;
 };
 
@@ -65,6 +70,8 @@ struct SlotOfRun {
   friend bool operator==(const SlotOfRun&, const SlotOfRun&) = default;
 };
 
+// At the beginning of the common memory, for RunLayers().
+inline constexpr size_t kLayerRunHeaderBytes = 256;
 // Bytes of common memory that a run needs.
 [[nodiscard]] size_t LayerRunBytes(const LayerRunOptions& options);
 [[nodiscard]] LayerRunResult& ResultOf(const Crew& crew, uint32_t rank);

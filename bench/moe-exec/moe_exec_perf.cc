@@ -1,90 +1,31 @@
 // `./dev bench moe-exec`: a few layers of experts over processes of the simulated GPU, without
-// balancing, with it, and with copy engines a tenth as fast. What is computed must be the same;
-// what it takes is virtual time.
-#include <unistd.h>
-
+// balancing, with it, and with copy engines a tenth as fast. What is computed must be the same; how
+// long it takes is virtual time, in which planning takes what it takes on this processor. Then the
+// same times over several seeds, steps and numbers of layers.
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <string>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "bench/lib/flags.h"
 #include "bench/lib/report.h"
-#include "bench/moe-exec/layer_run.h"
+#include "bench/lib/statistics.h"
+#include "bench/moe-exec/growth_sweep.h"
+#include "bench/moe-exec/measured_run.h"
+#include "bench/moe/planning.h"
 
 namespace rewire::bench {
 namespace {
 
-// NVLink's 450 GB/s and a device's own 1500 GB/s where 72 MiB of an expert's weights are 24 KiB. A
-// copy within a device is no copy engine's.
-constexpr uint64_t kPeerMbps = 150;
-constexpr uint64_t kLocalMbps = 500;
-// A plan is never late here for want of a processor.
-constexpr Duration kPatience = seconds(20);
+constexpr int kTimedPlans = 2000;
 
 struct Options {
-  int64_t devices = 8;
-  int64_t layers = 2;
-  int64_t micro_batches = 12;
-  int64_t step = 12;
-  int64_t seed = 1;
+  RunSetting run;
+  int64_t seeds = 6;
+  int64_t plan_us = 0;
   bool json = false;
 };
-
-struct Outcome {
-  std::vector<LayerRunResult> results;
-  std::vector<std::vector<float>> gradients;
-  std::vector<std::vector<uint8_t>> split;
-  LayerRunResult sum{};
-};
-
-LayerRunOptions OptionsOf(const Options& o, bool balance, const char* name) {
-  LayerRunOptions run;
-  run.simgpu = REWIRE_SIMGPU;
-  run.name = absl::StrCat("bench-", getpid(), "-", name);
-  run.trace.devices = static_cast<uint32_t>(o.devices);
-  run.layers = static_cast<uint32_t>(o.layers);
-  run.micro_batches = static_cast<uint32_t>(o.micro_batches);
-  run.step = static_cast<uint32_t>(o.step);
-  run.seed = static_cast<uint64_t>(o.seed);
-  run.balance = balance;
-  run.balancer.patience = kPatience;
-  return run;
-}
-
-Outcome Measure(const Options& o, bool balance, uint64_t slower, const char* name) {
-  const LayerRunOptions run = OptionsOf(o, balance, name);
-  setenv("SIMGPU_DEVICES", absl::StrCat(o.devices).c_str(), 1);
-  setenv("SIMGPU_PEER_MBPS", absl::StrCat(kPeerMbps / slower).c_str(), 1);
-  setenv("SIMGPU_LOCAL_MBPS", absl::StrCat(kLocalMbps).c_str(), 1);
-  Crew crew(run.trace.devices, LayerRunBytes(run));
-  const std::vector<int> statuses =
-      crew.Run([&](uint32_t rank) { return RunLayers(crew, run, rank); }, seconds(300));
-  for (size_t rank = 0; rank < statuses.size(); ++rank) {
-    if (statuses[rank] == 0) continue;
-    fprintf(stderr, "moe-exec: %s: rank %zu ended with %d\n", name, rank, statuses[rank]);
-    exit(1);
-  }
-  Outcome out;
-  const size_t own = size_t{run.layers} * run.trace.experts / run.trace.devices;
-  for (uint32_t rank = 0; rank < run.trace.devices; ++rank) {
-    const LayerRunResult& r = ResultOf(crew, rank);
-    out.results.push_back(r);
-    const float* gradients = GradientsOf(crew, run, rank);
-    out.gradients.emplace_back(gradients, gradients + own * run.expert.weights());
-    const uint8_t* split = SplitOf(crew, run, rank);
-    out.split.emplace_back(split, split + own);
-    out.sum.critical_ns = r.critical_ns;  // the same for all
-    out.sum.allocations += r.allocations;
-    out.sum.peer_bytes += r.peer_bytes;
-    out.sum.formula_bytes += r.formula_bytes;
-    out.sum.given += r.given;
-    out.sum.given_whole += r.given_whole;
-    out.sum.late_rounds += r.late_rounds;
-  }
-  return out;
-}
 
 // Of experts' gradients: how many were only ever moved as a whole, whether all of these are equal
 // to the bit, and how far those of split ones are off.
@@ -133,26 +74,81 @@ double OverFormula(const Outcome& out) {
   return static_cast<double>(out.sum.peer_bytes) / static_cast<double>(out.sum.formula_bytes);
 }
 
+// What planning takes in the critical path: the 99th percentile of the processor time of
+// PlanNode(), unless the user says otherwise.
+void ChargePlanning(Options* o) {
+  o->run.plan_ns = o->run.plan_ns_slow_copies = static_cast<uint64_t>(o->plan_us) * 1000;
+  if (o->plan_us != 0) return;
+  const PlanTimes times = TimePlans(static_cast<uint32_t>(o->run.devices), kTimedPlans);
+  if (times.runtime.empty()) return;
+  o->run.plan_ns = static_cast<uint64_t>(Percentile(times.runtime, 0.99) * 1000);
+  o->run.plan_ns_slow_copies =
+      static_cast<uint64_t>(Percentile(times.runtime_slow_copies, 0.99) * 1000);
+}
+
+double Median(std::vector<double> samples) {
+  std::sort(samples.begin(), samples.end());
+  return Percentile(samples, 0.5);
+}
+
+double Most(const std::vector<double>& samples) {
+  return *std::max_element(samples.begin(), samples.end());
+}
+
+double Least(const std::vector<double>& samples) {
+  return *std::min_element(samples.begin(), samples.end());
+}
+
+// All seeds of all settings, the medians and the worst.
+void ReportSweep(const std::vector<SweptSetting>& settings, Report* report) {
+  const std::string growth = "critical_path_growth";
+  const std::string slow = "speedup_over_plain_copies_10x_slower";
+  std::vector<double> all_growth, all_slow, all_speedup;
+  fprintf(report->text(), "# growth with copies 10 times slower, by seed\n");
+  for (const SweptSetting& s : settings) {
+    fprintf(report->text(), "  %-16s", s.name.c_str());
+    for (const double g : s.growth) fprintf(report->text(), " %7.4f", g);
+    fprintf(report->text(), "  median %.4f, worst %.4f; speed-up at least %.3f, slow %.3f\n",
+            Median(s.growth), Most(s.growth), Least(s.speedup), Least(s.speedup_slow_copies));
+    report->Set(growth + "_" + s.name, s.growth);
+    report->Set(growth + "_median_" + s.name, Median(s.growth));
+    report->Set(growth + "_worst_" + s.name, Most(s.growth));
+    report->Set("speedup_over_plain_least_" + s.name, Least(s.speedup));
+    report->Set(slow + "_least_" + s.name, Least(s.speedup_slow_copies));
+    all_growth.insert(all_growth.end(), s.growth.begin(), s.growth.end());
+    all_slow.insert(all_slow.end(), s.speedup_slow_copies.begin(), s.speedup_slow_copies.end());
+    all_speedup.insert(all_speedup.end(), s.speedup.begin(), s.speedup.end());
+  }
+  report->Set(growth + "_median_over_settings", Median(all_growth));
+  report->Set(growth + "_worst_over_seeds", Most(all_growth));
+  report->Set("speedup_over_plain_worst_over_seeds", Least(all_speedup));
+  report->Set(slow + "_worst_over_seeds", Least(all_slow));
+}
+
 int Main(int argc, char** argv) {
   Options o;
   Flags flags("moe-exec_perf", "experts balanced by copy engines, on the simulated GPU");
-  flags.Int("--devices", &o.devices, 2, 16, "processes, a device each; they share 128 experts");
-  flags.Int("--layers", &o.layers, 1, 16, "expert-parallel layers");
-  flags.Int("--micro-batches", &o.micro_batches, 1, 1000, "forward and backward");
-  flags.Int("--step", &o.step, 1, 1000, "micro-batches from one change of the weights to the next");
-  flags.Int("--seed", &o.seed, 1, 1000000, "of the trace");
+  flags.Int("--devices", &o.run.devices, 2, 16, "processes, a device each; they share 128 experts");
+  flags.Int("--layers", &o.run.layers, 1, 16, "expert-parallel layers");
+  flags.Int("--micro-batches", &o.run.micro_batches, 1, 1000, "forward and backward");
+  flags.Int("--step", &o.run.step, 1, 1000,
+            "micro-batches from one change of the weights to the next");
+  flags.Int("--seed", &o.run.seed, 1, 1000000, "of the trace");
+  flags.Int("--seeds", &o.seeds, 0, 1000, "of the sweep over settings; 0: no sweep");
+  flags.Int("--plan-us", &o.plan_us, 0, 100000, "virtual time of planning; 0: as measured here");
   flags.Switch("--json", &o.json, "one JSON object on stdout, the text on stderr");
   flags.ParseOrExit(argc, argv);
-  if (128 % o.devices != 0) {
+  if (128 % o.run.devices != 0) {
     fprintf(stderr, "moe-exec_perf: --devices=%lld does not divide 128\n",
-            static_cast<long long>(o.devices));
+            static_cast<long long>(o.run.devices));
     return 2;
   }
   Report report("moe-exec", o.json);
-  const Outcome plain = Measure(o, false, 1, "plain");
-  const Outcome balanced = Measure(o, true, 1, "balanced");
-  const Outcome slow = Measure(o, true, 10, "slow");
-  const LayerRunOptions run = OptionsOf(o, true, "");
+  ChargePlanning(&o);
+  const Outcome plain = Measure(o.run, Kind::kPlain);
+  const Outcome balanced = Measure(o.run, Kind::kBalanced);
+  const Outcome slow = Measure(o.run, Kind::kBalancedSlowCopies);
+  const LayerRunOptions run = OptionsOf(o.run, Kind::kBalanced);
   const GradientComparison gradients = Compare(plain, balanced, run.expert.weights());
   const GradientComparison slows = Compare(plain, slow, run.expert.weights());
 
@@ -168,8 +164,8 @@ int Main(int argc, char** argv) {
 
   FILE* const text = report.text();
   fprintf(text, "# %lld processes, %lld layers, %lld micro-batches; virtual time\n",
-          static_cast<long long>(o.devices), static_cast<long long>(o.layers),
-          static_cast<long long>(o.micro_batches));
+          static_cast<long long>(o.run.devices), static_cast<long long>(o.run.layers),
+          static_cast<long long>(o.run.micro_batches));
   fprintf(text, "critical path: plain %.2f ms, balanced %.2f ms, copies 10 times slower %.2f ms\n",
           ms(plain), ms(balanced), ms(slow));
   fprintf(text, "moves: %llu, of a whole expert %llu; late rounds %llu, with slow copies %llu\n",
@@ -197,11 +193,16 @@ int Main(int argc, char** argv) {
   report.Set("moves", balanced.sum.given);
   report.Set("late_rounds", balanced.sum.late_rounds);
   report.Set("late_rounds_copies_10x_slower", slow.sum.late_rounds);
-  report.SetConfig("devices", o.devices);
-  report.SetConfig("layers", o.layers);
-  report.SetConfig("micro_batches", o.micro_batches);
-  report.SetConfig("step", o.step);
-  report.SetConfig("seed", o.seed);
+  report.Set("plan_us_charged", static_cast<double>(o.run.plan_ns) / 1e3);
+  report.Set("plan_us_charged_copies_10x_slower",
+             static_cast<double>(o.run.plan_ns_slow_copies) / 1e3);
+  if (o.seeds > 0) ReportSweep(SweepGrowth(o.run, o.seeds), &report);
+  report.SetConfig("seeds", o.seeds);
+  report.SetConfig("devices", o.run.devices);
+  report.SetConfig("layers", o.run.layers);
+  report.SetConfig("micro_batches", o.run.micro_batches);
+  report.SetConfig("step", o.run.step);
+  report.SetConfig("seed", o.run.seed);
   report.SetConfig("simulated", true);
   if (const absl::Status written = report.Finish(); !written.ok()) {
     fprintf(stderr, "moe-exec_perf: %s\n", std::string(written.message()).c_str());

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <map>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "bench/lib/flags.h"
@@ -17,6 +18,7 @@
 #include "bench/moe/planning.h"
 #include "bench/moe/quality.h"
 #include "bench/moe/relayout_part.h"
+#include "bench/moe/shifting_part.h"
 
 namespace rewire::bench {
 namespace {
@@ -79,6 +81,15 @@ void Quality(const Options& options, uint32_t devices, Report* report) {
   report->Set("token_straggler_cut" + suffix, Median(token_cut[ours]));
   report->Set("gemm_straggler_cut" + suffix, Median(gemm_cut[ours]));
   report->Set("never_worse" + suffix, !worse[ours]);
+  report->Set("copies" + suffix, Median(copies[ours]));
+  for (const auto& [way, name] :
+       {std::pair(Way::kSplit, "gate_1_3"), std::pair(Way::kSplitUngated, "gate_1_0")}) {
+    const auto w = static_cast<size_t>(way);
+    const std::string key = std::string("_llep_") + name + suffix;
+    report->Set("token_straggler_cut" + key, Median(token_cut[w]));
+    report->Set("gemm_straggler_cut" + key, Median(gemm_cut[w]));
+    report->Set("copies" + key, Median(copies[w]));
+  }
   for (size_t w = 0; w < kWayNames.size(); ++w) {
     const std::string name = std::string(kWayNames[w]) + suffix;
     Check(report->AddSamples("token straggler, " + name, "tokens", straggler[w]));
@@ -88,29 +99,86 @@ void Quality(const Options& options, uint32_t devices, Report* report) {
   }
 }
 
+// Loads that shift, with as many experts dynamic as FEPLB has by default.
+void ShiftingLoads(const Options& options, Report* report) {
+  fprintf(report->text(),
+          "# shifting loads, max/mean:  sigma    none  history  counts   worst  copies\n");
+  for (const uint32_t devices : {2U, 4U, 8U}) {
+    for (const double sigma : {0.5, 1.0}) {
+      std::vector<double> none, history, counts, copies;
+      double worst = 0;
+      for (int64_t seed = 1; seed <= options.seeds; ++seed) {
+        const Shifting s = MeasureShifting(devices, sigma, static_cast<uint64_t>(seed),
+                                           static_cast<int>(options.batches));
+        none.push_back(s.none);
+        history.push_back(s.by_history);
+        counts.push_back(s.by_counts);
+        copies.push_back(s.copies);
+        worst = std::max(worst, s.worst_by_counts);
+      }
+      fprintf(report->text(), "  %u devices %22.1f %7.3f %8.3f %7.4f %7.4f %7.1f\n", devices, sigma,
+              Median(none), Median(history), Median(counts), worst, Median(copies));
+      const std::string suffix = "_ep" + std::to_string(devices) + (sigma < 1 ? "" : "_sigma_1");
+      report->Set("shifting_max_over_mean_unbalanced" + suffix, Median(none));
+      report->Set("shifting_max_over_mean_by_history" + suffix, Median(history));
+      report->Set("shifting_max_over_mean" + suffix, Median(counts));
+      report->Set("shifting_max_over_mean_worst" + suffix, worst);
+      report->Set("shifting_copies" + suffix, Median(copies));
+    }
+  }
+}
+
 // LAER's planner times were published, on its authors' machine: ours are this machine's.
 void Relayouts(const Options& options, Report* report) {
   const auto times = TimeRelayouts(kData + "/planner_seconds.csv", 9);
   Check(times.status());
-  fprintf(report->text(), "# re-layout, 32 experts: devices, capacity, LAER s, ours s, ratio\n");
-  std::map<uint32_t, double> speedup;  // the least over capacities
+  fprintf(report->text(),
+          "# re-layout, 32 experts: devices, capacity, LAER s, ours from five iterations s, ratio, "
+          "from one s, ratio\n");
+  std::map<uint32_t, double> five, one;  // the least over capacities
+  const auto least = [](std::map<uint32_t, double>* of, uint32_t devices, double ratio) {
+    const auto [known, fresh] = of->emplace(devices, ratio);
+    if (!fresh) known->second = std::min(known->second, ratio);
+  };
   for (const RelayoutTime& t : *times) {
     const double ratio = t.laer_seconds / t.our_seconds;
-    fprintf(report->text(), "  %5u %3u %9.5f %9.6f %7.0f\n", t.devices, t.capacity, t.laer_seconds,
-            t.our_seconds, ratio);
-    const auto [least, fresh] = speedup.emplace(t.devices, ratio);
-    if (!fresh) least->second = std::min(least->second, ratio);
+    const double ratio_one = t.laer_seconds / t.our_seconds_one_iteration;
+    fprintf(report->text(), "  %5u %3u %9.5f %9.6f %6.1f %9.6f %6.1f\n", t.devices, t.capacity,
+            t.laer_seconds, t.our_seconds, ratio, t.our_seconds_one_iteration, ratio_one);
+    least(&five, t.devices, ratio);
+    least(&one, t.devices, ratio_one);
   }
-  for (const auto& [devices, ratio] : speedup) {
-    report->Set("relayout_speedup_vs_laer_n" + std::to_string(devices), ratio);
+  for (const auto& [devices, ratio] : five) {
+    const std::string n = "_n" + std::to_string(devices);
+    report->Set("relayout_speedup_vs_laer_five_iterations" + n, ratio);
+    report->Set("relayout_speedup_vs_laer" + n, one[devices]);
   }
 
   const auto costs = CompareRelayoutCosts(static_cast<int>(options.layouts), 1);
   Check(costs.status());
-  fprintf(report->text(), "# re-layout cost beside LAER's, %zu inputs: median %.4f, worst %.4f\n",
+  fprintf(report->text(),
+          "# re-layout cost beside LAER's, %zu inputs of one iteration, in sample: "
+          "median %.4f, worst %.4f\n",
           costs->size(), Percentile(*costs, 0.5), costs->back());
   report->Set("relayout_cost_ratio", costs->back());
   report->Set("relayout_cost_ratio_median", Percentile(*costs, 0.5));
+
+  const auto out =
+      CompareRelayoutsOutOfSample(static_cast<int>(std::max<int64_t>(options.layouts / 4, 1)), 1);
+  Check(out.status());
+  for (const auto& [ratios, name] :
+       {std::pair(&out->placed_by, "five_in_sample"), std::pair(&out->next, "out_of_sample")}) {
+    fprintf(report->text(),
+            "# re-layout cost beside LAER's, placed by five, %s, %zu inputs: "
+            "p10 %.4f, median %.4f, p90 %.4f, worst %.4f\n",
+            name, ratios->size(), Percentile(*ratios, 0.1), Percentile(*ratios, 0.5),
+            Percentile(*ratios, 0.9), ratios->back());
+    const std::string key = std::string("relayout_cost_ratio_") + name;
+    report->Set(key + "_median", Percentile(*ratios, 0.5));
+    report->Set(key + "_p90", Percentile(*ratios, 0.9));
+    report->Set(key, ratios->back());
+  }
+  report->Set("relayout_no_dearer_out_of_sample", out->no_dearer);
 
   const auto compared = CompareObjectives(static_cast<int>(options.layouts), 1);
   Check(compared.status());
@@ -178,6 +246,23 @@ void Iterations(Report* report) {
   report->Set("modelled_iteration_error_held_out", modelled->median_error_held_out);
 }
 
+void Planning(const Options& options, Report* report) {
+  for (const uint32_t devices : {8U, 16U}) {
+    const PlanTimes times = TimePlans(devices, static_cast<int>(options.plans));
+    if (times.runtime.empty()) Check(absl::InternalError("the timed plans moved nothing"));
+    const std::string shape = "_e128_ep" + std::to_string(devices);
+    for (const auto& [us, name, suffix] :
+         {std::tuple(&times.runtime, "plan_us", ""),
+          std::tuple(&times.runtime_slow_copies, "plan_us", "_copies_10x_slower"),
+          std::tuple(&times.balance, "balance_moves_us", "")}) {
+      fprintf(report->text(), "# %s%s%s: median %.2f, p99 %.2f, max %.2f us of processor time\n",
+              name, shape.c_str(), suffix, Percentile(*us, 0.5), Percentile(*us, 0.99), us->back());
+      report->Set(std::string(name) + "_median" + shape + suffix, Percentile(*us, 0.5));
+      report->Set(std::string(name) + "_p99" + shape + suffix, Percentile(*us, 0.99));
+    }
+  }
+}
+
 int Main(int argc, char** argv) {
   Options options;
   Flags flags("moe_perf",
@@ -197,12 +282,8 @@ int Main(int argc, char** argv) {
   report.SetConfig("inputs", options.inputs);
   for (const uint32_t devices : {2U, 4U, 8U}) Quality(options, devices, &report);
 
-  const std::vector<double> us = TimePlans(static_cast<int>(options.plans));
-  if (us.empty()) Check(absl::InternalError("the timed plans moved nothing"));
-  fprintf(report.text(), "# plan, 128 experts on 8 devices: %.2f us, p99 %.2f, max %.2f\n",
-          Percentile(us, 0.5), Percentile(us, 0.99), us.back());
-  report.Set("plan_us_median_e128_ep8", Percentile(us, 0.5));
-  report.Set("plan_us_p99_e128_ep8", Percentile(us, 0.99));
+  ShiftingLoads(options, &report);
+  Planning(options, &report);
 
   const auto hashes = HashPlans(kRanks, options.inputs);
   Check(hashes.status());

@@ -1,15 +1,17 @@
 #include "bench/moe/planning.h"
 
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
 #include "bench/moe/trace.h"
-#include "reconfig/base/clock.h"
 #include "reconfig/base/hash.h"
 #include "reconfig/moe/balance.h"
+#include "reconfig/moe/dynamic_experts.h"
+#include "reconfig/moe/exec/node_plan.h"
 #include "reconfig/moe/greedy.h"
 
 namespace rewire::bench {
@@ -17,6 +19,12 @@ namespace {
 
 constexpr uint32_t kDevices = 8;
 constexpr uint32_t kExperts = 128;
+constexpr uint64_t kExpertBytes = 72 << 20;
+constexpr uint64_t kRowBytes = 12 << 10;
+constexpr uint32_t kRowPs = 155'000;
+constexpr uint32_t kKibPs = 2'276;  // 450 GB/s
+constexpr uint32_t kStartPs = 50'000'000;
+constexpr uint64_t kStep = 12;  // micro-batches until all weights change
 
 // From the number of the input alone: shapes from even to one expert that has nearly all.
 void Fill(uint64_t input, moe::Batch* batch) {
@@ -45,24 +53,70 @@ uint64_t HashAll(int64_t inputs) {
   return hash;
 }
 
+double ProcessorMicroseconds() {
+  timespec t{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) * 1e6 + static_cast<double>(t.tv_nsec) * 1e-3;
+}
+
+// As the processes of a node post a forward round. Slots keep what earlier rounds put there.
+void FillPostings(const std::vector<uint32_t>& tokens, const moe::Shape& shape, uint64_t round,
+                  std::vector<moe::Posting>* postings) {
+  for (size_t rank = 0; rank < postings->size(); ++rank) {
+    moe::Posting& posting = (*postings)[rank];
+    const auto first = tokens.begin() + static_cast<ptrdiff_t>(rank * shape.experts);
+    posting.copies = shape.slots * static_cast<uint32_t>(postings->size());
+    posting.tokens.assign(first, first + shape.experts);
+    posting.dynamic = moe::ChooseDynamic(posting.tokens, shape.dynamic);
+    if (round % kStep == 1) posting.slots.assign(shape.slots, {});
+    posting.stay = true;
+  }
+}
+
+void TakeSlots(const moe::NodePlan& plan, uint64_t round, std::vector<moe::Posting>* postings) {
+  for (const moe::Stowed& s : plan.moves) {
+    (*postings)[s.move.to].slots[s.slot] = {s.move.expert, round};
+  }
+}
+
 }  // namespace
 
-std::vector<double> TimePlans(int batches) {
-  Trace trace({}, 1);
-  for (int i = 0; i < 8; ++i) trace.Next();
-  std::vector<double> us;
+PlanTimes TimePlans(uint32_t devices, int batches) {
+  TraceShape trace_shape;
+  trace_shape.devices = devices;
+  Trace trace(trace_shape, 1);
+  moe::Shape shape;
+  shape.experts = kExperts / devices;
+  shape.weight_bytes = shape.grad_bytes = kExpertBytes;
+  shape.token_bytes = kRowBytes;
+  shape.rows = trace_shape.tokens * trace_shape.top;
+  shape.dynamic = trace_shape.dynamic;
+  std::vector<moe::Posting> postings(devices);
+  PlanTimes times;
   size_t moves = 0;
   for (int i = 0; i < batches; ++i) {
     trace.Next();
+    FillPostings(trace.batch().tokens, shape, static_cast<uint64_t>(i) + 1, &postings);
+    for (const uint32_t slower : {1U, 10U}) {
+      for (moe::Posting& p : postings) p.speeds = {kRowPs, kKibPs * slower, kStartPs};
+      const double begin = ProcessorMicroseconds();
+      const moe::NodePlan plan = moe::PlanNode(postings, shape);
+      (slower == 1 ? times.runtime : times.runtime_slow_copies)
+          .push_back(ProcessorMicroseconds() - begin);
+      moves += plan.moves.size();
+      if (slower == 1) TakeSlots(plan, static_cast<uint64_t>(i) + 1, &postings);
+    }
     moe::BalanceOptions options;
-    options.budget.copies = kDevices - 1;
-    const Time begin = Now();
+    options.budget.copies = devices - 1;
+    const double begin = ProcessorMicroseconds();
     moves += moe::BalanceMoves(trace.batch(), options).size();
-    us.push_back(static_cast<double>(ToNanoseconds(Now() - begin)) / 1e3);
+    times.balance.push_back(ProcessorMicroseconds() - begin);
   }
-  if (moves == 0) us.clear();  // nothing was planned
-  std::sort(us.begin(), us.end());
-  return us;
+  if (moves == 0) return {};
+  for (auto* us : {&times.runtime, &times.runtime_slow_copies, &times.balance}) {
+    std::sort(us->begin(), us->end());
+  }
+  return times;
 }
 
 absl::StatusOr<std::vector<uint64_t>> HashPlans(int ranks, int64_t inputs) {

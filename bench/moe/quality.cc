@@ -75,6 +75,8 @@ Outcome Plan(Way way, const Trace& trace, uint64_t copies) {
       return Eplb(trace);
     case Way::kSplit:
       return Of(batch, moe::SplitMoves(batch, {}));
+    case Way::kSplitUngated:
+      return Of(batch, moe::SplitMoves(batch, {.gate_percent = 100}));
     case Way::kGreedy:
       return Of(batch, moe::GreedyMoves(batch, {}));
     case Way::kOurs: {

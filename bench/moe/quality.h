@@ -8,9 +8,11 @@
 
 namespace rewire::bench {
 
-enum class Way { kNone, kShadowing, kEplb, kSplit, kGreedy, kOurs, kBound };
-inline constexpr std::array<std::string_view, 7> kWayNames = {
-    "none", "FasterMoE shadowing", "EPLB", "LLEP", "FEPLB greedy", "Rewire", "LP bound"};
+// LLEP is shown with its default gate (lambda = 1.3) and without a gate (lambda = 1.0).
+enum class Way { kNone, kShadowing, kEplb, kSplit, kSplitUngated, kGreedy, kOurs, kBound };
+inline constexpr std::array<std::string_view, 8> kWayNames = {
+    "none",           "FasterMoE shadowing", "EPLB",   "LLEP, gate 1.3",
+    "LLEP, gate 1.0", "FEPLB greedy",        "Rewire", "LP bound"};
 
 // Time of a device's grouped GEMM: FEPLB's tables have 0.14 to 0.17 us for a token in all cells,
 // and each expert beside its own costs the start of one more.

@@ -73,7 +73,18 @@ void Trace::ChooseDynamic() {
   }
 }
 
+void Trace::Shift() {
+  std::normal_distribution<double> normal;
+  for (uint32_t e = 0; e < shape_.experts; ++e) {
+    fixed_[e] = normal(random_);
+    drift_[e] = normal(random_);
+    common_[e] = e % shape_.block == 0 ? normal(random_) : common_[e - 1];
+  }
+}
+
 void Trace::Next() {
+  if (shape_.shift != 0 && micro_batches_ != 0 && micro_batches_ % shape_.shift == 0) Shift();
+  ++micro_batches_;
   std::normal_distribution<double> normal;
   for (double& d : drift_) {
     d = shape_.memory * d + std::sqrt(1 - shape_.memory * shape_.memory) * normal(random_);

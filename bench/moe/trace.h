@@ -21,6 +21,8 @@ struct TraceShape {
   uint32_t block = 64;
   double memory = 0.8;   // of what drifts, from one micro-batch to the next
   uint32_t dynamic = 4;  // experts of each device that may be moved
+  // Micro-batches after which every expert gets a new popularity; 0: never.
+  uint32_t shift = 0;
 };
 
 class Trace {
@@ -39,9 +41,11 @@ class Trace {
   std::vector<double> Chances();
   void Draw(uint32_t device, const std::vector<double>& chances);
   void ChooseDynamic();
+  void Shift();
 
   const TraceShape shape_;
   std::mt19937_64 random_;
+  uint64_t micro_batches_ = 0;
   std::vector<double> common_;  // of each expert's block
   std::vector<double> fixed_;
   std::vector<double> drift_;

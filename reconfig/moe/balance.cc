@@ -24,14 +24,14 @@ class Search {
     uint64_t high = most;
     // A thousandth of the mean is as good as even.
     const uint64_t fine = std::max<uint64_t>(low / 1024, 1);
-    MovePlan best;
+    MovePlan best, plan;
     if (Reach(low, &best)) return best;
+    best.clear();
     while (high - low > fine) {
       const uint64_t level = low + (high - low) / 2;
-      MovePlan plan;
       if (Reach(level, &plan)) {
         high = level;
-        best = std::move(plan);
+        std::swap(best, plan);
       } else {
         low = level;
       }
@@ -45,12 +45,14 @@ class Search {
     loads_ = before_;
     left_ = batch_.tokens;
     received_.assign(batch_.devices, 0);
+    sent_.assign(batch_.devices * batch_.tokens.size(), 0);
+    plan->clear();
     uint32_t copies = 0;
     for (;;) {
       const auto from =
           static_cast<uint32_t>(std::max_element(loads_.begin(), loads_.end()) - loads_.begin());
       if (loads_[from] <= level || loads_[from] - level < options_.least) return true;
-      if (const std::optional<Move> move = WithoutCopy(from, level, *plan)) {
+      if (const std::optional<Move> move = WithoutCopy(from, level)) {
         Do(from, *move, plan);
         continue;
       }
@@ -58,7 +60,7 @@ class Search {
       const std::optional<uint32_t> to = Idlest();
       if (!to || loads_[*to] >= level) return false;
       const uint64_t room = level - loads_[*to];
-      const std::optional<Move> move = Choose(from, *to, loads_[from] - level, room, *plan);
+      const std::optional<Move> move = Choose(from, *to, loads_[from] - level, room);
       if (!move) return false;
       Do(from, *move, plan);
     }
@@ -69,23 +71,22 @@ class Search {
     loads_[from] -= move.tokens;
     loads_[move.to] += move.tokens;
     ++received_[move.to];
+    sent_[At(move.expert, move.to)] = 1;
     plan->push_back(move);
   }
 
-  [[nodiscard]] static bool IsThere(const MovePlan& plan, uint32_t expert, uint32_t to) {
-    return std::any_of(plan.begin(), plan.end(),
-                       [&](const Move& m) { return m.expert == expert && m.to == to; });
+  [[nodiscard]] size_t At(uint32_t expert, uint32_t device) const {
+    return device * batch_.tokens.size() + expert;
   }
 
   // The most of what `from` has above the level that can go to where its weights are.
-  [[nodiscard]] std::optional<Move> WithoutCopy(uint32_t from, uint64_t level,
-                                                const MovePlan& plan) const {
+  [[nodiscard]] std::optional<Move> WithoutCopy(uint32_t from, uint64_t level) const {
     std::optional<Move> most;
     if (options_.there.empty()) return most;
     for (const uint32_t e : dynamic_[from]) {
       for (uint32_t to = 0; to < batch_.devices; ++to) {
-        if (options_.there[to * batch_.tokens.size() + e] == 0 || loads_[to] >= level ||
-            received_[to] == options_.budget.slots || IsThere(plan, e, to)) {
+        if (options_.there[At(e, to)] == 0 || loads_[to] >= level ||
+            received_[to] == options_.budget.slots || sent_[At(e, to)] != 0) {
           continue;
         }
         const auto tokens = static_cast<uint32_t>(
@@ -111,14 +112,14 @@ class Search {
   // Of the experts of `from`: the smallest that takes all the surplus away and fits as a whole; or
   // else a part of the smallest that is large enough; or else the largest.
   [[nodiscard]] std::optional<Move> Choose(uint32_t from, uint32_t to, uint64_t surplus,
-                                           uint64_t room, const MovePlan& plan) const {
+                                           uint64_t room) const {
     const uint64_t wanted = std::min(surplus, room);
     std::optional<uint32_t> fits;
     std::optional<uint32_t> enough;
     std::optional<uint32_t> largest;
     for (const uint32_t e : dynamic_[from]) {
       const uint32_t tokens = left_[e];
-      if (tokens == 0 || IsThere(plan, e, to)) continue;
+      if (tokens == 0 || sent_[At(e, to)] != 0) continue;
       if (tokens >= surplus && tokens <= room && (!fits || tokens < left_[*fits])) fits = e;
       if (tokens >= wanted && (!enough || tokens < left_[*enough])) enough = e;
       if (!largest || tokens > left_[*largest]) largest = e;
@@ -139,6 +140,7 @@ class Search {
   std::vector<uint64_t> loads_;
   std::vector<uint32_t> left_;
   std::vector<uint32_t> received_;
+  std::vector<uint8_t> sent_;  // [device * experts + expert]: a move to there is planned
 };
 
 }  // namespace

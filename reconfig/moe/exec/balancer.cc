@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "reconfig/base/log.h"
 #include "reconfig/base/status_macros.h"
+#include "reconfig/moe/dynamic_experts.h"
 
 namespace rewire::moe {
 namespace {
@@ -94,7 +95,7 @@ absl::Status Balancer::Begin(const RoundInput& input, const Moved* moved) {
     dynamic_ = before_.dynamic;
     page_->Open(round_);
   } else {
-    ChooseDynamic();
+    dynamic_ = ChooseDynamic(input_.tokens, shape_.dynamic);
     if (stay_.size() <= input.layer) stay_.resize(input.layer + 1, 1);
     page_->Post(round_, {lateness_.copies(), speeds_, input.tokens, dynamic_,
                          mine_.Of(input.layer, input.version, shape_.slots),
@@ -117,19 +118,6 @@ void Balancer::ChooseStatics() {
     (at_once ? statics_ : own_).push_back(OwnSegment(e, 0, input_.tokens[e]));
     if (at_once) static_rows_ += input_.tokens[e];
   }
-}
-
-void Balancer::ChooseDynamic() {
-  if (history_.size() <= input_.layer) history_.resize(input_.layer + 1);
-  std::vector<uint64_t>& history = history_[input_.layer];
-  if (history.empty()) history.assign(input_.tokens.begin(), input_.tokens.end());
-  std::vector<uint32_t> order(shape_.experts);
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(),
-                   [&](uint32_t a, uint32_t b) { return history[a] > history[b]; });
-  std::fill(dynamic_.begin(), dynamic_.end(), 0);
-  for (uint32_t i = 0; i < shape_.dynamic; ++i) dynamic_[order[i]] = 1;
-  for (uint32_t e = 0; e < shape_.experts; ++e) history[e] += input_.tokens[e] - history[e] / 8;
 }
 
 Segment Balancer::OwnSegment(uint32_t expert, uint32_t first, uint32_t rows) const {
@@ -216,8 +204,9 @@ void Balancer::MeasureLastRound() {
   if (round_ == 0) return;
   const double row_cost = backward() ? 2.0 : 1.0;
   measure(begun_, closed_, static_cast<double>(static_rows_) * row_cost, &speeds_.row);
-  measure(gives_begin_, gives_end_, static_cast<double>(out_->bytes() - given_before_) / 1024,
-          &speeds_.kib);
+  const auto given = static_cast<double>(out_->bytes() - given_before_);
+  measure(gives_begin_, gives_end_, given / 1024, &speeds_.kib);
+  if (given > 0 && !backward()) measure(begun_, gives_begin_, 1, &speeds_.start);
 }
 
 void Balancer::JudgeLastRound() {

@@ -117,7 +117,6 @@ class Balancer {
   [[nodiscard]] absl::Status EndReceiving() REWIRE_REQUIRES(mutex_);
   [[nodiscard]] absl::Status TakeBack() REWIRE_REQUIRES(mutex_);
   [[nodiscard]] bool Settled() const REWIRE_REQUIRES(mutex_);
-  void ChooseDynamic();
   void ChooseStatics() REWIRE_REQUIRES(mutex_);
   void ChooseTurns() REWIRE_REQUIRES(mutex_);
   void JudgeLastRound() REWIRE_REQUIRES(mutex_);
@@ -169,7 +168,6 @@ class Balancer {
   RoundInput input_;
   std::vector<uint64_t> offsets_;  // of each own expert's rows
   std::vector<uint8_t> dynamic_;
-  std::vector<std::vector<uint64_t>> history_;  // of each layer: faded counts
   std::vector<Segment> statics_;
   std::vector<Segment> own_;  // the others, in the order in which they are computed
   Moved before_;              // of the forward round, in a backward one
@@ -187,7 +185,7 @@ class Balancer {
   LentSlots mine_ REWIRE_GUARDED_BY(mutex_);                 // what others have put here
   std::vector<LentSlots> theirs_ REWIRE_GUARDED_BY(mutex_);  // what this process has put there
   std::vector<uint8_t> stay_;  // of each layer: what was put there forward is found there backward
-  std::vector<Posting> postings_ REWIRE_GUARDED_BY(mutex_);
+  std::vector<Posting> postings_;  // owned by the balancer's thread from its start
   bool judge_received_ REWIRE_GUARDED_BY(mutex_) = false;
   bool judge_given_ REWIRE_GUARDED_BY(mutex_) = false;
   Time in_order_until_ REWIRE_GUARDED_BY(mutex_);        // copies wait for those planned before

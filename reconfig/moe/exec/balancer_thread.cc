@@ -41,38 +41,19 @@ void Balancer::Run() {
 void Balancer::PlanRound() {
   const uint64_t round = round_;
   if (!CheckLost().ok() || !page_->Read(round, &postings_)) return;
-  Batch batch;
-  batch.devices = group_.ranks;
-  BalanceOptions options;
-  Speeds speeds;
-  Holdings holdings;
-  holdings.stay = true;
-  for (uint32_t rank = 0; rank < group_.ranks; ++rank) {
-    const Posting& posting = postings_[rank];
-    batch.tokens.insert(batch.tokens.end(), posting.tokens.begin(), posting.tokens.end());
-    batch.dynamic.insert(batch.dynamic.end(), posting.dynamic.begin(), posting.dynamic.end());
-    batch.owner.insert(batch.owner.end(), shape_.experts, rank);
-    options.budget.copies = std::min(options.budget.copies, posting.copies);
-    speeds.row = std::max(speeds.row, posting.speeds.row);
-    speeds.kib = std::max(speeds.kib, posting.speeds.kib);
-    holdings.slots.push_back(posting.slots);
-    holdings.stay = holdings.stay && posting.stay;
-  }
-  options.gate_percent = shape_.gate_percent;
-  options.least = shape_.least;
   mutex_.Unlock();  // so that Next() waits for no plan
-  const std::vector<Stowed> moves = ChooseMoves(batch, options, shape_, speeds, holdings);
+  NodePlan plan = PlanNode(postings_, shape_);
   mutex_.Lock();
   // Whoever closed before the plan was there keeps everything, and gets nothing.
   if (round_ != round || stage_ != Stage::kBegun) return;
   in_order_until_ = Now() + options_.patience / kInOrder;
-  nodes_speeds_ = speeds;
-  moved_.stay = holdings.stay;
-  moved_.planned = moves;
-  for (const Stowed& stowed : moves) {
+  nodes_speeds_ = plan.speeds;
+  moved_.stay = plan.stay;
+  for (const Stowed& stowed : plan.moves) {
     if (stowed.move.to == group_.rank) received_.push_back(stowed);
     if (stowed.from == group_.rank) gives_.push_back({stowed});
   }
+  moved_.planned = std::move(plan.moves);
   planned_ = true;
   page_->Open(round);
 }

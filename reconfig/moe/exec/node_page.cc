@@ -34,7 +34,7 @@ struct NodePage::Block {
   struct Board {
     std::atomic<uint64_t> round;  // written last
     std::atomic<uint32_t> copies;
-    std::atomic<uint32_t> row, kib;  // speeds
+    std::atomic<uint32_t> row, kib, start;  // speeds
     std::atomic<uint32_t> stay;
     std::atomic<uint32_t> held[kMaxSlots];  // expert
     std::atomic<uint64_t> taken[kMaxSlots];
@@ -220,6 +220,7 @@ void NodePage::Post(uint64_t round, const Posting& posting) {
   board.copies.store(posting.copies, std::memory_order_release);
   board.row.store(posting.speeds.row, std::memory_order_release);
   board.kib.store(posting.speeds.kib, std::memory_order_release);
+  board.start.store(posting.speeds.start, std::memory_order_release);
   for (size_t i = 0; i < posting.tokens.size(); ++i) {
     board.counts[i].store(posting.tokens[i] | (posting.dynamic[i] != 0 ? kDynamic : 0),
                           std::memory_order_release);
@@ -245,7 +246,8 @@ bool NodePage::Read(uint64_t round, std::vector<Posting>* postings) const {
     Posting& posting = (*postings)[rank];
     posting.copies = board.copies.load(std::memory_order_acquire);
     posting.speeds = {board.row.load(std::memory_order_acquire),
-                      board.kib.load(std::memory_order_acquire)};
+                      board.kib.load(std::memory_order_acquire),
+                      board.start.load(std::memory_order_acquire)};
     for (size_t i = 0; i < posting.tokens.size(); ++i) {
       const uint32_t count = board.counts[i].load(std::memory_order_acquire);
       posting.tokens[i] = count & ~kDynamic;

@@ -20,21 +20,10 @@
 #include "reconfig/abi/cuda_types.h"
 #include "reconfig/base/clock.h"
 #include "reconfig/base/unique_fd.h"
-#include "reconfig/moe/exec/makespan.h"
+#include "reconfig/moe/exec/node_plan.h"
 #include "reconfig/moe/exec/shape.h"
-#include "reconfig/moe/exec/stow.h"
 
 namespace rewire::moe {
-
-// What a process says when a round begins.
-struct Posting {
-  uint32_t copies = 0;           // that it allows in this round: its budget
-  Speeds speeds;                 // that it has measured
-  std::vector<uint32_t> tokens;  // of each of its experts
-  std::vector<uint8_t> dynamic;  // which of them may be moved
-  std::vector<Slot> slots;       // its own
-  bool stay = false;             // weights that it sent were there yet in the last backward round
-};
 
 class NodePage {
  public:

@@ -12,7 +12,7 @@ namespace {
 
 constexpr uint64_t kMaxBytes = uint64_t{1} << 40;
 // Of the page, and of how plans are made: processes of other versions do not agree.
-constexpr uint64_t kVersion = 2;
+constexpr uint64_t kVersion = 3;
 
 absl::Status InRange(std::string_view name, uint64_t value, uint64_t min, uint64_t max) {
   if (value >= min && value <= max) return absl::OkStatus();

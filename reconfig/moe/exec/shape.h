@@ -22,7 +22,9 @@ struct Shape {
   uint64_t token_bytes = 0;   // of one row, in and out
   uint32_t slots = 8;         // moved experts that one device has room for: 1..kMaxSlots
   uint32_t rows = 0;          // moved tokens that one device has room for
-  uint32_t dynamic = 4;       // experts of each device that may be moved: 1..experts
+  // Experts of each device that may be moved: 1..experts. More, where these hold less than half of
+  // the device's tokens in a micro-batch (dynamic_experts.h).
+  uint32_t dynamic = 4;
   // While the busiest device has no more than so many percent of the mean nothing is moved: 100...
   uint32_t gate_percent = 105;
   // A copy is for so many tokens at least.

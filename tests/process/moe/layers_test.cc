@@ -87,6 +87,39 @@ TEST(LayersTest, WeightsThatHaveNotChangedAreNotSentAgain) {
   EXPECT_EQ(forward[true], forward[false]);
 }
 
+TEST(LayersTest, DynamicExpertsAreChosenFromTheCountsOfTheMicroBatch) {
+  LayerRunOptions o = Small("shifting");
+  o.trace.shift = 1;
+  Crew crew(4, LayerRunBytes(o));
+  ASSERT_THAT(RunAll(crew, o), Each(0));
+  uint64_t given = 0;
+  for (uint32_t rank = 0; rank < 4; ++rank) {
+    EXPECT_EQ(ResultOf(crew, rank).stale_dynamic, 0u);
+    given += ResultOf(crew, rank).given;
+  }
+  EXPECT_GT(given, 0u);
+}
+
+// Copies that begin a virtual second late delay the round by that, and change nothing else.
+TEST(LayersTest, PlanningTakesVirtualTimeWhereItIsNotHidden) {
+  ::setenv("SIMGPU_LOCAL_MBPS", "500", 1);  // so that there is virtual time
+  LayerRunOptions o = Small("planned");
+  o.micro_batches = 1;
+  o.layers = 1;
+  Crew quick(4, LayerRunBytes(o)), late(4, LayerRunBytes(o));
+  ASSERT_THAT(RunAll(quick, o), Each(0));
+  o.plan_ns = 1'000'000'000;
+  o.name += "-late";
+  ASSERT_THAT(RunAll(late, o), Each(0));
+  EXPECT_GE(ResultOf(late, 0).critical_ns, ResultOf(quick, 0).critical_ns + o.plan_ns / 2);
+  EXPECT_GE(ResultOf(late, 0).critical_ns, o.plan_ns);
+  for (uint32_t rank = 0; rank < 4; ++rank) {
+    EXPECT_EQ(ResultOf(quick, rank).forward, ResultOf(late, rank).forward);
+    EXPECT_EQ(ResultOf(quick, rank).backward, ResultOf(late, rank).backward);
+  }
+  ::unsetenv("SIMGPU_LOCAL_MBPS");
+}
+
 TEST(LayersTest, BalancedTokensAreLeftWhereTheyAre) {
   LayerRunOptions o = Small("gate");
   o.trace.sigma = 0;

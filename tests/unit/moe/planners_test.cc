@@ -148,10 +148,55 @@ TEST(Split, LosesNothingAndHeedsItsGate) {
     const MovePlan plan = SplitMoves(batch, options);
     Sound(batch, plan, kNoBudget);
     const std::vector<uint64_t> before = Loads(batch);
-    if (Most(before) * batch.devices * 100 <= Sum(before) * options.gate_percent) {
+    if (Most(before) * batch.devices * 100 < Sum(before) * options.gate_percent) {
       RC_ASSERT(plan.empty());
     }
   }));
+}
+
+TEST(Split, WithoutALeastChunkEveryDeviceEndsAtItsCapacity) {
+  EXPECT_TRUE(rc::check([] {
+    Batch batch = AnyBatch();
+    std::fill(batch.dynamic.begin(), batch.dynamic.end(), 1);
+    const MovePlan plan = SplitMoves(batch, {100, 100, 0});
+    const uint64_t mean = Sum(Loads(batch)) / batch.devices;
+    RC_ASSERT(Most(Loads(batch, plan)) <= mean + batch.devices);
+    // A chunk completes its expert or fills a device, which stays full.
+    std::vector<uint32_t> moved;
+    for (const Move& m : plan) moved.push_back(m.expert);
+    std::sort(moved.begin(), moved.end());
+    moved.erase(std::unique(moved.begin(), moved.end()), moved.end());
+    RC_ASSERT(plan.size() <= moved.size() + batch.devices);
+  }));
+}
+
+// 40 for each device. The owner of expert 0 keeps room for its pending expert 1, and device 1 is
+// busy with its own pending tokens, so device 2 comes first.
+TEST(Split, CountsPendingNativeTokensOnBothSides) {
+  const Batch batch{3, {60, 20, 30, 10}, {0, 0, 1, 2}, {1, 1, 1, 1}};
+  EXPECT_THAT(SplitMoves(batch, {100, 100, 1}),
+              ElementsAre(Move{0, 2, 20, 30}, Move{0, 1, 50, 10}));
+}
+
+TEST(Split, SpillsALargeExpertRatherThanSeveralSmallOnes) {
+  const Batch batch{
+      2, {500, 100, 100, 100, 100, 100, 200}, {0, 0, 0, 0, 0, 0, 1}, std::vector<uint8_t>(7, 1)};
+  EXPECT_THAT(SplitMoves(batch, {100, 100, 1}), ElementsAre(Move{0, 1, 100, 400}));
+}
+
+TEST(Split, ARestThatFitsNowhereGoesToTheLeastLoadedDevice) {
+  const Batch batch{3, {5500, 3200, 3300}, {0, 1, 2}, {1, 1, 1}};
+  // Device 1 then has no room for all of its own expert.
+  EXPECT_THAT(SplitMoves(batch, {100, 100, 1024}),
+              ElementsAre(Move{0, 1, 4000, 1500}, Move{1, 2, 2500, 700}));
+  EXPECT_THAT(SplitMoves(batch, {100, 100, 700}),
+              ElementsAre(Move{0, 1, 4000, 800}, Move{0, 2, 4800, 700}));
+}
+
+TEST(Split, MovesNothingBelowItsGate) {
+  const Batch batch{2, {120, 80}, {0, 1}, {1, 1}};
+  EXPECT_THAT(SplitMoves(batch, {130, 100, 1}), IsEmpty());
+  EXPECT_THAT(SplitMoves(batch, {120, 100, 1}), ElementsAre(Move{0, 1, 100, 20}));
 }
 
 TEST(Split, SharesOneHotExpert) {

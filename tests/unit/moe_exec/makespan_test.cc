@@ -1,9 +1,6 @@
 #include "reconfig/moe/exec/makespan.h"
 
 #include <gtest/gtest.h>
-#include <rapidcheck/gtest.h>
-
-#include "tests/unit/moe/any_batch.h"
 
 namespace rewire::moe {
 namespace {
@@ -19,29 +16,30 @@ Shape AnyShape() {
   return shape;
 }
 
-const BalanceOptions kOptions{{UINT32_MAX, 4}, 100, 1, {}};
-const Holdings kNothing{{2, std::vector<Slot>(4)}, false};
-
 // Device 0 has 10 static tokens and 90 dynamic ones, device 1 has 20 static ones.
 const Batch kUneven{2, {10, 90, 20, 0}, {0, 0, 1, 1}, {0, 1, 0, 1}};
 const std::vector<Stowed> kForty{{{1, 1, 0, 40}, 0, 0, 0, 0, 0, false}};
 
+uint64_t TimeOf(const std::vector<Stowed>& moves, const Shape& shape, uint32_t kib) {
+  return Makespan(kUneven, shape, {1000, kib, 0}, false).Of(moves);
+}
+
 TEST(MakespanTest, FreeCopiesLeaveTheBusiestDevice) {
-  EXPECT_EQ(Makespan(kUneven, {}, AnyShape(), {1000, 0}, false), 100'000u);
-  EXPECT_EQ(Makespan(kUneven, kForty, AnyShape(), {1000, 0}, false), 60'000u);
+  EXPECT_EQ(TimeOf({}, AnyShape(), 0), 100'000u);
+  EXPECT_EQ(TimeOf(kForty, AnyShape(), 0), 60'000u);
 }
 
 TEST(MakespanTest, AHelperWaitsForWhatItGetsAndAnOwnerForWhatComesBack) {
   // 10 KiB of weights and 40 of tokens at 500 arrive at 25,000, behind the 20 static rows; 40 rows;
   // 40 KiB back.
-  EXPECT_EQ(Makespan(kUneven, kForty, AnyShape(), {1000, 500}, false), 25'000u + 40'000u + 20'000u);
+  EXPECT_EQ(TimeOf(kForty, AnyShape(), 500), 25'000u + 40'000u + 20'000u);
 }
 
 TEST(MakespanTest, WeightsThatAreThereTakeNoTime) {
   std::vector<Stowed> held = kForty;
   held[0].held = true;
   // 40 KiB of tokens at 500 arrive at 20,000.
-  EXPECT_EQ(Makespan(kUneven, held, AnyShape(), {1000, 500}, false), 20'000u + 40'000u + 20'000u);
+  EXPECT_EQ(TimeOf(held, AnyShape(), 500), 20'000u + 40'000u + 20'000u);
 }
 
 TEST(MakespanTest, BackwardTakesTwiceTheWorkAndBringsGradientsBack) {
@@ -49,48 +47,42 @@ TEST(MakespanTest, BackwardTakesTwiceTheWorkAndBringsGradientsBack) {
   shape.grad_bytes = 20 << 10;
   // Out: 10 + 80 KiB; back: 40 + 20 KiB.
   const uint64_t backward = 45'000 + 80'000 + 30'000;
-  EXPECT_EQ(Makespan(kUneven, kForty, shape, {1000, 500}, false), 85'000 + backward);
+  EXPECT_EQ(TimeOf(kForty, shape, 500), 85'000 + backward);
 }
 
-TEST(ChooseMovesTest, WithoutMeasurementsItIsThePlan) {
-  EXPECT_EQ(ChooseMoves(kUneven, kOptions, AnyShape(), {}, kNothing).size(), 1u);
-}
-
-TEST(ChooseMovesTest, NothingIsMovedWhereCopiesTakeLongerThanWork) {
-  EXPECT_TRUE(ChooseMoves(kUneven, kOptions, AnyShape(), {1000, 1'000'000}, kNothing).empty());
-}
-
-TEST(ChooseMovesTest, FewerTokensWhereCopiesTakeAsLongAsWork) {
-  const std::vector<Stowed> hidden =
-      ChooseMoves(kUneven, kOptions, AnyShape(), {1000, 1}, kNothing);
-  const std::vector<Stowed> slow =
-      ChooseMoves(kUneven, kOptions, AnyShape(), {1000, 500}, kNothing);
-  ASSERT_EQ(hidden.size(), 1u);
-  ASSERT_EQ(slow.size(), 1u);
-  EXPECT_EQ(hidden[0].move.tokens, 40u);
-  EXPECT_LT(slow[0].move.tokens, 40u);
-  EXPECT_GT(slow[0].move.tokens, 10u);
-}
-
-RC_GTEST_PROP(ChooseMovesTest, ItIsNeverSlowerThanNoMovesOrAll, ()) {
-  const Batch batch = AnyBatch();
-  const Speeds speeds{*rc::gen::inRange<uint32_t>(1, 100000),
-                      *rc::gen::inRange<uint32_t>(1, 10000000)};
+TEST(MakespanTest, CopiesOfAForwardRoundBeginWhenItIsPlanned) {
   Shape shape = AnyShape();
-  shape.grad_bytes = *rc::gen::element<uint64_t>(0, 20 << 10);
-  Holdings holdings{{batch.devices, std::vector<Slot>(shape.slots)}, *rc::gen::arbitrary<bool>()};
-  for (uint32_t e = 0; e < batch.tokens.size(); ++e) {
-    holdings.slots[e % batch.devices][e % shape.slots].expert = e;
-  }
-  const std::vector<Stowed> chosen = ChooseMoves(batch, kOptions, shape, speeds, holdings);
-  const std::vector<Stowed> all =
-      Stow(batch, BalanceMoves(batch, kOptions), holdings.slots, shape.rows);
-  const uint64_t time = Makespan(batch, chosen, shape, speeds, holdings.stay);
-  RC_ASSERT(time <= Makespan(batch, all, shape, speeds, holdings.stay));
-  if (chosen != all) RC_ASSERT(time <= Makespan(batch, {}, shape, speeds, holdings.stay));
-  MovePlan plan;
-  for (const Stowed& s : chosen) plan.push_back(s.move);
-  RC_ASSERT(Check(batch, plan, {UINT32_MAX, shape.slots}).ok());
+  // 10 KiB of weights and 40 of tokens at 500 arrive at 35,000 instead of 25,000.
+  EXPECT_EQ(Makespan(kUneven, shape, {1000, 500, 10'000}, false).Of(kForty), 95'000u);
+  EXPECT_EQ(Arrivals(kForty, shape, {1000, 500, 10'000}, false, false)[0], 35'000u);
+  EXPECT_EQ(Arrivals(kForty, shape, {1000, 500, 10'000}, true, false)[0], 45'000u);
+}
+
+TEST(MakespanTest, AnObjectEvaluatesOneListAfterAnother) {
+  const Shape shape = AnyShape();
+  Makespan makespan(kUneven, shape, {1000, 500, 0}, false);
+  const uint64_t none = makespan.Of({});
+  const uint64_t forty = makespan.Of(kForty);
+  EXPECT_EQ(none, 100'000u);
+  EXPECT_EQ(makespan.Of({}), none);
+  EXPECT_EQ(makespan.Of(kForty), forty);
+}
+
+TEST(MakespanTest, AListThatReachesTheLimitIsTooLong) {
+  const Shape shape = AnyShape();
+  Makespan makespan(kUneven, shape, {1000, 500, 0}, false);
+  const uint64_t time = makespan.Of(kForty);
+  EXPECT_EQ(makespan.Of(kForty, time + 1), time);
+  EXPECT_EQ(makespan.Of(kForty, time), Makespan::kTooLong);
+}
+
+// Device 2 sends to device 3, which neither computes for device 0 nor waits for its helper.
+TEST(MakespanTest, OnlyDevicesThatTheLastOneWaitsForDelayIt) {
+  const Batch batch{4, {90, 20, 40, 10}, {0, 1, 2, 3}, {1, 1, 1, 1}};
+  const std::vector<Stowed> moves{{{0, 1, 80, 10}, 0, 0, 0, 0, 0, false},
+                                  {{2, 3, 35, 5}, 2, 0, 0, 0, 0, false}};
+  const Shape shape = AnyShape();
+  EXPECT_EQ(Makespan(batch, shape, {1000, 1, 0}, false).Delaying(moves), 0b0011u);
 }
 
 }  // namespace

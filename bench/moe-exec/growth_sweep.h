@@ -1,0 +1,26 @@
+// How much longer the critical path becomes with copies 10 times slower, over several seeds, steps
+// of the weights and numbers of layers: one setting says little. Single-threaded.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "bench/moe-exec/measured_run.h"
+
+namespace rewire::bench {
+
+struct SweptSetting {
+  std::string name;  // as the JSON keys have it
+  int64_t layers = 0;
+  int64_t micro_batches = 0;
+  int64_t step = 0;
+  // Of each seed from 1.
+  std::vector<double> growth, speedup, speedup_slow_copies;
+};
+
+// Weights that change every 12, 4, 2 and 1 micro-batches with 2 layers, and every 12 with 16
+// layers, whose experts do not all have room in the slots. `base` has what is the same for all.
+[[nodiscard]] std::vector<SweptSetting> SweepGrowth(const RunSetting& base, int64_t seeds);
+
+}  // namespace rewire::bench
