@@ -50,7 +50,7 @@ class Job:
         if scenario.build_ms is not None:
             environment["REWIRE_BUILD_MS"] = str(scenario.build_ms)
         command = [self.rewire, "run", "-n", str(scenario.ranks), f"--sim={libraries}",
-                   "--dir", str(self.folder), "--agent-socket", self.socket, "--",
+                   "--dir", str(self.folder), "--socket", self.socket, "--",
                    str(build / "bin" / "storm_rank"), "--folder", str(self.folder),
                    "--seed", str(scenario.seed), "--threads", str(scenario.threads),
                    "--patience", str(patience)]
