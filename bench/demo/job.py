@@ -12,6 +12,11 @@ class JobError(Exception):
     pass
 
 
+def libraries(build):
+    """The folder of the simulated GPU's libraries, or of a build of NCCL's host code."""
+    return os.environ.get("NCCL_HOST_LIBRARIES") or str(pathlib.Path(build) / "simgpu")
+
+
 class Job:
     """Starts `rewire run -n members`; close() ends it. Every wait has a deadline."""
 
@@ -22,7 +27,8 @@ class Job:
         self.log = log
         self.output = open(self.folder / "output.txt", "wb")
         self.socket = str(self.folder / "agent.sock")
-        command = [self.rewire, "run", "-n", str(members), "--max", str(most), "--sim",
+        command = [self.rewire, "run", "-n", str(members), "--max", str(most),
+                   f"--sim={libraries(build)}",
                    "--dir", str(self.folder), "--socket", self.socket,
                    "--trace-dir", str(self.folder / "traces"), "--"] + program
         # A process group of its own: close() ends the launcher, and the launcher its members.

@@ -13,6 +13,7 @@ import statistics
 import subprocess
 import time
 
+from job import libraries
 from steps import StepLog
 
 
@@ -33,7 +34,7 @@ def run(build, folder, members, program):
         for rank in range(members):
             env = dict(os.environ, RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(members),
                        LOCAL_WORLD_SIZE=str(members), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port),
-                       LD_LIBRARY_PATH=str(build / "simgpu"))
+                       LD_LIBRARY_PATH=libraries(build))
             processes.append(subprocess.Popen(program + ["--log", str(folder / f"{rank}.jsonl")], env=env,
                                               stdout=output, stderr=output, stdin=subprocess.DEVNULL))
         try:

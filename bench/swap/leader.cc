@@ -50,10 +50,11 @@ absl::Status Leader::Start() {
     const pid_t pid = fork();
     if (pid == 0) {
       fcntl(ends[1], F_SETFD, 0);
-      if (options_.simulated) {
-        setenv("REWIRE_NCCL_LIBRARY", REWIRE_SIMGPU "/libnccl.so.2", 1);
-        setenv("REWIRE_CUDA_LIBRARY", REWIRE_SIMGPU "/libcuda.so.1", 1);
-        setenv("LD_LIBRARY_PATH", REWIRE_SIMGPU, 1);
+      if (!options_.libraries.empty()) {
+        const std::string& folder = options_.libraries;
+        setenv("REWIRE_NCCL_LIBRARY", (folder + "/libnccl.so.2").c_str(), 1);
+        setenv("REWIRE_CUDA_LIBRARY", (folder + "/libcuda.so.1").c_str(), 1);
+        setenv("LD_LIBRARY_PATH", folder.c_str(), 1);
       }
       execv("/proc/self/exe", argv.data());
       _exit(127);

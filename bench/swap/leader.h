@@ -24,7 +24,7 @@ struct LeaderOptions {
   uint32_t baselines = 8;  // foreground changes measured of each kind
   uint64_t settle = 600;   // operations before the first swap
   uint64_t quiet = 160;    // and, undisturbed, before every build
-  bool simulated = true;
+  std::string libraries;   // folder of libcuda.so.1 and libnccl.so.2; empty: the machine's
 };
 
 struct LeaderResult {

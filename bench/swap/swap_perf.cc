@@ -21,12 +21,15 @@
 #include <algorithm>
 #include <bit>
 #include <cstdio>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
 #include "bench/lib/flags.h"
 #include "bench/lib/report.h"
 #include "bench/lib/statistics.h"
@@ -48,6 +51,7 @@ struct Args {
   bool json = false;
   bool check = false;
   std::string library = "simulated";
+  std::string libraries;
   int64_t member_fd = -1;
   int64_t member_rank = 0;
   int64_t member_ranks = 2;
@@ -144,8 +148,25 @@ std::string Ratio(const std::optional<double>& value) {
   return value ? absl::StrFormat("%.1fx", *value) : "not compared";
 }
 
-void AddRun(uint32_t ranks, const LeaderResult& result, Report* report, Totals* totals) {
-  const std::string at = "ranks" + std::to_string(ranks) + ".";
+// The libraries' folder and the number of members of each run.
+std::vector<std::pair<std::string, uint32_t>> Runs(const Args& args) {
+  std::vector<std::string> folders;
+  if (args.libraries.empty()) {
+    folders.emplace_back(args.library == "simulated" ? REWIRE_SIMGPU : "");
+  } else {
+    folders = absl::StrSplit(args.libraries, ':');
+  }
+  std::vector<std::pair<std::string, uint32_t>> runs;
+  for (const std::string& folder : folders) {
+    for (const uint32_t ranks : ParseRanks(args.ranks)) runs.emplace_back(folder, ranks);
+  }
+  return runs;
+}
+
+// `group`: before the keys of the measurements.
+void AddRun(uint32_t ranks, const LeaderResult& result, const std::string& group, Report* report,
+            Totals* totals) {
+  const std::string at = group + "ranks" + std::to_string(ranks) + ".";
   totals->swaps += result.entered;
   totals->refused += result.refused_rounds;
   uint64_t most = 0;
@@ -261,6 +282,8 @@ int Main(int argc, char** argv) {
             "operations ahead that a cut is proposed, at least");
   flags.Text("--library", &args.library, {"simulated", "found"},
              "simulated: the simulated GPU and NCCL; found: the machine's");
+  flags.Text("--libraries", &args.libraries, {},
+             "folders of builds of NCCL's host code, each measured: A:B (./dev bench swap --nccl)");
   flags.Switch("--json", &args.json, "one JSON object on stdout, the text on stderr");
   flags.Switch("--check", &args.check, "fail when an operation was stale, lost or wrong");
   flags.Int("--member-fd", &args.member_fd, 0, 1 << 20, "a member's socket; set by the leader");
@@ -277,24 +300,27 @@ int Main(int argc, char** argv) {
   }
   Report report("swap", args.json);
   Totals totals;
-  for (const uint32_t ranks : ParseRanks(args.ranks)) {
+  for (const auto& [folder, ranks] : Runs(args)) {
     LeaderOptions options;
     options.ranks = ranks;
     options.swaps = static_cast<uint64_t>(args.swaps);
     options.baselines = static_cast<uint32_t>(args.baselines);
     options.margin = static_cast<uint64_t>(args.margin);
-    options.simulated = args.library == "simulated";
+    options.libraries = folder;
     const absl::StatusOr<LeaderResult> result = Leader(options).Run();
     if (!result.ok()) {
       fprintf(stderr, "swap_perf: %u members: %s\n", ranks, result.status().ToString().c_str());
       return 1;
     }
-    AddRun(ranks, *result, &report, &totals);
+    const bool nccl_host = !args.libraries.empty();
+    const std::string name = std::filesystem::path(folder).filename().string();
+    if (nccl_host) fprintf(report.text(), "# NCCL %s\n", name.c_str());
+    AddRun(ranks, *result, nccl_host ? "nccl" + name + "." : "", &report, &totals);
   }
   std::sort(totals.cut_cpu.begin(), totals.cut_cpu.end());
   report.SetConfig("ranks", args.ranks);
   report.SetConfig("swaps_each", args.swaps);
-  report.SetConfig("library", args.library);
+  report.SetConfig("library", args.libraries.empty() ? args.library : args.libraries);
   report.Set("simulated", args.library == "simulated");
   report.Set("swaps", totals.swaps);
   report.Set("stale_ops", totals.stale);

@@ -20,9 +20,9 @@ namespace {
 struct Options {
   uint32_t members = 1;
   uint32_t max = 0;
-  bool sim = false;
   bool no_agent = false;
   bool no_preload = false;
+  std::string sim_folder;  // "beside": the one beside the command
   std::string socket;
   std::string directory;
   std::string name;
@@ -82,12 +82,16 @@ int RunJob(const Options& o) {
     }
     launch.job.preload = paths.preload;
   }
-  if (o.sim) {
-    if (paths.sim_directory.empty()) {
+  if (!o.sim_folder.empty()) {
+    const std::string& folder = o.sim_folder == "beside" ? paths.sim_directory : o.sim_folder;
+    if (folder.empty()) {
       return Refused("--sim: the simulated GPU's libraries are not beside " + *self);
     }
-    launch.job.sim_directory = paths.sim_directory;
-    launch.job.sim_nccl = paths.sim_directory + "/libnccl.so.2";
+    launch.job.sim_directory = folder;
+    launch.job.sim_nccl = folder + "/libnccl.so.2";
+    if (access(launch.job.sim_nccl.c_str(), R_OK) != 0) {
+      return Refused("--sim: " + launch.job.sim_nccl + ": not a readable file");
+    }
   }
   std::string address;
   {
@@ -135,7 +139,8 @@ void AddRunCommand(CLI::App* app, const std::vector<std::string>& program, Actio
   c->add_option("-n,--members", o->members, "Processes to start")->check(CLI::Range(1, 100000));
   c->add_option("--max", o->max, "Most members that a resize may ask for; default N")
       ->check(CLI::Range(1, 100000));
-  c->add_flag("--sim", o->sim, "On the simulated GPU and NCCL");
+  c->add_flag("--sim{beside}", o->sim_folder,
+              "On the simulated GPU and NCCL; --sim=DIR: on the libraries in a folder");
   c->add_option("--socket", o->socket, "The agent's socket; default in the job's folder");
   c->add_option("--dir", o->directory,
                 "Runtime folder, in which the job's own folder is made and removed; default\n"

@@ -13,6 +13,8 @@
 #include <sstream>
 #include <thread>
 
+#include "tests/fakes/process/sim_libraries.h"
+
 namespace rewire {
 namespace {
 
@@ -30,7 +32,7 @@ std::vector<std::string> Training(int zero) {
 std::vector<std::string> RunArguments(const TrainingOptions& o, const TemporaryFolder& folder) {
   std::vector<std::string> argv = {REWIRE_COMMAND,
                                    "run",
-                                   "--sim",
+                                   "--sim=" + SimLibraries(SIMGPU),
                                    "-n",
                                    std::to_string(o.members),
                                    "--max",
@@ -183,7 +185,7 @@ CommandResult TrainingJob::FinishExact() {
   const std::string final = FinalLine(end.out);
   EXPECT_THAT(final, ::testing::StartsWith("final step ")) << end.out << end.err;
   if (final.empty()) return end;
-  std::vector<std::string> reference = {"/usr/bin/env", "LD_LIBRARY_PATH=" SIMGPU};
+  std::vector<std::string> reference = {"/usr/bin/env", "LD_LIBRARY_PATH=" + SimLibraries(SIMGPU)};
   const std::vector<std::string> program = Training(options_.zero);
   reference.insert(reference.end(), program.begin(), program.end());
   reference.insert(reference.end(), {"--stop-after", std::to_string(std::stoi(final.substr(11)))});

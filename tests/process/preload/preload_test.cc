@@ -15,6 +15,7 @@
 #include <string>
 
 #include "shim/library_search.h"
+#include "tests/fakes/process/sim_libraries.h"
 
 namespace rewire::shim {
 namespace {
@@ -254,7 +255,8 @@ std::vector<std::string> SortedLines(const std::string& text) {
 
 // Several processes, over the simulated NCCL: the same results with the shim and without.
 TEST_F(PreloadTest, ResultsAreTheSameAsWithout) {
-  const std::string simgpu = "LD_LIBRARY_PATH=" REWIRE_SIMGPU " ";
+  const std::string libraries = SimLibraries(REWIRE_SIMGPU);
+  const std::string simgpu = "LD_LIBRARY_PATH=" + libraries + " ";
   const Ran without = RunCommand(simgpu, REWIRE_RANKS " 3");
   ASSERT_EQ(0, without.status) << without.output;
   ASSERT_EQ(3u, SortedLines(without.output).size());
@@ -265,8 +267,7 @@ TEST_F(PreloadTest, ResultsAreTheSameAsWithout) {
   for (const std::string& line : SortedLines(with.output)) {
     if (line.rfind("rank ", 0) == 0) results.push_back(line);
     // The shim was there, in every process, and found the simulated one.
-    if (line.find(std::string("at ") + REWIRE_SIMGPU + "/libnccl.so.2") != std::string::npos)
-      ++found;
+    if (line.find("at " + libraries + "/libnccl.so.2") != std::string::npos) ++found;
   }
   EXPECT_EQ(SortedLines(without.output), results);
   EXPECT_EQ(3, found) << with.output;

@@ -13,6 +13,7 @@
 
 #include "reconfig/base/clock.h"
 #include "reconfig/base/socket.h"
+#include "tests/fakes/process/sim_libraries.h"
 
 namespace rewire::trainer {
 namespace {
@@ -24,9 +25,12 @@ pid_t Spawn(int rank, int world, const std::string& port, const std::vector<std:
                                           "WORLD_SIZE=" + std::to_string(world),
                                           "MASTER_ADDR=127.0.0.1",
                                           "MASTER_PORT=" + port,
-                                          "LD_LIBRARY_PATH=" SIMGPU};
+                                          "LD_LIBRARY_PATH=" + SimLibraries(SIMGPU)};
   for (char** e = environ; *e != nullptr; ++e) {
-    if (strstr(*e, "SAN_OPTIONS=") != nullptr) environment.emplace_back(*e);  // a sanitizer's
+    // A sanitizer's, and those that NCCL's host code needs here.
+    if (strstr(*e, "SAN_OPTIONS=") != nullptr || strncmp(*e, "NCCL_", 5) == 0) {
+      environment.emplace_back(*e);
+    }
   }
   std::vector<char*> envp, argv;
   for (std::string& e : environment) envp.push_back(e.data());

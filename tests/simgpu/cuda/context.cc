@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <type_traits>
 
 #include "tests/simgpu/cuda/event.h"
 #include "tests/simgpu/cuda/memory.h"
@@ -9,8 +10,9 @@
 
 namespace simgpu {
 
-std::vector<CUcontext>& ContextStack() {
-  thread_local std::vector<CUcontext> stack;
+ThreadContexts& ContextStack() {
+  static_assert(std::is_trivially_destructible_v<ThreadContexts>);
+  thread_local ThreadContexts stack{};
   return stack;
 }
 

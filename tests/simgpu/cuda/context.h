@@ -37,7 +37,25 @@ void RemoveStream(CUstream handle) REWIRE_REQUIRES(driver_mutex);
 // A number of the calling thread, never used twice.
 [[nodiscard]] uint64_t ThreadNumber();
 
-// The calling thread's stack of contexts.
-std::vector<CUcontext>& ContextStack();
+// The calling thread's stack of contexts. It has no destructor, because libraries call the driver
+// from exit handlers, after the thread's other variables have been destroyed.
+class ThreadContexts {
+ public:
+  [[nodiscard]] bool empty() const { return size_ == 0; }
+  [[nodiscard]] CUcontext back() const { return contexts_[size_ - 1]; }
+  // False when the stack is full.
+  [[nodiscard]] bool push_back(CUcontext context) {
+    if (size_ == kMost) return false;
+    contexts_[size_++] = context;
+    return true;
+  }
+  void pop_back() { --size_; }
+
+ private:
+  static constexpr size_t kMost = 64;
+  CUcontext contexts_[kMost];
+  size_t size_;
+};
+ThreadContexts& ContextStack();
 
 }  // namespace simgpu

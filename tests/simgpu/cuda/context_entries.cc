@@ -84,8 +84,11 @@ SIMGPU_EXPORT CUresult cuCtxCreate_v2(CUcontext* handle, unsigned int flags,
   }
   Context* context = nullptr;
   SIMGPU_TRY(CreateContext(device, flags, false, &context));
+  if (!ContextStack().push_back(context->handle)) {
+    DestroyContext(context);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
   *handle = context->handle;
-  ContextStack().push_back(*handle);
   return CUDA_SUCCESS;
 }
 
@@ -116,7 +119,7 @@ SIMGPU_EXPORT CUresult cuCtxSetCurrent(CUcontext handle) noexcept {
   if (handle != nullptr && FindContext(handle) == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   auto& stack = ContextStack();
   if (!stack.empty()) stack.pop_back();
-  if (handle != nullptr) stack.push_back(handle);
+  if (handle != nullptr && !stack.push_back(handle)) return CUDA_ERROR_OUT_OF_MEMORY;
   return CUDA_SUCCESS;
 }
 
@@ -130,8 +133,7 @@ SIMGPU_EXPORT CUresult cuCtxGetCurrent(CUcontext* handle) noexcept {
 SIMGPU_EXPORT CUresult cuCtxPushCurrent_v2(CUcontext handle) noexcept {
   SIMGPU_ENTER();
   if (FindContext(handle) == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  ContextStack().push_back(handle);
-  return CUDA_SUCCESS;
+  return ContextStack().push_back(handle) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 SIMGPU_EXPORT CUresult cuCtxPopCurrent_v2(CUcontext* handle) noexcept {

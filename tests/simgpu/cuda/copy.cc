@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <iterator>
+#include <memory>
 #include <utility>
 
 #include "tests/simgpu/cuda/capture.h"
@@ -90,6 +91,21 @@ CUresult EnqueueCopy(CUdeviceptr target, CUdeviceptr source, size_t size, CUstre
                  [target, source, size](uint64_t*) { Move(target, source, size); });
 }
 
+bool IsPageable(CUdeviceptr pointer) REWIRE_REQUIRES(driver_mutex) {
+  return FindAllocation(pointer, 1, nullptr) == nullptr && !IsReserved(pointer, 1);
+}
+
+// An asynchronous copy from pageable memory has read its source when the call returns (CUDA driver
+// API, "API synchronization behavior"): NCCL gives addresses of its stack.
+CUresult EnqueueStaged(CUdeviceptr target, CUdeviceptr source, size_t size, CUstream stream)
+    REWIRE_REQUIRES(driver_mutex) {
+  const auto* const bytes = reinterpret_cast<const char*>(source);
+  auto staged = std::make_shared<const std::vector<char>>(bytes, bytes + size);
+  return Enqueue(stream, Call::kAsync, 0, [target, staged](uint64_t*) {
+    Move(target, Address(staged->data()), staged->size());
+  });
+}
+
 CUresult Copy(CUdeviceptr target, Side target_side, CUdeviceptr source, Side source_side,
               size_t size, CUstream stream, Call call) {
   SIMGPU_ENTER();
@@ -97,6 +113,9 @@ CUresult Copy(CUdeviceptr target, Side target_side, CUdeviceptr source, Side sou
   SIMGPU_TRY(CurrentContext(&context));
   SIMGPU_TRY(Check(context->device, target, size, target_side, kWrite));
   SIMGPU_TRY(Check(context->device, source, size, source_side, kRead));
+  if (call == Call::kAsync && size > 0 && IsPageable(source)) {
+    return EnqueueStaged(target, source, size, stream);
+  }
   return EnqueueCopy(target, source, size, stream, call);
 }
 

@@ -43,6 +43,12 @@ constexpr AttributeRow kAttributes[] = {
     {CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED, 0},
     {CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED, 0},
     {CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED, 0},
+    // What only NCCL's host code asks for, by cuda.h's numbers.
+    {static_cast<CUdevice_attribute>(97), 232448},  // MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
+    {static_cast<CUdevice_attribute>(110), 0},      // GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED
+    {static_cast<CUdevice_attribute>(118), 0},      // GPU_DIRECT_RDMA_WRITES_ORDERING
+    {static_cast<CUdevice_attribute>(124), 0},      // DMA_BUF_SUPPORTED
+    {static_cast<CUdevice_attribute>(134), -1},     // HOST_NUMA_ID
 };
 
 }  // namespace

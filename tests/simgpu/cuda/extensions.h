@@ -25,5 +25,9 @@ CUresult cuSimLaunchTimedKernel(CUstream stream, void (*function)(void*), void* 
                                 uint64_t nanoseconds) noexcept;
 // Waits for the stream, moves its clock to `at_least` if it is behind, and gives it.
 CUresult cuSimAdvanceClock(CUstream stream, uint64_t at_least, uint64_t* now) noexcept;
+// A kernel that a library brings in C++: a launch with a packed buffer of arguments calls `run`
+// with a copy of it, 16-byte aligned, and with the number of blocks in the grid's first dimension.
+typedef void (*cuSimKernel)(void* context, const void* arguments, unsigned int blocks);
+CUresult cuSimCreateFunction(CUfunction* function, cuSimKernel run, void* context) noexcept;
 CUresult cuSimGetCounts(cuSimCounts* counts) noexcept;
 }

@@ -1,6 +1,5 @@
 // Modules and the kernels in them. A module is PTX text; a kernel of it can be launched when its
-// name is in the table below, which says what it does in C++. A kernel takes one of the device's
-// slots while it runs, and as many processors as the one thread that it runs on.
+// name is in the table below, which says what it does in C++.
 #include <bit>
 #include <cstring>
 #include <memory>
@@ -10,6 +9,7 @@
 
 #include "reconfig/stream/content.h"
 #include "tests/simgpu/cuda/context.h"
+#include "tests/simgpu/cuda/function.h"
 #include "tests/simgpu/cuda/memory.h"
 #include "tests/simgpu/cuda/stream.h"
 #include "tests/simgpu/nccl/narrow_float.h"
@@ -17,14 +17,6 @@
 using namespace simgpu;
 
 namespace {
-
-struct Kernel {
-  std::string_view name;
-  size_t parameters;  // of 64 bits each
-  void (*run)(const uint64_t* arguments);
-  // Whether the device may use every address that run() touches.
-  bool (*may_run)(const uint64_t* arguments, const Device* device);
-};
 
 // (address, bytes, position of the first word, address of the sum)
 void ContentHashKernel(const uint64_t* arguments) {
@@ -96,19 +88,10 @@ struct Module {
   std::string text;
 };
 
-struct Function {
-  CUmodule module = nullptr;
-  const Kernel* kernel = nullptr;
-};
-
 // Guarded by the driver's lock; never destroyed, as the driver's state.
 auto& Modules() {
   static auto* const modules = new std::unordered_map<CUmodule, Module>;
   return *modules;
-}
-auto& Functions() {
-  static auto* const functions = new std::unordered_map<CUfunction, Function>;
-  return *functions;
 }
 
 }  // namespace
@@ -154,30 +137,4 @@ SIMGPU_EXPORT CUresult cuModuleGetFunction(CUfunction* function, CUmodule module
   }
   Say("cuModuleGetFunction(%s): no such kernel is simulated", name);
   return CUDA_ERROR_NOT_FOUND;
-}
-
-SIMGPU_EXPORT CUresult cuLaunchKernel(CUfunction function, unsigned int grid_x, unsigned int grid_y,
-                                      unsigned int grid_z, unsigned int block_x,
-                                      unsigned int block_y, unsigned int block_z, unsigned int,
-                                      CUstream stream, void** parameters, void** extra) noexcept {
-  SIMGPU_ENTER();
-  const auto found = Functions().find(function);
-  if (found == Functions().end()) return CUDA_ERROR_INVALID_HANDLE;
-  const uint64_t threads = uint64_t{block_x} * block_y * block_z;
-  if (uint64_t{grid_x} * grid_y * grid_z == 0 || threads == 0 || threads > 1024 ||
-      parameters == nullptr || extra != nullptr) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  Stream* target = nullptr;
-  SIMGPU_TRY(FindStreamForWork(stream, &target));
-  const Kernel* const kernel = found->second.kernel;
-  std::vector<uint64_t> arguments(kernel->parameters);
-  for (size_t i = 0; i < arguments.size(); ++i) std::memcpy(&arguments[i], parameters[i], 8);
-  // A device says so in a later call, and nothing works from then on; here the launch says it.
-  if (!kernel->may_run(arguments.data(), target->device)) return CUDA_ERROR_ILLEGAL_ADDRESS;
-  Operation operation;
-  operation.work = [kernel, arguments](uint64_t*) { kernel->run(arguments.data()); };
-  operation.kernel = true;
-  target->Enqueue(std::move(operation));
-  return CUDA_SUCCESS;
 }

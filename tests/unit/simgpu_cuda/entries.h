@@ -1,7 +1,7 @@
 // The simulated driver's entries as the tests call them, linked directly.
 #pragma once
 
-#include "reconfig/abi/cuda_types.h"
+#include "reconfig/abi/cuda_launch.h"
 #include "tests/simgpu/cuda/extensions.h"
 
 extern "C" {
@@ -108,6 +108,7 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr);
 CUresult cuModuleLoadData(CUmodule*, const void*);
 CUresult cuModuleUnload(CUmodule);
 CUresult cuModuleGetFunction(CUfunction*, CUmodule, const char*);
+CUresult cuLaunchKernelEx(const CUlaunchConfig*, CUfunction, void**, void**);
 CUresult cuLaunchKernel(CUfunction, unsigned int, unsigned int, unsigned int, unsigned int,
                         unsigned int, unsigned int, unsigned int, CUstream, void**, void**);
 }

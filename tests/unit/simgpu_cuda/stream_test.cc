@@ -57,6 +57,20 @@ TEST_F(StreamTest, CopiesAndFillsHappenInStreamOrder) {
   EXPECT_EQ(host[5], 0xffffffffu);
 }
 
+TEST_F(StreamTest, AsynchronousCopyFromPageableMemoryReadsItBeforeTheCallReturns) {
+  const CUstream stream = NewStream();
+  const CUdeviceptr memory = NewMemory(4096);
+  unsigned value = 7;
+  Gate gate;
+  ASSERT_EQ(cuLaunchHostFunc(stream, &Gate::Hold, &gate), CUDA_SUCCESS);
+  ASSERT_EQ(cuMemcpyHtoDAsync_v2(memory, &value, sizeof value, stream), CUDA_SUCCESS);
+  value = 8;
+  gate.Open();
+  ASSERT_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
+  ASSERT_EQ(cuMemcpyDtoH_v2(&value, memory, sizeof value), CUDA_SUCCESS);
+  EXPECT_EQ(value, 7u);
+}
+
 TEST_F(StreamTest, LegacyStreamWaitsForBlockingStreamsOnly) {
   const CUstream blocking = NewStream(CU_STREAM_DEFAULT);
   const CUstream free = NewStream(CU_STREAM_NON_BLOCKING);

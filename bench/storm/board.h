@@ -1,0 +1,66 @@
+// Where each thread of a rank is, for the one who looks for a hang. A thread writes its own place;
+// the watchdog's thread reads all. Thread-safe.
+#pragma once
+
+#include <pthread.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "reconfig/base/clock.h"
+
+namespace rewire::bench {
+
+class Place {
+ public:
+  // `what` must be a literal.
+  void Enter(const char* what, uint64_t step, int communicator) {
+    what_.store(what, std::memory_order_relaxed);
+    step_.store(step, std::memory_order_relaxed);
+    communicator_.store(communicator, std::memory_order_relaxed);
+    changes_.fetch_add(1, std::memory_order_release);
+  }
+  void Register() { thread_ = ::pthread_self(); }
+  void End() { ended_.store(true, std::memory_order_release); }
+
+  [[nodiscard]] bool ended() const { return ended_.load(std::memory_order_acquire); }
+  [[nodiscard]] uint64_t changes() const { return changes_.load(std::memory_order_acquire); }
+  [[nodiscard]] pthread_t thread() const { return thread_; }
+  [[nodiscard]] std::string Text() const;
+
+ private:
+  std::atomic<const char*> what_{"start"};
+  std::atomic<uint64_t> step_{0}, changes_{0};
+  std::atomic<int> communicator_{0};
+  std::atomic<bool> ended_{false};
+  pthread_t thread_{};
+};
+
+// Ends the process with kHung when a thread has been at one place for longer than `patience`, after
+// saying where all threads are, with their stacks. A crash writes the stack of its thread, too.
+class Watchdog {
+ public:
+  Watchdog(int rank, std::vector<std::unique_ptr<Place>>* places, Duration patience);
+  ~Watchdog();
+  Watchdog(const Watchdog&) = delete;
+  Watchdog& operator=(const Watchdog&) = delete;
+
+ private:
+  void Run();
+  void Report();
+
+  const int rank_;
+  std::vector<std::unique_ptr<Place>>* const places_;
+  const Duration patience_;
+  std::atomic<bool> stop_{false};
+  std::thread thread_;
+};
+
+// How a rank ends; `rewire run` and the controller see it.
+enum RankStatus { kDone = 0, kWrong = 40, kLost = 41, kUnexpected = 42, kHung = 43 };
+
+}  // namespace rewire::bench

@@ -1,0 +1,139 @@
+"""One job of a storm: `rewire run` with ranks of storm_rank, and what became of it."""
+
+import json
+import os
+import pathlib
+import random
+import signal
+import subprocess
+import time
+
+DONE, WRONG, LOST, UNEXPECTED, HUNG = 0, 40, 41, 42, 43  # RankStatus of board.h
+
+
+class Scenario:
+    """What a seed means for the controller. The ranks draw their scripts from the same seed."""
+
+    def __init__(self, seed, rank_counts, attempts):
+        draw = random.Random(seed)
+        self.seed = seed
+        self.random = draw
+        self.ranks = draw.choice(rank_counts)
+        self.threads = draw.choice([1, 1, 2, 3])
+        self.attempts = attempts
+        # Some builds do not end in time, so that their cancellation is tested.
+        self.build_ms = draw.choice([None, None, None, draw.randint(100, 600)])
+        self.kill_after = draw.randrange(attempts) if draw.random() < 0.2 else None
+        self.killed_rank = draw.randrange(self.ranks)
+
+    def text(self):
+        parts = [f"seed {self.seed}", f"{self.ranks} ranks", f"{self.threads} threads"]
+        if self.build_ms is not None:
+            parts.append(f"REWIRE_BUILD_MS={self.build_ms}")
+        if self.kill_after is not None:
+            parts.append(f"rank {self.killed_rank} killed after {self.kill_after} rebuilds")
+        return ", ".join(parts)
+
+
+class Job:
+    def __init__(self, build, folder, scenario, libraries, without, patience):
+        self.rewire = str(build / "bin" / "rewire")
+        self.folder = pathlib.Path(folder)
+        self.scenario = scenario
+        self.patience = patience
+        self.socket = str(self.folder / "agent.sock")
+        self.rebuilds = 0
+        self.explained = []    # refusals with a reason that the scenario gives
+        self.unexplained = []  # all others
+        self.killed = None
+        environment = dict(os.environ, REWIRE_SILENCE_MS="15000")
+        if scenario.build_ms is not None:
+            environment["REWIRE_BUILD_MS"] = str(scenario.build_ms)
+        command = [self.rewire, "run", "-n", str(scenario.ranks), f"--sim={libraries}",
+                   "--dir", str(self.folder), "--socket", self.socket, "--",
+                   str(build / "bin" / "storm_rank"), "--folder", str(self.folder),
+                   "--seed", str(scenario.seed), "--threads", str(scenario.threads),
+                   "--patience", str(patience)]
+        if without:
+            command += ["--without", without]
+        self.output = open(self.folder / "output.txt", "wb")
+        self.process = subprocess.Popen(command, stdout=self.output, stderr=subprocess.STDOUT,
+                                        stdin=subprocess.DEVNULL, env=environment,
+                                        start_new_session=True)
+
+    def command(self, *words):
+        """(status, text) of a rewire command."""
+        done = subprocess.run([self.rewire, words[0], "--json", "--socket", self.socket, *words[1:]],
+                              capture_output=True, text=True, check=False)
+        return done.returncode, (done.stdout if done.returncode == 0 else done.stderr).strip()
+
+    def alive(self):
+        return self.process.poll() is None
+
+    def wait_for_world(self):
+        deadline = time.monotonic() + self.patience
+        while self.alive() and time.monotonic() < deadline:
+            status, text = self.command("status")
+            if status == 0 and json.loads(text)["steady"]:
+                return True
+            time.sleep(0.05)
+        return False
+
+    def rebuild(self):
+        status, text = self.command("rebuild", "--reason", "storm", "--timeout", f"{self.patience}s")
+        if status == 0:
+            transition = json.loads(text)["transition"]
+            if transition and transition["result"] == "committed":
+                self.rebuilds += 1
+                return
+            text = transition["summary"] if transition else ""
+        if not self.alive():
+            return
+        built_late = self.scenario.build_ms is not None and "in time" in text
+        changed = "was destroyed by the program" in text  # in the middle of the change
+        (self.explained if built_late or changed else self.unexplained).append(text)
+
+    def kill_rank(self):
+        status, text = self.command("status")
+        if status != 0:
+            return
+        for member in json.loads(text)["world"]["members"]:
+            if member["slot"] == self.scenario.killed_rank:
+                self.killed = self.scenario.killed_rank
+                os.kill(member["pid"], signal.SIGKILL)
+
+    def run(self):
+        if not self.wait_for_world():
+            self.unexplained.append("the job has no world")
+        for attempt in range(self.scenario.attempts):
+            if attempt == self.scenario.kill_after:
+                self.kill_rank()
+            if self.killed is not None or not self.alive():
+                break
+            time.sleep(self.scenario.random.random() * 0.3)
+            self.rebuild()
+        (self.folder / "end").touch()
+        try:
+            self.process.wait(2 * self.patience)
+            return True
+        except subprocess.TimeoutExpired:
+            return False
+
+    def close(self):
+        """Ends what is left of the job."""
+        if self.alive():
+            os.killpg(self.process.pid, signal.SIGTERM)
+            try:
+                self.process.wait(40)
+            except subprocess.TimeoutExpired:
+                os.killpg(self.process.pid, signal.SIGKILL)
+                self.process.wait()
+        self.output.close()
+
+    def statuses(self):
+        """{rank: RankStatus}; None where a rank ended without saying it."""
+        found = {}
+        for rank in range(self.scenario.ranks):
+            path = self.folder / f"result.{rank}"
+            found[rank] = json.loads(path.read_text()) if path.exists() else None
+        return found

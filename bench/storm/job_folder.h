@@ -1,0 +1,26 @@
+// The folder that the ranks and the controller of one storm share: unique ids from one rank to the
+// others, and the sign that the storm ends. Thread-safe.
+#pragma once
+
+#include <string>
+
+#include "reconfig/abi/nccl_types.h"
+#include "reconfig/base/clock.h"
+
+namespace rewire::bench {
+
+class JobFolder {
+ public:
+  explicit JobFolder(std::string path) : path_(std::move(path)) {}
+
+  // Every name is written once.
+  void Put(const std::string& name, const ncclUniqueId& id) const;
+  // Waits for another rank's Put(); false after the time.
+  [[nodiscard]] bool Get(const std::string& name, Duration within, ncclUniqueId* id) const;
+  [[nodiscard]] bool IsEnding() const;
+
+ private:
+  const std::string path_;
+};
+
+}  // namespace rewire::bench

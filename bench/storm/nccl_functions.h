@@ -1,0 +1,10 @@
+// The NCCL functions that the storm calls, declared.
+#pragma once
+
+#include "reconfig/abi/nccl_types.h"
+
+extern "C" {
+#define STORM_NCCL(name, result, arguments) result name arguments;
+#include "bench/storm/nccl_functions.def"
+#undef STORM_NCCL
+}

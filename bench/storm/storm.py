@@ -1,0 +1,103 @@
+#!/usr/bin/env python3
+"""`./dev bench storm`: jobs of NCCL programs that do everything at once, changed at random moments.
+
+Each seed is one job of 2 to 4 processes, whose threads split, group, register, destroy and abort
+communicators, blocking and non-blocking ones, and verify every result. Meanwhile communicators are rebuilt;
+some builds have too short a deadline, and some jobs lose a process. The bars: rebuilds as asked for, and
+no hang, no crash, no wrong result and no refusal without a reason.
+"""
+
+import argparse
+import collections
+import json
+import pathlib
+import shutil
+import sys
+import tempfile
+import time
+
+from job import DONE, HUNG, LOST, WRONG, Job, Scenario
+
+
+def judge(job, ended, counts):
+    """Counts what became of a job; returns what is wrong with it."""
+    wrong = []
+    expected = LOST if job.killed is not None else DONE
+    seen = job.statuses()
+    output = (job.folder / "output.txt").read_text(errors="replace")
+    for rank, result in seen.items():
+        if result is not None:
+            counts["operations"] += result["operations"]
+        if rank == job.killed:
+            continue
+        status = None if result is None else result["status"]
+        if status == expected:
+            continue
+        if status == WRONG:
+            counts["wrong"] += 1
+        elif not ended or f"rank {rank} thread" in output or status == HUNG:
+            counts["hangs"] += 1
+        else:
+            counts["crashes"] += 1
+        wrong.append(f"rank {rank}: status {status} instead of {expected}")
+    if not ended and not wrong:
+        counts["hangs"] += 1
+        wrong.append("the job did not end")
+    for text in job.unexplained:
+        wrong.append(f"refused: {text or 'no reason'}")
+    counts["refused_without_reason"] += len(job.unexplained)
+    counts["refused_with_reason"] += len(job.explained)
+    counts["rebuilds"] += job.rebuilds
+    counts["kills"] += 1 if job.killed is not None else 0
+    counts["short_deadlines"] += 1 if job.scenario.build_ms is not None else 0
+    return wrong
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", required=True, help="the build folder")
+    parser.add_argument("--libraries", default="", help="folders of NCCL builds, in turn: A:B")
+    parser.add_argument("--seeds", type=int, default=30, help="jobs")
+    parser.add_argument("--seed", type=int, default=1, help="of the first job")
+    parser.add_argument("--ranks", default="2,3,4", help="numbers of processes to draw from")
+    parser.add_argument("--rebuilds", type=int, default=14, help="asked for in each job")
+    parser.add_argument("--patience", type=int, default=90, help="seconds until it is a hang")
+    parser.add_argument("--without", default="", help="parts to leave out; see storm_rank --help")
+    parser.add_argument("--keep", help="folder for the output of jobs that failed")
+    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
+    a = parser.parse_args()
+    build = pathlib.Path(a.build).resolve()
+    libraries = a.libraries.split(":") if a.libraries else [str(build / "simgpu")]
+    rank_counts = [int(n) for n in a.ranks.split(",")]
+    counts = collections.Counter(dict.fromkeys(
+        ("rebuilds", "hangs", "crashes", "wrong", "refused_without_reason", "refused_with_reason",
+         "kills", "short_deadlines", "operations"), 0))
+    failed = []
+    begun = time.monotonic()
+    for seed in range(a.seed, a.seed + a.seeds):
+        scenario = Scenario(seed, rank_counts, a.rebuilds)
+        library = libraries[seed % len(libraries)]
+        with tempfile.TemporaryDirectory(prefix="rewire-storm-") as folder:
+            job = Job(build, folder, scenario, library, a.without, a.patience)
+            try:
+                ended = job.run()
+            finally:
+                job.close()
+            problems = judge(job, ended, counts)
+            line = f"{scenario.text()}, {pathlib.Path(library).name}: {job.rebuilds} rebuilds"
+            print(line + "".join(f"\n  {p}" for p in problems), file=sys.stderr, flush=True)
+            if problems:
+                failed.append({"seed": seed, "libraries": library, "problems": problems})
+                if a.keep:
+                    shutil.copytree(folder, pathlib.Path(a.keep) / f"seed{seed}", dirs_exist_ok=True,
+                                    ignore=shutil.ignore_patterns("*.sock", "job-*"))
+    result = {"schema": 1, "benchmark": "storm", "simulated": not a.libraries, "seeds": a.seeds,
+              "libraries": [pathlib.Path(p).name for p in libraries],
+              "seconds": round(time.monotonic() - begun, 1), **counts, "failed": failed}
+    print(json.dumps(result) if a.json else json.dumps(result, indent=1))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

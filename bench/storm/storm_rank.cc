@@ -1,0 +1,117 @@
+// storm_rank: one rank of `./dev bench storm`. It runs a seeded script on several threads, verifies
+// every result, and ends when the controller says so or when a peer has died. Its exit status is a
+// RankStatus.
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <thread>
+
+#include "bench/lib/flags.h"
+#include "bench/storm/board.h"
+#include "bench/storm/worker.h"
+#include "reconfig/base/cuda_driver.h"
+
+namespace rewire::bench {
+namespace {
+
+struct Args {
+  std::string folder;
+  std::string without;
+  int64_t seed = 1, threads = 1, patience = 90;
+};
+
+Features FeaturesWithout(const std::string& list) {
+  const auto has = [&](const char* name) { return list.find(name) == std::string::npos; };
+  Features features;
+  features.split = has("split");
+  features.groups = has("groups");
+  features.p2p = has("p2p");
+  features.nonblocking = has("nonblocking");
+  features.registrations = has("registrations");
+  features.idle = has("idle");
+  features.abort = has("abort");
+  return features;
+}
+
+int FromEnvironment(const char* name) {
+  const char* const text = std::getenv(name);
+  if (text == nullptr) {
+    std::fprintf(stderr, "storm_rank: %s is not set: run it under `rewire run`\n", name);
+    std::exit(2);
+  }
+  return std::atoi(text);
+}
+
+const CudaDriver* OpenDevice(int rank, CUcontext* context) {
+  std::string error;
+  const CudaDriver* const cuda = CudaDriver::Get(&error);
+  CUdevice device = 0;
+  if (cuda == nullptr || cuda->Init(0) != CUDA_SUCCESS ||
+      cuda->DeviceGet(&device, rank) != CUDA_SUCCESS ||
+      cuda->DevicePrimaryCtxRetain(context, device) != CUDA_SUCCESS) {
+    std::fprintf(stderr, "storm_rank: device %d: %s\n", rank, error.c_str());
+    std::exit(kUnexpected);
+  }
+  return cuda;
+}
+
+int Main(int argc, char** argv) {
+  Args args;
+  Flags flags("storm_rank", "one rank of a storm; started by storm.py");
+  flags.Text("--folder", &args.folder, {}, "the folder that the ranks share");
+  flags.Int("--seed", &args.seed, 0, INT64_MAX, "of the script");
+  flags.Int("--threads", &args.threads, 1, 8, "with communicators of their own");
+  flags.Int("--patience", &args.patience, 1, 3600, "seconds at one place before it is a hang");
+  flags.Text("--without", &args.without, {},
+             "parts to leave out, as in split,groups,p2p,nonblocking,registrations,idle,abort");
+  flags.ParseOrExit(argc, argv);
+
+  WorkerOptions options;
+  options.rank = FromEnvironment("RANK");
+  options.ranks = FromEnvironment("WORLD_SIZE");
+  options.seed = static_cast<uint64_t>(args.seed);
+  options.features = FeaturesWithout(args.without);
+  CUcontext context = nullptr;
+  const CudaDriver* const cuda = OpenDevice(options.rank, &context);
+  const JobFolder folder(args.folder);
+  const auto threads = static_cast<size_t>(args.threads);
+  std::vector<std::unique_ptr<Place>> places;
+  for (size_t i = 0; i < threads; ++i) places.push_back(std::make_unique<Place>());
+  std::vector<WorkerResult> results(threads);
+  {
+    std::vector<std::thread> workers;
+    for (size_t i = 0; i < threads; ++i) {
+      options.thread = static_cast<int>(i);
+      workers.emplace_back([&, options, i] {
+        cuda->CtxSetCurrent(context);
+        results[i] = Worker(options, cuda, &folder, places[i].get()).Run();
+      });
+    }
+    // The threads' handles are there when each has entered its first place.
+    for (const auto& place : places) {
+      while (place->changes() == 0 && !place->ended()) std::this_thread::yield();
+    }
+    const Watchdog watchdog(options.rank, &places, seconds(args.patience));
+    for (std::thread& worker : workers) worker.join();
+  }
+  RankStatus status = kDone;
+  uint64_t steps = 0, operations = 0;
+  for (const WorkerResult& result : results) {
+    steps += result.steps;
+    operations += result.operations;
+    if (result.status == kDone) continue;
+    std::fprintf(stderr, "storm: rank %d: %s\n", options.rank, result.text.c_str());
+    if (status == kDone || result.status == kWrong) status = result.status;
+  }
+  std::ofstream(args.folder + "/result." + std::to_string(options.rank))
+      << "{\"status\": " << status << ", \"steps\": " << steps << ", \"operations\": " << operations
+      << "}\n";
+  return status;
+}
+
+}  // namespace
+}  // namespace rewire::bench
+
+int main(int argc, char** argv) { return rewire::bench::Main(argc, argv); }

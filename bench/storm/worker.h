@@ -1,0 +1,88 @@
+// One thread of a rank: runs its script over communicators of its own and verifies every result.
+// Each thread has one stream. Every wait is watched by the Watchdog.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bench/storm/board.h"
+#include "bench/storm/job_folder.h"
+#include "bench/storm/script.h"
+#include "bench/storm/slot.h"
+
+namespace rewire::bench {
+
+struct WorkerOptions {
+  int rank = 0, ranks = 1, thread = 0;
+  uint64_t seed = 0;
+  Features features;
+};
+
+struct WorkerResult {
+  RankStatus status = kDone;
+  std::string text;  // why it is not kDone
+  uint64_t steps = 0;
+  uint64_t operations = 0;  // whose results were verified
+};
+
+class Worker {
+ public:
+  Worker(const WorkerOptions& options, const CudaDriver* cuda, const JobFolder* folder,
+         Place* place);
+  ~Worker();
+  Worker(const Worker&) = delete;
+  Worker& operator=(const Worker&) = delete;
+
+  WorkerResult Run();
+
+ private:
+  // Ends the script; Run() says it.
+  struct Stop {
+    RankStatus status;
+    std::string text;
+  };
+  struct Live {
+    Member member;
+    int rank = 0;
+    ncclComm_t handle = nullptr;
+    void* registration = nullptr;
+  };
+
+  // Throws Stop with kLost where NCCL reports an error; waits while it is in progress.
+  void Check(const char* call, ncclResult_t result, const Live* live);
+  void CheckCuda(const char* call, bool succeeded);
+  void WaitUntilReady(const char* call, const Live& live);
+  [[nodiscard]] ncclResult_t AsyncError(const Live& live) const;
+
+  void Do(const Step& step);
+  void Create(int number, const Member& member);
+  void Split(const Step& step);
+  void Remove(const Step& step);
+  void Register(const Step& step);
+  void Pair(const Step& step);
+  [[nodiscard]] bool Vote(const Step& step);
+  // Fills a slot; the caller issues the operation.
+  Slot* Prepare(const Live& live, StepKind kind, const Step& step, uint64_t variant);
+  void Collective(const Live& live, const Step& step);
+  [[nodiscard]] ncclResult_t Issue(const Live& live, const Operation& operation, Slot* slot);
+  [[nodiscard]] ncclResult_t IssueScaled(const Live& live, Slot* slot, size_t count);
+  [[nodiscard]] ncclResult_t IssueGroup(const Live& live, const Operation& operation, Slot* slot);
+  // Waits for the stream and verifies what is in the slots.
+  void Synchronize();
+  [[nodiscard]] Live* Find(int communicator);
+
+  const WorkerOptions options_;
+  const CudaDriver* const cuda_;
+  const JobFolder* const folder_;
+  Place* const place_;
+  Script script_;
+  CUstream stream_ = nullptr;
+  std::map<int, Live> live_;
+  std::vector<std::unique_ptr<Slot>> slots_;
+  std::vector<std::pair<Slot*, int>> pending_;  // with the communicator's number
+  WorkerResult result_;
+};
+
+}  // namespace rewire::bench

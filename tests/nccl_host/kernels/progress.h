@@ -1,0 +1,60 @@
+// How an emulated kernel waits for its peers: a kernel waits as long as they take, as on a device,
+// and gives up when the communicator's abort flag is set. Owned by the thread of one block.
+#pragma once
+
+#include <immintrin.h>
+#include <sched.h>
+#include <time.h>
+
+#include "tests/nccl_host/kernels/layout.h"
+
+namespace nccl_host {
+
+template <typename T>
+T Load(const T* place) {
+  return __atomic_load_n(place, __ATOMIC_ACQUIRE);
+}
+template <typename T>
+void Store(T* place, T value) {
+  __atomic_store_n(place, value, __ATOMIC_RELEASE);
+}
+
+class Progress {
+ public:
+  explicit Progress(const Communicator* communicator) : communicator_(communicator) {}
+
+  [[nodiscard]] bool aborted() {
+    if (!aborted_ && communicator_->abort_flag != nullptr && *communicator_->abort_flag != 0) {
+      aborted_ = true;
+    }
+    return aborted_;
+  }
+  // False when the communicator was aborted first.
+  template <typename Condition>
+  bool Until(Condition holds) {
+    for (int turn = 0; !holds(); ++turn) {
+      if (aborted()) return false;
+      Relax(turn);
+    }
+    return true;
+  }
+  // Gives the processor to the peers, which share it.
+  static void Relax(int turn) {
+    constexpr int kSpins = 16;
+    constexpr int kYields = 400;
+    if (turn < kSpins) {
+      _mm_pause();
+    } else if (turn < kYields) {
+      ::sched_yield();
+    } else {
+      const timespec pause{0, turn < 5 * kYields ? 20'000 : 100'000};
+      ::nanosleep(&pause, nullptr);
+    }
+  }
+
+ private:
+  const Communicator* const communicator_;
+  bool aborted_ = false;
+};
+
+}  // namespace nccl_host

@@ -1,0 +1,32 @@
+// What can be launched: the kernel of a module, or one that a library brings in C++ (extensions.h).
+// Guarded by the driver's lock.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <unordered_map>
+
+#include "tests/simgpu/cuda/driver.h"
+
+namespace simgpu {
+
+struct Kernel {
+  std::string_view name;
+  size_t parameters;  // of 64 bits each
+  void (*run)(const uint64_t* arguments);
+  // Whether the device may use every address that run() touches.
+  bool (*may_run)(const uint64_t* arguments, const Device* device);
+};
+
+struct Function {
+  CUmodule module = nullptr;
+  const Kernel* kernel = nullptr;
+  // In place of a kernel of a module.
+  cuSimKernel run = nullptr;
+  void* context = nullptr;
+};
+
+// Never destroyed, as the driver's state.
+std::unordered_map<CUfunction, Function>& Functions() REWIRE_REQUIRES(driver_mutex);
+
+}  // namespace simgpu
