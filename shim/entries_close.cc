@@ -10,6 +10,21 @@ namespace {
 
 using CloseFunction = ncclResult_t (*)(ncclComm_t comm);
 
+// A child that a non-blocking parent is still making: NCCL's thread will store the real
+// communicator into the generation. The generation's memory is therefore never given back.
+void KeepUnborn(VirtualCommunicator* comm) noexcept {
+  if (comm->recipe.creation != Creation::kSplit && comm->recipe.creation != Creation::kShrink)
+    return;
+  bool unborn = false;
+  {
+    const Inside inside(comm);
+    const Generation* generation = inside.generation();
+    unborn = generation != nullptr && generation->Real() == nullptr &&
+             generation->state.load(std::memory_order_acquire) == GenerationState::kOpen;
+  }
+  if (unborn) Publish(comm, nullptr);
+}
+
 // Destroy or Abort. The handle is stale when this returns (in a group: when the group has ended).
 ncclResult_t Close(ncclComm_t handle, bool aborting, CloseFunction close) noexcept {
   VirtualCommunicator* comm = Ours(handle);
@@ -34,6 +49,7 @@ ncclResult_t Close(ncclComm_t handle, bool aborting, CloseFunction close) noexce
     comm->closing.store(false, std::memory_order_release);
     return result;  // it is still there, to be aborted
   }
+  KeepUnborn(comm);
   ThreadSlot* slot = Slot();
   if (slot->group_depth == 0) {
     DropCommunicator(comm);

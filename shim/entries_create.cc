@@ -53,6 +53,20 @@ ncclResult_t End(VirtualCommunicator* comm, ThreadSlot* slot, ncclResult_t resul
   return result;
 }
 
+// NCCL works on the generation until the call has returned, or until the end of the group that the
+// call is in. Nobody may free the generation or its real communicator before.
+template <typename Call>
+ncclResult_t CallInside(ThreadSlot* slot, Generation* generation, Call&& call) {
+  if (slot->group_depth > 0) {
+    if (GroupState* group = ThisGroup(slot)) HoldInGroup(group, generation);
+  }
+  const ncclResult_t result = call();
+  // Lost meanwhile: the core ends the real communicator.
+  return generation->state.load(std::memory_order_acquire) == GenerationState::kOpen
+             ? result
+             : Failed(*generation, result);
+}
+
 template <typename Call>
 ncclResult_t FromIds(Creation creation, ncclComm_t* out, int ranks, int rank,
                      const ncclUniqueId* ids, int id_count, const ncclConfig_t* config,
@@ -67,18 +81,22 @@ ncclResult_t FromIds(Creation creation, ncclComm_t* out, int ranks, int rank,
     comm->id = IdentityOfUniqueId(&ids[0]);
     comm->recipe.ids.assign(ids, ids + id_count);
     KeepConfig(config, nullptr, &comm->recipe);
-    Generation* generation = comm->current.load(std::memory_order_relaxed);
-    // Early, so that another thread can poll or abort while this one waits for its peers.
-    __atomic_store_n(out, Handle(comm), __ATOMIC_RELEASE);
-    if (const CoreTable* core = Core()) {
-      comm->told.store(Told::kCreated);
-      ncclResult_t made = ncclSuccess;
-      if (core->created(comm, &made) == 1) {
-        if (!Taken(made)) return End(comm, slot, made, out);
-        return made;
+    ncclResult_t result = ncclSuccess;
+    bool core_made = false;
+    {
+      const Inside inside(comm);
+      Generation* generation = inside.generation();
+      // Early, so that another thread can poll or abort while this one waits for its peers.
+      __atomic_store_n(out, Handle(comm), __ATOMIC_RELEASE);
+      if (const CoreTable* core = Core()) {
+        comm->told.store(Told::kCreated);
+        core_made = core->created(comm, &result) == 1;
       }
+      if (!core_made)
+        result = CallInside(slot, generation, [&] { return call(&generation->real); });
     }
-    const ncclResult_t result = End(comm, slot, call(&generation->real), out);
+    if (core_made && Taken(result)) return result;
+    result = End(comm, slot, result, out);
     const CoreTable* core = Core();
     if (core != nullptr && result == ncclSuccess && slot->group_depth == 0) core->opened(comm);
     return result;
@@ -118,6 +136,10 @@ ncclResult_t FromParent(Creation creation, VirtualCommunicator* parent, int64_t 
     KeepConfig(config, &parent->recipe, &comm->recipe);
     Generation* child = comm->current.load(std::memory_order_relaxed);
     __atomic_store_n(out, Handle(comm), __ATOMIC_RELEASE);
+    if (slot->group_depth > 0) {
+      // NCCL uses the parent at the end of the group.
+      if (GroupState* group = ThisGroup(slot)) HoldInGroup(group, inside.generation());
+    }
     return End(comm, slot, call(generation->Real(), &child->real), out);
   } catch (const std::bad_alloc&) {
     return ncclSystemError;
@@ -129,8 +151,12 @@ ncclResult_t FromParent(Creation creation, VirtualCommunicator* parent, int64_t 
 namespace entry {
 
 ncclResult_t CommInitRank(ncclComm_t* comm, int nranks, ncclUniqueId commId, int rank) {
+  // The same as ncclCommInitRank, except that NCCL does not free the communicator when the call
+  // fails; another thread may just be ending it (shim/core/interruption.h).
   return FromIds(Creation::kInitRank, comm, nranks, rank, &commId, 1, nullptr,
-                 [&](ncclComm_t* out) { return Real()->CommInitRank(out, nranks, commId, rank); });
+                 [&](ncclComm_t* out) {
+                   return Real()->CommInitRankConfig(out, nranks, commId, rank, nullptr);
+                 });
 }
 
 ncclResult_t CommInitRankConfig(ncclComm_t* comm, int nranks, ncclUniqueId commId, int rank,

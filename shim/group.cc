@@ -40,12 +40,18 @@ void RememberWindow(const GroupWindow& w) {
 void Clear(GroupState* group) noexcept {
   group->uses.clear();
   group->last_use = 0;
+  group->held.clear();
   group->created.clear();
   group->destroyed.clear();
   group->windows.clear();
 }
 
 }  // namespace
+
+void HoldInGroup(GroupState* group, Generation* generation) {
+  group->held.push_back(generation);
+  generation->fixed.fetch_add(1, std::memory_order_seq_cst);
+}
 
 void SettleGroup(ThreadSlot* slot, bool taken) noexcept {
   GroupState* group = slot->group;
@@ -59,6 +65,9 @@ void SettleGroup(ThreadSlot* slot, bool taken) noexcept {
   }
   if (taken) {
     for (VirtualCommunicator* comm : group->created) NoteIfReady(comm);
+  }
+  for (Generation* generation : group->held) {
+    generation->fixed.fetch_sub(1, std::memory_order_seq_cst);
   }
   for (VirtualCommunicator* comm : group->destroyed) DropCommunicator(comm);
   Clear(group);

@@ -30,7 +30,10 @@ struct GroupWindow {
 struct GroupState {
   std::vector<GroupUse> uses;
   uint32_t last_use = 0;
-  std::vector<VirtualCommunicator*> created;    // in this group; there when it has ended
+  std::vector<VirtualCommunicator*> created;  // in this group; there when it has ended
+  // What NCCL works on at the group's end without being used in the group: parents of a split, and
+  // generations under creation. Counted in their `fixed` until the group ends.
+  std::vector<Generation*> held;
   std::vector<VirtualCommunicator*> destroyed;  // handles that become stale when it has ended
   std::vector<GroupWindow> windows;
 };
@@ -53,6 +56,8 @@ inline GroupUse* FindUse(GroupState* group, const VirtualCommunicator* comm) noe
 
 // The thread's group state; made at its first group. nullptr: no memory.
 GroupState* ThisGroup(ThreadSlot* slot) noexcept;
+// Adds a generation to `held`.
+void HoldInGroup(GroupState* group, Generation* generation);
 // After the outermost end. taken: NCCL has taken the group's operations, so they count.
 void SettleGroup(ThreadSlot* slot, bool taken) noexcept;
 // The thread ended inside a group, or the process forked there.

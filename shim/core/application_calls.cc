@@ -10,7 +10,7 @@ namespace rewire::shim {
 
 namespace {
 
-// How long a destroy waits for a builder to leave: an abort gets it out at once.
+// How long a destroy waits until the builder has ended or left its thread. Neither takes long.
 constexpr seconds kRelease(10);
 
 }  // namespace
@@ -31,6 +31,7 @@ int ShimCommunicators::OnCreated(VirtualCommunicator* comm, ncclResult_t* result
       chain->current->generation = first;
       chain->current->id = chain->id;
       chain->current->blocking = chain->blocking;
+      chain->current->created_by_program = from_ids;
       chain->current->context = chain->context;
     }
   }
@@ -111,10 +112,14 @@ void ShimCommunicators::OnClosing(VirtualCommunicator* comm, bool aborting) {
     }
     scratch = std::exchange(chain->scratch, nullptr);
     chain->Arm();
+    const Time until = Now() + kRelease;
+    while (chain->settling > 0 && chain->changed.WaitUntil(&chain->mutex, until)) {
+    }
   }
-  builder_.Release(chain->id, Now() + kRelease);
+  // A thread that was left inside NCCL may still give the memory to a kernel.
+  if (!builder_.Release(chain->id, Now() + kRelease)) scratch = nullptr;
   ledger_.Forget(chain->id);
-  loss_.Abort(std::move(dropped), nullptr);
+  loss_.Abort(std::move(dropped));
   if (scratch != nullptr) {
     loss_.After([this, chain, scratch] {
       if (device_->Enter(chain->context).ok()) device_->Free(scratch);

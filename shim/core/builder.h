@@ -1,14 +1,17 @@
 // Builds the generations of one epoch in the background: one after the other, in the given order,
-// on one thread of low priority.
+// on a thread of low priority per epoch.
 //
-// At the deadline, or when cancelled, the communicator being built is aborted, so that a peer that
-// never comes holds nobody, and everything built for the epoch with it. Any thread may call; the
-// destructor joins.
+// A build that is cancelled or passes its deadline reports at once. When its thread is inside NCCL
+// with a blocking communicator, the builder leaves the thread there and starts the next build on a
+// new thread: nobody but that thread may end the call (interruption.h). The thread that was left
+// touches only its own task afterwards. At most kLeft such threads may exist; further builds are
+// refused until one returns.
+//
+// Thread-safe. The destructor waits a bounded time for threads that were left.
 #pragma once
 
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,13 +19,14 @@
 #include "absl/status/statusor.h"
 #include "reconfig/base/mutex.h"
 #include "reconfig/transition/messages.h"
+#include "shim/core/build_task.h"
 #include "shim/core/chain.h"
 #include "shim/core/core_counters.h"
 #include "shim/core/device.h"
+#include "shim/core/generation_build.h"
 #include "shim/core/loss.h"
 #include "shim/core/memory_ledger.h"
 #include "shim/core/nccl_calls.h"
-#include "shim/core/warm_up.h"
 #include "shim/core/work_queue.h"
 #include "shim/core_abi.h"
 
@@ -51,46 +55,38 @@ class Builder {
              std::function<void(absl::Status)> done);
   // Stops the build of this epoch (0: of any). Returns at once; done gets the reason.
   void Cancel(Epoch epoch, const std::string& reason) REWIRE_EXCLUDES(mutex_);
-  // Stops the build if it is to build this communicator, and waits until the builder's thread does
-  // not use it any more (at most until `deadline`).
-  void Release(const CommunicatorId& id, Time deadline) REWIRE_EXCLUDES(mutex_);
+  // Stops the build if it is to build this communicator, and waits until the build has ended or its
+  // thread was left inside NCCL (at most until `deadline`). False: a thread that is inside NCCL may
+  // still use the communicator's device memory.
+  [[nodiscard]] bool Release(const CommunicatorId& id, Time deadline) REWIRE_EXCLUDES(mutex_);
   // A communicator was created that a build may be waiting for.
   void Arrived() REWIRE_EXCLUDES(mutex_);
 
  private:
-  struct Task;
-  void Run(const std::shared_ptr<Task>& task) REWIRE_EXCLUDES(mutex_);
-  absl::Status BuildAll(Task* task, std::vector<std::unique_ptr<Link>>* links,
-                        std::vector<std::shared_ptr<Chain>>* chains);
-  absl::StatusOr<std::shared_ptr<Chain>> Await(Task* task, const CommunicatorId& id)
-      REWIRE_EXCLUDES(mutex_);
-  absl::Status CheckMemory(const Task& task);
-  absl::Status BuildOne(Task* task, Chain* chain, const CommunicatorBuild& build,
-                        std::unique_ptr<Link>* out);
-  absl::Status Connect(Task* task, Chain* chain, const CommunicatorBuild& build, Link* link);
-  absl::Status RunBeside(Task* task, Chain* chain, Link* link, void* scratch);
-  absl::Status AwaitBeside(Task* task, Chain* chain, DeviceEvent done);
-  absl::Status Settle(Task* task, ncclComm_t comm);
-  [[nodiscard]] bool Live(const std::shared_ptr<Task>& task) const REWIRE_REQUIRES(mutex_);
-  void Stop(const std::shared_ptr<Task>& task, const std::string& reason) REWIRE_REQUIRES(mutex_);
-  void Expire(const std::shared_ptr<Task>& task) REWIRE_EXCLUDES(mutex_);
-  absl::Status Stopped(Task* task) REWIRE_EXCLUDES(mutex_);
-  void LowerPriority();
+  struct Threads;
+  void StartNext() REWIRE_EXCLUDES(mutex_);
+  [[nodiscard]] bool Live(const std::shared_ptr<BuildTask>& task) const REWIRE_REQUIRES(mutex_);
+  void Stop(const std::shared_ptr<BuildTask>& task, const std::string& reason)
+      REWIRE_REQUIRES(mutex_);
+  void Expire(const std::shared_ptr<BuildTask>& task) REWIRE_EXCLUDES(mutex_);
+  void Run(const std::shared_ptr<BuildTask>& task) REWIRE_EXCLUDES(mutex_);
+  void Report(const BuildTask& task, absl::Status status);
+  absl::Status BuildAll(BuildTask* task, std::vector<std::shared_ptr<Chain>>* chains);
+  absl::StatusOr<std::shared_ptr<Chain>> Await(BuildTask* task, const CommunicatorId& id);
+  absl::Status CheckMemory(const BuildTask& task);
 
-  const NcclCalls* const nccl_;
-  const ShimServices* const services_;
   Device* const device_;
   CoreCounters* const counters_;
   MemoryLedger* const ledger_;
   Loss* const loss_;
   BuildSite* const site_;
-  const milliseconds stalled_;
+  GenerationBuild generations_;
+  const std::shared_ptr<Threads> threads_;
   Mutex mutex_;
   CondVar changed_;
-  std::vector<std::shared_ptr<Task>> tasks_ REWIRE_GUARDED_BY(mutex_);  // the first is under way
-  std::optional<int> program_niceness_;  // builder's thread only; set once lowered
-  WorkQueue watch_;                      // aborts what the builder is stuck in
-  WorkQueue queue_;
+  std::vector<std::shared_ptr<BuildTask>> tasks_ REWIRE_GUARDED_BY(mutex_);
+  bool running_ REWIRE_GUARDED_BY(mutex_) = false;  // the first task has a thread
+  WorkQueue watch_;  // starts threads, and leaves those that do not return in time
 };
 
 }  // namespace rewire::shim

@@ -27,6 +27,7 @@ struct Link {
   uint32_t ranks = 0;
   uint32_t rank = 0;
   bool blocking = true;
+  bool created_by_program = false;  // by the program's own call, which may still run
   bool warmed = false;  // has run a real operation already: none is needed before the cut
   // Of the decided swap to this generation.
   Cut cut;
@@ -80,9 +81,9 @@ struct Chain {
   bool lost REWIRE_GUARDED_BY(mutex) = false;
   const char* lost_why REWIRE_GUARDED_BY(mutex) = nullptr;  // kept for ever
   bool closing REWIRE_GUARDED_BY(mutex) = false;            // the application destroys it
-  // The application's thread is inside NCCL with a pending generation, or polls `current`, without
-  // the mutex.
-  bool inside REWIRE_GUARDED_BY(mutex) = false;
+  // Threads that ask NCCL for `current`'s state on behalf of another communicator's cut. A close
+  // waits for them; each leaves as soon as `closing` or `lost` is set.
+  int settling REWIRE_GUARDED_BY(mutex) = 0;
 
   // The first operation at which the program's thread has to call in; kNoCut: none.
   [[nodiscard]] uint64_t StopAt() const REWIRE_REQUIRES(mutex);

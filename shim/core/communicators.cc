@@ -13,7 +13,6 @@ namespace rewire::shim {
 
 namespace {
 
-constexpr milliseconds kInside(20);
 // As many as NCCL's kernels have by default.
 constexpr size_t kBlocksPerCommunicator = 32;
 constexpr seconds kEnding(10);
@@ -30,7 +29,7 @@ ShimCommunicators::ShimCommunicators(const NcclCalls& nccl, const ShimServices* 
       services_(services),
       device_(device),
       options_(options),
-      cutter_(&nccl_, services, device, &counters_, this, options.decision),
+      cutter_(&nccl_, services, device, &counters_, this, options.decision, options.build),
       calls_("rw-core"),
       loss_(&nccl_, services, device, &counters_),
       retirement_(&nccl_, services, device, &counters_, options.retire, [this] { Moved(); }),
@@ -70,6 +69,15 @@ CommunicatorCreated ShimCommunicators::DescribeCreated(Chain* chain) {
   created.ranks = chain->ranks;
   created.rank = chain->rank;
   return created;
+}
+
+std::vector<std::shared_ptr<Chain>> ShimCommunicators::NonBlocking() {
+  MutexLock lock(&mutex_);
+  std::vector<std::shared_ptr<Chain>> found;
+  for (const auto& [comm, chain] : chains_) {
+    if (!chain->blocking) found.push_back(chain);
+  }
+  return found;
 }
 
 std::vector<CommunicatorCreated> ShimCommunicators::List() {
@@ -311,14 +319,7 @@ void ShimCommunicators::AbortCurrent(std::string reason) {
   for (const auto& chain : chains) Lose(chain.get(), why, &links);
   for (std::unique_ptr<Link>& link : retirement_.TakeAll()) links.push_back(std::move(link));
   Moved();
-  loss_.Abort(std::move(links), [chains] {
-    const Time until = Now() + kInside;
-    for (const auto& chain : chains) {
-      MutexLock lock(&chain->mutex);
-      while (chain->inside && chain->changed.WaitUntil(&chain->mutex, until)) {
-      }
-    }
-  });
+  loss_.Abort(std::move(links));
 }
 
 }  // namespace rewire::shim

@@ -70,6 +70,7 @@ class ShimCommunicators : public Communicators, private CutEvents, private Build
   void Passed() override { passed_.store(true, std::memory_order_release); }
   void Undecided(Epoch epoch) override;
   void GivenUp(const std::string& reason) override;
+  std::vector<std::shared_ptr<Chain>> NonBlocking() override;
   std::shared_ptr<Chain> Find(const CommunicatorId& id, bool* may_come) override;
   bool Install(const std::shared_ptr<Chain>& chain, std::unique_ptr<Link>* link) override;
 

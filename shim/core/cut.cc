@@ -125,13 +125,13 @@ ncclResult_t Cutter::AtCut(Chain* chain, const CallSite& site) {
         events_->Passed();
         break;
       case Step::kSettle: {
-        // What is wrong with the communicator its next operation says.
-        static_cast<void>(Settle(verdict.warm_comm));
+        const ncclResult_t state = Settle(chain, verdict.generation, Now() + settle_);
+        verdict.generation->fixed.fetch_sub(1, std::memory_order_seq_cst);
         call.settled = true;
-        MutexLock lock(&chain->mutex);
-        chain->inside = false;
-        chain->changed.NotifyAll();
-        break;
+        // The communicator's next operation reports any other error.
+        if (state != ncclInProgress) break;
+        events_->GivenUp(NotLaunched(verdict.epoch));
+        return ncclRemoteError;
       }
       case Step::kWarm: {
         const ncclResult_t result = Warm(chain, site, verdict);
@@ -139,7 +139,8 @@ ncclResult_t Cutter::AtCut(Chain* chain, const CallSite& site) {
         events_->GivenUp(absl::StrCat("epoch ", verdict.epoch,
                                       " was decided, but the next generation did not take the "
                                       "first operation (ncclResult ",
-                                      static_cast<int>(result), ")"));
+                                      static_cast<int>(result),
+                                      "; REWIRE_BUILD_MS=", settle_.count(), ")"));
         return ncclRemoteError;
       }
       case Step::kGiveUp:
@@ -186,9 +187,9 @@ Cutter::Verdict Cutter::NextStep(Chain* chain, const CallSite& site, Call* call)
     if (!front->warmed) return WarmAt(chain, site);
     if (!chain->blocking && !chain->current->end_recorded && !call->settled) {
       // The last operation may not be on its stream yet.
-      chain->inside = true;
       Verdict verdict = Act(Step::kSettle, front->epoch);
-      verdict.warm_comm = chain->current->generation->Real();
+      verdict.generation = chain->current->generation;
+      verdict.generation->fixed.fetch_add(1, std::memory_order_seq_cst);
       return verdict;
     }
     return SwapAtCut(chain, site);
@@ -232,9 +233,9 @@ Cutter::Verdict Cutter::WarmAt(Chain* chain, const CallSite& site) {
     return Return(ncclInvalidUsage);
   }
   front->begun = true;
-  chain->inside = true;
   Verdict verdict = Act(Step::kWarm, front->epoch);
-  verdict.warm_comm = front->generation->Real();
+  verdict.generation = front->generation;
+  verdict.generation->fixed.fetch_add(1, std::memory_order_seq_cst);
   verdict.warm_scratch = chain->scratch;
   return verdict;
 }
@@ -268,14 +269,28 @@ Cutter::Verdict Cutter::SwapAtCut(Chain* chain, const CallSite& site) {
   return Act(Step::kSwapped, chain->current->epoch);
 }
 
+// NCCL launches the operations of a non-blocking communicator from a background thread, one thread
+// per group (groupLaunchNonBlocking). Between two communicators the order on the device is
+// therefore undefined until ncclCommGetAsyncError has left ncclInProgress, and ranks that launch
+// the same two operations in different orders deadlock. So the warm operation is issued after every
+// launch that the program has begun has ended, and the program's next operation is issued after the
+// launch of the warm operation has ended.
+// In a group, NCCL launches the warm operation at the group's end, on the thread that launches the
+// group's other operations and before the state of any of them changes. A program that has seen one
+// operation of the group settled therefore finds the warm operation launched.
 ncclResult_t Cutter::Warm(Chain* chain, const CallSite& site, const Verdict& verdict) {
-  ncclResult_t result = nccl_->AllReduce(verdict.warm_scratch, verdict.warm_scratch, 1, ncclFloat32,
-                                         ncclSum, verdict.warm_comm, site.stream);
-  // Inside a group nothing is launched yet; a non-blocking one settles by the cut.
-  if (result == ncclInProgress) result = ncclSuccess;
+  const Time deadline = Now() + settle_;
+  ncclResult_t result = SettleAll(deadline);
+  if (result == ncclSuccess) {
+    result = nccl_->AllReduce(verdict.warm_scratch, verdict.warm_scratch, 1, ncclFloat32, ncclSum,
+                              verdict.generation->Real(), site.stream);
+    if (result == ncclInProgress) {
+      result = site.group_depth > 0 ? ncclSuccess : Settle(chain, verdict.generation, deadline);
+    }
+  }
+  verdict.generation->fixed.fetch_sub(1, std::memory_order_seq_cst);
   MutexLock lock(&chain->mutex);
-  chain->inside = false;
-  chain->changed.NotifyAll();
+  if (chain->lost || chain->closing) return ncclSuccess;  // NextStep says which
   if (result == ncclSuccess && !chain->pending.empty() && chain->pending.front()->begun) {
     chain->pending.front()->warmed = true;
     chain->Arm();
@@ -283,40 +298,86 @@ ncclResult_t Cutter::Warm(Chain* chain, const CallSite& site, const Verdict& ver
   return result;
 }
 
-ncclResult_t Cutter::Settle(ncclComm_t comm) {
-  const Time deadline = Now() + decision_;
-  ncclResult_t state = ncclInProgress;
-  do {
-    if (nccl_->CommGetAsyncError(comm, &state) != ncclSuccess) return ncclInternalError;
-    if (state != ncclInProgress) return state;
+ncclResult_t Cutter::Settle(Chain* chain, const Generation* generation, Time deadline) {
+  for (;;) {
+    {
+      MutexLock lock(&chain->mutex);
+      if (chain->lost || chain->closing) return ncclRemoteError;
+    }
+    ncclResult_t state = ncclInProgress;
+    if (nccl_->CommGetAsyncError(generation->Real(), &state) != ncclSuccess) {
+      return ncclInternalError;
+    }
+    if (state != ncclInProgress || Now() >= deadline) return state;
     sched_yield();
-  } while (Now() < deadline);
-  return state;
+  }
+}
+
+std::string Cutter::NotLaunched(Epoch epoch) const {
+  return absl::StrCat("swap to epoch ", epoch, ": the operation before the cut was not launched ",
+                      "within REWIRE_BUILD_MS=", settle_.count(),
+                      " ms: a peer did not issue its operation");
+}
+
+ncclResult_t Cutter::SettleAll(Time deadline) {
+  for (const std::shared_ptr<Chain>& chain : events_->NonBlocking()) {
+    Generation* generation = nullptr;
+    {
+      MutexLock lock(&chain->mutex);
+      if (chain->lost || chain->closing || chain->current == nullptr) continue;
+      generation = chain->current->generation;
+      // A creation under way launches nothing, and may need what comes after this operation.
+      if (generation->device.load(std::memory_order_acquire) < 0) continue;
+      generation->fixed.fetch_add(1, std::memory_order_seq_cst);
+      ++chain->settling;
+    }
+    const ncclResult_t state = Settle(chain.get(), generation, deadline);
+    generation->fixed.fetch_sub(1, std::memory_order_seq_cst);
+    {
+      MutexLock lock(&chain->mutex);
+      --chain->settling;
+      chain->changed.NotifyAll();
+    }
+    // The communicator's own next operation reports what is wrong with the communicator.
+    if (state == ncclInProgress) return state;
+  }
+  return ncclSuccess;
 }
 
 void Cutter::BeforeCut(Chain* chain, const CallSite& site) {
-  ncclComm_t current = nullptr;
-  ncclComm_t next = nullptr;
+  Generation* current = nullptr;
+  Generation* next = nullptr;
+  Epoch epoch = 0;
   {
     MutexLock lock(&chain->mutex);
     if (chain->pending.empty() || chain->current == nullptr) return;
     if (!chain->blocking) {
-      chain->inside = true;
-      current = chain->current->generation->Real();
-      if (chain->pending.front()->warmed) next = chain->pending.front()->generation->Real();
+      epoch = chain->pending.front()->epoch;
+      current = chain->current->generation;
+      current->fixed.fetch_add(1, std::memory_order_seq_cst);
+      if (chain->pending.front()->warmed) {
+        next = chain->pending.front()->generation;
+        next->fixed.fetch_add(1, std::memory_order_seq_cst);
+      }
     }
   }
   if (current != nullptr) {
-    // Until then the operation may not be on its stream yet. What is wrong with a communicator its
-    // next operation says.
-    static_cast<void>(Settle(current));
-    if (next != nullptr) static_cast<void>(Settle(next));
+    // The operation may not be on its stream before that, and the next operation may be the first
+    // on the next generation, which a warm operation in a group may still occupy.
+    const Time deadline = Now() + settle_;
+    ncclResult_t state = Settle(chain, current, deadline);
+    current->fixed.fetch_sub(1, std::memory_order_seq_cst);
+    if (next != nullptr) {
+      if (state != ncclInProgress) state = Settle(chain, next, deadline);
+      next->fixed.fetch_sub(1, std::memory_order_seq_cst);
+    }
+    // The communicator's next operation reports any other error.
+    if (state == ncclInProgress) {
+      events_->GivenUp(NotLaunched(epoch));
+      return;
+    }
   }
   MutexLock lock(&chain->mutex);
-  if (current != nullptr) {
-    chain->inside = false;
-    chain->changed.NotifyAll();
-  }
   if (chain->pending.empty() || chain->current == nullptr) return;
   chain->current->end_recorded =
       device_->Record(chain->pending.front()->end_of_previous, site.stream);

@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "reconfig/base/clock.h"
 #include "shim/core/chain.h"
@@ -32,18 +33,21 @@ class CutEvents {
   virtual void Undecided(Epoch epoch) = 0;
   // This member cannot follow the decision, or never learned it: its generations must be aborted.
   virtual void GivenUp(const std::string& reason) = 0;
+  // The non-blocking communicators of this process. Without any lock.
+  virtual std::vector<std::shared_ptr<Chain>> NonBlocking() = 0;
 };
 
 class Cutter {
  public:
   Cutter(const NcclCalls* nccl, const ShimServices* services, Device* device,
-         CoreCounters* counters, CutEvents* events, milliseconds decision)
+         CoreCounters* counters, CutEvents* events, milliseconds decision, milliseconds settle)
       : nccl_(nccl),
         services_(services),
         device_(device),
         counters_(counters),
         events_(events),
-        decision_(decision) {}
+        decision_(decision),
+        settle_(settle) {}
 
   // No operation at or beyond cut.warm will be issued before Decide. Otherwise the reason.
   std::optional<std::string> Pledge(Chain* chain, Epoch epoch, const Cut& cut);
@@ -69,7 +73,7 @@ class Cutter {
     Step step = Step::kReturn;
     ncclResult_t result = ncclSuccess;
     Epoch epoch = 0;
-    ncclComm_t warm_comm = nullptr;  // also what is to be settled
+    Generation* generation = nullptr;  // to warm or to settle; counted in its `fixed`
     void* warm_scratch = nullptr;
   };
   static Verdict Return(ncclResult_t result);
@@ -85,8 +89,12 @@ class Cutter {
   bool Follow(Chain* chain, DeviceEvent end, cudaStream_t stream) REWIRE_REQUIRES(chain->mutex);
   void GoToBuilt(Chain* chain, Epoch epoch) REWIRE_REQUIRES(chain->mutex);
   ncclResult_t Warm(Chain* chain, const CallSite& site, const Verdict& verdict);
-  // Until the communicator's asynchronous state is settled; ncclInProgress at the deadline.
-  ncclResult_t Settle(ncclComm_t comm);
+  // Waits until NCCL's background thread has launched what was issued on a non-blocking generation.
+  // ncclInProgress: the deadline passed. ncclRemoteError: the communicator was lost or closed.
+  ncclResult_t Settle(Chain* chain, const Generation* generation, Time deadline);
+  // The same for the current generation of every non-blocking communicator of this process.
+  ncclResult_t SettleAll(Time deadline);
+  [[nodiscard]] std::string NotLaunched(Epoch epoch) const;
 
   const NcclCalls* const nccl_;
   const ShimServices* const services_;
@@ -94,6 +102,7 @@ class Cutter {
   CoreCounters* const counters_;
   CutEvents* const events_;
   const milliseconds decision_;
+  const milliseconds settle_;
 };
 
 }  // namespace rewire::shim

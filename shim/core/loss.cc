@@ -4,29 +4,59 @@
 #include <utility>
 
 #include "reconfig/base/log.h"
+#include "shim/core/interruption.h"
 #include "shim/core/real_communicator.h"
 
 namespace rewire::shim {
 
 namespace {
 
-// A thread that is about to enter NCCL gets in within microseconds; one that is blocked inside
-// comes out only through the abort.
-constexpr milliseconds kEntering(20);
+// No call on a non-blocking communicator waits for a peer, so its thread leaves within
+// microseconds. A thread that keeps a group open longer is not waited for.
+constexpr milliseconds kSettle(20);
+// The abort flags bring a thread out of NCCL within milliseconds. A thread that a device holds for
+// longer is not waited for.
+constexpr milliseconds kLeave(10000);
+
+// The program's own blocking creation has not returned: NCCL would free under it. The preloaded
+// library sets `device` after a creation has succeeded.
+bool BeingCreated(const Link& link) {
+  return link.created_by_program && link.blocking && link.generation != nullptr &&
+         link.generation->device.load(std::memory_order_acquire) < 0;
+}
 
 }  // namespace
 
-void Loss::Abort(std::vector<std::unique_ptr<Link>> links, std::function<void()> before) {
+void Loss::Abort(std::vector<std::unique_ptr<Link>> links) {
+  if (links.empty()) return;
   auto shared = std::make_shared<std::vector<std::unique_ptr<Link>>>(std::move(links));
-  queue_.Post([this, shared, before = std::move(before)] {
-    if (before) before();
-    AbortAndFree(*shared, true);
-  });
+  queue_.Post([this, shared] { AbortAndFree(std::move(*shared)); });
 }
 
-void Loss::AbortUnused(std::vector<std::unique_ptr<Link>> links) { AbortAndFree(links, false); }
+void Loss::AbortUnused(std::vector<std::unique_ptr<Link>> links) { AbortAndFree(std::move(links)); }
 
-void Loss::AbortAndFree(const std::vector<std::unique_ptr<Link>>& links, bool published) {
+void Loss::Interrupt(std::unique_ptr<Link> link) {
+  counters_->aborted.fetch_add(1, std::memory_order_relaxed);
+  InterruptAndFree(*nccl_, services_, device_, std::move(link));
+}
+
+bool Loss::WaitUntilLeft(const std::vector<std::unique_ptr<Link>>& links, bool blocking_too,
+                         milliseconds within) {
+  const Time until = Now() + within;
+  bool left = true;
+  for (const auto& link : links) {
+    if (link->generation == nullptr || (link->blocking && !blocking_too)) continue;
+    const auto rest = std::chrono::duration_cast<milliseconds>(until - Now()).count();
+    left = services_->quiesce(link->generation, std::max<int64_t>(rest, 0)) && left;
+  }
+  return left;
+}
+
+void Loss::AbortAndFree(std::vector<std::unique_ptr<Link>> links) {
+  for (std::unique_ptr<Link>& link : links) {
+    if (BeingCreated(*link)) Interrupt(std::exchange(link, nullptr));
+  }
+  std::erase(links, nullptr);
   if (links.empty()) return;
   if (const absl::Status entered = device_->Enter(links.front()->context); !entered.ok()) {
     REWIRE_WARN("aborting without a device context: %s", entered.ToString().c_str());
@@ -38,16 +68,13 @@ void Loss::AbortAndFree(const std::vector<std::unique_ptr<Link>>& links, bool pu
       reals.push_back({real, link->blocking});
     }
   }
-  if (published) {
-    RevokeAll(*nccl_, reals);
-    const Time until = Now() + kEntering;
-    for (const auto& link : links) {
-      if (link->generation == nullptr) continue;
-      const auto left = std::chrono::duration_cast<milliseconds>(until - Now()).count();
-      services_->quiesce(link->generation, std::max<int64_t>(left, 0));
-    }
-  }
-  AbortAll(*nccl_, reals);
+  AbortAll(
+      *nccl_, reals, [&] { WaitUntilLeft(links, false, kSettle); },
+      [&] {
+        if (WaitUntilLeft(links, true, kLeave)) return;
+        REWIRE_WARN("abort %zu communicators: a thread did not leave NCCL within %lld ms",
+                    reals.size(), static_cast<long long>(kLeave.count()));
+      });
   counters_->aborted.fetch_add(reals.size(), std::memory_order_relaxed);
   for (const auto& link : links) {
     if (link->generation != nullptr) services_->free_generation(link->generation);

@@ -1,8 +1,8 @@
-// Aborts generations: all of them in one group, on a thread that is nobody's.
+// Aborts generations: all of them in one group, on the loss thread.
 //
 // After the loss of a member every call that is blocked inside them must return, and freeing one
-// may wait for the kernels of another, so one after the other would deadlock. Any thread may call;
-// the destructor joins.
+// may wait for the kernels of another, so one after the other would deadlock. Thread-safe; the
+// destructor joins the loss thread.
 #pragma once
 
 #include <functional>
@@ -27,16 +27,21 @@ class Loss {
         counters_(counters),
         queue_("rw-abort") {}
 
-  // Generations that were published. Revokes them first where the library can: that frees nothing,
-  // so the threads inside come out before the abort does. before: called first, on that thread.
-  void Abort(std::vector<std::unique_ptr<Link>> links, std::function<void()> before = nullptr);
+  // Generations that were published. The threads inside come out before anything is freed. A
+  // generation whose creation by the program is under way is interrupted (interruption.h).
+  void Abort(std::vector<std::unique_ptr<Link>> links);
   // Generations that never were published: nobody is inside. On the caller's thread, one of ours.
   void AbortUnused(std::vector<std::unique_ptr<Link>> links);
+  // A generation that never was published and that a builder's thread is inside. Returns at once.
+  void Interrupt(std::unique_ptr<Link> link);
   // Runs on the same thread, after what was posted before.
   void After(std::function<void()> work) { queue_.Post(std::move(work)); }
 
  private:
-  void AbortAndFree(const std::vector<std::unique_ptr<Link>>& links, bool published);
+  void AbortAndFree(std::vector<std::unique_ptr<Link>> links);
+  // False: a thread is still inside one of them.
+  bool WaitUntilLeft(const std::vector<std::unique_ptr<Link>>& links, bool blocking_too,
+                     milliseconds within);
 
   const NcclCalls* const nccl_;
   const ShimServices* const services_;

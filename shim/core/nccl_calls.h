@@ -11,12 +11,10 @@ struct RealNccl;
 
 struct NcclCalls {
   ncclResult_t (*GetUniqueId)(ncclUniqueId*) = nullptr;
-  ncclResult_t (*CommInitRank)(ncclComm_t*, int, ncclUniqueId, int) = nullptr;
   ncclResult_t (*CommInitRankConfig)(ncclComm_t*, int, ncclUniqueId, int, ncclConfig_t*) = nullptr;
   ncclResult_t (*CommFinalize)(ncclComm_t) = nullptr;
   ncclResult_t (*CommDestroy)(ncclComm_t) = nullptr;
   ncclResult_t (*CommAbort)(ncclComm_t) = nullptr;
-  ncclResult_t (*CommRevoke)(ncclComm_t, int) = nullptr;  // nullptr: the library lacks it
   ncclResult_t (*CommGetAsyncError)(ncclComm_t, ncclResult_t*) = nullptr;
   const char* (*GetLastError)(ncclComm_t) = nullptr;
   ncclResult_t (*GroupStart)() = nullptr;
@@ -32,6 +30,10 @@ struct NcclCalls {
                             cudaStream_t) = nullptr;
   ncclResult_t (*ReduceScatter)(const void*, void*, size_t, ncclDataType_t, ncclRedOp_t, ncclComm_t,
                                 cudaStream_t) = nullptr;
+
+  // The library is known to set the abort flags in ncclCommAbort and to free at the end of the
+  // group around the call; see interruption.h.
+  bool abort_frees_at_group_end = false;
 
   static NcclCalls From(const RealNccl& real);
 };

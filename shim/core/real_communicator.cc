@@ -1,6 +1,5 @@
 #include "shim/core/real_communicator.h"
 
-#include <algorithm>
 #include <thread>
 
 namespace rewire::shim {
@@ -18,19 +17,6 @@ ncclResult_t Settled(const NcclCalls& nccl, ncclComm_t comm, Time deadline) {
   return state;
 }
 
-template <typename Call>
-void InOneGroup(const NcclCalls& nccl, std::span<const RealCommunicator> reals, bool blocking,
-                Call call) {
-  const bool any = std::any_of(reals.begin(), reals.end(), [blocking](const RealCommunicator& r) {
-    return r.comm != nullptr && r.blocking == blocking;
-  });
-  if (!any || nccl.GroupStart() != ncclSuccess) return;
-  for (const RealCommunicator& real : reals) {
-    if (real.comm != nullptr && real.blocking == blocking) static_cast<void>(call(real.comm));
-  }
-  static_cast<void>(nccl.GroupEnd());
-}
-
 }  // namespace
 
 bool DestroyReal(const NcclCalls& nccl, RealCommunicator real, Time deadline) {
@@ -46,18 +32,17 @@ bool DestroyReal(const NcclCalls& nccl, RealCommunicator real, Time deadline) {
   return false;
 }
 
-void RevokeAll(const NcclCalls& nccl, std::span<const RealCommunicator> reals) {
-  if (nccl.CommRevoke == nullptr) return;
+void AbortAll(const NcclCalls& nccl, std::span<const RealCommunicator> reals,
+              const std::function<void()>& settle, const std::function<void()>& leave) {
+  if (reals.empty() || nccl.GroupStart() != ncclSuccess) return;
   for (const bool blocking : {true, false}) {
-    InOneGroup(nccl, reals, blocking,
-               [&](ncclComm_t comm) { return nccl.CommRevoke(comm, NCCL_REVOKE_DEFAULT); });
+    if (!blocking) settle();
+    for (const RealCommunicator& real : reals) {
+      if (real.blocking == blocking) static_cast<void>(nccl.CommAbort(real.comm));
+    }
   }
-}
-
-void AbortAll(const NcclCalls& nccl, std::span<const RealCommunicator> reals) {
-  for (const bool blocking : {true, false}) {
-    InOneGroup(nccl, reals, blocking, [&](ncclComm_t comm) { return nccl.CommAbort(comm); });
-  }
+  leave();
+  static_cast<void>(nccl.GroupEnd());
 }
 
 }  // namespace rewire::shim

@@ -2,6 +2,7 @@
 // the device's context current.
 #pragma once
 
+#include <functional>
 #include <span>
 
 #include "reconfig/base/clock.h"
@@ -18,10 +19,13 @@ struct RealCommunicator {
 // deadline. False: it had to be aborted.
 bool DestroyReal(const NcclCalls& nccl, RealCommunicator real, Time deadline);
 
-// Revokes (where the library can: that only sets flags, so that calls blocked inside return).
-void RevokeAll(const NcclCalls& nccl, std::span<const RealCommunicator> reals);
-// Aborts all in one group: one after the other deadlocks, because freeing one may wait for the
-// kernels of another. Blocking and non-blocking ones may not share a group.
-void AbortAll(const NcclCalls& nccl, std::span<const RealCommunicator> reals);
+// Aborts all communicators in one group. Separate aborts deadlock, because freeing one communicator
+// may wait for the kernels of another.
+// ncclCommAbort sets the abort flags at once, so that calls and kernels inside return. The end of
+// the group frees. `settle` runs before the abort of the non-blocking ones and waits until no
+// thread is inside those: ncclCommAbort frees what ncclCommGetAsyncError reads. `leave` runs before
+// the end of the group and waits until no thread is inside any of them.
+void AbortAll(const NcclCalls& nccl, std::span<const RealCommunicator> reals,
+              const std::function<void()>& settle, const std::function<void()>& leave);
 
 }  // namespace rewire::shim

@@ -6,7 +6,6 @@ namespace rewire::shim {
 NcclCalls NcclCalls::From(const RealNccl& real) {
   NcclCalls calls;
   calls.GetUniqueId = real.GetUniqueId;
-  calls.CommInitRank = real.CommInitRank;
   calls.CommInitRankConfig = real.CommInitRankConfig;
   calls.CommFinalize = real.CommFinalize;
   calls.CommDestroy = real.CommDestroy;
@@ -23,7 +22,9 @@ NcclCalls NcclCalls::From(const RealNccl& real) {
   // Functions that came later than 2.19. By version: the table's own lookup lives in the preloaded
   // library, which the core does not link.
   if (real.version >= 22203) calls.GroupSimulateEnd = real.GroupSimulateEnd;
-  if (real.version >= 22807) calls.CommRevoke = real.CommRevoke;
+  // Read in the sources of 2.22.3, 2.24.3, 2.26.5, 2.27.7, 2.28.9 and 2.30.7. A later library may
+  // free at once.
+  calls.abort_frees_at_group_end = real.version >= 22203 && real.version < 23100;
   return calls;
 }
 

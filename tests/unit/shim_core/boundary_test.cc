@@ -63,15 +63,9 @@ TEST_F(BoundaryTest, ALossAbortsEverythingInOneGroupAndUnblocks) {
   application.join();
   EXPECT_TRUE(Eventually([] { return FakeNccl::Get().Live() == 0; }));
   std::vector<std::string> calls = CallsSince(begin);
-  ASSERT_EQ(calls.size(), 10u);
-  EXPECT_EQ(calls[0], "group");
-  EXPECT_EQ(calls[4], "end");
-  EXPECT_EQ(calls[5], "group");
-  EXPECT_EQ(calls[9], "end");
+  ASSERT_EQ(calls.size(), 5u);
   std::sort(calls.begin() + 1, calls.begin() + 4);
-  std::sort(calls.begin() + 6, calls.begin() + 9);
-  EXPECT_THAT(calls, ElementsAre("group", "revoke 1", "revoke 2", "revoke 3", "end", "group",
-                                 "abort 1", "abort 2", "abort 3", "end"));
+  EXPECT_THAT(calls, ElementsAre("group", "abort 1", "abort 2", "abort 3", "end"));
   // Until there is a new generation.
   EXPECT_EQ(a.Issue(2), ncclRemoteError);
   EXPECT_EQ(b.Issue(2), ncclRemoteError);
@@ -92,15 +86,38 @@ TEST_F(BoundaryTest, ALossAbortsEverythingInOneGroupAndUnblocks) {
   EXPECT_THAT(device_.TakeLog(), IsEmpty());
 }
 
-TEST_F(BoundaryTest, WithoutRevokeTheAbortUnblocks) {
-  Start({}, /*with_revoke=*/false);
-  Program program(core_.get(), 1);
-  ASSERT_EQ(program.Create(2, 0), ncclSuccess);
-  FakeNccl::Get().operations_block = true;
-  const ncclComm_t real = program.Real();
-  std::thread application([&] { EXPECT_EQ(program.Issue(1), ncclRemoteError); });
-  ASSERT_TRUE(Eventually([&] { return program.OperationsOf(real).size() == 1; }));
+TEST_F(BoundaryTest, ALossAbortsBothKindsInOneGroup) {
+  Program blocking(core_.get(), 1);
+  Program polling(core_.get(), 2, false);
+  ASSERT_EQ(blocking.Create(2, 0), ncclSuccess);
+  ASSERT_EQ(polling.Create(2, 0), ncclInProgress);
+  const size_t begin = CallsSince(0).size();
   core_->AbortCurrent("member 7 was lost");
+  EXPECT_TRUE(Eventually([] { return FakeNccl::Get().Live() == 0; }));
+  EXPECT_THAT(CallsSince(begin), ElementsAre("group", "abort 1", "abort 2", "end"));
+}
+
+TEST_F(BoundaryTest, ALossEndsACreationOfTheProgramAndFreesNothingUnderIt) {
+  FakeNccl::Get().init_blocks = true;
+  Program program(core_.get(), 1);
+  Program other(core_.get(), 2);
+  std::thread application([&] { EXPECT_EQ(program.Create(2, 0), ncclRemoteError); });
+  ASSERT_TRUE(Eventually([&] { return CallsSince(0).size() == 1; }));
+  core_->AbortCurrent("member 7 was lost");
+  application.join();
+  EXPECT_TRUE(Eventually([] { return FakeNccl::Get().Live() == 0; }));
+  EXPECT_THAT(CallsSince(0), ElementsAre("init 1", "group", "abort 1", "end"));
+}
+
+TEST_F(BoundaryTest, WithAnUnknownNcclACreationIsLeftToNccl) {
+  Start({}, /*abort_frees_at_group_end=*/false);
+  FakeNccl::Get().init_blocks = true;
+  Program program(core_.get(), 1);
+  std::thread application([&] { EXPECT_EQ(program.Create(2, 0), ncclRemoteError); });
+  ASSERT_TRUE(Eventually([&] { return CallsSince(0).size() == 1; }));
+  core_->AbortCurrent("member 7 was lost");
+  EXPECT_THAT(CallsSince(0), ElementsAre("init 1"));
+  FakeNccl::Get().Release();
   application.join();
   EXPECT_TRUE(Eventually([] { return FakeNccl::Get().Live() == 0; }));
 }

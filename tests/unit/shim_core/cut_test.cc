@@ -168,22 +168,124 @@ TEST_F(CutTest, AFailingWarmOperationEndsTheGenerations) {
   EXPECT_TRUE(Eventually([] { return FakeNccl::Get().Live() == 0; }));
 }
 
-TEST_F(CutTest, ANonBlockingOneIsSettledBeforeTheEvent) {
-  FakeNccl::Get().polls = 5;
+// Non-blocking communicators whose operations need three polls before they are launched.
+class NonBlockingCutTest : public CutTest {
+ protected:
+  // Between two operations: as PyTorch, which polls until the launch has ended.
+  static ncclResult_t Poll(const Program& program) {
+    const NcclCalls nccl = FakeNccl::Calls();
+    ncclResult_t state = ncclInProgress;
+    while (state == ncclInProgress) {
+      EXPECT_EQ(nccl.CommGetAsyncError(program.Real(), &state), ncclSuccess);
+    }
+    return state;
+  }
+  static void Settle(Program* program) {
+    ASSERT_EQ(Poll(*program), ncclSuccess);
+    program->comm.current.load()->device.store(0);
+  }
+  static std::vector<std::string> TakeLaunches() {
+    MutexLock lock(&FakeNccl::Get().mutex);
+    return std::exchange(FakeNccl::Get().launches, {});
+  }
+  static void SetOperationPolls(int polls) {
+    MutexLock lock(&FakeNccl::Get().mutex);
+    FakeNccl::Get().operation_polls = polls;
+  }
+};
+
+TEST_F(NonBlockingCutTest, TheWarmOperationIsLaunchedBeforeTheProgramsNext) {
   Program program(core_.get(), 1, false);
-  ASSERT_EQ(program.Create(2, 0), ncclInProgress);
-  ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0, std::string("\0\7\4", 3))}).ok());
+  ASSERT_EQ(program.Create(2, 0), ncclInProgress);  // 1
+  Settle(&program);
+  ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0, std::string("\0\7\4", 3))}).ok());  // 2
   {
     MutexLock lock(&FakeNccl::Get().mutex);
     // It would really launch.
     EXPECT_THAT(FakeNccl::Get().simulated, IsEmpty());
-    FakeNccl::Get().comms.at(program.Real())->polls_left = 50;
   }
   ASSERT_TRUE(Pledged(1, {{program.comm.id, 2, 3}}));
   core_->Decide(1, true);
+  SetOperationPolls(3);
+  TakeLaunches();
+  for (size_t i = 100; i < 104; ++i) ASSERT_EQ(program.Issue(i), ncclInProgress);
+  // The program never polls here: every launch but the last ended because of the cut.
+  EXPECT_THAT(TakeLaunches(), ElementsAre("1.100", "1.101", "settled 1", "2.1", "settled 2",
+                                          "1.102", "settled 1", "2.103"));
+}
+
+TEST_F(NonBlockingCutTest, OtherCommunicatorsAreLaunchedBeforeTheWarmOperation) {
+  for (const bool blocking : {true, false}) {
+    SetOperationPolls(0);
+    Program program(core_.get(), blocking ? 1 : 2, blocking);
+    Program other(core_.get(), 3, false);
+    ASSERT_EQ(program.Create(2, 0), blocking ? ncclSuccess : ncclInProgress);
+    ASSERT_EQ(other.Create(2, 0), ncclInProgress);
+    Settle(&program);
+    Settle(&other);
+    const Epoch epoch = blocking ? 1 : 2;
+    ASSERT_TRUE(Prepare(epoch, {BuildOf(program, 2, 0)}).ok());
+    ASSERT_TRUE(Pledged(epoch, {{program.comm.id, 2, 4}}));
+    core_->Decide(epoch, true);
+    for (size_t i = 0; i < 2; ++i) ASSERT_EQ(program.Issue(i), ncclSuccess);
+    SetOperationPolls(3);
+    TakeLaunches();
+    ASSERT_EQ(other.Issue(500), ncclInProgress);
+    static_cast<void>(program.Issue(600));
+    const std::vector<std::string> launches = TakeLaunches();
+    ASSERT_GE(launches.size(), 3u);
+    EXPECT_THAT(launches[0], ::testing::EndsWith(".500"));
+    EXPECT_THAT(launches[1], ::testing::StartsWith("settled"));
+    EXPECT_THAT(launches[2], ::testing::EndsWith(".1"));
+    EXPECT_THAT(launches.back(), ::testing::EndsWith(".600"));
+    Settle(&program);
+  }
+}
+
+TEST_F(NonBlockingCutTest, ACreationUnderWayIsNotWaitedFor) {
+  Program program(core_.get(), 1, false);
+  ASSERT_EQ(program.Create(2, 0), ncclInProgress);
+  Settle(&program);
+  ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0)}).ok());
+  ASSERT_TRUE(Pledged(1, {{program.comm.id, 2, 3}}));
+  core_->Decide(1, true);
+  FakeNccl::Get().polls = 1 << 30;
+  Program creating(core_.get(), 2, false);
+  ASSERT_EQ(creating.Create(2, 0), ncclInProgress);
+  for (size_t i = 0; i < 5; ++i) ASSERT_EQ(program.Issue(i), ncclSuccess);
+}
+
+TEST_F(NonBlockingCutTest, AWarmOperationThatIsNeverLaunchedEndsTheGenerations) {
+  Start({.build = milliseconds(50), .decision = seconds(1), .retire = milliseconds(0)});
+  Program program(core_.get(), 1, false);
+  ASSERT_EQ(program.Create(2, 0), ncclInProgress);
+  Settle(&program);
+  ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0)}).ok());
+  ASSERT_TRUE(Pledged(1, {{program.comm.id, 2, 3}}));
+  core_->Decide(1, true);
   for (size_t i = 0; i < 2; ++i) ASSERT_EQ(program.Issue(i), ncclSuccess);
-  MutexLock lock(&FakeNccl::Get().mutex);
-  EXPECT_EQ(FakeNccl::Get().comms.at(program.Real())->polls_left, 0);
+  SetOperationPolls(1 << 30);
+  EXPECT_EQ(program.Issue(2), ncclRemoteError);
+  EXPECT_THAT(core_->OnLastError(&program.comm), ::testing::HasSubstr("REWIRE_BUILD_MS"));
+  EXPECT_TRUE(Eventually([] { return FakeNccl::Get().Live() == 0; }));
+}
+
+TEST_F(NonBlockingCutTest, ALossEndsAWarmOperationThatIsNeverLaunched) {
+  Program program(core_.get(), 1, false);
+  ASSERT_EQ(program.Create(2, 0), ncclInProgress);
+  Settle(&program);
+  ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0)}).ok());
+  ASSERT_TRUE(Pledged(1, {{program.comm.id, 2, 3}}));
+  core_->Decide(1, true);
+  for (size_t i = 0; i < 2; ++i) ASSERT_EQ(program.Issue(i), ncclSuccess);
+  SetOperationPolls(1 << 30);
+  TakeLaunches();
+  std::thread application([&] { EXPECT_EQ(program.Issue(2), ncclRemoteError); });
+  ASSERT_TRUE(Eventually([&] { return !TakeLaunches().empty(); }));
+  core_->AbortCurrent("member 7 was lost");
+  application.join();
+  EXPECT_STREQ(core_->OnLastError(&program.comm), "member 7 was lost");
+  EXPECT_TRUE(Eventually([] { return FakeNccl::Get().Live() == 0; }));
 }
 
 TEST_F(CutTest, RacesOfPledgeDecisionAndOperations) {

@@ -30,7 +30,10 @@ class FakeDevice : public Device {
     return free_bytes_;
   }
   absl::StatusOr<void*> Allocate(size_t /*bytes*/) override { return this; }
-  void Free(void* /*memory*/) override {}
+  void Free(void* /*memory*/) override {
+    MutexLock lock(&mutex_);
+    ++freed_;
+  }
   absl::StatusOr<cudaStream_t> MakeStream() override {
     MutexLock lock(&mutex_);
     ++live_streams_;
@@ -115,6 +118,10 @@ class FakeDevice : public Device {
     MutexLock lock(&mutex_);
     return live_events_;
   }
+  int freed() {
+    MutexLock lock(&mutex_);
+    return freed_;
+  }
   int used_after_destroy() {
     MutexLock lock(&mutex_);
     return used_after_destroy_;
@@ -129,6 +136,7 @@ class FakeDevice : public Device {
   int live_streams_ REWIRE_GUARDED_BY(mutex_) = 0;
   uintptr_t made_ REWIRE_GUARDED_BY(mutex_) = 0;
   int live_events_ REWIRE_GUARDED_BY(mutex_) = 0;
+  int freed_ REWIRE_GUARDED_BY(mutex_) = 0;
   int used_after_destroy_ REWIRE_GUARDED_BY(mutex_) = 0;
   int queries_ REWIRE_GUARDED_BY(mutex_) = 0;
   std::set<DeviceEvent> destroyed_ REWIRE_GUARDED_BY(mutex_);

@@ -14,12 +14,36 @@ std::unique_ptr<FakeNccl>& Instance() {
   return *instance;
 }
 
+struct Group {
+  int depth = 0;
+  std::vector<FakeNccl::Comm*> aborted;
+  ncclComm_t simulated = nullptr;
+};
+thread_local Group group;
+
+void Free(FakeNccl* nccl, FakeNccl::Comm* comm) {
+  if (comm->destroyed || comm->inside > 0) ++nccl->misuses;
+  comm->destroyed = true;
+}
+
+// Waits while the script says so; the communicator's abort ends the wait.
+ncclResult_t Block(FakeNccl* nccl, FakeNccl::Comm* comm, const bool* blocks) {
+  const Time until = Now() + FakeNccl::kPatience;
+  ++comm->inside;
+  while (*blocks && (!comm->aborted || nccl->abort_ignored) &&
+         nccl->changed.WaitUntil(&nccl->mutex, until)) {
+  }
+  --comm->inside;
+  return comm->aborted ? ncclRemoteError : ncclSuccess;
+}
+
 ncclResult_t GetUniqueId(ncclUniqueId* id) {
   for (char& c : id->internal) c = 'u';
   return ncclSuccess;
 }
 
-ncclResult_t Init(ncclComm_t* out, int ranks, int rank, bool blocking) {
+ncclResult_t CommInitRankConfig(ncclComm_t* out, int ranks, ncclUniqueId /*id*/, int rank,
+                                ncclConfig_t* config) {
   FakeNccl& nccl = FakeNccl::Get();
   MutexLock lock(&nccl.mutex);
   auto comm = std::make_unique<FakeNccl::Comm>();
@@ -27,62 +51,68 @@ ncclResult_t Init(ncclComm_t* out, int ranks, int rank, bool blocking) {
   raw->number = static_cast<int>(nccl.comms.size()) + 1;
   raw->ranks = ranks;
   raw->rank = rank;
-  raw->blocking = blocking;
+  raw->blocking = config == nullptr || config->blocking != 0;
   raw->polls_left = nccl.polls;
   auto handle = reinterpret_cast<ncclComm_t>(raw);
   nccl.comms[handle] = std::move(comm);
   __atomic_store_n(out, handle, __ATOMIC_RELEASE);
   nccl.calls.push_back(absl::StrCat("init ", raw->number));
   nccl.changed.NotifyAll();
-  if (nccl.init_result != ncclSuccess) {
-    raw->destroyed = true;
-    return nccl.init_result;
-  }
-  if (!blocking) return ncclInProgress;
-  const Time until = Now() + FakeNccl::kPatience;
-  while (nccl.init_blocks && !raw->aborted && nccl.changed.WaitUntil(&nccl.mutex, until)) {
-  }
-  return raw->aborted ? ncclRemoteError : ncclSuccess;
+  // What a failed call had made is the caller's to abort.
+  if (nccl.init_result != ncclSuccess) return nccl.init_result;
+  if (!raw->blocking) return ncclInProgress;
+  return Block(&nccl, raw, &nccl.init_blocks);
 }
 
-ncclResult_t CommInitRank(ncclComm_t* out, int ranks, ncclUniqueId /*id*/, int rank) {
-  return Init(out, ranks, rank, true);
-}
-ncclResult_t CommInitRankConfig(ncclComm_t* out, int ranks, ncclUniqueId /*id*/, int rank,
-                                ncclConfig_t* config) {
-  return Init(out, ranks, rank, config->blocking != 0);
+FakeNccl::Comm* Use(FakeNccl* nccl, ncclComm_t comm) {
+  FakeNccl::Comm* c = nccl->Of(comm);
+  if (c != nullptr && !c->aborted && !c->destroyed) return c;
+  ++nccl->misuses;
+  return nullptr;
 }
 
-ncclResult_t Note(const char* what, ncclComm_t comm, bool FakeNccl::Comm::*flag) {
+ncclResult_t CommFinalize(ncclComm_t comm) {
   FakeNccl& nccl = FakeNccl::Get();
   MutexLock lock(&nccl.mutex);
-  FakeNccl::Comm* c = nccl.Of(comm);
-  if (c == nullptr || c->aborted || c->destroyed) {
-    ++nccl.misuses;
-    return ncclInvalidArgument;
-  }
-  nccl.calls.push_back(absl::StrCat(what, " ", c->number));
-  if (flag != nullptr) c->*flag = true;
-  nccl.changed.NotifyAll();
+  FakeNccl::Comm* c = Use(&nccl, comm);
+  if (c == nullptr) return ncclInvalidArgument;
+  nccl.calls.push_back(absl::StrCat("finalize ", c->number));
   return ncclSuccess;
 }
-
-ncclResult_t CommFinalize(ncclComm_t comm) { return Note("finalize", comm, nullptr); }
 ncclResult_t CommDestroy(ncclComm_t comm) {
-  return Note("destroy", comm, &FakeNccl::Comm::destroyed);
+  FakeNccl& nccl = FakeNccl::Get();
+  MutexLock lock(&nccl.mutex);
+  FakeNccl::Comm* c = Use(&nccl, comm);
+  if (c == nullptr) return ncclInvalidArgument;
+  nccl.calls.push_back(absl::StrCat("destroy ", c->number));
+  Free(&nccl, c);
+  return ncclSuccess;
 }
-ncclResult_t CommAbort(ncclComm_t comm) { return Note("abort", comm, &FakeNccl::Comm::aborted); }
-ncclResult_t CommRevoke(ncclComm_t comm, int /*flags*/) {
-  return Note("revoke", comm, &FakeNccl::Comm::revoked);
+ncclResult_t CommAbort(ncclComm_t comm) {
+  FakeNccl& nccl = FakeNccl::Get();
+  MutexLock lock(&nccl.mutex);
+  FakeNccl::Comm* c = Use(&nccl, comm);
+  if (c == nullptr) return ncclInvalidArgument;
+  nccl.calls.push_back(absl::StrCat("abort ", c->number));
+  c->aborted = true;
+  nccl.changed.NotifyAll();
+  if (group.depth > 0) {
+    group.aborted.push_back(c);
+  } else {
+    Free(&nccl, c);
+  }
+  return ncclSuccess;
 }
 
 ncclResult_t CommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
   FakeNccl& nccl = FakeNccl::Get();
   MutexLock lock(&nccl.mutex);
-  FakeNccl::Comm* c = nccl.Of(comm);
-  if (c == nullptr || c->destroyed) return ncclInvalidArgument;
+  FakeNccl::Comm* c = Use(&nccl, comm);
+  if (c == nullptr) return ncclInvalidArgument;
   *state = c->polls_left > 0 ? ncclInProgress : ncclSuccess;
-  if (c->polls_left > 0) --c->polls_left;
+  if (c->polls_left > 0 && --c->polls_left == 0) {
+    nccl.launches.push_back(absl::StrCat("settled ", c->number));
+  }
   return ncclSuccess;
 }
 
@@ -91,33 +121,37 @@ const char* GetLastError(ncclComm_t /*comm*/) { return ""; }
 ncclResult_t GroupStart() {
   FakeNccl& nccl = FakeNccl::Get();
   MutexLock lock(&nccl.mutex);
-  ++nccl.group_depth;
+  ++group.depth;
   nccl.calls.emplace_back("group");
   return ncclSuccess;
 }
 ncclResult_t GroupEnd() {
   FakeNccl& nccl = FakeNccl::Get();
   MutexLock lock(&nccl.mutex);
-  --nccl.group_depth;
   nccl.calls.emplace_back("end");
+  if (--group.depth > 0) return ncclSuccess;
+  for (FakeNccl::Comm* comm : std::exchange(group.aborted, {})) Free(&nccl, comm);
   return ncclSuccess;
 }
 ncclResult_t GroupSimulateEnd(ncclSimInfo_t* info) {
   FakeNccl& nccl = FakeNccl::Get();
   MutexLock lock(&nccl.mutex);
-  --nccl.group_depth;
+  --group.depth;
   nccl.calls.emplace_back("simulate");
-  return info->magic == NCCL_SIM_INFO_MAGIC ? nccl.simulate_result : ncclInvalidArgument;
+  if (info->magic != NCCL_SIM_INFO_MAGIC) return ncclInvalidArgument;
+  if (FakeNccl::Comm* comm = nccl.Of(std::exchange(group.simulated, nullptr))) {
+    if (Block(&nccl, comm, &nccl.simulation_blocks) != ncclSuccess) return ncclRemoteError;
+  }
+  return nccl.simulate_result;
 }
 
 ncclResult_t Operation(const char* name, size_t count, ncclDataType_t type, ncclComm_t comm) {
   FakeNccl& nccl = FakeNccl::Get();
-  {
+  if (group.depth > 0) {
     MutexLock lock(&nccl.mutex);
-    if (nccl.group_depth > 0) {
-      nccl.simulated.push_back(absl::StrCat(name, " ", count, " of type ", static_cast<int>(type)));
-      return ncclSuccess;
-    }
+    nccl.simulated.push_back(absl::StrCat(name, " ", count, " of type ", static_cast<int>(type)));
+    group.simulated = comm;
+    return ncclSuccess;
   }
   return FakeNccl::Operate(comm, count);
 }
@@ -156,7 +190,7 @@ FakeNccl::Comm* FakeNccl::Of(ncclComm_t comm) {
 int FakeNccl::Live() {
   MutexLock lock(&mutex);
   int live = 0;
-  for (const auto& [handle, comm] : comms) live += !comm->aborted && !comm->destroyed ? 1 : 0;
+  for (const auto& [handle, comm] : comms) live += comm->destroyed ? 0 : 1;
   return live;
 }
 
@@ -165,35 +199,41 @@ int FakeNccl::Blocked() {
   return blocked;
 }
 
+void FakeNccl::Release() {
+  MutexLock lock(&mutex);
+  init_blocks = false;
+  simulation_blocks = false;
+  operations_block = false;
+  changed.NotifyAll();
+}
+
 ncclResult_t FakeNccl::Operate(ncclComm_t comm, size_t tag) {
   FakeNccl& nccl = Get();
   MutexLock lock(&nccl.mutex);
-  Comm* c = nccl.Of(comm);
-  if (c == nullptr || c->destroyed || c->aborted) {
-    ++nccl.misuses;
-    return ncclInvalidArgument;
-  }
+  Comm* c = Use(&nccl, comm);
+  if (c == nullptr) return ncclInvalidArgument;
   if (nccl.operation_result != ncclSuccess) return nccl.operation_result;
   c->operations.push_back(tag);
+  nccl.launches.push_back(absl::StrCat(c->number, ".", tag));
   nccl.changed.NotifyAll();
-  const Time until = Now() + kPatience;
-  ++nccl.blocked;
-  while (nccl.operations_block && !c->revoked && !c->aborted &&
-         nccl.changed.WaitUntil(&nccl.mutex, until)) {
+  if (!c->blocking) {
+    c->polls_left = nccl.operation_polls;
+    return c->polls_left > 0 ? ncclInProgress : ncclSuccess;
   }
+  ++nccl.blocked;
+  const ncclResult_t result = Block(&nccl, c, &nccl.operations_block);
   --nccl.blocked;
-  return c->revoked || c->aborted ? ncclRemoteError : ncclSuccess;
+  return result;
 }
 
-NcclCalls FakeNccl::Calls(bool with_revoke) {
+NcclCalls FakeNccl::Calls(bool abort_frees_at_group_end) {
   NcclCalls calls;
   calls.GetUniqueId = ::rewire::shim::GetUniqueId;
-  calls.CommInitRank = ::rewire::shim::CommInitRank;
   calls.CommInitRankConfig = ::rewire::shim::CommInitRankConfig;
   calls.CommFinalize = ::rewire::shim::CommFinalize;
   calls.CommDestroy = ::rewire::shim::CommDestroy;
   calls.CommAbort = ::rewire::shim::CommAbort;
-  if (with_revoke) calls.CommRevoke = ::rewire::shim::CommRevoke;
+  calls.abort_frees_at_group_end = abort_frees_at_group_end;
   calls.CommGetAsyncError = ::rewire::shim::CommGetAsyncError;
   calls.GetLastError = ::rewire::shim::GetLastError;
   calls.GroupStart = ::rewire::shim::GroupStart;

@@ -1,5 +1,8 @@
 // A real NCCL of which every communicator does what the test's script says. One per process, reset
-// by each test; any thread.
+// by each test; thread-safe.
+//
+// As in NCCL, ncclCommAbort sets flags at once and frees at the end of the outermost group, or at
+// once outside a group. A communicator that is freed while a thread is inside counts as a misuse.
 #pragma once
 
 #include <map>
@@ -18,41 +21,46 @@ struct FakeNccl {
     int ranks = 0;
     int rank = 0;
     bool blocking = true;
-    bool revoked = false;
-    bool aborted = false;
-    bool destroyed = false;
-    int polls_left = 0;  // GetAsyncError says InProgress so often
+    bool aborted = false;    // the flags are set
+    bool destroyed = false;  // freed
+    int inside = 0;          // threads
+    int polls_left = 0;      // GetAsyncError says InProgress so often
     std::vector<size_t> operations;
   };
   static constexpr seconds kPatience{20};
 
   // The script.
   ncclResult_t init_result = ncclSuccess;
-  bool init_blocks = false;       // until released, or the communicator is aborted
-  bool operations_block = false;  // until the communicator is revoked or aborted
-  int polls = 0;                  // of new communicators
+  bool init_blocks = false;        // until released, or the communicator is aborted
+  bool abort_ignored = false;      // by what blocks
+  bool simulation_blocks = false;  // until released, or the communicator is aborted
+  bool operations_block = false;   // until the communicator is aborted
+  int polls = 0;                   // of new communicators
+  int operation_polls = 0;         // of a non-blocking communicator after an operation
   ncclResult_t simulate_result = ncclSuccess;
   ncclResult_t operation_result = ncclSuccess;
 
   // What happened.
   std::map<ncclComm_t, std::unique_ptr<Comm>> comms;
   std::vector<std::string> calls;  // those that are about whole communicators, in order
-  int group_depth = 0;
   std::vector<std::string> simulated;
+  std::vector<std::string> launches;  // "communicator.tag", and "settled communicator"
   int blocked = 0;
-  int misuses = 0;  // calls on a communicator that is destroyed or aborted
+  int misuses = 0;  // calls on a communicator that is freed or aborted, or freed under a thread
   Mutex mutex;
   CondVar changed;
 
   static FakeNccl& Get();
   static void Reset();
-  static NcclCalls Calls(bool with_revoke = true);
+  static NcclCalls Calls(bool abort_frees_at_group_end = true);
 
   Comm* Of(ncclComm_t comm);
   // The communicators not ended yet.
   int Live();
   // Threads that are blocked in an operation.
   int Blocked();
+  // Lets go of all that blocks.
+  void Release();
   // An operation as the application's thread issues it.
   static ncclResult_t Operate(ncclComm_t comm, size_t tag);
 };

@@ -110,12 +110,19 @@ ncclResult_t Program::Create(int ranks, int rank) {
   open_ = true;
   ncclResult_t result = ncclSuccess;
   if (core_->OnCreated(&comm, &result) != 0) return result;
-  const NcclCalls nccl = FakeNccl::Calls();
-  const auto* config = comm.recipe.Config();
-  result = config == nullptr ? nccl.CommInitRank(&first->real, ranks, {}, rank)
-                             : nccl.CommInitRankConfig(&first->real, ranks, {}, rank,
-                                                       const_cast<ncclConfig_t*>(config));
-  if (result == ncclSuccess) core_->OnOpened(&comm);
+  // As shim/entries_create.cc: counted as inside until the call has returned.
+  first->fixed.fetch_add(1);
+  result = FakeNccl::Calls().CommInitRankConfig(&first->real, ranks, {}, rank,
+                                                const_cast<ncclConfig_t*>(comm.recipe.Config()));
+  if (result == ncclSuccess) first->device.store(0);
+  if (first->state.load() == GenerationState::kAborted) result = ncclRemoteError;
+  const bool taken = result == ncclSuccess || result == ncclInProgress;
+  first->fixed.fetch_sub(1);
+  if (!taken) {
+    Close();
+  } else if (result == ncclSuccess) {
+    core_->OnOpened(&comm);
+  }
   return result;
 }
 
@@ -145,11 +152,11 @@ ncclResult_t Program::Issue(size_t tag, uintptr_t stream) {
       result = FakeNccl::Operate(generation->Real(), tag);
   }
   generation->fixed.fetch_sub(1);
-  if (result != ncclSuccess) return result;
+  if (result != ncclSuccess && result != ncclInProgress) return result;
   comm.last_stream.store(site.stream);
   comm.issued.store(comm.issued.load() + 1);
   if (comm.issued.load() == comm.stop_at.load()) core_->BeforeCut(&comm, site);
-  return ncclSuccess;
+  return result;
 }
 
 void Program::Close() {
@@ -175,13 +182,14 @@ Stage::Stage() {
 
 Stage::~Stage() {
   core_.reset();
+  EXPECT_TRUE(Eventually([] { return FakeServices::live_generations() == 0; }));
   EXPECT_EQ(FakeNccl::Get().misuses, 0) << "a call on a communicator that had ended";
   EXPECT_EQ(device_.used_after_destroy(), 0);
 }
 
-void Stage::Start(ShimCommunicators::Options options, bool with_revoke) {
-  core_ = std::make_unique<ShimCommunicators>(FakeNccl::Calls(with_revoke), FakeServices::Get(),
-                                              &device_, options);
+void Stage::Start(ShimCommunicators::Options options, bool abort_frees_at_group_end) {
+  core_ = std::make_unique<ShimCommunicators>(FakeNccl::Calls(abort_frees_at_group_end),
+                                              FakeServices::Get(), &device_, options);
   core_->SetEvents(&events_);
 }
 

@@ -103,7 +103,7 @@ class Stage : public ::testing::Test {
  protected:
   Stage();
   ~Stage() override;
-  void Start(ShimCommunicators::Options options, bool with_revoke = true);
+  void Start(ShimCommunicators::Options options, bool abort_frees_at_group_end = true);
 
   static CommunicatorBuild BuildOf(const Program& program, uint32_t ranks, uint32_t rank,
                                    const std::string& usage = "");

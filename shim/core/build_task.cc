@@ -1,0 +1,78 @@
+#include "shim/core/build_task.h"
+
+#include <algorithm>
+
+namespace rewire::shim {
+
+void BuildTask::Stop(const std::string& reason) {
+  MutexLock lock(&mutex_);
+  if (stopped_.empty()) stopped_ = reason;
+  changed_.NotifyAll();
+}
+
+absl::Status BuildTask::Stopped() {
+  MutexLock lock(&mutex_);
+  if (stopped_.empty() && Now() >= deadline) {
+    stopped_ = "the deadline passed (REWIRE_BUILD_MS): a peer did not come, or is too slow";
+  }
+  return stopped_.empty() ? absl::OkStatus() : absl::CancelledError(stopped_);
+}
+
+void BuildTask::Wait(Time until) {
+  MutexLock lock(&mutex_);
+  if (stopped_.empty()) changed_.WaitUntil(&mutex_, until);
+}
+
+void BuildTask::Wake() {
+  MutexLock lock(&mutex_);
+  changed_.NotifyAll();
+}
+
+Link* BuildTask::Add(std::unique_ptr<Link> link) {
+  MutexLock lock(&mutex_);
+  links_.push_back(std::move(link));
+  return links_.back().get();
+}
+
+BuildTask::Links BuildTask::TakeLinks() {
+  MutexLock lock(&mutex_);
+  return std::exchange(links_, {});
+}
+
+absl::Status BuildTask::InNccl(Link* link, ncclResult_t* result,
+                               const std::function<ncclResult_t()>& call) {
+  Generation* generation = nullptr;
+  {
+    MutexLock lock(&mutex_);
+    if (!stopped_.empty()) return absl::CancelledError(stopped_);
+    inside_ = link;
+    generation = link->generation;
+    generation->fixed.fetch_add(1, std::memory_order_seq_cst);
+  }
+  *result = call();
+  // Once the thread was left, the generation may go as soon as it is not counted any more.
+  generation->fixed.fetch_sub(1, std::memory_order_seq_cst);
+  MutexLock lock(&mutex_);
+  inside_ = nullptr;
+  return left_ ? absl::CancelledError("the thread was left inside NCCL") : absl::OkStatus();
+}
+
+bool BuildTask::Left() {
+  MutexLock lock(&mutex_);
+  return left_;
+}
+
+std::optional<BuildTask::Abandoned> BuildTask::Leave() {
+  MutexLock lock(&mutex_);
+  if (inside_ == nullptr || !inside_->blocking) return std::nullopt;
+  const auto at = std::find_if(links_.begin(), links_.end(),
+                               [this](const auto& link) { return link.get() == inside_; });
+  Abandoned abandoned;
+  abandoned.inside = std::move(*at);
+  links_.erase(at);
+  abandoned.built = std::exchange(links_, {});
+  left_ = true;
+  return abandoned;
+}
+
+}  // namespace rewire::shim

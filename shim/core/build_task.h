@@ -1,0 +1,74 @@
+// One Builder::Build() call: what is to be built, why it must stop, and whether its thread is
+// inside NCCL. Shared by the builder, which stops it, and by the task's own thread, which may have
+// been left inside NCCL and then outlives the builder. Thread-safe.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "reconfig/base/clock.h"
+#include "reconfig/base/mutex.h"
+#include "reconfig/transition/messages.h"
+#include "shim/core/chain.h"
+
+namespace rewire::shim {
+
+class BuildTask {
+ public:
+  using Links = std::vector<std::unique_ptr<Link>>;
+
+  BuildTask(Epoch epoch_of, std::vector<CommunicatorBuild> builds_of, Time deadline_of,
+            std::function<void(absl::Status)> done_of)
+      : epoch(epoch_of),
+        builds(std::move(builds_of)),
+        deadline(deadline_of),
+        done(std::move(done_of)) {}
+
+  const Epoch epoch;
+  const std::vector<CommunicatorBuild> builds;
+  const Time deadline;
+  const std::function<void(absl::Status)> done;
+
+  // The first reason stays.
+  void Stop(const std::string& reason) REWIRE_EXCLUDES(mutex_);
+  // OK: the task goes on. The deadline stops it too.
+  absl::Status Stopped() REWIRE_EXCLUDES(mutex_);
+  // Waits until Stop or Wake, at most until then.
+  void Wait(Time until) REWIRE_EXCLUDES(mutex_);
+  void Wake() REWIRE_EXCLUDES(mutex_);
+
+  // The generations made so far, in order. The task owns them, so that whoever leaves the thread
+  // can take them.
+  Link* Add(std::unique_ptr<Link> link) REWIRE_EXCLUDES(mutex_);
+  Links TakeLinks() REWIRE_EXCLUDES(mutex_);
+
+  // Runs a call that a peer may keep inside NCCL. The status is not OK when the task was stopped
+  // before the call, or when the thread was left: Left() tells the two apart.
+  absl::Status InNccl(Link* link, ncclResult_t* result, const std::function<ncclResult_t()>& call)
+      REWIRE_EXCLUDES(mutex_);
+  // True: the thread must return without using anything but this object.
+  bool Left() REWIRE_EXCLUDES(mutex_);
+
+  struct Abandoned {
+    std::unique_ptr<Link> inside;
+    Links built;
+  };
+  // Leaves the thread inside NCCL and takes its generations. nullopt: the thread is not inside, or
+  // is inside with a non-blocking communicator; it will see the stop by itself.
+  std::optional<Abandoned> Leave() REWIRE_EXCLUDES(mutex_);
+
+ private:
+  Mutex mutex_;
+  CondVar changed_;
+  std::string stopped_ REWIRE_GUARDED_BY(mutex_);
+  Links links_ REWIRE_GUARDED_BY(mutex_);
+  Link* inside_ REWIRE_GUARDED_BY(mutex_) = nullptr;
+  bool left_ REWIRE_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace rewire::shim

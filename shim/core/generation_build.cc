@@ -1,0 +1,233 @@
+#include "shim/core/generation_build.h"
+
+#include <cstddef>
+#include <cstring>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "reconfig/base/status_macros.h"
+#include "shim/core/thread_priority.h"
+#include "shim/core/warm_up.h"
+
+namespace rewire::shim {
+
+namespace {
+
+constexpr milliseconds kPoll(1);
+constexpr size_t kScratchBytes = 256;
+
+void Repoint(Recipe* recipe, size_t offset, const std::string& text) {
+  if (recipe->config.size() < offset + sizeof(const char*)) return;
+  const char* kept = nullptr;
+  std::memcpy(&kept, recipe->config.data() + offset, sizeof kept);
+  if (kept == nullptr) return;
+  kept = text.c_str();
+  std::memcpy(recipe->config.data() + offset, &kept, sizeof kept);
+}
+
+// The config that NCCL is given, with texts of its own.
+struct OwnConfig {
+  explicit OwnConfig(const Recipe& of) : recipe(of) {
+    Repoint(&recipe, offsetof(ncclConfig_t, netName), recipe.net_name);
+    Repoint(&recipe, offsetof(ncclConfig_t, commName), recipe.comm_name);
+  }
+  OwnConfig(const OwnConfig&) = delete;
+  OwnConfig& operator=(const OwnConfig&) = delete;
+  [[nodiscard]] ncclConfig_t* get() const { return const_cast<ncclConfig_t*>(recipe.Config()); }
+  Recipe recipe;
+};
+
+// The program's memory of a communicator stays while a thread may read its registrations, even when
+// the program destroys it meanwhile.
+class User {
+ public:
+  explicit User(VirtualCommunicator* comm) : comm_(comm) {
+    comm_->users.fetch_add(1, std::memory_order_seq_cst);
+  }
+  ~User() { comm_->users.fetch_sub(1, std::memory_order_release); }
+  User(const User&) = delete;
+  User& operator=(const User&) = delete;
+
+ private:
+  VirtualCommunicator* const comm_;
+};
+
+}  // namespace
+
+std::string Name(const CommunicatorId& id) {
+  return absl::StrCat(absl::Hex(id.high, absl::kZeroPad16), absl::Hex(id.low, absl::kZeroPad16));
+}
+
+absl::StatusOr<Link*> GenerationBuild::NewLink(BuildTask* task, Chain* chain,
+                                               const CommunicatorBuild& build) {
+  auto link = std::make_unique<Link>();
+  link->id = chain->id;
+  link->epoch = task->epoch;
+  link->ranks = build.ranks;
+  link->rank = build.rank;
+  link->blocking = chain->blocking;
+  link->context = chain->context;
+  REWIRE_ASSIGN_OR_RETURN(link->end_of_previous, device_->MakeEvent());
+  link->generation = services_->new_generation(task->epoch, static_cast<int>(build.ranks),
+                                               static_cast<int>(build.rank));
+  if (link->generation == nullptr) {
+    device_->DestroyEvent(link->end_of_previous);
+    return absl::ResourceExhaustedError("no memory for a generation");
+  }
+  MutexLock lock(&chain->mutex);
+  if (chain->scratch == nullptr) {
+    absl::StatusOr<void*> scratch = device_->Allocate(kScratchBytes);
+    if (scratch.ok()) chain->scratch = *scratch;
+  }
+  if (chain->current != nullptr) {
+    link->generation->device.store(chain->current->generation->device.load());
+  }
+  return task->Add(std::move(link));
+}
+
+absl::Status GenerationBuild::Run(BuildTask* task, Chain* chain, const CommunicatorBuild& build,
+                                  int niceness) {
+  REWIRE_ASSIGN_OR_RETURN(const uint64_t free_before, device_->FreeBytes());
+  REWIRE_ASSIGN_OR_RETURN(Link* const link, NewLink(task, chain, build));
+  const std::set<pid_t> threads = ThreadIds();
+  const absl::Status status = Connect(task, chain, build, link);
+  if (task->Left()) return status;
+  int refused = 0;
+  if (OwnNiceness() != niceness) RestoreNicenessOfNewThreads(threads, niceness, &refused);
+  counters_->nice_refused.fetch_add(static_cast<uint64_t>(refused), std::memory_order_relaxed);
+  REWIRE_RETURN_IF_ERROR(status);
+  REWIRE_ASSIGN_OR_RETURN(const uint64_t free_after, device_->FreeBytes());
+  ledger_->Record(chain->id, free_before, free_after);
+  return absl::OkStatus();
+}
+
+absl::Status GenerationBuild::Connect(BuildTask* task, Chain* chain, const CommunicatorBuild& build,
+                                      Link* link) {
+  if (build.unique_id.size() < NCCL_UNIQUE_ID_BYTES) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a unique id of ", build.unique_id.size(), " bytes; NCCL's have 128"));
+  }
+  std::string_view hints = std::string_view(build.unique_id).substr(NCCL_UNIQUE_ID_BYTES);
+  const bool beside = hints.substr(0, kBeside.size()) == kBeside;
+  if (beside) hints.remove_prefix(kBeside.size());
+  REWIRE_ASSIGN_OR_RETURN(const std::vector<UsageClass> usage, DecodeUsage(hints));
+  ncclUniqueId id;
+  std::memcpy(id.internal, build.unique_id.data(), sizeof id.internal);
+  Generation* const generation = link->generation;
+  const bool blocking = link->blocking;
+  const auto ranks = static_cast<int>(build.ranks);
+  const auto rank = static_cast<int>(build.rank);
+  const auto failed = [&](const char* what, ncclResult_t r) {
+    return absl::InternalError(absl::StrCat(what, " of communicator ", Name(chain->id), " as rank ",
+                                            rank, " of ", ranks, " failed with ncclResult ",
+                                            static_cast<int>(r)));
+  };
+  // A thread that was left inside NCCL uses only copies: the program may destroy its communicator.
+  const NcclCalls nccl = *nccl_;
+  const ShimServices* const services = services_;
+  const OwnConfig config(chain->comm->recipe);
+  ncclResult_t result = ncclSuccess;
+  // Never without the function's config argument: interruption.h says why.
+  REWIRE_RETURN_IF_ERROR(task->InNccl(link, &result, [&] {
+    return nccl.CommInitRankConfig(&generation->real, ranks, id, rank, config.get());
+  }));
+  if (result != ncclSuccess && result != ncclInProgress) return failed("the creation", result);
+  if (!blocking) REWIRE_RETURN_IF_ERROR(Settle(task, generation->Real()));
+  {
+    const User user(chain->comm);
+    REWIRE_RETURN_IF_ERROR(
+        task->InNccl(link, &result, [&] { return services->replay(chain->comm, generation); }));
+  }
+  if (result != ncclSuccess) return failed("the replay of registrations", result);
+  void* scratch = nullptr;
+  {
+    MutexLock lock(&chain->mutex);
+    scratch = chain->scratch;
+  }
+  if (scratch == nullptr) return absl::ResourceExhaustedError("no device memory for warm-up");
+  // On a non-blocking communicator it would really launch.
+  if (blocking) {
+    REWIRE_RETURN_IF_ERROR(task->InNccl(
+        link, &result, [&] { return Simulate(nccl, usage, generation->Real(), scratch); }));
+    if (result != ncclSuccess) return failed("the warm-up", result);
+    counters_->warmed_classes.fetch_add(usage.size(), std::memory_order_relaxed);
+  }
+  return beside ? RunBeside(task, chain, link, scratch) : absl::OkStatus();
+}
+
+absl::Status GenerationBuild::RunBeside(BuildTask* task, Chain* chain, Link* link, void* scratch) {
+  REWIRE_ASSIGN_OR_RETURN(const cudaStream_t stream, device_->MakeStream());
+  Device* const device = device_;
+  absl::Status status = [&]() -> absl::Status {
+    const ncclComm_t comm = link->generation->Real();
+    ncclResult_t result = ncclSuccess;
+    REWIRE_RETURN_IF_ERROR(task->InNccl(link, &result, [&] {
+      return nccl_->AllReduce(scratch, scratch, 1, ncclFloat32, ncclSum, comm, stream);
+    }));
+    if (result != ncclSuccess && result != ncclInProgress) {
+      return absl::InternalError(
+          absl::StrCat("the first operation on a new generation failed with "
+                       "ncclResult ",
+                       static_cast<int>(result)));
+    }
+    if (!link->blocking) REWIRE_RETURN_IF_ERROR(Settle(task, comm));
+    // Free until the generation is in use.
+    if (!device_->Record(link->end_of_previous, stream)) {
+      return absl::InternalError("no event can be recorded behind a new generation's operation");
+    }
+    return AwaitBeside(task, chain, link->end_of_previous);
+  }();
+  device->DestroyStream(stream);
+  if (status.ok()) {
+    link->warmed = true;
+    counters_->warmed_beside.fetch_add(1, std::memory_order_relaxed);
+  }
+  return status;
+}
+
+absl::Status GenerationBuild::AwaitBeside(BuildTask* task, Chain* chain, DeviceEvent done) {
+  uint64_t issued = chain->comm->issued.load(std::memory_order_relaxed);
+  Time moved = Now();
+  for (;;) {
+    switch (device_->Query(done)) {
+      case Device::EventState::kDone:
+        return absl::OkStatus();
+      case Device::EventState::kFailed:
+        return absl::InternalError("the device failed at a new generation's first operation");
+      case Device::EventState::kPending:
+        break;
+    }
+    REWIRE_RETURN_IF_ERROR(task->Stopped());
+    const uint64_t now_issued = chain->comm->issued.load(std::memory_order_relaxed);
+    if (std::exchange(issued, now_issued) != now_issued) moved = Now();
+    // A joiner has nothing that could be in the way.
+    if (issued != 0 && Now() - moved > stalled_) {
+      // Perhaps the two are in each other's way on some device. Aborting the new one, which nobody
+      // depends on, lets the old one go on. It is not tried again.
+      counters_->beside_refused.fetch_add(1, std::memory_order_relaxed);
+      return absl::AbortedError(absl::StrCat(
+          "the first operation on the new generation did not end, and the program "
+          "issued nothing for ",
+          stalled_.count(), " ms meanwhile; from now on it runs at an agreed operation instead"));
+    }
+    std::this_thread::sleep_for(kPoll);
+  }
+}
+
+absl::Status GenerationBuild::Settle(BuildTask* task, ncclComm_t comm) {
+  for (;;) {
+    REWIRE_RETURN_IF_ERROR(task->Stopped());
+    ncclResult_t state = ncclInProgress;
+    const ncclResult_t asked = nccl_->CommGetAsyncError(comm, &state);
+    if (asked != ncclSuccess) state = asked;
+    if (state == ncclSuccess) return absl::OkStatus();
+    if (state != ncclInProgress) {
+      return absl::InternalError(absl::StrCat("the creation failed with ncclResult ", state));
+    }
+    std::this_thread::sleep_for(kPoll);
+  }
+}
+
+}  // namespace rewire::shim

@@ -1,0 +1,50 @@
+// Builds one generation: initialisation, replay of registrations, warm-up. On a build thread, which
+// may be left inside NCCL at any call of BuildTask::InNccl; after that nothing here may be used.
+#pragma once
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "reconfig/transition/messages.h"
+#include "shim/core/build_task.h"
+#include "shim/core/chain.h"
+#include "shim/core/core_counters.h"
+#include "shim/core/device.h"
+#include "shim/core/memory_ledger.h"
+#include "shim/core/nccl_calls.h"
+#include "shim/core_abi.h"
+
+namespace rewire::shim {
+
+std::string Name(const CommunicatorId& id);
+
+class GenerationBuild {
+ public:
+  GenerationBuild(const NcclCalls* nccl, const ShimServices* services, Device* device,
+                  CoreCounters* counters, MemoryLedger* ledger, milliseconds stalled)
+      : nccl_(nccl),
+        services_(services),
+        device_(device),
+        counters_(counters),
+        ledger_(ledger),
+        stalled_(stalled) {}
+
+  // Adds the generation to the task as soon as there is something to free. niceness: the program's,
+  // for the threads that NCCL makes.
+  absl::Status Run(BuildTask* task, Chain* chain, const CommunicatorBuild& build, int niceness);
+
+ private:
+  absl::StatusOr<Link*> NewLink(BuildTask* task, Chain* chain, const CommunicatorBuild& build);
+  absl::Status Connect(BuildTask* task, Chain* chain, const CommunicatorBuild& build, Link* link);
+  absl::Status RunBeside(BuildTask* task, Chain* chain, Link* link, void* scratch);
+  absl::Status AwaitBeside(BuildTask* task, Chain* chain, DeviceEvent done);
+  absl::Status Settle(BuildTask* task, ncclComm_t comm);
+
+  const NcclCalls* const nccl_;
+  const ShimServices* const services_;
+  Device* const device_;
+  CoreCounters* const counters_;
+  MemoryLedger* const ledger_;
+  const milliseconds stalled_;
+};
+
+}  // namespace rewire::shim
