@@ -91,9 +91,10 @@ void* OpenNccl(const std::string& path, std::string* why) {
     *why = dlerror();
     return nullptr;
   }
-  if (dlsym(library, "pncclGetVersion") != nullptr) return library;
-  // Also what another copy of this file would look like.
-  *why = path + " is not an NCCL library (no pncclGetVersion)";
+  const bool ours = dlsym(library, "rewire_preload_marker") != nullptr;
+  if (!ours && dlsym(library, "pncclGetVersion") != nullptr) return library;
+  *why = path +
+         (ours ? " is a copy of Rewire itself" : " is not an NCCL library (no pncclGetVersion)");
   dlclose(library);
   return nullptr;
 }

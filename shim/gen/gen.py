@@ -252,13 +252,24 @@ def entries_source(functions):
                   "noexcept {\n",
                   f"  if (Off()) [[unlikely]] return Real()->{f.name}({f.passed});\n",
                   entry_body(f), "}\n\n"]
+    # A program that uses the profiling names holds handles that it made by either name, and a
+    # profiler that interposes ncclX calls pncclX with the program's handles. So pncclX is the same
+    # entry as ncclX. A call of ncclX would reach the profiler again: an alias of the symbol does not.
+    # The real library is reached by dlsym on its own handle, which never finds these.
+    lines.append("#ifdef REWIRE_PROFILING_NAMES\n")
+    for f in functions:
+        lines.append(f'__attribute__((visibility("default"), alias("nccl{f.name}"))) '
+                     f"{f.result} pnccl{f.name}({f.declared}) noexcept;\n")
+    # Tells a second copy of this library from an NCCL.
+    lines.append('__attribute__((visibility("default"))) int rewire_preload_marker = 1;\n')
+    lines.append("#endif\n\n")
     lines.append('}  // extern "C"\n')
     return "".join(lines)
 
 
 def export_map(functions):
-    names = "".join(f"    nccl{f.name};\n" for f in functions)
-    return "{\n  global:\n" + names + "  local:\n    *;\n};\n"
+    names = "".join(f"    nccl{f.name};\n    pnccl{f.name};\n" for f in functions)
+    return ("{\n  global:\n" + names + "    rewire_preload_marker;\n  local:\n    *;\n};\n")
 
 
 OUTPUTS = {

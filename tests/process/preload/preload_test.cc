@@ -101,9 +101,12 @@ TEST_F(PreloadTest, ExportsWhatTheMapNamesAndNothingElse) {
   std::set<std::string> named;
   std::ifstream map(REWIRE_EXPORTS);
   for (std::string word; map >> word;) {
-    if (word.rfind("nccl", 0) == 0) named.insert(word.substr(0, word.size() - 1));
+    if (word.back() == ';' && word != "*;" && word != "};") {
+      named.insert(word.substr(0, word.size() - 1));
+    }
   }
-  EXPECT_GE(named.size(), 80u);
+  EXPECT_GE(named.size(), 160u);
+  EXPECT_EQ(1u, named.count("pncclAllReduce"));
   EXPECT_EQ(named, exported);
 }
 
@@ -186,11 +189,11 @@ TEST_F(PreloadTest, NotNccl) {
               HasSubstr("file too short"));
   EXPECT_THAT(RunCommand(preload_ + "REWIRE_NCCL_LIBRARY=" REWIRE_PRELOAD, probe_ + "init").output,
               HasSubstr("is Rewire itself"));
-  // A copy of ours under another inode: no pncclGetVersion, so no endless way through ourselves.
+  // A copy of ours under another inode would call itself.
   fs::copy_file(REWIRE_PRELOAD, temp_ + "/copy.so");
   EXPECT_THAT(
       RunCommand(preload_ + "REWIRE_NCCL_LIBRARY=" + temp_ + "/copy.so", probe_ + "init").output,
-      HasSubstr("is not an NCCL library"));
+      HasSubstr("is a copy of Rewire itself"));
 }
 
 TEST_F(PreloadTest, AFunctionThatTheLibraryLacks) {
@@ -271,6 +274,21 @@ TEST_F(PreloadTest, ResultsAreTheSameAsWithout) {
   }
   EXPECT_EQ(SortedLines(without.output), results);
   EXPECT_EQ(3, found) << with.output;
+}
+
+TEST_F(PreloadTest, ProfilingNamesTakeTheSameHandles) {
+  const std::string simgpu = "LD_LIBRARY_PATH=" REWIRE_SIMGPU " ";
+  const Ran without = RunCommand(simgpu, REWIRE_PROFILED_RANKS " 3");
+  ASSERT_EQ(0, without.status) << without.output;
+  const Ran with = RunCommand(preload_ + simgpu, REWIRE_PROFILED_RANKS " 3");
+  EXPECT_EQ(0, with.status) << with.output;
+  EXPECT_EQ(SortedLines(without.output), SortedLines(with.output));
+  // As a drop-in the library is the only one that defines the names.
+  const Ran drop_in =
+      RunCommand("LD_LIBRARY_PATH=" + Folder(REWIRE_PRELOAD) + ":" REWIRE_SIMGPU " ",
+                 REWIRE_PROFILED_RANKS " 3");
+  EXPECT_EQ(0, drop_in.status) << drop_in.output;
+  EXPECT_EQ(SortedLines(without.output), SortedLines(drop_in.output));
 }
 
 TEST(LibrarySearchTest, Folders) {
