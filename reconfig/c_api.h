@@ -80,6 +80,16 @@ REWIRE_API rewireResult_t rewireWorld(rewireContext_t context,
 REWIRE_API rewireResult_t rewireUniqueId(rewireContext_t context, const char* name,
                                          void* id128) REWIRE_NOEXCEPT;
 
+/* Whether data that this process has synchronised on is valid. After the loss of a member Rewire
+ * aborts the communicators' kernels: cudaStreamSynchronize() then returns success, and the buffers
+ * hold garbage until the next NCCL call returns the error. Call rewireCheck() after a stream was
+ * synchronised and before its data is used. rewireSuccess: no kernel that the stream has run was
+ * aborted by a loss. rewireUnavailable: a communicator of this process was lost and is neither
+ * replaced (rewireRecover(), rewireUpdate()) nor destroyed yet; rewireLastError() has the reason.
+ * Thread-safe, from any thread, without a context and without an agent. Costs one short lock for
+ * each communicator. */
+REWIRE_API rewireResult_t rewireCheck(void) REWIRE_NOEXCEPT;
+
 /* ---- state ------------------------------------------------------------------------------------
  */
 

@@ -206,6 +206,14 @@ rewireResult_t rewireUniqueId(rewireContext_t context, const char* name, void* i
   return rewireSuccess;
 }
 
+rewireResult_t rewireCheck(void) noexcept {
+  rewire::Communicators* communicators = rewire::GetCommunicators();
+  if (communicators == nullptr) return rewireSuccess;
+  const std::string why = communicators->LostBecause();
+  if (why.empty()) return rewireSuccess;
+  return Fail(rewireUnavailable, absl::StrCat("rewireCheck: communicators were lost: ", why));
+}
+
 rewireResult_t rewireSetParallel(rewireContext_t context, const rewireParallel_t* parallel,
                                  const rewireCallbacks_t* callbacks) noexcept {
   const rewireResult_t wrong = Arguments("rewireSetParallel")

@@ -64,6 +64,10 @@ class Communicators {
   // communicator, in one group. Calls on them give ncclRemoteError until a new generation is there;
   // so do joiners' communicators that wait for their first.
   virtual void AbortCurrent(std::string reason) = 0;
+  // Why a current generation was aborted; empty: none was, or each of them was replaced or
+  // destroyed since. Thread-safe. A kernel that AbortCurrent ended has ended after this has said
+  // so.
+  virtual std::string LostBecause() = 0;
 };
 
 // The shim's core and the participant live in one library; the participant is told of the

@@ -141,6 +141,11 @@ const char* ShimCommunicators::OnLastError(VirtualCommunicator* comm) {
   return nullptr;
 }
 
+std::string ShimCommunicators::LostBecause() {
+  const char* why = OnLastError(nullptr);
+  return why != nullptr ? why : "";
+}
+
 ncclResult_t ShimCommunicators::AtCut(VirtualCommunicator* comm, const CallSite& site) {
   const std::shared_ptr<Chain> chain = ChainOf(comm);
   return chain != nullptr ? cutter_.AtCut(chain.get(), site) : ncclSuccess;

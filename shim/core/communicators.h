@@ -64,6 +64,7 @@ class ShimCommunicators : public Communicators, private CutEvents, private Build
   void Retire(std::vector<GenerationId> generations) override;
   void Abandon(Epoch epoch) override;
   void AbortCurrent(std::string reason) override;
+  std::string LostBecause() override;
 
  private:
   void SwappedOut(std::unique_ptr<Link> old) override { retirement_.Add(std::move(old)); }
