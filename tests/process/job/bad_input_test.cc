@@ -42,6 +42,12 @@ TEST(BadInputTest, AWrongSettingIsNamedWithItsRangeBeforeAnythingStarts) {
   }
 }
 
+TEST(BadInputTest, MissingLibrariesOfTheSimulationAreNamed) {
+  const CommandResult r = Rewire({"run", "--sim=/nowhere", "--", "/bin/true"});
+  EXPECT_EQ(r.status, 1);
+  EXPECT_THAT(r.err, HasSubstr("--sim: /nowhere/libnccl.so.2: not a readable file"));
+}
+
 TEST(BadInputTest, AProgramThatNeverCallsNccl) {
   TemporaryFolder folder;
   Background run({REWIRE_COMMAND, "run", "--sim", "-n", "1", "--max", "2", "--dir", folder / "run",
