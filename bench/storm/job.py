@@ -90,7 +90,8 @@ class Job:
         if not self.alive():
             return
         built_late = self.scenario.build_ms is not None and "in time" in text
-        changed = "was destroyed by the program" in text  # in the middle of the change
+        # The program destroyed or created a communicator in the middle of the change.
+        changed = "was destroyed by the program" in text or "created communicator" in text
         (self.explained if built_late or changed else self.unexplained).append(text)
 
     def kill_rank(self):
@@ -105,7 +106,10 @@ class Job:
     def run(self):
         if not self.wait_for_world():
             self.unexplained.append("the job has no world")
-        for attempt in range(self.scenario.attempts):
+        # A change that meets one of the program is refused, so there are more attempts than rebuilds.
+        for attempt in range(3 * self.scenario.attempts):
+            if self.rebuilds == self.scenario.attempts:
+                break
             if attempt == self.scenario.kill_after:
                 self.kill_rank()
             if self.killed is not None or not self.alive():

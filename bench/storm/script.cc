@@ -11,7 +11,7 @@ constexpr size_t kMostCommunicators = 6;
 constexpr uint64_t kStepsBetweenVotes = 25;
 // Communicators come and go at first and later seldom: a rebuild needs some time with the same
 // ones.
-constexpr uint64_t kFirstSteps = 80, kChangesAtFirst = 8, kChangesLater = 400;
+constexpr uint64_t kFirstSteps = 40, kChangesAtFirst = 8, kChangesLater = 400;
 constexpr size_t kCounts[] = {1, 3, 64, 1000, 4096, 20000};
 
 }  // namespace

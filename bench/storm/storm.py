@@ -86,6 +86,8 @@ def main():
                 job.close()
             problems = judge(job, ended, counts)
             line = f"{scenario.text()}, {pathlib.Path(library).name}: {job.rebuilds} rebuilds"
+            if job.explained:
+                line += f", {len(job.explained)} refused with a reason"
             print(line + "".join(f"\n  {p}" for p in problems), file=sys.stderr, flush=True)
             if problems:
                 failed.append({"seed": seed, "libraries": library, "problems": problems})
