@@ -230,7 +230,9 @@ absl::StatusOr<std::unique_ptr<Sender>> Net::Connect(int device, void* handle) {
   if (!link.ok()) return link.status();
   EncodeAddress(*address, handle);
   if (*link == nullptr) return nullptr;
-  return std::make_unique<SocketSender>(*std::move(link), &links_);
+  // Where nobody has said how many streams there are to be, they are used where that is faster.
+  return std::make_unique<SocketSender>(*std::move(link), &links_,
+                                        streams_ > 0 ? Splitting::kAll : Splitting::kMeasured);
 }
 
 NetCounters Net::counters() const {
