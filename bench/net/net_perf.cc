@@ -12,8 +12,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "bench/lib/flags.h"
 #include "bench/lib/report.h"
+#include "bench/net/over_nccl.h"
 #include "bench/net/over_verbs.h"
 #include "bench/net/way.h"
 #include "reconfig/base/clock.h"
@@ -27,6 +29,7 @@ struct Options {
   int64_t rounds = 9;
   int64_t gib = 1;
   VerbsOptions verbs;
+  std::string libraries;  // of builds of NCCL's host code
   bool json = false;
 };
 
@@ -198,8 +201,11 @@ Options Parse(int argc, char** argv) {
   flags.Int("--messages", &o.verbs.messages, 100, 100000, "verbs: of 64 KiB, sent in each round");
   flags.Int("--pings", &o.verbs.pings, 100, 100000, "verbs: round trips of 8 bytes in each round");
   flags.Int("--seconds", &o.verbs.seconds, 2, 300, "verbs: after which no other round begins");
+  flags.Text("--libraries", &o.libraries, {},
+             "folders of builds of NCCL's host code, each measured: A:B (./dev bench net --nccl)");
   flags.Switch("--json", &o.json, "one JSON object on stdout, the text on stderr");
   flags.ParseOrExit(argc, argv);
+  if (!o.libraries.empty() && !flags.Given("--rounds")) o.rounds = NcclOptions{}.rounds;
   CheckTransport(flags, o, "--gib", "socket");
   CheckTransport(flags, o, "--messages", "verbs");
   CheckTransport(flags, o, "--pings", "verbs");
@@ -214,8 +220,19 @@ void PrepareSocket() {
   setenv("NCCL_SOCKET_FAMILY", "AF_INET", 1);
 }
 
+int InNccl(const Options& o) {
+  Report report("net", o.json);
+  report.SetConfig("rounds", o.rounds);
+  const NcclOptions options{absl::StrSplit(o.libraries, ':'), o.rounds};
+  const absl::Status measured = MeasureNccl(options, &report);
+  if (const absl::Status written = report.Finish(); !written.ok()) Die(written);
+  if (!measured.ok()) Die(measured);
+  return 0;
+}
+
 int Main(int argc, char** argv) {
   const Options o = Parse(argc, argv);
+  if (!o.libraries.empty()) return InNccl(o);
   const bool verbs = o.transport == "verbs";
   if (!verbs) {
     PrepareSocket();

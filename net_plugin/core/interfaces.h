@@ -1,12 +1,15 @@
 // The network interfaces that may carry traffic, chosen by NCCL's rules: NCCL_SOCKET_IFNAME
 // ("eth,ib": names that begin so; "=eth0": exactly; "^docker,lo": none of these) and
-// NCCL_SOCKET_FAMILY (AF_INET, AF_INET6); without a name first those that begin with "ib", else any
-// but docker* and lo, else docker*, else lo. Choose() is pure.
+// NCCL_SOCKET_FAMILY (AF_INET, AF_INET6). Without a name the first of these that finds one: names
+// that begin with "ib"; the one in the subnet of NCCL_COMM_ID; any but docker*, lo* and virbr*;
+// docker*; lo*; virbr*. Choose() is pure.
 #pragma once
 
 #include <sys/socket.h>
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,14 +21,29 @@ namespace rewire::net {
 struct Interface {
   std::string name;
   sockaddr_storage address{};  // port 0
+  sockaddr_storage netmask{};  // of the same family
   std::string pci_path;        // empty: not on a bus
   int speed_mbps = 0;          // 0: not known
 };
 
-// All that are up and have an address of IPv4 or IPv6, in the kernel's order.
+inline constexpr size_t kMostInterfaces = 16;  // as NCCL has
+
+// The values of the variables, empty when not set.
+struct InterfaceRules {
+  std::string names;
+  std::string family;
+  std::optional<sockaddr_storage> root;  // NCCL_COMM_ID's address
+
+  // NCCL takes one character for none.
+  [[nodiscard]] bool named() const { return names.size() > 1; }
+};
+
+// All that are up and running and have an address of IPv4 or IPv6, in the kernel's order.
 absl::StatusOr<std::vector<Interface>> ListInterfaces();
-// One per name. names, family: the values of the two variables, empty when not set.
+// The rules of this process's environment.
+InterfaceRules RulesFromEnvironment();
+// One per name, at most kMostInterfaces.
 absl::StatusOr<std::vector<Interface>> Choose(const std::vector<Interface>& all,
-                                              std::string_view names, std::string_view family);
+                                              const InterfaceRules& rules);
 
 }  // namespace rewire::net

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "net_plugin/core/rdma_ports.h"
+#include "net_plugin/socket/address.h"
 #include "net_plugin/socket/socket_listener.h"
 #include "net_plugin/socket/socket_sender.h"
 #include "net_plugin/socket/workers.h"
@@ -22,11 +23,6 @@ constexpr unsigned long kNcclInitNet = 1 | 16;  // the subsystems INIT and NET
 // What NCCL takes for an interface that does not tell its speed.
 constexpr int kDefaultMbps = 10000;
 constexpr size_t kMostMessageBytes = size_t{1} << 30;
-
-std::string Variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
 
 absl::StatusOr<uint64_t> JobKey() {
   const std::string& text = Settings::Get().net_key();
@@ -65,8 +61,7 @@ Net::Net(std::vector<Interface> interfaces, uint64_t key, std::vector<std::share
 absl::StatusOr<std::unique_ptr<Net>> Net::Make() {
   absl::StatusOr<std::vector<Interface>> all = ListInterfaces();
   if (!all.ok()) return all.status();
-  absl::StatusOr<std::vector<Interface>> chosen =
-      Choose(*all, Variable("NCCL_SOCKET_IFNAME"), Variable("NCCL_SOCKET_FAMILY"));
+  absl::StatusOr<std::vector<Interface>> chosen = Choose(*all, RulesFromEnvironment());
   if (!chosen.ok()) return chosen.status();
   const absl::StatusOr<uint64_t> key = JobKey();
   if (!key.ok()) return key.status();
@@ -235,7 +230,9 @@ absl::StatusOr<std::unique_ptr<Sender>> Net::Connect(int device, void* handle) {
   if (!link.ok()) return link.status();
   EncodeAddress(*address, handle);
   if (*link == nullptr) return nullptr;
-  return std::make_unique<SocketSender>(*std::move(link), &links_);
+  // Where nobody has said how many streams there are to be, they are used where that is faster.
+  return std::make_unique<SocketSender>(*std::move(link), &links_,
+                                        streams_ > 0 ? Splitting::kAll : Splitting::kMeasured);
 }
 
 NetCounters Net::counters() const {
@@ -257,15 +254,18 @@ std::string Net::Describe() const {
       continue;
     }
     const int mbps = d.interface->speed_mbps;
-    absl::StrAppend(&out, d.interface->name, " (",
+    absl::StrAppend(&out, d.interface->name, " at ", HostText(d.interface->address), " (",
                     mbps > 0 ? absl::StrCat(mbps, " Mbit/s") : "speed unknown", ", ",
                     StreamsOf(*d.interface), " sockets)");
   }
-  if (devices_[0].adapter == nullptr) return "sockets over " + out;
+  const char* const chosen = RulesFromEnvironment().named()
+                                 ? ""
+                                 : ", chosen as NCCL does because NCCL_SOCKET_IFNAME is not set";
+  if (devices_[0].adapter == nullptr) return absl::StrCat("sockets over ", out, chosen);
   const Settings& s = Settings::Get();
   return absl::StrCat("RDMA over ", out, ", ", s.net_queue_pairs(), " queue pairs a rail, timeout ",
                       s.net_timeout(), ", retries ", s.net_retries(), ", control over ",
-                      interfaces_[0].name);
+                      interfaces_[0].name, " at ", HostText(interfaces_[0].address), chosen);
 }
 
 void Net::SayStart(int abi, Logger log) {

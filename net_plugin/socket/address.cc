@@ -46,14 +46,19 @@ sockaddr_storage Scoped(const sockaddr_storage& to, const sockaddr_storage& loca
   return out;
 }
 
-std::string AddressText(const sockaddr_storage& a) {
+std::string HostText(const sockaddr_storage& a) {
   char text[INET6_ADDRSTRLEN] = "?";
   if (a.ss_family == AF_INET6) {
     inet_ntop(AF_INET6, &V6(a).sin6_addr, text, sizeof text);
-    return "[" + std::string(text) + "]:" + std::to_string(ntohs(V6(a).sin6_port));
+    return "[" + std::string(text) + "]";
   }
   inet_ntop(AF_INET, &V4(a).sin_addr, text, sizeof text);
-  return std::string(text) + ":" + std::to_string(ntohs(V4(a).sin_port));
+  return text;
+}
+
+std::string AddressText(const sockaddr_storage& a) {
+  const uint16_t port = a.ss_family == AF_INET6 ? V6(a).sin6_port : V4(a).sin_port;
+  return HostText(a) + ":" + std::to_string(ntohs(port));
 }
 
 }  // namespace rewire::net

@@ -15,6 +15,8 @@ namespace rewire::net {
 // An IPv6 address of one link only, as it is reached from `local`: interfaces have other numbers on
 // the peer's machine.
 [[nodiscard]] sockaddr_storage Scoped(const sockaddr_storage& to, const sockaddr_storage& local);
+// "127.0.0.1", "[::1]".
+[[nodiscard]] std::string HostText(const sockaddr_storage& address);
 // "127.0.0.1:80", "[::1]:80".
 [[nodiscard]] std::string AddressText(const sockaddr_storage& address);
 

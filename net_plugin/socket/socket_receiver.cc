@@ -205,9 +205,10 @@ SocketReceiver::After SocketReceiver::MoveStream(size_t stream, size_t most) {
     }
     if (r.message == nullptr && !FindPlace(stream)) return After::kIdle;
     size_t got = 0;
-    if (r.payload < r.header.bytes) {
-      const absl::StatusOr<size_t> read = from.ReadPayload(
-          r.message->data + r.header.offset + r.payload, r.header.bytes - r.payload);
+    const size_t wanted = r.header.bytes - r.payload;
+    if (wanted > 0) {
+      const absl::StatusOr<size_t> read =
+          from.ReadPayload(r.message->data + r.header.offset + r.payload, wanted);
       if (!read.ok()) {
         End(stream, true, read.status());
         return After::kIdle;
@@ -218,6 +219,7 @@ SocketReceiver::After SocketReceiver::MoveStream(size_t stream, size_t most) {
     moved += got;
     const Message& message = *r.message;
     if (!Count(stream, got)) return After::kIdle;
+    if (got < wanted) return After::kBlocked;
     // Its answer goes first: to look for what follows takes it from the kernel (stream.h).
     if (stream == 0 && message.done.load(std::memory_order_relaxed)) return After::kMore;
   }

@@ -11,9 +11,10 @@
 
 namespace rewire::net {
 
-SocketSender::SocketSender(std::unique_ptr<Link> link, Links* links)
+SocketSender::SocketSender(std::unique_ptr<Link> link, Links* links, Splitting splitting)
     : link_(std::move(link)),
       links_(links),
+      splitting_(splitting),
       writing_(link_->streams.size()),
       workers_(link_->streams.size()),
       armed_(link_->streams.size()) {
@@ -67,6 +68,11 @@ absl::StatusOr<Request*> SocketSender::Isend(const void* data, size_t bytes, int
     message->done = false;
     message->sequence = next_++;
     message->tag = tag;
+    message->split = bytes >= 2 * kLeastChunkBytes && link_->streams.size() > 1;
+    if (Measured(*message)) {
+      message->split = choice_.Next(bytes);
+      message->begun = Now();
+    }
   }
   MoveStream(0);
   return message;
@@ -95,7 +101,7 @@ bool SocketSender::Take(size_t stream) {
   if (!m.headed && stream != 0) return false;
   const size_t streams = link_->streams.size();
   const size_t share = (m.bytes + streams - 1) / streams;
-  const size_t most = streams == 1 ? m.bytes : std::clamp(share, kLeastChunkBytes, kMostChunkBytes);
+  const size_t most = m.split ? std::clamp(share, kLeastChunkBytes, kMostChunkBytes) : m.bytes;
   const size_t bytes = std::min({m.bytes - m.taken, most, size_t{kMostFrameBytes}});
   Writing& w = writing_[stream];
   w.message = &m;
@@ -142,10 +148,18 @@ void SocketSender::TakeBack() {
   }
 }
 
+bool SocketSender::Measured(const Message& m) const {
+  return splitting_ == Splitting::kMeasured && link_->streams.size() > 1 &&
+         m.bytes >= 2 * kLeastChunkBytes;
+}
+
 void SocketSender::FinishIfThrough(Message* m) {
-  if (m->sent == m->bytes && m->taken == m->bytes && m->lent == 0) {
-    m->done.store(true, std::memory_order_release);
+  if (m->sent < m->bytes || m->taken < m->bytes || m->lent > 0) return;
+  if (Measured(*m)) {
+    const Time now = Now();
+    choice_.Add(m->bytes, m->split, now - std::max(m->begun, std::exchange(last_done_, now)));
   }
+  m->done.store(true, std::memory_order_release);
 }
 
 bool SocketSender::MoveStream(size_t stream, size_t most) {

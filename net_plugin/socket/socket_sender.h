@@ -1,6 +1,7 @@
 // NCCL's sending end over the streams of a link. The first chunk of a message goes on stream 0, the
-// others on whichever stream has room. Large chunks are lent to the kernel where it does not copy
-// them: their message is done when it has let go of them.
+// others on whichever stream has room. A message of which nothing is gained by that goes on stream
+// 0 as one chunk (split_choice.h). Large chunks are lent to the kernel where it does not copy them:
+// their message is done when it has let go of them.
 #pragma once
 
 #include <array>
@@ -11,6 +12,7 @@
 #include "absl/status/status.h"
 #include "net_plugin/core/comm.h"
 #include "net_plugin/socket/link.h"
+#include "net_plugin/socket/split_choice.h"
 #include "net_plugin/socket/workers.h"
 #include "reconfig/base/mutex.h"
 
@@ -18,10 +20,16 @@ namespace rewire::net {
 
 class Links;
 
+// Which messages go over several streams.
+enum class Splitting {
+  kAll,       // that are large enough
+  kMeasured,  // of these, where that is faster
+};
+
 class SocketSender final : public Sender, private Workers::Work {
  public:
   // The link goes back to `links` at the end, unless something was left in it.
-  SocketSender(std::unique_ptr<Link> link, Links* links);
+  SocketSender(std::unique_ptr<Link> link, Links* links, Splitting splitting = Splitting::kAll);
   ~SocketSender() override;
 
   absl::StatusOr<void*> Register(void* data, size_t bytes, int type) override;
@@ -41,8 +49,10 @@ class SocketSender final : public Sender, private Workers::Work {
     size_t sent = 0;
     size_t lent = 0;      // pieces that the kernel still reads
     bool headed = false;  // its first chunk was taken
+    bool split = false;   // over the streams
     uint64_t sequence = 0;
     int tag = 0;
+    Time begun;  // where splitting is measured and possible
   };
   // What a stream is about to write.
   struct Writing {
@@ -66,8 +76,12 @@ class SocketSender final : public Sender, private Workers::Work {
     return {failure_.code(), failure_.message()};
   }
 
+  // Whether its time says something of splitting.
+  [[nodiscard]] bool Measured(const Message& message) const;
+
   std::unique_ptr<Link> link_;
   Links* const links_;
+  const Splitting splitting_;
   std::vector<Writing> writing_;   // each of the thread that moves its stream
   std::vector<uint64_t> workers_;  // by stream; stream 0 has none
   Mutex mutex_;
@@ -75,6 +89,8 @@ class SocketSender final : public Sender, private Workers::Work {
   uint64_t next_ REWIRE_GUARDED_BY(mutex_) = 0;    // sequence of the next message
   uint64_t oldest_ REWIRE_GUARDED_BY(mutex_) = 0;  // of the oldest that is not taken whole
   std::vector<bool> armed_ REWIRE_GUARDED_BY(mutex_);
+  SplitChoice choice_ REWIRE_GUARDED_BY(mutex_);
+  Time last_done_ REWIRE_GUARDED_BY(mutex_);  // of the messages that are measured
   absl::Status failure_ REWIRE_GUARDED_BY(mutex_);
   std::atomic<bool> failed_{false};
 };

@@ -16,13 +16,23 @@
 namespace rewire::net {
 namespace {
 
-constexpr size_t kKept = 64 << 10;
 constexpr size_t kSmall = 2048;
-// A shorter rest of a payload is read together with what follows it.
-constexpr size_t kDirect = 16 << 10;
+// Read ahead: a small message, or the beginning of a large one, which costs a second copy.
+constexpr size_t kAhead = 4096;
+// After less than a header.
+constexpr size_t kKept = sizeof(FrameHeader) + kAhead;
 
 absl::Status Broken(const char* what, int error) {
   return absl::UnavailableError(absl::StrCat(what, ": ", strerror(error)));
+}
+
+// What a call of recv() has brought: 0 when nothing is there now.
+absl::StatusOr<size_t> Received(ssize_t n) {
+  if (n > 0) return static_cast<size_t>(n);
+  if (n == 0) return absl::OutOfRangeError("the peer has closed the connection");
+  // A call that does not wait is not interrupted by much; the next poll asks again.
+  if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) return size_t{0};
+  return Broken("receiving", errno);
 }
 
 }  // namespace
@@ -100,8 +110,8 @@ absl::StatusOr<size_t> Stream::Lend(const void* header, size_t header_bytes, con
 
 absl::Status Stream::TakeSeen() {
   while (seen_ > 0) {
-    // TCP only drops them (MSG_TRUNC); others write them where they are already.
-    const ssize_t n = recv(fd_.get(), kept_.get() + end_ - seen_, seen_, MSG_DONTWAIT | MSG_TRUNC);
+    char again[kAhead];
+    const ssize_t n = recv(fd_.get(), again, seen_, MSG_DONTWAIT);
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) return Broken("receiving", n == 0 ? ECONNRESET : errno);
     seen_ -= static_cast<size_t>(n);
@@ -109,37 +119,49 @@ absl::Status Stream::TakeSeen() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<size_t> Stream::Fill(void* to, size_t bytes) {
-  if (absl::Status taken = TakeSeen(); !taken.ok()) return taken;
-  // Only an empty store is filled behind a payload: its bytes come first.
+absl::StatusOr<bool> Stream::Look() {
   std::memmove(kept_.get(), kept_.get() + begin_, end_ - begin_);
   end_ -= std::exchange(begin_, 0);
-  const bool look = bytes == 0;
-  iovec parts[2] = {{to, bytes}, {kept_.get() + end_, kKept - end_}};
+  if (seen_ == 0) {
+    const absl::StatusOr<size_t> there =
+        Received(recv(fd_.get(), kept_.get() + end_, kAhead, MSG_DONTWAIT | MSG_PEEK));
+    if (!there.ok()) return there.status();
+    seen_ = *there;
+    end_ += *there;
+    return *there > 0;
+  }
+  // Takes what was seen, and looks for more in the same call.
+  char again[2 * kAhead];
+  const absl::StatusOr<size_t> taken =
+      Received(recv(fd_.get(), again, seen_ + kAhead, MSG_DONTWAIT));
+  if (!taken.ok()) return taken.status();
+  const size_t seen = std::min(*taken, seen_);
+  seen_ -= seen;
+  std::memcpy(kept_.get() + end_, again + seen, *taken - seen);
+  end_ += *taken - seen;
+  return *taken > seen;
+}
+
+absl::StatusOr<size_t> Stream::ReceiveTo(void* to, size_t bytes) {
+  char again[kAhead];  // what was seen is copied once more
+  iovec parts[3] = {{again, seen_}, {to, bytes}, {kept_.get(), kAhead}};
   msghdr message{};
   message.msg_iov = parts;
-  message.msg_iovlen = 2;
-  for (;;) {
-    const ssize_t n =
-        look ? recv(fd_.get(), parts[1].iov_base, parts[1].iov_len, MSG_DONTWAIT | MSG_PEEK)
-             : recvmsg(fd_.get(), &message, MSG_DONTWAIT);
-    if (n > 0) {
-      const auto got = static_cast<size_t>(n);
-      if (got > bytes) end_ += got - bytes;
-      if (look) seen_ = got;
-      return got;
-    }
-    if (n == 0) return absl::OutOfRangeError("the peer has closed the connection");
-    if (errno == EINTR) continue;
-    if (errno == EAGAIN || errno == EWOULDBLOCK) return size_t{0};
-    return Broken("receiving", errno);
-  }
+  message.msg_iovlen = 3;
+  const absl::StatusOr<size_t> taken = Received(recvmsg(fd_.get(), &message, MSG_DONTWAIT));
+  if (!taken.ok()) return taken;
+  const size_t seen = std::min(*taken, seen_);
+  const size_t direct = std::min(*taken - seen, bytes);
+  seen_ -= seen;
+  begin_ = 0;
+  end_ = *taken - seen - direct;
+  return direct;
 }
 
 absl::StatusOr<bool> Stream::ReadHeader(FrameHeader* header) {
   if (end_ - begin_ < sizeof *header) {
-    const absl::StatusOr<size_t> got = Fill(nullptr, 0);
-    if (!got.ok()) return got.status();
+    const absl::StatusOr<bool> there = Look();
+    if (!there.ok()) return there.status();
     if (end_ - begin_ < sizeof *header) return false;
   }
   std::memcpy(header, kept_.get() + begin_, sizeof *header);
@@ -148,16 +170,13 @@ absl::StatusOr<bool> Stream::ReadHeader(FrameHeader* header) {
 }
 
 absl::StatusOr<size_t> Stream::ReadPayload(void* to, size_t bytes) {
-  if (begin_ == end_) {
-    // A large rest goes where it belongs at once; what follows it is kept.
-    const absl::StatusOr<size_t> got = Fill(to, bytes >= kDirect ? bytes : 0);
-    if (!got.ok()) return got.status();
-    if (bytes >= kDirect) return std::min(*got, bytes);
-  }
-  const size_t n = std::min(bytes, end_ - begin_);
-  if (n > 0) std::memcpy(to, kept_.get() + begin_, n);
-  begin_ += n;
-  return n;
+  const size_t kept = std::min(bytes, end_ - begin_);
+  if (kept > 0) std::memcpy(to, kept_.get() + begin_, kept);
+  begin_ += kept;
+  if (kept == bytes) return kept;
+  const absl::StatusOr<size_t> more = ReceiveTo(static_cast<char*>(to) + kept, bytes - kept);
+  if (!more.ok()) return kept > 0 ? kept : more;
+  return kept + *more;
 }
 
 }  // namespace rewire::net

@@ -1,6 +1,6 @@
 // One TCP connection of a link: whole headers and any part of a payload, without ever blocking.
-// What comes is read in large pieces; the beginning of what follows is kept. Of one thread at a
-// time.
+// A payload is read straight to its place, together with the header that follows the payload.
+// Owned by one thread at a time.
 #pragma once
 
 #include <cstddef>
@@ -33,7 +33,7 @@ class Stream {
   [[nodiscard]] Loans& loans() { return *loans_; }
   // False: no whole header is there yet. OutOfRange: the other end is closed, and all was read.
   absl::StatusOr<bool> ReadHeader(FrameHeader* header);
-  // Bytes of payload that were there, up to `bytes`; 0 for none yet.
+  // Bytes of payload that were there, up to `bytes`: fewer when the kernel has no more now.
   absl::StatusOr<size_t> ReadPayload(void* to, size_t bytes);
   // Nothing that was read waits to be taken.
   [[nodiscard]] bool Empty() const { return begin_ == end_; }
@@ -43,8 +43,11 @@ class Stream {
   // taken from the kernel a packet goes back at once, which costs a quarter of a message's way. So
   // it is looked at first, and taken when somebody looks for what follows: mostly nothing yet.
   absl::Status TakeSeen();
-  // Bytes read, up to `bytes` to there and the others behind what is kept; 0: none there.
-  absl::StatusOr<size_t> Fill(void* to, size_t bytes);
+  // Looks at the kernel's next bytes and keeps a copy after what is kept. False: none are there.
+  absl::StatusOr<bool> Look();
+  // Takes what was seen and receives what follows: up to `bytes` to there, then the beginning of
+  // the next frame, which is kept. The number of bytes that went there. Nothing may be kept before.
+  absl::StatusOr<size_t> ReceiveTo(void* to, size_t bytes);
 
   UniqueFd fd_;
   // How often it is still asked, each time the kernel's queue is full, whether the way is short

@@ -18,7 +18,7 @@ sockaddr_storage LoopbackV4() {
   return out;
 }
 
-void SocketEnds::Join(int streams, const sockaddr_storage& local) {
+void SocketEnds::Join(int streams, const sockaddr_storage& local, net::Splitting splitting) {
   absl::StatusOr<net::ListenAddress> address = there.Listen(local);
   ASSERT_TRUE(address.ok()) << address.status();
   std::unique_ptr<net::Link> out;
@@ -37,7 +37,7 @@ void SocketEnds::Join(int streams, const sockaddr_storage& local) {
   to_.clear();
   for (const net::Stream& s : out->streams) from_.push_back(s.fd());
   for (const net::Stream& s : in->streams) to_.push_back(s.fd());
-  sender = std::make_unique<net::SocketSender>(std::move(out), &here);
+  sender = std::make_unique<net::SocketSender>(std::move(out), &here, splitting);
   receiver = std::make_unique<net::SocketReceiver>(std::move(in), &there);
 }
 

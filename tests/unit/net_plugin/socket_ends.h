@@ -15,7 +15,8 @@ sockaddr_storage LoopbackV4();
 class SocketEnds {
  public:
   // Over so many streams between two ends of this address.
-  void Join(int streams, const sockaddr_storage& local = LoopbackV4());
+  void Join(int streams, const sockaddr_storage& local = LoopbackV4(),
+            net::Splitting splitting = net::Splitting::kAll);
   // Of the link that is joined, its descriptors: `from` the sender's.
   [[nodiscard]] int from(size_t stream) const { return from_[stream]; }
   [[nodiscard]] int to(size_t stream) const { return to_[stream]; }

@@ -119,6 +119,29 @@ TEST_F(StreamTest, ASmallFrameIsTakenFromTheKernelAtTheNextLook) {
   }
 }
 
+// One call for a large message: a second one would look for the header that is there already.
+TEST_F(StreamTest, APayloadIsTakenTogetherWithTheFrameThatFollows) {
+  const std::string large = Frame(std::string(60000, 'x'));
+  ASSERT_NO_FATAL_FAILURE(Feed(large + Frame("message")));
+  for (const Time deadline = net_test::Soon(); Waiting() < 60087;) ASSERT_LT(Now(), deadline);
+  ASSERT_NO_FATAL_FAILURE(Read());
+  ASSERT_EQ(read_.size(), 1u);
+  EXPECT_EQ(Waiting(), 0);
+  ASSERT_NO_FATAL_FAILURE(Read());
+  EXPECT_EQ(read_.back(), "message");
+}
+
+// NCCL's kernels watch the memory after a message.
+TEST_F(StreamTest, NothingIsWrittenAfterAPayload) {
+  ASSERT_NO_FATAL_FAILURE(Feed(Frame(std::string(60000, 'x')) + Frame("message")));
+  for (const Time deadline = net_test::Soon(); Waiting() < 60087;) ASSERT_LT(Now(), deadline);
+  FrameHeader header;
+  ASSERT_TRUE(*stream_->ReadHeader(&header));
+  std::string room(61000, '-');
+  ASSERT_EQ(*stream_->ReadPayload(room.data(), header.bytes), header.bytes);
+  EXPECT_EQ(room, std::string(60000, 'x') + std::string(1000, '-'));
+}
+
 TEST_F(StreamTest, AnEndBehindALookIsNoReset) {
   ASSERT_NO_FATAL_FAILURE(Feed(Frame("message")));
   pollfd there{stream_->fd(), POLLIN, 0};
