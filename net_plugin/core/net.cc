@@ -3,7 +3,6 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
 
 #include "absl/strings/str_cat.h"
@@ -24,13 +23,13 @@ constexpr unsigned long kNcclInitNet = 1 | 16;  // the subsystems INIT and NET
 constexpr int kDefaultMbps = 10000;
 constexpr size_t kMostMessageBytes = size_t{1} << 30;
 
-absl::StatusOr<uint64_t> JobKey() {
+absl::StatusOr<Key> JobKey() {
   const std::string& text = Settings::Get().net_key();
-  uint64_t key = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), key, 16);
-  if (text.empty()) return 0;
-  if (error == std::errc() && end == text.data() + text.size() && key != 0) return key;
-  return absl::InvalidArgumentError("REWIRE_NET_KEY must have 1 to 16 hexadecimal digits");
+  if (text.empty()) return Key{};
+  if (const std::optional<Key> key = KeyOfHex(text)) return *key;
+  return absl::InvalidArgumentError(
+      absl::StrCat("REWIRE_NET_KEY has ", text.size(),
+                   " characters: must be 32 to 64 hexadecimal digits, not all zero"));
 }
 
 // Whether the driver of NVIDIA's GPUs gives its memory to RDMA devices by address.
@@ -42,7 +41,7 @@ bool PeerMemory() {
 
 }  // namespace
 
-Net::Net(std::vector<Interface> interfaces, uint64_t key, std::vector<std::shared_ptr<Nic>> nics)
+Net::Net(std::vector<Interface> interfaces, const Key& key, std::vector<std::shared_ptr<Nic>> nics)
     : interfaces_(std::move(interfaces)),
       streams_(static_cast<int>(Settings::Get().net_sockets())),
       links_(LinksOptions{key}),
@@ -63,7 +62,7 @@ absl::StatusOr<std::unique_ptr<Net>> Net::Make() {
   if (!all.ok()) return all.status();
   absl::StatusOr<std::vector<Interface>> chosen = Choose(*all, RulesFromEnvironment());
   if (!chosen.ok()) return chosen.status();
-  const absl::StatusOr<uint64_t> key = JobKey();
+  const absl::StatusOr<Key> key = JobKey();
   if (!key.ok()) return key.status();
   absl::StatusOr<std::vector<std::shared_ptr<Nic>>> nics = OpenPorts();
   if (!nics.ok()) {

@@ -44,7 +44,7 @@ class Net {
     std::vector<int> parts;  // of a virtual device
   };
 
-  Net(std::vector<Interface> interfaces, uint64_t key, std::vector<std::shared_ptr<Nic>> nics);
+  Net(std::vector<Interface> interfaces, const Key& key, std::vector<std::shared_ptr<Nic>> nics);
   static absl::StatusOr<std::unique_ptr<Net>> Make();
   void Add(const std::vector<std::shared_ptr<Nic>>& nics, std::vector<int> parts)
       REWIRE_REQUIRES(mutex_);

@@ -9,9 +9,16 @@
 namespace rewire::net {
 namespace {
 
-constexpr uint32_t kHandleMagic = 0x484E5752;   // "RWNH"
-constexpr uint32_t kHelloMagic = 0x314E5752;    // "RWN1"
-constexpr uint32_t kWelcomeMagic = 0x414E5752;  // "RWNA"
+constexpr uint32_t kHandleMagic = 0x484E5752;     // "RWNH"
+constexpr uint32_t kHelloMagic = 0x314E5752;      // "RWN1"
+constexpr uint32_t kChallengeMagic = 0x434E5752;  // "RWNC"
+constexpr uint32_t kProofMagic = 0x504E5752;      // "RWNP"
+constexpr uint32_t kWelcomeMagic = 0x414E5752;    // "RWNA"
+
+std::array<unsigned char, 32> Take32(ByteReader* in) {
+  const std::string_view raw = in->Raw(32);
+  return in->ok() ? KeyOfBytes(raw).bytes : std::array<unsigned char, 32>{};
+}
 
 }  // namespace
 
@@ -38,7 +45,7 @@ void EncodeAddress(const ListenAddress& a, void* handle) {
   out.Put(scope);
   out.Put(a.incarnation);
   out.Put(a.listener);
-  out.Put(a.key);
+  out.PutRaw(a.key.view());
   out.Put(a.attempt);
   out.Put(a.device);
   out.Put(a.ports);
@@ -71,7 +78,7 @@ std::optional<ListenAddress> DecodeAddress(const void* handle) {
   }
   a.incarnation = in.Get<uint64_t>();
   a.listener = in.Get<uint64_t>();
-  a.key = in.Get<uint64_t>();
+  a.key.bytes = Take32(&in);
   a.attempt = in.Get<uint64_t>();
   a.device = in.Get<uint64_t>();
   a.ports = in.Get<uint8_t>();
@@ -89,9 +96,9 @@ std::string EncodeHello(const Hello& h) {
   out.Put(uint32_t{0});
   out.Put(h.link);
   out.Put(h.incarnation);
+  out.Put(h.peer);
   out.Put(h.listener);
-  out.Put(h.key);
-  out.Put(h.job);
+  out.PutRaw(ViewOf(h.nonce));
   return out.Take();
 }
 
@@ -106,28 +113,77 @@ std::optional<Hello> DecodeHello(std::span<const char> bytes) {
   in.Get<uint32_t>();
   h.link = in.Get<uint64_t>();
   h.incarnation = in.Get<uint64_t>();
+  h.peer = in.Get<uint64_t>();
   h.listener = in.Get<uint64_t>();
-  h.key = in.Get<uint64_t>();
-  h.job = in.Get<uint64_t>();
+  h.nonce = Take32(&in);
   if (!in.Finished() || h.streams == 0 || h.streams > kMostStreams || h.index >= h.streams) {
     return {};
   }
   return h;
 }
 
-std::string EncodeWelcome(Welcome welcome) {
+std::string EncodeChallenge(const Challenge& challenge) {
   ByteWriter out;
-  out.Put(kWelcomeMagic);
-  out.Put(welcome);
+  out.Put(kChallengeMagic);
+  out.Put(challenge.answer);
+  out.PutRaw(ViewOf(challenge.nonce));
+  out.PutRaw(ViewOf(challenge.proof));
   return out.Take();
 }
 
-std::optional<Welcome> DecodeWelcome(std::span<const char> bytes) {
+std::optional<Challenge> DecodeChallenge(std::span<const char> bytes) {
   ByteReader in({bytes.data(), bytes.size()});
-  if (in.Get<uint32_t>() != kWelcomeMagic) return {};
-  const auto value = in.Get<uint32_t>();
-  if (!in.Finished() || value < 1 || value > 3) return {};
-  return static_cast<Welcome>(value);
+  if (in.Get<uint32_t>() != kChallengeMagic) return {};
+  const auto answer = in.Get<uint32_t>();
+  Challenge challenge;
+  challenge.nonce = Take32(&in);
+  challenge.proof = Take32(&in);
+  if (!in.Finished() || answer < 1 || answer > 3) return {};
+  challenge.answer = static_cast<Answer>(answer);
+  return challenge;
+}
+
+std::string EncodeProof(const Code& proof) {
+  ByteWriter out;
+  out.Put(kProofMagic);
+  out.Put(uint32_t{0});
+  out.PutRaw(ViewOf(proof));
+  return out.Take();
+}
+
+std::optional<Code> DecodeProof(std::span<const char> bytes) {
+  ByteReader in({bytes.data(), bytes.size()});
+  if (in.Get<uint32_t>() != kProofMagic || in.Get<uint32_t>() != 0) return {};
+  const Code proof = Take32(&in);
+  if (!in.Finished()) return {};
+  return proof;
+}
+
+std::string EncodeWelcome() {
+  ByteWriter out;
+  out.Put(kWelcomeMagic);
+  out.Put(uint32_t{1});
+  return out.Take();
+}
+
+bool IsWelcome(std::span<const char> bytes) {
+  return std::string_view(bytes.data(), bytes.size()) == EncodeWelcome();
+}
+
+Key LinkKey(const Key& job, uint64_t incarnation, uint64_t listener, const Key& key) {
+  ByteWriter context;
+  context.Put(incarnation);
+  context.Put(listener);
+  context.PutRaw(key.view());
+  return DeriveKey(job, "rewire net link", context.bytes());
+}
+
+uint64_t OpenTag(const Key& link_key, uint64_t link, uint32_t use) {
+  ByteWriter message;
+  message.Put(link);
+  message.Put(use);
+  const Code code = CodeOf(link_key, "rewire net open", message.bytes());
+  return ByteReader(ViewOf(code)).Get<uint64_t>();
 }
 
 }  // namespace rewire::net

@@ -9,10 +9,12 @@
 #include <string>
 
 #include "net_plugin/core_abi.h"
+#include "reconfig/auth/key.h"
+#include "reconfig/auth/proof.h"
 
 namespace rewire::net {
 
-inline constexpr uint16_t kWireVersion = 4;
+inline constexpr uint16_t kWireVersion = 5;
 
 // What a listener tells, through NCCL, who shall connect to it. The rest of NCCL's 128 bytes is the
 // connecting side's: it finds its own attempt again by `attempt`.
@@ -20,7 +22,7 @@ struct ListenAddress {
   sockaddr_storage address{};  // IPv4 or IPv6
   uint64_t incarnation = 0;    // of the listening process
   uint64_t listener = 0;
-  uint64_t key = 0;      // known only to whom NCCL told
+  Key key;               // of the listener; random
   uint64_t attempt = 0;  // 0: none yet
   uint64_t device = 0;   // which RDMA device listens; 0: sockets
   uint8_t ports = 0;     // of that device
@@ -30,26 +32,48 @@ void EncodeAddress(const ListenAddress& address, void* handle);
 // Nothing when these are not the bytes of a handle of this version.
 std::optional<ListenAddress> DecodeAddress(const void* handle);
 
-// The first bytes on each connection, from the connecting side.
+// The first bytes on each connection, from the connecting side. No key is in them.
 struct Hello {
   uint16_t version = kWireVersion;
-  uint16_t streams = 0;  // of the link
-  uint16_t index = 0;    // of this one
-  uint64_t link = 0;     // random: equal for the streams of one link
-  uint64_t incarnation = 0;
+  uint16_t streams = 0;      // of the link
+  uint16_t index = 0;        // of this one
+  uint64_t link = 0;         // random: equal for the streams of one link
+  uint64_t incarnation = 0;  // of the connecting process
+  uint64_t peer = 0;         // the incarnation of the process that is meant
   uint64_t listener = 0;
-  uint64_t key = 0;
-  uint64_t job = 0;  // the job's secret; 0 without one
+  Nonce nonce{};
 };
-inline constexpr size_t kHelloBytes = 56;
+inline constexpr size_t kHelloBytes = 80;
 inline constexpr uint16_t kMostStreams = 64;
 std::string EncodeHello(const Hello& hello);
 std::optional<Hello> DecodeHello(std::span<const char> bytes);
 
-// The answer, on stream 0 when all streams have come.
-enum class Welcome : uint32_t { kYes = 1, kVersion = 2, kStranger = 3 };
+// The listening side's answer to a hello, on each connection. Nonce and proof are zero where the
+// answer is not kProve, and the connection is then closed.
+enum class Answer : uint32_t { kProve = 1, kVersion = 2, kUnknown = 3 };
+struct Challenge {
+  Answer answer = Answer::kProve;
+  Nonce nonce{};
+  Code proof{};
+};
+inline constexpr size_t kChallengeBytes = 72;
+std::string EncodeChallenge(const Challenge& challenge);
+std::optional<Challenge> DecodeChallenge(std::span<const char> bytes);
+
+// The connecting side's proof, on each connection.
+inline constexpr size_t kProofBytes = 40;
+std::string EncodeProof(const Code& proof);
+std::optional<Code> DecodeProof(std::span<const char> bytes);
+
+// The last word, on stream 0 when all streams have come and are proved.
 inline constexpr size_t kWelcomeBytes = 8;
-std::string EncodeWelcome(Welcome welcome);
-std::optional<Welcome> DecodeWelcome(std::span<const char> bytes);
+std::string EncodeWelcome();
+bool IsWelcome(std::span<const char> bytes);
+
+// The key of all that is proved to a listener, from its own key and the job's (zero: none).
+Key LinkKey(const Key& job, uint64_t incarnation, uint64_t listener, const Key& key);
+// What an open frame carries in place of a key: it proves knowledge of the listener's, for this use
+// of this link alone.
+uint64_t OpenTag(const Key& link_key, uint64_t link, uint32_t use);
 
 }  // namespace rewire::net

@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "net_plugin/socket/address.h"
 #include "net_plugin/socket/random.h"
 #include "net_plugin/socket/socket_error.h"
 #include "reconfig/base/log.h"
@@ -18,7 +17,6 @@
 namespace rewire::net {
 namespace {
 
-constexpr size_t kMostGuests = 1024;
 constexpr Duration kSweepEvery = milliseconds(100);
 
 size_t DescriptorsFor(size_t share) {
@@ -33,9 +31,26 @@ Links::Links(LinksOptions options)
     : options_(options),
       incarnation_(Random()),
       events_(epoll_create1(EPOLL_CLOEXEC)),
+      acceptors_(
+          {options.greeting, options.connect, 64, std::min<size_t>(1024, DescriptorsFor(4))},
+          [this](const Hello& hello) REWIRE_REQUIRES(mutex_) {
+            const auto at = waiting_.find(hello.listener);
+            const bool here = at != waiting_.end() && hello.peer == incarnation_;
+            return here ? std::optional(at->second.key) : std::nullopt;
+          },
+          [this](UniqueFd fd, const Hello& hello)
+              REWIRE_REQUIRES(mutex_) { OnProved(std::move(fd), hello); },
+          [this](const char* why) REWIRE_REQUIRES(mutex_) { Refuse(why); }),
       most_resting_(DescriptorsFor(4)) {}
 
-Links::~Links() = default;
+Links::~Links() {
+  std::optional<uint64_t> background;
+  {
+    MutexLock lock(&mutex_);
+    background.swap(background_);
+  }
+  if (background) Workers::Get().Remove(*background);
+}
 
 NetCounters Links::counters() const {
   MutexLock lock(&mutex_);
@@ -63,38 +78,38 @@ absl::StatusOr<UniqueFd> Links::MakeSocket(int family) {
   return LocalFault("socket", errno);
 }
 
-void Links::Stranger(const char* why) {
-  if (++counters_.strangers == 1) REWIRE_WARN("net plugin: a stranger was turned away: %s", why);
+void Links::Refuse(const char* why) {
+  if (++counters_.strangers == 1) {
+    REWIRE_WARN("net plugin: a connection was refused: %s; more of these are counted, not logged",
+                why);
+  }
 }
 
 absl::StatusOr<ListenAddress> Links::Listen(const sockaddr_storage& local) {
   MutexLock lock(&mutex_);
-  auto at = std::find_if(acceptors_.begin(), acceptors_.end(),
-                         [&](const auto& entry) { return SameHost(entry.second.local, local); });
-  if (at == acceptors_.end()) {
-    Acceptor a;
-    a.local = local;
-    absl::StatusOr<UniqueFd> fd_made = MakeSocket(local.ss_family);
-    if (!fd_made.ok()) return fd_made.status();
-    a.fd = *std::move(fd_made);
-    socklen_t length = AddressLength(local);
-    if (bind(a.fd.get(), reinterpret_cast<const sockaddr*>(&local), length) != 0 ||
-        listen(a.fd.get(), SOMAXCONN) != 0) {
-      return LocalFault(absl::StrCat("listening on ", AddressText(local)), errno);
-    }
-    length = sizeof a.bound;
-    getsockname(a.fd.get(), reinterpret_cast<sockaddr*>(&a.bound), &length);
-    Watch(a.fd.get());
-    const int fd = a.fd.get();
-    at = acceptors_.emplace(fd, std::move(a)).first;
+  const absl::StatusOr<sockaddr_storage> bound = acceptors_.Listen(
+      local, [this](int family) REWIRE_REQUIRES(mutex_) { return MakeSocket(family); });
+  if (!bound.ok()) return bound.status();
+  if (!background_ && Workers::Get().ok()) {
+    background_ = Workers::Get().Add(acceptors_.events(), EPOLLIN, this, 0);
+    Workers::Get().Arm(*background_);
   }
   ListenAddress address;
-  address.address = at->second.bound;
+  address.address = *bound;
   address.incarnation = incarnation_;
   address.listener = Random();
-  address.key = Random();
-  waiting_[address.listener].key = address.key;
+  address.key = RandomKey();
+  waiting_[address.listener].key =
+      LinkKey(options_.job, incarnation_, address.listener, address.key);
   return address;
+}
+
+void Links::Drive(size_t /*stream*/) {
+  MutexLock lock(&mutex_);
+  if (!background_) return;
+  acceptors_.Pump(Now());
+  Sweep(Now());
+  Workers::Get().Arm(*background_);
 }
 
 void Links::Unlisten(uint64_t listener) {
@@ -115,78 +130,26 @@ absl::StatusOr<std::unique_ptr<Link>> Links::Accept(uint64_t listener) {
 }
 
 void Links::Pump() {
+  acceptors_.Pump(Now());
   epoll_event events[64];
   int n = 64;
   while (n == 64) {
     n = epoll_wait(events_.get(), events, 64, 0);
     for (int i = 0; i < n; ++i) {
       const int fd = events[i].data.fd;
-      if (const auto a = acceptors_.find(fd); a != acceptors_.end()) {
-        TakeGuests(a->second);
-      } else if (const auto g = guests_.find(fd); g != guests_.end()) {
-        if (!Hear(&g->second)) guests_.erase(g);
-      } else if (const auto r = receiving_.find(fd); r != receiving_.end()) {
-        if (Wake(&r->second)) continue;
-        if (r->second != nullptr) Unwatch(fd);
-        receiving_.erase(r);
-      }
+      const auto r = receiving_.find(fd);
+      if (r == receiving_.end() || Wake(&r->second)) continue;
+      if (r->second != nullptr) Unwatch(fd);
+      receiving_.erase(r);
     }
   }
-  // Behind what has come: nobody may have looked for a long time.
+  // After what has come: nobody may have looked for a long time.
   Sweep(Now());
 }
 
-void Links::TakeGuests(const Acceptor& acceptor) {
-  // The kernel keeps those for whom there is no room yet.
-  while (guests_.size() < kMostGuests) {
-    UniqueFd fd(accept4(acceptor.fd.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-    if (!fd.valid()) return;
-    const int number = fd.get();
-    Guest guest{std::move(fd), Now() + options_.greeting, {}, 0};
-    // What it has to say is mostly there already.
-    if (!Hear(&guest)) continue;
-    Watch(number);
-    guests_.emplace(number, std::move(guest));
-  }
-}
-
-bool Links::Hear(Guest* guest) {
-  const ssize_t n =
-      recv(guest->fd.get(), guest->bytes + guest->have, kHelloBytes - guest->have, MSG_DONTWAIT);
-  if (n < 0 && (errno == EAGAIN || errno == EINTR)) return true;
-  if (n <= 0) {
-    Unwatch(guest->fd.get());
-    Stranger("it left without a word");
-    return false;
-  }
-  guest->have += static_cast<size_t>(n);
-  if (guest->have < kHelloBytes) return true;
-  Unwatch(guest->fd.get());
-  const std::optional<Hello> hello = DecodeHello({guest->bytes, kHelloBytes});
-  if (!hello) {
-    Stranger("its first bytes are no greeting");
-    return false;
-  }
-  Greet(std::move(guest->fd), *hello);
-  return false;
-}
-
-void Links::Greet(UniqueFd fd, const Hello& hello) {
-  const auto answer = [](int to, Welcome welcome) {
-    const std::string bytes = EncodeWelcome(welcome);
-    return send(to, bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL) ==
-           static_cast<ssize_t>(bytes.size());
-  };
-  if (hello.version != kWireVersion) {
-    answer(fd.get(), Welcome::kVersion);
-    return Stranger("it speaks another version");
-  }
+void Links::OnProved(UniqueFd fd, const Hello& hello) {
   const auto listener = waiting_.find(hello.listener);
-  if (listener == waiting_.end() || listener->second.key != hello.key ||
-      hello.job != options_.job) {
-    answer(fd.get(), Welcome::kStranger);
-    return Stranger("it asks for nobody here, or with a wrong key");
-  }
+  if (listener == waiting_.end()) return Refuse("its listener was closed meanwhile");
   Arrival& arrival = arrivals_[hello.link];
   if (arrival.streams.empty()) {
     arrival.deadline = Now() + options_.connect;
@@ -194,8 +157,8 @@ void Links::Greet(UniqueFd fd, const Hello& hello) {
     arrival.streams.resize(hello.streams);
   }
   if (arrival.hello.streams != hello.streams || arrival.hello.listener != hello.listener ||
-      arrival.streams[hello.index].valid()) {
-    return Stranger("it is no part of the link that it names");
+      arrival.hello.incarnation != hello.incarnation || arrival.streams[hello.index].valid()) {
+    return Refuse("it is no part of the link that it names");
   }
   arrival.streams[hello.index] = std::move(fd);
   if (++arrival.have < hello.streams) return;
@@ -205,7 +168,9 @@ void Links::Greet(UniqueFd fd, const Hello& hello) {
   for (UniqueFd& stream : arrival.streams) link->streams.emplace_back(std::move(stream));
   arrivals_.erase(hello.link);
   // A fresh connection has room for eight bytes.
-  if (answer(link->streams[0].fd(), Welcome::kYes)) {
+  const std::string welcome = EncodeWelcome();
+  if (send(link->streams[0].fd(), welcome.data(), welcome.size(), MSG_DONTWAIT | MSG_NOSIGNAL) ==
+      static_cast<ssize_t>(welcome.size())) {
     listener->second.links.push_back(std::move(link));
   }
 }
@@ -214,11 +179,7 @@ void Links::Sweep(Time now) {
   if (now - swept_ < kSweepEvery) return;
   swept_ = now;
   const auto late = [now](const auto& entry) { return entry.second.deadline <= now; };
-  for (const auto& [fd, guest] : guests_) {
-    if (guest.deadline <= now) Unwatch(fd);
-  }
-  for (size_t n = std::erase_if(guests_, late); n > 0; --n) Stranger("it took too long");
-  for (size_t n = std::erase_if(arrivals_, late); n > 0; --n) Stranger("its link stayed in parts");
+  for (size_t n = std::erase_if(arrivals_, late); n > 0; --n) Refuse("its link stayed in parts");
   std::erase_if(attempts_, late);
   std::erase_if(sending_, [](const auto& link) { return RestOf(link.get()) == Rest::kGone; });
 }
@@ -261,7 +222,10 @@ bool Links::Wake(std::unique_ptr<Link>* link) {
     }
     if (header.kind != FrameKind::kOpen || !l.closed || header.use != l.use + 1) return false;
     const auto listener = waiting_.find(header.sequence);
-    if (listener == waiting_.end() || listener->second.key != header.total) return false;
+    if (listener == waiting_.end() ||
+        OpenTag(listener->second.key, l.id, header.use) != header.total) {
+      return false;
+    }
     l.closed = false;
     ++l.use;
     Unwatch(l.streams[0].fd());

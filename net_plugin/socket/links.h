@@ -1,7 +1,8 @@
 // All links of this process: where others may connect, those who are on their way in or out, and
 // links at rest, which the next connection between the same two processes takes up at once. One
-// object per process; any thread; no call blocks, and there is no thread of its own: Accept() and
-// Connect(), which NCCL calls until they succeed, look after everything.
+// object per process; thread-safe; no call blocks. Accept() and Connect(), which NCCL calls until
+// they succeed, do the work for their own links. A worker thread (workers.h) looks after
+// connections that arrive, so that none is kept while NCCL calls nothing.
 #pragma once
 
 #include <list>
@@ -12,24 +13,26 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "net_plugin/socket/acceptors.h"
 #include "net_plugin/socket/hello.h"
 #include "net_plugin/socket/link.h"
+#include "net_plugin/socket/workers.h"
 #include "reconfig/base/clock.h"
 #include "reconfig/base/mutex.h"
 
 namespace rewire::net {
 
 struct LinksOptions {
-  uint64_t job = 0;                // the job's secret; 0: none
-  Duration greeting = seconds(5);  // for who connects, until it has said who it is
+  Key job;                         // REWIRE_NET_KEY; zero: none
+  Duration greeting = seconds(5);  // for a connection's hello; so long a dropped one is made again
   Duration connect = seconds(30);  // since somebody asked for an attempt last
   Duration answer = seconds(300);  // for who listens, however often it is asked
 };
 
-class Links {
+class Links : private Workers::Work {
  public:
   explicit Links(LinksOptions options);
-  ~Links();
+  ~Links() override;
 
   // A place to connect to at this local address (port 0), and who waits there.
   absl::StatusOr<ListenAddress> Listen(const sockaddr_storage& local);
@@ -51,18 +54,6 @@ class Links {
   [[nodiscard]] NetCounters counters() const;
 
  private:
-  struct Acceptor {
-    UniqueFd fd;
-    sockaddr_storage local{};  // as asked for
-    sockaddr_storage bound{};
-  };
-  // Somebody who has connected and not said who it is, or whose link's other streams are missing.
-  struct Guest {
-    UniqueFd fd;
-    Time deadline;
-    char bytes[kHelloBytes];
-    size_t have = 0;
-  };
   struct Arrival {  // a link that is not whole yet
     Time deadline;
     Hello hello;
@@ -70,23 +61,31 @@ class Links {
     size_t have = 0;
   };
   struct Waiting {  // a listener
-    uint64_t key = 0;
+    Key key;        // its link key
     std::vector<std::unique_ptr<Link>> links;
+  };
+  struct Dial {  // one connection on its way to a listener
+    UniqueFd fd;
+    std::string hello;
+    std::string out;  // not written yet
+    std::string in;   // of the challenge, as far as it has come
+    bool proved = false;
+    Time again{};  // not before then, when `fd` is not valid
   };
   struct Attempt {
     Time deadline;
     Time begun;
+    Key key;  // the listener's link key
     std::unique_ptr<Link> link;
-    std::vector<UniqueFd> fds;
-    std::vector<size_t> sent;  // of each stream's hello
-    std::string welcome;       // as far as it has come
+    std::vector<Dial> dials;  // one for each stream
+    std::string welcome;      // as far as it has come
   };
 
   void Pump() REWIRE_REQUIRES(mutex_);
-  void TakeGuests(const Acceptor& acceptor) REWIRE_REQUIRES(mutex_);
-  // False: it is to be dropped.
-  bool Hear(Guest* guest) REWIRE_REQUIRES(mutex_);
-  void Greet(UniqueFd fd, const Hello& hello) REWIRE_REQUIRES(mutex_);
+  // Workers::Work: what arrives while NCCL calls nothing.
+  void Drive(size_t stream) override;
+  // A stream whose sender has proved itself.
+  void OnProved(UniqueFd fd, const Hello& hello) REWIRE_REQUIRES(mutex_);
   // Reads what came on a resting link: false when it cannot be used again.
   bool Wake(std::unique_ptr<Link>* link) REWIRE_REQUIRES(mutex_);
   void Sweep(Time now) REWIRE_REQUIRES(mutex_);
@@ -94,10 +93,17 @@ class Links {
       REWIRE_REQUIRES(mutex_);
   absl::StatusOr<Attempt> Begin(const sockaddr_storage& local, int streams,
                                 const ListenAddress& address) REWIRE_REQUIRES(mutex_);
-  // True when it is through.
-  absl::StatusOr<bool> Advance(Attempt* attempt, const ListenAddress& address)
+  absl::Status Start(Dial* dial, const sockaddr_storage& local, const sockaddr_storage& to)
       REWIRE_REQUIRES(mutex_);
-  void Stranger(const char* why) REWIRE_REQUIRES(mutex_);
+  // True when the link is made.
+  absl::StatusOr<bool> Advance(Attempt* attempt, const sockaddr_storage& local,
+                               const ListenAddress& address) REWIRE_REQUIRES(mutex_);
+  absl::Status AdvanceDial(Attempt* attempt, Dial* dial, const sockaddr_storage& local,
+                           const ListenAddress& address) REWIRE_REQUIRES(mutex_);
+  // A connection that ended before the peer's challenge is made again.
+  absl::Status Again(const Attempt& attempt, Dial* dial, const std::string& where, int error)
+      REWIRE_REQUIRES(mutex_);
+  void Refuse(const char* why) REWIRE_REQUIRES(mutex_);
   void Watch(int fd) REWIRE_REQUIRES(mutex_);
   // Before it is closed: a forked child may have it, too.
   void Unwatch(int fd) REWIRE_REQUIRES(mutex_);
@@ -107,12 +113,13 @@ class Links {
   const LinksOptions options_;
   const uint64_t incarnation_;
   mutable Mutex mutex_;
-  UniqueFd events_;
-  std::map<int, Acceptor> acceptors_ REWIRE_GUARDED_BY(mutex_);  // by descriptor, like the next two
-  std::map<int, Guest> guests_ REWIRE_GUARDED_BY(mutex_);
-  std::map<int, std::unique_ptr<Link>> receiving_ REWIRE_GUARDED_BY(mutex_);  // at rest
-  std::map<uint64_t, Arrival> arrivals_ REWIRE_GUARDED_BY(mutex_);            // by link
-  std::map<uint64_t, Waiting> waiting_ REWIRE_GUARDED_BY(mutex_);             // by listener
+  UniqueFd events_;  // of links at rest
+  Acceptors acceptors_ REWIRE_GUARDED_BY(mutex_);
+  std::optional<uint64_t> background_ REWIRE_GUARDED_BY(mutex_);  // with the workers
+  std::map<int, std::unique_ptr<Link>> receiving_
+      REWIRE_GUARDED_BY(mutex_);                                    // at rest, by descriptor
+  std::map<uint64_t, Arrival> arrivals_ REWIRE_GUARDED_BY(mutex_);  // by link
+  std::map<uint64_t, Waiting> waiting_ REWIRE_GUARDED_BY(mutex_);   // by listener
   std::map<uint64_t, Attempt> attempts_ REWIRE_GUARDED_BY(mutex_);
   std::list<std::unique_ptr<Link>> sending_ REWIRE_GUARDED_BY(mutex_);  // at rest
   Time swept_ REWIRE_GUARDED_BY(mutex_);

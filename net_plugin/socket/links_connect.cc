@@ -14,6 +14,8 @@
 namespace rewire::net {
 namespace {
 
+constexpr Duration kAgain = milliseconds(10);
+
 // Which two devices a link joins.
 uint64_t RailOf(const sockaddr_storage& local, uint64_t device, const ListenAddress& remote) {
   const uint64_t addresses = MixWord(AddressHash(local), AddressHash(remote.address));
@@ -48,7 +50,9 @@ absl::StatusOr<std::unique_ptr<Link>> Links::Connect(const sockaddr_storage& loc
       open.kind = FrameKind::kOpen;
       open.use = link->use + 1;
       open.sequence = address->listener;
-      open.total = address->key;
+      open.total =
+          OpenTag(LinkKey(options_.job, address->incarnation, address->listener, address->key),
+                  link->id, open.use);
       const absl::StatusOr<size_t> sent = link->streams[0].Write(&open, sizeof open, nullptr, 0);
       if (sent.ok() && *sent == sizeof open) {
         ++link->use;
@@ -68,7 +72,7 @@ absl::StatusOr<std::unique_ptr<Link>> Links::Connect(const sockaddr_storage& loc
     return absl::DeadlineExceededError(
         absl::StrCat("no answer from ", AddressText(address->address)));
   }
-  absl::StatusOr<bool> through = Advance(&found->second, *address);
+  absl::StatusOr<bool> through = Advance(&found->second, local, *address);
   const bool late = Now() - found->second.begun > options_.answer;
   if (through.ok() && !*through && !late) return nullptr;
   if (through.ok() && !*through) {
@@ -78,7 +82,7 @@ absl::StatusOr<std::unique_ptr<Link>> Links::Connect(const sockaddr_storage& loc
   Attempt ended = std::move(found->second);
   attempts_.erase(found);
   if (!through.ok()) return through.status();
-  for (UniqueFd& fd : ended.fds) ended.link->streams.emplace_back(std::move(fd));
+  for (Dial& dial : ended.dials) ended.link->streams.emplace_back(std::move(dial.fd));
   ++counters_.links_made;
   return std::move(ended.link);
 }
@@ -91,64 +95,116 @@ absl::StatusOr<Links::Attempt> Links::Begin(const sockaddr_storage& local, int s
   attempt.link = std::make_unique<Link>();
   attempt.link->id = Random();
   attempt.link->peer = address.incarnation;
+  attempt.key = LinkKey(options_.job, address.incarnation, address.listener, address.key);
+  attempt.dials.resize(static_cast<size_t>(streams));
+  Hello hello;
+  hello.streams = static_cast<uint16_t>(streams);
+  hello.link = attempt.link->id;
+  hello.incarnation = incarnation_;
+  hello.peer = address.incarnation;
+  hello.listener = address.listener;
   const sockaddr_storage to = Scoped(address.address, local);
-  for (int i = 0; i < streams; ++i) {
-    absl::StatusOr<UniqueFd> made = MakeSocket(to.ss_family);
-    if (!made.ok()) return made.status();
-    UniqueFd fd = *std::move(made);
-    const int on = 1;
-    setsockopt(fd.get(), SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
-    if (local.ss_family == to.ss_family) {
-      setsockopt(fd.get(), IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof on);
-      if (bind(fd.get(), reinterpret_cast<const sockaddr*>(&local), AddressLength(local)) != 0) {
-        return LocalFault(absl::StrCat("binding to ", AddressText(local)), errno);
-      }
-    }
-    if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&to), AddressLength(to)) != 0 &&
-        errno != EINPROGRESS) {
-      return PeerFault(absl::StrCat("connecting to ", AddressText(to)), errno);
-    }
-    attempt.fds.push_back(std::move(fd));
+  for (Dial& dial : attempt.dials) {
+    hello.nonce = RandomNonce();
+    dial.hello = EncodeHello(hello);
+    ++hello.index;
+    if (absl::Status started = Start(&dial, local, to); !started.ok()) return started;
   }
-  attempt.sent.resize(attempt.fds.size());
   return attempt;
 }
 
-absl::StatusOr<bool> Links::Advance(Attempt* a, const ListenAddress& address) {
-  const std::string where = AddressText(address.address);
-  Hello hello;
-  hello.streams = static_cast<uint16_t>(a->fds.size());
-  hello.link = a->link->id;
-  hello.incarnation = incarnation_;
-  hello.listener = address.listener;
-  hello.key = address.key;
-  hello.job = options_.job;
-  bool greeted = true;
-  for (size_t i = 0; i < a->fds.size(); ++i) {
-    if (a->sent[i] == kHelloBytes) continue;
-    hello.index = static_cast<uint16_t>(i);
-    const std::string bytes = EncodeHello(hello);
-    const ssize_t n = send(a->fds[i].get(), bytes.data() + a->sent[i], kHelloBytes - a->sent[i],
-                           MSG_DONTWAIT | MSG_NOSIGNAL);
-    if (n < 0 && errno != EAGAIN && errno != EINTR) {
-      return PeerFault("connecting to " + where, errno);
+absl::Status Links::Start(Dial* dial, const sockaddr_storage& local, const sockaddr_storage& to) {
+  absl::StatusOr<UniqueFd> made = MakeSocket(to.ss_family);
+  if (!made.ok()) return made.status();
+  dial->fd = *std::move(made);
+  dial->out = dial->hello;
+  dial->in.clear();
+  const int fd = dial->fd.get();
+  const int on = 1;
+  setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+  if (local.ss_family == to.ss_family) {
+    setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof on);
+    if (bind(fd, reinterpret_cast<const sockaddr*>(&local), AddressLength(local)) != 0) {
+      return LocalFault(absl::StrCat("binding to ", AddressText(local)), errno);
     }
-    a->sent[i] += n > 0 ? static_cast<size_t>(n) : 0;
-    greeted = greeted && a->sent[i] == kHelloBytes;
   }
-  if (!greeted) return false;
+  if (connect(fd, reinterpret_cast<const sockaddr*>(&to), AddressLength(to)) != 0 &&
+      errno != EINPROGRESS) {
+    return PeerFault(absl::StrCat("connecting to ", AddressText(to)), errno);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Links::Again(const Attempt& attempt, Dial* dial, const std::string& where, int error) {
+  // A listener under a flood drops connections that it does not know yet; one that is dead refuses.
+  const bool dropped = error == ECONNRESET || error == EPIPE;
+  if (!dropped || Now() - attempt.begun > options_.greeting) {
+    return PeerFault("connecting to " + where, error);
+  }
+  dial->fd.reset();
+  dial->again = Now() + kAgain;
+  return absl::OkStatus();
+}
+
+absl::Status Links::AdvanceDial(Attempt* a, Dial* dial, const sockaddr_storage& local,
+                                const ListenAddress& address) {
+  const std::string where = AddressText(address.address);
+  if (!dial->fd.valid()) {
+    if (Now() < dial->again) return absl::OkStatus();
+    absl::Status started = Start(dial, local, Scoped(address.address, local));
+    if (!started.ok()) return started;
+  }
+  const int fd = dial->fd.get();
+  const auto failed = [&](int error) {
+    return dial->proved ? PeerFault("connecting to " + where, error)
+                        : Again(*a, dial, where, error);
+  };
+  if (!dial->proved && dial->out.empty()) {
+    char bytes[kChallengeBytes];
+    const ssize_t n = recv(fd, bytes, kChallengeBytes - dial->in.size(), MSG_DONTWAIT);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR)) return absl::OkStatus();
+    if (n <= 0) return failed(n == 0 ? ECONNRESET : errno);
+    dial->in.append(bytes, static_cast<size_t>(n));
+    if (dial->in.size() < kChallengeBytes) return absl::OkStatus();
+    const std::optional<Challenge> challenge = DecodeChallenge(dial->in);
+    if (challenge && challenge->answer == Answer::kVersion) {
+      return absl::FailedPreconditionError(where + " has another version of the wire format");
+    }
+    if (!challenge || challenge->answer != Answer::kProve ||
+        !SameCode(ProofOf(Side::kListening, a->key, dial->hello, challenge->nonce),
+                  ViewOf(challenge->proof))) {
+      return absl::PermissionDeniedError(
+          where + " does not prove that it is the listener: another job, or it gave up");
+    }
+    dial->out = EncodeProof(ProofOf(Side::kConnecting, a->key, dial->hello, challenge->nonce));
+    dial->proved = true;
+  }
+  if (dial->out.empty()) return absl::OkStatus();
+  const ssize_t n = send(fd, dial->out.data(), dial->out.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+  if (n < 0 && errno != EAGAIN && errno != EINTR) return failed(errno);
+  dial->out.erase(0, n > 0 ? static_cast<size_t>(n) : 0);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> Links::Advance(Attempt* a, const sockaddr_storage& local,
+                                    const ListenAddress& address) {
+  bool proved = true;
+  for (Dial& dial : a->dials) {
+    absl::Status advanced = AdvanceDial(a, &dial, local, address);
+    if (!advanced.ok()) return advanced;
+    proved = proved && dial.proved && dial.out.empty();
+  }
+  if (!proved) return false;
   char bytes[kWelcomeBytes];
-  const ssize_t n = recv(a->fds[0].get(), bytes, kWelcomeBytes - a->welcome.size(), MSG_DONTWAIT);
+  const ssize_t n =
+      recv(a->dials[0].fd.get(), bytes, kWelcomeBytes - a->welcome.size(), MSG_DONTWAIT);
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) return false;
-  if (n <= 0) return PeerFault("greeting " + where, n == 0 ? ECONNRESET : errno);
+  const std::string where = AddressText(address.address);
+  if (n <= 0) return PeerFault("handshake with " + where, n == 0 ? ECONNRESET : errno);
   a->welcome.append(bytes, static_cast<size_t>(n));
   if (a->welcome.size() < kWelcomeBytes) return false;
-  const std::optional<Welcome> welcome = DecodeWelcome(a->welcome);
-  if (welcome == Welcome::kYes) return true;
-  if (welcome == Welcome::kVersion) {
-    return absl::FailedPreconditionError(where + " speaks another version of the wire format");
-  }
-  return absl::PermissionDeniedError(where + " does not know us: another job, or it gave up");
+  if (IsWelcome(a->welcome)) return true;
+  return absl::UnavailableError("handshake with " + where + ": malformed welcome");
 }
 
 }  // namespace rewire::net

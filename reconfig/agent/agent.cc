@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "reconfig/agent/control.h"
-#include "reconfig/agent/job_secret.h"
+#include "reconfig/agent/job_key.h"
 #include "reconfig/agent/status_json.h"
 #include "reconfig/agent/trace_json.h"
 #include "reconfig/base/log.h"
@@ -21,12 +21,12 @@
 namespace rewire {
 namespace {
 
-LeaderOptions OptionsOfLeader(const AgentOptions& options, uint64_t secret) {
+LeaderOptions OptionsOfLeader(const AgentOptions& options, const Key& job) {
   const Settings& s = Settings::Get();
   LeaderOptions out;
   for (MemberId m = 0; m < options.members; ++m) out.initial_members.push_back(m);
   out.max_members = options.max_members;
-  out.job_secret = secret;
+  out.job_key = job;
   out.build = milliseconds(s.build_ms());
   out.decision = milliseconds(s.decision_ms());
   out.arm = milliseconds(s.arm_ms());
@@ -40,7 +40,7 @@ LeaderOptions OptionsOfLeader(const AgentOptions& options, uint64_t secret) {
 
 absl::StatusOr<std::unique_ptr<Agent>> Agent::Start(AgentOptions options) {
   REWIRE_ASSIGN_OR_RETURN(std::unique_ptr<EmbeddedStore> store, EmbeddedStore::Open(options.store));
-  REWIRE_ASSIGN_OR_RETURN(const uint64_t secret, JobSecret(options.store + ".secret"));
+  REWIRE_ASSIGN_OR_RETURN(const Key job, JobKey(options.store + ".secret"));
   REWIRE_ASSIGN_OR_RETURN(std::unique_ptr<MetricsServer> metrics_server,
                           MetricsServer::Listen(options.metrics));
   absl::StatusOr<std::optional<WorldRecord>> record;
@@ -53,7 +53,7 @@ absl::StatusOr<std::unique_ptr<Agent>> Agent::Start(AgentOptions options) {
   std::unique_ptr<Agent> agent(new Agent(options, std::move(store), std::move(metrics_server)));
   Agent* a = agent.get();
   a->leader_ =
-      std::make_unique<Leader>(OptionsOfLeader(options, secret), record->value_or(WorldRecord{}));
+      std::make_unique<Leader>(OptionsOfLeader(options, job), record->value_or(WorldRecord{}));
   Connections::Events* from_connections = a;
   a->connections_ =
       std::make_unique<Connections>(std::move(listener), Connections::Options{}, from_connections);
@@ -90,8 +90,8 @@ absl::Status Agent::Run(int stop_fd) {
     polls.assign({{stop_fd, POLLIN, 0}});
     if (store_->fd() >= 0) polls.push_back({store_->fd(), POLLIN, 0});
     connections_->FlushAll();
-    connections_->AddPolls(&polls);
-    metrics_server_->AddPolls(&polls);
+    connections_->AddPolls(Now(), &polls);
+    metrics_server_->AddPolls(Now(), &polls);
     const Time before = Now();
     const auto wait = std::chrono::ceil<milliseconds>(NextDeadline(before) - before).count();
     if (poll(polls.data(), polls.size(), static_cast<int>(std::clamp<int64_t>(wait, 0, 1000))) <
@@ -116,6 +116,7 @@ absl::Status Agent::Run(int stop_fd) {
     }
     desk_->Settle(now_);
     metrics_->Set(*leader_, *connections_, now_);
+    metrics_->SetDroppedClients(metrics_server_->dropped());
   }
   unlink(options_.socket.c_str());  // nobody shall wait for an answer here
   return absl::OkStatus();

@@ -6,9 +6,13 @@
 #include <algorithm>
 
 #include "reconfig/base/log.h"
+#include "reconfig/base/newcomers.h"
 
 namespace rewire {
 namespace {
+
+// Connections that are taken before the others get a turn.
+constexpr int kMostAccepts = 256;
 
 // The first of a kind is worth a line, a flood of them is not: the counter has the rest.
 void LogFirst(uint64_t count, const std::string& text) {
@@ -24,8 +28,8 @@ void LogFirst(uint64_t count, const std::string& text) {
 Connections::Connections(UniqueFd listener, Options options, Events* events)
     : listener_(std::move(listener)), options_(options), events_(events) {}
 
-void Connections::AddPolls(std::vector<pollfd>* polls) const {
-  polls->push_back({listener_.get(), POLLIN, 0});
+void Connections::AddPolls(Time now, std::vector<pollfd>* polls) {
+  polls->push_back(listener_.Poll(now));
   for (const auto& [id, c] : open_) {
     short events = c->leaving ? 0 : POLLIN;
     if (c->socket.WantsWrite()) events |= POLLOUT;
@@ -47,7 +51,7 @@ void Connections::Handle(Time now, const std::vector<pollfd>& polls) {
     if ((found->second & (POLLIN | POLLHUP | POLLERR)) != 0) readable.push_back(id);
   }
   for (const Id id : readable) ReadNow(id);
-  if (ready.count(listener_.get()) != 0) AcceptAll(now);
+  if (ready.count(listener_.fd()) != 0) AcceptAll(now);
   Sweep(now);
 }
 
@@ -57,9 +61,14 @@ void Connections::ReadNow(Id id) {
 }
 
 void Connections::AcceptAll(Time now) {
-  for (;;) {
-    UniqueFd fd(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-    if (!fd.valid()) return;
+  for (int turn = 0; turn < kMostAccepts; ++turn) {
+    UniqueFd fd = listener_.Accept(now);
+    if (!fd.valid()) {
+      if (!listener_.paused_until() || !DropSilent(0)) return;
+      Sweep(now);
+      listener_.Resume();
+      continue;
+    }
     ++counters_.accepted;
     PeerCredentials peer;
     if (!PeerOf(fd.get(), &peer).ok() || (peer.uid != geteuid() && peer.uid != 0)) {
@@ -76,9 +85,28 @@ void Connections::AcceptAll(Time now) {
     auto c = std::make_unique<Connection>();
     c->socket = FramedSocket(std::move(fd), kFrameLimit, options_.max_queue);
     c->peer = peer;
+    c->since = Now();
     c->deadline = now + options_.first_frame;
-    open_[next_++] = std::move(c);
+    Connection* const added = c.get();
+    const Id id = next_++;
+    open_[id] = std::move(c);
+    Read(id, added);  // its first frame is mostly there already
+    DropSilent(options_.max_silent);
   }
+}
+
+bool Connections::DropSilent(size_t above) {
+  std::vector<Newcomer> silent;
+  std::vector<Connection*> at;
+  for (const auto& [id, c] : open_) {
+    if (c->spoke || !c->dead.empty()) continue;
+    silent.push_back({static_cast<uint64_t>(c->peer.pid), c->since});
+    at.push_back(c.get());
+  }
+  if (silent.size() <= above) return false;
+  at[NewcomerToDrop(silent)]->dead = "too many connections say nothing";
+  LogFirst(++counters_.refused, "too many connections to the agent say nothing");
+  return true;
 }
 
 void Connections::Read(Id id, Connection* c) {
@@ -89,6 +117,7 @@ void Connections::Read(Id id, Connection* c) {
     const std::optional<std::string> frame = c->socket.Next(&bad);
     if (!frame) break;
     c->deadline.reset();
+    c->spoke = true;
     events_->OnFrame(id, *frame);
   }
   if (!bad.ok()) CloseForGarbage(id, bad.text);
@@ -159,7 +188,7 @@ void Connections::Sweep(Time now) {
 }
 
 std::optional<Time> Connections::NextDeadline() const {
-  std::optional<Time> out;
+  std::optional<Time> out = listener_.paused_until();
   for (const auto& [id, c] : open_) {
     // What died while another's event was handled is swept without waiting.
     if (!c->dead.empty() || (c->leaving && !c->socket.WantsWrite())) return Time{};

@@ -16,6 +16,7 @@
 
 #include "reconfig/base/clock.h"
 #include "reconfig/base/framed_socket.h"
+#include "reconfig/base/listening_socket.h"
 
 namespace rewire {
 
@@ -35,6 +36,7 @@ class Connections {
     Duration first_frame = seconds(10);   // a silent newcomer is closed after this time
     size_t max_queue = 16 * kFrameLimit;  // bytes unsent to one peer
     size_t max_connections = 4096;
+    size_t max_silent = 64;  // that have not said anything: the oldest is dropped for the next
   };
   struct Counters {
     uint64_t accepted = 0;
@@ -42,13 +44,13 @@ class Connections {
     uint64_t garbage = 0;    // closed for what they sent
     uint64_t slow = 0;       // closed for what they did not read
     uint64_t half_open = 0;  // closed for saying nothing
-    uint64_t refused = 0;    // too many connections
+    uint64_t refused = 0;    // closed because there were too many
   };
 
   Connections(UniqueFd listener, Options options, Events* events);
 
   // Before poll(2): adds what to wait for. After it: Handle() with the same entries.
-  void AddPolls(std::vector<pollfd>* polls) const;
+  void AddPolls(Time now, std::vector<pollfd>* polls);
   void Handle(Time now, const std::vector<pollfd>& polls);
   [[nodiscard]] std::optional<Time> NextDeadline() const;
 
@@ -72,17 +74,21 @@ class Connections {
   struct Connection {
     FramedSocket socket;
     PeerCredentials peer;
+    Time since{};
+    bool spoke = false;            // a whole frame has come
     std::optional<Time> deadline;  // to say something, or to take what is queued
     bool leaving = false;          // closes when its queue is empty; nothing is read
     bool silent = false;           // Close() was called: OnClosed is not
     std::string dead;              // why it is to be dropped, empty while it lives
   };
   void AcceptAll(Time now);
+  // One of the silent connections, if there are more than `above`.
+  bool DropSilent(size_t above);
   void Read(Id id, Connection* c);
   void Write(Connection* c);
   void Sweep(Time now);
 
-  UniqueFd listener_;
+  ListeningSocket listener_;
   const Options options_;
   Events* const events_;
   std::map<Id, std::unique_ptr<Connection>> open_;

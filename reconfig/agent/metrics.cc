@@ -113,6 +113,11 @@ struct Metrics::Families {
                      .Name("rewire_connections_accepted_total")
                      .Help("Connections accepted")
                      .Register(r)),
+        stream(prometheus::BuildCounter()
+                   .Name("rewire_stream_connections_refused_total")
+                   .Help("Connections to a member's data address that were late, too many or of "
+                         "no member")
+                   .Register(r)),
         dropped(prometheus::BuildCounter()
                     .Name("rewire_messages_dropped_total")
                     .Help("Messages of another epoch or of strangers")
@@ -170,8 +175,8 @@ struct Metrics::Families {
   }
   Family<Gauge>&epoch, &members, &updates, &silent, &background, &stalled, &open, &moe_budget,
       &uptime;
-  Family<Counter>&closed, &accepted, &dropped, &transitions, &requests, &bytes, &waits, &refused,
-      &swaps, &writes, &moe_off;
+  Family<Counter>&closed, &accepted, &stream, &dropped, &transitions, &requests, &bytes, &waits,
+      &refused, &swaps, &writes, &moe_off;
   Family<Histogram>&duration, &pause, &write_seconds;
   std::vector<Family<Counter>*> net;  // as in kNet
   std::vector<Family<Counter>*> moe;  // as in kMoe
@@ -211,6 +216,7 @@ void Metrics::Set(const Leader& leader, const Connections& connections, Time now
     for (size_t i = 0; i < f.moe.size(); ++i) {
       Follow(f.moe[i]->Add(labels), m.counts.moe.*kMoe[i].count);
     }
+    Follow(f.stream.Add(labels), m.counts.connections_refused);
     f.moe_budget.Add(labels).Set(static_cast<double>(m.counts.moe.budget));
     for (const auto& off : kMoeOff) {
       Follow(f.moe_off.Add(With(labels, "reason", off.reason)), m.counts.moe.*off.count);
@@ -223,6 +229,7 @@ void Metrics::Set(const Leader& leader, const Connections& connections, Time now
     f.updates.Remove(&f.updates.Add(labels));
     f.silent.Remove(&f.silent.Add(labels));
     f.moe_budget.Remove(&f.moe_budget.Add(labels));
+    f.stream.Remove(&f.stream.Add(labels));
     for (const auto* counters : {&f.net, &f.moe}) {
       for (Family<Counter>* counter : *counters) counter->Remove(&counter->Add(labels));
     }
@@ -245,6 +252,10 @@ void Metrics::Set(const Leader& leader, const Connections& connections, Time now
   Follow(f.dropped.Add({}), leader.dropped_messages());
   Follow(f.refused.Add({}), leader.refused_rounds());
   Follow(f.waits.Add({}), leader.host_waits());
+}
+
+void Metrics::SetDroppedClients(uint64_t count) {
+  Follow(families_->closed.Add({{"reason", "metrics"}}), count);
 }
 
 void Metrics::OnTransition(const TransitionEntry& entry) {

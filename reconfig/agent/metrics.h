@@ -21,6 +21,8 @@ class Metrics {
   ~Metrics();
 
   void Set(const Leader& leader, const Connections& connections, Time now);
+  // Clients of /metrics that were dropped so far.
+  void SetDroppedClients(uint64_t count);
   void OnTransition(const TransitionEntry& entry);
   void OnStoreWrite(Duration took, bool ok);
   void OnRequest(const std::string& command, bool accepted);

@@ -35,17 +35,18 @@ absl::StatusOr<std::unique_ptr<MetricsServer>> MetricsServer::Listen(const std::
         absl::StrCat("metrics address '", address, "' is not PORT or 127.0.0.1:PORT"));
   }
   std::string bound;
-  if (const SocketStatus s = ListenTcp(full, &server->listener_, &bound); !s.ok()) {
+  UniqueFd fd;
+  if (const SocketStatus s = ListenTcp(full, &fd, &bound); !s.ok()) {
     return absl::UnavailableError("metrics: " + s.text);
   }
+  server->listener_ = ListeningSocket(std::move(fd));
   server->port_ = std::stoi(bound.substr(bound.rfind(':') + 1));
   return server;
 }
 
-void MetricsServer::AddPolls(std::vector<pollfd>* polls) const {
+void MetricsServer::AddPolls(Time now, std::vector<pollfd>* polls) {
   if (!listener_.valid()) return;
-  // Above the limit the others wait in the listener's queue.
-  if (clients_.size() < kMostClients) polls->push_back({listener_.get(), POLLIN, 0});
+  polls->push_back(listener_.Poll(now));
   for (const Client& c : clients_) {
     polls->push_back({c.fd.get(), static_cast<short>(c.answering ? POLLOUT : POLLIN), 0});
   }
@@ -59,12 +60,29 @@ void MetricsServer::Handle(Time now, const std::vector<pollfd>& polls,
     if (p.revents != 0) ready.insert(p.fd);
   }
   clients_.remove_if([&](Client& c) {
+    if (now >= c.deadline) ++dropped_;
     return now >= c.deadline || (ready.count(c.fd.get()) != 0 && !Serve(&c, text));
   });
-  if (ready.count(listener_.get()) == 0) return;
-  UniqueFd fd;
-  if (Accept(listener_.get(), now, &fd).ok()) {
-    clients_.push_back({std::move(fd), now + kPatience, "", "", false});
+  if (ready.count(listener_.fd()) != 0) AcceptAll(now, text);
+}
+
+void MetricsServer::AcceptAll(Time now, const std::function<std::string()>& text) {
+  for (size_t turn = 0; turn < kMostClients; ++turn) {
+    UniqueFd fd = listener_.Accept(now);
+    if (!fd.valid()) {
+      if (!listener_.paused_until() || clients_.empty()) return;
+      listener_.Resume();
+      clients_.pop_front();
+      ++dropped_;
+      continue;
+    }
+    Client client{std::move(fd), now + kPatience, "", "", false};
+    // A request is mostly there already, and the answer fits the socket: no wait then.
+    if (!Serve(&client, text)) continue;
+    clients_.push_back(std::move(client));
+    if (clients_.size() <= kMostClients) continue;
+    clients_.pop_front();
+    ++dropped_;
   }
 }
 
@@ -91,7 +109,7 @@ bool MetricsServer::Serve(Client* client, const std::function<std::string()>& te
 }
 
 std::optional<Time> MetricsServer::NextDeadline() const {
-  std::optional<Time> out;
+  std::optional<Time> out = listener_.paused_until();
   for (const Client& c : clients_) {
     if (!out || c.deadline < *out) out = c.deadline;
   }

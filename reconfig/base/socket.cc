@@ -181,7 +181,7 @@ SocketStatus ListenTcp(const std::string& address, UniqueFd* out, std::string* b
   setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
   socklen_t length = sizeof in;
   if (bind(fd.get(), reinterpret_cast<const sockaddr*>(&in), sizeof in) != 0 ||
-      listen(fd.get(), 128) != 0 ||
+      listen(fd.get(), SOMAXCONN) != 0 ||
       getsockname(fd.get(), reinterpret_cast<sockaddr*>(&in), &length) != 0) {
     return Failed("listening on " + address, errno);
   }

@@ -1,10 +1,10 @@
 // `rewire run`: see reconfig/launcher/launcher.h.
-#include <sys/random.h>
 #include <unistd.h>
 
 #include <memory>
 
 #include "absl/strings/str_cat.h"
+#include "reconfig/auth/key.h"
 #include "reconfig/base/settings.h"
 #include "reconfig/base/socket.h"
 #include "reconfig/cli/commands.h"
@@ -32,15 +32,6 @@ struct Options {
   std::string grace = "30s";
   std::vector<std::string> program;
 };
-
-// One for all members, those that come later too: the launcher lives as long as the job.
-std::string RandomKey() {
-  uint64_t key = 0;
-  while (key == 0) {
-    if (getrandom(&key, sizeof key, 0) != ssize_t{sizeof key}) key = 0;
-  }
-  return absl::StrCat(absl::Hex(key));
-}
 
 int Launch(const LaunchOptions& options) {
   Launcher launcher(options);
@@ -100,7 +91,8 @@ int RunJob(const Options& o) {
       return Refused(s.text);
     }
   }
-  launch.job.net_key = RandomKey();
+  // One for all members, joiners included: the launcher has the lifetime of the job.
+  launch.job.net_key = HexOfKey(RandomKey());
   launch.job.master_port = static_cast<uint16_t>(std::stoi(address.substr(address.find(':') + 1)));
 
   std::optional<JobDirectory> directory;

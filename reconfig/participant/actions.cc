@@ -108,13 +108,13 @@ void Participant::Perform(Time now, const MemberAction& action) {
 
 void Participant::OnEnterWorld(const EnterWorld& action) {
   if (transport_ != nullptr) {
-    transport_->AnswerNames(action.job_secret,
+    transport_->AnswerNames(action.names_key,
                             [this](std::string_view name) { return names_.Find(name); });
   }
   if (action.joining) gate_.SetJoining();
   MutexLock lock(&mutex_);
   view_ = WorldView{action.world, action.world.SlotOf(options_.member), action.joining};
-  job_secret_ = action.job_secret;
+  names_key_ = action.names_key;
   secret_ = action.secret;
   changed_.NotifyAll();
 }

@@ -39,13 +39,14 @@ WorldView Participant::View() const {
 
 absl::StatusOr<UniqueIdBytes> Participant::UniqueId(const std::string& name) {
   const WorldView view = View();
-  uint64_t secret = 0;
+  Key secret;
   {
     MutexLock lock(&mutex_);
-    secret = job_secret_;
+    secret = names_key_;
   }
   if (!view.slot) return absl::FailedPreconditionError("this member is in no world");
-  return names_.Resolve(name, view.world, *view.slot, view.joining, secret, MintUniqueId,
+  const WorldMember self = {options_.member, incarnation_, ""};
+  return names_.Resolve(name, view.world, *view.slot, self, view.joining, secret, MintUniqueId,
                         Now() + options_.build);
 }
 
@@ -94,12 +95,13 @@ std::vector<PlacedTensor> Participant::Tensors() const {
 absl::StatusOr<std::optional<std::string>> Participant::Ask(const WorldMember& member,
                                                             std::string_view name,
                                                             Duration within) const {
-  uint64_t secret = 0;
+  Key secret;
   {
     MutexLock lock(&mutex_);
-    secret = job_secret_;
+    secret = names_key_;
   }
-  return AskName(member.data_address, secret, options_.member, name, Now() + within);
+  const WorldMember self = {options_.member, incarnation_, ""};
+  return AskName(member, secret, self, name, Now() + within);
 }
 
 std::string Participant::NodeOf(const WorldMember& member) const {
@@ -294,7 +296,7 @@ void Participant::TakeAdoption(BoundaryResult* result) {
 
 void Participant::StartSnapshots(SnapshotSlots::Memory memory) {
   WorldView view;
-  uint64_t secret = 0;
+  Key secret;
   std::vector<PlacedTensor> tensors;
   {
     MutexLock lock(&mutex_);

@@ -10,8 +10,9 @@
 namespace rewire {
 
 absl::StatusOr<UniqueIdBytes> Names::Resolve(const std::string& name, const World& world,
-                                             uint32_t self_slot, bool joining, uint64_t job_secret,
-                                             const Minter& mint, Time deadline) {
+                                             uint32_t self_slot, const WorldMember& self,
+                                             bool joining, const Key& key, const Minter& mint,
+                                             Time deadline) {
   if (auto known = Find(name)) return *known;
   if (self_slot == 0 && !joining) {
     absl::StatusOr<UniqueIdBytes> id = mint();
@@ -27,8 +28,7 @@ absl::StatusOr<UniqueIdBytes> Names::Resolve(const std::string& name, const Worl
     for (uint32_t slot = 0; slot < world.members.size(); ++slot) {
       const WorldMember& m = world.members[slot];
       if (slot == self_slot || m.data_address.empty()) continue;
-      auto answer = AskName(m.data_address, job_secret, world.members[self_slot].member, name,
-                            std::min(deadline, Now() + seconds(2)));
+      auto answer = AskName(m, key, self, name, std::min(deadline, Now() + seconds(2)));
       if (answer.ok() && *answer && (*answer)->size() == NCCL_UNIQUE_ID_BYTES) {
         Publish(name, **answer);
         return **answer;

@@ -19,8 +19,8 @@ class Names {
   using Minter = std::function<absl::StatusOr<UniqueIdBytes>()>;
 
   absl::StatusOr<UniqueIdBytes> Resolve(const std::string& name, const World& world,
-                                        uint32_t self_slot, bool joining, uint64_t job_secret,
-                                        const Minter& mint, Time deadline);
+                                        uint32_t self_slot, const WorldMember& self, bool joining,
+                                        const Key& key, const Minter& mint, Time deadline);
   // What this member knows, for others.
   [[nodiscard]] std::optional<std::string> Find(std::string_view name) const;
   void Publish(const std::string& name, std::string value);

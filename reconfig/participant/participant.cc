@@ -28,6 +28,8 @@ MoeCounts CountMoe() {
           c.copies, c.off_late, c.off_copies,   c.off_broken};
 }
 
+uint64_t CountRefused(const TransportCounters& c) { return c.dropped_garbage + c.refused; }
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Participant>> Participant::Start(const ParticipantOptions& options) {
@@ -137,7 +139,9 @@ void Participant::Feed(Time now, Member::Out* out) {
     net_counts_ = net_plugin_.Counts();
     moe_counts_ = CountMoe();
   }
-  member_->OnTick(now, Heartbeat{gate_.begun(), net_counts_, moe_counts_}, out);
+  member_->OnTick(
+      now, Heartbeat{gate_.begun(), net_counts_, moe_counts_, CountRefused(stream_counters())},
+      out);
   for (;;) {
     if (member_->connected() && !link_.connected()) member_->OnDisconnected(now, out);
     if (moved_.exchange(false)) member_->OnPositions(now, Positions(), out);

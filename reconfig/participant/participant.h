@@ -160,8 +160,8 @@ class Participant {
   mutable Mutex mutex_;
   CondVar changed_;
   std::optional<WorldView> view_ REWIRE_GUARDED_BY(mutex_);
-  uint64_t job_secret_ REWIRE_GUARDED_BY(mutex_) = 0;
-  uint64_t secret_ REWIRE_GUARDED_BY(mutex_) = 0;
+  Key names_key_ REWIRE_GUARDED_BY(mutex_);
+  Key secret_ REWIRE_GUARDED_BY(mutex_);
   std::vector<PlacedTensor> tensors_ REWIRE_GUARDED_BY(mutex_);
   rewireCallbacks_t callbacks_ REWIRE_GUARDED_BY(mutex_) = {};
   std::optional<Adoption> adoption_ REWIRE_GUARDED_BY(mutex_);

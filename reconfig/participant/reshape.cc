@@ -288,7 +288,10 @@ absl::Status Reshape::OpenStream() {
     if (cancelled_) return absl::CancelledError("the transition was abandoned");
     intake_ = std::make_unique<Intake>(incoming_, &notes_);
   }
-  context_.transport->Open(key_, intake_.get());
+  // Both worlds: those that leave send too, and joiners send notes.
+  std::vector<WorldMember> senders = request_.from.members;
+  senders.insert(senders.end(), request_.to.members.begin(), request_.to.members.end());
+  context_.transport->Open(key_, std::move(senders), intake_.get());
   // Cancel() may have closed it just before.
   if (Cancelled()) {
     context_.transport->Close(key_);

@@ -73,7 +73,7 @@ SnapshotSlots::Memory Snapshotter::Reserve(std::span<const TensorShape> shapes, 
   return own_.Reserve(ShapesOf(shapes, slots, slot).own.Room());
 }
 
-void Snapshotter::StartWorld(const World& world, uint64_t secret, uint32_t slot,
+void Snapshotter::StartWorld(const World& world, const Key& secret, uint32_t slot,
                              std::vector<PlacedTensor> tensors, SnapshotSlots::Memory memory) {
   Freeze();
   tensors_ = std::move(tensors);
@@ -99,11 +99,11 @@ void Snapshotter::StartWorld(const World& world, uint64_t secret, uint32_t slot,
   has_next_ = options_.buddy && sharded_ && slots > 1;
   if (has_next_) {
     next_ = world.members[(slot + 1) % slots];
-    previous_ = world.members[(slot + slots - 1) % slots].member;
+    previous_ = world.members[(slot + slots - 1) % slots];
     key_ = {Purpose::kSnapshot, world.epoch, secret};
   }
   frozen_ = false;
-  if (has_next_) transport_->Open(key_, this);
+  if (has_next_) transport_->Open(key_, {previous_}, this);
 }
 
 void Snapshotter::Freeze() {
@@ -181,9 +181,9 @@ std::vector<uint64_t> Snapshotter::BuddyVersions() const {
   return kept_.bytes() == 0 ? own_.WholeVersions() : kept_.WholeVersions();
 }
 
-absl::Status Snapshotter::Take(MemberId sender, const FragmentHeader& header,
+absl::Status Snapshotter::Take(MemberId /*sender*/, const FragmentHeader& header,
                                std::span<const char> bytes) {
-  if (frozen_ || sender != previous_) {
+  if (frozen_) {
     return absl::FailedPreconditionError("a snapshot that is not wanted here now");
   }
   if (header.tensor == static_cast<uint32_t>(NoteKind::kMemory)) return TakeMemory(bytes);
@@ -210,7 +210,7 @@ void Snapshotter::OfferMemory() {
   if (mapped_) return;
   // What is not answered still refers to `outflow`, and a stream that has failed stays so.
   transport_->Close(key_);
-  if (!frozen_) transport_->Open(key_, this);
+  if (!frozen_) transport_->Open(key_, {previous_}, this);
 }
 
 absl::Status Snapshotter::TakeMemory(std::span<const char> bytes) {
@@ -329,7 +329,7 @@ void Snapshotter::Run() {
     absl::Status status = CopyOwn(version, &memory);
     if (status.ok() && has_next_) {
       status = SendToBuddy(version);
-      if (!status.ok() && !frozen_) transport_->Open(key_, this);
+      if (!status.ok() && !frozen_) transport_->Open(key_, {previous_}, this);
     }
     if (!status.ok() && !frozen_) {
       REWIRE_WARN("snapshot: version %llu has no copy at member %u: %s",

@@ -49,7 +49,7 @@ class Snapshotter final : public FragmentSink {
 
   // From here on copies are of this world. What there was is dropped. slot: of this member.
   // memory: what Reserve() gave for it.
-  void StartWorld(const World& world, uint64_t secret, uint32_t slot,
+  void StartWorld(const World& world, const Key& secret, uint32_t slot,
                   std::vector<PlacedTensor> tensors, SnapshotSlots::Memory memory = {});
   // The memory for the own copies of a world of so many slots, made beforehand. Any thread.
   [[nodiscard]] SnapshotSlots::Memory Reserve(std::span<const TensorShape> shapes, uint32_t slots,
@@ -125,7 +125,7 @@ class Snapshotter final : public FragmentSink {
   bool has_next_ = false;
   bool offered_ = false;  // the memory, to the next slot, in this world
   bool mapped_ = false;   // and it has it
-  std::atomic<MemberId> previous_{0};
+  WorldMember previous_;
 
   SnapshotSlots own_{/*shared=*/true};
   SnapshotSlots kept_;  // the previous slot's

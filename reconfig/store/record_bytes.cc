@@ -6,7 +6,7 @@
 namespace rewire {
 namespace {
 
-constexpr uint16_t kVersion = 1;
+constexpr uint16_t kVersion = 2;
 
 }  // namespace
 
@@ -19,7 +19,7 @@ std::string EncodeRecord(const WorldRecord& record) {
   w.Put(revision);
   w.Put(epoch);
   w.Put(reserved_epoch);
-  w.Put(secret);
+  w.PutRaw(secret.view());
   w.Put(next_member);
   w.Put(static_cast<uint32_t>(members.size()));
   for (const auto& [member, incarnation, data_address] : members) {
@@ -48,7 +48,8 @@ absl::StatusOr<WorldRecord> DecodeRecord(std::string_view bytes) {
   record.revision = r.Get<uint64_t>();
   record.world.epoch = r.Get<Epoch>();
   record.reserved_epoch = r.Get<Epoch>();
-  record.secret = r.Get<uint64_t>();
+  const std::string_view secret = r.Raw(kKeyBytes);
+  if (r.ok()) record.secret = KeyOfBytes(secret);
   record.next_member = r.Get<MemberId>();
   record.world.members.resize(r.GetCount(16));
   for (WorldMember& m : record.world.members) {

@@ -1,5 +1,6 @@
 // Asks a member for the value behind a name (Purpose::kNames): the unique ids that rewireUniqueId()
-// gives out, and the shapes of the registered tensors. Blocks up to the deadline; any thread.
+// gives out, and the shapes of the registered tensors. Both sides prove that they have the key of
+// names. Blocks up to the deadline; thread-safe.
 #pragma once
 
 #include <optional>
@@ -15,8 +16,8 @@ namespace rewire {
 inline constexpr size_t kMaxValueBytes = 4 << 20;
 
 // Nothing: the member answers, and does not know the name (yet).
-absl::StatusOr<std::optional<std::string>> AskName(const std::string& address, uint64_t secret,
-                                                   MemberId asker, std::string_view name,
+absl::StatusOr<std::optional<std::string>> AskName(const WorldMember& member, const Key& key,
+                                                   const WorldMember& asker, std::string_view name,
                                                    Time deadline);
 
 }  // namespace rewire

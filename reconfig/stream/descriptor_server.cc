@@ -21,6 +21,7 @@ namespace {
 constexpr int kSocketType = SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC;
 // More than a node has members.
 constexpr size_t kMostClients = 64;
+constexpr int kPauseMs = 100;  // without descriptors to accept with
 
 absl::Status Failed(const char* call) {
   return absl::UnavailableError(absl::StrCat(call, ": ", strerror(errno)));
@@ -95,11 +96,12 @@ DescriptorServer::~DescriptorServer() {
 
 void DescriptorServer::Run() {
   pthread_setname_np(pthread_self(), "rewire-share");
-  std::vector<UniqueFd> clients;
+  std::vector<UniqueFd> clients;  // the oldest first
   for (;;) {
-    std::vector<pollfd> ready = {{stop_.get(), POLLIN, 0}, {listener_.get(), POLLIN, 0}};
+    std::vector<pollfd> ready = {{stop_.get(), POLLIN, 0}, listener_.Poll(Now())};
     for (const UniqueFd& client : clients) ready.push_back({client.get(), POLLIN, 0});
-    if (poll(ready.data(), ready.size(), -1) < 0 && errno != EINTR) return;
+    const int wait = listener_.paused_until() ? kPauseMs : -1;
+    if (poll(ready.data(), ready.size(), wait) < 0 && errno != EINTR) return;
     if (ready[0].revents != 0) return;
     for (size_t i = clients.size(); i > 0; --i) {
       if (ready[i + 1].revents != 0 && !Answer(clients[i - 1].get())) {
@@ -107,15 +109,12 @@ void DescriptorServer::Run() {
       }
     }
     if (ready[1].revents == 0) continue;
-    UniqueFd client(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-    // Without descriptors to accept with the listener stays ready: not again at once.
-    if (!client.valid()) poll(ready.data(), 1, 10);
+    UniqueFd client = listener_.Accept(Now());
     PeerCredentials peer;
     // Others of this node may see the name; only this user's processes are given memory.
-    if (client.valid() && clients.size() < kMostClients && PeerOf(client.get(), &peer).ok() &&
-        peer.uid == geteuid()) {
-      clients.push_back(std::move(client));
-    }
+    if (!client.valid() || !PeerOf(client.get(), &peer).ok() || peer.uid != geteuid()) continue;
+    if (clients.size() >= kMostClients) clients.erase(clients.begin());
+    clients.push_back(std::move(client));
   }
 }
 
@@ -134,6 +133,14 @@ absl::StatusOr<DescriptorClient> DescriptorClient::Connect(const std::string& na
   const socklen_t size = AddressOf(name, &address);
   if (!fd.valid() || connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0) {
     return Failed("connect to a member that shares memory");
+  }
+  // The name may be another user's by now.
+  PeerCredentials peer;
+  if (const SocketStatus s = PeerOf(fd.get(), &peer); !s.ok())
+    return absl::UnavailableError(s.text);
+  if (peer.uid != geteuid()) {
+    return absl::PermissionDeniedError(absl::StrCat("connect to descriptor server @", name,
+                                                    ": uid=", peer.uid, ": must be ", geteuid()));
   }
   return DescriptorClient(std::move(fd));
 }

@@ -13,6 +13,7 @@
 
 #include "absl/status/statusor.h"
 #include "reconfig/base/clock.h"
+#include "reconfig/base/listening_socket.h"
 #include "reconfig/base/unique_fd.h"
 
 namespace rewire {
@@ -37,7 +38,7 @@ class DescriptorServer {
 
   const Make make_;
   const std::string name_;
-  const UniqueFd listener_;
+  ListeningSocket listener_;
   const UniqueFd stop_;
   std::thread thread_;
 };

@@ -7,9 +7,8 @@
 namespace rewire {
 namespace {
 
-constexpr uint32_t kGreetingMagic = 0x31475752;  // "RWG1"
-constexpr uint32_t kHeaderMagic = 0x31465752;    // "RWF1"
-constexpr uint32_t kReplyMagic = 0x31415752;     // "RWA1"
+constexpr uint32_t kHeaderMagic = 0x32465752;  // "RWF2"
+constexpr uint32_t kReplyMagic = 0x32415752;   // "RWA2"
 
 std::string Sealed(ByteWriter* out) {
   out->Put(ContentHash(out->bytes().data(), out->bytes().size(), 0));
@@ -25,41 +24,11 @@ bool SealHolds(std::string_view bytes, size_t size) {
 
 }  // namespace
 
-std::string EncodeGreeting(const Greeting& g) {
-  ByteWriter out;
-  out.Put(kGreetingMagic);
-  out.Put(uint16_t{1});
-  out.Put(g.key.purpose);
-  out.Put(g.key.epoch);
-  out.Put(g.key.secret);
-  out.Put(g.sender);
-  out.Put(uint32_t{0});
-  out.Put(g.incarnation);
-  return Sealed(&out);
-}
-
-std::optional<Greeting> DecodeGreeting(std::string_view bytes) {
-  if (!SealHolds(bytes, kGreetingSize)) return std::nullopt;
-  ByteReader in(bytes);
-  if (in.Get<uint32_t>() != kGreetingMagic || in.Get<uint16_t>() != 1) return std::nullopt;
-  Greeting g;
-  const auto purpose = in.Get<uint16_t>();
-  if (purpose < 1 || purpose > 3) return std::nullopt;
-  g.key.purpose = static_cast<Purpose>(purpose);
-  g.key.epoch = in.Get<Epoch>();
-  g.key.secret = in.Get<uint64_t>();
-  g.sender = in.Get<MemberId>();
-  if (in.Get<uint32_t>() != 0) return std::nullopt;
-  g.incarnation = in.Get<uint64_t>();
-  return g;
-}
-
 std::string EncodeHeader(const FragmentHeader& h) {
   ByteWriter out;
   out.Put(kHeaderMagic);
   out.Put(h.tensor);
   out.Put(h.epoch);
-  out.Put(h.secret);
   out.Put(h.version);
   out.Put(h.offset);
   out.Put(h.bytes);
@@ -75,7 +44,6 @@ std::optional<FragmentHeader> DecodeHeader(std::string_view bytes) {
   FragmentHeader h;
   h.tensor = in.Get<uint32_t>();
   h.epoch = in.Get<Epoch>();
-  h.secret = in.Get<uint64_t>();
   h.version = in.Get<uint64_t>();
   h.offset = in.Get<uint64_t>();
   h.bytes = in.Get<uint32_t>();
@@ -98,7 +66,7 @@ std::optional<Reply> DecodeReply(std::string_view bytes) {
   ByteReader in(bytes);
   if (bytes.size() != kReplySize || in.Get<uint32_t>() != kReplyMagic) return std::nullopt;
   const auto reply = in.Get<uint32_t>();
-  if (reply < 1 || reply > 4) return std::nullopt;
+  if (reply < 1 || reply > 3) return std::nullopt;
   return static_cast<Reply>(reply);
 }
 

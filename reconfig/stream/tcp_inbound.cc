@@ -3,6 +3,7 @@
 
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "reconfig/base/bytes.h"
@@ -14,8 +15,28 @@ namespace {
 
 // How much one connection may read before the others get a turn.
 constexpr size_t kTurnBytes = 4 << 20;
+// For a hello since the connection, and for a proof since the challenge, however many bytes come.
+constexpr Duration kHandshake = seconds(5);
 
 }  // namespace
+
+TcpInbound::TcpInbound(UniqueFd fd, uint64_t source, StreamTable* streams, Duration stall, Time now)
+    : fd_(std::move(fd)),
+      source_(source),
+      streams_(streams),
+      stall_(stall),
+      since_(now),
+      deadline_(now + kHandshake) {}
+
+TcpInbound::Stage TcpInbound::stage() const {
+  if (state_ == State::kHello) return Stage::kNothing;
+  if (state_ == State::kProof) return Stage::kChallenged;
+  return Stage::kMember;
+}
+
+Newcomer TcpInbound::newcomer() const {
+  return {state_ == State::kProof ? hello_.sender : source_, since_};
+}
 
 void TcpInbound::Expect(State state, size_t bytes) {
   state_ = state;
@@ -34,23 +55,25 @@ void TcpInbound::OnReadable(Time now) {
     const ssize_t n = recv(fd_.get(), in_.data() + have_, want_ - have_, 0);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
     if (n <= 0) {
-      // A stranger that goes in the middle of its greeting is not worth a count; a sender that dies
-      // is noticed by its own members.
+      // The end of an unauthenticated connection is not counted; a sender that dies is noticed by
+      // its own members.
       Close();
       return;
     }
     turn += static_cast<size_t>(n);
     have_ += static_cast<size_t>(n);
-    deadline_ = now + stall_;
+    if (stage() == Stage::kMember) deadline_ = now + stall_;
     if (have_ == want_) Filled(now);
   }
 }
 
 void TcpInbound::Filled(Time now) {
-  deadline_ = now + stall_;
+  deadline_ = now + (state_ == State::kHello ? kHandshake : stall_);
   switch (state_) {
-    case State::kGreeting:
-      return OnGreeting();
+    case State::kHello:
+      return OnHello();
+    case State::kProof:
+      return OnProof();
     case State::kHeader:
       return OnHeader();
     case State::kBody:
@@ -67,30 +90,56 @@ void TcpInbound::Filled(Time now) {
   }
 }
 
-void TcpInbound::OnGreeting() {
-  const auto greeting = DecodeGreeting({in_.data(), want_});
-  if (!greeting) return Garbage();
-  greeting_ = *greeting;
-  const bool names = greeting_.key.purpose == Purpose::kNames && streams_->lookup != nullptr &&
-                     greeting_.key.secret == streams_->names_secret;
-  if (!names && !streams_->sinks.contains(greeting_.key)) {
-    ++streams_->dropped_stale;
-    state_ = State::kEnd;
-    Answer(EncodeReply(Reply::kUnknown));
-    return;
+void TcpInbound::OnHello() {
+  const std::string_view bytes(in_.data(), want_);
+  const auto hello = DecodeStreamHello(bytes);
+  if (!hello) return Garbage();
+  hello_ = *hello;
+  const Key* key = nullptr;
+  bool may = hello_.receiver == streams_->self && hello_.sender != streams_->self &&
+             hello_.receiver_incarnation == streams_->incarnation;
+  if (hello_.purpose == Purpose::kNames) {
+    if (streams_->lookup != nullptr && hello_.epoch == 0) key = &streams_->names_key;
+  } else if (const auto at = streams_->open.find({hello_.purpose, hello_.epoch});
+             at != streams_->open.end()) {
+    const auto is_sender = [this](const WorldMember& m) {
+      return m.member == hello_.sender && m.incarnation == hello_.sender_incarnation;
+    };
+    const std::vector<WorldMember>& senders = at->second.senders;
+    may = may && std::any_of(senders.begin(), senders.end(), is_sender);
+    key = &at->second.key;
   }
-  Answer(EncodeReply(Reply::kAccepted));
-  if (names) {
+  if (key == nullptr || !may) {
+    // A stream that is not open yet is normal: its sender tries again.
+    ++(may ? streams_->dropped_stale : streams_->refused);
+    state_ = State::kEnd;
+    return Answer(EncodeStreamChallenge({}));
+  }
+  const Key connection = ConnectionKey(*key, hello_);
+  StreamChallenge challenge;
+  challenge.known = true;
+  challenge.nonce = RandomNonce();
+  challenge.proof = ProofOf(Side::kListening, connection, bytes, challenge.nonce);
+  expected_ = ProofOf(Side::kConnecting, connection, bytes, challenge.nonce);
+  Expect(State::kProof, kStreamProofSize);
+  Answer(EncodeStreamChallenge(challenge));
+}
+
+void TcpInbound::OnProof() {
+  const auto proof = DecodeStreamProof({in_.data(), want_});
+  if (!proof || !SameCode(expected_, ViewOf(*proof))) return Garbage();
+  if (hello_.purpose == Purpose::kNames) {
     Expect(State::kNameLength, 4);
   } else {
     Expect(State::kHeader, kHeaderSize);
   }
+  Answer(EncodeReply(Reply::kAccepted));
 }
 
 void TcpInbound::OnHeader() {
   const auto header = DecodeHeader({in_.data(), want_});
   if (!header) return Garbage();
-  if (header->epoch != greeting_.key.epoch || header->secret != greeting_.key.secret) {
+  if (header->epoch != hello_.epoch) {
     ++streams_->dropped_stale;
     return Close();
   }
@@ -99,21 +148,21 @@ void TcpInbound::OnHeader() {
 }
 
 void TcpInbound::OnBody() {
-  const auto sink = streams_->sinks.find(greeting_.key);
-  if (sink == streams_->sinks.end()) {
+  const auto stream = streams_->open.find({hello_.purpose, hello_.epoch});
+  if (stream == streams_->open.end()) {
     ++streams_->dropped_stale;
     return Close();
   }
   absl::Status taken;
   if (HashContent(in_.data(), want_, header_.offset) != header_.content) {
     ++streams_->corrupted;
-    sink->second->Corrupted(greeting_.sender, header_);
+    stream->second.sink->Corrupted(hello_.sender, header_);
     taken = absl::DataLossError("content does not match its hash");
   } else {
-    taken = sink->second->Take(greeting_.sender, header_, {in_.data(), want_});
+    taken = stream->second.sink->Take(hello_.sender, header_, {in_.data(), want_});
   }
   if (!taken.ok()) {
-    REWIRE_WARN("stream: a fragment of member %u was rejected: %s", greeting_.sender,
+    REWIRE_WARN("stream: a fragment of member %u was rejected: %s", hello_.sender,
                 std::string(taken.message()).c_str());
     state_ = State::kEnd;
     return Answer(EncodeReply(Reply::kRejected));
@@ -148,7 +197,9 @@ void TcpInbound::OnWritable() {
 
 void TcpInbound::OnTick(Time now) {
   const bool idle = state_ == State::kHeader && have_ == 0 && out_.empty();
-  if (!idle && now >= deadline_) Close();
+  if (idle || now < deadline_) return;
+  if (stage() != Stage::kMember) ++streams_->refused;
+  Close();
 }
 
 }  // namespace rewire

@@ -1,5 +1,5 @@
-// One connection that somebody made to us: greeting, then fragments, each verified before the sink
-// sees it and answered after. Of the transport's thread alone.
+// One connection that was made to us: the handshake, then fragments, each verified before the sink
+// sees it and answered after. Owned by the transport's thread.
 #pragma once
 
 #include <atomic>
@@ -8,44 +8,61 @@
 #include <vector>
 
 #include "reconfig/base/clock.h"
+#include "reconfig/base/newcomers.h"
 #include "reconfig/base/unique_fd.h"
 #include "reconfig/stream/transport.h"
 
 namespace rewire {
 
-// The streams that are open here, and what was counted.
+struct OpenStream {
+  Key key;
+  std::vector<WorldMember> senders;
+  FragmentSink* sink = nullptr;
+};
+
+// This member, the streams that are open here, and what was counted.
 struct StreamTable {
-  std::map<StreamKey, FragmentSink*> sinks;
-  uint64_t names_secret = 0;
+  MemberId self = 0;
+  uint64_t incarnation = 0;
+  std::map<std::pair<Purpose, Epoch>, OpenStream> open;
+  Key names_key;
   Transport::Lookup lookup;
   std::atomic<uint64_t> bytes_in{0};
   std::atomic<uint64_t> bytes_out{0};
   std::atomic<uint64_t> dropped_stale{0};
   std::atomic<uint64_t> dropped_garbage{0};
+  std::atomic<uint64_t> refused{0};
   std::atomic<uint64_t> corrupted{0};
 };
 
 class TcpInbound {
  public:
-  TcpInbound(UniqueFd fd, StreamTable* streams, Duration stall, Time now)
-      : fd_(std::move(fd)), streams_(streams), stall_(stall), deadline_(now + stall) {}
+  // What it has proved so far.
+  enum class Stage { kNothing, kChallenged, kMember };
+
+  // source: tells hosts apart. stall: for what is under way after the handshake.
+  TcpInbound(UniqueFd fd, uint64_t source, StreamTable* streams, Duration stall, Time now);
 
   [[nodiscard]] int fd() const { return fd_.get(); }
   [[nodiscard]] bool closed() const { return !fd_.valid(); }
   [[nodiscard]] bool WantsWrite() const { return !out_.empty(); }
-  [[nodiscard]] const StreamKey& key() const { return greeting_.key; }
-  [[nodiscard]] bool accepted() const { return state_ == State::kHeader || state_ == State::kBody; }
+  [[nodiscard]] Stage stage() const;
+  // Of a connection that is challenged or a member's.
+  [[nodiscard]] const StreamHello& hello() const { return hello_; }
+  // The host, or the member that a challenged connection claims to be; and since when.
+  [[nodiscard]] Newcomer newcomer() const;
   void OnReadable(Time now);
   void OnWritable();
-  // Closes when a greeting or a fragment has been under way for too long.
+  // Closes when the handshake or a fragment has been under way for too long.
   void OnTick(Time now);
   void Close() { fd_.reset(); }
 
  private:
-  enum class State { kGreeting, kHeader, kBody, kNameLength, kName, kEnd };
+  enum class State { kHello, kProof, kHeader, kBody, kNameLength, kName, kEnd };
   void Expect(State state, size_t bytes);
   void Filled(Time now);
-  void OnGreeting();
+  void OnHello();
+  void OnProof();
   void OnHeader();
   void OnBody();
   void OnName();
@@ -53,16 +70,19 @@ class TcpInbound {
   void Garbage();
 
   UniqueFd fd_;
+  const uint64_t source_;
   StreamTable* const streams_;
   const Duration stall_;
+  const Time since_;
   Time deadline_;  // while something is under way
-  State state_ = State::kGreeting;
+  State state_ = State::kHello;
   // Grows to the largest thing that came and stays so: clearing a megabyte per fragment is a copy
-  // more.
-  std::vector<char> in_ = std::vector<char>(kGreetingSize);
-  size_t want_ = kGreetingSize;
+  // more. Small until the sender has proved itself.
+  std::vector<char> in_ = std::vector<char>(kStreamHelloSize);
+  size_t want_ = kStreamHelloSize;
   size_t have_ = 0;
-  Greeting greeting_;
+  StreamHello hello_;
+  Code expected_{};  // the proof
   FragmentHeader header_;
   std::string out_;
 };

@@ -32,10 +32,11 @@ bool ParseAddress(const std::string& text, sockaddr_in* out) {
 
 }  // namespace
 
-TcpOutbound::TcpOutbound(WorldMember to, Greeting greeting, Duration connect, Duration stall,
-                         Time now)
-    : to_(std::move(to)),
-      greeting_(greeting),
+TcpOutbound::TcpOutbound(const StreamKey& key, const WorldMember& self, WorldMember to,
+                         Duration connect, Duration stall, Time now)
+    : key_(key),
+      self_(self),
+      to_(std::move(to)),
       stall_(stall),
       connect_by_(now + connect),
       retry_at_(now),
@@ -45,8 +46,7 @@ TcpOutbound::~TcpOutbound() { Fail(absl::CancelledError("the stream was closed")
 
 void TcpOutbound::Add(OutFragment fragment, std::function<void(absl::Status)> done, Time now) {
   if (state_ == State::kFailed) return done(failure_);
-  fragment.header.epoch = greeting_.key.epoch;
-  fragment.header.secret = greeting_.key.secret;
+  fragment.header.epoch = key_.epoch;
   if (waiting_.empty()) deadline_ = now + stall_;
   std::string header = EncodeHeader(fragment.header);
   waiting_.push_back({std::move(fragment), std::move(header), std::move(done)});
@@ -73,6 +73,7 @@ void TcpOutbound::Connect(Time now) {
 void TcpOutbound::Retry(Time now, const std::string& why) {
   fd_.reset();
   in_.clear();
+  handshake_left_.clear();
   if (now >= connect_by_) {
     return Fail(absl::UnavailableError(absl::StrCat("member ", to_.member, " at ", to_.data_address,
                                                     " does not take the stream: ", why)));
@@ -82,7 +83,7 @@ void TcpOutbound::Retry(Time now, const std::string& why) {
 }
 
 bool TcpOutbound::WantsWrite() const {
-  return state_ == State::kConnecting || !greeting_left_.empty() ||
+  return state_ == State::kConnecting || !handshake_left_.empty() ||
          (state_ == State::kOpen && sent_ < waiting_.size());
 }
 
@@ -92,9 +93,11 @@ void TcpOutbound::OnReady(Time now, short events) {
     socklen_t size = sizeof error;
     getsockopt(fd_.get(), SOL_SOCKET, SO_ERROR, &error, &size);
     if (error != 0) return Retry(now, strerror(error));
-    state_ = State::kGreeting;
+    state_ = State::kHello;
     deadline_ = now + stall_;
-    greeting_left_ = EncodeGreeting(greeting_);
+    hello_ = EncodeStreamHello({key_.purpose, key_.epoch, self_.member, to_.member,
+                                self_.incarnation, to_.incarnation, RandomNonce()});
+    handshake_left_ = hello_;
   }
   if (fd_.valid() && (events & (POLLIN | POLLERR | POLLHUP)) != 0) Read(now);
   if (fd_.valid()) Write(now);
@@ -104,8 +107,8 @@ void TcpOutbound::Write(Time now) {
   while (fd_.valid() && WantsWrite() && state_ != State::kConnecting) {
     iovec parts[2];
     int count = 0;
-    if (!greeting_left_.empty()) {
-      parts[count++] = {greeting_left_.data(), greeting_left_.size()};
+    if (!handshake_left_.empty()) {
+      parts[count++] = {handshake_left_.data(), handshake_left_.size()};
     } else {
       Waiting& w = waiting_[sent_];
       if (sent_bytes_ < kHeaderSize) {
@@ -122,8 +125,8 @@ void TcpOutbound::Write(Time now) {
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
     if (n < 0) return Read(now);  // which finds the last answer, or the end
     deadline_ = now + stall_;
-    if (!greeting_left_.empty()) {
-      greeting_left_.erase(0, static_cast<size_t>(n));
+    if (!handshake_left_.empty()) {
+      handshake_left_.erase(0, static_cast<size_t>(n));
       continue;
     }
     sent_bytes_ += static_cast<size_t>(n);
@@ -147,26 +150,43 @@ void TcpOutbound::Read(Time now) {
     }
     in_.append(bytes, static_cast<size_t>(n));
     deadline_ = now + stall_;
-    while (fd_.valid() && in_.size() >= kReplySize) {
-      const auto reply = DecodeReply(std::string_view(in_).substr(0, kReplySize));
-      in_.erase(0, kReplySize);
-      if (!reply) {
-        return Fail(absl::UnavailableError(
-            absl::StrCat("the stream to member ", to_.member, ": an answer that is none")));
-      }
-      OnReply(now, *reply);
+    while (fd_.valid() && TakeAnswer(now)) {
     }
     if (!fd_.valid()) return;
   }
 }
 
-void TcpOutbound::OnReply(Time now, Reply reply) {
-  if (state_ == State::kGreeting && reply == Reply::kAccepted) {
+bool TcpOutbound::TakeAnswer(Time now) {
+  const bool challenge = state_ == State::kHello;
+  const size_t size = challenge ? kStreamChallengeSize : kReplySize;
+  if (in_.size() < size) return false;
+  const std::string bytes = in_.substr(0, size);
+  in_.erase(0, size);
+  if (challenge) {
+    OnChallenge(now, DecodeStreamChallenge(bytes).value_or(StreamChallenge{.known = true}));
+  } else if (const auto reply = DecodeReply(bytes)) {
+    OnReply(*reply);
+  } else {
+    Fail(absl::UnavailableError(
+        absl::StrCat("the stream to member ", to_.member, ": an answer that is none")));
+  }
+  return true;
+}
+
+void TcpOutbound::OnChallenge(Time now, const StreamChallenge& challenge) {
+  if (!challenge.known) return Retry(now, "it does not know this stream");
+  const Key key = ConnectionKey(key_.secret, *DecodeStreamHello(hello_));
+  if (!SameCode(ProofOf(Side::kListening, key, hello_, challenge.nonce), ViewOf(challenge.proof))) {
+    return Retry(now, "it does not prove that it has the epoch's key");
+  }
+  state_ = State::kProof;
+  handshake_left_ = EncodeStreamProof(ProofOf(Side::kConnecting, key, hello_, challenge.nonce));
+}
+
+void TcpOutbound::OnReply(Reply reply) {
+  if (state_ == State::kProof && reply == Reply::kAccepted) {
     state_ = State::kOpen;
     return;
-  }
-  if (state_ == State::kGreeting && reply == Reply::kUnknown) {
-    return Retry(now, "it does not know this stream");
   }
   if (state_ == State::kOpen && reply == Reply::kPlaced && sent_ > 0) {
     Waiting placed = std::move(waiting_.front());
@@ -185,8 +205,8 @@ void TcpOutbound::OnTick(Time now) {
   if (state_ == State::kIdle && now >= retry_at_ && !waiting_.empty()) Connect(now);
   if (state_ == State::kConnecting && now >= connect_by_) Retry(now, "no answer");
   const auto stands_still = [&] {
-    const bool under_way =
-        state_ == State::kGreeting || (state_ == State::kOpen && !waiting_.empty());
+    const bool under_way = state_ == State::kHello || state_ == State::kProof ||
+                           (state_ == State::kOpen && !waiting_.empty());
     return under_way && now >= deadline_;
   };
   if (!stands_still()) return;

@@ -1,6 +1,6 @@
 // One connection to one receiver on one stream: connects (again and again until the receiver knows
-// the stream), then sends fragments in order and takes the answers. Of the transport's thread
-// alone.
+// the stream and both have proved themselves), then sends fragments in order and takes the answers.
+// Owned by the transport's thread.
 #pragma once
 
 #include <deque>
@@ -21,7 +21,9 @@ class TcpOutbound {
     std::function<void(absl::Status)> done;
   };
 
-  TcpOutbound(WorldMember to, Greeting greeting, Duration connect, Duration stall, Time now);
+  // self: the hello's sender; its address is not used.
+  TcpOutbound(const StreamKey& key, const WorldMember& self, WorldMember to, Duration connect,
+              Duration stall, Time now);
   ~TcpOutbound();
 
   void Add(OutFragment fragment, std::function<void(absl::Status)> done, Time now);
@@ -35,24 +37,29 @@ class TcpOutbound {
   void Fail(const absl::Status& status);
 
  private:
-  enum class State { kIdle, kConnecting, kGreeting, kOpen, kFailed };
+  enum class State { kIdle, kConnecting, kHello, kProof, kOpen, kFailed };
   void Connect(Time now);
   // Tries again later, until the connection deadline.
   void Retry(Time now, const std::string& why);
   void Write(Time now);
   void Read(Time now);
-  void OnReply(Time now, Reply reply);
+  // Takes one whole answer from in_; false: there is none yet.
+  bool TakeAnswer(Time now);
+  void OnChallenge(Time now, const StreamChallenge& challenge);
+  void OnReply(Reply reply);
 
+  const StreamKey key_;
+  const WorldMember self_;
   const WorldMember to_;
-  const Greeting greeting_;
   const Duration stall_;
   const Time connect_by_;
   UniqueFd fd_;
   State state_ = State::kIdle;
   absl::Status failure_;
   Time retry_at_;
-  Time deadline_;  // for progress, while something is under way
-  std::string greeting_left_;
+  Time deadline_;               // for progress, while something is under way
+  std::string hello_;           // of this connection, with its nonce
+  std::string handshake_left_;  // not written yet
   std::string in_;
   std::deque<Waiting> waiting_;  // sent and not answered, then not sent
   size_t sent_ = 0;              // of waiting_

@@ -13,10 +13,21 @@
 #include <cerrno>
 #include <cstring>
 
+#include "reconfig/base/newcomers.h"
 #include "reconfig/base/short_turns.h"
 #include "reconfig/base/socket.h"
 
 namespace rewire {
+namespace {
+
+// Unauthenticated connections that are kept, in each of the two stages of the handshake.
+constexpr size_t kMostNewcomers = 64;
+// Connections of one member that ask for names.
+constexpr size_t kMostQuestions = 8;
+// Connections that are taken before the others get a turn.
+constexpr int kMostAccepts = 256;
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<TcpTransport>> TcpTransport::Start(const TcpOptions& options) {
   UniqueFd listener;
@@ -37,8 +48,11 @@ TcpTransport::TcpTransport(const TcpOptions& options, UniqueFd listener, UniqueF
     : options_(options),
       listener_(std::move(listener)),
       wake_(std::move(wake)),
-      address_(std::move(address)),
-      thread_([this] { Run(); }) {}
+      address_(std::move(address)) {
+  streams_.self = options.member;
+  streams_.incarnation = options.incarnation;
+  thread_ = std::thread([this] { Run(); });
+}
 
 TcpTransport::~TcpTransport() {
   {
@@ -72,23 +86,27 @@ void TcpTransport::RunThere(std::function<void()> command) {
   while (!ran) done_.WaitUntil(&mutex_, Now() + seconds(1));
 }
 
-void TcpTransport::Open(const StreamKey& key, FragmentSink* sink) {
-  RunThere([this, key, sink] { streams_.sinks[key] = sink; });
+void TcpTransport::Open(const StreamKey& key, std::vector<WorldMember> senders,
+                        FragmentSink* sink) {
+  RunThere([this, key, sink, senders = std::move(senders)]() mutable {
+    streams_.open[{key.purpose, key.epoch}] = {key.secret, std::move(senders), sink};
+  });
 }
 
 void TcpTransport::Close(const StreamKey& key) {
   RunThere([this, key] {
-    streams_.sinks.erase(key);
+    streams_.open.erase({key.purpose, key.epoch});
     for (TcpInbound& c : inbound_) {
-      if (c.accepted() && c.key() == key) c.Close();
+      const bool known = c.stage() != TcpInbound::Stage::kNothing;
+      if (known && c.hello().purpose == key.purpose && c.hello().epoch == key.epoch) c.Close();
     }
     std::erase_if(outbound_, [&](const auto& entry) { return entry.first.first == key; });
   });
 }
 
-void TcpTransport::AnswerNames(uint64_t secret, Lookup lookup) {
-  RunThere([this, secret, lookup = std::move(lookup)] {
-    streams_.names_secret = secret;
+void TcpTransport::AnswerNames(const Key& key, Lookup lookup) {
+  RunThere([this, key, lookup = std::move(lookup)] {
+    streams_.names_key = key;
     streams_.lookup = lookup;
   });
 }
@@ -104,8 +122,8 @@ void TcpTransport::Send(const StreamKey& key, const WorldMember& to, OutFragment
     commands_.push_back([this, key, to, fragment, done = std::move(counted)] {
       std::unique_ptr<TcpOutbound>& c = outbound_[{key, to.member}];
       if (c == nullptr) {
-        const Greeting greeting{key, options_.member, options_.incarnation};
-        c = std::make_unique<TcpOutbound>(to, greeting, options_.connect, options_.stall, Now());
+        const WorldMember self{options_.member, options_.incarnation, address_};
+        c = std::make_unique<TcpOutbound>(key, self, to, options_.connect, options_.stall, Now());
       }
       c->Add(fragment, done, Now());
     });
@@ -114,18 +132,58 @@ void TcpTransport::Send(const StreamKey& key, const WorldMember& to, OutFragment
 }
 
 TransportCounters TcpTransport::counters() const {
-  return {streams_.bytes_in.load(), streams_.bytes_out.load(), streams_.dropped_stale.load(),
-          streams_.dropped_garbage.load(), streams_.corrupted.load()};
+  return {streams_.bytes_in.load(),        streams_.bytes_out.load(), streams_.dropped_stale.load(),
+          streams_.dropped_garbage.load(), streams_.refused.load(),   streams_.corrupted.load()};
 }
 
-void TcpTransport::AcceptAll() {
-  for (;;) {
-    UniqueFd fd(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-    if (!fd.valid()) return;
+bool TcpTransport::DropNewcomer(TcpInbound::Stage stage, size_t above) {
+  std::vector<Newcomer> newcomers;
+  std::vector<TcpInbound*> at;
+  for (TcpInbound& c : inbound_) {
+    if (c.closed() || c.stage() != stage) continue;
+    newcomers.push_back(c.newcomer());
+    at.push_back(&c);
+  }
+  if (newcomers.size() <= above) return false;
+  at[NewcomerToDrop(newcomers)]->Close();
+  ++streams_.refused;
+  return true;
+}
+
+void TcpTransport::OnStage(const TcpInbound& connection) {
+  if (connection.stage() == TcpInbound::Stage::kMember) return CloseOlder(connection);
+  DropNewcomer(connection.stage(), kMostNewcomers);
+}
+
+void TcpTransport::CloseOlder(const TcpInbound& member) {
+  const StreamHello& mine = member.hello();
+  size_t others = 0;
+  // The newest are at the end.
+  for (auto c = inbound_.rbegin(); c != inbound_.rend(); ++c) {
+    if (&*c == &member || c->closed() || c->stage() != TcpInbound::Stage::kMember) continue;
+    const StreamHello& hello = c->hello();
+    if (hello.purpose != mine.purpose || hello.epoch != mine.epoch || hello.sender != mine.sender) {
+      continue;
+    }
+    if (++others >= (mine.purpose == Purpose::kNames ? kMostQuestions : 1)) c->Close();
+  }
+}
+
+void TcpTransport::AcceptAll(Time now) {
+  for (int turn = 0; turn < kMostAccepts; ++turn) {
+    uint64_t source = 0;
+    UniqueFd fd = listener_.Accept(now, &source);
+    if (!fd.valid()) {
+      if (!listener_.paused_until() || !DropNewcomer(TcpInbound::Stage::kNothing, 0)) return;
+      listener_.Resume();
+      continue;
+    }
     // An answer must not wait until the one before it was acknowledged.
     const int on = 1;
     setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    inbound_.emplace_back(std::move(fd), &streams_, options_.stall, Now());
+    TcpInbound& c = inbound_.emplace_back(std::move(fd), source, &streams_, options_.stall, Now());
+    c.OnReadable(now);  // the hello is mostly there already
+    OnStage(c);
   }
 }
 
@@ -147,8 +205,8 @@ void TcpTransport::Run() {
 
     std::vector<pollfd> fds;
     fds.push_back({wake_.get(), POLLIN, 0});
-    fds.push_back({listener_.get(), POLLIN, 0});
-    Time next = Now() + seconds(1);
+    fds.push_back(listener_.Poll(Now()));
+    Time next = std::min(Now() + seconds(1), listener_.paused_until().value_or(Time::max()));
     for (const TcpInbound& c : inbound_) {
       fds.push_back({c.fd(), static_cast<short>(POLLIN | (c.WantsWrite() ? POLLOUT : 0)), 0});
     }
@@ -172,7 +230,11 @@ void TcpTransport::Run() {
     for (TcpInbound& c : inbound_) {
       const short events = fds[i++].revents;
       if ((events & POLLOUT) != 0) c.OnWritable();
-      if (!c.closed() && (events & (POLLIN | POLLERR | POLLHUP)) != 0) c.OnReadable(now);
+      if (!c.closed() && (events & (POLLIN | POLLERR | POLLHUP)) != 0) {
+        const TcpInbound::Stage before = c.stage();
+        c.OnReadable(now);
+        if (c.stage() != before && !c.closed()) OnStage(c);
+      }
       if (!c.closed()) c.OnTick(now);
     }
     std::erase_if(inbound_, [](const TcpInbound& c) { return c.closed(); });
@@ -180,7 +242,7 @@ void TcpTransport::Run() {
       const short events = fds[i++].revents;
       if (events != 0) c->OnReady(now, events);
     }
-    if ((fds[1].revents & POLLIN) != 0) AcceptAll();
+    if ((fds[1].revents & POLLIN) != 0) AcceptAll(now);
   }
   outbound_.clear();
   inbound_.clear();

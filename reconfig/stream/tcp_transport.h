@@ -1,5 +1,6 @@
 // Transport over TCP: one owner thread ("rewire-data"), non-blocking sockets, a deadline on all
-// that is waited for. Peers may send anything and die at any byte.
+// that is waited for. Peers may send anything and die at any byte. Few unauthenticated connections
+// are kept, and one for each sender of a stream.
 #pragma once
 
 #include <atomic>
@@ -11,6 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "reconfig/base/clock.h"
+#include "reconfig/base/listening_socket.h"
 #include "reconfig/base/mutex.h"
 #include "reconfig/base/unique_fd.h"
 #include "reconfig/stream/tcp_inbound.h"
@@ -34,23 +36,29 @@ class TcpTransport final : public Transport {
   ~TcpTransport() override;
 
   [[nodiscard]] std::string address() const override { return address_; }
-  void Open(const StreamKey& key, FragmentSink* sink) override;
+  void Open(const StreamKey& key, std::vector<WorldMember> senders, FragmentSink* sink) override;
   void Close(const StreamKey& key) override;
   void Send(const StreamKey& key, const WorldMember& to, OutFragment fragment,
             std::function<void(absl::Status)> done) override;
-  void AnswerNames(uint64_t secret, Lookup lookup) override;
+  void AnswerNames(const Key& key, Lookup lookup) override;
   [[nodiscard]] TransportCounters counters() const override;
 
  private:
   TcpTransport(const TcpOptions& options, UniqueFd listener, UniqueFd wake, std::string address);
   void Run();
   void Wake();
-  void AcceptAll();
+  void AcceptAll(Time now);
+  // Keeps the limits when a connection has come to another stage of its handshake.
+  void OnStage(const TcpInbound& connection);
+  // One of the connections of this stage, if there are more than `above`.
+  bool DropNewcomer(TcpInbound::Stage stage, size_t above);
+  // A member's connection takes the place of its older ones.
+  void CloseOlder(const TcpInbound& member);
   // Runs `command` on the owner thread and waits for it.
   void RunThere(std::function<void()> command);
 
   const TcpOptions options_;
-  const UniqueFd listener_;
+  ListeningSocket listener_;
   const UniqueFd wake_;
   const std::string address_;
 

@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "reconfig/stream/fragment.h"
@@ -27,15 +28,16 @@ class FragmentSink {
 };
 
 struct OutFragment {
-  FragmentHeader header;        // epoch and secret are set by the transport
+  FragmentHeader header;        // the epoch is set by the transport
   std::span<const char> bytes;  // stays valid, and as it is, until `done`; never the state itself
 };
 
 struct TransportCounters {
   uint64_t bytes_in = 0;         // state bytes handed to sinks
   uint64_t bytes_out = 0;        // state bytes acknowledged by receivers
-  uint64_t dropped_stale = 0;    // connections and fragments of no open stream
-  uint64_t dropped_garbage = 0;  // bytes that are no greeting or header
+  uint64_t dropped_stale = 0;    // connections and fragments of a stream that is not open
+  uint64_t dropped_garbage = 0;  // bytes that are no hello, proof or header, and wrong proofs
+  uint64_t refused = 0;          // connections that were late, too many, or of no member here
   uint64_t corrupted = 0;        // fragments whose content does not match
 };
 
@@ -45,8 +47,9 @@ class Transport {
 
   // Where others reach this transport.
   [[nodiscard]] virtual std::string address() const = 0;
-  // From here on fragments of this stream go to the sink.
-  virtual void Open(const StreamKey& key, FragmentSink* sink) = 0;
+  // From here on fragments of these senders on this stream go to the sink. Another member, or
+  // another incarnation of one of these, is refused.
+  virtual void Open(const StreamKey& key, std::vector<WorldMember> senders, FragmentSink* sink) = 0;
   // Ends the stream in both directions. When it returns the sink is not called any more, and every
   // fragment sent on it is done.
   virtual void Close(const StreamKey& key) = 0;
@@ -54,9 +57,10 @@ class Transport {
   // not know the stream is tried again until the connection deadline.
   virtual void Send(const StreamKey& key, const WorldMember& to, OutFragment fragment,
                     std::function<void(absl::Status)> done) = 0;
-  // Answers Purpose::kNames with a secret: the value behind a name, if there is one.
+  // Answers Purpose::kNames to members that have this key: the value behind a name, if there is
+  // one. Any member may ask: a joiner does so before the others know it.
   using Lookup = std::function<std::optional<std::string>(std::string_view name)>;
-  virtual void AnswerNames(uint64_t secret, Lookup lookup) = 0;
+  virtual void AnswerNames(const Key& key, Lookup lookup) = 0;
 
   [[nodiscard]] virtual TransportCounters counters() const = 0;
 };

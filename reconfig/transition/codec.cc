@@ -53,6 +53,7 @@ class Writer {
       bytes_.Put(value);
     }
   }
+  void Secret(const Key& key) { bytes_.PutRaw(key.view()); }
   // Text for people is cut at its limit; addresses and ids are never that long.
   void Text(const std::string& text, size_t limit) {
     bytes_.PutString(std::string_view(text).substr(0, limit));
@@ -75,6 +76,7 @@ class Sizer {
   void Number(T) {
     size_ += std::is_same_v<T, bool> ? 1 : sizeof(T);
   }
+  void Secret(const Key&) { size_ += kKeyBytes; }
   void Text(const std::string&, size_t) { size_ += 4; }
   template <typename T>
   void List(std::vector<T>&) {
@@ -103,6 +105,10 @@ class Reader {
     } else {
       value = bytes_.Get<T>();
     }
+  }
+  void Secret(Key& key) {
+    const std::string_view raw = bytes_.Raw(kKeyBytes);
+    if (bytes_.ok()) key = KeyOfBytes(raw);
   }
   void Text(std::string& text, size_t limit) {
     const std::string_view raw = bytes_.GetString();

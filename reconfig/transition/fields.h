@@ -9,7 +9,7 @@ namespace rewire::wire {
 inline constexpr size_t kMaxAddress = 256;
 inline constexpr size_t kMaxReason = 4096;
 
-// An archive has Number(integer or bool), Text(string, limit) and List(vector).
+// An archive has Number(integer or bool), Secret(key), Text(string, limit) and List(vector).
 template <typename A>
 void Fields(A& a, CommunicatorId& m) {
   a.Number(m.high);
@@ -36,7 +36,7 @@ template <typename A>
 void Fields(A& a, WorldRecord& m) {
   Fields(a, m.world);
   a.List(m.cuts);
-  a.Number(m.secret);
+  a.Secret(m.secret);
   a.Number(m.revision);
   a.Number(m.reserved_epoch);
   a.Number(m.next_member);
@@ -169,6 +169,7 @@ void Fields(A& a, Heartbeat& m) {
   a.Number(m.moe.off_late);
   a.Number(m.moe.off_copies);
   a.Number(m.moe.off_broken);
+  a.Number(m.connections_refused);
 }
 template <typename A>
 void Fields(A& a, ReclaimNotice& m) {
@@ -180,7 +181,7 @@ template <typename A>
 void Fields(A& a, Welcome& m) {
   Fields(a, m.world);
   a.Number(m.joining);
-  a.Number(m.job_secret);
+  a.Secret(m.names_key);
 }
 template <typename A>
 void Fields(A& a, Refused& m) {
@@ -192,7 +193,7 @@ void Fields(A& a, Prepare& m) {
   a.Number(m.kind);
   Fields(a, m.from);
   Fields(a, m.to);
-  a.Number(m.secret);
+  a.Secret(m.secret);
   a.Number(m.deadline_ms);
   a.List(m.mint);
 }

@@ -192,7 +192,7 @@ void Leader::Greet(Time now, MemberId member, Out* out) {
     if (member >= record_.next_member) {
       Refuse(member, absl::StrCat("member ", member, " is not one of this job's"), out);
     } else {
-      Send(member, Welcome{record_.world, false, options_.job_secret}, out);
+      Send(member, Welcome{record_.world, false, NamesKey(options_.job_key)}, out);
       Send(member, Commit{record_}, out);
       out->push_back(Kick{member});
     }
@@ -207,10 +207,10 @@ void Leader::Greet(Time now, MemberId member, Out* out) {
       const auto slot = record_.world.SlotOf(m);
       target.members.push_back(slot ? record_.world.members[*slot] : WorldMember{m, 0, ""});
     }
-    Send(member, Welcome{target, true, options_.job_secret}, out);
+    Send(member, Welcome{target, true, NamesKey(options_.job_key)}, out);
     return;
   }
-  Send(member, Welcome{record_.world, false, options_.job_secret}, out);
+  Send(member, Welcome{record_.world, false, NamesKey(options_.job_key)}, out);
   Send(member, Commit{record_}, out);
   if (broken_ && idle_phase_ == Phase::kSteady) {
     Send(member, Lost{record_.world.epoch, {lost_.begin(), lost_.end()}}, out);
@@ -231,7 +231,7 @@ void Leader::TryForm(Time now, Out* out) {
   if (record.world.members.empty()) return;
   record.world.epoch = record.reserved_epoch + 1;
   record.reserved_epoch = record.world.epoch;
-  record.secret = DeriveSecret(options_.job_secret, record.world.epoch);
+  record.secret = EpochKey(options_.job_key, record.world.epoch);
   Write(now, record, out);
 }
 

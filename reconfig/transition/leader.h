@@ -39,7 +39,7 @@ namespace rewire {
 struct LeaderOptions {
   std::vector<MemberId> initial_members;  // in slot order; used when the record has no world yet
   uint32_t max_members = 1024;
-  uint64_t job_secret = 0;         // random, of this job; the secrets of epochs are derived from it
+  Key job_key;                     // random, of this job; the other keys are derived from it
   Duration grace = seconds(10);    // after a restart: for the world's members to reconnect
   Duration join = seconds(120);    // for new processes to start, attach and make communicators
   Duration build = seconds(60);    // REWIRE_BUILD_MS: from Prepare to the last Prepared

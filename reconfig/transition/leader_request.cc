@@ -189,7 +189,7 @@ void Leader::Begin(Time now, std::unique_ptr<Transition> transition, Out* out) {
   transition->attempt = ++attempts_;
   transition->epoch = std::max(record_.reserved_epoch, record_.world.epoch) + 1;
   if (writing_) transition->epoch = std::max(transition->epoch, writing_->reserved_epoch + 1);
-  transition->secret = DeriveSecret(options_.job_secret, transition->epoch);
+  transition->secret = EpochKey(options_.job_key, transition->epoch);
   transition->from = record_.world;
   transition->began = now;
   transition->phase_began = now;

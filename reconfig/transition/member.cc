@@ -77,13 +77,13 @@ void Member::OnMessage(Time now, const Message& message, Out* out) {
 
 void Member::OnWelcome(Time, const Welcome& m, Out* out) {
   welcomed_ = true;
-  job_secret_ = m.job_secret;
+  names_key_ = m.names_key;
   if (m.joining) {
     joining_ = true;
     if (work_ && work_->from_before) Drop("the leader restarted", out);
     if (!entered_world_) {
       entered_world_ = true;
-      out->push_back(EnterWorld{m.world, true, job_secret_, 0});
+      out->push_back(EnterWorld{m.world, true, names_key_, Key{}});
     }
   }
   if (reclaim_) {
@@ -195,7 +195,7 @@ void Member::OnCommit(Time now, const Commit& m, Out* out) {
     }
     record_ = record;
     entered_world_ = true;
-    out->push_back(EnterWorld{record.world, false, job_secret_, record.secret});
+    out->push_back(EnterWorld{record.world, false, names_key_, record.secret});
     return;
   }
   // After a reconnect: the stored world is still ours, so what was under way did not happen.

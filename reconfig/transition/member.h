@@ -158,7 +158,7 @@ class Member {
   bool standing_ = false;
   bool finished_ = false;
   bool stopped_ = false;
-  uint64_t job_secret_ = 0;
+  Key names_key_;
   WorldRecord record_;  // what this member believes is committed; epoch 0 before it is told
   Epoch entered_epoch_ = 0;
   Entered entered_;    // as it was reported, for a report after reconnecting

@@ -19,12 +19,12 @@ struct SendMessage {
   Message message;
 };
 // The world this process belongs to is known: rewireAttach() may return. For a joiner the world it
-// will be in (secret is 0 until its Prepare). Given once.
+// will be in (secret is zero until its Prepare). Given once.
 struct EnterWorld {
   World world;
   bool joining = false;
-  uint64_t job_secret = 0;
-  uint64_t secret = 0;
+  Key names_key;
+  Key secret;
 };
 // Mint one unique id per communicator; answer each with OnMinted.
 struct MintIds {
@@ -39,7 +39,7 @@ struct MakePlan {
   TransitionKind kind = TransitionKind::kBoundary;
   World from;
   World to;
-  uint64_t secret = 0;
+  Key secret;
 };
 // Communicators::Build; answer with OnBuilt. Also given when there is nothing to build.
 struct BuildGenerations {

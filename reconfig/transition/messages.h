@@ -172,6 +172,7 @@ struct Heartbeat {
   uint64_t updates = 0;  // begun so far
   NetCounts net;
   MoeCounts moe;
+  uint64_t connections_refused = 0;  // on the member's data address: late, too many or not proved
 };
 // SIGTERM came to this process: drain it within the given time.
 struct ReclaimNotice {
@@ -185,7 +186,7 @@ struct Finished {};
 struct Welcome {
   World world;  // the world to see: for a joiner the one it will be in
   bool joining = false;
-  uint64_t job_secret = 0;
+  Key names_key;  // with which members ask each other for names
 };
 struct Refused {
   std::string reason;
@@ -197,7 +198,7 @@ struct Prepare {
   TransitionKind kind = TransitionKind::kSwap;
   World from;
   World to;
-  uint64_t secret = 0;
+  Key secret;  // of the epoch
   uint32_t deadline_ms = 0;
   std::vector<CommunicatorId> mint;
 };

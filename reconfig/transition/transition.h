@@ -10,23 +10,29 @@
 #include <string>
 #include <vector>
 
+#include "reconfig/auth/key.h"
+#include "reconfig/base/bytes.h"
 #include "reconfig/base/clock.h"
-#include "reconfig/base/hash.h"
 #include "reconfig/transition/leader_action.h"
 #include "reconfig/transition/pace.h"
 
 namespace rewire {
 
-// The secret of an epoch: nobody without the job's secret can tell it.
-inline uint64_t DeriveSecret(uint64_t job_secret, Epoch epoch) {
-  return MixWord(MixWord(job_secret, epoch), ~epoch);
+// The key of an epoch. One way: it tells nothing of the job's key or of another epoch's.
+inline Key EpochKey(const Key& job, Epoch epoch) {
+  ByteWriter context;
+  context.Put(epoch);
+  return DeriveKey(job, "rewire epoch", context.bytes());
 }
+
+// The key with which the members of a job ask each other for names.
+inline Key NamesKey(const Key& job) { return DeriveKey(job, "rewire names", ""); }
 
 struct Transition {
   uint64_t attempt = 0;
   TransitionKind kind = TransitionKind::kSwap;
   Epoch epoch = 0;  // of the target
-  uint64_t secret = 0;
+  Key secret;
   World from;
   std::vector<MemberId> target;   // in slot order
   std::vector<MemberId> olds;     // of the stored world, alive; those that leave included

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "reconfig/auth/key.h"
+
 namespace rewire {
 
 using MemberId = uint32_t;  // one process driving one GPU; never changes, never used again
@@ -61,7 +63,7 @@ struct Cut {
 struct WorldRecord {
   World world;
   std::vector<Cut> cuts;     // of the last same-member swap; empty otherwise
-  uint64_t secret = 0;       // in every connection and fragment of this epoch
+  Key secret;                // of this epoch: members prove to each other that they have it
   uint64_t revision = 0;     // one more at every write: what the compare-and-swap compares
   Epoch reserved_epoch = 0;  // the highest epoch that was ever begun
   MemberId next_member = 0;  // the lowest id that was never given out

@@ -1,5 +1,5 @@
-// Any bytes as a listener's handle, a greeting and an answer: what is taken is in bounds, and comes
-// out of its own encoding as it went in.
+// Any bytes as a listener's handle, a hello, a challenge and a proof: what is taken is in bounds,
+// and comes out of its own encoding as it went in.
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -33,10 +33,15 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     Require(size == kHelloBytes && hello->index < hello->streams && hello->streams <= kMostStreams);
     const std::string again = EncodeHello(*hello);
     const auto same = DecodeHello({again.data(), again.size()});
-    Require(same.has_value() && same->link == hello->link && same->job == hello->job);
+    Require(same.has_value() && same->link == hello->link && same->peer == hello->peer &&
+            same->nonce == hello->nonce);
   }
-  if (const auto welcome = DecodeWelcome({bytes.data(), bytes.size()})) {
-    Require(EncodeWelcome(*welcome) == bytes);
+  if (const auto challenge = DecodeChallenge({bytes.data(), bytes.size()})) {
+    Require(EncodeChallenge(*challenge) == bytes);
   }
+  if (const auto proof = DecodeProof({bytes.data(), bytes.size()})) {
+    Require(EncodeProof(*proof) == bytes);
+  }
+  Require(!IsWelcome({bytes.data(), bytes.size()}) || bytes == EncodeWelcome());
   return 0;
 }

@@ -20,7 +20,7 @@ Simulation::Simulation(SimulationOptions options) : options_(options), random_(o
   const uint64_t members = 2 + random_.Below(4);
   for (MemberId m = 0; m < members; ++m) o.initial_members.push_back(m);
   o.max_members = 6;
-  o.job_secret = random_.Next();
+  o.job_key.bytes[0] = static_cast<unsigned char>(random_.Next());
   o.grace = seconds(2);
   o.join = seconds(4);
   o.build = seconds(3);

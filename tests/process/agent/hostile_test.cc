@@ -1,7 +1,9 @@
 // An agent whose clients are scripted: garbage, half frames, slow readers, strangers.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -279,6 +281,100 @@ TEST_F(HostileTest, MetricsOverHttp) {
       {"agent", "--socket", folder_ / "o", "--store", folder_ / "ow", "--metrics", "0.0.0.0:0"});
   EXPECT_EQ(elsewhere.status, 1);
   EXPECT_THAT(elsewhere.err, HasSubstr("'0.0.0.0:0' is not PORT or 127.0.0.1:PORT"));
+}
+
+TEST_F(HostileTest, SlowReadersOfTheMetricsKeepNobodyOut) {
+  const std::string address =
+      "127.0.0.1:" + std::to_string(Status()["agent"]["metrics_port"].get<int>());
+  // Some say nothing, some half a request, some never read their answers.
+  std::vector<UniqueFd> slow(48);
+  for (size_t i = 0; i < slow.size(); ++i) {
+    ASSERT_TRUE(ConnectTcp(address, Now() + kPatience, &slow[i]).ok());
+    const char* const said[] = {"", "GET /met", "GET /metrics HTTP/1.1\r\n\r\n"};
+    ASSERT_TRUE(SendAll(slow[i].get(), said[i % 3], Now() + kPatience).ok());
+  }
+  const Time begin = Now();
+  UniqueFd fd;
+  ASSERT_TRUE(ConnectTcp(address, Now() + kPatience, &fd).ok());
+  ASSERT_TRUE(SendAll(fd.get(), "GET /metrics HTTP/1.1\r\n\r\n", Now() + kPatience).ok());
+  std::string out;
+  char c = 0;
+  while (ReceiveAll(fd.get(), &c, 1, Now() + kPatience).ok()) out.push_back(c);
+  EXPECT_THAT(out, HasSubstr("HTTP/1.1 200 OK\r\n"));
+  // The slow ones were not all given their five seconds first.
+  EXPECT_TRUE(Eventually([this] {
+    const CommandResult r = Rewire({"metrics", "--socket", socket()});
+    return r.out.find("rewire_connections_closed_total{reason=\"metrics\"} 0") == std::string::npos;
+  })) << ToMilliseconds(Now() - begin);
+}
+
+TEST_F(HostileTest, ConnectionsThatSayNothingAreFewAndTheOldestGoFirst) {
+  std::vector<FramedSocket> silent;
+  for (int i = 0; i < 200; ++i) silent.push_back(Connect());
+  EXPECT_TRUE(Eventually([this] { return Status()["counters"]["connections"] <= 65; }));
+  EXPECT_TRUE(Closed(silent.front()));
+  const std::string frame = EncodeControl({{"command", "status"}});
+  ASSERT_TRUE(SendAll(silent.back().fd(), frame, Now() + kPatience).ok());
+  std::string answer;
+  EXPECT_TRUE(silent.back().Receive(&answer, Now() + kPatience).ok());
+}
+
+// Processor time of a process so far, in clock ticks.
+int64_t TicksOf(pid_t pid) {
+  std::ifstream in("/proc/" + std::to_string(pid) + "/stat");
+  std::string text((std::istreambuf_iterator<char>(in)), {});
+  std::istringstream rest(text.substr(text.rfind(')') + 2));
+  std::string skipped;
+  for (int field = 3; field < 14; ++field) rest >> skipped;
+  int64_t user = 0;
+  int64_t system = 0;
+  rest >> user >> system;
+  return user + system;
+}
+
+TEST_F(HostileTest, AnAgentWithoutDescriptorsDoesNotSpinAndServesAgainLater) {
+  const std::string address =
+      "127.0.0.1:" + std::to_string(Status()["agent"]["metrics_port"].get<int>());
+  rlimit before{};
+  ASSERT_EQ(prlimit(agent_->pid(), RLIMIT_NOFILE, nullptr, &before), 0);
+  const rlimit none{3, before.rlim_max};
+  ASSERT_EQ(prlimit(agent_->pid(), RLIMIT_NOFILE, &none, nullptr), 0);
+  FramedSocket waiting = Connect();  // the kernel's queue has them
+  UniqueFd metrics;
+  ASSERT_TRUE(ConnectTcp(address, Now() + kPatience, &metrics).ok());
+  const std::string frame = EncodeControl({{"command", "status"}});
+  ASSERT_TRUE(SendAll(waiting.fd(), frame, Now() + kPatience).ok());
+  const int64_t ticks = TicksOf(agent_->pid());
+  const Time begin = Now();
+  poll(nullptr, 0, 2000);  // it would spin meanwhile
+  const double used = static_cast<double>(TicksOf(agent_->pid()) - ticks) /
+                      static_cast<double>(sysconf(_SC_CLK_TCK));
+  EXPECT_LT(used / (ToMilliseconds(Now() - begin) / 1000), 0.2);
+  ASSERT_EQ(prlimit(agent_->pid(), RLIMIT_NOFILE, &before, nullptr), 0);
+  std::string answer;
+  EXPECT_TRUE(waiting.Receive(&answer, Now() + kPatience).ok());
+}
+
+TEST_F(HostileTest, AJobKeyThatOthersCanReadIsRefused) {
+  const std::string file = folder_ / "exposed.secret";
+  std::ofstream(file) << std::string(32, 'k');
+  const auto start = [&] {
+    return Rewire({"agent", "--socket", folder_ / "x", "--store", folder_ / "exposed"}, kPatience);
+  };
+  chmod(file.c_str(), 0644);
+  EXPECT_THAT(start().err, HasSubstr("only its owner"));
+  chmod(file.c_str(), 0600);
+  std::ofstream(file) << std::string(8, 'k');
+  EXPECT_THAT(start().err, HasSubstr("bytes=8: must be 32"));
+  unlink(file.c_str());
+  ASSERT_EQ(symlink((folder_ / "world.secret").c_str(), file.c_str()), 0);
+  EXPECT_THAT(start().err, HasSubstr("Too many levels of symbolic links"));
+  struct stat st {};
+  ASSERT_EQ(stat((folder_ / "world.secret").c_str(), &st), 0);
+  EXPECT_EQ(st.st_mode & 0777, 0600);
+  EXPECT_EQ(st.st_size, 32);
+  ASSERT_EQ(stat((folder_ / "world").c_str(), &st), 0);
+  EXPECT_EQ(st.st_mode & 0777, 0600);
 }
 
 TEST_F(HostileTest, EveryLineOfTheMetricsParses) {

@@ -4,9 +4,11 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <filesystem>
 #include <fstream>
 
 #include "tests/process/agent/job.h"
+#include "tests/process/participant/flood.h"
 
 namespace rewire {
 namespace {
@@ -107,6 +109,38 @@ TEST_P(StateTest, TheOldWorldTrainsOnWithoutItsAgent) {
   kill(Status()["agent"]["pid"].get<int>(), SIGKILL);
   WaitSteady(1);
   EXPECT_EQ(Ask({"resize", "3"}).status, 0);
+  Finish();
+}
+
+// Connections of processes without a key neither stop a change nor fill the members' tables.
+TEST_P(StateTest, ChangesItsWorldUnderAFloodOfConnections) {
+  WaitSteady(1);
+  std::vector<pid_t> pids;
+  for (const auto& m : Status()["world"]["members"]) pids.push_back(m["pid"].get<int>());
+  {
+    const Flood flood(pids);
+    ASSERT_GE(flood.ports(), pids.size());
+    const auto refused = [this] {
+      const std::string metrics = Ask({"metrics"}).out;
+      const std::string name = "rewire_stream_connections_refused_total{member=\"0\"} ";
+      const size_t at = metrics.find(name);
+      return at == std::string::npos ? 0 : std::stod(metrics.substr(at + name.size()));
+    };
+    const Time deadline = Now() + seconds(30);
+    while ((refused() < 500 || flood.connections() < 2000) && Now() < deadline) {
+    }
+    EXPECT_GE(refused(), 500);
+    for (const char* size : {"4", "2"}) {
+      const CommandResult r = Ask({"resize", size});
+      EXPECT_EQ(r.status, 0) << r.err;
+      for (const pid_t pid : pids) {
+        const auto files =
+            std::filesystem::directory_iterator("/proc/" + std::to_string(pid) + "/fd");
+        EXPECT_LE(std::distance(begin(files), end(files)), 64 + 64 + 100);
+      }
+    }
+  }
+  Train();
   Finish();
 }
 

@@ -11,6 +11,7 @@
 
 #include "net_plugin/socket/address.h"
 #include "net_plugin/socket/links.h"
+#include "tests/unit/net_plugin/scripted_handshake.h"
 
 namespace rewire::net {
 namespace {
@@ -33,21 +34,9 @@ class HalfOpen : public ::testing::Test {
     const auto listener = listening_.Listen(Loopback());
     ASSERT_TRUE(listener.ok()) << listener.status();
     address_ = *listener;
-    Hello hello;
-    hello.streams = 2;  // the other one never comes
-    hello.link = 1;
-    hello.listener = address_.listener;
-    hello.key = address_.key;
-    hello_ = EncodeHello(hello);
+    hello_ = EncodeHello(net_test::HelloTo(address_, 1, 2));  // the other stream never comes
   }
-  UniqueFd Visit(size_t bytes) {
-    UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    EXPECT_EQ(connect(fd.get(), reinterpret_cast<const sockaddr*>(&address_.address),
-                      AddressLength(address_.address)),
-              0);
-    EXPECT_EQ(send(fd.get(), hello_.data(), bytes, MSG_NOSIGNAL), static_cast<ssize_t>(bytes));
-    return fd;
-  }
+  UniqueFd Visit(size_t bytes) { return net_test::Visit(address_, hello_.substr(0, bytes)); }
   // Somebody else comes to the same listener.
   bool Joins() {
     Links other{{}};
@@ -80,7 +69,7 @@ class HalfOpen : public ::testing::Test {
     return listening_.counters().strangers == count;
   }
 
-  Links listening_{{0, milliseconds(300), milliseconds(300)}};
+  Links listening_{{{}, milliseconds(300), milliseconds(300)}};
   ListenAddress address_;
   std::string hello_;
 };
@@ -102,10 +91,16 @@ TEST_F(HalfOpen, WhoDiesAfterAnyByte) {
 }
 
 TEST(HalfOpenListener, WhoAcceptsAndNeverAnswers) {
-  Links silent{{}};  // the kernel accepts for it, and nobody looks after it
+  const UniqueFd silent(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));  // never accepts
   Links other{{}};
-  Links connecting({0, seconds(5), seconds(20), milliseconds(300)});
-  absl::StatusOr<ListenAddress> nowhere = silent.Listen(Loopback());
+  Links connecting({{}, seconds(5), seconds(20), milliseconds(300)});
+  ListenAddress there;
+  there.address = Loopback();
+  socklen_t size = sizeof(sockaddr_in);
+  ASSERT_EQ(bind(silent.get(), reinterpret_cast<sockaddr*>(&there.address), size), 0);
+  ASSERT_EQ(listen(silent.get(), 8), 0);
+  getsockname(silent.get(), reinterpret_cast<sockaddr*>(&there.address), &size);
+  absl::StatusOr<ListenAddress> nowhere = there;
   absl::StatusOr<ListenAddress> somewhere = other.Listen(Loopback());
   absl::Status status;
   std::unique_ptr<Link> link;

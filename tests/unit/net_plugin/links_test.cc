@@ -14,10 +14,16 @@
 #include <cstring>
 
 #include "net_plugin/socket/address.h"
+#include "tests/unit/net_plugin/scripted_handshake.h"
 
 namespace rewire::net {
 namespace {
 
+using net_test::HelloTo;
+using net_test::IsClosed;
+using net_test::ProofFor;
+using net_test::ReadBytes;
+using net_test::Visit;
 using ::testing::HasSubstr;
 
 sockaddr_storage Loopback() {
@@ -55,16 +61,6 @@ class LinksTest : public ::testing::Test {
     }
     to->Unlisten(address->listener);
     return ends;
-  }
-  // Somebody who only writes these bytes to a listener of `to`.
-  UniqueFd Visit(const ListenAddress& to, const std::string& bytes) {
-    UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    EXPECT_EQ(connect(fd.get(), reinterpret_cast<const sockaddr*>(&to.address),
-                      AddressLength(to.address)),
-              0);
-    EXPECT_EQ(send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL),
-              static_cast<ssize_t>(bytes.size()));
-    return fd;
   }
   // True when `links` closes this connection; what it said before that.
   bool Closes(Links* links, uint64_t listener, int fd, std::string* said) {
@@ -157,57 +153,167 @@ TEST_F(LinksTest, BytesOfAnEarlierUseEndALink) {
   EXPECT_TRUE(Closes(&b_, listener->listener, fd, &said));
 }
 
-TEST_F(LinksTest, StrangersAreTurnedAwayAndCounted) {
+TEST_F(LinksTest, AnswersHellosThatItRefusesAndCountsThem) {
   const absl::StatusOr<ListenAddress> listener = b_.Listen(Loopback());
   ASSERT_TRUE(listener.ok());
-  Hello hello;
-  hello.streams = 1;
-  hello.link = 1;
-  hello.listener = listener->listener;
-  hello.key = listener->key + 1;
-  Hello nobody = hello;
+  Hello nobody = HelloTo(*listener, 1);
   nobody.listener += 1;
-  Hello job = hello;
-  job.key = listener->key;
-  job.job = 9;
-  Hello version = job;
+  Hello another = HelloTo(*listener, 1);
+  another.peer += 1;  // a process that had this port before
+  Hello version = HelloTo(*listener, 1);
   version.version = 99;
-  const std::pair<std::string, std::optional<Welcome>> guests[] = {
+  const std::pair<std::string, std::optional<Answer>> hellos[] = {
       {std::string(200, 'x'), {}},
-      {EncodeHello(hello), Welcome::kStranger},
-      {EncodeHello(nobody), Welcome::kStranger},
-      {EncodeHello(job), Welcome::kStranger},
-      {EncodeHello(version), Welcome::kVersion}};
+      {EncodeHello(nobody), Answer::kUnknown},
+      {EncodeHello(another), Answer::kUnknown},
+      {EncodeHello(version), Answer::kVersion}};
   uint64_t count = 0;
-  for (const auto& [bytes, answer] : guests) {
+  for (const auto& [bytes, answer] : hellos) {
     const UniqueFd fd = Visit(*listener, bytes);
-    std::string said;
-    EXPECT_TRUE(Closes(&b_, listener->listener, fd.get(), &said));
-    EXPECT_EQ(said.empty() ? std::nullopt : DecodeWelcome(said), answer);
+    const std::string said = ReadBytes(fd.get(), kChallengeBytes);
+    EXPECT_TRUE(IsClosed(fd.get()));
+    const std::optional<Challenge> challenge = DecodeChallenge(said);
+    EXPECT_EQ(challenge ? std::optional(challenge->answer) : std::nullopt, answer);
+    if (challenge) {
+      EXPECT_EQ(challenge->proof, Code{});  // an oracle for nobody
+    }
     EXPECT_EQ(b_.counters().strangers, ++count);
   }
 }
 
-TEST_F(LinksTest, WhoSaysNothingOrHalfIsGivenUp) {
-  Links impatient({0, milliseconds(50), milliseconds(50)});
-  const absl::StatusOr<ListenAddress> listener = impatient.Listen(Loopback());
-  Hello hello;
-  hello.streams = 2;  // the other one never comes
-  hello.link = 1;
-  hello.listener = listener->listener;
-  hello.key = listener->key;
-  for (const std::string& bytes :
-       {std::string(), EncodeHello(hello).substr(0, 20), EncodeHello(hello)}) {
-    const UniqueFd fd = Visit(*listener, bytes);
-    std::string said;
-    EXPECT_TRUE(Closes(&impatient, listener->listener, fd.get(), &said)) << bytes.size();
+// Wrong proofs: of another key, recorded from another connection, and the listener's own sent back.
+TEST_F(LinksTest, RefusesProofsThatAreNotOfThisConnection) {
+  const absl::StatusOr<ListenAddress> listener = b_.Listen(Loopback());
+  const std::string hello = EncodeHello(HelloTo(*listener, 1));
+  std::string recorded;
+  {
+    const UniqueFd fd = Visit(*listener, hello);
+    const auto challenge = DecodeChallenge(ReadBytes(fd.get(), kChallengeBytes));
+    ASSERT_TRUE(challenge.has_value());
+    recorded = ProofFor(*listener, hello, *challenge);
+    ASSERT_EQ(send(fd.get(), recorded.data(), recorded.size(), 0), ssize_t{kProofBytes});
+    EXPECT_TRUE(IsWelcome(ReadBytes(fd.get(), kWelcomeBytes)));
   }
-  EXPECT_EQ(impatient.counters().strangers, 3u);
+  EXPECT_EQ(b_.counters().strangers, 0u);
+  using Make = std::function<std::string(const Challenge&)>;
+  const Make wrong[] = {
+      [&](const Challenge&) { return recorded; },
+      [&](const Challenge& c) { return EncodeProof(c.proof); },
+      [&](const Challenge& c) { return ProofFor(*listener, hello, c, RandomKey()); },
+      [&](const Challenge&) { return std::string(kProofBytes, '\0'); },
+  };
+  uint64_t count = 0;
+  for (const Make& make : wrong) {
+    const UniqueFd fd = Visit(*listener, hello);
+    const auto challenge = DecodeChallenge(ReadBytes(fd.get(), kChallengeBytes));
+    ASSERT_TRUE(challenge.has_value());
+    const std::string proof = make(*challenge);
+    ASSERT_EQ(send(fd.get(), proof.data(), proof.size(), 0), ssize_t{kProofBytes});
+    EXPECT_TRUE(IsClosed(fd.get()));
+    EXPECT_EQ(b_.counters().strangers, ++count);
+  }
+}
+
+// A network attacker that reads everything and answers as the listener would.
+TEST_F(LinksTest, WritesNoKeyInTheClear) {
+  const Key job = RandomKey();
+  Links connecting{{job}};
+  UniqueFd server(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  ListenAddress address;
+  address.address = Loopback();
+  address.incarnation = 5;
+  address.listener = 6;
+  address.key = RandomKey();
+  socklen_t size = sizeof(sockaddr_in);
+  ASSERT_EQ(bind(server.get(), reinterpret_cast<sockaddr*>(&address.address), size), 0);
+  ASSERT_EQ(listen(server.get(), 8), 0);
+  getsockname(server.get(), reinterpret_cast<sockaddr*>(&address.address), &size);
+  const Key key = LinkKey(job, 5, 6, address.key);
+  ASSERT_TRUE(connecting.Connect(Loopback(), 1, &address).ok());
+  const UniqueFd fd(accept(server.get(), nullptr, nullptr));
+  const auto drive = [&](size_t bytes) {
+    std::string in;
+    std::unique_ptr<Link> link;
+    for (const Time deadline = Soon(); in.size() < bytes && Now() < deadline;) {
+      EXPECT_TRUE(connecting.Connect(Loopback(), 1, &address).ok());
+      if (WaitReady(fd.get(), POLLIN, Now() + milliseconds(1))) {
+        in += ReadBytes(fd.get(), bytes - in.size());
+      }
+    }
+    return in;
+  };
+  std::string all = drive(kHelloBytes);
+  Challenge challenge;
+  challenge.nonce = RandomNonce();
+  challenge.proof = ProofOf(Side::kListening, key, all, challenge.nonce);
+  std::string said = EncodeChallenge(challenge);
+  ASSERT_EQ(send(fd.get(), said.data(), said.size(), 0), ssize_t{kChallengeBytes});
+  const std::string hello = all;
+  const std::string proof = drive(kProofBytes);
+  EXPECT_EQ(proof, EncodeProof(ProofOf(Side::kConnecting, key, hello, challenge.nonce)));
+  said = EncodeWelcome();
+  ASSERT_EQ(send(fd.get(), said.data(), said.size(), 0), ssize_t{kWelcomeBytes});
+  std::unique_ptr<Link> link;
+  for (const Time deadline = Soon(); link == nullptr && Now() < deadline;) {
+    link = *connecting.Connect(Loopback(), 1, &address);
+  }
+  ASSERT_NE(link, nullptr);
+  // The link rests, and is used again.
+  const uint64_t id = link->id;
+  FrameHeader rest;
+  rest.kind = FrameKind::kRest;
+  rest.use = 1;
+  ASSERT_EQ(send(fd.get(), &rest, sizeof rest, 0), ssize_t{sizeof rest});
+  ASSERT_TRUE(WaitReady(link->streams[0].fd(), POLLIN, Soon()));
+  connecting.ReturnSending(std::move(link));
+  address.attempt = 0;
+  ASSERT_NE(*connecting.Connect(Loopback(), 1, &address), nullptr);
+  const std::string open = ReadBytes(fd.get(), sizeof(FrameHeader));
+  FrameHeader header;
+  ASSERT_EQ(open.size(), sizeof header);
+  std::memcpy(&header, open.data(), sizeof header);
+  EXPECT_EQ(header.kind, FrameKind::kOpen);
+  EXPECT_EQ(header.total, OpenTag(key, id, 2));
+  all += proof + open;
+  for (const Key& secret : {job, address.key, key}) {
+    for (size_t at = 0; at < kKeyBytes; at += 8) {
+      EXPECT_EQ(all.find(secret.view().substr(at, 8)), std::string::npos);
+    }
+  }
+}
+
+// The listener of a link at rest takes an open frame from the right peer for one use only.
+TEST_F(LinksTest, OpenTagsDifferByLinkUseAndKey) {
+  const Key key = RandomKey();
+  EXPECT_NE(OpenTag(key, 1, 2), OpenTag(key, 1, 3));
+  EXPECT_NE(OpenTag(key, 1, 2), OpenTag(key, 2, 2));
+  EXPECT_NE(OpenTag(key, 1, 2), OpenTag(RandomKey(), 1, 2));
+}
+
+TEST_F(LinksTest, GivesUpConnectionsThatStopInTheHandshake) {
+  Links impatient({{}, milliseconds(50), milliseconds(50)});
+  const absl::StatusOr<ListenAddress> listener = impatient.Listen(Loopback());
+  const std::string hello = EncodeHello(HelloTo(*listener, 1, 2));
+  // Nobody calls anything meanwhile.
+  for (const std::string& bytes : {std::string(), hello.substr(0, 20)}) {
+    const UniqueFd fd = Visit(*listener, bytes);
+    EXPECT_TRUE(IsClosed(fd.get())) << bytes.size();
+  }
+  for (const bool proves : {false, true}) {  // and then the other stream never comes
+    const UniqueFd fd = Visit(*listener, hello);
+    const auto challenge = DecodeChallenge(ReadBytes(fd.get(), kChallengeBytes));
+    ASSERT_TRUE(challenge.has_value());
+    const std::string proof = ProofFor(*listener, hello, *challenge);
+    if (proves) send(fd.get(), proof.data(), proof.size(), 0);
+    std::string said;
+    EXPECT_TRUE(Closes(&impatient, listener->listener, fd.get(), &said)) << proves;
+  }
+  EXPECT_EQ(impatient.counters().strangers, 4u);
 }
 
 TEST_F(LinksTest, AnotherJobsMembersAreRefusedByName) {
-  Links ours({1, seconds(5), seconds(20)});
-  Links theirs({2, seconds(5), seconds(20)});
+  Links ours({RandomKey(), seconds(5), seconds(20)});
+  Links theirs({RandomKey(), seconds(5), seconds(20)});
   absl::StatusOr<ListenAddress> address = ours.Listen(Loopback());
   absl::StatusOr<std::unique_ptr<Link>> link = std::unique_ptr<Link>();
   const Time deadline = Soon();
@@ -220,8 +326,15 @@ TEST_F(LinksTest, AnotherJobsMembersAreRefusedByName) {
 }
 
 TEST_F(LinksTest, AnAnswerThatNeverComesIsAnError) {
-  Links impatient({0, seconds(5), seconds(1)});
-  absl::StatusOr<ListenAddress> address = b_.Listen(Loopback());  // and nobody looks after it
+  Links impatient({{}, seconds(5), seconds(1)});
+  const UniqueFd silent(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));  // never accepts
+  ListenAddress there;
+  there.address = Loopback();
+  socklen_t size = sizeof(sockaddr_in);
+  ASSERT_EQ(bind(silent.get(), reinterpret_cast<sockaddr*>(&there.address), size), 0);
+  ASSERT_EQ(listen(silent.get(), 8), 0);
+  getsockname(silent.get(), reinterpret_cast<sockaddr*>(&there.address), &size);
+  absl::StatusOr<ListenAddress> address = there;
   // As long as it is asked for it goes on.
   const Time later = Now() + milliseconds(1500);
   while (Now() < later) {
@@ -295,24 +408,18 @@ TEST_F(LinksTest, LinksToProcessesThatHaveGoneAreForgotten) {
   EXPECT_LE(open(), before + 2);  // the acceptor
 }
 
-TEST_F(LinksTest, WhoHasGreetedInTimeIsHeardHoweverLate) {
-  Links slow({0, milliseconds(20), seconds(20)});
-  const absl::StatusOr<ListenAddress> listener = slow.Listen(Loopback());
-  Hello hello;
-  hello.streams = 1;
-  hello.link = 1;
-  hello.listener = listener->listener;
-  hello.key = listener->key;
-  const std::string bytes = EncodeHello(hello);
-  const UniqueFd fd = Visit(*listener, bytes.substr(0, 10));
-  ASSERT_TRUE(slow.Accept(listener->listener).ok());  // it has come, and is known to have
-  ASSERT_EQ(send(fd.get(), bytes.data() + 10, bytes.size() - 10, 0),
-            static_cast<ssize_t>(bytes.size() - 10));
-  poll(nullptr, 0, 150);  // nobody asks for a while
-  const auto link = slow.Accept(listener->listener);
-  ASSERT_TRUE(link.ok());
-  EXPECT_NE(*link, nullptr);
-  EXPECT_EQ(slow.counters().strangers, 0u);
+// The handshake is a worker's: a program that is busy elsewhere finds the link made.
+TEST_F(LinksTest, AcceptsLinksWhileTheProgramCallsNothing) {
+  absl::StatusOr<ListenAddress> address = b_.Listen(Loopback());
+  std::unique_ptr<Link> there;
+  for (const Time deadline = Soon(); there == nullptr && Now() < deadline;) {
+    there = *a_.Connect(Loopback(), 3, &*address);
+  }
+  ASSERT_NE(there, nullptr);
+  const auto here = b_.Accept(address->listener);
+  ASSERT_TRUE(here.ok());
+  ASSERT_NE(*here, nullptr);
+  EXPECT_EQ((*here)->id, there->id);
 }
 
 TEST_F(LinksTest, NobodyListensThere) {
@@ -332,15 +439,15 @@ TEST(HandleTest, GoesThroughItsBytes) {
   reinterpret_cast<sockaddr_in&>(a.address).sin_port = htons(4711);
   a.incarnation = 1;
   a.listener = 2;
-  a.key = 3;
+  a.key = RandomKey();
   a.attempt = 4;
   char bytes[kHandleBytes];
   EncodeAddress(a, bytes);
   const std::optional<ListenAddress> b = DecodeAddress(bytes);
   ASSERT_TRUE(b.has_value());
   EXPECT_EQ(AddressText(b->address), "127.0.0.1:4711");
-  EXPECT_EQ(std::tie(b->incarnation, b->listener, b->key, b->attempt),
-            std::make_tuple(1u, 2u, 3u, 4u));
+  EXPECT_EQ(std::tie(b->incarnation, b->listener, b->attempt), std::make_tuple(1u, 2u, 4u));
+  EXPECT_EQ(b->key, a.key);
   auto& six = reinterpret_cast<sockaddr_in6&>(a.address);
   six = {};
   six.sin6_family = AF_INET6;

@@ -17,6 +17,7 @@ namespace rewire {
 namespace {
 
 constexpr uint64_t kElements = 3 << 20;
+constexpr Key kSecret{{7}};
 
 class SnapshotterTest : public ::testing::Test {
  protected:
@@ -61,8 +62,8 @@ TEST_P(BuddyTest, EachSlotHasTheOthersCopyOfEveryVersion) {
   const auto zero = Make(0, node);
   const auto one = Make(1, node);
   const World world = Of(transports_[1]->address());
-  zero->StartWorld(world, 7, 0, Tensors(0));
-  one->StartWorld(world, 7, 1, Tensors(1));
+  zero->StartWorld(world, kSecret, 0, Tensors(0));
+  one->StartWorld(world, kSecret, 1, Tensors(1));
   for (const uint64_t version : {4, 5, 6}) {
     ASSERT_TRUE(zero->BeginVersion(version).ok());
     ASSERT_TRUE(one->BeginVersion(version).ok());
@@ -86,8 +87,8 @@ TEST_P(BuddyTest, AStreamedVersionIsLeftOutAndCanBeCopiedLater) {
   const auto zero = Make(0, node);
   const auto one = Make(1, node);
   const World world = Of(transports_[1]->address());
-  zero->StartWorld(world, 7, 0, Tensors(0));
-  one->StartWorld(world, 7, 1, Tensors(1));
+  zero->StartWorld(world, kSecret, 0, Tensors(0));
+  one->StartWorld(world, kSecret, 1, Tensors(1));
   for (const bool streamed : {false, true}) {
     ASSERT_TRUE(zero->BeginVersion(streamed ? 5 : 4, streamed).ok());
     ASSERT_TRUE(zero->WaitTaken(Now() + seconds(30)));
@@ -110,7 +111,7 @@ TEST_F(SnapshotterTest, WhatIsVolatileIsCopiedAtOnceAlsoOfAStreamedVersion) {
   t.part = {0, 1};
   t.place.data = reinterpret_cast<char*>(&cursor);
   tensors.push_back(t);
-  zero->StartWorld({3, {{0, 0, ""}}}, 7, 0, tensors);
+  zero->StartWorld({3, {{0, 0, ""}}}, kSecret, 0, tensors);
   ASSERT_TRUE(zero->BeginVersion(5, /*streamed=*/true).ok());
   cursor = 41;  // the step has begun when it turns out that nothing is streamed
   zero->CopyRest(5);
@@ -126,12 +127,12 @@ TEST_F(SnapshotterTest, MemoryIsOfferedAgainToANextSlotThatHasDroppedIt) {
   const auto zero = Make(0, NodeIdentity());
   const auto one = Make(1, NodeIdentity());
   const World world = Of(transports_[1]->address());
-  zero->StartWorld(world, 7, 0, Tensors(0));
-  one->StartWorld(world, 7, 1, Tensors(1));
+  zero->StartWorld(world, kSecret, 0, Tensors(0));
+  one->StartWorld(world, kSecret, 1, Tensors(1));
   ASSERT_TRUE(zero->BeginVersion(4).ok());
   ASSERT_TRUE(zero->WaitTaken(Now() + seconds(30)));
   one->Freeze();
-  one->StartWorld(world, 7, 1, Tensors(1));
+  one->StartWorld(world, kSecret, 1, Tensors(1));
   for (const uint64_t version : {5, 6, 7}) {
     ASSERT_TRUE(zero->BeginVersion(version).ok());
     ASSERT_TRUE(zero->WaitTaken(Now() + seconds(30)));
@@ -156,7 +157,7 @@ TEST_F(SnapshotterTest, FreezeDoesNotWaitForANextSlotThatDoesNotAnswer) {
       return NodeIdentity();
     };
     Snapshotter snapshotter(transports_[0].get(), &budget_, options);
-    snapshotter.StartWorld(Of(address), 7, 0, Tensors(0));
+    snapshotter.StartWorld(Of(address), kSecret, 0, Tensors(0));
     ASSERT_TRUE(snapshotter.BeginVersion(1).ok());
     asked.get_future().wait();
     // The stream is closed while the thread is about to send.

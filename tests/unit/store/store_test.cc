@@ -22,7 +22,7 @@ using ::testing::HasSubstr;
 WorldRecord Record(Epoch epoch) {
   WorldRecord r;
   r.world.epoch = epoch;
-  r.secret = epoch * 77;
+  r.secret.bytes[0] = static_cast<unsigned char>(epoch * 77);
   r.revision = epoch;
   r.reserved_epoch = epoch + 1;
   r.next_member = 9;

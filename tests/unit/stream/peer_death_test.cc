@@ -17,7 +17,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr StreamKey kKey{Purpose::kTransition, 2, 77};
+constexpr StreamKey kKey{Purpose::kTransition, 2, kStreamSecret};
+const StreamHello kHello{Purpose::kTransition, 2, 1, 2, 0, 0, {}};
 constexpr size_t kBytes = 300 * 1000;  // more than one write takes
 
 size_t OpenDescriptors() {
@@ -145,7 +146,8 @@ INSTANTIATE_TEST_SUITE_P(AtEveryMessage, ReceiverDeath,
 
 // Before a receiver has taken the stream nothing is lost: it is asked again.
 TEST_F(PeerDeath, BeforeTheStreamIsOpenItIsOnlyADelay) {
-  for (const Until until : {Until::kAccept, Until::kGreeting, Until::kHalfAnswer}) {
+  for (const Until until :
+       {Until::kAccept, Until::kHello, Until::kHalfChallenge, Until::kProof, Until::kHalfAnswer}) {
     for (const bool reset : {false, true}) {
       ScriptedReceiver receiver(until, reset);
       receiver.LiveFrom(3);
@@ -166,7 +168,6 @@ TEST_F(PeerDeath, AnswersThatAreNone) {
   } kAnswers[] = {
       {EncodeReply(Reply::kRejected), absl::StatusCode::kDataLoss, "member 2 rejected a fragment"},
       {EncodeReply(Reply::kAccepted), absl::StatusCode::kDataLoss, "an answer out of order"},
-      {EncodeReply(Reply::kUnknown), absl::StatusCode::kDataLoss, "an answer out of order"},
       {std::string(kReplySize, 'z'), absl::StatusCode::kUnavailable, "an answer that is none"},
       // Two at once, of which one is for a fragment that it cannot have seen.
       {EncodeReply(Reply::kPlaced) + EncodeReply(Reply::kPlaced), absl::StatusCode::kDataLoss,
@@ -211,11 +212,12 @@ class SenderDeath : public PeerDeath {
   std::vector<std::string> Messages() {
     FragmentHeader header;
     header.epoch = kKey.epoch;
-    header.secret = kKey.secret;
     header.bytes = kBytes;
     header.content = HashContent(bytes_.data(), kBytes, 0);
     const std::string body(bytes_.data(), kBytes);
-    return {EncodeGreeting({kKey, 1, 0}), EncodeHeader(header), body, EncodeHeader(header), body};
+    return {EncodeStreamHello(kHello), std::string(kStreamProofSize, 'p'),  // made when it is known
+            EncodeHeader(header),      body,
+            EncodeHeader(header),      body};
   }
 };
 
@@ -226,7 +228,7 @@ TEST_F(SenderDeath, GivesTheSinkWholeFragmentsOnly) {
     auto to = TcpTransport::Start(options);
     ASSERT_TRUE(to.ok()) << to.status();
     CountingSink sink;
-    (*to)->Open(kKey, &sink);
+    (*to)->Open(kKey, {{1, 0, ""}}, &sink);
     const std::vector<std::string> messages = Messages();
     int whole = 0;
     for (const bool reset : {false, true}) {
@@ -234,21 +236,21 @@ TEST_F(SenderDeath, GivesTheSinkWholeFragmentsOnly) {
         for (const size_t part : {size_t{0}, messages[last].size() / 2, messages[last].size()}) {
           UniqueFd fd;
           ASSERT_TRUE(ConnectTcp((*to)->address(), Now() + kStreamPatience, &fd).ok());
-          std::string answers(kReplySize, '\0');
+          std::string answers(kStreamChallengeSize, '\0');
           // It waits for every answer but the last, and dies without reading that.
           for (size_t m = 0; m <= last; ++m) {
-            const std::string_view said =
-                std::string_view(messages[m]).substr(0, m == last ? part : std::string::npos);
+            const std::string whole_message = m == 1 ? ProofFor(messages[0], answers) : messages[m];
+            const std::string said = whole_message.substr(0, m == last ? part : std::string::npos);
             ASSERT_TRUE(SendAll(fd.get(), said, Now() + kStreamPatience).ok());
-            if (m == last || m == 1 || m == 3) continue;
-            ASSERT_TRUE(
-                ReceiveAll(fd.get(), answers.data(), kReplySize, Now() + kStreamPatience).ok());
-            if (m == 2) ++whole;
+            if (m == last || m == 2 || m == 4) continue;
+            const size_t answer = m == 0 ? kStreamChallengeSize : kReplySize;
+            ASSERT_TRUE(ReceiveAll(fd.get(), answers.data(), answer, Now() + kStreamPatience).ok());
+            if (m == 3) ++whole;
           }
           if (reset) {
             // What is still on its way may be lost with it.
             ResetConnection(&fd);
-          } else if (part == messages[last].size() && (last == 2 || last == 4)) {
+          } else if (part == messages[last].size() && (last == 3 || last == 5)) {
             ++whole;
           }
         }
@@ -257,15 +259,18 @@ TEST_F(SenderDeath, GivesTheSinkWholeFragmentsOnly) {
     // A sender that lives gets through, behind all of them.
     UniqueFd fd;
     ASSERT_TRUE(ConnectTcp((*to)->address(), Now() + kStreamPatience, &fd).ok());
-    for (size_t m = 0; m < 3; ++m) {
-      ASSERT_TRUE(SendAll(fd.get(), messages[m], Now() + kStreamPatience).ok());
-    }
+    ASSERT_TRUE(SendAll(fd.get(), messages[0], Now() + kStreamPatience).ok());
+    std::string challenge(kStreamChallengeSize, '\0');
+    ASSERT_TRUE(
+        ReceiveAll(fd.get(), challenge.data(), challenge.size(), Now() + kStreamPatience).ok());
+    const std::string rest = ProofFor(messages[0], challenge) + messages[2] + messages[3];
+    ASSERT_TRUE(SendAll(fd.get(), rest, Now() + kStreamPatience).ok());
     char answers[2 * kReplySize];
     ASSERT_TRUE(ReceiveAll(fd.get(), answers, sizeof answers, Now() + kStreamPatience).ok());
     EXPECT_EQ(DecodeReply({answers + kReplySize, kReplySize}), Reply::kPlaced);
     ++whole;
     fd.reset();
-    // Fragments of resets that made it all the same are no more than there were: last 2 and 4.
+    // Fragments of resets that made it all the same are no more than there were: last 3 and 5.
     const Time deadline = Now() + kStreamPatience;
     while (sink.taken < whole && Now() < deadline) std::this_thread::yield();
     (*to)->Close(kKey);

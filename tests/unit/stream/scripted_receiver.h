@@ -22,18 +22,41 @@ namespace rewire {
 
 inline constexpr Duration kStreamPatience = seconds(20);
 
+inline constexpr Key kStreamSecret{{77}};
+
+// The right answer to a hello.
+inline std::string ChallengeFor(std::string_view hello, const Key& secret = kStreamSecret) {
+  const Key key = ConnectionKey(secret, *DecodeStreamHello(hello));
+  StreamChallenge challenge;
+  challenge.known = true;
+  challenge.nonce = RandomNonce();
+  challenge.proof = ProofOf(Side::kListening, key, hello, challenge.nonce);
+  return EncodeStreamChallenge(challenge);
+}
+
+// The right answer to a challenge.
+inline std::string ProofFor(std::string_view hello, std::string_view challenge,
+                            const Key& secret = kStreamSecret) {
+  const Key key = ConnectionKey(secret, *DecodeStreamHello(hello));
+  const auto decoded = DecodeStreamChallenge(challenge);
+  if (!decoded || !decoded->known) return std::string(kStreamProofSize, 'x');
+  return EncodeStreamProof(ProofOf(Side::kConnecting, key, hello, decoded->nonce));
+}
+
 // How far a receiver comes before it dies, in the order of what happens.
 enum class Until {
-  kAccept,        // a connection, of which it reads nothing
-  kGreeting,      // has read the greeting
-  kHalfAnswer,    // has sent half of the answer to it
-  kOpen,          // has sent all of it
-  kHeader,        // has read the first fragment's header
-  kHalfBody,      // and half of its bytes
-  kBody,          // and the other half
-  kHalfPlaced,    // has sent half of the answer to it
-  kPlaced,        // has sent all of it
-  kSecondHeader,  // the same of the second fragment
+  kAccept,         // a connection, of which it reads nothing
+  kHello,          // has read the hello
+  kHalfChallenge,  // has sent half of its challenge
+  kProof,          // has read the proof
+  kHalfAnswer,     // has sent half of the answer to it
+  kOpen,           // has sent all of it
+  kHeader,         // has read the first fragment's header
+  kHalfBody,       // and half of its bytes
+  kBody,           // and the other half
+  kHalfPlaced,     // has sent half of the answer to it
+  kPlaced,         // has sent all of it
+  kSecondHeader,   // the same of the second fragment
   kSecondHalfBody,
   kSecondBody,
   kSecondHalfPlaced,
@@ -51,8 +74,9 @@ inline void ResetConnection(UniqueFd* fd) {
 class ScriptedReceiver {
  public:
   // Answers the first fragment with `answer` where that is not empty, and ends the script there.
-  explicit ScriptedReceiver(Until until, bool reset = false, std::string answer = {})
-      : until_(until), reset_(reset), answer_(std::move(answer)) {
+  explicit ScriptedReceiver(Until until, bool reset = false, std::string answer = {},
+                            const Key& secret = kStreamSecret)
+      : until_(until), reset_(reset), answer_(std::move(answer)), secret_(secret) {
     EXPECT_TRUE(ListenTcp("127.0.0.1:0", &listener_, &address_).ok());
     thread_ = std::thread([this] { Run(); });
   }
@@ -137,8 +161,16 @@ class ScriptedReceiver {
   }
   void Serve(int fd) {
     if (Dies(Until::kAccept)) return;
-    char greeting[kGreetingSize];
-    if (!Read(fd, greeting, sizeof greeting) || Dies(Until::kGreeting)) return;
+    char hello[kStreamHelloSize];
+    if (!Read(fd, hello, sizeof hello) || Dies(Until::kHello)) return;
+    const std::string challenge = ChallengeFor({hello, sizeof hello}, secret_);
+    if (Dies(Until::kHalfChallenge)) {
+      Write(fd, challenge.substr(0, challenge.size() / 2));
+      return;
+    }
+    Write(fd, challenge);
+    char proof[kStreamProofSize];
+    if (!Read(fd, proof, sizeof proof) || Dies(Until::kProof)) return;
     if (!Answer(fd, Reply::kAccepted, Dies(Until::kHalfAnswer)) || until_ == Until::kOpen) return;
     while (paused_ && !stop_) WaitReady(fd, 0, Now() + milliseconds(1));
     if (!Take(fd, Until::kHeader, true) || !Take(fd, Until::kSecondHeader, true)) return;
@@ -149,6 +181,7 @@ class ScriptedReceiver {
   const Until until_;
   const bool reset_;
   const std::string answer_;
+  const Key secret_;
   UniqueFd listener_;
   std::string address_;
   std::atomic<bool> stop_{false};

@@ -18,7 +18,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr StreamKey kKey{Purpose::kTransition, 2, 77};
+constexpr StreamKey kKey{Purpose::kTransition, 2, kStreamSecret};
 constexpr Duration kStall = seconds(1);
 constexpr Duration kAlmost = milliseconds(999);
 
@@ -30,7 +30,8 @@ class SlowReceiver : public ::testing::Test {
     ASSERT_TRUE(ListenTcp("127.0.0.1:0", &listener_, &address).ok());
     const int small = 4096;
     setsockopt(listener_.get(), SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
-    out_.emplace(WorldMember{2, 0, address}, Greeting{kKey, 1, 0}, seconds(10), kStall, now_);
+    out_.emplace(kKey, WorldMember{1, 0, ""}, WorldMember{2, 0, address}, seconds(10), kStall,
+                 now_);
     for (int f = 0; f < kFragments; ++f) {
       OutFragment fragment;
       fragment.header.bytes = static_cast<uint32_t>(bytes_.size());
@@ -41,8 +42,13 @@ class SlowReceiver : public ::testing::Test {
     out_->OnTick(now_);
     ASSERT_TRUE(Accept(listener_.get(), Now() + kStreamPatience, &peer_).ok());
     Ready(POLLOUT);
-    char greeting[kGreetingSize];
-    ASSERT_TRUE(ReceiveAll(peer_.get(), greeting, sizeof greeting, Now() + kStreamPatience).ok());
+    char hello[kStreamHelloSize];
+    ASSERT_TRUE(ReceiveAll(peer_.get(), hello, sizeof hello, Now() + kStreamPatience).ok());
+    ASSERT_TRUE(
+        SendAll(peer_.get(), ChallengeFor({hello, sizeof hello}), Now() + kStreamPatience).ok());
+    Ready(POLLIN);
+    char proof[kStreamProofSize];
+    ASSERT_TRUE(ReceiveAll(peer_.get(), proof, sizeof proof, Now() + kStreamPatience).ok());
     Answer(Reply::kAccepted);
     Ready(POLLIN);
     // What the sockets hold is on its way; the sender has more.
@@ -150,10 +156,10 @@ class SlowSender : public ::testing::Test, public FragmentSink {
     int pair[2];
     ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair), 0);
     peer_.reset(pair[0]);
-    streams_.sinks[kKey] = this;
-    in_.emplace(UniqueFd(pair[1]), &streams_, kStall, now_);
+    streams_.self = 2;
+    streams_.open[{kKey.purpose, kKey.epoch}] = {kKey.secret, {{1, 0, ""}}, this};
+    in_.emplace(UniqueFd(pair[1]), 0, &streams_, kStall, now_);
     header_.epoch = kKey.epoch;
-    header_.secret = kKey.secret;
     header_.bytes = 10;
     header_.content = HashContent("0123456789", 10, 0);
   }
@@ -168,6 +174,15 @@ class SlowSender : public ::testing::Test, public FragmentSink {
     in_->OnTick(now_);
   }
 
+  // The handshake, at once.
+  void ProveSelf() {
+    Say(hello_);
+    char challenge[kStreamChallengeSize];
+    ASSERT_TRUE(ReceiveAll(peer_.get(), challenge, sizeof challenge, Now() + kStreamPatience).ok());
+    Say(ProofFor(hello_, {challenge, sizeof challenge}));
+  }
+
+  const std::string hello_ = EncodeStreamHello({Purpose::kTransition, 2, 1, 2, 0, 0, {}});
   Time now_ = Now();
   StreamTable streams_;
   UniqueFd peer_;
@@ -177,9 +192,8 @@ class SlowSender : public ::testing::Test, public FragmentSink {
 };
 
 TEST_F(SlowSender, IsWaitedForByteByByte) {
-  const std::string all =
-      EncodeGreeting({kKey, 1, 0}) + EncodeHeader(header_) + "0123456789" + EncodeHeader(header_);
-  for (const char byte : all) {
+  ProveSelf();
+  for (const char byte : EncodeHeader(header_) + "0123456789" + EncodeHeader(header_)) {
     now_ += kAlmost;
     Say({&byte, 1});
     ASSERT_FALSE(in_->closed());
@@ -187,20 +201,39 @@ TEST_F(SlowSender, IsWaitedForByteByByte) {
   EXPECT_EQ(taken_, 1);
 }
 
+// Bytes do not lengthen the time for a hello or a proof.
+TEST_F(SlowSender, HasAFixedTimeForItsHandshake) {
+  size_t said = 0;
+  while (!in_->closed() && said < hello_.size()) {
+    now_ += kAlmost;
+    Say(hello_.substr(said++, 1));
+  }
+  EXPECT_TRUE(in_->closed());
+  EXPECT_EQ(said, 6u);
+  EXPECT_EQ(streams_.refused, 1u);
+  SetUp();
+  Say(hello_);
+  for (said = 0; !in_->closed() && said < kStreamProofSize; ++said) {
+    now_ += kAlmost;
+    Say("x");
+  }
+  EXPECT_EQ(said, 6u);
+  EXPECT_EQ(streams_.refused, 2u);
+}
+
 TEST_F(SlowSender, MayBeIdleBetweenFragmentsAndNowhereElse) {
-  const std::string greeting = EncodeGreeting({kKey, 1, 0});
   const std::string fragment = EncodeHeader(header_) + "0123456789";
-  Say(greeting + fragment);
+  ProveSelf();
+  Say(fragment);
   now_ += 100 * kStall;
   in_->OnTick(now_);
   ASSERT_FALSE(in_->closed());
   Say(fragment);
   EXPECT_EQ(taken_, 2);
-  const std::string all = greeting + fragment;
-  for (size_t said = 0; said < all.size(); ++said) {
-    if (said == greeting.size()) continue;
+  for (size_t said = 1; said < fragment.size(); ++said) {
     SetUp();
-    Say(std::string_view(all).substr(0, said));
+    ProveSelf();
+    Say(std::string_view(fragment).substr(0, said));
     now_ += kAlmost;
     in_->OnTick(now_);
     ASSERT_FALSE(in_->closed()) << said;

@@ -10,13 +10,15 @@
 #include "reconfig/stream/intake.h"
 #include "reconfig/stream/outflow.h"
 #include "reconfig/stream/tcp_transport.h"
+#include "tests/unit/stream/scripted_receiver.h"
 
 namespace rewire {
 namespace {
 
 using ::testing::HasSubstr;
 
-constexpr StreamKey kKey{Purpose::kTransition, 2, 77};
+constexpr StreamKey kKey{Purpose::kTransition, 2, kStreamSecret};
+const std::vector<WorldMember> kSenders = {{1, 0, ""}};
 
 std::unique_ptr<TcpTransport> Endpoint(MemberId member, Duration connect = seconds(10)) {
   TcpOptions options;
@@ -53,7 +55,41 @@ class StreamTest : public ::testing::Test {
     return {{0, 0, kBytes, 1, {MemoryKind::kHost, target_.data(), nullptr}}};
   }
 
-  // Raw bytes of a stranger; true when the endpoint closed the connection.
+  static StreamHello HelloTo(const StreamKey& key) {
+    return {key.purpose, key.epoch, 1, 2, 0, 0, RandomNonce()};
+  }
+  // A connection on which this hello was sent, and its answer.
+  UniqueFd Challenged(const StreamHello& hello, StreamChallenge* challenge) {
+    UniqueFd fd;
+    EXPECT_TRUE(ConnectTcp(to_->address(), Now() + kStreamPatience, &fd).ok());
+    EXPECT_TRUE(SendAll(fd.get(), EncodeStreamHello(hello), Now() + kStreamPatience).ok());
+    char bytes[kStreamChallengeSize];
+    EXPECT_TRUE(ReceiveAll(fd.get(), bytes, sizeof bytes, Now() + kStreamPatience).ok());
+    *challenge = DecodeStreamChallenge({bytes, sizeof bytes}).value_or(StreamChallenge{});
+    return fd;
+  }
+  static bool EndsWithout(int fd, std::string_view bytes) {
+    if (!bytes.empty()) {
+      EXPECT_TRUE(SendAll(fd, bytes, Now() + kStreamPatience).ok());
+    }
+    char byte = 0;
+    const SocketCode code = ReceiveAll(fd, &byte, 1, Now() + kStreamPatience).code;
+    return code == SocketCode::kClosed || code == SocketCode::kFailed;
+  }
+  // A member's connection, after its handshake.
+  UniqueFd Proved(const StreamKey& key) {
+    const StreamHello hello = HelloTo(key);
+    StreamChallenge challenge;
+    UniqueFd fd = Challenged(hello, &challenge);
+    const std::string proof = ProofFor(EncodeStreamHello(hello), EncodeStreamChallenge(challenge));
+    EXPECT_TRUE(SendAll(fd.get(), proof, Now() + kStreamPatience).ok());
+    char reply[kReplySize];
+    EXPECT_TRUE(ReceiveAll(fd.get(), reply, sizeof reply, Now() + kStreamPatience).ok());
+    EXPECT_EQ(DecodeReply({reply, sizeof reply}), Reply::kAccepted);
+    return fd;
+  }
+
+  // Raw bytes of no member; true when the endpoint closed the connection.
   bool ClosedAfter(std::string_view bytes) {
     UniqueFd fd;
     EXPECT_TRUE(ConnectTcp(to_->address(), Now() + seconds(5), &fd).ok());
@@ -66,7 +102,7 @@ class StreamTest : public ::testing::Test {
 
 TEST_F(StreamTest, EveryByteArrivesWithinTheBudget) {
   Intake intake(Expected());
-  to_->Open(kKey, &intake);
+  to_->Open(kKey, kSenders, &intake);
   Outflow out(kKey, from_.get(), &budget_);
   ASSERT_TRUE(out.Send(Everything(), 0, true, Now() + seconds(20)).ok());
   EXPECT_TRUE(out.WaitPlaced(Now() + seconds(20)).ok());
@@ -81,30 +117,99 @@ TEST_F(StreamTest, EveryByteArrivesWithinTheBudget) {
   from_->Close(kKey);
 }
 
-TEST_F(StreamTest, TheWrongSecretIsDroppedAndCounted) {
+TEST_F(StreamTest, AReceiverWithAnotherKeyGetsNothing) {
   from_ = Endpoint(1, milliseconds(100));
   Intake intake(Expected());
-  to_->Open({Purpose::kTransition, 2, 78}, &intake);
+  to_->Open({Purpose::kTransition, 2, {{78}}}, kSenders, &intake);
   Outflow out(kKey, from_.get(), &budget_);
   const absl::Status sent = out.Send(Everything(), 0, false, Now() + seconds(5));
   const absl::Status placed = out.WaitPlaced(Now() + seconds(5));
   EXPECT_FALSE(sent.ok() && placed.ok());
-  EXPECT_GT(to_->counters().dropped_stale, 0u);
+  EXPECT_THAT(std::string((sent.ok() ? placed : sent).message()),
+              HasSubstr("does not prove that it has the epoch's key"));
   EXPECT_EQ(intake.bytes(), 0u);
   from_->Close(kKey);
-  to_->Close({Purpose::kTransition, 2, 78});
+  to_->Close(kKey);
+}
+
+TEST_F(StreamTest, RefusesEveryHelloThatIsNotOfThisStream) {
+  Intake intake(Expected());
+  to_->Open(kKey, kSenders, &intake);
+  const StreamHello good = HelloTo(kKey);
+  std::vector<StreamHello> wrong(9, good);
+  wrong[0].epoch = 1;
+  wrong[1].epoch = 3;
+  wrong[2].purpose = Purpose::kSnapshot;
+  wrong[3].purpose = Purpose::kNames;  // and it answers none
+  wrong[4].sender = 3;                 // not in the world
+  wrong[5].sender_incarnation = 1;     // a process before this one
+  wrong[6].receiver = 1;
+  wrong[7].receiver_incarnation = 1;
+  wrong[8].sender = 2;  // itself
+  uint64_t stale = 0;
+  for (const StreamHello& hello : wrong) {
+    StreamChallenge challenge{.known = true};
+    const UniqueFd fd = Challenged(hello, &challenge);
+    EXPECT_EQ(challenge, StreamChallenge{});  // an oracle for nobody
+    EXPECT_TRUE(EndsWithout(fd.get(), ""));
+    EXPECT_EQ(to_->counters().dropped_stale + to_->counters().refused, ++stale);
+  }
+  StreamChallenge challenge;
+  Challenged(good, &challenge);
+  EXPECT_TRUE(challenge.known);
+  to_->Close(kKey);
+}
+
+// Wrong proofs: recorded from another connection, the receiver's own sent back, of another key.
+TEST_F(StreamTest, RefusesProofsThatAreNotOfThisConnection) {
+  Intake intake(Expected());
+  to_->Open(kKey, kSenders, &intake);
+  const StreamHello hello = HelloTo(kKey);
+  const std::string bytes = EncodeStreamHello(hello);
+  StreamChallenge challenge;
+  UniqueFd fd = Challenged(hello, &challenge);
+  const std::string recorded = ProofFor(bytes, EncodeStreamChallenge(challenge));
+  ASSERT_TRUE(SendAll(fd.get(), recorded, Now() + kStreamPatience).ok());
+  char reply[kReplySize];
+  ASSERT_TRUE(ReceiveAll(fd.get(), reply, sizeof reply, Now() + kStreamPatience).ok());
+  uint64_t garbage = 0;
+  for (const int kind : {0, 1, 2}) {
+    fd = Challenged(hello, &challenge);
+    ASSERT_TRUE(challenge.known);
+    const std::string other = ProofFor(bytes, EncodeStreamChallenge(challenge), {{78}});
+    EXPECT_TRUE(EndsWithout(fd.get(), kind == 0   ? recorded
+                                      : kind == 1 ? EncodeStreamProof(challenge.proof)
+                                                  : other));
+    EXPECT_EQ(to_->counters().dropped_garbage, ++garbage);
+  }
+  EXPECT_EQ(intake.bytes(), 0u);
+  to_->Close(kKey);
+}
+
+TEST_F(StreamTest, WritesNoKeyInTheClear) {
+  const StreamHello hello = HelloTo(kKey);
+  const std::string bytes = EncodeStreamHello(hello);
+  const std::string challenge = ChallengeFor(bytes);
+  const std::string all = bytes + challenge + ProofFor(bytes, challenge) + EncodeHeader({});
+  for (const Key& key : {kStreamSecret, ConnectionKey(kStreamSecret, hello)}) {
+    // The first bytes of the one are all that is not zero in it.
+    EXPECT_EQ(all.find(key.view().substr(0, 8)), std::string::npos);
+  }
 }
 
 TEST_F(StreamTest, ACorruptedFragmentFailsTheReceiver) {
   Intake intake(Expected());
-  to_->Open(kKey, &intake);
+  to_->Open(kKey, kSenders, &intake);
   FragmentHeader header;
   header.epoch = kKey.epoch;
-  header.secret = kKey.secret;
   header.bytes = 16;
   header.content = 1;
-  EXPECT_TRUE(
-      ClosedAfter(EncodeGreeting({kKey, 1, 0}) + EncodeHeader(header) + std::string(16, 'x')));
+  const UniqueFd fd = Proved(kKey);
+  ASSERT_TRUE(
+      SendAll(fd.get(), EncodeHeader(header) + std::string(16, 'x'), Now() + kStreamPatience).ok());
+  char reply[kReplySize];
+  ASSERT_TRUE(ReceiveAll(fd.get(), reply, sizeof reply, Now() + kStreamPatience).ok());
+  EXPECT_EQ(DecodeReply({reply, sizeof reply}), Reply::kRejected);
   EXPECT_EQ(to_->counters().corrupted, 1u);
   EXPECT_EQ(intake.Wait(Now()).code(), absl::StatusCode::kDataLoss);
   to_->Close(kKey);
@@ -112,17 +217,21 @@ TEST_F(StreamTest, ACorruptedFragmentFailsTheReceiver) {
 
 TEST_F(StreamTest, GarbageAndEveryCutAreSurvived) {
   Intake intake(Expected());
-  to_->Open(kKey, &intake);
-  EXPECT_TRUE(ClosedAfter(std::string(kGreetingSize, 'z')));
+  to_->Open(kKey, kSenders, &intake);
+  EXPECT_TRUE(ClosedAfter(std::string(kStreamHelloSize, 'z')));
   EXPECT_EQ(to_->counters().dropped_garbage, 1u);
-  FragmentHeader header;
-  header.epoch = kKey.epoch;
-  header.secret = kKey.secret;
-  header.bytes = 16;
-  const std::string all = EncodeGreeting({kKey, 1, 0}) + EncodeHeader(header) + "0123456789";
-  for (size_t cut = 0; cut < all.size(); ++cut) {
+  const std::string hello = EncodeStreamHello(HelloTo(kKey));
+  for (size_t cut = 0; cut < hello.size(); ++cut) {
     UniqueFd fd;
     ASSERT_TRUE(ConnectTcp(to_->address(), Now() + seconds(5), &fd).ok());
+    ASSERT_TRUE(SendAll(fd.get(), hello.substr(0, cut), Now() + seconds(5)).ok());
+  }
+  FragmentHeader header;
+  header.epoch = kKey.epoch;
+  header.bytes = 16;
+  const std::string all = EncodeHeader(header) + "0123456789";
+  for (size_t cut = 0; cut < all.size(); ++cut) {
+    const UniqueFd fd = Proved(kKey);
     ASSERT_TRUE(SendAll(fd.get(), all.substr(0, cut), Now() + seconds(5)).ok());
   }
   Outflow out(kKey, from_.get(), &budget_);
@@ -134,17 +243,58 @@ TEST_F(StreamTest, GarbageAndEveryCutAreSurvived) {
   from_->Close(kKey);
 }
 
-TEST_F(StreamTest, NamesAreAnsweredToWhoKnowsTheSecret) {
-  to_->AnswerNames(5, [](std::string_view name) {
+TEST_F(StreamTest, ANewConnectionOfAMemberTakesThePlaceOfItsOldOne) {
+  Intake intake(Expected());
+  to_->Open(kKey, kSenders, &intake);
+  const UniqueFd old = Proved(kKey);
+  const UniqueFd fresh = Proved(kKey);
+  EXPECT_TRUE(EndsWithout(old.get(), ""));
+  EXPECT_FALSE(WaitReady(fresh.get(), POLLIN, Now()));
+  to_->Close(kKey);
+}
+
+TEST_F(StreamTest, KeepsFewUnauthenticatedConnectionsAndServesMembers) {
+  Intake intake(Expected());
+  to_->Open(kKey, kSenders, &intake);
+  std::vector<UniqueFd> silent(300);
+  for (UniqueFd& fd : silent) {
+    ASSERT_TRUE(ConnectTcp(to_->address(), Now() + kStreamPatience, &fd).ok());
+  }
+  const Time deadline = Now() + kStreamPatience;
+  while (to_->counters().refused < 300 - 64 && Now() < deadline) std::this_thread::yield();
+  EXPECT_EQ(to_->counters().refused, 300u - 64u);
+  EXPECT_TRUE(EndsWithout(silent.front().get(), ""));           // the oldest were dropped
+  EXPECT_FALSE(WaitReady(silent.back().get(), POLLIN, Now()));  // the newest were not
+  // Challenged ones, that never prove themselves, have a limit of their own.
+  std::vector<UniqueFd> challenged;
+  StreamChallenge challenge;
+  for (int i = 0; i < 80; ++i) challenged.push_back(Challenged(HelloTo(kKey), &challenge));
+  EXPECT_TRUE(EndsWithout(challenged.front().get(), ""));
+  Outflow out(kKey, from_.get(), &budget_);
+  ASSERT_TRUE(out.Send(Everything(), 0, false, Now() + kStreamPatience).ok());
+  EXPECT_TRUE(intake.Wait(Now() + kStreamPatience).ok());
+  EXPECT_TRUE(out.WaitPlaced(Now() + kStreamPatience).ok());
+  to_->Close(kKey);
+  from_->Close(kKey);
+}
+
+TEST_F(StreamTest, NamesAreAnsweredToMembersThatHaveTheKey) {
+  const Key key{{5}};
+  to_->AnswerNames(key, [](std::string_view name) {
     return name == "a" ? std::optional<std::string>("value") : std::nullopt;
   });
-  auto answer = AskName(to_->address(), 5, 1, "a", Now() + seconds(5));
+  const WorldMember to{2, 0, to_->address()};
+  auto answer = AskName(to, key, {1, 9, ""}, "a", Now() + kStreamPatience);
   ASSERT_TRUE(answer.ok()) << answer.status();
   EXPECT_EQ(*answer, "value");
-  answer = AskName(to_->address(), 5, 1, "b", Now() + seconds(5));
+  answer = AskName(to, key, {1, 9, ""}, "b", Now() + kStreamPatience);
   ASSERT_TRUE(answer.ok());
   EXPECT_FALSE(answer->has_value());
-  EXPECT_FALSE(AskName(to_->address(), 6, 1, "a", Now() + seconds(5)).ok());
+  EXPECT_EQ(AskName(to, {{6}}, {1, 9, ""}, "a", Now() + kStreamPatience).status().code(),
+            absl::StatusCode::kPermissionDenied);
+  WorldMember before = to;
+  before.incarnation = 7;  // a process that had this address before
+  EXPECT_FALSE(AskName(before, key, {1, 9, ""}, "a", Now() + kStreamPatience).ok());
 }
 
 TEST(ContentTest, IsTheHashOfBase) {
@@ -155,7 +305,7 @@ TEST(ContentTest, IsTheHashOfBase) {
 }
 
 TEST(FragmentTest, EveryFlippedBitIsRefused) {
-  FragmentHeader header{3, 4, 5, 6, 7, 8, 9};
+  FragmentHeader header{3, 5, 6, 7, 8, 9};
   const std::string good = EncodeHeader(header);
   ASSERT_EQ(DecodeHeader(good), header);
   for (size_t bit = 0; bit < 8 * good.size(); ++bit) {

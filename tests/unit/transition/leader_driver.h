@@ -42,7 +42,7 @@ class LeaderDriver {
     LeaderOptions o;
     for (MemberId m = 0; m < members; ++m) o.initial_members.push_back(m);
     o.max_members = 6;
-    o.job_secret = 11;
+    o.job_key.bytes[0] = 11;
     return o;
   }
   // A job of n members in epoch 1, each with one communicator over the world.

@@ -16,7 +16,7 @@ const World kAlone{2, {{1, 11, "b"}}};
 WorldRecord Record(const World& world) {
   WorldRecord record;
   record.world = world;
-  record.secret = 5;
+  record.secret.bytes[0] = 5;
   return record;
 }
 
@@ -26,7 +26,7 @@ class MemberTest : public testing::Test {
   MemberTest() : member(Options()) {
     member.OnCommunicatorCreated(now, {kComm, 2, 1, false, ""}, &out);
     member.OnConnected(now, &out);
-    Hear(Welcome{kOld, false, 9});
+    Hear(Welcome{kOld, false, {{9}}});
     Hear(Commit{Record(kOld)});
   }
   static MemberOptions Options() {
@@ -56,10 +56,10 @@ class MemberTest : public testing::Test {
   }
   void Tick(Duration after) {
     now += after;
-    member.OnTick(now, Heartbeat{3, {}, {}}, &out);
+    member.OnTick(now, Heartbeat{3, {}, {}, 0}, &out);
   }
   void PrepareIt(TransitionKind kind, const World& to, const World& from = kOld) {
-    Hear(Prepare{2, kind, from, to, 5, 1000, {}});
+    Hear(Prepare{2, kind, from, to, {{5}}, 1000, {}});
     Hear(Build{2, {{kComm, 3, 1, "id"}}});
     member.OnBuilt(now, 2, absl::OkStatus(), {{kComm, 4}}, &out);
     if (kind != TransitionKind::kSwap) member.OnPlanned(now, 2, uint64_t{77}, &out);
@@ -87,7 +87,7 @@ TEST_F(MemberTest, EntersTheWorldItIsToldOf) {
   EXPECT_EQ(Sent<Hello>().value().member, 1u);
   EXPECT_EQ(Sent<CommunicatorCreated>().value().communicator, kComm);
   EXPECT_EQ(Last<EnterWorld>()->world, kOld);
-  EXPECT_EQ(Last<EnterWorld>()->secret, 5u);
+  EXPECT_EQ(Last<EnterWorld>()->secret.bytes[0], 5);
 }
 
 TEST_F(MemberTest, ASwap) {
@@ -242,7 +242,7 @@ TEST_F(MemberTest, LearnsAfterReconnectingThatItWasCommitted) {
   out.clear();
   member.OnConnected(now, &out);
   EXPECT_EQ(Sent<Hello>().value().epoch, 1u);
-  Hear(Welcome{kNew, false, 9});
+  Hear(Welcome{kNew, false, {{9}}});
   EXPECT_FALSE(Last<Resume>().has_value());
   Hear(Commit{Record(kNew)});
   EXPECT_EQ(Last<Resume>()->kind, ResumeKind::kWorldChanged);
@@ -252,7 +252,7 @@ TEST_F(MemberTest, LearnsAfterReconnectingThatItWasNot) {
   Verified();
   member.OnDisconnected(now, &out);
   member.OnConnected(now, &out);
-  Hear(Welcome{kOld, false, 9});
+  Hear(Welcome{kOld, false, {{9}}});
   Hear(Commit{Record(kOld)});
   EXPECT_EQ(Last<Resume>()->kind, ResumeKind::kContinue);
   EXPECT_EQ(Last<AbandonEpoch>()->epoch, 2u);
@@ -274,7 +274,7 @@ TEST_F(MemberTest, ALoss) {
   Hear(Lost{1, {0}});
   EXPECT_THAT(Last<AbortCurrent>()->reason, HasSubstr("member 0"));
   EXPECT_FALSE(Last<Resume>().has_value());  // there is no old world to go on in
-  Hear(Prepare{3, TransitionKind::kLoss, kOld, {3, kAlone.members}, 5, 1000, {}});
+  Hear(Prepare{3, TransitionKind::kLoss, kOld, {3, kAlone.members}, {{5}}, 1000, {}});
   EXPECT_TRUE(Last<DescribeBoundary>().has_value());
   out.clear();
   member.OnBoundary(now, {8, false, {7}, {7}}, &out);
@@ -304,8 +304,8 @@ TEST_F(MemberTest, OtherEpochsAreDroppedAndCounted) {
   Hear(Restore{3, 1, {}});
   Hear(Abort{1, ""});
   Hear(Lost{7, {0}});
-  Hear(Prepare{2, TransitionKind::kSwap, kOld, kOld, 5, 1000, {}});
-  Hear(Heartbeat{1, {}, {}});
+  Hear(Prepare{2, TransitionKind::kSwap, kOld, kOld, {{5}}, 1000, {}});
+  Hear(Heartbeat{1, {}, {}, 0});
   member.OnBuilt(now, 7, absl::OkStatus(), {}, &out);
   member.OnStreamed(now, 3, absl::OkStatus(), 1, 1, &out);
   EXPECT_EQ(out.size(), before);
@@ -313,11 +313,11 @@ TEST_F(MemberTest, OtherEpochsAreDroppedAndCounted) {
 }
 
 TEST_F(MemberTest, SaysWhyItCannotPrepare) {
-  Hear(Prepare{2, TransitionKind::kBoundary, kOld, kNew, 5, 1000, {}});
+  Hear(Prepare{2, TransitionKind::kBoundary, kOld, kNew, {{5}}, 1000, {}});
   Hear(Build{2, {}});
   member.OnBuilt(now, 2, absl::ResourceExhaustedError("no memory"), {}, &out);
   EXPECT_EQ(Sent<Prepared>().value().error, "no memory");
-  Hear(Prepare{3, TransitionKind::kBoundary, kNew, kNew, 5, 1000, {}});
+  Hear(Prepare{3, TransitionKind::kBoundary, kNew, kNew, {{5}}, 1000, {}});
   EXPECT_THAT(Sent<Prepared>().value().error, HasSubstr("it is in epoch 1, not 2"));
   member.OnMinted(now, 2, kComm, absl::InternalError("x"), &out);  // late: of an epoch that is over
   EXPECT_EQ(Sent<Prepared>().value().epoch, 3u);
@@ -328,7 +328,7 @@ TEST_F(MemberTest, AReclaimNoticeWaitsForTheLeader) {
   member.OnReclaim(now, seconds(120), &out);
   EXPECT_FALSE(Sent<ReclaimNotice>().has_value());
   member.OnConnected(now, &out);
-  Hear(Welcome{kOld, false, 9});
+  Hear(Welcome{kOld, false, {{9}}});
   EXPECT_EQ(Sent<ReclaimNotice>().value().within_ms, 120000u);
 }
 
@@ -346,9 +346,9 @@ TEST_F(MemberTest, AJoinerReportsWhenItStandsAndStreamsWhenArmed) {
   Member joiner(o);
   const auto hear = [&](const Message& m) { joiner.OnMessage(now, m, &out); };
   joiner.OnConnected(now, &out);
-  hear(Welcome{kNew, true, 9});
+  hear(Welcome{kNew, true, {{9}}});
   EXPECT_TRUE(Last<EnterWorld>()->joining);
-  hear(Prepare{2, TransitionKind::kBoundary, kOld, kNew, 5, 1000, {}});
+  hear(Prepare{2, TransitionKind::kBoundary, kOld, kNew, {{5}}, 1000, {}});
   hear(Build{2, {}});
   joiner.OnBuilt(now, 2, absl::OkStatus(), {}, &out);
   joiner.OnPlanned(now, 2, uint64_t{77}, &out);

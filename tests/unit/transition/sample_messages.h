@@ -17,7 +17,7 @@ inline std::vector<Message> SampleMessages() {
   WorldRecord record;
   record.world = SampleWorld();
   record.cuts = {{c, 10, 14}, {kUpdateBoundary, 3, 3}};
-  record.secret = 99;
+  record.secret.bytes = {99, 98, 97};
   record.revision = 12;
   record.reserved_epoch = 8;
   record.next_member = 6;
@@ -32,12 +32,12 @@ inline std::vector<Message> SampleMessages() {
       Verified{8, false, "a hash differs", 1 << 20, 1 << 21},
       Entered{8, 123456},
       Position{c, true, 7, true, 2, {{8, 20, 24}, {9, 30, 30}}, {5, 6}},
-      Heartbeat{41, {1, 2, 3, 4, 5}, {6, 7, 8, 9, 10, 11, 12, 13}},
+      Heartbeat{41, {1, 2, 3, 4, 5}, {6, 7, 8, 9, 10, 11, 12, 13}, 14},
       ReclaimNotice{120000},
       Finished{},
-      Welcome{SampleWorld(), true, 4711},
+      Welcome{SampleWorld(), true, Key{{47, 11}}},
       Refused{"member 3 counts as lost"},
-      Prepare{8, TransitionKind::kBoundary, SampleWorld(), SampleWorld(), 5, 60000, {c}},
+      Prepare{8, TransitionKind::kBoundary, SampleWorld(), SampleWorld(), Key{{5}}, 60000, {c}},
       Build{8, {{c, 4, 1, UniqueIdBytes(128, 'u')}}},
       Propose{8, 1, {{c, 20, 24}}},
       Decide{8, 1, true},

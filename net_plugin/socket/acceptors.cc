@@ -1,0 +1,226 @@
+#include "net_plugin/socket/acceptors.h"
+
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/timerfd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "net_plugin/socket/address.h"
+#include "net_plugin/socket/socket_error.h"
+#include "reconfig/base/newcomers.h"
+
+namespace rewire::net {
+namespace {
+
+// Connections that are taken before the others get a turn.
+constexpr int kTurn = 256;
+
+bool SendWhole(int fd, const std::string& bytes) {
+  // A fresh connection has room for so few bytes.
+  return send(fd, bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL) ==
+         static_cast<ssize_t>(bytes.size());
+}
+
+}  // namespace
+
+Acceptors::Acceptors(Options options, KeyOf key_of, Proved proved, Refused refused)
+    : options_(options),
+      key_of_(std::move(key_of)),
+      proved_(std::move(proved)),
+      refused_(std::move(refused)),
+      events_(epoll_create1(EPOLL_CLOEXEC)),
+      timer_(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)) {
+  Watch(timer_.get());
+}
+
+void Acceptors::Watch(int fd) {
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.fd = fd;
+  epoll_ctl(events_.get(), EPOLL_CTL_ADD, fd, &event);
+}
+
+void Acceptors::Unwatch(int fd) { epoll_ctl(events_.get(), EPOLL_CTL_DEL, fd, nullptr); }
+
+absl::StatusOr<sockaddr_storage> Acceptors::Listen(
+    const sockaddr_storage& local, const std::function<absl::StatusOr<UniqueFd>(int)>& socket_of) {
+  for (const auto& [fd, acceptor] : acceptors_) {
+    if (SameHost(acceptor.local, local)) return acceptor.bound;
+  }
+  absl::StatusOr<UniqueFd> fd = socket_of(local.ss_family);
+  if (!fd.ok()) return fd.status();
+  if (bind(fd->get(), reinterpret_cast<const sockaddr*>(&local), AddressLength(local)) != 0 ||
+      listen(fd->get(), SOMAXCONN) != 0) {
+    return LocalFault(absl::StrCat("listening on ", AddressText(local)), errno);
+  }
+  Acceptor acceptor;
+  acceptor.local = local;
+  socklen_t length = sizeof acceptor.bound;
+  getsockname(fd->get(), reinterpret_cast<sockaddr*>(&acceptor.bound), &length);
+  const int number = fd->get();
+  acceptor.listener = ListeningSocket(*std::move(fd));
+  Watch(number);
+  return acceptors_.emplace(number, std::move(acceptor)).first->second.bound;
+}
+
+void Acceptors::Pump(Time now) {
+  epoll_event events[64];
+  const int n = epoll_wait(events_.get(), events, 64, 0);
+  for (int i = 0; i < n; ++i) {
+    const int fd = events[i].data.fd;
+    if (const auto a = acceptors_.find(fd); a != acceptors_.end()) {
+      TakeAll(now, &a->second);
+    } else if (const auto g = guests_.find(fd); g != guests_.end()) {
+      if (!Hear(&g->second)) guests_.erase(g);
+      KeepLimits();
+    }
+  }
+  for (auto& [fd, acceptor] : acceptors_) {
+    if (acceptor.listener.paused_until() && now >= *acceptor.listener.paused_until()) {
+      acceptor.listener.Resume();
+      Watch(fd);
+    }
+  }
+  // After what has come: nobody may have looked for a long time.
+  DropLate(now);
+  if (n > 0 || !guests_.empty()) SetTimer(now);
+}
+
+void Acceptors::TakeAll(Time now, Acceptor* acceptor) {
+  for (int turn = 0; turn < kTurn; ++turn) {
+    Guest guest;
+    guest.fd = acceptor->listener.Accept(now, &guest.source);
+    if (!guest.fd.valid()) {
+      if (!acceptor->listener.paused_until()) return;  // no other waits
+      if (DropGuest(false, 0)) {
+        acceptor->listener.Resume();
+        continue;
+      }
+      return Unwatch(acceptor->listener.fd());  // until the pause is over
+    }
+    guest.since = Now();  // the order in which they came
+    // The hello is mostly there already.
+    if (!Hear(&guest)) continue;
+    const int fd = guest.fd.get();
+    Watch(fd);
+    guests_.emplace(fd, std::move(guest));
+    KeepLimits();
+  }
+}
+
+void Acceptors::KeepLimits() {
+  DropGuest(false, options_.most_newcomers);
+  DropGuest(true, options_.most_challenged);
+}
+
+bool Acceptors::Hear(Guest* guest) {
+  for (;;) {
+    const size_t want = guest->hello ? kProofBytes : kHelloBytes;
+    char bytes[kHelloBytes];
+    const ssize_t n = recv(guest->fd.get(), bytes, want - guest->bytes.size(), MSG_DONTWAIT);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR)) return true;
+    if (n <= 0) {
+      Unwatch(guest->fd.get());
+      refused_("the peer closed the connection before it had proved itself");
+      return false;
+    }
+    guest->bytes.append(bytes, static_cast<size_t>(n));
+    if (guest->bytes.size() < want) continue;
+    if (!guest->hello) {
+      const std::optional<Hello> hello = DecodeHello(guest->bytes);
+      if (!hello) {
+        Unwatch(guest->fd.get());
+        refused_("its first bytes are no hello of this protocol");
+        return false;
+      }
+      if (!OnHello(guest, *hello)) return false;
+      continue;
+    }
+    Unwatch(guest->fd.get());
+    const std::optional<Code> proof = DecodeProof(guest->bytes);
+    if (!proof || !SameCode(guest->expected, ViewOf(*proof))) {
+      refused_("its proof is wrong: another job, or no member of any");
+      return false;
+    }
+    proved_(std::move(guest->fd), *guest->hello);
+    return false;
+  }
+}
+
+bool Acceptors::OnHello(Guest* guest, const Hello& hello) {
+  const auto refuse = [&](Answer answer, const char* why) {
+    Unwatch(guest->fd.get());
+    Challenge no;
+    no.answer = answer;
+    SendWhole(guest->fd.get(), EncodeChallenge(no));
+    refused_(why);
+    return false;
+  };
+  if (hello.version != kWireVersion) return refuse(Answer::kVersion, "it has another version");
+  const std::optional<Key> key = key_of_(hello);
+  if (!key) return refuse(Answer::kUnknown, "it names no listener of this process");
+  Challenge challenge;
+  challenge.nonce = RandomNonce();
+  challenge.proof = ProofOf(Side::kListening, *key, guest->bytes, challenge.nonce);
+  guest->expected = ProofOf(Side::kConnecting, *key, guest->bytes, challenge.nonce);
+  guest->hello = hello;
+  guest->bytes.clear();
+  if (SendWhole(guest->fd.get(), EncodeChallenge(challenge))) return true;
+  Unwatch(guest->fd.get());
+  refused_("it takes no answer");
+  return false;
+}
+
+void Acceptors::Drop(std::map<int, Guest>::iterator guest, const char* why) {
+  Unwatch(guest->first);
+  guests_.erase(guest);
+  refused_(why);
+}
+
+bool Acceptors::DropGuest(bool challenged, size_t above) {
+  std::vector<Newcomer> all;
+  std::vector<std::map<int, Guest>::iterator> at;
+  for (auto g = guests_.begin(); g != guests_.end(); ++g) {
+    if (g->second.hello.has_value() != challenged) continue;
+    all.push_back({g->second.source, g->second.since});
+    at.push_back(g);
+  }
+  if (all.size() <= above) return false;
+  Drop(at[NewcomerToDrop(all)], challenged ? "too many connections have not proved themselves"
+                                           : "too many connections have not said who they are");
+  return true;
+}
+
+Time Acceptors::DeadlineOf(const Guest& guest) const {
+  return guest.since + (guest.hello ? options_.proof : options_.hello);
+}
+
+void Acceptors::DropLate(Time now) {
+  for (auto g = guests_.begin(); g != guests_.end();) {
+    const auto next = std::next(g);
+    if (now >= DeadlineOf(g->second)) Drop(g, "its handshake took too long");
+    g = next;
+  }
+}
+
+void Acceptors::SetTimer(Time now) {
+  std::optional<Time> first;
+  const auto earlier = [&first](Time t) { first = first ? std::min(*first, t) : t; };
+  for (const auto& [fd, guest] : guests_) earlier(DeadlineOf(guest));
+  for (const auto& [fd, acceptor] : acceptors_) {
+    if (acceptor.listener.paused_until()) earlier(*acceptor.listener.paused_until());
+  }
+  itimerspec when{};
+  if (first) {
+    const auto wait = std::max<int64_t>(ToNanoseconds(*first - now), 1);
+    when.it_value.tv_sec = wait / 1000000000;
+    when.it_value.tv_nsec = wait % 1000000000;
+  }
+  timerfd_settime(timer_.get(), 0, &when, nullptr);  // it also takes back what has expired
+}
+
+}  // namespace rewire::net

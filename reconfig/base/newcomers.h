@@ -1,0 +1,33 @@
+// Which connection a listener drops when it has as many unauthenticated ones as it keeps: the
+// oldest of the source that has most. One source's flood therefore drops its own connections first,
+// and a peer that has just connected stays. Pure; thread-safe.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+
+#include "reconfig/base/clock.h"
+
+namespace rewire {
+
+struct Newcomer {
+  uint64_t source = 0;  // an address, a process: whatever tells sources apart
+  Time since{};
+};
+
+// An index into `newcomers`, of which there is at least one.
+inline size_t NewcomerToDrop(std::span<const Newcomer> newcomers) {
+  std::map<uint64_t, size_t> of_source;
+  for (const Newcomer& n : newcomers) ++of_source[n.source];
+  size_t drop = 0;
+  for (size_t i = 1; i < newcomers.size(); ++i) {
+    const size_t mine = of_source[newcomers[i].source];
+    const size_t best = of_source[newcomers[drop].source];
+    if (mine > best || (mine == best && newcomers[i].since < newcomers[drop].since)) drop = i;
+  }
+  return drop;
+}
+
+}  // namespace rewire

@@ -1,0 +1,26 @@
+// Any bytes as a stream connection's hello, challenge and proof: what decodes encodes to the very
+// same bytes.
+#include <cstdlib>
+#include <string_view>
+
+#include "reconfig/stream/handshake.h"
+
+using namespace rewire;
+
+namespace {
+
+void Require(bool holds) {
+  if (!holds) abort();
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string_view bytes(reinterpret_cast<const char*>(data), size);
+  if (const auto hello = DecodeStreamHello(bytes)) Require(EncodeStreamHello(*hello) == bytes);
+  if (const auto challenge = DecodeStreamChallenge(bytes)) {
+    Require(EncodeStreamChallenge(*challenge) == bytes);
+  }
+  if (const auto proof = DecodeStreamProof(bytes)) Require(EncodeStreamProof(*proof) == bytes);
+  return 0;
+}

@@ -1,0 +1,54 @@
+// A listener without descriptors, and the choice of a connection to drop.
+#include "reconfig/base/listening_socket.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/resource.h>
+
+#include <vector>
+
+#include "reconfig/base/newcomers.h"
+#include "reconfig/base/socket.h"
+
+namespace rewire {
+namespace {
+
+constexpr Time kStart{seconds(100)};
+
+TEST(ListeningSocketTest, PausesWhenNoDescriptorIsLeft) {
+  UniqueFd fd;
+  std::string address;
+  ASSERT_TRUE(ListenTcp("127.0.0.1:0", &fd, &address).ok());
+  ListeningSocket listener(std::move(fd));
+  UniqueFd client;
+  ASSERT_TRUE(ConnectTcp(address, Now() + seconds(20), &client).ok());
+  rlimit before{};
+  getrlimit(RLIMIT_NOFILE, &before);
+  const rlimit none{static_cast<rlim_t>(open("/dev/null", O_RDONLY | O_CLOEXEC)), before.rlim_max};
+  const UniqueFd highest(static_cast<int>(none.rlim_cur));
+  setrlimit(RLIMIT_NOFILE, &none);
+  EXPECT_FALSE(listener.Accept(kStart).valid());
+  setrlimit(RLIMIT_NOFILE, &before);
+  ASSERT_TRUE(listener.paused_until().has_value());
+  EXPECT_EQ(listener.Poll(kStart).events, 0);
+  // The connection has waited in the kernel.
+  EXPECT_EQ(listener.Poll(*listener.paused_until()).events, POLLIN);
+  EXPECT_FALSE(listener.paused_until().has_value());
+  uint64_t source = 0;
+  EXPECT_TRUE(listener.Accept(kStart, &source).valid());
+  EXPECT_EQ(source, uint64_t{htonl(INADDR_LOOPBACK)});
+  EXPECT_FALSE(listener.Accept(kStart).valid());
+  EXPECT_FALSE(listener.paused_until().has_value());  // nobody connects: that is no pause
+}
+
+TEST(NewcomersTest, DropsTheOldestOfTheSourceThatHasMost) {
+  std::vector<Newcomer> all = {{1, kStart}, {2, kStart + seconds(2)}, {2, kStart + seconds(1)}};
+  EXPECT_EQ(NewcomerToDrop(all), 2u);
+  all.push_back({1, kStart + seconds(3)});  // as many: the oldest of both
+  EXPECT_EQ(NewcomerToDrop(all), 0u);
+  EXPECT_EQ(NewcomerToDrop(std::span(all).first(1)), 0u);
+}
+
+}  // namespace
+}  // namespace rewire

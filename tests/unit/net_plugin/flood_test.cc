@@ -1,0 +1,122 @@
+// Links under attack: connections that only fill the tables, and a process without descriptors.
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <atomic>
+#include <filesystem>
+#include <thread>
+#include <vector>
+
+#include "net_plugin/socket/links.h"
+#include "tests/unit/net_plugin/scripted_handshake.h"
+
+namespace rewire::net {
+namespace {
+
+sockaddr_storage Loopback() {
+  sockaddr_storage a{};
+  auto& in = reinterpret_cast<sockaddr_in&>(a);
+  in.sin_family = AF_INET;
+  in.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  return a;
+}
+
+size_t OpenDescriptors() {
+  size_t count = 0;
+  for ([[maybe_unused]] const auto& fd : std::filesystem::directory_iterator("/proc/self/fd")) {
+    ++count;
+  }
+  return count;
+}
+
+Duration CpuTime() {
+  rusage used{};
+  getrusage(RUSAGE_SELF, &used);
+  return seconds(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
+         microseconds(used.ru_utime.tv_usec + used.ru_stime.tv_usec);
+}
+
+// The connections of the attacker are in this process too: both ends are counted.
+TEST(FloodTest, KeepsFewUnknownConnectionsWhileTheProgramCallsNothing) {
+  Links listening({{}, seconds(3600)});
+  const absl::StatusOr<ListenAddress> address = listening.Listen(Loopback());
+  ASSERT_TRUE(address.ok());
+  const size_t before = OpenDescriptors();
+  std::vector<UniqueFd> attackers;
+  for (int i = 0; i < 300; ++i) attackers.push_back(net_test::Visit(*address, "x"));
+  const Time deadline = Now() + seconds(20);
+  while (listening.counters().strangers < 300 - 64 && Now() < deadline) {
+  }
+  EXPECT_EQ(listening.counters().strangers, 300u - 64u);
+  EXPECT_LE(OpenDescriptors(), before + attackers.size() + 64);
+  // The oldest were dropped.
+  EXPECT_TRUE(net_test::IsClosed(attackers.front().get()));
+  EXPECT_FALSE(WaitReady(attackers.back().get(), POLLIN, Now()));
+}
+
+TEST(FloodTest, PeersConnectDuringAFlood) {
+  Links listening{{}};
+  Links connecting{{}};
+  const absl::StatusOr<ListenAddress> address = listening.Listen(Loopback());
+  ASSERT_TRUE(address.ok());
+  std::atomic<bool> stop{false};
+  std::thread flood([&] {
+    std::vector<UniqueFd> attackers(128);
+    for (size_t i = 0; !stop; i = (i + 1) % attackers.size()) {
+      attackers[i] = UniqueFd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+      connect(attackers[i].get(), reinterpret_cast<const sockaddr*>(&address->address),
+              sizeof(sockaddr_in));
+    }
+  });
+  // It is under way.
+  for (const Time by = Now() + seconds(20); listening.counters().strangers < 200 && Now() < by;) {
+  }
+  EXPECT_GE(listening.counters().strangers, 200u);
+  for (int i = 0; i < 20; ++i) {
+    absl::StatusOr<ListenAddress> to = listening.Listen(Loopback());
+    ASSERT_TRUE(to.ok());
+    std::unique_ptr<Link> there;
+    std::unique_ptr<Link> here;
+    const Time deadline = Now() + seconds(60);
+    while ((there == nullptr || here == nullptr) && Now() < deadline) {
+      if (there == nullptr) {
+        auto link = connecting.Connect(Loopback(), 2, &*to);
+        ASSERT_TRUE(link.ok()) << link.status();
+        there = *std::move(link);
+      }
+      if (here == nullptr) here = *listening.Accept(to->listener);
+    }
+    EXPECT_TRUE(there != nullptr && here != nullptr) << i;
+    listening.Unlisten(to->listener);
+  }
+  stop = true;
+  flood.join();
+}
+
+TEST(FloodTest, DoesNotSpinWithoutDescriptors) {
+  Links listening({{}, milliseconds(100)});
+  const absl::StatusOr<ListenAddress> address = listening.Listen(Loopback());
+  ASSERT_TRUE(address.ok());
+  const UniqueFd waiting(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  rlimit limit{};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  const rlimit none{static_cast<rlim_t>(waiting.get()), limit.rlim_max};
+  setrlimit(RLIMIT_NOFILE, &none);
+  connect(waiting.get(), reinterpret_cast<const sockaddr*>(&address->address), sizeof(sockaddr_in));
+  const Time begin = Now();
+  const Duration cpu = CpuTime();
+  poll(nullptr, 0, 1000);  // the workers would spin meanwhile
+  const double ratio = ToMilliseconds(CpuTime() - cpu) / ToMilliseconds(Now() - begin);
+  setrlimit(RLIMIT_NOFILE, &limit);
+  EXPECT_LT(ratio, 0.2);
+  // With descriptors the connection is taken, and then dropped for its silence.
+  const Time deadline = Now() + seconds(20);
+  while (listening.counters().strangers == 0 && Now() < deadline) {
+  }
+  EXPECT_EQ(listening.counters().strangers, 1u);
+}
+
+}  // namespace
+}  // namespace rewire::net
