@@ -260,6 +260,8 @@ void Agent::Do(const LeaderAction& action) {
     links_.erase(link);
   } else if (const auto* end = std::get_if<EndProcess>(&action)) {
     launcher_->End(end->member);
+  } else if (const auto* job = std::get_if<EndJob>(&action)) {
+    launcher_->TellStop(job->reason);
   } else if (const auto* note = std::get_if<Note>(&action)) {
     DoNote(*note);
   }
@@ -267,7 +269,6 @@ void Agent::Do(const LeaderAction& action) {
 
 void Agent::DoSend(const SendTo& send) {
   log_.OnSent(now_, send.member, send.message);
-  if (const auto* stop = std::get_if<Stop>(&send.message)) launcher_->TellStop(stop->reason);
   const auto link = links_.find(send.member);
   if (link == links_.end()) return;  // its end is on the way to the leader
   const absl::StatusOr<std::string> frame = Encode(send.message);

@@ -187,6 +187,8 @@ struct Welcome {
   bool joining = false;
   uint64_t job_secret = 0;
 };
+// This process is not part of the job, or will not become part: the change that it was to join by
+// was called off. The job goes on without it.
 struct Refused {
   std::string reason;
 };
@@ -246,7 +248,7 @@ struct Lost {
   Epoch epoch = 0;  // of the current world
   std::vector<MemberId> members;
 };
-// The job cannot go on: state is lost, or nobody is left.
+// The job cannot go on: its state is lost. Sent to every member of the world, and to nobody else.
 struct Stop {
   std::string reason;
 };

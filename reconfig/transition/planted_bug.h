@@ -10,6 +10,7 @@ enum class PlantedBug {
   kLostPledge,            // leader: counts a refused pledge as given
   kCommitBeforeVerified,  // leader: commits as soon as everyone is at the boundary
   kStaleEpochAccepted,    // both: take messages of an earlier attempt for the current one
+  kDismissalEndsJob,      // leader: ends the job when it dismisses a process that was to join
 };
 
 }  // namespace rewire

@@ -13,6 +13,7 @@ inline constexpr std::pair<std::string_view, PlantedBug> kPlantedBugs[] = {
     {"lost-pledge", PlantedBug::kLostPledge},
     {"commit-before-verified", PlantedBug::kCommitBeforeVerified},
     {"stale-epoch-accepted", PlantedBug::kStaleEpochAccepted},
+    {"dismissal-ends-job", PlantedBug::kDismissalEndsJob},
 };
 
 inline bool PlantedBugNamed(std::string_view name, PlantedBug* out) {

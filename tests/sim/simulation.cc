@@ -196,19 +196,24 @@ void Simulation::DoLeader(const LeaderAction& action) {
       process->Kill();
       ProcessEnded(process);
     }
+  } else if (const auto* a = std::get_if<EndJob>(&action)) {
+    JobEnds(a->reason);
   } else if (const auto* a = std::get_if<Note>(&action)) {
     Print(absl::StrCat("[", std::string(PhaseName(a->phase)), " e", a->epoch, "] ", a->text));
-    if (a->kind == NoteKind::kJob && a->text.starts_with("the job is stopped")) {
-      job_stopped_ = a->text;
-      const bool out_of_tries = a->text.find("made whole") != std::string::npos;
-      const bool fair = StateIsLost() || (out_of_tries && injected_failures_ >= 2) ||
-                        a->text.find("every member") != std::string::npos;
-      if (!fair) ledger_.Violation(absl::StrCat("without need ", a->text));
-    }
     if (a->text.find("another leader") != std::string::npos) {
       ledger_.Violation("the only leader believes that there is another one");
     }
   }
+}
+
+// The launcher is told that the job cannot go on: nothing but lost state is a reason.
+void Simulation::JobEnds(const std::string& reason) {
+  Print(absl::StrCat("the job ends: ", reason));
+  job_stopped_ = reason;
+  const bool out_of_tries = reason.find("made whole") != std::string::npos;
+  const bool fair = StateIsLost() || (out_of_tries && injected_failures_ >= 2) ||
+                    reason.find("every member") != std::string::npos;
+  if (!fair) ledger_.Violation(absl::StrCat("the job is stopped without need: ", reason));
 }
 
 // ---- the store ----------------------------------------------------------------------------------

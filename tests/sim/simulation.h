@@ -95,6 +95,7 @@ class Simulation {
   void RunLeader(const std::function<void(std::vector<LeaderAction>*)>& input);
   void DoLeader(const LeaderAction& action);
   void TickLeader();
+  void JobEnds(const std::string& reason);
   void Store(const CompareAndSwap& swap, Duration slow);
   Process* Spawn(MemberId id);
   Process* Find(MemberId id) const;

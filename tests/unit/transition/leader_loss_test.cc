@@ -63,6 +63,24 @@ TEST_F(LeaderTest, ADeathDuringAChangeAbortsItFirstAndTheRequestIsNotLost) {
   EXPECT_EQ(d.Last<Spawn>()->slots, 3u);
 }
 
+TEST_F(LeaderTest, AChangeThatIsCalledOffEndsItsJoinersAndNotTheJob) {
+  d.Ask({RequestKind::kResize, 4, {}, {}, ""});
+  d.Store();
+  d.Connect(3);
+  ASSERT_TRUE(d.Sent<Welcome>(3).has_value());
+  d.Ask({RequestKind::kDrain, 0, {1}, seconds(60), ""});
+  EXPECT_THAT(d.Sent<Refused>(3).value().reason, HasSubstr("a change with a deadline goes first"));
+  EXPECT_EQ(d.Last<EndProcess>()->member, 3u);
+  for (MemberId m = 0; m < 4; ++m) EXPECT_FALSE(d.Sent<Stop>(m).has_value()) << m;
+  EXPECT_FALSE(d.Last<EndJob>().has_value());
+}
+
+TEST_F(LeaderTest, AJobWithoutMembersEndsWithAReason) {
+  for (MemberId m : kThree) d.leader.OnDisconnect(d.now, m, &d.out);
+  EXPECT_THAT(d.Last<EndJob>().value().reason, HasSubstr("every member"));
+  EXPECT_EQ(d.leader.phase(), Phase::kStopped);
+}
+
 TEST_F(LeaderTest, ASecondDeathBeginsTheLossAnew) {
   d.leader.OnDisconnect(d.now, 1, &d.out);
   d.Store();
@@ -74,6 +92,7 @@ TEST_F(LeaderTest, ASecondDeathBeginsTheLossAnew) {
   d.Prepare({0}, 0);
   d.Say(0, AtBoundary{3, 8, true, {8}, {8}});
   EXPECT_THAT(d.Sent<Stop>(0).value().reason, HasSubstr("slot 1 (member 1)"));
+  EXPECT_THAT(d.Last<EndJob>().value().reason, HasSubstr("slot 1 (member 1)"));
   EXPECT_EQ(d.leader.phase(), Phase::kStopped);
 }
 
