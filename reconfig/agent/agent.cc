@@ -31,6 +31,7 @@ LeaderOptions OptionsOfLeader(const AgentOptions& options, uint64_t secret) {
   out.decision = milliseconds(s.decision_ms());
   out.arm = milliseconds(s.arm_ms());
   out.boundary = milliseconds(s.boundary_ms());
+  out.heartbeat = milliseconds(s.heartbeat_ms());
   out.silence = milliseconds(s.silence_ms());
   out.cut_margin = static_cast<uint32_t>(s.cut_margin());
   return out;
@@ -105,6 +106,7 @@ absl::Status Agent::Run(int stop_fd) {
     metrics_server_->Handle(now_, polls, [this] { return metrics_->Text(); });
     launcher_->Tick(now_);
     if (const auto due = leader_->NextDeadline(); due && now_ >= *due) {
+      connections_->ReadAll();  // a message that came after poll(2) is no silence
       Feed([this](Leader::Out* out) { leader_->OnTick(now_, out); });
     }
     launcher_->TellWorld(leader_->record().world);

@@ -56,6 +56,12 @@ void Connections::ReadNow(Id id) {
   if (found != open_.end()) Read(id, found->second.get());
 }
 
+void Connections::ReadAll() {
+  std::vector<Id> ids;
+  for (const auto& [id, c] : open_) ids.push_back(id);
+  for (const Id id : ids) ReadNow(id);
+}
+
 void Connections::AcceptAll(Time now) {
   for (;;) {
     UniqueFd fd(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));

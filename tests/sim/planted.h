@@ -13,6 +13,8 @@ inline constexpr std::pair<std::string_view, PlantedBug> kPlantedBugs[] = {
     {"lost-pledge", PlantedBug::kLostPledge},
     {"commit-before-verified", PlantedBug::kCommitBeforeVerified},
     {"stale-epoch-accepted", PlantedBug::kStaleEpochAccepted},
+    {"silence-of-all", PlantedBug::kSilenceOfAll},
+    {"stall-counts", PlantedBug::kStallCounts},
     {"dismissal-ends-job", PlantedBug::kDismissalEndsJob},
 };
 
