@@ -32,6 +32,11 @@ void Simulation::PlanFaults() {
 }
 
 void Simulation::MakeCommunicator() {
+  // The program's thread makes communicators, and it stands at the boundary now, or soon.
+  if (!options_.plain && leader_ && leader_->phase() >= Phase::kArmed &&
+      leader_->phase() <= Phase::kCommitted) {
+    return After(milliseconds(100), [this] { MakeCommunicator(); });
+  }
   Print("a communicator is made");
   communicators_.push_back({0x3333333300000000 + (communicators_.size() << 32), 3});
   for (Process* process : Alive()) {

@@ -53,7 +53,6 @@ class Simulation {
   [[nodiscard]] Ledger& ledger() { return ledger_; }
   [[nodiscard]] bool faults() const { return faults_; }
   [[nodiscard]] StateLayout Layout(size_t slots) const;
-  [[nodiscard]] bool plain() const { return options_.plain; }
   [[nodiscard]] bool sharded() const { return sharded_; }
   [[nodiscard]] bool has_volatile() const { return volatile_; }
   void CountInjectedFailure() { ++injected_failures_; }
