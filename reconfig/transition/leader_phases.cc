@@ -284,8 +284,9 @@ void Leader::CommitNow(Time now, Out* out) {
 
 void Leader::OnPhaseDeadline(Time now, Out* out) {
   Transition& t = *transition_;
-  if (!t.Planned() && t.BeforeCommit() && AllSilent(now)) {
-    t.deadline = now + options_.silence;  // a stalled host must not end the job
+  const bool costs_members = t.phase == Phase::kCommitted || (!t.Planned() && t.BeforeCommit());
+  if (costs_members && AllSilent(now)) {
+    t.deadline = now + options_.silence;  // a stalled host costs no member and no job
     return;
   }
   t.deadline.reset();
