@@ -207,8 +207,9 @@ typedef int (*rewireUpdateFn)(void* arg);
 REWIRE_API rewireResult_t rewireUpdate(rewireContext_t context, rewireUpdateFn update, void* arg,
                                        rewireOutcome_t* outcome) REWIRE_NOEXCEPT;
 /* Forward or backward failed because an NCCL call or a wait for one failed: waits (at most
- * REWIRE_SILENCE_MS + REWIRE_BUILD_MS + REWIRE_BOUNDARY_MS) until the world is whole again.
- * rewireUnavailable when no loss is known after REWIRE_SILENCE_MS: the error was not ours. */
+ * REWIRE_SILENCE_MS + REWIRE_BUILD_MS + 11 * REWIRE_BOUNDARY_MS) until the world is whole again.
+ * rewireUnavailable when no loss is known after REWIRE_SILENCE_MS + REWIRE_BOUNDARY_MS: the error
+ * was not ours. A time for which this process did not run does not count. */
 REWIRE_API rewireResult_t rewireRecover(rewireContext_t context,
                                         rewireOutcome_t* outcome) REWIRE_NOEXCEPT;
 

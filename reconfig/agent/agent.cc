@@ -31,6 +31,7 @@ LeaderOptions OptionsOfLeader(const AgentOptions& options, const Key& job) {
   out.decision = milliseconds(s.decision_ms());
   out.arm = milliseconds(s.arm_ms());
   out.boundary = milliseconds(s.boundary_ms());
+  out.heartbeat = milliseconds(s.heartbeat_ms());
   out.silence = milliseconds(s.silence_ms());
   out.cut_margin = static_cast<uint32_t>(s.cut_margin());
   return out;
@@ -105,6 +106,7 @@ absl::Status Agent::Run(int stop_fd) {
     metrics_server_->Handle(now_, polls, [this] { return metrics_->Text(); });
     launcher_->Tick(now_);
     if (const auto due = leader_->NextDeadline(); due && now_ >= *due) {
+      connections_->ReadAll();  // a message that came after poll(2) is no silence
       Feed([this](Leader::Out* out) { leader_->OnTick(now_, out); });
     }
     launcher_->TellWorld(leader_->record().world);
@@ -261,6 +263,8 @@ void Agent::Do(const LeaderAction& action) {
     links_.erase(link);
   } else if (const auto* end = std::get_if<EndProcess>(&action)) {
     launcher_->End(end->member);
+  } else if (const auto* job = std::get_if<EndJob>(&action)) {
+    launcher_->TellStop(job->reason);
   } else if (const auto* note = std::get_if<Note>(&action)) {
     DoNote(*note);
   }
@@ -268,7 +272,6 @@ void Agent::Do(const LeaderAction& action) {
 
 void Agent::DoSend(const SendTo& send) {
   log_.OnSent(now_, send.member, send.message);
-  if (const auto* stop = std::get_if<Stop>(&send.message)) launcher_->TellStop(stop->reason);
   const auto link = links_.find(send.member);
   if (link == links_.end()) return;  // its end is on the way to the leader
   const absl::StatusOr<std::string> frame = Encode(send.message);

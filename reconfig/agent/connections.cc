@@ -60,6 +60,12 @@ void Connections::ReadNow(Id id) {
   if (found != open_.end()) Read(id, found->second.get());
 }
 
+void Connections::ReadAll() {
+  std::vector<Id> ids;
+  for (const auto& [id, c] : open_) ids.push_back(id);
+  for (const Id id : ids) ReadNow(id);
+}
+
 void Connections::AcceptAll(Time now) {
   for (int turn = 0; turn < kMostAccepts; ++turn) {
     UniqueFd fd = listener_.Accept(now);

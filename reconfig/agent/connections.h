@@ -63,6 +63,8 @@ class Connections {
   // Takes what has arrived on it, up to the end of the stream. For news of the peer's death from
   // elsewhere.
   void ReadNow(Id id);
+  // The same on every connection: before silence is judged.
+  void ReadAll();
   // Writes what the sockets take now, so that an answer does not wait for the next poll(2).
   void FlushAll();
 

@@ -1,6 +1,5 @@
 #include "reconfig/agent/launcher_link.h"
 
-#include <utility>
 
 #include "reconfig/agent/command.h"
 #include "reconfig/agent/control.h"
@@ -31,6 +30,7 @@ absl::Status LauncherLink::OnEvent(Connections::Id id, const json& event) {
     if (connection_ != 0 && connection_ != id) connections_->Close(connection_);
     connection_ = id;
     if (!world_.is_null()) Send(world_);
+    if (!stop_.is_null()) Send(stop_);
     std::vector<std::pair<Time, Spawn>> waiting;
     waiting.swap(waiting_);
     for (const auto& [since, spawn] : waiting) Start(since, spawn);
@@ -95,8 +95,8 @@ void LauncherLink::TellWorld(const World& world) {
 }
 
 void LauncherLink::TellStop(const std::string& reason) {
-  if (std::exchange(stopped_, true)) return;  // each member is told the same
-  Send({{"event", "stop"}, {"reason", reason}});
+  stop_ = {{"event", "stop"}, {"reason", reason}};
+  Send(stop_);
 }
 
 void LauncherLink::Tick(Time now) {

@@ -42,6 +42,7 @@ class LauncherLink {
   void End(MemberId member);
   // The committed world, so that the launcher knows whose end is the job's end.
   void TellWorld(const World& world);
+  // The job ends; also told to a launcher that connects later.
   void TellStop(const std::string& reason);
 
   void Tick(Time now);
@@ -56,8 +57,9 @@ class LauncherLink {
   Connections::Id connection_ = 0;
   // Not yet asked for: there is no launcher.
   std::vector<std::pair<Time, Spawn>> waiting_;
-  bool stopped_ = false;
-  nlohmann::json world_;  // the last one told, for a launcher that connects again
+  // The last ones told, for a launcher that connects again.
+  nlohmann::json world_;
+  nlohmann::json stop_;
 };
 
 }  // namespace rewire

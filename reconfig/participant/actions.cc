@@ -67,10 +67,12 @@ void Participant::Perform(Time now, const MemberAction& action) {
       if (standing_) m->OnBoundary(t, Describe(), out);
     });
   } else if (const auto* a = std::get_if<RestoreFrom>(&action)) {
-    const bool live = std::find(a->live.begin(), a->live.end(), options_.member) != a->live.end();
+    const std::vector<MemberId>& in_place = a->sources.live;
+    const bool live =
+        std::find(in_place.begin(), in_place.end(), options_.member) != in_place.end();
     // What is written in place from here on is no version until it is committed.
     if (!live) gate_.Failed();
-    if (reshape_ != nullptr) reshape_->Restore(a->version, a->live);
+    if (reshape_ != nullptr) reshape_->Restore(a->version, a->sources);
   } else if (const auto* a = std::get_if<Adopt>(&action)) {
     OnAdopt(*a);
   } else if (const auto* a = std::get_if<AbandonEpoch>(&action)) {

@@ -4,6 +4,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "reconfig/base/log.h"
+#include "reconfig/base/running_clock.h"
 #include "reconfig/base/status_macros.h"
 #include "reconfig/participant/participant.h"
 #include "reconfig/participant/shape_list.h"
@@ -162,7 +163,7 @@ absl::StatusOr<BoundaryResult> Participant::PassBoundary() {
     CopyLeftOut();
     // The state may change only when the copy of what it was is taken; a copy that takes too long
     // is given up: the next death may then cost more than a step.
-    if (!snapshots_->WaitTaken(Now() + options_.silence)) {
+    if (!WaitTaken()) {
       REWIRE_WARN("the snapshot of version %llu was not taken within REWIRE_SILENCE_MS",
                   static_cast<unsigned long long>(gate_.version()));
       snapshots_->Freeze();
@@ -173,7 +174,7 @@ absl::StatusOr<BoundaryResult> Participant::PassBoundary() {
       case UpdateGate::Stop::kNone:
         // It may have been called off since. The update begins when this returns.
         CopyLeftOut();
-        if (!snapshots_->WaitTaken(Now() + options_.silence)) snapshots_->Freeze();
+        if (!WaitTaken()) snapshots_->Freeze();
         return result;
       case UpdateGate::Stop::kFinished:
         return absl::FailedPreconditionError(gate_.reason());
@@ -192,9 +193,12 @@ absl::StatusOr<BoundaryResult> Participant::PassBoundary() {
 }
 
 absl::StatusOr<BoundaryResult> Participant::Recover() {
-  if (!gate_.WaitBroken(Now() + options_.silence)) {
+  // A peer that hangs is known to be lost after REWIRE_SILENCE_MS, and an agent that was killed or
+  // stopped has to come back first.
+  if (!gate_.WaitBroken(options_.silence + options_.boundary)) {
     return absl::UnavailableError(
-        "no loss is known after REWIRE_SILENCE_MS: the error was not one of Rewire's");
+        "recover: no loss is known after REWIRE_SILENCE_MS + REWIRE_BOUNDARY_MS: the error was not "
+        "one of Rewire's");
   }
   updates_ = gate_.version();
   Ready();
@@ -214,7 +218,7 @@ absl::StatusOr<BoundaryResult> Participant::Stand(Duration longest) {
   inbox_->Post([this](Member* m, Time now, Member::Out* out) {
     if (standing_) m->OnBoundary(now, Describe(), out);
   });
-  const std::optional<ResumeKind> resumed = gate_.StandUntil(begin + longest);
+  const std::optional<ResumeKind> resumed = gate_.Stand(longest);
   standing_ = false;
   if (!resumed) {
     if (gate_.finished()) return absl::FailedPreconditionError(gate_.reason());
@@ -290,8 +294,14 @@ void Participant::TakeAdoption(BoundaryResult* result) {
   }
   uncopied_ = kNone;
   StartSnapshots(reshape == nullptr ? SnapshotSlots::Memory{} : reshape->TakeSnapshotMemory());
-  // Nothing has changed since the version that was restored: it is copied at once.
-  if (result->kind == ResumeKind::kRepeat) TakeSnapshot();
+  if (result->kind == ResumeKind::kRepeat) {
+    // Nothing has changed since the version that was restored: it is copied at once.
+    TakeSnapshot();
+  } else if (absl::Status s = snapshots_->BeginVersion(updates_, /*streamed=*/true); !s.ok()) {
+    // The update that follows changes what is constant; what is volatile has its copy already.
+    REWIRE_WARN("no snapshot of version %llu: %s", static_cast<unsigned long long>(updates_),
+                std::string(s.message()).c_str());
+  }
 }
 
 void Participant::StartSnapshots(SnapshotSlots::Memory memory) {
@@ -308,7 +318,7 @@ void Participant::StartSnapshots(SnapshotSlots::Memory memory) {
   }
   snapshots_->StartWorld(view.world, secret, *view.slot, std::move(tensors), std::move(memory));
   gate_.SetAttention(snapshots_->InBackground());
-  gate_.SetSnapshots(snapshots_->InBackground() || snapshots_->HasVolatile());
+  gate_.SetSnapshots(snapshots_->InBackground() || snapshots_->CopiesAtOnce());
 }
 
 void Participant::TakeSnapshot() {
@@ -324,6 +334,13 @@ void Participant::CopyLeftOut() {
   if (uncopied_ != updates_ || streamed_version_.load() == updates_) return;
   uncopied_ = kNone;
   snapshots_->CopyRest(updates_);
+}
+
+bool Participant::WaitTaken() {
+  for (RunningDeadline deadline(options_.silence); !snapshots_->WaitTaken(deadline.NextTurn());) {
+    if (deadline.Passed()) return false;
+  }
+  return true;
 }
 
 void Participant::AfterUpdate() {

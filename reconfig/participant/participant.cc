@@ -160,8 +160,16 @@ BoundaryInfo Participant::Describe() const {
   // Only after a loss somebody asks what the copies are good for, and finding out means to hash
   // them.
   if (snapshots_ != nullptr && gate_.broken()) {
+    std::vector<TensorShape> shapes;
+    std::vector<uint32_t> changing;
+    for (const PlacedTensor& t : Tensors()) {
+      if (t.shape.change == Change::kVolatile) changing.push_back(static_cast<uint32_t>(shapes.size()));
+      shapes.push_back(t.shape);
+    }
+    info.live_whole = info.live_whole && snapshots_->own().HasWhole(info.live_version, changing);
     info.own_snapshots = snapshots_->OwnVersions();
     info.buddy_snapshots = snapshots_->BuddyVersions();
+    info.layout = LayoutOf(shapes, static_cast<uint32_t>(View().world.members.size()));
   }
   return info;
 }

@@ -129,6 +129,8 @@ class Participant {
   void Ready();
   void StartSnapshots(SnapshotSlots::Memory memory = {});
   void TakeSnapshot();
+  // For at most REWIRE_SILENCE_MS of the time that this process runs.
+  bool WaitTaken();
   // The version's copies, when the transition that it was streamed for has been called off.
   void CopyLeftOut();
   std::string NodeOf(const WorldMember& member) const;

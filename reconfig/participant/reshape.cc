@@ -57,11 +57,11 @@ void Reshape::Finish() {
   changed_.NotifyAll();
 }
 
-void Reshape::Restore(uint64_t version, std::vector<MemberId> live) {
+void Reshape::Restore(uint64_t version, RestoreSources sources) {
   MutexLock lock(&mutex_);
   restore_ = true;
   version_ = version;
-  live_ = std::move(live);
+  sources_ = std::move(sources);
   changed_.NotifyAll();
 }
 

@@ -69,7 +69,7 @@ class Reshape {
 
   void Start(uint64_t step);
   void Finish();
-  void Restore(uint64_t version, std::vector<MemberId> live);
+  void Restore(uint64_t version, RestoreSources sources);
   // The epoch will not come, or has come: when it returns the state is neither read nor written any
   // more.
   void Cancel();
@@ -137,7 +137,7 @@ class Reshape {
   std::unique_ptr<Pull> pull_;
   OfferedMemory offered_;
   uint64_t version_ = 0;
-  std::vector<MemberId> live_;
+  RestoreSources sources_;
 
   Mutex mutex_;
   CondVar changed_;

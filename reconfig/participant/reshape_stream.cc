@@ -115,7 +115,7 @@ absl::Status Reshape::StreamChange(uint64_t step) {
 }
 
 absl::Status Reshape::StreamRestore() {
-  absl::StatusOr<Plan> plan = PlanRestore(shapes_, request_.from, request_.to, live_);
+  absl::StatusOr<Plan> plan = PlanRestore(shapes_, request_.from, request_.to, sources_);
   if (!plan.ok()) return plan.status();
   if (absl::Status s = Resolve(*plan); !s.ok()) return s;
   if (absl::Status s = OpenStream(); !s.ok()) return s;

@@ -3,6 +3,8 @@
 
 #include <utility>
 
+#include "reconfig/base/running_clock.h"
+
 namespace rewire {
 
 void UpdateGate::Recompute() {
@@ -31,10 +33,11 @@ void UpdateGate::PrepareStand() {
   resume_.reset();
 }
 
-std::optional<ResumeKind> UpdateGate::StandUntil(Time deadline) {
+std::optional<ResumeKind> UpdateGate::Stand(Duration longest) {
   MutexLock lock(&mutex_);
-  while (!resume_ && !finished_) {
-    if (!changed_.WaitUntil(&mutex_, deadline) && !resume_) return std::nullopt;
+  for (RunningDeadline deadline(longest); !resume_ && !finished_;) {
+    if (deadline.Passed()) return std::nullopt;
+    changed_.WaitUntil(&mutex_, deadline.NextTurn());
   }
   return std::exchange(resume_, std::nullopt);
 }
@@ -135,10 +138,11 @@ std::string UpdateGate::reason() const {
   return reason_;
 }
 
-bool UpdateGate::WaitBroken(Time deadline) {
+bool UpdateGate::WaitBroken(Duration longest) {
   MutexLock lock(&mutex_);
-  while (!broken_ && !finished_) {
-    if (!changed_.WaitUntil(&mutex_, deadline) && !broken_ && !finished_) return false;
+  for (RunningDeadline deadline(longest); !broken_ && !finished_;) {
+    if (deadline.Passed()) return false;
+    changed_.WaitUntil(&mutex_, deadline.NextTurn());
   }
   return true;
 }

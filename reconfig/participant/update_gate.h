@@ -45,8 +45,9 @@ class UpdateGate {
   void Failed() { failed_.store(true); }
   // Before Rewire is told that the program stands.
   void PrepareStand();
-  // Stands until Rewire says how to go on. Nothing at the deadline or when finished.
-  std::optional<ResumeKind> StandUntil(Time deadline);
+  // Stands until Rewire says how to go on. Nothing when finished, or after `longest`, in which a
+  // time that the process did not run does not count.
+  std::optional<ResumeKind> Stand(Duration longest);
   // The state in place is of this version (a joiner, or after a restore), and whole.
   void SetVersion(uint64_t version);
 
@@ -72,8 +73,8 @@ class UpdateGate {
   [[nodiscard]] bool broken() const;
   [[nodiscard]] bool finished() const;
   [[nodiscard]] std::string reason() const;
-  // True once broken or finished; false at the deadline.
-  bool WaitBroken(Time deadline);
+  // True once broken or finished; false after `longest`, as in Stand().
+  bool WaitBroken(Duration longest);
 
  private:
   static constexpr uint64_t kNever = UINT64_MAX;

@@ -12,7 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "reconfig/topo/layout.h"
-#include "reconfig/transition/world.h"
+#include "reconfig/transition/messages.h"
 
 namespace rewire {
 
@@ -64,15 +64,18 @@ absl::StatusOr<Plan> PlanChange(std::span<const TensorShape> tensors, const Worl
 
 // What a slot snapshots of a tensor (reconfig/snapshot): its shard of every constant tensor, also
 // of a replicated one, whose pieces together make one copy; its part of a volatile sharded one.
-// Where no tensor is sharded constant ones are not copied at all: everyone has them.
 // Volatile replicated tensors are kept whole by everyone, transient ones by nobody.
 Box SnapshotPart(const TensorShape& tensor, uint32_t slots, uint32_t slot);
+// Whether constant tensors are copied: only where something exists once. Elsewhere every member has
+// all of them.
+bool CopiesPieces(std::span<const TensorShape> tensors);
+// The same for the leader, which knows no tensors.
+StateLayout LayoutOf(std::span<const TensorShape> tensors, uint32_t slots);
 
-// After a loss: members in `live` have the wanted version in place; other survivors (those of
-// `from` in `to`) have their own snapshots of it, and the next slot has a lost member's. Volatile
-// tensors come from snapshots alone: the step that was interrupted has changed them in place.
+// After a loss: the state of `from` at the version of `sources`, for the members of `to`. Volatile
+// tensors come from copies alone: the step that was interrupted has changed them in place.
 absl::StatusOr<Plan> PlanRestore(std::span<const TensorShape> tensors, const World& from,
-                                 const World& to, std::span<const MemberId> live);
+                                 const World& to, const RestoreSources& sources);
 
 // Every need covered exactly once, every copy inside a holding of its source. For tests and, before
 // a byte moves, for every plan.

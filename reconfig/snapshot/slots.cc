@@ -204,14 +204,34 @@ absl::Status SnapshotSlots::TakeList(uint64_t version, uint32_t index,
   return absl::OkStatus();
 }
 
+bool SnapshotSlots::Unchanged(const Slot& slot, uint64_t at, const Listed& part) {
+  return HashContent(slot.data.data() + at, part.bytes, part.offset) == part.content;
+}
+
+bool SnapshotSlots::HasWhole(uint64_t version, std::span<const uint32_t> tensors) const {
+  MutexLock lock(&mutex_);
+  const Slot* const slot = Find(version);
+  if (slot == nullptr) return tensors.empty();
+  uint64_t missing = 0;
+  for (const uint32_t t : tensors) {
+    if (t >= shape_.boxes.size()) return false;
+    missing += shape_.boxes[t].size() * shape_.element_bytes[t];
+  }
+  for (const auto& [at, part] : slot->parts) {
+    if (std::find(tensors.begin(), tensors.end(), part.tensor) == tensors.end()) continue;
+    if (!Unchanged(*slot, at, part)) return false;
+    missing -= part.bytes;
+  }
+  return missing == 0;
+}
+
 std::vector<uint64_t> SnapshotSlots::WholeVersions() const {
   MutexLock lock(&mutex_);
   std::vector<uint64_t> versions;
   for (const Slot& s : slots_) {
     if (!s.used || s.arrived != bytes_) continue;
     const bool whole = std::all_of(s.parts.begin(), s.parts.end(), [&](const auto& p) {
-      const Listed& part = p.second;
-      return HashContent(s.data.data() + p.first, part.bytes, part.offset) == part.content;
+      return Unchanged(s, p.first, p.second);
     });
     if (whole) versions.push_back(s.version);
   }

@@ -67,6 +67,8 @@ class SnapshotSlots {
 
   // The versions that are whole: every byte there and unchanged. Hashes everything.
   [[nodiscard]] std::vector<uint64_t> WholeVersions() const;
+  // Every byte of these tensors is there and unchanged at a version.
+  [[nodiscard]] bool HasWhole(uint64_t version, std::span<const uint32_t> tensors) const;
   // As WholeVersions() without hashing: every byte has come.
   [[nodiscard]] bool Arrived(uint64_t version) const;
   // Where the piece of a tensor lies; nullptr when the version is not here. Stays valid until Reset
@@ -92,6 +94,7 @@ class SnapshotSlots {
   static absl::Status CheckNew(const Slot& slot, uint64_t at, uint64_t bytes);
   absl::Status AddTo(Slot* slot, const Listed& part) REWIRE_REQUIRES(mutex_);
   [[nodiscard]] const Slot* Find(uint64_t version) const REWIRE_REQUIRES(mutex_);
+  static bool Unchanged(const Slot& slot, uint64_t at, const Listed& part);
 
   const bool shared_;
   mutable Mutex mutex_;

@@ -51,9 +51,7 @@ Snapshotter::~Snapshotter() {
 Snapshotter::Shapes Snapshotter::ShapesOf(std::span<const TensorShape> shapes, uint32_t slots,
                                           uint32_t slot) const {
   Shapes out;
-  out.sharded = std::any_of(shapes.begin(), shapes.end(), [](const TensorShape& t) {
-    return t.division == Division::kSharded && t.change != Change::kTransient;
-  });
+  out.sharded = CopiesPieces(shapes);
   const uint32_t before = (slot + slots - 1) % slots;
   for (const TensorShape& t : shapes) {
     const bool copied = KeptWhole(t) || (out.sharded && options_.buddy);
@@ -75,7 +73,8 @@ SnapshotSlots::Memory Snapshotter::Reserve(std::span<const TensorShape> shapes, 
 
 void Snapshotter::StartWorld(const World& world, const Key& secret, uint32_t slot,
                              std::vector<PlacedTensor> tensors, SnapshotSlots::Memory memory) {
-  Freeze();
+  MutexLock world_lock(&world_mutex_);
+  FreezeLocked();
   tensors_ = std::move(tensors);
   const auto slots = static_cast<uint32_t>(world.members.size());
   std::vector<TensorShape> shapes;
@@ -107,6 +106,11 @@ void Snapshotter::StartWorld(const World& world, const Key& secret, uint32_t slo
 }
 
 void Snapshotter::Freeze() {
+  MutexLock lock(&world_mutex_);
+  FreezeLocked();
+}
+
+void Snapshotter::FreezeLocked() {
   if (frozen_.exchange(true)) return;
   // The thread looks at frozen_ after every piece, and the closed stream ends its waits. It may
   // have sent something, or opened the stream again, just before it saw that: so again until it is
@@ -126,7 +130,7 @@ absl::Status Snapshotter::CopyPiece(uint32_t tensor, uint64_t version, StateMemo
   const uint64_t begin = boxes_[tensor].begin * t.shape.element_bytes;
   const uint64_t end = boxes_[tensor].end * t.shape.element_bytes;
   for (uint64_t at = begin; at < end; at += kPartBytes) {
-    if (frozen_) return absl::CancelledError("the world is changing");
+    if (frozen_ && sharded_) return absl::CancelledError("the world is changing");
     const uint64_t n = std::min(kPartBytes, end - at);
     const absl::StatusOr<char*> room = own_.Room(version, tensor, at, n);
     if (!room.ok()) return room.status();
@@ -141,7 +145,7 @@ absl::Status Snapshotter::CopyPiece(uint32_t tensor, uint64_t version, StateMemo
 }
 
 absl::Status Snapshotter::BeginVersion(uint64_t version, bool streamed) {
-  if (frozen_) return absl::OkStatus();
+  if (frozen_ && sharded_) return absl::OkStatus();
   for (const uint32_t t : volatile_) {
     if (absl::Status s = CopyPiece(t, version, &program_memory_); !s.ok()) return s;
   }
@@ -176,9 +180,7 @@ std::vector<uint64_t> Snapshotter::OwnVersions() const {
 }
 
 std::vector<uint64_t> Snapshotter::BuddyVersions() const {
-  if (sharded_ && !options_.buddy) return {};
-  // What nobody needs from here can be given at every version.
-  return kept_.bytes() == 0 ? own_.WholeVersions() : kept_.WholeVersions();
+  return kept_.bytes() == 0 ? std::vector<uint64_t>{} : kept_.WholeVersions();
 }
 
 absl::Status Snapshotter::Take(MemberId /*sender*/, const FragmentHeader& header,

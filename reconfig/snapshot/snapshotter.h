@@ -5,7 +5,8 @@
 // replicated ones, so that an interrupted update can be undone from pieces at a cost of 1/n of the
 // state; only in a job that has sharded tensors, the others have every constant on every member.
 // Volatile tensors are copied at once, on the program's thread, and a replicated one is kept whole
-// by everyone and sent to nobody. Two versions suffice because an update of sharded state ends in a
+// by everyone and sent to nobody. Where nothing is sharded they are copied even after a loss: a
+// member may finish its update then, and its constant tensors are of the new version. Two versions suffice because an update of sharded state ends in a
 // collective: nobody finishes update v+1 before everybody's copy of v is there.
 //
 // A next slot on the same node maps this slot's memory instead, which stays when this process dies:
@@ -54,14 +55,14 @@ class Snapshotter final : public FragmentSink {
   // The memory for the own copies of a world of so many slots, made beforehand. Any thread.
   [[nodiscard]] SnapshotSlots::Memory Reserve(std::span<const TensorShape> shapes, uint32_t slots,
                                               uint32_t slot) const;
-  // Members were lost: nothing is taken or overwritten until the next StartWorld. When it returns
-  // the state is not read any more.
+  // Members were lost: until the next StartWorld nothing is sent, and no copy of what exists once is
+  // taken or overwritten. When it returns the thread does not read the state any more.
   void Freeze();
 
   // Of the world that was started: an update must wait for the copies of the one before; and
   // BeginVersion() has something to copy at once.
   [[nodiscard]] bool InBackground() const { return sharded_ && options_.buddy; }
-  [[nodiscard]] bool HasVolatile() const { return !volatile_.empty(); }
+  [[nodiscard]] bool CopiesAtOnce() const { return !volatile_.empty(); }
 
   // The state in place is of this version from now on: copies what is volatile, and has the thread
   // copy the rest. streamed: this version is going to the next world's members during the step that
@@ -108,6 +109,7 @@ class Snapshotter final : public FragmentSink {
   absl::Status TakeMemory(std::span<const char> bytes);
   absl::Status TakeParts(std::span<const char> bytes);
   absl::Status CopyPiece(uint32_t tensor, uint64_t version, StateMemory* memory);
+  void FreezeLocked() REWIRE_REQUIRES(world_mutex_);
 
   Transport* const transport_;
   Budget* const budget_;
@@ -115,6 +117,8 @@ class Snapshotter final : public FragmentSink {
   std::atomic<uint64_t> bytes_copied_{0};
   std::atomic<uint64_t> bytes_sent_{0};
 
+  // Held by whoever starts or ends a world: the program's thread and the member's.
+  Mutex world_mutex_;
   // Set by StartWorld while the thread is idle; read by the thread while busy_.
   std::vector<PlacedTensor> tensors_;
   std::vector<Box> boxes_;          // what of each tensor is copied

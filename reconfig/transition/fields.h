@@ -123,12 +123,20 @@ void Fields(A& a, Pledge& m) {
   a.List(m.counters);
 }
 template <typename A>
+void Fields(A& a, StateLayout& m) {
+  a.Number(m.replicated);
+  a.Number(m.replicated_volatile);
+  a.List(m.sharded);
+  a.List(m.pieces);
+}
+template <typename A>
 void Fields(A& a, AtBoundary& m) {
   a.Number(m.epoch);
   a.Number(m.live_version);
   a.Number(m.live_whole);
   a.List(m.own_snapshots);
   a.List(m.buddy_snapshots);
+  Fields(a, m.layout);
 }
 template <typename A>
 void Fields(A& a, Verified& m) {
@@ -218,7 +226,9 @@ template <typename A>
 void Fields(A& a, Restore& m) {
   a.Number(m.epoch);
   a.Number(m.version);
-  a.List(m.live);
+  a.List(m.sources.live);
+  a.List(m.sources.own);
+  a.List(m.sources.buddy);
 }
 template <typename A>
 void Fields(A& a, Commit& m) {

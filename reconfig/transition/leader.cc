@@ -10,6 +10,12 @@
 #include "reconfig/transition/transition.h"
 
 namespace rewire {
+namespace {
+
+// Grace times that a new leader waits for the first member of a world.
+constexpr uint32_t kRecoverTurns = 12;
+
+}  // namespace
 
 std::string_view PhaseName(Phase phase) {
   switch (phase) {
@@ -42,7 +48,10 @@ std::string_view PhaseName(Phase phase) {
 }
 
 Leader::Leader(LeaderOptions options, WorldRecord record)
-    : options_(std::move(options)), record_(std::move(record)) {}
+    : options_(std::move(options)),
+      record_(std::move(record)),
+      clock_(options_.planted_bug == PlantedBug::kStallCounts ? Duration::max() / 4
+                                                              : options_.silence / 4) {}
 Leader::~Leader() = default;
 
 Phase Leader::phase() const { return transition_ ? transition_->phase : idle_phase_; }
@@ -52,7 +61,8 @@ bool Leader::steady() const {
 }
 
 void Leader::Start(Time now, Out* out) {
-  last_input_ = now;
+  now = Awake(now);
+  counted_ = spoke_ = now;
   if (record_.world.epoch > 0) {
     idle_phase_ = Phase::kRecovering;
     recover_by_ = now + options_.grace;
@@ -100,7 +110,7 @@ void Leader::Refuse(MemberId member, const std::string& reason, Out* out) {
 }
 
 void Leader::OnConnect(Time now, const Hello& hello, Out* out) {
-  Awake(now);
+  now = Awake(now);
   const MemberId id = hello.member;
   if (hello.protocol != Hello{}.protocol) {
     return Refuse(
@@ -141,7 +151,7 @@ void Leader::OnConnect(Time now, const Hello& hello, Out* out) {
   peer.connected = true;
   peer.welcome_due = true;
   peer.visitor = visitor;
-  peer.heard = now;
+  Heard(now, id);
   ForgetReports(id);  // it reports all it has
   peer.positions_due = hello.positions;
   positions_.Begun(hello.retiring);
@@ -244,7 +254,17 @@ void Leader::TryEndRecovery(Time now, Out* out) {
       missing.push_back(id);
     }
   }
+  if (!missing.empty() && missing.size() + 1 == record_.world.members.size() && !recover_first_) {
+    // The first one is back: the others have the grace time from here on.
+    recover_first_ = true;
+    recover_by_ = now + options_.grace;
+  }
   if (!missing.empty() && now < *recover_by_) return;
+  const bool nobody = missing.size() == record_.world.members.size();
+  if (!missing.empty() && nobody && ++recover_turns_ < kRecoverTurns) {
+    recover_by_ = now + options_.grace;  // the host has stalled, or all are dead
+    return;
+  }
   recover_by_.reset();
   idle_phase_ = Phase::kSteady;
   Tell(now, NoteKind::kJob,
@@ -262,7 +282,7 @@ void Leader::TryEndRecovery(Time now, Out* out) {
 }
 
 void Leader::OnDisconnect(Time now, MemberId member, Out* out) {
-  Awake(now);
+  now = Awake(now);
   const auto it = peers_.find(member);
   if (it == peers_.end() || !it->second.connected) return;
   it->second.connected = false;
@@ -278,17 +298,19 @@ void Leader::OnDisconnect(Time now, MemberId member, Out* out) {
 
 // ---- time ---------------------------------------------------------------------------------------
 
-// When this process itself stood still, silence says nothing about the members.
-void Leader::Awake(Time now) {
-  if (now - last_input_ > options_.silence / 2) {
-    for (auto& [id, peer] : peers_) peer.heard = now;
-  }
-  last_input_ = now;
-}
+Time Leader::Awake(Time now) { return clock_.Read(now); }
 
 void Leader::OnTick(Time now, Out* out) {
-  Awake(now);
+  now = Awake(now);
   if (idle_phase_ == Phase::kStopped) return;
+  if (clock_.stalled() - told_stall_ > options_.silence) {
+    Tell(now, NoteKind::kWarning,
+         absl::StrCat("the agent did not run for ",
+                      std::chrono::duration_cast<milliseconds>(clock_.stalled() - told_stall_).count(),
+                      " ms: this time counts for no deadline"),
+         out);
+    told_stall_ = clock_.stalled();
+  }
   if (write_again_ && now >= *write_again_) {
     write_again_.reset();
     out->push_back(CompareAndSwap{writing_->revision - 1, *writing_});
@@ -307,24 +329,30 @@ std::optional<Time> Leader::NextDeadline() const {
   if (write_again_) at(*write_again_);
   if (recover_by_) at(*recover_by_);
   if (transition_ && transition_->deadline) at(*transition_->deadline);
+  bool members = false;
   for (const auto& [id, peer] : peers_) {
-    if (peer.connected && !peer.finished && !peer.lost) at(peer.heard + options_.silence);
+    if (!peer.connected || peer.finished || peer.lost) continue;
+    members = true;
+    // The earliest, if others speak all the time. One that is not judged yet is looked at again
+    // with the next reading of the clock.
+    const Duration left = options_.silence - (speaking_ - peer.heard_at);
+    if (left > Duration{}) at(counted_ + left);
   }
-  // Called at least so often, it notices when it stood still itself.
-  if (next) at(last_input_ + options_.silence / 4);
+  if (next) next = clock_.OwnersTime(*next);
+  if (next || members) at(clock_.NextReading());
   return next;
 }
 
 // ---- messages -----------------------------------------------------------------------------------
 
 void Leader::OnMessage(Time now, MemberId member, const Message& message, Out* out) {
-  Awake(now);
+  now = Awake(now);
   const auto it = peers_.find(member);
   if (it == peers_.end() || !it->second.connected) {
     ++dropped_;
     return;
   }
-  it->second.heard = now;
+  Heard(now, member);
   if (const auto* m = std::get_if<Heartbeat>(&message)) {
     const uint64_t furthest = std::max(it->second.counts.updates, m->updates);
     it->second.counts = *m;
@@ -417,6 +445,7 @@ RequestStatus Leader::StatusOf(uint64_t request) const {
 }
 
 std::vector<MemberStatus> Leader::Members(Time now) const {
+  now = clock_.At(now);
   std::vector<MemberStatus> all;
   for (const auto& [id, peer] : peers_) {
     all.push_back({id, record_.world.SlotOf(id), peer.connected, peer.cooperates, peer.finished,

@@ -3,7 +3,8 @@
 // Pure: no clock, no I/O, no threads. Every input carries the time and appends what must be done to
 // `out`; the owner (reconfig/agent, one thread; or the simulator) does it in that order and feeds
 // the answers back, never from inside an input. Call OnTick at the latest when NextDeadline() has
-// come.
+// come. A time for which the owner gave no input is a stall of its process: no deadline of the
+// leader comes nearer in it.
 //
 //   Leader leader(options, record_from_the_store_or_an_empty_one);
 //   leader.Start(now, &out);            // fences the leader before it: the first CompareAndSwap
@@ -28,6 +29,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "reconfig/base/clock.h"
+#include "reconfig/base/running_clock.h"
 #include "reconfig/transition/leader_action.h"
 #include "reconfig/transition/planted_bug.h"
 #include "reconfig/transition/positions.h"
@@ -47,6 +49,7 @@ struct LeaderOptions {
   Duration arm = seconds(120);     // REWIRE_ARM_MS: from Decide to the first member at the boundary
   Duration boundary = seconds(30);           // REWIRE_BOUNDARY_MS: from then to the last Verified
   Duration enter = seconds(60);              // from the commit to the last Entered, and to RETIRED
+  Duration heartbeat = milliseconds(500);    // REWIRE_HEARTBEAT_MS, of the members
   Duration silence = seconds(3);             // REWIRE_SILENCE_MS: no message for so long means lost
   Duration store_retry = milliseconds(100);  // between two tries when the store gives errors
   uint32_t cut_margin = 16;                  // REWIRE_CUT_MARGIN, operations
@@ -132,6 +135,7 @@ class Leader {
     uint32_t positions_due = 0;  // reports that its Hello announced and that have not come yet
     Heartbeat counts;
     Time heard{};
+    Duration heard_at{};  // what speaking_ was then
   };
   struct Request {
     ChangeRequest change;
@@ -157,7 +161,12 @@ class Leader {
   void Finish(Time now, MemberId member, Out* out);
   void StopJob(Time now, const std::string& reason, Out* out);
   void CheckSilence(Time now, Out* out);
-  void Awake(Time now);
+  // The time that passes for the leader: it stands still while its process does.
+  [[nodiscard]] Time Awake(Time now);
+  void CountSpeech(Time now);
+  [[nodiscard]] Duration Vouches() const;
+  void Heard(Time now, MemberId member);
+  [[nodiscard]] bool AllSilent(Time now) const;
   [[nodiscard]] bool Cooperating() const;
   [[nodiscard]] std::vector<MemberId> WorldIds() const;
   [[nodiscard]] std::vector<MemberId> Alive() const;  // of the world, neither lost nor finished
@@ -234,6 +243,8 @@ class Leader {
   WorldRecord record_;
   Phase idle_phase_ = Phase::kForming;  // when no transition is under way
   std::optional<Time> recover_by_;
+  uint32_t recover_turns_ = 0;  // grace times for which no member has come back
+  bool recover_first_ = false;  // one has come back
   bool fenced_ = false;  // the store has this leader's first write
   std::map<MemberId, Peer> peers_;
   Registry registry_;
@@ -256,7 +267,14 @@ class Leader {
   Time write_began_{};
   Duration store_took_{};          // for the last compare-and-swap
   std::optional<Duration> usual_;  // how long planned transitions took, for deadlines
-  Time last_input_{};
+  RunningClock clock_;
+  Duration told_stall_{};
+  // Silence is measured against the other members: `speaking_` is the time in which some member of
+  // the world spoke, counted up to counted_. It stands still while nobody speaks.
+  Duration speaking_{};
+  Time counted_{};
+  Time spoke_{};  // when a member of the world was last heard
+  bool told_silence_ = false;
 };
 
 }  // namespace rewire

@@ -82,6 +82,12 @@ struct EndProcess {
   MemberId member = 0;
 };
 
-using LeaderAction = std::variant<SendTo, CompareAndSwap, Spawn, Kick, EndProcess, Note>;
+// The job cannot go on: all its processes end, and the reason is shown to whoever started the job.
+// Given once. Every other end, of a process or of a change, leaves the job running.
+struct EndJob {
+  std::string reason;
+};
+
+using LeaderAction = std::variant<SendTo, CompareAndSwap, Spawn, Kick, EndProcess, EndJob, Note>;
 
 }  // namespace rewire

@@ -127,13 +127,14 @@ void Leader::ForgetReports(MemberId member) {
 
 void Leader::DismissJoiners(const std::string& reason, Out* out) {
   for (MemberId m : transition_->joiners) {
-    Send(m, Stop{reason}, out);
+    Send(m, Refused{reason}, out);
     if (const auto peer = peers_.find(m); peer != peers_.end()) {
       if (peer->second.connected) out->push_back(Kick{m});
       ForgetReports(m);
       peers_.erase(peer);
     }
     out->push_back(EndProcess{m});
+    if (options_.planted_bug == PlantedBug::kDismissalEndsJob) out->push_back(EndJob{reason});
   }
 }
 

@@ -32,7 +32,7 @@ void Leader::Lose(Time now, const std::vector<MemberId>& members, const std::str
     peer.connected = false;
     (joiner ? of_joiners : of_world) = true;
     if (!joiner) lost_.insert(id);
-    Tell(now, NoteKind::kMember, absl::StrCat("member ", id, " is lost: ", why), out);
+    Tell(now, NoteKind::kWarning, absl::StrCat("member ", id, " is lost: ", why), out);
   }
   if (of_world) {
     if (transition_ && transition_->phase == Phase::kCommitting)
@@ -99,26 +99,70 @@ void Leader::StopJob(Time now, const std::string& reason, Out* out) {
   queue_.clear();
   Tell(now, NoteKind::kJob, absl::StrCat("the job is stopped: ", reason), out);
   SendAll(Alive(), Stop{reason}, out);
+  out->push_back(EndJob{reason});
 }
 
+// ---- silence ------------------------------------------------------------------------------------
+
+// Members speak every heartbeat: one that has just spoken vouches for the host until it is late for
+// two.
+Duration Leader::Vouches() const {
+  return std::min(2 * options_.heartbeat, options_.silence / 2);
+}
+
+void Leader::CountSpeech(Time now) {
+  const Time until = std::min(now, spoke_ + Vouches());
+  if (until > counted_) speaking_ += until - counted_;
+  counted_ = now;
+}
+
+void Leader::Heard(Time now, MemberId member) {
+  CountSpeech(now);
+  Peer& peer = peers_[member];
+  peer.heard = now;
+  peer.heard_at = speaking_;
+  // A process that is still to join says nothing about the members of the world.
+  if (record_.world.epoch != 0 && !record_.world.SlotOf(member)) return;
+  if (now - spoke_ > Vouches()) {
+    // All were silent, and this one is the first that goes on: the others have their full time.
+    for (auto& [id, each] : peers_) each.heard_at = speaking_;
+  }
+  spoke_ = now;
+  told_silence_ = false;
+}
+
+bool Leader::AllSilent(Time now) const { return now - spoke_ >= options_.silence; }
+
 void Leader::CheckSilence(Time now, Out* out) {
+  CountSpeech(now);
+  const auto members = Alive();
+  if (AllSilent(now) && !told_silence_ && !members.empty()) {
+    told_silence_ = true;
+    Tell(now, NoteKind::kWarning,
+         absl::StrCat("no member of the world has spoken for REWIRE_SILENCE_MS: the host has "
+                      "stalled or all members are stopped, and none of them counts as lost"),
+         out);
+  }
   std::vector<MemberId> silent;
   for (const auto& [id, peer] : peers_) {
     if (!peer.connected || peer.finished || peer.lost) continue;
-    if (now - peer.heard < options_.silence) continue;
-    // Who has been let go says nothing any more, and stays until the change has ended.
+    const Duration silence = options_.planted_bug == PlantedBug::kSilenceOfAll
+                                 ? now - peer.heard
+                                 : speaking_ - peer.heard_at;
+    if (silence < options_.silence) continue;
+    // A member that has been let go says nothing any more, and stays until the change has ended.
     const bool let_go =
         transition_ && transition_->phase > Phase::kCommitting && !record_.world.SlotOf(id);
     if (!let_go) silent.push_back(id);
   }
-  for (MemberId id : silent) {
-    if (idle_phase_ == Phase::kForming || idle_phase_ == Phase::kRecovering) {
-      peers_[id].connected = false;
-      out->push_back(Kick{id});
-    }
+  if (silent.empty()) return;
+  if (idle_phase_ != Phase::kForming && idle_phase_ != Phase::kRecovering) {
+    return Lose(now, silent, "it was silent for REWIRE_SILENCE_MS, and others were not", out);
   }
-  if (silent.empty() || idle_phase_ == Phase::kForming || idle_phase_ == Phase::kRecovering) return;
-  Lose(now, silent, "it was silent", out);
+  for (MemberId id : silent) {
+    peers_[id].connected = false;
+    out->push_back(Kick{id});
+  }
 }
 
 }  // namespace rewire

@@ -62,13 +62,13 @@ void Leader::AfterReserve(Time now, Out* out) {
 }
 
 void Leader::OnSpawned(Time now, std::span<const MemberId> members, Out* out) {
-  Awake(now);
+  now = Awake(now);
   Tell(now, NoteKind::kMember, absl::StrCat("started: member ", absl::StrJoin(members, ", ")), out);
 }
 
 void Leader::OnSpawnFailed(Time now, std::span<const MemberId> members, const std::string& reason,
                            Out* out) {
-  Awake(now);
+  now = Awake(now);
   if (!transition_ || !transition_->BeforeCommit()) return;
   for (MemberId m : members) {
     if (transition_->IsJoiner(m)) {
@@ -246,7 +246,7 @@ void Leader::TryRestore(Time now, Out* out) {
   if (!Transition::All(Keys(t.at_boundary), t.olds)) return;
   const absl::StatusOr<RestoreChoice> choice = ChooseVersion(t.from, t.at_boundary);
   if (!choice.ok()) return StopJob(now, std::string(choice.status().message()), out);
-  SendAll(t.olds, Restore{t.epoch, choice->version, choice->live}, out);
+  SendAll(t.olds, Restore{t.epoch, choice->version, choice->sources}, out);
   Enter(now, Phase::kAtBoundary, options_.boundary, out);
   Tell(now, NoteKind::kProgress, absl::StrCat("back to version ", choice->version), out);
 }
@@ -284,6 +284,11 @@ void Leader::CommitNow(Time now, Out* out) {
 
 void Leader::OnPhaseDeadline(Time now, Out* out) {
   Transition& t = *transition_;
+  const bool costs_members = t.phase == Phase::kCommitted || (!t.Planned() && t.BeforeCommit());
+  if (costs_members && AllSilent(now)) {
+    t.deadline = now + options_.silence;  // a stalled host costs no member and no job
+    return;
+  }
   t.deadline.reset();
   std::string why;
   switch (t.phase) {

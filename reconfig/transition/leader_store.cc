@@ -27,7 +27,7 @@ void Leader::TryReserve(Time now, Out* out) {
 }
 
 void Leader::OnStoreResult(Time now, const absl::StatusOr<StoreAnswer>& answer, Out* out) {
-  Awake(now);
+  now = Awake(now);
   if (!writing_ || idle_phase_ == Phase::kStopped) return;
   if (!answer.ok()) {
     if (!write_again_) {

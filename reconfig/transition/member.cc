@@ -13,6 +13,7 @@ namespace rewire {
 
 void Member::OnConnected(Time now, Out* out) {
   if (stopped_ || finished_) return;
+  now = clock_.Read(now);
   connected_ = true;
   next_heartbeat_ = now + options_.heartbeat;
   Hello hello;
@@ -35,7 +36,7 @@ void Member::OnDisconnected(Time now, Out*) {
   if (!connected_) return;
   connected_ = false;
   welcomed_ = false;
-  disconnected_since_ = now;
+  disconnected_since_ = clock_.Read(now);
 }
 
 void Member::OnMessage(Time now, const Message& message, Out* out) {
@@ -43,6 +44,7 @@ void Member::OnMessage(Time now, const Message& message, Out* out) {
     ++dropped_;
     return;
   }
+  now = clock_.Read(now);
   if (const auto* m = std::get_if<Welcome>(&message)) {
     OnWelcome(now, *m, out);
   } else if (const auto* m = std::get_if<Refused>(&message)) {
@@ -110,7 +112,7 @@ void Member::OnPrepare(Time now, const Prepare& m, Out* out) {
   if (!wrong.empty()) return Send(Prepared{m.epoch, false, wrong, 0, {}}, out);
   work_.emplace();
   work_->prepare = m;
-  work_->build_by = now + milliseconds(m.deadline_ms);
+  work_->build_by = clock_.OwnersTime(now) + milliseconds(m.deadline_ms);
   if (!m.mint.empty()) out->push_back(MintIds{m.epoch, m.mint});
   if (m.kind == TransitionKind::kSwap) {
     work_->plan_hash = 0;
@@ -175,7 +177,7 @@ void Member::OnRestore(const Restore& m, Out* out) {
     return;
   }
   work_->finishing = true;
-  out->push_back(RestoreFrom{m.epoch, m.version, m.live});
+  out->push_back(RestoreFrom{m.epoch, m.version, m.sources});
 }
 
 // ---- COMMITTED and ABORTED ----------------------------------------------------------------------
@@ -313,6 +315,7 @@ void Member::GiveUp(Time, Out* out) {
 
 void Member::OnTick(Time now, const Heartbeat& counts, Out* out) {
   if (stopped_ || finished_) return;
+  now = clock_.Read(now);
   if (connected_ && next_heartbeat_ && now >= *next_heartbeat_) {
     next_heartbeat_ = now + options_.heartbeat;
     Send(counts, out);
@@ -322,9 +325,13 @@ void Member::OnTick(Time now, const Heartbeat& counts, Out* out) {
 
 std::optional<Time> Member::NextDeadline() const {
   if (stopped_ || finished_) return std::nullopt;
-  std::optional<Time> next = GiveUpAt();
-  if (connected_ && next_heartbeat_)
-    next = next ? std::min(*next, *next_heartbeat_) : next_heartbeat_;
+  std::optional<Time> next;
+  const auto at = [&](Time owners) { next = next ? std::min(*next, owners) : owners; };
+  if (const auto give_up = GiveUpAt()) {
+    at(clock_.OwnersTime(*give_up));
+    at(clock_.NextReading());
+  }
+  if (connected_ && next_heartbeat_) at(clock_.OwnersTime(*next_heartbeat_));
   return next;
 }
 

@@ -22,6 +22,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "reconfig/base/clock.h"
+#include "reconfig/base/running_clock.h"
 #include "reconfig/transition/member_action.h"
 #include "reconfig/transition/planted_bug.h"
 
@@ -50,6 +51,7 @@ struct BoundaryInfo {
   bool live_whole = true;
   std::vector<uint64_t> own_snapshots;
   std::vector<uint64_t> buddy_snapshots;
+  StateLayout layout;
 };
 
 // The transition a member takes part in. Part of Member.
@@ -150,6 +152,7 @@ class Member {
   [[nodiscard]] std::optional<Time> GiveUpAt() const;
 
   const MemberOptions options_;
+  RunningClock clock_{seconds(2)};  // what the deadlines are judged by
   bool connected_ = false;
   bool welcomed_ = false;  // by the leader behind the present connection
   bool entered_world_ = false;

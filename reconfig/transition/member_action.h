@@ -87,7 +87,7 @@ struct DescribeBoundary {};
 struct RestoreFrom {
   Epoch epoch = 0;
   uint64_t version = 0;
-  std::vector<MemberId> live;
+  RestoreSources sources;
 };
 // COMMITTED. swap: only the epoch and the secret change (cuts were decided by DecideCuts).
 // Otherwise, on the program's thread, which stands at the boundary: swap the communicators, adopt

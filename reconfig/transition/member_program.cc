@@ -84,7 +84,7 @@ void Member::OnBoundary(Time now, const BoundaryInfo& info, Out* out) {
   if (stopped_ || finished_) return;
   // What it stopped for may have been called off, and the others need it to go on.
   if (!StandsFor(info.live_version)) return Release(ResumeKind::kContinue, out);
-  if (!standing_) standing_since_ = now;
+  if (!standing_) standing_since_ = clock_.Read(now);
   standing_ = true;
   boundary_ = info;
   if (work_) work_->described = true;
@@ -107,7 +107,7 @@ void Member::TryBoundary(Time, Out* out) {
   if (report && !work.reported) {
     work.reported = true;
     Send(AtBoundary{work.prepare.epoch, boundary_.live_version, boundary_.live_whole,
-                    boundary_.own_snapshots, boundary_.buddy_snapshots},
+                    boundary_.own_snapshots, boundary_.buddy_snapshots, boundary_.layout},
          out);
   }
   if (!loss && work.armed && !work.finishing) {
@@ -128,7 +128,7 @@ void Member::OnStreamed(Time now, Epoch epoch, const absl::Status& status, uint6
   }
   // Written to no connection it reaches nobody, and then nobody can commit.
   work_->verified = connected_;
-  work_->verified_at = now;
+  work_->verified_at = clock_.Read(now);
   Send(Verified{epoch, true, "", bytes_in, bytes_out}, out);
 }
 

@@ -110,16 +110,27 @@ struct Pledge {
   std::string reason;
   std::vector<CommunicatorCounter> counters;
 };
+// Which parts of a world's state exist once, which are replicated, and which are copied. Follows
+// from the tensors' layouts, so it is equal on all members of the world.
+struct StateLayout {
+  bool replicated = false;           // some state is constant between updates and on every slot
+  bool replicated_volatile = false;  // some is volatile and on every slot: own copies have all of it
+  std::vector<uint32_t> sharded;     // slots with state that exists once
+  std::vector<uint32_t> pieces;      // slots whose copies have a piece of the replicated state
+  bool operator==(const StateLayout&) const = default;
+};
 // This member's program stands at the update boundary. Versions count applied updates. For a
 // planned change only the epoch matters; a joiner sends it when it is prepared and its program
-// waits in its first update. A version is listed when this member can give the whole of that shard
-// at it.
+// waits in its first update. A version is listed when every byte of it is there.
 struct AtBoundary {
   Epoch epoch = 0;
-  uint64_t live_version = 0;            // of the state in place
-  bool live_whole = false;              // false: the update had begun, the state in place is mixed
-  std::vector<uint64_t> own_snapshots;  // versions of its own shard it holds a copy of
-  std::vector<uint64_t> buddy_snapshots;  // versions of the previous slot's shard
+  uint64_t live_version = 0;  // of the state in place
+  // The member can give all that its slot has at live_version: constant tensors from their place,
+  // volatile ones from its own copies. False: the update had begun, or a copy is missing.
+  bool live_whole = false;
+  std::vector<uint64_t> own_snapshots;    // versions of the copies of its own slot
+  std::vector<uint64_t> buddy_snapshots;  // versions of the copies of the previous slot
+  StateLayout layout;
 };
 // STREAMED and VERIFIED: everything this member receives has arrived and hashes to what its source
 // declared, and everything it sent still hashed to the same at the boundary.
@@ -188,6 +199,8 @@ struct Welcome {
   bool joining = false;
   Key names_key;  // with which members ask each other for names
 };
+// This process is not part of the job, or will not become part: the change that it was to join by
+// was called off. The job goes on without it.
 struct Refused {
   std::string reason;
 };
@@ -221,11 +234,18 @@ struct Decide {
   uint32_t round = 0;
   bool go = false;
 };
+// The members from which a version of the state is restored.
+struct RestoreSources {
+  std::vector<MemberId> live;   // AtBoundary::live_whole at this version
+  std::vector<MemberId> own;    // with the copies of their own slot
+  std::vector<MemberId> buddy;  // with the copies of the previous slot
+  bool operator==(const RestoreSources&) const = default;
+};
 // After a loss: bring the state to this version, then verify.
 struct Restore {
   Epoch epoch = 0;
   uint64_t version = 0;
-  std::vector<MemberId> live;  // members whose state in place has this version and is whole
+  RestoreSources sources;
 };
 // Sent to everyone after the commit, and after every Welcome of a member that is not joining:
 // taking it twice does nothing.
@@ -247,7 +267,7 @@ struct Lost {
   Epoch epoch = 0;  // of the current world
   std::vector<MemberId> members;
 };
-// The job cannot go on: state is lost, or nobody is left.
+// The job cannot go on: its state is lost. Sent to every member of the world, and to nobody else.
 struct Stop {
   std::string reason;
 };

@@ -10,6 +10,9 @@ enum class PlantedBug {
   kLostPledge,            // leader: counts a refused pledge as given
   kCommitBeforeVerified,  // leader: commits as soon as everyone is at the boundary
   kStaleEpochAccepted,    // both: take messages of an earlier attempt for the current one
+  kSilenceOfAll,          // leader: a member is lost when it is silent, whoever else is
+  kStallCounts,           // leader: deadlines come nearer while its process stands still
+  kDismissalEndsJob,      // leader: ends the job when it dismisses a process that was to join
 };
 
 }  // namespace rewire

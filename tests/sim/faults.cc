@@ -16,9 +16,27 @@ void Simulation::PlanFaults() {
   for (uint64_t i = 0; i < faults; ++i) {
     After(random_.Between(milliseconds(300), seconds(14)), [this] { OneFault(); });
   }
+  const uint64_t more = options_.plain ? 0 : more_random_.Below(4);
+  for (uint64_t i = 0; i < more; ++i) {
+    After(more_random_.Between(milliseconds(300), seconds(14)), [this] {
+      switch (more_random_.Below(4)) {
+        case 0:
+          return ManyDeaths();
+        case 1:
+          return CalledOffGrow();
+        default:
+          return OneStall();
+      }
+    });
+  }
 }
 
 void Simulation::MakeCommunicator() {
+  // The program's thread makes communicators, and it stands at the boundary now, or soon.
+  if (!options_.plain && leader_ && leader_->phase() >= Phase::kArmed &&
+      leader_->phase() <= Phase::kCommitted) {
+    return After(milliseconds(100), [this] { MakeCommunicator(); });
+  }
   Print("a communicator is made");
   communicators_.push_back({0x3333333300000000 + (communicators_.size() << 32), 3});
   for (Process* process : Alive()) {
@@ -64,7 +82,11 @@ void Simulation::OneRequest() {
       request.kind = RequestKind::kRebuild;
       break;
   }
-  RunLeader([&](auto* out) {
+  Ask(request);
+}
+
+void Simulation::Ask(const ChangeRequest& request) {
+  RunLeader([this, request](auto* out) {
     const absl::StatusOr<uint64_t> id = leader_->OnRequest(now(), request, out);
     Print(absl::StrCat("REQUEST: ", Describe(request), ": ",
                        id.ok() ? "accepted" : std::string(id.status().message())));
@@ -80,15 +102,13 @@ void Simulation::OneFault() {
     case 0:
     case 1:
       if (alive.size() < 2) return;
-      Print(absl::StrCat("FAULT: process ", victim->id(), " is killed"));
-      ++kills_;
-      victim->Kill();
-      return ProcessEnded(victim);
+      return Kill(victim);
     case 2: {
       const Duration duration = random_.OneIn(2) ? milliseconds(random_.Below(600))
                                                  : milliseconds(900 + random_.Below(2000));
       Print(absl::StrCat("FAULT: process ", victim->id(), " is frozen for ",
                          ToMilliseconds(duration), " ms"));
+      victim->was_cut_off_ = true;
       return victim->Freeze(duration);
     }
     case 3:
@@ -132,6 +152,7 @@ void Simulation::OneFault() {
 bool Simulation::StateIsLost() const {
   if (!stored_) return false;
   const auto& members = stored_->world.members;
+  if (!sharded_) return ReplicaIsLost();
   for (uint64_t version = 0; version <= ledger_.highest_version(); ++version) {
     bool all = true;
     for (size_t slot = 0; slot < members.size() && all; ++slot) {
@@ -157,6 +178,16 @@ bool Simulation::StateIsLost() const {
     if (all) return false;
   }
   return true;
+}
+
+// Where nothing exists once: whether no member has a whole replica.
+bool Simulation::ReplicaIsLost() const {
+  std::vector<BoundaryInfo> infos;
+  for (const WorldMember& m : stored_->world.members) {
+    const Process* process = Find(m.member);
+    if (process != nullptr && !process->was_cut_off_) infos.push_back(process->Info());
+  }
+  return std::none_of(infos.begin(), infos.end(), [](const auto& i) { return i.live_whole; });
 }
 
 void Simulation::Check() {

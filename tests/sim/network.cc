@@ -45,11 +45,12 @@ void Simulation::LeaderHears(int number, const Message& message) {
   if (const auto* hello = std::get_if<Hello>(&message)) {
     connection.known = true;
     connection_of_[member] = number;
-    RunLeader([&](auto* out) { leader_->OnConnect(now(), *hello, out); });
+    RunLeader([this, hello = *hello](auto* out) { leader_->OnConnect(now(), hello, out); });
     return;
   }
   if (!connection.known || connection_of_[member] != number) return;
-  RunLeader([&](auto* out) { leader_->OnMessage(now(), member, message, out); });
+  RunLeader(
+      [this, member, message](auto* out) { leader_->OnMessage(now(), member, message, out); });
 }
 
 void Simulation::ToMember(MemberId member, const Message& message) {
@@ -82,7 +83,7 @@ void Simulation::Break(int number, bool in_flight, bool tell_process) {
       return;
     }
     connection_of_.erase(member);
-    RunLeader([&](auto* out) { leader_->OnDisconnect(now(), member, out); });
+    RunLeader([this, member](auto* out) { leader_->OnDisconnect(now(), member, out); });
   });
   if (!tell_process) return;
   const auto ended = [this, number, member] {
@@ -103,7 +104,12 @@ void Simulation::Break(int number, bool in_flight, bool tell_process) {
 
 void Simulation::ProcessEnded(Process* process) {
   Print(absl::StrCat("process ", process->id(), " ended"));
-  if (process->connection_ != 0) Break(process->connection_, true, false);
+  if (process->connection_ != 0) return Break(process->connection_, true, false);
+  // It died while it connected again: the end of its last connection is still to be noticed.
+  const auto last = connection_of_.find(process->id());
+  if (last == connection_of_.end() || options_.plain) return;
+  connections_[last->second].open = true;
+  Break(last->second, false, false);
 }
 
 void Simulation::ProcessStopped(Process* process, const std::string& reason) {

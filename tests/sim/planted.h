@@ -13,6 +13,9 @@ inline constexpr std::pair<std::string_view, PlantedBug> kPlantedBugs[] = {
     {"lost-pledge", PlantedBug::kLostPledge},
     {"commit-before-verified", PlantedBug::kCommitBeforeVerified},
     {"stale-epoch-accepted", PlantedBug::kStaleEpochAccepted},
+    {"silence-of-all", PlantedBug::kSilenceOfAll},
+    {"stall-counts", PlantedBug::kStallCounts},
+    {"dismissal-ends-job", PlantedBug::kDismissalEndsJob},
 };
 
 inline bool PlantedBugNamed(std::string_view name, PlantedBug* out) {

@@ -65,10 +65,10 @@ void Process::Reclaim(Duration within) {
 }
 
 void Process::Freeze(Duration duration) {
-  if (!alive_ || frozen()) return;
-  was_cut_off_ = true;
-  frozen_until_ = sim_->now() + duration;
+  if (!alive_) return;
+  frozen_until_ = std::max(frozen_until_, sim_->now() + duration);
   sim_->At(frozen_until_, [this] {
+    if (frozen()) return;
     std::vector<std::function<void(std::vector<MemberAction>*)>> inputs;
     inputs.swap(frozen_inputs_);
     for (const auto& input : inputs) Run(input);
@@ -179,8 +179,9 @@ void Process::Do(const MemberAction& action) {
       comm.old.clear();
     }
     Moved();
-    // Blocked calls end with an error at once; a computing program meets it at its next call.
-    if (state_ != State::kStanding) {
+    // Blocked calls end with an error at once; a computing program meets it at its next call, and
+    // an update without a collective ends first.
+    if (state_ != State::kStanding && !(updating_ && !sim_->sharded())) {
       Program(random.Between(microseconds(100), milliseconds(30)), [this] { Stand(); });
     }
   } else if (const auto* a = std::get_if<Resume>(&action)) {
@@ -222,8 +223,8 @@ void Process::Start() {
   if (joining_) {
     Program(sim_->random().Between(milliseconds(5), milliseconds(100)), [this] { Stand(); });
   } else {
-    own_ = {0};
-    buddy_ = {0};
+    if (sim_->sharded() || sim_->has_volatile()) own_ = {0};
+    if (sim_->sharded()) buddy_ = {0};
     Program(milliseconds(1), [this] { NextOperation(); });
   }
 }
@@ -296,8 +297,12 @@ void Process::BeginUpdate() {
   ++begun_;
   whole_ = false;
   updating_ = true;
-  current_ = sim_->communicators()[0];
   state_ = State::kComputing;
+  if (!sim_->sharded()) {
+    Program(sim_->random().Between(microseconds(200), milliseconds(20)), [this] { EndUpdate(); });
+    return;
+  }
+  current_ = sim_->communicators()[0];
   Program(milliseconds(1), [this] { Issue(); });
 }
 
@@ -306,11 +311,15 @@ void Process::EndUpdate() {
   sim_->ledger().Applied(id(), version_, era_);
   ++version_;
   whole_ = true;
-  own_.push_back(version_);
+  if (sim_->sharded() || sim_->has_volatile()) own_.push_back(version_);
   if (own_.size() > 2) own_.erase(own_.begin());
-  copied_ = false;
-  sim_->CopyToBuddy(this, era_, world_, version_);
+  Copy();
   NextOperation();
+}
+
+void Process::Copy() {
+  copied_ = !sim_->sharded();
+  if (!copied_) sim_->CopyToBuddy(this, era_, world_, version_);
 }
 
 void Process::BuddyCopyArrived(Epoch era, uint64_t version) {
@@ -340,7 +349,9 @@ void Process::Stand() {
         });
 }
 
-BoundaryInfo Process::Info() const { return {version_, whole_, own_, buddy_}; }
+BoundaryInfo Process::Info() const {
+  return {version_, whole_, own_, buddy_, sim_->Layout(world_.size())};
+}
 
 // A joiner's state comes from the others, who must all be at the boundary for the last of it.
 void Process::FinishStreamWhenOthersStand(Epoch epoch, int tries) {
@@ -380,7 +391,8 @@ void Process::Adopted(const Adopt& adopt) {
   updating_ = false;
   era_ = epoch;
   world_ = adopt.record.world.members;
-  own_ = {version_};
+  own_.clear();
+  if (sim_->sharded() || sim_->has_volatile()) own_ = {version_};
   buddy_.clear();
   copied_ = false;
   for (auto& [c, comm] : communicators_) {
@@ -392,7 +404,7 @@ void Process::Adopted(const Adopt& adopt) {
   }
   Later(microseconds(1),
         [this](auto* out) { member_->OnPositions(sim_->now(), Positions(), out); });
-  sim_->CopyToBuddy(this, era_, world_, version_);
+  Copy();
   Later(microseconds(200),
         [this, epoch](auto* out) { member_->OnEntered(sim_->now(), epoch, 1000, out); });
 }

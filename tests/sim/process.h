@@ -80,6 +80,7 @@ class Process {
   void AtUpdate();
   void BeginUpdate();
   void EndUpdate();
+  void Copy();
   void Stand();
   void Exit();
   void Adopted(const Adopt& adopt);

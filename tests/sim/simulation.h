@@ -25,6 +25,8 @@ struct SimulationOptions {
   uint64_t seed = 1;
   PlantedBug planted_bug = PlantedBug::kNone;
   bool print = false;  // every note and fault on standard output
+  // Only the faults and the sharded state that the oldest seeds ran with.
+  bool plain = false;
 };
 
 struct Result {
@@ -50,6 +52,9 @@ class Simulation {
   [[nodiscard]] SeededRandom& random() { return random_; }
   [[nodiscard]] Ledger& ledger() { return ledger_; }
   [[nodiscard]] bool faults() const { return faults_; }
+  [[nodiscard]] StateLayout Layout(size_t slots) const;
+  [[nodiscard]] bool sharded() const { return sharded_; }
+  [[nodiscard]] bool has_volatile() const { return volatile_; }
   void CountInjectedFailure() { ++injected_failures_; }
   [[nodiscard]] const std::vector<CommunicatorId>& communicators() const { return communicators_; }
   // The communicator of the n-th operation in the step that makes `version`: most of the time one
@@ -95,6 +100,8 @@ class Simulation {
   void RunLeader(const std::function<void(std::vector<LeaderAction>*)>& input);
   void DoLeader(const LeaderAction& action);
   void TickLeader();
+  void JobEnds(const std::string& reason);
+  void CheckLost(const Lost& lost);
   void Store(const CompareAndSwap& swap, Duration slow);
   Process* Spawn(MemberId id);
   Process* Find(MemberId id) const;
@@ -105,12 +112,21 @@ class Simulation {
   void PlanFaults();
   void OneFault();
   void OneRequest();
+  void Ask(const ChangeRequest& request);
+  // faults of many at once: more_faults.cc
+  void OneStall();
+  void ManyDeaths();
+  void CalledOffGrow();
+  void Kill(Process* victim);
+  void StallLeader(Duration duration);
   void MakeCommunicator();
   void Check();  // at the end
   bool StateIsLost() const;
+  bool ReplicaIsLost() const;
 
   SimulationOptions options_;
   SeededRandom random_;
+  SeededRandom more_random_;  // of what the oldest seeds ran without
   EventQueue queue_;
   Ledger ledger_;
   std::vector<CommunicatorId> communicators_;
@@ -128,7 +144,11 @@ class Simulation {
   std::optional<uint64_t> crash_after_actions_;
   bool crash_at_commit_ = false;  // as soon as the next commit is on its way to the store
   uint64_t leader_restarts_ = 0;
+  Time leader_stalled_until_{};
+  std::deque<std::function<void(std::vector<LeaderAction>*)>> stalled_inputs_;
 
+  bool sharded_ = true;    // some state exists once, and the update ends in a collective
+  bool volatile_ = false;  // some replicated state is volatile
   std::optional<WorldRecord> stored_;
   Time store_free_{};
   bool faults_ = true;

@@ -8,7 +8,8 @@ namespace rewire {
 namespace {
 
 std::vector<std::string> RunArguments(const TemporaryFolder& folder, int members, int max,
-                                      const std::vector<std::string>& options) {
+                                      const std::vector<std::string>& options,
+                                      const std::string& script) {
   std::vector<std::string> argv = {REWIRE_COMMAND,
                                    "run",
                                    "-n",
@@ -23,14 +24,16 @@ std::vector<std::string> RunArguments(const TemporaryFolder& folder, int members
                                    "--trace-dir",
                                    folder / "traces"};
   argv.insert(argv.end(), options.begin(), options.end());
-  argv.insert(argv.end(), {"--", REWIRE_TOY_MEMBER, folder / "stop"});
+  argv.push_back("--");
+  if (!script.empty()) argv.insert(argv.end(), {"/bin/sh", "-c", script});
+  argv.insert(argv.end(), {REWIRE_TOY_MEMBER, folder / "stop"});
   return argv;
 }
 
 }  // namespace
 
-Job::Job(int members, int max, std::vector<std::string> options)
-    : launcher_(RunArguments(folder_, members, max, options)) {
+Job::Job(int members, int max, std::vector<std::string> options, std::string script)
+    : launcher_(RunArguments(folder_, members, max, options, script)) {
   // Formed: every first member has said that it is in the world.
   const bool formed = launcher_.ReadUntil(
       [members](const CommandResult& r) {

@@ -13,7 +13,8 @@ namespace rewire {
 // A job of toy members.
 class Job {
  public:
-  Job(int members, int max, std::vector<std::string> options = {});
+  // script: run by /bin/sh in the place of the toy member, which is its $0; $1 is the stop file.
+  Job(int members, int max, std::vector<std::string> options = {}, std::string script = "");
   [[nodiscard]] std::string socket() const { return folder_ / "agent.sock"; }
   [[nodiscard]] const TemporaryFolder& folder() const { return folder_; }
   Background& launcher() { return launcher_; }

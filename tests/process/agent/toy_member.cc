@@ -104,7 +104,7 @@ class ToyMember {
     // Its updates are not those of the others, as nothing is reduced: after a loss all have the
     // same state, as it never changes.
     const uint64_t version = aborted_ ? 0 : pledged_.value_or(0);
-    const BoundaryInfo info{version, true, {version}, {version}};
+    const BoundaryInfo info{version, true, {version}, {version}, {true, false, {}, {}}};
     Feed([&](Member::Out* out) { member_.OnBoundary(Now(), info, out); });
   }
 

@@ -38,7 +38,7 @@ class TransitionLogTest : public ::testing::Test {
     log_.OnSent(At(11), 3, Propose{8, 1, {}});
     log_.OnReceived(At(12), 3, Pledge{8, 1, true, {}, "", {}});
     log_.OnSent(At(13), 3, Decide{8, 1, true});
-    log_.OnReceived(At(20), 3, AtBoundary{8, 0, true, {}, {}});
+    log_.OnReceived(At(20), 3, AtBoundary{8, 0, true, {}, {}, {}});
     log_.OnReceived(At(25), 3, Verified{8, true, "", 100, 40});
     Commit commit;
     commit.record.world.epoch = 8;

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <map>
 
+#include "reconfig/transition/restore_choice.h"
+
 namespace rewire {
 namespace {
 
@@ -74,33 +76,79 @@ TEST(PlanTest, AfterALossEveryPartIsFoundAgain) {
     const World from = Members(ids);
     ids.erase(ids.begin() + *rc::gen::inRange<MemberId>(0, n));
     const World to = Members(ids, 2);
-    std::vector<MemberId> live;
+    RestoreSources sources;
     for (MemberId m : ids) {
-      if (*rc::gen::arbitrary<bool>()) live.push_back(m);
+      if (*rc::gen::arbitrary<bool>()) sources.live.push_back(m);
     }
+    sources.own = sources.buddy = ids;
     const std::vector<TensorShape> tensors = {RandomTensor("a"), RandomTensor("b")};
-    const bool copied = std::any_of(tensors.begin(), tensors.end(), [](const TensorShape& t) {
-      return t.division == Division::kSharded && t.change != Change::kTransient;
-    });
     // Without copies somebody must have the version in place.
-    if (!copied && live.empty()) live.push_back(ids.front());
-    RC_ASSERT(PlanRestore(tensors, from, to, live).ok());
+    if (!CopiesPieces(tensors) && sources.live.empty()) sources.live.push_back(ids.front());
+    RC_ASSERT(PlanRestore(tensors, from, to, sources).ok());
   }));
+}
+
+// What the leader chooses from the layout can be planned from the tensors, and the other way round.
+TEST(PlanTest, TheLeadersChoiceIsWhatCanBePlanned) {
+  EXPECT_TRUE(rc::check([] {
+    const auto n = *rc::gen::inRange<MemberId>(1, 6);
+    std::vector<MemberId> ids;
+    std::vector<MemberId> alive;
+    for (MemberId i = 0; i < n; ++i) {
+      ids.push_back(i);
+      if (*rc::gen::arbitrary<bool>()) alive.push_back(i);
+    }
+    if (alive.empty()) alive.push_back(0);
+    const World from = Members(ids);
+    const std::vector<TensorShape> tensors = {RandomTensor("a"), RandomTensor("b"),
+                                              RandomTensor("c")};
+    std::map<MemberId, AtBoundary> reports;
+    RestoreSources sources;
+    for (MemberId m : alive) {
+      AtBoundary& r = reports[m];
+      r.live_version = 7;
+      r.live_whole = *rc::gen::arbitrary<bool>();
+      if (r.live_whole) sources.live.push_back(m);
+      if (*rc::gen::arbitrary<bool>()) r.own_snapshots = {7};
+      if (!r.own_snapshots.empty()) sources.own.push_back(m);
+      if (*rc::gen::arbitrary<bool>()) r.buddy_snapshots = {7};
+      if (!r.buddy_snapshots.empty()) sources.buddy.push_back(m);
+      r.layout = LayoutOf(tensors, n);
+    }
+    const auto choice = ChooseVersion(from, reports);
+    const auto plan = PlanRestore(tensors, from, Members(alive, 2), sources);
+    const bool reported =
+        !sources.live.empty() || !sources.own.empty() || !sources.buddy.empty();
+    RC_ASSERT(choice.ok() == (plan.ok() && reported));
+    if (choice.ok()) RC_ASSERT(choice->sources == sources);
+  }));
+}
+
+TEST(PlanTest, TheLayoutSaysWhatExistsOnceAndWhatIsReplicated) {
+  const TensorShape weights{"weights", 100, 2};
+  const TensorShape moments{"moments", 3, 4, Division::kSharded};
+  const TensorShape mean{"mean", 8, 8, Division::kReplicated, Change::kVolatile};
+  const TensorShape gradient{"gradient", 100, 4, Division::kSharded, Change::kTransient};
+  using Shapes = std::vector<TensorShape>;
+  EXPECT_EQ(LayoutOf(Shapes{weights, gradient}, 2), (StateLayout{true, false, {}, {}}));
+  EXPECT_EQ(LayoutOf(Shapes{mean}, 2), (StateLayout{false, true, {}, {}}));
+  EXPECT_EQ(LayoutOf(Shapes{weights, moments, mean}, 4),
+            (StateLayout{true, true, {0, 1, 2}, {0, 1, 2, 3}}));
 }
 
 TEST(PlanTest, WithoutCopiesTheLiveMemberGivesEverything) {
   const std::vector<TensorShape> tensors = {{"weights", 100, 4}};
   const auto plan =
-      PlanRestore(tensors, Members({0, 1, 2}), Members({1, 2}, 2), std::vector<MemberId>{2});
+      PlanRestore(tensors, Members({0, 1, 2}), Members({1, 2}, 2), {{2}, {1, 2}, {1, 2}});
   ASSERT_TRUE(plan.ok()) << plan.status();
   for (const BoxCopy& c : plan->copies) EXPECT_EQ(c.source, 2u);
-  EXPECT_FALSE(PlanRestore(tensors, Members({0, 1, 2}), Members({1, 2}, 2), {}).ok());
+  EXPECT_FALSE(PlanRestore(tensors, Members({0, 1, 2}), Members({1, 2}, 2), {{}, {1, 2}, {1, 2}}).ok());
 }
 
 TEST(PlanTest, TwoNeighboursLostAtOnceLoseAShardByName) {
   const std::vector<TensorShape> tensors = {{"moments", 100, 4, Division::kSharded}};
   const auto plan =
-      PlanRestore(tensors, Members({0, 1, 2, 3}), Members({0, 3}, 2), std::vector<MemberId>{0, 3});
+      PlanRestore(tensors, Members({0, 1, 2, 3}), Members({0, 3}, 2), {{0, 3}, {0, 3}, {0, 3}});
   ASSERT_FALSE(plan.ok());
   EXPECT_THAT(std::string(plan.status().message()), HasSubstr("tensor moments elements [25"));
 }

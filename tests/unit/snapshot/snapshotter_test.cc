@@ -122,6 +122,39 @@ TEST_F(SnapshotterTest, WhatIsVolatileIsCopiedAtOnceAlsoOfAStreamedVersion) {
   EXPECT_EQ(copied, 40u);
 }
 
+// Where nothing is sharded a member may finish its update after it was told of a loss: its constant
+// tensors are of the new version then, and what is volatile is needed at that version too.
+TEST_F(SnapshotterTest, ReplicatedVolatileStateIsCopiedAlsoAfterALoss) {
+  const auto zero = Make(0, "");
+  uint64_t cursor = 40;
+  PlacedTensor t;
+  t.shape = {"cursor", 1, sizeof cursor, Division::kReplicated, Change::kVolatile};
+  t.part = {0, 1};
+  t.place.data = reinterpret_cast<char*>(&cursor);
+  zero->StartWorld(Of(transports_[1]->address()), 7, 0, {t});
+  ASSERT_TRUE(zero->BeginVersion(5).ok());
+  zero->Freeze();
+  cursor = 41;
+  ASSERT_TRUE(zero->BeginVersion(6).ok());
+  const std::vector<uint64_t> both = {5, 6};
+  EXPECT_EQ(zero->OwnVersions(), both);
+  const std::vector<uint32_t> tensors = {0};
+  EXPECT_TRUE(zero->own().HasWhole(6, tensors));
+  EXPECT_FALSE(zero->own().HasWhole(7, tensors));
+}
+
+TEST_F(SnapshotterTest, WhereNothingIsCopiedNoVersionIsListed) {
+  const auto zero = Make(0, "");
+  std::vector<PlacedTensor> tensors = Tensors(0);
+  tensors[0].shape.division = Division::kReplicated;
+  tensors[0].part = {0, kElements};
+  zero->StartWorld(Of(transports_[1]->address()), 7, 0, tensors);
+  ASSERT_TRUE(zero->BeginVersion(5).ok());
+  EXPECT_TRUE(zero->OwnVersions().empty());
+  EXPECT_TRUE(zero->BuddyVersions().empty());
+  EXPECT_TRUE(zero->own().HasWhole(5, {}));
+}
+
 // The next slot has given up a copy and started again: it has nothing mapped any more.
 TEST_F(SnapshotterTest, MemoryIsOfferedAgainToANextSlotThatHasDroppedIt) {
   const auto zero = Make(0, NodeIdentity());

@@ -15,6 +15,8 @@ namespace rewire {
 
 inline const CommunicatorId kComm{0xaaaaaaaa00000000, 1};
 inline const std::vector<MemberId> kThree{0, 1, 2};
+// Of a world of three slots.
+inline const StateLayout kAllSharded{true, false, {0, 1, 2}, {0, 1, 2}};
 
 inline std::vector<MemberId> Ids(const World& world) {
   std::vector<MemberId> ids;
@@ -132,7 +134,7 @@ class LeaderDriver {
   }
   void BoundaryAll(const std::vector<MemberId>& members, uint64_t version = 8) {
     for (MemberId m : members) {
-      Say(m, AtBoundary{prepared_epoch_, version, true, {version}, {version}});
+      Say(m, AtBoundary{prepared_epoch_, version, true, {version}, {version}, kAllSharded});
     }
   }
   void VerifyAll(const std::vector<MemberId>& members) {

@@ -32,18 +32,125 @@ TEST_F(LeaderTest, ADeathIsToldAtOnceAndHealed) {
   EXPECT_THAT(d.Sent<Refused>(1).value().reason, HasSubstr("lost"));
 }
 
-TEST_F(LeaderTest, SilenceIsALoss) {
+TEST_F(LeaderTest, AReplicaOfAnySurvivorIsEnoughWhereNothingIsSharded) {
+  d.leader.OnDisconnect(d.now, 1, &d.out);
+  d.leader.OnDisconnect(d.now, 2, &d.out);
+  d.Store();  // of the loss of one
+  d.Store();  // of both
+  d.Prepare({0}, 0);
+  d.Say(0, AtBoundary{d.Sent<Prepare>(0).value().epoch, 8, true, {}, {}, {true, false, {}, {}}});
+  EXPECT_EQ(d.Sent<Restore>(0).value().version, 8u);
+  EXPECT_THAT(d.Sent<Restore>(0).value().sources.live, ElementsAre(0));
+}
+
+// ---- silence ------------------------------------------------------------------------------------
+
+TEST_F(LeaderTest, OneSilentMemberAmongOthersIsLostInTheStatedTime) {
   d.silent = {2};
   d.Pass(milliseconds(2500));
   EXPECT_FALSE(d.Sent<Lost>(0).has_value());
   d.Pass(seconds(1));
   EXPECT_THAT(d.Sent<Lost>(0).value().members, ElementsAre(2));
+  EXPECT_TRUE(d.Noted("member 2 is lost: it was silent"));
+}
+
+TEST_F(LeaderTest, TwoSilentMembersOfThreeAreLost) {
+  d.silent = {1, 2};
+  d.Pass(milliseconds(3500));
+  EXPECT_THAT(d.Sent<Lost>(0).value().members, ElementsAre(1, 2));
+}
+
+TEST_F(LeaderTest, OneOfTwoThatHangsIsLost) {
+  LeaderDriver two(LeaderDriver::Options(2));
+  two.Form(2);
+  two.silent = {0};
+  two.Pass(milliseconds(3500));
+  EXPECT_THAT(two.Sent<Lost>(1).value().members, ElementsAre(0));
+}
+
+TEST_F(LeaderTest, WhenEveryMemberIsSilentNobodyIsLostAndItIsSaid) {
+  d.silent = {0, 1, 2};
+  d.Pass(seconds(60));
+  EXPECT_TRUE(d.Noted("none of them counts as lost"));
+  // They go on one after the other.
+  d.silent = {1, 2};
+  d.Pass(milliseconds(1500));
+  d.silent = {2};
+  d.Pass(milliseconds(1000));
+  d.silent = {};
+  d.Pass(seconds(10));
+  EXPECT_FALSE(d.Sent<Lost>(0).has_value());
+  EXPECT_FALSE(d.Last<EndJob>().has_value());
+}
+
+TEST_F(LeaderTest, WhoStaysSilentWhenTheOthersGoOnIsLost) {
+  d.silent = {0, 1, 2};
+  d.Pass(seconds(60));
+  d.silent = {2};
+  d.Pass(milliseconds(3500));
+  EXPECT_THAT(d.Sent<Lost>(0).value().members, ElementsAre(2));
+}
+
+TEST_F(LeaderTest, TheOnlyMemberIsNotLostByItsSilence) {
+  LeaderDriver one(LeaderDriver::Options(1));
+  one.Form(1);
+  one.silent = {0};
+  one.Pass(seconds(60));
+  EXPECT_FALSE(one.Last<EndJob>().has_value());
+  one.leader.OnDisconnect(one.now, 0, &one.out);
+  EXPECT_TRUE(one.Last<EndJob>().has_value());
+}
+
+TEST_F(LeaderTest, AJoinerSaysNothingAboutTheMembersOfTheWorld) {
+  d.Ask({RequestKind::kResize, 4, {}, {}, ""});
+  d.Store();
+  d.Connect(3);
+  d.silent = {0, 1, 2};
+  d.Pass(seconds(10));
+  EXPECT_FALSE(d.Last<EndJob>().has_value());
 }
 
 TEST_F(LeaderTest, AfterItStoodStillItselfNobodyIsSilent) {
   d.now += seconds(60);
   d.leader.OnTick(d.now, &d.out);
   EXPECT_FALSE(d.Sent<Lost>(0).has_value());
+  EXPECT_TRUE(d.Noted("the agent did not run for"));
+}
+
+TEST_F(LeaderTest, AStallOfTheAgentBringsNoPhaseNearerToItsDeadline) {
+  d.Ask({RequestKind::kRebuild, 0, {}, {}, ""});
+  d.Store();
+  ASSERT_EQ(d.leader.phase(), Phase::kPrepare);
+  d.now += seconds(600);
+  d.Pass(seconds(2));
+  EXPECT_EQ(d.leader.phase(), Phase::kPrepare);
+  d.Pass(seconds(60));
+  EXPECT_EQ(d.leader.phase(), Phase::kSteady);  // REWIRE_BUILD_MS is over
+}
+
+TEST_F(LeaderTest, AStallOfAllMembersDuringALossDoesNotEndTheJob) {
+  d.leader.OnDisconnect(d.now, 1, &d.out);
+  d.Store();
+  ASSERT_EQ(d.leader.phase(), Phase::kPrepare);
+  d.silent = {0, 2};
+  d.Pass(seconds(3600));
+  EXPECT_FALSE(d.Last<EndJob>().has_value());
+  d.silent = {};
+  d.Pass(seconds(1));
+  d.Prepare({0, 2}, 0);
+  d.BoundaryAll({0, 2});
+  d.VerifyAll({0, 2});
+  d.Store();
+  EXPECT_THAT(Ids(d.Sent<Commit>(0).value().record.world), ElementsAre(0, 2));
+}
+
+TEST_F(LeaderTest, ANewLeaderWaitsLongerWhileNobodyIsBack) {
+  LeaderDriver next(LeaderDriver::Options(3), d.leader.record());
+  next.Pass(seconds(30));
+  EXPECT_EQ(next.leader.phase(), Phase::kRecovering);
+  for (MemberId m : kThree) next.Connect(m, true, 1);
+  EXPECT_EQ(next.leader.phase(), Phase::kSteady);
+  EXPECT_FALSE(next.Last<EndJob>().has_value());
 }
 
 TEST_F(LeaderTest, ADeathDuringAChangeAbortsItFirstAndTheRequestIsNotLost) {
@@ -63,6 +170,24 @@ TEST_F(LeaderTest, ADeathDuringAChangeAbortsItFirstAndTheRequestIsNotLost) {
   EXPECT_EQ(d.Last<Spawn>()->slots, 3u);
 }
 
+TEST_F(LeaderTest, AChangeThatIsCalledOffEndsItsJoinersAndNotTheJob) {
+  d.Ask({RequestKind::kResize, 4, {}, {}, ""});
+  d.Store();
+  d.Connect(3);
+  ASSERT_TRUE(d.Sent<Welcome>(3).has_value());
+  d.Ask({RequestKind::kDrain, 0, {1}, seconds(60), ""});
+  EXPECT_THAT(d.Sent<Refused>(3).value().reason, HasSubstr("a change with a deadline goes first"));
+  EXPECT_EQ(d.Last<EndProcess>()->member, 3u);
+  for (MemberId m = 0; m < 4; ++m) EXPECT_FALSE(d.Sent<Stop>(m).has_value()) << m;
+  EXPECT_FALSE(d.Last<EndJob>().has_value());
+}
+
+TEST_F(LeaderTest, AJobWithoutMembersEndsWithAReason) {
+  for (MemberId m : kThree) d.leader.OnDisconnect(d.now, m, &d.out);
+  EXPECT_THAT(d.Last<EndJob>().value().reason, HasSubstr("every member"));
+  EXPECT_EQ(d.leader.phase(), Phase::kStopped);
+}
+
 TEST_F(LeaderTest, ASecondDeathBeginsTheLossAnew) {
   d.leader.OnDisconnect(d.now, 1, &d.out);
   d.Store();
@@ -72,8 +197,9 @@ TEST_F(LeaderTest, ASecondDeathBeginsTheLossAnew) {
   d.Store();
   EXPECT_EQ(d.Sent<Prepare>(0).value().epoch, 3u);
   d.Prepare({0}, 0);
-  d.Say(0, AtBoundary{3, 8, true, {8}, {8}});
+  d.Say(0, AtBoundary{3, 8, true, {8}, {8}, kAllSharded});
   EXPECT_THAT(d.Sent<Stop>(0).value().reason, HasSubstr("slot 1 (member 1)"));
+  EXPECT_THAT(d.Last<EndJob>().value().reason, HasSubstr("slot 1 (member 1)"));
   EXPECT_EQ(d.leader.phase(), Phase::kStopped);
 }
 

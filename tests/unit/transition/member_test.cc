@@ -54,8 +54,16 @@ class MemberTest : public testing::Test {
     }
     return std::nullopt;
   }
+  // In steps, as an owner that runs would.
   void Tick(Duration after) {
-    now += after;
+    for (const Time end = now + after; now < end;) {
+      now = std::min(end, now + seconds(1));
+      member.OnTick(now, Heartbeat{3, {}, {}, 0}, &out);
+    }
+  }
+  // The process stands still.
+  void Stall(Duration time) {
+    now += time;
     member.OnTick(now, Heartbeat{3, {}, {}, 0}, &out);
   }
   void PrepareIt(TransitionKind kind, const World& to, const World& from = kOld) {
@@ -74,7 +82,7 @@ class MemberTest : public testing::Test {
     PrepareIt(TransitionKind::kBoundary, kNew);
     Pledge({kUpdateBoundary, 8, 8});
     Hear(Decide{2, 0, true});
-    member.OnBoundary(now, {8, true, {}, {}}, &out);
+    member.OnBoundary(now, {8, true, {}, {}, {}}, &out);
     member.OnStreamed(now, 2, absl::OkStatus(), 1, 1, &out);
   }
 
@@ -178,7 +186,7 @@ TEST_F(MemberTest, AStandThatWasCalledOffBeforeItWasToldEndsAtOnce) {
   Pledge({kUpdateBoundary, 8, 8});
   Hear(Decide{2, 0, false});  // while the program's thread stops at 8
   out.clear();
-  member.OnBoundary(now, {8, true, {}, {}}, &out);
+  member.OnBoundary(now, {8, true, {}, {}, {}}, &out);
   EXPECT_EQ(Last<Resume>()->kind, ResumeKind::kContinue);
   EXPECT_FALSE(member.standing());
 }
@@ -191,10 +199,10 @@ TEST_F(MemberTest, AStandForARoundThatALaterOneReplacedEndsAtOnce) {
   member.OnPledged(now, 2, 1, {}, {}, &out);
   Hear(Decide{2, 1, true});
   out.clear();
-  member.OnBoundary(now, {8, true, {}, {}}, &out);  // the others need it until 10
+  member.OnBoundary(now, {8, true, {}, {}, {}}, &out);  // the others need it until 10
   EXPECT_EQ(Last<Resume>()->kind, ResumeKind::kContinue);
   EXPECT_FALSE(Sent<AtBoundary>().has_value());
-  member.OnBoundary(now, {10, true, {}, {}}, &out);
+  member.OnBoundary(now, {10, true, {}, {}, {}}, &out);
   EXPECT_EQ(Sent<AtBoundary>().value().live_version, 10u);
 }
 
@@ -218,7 +226,7 @@ TEST_F(MemberTest, GivesUpByItselfOnlyBeforeVerified) {
   PrepareIt(TransitionKind::kBoundary, kNew);
   Pledge({kUpdateBoundary, 8, 8});
   Hear(Decide{2, 0, true});
-  member.OnBoundary(now, {8, true, {}, {}}, &out);
+  member.OnBoundary(now, {8, true, {}, {}, {}}, &out);
   Tick(seconds(31));
   EXPECT_FALSE(Sent<rewire::Verified>().value().ok);
   EXPECT_EQ(Last<Resume>()->kind, ResumeKind::kContinue);
@@ -262,7 +270,7 @@ TEST_F(MemberTest, AVerifiedThatWasWrittenToNobodyDoesNotBind) {
   PrepareIt(TransitionKind::kBoundary, kNew);
   Pledge({kUpdateBoundary, 8, 8});
   Hear(Decide{2, 0, true});
-  member.OnBoundary(now, {8, true, {}, {}}, &out);
+  member.OnBoundary(now, {8, true, {}, {}, {}}, &out);
   member.OnDisconnected(now, &out);
   member.OnStreamed(now, 2, absl::OkStatus(), 1, 1, &out);
   Tick(seconds(31));
@@ -277,7 +285,7 @@ TEST_F(MemberTest, ALoss) {
   Hear(Prepare{3, TransitionKind::kLoss, kOld, {3, kAlone.members}, {{5}}, 1000, {}});
   EXPECT_TRUE(Last<DescribeBoundary>().has_value());
   out.clear();
-  member.OnBoundary(now, {8, false, {7}, {7}}, &out);
+  member.OnBoundary(now, {8, false, {7}, {7}, {}}, &out);
   EXPECT_FALSE(Sent<AtBoundary>().value().live_whole);
   Hear(Restore{3, 7, {}});
   EXPECT_EQ(Last<RestoreFrom>()->version, 7u);
@@ -293,6 +301,24 @@ TEST_F(MemberTest, AfterALossItWaitsThenStops) {
   EXPECT_FALSE(Last<StopProcess>().has_value());
   Tick(seconds(2));
   EXPECT_THAT(Last<StopProcess>()->reason, HasSubstr("no new world"));
+}
+
+TEST_F(MemberTest, AStallBringsItNoNearerToItsDeadlines) {
+  Hear(Lost{1, {0}});
+  member.OnBoundary(now, {}, &out);
+  Stall(seconds(3600));
+  Tick(seconds(100));
+  Stall(seconds(3600));
+  EXPECT_FALSE(Last<StopProcess>().has_value());
+  Tick(seconds(30));
+  EXPECT_THAT(Last<StopProcess>()->reason, HasSubstr("no new world"));
+}
+
+TEST_F(MemberTest, AStallMovesNoDeadlineOfABuildBack) {
+  Stall(seconds(3600));
+  Hear(Prepare{2, TransitionKind::kSwap, kOld, kOld, 5, 1000, {}});
+  Hear(Build{2, {}});
+  EXPECT_EQ(Last<BuildGenerations>()->deadline, now + seconds(1));
 }
 
 TEST_F(MemberTest, OtherEpochsAreDroppedAndCounted) {

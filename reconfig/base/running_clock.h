@@ -1,0 +1,57 @@
+// The monotonic clock without the times for which its process did not run: it was stopped, its
+// machine was suspended, or other processes had all processors. Pure; thread-compatible.
+//
+// The owner reads the clock at least every step() / 2. A longer gap than a step between two
+// readings is a stall, and counts as one step.
+#pragma once
+
+#include <algorithm>
+
+#include "reconfig/base/clock.h"
+
+namespace rewire {
+
+class RunningClock {
+ public:
+  explicit RunningClock(Duration step) : step_(step) {}
+
+  // The running time at `now`, which is the owner's time and never goes back.
+  Time Read(Time now) {
+    if (last_ != Time{} && now - last_ > step_) stalled_ += now - last_ - step_;
+    last_ = std::max(last_, now);
+    return now - stalled_;
+  }
+  // The same without a reading.
+  [[nodiscard]] Time At(Time now) const { return now - stalled_; }
+  // The owner's time at a running time, if no stall comes before it.
+  [[nodiscard]] Time OwnersTime(Time running) const { return running + stalled_; }
+  // When the next reading is due at the latest, in the owner's time.
+  [[nodiscard]] Time NextReading() const { return last_ + step_ / 2; }
+  // The sum of all stalls.
+  [[nodiscard]] Duration stalled() const { return stalled_; }
+
+ private:
+  const Duration step_;
+  Time last_{};
+  Duration stalled_{};
+};
+
+// A deadline of a thread that waits in short turns, judged by the time that its process ran:
+//   for (RunningDeadline d(longest); !done;) {
+//     if (d.Passed()) return false;
+//     changed.WaitUntil(&mutex, d.NextTurn());
+//   }
+class RunningDeadline {
+ public:
+  explicit RunningDeadline(Duration longest) : end_(clock_.Read(Now()) + longest) {}
+  [[nodiscard]] bool Passed() { return clock_.Read(Now()) >= end_; }
+  [[nodiscard]] Time NextTurn() const {
+    return std::min(clock_.NextReading(), clock_.OwnersTime(end_));
+  }
+
+ private:
+  RunningClock clock_{milliseconds(500)};
+  const Time end_;
+};
+
+}  // namespace rewire
