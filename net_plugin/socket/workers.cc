@@ -4,11 +4,18 @@
 #include <sys/epoll.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <string>
 #include <utility>
 
+#include "reconfig/base/clock.h"
+#include "reconfig/base/log.h"
+
 namespace rewire::net {
 namespace {
+
+// Between two turns of a worker's thread on a processor.
+constexpr Duration kThreadPatience = seconds(60);
 
 size_t CountOf() { return std::clamp<size_t>(std::thread::hardware_concurrency() / 4, 1, 4); }
 
@@ -54,8 +61,16 @@ void Workers::Remove(uint64_t id) {
   const auto found = entries_.find(id);
   if (found == entries_.end()) return;
   epoll_ctl(events_.get(), EPOLL_CTL_DEL, found->second.fd, nullptr);
-  // Drive() does not block, so this is short.
-  while (found->second.driving) idle_.WaitUntil(&mutex_, Now() + seconds(1));
+  // Drive() does not block, so this is short. The caller frees what Drive() uses.
+  const Time deadline = Now() + kThreadPatience;
+  while (found->second.driving) {
+    if (idle_.WaitUntil(&mutex_, deadline) || !found->second.driving) continue;
+    REWIRE_ERROR(
+        "net plugin: remove stream: fd=%d: its worker did not return within %.0f ms: the "
+        "process ends, since the stream's memory is in use",
+        found->second.fd, ToMilliseconds(kThreadPatience));
+    abort();
+  }
   entries_.erase(found);
 }
 

@@ -6,11 +6,14 @@
 #include <utility>
 #include <vector>
 
-#include "reconfig/base/cuda_driver.h"
+#include "reconfig/base/log.h"
 #include "reconfig/base/mutex.h"
 
 namespace rewire::net {
 namespace {
+
+// Between the end of a copy and the turn of the thread that made it.
+constexpr Duration kThreadPatience = seconds(10);
 
 const CudaDriver* Driver() {
   std::string unused;
@@ -47,8 +50,8 @@ CUresult Enter(const CudaDriver& driver, CUdeviceptr memory, CUcontext* context)
 }
 
 // Empty, or what went wrong.
-std::string Copy(const CudaDriver& driver, char* host, const void* device, size_t bytes,
-                 bool fetch) {
+std::string Copy(const CudaDriver& driver, char* host, const void* device, size_t bytes, bool fetch,
+                 Duration patience, bool* stuck) {
   const auto memory = reinterpret_cast<CUdeviceptr>(device);
   // A graph that the program captures on another thread is none of our business.
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
@@ -61,8 +64,13 @@ std::string Copy(const CudaDriver& driver, char* host, const void* device, size_
     result = fetch ? driver.MemcpyDtoHAsync(host, memory, bytes, stream)
                    : driver.MemcpyHtoDAsync(memory, host, bytes, stream);
   }
-  if (result == CUDA_SUCCESS) result = driver.StreamSynchronize(stream);
-  return result == CUDA_SUCCESS ? "" : driver.Describe("copying device memory", result);
+  if (result == CUDA_SUCCESS) {
+    result = WaitForStream(driver, stream, patience);
+    *stuck = result == CUDA_ERROR_NOT_READY;
+  }
+  if (result == CUDA_SUCCESS) return "";
+  return DescribeWait(driver, "copy of " + std::to_string(bytes) + " bytes of device memory",
+                      result, patience);
 }
 
 }  // namespace
@@ -70,18 +78,26 @@ std::string Copy(const CudaDriver& driver, char* host, const void* device, size_
 // With the thread that copies, which may come to it when the connection is gone.
 struct Staging::Shared {
   Mutex mutex;
+  CondVar copied;
   bool gone REWIRE_GUARDED_BY(mutex) = false;
+  bool copying REWIRE_GUARDED_BY(mutex) = false;
   std::vector<char> bytes;
   std::string error;
   std::atomic<bool> done{false};
 };
 
-Staging::Staging(std::function<void(std::function<void()>)> run)
-    : run_(std::move(run)), shared_(std::make_shared<Shared>()) {}
+Staging::Staging(std::function<void(std::function<void()>)> run, Duration patience)
+    : run_(std::move(run)), patience_(patience), shared_(std::make_shared<Shared>()) {}
 
 Staging::~Staging() {
+  const Time deadline = Now() + patience_ + kThreadPatience;
   MutexLock lock(&shared_->mutex);
   shared_->gone = true;
+  while (shared_->copying) {
+    if (shared_->copied.WaitUntil(&shared_->mutex, deadline) || !shared_->copying) continue;
+    REWIRE_ERROR("close connection: a copy of device memory does not end; its memory stays");
+    return;
+  }
 }
 
 bool Staging::Possible() { return Driver() != nullptr; }
@@ -95,11 +111,20 @@ void Staging::Begin(const void* device, size_t bytes, bool fetch) {
   (void)Room(bytes);
   busy_ = true;
   shared_->done.store(false, std::memory_order_relaxed);
-  run_([shared = shared_, device, bytes, fetch] {
-    MutexLock lock(&shared->mutex);
-    if (shared->gone) return;
-    shared->error = Copy(*Driver(), shared->bytes.data(), device, bytes, fetch);
+  run_([shared = shared_, device, bytes, fetch, patience = patience_] {
+    {
+      MutexLock lock(&shared->mutex);
+      if (shared->gone) return;
+      shared->copying = true;
+    }
+    bool stuck = false;
+    shared->error = Copy(*Driver(), shared->bytes.data(), device, bytes, fetch, patience, &stuck);
     shared->done.store(true, std::memory_order_release);
+    // The device may still use the host memory.
+    if (stuck) (void)new std::shared_ptr<Shared>(shared);
+    MutexLock lock(&shared->mutex);
+    shared->copying = false;
+    shared->copied.NotifyAll();
   });
 }
 

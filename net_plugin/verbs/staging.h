@@ -10,14 +10,16 @@
 #include <optional>
 
 #include "absl/status/status.h"
+#include "reconfig/base/device_wait.h"
 
 namespace rewire::net {
 
 class Staging {
  public:
-  // `run`: where copies are made.
-  explicit Staging(std::function<void(std::function<void()>)> run);
-  // Nothing is copied any more when it returns.
+  // `run`: where copies are made. patience: for each copy, after which it has failed.
+  explicit Staging(std::function<void(std::function<void()>)> run,
+                   Duration patience = kDevicePatience);
+  // Waits for a copy that is under way, until it fails at the latest.
   ~Staging();
   Staging(const Staging&) = delete;
   Staging& operator=(const Staging&) = delete;
@@ -40,6 +42,7 @@ class Staging {
   void Begin(const void* device, size_t bytes, bool fetch);
 
   const std::function<void(std::function<void()>)> run_;
+  const Duration patience_;
   const std::shared_ptr<Shared> shared_;
   bool busy_ = false;
 };

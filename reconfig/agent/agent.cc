@@ -221,15 +221,17 @@ void Agent::OnSpawnFailed(const std::vector<MemberId>& members, const std::strin
   Feed([this, members, why](Leader::Out* out) { leader_->OnSpawnFailed(now_, members, why, out); });
 }
 
-void Agent::OnExited(MemberId member, const std::string& how) {
+void Agent::OnExited(MemberId member, const std::string& how, int status) {
   pids_.erase(member);
   const auto link = links_.find(member);
   if (link != links_.end()) {
     // Its last words first; then the end of the stream, which the kernel has sent before we heard.
-    return connections_->ReadNow(link->second.connection);
+    connections_->ReadNow(link->second.connection);
+  } else if (member >= options_.members) {
+    OnSpawnFailed({member}, absl::StrCat("member ", member, " ", how, " before it connected"));
   }
-  if (member < options_.members) return;  // never asked for: nobody waits for it to join
-  OnSpawnFailed({member}, absl::StrCat("member ", member, " ", how, " before it connected"));
+  if (status == 0) return;
+  Feed([this, member, how](Leader::Out* out) { leader_->OnFailedExit(now_, member, how, out); });
 }
 
 // ---- the leader ---------------------------------------------------------------------------------

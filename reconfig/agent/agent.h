@@ -60,7 +60,7 @@ class Agent : private Connections::Events, private LauncherLink::Events {
   void OnProcess(MemberId member, pid_t pid) override;
   void OnSpawned(const std::vector<MemberId>& members) override;
   void OnSpawnFailed(const std::vector<MemberId>& members, const std::string& why) override;
-  void OnExited(MemberId member, const std::string& how) override;
+  void OnExited(MemberId member, const std::string& how, int status) override;
 
   void OnMemberFrame(Connections::Id id, const std::string& frame);
   void OnHello(Connections::Id id, const Hello& hello);

@@ -47,8 +47,11 @@ absl::Status LauncherLink::OnEvent(Connections::Id id, const json& event) {
   if (name == "exited") {
     REWIRE_ASSIGN_OR_RETURN(const auto member, NumberField(event, "member", 0, UINT32_MAX));
     REWIRE_ASSIGN_OR_RETURN(const std::string how, TextField(event, "how"));
-    if (!member) return absl::InvalidArgumentError("'exited' without member");
-    events_->OnExited(static_cast<MemberId>(*member), how);
+    REWIRE_ASSIGN_OR_RETURN(const auto status, NumberField(event, "status", 0, 255));
+    if (!member || !status) {
+      return absl::InvalidArgumentError("'exited' without member or status");
+    }
+    events_->OnExited(static_cast<MemberId>(*member), how, static_cast<int>(*status));
     return absl::OkStatus();
   }
   if (name == "spawned" || name == "spawn_failed") {

@@ -23,8 +23,8 @@ class LauncherLink {
     virtual void OnProcess(MemberId member, pid_t pid) = 0;
     virtual void OnSpawned(const std::vector<MemberId>& members) = 0;
     virtual void OnSpawnFailed(const std::vector<MemberId>& members, const std::string& why) = 0;
-    // How: "exited with status 3", "was killed by signal 9".
-    virtual void OnExited(MemberId member, const std::string& how) = 0;
+    // How: "exited with status 3", "was killed by signal 9". status: 0 only for exit status 0.
+    virtual void OnExited(MemberId member, const std::string& how, int status) = 0;
   };
 
   LauncherLink(Connections* connections, Events* events)

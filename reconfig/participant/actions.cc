@@ -101,7 +101,7 @@ void Participant::Perform(Time now, const MemberAction& action) {
     LetGo(std::exchange(reshape_, nullptr));
     stopped_ = true;
     if (comms != nullptr) comms->AbortCurrent(a->reason);
-    gate_.Finish(a->reason);
+    Finish(a->reason);
     link_.Drop(now);
     MutexLock lock(&mutex_);
     changed_.NotifyAll();
@@ -141,7 +141,10 @@ void Participant::OnMakePlan(const MakePlan& action) {
   context.snapshots = snapshots_.get();
   context.boundary = options_.boundary;
   context.build = options_.build;
-  context.check_shapes = [this, from = action.from] { return CheckShapes(from); };
+  context.check_shapes = [this, from = action.from] {
+    const absl::Status moved = CheckAllocations();
+    return moved.ok() ? CheckShapes(from) : moved;
+  };
   context.peer_copy = options_.peer_copy;
   context.publish_offer = [this](const std::string& offer) {
     names_.Publish(std::string(kOfferName), offer);
@@ -169,8 +172,10 @@ void Participant::OnMakePlan(const MakePlan& action) {
 
 void Participant::OnBuild(const BuildGenerations& action) {
   Communicators* const comms = GetCommunicators();
-  const auto done = [inbox = inbox_, this, epoch = action.epoch](absl::Status status) {
-    net_plugin_.Look();  // a joiner's first communicators are built
+  // A build may end after this object: only what runs on the member's thread refers to it.
+  const auto done = [inbox = inbox_, plugin = net_plugin_, this,
+                     epoch = action.epoch](absl::Status status) {
+    plugin->Look();  // a joiner's first communicators are built
     inbox->Post([this, epoch, status = std::move(status)](Member* m, Time t, Member::Out* out) {
       m->OnBuilt(t, epoch, status, Counters(), out);
     });

@@ -16,7 +16,11 @@ constexpr Duration kLongestPause = milliseconds(500);
 bool AgentLink::TryConnect(Time now) {
   if (connected() || now < next_try_) return false;
   UniqueFd fd;
-  if (!ConnectUnix(path_, now + milliseconds(100), &fd).ok()) {
+  if (const SocketStatus s = ConnectUnix(path_, now + milliseconds(100), &fd); !s.ok()) {
+    if (s.code == SocketCode::kForeign && foreign_.empty()) {
+      foreign_ = s.text;
+      REWIRE_ERROR("%s", s.text.c_str());
+    }
     Drop(now);
     return false;
   }

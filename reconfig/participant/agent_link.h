@@ -19,6 +19,8 @@ class AgentLink {
   [[nodiscard]] bool connected() const { return socket_.valid(); }
   [[nodiscard]] int fd() const { return socket_.fd(); }
   [[nodiscard]] bool WantsWrite() const { return connected() && socket_.WantsWrite(); }
+  // Not empty: another user listens on the socket, and the text says who.
+  [[nodiscard]] const std::string& foreign() const { return foreign_; }
   // When TryConnect has something to do.
   [[nodiscard]] Time next_try() const { return next_try_; }
 
@@ -33,6 +35,7 @@ class AgentLink {
  private:
   const std::string path_;
   FramedSocket socket_;
+  std::string foreign_;
   Time next_try_{};
   Duration pause_ = milliseconds(20);
 };

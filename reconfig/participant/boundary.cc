@@ -8,6 +8,7 @@
 #include "reconfig/base/status_macros.h"
 #include "reconfig/participant/participant.h"
 #include "reconfig/participant/shape_list.h"
+#include "reconfig/stream/allocation.h"
 #include "reconfig/stream/ask_name.h"
 
 namespace rewire {
@@ -109,6 +110,17 @@ std::string Participant::NodeOf(const WorldMember& member) const {
   // Short: a thread that must stop at once waits for it.
   const auto answer = Ask(member, kNodeName, milliseconds(200));
   return answer.ok() ? answer->value_or("") : "";
+}
+
+absl::Status Participant::CheckAllocations() const {
+  for (const PlacedTensor& tensor : Tensors()) {
+    if (tensor.allocation == 0 || AllocationOf(tensor.place) == tensor.allocation) continue;
+    return absl::FailedPreconditionError(
+        absl::StrCat("tensor ", tensor.shape.name, ": the registered memory at 0x",
+                     absl::Hex(reinterpret_cast<uintptr_t>(tensor.place.data)),
+                     " was freed or allocated anew (a registered tensor must stay where it is)"));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Participant::CheckShapes(const World& from) const {
@@ -269,6 +281,7 @@ void Participant::TakeAdoption(BoundaryResult* result) {
         MutexLock lock(&mutex_);
         tensors_[part.tensor].part = part.box;
         tensors_[part.tensor].place = part.place;
+        tensors_[part.tensor].allocation = AllocationOf(part.place);
         tensor = tensors_[part.tensor];
       }
       if (callbacks.adopt != nullptr) {

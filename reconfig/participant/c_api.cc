@@ -11,6 +11,7 @@
 #include "reconfig/base/settings.h"
 #include "reconfig/participant/arguments.h"
 #include "reconfig/participant/context.h"
+#include "reconfig/stream/allocation.h"
 
 namespace rewire {
 namespace {
@@ -149,9 +150,9 @@ rewireResult_t rewireAttach(const rewireAttachOptions_t* options,
     return rewireSuccess;
   }
   if (options != nullptr && options->sigterm_is_reclaim != 0) {
-    // Before the first thread of ours, so that none of them takes the signal.
     made->reclaim = std::make_unique<rewire::ReclaimWatch>([] {
-      if (auto* p = rewire::CurrentParticipant()) p->Reclaim(rewire::kReclaimWithin);
+      const auto p = rewire::CurrentParticipant();
+      return p != nullptr && p->Reclaim(rewire::kReclaimWithin);
     });
   }
   auto participant = rewire::StartParticipant(true);
@@ -302,6 +303,7 @@ rewireResult_t rewireRegisterTensor(rewireContext_t context,
   if (!context->names.insert(tensor->name).second) {
     return Fail(rewireInvalidArgument, what + "is registered already");
   }
+  placed.allocation = rewire::AllocationOf(placed.place);
   if (context->participant != nullptr) context->participant->AddTensor(std::move(placed));
   return rewireSuccess;
 }

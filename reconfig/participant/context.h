@@ -12,8 +12,8 @@
 #include "reconfig/participant/reclaim.h"
 
 struct rewireContext {
-  rewire::Participant* participant = nullptr;  // null without an agent
-  rewire::WorldView alone;                     // the world without an agent
+  std::shared_ptr<rewire::Participant> participant;  // null without an agent
+  rewire::WorldView alone;                           // the world without an agent
   std::unique_ptr<rewire::ReclaimWatch> reclaim;
   std::set<std::string> names;
   bool update_called = false;

@@ -22,8 +22,6 @@ absl::StatusOr<UniqueIdBytes> Names::Resolve(const std::string& name, const Worl
     return id;
   }
   absl::Status last = absl::UnavailableError("nobody was asked");
-  Mutex pause_mutex;
-  CondVar pause;
   while (Now() < deadline) {
     for (uint32_t slot = 0; slot < world.members.size(); ++slot) {
       const WorldMember& m = world.members[slot];
@@ -35,12 +33,19 @@ absl::StatusOr<UniqueIdBytes> Names::Resolve(const std::string& name, const Worl
       }
       if (!answer.ok()) last = answer.status();
     }
-    MutexLock lock(&pause_mutex);
-    pause.WaitUntil(&pause_mutex, Now() + milliseconds(10));
+    MutexLock lock(&mutex_);
+    if (reason_.empty()) closed_.WaitUntil(&mutex_, Now() + milliseconds(10));
+    if (!reason_.empty()) return absl::FailedPreconditionError(reason_);
   }
   return absl::DeadlineExceededError(absl::StrCat("no member gave a unique id for '", name,
                                                   "' within REWIRE_BUILD_MS (",
                                                   std::string(last.message()), ")"));
+}
+
+void Names::Close(const std::string& reason) {
+  MutexLock lock(&mutex_);
+  if (reason_.empty()) reason_ = reason;
+  closed_.NotifyAll();
 }
 
 std::optional<std::string> Names::Find(std::string_view name) const {

@@ -21,6 +21,8 @@ class Names {
   absl::StatusOr<UniqueIdBytes> Resolve(const std::string& name, const World& world,
                                         uint32_t self_slot, const WorldMember& self, bool joining,
                                         const Key& key, const Minter& mint, Time deadline);
+  // Ends every Resolve(), now and later, with the reason.
+  void Close(const std::string& reason);
   // What this member knows, for others.
   [[nodiscard]] std::optional<std::string> Find(std::string_view name) const;
   void Publish(const std::string& name, std::string value);
@@ -29,6 +31,8 @@ class Names {
 
  private:
   mutable Mutex mutex_;
+  CondVar closed_;
+  std::string reason_ REWIRE_GUARDED_BY(mutex_);  // not empty: closed
   std::map<std::string, std::string, std::less<>> values_ REWIRE_GUARDED_BY(mutex_);
 };
 

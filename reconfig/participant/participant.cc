@@ -71,8 +71,10 @@ Participant::Participant(const ParticipantOptions& options)
       budget_(options.budget_bytes),
       link_(options.socket) {}
 
-Participant::~Participant() {
-  gate_.Finish("the program has detached");
+Participant::~Participant() { End(); }
+
+void Participant::End() {
+  Finish("the program has detached");
   {
     MutexLock lock(&mutex_);
     stop_ = true;
@@ -103,6 +105,7 @@ void Participant::Run() {
     Time now = Now();
     Member::Out out;
     if (link_.TryConnect(now)) member_->OnConnected(now, &out);
+    if (!link_.foreign().empty()) RefuseAgent();
     Feed(now, &out);
 
     Time next = now + seconds(1);
@@ -132,11 +135,24 @@ void Participant::Run() {
   }
 }
 
+// A member that is in a world trains on: its own agent may come back.
+void Participant::RefuseAgent() {
+  MutexLock lock(&mutex_);
+  if (view_) return;
+  Finish(link_.foreign());
+  changed_.NotifyAll();
+}
+
+void Participant::Finish(const std::string& reason) {
+  gate_.Finish(reason);
+  names_.Close(reason);
+}
+
 // Performs what is in `out` and feeds the machine whatever waits, until nothing does.
 void Participant::Feed(Time now, Member::Out* out) {
   if (now >= counted_ + options_.heartbeat) {
     counted_ = now;
-    net_counts_ = net_plugin_.Counts();
+    net_counts_ = net_plugin_->Counts();
     moe_counts_ = CountMoe();
   }
   member_->OnTick(
@@ -200,7 +216,7 @@ void Participant::ReapReshapes() {
 }
 
 void Participant::Created(const CommunicatorCreated& created) {
-  net_plugin_.Look();
+  net_plugin_->Look();
   inbox_->Post([created](Member* m, Time now, Member::Out* out) {
     m->OnCommunicatorCreated(now, created, out);
   });
@@ -221,8 +237,11 @@ bool Participant::ComesWithBuild(const CommunicatorId& communicator) {
   return View().joining && names_.GaveOut(communicator);
 }
 
-void Participant::Reclaim(Duration within) {
+bool Participant::Reclaim(Duration within) {
+  const WorldView view = View();
+  if (!view.slot || view.joining || stopped_) return false;
   inbox_->Post([within](Member* m, Time now, Member::Out* out) { m->OnReclaim(now, within, out); });
+  return true;
 }
 
 void Participant::Leave(Time deadline) {

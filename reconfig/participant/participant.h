@@ -58,8 +58,9 @@ struct BoundaryResult {
 class Participant {
  public:
   static absl::StatusOr<std::unique_ptr<Participant>> Start(const ParticipantOptions& options);
-  // Ends the connection and joins all threads.
   ~Participant();
+  // Ends the connection and joins all threads. Whoever still holds the object finds it at rest.
+  void End();
 
   // ---- the program's thread -------------------------------------------------------------------
   absl::StatusOr<WorldView> WaitEntered(Time deadline);
@@ -81,7 +82,8 @@ class Participant {
   void Leave(Time deadline);
 
   // ---- anybody --------------------------------------------------------------------------------
-  void Reclaim(Duration within);
+  // False: this process is not in a world, and nobody can drain it.
+  bool Reclaim(Duration within);
   void Created(const CommunicatorCreated& created);
   void Destroyed(const CommunicatorId& communicator);
   bool ComesWithBuild(const CommunicatorId& communicator);
@@ -105,6 +107,9 @@ class Participant {
 
   // participant.cc, the member's thread.
   void Run();
+  void RefuseAgent();
+  // The process is not part of the job any more: every wait of the program ends with the reason.
+  void Finish(const std::string& reason);
   void Feed(Time now, Member::Out* out);
   [[nodiscard]] BoundaryInfo Describe() const;
   void ReapReshapes();
@@ -135,6 +140,8 @@ class Participant {
   void CopyLeftOut();
   std::string NodeOf(const WorldMember& member) const;
   absl::Status CheckShapes(const World& from) const;
+  // Registered device memory still is what was registered.
+  absl::Status CheckAllocations() const;
   // What another member answers to a name; nothing: it does not know it (yet).
   absl::StatusOr<std::optional<std::string>> Ask(const WorldMember& member, std::string_view name,
                                                  Duration within = seconds(1)) const;
@@ -148,7 +155,8 @@ class Participant {
   std::unique_ptr<Snapshotter> snapshots_;
   UpdateGate gate_;
   Names names_;
-  NetPlugin net_plugin_;
+  // Shared with the builders' threads, which may outlive the participant.
+  const std::shared_ptr<NetPlugin> net_plugin_ = std::make_shared<NetPlugin>();
 
   // Of the member's thread.
   std::unique_ptr<Member> member_;
@@ -191,9 +199,9 @@ absl::StatusOr<UniqueIdBytes> MintUniqueId();
 // Who owns this process's communicators; nullptr: nobody.
 Communicators* GetCommunicators();
 // The process's participant, if it has one that may be used (not in a forked child).
-Participant* CurrentParticipant();
+std::shared_ptr<Participant> CurrentParticipant();
 // As EnsureParticipant(), with the reason when it cannot be.
-absl::StatusOr<Participant*> StartParticipant(bool cooperates);
+absl::StatusOr<std::shared_ptr<Participant>> StartParticipant(bool cooperates);
 // Joins and forgets it. The process cannot become a member again.
 void EndParticipant();
 

@@ -17,7 +17,6 @@ namespace {
 std::atomic<Communicators*> communicators{nullptr};
 // A forked child has no threads of ours, and may have been forked while one held a lock.
 std::atomic<bool> forked{false};
-std::atomic<Participant*> current{nullptr};
 std::atomic<bool> ended{false};
 std::atomic<bool> cooperating{false};
 
@@ -26,24 +25,36 @@ Mutex* StartMutex() {
   return mutex;
 }
 
+// Not used in a forked child, where another thread of the parent may have held the mutex.
+Mutex* CurrentMutex() {
+  static Mutex* const mutex = new Mutex;
+  return mutex;
+}
+
+// Never destroyed: communicators report to it until the process ends.
+std::shared_ptr<Participant>* Current() {
+  static auto* const current = new std::shared_ptr<Participant>;
+  return current;
+}
+
 // Where the shim's core sends its events, whatever becomes of the participant.
 class Events final : public CommunicatorEvents {
  public:
   void Created(const CommunicatorCreated& created) override {
-    if (Participant* p = CurrentParticipant()) p->Created(created);
+    if (const auto p = CurrentParticipant()) p->Created(created);
   }
   void Destroyed(const CommunicatorId& communicator) override {
-    if (Participant* p = CurrentParticipant()) p->Destroyed(communicator);
+    if (const auto p = CurrentParticipant()) p->Destroyed(communicator);
   }
   bool ComesWithBuild(const CommunicatorId& communicator) override {
-    Participant* p = CurrentParticipant();
+    const auto p = CurrentParticipant();
     return p != nullptr && p->ComesWithBuild(communicator);
   }
   void Moved() override {
     if (Participant* p = CurrentParticipant()) p->Moved();
   }
   bool Stopped() override {
-    Participant* p = CurrentParticipant();
+    const auto p = CurrentParticipant();
     return p == nullptr || p->stopped();
   }
 };
@@ -75,14 +86,18 @@ void SetCommunicators(Communicators* owner) { communicators.store(owner); }
 
 Communicators* GetCommunicators() { return communicators.load(); }
 
-Participant* CurrentParticipant() { return forked.load() ? nullptr : current.load(); }
+std::shared_ptr<Participant> CurrentParticipant() {
+  if (forked.load()) return nullptr;
+  MutexLock lock(CurrentMutex());
+  return *Current();
+}
 
-absl::StatusOr<Participant*> StartParticipant(bool cooperates) {
+absl::StatusOr<std::shared_ptr<Participant>> StartParticipant(bool cooperates) {
   if (forked.load()) {
     return absl::FailedPreconditionError("a forked child of a member is not a member itself");
   }
   MutexLock lock(StartMutex());
-  if (Participant* p = current.load()) {
+  if (std::shared_ptr<Participant> p = CurrentParticipant()) {
     if (cooperates && !cooperating.load()) {
       return absl::FailedPreconditionError(
           "rewireAttach() must come before the first communicator is made");
@@ -98,15 +113,22 @@ absl::StatusOr<Participant*> StartParticipant(bool cooperates) {
   if (!participant.ok()) return participant.status();
   pthread_atfork(nullptr, nullptr, [] { forked.store(true); });
   cooperating = cooperates;
-  current = participant->release();
-  return current.load();
+  MutexLock publish(CurrentMutex());
+  *Current() = *std::move(participant);
+  return *Current();
 }
 
 void EndParticipant() {
   if (forked.load()) return;
   MutexLock lock(StartMutex());
   ended = true;
-  delete current.exchange(nullptr);
+  std::shared_ptr<Participant> participant;
+  {
+    MutexLock unpublish(CurrentMutex());
+    participant.swap(*Current());
+  }
+  // A thread that reports a communicator may hold it a little longer.
+  if (participant != nullptr) participant->End();
 }
 
 CommunicatorEvents* EnsureParticipant(bool cooperates) {

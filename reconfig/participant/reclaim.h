@@ -1,5 +1,10 @@
-// SIGTERM as a reclaim notice: blocked in the thread that attaches (and in those it makes later),
-// and waited for by a thread of its own ("rewire-term"). No signal handler.
+// SIGTERM as a reclaim notice, for a program that asked for it by sigterm_is_reclaim.
+//
+// This is the project's only signal handler, an exception from "a library has no signal handlers":
+// a blocked signal would stay blocked in every child of the program, also across execve(2), and
+// SIGTERM would no longer end those children. The handler writes to an eventfd, which a thread
+// ("rewire-term") reads. A program's own handler is called as well. execve(2) resets the handler; a
+// forked child ends by SIGTERM as it would without Rewire. The destructor restores what it found.
 #pragma once
 
 #include <atomic>
@@ -10,14 +15,17 @@ namespace rewire {
 
 class ReclaimWatch {
  public:
-  // Blocks SIGTERM in the calling thread. notice: from the watch's thread, at every SIGTERM.
-  explicit ReclaimWatch(std::function<void()> notice);
+  // notice: called by the watch's thread at every SIGTERM. False: no member of a world could take
+  // it, and SIGTERM does to the process what it would without Rewire. A second object in one
+  // process does nothing.
+  explicit ReclaimWatch(std::function<bool()> notice);
   ~ReclaimWatch();
 
  private:
   void Run();
 
-  const std::function<void()> notice_;
+  const std::function<bool()> notice_;
+  bool active_ = false;
   std::atomic<bool> stop_{false};
   std::thread thread_;
 };

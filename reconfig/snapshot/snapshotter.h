@@ -33,8 +33,9 @@ namespace rewire {
 // A tensor where it lies now.
 struct PlacedTensor {
   TensorShape shape;
-  Box part;          // of this member
-  StatePlace place;  // of the part's first byte
+  Box part;                 // of this member
+  StatePlace place;         // of the part's first byte
+  uint64_t allocation = 0;  // AllocationOf(place); 0: unknown
 };
 
 class Snapshotter final : public FragmentSink {

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "reconfig/base/cuda_driver.h"
 #include "reconfig/base/log.h"
 #include "reconfig/stream/content.h"
@@ -37,12 +38,13 @@ absl::Status Check(const CudaDriver& driver, const char* call, CUresult result) 
 
 }  // namespace
 
-StateMemory::StateMemory() = default;
+StateMemory::StateMemory(Duration patience) : patience_(patience) {}
 
 StateMemory::~StateMemory() {
   if (driver_ == nullptr || context_ == nullptr) return;
   // At the end of a process the context may be gone already; then there is nothing to give back.
-  if (driver_->CtxSetCurrent(context_) != CUDA_SUCCESS) {
+  // Work that has not ended still uses what it was given.
+  if (!stuck_.empty() || driver_->CtxSetCurrent(context_) != CUDA_SUCCESS) {
     (void)hash_.release();
     return;
   }
@@ -52,7 +54,18 @@ StateMemory::~StateMemory() {
   if (staging_ != nullptr) driver_->MemFreeHost(staging_);
 }
 
+absl::Status StateMemory::Settle(const char* operation, size_t bytes) {
+  const CUresult result = WaitForStream(*driver_, stream_, patience_);
+  if (result == CUDA_SUCCESS) return absl::OkStatus();
+  const std::string text =
+      DescribeWait(*driver_, absl::StrCat(operation, " of ", bytes, " bytes"), result, patience_);
+  if (result != CUDA_ERROR_NOT_READY) return absl::InternalError(text);
+  stuck_ = text;
+  return absl::DeadlineExceededError(text);
+}
+
 absl::Status StateMemory::UseDevice(CUcontext context) {
+  if (!stuck_.empty()) return absl::DeadlineExceededError(stuck_);
   if (driver_ == nullptr) {
     std::string error;
     driver_ = CudaDriver::Get(&error);
@@ -113,7 +126,7 @@ absl::Status StateMemory::Visit(const StatePlace& from, size_t bytes, const Use&
         Check(*driver_, "cuMemcpyDtoHAsync",
               driver_->MemcpyDtoHAsync(staging_, reinterpret_cast<CUdeviceptr>(from.data) + at, n,
                                        stream_));
-    if (s.ok()) s = Check(*driver_, "cuStreamSynchronize", driver_->StreamSynchronize(stream_));
+    if (s.ok()) s = Settle("copy from device memory", n);
     if (s.ok()) s = use(static_cast<const char*>(staging_), at, n);
     if (!s.ok()) return s;
   }
@@ -133,7 +146,7 @@ absl::Status StateMemory::Write(const void* from, const StatePlace& to, size_t b
     absl::Status s = Check(*driver_, "cuMemcpyHtoDAsync",
                            driver_->MemcpyHtoDAsync(reinterpret_cast<CUdeviceptr>(to.data) + at,
                                                     staging_, n, stream_));
-    if (s.ok()) s = Check(*driver_, "cuStreamSynchronize", driver_->StreamSynchronize(stream_));
+    if (s.ok()) s = Settle("copy to device memory", n);
     if (!s.ok()) return s;
   }
   return absl::OkStatus();
@@ -192,8 +205,7 @@ absl::Status StateMemory::HashOnDevice(const StatePlace& from, const StatePlace&
               driver_->MemcpyDtoHAsync(staging_, sum_, sizeof(uint64_t), stream_));
   }
   // Also after a failure: what is under way must not touch the state later.
-  const absl::Status waited =
-      Check(*driver_, "cuStreamSynchronize", driver_->StreamSynchronize(stream_));
+  const absl::Status waited = Settle("hash of device memory", bytes);
   if (s.ok()) s = waited;
   if (s.ok()) std::memcpy(content, staging_, sizeof(uint64_t));
   return s;
@@ -209,7 +221,7 @@ absl::Status StateMemory::Clear(const StatePlace& place, size_t bytes) {
   absl::Status s =
       Check(*driver_, "cuMemsetD8Async",
             driver_->MemsetD8Async(reinterpret_cast<CUdeviceptr>(place.data), 0, bytes, stream_));
-  if (s.ok()) s = Check(*driver_, "cuStreamSynchronize", driver_->StreamSynchronize(stream_));
+  if (s.ok()) s = Settle("clearing of device memory", bytes);
   return s;
 }
 

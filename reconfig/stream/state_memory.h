@@ -7,9 +7,11 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 
 #include "absl/status/status.h"
 #include "reconfig/abi/cuda_types.h"
+#include "reconfig/base/device_wait.h"
 
 namespace rewire {
 
@@ -28,7 +30,8 @@ struct StatePlace {
 
 class StateMemory {
  public:
-  StateMemory();
+  // patience: for each piece of device work; after it, every call on device memory is refused.
+  explicit StateMemory(Duration patience = kDevicePatience);
   ~StateMemory();
   StateMemory(const StateMemory&) = delete;
   StateMemory& operator=(const StateMemory&) = delete;
@@ -53,11 +56,15 @@ class StateMemory {
 
  private:
   absl::Status UseDevice(CUcontext context);
+  // Until the stream has done what is in it.
+  absl::Status Settle(const char* operation, size_t bytes);
   // Puts copy and hash into the stream, piece by piece; waits for the sum. Without a copy both
   // places are the same.
   absl::Status HashOnDevice(const StatePlace& from, const StatePlace& to, size_t bytes,
                             uint64_t offset, uint64_t* content);
 
+  const Duration patience_;
+  std::string stuck_;  // not empty: the device did not finish its work in time
   const CudaDriver* driver_ = nullptr;
   CUcontext context_ = nullptr;
   CUstream stream_ = nullptr;

@@ -92,6 +92,17 @@ void Leader::Finish(Time now, MemberId member, Out* out) {
   }
 }
 
+void Leader::OnFailedExit(Time now, MemberId member, const std::string& how, Out* out) {
+  Awake(now);
+  const auto it = peers_.find(member);
+  if (it == peers_.end() || !it->second.finished || !it->second.cooperates ||
+      idle_phase_ == Phase::kStopped || !record_.world.SlotOf(member)) {
+    return;
+  }
+  it->second.finished = false;
+  Lose(now, {member}, absl::StrCat("it had detached, and ", how), out);
+}
+
 void Leader::StopJob(Time now, const std::string& reason, Out* out) {
   if (transition_) DropTransition(now, reason, false, out);
   idle_phase_ = Phase::kStopped;

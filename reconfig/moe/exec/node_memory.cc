@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "reconfig/base/device_wait.h"
 
 namespace rewire::moe {
 namespace {
@@ -54,8 +55,12 @@ absl::StatusOr<std::unique_ptr<NodeMemory>> NodeMemory::Allocate(const CudaDrive
   const char* call = "cuMemsetD8Async";
   result = cuda.MemsetD8Async(memory->memory_, 0, kWords + kMaxRanks * kTrial, CU_STREAM_LEGACY);
   if (result == CUDA_SUCCESS) {
-    call = "cuStreamSynchronize";
-    result = cuda.StreamSynchronize(CU_STREAM_LEGACY);
+    call = "wait for cuMemsetD8Async";
+    result = WaitForStream(cuda, CU_STREAM_LEGACY, kDevicePatience);
+  }
+  if (result == CUDA_ERROR_NOT_READY) {
+    memory->memory_ = 0;  // the device may still write to it
+    return absl::DeadlineExceededError(DescribeWait(cuda, call, result, kDevicePatience));
   }
   if (result == CUDA_SUCCESS) {
     call = "cuIpcGetMemHandle";

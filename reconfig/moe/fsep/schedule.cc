@@ -2,9 +2,12 @@
 
 #include <chrono>
 #include <thread>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "reconfig/base/cuda_driver.h"
+#include "reconfig/base/device_wait.h"
+#include "reconfig/base/log.h"
 #include "reconfig/base/status_macros.h"
 
 namespace rewire::moe::fsep {
@@ -63,7 +66,16 @@ absl::Status Schedule::Allocate() {
 
 Schedule::~Schedule() {
   if (stream_ != nullptr) {
-    driver_.StreamSynchronize(stream_);  // it uses the memory that goes now
+    // It uses the memory that is released now.
+    const CUresult ended = WaitForStream(driver_, stream_, kDevicePatience);
+    if (ended == CUDA_ERROR_NOT_READY) {
+      REWIRE_ERROR(
+          "%s; its memory is not released",
+          DescribeWait(driver_, "end of the experts' schedule", ended, kDevicePatience).c_str());
+      (void)new auto(std::move(weights_));
+      (void)new auto(std::move(gradients_));
+      return;
+    }
     driver_.StreamDestroy(stream_);
   }
   for (const CUevent event : {tokens_, experts_, restored_, moved_}) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "reconfig/base/device_wait.h"
 #include "reconfig/base/status_macros.h"
 
 namespace rewire::moe::fsep {
@@ -75,7 +76,11 @@ absl::Status StreamTrace::End(Track track, CUstream stream) {
 
 absl::StatusOr<double> StreamTrace::Microseconds(CUevent event) const {
   float milliseconds = 0;
-  CUresult result = driver_.EventSynchronize(event);
+  CUresult result = WaitForEvent(driver_, event, kDevicePatience);
+  if (result == CUDA_ERROR_NOT_READY) {
+    return absl::DeadlineExceededError(
+        DescribeWait(driver_, "end of a traced span", result, kDevicePatience));
+  }
   if (result == CUDA_SUCCESS) result = driver_.EventElapsedTime(&milliseconds, origin_, event);
   if (result == CUDA_SUCCESS) return double{milliseconds} * 1000;
   return absl::InternalError(driver_.Describe("cuEventElapsedTime", result));

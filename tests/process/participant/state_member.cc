@@ -182,6 +182,13 @@ int Train(Program* p, const char* stop_file) {
   for (;;) {
     const bool joiner = first && p->world.joining != 0;
     first = false;
+    if (const char* fails = getenv("STATE_MEMBER_FAILS");
+        fails != nullptr && p->world.slot == 1 && p->world.slots == 3 && p->step >= 20) {
+      // As an uncaught exception of a program that detaches in an exit handler.
+      static rewireContext_t context = p->context;
+      atexit([] { rewireDetach(context); });
+      exit(atoi(fails));
+    }
     if (!joiner) {
       const uint64_t stop_at = p->barrier->stop_at.load();
       if (stop_at != 0 && p->step >= stop_at) return 0;

@@ -236,6 +236,27 @@ TEST_F(LeaderTest, WhoHasFinishedIsNotLost) {
   EXPECT_FALSE(d.Sent<Lost>(2).has_value());
 }
 
+TEST_F(LeaderTest, AMemberThatDetachedAndThenFailedIsLost) {
+  d.Say(1, Finished{});
+  d.leader.OnDisconnect(d.now, 1, &d.out);
+  EXPECT_FALSE(d.Sent<Lost>(0).has_value());
+  d.leader.OnFailedExit(d.now, 1, "exited with status 1", &d.out);
+  EXPECT_THAT(d.Sent<Lost>(0).value().members, ElementsAre(1));
+  EXPECT_TRUE(d.Noted("it had detached, and exited with status 1"));
+  // The others go on without it.
+  d.Store();
+  EXPECT_EQ(d.Sent<Prepare>(0).value().kind, TransitionKind::kLoss);
+}
+
+TEST_F(LeaderTest, AFailedExitAfterTheJobOrWithoutDetachChangesNothing) {
+  d.leader.OnFailedExit(d.now, 1, "exited with status 1", &d.out);  // its disconnect says it
+  EXPECT_FALSE(d.Sent<Lost>(0).has_value());
+  for (MemberId m : kThree) d.Say(m, Finished{});
+  d.leader.OnFailedExit(d.now, 1, "exited with status 1", &d.out);
+  EXPECT_TRUE(d.leader.done());
+  EXPECT_FALSE(d.Sent<Lost>(0).has_value());
+}
+
 // ---- the store, and another leader --------------------------------------------------------------
 
 TEST_F(LeaderTest, AnUnansweredSwapIsSentAgainAndRecognised) {

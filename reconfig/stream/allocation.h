@@ -1,0 +1,15 @@
+// The allocation of the driver's in which registered device memory lies: memory that was freed, or
+// allocated anew at the same address, is no longer the program's tensor. Thread-safe.
+#pragma once
+
+#include <cstdint>
+
+#include "reconfig/stream/state_memory.h"
+
+namespace rewire {
+
+// Unique in this process, also over time. 0: host memory, memory that is no allocation, or memory
+// of which the driver knows no number (mapped piece by piece). Makes the place's context current.
+uint64_t AllocationOf(const StatePlace& place);
+
+}  // namespace rewire
