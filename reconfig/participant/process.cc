@@ -51,7 +51,7 @@ class Events final : public CommunicatorEvents {
     return p != nullptr && p->ComesWithBuild(communicator);
   }
   void Moved() override {
-    if (Participant* p = CurrentParticipant()) p->Moved();
+    if (const auto p = CurrentParticipant()) p->Moved();
   }
   bool Stopped() override {
     const auto p = CurrentParticipant();

@@ -93,7 +93,7 @@ void Leader::Finish(Time now, MemberId member, Out* out) {
 }
 
 void Leader::OnFailedExit(Time now, MemberId member, const std::string& how, Out* out) {
-  Awake(now);
+  now = Awake(now);
   const auto it = peers_.find(member);
   if (it == peers_.end() || !it->second.finished || !it->second.cooperates ||
       idle_phase_ == Phase::kStopped || !record_.world.SlotOf(member)) {
