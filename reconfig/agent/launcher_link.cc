@@ -1,6 +1,5 @@
 #include "reconfig/agent/launcher_link.h"
 
-
 #include "reconfig/agent/command.h"
 #include "reconfig/agent/control.h"
 #include "reconfig/base/status_macros.h"

@@ -179,7 +179,8 @@ BoundaryInfo Participant::Describe() const {
     std::vector<TensorShape> shapes;
     std::vector<uint32_t> changing;
     for (const PlacedTensor& t : Tensors()) {
-      if (t.shape.change == Change::kVolatile) changing.push_back(static_cast<uint32_t>(shapes.size()));
+      if (t.shape.change == Change::kVolatile)
+        changing.push_back(static_cast<uint32_t>(shapes.size()));
       shapes.push_back(t.shape);
     }
     info.live_whole = info.live_whole && snapshots_->own().HasWhole(info.live_version, changing);

@@ -20,7 +20,8 @@ inline std::vector<Need> NeedsOf(std::span<const TensorShape> tensors, const Wor
 }
 
 inline absl::StatusOr<Plan> CheckedPlan(std::span<const TensorShape> tensors,
-                             const std::vector<Holding>& holdings, const std::vector<Need>& needs) {
+                                        const std::vector<Holding>& holdings,
+                                        const std::vector<Need>& needs) {
   auto plan = AssignSources(tensors, holdings, needs);
   if (!plan.ok()) return plan;
   if (absl::Status status = CheckPlan(tensors, holdings, needs, *plan); !status.ok()) return status;

@@ -37,7 +37,9 @@ StateLayout LayoutOf(std::span<const TensorShape> tensors, uint32_t slots) {
   layout.replicated_volatile = any(KeptWhole);
   const bool pieces = CopiesPieces(tensors);
   for (uint32_t slot = 0; slot < slots; ++slot) {
-    const auto has = [&](const TensorShape& t) { return !ShardOf(t.elements, slots, slot).empty(); };
+    const auto has = [&](const TensorShape& t) {
+      return !ShardOf(t.elements, slots, slot).empty();
+    };
     if (any([&](const TensorShape& t) { return ExistsOnce(t) && has(t); })) {
       layout.sharded.push_back(slot);
     }

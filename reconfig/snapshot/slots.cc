@@ -230,9 +230,8 @@ std::vector<uint64_t> SnapshotSlots::WholeVersions() const {
   std::vector<uint64_t> versions;
   for (const Slot& s : slots_) {
     if (!s.used || s.arrived != bytes_) continue;
-    const bool whole = std::all_of(s.parts.begin(), s.parts.end(), [&](const auto& p) {
-      return Unchanged(s, p.first, p.second);
-    });
+    const bool whole = std::all_of(s.parts.begin(), s.parts.end(),
+                                   [&](const auto& p) { return Unchanged(s, p.first, p.second); });
     if (whole) versions.push_back(s.version);
   }
   std::sort(versions.begin(), versions.end());

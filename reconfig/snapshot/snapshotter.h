@@ -6,8 +6,9 @@
 // state; only in a job that has sharded tensors, the others have every constant on every member.
 // Volatile tensors are copied at once, on the program's thread, and a replicated one is kept whole
 // by everyone and sent to nobody. Where nothing is sharded they are copied even after a loss: a
-// member may finish its update then, and its constant tensors are of the new version. Two versions suffice because an update of sharded state ends in a
-// collective: nobody finishes update v+1 before everybody's copy of v is there.
+// member may finish its update then, and its constant tensors are of the new version. Two versions
+// suffice because an update of sharded state ends in a collective: nobody finishes update v+1
+// before everybody's copy of v is there.
 //
 // A next slot on the same node maps this slot's memory instead, which stays when this process dies:
 // then a copy costs it nothing, and only the hashes go to it.
@@ -56,8 +57,8 @@ class Snapshotter final : public FragmentSink {
   // The memory for the own copies of a world of so many slots, made beforehand. Any thread.
   [[nodiscard]] SnapshotSlots::Memory Reserve(std::span<const TensorShape> shapes, uint32_t slots,
                                               uint32_t slot) const;
-  // Members were lost: until the next StartWorld nothing is sent, and no copy of what exists once is
-  // taken or overwritten. When it returns the thread does not read the state any more.
+  // Members were lost: until the next StartWorld nothing is sent, and no copy of what exists once
+  // is taken or overwritten. When it returns the thread does not read the state any more.
   void Freeze();
 
   // Of the world that was started: an update must wait for the copies of the one before; and

@@ -305,9 +305,10 @@ void Leader::OnTick(Time now, Out* out) {
   if (idle_phase_ == Phase::kStopped) return;
   if (clock_.stalled() - told_stall_ > options_.silence) {
     Tell(now, NoteKind::kWarning,
-         absl::StrCat("the agent did not run for ",
-                      std::chrono::duration_cast<milliseconds>(clock_.stalled() - told_stall_).count(),
-                      " ms: this time counts for no deadline"),
+         absl::StrCat(
+             "the agent did not run for ",
+             std::chrono::duration_cast<milliseconds>(clock_.stalled() - told_stall_).count(),
+             " ms: this time counts for no deadline"),
          out);
     told_stall_ = clock_.stalled();
   }

@@ -248,7 +248,7 @@ class Leader {
   std::optional<Time> recover_by_;
   uint32_t recover_turns_ = 0;  // grace times for which no member has come back
   bool recover_first_ = false;  // one has come back
-  bool fenced_ = false;  // the store has this leader's first write
+  bool fenced_ = false;         // the store has this leader's first write
   std::map<MemberId, Peer> peers_;
   Registry registry_;
   Positions positions_;

@@ -117,9 +117,7 @@ void Leader::StopJob(Time now, const std::string& reason, Out* out) {
 
 // Members speak every heartbeat: one that has just spoken vouches for the host until it is late for
 // two.
-Duration Leader::Vouches() const {
-  return std::min(2 * options_.heartbeat, options_.silence / 2);
-}
+Duration Leader::Vouches() const { return std::min(2 * options_.heartbeat, options_.silence / 2); }
 
 void Leader::CountSpeech(Time now) {
   const Time until = std::min(now, spoke_ + Vouches());

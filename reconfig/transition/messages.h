@@ -113,10 +113,11 @@ struct Pledge {
 // Which parts of a world's state exist once, which are replicated, and which are copied. Follows
 // from the tensors' layouts, so it is equal on all members of the world.
 struct StateLayout {
-  bool replicated = false;           // some state is constant between updates and on every slot
-  bool replicated_volatile = false;  // some is volatile and on every slot: own copies have all of it
-  std::vector<uint32_t> sharded;     // slots with state that exists once
-  std::vector<uint32_t> pieces;      // slots whose copies have a piece of the replicated state
+  bool replicated = false;  // some state is constant between updates and on every slot
+  bool replicated_volatile =
+      false;                      // some is volatile and on every slot: own copies have all of it
+  std::vector<uint32_t> sharded;  // slots with state that exists once
+  std::vector<uint32_t> pieces;   // slots whose copies have a piece of the replicated state
   bool operator==(const StateLayout&) const = default;
 };
 // This member's program stands at the update boundary. Versions count applied updates. For a

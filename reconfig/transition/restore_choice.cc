@@ -66,7 +66,9 @@ class Stock {
 
   // Why the state that exists once in a slot can be had at no version; empty: it can at some.
   [[nodiscard]] std::string WhyNever(uint32_t slot) const {
-    const auto here = [&](const AtBoundary* r, const auto& give) { return r != nullptr && give(*r); };
+    const auto here = [&](const AtBoundary* r, const auto& give) {
+      return r != nullptr && give(*r);
+    };
     const AtBoundary* const owner = ReportOf(slot);
     const AtBoundary* const buddy = from_.members.size() < 2 ? nullptr : ReportOf(Next(slot));
     if (here(owner, [](const auto& r) { return r.live_whole || !r.own_snapshots.empty(); }) ||
@@ -86,8 +88,8 @@ class Stock {
   [[nodiscard]] absl::Status NoVersion() const {
     for (const uint32_t slot : layout_.sharded) {
       if (const std::string why = WhyNever(slot); !why.empty()) {
-        return absl::DataLossError(absl::StrCat("the state of ", NameOf(slot),
-                                                " exists nowhere any more: ", why));
+        return absl::DataLossError(
+            absl::StrCat("the state of ", NameOf(slot), " exists nowhere any more: ", why));
       }
     }
     std::vector<std::string> all;
@@ -132,8 +134,8 @@ absl::StatusOr<RestoreChoice> ChooseVersion(const World& from,
   for (const std::vector<uint32_t>* slots : {&layout.sharded, &layout.pieces}) {
     for (const uint32_t slot : *slots) {
       if (slot < from.members.size()) continue;
-      return absl::InvalidArgumentError(absl::StrCat("a report names slot ", slot, " of ",
-                                                     from.members.size(), " slots"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("a report names slot ", slot, " of ", from.members.size(), " slots"));
     }
   }
   const Stock stock(from, reports);

@@ -16,7 +16,8 @@ struct RestoreChoice {
 
 // The highest version at which all state of `from` can be had from the members that report. Where a
 // part can be had follows from its layout:
-//   - state that exists once: from its slot's owner (in place or its own copies), or from the copies
+//   - state that exists once: from its slot's owner (in place or its own copies), or from the
+//   copies
 //     that the next slot keeps;
 //   - replicated state that is constant: from any member that has it in place; or, where it is
 //     copied, as pieces from the copies of all slots;

@@ -50,7 +50,8 @@ void Simulation::ManyDeaths() {
   if (members.size() < 2) return;
   const size_t first = more_random_.Below(members.size());
   const size_t distance = 1 + more_random_.Below(members.size() - 1);
-  const size_t most = std::min<size_t>(members.size() - 1, sharded_ ? 1 : 1 + more_random_.Below(3));
+  const size_t most =
+      std::min<size_t>(members.size() - 1, sharded_ ? 1 : 1 + more_random_.Below(3));
   std::vector<MemberId> victims;
   for (size_t i = 0; i < most; ++i) {
     victims.push_back(members[(first + i * distance) % members.size()].member);

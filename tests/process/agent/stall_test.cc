@@ -1,5 +1,5 @@
-// Hosts that stall: members, the agent, or both stand still for longer than REWIRE_SILENCE_MS and go
-// on. Nobody who lives is lost, and the job goes on.
+// Hosts that stall: members, the agent, or both stand still for longer than REWIRE_SILENCE_MS and
+// go on. Nobody who lives is lost, and the job goes on.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -46,8 +46,9 @@ class StallTest : public ::testing::Test {
   void TheJobIsWhole() {
     EXPECT_TRUE(Eventually([](const nlohmann::json& status) {
       const auto& all = status["world"]["members"];
-      return std::all_of(all.begin(), all.end(),
-                         [](const auto& m) { return m["last_heard_ms"].template get<int>() < 900; });
+      return std::all_of(all.begin(), all.end(), [](const auto& m) {
+        return m["last_heard_ms"].template get<int>() < 900;
+      });
     }));
     EXPECT_THAT(job_.World(), ElementsAre(0, 1, 2));
     EXPECT_EQ(job_.Ask("rebuild").status, 0);

@@ -117,8 +117,7 @@ TEST(PlanTest, TheLeadersChoiceIsWhatCanBePlanned) {
     }
     const auto choice = ChooseVersion(from, reports);
     const auto plan = PlanRestore(tensors, from, Members(alive, 2), sources);
-    const bool reported =
-        !sources.live.empty() || !sources.own.empty() || !sources.buddy.empty();
+    const bool reported = !sources.live.empty() || !sources.own.empty() || !sources.buddy.empty();
     RC_ASSERT(choice.ok() == (plan.ok() && reported));
     if (choice.ok()) RC_ASSERT(choice->sources == sources);
   }));
@@ -142,7 +141,8 @@ TEST(PlanTest, WithoutCopiesTheLiveMemberGivesEverything) {
       PlanRestore(tensors, Members({0, 1, 2}), Members({1, 2}, 2), {{2}, {1, 2}, {1, 2}});
   ASSERT_TRUE(plan.ok()) << plan.status();
   for (const BoxCopy& c : plan->copies) EXPECT_EQ(c.source, 2u);
-  EXPECT_FALSE(PlanRestore(tensors, Members({0, 1, 2}), Members({1, 2}, 2), {{}, {1, 2}, {1, 2}}).ok());
+  EXPECT_FALSE(
+      PlanRestore(tensors, Members({0, 1, 2}), Members({1, 2}, 2), {{}, {1, 2}, {1, 2}}).ok());
 }
 
 TEST(PlanTest, TwoNeighboursLostAtOnceLoseAShardByName) {

@@ -81,8 +81,8 @@ TEST(RestoreChoiceTest, TwoThatAreNotNeighboursAreSurvived) {
 }
 
 TEST(RestoreChoiceTest, ADeathBeforeTheFirstCopyNamesTheSlotWithoutOne) {
-  const std::string why = WhyNot(
-      kFour, {{0, At(5, true, {}, {})}, {2, At(5, true, {}, {})}, {3, At(5, true, {}, {})}});
+  const std::string why =
+      WhyNot(kFour, {{0, At(5, true, {}, {})}, {2, At(5, true, {}, {})}, {3, At(5, true, {}, {})}});
   EXPECT_THAT(why, HasSubstr("the state of slot 1 (member 1) exists nowhere any more"));
   EXPECT_THAT(why, HasSubstr("slot 2 (member 2) has no complete copy"));
 }
@@ -126,8 +126,9 @@ TEST(RestoreChoiceTest, AnyWholeReplicaServesEverySlot) {
 TEST(RestoreChoiceTest, TheSurvivorThatIsFurthestGivesAReplica) {
   // Neighbours or not: the others of four are lost.
   for (MemberId other : {1, 2, 3}) {
-    const auto choice = ChooseVersion(kFour, {{0, At(7, true, {6, 7}, {}, kReplicatedVolatile)},
-                                              {other, At(8, true, {7, 8}, {}, kReplicatedVolatile)}});
+    const auto choice =
+        ChooseVersion(kFour, {{0, At(7, true, {6, 7}, {}, kReplicatedVolatile)},
+                              {other, At(8, true, {7, 8}, {}, kReplicatedVolatile)}});
     ASSERT_TRUE(choice.ok()) << choice.status();
     EXPECT_EQ(choice->version, 8u);
     EXPECT_THAT(choice->sources.live, ElementsAre(other));
@@ -158,7 +159,8 @@ TEST(RestoreChoiceTest, AnInterruptedUpdateIsUndoneFromPieces) {
 TEST(RestoreChoiceTest, APieceThatIsMissingIsGivenByALiveReplica) {
   // Slot 1 has replicated state only; its piece is lost with slots 1 and 2.
   const StateLayout layout{true, false, {0}, kAll};
-  const Reports without = {{0, At(8, false, {7}, {7}, layout)}, {3, At(8, false, {7}, {7}, layout)}};
+  const Reports without = {{0, At(8, false, {7}, {7}, layout)},
+                           {3, At(8, false, {7}, {7}, layout)}};
   EXPECT_THAT(WhyNot(kFour, without), HasSubstr("the replicated state's piece of slot 1"));
   const Reports with = {{0, At(8, false, {7}, {7}, layout)}, {3, At(7, true, {7}, {7}, layout)}};
   EXPECT_EQ(ChooseVersion(kFour, with)->version, 7u);
