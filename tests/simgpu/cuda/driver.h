@@ -51,6 +51,7 @@ struct Device {
   int primary_references = 0;
   unsigned primary_flags = 0;
   std::vector<MarkerRef> running_kernels;
+  MarkerRef queue_tail;  // with one hardware queue: passed when the last submission has begun
 };
 
 struct Driver {

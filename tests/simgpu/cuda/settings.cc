@@ -1,6 +1,7 @@
 #include "tests/simgpu/cuda/settings.h"
 
 #include <charconv>
+#include <cstdlib>
 #include <string_view>
 
 namespace simgpu {
@@ -52,6 +53,8 @@ std::string ReadSettings(char** environment, Settings* settings) {
   settings->memory_bytes = static_cast<size_t>(memory_mb) << 20;
   settings->kernel_slots = static_cast<int>(kernel_slots);
   settings->alloc_sync = alloc_sync != 0;
+  const char* connections = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+  settings->one_queue = connections != nullptr && std::string_view(connections) == "1";
   settings->peer_mbps = static_cast<uint64_t>(peer_mbps);
   settings->local_mbps = static_cast<uint64_t>(local_mbps);
   return {};

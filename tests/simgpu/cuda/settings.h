@@ -12,6 +12,9 @@ struct Settings {
   size_t memory_bytes = size_t{4096} << 20;
   int kernel_slots = 0;  // 0: any number
   bool alloc_sync = false;
+  // CUDA_DEVICE_MAX_CONNECTIONS=1: one hardware queue, so that operations of all streams begin in
+  // the order of their submission.
+  bool one_queue = false;
   // What copies take in virtual time; both 0: there is none, and events have the real one.
   uint64_t peer_mbps = 0;
   uint64_t local_mbps = 0;

@@ -28,10 +28,15 @@ MarkerRef Stream::Enqueue(Operation operation) {
   } else if (kind == StreamKind::kBlocking && context->legacy != nullptr) {
     if (MarkerRef marker = context->legacy->last()) operation.after.push_back(std::move(marker));
   }
+  if (State().settings.one_queue) {
+    if (device->queue_tail != nullptr) operation.after.push_back(device->queue_tail);
+    operation.begun = device->queue_tail = std::make_shared<Marker>();
+  }
   operation.done = std::make_shared<Marker>();
   MarkerRef done = last_ = operation.done;
   if (queue_.empty() && operation.work == nullptr && Ready(operation)) {
     clock_ = done->clock = Start(operation);
+    if (operation.begun != nullptr) operation.begun->done = true;
     done->done = true;
     done->at = Now();
     return done;
@@ -69,6 +74,10 @@ uint64_t Stream::Start(const Operation& operation) const {
 void Stream::RunFront() {
   Operation& operation = queue_.front();  // only this thread removes it
   while (!Ready(operation)) WaitForProgress();
+  if (operation.begun != nullptr) {
+    operation.begun->done = true;
+    NotifyProgress();
+  }
   auto& running = device->running_kernels;
   if (operation.kernel) running.push_back(operation.done);
   uint64_t clock = Start(operation) + operation.cost;

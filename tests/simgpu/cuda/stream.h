@@ -22,6 +22,7 @@ struct Operation {
   std::vector<MarkerRef> after;  // passed before the work starts
   bool kernel = false;           // takes one of the device's slots
   MarkerRef done;                // set by Enqueue
+  MarkerRef begun;               // set by Enqueue; null without a hardware queue to leave
 };
 
 enum class StreamKind { kLegacy, kBlocking, kNonBlocking };

@@ -23,7 +23,7 @@ namespace {
 
 // `device` < 0: the current one.
 ncclResult_t AddInit(ncclComm_t* out, int nranks, std::vector<IdContent> ids, int rank,
-                     const Config& config, int device) {
+                     const Config& config, int device, bool frees_on_failure) {
   ncclComm* comm = nullptr;
   SIMNCCL_TRY(device < 0 ? NewComm(nranks, rank, config, &comm)
                          : NewCommOn(device, nranks, rank, config, &comm));
@@ -32,7 +32,7 @@ ncclResult_t AddInit(ncclComm_t* out, int nranks, std::vector<IdContent> ids, in
   __atomic_store_n(out, comm, __ATOMIC_RELEASE);
   Job job;
   job.comm = comm;
-  job.makes_comm = true;
+  job.frees_on_failure = frees_on_failure;
   job.out = out;
   job.run = [=, ids = std::move(ids)] {
     return InitComm(comm, [&](Bootstrap* b, const Patience& patience) {
@@ -48,7 +48,7 @@ ncclResult_t AddInit(ncclComm_t* out, int nranks, std::vector<IdContent> ids, in
 }
 
 ncclResult_t InitRank(ncclComm_t* comm, int nranks, int rank, int nids, const ncclUniqueId* ids,
-                      const ncclConfig_t* config, const char* call) {
+                      const ncclConfig_t* config, const char* call, bool frees_on_failure = false) {
   if (comm == nullptr || ids == nullptr) {
     return Fail(ncclInvalidArgument, "%s : an argument is NULL", call);
   }
@@ -64,7 +64,7 @@ ncclResult_t InitRank(ncclComm_t* comm, int nranks, int rank, int nids, const nc
   SIMNCCL_TRY(ReadConfig(config, Config{}, &read));
   std::vector<IdContent> contents(nids);
   for (int i = 0; i < nids; ++i) SIMNCCL_TRY(ParseId(ids[i], &contents[i]));
-  return AddInit(comm, nranks, std::move(contents), rank, read, -1);
+  return AddInit(comm, nranks, std::move(contents), rank, read, -1, frees_on_failure);
 }
 
 ncclResult_t AddEnd(ncclComm* comm, bool aborting) {
@@ -94,8 +94,10 @@ ncclResult_t pncclGetUniqueId(ncclUniqueId* id) {
 ncclResult_t pncclCommInitRank(ncclComm_t* comm, int nranks, ncclUniqueId id, int rank) {
   int version;
   SIMNCCL_TRY(ncclGetVersion(&version));
-  return simnccl::InGroup(
-      [&] { return simnccl::InitRank(comm, nranks, rank, 1, &id, nullptr, "CommInitRank"); });
+  const bool alone = !simnccl::InsideGroup();
+  return simnccl::InGroup([&] {
+    return simnccl::InitRank(comm, nranks, rank, 1, &id, nullptr, "CommInitRank", alone);
+  });
 }
 
 ncclResult_t pncclCommInitRankConfig(ncclComm_t* comm, int nranks, ncclUniqueId id, int rank,
@@ -138,7 +140,7 @@ ncclResult_t pncclCommInitAll(ncclComm_t* comms, int ndev, const int* devlist) {
   SIMNCCL_TRY(simnccl::ParseId(id, &content));
   return simnccl::InGroup([&] {
     for (int i = 0; i < ndev; ++i) {
-      SIMNCCL_TRY(simnccl::AddInit(&comms[i], ndev, {content}, i, config, devices[i]));
+      SIMNCCL_TRY(simnccl::AddInit(&comms[i], ndev, {content}, i, config, devices[i], false));
     }
     return ncclSuccess;
   });

@@ -1,5 +1,8 @@
 #include "tests/simgpu/nccl/free.h"
 
+#include <cstdio>
+#include <cstdlib>
+
 #include "tests/simgpu/nccl/api.h"
 #include "tests/simgpu/nccl/connect.h"
 #include "tests/simgpu/nccl/error.h"
@@ -38,6 +41,13 @@ ncclResult_t EndOperations(ncclComm* comm) {
 
 ncclResult_t Free(ncclComm* comm, bool aborting) {
   if (aborting) comm->abort->Set();
+  // NCCL waits for the thread of a non-blocking call (comm->groupJob) and for nobody else: the
+  // communicator goes under a thread that is inside a blocking call.
+  if (comm->config.blocking && !comm->callers.None()) {
+    (void)std::fprintf(stderr, "simnccl: rank %d: a communicator was freed under a thread inside\n",
+                       comm->rank);
+    std::abort();
+  }
   const rewire::Time deadline = rewire::Now() + kPatience;
   JoinRun(comm);
   if (!comm->callers.WaitNone(deadline) || !comm->launched->WaitNone(deadline)) {

@@ -3,9 +3,12 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <chrono>
 #include <map>
 #include <memory>
+#include <thread>
 
+#include "tests/simgpu/nccl/env.h"
 #include "tests/simgpu/nccl/error.h"
 #include "tests/simgpu/nccl/free.h"
 
@@ -117,13 +120,16 @@ std::set<ncclComm*> Involved(const Batch& batch) {
   return comms;
 }
 
-bool MustWait(const Batch& batch) {
-  if (std::any_of(batch.jobs.begin(), batch.jobs.end(),
-                  [](const Job& job) { return job.comm != nullptr; })) {
-    return true;
+// SIMNCCL_LATE_LAUNCH_US: how long odd ranks put off the first launch on a communicator.
+void PutOffLaunch(const std::set<ncclComm*>& comms) {
+  int64_t late = 0;
+  if (EnvInt("SIMNCCL_LATE_LAUNCH_US", 0, 0, 10'000'000, &late) != ncclSuccess || late == 0) return;
+  for (const ncclComm* comm : comms) {
+    if (comm->initialized.load() && !comm->launched_before && comm->rank % 2 == 1) {
+      std::this_thread::sleep_for(std::chrono::microseconds(late));
+      return;
+    }
   }
-  return std::any_of(batch.work.begin(), batch.work.end(),
-                     [](const auto& item) { return NeedsConnect(item.first, item.second); });
 }
 
 ncclResult_t StartAsync(Batch batch) {
@@ -143,6 +149,7 @@ ncclResult_t StartAsync(Batch batch) {
   }
   run->thread = std::thread([batch = std::move(batch), comms]() mutable {
     ::pthread_setname_np(::pthread_self(), "simnccl-async");
+    if (!batch.work.empty()) PutOffLaunch(comms);
     const ncclResult_t result = RunBatch(&batch, nullptr);
     for (ncclComm* comm : comms) {
       ncclResult_t expected = ncclInProgress;
@@ -154,6 +161,8 @@ ncclResult_t StartAsync(Batch batch) {
 }
 
 }  // namespace
+
+bool InsideGroup() { return Current().depth > 0; }
 
 ncclResult_t GroupStart() {
   ++Current().depth;
@@ -176,15 +185,14 @@ ncclResult_t GroupEnd(ncclSimInfo_t* simulate) {
   if (batch.work.empty() && batch.jobs.empty()) return ncclSuccess;
   if (!batch.blocking.value_or(true)) {
     // As in NCCL, the simulation of a non-blocking group really launches.
-    if (MustWait(batch)) return StartAsync(std::move(batch));
-    simulate = nullptr;
+    return StartAsync(std::move(batch));
   }
   const std::set<ncclComm*> comms = Involved(batch);
   for (ncclComm* comm : comms) comm->callers.Add();
   const ncclResult_t result = RunBatch(&batch, simulate);
   std::vector<ncclComm*> failed;
   for (const Job& job : batch.jobs) {
-    if (result == ncclSuccess || !job.makes_comm || job.comm->claimed.exchange(true)) continue;
+    if (result == ncclSuccess || !job.frees_on_failure) continue;
     failed.push_back(job.comm);
     __atomic_store_n(job.out, nullptr, __ATOMIC_RELEASE);
   }

@@ -1,7 +1,8 @@
 // ncclGroupStart/End: per-thread nesting; at the end of the outermost level everything that was
 // asked for happens at once: management jobs, then connections, then launches in the order of the
 // communicators' hashes. A call outside of a group is a group of one. Caller's thread; groups of
-// non-blocking communicators that must wait run on a thread of their own.
+// non-blocking communicators run on a thread of their own, so that the order of two such groups on
+// the device is undefined until the state of the first has left ncclInProgress.
 #pragma once
 
 #include <functional>
@@ -17,12 +18,16 @@ struct Job {
   ncclComm* comm = nullptr;
   // Jobs with the same key run one after another; different ones at the same time.
   const void* order = nullptr;
-  // The job makes `comm`, published at `out`: a failure of a blocking one frees it again.
-  bool makes_comm = false;
+  // The job makes `comm`, published at `out`, and a failure frees the communicator again. As in
+  // NCCL this is so for ncclCommInitRank outside a group; else a failed one is the caller's to
+  // abort.
+  bool frees_on_failure = false;
   ncclComm_t* out = nullptr;
 };
 
 ncclResult_t GroupStart();
+// Whether this thread is in a group.
+bool InsideGroup();
 // `simulate`: connect for the collectives, launch nothing (blocking communicators).
 ncclResult_t GroupEnd(ncclSimInfo_t* simulate);
 

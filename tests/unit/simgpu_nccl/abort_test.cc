@@ -35,8 +35,11 @@ TEST(Abort, KernelsLeaveAndCallersReturn) {
     EXPECT_NE(0, TestDriver::Get().StreamQuery(gpu0.stream()));
     ASSERT_NCCL(ncclCommAbort(comms[0]));
     ASSERT_TRUE(gpu0.Sync());
+    // The flags end the call; only the end of the group may find nobody inside.
+    ASSERT_NCCL(ncclGroupStart());
     ASSERT_NCCL(ncclCommAbort(comms[1]));
     caller.join();
+    ASSERT_NCCL(ncclGroupEnd());
   });
 }
 
@@ -58,11 +61,32 @@ TEST(Abort, InitialisationWithoutPeers) {
   ncclComm_t blocking = nullptr;
   std::thread caller([&] {
     Rank own(1);
-    EXPECT_EQ(ncclInternalError, ncclCommInitRank(&blocking, 2, id, 0));
+    EXPECT_EQ(ncclInternalError, ncclCommInitRankConfig(&blocking, 2, id, 0, nullptr));
   });
   ASSERT_TRUE(Eventually([&] { return __atomic_load_n(&blocking, __ATOMIC_ACQUIRE) != nullptr; }));
+  ASSERT_NCCL(ncclGroupStart());
   ASSERT_NCCL(ncclCommAbort(__atomic_load_n(&blocking, __ATOMIC_ACQUIRE)));
   caller.join();
+  ASSERT_NCCL(ncclGroupEnd());
+}
+
+TEST(AbortDeathTest, AnAbortUnderABlockingInitialisationCorruptsTheProcess) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_DEATH(
+      {
+        Rank gpu(0);
+        ncclUniqueId id;
+        (void)ncclGetUniqueId(&id);
+        ncclComm_t comm = nullptr;
+        std::thread caller([&] {
+          Rank own(1);
+          (void)ncclCommInitRankConfig(&comm, 2, id, 0, nullptr);
+        });
+        (void)Eventually([&] { return __atomic_load_n(&comm, __ATOMIC_ACQUIRE) != nullptr; });
+        (void)ncclCommAbort(__atomic_load_n(&comm, __ATOMIC_ACQUIRE));
+        caller.join();
+      },
+      "freed under a thread inside");
 }
 
 TEST(Abort, ADeadPeerIsAnAsynchronousError) {

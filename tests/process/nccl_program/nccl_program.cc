@@ -1,0 +1,209 @@
+// An NCCL program that knows nothing of Rewire but rewireCheck(): nccl_program KINDS FOLDER.
+//
+// KINDS has one letter per communicator: b blocking, p non-blocking (polled after each operation,
+// as PyTorch does), i blocking and idle, s blocking with the ranks of the same parity. Every rank
+// runs verified AllReduces on all of them until FOLDER/stop exists, then destroys and prints "ended
+// N". After an error it prints "lost after N: REASON" and exits with 3. After a synchronisation
+// whose data is wrong, rewireCheck() must have said so: else it prints "WRONG" and exits with 4.
+// KINDS=create: creates and destroys a communicator again and again.
+#include <dlfcn.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "reconfig/c_api.h"
+#include "rewire_nccl_api.h"
+
+namespace {
+
+constexpr size_t kElements = 1000;
+
+// One write, so that the lines of the ranks do not mix.
+void Say(const std::string& line) {
+  const std::string text = line + "\n";
+  if (write(STDOUT_FILENO, text.data(), text.size()) < 0) _exit(5);
+}
+
+[[noreturn]] void End(int status, const std::string& line) {
+  Say(line);
+  _exit(status);
+}
+
+uint64_t operations = 0;
+
+// The check of the library that the preloaded file has opened; nullptr: there is none.
+rewireResult_t Check() {
+  using Function = rewireResult_t (*)();
+  static const auto check = [] {
+    const char* path = getenv("REWIRE_TEST_LIBRARY");
+    void* library = path == nullptr ? nullptr : dlopen(path, RTLD_NOW);
+    return library == nullptr ? nullptr : reinterpret_cast<Function>(dlsym(library, "rewireCheck"));
+  }();
+  return check == nullptr ? rewireSuccess : check();
+}
+
+void Must(ncclResult_t result, const char* what) {
+  if (result == ncclSuccess || result == ncclInProgress) return;
+  End(3, "lost after " + std::to_string(operations) + ": " + what + " gave " +
+             std::to_string(static_cast<int>(result)) + ": " + ncclGetLastError(nullptr) +
+             (Check() == rewireSuccess ? " (unchecked)" : " (checked)"));
+}
+
+// The driver by its documented names.
+template <typename... Arguments>
+int Cuda(const char* name, Arguments... arguments) {
+  static void* const driver = dlopen("libcuda.so.1", RTLD_NOW);
+  auto* function =
+      driver == nullptr ? nullptr : reinterpret_cast<int (*)(Arguments...)>(dlsym(driver, name));
+  return function == nullptr ? -1 : function(arguments...);
+}
+void MustCuda(int result, const char* what) {
+  if (result != 0) End(5, std::string(what) + " gave " + std::to_string(result));
+}
+
+void Settle(ncclComm_t comm, const char* what) {
+  ncclResult_t state = ncclInProgress;
+  while (state == ncclInProgress) {
+    Must(ncclCommGetAsyncError(comm, &state), "ncclCommGetAsyncError");
+    if (state == ncclInProgress) sched_yield();
+  }
+  Must(state, what);
+}
+
+ncclUniqueId IdOf(const std::string& folder, const std::string& name, int rank) {
+  const std::string path = folder + "/" + name;
+  ncclUniqueId id;
+  if (rank == 0) {
+    Must(ncclGetUniqueId(&id), "ncclGetUniqueId");
+    FILE* file = fopen((path + ".new").c_str(), "w");
+    if (file == nullptr || fwrite(&id, sizeof id, 1, file) != 1 || fclose(file) != 0 ||
+        rename((path + ".new").c_str(), path.c_str()) != 0) {
+      End(5, "no id");
+    }
+    return id;
+  }
+  for (int i = 0; i < 60000; ++i) {
+    if (FILE* file = fopen(path.c_str(), "r")) {
+      const bool whole = fread(&id, sizeof id, 1, file) == 1;
+      fclose(file);
+      if (whole) return id;
+    }
+    usleep(1000);
+  }
+  End(5, "no id");
+}
+
+struct Communicator {
+  char kind = 'b';
+  ncclComm_t comm = nullptr;
+  cudaStream_t stream = nullptr;
+  uint64_t data = 0;
+  int ranks = 0;
+  int rank = 0;
+};
+
+ncclComm_t Create(char kind, const std::string& folder, const std::string& name, int ranks,
+                  int rank) {
+  const ncclUniqueId id = IdOf(folder, name, rank);
+  ncclComm_t comm = nullptr;
+  if (kind == 'p') {
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    Must(ncclCommInitRankConfig(&comm, ranks, id, rank, &config), "ncclCommInitRankConfig");
+    Settle(comm, "the creation");
+  } else {
+    Must(ncclCommInitRank(&comm, ranks, id, rank), "ncclCommInitRank");
+  }
+  return comm;
+}
+
+// Sum over the ranks of rank-dependent values, in place. False: the result is wrong.
+bool Reduce(Communicator* c, float extra, float* got) {
+  std::vector<float> values(kElements);
+  for (size_t i = 0; i < kElements; ++i) {
+    values[i] = static_cast<float>((i + operations) % 97 + static_cast<size_t>(c->rank));
+  }
+  values[0] = extra;
+  const size_t bytes = kElements * sizeof(float);
+  MustCuda(Cuda("cuMemcpyHtoD_v2", c->data, static_cast<const void*>(values.data()), bytes),
+           "copy");
+  auto* const data = reinterpret_cast<void*>(c->data);
+  Must(ncclAllReduce(data, data, kElements, ncclFloat, ncclSum, c->comm, c->stream),
+       "ncclAllReduce");
+  if (c->kind == 'p') Settle(c->comm, "the launch");
+  MustCuda(Cuda("cuStreamSynchronize", c->stream), "cuStreamSynchronize");
+  MustCuda(Cuda("cuMemcpyDtoH_v2", static_cast<void*>(values.data()), c->data, bytes), "copy");
+  *got = values[0];
+  for (size_t i = 1; i < kElements; ++i) {
+    const auto sum = static_cast<float>(static_cast<size_t>(c->ranks) * ((i + operations) % 97) +
+                                        static_cast<size_t>(c->ranks * (c->ranks - 1) / 2));
+    if (values[i] != sum) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 3 || getenv("RANK") == nullptr || getenv("WORLD_SIZE") == nullptr) return 2;
+  const std::string kinds = argv[1];
+  const std::string folder = argv[2];
+  const int rank = atoi(getenv("RANK"));
+  const int ranks = atoi(getenv("WORLD_SIZE"));
+  const int device = getenv("LOCAL_RANK") != nullptr ? atoi(getenv("LOCAL_RANK")) : rank;
+  int devices = 1;
+  void* context = nullptr;
+  MustCuda(Cuda("cuInit", 0U), "cuInit");
+  MustCuda(Cuda("cuDeviceGetCount", &devices), "cuDeviceGetCount");
+  MustCuda(Cuda("cuDevicePrimaryCtxRetain", &context, device % devices), "context");
+  MustCuda(Cuda("cuCtxSetCurrent", context), "context");
+  if (kinds == "create") {
+    for (;; ++operations) {
+      const std::string name = "id" + std::to_string(operations);
+      Must(ncclCommDestroy(Create('b', folder, name, ranks, rank)), "ncclCommDestroy");
+      if (operations == 0) Say("running");
+    }
+  }
+  std::vector<Communicator> all(kinds.size());
+  for (size_t i = 0; i < kinds.size(); ++i) {
+    Communicator& c = all[i];
+    c.kind = kinds[i];
+    c.ranks = ranks;
+    c.rank = rank;
+    if (c.kind == 's') {
+      Must(ncclCommSplit(all[0].comm, rank % 2, rank, &c.comm, nullptr), "ncclCommSplit");
+      c.ranks = (ranks + 1 - rank % 2) / 2;
+      c.rank = rank / 2;
+    } else {
+      c.comm = Create(c.kind, folder, "id" + std::to_string(i), ranks, rank);
+    }
+    MustCuda(Cuda("cuStreamCreate", &c.stream, 1U), "cuStreamCreate");
+    MustCuda(Cuda("cuMemAlloc_v2", &c.data, kElements * sizeof(float)), "cuMemAlloc");
+  }
+  bool stop = false;
+  while (!stop) {
+    for (Communicator& c : all) {
+      if (c.kind == 'i' && operations > 0) continue;
+      const bool asks = &c == &all[0] && access((folder + "/stop").c_str(), F_OK) == 0;
+      float asked = 0;
+      if (!Reduce(&c, asks ? 1.0F : 0.0F, &asked)) {
+        // Aborted kernels end: the check must know.
+        if (Check() != rewireSuccess)
+          End(3, "lost after " + std::to_string(operations) + ": checked");
+        End(4, "WRONG after " + std::to_string(operations));
+      }
+      if (&c == &all[0]) stop = asked > 0;
+    }
+    if (++operations == 1) Say("running");
+  }
+  for (size_t i = all.size(); i-- > 0;) {
+    Must(ncclCommDestroy(all[i].comm), "ncclCommDestroy");
+  }
+  End(0, "ended " + std::to_string(operations));
+}
