@@ -26,8 +26,18 @@ TEST(RelayoutPartTest, EveryRowOfThePublishedTimesIsMeasured) {
   ASSERT_EQ(times->size(), 25u);
   for (const RelayoutTime& t : *times) {
     EXPECT_GT(t.our_seconds, 0);
-    EXPECT_LE(t.cost_ratio, 1.0);
+    EXPECT_GT(t.our_seconds_one_iteration, 0);
   }
+}
+
+TEST(RelayoutPartTest, OutOfSampleCostsAreOfTheSameInputs) {
+  const auto costs = CompareRelayoutsOutOfSample(50, 1);
+  ASSERT_TRUE(costs.ok()) << costs.status();
+  ASSERT_EQ(costs->placed_by.size(), 50u);
+  ASSERT_EQ(costs->next.size(), 50u);
+  EXPECT_LE(costs->placed_by.back(), 1.0);
+  EXPECT_GE(costs->no_dearer, 0.0);
+  EXPECT_LE(costs->no_dearer, 1.0);
 }
 
 }  // namespace
