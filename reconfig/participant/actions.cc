@@ -170,6 +170,8 @@ void Participant::OnBuild(const BuildGenerations& action) {
   const auto done = [inbox = inbox_, this, epoch = action.epoch](absl::Status status) {
     net_plugin_.Look();  // a joiner's first communicators are built
     inbox->Post([this, epoch, status = std::move(status)](Member* m, Time t, Member::Out* out) {
+      // Which communicators carry sends or receives decides about their cuts.
+      m->OnPositions(t, Positions(), out);
       m->OnBuilt(t, epoch, status, Counters(), out);
     });
   };
