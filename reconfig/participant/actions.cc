@@ -177,6 +177,8 @@ void Participant::OnBuild(const BuildGenerations& action) {
                      epoch = action.epoch](absl::Status status) {
     plugin->Look();  // a joiner's first communicators are built
     inbox->Post([this, epoch, status = std::move(status)](Member* m, Time t, Member::Out* out) {
+      // Which communicators carry sends or receives decides about their cuts.
+      m->OnPositions(t, Positions(), out);
       m->OnBuilt(t, epoch, status, Counters(), out);
     });
   };

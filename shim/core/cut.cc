@@ -2,22 +2,13 @@
 
 #include <sched.h>
 
-#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "reconfig/base/log.h"
 #include "reconfig/transition/cut_order.h"
-#include "shim/core/pins.h"
 
 namespace rewire::shim {
-
-namespace {
-
-// A pledge that leaves the application's thread less room than this would make it wait.
-constexpr uint64_t kRoom = 2;
-
-}  // namespace
 
 Cutter::Verdict Cutter::Return(ncclResult_t result) {
   Verdict verdict;
@@ -30,84 +21,6 @@ Cutter::Verdict Cutter::Act(Step step, Epoch epoch) {
   verdict.step = step;
   verdict.epoch = epoch;
   return verdict;
-}
-
-std::optional<std::string> Cutter::CheckPledge(Chain* chain, Epoch epoch, const Cut& cut) {
-  if (chain->closing) return "its program is destroying it";
-  if (chain->lost) return absl::StrCat("its generations were aborted: ", chain->lost_why);
-  if (chain->current == nullptr || chain->not_entered) return "it has no generation in use yet";
-  if (chain->built == nullptr || chain->built->epoch != epoch) {
-    return absl::StrCat("no generation was built for epoch ", epoch);
-  }
-  if (cut.warm > cut.cut) {
-    return absl::StrCat("warm=", cut.warm, ": must not be after the cut at ", cut.cut);
-  }
-  if (const uint32_t pins = chain->comm->pins.load(std::memory_order_relaxed); pins != 0) {
-    return absl::StrCat("it is pinned: ", DescribePins(pins));
-  }
-  for (const std::unique_ptr<Link>& link : chain->pending) {
-    const CutOrder order = OrderOf(cut, {link->epoch, link->cut.warm, link->cut.cut});
-    if (order == CutOrder::kFollows) continue;
-    if (order == CutOrder::kCrosses) {
-      return absl::StrCat("the cut at ", cut.cut, " crosses the pending swap of epoch ",
-                          link->epoch, " at ", link->cut.cut);
-    }
-    if (link->begun) return absl::StrCat("its program has begun the swap of epoch ", link->epoch);
-  }
-  return std::nullopt;
-}
-
-std::optional<std::string> Cutter::Pledge(Chain* chain, Epoch epoch, const Cut& cut) {
-  MutexLock lock(&chain->mutex);
-  if (auto refused = CheckPledge(chain, epoch, cut)) return refused;
-  chain->pledged = cut;
-  chain->host_waits = 0;
-  uint64_t issued = services_->pledge(chain->comm, chain->StopAt());
-  std::optional<std::string> refused;
-  if (cut.warm < cut.cut) {
-    if (issued + kRoom > cut.warm) {
-      refused = absl::StrCat("its program has issued ", issued, " operations: fewer than ", kRoom,
-                             " are left before ", cut.warm);
-    }
-  } else {
-    // The cut is at the next operation, so the count must be exact: a thread that entered before
-    // the pledge may be about to issue one, or a group of them.
-    if (!services_->quiesce(chain->current->generation, 0)) {
-      refused = "a thread of its program is inside the communicator";
-    }
-    issued = chain->comm->issued.load(std::memory_order_seq_cst);
-    if (issued > cut.warm) {
-      refused = absl::StrCat("its program has issued operation ", cut.warm, " already");
-    } else if (CarriesPointToPoint(*chain->comm)) {
-      refused = "it carries point-to-point operations, which have no common index";
-    }
-  }
-  if (refused) chain->pledged.reset();
-  chain->Arm();
-  return refused;
-}
-
-void Cutter::Decide(Chain* chain, Epoch epoch, bool go) {
-  MutexLock lock(&chain->mutex);
-  if (!chain->pledged || chain->built == nullptr || chain->built->epoch != epoch) return;
-  const Cut cut = *chain->pledged;
-  chain->pledged.reset();
-  if (go) {
-    const auto kept = std::find_if(
-        chain->pending.begin(), chain->pending.end(), [&](const std::unique_ptr<Link>& link) {
-          return OrderOf(cut, {link->epoch, link->cut.warm, link->cut.cut}) == CutOrder::kReplaces;
-        });
-    // The event after the last operation belongs to the first pending generation.
-    if (kept == chain->pending.begin()) chain->current->end_recorded = false;
-    for (auto link = kept; link != chain->pending.end(); ++link) {
-      events_->SwappedOut(std::move(*link));
-    }
-    chain->pending.erase(kept, chain->pending.end());
-    chain->built->cut = cut;
-    chain->built->host_waits = chain->host_waits;
-    chain->pending.push_back(std::move(chain->built));
-  }
-  chain->Arm();
 }
 
 ncclResult_t Cutter::AtCut(Chain* chain, const CallSite& site) {

@@ -174,6 +174,7 @@ void RunAll(bool with_non_blocking) {
   fflush(stdout);
   int used = 0;
   for (int step = 0;; ++step) {
+    usleep(2000);  // as if it computed: the builds of the next generations need the processors, too
     // Rank 0 says by its value what all do next.
     int command = 0;
     if (rank == 0 && Exists("use-" + std::to_string(used + 1))) command = kUse;
@@ -226,6 +227,7 @@ void RunThreads() {
       fflush(stdout);
     }
     for (;;) {
+      usleep(2000);
       const bool stop = rank == 0 && thread == 0 && Exists("stop");
       if (Sum(gpu, comm, stop ? 1.0F : 0.0F) > 0) break;
     }
