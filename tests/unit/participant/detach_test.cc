@@ -28,12 +28,14 @@ class HeldBuild final : public Communicators {
     done_ = std::move(done);
     changed_.NotifyAll();
   }
-  bool Pledge(Epoch, const std::vector<Cut>&) override { return false; }
-  void Decide(Epoch, bool, std::function<void(uint64_t)>) override {}
+  std::vector<Position> Positions() override { return {}; }
+  std::optional<CutRefusal> Pledge(Epoch, const std::vector<Cut>&) override { return std::nullopt; }
+  void Decide(Epoch, bool) override {}
   void SwapNow(Epoch) override {}
-  void Retire(Epoch, std::function<void()> done) override { done(); }
+  void Retire(std::vector<GenerationId>) override {}
   void Abandon(Epoch) override {}
   void AbortCurrent(std::string) override {}
+  std::string LostBecause() override { return ""; }
 
   std::function<void(absl::Status)> WaitForBuild() {
     const Time deadline = Now() + kPatience;
@@ -98,7 +100,8 @@ TEST(NamesTest, AWaitForAUniqueIdEndsWithTheReasonWhenTheProcessIsOutOfTheJob) {
   absl::StatusOr<UniqueIdBytes> id = absl::UnknownError("");
   std::thread asks([&] {
     id = names.Resolve(
-        "world", world, 1, true, {}, [] { return UniqueIdBytes(); }, Now() + seconds(600));
+        "world", world, 1, world.members[1], true, {}, [] { return UniqueIdBytes(); },
+        Now() + seconds(600));
   });
   names.Close("the job has ended");
   asks.join();
