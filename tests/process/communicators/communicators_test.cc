@@ -54,7 +54,8 @@ class CommunicatorsTest : public ::testing::Test {
   // Pending swaps of which the reason has this text.
   size_t Pending(const std::string& why) {
     size_t count = 0;
-    for (const auto& p : Status()["pending"]) {
+    const nlohmann::json status = Status();  // outlives the loop over a part of it
+    for (const auto& p : status["pending"]) {
       count += p["why"].get<std::string>().find(why) != std::string::npos ? 1 : 0;
     }
     return count;
