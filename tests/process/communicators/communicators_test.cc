@@ -28,8 +28,8 @@ class CommunicatorsTest : public ::testing::Test {
   void Start(int ranks, const std::string& mode) {
     ranks_ = static_cast<size_t>(ranks);
     job_.emplace(std::vector<std::string>{REWIRE_COMMAND, "run", "-n", std::to_string(ranks),
-                                          "--sim", "--dir", folder_ / "run", "--agent-socket",
-                                          Socket(), "--", PROGRAM, folder_ / "", mode});
+                                          "--sim", "--dir", folder_ / "run", "--socket", Socket(),
+                                          "--", PROGRAM, folder_ / "", mode});
     Await("ready\n", seconds(60));
   }
   std::string Socket() const { return folder_ / "agent.sock"; }
