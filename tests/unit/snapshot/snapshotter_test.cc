@@ -131,7 +131,7 @@ TEST_F(SnapshotterTest, ReplicatedVolatileStateIsCopiedAlsoAfterALoss) {
   t.shape = {"cursor", 1, sizeof cursor, Division::kReplicated, Change::kVolatile};
   t.part = {0, 1};
   t.place.data = reinterpret_cast<char*>(&cursor);
-  zero->StartWorld(Of(transports_[1]->address()), 7, 0, {t});
+  zero->StartWorld(Of(transports_[1]->address()), kSecret, 0, {t});
   ASSERT_TRUE(zero->BeginVersion(5).ok());
   zero->Freeze();
   cursor = 41;
@@ -148,7 +148,7 @@ TEST_F(SnapshotterTest, WhereNothingIsCopiedNoVersionIsListed) {
   std::vector<PlacedTensor> tensors = Tensors(0);
   tensors[0].shape.division = Division::kReplicated;
   tensors[0].part = {0, kElements};
-  zero->StartWorld(Of(transports_[1]->address()), 7, 0, tensors);
+  zero->StartWorld(Of(transports_[1]->address()), kSecret, 0, tensors);
   ASSERT_TRUE(zero->BeginVersion(5).ok());
   EXPECT_TRUE(zero->OwnVersions().empty());
   EXPECT_TRUE(zero->BuddyVersions().empty());

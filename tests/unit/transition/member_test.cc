@@ -316,7 +316,7 @@ TEST_F(MemberTest, AStallBringsItNoNearerToItsDeadlines) {
 
 TEST_F(MemberTest, AStallMovesNoDeadlineOfABuildBack) {
   Stall(seconds(3600));
-  Hear(Prepare{2, TransitionKind::kSwap, kOld, kOld, 5, 1000, {}});
+  Hear(Prepare{2, TransitionKind::kSwap, kOld, kOld, {{5}}, 1000, {}});
   Hear(Build{2, {}});
   EXPECT_EQ(Last<BuildGenerations>()->deadline, now + seconds(1));
 }
