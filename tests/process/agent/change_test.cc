@@ -186,8 +186,8 @@ TEST(ChangeTest, TheTraceAndTheMetricsOfATransition) {
       EXPECT_GE(e["dur"].get<double>(), 0) << e;
     }
   }
-  for (const char* name : {"prepare", "pledge", "to boundary", "stream", "enter", "retire", "pause",
-                           "PREPARE", "COMMITTED"}) {
+  for (const char* name :
+       {"prepare", "pledge", "to boundary", "stream", "enter", "pause", "PREPARE", "COMMITTED"}) {
     EXPECT_TRUE(names.count(name) == 1) << name;
   }
   EXPECT_EQ(job.Ask("wait").status, 0);  // they count it when it has ended

@@ -51,7 +51,7 @@ class StallTest : public ::testing::Test {
       });
     }));
     EXPECT_THAT(job_.World(), ElementsAre(0, 1, 2));
-    EXPECT_EQ(job_.Ask("rebuild").status, 0);
+    EXPECT_EQ(job_.Ask("resize", {"4"}).status, 0);
     const CommandResult end = job_.Finish();
     EXPECT_EQ(end.status, 0) << end.err;
     EXPECT_THAT(end.err, Not(HasSubstr("is lost")));

@@ -118,12 +118,12 @@ TEST_F(StreamTest, EveryByteArrivesWithinTheBudget) {
 }
 
 TEST_F(StreamTest, AReceiverWithAnotherKeyGetsNothing) {
-  from_ = Endpoint(1, milliseconds(100));
+  from_ = Endpoint(1, seconds(5));
   Intake intake(Expected());
   to_->Open({Purpose::kTransition, 2, {{78}}}, kSenders, &intake);
   Outflow out(kKey, from_.get(), &budget_);
-  const absl::Status sent = out.Send(Everything(), 0, false, Now() + seconds(5));
-  const absl::Status placed = out.WaitPlaced(Now() + seconds(5));
+  const absl::Status sent = out.Send(Everything(), 0, false, Now() + seconds(20));
+  const absl::Status placed = out.WaitPlaced(Now() + seconds(20));
   EXPECT_FALSE(sent.ok() && placed.ok());
   EXPECT_THAT(std::string((sent.ok() ? placed : sent).message()),
               HasSubstr("does not prove that it has the epoch's key"));

@@ -187,7 +187,7 @@ TEST_F(DeviceMemory, ThatIsNone) {
   void* const to = *pair_->receiver->Register(in.data, kBytes, kPtrHost);
   const absl::Status status = pair_->Carry(out.data, from, in.data, to, kBytes, between_);
   EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("copying device memory: CUDA_ERROR"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("of device memory: CUDA_ERROR"));
   EXPECT_TRUE(pair_->sender->Deregister(from).ok());
   EXPECT_TRUE(pair_->receiver->Deregister(to).ok());
 }
