@@ -74,6 +74,7 @@ void TcpOutbound::Retry(Time now, const std::string& why) {
   fd_.reset();
   in_.clear();
   handshake_left_.clear();
+  refusal_ = why;
   if (now >= connect_by_) {
     return Fail(absl::UnavailableError(absl::StrCat("member ", to_.member, " at ", to_.data_address,
                                                     " does not take the stream: ", why)));
@@ -203,7 +204,9 @@ void TcpOutbound::OnReply(Reply reply) {
 
 void TcpOutbound::OnTick(Time now) {
   if (state_ == State::kIdle && now >= retry_at_ && !waiting_.empty()) Connect(now);
-  if (state_ == State::kConnecting && now >= connect_by_) Retry(now, "no answer");
+  if (state_ == State::kConnecting && now >= connect_by_) {
+    Retry(now, refusal_.empty() ? "no answer" : refusal_);
+  }
   const auto stands_still = [&] {
     const bool under_way = state_ == State::kHello || state_ == State::kProof ||
                            (state_ == State::kOpen && !waiting_.empty());

@@ -75,6 +75,8 @@ class StateTest : public ::testing::TestWithParam<bool> {
                                         "2",
                                         "--max",
                                         "6",
+                                        "--metrics",
+                                        "0",
                                         "--no-preload",
                                         "--socket",
                                         folder_ / "agent.sock",
@@ -116,7 +118,8 @@ TEST_P(StateTest, TheOldWorldTrainsOnWithoutItsAgent) {
 TEST_P(StateTest, ChangesItsWorldUnderAFloodOfConnections) {
   WaitSteady(1);
   std::vector<pid_t> pids;
-  for (const auto& m : Status()["world"]["members"]) pids.push_back(m["pid"].get<int>());
+  const nlohmann::json status = Status();
+  for (const auto& m : status["world"]["members"]) pids.push_back(m["pid"].get<int>());
   {
     const Flood flood(pids);
     ASSERT_GE(flood.ports(), pids.size());
