@@ -40,6 +40,7 @@ std::vector<GenerationId> Retirement::Held() {
     for (const Link* link = links_.get(); link != nullptr; link = link->after.get()) {
       if (link->generation != nullptr) held.push_back({link->epoch, link->id});
     }
+    if (destroying_) held.push_back(*destroying_);
   }
   std::sort(held.begin(), held.end());
   return held;
@@ -71,6 +72,7 @@ Retirement::Slot* Retirement::Find(const GenerationId& generation) {
 Retirement::Slot Retirement::TakeDue(bool* wait) {
   MutexLock lock(&mutex_);
   *wait = false;
+  destroying_.reset();
   while (!due_.empty()) {
     Slot* at = Find(due_.front());
     if (at == nullptr) {
@@ -80,6 +82,7 @@ Retirement::Slot Retirement::TakeDue(bool* wait) {
     *wait = (*at)->end_recorded && device_->Query((*at)->end) == Device::EventState::kPending;
     // The pause is made once for all that are due together.
     if (*wait || !rested_) return nullptr;
+    destroying_ = due_.front();
     due_.pop_front();
     return Take(at);
   }

@@ -10,6 +10,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "reconfig/base/mutex.h"
@@ -69,6 +70,8 @@ class Retirement {
   Mutex mutex_;
   Slot links_ REWIRE_GUARDED_BY(mutex_);  // a list, newest first
   std::deque<GenerationId> due_ REWIRE_GUARDED_BY(mutex_);
+  // Taken from the list; its destruction has not returned yet.
+  std::optional<GenerationId> destroying_ REWIRE_GUARDED_BY(mutex_);
   bool running_ REWIRE_GUARDED_BY(mutex_) = false;  // Continue() is posted
   bool rested_ = false;                             // of the thread: REWIRE_RETIRE_MS have passed
   WorkQueue queue_;                                 // last: joined first
