@@ -116,7 +116,8 @@ TEST_P(StateTest, TheOldWorldTrainsOnWithoutItsAgent) {
 TEST_P(StateTest, ChangesItsWorldUnderAFloodOfConnections) {
   WaitSteady(1);
   std::vector<pid_t> pids;
-  for (const auto& m : Status()["world"]["members"]) pids.push_back(m["pid"].get<int>());
+  const nlohmann::json status = Status();  // outlives the loop over a part of it
+  for (const auto& m : status["world"]["members"]) pids.push_back(m["pid"].get<int>());
   {
     const Flood flood(pids);
     ASSERT_GE(flood.ports(), pids.size());
