@@ -233,7 +233,8 @@ void MemberProcess::Answer(const Packet& packet) {
       return;
     case Say::kRetire: {
       std::vector<GenerationId> old;
-      for (const Epoch epoch : core_->Positions().at(0).old) old.push_back({epoch, handle->id});
+      const Position position = core_->Positions().at(0);  // outlives the loop over its epochs
+      for (const Epoch epoch : position.old) old.push_back({epoch, handle->id});
       core_->Retire(std::move(old));
       retiring_ = true;
       return;

@@ -170,6 +170,8 @@ void RunAll(bool with_non_blocking) {
   ncclComm_t unblocked = with_non_blocking ? Init("non-blocking", false) : nullptr;
   const float all = static_cast<float>(ranks * (ranks - 1)) / 2;
   Expect(Sum(gpu, idle, static_cast<float>(rank)), all, "the idle communicator");
+  // Without a send before the rebuild, the communicator counts as idle and soon switches.
+  Ring(gpu, sends, 0);
   printf("rank %d ready\n", rank);
   fflush(stdout);
   int used = 0;

@@ -75,8 +75,6 @@ class StateTest : public ::testing::TestWithParam<bool> {
                                         "2",
                                         "--max",
                                         "6",
-                                        "--metrics",
-                                        "0",
                                         "--no-preload",
                                         "--socket",
                                         folder_ / "agent.sock",
@@ -118,7 +116,7 @@ TEST_P(StateTest, TheOldWorldTrainsOnWithoutItsAgent) {
 TEST_P(StateTest, ChangesItsWorldUnderAFloodOfConnections) {
   WaitSteady(1);
   std::vector<pid_t> pids;
-  const nlohmann::json status = Status();
+  const nlohmann::json status = Status();  // outlives the loop over a part of it
   for (const auto& m : status["world"]["members"]) pids.push_back(m["pid"].get<int>());
   {
     const Flood flood(pids);
