@@ -46,6 +46,7 @@ void Simulation::OneStall() {
 // Two or more die at once; where every slot has a replica any survivor is enough.
 void Simulation::ManyDeaths() {
   if (!leader_) return;
+  if (!deadly_) return OneStall();
   const auto& members = leader_->record().world.members;
   if (members.size() < 2) return;
   const size_t first = more_random_.Below(members.size());
@@ -63,7 +64,7 @@ void Simulation::ManyDeaths() {
   }
 }
 
-// A grow, and what comes while its processes start and prepare.
+// A grow, and what comes while its processes start and prepare. A partitioned job refuses the grow.
 void Simulation::CalledOffGrow() {
   if (!leader_) return;
   const auto members = leader_->record().world.members;
@@ -84,6 +85,7 @@ void Simulation::CalledOffGrow() {
       drain.within = seconds(5);
       return Ask(drain);
     }
+    if (!deadly_) return;
     // The newest process is the one that is to join.
     const std::vector<Process*> alive = Alive();
     Process* victim = what == 1 ? Find(someone) : alive.empty() ? nullptr : alive.back();

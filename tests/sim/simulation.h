@@ -37,7 +37,8 @@ struct Result {
   uint64_t losses = 0;
   uint64_t leader_restarts = 0;
   uint64_t versions = 0;
-  bool stopped = false;  // the job was stopped, rightly: its state was lost
+  bool stopped = false;      // the job was stopped, rightly: see Simulation::JobEnds
+  bool partitioned = false;  // the job had communicators over part of the members
 };
 
 class Simulation {
@@ -101,6 +102,8 @@ class Simulation {
   void DoLeader(const LeaderAction& action);
   void TickLeader();
   void JobEnds(const std::string& reason);
+  // Whether a partitioned job lost a member and was stopped for exactly that limit.
+  [[nodiscard]] bool PartitionedLoss(const std::string& reason) const;
   void CheckLost(const Lost& lost);
   void Store(const CompareAndSwap& swap, Duration slow);
   Process* Spawn(MemberId id);
@@ -130,7 +133,9 @@ class Simulation {
   EventQueue queue_;
   Ledger ledger_;
   std::vector<CommunicatorId> communicators_;
-  bool partitioned_ = false;  // has communicators over part of the members: its world stays
+  // Some communicators span part of the members: only swaps change this job, and a loss ends it.
+  bool partitioned_ = false;
+  bool deadly_ = true;  // members also die: in one partitioned job in four only
   std::map<MemberId, std::unique_ptr<Process>> processes_;
   std::vector<std::unique_ptr<Process>> ended_;
   std::map<int, Connection> connections_;
