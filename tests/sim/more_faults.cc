@@ -17,8 +17,9 @@ void Simulation::Kill(Process* victim) {
 void Simulation::StallLeader(Duration duration) {
   if (!leader_ || now() < leader_stalled_until_) return;
   leader_stalled_until_ = now() + duration;
-  At(leader_stalled_until_ + nanoseconds(1), [this, life = leader_life_] {
+  At(leader_stalled_until_ + nanoseconds(1), [this, duration, life = leader_life_] {
     if (life != leader_life_) return;
+    phase_stalled_ += duration;
     // What has arrived meanwhile is read before anybody is judged.
     while (!stalled_inputs_.empty() && life == leader_life_) {
       const auto input = std::move(stalled_inputs_.front());

@@ -133,6 +133,8 @@ Process* Simulation::Spawn(MemberId id) {
 void Simulation::StartLeader() {
   ++leader_life_;
   leader_tick_ = Time{};
+  phase_since_ = now();
+  phase_stalled_ = Duration{};
   leader_ = std::make_unique<Leader>(leader_options_, stored_.value_or(WorldRecord{}));
   RunLeader([this](auto* out) { leader_->Start(now(), out); });
 }
@@ -229,6 +231,7 @@ void Simulation::DoLeader(const LeaderAction& action) {
     JobEnds(a->reason);
   } else if (const auto* a = std::get_if<Note>(&action)) {
     Print(absl::StrCat("[", std::string(PhaseName(a->phase)), " e", a->epoch, "] ", a->text));
+    CheckDeadline(*a);
     if (a->text.find("another leader") != std::string::npos) {
       ledger_.Violation("the only leader believes that there is another one");
     }
@@ -268,6 +271,21 @@ void Simulation::CheckLost(const Lost& lost) {
     if (process == nullptr || process->was_cut_off_) continue;
     ledger_.Violation(absl::StrCat("member ", id, " lives and counts as lost"));
   }
+}
+
+// Time in which the leader's process does not run counts for no deadline. The shortest deadline
+// that ends a phase with such a note is 3 s; the leader may count 250 ms of a stall.
+void Simulation::CheckDeadline(const Note& note) {
+  if (note.phase != phase_ || note.epoch != phase_epoch_) {
+    phase_ = note.phase;
+    phase_epoch_ = note.epoch;
+    phase_since_ = now();
+    phase_stalled_ = Duration{};
+  }
+  if (phase_stalled_ == Duration{} || note.text.find(" in time: ") == std::string::npos) return;
+  if (now() - phase_since_ - phase_stalled_ >= milliseconds(2500)) return;
+  ledger_.Violation(
+      absl::StrCat("a deadline passed while the leader's process did not run: ", note.text));
 }
 
 // ---- the store ----------------------------------------------------------------------------------

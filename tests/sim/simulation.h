@@ -105,6 +105,7 @@ class Simulation {
   // Whether a partitioned job lost a member and was stopped for exactly that limit.
   [[nodiscard]] bool PartitionedLoss(const std::string& reason) const;
   void CheckLost(const Lost& lost);
+  void CheckDeadline(const Note& note);
   void Store(const CompareAndSwap& swap, Duration slow);
   Process* Spawn(MemberId id);
   Process* Find(MemberId id) const;
@@ -150,6 +151,10 @@ class Simulation {
   bool crash_at_commit_ = false;  // as soon as the next commit is on its way to the store
   uint64_t leader_restarts_ = 0;
   Time leader_stalled_until_{};
+  Phase phase_ = Phase::kForming;  // of the last note, with its epoch
+  Epoch phase_epoch_ = 0;
+  Time phase_since_{};
+  Duration phase_stalled_{};  // for how long the leader's process did not run in this phase
   std::deque<std::function<void(std::vector<LeaderAction>*)>> stalled_inputs_;
 
   bool sharded_ = true;    // some state exists once, and the update ends in a collective
