@@ -17,8 +17,9 @@ void Simulation::Kill(Process* victim) {
 void Simulation::StallLeader(Duration duration) {
   if (!leader_ || now() < leader_stalled_until_) return;
   leader_stalled_until_ = now() + duration;
-  At(leader_stalled_until_ + nanoseconds(1), [this, life = leader_life_] {
+  At(leader_stalled_until_ + nanoseconds(1), [this, duration, life = leader_life_] {
     if (life != leader_life_) return;
+    phase_stalled_ += duration;
     // What has arrived meanwhile is read before anybody is judged.
     while (!stalled_inputs_.empty() && life == leader_life_) {
       const auto input = std::move(stalled_inputs_.front());
@@ -46,6 +47,7 @@ void Simulation::OneStall() {
 // Two or more die at once; where every slot has a replica any survivor is enough.
 void Simulation::ManyDeaths() {
   if (!leader_) return;
+  if (!deadly_) return OneStall();
   const auto& members = leader_->record().world.members;
   if (members.size() < 2) return;
   const size_t first = more_random_.Below(members.size());
@@ -63,7 +65,7 @@ void Simulation::ManyDeaths() {
   }
 }
 
-// A grow, and what comes while its processes start and prepare.
+// A grow, and what comes while its processes start and prepare. A partitioned job refuses the grow.
 void Simulation::CalledOffGrow() {
   if (!leader_) return;
   const auto members = leader_->record().world.members;
@@ -84,6 +86,7 @@ void Simulation::CalledOffGrow() {
       drain.within = seconds(5);
       return Ask(drain);
     }
+    if (!deadly_) return;
     // The newest process is the one that is to join.
     const std::vector<Process*> alive = Alive();
     Process* victim = what == 1 ? Find(someone) : alive.empty() ? nullptr : alive.back();

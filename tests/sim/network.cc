@@ -104,10 +104,13 @@ void Simulation::Break(int number, bool in_flight, bool tell_process) {
 
 void Simulation::ProcessEnded(Process* process) {
   Print(absl::StrCat("process ", process->id(), " ended"));
-  if (process->connection_ != 0) return Break(process->connection_, true, false);
-  // It died while it connected again: the end of its last connection is still to be noticed.
+  if (process->connection_ != 0) Break(process->connection_, true, false);
+  // A process can die while it connects again, before the leader has its Hello. The end of its last
+  // connection is then still to be noticed.
   const auto last = connection_of_.find(process->id());
-  if (last == connection_of_.end() || options_.plain) return;
+  if (last == connection_of_.end() || last->second == process->connection_ || options_.plain) {
+    return;
+  }
   connections_[last->second].open = true;
   Break(last->second, false, false);
 }

@@ -47,6 +47,9 @@ int main(int argc, char** argv) {
   uint64_t bad = 0;
   rewire::sim::Result sum;
   uint64_t stopped = 0;
+  uint64_t partitioned = 0;
+  uint64_t partitioned_swaps = 0;
+  uint64_t partitioned_stopped = 0;
   for (uint64_t seed = first; seed <= last; ++seed) {
     options.seed = seed;
     const rewire::sim::Result r = rewire::sim::Simulation(options).Run();
@@ -60,6 +63,10 @@ int main(int argc, char** argv) {
     sum.leader_restarts += r.leader_restarts;
     sum.versions += r.versions;
     stopped += r.stopped ? 1 : 0;
+    if (!r.partitioned) continue;
+    ++partitioned;
+    partitioned_swaps += r.swaps;
+    partitioned_stopped += r.stopped ? 1 : 0;
   }
   std::printf(
       "%lu seeds, %lu broken; %lu swaps, %lu boundaries, %lu losses, %lu leader restarts, "
@@ -68,5 +75,9 @@ int main(int argc, char** argv) {
       static_cast<unsigned long>(sum.swaps), static_cast<unsigned long>(sum.boundaries),
       static_cast<unsigned long>(sum.losses), static_cast<unsigned long>(sum.leader_restarts),
       static_cast<unsigned long>(sum.versions), static_cast<unsigned long>(stopped));
+  std::printf("with communicators over part of the members: %lu jobs, %lu swaps, %lu stopped\n",
+              static_cast<unsigned long>(partitioned),
+              static_cast<unsigned long>(partitioned_swaps),
+              static_cast<unsigned long>(partitioned_stopped));
   return bad == 0 ? 0 : 1;
 }

@@ -37,7 +37,8 @@ struct Result {
   uint64_t losses = 0;
   uint64_t leader_restarts = 0;
   uint64_t versions = 0;
-  bool stopped = false;  // the job was stopped, rightly: its state was lost
+  bool stopped = false;      // the job was stopped, rightly: see Simulation::JobEnds
+  bool partitioned = false;  // the job had communicators over part of the members
 };
 
 class Simulation {
@@ -101,7 +102,10 @@ class Simulation {
   void DoLeader(const LeaderAction& action);
   void TickLeader();
   void JobEnds(const std::string& reason);
+  // Whether a partitioned job lost a member and was stopped for exactly that limit.
+  [[nodiscard]] bool PartitionedLoss(const std::string& reason) const;
   void CheckLost(const Lost& lost);
+  void CheckDeadline(const Note& note);
   void Store(const CompareAndSwap& swap, Duration slow);
   Process* Spawn(MemberId id);
   Process* Find(MemberId id) const;
@@ -130,7 +134,9 @@ class Simulation {
   EventQueue queue_;
   Ledger ledger_;
   std::vector<CommunicatorId> communicators_;
-  bool partitioned_ = false;  // has communicators over part of the members: its world stays
+  // Some communicators span part of the members: only swaps change this job, and a loss ends it.
+  bool partitioned_ = false;
+  bool deadly_ = true;  // members also die: in one partitioned job in four only
   std::map<MemberId, std::unique_ptr<Process>> processes_;
   std::vector<std::unique_ptr<Process>> ended_;
   std::map<int, Connection> connections_;
@@ -145,6 +151,10 @@ class Simulation {
   bool crash_at_commit_ = false;  // as soon as the next commit is on its way to the store
   uint64_t leader_restarts_ = 0;
   Time leader_stalled_until_{};
+  Phase phase_ = Phase::kForming;  // of the last note, with its epoch
+  Epoch phase_epoch_ = 0;
+  Time phase_since_{};
+  Duration phase_stalled_{};  // for how long the leader's process did not run in this phase
   std::deque<std::function<void(std::vector<LeaderAction>*)>> stalled_inputs_;
 
   bool sharded_ = true;    // some state exists once, and the update ends in a collective

@@ -20,6 +20,9 @@ std::string Join(const std::vector<std::string>& lines) {
 TEST(SimulationTest, KeepsItsPromisesUnderEverySeed) {
   Result sum;
   uint64_t stopped = 0;
+  uint64_t partitioned = 0;
+  uint64_t partitioned_swaps = 0;
+  uint64_t partitioned_stopped = 0;
   for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
     const Result r = Simulation({.seed = seed}).Run();
     EXPECT_TRUE(r.violations.empty()) << "seed " << seed << ":\n" << Join(r.violations);
@@ -28,6 +31,10 @@ TEST(SimulationTest, KeepsItsPromisesUnderEverySeed) {
     sum.losses += r.losses;
     sum.leader_restarts += r.leader_restarts;
     stopped += r.stopped ? 1 : 0;
+    if (!r.partitioned) continue;
+    ++partitioned;
+    partitioned_swaps += r.swaps;
+    partitioned_stopped += r.stopped ? 1 : 0;
   }
   // The runs must have done what they are for.
   EXPECT_GT(sum.swaps, kSeeds / 4);
@@ -35,6 +42,11 @@ TEST(SimulationTest, KeepsItsPromisesUnderEverySeed) {
   EXPECT_GT(sum.losses, kSeeds / 4);
   EXPECT_GT(sum.leader_restarts, kSeeds / 4);
   EXPECT_LT(stopped, kSeeds / 4);
+  // Communicators over part of the members: most of these jobs live and swap, some lose a member.
+  EXPECT_GT(partitioned, kSeeds / 6);
+  EXPECT_GT(partitioned_swaps, partitioned);
+  EXPECT_GT(partitioned_stopped, 0u);
+  EXPECT_LT(partitioned_stopped, partitioned / 4);
 }
 
 TEST(SimulationTest, TheSameSeedGivesTheSameRun) {
