@@ -75,6 +75,8 @@ class StateTest : public ::testing::TestWithParam<bool> {
                                         "2",
                                         "--max",
                                         "6",
+                                        "--metrics",
+                                        "0",
                                         "--no-preload",
                                         "--socket",
                                         folder_ / "agent.sock",
