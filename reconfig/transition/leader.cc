@@ -265,6 +265,10 @@ void Leader::TryEndRecovery(Time now, Out* out) {
     recover_by_ = now + options_.grace;  // the host has stalled, or all are dead
     return;
   }
+  if (!missing.empty() && !nobody && AllSilent(now)) {
+    recover_by_ = now + options_.silence;  // a stalled host costs no member and no job
+    return;
+  }
   recover_by_.reset();
   idle_phase_ = Phase::kSteady;
   Tell(now, NoteKind::kJob,

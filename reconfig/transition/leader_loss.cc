@@ -135,6 +135,8 @@ void Leader::Heard(Time now, MemberId member) {
   if (now - spoke_ > Vouches()) {
     // All were silent, and this one is the first that goes on: the others have their full time.
     for (auto& [id, each] : peers_) each.heard_at = speaking_;
+    // The silence of all counts for no deadline of the recovery either.
+    if (recover_by_) *recover_by_ += now - spoke_;
   }
   spoke_ = now;
   told_silence_ = false;
