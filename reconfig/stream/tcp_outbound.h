@@ -57,7 +57,7 @@ class TcpOutbound {
   State state_ = State::kIdle;
   absl::Status failure_;
   Time retry_at_;
-  std::string refusal_;  // why the last try ended
+  std::string refusal_;         // why the last try ended
   Time deadline_;               // for progress, while something is under way
   std::string hello_;           // of this connection, with its nonce
   std::string handshake_left_;  // not written yet
