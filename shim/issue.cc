@@ -5,6 +5,7 @@
 #include "reconfig/base/log.h"
 #include "shim/capture.h"
 #include "shim/core_loader.h"
+#include "shim/replay.h"
 
 namespace rewire::shim {
 
@@ -80,6 +81,11 @@ bool CutDue(const VirtualCommunicator* comm) {
          comm->stop_at.load(std::memory_order_relaxed);
 }
 
+bool Open(const Generation* generation) {
+  return generation != nullptr &&
+         generation->state.load(std::memory_order_acquire) == GenerationState::kOpen;
+}
+
 // With the slot in a generation, which is another one afterwards. The thread looks once more after
 // each entry: a pledge for the next operation counts on every thread that enters later.
 ncclResult_t PassCuts(VirtualCommunicator* comm, ThreadSlot* slot, CallSite site,
@@ -91,6 +97,13 @@ ncclResult_t PassCuts(VirtualCommunicator* comm, ThreadSlot* slot, CallSite site
     const ncclResult_t result = i < kCutsPerCall ? core->at_cut(comm, site) : ncclInternalError;
     if (result != ncclSuccess) return result;
     *generation = Enter(slot, comm);
+    // The program may have registered more since the generation was built.
+    if (Open(*generation)) {
+      const ncclResult_t replayed = ReplayRegistrations(comm, *generation);
+      if (replayed == ncclSuccess) continue;
+      Leave(slot);
+      return replayed;
+    }
   }
   return ncclSuccess;
 }
@@ -100,11 +113,6 @@ ncclResult_t NotUsable(VirtualCommunicator* comm, const Generation* generation) 
   // Destroyed meanwhile, or closed: this member is in no generation of it any more.
   const ncclResult_t stale = Foreign(reinterpret_cast<ncclComm_t>(comm));
   return comm->magic.load(std::memory_order_acquire) == Magic::kOpen ? ncclInvalidUsage : stale;
-}
-
-bool Open(const Generation* generation) {
-  return generation != nullptr &&
-         generation->state.load(std::memory_order_acquire) == GenerationState::kOpen;
 }
 
 }  // namespace

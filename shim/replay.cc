@@ -42,6 +42,7 @@ ncclResult_t Again(Registration r, Generation* generation) {
 
 ncclResult_t ReplayRegistrations(VirtualCommunicator* comm, Generation* generation) noexcept {
   for (const Registration& r : comm->registrations.All()) {
+    if (generation->values.Get(r.index)) continue;
     const ncclResult_t result = Again(r, generation);
     if (result != ncclSuccess) return result;
   }

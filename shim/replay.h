@@ -1,5 +1,6 @@
-// Makes a communicator's registered buffers, windows and operators again on a generation that is
-// not published yet. Called by the core, from its builder thread.
+// Makes a communicator's registered buffers, windows and operators again on a new generation.
+// Called by the core from its builder thread, and once more by the program's thread right after a
+// swap: a pending generation may be older than the newest registrations.
 #pragma once
 
 #include "reconfig/abi/nccl_types.h"
@@ -9,8 +10,8 @@ namespace rewire::shim {
 struct Generation;
 struct VirtualCommunicator;
 
-// In the order in which the application made them, which is the same on all ranks for windows. The
-// first error ends it.
+// Skips those that the generation has. In the order in which the application made them, which is
+// the same on all ranks for windows. The first error ends it.
 ncclResult_t ReplayRegistrations(VirtualCommunicator* comm, Generation* generation) noexcept;
 
 }  // namespace rewire::shim

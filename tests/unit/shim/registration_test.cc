@@ -87,6 +87,30 @@ TEST_F(RegistrationTest, AWindowAskedForInAGroupIsRememberedAtItsEnd) {
   EXPECT_EQ(ncclSuccess, ncclCommWindowDeregister(comm_, window));
 }
 
+TEST_F(RegistrationTest, AReplayMakesWhatTheGenerationLacks) {
+  char buffer[64];
+  void* first = nullptr;
+  void* second = nullptr;
+  ASSERT_EQ(ncclSuccess, ncclCommRegister(comm_, buffer, 32, &first));
+  Generation* old = Swap(comm_, 1);
+  Generation* now = V(comm_)->current.load();
+  const uint64_t kept = *now->values.Get(0);
+  // Registered while another generation was built: as if `now` had been that one.
+  ASSERT_EQ(ncclSuccess, ncclCommRegister(comm_, buffer, 64, &second));
+  Generation* late = NewGeneration(2, 2, 0);
+  late->real = now->Real();
+  ASSERT_TRUE(late->values.Set(0, kept));
+  EXPECT_EQ(ncclSuccess, Services()->replay(V(comm_), late));
+  EXPECT_EQ(kept, *late->values.Get(0));
+  ASSERT_TRUE(late->values.Get(1).has_value());
+  delete reinterpret_cast<int*>(*late->values.Get(1));
+  FreeGeneration(late);
+  EXPECT_EQ(ncclSuccess, ncclCommDeregister(comm_, second));
+  EXPECT_EQ(ncclSuccess, ncclCommDeregister(comm_, first));
+  delete static_cast<int*>(first);
+  Retire(old);
+}
+
 TEST_F(RegistrationTest, AReplayThatFailsSaysSo) {
   char buffer[64];
   void* handle = nullptr;
