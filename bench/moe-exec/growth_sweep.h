@@ -15,7 +15,7 @@ struct SweptSetting {
   int64_t layers = 0;
   int64_t micro_batches = 0;
   int64_t step = 0;
-  // Of each seed from 1.
+  // One value for each seed, from seed 1.
   std::vector<double> growth, speedup, speedup_slow_copies;
 };
 

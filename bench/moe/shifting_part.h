@@ -7,7 +7,7 @@
 
 namespace rewire::bench {
 
-// Of one seed: the means over its micro-batches of the busiest device's tokens over the mean.
+// One seed: the means over its micro-batches of the busiest device's tokens over the mean.
 struct Shifting {
   double none = 0;
   double by_history = 0;

@@ -41,7 +41,7 @@ class Place {
 };
 
 // Ends the process with kHung when a thread has been at one place for longer than `patience`, after
-// saying where all threads are, with their stacks. A crash writes the stack of its thread, too.
+// saying where all threads are, with their stacks. A crash also writes the stack of its thread.
 class Watchdog {
  public:
   Watchdog(int rank, std::vector<std::unique_ptr<Place>>* places, Duration patience);

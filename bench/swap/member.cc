@@ -97,7 +97,7 @@ class MemberProcess {
   uint64_t asked_before_ = 0;     // and the time before
   SwapPlace next_;
   std::atomic<uint64_t> built_{0};
-  // Of the participant's thread.
+  // Owned by the participant's thread.
   Cut proposed_;
   Epoch entering_ = 0;
   bool retiring_ = false;

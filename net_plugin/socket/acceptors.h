@@ -71,7 +71,7 @@ class Acceptors {
   void Drop(std::map<int, Guest>::iterator guest, const char* why);
   void SetTimer(Time now);
   void Watch(int fd);
-  // Before a descriptor is closed: a forked child may have it, too.
+  // Before a descriptor is closed: a forked child may also have it.
   void Unwatch(int fd);
 
   const Options options_;

@@ -105,7 +105,7 @@ class Links : private Workers::Work {
       REWIRE_REQUIRES(mutex_);
   void Refuse(const char* why) REWIRE_REQUIRES(mutex_);
   void Watch(int fd) REWIRE_REQUIRES(mutex_);
-  // Before it is closed: a forked child may have it, too.
+  // Before it is closed: a forked child may also have it.
   void Unwatch(int fd) REWIRE_REQUIRES(mutex_);
   // What rests is dropped when there are no descriptors left. The socket, or why there is none.
   absl::StatusOr<UniqueFd> MakeSocket(int family) REWIRE_REQUIRES(mutex_);

@@ -26,7 +26,7 @@ absl::Status Broken(const char* what, int error) {
   return absl::UnavailableError(absl::StrCat(what, ": ", strerror(error)));
 }
 
-// What a call of recv() has brought: 0 when nothing is there now.
+// The bytes that a call of recv() returned: 0 when nothing is there now.
 absl::StatusOr<size_t> Received(ssize_t n) {
   if (n > 0) return static_cast<size_t>(n);
   if (n == 0) return absl::OutOfRangeError("the peer has closed the connection");

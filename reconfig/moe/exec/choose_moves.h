@@ -13,7 +13,7 @@
 
 namespace rewire::moe {
 
-// What need not be copied.
+// The bytes that need not be copied.
 struct Holdings {
   std::vector<std::vector<Slot>> slots;  // of each device
   bool stay = false;  // what comes for a forward round is there yet in the backward one

@@ -13,7 +13,7 @@
 
 namespace rewire::moe {
 
-// What a process says when a round begins.
+// The message of a process when a round begins.
 struct Posting {
   uint32_t copies = 0;           // its budget for this round
   Speeds speeds;                 // as it has measured
