@@ -67,7 +67,7 @@ class HalfOpenRails : public ::testing::Test {
       ConnectionOptions o;
       o.rail.timeout = 5;
       o.rail.retries = 2;
-      o.join = milliseconds(500);
+      o.answer = o.join = milliseconds(500);
       o.arrival = milliseconds(1500);
       o.now = [clock] { return clock->now(); };
       o.run = [](const std::function<void()>& work) { work(); };

@@ -84,6 +84,26 @@ TEST_F(Rails, WithNoRailLeftItGoesOverSocketsAndComesBack) {
   EXPECT_GE(pair_->sender_spied->bytes["s0"] + pair_->sender_spied->bytes["s1"], 1u << 20);
 }
 
+// Links are accepted by a worker; the peer's program asks for its connections when it gets to that.
+TEST_F(Rails, TheFirstOfferWaitsForAPeerThatAcceptsLate) {
+  Pair pair({});
+  const Time begun = pair.fabric.now();
+  pair.Stop(false, true);
+  EXPECT_EQ(pair.Join([&] {
+    const Duration join = pair.sending().options().join;
+    if (pair.fabric.now() - begun > 4 * join) pair.Stop(false, false);
+  }),
+            absl::OkStatus());
+}
+
+TEST_F(Rails, APeerThatNeverAcceptsIsAnError) {
+  Pair pair({});
+  pair.Stop(false, true);
+  const absl::Status status = pair.Join();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("no answer in time"));
+}
+
 // The sender offers the rail again and again, gives up each time, and is heard of all that at once;
 // at whatever point it is.
 TEST_F(Rails, AnswersThatComeTooLate) {
