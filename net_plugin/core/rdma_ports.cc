@@ -32,6 +32,7 @@ absl::StatusOr<std::vector<std::shared_ptr<Nic>>> OpenPorts() {
   for (const PortChoice& choice : ChoosePorts(devices, names)) {
     absl::StatusOr<std::shared_ptr<Nic>> nic = Nic::Open(driver.get(), choice.device, choice.port);
     if (nic.ok()) {
+      (*nic)->WatchEvents();
       nics.push_back(*std::move(nic));
       continue;
     }

@@ -45,7 +45,10 @@ uint64_t Workers::Add(int fd, uint32_t events, Work* work, size_t stream) {
 void Workers::Arm(uint64_t id, bool now) {
   MutexLock lock(&mutex_);
   const auto found = entries_.find(id);
-  if (found != entries_.end()) ArmEntry(id, found->second, now);
+  if (found == entries_.end()) return;
+  // The Drive() under way may end with an Arm() of its own, which must not replace this one.
+  if (now && found->second.driving) found->second.again = true;
+  ArmEntry(id, found->second, now);
 }
 
 void Workers::ArmEntry(uint64_t id, const Entry& entry, bool now) {

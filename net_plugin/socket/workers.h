@@ -46,7 +46,7 @@ class Workers {
     Work* work;
     size_t stream;
     bool driving = false;
-    bool again = false;  // it became ready meanwhile
+    bool again = false;  // meanwhile it became ready, or was armed to be driven at once
   };
 
   Workers();

@@ -75,7 +75,7 @@ Connection* Adapter::Attach(Link* link, const ListenAddress* peer) const {
 
 absl::StatusOr<std::unique_ptr<Sender>> Adapter::Connect(ListenAddress* address) {
   MutexLock lock(&mutex_);
-  const Time now = Now();
+  const Time now = options_.now();
   std::erase_if(joining_, [now](const auto& entry) { return entry.second.deadline <= now; });
   auto found = joining_.find(address->attempt);
   if (found == joining_.end()) {

@@ -166,6 +166,8 @@ void Connection::Look() {
   if (!link_->closed) {
     if (absl::Status status = control_.Move(); !status.ok()) return Fail(status);
   }
+  // Nothing above has changed what was calm: nothing waits for a time.
+  if (calm_) return;
   if (!doubt_.ok() && options_.now() >= doubt_until_) return Fail(doubt_);
   KeepTime();
   const auto chosen = tracks_.begin() + static_cast<ptrdiff_t>(std::min(total_, tracks_.size()));

@@ -45,6 +45,7 @@ struct PeerPorts {
 struct ConnectionOptions {
   RailOptions rail;
   size_t piece_bytes = 128 << 10;     // of a message that is not small; more when it is very large
+  Duration answer = seconds(300);     // for the peer's first frame, after its program accepts
   Duration join = seconds(5);         // for one attempt
   Duration arrival = seconds(30);     // for who has come to a listener, until a rail is joined
   Duration drain = milliseconds(50);  // for completions of a fenced rail; they come at once
@@ -207,6 +208,8 @@ class Connection final : public Attachment, private Control::Listener {
   void Rest(Track* track, const std::string& why);
   void KeepTime();
   void SayOf(size_t rail, FrameKind kind, std::string payload = {});
+  // From now on each attempt has its own time.
+  void HearAnswer();
   absl::Status HearOfRail(const FrameHeader& header, std::string_view payload);
   uint64_t Random() { return MixedRandom(++randoms_); }
   [[nodiscard]] uint64_t MixedRandom(uint64_t n) const;
@@ -229,6 +232,7 @@ class Connection final : public Attachment, private Control::Listener {
   size_t turn_ = 0;   // rail, of equals
   size_t total_ = 0;  // rails between chosen NICs, as the sending side says; the others follow
   End* end_ = nullptr;
+  bool answered_ = false;  // the peer's program moves its side of the connection
   bool calm_ = false;
   bool attended_ = false;  // nobody waits for anything
   std::function<void()> bell_;

@@ -1,5 +1,7 @@
 #include "net_plugin/verbs/nic.h"
 
+#include <sys/epoll.h>
+
 #include "absl/strings/str_cat.h"
 #include "reconfig/base/log.h"
 
@@ -31,6 +33,10 @@ absl::StatusOr<std::shared_ptr<Nic>> Nic::Open(rdma::Driver* driver, const std::
   return std::shared_ptr<Nic>(new Nic(*std::move(opened), port));
 }
 
+Nic::~Nic() {
+  if (worker_) Workers::Get().Remove(*worker_);
+}
+
 bool Nic::Works() const {
   const absl::StatusOr<rdma::PortInfo> port = Query();
   return port.ok() && port->state == rdma::PortState::kActive;
@@ -42,11 +48,26 @@ bool Nic::dmabuf() {
   return refused.status().code() != absl::StatusCode::kUnimplemented;
 }
 
+void Nic::WatchEvents() {
+  if (!Workers::Get().ok()) return;
+  worker_ = Workers::Get().Add(device_->event_fd(), EPOLLIN, this, 0);
+  Workers::Get().Arm(*worker_);
+}
+
+void Nic::Drive(size_t /*stream*/) {
+  if (TakeEvents()) Workers::Get().Arm(*worker_);
+}
+
 void Nic::ReadEvents() {
-  if (reading_.exchange(true, std::memory_order_acquire)) return;
+  if (worker_ || reading_.exchange(true, std::memory_order_acquire)) return;
+  TakeEvents();
+  reading_.store(false, std::memory_order_release);
+}
+
+bool Nic::TakeEvents() {
   for (;;) {
     const auto event = device_->ReadEvent();
-    if (!event.ok() || !event->has_value()) break;
+    if (!event.ok() || !event->has_value()) return event.ok();
     const rdma::DeviceEvent& e = **event;
     const bool ours = e.kind == rdma::DeviceEventKind::kDeviceFatal ||
                       (e.kind == rdma::DeviceEventKind::kPortDown && e.port == port_);
@@ -59,7 +80,6 @@ void Nic::ReadEvents() {
       faults_.fetch_add(1, std::memory_order_release);
     }
   }
-  reading_.store(false, std::memory_order_release);
 }
 
 bool Nic::Failed(uint32_t completion_queue) {

@@ -1,5 +1,6 @@
 // How a connection's rails are joined, fenced and joined again; see connection.h.
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "net_plugin/verbs/connection.h"
@@ -74,7 +75,7 @@ void Connection::EndMaking(size_t rail) {
     if (!probes.ok()) Break(rail, std::string(probes.status().message()));
   } else {
     t.state = State::kOffered;
-    t.due = options_.now() + options_.join;
+    t.due = options_.now() + (answered_ ? options_.join : options_.answer);
     making->ours.ring = reinterpret_cast<uintptr_t>(&ring);
     making->ours.ring_rkey = t.ring->rkey();
     SayOf(rail, sending_ ? FrameKind::kJoin : FrameKind::kJoined, Encode(making->ours));
@@ -104,7 +105,15 @@ void Connection::BeginJoin(size_t rail) {
   Make(&t, std::nullopt);
 }
 
+void Connection::HearAnswer() {
+  if (std::exchange(answered_, true)) return;
+  for (Track& t : tracks_) {
+    if (t.state == State::kOffered) t.due = options_.now() + options_.join;
+  }
+}
+
 absl::Status Connection::HearOfRail(const FrameHeader& header, std::string_view payload) {
+  HearAnswer();
   if (header.offset >= kMostRails) return Nonsense();
   if (!sending_) {
     if (header.total == 0 || header.total > kMostRails || (total_ != 0 && header.total != total_)) {

@@ -17,7 +17,7 @@ absl::StatusOr<std::unique_ptr<Receiver>> VerbsListener::Accept() {
     if ((*came)->attachment != nullptr) {
       return std::make_unique<VerbsReceiver>(*std::move(came), links_);
     }
-    arrivals_.push_back({*std::move(came), Now() + adapter_->options_.arrival});
+    arrivals_.push_back({*std::move(came), adapter_->options_.now() + adapter_->options_.arrival});
   }
   for (auto at = arrivals_.begin(); at != arrivals_.end();) {
     const absl::StatusOr<bool> joined = adapter_->Attach(at->link.get(), nullptr)->Establish();
@@ -26,7 +26,7 @@ absl::StatusOr<std::unique_ptr<Receiver>> VerbsListener::Accept() {
       arrivals_.erase(at);
       return std::make_unique<VerbsReceiver>(std::move(link), links_);
     }
-    const bool late = Now() >= at->deadline;
+    const bool late = adapter_->options_.now() >= at->deadline;
     if (late) REWIRE_WARN("net plugin: a peer came and did not go on");
     // Who has gone wrong or away may come again.
     at = late || !joined.ok() ? arrivals_.erase(at) : std::next(at);

@@ -119,7 +119,7 @@ absl::Status SnapshotSlots::CheckNew(const Slot& slot, uint64_t at, uint64_t byt
   return absl::InvalidArgumentError("a part of a snapshot came twice");
 }
 
-absl::Status SnapshotSlots::AddTo(Slot* slot, const Listed& part) {
+absl::Status SnapshotSlots::AddTo(Slot* slot, const ListedPart& part) {
   const absl::StatusOr<uint64_t> at = PlaceOf(part.tensor, part.offset, part.bytes);
   if (!at.ok()) return at.status();
   if (absl::Status s = CheckNew(*slot, *at, part.bytes); !s.ok()) return s;
@@ -175,9 +175,9 @@ absl::Status SnapshotSlots::MapOf(pid_t owner, const int (&fds)[2]) {
   return absl::OkStatus();
 }
 
-std::vector<SnapshotSlots::Listed> SnapshotSlots::List(uint64_t version, uint32_t* index) const {
+std::vector<ListedPart> SnapshotSlots::List(uint64_t version, uint32_t* index) const {
   MutexLock lock(&mutex_);
-  std::vector<Listed> parts;
+  std::vector<ListedPart> parts;
   const Slot* const slot = Find(version);
   if (slot == nullptr) return parts;
   *index = slot == &slots_[0] ? 0 : 1;
@@ -186,7 +186,7 @@ std::vector<SnapshotSlots::Listed> SnapshotSlots::List(uint64_t version, uint32_
 }
 
 absl::Status SnapshotSlots::TakeList(uint64_t version, uint32_t index,
-                                     std::span<const Listed> parts) {
+                                     std::span<const ListedPart> parts) {
   MutexLock lock(&mutex_);
   if (index > 1 || slots_[index].data.size() < room_ || slots_[index].data.writable()) {
     return absl::InvalidArgumentError("a list of parts in memory that is not mapped");
@@ -198,13 +198,13 @@ absl::Status SnapshotSlots::TakeList(uint64_t version, uint32_t index,
     }
     Begin(&slot, version);
   }
-  for (const Listed& part : parts) {
+  for (const ListedPart& part : parts) {
     if (absl::Status s = AddTo(&slot, part); !s.ok()) return s;
   }
   return absl::OkStatus();
 }
 
-bool SnapshotSlots::Unchanged(const Slot& slot, uint64_t at, const Listed& part) {
+bool SnapshotSlots::Unchanged(const Slot& slot, uint64_t at, const ListedPart& part) {
   return HashContent(slot.data.data() + at, part.bytes, part.offset) == part.content;
 }
 

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "reconfig/base/mutex.h"
 #include "reconfig/snapshot/block.h"
+#include "reconfig/snapshot/slot_notes.h"
 #include "reconfig/topo/layout.h"
 
 namespace rewire {
@@ -50,20 +51,14 @@ class SnapshotSlots {
   absl::Status Add(uint64_t version, uint32_t tensor, uint64_t offset, uint64_t bytes,
                    uint64_t content);
 
-  // What is in one of the two, for somebody who has mapped the memory.
-  struct Listed {
-    uint32_t tensor = 0;
-    uint64_t offset = 0;
-    uint64_t bytes = 0;
-    uint64_t content = 0;
-  };
   // Both memories, made if they are not there; not ok: they cannot be shared.
   absl::StatusOr<std::vector<int>> Share();
-  [[nodiscard]] std::vector<Listed> List(uint64_t version, uint32_t* index) const;
+  // What is in one of the two, for somebody who has mapped the memory.
+  [[nodiscard]] std::vector<ListedPart> List(uint64_t version, uint32_t* index) const;
   // Uses the memory that another process shares, in its order of fds, instead of our own.
   absl::Status MapOf(pid_t owner, const int (&fds)[2]);
   // The parts of a version in mapped memory number `index`. May come in several lists.
-  absl::Status TakeList(uint64_t version, uint32_t index, std::span<const Listed> parts);
+  absl::Status TakeList(uint64_t version, uint32_t index, std::span<const ListedPart> parts);
 
   // The versions that are whole: every byte there and unchanged. Hashes everything.
   [[nodiscard]] std::vector<uint64_t> WholeVersions() const;
@@ -82,8 +77,8 @@ class SnapshotSlots {
     bool used = false;
     uint64_t version = 0;
     Block data;
-    std::map<uint64_t, Listed> parts;  // by where they lie in data
-    uint64_t arrived = 0;              // bytes
+    std::map<uint64_t, ListedPart> parts;  // by where they lie in data
+    uint64_t arrived = 0;                  // bytes
   };
   [[nodiscard]] Block NewBlock(uint64_t bytes) const;
   // Where a part lies in the memory of a version; not ok: it is none of ours.
@@ -92,9 +87,9 @@ class SnapshotSlots {
   absl::StatusOr<Slot*> For(uint64_t version) REWIRE_REQUIRES(mutex_);
   static void Begin(Slot* slot, uint64_t version);
   static absl::Status CheckNew(const Slot& slot, uint64_t at, uint64_t bytes);
-  absl::Status AddTo(Slot* slot, const Listed& part) REWIRE_REQUIRES(mutex_);
+  absl::Status AddTo(Slot* slot, const ListedPart& part) REWIRE_REQUIRES(mutex_);
   [[nodiscard]] const Slot* Find(uint64_t version) const REWIRE_REQUIRES(mutex_);
-  static bool Unchanged(const Slot& slot, uint64_t at, const Listed& part);
+  static bool Unchanged(const Slot& slot, uint64_t at, const ListedPart& part);
 
   const bool shared_;
   mutable Mutex mutex_;

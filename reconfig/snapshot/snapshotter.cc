@@ -10,9 +10,9 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "reconfig/base/bytes.h"
 #include "reconfig/base/log.h"
 #include "reconfig/base/short_turns.h"
+#include "reconfig/snapshot/slot_notes.h"
 #include "reconfig/stream/notes.h"
 #include "reconfig/stream/peer_offer.h"
 
@@ -21,10 +21,6 @@ namespace {
 
 // Copied at a time; between two of them the thread sees that the world is changing.
 constexpr uint64_t kPartBytes = 8 << 20;
-constexpr size_t kListedBytes = 4 + 8 + 8 + 8;
-// The parts of one note.
-constexpr size_t kMostParts = 30000;
-static_assert(12 + 4 + kMostParts * kListedBytes < kFragmentBytes);
 
 bool KeptWhole(const TensorShape& shape) {
   return shape.change == Change::kVolatile && shape.division == Division::kReplicated;
@@ -201,12 +197,11 @@ void Snapshotter::OfferMemory() {
   if (node != NodeIdentity()) return;
   const absl::StatusOr<std::vector<int>> fds = own_.Share();
   if (!fds.ok()) return;
-  ByteWriter out;
-  out.Put(static_cast<int32_t>(getpid()));
-  for (const int fd : *fds) out.Put(static_cast<int32_t>(fd));
+  const SharedSnapshots shared{getpid(), {(*fds)[0], (*fds)[1]}};
   Outflow outflow(key_, transport_, budget_);
   const Time deadline = Now() + options_.stall;
-  absl::Status status = outflow.SendNote(next_, NoteKind::kMemory, out.Take(), deadline);
+  absl::Status status =
+      outflow.SendNote(next_, NoteKind::kMemory, EncodeSharedSnapshots(shared), deadline);
   if (status.ok()) status = outflow.WaitPlaced(deadline);
   mapped_ = status.ok();
   if (mapped_) return;
@@ -216,51 +211,30 @@ void Snapshotter::OfferMemory() {
 }
 
 absl::Status Snapshotter::TakeMemory(std::span<const char> bytes) {
-  ByteReader in({bytes.data(), bytes.size()});
-  const auto pid = in.Get<int32_t>();
-  const int fds[2] = {in.Get<int32_t>(), in.Get<int32_t>()};
-  if (!in.Finished()) return absl::InvalidArgumentError("no memory is named");
-  return kept_.MapOf(pid, fds);
+  const auto shared = DecodeSharedSnapshots({bytes.data(), bytes.size()});
+  if (!shared.ok()) return shared.status();
+  return kept_.MapOf(shared->owner, shared->descriptors);
 }
 
 absl::Status Snapshotter::SendParts(uint64_t version, Outflow* outflow) {
   uint32_t index = 0;
-  std::vector<SnapshotSlots::Listed> parts = own_.List(version, &index);
+  std::vector<ListedPart> parts = own_.List(version, &index);
   std::erase_if(parts, [&](const auto& p) { return KeptWhole(tensors_[p.tensor].shape); });
-  for (size_t first = 0; first < parts.size(); first += kMostParts) {
-    const size_t count = std::min(kMostParts, parts.size() - first);
-    ByteWriter out;
-    out.Put(version);
-    out.Put(index);
-    out.Put(static_cast<uint32_t>(count));
-    for (size_t i = first; i < first + count; ++i) {
-      out.Put(parts[i].tensor);
-      out.Put(parts[i].offset);
-      out.Put(parts[i].bytes);
-      out.Put(parts[i].content);
-    }
+  for (size_t first = 0; first < parts.size(); first += kMostListedParts) {
+    const size_t count = std::min(kMostListedParts, parts.size() - first);
     const absl::Status s =
-        outflow->SendNote(next_, NoteKind::kParts, out.Take(), Now() + options_.stall);
+        outflow->SendNote(next_, NoteKind::kParts,
+                          EncodePartList(version, index, std::span(parts).subspan(first, count)),
+                          Now() + options_.stall);
     if (!s.ok()) return s;
   }
   return absl::OkStatus();
 }
 
 absl::Status Snapshotter::TakeParts(std::span<const char> bytes) {
-  ByteReader in({bytes.data(), bytes.size()});
-  const auto version = in.Get<uint64_t>();
-  const auto index = in.Get<uint32_t>();
-  std::vector<SnapshotSlots::Listed> parts;
-  for (uint32_t left = in.GetCount(kListedBytes); left > 0 && in.ok(); --left) {
-    SnapshotSlots::Listed p;
-    p.tensor = in.Get<uint32_t>();
-    p.offset = in.Get<uint64_t>();
-    p.bytes = in.Get<uint64_t>();
-    p.content = in.Get<uint64_t>();
-    parts.push_back(p);
-  }
-  if (!in.Finished()) return absl::InvalidArgumentError("a list of parts that is none");
-  return kept_.TakeList(version, index, parts);
+  const auto list = DecodePartList({bytes.data(), bytes.size()});
+  if (!list.ok()) return list.status();
+  return kept_.TakeList(list->version, list->index, list->parts);
 }
 
 void Snapshotter::Corrupted(MemberId sender, const FragmentHeader& header) {

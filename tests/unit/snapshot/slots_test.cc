@@ -195,15 +195,15 @@ TEST_F(SharedSlotsTest, BytesThatComeAfterAllAreNotWrittenIntoTheOwnersMemory) {
 }
 
 TEST_F(SharedSlotsTest, ListsOfStrangersAreRefused) {
-  const SnapshotSlots::Listed part = {0, 0, 16, 0};
+  const ListedPart part = {0, 0, 16, 0};
   EXPECT_FALSE(next_.TakeList(1, 0, {&part, 1}).ok()) << "nothing is mapped";
   ASSERT_TRUE(Map().ok());
   EXPECT_FALSE(next_.TakeList(1, 2, {&part, 1}).ok()) << "there are two";
-  const SnapshotSlots::Listed beyond = {0, 8, 16, 0};
+  const ListedPart beyond = {0, 8, 16, 0};
   EXPECT_FALSE(next_.TakeList(1, 0, {&beyond, 1}).ok());
-  const SnapshotSlots::Listed nobodys = {9, 0, 1, 0};
+  const ListedPart nobodys = {9, 0, 1, 0};
   EXPECT_FALSE(next_.TakeList(1, 0, {&nobodys, 1}).ok());
-  const SnapshotSlots::Listed owners_own = {1, 0, 3, 0};
+  const ListedPart owners_own = {1, 0, 3, 0};
   EXPECT_FALSE(next_.TakeList(1, 0, {&owners_own, 1}).ok());
   EXPECT_TRUE(next_.TakeList(1, 0, {&part, 1}).ok());
   EXPECT_FALSE(next_.TakeList(1, 0, {&part, 1}).ok()) << "twice";

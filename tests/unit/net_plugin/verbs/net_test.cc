@@ -15,6 +15,9 @@ namespace {
 
 using ::testing::HasSubstr;
 
+// A test that takes so long hangs.
+constexpr Duration kHangGuard = seconds(120);
+
 class NetTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -31,8 +34,11 @@ class NetTest : public ::testing::Test {
     char handle[kHandleBytes];
     auto listener = net_->Listen(to, handle);
     ASSERT_TRUE(listener.ok()) << listener.status();
+    ASSERT_NO_FATAL_FAILURE(Join(from, handle, listener->get(), ends));
+  }
+  void Join(int from, char* handle, Listener* listener, Ends* ends) {
     auto& [sender, receiver] = *ends;
-    const Time deadline = Now() + seconds(20);
+    const Time deadline = Now() + kHangGuard;
     while ((sender == nullptr || receiver == nullptr) && Now() < deadline) {
       if (sender == nullptr) {
         auto made = net_->Connect(from, handle);
@@ -40,12 +46,17 @@ class NetTest : public ::testing::Test {
         sender = *std::move(made);
       }
       if (receiver == nullptr) {
-        auto made = (*listener)->Accept();
+        auto made = listener->Accept();
         ASSERT_TRUE(made.ok()) << made.status();
         receiver = *std::move(made);
       }
     }
     ASSERT_TRUE(sender != nullptr && receiver != nullptr);
+  }
+  static void Test(Comm* comm, Request* request, bool* done) {
+    const absl::StatusOr<bool> tested = comm->Test(request, nullptr);
+    ASSERT_TRUE(tested.ok()) << tested.status();
+    *done = *tested;
   }
   // One message from a device to another. Once it is on its way, `between`.
   void Carry(
@@ -53,17 +64,22 @@ class NetTest : public ::testing::Test {
     Ends ends;
     ASSERT_NO_FATAL_FAILURE(Join(from, to, &ends));
     auto& [sender, receiver] = ends;
-    const Time deadline = Now() + seconds(20);
+    const Time deadline = Now() + kHangGuard;
     std::vector<char> out(bytes, 'x');
     std::vector<char> in(out.size());
-    void* const source = *sender->Register(out.data(), out.size(), kPtrHost);
-    void* const target = *receiver->Register(in.data(), in.size(), kPtrHost);
+    const auto source = sender->Register(out.data(), out.size(), kPtrHost);
+    ASSERT_TRUE(source.ok()) << source.status();
+    const auto target = receiver->Register(in.data(), in.size(), kPtrHost);
+    ASSERT_TRUE(target.ok()) << target.status();
     void* data = in.data();
+    void* memory = *target;
     const size_t room = in.size();
     const int tag = 9;
     Request* receive = nullptr;
     while (receive == nullptr && Now() < deadline) {
-      receive = *receiver->Irecv(1, &data, &room, &tag, &target);
+      const auto made = receiver->Irecv(1, &data, &room, &tag, &memory);
+      ASSERT_TRUE(made.ok()) << made.status();
+      receive = *made;
     }
     ASSERT_NE(receive, nullptr);
     Request* send = nullptr;
@@ -71,16 +87,22 @@ class NetTest : public ::testing::Test {
     bool received = false;
     while (!(sent && received) && Now() < deadline) {
       if (send == nullptr) {
-        send = *sender->Isend(out.data(), out.size(), tag, source);
+        const auto made = sender->Isend(out.data(), out.size(), tag, *source);
+        ASSERT_TRUE(made.ok()) << made.status();
+        send = *made;
         if (send != nullptr) between();
       } else if (!sent) {
-        sent = *sender->Test(send, nullptr);
+        ASSERT_NO_FATAL_FAILURE(Test(sender.get(), send, &sent));
       }
-      if (!received) received = *receiver->Test(receive, nullptr);
+      if (!received) {
+        ASSERT_NO_FATAL_FAILURE(Test(receiver.get(), receive, &received));
+      }
     }
-    EXPECT_TRUE(sent && received && in == out);
-    EXPECT_TRUE(sender->Deregister(source).ok());
-    EXPECT_TRUE(receiver->Deregister(target).ok());
+    EXPECT_TRUE(sent);
+    EXPECT_TRUE(received);
+    EXPECT_TRUE(in == out);
+    EXPECT_EQ(sender->Deregister(*source), absl::OkStatus());
+    EXPECT_EQ(receiver->Deregister(*target), absl::OkStatus());
   }
 
   Net* net_ = nullptr;
@@ -98,24 +120,26 @@ TEST_F(NetTest, PortsAreDevices) {
   EXPECT_EQ(p->ptr_support & (kPtrHost | kPtrDmabuf), kPtrHost | kPtrDmabuf);
   EXPECT_EQ(p->device_count, 1);
   EXPECT_EQ(p->devices[0], 1);
-  EXPECT_NE(p->guid, net_->Properties(0)->guid);
+  const auto first = net_->Properties(0);
+  ASSERT_TRUE(first.ok()) << first.status();
+  EXPECT_NE(p->guid, first->guid);
 }
 
 TEST_F(NetTest, PortsAreJoinedToOneDevice) {
   const int both[] = {0, 1};
   const auto made = net_->MakeVirtual(both);
   ASSERT_TRUE(made.ok()) << made.status();
-  EXPECT_EQ(*net_->MakeVirtual(both), *made);
+  EXPECT_EQ(net_->MakeVirtual(both).value_or(-1), *made);
   const auto p = net_->Properties(*made);
   ASSERT_TRUE(p.ok());
   EXPECT_STREQ(p->name, "fake0:1+fake1:1");
   EXPECT_EQ(p->speed_mbps, 200'000);
   EXPECT_EQ(p->device_count, 2);
   EXPECT_EQ(p->devices[1], 1);
-  Carry(*made, *made);
-  Carry(0, *made);
-  Carry(*made, 1);
-  Carry(0, 1);
+  ASSERT_NO_FATAL_FAILURE(Carry(*made, *made));
+  ASSERT_NO_FATAL_FAILURE(Carry(0, *made));
+  ASSERT_NO_FATAL_FAILURE(Carry(*made, 1));
+  ASSERT_NO_FATAL_FAILURE(Carry(0, 1));
   const int wrong[] = {0, 77};
   EXPECT_FALSE(net_->MakeVirtual(wrong).ok());
 }
@@ -124,7 +148,7 @@ TEST_F(NetTest, PortsAreJoinedToOneDevice) {
 TEST_F(NetTest, AReceiverThatWaitsForNothingAnswers) {
   const NetCounters before = net_->counters();
   // Until the rail that other tests have broken is back, others stand in for it.
-  const Time deadline = Now() + seconds(20);
+  const Time deadline = Now() + kHangGuard;
   while (net_->counters().rails_failed == before.rails_failed && Now() < deadline) {
     // It comes, and no acknowledgement.
     const auto silence = [] { FakeFabric().SetLoss("fake1", 1'000'000); };
@@ -137,16 +161,18 @@ TEST_F(NetTest, AReceiverThatWaitsForNothingAnswers) {
 // Nobody moves a link at rest: what happened to its rails is found when it is taken up again.
 TEST_F(NetTest, APortGoesDownAndUpWhileLinksRest) {
   const int both[] = {0, 1};
-  const int device = *net_->MakeVirtual(both);
-  Carry(device, device);
+  const absl::StatusOr<int> made = net_->MakeVirtual(both);
+  ASSERT_TRUE(made.ok()) << made.status();
+  const int device = *made;
+  ASSERT_NO_FATAL_FAILURE(Carry(device, device));
   const NetCounters before = net_->counters();
   FakeFabric().SetLinkUp("fake0", false);
   FakeFabric().SetLinkUp("fake0", true);
-  Carry(device, device);
+  ASSERT_NO_FATAL_FAILURE(Carry(device, device));
   FakeFabric().SetLinkUp("fake1", false);
-  Carry(device, device);
+  ASSERT_NO_FATAL_FAILURE(Carry(device, device));
   FakeFabric().SetLinkUp("fake1", true);
-  Carry(device, device);
+  ASSERT_NO_FATAL_FAILURE(Carry(device, device));
   // Who was told of a port before the sender had noticed has let go of the link.
   const NetCounters after = net_->counters();
   EXPECT_GT(after.rails_failed + after.links_made, before.rails_failed + before.links_made);
@@ -167,27 +193,26 @@ TEST_F(NetTest, APeerThatUsesSocketsIsNamed) {
 TEST_F(NetTest, AHalfOpenHandshake) {
   char handle[kHandleBytes];
   auto listener = net_->Listen(0, handle);
-  ASSERT_TRUE(listener.ok());
+  ASSERT_TRUE(listener.ok()) << listener.status();
   std::optional<ListenAddress> address = DecodeAddress(handle);
   sockaddr_storage local = address->address;
   reinterpret_cast<sockaddr_in&>(local).sin_port = 0;
-  Links silent({});
+  LinksOptions patient;
+  patient.greeting = patient.connect = kHangGuard;
+  Links silent(patient);
   std::unique_ptr<Link> half;
-  const Time deadline = Now() + seconds(20);
+  const Time deadline = Now() + kHangGuard;
   while (half == nullptr && Now() < deadline) {
     auto link = silent.Connect(local, 1, &*address);
     ASSERT_TRUE(link.ok()) << link.status();
     half = *std::move(link);
-    ASSERT_TRUE((*listener)->Accept().ok());
+    const auto made = (*listener)->Accept();
+    ASSERT_TRUE(made.ok()) << made.status();
+    ASSERT_EQ(*made, nullptr);
   }
   ASSERT_NE(half, nullptr);
-  std::unique_ptr<Sender> sender;
-  std::unique_ptr<Receiver> receiver;
-  while ((sender == nullptr || receiver == nullptr) && Now() < deadline) {
-    if (sender == nullptr) sender = *net_->Connect(0, handle);
-    if (receiver == nullptr) receiver = *(*listener)->Accept();
-  }
-  EXPECT_TRUE(sender != nullptr && receiver != nullptr);
+  Ends ends;
+  Join(0, handle, listener->get(), &ends);
 }
 
 }  // namespace

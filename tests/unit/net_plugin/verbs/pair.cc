@@ -76,6 +76,7 @@ Pair::Pair(const PairOptions& options) : fabric(FabricOf(options)), random_(opti
   o.rail.adaptive = options.adaptive;
   o.rail.apart = 1000;
   o.piece_bytes = 4096;
+  o.answer = milliseconds(50);
   o.join = milliseconds(5);
   o.drain = microseconds(200);
   o.first_retry = microseconds(200);

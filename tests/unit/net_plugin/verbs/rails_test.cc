@@ -84,6 +84,26 @@ TEST_F(Rails, WithNoRailLeftItGoesOverSocketsAndComesBack) {
   EXPECT_GE(pair_->sender_spied->bytes["s0"] + pair_->sender_spied->bytes["s1"], 1u << 20);
 }
 
+// Links are accepted by a worker; the peer's program asks for its connections when it gets to that.
+TEST_F(Rails, TheFirstOfferWaitsForAPeerThatAcceptsLate) {
+  Pair pair({});
+  const Time begun = pair.fabric.now();
+  pair.Stop(false, true);
+  EXPECT_EQ(pair.Join([&] {
+    const Duration join = pair.sending().options().join;
+    if (pair.fabric.now() - begun > 4 * join) pair.Stop(false, false);
+  }),
+            absl::OkStatus());
+}
+
+TEST_F(Rails, APeerThatNeverAcceptsIsAnError) {
+  Pair pair({});
+  pair.Stop(false, true);
+  const absl::Status status = pair.Join();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("no answer in time"));
+}
+
 // The sender offers the rail again and again, gives up each time, and is heard of all that at once;
 // at whatever point it is.
 TEST_F(Rails, AnswersThatComeTooLate) {
@@ -301,11 +321,12 @@ TEST_F(Rails, MemoryThatIsGoneIsAnErrorNotAFailover) {
   EXPECT_TRUE(pair_->sender->Deregister(from).ok());
 }
 
-// A process that is killed loses its memory before its connections.
+// A process that is killed loses its memory before its connections. The message is one piece: of
+// two, either rail may refuse its own first.
 TEST_F(Rails, APeerThatDiesRefusesRequestsFirst) {
   Join({});
-  std::vector<char> out(8192);
-  std::vector<char> in(8192);
+  std::vector<char> out(4096);
+  std::vector<char> in(4096);
   void* const from = *pair_->sender->Register(out.data(), out.size(), kPtrHost);
   void* const to = *pair_->receiver->Register(in.data(), in.size(), kPtrHost);
   void* data = in.data();

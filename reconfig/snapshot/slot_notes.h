@@ -1,0 +1,46 @@
+// The notes that a slot sends to the next slot on its node, and their bytes (docs/stream.md): where
+// the memory of its snapshots is, and which parts of a version are in that memory. Pure values;
+// thread-compatible. Decoding takes any bytes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace rewire {
+
+// The memory files of a process's two snapshots.
+struct SharedSnapshots {
+  int32_t owner = 0;  // process id
+  int descriptors[2] = {};
+  bool operator==(const SharedSnapshots&) const = default;
+};
+std::string EncodeSharedSnapshots(const SharedSnapshots& shared);
+absl::StatusOr<SharedSnapshots> DecodeSharedSnapshots(std::string_view bytes);
+
+// Bytes of a tensor that are in the memory, and their content hash.
+struct ListedPart {
+  uint32_t tensor = 0;
+  uint64_t offset = 0;  // in bytes, in the tensor
+  uint64_t bytes = 0;   // 1 or more
+  uint64_t content = 0;
+  bool operator==(const ListedPart&) const = default;
+};
+// Parts of one version; a version may need several lists.
+struct PartList {
+  uint64_t version = 0;
+  uint32_t index = 0;  // which of the two memory files
+  std::vector<ListedPart> parts;
+  bool operator==(const PartList&) const = default;
+};
+// As many as fit into one note.
+inline constexpr size_t kMostListedParts = 30000;
+std::string EncodePartList(uint64_t version, uint32_t index, std::span<const ListedPart> parts);
+absl::StatusOr<PartList> DecodePartList(std::string_view bytes);
+
+}  // namespace rewire

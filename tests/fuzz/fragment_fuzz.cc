@@ -1,0 +1,47 @@
+// libFuzzer: any bytes as a fragment's header and as a reply, and any fields under a header's right
+// check. A header that is taken has its bytes inside a fragment and below 2^64, and what is taken
+// encodes to the same bytes.
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include "reconfig/base/bytes.h"
+#include "reconfig/base/hash.h"
+#include "reconfig/stream/fragment.h"
+
+namespace {
+
+using rewire::kHeaderSize;
+
+void Require(bool holds) {
+  if (!holds) std::abort();
+}
+
+void CheckHeader(std::string_view bytes) {
+  const auto header = rewire::DecodeHeader(bytes);
+  if (!header) return;
+  Require(header->bytes > 0 && header->bytes <= rewire::kFragmentBytes);
+  Require(header->offset + header->bytes > header->offset);
+  Require(rewire::EncodeHeader(*header) == bytes);
+}
+
+// The input as the fields of a header, of which the fuzzer guesses neither magic nor check.
+void CheckFields(std::string_view fields) {
+  constexpr size_t kMagic = 4;
+  constexpr size_t kCheck = 8;
+  std::string bytes = rewire::EncodeHeader({}).substr(0, kMagic);
+  bytes += fields.substr(0, kHeaderSize - kMagic - kCheck);
+  rewire::ByteWriter check;
+  check.Put(rewire::ContentHash(bytes.data(), bytes.size(), 0));
+  CheckHeader(bytes + check.Take());
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string_view bytes(reinterpret_cast<const char*>(data), size);
+  CheckHeader(bytes);
+  CheckFields(bytes);
+  if (const auto reply = rewire::DecodeReply(bytes)) Require(rewire::EncodeReply(*reply) == bytes);
+  return 0;
+}

@@ -1,0 +1,30 @@
+// libFuzzer: any bytes as the notes between slots. A part that is taken lies below 2^64, and a note
+// that is taken encodes to the same bytes.
+#include <cstdlib>
+#include <string_view>
+
+#include "reconfig/snapshot/slot_notes.h"
+
+namespace {
+
+void Require(bool holds) {
+  if (!holds) std::abort();
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string_view bytes(reinterpret_cast<const char*>(data), size);
+  if (const auto shared = rewire::DecodeSharedSnapshots(bytes); shared.ok()) {
+    Require(shared->owner > 0);
+    Require(rewire::EncodeSharedSnapshots(*shared) == bytes);
+  }
+  if (const auto list = rewire::DecodePartList(bytes); list.ok()) {
+    Require(list->index <= 1);
+    for (const rewire::ListedPart& part : list->parts) {
+      Require(part.bytes > 0 && part.offset + part.bytes > part.offset);
+    }
+    Require(rewire::EncodePartList(list->version, list->index, list->parts) == bytes);
+  }
+  return 0;
+}
