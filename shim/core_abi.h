@@ -78,7 +78,7 @@ struct CoreTable {
   const char* (*last_error)(VirtualCommunicator* comm) noexcept;
 };
 
-// librewire.so's one entry for the shim. nullptr when the versions differ.
+// librewire.so's one entry for the shim. nullptr: it does not start, and has logged the reason.
 using CoreStart = const CoreTable* (*)(uint32_t version, const RealNccl* real,
                                        const ShimServices* services) noexcept;
 inline constexpr const char* kCoreStartSymbol = "rewire_shim_core_start";

@@ -33,10 +33,13 @@ const CoreTable* Open(std::string* why) {
       continue;
     }
     auto start = reinterpret_cast<CoreStart>(dlsym(library, kCoreStartSymbol));
-    const CoreTable* table =
-        start == nullptr ? nullptr : start(kCoreAbiVersion, Real(), &kServices);
-    if (table != nullptr && table->version == kCoreAbiVersion) return table;
-    *why += std::string(why->empty() ? "" : "; ") + path + " is of another build";
+    if (start == nullptr) {
+      *why = path + ": is no build of Rewire's core";
+      return nullptr;
+    }
+    const CoreTable* table = start(kCoreAbiVersion, Real(), &kServices);
+    if (table == nullptr) *why = path + " refused to start, for the reason logged before";
+    return table;
   }
   return nullptr;
 }

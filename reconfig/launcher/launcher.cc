@@ -191,7 +191,12 @@ void Launcher::Loop() {
       ReadStream(&*agent_stream_, false);
     }
     for (Output* o : {&out_, &err_}) {
-      if (ready.count(o->fd()) != 0) o->WritePiece();
+      if (ready.count(o->fd()) == 0) continue;
+      o->WritePiece();
+      if (const int error = o->TakeError()) {
+        err_.Add(absl::StrCat("rewire: write output: fd=", o->fd(), ": ", strerror(error),
+                              ": output is dropped until writing works again\n"));
+      }
     }
     Tick(now);
   }

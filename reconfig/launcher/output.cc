@@ -16,7 +16,12 @@ void Output::WritePiece() {
   const ssize_t n =
       write(fd_, buffer_.data() + written_, std::min(kPiece, buffer_.size() - written_));
   if (n < 0) {
-    broken_ = errno != EINTR && errno != EAGAIN && errno != EWOULDBLOCK;
+    if (errno == EINTR || errno == EAGAIN || errno == EWOULDBLOCK) return;
+    if (errno == EPIPE) {
+      broken_ = true;
+    } else {
+      Drop(errno);
+    }
     return;
   }
   written_ += static_cast<size_t>(n);
@@ -24,6 +29,13 @@ void Output::WritePiece() {
     buffer_.erase(0, written_);
     written_ = 0;
   }
+}
+
+void Output::Drop(int error) {
+  if (!reported_) error_ = error;
+  reported_ = true;
+  buffer_.clear();
+  written_ = 0;
 }
 
 }  // namespace rewire

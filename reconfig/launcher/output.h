@@ -1,9 +1,10 @@
-// What the launcher writes to one of its own streams, in pieces that never block it: a reader that
-// has stopped must not keep the launcher from seeing that a member has died. One thread.
+// The launcher writes one of its own streams in pieces and never blocks: a reader that has stopped
+// must not keep the launcher from seeing that a member has died. Thread-compatible.
 #pragma once
 
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace rewire {
 
@@ -21,17 +22,24 @@ class Output {
   [[nodiscard]] int fd() const { return fd_; }
   [[nodiscard]] bool pending() const { return !broken_ && written_ < buffer_.size(); }
   [[nodiscard]] bool full() const { return pending() && buffer_.size() - written_ > kFull; }
-  // The reader has gone: nothing will be written any more.
+  // The pipe's reader has gone: nothing will be written any more.
   [[nodiscard]] bool broken() const { return broken_; }
+  // The errno of the first failed write, once; otherwise 0. A full disk ends no job: output that
+  // cannot be written is dropped, and later output is tried again.
+  [[nodiscard]] int TakeError() { return std::exchange(error_, 0); }
 
   // Call when poll(2) says that fd() is writable.
   void WritePiece();
 
  private:
+  void Drop(int error);
+
   int fd_;
   std::string buffer_;
   size_t written_ = 0;
   bool broken_ = false;
+  bool reported_ = false;
+  int error_ = 0;
 };
 
 }  // namespace rewire

@@ -22,6 +22,19 @@ constexpr const char* kUpdatesTensor = "rewire/updates";
 
 }  // namespace
 
+absl::Status Participant::WaitConnected(Time deadline) {
+  MutexLock lock(&mutex_);
+  while (!was_connected_) {
+    if (gate_.finished()) return absl::FailedPreconditionError(gate_.reason());
+    if (!changed_.WaitUntil(&mutex_, deadline) && !was_connected_) {
+      return absl::DeadlineExceededError(
+          absl::StrCat("connect to the agent: REWIRE_SOCKET=", options_.socket,
+                       ": no agent accepted the connection in time"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<WorldView> Participant::WaitEntered(Time deadline) {
   MutexLock lock(&mutex_);
   while (!view_) {

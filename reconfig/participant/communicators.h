@@ -94,9 +94,9 @@ class CommunicatorEvents {
   virtual void Undecided(Epoch /*epoch*/) {}
 };
 
-// Connects this process to its agent as a member if REWIRE_SOCKET says so and it is not yet;
-// returns where to send events (never nullptr). Called by the shim's core at the first communicator
-// and by rewireAttach().
-CommunicatorEvents* EnsureParticipant(bool cooperates);
+// Connects this process to the agent at REWIRE_SOCKET, unless the process is a member already or
+// the variable is empty. Returns the receiver of events. An error: a setting is wrong, or no agent
+// accepted the connection within 10 s. Called by the shim's core at the first communicator.
+absl::StatusOr<CommunicatorEvents*> EnsureParticipant();
 
 }  // namespace rewire

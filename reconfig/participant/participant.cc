@@ -104,7 +104,12 @@ void Participant::Run() {
     }
     Time now = Now();
     Member::Out out;
-    if (link_.TryConnect(now)) member_->OnConnected(now, &out);
+    if (link_.TryConnect(now)) {
+      member_->OnConnected(now, &out);
+      MutexLock lock(&mutex_);
+      was_connected_ = true;
+      changed_.NotifyAll();
+    }
     if (!link_.foreign().empty()) RefuseAgent();
     Feed(now, &out);
 

@@ -2,7 +2,7 @@
 // connects to the agent and whose actions it has done by communicators, stream and snapshots. That
 // thread never waits for any of them, so it also sends the heartbeats.
 //
-// One per process, made by EnsureParticipant() (communicators.h). Thread-safe, except what is
+// One per process, made by StartParticipant(). Thread-safe, except what is
 // marked as the program's thread's.
 #pragma once
 
@@ -63,6 +63,8 @@ class Participant {
   void End();
 
   // ---- the program's thread -------------------------------------------------------------------
+  // The agent has accepted a connection of this process at least once.
+  absl::Status WaitConnected(Time deadline);
   absl::StatusOr<WorldView> WaitEntered(Time deadline);
   [[nodiscard]] WorldView View() const;
   absl::StatusOr<UniqueIdBytes> UniqueId(const std::string& name);
@@ -169,6 +171,7 @@ class Participant {
 
   mutable Mutex mutex_;
   CondVar changed_;
+  bool was_connected_ REWIRE_GUARDED_BY(mutex_) = false;
   std::optional<WorldView> view_ REWIRE_GUARDED_BY(mutex_);
   Key names_key_ REWIRE_GUARDED_BY(mutex_);
   Key secret_ REWIRE_GUARDED_BY(mutex_);
@@ -200,7 +203,7 @@ absl::StatusOr<UniqueIdBytes> MintUniqueId();
 Communicators* GetCommunicators();
 // The process's participant, if it has one that may be used (not in a forked child).
 std::shared_ptr<Participant> CurrentParticipant();
-// As EnsureParticipant(), with the reason when it cannot be.
+// Makes the process's participant, unless it has one. Returns at once: a thread connects.
 absl::StatusOr<std::shared_ptr<Participant>> StartParticipant(bool cooperates);
 // Joins and forgets it. The process cannot become a member again.
 void EndParticipant();

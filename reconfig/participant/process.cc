@@ -9,10 +9,13 @@
 #include "reconfig/abi/nccl_types.h"
 #include "reconfig/base/log.h"
 #include "reconfig/base/settings.h"
+#include "reconfig/base/status_macros.h"
 #include "reconfig/participant/participant.h"
 
 namespace rewire {
 namespace {
+
+constexpr Duration kConnectDeadline = seconds(10);
 
 std::atomic<Communicators*> communicators{nullptr};
 // A forked child has no threads of ours, and may have been forked while one held a lock.
@@ -131,13 +134,15 @@ void EndParticipant() {
   if (participant != nullptr) participant->End();
 }
 
-CommunicatorEvents* EnsureParticipant(bool cooperates) {
+absl::StatusOr<CommunicatorEvents*> EnsureParticipant() {
   static Events* const events = new Events;
   const Settings& settings = Settings::Get();
-  if (settings.socket().empty() || settings.disable() != 0) return events;
-  if (auto started = StartParticipant(cooperates); !started.ok()) {
-    REWIRE_ERROR("not a member: %s", std::string(started.status().message()).c_str());
+  // A process that has detached, or a forked child, uses NCCL without the agent.
+  if (settings.socket().empty() || settings.disable() != 0 || forked.load() || ended.load()) {
+    return events;
   }
+  REWIRE_ASSIGN_OR_RETURN(const auto participant, StartParticipant(false));
+  REWIRE_RETURN_IF_ERROR(participant->WaitConnected(Now() + kConnectDeadline));
   return events;
 }
 

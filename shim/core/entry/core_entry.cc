@@ -1,6 +1,7 @@
 // librewire.so's entry for the preloaded library. Called once, at the first communicator, under the
 // preloaded library's lock; everything made here lives until the process ends, because the
-// program's threads may be inside NCCL until then.
+// program's threads may be inside NCCL until then. nullptr: the core cannot start, and the reason
+// is logged.
 
 #include "reconfig/base/cuda_driver.h"
 #include "reconfig/base/log.h"
@@ -17,6 +18,8 @@ rewire_shim_core_start(uint32_t version, const rewire::shim::RealNccl* real,
                        const rewire::shim::ShimServices* services) noexcept {
   using rewire::shim::ShimCommunicators;
   if (version != rewire::shim::kCoreAbiVersion || real == nullptr || services == nullptr) {
+    REWIRE_ERROR("librewire.so: core ABI=%u: the preloaded library has %u (mixed builds)",
+                 rewire::shim::kCoreAbiVersion, version);
     return nullptr;
   }
   std::string error;
@@ -34,6 +37,11 @@ rewire_shim_core_start(uint32_t version, const rewire::shim::RealNccl* real,
   auto* communicators =
       new ShimCommunicators(rewire::shim::NcclCalls::From(*real), services, device, options);
   rewire::SetCommunicators(communicators);
-  communicators->SetEvents(rewire::EnsureParticipant(false));
+  const auto events = rewire::EnsureParticipant();
+  if (!events.ok()) {
+    REWIRE_ERROR("not a member of a job: %s", std::string(events.status().message()).c_str());
+    return nullptr;
+  }
+  communicators->SetEvents(*events);
   return rewire::shim::TableOf(communicators);
 }

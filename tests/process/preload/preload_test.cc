@@ -276,6 +276,31 @@ TEST_F(PreloadTest, ResultsAreTheSameAsWithout) {
   EXPECT_EQ(3, found) << with.output;
 }
 
+TEST_F(PreloadTest, RefusesToStartWithoutTheAgentOrTheMemberThatTheSettingsName) {
+  const std::string sim = preload_ + "LD_LIBRARY_PATH=" REWIRE_SIMGPU " ";
+  const Ran absent =
+      RunCommand(sim + "REWIRE_MEMBER=0 REWIRE_SOCKET=" + temp_ + "/absent", REWIRE_RANKS " 1");
+  EXPECT_NE(0, absent.status);
+  EXPECT_THAT(absent.output, HasSubstr("connect to the agent: REWIRE_SOCKET=" + temp_ +
+                                       "/absent: no agent accepted the connection in time"));
+  const Ran nobody = RunCommand(sim + "REWIRE_SOCKET=" + temp_ + "/absent", REWIRE_RANKS " 1");
+  EXPECT_NE(0, nobody.status);
+  EXPECT_THAT(nobody.output, HasSubstr("REWIRE_SOCKET is set and REWIRE_MEMBER is not"));
+}
+
+// One reason, and no other that is not true.
+TEST_F(PreloadTest, ACoreThatRefusesIsNotCalledAnotherBuild) {
+  const Ran ran = RunCommand(preload_ +
+                                 "LD_LIBRARY_PATH=" REWIRE_SIMGPU
+                                 " REWIRE_CUDA_LIBRARY=/nowhere/libcuda.so REWIRE_MEMBER=0 "
+                                 "REWIRE_SOCKET=" +
+                                 temp_ + "/absent",
+                             REWIRE_RANKS " 1");
+  EXPECT_NE(0, ran.status);
+  EXPECT_THAT(ran.output, HasSubstr("/nowhere/libcuda.so"));
+  EXPECT_THAT(ran.output, Not(HasSubstr("build")));
+}
+
 TEST_F(PreloadTest, ProfilingNamesTakeTheSameHandles) {
   const std::string simgpu = "LD_LIBRARY_PATH=" REWIRE_SIMGPU " ";
   const Ran without = RunCommand(simgpu, REWIRE_PROFILED_RANKS " 3");

@@ -250,6 +250,19 @@ TEST(ChildTest, WhatCannotRunIsNamedAndLeavesNoProcess) {
   EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1);
 }
 
+TEST(OutputTest, DropsOutputOnAFullDiskAndReportsItOnce) {
+  const UniqueFd full(open("/dev/full", O_WRONLY | O_CLOEXEC));
+  ASSERT_TRUE(full.valid());
+  Output out(full.get());
+  for (int i = 0; i < 3; ++i) {
+    out.Add("text");
+    out.WritePiece();
+    EXPECT_FALSE(out.broken());
+    EXPECT_FALSE(out.pending());
+    EXPECT_EQ(out.TakeError(), i == 0 ? ENOSPC : 0);
+  }
+}
+
 TEST(OutputTest, NeverWritesMoreThanAPipeTakesAndNoticesItsEnd) {
   signal(SIGPIPE, SIG_IGN);
   int fds[2];
