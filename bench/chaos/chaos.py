@@ -8,6 +8,7 @@ process and no job folder may be left. A run is repeated by its seed, which the 
 
 import argparse
 import collections
+import concurrent.futures
 import json
 import pathlib
 import shutil
@@ -30,12 +31,22 @@ def parse():
     p.add_argument("--build", required=True, help=argparse.SUPPRESS)
     p.add_argument("--json", action="store_true", help="one JSON object on standard output")
     p.add_argument("--runs", type=int, default=200, metavar="N", help="how many jobs (200)")
+    p.add_argument("--parallel", type=int, default=3, metavar="N", help="jobs at one time (3)")
     p.add_argument("--seed", type=int, default=1, metavar="S", help="of the first run; the next has the next (1)")
     p.add_argument("--keep", metavar="DIR", default="chaos-results", help="for the files of failed runs (chaos-results)")
     args = p.parse_args()
-    if args.runs < 1:
-        p.error("--runs must be at least 1")
+    if args.runs < 1 or args.parallel < 1:
+        p.error("--runs and --parallel must be at least 1")
     return args
+
+
+def one_run(build, seed):
+    """(run, its folder, seconds)"""
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="rewire-chaos-"))
+    began = time.monotonic()
+    run = Run(build, folder / "run", seed)
+    run.perform()
+    return run, folder, time.monotonic() - began
 
 
 def main():
@@ -45,11 +56,12 @@ def main():
     result = {"bench": "chaos", "simulated": True, "seed": args.seed, "runs": 0, "faults": 0, "jobs_ended_wrongly": 0,
               "losses_different": 0, "orphans": 0, "members_lost_by_mistake": 0, "jobs_at_known_limit": 0,
               "jobs_ended_as_predicted": 0, "steps": 0, "failed_seeds": []}
-    for seed in range(args.seed, args.seed + args.runs):
-        folder = pathlib.Path(tempfile.mkdtemp(prefix="rewire-chaos-"))
-        started = time.monotonic()
-        run = Run(args.build, folder / "run", seed)
-        run.perform()
+    # A job mostly waits: for a silence, for a stall's end, for its processes to start.
+    pool = concurrent.futures.ThreadPoolExecutor(args.parallel)
+    seeds = range(args.seed, args.seed + args.runs)
+    for done in concurrent.futures.as_completed([pool.submit(one_run, args.build, seed) for seed in seeds]):
+        run, folder, seconds = done.result()
+        seed = run.seed
         mistaken = run.mistaken_losses()
         faults.update(name for name, _ in run.did)
         result["runs"] += 1
@@ -65,7 +77,7 @@ def main():
                                  mistaken and f"lost by mistake: member {mistaken}") if text]
         good = "known limit" if run.limit_reached else "ended as it must" if run.end else "ok"
         say(f"run {seed}: {run}: {'; '.join(what for _, what in run.did)}: {'; '.join(bad) or good} "
-            f"({time.monotonic() - started:.1f} s, {run.log.last_step() + 1} steps)")
+            f"({seconds:.1f} s, {run.log.last_step() + 1} steps)")
         if bad:
             result["failed_seeds"].append(seed)
             kept = pathlib.Path(args.keep) / f"seed-{seed}"
