@@ -49,42 +49,51 @@ def one_run(build, seed):
     return run, folder, time.monotonic() - began
 
 
+def take(run, folder, seconds, result, faults, keep):
+    """Adds a finished run to the result, says what became of it, and keeps its files if it failed."""
+    seed = run.seed
+    mistaken = run.mistaken_losses()
+    faults.update(name for name, _ in run.did)
+    result["runs"] += 1
+    result["faults"] += len(run.did)
+    result["jobs_ended_wrongly"] += bool(run.wrong)
+    result["losses_different"] += bool(run.different)
+    result["orphans"] += len(run.left)
+    result["members_lost_by_mistake"] += len(mistaken)
+    result["jobs_at_known_limit"] += run.limit_reached
+    result["jobs_ended_as_predicted"] += run.end is not None and not run.wrong
+    result["changes_refused"] += run.refused
+    result["steps"] += run.log.last_step() + 1
+    bad = [text for text in (run.wrong, run.different, run.left and f"left: {', '.join(run.left)}",
+                             mistaken and f"lost by mistake: member {mistaken}") if text]
+    good = "known limit" if run.limit_reached else "ended as it must" if run.end else "ok"
+    say(f"run {seed}: {run}: {'; '.join(what for _, what in run.did)}: {'; '.join(bad) or good} "
+        f"({seconds:.1f} s, {run.log.last_step() + 1} steps)")
+    if bad:
+        result["failed_seeds"].append(seed)
+        kept = pathlib.Path(keep) / f"seed-{seed}"
+        shutil.rmtree(kept, ignore_errors=True)
+        shutil.copytree(folder, kept, ignore=shutil.ignore_patterns("*.sock"))
+        say(f"  repeat with: ./dev bench chaos --runs 1 --seed {seed}    its files: {kept}")
+    shutil.rmtree(folder, ignore_errors=True)
+
+
 def main():
     args = parse()
     began = time.monotonic()
     faults = collections.Counter()
     result = {"bench": "chaos", "simulated": True, "seed": args.seed, "runs": 0, "faults": 0, "jobs_ended_wrongly": 0,
               "losses_different": 0, "orphans": 0, "members_lost_by_mistake": 0, "jobs_at_known_limit": 0,
-              "jobs_ended_as_predicted": 0, "steps": 0, "failed_seeds": []}
+              "jobs_ended_as_predicted": 0, "changes_refused": 0, "steps": 0, "failed_seeds": []}
     # A job mostly waits: for a silence, for a stall's end, for its processes to start.
     pool = concurrent.futures.ThreadPoolExecutor(args.parallel)
     seeds = range(args.seed, args.seed + args.runs)
-    for done in concurrent.futures.as_completed([pool.submit(one_run, args.build, seed) for seed in seeds]):
-        run, folder, seconds = done.result()
-        seed = run.seed
-        mistaken = run.mistaken_losses()
-        faults.update(name for name, _ in run.did)
-        result["runs"] += 1
-        result["faults"] += len(run.did)
-        result["jobs_ended_wrongly"] += bool(run.wrong)
-        result["losses_different"] += bool(run.different)
-        result["orphans"] += len(run.left)
-        result["members_lost_by_mistake"] += len(mistaken)
-        result["jobs_at_known_limit"] += run.limit_reached
-        result["jobs_ended_as_predicted"] += run.end is not None and not run.wrong
-        result["steps"] += run.log.last_step() + 1
-        bad = [text for text in (run.wrong, run.different, run.left and f"left: {', '.join(run.left)}",
-                                 mistaken and f"lost by mistake: member {mistaken}") if text]
-        good = "known limit" if run.limit_reached else "ended as it must" if run.end else "ok"
-        say(f"run {seed}: {run}: {'; '.join(what for _, what in run.did)}: {'; '.join(bad) or good} "
-            f"({seconds:.1f} s, {run.log.last_step() + 1} steps)")
-        if bad:
-            result["failed_seeds"].append(seed)
-            kept = pathlib.Path(args.keep) / f"seed-{seed}"
-            shutil.rmtree(kept, ignore_errors=True)
-            shutil.copytree(folder, kept, ignore=shutil.ignore_patterns("*.sock"))
-            say(f"  repeat with: ./dev bench chaos --runs 1 --seed {seed}    its files: {kept}")
-        shutil.rmtree(folder, ignore_errors=True)
+    runs = [pool.submit(one_run, args.build, seed) for seed in seeds]
+    try:
+        for done in concurrent.futures.as_completed(runs):
+            take(*done.result(), result, faults, args.keep)
+    finally:
+        pool.shutdown(cancel_futures=True)
     result["by_fault"] = dict(sorted(faults.items()))
     result["seconds"] = round(time.monotonic() - began, 1)
     if args.json:

@@ -136,9 +136,10 @@ def second_job(run):
 
 def resize(run):
     size = run.random.choice([n for n in range(1, run.most + 1) if n != len(run.world())])
-    run.change("resize", size)
-    if len(run.world()) != size:
-        raise JobError(f"the world has {len(run.world())} members after `rewire resize {size}`")
+    before = len(run.world())
+    expected = size if run.change("resize", size) else before
+    if len(run.world()) != expected:
+        raise JobError(f"the world has {len(run.world())} members, not {expected}, after `rewire resize {size}`")
     return f"resize to {size}"
 
 
@@ -170,11 +171,9 @@ def replace(run):
 # ---- changes that are called off ------------------------------------------------------------------
 
 def _begin_grow(run):
-    world = len(run.world())
-    if world == run.most:
-        run.change("resize", world - 2)
-        world -= 2
-    return run.begin("resize", run.random.randint(world + 1, run.most))
+    if len(run.world()) == run.most:
+        run.change("resize", run.most - 2)
+    return run.begin("resize", run.random.randint(min(len(run.world()) + 1, run.most), run.most))
 
 
 def _wait_for_joiner(run):

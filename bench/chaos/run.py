@@ -40,6 +40,7 @@ class Run:
         self.job = None
         self.did = []  # (name of the fault, description)
         self.lost = set()
+        self.refused = 0  # changes
         self.may_end = False
         self.end = None  # (reason, exit statuses) of the end that must come
 
@@ -94,10 +95,12 @@ class Run:
         return command.returncode, output
 
     def change(self, *arguments):
-        """A change that nothing disturbs: it must succeed."""
+        """Whether a change was made. It may be refused with a reason: then the world is as it was."""
         status, output = self.finish(self.begin(*arguments))
-        if status != 0:
-            raise JobError(f"rewire {' '.join(map(str, arguments))}: status {status}: {output.strip()}")
+        if status != 0 and "rewire: " not in output:
+            raise JobError(f"rewire {arguments[0]}: status {status} without a reason: {output.strip()}")
+        self.refused += status != 0
+        return status == 0
 
     def wait(self, condition, what):
         deadline = time.monotonic() + PATIENCE_S
@@ -118,8 +121,8 @@ class Run:
         try:
             self._disturb()
             self._await_end()
-        except (JobError, subprocess.TimeoutExpired, OSError, ValueError) as error:
-            self.wrong = str(error)
+        except (JobError, subprocess.SubprocessError, OSError, ValueError, LookupError) as error:
+            self.wrong = f"{type(error).__name__}: {error}"
             if self._is_known_limit():
                 self.limit_reached, self.wrong = True, ""
         finally:
