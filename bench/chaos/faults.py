@@ -12,7 +12,7 @@ import time
 import processes
 from job import JobError
 
-SILENCE_S = 2.0  # REWIRE_SILENCE_MS of the jobs
+SILENCE_S = 3.0  # REWIRE_SILENCE_MS, its default
 BUSY = ["/bin/sh", "-c", "while :; do :; done"]
 BEFORE_ARMED = ("RESERVE", "PREPARE", "READY")  # phases in which no member of the change has verified yet
 # The reason with which a job must stop when a part of its state has no living copy.
@@ -273,6 +273,7 @@ def kill_guard(run):
 
 def kill_launcher_and_guard(run):
     run.must_end(statuses=[-signal.SIGKILL])
+    run.folder_stays = True
     pids = [run.launcher(), run.job.process.pid]
     for number in (signal.SIGSTOP, signal.SIGKILL):
         for pid in pids:

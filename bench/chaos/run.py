@@ -43,7 +43,7 @@ class Run:
         self.refused = 0  # changes
         self.may_end = False
         self.end = None  # (reason, exit statuses) of the end that must come
-
+        self.folder_stays = False  # until the next job: nobody is left to remove it
         self.limit_reached = False
         self.wrong = self.different = ""
         self.left = []
@@ -137,8 +137,7 @@ class Run:
         program = [str(self.build / "bin" / "gpt_train"), *TRAINING, "--zero", str(self.zero),
                    "--stop-file", str(self.folder / "stop"), "--log", str(self.folder / "steps" / "{member}.jsonl")]
         self.job = Job(self.build, self.folder, self.members, MOST, program, self.log, ["--job", "chaos"],
-                       {MARK: self.mark, "REWIRE_BUDDY": "on" if self.buddy else "off",
-                        "REWIRE_SILENCE_MS": str(int(faults.SILENCE_S * 1000)), "REWIRE_HEARTBEAT_MS": "200"})
+                       {MARK: self.mark, "REWIRE_BUDDY": "on" if self.buddy else "off"})
         self.job.wait_step(1)
         self.settle()
         for _ in range(self.random.randint(1, 3)):
@@ -216,5 +215,8 @@ class Run:
         self.left = [f"process {pid}: {name}" for pid, name in left]
         for pid, _ in left:
             processes.send(pid, signal.SIGKILL)
+        if self.folder_stays and not self.wrong:
+            subprocess.run([self.job.rewire, "run", "--dir", str(self.job.runtime), "--job", "next", "--no-preload",
+                            "--", "/bin/true"], capture_output=True, timeout=PATIENCE_S, check=True)
         if self.job is not None and self.job.runtime.is_dir():
             self.left += [f"folder {path.name}" for path in self.job.runtime.iterdir()]
