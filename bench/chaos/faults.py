@@ -1,122 +1,145 @@
-"""What the chaos benchmark does to a job: kills, stops, stalls, called-off changes, changes, overload.
+"""What the chaos benchmark does to a job: kills, stops, stalls, changes, called-off changes, overload.
 
-Each function takes a Run (chaos.py) and returns what it did, in a few words. A fault that takes a
-member out of the world says so by run.expect_loss(); any other loss is the job's mistake.
+Each function takes a Run (run.py) and returns what it did, in a few words. It predicts before it
+strikes: run.expect_loss() for members that the world may lose, run.must_end() or run.may_end where
+the job cannot, or need not, survive. Whatever was not predicted is the job's mistake.
 """
 
-import os
 import signal
 import subprocess
 import time
 
-SILENCE_S = 2.0  # REWIRE_SILENCE_MS of the jobs
+import processes
+from job import JobError
+
+SILENCE_S = 3.0  # REWIRE_SILENCE_MS, its default
 BUSY = ["/bin/sh", "-c", "while :; do :; done"]
+BEFORE_ARMED = ("RESERVE", "PREPARE", "READY")  # phases in which no member of the change has verified yet
+# The reason with which a job must stop when a part of its state has no living copy.
+STATE_IS_LOST = "exists nowhere any more"
 
 
-def _signal(pid, number):
-    try:
-        os.kill(pid, number)
-    except ProcessLookupError:
-        pass  # It had ended by itself: the end of the run tells whether it was allowed to.
+# ---- members --------------------------------------------------------------------------------------
+
+def _kill(run, victims):
+    """Kills members of the world at one moment."""
+    run.expect_loss(m for _, m, _ in victims)
+    # None can help to replace another one before it is killed itself.
+    for number in (signal.SIGSTOP, signal.SIGKILL):
+        for _, _, pid in victims:
+            processes.send(pid, number)
+    return "kill " + " ".join(f"slot {s}" for s, _, _ in sorted(victims))
 
 
-def _survivable(run, victims):
-    """Whether the state outlives these members: ZeRO-1 has one copy of a shard, in the next slot."""
-    slots = sorted(s for s, _, _ in victims)
-    size = len(run.world())
-    if len(victims) >= size:
-        return False
-    if run.zero == 0:
-        return True
-    return not any((s + 1) % size in slots for s in slots)
-
-
-def _victims(run, most):
+def _survivable(run, count):
+    """`count` members of the world, or fewer, that the job can lose."""
     world = run.world()
-    count = run.random.randint(1, min(most, len(world) - 1))
-    victims = run.random.sample(world, count)
-    while not _survivable(run, victims):
+    victims = run.random.sample(world, min(count, len(world) - 1))
+    while not run.survives({s for s, _, _ in victims}, len(world)):
         victims.pop()
     return victims
 
 
-def kill_some(run):
-    victims = _victims(run, 2)
-    run.expect_loss(m for _, m, _ in victims)
-    for _, _, pid in victims:
-        _signal(pid, signal.SIGKILL)
-    return "kill " + " ".join(f"slot {s}" for s, _, _ in sorted(victims))
+def kill_one(run):
+    return _kill(run, _survivable(run, 1))
+
+
+def kill_two(run):
+    """Neighbours, and under ZeRO-1 two that are not: their state is lost together with its copies."""
+    return _kill(run, _survivable(run, 2))
 
 
 def stop_one(run):
     """A member that hangs is lost; when it goes on it ends."""
-    slot, member, pid = _victims(run, 1)[0]
+    slot, member, pid = _survivable(run, 1)[0]
     run.expect_loss([member])
-    _signal(pid, signal.SIGSTOP)
-    run.wait_without(member)
-    _signal(pid, signal.SIGCONT)
-    return f"stop slot {slot}"
-
-
-def _stall(run, pids, seconds):
-    for pid in pids:
-        _signal(pid, signal.SIGSTOP)
-    time.sleep(seconds)
-    run.random.shuffle(pids)
-    for pid in pids:
-        _signal(pid, signal.SIGCONT)
-        time.sleep(run.random.choice([0, 0, 0.05, 0.3]))
+    processes.send(pid, signal.SIGSTOP)
+    run.wait(lambda: all(m != member for _, m, _ in run.world()), f"the loss of member {member}")
+    processes.send(pid, signal.SIGCONT)
+    run.wait(lambda: processes.has_ended(pid), f"the end of member {member}, which was lost and goes on,")
+    return f"stop slot {slot} for more than the silence"
 
 
 def pause_one(run):
     seconds = run.random.uniform(0.1, SILENCE_S / 2)
     slot, _, pid = run.random.choice(run.world())
     _stall(run, [pid], seconds)
-    return f"pause slot {slot} for {seconds:.1f} s"
+    return f"stop slot {slot} for {seconds:.1f} s"
+
+
+# ---- the whole host, and the control plane ----------------------------------------------------------
+
+def _stall(run, pids, seconds):
+    for pid in pids:
+        processes.send(pid, signal.SIGSTOP)
+    time.sleep(seconds)
+    run.random.shuffle(pids)
+    for pid in pids:
+        processes.send(pid, signal.SIGCONT)
+        time.sleep(run.random.choice([0, 0, 0.05, 0.3]))
 
 
 def stall_members(run):
-    seconds = SILENCE_S * run.random.uniform(0.5, 2)
+    seconds = SILENCE_S * run.random.uniform(0.5, 1.5)
     _stall(run, [pid for _, _, pid in run.world()], seconds)
     return f"stop all members for {seconds:.1f} s"
 
 
 def stall_host(run):
-    seconds = SILENCE_S * run.random.uniform(0.5, 2)
-    pids = [pid for _, _, pid in run.world()] + [run.agent(), run.job.process.pid]
-    _stall(run, pids, seconds)
-    return f"stop members, agent and launcher for {seconds:.1f} s"
+    seconds = SILENCE_S * run.random.uniform(0.5, 1.5)
+    _stall(run, [pid for _, _, pid in run.world()] + [run.agent(), run.launcher(), run.job.process.pid], seconds)
+    return f"stop members, agent, launcher and guard for {seconds:.1f} s"
+
+
+def stall_members_and_agent(run):
+    seconds = SILENCE_S * run.random.uniform(0.5, 1.5)
+    _stall(run, [pid for _, _, pid in run.world()] + [run.agent()], seconds)
+    return f"stop members and agent for {seconds:.1f} s"
 
 
 def stall_agent(run):
-    seconds = SILENCE_S * run.random.uniform(0.2, 2)
+    seconds = SILENCE_S * run.random.uniform(0.2, 1.5)
     _stall(run, [run.agent()], seconds)
     return f"stop the agent for {seconds:.1f} s"
 
 
 def kill_agent(run):
-    _signal(run.agent(), signal.SIGKILL)
+    processes.send(run.agent(), signal.SIGKILL)
     return "kill the agent"
 
 
 def overload(run):
-    seconds = run.random.uniform(1, 2 * SILENCE_S)
+    """More busy processes than processors while something else happens."""
     count = run.random.choice([4, 8, 16])
     busy = [subprocess.Popen(BUSY) for _ in range(count)]
     try:
-        time.sleep(seconds)
+        fault = run.random.choice([f for f in possible(run) if f is not overload])
+        what = fault(run)
+        time.sleep(run.random.uniform(0, 1))
     finally:
         for process in busy:
             process.kill()
             process.wait()
-    return f"{count} busy processes for {seconds:.1f} s"
+    return f"{what}, beside {count} busy processes"
+
+
+def second_job(run):
+    """A job of the same name is refused."""
+    second = subprocess.run([run.job.rewire, "run", "--dir", str(run.job.runtime), "--job", "chaos", "--no-preload",
+                             "--", "/bin/true"], capture_output=True, text=True, timeout=60, check=False)
+    if second.returncode == 0 or "runs already" not in second.stderr:
+        raise JobError(f"a second job of the same name: status {second.returncode}: {second.stderr.strip()}")
+    return "start a second job of the same name"
 
 
 # ---- changes ------------------------------------------------------------------------------------
 
 def resize(run):
-    size = run.random.choice([n for n in range(2, run.most + 1) if n != len(run.world())])
-    run.change("resize", size)
+    size = run.random.choice([n for n in range(1, run.most + 1) if n != len(run.world())])
+    before = len(run.world())
+    expected = size if run.change("resize", size) else before
+    if len(run.world()) != expected:
+        raise JobError(f"the world has {len(run.world())} members, not {expected}, after `rewire resize {size}`")
     return f"resize to {size}"
 
 
@@ -126,11 +149,17 @@ def rebuild(run):
 
 
 def drain(run):
-    if len(run.world()) < 2:
-        return resize(run)
     slot, member, _ = run.random.choice(run.world())
     run.change("drain", member)
     return f"drain slot {slot}"
+
+
+def reclaim(run):
+    """SIGTERM is a reclaim notice."""
+    slot, member, pid = run.random.choice(run.world())
+    processes.send(pid, signal.SIGTERM)
+    run.wait(lambda: all(m != member for _, m, _ in run.world()), f"member {member}'s leaving")
+    return f"reclaim slot {slot}"
 
 
 def replace(run):
@@ -142,43 +171,155 @@ def replace(run):
 # ---- changes that are called off ------------------------------------------------------------------
 
 def _begin_grow(run):
-    size = min(run.most, len(run.world()) + run.random.randint(1, 2))
-    if size == len(run.world()):
-        run.change("resize", size - 1)
-        size = run.most
-    grow = run.begin("resize", size)
-    # Under ZeRO-1 a death right after the change is not survived (README), so it comes before.
-    time.sleep(run.random.uniform(0, 0.1 if run.zero else 0.6))
-    return grow
+    if len(run.world()) == run.most:
+        run.change("resize", run.most - 2)
+    return run.begin("resize", run.random.randint(min(len(run.world()) + 1, run.most), run.most))
 
 
-def drain_during_grow(run):
+def _wait_for_joiner(run):
+    """(member, pid) of a process that is to join; None: the change was quicker."""
+    deadline = time.monotonic() + SILENCE_S
+    while time.monotonic() < deadline:
+        status = run.job.status()
+        world = {m["member"] for m in status["world"]["members"]}
+        for m in status["members"]:
+            if m["member"] not in world and m["state"] == "joining" and m.get("pid"):
+                return m["member"], m["pid"]
+        if status["transition"] is None and status["steady"]:
+            return None
+    return None
+
+
+def _hold(run):
+    """Begins a grow and stops its joiner.
+
+    (command, joiner). While the joiner is stopped nothing can be committed, so that a member's death
+    falls before the commit. Where it was stopped too late a death may come after the commit and before
+    the first copies of the new world, which ZeRO-1 does not survive (README).
+    """
     grow = _begin_grow(run)
-    slot, member, _ = run.random.choice(run.world())
-    run.change("drain", member, "--within", "60s")
-    run.end(grow)
-    return f"drain slot {slot} with a deadline during a grow"
+    time.sleep(run.random.uniform(0, 0.1))
+    joiner = _wait_for_joiner(run)
+    if joiner is not None:
+        processes.send(joiner[1], signal.SIGSTOP)
+    if joiner is None or run.job.status()["phase"] not in BEFORE_ARMED:
+        run.may_end = run.may_end or run.zero == 1
+    return grow, joiner
+
+
+def _release(joiner):
+    if joiner is not None:
+        processes.send(joiner[1], signal.SIGCONT)
+
+
+def kill_while_preparing(run):
+    grow, joiner = _hold(run)
+    what = _kill(run, _survivable(run, 1))
+    _release(joiner)
+    run.finish(grow)
+    return f"{what} while a grow prepares"
 
 
 def kill_during_grow(run):
+    """At any moment of the change."""
     grow = _begin_grow(run)
-    what = kill_some(run) if len(run.world()) > 1 else "nothing"
-    run.end(grow)
+    run.may_end = run.may_end or run.zero == 1
+    time.sleep(run.random.uniform(0, 0.6))
+    what = _kill(run, _survivable(run, 1))
+    run.finish(grow)
     return f"{what} during a grow"
 
 
 def kill_joiner(run):
-    """Its change fails, or its death is a loss of the new world."""
+    """The change fails, or the death is a loss of the new world."""
+    grow, joiner = _hold(run)
+    if joiner is not None:
+        run.expect_loss([joiner[0]])
+        processes.send(joiner[1], signal.SIGKILL)
+    run.finish(grow)
+    return "kill a joiner" if joiner is not None else "a grow, too quick to be disturbed"
+
+
+def drain_during_grow(run):
     grow = _begin_grow(run)
-    known = {m for _, m, _ in run.world()}
-    joiners = [(m["member"], m["pid"]) for m in run.job.status()["members"] if m["member"] not in known and m.get("pid")]
-    for member, pid in joiners[:1]:
-        run.expect_loss([member])
-        _signal(pid, signal.SIGKILL)
-    run.end(grow)
-    return f"kill {len(joiners[:1])} joiner during a grow"
+    time.sleep(run.random.uniform(0, 0.3))
+    slot, member, _ = run.random.choice(run.world())
+    run.change("drain", member, "--within", "60s")
+    run.finish(grow)
+    return f"drain slot {slot} with a deadline during a grow"
 
 
-# More often what once ended jobs.
-ALL = [kill_some, kill_some, stop_one, pause_one, stall_members, stall_members, stall_host, stall_host, stall_agent,
-       kill_agent, overload, resize, rebuild, drain, replace, drain_during_grow, kill_during_grow, kill_joiner]
+def kill_agent_during_grow(run):
+    grow = _begin_grow(run)
+    time.sleep(run.random.uniform(0, 0.4))
+    kill_agent(run)
+    run.finish(grow)
+    return "kill the agent during a grow"
+
+
+# ---- what no job survives -------------------------------------------------------------------------
+
+def kill_launcher(run):
+    run.must_end(statuses=[128 + signal.SIGKILL])
+    processes.send(run.launcher(), signal.SIGKILL)
+    return "kill the launcher"
+
+
+def kill_guard(run):
+    run.must_end(statuses=[-signal.SIGKILL])
+    processes.send(run.job.process.pid, signal.SIGKILL)
+    return "kill the guard"
+
+
+def kill_launcher_and_guard(run):
+    run.must_end(statuses=[-signal.SIGKILL])
+    run.folder_stays = True
+    pids = [run.launcher(), run.job.process.pid]
+    for number in (signal.SIGSTOP, signal.SIGKILL):
+        for pid in pids:
+            processes.send(pid, number)
+    return "kill launcher and guard"
+
+
+def kill_all(run):
+    run.must_end()
+    return _kill(run, run.world())
+
+
+def kill_neighbours(run):
+    """Under ZeRO-1: a slot, and the next one, which has the only copy of its state."""
+    world = run.world()
+    first = run.random.randrange(len(world))
+    run.must_end(STATE_IS_LOST)
+    return _kill(run, [world[first], world[(first + 1) % len(world)]])
+
+
+def kill_one_without_copies(run):
+    run.must_end(STATE_IS_LOST)
+    return _kill(run, [run.random.choice(run.world())])
+
+
+# ---- which of them --------------------------------------------------------------------------------
+
+HARMLESS = [pause_one, stall_members, stall_host, stall_members_and_agent, stall_agent, kill_agent, overload,
+            second_job, resize, rebuild, replace, kill_agent_during_grow]
+OF_TWO = [drain, reclaim, drain_during_grow]
+OF_TWO_WITH_COPIES = [kill_one, kill_one, kill_two, kill_two, stop_one, kill_while_preparing, kill_while_preparing,
+                      kill_during_grow, kill_joiner, kill_joiner]
+
+
+def possible(run):
+    """Faults that the job as it is now survives."""
+    size = len(run.world())
+    return HARMLESS + (OF_TWO if size > 1 else []) + (OF_TWO_WITH_COPIES if size > 1 and run.buddy else [])
+
+
+def deadly(run):
+    """Faults that the job as it is now does not survive."""
+    size = len(run.world())
+    found = [kill_launcher, kill_guard, kill_launcher_and_guard, kill_all]
+    if run.zero == 1 and size > 2:
+        found.append(kill_neighbours)
+    if not run.buddy and size > 1:
+        found += [kill_one_without_copies] * 2
+    return found

@@ -18,22 +18,27 @@ def libraries(build):
 
 
 class Job:
-    """Starts `rewire run -n members`; close() ends it. Every wait has a deadline."""
+    """Starts `rewire run -n members`; close() ends it. Every wait has a deadline.
 
-    def __init__(self, build, folder, members, most, program, log):
+    options: further ones of `rewire run`. environment: further variables of every process of the job.
+    """
+
+    def __init__(self, build, folder, members, most, program, log, options=(), environment=None):
         self.rewire = str(pathlib.Path(build) / "bin" / "rewire")
         self.folder = pathlib.Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
         self.log = log
         self.output = open(self.folder / "output.txt", "wb")
         self.socket = str(self.folder / "agent.sock")
+        self.runtime = self.folder / "run"  # has the job's own folder, while the job runs
         command = [self.rewire, "run", "-n", str(members), "--max", str(most),
                    f"--sim={libraries(build)}",
-                   "--dir", str(self.folder), "--socket", self.socket,
-                   "--trace-dir", str(self.folder / "traces"), "--"] + program
+                   "--dir", str(self.runtime), "--socket", self.socket,
+                   "--trace-dir", str(self.folder / "traces"), *options, "--"] + program
         # A process group of its own: close() ends the launcher, and the launcher its members.
         self.process = subprocess.Popen(command, stdout=self.output, stderr=subprocess.STDOUT,
-                                        stdin=subprocess.DEVNULL, start_new_session=True)
+                                        stdin=subprocess.DEVNULL, start_new_session=True,
+                                        env=dict(os.environ, **(environment or {})))
 
     def cli(self, *arguments, timeout=60):
         """Runs one rewire command with --json and gives its object."""
@@ -87,6 +92,7 @@ class Job:
             raise JobError(f"the job ended with status {status}; its output is in {self.folder}/output.txt")
 
     def close(self):
+        """Ends the launcher, and the launcher its members; a guard that is killed has the same effect."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
             try:

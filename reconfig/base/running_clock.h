@@ -27,6 +27,7 @@ class RunningClock {
   [[nodiscard]] Time OwnersTime(Time running) const { return running + stalled_; }
   // When the next reading is due at the latest, in the owner's time.
   [[nodiscard]] Time NextReading() const { return last_ + step_ / 2; }
+  [[nodiscard]] Duration step() const { return step_; }
   // The sum of all stalls.
   [[nodiscard]] Duration stalled() const { return stalled_; }
 

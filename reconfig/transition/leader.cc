@@ -62,7 +62,7 @@ bool Leader::steady() const {
 
 void Leader::Start(Time now, Out* out) {
   now = Awake(now);
-  counted_ = spoke_ = now;
+  counted_ = spoke_ = ticked_ = now;
   if (record_.world.epoch > 0) {
     idle_phase_ = Phase::kRecovering;
     recover_by_ = now + options_.grace;
@@ -217,7 +217,11 @@ void Leader::Greet(Time now, MemberId member, Out* out) {
       const auto slot = record_.world.SlotOf(m);
       target.members.push_back(slot ? record_.world.members[*slot] : WorldMember{m, 0, ""});
     }
-    Send(member, Welcome{target, true, NamesKey(options_.job_key)}, out);
+    Welcome welcome{target, true, NamesKey(options_.job_key)};
+    for (const WorldMember& m : record_.world.members) {
+      if (!target.SlotOf(m.member)) welcome.leaving.push_back(m);
+    }
+    Send(member, welcome, out);
     return;
   }
   Send(member, Welcome{record_.world, false, NamesKey(options_.job_key)}, out);
@@ -306,6 +310,7 @@ Time Leader::Awake(Time now) { return clock_.Read(now); }
 
 void Leader::OnTick(Time now, Out* out) {
   now = Awake(now);
+  ticked_ = now;
   if (idle_phase_ == Phase::kStopped) return;
   if (clock_.stalled() - told_stall_ > options_.silence) {
     Tell(now, NoteKind::kWarning,
@@ -339,12 +344,14 @@ std::optional<Time> Leader::NextDeadline() const {
     if (!peer.connected || peer.finished || peer.lost) continue;
     members = true;
     // The earliest, if others speak all the time. One that is not judged yet is looked at again
-    // with the next reading of the clock.
+    // with the next tick.
     const Duration left = options_.silence - (speaking_ - peer.heard_at);
     if (left > Duration{}) at(counted_ + left);
   }
+  // Messages read the clock, too: a tick that followed the last reading would never come while
+  // members speak often.
+  if (next || members) at(ticked_ + clock_.step() / 2);
   if (next) next = clock_.OwnersTime(*next);
-  if (next || members) at(clock_.NextReading());
   return next;
 }
 

@@ -276,7 +276,8 @@ class Leader {
   // the world spoke, counted up to counted_. It stands still while nobody speaks.
   Duration speaking_{};
   Time counted_{};
-  Time spoke_{};  // when a member of the world was last heard
+  Time spoke_{};   // when a member of the world was last heard
+  Time ticked_{};  // when silence and deadlines were last looked at
   bool told_silence_ = false;
 };
 

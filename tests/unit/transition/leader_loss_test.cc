@@ -110,6 +110,29 @@ TEST_F(LeaderTest, AJoinerSaysNothingAboutTheMembersOfTheWorld) {
   EXPECT_FALSE(d.Last<EndJob>().has_value());
 }
 
+TEST_F(LeaderTest, ASilentMemberIsLostHoweverOftenTheOthersSpeak) {
+  // As the agent does: messages first, and a tick only when it is due.
+  const Time end = d.now + seconds(10);
+  while (d.now < end && !d.Sent<Lost>(0)) {
+    d.now += milliseconds(70);
+    for (const MemberId m : {0, 1}) d.Say(m, Heartbeat{});
+    if (d.now >= *d.leader.NextDeadline()) d.leader.OnTick(d.now, &d.out);
+  }
+  EXPECT_THAT(d.Sent<Lost>(0).value().members, ElementsAre(2));
+  EXPECT_LT(d.now, end - seconds(6));
+}
+
+// An overloaded agent reads late, and what it reads is from everyone who lives.
+TEST_F(LeaderTest, ASilentMemberIsLostWhenTheOthersAreHeardLate) {
+  LeaderOptions often = LeaderDriver::Options(3);
+  often.heartbeat = milliseconds(100);
+  LeaderDriver late(often);
+  late.Form(3);
+  late.silent = {2};
+  late.Pass(seconds(10));
+  EXPECT_THAT(late.Sent<Lost>(0).value().members, ElementsAre(2));
+}
+
 TEST_F(LeaderTest, AfterItStoodStillItselfNobodyIsSilent) {
   d.now += seconds(60);
   d.leader.OnTick(d.now, &d.out);

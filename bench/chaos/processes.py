@@ -1,0 +1,47 @@
+"""The processes of a run, as /proc shows them, and signals to them."""
+
+import os
+import pathlib
+import time
+
+
+def send(pid, number):
+    """A process that has ended by itself gets no signal: the end of the run tells whether it may."""
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        pass
+
+
+def parent(pid):
+    # "PID (NAME) STATE PARENT": the name may have brackets itself.
+    return int(pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[1])
+
+
+def has_ended(pid):
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] in "ZX"
+    except OSError:
+        return True
+
+
+def with_variable(line):
+    """[(pid, name)] of the processes that were started with NAME=VALUE in their environment."""
+    found = []
+    for entry in pathlib.Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and f"{line}\0".encode() in (entry / "environ").read_bytes():
+                found.append((int(entry.name), (entry / "comm").read_text().strip()))
+        except OSError:
+            pass  # It ended, or belongs to another user.
+    return found
+
+
+def await_none(line, seconds):
+    """Waits until no process has the variable; gives those that still have it."""
+    deadline = time.monotonic() + seconds
+    while True:
+        found = with_variable(line)
+        if not found or time.monotonic() > deadline:
+            return found
+        time.sleep(0.05)
