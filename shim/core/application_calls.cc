@@ -94,6 +94,9 @@ void ShimCommunicators::OnClosing(VirtualCommunicator* comm, bool aborting) {
     free_before_.erase(comm);
     several = HasRank(chain->id);
   }
+  // Before the build under way is stopped: a change that meets a destroyed communicator is prepared
+  // anew, but one whose build has failed ends.
+  if (!several && events() != nullptr) events()->Destroyed(chain->id);
   std::vector<std::unique_ptr<Link>> dropped;
   void* scratch = nullptr;
   {
@@ -125,10 +128,7 @@ void ShimCommunicators::OnClosing(VirtualCommunicator* comm, bool aborting) {
       if (device_->Enter(chain->context).ok()) device_->Free(scratch);
     });
   }
-  if (events() != nullptr) {
-    if (!several) events()->Destroyed(chain->id);
-    events()->Moved();
-  }
+  if (events() != nullptr) events()->Moved();
   REWIRE_DEBUG("a communicator was %s", aborting ? "aborted" : "destroyed");
 }
 

@@ -198,6 +198,21 @@ TEST_F(BuildTest, DestroyingACommunicatorEndsItsBuild) {
   EXPECT_THAT(events_.destroyed, ElementsAre(CommunicatorId{1, 1}));
 }
 
+TEST_F(BuildTest, ADestructionIsReportedBeforeTheBuildThatItStops) {
+  Program program(core_.get(), 1);
+  ASSERT_EQ(program.Create(2, 0), ncclSuccess);
+  FakeNccl::Get().init_blocks = true;
+  Answer<bool> known;
+  core_->Build(1, {BuildOf(program, 2, 0)}, Now() + seconds(100),
+               [&, answer = known.Callback()](const absl::Status&) {
+                 MutexLock lock(&events_.mutex);
+                 answer(!events_.destroyed.empty());
+               });
+  ASSERT_TRUE(Eventually([&] { return Calls().size() == 2; }));
+  program.Close();
+  EXPECT_EQ(known.Wait(), true);
+}
+
 TEST_F(BuildTest, OneFailureDropsTheWholeEpoch) {
   Program a(core_.get(), 1);
   Program b(core_.get(), 2);
