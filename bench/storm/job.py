@@ -90,8 +90,8 @@ class Job:
         if not self.alive():
             return
         built_late = self.scenario.build_ms is not None and "in time" in text
-        # The program destroyed or created a communicator in the middle of the change.
-        changed = "was destroyed by the program" in text or "created communicator" in text
+        # Communicators were created and destroyed faster than they can be rebuilt.
+        changed = "created communicator" in text or "destroyed communicator" in text
         (self.explained if built_late or changed else self.unexplained).append(text)
 
     def kill_rank(self):
@@ -102,6 +102,14 @@ class Job:
             if member["slot"] == self.scenario.killed_rank:
                 self.killed = self.scenario.killed_rank
                 os.kill(member["pid"], signal.SIGKILL)
+
+    def let_change(self, changes):
+        """Whether the ranks may create and destroy communicators, from their next vote on."""
+        keep = self.folder / "keep"
+        if changes:
+            keep.unlink(missing_ok=True)
+        else:
+            keep.touch()
 
     def run(self):
         if not self.wait_for_world():
@@ -114,6 +122,7 @@ class Job:
                 self.kill_rank()
             if self.killed is not None or not self.alive():
                 break
+            self.let_change(self.scenario.random.random() < 0.3)
             time.sleep(self.scenario.random.random() * 0.3)
             self.rebuild()
         (self.folder / "end").touch()

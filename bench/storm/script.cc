@@ -9,8 +9,8 @@ namespace {
 
 constexpr size_t kMostCommunicators = 6;
 constexpr uint64_t kStepsBetweenVotes = 25;
-// Communicators come and go at first and later seldom: a rebuild needs some time with the same
-// ones.
+// Communicators come and go often at first and later less often: a rebuild needs some time with
+// the same ones.
 constexpr uint64_t kFirstSteps = 40, kChangesAtFirst = 8, kChangesLater = 400;
 constexpr size_t kCounts[] = {1, 3, 64, 1000, 4096, 20000};
 
@@ -110,14 +110,14 @@ Step Script::Change() {
   return step;
 }
 
-Step Script::Next() {
+Step Script::Next(bool changes) {
   // A step that destroys a communicator still finds it, so the next step removes it.
   if (gone_ != 0) members_.erase(std::exchange(gone_, 0));
   ++number_;
   Step step;
   if (number_ % kStepsBetweenVotes == 0) {
     step.kind = StepKind::kVote;
-  } else if (random_.OneIn(number_ < kFirstSteps ? kChangesAtFirst : kChangesLater)) {
+  } else if (random_.OneIn(number_ < kFirstSteps ? kChangesAtFirst : kChangesLater) && changes) {
     step = Change();
   } else if (random_.OneIn(5)) {
     step.kind = StepKind::kSynchronize;

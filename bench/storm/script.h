@@ -49,7 +49,7 @@ enum class StepKind {
   kAbort,
   kRegister,
   kDeregister,
-  kVote  // whether the storm ends
+  kVote  // how the storm goes on
 };
 [[nodiscard]] const char* NameOf(StepKind kind);
 
@@ -69,7 +69,8 @@ class Script {
   Script(uint64_t seed, int thread, int ranks, const Features& features);
 
   // The first communicator, of all ranks, is number 0 and exists before the first step.
-  [[nodiscard]] Step Next();
+  // Creates and destroys communicators only with `changes`, which is the same on all ranks.
+  [[nodiscard]] Step Next(bool changes);
   [[nodiscard]] const Member& At(int communicator) const { return members_.at(communicator); }
 
  private:

@@ -265,11 +265,11 @@ void Worker::Synchronize() {
   }
 }
 
-bool Worker::Vote(const Step& step) {
+Word Worker::Vote(const Step& step) {
   Synchronize();
   const Live& all = live_.at(0);
   Slot& slot = *slots_.front();
-  int32_t votes = options_.rank == 0 && folder_->IsEnding() ? 1 : 0;
+  auto votes = static_cast<int32_t>(options_.rank == 0 ? folder_->Read() : Word::kChange);
   const auto input = reinterpret_cast<CUdeviceptr>(slot.input());
   CheckCuda("cuMemcpyHtoDAsync",
             cuda_->MemcpyHtoDAsync(input, &votes, sizeof votes, stream_) == CUDA_SUCCESS &&
@@ -282,7 +282,7 @@ bool Worker::Vote(const Step& step) {
             cuda_->MemcpyDtoHAsync(&votes, input, sizeof votes, stream_) == CUDA_SUCCESS &&
                 cuda_->StreamSynchronize(stream_) == CUDA_SUCCESS);
   WaitUntilReady("ncclCommGetAsyncError", all);
-  return votes != 0;
+  return static_cast<Word>(votes);
 }
 
 void Worker::Do(const Step& step) {
@@ -320,11 +320,11 @@ WorkerResult Worker::Run() {
     for (size_t i = 0; i < kSlots; ++i) slots_.push_back(std::make_unique<Slot>(cuda_, stream_));
     place_->Enter("first communicator", 0, 0);
     Create(0, script_.At(0));
-    for (bool ends = false; !ends; ++result_.steps) {
-      const Step step = script_.Next();
+    for (Word word = Word::kChange; word != Word::kEnd; ++result_.steps) {
+      const Step step = script_.Next(word == Word::kChange);
       place_->Enter(NameOf(step.kind), step.number, step.communicator);
       if (step.kind == StepKind::kVote) {
-        ends = Vote(step);
+        word = Vote(step);
       } else {
         Do(step);
       }

@@ -62,7 +62,8 @@ class Worker {
   void Remove(const Step& step);
   void Register(const Step& step);
   void Pair(const Step& step);
-  [[nodiscard]] bool Vote(const Step& step);
+  // The controller's word as all ranks have heard it at the same step.
+  [[nodiscard]] Word Vote(const Step& step);
   // Fills a slot; the caller issues the operation.
   Slot* Prepare(const Live& live, StepKind kind, const Step& step, uint64_t variant);
   void Collective(const Live& live, const Step& step);
