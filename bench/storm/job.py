@@ -22,7 +22,7 @@ class Scenario:
         self.threads = draw.choice([1, 1, 2, 3])
         self.attempts = attempts
         # Some builds do not end in time, so that their cancellation is tested.
-        self.build_ms = draw.choice([None, None, None, draw.randint(100, 600)])
+        self.build_ms = draw.choice([None, None, None, draw.randint(200, 2000)])
         self.kill_after = draw.randrange(attempts) if draw.random() < 0.2 else None
         self.killed_rank = draw.randrange(self.ranks)
 
@@ -89,7 +89,8 @@ class Job:
             text = transition["summary"] if transition else ""
         if not self.alive():
             return
-        built_late = self.scenario.build_ms is not None and "in time" in text
+        built_late = self.scenario.build_ms is not None and (
+            "in time" in text or "REWIRE_BUILD_MS" in text)
         # Communicators were created and destroyed faster than they can be rebuilt.
         changed = "created communicator" in text or "destroyed communicator" in text
         (self.explained if built_late or changed else self.unexplained).append(text)
@@ -122,7 +123,7 @@ class Job:
                 self.kill_rank()
             if self.killed is not None or not self.alive():
                 break
-            self.let_change(self.scenario.random.random() < 0.3)
+            self.let_change(self.scenario.random.random() < 0.2)
             time.sleep(self.scenario.random.random() * 0.3)
             self.rebuild()
         (self.folder / "end").touch()

@@ -61,7 +61,7 @@ def main():
     parser.add_argument("--seeds", type=int, default=30, help="jobs")
     parser.add_argument("--seed", type=int, default=1, help="of the first job")
     parser.add_argument("--ranks", default="2,3,4", help="numbers of processes to draw from")
-    parser.add_argument("--rebuilds", type=int, default=14, help="asked for in each job")
+    parser.add_argument("--rebuilds", type=int, default=16, help="asked for in each job")
     parser.add_argument("--patience", type=int, default=90, help="seconds until it is a hang")
     parser.add_argument("--without", default="", help="parts to leave out; see storm_rank --help")
     parser.add_argument("--keep", help="folder for the output of jobs that failed")
