@@ -46,9 +46,9 @@ class Job:
         self.explained = []    # refusals with a reason that the scenario gives
         self.unexplained = []  # all others
         self.killed = None
-        environment = dict(os.environ, REWIRE_SILENCE_MS="15000")
-        if scenario.build_ms is not None:
-            environment["REWIRE_BUILD_MS"] = str(scenario.build_ms)
+        # Only a short deadline of the scenario's may pass, however busy the machine is.
+        build_ms = scenario.build_ms or 1000 * patience
+        environment = dict(os.environ, REWIRE_SILENCE_MS="15000", REWIRE_BUILD_MS=str(build_ms))
         command = [self.rewire, "run", "-n", str(scenario.ranks), f"--sim={libraries}",
                    "--dir", str(self.folder), "--socket", self.socket, "--",
                    str(build / "bin" / "storm_rank"), "--folder", str(self.folder),
@@ -80,7 +80,7 @@ class Job:
         return False
 
     def rebuild(self):
-        status, text = self.command("rebuild", "--reason", "storm", "--timeout", f"{self.patience}s")
+        status, text = self.command("rebuild", "--reason", "storm", "--timeout", f"{2 * self.patience}s")
         if status == 0:
             transition = json.loads(text)["transition"]
             if transition and transition["result"] == "committed":

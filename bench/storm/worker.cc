@@ -103,12 +103,38 @@ void Worker::Split(const Step& step) {
   live_[color] = child;
 }
 
+void Worker::Shrink(const Step& step) {
+  Live* const parent = Find(step.communicator);
+  const auto& [number, member] = *step.made.begin();
+  Live child;
+  child.member = member;
+  const auto own = std::find(member.ranks.begin(), member.ranks.end(), options_.rank);
+  if (parent == nullptr || own == member.ranks.end()) return;
+  child.rank = static_cast<int>(own - member.ranks.begin());
+  std::vector<int> excluded;
+  for (size_t i = 0; i < parent->member.ranks.size(); ++i) {
+    const int rank = parent->member.ranks[i];
+    if (std::find(member.ranks.begin(), member.ranks.end(), rank) == member.ranks.end()) {
+      excluded.push_back(static_cast<int>(i));
+    }
+  }
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = member.nonblocking ? 0 : 1;
+  Check("ncclCommShrink",
+        ncclCommShrink(parent->handle, excluded.data(), static_cast<int>(excluded.size()),
+                       &child.handle, &config, NCCL_SHRINK_DEFAULT),
+        parent);
+  WaitUntilReady("ncclCommShrink", child);
+  live_[number] = child;
+}
+
 void Worker::Remove(const Step& step) {
   Live* const live = Find(step.communicator);
   if (live == nullptr) return;
   if (live->registration != nullptr) {
     Check("ncclCommDeregister", ncclCommDeregister(live->handle, live->registration), live);
   }
+  CloseWindow(live);
   const Live removed = *live;
   live_.erase(step.communicator);
   if (step.kind == StepKind::kAbort) {
@@ -140,6 +166,24 @@ void Worker::Register(const Step& step) {
     Check("ncclCommDeregister",
           ncclCommDeregister(live->handle, std::exchange(live->registration, nullptr)), live);
   }
+}
+
+// All ranks of a communicator open and close its window at the same step.
+void Worker::OpenWindow(const Step& step) {
+  Live* const live = Find(step.communicator);
+  if (live == nullptr || live->window != nullptr) return;
+  Synchronize();
+  Slot& slot = *slots_[step.number % slots_.size()];
+  const ncclResult_t result = ncclCommWindowRegister(live->handle, slot.input(), slot.bytes(),
+                                                     &live->window, NCCL_WIN_COLL_SYMMETRIC);
+  Check("ncclCommWindowRegister", result, live);
+}
+
+void Worker::CloseWindow(Live* live) {
+  if (live == nullptr || live->window == nullptr) return;
+  Synchronize();
+  Check("ncclCommWindowDeregister",
+        ncclCommWindowDeregister(live->handle, std::exchange(live->window, nullptr)), live);
 }
 
 Slot* Worker::Prepare(const Live& live, StepKind kind, const Step& step, uint64_t variant) {
@@ -296,6 +340,9 @@ void Worker::Do(const Step& step) {
     case StepKind::kSplit:
       Synchronize();
       return Split(step);
+    case StepKind::kShrink:
+      Synchronize();
+      return Shrink(step);
     case StepKind::kAbort:
       Synchronize();
       return Remove(step);
@@ -305,6 +352,10 @@ void Worker::Do(const Step& step) {
     case StepKind::kRegister:
     case StepKind::kDeregister:
       return Register(step);
+    case StepKind::kOpenWindow:
+      return OpenWindow(step);
+    case StepKind::kCloseWindow:
+      return CloseWindow(Find(step.communicator));
     case StepKind::kPair:
       return Pair(step);
     default:

@@ -48,6 +48,7 @@ class Worker {
     int rank = 0;
     ncclComm_t handle = nullptr;
     void* registration = nullptr;
+    ncclWindow_t window = nullptr;
   };
 
   // Throws Stop with kLost where NCCL reports an error; waits while it is in progress.
@@ -59,8 +60,11 @@ class Worker {
   void Do(const Step& step);
   void Create(int number, const Member& member);
   void Split(const Step& step);
+  void Shrink(const Step& step);
   void Remove(const Step& step);
   void Register(const Step& step);
+  void OpenWindow(const Step& step);
+  void CloseWindow(Live* live);
   void Pair(const Step& step);
   // The controller's word as all ranks have heard it at the same step.
   [[nodiscard]] Word Vote(const Step& step);
