@@ -46,8 +46,9 @@ class Job:
         self.explained = []    # refusals with a reason that the scenario gives
         self.unexplained = []  # all others
         self.killed = None
-        # Only a short deadline of the scenario's may pass, however busy the machine is.
-        build_ms = scenario.build_ms or 1000 * patience
+        # Only a short deadline of the scenario may pass, however busy the machine is; a creation after
+        # a kill ends at it before it counts as a hang.
+        build_ms = scenario.build_ms or 500 * patience
         environment = dict(os.environ, REWIRE_SILENCE_MS="15000", REWIRE_BUILD_MS=str(build_ms))
         command = [self.rewire, "run", "-n", str(scenario.ranks), f"--sim={libraries}",
                    "--dir", str(self.folder), "--socket", self.socket, "--",
