@@ -177,6 +177,8 @@ void Worker::OpenWindow(const Step& step) {
   const ncclResult_t result = ncclCommWindowRegister(live->handle, slot.input(), slot.bytes(),
                                                      &live->window, NCCL_WIN_COLL_SYMMETRIC);
   Check("ncclCommWindowRegister", result, live);
+  // NCCL says ncclSuccess also while a non-blocking communicator is in progress.
+  WaitUntilReady("ncclCommWindowRegister", *live);
 }
 
 void Worker::CloseWindow(Live* live) {
