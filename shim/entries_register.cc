@@ -126,7 +126,7 @@ ncclResult_t CommWindowRegister(ncclComm_t comm, void* buff, size_t size, ncclWi
   ours->registrations.AddLater(r, win);
   if (group != nullptr) {
     group->windows.push_back(ours);
-  } else if (result == ncclSuccess) {
+  } else if (ours->recipe.blocking) {
     ours->registrations.TakeStored(generation->values);
   }
   return result;

@@ -38,7 +38,8 @@ ncclResult_t Again(Registration r, Generation* generation) {
   return generation->values.Set(r.index, value) ? ncclSuccess : ncclSystemError;
 }
 
-// A non-blocking communicator takes the next call after that. A loss ends the wait.
+// A non-blocking communicator takes the next call after that. A loss ends the wait. NCCL 2.28 and
+// 2.30 answer ncclSuccess for a window that is still in progress.
 ncclResult_t Settled(const Generation* generation) {
   ncclResult_t state = ncclInProgress;
   while (state == ncclInProgress) {
@@ -67,9 +68,11 @@ ncclResult_t ReplayAll(VirtualCommunicator* comm, Generation* generation,
                        int group_depth) noexcept {
   for (const Registration& r : comm->registrations.All()) {
     if (generation->values.Get(r.index)) continue;
-    ncclResult_t result = Again(r, generation);
-    if (result == ncclInProgress) result = group_depth > 0 ? ncclSuccess : Settled(generation);
-    if (result != ncclSuccess) return result;
+    const ncclResult_t result = Again(r, generation);
+    if (result != ncclSuccess && result != ncclInProgress) return result;
+    if (comm->recipe.blocking || group_depth > 0) continue;
+    const ncclResult_t settled = Settled(generation);
+    if (settled != ncclSuccess) return settled;
   }
   return ncclSuccess;
 }

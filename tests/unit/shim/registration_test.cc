@@ -134,11 +134,16 @@ TEST_F(RegistrationTest, AWindowMayBeStoredAfterItsCall) {
 
 TEST_F(RegistrationTest, ANonBlockingSwapWaitsForItsWindows) {
   UseCore();
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  const ncclComm_t comm = Make(2, 0, &config);
   char buffer[64];
   ncclWindow_t window = nullptr;
-  ASSERT_EQ(ncclSuccess, ncclCommWindowRegister(comm_, buffer, 32, &window, 0));
-  Generation* old = Swap(comm_, 1);
-  V(comm_)->stop_at = 0;
+  ASSERT_EQ(ncclSuccess, ncclCommWindowRegister(comm, buffer, 32, &window, 0));
+  ncclResult_t state = ncclInternalError;
+  ASSERT_EQ(ncclSuccess, ncclCommGetAsyncError(comm, &state));
+  Generation* old = Swap(comm, 1);
+  V(comm)->stop_at = 0;
   NoopNccl()->async_error = ncclInProgress;
   NoopNccl()->on_call = [](const char* name) {
     const bool registers = strcmp(name, "CommWindowRegister") == 0;
@@ -147,12 +152,13 @@ TEST_F(RegistrationTest, ANonBlockingSwapWaitsForItsWindows) {
     NoopStoreWindow();
     NoopNccl()->async_error = ncclSuccess;
   };
-  EXPECT_EQ(ncclSuccess, AllReduce(comm_));
+  EXPECT_EQ(ncclSuccess, AllReduce(comm));
   NoopNccl()->on_call = nullptr;
-  EXPECT_NE(0u, V(comm_)->current.load()->values.Get(0).value_or(0));
-  EXPECT_EQ(ncclSuccess, ncclCommWindowDeregister(comm_, window));
+  EXPECT_NE(0u, V(comm)->current.load()->values.Get(0).value_or(0));
+  EXPECT_EQ(ncclSuccess, ncclCommWindowDeregister(comm, window));
   delete reinterpret_cast<int*>(window);
   Retire(old);
+  ncclCommAbort(comm);
 }
 
 TEST_F(RegistrationTest, AWindowAskedForInAGroupIsRememberedAtItsEnd) {
