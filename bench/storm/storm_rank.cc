@@ -105,7 +105,6 @@ int Main(int argc, char** argv) {
     steps += result.steps;
     operations += result.operations;
     if (result.status == kDone) continue;
-    std::fprintf(stderr, "storm: rank %d: %s\n", options.rank, result.text.c_str());
     if (status == kDone || result.status == kWrong) status = result.status;
   }
   std::ofstream(args.folder + "/result." + std::to_string(options.rank))

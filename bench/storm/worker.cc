@@ -1,6 +1,7 @@
 #include "bench/storm/worker.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <thread>
 #include <utility>
 
@@ -391,7 +392,9 @@ WorkerResult Worker::Run() {
     }
   } catch (const Stop& stop) {
     result_.status = stop.status;
-    result_.text = stop.text;
+    // At once: what the other ranks and threads do next may be because of this.
+    std::fprintf(stderr, "storm: thread %d of rank %d ends at step %llu: %s\n", options_.thread,
+                 options_.rank, static_cast<unsigned long long>(result_.steps), stop.text.c_str());
     for (const auto& [number, live] : live_) {
       place_->Enter("abort after a loss", result_.steps, number);
       ncclCommAbort(live.handle);

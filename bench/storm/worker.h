@@ -22,7 +22,6 @@ struct WorkerOptions {
 
 struct WorkerResult {
   RankStatus status = kDone;
-  std::string text;  // why it is not kDone
   uint64_t steps = 0;
   uint64_t operations = 0;  // whose results were verified
 };
