@@ -99,6 +99,8 @@ void Worker::Split(const Step& step) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = child.member.nonblocking ? 0 : 1;
   Check("ncclCommSplit", ncclCommSplit(parent->handle, color, key, &child.handle, &config), parent);
+  // NCCL says ncclSuccess also while a non-blocking parent is in progress.
+  WaitUntilReady("ncclCommSplit", *parent);
   if (color == NCCL_SPLIT_NOCOLOR) return;
   WaitUntilReady("ncclCommSplit", child);
   live_[color] = child;
@@ -125,6 +127,7 @@ void Worker::Shrink(const Step& step) {
         ncclCommShrink(parent->handle, excluded.data(), static_cast<int>(excluded.size()),
                        &child.handle, &config, NCCL_SHRINK_DEFAULT),
         parent);
+  WaitUntilReady("ncclCommShrink", *parent);
   WaitUntilReady("ncclCommShrink", child);
   live_[number] = child;
 }
