@@ -31,8 +31,9 @@ struct ShimServices {
   // A generation of nobody: state kOpen, real nullptr. `&generation->real` is what NCCL is given.
   // nullptr: no memory.
   Generation* (*new_generation)(uint64_t epoch, int ranks, int rank) noexcept;
-  // Makes the communicator's registrations, windows and operators again on a generation that is not
-  // published yet (windows: collective, so on all ranks). On failure the generation is useless.
+  // Makes the communicator's registrations and operators again on a generation that is not
+  // published yet. On failure the generation is useless. Windows follow at the program's first
+  // operation.
   ncclResult_t (*replay)(VirtualCommunicator* comm, Generation* generation) noexcept;
   // The generation that calls use from now on (nullptr: none, calls give ncclInvalidUsage). Returns
   // the one before, in which threads may still be: quiesce it before its real communicator is

@@ -17,8 +17,8 @@ namespace rewire::shim {
 
 namespace {
 
-constexpr ShimServices kServices = {NewGeneration, ReplayRegistrations, Publish,
-                                    Quiesce,       FreeGeneration,      Pledge};
+constexpr ShimServices kServices = {NewGeneration, ReplayLocal,    Publish,
+                                    Quiesce,       FreeGeneration, Pledge};
 
 std::atomic<const CoreTable*> core{nullptr};
 

@@ -1,6 +1,7 @@
 // The functions that make communicators. The application's threads.
 #include <sys/random.h>
 
+#include <algorithm>
 #include <array>
 #include <new>
 
@@ -105,29 +106,30 @@ ncclResult_t FromIds(Creation creation, ncclComm_t* out, int ranks, int rank,
   }
 }
 
-// A child of `handle`; call is given the real parent and where NCCL stores the real child.
-template <typename Call>
-ncclResult_t FromParent(Creation creation, VirtualCommunicator* parent, int64_t color, bool is_in,
-                        ncclComm_t* out, const ncclConfig_t* config, Call&& call) noexcept {
+// A child of `parent`: identify gives the child's identity; call is given the real parent and where
+// NCCL stores the real child.
+template <typename Identify, typename Call>
+ncclResult_t FromParent(Creation creation, VirtualCommunicator* parent, bool is_in, ncclComm_t* out,
+                        const ncclConfig_t* config, Identify&& identify, Call&& call) noexcept {
   const Inside inside(parent);
   const Generation* generation = inside.generation();
   if (generation == nullptr) return ncclInvalidUsage;
   if (generation->state.load(std::memory_order_acquire) != GenerationState::kOpen) {
     return Failed(*generation, ncclInternalError);
   }
-  // On every rank, in or out, so that they count alike.
-  const uint64_t nth = parent->children.fetch_add(1, std::memory_order_relaxed);
-  if (!is_in) {
-    // NCCL stores the NULL from its own thread, maybe later: into memory that stays.
-    static ncclComm_t nobody = nullptr;
-    *out = nullptr;
-    return call(generation->Real(), &nobody);
-  }
   try {
+    // On every rank, in or out, so that they count alike.
+    const CommunicatorId id = identify();
+    if (!is_in) {
+      // NCCL stores the NULL from its own thread, maybe later: into memory that stays.
+      static ncclComm_t nobody = nullptr;
+      *out = nullptr;
+      return call(generation->Real(), &nobody);
+    }
     ThreadSlot* slot = Slot();
     VirtualCommunicator* comm = Begin(creation, -1, -1, slot->group_depth > 0);
     if (comm == nullptr) return ncclSystemError;
-    comm->id = IdentityOfChild(parent->id, nth, color);
+    comm->id = id;
     comm->pins.store(
         parent->pins.load(std::memory_order_relaxed) &
             (static_cast<uint32_t>(Pin::kInitAll) | static_cast<uint32_t>(Pin::kGrown)),
@@ -144,6 +146,11 @@ ncclResult_t FromParent(Creation creation, VirtualCommunicator* parent, int64_t 
   } catch (const std::bad_alloc&) {
     return ncclSystemError;
   }
+}
+
+CommunicatorId NextChild(VirtualCommunicator* parent, int64_t color) {
+  return IdentityOfChild(parent->id, parent->children.fetch_add(1, std::memory_order_relaxed),
+                         color);
 }
 
 }  // namespace
@@ -209,10 +216,12 @@ ncclResult_t CommSplit(ncclComm_t comm, int color, int key, ncclComm_t* newcomm,
     const ncclResult_t refused = parent == nullptr ? Foreign(comm) : ncclInvalidArgument;
     return refused != ncclSuccess ? refused : Real()->CommSplit(comm, color, key, newcomm, config);
   }
-  return FromParent(Creation::kSplit, parent, color, color != NCCL_SPLIT_NOCOLOR, newcomm, config,
-                    [&](ncclComm_t real, ncclComm_t* out) {
-                      return Real()->CommSplit(real, color, key, out, config);
-                    });
+  return FromParent(
+      Creation::kSplit, parent, color != NCCL_SPLIT_NOCOLOR, newcomm, config,
+      [&] { return NextChild(parent, color); },
+      [&](ncclComm_t real, ncclComm_t* out) {
+        return Real()->CommSplit(real, color, key, out, config);
+      });
 }
 
 ncclResult_t CommShrink(ncclComm_t comm, int* excludeRanksList, int excludeRanksCount,
@@ -224,17 +233,20 @@ ncclResult_t CommShrink(ncclComm_t comm, int* excludeRanksList, int excludeRanks
                                   : Real()->CommShrink(comm, excludeRanksList, excludeRanksCount,
                                                        newcomm, config, shrinkFlags);
   }
-  int left = -excludeRanksCount;
-  {
-    const Inside inside(parent);
-    if (inside.generation() != nullptr) left += inside.generation()->ranks.load();
-  }
-  // Excluded ranks do not call it.
-  return FromParent(Creation::kShrink, parent, left, true, newcomm, config,
-                    [&](ncclComm_t real, ncclComm_t* out) {
-                      return Real()->CommShrink(real, excludeRanksList, excludeRanksCount, out,
-                                                config, shrinkFlags);
-                    });
+  return FromParent(
+      Creation::kShrink, parent, true, newcomm, config,
+      [&] {
+        std::vector<int> excluded;
+        if (excludeRanksList != nullptr && excludeRanksCount > 0) {
+          excluded.assign(excludeRanksList, excludeRanksList + excludeRanksCount);
+        }
+        std::sort(excluded.begin(), excluded.end());
+        return IdentityOfShrunk(parent->id, parent->shrinks[excluded]++, excluded);
+      },
+      [&](ncclComm_t real, ncclComm_t* out) {
+        return Real()->CommShrink(real, excludeRanksList, excludeRanksCount, out, config,
+                                  shrinkFlags);
+      });
 }
 
 ncclResult_t CommGrow(ncclComm_t comm, int nRanks, const ncclUniqueId* uniqueId, int rank,
@@ -257,7 +269,9 @@ ncclResult_t CommGrow(ncclComm_t comm, int nRanks, const ncclUniqueId* uniqueId,
     const ncclResult_t refused = Foreign(comm);
     return refused != ncclSuccess ? refused : call(comm, newcomm);
   }
-  return FromParent(Creation::kGrow, parent, nRanks, true, newcomm, config, call);
+  return FromParent(
+      Creation::kGrow, parent, true, newcomm, config, [&] { return NextChild(parent, nRanks); },
+      call);
 }
 
 }  // namespace entry

@@ -75,8 +75,9 @@ ncclResult_t CommGetAsyncError(ncclComm_t comm, ncclResult_t* asyncError) {
   if (real == nullptr) return AsyncErrorOfUnborn(ours, asyncError);
   const ncclResult_t result = Real()->CommGetAsyncError(real, asyncError);
   if (result != ncclSuccess) return Failed(*generation, result);
-  if (*asyncError == ncclSuccess && generation->device.load(std::memory_order_relaxed) < 0) {
-    NoteIfReady(ours);
+  if (*asyncError == ncclSuccess) {
+    if (generation->device.load(std::memory_order_relaxed) < 0) NoteIfReady(ours);
+    ours->registrations.TakeStored(generation->values);
   }
   return result;
 }

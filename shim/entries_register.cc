@@ -110,31 +110,25 @@ ncclResult_t CommWindowRegister(ncclComm_t comm, void* buff, size_t size, ncclWi
   const Inside inside(ours);
   Generation* generation = GenerationFor(ours, inside);
   if (generation == nullptr) return Unusable(inside);
-  *win = nullptr;
-  const ncclResult_t result =
-      Real()->CommWindowRegister(generation->Real(), buff, size, win, winFlags);
-  if (!Taken(result)) return result;
   Registration r;
   r.kind = RegistrationKind::kWindow;
   r.index = ours->registrations.NextIndex();
   r.address = buff;
   r.size = size;
   r.flags = winFlags;
-  ThreadSlot* slot = Slot();
-  if (slot->group_depth > 0) {
-    // NCCL fills *win when the group ends.
-    if (GroupState* group = ThisGroup(slot)) group->windows.push_back({ours, win, r});
-    return result;
+  *win = nullptr;
+  uint64_t* const value = generation->values.Reserve(r.index);
+  GroupState* const group = Slot()->group_depth > 0 ? ThisGroup(Slot()) : nullptr;
+  if (value == nullptr || (Slot()->group_depth > 0 && group == nullptr)) return ncclSystemError;
+  const ncclResult_t result = Real()->CommWindowRegister(
+      generation->Real(), buff, size, reinterpret_cast<ncclWindow_t*>(value), winFlags);
+  if (!Taken(result)) return result;
+  ours->registrations.AddLater(r, win);
+  if (group != nullptr) {
+    group->windows.push_back(ours);
+  } else if (ours->recipe.blocking) {
+    ours->registrations.TakeStored(generation->values);
   }
-  if (result == ncclInProgress) {
-    // It will be there at a time that nobody tells us, so it cannot be made again.
-    AddPin(ours, Pin::kWindowPointer);
-    return result;
-  }
-  if (*win == nullptr) return result;  // not supported there; buffers work without
-  r.handle = reinterpret_cast<uint64_t>(*win);
-  if (!generation->values.Set(r.index, r.handle)) return ncclSystemError;
-  *win = reinterpret_cast<ncclWindow_t>(ours->registrations.Add(r));
   return result;
 }
 

@@ -25,16 +25,12 @@ void Count(const GroupUse& use) {
   if (before < stop_at && stop_at <= after) BeforeCut(use.comm, use.stream);
 }
 
-void RememberWindow(const GroupWindow& w) {
-  Registration registration = w.registration;
-  const auto value = reinterpret_cast<uint64_t>(*w.window);
-  const Inside inside(w.comm);
-  if (inside.generation() == nullptr || value == 0 ||
-      !inside.generation()->values.Set(registration.index, value)) {
-    return;
+// NCCL has made a blocking communicator's windows when the group has ended.
+void TakeWindows(VirtualCommunicator* comm) {
+  const Inside inside(comm);
+  if (comm->recipe.blocking && inside.generation() != nullptr) {
+    comm->registrations.TakeStored(inside.generation()->values);
   }
-  registration.handle = value;
-  *w.window = reinterpret_cast<ncclWindow_t>(w.comm->registrations.Add(registration));
 }
 
 void Clear(GroupState* group) noexcept {
@@ -58,8 +54,8 @@ void SettleGroup(ThreadSlot* slot, bool taken) noexcept {
   if (group == nullptr) return;
   if (taken) {
     for (const GroupUse& use : group->uses) Count(use);
-    for (const GroupWindow& window : group->windows) RememberWindow(window);
   }
+  for (VirtualCommunicator* comm : group->windows) TakeWindows(comm);
   for (const GroupUse& use : group->uses) {
     use.generation->fixed.fetch_sub(1, std::memory_order_seq_cst);
   }

@@ -20,13 +20,6 @@ struct GroupUse {
   cudaStream_t stream;     // of the last operation
 };
 
-// A window asked for in a group: NCCL fills *window when the group ends.
-struct GroupWindow {
-  VirtualCommunicator* comm;
-  ncclWindow_t* window;
-  Registration registration;
-};
-
 struct GroupState {
   std::vector<GroupUse> uses;
   uint32_t last_use = 0;
@@ -35,7 +28,7 @@ struct GroupState {
   // generations under creation. Counted in their `fixed` until the group ends.
   std::vector<Generation*> held;
   std::vector<VirtualCommunicator*> destroyed;  // handles that become stale when it has ended
-  std::vector<GroupWindow> windows;
+  std::vector<VirtualCommunicator*> windows;    // asked for in this group
 };
 
 // nullptr: not used in this group yet (or no group).

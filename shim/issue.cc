@@ -97,12 +97,13 @@ ncclResult_t PassCuts(VirtualCommunicator* comm, ThreadSlot* slot, CallSite site
     const ncclResult_t result = i < kCutsPerCall ? core->at_cut(comm, site) : ncclInternalError;
     if (result != ncclSuccess) return result;
     *generation = Enter(slot, comm);
-    // The program may have registered more since the generation was built.
+    // The program's windows, and what it has registered since the generation was built.
     if (Open(*generation)) {
-      const ncclResult_t replayed = ReplayRegistrations(comm, *generation);
+      const ncclResult_t replayed = ReplayAll(comm, *generation, site.group_depth);
       if (replayed == ncclSuccess) continue;
+      const ncclResult_t failed = Failed(**generation, replayed);
       Leave(slot);
-      return replayed;
+      return failed;
     }
   }
   return ncclSuccess;

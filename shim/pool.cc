@@ -100,6 +100,7 @@ void Reset(VirtualCommunicator* comm) {
   comm->id = {};
   comm->recipe = {};
   comm->children.store(0, std::memory_order_relaxed);
+  comm->shrinks.clear();
   comm->registrations.Clear();
   for (auto& function : comm->seen) {
     for (auto& type : function) type.store(0, std::memory_order_relaxed);

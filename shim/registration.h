@@ -29,14 +29,18 @@ class RealValues {
   [[nodiscard]] std::optional<uint64_t> Get(uint32_t index) const;
   // One writer per index. False: no memory.
   [[nodiscard]] bool Set(uint32_t index, uint64_t value);
+  // Sets 0 and gives the place where NCCL stores the value, perhaps later and on a thread of its
+  // own. nullptr: no memory.
+  [[nodiscard]] uint64_t* Reserve(uint32_t index);
 
  private:
   static constexpr uint32_t kChunks = 24;
   static constexpr uint32_t kFirst = 16;  // elements of chunk 0; each next one has twice as many
   struct Element {
     std::atomic<bool> set{false};
-    std::atomic<uint64_t> value{0};
+    uint64_t value = 0;  // NCCL writes it without our types
   };
+  Element* Make(uint32_t index);
   std::atomic<Element*> chunks_[kChunks] = {};
 };
 
@@ -69,13 +73,26 @@ class RegistrationList {
   [[nodiscard]] std::optional<Registration> Find(RegistrationKind kind, uint64_t handle) const
       REWIRE_EXCLUDES(mutex_);
   bool Remove(RegistrationKind kind, uint64_t handle) REWIRE_EXCLUDES(mutex_);
+  // A window that NCCL makes after the call that asked for it: `window` gets its handle when
+  // TakeStored finds the real one, and must be valid until then.
+  void AddLater(Registration registration, ncclWindow_t* window) REWIRE_EXCLUDES(mutex_);
+  // NCCL has made what was asked for so far; those without a value are not supported there.
+  void TakeStored(const RealValues& values) REWIRE_EXCLUDES(mutex_);
   // In the order in which they were made.
   [[nodiscard]] std::vector<Registration> All() const REWIRE_EXCLUDES(mutex_);
   void Clear() REWIRE_EXCLUDES(mutex_);
 
  private:
+  struct Later {
+    Registration registration;
+    ncclWindow_t* window;
+  };
+  uint64_t AddLocked(Registration registration) REWIRE_REQUIRES(mutex_);
+
   std::atomic<uint32_t> next_{0};
+  std::atomic<bool> any_later_{false};
   mutable Mutex mutex_;
+  std::vector<Later> later_ REWIRE_GUARDED_BY(mutex_);
   std::vector<Registration> list_ REWIRE_GUARDED_BY(mutex_);
 };
 

@@ -1,6 +1,6 @@
 #include "shim/replay.h"
 
-#include <bit>
+#include <sched.h>
 
 #include "shim/real_nccl.h"
 #include "shim/virtual_communicator.h"
@@ -21,10 +21,10 @@ ncclResult_t Again(Registration r, Generation* generation) {
       break;
     }
     case RegistrationKind::kWindow: {
-      ncclWindow_t window = nullptr;
-      result = real->CommWindowRegister(generation->Real(), r.address, r.size, &window, r.flags);
-      value = reinterpret_cast<uint64_t>(window);
-      break;
+      uint64_t* const place = generation->values.Reserve(r.index);
+      if (place == nullptr) return ncclSystemError;
+      return real->CommWindowRegister(generation->Real(), r.address, r.size,
+                                      reinterpret_cast<ncclWindow_t*>(place), r.flags);
     }
     case RegistrationKind::kOperator: {
       ncclRedOp_t op = ncclSum;
@@ -38,13 +38,41 @@ ncclResult_t Again(Registration r, Generation* generation) {
   return generation->values.Set(r.index, value) ? ncclSuccess : ncclSystemError;
 }
 
+// A non-blocking communicator takes the next call after that. A loss ends the wait. NCCL 2.28 and
+// 2.30 answer ncclSuccess for a window that is still in progress.
+ncclResult_t Settled(const Generation* generation) {
+  ncclResult_t state = ncclInProgress;
+  while (state == ncclInProgress) {
+    if (generation->state.load(std::memory_order_acquire) != GenerationState::kOpen) {
+      return ncclRemoteError;
+    }
+    const ncclResult_t asked = Real()->CommGetAsyncError(generation->Real(), &state);
+    if (asked != ncclSuccess) return asked;
+    if (state == ncclInProgress) sched_yield();
+  }
+  return state;
+}
+
 }  // namespace
 
-ncclResult_t ReplayRegistrations(VirtualCommunicator* comm, Generation* generation) noexcept {
+ncclResult_t ReplayLocal(VirtualCommunicator* comm, Generation* generation) noexcept {
+  for (const Registration& r : comm->registrations.All()) {
+    if (r.kind == RegistrationKind::kWindow || generation->values.Get(r.index)) continue;
+    const ncclResult_t result = Again(r, generation);
+    if (result != ncclSuccess) return result;
+  }
+  return ncclSuccess;
+}
+
+ncclResult_t ReplayAll(VirtualCommunicator* comm, Generation* generation,
+                       int group_depth) noexcept {
   for (const Registration& r : comm->registrations.All()) {
     if (generation->values.Get(r.index)) continue;
     const ncclResult_t result = Again(r, generation);
-    if (result != ncclSuccess) return result;
+    if (result != ncclSuccess && result != ncclInProgress) return result;
+    if (comm->recipe.blocking || group_depth > 0) continue;
+    const ncclResult_t settled = Settled(generation);
+    if (settled != ncclSuccess) return settled;
   }
   return ncclSuccess;
 }

@@ -43,6 +43,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -159,7 +160,9 @@ struct alignas(64) VirtualCommunicator {
 
   CommunicatorId id;
   Recipe recipe;
-  std::atomic<uint64_t> children{0};  // splits and shrinks asked for so far
+  std::atomic<uint64_t> children{0};  // splits and grows asked for so far
+  // Shrinks asked for so far, by the excluded ranks. The application's thread.
+  std::map<std::vector<int>, uint64_t> shrinks;
   RegistrationList registrations;
   std::atomic<uint64_t> seen[static_cast<unsigned>(Collective::kNumber)][kSeenTypes] = {};
   std::atomic<PeerCounters*> peers{nullptr};  // by peer; nullptr before the first Send or Recv

@@ -22,7 +22,7 @@ class Scenario:
         self.threads = draw.choice([1, 1, 2, 3])
         self.attempts = attempts
         # Some builds do not end in time, so that their cancellation is tested.
-        self.build_ms = draw.choice([None, None, None, draw.randint(100, 600)])
+        self.build_ms = draw.choice([None, None, None, draw.randint(200, 2000)])
         self.kill_after = draw.randrange(attempts) if draw.random() < 0.2 else None
         self.killed_rank = draw.randrange(self.ranks)
 
@@ -46,9 +46,10 @@ class Job:
         self.explained = []    # refusals with a reason that the scenario gives
         self.unexplained = []  # all others
         self.killed = None
-        environment = dict(os.environ, REWIRE_SILENCE_MS="15000")
-        if scenario.build_ms is not None:
-            environment["REWIRE_BUILD_MS"] = str(scenario.build_ms)
+        # Only a short deadline of the scenario may pass, however busy the machine is; a creation after
+        # a kill ends at it before it counts as a hang.
+        build_ms = scenario.build_ms or 500 * patience
+        environment = dict(os.environ, REWIRE_SILENCE_MS="15000", REWIRE_BUILD_MS=str(build_ms))
         command = [self.rewire, "run", "-n", str(scenario.ranks), f"--sim={libraries}",
                    "--dir", str(self.folder), "--socket", self.socket, "--",
                    str(build / "bin" / "storm_rank"), "--folder", str(self.folder),
@@ -80,7 +81,7 @@ class Job:
         return False
 
     def rebuild(self):
-        status, text = self.command("rebuild", "--reason", "storm", "--timeout", f"{self.patience}s")
+        status, text = self.command("rebuild", "--reason", "storm", "--timeout", f"{2 * self.patience}s")
         if status == 0:
             transition = json.loads(text)["transition"]
             if transition and transition["result"] == "committed":
@@ -89,9 +90,10 @@ class Job:
             text = transition["summary"] if transition else ""
         if not self.alive():
             return
-        built_late = self.scenario.build_ms is not None and "in time" in text
-        # The program destroyed or created a communicator in the middle of the change.
-        changed = "was destroyed by the program" in text or "created communicator" in text
+        built_late = self.scenario.build_ms is not None and (
+            "in time" in text or "REWIRE_BUILD_MS" in text)
+        # Communicators were created and destroyed faster than they can be rebuilt.
+        changed = "created communicator" in text or "destroyed communicator" in text
         (self.explained if built_late or changed else self.unexplained).append(text)
 
     def kill_rank(self):
@@ -102,6 +104,14 @@ class Job:
             if member["slot"] == self.scenario.killed_rank:
                 self.killed = self.scenario.killed_rank
                 os.kill(member["pid"], signal.SIGKILL)
+
+    def let_change(self, changes):
+        """Whether the ranks may create and destroy communicators, from their next vote on."""
+        keep = self.folder / "keep"
+        if changes:
+            keep.unlink(missing_ok=True)
+        else:
+            keep.touch()
 
     def run(self):
         if not self.wait_for_world():
@@ -114,6 +124,7 @@ class Job:
                 self.kill_rank()
             if self.killed is not None or not self.alive():
                 break
+            self.let_change(self.scenario.random.random() < 0.2)
             time.sleep(self.scenario.random.random() * 0.3)
             self.rebuild()
         (self.folder / "end").touch()

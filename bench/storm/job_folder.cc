@@ -26,6 +26,12 @@ bool JobFolder::Get(const std::string& name, Duration within, ncclUniqueId* id) 
   return true;
 }
 
-bool JobFolder::IsEnding() const { return ::access((path_ + "/end").c_str(), F_OK) == 0; }
+Word JobFolder::Read() const {
+  const auto has = [&](const char* name) {
+    return ::access((path_ + "/" + name).c_str(), F_OK) == 0;
+  };
+  if (has("end")) return Word::kEnd;
+  return has("keep") ? Word::kKeep : Word::kChange;
+}
 
 }  // namespace rewire::bench

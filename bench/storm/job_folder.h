@@ -1,13 +1,21 @@
 // The folder that the ranks and the controller of one storm share: unique ids from one rank to the
-// others, and the sign that the storm ends. Thread-safe.
+// others, and what the controller asks for. Thread-safe.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "reconfig/abi/nccl_types.h"
 #include "reconfig/base/clock.h"
 
 namespace rewire::bench {
+
+// The controller's word, in the order of precedence.
+enum class Word : int32_t {
+  kChange,  // create and destroy communicators
+  kKeep,    // go on with those that there are
+  kEnd
+};
 
 class JobFolder {
  public:
@@ -17,7 +25,7 @@ class JobFolder {
   void Put(const std::string& name, const ncclUniqueId& id) const;
   // Waits for another rank's Put(); false after the time.
   [[nodiscard]] bool Get(const std::string& name, Duration within, ncclUniqueId* id) const;
-  [[nodiscard]] bool IsEnding() const;
+  [[nodiscard]] Word Read() const;
 
  private:
   const std::string path_;

@@ -9,33 +9,19 @@ namespace {
 
 constexpr size_t kMostCommunicators = 6;
 constexpr uint64_t kStepsBetweenVotes = 25;
-// Communicators come and go at first and later seldom: a rebuild needs some time with the same
-// ones.
+// Communicators come and go often at first and later less often: a rebuild needs some time with
+// the same ones.
 constexpr uint64_t kFirstSteps = 40, kChangesAtFirst = 8, kChangesLater = 400;
 constexpr size_t kCounts[] = {1, 3, 64, 1000, 4096, 20000};
 
 }  // namespace
 
 const char* NameOf(StepKind kind) {
-  constexpr const char* kNames[] = {"all-reduce",
-                                    "maximum",
-                                    "pre-multiplied sum",
-                                    "broadcast",
-                                    "reduce",
-                                    "all-gather",
-                                    "reduce-scatter",
-                                    "ring",
-                                    "all-to-all",
-                                    "pair",
-                                    "synchronize",
-                                    "create",
-                                    "split",
-                                    "finalize",
-                                    "destroy",
-                                    "abort",
-                                    "register",
-                                    "deregister",
-                                    "vote"};
+  constexpr const char* kNames[] = {
+      "all-reduce",     "maximum", "pre-multiplied sum", "broadcast", "reduce",      "all-gather",
+      "reduce-scatter", "ring",    "all-to-all",         "pair",      "synchronize", "create",
+      "split",          "shrink",  "finalize",           "destroy",   "abort",       "register",
+      "deregister",     "window",  "window's end",       "vote"};
   return kNames[static_cast<size_t>(kind)];
 }
 
@@ -86,15 +72,25 @@ void Script::MakeSplit(Step* step) {
   }
 }
 
+void Script::MakeShrink(Step* step) {
+  std::vector<int> ranks = At(step->communicator).ranks;
+  ranks.erase(ranks.begin() + static_cast<int>(random_.Below(ranks.size())));
+  step->made[next_communicator_++] = AnyMember(std::move(ranks));
+}
+
 Step Script::Change() {
   Step step;
   const bool full = members_.size() >= kMostCommunicators;
   if (!full && (members_.size() < 3 || random_.OneIn(2))) {
-    step.kind = random_.OneIn(2) && features_.split ? StepKind::kSplit : StepKind::kCreate;
-    if (step.kind == StepKind::kSplit) {
-      step.communicator = Choose();
+    step.communicator = Choose();
+    if (random_.OneIn(2) && features_.split) {
+      step.kind = StepKind::kSplit;
       MakeSplit(&step);
+    } else if (random_.OneIn(3) && features_.shrink && At(step.communicator).ranks.size() > 1) {
+      step.kind = StepKind::kShrink;
+      MakeShrink(&step);
     } else {
+      step.kind = StepKind::kCreate;
       MakeSubset(&step);
     }
     members_.insert(step.made.begin(), step.made.end());
@@ -110,20 +106,23 @@ Step Script::Change() {
   return step;
 }
 
-Step Script::Next() {
+Step Script::Next(bool changes) {
   // A step that destroys a communicator still finds it, so the next step removes it.
   if (gone_ != 0) members_.erase(std::exchange(gone_, 0));
   ++number_;
   Step step;
   if (number_ % kStepsBetweenVotes == 0) {
     step.kind = StepKind::kVote;
-  } else if (random_.OneIn(number_ < kFirstSteps ? kChangesAtFirst : kChangesLater)) {
+  } else if (random_.OneIn(number_ < kFirstSteps ? kChangesAtFirst : kChangesLater) && changes) {
     step = Change();
   } else if (random_.OneIn(5)) {
     step.kind = StepKind::kSynchronize;
   } else if (random_.OneIn(20) && features_.registrations) {
     step.communicator = Choose();
     step.kind = random_.OneIn(2) ? StepKind::kRegister : StepKind::kDeregister;
+  } else if (random_.OneIn(20) && features_.windows) {
+    step.communicator = Choose();
+    step.kind = random_.OneIn(2) ? StepKind::kOpenWindow : StepKind::kCloseWindow;
   } else {
     step.communicator = Choose();
     step.second = Choose();

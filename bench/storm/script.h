@@ -15,10 +15,12 @@ namespace rewire::bench {
 // Which parts of NCCL the steps use; all of them unless somebody looks for a cause.
 struct Features {
   bool split = true;
+  bool shrink = true;
   bool groups = true;
   bool p2p = true;
   bool nonblocking = true;
   bool registrations = true;
+  bool windows = true;
   bool idle = true;
   bool abort = true;
 };
@@ -44,12 +46,15 @@ enum class StepKind {
   kSynchronize,
   kCreate,
   kSplit,
+  kShrink,
   kFinalizeAndDestroy,
   kDestroy,
   kAbort,
   kRegister,
   kDeregister,
-  kVote  // whether the storm ends
+  kOpenWindow,
+  kCloseWindow,
+  kVote  // how the storm goes on
 };
 [[nodiscard]] const char* NameOf(StepKind kind);
 
@@ -60,7 +65,7 @@ struct Step {
   int second = 0;    // kPair: the other communicator
   size_t count = 1;  // elements of each rank
   int root = 0;
-  // kCreate and kSplit: the new communicators, by number.
+  // kCreate, kSplit and kShrink: the new communicators, by number.
   std::map<int, Member> made;
 };
 
@@ -69,13 +74,15 @@ class Script {
   Script(uint64_t seed, int thread, int ranks, const Features& features);
 
   // The first communicator, of all ranks, is number 0 and exists before the first step.
-  [[nodiscard]] Step Next();
+  // Creates and destroys communicators only with `changes`, which is the same on all ranks.
+  [[nodiscard]] Step Next(bool changes);
   [[nodiscard]] const Member& At(int communicator) const { return members_.at(communicator); }
 
  private:
   [[nodiscard]] Step Change();
   void MakeSubset(Step* step);
   void MakeSplit(Step* step);
+  void MakeShrink(Step* step);
   [[nodiscard]] int Choose();
   [[nodiscard]] Member AnyMember(std::vector<int> ranks);
 

@@ -9,6 +9,7 @@ no hang, no crash, no wrong result and no refusal without a reason.
 
 import argparse
 import collections
+import concurrent.futures
 import json
 import pathlib
 import shutil
@@ -53,6 +54,29 @@ def judge(job, ended, counts):
     return wrong
 
 
+def run(a, seed):
+    """One job: (seed, library, its line of the report, what is wrong with it, its counts)."""
+    build = pathlib.Path(a.build).resolve()
+    libraries = a.libraries.split(":") if a.libraries else [str(build / "simgpu")]
+    library = libraries[seed % len(libraries)]
+    scenario = Scenario(seed, [int(n) for n in a.ranks.split(",")], a.rebuilds)
+    counts = collections.Counter()
+    with tempfile.TemporaryDirectory(prefix="rewire-storm-") as folder:
+        job = Job(build, folder, scenario, library, a.without, a.patience)
+        try:
+            ended = job.run()
+        finally:
+            job.close()
+        problems = judge(job, ended, counts)
+        if problems and a.keep:
+            shutil.copytree(folder, pathlib.Path(a.keep) / f"seed{seed}", dirs_exist_ok=True,
+                            ignore=shutil.ignore_patterns("*.sock", "job-*"))
+    line = f"{scenario.text()}, {pathlib.Path(library).name}: {job.rebuilds} rebuilds"
+    if job.explained:
+        line += f", {len(job.explained)} refused with a reason"
+    return seed, library, line, problems, counts
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -63,39 +87,27 @@ def main():
     parser.add_argument("--ranks", default="2,3,4", help="numbers of processes to draw from")
     parser.add_argument("--rebuilds", type=int, default=14, help="asked for in each job")
     parser.add_argument("--patience", type=int, default=90, help="seconds until it is a hang")
+    parser.add_argument("--jobs", type=int, default=1, help="that run at the same time")
     parser.add_argument("--without", default="", help="parts to leave out; see storm_rank --help")
     parser.add_argument("--keep", help="folder for the output of jobs that failed")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     a = parser.parse_args()
-    build = pathlib.Path(a.build).resolve()
-    libraries = a.libraries.split(":") if a.libraries else [str(build / "simgpu")]
-    rank_counts = [int(n) for n in a.ranks.split(",")]
     counts = collections.Counter(dict.fromkeys(
         ("rebuilds", "hangs", "crashes", "wrong", "refused_without_reason", "refused_with_reason",
          "kills", "short_deadlines", "operations"), 0))
     failed = []
     begun = time.monotonic()
-    for seed in range(a.seed, a.seed + a.seeds):
-        scenario = Scenario(seed, rank_counts, a.rebuilds)
-        library = libraries[seed % len(libraries)]
-        with tempfile.TemporaryDirectory(prefix="rewire-storm-") as folder:
-            job = Job(build, folder, scenario, library, a.without, a.patience)
-            try:
-                ended = job.run()
-            finally:
-                job.close()
-            problems = judge(job, ended, counts)
-            line = f"{scenario.text()}, {pathlib.Path(library).name}: {job.rebuilds} rebuilds"
-            if job.explained:
-                line += f", {len(job.explained)} refused with a reason"
+    names = set()
+    seeds = range(a.seed, a.seed + a.seeds)
+    with concurrent.futures.ThreadPoolExecutor(a.jobs) as pool:
+        for seed, library, line, problems, counted in pool.map(lambda s: run(a, s), seeds):
             print(line + "".join(f"\n  {p}" for p in problems), file=sys.stderr, flush=True)
+            names.add(pathlib.Path(library).name)
+            counts.update(counted)
             if problems:
                 failed.append({"seed": seed, "libraries": library, "problems": problems})
-                if a.keep:
-                    shutil.copytree(folder, pathlib.Path(a.keep) / f"seed{seed}", dirs_exist_ok=True,
-                                    ignore=shutil.ignore_patterns("*.sock", "job-*"))
     result = {"schema": 1, "benchmark": "storm", "simulated": not a.libraries, "seeds": a.seeds,
-              "libraries": [pathlib.Path(p).name for p in libraries],
+              "libraries": sorted(names),
               "seconds": round(time.monotonic() - begun, 1), **counts, "failed": failed}
     print(json.dumps(result) if a.json else json.dumps(result, indent=1))
     return 1 if failed else 0

@@ -26,10 +26,12 @@ Features FeaturesWithout(const std::string& list) {
   const auto has = [&](const char* name) { return list.find(name) == std::string::npos; };
   Features features;
   features.split = has("split");
+  features.shrink = has("shrink");
   features.groups = has("groups");
   features.p2p = has("p2p");
   features.nonblocking = has("nonblocking");
   features.registrations = has("registrations");
+  features.windows = has("windows");
   features.idle = has("idle");
   features.abort = has("abort");
   return features;
@@ -65,7 +67,8 @@ int Main(int argc, char** argv) {
   flags.Int("--threads", &args.threads, 1, 8, "with communicators of their own");
   flags.Int("--patience", &args.patience, 1, 3600, "seconds at one place before it is a hang");
   flags.Text("--without", &args.without, {},
-             "parts to leave out, as in split,groups,p2p,nonblocking,registrations,idle,abort");
+             "parts to leave out, as in split,shrink,groups,p2p,nonblocking,registrations,windows,"
+             "idle,abort");
   flags.ParseOrExit(argc, argv);
 
   WorkerOptions options;
@@ -102,7 +105,6 @@ int Main(int argc, char** argv) {
     steps += result.steps;
     operations += result.operations;
     if (result.status == kDone) continue;
-    std::fprintf(stderr, "storm: rank %d: %s\n", options.rank, result.text.c_str());
     if (status == kDone || result.status == kWrong) status = result.status;
   }
   std::ofstream(args.folder + "/result." + std::to_string(options.rank))

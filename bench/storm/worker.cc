@@ -1,6 +1,7 @@
 #include "bench/storm/worker.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <thread>
 #include <utility>
 
@@ -98,9 +99,37 @@ void Worker::Split(const Step& step) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = child.member.nonblocking ? 0 : 1;
   Check("ncclCommSplit", ncclCommSplit(parent->handle, color, key, &child.handle, &config), parent);
+  // NCCL says ncclSuccess also while a non-blocking parent is in progress.
+  WaitUntilReady("ncclCommSplit", *parent);
   if (color == NCCL_SPLIT_NOCOLOR) return;
   WaitUntilReady("ncclCommSplit", child);
   live_[color] = child;
+}
+
+void Worker::Shrink(const Step& step) {
+  Live* const parent = Find(step.communicator);
+  const auto& [number, member] = *step.made.begin();
+  Live child;
+  child.member = member;
+  const auto own = std::find(member.ranks.begin(), member.ranks.end(), options_.rank);
+  if (parent == nullptr || own == member.ranks.end()) return;
+  child.rank = static_cast<int>(own - member.ranks.begin());
+  std::vector<int> excluded;
+  for (size_t i = 0; i < parent->member.ranks.size(); ++i) {
+    const int rank = parent->member.ranks[i];
+    if (std::find(member.ranks.begin(), member.ranks.end(), rank) == member.ranks.end()) {
+      excluded.push_back(static_cast<int>(i));
+    }
+  }
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = member.nonblocking ? 0 : 1;
+  Check("ncclCommShrink",
+        ncclCommShrink(parent->handle, excluded.data(), static_cast<int>(excluded.size()),
+                       &child.handle, &config, NCCL_SHRINK_DEFAULT),
+        parent);
+  WaitUntilReady("ncclCommShrink", *parent);
+  WaitUntilReady("ncclCommShrink", child);
+  live_[number] = child;
 }
 
 void Worker::Remove(const Step& step) {
@@ -109,14 +138,15 @@ void Worker::Remove(const Step& step) {
   if (live->registration != nullptr) {
     Check("ncclCommDeregister", ncclCommDeregister(live->handle, live->registration), live);
   }
+  CloseWindow(live);
   const Live removed = *live;
   live_.erase(step.communicator);
   if (step.kind == StepKind::kAbort) {
-    // In the middle of an operation, whose result nobody looks at.
+    // In the middle of an operation, whose result nobody looks at: a peer's abort may have come
+    // before it.
     Slot* const slot = slots_.front().get();
-    const ncclResult_t issued = ncclAllReduce(slot->input(), slot->output(), 1000, ncclUint64,
-                                              ncclSum, removed.handle, stream_);
-    Check("ncclAllReduce before an abort", issued, &removed);
+    static_cast<void>(ncclAllReduce(slot->input(), slot->output(), 1000, ncclUint64, ncclSum,
+                                    removed.handle, stream_));
     Check("ncclCommAbort", ncclCommAbort(removed.handle), nullptr);
     return;
   }
@@ -140,6 +170,26 @@ void Worker::Register(const Step& step) {
     Check("ncclCommDeregister",
           ncclCommDeregister(live->handle, std::exchange(live->registration, nullptr)), live);
   }
+}
+
+// All ranks of a communicator open and close its window at the same step.
+void Worker::OpenWindow(const Step& step) {
+  Live* const live = Find(step.communicator);
+  if (live == nullptr || live->window != nullptr) return;
+  Synchronize();
+  Slot& slot = *slots_[step.number % slots_.size()];
+  const ncclResult_t result = ncclCommWindowRegister(live->handle, slot.input(), slot.bytes(),
+                                                     &live->window, NCCL_WIN_COLL_SYMMETRIC);
+  Check("ncclCommWindowRegister", result, live);
+  // NCCL says ncclSuccess also while a non-blocking communicator is in progress.
+  WaitUntilReady("ncclCommWindowRegister", *live);
+}
+
+void Worker::CloseWindow(Live* live) {
+  if (live == nullptr || live->window == nullptr) return;
+  Synchronize();
+  Check("ncclCommWindowDeregister",
+        ncclCommWindowDeregister(live->handle, std::exchange(live->window, nullptr)), live);
 }
 
 Slot* Worker::Prepare(const Live& live, StepKind kind, const Step& step, uint64_t variant) {
@@ -265,11 +315,11 @@ void Worker::Synchronize() {
   }
 }
 
-bool Worker::Vote(const Step& step) {
+Word Worker::Vote(const Step& step) {
   Synchronize();
   const Live& all = live_.at(0);
   Slot& slot = *slots_.front();
-  int32_t votes = options_.rank == 0 && folder_->IsEnding() ? 1 : 0;
+  auto votes = static_cast<int32_t>(options_.rank == 0 ? folder_->Read() : Word::kChange);
   const auto input = reinterpret_cast<CUdeviceptr>(slot.input());
   CheckCuda("cuMemcpyHtoDAsync",
             cuda_->MemcpyHtoDAsync(input, &votes, sizeof votes, stream_) == CUDA_SUCCESS &&
@@ -282,7 +332,7 @@ bool Worker::Vote(const Step& step) {
             cuda_->MemcpyDtoHAsync(&votes, input, sizeof votes, stream_) == CUDA_SUCCESS &&
                 cuda_->StreamSynchronize(stream_) == CUDA_SUCCESS);
   WaitUntilReady("ncclCommGetAsyncError", all);
-  return votes != 0;
+  return static_cast<Word>(votes);
 }
 
 void Worker::Do(const Step& step) {
@@ -296,6 +346,9 @@ void Worker::Do(const Step& step) {
     case StepKind::kSplit:
       Synchronize();
       return Split(step);
+    case StepKind::kShrink:
+      Synchronize();
+      return Shrink(step);
     case StepKind::kAbort:
       Synchronize();
       return Remove(step);
@@ -305,6 +358,10 @@ void Worker::Do(const Step& step) {
     case StepKind::kRegister:
     case StepKind::kDeregister:
       return Register(step);
+    case StepKind::kOpenWindow:
+      return OpenWindow(step);
+    case StepKind::kCloseWindow:
+      return CloseWindow(Find(step.communicator));
     case StepKind::kPair:
       return Pair(step);
     default:
@@ -320,11 +377,11 @@ WorkerResult Worker::Run() {
     for (size_t i = 0; i < kSlots; ++i) slots_.push_back(std::make_unique<Slot>(cuda_, stream_));
     place_->Enter("first communicator", 0, 0);
     Create(0, script_.At(0));
-    for (bool ends = false; !ends; ++result_.steps) {
-      const Step step = script_.Next();
+    for (Word word = Word::kChange; word != Word::kEnd; ++result_.steps) {
+      const Step step = script_.Next(word == Word::kChange);
       place_->Enter(NameOf(step.kind), step.number, step.communicator);
       if (step.kind == StepKind::kVote) {
-        ends = Vote(step);
+        word = Vote(step);
       } else {
         Do(step);
       }
@@ -338,7 +395,9 @@ WorkerResult Worker::Run() {
     }
   } catch (const Stop& stop) {
     result_.status = stop.status;
-    result_.text = stop.text;
+    // At once: what the other ranks and threads do next may be because of this.
+    std::fprintf(stderr, "storm: thread %d of rank %d ends at step %llu: %s\n", options_.thread,
+                 options_.rank, static_cast<unsigned long long>(result_.steps), stop.text.c_str());
     for (const auto& [number, live] : live_) {
       place_->Enter("abort after a loss", result_.steps, number);
       ncclCommAbort(live.handle);

@@ -22,7 +22,6 @@ struct WorkerOptions {
 
 struct WorkerResult {
   RankStatus status = kDone;
-  std::string text;  // why it is not kDone
   uint64_t steps = 0;
   uint64_t operations = 0;  // whose results were verified
 };
@@ -48,6 +47,7 @@ class Worker {
     int rank = 0;
     ncclComm_t handle = nullptr;
     void* registration = nullptr;
+    ncclWindow_t window = nullptr;
   };
 
   // Throws Stop with kLost where NCCL reports an error; waits while it is in progress.
@@ -59,10 +59,14 @@ class Worker {
   void Do(const Step& step);
   void Create(int number, const Member& member);
   void Split(const Step& step);
+  void Shrink(const Step& step);
   void Remove(const Step& step);
   void Register(const Step& step);
+  void OpenWindow(const Step& step);
+  void CloseWindow(Live* live);
   void Pair(const Step& step);
-  [[nodiscard]] bool Vote(const Step& step);
+  // The controller's word as all ranks have heard it at the same step.
+  [[nodiscard]] Word Vote(const Step& step);
   // Fills a slot; the caller issues the operation.
   Slot* Prepare(const Live& live, StepKind kind, const Step& step, uint64_t variant);
   void Collective(const Live& live, const Step& step);

@@ -112,6 +112,7 @@ void Fields(A& a, Prepared& m) {
   a.Text(m.error, kMaxReason);
   a.Number(m.plan_hash);
   a.List(m.counters);
+  a.Number(m.again);
 }
 template <typename A>
 void Fields(A& a, Pledge& m) {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "reconfig/abi/nccl_types.h"
 #include "reconfig/base/hash.h"
@@ -20,14 +21,23 @@ inline CommunicatorId IdentityOfUniqueId(const void* unique_id) {
   return id;
 }
 
-// Of the child that the n-th split or shrink (counted from 0) of the parent made; color: of a split
-// the caller's color, of a shrink the number of ranks left.
+// Of the child that the n-th split or grow (counted from 0) of the parent made; color: of a split
+// the caller's color, of a grow the number of ranks.
 inline CommunicatorId IdentityOfChild(const CommunicatorId& parent, uint64_t nth, int64_t color) {
   const auto key = static_cast<uint64_t>(color);
   CommunicatorId id{MixWord(parent.high, nth) + MixWord(key, 1),
                     MixWord(parent.low, nth) + MixWord(key, 2)};
   if (id == kUpdateBoundary) id.low = 1;
   return id;
+}
+
+// Of the child that the n-th shrink of the parent without these ranks made. The excluded ranks do
+// not call, so that only the shrinks without the same ranks are counted alike.
+inline CommunicatorId IdentityOfShrunk(const CommunicatorId& parent, uint64_t nth,
+                                       std::span<const int> excluded) {
+  const uint64_t ranks = ContentHash(excluded.data(), excluded.size_bytes(), 0);
+  // No split has a negative color.
+  return IdentityOfChild({MixWord(parent.high, ranks), MixWord(parent.low, ranks)}, nth, -1);
 }
 
 }  // namespace rewire

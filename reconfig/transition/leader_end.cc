@@ -184,6 +184,7 @@ void Leader::Restart(Time now, const std::string& reason, Out* out) {
   next->requests = transition_->requests;
   next->what = transition_->what;
   next->restarts = transition_->restarts + 1;
+  next->failed_builds = transition_->failed_builds;
   transition_.reset();
   Begin(now, std::move(next), out);
 }

@@ -11,6 +11,8 @@
 namespace rewire {
 namespace {
 
+constexpr uint32_t kFailedBuilds = 2;  // of one swap, before it is aborted
+
 std::string Missing(const std::vector<MemberId>& of, const std::set<MemberId>& there) {
   std::vector<MemberId> missing;
   for (MemberId m : of) {
@@ -196,6 +198,10 @@ void Leader::OnPrepared(Time now, MemberId from, const Prepared& m, Out* out) {
     wrong = absl::StrCat("the plan of member ", from, " differs from the others'");
   }
   if (!wrong.empty()) {
+    if (t.kind == TransitionKind::kSwap && m.again && t.failed_builds < kFailedBuilds) {
+      ++t.failed_builds;
+      return Restart(now, wrong, out);
+    }
     if (t.Planned()) return AbortPlanned(now, wrong, false, out);
     return RetryLoss(now, wrong, out);
   }

@@ -54,7 +54,9 @@ void Member::OnBuilt(Time now, Epoch epoch, const absl::Status& status,
                      std::vector<CommunicatorCounter> counters, Out* out) {
   if (!Current(epoch)) return;
   if (!status.ok()) {
-    return Send(Prepared{epoch, false, std::string(status.message()), 0, {}}, out);
+    // A peer that has given its build up breaks this one, and what was in the way may be over.
+    const bool again = absl::IsInternal(status) || absl::IsAborted(status);
+    return Send(Prepared{epoch, false, std::string(status.message()), 0, {}, again}, out);
   }
   work_->built = true;
   work_->counters = std::move(counters);

@@ -92,13 +92,15 @@ struct Minted {
   CommunicatorId communicator;
   UniqueIdBytes unique_id;
 };
-// READY: all generations built (or not), plan made. ok=false aborts the transition.
+// READY: all generations built (or not), plan made. ok=false aborts the transition, or prepares it
+// anew when another attempt may succeed (`again`).
 struct Prepared {
   Epoch epoch = 0;
   bool ok = false;
   std::string error;
   uint64_t plan_hash = 0;  // equal on all members, or the transition aborts
   std::vector<CommunicatorCounter> counters;
+  bool again = false;
 };
 // ok: "I have not issued these operations, and will not before the decision". Not ok: the cut of
 // `communicator` is refused for `reason`.

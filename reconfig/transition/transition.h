@@ -41,6 +41,7 @@ struct Transition {
   std::vector<uint64_t> requests;
   std::string what;  // "resize to 4": for notes
   uint32_t restarts = 0;
+  uint32_t failed_builds = 0;  // that led to a restart
 
   Phase phase = Phase::kReserve;
   Time began{};

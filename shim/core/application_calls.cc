@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "reconfig/base/log.h"
 #include "shim/core/communicators.h"
 
@@ -51,12 +52,34 @@ int ShimCommunicators::OnCreated(VirtualCommunicator* comm, ncclResult_t* result
     events()->Created(created);
     events()->Moved();
   }
+  // Whether AbortCurrent has seen the communicator or not, one of the two ends its creation.
+  if (from_ids && !awaits && lost_.load(std::memory_order_seq_cst)) WatchCreation(chain);
   if (!awaits) return 0;
   // AbortCurrent has not seen this one if it came before; then this was said before.
   std::vector<std::unique_ptr<Link>> none;
   if (events()->Stopped()) Lose(chain.get(), Keep("this process is not part of the job"), &none);
   *result = chain->blocking ? AwaitFirst(chain.get()) : ncclInProgress;
   return 1;
+}
+
+void ShimCommunicators::WatchCreation(const std::shared_ptr<Chain>& chain) {
+  calls_.PostAt(Now() + options_.build, [this, chain] {
+    {
+      MutexLock lock(&chain->mutex);
+      if (chain->closing || chain->lost || chain->current == nullptr ||
+          chain->current->generation->device.load(std::memory_order_acquire) >= 0) {
+        return;
+      }
+    }
+    const std::string why =
+        absl::StrCat("create communicator ", Name(chain->id),
+                     ": not made within REWIRE_BUILD_MS=", options_.build.count(),
+                     " ms after a member was lost: the lost member may be one of its ranks");
+    REWIRE_WARN("%s", why.c_str());
+    std::vector<std::unique_ptr<Link>> links;
+    Lose(chain.get(), Keep(why), &links);
+    loss_.Abort(std::move(links));
+  });
 }
 
 ncclResult_t ShimCommunicators::AwaitFirst(Chain* chain) {
@@ -94,6 +117,9 @@ void ShimCommunicators::OnClosing(VirtualCommunicator* comm, bool aborting) {
     free_before_.erase(comm);
     several = HasRank(chain->id);
   }
+  // Before the build under way is stopped: a change that meets a destroyed communicator is prepared
+  // anew, but one whose build has failed ends.
+  if (!several && events() != nullptr) events()->Destroyed(chain->id);
   std::vector<std::unique_ptr<Link>> dropped;
   void* scratch = nullptr;
   {
@@ -125,10 +151,7 @@ void ShimCommunicators::OnClosing(VirtualCommunicator* comm, bool aborting) {
       if (device_->Enter(chain->context).ok()) device_->Free(scratch);
     });
   }
-  if (events() != nullptr) {
-    if (!several) events()->Destroyed(chain->id);
-    events()->Moved();
-  }
+  if (events() != nullptr) events()->Moved();
   REWIRE_DEBUG("a communicator was %s", aborting ? "aborted" : "destroyed");
 }
 

@@ -34,7 +34,8 @@ struct Builder::Threads {
 Builder::Builder(const NcclCalls* nccl, const ShimServices* services, Device* device,
                  CoreCounters* counters, MemoryLedger* ledger, Loss* loss, BuildSite* site,
                  milliseconds stalled)
-    : device_(device),
+    : interrupts_(nccl->abort_frees_at_group_end),
+      device_(device),
       counters_(counters),
       ledger_(ledger),
       loss_(loss),
@@ -55,15 +56,16 @@ Builder::~Builder() {
   }
 }
 
+int Builder::Left() const {
+  MutexLock lock(&threads_->mutex);
+  return threads_->left;
+}
+
 void Builder::Build(Epoch epoch, std::vector<CommunicatorBuild> builds, Time deadline,
                     std::function<void(absl::Status)> done) {
   auto task = std::make_shared<BuildTask>(epoch, std::move(builds), deadline, std::move(done));
-  int left = 0;
-  {
-    MutexLock lock(&threads_->mutex);
-    left = threads_->left;
-  }
-  if (left >= kLeft) {
+  const int left = Left();
+  if (left >= kLeft && !interrupts_) {
     watch_.Post([this, task, left] {
       Report(*task, absl::ResourceExhaustedError(absl::StrCat(
                         "build of epoch ", task->epoch, ": ", left, " threads of cancelled builds ",
@@ -84,6 +86,10 @@ void Builder::Build(Epoch epoch, std::vector<CommunicatorBuild> builds, Time dea
 void Builder::StartNext() {
   MutexLock lock(&mutex_);
   if (running_ || tasks_.empty()) return;
+  if (Left() >= kLeft) {
+    watch_.PostAt(Now() + kPoll, [this] { StartNext(); });
+    return;
+  }
   running_ = true;
   {
     MutexLock count(&threads_->mutex);

@@ -4,8 +4,8 @@
 // A build that is cancelled or passes its deadline reports at once. When its thread is inside NCCL
 // with a blocking communicator, the builder leaves the thread there and starts the next build on a
 // new thread: nobody but that thread may end the call (interruption.h). The thread that was left
-// touches only its own task afterwards. At most kLeft such threads may exist; further builds are
-// refused until one returns.
+// touches only its own task afterwards. At most kLeft such threads may exist: further builds wait
+// until one returns, or are refused when NCCL does not let the threads return.
 //
 // Thread-safe. The destructor waits a bounded time for threads that were left.
 #pragma once
@@ -75,6 +75,9 @@ class Builder {
   absl::StatusOr<std::shared_ptr<Chain>> Await(BuildTask* task, const CommunicatorId& id);
   absl::Status CheckMemory(const BuildTask& task);
 
+  [[nodiscard]] int Left() const;
+
+  const bool interrupts_;  // a thread that was left returns soon
   Device* const device_;
   CoreCounters* const counters_;
   MemoryLedger* const ledger_;

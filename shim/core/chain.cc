@@ -11,7 +11,7 @@ void Chain::Arm() {
 }
 
 uint64_t Chain::StopAt() const {
-  if (not_entered || wait_first != nullptr) return 0;
+  if (not_entered || fresh || wait_first != nullptr) return 0;
   uint64_t stop_at = kNoCut;
   if (pledged) stop_at = pledged->warm;
   if (!pending.empty()) stop_at = std::min(stop_at, pending.front()->NextIndex());

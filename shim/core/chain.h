@@ -75,6 +75,9 @@ struct Chain {
   // Swapped at a boundary: the first operation afterwards waits, on its stream, for this event of
   // current's.
   DeviceEvent wait_first REWIRE_GUARDED_BY(mutex) = nullptr;
+  // Swapped at a boundary: the program's thread calls in at its first operation, because its
+  // windows are made then.
+  bool fresh REWIRE_GUARDED_BY(mutex) = false;
   // Device memory of the tiny warm operation; from the first build to the end.
   void* scratch REWIRE_GUARDED_BY(mutex) = nullptr;
   bool awaits_build REWIRE_GUARDED_BY(mutex) = false;  // its first generation comes with a Build

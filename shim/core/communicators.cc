@@ -241,6 +241,7 @@ void ShimCommunicators::Undecided(Epoch epoch) {
 void ShimCommunicators::GivenUp(const std::string& reason) { AbortCurrent(reason); }
 
 void ShimCommunicators::SwapNow(Epoch epoch) {
+  lost_.store(false, std::memory_order_seq_cst);
   for (const auto& chain : Chains()) {
     // The event behind the last operation belongs to the communicator's context.
     if (const absl::Status entered = device_->Enter(chain->context); !entered.ok()) {
@@ -313,6 +314,7 @@ void ShimCommunicators::Lose(Chain* chain, const char* reason,
 void ShimCommunicators::AbortCurrent(std::string reason) {
   REWIRE_WARN("aborting every communicator of this process: %s", reason.c_str());
   const char* why = Keep(reason);
+  lost_.store(true, std::memory_order_seq_cst);
   builder_.Cancel(0, reason);
   const std::vector<std::shared_ptr<Chain>> chains = Chains();
   std::vector<std::unique_ptr<Link>> links;

@@ -88,6 +88,9 @@ class ShimCommunicators : public Communicators, private CutEvents, private Build
   ncclResult_t AwaitFirst(Chain* chain);
   // Marks the chain lost and takes its generations out. reason: of reasons_.
   void Lose(Chain* chain, const char* reason, std::vector<std::unique_ptr<Link>>* links);
+  // After a loss a creation that needs the lost member never ends, and which members a creation
+  // needs is not known: ends it when it is not made within REWIRE_BUILD_MS.
+  void WatchCreation(const std::shared_ptr<Chain>& chain);
   // A copy that stays; the same text is kept once.
   const char* Keep(const std::string& reason) REWIRE_EXCLUDES(mutex_);
   CommunicatorEvents* events() { return events_.load(std::memory_order_acquire); }
@@ -100,6 +103,7 @@ class ShimCommunicators : public Communicators, private CutEvents, private Build
   MemoryLedger ledger_;
   std::atomic<CommunicatorEvents*> events_{nullptr};
   std::atomic<bool> passed_{false};     // a cut, since it was looked at last
+  std::atomic<bool> lost_{false};       // a member, since the last update boundary
   std::atomic<uint64_t> decisions_{0};  // counts the swaps that were decided
   Cutter cutter_;
 

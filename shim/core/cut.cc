@@ -77,6 +77,7 @@ Cutter::Verdict Cutter::NextStep(Chain* chain, const CallSite& site, Call* call)
         !device_->MakeWait(site.stream, std::exchange(chain->wait_first, nullptr))) {
       return Return(ncclUnhandledCudaError);
     }
+    chain->fresh = false;
     if (chain->not_entered) {
       counters_->stale_prevented.fetch_add(1, std::memory_order_relaxed);
       return Return(ncclInvalidUsage);
@@ -310,6 +311,7 @@ void Cutter::SwapNow(Chain* chain, Epoch epoch) {
     for (std::unique_ptr<Link>& link : dropped) events_->SwappedOut(std::move(link));
     // A joiner's is in use already.
     if (chain->current == nullptr || chain->current->epoch != epoch) GoToBuilt(chain, epoch);
+    chain->fresh = true;
     chain->Arm();
   }
   counters_->swaps.fetch_add(1, std::memory_order_relaxed);

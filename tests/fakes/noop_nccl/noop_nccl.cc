@@ -11,6 +11,7 @@ namespace {
 
 NoopControl control;
 ncclComm_t* late_child = nullptr;
+ncclWindow_t* late_window = nullptr;
 
 template <typename Result>
 Result Answer() {
@@ -153,6 +154,7 @@ struct Effects : Nothing {
   static ncclResult_t CommWindowRegister(ncclComm_t, void*, size_t, ncclWindow_t* window, int) {
     const auto result = Answer<ncclResult_t>();
     if (result == ncclSuccess) *window = reinterpret_cast<ncclWindow_t>(new int);
+    if (result == ncclInProgress) late_window = window;
     return result;
   }
   static ncclResult_t CommWindowDeregister(ncclComm_t, ncclWindow_t window) {
@@ -177,6 +179,8 @@ struct Effects : Nothing {
 extern "C" {
 
 NoopControl* NoopNccl() { return &control; }
+
+void NoopStoreWindow() { *late_window = reinterpret_cast<ncclWindow_t>(new int); }
 
 void NoopStoreChild() { __atomic_store_n(late_child, Make(2, 0, 3), __ATOMIC_RELEASE); }
 

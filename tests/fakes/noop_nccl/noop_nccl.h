@@ -44,4 +44,6 @@ struct NoopComm {
 extern "C" {
 __attribute__((visibility("default"))) NoopControl* NoopNccl();
 __attribute__((visibility("default"))) void NoopStoreChild();
+// The window whose registration has answered ncclInProgress.
+__attribute__((visibility("default"))) void NoopStoreWindow();
 }

@@ -198,7 +198,7 @@ ncclResult_t pncclCommShrink(ncclComm_t comm, int* exclude, int count, ncclComm_
     simnccl::Config read;
     SIMNCCL_TRY(simnccl::ReadConfig(config, comm->config, &read));
     __atomic_store_n(newcomm, nullptr, __ATOMIC_RELEASE);
-    const uint64_t child = ++comm->child_count;
+    const uint64_t child = ++comm->shrinks[survivors];
     if (flags == NCCL_SHRINK_ABORT && !comm->stopped.load()) {
       SIMNCCL_TRY(simnccl::EndOperations(comm));
     }

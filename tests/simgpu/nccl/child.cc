@@ -68,7 +68,7 @@ ncclResult_t Split(ncclComm* parent, int color, int key, uint64_t child, const C
 
 ncclResult_t Shrink(ncclComm* parent, const std::vector<int>& survivors, uint64_t child,
                     const Config& config, ncclComm_t* out) {
-  uint64_t bootstrap_key = rewire::MixWord(parent->bootstrap.key(), child);
+  uint64_t bootstrap_key = rewire::MixWord(~parent->bootstrap.key(), child);
   for (const int rank : survivors) bootstrap_key = rewire::MixWord(bootstrap_key, rank + 1);
   return Make(parent, survivors, ChildHash(parent->hash, 0, 0), bootstrap_key, config, out);
 }

@@ -121,7 +121,9 @@ struct ncclComm {
   bool launched_before = false;
 
   uint64_t split_count = 0;
-  uint64_t child_count = 0;  // Distinguishes the bootstraps of all children.
+  // These distinguish the bootstraps of all children; the ranks that a shrink excludes do not call.
+  uint64_t child_count = 0;
+  std::map<std::vector<int>, uint64_t> shrinks;  // By the survivors.
 
   rewire::Mutex mutex;
   std::map<int, simnccl::Operator> operators REWIRE_GUARDED_BY(mutex);

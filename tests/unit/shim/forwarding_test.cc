@@ -96,7 +96,7 @@ class ForwardingTest : public ShimTest {
         EXPECT_NE(nullptr, got) << name;
         EXPECT_NE(passed, got) << name;
       }
-    } else if constexpr (std::is_same_v<T, ncclRedOp_t*>) {
+    } else if constexpr (std::is_same_v<T, ncclRedOp_t*> || std::is_same_v<T, ncclWindow_t*>) {
       if (!ours) {
         EXPECT_EQ(passed, got) << name;
       }

@@ -2,6 +2,7 @@
 #include "shim/registration.h"
 
 #include <cstring>
+#include <utility>
 
 #include "tests/unit/shim/shim_fixture.h"
 
@@ -20,6 +21,24 @@ class RegistrationTest : public ShimTest {
     T value;
     memcpy(&value, NoopNccl()->bytes + offset, sizeof value);
     return value;
+  }
+  // As at a cut before the next operation, which is not recorded.
+  Generation* SwapAtNextOperation() {
+    UseCore();
+    Generation* old = nullptr;
+    at_cut = [&](VirtualCommunicator* comm, CallSite) {
+      comm->stop_at = kNoCut;
+      old = Swap(comm_, 1);
+      return ncclSuccess;
+    };
+    V(comm_)->stop_at = 0;
+    NoopNccl()->on_call = [](const char* name) {
+      if (strcmp(name, "AllReduce") == 0) NoopNccl()->record = false;
+    };
+    EXPECT_EQ(ncclSuccess, AllReduce(comm_));
+    NoopNccl()->on_call = nullptr;
+    NoopNccl()->record = true;
+    return old;
   }
   ncclComm_t comm_;
 };
@@ -59,8 +78,8 @@ TEST_F(RegistrationTest, BuffersAndWindowsAreMadeAgain) {
   ASSERT_EQ(ncclSuccess,
             ncclCommWindowRegister(comm_, buffer, 32, &window, NCCL_WIN_COLL_SYMMETRIC));
   EXPECT_EQ(2u, V(comm_)->registrations.All().size());
-  Generation* old = Swap(comm_, 1);
-  ASSERT_STREQ("CommWindowRegister", NoopNccl()->name);  // replayed last, as it was made last
+  Generation* old = SwapAtNextOperation();
+  ASSERT_STREQ("CommWindowRegister", NoopNccl()->name);  // by the program's thread
   EXPECT_EQ(static_cast<void*>(buffer), Recorded<void*>(sizeof(void*)));
   EXPECT_EQ(32u, Recorded<size_t>(2 * sizeof(void*)));
   EXPECT_EQ(NCCL_WIN_COLL_SYMMETRIC, Recorded<int>(4 * sizeof(void*)));
@@ -74,6 +93,72 @@ TEST_F(RegistrationTest, BuffersAndWindowsAreMadeAgain) {
   delete static_cast<int*>(handle);
   delete reinterpret_cast<int*>(window);
   Retire(old);
+}
+
+TEST_F(RegistrationTest, ABuildMakesNoWindows) {
+  char buffer[64];
+  ncclWindow_t window = nullptr;
+  ASSERT_EQ(ncclSuccess, ncclCommWindowRegister(comm_, buffer, 32, &window, 0));
+  Generation* old = Swap(comm_, 1);
+  // They are collective, and the other ranks may not have got so far.
+  EXPECT_STRNE("CommWindowRegister", NoopNccl()->name);
+  EXPECT_FALSE(V(comm_)->current.load()->values.Get(0).has_value());
+  delete reinterpret_cast<int*>(window);
+  Retire(old);
+}
+
+TEST_F(RegistrationTest, AWindowMayBeStoredAfterItsCall) {
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  const ncclComm_t comm = Make(2, 0, &config);
+  char buffer[64];
+  ncclWindow_t window = nullptr;
+  for (const bool grouped : {false, true}) {
+    if (grouped) ncclGroupStart();
+    NoopNccl()->result = ncclInProgress;
+    ASSERT_EQ(ncclInProgress, ncclCommWindowRegister(comm, buffer, 32, &window, 0));
+    NoopNccl()->result = ncclSuccess;
+    if (grouped) ncclGroupEnd();
+    EXPECT_TRUE(V(comm)->registrations.All().empty());
+    NoopStoreWindow();
+    EXPECT_EQ(nullptr, window);
+    ncclResult_t state = ncclInternalError;
+    ASSERT_EQ(ncclSuccess, ncclCommGetAsyncError(comm, &state));
+    EXPECT_NE(nullptr, window);
+    EXPECT_EQ(1u, V(comm)->registrations.All().size());
+    EXPECT_EQ(0u, V(comm)->pins);
+    EXPECT_EQ(ncclSuccess, ncclCommWindowDeregister(comm, std::exchange(window, nullptr)));
+  }
+  ncclCommAbort(comm);
+}
+
+TEST_F(RegistrationTest, ANonBlockingSwapWaitsForItsWindows) {
+  UseCore();
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  const ncclComm_t comm = Make(2, 0, &config);
+  char buffer[64];
+  ncclWindow_t window = nullptr;
+  ASSERT_EQ(ncclSuccess, ncclCommWindowRegister(comm, buffer, 32, &window, 0));
+  ncclResult_t state = ncclInternalError;
+  ASSERT_EQ(ncclSuccess, ncclCommGetAsyncError(comm, &state));
+  Generation* old = Swap(comm, 1);
+  V(comm)->stop_at = 0;
+  NoopNccl()->async_error = ncclInProgress;
+  NoopNccl()->on_call = [](const char* name) {
+    const bool registers = strcmp(name, "CommWindowRegister") == 0;
+    NoopNccl()->result = registers ? ncclInProgress : ncclSuccess;
+    if (strcmp(name, "CommGetAsyncError") != 0) return;
+    NoopStoreWindow();
+    NoopNccl()->async_error = ncclSuccess;
+  };
+  EXPECT_EQ(ncclSuccess, AllReduce(comm));
+  NoopNccl()->on_call = nullptr;
+  EXPECT_NE(0u, V(comm)->current.load()->values.Get(0).value_or(0));
+  EXPECT_EQ(ncclSuccess, ncclCommWindowDeregister(comm, window));
+  delete reinterpret_cast<int*>(window);
+  Retire(old);
+  ncclCommAbort(comm);
 }
 
 TEST_F(RegistrationTest, AWindowAskedForInAGroupIsRememberedAtItsEnd) {

@@ -109,6 +109,24 @@ TEST_F(BoundaryTest, ALossEndsACreationOfTheProgramAndFreesNothingUnderIt) {
   EXPECT_THAT(CallsSince(0), ElementsAre("init 1", "group", "abort 1", "end"));
 }
 
+TEST_F(BoundaryTest, ACreationBegunAfterALossEndsInTime) {
+  Start({.build = milliseconds(50)});
+  FakeNccl::Get().init_blocks = true;
+  core_->AbortCurrent("member 7 was lost");
+  Program program(core_.get(), 1);
+  EXPECT_EQ(program.Create(2, 0), ncclRemoteError);
+  EXPECT_TRUE(Eventually([] { return FakeNccl::Get().Live() == 0; }));
+  EXPECT_THAT(core_->OnLastError(nullptr), ::testing::IsNull());  // the program has dropped it
+  // One that does not need the lost member is left alone.
+  FakeNccl::Get().Release();
+  Program survivors(core_.get(), 2);
+  ASSERT_EQ(survivors.Create(1, 0), ncclSuccess);
+  Program late(core_.get(), 3);
+  FakeNccl::Get().init_blocks = true;
+  EXPECT_EQ(late.Create(2, 0), ncclRemoteError);
+  EXPECT_EQ(survivors.Issue(0), ncclSuccess);
+}
+
 TEST_F(BoundaryTest, WithAnUnknownNcclACreationIsLeftToNccl) {
   Start({}, /*abort_frees_at_group_end=*/false);
   FakeNccl::Get().init_blocks = true;

@@ -55,6 +55,22 @@ TEST_F(BuildTest, TheDeadlineInterruptsABuildWhosePeerNeverComes) {
   EXPECT_TRUE(Prepare(2, {BuildOf(program, 2, 0)}).ok());
 }
 
+TEST_F(BuildTest, ABuildWaitsWhileFourThreadsReturnFromNccl) {
+  Program program(core_.get(), 1);
+  ASSERT_EQ(program.Create(2, 0), ncclSuccess);
+  FakeNccl& nccl = FakeNccl::Get();
+  nccl.init_blocks = nccl.abort_ignored = true;
+  for (Epoch epoch = 1; epoch <= 4; ++epoch) {
+    EXPECT_EQ(GiveUpInside(epoch, {BuildOf(program, 2, 0)}).code(), absl::StatusCode::kCancelled);
+  }
+  EXPECT_EQ(Prepare(5, {BuildOf(program, 2, 0)}, milliseconds(20)).code(),
+            absl::StatusCode::kCancelled);
+  Answer<absl::Status> built;
+  core_->Build(6, {BuildOf(program, 2, 0)}, Now() + seconds(100), built.Callback());
+  nccl.Release();
+  EXPECT_EQ(built.Wait(), absl::OkStatus());
+}
+
 // A library of which it is not known when ncclCommAbort frees.
 class UnknownNcclTest : public BuildTest {
  protected:
@@ -196,6 +212,21 @@ TEST_F(BuildTest, DestroyingACommunicatorEndsItsBuild) {
   EXPECT_TRUE(Eventually([] { return FakeNccl::Get().Live() == 0; }));
   MutexLock lock(&events_.mutex);
   EXPECT_THAT(events_.destroyed, ElementsAre(CommunicatorId{1, 1}));
+}
+
+TEST_F(BuildTest, ADestructionIsReportedBeforeTheBuildThatItStops) {
+  Program program(core_.get(), 1);
+  ASSERT_EQ(program.Create(2, 0), ncclSuccess);
+  FakeNccl::Get().init_blocks = true;
+  Answer<bool> known;
+  core_->Build(1, {BuildOf(program, 2, 0)}, Now() + seconds(100),
+               [&, answer = known.Callback()](const absl::Status&) {
+                 MutexLock lock(&events_.mutex);
+                 answer(!events_.destroyed.empty());
+               });
+  ASSERT_TRUE(Eventually([&] { return Calls().size() == 2; }));
+  program.Close();
+  EXPECT_EQ(known.Wait(), true);
 }
 
 TEST_F(BuildTest, OneFailureDropsTheWholeEpoch) {

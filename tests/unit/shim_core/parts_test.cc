@@ -41,6 +41,10 @@ TEST(IdentityTest, DiffersByEveryInput) {
   EXPECT_NE(IdentityOfChild(parent, 0, 0), IdentityOfChild(parent, 1, 0));
   EXPECT_NE(IdentityOfChild(parent, 0, 0), IdentityOfChild(parent, 0, 1));
   EXPECT_NE(IdentityOfChild(parent, 0, 0), parent);
+  const int first[] = {0};
+  const int second[] = {1};
+  EXPECT_NE(IdentityOfShrunk(parent, 0, first), IdentityOfShrunk(parent, 0, second));
+  EXPECT_NE(IdentityOfShrunk(parent, 0, first), IdentityOfShrunk(parent, 1, first));
 }
 
 TEST(PinsTest, NamesEveryBit) {

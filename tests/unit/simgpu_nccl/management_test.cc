@@ -130,6 +130,21 @@ TEST(Management, SplitOrdersByKeyAndLeavesOut) {
   });
 }
 
+TEST(Management, AllRanksSplitAfterAShrinkOfSome) {
+  OnRanks(3, [](int r, ncclComm_t comm, Rank& gpu) {
+    int exclude[] = {2};
+    ncclComm_t child = nullptr;
+    for (int i = 0; i < 2 && r < 2; ++i) {
+      ASSERT_NCCL(ncclCommShrink(comm, exclude, 1, &child, nullptr, NCCL_SHRINK_DEFAULT));
+      ExpectSum(child, gpu, r, 1);
+      ASSERT_NCCL(ncclCommDestroy(child));
+    }
+    ASSERT_NCCL(ncclCommSplit(comm, 0, r, &child, nullptr));
+    ExpectSum(child, gpu, r, 3);
+    ASSERT_NCCL(ncclCommDestroy(child));
+  });
+}
+
 TEST(Management, ShrinkAfterADeathOnTheRing) {
   std::atomic<int> dead{0};
   OnRanks(4, [&](int r, ncclComm_t comm, Rank& gpu) {

@@ -186,5 +186,17 @@ TEST_F(LeaderTest, AFailedBuildAndALateOneAbort) {
   EXPECT_TRUE(d.leader.steady());
 }
 
+TEST_F(LeaderTest, ABuildThatNcclFailedIsTriedTwiceMore) {
+  const uint64_t request = d.Ask({RequestKind::kRebuild, 0, {}, {}, ""});
+  for (const Epoch epoch : {2, 3, 4}) {
+    d.Store();
+    EXPECT_EQ(d.leader.StatusOf(request).state, RequestState::kRunning);
+    d.Say(1, Prepared{epoch, false, "ncclResult 6", 0, {}, true});
+    EXPECT_EQ(d.Sent<Abort>(0).value().epoch, epoch);
+  }
+  EXPECT_EQ(d.leader.StatusOf(request).state, RequestState::kFailed);
+  EXPECT_THAT(d.leader.StatusOf(request).text, HasSubstr("ncclResult 6"));
+}
+
 }  // namespace
 }  // namespace rewire

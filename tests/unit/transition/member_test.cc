@@ -343,6 +343,9 @@ TEST_F(MemberTest, SaysWhyItCannotPrepare) {
   Hear(Build{2, {}});
   member.OnBuilt(now, 2, absl::ResourceExhaustedError("no memory"), {}, &out);
   EXPECT_EQ(Sent<Prepared>().value().error, "no memory");
+  EXPECT_FALSE(Sent<Prepared>().value().again);
+  member.OnBuilt(now, 2, absl::InternalError("ncclResult 6"), {}, &out);
+  EXPECT_TRUE(Sent<Prepared>().value().again);
   Hear(Prepare{3, TransitionKind::kBoundary, kNew, kNew, {{5}}, 1000, {}});
   EXPECT_THAT(Sent<Prepared>().value().error, HasSubstr("it is in epoch 1, not 2"));
   member.OnMinted(now, 2, kComm, absl::InternalError("x"), &out);  // late: of an epoch that is over
