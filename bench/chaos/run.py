@@ -16,7 +16,7 @@ TRAINING = ["--exact", "--width", "16", "--layers", "1", "--heads", "2", "--step
             "--context", "16"]
 MARK = "CHAOS_RUN"  # in the environment of every process of a run
 MOST = 5
-PATIENCE_S = 60  # for a change, a recovery, and the end of a job
+PATIENCE_S = 180  # for a change, a recovery, and the end of a job, on a host with too much to do
 
 
 class Run:

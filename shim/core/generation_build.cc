@@ -54,6 +54,11 @@ class User {
   VirtualCommunicator* const comm_;
 };
 
+bool IsLost(Chain* chain) {
+  MutexLock lock(&chain->mutex);
+  return chain->lost;
+}
+
 }  // namespace
 
 std::string Name(const CommunicatorId& id) {
@@ -202,8 +207,8 @@ absl::Status GenerationBuild::AwaitBeside(BuildTask* task, Chain* chain, DeviceE
     REWIRE_RETURN_IF_ERROR(task->Stopped());
     const uint64_t now_issued = chain->comm->issued.load(std::memory_order_relaxed);
     if (std::exchange(issued, now_issued) != now_issued) moved = Now();
-    // A joiner has nothing that could be in the way.
-    if (issued != 0 && Now() - moved > stalled_) {
+    // Nothing is in the way of a joiner, nor of a member whose generations were aborted.
+    if (issued != 0 && !IsLost(chain) && Now() - moved > stalled_) {
       // Perhaps the two are in each other's way on some device. Aborting the new one, which nobody
       // depends on, lets the old one go on. It is not tried again.
       counters_->beside_refused.fetch_add(1, std::memory_order_relaxed);

@@ -372,6 +372,22 @@ TEST_F(BesideTest, WhileTheProgramAdvancesOnlyTheDeadlineEndsIt) {
   EXPECT_EQ(FakeNccl::Get().Live(), 1);
 }
 
+TEST_F(BesideTest, AfterALossTheProgramThatStandsStillDoesNotEndIt) {
+  Start({.build = seconds(20),
+         .decision = seconds(1),
+         .retire = milliseconds(0),
+         .stalled = milliseconds(1)});
+  Program program(core_.get(), 1);
+  ASSERT_EQ(program.Create(2, 0), ncclSuccess);
+  ASSERT_EQ(program.Issue(0), ncclSuccess);
+  core_->AbortCurrent("member 7 was lost");
+  device_.SetPending(true);  // an overloaded host
+  EXPECT_THAT(
+      Prepare(1, {BuildOf(program, 2, 0, std::string(kBeside))}, milliseconds(50)).ToString(),
+      HasSubstr("REWIRE_BUILD_MS"));
+  EXPECT_EQ(core_->counters().beside_refused.load(), 0u);
+}
+
 TEST_F(BesideTest, WhatNcclSaysIsTold) {
   Program program(core_.get(), 1);
   ASSERT_EQ(program.Create(2, 0), ncclSuccess);
