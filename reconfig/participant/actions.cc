@@ -115,7 +115,8 @@ void Participant::OnEnterWorld(const EnterWorld& action) {
   }
   if (action.joining) gate_.SetJoining();
   MutexLock lock(&mutex_);
-  view_ = WorldView{action.world, action.world.SlotOf(options_.member), action.joining};
+  view_ =
+      WorldView{action.world, action.world.SlotOf(options_.member), action.joining, action.leaving};
   names_key_ = action.names_key;
   secret_ = action.secret;
   changed_.NotifyAll();

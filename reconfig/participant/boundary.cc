@@ -48,7 +48,11 @@ absl::StatusOr<UniqueIdBytes> Participant::UniqueId(const std::string& name) {
   }
   if (!view.slot) return absl::FailedPreconditionError("this member is in no world");
   const WorldMember self = {options_.member, incarnation_, ""};
-  return names_.Resolve(name, view.world, *view.slot, self, view.joining, secret, MintUniqueId,
+  std::vector<WorldMember> asked = view.world.members;
+  std::erase_if(asked, [&](const WorldMember& m) { return m.member == self.member; });
+  asked.insert(asked.end(), view.leaving.begin(), view.leaving.end());
+  const bool mints = *view.slot == 0 && !view.joining;
+  return names_.Resolve(name, asked, self, secret, mints ? MintUniqueId : Names::Minter{},
                         Now() + options_.build);
 }
 

@@ -9,12 +9,12 @@
 
 namespace rewire {
 
-absl::StatusOr<UniqueIdBytes> Names::Resolve(const std::string& name, const World& world,
-                                             uint32_t self_slot, const WorldMember& self,
-                                             bool joining, const Key& key, const Minter& mint,
-                                             Time deadline) {
+absl::StatusOr<UniqueIdBytes> Names::Resolve(const std::string& name,
+                                             const std::vector<WorldMember>& asked,
+                                             const WorldMember& self, const Key& key,
+                                             const Minter& mint, Time deadline) {
   if (auto known = Find(name)) return *known;
-  if (self_slot == 0 && !joining) {
+  if (mint) {
     absl::StatusOr<UniqueIdBytes> id = mint();
     if (!id.ok()) return id;
     id->resize(NCCL_UNIQUE_ID_BYTES);
@@ -23,9 +23,8 @@ absl::StatusOr<UniqueIdBytes> Names::Resolve(const std::string& name, const Worl
   }
   absl::Status last = absl::UnavailableError("nobody was asked");
   while (Now() < deadline) {
-    for (uint32_t slot = 0; slot < world.members.size(); ++slot) {
-      const WorldMember& m = world.members[slot];
-      if (slot == self_slot || m.data_address.empty()) continue;
+    for (const WorldMember& m : asked) {
+      if (m.data_address.empty()) continue;  // it joins itself
       auto answer = AskName(m, key, self, name, std::min(deadline, Now() + seconds(2)));
       if (answer.ok() && *answer && (*answer)->size() == NCCL_UNIQUE_ID_BYTES) {
         Publish(name, **answer);

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "reconfig/base/mutex.h"
@@ -18,9 +19,11 @@ class Names {
  public:
   using Minter = std::function<absl::StatusOr<UniqueIdBytes>()>;
 
-  absl::StatusOr<UniqueIdBytes> Resolve(const std::string& name, const World& world,
-                                        uint32_t self_slot, const WorldMember& self, bool joining,
-                                        const Key& key, const Minter& mint, Time deadline);
+  // asked: the members that may know the name. mint: empty, except for slot 0.
+  absl::StatusOr<UniqueIdBytes> Resolve(const std::string& name,
+                                        const std::vector<WorldMember>& asked,
+                                        const WorldMember& self, const Key& key, const Minter& mint,
+                                        Time deadline);
   // Ends every Resolve(), now and later, with the reason.
   void Close(const std::string& reason);
   // What this member knows, for others.

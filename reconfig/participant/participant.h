@@ -45,6 +45,7 @@ struct WorldView {
   World world;
   std::optional<uint32_t> slot;
   bool joining = false;
+  std::vector<WorldMember> leaving{};  // for a joiner: see Welcome
 };
 
 // What a pass through the boundary did.

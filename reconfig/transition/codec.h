@@ -20,7 +20,7 @@
 
 namespace rewire {
 
-inline constexpr uint16_t kProtocolVersion = 4;
+inline constexpr uint16_t kProtocolVersion = 5;
 inline constexpr size_t kMaxFrameBytes = 1 << 20;
 
 // The whole frame, length field included. A message that would be longer than kMaxFrameBytes is an

@@ -190,6 +190,7 @@ void Fields(A& a, Welcome& m) {
   Fields(a, m.world);
   a.Number(m.joining);
   a.Secret(m.names_key);
+  a.List(m.leaving);
 }
 template <typename A>
 void Fields(A& a, Refused& m) {

@@ -217,7 +217,11 @@ void Leader::Greet(Time now, MemberId member, Out* out) {
       const auto slot = record_.world.SlotOf(m);
       target.members.push_back(slot ? record_.world.members[*slot] : WorldMember{m, 0, ""});
     }
-    Send(member, Welcome{target, true, NamesKey(options_.job_key)}, out);
+    Welcome welcome{target, true, NamesKey(options_.job_key)};
+    for (const WorldMember& m : record_.world.members) {
+      if (!target.SlotOf(m.member)) welcome.leaving.push_back(m);
+    }
+    Send(member, welcome, out);
     return;
   }
   Send(member, Welcome{record_.world, false, NamesKey(options_.job_key)}, out);

@@ -85,7 +85,7 @@ void Member::OnWelcome(Time, const Welcome& m, Out* out) {
     if (work_ && work_->from_before) Drop("the leader restarted", out);
     if (!entered_world_) {
       entered_world_ = true;
-      out->push_back(EnterWorld{m.world, true, names_key_, Key{}});
+      out->push_back(EnterWorld{m.world, true, names_key_, Key{}, m.leaving});
     }
   }
   if (reclaim_) {

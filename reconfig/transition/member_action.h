@@ -25,6 +25,7 @@ struct EnterWorld {
   bool joining = false;
   Key names_key;
   Key secret;
+  std::vector<WorldMember> leaving{};  // for a joiner: see Welcome
 };
 // Mint one unique id per communicator; answer each with OnMinted.
 struct MintIds {

@@ -63,7 +63,7 @@ struct CutRefusal {
 
 // The first message on a connection. Answered by Welcome, or by Refused and a close.
 struct Hello {
-  uint32_t protocol = 4;
+  uint32_t protocol = 5;
   MemberId member = 0;
   uint64_t incarnation = 0;
   uint32_t pid = 0;
@@ -199,6 +199,8 @@ struct Welcome {
   World world;  // the world to see: for a joiner the one it will be in
   bool joining = false;
   Key names_key;  // with which members ask each other for names
+  // For a joiner: the members that leave by its change, which know the names until then.
+  std::vector<WorldMember> leaving{};
 };
 // This process is not part of the job, or will not become part: the change that it was to join by
 // was called off. The job goes on without it.

@@ -52,6 +52,16 @@ TEST_P(EveryChange, IsBitEqualToNone) {
   }
 }
 
+// No member of the new world was in the old one.
+TEST(ReplaceTest, TheOnlyMemberIsReplaced) {
+  TrainingJob job({.members = 1, .max = 2});
+  const CommandResult r = job.Ask("replace", {"0", "--timeout", "20s"});
+  EXPECT_EQ(r.status, 0) << r.err;
+  EXPECT_THAT(job.World(), ::testing::ElementsAre(1));
+  job.Train();
+  job.FinishExact();
+}
+
 INSTANTIATE_TEST_SUITE_P(Zero0, EveryChange, ::testing::Values(TrainingOptions{.zero = 0}));
 INSTANTIATE_TEST_SUITE_P(Zero1, EveryChange, ::testing::Values(TrainingOptions{}));
 INSTANTIATE_TEST_SUITE_P(OverTheNetPlugin, EveryChange,

@@ -95,13 +95,9 @@ TEST(DetachTest, ABuildThatEndsAfterDetachTouchesNothingOfTheParticipant) {
 
 TEST(NamesTest, AWaitForAUniqueIdEndsWithTheReasonWhenTheProcessIsOutOfTheJob) {
   Names names;
-  World world;
-  world.members = {{0, 1, "127.0.0.1:1"}, {1, 2, ""}};
   absl::StatusOr<UniqueIdBytes> id = absl::UnknownError("");
   std::thread asks([&] {
-    id = names.Resolve(
-        "world", world, 1, world.members[1], true, {}, [] { return UniqueIdBytes(); },
-        Now() + seconds(600));
+    id = names.Resolve("world", {{0, 1, "127.0.0.1:1"}}, {1, 2, ""}, {}, {}, Now() + seconds(600));
   });
   names.Close("the job has ended");
   asks.join();

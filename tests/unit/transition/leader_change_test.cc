@@ -23,6 +23,7 @@ TEST_F(LeaderTest, GrowingWaitsForTheJoiner) {
   d.Connect(3);
   EXPECT_TRUE(d.Sent<Welcome>(3).value().joining);
   EXPECT_THAT(Ids(d.Sent<Welcome>(3).value().world), ElementsAre(0, 1, 3, 2));
+  EXPECT_TRUE(d.Sent<Welcome>(3).value().leaving.empty());
   EXPECT_EQ(d.leader.phase(), Phase::kReserve);  // it has no communicators yet
   d.Say(3, CommunicatorCreated{kComm, 4, 2, false, ""});
   const std::vector<MemberId> all{0, 1, 2, 3};
@@ -48,6 +49,16 @@ TEST_F(LeaderTest, GrowingWaitsForTheJoiner) {
   EXPECT_EQ(d.leader.StatusOf(id).state, RequestState::kDone);
   // And the registry has moved on with it: a second change is possible.
   d.Ask({RequestKind::kResize, 2, {}, {}, ""});
+}
+
+TEST_F(LeaderTest, AJoinerIsToldWhoLeaves) {
+  d.Ask({RequestKind::kReplace, 0, {1}, {}, ""});
+  d.Store();
+  d.Connect(3);
+  const std::vector<WorldMember> leaving = d.Sent<Welcome>(3).value().leaving;
+  ASSERT_EQ(leaving.size(), 1u);
+  EXPECT_EQ(leaving[0].member, 1u);
+  EXPECT_EQ(leaving[0].data_address, "addr");
 }
 
 TEST_F(LeaderTest, ADrainedMemberVerifiesAndLeaves) {

@@ -35,7 +35,7 @@ inline std::vector<Message> SampleMessages() {
       Heartbeat{41, {1, 2, 3, 4, 5}, {6, 7, 8, 9, 10, 11, 12, 13}, 14},
       ReclaimNotice{120000},
       Finished{},
-      Welcome{SampleWorld(), true, Key{{47, 11}}},
+      Welcome{SampleWorld(), true, Key{{47, 11}}, SampleWorld().members},
       Refused{"member 3 counts as lost"},
       Prepare{8, TransitionKind::kBoundary, SampleWorld(), SampleWorld(), Key{{5}}, 60000, {c}},
       Build{8, {{c, 4, 1, UniqueIdBytes(128, 'u')}}},
