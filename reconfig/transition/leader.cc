@@ -325,6 +325,7 @@ void Leader::OnTick(Time now, Out* out) {
     out->push_back(CompareAndSwap{writing_->revision - 1, *writing_});
   }
   CheckSilence(now, out);
+  CheckDrains(now, out);
   TryEndRecovery(now, out);
   if (transition_ && transition_->deadline && now >= *transition_->deadline) {
     OnPhaseDeadline(now, out);
@@ -338,6 +339,7 @@ std::optional<Time> Leader::NextDeadline() const {
   if (write_again_) at(*write_again_);
   if (recover_by_) at(*recover_by_);
   if (transition_ && transition_->deadline) at(*transition_->deadline);
+  for (const uint64_t id : DueDrains()) at(*requests_.at(id).gone_by);
   bool members = false;
   for (const auto& [id, peer] : peers_) {
     if (!peer.connected || peer.finished || peer.lost) continue;

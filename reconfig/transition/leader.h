@@ -142,8 +142,8 @@ class Leader {
   };
   struct Request {
     ChangeRequest change;
-    Time arrived{};
-    uint32_t world_size = 0;  // when it arrived
+    std::optional<Time> gone_by;  // a drain's deadline, until it has come
+    uint32_t world_size = 0;      // when it arrived
     uint32_t attempts = 0;
     RequestStatus status;
   };
@@ -170,6 +170,11 @@ class Leader {
   [[nodiscard]] Duration Vouches() const;
   void Heard(Time now, MemberId member);
   [[nodiscard]] bool AllSilent(Time now) const;
+  // Of the request: members that are still in the world, and alive.
+  [[nodiscard]] std::vector<MemberId> NotGone(const Request& request) const;
+  // Uncommitted requests with a deadline, which members of the world have still to meet.
+  [[nodiscard]] std::vector<uint64_t> DueDrains() const;
+  void CheckDrains(Time now, Out* out);
   [[nodiscard]] bool Cooperating() const;
   [[nodiscard]] std::vector<MemberId> WorldIds() const;
   [[nodiscard]] std::vector<MemberId> Alive() const;  // of the world, neither lost nor finished

@@ -268,7 +268,7 @@ void Simulation::JobEnds(const std::string& reason) {
 void Simulation::CheckLost(const Lost& lost) {
   for (MemberId id : lost.members) {
     const Process* process = Find(id);
-    if (process == nullptr || process->was_cut_off_) continue;
+    if (process == nullptr || process->was_cut_off_ || process->has_deadline_) continue;
     ledger_.Violation(absl::StrCat("member ", id, " lives and counts as lost"));
   }
 }

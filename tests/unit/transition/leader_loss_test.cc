@@ -43,6 +43,46 @@ TEST_F(LeaderTest, AReplicaOfAnySurvivorIsEnoughWhereNothingIsSharded) {
   EXPECT_THAT(d.Sent<Restore>(0).value().sources.live, ElementsAre(0));
 }
 
+// ---- drains with a deadline ---------------------------------------------------------------------
+
+TEST_F(LeaderTest, ADrainedMemberThatHangsIsLostAtItsDeadline) {
+  const uint64_t id = d.Ask({RequestKind::kDrain, 0, {1}, seconds(3), ""});
+  d.Store();
+  d.Prepare(kThree, 0);
+  d.PledgeAll(kThree);
+  d.BoundaryAll({0, 2});
+  ASSERT_EQ(d.leader.phase(), Phase::kArmed);
+  d.Pass(milliseconds(2800));
+  EXPECT_FALSE(d.Sent<Lost>(0).has_value());
+  d.Pass(milliseconds(400));
+  EXPECT_THAT(d.Sent<Lost>(0).value().members, ElementsAre(1));
+  EXPECT_EQ(d.Last<EndProcess>()->member, 1u);
+  EXPECT_TRUE(d.Noted("it was not gone in time: drain 1 within 3000 ms"));
+  d.Store();
+  d.Prepare({0, 2}, 0);
+  d.BoundaryAll({0, 2});
+  d.VerifyAll({0, 2});
+  d.Store();
+  d.Finish({0, 2});
+  EXPECT_TRUE(d.leader.steady());
+  EXPECT_EQ(d.leader.StatusOf(id).state, RequestState::kDone);
+}
+
+TEST_F(LeaderTest, ADrainsDeadlineWaitsForTheRecoveryFromALoss) {
+  d.Ask({RequestKind::kDrain, 0, {1}, seconds(3), ""});
+  d.Pass(seconds(2));
+  d.leader.OnDisconnect(d.now, 2, &d.out);
+  d.Store();
+  d.Prepare({0, 1}, 0);
+  d.Pass(seconds(5));
+  EXPECT_THAT(d.Sent<Lost>(0).value().members, ElementsAre(2));
+  d.BoundaryAll({0, 1});
+  d.VerifyAll({0, 1});
+  d.Store();
+  d.Pass(seconds(4));
+  EXPECT_THAT(d.Sent<Lost>(0).value().members, ElementsAre(1));
+}
+
 // ---- silence ------------------------------------------------------------------------------------
 
 TEST_F(LeaderTest, OneSilentMemberAmongOthersIsLostInTheStatedTime) {
