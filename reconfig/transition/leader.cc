@@ -399,6 +399,8 @@ void Leader::OnMessage(Time now, MemberId member, const Message& message, Out* o
   } else if (const auto* m = std::get_if<Position>(&message)) {
     OnPosition(now, member, *m, out);
   } else if (const auto* m = std::get_if<ReclaimNotice>(&message)) {
+    it->second.reclaimed = true;
+    if (NobodyStays()) return StopReclaimed(now, out);
     ChangeRequest drain{
         RequestKind::kDrain, 0, {member}, milliseconds(m->within_ms), "reclaim notice"};
     const absl::StatusOr<uint64_t> id = OnRequest(now, drain, out);

@@ -130,7 +130,8 @@ class Leader {
     bool connected = false;
     bool cooperates = false;
     bool finished = false;
-    bool lost = false;  // dead to us for ever: a new Hello is refused
+    bool lost = false;       // dead to us for ever: a new Hello is refused
+    bool reclaimed = false;  // it has a reclaim notice
     bool welcome_due = false;
     bool visitor = false;   // not known to be in any world: is told of the record, and sent away
     bool broken = false;    // says that its generations are aborted, as of hello_epoch
@@ -162,7 +163,10 @@ class Leader {
   void Lose(Time now, const std::vector<MemberId>& members, const std::string& why, Out* out);
   void TellLost(Time now, Out* out);
   void Finish(Time now, MemberId member, Out* out);
+  // Every living member of the world has a reclaim notice, and no other is about to come.
+  [[nodiscard]] bool NobodyStays() const;
   void StopJob(Time now, const std::string& reason, Out* out);
+  void StopReclaimed(Time now, Out* out);
   void CheckSilence(Time now, Out* out);
   // The time that passes for the leader: it stands still while its process does.
   [[nodiscard]] Time Awake(Time now);

@@ -113,6 +113,24 @@ void Leader::StopJob(Time now, const std::string& reason, Out* out) {
   out->push_back(EndJob{reason});
 }
 
+bool Leader::NobodyStays() const {
+  std::vector<MemberId> members = Alive();
+  if (members.empty()) return false;
+  if (transition_ && transition_->phase <= Phase::kCommitting) {
+    const std::vector<MemberId>& joiners = transition_->joiners;
+    members.insert(members.end(), joiners.begin(), joiners.end());
+  }
+  return std::all_of(members.begin(), members.end(), [&](MemberId m) {
+    const auto peer = peers_.find(m);
+    return peer != peers_.end() && peer->second.reclaimed;
+  });
+}
+
+void Leader::StopReclaimed(Time now, Out* out) {
+  StopJob(now, "every member of the world has a reclaim notice: nobody is left to take the state",
+          out);
+}
+
 // ---- drains with a deadline ---------------------------------------------------------------------
 
 std::vector<MemberId> Leader::NotGone(const Request& request) const {

@@ -96,6 +96,7 @@ void Leader::Resolve(const std::vector<uint64_t>& ids, RequestState state,
 
 void Leader::BeginNext(Time now, Out* out) {
   if (transition_ || idle_phase_ != Phase::kSteady) return;
+  if (NobodyStays()) return StopReclaimed(now, out);
   if (broken_) return BeginLoss(now, out);
   if (!queue_.empty()) BeginPlanned(now, out);
 }

@@ -83,6 +83,36 @@ TEST_F(LeaderTest, ADrainsDeadlineWaitsForTheRecoveryFromALoss) {
   EXPECT_THAT(d.Sent<Lost>(0).value().members, ElementsAre(1));
 }
 
+// ---- reclaim notices ----------------------------------------------------------------------------
+
+TEST_F(LeaderTest, TheJobEndsWhenEveryMemberHasAReclaimNotice) {
+  for (MemberId m : {0u, 1u}) d.Say(m, ReclaimNotice{60000});
+  EXPECT_FALSE(d.Last<EndJob>().has_value());
+  d.Say(2, ReclaimNotice{60000});
+  EXPECT_THAT(d.Last<EndJob>().value().reason,
+              HasSubstr("every member of the world has a reclaim"));
+  for (MemberId m : kThree) EXPECT_TRUE(d.Sent<Stop>(m).has_value()) << m;
+  EXPECT_EQ(d.leader.phase(), Phase::kStopped);
+}
+
+TEST_F(LeaderTest, TheJobEndsWhenOnlyReclaimedMembersSurviveALoss) {
+  for (MemberId m : {0u, 1u}) d.Say(m, ReclaimNotice{60000});
+  d.leader.OnDisconnect(d.now, 2, &d.out);
+  EXPECT_THAT(d.Last<EndJob>().value().reason,
+              HasSubstr("every member of the world has a reclaim"));
+}
+
+TEST_F(LeaderTest, AJoinerTakesTheStateOfTheOnlyMemberThatIsReclaimed) {
+  LeaderDriver one(LeaderDriver::Options(1));
+  one.Form(1);
+  one.Ask({RequestKind::kReplace, 0, {0}, {}, ""});
+  one.Store();
+  one.Say(0, ReclaimNotice{60000});
+  EXPECT_FALSE(one.Last<EndJob>().has_value());
+  one.leader.OnSpawnFailed(one.now, std::vector<MemberId>{1}, "exit status 127", &one.out);
+  EXPECT_TRUE(one.Last<EndJob>().has_value());
+}
+
 // ---- silence ------------------------------------------------------------------------------------
 
 TEST_F(LeaderTest, OneSilentMemberAmongOthersIsLostInTheStatedTime) {
