@@ -134,7 +134,13 @@ void Leader::OnConnect(Time now, const Hello& hello, Out* out) {
     }
   } else if (slot) {
     if (record_.world.members[*slot].incarnation != hello.incarnation) {
-      return Refuse(id, absl::StrCat("member ", id, " is in the world as another process"), out);
+      std::string why = absl::StrCat("member ", id, " is in the world as another process");
+      if (idle_phase_ == Phase::kRecovering) {
+        absl::StrAppend(&why,
+                        ": the store is of a job that has ended or still runs (a new job needs a "
+                        "new file for --store, or this one removed after the old job's end)");
+      }
+      return Refuse(id, why, out);
     }
   } else if (!joiner) {
     // It left, or was to join: the record tells it what became of that, once it is known here.

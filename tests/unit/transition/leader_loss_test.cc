@@ -370,6 +370,14 @@ TEST_F(LeaderTest, ARestartedLeaderFencesThenWelcomes) {
   EXPECT_EQ(next.phase(), Phase::kRecovering);
 }
 
+TEST_F(LeaderTest, ANewJobOnTheStoreOfAnOldOneIsToldSo) {
+  LeaderDriver next(LeaderDriver::Options(3), d.leader.record());
+  next.leader.OnConnect(next.now, Hello{Hello{}.protocol, 0, 555, 1, true, "", false, 0, 0, {}},
+                        &next.out);
+  EXPECT_THAT(next.Sent<Refused>(0).value().reason,
+              HasSubstr("the store is of a job that has ended or still runs"));
+}
+
 TEST_F(LeaderTest, WhoDoesNotComeBackInTheGraceTimeIsLost) {
   WorldRecord record = d.leader.record();
   LeaderDriver next(LeaderDriver::Options(3), record);
