@@ -58,9 +58,10 @@ typedef struct {
 typedef struct {
   size_t size; /* sizeof(rewireAttachOptions_t) */
   /* 1: SIGTERM to this process is a reclaim notice: Rewire drains the member, and rewireUpdate()
-   * says rewireLeave. A signal handler is installed until rewireDetach(); a handler of the
-   * program's that was there before is also called. SIGTERM ends the process when it is in no
-   * world, and it ends the program's children. */
+   * says rewireLeave. When every member has such a notice the job ends, and SIGTERM ends the
+   * process as it would without Rewire. A signal handler is installed until rewireDetach(); a
+   * handler of the program's that was there before is also called. SIGTERM ends the process when it
+   * is in no world, and it ends the program's children. */
   uint32_t sigterm_is_reclaim;
   uint32_t reserved;
 } rewireAttachOptions_t;

@@ -152,7 +152,12 @@ void Agent::OnControlFrame(Connections::Id id, const std::string& frame) {
   }
   const bool launch = command->contains("command") && (*command)["command"] == "launch";
   if (!launch && !launcher_->IsLauncher(id)) return desk_->OnCommand(now_, id, *command);
-  if (const absl::Status s = launcher_->OnEvent(id, *command); !s.ok()) {
+  const absl::Status s = launcher_->OnEvent(id, *command);
+  if (absl::IsAlreadyExists(s)) {
+    REWIRE_WARN("%s", std::string(s.message()).c_str());
+    connections_->Send(id, EncodeControl(ControlError(std::string(s.message()))));
+    connections_->CloseAfterWriting(now_, id);
+  } else if (!s.ok()) {
     connections_->CloseForGarbage(id, std::string(s.message()));
   }
 }

@@ -203,6 +203,11 @@ std::optional<Time> Connections::NextDeadline() const {
   return out;
 }
 
+bool Connections::IsOpen(Id id) const {
+  const auto found = open_.find(id);
+  return found != open_.end() && found->second->dead.empty();
+}
+
 pid_t Connections::PidOf(Id id) const {
   const auto found = open_.find(id);
   return found == open_.end() ? 0 : found->second->peer.pid;

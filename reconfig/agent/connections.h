@@ -68,6 +68,7 @@ class Connections {
   // Writes what the sockets take now, so that an answer does not wait for the next poll(2).
   void FlushAll();
 
+  [[nodiscard]] bool IsOpen(Id id) const;
   [[nodiscard]] pid_t PidOf(Id id) const;
   [[nodiscard]] const Counters& counters() const { return counters_; }
   [[nodiscard]] size_t size() const { return open_.size(); }

@@ -1,5 +1,6 @@
 #include "reconfig/agent/launcher_link.h"
 
+#include "absl/strings/str_cat.h"
 #include "reconfig/agent/command.h"
 #include "reconfig/agent/control.h"
 #include "reconfig/base/status_macros.h"
@@ -26,7 +27,14 @@ absl::StatusOr<std::vector<MemberId>> MemberList(const json& event) {
 absl::Status LauncherLink::OnEvent(Connections::Id id, const json& event) {
   REWIRE_ASSIGN_OR_RETURN(const std::string name, TextField(event, "command"));
   if (name == "launch") {
-    if (connection_ != 0 && connection_ != id) connections_->Close(connection_);
+    if (connection_ != 0 && connection_ != id) {
+      connections_->ReadNow(connection_);  // its end may have come already
+      if (connections_->IsOpen(connection_)) {
+        return absl::AlreadyExistsError(absl::StrCat(
+            "launch: process ", connections_->PidOf(id), ": process ",
+            connections_->PidOf(connection_), " is this job's launcher and is still connected"));
+      }
+    }
     connection_ = id;
     if (!world_.is_null()) Send(world_);
     if (!stop_.is_null()) Send(stop_);

@@ -32,8 +32,8 @@ class LauncherLink {
 
   [[nodiscard]] bool IsLauncher(Connections::Id id) const { return connection_ == id; }
   [[nodiscard]] bool connected() const { return connection_ != 0; }
-  // The first event of a launcher is {"command": "launch"}; a newer one takes the place of an
-  // older.
+  // The first event of a launcher is {"command": "launch"}. kAlreadyExists: another launcher is
+  // connected. Other errors: the event is wrong.
   absl::Status OnEvent(Connections::Id id, const nlohmann::json& event);
   void OnClosed(Connections::Id id);
 

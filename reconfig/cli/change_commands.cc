@@ -77,7 +77,8 @@ void AddChangeCommands(CLI::App* app, Action* action) {
   CLI::App* drain = app->add_subcommand("drain", "Let members leave; the others go on");
   o = AddCommon(drain);
   drain->add_option("MEMBER", o->members, "Member ids (not slots)")->required();
-  drain->add_option("--within", o->within, "They are gone after this time, ready or not: 120s");
+  drain->add_option("--within", o->within,
+                    "Those still in the world after this time count as lost, and are ended: 120s");
   drain->callback([o, action] {
     *action = [o] { return Change(*o, {{"command", "drain"}, {"members", o->members}}); };
   });

@@ -148,10 +148,11 @@ void AddRunCommand(CLI::App* app, const std::vector<std::string>& program, Actio
   c->add_flag("--no-preload", o->no_preload, "Without the preloaded library");
   c->footer(
       "The processes get RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, GROUP_RANK, MASTER_ADDR,\n"
-      "MASTER_PORT, REWIRE_SOCKET and REWIRE_MEMBER. SIGINT and SIGTERM are passed on; a second "
-      "one\n"
-      "kills. The exit status is 0 when all members of the last world ended with 0, else that of\n"
-      "the first that did not (128 + signal); 126 and 127 when PROGRAM cannot be run.");
+      "MASTER_PORT, REWIRE_SOCKET and REWIRE_MEMBER. SIGINT and SIGTERM are passed on; a second\n"
+      "one kills. Members with sigterm_is_reclaim=1 take SIGTERM as a reclaim notice; when all\n"
+      "have one, the job ends. The exit status is 0 when all members of the last world ended\n"
+      "with 0, else that of the first that did not (128 + signal); 1 when the job was stopped\n"
+      "and all ended with 0; 126 and 127 when PROGRAM cannot be run.");
   c->callback([o, action] { *action = [o] { return RunJob(*o); }; });
 }
 

@@ -313,6 +313,7 @@ void Launcher::OnAgentEvent(const nlohmann::json& event) {
     found->second.kill_at = Now() + std::min<Duration>(options_.grace, seconds(5));
   } else if (name == "stop") {
     err_.Add("rewire: the job is stopped: " + event.value("reason", "") + "\n");
+    stopped_ = true;
     if (!give_up_at_) give_up_at_ = Now() + options_.grace;
   }
 }
@@ -379,7 +380,8 @@ int Launcher::ExitStatus() const {
     if (m.end.good() || !InLastWorld(id)) continue;
     if (first == nullptr || m.ended_as < first->ended_as) first = &m;
   }
-  return first == nullptr ? 0 : first->end.exit_code;
+  if (first == nullptr) return stopped_ ? 1 : 0;
+  return first->end.exit_code;
 }
 
 void Launcher::FlushAtEnd() {

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "reconfig/base/log.h"
 #include "reconfig/participant/participant.h"
+#include "reconfig/participant/reclaim.h"
 
 namespace rewire {
 namespace {
@@ -102,6 +103,7 @@ void Participant::Perform(Time now, const MemberAction& action) {
     stopped_ = true;
     if (comms != nullptr) comms->AbortCurrent(a->reason);
     Finish(a->reason);
+    ReclaimWatch::Reconsider();  // nobody will drain this member: SIGTERM ends it as any process
     link_.Drop(now);
     MutexLock lock(&mutex_);
     changed_.NotifyAll();

@@ -53,6 +53,7 @@ absl::StatusOr<std::unique_ptr<Participant>> Participant::Start(const Participan
     Snapshotter::Options snapshots;
     snapshots.buddy = options.buddy;
     snapshots.stall = options.silence;
+    snapshots.answers = [raw = p.get()](const WorldMember& m) { return !raw->NodeOf(m).empty(); };
     if (options.peer_copy) {
       snapshots.node_of = [raw = p.get()](const WorldMember& m) { return raw->NodeOf(m); };
     }

@@ -19,7 +19,8 @@ namespace {
 // What the handler reads. The descriptor is made once and never closed: a handler may run late.
 std::atomic<bool> taken{false};
 std::atomic<int> event{-1};
-std::atomic<pid_t> owner{0};  // 0: SIGTERM does what it did before
+std::atomic<bool> noticed{false};  // a SIGTERM was taken as a notice
+std::atomic<pid_t> owner{0};       // 0: SIGTERM does what it did before
 struct sigaction before = {};
 
 bool ByDefault() { return (before.sa_flags & SA_SIGINFO) == 0 && before.sa_handler == SIG_DFL; }
@@ -59,6 +60,10 @@ void Wake() {
 
 }  // namespace
 
+void ReclaimWatch::Reconsider() {
+  if (noticed.load() && owner.load() == getpid()) Wake();
+}
+
 ReclaimWatch::ReclaimWatch(std::function<bool()> notice) : notice_(std::move(notice)) {
   if (taken.exchange(true)) return;
   if (event.load() < 0) event = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
@@ -95,6 +100,7 @@ ReclaimWatch::~ReclaimWatch() {
   } else {
     thread_.join();
   }
+  noticed = false;
   taken = false;
 }
 
@@ -106,6 +112,7 @@ void ReclaimWatch::Run() {
     uint64_t count = 0;
     if (read(event.load(), &count, sizeof count) != ssize_t{sizeof count} || stop_) continue;
     // A program's own handler has been called already, and a signal that it ignores is ignored.
+    noticed = true;  // before it is passed on: the answer may come at once
     if (!notice_() && ByDefault()) EndByDefault(SIGTERM);
   }
 }

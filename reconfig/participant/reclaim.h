@@ -21,6 +21,10 @@ class ReclaimWatch {
   explicit ReclaimWatch(std::function<bool()> notice);
   ~ReclaimWatch();
 
+  // The notices that the process's watch took cannot be followed any more: it calls `notice` again
+  // if there were any. Thread-safe.
+  static void Reconsider();
+
  private:
   void Run();
 

@@ -92,6 +92,7 @@ void Snapshotter::StartWorld(const World& world, const Key& secret, uint32_t slo
   }
   offered_ = mapped_ = false;
   has_next_ = options_.buddy && sharded_ && slots > 1;
+  if (world.epoch != key_.epoch) failed_ = false;
   if (has_next_) {
     next_ = world.members[(slot + 1) % slots];
     previous_ = world.members[(slot + slots - 1) % slots];
@@ -250,6 +251,15 @@ absl::Status Snapshotter::CopyOwn(uint64_t version, StateMemory* memory) {
   return absl::OkStatus();
 }
 
+// The program waits for copies. A next slot that has detached, or was cut off, costs one wait.
+bool Snapshotter::NextAnswers() {
+  if (!failed_ || !options_.answers) return true;
+  if (Now() < ask_again_) return false;
+  if (options_.answers(next_)) return true;
+  ask_again_ = Now() + options_.stall;
+  return false;
+}
+
 absl::Status Snapshotter::SendToBuddy(uint64_t version) {
   OfferMemory();
   if (frozen_) return absl::CancelledError("the world is changing");
@@ -303,8 +313,9 @@ void Snapshotter::Run() {
       version = version_;
     }
     absl::Status status = CopyOwn(version, &memory);
-    if (status.ok() && has_next_) {
+    if (status.ok() && has_next_ && NextAnswers()) {
       status = SendToBuddy(version);
+      failed_ = !status.ok();
       if (!status.ok() && !frozen_) transport_->Open(key_, {previous_}, this);
     }
     if (!status.ok() && !frozen_) {

@@ -46,6 +46,8 @@ class Snapshotter final : public FragmentSink {
     Duration stall = seconds(3);  // how long a copy may take before it counts as failed
     // The NodeIdentity() of a member; "": not known. Empty: memory is never shared.
     std::function<std::string(const WorldMember&)> node_of;
+    // Whether a member answers within a short time. Empty: each one does.
+    std::function<bool(const WorldMember&)> answers;
   };
   Snapshotter(Transport* transport, Budget* budget, Options options);
   ~Snapshotter() override;
@@ -105,6 +107,8 @@ class Snapshotter final : public FragmentSink {
   void Run();
   absl::Status CopyOwn(uint64_t version, StateMemory* memory);
   absl::Status SendToBuddy(uint64_t version);
+  // False: the next slot has not taken a copy before, and does not answer.
+  bool NextAnswers();
   absl::Status SendParts(uint64_t version, Outflow* outflow);
   // Lets the next slot map the memory, if it can.
   void OfferMemory();
@@ -132,6 +136,8 @@ class Snapshotter final : public FragmentSink {
   bool offered_ = false;  // the memory, to the next slot, in this world
   bool mapped_ = false;   // and it has it
   WorldMember previous_;
+  bool failed_ = false;  // the next slot of this world has not taken its last copy
+  Time ask_again_{};     // then: when to ask the next slot whether it answers
 
   SnapshotSlots own_{/*shared=*/true};
   SnapshotSlots kept_;  // the previous slot's

@@ -134,7 +134,13 @@ void Leader::OnConnect(Time now, const Hello& hello, Out* out) {
     }
   } else if (slot) {
     if (record_.world.members[*slot].incarnation != hello.incarnation) {
-      return Refuse(id, absl::StrCat("member ", id, " is in the world as another process"), out);
+      std::string why = absl::StrCat("member ", id, " is in the world as another process");
+      if (idle_phase_ == Phase::kRecovering) {
+        absl::StrAppend(&why,
+                        ": the store is of a job that has ended or still runs (a new job needs a "
+                        "new file for --store, or this one removed after the old job's end)");
+      }
+      return Refuse(id, why, out);
     }
   } else if (!joiner) {
     // It left, or was to join: the record tells it what became of that, once it is known here.
@@ -326,6 +332,7 @@ void Leader::OnTick(Time now, Out* out) {
     out->push_back(CompareAndSwap{writing_->revision - 1, *writing_});
   }
   CheckSilence(now, out);
+  CheckDrains(now, out);
   TryEndRecovery(now, out);
   if (transition_ && transition_->deadline && now >= *transition_->deadline) {
     OnPhaseDeadline(now, out);
@@ -339,6 +346,7 @@ std::optional<Time> Leader::NextDeadline() const {
   if (write_again_) at(*write_again_);
   if (recover_by_) at(*recover_by_);
   if (transition_ && transition_->deadline) at(*transition_->deadline);
+  for (const uint64_t id : DueDrains()) at(*requests_.at(id).gone_by);
   bool members = false;
   for (const auto& [id, peer] : peers_) {
     if (!peer.connected || peer.finished || peer.lost) continue;
@@ -400,6 +408,8 @@ void Leader::OnMessage(Time now, MemberId member, const Message& message, Out* o
   } else if (const auto* m = std::get_if<Position>(&message)) {
     OnPosition(now, member, *m, out);
   } else if (const auto* m = std::get_if<ReclaimNotice>(&message)) {
+    it->second.reclaimed = true;
+    if (NobodyStays()) return StopReclaimed(now, out);
     ChangeRequest drain{
         RequestKind::kDrain, 0, {member}, milliseconds(m->within_ms), "reclaim notice"};
     const absl::StatusOr<uint64_t> id = OnRequest(now, drain, out);

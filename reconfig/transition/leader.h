@@ -130,7 +130,8 @@ class Leader {
     bool connected = false;
     bool cooperates = false;
     bool finished = false;
-    bool lost = false;  // dead to us for ever: a new Hello is refused
+    bool lost = false;       // dead to us for ever: a new Hello is refused
+    bool reclaimed = false;  // it has a reclaim notice
     bool welcome_due = false;
     bool visitor = false;   // not known to be in any world: is told of the record, and sent away
     bool broken = false;    // says that its generations are aborted, as of hello_epoch
@@ -142,8 +143,8 @@ class Leader {
   };
   struct Request {
     ChangeRequest change;
-    Time arrived{};
-    uint32_t world_size = 0;  // when it arrived
+    std::optional<Time> gone_by;  // a drain's deadline, until it has come
+    uint32_t world_size = 0;      // when it arrived
     uint32_t attempts = 0;
     RequestStatus status;
   };
@@ -162,7 +163,10 @@ class Leader {
   void Lose(Time now, const std::vector<MemberId>& members, const std::string& why, Out* out);
   void TellLost(Time now, Out* out);
   void Finish(Time now, MemberId member, Out* out);
+  // Every living member of the world has a reclaim notice, and no other is about to come.
+  [[nodiscard]] bool NobodyStays() const;
   void StopJob(Time now, const std::string& reason, Out* out);
+  void StopReclaimed(Time now, Out* out);
   void CheckSilence(Time now, Out* out);
   // The time that passes for the leader: it stands still while its process does.
   [[nodiscard]] Time Awake(Time now);
@@ -170,6 +174,11 @@ class Leader {
   [[nodiscard]] Duration Vouches() const;
   void Heard(Time now, MemberId member);
   [[nodiscard]] bool AllSilent(Time now) const;
+  // Of the request: members that are still in the world, and alive.
+  [[nodiscard]] std::vector<MemberId> NotGone(const Request& request) const;
+  // Uncommitted requests with a deadline, which members of the world have still to meet.
+  [[nodiscard]] std::vector<uint64_t> DueDrains() const;
+  void CheckDrains(Time now, Out* out);
   [[nodiscard]] bool Cooperating() const;
   [[nodiscard]] std::vector<MemberId> WorldIds() const;
   [[nodiscard]] std::vector<MemberId> Alive() const;  // of the world, neither lost nor finished

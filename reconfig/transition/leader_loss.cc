@@ -113,6 +113,63 @@ void Leader::StopJob(Time now, const std::string& reason, Out* out) {
   out->push_back(EndJob{reason});
 }
 
+bool Leader::NobodyStays() const {
+  std::vector<MemberId> members = Alive();
+  if (members.empty()) return false;
+  if (transition_ && transition_->phase <= Phase::kCommitting) {
+    const std::vector<MemberId>& joiners = transition_->joiners;
+    members.insert(members.end(), joiners.begin(), joiners.end());
+  }
+  return std::all_of(members.begin(), members.end(), [&](MemberId m) {
+    const auto peer = peers_.find(m);
+    return peer != peers_.end() && peer->second.reclaimed;
+  });
+}
+
+void Leader::StopReclaimed(Time now, Out* out) {
+  StopJob(now, "every member of the world has a reclaim notice: nobody is left to take the state",
+          out);
+}
+
+// ---- drains with a deadline ---------------------------------------------------------------------
+
+std::vector<MemberId> Leader::NotGone(const Request& request) const {
+  std::vector<MemberId> members = Alive();
+  std::erase_if(members, [&](MemberId m) {
+    const std::vector<MemberId>& named = request.change.members;
+    return std::find(named.begin(), named.end(), m) == named.end();
+  });
+  return members;
+}
+
+std::vector<uint64_t> Leader::DueDrains() const {
+  std::vector<uint64_t> due = queue_;
+  if (transition_ && transition_->BeforeCommit()) {
+    due.insert(due.end(), transition_->requests.begin(), transition_->requests.end());
+  }
+  std::erase_if(due, [&](uint64_t id) {
+    const Request& request = requests_.at(id);
+    return !request.gone_by || NotGone(request).empty();
+  });
+  return due;
+}
+
+void Leader::CheckDrains(Time now, Out* out) {
+  for (const uint64_t id : DueDrains()) {
+    Request& request = requests_.at(id);
+    if (now < *request.gone_by) continue;
+    // A stalled host costs no member, and the recovery from a loss may need the member's copies.
+    if (AllSilent(now) || broken_) {
+      request.gone_by = now + options_.silence;
+      continue;
+    }
+    request.gone_by.reset();
+    const std::vector<MemberId> late = NotGone(request);
+    Lose(now, late, absl::StrCat("it was not gone in time: ", Describe(request.change)), out);
+    for (const MemberId m : late) out->push_back(EndProcess{m});
+  }
+}
+
 // ---- silence ------------------------------------------------------------------------------------
 
 // Members speak every heartbeat: one that has just spoken vouches for the host until it is late for

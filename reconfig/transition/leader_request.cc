@@ -65,11 +65,11 @@ absl::StatusOr<uint64_t> Leader::OnRequest(Time now, const ChangeRequest& reques
   const uint64_t id = next_request_++;
   Request& entry = requests_[id];
   entry.change = request;
-  entry.arrived = now;
   entry.world_size = static_cast<uint32_t>(record_.world.members.size());
   entry.status = {RequestState::kWaiting, Describe(request)};
   queue_.push_back(id);
   if (request.within) {
+    entry.gone_by = now + *request.within;
     // Say at once what will not be; the change is begun all the same, as early as can be.
     const bool behind = transition_ != nullptr;
     const Duration need = usual_.value_or(Duration{});
@@ -96,6 +96,7 @@ void Leader::Resolve(const std::vector<uint64_t>& ids, RequestState state,
 
 void Leader::BeginNext(Time now, Out* out) {
   if (transition_ || idle_phase_ != Phase::kSteady) return;
+  if (NobodyStays()) return StopReclaimed(now, out);
   if (broken_) return BeginLoss(now, out);
   if (!queue_.empty()) BeginPlanned(now, out);
 }

@@ -88,6 +88,11 @@ void Simulation::OneRequest() {
 void Simulation::Ask(const ChangeRequest& request) {
   RunLeader([this, request](auto* out) {
     const absl::StatusOr<uint64_t> id = leader_->OnRequest(now(), request, out);
+    for (const MemberId m : request.members) {
+      if (Process* process = Find(m); process != nullptr && id.ok()) {
+        process->has_deadline_ |= request.within.has_value();
+      }
+    }
     Print(absl::StrCat("REQUEST: ", Describe(request), ": ",
                        id.ok() ? "accepted" : std::string(id.status().message())));
   });

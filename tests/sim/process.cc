@@ -61,6 +61,7 @@ void Process::Receive(const Message& message) {
   Run([this, message](auto* out) { member_->OnMessage(sim_->now(), message, out); });
 }
 void Process::Reclaim(Duration within) {
+  has_deadline_ = reclaimed_ = true;
   Run([this, within](auto* out) { member_->OnReclaim(sim_->now(), within, out); });
 }
 

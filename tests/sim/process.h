@@ -53,8 +53,10 @@ class Process {
   void Tick();
 
   bool alive_ = true;
-  int connection_ = 0;        // 0: none
-  bool was_cut_off_ = false;  // a fault hit this process: it may come to count as lost
+  int connection_ = 0;         // 0: none
+  bool was_cut_off_ = false;   // a fault hit this process: it may come to count as lost
+  bool has_deadline_ = false;  // it is to be drained within a time, and counts as lost after that
+  bool reclaimed_ = false;     // it has given a reclaim notice
 
  private:
   enum class State { kIdle, kComputing, kBlocked, kInOperation, kWaitingForCopy, kStanding };

@@ -259,7 +259,13 @@ void Simulation::JobEnds(const std::string& reason) {
                                                 const Process* p = Find(m.member);
                                                 return p != nullptr && !p->was_cut_off_;
                                               });
-  const bool fair = StateIsLost() || nobody || PartitionedLoss(reason) ||
+  const bool reclaimed =
+      stored_ &&
+      std::all_of(stored_->world.members.begin(), stored_->world.members.end(), [&](const auto& m) {
+        const Process* p = Find(m.member);
+        return p == nullptr || p->was_cut_off_ || p->reclaimed_;
+      });
+  const bool fair = StateIsLost() || nobody || reclaimed || PartitionedLoss(reason) ||
                     (out_of_tries && injected_failures_ >= 2);
   if (!fair) ledger_.Violation(absl::StrCat("the job is stopped without need: ", reason));
 }
@@ -268,7 +274,7 @@ void Simulation::JobEnds(const std::string& reason) {
 void Simulation::CheckLost(const Lost& lost) {
   for (MemberId id : lost.members) {
     const Process* process = Find(id);
-    if (process == nullptr || process->was_cut_off_) continue;
+    if (process == nullptr || process->was_cut_off_ || process->has_deadline_) continue;
     ledger_.Violation(absl::StrCat("member ", id, " lives and counts as lost"));
   }
 }

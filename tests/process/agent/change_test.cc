@@ -82,6 +82,14 @@ TEST(ChangeTest, SigtermToAMemberIsAReclaimNotice) {
   EXPECT_EQ(job.Finish().status, 0);
 }
 
+TEST(ChangeTest, SigtermToTheLauncherEndsAJobWhoseMembersTakeItAsAReclaimNotice) {
+  Job job(3, 3);
+  job.launcher().Signal(SIGTERM);
+  const CommandResult end = job.launcher().End(seconds(20));
+  EXPECT_NE(end.status, 0);
+  EXPECT_THAT(end.err, HasSubstr("the job is stopped: every member of the world has a reclaim"));
+}
+
 TEST(ChangeTest, ADeadMemberIsSurvivedAndDoesNotFailTheJob) {
   Job job(3, 3);
   kill(PidOfSlot(job.Status(), 0), SIGKILL);

@@ -114,6 +114,28 @@ TEST_F(HostileTest, AMemberGivesNoCommands) {
   EXPECT_EQ(Status()["counters"]["garbage"], 1);
 }
 
+TEST_F(HostileTest, ASecondLauncherIsRefusedUntilTheFirstIsGone) {
+  const std::string launch = EncodeControl({{"command", "launch"}});
+  const auto connected = [this] { return Status()["agent"]["launcher"] == true; };
+  std::optional<FramedSocket> first = Connect();
+  ASSERT_TRUE(first->Send(launch, Now() + kPatience).ok());
+  ASSERT_TRUE(Eventually(connected));
+  FramedSocket second = Connect();
+  ASSERT_TRUE(second.Send(launch, Now() + kPatience).ok());
+  std::string frame;
+  ASSERT_TRUE(second.Receive(&frame, Now() + kPatience).ok());
+  EXPECT_THAT(DecodeControl(frame)->value("error", ""),
+              HasSubstr("is this job's launcher and is still connected"));
+  EXPECT_TRUE(Closed(second));
+  EXPECT_TRUE(connected());
+  first.reset();
+  FramedSocket third = Connect();
+  ASSERT_TRUE(third.Send(launch, Now() + kPatience).ok());
+  EXPECT_TRUE(Eventually(connected));
+  agent_->Signal(SIGTERM);
+  EXPECT_THAT(agent_->End(kPatience).err, HasSubstr("is this job's launcher"));
+}
+
 TEST_F(HostileTest, ByteByByteIsAsGoodAsAtOnce) {
   FramedSocket s = Connect();
   for (const char c : EncodeControl({{"command", "status"}})) {

@@ -53,6 +53,28 @@ TEST(ReclaimWatchTest, TellsOfEverySignalAndRestoresTheDisposition) {
   EXPECT_EQ(now.sa_handler, SIG_DFL);
 }
 
+TEST(ReclaimWatchTest, ANoticeThatCannotBeFollowedAnyMoreEndsTheProcess) {
+  const pid_t child = fork();
+  if (child == 0) {
+    std::atomic<bool> in_a_world{true};
+    std::atomic<int> notices{0};
+    const ReclaimWatch watch([&] {
+      ++notices;
+      return in_a_world.load();
+    });
+    ReclaimWatch::Reconsider();  // there was no notice yet
+    kill(getpid(), SIGTERM);
+    if (!Eventually([&] { return notices == 1; })) _exit(1);
+    in_a_world = false;
+    ReclaimWatch::Reconsider();
+    Eventually([] { return false; });
+    _exit(2);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM) << status;
+}
+
 TEST(ReclaimWatchTest, SigtermEndsForkedAndExecutedAndSpawnedChildren) {
   const ReclaimWatch watch([] { return true; });
   // From a thread that exists while the watch does, as from the one that has attached.

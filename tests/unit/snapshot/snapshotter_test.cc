@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstring>
 #include <future>
 #include <memory>
@@ -172,6 +173,36 @@ TEST_F(SnapshotterTest, MemoryIsOfferedAgainToANextSlotThatHasDroppedIt) {
   }
   const std::vector<uint64_t> both = {6, 7};
   EXPECT_EQ(one->BuddyVersions(), both);
+}
+
+// It has detached, or was cut off: an update must not wait for it again and again.
+TEST_F(SnapshotterTest, ANextSlotThatDoesNotAnswerCostsOneWait) {
+  UniqueFd silent;
+  std::string address;
+  ASSERT_TRUE(ListenTcp("127.0.0.1:0", &silent, &address).ok());
+  std::atomic<bool> answers{false};
+  Snapshotter::Options options;
+  options.stall = milliseconds(50);
+  options.answers = [&](const WorldMember&) { return answers.load(); };
+  Snapshotter snapshotter(transports_[0].get(), &budget_, options);
+  snapshotter.StartWorld(Of(address), kSecret, 0, Tensors(0));
+  uint64_t version = 0;
+  const auto take = [&] {
+    ASSERT_TRUE(snapshotter.BeginVersion(++version).ok());
+    ASSERT_TRUE(snapshotter.WaitTaken(Now() + seconds(30)));
+  };
+  take();
+  const uint64_t sent = snapshotter.bytes_sent();
+  EXPECT_GT(sent, 0u);
+  // As the program does when it has waited for too long.
+  snapshotter.Freeze();
+  snapshotter.StartWorld(Of(address), kSecret, 0, Tensors(0));
+  for (int i = 0; i < 10; ++i) take();
+  EXPECT_EQ(snapshotter.bytes_sent(), sent);
+  answers = true;
+  const Time deadline = Now() + seconds(30);
+  while (snapshotter.bytes_sent() == sent && Now() < deadline) take();
+  EXPECT_GT(snapshotter.bytes_sent(), sent);
 }
 
 // As one that was stopped: connections are taken by its system, and nothing is ever answered.

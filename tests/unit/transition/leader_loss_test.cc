@@ -43,6 +43,76 @@ TEST_F(LeaderTest, AReplicaOfAnySurvivorIsEnoughWhereNothingIsSharded) {
   EXPECT_THAT(d.Sent<Restore>(0).value().sources.live, ElementsAre(0));
 }
 
+// ---- drains with a deadline ---------------------------------------------------------------------
+
+TEST_F(LeaderTest, ADrainedMemberThatHangsIsLostAtItsDeadline) {
+  const uint64_t id = d.Ask({RequestKind::kDrain, 0, {1}, seconds(3), ""});
+  d.Store();
+  d.Prepare(kThree, 0);
+  d.PledgeAll(kThree);
+  d.BoundaryAll({0, 2});
+  ASSERT_EQ(d.leader.phase(), Phase::kArmed);
+  d.Pass(milliseconds(2800));
+  EXPECT_FALSE(d.Sent<Lost>(0).has_value());
+  d.Pass(milliseconds(400));
+  EXPECT_THAT(d.Sent<Lost>(0).value().members, ElementsAre(1));
+  EXPECT_EQ(d.Last<EndProcess>()->member, 1u);
+  EXPECT_TRUE(d.Noted("it was not gone in time: drain 1 within 3000 ms"));
+  d.Store();
+  d.Prepare({0, 2}, 0);
+  d.BoundaryAll({0, 2});
+  d.VerifyAll({0, 2});
+  d.Store();
+  d.Finish({0, 2});
+  EXPECT_TRUE(d.leader.steady());
+  EXPECT_EQ(d.leader.StatusOf(id).state, RequestState::kDone);
+}
+
+TEST_F(LeaderTest, ADrainsDeadlineWaitsForTheRecoveryFromALoss) {
+  d.Ask({RequestKind::kDrain, 0, {1}, seconds(3), ""});
+  d.Pass(seconds(2));
+  d.leader.OnDisconnect(d.now, 2, &d.out);
+  d.Store();
+  d.Prepare({0, 1}, 0);
+  d.Pass(seconds(5));
+  EXPECT_THAT(d.Sent<Lost>(0).value().members, ElementsAre(2));
+  d.BoundaryAll({0, 1});
+  d.VerifyAll({0, 1});
+  d.Store();
+  d.Pass(seconds(4));
+  EXPECT_THAT(d.Sent<Lost>(0).value().members, ElementsAre(1));
+}
+
+// ---- reclaim notices ----------------------------------------------------------------------------
+
+TEST_F(LeaderTest, TheJobEndsWhenEveryMemberHasAReclaimNotice) {
+  for (MemberId m : {0u, 1u}) d.Say(m, ReclaimNotice{60000});
+  EXPECT_FALSE(d.Last<EndJob>().has_value());
+  d.Say(2, ReclaimNotice{60000});
+  EXPECT_THAT(d.Last<EndJob>().value().reason,
+              HasSubstr("every member of the world has a reclaim"));
+  for (MemberId m : kThree) EXPECT_TRUE(d.Sent<Stop>(m).has_value()) << m;
+  EXPECT_EQ(d.leader.phase(), Phase::kStopped);
+}
+
+TEST_F(LeaderTest, TheJobEndsWhenOnlyReclaimedMembersSurviveALoss) {
+  for (MemberId m : {0u, 1u}) d.Say(m, ReclaimNotice{60000});
+  d.leader.OnDisconnect(d.now, 2, &d.out);
+  EXPECT_THAT(d.Last<EndJob>().value().reason,
+              HasSubstr("every member of the world has a reclaim"));
+}
+
+TEST_F(LeaderTest, AJoinerTakesTheStateOfTheOnlyMemberThatIsReclaimed) {
+  LeaderDriver one(LeaderDriver::Options(1));
+  one.Form(1);
+  one.Ask({RequestKind::kReplace, 0, {0}, {}, ""});
+  one.Store();
+  one.Say(0, ReclaimNotice{60000});
+  EXPECT_FALSE(one.Last<EndJob>().has_value());
+  one.leader.OnSpawnFailed(one.now, std::vector<MemberId>{1}, "exit status 127", &one.out);
+  EXPECT_TRUE(one.Last<EndJob>().has_value());
+}
+
 // ---- silence ------------------------------------------------------------------------------------
 
 TEST_F(LeaderTest, OneSilentMemberAmongOthersIsLostInTheStatedTime) {
@@ -321,6 +391,14 @@ TEST_F(LeaderTest, ARestartedLeaderFencesThenWelcomes) {
   next.OnStoreResult(d.now, StoreAnswer{true, again.record}, &out);
   EXPECT_EQ(next.record().world.epoch, 2u);
   EXPECT_EQ(next.phase(), Phase::kRecovering);
+}
+
+TEST_F(LeaderTest, ANewJobOnTheStoreOfAnOldOneIsToldSo) {
+  LeaderDriver next(LeaderDriver::Options(3), d.leader.record());
+  next.leader.OnConnect(next.now, Hello{Hello{}.protocol, 0, 555, 1, true, "", false, 0, 0, {}},
+                        &next.out);
+  EXPECT_THAT(next.Sent<Refused>(0).value().reason,
+              HasSubstr("the store is of a job that has ended or still runs"));
 }
 
 TEST_F(LeaderTest, WhoDoesNotComeBackInTheGraceTimeIsLost) {
