@@ -70,6 +70,7 @@ TEST_F(LeaderTest, ADrainedMemberThatHangsIsLostAtItsDeadline) {
 
 TEST_F(LeaderTest, ADrainsDeadlineWaitsForTheRecoveryFromALoss) {
   d.Ask({RequestKind::kDrain, 0, {1}, seconds(3), ""});
+  d.Store();
   d.Pass(seconds(2));
   d.leader.OnDisconnect(d.now, 2, &d.out);
   d.Store();
