@@ -27,18 +27,20 @@ struct Cell {
   RankWork::Kind kind;
   const char* name;
   uint64_t bytes;
-  uint64_t count;  // of operations in one sample
+  uint64_t count;   // of operations in one sample
+  int samples = 1;  // in each round
 };
 
-// As many operations as take some 50 ms on two processors.
-constexpr Cell kCells[] = {{RankWork::kPingPong, "pingpong", 8, 300},
-                           {RankWork::kPingPong, "pingpong", 1 << 10, 300},
+// As many operations as take some 50 ms on two processors. The times of small operations scatter by
+// a fifth, so they have more samples.
+constexpr Cell kCells[] = {{RankWork::kPingPong, "pingpong", 8, 300, 4},
+                           {RankWork::kPingPong, "pingpong", 1 << 10, 300, 4},
                            {RankWork::kPingPong, "pingpong", 64 << 10, 150},
                            {RankWork::kPingPong, "pingpong", 1 << 20, 40},
                            {RankWork::kPingPong, "pingpong", 16 << 20, 3},
                            {RankWork::kPingPong, "pingpong", 64 << 20, 1},
-                           {RankWork::kAllReduce, "allreduce", 8, 400},
-                           {RankWork::kAllReduce, "allreduce", 1 << 10, 400},
+                           {RankWork::kAllReduce, "allreduce", 8, 400, 4},
+                           {RankWork::kAllReduce, "allreduce", 1 << 10, 400, 4},
                            {RankWork::kAllReduce, "allreduce", 64 << 10, 200},
                            {RankWork::kAllReduce, "allreduce", 1 << 20, 50},
                            {RankWork::kAllReduce, "allreduce", 16 << 20, 4},
@@ -187,9 +189,9 @@ absl::StatusOr<int> MeasureStart(const std::string& folder, int64_t rounds, Cell
   for (int64_t round = -1; round < rounds; ++round) {
     for (size_t c = 0; c < std::size(kCells); ++c) {
       const Cell& cell = kCells[c];
-      // Every other time the other one first.
-      for (const bool first : {true, false}) {
-        const bool ours = first == (round % 2 == 0);
+      // The two sides take turns in being first.
+      for (int i = 0; i < 2 * cell.samples; ++i) {
+        const bool ours = (i % 2 == 0) == ((round + i / 2) % 2 == 0);
         REWIRE_ASSIGN_OR_RETURN(
             const RankSample sample,
             (ours ? plugin : socket)->Do({cell.kind, ++seed, cell.bytes, cell.count}));
