@@ -49,7 +49,9 @@ class Job:
         # Only a short deadline of the scenario may pass, however busy the machine is; a creation after
         # a kill ends at it before it counts as a hang.
         build_ms = scenario.build_ms or 500 * patience
-        environment = dict(os.environ, REWIRE_SILENCE_MS="15000", REWIRE_BUILD_MS=str(build_ms))
+        # A communicator of NCCL takes up to half a GiB, and a swap needs the memory twice.
+        environment = dict(os.environ, REWIRE_SILENCE_MS="15000", REWIRE_BUILD_MS=str(build_ms),
+                           SIMGPU_MEMORY_MB="32768")
         command = [self.rewire, "run", "-n", str(scenario.ranks), f"--sim={libraries}",
                    "--dir", str(self.folder), "--socket", self.socket, "--",
                    str(build / "bin" / "storm_rank"), "--folder", str(self.folder),
