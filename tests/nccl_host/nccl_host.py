@@ -202,13 +202,14 @@ def together(build_folder, folder):
 
 def run_each(chosen, build_folder, program, environment):
     """Runs a program on each build; returns the first status that is not 0."""
-    worst = 0
+    first = 0
     for folder in chosen:
         print(f"== NCCL {folder.name}", file=sys.stderr, flush=True)
         command = [word.replace("{version}", folder.name) for word in program]
         here = {**environment, "NCCL_HOST_LIBRARIES": together(build_folder, folder)}
-        worst = worst or subprocess.run(command, env=here, check=False).returncode
-    return worst
+        status = subprocess.run(command, env=here, check=False).returncode
+        first = first or status
+    return first
 
 
 def folder_of(text):
