@@ -271,7 +271,7 @@ void Agent::Do(const LeaderAction& action) {
   } else if (const auto* end = std::get_if<EndProcess>(&action)) {
     launcher_->End(end->member);
   } else if (const auto* job = std::get_if<EndJob>(&action)) {
-    launcher_->TellStop(job->reason);
+    launcher_->TellStop(job->reason, job->survivors);
   } else if (const auto* note = std::get_if<Note>(&action)) {
     DoNote(*note);
   }

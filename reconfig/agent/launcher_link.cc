@@ -104,8 +104,8 @@ void LauncherLink::TellWorld(const World& world) {
   Send(world_);
 }
 
-void LauncherLink::TellStop(const std::string& reason) {
-  stop_ = {{"event", "stop"}, {"reason", reason}};
+void LauncherLink::TellStop(const std::string& reason, bool survivors) {
+  stop_ = {{"event", "stop"}, {"reason", reason}, {"survivors", survivors}};
   Send(stop_);
 }
 

@@ -43,7 +43,7 @@ class LauncherLink {
   // The committed world, so that the launcher knows whose end is the job's end.
   void TellWorld(const World& world);
   // The job ends; also told to a launcher that connects later.
-  void TellStop(const std::string& reason);
+  void TellStop(const std::string& reason, bool survivors);
 
   void Tick(Time now);
   [[nodiscard]] std::optional<Time> NextDeadline() const;

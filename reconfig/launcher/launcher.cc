@@ -313,7 +313,7 @@ void Launcher::OnAgentEvent(const nlohmann::json& event) {
     found->second.kill_at = Now() + std::min<Duration>(options_.grace, seconds(5));
   } else if (name == "stop") {
     err_.Add("rewire: the job is stopped: " + event.value("reason", "") + "\n");
-    stopped_ = true;
+    stopped_ = event.value("survivors", true);
     if (!give_up_at_) give_up_at_ = Now() + options_.grace;
   }
 }

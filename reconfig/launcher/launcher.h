@@ -95,7 +95,7 @@ class Launcher {
   uint64_t ended_ = 0;
   bool ending_ = false;  // all have ended
   bool guard_ended_ = false;
-  bool stopped_ = false;            // the agent has ended the job: it is no success
+  bool stopped_ = false;            // the agent has ended a job with living members
   int terminations_ = 0;            // signals that asked for the job's end
   std::optional<Time> give_up_at_;  // then the rest is asked to end, after a failure
 };

@@ -86,6 +86,9 @@ struct EndProcess {
 // Given once. Every other end, of a process or of a change, leaves the job running.
 struct EndJob {
   std::string reason;
+  // False: no member of the world is left, so that the exit statuses of the processes say how the
+  // job ended. An unmodified program may have ended well without destroying its communicators.
+  bool survivors = true;
 };
 
 using LeaderAction = std::variant<SendTo, CompareAndSwap, Spawn, Kick, EndProcess, EndJob, Note>;

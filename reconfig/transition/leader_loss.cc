@@ -110,7 +110,7 @@ void Leader::StopJob(Time now, const std::string& reason, Out* out) {
   queue_.clear();
   Tell(now, NoteKind::kJob, absl::StrCat("the job is stopped: ", reason), out);
   SendAll(Alive(), Stop{reason}, out);
-  out->push_back(EndJob{reason});
+  out->push_back(EndJob{reason, !Alive().empty()});
 }
 
 bool Leader::NobodyStays() const {

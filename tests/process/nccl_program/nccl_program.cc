@@ -1,10 +1,11 @@
 // An NCCL program that knows nothing of Rewire but rewireCheck(): nccl_program KINDS FOLDER.
 //
 // KINDS has one letter per communicator: b blocking, p non-blocking (polled after each operation,
-// as PyTorch does), i blocking and idle, s blocking with the ranks of the same parity. Every rank
-// runs verified AllReduces on all of them until FOLDER/stop exists, then destroys and prints "ended
-// N". After an error it prints "lost after N: REASON" and exits with 3. After a synchronisation
-// whose data is wrong, rewireCheck() must have said so: else it prints "WRONG" and exits with 4.
+// as PyTorch does), i blocking and idle, s blocking with the ranks of the same parity, o blocking
+// and never destroyed. Every rank runs verified AllReduces on all of them until FOLDER/stop exists,
+// then destroys and prints "ended N". After an error it prints "lost after N: REASON" and exits
+// with 3. After a synchronisation whose data is wrong, rewireCheck() must have said so: else it
+// prints "WRONG" and exits with 4.
 // KINDS=create: creates and destroys a communicator again and again.
 #include <dlfcn.h>
 #include <sched.h>
@@ -203,6 +204,7 @@ int main(int argc, char** argv) {
     if (++operations == 1) Say("running");
   }
   for (size_t i = all.size(); i-- > 0;) {
+    if (all[i].kind == 'o') continue;
     Must(ncclCommDestroy(all[i].comm), "ncclCommDestroy");
   }
   End(0, "ended " + std::to_string(operations));

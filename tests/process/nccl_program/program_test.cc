@@ -115,6 +115,14 @@ TEST(NcclProgramTest, ADestroyDuringARebuildHarmsNobody) {
   EXPECT_EQ(Times(end.out, "ended "), 2u) << end.out << end.err;
 }
 
+TEST(NcclProgramTest, AProgramMayEndWithOpenCommunicators) {
+  NcclJob job(2, "ob");
+  ASSERT_TRUE(job.WaitRunning(2));
+  const CommandResult end = job.Finish();
+  EXPECT_EQ(end.status, 0) << end.out << end.err;
+  EXPECT_EQ(Times(end.out, "ended "), 2u) << end.out << end.err;
+}
+
 // Each survivor says "lost", and the check knew of every wrong result.
 void Kill(const std::string& kinds, bool rebuilding) {
   NcclJob job(3, kinds);
