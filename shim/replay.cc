@@ -2,6 +2,9 @@
 
 #include <sched.h>
 
+#include "reconfig/base/clock.h"
+#include "reconfig/base/log.h"
+#include "reconfig/base/settings.h"
 #include "shim/real_nccl.h"
 #include "shim/virtual_communicator.h"
 
@@ -38,12 +41,22 @@ ncclResult_t Again(Registration r, Generation* generation) {
   return generation->values.Set(r.index, value) ? ncclSuccess : ncclSystemError;
 }
 
-// A non-blocking communicator takes the next call after that. A loss ends the wait. NCCL 2.28 and
-// 2.30 answer ncclSuccess for a window that is still in progress.
+// Waits until a non-blocking communicator takes the next call. A loss ends the wait, and so does
+// the deadline of a build. NCCL 2.28 and 2.30 answer ncclSuccess for a window that is still in
+// progress.
 ncclResult_t Settled(const Generation* generation) {
+  const int build_ms = Settings::Get().build_ms();
+  const Time deadline = Now() + milliseconds(build_ms);
   ncclResult_t state = ncclInProgress;
   while (state == ncclInProgress) {
     if (generation->state.load(std::memory_order_acquire) != GenerationState::kOpen) {
+      return ncclRemoteError;
+    }
+    if (Now() >= deadline) {
+      REWIRE_ERROR(
+          "make a window on the new generation: a member did not take part within %d ms "
+          "(REWIRE_BUILD_MS)",
+          build_ms);
       return ncclRemoteError;
     }
     const ncclResult_t asked = Real()->CommGetAsyncError(generation->Real(), &state);
