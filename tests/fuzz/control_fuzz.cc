@@ -1,18 +1,14 @@
 // libFuzzer: any bytes as a control frame. What decodes is an object, its own encoding decodes to
 // the same object, and every change that is asked for is parsed or refused with a reason.
-#include <cstdlib>
 #include <string>
 
 #include "reconfig/agent/command.h"
 #include "reconfig/agent/control.h"
 #include "reconfig/base/bytes.h"
 #include "reconfig/transition/codec.h"
+#include "tests/fuzz/require.h"
 
 namespace {
-
-void Require(bool holds) {
-  if (!holds) std::abort();
-}
 
 void CheckFrame(std::string_view frame) {
   static_cast<void>(rewire::IsControl(frame));

@@ -1,21 +1,17 @@
 // libFuzzer: any bytes as a fragment's header and as a reply, and any fields under a header's right
 // check. A header that is taken has its bytes inside a fragment and below 2^64, and what is taken
 // encodes to the same bytes.
-#include <cstdlib>
 #include <string>
 #include <string_view>
 
 #include "reconfig/base/bytes.h"
 #include "reconfig/base/hash.h"
 #include "reconfig/stream/fragment.h"
+#include "tests/fuzz/require.h"
 
 namespace {
 
 using rewire::kHeaderSize;
-
-void Require(bool holds) {
-  if (!holds) std::abort();
-}
 
 void CheckHeader(std::string_view bytes) {
   const auto header = rewire::DecodeHeader(bytes);

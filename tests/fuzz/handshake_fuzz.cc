@@ -1,19 +1,11 @@
 // Any bytes as a stream connection's hello, challenge and proof: what decodes encodes to the very
 // same bytes.
-#include <cstdlib>
 #include <string_view>
 
 #include "reconfig/stream/handshake.h"
+#include "tests/fuzz/require.h"
 
 using namespace rewire;
-
-namespace {
-
-void Require(bool holds) {
-  if (!holds) abort();
-}
-
-}  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);

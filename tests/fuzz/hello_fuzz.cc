@@ -1,22 +1,14 @@
 // Any bytes as a listener's handle, a hello, a challenge and a proof: what is taken is in bounds,
 // and comes out of its own encoding as it went in.
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <string>
 
 #include "net_plugin/socket/address.h"
 #include "net_plugin/socket/hello.h"
+#include "tests/fuzz/require.h"
 
 using namespace rewire::net;
-
-namespace {
-
-void Require(bool holds) {
-  if (!holds) abort();
-}
-
-}  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);

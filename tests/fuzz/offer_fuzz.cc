@@ -1,19 +1,11 @@
 // Any bytes as an offer of a rail or a report of a failed one: what is taken is in bounds, and
 // comes out of its own encoding as it went in.
-#include <cstdlib>
 #include <string_view>
 
 #include "net_plugin/verbs/offer.h"
+#include "tests/fuzz/require.h"
 
 using namespace rewire::net;
-
-namespace {
-
-void Require(bool holds) {
-  if (!holds) abort();
-}
-
-}  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);

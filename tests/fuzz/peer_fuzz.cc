@@ -1,19 +1,11 @@
 // libFuzzer: any bytes as what members tell each other of their tensors and device memory. A
 // segment that is taken lies inside its allocation; a list that is taken encodes to the same bytes.
-#include <cstdlib>
 #include <string_view>
 
 #include "reconfig/participant/shape_list.h"
 #include "reconfig/stream/peer_offer.h"
 #include "reconfig/stream/pull_lists.h"
-
-namespace {
-
-void Require(bool holds) {
-  if (!holds) std::abort();
-}
-
-}  // namespace
+#include "tests/fuzz/require.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);

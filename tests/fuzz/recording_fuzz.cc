@@ -1,17 +1,13 @@
 // Any bytes as a recording's header and records: what is taken is in bounds, and comes out of its
 // own encoding as it went in.
-#include <cstdlib>
 #include <string>
 
 #include "reconfig/moe/recording.h"
+#include "tests/fuzz/require.h"
 
 using namespace rewire::moe;
 
 namespace {
-
-void Require(bool holds) {
-  if (!holds) abort();
-}
 
 void Records(std::string_view bytes, const RecordedShape& shape) {
   if (const auto recorded = DecodeRecord(bytes, shape); recorded.ok()) {

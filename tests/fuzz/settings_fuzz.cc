@@ -1,6 +1,5 @@
 // libFuzzer: any lines as an environment. A value outside its range leaves the default and gives an
 // error that names the variable; an unknown REWIRE_* variable is named, too.
-#include <cstdlib>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -8,10 +7,6 @@
 #include "reconfig/base/settings.h"
 
 namespace {
-
-void Require(bool holds) {
-  if (!holds) std::abort();
-}
 
 std::vector<std::string> Lines(std::string_view bytes) {
   std::vector<std::string> lines;
@@ -29,6 +24,7 @@ void CheckRanges(const rewire::Settings& settings) {
   Require(settings.accessor() >= (low) && settings.accessor() <= (high));
 #define REWIRE_SETTING_TEXT(accessor, ...) static_cast<void>(settings.accessor());
 #include "reconfig/base/settings.def"
+#include "tests/fuzz/require.h"
 #undef REWIRE_SETTING_INT
 #undef REWIRE_SETTING_TEXT
 }

@@ -1,17 +1,9 @@
 // libFuzzer: any bytes as the notes between slots. A part that is taken lies below 2^64, and a note
 // that is taken encodes to the same bytes.
-#include <cstdlib>
 #include <string_view>
 
 #include "reconfig/snapshot/slot_notes.h"
-
-namespace {
-
-void Require(bool holds) {
-  if (!holds) std::abort();
-}
-
-}  // namespace
+#include "tests/fuzz/require.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);

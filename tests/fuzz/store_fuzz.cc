@@ -10,12 +10,9 @@
 #include "reconfig/base/unique_fd.h"
 #include "reconfig/store/record_bytes.h"
 #include "reconfig/store/record_log.h"
+#include "tests/fuzz/require.h"
 
 namespace {
-
-void Require(bool holds) {
-  if (!holds) std::abort();
-}
 
 // One file in memory per process: the fuzzer may run several.
 const std::string& StorePath() {

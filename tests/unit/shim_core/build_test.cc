@@ -303,6 +303,13 @@ TEST_F(BuildTest, WarmsUpWhatTheMinterHasUsed) {
 class BesideTest : public BuildTest {
  protected:
   BesideTest() { device_.SetResidentBlocks(132); }
+  // The warm operation may take this long while the program issues nothing.
+  void StartStalled(milliseconds stalled) {
+    Start({.build = seconds(20),
+           .decision = seconds(1),
+           .retire = milliseconds(0),
+           .stalled = stalled});
+  }
   static std::string Minted(ShimCommunicators* core, const Program& program) {
     return core->Mint(program.comm.id)->substr(NCCL_UNIQUE_ID_BYTES);
   }
@@ -338,10 +345,7 @@ TEST_F(BesideTest, NothingIsLeftToDoAtTheWarmIndex) {
 }
 
 TEST_F(BesideTest, InTheProgramsWayItIsGivenUpForGood) {
-  Start({.build = seconds(20),
-         .decision = seconds(1),
-         .retire = milliseconds(0),
-         .stalled = milliseconds(30)});
+  StartStalled(milliseconds(30));
   Program program(core_.get(), 1);
   ASSERT_EQ(program.Create(2, 0), ncclSuccess);
   ASSERT_EQ(program.Issue(0), ncclSuccess);
@@ -358,10 +362,7 @@ TEST_F(BesideTest, InTheProgramsWayItIsGivenUpForGood) {
 }
 
 TEST_F(BesideTest, WhileTheProgramAdvancesOnlyTheDeadlineEndsIt) {
-  Start({.build = seconds(20),
-         .decision = seconds(1),
-         .retire = milliseconds(0),
-         .stalled = milliseconds(1)});
+  StartStalled(milliseconds(1));
   Program program(core_.get(), 1);
   ASSERT_EQ(program.Create(2, 0), ncclSuccess);
   device_.SetPending(true);  // the program has issued nothing: nothing of its can be stuck
@@ -373,10 +374,7 @@ TEST_F(BesideTest, WhileTheProgramAdvancesOnlyTheDeadlineEndsIt) {
 }
 
 TEST_F(BesideTest, AfterALossTheProgramThatStandsStillDoesNotEndIt) {
-  Start({.build = seconds(20),
-         .decision = seconds(1),
-         .retire = milliseconds(0),
-         .stalled = milliseconds(1)});
+  StartStalled(milliseconds(1));
   Program program(core_.get(), 1);
   ASSERT_EQ(program.Create(2, 0), ncclSuccess);
   ASSERT_EQ(program.Issue(0), ncclSuccess);

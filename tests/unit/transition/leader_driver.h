@@ -144,6 +144,15 @@ class LeaderDriver {
     for (MemberId m : members) Say(m, Entered{prepared_epoch_, 1000});
   }
 
+  // The survivors' whole recovery from a loss. The first of them mints.
+  void Recover(const std::vector<MemberId>& survivors) {
+    Prepare(survivors, survivors.front());
+    BoundaryAll(survivors);
+    VerifyAll(survivors);
+    Store();
+    Finish(survivors);
+  }
+
   Time now = Time{} + seconds(100);
   std::vector<LeaderAction> out;
   std::set<MemberId> silent;

@@ -59,11 +59,7 @@ TEST_F(LeaderTest, ADrainedMemberThatHangsIsLostAtItsDeadline) {
   EXPECT_EQ(d.Last<EndProcess>()->member, 1u);
   EXPECT_TRUE(d.Noted("it was not gone in time: drain 1 within 3000 ms"));
   d.Store();
-  d.Prepare({0, 2}, 0);
-  d.BoundaryAll({0, 2});
-  d.VerifyAll({0, 2});
-  d.Store();
-  d.Finish({0, 2});
+  d.Recover({0, 2});
   EXPECT_TRUE(d.leader.steady());
   EXPECT_EQ(d.leader.StatusOf(id).state, RequestState::kDone);
 }
@@ -254,11 +250,7 @@ TEST_F(LeaderTest, ADeathDuringAChangeAbortsItFirstAndTheRequestIsNotLost) {
   EXPECT_EQ(d.Last<EndProcess>()->member, 3u);
   EXPECT_EQ(d.leader.StatusOf(id).state, RequestState::kWaiting);
   d.Store();
-  d.Prepare({0, 2}, 0);
-  d.BoundaryAll({0, 2});
-  d.VerifyAll({0, 2});
-  d.Store();
-  d.Finish({0, 2});
+  d.Recover({0, 2});
   d.Store();
   EXPECT_THAT(d.Last<Spawn>()->members, ElementsAre(4));  // the replacement is still due
   EXPECT_EQ(d.Last<Spawn>()->slots, 3u);
