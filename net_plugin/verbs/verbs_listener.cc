@@ -27,7 +27,7 @@ absl::StatusOr<std::unique_ptr<Receiver>> VerbsListener::Accept() {
       return std::make_unique<VerbsReceiver>(std::move(link), links_);
     }
     const bool late = adapter_->options_.now() >= at->deadline;
-    if (late) REWIRE_WARN("net plugin: a peer came and did not go on");
+    if (late) REWIRE_WARN("net plugin: a peer did not finish the handshake in time");
     // Who has gone wrong or away may come again.
     at = late || !joined.ok() ? arrivals_.erase(at) : std::next(at);
   }

@@ -53,7 +53,8 @@ class SnapshotSlots {
 
   // Both memories, made if they are not there; not ok: they cannot be shared.
   absl::StatusOr<std::vector<int>> Share();
-  // What is in one of the two, for somebody who has mapped the memory.
+  // Lists a version's parts and the number of the memory file that has them, for the next slot,
+  // which has mapped the files. Empty: the version is in neither.
   [[nodiscard]] std::vector<ListedPart> List(uint64_t version, uint32_t* index) const;
   // Uses the memory that another process shares, in its order of fds, instead of our own.
   absl::Status MapOf(pid_t owner, const int (&fds)[2]);

@@ -21,8 +21,8 @@ inline CommunicatorId IdentityOfUniqueId(const void* unique_id) {
   return id;
 }
 
-// Of the child that the n-th split or grow (counted from 0) of the parent made; color: of a split
-// the caller's color, of a grow the number of ranks.
+// Identifies the child of the parent's n-th split or grow, counted from 0. color: the caller's
+// color in a split, the number of ranks in a grow.
 inline CommunicatorId IdentityOfChild(const CommunicatorId& parent, uint64_t nth, int64_t color) {
   const auto key = static_cast<uint64_t>(color);
   CommunicatorId id{MixWord(parent.high, nth) + MixWord(key, 1),
@@ -31,8 +31,9 @@ inline CommunicatorId IdentityOfChild(const CommunicatorId& parent, uint64_t nth
   return id;
 }
 
-// Of the child that the n-th shrink of the parent without these ranks made. The excluded ranks do
-// not call, so that only the shrinks without the same ranks are counted alike.
+// Identifies the child of the parent's n-th shrink that excluded these ranks, counted from 0. The
+// excluded ranks do not call, so all callers agree only on the count of shrinks with equal
+// exclusions.
 inline CommunicatorId IdentityOfShrunk(const CommunicatorId& parent, uint64_t nth,
                                        std::span<const int> excluded) {
   const uint64_t ranks = ContentHash(excluded.data(), excluded.size_bytes(), 0);

@@ -130,7 +130,7 @@ class Leader {
     bool connected = false;
     bool cooperates = false;
     bool finished = false;
-    bool lost = false;       // dead to us for ever: a new Hello is refused
+    bool lost = false;       // for ever: a new Hello is refused
     bool reclaimed = false;  // it has a reclaim notice
     bool welcome_due = false;
     bool visitor = false;   // not known to be in any world: is told of the record, and sent away
@@ -174,7 +174,7 @@ class Leader {
   [[nodiscard]] Duration Vouches() const;
   void Heard(Time now, MemberId member);
   [[nodiscard]] bool AllSilent(Time now) const;
-  // Of the request: members that are still in the world, and alive.
+  // The request's members that are alive and still in the world.
   [[nodiscard]] std::vector<MemberId> NotGone(const Request& request) const;
   // Uncommitted requests with a deadline, which members of the world have still to meet.
   [[nodiscard]] std::vector<uint64_t> DueDrains() const;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "reconfig/base/settings.h"
+#include "tests/fuzz/require.h"
 
 namespace {
 
@@ -24,7 +25,6 @@ void CheckRanges(const rewire::Settings& settings) {
   Require(settings.accessor() >= (low) && settings.accessor() <= (high));
 #define REWIRE_SETTING_TEXT(accessor, ...) static_cast<void>(settings.accessor());
 #include "reconfig/base/settings.def"
-#include "tests/fuzz/require.h"
 #undef REWIRE_SETTING_INT
 #undef REWIRE_SETTING_TEXT
 }
