@@ -44,9 +44,12 @@ std::vector<std::string> RunArguments(const TrainingOptions& o, const TemporaryF
                                    "--store",
                                    folder / "world",
                                    "--"};
+  argv.emplace_back("/usr/bin/env");
+  argv.insert(argv.end(), o.environment.begin(), o.environment.end());
   if (o.net_plugin) {
-    argv.insert(argv.end(), {"/usr/bin/env", "NCCL_NET_PLUGIN=rewire", "NCCL_NET=rewire",
-                             "NCCL_SOCKET_IFNAME=lo", "REWIRE_LOG=info"});
+    // NCCL itself uses the network inside a host only where it may use nothing else.
+    argv.insert(argv.end(), {"NCCL_NET_PLUGIN=rewire", "NCCL_NET=rewire", "NCCL_P2P_DISABLE=1",
+                             "NCCL_SHM_DISABLE=1", "NCCL_SOCKET_IFNAME=lo", "REWIRE_LOG=info"});
   }
   const std::vector<std::string> program = Training(o.zero);
   argv.insert(argv.end(), program.begin(), program.end());

@@ -15,7 +15,8 @@ struct TrainingOptions {
   int members = 2;
   int max = 4;
   int zero = 1;
-  bool net_plugin = false;  // over ours, and nothing else
+  bool net_plugin = false;                    // over ours, and nothing else
+  std::vector<std::string> environment = {};  // of the members: "NAME=value"
 };
 
 class TrainingJob {
