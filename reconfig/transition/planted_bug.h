@@ -13,6 +13,8 @@ enum class PlantedBug {
   kSilenceOfAll,          // leader: a member is lost when it is silent, whoever else is
   kStallCounts,           // leader: deadlines come nearer while its process stands still
   kDismissalEndsJob,      // leader: ends the job when it dismisses a process that was to join
+  kAllCutsToAll,          // leader: proposes cuts also to members without the communicator
+  kPendingOverwritten,    // member: a decided swap takes the place of whichever is pending
 };
 
 }  // namespace rewire

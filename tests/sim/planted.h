@@ -16,6 +16,8 @@ inline constexpr std::pair<std::string_view, PlantedBug> kPlantedBugs[] = {
     {"silence-of-all", PlantedBug::kSilenceOfAll},
     {"stall-counts", PlantedBug::kStallCounts},
     {"dismissal-ends-job", PlantedBug::kDismissalEndsJob},
+    {"all-cuts-to-all", PlantedBug::kAllCutsToAll},
+    {"pending-overwritten", PlantedBug::kPendingOverwritten},
 };
 
 inline bool PlantedBugNamed(std::string_view name, PlantedBug* out) {

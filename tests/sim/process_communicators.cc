@@ -41,7 +41,12 @@ bool Process::HoldsTooMany() const {
 std::optional<CutRefusal> Process::Pledge(const std::vector<Cut>& cuts) {
   for (const Cut& cut : cuts) {
     const auto it = communicators_.find(cut.communicator);
-    if (it == communicators_.end()) return CutRefusal{cut.communicator, "it does not exist"};
+    if (it == communicators_.end()) {
+      sim_->ledger().Violation(absl::StrCat("member ", options_.member,
+                                            " was asked for a cut of a communicator that it does "
+                                            "not have"));
+      return CutRefusal{cut.communicator, "it does not exist"};
+    }
     const Communicator& c = it->second;
     for (const PendingSwap& swap : c.pending) {
       const CutOrder order = OrderOf(cut, swap);
@@ -66,6 +71,7 @@ void Process::Decide(Epoch epoch, bool go) {
     if (c.issued > cut.warm) {
       sim_->ledger().Violation(absl::StrCat("member ", options_.member, " broke its pledge"));
     }
+    if (options_.planted_bug == PlantedBug::kPendingOverwritten) c.pending.clear();
     while (!c.pending.empty() && OrderOf(cut, c.pending.back()) == CutOrder::kReplaces) {
       sim_->ledger().Dropped({c.pending.back().epoch, id});
       c.old.push_back(c.pending.back().epoch);

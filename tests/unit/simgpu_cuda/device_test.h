@@ -66,9 +66,9 @@ class Gate {
     }
     return true;
   }
-  // Until `count` have come to the gate.
-  bool WaitForArrivals(int count) {
-    const rewire::Time deadline = rewire::Now() + rewire::seconds(30);
+  // Until `count` have come to the gate. False when they have not in time.
+  bool WaitForArrivals(int count, rewire::Duration patience = rewire::seconds(30)) {
+    const rewire::Time deadline = rewire::Now() + patience;
     rewire::MutexLock lock(&mutex_);
     while (arrived_ < count) {
       if (!changed_.WaitUntil(&mutex_, deadline)) return false;

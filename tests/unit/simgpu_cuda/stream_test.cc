@@ -1,5 +1,6 @@
 // Order within a stream, real asynchrony, the default streams, host functions.
 #include <array>
+#include <cstdlib>
 #include <thread>
 #include <vector>
 
@@ -200,6 +201,35 @@ TEST_F(StreamTest, WrongArguments) {
   ASSERT_EQ(cuCtxSetCurrent(nullptr), CUDA_SUCCESS);
   EXPECT_EQ(cuStreamCreate(&stream, 0), CUDA_ERROR_INVALID_CONTEXT);
   EXPECT_EQ(cuStreamSynchronize(nullptr), CUDA_ERROR_INVALID_CONTEXT);
+}
+
+class StreamDeathTest : public StreamTest {
+ protected:
+  // Whether work on a second stream begins while the first stream holds work that has not begun.
+  static bool OvertakesAnotherStream() {
+    Gate hog, last, other;
+    last.Open();
+    other.Open();
+    const CUstream first = NewStream(), second = NewStream();
+    EXPECT_EQ(cuLaunchHostFunc(first, &Gate::Hold, &hog), CUDA_SUCCESS);
+    EXPECT_EQ(cuLaunchHostFunc(first, &Gate::Hold, &last), CUDA_SUCCESS);
+    EXPECT_EQ(cuLaunchHostFunc(second, &Gate::Hold, &other), CUDA_SUCCESS);
+    const bool overtakes = other.WaitForArrivals(1, rewire::milliseconds(200));
+    EXPECT_EQ(last.arrived(), 0);
+    hog.Open();
+    EXPECT_TRUE(other.WaitForArrivals(1));
+    EXPECT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
+    return overtakes;
+  }
+};
+
+TEST_F(StreamDeathTest, OneHardwareQueueKeepsTheOrderOfSubmissionOverStreams) {
+  EXPECT_TRUE(OvertakesAnotherStream());
+  // The driver reads the variable once in a process.
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "1", 1);
+  EXPECT_EXIT(std::_Exit(OvertakesAnotherStream() ? 1 : 0), testing::ExitedWithCode(0), "");
+  ::unsetenv("CUDA_DEVICE_MAX_CONNECTIONS");
 }
 
 }  // namespace

@@ -1,7 +1,9 @@
 // Making, splitting, shrinking and ending communicators, blocking and not, alone and in groups.
 
 #include <atomic>
+#include <cstdlib>
 
+#include "reconfig/base/clock.h"
 #include "tests/unit/simgpu_nccl/world.h"
 
 namespace simnccl {
@@ -91,6 +93,27 @@ TEST(Management, NonBlocking) {
         ASSERT_NCCL(ncclCommDestroy(child));
       },
       &config);
+}
+
+TEST(Management, OddRanksPutOffTheFirstLaunchOnANonBlockingCommunicator) {
+  constexpr rewire::Duration kLate = rewire::milliseconds(100);
+  ::setenv("SIMNCCL_LATE_LAUNCH_US", "100000", 1);
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  OnRanks(
+      2,
+      [&](int r, ncclComm_t comm, Rank& gpu) {
+        int64_t* data = gpu.Put<int64_t>({r});
+        const rewire::Time begin = rewire::Now();
+        EXPECT_EQ(ncclInProgress,
+                  ncclAllReduce(data, data, 1, ncclInt64, ncclSum, comm, gpu.stream()));
+        ASSERT_TRUE(Eventually([&] { return StateOf(comm) == ncclSuccess; }));
+        EXPECT_GE(rewire::Now() - begin, r == 1 ? kLate : rewire::Duration(0));
+        ASSERT_TRUE(gpu.Sync());
+        EXPECT_EQ(1, *data);
+      },
+      &config);
+  ::unsetenv("SIMNCCL_LATE_LAUNCH_US");
 }
 
 TEST(Management, BlockingAndNonBlockingDoNotMix) {

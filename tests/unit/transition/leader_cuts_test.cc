@@ -56,10 +56,18 @@ class LeaderCutsTest : public LeaderTest {
     ADD_FAILURE() << "no cut of this communicator";
     return {};
   }
-  void Commit() {
+  // All agree and the swap is committed; nobody has acknowledged the decision.
+  void Decide() {
+    Begin(2, 50);
+    Agree();
+  }
+  void Agree() {
     const uint32_t round = d.Sent<Propose>(0)->round;
     for (MemberId m : kThree) d.Say(m, Agreed(epoch_, round));
     ASSERT_TRUE(d.Store());
+  }
+  void Commit() {
+    Agree();
     for (MemberId m : kThree) d.Say(m, Entered{epoch_, 0});
   }
 
@@ -93,6 +101,32 @@ TEST_F(LeaderCutsTest, ASwapEndsWhenEveryMemberHasAcknowledgedTheDecision) {
   Commit();
   EXPECT_TRUE(d.leader.steady());
   EXPECT_EQ(d.leader.StatusOf(request_).state, RequestState::kDone);
+}
+
+TEST_F(LeaderCutsTest, ASwapWaitsForTheLastAcknowledgement) {
+  Decide();
+  for (MemberId m : {0u, 2u}) d.Say(m, Entered{epoch_, 0});
+  d.Pass(LeaderOptions{}.enter / 2);
+  EXPECT_EQ(d.leader.phase(), Phase::kCommitted);
+  EXPECT_EQ(d.leader.StatusOf(request_).state, RequestState::kRunning);
+  d.Say(1, Entered{epoch_, 0});
+  EXPECT_TRUE(d.leader.steady());
+  EXPECT_EQ(d.leader.StatusOf(request_).state, RequestState::kDone);
+}
+
+TEST_F(LeaderCutsTest, AMemberThatDoesNotAcknowledgeADecidedSwapIsLost) {
+  Decide();
+  for (MemberId m : {0u, 2u}) d.Say(m, Entered{epoch_, 0});
+  d.Pass(LeaderOptions{}.enter + seconds(1));
+  EXPECT_TRUE(d.Noted("member 1 is lost: it did not acknowledge the decided swap in time"));
+}
+
+TEST_F(LeaderCutsTest, NobodyIsLostWhenAllAreSilentAfterADecidedSwap) {
+  Decide();
+  d.silent = {0, 1, 2};
+  d.Pass(LeaderOptions{}.enter + seconds(1));
+  EXPECT_FALSE(d.Noted("is lost"));
+  EXPECT_EQ(d.leader.phase(), Phase::kCommitted);
 }
 
 TEST_F(LeaderCutsTest, AnIdleCommunicatorSwitchesAtItsNextOperation) {
