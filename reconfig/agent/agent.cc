@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -107,6 +108,7 @@ absl::Status Agent::Run(int stop_fd) {
     launcher_->Tick(now_);
     if (const auto due = leader_->NextDeadline(); due && now_ >= *due) {
       connections_->ReadAll();  // a message that came after poll(2) is no silence
+      FindStarved();
       Feed([this](Leader::Out* out) { leader_->OnTick(now_, out); });
     }
     launcher_->TellWorld(leader_->record().world);
@@ -122,6 +124,21 @@ absl::Status Agent::Run(int stop_fd) {
   }
   unlink(options_.socket.c_str());  // nobody shall wait for an answer here
   return absl::OkStatus();
+}
+
+void Agent::FindStarved() {
+  std::set<pid_t> quiet;
+  for (const MemberId member : leader_->Quiet()) {
+    const auto pid = pids_.find(member);
+    if (pid == pids_.end()) continue;
+    quiet.insert(pid->second);
+    const Duration waited = run_queue_wait_.SinceLast(pid->second, now_);
+    if (waited == Duration{}) continue;
+    Feed([this, who = member, waited](Leader::Out* out) {
+      leader_->OnStarved(now_, who, waited, out);
+    });
+  }
+  run_queue_wait_.KeepOnly(quiet);
 }
 
 Time Agent::NextDeadline(Time now) const {

@@ -20,6 +20,7 @@
 #include "reconfig/agent/launcher_link.h"
 #include "reconfig/agent/metrics.h"
 #include "reconfig/agent/metrics_server.h"
+#include "reconfig/agent/run_queue_wait.h"
 #include "reconfig/agent/transition_log.h"
 #include "reconfig/store/store.h"
 #include "reconfig/transition/leader.h"
@@ -75,6 +76,8 @@ class Agent : private Connections::Events, private LauncherLink::Events {
   void DoNote(const Note& note);
   void WriteTrace(const TransitionEntry& entry) const;
   [[nodiscard]] nlohmann::json StatusAnswer() const;
+  // Tells the leader which silent members wait for a processor.
+  void FindStarved();
   [[nodiscard]] Time NextDeadline(Time now) const;
 
   const AgentOptions options_;
@@ -90,6 +93,7 @@ class Agent : private Connections::Events, private LauncherLink::Events {
   std::map<MemberId, Link> links_;
   std::map<Connections::Id, MemberId> members_;
   std::map<MemberId, pid_t> pids_;
+  RunQueueWait run_queue_wait_;
   std::deque<Input> inputs_;
   bool feeding_ = false;
   Time now_{};

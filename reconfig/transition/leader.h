@@ -105,6 +105,9 @@ class Leader {
   void OnSpawned(Time now, std::span<const MemberId> members, Out* out);
   void OnSpawnFailed(Time now, std::span<const MemberId> members, const std::string& reason,
                      Out* out);
+  // The threads of a silent member waited for a processor for this long since the last call. That
+  // time does not count as silence.
+  void OnStarved(Time now, MemberId member, Duration waited, Out* out);
   void OnTick(Time now, Out* out);
   // The earliest time at which OnTick has something to do.
   [[nodiscard]] std::optional<Time> NextDeadline() const;
@@ -116,6 +119,9 @@ class Leader {
   [[nodiscard]] bool done() const { return done_; }  // every member has finished
   [[nodiscard]] RequestStatus StatusOf(uint64_t request) const;
   [[nodiscard]] std::vector<MemberStatus> Members(Time now) const;
+  // Connected members whose silence, as it is counted, has lasted for a part of REWIRE_SILENCE_MS
+  // that makes a look at their processes worth its cost.
+  [[nodiscard]] std::vector<MemberId> Quiet() const;
   // Communicators that have not passed a decided swap, by member.
   [[nodiscard]] std::vector<PendingCut> Pending() const { return positions_.Pending(); }
   [[nodiscard]] uint64_t dropped_messages() const { return dropped_; }
@@ -139,7 +145,8 @@ class Leader {
     uint32_t positions_due = 0;  // reports that its Hello announced and that have not come yet
     Heartbeat counts;
     Time heard{};
-    Duration heard_at{};  // what speaking_ was then
+    Duration heard_at{};  // what speaking_ was then, and later by the time that it was starved
+    bool told_starved = false;
   };
   struct Request {
     ChangeRequest change;

@@ -187,6 +187,7 @@ void Leader::Heard(Time now, MemberId member) {
   Peer& peer = peers_[member];
   peer.heard = now;
   peer.heard_at = speaking_;
+  peer.told_starved = false;
   // A process that is still to join says nothing about the members of the world.
   if (record_.world.epoch != 0 && !record_.world.SlotOf(member)) return;
   // A shorter gap is one of an overloaded host, whose agent or members run late again and again.
@@ -201,6 +202,31 @@ void Leader::Heard(Time now, MemberId member) {
 }
 
 bool Leader::AllSilent(Time now) const { return now - spoke_ >= options_.silence; }
+
+std::vector<MemberId> Leader::Quiet() const {
+  std::vector<MemberId> quiet;
+  for (const auto& [id, peer] : peers_) {
+    if (!peer.connected || peer.finished || peer.lost) continue;
+    if (speaking_ - peer.heard_at >= options_.silence / 4) quiet.push_back(id);
+  }
+  return quiet;
+}
+
+void Leader::OnStarved(Time now, MemberId member, Duration waited, Out* out) {
+  now = Awake(now);
+  CountSpeech(now);
+  const auto it = peers_.find(member);
+  if (it == peers_.end()) return;
+  Peer& peer = it->second;
+  peer.heard_at = std::min(peer.heard_at + waited, speaking_);
+  if (peer.told_starved) return;
+  peer.told_starved = true;
+  Tell(now, NoteKind::kWarning,
+       absl::StrCat("member ", member,
+                    " is silent because its threads wait for a processor: the "
+                    "host is overloaded, and this time does not count for REWIRE_SILENCE_MS"),
+       out);
+}
 
 void Leader::CheckSilence(Time now, Out* out) {
   CountSpeech(now);

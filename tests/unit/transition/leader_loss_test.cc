@@ -121,6 +121,23 @@ TEST_F(LeaderTest, OneSilentMemberAmongOthersIsLostInTheStatedTime) {
   EXPECT_TRUE(d.Noted("member 2 is lost: it was silent"));
 }
 
+TEST_F(LeaderTest, TimeForWhichAMemberWaitsForAProcessorIsNoSilence) {
+  d.silent = {2};
+  for (int i = 0; i < 50; ++i) {
+    d.Pass(milliseconds(400));
+    for (const MemberId m : d.leader.Quiet()) {
+      EXPECT_EQ(m, 2u);
+      d.leader.OnStarved(d.now, m, milliseconds(400), &d.out);
+    }
+  }
+  EXPECT_FALSE(d.Sent<Lost>(0).has_value());
+  EXPECT_TRUE(d.Noted("member 2 is silent because its threads wait for a processor"));
+  EXPECT_THAT(d.leader.Quiet(), ElementsAre(2));
+  // Its threads do not wait any more, and it says nothing.
+  d.Pass(milliseconds(3500));
+  EXPECT_THAT(d.Sent<Lost>(0).value().members, ElementsAre(2));
+}
+
 TEST_F(LeaderTest, TwoSilentMembersOfThreeAreLost) {
   d.silent = {1, 2};
   d.Pass(milliseconds(3500));
