@@ -68,6 +68,9 @@ def run(a, seed):
         finally:
             job.close()
         problems = judge(job, ended, counts)
+        if problems:
+            output = (pathlib.Path(folder) / "output.txt").read_text(errors="replace")
+            print("\n".join(output.splitlines()[-60:]), file=sys.stderr)
         if problems and a.keep:
             shutil.copytree(folder, pathlib.Path(a.keep) / f"seed{seed}", dirs_exist_ok=True,
                             ignore=shutil.ignore_patterns("*.sock", "job-*"))

@@ -3,6 +3,7 @@
 // RankStatus.
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -94,7 +95,9 @@ int Main(int argc, char** argv) {
     }
     // The threads' handles are there when each has entered its first place.
     for (const auto& place : places) {
-      while (place->changes() == 0 && !place->ended()) std::this_thread::yield();
+      while (place->changes() == 0 && !place->ended()) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
     }
     const Watchdog watchdog(options.rank, &places, seconds(args.patience));
     for (std::thread& worker : workers) worker.join();
