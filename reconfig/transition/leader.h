@@ -93,8 +93,9 @@ class Leader {
   void Start(Time now, Out* out);
   void OnConnect(Time now, const Hello& hello, Out* out);
   void OnDisconnect(Time now, MemberId member, Out* out);
-  // The process of a member that had said Finished ended with another status than 0: an error ran
-  // its exit handlers, and it counts as lost.
+  // The process of a member ended with another status than 0. The member counts as lost although it
+  // had said Finished, because an error ran its exit handlers, or although it had no communicators,
+  // because the others may be creating one with it.
   void OnFailedExit(Time now, MemberId member, const std::string& how, Out* out);
   // A Hello is ignored here. Messages of a member that never said Hello are dropped and counted.
   void OnMessage(Time now, MemberId member, const Message& message, Out* out);

@@ -95,12 +95,15 @@ void Leader::Finish(Time now, MemberId member, Out* out) {
 void Leader::OnFailedExit(Time now, MemberId member, const std::string& how, Out* out) {
   now = Awake(now);
   const auto it = peers_.find(member);
-  if (it == peers_.end() || !it->second.finished || !it->second.cooperates ||
-      idle_phase_ == Phase::kStopped || !record_.world.SlotOf(member)) {
-    return;
-  }
-  it->second.finished = false;
-  Lose(now, {member}, absl::StrCat("it had detached, and ", how), out);
+  if (it == peers_.end() || idle_phase_ == Phase::kStopped || !record_.world.SlotOf(member)) return;
+  Peer& peer = it->second;
+  // The end of such a member's connection counts as its end in order.
+  const bool bare = !peer.cooperates && !registry_.HasAny(member);
+  if (!peer.finished && !bare) return;
+  peer.finished = false;
+  Lose(now, {member},
+       absl::StrCat(peer.cooperates ? "it had detached" : "it had no communicators", ", and ", how),
+       out);
 }
 
 void Leader::StopJob(Time now, const std::string& reason, Out* out) {

@@ -360,6 +360,22 @@ TEST_F(LeaderTest, AFailedExitAfterTheJobOrWithoutDetachChangesNothing) {
   EXPECT_FALSE(d.Sent<Lost>(0).has_value());
 }
 
+// The others may be inside the creation of the next communicator.
+TEST_F(LeaderTest, AnUnmodifiedProgramThatFailsWithoutCommunicatorsIsLost) {
+  for (const bool disconnects_first : {true, false}) {
+    LeaderDriver plain(LeaderDriver::Options(2));
+    plain.Form(2, false);
+    for (MemberId m : {0u, 1u}) plain.Say(m, CommunicatorDestroyed{kComm});
+    if (disconnects_first) plain.leader.OnDisconnect(plain.now, 1, &plain.out);
+    EXPECT_FALSE(plain.Sent<Lost>(0).has_value());
+    plain.leader.OnFailedExit(plain.now, 1, "was killed by signal 9 (Killed)", &plain.out);
+    EXPECT_THAT(plain.Sent<Lost>(0).value().members, ElementsAre(1));
+    EXPECT_TRUE(plain.Noted("it had no communicators, and was killed by signal 9 (Killed)"));
+    plain.leader.OnDisconnect(plain.now, 1, &plain.out);
+    EXPECT_FALSE(plain.leader.done());
+  }
+}
+
 // ---- the store, and another leader --------------------------------------------------------------
 
 TEST_F(LeaderTest, AnUnansweredSwapIsSentAgainAndRecognised) {
