@@ -1,16 +1,18 @@
 // An NCCL program that knows nothing of Rewire but rewireCheck(): nccl_program KINDS FOLDER.
 //
 // KINDS has one letter per communicator: b blocking, p non-blocking (polled after each operation,
-// as PyTorch does), i blocking and idle, s blocking with the ranks of the same parity, o blocking
-// and never destroyed. Every rank runs verified AllReduces on all of them until FOLDER/stop exists,
-// then destroys and prints "ended N". After an error it prints "lost after N: REASON" and exits
-// with 3. After a synchronisation whose data is wrong, rewireCheck() must have said so: else it
-// prints "WRONG" and exits with 4.
+// as PyTorch does), i blocking and idle, q non-blocking and idle, s blocking with the ranks of the
+// same parity (split from the first communicator), o blocking and never destroyed. Every rank runs
+// verified AllReduces on all of them until FOLDER/stop exists, then destroys and prints "ended N".
+// The ranks of the first communicator that is not idle end together. After an error a rank prints
+// "lost after N: REASON" and exits with 3. After a synchronisation whose data is wrong,
+// rewireCheck() must have said so: else the rank prints "WRONG" and exits with 4.
 // KINDS=create: creates and destroys a communicator again and again.
 #include <dlfcn.h>
 #include <sched.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -42,7 +44,7 @@ uint64_t operations = 0;
 rewireResult_t Check() {
   using Function = rewireResult_t (*)();
   static const auto check = [] {
-    const char* path = getenv("REWIRE_TEST_LIBRARY");
+    const char* path = getenv("NCCL_PROGRAM_LIBRARY");
     void* library = path == nullptr ? nullptr : dlopen(path, RTLD_NOW);
     return library == nullptr ? nullptr : reinterpret_cast<Function>(dlsym(library, "rewireCheck"));
   }();
@@ -100,6 +102,9 @@ ncclUniqueId IdOf(const std::string& folder, const std::string& name, int rank) 
   End(5, "no id");
 }
 
+bool IsNonBlocking(char kind) { return kind == 'p' || kind == 'q'; }
+bool IsIdle(char kind) { return kind == 'i' || kind == 'q'; }
+
 struct Communicator {
   char kind = 'b';
   ncclComm_t comm = nullptr;
@@ -113,7 +118,7 @@ ncclComm_t Create(char kind, const std::string& folder, const std::string& name,
                   int rank) {
   const ncclUniqueId id = IdOf(folder, name, rank);
   ncclComm_t comm = nullptr;
-  if (kind == 'p') {
+  if (IsNonBlocking(kind)) {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
     Must(ncclCommInitRankConfig(&comm, ranks, id, rank, &config), "ncclCommInitRankConfig");
@@ -137,7 +142,7 @@ bool Reduce(Communicator* c, float extra, float* got) {
   auto* const data = reinterpret_cast<void*>(c->data);
   Must(ncclAllReduce(data, data, kElements, ncclFloat, ncclSum, c->comm, c->stream),
        "ncclAllReduce");
-  if (c->kind == 'p') Settle(c->comm, "the launch");
+  if (IsNonBlocking(c->kind)) Settle(c->comm, "the launch");
   MustCuda(Cuda("cuStreamSynchronize", c->stream), "cuStreamSynchronize");
   MustCuda(Cuda("cuMemcpyDtoH_v2", static_cast<void*>(values.data()), c->data, bytes), "copy");
   *got = values[0];
@@ -187,11 +192,14 @@ int main(int argc, char** argv) {
     MustCuda(Cuda("cuStreamCreate", &c.stream, 1U), "cuStreamCreate");
     MustCuda(Cuda("cuMemAlloc_v2", &c.data, kElements * sizeof(float)), "cuMemAlloc");
   }
+  const size_t first_used =
+      static_cast<size_t>(std::find_if_not(kinds.begin(), kinds.end(), IsIdle) - kinds.begin());
   bool stop = false;
   while (!stop) {
     for (Communicator& c : all) {
-      if (c.kind == 'i' && operations > 0) continue;
-      const bool asks = &c == &all[0] && access((folder + "/stop").c_str(), F_OK) == 0;
+      if (IsIdle(c.kind) && operations > 0) continue;
+      const bool decides = &c == &all[first_used];
+      const bool asks = decides && access((folder + "/stop").c_str(), F_OK) == 0;
       float asked = 0;
       if (!Reduce(&c, asks ? 1.0F : 0.0F, &asked)) {
         // Aborted kernels end: the check must know.
@@ -199,7 +207,7 @@ int main(int argc, char** argv) {
           End(3, "lost after " + std::to_string(operations) + ": checked");
         End(4, "WRONG after " + std::to_string(operations));
       }
-      if (&c == &all[0]) stop = asked > 0;
+      if (decides) stop = asked > 0;
     }
     if (++operations == 1) Say("running");
   }
