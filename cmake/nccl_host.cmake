@@ -2,10 +2,17 @@
 
 # rewire_nccl_host_test(NAME COMMAND command... [ALL] [TIMEOUT s] [PROCESSORS n]): runs the command on each
 # build of NCCL's host code, or with ALL once for all of them ({libraries} in the command). It is skipped
-# by name in other runs, and where there is no build.
+# by name in other runs, where there is no build, and where CUDA's headers are missing.
 function(rewire_nccl_host_test name)
   cmake_parse_arguments(ARG "ALL" "TIMEOUT" "COMMAND" ${ARGN})
+  if(REWIRE_SANITIZE)
+    return()
+  endif()
   if(NOT TARGET nccl_host)
+    add_test(NAME nccl_host_${name} COMMAND ${CMAKE_COMMAND} -E echo
+             "skipped: CUDA's headers are not installed (CUDA_HOME)")
+    set_tests_properties(nccl_host_${name} PROPERTIES SKIP_REGULAR_EXPRESSION "skipped: "
+                         LABELS nccl_host)
     return()
   endif()
   set(how each)

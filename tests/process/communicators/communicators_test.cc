@@ -10,6 +10,7 @@
 
 #include "reconfig/base/clock.h"
 #include "tests/fakes/process/background.h"
+#include "tests/fakes/process/sim_libraries.h"
 #include "tests/fakes/process/temporary_folder.h"
 
 namespace rewire {
@@ -27,9 +28,9 @@ class CommunicatorsTest : public ::testing::Test {
  protected:
   void Start(int ranks, const std::string& mode) {
     ranks_ = static_cast<size_t>(ranks);
-    job_.emplace(std::vector<std::string>{REWIRE_COMMAND, "run", "-n", std::to_string(ranks),
-                                          "--sim", "--dir", folder_ / "run", "--socket", Socket(),
-                                          "--", PROGRAM, folder_ / "", mode});
+    job_.emplace(std::vector<std::string>{
+        REWIRE_COMMAND, "run", "-n", std::to_string(ranks), "--sim=" + SimLibraries(REWIRE_SIMGPU),
+        "--dir", folder_ / "run", "--socket", Socket(), "--", PROGRAM, folder_ / "", mode});
     Await("ready\n", seconds(60));
   }
   std::string Socket() const { return folder_ / "agent.sock"; }
