@@ -6,6 +6,7 @@ import pathlib
 import random
 import signal
 import subprocess
+import threading
 import time
 
 DONE, WRONG, LOST, UNEXPECTED, HUNG = 0, 40, 41, 42, 43  # RankStatus of board.h
@@ -25,13 +26,16 @@ class Scenario:
         self.build_ms = draw.choice([None, None, None, draw.randint(200, 2000)])
         self.kill_after = draw.randrange(attempts) if draw.random() < 0.2 else None
         self.killed_rank = draw.randrange(self.ranks)
+        # Seconds from the request of a rebuild to the kill; None: no rebuild is under way.
+        self.kill_in = draw.choice([None, draw.random()])
 
     def text(self):
         parts = [f"seed {self.seed}", f"{self.ranks} ranks", f"{self.threads} threads"]
         if self.build_ms is not None:
             parts.append(f"REWIRE_BUILD_MS={self.build_ms}")
         if self.kill_after is not None:
-            parts.append(f"rank {self.killed_rank} killed after {self.kill_after} rebuilds")
+            beside = "" if self.kill_in is None else f" and {self.kill_in:.2f} s of the next"
+            parts.append(f"rank {self.killed_rank} killed after {self.kill_after} rebuilds{beside}")
         return ", ".join(parts)
 
 
@@ -96,16 +100,27 @@ class Job:
             "in time" in text or "REWIRE_BUILD_MS" in text)
         # Communicators were created and destroyed faster than they can be rebuilt.
         changed = "created communicator" in text or "destroyed communicator" in text
-        (self.explained if built_late or changed else self.unexplained).append(text)
+        lost = self.killed is not None and "lost" in text
+        (self.explained if built_late or changed or lost else self.unexplained).append(text)
 
     def kill_rank(self):
+        """Kills the rank of the scenario, with or without a rebuild under way."""
         status, text = self.command("status")
         if status != 0:
             return
-        for member in json.loads(text)["world"]["members"]:
-            if member["slot"] == self.scenario.killed_rank:
-                self.killed = self.scenario.killed_rank
-                os.kill(member["pid"], signal.SIGKILL)
+        rank = self.scenario.killed_rank
+        pid = next(m["pid"] for m in json.loads(text)["world"]["members"] if m["slot"] == rank)
+        rebuild = threading.Thread(target=self.rebuild)
+        if self.scenario.kill_in is not None:
+            rebuild.start()
+            time.sleep(self.scenario.kill_in)
+        self.killed = rank  # before the refusal that the kill causes
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            self.killed = None  # it ended by itself
+        if self.scenario.kill_in is not None:
+            rebuild.join()
 
     def let_change(self, changes):
         """Whether the ranks may create and destroy communicators, from their next vote on."""
