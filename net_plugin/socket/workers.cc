@@ -8,14 +8,11 @@
 #include <string>
 #include <utility>
 
-#include "reconfig/base/clock.h"
 #include "reconfig/base/log.h"
+#include "reconfig/base/running_clock.h"
 
 namespace rewire::net {
 namespace {
-
-// Between two turns of a worker's thread on a processor.
-constexpr Duration kThreadPatience = seconds(60);
 
 size_t CountOf() { return std::clamp<size_t>(std::thread::hardware_concurrency() / 4, 1, 4); }
 
@@ -26,7 +23,7 @@ Workers& Workers::Get() {
   return *workers;
 }
 
-Workers::Workers() : events_(epoll_create1(EPOLL_CLOEXEC)) {
+Workers::Workers(Duration patience) : patience_(patience), events_(epoll_create1(EPOLL_CLOEXEC)) {
   for (size_t i = 0; events_.valid() && i < CountOf(); ++i)
     threads_.emplace_back([this, i] { Run(i); });
 }
@@ -64,15 +61,17 @@ void Workers::Remove(uint64_t id) {
   const auto found = entries_.find(id);
   if (found == entries_.end()) return;
   epoll_ctl(events_.get(), EPOLL_CTL_DEL, found->second.fd, nullptr);
-  // Drive() does not block, so this is short. The caller frees what Drive() uses.
-  const Time deadline = Now() + kThreadPatience;
-  while (found->second.driving) {
-    if (idle_.WaitUntil(&mutex_, deadline) || !found->second.driving) continue;
-    REWIRE_ERROR(
-        "net plugin: remove stream: fd=%d: its worker did not return within %.0f ms: the "
-        "process ends, since the stream's memory is in use",
-        found->second.fd, ToMilliseconds(kThreadPatience));
-    abort();
+  // Drive() does not block, so this is short. The caller frees what Drive() uses. After a stop of
+  // the process, this thread may run before the worker does.
+  for (RunningDeadline deadline(patience_); found->second.driving;) {
+    if (deadline.Passed()) {
+      REWIRE_ERROR(
+          "net plugin: remove stream: fd=%d: its worker did not return within %.0f ms: the "
+          "process ends, since the stream's memory is in use",
+          found->second.fd, ToMilliseconds(patience_));
+      abort();
+    }
+    idle_.WaitUntil(&mutex_, deadline.NextTurn());
   }
   entries_.erase(found);
 }

@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "reconfig/base/clock.h"
 #include "reconfig/base/mutex.h"
 #include "reconfig/base/unique_fd.h"
 
@@ -28,6 +29,9 @@ class Workers {
   static constexpr size_t kTurnBytes = 4 << 20;
 
   static Workers& Get();
+  // For Get() and tests. patience: for a Drive() that Remove() waits for, between two turns of a
+  // worker's thread on a processor; after it the process ends.
+  explicit Workers(Duration patience = seconds(60));
   // False: this process could not have them; links must have one stream only.
   [[nodiscard]] bool ok() const { return events_.valid(); }
 
@@ -49,10 +53,10 @@ class Workers {
     bool again = false;  // meanwhile it became ready, or was armed to be driven at once
   };
 
-  Workers();
   void Run(size_t number);
   void ArmEntry(uint64_t id, const Entry& entry, bool now) REWIRE_REQUIRES(mutex_);
 
+  const Duration patience_;
   UniqueFd events_;
   Mutex mutex_;
   CondVar idle_;

@@ -14,9 +14,9 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "reconfig/base/device_wait.h"
 #include "reconfig/base/log.h"
 #include "reconfig/base/newcomers.h"
+#include "reconfig/base/running_clock.h"
 #include "reconfig/base/short_turns.h"
 #include "reconfig/base/socket.h"
 
@@ -29,8 +29,6 @@ constexpr size_t kMostNewcomers = 64;
 constexpr size_t kMostQuestions = 8;
 // Connections that are taken before the others get a turn.
 constexpr int kMostAccepts = 256;
-// Between the end of what the owner thread waits for and its turn on a processor.
-constexpr Duration kThreadPatience = seconds(60);
 
 }  // namespace
 
@@ -87,16 +85,17 @@ void TcpTransport::RunThere(std::function<void()> command) {
   }
   Wake();
   MutexLock lock(&mutex_);
-  // The owner thread waits for nothing but a device, and for that at most kDevicePatience. The
-  // command refers to this frame and to memory of the caller: without its end nothing is safe.
-  const Time deadline = Now() + kDevicePatience + kThreadPatience;
-  while (!ran) {
-    if (done_.WaitUntil(&mutex_, deadline) || ran) continue;
-    REWIRE_ERROR(
-        "state stream: the thread rewire-data did not take a command within %.0f ms: "
-        "the process ends, since its memory may be in use",
-        ToMilliseconds(kDevicePatience + kThreadPatience));
-    abort();
+  // The command refers to this frame and to memory of the caller: without its end nothing is safe.
+  // After a stop of the process, this thread may run before the owner thread does.
+  for (RunningDeadline deadline(options_.command); !ran;) {
+    if (deadline.Passed()) {
+      REWIRE_ERROR(
+          "state stream: the thread rewire-data did not take a command within %.0f ms: "
+          "the process ends, since its memory may be in use",
+          ToMilliseconds(options_.command));
+      abort();
+    }
+    done_.WaitUntil(&mutex_, deadline.NextTurn());
   }
 }
 

@@ -12,6 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "reconfig/base/clock.h"
+#include "reconfig/base/device_wait.h"
 #include "reconfig/base/listening_socket.h"
 #include "reconfig/base/mutex.h"
 #include "reconfig/base/unique_fd.h"
@@ -27,6 +28,9 @@ struct TcpOptions {
   uint64_t incarnation = 0;
   Duration connect = seconds(10);  // until a receiver has accepted the stream
   Duration stall = seconds(10);    // without one byte of progress on what is under way
+  // Until the owner thread has run a command, after which the process ends. The owner thread waits
+  // for nothing but a device, and needs a turn on a processor.
+  Duration command = kDevicePatience + seconds(60);
 };
 
 class TcpTransport final : public Transport {
