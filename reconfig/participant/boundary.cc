@@ -131,11 +131,7 @@ std::string Participant::NodeOf(const WorldMember& member) const {
 
 absl::Status Participant::CheckAllocations() const {
   for (const PlacedTensor& tensor : Tensors()) {
-    if (tensor.allocation == 0 || AllocationOf(tensor.place) == tensor.allocation) continue;
-    return absl::FailedPreconditionError(
-        absl::StrCat("tensor ", tensor.shape.name, ": the registered memory at 0x",
-                     absl::Hex(reinterpret_cast<uintptr_t>(tensor.place.data)),
-                     " was freed or allocated anew (a registered tensor must stay where it is)"));
+    REWIRE_RETURN_IF_ERROR(CheckAllocation(tensor.shape.name, tensor.place, tensor.allocation));
   }
   return absl::OkStatus();
 }

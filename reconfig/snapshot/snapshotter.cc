@@ -13,6 +13,7 @@
 #include "reconfig/base/log.h"
 #include "reconfig/base/short_turns.h"
 #include "reconfig/snapshot/slot_notes.h"
+#include "reconfig/stream/allocation.h"
 #include "reconfig/stream/notes.h"
 #include "reconfig/stream/peer_offer.h"
 
@@ -124,6 +125,7 @@ void Snapshotter::FreezeLocked() {
 
 absl::Status Snapshotter::CopyPiece(uint32_t tensor, uint64_t version, StateMemory* memory) {
   const PlacedTensor& t = tensors_[tensor];
+  if (absl::Status s = CheckAllocation(t.shape.name, t.place, t.allocation); !s.ok()) return s;
   const uint64_t begin = boxes_[tensor].begin * t.shape.element_bytes;
   const uint64_t end = boxes_[tensor].end * t.shape.element_bytes;
   for (uint64_t at = begin; at < end; at += kPartBytes) {

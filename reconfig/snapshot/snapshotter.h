@@ -1,6 +1,8 @@
 // Takes the copies: after every update of what this slot snapshots, into its own host memory and
 // into the next slot's, on a thread of its own ("rewire-snap") while forward and backward run.
 //
+// Registered memory that was freed or allocated anew is not copied: that version has no copy.
+//
 // What is copied (reconfig/plan SnapshotPart): a slot's shard of every constant tensor, also of the
 // replicated ones, so that an interrupted update can be undone from pieces at a cost of 1/n of the
 // state; only in a job that has sharded tensors, the others have every constant on every member.
