@@ -7,6 +7,9 @@
 // What collectives do in a real job (nobody passes step n before everyone has come to it) is done
 // by counters in a shared file. Ends a few steps after STOP_FILE exists; exits with 1 on a wrong
 // byte.
+//
+// STATE_MEMBER_MOVES=1: it also registers a tensor in device memory, which slot 1 allocates anew
+// in step 5 without a word.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <time.h>
@@ -16,8 +19,10 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <string>
 #include <vector>
 
+#include "reconfig/base/cuda_driver.h"
 #include "reconfig/c_api.h"
 
 namespace {
@@ -26,6 +31,7 @@ constexpr uint64_t kWeights = 300001;
 constexpr uint64_t kMoments = 700001;
 constexpr uint64_t kRunning = 1003;
 constexpr uint32_t kPerUpdate = 40503;
+constexpr uint64_t kTable = 4096;
 constexpr uint64_t kMembers = 64;
 
 struct Barrier {
@@ -46,6 +52,7 @@ struct Program {
   uint32_t* moments = nullptr;
   uint64_t begin = 0;
   uint64_t end = 0;
+  CUdeviceptr table = 0;  // 0: it has none
 };
 
 [[noreturn]] void Bad(const char* what, uint64_t at, uint64_t step) {
@@ -118,7 +125,8 @@ int InPlace(void* arg, const char*, uint64_t, uint64_t) {
 void OnWorld(void* arg, const rewireWorld_t* world) { static_cast<Program*>(arg)->world = *world; }
 
 void Register(Program* p, const char* name, uint64_t elements, uint32_t bytes,
-              rewireLayout_t layout, rewireChange_t change, void* data) {
+              rewireLayout_t layout, rewireChange_t change, void* data,
+              rewireMemory_t memory = rewireHost) {
   rewireTensor_t t = {};
   t.size = sizeof t;
   t.name = name;
@@ -126,9 +134,38 @@ void Register(Program* p, const char* name, uint64_t elements, uint32_t bytes,
   t.element_bytes = bytes;
   t.layout = layout;
   t.change = change;
-  t.memory = rewireHost;
+  t.memory = memory;
   t.data = data;
   if (rewireRegisterTensor(p->context, &t) != rewireSuccess) Bad(name, 0, 0);
+}
+
+const rewire::CudaDriver& Driver() {
+  std::string error;
+  const rewire::CudaDriver* const driver = rewire::CudaDriver::Get(&error);
+  if (driver == nullptr) Bad(error.c_str(), 0, 0);
+  return *driver;
+}
+
+void MakeTable(Program* p) {
+  CUcontext context = nullptr;
+  if (Driver().Init(0) != CUDA_SUCCESS ||
+      Driver().DevicePrimaryCtxRetain(&context, 0) != CUDA_SUCCESS ||
+      Driver().CtxSetCurrent(context) != CUDA_SUCCESS ||
+      Driver().MemAlloc(&p->table, kTable) != CUDA_SUCCESS) {
+    Bad("table", 0, 0);
+  }
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): the driver's addresses are numbers.
+  void* const data = reinterpret_cast<void*>(p->table);
+  Register(p, "table", kTable, 1, rewireReplicated, rewireConstant, data, rewireDevice);
+}
+
+void MoveTable(Program* p) {
+  if (Driver().MemFree(p->table) != CUDA_SUCCESS ||
+      Driver().MemAlloc(&p->table, kTable) != CUDA_SUCCESS) {
+    Bad("table", 0, p->step);
+  }
+  printf("moved\n");
+  fflush(stdout);
 }
 
 void SetUp(Program* p) {
@@ -153,6 +190,7 @@ void SetUp(Program* p) {
   Register(p, "running", kRunning, 4, rewireReplicated, rewireVolatile, p->running.data());
   Register(p, "step", 1, 8, rewireReplicated, rewireVolatile, &p->step);
   Register(p, "gradients", kWeights, 4, rewireReplicated, rewireTransient, p->gradients.data());
+  if (getenv("STATE_MEMBER_MOVES") != nullptr) MakeTable(p);
 }
 
 void Report(const Program& p, const rewireOutcome_t& outcome) {
@@ -189,6 +227,7 @@ int Train(Program* p, const char* stop_file) {
       atexit([] { rewireDetach(context); });
       exit(atoi(fails));
     }
+    if (p->table != 0 && p->world.slot == 1 && p->step == 5) MoveTable(p);
     if (!joiner) {
       const uint64_t stop_at = p->barrier->stop_at.load();
       if (stop_at != 0 && p->step >= stop_at) return 0;
