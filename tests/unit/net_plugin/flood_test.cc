@@ -56,6 +56,28 @@ TEST(FloodTest, KeepsFewUnknownConnectionsWhileTheProgramCallsNothing) {
   EXPECT_FALSE(WaitReady(attackers.back().get(), POLLIN, Now()));
 }
 
+// They know a listener, are challenged, and never prove themselves.
+TEST(FloodTest, ChallengedStrangersGoWithoutACall) {
+  constexpr size_t kStrangers = 100;
+  LinksOptions options;
+  options.greeting = seconds(3600);
+  options.connect = milliseconds(100);  // for a proof
+  Links listening(options);
+  const absl::StatusOr<ListenAddress> address = listening.Listen(Loopback());
+  ASSERT_TRUE(address.ok());
+  const size_t before = OpenDescriptors();
+  std::vector<UniqueFd> strangers;
+  for (size_t i = 0; i < kStrangers; ++i) {
+    strangers.push_back(net_test::Visit(*address, EncodeHello(net_test::HelloTo(*address, i))));
+  }
+  for (const UniqueFd& fd : strangers) {
+    EXPECT_TRUE(DecodeChallenge(net_test::ReadBytes(fd.get(), kChallengeBytes)).has_value());
+    ASSERT_TRUE(net_test::IsClosed(fd.get()));
+  }
+  EXPECT_EQ(OpenDescriptors(), before + kStrangers);  // the strangers' own ends
+  EXPECT_EQ(listening.counters().strangers, kStrangers);
+}
+
 TEST(FloodTest, PeersConnectDuringAFlood) {
   Links listening{{}};
   Links connecting{{}};
