@@ -10,7 +10,11 @@
 //
 // STATE_MEMBER_MOVES=1: it also registers a tensor in device memory, which slot 1 allocates anew
 // in step 5 without a word.
+//
+// STATE_MEMBER_ASKS=takes-sigterm or ignores-sigterm: a joiner first asks for the unique id behind
+// a name that nobody gives out.
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
@@ -19,6 +23,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -173,6 +178,13 @@ void SetUp(Program* p) {
   if (rewireAttach(&options, &p->context) != rewireSuccess) Bad("attach", 0, 0);
   p->world.size = sizeof p->world;
   if (rewireWorld(p->context, &p->world) != rewireSuccess) Bad("world", 0, 0);
+  if (const char* asks = getenv("STATE_MEMBER_ASKS"); p->world.joining != 0 && asks != nullptr) {
+    if (strcmp(asks, "ignores-sigterm") == 0) signal(SIGTERM, SIG_IGN);
+    printf("asks\n");
+    fflush(stdout);
+    char id[128];
+    if (rewireUniqueId(p->context, "nobody's", id) != rewireSuccess) Bad("unique id", 0, 0);
+  }
   rewireShard(kMoments, p->world.slots, p->world.slot, &p->begin, &p->end);
   p->moments = p->room.empty() ? static_cast<uint32_t*>(calloc(p->end - p->begin + 1, 4))
                                : p->room.data() + p->begin;
