@@ -1,4 +1,5 @@
 // `rewire moe record|replay`: recordings of the router's counts. No agent is asked.
+#include <cerrno>
 #include <fstream>
 #include <iostream>
 #include <memory>
@@ -94,7 +95,7 @@ int Replay(ReplayCommand o) {
   if (!o.plot.empty()) {
     std::ofstream out(o.plot, std::ios::trunc);
     out << plot.Svg(o.file + ", plan " + o.plan);
-    if (!out.flush()) return rewire::Refused(o.plot + " cannot be written");
+    if (!out.flush()) return Refused(absl::ErrnoToStatus(errno, "write the plot: file=" + o.plot));
   }
   return status.ok() ? kExitOk : Refused(status);
 }

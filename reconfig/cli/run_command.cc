@@ -132,7 +132,7 @@ void AddRunCommand(CLI::App* app, const std::vector<std::string>& program, Actio
   c->add_option("--max", o->max, "Most members that a resize may ask for; default N")
       ->check(CLI::Range(1, 100000));
   c->add_flag("--sim{beside}", o->sim_folder,
-              "On the simulated GPU and NCCL; --sim=DIR: on the libraries in a folder");
+              "On the simulated GPU and NCCL; --sim=DIR: on libnccl.so.2 and libcuda.so.1 of DIR");
   c->add_option("--socket", o->socket, "The agent's socket; default in the job's folder");
   c->add_option("--dir", o->directory,
                 "Runtime folder, in which the job's own folder is made and removed; default\n"

@@ -1,4 +1,5 @@
 // `rewire status|wait|knobs|trace|metrics`: commands that change nothing.
+#include <cerrno>
 #include <charconv>
 #include <fstream>
 #include <iostream>
@@ -98,7 +99,7 @@ int Trace(const TraceOptions& o) {
   std::ofstream out(o.file, std::ios::trunc);
   out << trace << "\n";
   if (!out.flush()) {
-    return Failed(*o.choice, absl::UnavailableError(o.file + " cannot be written"));
+    return Failed(*o.choice, absl::ErrnoToStatus(errno, "write the trace: file=" + o.file));
   }
   if (o.choice->json) {
     std::cout << json{{"ok", true}, {"epoch", answer->at("epoch")}, {"file", o.file}}.dump()
