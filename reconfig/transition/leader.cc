@@ -290,6 +290,7 @@ void Leader::TryEndRecovery(Time now, Out* out) {
   broken_ = std::any_of(peers_.begin(), peers_.end(), [&](const auto& each) {
     return each.second.broken && each.second.hello_epoch == record_.world.epoch;
   });
+  if (NobodyStays()) return StopReclaimed(now, out);
   if (broken_) return TellLost(now, out);
   RetireUnused(out);
   BeginNext(now, out);

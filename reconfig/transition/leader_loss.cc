@@ -117,6 +117,8 @@ void Leader::StopJob(Time now, const std::string& reason, Out* out) {
 }
 
 bool Leader::NobodyStays() const {
+  // Members that are not back yet, after another leader's end, may have no notice.
+  if (idle_phase_ == Phase::kRecovering) return false;
   std::vector<MemberId> members = Alive();
   if (members.empty()) return false;
   if (transition_ && transition_->phase <= Phase::kCommitting) {

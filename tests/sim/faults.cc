@@ -33,8 +33,12 @@ void Simulation::PlanFaults() {
 
 void Simulation::MakeCommunicator() {
   // The program's thread makes communicators, and it stands at the boundary now, or soon.
-  if (!options_.plain && leader_ && leader_->phase() >= Phase::kArmed &&
-      leader_->phase() <= Phase::kCommitted) {
+  const bool soon =
+      leader_ && leader_->phase() >= Phase::kArmed && leader_->phase() <= Phase::kCommitted;
+  const std::vector<Process*> processes = Alive();
+  const bool now = std::any_of(processes.begin(), processes.end(),
+                               [](const Process* process) { return process->standing(); });
+  if (!options_.plain && (soon || now)) {
     return After(milliseconds(100), [this] { MakeCommunicator(); });
   }
   Print("a communicator is made");

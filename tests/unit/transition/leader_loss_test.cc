@@ -259,6 +259,20 @@ TEST_F(LeaderTest, ANewLeaderWaitsLongerWhileNobodyIsBack) {
   EXPECT_FALSE(next.Last<EndJob>().has_value());
 }
 
+TEST_F(LeaderTest, ANewLeaderWaitsForAllMembersBeforeItEndsAReclaimedJob) {
+  for (const bool all : {false, true}) {
+    LeaderDriver next(LeaderDriver::Options(3), d.leader.record());
+    for (MemberId m : kThree) {
+      next.Connect(m, true, 1);
+      if (all || m == 0) next.Say(m, ReclaimNotice{60000});
+      if (m == 1) {
+        EXPECT_FALSE(next.Last<EndJob>().has_value());
+      }
+    }
+    EXPECT_EQ(next.Last<EndJob>().has_value(), all);
+  }
+}
+
 TEST_F(LeaderTest, ADeathDuringAChangeAbortsItFirstAndTheRequestIsNotLost) {
   const uint64_t id = d.Ask({RequestKind::kReplace, 0, {1}, {}, ""});
   d.Store();
