@@ -413,7 +413,7 @@ void Leader::OnMessage(Time now, MemberId member, const Message& message, Out* o
     if (NobodyStays()) return StopReclaimed(now, out);
     ChangeRequest drain{
         RequestKind::kDrain, 0, {member}, milliseconds(m->within_ms), "reclaim notice"};
-    const absl::StatusOr<uint64_t> id = OnRequest(now, drain, out);
+    const absl::StatusOr<uint64_t> id = Enqueue(now, drain, out);
     if (!id.ok()) {
       Tell(now, NoteKind::kWarning,
            absl::StrCat("the reclaim notice of member ", member,

@@ -199,6 +199,8 @@ class Leader {
 
   // leader_request.cc: the queue, and what begins.
   [[nodiscard]] absl::Status CheckRequest(const ChangeRequest& request) const;
+  // OnRequest with a `now` that Awake has given.
+  absl::StatusOr<uint64_t> Enqueue(Time now, const ChangeRequest& request, Out* out);
   void BeginNext(Time now, Out* out);
   void BeginPlanned(Time now, Out* out);
   void BeginLoss(Time now, Out* out);

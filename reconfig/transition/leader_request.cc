@@ -60,7 +60,10 @@ absl::Status Leader::CheckRequest(const ChangeRequest& request) const {
 }
 
 absl::StatusOr<uint64_t> Leader::OnRequest(Time now, const ChangeRequest& request, Out* out) {
-  now = Awake(now);
+  return Enqueue(Awake(now), request, out);
+}
+
+absl::StatusOr<uint64_t> Leader::Enqueue(Time now, const ChangeRequest& request, Out* out) {
   if (absl::Status status = CheckRequest(request); !status.ok()) return status;
   const uint64_t id = next_request_++;
   Request& entry = requests_[id];

@@ -110,6 +110,15 @@ TEST_F(LeaderTest, AJoinerTakesTheStateOfTheOnlyMemberThatIsReclaimed) {
   EXPECT_TRUE(one.Last<EndJob>().has_value());
 }
 
+TEST_F(LeaderTest, AReclaimNoticeAfterAStallHasItsFullTime) {
+  d.now += seconds(600);
+  d.Say(2, ReclaimNotice{5000});
+  d.Pass(milliseconds(4500));
+  EXPECT_FALSE(d.Noted("member 2 is lost"));
+  d.Pass(seconds(1));
+  EXPECT_TRUE(d.Noted("member 2 is lost: it was not gone in time"));
+}
+
 // ---- silence ------------------------------------------------------------------------------------
 
 TEST_F(LeaderTest, OneSilentMemberAmongOthersIsLostInTheStatedTime) {
