@@ -313,7 +313,13 @@ void Leader::OnDisconnect(Time now, MemberId member, Out* out) {
 
 // ---- time ---------------------------------------------------------------------------------------
 
-Time Leader::Awake(Time now) { return clock_.Read(now); }
+Time Leader::Awake(Time now) {
+  const Duration stalled = clock_.stalled();
+  const Time awake = clock_.Read(now);
+  // The clock counts a step of each stall, and silence not even that: nobody was heard in it.
+  if (clock_.stalled() > stalled) counted_ = awake;
+  return awake;
+}
 
 void Leader::OnTick(Time now, Out* out) {
   now = Awake(now);

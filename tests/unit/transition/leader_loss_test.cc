@@ -232,6 +232,18 @@ TEST_F(LeaderTest, AfterItStoodStillItselfNobodyIsSilent) {
   EXPECT_TRUE(d.Noted("the agent did not run for"));
 }
 
+TEST_F(LeaderTest, StallsOfTheAgentAddNothingToASilence) {
+  for (int i = 0; i < 50; ++i) {
+    d.now += seconds(10);
+    for (const MemberId m : {0, 1}) d.Say(m, Heartbeat{});
+    d.leader.OnTick(d.now, &d.out);
+  }
+  EXPECT_FALSE(d.Sent<Lost>(0).has_value());
+  d.silent = {2};
+  d.Pass(milliseconds(3500));
+  EXPECT_THAT(d.Sent<Lost>(0).value().members, ElementsAre(2));
+}
+
 TEST_F(LeaderTest, AStallOfTheAgentBringsNoPhaseNearerToItsDeadline) {
   d.Ask({RequestKind::kRebuild, 0, {}, {}, ""});
   d.Store();
