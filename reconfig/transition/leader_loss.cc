@@ -199,8 +199,12 @@ void Leader::Heard(Time now, MemberId member) {
   if (now - spoke_ > options_.silence / 2) {
     // All were silent, and this one is the first that goes on: the others have their full time.
     for (auto& [id, each] : peers_) each.heard_at = speaking_;
-    // The silence of all counts for no deadline of the recovery either.
+    // The silence of all counts for no deadline of the recovery either, and the others have as long
+    // to answer before a phase costs them.
     if (recover_by_) *recover_by_ += now - spoke_;
+    if (transition_ && transition_->deadline && transition_->CostsMembers()) {
+      transition_->deadline = std::max(*transition_->deadline, now + options_.silence);
+    }
   }
   spoke_ = now;
   told_silence_ = false;

@@ -290,8 +290,7 @@ void Leader::CommitNow(Time now, Out* out) {
 
 void Leader::OnPhaseDeadline(Time now, Out* out) {
   Transition& t = *transition_;
-  const bool costs_members = t.phase == Phase::kCommitted || (!t.Planned() && t.BeforeCommit());
-  if (costs_members && AllSilent(now)) {
+  if (t.CostsMembers() && AllSilent(now)) {
     t.deadline = now + options_.silence;  // a stalled host costs no member and no job
     return;
   }

@@ -87,6 +87,10 @@ struct Transition {
     return std::find(target.begin(), target.end(), m) != target.end();
   }
   [[nodiscard]] bool Planned() const { return kind != TransitionKind::kLoss; }
+  // Whether a deadline that passes now may cost members or the job.
+  [[nodiscard]] bool CostsMembers() const {
+    return phase == Phase::kCommitted || (!Planned() && BeforeCommit());
+  }
   [[nodiscard]] bool BeforeCommit() const { return phase < Phase::kCommitting; }
   [[nodiscard]] static bool All(const std::set<MemberId>& set, const std::vector<MemberId>& of) {
     return std::all_of(of.begin(), of.end(), [&](MemberId m) { return set.contains(m); });

@@ -129,6 +129,18 @@ TEST_F(LeaderCutsTest, NobodyIsLostWhenAllAreSilentAfterADecidedSwap) {
   EXPECT_EQ(d.leader.phase(), Phase::kCommitted);
 }
 
+TEST_F(LeaderCutsTest, WhenAllWereSilentAfterADecidedSwapTheLastHaveTheirFullTime) {
+  Decide();
+  d.silent = {0, 1, 2};
+  d.Pass(LeaderOptions{}.enter - milliseconds(200));
+  d.silent = {1};
+  for (MemberId m : {0u, 2u}) d.Say(m, Entered{epoch_, 0});
+  d.Pass(seconds(2));
+  EXPECT_FALSE(d.Noted("is lost"));
+  d.Say(1, Entered{epoch_, 0});
+  EXPECT_TRUE(d.leader.steady());
+}
+
 TEST_F(LeaderCutsTest, AnIdleCommunicatorSwitchesAtItsNextOperation) {
   Begin(2, 50);
   EXPECT_EQ(CutOf(0, kPair), (Cut{kPair, 50, 50}));
