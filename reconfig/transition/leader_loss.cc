@@ -164,7 +164,7 @@ void Leader::CheckDrains(Time now, Out* out) {
     Request& request = requests_.at(id);
     if (now < *request.gone_by) continue;
     // A stalled host costs no member, and the recovery from a loss may need the member's copies.
-    if (AllSilent(now) || broken_) {
+    if (AllSilent(now) || broken_ || idle_phase_ == Phase::kRecovering) {
       request.gone_by = now + options_.silence;
       continue;
     }

@@ -294,6 +294,17 @@ TEST_F(LeaderTest, ANewLeaderWaitsForAllMembersBeforeItEndsAReclaimedJob) {
   }
 }
 
+TEST_F(LeaderTest, ANewLeaderEndsNoLateMemberWhileAnotherIsMissing) {
+  LeaderDriver next(LeaderDriver::Options(3), d.leader.record());
+  for (MemberId m : {0u, 1u}) next.Connect(m, true, 1);
+  next.Say(1, ReclaimNotice{5000});
+  next.Pass(seconds(9));
+  EXPECT_FALSE(next.Noted("is lost"));
+  next.Pass(seconds(2));
+  EXPECT_TRUE(next.Noted("member 2 is lost: it did not come back"));
+  EXPECT_FALSE(next.Noted("member 1 is lost"));
+}
+
 TEST_F(LeaderTest, ADeathDuringAChangeAbortsItFirstAndTheRequestIsNotLost) {
   const uint64_t id = d.Ask({RequestKind::kReplace, 0, {1}, {}, ""});
   d.Store();
