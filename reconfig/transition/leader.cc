@@ -260,6 +260,7 @@ void Leader::TryEndRecovery(Time now, Out* out) {
   std::vector<MemberId> missing;
   for (MemberId id : WorldIds()) {
     const auto peer = peers_.find(id);
+    if (lost_.contains(id)) continue;
     if (peer == peers_.end() || !(peer->second.connected || peer->second.finished)) {
       missing.push_back(id);
     }
@@ -287,7 +288,7 @@ void Leader::TryEndRecovery(Time now, Out* out) {
        out);
   if (!missing.empty()) return Lose(now, missing, "it did not come back to the new leader", out);
   // What is broken as of an earlier epoch was healed by the commit that the member learns of now.
-  broken_ = std::any_of(peers_.begin(), peers_.end(), [&](const auto& each) {
+  broken_ |= std::any_of(peers_.begin(), peers_.end(), [&](const auto& each) {
     return each.second.broken && each.second.hello_epoch == record_.world.epoch;
   });
   if (NobodyStays()) return StopReclaimed(now, out);

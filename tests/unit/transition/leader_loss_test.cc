@@ -305,6 +305,23 @@ TEST_F(LeaderTest, ANewLeaderEndsNoLateMemberWhileAnotherIsMissing) {
   EXPECT_FALSE(next.Noted("member 1 is lost"));
 }
 
+TEST_F(LeaderTest, ANewLeaderHealsALossFromBeforeAllWereBack) {
+  for (const bool all : {false, true}) {
+    LeaderDriver next(LeaderDriver::Options(3), d.leader.record());
+    for (MemberId m : {0u, 1u}) next.Connect(m, true, 1);
+    next.Say(1, Finished{});
+    next.leader.OnFailedExit(next.now, 1, "exit status 1", &next.out);
+    EXPECT_TRUE(next.Noted("member 1 is lost"));
+    if (all) {
+      next.Connect(2, true, 1);
+    } else {
+      next.Pass(seconds(11));
+    }
+    EXPECT_EQ(next.leader.phase(), Phase::kReserve);
+    EXPECT_TRUE(next.Noted(all ? "begins: loss of 1" : "begins: loss of 1, 2"));
+  }
+}
+
 TEST_F(LeaderTest, ADeathDuringAChangeAbortsItFirstAndTheRequestIsNotLost) {
   const uint64_t id = d.Ask({RequestKind::kReplace, 0, {1}, {}, ""});
   d.Store();
