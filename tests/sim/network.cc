@@ -125,7 +125,8 @@ void Simulation::ProcessStopped(Process* process, const std::string& reason) {
   }
   const bool in_world = stored_ && stored_->world.SlotOf(process->id());
   // A leader that ends the job may crash when only some members have heard of it.
-  if (in_world && !job_stopped_ && !process->was_cut_off_ && !StateIsLost()) {
+  const bool job_ends = reason == leader_stops_ && MayEnd(reason);
+  if (in_world && !job_stopped_ && !job_ends && !process->was_cut_off_ && !StateIsLost()) {
     ledger_.Violation(absl::StrCat("member ", process->id(), " stopped for no fault: ", reason));
   }
 }

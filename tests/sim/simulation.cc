@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 
 namespace rewire::sim {
 namespace {
@@ -232,6 +233,9 @@ void Simulation::DoLeader(const LeaderAction& action) {
   } else if (const auto* a = std::get_if<Note>(&action)) {
     Print(absl::StrCat("[", std::string(PhaseName(a->phase)), " e", a->epoch, "] ", a->text));
     CheckDeadline(*a);
+    if (absl::string_view why = a->text; absl::ConsumePrefix(&why, "the job is stopped: ")) {
+      leader_stops_ = std::string(why);
+    }
     if (a->text.find("another leader") != std::string::npos) {
       ledger_.Violation("the only leader believes that there is another one");
     }
@@ -248,11 +252,9 @@ bool Simulation::PartitionedLoss(const std::string& reason) const {
   return lost && reason.find("does not span the whole world in its order") != std::string::npos;
 }
 
-// The launcher is told that the job cannot continue. Lost state is a reason. So is the loss of a
-// member of a partitioned job, a documented limit of this version.
-void Simulation::JobEnds(const std::string& reason) {
-  Print(absl::StrCat("the job ends: ", reason));
-  job_stopped_ = reason;
+// Lost state is a reason to end the job. So is the loss of a member of a partitioned job, a
+// documented limit of this version.
+bool Simulation::MayEnd(const std::string& reason) const {
   const bool out_of_tries = reason.find("made whole") != std::string::npos;
   const bool nobody = stored_ && std::none_of(stored_->world.members.begin(),
                                               stored_->world.members.end(), [&](const auto& m) {
@@ -265,9 +267,17 @@ void Simulation::JobEnds(const std::string& reason) {
         const Process* p = Find(m.member);
         return p == nullptr || p->was_cut_off_ || p->reclaimed_;
       });
-  const bool fair = StateIsLost() || nobody || reclaimed || PartitionedLoss(reason) ||
-                    (out_of_tries && injected_failures_ >= 2);
-  if (!fair) ledger_.Violation(absl::StrCat("the job is stopped without need: ", reason));
+  return StateIsLost() || nobody || reclaimed || PartitionedLoss(reason) ||
+         (out_of_tries && injected_failures_ >= 2);
+}
+
+// The launcher is told that the job cannot continue.
+void Simulation::JobEnds(const std::string& reason) {
+  Print(absl::StrCat("the job ends: ", reason));
+  job_stopped_ = reason;
+  if (!MayEnd(reason)) {
+    ledger_.Violation(absl::StrCat("the job is stopped without need: ", reason));
+  }
 }
 
 // A member counts as lost only after a fault of its own.

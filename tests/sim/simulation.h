@@ -101,6 +101,7 @@ class Simulation {
   void RunLeader(const std::function<void(std::vector<LeaderAction>*)>& input);
   void DoLeader(const LeaderAction& action);
   void TickLeader();
+  [[nodiscard]] bool MayEnd(const std::string& reason) const;
   void JobEnds(const std::string& reason);
   // Whether a partitioned job lost a member and was stopped for exactly that limit.
   [[nodiscard]] bool PartitionedLoss(const std::string& reason) const;
@@ -165,6 +166,7 @@ class Simulation {
   uint64_t injected_failures_ = 0;
   uint64_t kills_ = 0;
   std::optional<uint64_t> finish_at_;
+  std::string leader_stops_;  // why a leader stops the job, before the launcher knows
   std::optional<std::string> job_stopped_;
   std::map<std::tuple<Epoch, CommunicatorId, uint64_t>, std::set<MemberId>> waiting_;
 };
