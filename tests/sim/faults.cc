@@ -73,14 +73,14 @@ void Simulation::OneRequest() {
     case 2:
       request.kind = RequestKind::kDrain;
       request.members = {someone};
-      if (random_.OneIn(2)) request.within = seconds(5);
+      if (random_.OneIn(2)) request.within = kDrainWithin;
       break;
     case 3:
       request.kind = RequestKind::kReplace;
       request.members = {someone};
       break;
     case 4:
-      if (Process* process = Find(someone)) process->Reclaim(seconds(5));
+      if (Process* process = Find(someone)) process->Reclaim(kDrainWithin);
       return;
     default:
       request.kind = RequestKind::kRebuild;
@@ -96,6 +96,7 @@ void Simulation::Ask(const ChangeRequest& request) {
       if (Process* process = Find(m); process != nullptr && id.ok()) {
         process->has_deadline_ |= request.within.has_value();
       }
+      if (id.ok() && request.within) Drained(m);
     }
     Print(absl::StrCat("REQUEST: ", Describe(request), ": ",
                        id.ok() ? "accepted" : std::string(id.status().message())));

@@ -20,6 +20,7 @@ void Simulation::StallLeader(Duration duration) {
   At(leader_stalled_until_ + nanoseconds(1), [this, duration, life = leader_life_] {
     if (life != leader_life_) return;
     phase_stalled_ += duration;
+    leader_stalled_ += duration;
     // What has arrived meanwhile is read before anybody is judged.
     while (!stalled_inputs_.empty() && life == leader_life_) {
       const auto input = std::move(stalled_inputs_.front());
@@ -83,7 +84,7 @@ void Simulation::CalledOffGrow() {
       ChangeRequest drain;
       drain.kind = RequestKind::kDrain;
       drain.members = {someone};
-      drain.within = seconds(5);
+      drain.within = kDrainWithin;
       return Ask(drain);
     }
     if (!deadly_) return;

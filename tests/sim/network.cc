@@ -49,8 +49,10 @@ void Simulation::LeaderHears(int number, const Message& message) {
     return;
   }
   if (!connection.known || connection_of_[member] != number) return;
-  RunLeader(
-      [this, member, message](auto* out) { leader_->OnMessage(now(), member, message, out); });
+  RunLeader([this, member, message](auto* out) {
+    if (std::holds_alternative<ReclaimNotice>(message)) Drained(member);
+    leader_->OnMessage(now(), member, message, out);
+  });
 }
 
 void Simulation::ToMember(MemberId member, const Message& message) {

@@ -135,7 +135,8 @@ void Simulation::StartLeader() {
   ++leader_life_;
   leader_tick_ = Time{};
   phase_since_ = now();
-  phase_stalled_ = Duration{};
+  phase_stalled_ = leader_stalled_ = Duration{};
+  drains_.clear();
   leader_ = std::make_unique<Leader>(leader_options_, stored_.value_or(WorldRecord{}));
   RunLeader([this](auto* out) { leader_->Start(now(), out); });
 }
@@ -233,6 +234,7 @@ void Simulation::DoLeader(const LeaderAction& action) {
   } else if (const auto* a = std::get_if<Note>(&action)) {
     Print(absl::StrCat("[", std::string(PhaseName(a->phase)), " e", a->epoch, "] ", a->text));
     CheckDeadline(*a);
+    CheckDrain(*a);
     if (absl::string_view why = a->text; absl::ConsumePrefix(&why, "the job is stopped: ")) {
       leader_stops_ = std::string(why);
     }
@@ -299,9 +301,26 @@ void Simulation::CheckDeadline(const Note& note) {
     phase_stalled_ = Duration{};
   }
   if (phase_stalled_ == Duration{} || note.text.find(" in time: ") == std::string::npos) return;
+  if (note.text.find("not gone in time: ") != std::string::npos) return;  // it began with the drain
   if (now() - phase_since_ - phase_stalled_ >= milliseconds(2500)) return;
   ledger_.Violation(
       absl::StrCat("a deadline passed while the leader's process did not run: ", note.text));
+}
+
+void Simulation::Drained(MemberId member) {
+  drains_.try_emplace(member, Drain{now(), leader_stalled_});
+}
+
+// The same for a drain: the leader may count 250 ms of each of a few stalls.
+void Simulation::CheckDrain(const Note& note) {
+  for (const auto& [member, drain] : drains_) {
+    const std::string late = absl::StrCat("member ", member, " is lost: it was not gone in time");
+    if (note.text.find(late) != 0) continue;
+    if (now() - drain.since - (leader_stalled_ - drain.stalled) >= kDrainWithin - seconds(1)) {
+      continue;
+    }
+    ledger_.Violation(absl::StrCat("a drain had not its full time: ", note.text));
+  }
 }
 
 // ---- the store ----------------------------------------------------------------------------------

@@ -29,6 +29,9 @@ struct SimulationOptions {
   bool plain = false;
 };
 
+// The deadline of every drain that has one, and of every reclaim notice.
+inline constexpr Duration kDrainWithin = seconds(5);
+
 struct Result {
   std::vector<std::string> violations;
   uint64_t hash = 0;
@@ -107,6 +110,8 @@ class Simulation {
   [[nodiscard]] bool PartitionedLoss(const std::string& reason) const;
   void CheckLost(const Lost& lost);
   void CheckDeadline(const Note& note);
+  void Drained(MemberId member);  // the leader has been told to drain it within kDrainWithin
+  void CheckDrain(const Note& note);
   void Store(const CompareAndSwap& swap, Duration slow);
   Process* Spawn(MemberId id);
   Process* Find(MemberId id) const;
@@ -155,7 +160,13 @@ class Simulation {
   Phase phase_ = Phase::kForming;  // of the last note, with its epoch
   Epoch phase_epoch_ = 0;
   Time phase_since_{};
-  Duration phase_stalled_{};  // for how long the leader's process did not run in this phase
+  Duration phase_stalled_{};   // for how long the leader's process did not run in this phase
+  Duration leader_stalled_{};  // the same since the leader's start
+  struct Drain {
+    Time since{};
+    Duration stalled{};  // leader_stalled_ then
+  };
+  std::map<MemberId, Drain> drains_;  // with a deadline, that this leader knows
   std::deque<std::function<void(std::vector<LeaderAction>*)>> stalled_inputs_;
 
   bool sharded_ = true;    // some state exists once, and the update ends in a collective
