@@ -378,10 +378,13 @@ Result Simulation::Run() {
   const auto settled = [this] {
     return leader_ && (leader_->steady() || leader_->phase() == Phase::kStopped);
   };
-  const Time settle_from = now() + seconds(3);  // silence, a freeze, a restart need to show first
+  const Time settle_from = now() + seconds(5);  // silence, a stall, a restart need to show first
   while (queue_.RunOne(settle_from)) {
   }
   while (!settled() && queue_.RunOne(settled_by)) {
+  }
+  const Time told_by = now() + milliseconds(100);  // what the leader has just said is under way
+  while (queue_.RunOne(told_by)) {
   }
   Check();
   if (partitioned_ && (ledger_.commits(TransitionKind::kBoundary) > 0 ||
