@@ -72,6 +72,7 @@ TEST(SimulationTest, SeedsThatOnceFailed) {
   constexpr struct {
     uint64_t seed;
     const char* story;
+    bool plain = true;
   } kRegressions[] = {
       {2,
        "a leader restarted with a member missing took the job for one that does not cooperate, and "
@@ -89,9 +90,24 @@ TEST(SimulationTest, SeedsThatOnceFailed) {
        "and "
        "stood until the next boundary gave up"},
       {8286, "the leader died while it stopped a job whose state was lost"},
+      {30020,
+       "the deadline of a reclaim notice came too early by all stalls of the agent before it, and "
+       "the only member was ended",
+       false},
+      {32743, "the same as 30020, while a drain was prepared", false},
+      {45404, "the same as 30020, for a notice that was read after a stall", false},
+      {32093,
+       "several stalls of the agent added up to the silence of a member that had no turn between "
+       "them, and it was lost",
+       false},
+      {38055, "the same as 32093, in a job that could go on", false},
+      {32937,
+       "all members stood still after a decided swap, and the last to go on was lost at the "
+       "deadline although the others had just begun to speak",
+       false},
   };
-  for (const auto& [seed, story] : kRegressions) {
-    const Result r = Simulation({.seed = seed, .plain = true}).Run();
+  for (const auto& [seed, story, plain] : kRegressions) {
+    const Result r = Simulation({.seed = seed, .plain = plain}).Run();
     EXPECT_TRUE(r.violations.empty()) << "seed " << seed << ": " << story << "\n"
                                       << Join(r.violations);
   }
