@@ -1,6 +1,7 @@
-// How long the threads of a process have waited for a processor. The agent asks for members that
-// are silent: one whose threads are runnable lives, and its host has too few processors. A process
-// that was stopped, hangs or has ended waits for no processor. Thread-compatible.
+// RunQueueWait measures how long the threads of a process have waited for a processor. The agent
+// asks for silent members: a member with runnable threads lives, and its host has too few
+// processors. A process that was stopped, hangs or has ended waits for no processor.
+// Thread-compatible.
 #pragma once
 
 #include <sys/types.h>

@@ -106,8 +106,8 @@ class Leader {
   void OnSpawned(Time now, std::span<const MemberId> members, Out* out);
   void OnSpawnFailed(Time now, std::span<const MemberId> members, const std::string& reason,
                      Out* out);
-  // The threads of a silent member waited for a processor for this long since the last call. That
-  // time does not count as silence.
+  // The threads of a silent member have waited for a processor for `waited` since the last call.
+  // The time does not count as silence.
   void OnStarved(Time now, MemberId member, Duration waited, Out* out);
   void OnTick(Time now, Out* out);
   // The earliest time at which OnTick has something to do.
@@ -137,7 +137,7 @@ class Leader {
     bool connected = false;
     bool cooperates = false;
     bool finished = false;
-    bool lost = false;       // for ever: a new Hello is refused
+    bool lost = false;       // permanent: a new Hello is refused
     bool reclaimed = false;  // it has a reclaim notice
     bool welcome_due = false;
     bool visitor = false;   // not known to be in any world: is told of the record, and sent away

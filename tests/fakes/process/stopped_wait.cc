@@ -15,7 +15,7 @@ namespace {
 // A test that takes so long hangs.
 constexpr Duration kHangGuard = seconds(30);
 
-// Of the main thread, from its status in /proc.
+// Returns a field of the main thread's status in /proc.
 std::string StatusOf(pid_t process, const std::string& field) {
   std::ifstream in("/proc/" + std::to_string(process) + "/status");
   for (std::string line; std::getline(in, line);) {
@@ -72,7 +72,7 @@ int StoppedWait::Run(Duration stop, const std::function<void()>& wait) {
   for (const Time end = Now() + stop; Now() < end;) usleep(1000);
   const std::string turns = StatusOf(process, "voluntary_ctxt_switches");
   kill(process, SIGCONT);
-  // It sleeps again, or is no more.
+  // The waiting thread sleeps again, or the process has ended.
   EXPECT_TRUE(Eventually([&] { return StatusOf(process, "voluntary_ctxt_switches") != turns; }));
   EXPECT_EQ(write(release_.get(), "x", 1), 1);
   const bool ended = Eventually([&] { return waitpid(process, &status, WNOHANG) == process; });

@@ -37,7 +37,7 @@ class StallTest : public ::testing::Test {
     }
     return false;
   }
-  // For so long the fault lasts.
+  // Spins while the fault lasts.
   static void Last(Duration time) {
     const Time end = Now() + time;
     while (Now() < end) {

@@ -41,7 +41,7 @@ class MetricsServerTest : public ::testing::Test {
     poll(polls.data(), polls.size(), 10);
     server_->Handle(now_, polls, [this] { return text_; });
   }
-  // What is answered on this connection, to its end.
+  // Reads the answer on this connection up to its end.
   std::string Answer(int fd) {
     std::string out;
     const Time deadline = Now() + kHangGuard;

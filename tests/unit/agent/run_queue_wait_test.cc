@@ -40,7 +40,7 @@ class RunQueueWaitTest : public testing::Test {
     kill(pid_, SIGKILL);
     waitpid(pid_, nullptr, 0);
   }
-  // What the calls of so long a time tell in sum.
+  // Returns the sum of what SinceLast() returns within `time`.
   Duration Over(Duration time) {
     Duration sum{};
     for (const Time end = Now() + time; Now() < end;) {
@@ -71,7 +71,7 @@ TEST_F(RunQueueWaitTest, AStoppedProcessWaitsForNoProcessor) {
   kill(pid_, SIGSTOP);
   int status = 0;
   ASSERT_EQ(waitpid(pid_, &status, WUNTRACED), pid_);
-  // Its last thread tells of the stop before it gives up its processor.
+  // waitpid() may return before the last thread has left its processor.
   Over(milliseconds(100));
   EXPECT_EQ(Over(milliseconds(300)), Duration{});
   kill(pid_, SIGCONT);

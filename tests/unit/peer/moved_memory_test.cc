@@ -33,7 +33,7 @@ TEST(AllocationTest, KeepsTheThreadsContext) {
   EXPECT_EQ(now, nullptr);
 }
 
-// Of this slot alone, so that a copy stays with it.
+// The world has this slot alone, so that each copy stays in this process.
 class SnapshotterTest : public ::testing::TestWithParam<Change> {
  protected:
   void SetUp() override {
@@ -48,7 +48,7 @@ class SnapshotterTest : public ::testing::TestWithParam<Change> {
     snapshotter_.emplace(transport_.get(), &budget_, Snapshotter::Options{});
     snapshotter_->StartWorld({3, {{0, 0, ""}}}, {{7}}, 0, {tensor_});
   }
-  // Of what is copied on the program's thread; what the other thread meets is logged.
+  // Returns the status of the copies on the program's thread. The other thread logs its errors.
   absl::Status Copy(uint64_t version) {
     absl::Status status = snapshotter_->BeginVersion(version);
     EXPECT_TRUE(snapshotter_->WaitTaken(Now() + seconds(30)));

@@ -1,5 +1,5 @@
-// What the core relies on by NCCL's version, at the first and the last version for which its
-// sources were read.
+// NcclCalls tells the core what it may assume of NCCL's version. The tests use the first and the
+// last version whose sources were read.
 #include "shim/core/nccl_calls.h"
 
 #include <gtest/gtest.h>
