@@ -19,7 +19,7 @@ struct SweptSetting {
   std::vector<double> growth, speedup, speedup_slow_copies;
 };
 
-// Weights that change every 12, 4, 2 and 1 micro-batches with 2 layers, and every 12 with 16
+// Weights that change every 12, 4, 2 and 1 micro-batches with 2 layers, and every 12 and 1 with 16
 // layers, whose experts do not all have room in the slots. `base` has what is the same for all.
 [[nodiscard]] std::vector<SweptSetting> SweepGrowth(const RunSetting& base, int64_t seeds);
 

@@ -22,8 +22,9 @@ class Scenario:
         self.ranks = draw.choice(rank_counts)
         self.threads = draw.choice([1, 1, 2, 3])
         self.attempts = attempts
-        # Some builds do not end in time, so that their cancellation is tested.
-        self.build_ms = draw.choice([None, None, None, draw.randint(200, 2000)])
+        # Some builds do not end in time, so that their cancellation is tested. A build takes tens of
+        # milliseconds on the stand-in and seconds on NCCL, so the deadlines spread over both.
+        self.build_ms = draw.choice([None, None, None, round(200 * 100 ** draw.random())])
         self.kill_after = draw.randrange(attempts) if draw.random() < 0.2 else None
         self.killed_rank = draw.randrange(self.ranks)
         # Seconds from the request of a rebuild to the kill; None: no rebuild is under way.
