@@ -14,7 +14,7 @@
 
 namespace rewire::net {
 
-inline constexpr uint16_t kWireVersion = 5;
+inline constexpr uint16_t kWireVersion = 6;
 
 // What a listener tells, through NCCL, who shall connect to it. The rest of NCCL's 128 bytes is the
 // connecting side's: it finds its own attempt again by `attempt`.

@@ -33,28 +33,39 @@ static_assert(sizeof(ClearToSend) == 64 && std::is_trivially_copyable_v<ClearToS
 
 class alignas(4096) ClearRing {
  public:
-  static constexpr size_t OffsetOf(uint64_t sequence) {
-    return sequence % kMaxRequests * kMaxRecvs * sizeof(ClearToSend);
+  // Receives of one buffer, which most are, have their entries next to each other: one WRITE of 64
+  // bytes a receive tells of several.
+  static constexpr size_t OffsetOf(uint64_t sequence, uint32_t count) {
+    const size_t slot = sequence % kMaxRequests;
+    return (count == 1 ? slot : kMaxRequests + slot * kMaxRecvs) * sizeof(ClearToSend);
   }
-  // From a receive's first entry to the last one of receive `end` - 1, which has so many buffers.
-  // They are next to each other up to a multiple of kMaxRequests.
+  // Bytes from the first entry of receive `first` to the last of receive `end` - 1, which has
+  // `count` buffers. All of them have one buffer, or all have several, and `end` is at most the
+  // next multiple of kMaxRequests.
   static constexpr size_t Bytes(uint64_t first, uint64_t end, uint32_t count) {
-    return ((end - 1 - first) * kMaxRecvs + count) * sizeof(ClearToSend);
+    const uint64_t stride = count == 1 ? 1 : kMaxRecvs;
+    return ((end - 1 - first) * stride + count) * sizeof(ClearToSend);
   }
   static constexpr size_t OffsetOfTotal(uint64_t sequence, uint32_t part) {
-    return sizeof(entries_) + (sequence % kMaxRequests * kMaxRecvs + part) * sizeof(totals_[0][0]);
+    return sizeof(singles_) + sizeof(entries_) +
+           (sequence % kMaxRequests * kMaxRecvs + part) * sizeof(totals_[0][0]);
   }
   // Bytes of the message for buffer `part` of this receive.
   [[nodiscard]] uint32_t* Total(uint64_t sequence, uint32_t part) {
     return &totals_[sequence % kMaxRequests][part];
   }
-  [[nodiscard]] ClearToSend* Entries(uint64_t sequence) {
-    return entries_[sequence % kMaxRequests].data();
+  // The entries of a receive of `count` buffers.
+  [[nodiscard]] ClearToSend* Entries(uint64_t sequence, uint32_t count) {
+    const size_t slot = sequence % kMaxRequests;
+    return count == 1 ? &singles_[slot] : entries_[slot].data();
   }
   // The entry for buffer `part` of this receive, once it is there.
   [[nodiscard]] std::optional<ClearToSend> Read(uint64_t sequence, uint32_t part) {
-    ClearToSend* const entry = Entries(sequence) + part;
-    if (__atomic_load_n(&entry->mark, __ATOMIC_ACQUIRE) != sequence + 1) return {};
+    const ClearToSend* entry = Entries(sequence, 1);
+    if (part > 0 || !IsMarked(*entry, sequence)) {
+      entry = Entries(sequence, kMaxRecvs) + part;
+      if (!IsMarked(*entry, sequence)) return {};
+    }
     const auto* from = reinterpret_cast<const uint64_t*>(entry);
     std::array<uint64_t, sizeof(ClearToSend) / 8> words;
     for (size_t i = 0; i < words.size(); ++i) {
@@ -73,6 +84,11 @@ class alignas(4096) ClearRing {
   }
 
  private:
+  static bool IsMarked(const ClearToSend& entry, uint64_t sequence) {
+    return __atomic_load_n(&entry.mark, __ATOMIC_ACQUIRE) == sequence + 1;
+  }
+
+  std::array<ClearToSend, kMaxRequests> singles_{};
   std::array<std::array<ClearToSend, kMaxRecvs>, kMaxRequests> entries_{};
   std::array<std::array<uint32_t, kMaxRecvs>, kMaxRequests> totals_{};
 };

@@ -223,13 +223,13 @@ bool Connection::WriteApart(size_t rail, rdma::SendWork piece, size_t bytes, uin
   return Write(rail, std::array{piece, told}, bytes);
 }
 
-bool Connection::WriteClear(size_t rail, uint64_t sequence, size_t bytes) {
+bool Connection::WriteClear(size_t rail, uint64_t sequence, uint32_t count, size_t bytes) {
   const Track& t = tracks_[rail];
-  const rdma::Segment segment{reinterpret_cast<uintptr_t>(ring.Entries(sequence)),
+  const rdma::Segment segment{reinterpret_cast<uintptr_t>(ring.Entries(sequence, count)),
                               static_cast<uint32_t>(bytes), t.ring->lkey()};
   rdma::SendWork work;
   work.segments = {&segment, 1};
-  work.remote_address = t.peer_ring + ClearRing::OffsetOf(sequence);
+  work.remote_address = t.peer_ring + ClearRing::OffsetOf(sequence, count);
   work.rkey = t.peer_ring_rkey;
   work.inlined = Inlines(rail, bytes);
   return Write(rail, {&work, 1}, bytes);

@@ -138,8 +138,9 @@ class Connection final : public Attachment, private Control::Listener {
   // bytes.
   bool WriteApart(size_t rail, rdma::SendWork piece, size_t bytes, uint64_t sequence,
                   uint32_t part);
-  // So much of the ring, from this receive's entries on, to the peer's.
-  bool WriteClear(size_t rail, uint64_t sequence, size_t bytes);
+  // Writes `bytes` of the ring to the peer's, from the entries of this receive of `count` buffers
+  // on.
+  bool WriteClear(size_t rail, uint64_t sequence, uint32_t count, size_t bytes);
   Control& control() { return control_; }
   FrameHeader Header(FrameKind kind) const;
 

@@ -96,7 +96,7 @@ absl::StatusOr<VerbsReceiver::Receive*> VerbsReceiver::Begin(int count, void* co
   r.busy = true;
   r.sequence = connection_.next++;
   r.count = r.left = static_cast<uint32_t>(count);
-  ClearToSend* const entries = connection_.ring.Entries(r.sequence);
+  ClearToSend* const entries = connection_.ring.Entries(r.sequence, r.count);
   for (uint32_t i = 0; i < r.count; ++i) {
     auto* const memory = static_cast<Registration*>(mrs[i]);
     r.parts[i] = {static_cast<char*>(data[i]), bytes[i], memory};
@@ -157,7 +157,7 @@ void VerbsReceiver::TellKeys() {
     }
     // Not into the ring: a device may still be reading it.
     std::array<ClearToSend, kMaxRecvs> entries;
-    std::copy_n(connection_.ring.Entries(r.sequence), r.count, entries.begin());
+    std::copy_n(connection_.ring.Entries(r.sequence, r.count), r.count, entries.begin());
     const uint32_t keys = PutKeys(connection_, r, entries.data());
     if (keys != r.keys) SayClear(r, entries.data());
     r.keys = keys;
@@ -172,7 +172,7 @@ void VerbsReceiver::SayClear(const Receive& r, const ClearToSend* entries) {
 }
 
 uint32_t VerbsReceiver::WaysFor(Receive* r) {
-  r->keys = PutKeys(connection_, *r, connection_.ring.Entries(r->sequence));
+  r->keys = PutKeys(connection_, *r, connection_.ring.Entries(r->sequence, r->count));
   return connection_.Up() & r->keys;
 }
 
@@ -181,18 +181,19 @@ bool VerbsReceiver::ClearSome() {
   // Where the keys are told later, they are told behind the entry: on the same way.
   const uint32_t ways = WaysFor(&At(first));
   std::optional<size_t> rail = kOnControl;
+  const bool single = At(first).count == 1;
   uint64_t end = first + 1;
   if (ways == 0) {
-    SayClear(At(first), connection_.ring.Entries(first));
+    SayClear(At(first), connection_.ring.Entries(first, At(first).count));
   } else {
     while (end < connection_.next && end % kMaxRequests != 0 && At(end).owed() &&
-           WaysFor(&At(end)) == ways) {
+           (At(end).count == 1) == single && WaysFor(&At(end)) == ways) {
       ++end;
     }
     const size_t bytes = ClearRing::Bytes(first, end, At(end - 1).count);
     rail = connection_.Choose(bytes, ways);
     if (!rail) return false;  // there will be room
-    if (!connection_.WriteClear(*rail, first, bytes)) return false;
+    if (!connection_.WriteClear(*rail, first, At(first).count, bytes)) return false;
   }
   for (uint64_t s = first; s < end; ++s) {
     At(s).rail = *rail;

@@ -317,7 +317,8 @@ absl::StatusOr<bool> VerbsSender::Hear(const FrameHeader& header, std::string_vi
   ClearToSend entries[kMaxRecvs];
   std::memcpy(entries, payload.data(), bytes);
   if (header.sequence - connection_.next < kMaxRequests) {
-    std::memcpy(connection_.ring.Entries(header.sequence), entries, bytes);
+    const auto count = static_cast<uint32_t>(bytes / sizeof(ClearToSend));
+    std::memcpy(connection_.ring.Entries(header.sequence, count), entries, bytes);
   }
   // What it has already it is told again with the keys of NICs that stand in.
   for (uint32_t part = 0; part < bytes / sizeof(ClearToSend); ++part) {

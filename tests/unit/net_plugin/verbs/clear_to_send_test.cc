@@ -3,14 +3,17 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <set>
 
 namespace rewire::net {
 namespace {
 
-TEST(ClearRingTest, AnEntryCountsWhenItsLastWordSaysSo) {
+constexpr uint64_t kSequences[] = {0, 5, uint64_t{kMaxRequests} + 5, uint64_t{1} << 40};
+
+TEST(ClearRingTest, ReadsAnEntryOnceItsLastWordIsWritten) {
   const auto ring = std::make_unique<ClearRing>();
-  for (const uint64_t sequence : {uint64_t{0}, uint64_t{5}, uint64_t{32 + 5}, uint64_t{1} << 40}) {
-    ClearToSend* const entry = ring->Entries(sequence);
+  for (const uint64_t sequence : kSequences) {
+    ClearToSend* const entry = ring->Entries(sequence, 2);
     EXPECT_FALSE(ring->Read(sequence, 0));
     entry->address = sequence * 3;
     entry->count = 2;
@@ -25,22 +28,56 @@ TEST(ClearRingTest, AnEntryCountsWhenItsLastWordSaysSo) {
   }
 }
 
-TEST(ClearRingTest, ACountThatCannotBeIsNeverWhole) {
+TEST(ClearRingTest, ReadsTheEntryOfAReceiveOfOneBuffer) {
   const auto ring = std::make_unique<ClearRing>();
-  ring->Entries(0)->mark = 1;
-  EXPECT_FALSE(ring->Whole(0));
-  ring->Entries(0)->count = kMaxRecvs + 1;
-  EXPECT_FALSE(ring->Whole(0));
+  for (const uint64_t sequence : kSequences) {
+    ClearToSend* const entry = ring->Entries(sequence, 1);
+    EXPECT_FALSE(ring->Read(sequence, 0));
+    entry->address = sequence * 3;
+    entry->count = 1;
+    entry->mark = sequence + 1;
+    ASSERT_TRUE(ring->Read(sequence, 0));
+    EXPECT_EQ(ring->Read(sequence, 0)->address, sequence * 3);
+    EXPECT_FALSE(ring->Read(sequence, 1));
+    EXPECT_FALSE(ring->Read(sequence + kMaxRequests, 0));
+    EXPECT_TRUE(ring->Whole(sequence));
+  }
+}
+
+TEST(ClearRingTest, RejectsImpossibleCounts) {
+  for (const uint32_t count : {uint32_t{1}, uint32_t{kMaxRecvs}}) {
+    const auto ring = std::make_unique<ClearRing>();
+    ring->Entries(0, count)->mark = 1;
+    EXPECT_FALSE(ring->Whole(0));
+    ring->Entries(0, count)->count = kMaxRecvs + 1;
+    EXPECT_FALSE(ring->Whole(0));
+  }
 }
 
 TEST(ClearRingTest, PlacesDoNotOverlap) {
   const auto ring = std::make_unique<ClearRing>();
+  const auto* const begin = reinterpret_cast<char*>(ring.get());
+  std::set<ptrdiff_t> places;
   for (uint64_t s = 0; s < kMaxRequests; ++s) {
-    EXPECT_EQ(reinterpret_cast<char*>(ring->Entries(s)) - reinterpret_cast<char*>(ring.get()),
-              static_cast<ptrdiff_t>(ClearRing::OffsetOf(s)));
+    for (const uint32_t count : {uint32_t{1}, uint32_t{kMaxRecvs}}) {
+      const ptrdiff_t place = reinterpret_cast<char*>(ring->Entries(s, count)) - begin;
+      EXPECT_EQ(place, static_cast<ptrdiff_t>(ClearRing::OffsetOf(s, count)));
+      for (uint32_t part = 0; part < count; ++part) {
+        EXPECT_TRUE(
+            places.insert(place + static_cast<ptrdiff_t>(part * sizeof(ClearToSend))).second);
+      }
+    }
+    EXPECT_EQ(reinterpret_cast<char*>(ring->Total(s, 3)) - begin,
+              static_cast<ptrdiff_t>(ClearRing::OffsetOfTotal(s, 3)));
   }
-  EXPECT_EQ(ClearRing::OffsetOf(1), kMaxRecvs * sizeof(ClearToSend));
-  EXPECT_EQ(ClearRing::OffsetOf(kMaxRequests), 0u);
+  EXPECT_EQ(ClearRing::OffsetOf(kMaxRequests, 1), ClearRing::OffsetOf(0, 1));
+  EXPECT_GE(ClearRing::OffsetOfTotal(0, 0), places.size() * sizeof(ClearToSend));
+}
+
+TEST(ClearRingTest, ReceivesOfOneBufferAreNextToEachOther) {
+  EXPECT_EQ(ClearRing::OffsetOf(1, 1), sizeof(ClearToSend));
+  EXPECT_EQ(ClearRing::Bytes(4, 8, 1), 4 * sizeof(ClearToSend));
+  EXPECT_EQ(ClearRing::Bytes(4, 6, 3), (kMaxRecvs + 3) * sizeof(ClearToSend));
 }
 
 }  // namespace
