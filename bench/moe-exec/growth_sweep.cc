@@ -6,12 +6,10 @@
 namespace rewire::bench {
 
 std::vector<SweptSetting> SweepGrowth(const RunSetting& base, int64_t seeds) {
-  std::vector<SweptSetting> settings = {{"layers2_step12", 2, 12, 12, {}, {}, {}},
-                                        {"layers2_step4", 2, 12, 4, {}, {}, {}},
-                                        {"layers2_step2", 2, 12, 2, {}, {}, {}},
-                                        {"layers2_step1", 2, 12, 1, {}, {}, {}},
-                                        {"layers16_step12", 16, 3, 12, {}, {}, {}},
-                                        {"layers16_step1", 16, 3, 1, {}, {}, {}}};
+  std::vector<SweptSetting> settings = {
+      {"layers2_step12", 2, 12, 12, {}, {}, {}},  {"layers2_step4", 2, 12, 4, {}, {}, {}},
+      {"layers2_step2", 2, 12, 2, {}, {}, {}},    {"layers2_step1", 2, 12, 1, {}, {}, {}},
+      {"layers16_step12", 16, 3, 12, {}, {}, {}}, {"layers16_step1", 16, 3, 1, {}, {}, {}}};
   std::map<std::pair<int64_t, int64_t>, double> plain_ns;  // by layers and seed
   for (SweptSetting& s : settings) {
     for (int64_t seed = 1; seed <= seeds; ++seed) {
