@@ -8,11 +8,16 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
-#include <vector>
+#include <optional>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "reconfig/base/log.h"
+#include "reconfig/base/newcomers.h"
 #include "reconfig/base/socket.h"
 
 namespace rewire {
@@ -21,7 +26,15 @@ namespace {
 constexpr int kSocketType = SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC;
 // More than a node has members.
 constexpr size_t kMostClients = 64;
-constexpr int kPauseMs = 100;  // without descriptors to accept with
+
+std::atomic<uint64_t> refused{0};
+
+void Refuse(const std::string& why) {
+  if (++refused != 1) return;
+  REWIRE_WARN(
+      "descriptor server: a connection was refused: %s; more of these are counted, not logged",
+      why.c_str());
+}
 
 absl::Status Failed(const char* call) {
   return absl::UnavailableError(absl::StrCat(call, ": ", strerror(errno)));
@@ -63,7 +76,8 @@ bool SendAnswer(int client, int fd) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<DescriptorServer>> DescriptorServer::Start(Make make) {
+absl::StatusOr<std::unique_ptr<DescriptorServer>> DescriptorServer::Start(Make make,
+                                                                          Duration idle) {
   uint64_t random[2] = {};
   if (getrandom(random, sizeof random, 0) != ssize_t{sizeof random}) return Failed("getrandom");
   const std::string name =
@@ -78,11 +92,15 @@ absl::StatusOr<std::unique_ptr<DescriptorServer>> DescriptorServer::Start(Make m
     return Failed("a socket to share memory");
   }
   return std::unique_ptr<DescriptorServer>(
-      new DescriptorServer(std::move(make), name, std::move(listener), std::move(stop)));
+      new DescriptorServer(std::move(make), idle, name, std::move(listener), std::move(stop)));
 }
 
-DescriptorServer::DescriptorServer(Make make, std::string name, UniqueFd listener, UniqueFd stop)
+uint64_t DescriptorServer::turned_away() { return refused; }
+
+DescriptorServer::DescriptorServer(Make make, Duration idle, std::string name, UniqueFd listener,
+                                   UniqueFd stop)
     : make_(std::move(make)),
+      idle_(idle),
       name_(std::move(name)),
       listener_(std::move(listener)),
       stop_(std::move(stop)) {
@@ -96,26 +114,58 @@ DescriptorServer::~DescriptorServer() {
 
 void DescriptorServer::Run() {
   pthread_setname_np(pthread_self(), "rewire-share");
-  std::vector<UniqueFd> clients;  // the oldest first
   for (;;) {
     std::vector<pollfd> ready = {{stop_.get(), POLLIN, 0}, listener_.Poll(Now())};
-    for (const UniqueFd& client : clients) ready.push_back({client.get(), POLLIN, 0});
-    const int wait = listener_.paused_until() ? kPauseMs : -1;
+    std::optional<Time> next = listener_.paused_until();
+    for (const Client& c : clients_) {
+      ready.push_back({c.fd.get(), POLLIN, 0});
+      next = std::min(next.value_or(Time::max()), c.heard + idle_);
+    }
+    int wait = -1;
+    if (next) {
+      const auto left = std::chrono::ceil<milliseconds>(*next - Now()).count();
+      wait = static_cast<int>(std::clamp<int64_t>(left, 0, 60000));
+    }
     if (poll(ready.data(), ready.size(), wait) < 0 && errno != EINTR) return;
     if (ready[0].revents != 0) return;
-    for (size_t i = clients.size(); i > 0; --i) {
-      if (ready[i + 1].revents != 0 && !Answer(clients[i - 1].get())) {
-        clients.erase(clients.begin() + static_cast<ptrdiff_t>(i) - 1);
+    // An answer may take long. A request that comes meanwhile is seen by the next poll(2).
+    const Time now = Now();
+    for (size_t i = clients_.size(); i > 0; --i) {
+      if (ready[i + 1].revents == 0) continue;
+      if (Answer(clients_[i - 1].fd.get())) {
+        clients_[i - 1].heard = Now();
+      } else {
+        clients_.erase(clients_.begin() + static_cast<ptrdiff_t>(i) - 1);
       }
     }
-    if (ready[1].revents == 0) continue;
-    UniqueFd client = listener_.Accept(Now());
-    PeerCredentials peer;
-    // Others of this node may see the name; only this user's processes are given memory.
-    if (!client.valid() || !PeerOf(client.get(), &peer).ok() || peer.uid != geteuid()) continue;
-    if (clients.size() >= kMostClients) clients.erase(clients.begin());
-    clients.push_back(std::move(client));
+    DropIdle(now);
+    if (ready[1].revents != 0) AcceptOne(now);
   }
+}
+
+void DescriptorServer::DropIdle(Time now) {
+  const auto idle = [&](const Client& c) { return now >= c.heard + idle_; };
+  // A client that sees its end is counted already.
+  for (auto n = std::count_if(clients_.begin(), clients_.end(), idle); n > 0; --n) {
+    Refuse("it asks nothing");
+  }
+  std::erase_if(clients_, idle);
+}
+
+void DescriptorServer::AcceptOne(Time now) {
+  UniqueFd client = listener_.Accept(now);
+  PeerCredentials peer;
+  if (!client.valid() || !PeerOf(client.get(), &peer).ok()) return;
+  // Others of this node may see the name; only this user's processes are given memory.
+  if (peer.uid != geteuid()) {
+    return Refuse(absl::StrCat("uid=", peer.uid, ": must be ", geteuid()));
+  }
+  clients_.push_back({std::move(client), static_cast<uint64_t>(peer.pid), now});
+  if (clients_.size() <= kMostClients) return;
+  std::vector<Newcomer> all;
+  for (const Client& c : clients_) all.push_back({c.pid, c.heard});
+  clients_.erase(clients_.begin() + static_cast<ptrdiff_t>(NewcomerToDrop(all)));
+  Refuse("too many connections are open");
 }
 
 bool DescriptorServer::Answer(int client) {
@@ -127,12 +177,20 @@ bool DescriptorServer::Answer(int client) {
   return SendAnswer(client, fd.get());
 }
 
-absl::StatusOr<DescriptorClient> DescriptorClient::Connect(const std::string& name) {
+absl::StatusOr<DescriptorClient> DescriptorClient::Connect(const std::string& name, Time deadline) {
   UniqueFd fd(socket(AF_UNIX, kSocketType, 0));
+  if (!fd.valid()) return Failed("socket");
   sockaddr_un address;
   const socklen_t size = AddressOf(name, &address);
-  if (!fd.valid() || connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0) {
-    return Failed("connect to a member that shares memory");
+  while (connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0) {
+    if (errno == EINTR) continue;
+    // The server's queue is full.
+    if (errno != EAGAIN) return Failed("connect to a member that shares memory");
+    if (Now() >= deadline) {
+      return absl::DeadlineExceededError(
+          absl::StrCat("connect to descriptor server @", name, ": its queue is full"));
+    }
+    poll(nullptr, 0, 1);
   }
   // The name may be another user's by now.
   PeerCredentials peer;

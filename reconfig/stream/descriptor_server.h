@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "reconfig/base/clock.h"
@@ -23,29 +24,44 @@ class DescriptorServer {
   // Called on the server's thread; what it gives is sent and closed. Not valid: there is none.
   using Make = std::function<UniqueFd(uint32_t index)>;
 
-  static absl::StatusOr<std::unique_ptr<DescriptorServer>> Start(Make make);
+  // A client that asks nothing for `idle` is disconnected.
+  static absl::StatusOr<std::unique_ptr<DescriptorServer>> Start(Make make,
+                                                                 Duration idle = seconds(10));
   // Ends and joins the thread: no Make runs any more.
   ~DescriptorServer();
 
   // For a client on this node; random.
   [[nodiscard]] const std::string& name() const { return name_; }
+  // Connections that the servers of this process have refused: of another user, idle, or too many.
+  [[nodiscard]] static uint64_t turned_away();
 
  private:
-  DescriptorServer(Make make, std::string name, UniqueFd listener, UniqueFd stop);
+  struct Client {
+    UniqueFd fd;
+    uint64_t pid = 0;
+    Time heard{};
+  };
+  DescriptorServer(Make make, Duration idle, std::string name, UniqueFd listener, UniqueFd stop);
   void Run();
-  // False: this client is through, or asks wrongly.
+  void AcceptOne(Time now);
+  // Disconnects who asks nothing.
+  void DropIdle(Time now);
+  // False: this client has ended its connection, or asks wrongly.
   bool Answer(int client);
 
   const Make make_;
+  const Duration idle_;
   const std::string name_;
   ListeningSocket listener_;
   const UniqueFd stop_;
+  std::vector<Client> clients_;  // owned by the thread
   std::thread thread_;
 };
 
 class DescriptorClient {
  public:
-  static absl::StatusOr<DescriptorClient> Connect(const std::string& name);
+  // Waits for a place in the server's queue until the deadline.
+  static absl::StatusOr<DescriptorClient> Connect(const std::string& name, Time deadline);
   // NotFound: the server has none for this index.
   absl::StatusOr<UniqueFd> Ask(uint32_t index, Time deadline);
 

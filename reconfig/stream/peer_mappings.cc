@@ -81,7 +81,7 @@ absl::StatusOr<CUdeviceptr> PeerMappings::OpenDescriptors(const OfferedTensor& o
   if (driver_->MemImportFromShareableHandle == nullptr) {
     return absl::UnimplementedError("a CUDA driver without virtual memory management");
   }
-  auto client = DescriptorClient::Connect(server);
+  auto client = DescriptorClient::Connect(server, deadline);
   if (!client.ok()) return client.status();
   Range range;
   for (const OfferedSegment& segment : offered.segments) range.bytes += segment.allocation;
