@@ -29,9 +29,8 @@ TcpInbound::TcpInbound(UniqueFd fd, uint64_t source, StreamTable* streams, Durat
       deadline_(now + kHandshake) {}
 
 TcpInbound::Stage TcpInbound::stage() const {
-  if (state_ == State::kHello) return Stage::kNothing;
-  if (state_ == State::kProof) return Stage::kChallenged;
-  return Stage::kMember;
+  if (proved_) return Stage::kMember;
+  return state_ == State::kProof ? Stage::kChallenged : Stage::kNothing;
 }
 
 Newcomer TcpInbound::newcomer() const {
@@ -128,6 +127,7 @@ void TcpInbound::OnHello() {
 void TcpInbound::OnProof() {
   const auto proof = DecodeStreamProof({in_.data(), want_});
   if (!proof || !SameCode(expected_, ViewOf(*proof))) return Garbage();
+  proved_ = true;
   if (hello_.purpose == Purpose::kNames) {
     Expect(State::kNameLength, 4);
   } else {

@@ -37,7 +37,7 @@ struct StreamTable {
 
 class TcpInbound {
  public:
-  // What it has proved so far.
+  // What it has proved so far. A refused connection has proved nothing.
   enum class Stage { kNothing, kChallenged, kMember };
 
   // source: tells hosts apart. stall: for what is under way after the handshake.
@@ -76,6 +76,7 @@ class TcpInbound {
   const Time since_;
   Time deadline_;  // while something is under way
   State state_ = State::kHello;
+  bool proved_ = false;
   // Grows to the largest thing that came and stays so: clearing a megabyte per fragment is a copy
   // more. Small until the sender has proved itself.
   std::vector<char> in_ = std::vector<char>(kStreamHelloSize);

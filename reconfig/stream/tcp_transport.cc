@@ -196,7 +196,11 @@ void TcpTransport::AcceptAll(Time now) {
     setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     TcpInbound& c = inbound_.emplace_back(std::move(fd), source, &streams_, options_.stall, Now());
     c.OnReadable(now);  // the hello is mostly there already
-    OnStage(c);
+    if (c.closed()) {
+      inbound_.pop_back();
+    } else {
+      OnStage(c);
+    }
   }
 }
 

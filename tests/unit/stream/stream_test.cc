@@ -1,7 +1,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <numeric>
+#include <thread>
 
 #include "reconfig/base/hash.h"
 #include "reconfig/base/socket.h"
@@ -250,6 +252,59 @@ TEST_F(StreamTest, ANewConnectionOfAMemberTakesThePlaceOfItsOldOne) {
   const UniqueFd fresh = Proved(kKey);
   EXPECT_TRUE(EndsWithout(old.get(), ""));
   EXPECT_FALSE(WaitReady(fresh.get(), POLLIN, Now()));
+  to_->Close(kKey);
+}
+
+// Keeps the transport's thread inside Take() until the test lets it go on.
+class HeldSink final : public FragmentSink {
+ public:
+  absl::Status Take(MemberId /*sender*/, const FragmentHeader& /*header*/,
+                    std::span<const char> /*bytes*/) override {
+    entered = true;
+    for (const Time deadline = Now() + kStreamPatience; held && Now() < deadline;) {
+      std::this_thread::yield();
+    }
+    return absl::OkStatus();
+  }
+  void Corrupted(MemberId /*sender*/, const FragmentHeader& /*header*/) override {}
+  std::atomic<bool> entered{false};
+  std::atomic<bool> held{true};
+};
+
+TEST_F(StreamTest, ARefusedHelloDoesNotCloseAMembersConnection) {
+  HeldSink sink;
+  to_->Open(kKey, kSenders, &sink);
+  const UniqueFd member = Proved(kKey);
+  const std::string body(16, 'x');
+  FragmentHeader header;
+  header.epoch = kKey.epoch;
+  header.bytes = body.size();
+  header.content = HashContent(body.data(), body.size(), header.offset);
+  const auto send = [&] {
+    EXPECT_TRUE(SendAll(member.get(), EncodeHeader(header) + body, Now() + kStreamPatience).ok());
+  };
+  const auto placed = [&] {
+    char reply[kReplySize];
+    return ReceiveAll(member.get(), reply, sizeof reply, Now() + kStreamPatience).ok() &&
+           DecodeReply({reply, sizeof reply}) == Reply::kPlaced;
+  };
+  send();
+  const Time deadline = Now() + kStreamPatience;
+  while (!sink.entered && Now() < deadline) std::this_thread::yield();
+  // The hellos are in the kernel before their connections are accepted.
+  StreamHello hello = HelloTo(kKey);
+  hello.sender_incarnation = 9;
+  std::vector<UniqueFd> refused(50);
+  for (UniqueFd& fd : refused) {
+    ASSERT_TRUE(ConnectTcp(to_->address(), Now() + kStreamPatience, &fd).ok());
+    ASSERT_TRUE(SendAll(fd.get(), EncodeStreamHello(hello), Now() + kStreamPatience).ok());
+  }
+  sink.held = false;
+  EXPECT_TRUE(placed());
+  while (to_->counters().refused < refused.size() && Now() < deadline) std::this_thread::yield();
+  EXPECT_EQ(to_->counters().refused, refused.size());
+  send();
+  EXPECT_TRUE(placed());
   to_->Close(kKey);
 }
 
