@@ -115,8 +115,8 @@ struct Metrics::Families {
                      .Register(r)),
         stream(prometheus::BuildCounter()
                    .Name("rewire_stream_connections_refused_total")
-                   .Help("Connections to a member's data address that were late, too many or of "
-                         "no member")
+                   .Help("Connections to a member's data address or descriptor server that were "
+                         "late, too many, not proved, of no member or of a stream that is not open")
                    .Register(r)),
         dropped(prometheus::BuildCounter()
                     .Name("rewire_messages_dropped_total")

@@ -12,6 +12,7 @@
 #include "reconfig/base/log.h"
 #include "reconfig/base/short_turns.h"
 #include "reconfig/moe/exec/balancer_counts.h"
+#include "reconfig/stream/descriptor_server.h"
 
 namespace rewire {
 namespace {
@@ -28,7 +29,9 @@ MoeCounts CountMoe() {
           c.copies, c.off_late, c.off_copies,   c.off_broken};
 }
 
-uint64_t CountRefused(const TransportCounters& c) { return c.dropped_garbage + c.refused; }
+uint64_t CountRefused(const TransportCounters& c) {
+  return c.turned_away() + DescriptorServer::turned_away();
+}
 
 }  // namespace
 

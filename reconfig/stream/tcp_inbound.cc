@@ -54,8 +54,8 @@ void TcpInbound::OnReadable(Time now) {
     const ssize_t n = recv(fd_.get(), in_.data() + have_, want_ - have_, 0);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
     if (n <= 0) {
-      // The end of an unauthenticated connection is not counted; a sender that dies is noticed by
-      // its own members.
+      // The members of a sender notice its death; only a connection of nobody is counted here.
+      if (stage() != Stage::kMember) ++streams_->refused;
       Close();
       return;
     }

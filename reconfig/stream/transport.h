@@ -37,8 +37,11 @@ struct TransportCounters {
   uint64_t bytes_out = 0;        // state bytes acknowledged by receivers
   uint64_t dropped_stale = 0;    // connections and fragments of a stream that is not open
   uint64_t dropped_garbage = 0;  // bytes that are no hello, proof or header, and wrong proofs
-  uint64_t refused = 0;          // connections that were late, too many, or of no member here
-  uint64_t corrupted = 0;        // fragments whose content does not match
+  uint64_t refused = 0;    // connections that were late, too many, of no member here, or that ended
+                           // before their proof
+  uint64_t corrupted = 0;  // fragments whose content does not match
+  // What a member reports to the agent's /metrics.
+  [[nodiscard]] uint64_t turned_away() const { return dropped_stale + dropped_garbage + refused; }
 };
 
 class Transport {

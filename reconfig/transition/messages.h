@@ -186,7 +186,8 @@ struct Heartbeat {
   uint64_t updates = 0;  // begun so far
   NetCounts net;
   MoeCounts moe;
-  uint64_t connections_refused = 0;  // on the member's data address: late, too many or not proved
+  // On the member's data address and its descriptor servers: whatever was not served.
+  uint64_t connections_refused = 0;
 };
 // SIGTERM came to this process: drain it within the given time.
 struct ReclaimNotice {

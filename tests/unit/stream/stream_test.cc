@@ -155,6 +155,7 @@ TEST_F(StreamTest, RefusesEveryHelloThatIsNotOfThisStream) {
     EXPECT_EQ(challenge, StreamChallenge{});  // an oracle for nobody
     EXPECT_TRUE(EndsWithout(fd.get(), ""));
     EXPECT_EQ(to_->counters().dropped_stale + to_->counters().refused, ++stale);
+    EXPECT_EQ(to_->counters().turned_away(), stale);
   }
   StreamChallenge challenge;
   Challenged(good, &challenge);
@@ -243,6 +244,21 @@ TEST_F(StreamTest, GarbageAndEveryCutAreSurvived) {
   EXPECT_TRUE(out.WaitPlaced(Now() + seconds(20)).ok());
   to_->Close(kKey);
   from_->Close(kKey);
+}
+
+TEST_F(StreamTest, CountsConnectionsThatEndBeforeTheirProof) {
+  Intake intake(Expected());
+  to_->Open(kKey, kSenders, &intake);
+  UniqueFd silent;
+  ASSERT_TRUE(ConnectTcp(to_->address(), Now() + kStreamPatience, &silent).ok());
+  StreamChallenge challenge;
+  UniqueFd challenged = Challenged(HelloTo(kKey), &challenge);
+  UniqueFd member = Proved(kKey);
+  for (UniqueFd* fd : {&silent, &challenged, &member}) fd->reset();
+  const Time deadline = Now() + kStreamPatience;
+  while (to_->counters().refused < 2 && Now() < deadline) std::this_thread::yield();
+  EXPECT_EQ(to_->counters().refused, 2u);
+  to_->Close(kKey);
 }
 
 TEST_F(StreamTest, ANewConnectionOfAMemberTakesThePlaceOfItsOldOne) {
