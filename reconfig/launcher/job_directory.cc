@@ -19,6 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "reconfig/base/clock.h"
+#include "reconfig/base/own_file.h"
 #include "reconfig/base/socket.h"
 #include "reconfig/base/status_macros.h"
 
@@ -46,16 +47,8 @@ absl::StatusOr<UniqueFd> OpenOwnFolder(int at, const std::string& name, const st
     return absl::AlreadyExistsError(
         absl::StrCat("open job folder: path=", path, ": not a folder, or a symbolic link"));
   }
-  struct stat st {};
-  if (fstat(fd.get(), &st) != 0) return Failed(path, errno);
-  if (st.st_uid != geteuid()) {
-    return absl::PermissionDeniedError(absl::StrCat("open job folder: path=", path,
-                                                    ": owned by user ", st.st_uid,
-                                                    " (must be this user, ", geteuid(), ")"));
-  }
-  if ((st.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
-    return absl::PermissionDeniedError(
-        absl::StrCat("open job folder: path=", path, ": others may write to it (chmod go-w)"));
+  if (const FileStatus s = CheckOwner(fd.get(), path, S_IWGRP | S_IWOTH); !s.ok()) {
+    return absl::PermissionDeniedError("open job folder: path=" + s.text);
   }
   return fd;
 }

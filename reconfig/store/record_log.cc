@@ -14,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "reconfig/base/bytes.h"
+#include "reconfig/base/own_file.h"
 #include "reconfig/base/status_macros.h"
 
 namespace rewire {
@@ -49,14 +50,10 @@ std::string Frame(std::string_view record) {
   return w.Take();
 }
 
-absl::Status WriteAll(int fd, std::string_view bytes, const std::string& path) {
-  while (!bytes.empty()) {
-    const ssize_t n = write(fd, bytes.data(), bytes.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return Failed(path, "write");
-    bytes.remove_prefix(static_cast<size_t>(n));
-  }
-  return absl::OkStatus();
+absl::Status ToStatus(const FileStatus& s) {
+  if (s.ok()) return absl::OkStatus();
+  const std::string text = "store " + s.text;
+  return s.error == EPERM ? absl::PermissionDeniedError(text) : absl::UnavailableError(text);
 }
 
 absl::Status SyncDirectory(const std::string& path) {
@@ -71,13 +68,14 @@ absl::Status SyncDirectory(const std::string& path) {
 
 absl::StatusOr<RecordLog> RecordLog::Open(const std::string& path, Options options) {
   RecordLog log(path, options);
+  REWIRE_RETURN_IF_ERROR(ToStatus(CheckFolderOf(path)));
   REWIRE_RETURN_IF_ERROR(log.Lock());
-  log.file_.reset(open(path.c_str(), O_RDWR | O_CLOEXEC));
-  if (!log.file_.valid()) {
-    if (errno != ENOENT) return Failed(path, "open");
+  const FileStatus opened = OpenOwnFile(path, O_RDWR, &log.file_);
+  if (opened.error == ENOENT) {
     REWIRE_RETURN_IF_ERROR(log.Rewrite({}));
     return log;
   }
+  REWIRE_RETURN_IF_ERROR(ToStatus(opened));
   REWIRE_RETURN_IF_ERROR(log.Recover());
   return log;
 }
@@ -85,8 +83,7 @@ absl::StatusOr<RecordLog> RecordLog::Open(const std::string& path, Options optio
 absl::Status RecordLog::Lock() {
   // A file of its own: the data file is replaced when it is compacted.
   const std::string name = path_ + ".lock";
-  lock_.reset(open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-  if (!lock_.valid()) return Failed(name, "open");
+  REWIRE_RETURN_IF_ERROR(ToStatus(OpenOwnFile(name, O_RDWR | O_CREAT, &lock_)));
   if (flock(lock_.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK) return Failed(name, "flock");
     char owner[32] = "";
@@ -96,13 +93,12 @@ absl::Status RecordLog::Lock() {
   }
   const std::string pid = std::to_string(getpid());
   if (ftruncate(lock_.get(), 0) != 0) return Failed(name, "truncate");
-  return WriteAll(lock_.get(), pid, name);
+  return ToStatus(WriteWhole(lock_.get(), pid, name));
 }
 
 absl::Status RecordLog::Recover() {
   struct stat st {};
   if (fstat(file_.get(), &st) != 0) return Failed(path_, "stat");
-  if (!S_ISREG(st.st_mode)) return Corrupt(path_, 0, "not a regular file");
   if (static_cast<uint64_t>(st.st_size) > kMaxFile) return Corrupt(path_, kMaxFile, "too large");
   std::string bytes(static_cast<size_t>(st.st_size), '\0');
   for (size_t done = 0; done < bytes.size();) {
@@ -159,7 +155,7 @@ absl::Status RecordLog::Append(std::string_view record) {
     if (lseek(file_.get(), static_cast<off_t>(size_), SEEK_SET) < 0) {
       broken_ = Failed(path_, "seek");
     } else {
-      broken_ = WriteAll(file_.get(), framed, path_);
+      broken_ = ToStatus(WriteWhole(file_.get(), framed, path_));
     }
     if (broken_.ok() && fdatasync(file_.get()) != 0) broken_ = Failed(path_, "fsync");
     size_ += framed.size();
@@ -173,8 +169,7 @@ absl::Status RecordLog::Append(std::string_view record) {
 absl::Status RecordLog::Reopen() {
   // Pages that could not be written may look clean to a second fsync, so the old file proves
   // nothing.
-  file_.reset(open(path_.c_str(), O_RDWR | O_CLOEXEC));
-  if (!file_.valid()) return Failed(path_, "open");
+  REWIRE_RETURN_IF_ERROR(ToStatus(OpenOwnFile(path_, O_RDWR, &file_)));
   records_ = 0;
   last_.clear();
   REWIRE_RETURN_IF_ERROR(Recover());
@@ -185,10 +180,10 @@ absl::Status RecordLog::Reopen() {
 
 absl::Status RecordLog::Rewrite(std::string_view records) {
   const std::string name = path_ + ".new";
-  UniqueFd fd(open(name.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
-  if (!fd.valid()) return Failed(name, "open");
+  UniqueFd fd;
+  REWIRE_RETURN_IF_ERROR(ToStatus(MakeOwnFile(name, 0600, &fd)));
   const std::string bytes = std::string(kMagic) + std::string(records);
-  REWIRE_RETURN_IF_ERROR(WriteAll(fd.get(), bytes, name));
+  REWIRE_RETURN_IF_ERROR(ToStatus(WriteWhole(fd.get(), bytes, name)));
   if (fsync(fd.get()) != 0) return Failed(name, "fsync");
   if (rename(name.c_str(), path_.c_str()) != 0) return Failed(path_, "rename");
   REWIRE_RETURN_IF_ERROR(SyncDirectory(path_));

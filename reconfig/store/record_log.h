@@ -21,7 +21,8 @@ class RecordLog {
     uint64_t compact_bytes = 1u << 20;  // the file is rewritten with one record when it is larger
   };
 
-  // Makes the file when it does not exist; its directory must.
+  // Makes the file when it does not exist; its directory must. Refuses a file or directory that
+  // another user could change, and a file that another user could read.
   static absl::StatusOr<RecordLog> Open(const std::string& path, Options options);
 
   // The last record; empty() when there is none.

@@ -1,6 +1,7 @@
 // libFuzzer: any bytes as a store file and as the world record in it. A file that opens keeps its
 // last record over another open; a record that decodes encodes to the very same bytes.
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -14,10 +15,15 @@
 
 namespace {
 
-// One file in memory per process: the fuzzer may run several.
-const std::string& StorePath() {
+// A folder in memory for each process: the fuzzer may run several.
+const std::string& StoreFolder() {
   static const auto* const path =
       new std::string("/dev/shm/store_fuzz." + std::to_string(getpid()));
+  return *path;
+}
+
+const std::string& StorePath() {
+  static const auto* const path = new std::string(StoreFolder() + "/world");
   return *path;
 }
 
@@ -68,9 +74,11 @@ std::string FileWith(std::string_view record, size_t records) {
 }  // namespace
 
 extern "C" int LLVMFuzzerInitialize(int*, char***) {
+  mkdir(StoreFolder().c_str(), 0700);
   std::atexit([] {
     unlink(StorePath().c_str());
     unlink((StorePath() + ".lock").c_str());
+    rmdir(StoreFolder().c_str());
   });
   return 0;
 }

@@ -187,8 +187,7 @@ TEST(JobDirectoryTest, FoldersThatOthersCanChangeAndLinksAreRefused) {
   EXPECT_THAT(refused(JobDirectory::Make(base.path + "/link", "j")), HasSubstr("symbolic link"));
   EXPECT_THAT(refused(JobDirectory::Make(base.path, "link")), HasSubstr("symbolic link"));
   fs::permissions(base.path + "/real", fs::perms::group_write, fs::perm_options::add);
-  EXPECT_THAT(refused(JobDirectory::Make(base.path + "/real", "j")),
-              HasSubstr("others may write to it"));
+  EXPECT_THAT(refused(JobDirectory::Make(base.path + "/real", "j")), HasSubstr("only its owner"));
   // A lock that is a link to another file is not followed.
   fs::create_directories(base.path + "/job");
   std::ofstream(base.path + "/other") << "x";
@@ -199,8 +198,7 @@ TEST(JobDirectoryTest, FoldersThatOthersCanChangeAndLinksAreRefused) {
   if (geteuid() != 0) return;
   fs::create_directories(base.path + "/foreign");
   ASSERT_EQ(chown((base.path + "/foreign").c_str(), 65534, 65534), 0);
-  EXPECT_THAT(refused(JobDirectory::Make(base.path + "/foreign", "j")),
-              HasSubstr("owned by user 65534"));
+  EXPECT_THAT(refused(JobDirectory::Make(base.path + "/foreign", "j")), HasSubstr("owner=65534"));
 }
 
 TEST(ChildTest, RunsAndSaysHowItEnded) {

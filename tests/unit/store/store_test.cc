@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -82,6 +83,7 @@ class StoreTest : public ::testing::Test {
   void Put(std::string_view bytes) const {
     std::ofstream out(path_, std::ios::binary | std::ios::trunc);
     out << bytes;
+    chmod(path_.c_str(), 0600);
   }
 
   std::string directory_;
