@@ -16,6 +16,8 @@ uint64_t SourceOf(const sockaddr_storage& from) {
   uint64_t source = 0;
   if (from.ss_family == AF_INET) {
     source = reinterpret_cast<const sockaddr_in&>(from).sin_addr.s_addr;
+    // Any user of this host may connect from any address of 127.0.0.0/8.
+    if (ntohl(static_cast<uint32_t>(source)) >> 24 == 127) source = htonl(INADDR_LOOPBACK);
   } else if (from.ss_family == AF_INET6) {
     std::memcpy(&source, &reinterpret_cast<const sockaddr_in6&>(from).sin6_addr, sizeof source);
   }

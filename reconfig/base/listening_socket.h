@@ -22,7 +22,8 @@ class ListeningSocket {
   [[nodiscard]] int fd() const { return fd_.get(); }
 
   // The next connection, non-blocking and close-on-exec; not valid: there is none now.
-  // `source` tells remote hosts apart: an IPv4 address, or the first half of an IPv6 address.
+  // `source` tells remote hosts apart: an IPv4 address, or the first half of an IPv6 address. It is
+  // the same for all processes of this host that connect over loopback.
   UniqueFd Accept(Time now, uint64_t* source = nullptr);
 
   // No descriptor was left at the last Accept(): the socket is not to be waited for until then.

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 
 #include <vector>
 
@@ -40,6 +41,28 @@ TEST(ListeningSocketTest, PausesWhenNoDescriptorIsLeft) {
   EXPECT_EQ(source, uint64_t{htonl(INADDR_LOOPBACK)});
   EXPECT_FALSE(listener.Accept(kStart).valid());
   EXPECT_FALSE(listener.paused_until().has_value());  // nobody connects: that is no pause
+}
+
+// Any user of a host may connect from any address of 127.0.0.0/8.
+TEST(ListeningSocketTest, TellsNoLoopbackAddressesApart) {
+  UniqueFd fd;
+  std::string address;
+  ASSERT_TRUE(ListenTcp("127.0.0.1:0", &fd, &address).ok());
+  sockaddr_in to{};
+  socklen_t size = sizeof to;
+  getsockname(fd.get(), reinterpret_cast<sockaddr*>(&to), &size);
+  ListeningSocket listener(std::move(fd));
+  for (const uint32_t from : {INADDR_LOOPBACK, INADDR_LOOPBACK + 1, INADDR_LOOPBACK + 0x10203}) {
+    const UniqueFd client(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in own{};
+    own.sin_family = AF_INET;
+    own.sin_addr.s_addr = htonl(from);
+    ASSERT_EQ(bind(client.get(), reinterpret_cast<sockaddr*>(&own), sizeof own), 0);
+    ASSERT_EQ(connect(client.get(), reinterpret_cast<sockaddr*>(&to), sizeof to), 0);
+    uint64_t source = 0;
+    EXPECT_TRUE(listener.Accept(kStart, &source).valid());
+    EXPECT_EQ(source, uint64_t{htonl(INADDR_LOOPBACK)});
+  }
 }
 
 TEST(NewcomersTest, DropsTheOldestOfTheSourceThatHasMost) {
