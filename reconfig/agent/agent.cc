@@ -3,7 +3,8 @@
 #include <poll.h>
 
 #include <algorithm>
-#include <fstream>
+#include <cerrno>
+#include <cstdio>
 #include <set>
 #include <utility>
 
@@ -13,6 +14,7 @@
 #include "reconfig/agent/status_json.h"
 #include "reconfig/agent/trace_json.h"
 #include "reconfig/base/log.h"
+#include "reconfig/base/own_file.h"
 #include "reconfig/base/settings.h"
 #include "reconfig/base/short_turns.h"
 #include "reconfig/base/status_macros.h"
@@ -337,9 +339,12 @@ void Agent::WriteTrace(const TransitionEntry& entry) const {
   const std::string path =
       absl::StrCat(options_.trace_dir, "/epoch-", entry.to, entry.committed ? "" : "-aborted",
                    entry.committed ? "" : absl::StrCat("-", entry.number), ".json");
-  std::ofstream out(path, std::ios::trunc);
-  out << TraceJson(entry, options_.job, now_);
-  if (!out.flush()) REWIRE_WARN("cannot write the trace %s", path.c_str());
+  const std::string fresh = path + ".new";
+  UniqueFd out;
+  FileStatus s = MakeOwnFile(fresh, 0644, &out);
+  if (s.ok()) s = WriteWhole(out.get(), TraceJson(entry, options_.job, now_), fresh);
+  if (s.ok() && rename(fresh.c_str(), path.c_str()) != 0) s = {errno, path + ": rename"};
+  if (!s.ok()) REWIRE_WARN("write trace: %s", s.text.c_str());
 }
 
 nlohmann::json Agent::StatusAnswer() const {
