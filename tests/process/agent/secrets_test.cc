@@ -1,4 +1,4 @@
-// Files that a job writes under names that others can guess.
+// Keys of a running job, and files that it writes under names that others can guess.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -6,6 +6,8 @@
 #include <fstream>
 #include <sstream>
 
+#include "reconfig/auth/key.h"
+#include "reconfig/transition/transition.h"
 #include "tests/process/agent/job.h"
 
 namespace rewire {
@@ -18,6 +20,66 @@ std::string BytesOf(const std::string& path) {
   std::ostringstream out;
   out << in.rdbuf();
   return out.str();
+}
+
+// The file with this name in the folder of the only job.
+std::string InJobsFolder(const Job& job, const std::string& name) {
+  for (const auto& entry : fs::directory_iterator(job.folder() / "run")) {
+    if (fs::exists(entry.path() / name)) return entry.path() / name;
+  }
+  return "";
+}
+
+// Eight bytes of a key: as they are, as hexadecimal digits, as numbers of JSON.
+std::vector<std::string> FormsOf(const Key& key) {
+  const std::string hex = HexOfKey(key).substr(0, 16);
+  std::string upper = hex;
+  std::string numbers;
+  for (char& c : upper) c = static_cast<char>(toupper(c));
+  for (size_t i = 0; i < 8; ++i) numbers += std::to_string(key.bytes[i]) + ",";
+  return {std::string(key.view().substr(0, 8)), hex, upper, numbers};
+}
+
+TEST(SecretsTest, StatusMetricsLogsAndTracesHoldNoKey) {
+  setenv("REWIRE_LOG", "debug", 1);
+  Job job(2, 4);
+  unsetenv("REWIRE_LOG");
+  const std::string secret = BytesOf(InJobsFolder(job, "world.secret"));
+  ASSERT_EQ(secret.size(), kKeyBytes);
+  const Key job_key = KeyOfBytes(secret);
+  EXPECT_EQ(job.Ask("resize", {"3"}).status, 0);
+  // The store holds the epoch's key: what is searched for is what the job uses.
+  const Key epoch_key = EpochKey(job_key, 2);
+  EXPECT_NE(BytesOf(InJobsFolder(job, "world")).find(epoch_key.view()), std::string::npos);
+  std::vector<Key> keys = {job_key, NamesKey(job_key), EpochKey(job_key, 1), epoch_key};
+  const int pid = job.Status()["world"]["members"][0]["pid"].get<int>();
+  const std::string environment = BytesOf("/proc/" + std::to_string(pid) + "/environ");
+  const std::string name = "REWIRE_NET_KEY=";
+  const size_t at = environment.find(name);
+  ASSERT_NE(at, std::string::npos);
+  const std::string digits(environment.c_str() + at + name.size());
+  ASSERT_TRUE(KeyOfHex(digits).has_value());
+  keys.push_back(*KeyOfHex(digits));
+
+  std::string all;
+  for (const char* command : {"status", "metrics", "trace"}) {
+    for (const char* form : {"", "--json"}) {
+      const std::vector<std::string> arguments =
+          *form == '\0' ? std::vector<std::string>{} : std::vector<std::string>{form};
+      const CommandResult r = job.Ask(command, arguments);
+      all += r.out + r.err;
+    }
+  }
+  EXPECT_NE(all.find("\"counters\""), std::string::npos);
+  const CommandResult end = job.Finish();
+  EXPECT_EQ(end.status, 0) << end.err;
+  all += end.out + end.err;
+  const std::string trace = BytesOf(job.folder() / "traces/epoch-2.json");
+  EXPECT_NE(trace, "");
+  all += trace;
+  for (const Key& key : keys) {
+    for (const std::string& form : FormsOf(key)) EXPECT_EQ(all.find(form), std::string::npos);
+  }
 }
 
 TEST(SecretsTest, ATraceReplacesALinkOfItsNameAndDoesNotFollowIt) {
