@@ -75,8 +75,12 @@ void Acceptors::Pump(Time now) {
     if (const auto a = acceptors_.find(fd); a != acceptors_.end()) {
       TakeAll(now, &a->second);
     } else if (const auto g = guests_.find(fd); g != guests_.end()) {
-      if (!Hear(&g->second)) guests_.erase(g);
-      KeepLimits();
+      const bool challenged = g->second.hello.has_value();
+      if (!Hear(&g->second)) {
+        guests_.erase(g);
+      } else if (g->second.hello.has_value() != challenged) {
+        KeepLimits();
+      }
     }
   }
   for (auto& [fd, acceptor] : acceptors_) {
@@ -182,14 +186,19 @@ void Acceptors::Drop(std::map<int, Guest>::iterator guest, const char* why) {
 }
 
 bool Acceptors::DropGuest(bool challenged, size_t above) {
+  const auto counts = [challenged](const auto& entry) {
+    return entry.second.hello.has_value() == challenged;
+  };
+  if (static_cast<size_t>(std::count_if(guests_.begin(), guests_.end(), counts)) <= above) {
+    return false;
+  }
   std::vector<Newcomer> all;
   std::vector<std::map<int, Guest>::iterator> at;
   for (auto g = guests_.begin(); g != guests_.end(); ++g) {
-    if (g->second.hello.has_value() != challenged) continue;
+    if (!counts(*g)) continue;
     all.push_back({g->second.source, g->second.since});
     at.push_back(g);
   }
-  if (all.size() <= above) return false;
   Drop(at[NewcomerToDrop(all)], challenged ? "too many connections have not proved themselves"
                                            : "too many connections have not said who they are");
   return true;
