@@ -186,4 +186,13 @@ uint64_t OpenTag(const Key& link_key, uint64_t link, uint32_t use) {
   return ByteReader(ViewOf(code)).Get<uint64_t>();
 }
 
+bool IsOpenTag(uint64_t tag, const Key& link_key, uint64_t link, uint32_t use) {
+  const uint64_t right = OpenTag(link_key, link, use);
+  Code expected{};
+  Code sent{};
+  std::memcpy(expected.data(), &right, sizeof right);
+  std::memcpy(sent.data(), &tag, sizeof tag);
+  return SameCode(expected, ViewOf(sent));
+}
+
 }  // namespace rewire::net

@@ -75,5 +75,7 @@ Key LinkKey(const Key& job, uint64_t incarnation, uint64_t listener, const Key& 
 // What an open frame carries in place of a key: it proves knowledge of the listener's, for this use
 // of this link alone.
 uint64_t OpenTag(const Key& link_key, uint64_t link, uint32_t use);
+// Compares in constant time.
+bool IsOpenTag(uint64_t tag, const Key& link_key, uint64_t link, uint32_t use);
 
 }  // namespace rewire::net

@@ -223,7 +223,7 @@ bool Links::Wake(std::unique_ptr<Link>* link) {
     if (header.kind != FrameKind::kOpen || !l.closed || header.use != l.use + 1) return false;
     const auto listener = waiting_.find(header.sequence);
     if (listener == waiting_.end() ||
-        OpenTag(listener->second.key, l.id, header.use) != header.total) {
+        !IsOpenTag(header.total, listener->second.key, l.id, header.use)) {
       return false;
     }
     l.closed = false;
