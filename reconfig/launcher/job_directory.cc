@@ -148,6 +148,8 @@ absl::StatusOr<JobDirectory> JobDirectory::Make(const std::string& runtime,
     }
     std::optional<UniqueFd> lock = TryLock(folder->get(), O_CREAT);
     if (lock && Same(folder->get(), base->get(), name)) {
+      // The folder may have been made by hand, open to readers.
+      if (fchmod(folder->get(), 0700) != 0) return Failed(path, errno);
       job.runtime_ = *std::move(base);
       job.folder_ = *std::move(folder);
       job.lock_ = *std::move(lock);

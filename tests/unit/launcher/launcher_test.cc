@@ -138,6 +138,15 @@ TEST(JobDirectoryTest, MadeAndRemoved) {
   EXPECT_FALSE(fs::exists(runtime));
 }
 
+TEST(JobDirectoryTest, AnExistingFolderIsClosedToOthers) {
+  Folder base;
+  fs::create_directories(base.path + "/one");
+  fs::permissions(base.path + "/one", static_cast<fs::perms>(0755));
+  const absl::StatusOr<JobDirectory> job = JobDirectory::Make(base.path, "one");
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ(fs::status(job->path()).permissions(), fs::perms::owner_all);
+}
+
 TEST(JobDirectoryTest, WhatAKilledLauncherLeftIsTakenAndSomethingElseIsNot) {
   Folder base;
   fs::create_directories(base.path + "/dead");
