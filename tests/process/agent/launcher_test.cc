@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -238,6 +239,7 @@ TEST_F(LauncherTest, AWrongSettingIsRefused) {
 
 TEST_F(LauncherTest, ADamagedStoreIsRefused) {
   std::ofstream(folder_ / "world") << "this is not a store";
+  chmod((folder_ / "world").c_str(), 0600);
   const CommandResult r = Run({"-n", "1", "--store", folder_ / "world"}, "echo ran");
   EXPECT_EQ(r.status, 1);
   EXPECT_THAT(r.err, HasSubstr((folder_ / "world") + " is corrupt at byte 0"));
