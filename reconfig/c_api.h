@@ -201,7 +201,7 @@ typedef struct {
 } rewireOutcome_t;
 
 /* Applies the update: 0 for success. It may use the communicators (of the new world, when it
- * changed). It must not call Rewire. */
+ * changed). It must not call Rewire: rewireUpdate() and rewireRecover() are refused there. */
 typedef int (*rewireUpdateFn)(void* arg);
 
 /* The update boundary. Call it once per step, after the last reduction of gradients has been

@@ -33,6 +33,14 @@ class Arguments {
     }
     return *this;
   }
+  // The call is not made from inside the update function.
+  Arguments& OutsideUpdate(const rewireContext* context) {
+    if (result_ == rewireSuccess && context->updating) {
+      result_ =
+          Fail(rewireInvalidUsage, absl::StrCat(function_, ": called inside the update function"));
+    }
+    return *this;
+  }
   Arguments& NotNull(const char* name, const void* value) {
     if (result_ == rewireSuccess && value == nullptr) {
       result_ = Fail(rewireInvalidArgument, absl::StrCat(function_, ": ", name, " is NULL"));

@@ -17,6 +17,7 @@ struct rewireContext {
   std::unique_ptr<rewire::ReclaimWatch> reclaim;
   std::set<std::string> names;
   bool update_called = false;
+  bool updating = false;    // the update function runs
   bool detached = false;    // kept all the same, so that a late call is refused and not undefined
   rewire::UpdateGate gate;  // without an agent
   rewire::UpdateGate* boundary = &gate;  // the one that counts

@@ -42,7 +42,8 @@ extern "C" {
 rewireResult_t rewireUpdate(rewireContext_t context, rewireUpdateFn update, void* arg,
                             rewireOutcome_t* outcome) noexcept {
   Arguments arguments("rewireUpdate");
-  arguments.Context(context).NotNull("update", reinterpret_cast<const void*>(update));
+  arguments.Context(context).OutsideUpdate(context).NotNull("update",
+                                                            reinterpret_cast<const void*>(update));
   if (outcome != nullptr) arguments.Sized("outcome", "rewireOutcome_t", outcome);
   if (arguments.result() != rewireSuccess) return arguments.result();
   context->update_called = true;
@@ -64,7 +65,10 @@ rewireResult_t rewireUpdate(rewireContext_t context, rewireUpdateFn update, void
       return rewireSuccess;
     }
   }
-  if (const int failed = update(arg); failed != 0) {
+  context->updating = true;
+  const int failed = update(arg);
+  context->updating = false;
+  if (failed != 0) {
     gate->Failed();
     return Fail(rewireUnavailable, absl::StrCat("rewireUpdate: the update function gave ", failed,
                                                 "; after a loss rewireRecover() brings the state "
@@ -77,6 +81,7 @@ rewireResult_t rewireUpdate(rewireContext_t context, rewireUpdateFn update, void
 rewireResult_t rewireRecover(rewireContext_t context, rewireOutcome_t* outcome) noexcept {
   const rewireResult_t wrong = Arguments("rewireRecover")
                                    .Context(context)
+                                   .OutsideUpdate(context)
                                    .Sized("outcome", "rewireOutcome_t", outcome)
                                    .result();
   if (wrong != rewireSuccess) return wrong;

@@ -21,6 +21,16 @@ void Say(const char* what, rewireResult_t result) {
 
 int Update(void*) { return 0; }
 
+// Calls rewireUpdate() and rewireRecover() where they are not allowed.
+int UpdateInside(void* arg) {
+  const auto context = static_cast<rewireContext_t>(arg);
+  rewireOutcome_t outcome = {};
+  outcome.size = sizeof outcome;
+  Say("update inside", rewireUpdate(context, Update, nullptr, &outcome));
+  Say("recover inside", rewireRecover(context, &outcome));
+  return 0;
+}
+
 rewireTensor_t Tensor(const char* name, rewireMemory_t memory, void* data) {
   return {sizeof(rewireTensor_t), name, 4, 4, rewireReplicated, rewireConstant, memory, data};
 }
@@ -37,6 +47,7 @@ void Calls(rewireContext_t context) {
   Say("host", rewireRegisterTensor(context, &host));
   Say("host again", rewireRegisterTensor(context, &host));
   Say("update", rewireUpdate(context, Update, nullptr, &outcome));
+  Say("update with calls", rewireUpdate(context, UpdateInside, context, &outcome));
   const rewireTensor_t late = Tensor("late", rewireHost, data);
   Say("late", rewireRegisterTensor(context, &late));
   Say("nothing to recover from", rewireRecover(context, &outcome));
