@@ -283,10 +283,14 @@ absl::Status Reshape::Resolve(const Plan& plan) {
 }
 
 absl::Status Reshape::OpenStream() {
+  TensorNames names;
+  for (const TensorShape& shape : shapes_) names.push_back(shape.name);
+  outflow_->SetNames(names);
+  pull_->SetNames(names);
   {
     MutexLock lock(&mutex_);
     if (cancelled_) return absl::CancelledError("the transition was abandoned");
-    intake_ = std::make_unique<Intake>(incoming_, &notes_);
+    intake_ = std::make_unique<Intake>(incoming_, &notes_, std::move(names));
   }
   // Both worlds: those that leave send too, and joiners send notes.
   std::vector<WorldMember> senders = request_.from.members;

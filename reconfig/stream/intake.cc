@@ -7,7 +7,8 @@
 
 namespace rewire {
 
-Intake::Intake(const std::vector<Incoming>& incoming, StreamNotes* notes) : notes_(notes) {
+Intake::Intake(const std::vector<Incoming>& incoming, StreamNotes* notes, TensorNames names)
+    : notes_(notes), names_(std::move(names)) {
   MutexLock lock(&mutex_);
   for (const Incoming& in : incoming) {
     for (uint64_t at = in.begin; at < in.end; at += kFragmentBytes) {
@@ -59,7 +60,7 @@ absl::Status Intake::Take(MemberId sender, const FragmentHeader& header,
 void Intake::Corrupted(MemberId sender, const FragmentHeader& header) {
   MutexLock lock(&mutex_);
   if (failure_.ok()) {
-    failure_ = absl::DataLossError(absl::StrCat("a fragment of tensor ", header.tensor,
+    failure_ = absl::DataLossError(absl::StrCat("a fragment of ", TensorText(names_, header.tensor),
                                                 " from member ", sender, " at byte ", header.offset,
                                                 " does not have the content it declares"));
   }
@@ -73,7 +74,7 @@ absl::Status Intake::Wait(Time deadline) {
       std::string example;
       for (const auto& [key, e] : expected_) {
         if (e.arrived) continue;
-        example = absl::StrCat("tensor ", std::get<1>(key), " byte ", std::get<2>(key),
+        example = absl::StrCat(TensorText(names_, std::get<1>(key)), " byte ", std::get<2>(key),
                                " from member ", std::get<0>(key));
         break;
       }

@@ -11,6 +11,7 @@
 #include "reconfig/base/mutex.h"
 #include "reconfig/stream/notes.h"
 #include "reconfig/stream/state_memory.h"
+#include "reconfig/stream/tensor_names.h"
 #include "reconfig/stream/transport.h"
 
 namespace rewire {
@@ -28,7 +29,9 @@ struct Incoming {
 class Intake final : public FragmentSink {
  public:
   // notes: where notes go; none are taken without.
-  explicit Intake(const std::vector<Incoming>& incoming, StreamNotes* notes = nullptr);
+  // names: for errors.
+  explicit Intake(const std::vector<Incoming>& incoming, StreamNotes* notes = nullptr,
+                  TensorNames names = {});
 
   absl::Status Take(MemberId sender, const FragmentHeader& header,
                     std::span<const char> bytes) override;
@@ -51,6 +54,7 @@ class Intake final : public FragmentSink {
   };
 
   StreamNotes* const notes_;
+  const TensorNames names_;
   StateMemory memory_;  // of the transport's thread
   mutable Mutex mutex_;
   CondVar changed_;

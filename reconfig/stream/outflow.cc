@@ -186,8 +186,8 @@ absl::Status Outflow::Recheck() {
     if (!read.ok()) return read;
     if (content != sent.content) {
       return absl::FailedPreconditionError(
-          absl::StrCat("tensor ", key.first, " changed outside the update, at bytes [", key.second,
-                       ", ", key.second + sent.bytes, "): is it volatile?"));
+          absl::StrCat(TensorText(names_, key.first), " changed outside the update, at bytes [",
+                       key.second, ", ", key.second + sent.bytes, "): is it volatile?"));
     }
   }
   return absl::OkStatus();

@@ -11,6 +11,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -18,6 +19,7 @@
 #include "reconfig/stream/budget.h"
 #include "reconfig/stream/notes.h"
 #include "reconfig/stream/state_memory.h"
+#include "reconfig/stream/tensor_names.h"
 #include "reconfig/stream/transport.h"
 
 namespace rewire {
@@ -47,6 +49,8 @@ class Outflow {
   // it again later.
   absl::Status Send(const std::vector<Outgoing>& outgoing, uint64_t version, bool remember,
                     Time deadline);
+  // For errors.
+  void SetNames(TensorNames names) { names_ = std::move(names); }
   // Makes the buffers, so that Send() need not.
   void Warm();
   // Likewise for state on this device; of the thread that will send.
@@ -83,6 +87,7 @@ class Outflow {
   const StreamKey key_;
   Transport* const transport_;
   Budget* const budget_;
+  TensorNames names_;
   StateMemory memory_;
   std::map<std::pair<uint32_t, uint64_t>, Sent> sent_;  // by tensor and offset
   uint64_t bytes_on_wire_ = 0;

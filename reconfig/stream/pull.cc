@@ -116,7 +116,8 @@ absl::Status Pull::Check(Time deadline) {
   return absl::OkStatus();
 }
 
-absl::Status Pull::Agree(MemberId source, std::string_view note, const std::vector<Piece>& pieces) {
+absl::Status Pull::Agree(MemberId source, std::string_view note,
+                         const std::vector<Piece>& pieces) const {
   const auto listed = DecodeContents(note);
   if (!listed.ok()) {
     return absl::InvalidArgumentError(
@@ -128,7 +129,7 @@ absl::Status Pull::Agree(MemberId source, std::string_view note, const std::vect
     const auto found = contents.find({piece.tensor, piece.begin});
     if (found != contents.end() && found->second == piece.content) continue;
     return absl::FailedPreconditionError(
-        absl::StrCat("tensor ", piece.tensor, " of member ", source,
+        absl::StrCat(TensorText(names_, piece.tensor), " of member ", source,
                      " changed outside the update, at bytes [", piece.begin, ", ",
                      piece.begin + piece.bytes, "), or was not copied as it is: is it volatile?"));
   }

@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -17,12 +18,16 @@
 #include "reconfig/stream/peer_mappings.h"
 #include "reconfig/stream/peer_offer.h"
 #include "reconfig/stream/pull_lists.h"
+#include "reconfig/stream/tensor_names.h"
 
 namespace rewire {
 
 class Pull {
  public:
   explicit Pull(StreamNotes* notes) : notes_(notes) {}
+
+  // For errors.
+  void SetNames(TensorNames names) { names_ = std::move(names); }
 
   // In PREPARE: of what comes from `source`, takes on the tensors that it offers and that can be
   // mapped. part_begins: the first byte of the source's part of each tensor.
@@ -56,10 +61,11 @@ class Pull {
   using Pieces = std::map<MemberId, std::vector<Piece>>;
   absl::Status FetchPiece(Piece* piece);
   absl::Status FetchLate(Time deadline);
-  static absl::Status Agree(MemberId source, std::string_view note,
-                            const std::vector<Piece>& pieces);
+  absl::Status Agree(MemberId source, std::string_view note,
+                     const std::vector<Piece>& pieces) const;
 
   StreamNotes* const notes_;
+  TensorNames names_;
   StateMemory memory_;
   PeerMappings mappings_;  // of constant state, and of the rest
   PeerMappings late_mappings_;

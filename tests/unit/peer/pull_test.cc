@@ -172,7 +172,9 @@ TEST_P(PullTest, ASourceThatChangedAfterwardsIsFound) {
   ASSERT_TRUE(pull_.Fetch(Soon()).ok());
   owner_.Put(2);
   Contents(0, kBytes, 2);
-  EXPECT_THAT(std::string(pull_.Check(Soon()).message()), HasSubstr("changed outside the update"));
+  pull_.SetNames({"a", "b", "c", "weights"});
+  EXPECT_THAT(std::string(pull_.Check(Soon()).message()),
+              HasSubstr("tensor weights of member 5 changed outside the update"));
 }
 
 TEST_P(PullTest, ASourceThatDoesNotNameACopyIsFound) {

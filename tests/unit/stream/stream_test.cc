@@ -114,7 +114,9 @@ TEST_F(StreamTest, EveryByteArrivesWithinTheBudget) {
   EXPECT_EQ(budget_.in_flight(), 0u);
   EXPECT_TRUE(out.Recheck().ok());
   source_[kFragmentBytes + 1] ^= 1;
-  EXPECT_THAT(std::string(out.Recheck().message()), HasSubstr("changed outside the update"));
+  out.SetNames({"weights"});
+  EXPECT_THAT(std::string(out.Recheck().message()),
+              HasSubstr("tensor weights changed outside the update"));
   to_->Close(kKey);
   from_->Close(kKey);
 }

@@ -1,0 +1,21 @@
+// The names of a transition's tensors by their number in the plan, for errors that an operator
+// reads. Pure; thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+namespace rewire {
+
+using TensorNames = std::vector<std::string>;
+
+// "tensor NAME"; the number stands for a name that is not known.
+inline std::string TensorText(const TensorNames& names, uint32_t tensor) {
+  if (tensor < names.size()) return absl::StrCat("tensor ", names[tensor]);
+  return absl::StrCat("tensor number ", tensor);
+}
+
+}  // namespace rewire
