@@ -15,6 +15,25 @@ if(REWIRE_SANITIZE)
   target_link_options(rewire_flags INTERFACE -fsanitize=${REWIRE_SANITIZE})
 endif()
 
+# Most of the time of a build goes into the same headers. They are compiled once for libraries and once
+# for tests, whose flags differ. The clang preset leaves this out, so that a missing #include is found.
+option(REWIRE_PRECOMPILE "Compile the headers that most files use once" ON)
+if(REWIRE_PRECOMPILE)
+  file(WRITE ${CMAKE_BINARY_DIR}/precompiled.cc "")
+  set(headers <algorithm> <array> <atomic> <chrono> <cstdint> <functional> <map> <memory> <optional>
+      <set> <span> <string> <string_view> <thread> <vector>
+      <absl/status/status.h> <absl/status/statusor.h> <absl/strings/str_cat.h>)
+  add_library(rewire_precompiled OBJECT ${CMAKE_BINARY_DIR}/precompiled.cc)
+  target_link_libraries(rewire_precompiled PRIVATE rewire_flags absl::status absl::statusor absl::strings)
+  target_precompile_headers(rewire_precompiled PRIVATE ${headers})
+  # A program, because its code is -fPIE as that of tests is.
+  file(WRITE ${CMAKE_BINARY_DIR}/precompiled_test.cc "int main() {}")
+  add_executable(rewire_precompiled_test ${CMAKE_BINARY_DIR}/precompiled_test.cc)
+  target_link_libraries(rewire_precompiled_test PRIVATE rewire_flags GTest::gtest GTest::gmock
+                        absl::status absl::statusor absl::strings)
+  target_precompile_headers(rewire_precompiled_test PRIVATE ${headers} <gmock/gmock.h> <gtest/gtest.h>)
+endif()
+
 # rewire_library(NAME [DEPS lib...]): a static library of every .cc file in the current directory.
 function(rewire_library name)
   cmake_parse_arguments(ARG "" "" "DEPS" ${ARGN})
@@ -22,6 +41,9 @@ function(rewire_library name)
   if(sources)
     add_library(${name} STATIC ${sources})
     target_link_libraries(${name} PUBLIC rewire_flags ${ARG_DEPS})
+    if(REWIRE_PRECOMPILE)
+      target_precompile_headers(${name} REUSE_FROM rewire_precompiled)
+    endif()
   else()
     add_library(${name} INTERFACE)
     target_link_libraries(${name} INTERFACE rewire_flags ${ARG_DEPS})
@@ -55,6 +77,9 @@ function(rewire_test name)
   add_executable(${name} ${sources})
   target_link_libraries(${name} PRIVATE rewire_flags GTest::gtest GTest::gmock GTest::gtest_main
                         ${ARG_DEPS})
+  if(REWIRE_PRECOMPILE)
+    target_precompile_headers(${name} REUSE_FROM rewire_precompiled_test)
+  endif()
   rewire_add_test(${name} $<TARGET_FILE:${name}>)
   set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}"
                        ENVIRONMENT "${ARG_ENVIRONMENT}")
