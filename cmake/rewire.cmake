@@ -24,7 +24,7 @@ if(REWIRE_PRECOMPILE)
     target_compile_options(rewire_flags INTERFACE -Wno-array-bounds -Wno-stringop-overflow
                            -Wno-stringop-overread)
   endif()
-  file(WRITE ${CMAKE_BINARY_DIR}/precompiled.cc "")
+  file(CONFIGURE OUTPUT precompiled.cc CONTENT "// no code\n")
   set(headers <algorithm> <array> <atomic> <chrono> <cstdint> <functional> <map> <memory> <optional>
       <set> <span> <string> <string_view> <thread> <vector>
       <absl/status/status.h> <absl/status/statusor.h> <absl/strings/str_cat.h>)
@@ -32,7 +32,7 @@ if(REWIRE_PRECOMPILE)
   target_link_libraries(rewire_precompiled PRIVATE rewire_flags absl::status absl::statusor absl::strings)
   target_precompile_headers(rewire_precompiled PRIVATE ${headers})
   # A program, because its code is -fPIE as that of tests is.
-  file(WRITE ${CMAKE_BINARY_DIR}/precompiled_test.cc "int main() {}")
+  file(CONFIGURE OUTPUT precompiled_test.cc CONTENT "int main() {}\n")
   add_executable(rewire_precompiled_test ${CMAKE_BINARY_DIR}/precompiled_test.cc)
   target_link_libraries(rewire_precompiled_test PRIVATE rewire_flags GTest::gtest GTest::gmock
                         absl::status absl::statusor absl::strings)
