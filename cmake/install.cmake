@@ -1,29 +1,29 @@
-# What `cmake --install` writes: a tree that finds its own parts wherever it is moved to.
+# The tree that `cmake --install` writes. The tree can be moved: its files find one another.
 #
 #   bin/rewire, bin/gpt_train    the command; with lib/rewire/simgpu, a program to try the tree with
 #   include/rewire/c_api.h
 #   lib/rewire/libnccl.so.2      the preloaded file, also as librewire-preload.so; needs libc alone
 #   lib/rewire/librewire.so      the core and the C API
-#   lib/rewire/libnccl-net-rewire.so  what NCCL opens for NCCL_NET_PLUGIN=rewire; needs libc alone
+#   lib/rewire/libnccl-net-rewire.so  NCCL opens it for NCCL_NET_PLUGIN=rewire; needs libc alone
 #   lib/rewire/librewire-net.so  the net plugin's core
-#   lib/rewire/private           what librewire.so and the programs need of Debian's libraries
+#   lib/rewire/private           Debian libraries that librewire.so and the programs need
 #   lib/rewire/runtime           the C++ runtime of the programs in bin
 #   lib/rewire/simgpu            the simulated GPU
 #
-# lib/rewire is on the library path of every member, so nothing lies there that somebody else's program
-# could take for a library of its system's. For the same reason librewire.so uses the C++ runtime that
-# the training process has: were ours found first, what is loaded later and needs a newer one could not
-# be. Debian's Abseil is no such danger: its functions are in a namespace of Debian's own. (Its static
-# libraries cannot be part of a shared one; they are built for programs.)
+# lib/rewire is on the library path of every member, so it holds no file that another program could
+# take for a library of its system. For the same reason librewire.so uses the C++ runtime of the
+# training process. If our runtime were found first, libraries loaded later that need a newer
+# runtime would fail. Debian's Abseil is safe: its functions are in a namespace of Debian's own.
+# Debian's static Abseil libraries are built for programs and cannot be part of a shared library.
 #
-# Found by DT_RPATH, which unlike DT_RUNPATH holds for what the libraries need of one another, and comes
-# before LD_LIBRARY_PATH.
+# The libraries are found by DT_RPATH. Unlike DT_RUNPATH, DT_RPATH also applies to dependencies of
+# the libraries, and it comes before LD_LIBRARY_PATH.
 set(private "$ORIGIN/../lib/rewire/private")
 set(runtime "$ORIGIN/../lib/rewire/runtime")
 set_target_properties(rewire gpt_train PROPERTIES INSTALL_RPATH "${private};${runtime}")
 set_target_properties(rewire_shared rewire_net PROPERTIES INSTALL_RPATH "$ORIGIN/private")
 set_target_properties(simgpu_nccl PROPERTIES INSTALL_RPATH "$ORIGIN")
-# The same in the build tree, where these folders are not.
+# The build tree, which lacks these folders, uses the same rule.
 set_target_properties(rewire gpt_train rewire_shared rewire_net simgpu_nccl PROPERTIES BUILD_WITH_INSTALL_RPATH ON)
 foreach(name rewire gpt_train rewire_shared rewire_net)
   target_link_options(${name} PRIVATE -Wl,--disable-new-dtags)

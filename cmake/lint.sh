@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The project's rules that a machine can check. Called by ./dev lint. --fix formats in place;
-# --cheap leaves clang-tidy out.
+# Checks the project's machine-checkable rules. Called by ./dev lint. --fix formats in place;
+# --cheap skips clang-tidy.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 fix=0 cheap=0

@@ -1,8 +1,8 @@
 # Tests on NCCL's own host code (tests/nccl_host), which `./dev test --nccl` runs.
 
-# rewire_nccl_host_test(NAME COMMAND command... [ALL] [TIMEOUT s] [PROCESSORS n]): runs the command on each
-# build of NCCL's host code, or with ALL once for all of them ({libraries} in the command). It is skipped
-# by name in other runs, where there is no build, and where CUDA's headers are missing.
+# rewire_nccl_host_test(NAME COMMAND command... [ALL] [TIMEOUT s] [PROCESSORS n]): runs the command
+# on each build of NCCL's host code, or with ALL once for all of them ({libraries} in the command).
+# The test is skipped by name in other runs, without a build, and without CUDA's headers.
 function(rewire_nccl_host_test name)
   cmake_parse_arguments(ARG "ALL" "TIMEOUT" "COMMAND" ${ARGN})
   if(REWIRE_SANITIZE)

@@ -2,9 +2,9 @@
 
 set(REWIRE_VM ${CMAKE_SOURCE_DIR}/tests/rdma_vm/rdma_vm)
 
-# rewire_vm_test(NAME COMMAND command... [DEVICES n] [TIMEOUT s]): a test that boots the machine with n
-# devices (2) and runs the command in it for at most s seconds (120). Booting has a deadline of its own.
-# It is skipped where the machine cannot run, and left out of builds with sanitizers.
+# rewire_vm_test(NAME COMMAND command... [DEVICES n] [TIMEOUT s]): a test that boots the machine
+# with n devices (2) and runs the command in it for at most s seconds (120). Booting has its own
+# deadline. The test is skipped if the machine cannot run, and left out of builds with sanitizers.
 function(rewire_vm_test name)
   cmake_parse_arguments(ARG "" "DEVICES;TIMEOUT" "COMMAND" ${ARGN})
   if(REWIRE_SANITIZE)

@@ -1,4 +1,5 @@
-# How every target of the project is built: warnings, sanitizers, and one function per kind of target.
+# Build rules for every target of the project: warnings, sanitizers, and one function per kind of
+# target.
 
 add_library(rewire_flags INTERFACE)
 target_include_directories(rewire_flags INTERFACE ${CMAKE_SOURCE_DIR} ${CMAKE_BINARY_DIR}/generated)
@@ -8,7 +9,7 @@ if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
   target_compile_options(rewire_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wthread-safety>)
 endif()
 if(REWIRE_SANITIZE)
-  # An empty optional, an index out of bounds: the standard library looks, too.
+  # The standard library also checks for an empty optional and an index out of bounds.
   target_compile_definitions(rewire_flags INTERFACE _GLIBCXX_ASSERTIONS)
   target_compile_options(rewire_flags INTERFACE -fsanitize=${REWIRE_SANITIZE}
                          -fno-omit-frame-pointer -fno-sanitize-recover=all)
@@ -55,7 +56,7 @@ function(rewire_library name)
   endif()
 endfunction()
 
-# rewire_add_test(NAME COMMAND [ARGUMENT...]): ctest's test, where sanitizers' reports fail it.
+# rewire_add_test(NAME COMMAND [ARGUMENT...]): a ctest test that a sanitizer's report fails.
 function(rewire_add_test name)
   if(REWIRE_SANITIZE)
     add_test(NAME ${name} COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/cmake/sanitized.py

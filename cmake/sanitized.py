@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Runs a test of a build with sanitizers: sanitized.py FOLDER COMMAND [ARGUMENT...]
 
-What the address and thread sanitizers have to say goes to files in FOLDER and not to stderr, so that
-no report is lost: not one of a process whose exit status nobody looks at, and not one of a process
-that was killed later. A report fails the test, whatever the test itself says. (The one for undefined
-behaviour writes to stderr where another sanitizer is in the same process, and ends the process.)
+Reports of the address and thread sanitizers go to files in FOLDER and not to stderr, so that no
+report is lost: neither of a process whose exit status is not checked, nor of a process that was
+killed later. A report fails the test, whatever the test's result. (The undefined-behaviour
+sanitizer writes to stderr if another sanitizer is in the same process, and ends the process.)
 """
 import os
 import pathlib
@@ -13,10 +13,11 @@ import subprocess
 import sys
 
 OPTIONS = {
-    # intercept_tls_get_addr: up to gcc 13 the runtime takes some of glibc's blocks of thread-local
-    # storage for older ones, and looking for leaks then ends the process (google/sanitizers#1322).
-    # The preloaded library comes before the runtime that it is linked with. That is no harm where the
-    # program is linked with it too: the runtime still comes before libc.
+    # intercept_tls_get_addr: up to gcc 13 the runtime mistakes some of glibc's blocks of
+    # thread-local storage for older ones, and the leak check then ends the process
+    # (google/sanitizers#1322). verify_asan_link_order: the preloaded library comes before its
+    # runtime. This order is harmless if the program is also linked with the runtime: the runtime
+    # still comes before libc.
     "ASAN_OPTIONS": "verify_asan_link_order=0:intercept_tls_get_addr=0",
     "UBSAN_OPTIONS": "print_stacktrace=1",
     "LSAN_OPTIONS": "",

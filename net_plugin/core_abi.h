@@ -1,9 +1,10 @@
-// Between the file that NCCL opens (net_plugin/abi, libc alone) and the core that it opens in turn
-// (librewire-net.so): the functions of NCCL's net plugin in the semantics of its ABI v11/v12, one
-// context per communicator. Plain C types only. Threads are NCCL's: Init, Devices, Properties and
-// MakeVirtual by threads that make communicators, Listen, Connect, Accept, Reg* and Close* by a
-// communicator's service thread, Isend, Irecv, Iflush and Test by its progress thread. No function
-// blocks; a null comm or request that comes back means "not yet, ask again".
+// The interface between the file that NCCL opens (net_plugin/abi, libc alone) and the core
+// (librewire-net.so), which that file opens. The table has the functions of NCCL's net plugin with
+// the semantics of ABI v11/v12: one context per communicator. Only plain C types cross the
+// interface. All threads are NCCL's. Threads that create communicators call init, devices,
+// properties and make_virtual. A communicator's service thread calls listen, connect, accept, reg*
+// and close*; its progress thread calls isend, irecv, iflush and test. No function blocks; a null
+// comm or request means "not yet, ask again".
 #pragma once
 
 #include <cstddef>
@@ -16,21 +17,21 @@ namespace rewire::net {
 inline constexpr uint32_t kCoreAbiVersion = 1;
 inline constexpr char kCoreStartSymbol[] = "RewireNetStart";
 
-inline constexpr size_t kHandleBytes = 128;  // room that NCCL has for a listener's handle
+inline constexpr size_t kHandleBytes = 128;  // NCCL's limit for a listener's handle
 inline constexpr int kPtrHost = 1;
 inline constexpr int kPtrCuda = 2;
 inline constexpr int kPtrDmabuf = 4;
-// Per communicator object and sub-receive; NCCL keeps no more outstanding.
+// NCCL keeps at most this many requests outstanding per communicator object and sub-receive.
 inline constexpr int kMaxRequests = 32;
 inline constexpr int kMaxRecvs = 8;
 inline constexpr int kMaxVirtual = 8;
 
-// NCCL's own log (level 3: info, 2: warn; flags: subsystem bits).
+// NCCL's own log function (level 3: info, 2: warn; flags: subsystem bits).
 using Logger = void (*)(int level, unsigned long flags, const char* file, int line,
                         const char* format, ...);
 
 struct DeviceProperties {
-  const char* name;      // lives for ever, like pci_path
+  const char* name;      // valid until the process ends, like pci_path
   const char* pci_path;  // may be null
   uint64_t guid;
   int ptr_support;
@@ -38,31 +39,31 @@ struct DeviceProperties {
   int force_flush;
   int speed_mbps;
   int port;
-  float latency_us;  // whole: NCCL cuts it to an integer
+  float latency_us;  // an integral value: NCCL truncates it
   int max_comms;
   int max_recvs;
-  int device_count;  // of a virtual device
+  int device_count;  // ports of a virtual device
   int devices[kMaxVirtual];
   size_t max_message_bytes;
-  int16_t rail;   // -1: not known
-  int16_t plane;  // -1: not known
+  int16_t rail;   // -1: unknown
+  int16_t plane;  // -1: unknown
 };
 
-// Of this process, since its start.
+// Totals of this process since its start.
 struct NetCounters {
-  uint64_t links_made;      // by connecting
-  uint64_t links_reused;    // connections of NCCL's that took up a link at rest
-  uint64_t strangers;       // turned away
-  uint64_t rails_failed;    // of links over RDMA, counted by their senders
-  uint64_t rails_back;      // of those
-  uint64_t rails_stood_in;  // between NICs that NCCL has not chosen
+  uint64_t links_made;      // links that this process connected
+  uint64_t links_reused;    // NCCL connections that reused an idle link
+  uint64_t strangers;       // rejected unauthenticated peers
+  uint64_t rails_failed;    // RDMA rails that failed, counted by senders
+  uint64_t rails_back;      // failed rails that came up again
+  uint64_t rails_stood_in;  // fallback rails, between NICs that NCCL did not choose
 };
 
 struct NetTable {
   uint32_t version;
-  // abi: the version that NCCL took, for the start line.
+  // abi: the version that NCCL selected, for the start line.
   ncclResult_t (*init)(void** context, uint64_t comm_id, int traffic_class, int abi, Logger log);
-  ncclResult_t (*finalize)(void* context);  // also of a context that init did not give
+  ncclResult_t (*finalize)(void* context);  // accepts also a context that init did not create
   ncclResult_t (*devices)(int* count);
   ncclResult_t (*properties)(int device, DeviceProperties* out);
   ncclResult_t (*make_virtual)(int* device, const int* devices, int count);
@@ -85,7 +86,8 @@ struct NetTable {
   ncclResult_t (*counters)(NetCounters* out);
 };
 
-// Null, with a text in *why that lives for ever, when the core cannot serve this version.
+// Returns null if the core cannot serve this version; *why then has a text that stays valid until
+// the process ends.
 using CoreStart = const NetTable* (*)(uint32_t version, const char** why);
 
 }  // namespace rewire::net

@@ -18,7 +18,7 @@ std::atomic<StreamIsCapturing> stream_is_capturing{nullptr};
 
 bool FindDriver() noexcept {
   if (stream_is_capturing.load(std::memory_order_relaxed) != nullptr) return true;
-  // Never loads it: a process that has no driver captures nothing.
+  // RTLD_NOLOAD: a process without a driver captures nothing, so this call never loads the driver.
   void* driver = dlopen(Settings::Get().cuda_library().c_str(), RTLD_LAZY | RTLD_NOLOAD);
   if (driver == nullptr) return false;
   stream_is_capturing.store(

@@ -22,7 +22,7 @@ constexpr ShimServices kServices = {NewGeneration, ReplayLocal,    Publish,
 
 std::atomic<const CoreTable*> core{nullptr};
 
-// Opens the first core there is; the text of every failure goes to *why.
+// Opens the first core that it finds and appends the text of every failure to *why.
 const CoreTable* Open(std::string* why) {
   const std::string own = OwnPath();
   const std::string folder = own.substr(0, own.rfind('/'));

@@ -1,21 +1,21 @@
-// The core (librewire.so): loaded from beside the preloaded file at the first communicator, when an
-// agent is there (REWIRE_SOCKET). Any thread.
+// Loads the core (librewire.so) from the preloaded file's folder, at the first communicator, when
+// an agent exists (REWIRE_SOCKET). For the shim's entries. Thread-safe.
 #pragma once
 
 #include "shim/core_abi.h"
 
 namespace rewire::shim {
 
-// nullptr: no agent, or not loaded yet: everything works, nothing is ever swapped.
+// Returns nullptr without an agent or before the load: calls work, but nothing is swapped.
 const CoreTable* Core() noexcept;
-// ncclSystemError when an agent is there and the core cannot be loaded: logged once, with the
-// paths.
+// Returns ncclSystemError when an agent exists and the core cannot be loaded. The error is logged
+// once, with the paths.
 ncclResult_t LoadCore() noexcept;
-// What the core gets from us.
+// The services that the core receives from the preloaded library.
 const ShimServices* Services() noexcept;
-// Tests put a core of their own in; nullptr takes it out.
+// Replaces the core in tests; nullptr removes the core.
 void SetCore(const CoreTable* core) noexcept;
-// In the child of a fork: its threads are gone.
+// Drops the core in the child of a fork, because the core's threads do not exist there.
 void ForgetCore() noexcept;
 
 }  // namespace rewire::shim

@@ -14,7 +14,7 @@ namespace rewire::shim {
 
 namespace {
 
-// NCCL's own limits are far below.
+// NCCL's own limits are far below this limit.
 constexpr size_t kMaxConfigBytes = 4096;
 
 template <typename T>
@@ -33,7 +33,7 @@ void KeepText(std::vector<unsigned char>* config, size_t offset, std::string* te
 }
 
 bool Blocking(const std::vector<unsigned char>& config) {
-  // NCCL lets its variable win over the config.
+  // In NCCL the variable overrides the config.
   if (const char* variable = getenv("NCCL_COMM_BLOCKING")) {
     if (strcmp(variable, "0") == 0) return false;
     if (strcmp(variable, "1") == 0) return true;
@@ -57,7 +57,7 @@ ncclResult_t ReadyToCreate() noexcept {
 
 void KeepConfig(const ncclConfig_t* config, const Recipe* parent, Recipe* recipe) {
   if (config != nullptr) {
-    // Something that is not a config is for NCCL to refuse.
+    // NCCL rejects a pointer that is not a config.
     if (config->magic == NCCL_CONFIG_MAGIC && config->size <= kMaxConfigBytes) {
       const auto* bytes = reinterpret_cast<const unsigned char*>(config);
       recipe->config.assign(bytes, bytes + config->size);

@@ -1,20 +1,20 @@
-// What every way of making a communicator has in common. The application's threads; no lock is held
-// across a call into NCCL or the core.
+// The steps that all functions for making a communicator share. For shim/entries_*.cc, on the
+// application's threads. No lock is held across a call into NCCL or the core.
 #pragma once
 
 #include "shim/virtual_communicator.h"
 
 namespace rewire::shim {
 
-// Before a communicator is made: settings right, core loaded when there is an agent.
+// Called before a communicator is made: checks the settings and loads the core if an agent exists.
 ncclResult_t ReadyToCreate() noexcept;
-// Copies the application's config (may be nullptr) into the recipe; a child without one takes its
-// parent's.
+// Copies the application's config (may be nullptr) into the recipe. A child without a config takes
+// the config of its parent.
 void KeepConfig(const ncclConfig_t* config, const Recipe* parent, Recipe* recipe);
-// When NCCL has finished making the communicator: fills in rank, ranks and device, and tells the
-// core of a child. Does nothing when it is not finished, or was noted before.
+// Fills in rank, ranks and device once NCCL has made the communicator, and reports a child to the
+// core. Does nothing while NCCL has not finished, or when the core was told before.
 void NoteIfReady(VirtualCommunicator* comm) noexcept;
-// Tells the core that the communicator is about to go, once.
+// Reports the communicator's end to the core, once.
 void TellClosing(VirtualCommunicator* comm, bool aborting) noexcept;
 
 }  // namespace rewire::shim

@@ -1,4 +1,4 @@
-// The functions that end communicators. Any thread: a watchdog aborts what the trainer is in.
+// The entries that end communicators. Any thread: a watchdog may abort while the trainer is inside.
 #include "rewire_entries.h"
 #include "shim/creation.h"
 #include "shim/issue.h"
@@ -10,8 +10,8 @@ namespace {
 
 using CloseFunction = ncclResult_t (*)(ncclComm_t comm);
 
-// A child that a non-blocking parent is still making: NCCL's thread will store the real
-// communicator into the generation. The generation's memory is therefore never given back.
+// Keeps the generation of a child that a non-blocking parent is still making. NCCL's thread will
+// store the real communicator into the generation, so its memory is never given back.
 void KeepUnborn(VirtualCommunicator* comm) noexcept {
   if (comm->recipe.creation != Creation::kSplit && comm->recipe.creation != Creation::kShrink)
     return;
@@ -25,21 +25,21 @@ void KeepUnborn(VirtualCommunicator* comm) noexcept {
   if (unborn) Publish(comm, nullptr);
 }
 
-// Destroy or Abort. The handle is stale when this returns (in a group: when the group has ended).
+// Does Destroy or Abort. The handle is stale on return (in a group: when the group has ended).
 ncclResult_t Close(ncclComm_t handle, bool aborting, CloseFunction close) noexcept {
   VirtualCommunicator* comm = Ours(handle);
   if (comm == nullptr) {
     const ncclResult_t refused = Foreign(handle);
     return refused != ncclSuccess ? refused : close(handle);
   }
-  // A second thread that closes it at the same time must not reach NCCL.
+  // A second thread that closes the communicator at the same time must not reach NCCL.
   if (comm->closing.exchange(true, std::memory_order_acq_rel)) return ncclInvalidArgument;
   TellClosing(comm, aborting);
   ncclResult_t result = ncclSuccess;
   {
     const Inside inside(comm);
     const Generation* generation = inside.generation();
-    // An aborted generation has no real communicator any more; the core has aborted it.
+    // The core has already aborted the real communicator of an aborted generation.
     if (generation != nullptr && generation->Real() != nullptr &&
         generation->state.load(std::memory_order_acquire) == GenerationState::kOpen) {
       result = close(generation->Real());
@@ -47,7 +47,7 @@ ncclResult_t Close(ncclComm_t handle, bool aborting, CloseFunction close) noexce
   }
   if (!Taken(result) && !aborting) {
     comm->closing.store(false, std::memory_order_release);
-    return result;  // it is still there, to be aborted
+    return result;  // the communicator still exists and can be aborted
   }
   KeepUnborn(comm);
   ThreadSlot* slot = Slot();

@@ -1,4 +1,4 @@
-// The functions that make communicators. The application's threads.
+// The entries that make communicators. Called on the application's threads.
 #include <sys/random.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ namespace {
 
 ncclComm_t Handle(VirtualCommunicator* comm) { return reinterpret_cast<ncclComm_t>(comm); }
 
-// A new communicator with an empty generation.
+// Makes a communicator with an empty generation.
 VirtualCommunicator* Begin(Creation creation, int ranks, int rank, bool in_group) {
   VirtualCommunicator* comm = NewCommunicator();
   if (comm == nullptr) return nullptr;
@@ -31,13 +31,13 @@ VirtualCommunicator* Begin(Creation creation, int ranks, int rank, bool in_group
   }
   comm->recipe.creation = creation;
   comm->recipe.in_group = in_group;
-  // Without a core nothing is ever swapped, so it does not matter what a graph holds.
+  // Without a core nothing is ever swapped, so captured graphs do not matter.
   comm->watch_capture.store(Core() != nullptr && FindDriver(), std::memory_order_relaxed);
   Publish(comm, generation);
   return comm;
 }
 
-// NCCL has answered: the handle stays, or goes again.
+// Ends a creation after NCCL's answer: keeps the handle, or drops it after an error.
 ncclResult_t End(VirtualCommunicator* comm, ThreadSlot* slot, ncclResult_t result,
                  ncclComm_t* out) {
   if (!Taken(result)) {
@@ -54,15 +54,15 @@ ncclResult_t End(VirtualCommunicator* comm, ThreadSlot* slot, ncclResult_t resul
   return result;
 }
 
-// NCCL works on the generation until the call has returned, or until the end of the group that the
-// call is in. Nobody may free the generation or its real communicator before.
+// NCCL works on the generation until the call has returned, or until the end of the call's group.
+// The generation and its real communicator must not be freed before.
 template <typename Call>
 ncclResult_t CallInside(ThreadSlot* slot, Generation* generation, Call&& call) {
   if (slot->group_depth > 0) {
     if (GroupState* group = ThisGroup(slot)) HoldInGroup(group, generation);
   }
   const ncclResult_t result = call();
-  // Lost meanwhile: the core ends the real communicator.
+  // After a loss in between, the core ends the real communicator.
   return generation->state.load(std::memory_order_acquire) == GenerationState::kOpen
              ? result
              : Failed(*generation, result);
@@ -87,7 +87,7 @@ ncclResult_t FromIds(Creation creation, ncclComm_t* out, int ranks, int rank,
     {
       const Inside inside(comm);
       Generation* generation = inside.generation();
-      // Early, so that another thread can poll or abort while this one waits for its peers.
+      // Stored early, so that another thread can poll or abort while this one waits for its peers.
       __atomic_store_n(out, Handle(comm), __ATOMIC_RELEASE);
       if (const CoreTable* core = Core()) {
         comm->told.store(Told::kCreated);
@@ -106,8 +106,8 @@ ncclResult_t FromIds(Creation creation, ncclComm_t* out, int ranks, int rank,
   }
 }
 
-// A child of `parent`: identify gives the child's identity; call is given the real parent and where
-// NCCL stores the real child.
+// Makes a child of `parent`. identify returns the child's identity. call takes the real parent and
+// the place where NCCL stores the real child.
 template <typename Identify, typename Call>
 ncclResult_t FromParent(Creation creation, VirtualCommunicator* parent, bool is_in, ncclComm_t* out,
                         const ncclConfig_t* config, Identify&& identify, Call&& call) noexcept {
@@ -118,10 +118,10 @@ ncclResult_t FromParent(Creation creation, VirtualCommunicator* parent, bool is_
     return Failed(*generation, ncclInternalError);
   }
   try {
-    // On every rank, in or out, so that they count alike.
+    // Every rank counts, in the child or not, so that all ranks count alike.
     const CommunicatorId id = identify();
     if (!is_in) {
-      // NCCL stores the NULL from its own thread, maybe later: into memory that stays.
+      // NCCL's thread may store the NULL later, so the target must be static memory.
       static ncclComm_t nobody = nullptr;
       *out = nullptr;
       return call(generation->Real(), &nobody);
@@ -139,7 +139,6 @@ ncclResult_t FromParent(Creation creation, VirtualCommunicator* parent, bool is_
     Generation* child = comm->current.load(std::memory_order_relaxed);
     __atomic_store_n(out, Handle(comm), __ATOMIC_RELEASE);
     if (slot->group_depth > 0) {
-      // NCCL uses the parent at the end of the group.
       if (GroupState* group = ThisGroup(slot)) HoldInGroup(group, inside.generation());
     }
     return End(comm, slot, call(generation->Real(), &child->real), out);
@@ -158,8 +157,8 @@ CommunicatorId NextChild(VirtualCommunicator* parent, int64_t color) {
 namespace entry {
 
 ncclResult_t CommInitRank(ncclComm_t* comm, int nranks, ncclUniqueId commId, int rank) {
-  // The same as ncclCommInitRank, except that NCCL does not free the communicator when the call
-  // fails; another thread may just be ending it (shim/core/interruption.h).
+  // Equals ncclCommInitRank, except that NCCL does not free the communicator when the call fails.
+  // Another thread may be ending the communicator at that moment (shim/core/interruption.h).
   return FromIds(Creation::kInitRank, comm, nranks, rank, &commId, 1, nullptr,
                  [&](ncclComm_t* out) {
                    return Real()->CommInitRankConfig(out, nranks, commId, rank, nullptr);
@@ -189,7 +188,8 @@ ncclResult_t CommInitAll(ncclComm_t* comm, int ndev, const int* devlist) {
     std::vector<ncclComm_t> real(static_cast<size_t>(ndev));
     const ncclResult_t result = Real()->CommInitAll(real.data(), ndev, devlist);
     if (!Taken(result)) return result;
-    // Several devices in one process are not a member's: never swapped, so any identity will do.
+    // Several devices in one process do not form a member. Such a communicator is never swapped, so
+    // a random identity suffices.
     CommunicatorId id{};
     if (getrandom(&id, sizeof id, 0) != sizeof id || id == kUpdateBoundary) id.low = 1;
     for (int i = 0; i < ndev; ++i) {
@@ -253,7 +253,7 @@ ncclResult_t CommGrow(ncclComm_t comm, int nRanks, const ncclUniqueId* uniqueId,
                       ncclComm_t* newcomm, ncclConfig_t* config) {
   const auto call = [&](ncclComm_t real, ncclComm_t* out) {
     const ncclResult_t result = Real()->CommGrow(real, nRanks, uniqueId, rank, out, config);
-    // The ranks that join and those that were there have nothing in common to name it by.
+    // Joining ranks and existing ranks share no data that could identify the communicator.
     if (VirtualCommunicator* made = newcomm == nullptr ? nullptr : Ours(*newcomm)) {
       AddPin(made, Pin::kGrown);
     }

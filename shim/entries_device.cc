@@ -1,5 +1,6 @@
-// What hands out addresses that outlive the call, or state that lives in a window: done as asked,
-// and the communicator is pinned, because no new generation could stand in for the old one.
+// The entries that return addresses which outlive the call, or use state that is stored in a
+// window. Each forwards the call and pins the communicator, because no new generation could replace
+// the old one. Called on the application's threads.
 #include "rewire_entries.h"
 #include "shim/issue.h"
 #include "shim/pool.h"
@@ -12,7 +13,7 @@ void PinIfOurs(ncclComm_t handle, Pin pin) {
   if (VirtualCommunicator* comm = Ours(handle)) AddPin(comm, pin);
 }
 
-// The real window behind the one that the application holds.
+// Returns the real window of the window that the application holds.
 ncclWindow_t RealWindow(VirtualCommunicator* comm, const Generation& generation,
                         ncclWindow_t window) {
   const auto registration =

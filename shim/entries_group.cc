@@ -1,4 +1,5 @@
-// Groups: the depth is ours, so that no communicator changes its generation inside one. Per thread.
+// The group entries. The shim counts the group depth itself, so that no communicator changes its
+// generation inside a group. State is per thread.
 #include "rewire_entries.h"
 #include "shim/issue.h"
 
@@ -15,10 +16,10 @@ namespace {
 template <typename End>
 ncclResult_t EndGroup(bool counts, End&& end) {
   ThreadSlot* slot = Slot();
-  // What ends a group that we have not seen begin is for NCCL to judge.
+  // NCCL judges the end of a group whose start the shim has not seen.
   if (slot->group_depth == 0) return end();
   const ncclResult_t result = end();
-  // NCCL leaves the level even when the operations failed.
+  // NCCL leaves the group level even when the operations failed.
   if (--slot->group_depth == 0) SettleGroup(slot, counts && Taken(result));
   return result;
 }

@@ -1,5 +1,4 @@
-// Questions about a communicator, answered from what we hold: its membership may be edited. Any
-// thread.
+// The entries that query a communicator. The shim answers: membership may change. Thread-safe.
 #include "rewire_entries.h"
 #include "shim/core_loader.h"
 #include "shim/creation.h"
@@ -9,8 +8,8 @@ namespace rewire::shim {
 
 namespace {
 
-// Of an open communicator's current generation; what is not known yet (a child that NCCL is still
-// making) is asked of NCCL.
+// Answers from an open communicator's current generation. A value that is not known yet (a child
+// that NCCL is still making) is requested from NCCL.
 ncclResult_t Ask(ncclComm_t handle, int* out, std::atomic<int> Generation::*known,
                  ncclResult_t (*ask)(const ncclComm_t, int*)) noexcept {
   VirtualCommunicator* comm = Ours(handle);
@@ -32,7 +31,7 @@ ncclResult_t Ask(ncclComm_t handle, int* out, std::atomic<int> Generation::*know
   return ask(generation->Real(), out);
 }
 
-// A child that NCCL has not stored yet: as long as its parent is well it is being made.
+// A child that NCCL has not stored yet is in progress as long as its parent has no error.
 ncclResult_t AsyncErrorOfUnborn(VirtualCommunicator* comm, ncclResult_t* error) noexcept {
   *error = ncclInProgress;
   VirtualCommunicator* parent = comm->parent.load(std::memory_order_relaxed);
@@ -93,7 +92,8 @@ ncclResult_t CommCuDevice(const ncclComm_t comm, int* device) {
 }
 
 const char* GetLastError(ncclComm_t comm) {
-  // NCCL ignores the communicator, and a program asks when it has none: always to be answered.
+  // NCCL ignores the communicator, and a program without a communicator also calls this function.
+  // So every call gets an answer.
   VirtualCommunicator* ours = Ours(comm);
   if (const CoreTable* core = Core(); core != nullptr && (ours != nullptr || comm == nullptr)) {
     if (const char* why = core->last_error(ours)) return why;

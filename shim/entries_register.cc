@@ -1,5 +1,5 @@
-// Buffers, windows and operators that belong to a communicator: passed on and remembered, so that
-// the next generation gets them too. The application's threads.
+// The entries for buffers, windows and operators of a communicator. Each forwards the call and
+// records the registration for replay on the next generation. Called on the application's threads.
 #include <cstring>
 
 #include "rewire_entries.h"
@@ -9,7 +9,8 @@ namespace rewire::shim {
 
 namespace {
 
-// Where a call goes that NCCL must see inside the thread's group. nullptr: nowhere.
+// Returns the generation for a call that NCCL must see inside the thread's group, or nullptr when
+// the communicator has no open generation.
 Generation* GenerationFor(VirtualCommunicator* comm, const Inside& inside) {
   const GroupUse* use = FindUse(Slot()->group, comm);
   Generation* generation = use != nullptr ? use->generation : inside.generation();
@@ -25,7 +26,7 @@ ncclResult_t Unusable(const Inside& inside) {
                                         : Failed(*inside.generation(), ncclInternalError);
 }
 
-// The current generation's value for a handle that the application was given, once.
+// Calls NCCL with the current generation's value of a handle, and removes the record.
 template <typename Call>
 ncclResult_t Deregister(ncclComm_t handle, RegistrationKind kind, uint64_t registered,
                         Call&& call) noexcept {
@@ -38,7 +39,7 @@ ncclResult_t Deregister(ncclComm_t handle, RegistrationKind kind, uint64_t regis
   Generation* generation = GenerationFor(comm, inside);
   if (generation == nullptr) return Unusable(inside);
   const auto registration = comm->registrations.Find(kind, registered);
-  // One that is not ours is for NCCL to refuse.
+  // NCCL rejects an unknown handle.
   if (!registration) return call(generation->Real(), registered);
   const auto real = generation->values.Get(registration->index);
   const ncclResult_t result = real ? call(generation->Real(), *real) : ncclSuccess;
@@ -79,7 +80,7 @@ ncclResult_t CommRegister(const ncclComm_t comm, void* buff, size_t size, void**
   Generation* generation = GenerationFor(ours, inside);
   if (generation == nullptr) return Unusable(inside);
   const ncclResult_t result = Real()->CommRegister(generation->Real(), buff, size, handle);
-  // NCCL gives no handle where registration is off.
+  // NCCL returns no handle when registration is off.
   if (result != ncclSuccess || *handle == nullptr) return result;
   Registration r;
   r.kind = RegistrationKind::kBuffer;
@@ -159,11 +160,11 @@ ncclResult_t RedOpCreatePreMulSum(ncclRedOp_t* op, void* scalar, ncclDataType_t 
   Registration r;
   r.kind = RegistrationKind::kOperator;
   r.index = ours->registrations.NextIndex();
-  // Operators are numbers within their communicator, so those of two generations can be the same.
+  // Operators are numbers within a communicator, and two generations may have equal numbers.
   r.handle = static_cast<uint64_t>(kFirstOperator) + r.index;
   r.type = datatype;
   r.residence = residence;
-  // A device scalar is read when the collective runs: its address is the recipe.
+  // NCCL reads a device scalar when the collective runs, so the scalar's address is recorded.
   if (residence == ncclScalarHostImmediate) memcpy(r.scalar, scalar, ScalarBytes(datatype));
   r.address = residence == ncclScalarHostImmediate ? nullptr : scalar;
   if (!generation->values.Set(r.index, static_cast<uint64_t>(made))) return ncclSystemError;

@@ -25,7 +25,7 @@ void Count(const GroupUse& use) {
   if (before < stop_at && stop_at <= after) BeforeCut(use.comm, use.stream);
 }
 
-// NCCL has made a blocking communicator's windows when the group has ended.
+// When the group has ended, NCCL has made the windows of a blocking communicator.
 void TakeWindows(VirtualCommunicator* comm) {
   const Inside inside(comm);
   if (comm->recipe.blocking && inside.generation() != nullptr) {

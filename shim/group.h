@@ -1,5 +1,5 @@
-// What one thread has done in the ncclGroup it is in: which generation each communicator was fixed
-// to, and what has to follow the group's end. Belongs to its thread; kept for the thread's next
+// The state of one thread's current ncclGroup: the generation that each communicator is fixed to,
+// and the work that follows the group's end. Owned by its thread, and reused for the thread's next
 // group.
 #pragma once
 
@@ -17,21 +17,21 @@ struct GroupUse {
   VirtualCommunicator* comm;
   Generation* generation;  // counted in its `fixed` until the group ends
   uint64_t operations;     // collectives taken so far
-  cudaStream_t stream;     // of the last operation
+  cudaStream_t stream;     // stream of the last operation
 };
 
 struct GroupState {
   std::vector<GroupUse> uses;
   uint32_t last_use = 0;
-  std::vector<VirtualCommunicator*> created;  // in this group; there when it has ended
-  // What NCCL works on at the group's end without being used in the group: parents of a split, and
-  // generations under creation. Counted in their `fixed` until the group ends.
+  std::vector<VirtualCommunicator*> created;  // communicators that exist once the group has ended
+  // Generations that NCCL uses at the group's end without an operation in the group: parents of a
+  // split, and generations under creation. Each is counted in its `fixed` until the group ends.
   std::vector<Generation*> held;
-  std::vector<VirtualCommunicator*> destroyed;  // handles that become stale when it has ended
-  std::vector<VirtualCommunicator*> windows;    // asked for in this group
+  std::vector<VirtualCommunicator*> destroyed;  // handles that become stale when the group ends
+  std::vector<VirtualCommunicator*> windows;    // communicators whose windows the group makes
 };
 
-// nullptr: not used in this group yet (or no group).
+// Returns nullptr outside a group, or when this group has not used the communicator yet.
 inline GroupUse* FindUse(GroupState* group, const VirtualCommunicator* comm) noexcept {
   if (group == nullptr || group->uses.empty()) return nullptr;
   GroupUse* uses = group->uses.data();
@@ -47,13 +47,12 @@ inline GroupUse* FindUse(GroupState* group, const VirtualCommunicator* comm) noe
   return nullptr;
 }
 
-// The thread's group state; made at its first group. nullptr: no memory.
+// Returns the thread's group state, made at its first group. Returns nullptr without memory.
 GroupState* ThisGroup(ThreadSlot* slot) noexcept;
-// Adds a generation to `held`.
 void HoldInGroup(GroupState* group, Generation* generation);
-// After the outermost end. taken: NCCL has taken the group's operations, so they count.
+// Runs after the outermost end. taken: NCCL has taken the group's operations, so they count.
 void SettleGroup(ThreadSlot* slot, bool taken) noexcept;
-// The thread ended inside a group, or the process forked there.
+// Drops the state of a group whose thread has ended, or whose process has forked inside the group.
 void AbandonGroup(ThreadSlot* slot) noexcept;
 void ForgetGroup(GroupState* group) noexcept;
 

@@ -29,13 +29,13 @@ const char* PinText(Pin pin) {
 
 ncclRedOp_t Target::RealOperator(const Generation& generation, ncclRedOp_t op) noexcept {
   const auto value = generation.values.Get(static_cast<uint32_t>(op) - kFirstOperator);
-  // One that we never gave out is for NCCL to refuse.
+  // NCCL rejects an operator that Rewire never returned.
   return value ? static_cast<ncclRedOp_t>(*value) : op;
 }
 
 namespace {
 
-// A watchdog may poll a handle for ever: the first few lines say all.
+// A watchdog may poll a handle for ever, so only the first few lines are logged.
 void Warn(ncclComm_t handle, const char* what) {
   constexpr int kLines = 8;
   static std::atomic<int> lines{0};
@@ -62,7 +62,7 @@ ncclResult_t Foreign(ncclComm_t handle) noexcept {
 
 namespace {
 
-// In a slow path without a generation: keeps the communicator's memory from being used again.
+// Prevents reuse of the communicator's memory during a slow path that holds no generation.
 class User {
  public:
   explicit User(VirtualCommunicator* comm) : comm_(comm) {
@@ -86,8 +86,8 @@ bool Open(const Generation* generation) {
          generation->state.load(std::memory_order_acquire) == GenerationState::kOpen;
 }
 
-// With the slot in a generation, which is another one afterwards. The thread looks once more after
-// each entry: a pledge for the next operation counts on every thread that enters later.
+// Called while the slot is in a generation; afterwards the slot is in another one. The thread
+// checks again after each entry, because a pledge for the next operation relies on later entries.
 ncclResult_t PassCuts(VirtualCommunicator* comm, ThreadSlot* slot, CallSite site,
                       Generation** generation) {
   const CoreTable* core = Core();
@@ -97,7 +97,7 @@ ncclResult_t PassCuts(VirtualCommunicator* comm, ThreadSlot* slot, CallSite site
     const ncclResult_t result = i < kCutsPerCall ? core->at_cut(comm, site) : ncclInternalError;
     if (result != ncclSuccess) return result;
     *generation = Enter(slot, comm);
-    // The program's windows, and what it has registered since the generation was built.
+    // Makes the program's windows and the registrations that are newer than the generation.
     if (Open(*generation)) {
       const ncclResult_t replayed = ReplayAll(comm, *generation, site.group_depth);
       if (replayed == ncclSuccess) continue;
@@ -111,7 +111,7 @@ ncclResult_t PassCuts(VirtualCommunicator* comm, ThreadSlot* slot, CallSite site
 
 ncclResult_t NotUsable(VirtualCommunicator* comm, const Generation* generation) {
   if (generation != nullptr) return Failed(*generation, ncclInternalError);
-  // Destroyed meanwhile, or closed: this member is in no generation of it any more.
+  // The communicator was destroyed meanwhile, or this member is no longer part of it.
   const ncclResult_t stale = Foreign(reinterpret_cast<ncclComm_t>(comm));
   return comm->magic.load(std::memory_order_acquire) == Magic::kOpen ? ncclInvalidUsage : stale;
 }
@@ -175,7 +175,7 @@ ncclResult_t Failed(const Generation& generation, ncclResult_t result) noexcept 
 void WatchCapture(VirtualCommunicator* comm, cudaStream_t stream) noexcept {
   if (!IsCapturing(stream)) return;
   AddPin(comm, Pin::kGraph);
-  // Nobody tells us when the graph is gone: pinned for good, and no reason to ask again.
+  // The end of the graph is not reported: the pin is permanent, and further checks are useless.
   comm->watch_capture.store(false, std::memory_order_relaxed);
 }
 
@@ -196,7 +196,7 @@ PeerCounters* CountersOfPeer(VirtualCommunicator* comm, int peer) noexcept {
       delete[] fresh;
     }
   }
-  // A world that has grown has peers that were not counted before; they carry no p2p over a cut.
+  // A world that has grown has uncounted new peers, which carry no p2p over a cut.
   const int count = comm->peer_count.load(std::memory_order_relaxed);
   return peer >= 0 && peer < count ? &peers[peer] : nullptr;
 }

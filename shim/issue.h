@@ -1,8 +1,9 @@
-// The way of one operation from the application to the real NCCL: the fast path.
+// The fast path: the way of one operation from the application to the real NCCL.
 //
 // Called by the generated entries only, on the application's threads. Outside a group: check the
-// magic, enter the current generation, compare `issued` with `stop_at`, call, count, leave. Nothing
-// here allocates or locks. The order of checks and counts is specified in virtual_communicator.h.
+// magic, enter the current generation, compare `issued` with `stop_at`, call, count, leave. This
+// path takes no lock and allocates only the counters at the first Send or Recv. The order of checks
+// and counts is specified in virtual_communicator.h.
 #pragma once
 
 #include <bit>
@@ -14,7 +15,7 @@
 
 namespace rewire::shim {
 
-// Where a call goes: the real communicator and, unless the handle is not ours, its generation.
+// The target of a call: the real communicator and its generation (nullptr for an unknown handle).
 struct Target {
   ncclComm_t comm;
   const Generation* generation;
@@ -30,14 +31,14 @@ struct Target {
 
 inline bool Taken(ncclResult_t result) { return result == ncclSuccess || result == ncclInProgress; }
 
-// Whether a handle has an address that one of ours can have. NULL and others are for NCCL to take
-// or refuse; they are not read.
+// Returns whether the address can be the address of a VirtualCommunicator. NULL and other addresses
+// are not read: NCCL takes or rejects them.
 inline bool MayBeOurs(ncclComm_t handle) noexcept {
   return handle != nullptr &&
          (reinterpret_cast<uintptr_t>(handle) & (alignof(VirtualCommunicator) - 1)) == 0;
 }
 
-// The open communicator behind a handle, or nullptr.
+// Returns the open communicator of a handle, or nullptr.
 inline VirtualCommunicator* Ours(ncclComm_t handle) noexcept {
   auto* comm = reinterpret_cast<VirtualCommunicator*>(handle);
   if (!MayBeOurs(handle)) [[unlikely]]
@@ -45,22 +46,21 @@ inline VirtualCommunicator* Ours(ncclComm_t handle) noexcept {
   return comm->magic.load(std::memory_order_acquire) == Magic::kOpen ? comm : nullptr;
 }
 
-// A handle that is not an open communicator: ncclSuccess when it is none of ours and goes to NCCL
-// as it is; else what the call must return.
+// Judges a handle that is not an open communicator. ncclSuccess: the handle is unknown and goes to
+// NCCL unchanged. Any other result must be returned to the application.
 ncclResult_t Foreign(ncclComm_t handle) noexcept;
 
-// The rare ways: a cut, a generation that is gone or not open, a stream that may be captured.
+// The slow path: a cut, a generation that is missing or not open, or a stream that may be captured.
 // Gives the generation to use (entered, unless in a group), or an error.
 ncclResult_t EnterSlowly(VirtualCommunicator* comm, ThreadSlot* slot, cudaStream_t stream,
                          Generation** generation) noexcept;
-// At the first use of a communicator in a group.
+// Fixes the generation at the first use of a communicator in a group.
 ncclResult_t FixInGroup(VirtualCommunicator* comm, ThreadSlot* slot, cudaStream_t stream,
                         GroupUse** use) noexcept;
-// The operation that has just been issued was the last before the cut.
+// Tells the core that the operation just issued was the last before the cut.
 void BeforeCut(VirtualCommunicator* comm, cudaStream_t stream) noexcept;
-// An error of the real library, as the application is to see it.
+// Converts an error of the real library into the application's error.
 ncclResult_t Failed(const Generation& generation, ncclResult_t result) noexcept;
-// Pins the communicator when the stream is being captured.
 void WatchCapture(VirtualCommunicator* comm, cudaStream_t stream) noexcept;
 PeerCounters* CountersOfPeer(VirtualCommunicator* comm, int peer) noexcept;
 
@@ -100,7 +100,7 @@ ncclResult_t IssueInGroup(VirtualCommunicator* comm, ThreadSlot* slot, cudaStrea
   const ncclResult_t result = call(Target{generation.Real(), &generation});
   if (!Taken(result)) [[unlikely]]
     return Failed(generation, result);
-  // NCCL may have called back; the group's list may have moved.
+  // NCCL may have called back and moved the group's list.
   use = FindUse(slot->group, comm);
   if (use != nullptr) {
     use->operations += kCounted<kWhich> ? 1 : 0;
@@ -123,8 +123,8 @@ inline ncclResult_t Issue(ncclComm_t handle, cudaStream_t stream, size_t count, 
     return IssueInGroup<kWhich>(comm, slot, stream, count, type, peer, call);
   }
   if (slot->inside.load(std::memory_order_relaxed) != nullptr) [[unlikely]] {
-    // From inside a call of this same thread; its place in the order is unknown, so it is not ours
-    // to count.
+    // This same thread is inside a call already. The operation's place in the order is unknown, so
+    // the operation is not counted.
     const Inside inside(comm);
     if (inside.generation() == nullptr) return ncclInvalidUsage;
     return call(Target{inside.generation()->Real(), inside.generation()});
@@ -155,7 +155,7 @@ inline ncclResult_t Issue(ncclComm_t handle, cudaStream_t stream, size_t count, 
   return result;
 }
 
-// What a call that takes a communicator gives when there is none to give it to.
+// Converts an error into the result type of a call whose communicator has no target.
 template <typename Result>
 Result Refusal(ncclResult_t why) {
   if constexpr (std::is_same_v<Result, ncclResult_t>) {
@@ -165,7 +165,8 @@ Result Refusal(ncclResult_t why) {
   }
 }
 
-// A call that only has its communicator translated. In a group it goes where the group goes.
+// Makes a call in which only the communicator is translated. In a group, the call uses the
+// generation that the group is fixed to.
 template <typename Result, typename Call>
 Result Translate(ncclComm_t handle, Call&& call) noexcept {
   VirtualCommunicator* comm = Ours(handle);

@@ -35,11 +35,11 @@ std::string Folder(const std::string& path) { return path.substr(0, path.rfind('
 
 bool LooksLikeNccl(const std::string& path) { return BaseName(path).rfind("libnccl.so", 0) == 0; }
 
-// What of a loaded object matters here.
+// The relevant properties of a loaded object.
 struct Object {
   std::string path;
   bool needs_nccl = false;
-  std::string rpath;  // RUNPATH where there is one
+  std::string rpath;  // RUNPATH if present
 };
 
 Object Describe(const dl_phdr_info& info) {
@@ -129,8 +129,8 @@ std::vector<std::string> Folders(const std::string& list, const std::string& ori
 std::vector<std::string> InLoaderCache(const std::string& cache_file, const std::string& name) {
   std::ifstream file(cache_file, std::ios::binary);
   const std::string bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  // The cache keeps its texts as one table of strings; a path in it that ends in the name is an
-  // entry for it.
+  // The cache keeps its texts as one table of strings. A path that ends in the name is an entry for
+  // the name.
   std::vector<std::string> paths;
   const std::string wanted = "/" + name;
   for (size_t at = bytes.find(wanted); at != std::string::npos; at = bytes.find(wanted, at + 1)) {

@@ -1,8 +1,9 @@
-// Where the real libnccl.so.2 of this process is, now that ours has its name. Any thread; slow.
+// Finds the real libnccl.so.2 of this process, because the preloaded file has the same name. For
+// shim/real_nccl.cc. Thread-safe; slow.
 //
-// In this order: one that is loaded already (an absolute path went past us); along the RPATH or
-// RUNPATH of the loaded objects that need libnccl.so.2, as the loader would have; LD_LIBRARY_PATH;
-// the loader's cache; its standard folders. Never ourselves, under whatever name.
+// The search order is: a library that is loaded already (by absolute path); the RPATH or RUNPATH of
+// the loaded objects that need libnccl.so.2, as the loader would search; LD_LIBRARY_PATH; the
+// loader's cache; its standard folders. The search skips this library under any name.
 #pragma once
 
 #include <string>
@@ -12,16 +13,16 @@ namespace rewire::shim {
 
 inline constexpr const char* kNcclSoname = "libnccl.so.2";
 
-// Real path of the file that this code is in.
+// Returns the real path of the file that contains this code.
 std::string OwnPath();
-// Existing files that are not ours, best first, each once. `searched` gets one line per place.
+// Returns existing files except this one, best first, each once. `searched` gets a line per place.
 std::vector<std::string> FindNccl(std::vector<std::string>* searched);
-// A libnccl in the process that is neither `real` nor ours is warned of, once.
+// Warns once of a libnccl in the process that is neither `real` nor this library.
 void WarnOfSecondLibrary(const char* real);
 
-// Parts, for tests. Folders of an RPATH-like list with $ORIGIN and ${ORIGIN} replaced.
+// Exposed for tests. Folders of an RPATH-like list with $ORIGIN and ${ORIGIN} replaced.
 std::vector<std::string> Folders(const std::string& list, const std::string& origin);
-// Paths that the loader's cache file has for the name.
+// Returns the paths that the loader's cache file has for the name.
 std::vector<std::string> InLoaderCache(const std::string& cache_file, const std::string& name);
 
 }  // namespace rewire::shim

@@ -17,7 +17,7 @@ Mode DecideMode() noexcept {
 
 namespace {
 
-// One log line per line of text, so that a long list is not cut.
+// Logs one line per line of text, so that a long list is not truncated.
 void LogLines(LogLevel level, const std::string& text) {
   for (size_t begin = 0; begin < text.size();) {
     const size_t end = std::min(text.find('\n', begin), text.size());
@@ -33,7 +33,7 @@ ncclResult_t CheckSettings() noexcept {
   const Settings& settings = Settings::Get();
   if (!said.exchange(true, std::memory_order_relaxed)) {
     if (LogEnabled(LogLevel::kWarn)) LogLines(LogLevel::kWarn, settings.Unknown());
-    // Even REWIRE_LOG=off must not hide why no communicator can be made.
+    // Even with REWIRE_LOG=off the reason why no communicator can be made must be visible.
     LogLines(LogLevel::kError, settings.Error());
   }
   return settings.Error().empty() ? ncclSuccess : ncclInvalidUsage;

@@ -1,5 +1,5 @@
-/* The types of NCCL's functions that reconfig/abi/nccl_types.h does not have: those of the device
- * API's host side and of releases after 2.28. C99. What the shim only hands on is left opaque. */
+/* The types of NCCL's functions that reconfig/abi/nccl_types.h lacks: types of the device API's
+ * host side and of releases after 2.28. C99. Types that the shim only passes on stay opaque. */
 #pragma once
 
 #include "reconfig/abi/nccl_types.h"

@@ -17,14 +17,14 @@ namespace {
 
 struct Leaving {
   Generation* generation;     // nullptr: only the communicator waits
-  VirtualCommunicator* comm;  // used again afterwards; nullptr: only the generation goes
+  VirtualCommunicator* comm;  // reused afterwards; nullptr: only the generation is freed
 };
 
 class Pool {
  public:
   VirtualCommunicator* Take() REWIRE_EXCLUDES(mutex_) {
     MutexLock lock(&mutex_);
-    // The oldest first, and some stay free: a handle that has just become stale stays so for long.
+    // The oldest is reused first and some stay free, so a new stale handle stays stale for long.
     if (free_.size() > kKeptFree) {
       VirtualCommunicator* comm = free_.front();
       free_.pop_front();
@@ -60,7 +60,7 @@ class Pool {
   int Waiting() const { return waiting_.load(std::memory_order_relaxed); }
   VirtualCommunicator* First() const { return all_.load(std::memory_order_acquire); }
 
-  // Held over a fork, so that the child finds the lists whole.
+  // The lock is held during a fork, so that the child finds consistent lists.
   void Lock() REWIRE_NO_THREAD_SAFETY_ANALYSIS { mutex_.Lock(); }
   void Unlock() REWIRE_NO_THREAD_SAFETY_ANALYSIS { mutex_.Unlock(); }
 
@@ -76,7 +76,7 @@ class Pool {
 void HoldPool() noexcept;
 void ReleasePool() noexcept;
 
-// Never destroyed: threads may still be in NCCL while the process exits.
+// The pool is never destroyed: threads may still be in NCCL while the process exits.
 Pool& ThePool() {
   static Pool* const pool = [] {
     pthread_atfork(HoldPool, ReleasePool, ReleasePool);
@@ -87,7 +87,7 @@ Pool& ThePool() {
 void HoldPool() noexcept { ThePool().Lock(); }
 void ReleasePool() noexcept { ThePool().Unlock(); }
 
-// Back to what a new one is, except the magic, which is set last, by the taker.
+// Resets all members except the magic, which the taker sets last.
 void Reset(VirtualCommunicator* comm) {
   comm->current.store(nullptr, std::memory_order_relaxed);
   comm->issued.store(0, std::memory_order_relaxed);
@@ -148,7 +148,7 @@ bool Quiesce(Generation* generation, int64_t timeout_ms) noexcept {
   Barrier();
   while (AnyoneInside(generation)) {
     if (Now() >= deadline) return false;
-    // Threads leave when their NCCL call returns; nobody is told, so as to keep leaving cheap.
+    // Threads leave when their NCCL call returns. To keep leaving cheap, no waiter is woken.
     timespec pause{0, 200'000};
     nanosleep(&pause, nullptr);
   }

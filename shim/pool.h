@@ -1,8 +1,8 @@
-// The memory of virtual communicators and generations.
+// The memory of virtual communicators and generations. For the shim and ShimServices.
 //
-// Communicators come from a pool that is never unmapped: a stale handle can always be asked for its
-// magic. Generations that are published no more wait here until no thread is inside; nobody waits
-// for them. Any thread; slow paths.
+// Communicators come from a pool that is never unmapped, so the magic of a stale handle can always
+// be read. Generations that are no longer published wait here until no thread is inside; no caller
+// waits for them. Thread-safe; slow paths only.
 #pragma once
 
 #include <functional>
@@ -11,10 +11,9 @@
 
 namespace rewire::shim {
 
-// nullptr: no memory. Fresh, magic kOpen.
+// Returns a new communicator with magic kOpen, or nullptr without memory.
 VirtualCommunicator* NewCommunicator() noexcept;
-// Its generation (may be nullptr) and, when no thread is inside any more, the communicator itself.
-// From here on its handle is stale.
+// Makes the handle stale. Frees its generation and communicator after the last thread has left.
 void DropCommunicator(VirtualCommunicator* comm) noexcept;
 
 Generation* NewGeneration(uint64_t epoch, int ranks, int rank) noexcept;
@@ -23,14 +22,13 @@ bool Quiesce(Generation* generation, int64_t timeout_ms) noexcept;
 void FreeGeneration(Generation* generation) noexcept;
 uint64_t Pledge(VirtualCommunicator* comm, uint64_t stop_at) noexcept;
 
-// Frees what can be freed by now; called by the functions above.
+// Frees everything that no thread is inside any more. The functions above call Sweep.
 void Sweep() noexcept;
-// How many generations wait for threads to leave. Tests.
+// For tests: the number of entries that wait for threads to leave.
 int Waiting() noexcept;
 
-// Calls visit for every open communicator until it returns true.
 bool VisitCommunicators(const std::function<bool(VirtualCommunicator*)>& visit) noexcept;
-// In the child of a fork: what the parent made cannot be used here.
+// Invalidates all communicators in the child of a fork, which cannot use them.
 void ForgetCommunicators() noexcept;
 
 }  // namespace rewire::shim

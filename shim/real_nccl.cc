@@ -20,7 +20,7 @@ RealNccl real_functions;
 
 namespace {
 
-// What was searched in vain, for every call that needs the library after all.
+// The text about the failed search, for every later call that needs the library.
 std::string* not_found = nullptr;
 
 ncclResult_t Missing(const char* name, const char* since) noexcept {
@@ -44,7 +44,7 @@ Result MissingResult(ncclResult_t why) {
   }
 }
 
-// What stands in for a function that the library lacks: one instance per function.
+// The fallback for a function that the library lacks, with one instance per function.
 template <typename Signature, const char* const& kName, const char* const& kSince>
 struct Absent;
 template <typename Result, typename... Parameters, const char* const& kName,
@@ -70,7 +70,7 @@ void UseAbsent(RealNccl* real) {
 
 template <typename Function>
 void Take(void* library, const char* name, Function* out) {
-  // pncclX is never interposed; only an unusual build has ncclX alone.
+  // Profilers never interpose pncclX; only an unusual build has ncclX alone.
   void* found = dlsym(library, (std::string("p") + name).c_str());
   if (found == nullptr) found = dlsym(library, name);
   if (found != nullptr) *out = reinterpret_cast<Function>(found);
@@ -83,7 +83,7 @@ void UseLibrary(void* library, RealNccl* real) {
 #undef REWIRE_NCCL_FUNCTION
 }
 
-// The library behind a path, or nullptr and why.
+// Opens the library at a path, or returns nullptr and sets *why.
 void* OpenNccl(const std::string& path, std::string* why) {
   // No RTLD_DEEPBIND: NCCL must free with the allocator that its libc functions allocate with.
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -116,8 +116,8 @@ std::vector<std::string> Candidates(std::vector<std::string>* searched) {
 
 void LoadOnce() {
   UseAbsent(&real_functions);
-  // NCCL closes its net plugin with the last communicator and then falls back to sockets in silence
-  // (nccl#1978); with this it keeps it.
+  // NCCL closes its net plugin with the last communicator and then silently falls back to sockets
+  // (nccl#1978). With this variable NCCL keeps the plugin.
   if (!Off()) setenv("NCCL_NET_PLUGIN_REF_COUNT", "1", 0);
   std::vector<std::string> searched;
   for (const std::string& path : Candidates(&searched)) {

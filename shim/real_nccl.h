@@ -1,10 +1,10 @@
-// The one real NCCL library of this process: where it is, and its functions by their pnccl* names.
+// The one real NCCL library of this process: its path, and its functions by their pnccl* names.
 //
-// Found and loaded at the first call that needs it, from any thread; constant afterwards. The
-// members of RealNccl are the functions of shim/gen/nccl_functions.txt without their prefix
-// (real->AllReduce). After Real() none is nullptr: one that the library lacks logs its name and the
-// library's version and returns ncclInvalidUsage (when there is no library at all: ncclSystemError
-// and what was searched).
+// Found and loaded at the first call that needs the library, from any thread; constant afterwards.
+// The members of RealNccl are the functions of shim/gen/nccl_functions.txt without their prefix
+// (real->AllReduce). After Real() no member is nullptr. A function that the library lacks logs its
+// name and the library's version and returns ncclInvalidUsage. Without a library, every function
+// logs the searched places and returns ncclSystemError.
 #pragma once
 
 #include "shim/nccl_api_types.h"
@@ -13,17 +13,17 @@ namespace rewire::shim {
 
 struct RealNccl {
 #include "rewire_real_nccl_members.inc"
-  int version = 0;        // ncclGetVersion's; 0: no library
-  const char* path = "";  // of the file that was loaded
+  int version = 0;        // the value of ncclGetVersion; 0: no library
+  const char* path = "";  // path of the loaded file
 
-  // name without prefix: Has("CommRevoke").
+  // Takes a name without prefix: Has("CommRevoke").
   [[nodiscard]] bool Has(const char* name) const;
 };
 
-// Loads the library if that has not happened. Never nullptr.
+// Loads the library at the first call. Never returns nullptr.
 const RealNccl* Real() noexcept;
 
-// The same, for calls on a communicator of ours: the library is there, or it would not exist.
+// Equals *Real(), for calls on a virtual communicator: its creation has loaded the library.
 extern RealNccl real_functions;
 inline const RealNccl& Functions() noexcept { return real_functions; }
 

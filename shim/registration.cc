@@ -19,7 +19,7 @@ Place PlaceOf(uint32_t index, uint32_t first) {
   return {chunk, index - first * ((1U << chunk) - 1)};
 }
 
-// Handed out in place of a real value that another registration has; odd, so no address.
+// Replaces a real value that another registration has. Odd, so never an address.
 uint64_t OwnNumber(uint32_t index) { return (uint64_t{index} << 1) | 1; }
 
 }  // namespace

@@ -41,9 +41,8 @@ ncclResult_t Again(Registration r, Generation* generation) {
   return generation->values.Set(r.index, value) ? ncclSuccess : ncclSystemError;
 }
 
-// Waits until a non-blocking communicator takes the next call. A loss ends the wait, and so does
-// the deadline of a build. NCCL 2.28 and 2.30 answer ncclSuccess for a window that is still in
-// progress.
+// Waits until a non-blocking communicator takes the next call. A loss or the deadline of a build
+// ends the wait. NCCL 2.28 and 2.30 return ncclSuccess for a window that is still in progress.
 ncclResult_t Settled(const Generation* generation) {
   const int build_ms = Settings::Get().build_ms();
   const Time deadline = Now() + milliseconds(build_ms);

@@ -25,8 +25,8 @@ int Membarrier(int command) noexcept {
   return static_cast<int>(syscall(__NR_membarrier, command, 0, 0));
 }
 
-// Once per process; pthread_once forgets nothing over a fork, which is right for the first two: the
-// child has the key and the fork handler.
+// Runs once per process. pthread_once keeps its state over a fork, which is right here: the child
+// has the key and the fork handler.
 pthread_key_t key;
 void OnThreadEnd(void* slot) noexcept {
   auto* ending = static_cast<ThreadSlot*>(slot);
@@ -84,16 +84,16 @@ void UseFullBarriers(bool use) noexcept {
 }
 
 void Barrier() noexcept {
-  if (!cheap_readers.load(std::memory_order_relaxed)) return;  // readers have their own
+  if (!cheap_readers.load(std::memory_order_relaxed)) return;  // readers have their own barrier
   if (Membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) == 0) return;
-  // Registration does not survive everything that a process can do to itself; ask again. GLOBAL
-  // needs none and waits for every CPU.
+  // A process can lose its registration, so register again. GLOBAL needs none and waits for every
+  // CPU.
   Membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED);
   if (Membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) != 0) Membarrier(MEMBARRIER_CMD_GLOBAL);
 }
 
 bool AnyoneInside(const Generation* generation) noexcept {
-  // Slots first: a group counts in the generation before it leaves its slot.
+  // Read the slots first: a group counts in the generation before it leaves its slot.
   for (ThreadSlot* s = slots.load(std::memory_order_seq_cst); s != nullptr; s = s->next) {
     if (s->inside.load(std::memory_order_seq_cst) == generation) return true;
   }
@@ -111,7 +111,7 @@ void ForgetOtherThreads() noexcept {
 
 Inside::Inside(VirtualCommunicator* comm) noexcept
     : slot_(Slot()), outer_(slot_->inside.load(std::memory_order_relaxed)) {
-  // The outer generation stays protected while the slot is used for this one.
+  // The outer generation stays protected while the slot is used for the inner generation.
   if (outer_ != nullptr) outer_->fixed.fetch_add(1, std::memory_order_seq_cst);
   generation_ = Enter(slot_, comm);
 }

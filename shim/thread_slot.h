@@ -1,13 +1,14 @@
-// Which threads are inside which communicator, so that a generation is freed only when none is.
+// Records which threads are inside which communicator, so that a generation is freed only when no
+// thread is inside. For the shim's entries and pool.cc.
 //
-// A thread that enters puts the generation into its own slot, then looks whether it is still the
-// current one. Whoever frees takes the generation out of `current` first, then makes every thread
-// pass a barrier (membarrier(2)), then looks at all slots: so the entering thread pays for two
-// plain stores. Where membarrier is not available (and under TSan, which does not know it) the
-// entering thread pays for a full barrier instead.
+// A thread that enters stores the generation into its own slot, then checks that the generation is
+// still current. A thread that frees takes the generation out of `current`, makes every thread pass
+// a barrier (membarrier(2)), and then reads all slots. An entering thread thus pays for two plain
+// stores. Without membarrier (or under TSan, which lacks it) an entering thread pays for a full
+// barrier.
 //
-// Slots are made at a thread's first entry, are used again after it ends, and are never freed. A
-// slot's atomics are read by any thread; the rest belongs to its thread.
+// A slot is made at a thread's first entry, is reused after the thread ends, and is never freed.
+// Any thread reads a slot's atomics; the other members are owned by the slot's thread.
 #pragma once
 
 #include <atomic>
@@ -23,33 +24,33 @@ struct ThreadSlot {
   std::atomic<Generation*> inside{nullptr};
   std::atomic<bool> taken{false};
   int group_depth = 0;
-  GroupState* group = nullptr;  // shim/group.h; made at the thread's first group
+  GroupState* group = nullptr;  // see shim/group.h; made at the thread's first group
   ThreadSlot* next = nullptr;
 };
 
 extern thread_local ThreadSlot* this_slot __attribute__((tls_model("initial-exec")));
-ThreadSlot* NewSlot() noexcept;  // of this thread; slow path
+ThreadSlot* NewSlot() noexcept;  // the calling thread's slot; slow path
 
 inline ThreadSlot* Slot() noexcept {
   ThreadSlot* slot = this_slot;
   return slot != nullptr ? slot : NewSlot();
 }
 
-// Before the first generation is published: asks for membarrier, and for what fork() needs.
+// Called before the first generation is published: registers membarrier and the fork handler.
 void PrepareSlots() noexcept;
-// True: the kernel has membarrier; readers need no barrier of their own.
+// True: the kernel has membarrier, so readers need no barrier.
 extern std::atomic<bool> cheap_readers;
-// Every thread of this process passes a full barrier before this returns.
+// Makes every thread of this process pass a full barrier before the call returns.
 void Barrier() noexcept;
-// After Barrier(): whether any thread's slot or any group holds it.
+// Call Barrier() first. Returns whether any thread's slot or any group holds the generation.
 bool AnyoneInside(const Generation* generation) noexcept;
-// In the child of a fork: the other threads are gone.
+// Empties the slots of all other threads, which do not exist in the child of a fork.
 void ForgetOtherThreads() noexcept;
-// Tests: full barriers on readers, as without membarrier; only while no thread is inside.
+// For tests: readers use full barriers, as without membarrier. Call only while no thread is inside.
 void UseFullBarriers(bool use) noexcept;
 
-// Publishes "I am inside what comm's current generation is" and gives it; nullptr when there is
-// none. The slot must be empty.
+// Publishes that this thread is inside comm's current generation, and returns that generation
+// (nullptr: comm has none). The slot must be empty.
 inline Generation* Enter(ThreadSlot* slot, const VirtualCommunicator* comm) noexcept {
   Generation* generation = comm->current.load(std::memory_order_acquire);
   while (true) {
@@ -76,15 +77,15 @@ inline void Leave(ThreadSlot* slot) noexcept {
   slot->inside.store(nullptr, std::memory_order_release);
 }
 
-// For slow paths: inside for the lifetime of this object. Nests: an inner one of the same thread
-// counts in the generation itself.
+// For slow paths: the thread is inside while this object exists. Objects of one thread may nest; an
+// inner object moves the outer generation's count into the generation itself.
 class Inside {
  public:
   explicit Inside(VirtualCommunicator* comm) noexcept;
   ~Inside();
   Inside(const Inside&) = delete;
   Inside& operator=(const Inside&) = delete;
-  // nullptr: the communicator has none.
+  // Returns nullptr when the communicator has no generation.
   [[nodiscard]] Generation* generation() const { return generation_; }
 
  private:

@@ -1,43 +1,42 @@
-// What an application holds as ncclComm_t, and the real NCCL communicators behind it.
+// The handle that an application holds as ncclComm_t, and the NCCL communicators that serve it.
 //
-// Owned by the preloaded library. The core reads everything here and changes only what is marked
-// [core]; it makes, publishes and frees generations through ShimServices (core_abi.h), never by
-// itself. libc and libstdc++'s headers only.
+// Owned by the preloaded library. The core reads everything here and changes only members marked
+// [core]; it makes, publishes and frees generations by ShimServices (core_abi.h) alone. This file
+// uses libc and libstdc++'s headers only.
 //
-// Which thread: an application uses one communicator from one thread at a time (NCCL's rule), so
+// Threads: an application uses one communicator from one thread at a time (NCCL's rule), so
 // `issued` has a single writer. GetAsyncError, Abort and the core come from any thread.
 //
 // ---- Indices, exactly ---------------------------------------------------------------------------
-// `issued` counts the collectives that NCCL has taken (ncclSuccess or ncclInProgress); the next one
-// has index `issued`. Send, Recv and one-sided operations are checked against the cut like a
-// collective but are not counted (p2p counters are per peer).
+// `issued` counts the collectives that NCCL has taken (ncclSuccess or ncclInProgress); the next
+// collective has index `issued`. Send, Recv and one-sided operations are checked against the cut
+// like a collective but are not counted (p2p counters are per peer).
 //
-// Outside a group, an operation X (collective or p2p):
-//   1. while issued >= stop_at, outside every generation: at_cut(comm, {stream, 0}). So at_cut
-//   comes
-//      before the operation with index stop_at. The thread enters the current generation after
-//      each, and then looks again.
-//   2. the current generation is loaded and the operation goes to it.
-//   3. if it was a collective: issued += 1. If now issued == stop_at: before_cut(comm, {stream,
-//   0}):
-//      the event goes behind the operation with index stop_at - 1.
+// Outside a group, an operation X (collective or p2p) takes these steps:
+//   1. While issued >= stop_at, the thread calls at_cut(comm, {stream, 0}) outside every
+//      generation. So at_cut comes before the operation with index stop_at. The thread enters the
+//      current generation after each call, and then checks again.
+//   2. The thread loads the current generation and sends the operation to that generation.
+//   3. A collective then adds 1 to issued. If now issued == stop_at, the thread calls
+//      before_cut(comm, {stream, 0}): the event follows the operation with index stop_at - 1.
 // Inside a group (between the outermost GroupStart and GroupEnd of one thread):
-//   1. the first use of a communicator does step 1 above, with the depth in CallSite; what NCCL is
-//      given then joins the application's group. Then its generation is fixed for this group.
-//   2. later operations on it in this group are not checked: a group never spans two generations.
-//   3. after the outermost GroupEnd, at depth 0: issued += the group's collectives, and when
-//   stop_at
-//      was passed by that (issued before < stop_at <= issued after): before_cut(comm, {stream of
-//      its last operation in the group, 0}).
-//   So a cut that falls into a group acts behind that group, on all ranks alike, because they group
-//   alike. issued may then be beyond stop_at, and beyond a later stop_at that the core sets in
-//   at_cut: step 1 repeats for that. The event of before_cut is then behind the last old operation
-//   for both: record it at every before_cut.
+//   1. The first use of a communicator does step 1 above, with the depth in CallSite. Operations
+//      that the core gives to NCCL there join the application's group. Then the generation is fixed
+//      for this group.
+//   2. Later operations on the communicator in this group are not checked: a group never spans two
+//      generations.
+//   3. After the outermost GroupEnd, at depth 0, the group's collectives are added to issued. When
+//      issued passed stop_at (issued before < stop_at <= issued after), the thread calls
+//      before_cut(comm, {stream of the last operation in the group, 0}).
+//   So a cut that falls into a group acts after that group, on all ranks alike, because all ranks
+//   form the same groups. issued may then be beyond stop_at, and beyond a later stop_at that the
+//   core sets in at_cut: step 1 repeats for the later stop_at. The event of before_cut then follows
+//   the last old operation for both cuts: record the event at every before_cut.
 // GroupSimulateEnd counts nothing and cuts nothing.
 //
-// Pledge: store stop_at, ShimServices::pledge's fence, read issued. The pledge "not issued, and
-// will not be before the decision" holds when the issued that it returns is < stop_at; otherwise
-// take it back (stop_at = kNoCut). The threads that issue use plain loads: the fence is
+// Pledge: store stop_at, pass ShimServices::pledge's fence, read issued. The pledge "not issued,
+// and will not be before the decision" holds when the issued that pledge returns is < stop_at.
+// Otherwise take the pledge back (stop_at = kNoCut). Issuing threads use plain loads: the fence is
 // membarrier(2).
 #pragma once
 
@@ -54,10 +53,10 @@
 namespace rewire::shim {
 
 inline constexpr uint64_t kNoCut = UINT64_MAX;
-// More proposals than this never meet one operation: the call fails.
+// The limit of proposals that one operation may meet; above the limit, the call fails.
 inline constexpr int kCutsPerCall = 100;
 
-// The first word of a VirtualCommunicator. Anything else is not ours and goes to NCCL untouched.
+// The first word of a VirtualCommunicator. A handle with any other value goes to NCCL unchanged.
 enum class Magic : uint64_t {
   kOpen = 0x5245574952450001ULL,
   kDestroyed = 0x5245574952450002ULL,     // a stale handle: ncclInvalidArgument
@@ -67,61 +66,61 @@ enum class Magic : uint64_t {
 enum class GenerationState : uint32_t {
   kOpen = 0,
   kAborted = 1,  // a peer was lost: every call gives ncclRemoteError
-  kClosed = 2,   // this member is no longer in it: every call gives ncclInvalidUsage
+  kClosed = 2,   // this member has left the communicator: every call gives ncclInvalidUsage
 };
 
 // One real NCCL communicator.
 struct Generation {
-  // NCCL stores the communicator here, for a split at some later time and from its own thread.
+  // For a split, NCCL stores the communicator here at some later time and from its own thread.
   ncclComm_t real = nullptr;
   std::atomic<GenerationState> state{GenerationState::kOpen};  // [core]
   std::atomic<int> ranks{-1};                                  // -1: not known yet (split)
   std::atomic<int> rank{-1};
   std::atomic<int> device{-1};
-  uint64_t epoch = 0;  // set before it is published
-  // Groups of threads that have fixed this generation; see thread_slot.h.
+  uint64_t epoch = 0;  // set before the generation is published
+  // The number of groups of threads that have fixed this generation; see thread_slot.h.
   std::atomic<uint64_t> fixed{0};
   // Real values of the registrations, windows and operators, by RegistrationList index. Empty in a
-  // generation in which every value is the one the application was given.
+  // generation whose values are all the values that the application was given.
   RealValues values;
 
-  // NCCL writes `real` without our types, so it is read the same way.
+  // NCCL writes `real` without atomic types, so this function reads `real` with an atomic builtin.
   [[nodiscard]] ncclComm_t Real() const { return __atomic_load_n(&real, __ATOMIC_ACQUIRE); }
 };
 
 enum class Creation : uint32_t { kInitRank, kInitRankScalable, kInitAll, kSplit, kShrink, kGrow };
 
-// How the communicator was made; written before created(), constant afterwards.
+// How the communicator was made. Written before created(), constant afterwards.
 struct Recipe {
   Creation creation = Creation::kInitRank;
-  bool in_group = false;          // asked for inside a group
+  bool in_group = false;          // requested inside a group
   bool blocking = true;           // as the application gave it; a child inherits it
-  std::vector<ncclUniqueId> ids;  // of kInitRank*
-  // The application's config as it was (its own size), strings copied; a child made without one has
-  // its parent's. Empty: none was given anywhere.
+  std::vector<ncclUniqueId> ids;  // the ids given to kInitRank*
+  // The application's config in its own size, with copied strings. A child made without a config
+  // has the config of its parent. Empty: neither was given a config.
   std::vector<unsigned char> config;
   std::string net_name;
   std::string comm_name;
-  // The config to make a generation with, or nullptr.
+  // The config for making a generation, or nullptr.
   [[nodiscard]] const ncclConfig_t* Config() const {
     return config.empty() ? nullptr : reinterpret_cast<const ncclConfig_t*>(config.data());
   }
 };
 
-// Why a communicator cannot be swapped: bits of VirtualCommunicator::pins. Never taken back.
+// Reasons why a communicator cannot be swapped: permanent bits of VirtualCommunicator::pins.
 enum class Pin : uint32_t {
   kGraph = 1,          // an operation was captured into a CUDA graph
   kDeviceComm = 2,     // ncclDevCommCreate: kernels hold raw pointers
   kWindowPointer = 4,  // addresses of a window were given to the application
-  kSignals = 8,        // one-sided signals: their counters are the window's
+  kSignals = 8,        // one-sided signals: their counters belong to the window
   kInitAll = 16,       // several devices in one process
   kGrown = 32,         // ncclCommGrow: the ranks share no identity
 };
-// One clause per bit, for messages; static text for a single bit.
+// Returns one clause per bit, for messages; static text for a single bit.
 const char* PinText(Pin pin);
 
-// What the application has used a communicator for, for warm-up with real sizes: of each function
-// and data type, bit floor(log2(count)).
+// The operations whose use is recorded, for warm-up with real sizes. VirtualCommunicator::seen has,
+// per operation and data type, bit floor(log2(count)).
 enum class Collective : uint32_t {
   kAllReduce,
   kBroadcast,
@@ -142,11 +141,11 @@ struct PeerCounters {
   std::atomic<uint64_t> received{0};
 };
 
-// What the core knows of a communicator.
+// The last event of a communicator that the core was told of.
 enum class Told : uint32_t { kNothing, kCreated, kClosing };
 
-// Memory of this type is used again for other communicators but never unmapped, so the magic of a
-// stale handle can always be read. What the fast path touches comes first.
+// Memory of this type is reused for other communicators but never unmapped, so the magic of a stale
+// handle can always be read. The members that the fast path reads come first.
 struct alignas(64) VirtualCommunicator {
   std::atomic<Magic> magic{Magic::kDestroyed};
   std::atomic<Generation*> current{nullptr};  // changed by ShimServices::publish alone
@@ -154,23 +153,23 @@ struct alignas(64) VirtualCommunicator {
   std::atomic<uint64_t> stop_at{kNoCut};  // [core]
   std::atomic<cudaStream_t> last_stream{nullptr};
   std::atomic<uint32_t> pins{0};  // bits of Pin
-  // A CUDA driver and a core are there: streams are asked whether they are being captured.
+  // Set when a CUDA driver and a core exist: each stream is checked for capture.
   std::atomic<bool> watch_capture{false};
-  std::atomic<void*> core{nullptr};  // [core] what the core keeps for this communicator
+  std::atomic<void*> core{nullptr};  // [core] the core's own data for this communicator
 
   CommunicatorId id;
   Recipe recipe;
-  std::atomic<uint64_t> children{0};  // splits and grows asked for so far
-  // Shrinks asked for so far, by the excluded ranks. The application's thread.
+  std::atomic<uint64_t> children{0};  // splits and grows requested so far
+  // Shrinks requested so far, by excluded ranks. Owned by the application's thread.
   std::map<std::vector<int>, uint64_t> shrinks;
   RegistrationList registrations;
   std::atomic<uint64_t> seen[static_cast<unsigned>(Collective::kNumber)][kSeenTypes] = {};
   std::atomic<PeerCounters*> peers{nullptr};  // by peer; nullptr before the first Send or Recv
   std::atomic<int> peer_count{0};
 
-  // The preloaded library's own.
+  // Used by the preloaded library alone.
   std::atomic<Told> told{Told::kNothing};
-  std::atomic<VirtualCommunicator*> parent{nullptr};  // of a split or shrink
+  std::atomic<VirtualCommunicator*> parent{nullptr};  // the parent of a split or shrink
   std::atomic<bool> closing{false};                   // Destroy or Abort is under way
   std::atomic<int> users{0};  // threads in slow paths that hold no generation
   VirtualCommunicator* next_in_pool = nullptr;

@@ -1,9 +1,9 @@
 """./dev bench chaos: small training jobs under `rewire run`, each disturbed a few times at random.
 
-A job must go on after every fault that can be survived, end with status 0 when it is told to, and
-have computed what an undisturbed run computes: each loss and the final state, bit for bit. After a
-fault that cannot be survived it must end, and say why. Which of both is predicted from the fault. No
-process and no job folder may be left. A run is repeated by its seed, which the line about it has.
+A job must continue after every fault that can be survived, end with status 0 when asked to, and
+have computed the results of an undisturbed run: each loss and the final state, bit for bit. After
+a fault that cannot be survived the job must end and report the reason. The fault predicts which of
+the two applies. No process and no job folder may be left. The seed in a run's line repeats the run.
 """
 
 import argparse
@@ -41,7 +41,7 @@ def parse():
 
 
 def one_run(build, seed):
-    """(run, its folder, seconds)"""
+    """Returns (run, its folder, seconds)."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix="rewire-chaos-"))
     began = time.monotonic()
     run = Run(build, folder / "run", seed)
@@ -50,7 +50,7 @@ def one_run(build, seed):
 
 
 def take(run, folder, seconds, result, faults, keep):
-    """Adds a finished run to the result, says what became of it, and keeps its files if it failed."""
+    """Adds a finished run to the result, prints its outcome, and keeps its files if it failed."""
     seed = run.seed
     mistaken = run.mistaken_losses()
     faults.update(name for name, _ in run.did)
@@ -85,7 +85,7 @@ def main():
     result = {"bench": "chaos", "simulated": True, "seed": args.seed, "runs": 0, "faults": 0, "jobs_ended_wrongly": 0,
               "losses_different": 0, "orphans": 0, "members_lost_by_mistake": 0, "jobs_at_known_limit": 0,
               "jobs_ended_as_predicted": 0, "changes_refused": 0, "steps": 0, "failed_seeds": []}
-    # A job mostly waits: for a silence, for a stall's end, for its processes to start.
+    # A job mostly waits for a silence, the end of a stall, or the start of its processes.
     pool = concurrent.futures.ThreadPoolExecutor(args.parallel)
     seeds = range(args.seed, args.seed + args.runs)
     runs = [pool.submit(one_run, args.build, seed) for seed in seeds]

@@ -1,8 +1,9 @@
-"""What the chaos benchmark does to a job: kills, stops, stalls, changes, called-off changes, overload.
+"""Faults that the chaos benchmark injects into a job: kills, stops, stalls, changes, overload.
 
-Each function takes a Run (run.py) and returns what it did, in a few words. It predicts before it
-strikes: run.expect_loss() for members that the world may lose, run.must_end() or run.may_end where
-the job cannot, or need not, survive. Whatever was not predicted is the job's mistake.
+Each function takes a Run (run.py) and returns a short description of the fault. A function predicts
+the outcome before it injects the fault: run.expect_loss() for members that the world may lose,
+run.must_end() or run.may_end if the job cannot, or need not, survive. The changes include cancelled
+ones. Every outcome that was not predicted is an error of the job.
 """
 
 import signal
@@ -15,16 +16,16 @@ from job import JobError
 SILENCE_S = 3.0  # REWIRE_SILENCE_MS, its default
 BUSY = ["/bin/sh", "-c", "while :; do :; done"]
 BEFORE_ARMED = ("RESERVE", "PREPARE", "READY")  # phases in which no member of the change has verified yet
-# The reason with which a job must stop when a part of its state has no living copy.
+# A job must stop with this reason if a part of its state has no living copy.
 STATE_IS_LOST = "exists nowhere any more"
 
 
 # ---- members --------------------------------------------------------------------------------------
 
 def _kill(run, victims):
-    """Kills members of the world at one moment."""
+    """Kills members of the world at the same time."""
     run.expect_loss(m for _, m, _ in victims)
-    # None can help to replace another one before it is killed itself.
+    # All victims are stopped first, so that none can help to replace another before its own death.
     for number in (signal.SIGSTOP, signal.SIGKILL):
         for _, _, pid in victims:
             processes.send(pid, number)
@@ -32,7 +33,7 @@ def _kill(run, victims):
 
 
 def _survivable(run, count):
-    """`count` members of the world, or fewer, that the job can lose."""
+    """Returns `count` members of the world, or fewer, that the job can lose."""
     world = run.world()
     victims = run.random.sample(world, min(count, len(world) - 1))
     while not run.survives({s for s, _, _ in victims}, len(world)):
@@ -45,12 +46,12 @@ def kill_one(run):
 
 
 def kill_two(run):
-    """Neighbours, and under ZeRO-1 two that are not: their state is lost together with its copies."""
+    """Kills two members; under ZeRO-1 no neighbours, whose state is lost with its copies."""
     return _kill(run, _survivable(run, 2))
 
 
 def stop_one(run):
-    """A member that hangs is lost; when it goes on it ends."""
+    """Stops a member, which is lost; the member ends when it continues."""
     slot, member, pid = _survivable(run, 1)[0]
     run.expect_loss([member])
     processes.send(pid, signal.SIGSTOP)
@@ -109,7 +110,7 @@ def kill_agent(run):
 
 
 def overload(run):
-    """More busy processes than processors while something else happens."""
+    """Runs more busy processes than processors during another fault."""
     count = run.random.choice([4, 8, 16])
     busy = [subprocess.Popen(BUSY) for _ in range(count)]
     try:
@@ -124,7 +125,7 @@ def overload(run):
 
 
 def second_job(run):
-    """A job of the same name is refused."""
+    """Starts a job of the same name, which is refused."""
     second = subprocess.run([run.job.rewire, "run", "--dir", str(run.job.runtime), "--job", "chaos", "--no-preload",
                              "--", "/bin/true"], capture_output=True, text=True, timeout=60, check=False)
     if second.returncode == 0 or "runs already" not in second.stderr:
@@ -155,7 +156,7 @@ def drain(run):
 
 
 def reclaim(run):
-    """SIGTERM is a reclaim notice."""
+    """Sends SIGTERM, which is a reclaim notice."""
     slot, member, pid = run.random.choice(run.world())
     processes.send(pid, signal.SIGTERM)
     run.wait(lambda: all(m != member for _, m, _ in run.world()), f"member {member}'s leaving")
@@ -168,7 +169,8 @@ def replace(run):
     return f"replace slot {slot}"
 
 
-# ---- changes that are called off ------------------------------------------------------------------
+# ---- changes that are cancelled
+# -------------------------------------------------------------------
 
 def _begin_grow(run):
     if len(run.world()) == run.most:
@@ -177,7 +179,7 @@ def _begin_grow(run):
 
 
 def _wait_for_joiner(run):
-    """(member, pid) of a process that is to join; None: the change was quicker."""
+    """Returns (member, pid) of a joining process; None: the change completed first."""
     deadline = time.monotonic() + SILENCE_S
     while time.monotonic() < deadline:
         status = run.job.status()
@@ -193,9 +195,9 @@ def _wait_for_joiner(run):
 def _hold(run):
     """Begins a grow and stops its joiner.
 
-    (command, joiner). While the joiner is stopped nothing can be committed, so that a member's death
-    falls before the commit. Where it was stopped too late a death may come after the commit and before
-    the first copies of the new world, which ZeRO-1 does not survive (README).
+    Returns (command, joiner). While the joiner is stopped nothing can be committed, so that a
+    member's death occurs before the commit. If the joiner was stopped too late, a death may occur
+    between the commit and the first copies of the new world. ZeRO-1 does not survive it (README).
     """
     grow = _begin_grow(run)
     time.sleep(run.random.uniform(0, 0.1))
@@ -221,7 +223,7 @@ def kill_while_preparing(run):
 
 
 def kill_during_grow(run):
-    """At any moment of the change."""
+    """Kills at any time of the change."""
     grow = _begin_grow(run)
     run.may_end = run.may_end or run.zero == 1
     time.sleep(run.random.uniform(0, 0.6))
@@ -231,7 +233,7 @@ def kill_during_grow(run):
 
 
 def kill_joiner(run):
-    """The change fails, or the death is a loss of the new world."""
+    """Either the change fails, or the death is a loss of the new world."""
     grow, joiner = _hold(run)
     if joiner is not None:
         run.expect_loss([joiner[0]])
@@ -257,7 +259,8 @@ def kill_agent_during_grow(run):
     return "kill the agent during a grow"
 
 
-# ---- what no job survives -------------------------------------------------------------------------
+# ---- faults that no job survives
+# ------------------------------------------------------------------
 
 def kill_launcher(run):
     run.must_end(statuses=[128 + signal.SIGKILL])
@@ -287,7 +290,7 @@ def kill_all(run):
 
 
 def kill_neighbours(run):
-    """Under ZeRO-1: a slot, and the next one, which has the only copy of its state."""
+    """Under ZeRO-1: kills a slot and the next one, which has the only copy of its state."""
     world = run.world()
     first = run.random.randrange(len(world))
     run.must_end(STATE_IS_LOST)
@@ -299,7 +302,8 @@ def kill_one_without_copies(run):
     return _kill(run, [run.random.choice(run.world())])
 
 
-# ---- which of them --------------------------------------------------------------------------------
+# ---- the choice of faults
+# -------------------------------------------------------------------------
 
 HARMLESS = [pause_one, stall_members, stall_host, stall_members_and_agent, stall_agent, kill_agent, overload,
             second_job, resize, rebuild, replace, kill_agent_during_grow]
@@ -309,13 +313,13 @@ OF_TWO_WITH_COPIES = [kill_one, kill_one, kill_two, kill_two, stop_one, kill_whi
 
 
 def possible(run):
-    """Faults that the job as it is now survives."""
+    """Returns the faults that the job in its present state survives."""
     size = len(run.world())
     return HARMLESS + (OF_TWO if size > 1 else []) + (OF_TWO_WITH_COPIES if size > 1 and run.buddy else [])
 
 
 def deadly(run):
-    """Faults that the job as it is now does not survive."""
+    """Returns the faults that the job in its present state does not survive."""
     size = len(run.world())
     found = [kill_launcher, kill_guard, kill_launcher_and_guard, kill_all]
     if run.zero == 1 and size > 2:

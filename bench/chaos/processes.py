@@ -6,7 +6,7 @@ import time
 
 
 def send(pid, number):
-    """A process that has ended by itself gets no signal: the end of the run tells whether it may."""
+    """Sends a signal, except to an ended process: the end of the run tells whether it may end."""
     try:
         os.kill(pid, number)
     except ProcessLookupError:
@@ -14,7 +14,7 @@ def send(pid, number):
 
 
 def parent(pid):
-    # "PID (NAME) STATE PARENT": the name may have brackets itself.
+    # The format is "PID (NAME) STATE PARENT"; the name may contain brackets.
     return int(pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[1])
 
 
@@ -26,7 +26,7 @@ def has_ended(pid):
 
 
 def with_variable(line):
-    """[(pid, name)] of the processes that were started with NAME=VALUE in their environment."""
+    """Returns [(pid, name)] of processes that were started with NAME=VALUE in their environment."""
     found = []
     for entry in pathlib.Path("/proc").iterdir():
         try:
@@ -38,7 +38,7 @@ def with_variable(line):
 
 
 def await_none(line, seconds):
-    """Waits until no process has the variable; gives those that still have it."""
+    """Waits until no process has the variable; returns those that still have it."""
     deadline = time.monotonic() + seconds
     while True:
         found = with_variable(line)

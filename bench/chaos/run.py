@@ -1,4 +1,4 @@
-"""One run of the chaos benchmark: a job, its faults, what they allow to happen, and the verdict."""
+"""One run of the chaos benchmark: a job, its faults, the permitted outcomes, and the verdict."""
 
 import os
 import pathlib
@@ -20,11 +20,11 @@ PATIENCE_S = 180  # for a change, a recovery, and the end of a job, on a host wi
 
 
 class Run:
-    """A job and what may happen to it.
+    """A job and its permitted outcomes.
 
-    A fault says what it allows before it strikes: expect_loss() names members that the world may
-    lose, must_end() says that the job cannot survive the fault, and may_end that it needs not. The
-    verdict compares the outcome with these predictions.
+    A fault predicts its outcome before it is injected: expect_loss() names members that the world
+    may lose, must_end() says that the job cannot survive the fault, and may_end that it need not.
+    The verdict compares the outcome with these predictions.
     """
 
     def __init__(self, build, folder, seed):
@@ -33,7 +33,7 @@ class Run:
         self.members = self.random.randint(2, MOST)
         self.most = MOST
         self.zero = self.random.randint(0, 1)
-        # Without copies in the next slot no death is survived under ZeRO-1.
+        # Without copies in the next slot, a ZeRO-1 job survives no death.
         self.buddy = self.zero == 0 or self.random.random() < 0.85
         self.mark = f"{os.getpid()}-{seed}"
         self.log = StepLog(self.folder / "steps")
@@ -52,9 +52,9 @@ class Run:
         buddy = "" if self.buddy else " without copies"
         return f"{self.members} members, ZeRO-{self.zero}{buddy}"
 
-    # ---- what faults.py uses
+    # ---- used by faults.py
     def world(self):
-        """[(slot, member, pid)]"""
+        """Returns [(slot, member, pid)]."""
         return self.job.slots()
 
     def launcher(self):
@@ -64,7 +64,7 @@ class Run:
         return self.job.status()["agent"]["pid"]
 
     def survives(self, slots, size):
-        """Whether the state of a world of `size` slots outlives these slots."""
+        """Returns whether the state of a world of `size` slots survives the loss of these slots."""
         if len(slots) >= size:
             return False
         if self.zero == 0:
@@ -85,7 +85,7 @@ class Run:
                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True)
 
     def finish(self, command):
-        """(status, output) of a change that was begun. It may be refused or fail, but not hang."""
+        """Returns (status, output) of a started change, which may be refused or fail, not hang."""
         try:
             output, _ = command.communicate(timeout=PATIENCE_S)
         except subprocess.TimeoutExpired:
@@ -95,7 +95,7 @@ class Run:
         return command.returncode, output
 
     def change(self, *arguments):
-        """Whether a change was made. It may be refused with a reason: then the world is as it was."""
+        """Returns whether a change was made. A refusal has a reason and leaves the world unchanged."""
         status, output = self.finish(self.begin(*arguments))
         if status != 0 and "rewire: " not in output:
             raise JobError(f"rewire {arguments[0]}: status {status} without a reason: {output.strip()}")
@@ -111,7 +111,7 @@ class Run:
 
     # ---- the run
     def settle(self):
-        """No change is under way, and every shard has its copy again."""
+        """Waits until no change is pending and every shard has its copy again."""
         self.job.cli("wait", "--timeout", str(PATIENCE_S), timeout=PATIENCE_S + 10)
         self.job.log.poll()
         self.job.wait_step(self.log.last_step() + 5)
@@ -165,7 +165,7 @@ class Run:
             raise JobError(f"the job ended without the reason '{reason}'")
 
     def _is_known_limit(self):
-        """The job had leave to end, did, and said why."""
+        """Returns whether the job was permitted to end, ended, and reported a reason."""
         if not self.may_end or faults.STATE_IS_LOST not in self.output():
             return False
         try:
@@ -177,7 +177,7 @@ class Run:
         return (self.folder / "output.txt").read_text(errors="replace")
 
     def mistaken_losses(self):
-        """Members that were counted as lost although nothing had been done to them."""
+        """Returns members that counted as lost although no fault had hit them."""
         found = set()
         for line in self.output().splitlines():
             if " is lost: " in line and "member " in line:
@@ -185,7 +185,7 @@ class Run:
         return sorted(found - self.lost)
 
     def _difference(self):
-        """What differs from an undisturbed run of as many steps; empty: nothing."""
+        """Describes the difference from an undisturbed run of as many steps; empty: none."""
         trained = losses(self.log)
         if not trained:
             return "" if self.wrong else "no step was logged"
@@ -210,7 +210,7 @@ class Run:
         return "" if final in done.stdout else f"the end is '{final}', undisturbed '{done.stdout.strip()[-200:]}'"
 
     def _look_for_leftovers(self):
-        """Processes and job folders that are still there some seconds after the end; ends the former."""
+        """Records processes and job folders left some seconds after the end; kills the processes."""
         left = processes.await_none(f"{MARK}={self.mark}", 10)
         self.left = [f"process {pid}: {name}" for pid, name in left]
         for pid, _ in left:

@@ -1,4 +1,4 @@
-"""The changes that the demo makes, and what each cost, from the members' step logs and the agent."""
+"""The demo's changes and the cost of each, from the members' step logs and the agent."""
 
 import signal
 import statistics
@@ -22,7 +22,7 @@ def _replace(job):
     job.cli("replace", slots[1][1])
 
 
-# One round brings the world from 2 back to 2, so that rounds can follow each other.
+# One round brings the world from 2 members back to 2, so that rounds can follow one another.
 ROUND = [
     Change("grow", 2, 4, True, lambda job: job.cli("resize", 4)),
     Change("reclaim notice", 4, 3, True, _reclaim),
@@ -46,7 +46,7 @@ def perform(job, log, change, step, settle):
     epoch = job.status()["epoch"]
     asked = log.last_step()
     change.act(job)
-    # By the logs, as every process that runs beside a change costs it.
+    # The logs are polled, because every process beside a change slows the change.
     job.wait_until(lambda: log.last_epoch() > epoch, f"epoch {epoch + 1}")
     done = log.last_step()
     job.wait_step(done + settle)
@@ -59,11 +59,11 @@ def perform(job, log, change, step, settle):
 
 
 def cost(log, row, undisturbed):
-    """Adds to a row of perform() what the training loop saw. undisturbed: slots -> median ms.
+    """Adds the training loop's view to a row of perform(). undisturbed: slots -> median ms.
 
     pause: the longest interval between two step ends, over all members, in which the epoch changed,
-    less the median of undisturbed intervals (each the longest over all members, too) of the world before. steps_lost: steps whose work was done
-    and thrown away.
+    minus the median of undisturbed intervals (each also the longest over all members) of the previous
+    world. steps_lost: steps whose work was done and discarded.
     """
     worst, lost, at = 0.0, 0, None
     for member, rows in log.steps.items():
@@ -81,7 +81,7 @@ def cost(log, row, undisturbed):
 
 
 def undisturbed_medians(log, rows):
-    """slots -> median interval between step ends (of the slowest member), away from every change."""
+    """Returns slots -> median interval between step ends (slowest member), away from every change."""
     disturbed = set()
     for row in rows:
         disturbed.update(range(row["asked_at_step"], row["done_at_step"] + 3))

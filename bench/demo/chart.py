@@ -1,6 +1,6 @@
 """An SVG of one run: loss and step time over the steps, with the world's size and its changes.
 
-Pure: takes rows, gives text. No third-party library.
+Pure: takes rows, returns text. No third-party library.
 """
 
 WIDTH, HEIGHT, LEFT, RIGHT = 1000, 560, 70, 20
@@ -13,7 +13,7 @@ def _ticks(low, high, count=5):
 
 
 class _Panel:
-    """One plot with its own vertical axis, sharing the horizontal one."""
+    """One plot with its own vertical axis and the shared horizontal axis."""
 
     def __init__(self, top, height, x_range, y_range, label):
         self.top, self.height, self.label = top, height, label
@@ -54,7 +54,7 @@ def render(title, steps, changes):
     losses = [row["loss"] for row in steps]
     times = sorted(row["ms"] for row in steps)
     loss = _Panel(60, 220, x_range, (min(losses), max(losses)), "loss")
-    # The axis shows the pauses, not one outlier of the first step.
+    # The axis scales to the pauses, not to one outlier of the first step.
     time = _Panel(320, 180, x_range, (0, times[max(0, int(len(times) * 0.995) - 1)] * 1.1), "step time, ms")
     out = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{HEIGHT}" '
            f'font-family="sans-serif" font-size="11" fill="{INK}">',

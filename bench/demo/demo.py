@@ -1,9 +1,9 @@
 """./dev demo: a GPT trains in several processes over the NCCL API while its world changes.
 
-First the run undisturbed; then the same run with a grow, a reclaim notice, a replacement, the sudden
-death of slot 0 and another grow; then the planned changes again by checkpoint, exit, start and
-load. The losses and the final state must be bit-equal. On a machine without a GPU everything runs on
-the simulated one, and figures are labelled so.
+The first run is undisturbed. The second run has a grow, a reclaim notice, a replacement, the sudden
+death of slot 0 and another grow. Then the planned changes are repeated by checkpoint, exit, start
+and load. The losses and the final state must be bit-equal. Without a GPU the demo runs on the
+simulated GPU and labels its figures accordingly.
 """
 
 import argparse
@@ -60,7 +60,7 @@ def final_line(folder):
 
 
 def train(build, folder, members, arguments, actions):
-    """One job; actions(job, log) while it runs. (log, what actions gave, final line)."""
+    """Runs one job with actions(job, log). Returns (log, result of actions, final line)."""
     folder = pathlib.Path(folder)
     (folder / "steps").mkdir(parents=True)
     log = StepLog(folder / "steps")
@@ -91,7 +91,7 @@ def disturb(rounds, spacing):
 
 
 def compare_with_restart(rows, baselines):
-    """One row per kind of change: medians over the rounds, and the ratio to a restart."""
+    """Returns one row per kind of change: medians over the rounds, and the ratio to a restart."""
     table = []
     for change in changes.ROUND + [changes.BACK]:
         mine = [r for r in rows if r["name"] == change.name]
@@ -107,7 +107,7 @@ def compare_with_restart(rows, baselines):
         if restarts:
             for key in ("downtime_ms", "save_ms", "sync_ms", "exit_ms", "exec_ms", "init_ms", "load_ms", "first_step_ms"):
                 row[f"restart_{key}"] = statistics.median(b[key] for b in restarts)
-            # A pause below the noise of a step is taken as 0.1 ms, not as nothing.
+            # A pause below the noise of a step counts as 0.1 ms, not as zero.
             row["ratio"] = row["restart_downtime_ms"] / max(pause, 0.1)
             row["ratio_unsynced"] = (row["restart_downtime_ms"] - row["restart_sync_ms"]) / max(pause, 0.1)
         table.append(row)
@@ -154,7 +154,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="rewire-demo-") as work:
         work = pathlib.Path(work)
         say(f"1. with {count} changes of the world, on the simulated GPU, {args.state_mb} MB of ballast state")
-        # The job trains until the changes are made: its number of steps is found, not guessed.
+        # The job trains until the changes are done, so the number of steps is not fixed in advance.
         stop_file = work / "stop"
         steps_arguments = ["--steps", "100000", "--stop-file", str(stop_file)]
 

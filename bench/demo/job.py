@@ -20,7 +20,7 @@ def libraries(build):
 class Job:
     """Starts `rewire run -n members`; close() ends it. Every wait has a deadline.
 
-    options: further ones of `rewire run`. environment: further variables of every process of the job.
+    options: more options of `rewire run`. environment: more variables of every process of the job.
     """
 
     def __init__(self, build, folder, members, most, program, log, options=(), environment=None):
@@ -35,13 +35,14 @@ class Job:
                    f"--sim={libraries(build)}",
                    "--dir", str(self.runtime), "--socket", self.socket,
                    "--trace-dir", str(self.folder / "traces"), *options, "--"] + program
-        # A process group of its own: close() ends the launcher, and the launcher its members.
+        # The command has its own process group: close() ends the launcher, and the launcher ends
+        # its members.
         self.process = subprocess.Popen(command, stdout=self.output, stderr=subprocess.STDOUT,
                                         stdin=subprocess.DEVNULL, start_new_session=True,
                                         env=dict(os.environ, **(environment or {})))
 
     def cli(self, *arguments, timeout=60):
-        """Runs one rewire command with --json and gives its object."""
+        """Runs one rewire command with --json and returns its object."""
         done = subprocess.run([self.rewire, arguments[0], "--json", "--socket", self.socket,
                                *map(str, arguments[1:])],
                               capture_output=True, text=True, timeout=timeout, check=False)
@@ -53,7 +54,7 @@ class Job:
         return self.cli("status")
 
     def slots(self):
-        """[(slot, member, pid)] of the committed world."""
+        """Returns [(slot, member, pid)] of the committed world."""
         return [(m["slot"], m["member"], m["pid"]) for m in self.status()["world"]["members"]]
 
     def wait_until(self, condition, what, timeout=90):

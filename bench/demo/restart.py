@@ -1,9 +1,9 @@
 """The baseline: the same change by checkpoint, exit, start, load. No Rewire, no sleep.
 
-Downtime is what the training loop sees: from the end of the last step before to the end of the first
-step after, less one undisturbed step. A checkpoint counts once it is on the disk, as in
-torch.distributed.checkpoint (FileSystemWriter's sync_files is true by default); sync_ms says how much
-of the downtime that was.
+Downtime is the training loop's view: from the end of the last step before to the end of the first
+step after, minus one undisturbed step. A checkpoint counts once it is on the disk, as in
+torch.distributed.checkpoint (FileSystemWriter's sync_files is true by default); sync_ms is this
+part of the downtime.
 """
 
 import os
@@ -24,7 +24,7 @@ def _free_port():
 
 
 def run(build, folder, members, program):
-    """Runs the program on `members` plain processes to its end. (log, spawned ns, reaped ns)."""
+    """Runs the program on `members` plain processes. Returns (log, spawned ns, reaped ns)."""
     build, folder = pathlib.Path(build), pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     port = _free_port()
@@ -78,7 +78,7 @@ def measure(build, folder, gpt_train, sizes, steps, arguments):
             nccl, loaded = _phase(log, "nccl"), _phase(log, "loaded")
             rows.append({
                 "from": sizes[i - 1], "to": members,
-                # What this script does between two runs is nobody's downtime.
+                # The downtime does not include the time that this script spends between two runs.
                 "downtime_ms": (first - end - (spawned - reaped_before)) / 1e6 - undisturbed,
                 "save_ms": (saved - end) / 1e6,
                 "sync_ms": (saved - written) / 1e6,

@@ -6,7 +6,7 @@ import statistics
 
 
 class StepLog:
-    """The logs of one job, by member. poll() reads what is new; incomplete lines wait."""
+    """The logs of one job, by member. poll() reads new lines; an incomplete line is read later."""
 
     def __init__(self, folder):
         self.folder = pathlib.Path(folder)
@@ -38,20 +38,20 @@ class StepLog:
         return max((rows[-1]["epoch"] for rows in self.steps.values()), default=0)
 
     def intervals(self, member):
-        """(step, ms) between consecutive step ends of one member."""
+        """Returns (step, ms) between consecutive step ends of one member."""
         rows = self.steps.get(member, [])
         return [(b["step"], (b["wall_ns"] - a["wall_ns"]) / 1e6, b) for a, b in zip(rows, rows[1:])]
 
 
 def median_interval(log, first, last, slots):
-    """The median undisturbed interval between steps first..last (inclusive) of worlds of this size."""
+    """Returns the median undisturbed interval of steps first..last (inclusive), worlds of this size."""
     values = [ms for member in log.steps for step, ms, row in log.intervals(member)
               if first <= step <= last and row["slots"] == slots]
     return statistics.median(values) if values else None
 
 
 def losses(log):
-    """step -> loss bits, of the last time each step was run; every member must agree."""
+    """Returns step -> loss bits of each step's last run; every member must agree."""
     out = {}
     for rows in log.steps.values():
         for row in rows:

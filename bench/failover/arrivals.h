@@ -1,5 +1,5 @@
-// What arrives against what was sent: messages that carry their number and, at every place, what
-// belongs there. For one thread.
+// Compares received with sent messages. A message carries its number and a pattern that depends on
+// the number. Thread-compatible.
 #pragma once
 
 #include <cstdint>
@@ -7,19 +7,19 @@
 
 namespace rewire::bench {
 
-// Message `number`; in words of 8 bytes.
+// Writes message `number`, in words of 8 bytes.
 void FillMessage(uint64_t number, std::span<char> message);
 
 class Arrivals {
  public:
   void Add(std::span<const char> message);
-  // All before `end` will not come any more.
+  // Counts all missing messages before `end` as lost.
   void GiveUp(uint64_t end);
 
-  // The number that is next.
+  // Returns the number of the next message.
   [[nodiscard]] uint64_t next() const { return next_; }
   [[nodiscard]] uint64_t corrupt() const { return corrupt_; }
-  // Also one that comes after a later one: NCCL needs them in order.
+  // Also counts a message that comes after a later message, because NCCL needs them in order.
   [[nodiscard]] uint64_t lost() const { return lost_; }
   [[nodiscard]] uint64_t duplicated() const { return duplicated_; }
   [[nodiscard]] bool flawless() const { return corrupt_ + lost_ + duplicated_ == 0; }

@@ -1,5 +1,5 @@
-// `./dev bench failover`: for how long messages stop when a rail fails, with a port's event and in
-// silence, and whether anybody notices more than that. Runs in tests/rdma_vm's machine.
+// `./dev bench failover`: measures the interruption of messages when a rail fails, with a port
+// event and silently, and counts every other effect. Runs in tests/rdma_vm's machine.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -32,7 +32,7 @@ struct Kind {
   bool silent;
 };
 
-// Each at the sender's side and at the receiver's.
+// Each fault occurs at the sender's side and at the receiver's.
 constexpr Kind kKinds[] = {
     {"rxe0 unplug", "rxe0 plug", false}, {"rxe0 netem loss 100%", "rxe0 clear", true},
     {"rxe3 unplug", "rxe3 plug", false}, {"rxe3 netem loss 100%", "rxe3 clear", true},
@@ -41,8 +41,8 @@ constexpr Kind kKinds[] = {
 };
 
 struct Gaps {
-  std::vector<double> undisturbed;          // every one
-  std::vector<double> longest_undisturbed;  // of as many messages as follow a fault
+  std::vector<double> undisturbed;          // all gaps
+  std::vector<double> longest_undisturbed;  // the longest of as many messages as follow a fault
   std::vector<double> longest[std::size(kKinds)];
 };
 
@@ -61,7 +61,7 @@ absl::Status Once(Trial* trial, size_t kind, Gaps* out) {
   return trial->AwaitRails();
 }
 
-// All kinds in turns, so that drift of the machine meets all of them.
+// Measures all kinds in turns, so that drift of the machine affects all of them.
 absl::Status Measure(Trial* trial, const Options& o, Gaps* out) {
   const Time end = Now() + seconds(o.seconds);
   for (int64_t i = 0; i < o.repeats; ++i) {
@@ -73,7 +73,7 @@ absl::Status Measure(Trial* trial, const Options& o, Gaps* out) {
   return absl::OkStatus();
 }
 
-// A headline with what is needed to judge it.
+// Reports a headline with spread, maximum, repeats and bar.
 absl::Status Headline(const std::string& key, const std::vector<double>& samples, double bar,
                       Report* report) {
   const absl::StatusOr<Summary> s = Summarize(samples);
@@ -131,7 +131,7 @@ int Main(int argc, char** argv) {
   flags.ParseOrExit(argc, argv);
   setenv("NCCL_SOCKET_IFNAME", "lo", 1);
   setenv("REWIRE_NET_REQUIRE", "verbs", 1);
-  setenv("REWIRE_LOG", "error", 0);  // that a rail has failed is no news here
+  setenv("REWIRE_LOG", "error", 0);  // failed rails are expected here
   setenv("REWIRE_NET_TIMEOUT", absl::StrCat(o.timeout).c_str(), 1);
   setenv("REWIRE_NET_RETRIES", absl::StrCat(o.retries).c_str(), 1);
   const auto trial = Trial::Open();

@@ -1,4 +1,5 @@
-// One run of tests/rdma_vm's `fault`, beside the traffic. For one thread.
+// Runs tests/rdma_vm's `fault` in a child process, beside the traffic. The destructor kills the
+// child. Thread-compatible.
 #pragma once
 
 #include <sys/types.h>
@@ -12,20 +13,20 @@ namespace rewire::bench {
 
 class Fault {
  public:
-  // As on its command line: "rxe0 unplug".
+  // words: the command's arguments, such as "rxe0 unplug".
   explicit Fault(std::string_view words);
   ~Fault();
   Fault(const Fault&) = delete;
   Fault& operator=(const Fault&) = delete;
 
-  // Does not wait.
+  // Returns whether the command still runs; does not wait.
   bool Running();
-  // How it ended, when it no longer runs.
+  // Returns how the command ended; call after Running() has returned false.
   [[nodiscard]] absl::Status Result() const;
 
  private:
   const std::string words_;
-  pid_t pid_ = -1;  // -1: does not run
+  pid_t pid_ = -1;  // -1: not running
   int status_ = -1;
 };
 

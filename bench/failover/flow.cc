@@ -109,7 +109,7 @@ absl::Status Flow::Receive(uint64_t end) {
   if (!*done) return absl::OkStatus();
   receives_.pop_front();
   const std::vector<char>& bytes = in_[received_ % kOutstanding].bytes;
-  // One of another size is not what was sent, whatever is in it.
+  // A message of another size is corrupt, whatever its contents.
   arrivals_.Add({bytes.data(), size == static_cast<int>(kBytes) ? kBytes : 0});
   ++received_;
   return absl::OkStatus();

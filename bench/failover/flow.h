@@ -1,5 +1,5 @@
-// A connection of the net plugin's inside this process, and messages one after the other over it,
-// several at a time. What arrives is checked. For one thread, which moves both ends.
+// A connection of the net plugin inside this process that carries messages in order, several at a
+// time, and checks the received messages. Thread-compatible: the calling thread polls both ends.
 #pragma once
 
 #include <array>
@@ -17,20 +17,20 @@ namespace rewire::bench {
 
 class Flow {
  public:
-  // Between two of the net's devices.
+  // Connects two devices of `net`, which must outlive the flow.
   static absl::StatusOr<std::unique_ptr<Flow>> Connect(net::Net* net, int from, int to);
   ~Flow();
   Flow(const Flow&) = delete;
   Flow& operator=(const Flow&) = delete;
 
-  // Carries messages for as long as `more` says so, which is asked after every message, and then so
-  // many. How long each took to come after the one before, in milliseconds. Fails with what the
-  // plugin says, or when nothing comes for a minute.
+  // Carries messages while `more` returns true, then `messages` further messages; `more` is called
+  // after every message. Returns the time between successive messages in milliseconds. Fails with
+  // the plugin's error, or if no message arrives for a minute.
   absl::StatusOr<std::vector<double>> Carry(uint64_t messages,
                                             const std::function<bool()>& more = {});
 
   [[nodiscard]] const Arrivals& arrivals() const { return arrivals_; }
-  // What NCCL would have seen.
+  // Returns the number of errors that NCCL would have seen.
   [[nodiscard]] uint64_t errors() const { return errors_; }
 
  private:
@@ -43,7 +43,7 @@ class Flow {
 
   Flow(std::unique_ptr<net::Sender> sender, std::unique_ptr<net::Receiver> receiver);
   static absl::Status Register(net::Comm* comm, Buffers* buffers);
-  // One look each.
+  // Each call posts at most one operation and polls once.
   absl::Status Receive(uint64_t end);
   absl::Status Send(uint64_t end);
 
@@ -53,9 +53,9 @@ class Flow {
   Buffers in_;
   std::deque<net::Request*> sends_;
   std::deque<net::Request*> receives_;
-  uint64_t begun_ = 0;     // sends
-  uint64_t posted_ = 0;    // receives
-  uint64_t received_ = 0;  // of those
+  uint64_t begun_ = 0;     // number of sends
+  uint64_t posted_ = 0;    // number of receives
+  uint64_t received_ = 0;  // number of completed receives
   Arrivals arrivals_;
   uint64_t errors_ = 0;
 };

@@ -1,5 +1,5 @@
-// Traffic over two rails, between the devices 0, 1 and 2, 3 of tests/rdma_vm's machine, while its
-// `fault` does things to them. For the benchmark and the test; of one thread.
+// Carries traffic over two rails, between the devices 0, 1 and 2, 3 of tests/rdma_vm's machine,
+// while the machine's `fault` disturbs them. For the benchmark and the test. Thread-compatible.
 #pragma once
 
 #include <cstdint>
@@ -17,15 +17,15 @@ class Trial {
  public:
   using Gaps = std::vector<double>;  // milliseconds between messages
 
-  // With this process's settings.
+  // Opens the net with this process's settings.
   static absl::StatusOr<std::unique_ptr<Trial>> Open();
 
   absl::StatusOr<Gaps> Carry(uint64_t messages) { return flow_->Carry(messages); }
-  // Messages while `fault` runs with these words, and so many more.
+  // Carries messages while `fault` runs with `words`, and then `messages` more.
   absl::StatusOr<Gaps> Disturb(std::string_view words, uint64_t messages);
-  // The same; so many more from when a rail has failed by it.
+  // Like Disturb(), but `messages` more are carried after the fault has made a rail fail.
   absl::StatusOr<Gaps> Break(std::string_view words, uint64_t messages);
-  // Messages until all rails that have failed are back.
+  // Carries messages until all failed rails are back; fails after a minute.
   absl::Status AwaitRails();
 
   [[nodiscard]] const Flow& flow() const { return *flow_; }

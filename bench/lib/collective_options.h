@@ -1,5 +1,5 @@
-// nccl-tests' flags, under its names and with its meanings, as far as they mean something here. For
-// benchmarks of collectives.
+// nccl-tests' flags, with the same names and meanings as far as they apply here. For benchmarks of
+// collectives, on the main thread. Thread-compatible.
 #pragma once
 
 #include <cstdint>
@@ -31,9 +31,9 @@ struct CollectiveOptions {
   std::string json_file;  // empty: none
 
   void AddTo(Flags* flags);
-  // What no single flag can see: a range that is upside down, a factor and a step at once.
+  // Checks conditions on several flags: an inverted range, or both a factor and a step.
   [[nodiscard]] absl::Status Check(const Flags& flags) const;
-  // Every size of the run, ascending, each rounded down to whole elements.
+  // Returns every size of the run in ascending order, each rounded down to whole elements.
   [[nodiscard]] std::vector<int64_t> Sizes(int64_t element_bytes) const;
 };
 

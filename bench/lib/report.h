@@ -1,6 +1,6 @@
-// The JSON report of a benchmark: schema and version, where and when it ran, the headline numbers,
-// summaries with their raw samples. With --json exactly one object goes to stdout and all text to
-// stderr. For the benchmarks' main(), on its thread.
+// Builds the JSON report of a benchmark: schema and version, place and time of the run, headline
+// numbers, and summaries with their raw samples. With --json exactly one object goes to stdout and
+// all text goes to stderr. For the benchmarks' main(), on its thread. Thread-compatible.
 #pragma once
 
 #include <cstdio>
@@ -16,26 +16,26 @@ namespace rewire::bench {
 
 inline constexpr int kSchemaVersion = 1;
 
-// Cores, processor, kernel, compiler, build type, sanitizers, date (UTC).
+// Returns cores, processor, kernel, compiler, build type, sanitizers and date (UTC).
 [[nodiscard]] nlohmann::ordered_json MachineFacts();
 [[nodiscard]] nlohmann::ordered_json ToJson(const Summary& summary);
 
 class Report {
  public:
-  // `name` as in `./dev bench NAME`.
+  // `name` is the NAME of `./dev bench NAME`.
   Report(std::string name, bool json);
 
-  // Where text for people goes.
+  // Returns the stream for text for people.
   [[nodiscard]] FILE* text() const { return json_ ? stderr : stdout; }
-  // A headline number, at the top level of the object: what the bars are checked against.
+  // Sets a headline number at the top level of the object, where the bars are checked.
   void Set(std::string_view key, nlohmann::ordered_json value);
   void SetConfig(std::string_view key, nlohmann::ordered_json value);
-  // A summary with the samples it came from, under "measurements".
+  // Adds a summary with its samples, under "measurements".
   [[nodiscard]] absl::Status AddSamples(std::string_view key, std::string_view unit,
                                         const std::vector<double>& samples);
   [[nodiscard]] nlohmann::ordered_json Object() const;
 
-  // Prints the object where it was asked for, and writes it to `file` where that is not empty.
+  // Prints the object if `json` was set, and writes the object to `file` unless the name is empty.
   [[nodiscard]] absl::Status Finish(const std::string& file = {}) const;
 
  private:

@@ -16,7 +16,7 @@ double Percentile(const std::vector<double>& sorted, double fraction) {
 
 Interval MedianInterval(const std::vector<double>& sorted) {
   // The number of samples under the median is binomial(n, 1/2). [x(k), x(n+1-k)] misses the median
-  // with probability 2 P(B <= k-1): the largest k that keeps this at 5 % or less.
+  // with probability 2 P(B <= k-1). The loop finds the largest k with a probability of at most 5 %.
   const auto n = static_cast<double>(sorted.size());
   const double log_half_n = n * std::log(0.5);
   double below = 0;

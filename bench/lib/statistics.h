@@ -1,4 +1,4 @@
-// Statistics of samples that need no distribution. Pure functions.
+// Statistics of samples that assume no distribution. Pure functions: thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +11,8 @@ namespace rewire::bench {
 struct Interval {
   double low = 0;
   double high = 0;
-  // The probability that the interval covers the true median: at least 0.95, or less where there
-  // are so few samples (under 6) that even all of them cover it less often.
+  // The probability that the interval covers the true median: at least 0.95. With fewer than 6
+  // samples the probability is lower, because even all samples cover the median less often.
   double coverage = 0;
 };
 
@@ -28,14 +28,14 @@ struct Summary {
   Interval median_interval;
 };
 
-// Nearest rank, 0 < fraction <= 1; the samples are in ascending order and not empty.
+// Nearest rank. 0 < fraction <= 1; the samples are in ascending order and not empty.
 [[nodiscard]] double Percentile(const std::vector<double>& sorted, double fraction);
-// By order statistics: the distribution of the samples does not matter.
+// Uses order statistics, which do not depend on the distribution of the samples.
 [[nodiscard]] Interval MedianInterval(const std::vector<double>& sorted);
 // Fails on no samples and on samples that are not finite.
 [[nodiscard]] absl::StatusOr<Summary> Summarize(std::vector<double> samples);
-// a[i] / b[i] of runs that were interleaved, so that drift of the machine cancels. Fails where the
-// lengths differ or a b is not positive.
+// Summarises a[i] / b[i] of interleaved runs, so that drift of the machine cancels. Fails if the
+// lengths differ or an element of b is not positive.
 [[nodiscard]] absl::StatusOr<Summary> PairedRatio(const std::vector<double>& a,
                                                   const std::vector<double>& b);
 

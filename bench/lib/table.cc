@@ -25,7 +25,7 @@ std::string FitNumber(double value, int width, int decimals) {
     std::string text = absl::StrFormat("%*.*e", width, digits, value);
     if (text.size() <= static_cast<size_t>(width)) return text;
   }
-  return absl::StrFormat("%.0e", value);  // a row that is too wide rather than a wrong number
+  return absl::StrFormat("%.0e", value);  // a row that is too wide is better than a wrong number
 }
 
 std::string TableStart(std::string_view program, std::string_view configuration,

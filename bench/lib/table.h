@@ -1,5 +1,5 @@
-// Text in nccl-tests' style: every line that is not a row begins with '#', columns are as wide as
-// there, so that scripts that read its output read ours. Pure functions that return lines.
+// Text in nccl-tests' style, for scripts that read nccl-tests' output: every line that is not a row
+// begins with '#', and columns have the same widths. Pure; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace rewire::bench {
 
-// One direction of a row. Times in microseconds, bandwidths in 10^9 bytes per second.
+// One direction of a row. Times are in microseconds, bandwidths in 10^9 bytes per second.
 struct Measured {
   double time_us = 0;
   double algbw = 0;
@@ -28,14 +28,14 @@ struct Row {
   Measured in_place;
 };
 
-// The value in exactly `width` characters: as many decimals, at most `decimals`, as leave room.
+// Returns the value in exactly `width` characters, with at most `decimals` decimals.
 [[nodiscard]] std::string FitNumber(double value, int width, int decimals);
 
 [[nodiscard]] std::string TableStart(std::string_view program, std::string_view configuration,
                                      const std::vector<std::string>& devices);
 [[nodiscard]] std::string TableHeader();
 [[nodiscard]] std::string TableRow(const Row& row);
-// The three closing lines. Out of bounds: how many values were wrong.
+// Returns the three closing lines. out_of_bounds: number of wrong values.
 [[nodiscard]] std::string TableEnd(std::string_view program, int64_t out_of_bounds,
                                    double average_busbw);
 
@@ -48,7 +48,7 @@ enum class Collective {
   kReduce,
   kSendRecv
 };
-// algbw and busbw from the number of bytes that nccl-tests divides by and the ranks.
+// Computes algbw and busbw from the ranks and the number of bytes that nccl-tests divides by.
 [[nodiscard]] Measured Bandwidth(Collective collective, int64_t bytes, int ranks, double time_us);
 
 }  // namespace rewire::bench

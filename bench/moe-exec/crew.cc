@@ -13,7 +13,7 @@
 namespace rewire::bench {
 
 struct Crew::Desk {
-  // Of each rank: how often it has come, and what it brought then, for odd and even times.
+  // Per rank: the number of its calls, and its values for odd and even calls.
   std::atomic<uint64_t> come[kMost];
   std::atomic<uint64_t> brought[2][kMost];
 };

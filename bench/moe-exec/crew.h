@@ -1,5 +1,5 @@
-// Processes of one benchmark or test on this machine, forked, with a piece of memory in common in
-// which they meet. No process that waits outlives its deadline, whatever becomes of the others.
+// Forks the processes of one benchmark or test on this machine, with common memory in which they
+// synchronise. No wait exceeds its deadline, even if processes die. Thread-compatible.
 #pragma once
 
 #include <sys/types.h>
@@ -18,19 +18,18 @@ class Crew {
  public:
   static constexpr uint32_t kMost = 16;
 
-  // bytes: of the common memory beside what meeting needs; zeroed.
+  // bytes: size of the zeroed common memory, beside the memory for synchronisation.
   Crew(uint32_t ranks, size_t bytes);
   ~Crew();
   Crew(const Crew&) = delete;
   Crew& operator=(const Crew&) = delete;
 
-  // In the parent: forks `ranks` processes that run `body` and exit with what it gives; the exit
-  // statuses, 128 + signal for a killed one. Who is not through at the deadline is killed.
+  // In the parent: forks `ranks` processes that run `body` and exit with its result. Returns exit
+  // statuses, 128 + signal for a killed process. Kills processes that still run at the deadline.
   [[nodiscard]] std::vector<int> Run(const std::function<int(uint32_t rank)>& body,
                                      Duration deadline);
 
-  // In a child.
-  // The largest of what all bring; false when not all have come in time.
+  // In a child; false if a process did not call in time. Largest() gives the ranks' largest value.
   [[nodiscard]] bool Largest(uint32_t rank, uint64_t mine, uint64_t* largest) const;
   [[nodiscard]] bool Meet(uint32_t rank) const;
 

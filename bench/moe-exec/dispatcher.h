@@ -1,6 +1,5 @@
-// What a framework does around a layer of experts, over NCCL: rows go to the processes that own
-// their experts and are put in the experts' order; afterwards they go back. All of it is put into
-// one stream. One thread.
+// A framework's work around a layer of experts, over NCCL and on one stream: rows go to their
+// experts' owners and are sorted by expert; afterwards the rows go back. Thread-compatible.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +11,10 @@
 namespace rewire::bench {
 
 inline float* Floats(CUdeviceptr p) { return reinterpret_cast<float*>(static_cast<uintptr_t>(p)); }
-// In [-1, 1), from what it is of.
+// Returns a pseudorandom value in [-1, 1) that depends only on the arguments.
 [[nodiscard]] float ValueOf(uint64_t a, uint64_t b, uint64_t c);
 
-// How many rows of each source go to each expert.
+// Numbers of rows from each source for each expert.
 struct Routing {
   uint32_t experts = 0;
   std::vector<uint32_t> counts;  // [source][expert]
@@ -33,21 +32,22 @@ struct Routing {
 
 class Dispatcher {
  public:
-  // own: experts of each process. most: rows that may come or go.
+  // own: experts of each process. most: maximum of rows that come or go.
   Dispatcher(SimDevice* device, CUstream stream, uint32_t rank, uint32_t own, uint32_t hidden,
              size_t most);
 
-  // For the calls below.
+  // Sets the routing for the calls below; `routing` must outlive them.
   void Use(const Routing* routing) { routing_ = routing; }
-  [[nodiscard]] uint32_t Rows() const;  // that come to this process
+  [[nodiscard]] uint32_t Rows() const;  // rows that come to this process
 
-  // Makes rows (`of` says which) and brings them to their experts. The digest takes in what came.
+  // Makes rows from `of` and sends them to their experts' owners. The digest includes received
+  // rows.
   void Bring(uint64_t of, CUdeviceptr to, uint64_t* digest);
-  // Makes rows where their experts are.
+  // Makes rows at their experts' owner.
   void MakeHere(uint64_t of, CUdeviceptr to);
-  // Brings rows back to where they are from. The digest takes in what came.
+  // Sends rows back to their sources. The digest includes received rows.
   void Return(CUdeviceptr from, uint64_t* digest);
-  // Takes in rows as they lie by expert.
+  // Adds the rows, in the order by expert, to the digest.
   void Digest(CUdeviceptr rows, uint64_t* digest);
 
  private:

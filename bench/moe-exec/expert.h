@@ -1,6 +1,6 @@
-// An expert's network, y = W2 silu(W1 x), forward and backward, for any number of rows. What
-// becomes of a row does not depend on the others, nor on who computes it; a weight's gradient is a
-// sum in the order of the rows. Pure; any thread.
+// An expert's network, y = W2 silu(W1 x), forward and backward, for any number of rows. The result
+// of a row depends neither on other rows nor on the computing device. A weight's gradient is a sum
+// in the order of the rows. Pure; thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 namespace rewire::bench {
 
 struct ExpertShape {
-  uint32_t hidden = 64;  // of x and y
+  uint32_t hidden = 64;  // width of x and y
   uint32_t inner = 48;
   // W1 (inner x hidden), then W2 (hidden x inner).
   [[nodiscard]] size_t weights() const { return size_t{2} * hidden * inner; }

@@ -1,5 +1,5 @@
-// How much longer the critical path becomes with copies 10 times slower, over several seeds, steps
-// of the weights and numbers of layers: one setting says little. Single-threaded.
+// Measures the growth of the critical path with copies 10 times slower, over several seeds, steps
+// of the weights and numbers of layers. For the single thread of the benchmark's main().
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 namespace rewire::bench {
 
 struct SweptSetting {
-  std::string name;  // as the JSON keys have it
+  std::string name;  // the name in the JSON keys
   int64_t layers = 0;
   int64_t micro_batches = 0;
   int64_t step = 0;
@@ -19,8 +19,8 @@ struct SweptSetting {
   std::vector<double> growth, speedup, speedup_slow_copies;
 };
 
-// Weights that change every 12, 4, 2 and 1 micro-batches with 2 layers, and every 12 and 1 with 16
-// layers, whose experts do not all have room in the slots. `base` has what is the same for all.
+// Weights change every 12, 4, 2 and 1 micro-batches with 2 layers, and every 12 and 1 with 16
+// layers, whose experts do not all fit the slots. `base` has the values that all settings share.
 [[nodiscard]] std::vector<SweptSetting> SweepGrowth(const RunSetting& base, int64_t seeds);
 
 }  // namespace rewire::bench

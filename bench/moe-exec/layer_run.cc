@@ -29,7 +29,7 @@ class Run {
         own_(o.trace.experts / o.trace.devices),
         device_(o.simgpu, static_cast<int>(rank)),
         stream_(device_.MakeStream()) {}
-  // Kernels that wait for a process that is lost are let go by the balancer; they use what is here.
+  // The balancer releases kernels that wait for a lost process; they use this object's memory.
   ~Run() { device_.Wait(stream_); }
 
   int Main();
@@ -39,7 +39,7 @@ class Run {
     std::unique_ptr<Trace> trace;
     Routing routing;
     CUdeviceptr weights = 0, gradients = 0,
-                x = 0;  // of the own experts; x from forward to backward
+                x = 0;  // weights and gradients of own experts; x from forward to backward
     moe::Moved moved;
   };
 
@@ -72,11 +72,11 @@ class Run {
   std::vector<Layer> layers_;
   std::unique_ptr<moe::Balancer> balancer_;
   std::unique_ptr<Dispatcher> dispatcher_;
-  const Routing* routing_ = nullptr;  // of the layer in hand
+  const Routing* routing_ = nullptr;  // of the current layer
   CUdeviceptr errors_ = 0, out_ = 0, gradient_ = 0;
   uint64_t step_ = 0;
-  uint64_t version_ = 1;  // of all weights
-  uint64_t check_ = 0;    // of the rows of the micro-batch, as the experts made them
+  uint64_t version_ = 1;  // version of all weights
+  uint64_t check_ = 0;    // hash of the micro-batch's rows, as the experts made them
   int exit_ = 1;
   LayerRunResult result_{};
 };
@@ -115,7 +115,7 @@ void Run::SetUp() {
   device_.Wait(stream_);
 }
 
-// The trace's counts over `divide`, what is left over carried to the next.
+// Divides the trace's counts by `divide`; the remainder is carried to the next count.
 void Run::Route(Layer* layer) {
   layer->trace->Next();
   const std::vector<uint32_t>& counts = layer->trace->by_source();
@@ -235,14 +235,14 @@ void Run::NoteDynamic(const moe::Moved& moved, const moe::RoundInput& input) {
   result_.stale_dynamic += most_static > least_dynamic ? 1 : 0;
 }
 
-// When all have noted their moves.
+// Call after all processes have called NoteMoves().
 void Run::NoteSlots(uint32_t number, const moe::Moved& moved) {
   for (const moe::Stowed& s : moved.received) {
     SlotsOf(crew_, o_, rank_)[s.slot] = {number, s.move.expert, version_};
   }
 }
 
-// As an optimizer does.
+// Changes all weights like an optimizer.
 void Run::ChangeWeights() {
   ++version_;
   for (const Layer& layer : layers_) {
@@ -333,7 +333,7 @@ int Run::Main() {
   }
   cuSimCounts before{};
   for (uint32_t m = 0; m <= o_.micro_batches; ++m) {
-    // The first is NCCL's to connect in, and the history's.
+    // In the first micro-batch NCCL connects and the history fills; it is not measured.
     if (m == 1) {
       before = device_.Counts();
       result_ = LayerRunResult{};

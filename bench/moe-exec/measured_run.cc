@@ -10,11 +10,11 @@
 namespace rewire::bench {
 namespace {
 
-// NVLink's 450 GB/s and a device's own 1500 GB/s where 72 MiB of an expert's weights are 24 KiB. A
-// copy within a device is no copy engine's.
+// NVLink's 450 GB/s and a device's own 1500 GB/s, scaled by 24 KiB / 72 MiB of an expert's weights.
+// Copies within a device do not use a copy engine.
 constexpr uint64_t kPeerMbps = 150;
 constexpr uint64_t kLocalMbps = 500;
-// A plan is never late here for want of a processor.
+// A plan is never late here because of a busy processor.
 constexpr Duration kPatience = seconds(20);
 
 constexpr Duration kDeadline = seconds(300);
@@ -71,7 +71,7 @@ Outcome Measure(const RunSetting& o, Kind kind) {
     out.gradients.emplace_back(gradients, gradients + own * run.expert.weights());
     const uint8_t* split = SplitOf(crew, run, rank);
     out.split.emplace_back(split, split + own);
-    out.sum.critical_ns = r.critical_ns;  // the same for all
+    out.sum.critical_ns = r.critical_ns;  // equal in all processes
     out.sum.allocations += r.allocations;
     out.sum.peer_bytes += r.peer_bytes;
     out.sum.formula_bytes += r.formula_bytes;

@@ -1,5 +1,5 @@
-// One run of layers of experts over processes of the simulated GPU, and what all its processes
-// found. Whoever starts one has a single thread.
+// Runs layers of experts over processes of the simulated GPU and collects the results of all
+// processes. The caller must be single-threaded, because the run forks.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ struct RunSetting {
   int64_t micro_batches = 12;
   int64_t step = 12;
   int64_t seed = 1;
-  // Virtual time of planning in a forward round, with copies as they are and 10 times slower.
+  // Virtual time of planning in a forward round, with normal and with 10 times slower copies.
   uint64_t plan_ns = 0;
   uint64_t plan_ns_slow_copies = 0;
 };
@@ -30,7 +30,7 @@ struct Outcome {
 enum class Kind { kPlain, kBalanced, kBalancedSlowCopies };
 
 [[nodiscard]] LayerRunOptions OptionsOf(const RunSetting& setting, Kind kind);
-// Ends the program, naming the rank, where a process fails.
+// Ends the program if a process fails; the message names the rank.
 [[nodiscard]] Outcome Measure(const RunSetting& setting, Kind kind);
 
 }  // namespace rewire::bench

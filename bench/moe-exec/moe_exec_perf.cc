@@ -1,7 +1,7 @@
-// `./dev bench moe-exec`: a few layers of experts over processes of the simulated GPU, without
-// balancing, with it, and with copy engines a tenth as fast. What is computed must be the same; how
-// long it takes is virtual time, in which planning takes what it takes on this processor. Then the
-// same times over several seeds, steps and numbers of layers.
+// `./dev bench moe-exec`: runs a few layers of experts over processes of the simulated GPU, without
+// balancing, with balancing, and with copy engines a tenth as fast. The results must be equal.
+// Durations are virtual time, in which planning takes its time on this processor. Then measures the
+// same over several seeds, steps and numbers of layers.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -27,13 +27,13 @@ struct Options {
   bool json = false;
 };
 
-// Of experts' gradients: how many were only ever moved as a whole, whether all of these are equal
-// to the bit, and how far those of split ones are off.
+// Compares experts' gradients: the number of experts that only moved as a whole, whether all of
+// these are bit-identical, and the error of split experts.
 struct GradientComparison {
   uint64_t whole = 0;
   uint64_t split = 0;
   bool whole_equal = true;
-  double split_error = 0;  // of the largest of the expert's gradients
+  double split_error = 0;  // relative to the largest of the expert's gradients
 };
 
 GradientComparison Compare(const Outcome& plain, const Outcome& balanced, size_t weights) {
@@ -74,8 +74,8 @@ double OverFormula(const Outcome& out) {
   return static_cast<double>(out.sum.peer_bytes) / static_cast<double>(out.sum.formula_bytes);
 }
 
-// What planning takes in the critical path: the 99th percentile of the processor time of
-// PlanNode(), unless the user says otherwise.
+// Sets the time of planning in the critical path: the 99th percentile of the processor time of
+// PlanNode(), unless the user sets another value.
 void ChargePlanning(Options* o) {
   o->run.plan_ns = o->run.plan_ns_slow_copies = static_cast<uint64_t>(o->plan_us) * 1000;
   if (o->plan_us != 0) return;
@@ -99,7 +99,7 @@ double Least(const std::vector<double>& samples) {
   return *std::min_element(samples.begin(), samples.end());
 }
 
-// All seeds of all settings, the medians and the worst.
+// Reports all seeds of all settings, with medians and the worst.
 void ReportSweep(const std::vector<SweptSetting>& settings, Report* report) {
   const std::string growth = "critical_path_growth";
   const std::string slow = "speedup_over_plain_copies_10x_slower";

@@ -10,7 +10,7 @@ namespace {
 
 decltype(CudaDriver::StreamWaitEvent) real_wait = nullptr;
 const SimDevice* simulated = nullptr;
-std::atomic<uint64_t> left_ns = 0;  // of the round, until its copies have been delayed
+std::atomic<uint64_t> left_ns = 0;  // delay of the round, until it has been applied to the copies
 
 bool OnBalancersThread() {
   char name[16] = "";
@@ -18,7 +18,7 @@ bool OnBalancersThread() {
   return std::strcmp(name, "rewire-moe") == 0;
 }
 
-// The balancer's thread lets its copies wait for the beginning of the round, once, after planning.
+// The balancer's thread lets its copies wait for the start of the round, once, after planning.
 CUresult WaitForThePlan(CUstream stream, CUevent event, unsigned flags) {
   const CUresult waits = real_wait(stream, event, flags);
   if (waits != CUDA_SUCCESS || !OnBalancersThread()) return waits;

@@ -1,6 +1,5 @@
-// Lets the planning of a forward round take virtual time: the copies of the balancer begin no
-// earlier than so long after the round begins. It stands between the balancer and the driver, in
-// one process, which has one balancer.
+// Adds virtual time for the planning of a forward round: the balancer's copies begin no earlier
+// than this time after the round begins. Wraps the driver of a process's only balancer.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +9,10 @@
 
 namespace rewire::bench {
 
-// Changes the balancer's driver. `device` must outlive the balancer.
+// Wraps a function of the balancer's driver; call before Balancer::Open(). `device` must outlive
+// the balancer.
 void DelayCopies(const SimDevice* device, CudaDriver* driver);
-// Before each round begins: the delay of its copies, 0 for none. Thread-safe.
+// Sets the delay of the next round's copies, 0 for none; call before each round. Thread-safe.
 void SetPlanningTime(uint64_t ns);
 
 }  // namespace rewire::bench

@@ -1,6 +1,5 @@
-// One simulated GPU and the simulated NCCL, as a process of the benchmark has them: loaded by path,
-// so that nothing of them is linked. Every failure ends the process by name: a benchmark has
-// nothing to fall back on. One thread.
+// One simulated GPU and the simulated NCCL in a process of the benchmark, loaded by path and not
+// linked. Every failure ends the process with a message. Thread-compatible.
 #pragma once
 
 #include <functional>
@@ -15,27 +14,27 @@ namespace rewire::bench {
 
 class SimDevice {
  public:
-  // folder: of libcuda.so.1 and libnccl.so.2. Device number `ordinal` becomes current.
+  // folder: contains libcuda.so.1 and libnccl.so.2. Device number `ordinal` becomes current.
   SimDevice(const std::string& folder, int ordinal);
 
   [[nodiscard]] const CudaDriver& cuda() const { return cuda_; }
   [[nodiscard]] CUdeviceptr Allocate(size_t bytes) const;
   [[nodiscard]] CUstream MakeStream() const;
   void Wait(CUstream stream) const;
-  // A kernel that takes so long in virtual time. Device memory can be read and written in it.
+  // Launches a kernel of `nanoseconds` virtual time that may read and write device memory.
   void Launch(CUstream stream, uint64_t nanoseconds, std::function<void()> kernel) const;
-  // Moves the stream's virtual clock forward; gives it. Waits for the stream.
+  // Advances the stream's virtual clock to `at_least` and returns the clock. Waits for the stream.
   [[nodiscard]] uint64_t Clock(CUstream stream, uint64_t at_least) const;
   [[nodiscard]] cuSimCounts Counts() const;
 
   // ---- NCCL: floats, from and to every rank, in one group ----
   [[nodiscard]] ncclUniqueId MakeId() const;
   void Join(const ncclUniqueId& id, int ranks, int rank);
-  // Rank r's `sends[r]` floats lie one behind another, and so does what is received.
+  // The floats for each rank, `sends[r]` of them, are adjacent; so are the received floats.
   void AllToAll(CUstream stream, CUdeviceptr from, const std::vector<size_t>& sends, CUdeviceptr to,
                 const std::vector<size_t>& receives);
   void Leave();
-  // Of every call into NCCL so far, with its arguments that are the same in another run.
+  // Returns a hash of all calls into NCCL so far, with the arguments that are equal in every run.
   [[nodiscard]] uint64_t nccl_trace() const { return nccl_trace_; }
 
  private:

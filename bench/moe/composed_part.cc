@@ -24,10 +24,10 @@ constexpr moe::Topology kTopology{4, 8};
 constexpr int kHistory = 5, kMicroBatches = 2;
 constexpr uint32_t kDynamic = 4;
 
-// gate, up and down projection
+// weights of the gate, up and down projections
 constexpr uint64_t ExpertBytes(uint64_t hidden, uint64_t ffn) { return 3 * hidden * ffn * 2; }
 
-// LAER's FSDP+EP: device j has experts j % (experts / capacity), and every so many after it.
+// LAER's FSDP+EP: device j has experts j % (experts / capacity) + i * (experts / capacity).
 Placement FixedPlacement(uint32_t experts, uint32_t capacity) {
   const uint32_t group = experts / capacity;
   Placement placement{capacity, {}};
@@ -49,7 +49,7 @@ absl::StatusOr<std::vector<NodeTokens>> NodesOf(const Counts& counts, const Plac
 }
 
 TransferPlan PlanGreedily(const NodeTokens& node, uint32_t slots) {
-  // No device has more experts than may be moved: whatever the history, all may.
+  // Every device has kDynamic experts or fewer, so all may be moved, whatever the history.
   const std::vector<uint64_t> history(node.experts);
   const moe::ReplicaBatch replicas = ReplicasAsExperts(node, history, kDynamic);
   moe::GreedyOptions options;

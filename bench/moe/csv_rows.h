@@ -1,5 +1,5 @@
-// The rows of a small comma-separated file with a header: lines that begin with # are comments,
-// fields have no quotes. One thread.
+// Reads the rows of a small comma-separated file with a header. Lines that begin with # are
+// comments, and fields have no quotes. Thread-safe.
 #pragma once
 
 #include <map>
@@ -10,8 +10,8 @@
 
 namespace rewire::bench {
 
-// Each row by the names of the columns. Fails, naming the line, where a row has another number of
-// fields than the header.
+// Returns each row as a map from column name to field. Fails if a row and the header have different
+// numbers of fields; the error names the line.
 [[nodiscard]] absl::StatusOr<std::vector<std::map<std::string, std::string>>> ReadCsvRows(
     const std::string& path);
 

@@ -14,17 +14,17 @@
 namespace rewire::bench {
 namespace {
 
-constexpr double kTokens = 128.0 * 8192 / 32;  // of a device
+constexpr double kTokens = 128.0 * 8192 / 32;  // tokens of one device
 constexpr double kSequence = 8192;
 constexpr double kVocabulary = 32000;
-constexpr double kBytes = 2;  // of a number on the wire
-// Forward, recomputation, and twice that backward. Tokens are dispatched and combined forward, in
-// the recomputation and backward.
+constexpr double kBytes = 2;  // bytes of a number on the wire
+// Passes: forward, recomputation, and twice that backward. Tokens are dispatched and combined
+// forward, in the recomputation and backward.
 constexpr double kPasses = 4, kExchanges = 6;
-// Megatron's tensor parallelism gathers and scatters activations: forward and recomputed two each,
-// backward three.
+// Megatron's tensor parallelism gathers and scatters activations: two times each in forward and
+// recomputation, three times backward.
 constexpr double kTensorExchanges = 7;
-// A node has every expert, a device of eight computes an eighth of its own tokens.
+// A node has every expert; one of its eight devices computes an eighth of its own tokens.
 constexpr double kLeaving = 7.0 / 8;
 
 constexpr std::array<MoeShape, 6> kShapes = {{
@@ -41,7 +41,7 @@ struct Imbalance {
   double e8k2, e16k4;
 };
 constexpr std::array<Imbalance, 4> kImbalance = {{
-    {"megatron", 1.664, 1.729},  // FSDP's
+    {"megatron", 1.664, 1.729},  // the values of FSDP
     {"FSDP", 1.664, 1.729},
     {"FLEX", 1.503, 1.657},
     {"LAER", 1.413, 1.288},
@@ -107,7 +107,7 @@ double IterationModel::Seconds(const IterationWork& work) const {
 }
 
 absl::StatusOr<IterationModel> FitIterations(std::span<const IterationCell> cells) {
-  // The normal equations of sum (x * w / y - 1)^2, with the right side as a fourth column.
+  // The normal equations of sum (x * w / y - 1)^2 have the right side as a fourth column.
   std::array<std::array<double, 4>, 3> rows{};
   for (const IterationCell& cell : cells) {
     REWIRE_ASSIGN_OR_RETURN(const IterationWork work, WorkOf(cell));

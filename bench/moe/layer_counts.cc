@@ -20,8 +20,8 @@ moe::Counts LayerCounts::Next() {
     for (uint32_t e = 0; e < shape_.experts; ++e) {
       share[e] = std::exp(shared[e] + shape_.local * normal_(random_));
     }
-    // A token goes to `top` different experts. What is cut off goes to the others; that these then
-    // have more than all tokens is rare, and cut off again.
+    // A token goes to `top` different experts, so shares are capped at 1 / top. The excess goes to
+    // the other experts. These rarely exceed the cap in turn, and are then capped again.
     for (int round = 0; round < 3; ++round) {
       const double all = std::accumulate(share.begin(), share.end(), 0.0);
       for (double& s : share) s = std::min(s / all, 1.0 / shape_.top);

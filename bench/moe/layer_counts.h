@@ -1,7 +1,7 @@
-// Synthetic counts of one layer's micro-batches on several nodes, to try re-layouts on: every
-// expert has a log-normal popularity that stays, and one of its own in each micro-batch, for all
-// devices and for each. No expert gets more than every token once. The same seed gives the same
-// counts. One thread.
+// Generates synthetic counts of one layer's micro-batches on several nodes, as input for
+// re-layouts. Every expert has a log-normal popularity that stays. Each micro-batch adds a
+// temporary popularity, for all devices and for each device. No expert gets more than one of each
+// token's choices. The same seed gives the same counts. Thread-compatible.
 #pragma once
 
 #include <cstdint>
@@ -15,10 +15,10 @@ namespace rewire::bench {
 struct LayerShape {
   uint32_t devices = 32;
   uint32_t experts = 16;
-  uint32_t tokens = 16384;  // of each device and micro-batch
-  uint32_t top = 4;         // experts of a token
-  // Of the logarithm of popularity.
-  double staying = 1;    // for as long as the layer is looked at
+  uint32_t tokens = 16384;  // tokens of each device and micro-batch
+  uint32_t top = 4;         // experts of each token
+  // Standard deviations of the logarithm of popularity.
+  double staying = 1;    // for all micro-batches of the layer
   double passing = 0.1;  // for one micro-batch
   double local = 0.1;    // for one micro-batch of one device
 };

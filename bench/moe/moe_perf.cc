@@ -1,7 +1,7 @@
-// `./dev bench moe`: how even micro-batches of experts become, by our plan and by others', on a
-// synthetic trace; how long a plan takes, and whether every rank comes to the same; and re-layouts
-// beside LAER-MoE's: their time, their cost, how even both together are, and what re-layouts make
-// of an iteration in a model of it.
+// `./dev bench moe`: compares Rewire's balancing with other systems' on a synthetic trace. Measures
+// the evenness of micro-batches, the time of a plan, and whether every rank derives the same plan.
+// Compares re-layouts with LAER-MoE's: their time, their cost, the evenness with balancing on top,
+// and the time of an iteration in a model.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -99,7 +99,7 @@ void Quality(const Options& options, uint32_t devices, Report* report) {
   }
 }
 
-// Loads that shift, with as many experts dynamic as FEPLB has by default.
+// Reports shifting loads, with FEPLB's default number of dynamic experts.
 void ShiftingLoads(const Options& options, Report* report) {
   fprintf(report->text(),
           "# shifting loads, max/mean:  sigma    none  history  counts   worst  copies\n");
@@ -128,14 +128,15 @@ void ShiftingLoads(const Options& options, Report* report) {
   }
 }
 
-// LAER's planner times were published, on its authors' machine: ours are this machine's.
+// Reports re-layouts. LAER's planner times are published values from its authors' machine; Rewire's
+// times are from this machine.
 void Relayouts(const Options& options, Report* report) {
   const auto times = TimeRelayouts(kData + "/planner_seconds.csv", 9);
   Check(times.status());
   fprintf(report->text(),
           "# re-layout, 32 experts: devices, capacity, LAER s, ours from five iterations s, ratio, "
           "from one s, ratio\n");
-  std::map<uint32_t, double> five, one;  // the least over capacities
+  std::map<uint32_t, double> five, one;  // the minimum over capacities
   const auto least = [](std::map<uint32_t, double>* of, uint32_t devices, double ratio) {
     const auto [known, fresh] = of->emplace(devices, ratio);
     if (!fresh) known->second = std::min(known->second, ratio);
@@ -189,7 +190,7 @@ void Relayouts(const Options& options, Report* report) {
   report->Set("relayout_link_no_busier", compared->no_busier);
 }
 
-// The composition, and the worse of the set-ups as what it comes to.
+// Reports the composition; the headline is the worse of the set-ups.
 void Compositions(const Options& options, Report* report) {
   constexpr int kIterations = 4;
   double worst = 0, worst_laer = 0;

@@ -24,9 +24,9 @@ constexpr uint64_t kRowBytes = 12 << 10;
 constexpr uint32_t kRowPs = 155'000;
 constexpr uint32_t kKibPs = 2'276;  // 450 GB/s
 constexpr uint32_t kStartPs = 50'000'000;
-constexpr uint64_t kStep = 12;  // micro-batches until all weights change
+constexpr uint64_t kStep = 12;  // micro-batches between two changes of all weights
 
-// From the number of the input alone: shapes from even to one expert that has nearly all.
+// Fills the batch from `input` alone. Shapes range from even to one expert with nearly all tokens.
 void Fill(uint64_t input, moe::Batch* batch) {
   const uint64_t kind = MixWord(input, 0);
   const uint32_t bits = 4 + kind % 14;
@@ -59,7 +59,7 @@ double ProcessorMicroseconds() {
   return static_cast<double>(t.tv_sec) * 1e6 + static_cast<double>(t.tv_nsec) * 1e-3;
 }
 
-// As the processes of a node post a forward round. Slots keep what earlier rounds put there.
+// Fills postings as a node's processes do for a forward round. Slots keep earlier rounds' weights.
 void FillPostings(const std::vector<uint32_t>& tokens, const moe::Shape& shape, uint64_t round,
                   std::vector<moe::Posting>* postings) {
   for (size_t rank = 0; rank < postings->size(); ++rank) {

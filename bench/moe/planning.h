@@ -1,6 +1,5 @@
-// How long a plan for a micro-batch takes, and whether ranks come to the same. Times are the
-// thread's processor time, which other processes of a shared machine do not lengthen by waiting.
-// One thread; ranks are processes.
+// Measures the time of a plan for a micro-batch, and checks that ranks derive the same plan. Times
+// are the thread's processor time, without waits for other processes. Thread-compatible.
 #pragma once
 
 #include <cstdint>
@@ -10,17 +9,17 @@
 
 namespace rewire::bench {
 
-// Microseconds for each of so many micro-batches of 128 experts, sorted.
+// Microseconds per micro-batch of 128 experts, sorted.
 struct PlanTimes {
-  // PlanNode(), which the balancer's thread computes for a round: copies at 450 GB/s, and 10 times
-  // slower, where they do not hide behind GEMMs.
+  // PlanNode(), which the balancer's thread runs in a round. Copies run at 450 GB/s, or 10 times
+  // slower, when GEMMs do not hide them.
   std::vector<double> runtime, runtime_slow_copies;
   std::vector<double> balance;  // BalanceMoves() alone
 };
-// Experts of 72 MiB, rows of 12 KiB that take 155 ns. Nothing where no plan has moved anything.
+// Experts have 72 MiB; rows have 12 KiB and take 155 ns. Empty if no plan has moved tokens.
 [[nodiscard]] PlanTimes TimePlans(uint32_t devices, int batches);
 
-// A hash over the plans for so many random inputs, made by each of `ranks` processes for itself.
+// Returns each of `ranks` processes' hash over its plans for `inputs` random inputs.
 [[nodiscard]] absl::StatusOr<std::vector<uint64_t>> HashPlans(int ranks, int64_t inputs);
 
 }  // namespace rewire::bench

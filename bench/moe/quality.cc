@@ -13,10 +13,10 @@
 namespace rewire::bench {
 namespace {
 
-// Before measuring: the history that dynamic experts are chosen from.
+// Micro-batches before the measurement: the history from which dynamic experts are chosen.
 constexpr int kWarmUp = 8;
 
-// A device's tokens and the experts that it has a GEMM for beside those it owns; fewer: negative.
+// Each device's tokens, and its GEMMs' experts beside its own experts; negative: fewer.
 struct Outcome {
   std::vector<uint64_t> loads;
   std::vector<int64_t> extra;

@@ -24,7 +24,7 @@ using moe::RelayoutOptions;
 
 constexpr uint32_t kPerNode = 8;
 
-// Of this thread: what other processes do on a shared machine is not the planner's time.
+// Returns this thread's processor time, without the work of other processes.
 double ProcessorSeconds() {
   timespec t{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
@@ -38,10 +38,10 @@ absl::StatusOr<double> CostRatio(const Counts& counts, const RelayoutOptions& op
   return static_cast<double>(ours.cost_ps) / static_cast<double>(laer.cost_ps);
 }
 
-constexpr int kPlacedBy = 5;  // iterations, as HandOver and LAER have it
+constexpr int kPlacedBy = 5;  // iterations, as in HandOver and LAER
 
-// Popularity by expert, by node and expert, and by device and expert. `stays` of it is the same in
-// every iteration.
+// Counts with popularity by expert, by node and expert, and by device and expert. `stays` weighs
+// the constant part of the popularity; its square is this part's share of the variance.
 class SkewedCounts {
  public:
   SkewedCounts(const moe::Topology& topology, uint32_t experts, double stays,
@@ -75,7 +75,7 @@ class SkewedCounts {
   }
 
  private:
-  // [device * experts + expert]
+  // The result is indexed by [device * experts + expert].
   void Draw(std::vector<double>* popularity) {
     std::vector<double> expert(experts_), node(experts_);
     for (double& e : expert) e = sigmas_[0] * normal_(random_);
@@ -114,7 +114,7 @@ struct Input {
   std::vector<Counts> iterations;
   RelayoutOptions options;
 };
-// Of so many nodes or more, up to 8.
+// Returns an input with `least_nodes` to 8 nodes.
 Input AnyInput(uint32_t least_nodes, int iterations, double stays, std::mt19937_64* random) {
   Input input;
   const auto below = [&](uint32_t n) { return static_cast<uint32_t>((*random)() % n); };
@@ -138,7 +138,7 @@ uint64_t CostOf(const moe::Placement& placement, std::span<const Counts> iterati
   return cost;
 }
 
-// The median processor time of a plan from so many iterations of tokens even between 0 and 999.
+// The median processor time of a plan from `iterations` iterations of uniform tokens, 0 to 999.
 absl::StatusOr<double> PlanSeconds(const RelayoutOptions& options, int iterations, int repeats,
                                    std::mt19937_64* random) {
   std::vector<double> seconds;
@@ -194,7 +194,7 @@ absl::StatusOr<std::vector<double>> CompareRelayoutCosts(int inputs, uint64_t se
 }
 
 absl::StatusOr<OutOfSample> CompareRelayoutsOutOfSample(int inputs, uint64_t seed) {
-  constexpr double kStays = 0.8;  // its square is the share of the variance
+  constexpr double kStays = 0.8;  // the square is the share of the variance
   std::mt19937_64 random(seed);
   OutOfSample out;
   int no_dearer = 0;

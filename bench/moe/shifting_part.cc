@@ -16,7 +16,7 @@ struct Evened {
   double copies = 0;
 };
 
-// Copies are taken to be free: what is left is what the choice of experts leaves.
+// Copies are free here, so only the choice of experts limits the result.
 Evened Plan(const moe::Batch& batch, const moe::Shape& shape, bool by_counts) {
   std::vector<moe::Posting> postings(batch.devices);
   for (uint32_t rank = 0; rank < batch.devices; ++rank) {

@@ -21,8 +21,8 @@ Trace::Trace(const TraceShape& shape, uint64_t seed)
   by_source_.resize(size_t{shape.devices} * shape.experts);
 }
 
-// That a token goes to an expert. It takes `top` different ones, with weights w: about
-// 1 - exp(-s * w), with s such that the sum is `top`.
+// Returns the probabilities that a token goes to each expert. A token takes `top` different experts
+// with weights w: about 1 - exp(-s * w), with s such that the sum is `top`.
 std::vector<double> Trace::Chances() {
   std::vector<double> weights;
   const double own = std::sqrt((1 - shape_.shared) / 2);
@@ -51,7 +51,7 @@ void Trace::Draw(uint32_t device, const std::vector<double>& chances) {
         std::binomial_distribution<int64_t>(shape_.tokens, chances[e])(random_));
     left -= row[e];
   }
-  // A token has exactly `top`: what chance left over goes to experts at random.
+  // A token has exactly `top` experts; the rounding difference goes to random experts.
   std::discrete_distribution<uint32_t> any(chances.begin(), chances.end());
   while (left != 0) {
     uint32_t& tokens = row[any(random_)];

@@ -1,5 +1,5 @@
-// Between the two processes of a benchmark: what has to be told, and starting together. A broken
-// end ends the process: the other one has failed and said why.
+// The control connection between a benchmark's two processes: messages and a barrier. A broken
+// connection ends the process: the other has failed and reported its error. Thread-compatible.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@ class Control {
   [[nodiscard]] bool leads() const { return leads_; }
   void Send(const void* bytes, size_t size) const;
   void Receive(void* bytes, size_t size) const;
-  void Meet() const;  // returns on both sides when both have come
+  void Meet() const;  // returns on both sides after both have called
 
  private:
   const int fd_;

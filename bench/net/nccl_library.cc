@@ -29,7 +29,7 @@ absl::StatusOr<NcclLibrary> OpenNccl(const std::string& folder) {
     if (name.starts_with("libcudart.so.")) files.push_back(name);
   }
   files.insert(files.end(), {"libnvidia-ml.so.1", "libnccl.so.2"});
-  // In this order: each is found by its name when the next one, or NCCL, asks for it.
+  // The order matters: the next library, or NCCL, finds each library by its name.
   void* nccl = nullptr;
   for (const std::string& file : files) {
     nccl = dlopen((folder + "/" + file).c_str(), RTLD_NOW | RTLD_GLOBAL);

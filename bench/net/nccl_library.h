@@ -1,6 +1,5 @@
-// NCCL's host code and the CUDA runtime below it, opened at run time from the folder with the
-// libraries of one build (tests/nccl_host). For a rank process of `./dev bench net --nccl`, on its
-// main thread.
+// Opens NCCL's host code and the CUDA runtime below it at run time, from the folder of one build's
+// libraries (tests/nccl_host). For a rank of `./dev bench net --nccl`, on its main thread.
 #pragma once
 
 #include <string>
@@ -12,7 +11,7 @@
 
 namespace rewire::bench {
 
-// The functions are callable until the process ends.
+// The functions are valid until the process ends.
 struct NcclLibrary {
   CudaDriver cuda;
   ncclResult_t (*GetVersion)(int*);
@@ -27,8 +26,8 @@ struct NcclLibrary {
   ncclResult_t (*Recv)(void*, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t);
 };
 
-// folder: of libcuda.so.1, libcudart.so.N, libnvidia-ml.so.1 and libnccl.so.2. NCCL's environment
-// variables must be set before.
+// folder: contains libcuda.so.1, libcudart.so.N, libnvidia-ml.so.1 and libnccl.so.2. NCCL's
+// environment variables must be set before the call.
 [[nodiscard]] absl::StatusOr<NcclLibrary> OpenNccl(const std::string& folder);
 
 }  // namespace rewire::bench

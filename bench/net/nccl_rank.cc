@@ -18,18 +18,18 @@ namespace {
 
 void SetEnvironment(const RankOptions& o) {
   const std::pair<const char*, std::string> variables[] = {
-      // Each rank is a machine of its own with one device: traffic takes the network transport.
+      // Each rank acts as a machine with one device, so traffic takes the network transport.
       {"NCCL_HOSTID", absl::StrCat("bench-", o.rank)},
       {"SIMGPU_DEVICES", "1"},
       {"NCCL_SHM_DISABLE", "1"},
       {"NCCL_P2P_DISABLE", "1"},
       {"NCCL_IB_DISABLE", "1"},
       {"NCCL_SOCKET_IFNAME", "lo"},
-      // The runtime has neither.
+      // The simulated runtime has none of these functions.
       {"NCCL_CUMEM_ENABLE", "0"},
       {"NCCL_CUMEM_HOST_ENABLE", "0"},
       {"NCCL_NVLS_ENABLE", "0"},
-      // NCCL fails where the transport that is asked for is not there.
+      // NCCL fails if the requested transport is missing.
       {"NCCL_NET_PLUGIN", o.plugin ? REWIRE_NET_PLUGIN : "none"},
       {"NCCL_NET", o.plugin ? "rewire" : "Socket"},
   };
@@ -42,7 +42,7 @@ double CpuSeconds() {
   return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) / 1e9;
 }
 
-// Element i that this rank sends.
+// Returns element i that this rank sends.
 uint32_t Element(uint32_t seed, int rank, size_t i) {
   return (static_cast<uint32_t>(i) + seed) * 2654435761U + static_cast<uint32_t>(rank);
 }
@@ -97,7 +97,7 @@ class Rank {
     for (size_t i = 0; i < host_.size(); ++i) host_[i] = Element(work.seed, o_.rank, i);
     REWIRE_RETURN_IF_ERROR(
         Cuda("cuMemcpyHtoD", nccl_.cuda.MemcpyHtoD(out_, host_.data(), work.bytes)));
-    // The first one connects. It does not count, nor does its result.
+    // The first operation connects. Its time and its result do not count.
     REWIRE_RETURN_IF_ERROR(Enqueue(work.kind));
     REWIRE_RETURN_IF_ERROR(Wait());
     REWIRE_RETURN_IF_ERROR(
@@ -122,7 +122,7 @@ class Rank {
     return work.kind == RankWork::kPingPong ? first : first + Element(work.seed, 1, i);
   }
 
-  // One operation on all of host_'s elements.
+  // Enqueues one operation on all of host_'s elements.
   absl::Status Enqueue(RankWork::Kind kind) {
     if (kind == RankWork::kAllReduce) return AllReduce(out_, in_, host_.size());
     if (o_.rank == 0) REWIRE_RETURN_IF_ERROR(Send(out_));

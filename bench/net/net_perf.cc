@@ -1,5 +1,5 @@
-// `./dev bench net`: the plugin between two processes on this machine, in turns within one run with
-// what does the same without it: TCP here, perftest's programs in over_verbs.cc.
+// `./dev bench net`: measures the plugin between two processes on this machine, in turns within one
+// run with a baseline: TCP here, perftest's programs in over_verbs.cc.
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -29,11 +29,11 @@ struct Options {
   int64_t rounds = 9;
   int64_t gib = 1;
   VerbsOptions verbs;
-  std::string libraries;  // of builds of NCCL's host code
+  std::string libraries;  // folders of builds of NCCL's host code
   bool json = false;
 };
 
-// The first is what NCCL sends at a time by default; the ratio that counts is from kLarge on.
+// The first size is NCCL's default chunk; the headline ratio uses sizes from kLarge on.
 const std::vector<size_t> kStreamed = {512 << 10, 4 << 20, 16 << 20, 64 << 20};
 constexpr size_t kLarge = 4 << 20;
 const std::vector<size_t> kSmall = {8, 64, 512, 1024};
@@ -56,10 +56,10 @@ double CpuSeconds() {
 
 struct Sample {
   double seconds = 0;
-  double cpu = 0;  // of both processes
+  double cpu = 0;  // processor seconds of both processes
 };
 
-// One timed run of both sides; the sample is the leader's.
+// Measures one run of both sides; the sample is the leader's.
 template <typename Work>
 Sample Timed(const Control& control, const Work& work) {
   control.Meet();
@@ -88,7 +88,7 @@ Ways Open(const Control& control) {
   for (const int streams : {1, 2, 4}) {
     add(absl::StrCat("tcp_", streams), RawTcp(control, {.streams = streams}));
   }
-  // As the plugin bounds what waits in the kernel (send_queue.h).
+  // With a send buffer as short as the plugin's bound of queued bytes in the kernel (send_queue.h).
   for (const int streams : {2, 4}) {
     add(absl::StrCat("tcp_short_", streams),
         RawTcp(control, {.streams = streams, .send_buffer = 256 << 10}));
@@ -103,7 +103,7 @@ double Median(std::vector<double> v) {
   return v[v.size() / 2];
 }
 
-// By way: its samples at one size.
+// The samples of each way at one size.
 using Samples = std::map<std::string, std::vector<double>>;
 
 void Bandwidths(const Control& control, const Ways& ways, const Options& o, Report* report) {
@@ -113,7 +113,7 @@ void Bandwidths(const Control& control, const Ways& ways, const Options& o, Repo
     const double gigabytes = static_cast<double>(bytes * count) / 1e9;
     Samples speed;
     Samples cpu;
-    for (int64_t round = -1; round < o.rounds; ++round) {  // the first one warms
+    for (int64_t round = -1; round < o.rounds; ++round) {  // the first round is a warm-up
       for (const auto& [name, way] : ways) {
         if (name == kSpin) continue;
         const Sample s = Timed(control, [&, w = way.get()] { return w->Stream(bytes, count); });
@@ -176,13 +176,13 @@ void MeasureSocket(const Control& control, const Options& o, Report* report) {
             "#       size   plugin                    best TCP                   ratio\n",
             static_cast<long long>(o.rounds));
   }
-  // First, on connections that have not carried anything large.
+  // Latencies come first, on connections that have not carried large messages.
   Latencies(control, ways, o, report);
   Bandwidths(control, ways, o, report);
   control.Meet();
 }
 
-// Exits where an option is for the other transport.
+// Exits if an option is for the other transport.
 void CheckTransport(const Flags& flags, const Options& o, const char* option,
                     const char* transport) {
   if (!flags.Given(option) || o.transport == transport) return;

@@ -27,12 +27,12 @@ struct Cell {
   RankWork::Kind kind;
   const char* name;
   uint64_t bytes;
-  uint64_t count;   // of operations in one sample
-  int samples = 1;  // in each round
+  uint64_t count;   // operations in one sample
+  int samples = 1;  // samples in each round
 };
 
-// As many operations as take some 50 ms on two processors. The times of small operations scatter by
-// a fifth, so they have more samples.
+// The counts take about 50 ms on two processors. The times of small operations scatter by a fifth,
+// so these have more samples.
 constexpr Cell kCells[] = {{RankWork::kPingPong, "pingpong", 8, 300, 4},
                            {RankWork::kPingPong, "pingpong", 1 << 10, 300, 4},
                            {RankWork::kPingPong, "pingpong", 64 << 10, 150},
@@ -46,7 +46,7 @@ constexpr Cell kCells[] = {{RankWork::kPingPong, "pingpong", 8, 300, 4},
                            {RankWork::kAllReduce, "allreduce", 16 << 20, 4},
                            {RankWork::kAllReduce, "allreduce", 64 << 20, 1}};
 constexpr uint64_t kMostBytes = 64 << 20;
-// Processes that are started again are placed otherwise, which makes up to a fifth of small times.
+// The placement of restarted processes differs, which changes small times by up to a fifth.
 constexpr int kStarts = 5;
 constexpr int kPatienceSeconds = 120;
 
@@ -92,7 +92,7 @@ class Pair {
 
   [[nodiscard]] int version() const { return version_; }
 
-  // Rank 0's time, both ranks' processor time and errors.
+  // Returns rank 0's time, and both ranks' processor time and errors.
   absl::StatusOr<RankSample> Do(const RankWork& work) {
     for (size_t rank = 0; rank < kRanks; ++rank) Tell(rank, work);
     RankSample sample;
@@ -122,7 +122,7 @@ class Pair {
 
   Pair() = default;
 
-  // A rank that is gone is found when its answer is waited for.
+  // Ignores errors: Hear() reports a rank that has ended.
   template <typename T>
   void Tell(size_t rank, const T& what) {
     (void)send(ranks_[rank].control.get(), &what, sizeof what, MSG_NOSIGNAL);
@@ -145,7 +145,7 @@ struct Series {
   std::vector<double> cpu_us;
 };
 
-// Worst over what was measured.
+// The worst values of all measurements.
 struct Worst {
   double latency = 0;
   double bandwidth = 1e9;
@@ -180,7 +180,7 @@ absl::Status Describe(const std::string& version, const Cell& cell, const Series
 using Both = std::pair<Series, Series>;  // over the plugin, over NCCL's sockets
 using Cells = std::array<Both, std::size(kCells)>;
 
-// One start of all processes: the first round warms.
+// Measures one start of all processes; the first round is a warm-up.
 absl::StatusOr<int> MeasureStart(const std::string& folder, int64_t rounds, Cells* all,
                                  Worst* worst) {
   REWIRE_ASSIGN_OR_RETURN(const std::unique_ptr<Pair> plugin, Pair::Start(folder, true));
@@ -189,7 +189,7 @@ absl::StatusOr<int> MeasureStart(const std::string& folder, int64_t rounds, Cell
   for (int64_t round = -1; round < rounds; ++round) {
     for (size_t c = 0; c < std::size(kCells); ++c) {
       const Cell& cell = kCells[c];
-      // The two sides take turns in being first.
+      // The two sides take turns in running first.
       for (int i = 0; i < 2 * cell.samples; ++i) {
         const bool ours = (i % 2 == 0) == ((round + i / 2) % 2 == 0);
         REWIRE_ASSIGN_OR_RETURN(

@@ -1,5 +1,5 @@
-// `./dev bench net --nccl`: two ranks on NCCL's own host code (docs/net.md), over the plugin and
-// over NCCL's socket transport in turns. For the leader of net_perf, on its main thread.
+// `./dev bench net --nccl`: measures two ranks on NCCL's own host code (docs/net.md), over the
+// plugin and over NCCL's socket transport in turns. For the leader of net_perf, on its main thread.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 namespace rewire::bench {
 
 struct NcclOptions {
-  std::vector<std::string> folders;  // OpenNccl(), each measured
-  int64_t rounds = 5;                // after each of several starts
+  std::vector<std::string> folders;  // folders for OpenNccl(), each measured
+  int64_t rounds = 5;                // rounds after each of several starts
 };
 
 [[nodiscard]] absl::Status MeasureNccl(const NcclOptions& options, Report* report);

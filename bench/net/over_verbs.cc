@@ -23,8 +23,8 @@ namespace {
 constexpr size_t kLarge = 64 << 10;
 constexpr size_t kSmall = 8;
 constexpr size_t kQueuePairs = 1;
-constexpr int kTimeout = 16;  // of a queue pair, as an exponent
-// perftest's calibration of its clock fails at times.
+constexpr int kTimeout = 16;  // timeout exponent of a queue pair
+// perftest's calibration of its clock fails occasionally, so runs are repeated.
 constexpr int kAttempts = 5;
 constexpr char kNoClock[] = "perftest does not find out how fast its clock is";
 
@@ -45,7 +45,7 @@ std::vector<std::string> Arguments(const char* program, size_t bytes, int64_t co
       program, "-s", absl::StrCat(bytes), "-n", absl::StrCat(count), "-u", absl::StrCat(kTimeout)};
 }
 
-// One of the numbers that perftest prints of such messages.
+// Returns one of the numbers that perftest prints for these messages.
 absl::StatusOr<double> Theirs(const std::vector<std::string>& arguments, size_t bytes,
                               size_t column, int64_t* failures) {
   for (int attempt = 1;; ++attempt) {
@@ -58,7 +58,7 @@ absl::StatusOr<double> Theirs(const std::vector<std::string>& arguments, size_t 
   }
 }
 
-// 10^6 bytes per second.
+// Returns 10^6 bytes per second.
 absl::StatusOr<double> TheirBandwidth(const VerbsOptions& o, int64_t* failures) {
   std::vector<std::string> arguments = Arguments("ib_write_bw", kLarge, o.messages);
   arguments.insert(arguments.end(), {"-t", absl::StrCat(kDepth), "-q", absl::StrCat(kQueuePairs)});
@@ -66,7 +66,7 @@ absl::StatusOr<double> TheirBandwidth(const VerbsOptions& o, int64_t* failures) 
   return mib * (1 << 20) / 1e6;
 }
 
-// Half of a typical round trip, in microseconds.
+// Returns half of a typical round trip, in microseconds.
 absl::StatusOr<double> TheirLatency(const VerbsOptions& o, int64_t* failures) {
   const std::vector<std::string> arguments = Arguments("ib_send_lat", kSmall, o.pings);
   return Theirs(arguments, kSmall, 4, failures);
@@ -88,7 +88,7 @@ absl::StatusOr<double> OurLatency(const Control& control, Way* way, const VerbsO
   return static_cast<double>(ToNanoseconds(took[static_cast<size_t>(o.pings / 2)])) / 2e3;
 }
 
-// As the leader says.
+// Returns the leader's value of `more` on both sides.
 bool GoOn(const Control& control, bool more) {
   if (control.leads()) {
     control.Send(&more, sizeof more);
@@ -103,7 +103,7 @@ struct Pairs {
   std::vector<double> theirs;
 };
 
-// In turns, and every other time theirs first. The first pair warms.
+// Measures in turns, with perftest first in every other pair. The first pair is a warm-up.
 absl::StatusOr<Pairs> Measure(const Control& control, const VerbsOptions& o,
                               const std::function<absl::StatusOr<double>()>& ours,
                               const std::function<absl::StatusOr<double>()>& theirs) {
@@ -172,8 +172,8 @@ absl::Status PrepareVerbs() {
 absl::Status MeasureVerbs(const Control& control, const VerbsOptions& o, Report* report) {
   REWIRE_ASSIGN_OR_RETURN(
       const std::unique_ptr<Way> way,
-      // ib_write_bw's server sleeps while the client writes. A receiver that spins, or wakes often,
-      // would take from the sender what an emulated processor needs of a real one.
+      // ib_write_bw's server sleeps while the client writes. On an emulated processor, a receiver
+      // that polls or often wakes would take processor time from the sender.
       ThroughPlugin(control, REWIRE_NET_PLUGIN, {control.leads() ? 0 : 1, true}));
   REWIRE_RETURN_IF_ERROR(StayOn(control.leads() ? kFrom.processor : kTo.processor));
   int64_t failures = 0;

@@ -1,5 +1,5 @@
-// `./dev bench net --transport=verbs`: the plugin against perftest's programs, in turns, between
-// the first two RDMA devices of tests/rdma_vm's machine. For both processes of net_perf.
+// `./dev bench net --transport=verbs`: compares the plugin with perftest's programs, in turns,
+// between the first two RDMA devices of tests/rdma_vm's machine. For both main threads of net_perf.
 #pragma once
 
 #include <cstdint>
@@ -11,15 +11,15 @@
 namespace rewire::bench {
 
 struct VerbsOptions {
-  int64_t pairs = 9;       // of measurements, ours and theirs
-  int64_t messages = 400;  // of 64 KiB
-  int64_t pings = 500;     // of 8 bytes
-  int64_t seconds = 240;   // after which no other pair begins
+  int64_t pairs = 9;       // pairs of measurements: the plugin's and perftest's
+  int64_t messages = 400;  // messages of 64 KiB
+  int64_t pings = 500;     // round trips of 8 bytes
+  int64_t seconds = 240;   // seconds after which no other pair begins
 };
 
-// What the environment must say before the plugin is opened. Fails elsewhere than in the machine.
+// Sets the environment of the plugin, before the plugin is opened. Fails outside the machine.
 [[nodiscard]] absl::Status PrepareVerbs();
-// The leader's report gets the figures.
+// Adds the figures to the leader's report.
 [[nodiscard]] absl::Status MeasureVerbs(const Control& control, const VerbsOptions& options,
                                         Report* report);
 

@@ -23,7 +23,7 @@ namespace {
 
 constexpr Duration kDeadline = seconds(60);
 
-// perftest's default, 18515, as the kernel's tables have it, and their number for a listener.
+// perftest's default port, 18515, and the state of a listener, as in the kernel's tables.
 constexpr std::string_view kPort = ":4853";
 constexpr std::string_view kListens = "0A";
 
@@ -40,7 +40,7 @@ bool Listens() {
   return false;
 }
 
-// A process whose output comes here. It ends with this object.
+// A child process whose output this process reads. The destructor kills the child.
 class Program {
  public:
   explicit Program(std::vector<std::string> arguments) {
@@ -66,12 +66,12 @@ class Program {
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
 
-  // It has closed its output, having written nothing or little.
+  // Returns whether the child has closed its output or written something.
   [[nodiscard]] bool Ended() const {
     pollfd waits{output_.get(), 0, 0};
     return poll(&waits, 1, 0) > 0;
   }
-  // What it has written when it has closed its output.
+  // Returns the output after the child has closed it.
   absl::StatusOr<std::string> Output(Time deadline) {
     if (pid_ == -1) return absl::UnavailableError("it does not start");
     std::string all;

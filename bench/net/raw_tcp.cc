@@ -1,4 +1,4 @@
-// TCP as a program would use it without us: blocking calls, a thread per connection.
+// TCP as a program uses it without Rewire: blocking calls, a thread per connection.
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
@@ -65,7 +65,7 @@ class Raw final : public Way {
   }
 
  private:
-  // This connection's messages.
+  // Moves this connection's share of the messages.
   bool Share(size_t i, size_t bytes, size_t count) {
     buffers_[i].resize(bytes * kDepth);
     for (size_t m = i; m < count; m += fds_.size()) {

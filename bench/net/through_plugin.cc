@@ -1,5 +1,5 @@
-// The plugin as NCCL's proxy uses it: a connection each way, receives posted ahead, sends and
-// receives tested in turn.
+// Uses the plugin like NCCL's proxy: a connection in each direction, receives posted ahead, sends
+// and receives tested in turn.
 #include <dlfcn.h>
 #include <sched.h>
 
@@ -66,13 +66,13 @@ class Plugin final : public Way {
     return s.ok() ? One(Side::kSend, 0, 1) : s;
   }
 
-  // As NCCL's thread does it: receives are posted ahead, and what is not in the way of the answer
-  // is done when that has gone.
+  // Works like NCCL's thread: receives are posted ahead, and work that the answer does not need is
+  // done after the answer was sent.
   absl::StatusOr<std::vector<Duration>> PingPong(size_t bytes, size_t count) override {
     if (absl::Status s = Room(bytes); !s.ok()) return s;
     std::array<void*, kDepth> posted{};
     void* sent = nullptr;
-    size_t next = 0;  // receive to post
+    size_t next = 0;  // the next receive to post
     size_t come = 0;
     const auto post = [&]() -> absl::Status {
       for (; next < std::min(count, come + kDepth); ++next) {
@@ -92,7 +92,7 @@ class Plugin final : public Way {
     };
     if (absl::Status s = post(); !s.ok()) return s;
     std::vector<Duration> took(count);
-    // One look at the clock each: an emulated one takes as long as a poll.
+    // Read the clock once per round trip: an emulated clock costs as much as a poll.
     Time last = Now();
     for (Duration& one : took) {
       if (control_.leads()) {
@@ -111,12 +111,13 @@ class Plugin final : public Way {
 
  private:
   enum class Side { kSend, kReceive };
-  // NCCL's buffers begin at one, too.
+  // NCCL's buffers also begin at a page.
   struct alignas(4096) Page {
     std::array<char, 4096> bytes{};
   };
 
-  // Buffers of so many bytes, which both sides know. Those of before do when they are as large.
+  // Registers buffers of `bytes` bytes on both connections. Large enough earlier buffers are
+  // reused.
   absl::Status Room(size_t bytes) {
     const size_t pages = (bytes * (kDepth + 1) + sizeof(Page) - 1) / sizeof(Page);
     if (pages_.size() >= pages) return absl::OkStatus();
@@ -134,7 +135,7 @@ class Plugin final : public Way {
     api_->dereg_mr(receiver_, receive_mr_);
     pages_.clear();
   }
-  // `request` stays null where there is no room.
+  // `request` stays null if the plugin has no room.
   absl::Status Post(Side side, size_t buffer, size_t bytes, void** request) {
     *request = nullptr;
     void* data = reinterpret_cast<char*>(pages_.data()) + buffer * bytes;
@@ -162,7 +163,7 @@ class Plugin final : public Way {
     absl::Status s = Must(side, buffer, bytes, &request);
     return s.ok() ? Wait(request) : s;
   }
-  // Several at a time.
+  // Runs up to kDepth operations at a time.
   absl::Status Run(Side side, size_t bytes, size_t count) {
     std::array<void*, kDepth> requests{};
     const Time begin = Now();
@@ -190,8 +191,8 @@ class Plugin final : public Way {
     }
     return absl::OkStatus();
   }
-  // Lets others run, as NCCL's thread does; or sleeps for as long as two messages have taken, of
-  // the eight that may be on their way.
+  // Yields the processor, like NCCL's thread. With `naps` a receiver sleeps instead for the average
+  // time of two of the eight messages in flight.
   void Idle(Side side, Time begin, size_t done) const {
     if (side == Side::kReceive && end_.naps) {
       std::this_thread::sleep_for(2 * (Now() - begin) / std::max<int64_t>(done, 1));

@@ -1,5 +1,5 @@
-// One way to carry bytes between the two processes of the benchmark. Both have an object of the
-// same class and call the same functions in the same order; one leads.
+// A way to carry bytes between the two processes of the benchmark. Both processes have an object of
+// the same class and make the same calls in the same order; one leads. Thread-compatible.
 #pragma once
 
 #include <cstddef>
@@ -16,31 +16,31 @@ namespace rewire::bench {
 class Way {
  public:
   virtual ~Way() = default;
-  // The leader sends `count` messages of `bytes`, several at a time; returns when all have come.
+  // The leader sends `count` messages, up to kDepth at a time; returns after all have arrived.
   virtual absl::Status Stream(size_t bytes, size_t count) = 0;
-  // The leader sends one, the other sends it back, `count` times; how long each of these took.
+  // The leader sends a message and its peer returns it, `count` times. Returns each round trip.
   virtual absl::StatusOr<std::vector<Duration>> PingPong(size_t bytes, size_t count) = 0;
 };
 
-// Messages and buffers at a time, as NCCL has steps.
+// Messages and buffers at a time, like NCCL's steps.
 inline constexpr size_t kDepth = 8;
 
 struct RawTcpOptions {
   int streams = 1;
-  // Ping-pong asks again and again instead of waiting in the kernel.
+  // Ping-pong polls instead of waiting in the kernel.
   bool spin = false;
-  // Bytes; 0: as the kernel likes.
+  // SO_SNDBUF in bytes; 0: the kernel's default.
   int send_buffer = 0;
 };
-// TCP connections, each with a thread on either side; ping-pong on the first.
+// TCP connections, each with a thread on both sides; ping-pong uses the first connection.
 absl::StatusOr<std::unique_ptr<Way>> RawTcp(const Control& control, const RawTcpOptions& options);
-// This side's end of a way through the plugin.
+// Options of this side's plugin.
 struct PluginEnd {
   int device = 0;
-  // Who receives a stream and has nothing to do sleeps, instead of asking again and again.
+  // An idle receiver of a stream sleeps instead of polling.
   bool naps = false;
 };
-// Through the plugin's functions of ABI v11.
+// Opens the plugin at `path` and uses its functions of ABI v11.
 absl::StatusOr<std::unique_ptr<Way>> ThroughPlugin(const Control& control, const std::string& path,
                                                    const PluginEnd& end);
 

@@ -19,7 +19,8 @@
 namespace rewire::bench {
 namespace {
 
-constexpr Duration kEnding = seconds(20);  // after which a job that was asked to end is killed
+// limit for a job that was asked to end, before it is killed
+constexpr Duration kEnding = seconds(20);
 
 std::string EndOf(const std::string& path) {
   constexpr size_t kMost = 4000;
@@ -28,7 +29,7 @@ std::string EndOf(const std::string& path) {
   return text.size() > kMost ? text.substr(text.size() - kMost) : text;
 }
 
-// -1: still running at the deadline.
+// Returns -1 if the process is still running at the deadline.
 int WaitFor(pid_t pid, Time deadline) {
   int status = -1;
   while (waitpid(pid, &status, WNOHANG) == 0) {
@@ -46,7 +47,7 @@ absl::Status RunCommand(const std::vector<std::string>& command, const std::stri
   const pid_t pid = fork();
   if (pid < 0) return absl::UnavailableError("fork failed");
   if (pid == 0) {
-    prctl(PR_SET_PDEATHSIG, SIGTERM);  // the job does not outlive the benchmark
+    prctl(PR_SET_PDEATHSIG, SIGTERM);  // the job ends with the benchmark
     const int file = open(output.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
     dup2(file, 1);
     dup2(file, 2);

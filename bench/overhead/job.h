@@ -1,5 +1,5 @@
-// Runs this program's members as a job of their own: `rewire run`, with an agent, and gathers their
-// samples.
+// Runs this program's members as a separate job with an agent (`rewire run`), and gathers their
+// samples. Owned by one thread.
 #pragma once
 
 #include <string>
@@ -17,7 +17,7 @@ struct JobOptions {
   Duration longest = seconds(600);
 };
 
-// Blocks until the job has ended. On failure the error has the end of its output.
+// Blocks until the job has ended. On failure the error has the end of the job's output.
 absl::StatusOr<std::vector<Samples>> RunJob(const JobOptions& options, MemberOptions member);
 
 }  // namespace rewire::bench

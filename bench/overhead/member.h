@@ -1,5 +1,5 @@
-// One member of the job that the benchmark starts: attaches, measures, leaves its samples in a
-// file.
+// One member of the job that the benchmark starts: attaches, measures, and writes its samples to a
+// file. Owned by the main thread.
 #pragma once
 
 #include <cstdint>
@@ -13,23 +13,23 @@ namespace rewire::bench {
 struct MemberOptions {
   std::string task;  // steps, updates
   std::string out;   // the member's rank is appended
-  // steps
+  // For the steps task.
   uint64_t rounds = 0;
   int zero = 0;
-  // Steps that go one way before the next; the first of a block is not counted when there are more,
-  // because work that Rewire does in the background begins in it, or still goes on.
+  // Number of consecutive steps of one way. If it is larger than one, the first step of each block
+  // is not counted, because Rewire's background work may start in it or still run.
   uint64_t block = 1;
-  // updates
+  // For the updates task.
   uint64_t updates = 0;
   std::string tensors = "none";  // none, constant, volatile
 };
 
-// The process's exit status.
+// Returns the process's exit status.
 int RunMember(const MemberOptions& options);
 
-// steps.cc: a GPT is trained; its steps go in turn with and without Rewire.
+// steps.cc: trains a GPT, whose steps alternate with and without Rewire.
 absl::StatusOr<Samples> MeasureSteps(const MemberOptions& options);
-// updates.cc: rewireUpdate() alone, in a job with a live agent and registered tensors.
+// updates.cc: measures rewireUpdate() alone, in a job with a live agent and registered tensors.
 absl::StatusOr<Samples> MeasureUpdates(const MemberOptions& options);
 
 }  // namespace rewire::bench

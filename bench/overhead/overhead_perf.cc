@@ -1,23 +1,22 @@
-// overhead_perf: what a training step costs more under Rewire while nothing is pending.
+// overhead_perf: the additional cost of a training step under Rewire while no change is pending.
 //
-// A small GPT is trained in a job of its own (`rewire run`), whose steps go in turn with Rewire and
-// without it, in the same processes, on the same state and the same device (steps.cc). One round
-// has two steps of every way; all members' steps of a round are added up, and its change is the
-// ratio of the sums less one. What counts is the median over the rounds and its 95 % interval, by
-// order statistics: no distribution is assumed. The control is a third way, plain again on another
-// communicator: its interval says what this machine and this method cannot tell from nothing.
+// A small GPT is trained in a job of its own (`rewire run`). Its steps alternate between runs with
+// and without Rewire, in the same processes, on the same state and device (steps.cc). One round has
+// two steps of every way. All members' steps of a round are summed, and the change of a round is
+// the ratio of the sums minus one. The results are the median over the rounds and its 95 % interval
+// from order statistics, without an assumed distribution. The control is a third way: plain steps
+// on another communicator. The control's interval is the resolution of this machine and method.
 //
 //   cpu_ns_per_step_change   thread CPU time of a step, as a share (0.003 = 0.3 %): ZeRO 0, every
-//                            tensor registered, a live agent, nothing pending
-//   wall_change_interval_95  wall-clock time of a step, the share's 95 % interval
-//   background_cpu_share     CPU time of Rewire's own threads and of the agent and the launcher, as
-//   a
-//                            share of the training threads': neither of the two above can see it
+//                            tensor registered, a live agent, nothing pending;
+//   wall_change_interval_95  wall-clock time of a step, the share's 95 % interval;
+//   background_cpu_share     CPU time of Rewire's own threads, of the agent and of the launcher, as
+//                            a share of the training threads' time, which excludes them;
 //   buddy_*                  the same under ZeRO 1, where every update is also copied into the next
-//                            slot's host memory (REWIRE_BUDDY): work that is asked for
-//   update_ns_median         a call of rewireUpdate() less a plain call of its function, with a
-//                            live agent and constant tensors; update_volatile_ns_median: and a
-//                            volatile one, which is copied after every update
+//                            slot's host memory (REWIRE_BUDDY): work that is asked for;
+//   update_ns_median         a call of rewireUpdate() minus a plain call of its function, with a
+//                            live agent and constant tensors; update_volatile_ns_median: also a
+//                            volatile tensor, which is copied after every update
 //
 // Figures of the simulated GPU are simulated figures.
 
@@ -50,7 +49,7 @@ struct Args {
   std::string tensors = "none";
 };
 
-// Of each round, over all members.
+// Totals() sums this clock's time over all members, for each round.
 enum class Clock { kCpu, kWall };
 
 std::vector<double> Totals(const std::vector<Samples>& members, Clock clock, Way way) {
@@ -66,7 +65,7 @@ std::vector<double> Totals(const std::vector<Samples>& members, Clock clock, Way
 }
 
 struct Change {
-  Summary ratio;  // of with to without, less one
+  Summary ratio;  // of the time with Rewire to the time without, minus one
   std::vector<double> samples;
 };
 
@@ -169,8 +168,8 @@ class Overhead {
     return report_->AddSamples(prefix + "control_wall_change", "share", wall_control.samples);
   }
 
-  // The agent and the launcher serve all members; their time passes in every way's steps alike.
-  // What Rewire's threads copy is done for steps with Rewire alone.
+  // The agent and the launcher serve all members, during the steps of every way alike. Rewire's
+  // threads copy only for steps with Rewire.
   void Background(const std::vector<Samples>& members, double step_cpu_ns,
                   const std::string& prefix) {
     double threads = 0;

@@ -1,5 +1,5 @@
-// What a member measured, as it leaves it in a file for the program that started it. Pure, but for
-// the file.
+// One member's measurements, written to a file for the program that started the member. Pure,
+// except for the file.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,12 @@
 
 namespace rewire::bench {
 
-// Which way a step went. Control: plain on another communicator, so that what one communicator
-// happens to be better placed than another by is seen.
+// The way of a step. Control: plain steps on another communicator, which show differences between
+// two communicators without Rewire.
 enum class Way { kPlain, kRewire, kControl };
 inline constexpr int kWays = 3;
 
-// One round: sums over the steps that it counts of each way.
+// One round: sums over the counted steps of each way.
 struct Round {
   int64_t cpu_ns[kWays] = {};
   int64_t wall_ns[kWays] = {};
@@ -24,14 +24,14 @@ struct Round {
 
 struct Samples {
   std::vector<Round> rounds;
-  uint64_t steps_of_round = 0;  // counted, of each way
-  // CPU time of Rewire's own threads in this process, and of the processes beside it (the agent and
-  // the launcher), while the rounds ran; and how long that was, in steps with Rewire and in time.
+  uint64_t steps_of_round = 0;  // counted steps of each way
+  // CPU time of Rewire's own threads in this process and of the other processes (the agent and the
+  // launcher) during the rounds. Also the duration of the rounds, in steps with Rewire and in time.
   int64_t threads_cpu_ns = 0;
   int64_t agent_cpu_ns = 0;
   int64_t elapsed_ns = 0;
   uint64_t rewire_steps = 0;
-  // Per call of rewireUpdate(), less a plain call of the function; one value for each batch.
+  // Per call of rewireUpdate(), minus a plain call of the function; one value for each batch.
   std::vector<double> update_ns;
 
   [[nodiscard]] absl::Status Write(const std::string& path) const;

@@ -37,7 +37,7 @@ absl::Status Fill(void* library, Functions* functions) {
 }  // namespace
 
 absl::Status FindSides() {
-  // What follows this program in the order of the loader: the preloaded shim.
+  // RTLD_NEXT finds the preloaded shim, the next library in the loader's order.
   REWIRE_RETURN_IF_ERROR(Fill(RTLD_NEXT, &sides[static_cast<int>(Side::kRewire)]));
   const char* path = std::getenv("REWIRE_NCCL_LIBRARY");
   if (path == nullptr || *path == '\0') {

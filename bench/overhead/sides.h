@@ -1,6 +1,6 @@
-// The two ways from the trainer's NCCL calls to NCCL, in one process: straight to the library, and
-// through Rewire's shim. The program itself defines the functions that the trainer calls; each is
-// one jump through a pointer, on either side alike. One thread.
+// The two ways from the trainer's NCCL calls to NCCL in one process: directly to the library, and
+// through Rewire's shim. The program itself defines the functions that the trainer calls; on both
+// sides each is one jump through a pointer. Owned by one thread.
 #pragma once
 
 #include <string>
@@ -11,11 +11,11 @@ namespace rewire::bench {
 
 enum class Side { kPlain, kRewire };
 
-// Finds both. Fails where the shim is not in this process, or both are the same library.
+// Finds both sides. Fails if the shim is not in this process, or if both are the same library.
 absl::Status FindSides();
-// From now on the trainer's calls go there. A communicator belongs to the side it was made on.
+// Directs the trainer's calls to a side. A communicator belongs to the side on which it was made.
 void Take(Side side);
-// The file that a side's functions are in.
+// Returns the file that has a side's functions.
 [[nodiscard]] std::string FileOf(Side side);
 
 }  // namespace rewire::bench

@@ -1,8 +1,9 @@
 // The trainer's own step (forward, backward, reduction, update), on one state and one device of one
-// process, in turn with and without Rewire. With: the collectives go through the shim on a virtual
-// communicator and the update through rewireUpdate(), with every tensor registered and a live
-// agent. Without: straight to the library on a communicator of its own, and a plain call of the
-// same update. The order within a round is a palindrome, so that what drifts meets every way alike.
+// process, alternately with and without Rewire. With Rewire, the collectives use the shim and a
+// virtual communicator, and the update uses rewireUpdate(), with every tensor registered and a live
+// agent. Without Rewire, the calls go directly to the library on another communicator, with a plain
+// call of the same update. The order within a round is a palindrome, so that drift affects every
+// way alike.
 #include <array>
 #include <cstring>
 #include <functional>
@@ -30,7 +31,7 @@ using trainer::Place;
 using trainer::RewireSession;
 
 constexpr Duration kRendezvous = seconds(60);
-constexpr uint64_t kSettle = 8;  // rounds before the first that counts
+constexpr uint64_t kSettle = 8;  // rounds before the first counted round
 
 class Steps {
  public:
@@ -40,7 +41,7 @@ class Steps {
   absl::StatusOr<Samples> Run() {
     REWIRE_RETURN_IF_ERROR(FindSides());
     REWIRE_ASSIGN_OR_RETURN(session_, RewireSession::Attach());
-    // Rewire must not reach for state that is gone.
+    // The session must end before its state, which Rewire uses.
     const auto detach = absl::MakeCleanup([this] { session_.reset(); });
     REWIRE_RETURN_IF_ERROR(Prepare());
     for (uint64_t i = 0; i < kSettle; ++i) REWIRE_RETURN_IF_ERROR(DoRound(i, nullptr));
@@ -96,7 +97,7 @@ class Steps {
 
   Communicator& Plain() { return *comms_[static_cast<int>(Way::kPlain)]; }
 
-  // Slot 0's, over the communicator that is there: eight words at a time, the others give zeros.
+  // Sends slot 0's id over the existing communicator: eight words at a time, zeros from the others.
   absl::StatusOr<ncclUniqueId> NextId(int slot) {
     ncclUniqueId id{};
     if (slot == 0) {

@@ -1,5 +1,5 @@
-// rewireUpdate() with nothing pending, less a plain call of the same function, in batches that
-// alternate. The tensors are registered and the agent is alive, as in a job that trains.
+// Measures rewireUpdate() without a pending change, minus a plain call of the same function, in
+// alternating batches. The tensors are registered and the agent is alive, as in a job that trains.
 #include <chrono>
 #include <optional>
 #include <vector>
@@ -18,7 +18,7 @@ constexpr uint64_t kBatch = 500;
 constexpr uint64_t kWarmUp = 2000;
 constexpr uint64_t kElements = 4096;  // of each tensor
 constexpr int kConstants = 8;
-// The volatile ones of the trainer: its progress and its running mean.
+// The size of the trainer's volatile tensors: its progress and its running mean.
 constexpr uint64_t kVolatileWords = 9;
 
 int CountCall(void* calls) {
@@ -33,7 +33,7 @@ class Updates {
   absl::StatusOr<Samples> Run() {
     REWIRE_ASSIGN_OR_RETURN(library_, trainer::RewireLibrary::Load());
     REWIRE_RETURN_IF_ERROR(Check("rewireAttach", library_->Attach(nullptr, &context_)));
-    // While the tensors are still there.
+    // The tensors must outlive the attachment.
     const auto detach = absl::MakeCleanup([this] { library_->Detach(context_); });
     REWIRE_RETURN_IF_ERROR(Register());
     REWIRE_RETURN_IF_ERROR(Calls(kWarmUp));
@@ -104,7 +104,7 @@ class Updates {
   const MemberOptions options_;
   std::optional<trainer::RewireLibrary> library_;
   rewireContext_t context_ = nullptr;
-  // Not known to the compiler: both ways make a real call.
+  // The pointer is volatile, so that the compiler makes a real call in both ways.
   const rewireUpdateFn volatile direct_ = CountCall;
   uint64_t calls_ = 0;
   uint64_t words_[kVolatileWords] = {};

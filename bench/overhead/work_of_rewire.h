@@ -1,14 +1,14 @@
-// CPU time that Rewire spends beside the training thread: its threads in this process, and the
-// processes that `rewire run` started besides the members. From /proc; any thread.
+// CPU time that Rewire spends outside the training thread: its threads in this process, and the
+// processes that `rewire run` started besides the members. Reads /proc. Thread-safe.
 #pragma once
 
 #include <cstdint>
 
 namespace rewire::bench {
 
-// Of the threads that Rewire has named (rewire-*, rw-*); and of this process's parent, the
-// launcher, with those of its children whose name begins with its own (the agent). -1: it cannot be
-// told.
+// Both return CPU time in nanoseconds, or -1 if /proc does not tell. The threads are those named
+// rewire-* or rw-*. The processes are the parent (the launcher) and its children whose name begins
+// with the launcher's name (the agent).
 int64_t RewireThreadsCpuNs();
 int64_t RewireProcessesCpuNs();
 

@@ -1,6 +1,6 @@
-// `./dev bench rebuild`: how long NCCL's connections between two processes take the first time, and
-// when a communicator is built anew. Each round is a new pair of processes; over RDMA each has a
-// device of its own.
+// `./dev bench rebuild`: the duration of NCCL's connections between two processes, the first time
+// and when a communicator is rebuilt. Each round is a new pair of processes; over RDMA each process
+// has its own device.
 #include <dlfcn.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -29,7 +29,7 @@ struct Options {
   bool json = false;
 };
 
-// Of one pair of processes: microseconds for one connection, and links made.
+// Results of one pair of processes: microseconds for one connection, and links made.
 struct Round {
   double first_us = 0;
   double again_us = 0;
@@ -48,8 +48,8 @@ void Need(ncclResult_t result, const char* call) {
 
 using Handle = std::array<char, net::kHandleBytes>;
 
-// The connections of one communicator: made, timed from where each side knows the other's handles,
-// and closed. Both processes have both directions.
+// The connections of one communicator: made, timed from the time at which each side knows the
+// other's handles, and closed. Both processes have both directions.
 class Communicator {
  public:
   Communicator(const Control& control, const net::NetV11* api, int device, size_t connections)
@@ -64,14 +64,14 @@ class Communicator {
     api_->finalize(context_);
   }
 
-  // Microseconds for one connection.
+  // Returns the microseconds for one connection.
   double Connect() {
     std::vector<Handle> mine(ends_.size());
     std::vector<Handle> theirs(ends_.size());
     for (size_t i = 0; i < ends_.size(); ++i) {
       Need(api_->listen(context_, device_, mine[i].data(), &ends_[i].listener), "listen");
     }
-    // In pieces that the socket takes without being read.
+    // Sends pieces that the socket accepts although nobody reads.
     for (size_t i = 0; i < ends_.size(); ++i) {
       control_.Send(mine[i].data(), mine[i].size());
       control_.Receive(theirs[i].data(), theirs[i].size());
@@ -143,7 +143,7 @@ Round Measure(const Control& control, int device, size_t connections) {
   return r;
 }
 
-// A round in two processes of its own.
+// Runs a round in two new processes.
 Round OneRound(const Options& o) {
   int between[2];
   int result[2];

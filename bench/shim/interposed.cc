@@ -36,7 +36,7 @@ Function Next(std::atomic<Function>* function, const char* name) {
 
 extern "C" {
 
-// glibc's own names for what it exports as malloc and so on.
+// glibc's own names for its exports malloc and so on.
 void* __libc_malloc(size_t bytes);
 void* __libc_calloc(size_t count, size_t bytes);
 void* __libc_realloc(void* memory, size_t bytes);

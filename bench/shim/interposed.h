@@ -1,5 +1,6 @@
-// Counts what a stretch of code allocates and locks, in the whole process: this program's malloc
-// and pthread_mutex_lock stand in front of libc's, for the libraries that it loads as well.
+// Counts the allocations and locks of a code section in the whole process. This program's malloc
+// and pthread_mutex_lock interpose libc's, also for the libraries that it loads. Counting is
+// thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +12,7 @@ struct Counted {
   uint64_t locks = 0;
 };
 
-// Before anything is counted; false when libc's functions were not found.
+// Call before the first count. Returns false if libc's functions were not found.
 bool PrepareCounting();
 void StartCounting();
 Counted StopCounting();

@@ -1,7 +1,7 @@
-// What the shim adds to a call: ncclAllReduce through the preloaded library against pncclAllReduce
-// of the same library that does nothing, in interleaved pairs of short runs, warm.
+// The shim's overhead per call: ncclAllReduce through the preloaded library against pncclAllReduce
+// of the same do-nothing library. Both run warm, in interleaved pairs of short runs.
 //
-// Allocations and locks of the measured calls are counted for real (interposed.h).
+// Allocations and locks of the measured calls are counted by interposition (interposed.h).
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -34,7 +34,7 @@ struct Options {
   exit(2);
 }
 
-// One way to NCCL: through the shim or straight.
+// One way to NCCL: through the shim or directly.
 struct Way {
   decltype(&ncclAllReduce) all_reduce = nullptr;
   decltype(&ncclGroupStart) group_start = nullptr;
@@ -65,7 +65,7 @@ double Nanoseconds(std::chrono::steady_clock::time_point from) {
   return std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - from).count();
 }
 
-// Per call.
+// Returns the time per call.
 double Single(const Way& way, int64_t calls) {
   const auto from = std::chrono::steady_clock::now();
   for (int64_t i = 0; i < calls; ++i) {
@@ -74,7 +74,7 @@ double Single(const Way& way, int64_t calls) {
   return Nanoseconds(from) / static_cast<double>(calls);
 }
 
-// Per operation; the group's start and end are shared by its operations.
+// Returns the time per operation, which includes its share of the group's start and end.
 double Grouped(const Way& way, int64_t calls) {
   const int64_t groups = std::max<int64_t>(calls / kInGroup, 1);
   const auto from = std::chrono::steady_clock::now();
@@ -88,7 +88,7 @@ double Grouped(const Way& way, int64_t calls) {
   return Nanoseconds(from) / static_cast<double>(groups * kInGroup);
 }
 
-// In nanoseconds, one sample per pair.
+// Nanoseconds, one sample per pair.
 struct Result {
   std::vector<double> added;
   std::vector<double> direct;
@@ -100,7 +100,7 @@ Result Compare(const Way& shim, const Way& direct, const Options& options,
   run(direct, options.calls);
   Result result;
   for (int64_t pair = 0; pair < options.pairs; ++pair) {
-    // The order changes, so that what the first one leaves behind favours neither.
+    // The order alternates, so that state left by the first way favours neither.
     double through = 0;
     double without = 0;
     if (pair % 2 == 0) {
@@ -133,7 +133,7 @@ Spread Put(const std::string& key, std::vector<double> samples, Report* report) 
   return spread;
 }
 
-// One kind of call: its figures in the report, and its line of the text.
+// Puts one kind of call into the report and the text.
 void Put(const std::string& kind, const std::string& title, const Result& result, Report* report) {
   const Spread added = Put("added" + kind + "_ns", result.added, report);
   const Spread direct = Put("direct" + kind + "_ns", result.direct, report);
@@ -154,7 +154,7 @@ int Main(int argc, char** argv) {
   setenv("REWIRE_NCCL_LIBRARY", REWIRE_NOOP_NCCL, 1);
   unsetenv("REWIRE_SOCKET");
   unsetenv("REWIRE_DISABLE");
-  // Making a communicator allocates and locks: if that is not seen, nothing would be.
+  // Making a communicator allocates and locks: this checks that the counters work.
   StartCounting();
   const Way shim = Open(REWIRE_PRELOAD, "nccl");
   const Counted control = StopCounting();

@@ -35,7 +35,7 @@ std::string Place::Text() const {
 Watchdog::Watchdog(int rank, std::vector<std::unique_ptr<Place>>* places, Duration patience)
     : rank_(rank), places_(places), patience_(patience) {
   void* unused[1];
-  ::backtrace(unused, 1);  // loads what the signal handler needs
+  ::backtrace(unused, 1);  // loads the libraries that the signal handler needs
   ::signal(kStackSignal, &WriteStack);
   for (const int crash : {SIGSEGV, SIGBUS, SIGABRT, SIGFPE}) ::signal(crash, &WriteStackAndEnd);
   thread_ = std::thread([this] { Run(); });

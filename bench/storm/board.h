@@ -1,5 +1,5 @@
-// Where each thread of a rank is, for the one who looks for a hang. A thread writes its own place;
-// the watchdog's thread reads all. Thread-safe.
+// The position of each thread of a rank, to diagnose a hang. A thread writes its own position; the
+// watchdog's thread reads all positions. Thread-safe.
 #pragma once
 
 #include <pthread.h>
@@ -17,7 +17,7 @@ namespace rewire::bench {
 
 class Place {
  public:
-  // `what` must be a literal.
+  // `what` must be a literal, because the pointer is kept.
   void Enter(const char* what, uint64_t step, int communicator) {
     what_.store(what, std::memory_order_relaxed);
     step_.store(step, std::memory_order_relaxed);
@@ -41,7 +41,7 @@ class Place {
 };
 
 // Ends the process with kHung when a thread has been at one place for longer than `patience`, after
-// saying where all threads are, with their stacks. A crash also writes the stack of its thread.
+// printing the places and stacks of all threads. A crash also writes the stack of its thread.
 class Watchdog {
  public:
   Watchdog(int rank, std::vector<std::unique_ptr<Place>>* places, Duration patience);
@@ -60,7 +60,7 @@ class Watchdog {
   std::thread thread_;
 };
 
-// How a rank ends; `rewire run` and the controller see it.
+// The exit statuses of a rank, which `rewire run` and the controller see.
 enum RankStatus { kDone = 0, kWrong = 40, kLost = 41, kUnexpected = 42, kHung = 43 };
 
 }  // namespace rewire::bench

@@ -1,5 +1,5 @@
 // The folder that the ranks and the controller of one storm share: unique ids from one rank to the
-// others, and what the controller asks for. Thread-safe.
+// others, and the controller's requests. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,10 @@
 
 namespace rewire::bench {
 
-// The controller's word, in the order of precedence.
+// The controller's request, in the order of precedence.
 enum class Word : int32_t {
   kChange,  // create and destroy communicators
-  kKeep,    // go on with those that there are
+  kKeep,    // continue with the existing communicators
   kEnd
 };
 
@@ -23,7 +23,7 @@ class JobFolder {
 
   // Every name is written once.
   void Put(const std::string& name, const ncclUniqueId& id) const;
-  // Waits for another rank's Put(); false after the time.
+  // Waits for another rank's Put(); false after the timeout.
   [[nodiscard]] bool Get(const std::string& name, Duration within, ncclUniqueId* id) const;
   [[nodiscard]] Word Read() const;
 

@@ -1,4 +1,4 @@
-// The NCCL functions that the storm calls, declared.
+// Declarations of the NCCL functions that the storm calls. Thread-safe.
 #pragma once
 
 #include "reconfig/abi/nccl_types.h"

@@ -9,8 +9,8 @@ namespace {
 
 constexpr size_t kMostCommunicators = 6;
 constexpr uint64_t kStepsBetweenVotes = 25;
-// Communicators come and go often at first and later less often: a rebuild needs some time with
-// the same ones.
+// Communicators are made and destroyed often at first and later less often: a rebuild needs some
+// time with unchanged communicators.
 constexpr uint64_t kFirstSteps = 40, kChangesAtFirst = 8, kChangesLater = 400;
 constexpr size_t kCounts[] = {1, 3, 64, 1000, 4096, 20000};
 
@@ -37,7 +37,7 @@ Script::Script(uint64_t seed, int thread, int ranks, const Features& features)
 int Script::Choose() {
   auto place = members_.begin();
   std::advance(place, static_cast<int>(random_.Below(members_.size())));
-  // An idle communicator is taken one time in eight.
+  // An idle communicator is used one time in eight.
   if (place->second.idle && !random_.OneIn(8)) return 0;
   return place->first;
 }
@@ -64,7 +64,7 @@ void Script::MakeSplit(Step* step) {
   const Member parent = At(step->communicator);
   std::vector<int> colors[2];
   for (const int rank : parent.ranks) {
-    const uint64_t color = random_.Below(5);  // 4: takes no part
+    const uint64_t color = random_.Below(5);  // 4: does not take part
     if (color < 4) colors[color % 2].push_back(rank);
   }
   for (std::vector<int>& ranks : colors) {
@@ -107,7 +107,7 @@ Step Script::Change() {
 }
 
 Step Script::Next(bool changes) {
-  // A step that destroys a communicator still finds it, so the next step removes it.
+  // A step that destroys a communicator still refers to it, so the next step removes it.
   if (gone_ != 0) members_.erase(std::exchange(gone_, 0));
   ++number_;
   Step step;

@@ -1,6 +1,6 @@
-// What the ranks of a storm do, from a seed: every rank generates the same steps for a thread,
-// whatever the results are. The script knows the communicators of all ranks by number. Pure;
-// thread-compatible.
+// The steps of a storm's ranks, generated from a seed: every rank generates the same steps for a
+// thread, independent of the results. The script knows the communicators of all ranks by number.
+// Pure; thread-compatible.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace rewire::bench {
 
-// Which parts of NCCL the steps use; all of them unless somebody looks for a cause.
+// The parts of NCCL that the steps use; all of them, except to isolate a cause.
 struct Features {
   bool split = true;
   bool shrink = true;
@@ -25,11 +25,11 @@ struct Features {
   bool abort = true;
 };
 
-// One communicator as the script knows it.
+// One communicator in the script's bookkeeping.
 struct Member {
-  std::vector<int> ranks;  // of the job, by rank in the communicator
+  std::vector<int> ranks;  // ranks of the job, by rank in the communicator
   bool nonblocking = false;
-  bool idle = false;  // is used seldom
+  bool idle = false;  // used seldom
 };
 
 enum class StepKind {
@@ -54,7 +54,7 @@ enum class StepKind {
   kDeregister,
   kOpenWindow,
   kCloseWindow,
-  kVote  // how the storm goes on
+  kVote  // decides how the storm continues
 };
 [[nodiscard]] const char* NameOf(StepKind kind);
 
@@ -73,8 +73,8 @@ class Script {
  public:
   Script(uint64_t seed, int thread, int ranks, const Features& features);
 
-  // The first communicator, of all ranks, is number 0 and exists before the first step.
-  // Creates and destroys communicators only with `changes`, which is the same on all ranks.
+  // The first communicator, of all ranks, is number 0 and exists before the first step. The script
+  // creates and destroys communicators only with `changes`, which is the same on all ranks.
   [[nodiscard]] Step Next(bool changes);
   [[nodiscard]] const Member& At(int communicator) const { return members_.at(communicator); }
 

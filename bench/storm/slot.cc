@@ -10,7 +10,7 @@
 namespace rewire::bench {
 namespace {
 
-// What a rank of the job has in an element of its input: small, so that sums are exact in float.
+// A rank's input value in an element: small, so that sums are exact in float.
 uint64_t Value(uint64_t operation, int rank, size_t element) {
   return MixWord(MixWord(operation, static_cast<uint64_t>(rank)), element) % 1000;
 }

@@ -1,5 +1,5 @@
 // Memory for one operation of a storm: fills the input, names the buffers, and compares the output
-// with what all ranks' inputs give. Owned by one thread.
+// with the result of all ranks' inputs. Owned by one thread.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +12,10 @@
 
 namespace rewire::bench {
 
-// An operation of one communicator, as a rank sees it.
+// An operation of one communicator from a rank's view.
 struct Operation {
   StepKind kind = StepKind::kAllReduce;
-  uint64_t number = 0;  // no two operations of a thread have the same
+  uint64_t number = 0;  // unique among the operations of a thread
   std::vector<int> ranks;
   int rank = 0;  // in the communicator
   int root = 0;
@@ -29,7 +29,7 @@ class Slot {
   Slot(const Slot&) = delete;
   Slot& operator=(const Slot&) = delete;
 
-  // The elements that an operation has for this rank, of the type that TypeOf() gives.
+  // Returns this rank's number of elements in an operation, of the type that TypeOf() gives.
   [[nodiscard]] static ncclDataType_t TypeOf(StepKind kind);
   [[nodiscard]] bool Fill(const Operation& operation);
   [[nodiscard]] void* input() const { return reinterpret_cast<void*>(input_); }
@@ -37,7 +37,7 @@ class Slot {
   [[nodiscard]] size_t bytes() const { return kBytes; }
   // Queues the copy of the output to the host.
   [[nodiscard]] bool Fetch();
-  // After the stream was waited for. The number of elements that are not as they must be.
+  // Call after waiting for the stream. Returns the number of wrong elements.
   [[nodiscard]] uint64_t CountWrong() const;
   [[nodiscard]] const Operation& operation() const { return operation_; }
 

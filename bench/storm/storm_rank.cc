@@ -1,6 +1,6 @@
 // storm_rank: one rank of `./dev bench storm`. It runs a seeded script on several threads, verifies
-// every result, and ends when the controller says so or when a peer has died. Its exit status is a
-// RankStatus.
+// every result, and ends when the controller asks for the end or when a peer has died. Its exit
+// status is a RankStatus.
 #include <unistd.h>
 
 #include <chrono>
@@ -93,7 +93,7 @@ int Main(int argc, char** argv) {
         results[i] = Worker(options, cuda, &folder, places[i].get()).Run();
       });
     }
-    // The threads' handles are there when each has entered its first place.
+    // A thread's handle is known once the thread has entered its first place.
     for (const auto& place : places) {
       while (place->changes() == 0 && !place->ended()) {
         std::this_thread::sleep_for(std::chrono::milliseconds(1));

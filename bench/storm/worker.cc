@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t kSlots = 4;
 constexpr Duration kForIds = seconds(120);
-// From garbage in a stream to the error that explains it.
+// Limit between wrong data in a stream and the error that explains it.
 constexpr Duration kForReason = seconds(20);
 
 }  // namespace
@@ -99,7 +99,7 @@ void Worker::Split(const Step& step) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = child.member.nonblocking ? 0 : 1;
   Check("ncclCommSplit", ncclCommSplit(parent->handle, color, key, &child.handle, &config), parent);
-  // NCCL says ncclSuccess also while a non-blocking parent is in progress.
+  // NCCL also returns ncclSuccess while a non-blocking parent is in progress.
   WaitUntilReady("ncclCommSplit", *parent);
   if (color == NCCL_SPLIT_NOCOLOR) return;
   WaitUntilReady("ncclCommSplit", child);
@@ -142,8 +142,8 @@ void Worker::Remove(const Step& step) {
   const Live removed = *live;
   live_.erase(step.communicator);
   if (step.kind == StepKind::kAbort) {
-    // In the middle of an operation, whose result nobody looks at: a peer's abort may have come
-    // before it.
+    // Aborts in the middle of an operation, whose result is ignored: a peer's abort may have come
+    // first.
     Slot* const slot = slots_.front().get();
     static_cast<void>(ncclAllReduce(slot->input(), slot->output(), 1000, ncclUint64, ncclSum,
                                     removed.handle, stream_));
@@ -181,7 +181,7 @@ void Worker::OpenWindow(const Step& step) {
   const ncclResult_t result = ncclCommWindowRegister(live->handle, slot.input(), slot.bytes(),
                                                      &live->window, NCCL_WIN_COLL_SYMMETRIC);
   Check("ncclCommWindowRegister", result, live);
-  // NCCL says ncclSuccess also while a non-blocking communicator is in progress.
+  // NCCL also returns ncclSuccess while a non-blocking communicator is in progress.
   WaitUntilReady("ncclCommWindowRegister", *live);
 }
 
@@ -271,7 +271,7 @@ void Worker::Collective(const Live& live, const Step& step) {
   pending_.emplace_back(slot, step.communicator);
 }
 
-// One group with an all-reduce of each of two communicators, which may be the same.
+// Issues one group with an all-reduce of each of two communicators, which may be the same.
 void Worker::Pair(const Step& step) {
   Synchronize();  // the slots of both are free
   std::vector<std::pair<Live*, Slot*>> parts;
@@ -303,7 +303,7 @@ void Worker::Synchronize() {
     const uint64_t wrong = slot->CountWrong();
     ++result_.operations;
     if (wrong == 0) continue;
-    // After a death streams end with garbage; the communicator then reports the loss.
+    // After a death streams end with wrong data; the communicator then reports the loss.
     const Time deadline = Now() + kForReason;
     while (Now() < deadline) {
       for (const auto& [number, other] : live_) WaitUntilReady("ncclCommGetAsyncError", other);
@@ -395,7 +395,7 @@ WorkerResult Worker::Run() {
     }
   } catch (const Stop& stop) {
     result_.status = stop.status;
-    // At once: what the other ranks and threads do next may be because of this.
+    // Printed at once: the next actions of other ranks and threads may be consequences.
     std::fprintf(stderr, "storm: thread %d of rank %d ends at step %llu: %s\n", options_.thread,
                  options_.rank, static_cast<unsigned long long>(result_.steps), stop.text.c_str());
     for (const auto& [number, live] : live_) {

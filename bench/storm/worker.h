@@ -1,5 +1,5 @@
-// One thread of a rank: runs its script over communicators of its own and verifies every result.
-// Each thread has one stream. Every wait is watched by the Watchdog.
+// One thread of a rank: runs its script over its own communicators and verifies every result. Each
+// thread has one stream. The Watchdog limits every wait. Owned by that thread.
 #pragma once
 
 #include <map>
@@ -23,7 +23,7 @@ struct WorkerOptions {
 struct WorkerResult {
   RankStatus status = kDone;
   uint64_t steps = 0;
-  uint64_t operations = 0;  // whose results were verified
+  uint64_t operations = 0;  // operations whose results were verified
 };
 
 class Worker {
@@ -37,7 +37,7 @@ class Worker {
   WorkerResult Run();
 
  private:
-  // Ends the script; Run() says it.
+  // Exception that ends the script; Run() reports it.
   struct Stop {
     RankStatus status;
     std::string text;
@@ -50,7 +50,7 @@ class Worker {
     ncclWindow_t window = nullptr;
   };
 
-  // Throws Stop with kLost where NCCL reports an error; waits while it is in progress.
+  // Throws Stop with kLost if NCCL reports an error; waits while the call is in progress.
   void Check(const char* call, ncclResult_t result, const Live* live);
   void CheckCuda(const char* call, bool succeeded);
   void WaitUntilReady(const char* call, const Live& live);
@@ -65,7 +65,7 @@ class Worker {
   void OpenWindow(const Step& step);
   void CloseWindow(Live* live);
   void Pair(const Step& step);
-  // The controller's word as all ranks have heard it at the same step.
+  // Returns the controller's request, which all ranks receive at the same step.
   [[nodiscard]] Word Vote(const Step& step);
   // Fills a slot; the caller issues the operation.
   Slot* Prepare(const Live& live, StepKind kind, const Step& step, uint64_t variant);
@@ -73,7 +73,7 @@ class Worker {
   [[nodiscard]] ncclResult_t Issue(const Live& live, const Operation& operation, Slot* slot);
   [[nodiscard]] ncclResult_t IssueScaled(const Live& live, Slot* slot, size_t count);
   [[nodiscard]] ncclResult_t IssueGroup(const Live& live, const Operation& operation, Slot* slot);
-  // Waits for the stream and verifies what is in the slots.
+  // Waits for the stream and verifies the slots.
   void Synchronize();
   [[nodiscard]] Live* Find(int communicator);
 

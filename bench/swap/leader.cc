@@ -135,7 +135,7 @@ absl::Status Leader::KeepQuiet(uint64_t operations) {
     REWIRE_ASSIGN_OR_RETURN(const uint64_t now, Furthest());
     const uint64_t issued = now - std::exchange(before, now);
     if (issued >= operations) {
-      // The next one with a fifth to spare.
+      // Makes the next stretch long enough with a margin of a fifth.
       nap_ = std::max<Duration>(nap_ * 6 * operations / (5 * issued), milliseconds(1));
       return absl::OkStatus();
     }
@@ -144,7 +144,7 @@ absl::Status Leader::KeepQuiet(uint64_t operations) {
       return absl::DeadlineExceededError(
           absl::StrCat("no operation was issued for ", kPatience.count(), " s"));
     }
-    // A stretch lies between two questions, so a workload that is slow needs a longer one.
+    // A stretch lies between two queries, so a slow workload needs a longer stretch.
     nap_ = std::min<Duration>(nap_ * 3 / 2, kPatience / 2);
   }
 }
@@ -156,7 +156,7 @@ absl::Status Leader::Agree(uint64_t epoch) {
     REWIRE_ASSIGN_OR_RETURN(const uint64_t furthest, Furthest());
     const Time proposed_at = Now();
     pace_.Saw(proposed_at, furthest);
-    // As the agent's leader does it; nothing is stored here.
+    // The rule is the agent's leader's; nothing is stored here.
     const uint64_t warm = furthest + pace_.Margin(options_.margin, 2 * round_trip) * doubled;
     REWIRE_RETURN_IF_ERROR(SayToAll({Say::kPropose, epoch, warm, warm + options_.distance, ""}));
     bool all = true;

@@ -1,6 +1,6 @@
-// The benchmark's leader: starts the members as processes of this program, lets them swap
-// generations under load as the agent's leader does (mint, build, propose, pledge, decide, entered,
-// retire), and gathers what they measured. One thread.
+// The benchmark's leader. It starts the members as processes of this program and gathers their
+// measurements. Under load, the members swap generations as with the agent's leader: mint, build,
+// propose, pledge, decide, entered, retire. Owned by one thread.
 #pragma once
 
 #include <sys/types.h>
@@ -19,11 +19,11 @@ namespace rewire::bench {
 struct LeaderOptions {
   uint32_t ranks = 2;
   uint64_t swaps = 334;
-  uint64_t margin = 16;    // at least, between the furthest member and the warm index
+  uint64_t margin = 16;    // minimum distance from the furthest member to the warm index
   uint64_t distance = 8;   // from the warm index to the cut
-  uint32_t baselines = 8;  // foreground changes measured of each kind
+  uint32_t baselines = 8;  // measured foreground changes of each kind
   uint64_t settle = 600;   // operations before the first swap
-  uint64_t quiet = 160;    // and, undisturbed, before every build
+  uint64_t quiet = 160;    // undisturbed operations before every build
   std::string libraries;   // folder of libcuda.so.1 and libnccl.so.2; empty: the machine's
 };
 
@@ -45,8 +45,7 @@ class Leader {
  private:
   absl::Status Start();
   absl::Status Foreground();
-  // Leaves the members alone for so many operations: between the last two questions nothing is
-  // asked.
+  // Sends nothing to the members for `operations` operations, except counter queries at both ends.
   absl::Status KeepQuiet(uint64_t operations);
   absl::Status Swap(uint64_t epoch);
   absl::Status Agree(uint64_t epoch);
@@ -57,14 +56,14 @@ class Leader {
   absl::Status Meet();
   absl::Status SayToAll(const Packet& packet);
   absl::StatusOr<Packet> Hear(size_t member, Say say);
-  // The furthest member's counter.
+  // Returns the counter of the furthest member.
   absl::StatusOr<uint64_t> Furthest();
 
   const LeaderOptions options_;
   std::vector<int> fds_;
   std::vector<pid_t> pids_;
   Duration nap_ = milliseconds(10);  // for the next quiet stretch
-  uint64_t furthest_ = 0;            // as it was last asked for
+  uint64_t furthest_ = 0;            // result of the last query
   Pace pace_;                        // since the build began
   LeaderResult result_;
 };

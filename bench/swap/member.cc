@@ -45,7 +45,7 @@ int64_t Entries(const char* folder) {
   return n;
 }
 
-// Where descriptors and threads stood.
+// Numbers of open descriptors and of threads.
 struct Footprint {
   int64_t fds = Entries("/proc/self/fd");
   int64_t threads = Entries("/proc/self/task");
@@ -92,9 +92,9 @@ class MemberProcess {
   std::atomic<bool> stop_{false};
   std::atomic<bool> done_{false};
   std::vector<Operation> operations_;
-  std::vector<SwapPlace> swaps_;  // of the participant's thread, read after its end
-  uint64_t asked_at_ = 0;         // operations issued when the leader last asked
-  uint64_t asked_before_ = 0;     // and the time before
+  std::vector<SwapPlace> swaps_;  // owned by the participant's thread, read after its end
+  uint64_t asked_at_ = 0;         // operations issued at the leader's last query
+  uint64_t asked_before_ = 0;     // and at the query before
   SwapPlace next_;
   std::atomic<uint64_t> built_{0};
   // Owned by the participant's thread.
@@ -146,7 +146,7 @@ void MemberProcess::MeasureForeground() {
   for (uint32_t i = 0; i < options_.baselines; ++i) {
     Meet();
     if (options_.rank + 1 < options_.ranks) {
-      // The data of the child's world.
+      // The data for the child's world.
       Workload smaller(cuda_, options_.ranks - 1, options_.rank);
       const Time begun = Now();
       int leaving = static_cast<int>(options_.ranks) - 1;
@@ -186,7 +186,7 @@ void MemberProcess::Loop() {
     operations_.push_back({static_cast<float>(outcome.seconds * 1e6),
                            static_cast<float>(outcome.call_cpu_us),
                            static_cast<double>(ToNanoseconds(Now() - begun)) / 1e3});
-    // Only this thread's calls change it, so this is where operation k ran.
+    // Only this thread's calls change the generation, so operation k ran on this generation.
     generation = handle->current.load(std::memory_order_acquire)->epoch;
     if (outcome.stop) break;
   }
@@ -203,7 +203,7 @@ void MemberProcess::Answer(const Packet& packet) {
       return;
     }
     case Say::kBuild: {
-      // The two questions before a build are the ends of its quiet stretch.
+      // The two queries before a build are the ends of its quiet stretch.
       next_ = {packet.a, asked_before_, asked_at_, 0, 0, 0};
       core_->Build(packet.a, {{handle->id, options_.ranks, options_.rank, packet.bytes}},
                    Now() + kPatience, [this](const absl::Status& status) {
@@ -233,7 +233,7 @@ void MemberProcess::Answer(const Packet& packet) {
       return;
     case Say::kRetire: {
       std::vector<GenerationId> old;
-      const Position position = core_->Positions().at(0);  // outlives the loop over its epochs
+      const Position position = core_->Positions().at(0);  // must outlive the loop over its epochs
       for (const Epoch epoch : position.old) old.push_back({epoch, handle->id});
       core_->Retire(std::move(old));
       retiring_ = true;
@@ -247,7 +247,7 @@ void MemberProcess::Answer(const Packet& packet) {
   }
 }
 
-// The cut was passed, or the old generation is gone.
+// Checks whether the cut was passed, or the old generation is gone.
 void MemberProcess::Look() {
   if (entering_ == 0 && !retiring_) return;
   const Position position = core_->Positions().at(0);

@@ -1,22 +1,23 @@
-// swap_perf: what a live swap of generations costs under load, at 2, 3 and 4 members, against a
+// swap_perf: the cost of a live swap of generations under load, at 2, 3 and 4 members, against a
 // foreground re-creation and a foreground shrink in the same run. Figures of the simulated GPU are
 // simulated figures.
 //
-// Every swap has two windows of the same operations: one around it, from the warm index to the cut
-// and as far behind it, and an undisturbed one shortly before its build (windows.h).
+// Every swap has two windows of the same operations. One window begins at the warm index and ends
+// as far after the cut. The other window is undisturbed and lies shortly before the build
+// (windows.h).
 //
-// stall: the time by which the loop of the member that sees most of it is later in the one than in
-// the other. The median over the swaps counts, its interval's upper end, and at least one ordinary
-// operation's time.
+// stall: the additional time of the loop in the first window compared with the second, on the
+// member where it is largest. The result is the upper end of the interval of the median over the
+// swaps, and at least one ordinary operation's time.
 //
-// ops_delayed: an operation is delayed when some member finds it slower than the p99 of undisturbed
-// ones of its kind, over all of the run's quiet stretches. What the swap adds is the number of
-// delayed operations around it less the number in its undisturbed window; the median of these
-// differences over the swaps counts, at the number of members where it is largest. Beside it stand
-// their mean, and the medians and means of both numbers.
+// ops_delayed: an operation is delayed when some member measures it slower than the p99 of
+// undisturbed operations of its kind, over all quiet stretches of the run. The swap's contribution
+// is the number of delayed operations in its window minus the number in its undisturbed window. The
+// result is the median of these differences over the swaps, at the number of members where it is
+// largest. The report also has their mean, and the medians and means of both numbers.
 //
-// host_waits: times a member's program reached the warm index before the decision. The leader
-// proposes cuts by the rule of the agent's leader (reconfig/transition/pace.h).
+// host_waits: number of times a member's program reached the warm index before the decision. The
+// leader proposes cuts by the rule of the agent's leader (reconfig/transition/pace.h).
 
 #include <algorithm>
 #include <bit>
@@ -40,7 +41,7 @@ namespace rewire::bench {
 
 namespace {
 
-// Operations of a window.
+// Number of operations in a window.
 const double kWindow = 2.0 * static_cast<double>(LeaderOptions{}.distance);
 
 struct Args {
@@ -71,7 +72,7 @@ std::vector<uint32_t> ParseRanks(const std::string& text) {
   return ranks;
 }
 
-// Per swap the member that saw most of it.
+// Returns, per swap, the value of the member with the largest.
 template <typename Value>
 std::vector<double> MaxOverMembers(const LeaderResult& result, Value value_of) {
   std::vector<double> most;
@@ -116,7 +117,7 @@ struct Totals {
   double call_cpu_p99 = 0;
   double ordinary = 0;
   double stall = 0;
-  // Of the number of members where the median is largest.
+  // These are for the number of members where the median is largest.
   std::optional<Summary> delayed;
   std::optional<Summary> delayed_around;
   std::optional<Summary> delayed_undisturbed;
@@ -124,7 +125,7 @@ struct Totals {
   std::optional<double> ratio_shrink;
 };
 
-// Operations of a swap's window that some member found slow.
+// Returns the number of operations in a swap's window that some member found slow.
 std::vector<double> Delayed(const LeaderResult& result, uint64_t SwapSeen::*window) {
   std::vector<double> counts;
   for (size_t i = 0; i < result.members.front().seen.size(); ++i) {
@@ -148,7 +149,7 @@ std::string Ratio(const std::optional<double>& value) {
   return value ? absl::StrFormat("%.1fx", *value) : "not compared";
 }
 
-// The libraries' folder and the number of members of each run.
+// Returns the libraries' folder and the number of members of each run.
 std::vector<std::pair<std::string, uint32_t>> Runs(const Args& args) {
   std::vector<std::string> folders;
   if (args.libraries.empty()) {
@@ -163,7 +164,7 @@ std::vector<std::pair<std::string, uint32_t>> Runs(const Args& args) {
   return runs;
 }
 
-// `group`: before the keys of the measurements.
+// `group` is the prefix of the measurements' keys.
 void AddRun(uint32_t ranks, const LeaderResult& result, const std::string& group, Report* report,
             Totals* totals) {
   const std::string at = group + "ranks" + std::to_string(ranks) + ".";
@@ -180,7 +181,8 @@ void AddRun(uint32_t ranks, const LeaderResult& result, const std::string& group
     totals->host_waits += member.host_waits;
     for (const SwapSeen& seen : member.seen) totals->cut_cpu.push_back(seen.cut_cpu_us);
   }
-  // The time by which the loop is later than without the swap: at the warm index, at the cut, both.
+  // The delay of the loop compared with an undisturbed stretch: at the warm index, at the cut,
+  // both.
   const std::vector<double> stall_warm = MaxOverMembers(
       result, [](const SwapSeen& seen) { return seen.warm_us - seen.before_us / 2; });
   const std::vector<double> stall_cut =
@@ -228,15 +230,15 @@ void AddRun(uint32_t ranks, const LeaderResult& result, const std::string& group
     const absl::Status added = report->AddSamples(at + key, unit, *samples);
     if (!added.ok()) fprintf(stderr, "swap_perf: %s: %s\n", key, added.ToString().c_str());
   }
-  // The upper end of the median's interval: a noisy run makes the ratios smaller, never larger.
-  // What is less than an ordinary operation, or the distance of its times' quartiles, cannot be
-  // told from nothing.
+  // The upper end of the median's interval: a noisy run makes the ratios smaller, never larger. The
+  // lower limit is an ordinary operation, or the distance between the quartiles of its times:
+  // smaller values cannot be resolved.
   const absl::StatusOr<Summary> summary = Summarize(stall);
   const double swap_stall =
       std::max({summary.ok() ? summary->median_interval.high : 0, ordinary, spread});
   totals->stall = std::max(totals->stall, swap_stall);
   const double ratio_init = MedianOf(init) / swap_stall;
-  // Of two members the shrink leaves one, which has nobody to connect to: not a comparison.
+  // A shrink of two members leaves one member, which connects to nobody: no valid comparison.
   std::optional<double> ratio_shrink;
   if (ranks > 2) ratio_shrink = MedianOf(shrink) / swap_stall;
   totals->ratio_init = std::min(totals->ratio_init.value_or(ratio_init), ratio_init);

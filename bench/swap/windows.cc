@@ -8,7 +8,7 @@ namespace rewire::bench {
 
 namespace {
 
-// At a fraction of values in any order; nearest rank.
+// Returns the quantile of unsorted values, by nearest rank.
 float Quantile(std::vector<float>* values, double fraction) {
   if (values->empty()) return 0;
   const auto at = std::min(values->size() - 1,
@@ -31,7 +31,7 @@ class Windows {
       }
     }
     for (uint32_t kind = 0; kind < kKinds; ++kind) p99_[kind] = Quantile(&kinds[kind], 0.99);
-    // Of the kind of the first operation after a foreground change.
+    // Kind 3 is the kind of the first operation after a foreground change.
     report->median_op_us = Quantile(&kinds[3], 0.5);
     report->op_spread_us = Quantile(&kinds[3], 0.75) - Quantile(&kinds[3], 0.25);
     report->call_cpu_us = {Quantile(&calls, 0.5), Quantile(&calls, 0.99)};
@@ -59,7 +59,7 @@ class Windows {
   }
 
  private:
-  // The loop's time from operation `begin` to the one before `end`, both issued.
+  // Returns the loop's time from operation `begin` to the one before `end`, both issued.
   [[nodiscard]] double Stretch(uint64_t begin, uint64_t end) const {
     return operations_.at(end - 1).end_us - operations_.at(begin - 1).end_us;
   }

@@ -1,5 +1,5 @@
-// What the benchmark's leader and its members say to each other, over one packet socket per member.
-// Every wait has a deadline. One thread per end.
+// Messages between the benchmark's leader and its members, over one packet socket per member. Every
+// wait has a deadline. Each end is owned by one thread.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@ namespace rewire::bench {
 
 enum class Say : uint32_t {
   kUniqueId,  // both ways: bytes is the id
-  kReady,     // member: stands where the leader waits for all
-  kGo,        // leader: all do
+  kReady,     // member: has reached the point where the leader waits for all
+  kGo,        // leader: all members are ready
   kMint,
   kBuild,    // epoch a, bytes: unique id and usage
   kQuery,    // answered by kCounter
@@ -26,7 +26,7 @@ enum class Say : uint32_t {
   kRetired,
   kStop,    // member 0: end the loop at the next operation
   kResult,  // bytes: part of the member's report; a: 1 for the last part
-  kFailed,  // bytes: why
+  kFailed,  // bytes: the reason
 };
 
 struct Packet {
@@ -37,7 +37,7 @@ struct Packet {
   std::string bytes;
 };
 
-// False: the other end is gone, or the deadline passed.
+// Returns false if the other end is gone or the deadline passed.
 bool SendPacket(int fd, const Packet& packet);
 bool ReceivePacket(int fd, Packet* packet, Time deadline);
 

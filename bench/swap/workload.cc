@@ -19,7 +19,7 @@ constexpr uint64_t kMaxRanks = 16;
 constexpr size_t kGenerationAt = 0;
 constexpr size_t kStopAt = 1;
 
-// What rank 0 gives; rank r gives (r + 1) times that.
+// Rank 0's value; rank r contributes (r + 1) times this value.
 uint64_t Base(uint64_t k, uint64_t i) { return (k * 0x9E3779B1u + i * 0x85EBCA77u + 1) & 0xffffff; }
 
 double ThreadCpuMicroseconds() {

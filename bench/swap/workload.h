@@ -1,10 +1,10 @@
-// The mixed collectives that a member runs, with data whose every element depends on the operation,
-// the position and the rank, so that an operation that is lost, doubled, swapped with another or
-// run by other ranks gives wrong sums.
+// The mixed collectives that a member runs. Every element depends on the operation, the position
+// and the rank. An operation that is lost, doubled, swapped with another or run by other ranks
+// therefore gives wrong sums.
 //
-// Each all-reduce also carries the epoch of the generation that the member's previous operation ran
-// on: a sum that is not (ranks x own) means that two members used different generations for one
-// index. One thread, the one that owns the stream.
+// Each all-reduce also carries the epoch of the generation of the member's previous operation. A
+// sum that is not (ranks x own) means that two members used different generations for one index.
+// Owned by the thread that owns the stream.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace rewire::bench {
 
-inline constexpr uint32_t kKinds = 8;  // operation k is of kind k % kKinds
+inline constexpr uint32_t kKinds = 8;  // operation k has kind k % kKinds
 
 class Workload {
  public:
@@ -34,7 +34,7 @@ class Workload {
     bool stale = false;
     bool stop = false;  // a member asked to stop
   };
-  // Operation k on the communicator. generation: of this member's previous operation.
+  // Runs operation k on the communicator. generation: epoch of this member's previous operation.
   Outcome Run(ncclComm_t comm, uint64_t k, uint64_t generation, bool ask_stop);
 
   [[nodiscard]] cudaStream_t stream() const { return stream_; }

@@ -20,7 +20,7 @@ struct Range {
 
 struct Option {
   const char* name;
-  const char* value;  // what the usage text calls it; nullptr: a switch
+  const char* value;  // the value's name in the usage text; nullptr: a switch
   const char* text;
   std::variant<std::string*, bool*, Range<int>, Range<uint64_t>, Range<int64_t>, Range<double>>
       target;

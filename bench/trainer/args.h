@@ -1,4 +1,4 @@
-// The command line of gpt_train: strict. Pure.
+// The command line of gpt_train, parsed strictly. Pure; thread-safe.
 #pragma once
 
 #include <span>
@@ -17,7 +17,7 @@ struct Args {
   uint64_t steps = 100;
   uint64_t stop_after = 0;  // 0: at --steps
   uint64_t seed = 1;
-  int64_t t0_ns = 0;  // 0: from the kernel
+  int64_t t0_ns = 0;  // 0: the process's start time from the kernel
   int batch = 8;
   int accumulate = 1;
   int state_mb = 0;

@@ -1,4 +1,4 @@
-// Multi-head self-attention with a causal mask. One thread.
+// Multi-head self-attention with a causal mask. Owned by one thread.
 #pragma once
 
 #include <cmath>
@@ -58,7 +58,8 @@ class Attention {
   }
 
  private:
-  // The columns of one head in a (token, width) matrix; part 0, 1, 2 of qkv: query, key, value.
+  // Returns the columns of one head in a (token, width) matrix; part 0, 1, 2 of qkv: query, key,
+  // value.
   template <typename M>
   auto Head(M& m, int h) const {
     const Eigen::Index size = m.cols() / heads_;

@@ -1,4 +1,4 @@
-// bfloat16 bits to and from float: round to nearest, ties to even. Pure.
+// Converts bfloat16 bits to and from float: round to nearest, ties to even. Pure; thread-safe.
 #pragma once
 
 #include <bit>

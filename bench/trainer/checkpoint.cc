@@ -75,7 +75,7 @@ uint64_t TensorElements(const CheckpointHeader& h, std::string_view name) {
   return name == "ballast" ? h.ballast : h.elements;
 }
 
-// Where a tensor's part begins in a slot's file, and with no name the file's size.
+// Returns the offset of a tensor's part in a slot's file; without a name, the file's size.
 uint64_t Offset(const CheckpointHeader& h, uint32_t slot, std::string_view name) {
   uint64_t at = kHeaderBytes;
   for (const char* t : kTensors) {
@@ -87,7 +87,7 @@ uint64_t Offset(const CheckpointHeader& h, uint32_t slot, std::string_view name)
 
 CheckpointHeader Describe(const Args& args, const TrainingState& state) {
   CheckpointHeader h;
-  // Padding too: the hash covers it.
+  // Padding is also zeroed, because the hash covers it.
   std::memset(static_cast<void*>(&h), 0, sizeof h);
   std::memcpy(h.magic, kMagic, sizeof kMagic);
   h.version = 1;
@@ -140,7 +140,7 @@ absl::StatusOr<SavedFile> OpenSaved(const Args& args, const CheckpointHeader& mi
   return f;
 }
 
-// Elements [begin, begin + values.size()) of a tensor, from whichever files hold them.
+// Reads elements [begin, begin + values.size()) of a tensor from the files that hold them.
 absl::Status ReadElements(const std::vector<SavedFile>& files, std::string_view name,
                           uint64_t begin, std::span<float> values) {
   const uint64_t end = begin + values.size();
@@ -168,7 +168,7 @@ absl::Status SaveCheckpoint(const Args& args, TrainingState& state, StepLog& log
   for (const char* name : kTensors) {
     const auto t = state.tensors.find(name);
     if (t == state.tensors.end()) continue;
-    // Under ZeRO-0 every member has everything and writes its share.
+    // Under ZeRO-0 every member holds everything and writes its share.
     const Range mine = SavedPart(header, t->second.elements, header.slot);
     const uint64_t skip = mine.begin - state.Part(t->second.elements).begin;
     const uint64_t offset = Offset(header, header.slot, name);

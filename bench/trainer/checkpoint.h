@@ -1,7 +1,7 @@
-// A checkpoint: one file per member, PATH.SLOT, each with its part of every tensor. Loads into a
-// world of any size. The training thread only.
+// A checkpoint: one file per member, PATH.SLOT, each with its part of every tensor. A world of any
+// size can load it. Owned by the training thread.
 //
-// A file: a header of 4096 bytes (docs: CheckpointHeader), then this slot's part (rewireShard of
+// A file has a header of 4096 bytes (docs: CheckpointHeader), then this slot's part (rewireShard of
 // the saved world) of master, first, second and ballast, fp32.
 #pragma once
 
@@ -25,11 +25,11 @@ struct CheckpointHeader {
   uint64_t samples;  // per step
   Progress progress;
   RunningMean running;
-  uint64_t hash;  // of everything above
+  uint64_t hash;  // of all previous fields
 };
 
-// Replaces what is at the path; a file is on the disk and whole, or not there. Logs when it was
-// written ("written") and not yet on the disk.
+// Replaces the file at the path atomically: a file is complete on the disk, or absent. Logs
+// "written" when the data is written but not yet on the disk.
 absl::Status SaveCheckpoint(const Args& args, TrainingState& state, StepLog& log);
 // Fills this member's part of the optimizer state, the progress and the running mean.
 absl::Status LoadCheckpoint(const Args& args, TrainingState& state);

@@ -1,5 +1,5 @@
-// Goes over a float array on the device in chunks through page-locked memory: while one chunk is
-// worked on, the next is on its way. The training thread only.
+// Processes a float array on the device in chunks through page-locked memory. While one chunk is
+// processed, the next is copied. Owned by the training thread.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace rewire::trainer {
 
 enum class ChunkAccess { kRead, kWrite, kUpdate };
 
-// work(index of the first element, values); an error ends it.
+// Calls work(index of the first element, values) per chunk; an error ends the loop.
 absl::Status ForEachChunk(const Device& device, CUdeviceptr array, uint64_t elements,
                           ChunkAccess access,
                           const std::function<absl::Status(uint64_t, std::span<float>)>& work);

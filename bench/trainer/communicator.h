@@ -1,5 +1,5 @@
-// One NCCL communicator and the collectives that the trainer uses, on the device's stream. The
-// training thread only.
+// One NCCL communicator and the collectives that the trainer uses, on the device's stream. Owned by
+// the training thread.
 #pragma once
 
 #include <memory>
@@ -16,13 +16,13 @@ class Communicator {
   static absl::StatusOr<std::unique_ptr<Communicator>> Create(const Device& device,
                                                               const ncclUniqueId& id, int slots,
                                                               int slot);
-  // Destroys; aborts when an error has been seen.
+  // Destroys the communicator; aborts it if an error was seen.
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
   absl::Status AllReduce(CUdeviceptr data, size_t count, ncclDataType_t type);
-  // Chunk number slot of the sum of data goes to result.
+  // Stores chunk number `slot` of the sum of `data` in `result`.
   absl::Status ReduceScatter(CUdeviceptr data, CUdeviceptr result, size_t chunk,
                              ncclDataType_t type);
   // In place: this slot's part lies at its chunk of data.
@@ -30,10 +30,10 @@ class Communicator {
                          ncclDataType_t type);
   absl::Status GroupStart();
   absl::Status GroupEnd();
-  // Waits for the stream; an error of the communicator that made it return is one of this call.
+  // Waits for the stream. Returns the communicator's error if that error ended the wait.
   absl::Status Wait();
 
-  // After a recovery the handle is as good as new.
+  // After a recovery the handle is valid again.
   void ForgetError() { failed_ = false; }
 
  private:

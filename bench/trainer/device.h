@@ -1,5 +1,5 @@
-// The device this process drives, its one stream, and memory on it. The training thread owns the
-// stream; memory may be allocated and freed from any thread.
+// The device that this process drives, its one stream, and memory on it. The stream is owned by the
+// training thread; allocating and freeing memory is thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ class Device {
   [[nodiscard]] const CudaDriver& driver() const { return *driver_; }
   [[nodiscard]] CUdevice ordinal() const { return device_; }
   [[nodiscard]] CUstream stream() const { return stream_; }
-  // Makes the context current in a thread that is not the one that opened it.
+  // Makes the context current in a thread other than the one that opened it.
   absl::Status Enter() const;
 
   absl::Status CopyIn(CUdeviceptr target, const void* source, size_t bytes) const;
@@ -40,7 +40,7 @@ class Device {
   CUstream stream_ = nullptr;
 };
 
-// Device memory; zeroed at first. An empty buffer still has an address.
+// Device memory, initially zero. An empty buffer still has an address.
 class DeviceBuffer {
  public:
   DeviceBuffer() = default;
@@ -66,7 +66,7 @@ class DeviceBuffer {
   CUdeviceptr pointer_ = 0;
 };
 
-// Page-locked host memory: asynchronous copies really are.
+// Page-locked host memory, so that asynchronous copies are really asynchronous.
 template <typename T>
 class PinnedArray {
  public:

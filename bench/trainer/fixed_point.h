@@ -1,5 +1,5 @@
-// Sums that do not depend on their order: values are rounded to 64-bit fixed point, then added as
-// integers, by one process or by ncclInt64 sums over many. Pure.
+// Sums that do not depend on their order: values are rounded to 64-bit fixed point and then added
+// as integers, by one process or by ncclInt64 sums over many. Pure; thread-safe.
 #pragma once
 
 #include <algorithm>
@@ -10,8 +10,8 @@ namespace rewire::trainer {
 
 inline constexpr double kFixedOne = 0x1p40;
 
-// Rounds to the nearest multiple of 2^-40. Beyond +-2^10 it saturates, so that the sum of 4096
-// samples cannot overflow; what is not finite becomes 0 and is to be counted by the caller.
+// Rounds to the nearest multiple of 2^-40. Saturates beyond +-2^10, so that the sum of 4096 samples
+// cannot overflow. A value that is not finite becomes 0; the caller must count it.
 inline int64_t ToFixed(double value) {
   if (!std::isfinite(value)) return 0;
   return std::llrint(std::clamp(value, -0x1p10, 0x1p10) * kFixedOne);
@@ -19,13 +19,13 @@ inline int64_t ToFixed(double value) {
 
 inline double FromFixed(int64_t sum) { return static_cast<double>(sum) / kFixedOne; }
 
-// A sum of squares with room for large and small terms: whole parts and fractions apart.
+// A sum of squares with room for large and small terms: whole parts and fractions separately.
 struct FixedSquares {
   int64_t whole = 0;
   int64_t fraction = 0;  // in units of 2^-38
 
   void Add(double value) {
-    // What is not a number counts as the largest, and is clipped away.
+    // NaN counts as the largest value, which clips it away.
     const double square = value * value < 0x1p36 ? value * value : 0x1p36;
     const double floor = std::floor(square);
     whole += static_cast<int64_t>(floor);

@@ -38,7 +38,8 @@ absl::Status GradientPass::Run(TrainingState& state, Communicator& comm) {
   std::fill_n(reinterpret_cast<char*>(state.gradient_host.data()), bytes, 0);
   Progress sums;
   for (int micro = 0; micro < args_.accumulate; ++micro) {
-    // Dealt out one by one: where the world does not divide the batch, some members get fewer.
+    // Samples are distributed one by one: if the world does not divide the batch, some members get
+    // fewer.
     for (int i = state.slot; i < args_.batch; i += state.slots) {
       Accumulate(state, static_cast<uint64_t>(micro) * args_.batch + i, sums);
     }

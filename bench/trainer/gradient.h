@@ -1,5 +1,5 @@
-// One step's gradient: forward and backward of this member's samples, summed over all members. The
-// training thread only.
+// One step's gradient: forward and backward pass of this member's samples, summed over all members.
+// Owned by the training thread.
 #pragma once
 
 #include "absl/status/status.h"
@@ -13,8 +13,8 @@ class GradientPass {
   GradientPass(const Args& args, const Model<float>& model, const Sampler& sampler)
       : args_(args), model_(model), sampler_(sampler) {}
 
-  // Leaves the reduced gradient on the device and the step's sums in the progress. A failed pass
-  // has changed nothing that a second try would not overwrite.
+  // Leaves the reduced gradient on the device and the step's sums in the progress. After a failure
+  // the pass can be repeated: the repetition overwrites every change.
   absl::Status Run(TrainingState& state, Communicator& comm);
 
  private:

@@ -1,4 +1,4 @@
-// Layer normalisation over the features of each token, with a gain and a bias. One thread.
+// Layer normalisation over the features of each token, with a gain and a bias. Owned by one thread.
 #pragma once
 
 #include <cmath>

@@ -1,4 +1,5 @@
-// Cross entropy between logits and the next bytes, averaged over the tokens of one sample. Pure.
+// Cross entropy between logits and the next bytes, averaged over the tokens of one sample. Pure;
+// thread-safe.
 #pragma once
 
 #include <cmath>
@@ -9,7 +10,7 @@
 
 namespace rewire::trainer {
 
-// Turns logits into their gradient; gives the loss.
+// Replaces logits by their gradient; returns the loss.
 template <typename Real>
 double CrossEntropy(Matrix<Real>& logits, std::span<const uint8_t> targets) {
   double loss = 0;

@@ -19,7 +19,7 @@ namespace {
 
 constexpr Duration kRendezvous = seconds(60);
 
-// Where this process stands when it starts, from Rewire or from the environment.
+// The initial place of this process, from Rewire or from the environment.
 struct Entry {
   Place place;
   uint32_t member = 0;
@@ -89,15 +89,15 @@ absl::Status Train(const Args& args, StepLog& log) {
   const Model<float> model(args.model);
   REWIRE_ASSIGN_OR_RETURN(const std::unique_ptr<Device> device, Device::Open(place.local_rank));
   std::unique_ptr<TrainingState> state;
-  // Rewire must not reach for state that is gone: it lets go first, whichever way this ends.
+  // Detaches before the state is destroyed, on every path, because Rewire uses the state.
   const auto detach = absl::MakeCleanup([&session] { session.reset(); });
   const auto make_state = [&]() -> absl::Status {
     REWIRE_ASSIGN_OR_RETURN(state,
                             TrainingState::Create(args, *device, model, place.slots, place.slot));
     return absl::OkStatus();
   };
-  // A joiner says what it will hold before its communicator is built with the next world's: the
-  // plan of the change needs it. The others have nothing to say before their state is made.
+  // A joiner registers its state before its communicator is built with the next world's, because
+  // the change's plan needs the state. The other members register after their state exists.
   if (entry.joining) {
     REWIRE_RETURN_IF_ERROR(make_state());
     REWIRE_RETURN_IF_ERROR(session->Register(*state));
@@ -121,7 +121,7 @@ absl::Status Train(const Args& args, StepLog& log) {
   Trainer trainer(args, pass, *state, *comm, session.get(), log);
   REWIRE_ASSIGN_OR_RETURN(const Trainer::End end, trainer.Run(entry.joining));
   if (end == Trainer::End::kLeft) {
-    // To give back this process's memory takes a while; those who stay go first.
+    // Freeing this process's memory takes a while, so the remaining members get priority.
     setpriority(PRIO_PROCESS, 0, 10);
     return absl::OkStatus();
   }

@@ -1,4 +1,4 @@
-// The feed-forward part of a block: up by four, GELU, down. One thread.
+// The feed-forward part of a block: up by four, GELU, down. Owned by one thread.
 #pragma once
 
 #include "bench/trainer/ops.h"

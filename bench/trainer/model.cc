@@ -8,7 +8,7 @@
 namespace rewire::trainer {
 namespace {
 
-// Which draw of a sample's random numbers: the layer's index is mixed in beside it.
+// Numbers the draws of a sample's random numbers; the layer's index is mixed in separately.
 enum Op : uint64_t { kEmbedding = 0, kAttention = 1, kMlp = 2 };
 
 RandomKey DropoutKey(const RandomKey& sample, uint64_t layer, Op op) {

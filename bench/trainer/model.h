@@ -1,5 +1,5 @@
-// A small GPT over bytes: token and position embedding, pre-norm blocks, a tied or its own head.
-// Works on one sample at a time. Const after construction; one thread per call.
+// A small GPT over bytes: token and position embedding, pre-norm blocks, a tied or separate head.
+// Processes one sample at a time. Const after construction; thread-safe.
 #pragma once
 
 #include <optional>
@@ -33,7 +33,7 @@ class Model {
   explicit Model(const ModelShape& shape);
 
   [[nodiscard]] const ParameterLayout& layout() const { return layout_; }
-  // The value that element `index` of parameter p starts with.
+  // Returns the initial value of element `index` of parameter p.
   static double Initial(const Parameter& p, uint64_t index, uint64_t seed);
 
   // tokens: context + 1 bytes. Adds to gradients (nullptr: forward only). key is the sample's.

@@ -1,5 +1,5 @@
-// The small operations that layers are made of. Every sum runs in one fixed order that depends on
-// the shape alone, so that a sample's result is the same bits wherever it is computed. Pure.
+// The small operations of layers. Every sum runs in one fixed order that depends on the shape
+// alone, so that a sample's result has the same bits on every member. Pure; thread-safe.
 #pragma once
 
 #include <cmath>
@@ -19,7 +19,7 @@ Matrix<Real> Linear(const Matrix<Real>& x, const ConstMatrixMap<Real>& w,
   return y;
 }
 
-// Adds to dw and db; gives dx.
+// Adds to dw and db; returns dx.
 template <typename Real>
 Matrix<Real> LinearBackward(const Matrix<Real>& dy, const Matrix<Real>& x,
                             const ConstMatrixMap<Real>& w, MatrixMap<Real> dw, MatrixMap<Real> db) {
@@ -50,8 +50,8 @@ Matrix<Real> GeluBackward(const Matrix<Real>& dy, const Matrix<Real>& x) {
   });
 }
 
-// Zeroes elements with the given probability and scales the rest; its own backward pass, because
-// the mask is drawn again instead of kept.
+// Zeroes elements with the given probability and scales the others. The function is its own
+// backward pass, because the mask is drawn again instead of stored.
 template <typename Real>
 void Dropout(Matrix<Real>& x, double probability, const RandomKey& key) {
   if (probability <= 0) return;

@@ -1,5 +1,5 @@
-// AdamW with warm-up and cosine decay. Elementwise, so that a shard's result does not depend on
-// where the shard begins. Pure.
+// AdamW with warm-up and cosine decay. Elementwise, so that a shard's result does not depend on the
+// shard's start. Pure; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace rewire::trainer {
 struct Schedule {
   double rate = 3e-3;
   int warmup = 20;   // steps of linear rise
-  int decay = 2000;  // step at which the cosine has come down to a tenth
+  int decay = 2000;  // step at which the cosine has fallen to a tenth
   [[nodiscard]] double RateAt(uint64_t step) const;
 };
 
@@ -24,12 +24,12 @@ struct AdamStep {
                      double weight_decay);
 };
 
-// gradient is not changed. decays: 1 where weight decay applies.
+// gradient is not changed. decays: 1 if weight decay applies.
 void AdamUpdate(const AdamStep& s, std::span<const float> gradient, std::span<const uint8_t> decays,
                 std::span<float> master, std::span<float> first, std::span<float> second);
 
-// What an update does to the ballast: a function of (step, index, old value). `begin` is the index
-// of the first element.
+// Updates the ballast as a function of (step, index, old value). `begin` is the index of the first
+// element.
 void BallastUpdate(uint64_t step, uint64_t begin, std::span<float> values);
 float BallastInitial(uint64_t index);
 

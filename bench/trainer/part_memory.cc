@@ -8,7 +8,7 @@
 namespace rewire::trainer {
 namespace {
 
-// A tensor's memory is given back in parts of it that are no smaller than this.
+// A tensor's memory has at most this number of chunks, which are freed separately.
 constexpr size_t kMostChunks = 32;
 
 CUmemAllocationProp PropertiesOn(CUdevice device) {

@@ -1,8 +1,10 @@
 // Device memory of this member's part of one sharded tensor: address space for the whole tensor,
-// with memory behind the part alone. Every element has one address whatever the part is, so a part
-// grows and shrinks where it lies. cuMemMap does it, in chunks; others may map them by descriptors.
+// with memory for the part alone. An element's address does not depend on the part, so a part grows
+// and shrinks in place. cuMemMap maps the memory in chunks; other processes may map the chunks by
+// descriptor.
 //
-// Reach and Drop from Rewire's thread or the training thread, the rest from the training thread.
+// Reach and Drop are called by Rewire's thread or the training thread, the rest by the training
+// thread.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +20,7 @@ namespace rewire::trainer {
 
 class PartMemory {
  public:
-  // Whether the device maps memory so, and shares it.
+  // Returns whether the device can map memory in this way and share it.
   static bool SupportedBy(const Device& device);
   // For a tensor of `bytes`, of which bytes [begin, end) are this member's, zeroed.
   static absl::StatusOr<std::unique_ptr<PartMemory>> Create(const Device& device, uint64_t bytes,
@@ -27,13 +29,13 @@ class PartMemory {
 
   [[nodiscard]] CUdeviceptr at(uint64_t byte) const { return base_ + byte; }
 
-  // Has memory behind bytes [begin, end), too, until as many calls of Drop or Adopt have come as of
-  // Reach. False: there is none.
+  // Also maps memory for bytes [begin, end). The memory stays until each Reach has been matched by
+  // a call of Drop or Adopt. Returns false if there is no memory.
   bool Reach(uint64_t begin, uint64_t end);
   void Drop();
-  // Bytes [begin, end), which were reached, are the part from here on.
+  // Bytes [begin, end), which Reach() mapped, become the part.
   void Adopt(uint64_t begin, uint64_t end);
-  // Gives back what lies outside the part, unless somebody has reached for more.
+  // Frees memory outside the part, except memory that a Reach() still needs.
   void Trim();
 
  private:
@@ -46,7 +48,7 @@ class PartMemory {
   CUdeviceptr base_ = 0;
 
   Mutex mutex_;
-  std::vector<bool> mapped_ REWIRE_GUARDED_BY(mutex_);  // by chunk
+  std::vector<bool> mapped_ REWIRE_GUARDED_BY(mutex_);  // index: chunk
   uint64_t begin_ REWIRE_GUARDED_BY(mutex_) = 0;
   uint64_t end_ REWIRE_GUARDED_BY(mutex_) = 0;
   int reached_ REWIRE_GUARDED_BY(mutex_) = 0;

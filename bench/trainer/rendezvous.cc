@@ -39,7 +39,7 @@ absl::Status Serve(const Place& place, const ncclUniqueId& id, Time deadline) {
   for (int given = 1; given < place.slots;) {
     UniqueFd peer;
     REWIRE_RETURN_IF_ERROR(ToStatus(Accept(listener.get(), deadline, &peer)));
-    // A stranger on the port gets nothing and does not count.
+    // An unauthenticated peer on the port gets nothing and does not count.
     char greeting[sizeof kGreeting];
     const Time soon = std::min(deadline, Now() + seconds(2));
     if (!ReceiveAll(peer.get(), greeting, sizeof greeting, soon).ok() ||

@@ -1,5 +1,6 @@
-// How members of an unmodified job share one ncclUniqueId: slot 0 listens at
-// MASTER_ADDR:MASTER_PORT, the others fetch it. At start only; every wait has a deadline.
+// Shares one ncclUniqueId between the members of an unmodified job: slot 0 listens at
+// MASTER_ADDR:MASTER_PORT, the others fetch the id. Called only at the start, by one thread; every
+// wait has a deadline.
 #pragma once
 
 #include <functional>
@@ -11,8 +12,8 @@
 
 namespace rewire::trainer {
 
-// The place of this process, from RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT; a process
-// without them is a world of its own.
+// The place of this process, from RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT. A process
+// without these variables is a world of its own.
 struct Place {
   int slot = 0;
   int slots = 1;

@@ -1,5 +1,5 @@
 // Rewire's C interface, found at run time: without an agent the trainer needs no library of Rewire.
-// Immutable once loaded.
+// Immutable after loading; thread-safe.
 #pragma once
 
 #include "absl/status/statusor.h"

@@ -1,5 +1,5 @@
-// Random numbers by counter: a pure function of (seed, step, sample, layer, op, element). No state:
-// whoever computes a sample, in whatever world, draws the same numbers. Thread-safe.
+// Random numbers by counter: a pure function of (seed, step, sample, layer, op, element), without
+// state. Every member, in any world, draws the same numbers for a sample. Thread-safe.
 #pragma once
 
 #include <cmath>
@@ -18,7 +18,7 @@ class RandomKey {
   [[nodiscard]] RandomKey Child(uint64_t part) const { return RandomKey(MixWord(key_, part)); }
 
   [[nodiscard]] uint64_t Bits(uint64_t element) const { return MixWord(key_, element); }
-  // In [0, 1), a multiple of 2^-24.
+  // Returns a value in [0, 1), a multiple of 2^-24.
   [[nodiscard]] double Uniform(uint64_t element) const {
     return static_cast<double>(Bits(element) >> 40) * 0x1p-24;
   }

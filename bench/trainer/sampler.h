@@ -1,5 +1,5 @@
-// The training text, and which window of it a global sample is: a hash of (seed, step, index), so
-// that data does not depend on the world. Immutable after Open; thread-safe.
+// The training text and the window of each global sample: a hash of (seed, step, index), so that
+// data does not depend on the world. Immutable after Open; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ class Sampler {
   // one window.
   static absl::StatusOr<Sampler> Open(const std::string& path, int context, uint64_t seed);
 
-  // context + 1 bytes.
+  // Returns context + 1 bytes.
   [[nodiscard]] std::span<const uint8_t> Window(uint64_t step, uint64_t index) const;
   [[nodiscard]] size_t size() const { return text_.size(); }
 

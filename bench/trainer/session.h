@@ -1,5 +1,5 @@
-// This process's attachment to Rewire: what its state is, and the update boundary. The training
-// thread; Rewire's own thread asks for memory through it.
+// This process's attachment to Rewire: its registered state, and the update boundary. Owned by the
+// training thread; Rewire's own thread requests memory through it.
 #pragma once
 
 #include <functional>
@@ -22,9 +22,9 @@ class RewireSession {
 
   absl::StatusOr<rewireWorld_t> World();
   absl::StatusOr<ncclUniqueId> UniqueId(const char* name);
-  // Every tensor of the state; it must outlive the session.
+  // Registers every tensor of the state, which must outlive the session.
   absl::Status Register(TrainingState& state);
-  // Once per step. An update that fails is reported by Rewire's outcome or status.
+  // Call once per step. Rewire's outcome or status reports an update that fails.
   absl::StatusOr<rewireOutcome_t> Update(const std::function<absl::Status()>& update);
   absl::StatusOr<rewireOutcome_t> Recover();
 

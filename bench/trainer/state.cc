@@ -65,7 +65,7 @@ absl::Status TrainingState::Allocate(uint64_t ballast_elements) {
   gradient.element_bytes = gradient_bytes;
   gradient.sharded = zero1_;
   gradient.transient = true;
-  // A reduce-scatter writes a whole chunk, also where the part is shorter.
+  // A reduce-scatter writes a whole chunk, even if the part is shorter.
   gradient.capacity = padded * gradient_bytes;
   REWIRE_ASSIGN_OR_RETURN(gradient.buffer, DeviceBuffer::Allocate(device_, gradient.capacity));
   gradient.data = gradient.buffer.at();
@@ -175,7 +175,7 @@ absl::Status TrainingState::HashPart(const StateTensor& tensor, uint64_t salt,
 
 absl::StatusOr<uint64_t> TrainingState::Hash(Communicator& comm) {
   uint64_t sum = 0, salt = 0;
-  // What is whole everywhere is counted once.
+  // A tensor that every member holds whole is counted once.
   for (const auto& [name, tensor] : tensors) {
     ++salt;
     if (tensor.transient || (!tensor.sharded && slot != 0)) continue;

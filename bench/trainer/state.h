@@ -1,6 +1,6 @@
-// Everything a member trains: weights, optimizer state, ballast and gradients on the device, the
-// progress and the volatile buffer on the host. The training thread owns it; NewPart and ReachPart
-// are called from Rewire's.
+// The complete training state: weights, optimizer state, ballast and gradients on the device, the
+// progress and the volatile buffer on the host. Owned by the training thread; Rewire's thread calls
+// NewPart and ReachPart.
 #pragma once
 
 #include <array>
@@ -21,9 +21,9 @@ namespace rewire::trainer {
 
 inline constexpr int kMaxSlots = 1024;
 
-// Equal on all members at an update boundary; a joiner finds here what it was not there for.
+// Equal on all members at an update boundary; a joiner reads the earlier history from it.
 struct Progress {
-  uint64_t step = 0;  // updates applied: the step that is next
+  uint64_t step = 0;  // updates applied: the number of the next step
   int64_t loss_sum = 0;
   int64_t activation_sum = 0;
   int64_t nonfinite = 0;  // samples of this step whose gradient was not finite
@@ -32,7 +32,7 @@ struct Progress {
 inline constexpr size_t kProgressWords = sizeof(Progress) / 8;
 
 // The volatile buffer: a running mean of activations. The mean after step s lies at s % 4, so that
-// a step that is repeated finds what it began with.
+// a repeated step finds its initial value.
 using RunningMean = std::array<double, 4>;
 
 struct Range {
@@ -47,7 +47,7 @@ struct StateTensor {
   bool sharded = false;
   bool transient = false;
   size_t capacity = 0;  // bytes of every part; 0: what the part needs
-  // Sharded constant state has memory that grows and shrinks in place, where the device can.
+  // Sharded constant state has memory that grows and shrinks in place, if the device supports it.
   std::unique_ptr<PartMemory> memory;
   DeviceBuffer buffer;   // otherwise
   CUdeviceptr data = 0;  // this member's part
@@ -62,7 +62,7 @@ class TrainingState {
                                                                const Model<float>& model, int slots,
                                                                int slot);
 
-  // Of `elements`, what this member holds of a tensor that ZeRO shards.
+  // Returns this member's part of a tensor of `elements` elements that ZeRO shards.
   [[nodiscard]] Range Part(uint64_t elements) const;
   // Elements per slot in a reduce-scatter or all-gather: the padded part.
   [[nodiscard]] uint64_t Chunk() const { return (elements() + slots - 1) / slots; }
@@ -70,22 +70,22 @@ class TrainingState {
   [[nodiscard]] bool exact() const { return exact_; }
   [[nodiscard]] bool zero1() const { return zero1_; }
 
-  // What every member starts from.
+  // Sets the initial state, which is equal on every member.
   absl::Status Initialise(Communicator& comm, uint64_t seed);
   // Makes bf16 weights from `masters` (this member's part), gathers all and refreshes the host's.
   absl::Status PublishWeights(Communicator& comm, const float* masters);
   absl::Status PublishLoadedWeights(Communicator& comm);
-  // The host's weights from the device's.
+  // Refreshes the host's weights from the device's.
   absl::Status RefreshWeights();
-  // Sum over all members of every element's hash: the same in every world.
+  // Returns the sum over all members of every element's hash: the same in every world.
   absl::StatusOr<uint64_t> Hash(Communicator& comm);
 
-  // Memory for another part of a tensor, elements [begin, end) of it where that is asked: in place,
-  // or else elsewhere. Any thread.
+  // Provide memory for another part of a tensor: ReachPart in place, for elements [begin, end);
+  // NewPart elsewhere. Thread-safe.
   [[nodiscard]] bool ReachPart(const std::string& tensor, Range elements);
   [[nodiscard]] void* NewPart(const std::string& tensor, uint64_t bytes) const;
   void FreePart(const std::string& tensor, void* part);
-  // The part is another one from here on. Memory is freed later, not while the job stands.
+  // Makes the part current. The old memory is freed later, not while the job is paused.
   void AdoptPart(const std::string& tensor, void* part, Range elements);
   ~TrainingState();
 
@@ -93,11 +93,11 @@ class TrainingState {
   int slot = 0;
   Progress progress;
   RunningMean running{};
-  // "master", "first", "second", "ballast", "gradient"; and the weights, which are whole
-  // everywhere.
+  // "master", "first", "second", "ballast", "gradient"; and the weights, which every member holds
+  // whole.
   std::map<std::string, StateTensor> tensors;
   DeviceBuffer weights;        // bf16, room for padding
-  DeviceBuffer full_gradient;  // what is reduced, room for padding
+  DeviceBuffer full_gradient;  // the unreduced gradient, room for padding
   DeviceBuffer small;          // eight 64-bit words for small reductions
   AlignedVector<float> host_weights;
   std::vector<uint8_t> decays;
@@ -106,8 +106,8 @@ class TrainingState {
   PinnedArray<float> master_host, first_host, second_host;
 
   [[nodiscard]] const Device& device() const { return device_; }
-  // At the end of every step: gives back the parts that were old when the step before ended, so
-  // that no member does it while another still enters the new world.
+  // Called at the end of every step: frees the parts that were already old at the end of the
+  // previous step. No member then frees memory while another still enters the new world.
   void FreeOldParts();
   // Adds the first `count` words of small_host over all members.
   absl::Status ReduceSmall(Communicator& comm, size_t count);
@@ -123,13 +123,13 @@ class TrainingState {
   bool exact_;
   bool zero1_;
   PinnedArray<uint16_t> weight_bits_;
-  // What a change leaves behind: buffers to free, memory to trim.
+  // The remains of a change: buffers to free, memory to trim.
   struct OldParts {
     std::vector<DeviceBuffer> buffers;
     std::vector<PartMemory*> reduced;
   };
   OldParts old_parts_;      // of this step's change
-  OldParts retired_parts_;  // of the step's before
+  OldParts retired_parts_;  // of the previous step's change
   std::thread freeing_;     // old parts, one change at a time
 };
 

@@ -31,7 +31,7 @@ int64_t ThreadCpuNs() { return Clock(CLOCK_THREAD_CPUTIME_ID); }
 int64_t ProcessStartNs() {
   std::ifstream file("/proc/self/stat");
   const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  // The name in parentheses may contain anything; the start is the 20th field behind it.
+  // The name in parentheses may contain anything; the start time is the 20th field after the name.
   const size_t name_end = text.rfind(')');
   if (name_end == std::string::npos) return MonotonicNs();
   std::istringstream fields(text.substr(name_end + 1));
@@ -72,7 +72,7 @@ void StepLog::Phase(std::string_view name, int64_t wall_ns) {
 
 void StepLog::Step(const StepRow& r) {
   if (!file_.valid()) return;
-  // A loss that is not finite has no JSON number.
+  // JSON has no number for a loss that is not finite.
   const std::string loss = r.loss - r.loss == 0 ? absl::StrFormat("%.9g", r.loss) : "null";
   Write(absl::StrFormat(
       "{\"kind\":\"step\",\"step\":%u,\"loss\":%s,\"bits\":\"%s\",\"wall_ns\":%d,\"step_ns\":%d,"
@@ -91,7 +91,7 @@ void StepLog::Event(std::string_view kind, uint64_t step, uint64_t epoch, uint64
 }
 
 void StepLog::Write(const std::string& line) {
-  // A full disk must not end the training: the row is lost.
+  // A full disk must not end the training: this row and all later rows are lost.
   if (write(file_.get(), line.data(), line.size()) < 0) file_.reset();
 }
 

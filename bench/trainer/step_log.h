@@ -1,5 +1,5 @@
-// The JSON lines that a run leaves: phases of the start, and one row per step. Every row is written
-// at once, whole, so that a reader can follow and a kill loses nothing. One thread.
+// The JSON lines that a run writes: phases of the start, and one row per step. Every row is written
+// at once and whole, so that a reader can follow and a kill loses nothing. Owned by one thread.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace rewire::trainer {
 
 int64_t MonotonicNs();
 int64_t ThreadCpuNs();
-// When the kernel made this process, on the monotonic clock, to its clock tick.
+// Returns the start time of this process on the monotonic clock, to the kernel's clock tick.
 int64_t ProcessStartNs();
 
 struct StepRow {
@@ -26,7 +26,7 @@ struct StepRow {
   int slot = 0;
   uint64_t epoch = 0;
   std::string_view outcome;
-  uint64_t repeats = 0;  // times this step's work was thrown away before
+  uint64_t repeats = 0;  // number of times that this step's work was discarded
   uint64_t pause_ns = 0;
   uint64_t bytes_in = 0;
   uint64_t bytes_out = 0;
@@ -37,12 +37,12 @@ std::string LossBits(double loss);
 
 class StepLog {
  public:
-  // Before Open, phases wait; without Open everything is dropped.
+  // Before Open, phases are buffered; without Open everything is dropped.
   void Phase(std::string_view name, int64_t wall_ns);
-  // {member} in the path is replaced.
+  // Replaces {member} in the path.
   absl::Status Open(std::string path, uint32_t member);
   void Step(const StepRow& row);
-  // The member left, or a step was thrown away.
+  // Logs that the member left, or that a step was discarded.
   void Event(std::string_view kind, uint64_t step, uint64_t epoch, uint64_t pause_ns);
 
  private:

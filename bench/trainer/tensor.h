@@ -1,5 +1,5 @@
-// Row-major matrices, and the flat array of parameters that they are views of. For the layers and
-// the model; one thread.
+// Row-major matrices, which are views of one flat array of parameters. Used by the layers and the
+// model. Thread-compatible.
 #pragma once
 
 #include <Eigen/Core>
@@ -16,7 +16,7 @@ using MatrixMap = Eigen::Map<Matrix<Real>, Eigen::Aligned16>;
 template <typename Real>
 using ConstMatrixMap = Eigen::Map<const Matrix<Real>, Eigen::Aligned16>;
 
-// An array whose start is aligned as MatrixMap wants it.
+// An array whose start has the alignment that MatrixMap requires.
 template <typename Real>
 using AlignedVector = std::vector<Real, Eigen::aligned_allocator<Real>>;
 
@@ -25,14 +25,14 @@ struct Parameter {
   int rows = 0;
   int cols = 0;
   uint64_t offset = 0;   // elements, a multiple of 16: every view is aligned
-  double deviation = 0;  // of the normal distribution it starts from; 0: a constant
+  double deviation = 0;  // of its initial normal distribution; 0: a constant
   double constant = 0;
   bool decays = false;  // weight decay applies
 
   [[nodiscard]] uint64_t size() const { return static_cast<uint64_t>(rows) * cols; }
 };
 
-// One index into the layout; what a layer keeps of its parameters.
+// An index into the layout, which a layer stores for each of its parameters.
 using ParameterId = int;
 
 class ParameterLayout {
@@ -45,7 +45,7 @@ class ParameterLayout {
   }
   [[nodiscard]] const Parameter& at(ParameterId id) const { return parameters_[id]; }
   [[nodiscard]] const std::vector<Parameter>& all() const { return parameters_; }
-  // Of the flat array, padding included. Padding is zero and stays zero.
+  // Size of the flat array, padding included. Padding is zero and stays zero.
   [[nodiscard]] uint64_t elements() const { return elements_; }
 
  private:

@@ -89,7 +89,7 @@ absl::StatusOr<Trainer::End> Trainer::Run(bool joining) {
     joining = false;
     absl::StatusOr<rewireOutcome_t> ended = reduced.ok() ? Boundary() : Recover(reduced);
     const bool failed = !reduced.ok() || !ended.ok();
-    // The update reduces and gathers, too: a loss may be met there first.
+    // The update also reduces and gathers: a loss may first appear there.
     if (reduced.ok() && !ended.ok()) ended = Recover(ended.status());
     REWIRE_ASSIGN_OR_RETURN(const rewireOutcome_t outcome, std::move(ended));
     if (outcome.kind == rewireLeave) {

@@ -1,6 +1,6 @@
 // The training loop: a gradient pass, then the update boundary, until the last step. With Rewire
-// the boundary is rewireUpdate() and the world may be another one behind it; without, it is the
-// update. The training thread only.
+// the boundary is rewireUpdate(), and the world may have changed afterwards; without Rewire the
+// boundary is the update. Owned by the training thread.
 #pragma once
 
 #include "absl/status/statusor.h"
@@ -20,9 +20,9 @@ class Trainer {
 
   enum class End { kDone, kLeft };
 
-  // joining: the first thing is the others' update, whose gradient comes with it.
+  // joining: the run begins with the others' update, whose gradient arrives with it.
   absl::StatusOr<End> Run(bool joining);
-  // The loss of the last step.
+  // Returns the loss of the last step.
   [[nodiscard]] double Loss() const;
 
  private:
@@ -30,7 +30,7 @@ class Trainer {
     int64_t wall_ns;
     int64_t cpu_ns;
   };
-  // The update boundary, or the way back from a failed gradient pass.
+  // Runs the update boundary, or the recovery from a failed gradient pass.
   absl::StatusOr<rewireOutcome_t> Boundary();
   absl::StatusOr<rewireOutcome_t> Recover(const absl::Status& why);
   absl::Status ThrowAway(uint64_t step, const rewireOutcome_t& outcome);
@@ -43,7 +43,7 @@ class Trainer {
   RewireSession* session_;
   StepLog& log_;
   uint64_t epoch_ = 0;
-  uint64_t thrown_step_ = 0;  // whose work was thrown away last, and how often
+  uint64_t thrown_step_ = 0;  // the step whose work was last discarded, and how often
   uint64_t thrown_ = 0;
 };
 

@@ -10,7 +10,7 @@
 namespace rewire::trainer {
 namespace {
 
-// This member's part of the mean gradient, as floats.
+// Returns this member's part of the mean gradient, as floats.
 std::vector<float> MeanGradient(const Args& args, const TrainingState& state, uint64_t count) {
   std::vector<float> mean(count);
   const double samples = static_cast<double>(args.batch) * args.accumulate;
@@ -75,7 +75,7 @@ absl::Status ApplyUpdate(const Args& args, TrainingState& state, Communicator& c
                                           }));
     }
   }
-  // Also after a skipped step: a member that has just joined has no weights on its host yet.
+  // Also runs after a skipped step: a member that has just joined has no weights on its host yet.
   REWIRE_RETURN_IF_ERROR(state.PublishWeights(comm, state.master_host.data()));
   state.progress.step = step + 1;
   return absl::OkStatus();

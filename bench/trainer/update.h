@@ -1,6 +1,6 @@
-// The update: everything that changes weights and optimizer state, from the reduced gradient and
-// the progress alone, so that a member that joined at this boundary can run it too. The training
-// thread only.
+// The update changes weights and optimizer state. It depends only on the reduced gradient and the
+// progress, so that a member that joined at this boundary can also run it. Owned by the training
+// thread.
 #pragma once
 
 #include "absl/status/status.h"
@@ -9,7 +9,7 @@
 namespace rewire::trainer {
 
 // Clips, steps AdamW and the ballast, gathers the weights, advances the progress. A step whose
-// gradient was not finite changes nothing but the progress.
+// gradient is not finite changes only the progress.
 absl::Status ApplyUpdate(const Args& args, TrainingState& state, Communicator& comm);
 
 }  // namespace rewire::trainer

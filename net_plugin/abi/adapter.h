@@ -1,5 +1,5 @@
-// What the adapters of all ABI versions share: thin functions from NCCL's signatures to the core's
-// table. Every one may be called before init succeeded, or after it failed.
+// The adapters' shared part: thin functions from NCCL's signatures to the core's table. NCCL may
+// call each function before init has succeeded or after init has failed. Threads: see core_abi.h.
 #pragma once
 
 #include <algorithm>
@@ -54,7 +54,7 @@ ncclResult_t MakeVDevice(int* device, VirtualDevice<kDevices>* v) noexcept {
   return Core()->make_virtual(device, v->devices, v->count);
 }
 
-// From here on NCCL has an object that the core made.
+// NCCL calls the functions below only with objects that the core has made.
 inline ncclResult_t AcceptOn(void* listener, void** receiver, void** device_handle) noexcept {
   if (device_handle != nullptr) *device_handle = nullptr;
   return Core()->accept(listener, receiver);
@@ -88,7 +88,7 @@ inline ncclResult_t Isend(void* sender, void* data, size_t bytes, int tag, void*
 
 inline ncclResult_t Irecv(void* receiver, int count, void** data, size_t* bytes, int* tags,
                           void** mrs, void**, void** request) noexcept {
-  // kOptionalRecvCompletion may stand there: completing anyway is always right.
+  // *request may hold kOptionalRecvCompletion; the core may complete the request anyway.
   *request = nullptr;
   return Core()->irecv(receiver, count, data, bytes, tags, mrs, request);
 }
@@ -108,7 +108,7 @@ inline ncclResult_t Finalize(void* context) noexcept {
   return Core() == nullptr ? ncclSuccess : Core()->finalize(context);
 }
 
-// v8 to v10 are initialised once in a process and have no context: they share one.
+// ABI v8 to v10 initialise once per process without a context; they share one process context.
 ncclResult_t InitProcess(int abi, Logger log) noexcept;
 void* ProcessContext() noexcept;
 
@@ -120,7 +120,7 @@ inline ncclResult_t ConnectInProcess(int device, void* handle, void** sender,
   return ConnectIn(ProcessContext(), device, handle, sender, device_handle);
 }
 
-// v11 and v12.
+// ABI v11 and v12 create one context per communicator.
 template <int kAbi>
 ncclResult_t Init(void** context, uint64_t comm_id, CommConfig* config, Logger log,
                   Profiler) noexcept {

@@ -14,7 +14,7 @@ namespace rewire::net {
 namespace {
 
 constexpr int kNcclWarn = 2;
-constexpr unsigned long kNcclNet = 16;  // the subsystem NET
+constexpr unsigned long kNcclNet = 16;  // NCCL's subsystem NET
 
 std::atomic<const NetTable*> core{nullptr};
 std::atomic<void*> process_context{nullptr};

@@ -1,15 +1,15 @@
-// The core of the net plugin (librewire-net.so), opened from beside the file that NCCL opened. Any
-// thread; stays for the life of the process.
+// Opens the core of the net plugin (librewire-net.so) from the directory of the file that NCCL
+// opened. Thread-safe. The core stays loaded until the process ends.
 #pragma once
 
 #include "net_plugin/core_abi.h"
 
 namespace rewire::net {
 
-// Null before LoadCore() has succeeded.
+// Returns null before LoadCore() has succeeded.
 const NetTable* Core() noexcept;
-// ncclSystemError when there is none to open: said once, with the paths. With
-// REWIRE_DISABLE=1 or a wrong setting NCCL is told that this plugin cannot serve.
+// Opens the core. Returns ncclSystemError if the core cannot be opened, with REWIRE_DISABLE=1, or
+// with a wrong setting. The first failure logs the reason, for NCCL also, with the paths.
 ncclResult_t LoadCore(Logger log) noexcept;
 
 }  // namespace rewire::net

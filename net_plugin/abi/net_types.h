@@ -1,5 +1,5 @@
-// The structs of NCCL's net plugin ABI, v8 (NCCL 2.20) to v12 (NCCL 2.30), declared afresh from its
-// published facts. NCCL reads the ncclNetPlugin_vN symbols as these.
+// The structs of NCCL's net plugin ABI, v8 (NCCL 2.20) to v12 (NCCL 2.30), declared from its
+// published facts. NCCL reads the ncclNetPlugin_vN symbols as these structs.
 #pragma once
 
 #include <cstddef>
@@ -9,13 +9,13 @@
 
 namespace rewire::net {
 
-// As irecv's *request on entry: the caller watches the data itself.
+// irecv's *request has this value on entry if the caller watches the data itself.
 inline constexpr uintptr_t kOptionalRecvCompletion = 1;
 
 using Profiler = ncclResult_t (*)(void** handle, int type, void* parent, int64_t plugin,
                                   void* data);
 
-struct CommConfig {  // v10 and later
+struct CommConfig {  // since v10
   int traffic_class;
 };
 
@@ -30,7 +30,7 @@ struct PropertiesV8 {
   float latency;
   int max_comms;
   int max_recvs;
-  int net_device_type;  // 0: the host does it
+  int net_device_type;  // 0: the host drives the NIC
   int net_device_version;
 };
 
@@ -40,7 +40,7 @@ struct VirtualDevice {
   int devices[kDevices];
 };
 
-struct PropertiesV9 {  // v10, too
+struct PropertiesV9 {  // v9 and v10
   char* name;
   char* pci_path;
   uint64_t guid;
@@ -101,7 +101,7 @@ struct PropertiesV12 {
   int16_t plane;
 };
 
-// What no version changed, around isend and irecv.
+// These signatures are the same in all versions.
 using RegMr = ncclResult_t (*)(void* comm, void* data, size_t bytes, int type, void** mr);
 using RegMrDmaBuf = ncclResult_t (*)(void* comm, void* data, size_t bytes, int type,
                                      uint64_t offset, int fd, void** mr);
@@ -161,7 +161,7 @@ struct NetV9 {
   ncclResult_t (*make_v_device)(int* device, VirtualDevice<4>* properties);
 };
 
-// isend and irecv since v10.
+// The signatures of isend and irecv since v10.
 using IsendV10 = ncclResult_t (*)(void* sender, void* data, size_t bytes, int tag, void* mr,
                                   void* profile, void** request);
 using IrecvV10 = ncclResult_t (*)(void* receiver, int count, void** data, size_t* bytes, int* tags,
@@ -191,7 +191,7 @@ struct NetV10 {
   ncclResult_t (*make_v_device)(int* device, VirtualDevice<4>* properties);
 };
 
-// v11 and v12: a context per communicator.
+// v11 and v12 pass a context per communicator.
 template <typename Properties, int kDevices>
 struct NetWithContext {
   const char* name;

@@ -1,4 +1,4 @@
-// Net ABI v10 (NCCL 2.26 and 2.27): profiler handles, the traffic class comes with connect.
+// Exports net ABI v10 (NCCL 2.26 and 2.27): profiler handles; connect() passes the traffic class.
 #include "net_plugin/abi/adapter.h"
 
 namespace rewire::net {

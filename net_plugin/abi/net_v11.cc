@@ -1,4 +1,4 @@
-// Net ABI v11 (NCCL 2.28 and 2.29): a context per communicator.
+// Exports net ABI v11 (NCCL 2.28 and 2.29): one context per communicator.
 #include "net_plugin/abi/adapter.h"
 
 using namespace rewire::net;

@@ -1,4 +1,4 @@
-// Net ABI v12 (since NCCL 2.30): eight devices per virtual one, rails and planes.
+// Exports net ABI v12 (since NCCL 2.30): eight devices per virtual device, rails and planes.
 #include "net_plugin/abi/adapter.h"
 
 using namespace rewire::net;

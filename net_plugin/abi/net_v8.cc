@@ -1,4 +1,4 @@
-// Net ABI v8 (NCCL 2.20 to 2.23): sizes are int, initialised once in a process.
+// Exports net ABI v8 (NCCL 2.20 to 2.23): sizes are int; one initialisation per process.
 #include "net_plugin/abi/adapter.h"
 
 namespace rewire::net {

@@ -1,4 +1,4 @@
-// Net ABI v9 (NCCL 2.24 and 2.25): sizes are size_t, virtual devices.
+// Exports net ABI v9 (NCCL 2.24 and 2.25): sizes are size_t; virtual devices.
 #include "net_plugin/abi/adapter.h"
 
 namespace rewire::net {

@@ -1,5 +1,5 @@
-// The core's table: NCCL's void* on one side, objects and absl::Status on the other. Nothing is
-// thrown across it.
+// The core's table: converts between NCCL's void* and the core's objects, and from absl::Status to
+// NCCL's results. No exception crosses the table. Threads: see core_abi.h.
 #include <algorithm>
 #include <memory>
 
@@ -9,7 +9,7 @@
 namespace rewire::net {
 namespace {
 
-// The one place where a status becomes NCCL's number.
+// Only this function converts a status to NCCL's number.
 ncclResult_t ToNccl(const absl::Status& status) {
   switch (status.code()) {
     case absl::StatusCode::kOk:
@@ -31,7 +31,7 @@ ncclResult_t ToNccl(const absl::Status& status) {
   }
 }
 
-// Of calls that happen once for a connection; Isend, Irecv and Test say what failed themselves.
+// Logs the failure of a call that runs once per connection. Isend, Irecv and Test log their own.
 ncclResult_t Said(const char* call, const absl::Status& status) {
   if (!status.ok()) {
     REWIRE_WARN("net plugin: %s: %s", call, std::string(status.message()).c_str());
@@ -43,13 +43,13 @@ ncclResult_t Init(void** context, uint64_t, int, int abi, Logger log) noexcept {
   const absl::StatusOr<Net*> net = Net::Get();
   if (!net.ok()) return Said("init", net.status());
   (*net)->SayStart(abi, log);
-  // All communicators of a process share what there is.
+  // All communicators of a process share one context.
   static char all;
   *context = &all;
   return ncclSuccess;
 }
 
-// NCCL calls it after a failed init, too, with whatever stood there.
+// NCCL also calls Finalize after a failed init, with an undefined context.
 ncclResult_t Finalize(void*) noexcept { return ncclSuccess; }
 
 ncclResult_t Devices(int* count) noexcept {
@@ -103,7 +103,7 @@ ncclResult_t Accept(void* listener, void** receiver) noexcept {
   return ncclSuccess;
 }
 
-// NCCL hands out senders and receivers as void*: what stands behind both is a Comm.
+// NCCL passes senders and receivers as void*; both are Comm objects.
 Comm* CommOf(void* comm) { return static_cast<Comm*>(comm); }
 
 ncclResult_t Reg(void* comm, void* data, size_t bytes, int type, void** mr) noexcept {

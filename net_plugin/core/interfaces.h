@@ -1,8 +1,8 @@
-// The network interfaces that may carry traffic, chosen by NCCL's rules: NCCL_SOCKET_IFNAME
-// ("eth,ib": names that begin so; "=eth0": exactly; "^docker,lo": none of these) and
-// NCCL_SOCKET_FAMILY (AF_INET, AF_INET6). Without a name the first of these that finds one: names
-// that begin with "ib"; the one in the subnet of NCCL_COMM_ID; any but docker*, lo* and virbr*;
-// docker*; lo*; virbr*. Choose() is pure.
+// Chooses the network interfaces that may carry traffic, by NCCL's rules. Thread-safe.
+// NCCL_SOCKET_IFNAME selects by name ("eth,ib": prefixes; "=eth0": exact name; "^docker,lo": all
+// but these prefixes), NCCL_SOCKET_FAMILY by family (AF_INET, AF_INET6). Without a name, the first
+// rule that matches decides: prefix "ib"; the subnet of NCCL_COMM_ID; any but docker*, lo* and
+// virbr*; docker*; lo*; virbr*. Choose() is pure.
 #pragma once
 
 #include <sys/socket.h>
@@ -22,27 +22,26 @@ struct Interface {
   std::string name;
   sockaddr_storage address{};  // port 0
   sockaddr_storage netmask{};  // of the same family
-  std::string pci_path;        // empty: not on a bus
-  int speed_mbps = 0;          // 0: not known
+  std::string pci_path;        // empty: the interface is on no bus
+  int speed_mbps = 0;          // 0: unknown
 };
 
-inline constexpr size_t kMostInterfaces = 16;  // as NCCL has
+inline constexpr size_t kMostInterfaces = 16;  // NCCL's limit
 
-// The values of the variables, empty when not set.
+// The values of the environment variables; empty if unset.
 struct InterfaceRules {
   std::string names;
   std::string family;
-  std::optional<sockaddr_storage> root;  // NCCL_COMM_ID's address
+  std::optional<sockaddr_storage> root;  // the address in NCCL_COMM_ID
 
-  // NCCL takes one character for none.
+  // NCCL ignores a name of one character.
   [[nodiscard]] bool named() const { return names.size() > 1; }
 };
 
-// All that are up and running and have an address of IPv4 or IPv6, in the kernel's order.
+// Lists all interfaces that are up, running and have an IPv4 or IPv6 address, in kernel order.
 absl::StatusOr<std::vector<Interface>> ListInterfaces();
-// The rules of this process's environment.
 InterfaceRules RulesFromEnvironment();
-// One per name, at most kMostInterfaces.
+// Returns at most one interface per name and at most kMostInterfaces in total.
 absl::StatusOr<std::vector<Interface>> Choose(const std::vector<Interface>& all,
                                               const InterfaceRules& rules);
 

@@ -19,7 +19,7 @@ namespace {
 
 constexpr int kNcclInfo = 3;
 constexpr unsigned long kNcclInitNet = 1 | 16;  // the subsystems INIT and NET
-// What NCCL takes for an interface that does not tell its speed.
+// NCCL assumes this speed for an interface that does not report its speed.
 constexpr int kDefaultMbps = 10000;
 constexpr size_t kMostMessageBytes = size_t{1} << 30;
 
@@ -32,7 +32,7 @@ absl::StatusOr<Key> JobKey() {
                    " characters: must be 32 to 64 hexadecimal digits, not all zero"));
 }
 
-// Whether the driver of NVIDIA's GPUs gives its memory to RDMA devices by address.
+// Tells whether NVIDIA's kernel driver lets RDMA devices register GPU memory by address.
 bool PeerMemory() {
   struct stat found {};
   return stat("/sys/module/nvidia_peermem/version", &found) == 0 ||
@@ -91,8 +91,8 @@ void Net::Add(const std::vector<std::shared_ptr<Nic>>& nics, std::vector<int> pa
   if (PeerMemory()) d.support |= kPtrCuda;
   d.pci_path = nics[0]->device().info().pci_path;
   d.parts = std::move(parts);
-  // Each begins with the one behind it: what a failed one leaves does not all go to the same. Where
-  // two hosts are alike, both sides of a link go on to the same one.
+  // Each device's fallback list begins with the next port, so that the traffic of several failed
+  // ports is spread. On two identical hosts, both sides of a link choose the same fallback port.
   std::vector<std::shared_ptr<Nic>> others = ports_;
   std::rotate(others.begin(), std::find(others.begin(), others.end(), nics.back()), others.end());
   std::erase_if(others, [&](const auto& other) {
@@ -136,7 +136,7 @@ absl::StatusOr<int> Net::MakeVirtual(std::span<const int> devices) {
   return static_cast<int>(devices_.size()) - 1;
 }
 
-// More streams where one connection cannot fill the wire, or nothing says that it can.
+// Uses several streams if one connection cannot fill the wire, or if the speed is unknown.
 int Net::StreamsOf(const Interface& interface) const {
   if (!Workers::Get().ok()) return 1;
   if (streams_ > 0) return streams_;
@@ -178,7 +178,7 @@ absl::StatusOr<DeviceProperties> Net::Properties(int device) const {
   if (d.adapter == nullptr) p.guid = static_cast<uint64_t>(device);
   p.pci_path = d.pci_path.empty() ? nullptr : d.pci_path.c_str();
   p.ptr_support = d.support;
-  p.latency_us = 0;  // NCCL has a figure of its own for networks
+  p.latency_us = 0;  // NCCL has its own default for networks
   p.device_count = 1;
   p.devices[0] = device;
   if (!d.parts.empty()) {
@@ -229,7 +229,7 @@ absl::StatusOr<std::unique_ptr<Sender>> Net::Connect(int device, void* handle) {
   if (!link.ok()) return link.status();
   EncodeAddress(*address, handle);
   if (*link == nullptr) return nullptr;
-  // Where nobody has said how many streams there are to be, they are used where that is faster.
+  // Without a configured number of streams, the sender measures whether several are faster.
   return std::make_unique<SocketSender>(*std::move(link), &links_,
                                         streams_ > 0 ? Splitting::kAll : Splitting::kMeasured);
 }

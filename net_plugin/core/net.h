@@ -1,5 +1,6 @@
-// The plugin in this process: its devices and what they share. Made at the first init, stays for
-// ever: NCCL may unload and load the plugin between communicators. Any thread.
+// The net plugin in this process: its devices and their shared state. The first init creates the
+// object, which then exists until the process ends, because NCCL may unload and reload the plugin
+// between communicators. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -20,35 +21,35 @@ namespace rewire::net {
 
 class Net {
  public:
-  // With this process's settings; the failure is the same every time.
+  // Creates the plugin from this process's settings; a failure repeats on every call.
   static absl::StatusOr<Net*> Get();
 
   [[nodiscard]] int devices() const;
   absl::StatusOr<DeviceProperties> Properties(int device) const;
-  // One device of several RDMA ports; the same again for the same ports.
+  // Joins several RDMA ports into one device; the same ports give the same device again.
   absl::StatusOr<int> MakeVirtual(std::span<const int> devices);
-  // handle: NCCL's kHandleBytes, in which the connecting side finds what it needs.
+  // Writes the listener's address for the connecting side into `handle` (kHandleBytes).
   absl::StatusOr<std::unique_ptr<Listener>> Listen(int device, void* handle);
-  // Null: not yet.
+  // Returns null while the connection is not established yet.
   absl::StatusOr<std::unique_ptr<Sender>> Connect(int device, void* handle);
-  // Said once in a process.
+  // Logs the start line once per process.
   void SayStart(int abi, Logger log);
   [[nodiscard]] NetCounters counters() const;
 
  private:
   struct Device {
-    const Interface* interface = nullptr;  // of sockets
-    std::unique_ptr<Adapter> adapter;      // of RDMA
+    const Interface* interface = nullptr;  // socket device
+    std::unique_ptr<Adapter> adapter;      // RDMA device
     int support = kPtrHost;
     std::string pci_path;
-    std::vector<int> parts;  // of a virtual device
+    std::vector<int> parts;  // the ports of a virtual device
   };
 
   Net(std::vector<Interface> interfaces, const Key& key, std::vector<std::shared_ptr<Nic>> nics);
   static absl::StatusOr<std::unique_ptr<Net>> Make();
   void Add(const std::vector<std::shared_ptr<Nic>>& nics, std::vector<int> parts)
       REWIRE_REQUIRES(mutex_);
-  // Devices are added, and stay.
+  // The pointer stays valid: devices are added but never removed.
   absl::StatusOr<const Device*> At(int device) const;
   [[nodiscard]] int StreamsOf(const Interface& interface) const;
   static DeviceProperties OfSockets(const Interface& interface);
@@ -58,8 +59,8 @@ class Net {
   const std::vector<Interface> interfaces_;
   const int streams_;  // 0: by the interface's speed
   Links links_;
-  const ConnectionOptions options_;                // of RDMA
-  const std::vector<std::shared_ptr<Nic>> ports_;  // all that may be used
+  const ConnectionOptions options_;                // RDMA only
+  const std::vector<std::shared_ptr<Nic>> ports_;  // all usable ports
   mutable Mutex mutex_;
   std::deque<Device> devices_ REWIRE_GUARDED_BY(mutex_);
   std::atomic<bool> said_{false};

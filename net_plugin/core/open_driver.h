@@ -1,5 +1,4 @@
-// Where the core gets its RDMA devices from. Declared apart, so that a test can put others under
-// it.
+// Opens the RDMA devices for the core. The header is separate so that tests can link a fake.
 #pragma once
 
 #include <memory>
@@ -9,7 +8,7 @@
 
 namespace rewire::net {
 
-// NotFound: there are none on this machine.
+// Returns NotFound if this machine has none.
 absl::StatusOr<std::unique_ptr<rdma::Driver>> OpenDriver();
 
 }  // namespace rewire::net

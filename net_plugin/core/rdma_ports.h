@@ -1,5 +1,5 @@
-// The RDMA ports of this process, as its environment wants them: NCCL_IB_DISABLE, NCCL_IB_HCA and
-// the REWIRE_NET_ settings. Once, when the plugin starts.
+// Opens this process's RDMA ports as NCCL_IB_DISABLE, NCCL_IB_HCA and the REWIRE_NET_ settings
+// select. Net calls both functions once, when the plugin starts.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@
 
 namespace rewire::net {
 
-// At least one, or why there is none.
+// Returns at least one port, or the reason why none is usable.
 absl::StatusOr<std::vector<std::shared_ptr<Nic>>> OpenPorts();
 ConnectionOptions OptionsFromSettings();
 

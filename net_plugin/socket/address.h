@@ -1,4 +1,4 @@
-// Socket addresses of either family. Pure.
+// Socket addresses of IPv4 and IPv6, for the socket and verbs transports. Pure; thread-safe.
 #pragma once
 
 #include <sys/socket.h>
@@ -9,15 +9,14 @@
 namespace rewire::net {
 
 [[nodiscard]] socklen_t AddressLength(const sockaddr_storage& address);
-// The same interface, whatever the port.
+// Compares the interface addresses and ignores the ports.
 [[nodiscard]] bool SameHost(const sockaddr_storage& a, const sockaddr_storage& b);
 [[nodiscard]] uint64_t AddressHash(const sockaddr_storage& address);
-// An IPv6 address of one link only, as it is reached from `local`: interfaces have other numbers on
-// the peer's machine.
+// Gives a link-local IPv6 address the scope of `local`: the peer's interface numbers differ.
 [[nodiscard]] sockaddr_storage Scoped(const sockaddr_storage& to, const sockaddr_storage& local);
-// "127.0.0.1", "[::1]".
+// Formats as "127.0.0.1" or "[::1]".
 [[nodiscard]] std::string HostText(const sockaddr_storage& address);
-// "127.0.0.1:80", "[::1]:80".
+// Formats as "127.0.0.1:80" or "[::1]:80".
 [[nodiscard]] std::string AddressText(const sockaddr_storage& address);
 
 }  // namespace rewire::net

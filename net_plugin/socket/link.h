@@ -1,6 +1,6 @@
 // The TCP connections from one process to another that carry one direction of traffic. A link
-// outlives the connection of NCCL's that uses it: it is used again by the next between the same two
-// processes (Links). Of whoever holds it.
+// outlives the NCCL connection that uses it: the next NCCL connection between the same two
+// processes reuses the link (Links). Thread-compatible: owned by the link's holder.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace rewire::net {
 
-// What a transport keeps with a link from one use to the next.
+// State that a transport keeps with a link from one use to the next.
 class Attachment {
  public:
   virtual ~Attachment() = default;
@@ -20,18 +20,17 @@ class Attachment {
 struct Link {
   uint64_t id = 0;
   uint64_t peer = 0;    // the other process's incarnation
-  uint64_t rail = 0;    // which of our and of the peer's devices: equal for links that may serve
-                        // each other's purpose
-  uint32_t use = 1;     // from 1, one more each time it is used again
-  bool closed = false;  // its sender is through with this use
-  bool rested = false;  // where the sender is: the peer's end of this use rests
+  uint64_t rail = 0;    // the local and the peer's device; equal for interchangeable links
+  uint32_t use = 1;     // number of this use, from 1
+  bool closed = false;  // its sender has finished this use
+  bool rested = false;  // on the sending side: the peer has finished this use
   std::vector<Stream> streams;
   std::unique_ptr<Attachment> attachment;
 };
 
 enum class Rest { kGone, kPeerNotYet, kBoth };
 
-// Whether the peer's end of a link whose sender is here rests, too: it says so (frame.h).
+// Tells whether the peer has also finished this use of a local sender's link (kRest, frame.h).
 [[nodiscard]] Rest RestOf(Link* link);
 
 }  // namespace rewire::net

@@ -1,4 +1,4 @@
-// The connecting side of links; see links.h.
+// The connecting side of links; see links.h for callers and threads.
 #include <sys/socket.h>
 
 #include <cerrno>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr Duration kAgain = milliseconds(10);
 
-// Which two devices a link joins.
+// Identifies the pair of devices that a link joins.
 uint64_t RailOf(const sockaddr_storage& local, uint64_t device, const ListenAddress& remote) {
   const uint64_t addresses = MixWord(AddressHash(local), AddressHash(remote.address));
   return MixWord(addresses, MixWord(device, remote.device));
@@ -136,7 +136,7 @@ absl::Status Links::Start(Dial* dial, const sockaddr_storage& local, const socka
 }
 
 absl::Status Links::Again(const Attempt& attempt, Dial* dial, const std::string& where, int error) {
-  // A listener under a flood drops connections that it does not know yet; one that is dead refuses.
+  // A listener under load drops unauthenticated connections; a dead listener refuses connections.
   const bool dropped = error == ECONNRESET || error == EPIPE;
   if (!dropped || Now() - attempt.begun > options_.greeting) {
     return PeerFault("connecting to " + where, error);

@@ -38,7 +38,7 @@ std::vector<void*> Loans::TakeBack() {
       std::memcpy(&e, CMSG_DATA(c), sizeof e);
       if (e.ee_origin != SO_EE_ORIGIN_ZEROCOPY) continue;
       if ((e.ee_code & SO_EE_CODE_ZEROCOPY_COPIED) != 0) on_ = false;
-      // Numbers from ee_info to ee_data, modulo 2^32.
+      // The kernel reports the range ee_info to ee_data, modulo 2^32.
       for (uint32_t n = e.ee_info - first_; n <= e.ee_data - first_ && n < owners_.size(); ++n) {
         if (void* owner = std::exchange(owners_[n], nullptr)) out.push_back(owner);
       }

@@ -1,4 +1,4 @@
-// Numbers that nobody can guess. Any thread.
+// Unpredictable random numbers for identities and nonces. Thread-safe.
 #pragma once
 
 #include <sys/random.h>
@@ -8,7 +8,7 @@
 
 namespace rewire::net {
 
-// Never 0.
+// Returns a random number other than 0.
 inline uint64_t Random() {
   uint64_t value = 0;
   while (value == 0) {

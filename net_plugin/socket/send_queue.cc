@@ -22,14 +22,14 @@ std::optional<int> SendBufferOf(uint32_t round_trip_us) {
 bool SendQueueIsLong(int fd) {
   int size = 0;
   socklen_t bytes = sizeof size;
-  // Linux says twice what it was given.
+  // Linux returns twice the value that was set.
   return getsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, &bytes) == 0 && size > 2 * kShort;
 }
 
 bool BoundSendQueue(int fd) {
   tcp_info info{};
   socklen_t bytes = sizeof info;
-  // Linux 4.6 has it. The smallest: greetings wait for processors, too.
+  // Available since Linux 4.6. The minimum is used, because handshakes also wait for processors.
   if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0 ||
       bytes < offsetof(tcp_info, tcpi_min_rtt) + sizeof info.tcpi_min_rtt) {
     return false;

@@ -1,4 +1,4 @@
-// How much of what is sent waits in the kernel where the other end is near.
+// Limits the kernel's send queue of a TCP connection with a short round trip. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -6,19 +6,20 @@
 
 namespace rewire::net {
 
-// Bytes for SO_SNDBUF, by TCP's smallest round trip in microseconds; none: as the kernel likes.
+// Returns the bytes for SO_SNDBUF, given TCP's smallest round trip in microseconds; nothing: keep
+// the kernel's default.
 //
-// The kernel lets some MiB wait, which fills long ways. On the way to the same machine this has
-// two speeds: a sender that is a little ahead fills the queue, what waits there falls out of the
-// caches, and the receiver, who then reads it from memory, stays behind. 256 KiB stay in a cache,
-// and each 10 us, the most that this is done for, they are 26 GB/s.
+// By default the kernel queues several MiB, as long paths need. On loopback that queue makes the
+// speed bistable: a sender that is slightly ahead fills the queue, the queued data leave the
+// caches, and the receiver, which then reads from memory, stays behind. 256 KiB fits in the cache
+// and, at the 10 us limit, still allows 26 GB/s.
 [[nodiscard]] std::optional<int> SendBufferOf(uint32_t round_trip_us);
 
-// Whether more may wait in it by now.
+// True if the socket's send buffer is larger than the limit for a short round trip.
 [[nodiscard]] bool SendQueueIsLong(int fd);
 
-// Sets that for a connected TCP socket. False: its way has not been seen to be short. What cannot
-// be asked stays as it is.
+// Sets the limit for a connected TCP socket with a short round trip. Returns false, and changes
+// nothing, if the round trip is long or unknown.
 [[nodiscard]] bool BoundSendQueue(int fd);
 
 }  // namespace rewire::net

@@ -1,4 +1,4 @@
-// What a failed call on a socket becomes. Any thread.
+// Converts a failed socket call into a status. Thread-safe.
 #pragma once
 
 #include <cstring>
@@ -9,7 +9,7 @@
 
 namespace rewire::net {
 
-// The peer's fault, or the network's.
+// A fault of the peer or of the network.
 inline absl::Status PeerFault(const std::string& what, int error) {
   return absl::UnavailableError(absl::StrCat(what, ": ", strerror(error)));
 }

@@ -1,4 +1,4 @@
-// NCCL's listening end: one link comes to it.
+// NCCL's listening end over sockets: accepts one link. Threads: see core/comm.h.
 #pragma once
 
 #include <cstdint>

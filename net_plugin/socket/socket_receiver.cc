@@ -72,7 +72,7 @@ absl::StatusOr<Request*> SocketReceiver::Irecv(int count, void* const* data, con
 
 absl::StatusOr<bool> SocketReceiver::Test(Request* request, int* sizes) {
   auto* const m = static_cast<Message*>(request);
-  // Asked again and again: without the lock.
+  // NCCL polls often, so this check takes no lock.
   if (!m->done.load(std::memory_order_acquire)) {
     if (!failed_.load(std::memory_order_relaxed)) MoveStream(0);
     if (!m->done.load(std::memory_order_acquire)) {
@@ -114,7 +114,7 @@ absl::StatusOr<SocketReceiver::Message*> SocketReceiver::PlaceOf(const FrameHead
   m.bytes = h.total;
   m.claimed += h.bytes;
   if (h.bytes == h.total) return &m;
-  // The rest comes on any stream.
+  // The other chunks may arrive on any stream.
   for (size_t s = 1; s < armed_.size(); ++s) {
     if (armed_[s]) continue;
     armed_[s] = true;
@@ -125,7 +125,7 @@ absl::StatusOr<SocketReceiver::Message*> SocketReceiver::PlaceOf(const FrameHead
 
 void SocketReceiver::Disarm(size_t stream) {
   armed_[stream] = false;
-  // What was read ahead no event will tell of.
+  // No event reports bytes that were read ahead.
   kept_[stream] = reading_[stream].headed || !link_->streams[stream].Empty();
 }
 
@@ -133,7 +133,7 @@ bool SocketReceiver::FindPlace(size_t stream) {
   MutexLock lock(&mutex_);
   Reading& r = reading_[stream];
   if (r.header.kind == FrameKind::kClose && stream == 0 && r.header.use == link_->use) {
-    // Chunks on other streams may still be on their way.
+    // Chunks on other streams may still be in flight.
     r.headed = false;
     link_->closed = true;
     end_ = r.header.sequence;
@@ -173,7 +173,7 @@ void SocketReceiver::End(size_t stream, bool in_frame, const absl::Status& why) 
   ended_[stream] = true;
   Disarm(stream);
   if (closed && !in_frame) {
-    // What is on the other streams comes yet, unless it is of a message that stream 0 should name.
+    // The other streams' data may still arrive, unless stream 0 ended without naming their message.
     const bool all = std::find(ended_.begin(), ended_.end(), false) == ended_.end();
     const bool unnamed =
         ended_[0] && std::any_of(messages_.begin(), messages_.end(),
@@ -191,7 +191,7 @@ void SocketReceiver::Drive(size_t stream) {
 SocketReceiver::After SocketReceiver::MoveStream(size_t stream, size_t most) {
   Stream& from = link_->streams[stream];
   Reading& r = reading_[stream];
-  // What follows a close is of the next use.
+  // Frames after a close belong to the next use.
   if (stream == 0 && link_->closed) return After::kIdle;
   for (size_t moved = 0; moved < most;) {
     if (!r.headed) {
@@ -220,7 +220,7 @@ SocketReceiver::After SocketReceiver::MoveStream(size_t stream, size_t most) {
     const Message& message = *r.message;
     if (!Count(stream, got)) return After::kIdle;
     if (got < wanted) return After::kBlocked;
-    // Its answer goes first: to look for what follows takes it from the kernel (stream.h).
+    // The answer goes first: reading on would take this frame from the kernel (stream.h).
     if (stream == 0 && message.done.load(std::memory_order_relaxed)) return After::kMore;
   }
   return After::kMore;

@@ -80,7 +80,7 @@ absl::StatusOr<Request*> SocketSender::Isend(const void* data, size_t bytes, int
 
 absl::StatusOr<bool> SocketSender::Test(Request* request, int* sizes) {
   auto* const m = static_cast<Message*>(request);
-  // Asked again and again: without the lock.
+  // NCCL polls often, so this check takes no lock.
   if (!m->done.load(std::memory_order_acquire)) {
     if (!failed_.load(std::memory_order_relaxed)) MoveStream(0);
     if (!m->done.load(std::memory_order_acquire)) {
@@ -97,7 +97,7 @@ absl::StatusOr<bool> SocketSender::Test(Request* request, int* sizes) {
 bool SocketSender::Take(size_t stream) {
   if (!failure_.ok() || oldest_ == next_) return false;
   Message& m = messages_[oldest_ % messages_.size()];
-  // The receiver learns on stream 0 of a message that comes on others, too.
+  // The first chunk goes on stream 0, which tells the receiver about a message on several streams.
   if (!m.headed && stream != 0) return false;
   const size_t streams = link_->streams.size();
   const size_t share = (m.bytes + streams - 1) / streams;
@@ -180,7 +180,7 @@ bool SocketSender::MoveStream(size_t stream, size_t most) {
     const char* const data = w.message->data + w.header.offset + w.payload_sent;
     const bool lend = payload >= Loans::kLeast && to.loans().on();
     bool lent = false;
-    if (lend) {  // the kernel may be through with it before send() returns
+    if (lend) {  // the kernel may report completion before send() returns
       MutexLock lock(&mutex_);
       to.loans().Lend(w.message);
       ++w.message->lent;

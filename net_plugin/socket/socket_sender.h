@@ -1,7 +1,7 @@
 // NCCL's sending end over the streams of a link. The first chunk of a message goes on stream 0, the
-// others on whichever stream has room. A message of which nothing is gained by that goes on stream
-// 0 as one chunk (split_choice.h). Large chunks are lent to the kernel where it does not copy them:
-// their message is done when it has let go of them.
+// others on any stream with room. A message that gains nothing from several streams goes on stream
+// 0 as one chunk (split_choice.h). Large chunks are lent to the kernel if it does not copy them;
+// their message is complete when the kernel has released the memory. Threads: see core/comm.h.
 #pragma once
 
 #include <array>
@@ -20,15 +20,15 @@ namespace rewire::net {
 
 class Links;
 
-// Which messages go over several streams.
+// Selects which messages go over several streams.
 enum class Splitting {
-  kAll,       // that are large enough
-  kMeasured,  // of these, where that is faster
+  kAll,       // all messages that are large enough
+  kMeasured,  // large enough messages, if measurements show that splitting is faster
 };
 
 class SocketSender final : public Sender, private Workers::Work {
  public:
-  // The link goes back to `links` at the end, unless something was left in it.
+  // The destructor returns the link to `links`, unless unsent data remain in the link.
   SocketSender(std::unique_ptr<Link> link, Links* links, Splitting splitting = Splitting::kAll);
   ~SocketSender() override;
 
@@ -41,56 +41,56 @@ class SocketSender final : public Sender, private Workers::Work {
 
  private:
   struct Message : Request {
-    bool busy = false;  // of NCCL's thread
+    bool busy = false;  // owned by NCCL's thread
     std::atomic<bool> done{false};
     const char* data = nullptr;
     size_t bytes = 0;
-    size_t taken = 0;  // by streams
+    size_t taken = 0;  // bytes that streams have taken
     size_t sent = 0;
-    size_t lent = 0;      // pieces that the kernel still reads
+    size_t lent = 0;      // loans that the kernel still reads
     bool headed = false;  // its first chunk was taken
-    bool split = false;   // over the streams
+    bool split = false;   // over several streams
     uint64_t sequence = 0;
     int tag = 0;
-    Time begun;  // where splitting is measured and possible
+    Time begun;  // set if splitting is possible and measured
   };
-  // What a stream is about to write.
+  // The chunk that a stream is about to write.
   struct Writing {
-    Message* message = nullptr;  // none: free
+    Message* message = nullptr;  // null: the stream is free
     FrameHeader header;
     size_t header_sent = 0;
     size_t payload_sent = 0;
   };
 
-  // Writes what the kernel takes now, up to about `most` bytes; false: nothing is left to write.
-  // NCCL's thread for stream 0, a worker for any other.
+  // Writes what the kernel accepts now, up to about `most` bytes; false: nothing is left to write.
+  // NCCL's thread moves stream 0; a worker moves each other stream.
   bool MoveStream(size_t stream, size_t most = SIZE_MAX);
   void Drive(size_t stream) override;
-  // The next chunk that this stream may write; false: none.
+  // Takes the next chunk that this stream may write; false if there is none.
   bool Take(size_t stream) REWIRE_REQUIRES(mutex_);
   void TakeBack() REWIRE_REQUIRES(mutex_);
   void FinishIfThrough(Message* message) REWIRE_REQUIRES(mutex_);
   void Fail(const absl::Status& status) REWIRE_REQUIRES(mutex_);
-  // Afresh: copies of a status share a count, and this one goes to another thread.
+  // Returns a new status: copies share a reference count, and the result goes to another thread.
   [[nodiscard]] absl::Status Failure() const REWIRE_REQUIRES(mutex_) {
     return {failure_.code(), failure_.message()};
   }
 
-  // Whether its time says something of splitting.
+  // Tells whether the message's time is a valid sample for `choice_`.
   [[nodiscard]] bool Measured(const Message& message) const;
 
   std::unique_ptr<Link> link_;
   Links* const links_;
   const Splitting splitting_;
-  std::vector<Writing> writing_;   // each of the thread that moves its stream
+  std::vector<Writing> writing_;   // each entry is owned by the thread that moves its stream
   std::vector<uint64_t> workers_;  // by stream; stream 0 has none
   Mutex mutex_;
   std::array<Message, kMaxRequests> messages_ REWIRE_GUARDED_BY(mutex_);  // by sequence
   uint64_t next_ REWIRE_GUARDED_BY(mutex_) = 0;    // sequence of the next message
-  uint64_t oldest_ REWIRE_GUARDED_BY(mutex_) = 0;  // of the oldest that is not taken whole
+  uint64_t oldest_ REWIRE_GUARDED_BY(mutex_) = 0;  // of the oldest message not yet taken
   std::vector<bool> armed_ REWIRE_GUARDED_BY(mutex_);
   SplitChoice choice_ REWIRE_GUARDED_BY(mutex_);
-  Time last_done_ REWIRE_GUARDED_BY(mutex_);  // of the messages that are measured
+  Time last_done_ REWIRE_GUARDED_BY(mutex_);  // end of the last measured message
   absl::Status failure_ REWIRE_GUARDED_BY(mutex_);
   std::atomic<bool> failed_{false};
 };

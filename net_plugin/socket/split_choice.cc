@@ -7,10 +7,10 @@
 namespace rewire::net {
 namespace {
 
-constexpr size_t kSmallestBits = 18;  // of a size from 128 KiB to less than 256 KiB
+constexpr size_t kSmallestBits = 18;  // the smallest size class is 128 KiB to less than 256 KiB
 constexpr int kBetweenTrials = 32;
-constexpr double kBegin = 0.8;  // splitting begins when it takes less of the time without it
-constexpr double kStay = 0.9;   // and ends when it takes more
+constexpr double kBegin = 0.8;  // splitting begins below this share of the unsplit time
+constexpr double kStay = 0.9;   // splitting ends above this share
 
 }  // namespace
 

@@ -1,10 +1,10 @@
-// Whether messages are split over the streams of a link, by what that has brought so far. Splitting
-// keeps several connections and processors busy. Where the processors are the bottleneck, threads
-// that move the further streams only take turns with the one that would have moved everything.
+// Decides from measurements whether messages are split over the streams of a link. Splitting uses
+// several connections and processors. If the processors are the bottleneck, splitting gains
+// nothing, because the threads for the further streams only take turns with NCCL's thread.
 //
-// Both ways are tried, for each size of message, and the one that is faster is taken; splitting
-// must save a fifth, because it costs more processor time. A trial of the other way comes again
-// after 32 times as long as the last one took. Pure and thread-compatible.
+// Both ways are tried for each size of message. Splitting is chosen if it saves a fifth of the
+// time, because splitting costs more processor time. The next trial of the other way starts after
+// 32 times the duration of the last trial. Pure and thread-compatible.
 #pragma once
 
 #include <array>
@@ -16,16 +16,16 @@ namespace rewire::net {
 
 class SplitChoice {
  public:
-  // Messages of a trial. The first one does not count: others are still on their way.
+  // Number of messages in a trial. The first does not count: earlier messages are in flight.
   static constexpr size_t kTrial = 8;
 
-  // Whether the next message of so many bytes is split.
+  // Tells whether to split the next message, which has `bytes` bytes.
   bool Next(size_t bytes);
-  // Such a message took so long since it was the oldest.
+  // Records the time from when the message was the oldest one until its end.
   void Add(size_t bytes, bool split, Duration took);
 
  private:
-  // The latest times of one way, in nanoseconds a byte.
+  // The latest times of one way, in nanoseconds per byte.
   class Times {
    public:
     void Add(double time) { times_[count_++ % times_.size()] = time; }
@@ -37,14 +37,14 @@ class SplitChoice {
     std::array<double, kTrial - 1> times_{};
     size_t count_ = 0;
   };
-  // Messages of about one size.
+  // Messages of about the same size.
   struct Kind {
-    bool split = false;   // what is done
-    Times chosen;         // of what is done
+    bool split = false;   // the chosen way
+    Times chosen;         // of the chosen way
     Times other;          // of the last trial
-    size_t to_try = 0;    // messages of a trial that have not begun
-    size_t to_come = 0;   // or have not ended
-    Duration trial = {};  // what these have taken
+    size_t to_try = 0;    // messages of the trial that have not begun
+    size_t to_come = 0;   // messages of the trial that have not ended
+    Duration trial = {};  // the trial's duration so far
     Duration until_trial = {};
   };
 

@@ -17,20 +17,20 @@ namespace rewire::net {
 namespace {
 
 constexpr size_t kSmall = 2048;
-// Read ahead: a small message, or the beginning of a large one, which costs a second copy.
+// Read-ahead size: a small message, or the beginning of a large one, which costs a second copy.
 constexpr size_t kAhead = 4096;
-// After less than a header.
+// The read-ahead may follow an incomplete header.
 constexpr size_t kKept = sizeof(FrameHeader) + kAhead;
 
 absl::Status Broken(const char* what, int error) {
   return absl::UnavailableError(absl::StrCat(what, ": ", strerror(error)));
 }
 
-// The bytes that a call of recv() returned: 0 when nothing is there now.
+// Converts the result of recv() to a number of bytes: 0 if no data are available.
 absl::StatusOr<size_t> Received(ssize_t n) {
   if (n > 0) return static_cast<size_t>(n);
   if (n == 0) return absl::OutOfRangeError("the peer has closed the connection");
-  // A call that does not wait is not interrupted by much; the next poll asks again.
+  // A non-blocking call is rarely interrupted; the next poll retries.
   if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) return size_t{0};
   return Broken("receiving", errno);
 }
@@ -47,10 +47,10 @@ Stream::Stream(UniqueFd fd)
 
 Stream::~Stream() {
   if (!fd_.valid()) return;
-  // What is left unread makes an end a reset, which may overtake what was sent.
+  // Unread data would turn the close into a reset, which may overtake sent data.
   (void)TakeSeen();
   if (!loans_->empty()) {
-    // The program gets back its memory now: what is still to be read there must not go out.
+    // The program gets its memory back now, so the kernel must not send from it any more.
     sockaddr nobody{};
     nobody.sa_family = AF_UNSPEC;
     connect(fd_.get(), &nobody, sizeof nobody);
@@ -67,7 +67,7 @@ absl::StatusOr<size_t> Stream::Write(const void* header, size_t header_bytes, co
   message.msg_iov = parts;
   message.msg_iovlen = 2;
   const bool small = header_bytes + payload_bytes <= sizeof together;
-  if (small) {  // one plain call costs less than one with two parts
+  if (small) {  // one plain call costs less than a call with two parts
     std::memcpy(together, header, header_bytes);
     if (payload_bytes > 0) std::memcpy(together + header_bytes, payload, payload_bytes);
   }
@@ -90,7 +90,7 @@ absl::StatusOr<size_t> Stream::Lend(const void* header, size_t header_bytes, con
                                     size_t payload_bytes, bool* lent) {
   *lent = false;
   constexpr int kFlags = MSG_DONTWAIT | MSG_NOSIGNAL;
-  if (header_bytes > 0) {  // its place is used again at once
+  if (header_bytes > 0) {  // the caller reuses the header's memory at once
     const ssize_t n = send(fd_.get(), header, header_bytes, kFlags | MSG_MORE);
     if (n < static_cast<ssize_t>(header_bytes)) {
       return n < 0 ? Write(header, header_bytes, nullptr, 0) : static_cast<size_t>(n);
@@ -102,7 +102,7 @@ absl::StatusOr<size_t> Stream::Lend(const void* header, size_t header_bytes, con
     return header_bytes + static_cast<size_t>(n);
   }
   if (n < 0 && errno == EAGAIN) return header_bytes;
-  // A process may lend only so much (ENOBUFS), and not all memory.
+  // The kernel limits the pinned memory of a process (ENOBUFS), and cannot pin all kinds of memory.
   absl::StatusOr<size_t> copied = Write(nullptr, 0, payload, payload_bytes);
   if (copied.ok()) *copied += header_bytes;
   return copied;
@@ -130,7 +130,7 @@ absl::StatusOr<bool> Stream::Look() {
     end_ += *there;
     return *there > 0;
   }
-  // Takes what was seen, and looks for more in the same call.
+  // Takes the peeked bytes, and peeks for more in the same call.
   char again[2 * kAhead];
   const absl::StatusOr<size_t> taken =
       Received(recv(fd_.get(), again, seen_ + kAhead, MSG_DONTWAIT));
@@ -143,7 +143,7 @@ absl::StatusOr<bool> Stream::Look() {
 }
 
 absl::StatusOr<size_t> Stream::ReceiveTo(void* to, size_t bytes) {
-  char again[kAhead];  // what was seen is copied once more
+  char again[kAhead];  // peeked bytes are copied a second time
   iovec parts[3] = {{again, seen_}, {to, bytes}, {kept_.get(), kAhead}};
   msghdr message{};
   message.msg_iov = parts;

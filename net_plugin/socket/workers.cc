@@ -33,7 +33,7 @@ uint64_t Workers::Add(int fd, uint32_t events, Work* work, size_t stream) {
   const uint64_t id = ++last_;
   entries_[id] = {fd, events, work, stream};
   epoll_event event{};
-  event.events = EPOLLONESHOT;  // waits for nothing yet
+  event.events = EPOLLONESHOT;  // no events until Arm()
   event.data.u64 = id;
   epoll_ctl(events_.get(), EPOLL_CTL_ADD, fd, &event);
   return id;
@@ -43,14 +43,14 @@ void Workers::Arm(uint64_t id, bool now) {
   MutexLock lock(&mutex_);
   const auto found = entries_.find(id);
   if (found == entries_.end()) return;
-  // The Drive() under way may end with an Arm() of its own, which must not replace this one.
+  // The running Drive() may end with its own Arm(), which must not replace this call.
   if (now && found->second.driving) found->second.again = true;
   ArmEntry(id, found->second, now);
 }
 
 void Workers::ArmEntry(uint64_t id, const Entry& entry, bool now) {
   epoll_event event{};
-  // A connection that only receives can always be written to.
+  // EPOLLOUT fires at once: a connection that only receives is always writable.
   event.events = entry.events | EPOLLONESHOT | (now ? uint32_t{EPOLLOUT} : 0);
   event.data.u64 = id;
   epoll_ctl(events_.get(), EPOLL_CTL_MOD, entry.fd, &event);
@@ -61,8 +61,8 @@ void Workers::Remove(uint64_t id) {
   const auto found = entries_.find(id);
   if (found == entries_.end()) return;
   epoll_ctl(events_.get(), EPOLL_CTL_DEL, found->second.fd, nullptr);
-  // Drive() does not block, so this is short. The caller frees what Drive() uses. After a stop of
-  // the process, this thread may run before the worker does.
+  // The caller frees what Drive() uses. Drive() does not block, so the wait is short. After a stop
+  // of the process, this thread may run before the worker does.
   for (RunningDeadline deadline(patience_); found->second.driving;) {
     if (deadline.Passed()) {
       REWIRE_ERROR(

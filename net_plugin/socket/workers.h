@@ -1,7 +1,6 @@
-// Threads that move bytes over the further streams of links, so that one connection of NCCL's uses
-// more than one processor; the first stream is moved by NCCL's own thread. One object per process,
-// made at its first use; its threads sleep while there is nothing to move and live as long as the
-// process.
+// Threads that move bytes over the further streams of links, so that one NCCL connection uses more
+// than one processor; NCCL's own thread moves the first stream. The process has one object, created
+// at its first use. The threads sleep while idle and run until the process ends. Thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -21,26 +20,26 @@ class Workers {
   class Work {
    public:
     virtual ~Work() = default;
-    // On a worker: moves what can be moved now. Never two at once for one stream.
+    // Moves the available data, on a worker thread. Calls for one stream never overlap.
     virtual void Drive(size_t stream) = 0;
   };
 
-  // What one Drive() moves at most, so that nobody is kept waiting for another's large messages.
+  // Limit for one Drive() call, so that large messages of one link do not delay the other links.
   static constexpr size_t kTurnBytes = 4 << 20;
 
   static Workers& Get();
-  // For Get() and tests. patience: for a Drive() that Remove() waits for, between two turns of a
-  // worker's thread on a processor; after it the process ends.
+  // For Get() and tests. patience: how long Remove() waits for a Drive() call, counted in time that
+  // the process runs; after that time the process ends.
   explicit Workers(Duration patience = seconds(60));
-  // False: this process could not have them; links must have one stream only.
+  // False: the process could not create the workers; links must then have one stream only.
   [[nodiscard]] bool ok() const { return events_.valid(); }
 
-  // events: of epoll(7), that the descriptor is waited for.
+  // events: the epoll(7) events to wait for on the descriptor.
   uint64_t Add(int fd, uint32_t events, Work* work, size_t stream);
-  // Drive() is called once, as soon as the descriptor is ready, or `now`. From any thread, Drive()
-  // too.
+  // Schedules one call of Drive(), as soon as the descriptor is ready, or immediately with `now`.
+  // Thread-safe; Drive() itself may also call Arm().
   void Arm(uint64_t id, bool now = false);
-  // When it returns Drive() is not under way and will not be called any more.
+  // After Remove() returns, Drive() is not running and is not called again.
   void Remove(uint64_t id);
 
  private:
@@ -50,7 +49,7 @@ class Workers {
     Work* work;
     size_t stream;
     bool driving = false;
-    bool again = false;  // meanwhile it became ready, or was armed to be driven at once
+    bool again = false;  // became ready, or was armed with `now`, while driving
   };
 
   void Run(size_t number);

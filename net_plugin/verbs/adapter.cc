@@ -21,7 +21,7 @@ std::string NameOf(const std::vector<std::shared_ptr<Nic>>& nics) {
   return name;
 }
 
-// Never 0, and another for each set of ports.
+// Returns a number other than 0, different for each set of ports.
 uint64_t IdOf(const std::vector<std::shared_ptr<Nic>>& nics) {
   uint64_t id = 1;
   for (const std::shared_ptr<Nic>& nic : nics) {

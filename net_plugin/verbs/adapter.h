@@ -1,5 +1,5 @@
-// What NCCL sees as one RDMA device: a port, or several that a virtual device joins. Listens and
-// connects for it, over the process's links. Any thread.
+// One RDMA device as NCCL sees it: a port, or several ports that a virtual device joins. The
+// adapter listens and connects over the process's links. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,8 @@ namespace rewire::net {
 
 class Adapter {
  public:
-  // `others`: those of the process that stand in for its own, the first ones first. `control`: the
-  // local address of its links' TCP connections.
+  // `others`: the process's fallback NICs, in order of preference. `control`: the local address of
+  // the TCP connections of the adapter's links.
   Adapter(const std::vector<std::shared_ptr<Nic>>& own,
           const std::vector<std::shared_ptr<Nic>>& others, const sockaddr_storage& control,
           Links* links, const ConnectionOptions& options);
@@ -28,24 +28,24 @@ class Adapter {
   [[nodiscard]] const std::string& name() const { return name_; }
   [[nodiscard]] uint64_t id() const { return id_; }
 
-  // What the handle must say.
+  // Returns the contents of the listener's handle.
   absl::StatusOr<ListenAddress> Listen();
   std::unique_ptr<Listener> MakeListener(uint64_t listener);
-  // Null: not yet. Of an address of another adapter.
+  // Connects to another adapter's address. Returns null while the connection is not established.
   absl::StatusOr<std::unique_ptr<Sender>> Connect(ListenAddress* address);
 
  private:
   friend class VerbsListener;
   struct Joining {
     std::unique_ptr<Link> link;
-    Time deadline;  // since somebody asked for it last
+    Time deadline;  // counts from the latest Connect() call
   };
 
-  // `peer`: of the receiving side, for the sending one.
+  // `peer`: the receiving side's address; null on the receiving side.
   [[nodiscard]] Connection* Attach(Link* link, const ListenAddress* peer) const;
 
   const std::vector<std::shared_ptr<Nic>> own_;
-  const Nics nics_;  // and the others
+  const Nics nics_;  // own and fallback NICs
   const std::string name_;
   const uint64_t id_;
   const sockaddr_storage control_;

@@ -12,7 +12,7 @@
 namespace rewire::net {
 namespace {
 
-// What waits for one peer does not hold up the others.
+// Several threads, so that work that waits for one peer does not delay work for other peers.
 constexpr int kThreads = 4;
 
 class Background {

@@ -1,15 +1,14 @@
-// Threads of the process's own for what may take long. Made at the first use; they live as long as
-// the process. Any thread.
+// The process's threads for slow work, from their first use until the process ends. Thread-safe.
 #pragma once
 
 #include <functional>
 
 namespace rewire::net {
 
-// Device commands, begun in this order: on Ethernet a queue pair is connected only when the peer's
-// address has been resolved, up to seconds if nobody answers.
+// Starts device commands in the order of the calls. On Ethernet, connecting a queue pair waits
+// until the peer's address is resolved: up to seconds if the peer does not answer.
 void RunInBackground(std::function<void()> work);
-// Copies of device memory, one after the other: they do not wait for those.
+// Runs copies of device memory one after another, on a thread of their own.
 void RunCopy(std::function<void()> work);
 
 }  // namespace rewire::net

@@ -1,9 +1,9 @@
-// The ring in the sender's memory into which the receiver writes where messages may go: one entry
-// of 64 bytes for each buffer of each receive. The device writes it while the sender's thread
-// looks: an entry counts when its last word says so, and a device writes a cache line in the order
-// of its words, or at once. The receiver has the same ring to write from. Behind the entries, the
-// other way round: bytes of messages that the sender tells apart from their data. Of the thread
-// that moves the connection.
+// The ring in the sender's memory into which the receiver writes its buffers: one entry of 64 bytes
+// for each buffer of each receive. The NIC writes while the sender's thread reads. An entry is
+// valid when its last word says so: a NIC writes a cache line at once or in the order of its words.
+// The receiver holds the same ring as the source of its writes. After the entries, in the other
+// direction, follow the byte counts of messages whose data are sent apart from their immediate.
+// Thread-compatible: owned by the thread that polls the connection.
 #pragma once
 
 #include <array>
@@ -17,31 +17,31 @@
 
 namespace rewire::net {
 
-// NICs that one connection uses at most, on either side.
+// The maximum number of NICs that one connection uses on either side.
 inline constexpr size_t kMostRails = kMaxVirtual;
 
 struct ClearToSend {
   uint64_t address = 0;
-  uint32_t bytes = 0;  // room there
+  uint32_t bytes = 0;  // size of the buffer
   int32_t tag = 0;
   std::array<uint32_t, kMostRails> rkeys{};  // by rail
   uint32_t count = 0;                        // buffers of this receive
-  uint32_t carried = 0;                      // 1: sockets can bring it there, too
+  uint32_t carried = 0;                      // 1: sockets can also deliver into the buffer
   uint64_t mark = 0;                         // the receive's sequence + 1
 };
 static_assert(sizeof(ClearToSend) == 64 && std::is_trivially_copyable_v<ClearToSend>);
 
 class alignas(4096) ClearRing {
  public:
-  // Receives of one buffer, which most are, have their entries next to each other: one WRITE of 64
-  // bytes a receive tells of several.
+  // Receives with one buffer, which are the most common, have adjacent entries: one WRITE of 64
+  // bytes per receive clears several receives.
   static constexpr size_t OffsetOf(uint64_t sequence, uint32_t count) {
     const size_t slot = sequence % kMaxRequests;
     return (count == 1 ? slot : kMaxRequests + slot * kMaxRecvs) * sizeof(ClearToSend);
   }
-  // Bytes from the first entry of receive `first` to the last of receive `end` - 1, which has
-  // `count` buffers. All of them have one buffer, or all have several, and `end` is at most the
-  // next multiple of kMaxRequests.
+  // Returns the bytes from the first entry of receive `first` to the last of receive `end` - 1,
+  // which has `count` buffers. All of the receives have one buffer, or all have several, and `end`
+  // is at most the next multiple of kMaxRequests.
   static constexpr size_t Bytes(uint64_t first, uint64_t end, uint32_t count) {
     const uint64_t stride = count == 1 ? 1 : kMaxRecvs;
     return ((end - 1 - first) * stride + count) * sizeof(ClearToSend);
@@ -50,16 +50,16 @@ class alignas(4096) ClearRing {
     return sizeof(singles_) + sizeof(entries_) +
            (sequence % kMaxRequests * kMaxRecvs + part) * sizeof(totals_[0][0]);
   }
-  // Bytes of the message for buffer `part` of this receive.
+  // The byte count of the message for buffer `part` of this receive.
   [[nodiscard]] uint32_t* Total(uint64_t sequence, uint32_t part) {
     return &totals_[sequence % kMaxRequests][part];
   }
-  // The entries of a receive of `count` buffers.
+  // The entries of a receive with `count` buffers.
   [[nodiscard]] ClearToSend* Entries(uint64_t sequence, uint32_t count) {
     const size_t slot = sequence % kMaxRequests;
     return count == 1 ? &singles_[slot] : entries_[slot].data();
   }
-  // The entry for buffer `part` of this receive, once it is there.
+  // Returns the entry for buffer `part` of this receive, or nothing if it has not arrived.
   [[nodiscard]] std::optional<ClearToSend> Read(uint64_t sequence, uint32_t part) {
     const ClearToSend* entry = Entries(sequence, 1);
     if (part > 0 || !IsMarked(*entry, sequence)) {
@@ -73,7 +73,7 @@ class alignas(4096) ClearRing {
     }
     return std::bit_cast<ClearToSend>(words);
   }
-  // Whether all of this receive is there.
+  // True if all entries of this receive have arrived.
   [[nodiscard]] bool Whole(uint64_t sequence) {
     const std::optional<ClearToSend> first = Read(sequence, 0);
     if (!first || first->count == 0 || first->count > kMaxRecvs) return false;

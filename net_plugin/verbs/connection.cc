@@ -16,7 +16,7 @@
 namespace rewire::net {
 namespace {
 
-// While nothing is wrong the control connection and the devices' events are looked at now and then.
+// While no rail has a problem, every 64th poll checks the control connection and the device events.
 constexpr uint64_t kLookEvery = 64;
 
 }  // namespace
@@ -30,7 +30,7 @@ Connection::Connection(Link* link, const Nics& nics, const std::optional<PeerPor
       seed_(options.seed != 0 ? options.seed : net::Random()),
       control_(&link->streams[0], this) {
   tracks_.reserve(kMostRails);
-  // A peer whose machine is gone does not say so.
+  // Keep-alive and the 30 s TCP_USER_TIMEOUT detect a peer whose machine is gone.
   const int on = 1;
   const unsigned patience = 30'000;
   const int fd = link->streams[0].fd();
@@ -63,7 +63,7 @@ absl::StatusOr<bool> Connection::Establish() {
   const auto others = tracks_.begin() + static_cast<ptrdiff_t>(total_);
   if (!std::all_of(tracks_.begin(), others, settled)) return false;
   if (Up() != 0) return control_.Silent();
-  // The sending side decides when it has tried everything.
+  // The sending side decides when all rails have been tried.
   if (!sending_ || !std::all_of(others, tracks_.end(), settled)) return false;
   return absl::UnavailableError(absl::StrCat("no path by RDMA: ", tracks_[0].why));
 }
@@ -122,7 +122,7 @@ void Connection::PollRail(size_t rail) {
   const absl::StatusOr<size_t> polled = t.rail.Poll(events_);
   if (!polled.ok()) {
     Break(rail, std::string(polled.status().message()));
-    // Nothing comes out of this queue any more.
+    // No more completions come from this queue.
     if (t.state == State::kDraining) EndDrain(rail);
     return;
   }
@@ -141,7 +141,7 @@ void Connection::PollRail(size_t rail) {
       return Fail(status);
     }
   }
-  // Behind what has come all the same: the report must tell of it.
+  // Handled after the successful completions, because the report must include them.
   if (failed != rdma::CompletionStatus::kSuccess) {
     if (WrongHere(failed) && t.state == State::kUp) return Fail(WrongRequest(t, failed));
     if (WrongThere(failed) && t.state == State::kUp && doubt_.ok()) {
@@ -151,7 +151,7 @@ void Connection::PollRail(size_t rail) {
     Break(rail, std::string(rdma::Name(failed)));
   }
   if (t.state != State::kDraining) return;
-  // What was posted in the last moment may never come back.
+  // A request that was posted just before the fence may never complete.
   if (t.rail.Drained() || (*polled == 0 && options_.now() >= t.due)) EndDrain(rail);
 }
 
@@ -162,11 +162,11 @@ void Connection::Look() {
     if (t.rail.made() && t.rail.Down())
       Break(r, "the port on this side is down, or its queue full");
   }
-  // What follows a close is of the next use.
+  // Frames after a close belong to the next use.
   if (!link_->closed) {
     if (absl::Status status = control_.Move(); !status.ok()) return Fail(status);
   }
-  // Nothing above has changed what was calm: nothing waits for a time.
+  // Nothing above has changed the calm state, so no deadline is pending.
   if (calm_) return;
   if (!doubt_.ok() && options_.now() >= doubt_until_) return Fail(doubt_);
   KeepTime();

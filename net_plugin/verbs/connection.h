@@ -1,9 +1,10 @@
-// A link over RDMA: its rails, the conversation about them (Control), and what happens when one
-// fails. A rail that fails is fenced: each side moves its queues to error, waits for what had come
-// before, and tells the other what it has got. Only then what is missing goes another way, so that
-// nothing can land twice or late. The sending side joins the rail again, for ever, more and more
-// seldom. While no rail between the NICs that NCCL has chosen works, other NICs of the two
-// processes stand in. It stays with its link from one use to the next. Of one thread at a time.
+// A link over RDMA: its rails, the control connection about the rails (Control), and the recovery
+// from a failed rail. A failed rail is fenced: each side moves its queue pairs to the error state,
+// drains the earlier completions, and reports to the peer what arrived. Only then are the missing
+// pieces sent another way, so no piece can arrive twice or late. The sending side retries the join
+// of the rail forever, at growing intervals. While no rail between the NICs that NCCL chose works,
+// fallback rails between other NICs of the two processes take over. The connection stays with its
+// link from one use to the next. Thread-compatible: owned by one thread at a time.
 #pragma once
 
 #include <array>
@@ -29,14 +30,14 @@
 
 namespace rewire::net {
 
-// Of all connections that share them.
+// Counters for all connections that share the object.
 struct RailCounters {
-  std::atomic<uint64_t> failed{0};    // rails between chosen NICs that were up
-  std::atomic<uint64_t> back{0};      // and are again
-  std::atomic<uint64_t> stood_in{0};  // rails between others that came up
+  std::atomic<uint64_t> failed{0};    // rails between chosen NICs that failed after they were up
+  std::atomic<uint64_t> back{0};      // failed rails that are up again
+  std::atomic<uint64_t> stood_in{0};  // fallback rails that came up
 };
 
-// What the receiving side has, as its handle says.
+// The receiving side's numbers of ports, as its handle gives them.
 struct PeerPorts {
   size_t chosen = 0;
   size_t others = 0;
@@ -44,125 +45,124 @@ struct PeerPorts {
 
 struct ConnectionOptions {
   RailOptions rail;
-  size_t piece_bytes = 128 << 10;     // of a message that is not small; more when it is very large
+  size_t piece_bytes = 128 << 10;     // piece size, except for small and very large messages
   Duration answer = seconds(300);     // for the peer's first frame, after its program accepts
   Duration join = seconds(5);         // for one attempt
-  Duration arrival = seconds(30);     // for who has come to a listener, until a rail is joined
+  Duration arrival = seconds(30);     // until an accepted link has joined its first rail
   Duration drain = milliseconds(50);  // for completions of a fenced rail; they come at once
   Duration first_retry = milliseconds(100);
   Duration most_retry = seconds(10);
-  // A peer that refuses a request may be one that dies: its memory goes before its connections.
+  // A peer that refuses a request may be exiting: its memory goes before its connections do.
   Duration doubt = seconds(1);
-  Duration stranded = seconds(30);  // device memory waits so long for a rail, or for its copy
-  // Of a receiver; null: nobody moves what NCCL leaves alone.
+  Duration stranded = seconds(30);  // limit for device memory to wait for a rail or for its copy
+  // For a receiver that NCCL does not poll. Null: nothing moves such a connection.
   std::function<std::unique_ptr<Watch>(int fd, Watch::Look look)> watch = WatchByWorkers;
   std::function<Time()> now = Now;
-  // Where queues are made and joined, and where device memory is copied.
+  // Runs the creation and joining of queue pairs, and the copies of device memory.
   std::function<void(std::function<void()>)> run = RunInBackground;
   std::function<void(std::function<void()>)> copy = RunCopy;
   std::shared_ptr<RailCounters> counters = std::make_shared<RailCounters>();
-  uint64_t seed = 0;  // 0: nobody can guess it
+  uint64_t seed = 0;  // 0: an unpredictable seed
 };
 
 class Connection final : public Attachment, private Control::Listener {
  public:
-  // The sender or the receiver that uses the connection.
+  // The interface to the sender or receiver that uses the connection.
   class End {
    public:
     virtual ~End() = default;
     virtual void Written(uint32_t id) = 0;
     virtual absl::Status Arrived(uint32_t immediate, uint32_t bytes) = 0;
-    // For the peer, of a rail through which nothing comes any more.
+    // Returns the report for the peer about a rail that delivers nothing any more.
     virtual std::string Report() = 0;
-    // Both sides have fenced the rail, and this is the peer's report.
+    // Both sides have fenced the rail; `report` is the peer's.
     virtual absl::Status Settle(size_t rail, std::string_view report) = 0;
-    // Frames that are not about rails; as Control::Listener.
+    // Frames that are not about rails; see Control::Listener.
     virtual absl::StatusOr<char*> PlaceOf(const FrameHeader& piece) = 0;
     virtual absl::StatusOr<bool> Hear(const FrameHeader& header, std::string_view payload) = 0;
     virtual void Said(const FrameHeader& piece) = 0;
   };
 
-  // `link` owns it. `peer`: where it is the sending side.
+  // `link` owns the connection. `peer` is set on the sending side only.
   Connection(Link* link, const Nics& nics, const std::optional<PeerPorts>& peer,
              const ConnectionOptions& options);
   ~Connection() override;
 
-  // True when it can be used; an error when no rail can be joined. Asked again and again.
+  // Returns true when usable, false to be called again, and an error if no rail can be joined.
   absl::StatusOr<bool> Establish();
-  // Null: at rest.
+  // Null: no sender or receiver uses the connection.
   void SetEnd(End* end) { end_ = end; }
-  // Nothing is under way that the peer would have to finish.
+  // True if no work is under way that the peer would have to finish.
   [[nodiscard]] bool Calm() const;
 
-  // Moves everything; the control connection only now and then while nothing is wrong. The failure,
-  // once there is one.
+  // Moves everything, but polls the control connection only occasionally while no rail has a
+  // problem. Returns the failure, if any.
   absl::Status Poll();
-  // The same with the control connection, where nobody waits for anything: a peer that goes is no
-  // news then.
+  // Like Poll(), but always polls the control connection. Call while no request is outstanding: a
+  // peer that disconnects is then logged as INFO instead of WARN.
   absl::Status Attend();
-  // Rung where something is to be done that nobody waits for. From any thread.
+  // Sets the thread-safe callback that requests a poll for work that no NCCL request waits for.
   void SetBell(std::function<void()> bell) { bell_ = std::move(bell); }
-  // What it does next waits neither for the peer nor for the caller.
+  // True if the next step waits neither for the peer nor for the caller.
   [[nodiscard]] bool Busy() const;
   void Fail(const absl::Status& status);
   [[nodiscard]] bool failed() const { return !failure_.ok(); }
-  // Afresh: a copy shares a count, and this one may go to another thread.
+  // Returns a new status: a copy shares a reference count, and the result may go to another thread.
   [[nodiscard]] absl::Status Failure() const { return {failure_.code(), failure_.message()}; }
 
   [[nodiscard]] Link& link() const { return *link_; }
   [[nodiscard]] const Nics& nics() const { return nics_; }
   [[nodiscard]] const ConnectionOptions& options() const { return options_; }
-  // Which of nics() a rail uses.
+  // Returns the index in nics() of the NIC that a rail uses.
   [[nodiscard]] size_t NicOf(size_t rail) const;
   [[nodiscard]] size_t rails() const { return tracks_.size(); }
 
-  // Those that may be used now, a bit for each: those that stand in only if no other is up.
+  // Returns a mask of the usable rails; fallback rails are included only if no other rail is up.
   [[nodiscard]] uint32_t Up() const;
-  // Whether rails that stand in are among these.
+  // True if the mask includes fallback rails.
   [[nodiscard]] bool StandIn(uint32_t rails) const { return rails >> total_ != 0; }
-  // The one of these that would be through first with so much more, of equals the next in turn:
-  // what is used at all is known to work. Nothing: none has room.
+  // Returns the rail of the mask that would finish first with `bytes` more bytes, or nothing if
+  // none has room. Equal rails take turns, so that every rail in use is known to work.
   [[nodiscard]] std::optional<size_t> Choose(size_t bytes, uint32_t rails);
-  // Whether so many bytes may be copied into a request there.
+  // True if `bytes` bytes may be copied into a request on this rail.
   [[nodiscard]] bool Inlines(size_t rail, size_t bytes) const {
     return bytes <= tracks_[rail].rail.max_inline();
   }
-  // Whether pieces of so many bytes are to go apart from their immediate there.
+  // True if pieces of `bytes` bytes are sent apart from their immediate on this rail.
   [[nodiscard]] bool Apart(size_t rail, size_t bytes) const {
     return tracks_[rail].rail.Apart(bytes);
   }
-  // Requests that belong together, of which the last one is told of when it is done. False: nothing
-  // has been posted, and the rail is being fenced.
+  // Posts a chain of requests; only the last one's completion is reported. Returns false if nothing
+  // was posted; the rail is then being fenced.
   bool Write(size_t rail, std::span<const rdma::SendWork> chain, size_t bytes);
-  // A piece for this receive's buffer: its data, and behind them its immediate with the message's
-  // bytes.
+  // Writes a piece for this receive's buffer: its data, then its immediate with the byte count.
   bool WriteApart(size_t rail, rdma::SendWork piece, size_t bytes, uint64_t sequence,
                   uint32_t part);
-  // Writes `bytes` of the ring to the peer's, from the entries of this receive of `count` buffers
-  // on.
+  // Writes `bytes` of the ring to the peer's ring, starting at the entries of this receive, which
+  // has `count` buffers.
   bool WriteClear(size_t rail, uint64_t sequence, uint32_t count, size_t bytes);
   Control& control() { return control_; }
   FrameHeader Header(FrameKind kind) const;
 
-  ClearRing ring;     // the sender's is written by the receiver, the receiver's is what it writes
-  uint64_t next = 0;  // receive, on both sides; goes on from one use to the next
+  ClearRing ring;     // the receiver's copy is the source of its WRITEs to the sender's
+  uint64_t next = 0;  // next receive, on both sides; continues from one use to the next
 
  private:
   enum class State {
-    kDown,     // no queues; may be joined
-    kMaking,   // they are made or joined in the background
-    kOffered,  // the sender: an offer is out; the receiver: it has answered one
-    kProbing,  // the sender: its queues are joined; whether anything gets through is found out
+    kDown,     // no queue pairs; may be joined
+    kMaking,   // queue pairs are created or joined in the background
+    kOffered,  // the sender has sent an offer; the receiver has answered one
+    kProbing,  // the sender's queue pairs are joined; probes check that data get across
     kUp,
-    kDraining,  // this side's queues are in error
-    kFenced,    // and dropped; the peer's may not be
+    kDraining,  // this side's queue pairs are in error
+    kFenced,    // dropped on this side; the peer may still drain
   };
-  // What the background has of a rail, and nobody else until it is done.
+  // The background work's part of a rail; no other thread uses it until `done`.
   struct Making {
     explicit Making(Rail taken) : rail(std::move(taken)) {}
     Rail rail;
     Offer ours;
-    std::string why;  // it did not work; empty: it did
+    std::string why;  // reason of the failure; empty: success
     std::atomic<bool> done{false};
   };
   struct Track {
@@ -170,38 +170,38 @@ class Connection final : public Attachment, private Control::Listener {
     std::shared_ptr<Nic> nic;
     Rail rail;
     std::shared_ptr<Making> making;
-    bool joined = false;                  // what is made is joined with the peer's, too
-    uint32_t probes = 0;                  // that have not come back
-    std::optional<std::string> given_up;  // meanwhile
-    // The receiver: an offer that came while an earlier one was still being answered.
+    bool joined = false;                  // the queue pairs are also joined with the peer's
+    uint32_t probes = 0;                  // outstanding probes
+    std::optional<std::string> given_up;  // reason why the attempt was abandoned meanwhile
+    // The receiver: an offer that arrived while an earlier offer was still being answered.
     std::optional<std::pair<FrameHeader, std::string>> next_offer;
     State state = State::kDown;
     uint32_t life = 0;    // counts attempts to join
-    Time due;             // of what is next in this state
-    Time since;           // it is up
-    bool failed = false;  // since it was up; the sender's
+    Time due;             // deadline of this state's next step
+    Time since;           // start of state kUp
+    bool failed = false;  // failed since it was up; used by the sender
     Duration pause{};     // before the next attempt
     std::unique_ptr<rdma::MemoryRegion> ring;
     uint64_t peer_ring = 0;
     uint32_t peer_ring_rkey = 0;
-    std::optional<std::string> report;  // the peer's, of this life
-    std::string why;                    // it is not up
+    std::optional<std::string> report;  // the peer's report of this life
+    std::string why;                    // reason why the rail is not up
   };
 
-  // rail_lives.cc
+  // The following functions are in rail_lives.cc.
   void BeginJoin(size_t rail);
-  // The first that is due, unless one of them is being joined.
+  // Joins the first due rail of the range, unless a rail of the range is being joined.
   void BeginDue(size_t first, size_t end);
-  // No chosen rail is up, and each has been tried.
+  // True if no chosen rail is up and each has been tried.
   [[nodiscard]] bool NeedsOthers() const;
   absl::Status Answer(const FrameHeader& header, std::string_view payload);
   absl::Status TakeAnswer(Track* track, std::string_view payload);
-  // Makes queues, or takes those that are, and joins them with the peer's if there is an offer.
+  // Creates queue pairs or takes existing ones; joins them with the peer's if there is an offer.
   void Make(Track* track, const std::optional<Offer>& peer);
   void EndMaking(size_t rail);
-  // The sender: something has got through on every queue.
+  // The sender: data have crossed on every queue pair.
   void GoUp(size_t rail);
-  // Nothing comes through it any more; the queues go in the background.
+  // Destroys the queue pairs in the background; the rail delivers nothing any more.
   void Drop(Track* track);
   void Break(size_t rail, const std::string& why);
   void EndDrain(size_t rail);
@@ -209,7 +209,7 @@ class Connection final : public Attachment, private Control::Listener {
   void Rest(Track* track, const std::string& why);
   void KeepTime();
   void SayOf(size_t rail, FrameKind kind, std::string payload = {});
-  // From now on each attempt has its own time.
+  // The peer has answered; from now on each attempt has its own deadline.
   void HearAnswer();
   absl::Status HearOfRail(const FrameHeader& header, std::string_view payload);
   uint64_t Random() { return MixedRandom(++randoms_); }
@@ -230,17 +230,17 @@ class Connection final : public Attachment, private Control::Listener {
   const uint64_t seed_;
   Control control_;
   std::vector<Track> tracks_;
-  size_t turn_ = 0;   // rail, of equals
-  size_t total_ = 0;  // rails between chosen NICs, as the sending side says; the others follow
+  size_t turn_ = 0;   // next among equal rails
+  size_t total_ = 0;  // rails between chosen NICs, as the sending side says; fallback rails follow
   End* end_ = nullptr;
-  bool answered_ = false;  // the peer's program moves its side of the connection
+  bool answered_ = false;  // the peer's program polls its side of the connection
   bool calm_ = false;
-  bool attended_ = false;  // nobody waits for anything
+  bool attended_ = false;  // Attend() is running: no request is outstanding
   std::function<void()> bell_;
   uint64_t polls_ = 0;
   std::array<RailEvent, Rail::kBatch> events_;  // of one poll
   uint64_t randoms_ = 0;
-  absl::Status doubt_;  // what the failure will be, unless the peer turns out to be gone
+  absl::Status doubt_;  // the failure to report, unless the peer turns out to be gone
   Time doubt_until_;
   absl::Status failure_;
 };

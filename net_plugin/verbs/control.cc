@@ -6,7 +6,7 @@
 namespace rewire::net {
 namespace {
 
-// Of what is not a piece.
+// The maximum payload of a frame other than a piece.
 constexpr size_t kMostPayload = 64 << 10;
 
 }  // namespace
@@ -22,11 +22,11 @@ void Control::SayPiece(FrameHeader header, const char* data) {
 
 absl::Status Control::Move() {
   absl::Status written = Write();
-  // What the peer has said before it went counts.
+  // Frames that the peer sent before it disconnected still count.
   absl::Status read = Read();
   if (!written.ok()) return written;
   if (!read.ok()) return read;
-  // What was heard may have to be answered.
+  // A received frame may need an answer.
   return Write();
 }
 

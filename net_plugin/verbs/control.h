@@ -1,6 +1,5 @@
-// The TCP connection of a link over RDMA: what the two sides say to each other about its rails, and
-// the pieces that go over it when no rail is left. Nothing blocks. Of the thread that moves the
-// connection.
+// The TCP connection of a link over RDMA: carries frames about its rails, and pieces of messages if
+// no rail is left. Never blocks. Thread-compatible: owned by the thread that polls the connection.
 #pragma once
 
 #include <cstddef>
@@ -20,24 +19,24 @@ class Control {
   class Listener {
    public:
     virtual ~Listener() = default;
-    // Where a piece belongs. Null: there is no room yet, and nothing is read meanwhile.
+    // Returns the buffer for a piece. Null: no buffer yet; nothing more is read until there is one.
     virtual absl::StatusOr<char*> PlaceOf(const FrameHeader& piece) = 0;
-    // A whole frame; a piece's payload is in its place. False: nothing more is of this use.
+    // Takes a whole frame; a piece's payload is already in its buffer. False: this use ends.
     virtual absl::StatusOr<bool> Hear(const FrameHeader& header, std::string_view payload) = 0;
-    // A piece is with the kernel.
+    // The kernel has taken all bytes of a piece.
     virtual void Said(const FrameHeader& piece) = 0;
   };
 
   Control(Stream* stream, Listener* listener) : stream_(stream), listener_(listener) {}
 
   void Say(FrameHeader header, std::string payload = {});
-  // Its bytes stay where they are until Said(). One at a time.
+  // `data` must stay valid until Said(). Only one piece may be pending.
   void SayPiece(FrameHeader header, const char* data);
-  // Nothing waits to be written.
+  // True if no frame waits to be written.
   [[nodiscard]] bool Silent() const { return frames_.empty(); }
-  // Nor is anything half read.
+  // True if also no frame is partly read.
   [[nodiscard]] bool Quiet() const { return Silent() && !headed_; }
-  // Writes and reads what goes now. Unavailable: the peer has gone.
+  // Writes and reads as much as possible now. Unavailable: the peer has closed the connection.
   absl::Status Move();
 
  private:
@@ -45,7 +44,7 @@ class Control {
     FrameHeader header;
     std::string payload;
     const char* piece = nullptr;  // instead of the payload
-    size_t sent = 0;              // of header and payload
+    size_t sent = 0;              // bytes of header and payload
   };
 
   absl::Status Write();

@@ -44,7 +44,7 @@ absl::StatusOr<Request*> Flush::Begin(const Nics& nics, const void* data,
   if (free == flushings_.end()) return nullptr;
   free->waits = 0;
   for (size_t i = 0; i < loops_.size(); ++i) {
-    // What it does not know it has not written.
+    // A NIC without a registration has not written to the memory.
     const rdma::MemoryRegion* const known = memory.Find(i);
     if (known == nullptr) continue;
     if (!loops_[i].rail.made()) {

@@ -1,5 +1,5 @@
-// Makes what a NIC has written to a GPU's memory visible there: a READ of it by the same NIC, over
-// a queue pair that is joined with itself, cannot overtake its writes. Of the progress thread.
+// Makes a NIC's writes to a GPU's memory visible on the GPU: a READ of the memory by the same NIC,
+// on a queue pair connected to itself, cannot overtake the writes. Owned by NCCL's progress thread.
 #pragma once
 
 #include <array>
@@ -17,16 +17,16 @@ namespace rewire::net {
 
 class Flush {
  public:
-  // One request of NCCL's for a flush.
+  // One flush request of NCCL's.
   struct Flushing : Request {
     bool busy = false;
-    uint64_t waits = 0;  // for these NICs, a bit for each
+    uint64_t waits = 0;  // mask of the NICs that it waits for
   };
 
   explicit Flush(Comm* comm);
 
-  // Null: nothing has to be flushed, or not now. A NIC that fails is not waited for: it can no
-  // longer be asked, and what it had written left it before the completions that were seen of it.
+  // Returns null if no flush is needed or possible now. A failed NIC is not waited for: the NIC
+  // cannot be asked any more, and its data had left it before the completions that were seen.
   absl::StatusOr<Request*> Begin(const Nics& nics, const void* data, const Registration& memory,
                                  const ConnectionOptions& options);
   absl::StatusOr<bool> Test(Flushing* flushing);
@@ -34,14 +34,14 @@ class Flush {
  private:
   struct Loop {
     Rail rail;
-    std::shared_ptr<rdma::MemoryRegion> region;  // of into_
+    std::shared_ptr<rdma::MemoryRegion> region;  // covers into_
   };
 
   absl::StatusOr<Loop> Make(const std::shared_ptr<Nic>& nic, const RailOptions& options);
   void GiveUp(size_t nic);
 
-  std::vector<Loop> loops_;  // by NIC; made at the first use
-  uint64_t into_ = 0;        // what is read lands here
+  std::vector<Loop> loops_;  // by NIC; created at the first use
+  uint64_t into_ = 0;        // target of the READs
   std::array<Flushing, kMaxRequests> flushings_;
 };
 

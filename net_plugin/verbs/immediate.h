@@ -1,19 +1,19 @@
-// The 32 bits that come with each piece of a message over RDMA; docs/net.md. Pure.
+// The 32-bit immediate of each piece of a message over RDMA; see docs/net.md. Pure, thread-safe.
 #pragma once
 
 #include <cstdint>
 
 namespace rewire::net {
 
-// Pieces that a message is cut into at most: the receiver marks them in one word.
+// The maximum number of pieces per message: the receiver marks the pieces in one word.
 inline constexpr uint32_t kMostPieces = 64;
 
 struct Immediate {
-  uint64_t sequence = 0;  // of the receive; its low 21 bits travel
-  uint32_t part = 0;      // which of the receive's buffers
-  uint32_t piece = 0;     // of the message
-  bool apart = false;     // its data came before, and the message's bytes with this
-  bool last = false;      // the message has no further ones
+  uint64_t sequence = 0;  // of the receive; its low 21 bits are sent
+  uint32_t part = 0;      // index of the receive's buffer
+  uint32_t piece = 0;     // index in the message
+  bool apart = false;     // the data came before; the byte count comes with this immediate
+  bool last = false;      // the last piece of the message
 };
 
 inline constexpr uint64_t kSequenceMask = (1U << 21) - 1;

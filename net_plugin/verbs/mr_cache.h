@@ -1,6 +1,6 @@
-// What is registered with one NIC, each range of pages once however many ask for it: NCCL registers
-// the same buffers for every connection, and registering is slow. Any thread: the service thread
-// registers while the progress thread uses what it has.
+// The memory regions registered with one NIC. NCCL registers the same buffers for every connection
+// and registration is slow, so users of the same range of pages share one region. Thread-safe: the
+// service thread registers while the progress thread uses existing regions.
 #pragma once
 
 #include <cstddef>
@@ -18,9 +18,9 @@ class MrCache {
  public:
   explicit MrCache(rdma::Device* device) : device_(device) {}
 
-  // Of pages that hold this range. Deregistered when the last one lets go of it.
+  // Returns a region of pages that hold this range; the last release deregisters the region.
   absl::StatusOr<std::shared_ptr<rdma::MemoryRegion>> Get(const void* data, size_t bytes);
-  // A range of a dmabuf descriptor; each its own.
+  // Registers a range of a dmabuf descriptor; such regions are not shared.
   absl::StatusOr<std::shared_ptr<rdma::MemoryRegion>> GetDmabuf(const void* data, size_t bytes,
                                                                 uint64_t offset, int fd);
 

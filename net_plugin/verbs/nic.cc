@@ -8,7 +8,7 @@
 namespace rewire::net {
 namespace {
 
-// Of a port that does not tell its speed.
+// The speed of a port that does not report its speed.
 constexpr uint32_t kDefaultMbps = 10000;
 
 }  // namespace
@@ -24,7 +24,7 @@ absl::StatusOr<std::shared_ptr<Nic>> Nic::Open(rdma::Driver* driver, const std::
                                                const rdma::PortInfo& port) {
   auto opened = driver->Open(device);
   if (!opened.ok()) return opened.status();
-  // Not every device has reliable connections.
+  // Some devices lack reliable connections.
   auto queue = (*opened)->CreateCompletionQueue(1);
   if (!queue.ok()) return queue.status();
   rdma::QueuePairOptions options;
@@ -43,7 +43,7 @@ bool Nic::Works() const {
 }
 
 bool Nic::dmabuf() {
-  // A descriptor that is none: who knows dmabuf says that, and no more.
+  // An invalid descriptor: only a device without dmabuf support answers Unimplemented.
   const auto refused = device_->RegisterDmabuf(-1, 0, 4096, 0, {});
   return refused.status().code() != absl::StatusCode::kUnimplemented;
 }

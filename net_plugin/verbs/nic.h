@@ -1,5 +1,5 @@
-// One port of an RDMA device, opened: its memory cache and what it says of itself. It is shared by
-// all connections that use it and lives as long as the last of them. Any thread.
+// One open port of an RDMA device: its memory cache and the state that the device reports. All
+// connections on the port share the object and keep it alive. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -32,24 +32,25 @@ class Nic : private Workers::Work {
   [[nodiscard]] bool dmabuf();
   MrCache& memory() { return memory_; }
   absl::StatusOr<rdma::PortInfo> Query() const { return device_->QueryPort(port_); }
-  // It has a link, as far as it knows.
+  // True if, as far as the device knows, the port has a link.
   [[nodiscard]] bool Works() const;
 
-  // A worker of the process reads the device's events from now on, when they come. Called before
-  // the object is shared; without effect where the process has no workers.
+  // Lets a worker of the process read the device's events as they come. Call before the object is
+  // shared; the call has no effect if the process has no workers.
   void WatchEvents();
-  // Takes what the device has to tell, unless a worker or another thread does.
+  // Reads the device's pending events, unless a worker or another thread is reading them.
   void ReadEvents();
-  // How often the port has gone down, or its device has failed; a change ends what was on it.
+  // Counts how often the port has gone down or its device has failed; either ends the port's rails.
   [[nodiscard]] uint32_t downs() const { return downs_.load(std::memory_order_acquire); }
-  // How many queues have failed; whether these are among them.
+  // Counts the failures of completion queues. Failed() tells, once per failure, whether the given
+  // completion queue has failed.
   [[nodiscard]] uint32_t faults() const { return faults_.load(std::memory_order_acquire); }
   [[nodiscard]] bool Failed(uint32_t completion_queue);
 
  private:
   Nic(std::shared_ptr<rdma::Device> device, const rdma::PortInfo& port);
   void Drive(size_t stream) override;
-  // False: the device tells nothing any more.
+  // False: the device reports no events any more.
   bool TakeEvents();
 
   const std::shared_ptr<rdma::Device> device_;
@@ -65,10 +66,10 @@ class Nic : private Workers::Work {
   std::set<uint32_t> failed_ REWIRE_GUARDED_BY(mutex_);  // completion queues
 };
 
-// Those that a connection may use on its side.
+// The NICs that a connection may use on its side.
 struct Nics {
   std::vector<std::shared_ptr<Nic>> all;
-  size_t chosen = 0;  // by NCCL: the first ones; the others stand in when none of these works
+  size_t chosen = 0;  // chosen by NCCL, at the front; the others are fallbacks
 };
 
 }  // namespace rewire::net

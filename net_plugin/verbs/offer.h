@@ -1,5 +1,5 @@
-// What one side says of its queues for a rail, and of what it has got when a rail has failed;
-// docs/net.md. Pure; decoding takes any bytes.
+// The messages in which one side describes its queues for a rail, or what has arrived when a rail
+// has failed (docs/net.md). Pure, thread-safe; decoders return nothing for malformed bytes.
 #pragma once
 
 #include <cstdint>
@@ -29,15 +29,15 @@ struct Offer {
   uint16_t lid = 0;
   uint32_t mtu = 0;
   uint32_t speed_mbps = 0;
-  uint64_t ring = 0;       // where clear-to-send entries go; the sender's
+  uint64_t ring = 0;       // address for clear-to-send entries; set by the sender
   uint32_t ring_rkey = 0;  // on this rail
   std::vector<Queue> queues;
 };
 std::string Encode(const Offer& offer);
 std::optional<Offer> DecodeOffer(std::string_view bytes);
 
-// The receiver's: which pieces have come of the receives that are not whole. Those before `next`
-// that are not named are whole.
+// The receiver's report: the pieces that have arrived of the incomplete receives. Receives before
+// `next` that are not listed are complete.
 struct Received {
   struct Receive {
     uint64_t sequence = 0;
@@ -49,10 +49,10 @@ struct Received {
 std::string Encode(const Received& received);
 std::optional<Received> DecodeReceived(std::string_view bytes);
 
-// The sender's: which clear-to-send entries it has.
+// The sender's report: the clear-to-send entries that have arrived.
 struct Cleared {
-  uint64_t head = 0;  // everything before this receive
-  uint32_t seen = 0;  // from the head on, a bit for each receive
+  uint64_t head = 0;  // all entries before this receive have arrived
+  uint32_t seen = 0;  // one bit per receive, starting at `head`
 };
 std::string Encode(const Cleared& cleared);
 std::optional<Cleared> DecodeCleared(std::string_view bytes);

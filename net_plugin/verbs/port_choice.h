@@ -1,6 +1,6 @@
-// Which ports of this machine's RDMA devices carry traffic, by NCCL's rules: NCCL_IB_HCA ("mlx5_0,
-// mlx5_1:1": devices whose names begin so, and ports of them; "=mlx5_0": exactly; "^": none of
-// these). Pure.
+// Chooses the ports of this machine's RDMA devices that carry traffic, by NCCL's rules. NCCL_IB_HCA
+// is "mlx5_0,mlx5_1:1" (prefixes of device names, optionally with a port), "=mlx5_0" (exact names)
+// or "^" (all but these). Pure; thread-safe.
 #pragma once
 
 #include <span>
@@ -17,7 +17,7 @@ struct PortChoice {
   rdma::PortInfo port;
 };
 
-// Those that have a link, in the library's order.
+// Returns the selected ports that have a link, in the library's order.
 std::vector<PortChoice> ChoosePorts(std::span<const rdma::DeviceInfo> devices,
                                     std::string_view names);
 

@@ -13,11 +13,11 @@ namespace rewire::net {
 namespace {
 
 constexpr uint32_t kPsnMask = 0xffffff;
-// Beside a queue's number in an id.
+// Flags beside a queue's number in a request's id.
 constexpr uint64_t kReceive = uint64_t{1} << 63;
 constexpr uint64_t kUnsignalled = uint64_t{1} << 62;
 constexpr uint32_t kInline = 64;  // one clear-to-send entry
-// What one outstanding write costs beside its bytes.
+// The cost of one outstanding write in addition to its bytes.
 constexpr uint64_t kWriteBytes = 4096;
 
 uint64_t IdOf(uint32_t queue, uint32_t id) { return uint64_t{queue} << 32 | id; }
@@ -94,7 +94,7 @@ absl::StatusOr<Offer> Rail::Prepare(const RailOptions& options, const Offer* pee
     wanted.max_receive = kReceives;
     wanted.max_inline = kInline;
     auto pair = nic_->device().CreateQueuePair(wanted);
-    wanted.max_inline = 0;  // not every device has it
+    wanted.max_inline = 0;  // some devices do not support inline data
     if (!pair.ok()) pair = nic_->device().CreateQueuePair(wanted);
     if (!pair.ok()) return pair.status();
     q.pair = *std::move(pair);
@@ -121,19 +121,19 @@ absl::Status Rail::Join(const RailOptions& options, const Offer& peer, Offer* an
     receive.mtu = std::min(mtu_, peer.mtu);
     receive.peer_number = peer.queues[i].number;
     receive.first_psn = peer.queues[i].first_psn;
-    // On one subnet of InfiniBand the peer's LID is enough.
+    // On one InfiniBand subnet the peer's LID is enough.
     if (gid_->type != rdma::GidType::kInfiniBand) receive.peer_gid = peer.gid;
     receive.gid_index = static_cast<uint8_t>(gid_->index);
     receive.peer_lid = peer.lid;
     receive.service_level = options.service_level;
     receive.traffic_class = options.traffic_class;
-    // Of another vendor's device there is nothing to agree on.
+    // With another vendor's device there is no ECE to agree on.
     const rdma::Ece& ece = peer.queues[i].ece;
     const bool agreed = ece.vendor != 0 && queues_[i].pair->SetEce(ece).ok();
     REWIRE_RETURN_IF_ERROR(queues_[i].pair->ToReadyToReceive(receive));
     if (answer != nullptr) {
       answer->queues[i].ece = {};
-      // It may have taken less than was wished for, and the peer must take the same.
+      // The device may have accepted fewer options than requested, and the peer must use the same.
       if (agreed) answer->queues[i].ece = queues_[i].pair->QueryEce().value_or(rdma::Ece{});
     }
     rdma::SendAttributes send;
@@ -149,7 +149,7 @@ void Rail::Fence() {
   fenced_ = true;
   for (Queue& q : queues_) {
     const absl::Status status = q.pair->ToError();
-    // What cannot even be told to stop is stopped by being destroyed.
+    // A queue pair that cannot enter the error state is stopped by its destruction.
     if (!status.ok()) {
       REWIRE_WARN("net plugin: %s", std::string(status.message()).c_str());
       return Drop();
@@ -215,7 +215,7 @@ rdma::PostResult Rail::Post(Queue* queue, std::span<const rdma::SendWork> chain,
     return work;
   });
   rdma::PostResult result = queue->pair->PostSend({works.data(), chain.size()});
-  // One of two: its completion, if there is any, is not counted.
+  // A partly posted chain is not counted, nor is the completion of its first request.
   if (result.posted < chain.size()) return result;
   queue->sizes[(queue->first + queue->sends) % kSends] = static_cast<uint32_t>(bytes);
   ++queue->sends;
@@ -268,9 +268,9 @@ absl::StatusOr<size_t> Rail::Poll(std::span<RailEvent> out) {
       ++q.taken;
     }
   }
-  // What is posted to a queue in error may never come back.
+  // Receives posted to a queue in error may never complete, so none are posted.
   if (fenced_) return *polled;
-  // A queue that has failed meanwhile says so itself.
+  // PostReceives' error is ignored: a failed queue reports its failure itself.
   for (uint32_t i = 0; i < queues_.size(); ++i) {
     Queue& q = queues_[i];
     if (q.taken >= kBatch) (void)PostReceives(&q, i, std::exchange(q.taken, 0));

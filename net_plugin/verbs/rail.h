@@ -1,6 +1,6 @@
-// The queues of a connection between one NIC here and one there. Made anew each time the rail is
-// joined; dropped when it has failed and nothing comes through it any more. Of the thread that
-// moves the connection.
+// The queue pairs of a connection between one local and one remote NIC. They are created anew for
+// each join of the rail, and dropped when the rail has failed and delivers nothing any more.
+// Thread-compatible: owned by the thread that polls the connection.
 #pragma once
 
 #include <array>
@@ -20,30 +20,30 @@ namespace rewire::net {
 struct RailOptions {
   uint32_t queue_pairs = 2;
   uint8_t timeout = 16;  // 4.096 us << timeout
-  uint8_t retries = 6;   // soft-RoCE takes 7 for ever
+  uint8_t retries = 6;   // soft-RoCE retries forever with 7
   uint8_t traffic_class = 0;
   uint8_t service_level = 0;
   uint16_t pkey_index = 0;
-  int gid_index = -1;  // -1: chosen
-  // Adaptive routing; nothing: on InfiniBand. With it, pieces of more bytes than these go apart
-  // from their immediate, so that their packets may come in any order.
+  int gid_index = -1;  // -1: chosen automatically
+  // Adaptive routing; nothing: on InfiniBand only. Pieces larger than `apart` bytes are then sent
+  // apart from their immediate, so that their packets may arrive in any order.
   std::optional<bool> adaptive;
   size_t apart = 8192;
 };
 
-// What has come of a rail.
+// One event of a rail.
 struct RailEvent {
   enum class Kind { kWritten, kArrived, kFailed };
   Kind kind = Kind::kWritten;
-  uint32_t id = 0;         // kWritten: of the write
+  uint32_t id = 0;         // kWritten: id of the write
   uint32_t immediate = 0;  // kArrived
   uint32_t bytes = 0;      // kArrived
   rdma::CompletionStatus status = rdma::CompletionStatus::kSuccess;
 };
 
-// What another path would not cure: a key or a buffer is wrong, on this side or on the peer's.
-// (That the peer's device does not understand the request is none of these: this device has made
-// it.)
+// True for errors that another path would not fix: a wrong key or buffer, on this side (WrongHere)
+// or on the peer's (WrongThere). A request that the peer's device does not understand does not
+// count, because this device has made the request.
 [[nodiscard]] bool WrongHere(rdma::CompletionStatus status);
 [[nodiscard]] bool WrongThere(rdma::CompletionStatus status);
 
@@ -55,50 +55,50 @@ class Rail {
 
   [[nodiscard]] Nic& nic() const { return *nic_; }
 
-  // Queues that are ready to be joined with the peer's, and what to tell it of them. Who answers an
-  // offer makes queues that suit it.
+  // Creates queue pairs that are ready to be joined, and returns their offer for the peer. The side
+  // that answers an offer creates queue pairs that match `peer`.
   absl::StatusOr<Offer> Prepare(const RailOptions& options, const Offer* peer, uint64_t random);
-  // answer: null, or what Prepare gave: what was agreed on is put into it, for the peer to join.
+  // answer: null, or Prepare's result; Join() stores the agreed values there, for the peer's join.
   absl::Status Join(const RailOptions& options, const Offer& peer, Offer* answer);
-  // Writes nothing, once on each queue: how many kWritten there will be if something gets through
-  // and back on all of them.
+  // Writes zero bytes once on each queue pair. Returns the number of kWritten events that show that
+  // all queue pairs work in both directions.
   absl::StatusOr<uint32_t> Probe();
-  // Nothing of the peer's comes through any more; what is outstanding fails.
+  // Stops all delivery from the peer; outstanding requests fail.
   void Fence();
-  // All that came before has been polled.
+  // True if all completions from before the fence have been polled.
   [[nodiscard]] bool Drained() const;
   void Drop();
-  // Its queues leave it: destroying them may take long.
+  // Moves the queue pairs out of this rail, because destroying them may be slow.
   Rail Take();
 
   [[nodiscard]] bool made() const { return completions_ != nullptr; }
-  // The port has gone down or a queue has failed since it was made.
+  // True if the port has gone down or a queue has failed since the queue pairs were made.
   [[nodiscard]] bool Down() const;
   [[nodiscard]] bool HasRoom() const;
   [[nodiscard]] bool Apart(size_t bytes) const { return bytes > apart_; }
-  // Time to send what is outstanding and so much more, in units of its own.
+  // The time to send the outstanding bytes and `bytes` more, in an arbitrary unit.
   [[nodiscard]] uint64_t Load(size_t bytes) const;
   [[nodiscard]] uint32_t max_inline() const { return max_inline_; }
-  // Any request, or two of which the first one is not signalled, on the queue with the least
-  // outstanding. An id has 32 bits.
+  // Posts a request, or two of which the first is not signalled, on the queue pair with the least
+  // outstanding bytes. Ids have 32 bits.
   rdma::PostResult Write(std::span<const rdma::SendWork> chain, size_t bytes);
-  // Takes what has completed, up to kBatch, and says how much it was.
+  // Takes up to kBatch completions and returns their number.
   absl::StatusOr<size_t> Poll(std::span<RailEvent> out);
 
  private:
-  static constexpr uint32_t kSends = 64;      // outstanding on a queue, signalled ones
+  static constexpr uint32_t kSends = 64;      // outstanding signalled requests per queue pair
   static constexpr uint32_t kChain = 2;       // requests of one Write
-  static constexpr uint32_t kReceives = 256;  // more than a peer has outstanding
+  static constexpr uint32_t kReceives = 256;  // more than a peer keeps outstanding
 
   struct Queue {
     std::unique_ptr<rdma::QueuePair> pair;
     uint32_t psn = 0;
-    std::array<uint32_t, kSends> sizes{};  // of what is outstanding, in order
+    std::array<uint32_t, kSends> sizes{};  // of the outstanding requests, in order
     uint32_t first = 0;
     uint32_t sends = 0;
     uint64_t bytes = 0;
     uint32_t receives = 0;  // posted
-    uint32_t taken = 0;     // to be posted again, many at once
+    uint32_t taken = 0;     // to be posted again in one batch
   };
 
   absl::Status PostReceives(Queue* queue, uint32_t number, uint32_t count);
@@ -110,13 +110,13 @@ class Rail {
   std::shared_ptr<rdma::CompletionQueue> completions_;
   std::vector<Queue> queues_;
   std::array<rdma::Completion, kBatch> batch_;  // of one poll
-  std::optional<rdma::GidEntry> gid_;           // the last that was used
+  std::optional<rdma::GidEntry> gid_;           // the last GID in use
   uint32_t mtu_ = 0;
   uint32_t max_inline_ = 0;
   size_t apart_ = SIZE_MAX;
   uint32_t downs_ = 0;
   uint32_t faults_ = 0;
-  uint32_t speed_mbps_ = 1;  // the slower end's
+  uint32_t speed_mbps_ = 1;  // of the slower end
   bool fenced_ = false;
   size_t sends_ = 0;    // outstanding
   uint64_t bytes_ = 0;  // outstanding

@@ -1,4 +1,4 @@
-// How a connection's rails are joined, fenced and joined again; see connection.h.
+// The join, fence and rejoin of a connection's rails; see connection.h for callers and threads.
 #include <algorithm>
 #include <utility>
 
@@ -55,7 +55,7 @@ void Connection::EndMaking(size_t rail) {
   std::string why = making->why;
   if (why.empty() && t.given_up) why = *t.given_up;
   if (why.empty() && t.ring == nullptr) {
-    // In order on the bus: somebody polls it.
+    // No relaxed ordering: the sender polls the ring.
     auto registered =
         t.nic->device().Register(&ring, sizeof ring, {.local_write = true, .remote_write = true});
     if (registered.ok()) {
@@ -128,9 +128,9 @@ absl::Status Connection::HearOfRail(const FrameHeader& header, std::string_view 
   if (!sending_ && header.kind == FrameKind::kJoin) return Answer(header, payload);
   if (!sending_ && header.kind == FrameKind::kRefused && header.sequence > t.life) {
     t.life = static_cast<uint32_t>(header.sequence);
-    t.next_offer.reset();  // it was that, if there was one
+    t.next_offer.reset();  // the refused offer, if there was one
   }
-  // Of an attempt that was given up.
+  // The frame belongs to an abandoned attempt.
   if (header.sequence != t.life) return absl::OkStatus();
   switch (header.kind) {
     case FrameKind::kJoined:
@@ -143,7 +143,7 @@ absl::Status Connection::HearOfRail(const FrameHeader& header, std::string_view 
       t.since = options_.now();
       return absl::OkStatus();
     case FrameKind::kRefused:
-      // Whatever this side has, the other does not use it.
+      // The peer does not use the rail, whatever this side's state is.
       if (t.state == State::kUp) return Nonsense();
       if (t.state == State::kMaking) {
         t.given_up = std::string(payload);
@@ -170,7 +170,7 @@ absl::Status Connection::Answer(const FrameHeader& header, std::string_view payl
   Track& t = tracks_[header.offset];
   if (header.sequence <= t.life) return Nonsense();
   if (t.state == State::kMaking) {
-    // The sender has given up what is being made here.
+    // The sender has abandoned the attempt that is being made here.
     t.given_up = "the other side has given it up";
     t.next_offer = {header, std::string(payload)};
     return absl::OkStatus();
@@ -198,7 +198,7 @@ void Connection::Break(size_t rail, const std::string& why) {
   Track& t = tracks_[rail];
   calm_ = false;
   if (sending_ && (t.state == State::kOffered || t.state == State::kProbing)) {
-    // Nothing has been sent that could land: no fence is needed.
+    // No data has been sent that could arrive, so no fence is needed.
     SayOf(rail, FrameKind::kRefused, why);
     return Rest(&t, why);
   }
@@ -250,7 +250,7 @@ void Connection::Rest(Track* track, const std::string& why) {
   track->pause = track->pause == Duration{} || stayed
                      ? options_.first_retry
                      : std::min(2 * track->pause, options_.most_retry);
-  // Half to one and a half of it, so that those who failed together do not come back together.
+  // Random between 0.5 and 1.5 pauses, so that rails that failed together retry separately.
   const auto spread = static_cast<uint64_t>(ToNanoseconds(track->pause));
   track->due = now + track->pause / 2 + nanoseconds(Random() % spread);
 }
@@ -290,7 +290,7 @@ void Connection::KeepTime() {
   }
   if (!sending_ || link_->rested) return;
   BeginDue(0, total_);
-  // One that stands in is enough.
+  // One fallback rail is enough.
   if (NeedsOthers() && Up() == 0) BeginDue(total_, tracks_.size());
 }
 

@@ -18,8 +18,8 @@ absl::StatusOr<std::shared_ptr<rdma::MemoryRegion>> RegisterOn(Nic* nic, const M
   return nic->memory().GetDmabuf(m.data, m.bytes, m.offset, m.dmabuf);
 }
 
-// Invalid where descriptors are scarce: the program needs them more than a NIC that may never be
-// asked to stand in.
+// Returns an invalid descriptor if descriptors are scarce: the program needs them more than a
+// fallback NIC that may never be used.
 UniqueFd Kept(int fd) {
   rlimit limit{};
   getrlimit(RLIMIT_NOFILE, &limit);
@@ -30,12 +30,12 @@ UniqueFd Kept(int fd) {
 
 }  // namespace
 
-// Shared with the background, which may come to it when the memory is gone.
+// Shared with the background work, which may run after the memory is gone.
 struct Registration::Late {
   std::atomic<bool> done{false};
   Mutex mutex;
   bool gone REWIRE_GUARDED_BY(mutex) = false;
-  std::shared_ptr<rdma::MemoryRegion> region;  // nobody writes it once it is done
+  std::shared_ptr<rdma::MemoryRegion> region;  // immutable after `done`
 };
 
 Registration::Registration(const Nics& nics, const Memory& memory,

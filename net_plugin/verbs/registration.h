@@ -1,7 +1,6 @@
-// Memory that NCCL has registered, with its keys on each NIC of a connection: what stands behind
-// NCCL's handle of it. The NICs that NCCL has chosen know it from the beginning, those that stand
-// in for them when it is first wanted there. Made and ended by the service thread, used by the
-// progress thread.
+// Memory that NCCL has registered, with its keys on each NIC of a connection: the object behind
+// NCCL's memory handle. The chosen NICs register the memory at once, the fallback NICs at its first
+// use there. The service thread creates and destroys the object; the progress thread uses it.
 #pragma once
 
 #include <cstddef>
@@ -22,26 +21,26 @@ struct Memory {
   size_t bytes = 0;
   int type = kPtrHost;
   int dmabuf = -1;      // descriptor; -1: registered by address
-  uint64_t offset = 0;  // in it
+  uint64_t offset = 0;  // within the dmabuf
 };
 
 class Registration {
  public:
-  // `run` does what takes long. A chosen NIC that has failed is left out.
+  // `run` executes slow work. A chosen NIC that has failed is skipped.
   static absl::StatusOr<std::unique_ptr<Registration>> Make(
       const Nics& nics, const Memory& memory, std::function<void(std::function<void()>)> run);
-  // Nothing is registered any more when it returns.
+  // When the destructor returns, this object holds no region any more.
   ~Registration();
   Registration(const Registration&) = delete;
   Registration& operator=(const Registration&) = delete;
 
-  // Processors can read and write it.
+  // True if processors can read and write the memory.
   [[nodiscard]] bool host() const { return memory_.type == kPtrHost; }
-  // It can go over sockets: as it is, or by way of Staging.
+  // True if sockets can carry the memory: directly, or by way of Staging.
   [[nodiscard]] bool carried() const { return carried_; }
-  // On a NIC, by its number in Nics. Null: it is not known there.
+  // Returns the region on the NIC with this number in Nics; null: no region there (yet).
   [[nodiscard]] const rdma::MemoryRegion* Find(size_t nic) const;
-  // The same; where it is not known yet it soon will be, if that is possible.
+  // Like Find(), but also starts the registration on a fallback NIC if it is missing and possible.
   [[nodiscard]] const rdma::MemoryRegion* Want(size_t nic);
 
  private:
@@ -56,7 +55,7 @@ class Registration {
   const std::function<void(std::function<void()>)> run_;
   UniqueFd dmabuf_;                                           // NCCL closes its own
   std::vector<std::shared_ptr<rdma::MemoryRegion>> regions_;  // by chosen NIC
-  std::vector<std::shared_ptr<Late>> late_;                   // by NIC that stands in
+  std::vector<std::shared_ptr<Late>> late_;                   // by fallback NIC
 };
 
 }  // namespace rewire::net

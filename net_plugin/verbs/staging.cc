@@ -12,7 +12,7 @@
 namespace rewire::net {
 namespace {
 
-// Between the end of a copy and the turn of the thread that made it.
+// Allowance for the copying thread to be scheduled after its copy has ended.
 constexpr Duration kThreadPatience = seconds(10);
 
 const CudaDriver* Driver() {
@@ -20,7 +20,8 @@ const CudaDriver* Driver() {
   return CudaDriver::Get(&unused);
 }
 
-// One for each context, for ever: kernels do not hold it up, nor each other's copies behind them.
+// Returns the context's stream, created once and never destroyed. The stream is non-blocking, so
+// the copies wait neither for kernels nor for the program's copies.
 CUresult StreamOf(const CudaDriver& driver, CUcontext context, CUstream* stream) {
   static auto* const mutex = new Mutex;
   static auto* const streams = new std::map<CUcontext, CUstream>;
@@ -38,7 +39,7 @@ CUresult StreamOf(const CudaDriver& driver, CUcontext context, CUstream* stream)
   return CUDA_SUCCESS;
 }
 
-// Of memory that is mapped by pages the context is not known: the device's own will do.
+// The context of memory mapped by pages is unknown; the device's primary context is used then.
 CUresult Enter(const CudaDriver& driver, CUdeviceptr memory, CUcontext* context) {
   CUresult result = driver.PointerGetAttribute(context, CU_POINTER_ATTRIBUTE_CONTEXT, memory);
   if (result != CUDA_SUCCESS || *context == nullptr) {
@@ -49,11 +50,11 @@ CUresult Enter(const CudaDriver& driver, CUdeviceptr memory, CUcontext* context)
   return result == CUDA_SUCCESS ? driver.CtxSetCurrent(*context) : result;
 }
 
-// Empty, or what went wrong.
+// Returns an empty string, or the error.
 std::string Copy(const CudaDriver& driver, char* host, const void* device, size_t bytes, bool fetch,
                  Duration patience, bool* stuck) {
   const auto memory = reinterpret_cast<CUdeviceptr>(device);
-  // A graph that the program captures on another thread is none of our business.
+  // Relaxed mode: the copy must not disturb a graph capture by another thread of the program.
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
   driver.ThreadExchangeStreamCaptureMode(&mode);
   CUcontext context = nullptr;
@@ -75,7 +76,7 @@ std::string Copy(const CudaDriver& driver, char* host, const void* device, size_
 
 }  // namespace
 
-// With the thread that copies, which may come to it when the connection is gone.
+// Shared with the copying thread, which may run after the connection is gone.
 struct Staging::Shared {
   Mutex mutex;
   CondVar copied;
@@ -120,7 +121,7 @@ void Staging::Begin(const void* device, size_t bytes, bool fetch) {
     bool stuck = false;
     shared->error = Copy(*Driver(), shared->bytes.data(), device, bytes, fetch, patience, &stuck);
     shared->done.store(true, std::memory_order_release);
-    // The device may still use the host memory.
+    // Leaks a reference on purpose: the device may still use the host memory.
     if (stuck) (void)new std::shared_ptr<Shared>(shared);
     MutexLock lock(&shared->mutex);
     shared->copying = false;

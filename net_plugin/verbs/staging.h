@@ -1,7 +1,7 @@
-// Device memory's way over sockets: a piece of it is copied to or from host memory by the CUDA
-// driver, on a thread of the process's own. Program kernels wait for these bytes while the copy
-// runs: nothing is allocated on a device or page-locked for it, which would wait for the kernels in
-// turn. Of the thread that moves the connection.
+// Carries device memory over sockets: the CUDA driver copies each piece to or from host memory on a
+// thread of the process's own. Kernels of the program may wait for these bytes, so the copy
+// allocates no device memory and page-locks nothing: both would wait for the kernels in turn.
+// Thread-compatible: owned by the thread that polls the connection.
 #pragma once
 
 #include <cstddef>
@@ -16,25 +16,26 @@ namespace rewire::net {
 
 class Staging {
  public:
-  // `run`: where copies are made. patience: for each copy, after which it has failed.
+  // `run`: executes the copies. patience: the timeout of each copy.
   explicit Staging(std::function<void(std::function<void()>)> run,
                    Duration patience = kDevicePatience);
-  // Waits for a copy that is under way, until it fails at the latest.
+  // Waits for a copy in progress until the copy ends or times out.
   ~Staging();
   Staging(const Staging&) = delete;
   Staging& operator=(const Staging&) = delete;
 
-  // Whether this process has a CUDA driver.
+  // True if this process has a CUDA driver.
   [[nodiscard]] static bool Possible();
 
-  // A copy has been begun whose end has not been asked for.
+  // True from the start of a copy until Ended() has returned its result.
   [[nodiscard]] bool busy() const { return busy_; }
-  // Where a piece lies in host memory. Not while it is busy.
+  // Returns host memory for a piece. Call only while busy() is false.
   [[nodiscard]] char* Room(size_t bytes);
-  // Begins to copy from the device to Room(), and from there to the device. Not while it is busy.
+  // Fetch() copies from the device to Room(), and Store() from Room() to the device. Both return at
+  // once. Call only while busy() is false.
   void Fetch(const void* from, size_t bytes);
   void Store(void* to, size_t bytes);
-  // How the copy has ended; nothing: it has not.
+  // Returns the result of the copy, or nothing while the copy is running.
   [[nodiscard]] std::optional<absl::Status> Ended();
 
  private:

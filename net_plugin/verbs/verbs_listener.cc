@@ -13,7 +13,7 @@ absl::StatusOr<std::unique_ptr<Receiver>> VerbsListener::Accept() {
   absl::StatusOr<std::unique_ptr<Link>> came = links_->Accept(id_);
   if (!came.ok()) return came.status();
   if (*came != nullptr) {
-    // One that was at rest has its rails.
+    // A reused link already has its rails.
     if ((*came)->attachment != nullptr) {
       return std::make_unique<VerbsReceiver>(*std::move(came), links_);
     }
@@ -28,7 +28,7 @@ absl::StatusOr<std::unique_ptr<Receiver>> VerbsListener::Accept() {
     }
     const bool late = adapter_->options_.now() >= at->deadline;
     if (late) REWIRE_WARN("net plugin: a peer did not finish the handshake in time");
-    // Who has gone wrong or away may come again.
+    // A peer that failed or timed out may connect again.
     at = late || !joined.ok() ? arrivals_.erase(at) : std::next(at);
   }
   return nullptr;

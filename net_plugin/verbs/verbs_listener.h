@@ -1,5 +1,5 @@
-// NCCL's listening end over RDMA: takes the links that come for it, and gives the first whose rails
-// are joined.
+// NCCL's listening end over RDMA: takes the links that arrive for this listener, and returns the
+// first link whose rails are joined. Threads: see core/comm.h.
 #pragma once
 
 #include <cstdint>

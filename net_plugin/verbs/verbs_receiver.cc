@@ -32,8 +32,7 @@ VerbsReceiver::~VerbsReceiver() {
     links_->ReturnReceiving(std::move(link_));
     return;
   }
-  // The link ends with a rail that has failed; the sender shall know that it is not needed any
-  // more.
+  // A rail has failed, so the link ends; the frame tells the sender that no one needs the link.
   connection_.control().Say(connection_.Header(FrameKind::kRest));
   (void)connection_.control().Move();
 }
@@ -60,7 +59,7 @@ absl::Status VerbsReceiver::Deregister(void* mr) {
 
 Watch::Next VerbsReceiver::Attend() {
   const absl::Status status = connection_.Attend();
-  // What follows a close is of the next use.
+  // Frames after a close belong to the next use.
   if (!status.ok() || link_->closed) return Watch::Next::kNothing;
   return connection_.Busy() ? Watch::Next::kAtOnce : Watch::Next::kReadable;
 }
@@ -155,7 +154,7 @@ void VerbsReceiver::TellKeys() {
       const size_t nic = connection_.NicOf(static_cast<size_t>(std::countr_zero(left)));
       for (uint32_t i = 0; i < r.count; ++i) (void)r.parts[i].memory->Want(nic);
     }
-    // Not into the ring: a device may still be reading it.
+    // Uses a copy of the ring's entries: a NIC may still be reading the ring.
     std::array<ClearToSend, kMaxRecvs> entries;
     std::copy_n(connection_.ring.Entries(r.sequence, r.count), r.count, entries.begin());
     const uint32_t keys = PutKeys(connection_, r, entries.data());
@@ -178,7 +177,7 @@ uint32_t VerbsReceiver::WaysFor(Receive* r) {
 
 bool VerbsReceiver::ClearSome() {
   const uint64_t first = uncleared_;
-  // Where the keys are told later, they are told behind the entry: on the same way.
+  // Without a usable rail, the control connection carries the entry, and later the keys after it.
   const uint32_t ways = WaysFor(&At(first));
   std::optional<size_t> rail = kOnControl;
   const bool single = At(first).count == 1;
@@ -192,7 +191,7 @@ bool VerbsReceiver::ClearSome() {
     }
     const size_t bytes = ClearRing::Bytes(first, end, At(end - 1).count);
     rail = connection_.Choose(bytes, ways);
-    if (!rail) return false;  // there will be room
+    if (!rail) return false;  // a later call will find room
     if (!connection_.WriteClear(*rail, first, At(first).count, bytes)) return false;
   }
   for (uint64_t s = first; s < end; ++s) {
@@ -204,7 +203,7 @@ bool VerbsReceiver::ClearSome() {
 }
 
 absl::StatusOr<Request*> VerbsReceiver::Iflush(int count, void* const* data, void* const* mrs) {
-  // One READ of the last of them is behind the writes of all.
+  // One READ of the last buffer follows the writes of all buffers.
   for (int i = count - 1; i >= 0; --i) {
     const auto* memory = static_cast<const Registration*>(mrs[i]);
     if (memory == nullptr || memory->host()) continue;

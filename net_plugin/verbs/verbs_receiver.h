@@ -1,5 +1,5 @@
-// NCCL's receiving end over RDMA: tells the sender where messages may go, and marks the pieces as
-// they come. A piece counts once, however many rails it was tried on.
+// NCCL's receiving end over RDMA: sends clear-to-send entries and marks the pieces as they arrive.
+// A piece counts once, even if several rails tried it. Threads: see core/comm.h.
 #pragma once
 
 #include <array>
@@ -18,8 +18,8 @@ class Links;
 
 class VerbsReceiver final : public Receiver, private Connection::End {
  public:
-  // The link, whose attachment is a Connection, goes back to `links` unless something is left in
-  // it.
+  // The link's attachment must be a Connection. The destructor returns the link to `links`, unless
+  // unfinished work remains in the link.
   VerbsReceiver(std::unique_ptr<Link> link, Links* links);
   ~VerbsReceiver() override;
 
@@ -37,23 +37,23 @@ class VerbsReceiver final : public Receiver, private Connection::End {
     char* data = nullptr;
     size_t room = 0;
     Registration* memory = nullptr;
-    uint64_t pieces = 0;  // that have come
-    uint64_t all = 0;     // 0: not known yet
-    size_t bytes = 0;     // with them
-    uint32_t told = 0;    // the message's, if the sender has told them
+    uint64_t pieces = 0;  // mask of arrived pieces
+    uint64_t all = 0;     // mask of all pieces; 0: not known yet
+    size_t bytes = 0;     // bytes of the arrived pieces
+    uint32_t told = 0;    // the message's byte count, if the sender has sent it
   };
   struct Receive : Request {
     bool busy = false;
     uint64_t sequence = 0;
     uint32_t count = 0;
-    uint32_t left = 0;  // parts that are not whole
+    uint32_t left = 0;  // incomplete parts
     std::array<Part, kMaxRecvs> parts;
     bool cleared = false;  // the sender has been told, or is being told
-    size_t rail = 0;       // on which
-    uint32_t keys = 0;     // rails for which it has the keys
+    size_t rail = 0;       // that carried the clear-to-send
+    uint32_t keys = 0;     // mask of rails for which the sender has the keys
     [[nodiscard]] bool owed() const { return busy && left > 0 && !cleared; }
   };
-  // What the sender was told over the control connection was told on this rail.
+  // Stands for the control connection in Receive::rail.
   static constexpr size_t kOnControl = 255;
 
   void Written(uint32_t) override {}
@@ -64,28 +64,28 @@ class VerbsReceiver final : public Receiver, private Connection::End {
   absl::StatusOr<bool> Hear(const FrameHeader& header, std::string_view payload) override;
   void Said(const FrameHeader&) override {}
 
-  // While there is no request.
+  // Polls the connection while no request is outstanding.
   Watch::Next Attend();
   absl::StatusOr<Receive*> Begin(int count, void* const* data, const size_t* bytes, const int* tags,
                                  void* const* mrs);
-  // Tells the sender of receives, several at once, before it has to wait: when those that it does
-  // not know are no fewer than those that it knows and that are not whole.
+  // Sends clear-to-send entries in batches, before the sender has to wait. A batch is due when the
+  // receives that the sender does not know are at least as many as its known incomplete receives.
   void ClearInTime();
-  // Of all that it does not know, as far as there is room.
+  // Sends all entries that the sender does not know, as far as there is room.
   void Clear();
-  // Of the first ones, as many as are next to each other in the ring. False: there was no room.
+  // Sends the first entries that are adjacent in the ring. False: no room.
   bool ClearSome();
-  // Rails on which it can be told now, with the keys that there are by now.
+  // Returns the rails that can carry the entries now, and updates the keys.
   uint32_t WaysFor(Receive* receive);
-  // Rails for which there are keys of all its buffers; puts them into entries of the ring.
+  // Returns the rails that have keys for all of its buffers, and writes the keys into `entries`.
   static uint32_t PutKeys(const Connection& connection, const Receive& receive,
                           ClearToSend* entries);
   void SayClear(const Receive& receive, const ClearToSend* entries);
-  // Tells the sender the keys of NICs that stand in, as soon as there are any.
+  // Sends the keys of fallback NICs as soon as they exist.
   void TellKeys();
   [[nodiscard]] Receive& At(uint64_t sequence) { return receives_[sequence % kMaxRequests]; }
   absl::StatusOr<Receive*> Find(uint32_t immediate);
-  // A piece that came over control may have to go on to the device: not if this is false.
+  // Starts the copy of a piece from the control connection to the device; false if none is needed.
   bool BeginStore(const FrameHeader& piece);
   absl::Status EndStore();
 
@@ -96,9 +96,9 @@ class VerbsReceiver final : public Receiver, private Connection::End {
   Flush flush_;
   Staging staging_;
   std::optional<FrameHeader> storing_;  // the piece that is being copied
-  Time stored_{};                       // since when
+  Time stored_{};                       // start of that copy
   uint64_t unfinished_ = 0;
-  uint32_t requests_ = 0;  // that are not given back; flushes, which move nothing, aside
+  uint32_t requests_ = 0;  // outstanding requests, without flushes, which move nothing
   uint64_t uncleared_;     // the sender has been told of all receives before this one
   std::unique_ptr<Watch> watch_;
 };

@@ -10,7 +10,7 @@
 namespace rewire::net {
 namespace {
 
-// A piece's name in completions.
+// A piece's id in completions.
 uint32_t IdOf(uint64_t sequence, uint32_t part, uint32_t piece) {
   return static_cast<uint32_t>(sequence % kMaxRequests) << 9 | part << 6 | piece;
 }
@@ -93,7 +93,7 @@ absl::StatusOr<Request*> VerbsSender::Isend(const void* data, size_t bytes, int 
   }
   if (mr == nullptr && bytes > 0) return absl::InvalidArgumentError("memory is not registered");
   if (bytes > clear.bytes) {
-    // It is the receiver's error; this side's is that the receiver goes.
+    // The error belongs to the receiver, which reports it; this side returns Unavailable.
     FrameHeader header = connection_.Header(FrameKind::kTooLong);
     header.sequence = sequence;
     header.offset = clear.bytes;
@@ -203,7 +203,7 @@ bool VerbsSender::PostNext(Message* m) {
 const char* VerbsSender::InHost(const Message& m, uint32_t piece, size_t offset, size_t bytes) {
   if (bytes == 0 || m.memory->host()) return m.data + offset;
   if (staging_.busy()) return nullptr;
-  // What was staged before may have gone by a rail meanwhile.
+  // A rail may have carried the previously staged piece in the meantime.
   const std::pair<uint64_t, uint32_t> wanted(m.sequence, IdOf(m.sequence, m.part, piece));
   if (staged_ == wanted) return staging_.Room(bytes);
   staged_ = wanted;
@@ -268,7 +268,7 @@ absl::Status VerbsSender::Settle(size_t rail, std::string_view report) {
   for (auto& parts : messages_) {
     for (Message& m : parts) {
       if (m.pieces == 0) continue;
-      uint64_t on_rail = 0;  // pieces that were posted there
+      uint64_t on_rail = 0;  // pieces posted on this rail
       for (uint32_t p = 0; p < m.pieces; ++p) {
         if (m.rail[p] == rail) on_rail |= uint64_t{1} << p;
       }
@@ -300,7 +300,7 @@ absl::StatusOr<char*> VerbsSender::PlaceOf(const FrameHeader&) {
 absl::StatusOr<bool> VerbsSender::Hear(const FrameHeader& header, std::string_view payload) {
   if (header.kind == FrameKind::kRest && !link_->rested) {
     link_->rested = true;
-    // It has everything, whatever the rails have to say of it.
+    // The receiver has all data, whatever the state of the rails.
     for (auto& parts : messages_) {
       for (Message& m : parts) {
         m.done = m.all();
@@ -320,7 +320,7 @@ absl::StatusOr<bool> VerbsSender::Hear(const FrameHeader& header, std::string_vi
     const auto count = static_cast<uint32_t>(bytes / sizeof(ClearToSend));
     std::memcpy(connection_.ring.Entries(header.sequence, count), entries, bytes);
   }
-  // What it has already it is told again with the keys of NICs that stand in.
+  // Entries that the sender already has may come again with the keys of fallback NICs.
   for (uint32_t part = 0; part < bytes / sizeof(ClearToSend); ++part) {
     Message& m = At(header.sequence, part);
     if (m.busy && m.sequence == header.sequence) m.clear.rkeys = entries[part].rkeys;

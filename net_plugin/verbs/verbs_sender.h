@@ -1,6 +1,6 @@
 // NCCL's sending end over RDMA: waits for the receiver's clear-to-send, cuts a message into pieces,
-// and writes each on the rail that would be through with it first. What a failed rail has not
-// brought there goes another way.
+// and writes each piece on the rail that would finish it first. Pieces that a failed rail has not
+// delivered are sent another way. Threads: see core/comm.h.
 #pragma once
 
 #include <array>
@@ -21,8 +21,8 @@ class Links;
 
 class VerbsSender final : public Sender, private Connection::End {
  public:
-  // The link, whose attachment is a Connection, goes back to `links` unless something is left in
-  // it.
+  // The link's attachment must be a Connection. The destructor returns the link to `links`, unless
+  // unfinished work remains in the link.
   VerbsSender(std::unique_ptr<Link> link, Links* links);
   ~VerbsSender() override;
 
@@ -39,7 +39,7 @@ class VerbsSender final : public Sender, private Connection::End {
     const char* data = nullptr;
     size_t bytes = 0;
     Registration* memory = nullptr;
-    ClearToSend clear;  // where it goes
+    ClearToSend clear;  // the receiver's buffer
     uint64_t sequence = 0;
     uint32_t part = 0;
     uint32_t pieces = 0;
@@ -47,9 +47,9 @@ class VerbsSender final : public Sender, private Connection::End {
     // Masks of pieces.
     uint64_t waiting = 0;  // to be posted
     uint64_t done = 0;
-    std::array<uint8_t, kMostPieces> rail{};  // that a posted one is on
+    std::array<uint8_t, kMostPieces> rail{};  // of each posted piece
     bool queued = false;                      // in waiting_
-    // It can go over the control connection.
+    // True if the message can go over the control connection.
     [[nodiscard]] bool carried() const {
       return clear.carried != 0 && (memory == nullptr || memory->carried());
     }
@@ -57,7 +57,7 @@ class VerbsSender final : public Sender, private Connection::End {
       return pieces == 64 ? ~uint64_t{0} : (uint64_t{1} << pieces) - 1;
     }
   };
-  // A piece that goes over the control connection is on this rail.
+  // Stands for the control connection in Message::rail.
   static constexpr uint8_t kOnControl = 255;
 
   void Written(uint32_t id) override;
@@ -69,12 +69,12 @@ class VerbsSender final : public Sender, private Connection::End {
   void Said(const FrameHeader& piece) override;
 
   absl::Status Poll();
-  // Posts what waits, as far as there is room.
+  // Posts the waiting pieces, as far as there is room.
   void Pump();
   bool PostNext(Message* message);
-  // Those that may be used now and know the memory on both sides.
+  // Returns the usable rails whose NICs know the memory on both sides.
   [[nodiscard]] uint32_t RailsFor(const Message& message) const;
-  // Where these bytes of a message lie in host memory; null: not yet.
+  // Returns the address of these bytes of a message in host memory; null: the copy has not ended.
   const char* InHost(const Message& message, uint32_t piece, size_t offset, size_t bytes);
   void Queue(Message* message);
   [[nodiscard]] std::optional<uint32_t> PartFor(int tag, ClearToSend* clear);
@@ -85,11 +85,10 @@ class VerbsSender final : public Sender, private Connection::End {
   Connection& connection_;
   std::array<std::array<Message, kMaxRecvs>, kMaxRequests> messages_;
   std::deque<Message*> waiting_;
-  uint32_t taken_ = 0;  // buffers of the next receive that have their message
+  uint32_t taken_ = 0;  // buffers of the next receive that already have a message
   Staging staging_;
-  std::optional<std::pair<uint64_t, uint32_t>>
-      staged_;       // which message's and piece's: sequence, id
-  Time stranded_{};  // since device memory waits for a rail, or for its copy
+  std::optional<std::pair<uint64_t, uint32_t>> staged_;  // sequence and id of the staged piece
+  Time stranded_{};  // since device memory has been waiting for a rail or for its copy
 };
 
 }  // namespace rewire::net

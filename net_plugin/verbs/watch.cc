@@ -11,7 +11,7 @@
 namespace rewire::net {
 namespace {
 
-// Turns cost the caller an atomic operation each.
+// Enter() and Leave() cost the caller one atomic operation each.
 class WorkersWatch final : public Watch, private Workers::Work {
  public:
   WorkersWatch(int fd, Look look) : look_(std::move(look)) {
@@ -24,7 +24,7 @@ class WorkersWatch final : public Watch, private Workers::Work {
 
   void Leave(bool at_once) override {
     turn_ = Turn::kNobody;
-    // Always at once: a worker may have armed the descriptor so since, and the last word counts.
+    // Arms with `now` in both cases: a worker may have done so meanwhile, and the last call wins.
     if (missed_.exchange(false) || at_once) Workers::Get().Arm(worker_, true);
   }
 
@@ -43,19 +43,19 @@ class WorkersWatch final : public Watch, private Workers::Work {
   void Drive(size_t) override {
     if (!Take(Turn::kWorker)) {
       missed_ = true;
-      // Unless the caller has left just now and did not see that.
+      // Tries again, because the caller may have left without having seen `missed_`.
       if (!Take(Turn::kWorker)) return;
       missed_ = false;
     }
     const Next next = look_();
-    // In its turn: what the caller arms behind it stays.
+    // Arms within the worker's turn, so that a later Arm() of the caller wins.
     if (next != Next::kNothing) Workers::Get().Arm(worker_, next == Next::kAtOnce);
     turn_ = Turn::kNobody;
   }
 
   const Look look_;
   std::atomic<Turn> turn_{Turn::kNobody};
-  std::atomic<bool> missed_{false};  // a worker came in the caller's turn, and waits for nothing
+  std::atomic<bool> missed_{false};  // a worker ran in the caller's turn and waits for nothing
   uint64_t worker_ = 0;
 };
 

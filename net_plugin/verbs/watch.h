@@ -1,6 +1,6 @@
-// Who moves a connection that NCCL leaves alone. NCCL's thread moves it only while it has a request
-// there. A receiver may have all that it asked for while its sender still waits for a word about a
-// rail that has failed, or for an answer about one that is to be joined again.
+// Moves a connection that NCCL does not poll. NCCL's thread polls a connection only while it has a
+// request there. A receiver may have all its data while its sender still waits for a report about a
+// failed rail or an answer to a rejoin. Thread-safe.
 #pragma once
 
 #include <functional>
@@ -10,23 +10,23 @@ namespace rewire::net {
 
 class Watch {
  public:
-  // What a look at the connection has left to wait for.
+  // The event that the connection waits for after a look.
   enum class Next { kNothing, kReadable, kAtOnce };
-  // Moves the connection. Never while somebody has entered.
+  // Moves the connection. Never runs between Enter() and Leave().
   using Look = std::function<Next()>;
 
-  // No look is under way any more.
+  // When the destructor returns, no look is running.
   virtual ~Watch() = default;
-  // The caller's turn begins. False: a look is under way, for some microseconds; ask again.
+  // Begins the caller's turn. False: a look is running, for some microseconds; the caller retries.
   [[nodiscard]] virtual bool Enter() = 0;
-  // And ends. at_once: what is left to do waits for nobody.
+  // Ends the caller's turn. at_once: the remaining work does not wait for the peer or the caller.
   virtual void Leave(bool at_once) = 0;
-  // Asks for a look. From any thread, at any time, also when the watch is gone.
+  // Returns a callback that requests a look. The callback is thread-safe and may outlive the watch.
   [[nodiscard]] virtual std::function<void()> Bell() const = 0;
 };
 
-// Looks on one of the process's workers while nobody has entered: when the descriptor is readable,
-// or at once where that is asked for. Null: this process has no workers.
+// Looks on one of the process's workers, between turns: when the descriptor is readable, or at once
+// on request. Returns null if this process has no workers.
 std::unique_ptr<Watch> WatchByWorkers(int fd, Watch::Look look);
 
 }  // namespace rewire::net

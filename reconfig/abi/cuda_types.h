@@ -1,6 +1,6 @@
-/* The part of the CUDA driver's ABI that we use, declared afresh under the driver's own names:
+/* The part of the CUDA driver's ABI that Rewire uses, redeclared with the driver's own names:
  * Rewire builds without CUDA. C99. tests/unit/abi checks every size and value against cuda.h where
- * one is installed. Never include cuda.h beside it. */
+ * one is installed. Never include cuda.h together with it. */
 #pragma once
 
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* NCCL's public types, as their ABI has been since 2.19, declared afresh: Rewire builds without
+/* NCCL's public types, redeclared with the ABI unchanged since 2.19: Rewire builds without
  * NCCL. C99. tests/unit/abi checks every size and value against nccl.h where one is installed.
  *
  * Structs that NCCL versions by size (ncclConfig_t, ncclSimInfo_t) are declared as of 2.28; the

@@ -1,8 +1,9 @@
-// The agent: one per node and job, one thread. It runs the leader's state machine: messages, exits
-// and time go in, what comes out is done (messages, compare-and-swap, processes, notes).
+// The agent: one process per node and job, with one thread. The agent runs the leader's state
+// machine: its inputs are messages, exits of processes and time. Its actions are messages,
+// compare-and-swaps, starts of processes and notes.
 //
-// It may be killed at any moment: the next one opens the same store and the same socket path,
-// members connect again, and the leader goes on from the record.
+// The agent may be killed at any moment. The next agent opens the same store and the same socket
+// path, members connect again, and the leader continues from the record.
 #pragma once
 
 #include <deque>
@@ -30,16 +31,16 @@ namespace rewire {
 struct AgentOptions {
   std::string socket;
   std::string store;
-  std::string metrics;      // address of the HTTP server, empty for none
-  std::string trace_dir;    // a trace per transition is written here, empty for none
-  std::string job = "job";  // its name, for people
-  uint32_t members = 1;     // 0 .. members-1 make the first world
+  std::string metrics;      // address of the HTTP server; empty: none
+  std::string trace_dir;    // directory for one trace per transition; empty: none
+  std::string job = "job";  // the job's name in outputs
+  uint32_t members = 1;     // members 0 .. members-1 form the first world
   uint32_t max_members = 1;
 };
 
 class Agent : private Connections::Events, private LauncherLink::Events {
  public:
-  // Locks the store, reads it, listens.
+  // Locks and reads the store, then listens. Fails when any of these fails.
   static absl::StatusOr<std::unique_ptr<Agent>> Start(AgentOptions options);
   ~Agent() override;
 
@@ -67,7 +68,8 @@ class Agent : private Connections::Events, private LauncherLink::Events {
   void OnHello(Connections::Id id, const Hello& hello);
   void OnControlFrame(Connections::Id id, const std::string& frame);
 
-  // An input of the leader: done now, or after the one that is being done. Its actions follow.
+  // An input of the leader. Feed() processes the input at once, or after the input that is being
+  // processed, and then performs its actions.
   using Input = std::function<void(Leader::Out*)>;
   void Feed(Input input);
   void Do(const LeaderAction& action);

@@ -11,10 +11,10 @@
 namespace rewire {
 namespace {
 
-// Connections that are taken before the others get a turn.
+// The maximum number of accepts in one turn of the event loop.
 constexpr int kMostAccepts = 256;
 
-// The first of a kind is worth a line, a flood of them is not: the counter has the rest.
+// Logs the first event of a kind; a flood appears only in the counter.
 void LogFirst(uint64_t count, const std::string& text) {
   if (count == 1) {
     REWIRE_WARN("%s; more of these are counted, not logged", text.c_str());
@@ -38,7 +38,7 @@ void Connections::AddPolls(Time now, std::vector<pollfd>* polls) {
 }
 
 void Connections::Handle(Time now, const std::vector<pollfd>& polls) {
-  // Connections come and go while events are handled: ready ones are found by descriptor first.
+  // Connections open and close while events are handled, so the ready ones are found first.
   std::map<int, short> ready;
   for (const pollfd& p : polls) {
     if (p.revents != 0) ready[p.fd] = p.revents;
@@ -96,7 +96,7 @@ void Connections::AcceptAll(Time now) {
     Connection* const added = c.get();
     const Id id = next_++;
     open_[id] = std::move(c);
-    Read(id, added);  // its first frame is mostly there already
+    Read(id, added);  // the first frame has usually arrived already
     DropSilent(options_.max_silent);
   }
 }
@@ -196,7 +196,7 @@ void Connections::Sweep(Time now) {
 std::optional<Time> Connections::NextDeadline() const {
   std::optional<Time> out = listener_.paused_until();
   for (const auto& [id, c] : open_) {
-    // What died while another's event was handled is swept without waiting.
+    // A connection that died during another connection's event is swept at once.
     if (!c->dead.empty() || (c->leaving && !c->socket.WantsWrite())) return Time{};
     if (c->deadline && (!out || *c->deadline < *out)) out = c->deadline;
   }

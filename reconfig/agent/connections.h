@@ -1,8 +1,9 @@
-// The connections on the agent's Unix socket: who may connect, whole frames in, bounded queues out.
+// The connections on the agent's Unix socket: checks the peer's user, receives whole frames, and
+// queues bounded output.
 //
-// Nothing here blocks, whatever the other side does: a peer of another user, a frame that is too
-// long, a reader that does not read and a connection that never says a word are each closed and
-// counted. Owned by the agent's one thread; Events are called from Handle() only.
+// No call blocks, whatever a peer does. Four kinds of peers are closed and counted: another user's,
+// one that sends a frame over the limit, one that does not read, and one that sends nothing. Owned
+// by the agent's thread.
 #pragma once
 
 #include <poll.h>
@@ -28,44 +29,47 @@ class Connections {
    public:
     virtual ~Events() = default;
     virtual void OnFrame(Id id, const std::string& frame) = 0;
-    // The connection is gone, and every frame that came before was given. Not called for Close().
+    // Reports that the connection is closed, after all its earlier frames. Not called after
+    // Close().
     virtual void OnClosed(Id id, const std::string& why) = 0;
   };
 
   struct Options {
-    Duration first_frame = seconds(10);   // a silent newcomer is closed after this time
-    size_t max_queue = 16 * kFrameLimit;  // bytes unsent to one peer
+    Duration first_frame = seconds(10);   // a connection without a frame is closed after this time
+    size_t max_queue = 16 * kFrameLimit;  // limit of unsent bytes to one peer
     size_t max_connections = 4096;
-    size_t max_silent = 64;  // that have not said anything: the oldest is dropped for the next
+    size_t max_silent = 64;  // without a frame; one is dropped for the next
   };
   struct Counters {
     uint64_t accepted = 0;
     uint64_t wrong_user = 0;
-    uint64_t garbage = 0;    // closed for what they sent
-    uint64_t slow = 0;       // closed for what they did not read
-    uint64_t half_open = 0;  // closed for saying nothing
-    uint64_t refused = 0;    // closed because there were too many
+    uint64_t garbage = 0;    // closed because of malformed input
+    uint64_t slow = 0;       // closed because the peer did not read
+    uint64_t half_open = 0;  // closed because the peer sent nothing
+    uint64_t refused = 0;    // closed because of too many connections
   };
 
   Connections(UniqueFd listener, Options options, Events* events);
 
-  // Before poll(2): adds what to wait for. After it: Handle() with the same entries.
+  // Call AddPolls() before poll(2) to add the descriptors, and Handle() with the same entries after
+  // it.
   void AddPolls(Time now, std::vector<pollfd>* polls);
   void Handle(Time now, const std::vector<pollfd>& polls);
   [[nodiscard]] std::optional<Time> NextDeadline() const;
 
   void Send(Id id, std::string_view frame);
-  // Gone at once / when everything queued is written (or the peer does not take it in time).
+  // Close() closes at once. CloseAfterWriting() closes when the queue is written, or after a time
+  // limit.
   void Close(Id id);
   void CloseAfterWriting(Time now, Id id);
-  // What came on it is not to be trusted: counted, logged, closed, and OnClosed is called.
+  // Closes a connection after malformed input: counts, logs and calls OnClosed.
   void CloseForGarbage(Id id, const std::string& what);
-  // Takes what has arrived on it, up to the end of the stream. For news of the peer's death from
-  // elsewhere.
+  // Reads the connection's pending data, up to the end of the stream. For a caller that has learned
+  // of the peer's death in another way.
   void ReadNow(Id id);
-  // The same on every connection: before silence is judged.
+  // Calls ReadNow() for every connection. Call before members are judged silent.
   void ReadAll();
-  // Writes what the sockets take now, so that an answer does not wait for the next poll(2).
+  // Writes as much as the sockets accept now, so that an answer does not wait for the next poll(2).
   void FlushAll();
 
   [[nodiscard]] bool IsOpen(Id id) const;
@@ -79,13 +83,14 @@ class Connections {
     PeerCredentials peer;
     Time since{};
     bool spoke = false;            // a whole frame has come
-    std::optional<Time> deadline;  // to say something, or to take what is queued
-    bool leaving = false;          // closes when its queue is empty; nothing is read
-    bool silent = false;           // Close() was called: OnClosed is not
-    std::string dead;              // why it is to be dropped, empty while it lives
+    std::optional<Time> deadline;  // for the first frame, or for writing the queue
+    bool leaving = false;          // closes when its queue is empty; not read
+    bool silent = false;           // Close() was called, so that OnClosed is not
+    std::string dead;              // the reason for dropping the connection; empty while open
   };
   void AcceptAll(Time now);
-  // One of the silent connections, if there are more than `above`.
+  // Drops one of the silent connections when there are more than `above`. Returns whether one was
+  // dropped.
   bool DropSilent(size_t above);
   void Read(Id id, Connection* c);
   void Write(Connection* c);

@@ -12,7 +12,7 @@ constexpr size_t kHeader = 8;
 }  // namespace
 
 std::string EncodeControl(const nlohmann::json& object) {
-  // Text of strangers (a program's name, a reason) may not be UTF-8: it must not end the agent.
+  // Text from outside (a program's name, a reason) may not be UTF-8 and must not end the agent.
   const std::string text = object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   ByteWriter w;
   w.Put(static_cast<uint32_t>(text.size() + 4));
@@ -39,7 +39,7 @@ absl::StatusOr<nlohmann::json> DecodeControl(std::string_view frame) {
     return absl::InvalidArgumentError(absl::StrCat("control protocol version ", version,
                                                    "; this agent speaks ", kProtocolVersion));
   }
-  // A depth that a parser's stack cannot take is refused before it is parsed.
+  // Refuse a depth that exceeds the parser's stack before parsing.
   int depth = 0;
   int deepest = 0;
   for (const char c : frame.substr(kHeader)) {

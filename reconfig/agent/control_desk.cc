@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::json;
 
-// An answer comes later; the frame of json that stands for it is empty.
+// A null answer: the real answer is sent later.
 const json kLater = nullptr;
 
 }  // namespace

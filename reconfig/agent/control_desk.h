@@ -1,5 +1,5 @@
-// Answers commands on control connections, at once or when what they wait for has come.
-// Owned by the agent; its thread only.
+// Answers commands on control connections, at once or after the awaited event. Owned by the agent's
+// thread.
 #pragma once
 
 #include <functional>
@@ -21,14 +21,14 @@ class ControlDesk {
   using Submit = std::function<absl::StatusOr<uint64_t>(const ChangeRequest&)>;
   using Status = std::function<nlohmann::json()>;
 
-  // submit gives a request to the leader; status makes the answer to `status`.
+  // submit: gives a request to the leader. status: makes the answer to the command `status`.
   ControlDesk(const Leader* leader, const TransitionLog* log, Metrics* metrics,
               Connections* connections, Submit submit, Status status);
 
   void OnCommand(Time now, Connections::Id id, const nlohmann::json& command);
-  // Progress for those who wait for a request.
+  // Sends progress to the connections that wait for a request of the note.
   void OnNote(const Note& note);
-  // Answers everyone whose wait is over. After every batch of events, and at NextDeadline().
+  // Answers every wait that is over. Call after every batch of events, and at NextDeadline().
   void Settle(Time now);
   void OnClosed(Connections::Id id);
   [[nodiscard]] std::optional<Time> NextDeadline() const;
@@ -36,8 +36,8 @@ class ControlDesk {
  private:
   struct Waiting {
     Connections::Id connection = 0;
-    std::optional<uint64_t> request;  // a change; otherwise a `wait`
-    std::optional<Epoch> epoch;       // `wait --for epoch N`
+    std::optional<uint64_t> request;  // of a change; without it a `wait` command
+    std::optional<Epoch> epoch;       // of `wait --for epoch N`
     bool progress = false;
     Time deadline{};
   };
@@ -46,7 +46,7 @@ class ControlDesk {
   absl::Status Wait(Time now, Connections::Id id, const nlohmann::json& command);
   absl::Status Change(Time now, Connections::Id id, const ChangeRequest& change,
                       const nlohmann::json& command);
-  // The last answer of a wait, or nothing while it goes on.
+  // Returns the last answer of a wait; nullopt while the wait continues.
   [[nodiscard]] std::optional<nlohmann::json> Over(const Waiting& w, Time now) const;
   [[nodiscard]] nlohmann::json World() const;
 

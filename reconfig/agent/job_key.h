@@ -1,5 +1,6 @@
-// The random key that belongs to a job, kept beside its store so that every agent of the job has
-// the same one. All keys of epochs are derived from it. Called once, when the agent starts.
+// The random key of a job. A file beside the store keeps the key, so that every agent of the job
+// uses the same key. All keys of epochs are derived from the job's key. For the agent, which calls
+// JobKey() once at its start.
 #pragma once
 
 #include <string>
@@ -9,8 +10,8 @@
 
 namespace rewire {
 
-// Reads it, or makes it when the file does not exist. The file must be a regular one of this user
-// that nobody else can read or write.
+// Reads the key, or makes a key when the file does not exist. Fails unless the file is a regular
+// file of this user that no other user can read or write.
 absl::StatusOr<Key> JobKey(const std::string& path);
 
 }  // namespace rewire

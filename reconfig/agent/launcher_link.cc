@@ -28,7 +28,7 @@ absl::Status LauncherLink::OnEvent(Connections::Id id, const json& event) {
   REWIRE_ASSIGN_OR_RETURN(const std::string name, TextField(event, "command"));
   if (name == "launch") {
     if (connection_ != 0 && connection_ != id) {
-      connections_->ReadNow(connection_);  // its end may have come already
+      connections_->ReadNow(connection_);  // its end may have arrived already
       if (connections_->IsOpen(connection_)) {
         return absl::AlreadyExistsError(absl::StrCat(
             "launch: process ", connections_->PidOf(id), ": process ",

@@ -1,5 +1,5 @@
-// The launcher on the other end of a control connection: it starts and ends processes for the
-// leader and says how they ended. Owned by the agent; its thread only.
+// The agent's end of the control connection to the launcher, which starts and ends processes for
+// the leader and reports their exits. Owned by the agent's thread.
 #pragma once
 
 #include <map>
@@ -16,14 +16,14 @@ namespace rewire {
 
 class LauncherLink {
  public:
-  // What the launcher tells. Called from OnEvent() and Tick().
+  // Events from the launcher. Called from OnEvent() and Tick().
   class Events {
    public:
     virtual ~Events() = default;
     virtual void OnProcess(MemberId member, pid_t pid) = 0;
     virtual void OnSpawned(const std::vector<MemberId>& members) = 0;
     virtual void OnSpawnFailed(const std::vector<MemberId>& members, const std::string& why) = 0;
-    // How: "exited with status 3", "was killed by signal 9". status: 0 only for exit status 0.
+    // how: "exited with status 3", "was killed by signal 9". status: 0 only for exit status 0.
     virtual void OnExited(MemberId member, const std::string& how, int status) = 0;
   };
 
@@ -32,17 +32,18 @@ class LauncherLink {
 
   [[nodiscard]] bool IsLauncher(Connections::Id id) const { return connection_ == id; }
   [[nodiscard]] bool connected() const { return connection_ != 0; }
-  // The first event of a launcher is {"command": "launch"}. kAlreadyExists: another launcher is
-  // connected. Other errors: the event is wrong.
+  // Processes an event. A launcher's first event is {"command": "launch"}. kAlreadyExists: another
+  // launcher is connected. Other errors: the event is malformed.
   absl::Status OnEvent(Connections::Id id, const nlohmann::json& event);
   void OnClosed(Connections::Id id);
 
-  // Asks the launcher; without one for kPatience, OnSpawnFailed follows from Tick().
+  // Asks the launcher to start processes. Without a launcher for kPatience, Tick() calls
+  // OnSpawnFailed.
   void Start(Time now, const Spawn& spawn);
   void End(MemberId member);
-  // The committed world, so that the launcher knows whose end is the job's end.
+  // Sends the committed world, so that the launcher knows which exits end the job.
   void TellWorld(const World& world);
-  // The job ends; also told to a launcher that connects later.
+  // Reports the end of the job, also to a launcher that connects later.
   void TellStop(const std::string& reason, bool survivors);
 
   void Tick(Time now);
@@ -55,9 +56,9 @@ class LauncherLink {
   Connections* const connections_;
   Events* const events_;
   Connections::Id connection_ = 0;
-  // Not yet asked for: there is no launcher.
+  // Requests that wait for a launcher.
   std::vector<std::pair<Time, Spawn>> waiting_;
-  // The last ones told, for a launcher that connects again.
+  // The last events sent, for a launcher that connects again.
   nlohmann::json world_;
   nlohmann::json stop_;
 };

@@ -1,5 +1,5 @@
-// The agent's metrics in Prometheus' text format, for `rewire metrics` and the HTTP server. One
-// thread: the agent's.
+// The agent's metrics in Prometheus' text format, for `rewire metrics` and the HTTP server. Owned
+// by the agent's thread.
 #pragma once
 
 #include <memory>
@@ -21,7 +21,7 @@ class Metrics {
   ~Metrics();
 
   void Set(const Leader& leader, const Connections& connections, Time now);
-  // Clients of /metrics that were dropped so far.
+  // Sets the number of dropped /metrics clients since the start.
   void SetDroppedClients(uint64_t count);
   void OnTransition(const TransitionEntry& entry);
   void OnStoreWrite(Duration took, bool ok);

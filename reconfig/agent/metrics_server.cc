@@ -77,7 +77,7 @@ void MetricsServer::AcceptAll(Time now, const std::function<std::string()>& text
       continue;
     }
     Client client{std::move(fd), now + kPatience, "", "", false};
-    // A request is mostly there already, and the answer fits the socket: no wait then.
+    // The request has usually arrived and the answer fits the socket, so that no wait is needed.
     if (!Serve(&client, text)) continue;
     clients_.push_back(std::move(client));
     if (clients_.size() <= kMostClients) continue;

@@ -1,6 +1,6 @@
-// Prometheus text over HTTP on loopback: GET /metrics, one answer per connection. Part of the
-// agent's event loop: nothing blocks. A client has a fixed time for all, and the oldest client is
-// dropped when there are too many: slow ones keep nobody out.
+// Serves Prometheus text over HTTP on loopback: GET /metrics, one answer per connection. Part of
+// the agent's event loop and owned by its thread; no call blocks. Each client has a fixed time, and
+// the oldest client is dropped at the limit, so that slow clients cannot exclude others.
 #pragma once
 
 #include <poll.h>
@@ -21,16 +21,16 @@ namespace rewire {
 
 class MetricsServer {
  public:
-  // address: "127.0.0.1:PORT" or "PORT", port 0 for a free one, empty for no server. Anything but
-  // loopback is refused: the numbers are the job's own.
+  // address: "127.0.0.1:PORT" or "PORT"; port 0: a free port; empty: no server. Refuses addresses
+  // that are not loopback, because the numbers are private to the job.
   static absl::StatusOr<std::unique_ptr<MetricsServer>> Listen(const std::string& address);
 
   void AddPolls(Time now, std::vector<pollfd>* polls);
   void Handle(Time now, const std::vector<pollfd>& polls, const std::function<std::string()>& text);
   [[nodiscard]] std::optional<Time> NextDeadline() const;
-  // Clients closed for their slowness, or for the next one.
+  // Returns the number of clients closed because of their slowness or for a newer client.
   [[nodiscard]] uint64_t dropped() const { return dropped_; }
-  // 0: no server.
+  // Returns the port; 0 without a server.
   [[nodiscard]] int port() const { return port_; }
 
  private:
@@ -38,10 +38,10 @@ class MetricsServer {
     UniqueFd fd;
     Time deadline{};
     std::string request;
-    std::string answer;  // what is not written yet
+    std::string answer;  // the part that is not written yet
     bool answering = false;
   };
-  // False: the client is done with.
+  // Returns false when the client is finished.
   static bool Serve(Client* client, const std::function<std::string()>& text);
 
   void AcceptAll(Time now, const std::function<std::string()>& text);

@@ -13,7 +13,7 @@ namespace {
 bool IsRunnable(const std::filesystem::path& task) {
   std::string text;
   std::getline(std::ifstream(task / "stat"), text);
-  // "TID (NAME) STATE": the name may have brackets itself.
+  // The format is "TID (NAME) STATE", and NAME may contain brackets.
   const size_t name_end = text.rfind(") ");
   return name_end != std::string::npos && text[name_end + 2] == 'R';
 }
@@ -28,7 +28,7 @@ Duration RunQueueWait::SinceLast(pid_t pid, Time now) {
   Duration longest{};
   std::error_code error;
   const std::filesystem::path tasks = "/proc/" + std::to_string(pid) + "/task";
-  // The process may end meanwhile: no exceptions.
+  // The process may end meanwhile, so no call may throw.
   for (std::filesystem::directory_iterator task(tasks, error), end; !error && task != end;
        task.increment(error)) {
     Thread thread;
@@ -38,7 +38,7 @@ Duration RunQueueWait::SinceLast(pid_t pid, Time now) {
     if (const auto was = before.find(tid); was != before.end()) {
       Duration waited{};
       if (thread.ran_ns != was->second.ran_ns || thread.runs != was->second.runs) {
-        // The kernel adds a wait when it ends.
+        // The kernel adds a wait to waited_ns when that wait ends.
         waited =
             std::chrono::nanoseconds(thread.waited_ns - was->second.waited_ns) - was->second.ahead;
       } else if (IsRunnable(task->path())) {

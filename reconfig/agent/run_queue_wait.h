@@ -1,7 +1,6 @@
-// RunQueueWait measures how long the threads of a process have waited for a processor. The agent
-// asks for silent members: a member with runnable threads lives, and its host has too few
-// processors. A process that was stopped, hangs or has ended waits for no processor.
-// Thread-compatible.
+// Measures how long the threads of a process have waited for a processor. The agent asks about
+// silent members: a member with runnable threads is alive, and its host has too few processors. A
+// stopped, hanging or ended process waits for no processor. Thread-compatible.
 #pragma once
 
 #include <sys/types.h>
@@ -16,9 +15,9 @@ namespace rewire {
 
 class RunQueueWait {
  public:
-  // The longest time for which one thread of the process has waited since the last call for this
-  // process. Zero at the first call, and where the kernel does not count (/proc/PID/task/TID/
-  // schedstat is missing).
+  // Returns the longest time that one thread of the process has waited since the last call for this
+  // process. Returns zero at the first call, and when the kernel does not provide
+  // /proc/PID/task/TID/schedstat.
   Duration SinceLast(pid_t pid, Time now);
   // Forgets all other processes.
   void KeepOnly(const std::set<pid_t>& pids);
@@ -28,7 +27,7 @@ class RunQueueWait {
     uint64_t ran_ns = 0;
     uint64_t waited_ns = 0;  // until the thread last got a processor
     uint64_t runs = 0;
-    Duration ahead{};  // waited since then, as far as it was told
+    Duration ahead{};  // wait since then that was already reported
   };
   struct Process {
     Time read{};

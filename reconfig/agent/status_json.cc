@@ -13,7 +13,7 @@ const char* StateOf(const MemberStatus& m) {
   return m.slot ? "training" : "joining";
 }
 
-// From the beginning until every member was READY; a loss is not prepared: until it was armed.
+// Returns the time until every member was READY. A loss has no preparation: until it was armed.
 double PrepareMs(const TransitionEntry& entry, Time now) {
   for (const TransitionSpan& s : entry.spans) {
     const bool ready = s.name == PhaseName(Phase::kPropose) || s.name == PhaseName(Phase::kArmed);

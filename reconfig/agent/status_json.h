@@ -1,4 +1,4 @@
-// The answer to `rewire status --json` (schema 1). Pure.
+// Builds the answer to `rewire status --json` (schema 1). Pure.
 #pragma once
 
 #include <map>
@@ -11,7 +11,7 @@
 namespace rewire {
 
 nlohmann::json TransitionStatus(const TransitionEntry& entry, Time now);
-// pids: of members whose process is known.
+// pids: of the members whose process is known.
 nlohmann::json WorldStatus(const Leader& leader, const TransitionLog& log,
                            const std::map<MemberId, pid_t>& pids, Time now);
 

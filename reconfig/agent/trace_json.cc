@@ -8,7 +8,7 @@ namespace {
 
 double Microseconds(Duration d) { return static_cast<double>(ToNanoseconds(d)) / 1000.0; }
 
-// Track 0 is the leader's.
+// Returns the track; track 0 is the leader's.
 uint64_t Track(const std::optional<MemberId>& member) { return member ? uint64_t{*member} + 1 : 0; }
 
 }  // namespace

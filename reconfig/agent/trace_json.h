@@ -1,4 +1,5 @@
-// A transition as a Chrome/Perfetto trace: one track per member, one for the leader. Pure.
+// Converts a transition into a Chrome/Perfetto trace: one track per member, one for the leader.
+// Pure.
 #pragma once
 
 #include <string>
@@ -7,8 +8,8 @@
 
 namespace rewire {
 
-// The JSON object format of the trace event specification, times in microseconds from its
-// beginning.
+// Returns the JSON object format of the trace event specification. Times are in microseconds from
+// the transition's beginning.
 std::string TraceJson(const TransitionEntry& entry, const std::string& job, Time now);
 
 }  // namespace rewire

@@ -3,7 +3,7 @@
 namespace rewire {
 namespace {
 
-// The epoch that a message is about, when it is about the transition's target.
+// Returns the target epoch of the transition that a message belongs to, if the message has one.
 std::optional<Epoch> TargetOf(const Message& message) {
   return std::visit(
       [](const auto& m) -> std::optional<Epoch> {
@@ -155,11 +155,11 @@ void TransitionLog::OnNote(Time now, const Note& note, Epoch current) {
   if (note.transition == 0) return;
   TransitionEntry* entry = Running();
   if (entry != nullptr && entry->number != note.transition) {
-    Close(now, entry);  // the next one follows at once
+    Close(now, entry);  // the next transition follows at once
     entry = nullptr;
   }
   if (entry == nullptr) {
-    // News of one that has ended already.
+    // A note of a transition that has ended already.
     if (!entries_.empty() && entries_.back().number >= note.transition) return;
     entries_.emplace_back();
     if (entries_.size() > kKept) entries_.pop_front();

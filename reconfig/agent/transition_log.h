@@ -1,7 +1,7 @@
-// What happened in each transition, as the agent saw it: phases, spans per member, bytes, pauses.
+// Records each transition as the agent saw it: phases, spans per member, bytes, pauses.
 //
-// Fed with every message that goes to or comes from a member and every note of the leader; it
-// decides nothing. The last kKept transitions stay. One thread: the agent's.
+// The agent passes in every message to or from a member and every note of the leader. The log
+// decides nothing and keeps the last kKept transitions. Owned by the agent's thread.
 #pragma once
 
 #include <deque>
@@ -18,10 +18,10 @@
 namespace rewire {
 
 struct TransitionSpan {
-  std::optional<MemberId> member;  // none: the leader
+  std::optional<MemberId> member;  // nullopt: the leader
   std::string name;
   Time begin{};
-  std::optional<Time> end;  // none: still going on
+  std::optional<Time> end;  // nullopt: not ended
 };
 
 struct TransitionEntry {
@@ -30,25 +30,25 @@ struct TransitionEntry {
   Epoch from = 0;
   Epoch to = 0;
   Time begin{};
-  std::optional<Time> entered;  // every member is in the new world; what follows is retirement
+  std::optional<Time> entered;  // every member is in the new world; retirement follows
   std::optional<Time> end;
   bool committed = false;
-  std::string summary;           // what was done
-  std::string result;            // why it failed; empty when it did not
-  Phase phase = Phase::kSteady;  // before its first
+  std::string summary;           // the change that was made
+  std::string result;            // the reason for a failure; empty otherwise
+  Phase phase = Phase::kSteady;  // kSteady before the first phase
   std::vector<MemberId> members_before;
   std::vector<MemberId> members_after;
-  std::vector<TransitionSpan> spans;  // in order of their beginning
+  std::vector<TransitionSpan> spans;  // by begin time
   struct Part {
     uint64_t bytes_in = 0;
     uint64_t bytes_out = 0;
-    std::map<CommunicatorId, uint64_t> host_waits;  // of those that have passed their cut
+    std::map<CommunicatorId, uint64_t> host_waits;  // of communicators that have passed their cut
     uint64_t pause_ns = 0;
   };
   std::map<MemberId, Part> parts;
 
   [[nodiscard]] TransitionSpan* Open(std::optional<MemberId> member, std::string_view name);
-  // Members with a span that has not ended, with its name.
+  // Returns the members that have an open span, with its name.
   [[nodiscard]] std::map<MemberId, std::string> WaitingFor() const;
 };
 
@@ -61,17 +61,17 @@ class TransitionLog {
   void OnSent(Time now, MemberId member, const Message& message);
   void OnReceived(Time now, MemberId member, const Message& message);
   void OnNote(Time now, const Note& note, Epoch current);
-  // The leader has nothing under way: what was, has ended.
+  // Ends the running transition, because the leader is idle.
   void OnIdle(Time now);
-  // Those that have ended since the last call, in order.
+  // Returns the transitions that have ended since the last call, in order.
   std::vector<TransitionEntry> TakeEnded() { return std::exchange(ended_, {}); }
 
-  // The one under way; nullptr when there is none.
+  // Returns the running transition; nullptr: none.
   [[nodiscard]] const TransitionEntry* current() const;
-  // Ended or not, oldest first.
+  // Returns all kept transitions, oldest first.
   [[nodiscard]] const std::deque<TransitionEntry>& entries() const { return entries_; }
-  // The last that was committed or has ended, or the last of that target epoch; nullptr when it is
-  // not kept.
+  // Returns the last transition to this epoch or, without an epoch, the last that was committed or
+  // has ended; nullptr when there is none in the log.
   [[nodiscard]] const TransitionEntry* Find(std::optional<Epoch> epoch) const;
 
  private:

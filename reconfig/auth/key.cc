@@ -1,4 +1,4 @@
-// Keys by keyed BLAKE2b; see key.h.
+// Keys by keyed BLAKE2b; see key.h for the interface and thread safety.
 #include "reconfig/auth/key.h"
 
 #include <sys/random.h>

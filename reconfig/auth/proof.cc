@@ -1,4 +1,4 @@
-// Proofs by keyed BLAKE2b; see proof.h.
+// Proofs by keyed BLAKE2b; see proof.h for the interface and thread safety.
 #include "reconfig/auth/proof.h"
 
 #include <sodium/crypto_generichash_blake2b.h>

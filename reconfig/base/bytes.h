@@ -1,7 +1,7 @@
 // Bounds-checked little-endian reading and writing of wire and file bytes.
 //
-// A reader never reads past its span and never trusts a length: after the first bad read it is
-// failed, every later read gives zero, and ok() says so once at the end. Not thread-safe.
+// A reader never reads past its span and never trusts a length. After the first bad read, the
+// reader has failed: later reads return zero, and ok() returns false. Thread-compatible.
 #pragma once
 
 #include <cstdint>
@@ -55,7 +55,7 @@ class ByteReader {
     return static_cast<T>(bits);
   }
   std::string_view GetString() { return Raw(Get<uint32_t>()); }
-  // The next n bytes, or none and a failed reader.
+  // Returns the next n bytes; with fewer bytes left, returns none and the reader fails.
   std::string_view Raw(size_t n) {
     if (!ok_ || n > rest_.size()) {
       ok_ = false;
@@ -65,8 +65,8 @@ class ByteReader {
     rest_.remove_prefix(n);
     return out;
   }
-  // A count of elements of at least min_bytes each: fails at once when so many cannot follow, so
-  // that a stranger's length never makes us allocate.
+  // Reads a count of elements of at least min_bytes each. Fails if the remaining bytes cannot hold
+  // the elements, so that a peer's length never causes a large allocation.
   uint32_t GetCount(size_t min_bytes) {
     const auto n = Get<uint32_t>();
     if (!ok_ || n > rest_.size() / (min_bytes == 0 ? 1 : min_bytes)) {
@@ -78,7 +78,7 @@ class ByteReader {
   void Fail() { ok_ = false; }
 
   [[nodiscard]] bool ok() const { return ok_; }
-  // Everything read, nothing left over.
+  // True if all bytes have been read without an error.
   [[nodiscard]] bool Finished() const { return ok_ && rest_.empty(); }
 
  private:

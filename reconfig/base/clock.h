@@ -1,5 +1,5 @@
-// Time as the whole project uses it: the monotonic clock. Pure state machines never read a clock;
-// they are handed a Time, so that the simulator can hand them its own.
+// The project's time: the monotonic clock. Pure state machines never read a clock; the caller
+// passes a Time, so that the simulator can pass its own. Thread-safe.
 #pragma once
 
 #include <chrono>

@@ -25,7 +25,7 @@ void* Find(void* library, GetProcAddress get, const char* name, const char* symb
   return found;
 }
 
-// Stands in for an optional entry that the driver lacks.
+// The fallback for an optional entry that the driver lacks.
 template <typename... Arguments>
 CUresult NotSupported(Arguments...) {
   return CUDA_ERROR_NOT_SUPPORTED;

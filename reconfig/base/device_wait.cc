@@ -8,7 +8,7 @@
 namespace rewire {
 namespace {
 
-// Most copies end within the turns in which the processor is only offered to others.
+// Most copies end within this number of yields, before the waiting thread starts to sleep.
 constexpr int kYields = 200;
 constexpr int64_t kFirstPause = 10'000;
 constexpr int64_t kLongestPause = 500'000;

@@ -1,14 +1,15 @@
-// The content hash of state bytes: position-keyed and order-free, so that fragments may be hashed
-// in any order, on any number of threads or on the device, and summed.
+// The content hash of state bytes. Hashes are keyed by position and independent of order: fragments
+// may be hashed in any order, on any number of threads or on the device, and summed.
 //
 //   H(bytes) = sum over 8-byte words w at word position p of T(w, p)                 (mod 2^64)
 //   T(w, p)  = low32(x) * high32(x) + x with its halves swapped,  x = w xor (p + 1) * K
 //
-// which is the accumulation step of XXH3 (Collet) with keys made from positions, so that one 32-bit
-// multiplication per word suffices and memory is what limits it. A word that differs from another
-// in one half only has another T, always; otherwise sums are equal by chance alone.
-// Position is the word's offset in the logical tensor, not in the fragment. A tail of fewer than
-// eight bytes is padded with zeros. Pure; thread-safe. Swapped, dropped or doubled words change H.
+// This is the accumulation step of XXH3 (Collet) with keys derived from positions. One 32-bit
+// multiplication per word suffices, so memory bandwidth is the limit. Two words at the same
+// position that differ in one half only always have different T; other collisions happen by chance
+// alone. Position is the word's offset in the logical tensor, not in the fragment. A tail of fewer
+// than eight bytes is padded with zeros. Swapped, dropped or doubled words change H. Pure;
+// thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -17,9 +18,9 @@
 
 namespace rewire {
 
-// A good mix of two numbers, for keys and identities.
+// Mixes two numbers, for keys and identities.
 inline uint64_t MixWord(uint64_t word, uint64_t position) {
-  // The finalizer of splitmix64 over the word keyed by its position.
+  // The finalizer of splitmix64, applied to the word keyed by its position.
   uint64_t x = word + (position + 1) * 0x9E3779B97F4A7C15ULL;
   x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ULL;
   x = (x ^ (x >> 27)) * 0x94D049BB133111EBULL;
@@ -32,7 +33,7 @@ inline uint64_t ContentWord(uint64_t word, uint64_t position) {
   return (x & 0xFFFFFFFF) * (x >> 32) + swapped;
 }
 
-// Hash of `bytes` bytes that lie at byte offset `offset` (a multiple of 8) of their tensor.
+// Hashes `bytes` bytes at byte offset `offset` (a multiple of 8) of their tensor.
 inline uint64_t ContentHash(const void* data, size_t bytes, uint64_t offset) {
   const auto* p = static_cast<const unsigned char*>(data);
   uint64_t position = offset / 8;

@@ -64,7 +64,7 @@ void LogLine(LogLevel level, const char* format, ...) {
     return;
   }
   line[used++] = '\n';
-  // A log line that cannot be written has nowhere else to go.
+  // A failed write is ignored, because there is no other place for the line.
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line, static_cast<size_t>(used));
 }
 

@@ -1,7 +1,8 @@
 // Log lines on standard error in NCCL's format, so that both interleave in a job's output:
 //   host:pid:tid [epoch] REWIRE WARN text
-// The level is REWIRE_LOG (off, error, warn, info, debug). The function that first decides an error
-// logs it, once; callers propagate. Thread-safe; a line is one write(2). libc and libstdc++ only.
+// The setting REWIRE_LOG is the level (off, error, warn, info, debug). The function that first
+// decides an error logs it, once; callers propagate the error. Thread-safe; a line is one write(2).
+// Needs libc and libstdc++ only.
 #pragma once
 
 #include <cstdarg>
@@ -11,11 +12,11 @@ namespace rewire {
 
 enum class LogLevel { kOff = 0, kError = 1, kWarn = 2, kInfo = 3, kDebug = 4 };
 
-// Whether a line of this level would be written.
+// True if a line of this level would be written.
 bool LogEnabled(LogLevel level);
 void LogLine(LogLevel level, const char* format, ...) __attribute__((format(printf, 2, 3)));
 
-// Sees every line that is written, instead of standard error; nullptr restores. For tests.
+// The sink gets every line instead of standard error; nullptr restores standard error. For tests.
 using LogSink = void (*)(LogLevel level, const std::string& line);
 void SetLogSink(LogSink sink);
 

@@ -1,5 +1,5 @@
-// std::mutex with the annotations of clang's thread-safety analysis. Every lock of the project is
-// one of these: the distribution's absl::Mutex is not instrumented and makes TSan report false
+// std::mutex with the annotations of clang's thread-safety analysis. All locks of the project use
+// this class: the distribution's absl::Mutex is not instrumented, and TSan then reports false
 // races.
 #pragma once
 
@@ -47,10 +47,10 @@ class REWIRE_SCOPED_CAPABILITY MutexLock {
   Mutex* const mutex_;
 };
 
-// There is no wait without a deadline. Spurious wake-ups happen: wait in a loop on a condition.
+// Every wait has a deadline. Spurious wake-ups happen: wait in a loop on a condition.
 class CondVar {
  public:
-  // False when the deadline has passed.
+  // Returns false if the deadline has passed.
   bool WaitUntil(Mutex* mutex, Time deadline)
       REWIRE_REQUIRES(mutex) REWIRE_NO_THREAD_SAFETY_ANALYSIS {
     std::unique_lock<std::mutex> lock(mutex->mutex_, std::adopt_lock);

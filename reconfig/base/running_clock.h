@@ -1,8 +1,8 @@
-// The monotonic clock without the times for which its process did not run: it was stopped, its
-// machine was suspended, or other processes had all processors. Pure; thread-compatible.
+// The monotonic clock without the times in which its process did not run: the process was stopped,
+// the machine was suspended, or other processes had all processors. Pure; thread-compatible.
 //
-// The owner reads the clock at least every step() / 2. A longer gap than a step between two
-// readings is a stall, and counts as one step.
+// The owner reads the clock at least every step() / 2. A gap between two readings that is longer
+// than a step is a stall, and counts as one step.
 #pragma once
 
 #include <algorithm>
@@ -15,17 +15,17 @@ class RunningClock {
  public:
   explicit RunningClock(Duration step) : step_(step) {}
 
-  // The running time at `now`, which is the owner's time and never goes back.
+  // Returns the running time at `now`, which is the owner's time and never decreases.
   Time Read(Time now) {
     if (last_ != Time{} && now - last_ > step_) stalled_ += now - last_ - step_;
     last_ = std::max(last_, now);
     return now - stalled_;
   }
-  // The same without a reading.
+  // Like Read(), but does not count as a reading.
   [[nodiscard]] Time At(Time now) const { return now - stalled_; }
-  // The owner's time at a running time, if no stall comes before it.
+  // Converts a running time to the owner's time, assuming no further stall.
   [[nodiscard]] Time OwnersTime(Time running) const { return running + stalled_; }
-  // When the next reading is due at the latest, in the owner's time.
+  // The latest owner's time for the next reading.
   [[nodiscard]] Time NextReading() const { return last_ + step_ / 2; }
   [[nodiscard]] Duration step() const { return step_; }
   // The sum of all stalls.
@@ -37,7 +37,7 @@ class RunningClock {
   Duration stalled_{};
 };
 
-// A deadline of a thread that waits in short turns, judged by the time that its process ran:
+// A deadline for a thread that waits in short turns, in the time that its process runs:
 //   for (RunningDeadline d(longest); !done;) {
 //     if (d.Passed()) return false;
 //     changed.WaitUntil(&mutex, d.NextTurn());

@@ -1,9 +1,9 @@
-// The REWIRE_* settings of this process, parsed once from the environment (settings.def is the
-// table).
+// The REWIRE_* settings of this process, parsed once from the environment by the table
+// settings.def.
 //
-// Absent means the default. Present but wrong never falls back: Settings::Error() names the
-// variable, the value and the range, and every entry point refuses to start with that text.
-// Immutable after the first call; thread-safe. libc and libstdc++ only.
+// An absent variable means the default. A wrong value never falls back silently: Settings::Error()
+// names the variable, the value and the range, and every entry point refuses to start with that
+// text. Immutable after the first call; thread-safe. Needs libc and libstdc++ only.
 #pragma once
 
 #include <cstdint>
@@ -24,18 +24,17 @@ struct SettingRow {
 
 class Settings {
  public:
-  // The process's settings. Where a value was wrong its default stands here and Error() is not
-  // empty.
+  // Returns the process's settings. After a wrong value, the default is here and Error() is set.
   static const Settings& Get();
   // Parses from a list of "NAME=value" strings, as in environ(7). For tests and the launcher.
   explicit Settings(const std::vector<std::string>& environment);
 
-  // Every row of the table, for `rewire knobs` and the README.
+  // Returns every row of the table, for `rewire knobs` and the README.
   static std::vector<SettingRow> Table();
 
-  // Empty, or one line per wrong variable.
+  // Empty if all values are valid; otherwise one line per wrong variable.
   [[nodiscard]] const std::string& Error() const { return error_; }
-  // One line per REWIRE_* variable that no setting has, with the nearest name.
+  // One line per unknown REWIRE_* variable, with the nearest known name.
   [[nodiscard]] const std::string& Unknown() const { return unknown_; }
 
 #define REWIRE_SETTING_INT(accessor, ...) \

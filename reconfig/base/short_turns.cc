@@ -1,4 +1,3 @@
-// The wish for short turns; see short_turns.h.
 #include "reconfig/base/short_turns.h"
 
 #include <linux/sched/types.h>
@@ -8,7 +7,7 @@
 namespace rewire {
 
 void TakeShortTurns() {
-  constexpr unsigned kTurnNs = 100'000;  // the least that it takes
+  constexpr unsigned kTurnNs = 100'000;  // the kernel's minimum
   sched_attr attr{};
   if (syscall(SYS_sched_getattr, 0, &attr, sizeof attr, 0) != 0) return;
   attr.sched_runtime = kTurnNs;

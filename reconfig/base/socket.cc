@@ -52,13 +52,13 @@ SocketStatus TcpAddress(const std::string& address, sockaddr_in* out) {
   return {};
 }
 
-// Ends a non-blocking connect(2) on fd.
+// Connects a non-blocking fd, and waits until the connection is complete.
 SocketStatus Connect(int fd, const sockaddr* address, socklen_t size, const std::string& name,
                      Time deadline) {
   for (;;) {
     if (connect(fd, address, size) == 0) return {};
     if (errno == EINTR) continue;
-    // A Unix listener's queue is full: it is alive but has not accepted yet.
+    // The Unix listener's queue is full: the listener is alive but has not accepted yet.
     if (errno == EAGAIN) {
       if (Now() >= deadline) return {SocketCode::kTimeout, "connecting to " + name + " timed out"};
       poll(nullptr, 0, 1);
@@ -106,7 +106,7 @@ bool WaitReady(int fd, short events, Time deadline) {
     pollfd p{fd, events, 0};
     const int n = poll(&p, 1, static_cast<int>(std::clamp<int64_t>(left, 0, 60000)));
     if (n > 0) return true;
-    if (n < 0 && errno != EINTR) return true;  // the call that follows says what is wrong
+    if (n < 0 && errno != EINTR) return true;  // the following call reports the error
     if (left <= 0) return false;
   }
 }
@@ -117,7 +117,7 @@ SocketStatus ListenUnix(const std::string& path, UniqueFd* out) {
   if (SocketStatus s = CheckFolder(path); !s.ok()) return s;
   struct stat st {};
   if (lstat(path.c_str(), &st) == 0) {
-    // Only a socket that answers nobody may be replaced; anything else at this path is not ours.
+    // Replaces only a socket without a listener; any other file at this path is not Rewire's.
     const UniqueFd probe = MakeSocket(AF_UNIX);
     const int rc =
         connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address);
@@ -128,7 +128,7 @@ SocketStatus ListenUnix(const std::string& path, UniqueFd* out) {
       return {SocketCode::kFailed, path + " exists and is not a left-over socket"};
     }
   }
-  // Under another name until it listens: who looks at `path` meanwhile finds a socket at any time.
+  // Binds to a temporary name until it listens, so that `path` always names a listening socket.
   const std::string fresh = path + "~" + std::to_string(getpid());
   if (SocketStatus s = UnixAddress(fresh, &address); !s.ok()) return s;
   UniqueFd fd = MakeSocket(AF_UNIX);

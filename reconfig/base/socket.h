@@ -1,7 +1,7 @@
 // Unix and loopback TCP sockets: connect, listen, send and receive, each with a deadline.
 //
-// Every descriptor made here is non-blocking and close-on-exec. No SIGPIPE is ever raised. Any
-// thread; one descriptor is used by one thread at a time. libc and libstdc++ only.
+// Every descriptor made here is non-blocking and close-on-exec. No SIGPIPE is ever raised.
+// Thread-safe, but only one thread at a time may use a descriptor. Needs libc and libstdc++ only.
 #pragma once
 
 #include <sys/types.h>
@@ -17,11 +17,11 @@ namespace rewire {
 
 enum class SocketCode {
   kOk,
-  kTimeout,   // the deadline passed; what was moved so far is lost to the caller
-  kClosed,    // the other side is gone
+  kTimeout,   // the deadline passed; bytes moved so far are lost to the caller
+  kClosed,    // the peer has closed the connection
   kOversize,  // a frame is longer than allowed, or a bounded queue is full
   kForeign,   // a Unix socket, or its folder, belongs to another user
-  kFailed,    // everything else; text says what
+  kFailed,    // any other error; see text
 };
 
 struct [[nodiscard]] SocketStatus {
@@ -30,30 +30,30 @@ struct [[nodiscard]] SocketStatus {
   [[nodiscard]] bool ok() const { return code == SocketCode::kOk; }
 };
 
-// Who is at the other end of a Unix socket, as the kernel says.
+// The process at the other end of a Unix socket, as the kernel reports it.
 struct PeerCredentials {
   pid_t pid = 0;
   uid_t uid = 0;
 };
 
-// Waits until fd is ready for the events of poll(2), or has failed: false at the deadline.
+// Waits until fd is ready for the events of poll(2), or has failed. Returns false at the deadline.
 bool WaitReady(int fd, short events, Time deadline);
 
-// A path longer than a socket address holds is refused by name. Listening replaces a socket file
-// that nobody listens on any more, and is refused while another process listens. The socket's
-// folder and the listening process must belong to this user or to root.
+// Both functions reject a path that is too long for a socket address. Listening replaces a socket
+// file without a listener, and fails while another process listens. The socket's folder and the
+// listening process must belong to this user or to root.
 SocketStatus ListenUnix(const std::string& path, UniqueFd* out);
 SocketStatus ConnectUnix(const std::string& path, Time deadline, UniqueFd* out);
 SocketStatus PeerOf(int fd, PeerCredentials* out);
 
-// Addresses are "127.0.0.1:PORT", numeric; port 0 takes a free one. `bound` gets the address taken.
+// Addresses are numeric: "127.0.0.1:PORT"; port 0: any free port. `bound` gets the actual address.
 SocketStatus ListenTcp(const std::string& address, UniqueFd* out, std::string* bound);
 SocketStatus ConnectTcp(const std::string& address, Time deadline, UniqueFd* out);
 
-// One connection from a listener; kTimeout when none came before the deadline.
+// Takes one connection from a listener; returns kTimeout if none came before the deadline.
 SocketStatus Accept(int listener, Time deadline, UniqueFd* out);
 
-// All bytes, or not ok.
+// Both functions transfer all bytes, or return an error.
 SocketStatus SendAll(int fd, std::string_view bytes, Time deadline);
 SocketStatus ReceiveAll(int fd, void* bytes, size_t size, Time deadline);
 

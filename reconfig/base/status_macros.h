@@ -1,5 +1,4 @@
-// Early return on a status that is not ok. For code that may use Abseil (not the preloaded
-// library).
+// Early return on an error status, for code that may use Abseil (not the preloaded library).
 #pragma once
 
 #include <utility>

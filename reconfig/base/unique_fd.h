@@ -1,4 +1,4 @@
-// A file descriptor that is closed when its owner goes. Not thread-safe.
+// A file descriptor that its owner's destructor closes. Thread-compatible.
 #pragma once
 
 #include <unistd.h>

@@ -1,4 +1,5 @@
-// What the commands that talk to an agent have in common: finding it, asking, printing.
+// Shared by the commands that talk to an agent: find the agent, ask, print. For the command's
+// thread.
 #pragma once
 
 #include <memory>
@@ -10,14 +11,14 @@
 
 namespace rewire {
 
-// Adds --socket, --dir and --json (and --quiet where there is progress).
+// Adds --socket, --dir and --json, and with `progress` also --quiet.
 std::shared_ptr<AgentChoice> AddAgentChoice(CLI::App* command, bool progress);
 
-// Asks the chosen agent; progress goes to standard error unless it is not wanted.
+// Asks the chosen agent. Progress goes to standard error, except with --json or --quiet.
 absl::StatusOr<nlohmann::json> AskAgent(const AgentChoice& choice, const nlohmann::json& command,
                                         Duration within);
-// Prints why a command failed: as {"ok": false, "error": ...} on standard output with --json, and
-// on standard error always.
+// Prints the error of a command on standard error, and with --json also {"ok": false, "error": ...}
+// on standard output. Returns kExitRefused.
 int Failed(const AgentChoice& choice, const absl::Status& status);
 
 }  // namespace rewire

@@ -1,4 +1,4 @@
-// `rewire agent`: the agent's process. Started by `rewire run`, or by hand.
+// `rewire agent`: the agent's process, started by `rewire run` or by hand.
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
@@ -31,7 +31,7 @@ int RunAgent(const Options& options) {
     return kExitUsage;
   }
   prctl(PR_SET_NAME, "rewire-agent");
-  // Before any thread is made: they all leave these signals to the descriptor.
+  // Block these signals before any thread is made, so that only the descriptor receives them.
   sigset_t set;
   sigemptyset(&set);
   sigaddset(&set, SIGTERM);

@@ -1,4 +1,4 @@
-// `rewire resize|drain|replace|rebuild`: asks for a change and shows how it goes.
+// `rewire resize|drain|replace|rebuild`: requests a change and shows its progress.
 #include <iostream>
 #include <memory>
 
@@ -36,7 +36,7 @@ int Change(const Options& o, json command) {
   }
   if (!o.reason.empty()) command["reason"] = o.reason;
   command["timeout_ms"] = static_cast<uint64_t>(timeout->count());
-  // The agent keeps the time; a little more for its answer.
+  // The agent enforces the timeout; five more seconds are for its answer.
   const absl::StatusOr<json> answer = AskAgent(*o.choice, command, *timeout + seconds(5));
   if (absl::IsUnavailable(answer.status())) {
     return Failed(*o.choice,

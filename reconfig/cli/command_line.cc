@@ -1,4 +1,4 @@
-// Parsing the command line. See commands.h.
+// Parses the command line; see commands.h.
 #include <algorithm>
 #include <iostream>
 
@@ -12,7 +12,7 @@ int Refused(const std::string& text) {
 }
 
 int RunCommandLine(std::vector<std::string> arguments) {
-  // What follows "--" is a program's command line: the parser must not look at it.
+  // The arguments after "--" are a program's command line, which the parser must not see.
   std::vector<std::string> program;
   const auto dashes = std::find(arguments.begin(), arguments.end(), "--");
   if (dashes != arguments.end()) {

@@ -1,4 +1,5 @@
-// The sub-commands of `rewire`: each adds its options to the parser and says what to run.
+// The sub-commands of `rewire`. Each adds its options to the parser and sets the action to run. For
+// the command's thread.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -20,7 +21,7 @@ struct AgentChoice {
   bool quiet = false;
 };
 
-// Each sets *action when its sub-command was given.
+// Sets *action when the sub-command was given.
 using Action = std::function<int()>;
 void AddAgentCommand(CLI::App* app, Action* action);
 void AddRunCommand(CLI::App* app, const std::vector<std::string>& program, Action* action);
@@ -28,10 +29,10 @@ void AddChangeCommands(CLI::App* app, Action* action);
 void AddViewCommands(CLI::App* app, Action* action);
 void AddMoeCommands(CLI::App* app, Action* action);
 
-// The whole command line, argv[0] left out: parses, runs, gives the exit status.
+// Parses and runs a command line without argv[0]. Returns the exit status.
 int RunCommandLine(std::vector<std::string> arguments);
 
-// "rewire: text" on standard error; gives kExitRefused.
+// Prints "rewire: text" on standard error. Returns kExitRefused.
 int Refused(const std::string& text);
 
 }  // namespace rewire

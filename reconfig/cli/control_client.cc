@@ -11,7 +11,7 @@ namespace rewire {
 
 namespace {
 
-// The launcher's longest pause between two agents is 2 s (agent_process.cc), and one has to start.
+// The launcher's longest pause between two agents is 2 s (agent_process.cc), plus an agent's start.
 constexpr Duration kBetweenAgents = seconds(5);
 
 }  // namespace

@@ -1,4 +1,4 @@
-// A command's connection to an agent. One thread; every call has a deadline.
+// A command's connection to an agent. Thread-compatible; every call has a deadline.
 #pragma once
 
 #include <functional>
@@ -15,11 +15,12 @@ class ControlClient {
  public:
   using OnProgress = std::function<void(const nlohmann::json& progress)>;
 
-  // An agent that is being started again is waited for, up to five seconds.
+  // Connects to an agent. Waits up to five seconds for an agent that is being started again.
   static absl::StatusOr<ControlClient> Connect(const std::string& socket);
 
-  // The last answer when it says ok; its error text otherwise (kFailedPrecondition;
-  // kDeadlineExceeded when the agent says that a wait timed out). kUnavailable: the agent has gone.
+  // Returns the last answer when it is ok; otherwise its error text (kFailedPrecondition;
+  // kDeadlineExceeded when the agent reports that a wait timed out). kUnavailable: the connection
+  // to the agent has ended.
   absl::StatusOr<nlohmann::json> Ask(const nlohmann::json& command, Duration within,
                                      const OnProgress& on_progress = nullptr);
 

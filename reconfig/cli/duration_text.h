@@ -1,4 +1,4 @@
-// Durations as people write them on a command line. Pure.
+// Reads and prints durations for a command line. Pure.
 #pragma once
 
 #include <string>
@@ -9,9 +9,10 @@
 
 namespace rewire {
 
-// "120s", "2m", "500ms", "1h", "1.5s"; a bare number is seconds. Not negative, at most ten days.
+// Parses "120s", "2m", "500ms", "1h", "1.5s"; a number without a unit is in seconds. Fails for a
+// negative duration and for more than ten days.
 absl::StatusOr<milliseconds> ParseDuration(std::string_view text);
-// "812 ms", "3.2 s", "2 min 5 s".
+// Returns "812 ms", "3.2 s" or "2 min 5 s".
 std::string DurationText(double milliseconds);
 
 }  // namespace rewire

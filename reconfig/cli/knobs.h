@@ -1,4 +1,4 @@
-// The settings table, as `rewire knobs` prints it and the README has it. Pure.
+// Prints the settings table for `rewire knobs` and the README. Pure.
 #pragma once
 
 #include <string>

@@ -42,7 +42,7 @@ std::string Text(double x, double y, const char* anchor, const std::string& text
                          text);
 }
 
-// y of a load.
+// Converts a load into a y coordinate.
 struct Scale {
   double most;
   [[nodiscard]] double Y(double load) const { return kTop + kHeight * (1 - load / most); }
@@ -78,7 +78,7 @@ std::string LoadPlot::Svg(const std::string& title) const {
   const uint32_t devices = topology_.devices();
   const double step = std::clamp(900.0 / devices, 8.0, 48.0);
   const double width = std::max(step * devices, 240.0);
-  // The axis ends at a quarter, or where that would be too fine, at a whole number.
+  // The axis has steps of a quarter, or of a whole number when quarters would be too fine.
   const double most = std::max(MostOf(before_), MostOf(after_));
   const double tick = most <= 2.5 ? 0.25 : std::ceil(most / 10);
   const Scale scale{std::ceil(most / tick) * tick};

@@ -1,4 +1,4 @@
-// A drawing of how much devices compute, before and after a plan, as SVG. For one thread at a time.
+// Draws the load of each device, before and after a plan, as SVG. Thread-compatible.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +13,15 @@ class LoadPlot {
  public:
   explicit LoadPlot(const moe::Topology& topology);
 
-  // One micro-batch: the tokens of each device. Without any tokens it counts for nothing.
+  // Adds one micro-batch: the tokens of each device. Ignores a list without any tokens.
   void Add(const std::vector<uint64_t>& before, const std::vector<uint64_t>& after);
-  // For each device the loads of all micro-batches over the mean of their own: a bar from the 10th
-  // to the 90th percentile, a line at the median and one up to the most.
+  // Draws, for each device, its loads relative to their micro-batch's mean: a bar from the 10th to
+  // the 90th percentile, a line at the median, and one up to the maximum.
   [[nodiscard]] std::string Svg(const std::string& title) const;
 
  private:
   const moe::Topology topology_;
-  // Of each device, a number for each micro-batch.
+  // For each device, one number per micro-batch.
   std::vector<std::vector<float>> before_;
   std::vector<std::vector<float>> after_;
 };

@@ -1,4 +1,4 @@
-// `rewire moe record|replay`: recordings of the router's counts. No agent is asked.
+// `rewire moe record|replay`: recordings of the router's counts. Needs no agent.
 #include <cerrno>
 #include <fstream>
 #include <iostream>
@@ -57,7 +57,7 @@ struct ReplayCommand {
   moe::ReplayOptions options;
 };
 
-// All of the records that can be read; why no more can.
+// Replays all readable records. Returns the error that ended the reading.
 absl::Status ReplayAll(moe::CountReader* reader, moe::Replay* replay, ReplayReport* report,
                        LoadPlot* plot) {
   for (;;) {

@@ -1,5 +1,5 @@
-// What `rewire moe replay` prints: how even each layer's micro-batches were and have become. Pure;
-// for one thread at a time.
+// The output of `rewire moe replay`: the balance of each layer's micro-batches before and after the
+// plan. Thread-compatible.
 #pragma once
 
 #include <cstdint>
@@ -15,16 +15,16 @@ class ReplayReport {
  public:
   void Add(uint32_t layer, const moe::Replayed& replayed);
 
-  // Each layer, and all of them: means over micro-batches of the busiest device's tokens above the
-  // mean and over the mean, of copies of experts' weights and of moved tokens.
+  // Returns each layer and the total. Values are means over micro-batches: the busiest device's
+  // tokens above the mean, and over the mean; copies of experts' weights; moved tokens.
   [[nodiscard]] nlohmann::ordered_json ToJson() const;
-  // The same as a table.
+  // Returns the same numbers as a table.
   [[nodiscard]] std::string Text() const;
 
  private:
   struct Evenness {
     double straggler = 0;      // tokens
-    double max_over_mean = 0;  // 1 where there are no tokens
+    double max_over_mean = 0;  // 1 without tokens
   };
   // Sums over micro-batches.
   struct Sums {

@@ -1,4 +1,4 @@
-// `rewire run`: see reconfig/launcher/launcher.h.
+// `rewire run`; see reconfig/launcher/launcher.h.
 #include <unistd.h>
 
 #include <memory>
@@ -22,7 +22,7 @@ struct Options {
   uint32_t max = 0;
   bool no_agent = false;
   bool no_preload = false;
-  std::string sim_folder;  // "beside": the one beside the command
+  std::string sim_folder;  // "beside": the folder beside the command
   std::string socket;
   std::string directory;
   std::string name;
@@ -38,12 +38,12 @@ int Launch(const LaunchOptions& options) {
   const absl::StatusOr<int> status = launcher.Run();
   if (status.ok()) return *status;
   Refused(std::string(status.status().message()));
-  // As a shell says it: found but not to be run, not found.
+  // As in a shell: 126 for a program that cannot be executed, 127 for one that is not found.
   if (absl::IsPermissionDenied(status.status())) return 126;
   return absl::IsNotFound(status.status()) ? 127 : kExitRefused;
 }
 
-// Where the files of the job are; filled from options, the job's folder and the executable's place.
+// Runs a job with its files from the options, the job's folder and the executable's folder.
 int RunJob(const Options& o) {
   const auto usage = [](const std::string& text) {
     std::cerr << "rewire run: " << text << "\n";
@@ -91,7 +91,7 @@ int RunJob(const Options& o) {
       return Refused(s.text);
     }
   }
-  // One for all members, joiners included: the launcher has the lifetime of the job.
+  // One key for all members, also joiners: the launcher runs as long as the job.
   launch.job.net_key = HexOfKey(RandomKey());
   launch.job.master_port = static_cast<uint16_t>(std::stoi(address.substr(address.find(':') + 1)));
 

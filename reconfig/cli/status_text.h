@@ -1,4 +1,4 @@
-// `rewire status` for people, from the agent's answer. Pure.
+// Formats the agent's answer as the text of `rewire status`. Pure.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -7,7 +7,8 @@
 namespace rewire {
 
 std::string StatusText(const nlohmann::json& status);
-// One line about an ended transition: "epoch 3→4 boundary committed: prepared in 1.2 s, ...".
+// Returns one line about an ended transition: "epoch 3→4 boundary committed: prepared in 1.2 s,
+// ...".
 std::string TransitionText(const nlohmann::json& transition);
 
 }  // namespace rewire

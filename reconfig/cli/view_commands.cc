@@ -30,7 +30,7 @@ struct WaitOptions {
   std::string timeout = "10m";
 };
 
-// "steady", "epoch N" or "epoch=N".
+// Parses "steady", "epoch N" or "epoch=N" into the command.
 absl::StatusOr<json> WaitCommand(const WaitOptions& o) {
   json command = {{"command", "wait"}};
   std::string what;
@@ -62,7 +62,7 @@ int Wait(const WaitOptions& o) {
   }
   const Time deadline = Now() + milliseconds(command->at("timeout_ms").get<int64_t>());
   absl::StatusOr<json> answer;
-  // A wait outlives the agent: the next one is asked the same for the time that is left.
+  // A wait outlives the agent: the next agent is asked to wait for the remaining time.
   do {
     json again = *command;
     const auto left = std::chrono::ceil<milliseconds>(deadline - Now());

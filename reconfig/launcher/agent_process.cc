@@ -20,9 +20,9 @@ namespace {
 
 constexpr Duration kFirstBackOff = milliseconds(20);
 constexpr Duration kLongestBackOff = seconds(2);
-constexpr Duration kHealthy = seconds(10);  // an agent that lived so long begins anew
+constexpr Duration kHealthy = seconds(10);  // resets the failure count
 constexpr size_t kMostBacklog = 4096;
-constexpr Duration kKillPatience = seconds(10);  // between SIGKILL and the end of a process
+constexpr Duration kKillPatience = seconds(10);  // from SIGKILL to the end of a process
 
 }  // namespace
 
@@ -93,7 +93,7 @@ void AgentProcess::Tell(const nlohmann::json& event) {
     if (backlog_.size() < kMostBacklog) backlog_.push_back(event);
     return;
   }
-  // A failure shows as the end of the stream, which poll(2) reports.
+  // A failure appears as the end of the stream, which poll(2) reports.
   if (connection_.Queue(EncodeControl(event)).ok()) (void)connection_.Flush();
 }
 
@@ -134,7 +134,7 @@ void AgentProcess::Reap(Time now) {
   if (pid_ == 0 || waitpid(pid_, &status, WNOHANG) != pid_) return;
   pid_ = 0;
   ready_.reset();
-  // What it said before it died counts.
+  // Read the events that the agent sent before its death.
   if (connection_.valid()) ReadEvents();
   Disconnect();
   failures_ = now - started_ >= kHealthy ? 0 : failures_ + 1;
@@ -159,7 +159,7 @@ void AgentProcess::Stop(Time deadline) {
   if (pid_ == 0) return;
   kill(pid_, SIGTERM);
   const UniqueFd process(static_cast<int>(syscall(SYS_pidfd_open, pid_, 0)));
-  // What it says up to its end counts: a world that was committed while the last members ended.
+  // Read events until the agent's end, such as a world committed while the last members ended.
   while (connection_.valid() && WaitReady(connection_.fd(), POLLIN, deadline)) ReadEvents();
   if (!process.valid() || !WaitReady(process.get(), POLLIN, deadline)) kill(pid_, SIGKILL);
   const Time killed_by = deadline + kKillPatience;

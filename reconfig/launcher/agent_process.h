@@ -1,5 +1,5 @@
-// The agent as the launcher's child: started, connected to, started again when it dies.
-// Owned by the launcher; its thread only.
+// Runs the agent as the launcher's child: starts it, connects to it, and starts it again after its
+// death. Owned by the launcher's thread.
 #pragma once
 
 #include <poll.h>
@@ -20,29 +20,29 @@ namespace rewire {
 class AgentProcess {
  public:
   using OnEvent = std::function<void(const nlohmann::json& event)>;
-  // argv: of `rewire agent ...`, without --ready-fd. reports: made for every connection, the first
-  // things that a new agent must know.
+  // argv: the command `rewire agent ...` without --ready-fd. on_event: called from Handle(), Reap()
+  // and Stop() for each event of the agent.
   AgentProcess(std::vector<std::string> argv, std::vector<std::string> environment,
                std::string socket, int stderr_fd, OnEvent on_event);
   ~AgentProcess();
 
-  // Waits until the agent serves; its own words about a failure are on its standard error.
+  // Waits until the agent serves. A failed agent writes its error to its standard error.
   absl::Status StartAndWait(Time deadline);
-  // Sends an event, now or when the next agent is there.
+  // Sends an event now or, without a connection, when the next agent is connected.
   void Tell(const nlohmann::json& event);
-  // Told first to every agent that comes after this one.
+  // reports: makes the first events for every later connection to an agent.
   void SetReports(std::function<std::vector<nlohmann::json>()> reports) {
     reports_ = std::move(reports);
   }
 
   void AddPolls(std::vector<pollfd>* polls) const;
   void Handle(Time now, const std::vector<pollfd>& polls);
-  // The child may have ended: reaps it, and plans its restart.
+  // Reaps the child if it has ended, and schedules its restart.
   void Reap(Time now);
   void Tick(Time now);
   [[nodiscard]] std::optional<Time> NextDeadline() const { return restart_at_; }
 
-  // SIGTERM; SIGKILL when it is not gone at the deadline.
+  // Sends SIGTERM, and SIGKILL to an agent that still runs at the deadline.
   void Stop(Time deadline);
   [[nodiscard]] pid_t pid() const { return pid_; }
 
@@ -60,7 +60,7 @@ class AgentProcess {
   std::function<std::vector<nlohmann::json>()> reports_;
   pid_t pid_ = 0;
   Time started_{};
-  int failures_ = 0;  // in a row
+  int failures_ = 0;  // consecutive
   std::optional<Time> restart_at_;
   UniqueFd ready_;
   FramedSocket connection_;

@@ -23,16 +23,16 @@ std::vector<char*> Pointers(const std::vector<std::string>& texts) {
   return out;
 }
 
-// In the child, between fork and exec: only calls that are safe there. Gives what failed.
+// Runs in the child, with only calls that are safe between fork and exec. Returns the failed call.
 const char* Become(const ChildSpec& spec, pid_t parent, char* const* argv, char* const* env) {
   if ((spec.new_session ? setsid() : setpgid(0, 0)) < 0) return "process group";
   if (spec.death_signal != 0) {
     if (prctl(PR_SET_PDEATHSIG, spec.death_signal) != 0) return "prctl";
-    if (getppid() != parent) _exit(127);  // it died before we asked to be told
+    if (getppid() != parent) _exit(127);  // the parent died before the prctl
   }
   int in = spec.stdin_fd;
   if (in < 0) in = open("/dev/null", O_RDONLY | O_CLOEXEC);
-  // dup2 leaves the descriptor as it is, close-on-exec included, when both are the same.
+  // dup2 to the same descriptor would leave close-on-exec set, so each is duplicated first.
   const int wanted[3] = {in, spec.stdout_fd, spec.stderr_fd};
   int high[3];
   for (int i = 0; i < 3; ++i) {
@@ -74,7 +74,7 @@ absl::StatusOr<pid_t> StartChild(const ChildSpec& spec) {
     _exit(127);
   }
   write_end.reset();
-  // Ends with the exec: the pipe is closed by it, or has the reason why there was none.
+  // The exec closes the pipe. Otherwise the pipe contains the reason why there was no exec.
   int error = 0;
   ssize_t n = 0;
   do {

@@ -1,5 +1,5 @@
-// Starting one process, and knowing how one ended. Called from the launcher's only thread (it
-// forks).
+// Starts one process and describes how a process ended. Owned by the launcher's thread, the only
+// thread of the process, because StartChild() forks.
 #pragma once
 
 #include <sys/types.h>
@@ -19,21 +19,21 @@ struct ChildSpec {
   int stderr_fd = 2;
   int keep_fd = -1;          // stays open in the child under the same number
   bool new_session = false;  // otherwise a process group of its own
-  int death_signal = 0;      // what it gets when this process dies
+  int death_signal = 0;      // the signal that the child gets when this process dies
 };
 
-// Ok: the program runs. Not ok: it could not be executed (kNotFound, kPermissionDenied, ...), and
-// no process is left.
+// Starts a program; ok: the program runs. Fails when the program cannot be executed (kNotFound,
+// kPermissionDenied, ...); then no process is left.
 absl::StatusOr<pid_t> StartChild(const ChildSpec& spec);
 
-// How a process ended, from waitpid's status.
+// The end of a process, from waitpid's status.
 struct ChildEnd {
-  int exit_code = 0;  // as a shell would say it: 128 + signal when killed
-  int signal = 0;     // 0: it exited
+  int exit_code = 0;  // as in a shell: 128 + signal when killed
+  int signal = 0;     // 0: exited
   [[nodiscard]] bool good() const { return exit_code == 0; }
 };
 ChildEnd EndOf(int wait_status);
-// "exited with status 3", "was killed by signal 9 (Killed)".
+// Returns "exited with status 3" or "was killed by signal 9 (Killed)".
 std::string Describe(const ChildEnd& end);
 
 }  // namespace rewire

@@ -24,7 +24,7 @@ namespace {
 pid_t ParentOf(const char* pid) {
   std::string text;
   std::getline(std::ifstream(std::string("/proc/") + pid + "/stat"), text);
-  // "PID (NAME) STATE PARENT": the name may have brackets itself.
+  // The format is "PID (NAME) STATE PARENT", and NAME may contain brackets.
   const size_t name_end = text.rfind(") ");
   if (name_end == std::string::npos || text.size() < name_end + 4) return 0;
   return static_cast<pid_t>(strtol(text.c_str() + name_end + 4, nullptr, 10));
@@ -61,8 +61,9 @@ void ReapAdopted(const std::set<pid_t>& others) {
 }
 
 bool KillDescendants(const std::set<pid_t>& spared, Time deadline) {
-  // Only children are signalled: nobody else can get the number of a child that is not reaped. The
-  // children of a killed child become ours, so that each pass is one generation deeper.
+  // Only children are signalled, because the process id of an unreaped child cannot be reused. The
+  // children of a killed child become this process's children, so each pass is one generation
+  // deeper.
   for (int pause = 0;; pause = std::min(pause + 1, 20)) {
     bool left = false;
     for (const pid_t child : Children()) {

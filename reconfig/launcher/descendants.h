@@ -1,5 +1,5 @@
-// The processes that this process has started, with all that those have started, whatever group or
-// session they moved to. Called from the only thread of the guard and of the launcher.
+// The descendants of this process, whatever group or session they moved to. Owned by the only
+// thread of the guard or the launcher.
 #pragma once
 
 #include <sys/types.h>
@@ -10,12 +10,12 @@
 
 namespace rewire {
 
-// From now on a descendant whose parent has ended becomes a child of this process.
+// Makes a descendant whose parent has ended a child of this process, from now on.
 void AdoptDescendants();
-// Reaps the ended children that are not in `others`, who reap theirs themselves.
+// Reaps the ended children, except `others`, which their owners reap.
 void ReapAdopted(const std::set<pid_t>& others);
-// SIGKILL to every descendant except `spared` children, until none is left. False at the deadline:
-// a process in an uninterruptible call does not end.
+// Sends SIGKILL to every descendant except the `spared` children, until none is left. Returns false
+// at the deadline, because a process in an uninterruptible call does not end.
 bool KillDescendants(const std::set<pid_t>& spared, Time deadline);
 
 }  // namespace rewire

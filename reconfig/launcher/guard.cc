@@ -27,17 +27,17 @@ absl::Status Failed(const char* call) {
 
 [[noreturn]] void Launch(JobDirectory* directory, int guard_fd,
                          const std::function<int(int)>& launch) {
-  // The guard passes on what the terminal sends; without its group, nothing comes twice.
+  // The guard forwards the terminal's signals. In its own group the launcher gets each only once.
   setpgid(0, 0);
   AdoptDescendants();
   const int status = launch(guard_fd);
   KillDescendants({}, Now() + kKillPatience);
-  // The guard may have been killed.
+  // The guard may have been killed, so the launcher also removes the folder.
   if (directory != nullptr) directory->Remove();
   exit(status);
 }
 
-// Passes signals on until the launcher has ended. Gives its wait status.
+// Forwards signals until the launcher has ended. Returns its wait status.
 int WaitForLauncher(pid_t launcher, int signals) {
   for (;;) {
     pollfd p{signals, POLLIN, 0};
@@ -61,7 +61,7 @@ absl::StatusOr<int> RunGuarded(JobDirectory* directory, const std::function<int(
   UniqueFd guard_lives(fds[1]);
   sigset_t set;
   sigemptyset(&set);
-  // SIGTTOU: the launcher writes to the terminal from its own process group.
+  // SIGTTOU is blocked because the launcher writes to the terminal from its own process group.
   for (const int s : {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTTOU}) sigaddset(&set, s);
   if (sigprocmask(SIG_BLOCK, &set, nullptr) != 0) return Failed("sigprocmask");
   sigdelset(&set, SIGTTOU);

@@ -1,6 +1,6 @@
 // `rewire run` is two processes: the guard, which the user started, and its child, the launcher.
-// Each is an ancestor of every process of the job, or becomes one; each notices when the other is
-// killed, and then kills what is left of the job. Called from the only thread of `rewire run`.
+// Each is, or becomes, an ancestor of every process of the job. When one of them is killed, the
+// other kills the rest of the job. Owned by the only thread of `rewire run`.
 #pragma once
 
 #include <functional>
@@ -10,8 +10,8 @@
 
 namespace rewire {
 
-// Runs `launch` in a child process and passes on the signals that ask for the job's end. Gives the
-// status for exit(3) after the last process of the job has ended and its folder is removed.
+// Runs `launch` in a child process and forwards the signals that ask for the job's end. Returns the
+// status for exit(3), after the last process of the job has ended and its folder is removed.
 // launch: gets a descriptor that becomes readable when the guard has ended. directory: may be null.
 absl::StatusOr<int> RunGuarded(JobDirectory* directory,
                                const std::function<int(int guard_fd)>& launch);

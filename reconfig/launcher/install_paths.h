@@ -1,4 +1,4 @@
-// Where the files that belong to this executable are: the build tree's or the installed tree's.
+// Finds the files that belong to this executable, in a build tree or an installation. Thread-safe.
 #pragma once
 
 #include <string>
@@ -13,9 +13,9 @@ struct InstallPaths {
   std::string sim_directory;  // holds libcuda.so.1 and libnccl.so.2
 };
 
-// The executable's own path, from the kernel.
+// Returns the executable's own path, from the kernel.
 absl::StatusOr<std::string> OwnExecutable();
-// Relative to an executable in <tree>/bin. A file that is not there is an empty path.
+// Finds the files of an executable in <tree>/bin. The path of a missing file is empty.
 InstallPaths FindInstallPaths(const std::string& executable);
 
 }  // namespace rewire

@@ -1,6 +1,6 @@
-// The folder of a running job, in the runtime folder of this user: the agent's socket and store. A
-// command finds the only job that runs by it. Called from the launcher's and the command's only
-// thread.
+// The folder of a running job, in this user's runtime folder: the agent's socket and store. A
+// command finds the only running job by this folder. Owned by the only thread of the launcher or
+// the command.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@
 
 namespace rewire {
 
-// Where jobs' folders are: `given`, or $XDG_RUNTIME_DIR/rewire, or /tmp/rewire-UID.
+// Returns the folder of all jobs: `given`, or $XDG_RUNTIME_DIR/rewire, or /tmp/rewire-UID.
 std::string RuntimeDirectory(const std::string& given);
 
 // Holds a lock on the folder's file rewire.lock until the last process that inherited this object
@@ -20,16 +20,15 @@ std::string RuntimeDirectory(const std::string& given);
 // followed through a symbolic link, and every check is made on the opened descriptor.
 class JobDirectory {
  public:
-  // Makes runtime/name, readable by its owner alone, and removes the folders of killed jobs. Fails
-  // when a job of this name runs, and when a folder belongs to somebody else or others may write
-  // to it.
+  // Makes runtime/name, readable by its owner only, and removes the folders of killed jobs. Fails
+  // when a job of this name runs, and when another user owns a folder or may write to it.
   static absl::StatusOr<JobDirectory> Make(const std::string& runtime, const std::string& name);
   JobDirectory(JobDirectory&& other) = default;
   JobDirectory& operator=(JobDirectory&&) = delete;
   ~JobDirectory() { Remove(); }
 
-  // Removes the folder, and the runtime folder if that was made here and is empty. Two processes
-  // may call this; a folder that another job has made since is left alone.
+  // Removes the folder, and the runtime folder if this object made it and it is empty. Two
+  // processes may call Remove(); a folder that another job has made since is not removed.
   void Remove();
 
   [[nodiscard]] const std::string& path() const { return path_; }
@@ -47,8 +46,8 @@ class JobDirectory {
   UniqueFd lock_;
 };
 
-// `given`, or the socket of the only job that runs; an error that lists them when there are
-// several, or that names the searched folder when there is none.
+// Returns `given`, or the socket of the only running job. Fails, listing the jobs, when there are
+// several, and fails, naming the searched folder, when there is none.
 absl::StatusOr<std::string> FindSocket(const std::string& given, const std::string& runtime);
 
 }  // namespace rewire

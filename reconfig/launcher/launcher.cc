@@ -19,7 +19,7 @@
 namespace rewire {
 namespace {
 
-// Both ends close-on-exec; only the launcher's end does not block.
+// Makes a pipe, close-on-exec at both ends; only the launcher's end does not block.
 absl::Status MakePipe(UniqueFd* read_end, UniqueFd* write_end) {
   int fds[2];
   if (pipe2(fds, O_CLOEXEC) != 0) {
@@ -31,7 +31,7 @@ absl::Status MakePipe(UniqueFd* read_end, UniqueFd* write_end) {
   return absl::OkStatus();
 }
 
-// Between SIGKILL and the end of a process.
+// The wait from SIGKILL to the end of a process.
 constexpr Duration kKillPatience = seconds(10);
 
 }  // namespace
@@ -52,7 +52,7 @@ absl::StatusOr<int> Launcher::Run() {
   EndDescendants();
   if (agent_) {
     agent_->Stop(Now() + seconds(2));
-    unlink(options_.agent_socket.c_str());  // one that was killed has left it
+    unlink(options_.agent_socket.c_str());  // a killed agent has left its socket
   }
   if (agent_stream_) ReadStream(&*agent_stream_, true);
   FlushAtEnd();
@@ -75,7 +75,7 @@ absl::Status Launcher::StartAgent() {
   UniqueFd write_end;
   REWIRE_RETURN_IF_ERROR(MakePipe(&read_end, &write_end));
   agent_stream_.emplace(Stream{std::move(read_end), LinePrefix("[agent] "), &err_});
-  // The write end stays: the next agent gets it too.
+  // The write end stays open: the next agent also gets it.
   const int stderr_fd = write_end.release();
   agent_ = std::make_unique<AgentProcess>(
       options_.agent_command, environment_, options_.agent_socket, stderr_fd,
@@ -137,7 +137,8 @@ absl::Status Launcher::StartMember(MemberId id, uint32_t local_rank, uint32_t ra
   }
   spec.stdout_fd = writes[0].get();
   spec.stderr_fd = writes[1].get();
-  // A terminal is not passed on: a member is not in its foreground, and would be stopped by it.
+  // A terminal is not inherited: a member is not in its foreground group, so a read would stop the
+  // member.
   if (id == 0 && isatty(0) == 0 && fcntl(0, F_GETFD) >= 0) spec.stdin_fd = 0;
   spec.death_signal = SIGKILL;
   REWIRE_ASSIGN_OR_RETURN(m.pid, StartChild(spec));
@@ -178,7 +179,7 @@ void Launcher::Loop() {
     for (const pollfd& p : polls) {
       if (p.revents != 0) ready.insert(p.fd);
     }
-    // Deaths first: the agent should know before the output is copied.
+    // Exits are handled first, so that the agent knows before output is copied.
     if (ready.count(signals_.get()) != 0) OnSignals(now);
     if (!guard_ended_ && ready.count(options_.guard_fd) != 0) OnGuardEnd();
     if (agent_) agent_->Handle(now, polls);
@@ -208,7 +209,7 @@ void Launcher::ReadStream(Stream* stream, bool to_the_end) {
     const ssize_t n = read(stream->fd.get(), chunk, sizeof chunk);
     if (n < 0 && errno == EINTR) continue;
     if (n > 0) {
-      // Without a reader the member shall see its own pipe break, as it would without us.
+      // Without a reader the member must see its own pipe break, as it would without Rewire.
       if (stream->to->broken()) {
         stream->fd.reset();
       } else {
@@ -250,7 +251,7 @@ void Launcher::OnTerminate(Time now, int signal) {
   ++terminations_;
   if (terminations_ > 1 && signal != SIGHUP) return SignalAll(SIGKILL);
   SignalAll(signal);
-  // A member that takes SIGTERM as a reclaim notice cannot leave when all others are told the same.
+  // A member that takes SIGTERM as a reclaim notice cannot leave when all others get SIGTERM also.
   if (signal == SIGTERM) {
     for (auto& [id, m] : members_) m.kill_at = now + options_.grace;
   }
@@ -270,7 +271,7 @@ void Launcher::ReapMembers(Time now) {
         info.si_pid != m.pid) {
       continue;
     }
-    // While it is not reaped, nobody else can have its process group's number.
+    // The process group's id cannot be reused before the member is reaped.
     kill(-m.pid, SIGKILL);
     int status = 0;
     while (waitpid(m.pid, &status, 0) < 0 && errno == EINTR) {
@@ -293,8 +294,8 @@ void Launcher::OnMemberEnd(Time now, Member* member, const ChildEnd& end) {
   if (terminations_ == 0) {
     err_.Add(absl::StrCat("rewire: member ", member->id, " ", how, "\n"));
   }
-  // In a world, the agent decides whether the job goes on, within its own deadlines. Before one is
-  // formed the others may wait for this member for ever.
+  // In a world, the agent decides within its own deadlines whether the job continues. Before the
+  // first world, the other members may wait for this member without end.
   if (!told_ && !give_up_at_) give_up_at_ = now + options_.grace;
 }
 
@@ -320,7 +321,7 @@ void Launcher::OnAgentEvent(const nlohmann::json& event) {
 
 void Launcher::OnSpawn(const nlohmann::json& event) {
   const uint32_t slots = std::max(1u, event.at("slots").get<uint32_t>());
-  // Who will be in the world; the others leave or are about to end, and may share their GPU.
+  // The members of the next world. The others leave or end soon, and may share their GPU.
   std::set<MemberId> keep;
   for (const char* who : {"members", "stay"}) {
     for (const nlohmann::json& m : event.at(who)) keep.insert(m.get<MemberId>());
@@ -331,7 +332,7 @@ void Launcher::OnSpawn(const nlohmann::json& event) {
     absl::Status started;
     if (terminations_ > 0 || ending_) {
       started = absl::FailedPreconditionError("the job is being ended");
-    } else if (members_.count(id) == 0) {  // asked again by a new agent: it runs already
+    } else if (members_.count(id) == 0) {  // runs already, when a new agent asks again
       const uint32_t local = FreeLocalRank(keep);
       started = StartMember(id, local, local % slots, slots);
     }
@@ -385,10 +386,10 @@ int Launcher::ExitStatus() const {
 }
 
 void Launcher::FlushAtEnd() {
-  // As any program would: it ends when its reader has taken everything, or by a signal.
+  // Like any program, the launcher ends when its reader has taken all output, or by a signal.
   for (Output* o : {&out_, &err_}) {
     while (o->pending()) {
-      // Nobody waits for the output of a command that was killed.
+      // A command that was killed has no reader for its output.
       if (guard_ended_) return;
       pollfd polls[3] = {
           {o->fd(), POLLOUT, 0}, {signals_.get(), POLLIN, 0}, {options_.guard_fd, POLLIN, 0}};

@@ -1,5 +1,6 @@
-// `rewire run`: one thread that starts an agent and the members of a job, passes on what they write
-// and the signals that come, tells the agent of every exit at once, and ends with the job's status.
+// `rewire run`: one thread that starts an agent and the members of a job and forwards their output
+// and the signals. The launcher reports every exit to the agent at once, and returns the job's
+// status.
 #pragma once
 
 #include <poll.h>
@@ -26,7 +27,7 @@ struct LaunchOptions {
   std::vector<std::string> program;
   uint32_t members = 1;
   uint32_t max_members = 1;
-  Duration grace = seconds(30);            // between a SIGTERM of ours and the SIGKILL
+  Duration grace = seconds(30);            // from Rewire's SIGTERM to the SIGKILL
   JobEnvironment job;                      // for every member
   std::vector<std::string> agent_command;  // empty: no agent
   std::string agent_socket;
@@ -38,8 +39,8 @@ class Launcher {
   explicit Launcher(LaunchOptions options);
   ~Launcher();
 
-  // Runs the job to its end. A status of 0 to 255 for exit(3), or why it could not start
-  // (kNotFound and kPermissionDenied: of the program).
+  // Runs the job to its end. Returns a status of 0 to 255 for exit(3), or the reason why the job
+  // could not start (kNotFound and kPermissionDenied: of the program).
   absl::StatusOr<int> Run();
 
  private:
@@ -51,19 +52,19 @@ class Launcher {
   struct Member {
     MemberId id = 0;
     uint32_t local_rank = 0;
-    pid_t pid = 0;  // 0: it has ended
+    pid_t pid = 0;  // 0: ended
     std::vector<Stream> streams;
     ChildEnd end;
-    uint64_t ended_as = 0;  // 1 for the first that ended
+    uint64_t ended_as = 0;  // the order of ends: 1 for the first
     std::optional<Time> kill_at;
   };
 
   absl::Status BlockSignals();
   absl::Status StartAgent();
-  // Kills what members have started and left, and waits until it has ended.
+  // Kills the processes that members have started and left, and waits until these have ended.
   void EndDescendants();
   absl::Status StartMember(MemberId id, uint32_t local_rank, uint32_t rank, uint32_t world_size);
-  // A GPU that nobody uses, else one that only members use who are not in `keep`.
+  // Returns a GPU without a process or, without such a GPU, one without a member of `keep`.
   [[nodiscard]] uint32_t FreeLocalRank(const std::set<MemberId>& keep) const;
   void Loop();
   void OnSignals(Time now);
@@ -90,14 +91,14 @@ class Launcher {
   std::map<MemberId, Member> members_;
   std::optional<Stream> agent_stream_;
   std::unique_ptr<AgentProcess> agent_;
-  std::set<MemberId> world_;  // the last one that the agent told of
+  std::set<MemberId> world_;  // the last world that the agent reported
   bool told_ = false;
   uint64_t ended_ = 0;
-  bool ending_ = false;  // all have ended
+  bool ending_ = false;  // all members have ended
   bool guard_ended_ = false;
-  bool stopped_ = false;            // the agent has ended a job with living members
+  bool stopped_ = false;            // the agent has stopped a job that still had members
   int terminations_ = 0;            // signals that asked for the job's end
-  std::optional<Time> give_up_at_;  // then the rest is asked to end, after a failure
+  std::optional<Time> give_up_at_;  // after a failure: when the other members are asked to end
 };
 
 }  // namespace rewire

@@ -1,4 +1,4 @@
-// Cuts a stream of bytes into lines and puts a prefix before each. One thread.
+// Splits a stream of bytes into lines and puts a prefix before each. Thread-compatible.
 #pragma once
 
 #include <string>
@@ -10,10 +10,10 @@ class LinePrefix {
  public:
   explicit LinePrefix(std::string prefix) : prefix_(std::move(prefix)) {}
 
-  // Appends the whole lines that `bytes` completes to *out. A line of more than kLongest bytes is
-  // broken, so that a stream without line ends does not grow here.
+  // Appends the lines that `bytes` completes to *out. Breaks a line after kLongest bytes, so that a
+  // stream without line ends needs no more memory.
   void Take(std::string_view bytes, std::string* out);
-  // The last line, when it has no line end: it gets one.
+  // Appends the last line with a line end, if the stream ended without one.
   void End(std::string* out);
 
   static constexpr size_t kLongest = 1u << 20;

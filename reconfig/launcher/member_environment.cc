@@ -9,7 +9,7 @@
 namespace rewire {
 namespace {
 
-// Whether `list`, separated by `separators`, has `entry`.
+// Returns whether `list`, separated by any of `separators`, contains `entry`.
 bool Has(std::string_view list, std::string_view separators, std::string_view entry) {
   while (!list.empty()) {
     const size_t end = list.find_first_of(separators);
@@ -32,13 +32,13 @@ absl::StatusOr<std::vector<std::string>> MemberEnvironment(const std::vector<std
   }
   env["RANK"] = std::to_string(place.rank);
   env["LOCAL_RANK"] = std::to_string(place.local_rank);
-  // One node: its world is the whole.
+  // There is one node, so the local world is the whole world.
   env["WORLD_SIZE"] = env["LOCAL_WORLD_SIZE"] = std::to_string(place.world_size);
   env["GROUP_RANK"] = std::to_string(0);
   env["MASTER_ADDR"] = job.master_address;
   env["MASTER_PORT"] = std::to_string(job.master_port);
   env["REWIRE_MEMBER"] = std::to_string(place.member);
-  // An outer job's agent is not this one's.
+  // The agent of an outer job is not this job's agent.
   env.erase("REWIRE_SOCKET");
   if (!job.socket.empty()) env["REWIRE_SOCKET"] = job.socket;
   if (!job.net_key.empty()) env["REWIRE_NET_KEY"] = job.net_key;
@@ -47,14 +47,14 @@ absl::StatusOr<std::vector<std::string>> MemberEnvironment(const std::vector<std
       return absl::InvalidArgumentError(
           absl::StrCat("LD_PRELOAD cannot hold a path with a space or a colon: ", job.preload));
     }
-    // Behind what is there: a sanitizer's or an allocator's library must come first.
+    // Appended, because a sanitizer's or an allocator's library must come first.
     std::string& preload = env["LD_PRELOAD"];
     if (!Has(preload, " :", job.preload)) {
       absl::StrAppend(&preload, preload.empty() ? "" : ":", job.preload);
     }
   }
   if (!job.preload.empty()) {
-    // librewire.so lies beside it, for a program that cooperates; behind everything else.
+    // librewire.so is in this folder, for a program that cooperates. Appended last.
     const std::string directory = job.preload.substr(0, job.preload.rfind('/'));
     std::string& path = env["LD_LIBRARY_PATH"];
     if (!Has(path, ":;", directory)) absl::StrAppend(&path, path.empty() ? "" : ":", directory);

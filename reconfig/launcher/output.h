@@ -12,9 +12,9 @@ class Output {
  public:
   explicit Output(int fd) : fd_(fd) {}
 
-  // A pipe that says it is writable takes so much without blocking.
+  // poll(2) guarantees that a writable pipe accepts this number of bytes without blocking.
   static constexpr size_t kPiece = 4096;
-  // Above this the members' output is left in their pipes.
+  // Above this number of unwritten bytes, the members' output stays in their pipes.
   static constexpr size_t kFull = 1u << 20;
 
   std::string* buffer() { return &buffer_; }
@@ -22,13 +22,13 @@ class Output {
   [[nodiscard]] int fd() const { return fd_; }
   [[nodiscard]] bool pending() const { return !broken_ && written_ < buffer_.size(); }
   [[nodiscard]] bool full() const { return pending() && buffer_.size() - written_ > kFull; }
-  // The pipe's reader has gone: nothing will be written any more.
+  // Returns true when the pipe's reader has closed; no more bytes are written then.
   [[nodiscard]] bool broken() const { return broken_; }
-  // The errno of the first failed write, once; otherwise 0. A full disk ends no job: output that
-  // cannot be written is dropped, and later output is tried again.
+  // Returns the errno of the first failed write, once; otherwise 0. A full disk ends no job: output
+  // that cannot be written is dropped, and later output is tried again.
   [[nodiscard]] int TakeError() { return std::exchange(error_, 0); }
 
-  // Call when poll(2) says that fd() is writable.
+  // Writes one piece. Call when poll(2) reports that fd() is writable.
   void WritePiece();
 
  private:

@@ -22,7 +22,7 @@ class Search {
     if (most * batch_.devices * 100 <= sum * options_.gate_percent) return {};
     uint64_t low = (sum + batch_.devices - 1) / batch_.devices;
     uint64_t high = most;
-    // A thousandth of the mean is as good as even.
+    // A busiest load within 1/1024 of the mean above the minimum counts as even.
     const uint64_t fine = std::max<uint64_t>(low / 1024, 1);
     MovePlan best, plan;
     if (Reach(low, &best)) return best;
@@ -40,7 +40,7 @@ class Search {
   }
 
  private:
-  // Whether every device can be brought down to the level.
+  // Returns whether the budget suffices to bring every device down to the level.
   bool Reach(uint64_t level, MovePlan* plan) {
     loads_ = before_;
     left_ = batch_.tokens;
@@ -79,7 +79,7 @@ class Search {
     return device * batch_.tokens.size() + expert;
   }
 
-  // The most of what `from` has above the level that can go to where its weights are.
+  // Returns the largest part of `from`'s surplus that can go to a device with the weights.
   [[nodiscard]] std::optional<Move> WithoutCopy(uint32_t from, uint64_t level) const {
     std::optional<Move> most;
     if (options_.there.empty()) return most;
@@ -109,8 +109,8 @@ class Search {
     return idlest;
   }
 
-  // Of the experts of `from`: the smallest that takes all the surplus away and fits as a whole; or
-  // else a part of the smallest that is large enough; or else the largest.
+  // Chooses among the experts of `from`: the smallest that removes all the surplus and fits as a
+  // whole. Otherwise takes a part of the smallest that is large enough, or else the largest.
   [[nodiscard]] std::optional<Move> Choose(uint32_t from, uint32_t to, uint64_t surplus,
                                            uint64_t room) const {
     const uint64_t wanted = std::min(surplus, room);
@@ -136,11 +136,11 @@ class Search {
   const Batch& batch_;
   const BalanceOptions& options_;
   const std::vector<uint64_t> before_;
-  std::vector<std::vector<uint32_t>> dynamic_;  // of each device
+  std::vector<std::vector<uint32_t>> dynamic_;  // the dynamic experts of each device
   std::vector<uint64_t> loads_;
   std::vector<uint32_t> left_;
   std::vector<uint32_t> received_;
-  std::vector<uint8_t> sent_;  // [device * experts + expert]: a move to there is planned
+  std::vector<uint8_t> sent_;  // [device * experts + expert]: such a move is planned
 };
 
 }  // namespace

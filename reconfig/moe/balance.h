@@ -1,9 +1,9 @@
-// Ours for a micro-batch: whole experts where one fits, tokens of a split one where none does, for
-// the lowest busiest load that the budget of copies can reach. It takes FEPLB's means (dynamic
-// experts, a budget) and LLEP's (splitting, the gate), and searches for the level instead of moving
-// greedily: for a level, whatever is above it is handed to where most is below it, one copy for
-// each pair; the lowest level that needs no more copies than there are is the plan.
-// Pure; any thread.
+// Rewire's plan for a micro-batch: moves whole experts where one fits and splits an expert's tokens
+// where none fits. The goal is the lowest busiest load that the copy budget can reach. The plan
+// takes dynamic experts and the budget from FEPLB, and splitting and the gate from LLEP.
+// BalanceMoves() searches for a level instead of moving greedily: load above the level goes to
+// devices with most room below, one copy per pair. The lowest level within the budget wins.
+// Pure; thread-safe.
 #pragma once
 
 #include "reconfig/moe/batch.h"
@@ -12,21 +12,20 @@ namespace rewire::moe {
 
 struct BalanceOptions {
   Budget budget;
-  // While the busiest device has no more than so many percent of the mean nothing is moved (LLEP's
-  // lambda).
+  // Nothing moves while the busiest load is at most this percentage of the mean (LLEP's lambda).
   uint32_t gate_percent = 100;
-  // Tokens for which a copy is worth it: so much must be above the level.
+  // Fewest tokens that are worth a copy, and that must be above the level.
   uint32_t least = 1;
-  // [device * experts + expert]: 1 where that device has the weights already. Moves to there come
-  // first, and are no copies. Empty: none has.
+  // [device * experts + expert]: 1 if the device already has the expert's weights. Moves to such
+  // devices come first and need no copy of weights. Empty: no device has another's weights.
   std::vector<uint8_t> there;
 };
 
-// No device computes more after it than the busiest did before. `batch` has passed Check().
+// The plan raises no device above the former busiest load. `batch` has passed Check().
 [[nodiscard]] MovePlan BalanceMoves(const Batch& batch, const BalanceOptions& options);
 
-// The lowest busiest load that moving dynamic experts' tokens about without end could reach: the
-// linear program's value, in tokens.
+// Returns the lowest busiest load, in tokens, that unlimited moves of dynamic experts' tokens could
+// reach: the value of the linear program.
 [[nodiscard]] uint64_t LowestPossible(const Batch& batch);
 
 }  // namespace rewire::moe

@@ -1,8 +1,8 @@
-// Counts as text, for what cannot call CountWriter: comma-separated lines below the header
+// Reads counts from text, for programs that cannot call CountWriter. The text has comma-separated
+// lines of numbers, in any order, below the header
 //   micro_batch,layer,source,expert,tokens
-// of numbers, in any order; source is the device that the tokens are on. Lines that begin with #
-// and empty ones are skipped. A pair of source and expert that has no line has no tokens. One
-// thread.
+// `source` is the device that has the tokens. Empty lines and lines that begin with # are skipped.
+// A pair of source and expert without a line has no tokens. Thread-compatible.
 #pragma once
 
 #include <istream>
@@ -16,11 +16,11 @@ namespace rewire::moe {
 
 struct CountTable {
   RecordedShape shape;
-  std::vector<Recorded> records;  // by micro-batch, then layer
+  std::vector<Recorded> records;  // sorted by micro-batch, then layer
 };
 
-// name: of what is read, for errors, which name the line. shape: devices of a node and experts that
-// are 0 are taken from the largest numbers that there are.
+// name: the input's name for errors, which also name the line. shape: per_node and experts that are
+// 0 are taken from the largest numbers in the text.
 [[nodiscard]] absl::StatusOr<CountTable> ReadCountText(std::istream& in, const std::string& name,
                                                        const RecordedShape& shape);
 

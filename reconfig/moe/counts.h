@@ -1,5 +1,6 @@
-// Tokens by the device they are on and the expert they are for: of one iteration of one layer, or
-// summed over several. What every re-layout is planned from. A value; any thread.
+// Numbers of tokens by the device that has the tokens and the expert that must compute them. One
+// object holds one iteration of one layer or a sum of several iterations. Every re-layout is
+// planned from such counts. Thread-compatible.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +29,7 @@ class Counts {
   [[nodiscard]] std::span<uint32_t> tokens() { return tokens_; }
   [[nodiscard]] std::span<const uint32_t> tokens() const { return tokens_; }
 
-  // `other` has the same devices and experts. A sum stops at 2^32 - 1, on every rank alike.
+  // `other` has the same devices and experts. A sum saturates at 2^32 - 1, equally on every rank.
   void Add(const Counts& other) {
     for (size_t i = 0; i < tokens_.size(); ++i) {
       tokens_[i] += std::min(other.tokens_[i], UINT32_MAX - tokens_[i]);

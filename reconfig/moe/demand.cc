@@ -8,12 +8,12 @@ namespace {
 // A node's first replica of an expert comes before any node's second.
 constexpr uint64_t kFirst = uint64_t{1} << 62;
 
-// Tokens that so many replicas share.
+// Tokens that `replicas` replicas share.
 struct Share {
   uint64_t tokens = 0;
   uint32_t replicas = 0;
   uint32_t expert = 0;
-  // Fewer tokens per replica.
+  // Orders by tokens per replica.
   friend bool operator<(const Share& a, const Share& b) {
     const uint64_t left = a.tokens * b.replicas, right = b.tokens * a.replicas;
     if (left != right) return left < right;
@@ -61,7 +61,8 @@ std::optional<NodeCopies> CopiesByDemand(const LiteRouting& tokens, const Topolo
   for (uint32_t n = 0; n < topology.nodes; ++n) {
     uint64_t all = 0;
     for (uint32_t e = 0; e < experts; ++e) all += tokens.OfNode(n, e);
-    // Giving one after the other to the largest share comes to at least this; from here on it does.
+    // Giving slots one by one to the largest share gives each expert at least this quota. The loop
+    // below gives the remaining slots that way.
     uint32_t used = 0;
     for (uint32_t e = 0; e < experts; ++e) {
       const uint64_t here = tokens.OfNode(n, e);

@@ -1,6 +1,6 @@
-// How many replicas of which expert each node gets, so that tokens stay near: ours. LAER-MoE's
-// planner (reconfig/moe/replicas.h, placement.h) looks at loads alone. Pure, integers, ties to the
-// lowest number; any thread.
+// Chooses how many replicas of each expert each node gets so that tokens stay near (Rewire's
+// planner). LAER-MoE's planner (reconfig/moe/replicas.h, placement.h) uses loads alone. Integer
+// arithmetic, ties to the lowest number. Pure functions: thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -16,14 +16,15 @@ namespace rewire::moe {
 // Replicas of each expert in each node: [node * experts + expert].
 using NodeCopies = std::vector<uint32_t>;
 
-// Divides replicas (of each expert, in all no more than the slots) among nodes, experts with most
-// tokens per replica first: each to the node with room that has most tokens for the expert among
-// those without one of it, and then by tokens per replica.
+// Divides the replicas of each expert among the nodes with room; experts with most tokens per
+// replica come first. Nodes without a replica of the expert come before others, those with most
+// tokens for the expert first. Further replicas follow the tokens per replica. The sum of replicas
+// must not exceed the number of slots.
 [[nodiscard]] NodeCopies DivideByDemand(const LiteRouting& tokens, const Topology& topology,
                                         uint32_t capacity, std::span<const uint32_t> replicas);
 
-// Every expert once in every node, and what is left of a node's slots by the node's tokens per
-// replica. Nothing where a node has fewer slots than there are experts.
+// Puts every expert once into every node and fills the remaining slots by the node's tokens per
+// replica. Returns nullopt if a node has fewer slots than there are experts.
 [[nodiscard]] std::optional<NodeCopies> CopiesByDemand(const LiteRouting& tokens,
                                                        const Topology& topology, uint32_t capacity);
 

@@ -1,6 +1,6 @@
-// Which experts of a device may be moved in a micro-batch: those with most tokens in it. The counts
-// of the micro-batch are known on the host before anything is computed, so no history is needed,
-// and loads that shift from one micro-batch to the next are evened out at once. Pure; thread-safe.
+// Chooses the experts of a device that may be moved in a micro-batch: those with most tokens in it.
+// The host knows the counts before the GEMMs begin, so the choice needs no history. Loads that
+// shift between micro-batches are balanced at once. Pure; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,9 @@
 
 namespace rewire::moe {
 
-// tokens: of each own expert. The result has 1 for the `least` experts with most tokens, and for
-// more of them until they hold half of all tokens: then a device with twice the mean load can be
-// brought down to the mean. Ties go to the lowest number.
+// tokens: one count per own expert. The result is 1 for the `least` experts with most tokens. More
+// experts are marked until the marked experts hold half of all tokens. A device with twice the mean
+// load can then reach the mean. Ties go to the lowest number.
 [[nodiscard]] std::vector<uint8_t> ChooseDynamic(std::span<const uint32_t> tokens, uint32_t least);
 
 }  // namespace rewire::moe

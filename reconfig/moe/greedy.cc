@@ -8,7 +8,7 @@ namespace rewire::moe {
 MovePlan GreedyMoves(const Batch& batch, const GreedyOptions& options) {
   std::vector<uint64_t> loads = Loads(batch);
   std::vector<uint32_t> received(batch.devices);
-  std::vector<uint8_t> here = batch.dynamic;  // dynamic, and with its owner
+  std::vector<uint8_t> here = batch.dynamic;  // dynamic and still on its owner
   MovePlan plan;
   while (plan.size() < options.budget.copies) {
     const auto busiest =

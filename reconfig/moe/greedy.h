@@ -1,6 +1,6 @@
-// FEPLB's greedy for a micro-batch (arXiv 2604.19654, as its public reviews give it): whole dynamic
-// experts go from the busiest device to the idlest. With the accept rule that the paper leaves
-// open: a move must leave both below what the busiest had. Pure; any thread.
+// FEPLB's greedy for a micro-batch (arXiv 2604.19654, after its public reviews): whole dynamic
+// experts go from the busiest device to the idlest. The paper leaves the accept rule open. Here a
+// move must leave both devices below the busiest device's former load. Pure; thread-safe.
 #pragma once
 
 #include "reconfig/moe/batch.h"
@@ -9,7 +9,7 @@ namespace rewire::moe {
 
 struct GreedyOptions {
   Budget budget;
-  uint32_t least = 1;  // tokens of an expert that is worth a copy; the paper's tau
+  uint32_t least = 1;  // fewest tokens of an expert that is worth a copy; the paper's tau
 };
 
 // `batch` has passed Check().

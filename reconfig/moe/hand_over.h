@@ -1,19 +1,17 @@
-// Re-layouts are planned beside the training step, on a thread of this ("rewire-relayout"), and
-// every rank switches to a plan at the same iteration, however long each took to make it.
+// Plans re-layouts beside the training step, on the thread "rewire-relayout" that HandOver owns.
+// Every rank switches to a plan at the same iteration, whenever each rank completed the plan.
 //
-// The layers' counts of every iteration are gathered on all ranks before they can be planned from.
-// With them each rank sends its ready(): the least of all is a plan that every rank has. Step() is
-// called with the same arguments everywhere, so everywhere it decides the same, without another
-// message:
-//   - all ranks have the plan that was asked for last: it holds from the next iteration on, and the
-//     next one is asked for, from the newest counts;
-//   - some rank is still at it: the placements stay as they are.
-// Plans are numbered by the iteration whose counts were the newest that they were made from: their
-// epoch. A plan that came later than `max_age` iterations is dropped on every rank: what it was
-// made from is no longer so.
+// The layers' counts of every iteration are gathered on all ranks before planning. With the counts
+// each rank sends its ready(); the minimum over all ranks is a plan that every rank has. Step() is
+// called with the same arguments on every rank, so all ranks decide alike without another message:
+//   - If all ranks have the plan that was requested last, the plan holds from the next iteration.
+//     The next plan is requested from the newest counts.
+//   - If some rank has not finished the plan, the placements stay as they are.
+// A plan's number, its epoch, is the newest iteration whose counts the plan was made from. A plan
+// that comes more than `max_age` iterations later is dropped on every rank as outdated.
 //
-// Step() never waits for the planner. The step's thread: Step, placement, epoch, late, error. Any
-// thread: ready.
+// Step() never waits for the planner. ready() is thread-safe; the step's thread owns Step(),
+// placement(), epoch(), late() and error().
 #pragma once
 
 #include <atomic>
@@ -34,35 +32,35 @@ namespace rewire::moe {
 
 class HandOver {
  public:
-  // Plans one layer from its last iterations; the same on every rank. On this's thread; it must
-  // end, for the destructor waits for the layer that is being planned.
+  // Plans one layer from its last iterations, with the same result on every rank. Runs on the
+  // thread "rewire-relayout". A call must end: the destructor waits for the layer in planning.
   using Planner = std::function<absl::StatusOr<Placement>(std::span<const Counts> iterations)>;
   struct Options {
     uint32_t history = 5;  // iterations that a plan is made from
     uint64_t max_age = 5;  // iterations
   };
 
-  // first: the placement of every layer until there is a plan.
+  // first: the placement of every layer until the first plan.
   HandOver(std::vector<Placement> first, Planner planner, Options options);
   ~HandOver();
   HandOver(const HandOver&) = delete;
   HandOver& operator=(const HandOver&) = delete;
 
-  // The epoch of the newest plan that this rank has made; 0: none.
+  // Returns the epoch of the newest plan that this rank has made; 0: none. Thread-safe.
   [[nodiscard]] uint64_t ready() const { return ready_.load(std::memory_order_acquire); }
 
-  // After every iteration. iteration: greater than the one before, from 1. counts: of every layer.
-  // ready: the least of all ranks' ready(), as gathered with these counts. Fails, and does nothing,
-  // on other arguments.
+  // Call after every iteration. iteration: from 1, greater than in the call before. counts: one per
+  // layer. ready: the minimum of all ranks' ready(), as gathered with these counts. On other
+  // arguments Step() fails without effect.
   [[nodiscard]] absl::Status Step(uint64_t iteration, std::span<const Counts> counts,
                                   uint64_t ready);
 
-  // What holds after the last Step().
+  // The placement and epoch after the last Step().
   [[nodiscard]] const Placement& placement(size_t layer) const { return placements_[layer]; }
   [[nodiscard]] uint64_t epoch() const { return epoch_; }
-  // Plans that were dropped for their age.
+  // Returns the number of plans that were dropped for their age.
   [[nodiscard]] uint64_t late() const { return late_; }
-  // Of the last plan, where it could not be made: the placements stayed, on every rank.
+  // Returns why the last plan could not be made; the placements stayed, on every rank.
   [[nodiscard]] const absl::Status& error() const { return error_; }
 
  private:
@@ -75,12 +73,12 @@ class HandOver {
   const Planner planner_;
   const Options options_;
 
-  // Of the step's thread.
+  // Owned by the step's thread.
   std::vector<Placement> placements_;
   std::vector<History> histories_;
   uint64_t iteration_ = 0;
   uint64_t epoch_ = 0;
-  uint64_t asked_ = 0;  // the plan that was asked for last; 0: none yet
+  uint64_t asked_ = 0;  // the plan that was requested last; 0: none yet
   uint64_t late_ = 0;
   absl::Status error_;
 
@@ -88,7 +86,7 @@ class HandOver {
   std::atomic<bool> stop_{false};
   Mutex mutex_;
   CondVar changed_;
-  // What to plan from, and as which epoch; 0: nothing to do.
+  // The counts to plan from and the epoch of the plan; 0: no work.
   std::vector<std::vector<Counts>> layers_ REWIRE_GUARDED_BY(mutex_);
   uint64_t wanted_ REWIRE_GUARDED_BY(mutex_) = 0;
   Plans plans_ REWIRE_GUARDED_BY(mutex_);

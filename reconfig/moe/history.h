@@ -1,5 +1,5 @@
-// The counts of the last iterations, which re-layouts are planned from: one alone says little about
-// the next. For one thread at a time.
+// Keeps the counts of a layer's last iterations for planning re-layouts. A single iteration
+// predicts the next one poorly. Thread-compatible.
 #pragma once
 
 #include <cstddef>
@@ -13,15 +13,15 @@ namespace rewire::moe {
 
 class History {
  public:
-  // iterations: how many are kept, at least one. LAER-MoE keeps 5.
+  // iterations: number of iterations to keep, at least one. LAER-MoE keeps 5.
   explicit History(size_t iterations) : most_(iterations) {}
 
-  // Of as many devices and experts as those before.
+  // `counts` must have the same devices and experts as the counts before.
   void Add(Counts counts) {
     kept_.push_back(std::move(counts));
     if (kept_.size() > most_) kept_.pop_front();
   }
-  // Those that are kept, the oldest first.
+  // Returns the kept counts, the oldest first.
   [[nodiscard]] std::vector<Counts> Iterations() const { return {kept_.begin(), kept_.end()}; }
 
  private:

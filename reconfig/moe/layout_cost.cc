@@ -24,7 +24,7 @@ uint64_t LayoutCost(const RoutedTokens& routed, const LayoutRates& rates, Object
 }
 
 absl::Status CheckCost(uint64_t tokens, const LayoutRates& rates) {
-  // Loads are also compared in 1/2^16 tokens, and multiplied by replicas
+  // Planners also compare loads in units of 1/2^16 tokens and multiply loads by replicas
   // (reconfig/moe/placement.h).
   const uint64_t dearest = std::max({rates.compute_ps, rates.inside_ps, rates.between_ps});
   const uint64_t most =

@@ -1,14 +1,14 @@
-// Where tokens go when an expert has several replicas: LAER-MoE's lite routing (arXiv 2602.11686
-// and its public code). The tokens of a device for an expert are divided evenly among the replicas
-// in its own node, where there are any, else among all; the remainder goes to the first ones, in
-// the order of slots.
+// Routes tokens to the replicas of their expert: LAER-MoE's lite routing (arXiv 2602.11686 and its
+// public code). A device's tokens for an expert are divided evenly among the replicas in the
+// device's own node. If the node has no replica, the tokens are divided among all replicas. The
+// remainder goes to the first replicas, in the order of slots.
 //
-// What every device computes and what goes which way follows without a matrix of sources, experts
-// and devices: a replica that is the i-th of r gets, of each source, the quotient by r, and one
-// more of every source with a remainder above i. So the quotients are summed and the remainders
-// counted, once for all replicas, and the work is devices * experts + slots.
+// The result needs no matrix of sources, experts and devices. Replica i of r gets, from each
+// source, the quotient by r. The replica gets one more token from every source with a remainder
+// above i. So the quotients are summed and the remainders counted, once for all replicas. The work
+// is devices * experts + slots.
 //
-// For one thread at a time: keeps memory between calls.
+// Thread-compatible: an object keeps memory between calls.
 #pragma once
 
 #include <cstdint>
@@ -22,14 +22,14 @@
 namespace rewire::moe {
 
 struct RoutedTokens {
-  std::vector<uint64_t> computed;  // by each device
-  std::vector<uint64_t> of_slot;   // of them, by the placement's slots
-  // By the way they go, of all devices together: nowhere (the device has the expert itself), to
-  // another device of the node, to another node.
+  std::vector<uint64_t> computed;  // tokens that each device computes
+  std::vector<uint64_t> of_slot;   // the same tokens, by the placement's slots
+  // Tokens of all devices by destination: the same device (which has the expert), another device of
+  // the node, another node.
   uint64_t own = 0;
   uint64_t inside = 0;
   uint64_t between = 0;
-  // Of each device, to and from other nodes.
+  // Tokens of each device to and from other nodes.
   std::vector<uint64_t> leaving;
   std::vector<uint64_t> arriving;
   friend bool operator==(const RoutedTokens&, const RoutedTokens&) = default;
@@ -37,23 +37,23 @@ struct RoutedTokens {
 
 class LiteRouting {
  public:
-  // counts: of as many devices as the topology has; outlives this.
+  // `counts` has as many devices as `topology` and must outlive this object.
   LiteRouting(const Topology& topology, const Counts& counts);
 
-  // placement: Check() holds for it. The result is valid until the next call.
+  // `placement` has passed Check(). The result is valid until the next call.
   const RoutedTokens& Route(const Placement& placement);
 
-  // Tokens of a node's devices for an expert.
+  // Returns the tokens that a node's devices have for an expert.
   [[nodiscard]] uint64_t OfNode(uint32_t node, uint32_t expert) const {
     return of_node_[size_t{node} * experts_ + expert];
   }
-  // Tokens for each expert.
+  // Returns the tokens for each expert.
   [[nodiscard]] std::span<const uint64_t> of_expert() const { return of_expert_; }
   [[nodiscard]] uint64_t all() const;
 
  private:
-  // What replicas that share the tokens of the same sources get: each `each`, and the i-th one more
-  // of every source that is counted in the remainders at [first_remainder + i + 1] and after.
+  // Each replica's share in the tokens of the same sources. Replica i gets `each` tokens, and one
+  // from every source that is counted in the remainders at [first_remainder + i + 1] and after.
   struct Group {
     uint32_t replicas = 0;
     uint32_t first_remainder = 0;
@@ -64,7 +64,7 @@ class LiteRouting {
   void Divide();
   void GiveOut(const Placement& placement);
   void AddSource(Group* group, uint32_t tokens);
-  // Turns counts of sources by their remainder into counts of sources with at least that one.
+  // Turns the counts of sources by remainder into counts of sources with at least that remainder.
   void Accumulate(const Group& group);
 
   const Topology topology_;
@@ -77,8 +77,8 @@ class LiteRouting {
   std::vector<Group> local_;   // [node * experts + expert]: for the node's own sources
   std::vector<Group> remote_;  // [expert]: for sources of nodes without a replica
   std::vector<uint32_t> remainders_;
-  std::vector<uint32_t> seen_local_;   // replicas given out so far, as local_
-  std::vector<uint32_t> seen_remote_;  // as remote_
+  std::vector<uint32_t> seen_local_;   // replicas that GiveOut() has served, indexed as local_
+  std::vector<uint32_t> seen_remote_;  // the same, indexed as remote_
 };
 
 }  // namespace rewire::moe

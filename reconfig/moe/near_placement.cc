@@ -13,10 +13,10 @@ constexpr int kFraction = 16;
 struct Replica {
   uint64_t load = 0;
   uint32_t expert = 0;
-  uint32_t copies = 0;  // of it, in the node
+  uint32_t copies = 0;  // replicas of the expert in the node
 };
 
-// What each node has to give out, those with most load first.
+// The replicas that each node must place, those with most load first.
 class Replicas {
  public:
   Replicas(const LiteRouting& tokens, const Topology& topology, const NodeCopies& copies)
@@ -53,12 +53,12 @@ class Replicas {
     end_.push_back(replicas_.size());
   }
 
-  std::vector<uint64_t> remote_;  // of a replica of each expert: from nodes that have none
+  std::vector<uint64_t> remote_;  // load of each expert's replicas from nodes without a replica
   std::vector<Replica> replicas_;
-  std::vector<size_t> end_;  // of each node's
+  std::vector<size_t> end_;  // end of each node's part of replicas_
 };
 
-// The devices of one node. The loops have no branches: which way they went would be random.
+// The devices of one node. The loops are branch-free because the branches would be unpredictable.
 class Devices {
  public:
   Devices(uint32_t count, uint32_t capacity) : load_(count), used_(count), capacity_(capacity) {}
@@ -80,28 +80,28 @@ class Devices {
   [[nodiscard]] uint32_t Nearest(uint64_t load, uint64_t limit, const uint32_t* own,
                                  size_t stride) const {
     if (load > limit) return LeastLoaded();
-    const uint64_t room = limit - load;  // full devices have more load than any
-    uint64_t best = 0;                   // tokens, one more so that none differs, and the device
+    const uint64_t room = limit - load;  // full devices have the largest load
+    uint64_t best = 0;                   // (tokens + 1) and device; 0: none fits
     for (uint32_t d = 0; d < load_.size(); ++d, own += stride) {
       const uint64_t fits = load_[d] <= room ? UINT64_MAX : 0;
       best = std::max(best, ((uint64_t{*own} + 1) << kDeviceBits | (kLastDevice - d)) & fits);
     }
     return best > 0 ? static_cast<uint32_t>(kLastDevice - (best & kLastDevice)) : LeastLoaded();
   }
-  // The slot of the device that it gets.
+  // Returns the slot that the device gives to the replica.
   uint32_t Give(uint32_t device, uint64_t load) {
     load_[device] += load;
     most_ = std::max(most_, load_[device]);
     if (used_[device] + 1 == capacity_) load_[device] = UINT64_MAX;
     return used_[device]++;
   }
-  // Of all devices since the first.
+  // Returns the largest load of all devices since the first.
   [[nodiscard]] uint64_t most() const { return most_; }
 
  private:
-  static constexpr int kDeviceBits = 20;  // more than there are
+  static constexpr int kDeviceBits = 20;  // more bits than device numbers need
   static constexpr uint64_t kLastDevice = (uint64_t{1} << kDeviceBits) - 1;
-  std::vector<uint64_t> load_;  // the greatest number where all slots are used
+  std::vector<uint64_t> load_;  // UINT64_MAX if all slots are used
   std::vector<uint32_t> used_;
   const uint32_t capacity_;
   uint64_t most_ = 0;

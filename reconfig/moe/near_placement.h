@@ -1,5 +1,5 @@
-// Gives each node's replicas to its devices so that tokens stay on the device they are on: ours.
-// Pure, integers, ties to the lowest number; any thread.
+// Rewire's placement of each node's replicas on its devices, chosen so that tokens stay on their
+// device. Integer arithmetic, ties to the lowest number. Pure; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,15 @@
 namespace rewire::moe {
 
 struct NearPlacement {
-  Placement level;  // every replica went to the least loaded device of the node
-  Placement near;   // to the device with most tokens for the expert, as far as no device computes
-                    // more than the busiest does in the other
+  // Every replica is on the least loaded device.
+  Placement level;
+  // Replicas go to the device with most tokens for the expert, as long as no device computes more
+  // than the busiest device does in `level`.
+  Placement near;
 };
 
-// In each node, replicas with most load first. copies: every expert is somewhere, and no node has
-// more than its slots.
+// Places replicas with most load first in each node. copies: every expert has a replica, and no
+// node has more replicas than slots.
 [[nodiscard]] NearPlacement PlaceNear(const LiteRouting& tokens, const Counts& counts,
                                       const Topology& topology, uint32_t capacity,
                                       const NodeCopies& copies);

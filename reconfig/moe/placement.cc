@@ -11,8 +11,8 @@ namespace {
 
 constexpr uint64_t kNone = UINT64_MAX;
 
-// The devices with a free slot, by load. The load of a replica is not a whole number of tokens: it
-// is kept in 1/2^16.
+// The devices with a free slot, by load. The load of a replica can be a fraction of a token, so
+// loads are in units of 1/2^16 tokens.
 class FreeDevices {
  public:
   FreeDevices(const Topology& topology, uint32_t capacity)
@@ -24,9 +24,9 @@ class FreeDevices {
     for (uint32_t node = 0; node < topology.nodes; ++node) Refresh(node);
   }
 
-  // Of a node's least loaded device with a free slot; kNone where the node is full.
+  // Returns the load of the node's least loaded device with a free slot; kNone if the node is full.
   [[nodiscard]] uint64_t LeastLoad(uint32_t node) const { return least_[node].load; }
-  // Takes a slot of that device, and gives its number.
+  // Takes a slot of that device, and returns the slot's number.
   uint32_t Take(uint32_t node, uint64_t load) {
     const uint32_t device = least_[node].device;
     const uint32_t slot = device * capacity_ + used_[device]++;
@@ -52,12 +52,12 @@ class FreeDevices {
 
   const Topology topology_;
   std::vector<uint32_t> used_;
-  std::vector<uint64_t> load_;  // kNone where all slots are used
+  std::vector<uint64_t> load_;  // kNone if all slots are used
   std::vector<Least> least_;
   const uint32_t capacity_;
 };
 
-// The node for the next replica of an expert that has `copies` in each.
+// Chooses the node for the next replica of an expert that has `copies` replicas in each node.
 uint32_t ChooseNode(const FreeDevices& devices, std::span<const uint32_t> copies) {
   const uint32_t fewest = *std::min_element(copies.begin(), copies.end());
   uint32_t best = 0, best_of_all = 0;
@@ -113,7 +113,7 @@ uint64_t Hash(const Placement& placement) {
 
 Placement PlaceGreedily(const Topology& topology, uint32_t capacity, std::span<const uint64_t> load,
                         std::span<const uint32_t> replicas) {
-  // Where every expert has as many replicas in each node, the nodes are filled alike.
+  // If every expert has equally many replicas in each node, all nodes are filled alike.
   const bool alike = std::all_of(replicas.begin(), replicas.end(),
                                  [&](uint32_t r) { return r % topology.nodes == 0; });
   const Topology filled{alike ? 1 : topology.nodes, topology.per_node};

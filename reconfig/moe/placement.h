@@ -1,5 +1,5 @@
-// Which expert is in which slot of which device, and LAER-MoE's greedy way to place replicas
-// (arXiv 2602.11686 and its public code). Pure, integers, ties to the lowest number; any thread.
+// Experts in the slots of devices, and LAER-MoE's greedy way to place replicas (arXiv 2602.11686
+// and its public code). Integer arithmetic, ties to the lowest number. Pure; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -14,23 +14,23 @@ namespace rewire::moe {
 inline constexpr uint32_t kEmptySlot = UINT32_MAX;
 
 struct Placement {
-  uint32_t capacity = 0;        // slots of a device
-  std::vector<uint32_t> slots;  // expert of device d's slot s at [d * capacity + s], or kEmptySlot
+  uint32_t capacity = 0;        // slots of one device
+  std::vector<uint32_t> slots;  // device d's slot s is at [d * capacity + s]; kEmptySlot: none
   friend bool operator==(const Placement&, const Placement&) = default;
 };
-// Every slot has an expert below `experts` or none, and every expert has a slot; names what is
-// wrong.
+// Checks that every slot has an expert below `experts` or none, and that every expert has a slot.
+// An error names the first violation.
 [[nodiscard]] absl::Status Check(const Placement& placement, const Topology& topology,
                                  uint32_t experts);
-// Orders the slots of each device by expert, empty ones last: what device computes what stays.
+// Sorts the slots of each device by expert, empty slots last. Devices keep their experts.
 void SortSlots(Placement* placement);
-// For ranks to compare.
+// Returns a hash with which ranks compare placements.
 [[nodiscard]] uint64_t Hash(const Placement& placement);
 
-// Places the replicas of the experts in descending order of load per replica: each on the least
-// loaded device with a free slot in those nodes that have fewest replicas of the expert, or, where
-// these nodes are full, in any node. load: tokens of each expert, in all below 2^46. The replicas
-// fit the slots.
+// Places the experts' replicas in descending order of load per replica. Each replica goes to the
+// least loaded device with a free slot in the nodes with fewest replicas of the expert, or of any
+// node if these are full. load: tokens of each expert, with a sum below 2^46. The replicas must fit
+// the slots.
 [[nodiscard]] Placement PlaceGreedily(const Topology& topology, uint32_t capacity,
                                       std::span<const uint64_t> load,
                                       std::span<const uint32_t> replicas);

@@ -21,7 +21,7 @@ uint64_t HashOf(std::string_view bytes) { return XXH3_64bits(bytes.data(), bytes
 absl::Status Check(const RecordedShape& shape) {
   const auto [topology, experts] = shape;
   const uint64_t devices = uint64_t{topology.nodes} * topology.per_node;
-  // Each alone is below the limit first, so that their product does not wrap.
+  // The first comparison bounds `devices`, so that the product does not wrap.
   if (devices == 0 || experts == 0 || devices > kMostPairs || devices * experts > kMostPairs) {
     return absl::InvalidArgumentError(absl::StrCat(
         topology.nodes, " nodes of ", topology.per_node, " devices and ", experts,

@@ -1,5 +1,5 @@
-// The bytes of a recording: what the router counted, for each layer and micro-batch. docs/moe.md
-// has the format; reconfig/moe/recording_file.h reads and writes files of it. Pure; any thread.
+// Encodes and decodes a recording: the router's counts for each layer and micro-batch. docs/moe.md
+// has the format; reconfig/moe/recording_file.h has the files. Pure; thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -14,32 +14,32 @@
 
 namespace rewire::moe {
 
-// The same for all of a recording.
+// The shape is the same for all records of a recording.
 struct RecordedShape {
   Topology topology;
   uint32_t experts = 0;
   friend bool operator==(const RecordedShape&, const RecordedShape&) = default;
 };
-// At least one of each, and at most 2^24 pairs of a device and an expert; names what is wrong.
+// Requires at least one of each, and at most 2^24 pairs of device and expert; names the fault.
 [[nodiscard]] absl::Status Check(const RecordedShape& shape);
 
 struct Recorded {
   uint64_t micro_batch = 0;
   uint32_t layer = 0;
-  Counts counts;  // of the shape's devices and experts
+  Counts counts;  // has the shape's devices and experts
   friend bool operator==(const Recorded&, const Recorded&) = default;
 };
 
 inline constexpr size_t kShapeBytes = 32;
-// Of a shape that has passed Check().
+// `shape` has passed Check().
 [[nodiscard]] std::string EncodeShape(const RecordedShape& shape);
-// Fails on bytes that EncodeShape() did not make, and says what is wrong with them.
+// Fails on bytes that EncodeShape() did not make; the error says what is wrong.
 [[nodiscard]] absl::StatusOr<RecordedShape> DecodeShape(std::string_view bytes);
 
-// All records of a recording have as many.
+// Returns the size of one record; all records of a recording have the same size.
 [[nodiscard]] size_t RecordBytes(const RecordedShape& shape);
 [[nodiscard]] std::string EncodeRecord(const Recorded& recorded);
-// Fails on bytes that EncodeRecord() did not make from counts of the shape.
+// Fails on bytes that EncodeRecord() did not make from counts of `shape`.
 [[nodiscard]] absl::StatusOr<Recorded> DecodeRecord(std::string_view bytes,
                                                     const RecordedShape& shape);
 

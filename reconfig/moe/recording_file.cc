@@ -55,7 +55,7 @@ absl::Status CountWriter::Append(std::string_view bytes) {
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) {
       const absl::Status status = Failed(path_, "write");
-      // Whether this works or not, the next record is written over what is there.
+      // The result does not matter: the next record overwrites the rest.
       (void)!ftruncate(file_.get(), static_cast<off_t>(size_));
       return status;
     }

@@ -1,5 +1,5 @@
-// Files of recorded counts. docs/moe.md has the format. Errors name the file, the byte and the
-// cause. Each object is for one thread at a time.
+// Reads and writes files of recorded counts. docs/moe.md has the format. Errors name the file, the
+// byte and the cause. Each object is thread-compatible.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +15,12 @@ namespace rewire::moe {
 
 class CountWriter {
  public:
-  // Makes the file. Fails where there is one, on a shape that fails Check(), and where the file
-  // cannot be written.
+  // Creates the file. Fails if the file exists or cannot be written, or the shape is invalid.
   [[nodiscard]] static absl::StatusOr<CountWriter> Create(const std::string& path,
                                                           const RecordedShape& shape);
 
-  // Appends one record; it is in the file when this returns. On a failure the file ends with the
-  // record before. Fails on counts of another shape.
+  // Appends one record, which is in the file when Add() returns. After a failure the file ends with
+  // the previous record. Fails on counts of another shape.
   [[nodiscard]] absl::Status Add(const Recorded& recorded);
 
  private:
@@ -40,18 +39,18 @@ class CountReader {
   [[nodiscard]] static absl::StatusOr<CountReader> Open(const std::string& path);
 
   [[nodiscard]] const RecordedShape& shape() const { return shape_; }
-  // The next record; nothing after the last. After a failure there is no other.
+  // Returns the next record; nullopt after the last. A failure ends the reading.
   [[nodiscard]] absl::StatusOr<std::optional<Recorded>> Next();
 
  private:
   CountReader(std::string path, UniqueFd file) : path_(std::move(path)), file_(std::move(file)) {}
-  // As many bytes as there are, up to so many.
+  // Reads up to `bytes` bytes, or fewer at the end of the file.
   absl::StatusOr<std::string_view> Read(size_t bytes);
 
   std::string path_;
   UniqueFd file_;
   RecordedShape shape_;
-  uint64_t offset_ = 0;  // of what is read next
+  uint64_t offset_ = 0;  // offset of the next read
   std::string bytes_;
 };
 

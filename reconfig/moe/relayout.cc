@@ -66,8 +66,8 @@ void ConsiderLaers(std::span<const uint64_t> load, const RelayoutOptions& option
   }
 }
 
-// Between LAER's two: replicas by loads of which so many quarters are the same for all. Where loads
-// change from one iteration to the next, these come out more even.
+// Considers candidates between LAER's two: replicas by loads of which `quarters` quarters are equal
+// for all experts. If loads change between iterations, these candidates are more even.
 void ConsiderMixed(std::span<const uint64_t> load, const RelayoutOptions& options, Choice* choice) {
   const uint32_t slots = options.topology.devices() * options.capacity;
   const uint64_t mean = std::accumulate(load.begin(), load.end(), uint64_t{0}) / load.size();
@@ -106,8 +106,8 @@ absl::StatusOr<Relayout> PlanRelayout(std::span<const Counts> iterations,
   if (iterations.size() > 1) ConsiderMixed(tokens.of_expert(), options, &choice);
   std::optional<NodeCopies> copies = CopiesByDemand(tokens, topology, options.capacity);
   if (!copies.has_value()) {
-    // Too few slots for every expert in every node: the numbers of the best so far, in nodes that
-    // have use for them.
+    // There are too few slots for every expert in every node. The best candidate's numbers of
+    // replicas are divided among the nodes by their demand.
     std::vector<uint32_t> replicas(sum.experts());
     for (const uint32_t e : choice.best().placement.slots) {
       if (e != kEmptySlot) ++replicas[e];

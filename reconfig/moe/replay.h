@@ -1,4 +1,4 @@
-// What a plan would have made of recorded micro-batches. Pure; for one thread at a time.
+// Replays recorded micro-batches under a plan and reports the loads. No I/O; thread-compatible.
 #pragma once
 
 #include <array>
@@ -14,48 +14,49 @@
 
 namespace rewire::moe {
 
-// Without a re-layout experts stay where they are: all of them in order, as often as devices have
-// room for all, and of these each device an equal part.
+// Without a re-layout, experts keep fixed places. The list of all experts in order is repeated as
+// often as the devices have room for all, and each device gets an equal part of this sequence.
 enum class ReplayPlan : uint8_t {
   kNone,
-  kGreedy,    // FEPLB's, in each node
-  kSplit,     // LLEP's, in each node
-  kBalance,   // ours, in each node, with no more copies than the greedy makes
+  kGreedy,    // FEPLB's greedy, in each node
+  kSplit,     // LLEP's splitting, in each node
+  kBalance,   // BalanceMoves() in each node, with no more copies than the greedy makes
   kLaer,      // LAER-MoE's re-layout from the layer's last five micro-batches
-  kRelayout,  // ours from these
-  kComposed,  // and BalanceReplicas() on top of ours, with no more bytes than the greedy copies
+  kRelayout,  // PlanRelayout() from the same micro-batches
+  kComposed,  // kRelayout and then BalanceReplicas(), with no more bytes than the greedy copies
 };
 
 inline constexpr std::array<std::string_view, 7> kReplayPlanNames = {
     "none", "greedy", "split", "balance", "laer", "relayout", "composed"};
 
 struct ReplayOptions {
-  RecordedShape shape;  // Check() holds for it
+  RecordedShape shape;  // has passed Check()
   ReplayPlan plan = ReplayPlan::kNone;
-  uint32_t capacity = 0;  // experts of a device; 0: as few as all experts need
-  uint32_t dynamic = 4;  // of them that the greedy and ours may move: those with most tokens before
-  // Of what is copied; bytes is not used. FEPLB's: 72 MiB and 12 KiB.
+  uint32_t capacity = 0;  // experts of one device; 0: as few as all experts need
+  // Movable experts of each device for the greedy and BalanceMoves(): those with most past tokens.
+  uint32_t dynamic = 4;
+  // Sizes of the copies; `bytes` is not used. FEPLB's: 72 MiB and 12 KiB.
   CopyBudget sizes{0, uint64_t{72} << 20, 12 << 10, 8};
 };
 
 struct Replayed {
-  std::vector<uint64_t> before;  // tokens that each device computes where experts stay
-  std::vector<uint64_t> after;   // by the plan
+  std::vector<uint64_t> before;  // tokens that each device computes if experts stay in place
+  std::vector<uint64_t> after;   // the same with the plan
   Copied copied;
 };
 
 class Replay {
  public:
-  // Fails where the devices have room for fewer experts than there are.
+  // Fails if the devices have room for fewer experts than there are.
   [[nodiscard]] static absl::StatusOr<Replay> Create(const ReplayOptions& options);
 
-  // The next of its layer. Fails on more tokens than plans can be made for.
+  // Replays the layer's next micro-batch. Fails on more tokens than a plan can handle.
   [[nodiscard]] absl::StatusOr<Replayed> Next(const Recorded& recorded);
 
  private:
   struct Layer {
     History last{5};
-    std::vector<uint64_t> faded;  // tokens of each expert in all before, the later the more
+    std::vector<uint64_t> faded;  // past tokens of each expert; recent ones weigh more
   };
 
   explicit Replay(const ReplayOptions& options) : options_(options) {}

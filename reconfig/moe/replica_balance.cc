@@ -7,7 +7,7 @@
 namespace rewire::moe {
 namespace {
 
-// One node and a level that its devices are to be brought down to.
+// Searches moves that bring the devices of one node down to a level.
 class Search {
  public:
   Search(const NodeTokens& node, const CopyBudget& budget)
@@ -24,12 +24,12 @@ class Search {
   }
 
   [[nodiscard]] uint64_t Most() const { return *std::max_element(before_.begin(), before_.end()); }
-  [[nodiscard]] uint64_t Mean() const {  // rounded up
+  [[nodiscard]] uint64_t Mean() const {  // the mean, rounded up
     const uint64_t sum = std::accumulate(before_.begin(), before_.end(), uint64_t{0});
     return (sum + node_.devices - 1) / node_.devices;
   }
 
-  // Whether the level can be reached for these bytes; takes what that costs from them.
+  // Returns whether `*bytes` suffice for the level, and subtracts the cost from `*bytes`.
   bool Reach(uint64_t level, uint64_t* bytes) {
     loads_ = before_;
     tokens_ = node_.tokens;
@@ -46,8 +46,8 @@ class Search {
     }
   }
 
-  // For the level that was reached last. Who has too many of an expert gives to who has too few,
-  // both in the order of devices.
+  // Returns the plan for the level that was reached last. For each expert, devices with excess
+  // tokens send to devices with room, both in the order of devices.
   [[nodiscard]] TransferPlan Plan() const {
     TransferPlan plan;
     std::vector<uint32_t> left = node_.tokens;
@@ -68,7 +68,7 @@ class Search {
   }
 
  private:
-  // How a device can be reached: tokens of the expert go there from another.
+  // A step on the way to a device: tokens of the expert go there from another device.
   struct Step {
     uint32_t from = 0;
     uint32_t expert = 0;
@@ -91,7 +91,7 @@ class Search {
     return moved;
   }
 
-  // By the shortest way over replicas from a device above the level to one below it.
+  // Moves tokens over the shortest way of replicas from a device above the level to one below.
   bool PassOn(uint64_t level) {
     way_.assign(node_.devices, Step{kNowhere, 0});
     queue_.clear();
@@ -133,7 +133,7 @@ class Search {
     loads_[last] += tokens;
   }
 
-  // The weights of one of its experts go where there is most room; false where there is none.
+  // Copies the weights of one of the device's experts to the device with most room, if any.
   bool CopyFrom(uint32_t from, uint64_t level) {
     std::optional<uint32_t> to;
     for (uint32_t d = 0; d < node_.devices; ++d) {
@@ -147,7 +147,7 @@ class Search {
     return true;
   }
 
-  // The smallest of its experts that has so many tokens there, or else the largest.
+  // Chooses the smallest of the device's experts with `wanted` tokens there, or else the largest.
   [[nodiscard]] uint32_t Choose(uint32_t device, uint64_t wanted) const {
     uint32_t best = 0, tokens_of_best = 0;
     for (const uint32_t e : held_[device]) {
@@ -166,13 +166,13 @@ class Search {
   const CopyBudget& budget_;
   const std::vector<uint64_t> before_;
   std::vector<std::vector<uint32_t>> own_;  // experts of each device
-  // At the level that is tried:
-  std::vector<uint32_t> tokens_;  // that devices then compute
+  // The state at the level that is tried.
+  std::vector<uint32_t> tokens_;  // tokens that devices compute at the level
   std::vector<uint8_t> replicas_;
-  std::vector<std::vector<uint32_t>> held_;  // as own_, with copies
+  std::vector<std::vector<uint32_t>> held_;  // own_ and copied experts
   std::vector<uint32_t> received_;
   std::vector<uint64_t> loads_;
-  std::vector<Step> way_;  // to each device
+  std::vector<Step> way_;  // last step on the way to each device
   std::vector<uint32_t> queue_;
 };
 
@@ -198,7 +198,7 @@ std::vector<TransferPlan> BalanceReplicas(std::span<const NodeTokens> nodes,
     return true;
   };
   if (reach(low)) return best;
-  // A thousandth of the mean is as good as even.
+  // A busiest load within 1/1024 of the mean above the minimum counts as even.
   const uint64_t fine = std::max<uint64_t>(low / 1024, 1);
   while (high - low > fine) {
     const uint64_t level = low + (high - low) / 2;

@@ -1,10 +1,10 @@
-// The micro-batch on top of a re-layout: what a placement made from the iterations before leaves
-// uneven inside nodes is evened out under one budget of copied bytes. Where an expert has a replica
-// in the node, tokens go there without its weights, also by way of others: a device passes tokens
-// of one expert on and takes those of another. Only what cannot be had so costs a copy of an
-// expert's weights, and the expert is split to fit. Like BalanceMoves (reconfig/moe/balance.h) it
-// searches for the lowest busiest load, of all nodes, that the budget can reach.
-// Pure, integers, ties to the lowest number; any thread.
+// Balances a micro-batch on top of a re-layout: evens out the rest of the imbalance inside nodes
+// under one budget of copied bytes. If an expert has a replica in the node, tokens go to the
+// replica without a copy of weights. Tokens can also move by way of other devices: a device passes
+// tokens of one expert on and takes tokens of another expert. Only the remaining imbalance costs
+// copies of an expert's weights, and the expert is split to fit. Like BalanceMoves
+// (reconfig/moe/balance.h), BalanceReplicas() searches for the lowest busiest load of all nodes
+// that the budget can reach. Integer arithmetic, ties to the lowest number. Pure; thread-safe.
 #pragma once
 
 #include <span>
@@ -14,8 +14,8 @@
 
 namespace rewire::moe {
 
-// A plan for each of the nodes, which have passed Check(); at least one. No device computes more
-// after it than the busiest of all did before, nor more than the busiest of its node did.
+// Returns a plan for each node; there is at least one, and each has passed Check(). With the plans
+// no device exceeds the former busiest device of all nodes, or of its own node.
 [[nodiscard]] std::vector<TransferPlan> BalanceReplicas(std::span<const NodeTokens> nodes,
                                                         const CopyBudget& budget);
 

@@ -1,5 +1,5 @@
-// A node whose experts have replicas, for planners that know none (FEPLB's greedy, LLEP's
-// splitting, BalanceMoves): every replica is an expert of its own. Pure; any thread.
+// Presents a node whose experts have replicas to planners without replicas (FEPLB's greedy, LLEP's
+// splitting, BalanceMoves): every replica becomes an expert of its own. Pure; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,13 @@ namespace rewire::moe {
 
 struct ReplicaBatch {
   Batch batch;
-  std::vector<uint32_t> expert;  // of the node, that each of the batch's is a replica of
+  std::vector<uint32_t> expert;  // the node's expert for each of the batch's experts
 };
-// Dynamic are, of every device, the so many experts that had most tokens, the lowest of equals.
-// history: tokens of each expert in micro-batches before.
+// On every device, the `dynamic` experts that had most tokens are dynamic; ties go to the lowest.
+// history: tokens of each expert in earlier micro-batches.
 [[nodiscard]] ReplicaBatch ReplicasAsExperts(const NodeTokens& node,
                                              std::span<const uint64_t> history, uint32_t dynamic);
-// plan: for the batch.
+// `plan` is a plan for the batch.
 [[nodiscard]] TransferPlan ToTransfers(const ReplicaBatch& replicas, const MovePlan& plan);
 
 }  // namespace rewire::moe

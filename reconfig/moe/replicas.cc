@@ -27,7 +27,7 @@ std::vector<uint32_t> QueueReplicas(std::span<const uint64_t> load, uint32_t slo
     const uint32_t e = queue.top();
     queue.pop();
     const uint32_t more = replicas[e] < nodes ? 1 : nodes;
-    if (used + more > slots) continue;  // it keeps what it has
+    if (used + more > slots) continue;  // the expert keeps its replicas
     replicas[e] += more;
     used += more;
     queue.push(e);

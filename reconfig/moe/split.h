@@ -17,7 +17,7 @@ struct SplitOptions {
 };
 
 // `batch` has passed Check(). As in the paper, a rest that fits no device goes to the device with
-// the least effective load, which can then exceed its capacity.
+// the least effective load. This load can then exceed the device's capacity.
 [[nodiscard]] MovePlan SplitMoves(const Batch& batch, const SplitOptions& options);
 
 }  // namespace rewire::moe

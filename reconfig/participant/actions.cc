@@ -1,4 +1,5 @@
-// What the member's state machine asks for, done; see participant.h. The member's thread.
+// Performs the actions of the member's state machine; see participant.h. Owned by the member's
+// thread.
 #include <algorithm>
 #include <type_traits>
 
@@ -10,7 +11,8 @@
 namespace rewire {
 namespace {
 
-// Behind this name a member says where its state lies; no program's name begins with a zero byte.
+// The name under which a member publishes its memory offer. No program's name begins with a zero
+// byte.
 constexpr std::string_view kOfferName{"\0offer", 6};
 
 }  // namespace
@@ -71,7 +73,7 @@ void Participant::Perform(Time now, const MemberAction& action) {
     const std::vector<MemberId>& in_place = a->sources.live;
     const bool live =
         std::find(in_place.begin(), in_place.end(), options_.member) != in_place.end();
-    // What is written in place from here on is no version until it is committed.
+    // State that is written in place from here on has no version until the commit.
     if (!live) gate_.Failed();
     if (reshape_ != nullptr) reshape_->Restore(a->version, a->sources);
   } else if (const auto* a = std::get_if<Adopt>(&action)) {
@@ -103,7 +105,7 @@ void Participant::Perform(Time now, const MemberAction& action) {
     stopped_ = true;
     if (comms != nullptr) comms->AbortCurrent(a->reason);
     Finish(a->reason);
-    ReclaimWatch::Reconsider();  // nobody will drain this member: SIGTERM ends it as any process
+    ReclaimWatch::Reconsider();  // no drain comes any more: SIGTERM ends the process
     link_.Drop(now);
     MutexLock lock(&mutex_);
     changed_.NotifyAll();
@@ -175,12 +177,12 @@ void Participant::OnMakePlan(const MakePlan& action) {
 
 void Participant::OnBuild(const BuildGenerations& action) {
   Communicators* const comms = GetCommunicators();
-  // A build may end after this object: only what runs on the member's thread refers to it.
+  // A build may outlive this object, so only the code on the member's thread refers to it.
   const auto done = [inbox = inbox_, plugin = net_plugin_, this,
                      epoch = action.epoch](absl::Status status) {
     plugin->Look();  // a joiner's first communicators are built
     inbox->Post([this, epoch, status = std::move(status)](Member* m, Time t, Member::Out* out) {
-      // Which communicators carry sends or receives decides about their cuts.
+      // The leader's choice of cuts depends on the communicators that carry sends or receives.
       m->OnPositions(t, Positions(), out);
       m->OnBuilt(t, epoch, status, Counters(), out);
     });

@@ -1,5 +1,5 @@
-// The framed Unix connection to the agent, made again with growing pauses when it breaks. Of the
-// member's thread alone; never blocks.
+// The framed Unix connection to the agent, for Participant. A broken connection is made again after
+// growing pauses. Owned by the member's thread; no call blocks longer than a 100 ms connect.
 #pragma once
 
 #include <optional>
@@ -19,14 +19,15 @@ class AgentLink {
   [[nodiscard]] bool connected() const { return socket_.valid(); }
   [[nodiscard]] int fd() const { return socket_.fd(); }
   [[nodiscard]] bool WantsWrite() const { return connected() && socket_.WantsWrite(); }
-  // Not empty: another user listens on the socket, and the text says who.
+  // Returns the error when another user's process listens on the socket, otherwise an empty string.
   [[nodiscard]] const std::string& foreign() const { return foreign_; }
-  // When TryConnect has something to do.
+  // Returns the time from which TryConnect() makes an attempt.
   [[nodiscard]] Time next_try() const { return next_try_; }
 
-  // True when a connection has just been made.
+  // Returns true when this call has made a connection.
   bool TryConnect(Time now);
-  // What has come. The link is down afterwards when it broke.
+  // Returns the complete messages that have arrived. Drops the connection when it is broken or a
+  // message is malformed.
   std::vector<Message> Read(Time now);
   void Send(Time now, const Message& message);
   void Flush(Time now);

@@ -1,7 +1,7 @@
-// Checks what a call of the C interface was given, up to the first thing that is wrong, which
-// rewireLastError() then names:
+// Checks the arguments of one call of the C interface and keeps the first error, which
+// rewireLastError() then returns:
 //   const rewireResult_t wrong = Arguments("rewireX").Context(context).NotNull("id", id).result();
-// Any thread.
+// Thread-compatible.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace rewire {
 
-// The number in a C program's enum. Any may stand there, and C++ may read only those that are
-// named.
+// Returns the number in a C program's enum. A C program may store any number, but C++ may read only
+// the enumerators.
 template <typename Enum>
 uint32_t NumberOf(const Enum& value) {
   uint32_t number = 0;
@@ -47,7 +47,8 @@ class Arguments {
     }
     return *this;
   }
-  // Not NULL, and as large as this version's struct at least: a later one's is larger.
+  // Checks that the struct is not NULL and has at least this version's size. A later version's
+  // struct is larger.
   template <typename Struct>
   Arguments& Sized(const char* name, const char* type, const Struct* value) {
     NotNull(name, value);

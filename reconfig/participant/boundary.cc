@@ -1,4 +1,4 @@
-// What the program's thread does at the update boundary; see participant.h.
+// The program's thread at the update boundary; see participant.h. Owned by the program's thread.
 #include <algorithm>
 
 #include "absl/cleanup/cleanup.h"
@@ -14,10 +14,10 @@
 namespace rewire {
 namespace {
 
-// Under these names a member tells others of itself; no program's name begins with a zero byte.
+// Names under which a member publishes its own facts. No program's name begins with a zero byte.
 constexpr std::string_view kShapesName{"\0shapes", 7};
 constexpr std::string_view kNodeName{"\0node", 5};
-// The number of applied updates, carried like any other state.
+// The number of applied updates, transferred like any other state.
 constexpr const char* kUpdatesTensor = "rewire/updates";
 
 }  // namespace
@@ -78,7 +78,7 @@ void Participant::AddTensor(PlacedTensor tensor) {
   MutexLock lock(&mutex_);
   if (tensors_.empty()) {
     PlacedTensor updates;
-    // After a loss it is the version that was gone back to.
+    // After a loss the tensor holds the restored version.
     updates.shape = {kUpdatesTensor, 1, sizeof updates_, Division::kReplicated, Change::kTransient};
     updates.part = {0, 1};
     updates.place.data = reinterpret_cast<char*>(&updates_);
@@ -124,7 +124,7 @@ absl::StatusOr<std::optional<std::string>> Participant::Ask(const WorldMember& m
 }
 
 std::string Participant::NodeOf(const WorldMember& member) const {
-  // Short: a thread that must stop at once waits for it.
+  // The timeout is short, because a thread that must stop at once waits for this answer.
   const auto answer = Ask(member, kNodeName, milliseconds(200));
   return answer.ok() ? answer->value_or("") : "";
 }
@@ -142,8 +142,8 @@ absl::Status Participant::CheckShapes(const World& from) const {
     REWIRE_ASSIGN_OR_RETURN(mine, DecodeShapes(*published));
   }
   if (from.members.empty() || from.members[0].member == options_.member) return absl::OkStatus();
-  // Any member that was there before will do; a lost one does not answer, and then the hashes of
-  // the plans still differ.
+  // The answer of any earlier member is enough. A lost member does not answer, and then the hashes
+  // of the plans still differ.
   for (const WorldMember& m : from.members) {
     if (m.member == options_.member || m.data_address.empty()) continue;
     absl::StatusOr<std::optional<std::string>> answer;
@@ -182,12 +182,12 @@ absl::StatusOr<BoundaryResult> Participant::PassBoundary() {
       snapshots_started_ |= start_snapshots;
     }
     if (start_snapshots) StartSnapshots();
-    // Before the discards: another one sets it again.
+    // Set before RunDiscards(): a discard that arrives later sets the attention again.
     gate_.SetAttention(snapshots_->InBackground());
     RunDiscards();
     CopyLeftOut();
-    // The state may change only when the copy of what it was is taken; a copy that takes too long
-    // is given up: the next death may then cost more than a step.
+    // The state may change only after the copy of the old state is taken. A copy that takes too
+    // long is given up: the next death may then cost more than a step.
     if (!WaitTaken()) {
       REWIRE_WARN("the snapshot of version %llu was not taken within REWIRE_SILENCE_MS",
                   static_cast<unsigned long long>(gate_.version()));
@@ -197,7 +197,8 @@ absl::StatusOr<BoundaryResult> Participant::PassBoundary() {
     }
     switch (gate_.AfterStop()) {
       case UpdateGate::Stop::kNone:
-        // It may have been called off since. The update begins when this returns.
+        // The transition may have been called off since. The update begins when this function
+        // returns.
         CopyLeftOut();
         if (!WaitTaken()) snapshots_->Freeze();
         return result;
@@ -218,8 +219,8 @@ absl::StatusOr<BoundaryResult> Participant::PassBoundary() {
 }
 
 absl::StatusOr<BoundaryResult> Participant::Recover() {
-  // A peer that hangs is known to be lost after REWIRE_SILENCE_MS, and an agent that was killed or
-  // stopped has to come back first.
+  // A hanging peer counts as lost after REWIRE_SILENCE_MS, and an agent that was killed or stopped
+  // must come back first.
   if (!gate_.WaitBroken(options_.silence + options_.boundary)) {
     return absl::UnavailableError(
         "recover: no loss is known after REWIRE_SILENCE_MS + REWIRE_BOUNDARY_MS: the error was not "
@@ -277,8 +278,8 @@ void Participant::TakeAdoption(BoundaryResult* result) {
   }
   if (!adoption) return;
   Reshape* const reshape = adoption->reshape.get();
-  // It ends on the member's thread: joining and releasing is no work for a step, and enters
-  // contexts.
+  // The reshape ends on the member's thread, because joining its thread and releasing its memory
+  // would delay a step and enters CUDA contexts.
   const absl::Cleanup end_elsewhere = [&] {
     inbox_->Post([ended = std::move(adoption->reshape)](Member*, Time, Member::Out*) {});
   };
@@ -304,7 +305,8 @@ void Participant::TakeAdoption(BoundaryResult* result) {
     }
     reshape->Cancel();
   }
-  // For a joiner it came with the state; a member's own is the same, unless it went back.
+  // A joiner has received the number with the state. A member's own number is the same, unless the
+  // state was restored.
   if (adoption->kind == TransitionKind::kLoss && reshape != nullptr) {
     updates_ = reshape->restored_version();
   }
@@ -321,10 +323,10 @@ void Participant::TakeAdoption(BoundaryResult* result) {
   uncopied_ = kNone;
   StartSnapshots(reshape == nullptr ? SnapshotSlots::Memory{} : reshape->TakeSnapshotMemory());
   if (result->kind == ResumeKind::kRepeat) {
-    // Nothing has changed since the version that was restored: it is copied at once.
+    // Nothing has changed since the restored version, which is therefore copied at once.
     TakeSnapshot();
   } else if (absl::Status s = snapshots_->BeginVersion(updates_, /*streamed=*/true); !s.ok()) {
-    // The update that follows changes what is constant; what is volatile has its copy already.
+    // The update that follows changes the constant state. Volatile state already has its copy.
     REWIRE_WARN("no snapshot of version %llu: %s", static_cast<unsigned long long>(updates_),
                 std::string(s.message()).c_str());
   }

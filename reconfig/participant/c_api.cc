@@ -1,5 +1,5 @@
-// The C interface without the update boundary (update.cc): arguments are checked here, and nothing
-// is thrown across. See reconfig/c_api.h for threads.
+// Implements the C interface except for the update boundary (update.cc): checks arguments and lets
+// no exception out. See reconfig/c_api.h for threads.
 #include "reconfig/c_api.h"
 
 #include <cstdlib>
@@ -19,7 +19,7 @@ namespace {
 thread_local std::string last_error;
 
 constexpr Duration kAttachDeadline = seconds(10);
-// What a reclaim notice without a time of its own leaves: what clouds give.
+// The time limit of a reclaim notice by SIGTERM: the usual notice time of clouds.
 constexpr Duration kReclaimWithin = seconds(120);
 
 bool ParseVariable(const char* name, uint32_t fallback, uint32_t* out, std::string* error) {
@@ -55,7 +55,7 @@ rewireResult_t AttachAlone(rewireContext* context) {
   return rewireSuccess;
 }
 
-// What is left of a context when it is detached; a process makes few.
+// Keeps a detached context for the life of the process; a process makes few.
 void Keep(rewireContext* context) {
   static Mutex* const mutex = new Mutex;
   static auto* const kept = new std::vector<rewireContext*>;
@@ -74,8 +74,8 @@ rewireResult_t Fail(const absl::Status& status) noexcept {
   last_error = std::string(status.message());
   switch (status.code()) {
     case absl::StatusCode::kInvalidArgument:
-    case absl::StatusCode::kAlreadyExists:  // a file of that name,
-    case absl::StatusCode::kNotFound:       // or no such directory
+    case absl::StatusCode::kAlreadyExists:  // a file of that name exists,
+    case absl::StatusCode::kNotFound:       // or the directory does not
       return rewireInvalidArgument;
     case absl::StatusCode::kFailedPrecondition:
       return rewireInvalidUsage;

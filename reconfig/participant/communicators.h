@@ -1,8 +1,8 @@
-// What the participant asks of whoever owns this process's communicators. The shim's core is the
-// one that does; a program without NCCL has none. Nothing here knows the shim.
+// The interface through which the participant uses this process's communicators. The shim's core
+// implements the interface; a program without NCCL has no implementation.
 //
-// Thread: every method is called from the participant's own thread; `done` callbacks may come from
-// any thread. No method blocks longer than a lock's hold.
+// Owned by the member's thread, except where a method says otherwise. `done` callbacks may come
+// from any thread. No method blocks longer than a lock's hold.
 #pragma once
 
 #include <functional>
@@ -21,82 +21,85 @@ class Communicators {
  public:
   virtual ~Communicators() = default;
 
-  // Every virtual communicator of this process, for a report after (re)connecting to an agent.
+  // Returns every virtual communicator of this process, for a report after (re)connecting to an
+  // agent.
   virtual std::vector<CommunicatorCreated> List() = 0;
   virtual std::vector<CommunicatorCounter> Counters() = 0;
-  // The generations of every communicator, also of one that the program has destroyed while old
-  // generations of it are left.
+  // Returns the generations of every communicator. A communicator that the program has destroyed is
+  // included while old generations of it are left.
   virtual std::vector<Position> Positions() = 0;
 
   // Mints a unique id of the real NCCL for the next generation of a communicator (kUpdateBoundary:
-  // of none yet): 128 bytes, and behind them what the communicator has been used for, opaque. All
-  // of it goes into CommunicatorBuild, so that all ranks make the same warm-up. On the caller's
-  // thread; quick.
+  // for a new communicator). Returns the 128 bytes, followed by an opaque record of the
+  // communicator's use. CommunicatorBuild carries all of these bytes, so that all ranks make the
+  // same warm-up. Runs on the caller's thread; quick.
   virtual absl::StatusOr<UniqueIdBytes> Mint(const CommunicatorId& communicator) = 0;
 
-  // Builds and warms, in the background and in the given order, one generation per entry. done is
-  // called once: ok when all are built. Refused at once when a communicator is pinned or memory
-  // does not fit. At the deadline, or on Abort(epoch), what was built is aborted and done gets the
-  // reason.
+  // Builds and warms, in the background and in the given order, one generation per entry. Calls
+  // `done` once: ok when all are built. Refuses at once when a communicator is pinned or memory
+  // does not fit. At the deadline, or on Abandon(epoch), aborts the built generations and gives
+  // `done` the reason.
   virtual void Build(Epoch epoch, std::vector<CommunicatorBuild> builds, Time deadline,
                      std::function<void(absl::Status)> done) = 0;
 
   // Pledges the cuts (never kUpdateBoundary): from then on the application's thread waits at a warm
-  // index until Decide. Given when every communicator has room for two more operations before its
-  // warm index; with warm == cut when it has issued no more than that, no thread is inside it, and
-  // it has never carried sends or receives. Else no pledge stands, and the refusal says why.
+  // index until Decide. Succeeds when every communicator has room for two more operations before
+  // its warm index. With warm == cut, the communicator must not have issued that operation, have a
+  // thread inside, or ever have carried sends or receives. A refusal says why and leaves no pledge.
   virtual std::optional<CutRefusal> Pledge(Epoch epoch, const std::vector<Cut>& cuts) = 0;
-  // go: the cuts hold. A pending swap whose cut is not before the new one is dropped; its
-  // generation waits for Retire unused. Not go: pledges are forgotten.
+  // go: the cuts hold. Drops a pending swap whose cut is not before the new cut; the dropped
+  // generation waits unused for Retire. Not go: forgets the pledges.
   virtual void Decide(Epoch epoch, bool go) = 0;
 
-  // At an update boundary, with the application's thread inside rewireUpdate(): every communicator
-  // goes to the epoch's generation at once (rank and size change with it). Communicators this
-  // member is no longer in become closed: every call on them gives ncclInvalidUsage.
+  // At an update boundary, with the application's thread inside rewireUpdate(): moves every
+  // communicator to the epoch's generation at once, with its new rank and size. Closes
+  // communicators that this member is no longer in: every call on them returns ncclInvalidUsage.
   virtual void SwapNow(Epoch epoch) = 0;
 
   // Destroys these generations in the background, in this order and after those of earlier calls.
-  // One that is in use, or not there, is left alone.
+  // Skips a generation that is in use or unknown.
   virtual void Retire(std::vector<GenerationId> generations) = 0;
-  // Drops the generations built for an epoch that will not come.
+  // Drops the generations built for an epoch that is abandoned.
   virtual void Abandon(Epoch epoch) = 0;
-  // Members were lost, or this one is out of the job: aborts the current generation of every
-  // communicator, in one group. Calls on them give ncclRemoteError until a new generation is there;
-  // so do joiners' communicators that wait for their first.
+  // Aborts the current generation of every communicator, in one group, after a loss of members or
+  // when this member has left the job. Until a new generation is there, calls on these
+  // communicators return ncclRemoteError. The same holds for joiners' communicators that wait for
+  // their first generation.
   virtual void AbortCurrent(std::string reason) = 0;
-  // Why a current generation was aborted; empty: none was, or each of them was replaced or
-  // destroyed since. Thread-safe. A kernel that AbortCurrent ended has ended after this has said
-  // so.
+  // Returns why a current generation was aborted; empty when none was, or when each such generation
+  // was replaced or destroyed since. Thread-safe. Every kernel that AbortCurrent ended has ended
+  // before this function returns its reason.
   virtual std::string LostBecause() = 0;
 };
 
-// The shim's core and the participant live in one library; the participant is told of the
-// communicators by this call, made before the first communicator is. nullptr: none.
+// Tells the participant, in the same library as the shim's core, which object owns the
+// communicators; nullptr: none. Call before the first communicator is created.
 void SetCommunicators(Communicators* communicators);
 
-// What the shim's core tells the participant. Thread-safe; never blocks; does nothing without an
-// agent.
+// Events that the shim's core reports to the participant. Thread-safe; no method blocks or, without
+// an agent, does anything.
 class CommunicatorEvents {
  public:
   virtual ~CommunicatorEvents() = default;
   virtual void Created(const CommunicatorCreated& created) = 0;
   virtual void Destroyed(const CommunicatorId& communicator) = 0;
-  // True when this unique id was given out by rewireUniqueId() and the member is joining: the
-  // communicator's first generation comes with the next Build.
+  // Returns true when rewireUniqueId() has returned this unique id and the member is joining. The
+  // communicator's first generation then comes with the next Build.
   virtual bool ComesWithBuild(const CommunicatorId& communicator) = 0;
-  // This process is not part of the job any more: no Build comes. Said before AbortCurrent.
+  // Returns true when this process is no longer part of the job, so that no Build comes. True
+  // before AbortCurrent is called.
   virtual bool Stopped() = 0;
-  // Positions() has changed: a cut was passed, or a generation was destroyed.
+  // Reports that Positions() has changed: a cut was passed, or a generation was destroyed.
   virtual void Moved() {}
-  // The application's thread has waited REWIRE_DECISION_MS for Decide(epoch). It waits as long
-  // again for an answer, then gives its generations up. A participant that goes on asking the
-  // leader by itself has nothing to do.
+  // Reports that the application's thread has waited REWIRE_DECISION_MS for Decide(epoch). The
+  // thread waits as long again for an answer, then gives up its generations. A participant that
+  // already keeps asking the leader need not act.
   virtual void Undecided(Epoch /*epoch*/) {}
 };
 
 // Connects this process to the agent at REWIRE_SOCKET, unless the process is a member already or
-// the variable is empty. Returns the receiver of events. An error: a setting is wrong, or no agent
-// accepted the connection within 10 s. Called by the shim's core at the first communicator.
+// the variable is empty. Returns the receiver of events. Fails when a setting is wrong, or when no
+// agent accepts the connection within 10 s. Called by the shim's core at the first communicator.
 absl::StatusOr<CommunicatorEvents*> EnsureParticipant();
 
 }  // namespace rewire

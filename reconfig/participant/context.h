@@ -1,5 +1,5 @@
-// Behind a rewireContext_t: the participant, or (without an agent) a world that never changes. Of
-// the program's thread.
+// The object that a rewireContext_t points to: the participant or, without an agent, a world that
+// never changes. Owned by the program's thread.
 #pragma once
 
 #include <memory>
@@ -17,10 +17,10 @@ struct rewireContext {
   std::unique_ptr<rewire::ReclaimWatch> reclaim;
   std::set<std::string> names;
   bool update_called = false;
-  bool updating = false;    // the update function runs
-  bool detached = false;    // kept all the same, so that a late call is refused and not undefined
-  rewire::UpdateGate gate;  // without an agent
-  rewire::UpdateGate* boundary = &gate;  // the one that counts
+  bool updating = false;                 // the update function runs
+  bool detached = false;                 // the object is kept, so that a late call is refused
+  rewire::UpdateGate gate;               // without an agent
+  rewire::UpdateGate* boundary = &gate;  // the participant's gate, or `gate`
 
   [[nodiscard]] rewire::WorldView View() const {
     return participant != nullptr ? participant->View() : alone;
@@ -29,7 +29,7 @@ struct rewireContext {
 
 namespace rewire {
 
-// Keeps the reason for rewireLastError() and gives the matching result.
+// Stores the reason for rewireLastError() of this thread and returns the matching result.
 rewireResult_t Fail(const absl::Status& status) noexcept;
 rewireResult_t Fail(rewireResult_t result, const std::string& reason) noexcept;
 void FillWorld(const WorldView& view, uint32_t member, rewireWorld_t* world);

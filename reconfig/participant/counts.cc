@@ -1,4 +1,4 @@
-// The C interface of recordings of a router's counts. Files, and nothing of a context. See
+// Implements the C interface of recordings of a router's counts. Uses files and no context. See
 // reconfig/c_api.h for threads.
 #include <algorithm>
 #include <memory>

@@ -1,5 +1,5 @@
-// The C interface of balancing experts inside a node. Nothing of a context. See reconfig/c_api.h
-// for threads.
+// Implements the C interface of expert balancing inside a node, without a context. See
+// reconfig/c_api.h for threads.
 #include <memory>
 #include <string>
 #include <vector>
@@ -39,7 +39,7 @@ rewireSegment_t ToC(const Segment& s) {
       Pointer(s.x), Pointer(s.errors), Pointer(s.out), Pointer(s.grad)};
 }
 
-// Of those that are not 0.
+// Takes the options that are not 0; `copies` has its default in the balancer.
 BalancerOptions OptionsOf(const rewireExpertsOptions_t& o) {
   BalancerOptions options;
   options.copies = o.copies;

@@ -1,4 +1,5 @@
-// The C interface of fully sharded experts. Nothing of a context. See reconfig/c_api.h for threads.
+// Implements the C interface of fully sharded experts, without a context. See reconfig/c_api.h for
+// threads.
 #include <memory>
 #include <string>
 #include <vector>
@@ -28,7 +29,7 @@ using rewire::moe::fsep::Visit;
 
 namespace {
 
-// For the gradients of a step that has ended on the host.
+// The wait for the gradients of a step that has ended on the host.
 constexpr rewire::Duration kPatience = rewire::seconds(60);
 
 rewireResult_t ResultOf(const absl::Status& status) {
@@ -68,7 +69,7 @@ absl::StatusOr<std::unique_ptr<Schedule>> Open(const rewireFsepOptions_t& o) {
   return Schedule::Create(*cuda, std::move(exchange), std::move(layers), o.prefetch, nullptr);
 }
 
-// A call that has nothing but a stream.
+// Makes a call whose only argument is a stream.
 rewireResult_t OnStream(const char* function, rewireFsep_t fsep, void* stream,
                         absl::Status (Schedule::*call)(CUstream)) {
   const rewireResult_t wrong = Arguments(function).NotNull("fsep", fsep).result();

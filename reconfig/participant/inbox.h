@@ -1,5 +1,5 @@
-// What other threads tell the member's thread. Shared with every callback that may come late, so
-// that it outlives the participant; after Close() nothing is taken any more. Thread-safe.
+// Inputs from other threads for the member's thread. Callbacks that may come late share the inbox,
+// so that it outlives the participant. After Close() inputs are dropped. Thread-safe.
 #pragma once
 
 #include <sys/eventfd.h>

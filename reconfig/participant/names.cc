@@ -24,7 +24,7 @@ absl::StatusOr<UniqueIdBytes> Names::Resolve(const std::string& name,
   absl::Status last = absl::UnavailableError("nobody was asked");
   while (Now() < deadline) {
     for (const WorldMember& m : asked) {
-      if (m.data_address.empty()) continue;  // it joins itself
+      if (m.data_address.empty()) continue;  // this member joins as well
       auto answer = AskName(m, key, self, name, std::min(deadline, Now() + seconds(2)));
       if (answer.ok() && *answer && (*answer)->size() == NCCL_UNIQUE_ID_BYTES) {
         Publish(name, **answer);

@@ -1,5 +1,6 @@
-// The unique ids behind the names given to rewireUniqueId(): slot 0 mints, the others and every
-// joiner ask the members that have it. Thread-safe; Resolve() blocks up to its deadline.
+// Maps the names given to rewireUniqueId() to unique ids. Slot 0 mints an id; the other members and
+// every joiner ask the members that have it. Also holds the facts that this member publishes for
+// others. Thread-safe; Resolve() blocks up to its deadline.
 #pragma once
 
 #include <functional>
@@ -19,17 +20,18 @@ class Names {
  public:
   using Minter = std::function<absl::StatusOr<UniqueIdBytes>()>;
 
-  // asked: the members that may know the name. mint: empty, except for slot 0.
+  // Returns the unique id of the name. asked: the members that may know the name. mint: empty,
+  // except for slot 0.
   absl::StatusOr<UniqueIdBytes> Resolve(const std::string& name,
                                         const std::vector<WorldMember>& asked,
                                         const WorldMember& self, const Key& key, const Minter& mint,
                                         Time deadline);
-  // Ends every Resolve(), now and later, with the reason.
+  // Ends every current and later Resolve() with the reason.
   void Close(const std::string& reason);
-  // What this member knows, for others.
+  // Returns this member's value of a name, to answer another member.
   [[nodiscard]] std::optional<std::string> Find(std::string_view name) const;
   void Publish(const std::string& name, std::string value);
-  // Whether a unique id with this identity was given out here.
+  // Returns whether this object holds a unique id with this identity.
   [[nodiscard]] bool GaveOut(const CommunicatorId& communicator) const;
 
  private:

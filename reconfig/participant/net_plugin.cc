@@ -11,7 +11,7 @@ void NetPlugin::Look() {
   const auto start = reinterpret_cast<net::CoreStart>(dlsym(library, net::kCoreStartSymbol));
   const char* why = nullptr;
   if (start != nullptr) table_.store(start(net::kCoreAbiVersion, &why));
-  dlclose(library);  // it stays: it is linked so that nothing unloads it
+  dlclose(library);  // the library stays loaded: it is linked with -z nodelete
 }
 
 NetCounts NetPlugin::Counts() const {

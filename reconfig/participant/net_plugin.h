@@ -1,5 +1,5 @@
-// The net plugin in this process, if NCCL has loaded it: found by its name among what is loaded,
-// never loaded from here.
+// Counters of the net plugin in this process, if NCCL has loaded the plugin. The plugin is found by
+// its name among the loaded libraries and never loaded from here.
 #pragma once
 
 #include <atomic>
@@ -11,10 +11,11 @@ namespace rewire {
 
 class NetPlugin {
  public:
-  // Looks whether it is there by now. Waits for whoever loads a library at this moment: of threads
-  // that have just made a communicator, not of the member's.
+  // Looks whether the plugin is loaded. Waits for a thread that loads a library at this moment:
+  // call it from threads that have just made a communicator, not from the member's thread.
   void Look();
-  // Since the process began; zeros before Look() has found it. Any thread.
+  // Returns the counts since the process began; zeros before Look() has found the plugin.
+  // Thread-safe.
   [[nodiscard]] NetCounts Counts() const;
 
  private:

@@ -1,9 +1,9 @@
-// The member that this process is: one thread ("rewire-member") around the pure Member, which it
-// connects to the agent and whose actions it has done by communicators, stream and snapshots. That
-// thread never waits for any of them, so it also sends the heartbeats.
+// The member that this process is. One thread ("rewire-member") runs the pure Member: it connects
+// Member to the agent and has its actions done by communicators, stream and snapshots. That thread
+// never waits for any of them, so it can also send the heartbeats.
 //
-// One per process, made by StartParticipant(). Thread-safe, except what is
-// marked as the program's thread's.
+// One per process, made by StartParticipant(). Thread-safe, except for the methods marked as the
+// program's thread's.
 #pragma once
 
 #include <atomic>
@@ -40,15 +40,15 @@ struct ParticipantOptions {
   bool peer_copy = true;
 };
 
-// The world as the program must see it.
+// The world as the program may see it at this moment.
 struct WorldView {
   World world;
   std::optional<uint32_t> slot;
   bool joining = false;
-  std::vector<WorldMember> leaving{};  // for a joiner: see Welcome
+  std::vector<WorldMember> leaving{};  // set for a joiner: see Welcome
 };
 
-// What a pass through the boundary did.
+// The result of one pass through the boundary.
 struct BoundaryResult {
   ResumeKind kind = ResumeKind::kContinue;
   uint64_t pause_ns = 0;
@@ -60,11 +60,12 @@ class Participant {
  public:
   static absl::StatusOr<std::unique_ptr<Participant>> Start(const ParticipantOptions& options);
   ~Participant();
-  // Ends the connection and joins all threads. Whoever still holds the object finds it at rest.
+  // Ends the connection and joins all threads. The object stays valid, but inactive, for its other
+  // holders.
   void End();
 
   // ---- the program's thread -------------------------------------------------------------------
-  // The agent has accepted a connection of this process at least once.
+  // Waits until the agent has accepted a connection of this process at least once.
   absl::Status WaitConnected(Time deadline);
   absl::StatusOr<WorldView> WaitEntered(Time deadline);
   [[nodiscard]] WorldView View() const;
@@ -74,18 +75,19 @@ class Participant {
   [[nodiscard]] std::vector<PlacedTensor> Tensors() const;
 
   UpdateGate* gate() { return &gate_; }
-  // After gate()->Begin() gave false: stands if it must, waits for the snapshot. kContinue: the
-  // update has begun. kWorldChanged: the change is done, and the update has begun in the new world.
+  // Call after gate()->Begin() has returned false. Stands at the boundary when necessary and waits
+  // for the snapshot. kContinue: the update has begun. kWorldChanged: the change is complete, and
+  // the update has begun in the new world.
   absl::StatusOr<BoundaryResult> PassBoundary();
-  // After gate()->End() gave true.
+  // Call after gate()->End() has returned true.
   void AfterUpdate();
   absl::StatusOr<BoundaryResult> Recover();
-  // Leaves the job: tells the agent and waits until it was written. A member that was drained waits
-  // until the change it left by has ended, which the agent says by closing the connection.
+  // Leaves the job: tells the agent and waits until the message is written. A drained member waits
+  // until the agent closes the connection, which means that the change it left by has ended.
   void Leave(Time deadline);
 
-  // ---- anybody --------------------------------------------------------------------------------
-  // False: this process is not in a world, and nobody can drain it.
+  // ---- any thread -----------------------------------------------------------------------------
+  // Returns false when this process is not in a world, so that no drain is possible.
   bool Reclaim(Duration within);
   void Created(const CommunicatorCreated& created);
   void Destroyed(const CommunicatorId& communicator);
@@ -98,7 +100,7 @@ class Participant {
   [[nodiscard]] TransportCounters stream_counters() const;
 
  private:
-  // What Adopt left for the program's thread.
+  // The data of OnAdopt for the program's thread.
   struct Adoption {
     WorldRecord record;
     TransitionKind kind = TransitionKind::kBoundary;
@@ -108,16 +110,17 @@ class Participant {
 
   explicit Participant(const ParticipantOptions& options);
 
-  // participant.cc, the member's thread.
+  // Defined in participant.cc; run on the member's thread.
   void Run();
   void RefuseAgent();
-  // The process is not part of the job any more: every wait of the program ends with the reason.
+  // Ends every wait of the program with the reason, because the process is no longer part of the
+  // job.
   void Finish(const std::string& reason);
   void Feed(Time now, Member::Out* out);
   [[nodiscard]] BoundaryInfo Describe() const;
   void ReapReshapes();
 
-  // actions.cc, the member's thread.
+  // Defined in actions.cc; run on the member's thread.
   void Perform(Time now, const MemberAction& action);
   void OnEnterWorld(const EnterWorld& action);
   void OnMakePlan(const MakePlan& action);
@@ -128,24 +131,24 @@ class Participant {
   std::vector<CommunicatorCounter> Counters() const;
   static std::vector<Position> Positions();
 
-  // boundary.cc, the program's thread.
+  // Defined in boundary.cc; run on the program's thread.
   absl::StatusOr<BoundaryResult> Stand(Duration longest);
-  // Runs the callbacks of a committed change. reshape: whose parts they are.
+  // Takes adoption_ and runs the callbacks of a committed change.
   void TakeAdoption(BoundaryResult* result);
   void RunDiscards();
-  // Everything is registered.
+  // Publishes the registered tensors; the program has registered all of them.
   void Ready();
   void StartSnapshots(SnapshotSlots::Memory memory = {});
   void TakeSnapshot();
-  // For at most REWIRE_SILENCE_MS of the time that this process runs.
+  // Waits for at most REWIRE_SILENCE_MS of the time that this process runs.
   bool WaitTaken();
-  // The version's copies, when the transition that it was streamed for has been called off.
+  // Copies the version whose copies were left out, when its transition has been called off.
   void CopyLeftOut();
   std::string NodeOf(const WorldMember& member) const;
   absl::Status CheckShapes(const World& from) const;
-  // Registered device memory still is what was registered.
+  // Fails when registered device memory was freed or allocated again.
   absl::Status CheckAllocations() const;
-  // What another member answers to a name; nothing: it does not know it (yet).
+  // Asks another member for the value of a name; nullopt: that member does not know the name (yet).
   absl::StatusOr<std::optional<std::string>> Ask(const WorldMember& member, std::string_view name,
                                                  Duration within = seconds(1)) const;
   std::optional<ReshapeContext::State> WaitReady(Time deadline);
@@ -161,7 +164,7 @@ class Participant {
   // Shared with the builders' threads, which may outlive the participant.
   const std::shared_ptr<NetPlugin> net_plugin_ = std::make_shared<NetPlugin>();
 
-  // Of the member's thread.
+  // Owned by the member's thread.
   std::unique_ptr<Member> member_;
   AgentLink link_;
   std::shared_ptr<Reshape> reshape_;
@@ -190,23 +193,24 @@ class Participant {
   std::atomic<bool> moved_{false};    // Positions() may have changed
   std::atomic<bool> stopped_{false};  // out of the job
   static constexpr uint64_t kNone = UINT64_MAX;
-  // The version that goes to the next world's members.
+  // The version that is being streamed to the next world's members.
   std::atomic<uint64_t> streamed_version_{kNone};
-  // The program's thread's alone, read through the tensor that carries it to joiners.
+  // Owned by the program's thread; also read through the tensor that carries the number to joiners.
   uint64_t updates_ = 0;
-  uint64_t uncopied_ = kNone;  // the version whose copies were left out; of the program's thread
+  // The version whose copies were left out; owned by the program's thread.
+  uint64_t uncopied_ = kNone;
   std::thread thread_;
 };
 
-// A unique id of this process's NCCL.
+// Mints a unique id with this process's NCCL.
 absl::StatusOr<UniqueIdBytes> MintUniqueId();
-// Who owns this process's communicators; nullptr: nobody.
+// Returns the owner of this process's communicators; nullptr: none.
 Communicators* GetCommunicators();
-// The process's participant, if it has one that may be used (not in a forked child).
+// Returns the process's participant; nullptr without one and in a forked child. Thread-safe.
 std::shared_ptr<Participant> CurrentParticipant();
-// Makes the process's participant, unless it has one. Returns at once: a thread connects.
+// Makes the process's participant, unless there is one already. Returns at once: a thread connects.
 absl::StatusOr<std::shared_ptr<Participant>> StartParticipant(bool cooperates);
-// Joins and forgets it. The process cannot become a member again.
+// Ends and forgets the participant. The process cannot become a member again.
 void EndParticipant();
 
 }  // namespace rewire

@@ -1,4 +1,4 @@
-// The one participant of a process: when it is made, who may use it, how it ends. Any thread.
+// The one participant of a process: makes it, gives access to it and ends it. Thread-safe.
 #include <dlfcn.h>
 #include <pthread.h>
 
@@ -18,7 +18,8 @@ namespace {
 constexpr Duration kConnectDeadline = seconds(10);
 
 std::atomic<Communicators*> communicators{nullptr};
-// A forked child has no threads of ours, and may have been forked while one held a lock.
+// A forked child has no thread of Rewire, and the fork may have happened while a thread held a
+// lock.
 std::atomic<bool> forked{false};
 std::atomic<bool> ended{false};
 std::atomic<bool> cooperating{false};
@@ -28,19 +29,19 @@ Mutex* StartMutex() {
   return mutex;
 }
 
-// Not used in a forked child, where another thread of the parent may have held the mutex.
+// Not used in a forked child, because another thread of the parent may have held the mutex.
 Mutex* CurrentMutex() {
   static Mutex* const mutex = new Mutex;
   return mutex;
 }
 
-// Never destroyed: communicators report to it until the process ends.
+// Never destroyed: communicators report to the participant until the process ends.
 std::shared_ptr<Participant>* Current() {
   static auto* const current = new std::shared_ptr<Participant>;
   return current;
 }
 
-// Where the shim's core sends its events, whatever becomes of the participant.
+// Passes the events of the shim's core to the present participant, if there is one.
 class Events final : public CommunicatorEvents {
  public:
   void Created(const CommunicatorCreated& created) override {
@@ -130,7 +131,7 @@ void EndParticipant() {
     MutexLock unpublish(CurrentMutex());
     participant.swap(*Current());
   }
-  // A thread that reports a communicator may hold it a little longer.
+  // A thread that reports a communicator may hold the participant a little longer.
   if (participant != nullptr) participant->End();
 }
 
@@ -148,7 +149,7 @@ absl::StatusOr<CommunicatorEvents*> EnsureParticipant() {
 
 absl::StatusOr<UniqueIdBytes> MintUniqueId() {
   if (Communicators* comms = GetCommunicators()) return comms->Mint(kUpdateBoundary);
-  // Before the first communicator there is no core yet: the program's own NCCL has the function.
+  // Before the first communicator there is no core: the program's own NCCL has the function.
   using GetUniqueId = ncclResult_t (*)(ncclUniqueId*);
   const auto get = reinterpret_cast<GetUniqueId>(dlsym(RTLD_DEFAULT, "ncclGetUniqueId"));
   if (get == nullptr) {

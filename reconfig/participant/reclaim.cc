@@ -16,11 +16,12 @@
 namespace rewire {
 namespace {
 
-// What the handler reads. The descriptor is made once and never closed: a handler may run late.
+// State that the handler reads. The descriptor is made once and never closed: a handler may run
+// late.
 std::atomic<bool> taken{false};
 std::atomic<int> event{-1};
 std::atomic<bool> noticed{false};  // a SIGTERM was taken as a notice
-std::atomic<pid_t> owner{0};       // 0: SIGTERM does what it did before
+std::atomic<pid_t> owner{0};       // 0: SIGTERM acts as it did before
 struct sigaction before = {};
 
 bool ByDefault() { return (before.sa_flags & SA_SIGINFO) == 0 && before.sa_handler == SIG_DFL; }
@@ -42,7 +43,7 @@ void EndByDefault(int signal) {
 
 void OnTerm(int signal, siginfo_t* info, void* context) {
   const int error = errno;
-  // A forked child has none of our threads.
+  // A forked child has no thread of Rewire.
   if (owner.load() == getpid()) {
     const uint64_t one = 1;
     [[maybe_unused]] const ssize_t n = write(event.load(), &one, sizeof one);
@@ -111,8 +112,8 @@ void ReclaimWatch::Run() {
     poll(&p, 1, 60000);
     uint64_t count = 0;
     if (read(event.load(), &count, sizeof count) != ssize_t{sizeof count} || stop_) continue;
-    // A program's own handler has been called already, and a signal that it ignores is ignored.
-    noticed = true;  // before it is passed on: the answer may come at once
+    // The program's own handler has been called already, and an ignored signal stays ignored.
+    noticed = true;  // set before the call, because Reconsider() may come at once
     if (!notice_() && ByDefault()) EndByDefault(SIGTERM);
   }
 }

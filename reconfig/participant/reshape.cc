@@ -1,4 +1,4 @@
-// One transition's state, streamed; see reshape.h.
+// Prepares and streams the state of one transition; see reshape.h.
 #include "reconfig/participant/reshape.h"
 
 #include <pthread.h>
@@ -15,12 +15,12 @@
 namespace rewire {
 namespace {
 
-// Of a wait that the leader ends, by a decision or by ending the transition.
+// The limit of a wait that the leader ends by a decision or by ending the transition.
 constexpr Duration kLongest = seconds(3600);
-// For all that a member on this node shares: one that does not answer sends bytes.
+// The limit for sharing memory with one source on this node. A source that exceeds it sends bytes.
 constexpr Duration kShare = seconds(5);
 
-// Where an element lies, or would, in a part that reaches so far.
+// Returns the address of an element in the old part, or its address if the part reached that far.
 StatePlace PlaceOf(const PlacedTensor& tensor, uint64_t element) {
   StatePlace place = tensor.place;
   place.data += (static_cast<int64_t>(element) - static_cast<int64_t>(tensor.part.begin)) *
@@ -93,8 +93,8 @@ void Reshape::Run() {
   pthread_setname_np(pthread_self(), "rewire-stream");
   const bool loss = request_.kind == TransitionKind::kLoss;
   absl::StatusOr<uint64_t> hash = absl::UnknownError("");
-  // To prepare has time; the stream itself has to be through when the step ends, and no priority
-  // can be raised again.
+  // Preparation has time, but the stream must be complete when the step ends. A thread cannot raise
+  // its priority again, so preparation runs on its own thread.
   std::thread prepare([&] {
     pthread_setname_np(pthread_self(), "rewire-prepare");
     setpriority(PRIO_PROCESS, 0, 10);
@@ -119,7 +119,7 @@ void Reshape::Run() {
       step = step_;
     }
     absl::Status status = loss ? StreamRestore() : StreamChange(step);
-    // A failed stream must not go on writing: the answer may end the transition at once.
+    // A failed stream must stop writing, because the answer may end the transition at once.
     if (!status.ok()) context_.transport->Close(key_);
     if (!Cancelled()) context_.streamed(std::move(status), bytes_in(), bytes_out());
   }
@@ -268,7 +268,7 @@ absl::Status Reshape::Resolve(const Plan& plan) {
     }
     absl::StatusOr<StatePlace> source = SourceOf(copy);
     if (!source.ok()) return source.status();
-    if (copy.local() && source->data == place.data) continue;  // it stays where it is
+    if (copy.local() && source->data == place.data) continue;  // the part stays at its address
     Outgoing out;
     out.tensor = copy.tensor;
     out.begin = begin;
@@ -292,11 +292,11 @@ absl::Status Reshape::OpenStream() {
     if (cancelled_) return absl::CancelledError("the transition was abandoned");
     intake_ = std::make_unique<Intake>(incoming_, &notes_, std::move(names));
   }
-  // Both worlds: those that leave send too, and joiners send notes.
+  // Members of both worlds: leaving members also send, and joiners send notes.
   std::vector<WorldMember> senders = request_.from.members;
   senders.insert(senders.end(), request_.to.members.begin(), request_.to.members.end());
   context_.transport->Open(key_, std::move(senders), intake_.get());
-  // Cancel() may have closed it just before.
+  // Cancel() may have closed the stream before Open().
   if (Cancelled()) {
     context_.transport->Close(key_);
     return absl::CancelledError("the transition was abandoned");
@@ -305,7 +305,7 @@ absl::Status Reshape::OpenStream() {
 }
 
 void Reshape::PublishOffer() {
-  // Without tensors, too: nobody waits for it then.
+  // An offer without tensors is also published, so that no target waits for an offer.
   const bool shares = context_.peer_copy && !state_.joining;
   for (uint32_t t = 0; t < state_.tensors.size() && shares; ++t) {
     const PlacedTensor& tensor = state_.tensors[t];
@@ -366,7 +366,7 @@ absl::Status Reshape::SharePeers() {
         outflow_->SendNote(source, NoteKind::kPull, EncodeTensors(tensors), deadline);
     if (!s.ok()) return s;
   }
-  // The sources know it before this member says that it is prepared.
+  // The sources must have the notes before this member reports that it is prepared.
   return outflow_->WaitPlaced(deadline);
 }
 

@@ -1,9 +1,10 @@
-// The state's side of one transition: makes the plan, allocates, streams, checks. A thread of its
-// own ("rewire-stream") does it, so that the member's thread never waits; what comes before the
-// stream is done by another of low priority ("rewire-prepare"), for which it waits.
+// Moves the state of one transition: makes the plan, allocates memory, streams and checks. One
+// thread ("rewire-stream") does this, so that the member's thread never waits. A second thread of
+// low priority ("rewire-prepare") does the work before the stream while the first waits for it.
 //
-// Made, told and let go by the member's thread; Adopt side (Take...) by the program's thread while
-// it stands at the boundary. Events come from the job's own thread.
+// The member's thread makes, commands and releases a Reshape. The program's thread takes the
+// results while it stands at the boundary. `planned` and `streamed` are called from the stream
+// thread.
 #pragma once
 
 #include <atomic>
@@ -26,7 +27,7 @@
 
 namespace rewire {
 
-// A new part of a tensor. Only tensors whose part changes have one.
+// A new part of a tensor. Only a tensor whose part changes has a NewPart.
 struct NewPart {
   uint32_t tensor = 0;
   Box box;
@@ -35,8 +36,8 @@ struct NewPart {
 
 struct ReshapeContext {
   MemberId self = 0;
-  // The program has registered all it will (it is in its first update): the state as it is then.
-  // Nothing: not yet.
+  // The registered state after the program has registered everything, in its first update.
+  // wait_state returns nullopt before that.
   struct State {
     bool joining = false;
     std::vector<PlacedTensor> tensors;
@@ -48,15 +49,17 @@ struct ReshapeContext {
   const Snapshotter* snapshots = nullptr;
   Duration boundary = seconds(30);
   Duration build = seconds(60);
-  // Before the plan is made: everybody registered the same tensors, or which one differs.
+  // Called before the plan is made. Fails, naming the tensor, when members have registered
+  // different tensors.
   std::function<absl::Status()> check_shapes;
   // REWIRE_PEER_COPY: whether device memory is copied directly inside a node.
   bool peer_copy = true;
-  // Where this member's tensors lie (EncodePeerOffer), for others to ask.
+  // Publishes the places of this member's tensors (EncodePeerOffer) for other members.
   std::function<void(const std::string& offer)> publish_offer;
-  // What `source` published last; "": nothing yet. Not ok: it cannot be asked.
+  // Returns the last offer of `source`; empty: not published yet. Fails when `source` does not
+  // answer.
   std::function<absl::StatusOr<std::string>(const WorldMember& source)> ask_offer;
-  // False: not yet.
+  // Waits until the state has this version. Returns false at the deadline.
   std::function<bool(uint64_t version, Time deadline)> wait_version;
   std::function<void(absl::StatusOr<uint64_t> plan_hash)> planned;
   std::function<void(absl::Status status, uint64_t bytes_in, uint64_t bytes_out)> streamed;
@@ -65,21 +68,21 @@ struct ReshapeContext {
 class Reshape {
  public:
   Reshape(ReshapeContext context, MakePlan request);
-  ~Reshape();  // joins
+  ~Reshape();  // joins the stream thread
 
   void Start(uint64_t step);
   void Finish();
   void Restore(uint64_t version, RestoreSources sources);
-  // The epoch will not come, or has come: when it returns the state is neither read nor written any
-  // more.
+  // Ends the transition's access to the state, whether or not its epoch was committed. After the
+  // return the state is neither read nor written.
   void Cancel();
   [[nodiscard]] bool finished() const { return finished_.load(); }
 
   [[nodiscard]] Epoch epoch() const { return request_.epoch; }
-  // After finished(), or once streamed() has said ok: what was allocated.
+  // The allocated parts. Valid after finished(), or once streamed() has reported ok.
   [[nodiscard]] const std::vector<NewPart>& parts() const { return parts_; }
   [[nodiscard]] uint64_t restored_version() const { return version_; }
-  // For the snapshots of the new world.
+  // Takes the memory for the snapshots of the new world.
   [[nodiscard]] SnapshotSlots::Memory TakeSnapshotMemory() { return std::move(snapshot_memory_); }
   [[nodiscard]] uint64_t bytes_in() const {
     return pull_->bytes() + (intake_ == nullptr ? 0 : intake_->bytes());
@@ -90,22 +93,23 @@ class Reshape {
   void Run();
   absl::StatusOr<uint64_t> MakeThePlan();
   absl::Status Allocate();
-  // Whether the program has, or makes, room for the new part where the old one lies.
+  // Returns whether the program has, or makes, room for the new part at the address of the old
+  // part.
   bool InPlace(uint32_t tensor, const Box& box) const;
   void ReserveSnapshots();
-  // Has fresh memory be there before the stream comes.
+  // Writes new memory before the stream comes, so that its pages exist.
   absl::Status Touch(const StatePlace& place, uint64_t bytes);
-  // What a part that stays in place reaches over and did not.
+  // Touches the elements of `box` outside the present part, for a part that stays in place.
   absl::Status TouchAround(const PlacedTensor& now, const Box& box);
-  // Turns the plan into what comes and what goes.
+  // Turns the plan into incoming_ and outgoing_.
   absl::Status Resolve(const Plan& plan);
   absl::Status OpenStream();
-  // Tells members on this node where this member's state lies, and maps what comes from them.
+  // Maps the memory that sources on this node offer, and tells them which tensors this member
+  // copies itself.
   absl::Status SharePeers();
   void PublishOffer();
   PeerOffer OfferOf(const WorldMember& source);
-  // Splits what the targets copy themselves from what is sent to them.
-  // Moves what targets copy by themselves from outgoing_ to pulled_.
+  // Moves from outgoing_ to pulled_ the copies that targets make themselves.
   absl::Status ServePulls();
   absl::Status TellReady(uint64_t step, Time deadline);
   absl::Status TellContents(NoteKind kind, Time deadline);
@@ -113,7 +117,7 @@ class Reshape {
   absl::Status StreamChange(uint64_t step);
   absl::Status StreamRestore();
   absl::Status FinishWire(Duration within);
-  // False when cancelled.
+  // Returns false when cancelled.
   bool WaitFor(const bool* flag);
   [[nodiscard]] bool Cancelled();
   std::vector<Outgoing> Select(bool constant) const;
@@ -125,11 +129,11 @@ class Reshape {
   ReshapeContext::State state_;
   std::vector<TensorShape> shapes_;
   std::vector<NewPart> parts_;
-  std::vector<StatePlace> targets_;  // where this member's part of each tensor will lie
+  std::vector<StatePlace> targets_;  // the address of this member's new part of each tensor
   SnapshotSlots::Memory snapshot_memory_;
   std::vector<Incoming> incoming_;
   std::vector<Outgoing> outgoing_;
-  std::map<MemberId, std::vector<Outgoing>> pulled_;  // by target: copied by it
+  std::map<MemberId, std::vector<Outgoing>> pulled_;  // by target, which copies these itself
   std::atomic<uint64_t> bytes_pulled_{0};
   StreamNotes notes_;
   std::unique_ptr<Intake> intake_;

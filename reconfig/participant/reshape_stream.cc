@@ -1,5 +1,5 @@
-// One transition's state on its way: what is sent, fetched and checked, in the order of the step;
-// see reshape.h. Of the stream's thread.
+// Streams one transition's state: sends, fetches and checks in the order of the step; see
+// reshape.h. Owned by the stream thread.
 #include <algorithm>
 
 #include "reconfig/base/bytes.h"
@@ -9,7 +9,7 @@
 namespace rewire {
 namespace {
 
-// Of a wait that the leader ends, by a decision or by ending the transition.
+// The limit of a wait that the leader ends by a decision or by ending the transition.
 constexpr Duration kLongest = seconds(3600);
 
 double Milliseconds(Duration d) { return static_cast<double>(ToNanoseconds(d)) / 1e6; }
@@ -85,9 +85,9 @@ absl::Status Reshape::StreamChange(uint64_t step) {
       if (Cancelled()) return absl::CancelledError("the transition was abandoned");
     }
   }
-  // The update before the boundary has returned: constant state stays as it is from here on.
+  // The update before the boundary has returned: constant state does not change from here on.
   const Time begin = Now();
-  // A joiner stands from the start: how long the others' steps take is the leader's to judge.
+  // A joiner stands from the start; the leader judges the duration of the others' steps.
   const Duration patience = state_.joining ? kLongest : context_.boundary;
   const Time deadline = begin + patience;
   absl::Status status = ServePulls();
@@ -98,7 +98,7 @@ absl::Status Reshape::StreamChange(uint64_t step) {
   if (!WaitFor(&finish_)) return absl::CancelledError("the transition was abandoned");
   const Time finish = Now();
   if (!status.ok()) return status;
-  // First what others wait for.
+  // The data that other members wait for goes first.
   status = TellContents(NoteKind::kLate, Now() + patience);
   if (status.ok()) status = outflow_->Send(Select(false), step, false, Now() + patience);
   if (status.ok()) status = TellContents(NoteKind::kContents, Now() + patience);

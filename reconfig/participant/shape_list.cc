@@ -1,4 +1,4 @@
-// The bytes of the list; see shape_list.h.
+// Encodes and decodes the list of registered tensors; see shape_list.h.
 #include "reconfig/participant/shape_list.h"
 
 #include "absl/strings/str_cat.h"

@@ -1,5 +1,5 @@
-// The registered tensors as one member tells them to another, which must have registered the same.
-// Pure; thread-compatible. Decoding takes any bytes. docs/stream.md has the bytes.
+// Encodes the registered tensors for a comparison between members, which must have registered the
+// same tensors. Pure and thread-safe. Decoding accepts any bytes. docs/stream.md has the format.
 #pragma once
 
 #include <span>

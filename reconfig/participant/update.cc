@@ -1,5 +1,5 @@
-// The C interface's update boundary: the fast path, and what follows when something is pending. The
-// program's thread.
+// The C interface's update boundary: the fast path, and the slow path for a pending change. Owned
+// by the program's thread.
 #include "absl/strings/str_cat.h"
 #include "reconfig/participant/arguments.h"
 #include "reconfig/participant/context.h"

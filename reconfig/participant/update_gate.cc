@@ -15,7 +15,7 @@ void UpdateGate::Recompute() {
 UpdateGate::Stop UpdateGate::AfterStop() {
   MutexLock lock(&mutex_);
   const uint64_t n = version_.load();
-  // Under the lock: a pledge that is being made sees this as not begun.
+  // Stored under the lock, so that a pledge under way sees that the update has not begun.
   begun_.store(n);
   if (finished_) return Stop::kFinished;
   if (joining_ || broken_ || n >= pledged_) return Stop::kStand;

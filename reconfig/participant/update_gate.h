@@ -1,9 +1,9 @@
-// Where the program's thread and Rewire meet: the update boundary.
+// The gate between the program's thread and Rewire at the update boundary.
 //
-// The program's thread passes here before and after every update; with nothing pending that is one
-// store and one load before, one store and one load after. Rewire's own thread makes it stop. A
-// pledge for step n and the begin of update n are ordered by a store and a load on either side
-// (sequentially consistent): at least one of both sees the other.
+// The program's thread passes the gate before and after every update. Without anything pending,
+// each pass costs one store and one load. Rewire's own thread can stop the program here. A pledge
+// for step n and the begin of update n are ordered by a store and a load on each side (sequentially
+// consistent): at least one side sees the other.
 #pragma once
 
 #include <atomic>
@@ -21,59 +21,62 @@ namespace rewire {
 class UpdateGate {
  public:
   enum class Stop : uint8_t {
-    kNone,      // go on
-    kStand,     // a pledged step, a loss, or joining: stand still
-    kFinished,  // the process is not part of the job any more
+    kNone,      // continue
+    kStand,     // a pledged step, a loss, or joining: wait in Stand()
+    kFinished,  // the process is no longer part of the job
   };
 
   // ---- the program's thread -------------------------------------------------------------------
-  // Update number version() is about to begin. False: ask AfterStop() first.
+  // Begins update number version(). When it returns false, call AfterStop() first.
   bool Begin() {
     const uint64_t n = version_.load(std::memory_order_relaxed);
     begun_.store(n + 1, std::memory_order_seq_cst);
     return n < stop_at_.load(std::memory_order_seq_cst);
   }
-  // After Begin() gave false, as often as needed: kNone means that the update has begun.
+  // Call after Begin() has returned false, as often as needed. kNone: the update has begun.
   Stop AfterStop();
-  // The update was applied. True: somebody wants to know (snapshots, a stream that waits).
+  // Records that the update was applied. Returns true when snapshots or a stream wait for the
+  // version.
   bool End() {
     version_.store(begun_.load(std::memory_order_relaxed), std::memory_order_seq_cst);
     return notify_.load(std::memory_order_seq_cst);
   }
   void NotifyVersion();
-  // The update's function failed: begun, and not applied.
+  // Records that the update's function failed: the update has begun and was not applied.
   void Failed() { failed_.store(true); }
-  // Before Rewire is told that the program stands.
+  // Call before the program's stand is reported to Rewire.
   void PrepareStand();
-  // Stands until Rewire says how to go on. Nothing when finished, or after `longest`, in which a
-  // time that the process did not run does not count.
+  // Waits until Rewire says how to continue. Returns nullopt when finished, or after `longest`;
+  // time in which the process did not run does not count.
   std::optional<ResumeKind> Stand(Duration longest);
-  // The state in place is of this version (a joiner, or after a restore), and whole.
+  // Sets the version of the state in place, which is whole (for a joiner, or after a restore).
   void SetVersion(uint64_t version);
 
   // ---- Rewire's threads -----------------------------------------------------------------------
-  // The program will not begin update `step` before Release or Resume; false: it has begun already.
+  // Stops the program before update `step` until Release, or Resume with another kind than
+  // kContinue. Returns false when that update has begun already.
   bool Pledge(uint64_t step);
   void Release();
   void SetJoining();
   void SetBroken();
-  // Every update takes the slow way, so that it waits for its snapshot.
+  // Sends every update along the slow path, so that it waits for its snapshot.
   void SetAttention(bool on);
-  // Somebody wants to know of every applied update: a stream that waits for a version, snapshots.
+  // Reports every applied update to a stream that waits for a version. SetSnapshots does the same
+  // for snapshots.
   void SetNotify(bool on);
   void SetSnapshots(bool on);
   bool WaitVersion(uint64_t version, Time deadline);
   void Resume(ResumeKind kind);
   void Finish(const std::string& reason);
 
-  // ---- anybody --------------------------------------------------------------------------------
+  // ---- any thread -----------------------------------------------------------------------------
   [[nodiscard]] uint64_t version() const { return version_.load(); }
   [[nodiscard]] uint64_t begun() const { return begun_.load(); }
   [[nodiscard]] bool whole() const { return begun_.load() == version_.load() && !failed_.load(); }
   [[nodiscard]] bool broken() const;
   [[nodiscard]] bool finished() const;
   [[nodiscard]] std::string reason() const;
-  // True once broken or finished; false after `longest`, as in Stand().
+  // Returns true once broken or finished; false after `longest`, as in Stand().
   bool WaitBroken(Duration longest);
 
  private:

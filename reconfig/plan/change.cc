@@ -1,4 +1,4 @@
-// Which members hold what at a planned change; see plan.h. Pure.
+// Lists the holdings of all members at a planned change; see plan.h. Pure.
 #include "reconfig/plan/needs.h"
 #include "reconfig/plan/plan.h"
 

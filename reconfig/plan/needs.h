@@ -1,5 +1,5 @@
-// What a world's members must have, and a plan that is checked against it. Of change.cc and
-// restore.cc alone. Pure.
+// The needs of a world's members, and a plan that is checked against them. For change.cc and
+// restore.cc only. Pure.
 #pragma once
 
 #include <vector>

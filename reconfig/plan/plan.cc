@@ -1,4 +1,4 @@
-// The assignment of sources; see plan.h. Pure.
+// Assigns and checks sources; see plan.h. Pure.
 #include "reconfig/plan/plan.h"
 
 #include <algorithm>
@@ -11,8 +11,8 @@
 namespace rewire {
 namespace {
 
-// A box for which one sender is chosen: small enough that big tensors spread over all who have
-// them.
+// The bytes for which one sender is chosen: few enough that a large tensor spreads over all its
+// holders.
 constexpr uint64_t kGrainBytes = 8 << 20;
 
 std::string Elements(const TensorShape& tensor, const Box& box) {
@@ -25,7 +25,8 @@ struct Shelf {
   std::map<MemberId, std::vector<Holding>> of;
 };
 
-// The holding of `member` that has element `at`; otherwise *next is where its next one begins.
+// Returns the holding of `member` that has element `at`. Otherwise lowers *next to the begin of the
+// member's next holding.
 const Holding* SelfAt(const Shelf& shelf, MemberId member, uint64_t at, uint64_t* next) {
   const auto own = shelf.of.find(member);
   if (own == shelf.of.end()) return nullptr;
@@ -77,7 +78,7 @@ absl::StatusOr<Plan> AssignSources(std::span<const TensorShape> tensors,
       }
       const Box box{at, std::min(limit, best->box.end)};
       if (best->member != need.member) load[best->member] += box.size() * tensor.element_bytes;
-      // Neighbouring grains of one sender are one copy.
+      // Adjacent grains of one sender become one copy.
       if (!plan.copies.empty() && plan.copies.back().tensor == need.tensor &&
           plan.copies.back().target == need.member && plan.copies.back().box.end == at &&
           plan.copies.back().source == best->member && plan.copies.back().origin == best->origin) {

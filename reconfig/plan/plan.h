@@ -1,8 +1,9 @@
-// What must move from one layout to another: box copies, without addresses.
+// Computes which boxes must move from one layout to another: box copies, without addresses.
 //
-// Pure and deterministic: every member derives the same plan from the same input, and PlanHash()
-// says so. Every element of every target has exactly one source: the member itself where it has the
-// element (no byte moves), else the sender with the least to send so far, ties to the lowest slot.
+// Pure and deterministic: every member derives the same plan from the same input, which PlanHash()
+// confirms. Every element of every target has exactly one source. A member that has the element is
+// its own source, so that no byte moves. Otherwise the sender with the least bytes so far is the
+// source, with ties to the lowest slot.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +17,11 @@
 
 namespace rewire {
 
-// Where a member has bytes that may be read.
+// The kind of memory from which a member provides bytes.
 enum class Origin : uint8_t {
   kLive = 0,           // the part in place
-  kOwnSnapshot = 1,    // its own copy of what its slot snapshots
-  kBuddySnapshot = 2,  // its copy of what the previous slot snapshots
+  kOwnSnapshot = 1,    // the member's copy of its own slot's part
+  kBuddySnapshot = 2,  // the member's copy of the previous slot's part
 };
 
 struct Holding {
@@ -31,7 +32,7 @@ struct Holding {
   bool operator==(const Holding&) const = default;
 };
 
-// `member` must have `box` of a tensor.
+// States that `member` must have `box` of a tensor.
 struct Need {
   MemberId member = 0;
   uint32_t tensor = 0;
@@ -53,36 +54,37 @@ struct Plan {
   [[nodiscard]] uint64_t BytesOnWire(std::span<const TensorShape> tensors) const;
 };
 
-// Assigns a source to every element of every need. Fails, naming tensor and elements, where nobody
-// holds an element. The order of holdings is the order of preference among equals.
+// Assigns a source to every element of every need. Fails, naming tensor and elements, when no
+// member holds an element. Among equal sources the first holding wins.
 absl::StatusOr<Plan> AssignSources(std::span<const TensorShape> tensors,
                                    std::span<const Holding> holdings, std::span<const Need> needs);
 
-// A planned change of members: everyone in `from` has its part in place.
+// Plans a change of members, in which every member of `from` has its part in place.
 absl::StatusOr<Plan> PlanChange(std::span<const TensorShape> tensors, const World& from,
                                 const World& to);
 
-// What a slot snapshots of a tensor (reconfig/snapshot): its shard of every constant tensor, also
-// of a replicated one, whose pieces together make one copy; its part of a volatile sharded one.
-// Volatile replicated tensors are kept whole by everyone, transient ones by nobody.
+// Returns the box of a tensor that a slot copies (reconfig/snapshot): its shard of every constant
+// tensor, also of a replicated one, whose pieces together make one copy; and its part of a volatile
+// sharded tensor. Every member copies the whole of a volatile replicated tensor, and none copies a
+// transient tensor.
 Box SnapshotPart(const TensorShape& tensor, uint32_t slots, uint32_t slot);
-// Whether constant tensors are copied: only where something exists once. Elsewhere every member has
-// all of them.
+// Returns whether constant tensors are copied: only when some tensor is sharded. Otherwise every
+// member has all of them.
 bool CopiesPieces(std::span<const TensorShape> tensors);
-// The same for the leader, which knows no tensors.
+// Summarises the same facts for the leader, which does not know the tensors.
 StateLayout LayoutOf(std::span<const TensorShape> tensors, uint32_t slots);
 
-// After a loss: the state of `from` at the version of `sources`, for the members of `to`. Volatile
-// tensors come from copies alone: the step that was interrupted has changed them in place.
+// Plans the restore of `from` after a loss, at the version of `sources`, for the members of `to`.
+// Volatile tensors come from copies only, because the interrupted step has changed them in place.
 absl::StatusOr<Plan> PlanRestore(std::span<const TensorShape> tensors, const World& from,
                                  const World& to, const RestoreSources& sources);
 
-// Every need covered exactly once, every copy inside a holding of its source. For tests and, before
-// a byte moves, for every plan.
+// Checks that every need is covered exactly once and every copy is inside a holding of its source.
+// Every plan is checked before a byte moves.
 absl::Status CheckPlan(std::span<const TensorShape> tensors, std::span<const Holding> holdings,
                        std::span<const Need> needs, const Plan& plan);
 
-// Equal on all members when tensors, worlds and plan are.
+// Returns a hash that is equal on all members when tensors, worlds and plan are equal.
 uint64_t PlanHash(std::span<const TensorShape> tensors, const World& from, const World& to,
                   const Plan& plan);
 

@@ -1,4 +1,4 @@
-// Which copies of the state there are, and which members hold what after a loss; see plan.h. Pure.
+// Lists the copies of the state and the holdings of all members after a loss; see plan.h. Pure.
 #include <algorithm>
 
 #include "reconfig/plan/needs.h"

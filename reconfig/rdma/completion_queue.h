@@ -1,4 +1,4 @@
-// A completion queue. Of the owner thread of the queue pairs on it.
+// A completion queue. Owned by the thread that owns the queue pairs on it.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +16,10 @@ class CompletionQueue {
   CompletionQueue& operator=(const CompletionQueue&) = delete;
   virtual ~CompletionQueue() = default;
 
-  // Names this queue in DeviceEvent::queue; unique in the device.
+  // Identifies this queue in DeviceEvent::queue; unique in the device.
   [[nodiscard]] virtual uint32_t id() const = 0;
-  // Takes up to `out.size()` completions and says how many. Never blocks. Completions of one queue
-  // pair's send queue come in the order of posting, those of its receive queue likewise.
+  // Takes up to `out.size()` completions and returns their number. Never blocks. Completions of one
+  // queue pair's send queue come in the order of posting, and so do those of its receive queue.
   [[nodiscard]] virtual absl::StatusOr<size_t> Poll(std::span<Completion> out) = 0;
 };
 

@@ -9,7 +9,7 @@
 namespace rewire::rdma {
 
 absl::Status CallError(std::string_view call, std::string_view device, int error) {
-  // Unlike Abseil: the devices' drivers say ENOSYS as well as EOPNOTSUPP for what they do not know.
+  // Unlike Abseil: drivers return ENOSYS as well as EOPNOTSUPP for unsupported calls.
   const absl::StatusCode code = error == EOPNOTSUPP || error == ENOSYS
                                     ? absl::StatusCode::kUnimplemented
                                 : error == ENOMEM ? absl::StatusCode::kResourceExhausted

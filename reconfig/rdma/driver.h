@@ -1,7 +1,7 @@
 // The RDMA devices of this machine, for the net plugin and the state stream. Two implementations
-// pass one contract suite: the verbs library (verbs_driver.h) and the tests' fake. Everything here
-// may be called from any thread, except where it says otherwise. What is made keeps alive what it
-// was made from: a queue pair its completion queues, these and memory their device.
+// pass one contract suite: the verbs library (verbs_driver.h) and the tests' fake. Thread-safe,
+// unless a comment says otherwise. Objects keep their parents alive: a queue pair its completion
+// queues; completion queues, queue pairs and memory regions their device.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@
 
 namespace rewire::rdma {
 
-// Registered memory. Deregistered when it goes: from then on the device touches it no more, neither
-// for this side nor for a peer that still has the rkey.
+// Registered memory; the destructor deregisters it. From then on the device does not access the
+// memory, neither for this side nor for a peer that still has the rkey.
 class MemoryRegion {
  public:
   MemoryRegion() = default;
@@ -28,7 +28,7 @@ class MemoryRegion {
 
   [[nodiscard]] virtual uint32_t lkey() const = 0;
   [[nodiscard]] virtual uint32_t rkey() const = 0;
-  // The same with the reason when it fails, for a fence that must not be assumed. Once.
+  // Deregisters and returns the error, for a fence that must be certain. Call at most once.
   [[nodiscard]] virtual absl::Status Deregister() = 0;
 };
 
@@ -45,12 +45,12 @@ enum class DeviceEventKind : uint8_t {
 
 struct DeviceEvent {
   DeviceEventKind kind = DeviceEventKind::kOther;
-  uint8_t port = 0;       // of port events
+  uint8_t port = 0;       // for port events
   uint32_t queue = 0;     // a queue pair's number or a completion queue's id
-  std::string_view text;  // what the library calls it
+  std::string_view text;  // the library's name of the event
 };
 
-// An open device with one protection domain: keys of one Device are worth nothing in another.
+// An open device with one protection domain: keys of one Device are invalid in another Device.
 class Device {
  public:
   Device() = default;
@@ -58,9 +58,9 @@ class Device {
   Device& operator=(const Device&) = delete;
   virtual ~Device() = default;
 
-  // As it was when the device was opened.
+  // The state when the device was opened.
   [[nodiscard]] virtual const DeviceInfo& info() const = 0;
-  // As it is now.
+  // The current state.
   [[nodiscard]] virtual absl::StatusOr<PortInfo> QueryPort(uint8_t port) = 0;
 
   [[nodiscard]] virtual absl::StatusOr<std::shared_ptr<CompletionQueue>> CreateCompletionQueue(
@@ -70,14 +70,14 @@ class Device {
   [[nodiscard]] virtual absl::StatusOr<std::unique_ptr<MemoryRegion>> Register(void* address,
                                                                                size_t bytes,
                                                                                Access access) = 0;
-  // Memory of another device behind a dmabuf descriptor, of which the caller stays the owner:
-  // remote sides address its `offset` as `address`. Unimplemented where the library has it not.
+  // Registers another device's memory by a dmabuf descriptor, which the caller continues to own.
+  // Remote sides address its `offset` as `address`. Unimplemented if the library lacks support.
   [[nodiscard]] virtual absl::StatusOr<std::unique_ptr<MemoryRegion>> RegisterDmabuf(
       int fd, uint64_t offset, size_t bytes, uint64_t address, Access access) = 0;
 
-  // Readable when ReadEvent has something. Of this object; one thread reads events.
+  // Readable when ReadEvent has an event. Owned by this object; only one thread reads events.
   [[nodiscard]] virtual int event_fd() const = 0;
-  // Never blocks; nothing when no event waits.
+  // Never blocks; returns nothing if no event waits.
   [[nodiscard]] virtual absl::StatusOr<std::optional<DeviceEvent>> ReadEvent() = 0;
 };
 
@@ -88,12 +88,12 @@ class Driver {
   Driver& operator=(const Driver&) = delete;
   virtual ~Driver() = default;
 
-  // What can be opened, in the library's order. NotFound when there is nothing.
+  // Lists the devices that can be opened, in the library's order. NotFound if there is none.
   [[nodiscard]] virtual absl::StatusOr<std::vector<DeviceInfo>> Devices() = 0;
   [[nodiscard]] virtual absl::StatusOr<std::shared_ptr<Device>> Open(std::string_view name) = 0;
 };
 
-// "ibv_create_qp on mlx5_0: Cannot allocate memory", with the code that goes with the number.
+// "ibv_create_qp on mlx5_0: Cannot allocate memory", with the status code for the error number.
 [[nodiscard]] absl::Status CallError(std::string_view call, std::string_view device, int error);
 
 }  // namespace rewire::rdma

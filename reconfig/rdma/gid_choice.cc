@@ -19,7 +19,7 @@ bool CanTalk(const GidEntry& mine, const GidEntry& peer) {
          mine.gid.IsLinkLocal() == peer.gid.IsLinkLocal();
 }
 
-// Greater is better.
+// Returns the rank of a row; greater is better.
 auto Worth(const GidEntry& entry, const GidWish& wish) {
   const bool kept =
       wish.previous && wish.previous->gid == entry.gid && wish.previous->type == entry.type;

@@ -1,4 +1,4 @@
-// Which of a port's GIDs a queue pair uses. Pure; any thread.
+// Chooses the port's GID that a queue pair uses. Pure; thread-safe.
 #pragma once
 
 #include <optional>
@@ -10,20 +10,20 @@
 namespace rewire::rdma {
 
 struct GidWish {
-  // What the peer has chosen: only a row that can talk to it will do (same type, same family,
-  // link-local with link-local), and the one that shares the longest prefix with it is the best.
+  // The peer's choice. Only a row that can reach the peer qualifies (same type, same family,
+  // link-local with link-local); among those, the longest common prefix wins.
   std::optional<GidEntry> peer;
-  // Only rows of this network interface; 0: of any.
+  // Only rows of this network interface; 0: any interface.
   uint32_t interface = 0;
-  // What this side used before the table changed: kept, at its new index, as long as it is there,
-  // because the peer knows it.
+  // This side's choice before the table changed. The choice is kept, at its new index, while the
+  // table has it, because the peer knows it.
   std::optional<GidEntry> previous;
 };
 
-// RoCE: v2 before v1; within a type IPv4, then other IPv6, then link-local; the lowest index last.
-// InfiniBand: the first row. Nothing when no row will do. Indexes change when a link flaps or an
-// address comes or goes: after every kGidChange and kPortActive the table is read and chosen from
-// again.
+// RoCE: v2 before v1; within a type IPv4, then other IPv6, then link-local; ties: the lowest index.
+// InfiniBand: the first row. Returns nothing if no row qualifies. Indexes change with link flaps
+// and new or removed addresses: read the table and choose again after every kGidChange and
+// kPortActive.
 [[nodiscard]] std::optional<GidEntry> ChooseGid(std::span<const GidEntry> table, LinkLayer link,
                                                 const GidWish& wish);
 

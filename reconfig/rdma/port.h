@@ -1,4 +1,4 @@
-// What an RDMA device and its ports are. Plain values, for everybody, on any thread.
+// Descriptions of an RDMA device and its ports, for all users. Thread-compatible values.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct PortInfo {
   PortState state = PortState::kDown;
   LinkLayer link_layer = LinkLayer::kUnknown;
   uint32_t active_mtu = 0;  // bytes
-  uint32_t speed_mbps = 0;  // width times speed, 0 when the device says neither
+  uint32_t speed_mbps = 0;  // width times speed, 0 if the device reports neither
   uint16_t lid = 0;         // InfiniBand's address on the subnet
   std::vector<GidEntry> gids;
   std::vector<uint16_t> pkeys;  // by index
@@ -25,7 +25,7 @@ struct PortInfo {
 
 struct DeviceInfo {
   std::string name;
-  std::string pci_path;  // resolved in sysfs; empty for a device made of software
+  std::string pci_path;  // resolved in sysfs; empty for a software device
   uint64_t guid = 0;
   uint32_t max_queue_pairs = 0;
   uint32_t max_work_requests = 0;  // of one queue
@@ -35,8 +35,8 @@ struct DeviceInfo {
   std::vector<PortInfo> ports;
 };
 
-// The speed of a link from the codes of the verbs' port attributes (IBTA PortInfo: LinkWidthActive,
-// LinkSpeedActive), in Mbit/s. 0 for a code nobody has defined.
+// Computes a link's speed in Mbit/s from the codes of the verbs' port attributes (IBTA PortInfo:
+// LinkWidthActive, LinkSpeedActive). Returns 0 for an undefined code.
 [[nodiscard]] uint32_t LinkSpeedMbps(uint8_t width_code, uint32_t speed_code);
 
 }  // namespace rewire::rdma

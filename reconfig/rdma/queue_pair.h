@@ -1,5 +1,5 @@
-// A reliable connected queue pair. One owner thread per endpoint: a queue pair, the completion
-// queues it uses and every other queue pair on them are called from one thread at a time.
+// A reliable connected queue pair. Thread-compatible: one thread at a time may call a queue pair,
+// its completion queues and the other queue pairs on these.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,13 @@
 
 namespace rewire::rdma {
 
-// What remote sides (and the device, kLocalWrite) may do; of memory, and of a queue pair.
+// The accesses that memory or a queue pair grants to remote sides (local_write: to the device).
 struct Access {
   bool local_write = false;
   bool remote_write = false;
   bool remote_read = false;
-  // Memory only: the device may reorder its writes on the PCI bus. Without effect where the library
-  // or the device does not know it.
+  // Memory only: the device may reorder its writes on the PCI bus. No effect if the library or the
+  // device does not support it.
   bool relaxed_ordering = false;
 };
 
@@ -41,17 +41,17 @@ struct InitAttributes {
 };
 
 struct ReceiveAttributes {
-  uint32_t mtu = 1024;  // bytes: 256, 512, 1024, 2048 or 4096; at most both ports' active one
+  uint32_t mtu = 1024;  // bytes: 256, 512, 1024, 2048 or 4096; at most the active MTU of both ports
   uint32_t peer_number = 0;
   uint32_t first_psn = 0;  // 24 bits; the peer's SendAttributes::first_psn
-  // The peer: its GID with the index of ours (always on Ethernet), or its LID alone.
+  // The peer: its GID with the local GID's index (always on Ethernet), or its LID alone.
   std::optional<Gid> peer_gid;
   uint8_t gid_index = 0;
   uint16_t peer_lid = 0;
   uint8_t service_level = 0;
   uint8_t traffic_class = 0;
   uint8_t hop_limit = 255;
-  uint8_t max_reads = 1;       // outstanding as responder
+  uint8_t max_reads = 1;       // outstanding READs as responder
   uint8_t min_rnr_timer = 12;  // code; 12 is 0.64 ms
 };
 
@@ -60,10 +60,10 @@ struct SendAttributes {
   uint8_t timeout = 14;     // 4.096 us << timeout, 0: for ever
   uint8_t retries = 7;      // of the transport
   uint8_t rnr_retries = 7;  // 7: for ever
-  uint8_t max_reads = 1;    // outstanding as requester
+  uint8_t max_reads = 1;    // outstanding READs as requester
 };
 
-// Enhanced connection establishment: options of one vendor that both sides must agree on.
+// Enhanced connection establishment: one vendor's options, which both sides must agree on.
 struct Ece {
   uint32_t vendor = 0;
   uint32_t options = 0;
@@ -78,29 +78,29 @@ class QueuePair {
   virtual ~QueuePair() = default;
 
   [[nodiscard]] virtual uint32_t number() const = 0;
-  // What the device gave: at least what was asked for.
+  // The device's actual value: at least the requested one.
   [[nodiscard]] virtual uint32_t max_inline() const = 0;
   [[nodiscard]] virtual absl::StatusOr<QueuePairState> QueryState() = 0;
 
-  // kReset to kInit to kReadyToReceive to kReadyToSend; nothing else is taken.
+  // Allowed order: kReset to kInit to kReadyToReceive to kReadyToSend; other transitions fail.
   [[nodiscard]] virtual absl::Status ToInit(const InitAttributes& attributes) = 0;
   [[nodiscard]] virtual absl::Status ToReadyToReceive(const ReceiveAttributes& attributes) = 0;
   [[nodiscard]] virtual absl::Status ToReadyToSend(const SendAttributes& attributes) = 0;
-  // From any state but kReset. Everything outstanding completes as kFlushed; when this has
-  // returned, nothing of the peer's lands through this queue pair any more.
+  // Works from any state but kReset. Everything outstanding completes as kFlushed. After the call
+  // has returned, no more data of the peer land through this queue pair.
   [[nodiscard]] virtual absl::Status ToError() = 0;
-  // From any state; as ToError, but what is outstanding is forgotten. Poll the completion queues
-  // empty first: whether completions already queued survive is up to the device.
+  // Works from any state. Like ToError, but outstanding requests are dropped. Poll the completion
+  // queues empty first: queued completions may or may not survive, depending on the device.
   [[nodiscard]] virtual absl::Status ToReset() = 0;
 
-  // Unimplemented where the library or the device has no ECE. Set: before ToReadyToReceive.
+  // Unimplemented if the library or the device has no ECE. Call SetEce before ToReadyToReceive.
   [[nodiscard]] virtual absl::StatusOr<Ece> QueryEce() = 0;
   [[nodiscard]] virtual absl::Status SetEce(const Ece& ece) = 0;
 
   // Posts a chain in order. ResourceExhausted: the queue is full. Only in kReadyToSend and kError.
   [[nodiscard]] virtual PostResult PostSend(std::span<const SendWork> chain) = 0;
-  // In any state but kReset. In kError it completes as kFlushed or never, as the device likes: wait
-  // for what was posted before, no more.
+  // Works in any state but kReset. In kError the request completes as kFlushed or never, depending
+  // on the device: wait only for requests that were posted before.
   [[nodiscard]] virtual PostResult PostReceive(std::span<const ReceiveWork> chain) = 0;
 };
 

@@ -1,4 +1,4 @@
-// A completion queue of the verbs library. Of the verbs driver; threads as CompletionQueue says.
+// A completion queue of the verbs library, for the verbs driver. Threads: see CompletionQueue.
 #pragma once
 
 #include <memory>

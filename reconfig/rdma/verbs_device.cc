@@ -66,7 +66,7 @@ DeviceEventKind KindOf(ibv_event_type type) {
 }  // namespace
 
 int AccessFlags(Access access) {
-  // A device refuses remote writes to memory that it may not write itself.
+  // A device refuses remote writes to memory without local write access.
   return (access.local_write || access.remote_write ? IBV_ACCESS_LOCAL_WRITE : 0) |
          (access.remote_write ? IBV_ACCESS_REMOTE_WRITE : 0) |
          (access.remote_read ? IBV_ACCESS_REMOTE_READ : 0);
@@ -176,7 +176,7 @@ absl::StatusOr<std::optional<DeviceEvent>> VerbsDevice::ReadEvent() {
       event.port = static_cast<uint8_t>(raw.element.port_num);
       break;
   }
-  // At once: a queue cannot be destroyed while an event of it waits to be acknowledged.
+  // Acknowledges at once: a queue cannot be destroyed while one of its events is unacknowledged.
   library_->AckAsyncEvent(&raw);
   return event;
 }

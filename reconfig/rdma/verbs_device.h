@@ -1,5 +1,4 @@
-// An open device of the verbs library with its protection domain. Of the verbs driver; threads as
-// Device says.
+// The verbs driver's open device with its protection domain. Threads: see Device.
 #pragma once
 
 #include <atomic>
@@ -42,10 +41,10 @@ class VerbsDevice : public Device, public std::enable_shared_from_this<VerbsDevi
   ibv_context* const context_;
   ibv_pd* pd_ = nullptr;
   DeviceInfo info_;
-  std::atomic<uint32_t> queues_{0};  // made so far, the source of their ids
+  std::atomic<uint32_t> queues_{0};  // number of queues made so far, the source of their ids
 };
 
-// The verbs' access flags.
+// Converts to the verbs' access flags.
 [[nodiscard]] int AccessFlags(Access access);
 
 }  // namespace rewire::rdma

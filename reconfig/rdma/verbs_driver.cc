@@ -23,7 +23,7 @@ class DeviceList {
 
   [[nodiscard]] absl::Status status() const {
     if (list_ != nullptr && count_ > 0) return absl::OkStatus();
-    // A kernel without RDMA is a machine without devices.
+    // ENOSYS: a kernel without RDMA has no devices.
     if (list_ == nullptr && error_ != ENOSYS) {
       return CallError("ibv_get_device_list", "this machine", error_);
     }
@@ -83,7 +83,7 @@ class VerbsDriver : public Driver {
 absl::StatusOr<std::unique_ptr<Driver>> LoadVerbs(const std::string& library) {
   auto loaded = std::make_shared<VerbsLibrary>();
   REWIRE_RETURN_IF_ERROR(VerbsLibrary::Load(library, loaded.get()));
-  // Before anything else, or a child of fork() shares pages with the device. Old kernels only.
+  // The first call, or a child of fork() shares pages with the device. Needed on old kernels only.
   if (const int error = loaded->ForkInit(); error != 0) {
     REWIRE_WARN(
         "rdma: ibv_fork_init failed (errno %d): a child process may damage registered memory",

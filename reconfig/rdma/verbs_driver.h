@@ -1,4 +1,4 @@
-// The devices of this machine through libibverbs. Any thread.
+// Opens the devices of this machine with libibverbs. Thread-safe.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,7 @@
 
 namespace rewire::rdma {
 
-// NotFound when the library is not installed: this machine has no RDMA, which is no fault.
+// NotFound if the library is not installed: a machine without RDMA is no fault.
 [[nodiscard]] absl::StatusOr<std::unique_ptr<Driver>> LoadVerbs(
     const std::string& library = "libibverbs.so.1");
 

@@ -30,7 +30,7 @@ Gid GidOf(const ibv_gid& raw) {
   return gid;
 }
 
-// For libraries before _ibv_query_gid_table: row by row, the rest from sysfs.
+// For libraries without _ibv_query_gid_table: queries row by row, and reads the rest from sysfs.
 std::vector<GidEntry> GidsFromSysfs(const VerbsLibrary& library, ibv_context* context, uint8_t port,
                                     const ibv_port_attr& attributes) {
   std::vector<GidEntry> entries;
@@ -54,7 +54,7 @@ std::vector<GidEntry> GidsFromSysfs(const VerbsLibrary& library, ibv_context* co
 absl::StatusOr<std::vector<GidEntry>> QueryGids(const VerbsLibrary& library, ibv_context* context,
                                                 uint8_t port, const ibv_port_attr& attributes) {
   if (library.QueryGidTable == nullptr) return GidsFromSysfs(library, context, port, attributes);
-  // The table is the device's: room for the rows of all its ports.
+  // The table covers the whole device, so it needs room for the rows of all ports.
   ibv_device_attr device{};
   if (const int error = library.QueryDevice(context, &device); error != 0) {
     return CallError("ibv_query_device", context->device->name, error);
@@ -85,7 +85,7 @@ PortState StateOf(ibv_port_state state) {
 
 LinkLayer LinkLayerOf(uint8_t link_layer) {
   if (link_layer == IBV_LINK_LAYER_ETHERNET) return LinkLayer::kEthernet;
-  // Old kernels leave it unspecified, and know nothing but InfiniBand.
+  // Old kernels do not specify it, and support InfiniBand only.
   return LinkLayer::kInfiniBand;
 }
 

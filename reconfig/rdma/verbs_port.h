@@ -1,4 +1,4 @@
-// What the verbs and sysfs say of an open device and its ports. Of the verbs driver; any thread.
+// Queries an open device and its ports by the verbs and sysfs, for the verbs driver. Thread-safe.
 #pragma once
 
 #include <optional>
@@ -14,7 +14,7 @@ namespace rewire::rdma {
 [[nodiscard]] absl::StatusOr<DeviceInfo> QueryVerbsDevice(const VerbsLibrary& library,
                                                           ibv_context* context);
 
-// Sizes of a path's packets as the verbs number them; nothing for a size that is none.
+// Converts a packet size of a path to the verbs' number; nothing for an invalid size.
 [[nodiscard]] std::optional<ibv_mtu> MtuOf(uint32_t bytes);
 
 }  // namespace rewire::rdma

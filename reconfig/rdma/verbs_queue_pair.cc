@@ -16,7 +16,7 @@ namespace {
 constexpr size_t kBatch = 16;
 constexpr uint32_t kPsnMask = 0xffffff;
 
-// The providers return the error number; a few return -1 and set errno.
+// Most providers return the error number; a few return -1 and set errno.
 int ErrorOf(int result) { return result > 0 ? result : errno; }
 
 ibv_wr_opcode OpcodeOf(Operation operation) {

@@ -1,4 +1,4 @@
-// A queue pair of the verbs library. Of the verbs driver; threads as QueuePair says.
+// A queue pair of the verbs library, for the verbs driver. Threads: see QueuePair.
 #pragma once
 
 #include <memory>
@@ -31,7 +31,7 @@ class VerbsQueuePair : public QueuePair {
   VerbsQueuePair(std::shared_ptr<VerbsDevice> device, const QueuePairOptions& options, ibv_qp* qp,
                  uint32_t max_inline);
   [[nodiscard]] absl::Status Modify(ibv_qp_attr* attributes, int mask, std::string_view to);
-  // Writes the segments to slot `i` of sges_; null when there are too many.
+  // Writes the segments to slot `i` of sges_; returns null if there are too many segments.
   ibv_sge* Segments(size_t i, std::span<const Segment> segments);
 
   const std::shared_ptr<VerbsDevice> device_;
@@ -41,7 +41,7 @@ class VerbsQueuePair : public QueuePair {
   const uint32_t max_inline_;
   const uint32_t max_segments_;
   uint8_t port_ = 1;
-  // What one call to the library takes, kept so that posting allocates nothing.
+  // The arguments of one call to the library, kept so that posting allocates nothing.
   std::vector<ibv_send_wr> sends_;
   std::vector<ibv_recv_wr> receives_;
   std::vector<ibv_sge> sges_;

@@ -1,4 +1,4 @@
-// What is asked of a queue pair, and what comes back through its completion queue. Plain values.
+// The requests to a queue pair and the results of its completion queue. Thread-compatible values.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace rewire::rdma {
 
-// A piece of registered memory of this side.
+// A range of this side's registered memory.
 struct Segment {
   uint64_t address = 0;
   uint32_t bytes = 0;
@@ -23,16 +23,16 @@ enum class Operation : uint8_t { kWrite, kWriteWithImmediate, kRead, kSend };
 struct SendWork {
   uint64_t id = 0;
   Operation operation = Operation::kWrite;
-  // Of the caller, read while it is posted; what it points to is read when it is sent (kRead:
-  // written when it arrives) and belongs to the device until the completion.
+  // The caller owns the list, which the post reads. The listed memory belongs to the device, which
+  // reads the memory (kRead: writes the memory), until the completion.
   std::span<const Segment> segments = {};
   uint64_t remote_address = 0;
   uint32_t rkey = 0;
-  uint32_t immediate = 0;  // kWriteWithImmediate; in this machine's byte order on both sides
-  // Completes visibly. The queue's slots come free only when a signalled completion of this or a
-  // later request is polled: at least one in max_send must be signalled.
+  uint32_t immediate = 0;  // kWriteWithImmediate; in the host's byte order on both sides
+  // The request reports its completion. The queue's slots become free only when a signalled request
+  // at or after them has completed and was polled: signal at least one in max_send requests.
   bool signalled = true;
-  // The bytes are copied while it is posted, no lkey needed. Not for kRead.
+  // The post copies the bytes; no lkey is needed. Not for kRead.
   bool inlined = false;
 };
 
@@ -43,7 +43,7 @@ struct ReceiveWork {
 
 struct PostResult {
   absl::Status status;
-  size_t posted = 0;  // of the chain, from its front; these will complete whatever the status says
+  size_t posted = 0;  // from the chain's front; these requests complete whatever the status says
 };
 
 enum class CompletionStatus : uint8_t {
@@ -68,7 +68,7 @@ enum class CompletionStatus : uint8_t {
 
 enum class CompletionKind : uint8_t { kWrite, kRead, kSend, kReceive, kReceiveImmediate };
 
-// With a status other than kSuccess only id, status, queue_pair and vendor_error mean anything.
+// If the status is not kSuccess, only id, status, queue_pair and vendor_error are valid.
 struct Completion {
   uint64_t id = 0;
   CompletionStatus status = CompletionStatus::kSuccess;

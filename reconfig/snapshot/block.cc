@@ -1,4 +1,4 @@
-// Host memory for snapshots; see block.h.
+// Allocates and maps host memory for snapshots; see block.h.
 #include "reconfig/snapshot/block.h"
 
 #include <fcntl.h>
@@ -26,7 +26,7 @@ Block Block::Of(size_t bytes) {
   if (bytes == 0) return block;
   block.data_ = Map(bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
   if (block.data_ == nullptr) return block;
-  madvise(block.data_, bytes, MADV_HUGEPAGE);  // a hint: where it is refused there are small pages
+  madvise(block.data_, bytes, MADV_HUGEPAGE);  // a hint: small pages when refused
   block.size_ = bytes;
   return block;
 }
@@ -72,7 +72,7 @@ Block& Block::operator=(Block&& other) noexcept {
 
 void Block::Touch() {
   for (size_t at = 0; at < size_; at += kPage) {
-    // Written through a volatile: the compiler must not know better.
+    // The volatile pointer keeps the compiler from removing the write.
     *static_cast<volatile char*>(data_ + at) = 0;
   }
 }

@@ -1,4 +1,4 @@
-// A large block of host memory. Move-only; not thread-safe.
+// A large block of host memory. Move-only. Thread-compatible.
 #pragma once
 
 #include <sys/types.h>
@@ -16,21 +16,22 @@ class Block {
   Block(Block&& other) noexcept { *this = static_cast<Block&&>(other); }
   Block& operator=(Block&& other) noexcept;
 
-  // Empty when the system has no memory to give. In huge pages where it gives those.
+  // Allocates private memory, with huge pages when available. Returns an empty block when the
+  // system has no memory.
   static Block Of(size_t bytes);
-  // In a memory file: another process of the node can map it, and then has it when this one is
-  // gone.
+  // Allocates a memory file, which another process of the node can map. That process keeps the
+  // memory when this process ends.
   static Block Shared(size_t bytes);
-  // The memory file behind a descriptor of another process, to be read. Empty when it cannot be
-  // had, or has fewer bytes.
+  // Maps, for reading, the memory file of a descriptor in another process. Returns an empty block
+  // when the file cannot be opened or has fewer bytes.
   static Block MapOf(pid_t pid, int fd, size_t bytes);
 
-  // The first use of a page costs more than writing it: this takes that cost now.
+  // Writes each page once, because the first use of a page costs more than a later write.
   void Touch();
 
   [[nodiscard]] char* data() const { return data_; }
   [[nodiscard]] size_t size() const { return size_; }
-  [[nodiscard]] int fd() const { return fd_.get(); }  // of shared memory
+  [[nodiscard]] int fd() const { return fd_.get(); }  // valid for shared and mapped memory
   [[nodiscard]] bool writable() const { return writable_; }
 
  private:

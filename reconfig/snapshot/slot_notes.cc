@@ -1,4 +1,4 @@
-// The bytes of the notes; see slot_notes.h.
+// Encodes and decodes the notes; see slot_notes.h.
 #include "reconfig/snapshot/slot_notes.h"
 
 #include "absl/strings/str_cat.h"

@@ -1,6 +1,6 @@
-// The notes that a slot sends to the next slot on its node, and their bytes (docs/stream.md): where
-// the memory of its snapshots is, and which parts of a version are in that memory. Pure values;
-// thread-compatible. Decoding takes any bytes.
+// The notes that a slot sends to the next slot on its node, and their encoding (docs/stream.md):
+// the memory of its snapshots, and the parts of a version that are in that memory. Pure and
+// thread-safe. Decoding accepts any bytes.
 #pragma once
 
 #include <cstddef>
@@ -31,14 +31,14 @@ struct ListedPart {
   uint64_t content = 0;
   bool operator==(const ListedPart&) const = default;
 };
-// Parts of one version; a version may need several lists.
+// Parts of one version. A version may need several lists.
 struct PartList {
   uint64_t version = 0;
   uint32_t index = 0;  // which of the two memory files
   std::vector<ListedPart> parts;
   bool operator==(const PartList&) const = default;
 };
-// As many as fit into one note.
+// The maximum number of parts in one note.
 inline constexpr size_t kMostListedParts = 30000;
 std::string EncodePartList(uint64_t version, uint32_t index, std::span<const ListedPart> parts);
 absl::StatusOr<PartList> DecodePartList(std::string_view bytes);

@@ -1,4 +1,4 @@
-// The two slots; see slots.h.
+// Stores two versions of a snapshot; see slots.h.
 #include "reconfig/snapshot/slots.h"
 
 #include <algorithm>
@@ -82,7 +82,7 @@ absl::StatusOr<SnapshotSlots::Slot*> SnapshotSlots::For(uint64_t version) {
   if (oldest->used && oldest->version > version) {
     return absl::InvalidArgumentError(absl::StrCat("a snapshot of the old version ", version));
   }
-  // What is mapped is its owner's to write.
+  // Only the owner of mapped memory may write to that memory.
   if (oldest->data.size() < room_ || !oldest->data.writable()) oldest->data = NewBlock(room_);
   if (oldest->data.size() < room_) {
     return absl::ResourceExhaustedError(

@@ -1,6 +1,6 @@
-// Two versions of one slot's snapshot in host memory: of the newest and the one before. A version
-// is listed only when every byte has come and still hashes to what it did then. The memory may be
-// another process's, mapped: then parts are listed here, and nothing is copied. Thread-safe.
+// Keeps two versions of one slot's snapshot in host memory: the newest and the one before. A
+// version counts as whole only when every byte has come and still has its hash. The memory may be
+// mapped from another process; then parts are listed here and not copied. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -19,56 +19,58 @@ namespace rewire {
 
 class SnapshotSlots {
  public:
-  // shared: in memory that another process can map.
+  // shared: allocates memory that another process can map.
   explicit SnapshotSlots(bool shared = false) : shared_(shared) {}
 
   // Memory for two versions.
   struct Memory {
     Block blocks[2];
   };
-  // Of so many bytes, touched; none where there already is enough.
+  // Allocates and touches `bytes` for each version whose present memory is smaller.
   [[nodiscard]] Memory Reserve(uint64_t bytes) const;
 
-  // What one snapshot consists of.
+  // The parts of one snapshot.
   struct Shape {
-    std::vector<Box> boxes;     // of each tensor; empty: nothing of it
-    std::vector<Box> laid_out;  // what has a place in the memory: at least the boxes
+    std::vector<Box> boxes;     // the part of each tensor; empty: no part
+    std::vector<Box> laid_out;  // the memory's layout: contains at least the boxes
     std::vector<uint32_t> element_bytes;
     [[nodiscard]] uint64_t Room() const;  // bytes of memory for one version
   };
   enum class Keep : uint8_t { kMemory, kNothing };
-  // Drops everything, the memory too unless it is kept. The memory given takes the place of what
-  // there is; what is missing then is made when a version comes. Gives what was dropped: to free it
-  // takes a while.
+  // Drops every version, and also the memory unless `keep` keeps it. The given memory replaces the
+  // present memory; memory that is still missing is allocated when a version comes. Returns the
+  // dropped memory, because freeing it takes a while.
   Memory Reset(Shape shape, Memory memory = {}, Keep keep = Keep::kMemory);
 
-  // Bytes at a byte offset of a tensor, of a version. A version newer than any here takes the place
-  // of the oldest; one older than both is refused. A part may come once. Put copies; or the caller
-  // writes them where Room() says and then Add()s them.
+  // These functions store a part of a version: bytes at a byte offset of a tensor. A version newer
+  // than both replaces the oldest; a version older than both is refused. Each part may come once.
+  // Put() copies the bytes. Alternatively the caller writes them to the address from Room() and
+  // then calls Add().
   absl::Status Put(uint64_t version, uint32_t tensor, uint64_t offset, std::span<const char> bytes,
                    uint64_t content);
   absl::StatusOr<char*> Room(uint64_t version, uint32_t tensor, uint64_t offset, uint64_t bytes);
   absl::Status Add(uint64_t version, uint32_t tensor, uint64_t offset, uint64_t bytes,
                    uint64_t content);
 
-  // Both memories, made if they are not there; not ok: they cannot be shared.
+  // Returns the descriptors of both memories and allocates missing memory. Fails when they cannot
+  // be shared.
   absl::StatusOr<std::vector<int>> Share();
-  // Lists a version's parts and the number of the memory file that has them, for the next slot,
-  // which has mapped the files. Empty: the version is in neither.
+  // Lists a version's parts and, in *index, the memory file that contains them, for the next slot,
+  // which has mapped the files. Returns an empty list for an unknown version.
   [[nodiscard]] std::vector<ListedPart> List(uint64_t version, uint32_t* index) const;
-  // Uses the memory that another process shares, in its order of fds, instead of our own.
+  // Replaces this object's memory by the memory files of another process, in the order of `fds`.
   absl::Status MapOf(pid_t owner, const int (&fds)[2]);
-  // The parts of a version in mapped memory number `index`. May come in several lists.
+  // Adds parts of a version in mapped memory number `index`. A version may come in several lists.
   absl::Status TakeList(uint64_t version, uint32_t index, std::span<const ListedPart> parts);
 
-  // The versions that are whole: every byte there and unchanged. Hashes everything.
+  // Returns the whole versions: every byte is there and unchanged. Hashes all bytes.
   [[nodiscard]] std::vector<uint64_t> WholeVersions() const;
-  // Every byte of these tensors is there and unchanged at a version.
+  // Returns whether every byte of these tensors is there and unchanged at a version.
   [[nodiscard]] bool HasWhole(uint64_t version, std::span<const uint32_t> tensors) const;
-  // As WholeVersions() without hashing: every byte has come.
+  // Returns whether every byte has come, without hashing.
   [[nodiscard]] bool Arrived(uint64_t version) const;
-  // Where the piece of a tensor lies; nullptr when the version is not here. Stays valid until Reset
-  // or until two newer versions have come.
+  // Returns the address of this slot's piece of a tensor; nullptr for an unknown version. Valid
+  // until Reset, or until two newer versions have come.
   [[nodiscard]] const char* Piece(uint64_t version, uint32_t tensor) const;
   [[nodiscard]] Box PieceBox(uint32_t tensor) const;
   [[nodiscard]] uint64_t bytes() const;  // of one version
@@ -78,11 +80,12 @@ class SnapshotSlots {
     bool used = false;
     uint64_t version = 0;
     Block data;
-    std::map<uint64_t, ListedPart> parts;  // by where they lie in data
+    std::map<uint64_t, ListedPart> parts;  // by their address in data
     uint64_t arrived = 0;                  // bytes
   };
   [[nodiscard]] Block NewBlock(uint64_t bytes) const;
-  // Where a part lies in the memory of a version; not ok: it is none of ours.
+  // Returns a part's offset in the memory of a version. Fails when the part is outside this slot's
+  // piece.
   absl::StatusOr<uint64_t> PlaceOf(uint32_t tensor, uint64_t offset, uint64_t bytes) const
       REWIRE_REQUIRES(mutex_);
   absl::StatusOr<Slot*> For(uint64_t version) REWIRE_REQUIRES(mutex_);
@@ -95,7 +98,7 @@ class SnapshotSlots {
   const bool shared_;
   mutable Mutex mutex_;
   Shape shape_ REWIRE_GUARDED_BY(mutex_);
-  std::vector<uint64_t> starts_ REWIRE_GUARDED_BY(mutex_);  // of each tensor in data
+  std::vector<uint64_t> starts_ REWIRE_GUARDED_BY(mutex_);  // the offset of each tensor in data
   uint64_t room_ REWIRE_GUARDED_BY(mutex_) = 0;
   uint64_t bytes_ REWIRE_GUARDED_BY(mutex_) = 0;
   Slot slots_[2] REWIRE_GUARDED_BY(mutex_);

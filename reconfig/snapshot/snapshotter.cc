@@ -1,4 +1,4 @@
-// Taking copies; see snapshotter.h.
+// Takes and sends the copies; see snapshotter.h.
 #include "reconfig/snapshot/snapshotter.h"
 
 #include <pthread.h>
@@ -20,7 +20,7 @@
 namespace rewire {
 namespace {
 
-// Copied at a time; between two of them the thread sees that the world is changing.
+// The bytes copied between two checks of frozen_.
 constexpr uint64_t kPartBytes = 8 << 20;
 
 bool KeptWhole(const TensorShape& shape) {
@@ -85,7 +85,7 @@ void Snapshotter::StartWorld(const World& world, const Key& secret, uint32_t slo
   }
   std::vector<SnapshotSlots::Memory> old;
   old.push_back(own_.Reset(std::move(parts.own), std::move(memory)));
-  // What was mapped belongs to the world before; memory of our own is made when bytes come.
+  // Mapped memory belongs to the world before. Own memory is allocated when bytes come.
   old.push_back(kept_.Reset(std::move(parts.kept), {}, SnapshotSlots::Keep::kNothing));
   {
     MutexLock lock(&mutex_);
@@ -110,9 +110,9 @@ void Snapshotter::Freeze() {
 
 void Snapshotter::FreezeLocked() {
   if (frozen_.exchange(true)) return;
-  // The thread looks at frozen_ after every piece, and the closed stream ends its waits. It may
-  // have sent something, or opened the stream again, just before it saw that: so again until it is
-  // idle.
+  // The thread checks frozen_ after every piece, and the closed stream ends its waits. Before that
+  // check the thread may send, or open the stream again, so the stream is closed until the thread
+  // is idle.
   for (bool busy = true; busy;) {
     if (has_next_) transport_->Close(key_);
     MutexLock lock(&mutex_);
@@ -195,7 +195,7 @@ absl::Status Snapshotter::Take(MemberId /*sender*/, const FragmentHeader& header
 void Snapshotter::OfferMemory() {
   if (offered_ || !options_.node_of) return;
   const std::string node = options_.node_of(next_);
-  if (node.empty()) return;  // not known yet: with the next version, perhaps
+  if (node.empty()) return;  // unknown now; asked again with the next version
   offered_ = true;
   if (node != NodeIdentity()) return;
   const absl::StatusOr<std::vector<int>> fds = own_.Share();
@@ -208,7 +208,7 @@ void Snapshotter::OfferMemory() {
   if (status.ok()) status = outflow.WaitPlaced(deadline);
   mapped_ = status.ok();
   if (mapped_) return;
-  // What is not answered still refers to `outflow`, and a stream that has failed stays so.
+  // Unanswered fragments still refer to `outflow`, and a stream that has failed stays failed.
   transport_->Close(key_);
   if (!frozen_) transport_->Open(key_, {previous_}, this);
 }
@@ -253,7 +253,7 @@ absl::Status Snapshotter::CopyOwn(uint64_t version, StateMemory* memory) {
   return absl::OkStatus();
 }
 
-// The program waits for copies. A next slot that has detached, or was cut off, costs one wait.
+// A next slot that has detached or is cut off costs the program one wait, not one per version.
 bool Snapshotter::NextAnswers() {
   if (!failed_ || !options_.answers) return true;
   if (Now() < ask_again_) return false;
@@ -273,7 +273,7 @@ absl::Status Snapshotter::SendToBuddy(uint64_t version) {
     out.tensor = t;
     out.begin = boxes_[t].begin * shape.element_bytes;
     out.end = boxes_[t].end * shape.element_bytes;
-    // Not written to while it is being sent: that is done by this thread, after this.
+    // This thread alone writes to the piece, and only after the send.
     out.source.data = const_cast<char*>(own_.Piece(version, t));
     out.target = next_;
     out.stays = true;
@@ -284,9 +284,9 @@ absl::Status Snapshotter::SendToBuddy(uint64_t version) {
                                 : outflow.Send(outgoing, version, false, Now() + options_.stall);
   if (status.ok()) status = outflow.WaitPlaced(Now() + options_.stall);
   bytes_sent_ += outflow.bytes_on_wire();
-  // What still is under way refers to `outflow`.
+  // Fragments on the wire refer to `outflow`.
   if (!status.ok()) transport_->Close(key_);
-  // It may have dropped what it had mapped: then it is offered again.
+  // The next slot may have dropped its mapping, so the memory is offered again.
   if (!status.ok() && mapped_) offered_ = mapped_ = false;
   return status;
 }
@@ -295,7 +295,7 @@ void Snapshotter::Run() {
   pthread_setname_np(pthread_self(), "rewire-snap");
   setpriority(PRIO_PROCESS, 0, 10);
   TakeShortTurns();
-  StateMemory memory;  // the driver's objects belong to this thread, and go with it
+  StateMemory memory;  // this thread creates and destroys the driver's objects
   for (;;) {
     uint64_t version = 0;
     std::vector<SnapshotSlots::Memory> old;
@@ -305,7 +305,7 @@ void Snapshotter::Run() {
       changed_.NotifyAll();
       old.swap(old_);
     }
-    old.clear();  // nobody waits for this
+    old.clear();  // no thread waits for this
     {
       MutexLock lock(&mutex_);
       while (!asked_ && !stop_) changed_.WaitUntil(&mutex_, Now() + seconds(3600));

@@ -1,5 +1,5 @@
-// The store of one machine: one file, which survives the death of the agent at any moment. Answers
-// inside each call. One thread.
+// The store of one machine: one file, which survives the death of the agent at any moment. Calls
+// each callback before the call returns. Owned by the agent's thread.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,7 @@ namespace rewire {
 
 class EmbeddedStore : public Store {
  public:
-  // Fails when another process has the file open, and when the file is not whole.
+  // Fails when another process has the file open, or when the file is damaged.
   static absl::StatusOr<std::unique_ptr<EmbeddedStore>> Open(const std::string& path,
                                                              RecordLog::Options options = {});
 
@@ -23,7 +23,7 @@ class EmbeddedStore : public Store {
 
  private:
   explicit EmbeddedStore(RecordLog log) : log_(std::move(log)) {}
-  // Takes current_ from the log.
+  // Reads current_ from the log.
   absl::Status Load();
   absl::Status Heal();
   absl::StatusOr<SwapOutcome> Swap(uint64_t expected, const WorldRecord& record);

@@ -11,7 +11,7 @@ constexpr uint16_t kVersion = 2;
 }  // namespace
 
 std::string EncodeRecord(const WorldRecord& record) {
-  // Bindings, so that a new field does not compile until it is stored too.
+  // Structured bindings: a new field does not compile until it is also stored.
   const auto& [world, cuts, secret, revision, reserved_epoch, next_member] = record;
   const auto& [epoch, members] = world;
   ByteWriter w;

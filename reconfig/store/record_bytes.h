@@ -1,4 +1,4 @@
-// A world record as the bytes of one store record (docs/store.md). Pure; any thread.
+// Encodes and decodes a world record as one store record (docs/store.md). Pure and thread-safe.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 namespace rewire {
 
 std::string EncodeRecord(const WorldRecord& record);
-// Every byte must be used and every count must fit: anything else is a DataLoss error.
+// Decodes a record. Unused bytes, or a count that does not fit, are a DataLoss error.
 absl::StatusOr<WorldRecord> DecodeRecord(std::string_view bytes);
 
 }  // namespace rewire

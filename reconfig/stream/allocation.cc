@@ -11,7 +11,7 @@ uint64_t AllocationOf(const StatePlace& place) {
   if (place.kind != MemoryKind::kDevice || place.data == nullptr) return 0;
   std::string error;
   const CudaDriver* const driver = CudaDriver::Get(&error);
-  // The program's own threads ask, too: they keep their context.
+  // The program's own threads also call this function and keep their context.
   CUcontext before = nullptr;
   if (driver == nullptr || driver->CtxGetCurrent(&before) != CUDA_SUCCESS ||
       driver->CtxSetCurrent(place.context) != CUDA_SUCCESS) {

@@ -1,5 +1,5 @@
-// The allocation of the driver's in which registered device memory lies: memory that was freed, or
-// allocated anew at the same address, is no longer the program's tensor. Thread-safe.
+// Identifies the driver's allocation that contains registered device memory. Memory that was freed,
+// or allocated again at the same address, is no longer the program's tensor. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,11 @@
 
 namespace rewire {
 
-// Unique in this process, also over time. 0: host memory, memory that is no allocation, or memory
-// of which the driver knows no number (mapped piece by piece).
+// Returns a number that is unique in this process, also over time. 0: host memory, memory that is
+// no allocation, or memory that has no number in the driver (mapped piece by piece).
 uint64_t AllocationOf(const StatePlace& place);
 
-// An error when the place lay in this allocation and does so no longer; 0: unknown.
+// Fails when the place was in this allocation and no longer is. allocation 0: unknown, never fails.
 absl::Status CheckAllocation(std::string_view tensor, const StatePlace& place, uint64_t allocation);
 
 }  // namespace rewire

@@ -1,4 +1,4 @@
-// One question; see ask_name.h.
+// Asks one question; see ask_name.h.
 #include "reconfig/stream/ask_name.h"
 
 #include "reconfig/base/bytes.h"
@@ -15,8 +15,8 @@ absl::Status ToStatus(const SocketStatus& s) {
                                         : absl::UnavailableError(s.text);
 }
 
-// The handshake up to the question, which goes out with the proof. *dropped: the member closed the
-// connection before it took the proof, as it does under a flood.
+// Runs the handshake up to the question, which is sent with the proof. *dropped: the member closed
+// the connection before it accepted the proof, as it does under a flood of connections.
 absl::Status Open(int fd, const WorldMember& member, const Key& key, const WorldMember& asker,
                   std::string_view name, Time deadline, bool* dropped) {
   const StreamHello hello = {

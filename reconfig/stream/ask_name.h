@@ -1,6 +1,6 @@
-// Asks a member for the value behind a name (Purpose::kNames): the unique ids that rewireUniqueId()
-// gives out, and the shapes of the registered tensors. Both sides prove that they have the key of
-// names. Blocks up to the deadline; thread-safe.
+// Asks a member for the value of a name (Purpose::kNames): a unique id for rewireUniqueId(), or a
+// fact that a member publishes, such as its registered tensors. Both sides prove that they have the
+// key of names. Blocks up to the deadline. Thread-safe.
 #pragma once
 
 #include <optional>
@@ -15,7 +15,7 @@ namespace rewire {
 
 inline constexpr size_t kMaxValueBytes = 4 << 20;
 
-// Nothing: the member answers, and does not know the name (yet).
+// Returns the value, or nullopt when the member answers but does not know the name (yet).
 absl::StatusOr<std::optional<std::string>> AskName(const WorldMember& member, const Key& key,
                                                    const WorldMember& asker, std::string_view name,
                                                    Time deadline);

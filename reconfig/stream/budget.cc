@@ -1,4 +1,4 @@
-// Credits; see budget.h.
+// Takes and returns credits; see budget.h.
 #include "reconfig/stream/budget.h"
 
 namespace rewire {

@@ -1,5 +1,6 @@
-// Credits for state bytes in flight: taken before bytes are read out of the state, given back when
-// the receiver has placed them. What is out never exceeds the limit, nor does the peak. Any thread.
+// Credits for state bytes in flight. A sender takes credits before reading bytes out of the state
+// and returns them when the receiver has placed the bytes. Neither the credits in use nor their
+// peak ever exceed the limit. Thread-safe.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +14,7 @@ class Budget {
  public:
   explicit Budget(uint64_t limit) : limit_(limit) {}
 
-  // False when there was no room before the deadline, and for more than the limit.
+  // Returns false without room before the deadline, and at once for more than the limit.
   bool Take(uint64_t bytes, Time deadline);
   void Give(uint64_t bytes);
 

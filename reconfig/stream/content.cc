@@ -1,4 +1,4 @@
-// The content hash at memory speed; see content.h.
+// Computes the content hash at memory speed; see content.h.
 #include "reconfig/stream/content.h"
 
 #include <cstring>
@@ -6,8 +6,7 @@
 #if defined(__x86_64__)
 #include <immintrin.h>
 #if defined(__GNUC__) && !defined(__clang__)
-// gcc 12 takes the deliberately undefined operands of its own intrinsics for a mistake (bug
-// 105593).
+// gcc 12 warns about the deliberately undefined operands of its own intrinsics (bug 105593).
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #endif
@@ -18,11 +17,11 @@
 namespace rewire {
 namespace {
 
-// Hashes whole blocks of 8 words and gives how many bytes that were.
+// Hashes whole blocks of words and returns the number of hashed bytes.
 using Blocks = size_t (*)(const unsigned char* p, size_t bytes, uint64_t position, uint64_t* sum);
 
 #if defined(__x86_64__)
-// Eight words at once, in two sums: faster than memory gives them.
+// Hashes eight words at once in two sums, which is faster than the memory bandwidth.
 __attribute__((target("avx512f"))) size_t HashWide(const unsigned char* p, size_t bytes,
                                                    uint64_t position, uint64_t* sum) {
   constexpr uint64_t kStep = 0x9E3779B97F4A7C15ULL;
@@ -41,7 +40,8 @@ __attribute__((target("avx512f"))) size_t HashWide(const unsigned char* p, size_
       p += 64;
     }
   }
-  // Not by _mm512_reduce_add_epi64: gcc's adds signed numbers, which must not overflow.
+  // _mm512_reduce_add_epi64 is not used: gcc's version adds signed numbers, which must not
+  // overflow.
   alignas(64) uint64_t lanes[8];
   _mm512_store_si512(lanes, _mm512_add_epi64(sums[0], sums[1]));
   for (const uint64_t lane : lanes) *sum += lane;
@@ -49,7 +49,7 @@ __attribute__((target("avx512f"))) size_t HashWide(const unsigned char* p, size_
 }
 #endif
 
-// Four independent sums, so that the multiplier is never waited for.
+// Uses four independent sums, so that no addition waits for the multiplier.
 size_t HashScalar(const unsigned char* p, size_t bytes, uint64_t position, uint64_t* sum) {
   uint64_t sums[4] = {0, 0, 0, 0};
   const size_t blocks = bytes / 32;

@@ -1,5 +1,6 @@
-// The content hash at memory speed: the same function as ContentHash() of reconfig/base/hash.h,
-// in vectors where the processor multiplies them. Pure; any thread.
+// Computes the content hash at memory speed: the same function as ContentHash() of
+// reconfig/base/hash.h, with vector instructions where the processor has AVX-512. Pure and
+// thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +8,7 @@
 
 namespace rewire {
 
-// == ContentHash(data, bytes, offset), offset rounded down to a multiple of 8.
+// Equals ContentHash(data, bytes, offset), with `offset` rounded down to a multiple of 8.
 uint64_t HashContent(const void* data, size_t bytes, uint64_t offset);
 
 }  // namespace rewire

@@ -1,4 +1,4 @@
-// The kernel and its launch; see device_hash.h.
+// Loads and launches the kernel; see device_hash.h.
 #include "reconfig/stream/device_hash.h"
 
 #include <algorithm>
@@ -10,11 +10,12 @@ namespace {
 
 constexpr unsigned kBlock = 256;
 constexpr uint64_t kMostBlocks = 256;
-// A thread has this many words at least, so that one addition to the sum per thread costs nothing.
+// The minimum per thread, so that one addition to the sum per thread costs nothing.
 constexpr uint64_t kWordsPerThread = 8;
 
-// As ContentWord() in reconfig/base/hash.h: thread i takes words i, i + threads, ...; what is not
-// aligned, and the tail, byte by byte. Compiled by the driver for whatever device there is.
+// The same function as ContentWord() in reconfig/base/hash.h. Thread i takes words i, i + threads,
+// ...; unaligned words and the tail are read byte by byte. The driver compiles the kernel for its
+// device.
 constexpr char kPtx[] = R"(.version 6.0
 .target sm_50
 .address_size 64

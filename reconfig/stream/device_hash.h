@@ -1,6 +1,6 @@
-// HashContent() of device memory, computed where the memory lies by a small kernel: a boundary that
-// hashes tens of gigabytes must not carry them to the host. An object belongs to one thread and one
-// context, which must be current in every call and at the end.
+// Computes HashContent() of device memory by a small kernel on that device: a boundary that hashes
+// tens of gigabytes must not copy them to the host. Owned by one thread and one context, which must
+// be current in every call and in the destructor.
 #pragma once
 
 #include <memory>
@@ -14,14 +14,14 @@ struct CudaDriver;
 
 class DeviceHash {
  public:
-  // Null, and why, when the driver does not take the kernel.
+  // Returns nullptr, with the reason in *why, when the driver does not accept the kernel.
   static std::unique_ptr<DeviceHash> Load(const CudaDriver& driver, std::string* why);
   ~DeviceHash();
   DeviceHash(const DeviceHash&) = delete;
   DeviceHash& operator=(const DeviceHash&) = delete;
 
-  // In the stream's order: adds the hash of bytes that lie at byte `offset` of their tensor to the
-  // 64-bit word at `sum` on the device.
+  // Enqueues a kernel that adds a hash to the 64-bit word at `sum` on the device. `data` is at byte
+  // `offset` of its tensor.
   CUresult Launch(CUdeviceptr data, size_t bytes, uint64_t offset, CUdeviceptr sum,
                   CUstream stream) const;
 

@@ -1,4 +1,4 @@
-// The stream's wire format; see fragment.h. Pure.
+// Encodes and decodes the stream's wire format; see fragment.h. Pure.
 #include "reconfig/stream/fragment.h"
 
 #include "reconfig/base/bytes.h"
@@ -15,7 +15,7 @@ std::string Sealed(ByteWriter* out) {
   return out->Take();
 }
 
-// The check at the end is that of what stands before it.
+// Returns whether the final check matches the bytes before it.
 bool SealHolds(std::string_view bytes, size_t size) {
   if (bytes.size() != size) return false;
   const uint64_t check = ByteReader(bytes.substr(size - 8)).Get<uint64_t>();

@@ -1,7 +1,7 @@
-// The bytes on a stream connection after its handshake: docs/stream.md has the layouts.
+// The wire format of a stream connection after its handshake; docs/stream.md has the layouts.
 //
-// Fixed sizes, little-endian, and every field bounded before it is used: decoding takes any bytes
-// from anyone. Pure.
+// Sizes are fixed, numbers are little-endian, and every field is checked before its use: decoding
+// accepts any bytes. Pure and thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -15,12 +15,12 @@
 
 namespace rewire {
 
-inline constexpr size_t kFragmentBytes = 1 << 20;  // of state, at most
+inline constexpr size_t kFragmentBytes = 1 << 20;  // maximum state bytes
 inline constexpr size_t kHeaderSize = 56;
 inline constexpr size_t kReplySize = 8;
 inline constexpr size_t kMaxNameBytes = 256;
 
-// What a connection is about. Only members that have the epoch's key can take part in it.
+// The subject of a connection. Only members that have the epoch's key can take part.
 struct StreamKey {
   Purpose purpose = Purpose::kTransition;
   Epoch epoch = 0;
@@ -30,18 +30,18 @@ struct StreamKey {
 
 struct FragmentHeader {
   Epoch epoch = 0;
-  uint64_t version = 0;  // of the state; 0 where the epoch says it all
+  uint64_t version = 0;  // of the state; 0 where the epoch is enough
   uint32_t tensor = 0;
-  uint32_t bytes = 0;    // of state behind the header, 1 .. kFragmentBytes
+  uint32_t bytes = 0;    // state bytes after the header, 1 .. kFragmentBytes
   uint64_t offset = 0;   // in bytes, of the first byte in the logical tensor
   uint64_t content = 0;  // HashContent of the bytes at the offset
   bool operator==(const FragmentHeader&) const = default;
 };
 
 enum class Reply : uint32_t {
-  kAccepted = 1,  // of a proof: fragments, or the question, may follow
-  kPlaced = 2,    // of a fragment, in the order of fragments
-  kRejected = 3,  // of a fragment: its bytes are not what they should be; closed
+  kAccepted = 1,  // answers a proof: fragments, or the question, may follow
+  kPlaced = 2,    // answers a fragment, in the order of fragments
+  kRejected = 3,  // answers a fragment with wrong bytes; closed afterwards
 };
 
 std::string EncodeHeader(const FragmentHeader& header);

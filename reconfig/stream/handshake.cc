@@ -1,4 +1,4 @@
-// The bytes of the handshake; see handshake.h. Pure.
+// Encodes and decodes the handshake; see handshake.h. Pure.
 #include "reconfig/stream/handshake.h"
 
 #include "reconfig/base/bytes.h"

@@ -1,4 +1,4 @@
-// The receiving end; see intake.h.
+// The receiving end of a transition; see intake.h.
 #include "reconfig/stream/intake.h"
 
 #include <algorithm>
@@ -43,7 +43,7 @@ absl::Status Intake::Take(MemberId sender, const FragmentHeader& header,
     }
     place = it->second.place;
   }
-  // Only the transport's thread comes here: nobody else changes this entry meanwhile.
+  // Only the transport's thread calls Take(), so this entry cannot change meanwhile.
   const absl::Status written = memory_.Write(bytes.data(), place, bytes.size());
   MutexLock lock(&mutex_);
   if (!written.ok()) {

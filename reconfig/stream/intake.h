@@ -1,6 +1,6 @@
-// The receiving end of one transition: knows from the plan every fragment that must come, from whom
-// and where it goes, and takes nothing else. Fragments come on the transport's thread; Wait() is
-// for the thread that runs the transition.
+// The receiving end of one transition. The plan gives every expected fragment, with its sender and
+// its place; any other fragment is refused. Take() and Corrupted() are called from the transport's
+// thread, the others from the thread that runs the transition. Cancel() is thread-safe.
 #pragma once
 
 #include <map>
@@ -16,20 +16,19 @@
 
 namespace rewire {
 
-// Bytes [begin, end) of a tensor that come from `source`, and where they go.
+// Bytes [begin, end) of a tensor that come from `source`, and their destination.
 struct Incoming {
   uint32_t tensor = 0;
   uint64_t begin = 0;
   uint64_t end = 0;
   MemberId source = 0;
   StatePlace place;   // of byte `begin`
-  bool late = false;  // it may change until the boundary
+  bool late = false;  // true when the bytes may change until the boundary
 };
 
 class Intake final : public FragmentSink {
  public:
-  // notes: where notes go; none are taken without.
-  // names: for errors.
+  // notes: receives the notes; nullptr: notes are refused. names: for errors.
   explicit Intake(const std::vector<Incoming>& incoming, StreamNotes* notes = nullptr,
                   TensorNames names = {});
 
@@ -37,10 +36,10 @@ class Intake final : public FragmentSink {
                     std::span<const char> bytes) override;
   void Corrupted(MemberId sender, const FragmentHeader& header) override;
 
-  // These tensors do not come from `source` this way.
+  // Expects these tensors from `source` no longer, because this member copies them itself.
   void Withdraw(MemberId source, std::span<const uint32_t> tensors);
-  // Ok when every byte has come; the first failure at once; kDeadlineExceeded names what is
-  // missing.
+  // Waits for every byte. Returns the first failure at once; kDeadlineExceeded gives the number of
+  // missing fragments and names the first.
   absl::Status Wait(Time deadline);
   // Ends Wait() with kCancelled.
   void Cancel();
@@ -55,7 +54,7 @@ class Intake final : public FragmentSink {
 
   StreamNotes* const notes_;
   const TensorNames names_;
-  StateMemory memory_;  // of the transport's thread
+  StateMemory memory_;  // owned by the transport's thread
   mutable Mutex mutex_;
   CondVar changed_;
   // By sender, tensor and offset.

@@ -1,6 +1,6 @@
-// Short messages between two members, carried as fragments of tensors that no
-// program has: docs/stream.md. Take() is called from the transport's thread, the others by the
-// thread that runs the transition; Cancel() by any.
+// Short messages between two members, sent as fragments with reserved tensor numbers; see
+// docs/stream.md. The transport's thread calls Take(), the thread that runs the transition calls
+// the others. Cancel() is thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -19,22 +19,22 @@ namespace rewire {
 enum class NoteKind : uint32_t {
   kPull = 0xFFFFFFFF,      // to a source, in PREPARE: tensors that the target copies itself
   kReady = 0xFFFFFFFE,     // to such a target: the version to stream is in place
-  kContents = 0xFFFFFFFD,  // to it, at the boundary: the hashes of what it has copied
-  kMemory = 0xFFFFFFFC,    // to the next slot: where this one's snapshots can be mapped
-  kParts = 0xFFFFFFFB,     // to it: parts of a version that are in that memory
-  kLate = 0xFFFFFFFA,      // to a target, at the boundary: hashes of what it has to copy then
+  kContents = 0xFFFFFFFD,  // to such a target, at the boundary: the hashes of its copies
+  kMemory = 0xFFFFFFFC,    // to the next slot: how it can map this slot's snapshots
+  kParts = 0xFFFFFFFB,     // to the next slot: parts of a version that are in that memory
+  kLate = 0xFFFFFFFA,  // to a target, at the boundary: hashes of the bytes that it has to copy then
 };
 
-// Those of one transition.
+// The notes of one transition.
 class StreamNotes {
  public:
   [[nodiscard]] static bool IsNote(uint32_t tensor) {
     return tensor >= static_cast<uint32_t>(NoteKind::kLate);
   }
 
-  // A sender may send one note of a kind.
+  // Stores a note. Fails when this sender has sent a note of this kind before.
   absl::Status Take(MemberId sender, NoteKind kind, std::span<const char> bytes);
-  // Waits for it. kCancelled after Cancel().
+  // Waits for the note. Returns kCancelled after Cancel().
   absl::StatusOr<std::string> Wait(MemberId sender, NoteKind kind, Time deadline);
   [[nodiscard]] std::optional<std::string> Find(MemberId sender, NoteKind kind) const;
   void Cancel();

@@ -1,4 +1,4 @@
-// Finding allocations and giving them out; see offered_memory.h.
+// Finds allocations and exports their handles; see offered_memory.h.
 #include "reconfig/stream/offered_memory.h"
 
 #include <algorithm>
@@ -53,7 +53,7 @@ absl::StatusOr<OfferedSegment> OfferedMemory::SegmentAt(CUdeviceptr address) {
   segment.allocation = size;
   result = driver_->IpcGetMemHandle(&segment.handle, base);
   if (result == CUDA_SUCCESS) return segment;
-  // Memory from cuMemCreate has no such handle.
+  // Memory from cuMemCreate has no CUDA IPC handle.
   if (driver_->MemRetainAllocationHandle == nullptr) {
     return absl::UnavailableError(driver_->Describe("cuIpcGetMemHandle", result));
   }
@@ -79,7 +79,7 @@ PeerOffer OfferedMemory::Publish(Epoch epoch) {
   if (handles_.empty()) return offer;
   auto server = DescriptorServer::Start([this](uint32_t index) { return Export(index); });
   if (!server.ok()) {
-    // Targets find no server, and have it sent.
+    // Targets find no server and do not map the memory: the source sends these bytes.
     REWIRE_WARN("device memory is not shared inside the node: %s",
                 std::string(server.status().message()).c_str());
     return offer;

@@ -1,9 +1,10 @@
-// The source's side of sharing device memory inside a node: finds the allocations behind tensors
-// and keeps what others map them by. One thread makes it and adds; it may be destroyed by another.
+// The source's side of sharing device memory inside a node: finds the allocations of tensors and
+// keeps the handles by which others map them. Thread-compatible. One thread must make all Add() and
+// Publish() calls; another thread may destroy the object.
 //
-// A source must not free what it has offered while somebody has it mapped (the CUDA driver leaves
-// undefined what happens then to memory from cuMemAlloc): targets unmap before they say that they
-// are through, and the source frees nothing before the commit.
+// A source must not free offered memory while another member has it mapped: the CUDA driver leaves
+// the behaviour undefined for memory from cuMemAlloc. Targets therefore unmap before they report
+// that they are finished, and the source frees nothing before the commit.
 #pragma once
 
 #include <cstdint>
@@ -27,9 +28,9 @@ class OfferedMemory {
   OfferedMemory(const OfferedMemory&) = delete;
   OfferedMemory& operator=(const OfferedMemory&) = delete;
 
-  // Not ok: the memory cannot be shared, and comes as bytes.
+  // Offers a tensor's memory. Fails when the memory cannot be shared; its bytes are then sent.
   absl::Status Add(uint32_t tensor, const StatePlace& place, uint64_t bytes);
-  // What was added. From here on descriptors are given out.
+  // Returns the offer of all added tensors. From then on a server hands over descriptors.
   PeerOffer Publish(Epoch epoch);
 
  private:
@@ -39,8 +40,8 @@ class OfferedMemory {
   const CudaDriver* driver_ = nullptr;
   CUcontext context_ = nullptr;
   std::vector<OfferedTensor> tensors_;
-  std::vector<CUmemGenericAllocationHandle> handles_;  // by index; each holds its memory
-  std::unique_ptr<DescriptorServer> server_;           // ends before the handles go
+  std::vector<CUmemGenericAllocationHandle> handles_;  // by index; each keeps its memory allocated
+  std::unique_ptr<DescriptorServer> server_;           // ends before the handles are released
 };
 
 }  // namespace rewire

@@ -1,4 +1,4 @@
-// The sending end; see outflow.h.
+// The sending end of a transition; see outflow.h.
 #include "reconfig/stream/outflow.h"
 
 #include <algorithm>
@@ -10,10 +10,10 @@
 namespace rewire {
 namespace {
 
-// On the wire at a time: enough to keep sender and receiver busy, few enough to stay in the cache.
+// Buffers on the wire: enough to keep sender and receiver busy, and few enough to stay in the
+// cache.
 constexpr size_t kBuffers = 8;
-// What is read at a time where nothing goes over the wire: between two looks at whether it was
-// cancelled.
+// Bytes read between two checks for a cancellation when the copy does not cross the wire.
 constexpr uint64_t kTurnBytes = 64 << 20;
 
 }  // namespace
@@ -96,7 +96,8 @@ absl::Status Outflow::SendOne(const Outgoing& out, uint64_t at, uint64_t version
     status = cancelled_
                  ? absl::CancelledError("the transition was abandoned")
                  : memory_.Visit(source, bytes, [&](const char* data, size_t from, size_t n) {
-                     // Hashed where it is written to: the program may change it meanwhile.
+                     // Hash the copy in the buffer, because the program may change the source
+                     // meanwhile.
                      if (buffer != nullptr) {
                        std::memcpy(buffer + from, data, n);
                        data = buffer + from;

@@ -1,9 +1,10 @@
-// The sending end of one transition: reads, hashes and sends what the plan takes from this member,
-// within the budget, and hashes it again at the boundary. Copies within the member are fragments
-// too, only that they cross no wire. Of the thread that runs the transition; Cancel() from any.
+// The sending end of one transition: reads, hashes and sends the parts that the plan takes from
+// this member, within the budget, and hashes them again at the boundary. A copy within the member
+// is handled like a fragment but crosses no wire. Owned by the thread that runs the transition;
+// Cancel() is thread-safe.
 //
-// What is on the wire lies in a few buffers that are used again and again: fresh memory for every
-// fragment would cost more than the copies.
+// Data on the wire is in a few buffers that are reused, because new memory for every fragment would
+// cost more than the copies.
 #pragma once
 
 #include <list>
@@ -24,7 +25,7 @@
 
 namespace rewire {
 
-// Bytes [begin, end) of a tensor that this member gives to `target`.
+// Bytes [begin, end) of a tensor that this member sends to `target`.
 struct Outgoing {
   uint32_t tensor = 0;
   uint64_t begin = 0;
@@ -32,9 +33,9 @@ struct Outgoing {
   StatePlace source;  // of byte `begin`
   WorldMember target;
   bool local = false;
-  StatePlace place;  // when local: where byte `begin` goes
-  // The source is host memory that stays as it is until all was placed or the stream is closed: it
-  // is sent from where it lies.
+  StatePlace place;  // when local: the destination of byte `begin`
+  // The source is host memory that does not change until all is placed or the stream is closed. The
+  // bytes are then sent from the source without a copy.
   bool stays = false;
 };
 
@@ -42,28 +43,28 @@ class Outflow {
  public:
   Outflow(const StreamKey& key, Transport* transport, Budget* budget)
       : key_(key), transport_(transport), budget_(budget) {}
-  // The transport's stream must have been closed.
+  // Close the transport's stream before destroying this object.
   ~Outflow() = default;
 
-  // Sends; returns when everything was handed over (not: has arrived). remember: Recheck() hashes
-  // it again later.
+  // Sends. Returns when the transport has taken everything, which may not have arrived. remember:
+  // Recheck() hashes the bytes again later.
   absl::Status Send(const std::vector<Outgoing>& outgoing, uint64_t version, bool remember,
                     Time deadline);
-  // For errors.
+  // Sets the names of tensors for errors.
   void SetNames(TensorNames names) { names_ = std::move(names); }
-  // Makes the buffers, so that Send() need not.
+  // Allocates the buffers before Send() needs them.
   void Warm();
-  // Likewise for state on this device; of the thread that will send.
+  // Prepares for state on this device. Call from the thread that will send.
   absl::Status WarmDevice(CUcontext context) { return memory_.Warm(context); }
-  // The sources still are what was sent; names the first that is not.
+  // Hashes the remembered sources again. Fails, naming the first source that has changed.
   absl::Status Recheck();
-  // A note, as a fragment of its own.
+  // Sends a note as a separate fragment.
   absl::Status SendNote(const WorldMember& target, NoteKind kind, std::string bytes, Time deadline);
-  // The hash of what `out` names, as it is now.
+  // Returns the present hash of the bytes that `out` names.
   absl::StatusOr<uint64_t> Content(const Outgoing& out);
-  // Everything sent has been placed by its receiver.
+  // Waits until receivers have placed everything that was sent.
   absl::Status WaitPlaced(Time deadline);
-  // When it returns the state is not read any more, and never will be again.
+  // When Cancel() returns, the state is no longer read and never will be again.
   void Cancel();
 
   [[nodiscard]] uint64_t bytes_on_wire() const { return bytes_on_wire_; }
@@ -79,9 +80,9 @@ class Outflow {
                        Time deadline);
   absl::Status SendBytes(const Outgoing& out, uint64_t at, uint64_t version,
                          std::span<const char> bytes, uint64_t content, char* buffer);
-  // buffer: to be used again; nullptr: none.
+  // buffer: returned to free_; nullptr: none.
   void Placed(uint64_t bytes, char* buffer, const absl::Status& status);
-  // A buffer of kFragmentBytes, or why there is none.
+  // Returns a buffer of kFragmentBytes, or the reason why there is none.
   absl::StatusOr<char*> TakeBuffer(Time deadline);
 
   const StreamKey key_;
@@ -99,7 +100,7 @@ class Outflow {
   CondVar changed_;
   uint64_t unplaced_ REWIRE_GUARDED_BY(mutex_) = 0;  // fragments
   std::vector<std::unique_ptr<char[]>> buffers_ REWIRE_GUARDED_BY(mutex_);
-  std::list<std::string> notes_ REWIRE_GUARDED_BY(mutex_);  // what fragments of them refer to
+  std::list<std::string> notes_ REWIRE_GUARDED_BY(mutex_);  // bytes of the notes on the wire
   std::vector<char*> free_ REWIRE_GUARDED_BY(mutex_);
   absl::Status failure_ REWIRE_GUARDED_BY(mutex_);
 };

@@ -1,4 +1,4 @@
-// The offer's bytes; see peer_offer.h.
+// Encodes and decodes offers; see peer_offer.h.
 #include "reconfig/stream/peer_offer.h"
 
 #include <unistd.h>
@@ -44,7 +44,7 @@ uint64_t OfferedTensor::bytes() const {
 std::string NodeIdentity() {
   std::string boot;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
-  // Process ids, by which memory is found, mean the same only inside one namespace.
+  // Process ids, by which memory is found, are unique only inside one namespace.
   char space[64] = {};
   if (boot.empty() || readlink("/proc/self/ns/pid", space, sizeof space - 1) <= 0) return "";
   return boot + " " + space;

@@ -1,4 +1,4 @@
-// Copying out of the sources' memory; see pull.h.
+// Copies from the sources' memory; see pull.h.
 #include "reconfig/stream/pull.h"
 
 #include <algorithm>
@@ -11,12 +11,12 @@
 namespace rewire {
 namespace {
 
-// Smaller pieces are not worth a mapping.
+// A smaller piece is not worth a mapping.
 constexpr uint64_t kLeastBytes = 64 << 10;
 // The hashes of one source's copies must fit one note.
 constexpr size_t kMostPieces = 40000;
 static_assert(kMostPieces * kEncodedContentBytes < kFragmentBytes);
-// Between two looks at whether it was cancelled.
+// Bytes copied between two checks for a cancellation.
 constexpr uint64_t kTurnBytes = 64 << 20;
 
 }  // namespace
@@ -29,7 +29,7 @@ void Pull::TakeFrom(MemberId source, const PeerOffer& offer, std::span<const uin
     for (const Incoming& in : incoming) {
       if (in.source == source && in.tensor == offered.tensor) wanted.push_back(in);
     }
-    // All of a tensor's pieces or none: a source is told tensors.
+    // All pieces of a tensor are taken or none, because the note to a source lists tensors.
     const bool suits = std::all_of(wanted.begin(), wanted.end(), [&](const Incoming& in) {
       const uint64_t begins = part_begins[in.tensor];
       return in.place.kind == MemoryKind::kDevice && in.end - in.begin >= kLeastBytes &&

@@ -1,7 +1,7 @@
-// The receiving end inside a node: this member copies from the sources' device memory itself, and
-// hashes what it has written; at the boundary each source hashes what it had, and the two must
-// agree. What may change until the boundary is copied there. Nothing crosses a socket but the
-// hashes. Of the thread that runs the transition; Cancel() from any.
+// The receiving end inside a node: this member itself copies from the sources' device memory and
+// hashes the copies. At the boundary each source hashes its own bytes, and the hashes must agree.
+// State that may change until the boundary is copied at the boundary. Only hashes and notes cross a
+// socket. Owned by the thread that runs the transition; Cancel() is thread-safe.
 #pragma once
 
 #include <atomic>
@@ -26,25 +26,25 @@ class Pull {
  public:
   explicit Pull(StreamNotes* notes) : notes_(notes) {}
 
-  // For errors.
+  // Sets the names of tensors for errors.
   void SetNames(TensorNames names) { names_ = std::move(names); }
 
-  // In PREPARE: of what comes from `source`, takes on the tensors that it offers and that can be
-  // mapped. part_begins: the first byte of the source's part of each tensor.
+  // In PREPARE: selects the tensors of `incoming` that `source` offers and that can be mapped.
+  // part_begins: the first byte of the source's part of each tensor.
   void TakeFrom(MemberId source, const PeerOffer& offer, std::span<const uint64_t> part_begins,
                 const std::vector<Incoming>& incoming, Time deadline);
-  // What was taken on: not to be sent.
+  // Returns the selected tensors, which the source must not send.
   [[nodiscard]] std::vector<uint32_t> TensorsOf(MemberId source) const;
 
-  // Makes what Fetch() needs on this device; of the thread that will fetch.
+  // Allocates the resources of Fetch() on this device. Call from the thread that will fetch.
   absl::Status WarmDevice(CUcontext context) { return memory_.Warm(context); }
-  // Copies constant state from each source once it says that it is in place. When it returns none
-  // of that is mapped any more.
+  // Copies constant state from each source after the source reports that its version is in place.
+  // Unmaps all constant state before returning.
   absl::Status Fetch(Time deadline);
-  // At the boundary: copies the rest as soon as its source stands there. What was copied is what
-  // the sources have. When it returns nothing of a source is mapped any more.
+  // At the boundary: copies the remaining state as soon as its source has reported, and compares
+  // all copies with the sources' hashes. Unmaps all of the sources' memory before returning.
   absl::Status Check(Time deadline);
-  // Ends Fetch() and Check(); when it returns nothing is read or written any more.
+  // Ends Fetch() and Check(). When Cancel() returns, nothing is read or written any more.
   void Cancel();
 
   [[nodiscard]] uint64_t bytes() const { return bytes_; }
@@ -56,7 +56,7 @@ class Pull {
     uint64_t bytes = 0;
     StatePlace from;
     StatePlace to;
-    uint64_t content = 0;  // of what was written
+    uint64_t content = 0;  // of the written bytes
   };
   using Pieces = std::map<MemberId, std::vector<Piece>>;
   absl::Status FetchPiece(Piece* piece);
@@ -67,8 +67,8 @@ class Pull {
   StreamNotes* const notes_;
   TensorNames names_;
   StateMemory memory_;
-  PeerMappings mappings_;  // of constant state, and of the rest
-  PeerMappings late_mappings_;
+  PeerMappings mappings_;       // mappings of constant state
+  PeerMappings late_mappings_;  // mappings of the remaining state
   Pieces pieces_;
   Pieces late_;
   std::atomic<uint64_t> bytes_{0};

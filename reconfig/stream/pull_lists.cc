@@ -1,4 +1,4 @@
-// The bytes of the lists; see pull_lists.h.
+// Encodes and decodes the lists; see pull_lists.h.
 #include "reconfig/stream/pull_lists.h"
 
 #include "absl/strings/str_cat.h"

@@ -1,5 +1,5 @@
-// The lists that a member and the sources it copies from send each other, and their bytes
-// (docs/stream.md). Pure values; thread-compatible. Decoding takes any bytes.
+// The lists that a member and its sources exchange about copies, and their encoding
+// (docs/stream.md). Pure and thread-safe. Decoding accepts any bytes.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace rewire {
 
-// The hash of the bytes of one copy that begins at a byte offset of the tensor.
+// The hash of one copy's bytes, which begin at byte `begin` of the tensor.
 struct CopyContent {
   uint32_t tensor = 0;
   uint64_t begin = 0;
@@ -23,7 +23,7 @@ inline constexpr size_t kEncodedContentBytes = 4 + 8 + 8;  // of one hash in the
 std::string EncodeContents(std::span<const CopyContent> contents);
 absl::StatusOr<std::vector<CopyContent>> DecodeContents(std::string_view bytes);
 
-// Tensors that the target copies by itself.
+// The tensors that the target copies by itself.
 std::string EncodeTensors(std::span<const uint32_t> tensors);
 absl::StatusOr<std::vector<uint32_t>> DecodeTensors(std::string_view bytes);
 

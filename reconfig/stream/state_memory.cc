@@ -1,4 +1,4 @@
-// Reading and writing state; see state_memory.h.
+// Reads, writes and hashes state; see state_memory.h.
 #include "reconfig/stream/state_memory.h"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace rewire {
 namespace {
 
 constexpr size_t kStagingBytes = 1 << 20;
-// What was copied is hashed while it still is in the device's cache: half of that at a time.
+// A copy is hashed while its bytes are in the device's cache: half of the cache at a time.
 constexpr size_t kLeastHashBytes = 256 << 10;
 constexpr size_t kDefaultHashBytes = 4 << 20;
 
@@ -27,7 +27,7 @@ size_t HashBytes(const CudaDriver& driver) {
       driver.CtxGetDevice(&device) == CUDA_SUCCESS &&
       driver.DeviceGetAttribute(&cache, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, device) == CUDA_SUCCESS;
   if (!known || cache <= 0) return kDefaultHashBytes;
-  // Whole words of the hash.
+  // A multiple of the hash's word size.
   return std::max(kLeastHashBytes, static_cast<size_t>(cache) / 2 / 4096 * 4096);
 }
 
@@ -42,8 +42,8 @@ StateMemory::StateMemory(Duration patience) : patience_(patience) {}
 
 StateMemory::~StateMemory() {
   if (driver_ == nullptr || context_ == nullptr) return;
-  // At the end of a process the context may be gone already; then there is nothing to give back.
-  // Work that has not ended still uses what it was given.
+  // At the end of a process the context may be gone, and then there is nothing to free. Unfinished
+  // device work still uses these resources.
   if (!stuck_.empty() || driver_->CtxSetCurrent(context_) != CUDA_SUCCESS) {
     (void)hash_.release();
     return;
@@ -70,7 +70,7 @@ absl::Status StateMemory::UseDevice(CUcontext context) {
     std::string error;
     driver_ = CudaDriver::Get(&error);
     if (driver_ == nullptr) return absl::UnavailableError(error);
-    // A graph that the program captures on another thread is none of our business.
+    // A graph that the program captures on another thread must not forbid calls of this thread.
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     driver_->ThreadExchangeStreamCaptureMode(&mode);
   }
@@ -204,7 +204,7 @@ absl::Status StateMemory::HashOnDevice(const StatePlace& from, const StatePlace&
     s = Check(*driver_, "cuMemcpyDtoHAsync",
               driver_->MemcpyDtoHAsync(staging_, sum_, sizeof(uint64_t), stream_));
   }
-  // Also after a failure: what is under way must not touch the state later.
+  // Wait also after a failure, because unfinished work must not touch the state later.
   const absl::Status waited = Settle("hash of device memory", bytes);
   if (s.ok()) s = waited;
   if (s.ok()) std::memcpy(content, staging_, sizeof(uint64_t));

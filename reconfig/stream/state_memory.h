@@ -1,6 +1,6 @@
-// Reading, writing and hashing state where it lies: host memory directly, device memory by copies
-// on a stream of our own of the lowest priority, through pinned staging where the bytes must come
-// to the host. An object belongs to one thread; any number of threads may each have one.
+// Reads, writes and hashes state in place. Host memory is used directly. Device memory is copied on
+// a separate stream of the lowest priority, through pinned staging memory when the host needs the
+// bytes. Owned by one thread; each thread may have its own object.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ class DeviceHash;
 
 enum class MemoryKind : uint8_t { kHost = 0, kDevice = 1 };
 
-// A place in memory that Rewire may read or write.
+// An address in memory that Rewire may read or write.
 struct StatePlace {
   MemoryKind kind = MemoryKind::kHost;
   char* data = nullptr;
@@ -30,36 +30,38 @@ struct StatePlace {
 
 class StateMemory {
  public:
-  // patience: for each piece of device work; after it, every call on device memory is refused.
+  // patience: the limit for each piece of device work. After a timeout every call on device memory
+  // fails.
   explicit StateMemory(Duration patience = kDevicePatience);
   ~StateMemory();
   StateMemory(const StateMemory&) = delete;
   StateMemory& operator=(const StateMemory&) = delete;
 
   absl::Status Read(const StatePlace& from, void* to, size_t bytes);
-  // Hands the bytes over in order, piece by piece, where they lie or in staging memory. A piece may
-  // be written elsewhere by this object's Write().
+  // Gives `use` the bytes in order, piece by piece, in place or in staging memory. `use` may write
+  // a piece elsewhere by this object's Write().
   using Use = std::function<absl::Status(const char* data, size_t at, size_t bytes)>;
   absl::Status Visit(const StatePlace& from, size_t bytes, const Use& use);
   absl::Status Write(const void* from, const StatePlace& to, size_t bytes);
-  // Makes what the first use of this device would have to make in the middle of a step.
+  // Creates the device resources that would otherwise be created by the first use, in the middle of
+  // a step.
   absl::Status Warm(CUcontext context);
-  // HashContent() of bytes that lie at byte `offset` of their tensor.
+  // Computes HashContent() of the bytes, which are at byte `offset` of their tensor.
   absl::Status Hash(const StatePlace& place, size_t bytes, uint64_t offset, uint64_t* content);
-  // Copies, and hashes what was copied: what stands at `to` if that is on a device, else what
-  // stands at `from`. Device memory (which may be another member's, mapped) is hashed on the
-  // device.
+  // Copies and hashes. A copy between devices hashes the bytes at `to` when the device takes the
+  // hash kernel; every other copy hashes the bytes at `from`. Device memory (also another member's,
+  // mapped) is then hashed on the device.
   absl::Status CopyHashed(const StatePlace& from, const StatePlace& to, size_t bytes,
                           uint64_t offset, uint64_t* content);
-  // Zeroes. Memory that has just been allocated is really there afterwards.
+  // Writes zeroes, which also makes the pages of new memory exist.
   absl::Status Clear(const StatePlace& place, size_t bytes);
 
  private:
   absl::Status UseDevice(CUcontext context);
-  // Until the stream has done what is in it.
+  // Waits until the stream has completed its work.
   absl::Status Settle(const char* operation, size_t bytes);
-  // Puts copy and hash into the stream, piece by piece; waits for the sum. Without a copy both
-  // places are the same.
+  // Enqueues copies and hashes piece by piece and waits for the sum. Without a copy both places are
+  // the same.
   absl::Status HashOnDevice(const StatePlace& from, const StatePlace& to, size_t bytes,
                             uint64_t offset, uint64_t* content);
 
@@ -70,9 +72,9 @@ class StateMemory {
   CUstream stream_ = nullptr;
   void* staging_ = nullptr;
   bool hash_made_ = false;
-  std::unique_ptr<DeviceHash> hash_;  // none: the driver does not take it
+  std::unique_ptr<DeviceHash> hash_;  // nullptr: the driver does not accept the kernel
   CUdeviceptr sum_ = 0;
-  size_t hash_bytes_ = 0;  // hashed at a time
+  size_t hash_bytes_ = 0;  // bytes hashed in one piece
 };
 
 }  // namespace rewire

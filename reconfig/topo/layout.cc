@@ -1,4 +1,4 @@
-// The division of tensors; see layout.h. Pure.
+// Computes the division of tensors; see layout.h. Pure.
 #include "reconfig/topo/layout.h"
 
 namespace rewire {
@@ -6,7 +6,7 @@ namespace rewire {
 Box ShardOf(uint64_t elements, uint32_t slots, uint32_t slot) {
   if (slots == 0 || slot >= slots) return {};
   const uint64_t chunk = elements / slots + (elements % slots != 0 ? 1 : 0);
-  // chunk * slot overflows only where slot 1 already begins past the end.
+  // chunk * slot can overflow only if slot 1 begins past the end.
   const uint64_t begin = chunk != 0 && slot > elements / chunk ? elements : chunk * slot;
   return {std::min(begin, elements), begin + std::min(chunk, elements - std::min(begin, elements))};
 }

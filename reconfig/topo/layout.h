@@ -1,7 +1,7 @@
-// How one logical tensor is divided over the slots of a world: which elements each slot holds.
+// Describes how one logical tensor is divided over the slots of a world: the elements of each slot.
 //
-// Pure values and functions, used by plan, stream, snapshot and participant from any thread. A box
-// is an interval of the flattened tensor: all that data parallelism and ZeRO need.
+// Pure and thread-safe; used by plan, stream, snapshot and participant. A box is an interval of the
+// flattened tensor, which is enough for data parallelism and ZeRO.
 #pragma once
 
 #include <algorithm>
@@ -33,9 +33,9 @@ enum class Division : uint8_t {
 };
 
 enum class Change : uint8_t {
-  kConstant = 0,   // between two updates
-  kVolatile = 1,   // at any time
-  kTransient = 2,  // at any time, and worth nothing once the update has used it (gradients)
+  kConstant = 0,   // does not change between two updates
+  kVolatile = 1,   // may change at any time
+  kTransient = 2,  // may change at any time, and is unused after the update (gradients)
 };
 
 struct TensorShape {
@@ -47,9 +47,10 @@ struct TensorShape {
   bool operator==(const TensorShape&) const = default;
 };
 
-// Equal chunks of ceil(elements / slots), the last ones shorter or empty: as rewireShard().
+// Returns one of the equal chunks of ceil(elements / slots); the last are shorter or empty, as in
+// rewireShard().
 Box ShardOf(uint64_t elements, uint32_t slots, uint32_t slot);
-// What `slot` of `slots` holds of the tensor.
+// Returns the elements of the tensor that `slot` of `slots` holds.
 Box PartOf(const TensorShape& tensor, uint32_t slots, uint32_t slot);
 
 }  // namespace rewire

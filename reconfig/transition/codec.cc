@@ -1,4 +1,4 @@
-// Encoding and decoding of frames; see codec.h. Pure functions, callable from any thread.
+// Encodes and decodes frames; see codec.h. Pure functions; thread-safe.
 #include "reconfig/transition/codec.h"
 
 #include <array>
@@ -16,7 +16,7 @@ constexpr size_t kLengthBytes = 4;
 constexpr size_t kHeaderBytes = kLengthBytes + 4;
 constexpr size_t kTypes = std::variant_size_v<Message>;
 
-// By position in Message. A type's number on the wire never changes: new messages are appended.
+// Indexed by position in Message. Numbers on the wire never change: new messages are appended.
 constexpr std::array<std::string_view, kTypes> kNames = {"Hello",
                                                          "CommunicatorCreated",
                                                          "CommunicatorDestroyed",
@@ -54,7 +54,7 @@ class Writer {
     }
   }
   void Secret(const Key& key) { bytes_.PutRaw(key.view()); }
-  // Text for people is cut at its limit; addresses and ids are never that long.
+  // Text for people is truncated at its limit; addresses and ids never reach their limits.
   void Text(const std::string& text, size_t limit) {
     bytes_.PutString(std::string_view(text).substr(0, limit));
   }
@@ -69,7 +69,7 @@ class Writer {
   ByteWriter bytes_;
 };
 
-// The fewest bytes that one value of T takes: what a count is checked against.
+// Computes the fewest bytes that one value of T takes, which a count is checked against.
 class Sizer {
  public:
   template <typename T>
@@ -127,7 +127,7 @@ class Reader {
     list.reserve(n);
     for (uint32_t i = 0; i < n && bytes_.ok(); ++i) wire::Fields(*this, list.emplace_back());
   }
-  // What is wrong, empty when everything was read and nothing is left over.
+  // Returns the fault, or an empty text when everything was read and no bytes are left over.
   [[nodiscard]] std::string Error() const {
     if (!error_.empty()) return error_;
     if (!bytes_.ok()) return "it ends too early, or a count in it is too large";
@@ -166,7 +166,7 @@ absl::StatusOr<Message> DecodeType(size_t index, std::string_view payload,
   return out;
 }
 
-// Whether a frame may begin so; length is that of its length field.
+// Checks the length field of a frame.
 absl::Status CheckLength(uint32_t length) {
   if (length + kLengthBytes > kMaxFrameBytes || length < kHeaderBytes - kLengthBytes) {
     return absl::InvalidArgumentError(absl::StrCat("a frame of ", length, " bytes; allowed are ",
@@ -180,7 +180,7 @@ absl::Status CheckLength(uint32_t length) {
 
 absl::StatusOr<std::string> Encode(const Message& message) {
   Writer writer;
-  // The field lists are shared with the reader and therefore take references that are not const.
+  // The field lists are shared with the reader and therefore take non-const references.
   Message copy = message;
   std::visit([&](auto& m) { wire::Fields(writer, m); }, copy);
   const std::string payload = writer.Take();
@@ -235,7 +235,8 @@ std::optional<absl::StatusOr<Message>> FrameBuffer::Next() {
     return error_;
   }
   begin_ += frame;
-  // Moved down only when half of it is used up: each byte is moved at most once on average.
+  // The rest moves down only when half of the bytes are consumed: each byte moves at most once on
+  // average.
   if (begin_ >= bytes_.size() / 2) {
     bytes_.erase(0, begin_);
     begin_ = 0;

@@ -1,5 +1,5 @@
-// How a new cut of a communicator stands to a decided swap that the communicator has not passed
-// yet. Pure; the rules are in docs/protocol.md, "Pending swaps". All members apply them alike.
+// Compares a new cut of a communicator with a decided swap that the communicator has not passed
+// yet. For leader and members, which share these rules (docs/protocol.md, "Pending swaps"). Pure.
 #pragma once
 
 #include "reconfig/transition/messages.h"

@@ -1,4 +1,4 @@
-// The members of every message in wire order: one list that both the writer and the reader of
+// The fields of every message in wire order: one list that both the writer and the reader of
 // codec.cc walk, so that they cannot disagree. Included by codec.cc alone.
 #pragma once
 
@@ -64,7 +64,7 @@ void Fields(A& a, PendingSwap& m) {
   a.Number(m.warm);
   a.Number(m.cut);
 }
-// Elements of lists of numbers.
+// The elements of lists of numbers.
 template <typename A>
 void Fields(A& a, uint64_t& m) {
   a.Number(m);

@@ -1,7 +1,7 @@
-// The identity of a communicator, computed alike on all its ranks from what they all know.
+// The identity of a communicator, computed alike on all its ranks from data that all ranks know.
 //
-// Used by the shim's core (for every communicator) and by the participant (for the unique ids that
-// rewireUniqueId() gives out). Pure.
+// For the shim's core (every communicator) and for the participant (the unique ids that
+// rewireUniqueId() returns). Pure; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace rewire {
 
-// Of a communicator made from a unique id (128 bytes; the first one where several were given).
+// Identifies a communicator made from a unique id (128 bytes; the first id of several).
 inline CommunicatorId IdentityOfUniqueId(const void* unique_id) {
   CommunicatorId id{ContentHash(unique_id, NCCL_UNIQUE_ID_BYTES, 0),
                     ContentHash(unique_id, NCCL_UNIQUE_ID_BYTES, uint64_t{1} << 32)};
@@ -22,7 +22,7 @@ inline CommunicatorId IdentityOfUniqueId(const void* unique_id) {
 }
 
 // Identifies the child of the parent's n-th split or grow, counted from 0. color: the caller's
-// color in a split, the number of ranks in a grow.
+// color in a split, or the number of ranks in a grow.
 inline CommunicatorId IdentityOfChild(const CommunicatorId& parent, uint64_t nth, int64_t color) {
   const auto key = static_cast<uint64_t>(color);
   CommunicatorId id{MixWord(parent.high, nth) + MixWord(key, 1),

@@ -1,5 +1,4 @@
-// The leader's connections, its clock and its messages. See leader.h.
-// One thread: its owner's.
+// The leader's connections, clock and messages; see leader.h. Owned by the leader's thread.
 #include "reconfig/transition/leader.h"
 
 #include <algorithm>
@@ -12,7 +11,7 @@
 namespace rewire {
 namespace {
 
-// Grace times that a new leader waits for the first member of a world.
+// The number of grace times that a new leader waits for the first member of a world.
 constexpr uint32_t kRecoverTurns = 12;
 
 }  // namespace
@@ -143,7 +142,7 @@ void Leader::OnConnect(Time now, const Hello& hello, Out* out) {
       return Refuse(id, why, out);
     }
   } else if (!joiner) {
-    // It left, or was to join: the record tells it what became of that, once it is known here.
+    // The member left, or was to join. Greet tells the member the outcome by the record.
     visitor = true;
   }
   const bool again = known != peers_.end() && known->second.connected;
@@ -158,7 +157,7 @@ void Leader::OnConnect(Time now, const Hello& hello, Out* out) {
   peer.welcome_due = true;
   peer.visitor = visitor;
   Heard(now, id);
-  ForgetReports(id);  // it reports all it has
+  ForgetReports(id);  // the member reports everything again
   peer.positions_due = hello.positions;
   positions_.Begun(hello.retiring);
   peer.broken = hello.broken;
@@ -166,7 +165,7 @@ void Leader::OnConnect(Time now, const Hello& hello, Out* out) {
   Tell(now, NoteKind::kMember, absl::StrCat("member ", id, again ? " reconnected" : " connected"),
        out);
   if (again && transition_ && transition_->BeforeCommit() && transition_->phase > Phase::kReserve) {
-    // What was under way between us on the old connection is lost: everyone prepares anew.
+    // Messages in progress on the old connection are lost, so all members prepare again.
     Restart(now, absl::StrCat("member ", id, " reconnected"), out);
   }
   WelcomeDue(now, out);
@@ -174,7 +173,7 @@ void Leader::OnConnect(Time now, const Hello& hello, Out* out) {
   TryEndRecovery(now, out);
 }
 
-// Everyone who waits for a Welcome gets it as soon as this leader knows what is committed.
+// Sends the due Welcomes as soon as this leader knows the committed world.
 void Leader::WelcomeDue(Time now, Out* out) {
   if (!fenced_ || record_.world.epoch == 0 || phase() == Phase::kCommitting) return;
   std::vector<MemberId> due;
@@ -266,7 +265,7 @@ void Leader::TryEndRecovery(Time now, Out* out) {
     }
   }
   if (!missing.empty() && missing.size() + 1 == record_.world.members.size() && !recover_first_) {
-    // The first one is back: the others have the grace time from here on.
+    // The first member is back: the others have the grace time from now on.
     recover_first_ = true;
     recover_by_ = now + options_.grace;
   }
@@ -287,7 +286,7 @@ void Leader::TryEndRecovery(Time now, Out* out) {
                        : absl::StrCat("not back in time: member ", absl::StrJoin(missing, ", ")),
        out);
   if (!missing.empty()) return Lose(now, missing, "it did not come back to the new leader", out);
-  // What is broken as of an earlier epoch was healed by the commit that the member learns of now.
+  // A loss of an earlier epoch was healed by the commit that the member learns of now.
   broken_ |= std::any_of(peers_.begin(), peers_.end(), [&](const auto& each) {
     return each.second.broken && each.second.hello_epoch == record_.world.epoch;
   });
@@ -307,7 +306,7 @@ void Leader::OnDisconnect(Time now, MemberId member, Out* out) {
     return;
   }
   if (!it->second.cooperates && record_.world.SlotOf(member) && !registry_.HasAny(member)) {
-    return Finish(now, member, out);  // it ended in order: it had destroyed its communicators
+    return Finish(now, member, out);  // a normal end: the member had destroyed its communicators
   }
   Lose(now, {member}, "its connection ended", out);
 }
@@ -317,7 +316,7 @@ void Leader::OnDisconnect(Time now, MemberId member, Out* out) {
 Time Leader::Awake(Time now) {
   const Duration stalled = clock_.stalled();
   const Time awake = clock_.Read(now);
-  // The clock counts a step of each stall, and silence not even that: nobody was heard in it.
+  // The clock counts one step of each stall. Silence counts none: no member is heard.
   if (clock_.stalled() > stalled) counted_ = awake;
   return awake;
 }
@@ -359,13 +358,12 @@ std::optional<Time> Leader::NextDeadline() const {
   for (const auto& [id, peer] : peers_) {
     if (!peer.connected || peer.finished || peer.lost) continue;
     members = true;
-    // The earliest, if others speak all the time. One that is not judged yet is looked at again
-    // with the next tick.
+    // The earliest time, if others always speak. The next tick checks a member not judged yet.
     const Duration left = options_.silence - (speaking_ - peer.heard_at);
     if (left > Duration{}) at(counted_ + left);
   }
-  // Messages read the clock, too: a tick that followed the last reading would never come while
-  // members speak often.
+  // Messages also read the clock. A tick at a fixed time after the last reading would never come
+  // while members speak often.
   if (next || members) at(ticked_ + clock_.step() / 2);
   if (next) next = clock_.OwnersTime(*next);
   return next;

@@ -1,5 +1,5 @@
-// The leader's proposals: at which operation each communicator switches, or at which update all
-// stop, and the members' pledges. See leader.h. One thread: its owner's.
+// The leader's proposals and the members' pledges: the operation at which each communicator
+// switches, or the update at which all members stop. See leader.h. Owned by the leader's thread.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -9,15 +9,15 @@
 namespace rewire {
 namespace {
 
-// Operations between the tiny one that warms a new generation up and the cut.
+// The number of operations between the warm operation of a new generation and the cut.
 constexpr uint64_t kWarmAhead = 4;
 
-// Updates between the last preparation and the boundary: the state is streamed behind the last of
-// them, and what PREPARE has left over (memory that it frees, for one) is over by then.
+// The number of updates between the last preparation and the boundary. The state is streamed after
+// the last of these updates, and PREPARE's remaining work (such as freeing memory) has ended.
 constexpr uint64_t kUpdatesAhead = 2;
 
-// How often an idle communicator may refuse to switch at its next operation before it gets a cut
-// with a margin: its program may be just inside a call.
+// How often an idle communicator may refuse to switch at its next operation before its cut gets a
+// margin. Its program may be inside a call at that moment.
 constexpr uint32_t kIdleTries = 2;
 
 }  // namespace
@@ -28,7 +28,7 @@ void Leader::Count(Time now, const std::vector<CommunicatorCounter>& counters) {
   }
 }
 
-// The rules are in docs/protocol.md, "Pending swaps".
+// Follows the rules in docs/protocol.md, "Pending swaps".
 Cut Leader::ChooseCut(const CommunicatorId& communicator) const {
   const Transition& t = *transition_;
   const auto seen = t.paces.find(communicator);
@@ -38,12 +38,12 @@ Cut Leader::ChooseCut(const CommunicatorId& communicator) const {
   if (pace.still() && refusals < kIdleTries && !positions_.CarriesPointToPoint(communicator)) {
     return {communicator, pace.issued(), pace.issued()};
   }
-  // The proposal and its answers, then the compare-and-swap, then the decision.
+  // The time of the proposal and its answers, of the compare-and-swap, and of the decision.
   const Duration decision = 2 * t.round_trip + store_took_;
   uint64_t warm = pace.issued() +
                   (pace.Margin(options_.cut_margin, decision) << std::min<uint32_t>(refusals, 20));
   for (const PendingSwap& swap : positions_.PendingOf(communicator)) {
-    // The same cut again: the new generation takes the place of the pending one.
+    // With the same cut, the new generation replaces the pending generation.
     if (warm <= swap.warm) return {communicator, swap.warm, swap.cut};
     warm = std::max(warm, swap.cut);
   }
@@ -52,7 +52,7 @@ Cut Leader::ChooseCut(const CommunicatorId& communicator) const {
 
 Cut Leader::ChooseStep() {
   const Transition& t = *transition_;
-  // What happens while a proposal and its answers are on the way, twice over.
+  // The margin is twice the number of updates during a proposal and its answers.
   const auto seen = t.paces.find(kUpdateBoundary);
   const Pace pace = seen != t.paces.end() ? seen->second : Pace();
   uint64_t furthest = pace.issued();

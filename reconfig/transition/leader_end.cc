@@ -1,5 +1,5 @@
-// How a transition ends: what follows the commit, and the ways not to get there. See leader.h.
-// One thread: its owner's.
+// The end of a transition: after the commit, or by an abort. See leader.h. Owned by the leader's
+// thread.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -30,8 +30,7 @@ void Leader::AfterCommit(Time now, Out* out) {
     loss_attempts_ = 0;
   }
   Enter(now, Phase::kCommitted, options_.enter, out);
-  // Those that were lost while the store was writing: of interest only if they are in the new
-  // world.
+  // Members lost while the store was writing matter only if they are in the new world.
   std::erase_if(lost_, [&](MemberId m) { return !t.InTarget(m); });
   WelcomeDue(now, out);
   if (!lost_.empty()) TellLost(now, out);
@@ -61,7 +60,7 @@ void Leader::TryRetire(Time now, Out* out) {
     usual_ = usual_ ? (*usual_ + took) / 2 : took;
   }
   RetireUnused(out);
-  // Communicators pass their cuts when the program uses them, which may be in hours.
+  // Communicators pass their cuts when the program uses them, which may take hours.
   if (t.kind == TransitionKind::kSwap) return EndTransition(now, out);
   Resolve(t.requests, RequestState::kDone, t.what);
   Enter(now, Phase::kRetiring, options_.enter, out);
@@ -102,11 +101,11 @@ void Leader::TryEnd(Time now, Out* out) {
   if (Transition::All(Retired(transition_->target), transition_->target)) EndTransition(now, out);
 }
 
-// Of a committed transition: its requests have been fulfilled, whatever else happened.
+// Ends a committed transition. Its requests have been fulfilled, whatever else happened.
 void Leader::EndTransition(Time now, Out* out) {
   Resolve(transition_->requests, RequestState::kDone, transition_->what);
   Tell(now, NoteKind::kProgress, absl::StrCat("ended: ", transition_->what), out);
-  // Who has left stayed for this: its end must disturb neither the change nor the old generations.
+  // Members that left stayed until now, so as to disturb neither the change nor old generations.
   for (MemberId m : transition_->olds) {
     const auto peer = peers_.find(m);
     if (transition_->InTarget(m) || peer == peers_.end() || record_.world.SlotOf(m)) continue;

@@ -1,5 +1,5 @@
-// The leader when members go: lost, finished, or silent; and the end of a job. See leader.h.
-// One thread: its owner's.
+// The leader's reaction to lost, finished and silent members, and the end of a job. See leader.h.
+// Owned by the leader's thread.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -35,8 +35,8 @@ void Leader::Lose(Time now, const std::vector<MemberId>& members, const std::str
     Tell(now, NoteKind::kWarning, absl::StrCat("member ", id, " is lost: ", why), out);
   }
   if (of_world) {
-    if (transition_ && transition_->phase == Phase::kCommitting)
-      return;  // after the store's answer
+    // AfterCommit does TellLost after the store's answer.
+    if (transition_ && transition_->phase == Phase::kCommitting) return;
     return TellLost(now, out);
   }
   if (of_joiners) {
@@ -44,8 +44,8 @@ void Leader::Lose(Time now, const std::vector<MemberId>& members, const std::str
   }
 }
 
-// Members of the committed world are gone (or were, before this leader): everyone else aborts its
-// generations at once, and what is under way ends.
+// Members of the committed world are lost (or were lost before this leader started). All other
+// members abort their generations at once, and the current transition ends.
 void Leader::TellLost(Time now, Out* out) {
   if (transition_) {
     if (transition_->BeforeCommit()) {
@@ -97,7 +97,7 @@ void Leader::OnFailedExit(Time now, MemberId member, const std::string& how, Out
   const auto it = peers_.find(member);
   if (it == peers_.end() || idle_phase_ == Phase::kStopped || !record_.world.SlotOf(member)) return;
   Peer& peer = it->second;
-  // The end of such a member's connection counts as its end in order.
+  // The end of such a member's connection counts as a normal end.
   const bool bare = !peer.cooperates && !registry_.HasAny(member);
   if (!peer.finished && !bare) return;
   peer.finished = false;
@@ -117,7 +117,7 @@ void Leader::StopJob(Time now, const std::string& reason, Out* out) {
 }
 
 bool Leader::NobodyStays() const {
-  // Members that are not back yet, after another leader's end, may have no notice.
+  // Members that have not come back after another leader's end may have no notice.
   if (idle_phase_ == Phase::kRecovering) return false;
   std::vector<MemberId> members = Alive();
   if (members.empty()) return false;
@@ -177,8 +177,8 @@ void Leader::CheckDrains(Time now, Out* out) {
 
 // ---- silence ------------------------------------------------------------------------------------
 
-// Members speak every heartbeat: one that has just spoken vouches for the host until it is late for
-// two.
+// Members speak every heartbeat. A member that has just spoken shows that the host runs, until the
+// member has missed two heartbeats.
 Duration Leader::Vouches() const { return std::min(2 * options_.heartbeat, options_.silence / 2); }
 
 void Leader::CountSpeech(Time now) {
@@ -193,14 +193,14 @@ void Leader::Heard(Time now, MemberId member) {
   peer.heard = now;
   peer.heard_at = speaking_;
   peer.told_starved = false;
-  // A process that is still to join says nothing about the members of the world.
+  // A joining process shows nothing about the members of the world.
   if (record_.world.epoch != 0 && !record_.world.SlotOf(member)) return;
-  // A shorter gap is one of an overloaded host, whose agent or members run late again and again.
+  // Shorter gaps occur on an overloaded host, whose agent or members often run late.
   if (now - spoke_ > options_.silence / 2) {
-    // All were silent, and this one is the first that goes on: the others have their full time.
+    // All were silent, and this member is the first to speak: the others get their full time.
     for (auto& [id, each] : peers_) each.heard_at = speaking_;
-    // The silence of all counts for no deadline of the recovery either, and the others have as long
-    // to answer before a phase costs them.
+    // The silence of all members counts for no deadline of the recovery. The other members get the
+    // same time to answer before a phase costs them.
     if (recover_by_) *recover_by_ += now - spoke_;
     if (transition_ && transition_->deadline && transition_->CostsMembers()) {
       transition_->deadline = std::max(*transition_->deadline, now + options_.silence);
@@ -254,7 +254,7 @@ void Leader::CheckSilence(Time now, Out* out) {
                                  ? now - peer.heard
                                  : speaking_ - peer.heard_at;
     if (silence < options_.silence) continue;
-    // A member that has been let go says nothing any more, and stays until the change has ended.
+    // A member that was released from the world is silent, and stays until the change has ended.
     const bool let_go =
         transition_ && transition_->phase > Phase::kCommitting && !record_.world.SlotOf(id);
     if (!let_go) silent.push_back(id);

@@ -1,5 +1,5 @@
 // The leader from PREPARE to the compare-and-swap. See leader.h; docs/protocol.md has the diagrams.
-// One thread: its owner's.
+// Owned by the leader's thread.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -11,7 +11,7 @@
 namespace rewire {
 namespace {
 
-constexpr uint32_t kFailedBuilds = 2;  // of one swap, before it is aborted
+constexpr uint32_t kFailedBuilds = 2;  // failed builds of one swap before the swap is aborted
 
 std::string Missing(const std::vector<MemberId>& of, const std::set<MemberId>& there) {
   std::vector<MemberId> missing;
@@ -80,7 +80,7 @@ void Leader::OnSpawnFailed(Time now, std::span<const MemberId> members, const st
   }
 }
 
-// kUnavailable: not yet; kFailedPrecondition: never.
+// Returns kUnavailable for "not yet" and kFailedPrecondition for "never".
 absl::Status Leader::ReadyToPrepare() const {
   const Transition& t = *transition_;
   if (!t.reserved) return absl::UnavailableError("the store has not noted the epoch");
@@ -168,7 +168,7 @@ void Leader::TryBuild(Time now, Out* out) {
   t.build_sent = true;
   for (MemberId m : t.Everyone()) {
     Build build{t.epoch, {}};
-    // In the order of ids, the same on every member: two builds never wait for each other.
+    // Every member builds in the order of ids, so two builds never wait for each other.
     for (const auto& [id, unique_id] : t.minted) {
       const Registry::Seats& seats = registry_.communicators().at(id);
       if (t.kind == TransitionKind::kSwap) {
@@ -181,7 +181,7 @@ void Leader::TryBuild(Time now, Out* out) {
     }
     Send(m, build, out);
   }
-  // A first look at the counters; the second comes when all are built, and tells the rate.
+  // Requests a first look at the counters. The second look, when all is built, gives the rate.
   if (t.kind == TransitionKind::kSwap) SendAll(t.olds, Propose{t.epoch, kLookRound, {}}, out);
 }
 
@@ -216,8 +216,7 @@ void Leader::AfterPrepared(Time now, Out* out) {
   if (t.phase != Phase::kPrepare || !Transition::All(t.prepared, t.Everyone())) return;
   const std::set<MemberId> there = Keys(t.at_boundary);
   if (t.Planned()) {
-    // The others would wait at the boundary for a joiner whose program is not in its first update
-    // yet.
+    // A joiner's program must be in its first update, or others would wait at the boundary.
     if (!Transition::All(there, t.joiners)) return;
     return ProposeRound(now, out);
   }
@@ -281,7 +280,7 @@ void Leader::CommitNow(Time now, Out* out) {
   record.world = t.to;
   record.cuts = t.kind == TransitionKind::kSwap ? t.cuts : std::vector<Cut>{};
   record.secret = t.secret;
-  // There is no way back: at the deadline it is only told that the store has not answered.
+  // No way back exists: at the deadline the leader only reports that the store has not answered.
   Enter(now, Phase::kCommitting, options_.boundary, out);
   Write(now, record, out);
 }
@@ -333,7 +332,7 @@ void Leader::OnPhaseDeadline(Time now, Out* out) {
                   out);
     case Phase::kCommitted:
       if (t.kind == TransitionKind::kSwap) {
-        // Its own thread answers without the program, so it is not running.
+        // A member answers on its own thread, so a member without an answer is not running.
         std::vector<MemberId> missing;
         for (MemberId m : t.target) {
           if (!t.entered.contains(m) && !peers_[m].finished) missing.push_back(m);

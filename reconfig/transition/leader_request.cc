@@ -1,5 +1,5 @@
-// The leader's queue of requests, and which transition begins next. See leader.h.
-// One thread: its owner's.
+// The leader's queue of requests, and the next transition. See leader.h. Owned by the leader's
+// thread.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -14,7 +14,7 @@ constexpr uint32_t kRequestAttempts = 5;
 
 }  // namespace
 
-// Whether the request makes sense behind all that is under way and waits.
+// Checks the request against the world after all current and queued changes.
 absl::Status Leader::CheckRequest(const ChangeRequest& request) const {
   if (idle_phase_ == Phase::kStopped) return absl::FailedPreconditionError("the job has ended");
   if (record_.world.epoch == 0) {
@@ -73,7 +73,7 @@ absl::StatusOr<uint64_t> Leader::Enqueue(Time now, const ChangeRequest& request,
   queue_.push_back(id);
   if (request.within) {
     entry.gone_by = now + *request.within;
-    // Say at once what will not be; the change is begun all the same, as early as can be.
+    // Warns at once of a deadline that cannot be met. The change still begins as early as possible.
     const bool behind = transition_ != nullptr;
     const Duration need = usual_.value_or(Duration{});
     if (need > *request.within) {
@@ -127,7 +127,7 @@ void Leader::BeginPlanned(Time now, Out* out) {
   for (uint64_t id : chosen) {
     Request& request = requests_[id];
     ChangeRequest change = request.change;
-    // Members that were lost since it was asked: a drain has its way, a replacement is still due.
+    // Members were lost since the request: a drain is fulfilled, a replacement is still due.
     const auto gone = [&](MemberId m) { return !record_.world.SlotOf(m); };
     if (change.kind == RequestKind::kDrain && std::erase_if(change.members, gone) > 0 &&
         change.members.empty()) {
@@ -152,8 +152,8 @@ void Leader::BeginPlanned(Time now, Out* out) {
     what.push_back(Describe(request.change));
   }
   if (transition->requests.empty()) return BeginNext(now, out);
-  // Ids of members that an earlier request of the same merge would have added and a later one takes
-  // away again are simply skipped.
+  // An earlier request of the same merge may add members that a later request removes. Their ids
+  // are skipped.
   target = OrderSlots(WorldIds(), target);
   transition->target = target;
   const bool only_rebuild =
@@ -177,7 +177,7 @@ void Leader::BeginLoss(Time now, Out* out) {
   if (!Cooperating()) {
     Resolve(queue_, RequestState::kFailed, "members were lost");
     queue_.clear();
-    return;  // its calls end with errors, and it ends
+    return;  // the program's calls end with errors, and the program ends
   }
   auto transition = std::make_unique<Transition>();
   transition->kind = TransitionKind::kLoss;

@@ -1,5 +1,5 @@
-// The leader and the store: one compare-and-swap at a time, retried until it is known what became
-// of it. See leader.h. One thread: its owner's.
+// The leader's writes to the store: one compare-and-swap at a time, retried until its outcome is
+// known. See leader.h. Owned by the leader's thread.
 #include <algorithm>
 #include <utility>
 
@@ -17,7 +17,7 @@ void Leader::Write(Time now, const WorldRecord& record, Out* out) {
   out->push_back(CompareAndSwap{record_.revision, *writing_});
 }
 
-// Notes the transition's epoch and the ids of its new members, so that no later leader uses them.
+// Stores the transition's epoch and the ids of its new members, so that no later leader uses them.
 void Leader::TryReserve(Time now, Out* out) {
   if (!transition_ || transition_->reserved || writing_) return;
   WorldRecord record = record_;
@@ -40,13 +40,13 @@ void Leader::OnStoreResult(Time now, const absl::StatusOr<StoreAnswer>& answer, 
   }
   write_again_.reset();
   store_took_ = now - write_began_;
-  // An answer that was lost, and the swap sent again: our own record is in the way.
+  // After a lost answer and a second swap, the store already has this leader's record.
   if (answer->swapped || answer->current == *writing_) {
     const WorldRecord written = *std::exchange(writing_, std::nullopt);
     return Written(now, written, out);
   }
   if (!fenced_ || options_.planted_bug == PlantedBug::kDoubleCommit) {
-    // The leader before this one was still writing. What it wrote is the truth.
+    // The previous leader was still writing. Its record is valid.
     if (!fenced_) record_ = answer->current;
     const WorldRecord again = fenced_ ? *writing_ : record_;
     record_.revision = answer->current.revision;
@@ -79,7 +79,7 @@ void Leader::Written(Time now, const WorldRecord& written, Out* out) {
   if (!fenced_) {
     fenced_ = true;
     if (record_.world.epoch > 0 && idle_phase_ == Phase::kForming) {
-      idle_phase_ = Phase::kRecovering;  // the leader before this one had formed the world
+      idle_phase_ = Phase::kRecovering;  // the previous leader had formed the world
       recover_by_ = now + options_.grace;
     }
     SettleReports();

@@ -1,5 +1,4 @@
-// What a member does with the leader's messages and with time. See member.h.
-// One thread: its owner's.
+// The member's handling of messages and of time; see member.h. Owned by the member's thread.
 #include "reconfig/transition/member.h"
 
 #include <algorithm>
@@ -191,7 +190,7 @@ void Member::OnCommit(Time now, const Commit& m, Out* out) {
     return;
   }
   if (committed > epoch()) {
-    // Only a process that has just come takes a world that it did not help to make.
+    // Only a new process takes a world that the process did not help to make.
     if (entered_world_ || !record.world.SlotOf(options_.member)) {
       return Stop(absl::StrCat("epoch ", committed, " was committed without this member"), out);
     }
@@ -200,7 +199,7 @@ void Member::OnCommit(Time now, const Commit& m, Out* out) {
     out->push_back(EnterWorld{record.world, false, names_key_, record.secret});
     return;
   }
-  // After a reconnect: the stored world is still ours, so what was under way did not happen.
+  // After a reconnection the stored world is still this member's, so the transition did not happen.
   if (work_ && work_->from_before) Drop("the leader restarted before the commit", out);
   if (entered_epoch_ == committed) Send(entered_, out);
 }
@@ -241,7 +240,7 @@ void Member::OnLost(Time now, const Lost& m, Out* out) {
     return;
   }
   const bool first = !broken_;
-  broken_ = true;  // before Drop: there is no old world to go on in
+  broken_ = true;  // before Drop: the member cannot continue in the old world
   if (work_) Drop("members were lost", out);
   if (!first) return;
   broken_since_ = now;

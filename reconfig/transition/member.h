@@ -1,16 +1,16 @@
-// A member's state machine: what one training process does in a transition (docs/protocol.md).
+// A member's state machine: the steps of one training process in a transition (docs/protocol.md).
 //
-// Pure: no clock, no I/O, no threads. Every input carries the time and appends what must be done to
-// `out`; the owner (reconfig/participant, one thread; or the simulator) does it in that order and
-// feeds the answers back, never from inside an input. Answers about an epoch that is not the one
-// under way are dropped, so an owner may answer late. Call OnTick at the latest when NextDeadline()
-// has come.
+// Pure: no clock, no I/O, no threads. Thread-compatible: owned by one thread of
+// reconfig/participant, or by the simulator. Every input carries the time and appends the required
+// actions to `out`. The owner does the actions in that order and feeds the answers back, never from
+// inside an input. Answers about another epoch are dropped, so an owner may answer late. Call
+// OnTick at the latest at NextDeadline().
 //
-// Rules it keeps: a message of another epoch does nothing and is counted. A member never guesses:
-// once it has sent Verified it goes on only when it knows whether the commit happened; it learns
-// that from the leader, after reconnecting if need be. Before Verified it may give up by itself,
-// because without its Verified nobody can commit. After a loss there is no old world to go back to:
-// it waits or stops.
+// Rules: a message of another epoch does nothing and is counted. A member never guesses: after
+// Verified the member continues only when it knows whether the commit happened. The leader tells
+// the member, after a reconnection if needed. Before Verified a member may give up by itself,
+// because without its Verified no commit is possible. After a loss there is no old world: the
+// member waits or stops.
 #pragma once
 
 #include <cstdint>
@@ -35,17 +35,16 @@ struct MemberOptions {
   bool cooperates = false;
   std::string data_address;
   Duration heartbeat = milliseconds(500);  // REWIRE_HEARTBEAT_MS
-  // REWIRE_BOUNDARY_MS: standing at a planned boundary without having verified; then on in the old
-  // world.
+  // REWIRE_BOUNDARY_MS: limit at a planned boundary without Verified; then the old world continues.
   Duration boundary = seconds(30);
-  // Standing after Verified without knowing the decision, or joining without contact; then stop.
+  // Limit after Verified without the decision, or for joining without contact; then stop.
   Duration undecided = seconds(60);
-  // Standing after a loss without a new world; then stop.
+  // Limit after a loss without a new world; then stop.
   Duration recover = seconds(120);
   PlantedBug planted_bug = PlantedBug::kNone;  // tests only
 };
 
-// What AtBoundary says of this member's state; see messages.h.
+// The content of AtBoundary about this member's state; see messages.h.
 struct BoundaryInfo {
   uint64_t live_version = 0;
   bool live_whole = true;
@@ -54,7 +53,7 @@ struct BoundaryInfo {
   StateLayout layout;
 };
 
-// The transition a member takes part in. Part of Member.
+// The transition that a member takes part in. Part of Member.
 struct MemberWork {
   Prepare prepare;
   Time build_by{};
@@ -63,17 +62,17 @@ struct MemberWork {
   bool built = false;
   bool prepared = false;
   std::vector<CommunicatorCounter> counters;
-  std::optional<Propose> proposed;  // the round that was pledged or is being asked
+  std::optional<Propose> proposed;  // the round that was pledged or is being requested
   bool pledged = false;
   bool armed = false;
-  bool entered = false;  // a swap's decision holds; the commit has still to be heard of
+  bool entered = false;  // a swap's decision holds; the commit is still to be reported
   std::optional<Restore> restore;
-  bool described = false;  // the boundary's versions are those of now
+  bool described = false;  // the boundary's versions are current
   bool finishing = false;  // FinishStream or RestoreFrom was given
   bool reported = false;   // AtBoundary was sent
-  bool verified = false;   // Verified{ok} was sent: from here on only the leader decides
+  bool verified = false;   // Verified{ok} was sent: from now on only the leader decides
   Time verified_at{};
-  bool from_before = false;  // it was under way before the present connection
+  bool from_before = false;  // began before the present connection
 };
 
 class Member {
@@ -83,7 +82,7 @@ class Member {
   using Out = std::vector<MemberAction>;
 
   // ---- the agent ------------------------------------------------------------------------------
-  // A connection is there (the first, or again): says Hello and reports every communicator. The
+  // A connection exists (the first, or a new one): sends Hello and reports every communicator. The
   // owner keeps reconnecting until StopProcess or OnFinished.
   void OnConnected(Time now, Out* out);
   void OnDisconnected(Time now, Out* out);
@@ -93,8 +92,8 @@ class Member {
   void OnCommunicatorCreated(Time now, const CommunicatorCreated& created, Out* out);
   void OnCommunicatorDestroyed(Time now, const CommunicatorId& communicator, Out* out);
   // The program's thread stands at an update boundary: at a pledged step, after AbortCurrent, as a
-  // joiner in its first update, or because of DescribeBoundary. It stands until Resume (or Stop),
-  // which comes at once where the reason has gone since it stopped.
+  // joiner in its first update, or because of DescribeBoundary. The thread stands until Resume or
+  // Stop. Resume comes at once if the reason has gone since the thread stopped.
   void OnBoundary(Time now, const BoundaryInfo& info, Out* out);
   void OnReclaim(Time now, Duration within, Out* out);  // SIGTERM
   void OnFinished(Time now, Out* out);                  // the program detached
@@ -103,19 +102,19 @@ class Member {
   void OnMinted(Time now, Epoch epoch, const CommunicatorId& communicator,
                 const absl::StatusOr<UniqueIdBytes>& id, Out* out);
   void OnPlanned(Time now, Epoch epoch, const absl::StatusOr<uint64_t>& plan_hash, Out* out);
-  // counters: all communicators', and kUpdateBoundary with the updates begun.
+  // counters: one per communicator, and kUpdateBoundary with the number of updates begun.
   void OnBuilt(Time now, Epoch epoch, const absl::Status& status,
                std::vector<CommunicatorCounter> counters, Out* out);
-  // refusal: empty when the pledge was given.
+  // refusal: nullopt when the pledge was given.
   void OnPledged(Time now, Epoch epoch, uint32_t round, const std::optional<CutRefusal>& refusal,
                  std::vector<CommunicatorCounter> counters, Out* out);
   void OnStreamed(Time now, Epoch epoch, const absl::Status& status, uint64_t bytes_in,
                   uint64_t bytes_out, Out* out);
   void OnEntered(Time now, Epoch epoch, uint64_t pause_ns, Out* out);
-  // The generations of all communicators as they are now; what has changed is reported.
+  // Reports the changes of the communicators' current generations.
   void OnPositions(Time now, const std::vector<Position>& positions, Out* out);
 
-  // counts: what the next heartbeat says.
+  // counts: the content of the next heartbeat.
   void OnTick(Time now, const Heartbeat& counts, Out* out);
   [[nodiscard]] std::optional<Time> NextDeadline() const;
 
@@ -140,10 +139,10 @@ class Member {
   void TakeCommitted(Time now, const WorldRecord& record, Out* out);
   void TryPrepared(Time now, Out* out);
   void TryBoundary(Time now, Out* out);
-  // Whether there is a reason to stand still before update `version`.
+  // Returns whether there is a reason to stand still before update `version`.
   [[nodiscard]] bool StandsFor(uint64_t version) const;
   void GiveUp(Time now, Out* out);
-  // The transition under way will not happen; the program goes on in the old world if it can.
+  // Drops the current transition. The program continues in the old world if it can.
   void Drop(const std::string& reason, Out* out);
   void Release(ResumeKind kind, Out* out);
   void Stop(const std::string& reason, Out* out);
@@ -152,20 +151,20 @@ class Member {
   [[nodiscard]] std::optional<Time> GiveUpAt() const;
 
   const MemberOptions options_;
-  RunningClock clock_{seconds(2)};  // what the deadlines are judged by
+  RunningClock clock_{seconds(2)};  // the clock of all deadlines
   bool connected_ = false;
-  bool welcomed_ = false;  // by the leader behind the present connection
+  bool welcomed_ = false;  // welcomed by the leader of the present connection
   bool entered_world_ = false;
   bool joining_ = false;
-  bool broken_ = false;  // told of a loss
+  bool broken_ = false;  // was told of a loss
   bool standing_ = false;
   bool finished_ = false;
   bool stopped_ = false;
   Key names_key_;
-  WorldRecord record_;  // what this member believes is committed; epoch 0 before it is told
+  WorldRecord record_;  // the world that this member believes is committed; epoch 0: not told yet
   Epoch entered_epoch_ = 0;
-  Entered entered_;    // as it was reported, for a report after reconnecting
-  Epoch highest_ = 0;  // of any transition it was asked to prepare
+  Entered entered_;    // as reported, to be reported again after reconnecting
+  Epoch highest_ = 0;  // highest epoch that this member was asked to prepare
   std::optional<MemberWork> work_;
   BoundaryInfo boundary_;
   Time standing_since_{};
@@ -175,7 +174,7 @@ class Member {
   std::optional<ReclaimNotice> reclaim_;  // to be sent at the next Welcome
   std::map<CommunicatorId, CommunicatorCreated> communicators_;
   std::map<CommunicatorId, Position> positions_;
-  std::vector<GenerationId> retiring_;  // as the last Retire said
+  std::vector<GenerationId> retiring_;  // as in the last Retire
   uint64_t dropped_ = 0;
 };
 

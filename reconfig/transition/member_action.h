@@ -1,6 +1,5 @@
-// What a member's state machine asks of the participant that runs it. Pure values, in the order in
-// which they must be done. Whatever may take time is answered by an input of Member (named at
-// each).
+// The actions that a member's state machine asks of its participant. Pure values, to be done in the
+// given order. An input of Member, named there, answers each action that may take time.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +13,12 @@
 
 namespace rewire {
 
-// Write it to the agent. Only given while connected.
+// Write the message to the agent. Only given while connected.
 struct SendMessage {
   Message message;
 };
-// The world this process belongs to is known: rewireAttach() may return. For a joiner the world it
-// will be in (secret is zero until its Prepare). Given once.
+// The world of this process is known: rewireAttach() may return. For a joiner this is its future
+// world (secret is zero until its Prepare). Given once.
 struct EnterWorld {
   World world;
   bool joining = false;
@@ -32,9 +31,8 @@ struct MintIds {
   Epoch epoch = 0;
   std::vector<CommunicatorId> communicators;
 };
-// Make the plan from one world to the other, allocate what it needs; answer with OnPlanned. Not
-// given for a swap. For a loss `from` is the world with the lost members: the version comes with
-// RestoreFrom.
+// Make the plan from one world to the other and allocate its memory; answer with OnPlanned. Not
+// given for a swap. For a loss, `from` includes the lost members; RestoreFrom brings the version.
 struct MakePlan {
   Epoch epoch = 0;
   TransitionKind kind = TransitionKind::kBoundary;
@@ -42,47 +40,46 @@ struct MakePlan {
   World to;
   Key secret;
 };
-// Communicators::Build; answer with OnBuilt. Also given when there is nothing to build.
+// Call Communicators::Build; answer with OnBuilt. Also given when there is nothing to build.
 struct BuildGenerations {
   Epoch epoch = 0;
   std::vector<CommunicatorBuild> builds;
   Time deadline{};
 };
-// Communicators::Pledge; answer with OnPledged.
+// Call Communicators::Pledge; answer with OnPledged.
 struct PledgeCuts {
   Epoch epoch = 0;
   uint32_t round = 0;
   std::vector<Cut> cuts;
 };
-// Ok when fewer than or exactly `step` updates have begun: update `step` (counted from 0) will not
-// begin before Resume. From then on a program that comes to it stands still, and OnBoundary is
-// called. Answer with OnPledged.
+// Pledge if at most `step` updates have begun: update `step` (counted from 0) will not begin before
+// Resume. From then on a program that reaches update `step` stands still and OnBoundary is called.
+// Answer with OnPledged.
 struct PledgeBoundary {
   Epoch epoch = 0;
   uint32_t round = 0;
   uint64_t step = 0;
 };
-// Communicators::Decide. go: answer with OnPositions and then OnEntered once the decision holds; no
-// operation of the program is waited for.
+// Call Communicators::Decide. go: answer with OnPositions, and with OnEntered once the decision
+// holds. Wait for no operation of the program.
 struct DecideCuts {
   Epoch epoch = 0;
   bool go = false;
 };
-// The pledge for the update boundary is forgotten; Resume follows if the program stands there.
+// Forget the pledge for the update boundary; Resume follows if the program stands there.
 struct ReleaseBoundary {
   Epoch epoch = 0;
 };
-// ARMED: once `step` updates are done, stream what is constant between updates. A joiner receives.
+// ARMED: after `step` updates, stream state that is constant between updates. A joiner receives.
 struct StartStream {
   Epoch epoch = 0;
   uint64_t step = 0;
 };
-// The program stands at the boundary: stream the rest, check everything; answer with OnStreamed.
+// The program stands at the boundary: stream the rest and check everything; answer with OnStreamed.
 struct FinishStream {
   Epoch epoch = 0;
 };
-// Tell by OnBoundary, now or as soon as the program stands at the boundary, what versions there
-// are.
+// Report the versions by OnBoundary, now or once the program stands at the boundary.
 struct DescribeBoundary {};
 // After a loss: bring this member's part of the new world to `version`; answer with OnStreamed.
 struct RestoreFrom {
@@ -90,36 +87,35 @@ struct RestoreFrom {
   uint64_t version = 0;
   RestoreSources sources;
 };
-// COMMITTED. swap: only the epoch and the secret change (cuts were decided by DecideCuts).
+// COMMITTED. swap: only the epoch and the secret change (DecideCuts has decided the cuts).
 // Otherwise, on the program's thread, which stands at the boundary: swap the communicators, adopt
-// the new state, and answer with OnEntered; slot is empty when this member is not in the new world.
+// the new state, and answer with OnEntered. slot is empty when this member is not in the new world.
 struct Adopt {
   WorldRecord record;
   TransitionKind kind = TransitionKind::kSwap;
   std::optional<uint32_t> slot;
 };
-// The epoch will not come: forget its plan, stream and generations.
+// The epoch is cancelled: forget its plan, stream and generations.
 struct AbandonEpoch {
   Epoch epoch = 0;
   std::string reason;
 };
-// Communicators::Retire; each generation that is gone shows in the next OnPositions.
+// Call Communicators::Retire; the next OnPositions shows each generation that is gone.
 struct RetireGenerations {
   std::vector<GenerationId> generations;
 };
-// Members were lost: abort the current generation of every communicator. From here on the program
+// Members were lost: abort the current generation of every communicator. From now on the program
 // stands still at its next update boundary or recover call, until Resume.
 struct AbortCurrent {
   std::string reason;
 };
-// Let the program go on: it stands at the boundary. Comes after Adopt, or after AbandonEpoch
-// (kContinue).
+// Let the program at the boundary continue. Comes after Adopt, or after AbandonEpoch (kContinue).
 enum class ResumeKind : uint8_t { kContinue, kWorldChanged, kRepeat, kLeave };
 struct Resume {
   ResumeKind kind = ResumeKind::kContinue;
 };
-// Nothing can be saved, or this process is not part of the job any more: every waiting call returns
-// an error with this reason. Nothing follows.
+// Return this reason as the error of every waiting call: nothing can be saved, or this process has
+// left the job. Nothing follows.
 struct StopProcess {
   std::string reason;
 };

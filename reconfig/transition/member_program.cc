@@ -1,5 +1,5 @@
-// What a member does with its program's events and with the answers of its participant. See
-// member.h. One thread: its owner's.
+// The member's handling of program events and participant answers; see member.h. Owned by the
+// member's thread.
 #include <algorithm>
 
 #include "reconfig/transition/member.h"
@@ -54,7 +54,7 @@ void Member::OnBuilt(Time now, Epoch epoch, const absl::Status& status,
                      std::vector<CommunicatorCounter> counters, Out* out) {
   if (!Current(epoch)) return;
   if (!status.ok()) {
-    // A peer that has given its build up breaks this one, and what was in the way may be over.
+    // A peer that has given up its build breaks this build. Another attempt may succeed.
     const bool again = absl::IsInternal(status) || absl::IsAborted(status);
     return Send(Prepared{epoch, false, std::string(status.message()), 0, {}, again}, out);
   }
@@ -84,7 +84,7 @@ void Member::OnPledged(Time, Epoch epoch, uint32_t round, const std::optional<Cu
 
 void Member::OnBoundary(Time now, const BoundaryInfo& info, Out* out) {
   if (stopped_ || finished_) return;
-  // What it stopped for may have been called off, and the others need it to go on.
+  // The reason for the stop may have been cancelled, and other members need this program.
   if (!StandsFor(info.live_version)) return Release(ResumeKind::kContinue, out);
   if (!standing_) standing_since_ = clock_.Read(now);
   standing_ = true;
@@ -99,7 +99,7 @@ bool Member::StandsFor(uint64_t version) const {
          version >= work_->proposed->cuts[0].cut;
 }
 
-// The program stands at the boundary: whatever waited for that.
+// Does the work that waits for the program to stand at the boundary.
 void Member::TryBoundary(Time, Out* out) {
   if (!standing_ || !work_) return;
   MemberWork& work = *work_;
@@ -128,7 +128,7 @@ void Member::OnStreamed(Time now, Epoch epoch, const absl::Status& status, uint6
     ++dropped_;
     return;
   }
-  // Written to no connection it reaches nobody, and then nobody can commit.
+  // Without a connection the message reaches no leader, and then no commit is possible.
   work_->verified = connected_;
   work_->verified_at = clock_.Read(now);
   Send(Verified{epoch, true, "", bytes_in, bytes_out}, out);

@@ -1,7 +1,7 @@
 // Every message between a member (participant, in the training process) and the leader (agent).
 //
-// Pure values. Each carries the epoch that it is about; a message of another epoch is dropped and
-// counted. docs/protocol.md has the order in which they are sent; codec.h has the bytes.
+// Pure values. Each message carries the epoch that it is about; a message of another epoch is
+// dropped and counted. docs/protocol.md has the order of messages; codec.h has the bytes.
 #pragma once
 
 #include <cstdint>
@@ -19,15 +19,15 @@ enum class TransitionKind : uint8_t {
   kLoss = 3,      // members were lost: the boundary is reached through an error
 };
 
-// 128 bytes, of the real NCCL; behind them, opaque, what the minter's communicator has been used
-// for (at most kMaxUniqueIdBytes in all): it is handed on whole, so that all ranks warm up alike.
+// The real NCCL's 128 bytes, then opaque bytes about the minter's use of the communicator (at most
+// kMaxUniqueIdBytes in all). All ranks get the whole value, so that all ranks warm up alike.
 using UniqueIdBytes = std::string;
 inline constexpr size_t kMaxUniqueIdBytes = 4096;
 
 struct CommunicatorBuild {
   CommunicatorId communicator;
   uint32_t ranks = 0;
-  uint32_t rank = 0;  // of the member that this message goes to
+  uint32_t rank = 0;  // rank of the member that receives this message
   UniqueIdBytes unique_id;
   bool operator==(const CommunicatorBuild&) const = default;
 };
@@ -38,7 +38,7 @@ struct CommunicatorCounter {
   bool operator==(const CommunicatorCounter&) const = default;
 };
 
-// One generation of one communicator. The order is that in which generations are destroyed.
+// One generation of one communicator. Generations are destroyed in ascending order.
 struct GenerationId {
   Epoch epoch = 0;
   CommunicatorId communicator;
@@ -53,7 +53,7 @@ struct PendingSwap {
   bool operator==(const PendingSwap&) const = default;
 };
 
-// Why a member refuses the cut of one communicator.
+// A member's reason to refuse the cut of one communicator.
 struct CutRefusal {
   CommunicatorId communicator;
   std::string reason;  // "its program has a thread inside the communicator"
@@ -61,39 +61,39 @@ struct CutRefusal {
 
 // ---- member to leader -------------------------------------------------------------------------
 
-// The first message on a connection. Answered by Welcome, or by Refused and a close.
+// The first message on a connection. The leader answers with Welcome, or with Refused and a close.
 struct Hello {
   uint32_t protocol = 5;
   MemberId member = 0;
   uint64_t incarnation = 0;
   uint32_t pid = 0;
   bool cooperates = false;   // uses the C API: its world may change at update boundaries
-  std::string data_address;  // empty when it does not
+  std::string data_address;  // empty when the member does not cooperate
   bool broken = false;       // told of a loss, and no new world since: its generations are aborted
-  Epoch epoch = 0;           // that it is in (0: none yet): what it reports next is as of then
+  Epoch epoch = 0;           // the member's epoch (0: none yet), to which its next reports refer
   uint32_t positions = 0;    // how many Position messages follow before any answer
-  std::vector<GenerationId> retiring;  // of the last Retire that it has had
+  std::vector<GenerationId> retiring;  // as in the last received Retire
 };
-// A virtual communicator exists in this process. A joiner's program makes its communicators as if
-// the world were new; they are built with the next epoch's generations.
+// Reports a virtual communicator of this process. A joiner's program makes its communicators as in
+// a new world; they are built with the next epoch's generations.
 struct CommunicatorCreated {
   CommunicatorId communicator;
   uint32_t ranks = 0;
   uint32_t rank = 0;
-  bool pinned = false;  // cannot be swapped; why is in reason
+  bool pinned = false;  // cannot be swapped, for `reason`
   std::string reason;
 };
 struct CommunicatorDestroyed {
   CommunicatorId communicator;
 };
-// The real unique id for a communicator's next generation, from its rank 0.
+// Carries the real unique id for a communicator's next generation, from its rank 0.
 struct Minted {
   Epoch epoch = 0;
   CommunicatorId communicator;
   UniqueIdBytes unique_id;
 };
-// READY: all generations built (or not), plan made. ok=false aborts the transition, or prepares it
-// anew when another attempt may succeed (`again`).
+// READY: all generations are built (or not) and the plan is made. ok=false aborts the transition,
+// or prepares the transition again when another attempt may succeed (`again`).
 struct Prepared {
   Epoch epoch = 0;
   bool ok = false;
@@ -102,8 +102,8 @@ struct Prepared {
   std::vector<CommunicatorCounter> counters;
   bool again = false;
 };
-// ok: "I have not issued these operations, and will not before the decision". Not ok: the cut of
-// `communicator` is refused for `reason`.
+// ok: "I have not issued these operations, and will not before the decision". Not ok: the member
+// refuses the cut of `communicator` for `reason`.
 struct Pledge {
   Epoch epoch = 0;
   uint32_t round = 0;
@@ -112,31 +112,31 @@ struct Pledge {
   std::string reason;
   std::vector<CommunicatorCounter> counters;
 };
-// Which parts of a world's state exist once, which are replicated, and which are copied. Follows
-// from the tensors' layouts, so it is equal on all members of the world.
+// The parts of a world's state that exist once, that are replicated, and that are copied. Follows
+// from the tensors' layouts, so the value is equal on all members of the world.
 struct StateLayout {
   bool replicated = false;  // some state is constant between updates and on every slot
-  bool replicated_volatile =
-      false;                      // some is volatile and on every slot: own copies have all of it
+  // Some state is volatile and on every slot: each member's own copies have all of it.
+  bool replicated_volatile = false;
   std::vector<uint32_t> sharded;  // slots with state that exists once
   std::vector<uint32_t> pieces;   // slots whose copies have a piece of the replicated state
   bool operator==(const StateLayout&) const = default;
 };
-// This member's program stands at the update boundary. Versions count applied updates. For a
-// planned change only the epoch matters; a joiner sends it when it is prepared and its program
-// waits in its first update. A version is listed when every byte of it is there.
+// This member's program stands at the update boundary. Versions count applied updates. A version is
+// listed when every byte of it is present. For a planned change only the epoch matters. A joiner
+// sends this message when it is prepared and its program waits in its first update.
 struct AtBoundary {
   Epoch epoch = 0;
-  uint64_t live_version = 0;  // of the state in place
-  // The member can give all that its slot has at live_version: constant tensors from their place,
-  // volatile ones from its own copies. False: the update had begun, or a copy is missing.
+  uint64_t live_version = 0;  // version of the state in place
+  // The member can give all state of its slot at live_version: constant tensors in place, volatile
+  // tensors from its own copies. False: the update had begun, or a copy is missing.
   bool live_whole = false;
   std::vector<uint64_t> own_snapshots;    // versions of the copies of its own slot
   std::vector<uint64_t> buddy_snapshots;  // versions of the copies of the previous slot
   StateLayout layout;
 };
-// STREAMED and VERIFIED: everything this member receives has arrived and hashes to what its source
-// declared, and everything it sent still hashed to the same at the boundary.
+// STREAMED and VERIFIED: all state that this member receives has arrived and has the hash that its
+// source declared. All state that the member sent still had the same hash at the boundary.
 struct Verified {
   Epoch epoch = 0;
   bool ok = false;
@@ -145,96 +145,96 @@ struct Verified {
   uint64_t bytes_out = 0;
 };
 // This member is in the new epoch. For a swap: the decision holds for all its communicators, which
-// pass their cuts later; each passage is reported by a Position.
+// pass their cuts later; a Position reports each passage.
 struct Entered {
   Epoch epoch = 0;
   uint64_t pause_ns = 0;
 };
-// The generations of one communicator in this process: after connecting, and after every change.
+// The generations of one communicator in this process. Sent after connecting and every change.
 struct Position {
   CommunicatorId communicator;
-  bool open = false;                 // it has a generation in use; false: destroyed or lost
-  Epoch in_use = 0;                  // of that generation; 0: made by the program's own call
-  bool point_to_point = false;       // it has carried sends or receives
-  uint64_t host_waits = 0;           // of the swap to the generation in use
+  bool open = false;                 // a generation is in use; false: destroyed or lost
+  Epoch in_use = 0;                  // epoch of that generation; 0: made by the program's own call
+  bool point_to_point = false;       // the communicator has carried sends or receives
+  uint64_t host_waits = 0;           // host waits of the swap to the generation in use
   std::vector<PendingSwap> pending;  // in the order of their cuts
   std::vector<Epoch> old;            // out of use and not destroyed yet, ascending
   bool operator==(const Position&) const = default;
 };
-// Of the net plugin in the member's process, since that began; zeros without it.
+// Counts of the net plugin since this process began; zeros without a plugin.
 struct NetCounts {
   uint64_t links_made = 0;
   uint64_t links_reused = 0;
-  uint64_t strangers = 0;     // turned away
-  uint64_t rails_failed = 0;  // of links over RDMA that this member sends on
+  uint64_t strangers = 0;     // unauthenticated peers that were refused
+  uint64_t rails_failed = 0;  // rails of RDMA links that this member sends on
   uint64_t rails_back = 0;
 };
-// Of balancing experts in the member's process, since that began; zeros without it.
+// Counts of expert balancing since this process began; zeros without balancing.
 struct MoeCounts {
-  uint64_t rounds = 0;  // a layer of a micro-batch, forward or backward
-  uint64_t moves = 0;   // of this member's experts
+  uint64_t rounds = 0;  // one round is a layer of a micro-batch, forward or backward
+  uint64_t moves = 0;   // moves of this member's experts
   uint64_t copied_bytes = 0;
   uint64_t late_rounds = 0;
   uint64_t budget = 0;  // experts that a round may copy now
-  // Balancers turned off: by copies that were late, by one that failed, by a lost process.
+  // Balancers turned off, by cause: late copies, a failed copy, a lost process.
   uint64_t off_late = 0;
   uint64_t off_copies = 0;
   uint64_t off_broken = 0;
 };
-// Every REWIRE_HEARTBEAT_MS.
+// Sent every REWIRE_HEARTBEAT_MS.
 struct Heartbeat {
-  uint64_t updates = 0;  // begun so far
+  uint64_t updates = 0;  // updates begun so far
   NetCounts net;
   MoeCounts moe;
-  // On the member's data address and its descriptor servers: whatever was not served.
+  // Connections to the member's data address and its descriptor servers that were not served.
   uint64_t connections_refused = 0;
 };
-// SIGTERM came to this process: drain it within the given time.
+// SIGTERM reached this process: drain the member within the given time.
 struct ReclaimNotice {
   uint32_t within_ms = 0;
 };
-// The program detached: the member leaves the world of its own will, its work done.
+// The program detached: its work is done, and the member leaves the world by itself.
 struct Finished {};
 
 // ---- leader to member -------------------------------------------------------------------------
 
 struct Welcome {
-  World world;  // the world to see: for a joiner the one it will be in
+  World world;  // for a joiner its future world
   bool joining = false;
-  Key names_key;  // with which members ask each other for names
-  // For a joiner: the members that leave by its change, which know the names until then.
+  Key names_key;  // for the name requests between members
+  // For a joiner: the members that its change removes, which know the names until then.
   std::vector<WorldMember> leaving{};
 };
-// This process is not part of the job, or will not become part: the change that it was to join by
-// was called off. The job goes on without it.
+// Dismisses a process that is not part of the job, or whose change was called off before it joined.
+// The job continues without the process.
 struct Refused {
   std::string reason;
 };
-// PREPARE: make the next world's generations and plan. communicators: what this member must mint a
-// unique id for (it is rank 0 of them in the target world).
+// PREPARE: make the next world's generations and plan. mint: the communicators whose unique id this
+// member must mint (it is rank 0 of them in the target world).
 struct Prepare {
-  Epoch epoch = 0;  // of the target
+  Epoch epoch = 0;  // epoch of the target
   TransitionKind kind = TransitionKind::kSwap;
   World from;
   World to;
-  Key secret;  // of the epoch
+  Key secret;  // secret of the epoch
   uint32_t deadline_ms = 0;
   std::vector<CommunicatorId> mint;
 };
-// All ids are there: build, in this order.
+// All ids are present: build the communicators in this order.
 struct Build {
   Epoch epoch = 0;
   std::vector<CommunicatorBuild> builds;
 };
-// Of this round it is only a look, without cuts: the answers have the counters, and pledge nothing.
+// A Propose of this round has no cuts: the answers have the counters and pledge nothing.
 inline constexpr uint32_t kLookRound = UINT32_MAX;
 struct Propose {
   Epoch epoch = 0;
   uint32_t round = 0;
   std::vector<Cut> cuts;
 };
-// go=true for a swap: the epoch is committed, the cuts hold. go=true for a boundary: all stop
-// at that update (ARMED). go=false: forget the pledge, another round follows or an Abort.
+// go=true for a swap: the epoch is committed and the cuts hold. go=true for a boundary: all members
+// stop at that update (ARMED). go=false: forget the pledge; another round or an Abort follows.
 struct Decide {
   Epoch epoch = 0;
   uint32_t round = 0;
@@ -242,9 +242,9 @@ struct Decide {
 };
 // The members from which a version of the state is restored.
 struct RestoreSources {
-  std::vector<MemberId> live;   // AtBoundary::live_whole at this version
-  std::vector<MemberId> own;    // with the copies of their own slot
-  std::vector<MemberId> buddy;  // with the copies of the previous slot
+  std::vector<MemberId> live;   // members with AtBoundary::live_whole at this version
+  std::vector<MemberId> own;    // members with the copies of their own slot
+  std::vector<MemberId> buddy;  // members with the copies of the previous slot
   bool operator==(const RestoreSources&) const = default;
 };
 // After a loss: bring the state to this version, then verify.
@@ -253,8 +253,8 @@ struct Restore {
   uint64_t version = 0;
   RestoreSources sources;
 };
-// Sent to everyone after the commit, and after every Welcome of a member that is not joining:
-// taking it twice does nothing.
+// Sent to everyone after the commit, and after every Welcome of a member that is not joining. A
+// second Commit of the same record has no effect.
 struct Commit {
   WorldRecord record;
 };
@@ -262,18 +262,17 @@ struct Abort {
   Epoch epoch = 0;
   std::string reason;
 };
-// No member uses these generations any more: destroy them in this order. Each is reported by a
-// Position once it is gone.
+// Destroy these unused generations in this order. A Position reports each destroyed generation.
 struct Retire {
   std::vector<GenerationId> generations;
 };
-// These members of the current world are gone: abort the current generation of every communicator
-// and forget the transition under way. An empty list: lost before the leader restarted.
+// These members of the current world are lost: abort the current generation of every communicator
+// and forget the current transition. An empty list: the loss came before the leader restarted.
 struct Lost {
-  Epoch epoch = 0;  // of the current world
+  Epoch epoch = 0;  // epoch of the current world
   std::vector<MemberId> members;
 };
-// The job cannot go on: its state is lost. Sent to every member of the world, and to nobody else.
+// The job cannot continue, because its state is lost. Sent only to the members of the world.
 struct Stop {
   std::string reason;
 };

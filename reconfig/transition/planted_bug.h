@@ -10,11 +10,11 @@ enum class PlantedBug {
   kLostPledge,            // leader: counts a refused pledge as given
   kCommitBeforeVerified,  // leader: commits as soon as everyone is at the boundary
   kStaleEpochAccepted,    // both: take messages of an earlier attempt for the current one
-  kSilenceOfAll,          // leader: a member is lost when it is silent, whoever else is
+  kSilenceOfAll,          // leader: a member is lost when silent, even if all others are
   kStallCounts,           // leader: deadlines come nearer while its process stands still
   kDismissalEndsJob,      // leader: ends the job when it dismisses a process that was to join
   kAllCutsToAll,          // leader: proposes cuts also to members without the communicator
-  kPendingOverwritten,    // member: a decided swap takes the place of whichever is pending
+  kPendingOverwritten,    // member: a decided swap replaces any pending swap
 };
 
 }  // namespace rewire

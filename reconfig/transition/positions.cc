@@ -1,4 +1,4 @@
-// What the members' reports say together; see positions.h. Belongs to the leader's thread.
+// Combines the members' reports; see positions.h. Owned by the leader's thread.
 #include "reconfig/transition/positions.h"
 
 #include <algorithm>

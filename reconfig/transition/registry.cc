@@ -1,4 +1,4 @@
-// The members' communicators as the leader knows them; see registry.h. Belongs to the leader's
+// The members' communicators as the leader knows them; see registry.h. Owned by the leader's
 // thread.
 #include "reconfig/transition/registry.h"
 
@@ -14,7 +14,7 @@ absl::Status Never(const CommunicatorId& id, const std::string& why) {
   return absl::FailedPreconditionError(absl::StrCat("communicator ", ShortName(id), " ", why));
 }
 
-// Why a member's communicator cannot be swapped; OK when it can.
+// Returns OK, or why a member's communicator cannot be swapped.
 absl::Status CheckSeat(const CommunicatorId& id, MemberId member, const Registry::Seat& seat) {
   if (seat.several) {
     return Never(id, absl::StrCat("has several ranks in member ", member,

@@ -1,4 +1,4 @@
-// From requests to target worlds; see request.h. Pure functions, callable from any thread.
+// Computes target worlds from requests; see request.h. Pure functions; thread-safe.
 #include "reconfig/transition/request.h"
 
 #include <algorithm>

@@ -1,7 +1,6 @@
-// What an operator (or a member's reclaim notice) may ask for, and what world it leads to.
+// The changes that an operator (or a reclaim notice) may request, and the resulting world.
 //
-// Pure functions; used by the leader, and by whoever wants to know early whether a request is
-// valid.
+// Pure functions, thread-safe. For the leader, and for early checks of a request.
 #pragma once
 
 #include <optional>
@@ -31,19 +30,19 @@ struct ChangeRequest {
   std::string reason;              // for people: shown in status and trace
 };
 
-// "drain 3 5 within 120000 ms".
+// Describes the request, for example "drain 3 5 within 120000 ms".
 std::string Describe(const ChangeRequest& request);
 
-// The members that `request` makes of `members`, in slot order. New ids are taken from
-// *next_member. Fails, naming what is wrong, on a size of 0 or above max_members, an unknown or
-// doubled member, and when nobody would be left. Changes *next_member only on success.
+// Returns the members that `request` makes of `members`, in slot order. Takes new ids from
+// *next_member. Fails, naming the fault, on a size of 0 or above max_members, on an unknown or
+// doubled member, and if no member would be left. Changes *next_member only on success.
 absl::StatusOr<std::vector<MemberId>> ApplyRequest(const ChangeRequest& request,
                                                    std::vector<MemberId> members,
                                                    uint32_t max_members, MemberId* next_member);
 
-// The same members in the order in which least state moves: those that stay keep their order, and
-// each takes the slot whose equal share of the state overlaps most with the share it has; new ones
-// take the slots between.
+// Returns the same members in the order in which the least state moves. Remaining members keep
+// their order, and each takes the slot whose equal share of the state overlaps most with its
+// present share. New members take the slots between.
 std::vector<MemberId> OrderSlots(const std::vector<MemberId>& from,
                                  const std::vector<MemberId>& members);
 

@@ -1,4 +1,4 @@
-// The choice of the version to go back to; see restore_choice.h. Pure; any thread.
+// Chooses the version to restore; see restore_choice.h. Pure; thread-safe.
 #include "reconfig/transition/restore_choice.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ bool Has(const std::vector<uint64_t>& versions, uint64_t version) {
   return std::find(versions.begin(), versions.end(), version) != versions.end();
 }
 
-// What the members that report can give.
+// The state that the reporting members can supply.
 class Stock {
  public:
   Stock(const World& from, const std::map<MemberId, AtBoundary>& reports)
@@ -41,7 +41,7 @@ class Stock {
     return sources;
   }
 
-  // The first part that cannot be had at a version; empty: everything can.
+  // Returns the first part that no member can supply at a version; empty: all parts are available.
   [[nodiscard]] std::string Missing(uint64_t version) const {
     const RestoreSources sources = Sources(version);
     for (const uint32_t slot : layout_.sharded) {
@@ -64,7 +64,7 @@ class Stock {
     return absl::StrCat("slot ", slot, " (member ", from_.members[slot].member, ")");
   }
 
-  // Why the state that exists once in a slot can be had at no version; empty: it can at some.
+  // Returns why no version has the state that exists once in a slot; empty: some version has.
   [[nodiscard]] std::string WhyNever(uint32_t slot) const {
     const auto here = [&](const AtBoundary* r, const auto& give) {
       return r != nullptr && give(*r);

@@ -1,4 +1,4 @@
-// Which version of the state a world can be brought back to after a loss. Pure; used by the leader.
+// Chooses the version of the state to restore after a loss. Pure; for the leader.
 #pragma once
 
 #include <map>
@@ -14,15 +14,14 @@ struct RestoreChoice {
   RestoreSources sources;
 };
 
-// The highest version at which all state of `from` can be had from the members that report. Where a
-// part can be had follows from its layout:
-//   - state that exists once: from its slot's owner (in place or its own copies), or from the
-//   copies
-//     that the next slot keeps;
-//   - replicated state that is constant: from any member that has it in place; or, where it is
-//     copied, as pieces from the copies of all slots;
-//   - replicated state that is volatile: from any member's own copies.
-// No such version: an error that names the part without a copy, or what versions the parts have.
+// Returns the highest version at which the reporting members can supply all state of `from`. The
+// layout of a part decides which members can supply the part:
+//   - State that exists once: the owner of its slot (in place or its own copies), or the copies
+//     that the next slot keeps.
+//   - Replicated constant state: any member that has it in place; or, when it is copied, pieces
+//     from the copies of all slots.
+//   - Replicated volatile state: any member's own copies.
+// Otherwise: an error that names the part without a copy, or the versions of the parts.
 absl::StatusOr<RestoreChoice> ChooseVersion(const World& from,
                                             const std::map<MemberId, AtBoundary>& reports);
 

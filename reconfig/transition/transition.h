@@ -1,6 +1,6 @@
-// The attempt under way: what the leader knows of one transition. Part of the leader.
+// The current attempt: the leader's data about one transition. Part of the leader.
 //
-// Pure values and small pure questions; the leader's inputs change it.
+// Pure values and small pure functions; the leader's inputs change the values. Thread-compatible.
 #pragma once
 
 #include <algorithm>
@@ -18,37 +18,37 @@
 
 namespace rewire {
 
-// The key of an epoch. One way: it tells nothing of the job's key or of another epoch's.
+// Derives the key of an epoch, one way: the key reveals neither the job's key nor another epoch's.
 inline Key EpochKey(const Key& job, Epoch epoch) {
   ByteWriter context;
   context.Put(epoch);
   return DeriveKey(job, "rewire epoch", context.bytes());
 }
 
-// The key with which the members of a job ask each other for names.
+// Derives the key with which the members of a job ask each other for names.
 inline Key NamesKey(const Key& job) { return DeriveKey(job, "rewire names", ""); }
 
 struct Transition {
   uint64_t attempt = 0;
   TransitionKind kind = TransitionKind::kSwap;
-  Epoch epoch = 0;  // of the target
+  Epoch epoch = 0;  // epoch of the target
   Key secret;
   World from;
   std::vector<MemberId> target;   // in slot order
-  std::vector<MemberId> olds;     // of the stored world, alive; those that leave included
+  std::vector<MemberId> olds;     // living members of the stored world, including those that leave
   std::vector<MemberId> joiners;  // in the target, not in the stored world
   MemberId next_member = 0;       // to be stored with the reservation
   std::vector<uint64_t> requests;
   std::string what;  // "resize to 4": for notes
   uint32_t restarts = 0;
-  uint32_t failed_builds = 0;  // that led to a restart
+  uint32_t failed_builds = 0;  // failed builds that led to a restart
 
   Phase phase = Phase::kReserve;
   Time began{};
   Time phase_began{};
   std::optional<Time> deadline;
   bool reserved = false;
-  std::string waits;  // what RESERVE waits for, as it was last told
+  std::string waits;  // RESERVE's last reported reason to wait
 
   World to;  // complete (addresses) from kPrepare on
   std::set<CommunicatorId> to_mint;
@@ -59,9 +59,9 @@ struct Transition {
 
   std::map<CommunicatorId, Pace> paces;
   uint32_t round = 0;
-  std::map<CommunicatorId, uint32_t> refusals;  // of each communicator's cut
+  std::map<CommunicatorId, uint32_t> refusals;  // refusals of each communicator's cut
   Time proposed_at{};
-  Duration round_trip{};  // of the slowest pledge so far
+  Duration round_trip{};  // the slowest pledge so far
   std::vector<Cut> cuts;
   std::set<MemberId> pledged;
 
@@ -70,7 +70,7 @@ struct Transition {
   std::set<MemberId> verified;
   uint64_t bytes_moved = 0;
   std::set<MemberId> entered;
-  uint64_t pause_ns = 0;  // the longest
+  uint64_t pause_ns = 0;  // the longest pause
 
   [[nodiscard]] std::vector<MemberId> Everyone() const {
     std::vector<MemberId> all = olds;
@@ -87,7 +87,7 @@ struct Transition {
     return std::find(target.begin(), target.end(), m) != target.end();
   }
   [[nodiscard]] bool Planned() const { return kind != TransitionKind::kLoss; }
-  // Whether a deadline that passes now may cost members or the job.
+  // Returns whether a deadline that passes now may cost members or the job.
   [[nodiscard]] bool CostsMembers() const {
     return phase == Phase::kCommitted || (!Planned() && BeforeCommit());
   }

@@ -1,4 +1,4 @@
-// Who is in the world, in the words of design.md. Plain values; used by everyone above base.
+// The members of a world, in the words of design.md. Plain values for all modules above base.
 #pragma once
 
 #include <compare>
@@ -11,24 +11,26 @@
 
 namespace rewire {
 
-using MemberId = uint32_t;  // one process driving one GPU; never changes, never used again
-using Epoch = uint64_t;     // fencing token; only ever increases; 0: no world yet
+// One process that drives one GPU. A member's id never changes and is never reused.
+using MemberId = uint32_t;
+// A fencing token that only increases; 0: no world yet.
+using Epoch = uint64_t;
 
-// The identity of a virtual communicator, equal on all its ranks: a hash of the unique id it was
-// made with; a child's is a hash of (parent, n-th split, color).
+// The identity of a virtual communicator, equal on all its ranks: a hash of the communicator's
+// unique id, or for a child a hash of (parent, n-th split, color).
 struct CommunicatorId {
   uint64_t high = 0;
   uint64_t low = 0;
   auto operator<=>(const CommunicatorId&) const = default;
 };
 
-// The update boundary is cut like a communicator: this id, counter = updates begun.
+// The update boundary is cut like a communicator with this id, whose counter is the updates begun.
 inline constexpr CommunicatorId kUpdateBoundary{0, 0};
 
 struct WorldMember {
   MemberId member = 0;
   uint64_t incarnation = 0;  // differs for every process that ever had this id
-  std::string data_address;  // where it takes state fragments, "127.0.0.1:40001"
+  std::string data_address;  // takes state fragments, for example "127.0.0.1:40001"
   bool operator==(const WorldMember&) const = default;
 };
 
@@ -46,9 +48,9 @@ struct World {
   }
 };
 
-// At operation `cut` of a communicator every member goes to the next generation; at operation
-// `warm` (before it) each puts one tiny operation on the new generation on the application's
-// stream.
+// At operation `cut` of a communicator every member goes to the next generation. At operation
+// `warm`, before `cut`, each member issues one tiny operation on the new generation on the
+// application's stream.
 struct Cut {
   CommunicatorId communicator;
   uint64_t warm = 0;
@@ -56,17 +58,16 @@ struct Cut {
   bool operator==(const Cut&) const = default;
 };
 
-// The value behind the store's compare-and-swap: the commit is one change of this record. Besides
-// the commit a leader writes it when it starts (which fences the leader before it) and when it
-// begins a transition (which reserves the epoch and the ids of new members, so that neither is used
-// twice).
+// The value that the store compares and swaps: the commit is one change of this record. A leader
+// also writes the record when the leader starts, which fences the previous leader. A further write
+// at the beginning of a transition reserves the epoch and the new members' ids against reuse.
 struct WorldRecord {
   World world;
   std::vector<Cut> cuts;     // of the last same-member swap; empty otherwise
-  Key secret;                // of this epoch: members prove to each other that they have it
-  uint64_t revision = 0;     // one more at every write: what the compare-and-swap compares
+  Key secret;                // this epoch's: members prove to each other that they have it
+  uint64_t revision = 0;     // grows by one at every write; the compare-and-swap compares it
   Epoch reserved_epoch = 0;  // the highest epoch that was ever begun
-  MemberId next_member = 0;  // the lowest id that was never given out
+  MemberId next_member = 0;  // the lowest id that was never assigned
   bool operator==(const WorldRecord&) const = default;
 };
 

@@ -1,4 +1,4 @@
-// ShimCommunicators' other half: what the preloaded library calls, on the application's threads.
+// The part of ShimCommunicators that the preloaded library calls, on the application's threads.
 
 #include <algorithm>
 #include <utility>
@@ -11,7 +11,7 @@ namespace rewire::shim {
 
 namespace {
 
-// How long a destroy waits until the builder has ended or left its thread. Neither takes long.
+// The longest wait of a destroy until the builder, usually soon, has ended or left its thread.
 constexpr seconds kRelease(10);
 
 }  // namespace
@@ -52,10 +52,10 @@ int ShimCommunicators::OnCreated(VirtualCommunicator* comm, ncclResult_t* result
     events()->Created(created);
     events()->Moved();
   }
-  // Whether AbortCurrent has seen the communicator or not, one of the two ends its creation.
+  // Either AbortCurrent has seen the communicator or lost_ is set: one ends the creation.
   if (from_ids && !awaits && lost_.load(std::memory_order_seq_cst)) WatchCreation(chain);
   if (!awaits) return 0;
-  // AbortCurrent has not seen this one if it came before; then this was said before.
+  // An AbortCurrent before this point has not seen this communicator, but Stopped() is then true.
   std::vector<std::unique_ptr<Link>> none;
   if (events()->Stopped()) Lose(chain.get(), Keep("this process is not part of the job"), &none);
   *result = chain->blocking ? AwaitFirst(chain.get()) : ncclInProgress;
@@ -107,7 +107,7 @@ void ShimCommunicators::OnOpened(VirtualCommunicator* comm) {
 
 void ShimCommunicators::OnClosing(VirtualCommunicator* comm, bool aborting) {
   std::shared_ptr<Chain> chain;
-  bool several = false;  // other ranks of this process still have it
+  bool several = false;  // other ranks of this process still have the communicator
   {
     MutexLock lock(&mutex_);
     const auto it = chains_.find(comm);
@@ -117,8 +117,8 @@ void ShimCommunicators::OnClosing(VirtualCommunicator* comm, bool aborting) {
     free_before_.erase(comm);
     several = HasRank(chain->id);
   }
-  // Before the build under way is stopped: a change that meets a destroyed communicator is prepared
-  // anew, but one whose build has failed ends.
+  // Reported before the current build is stopped: a change that meets a destroyed communicator is
+  // prepared again, but a change whose build has failed ends.
   if (!several && events() != nullptr) events()->Destroyed(chain->id);
   std::vector<std::unique_ptr<Link>> dropped;
   void* scratch = nullptr;
@@ -131,8 +131,7 @@ void ShimCommunicators::OnClosing(VirtualCommunicator* comm, bool aborting) {
     chain->not_entered = false;
     chain->wait_first = nullptr;
     if (chain->current != nullptr) {
-      // The real communicator is the caller's to end; the generation before it may still look at
-      // this one's event.
+      // The caller ends the real communicator. The previous link may read this link's event.
       chain->current->generation = nullptr;
       retirement_.Add(std::move(chain->current));
     }
@@ -142,7 +141,7 @@ void ShimCommunicators::OnClosing(VirtualCommunicator* comm, bool aborting) {
     while (chain->settling > 0 && chain->changed.WaitUntil(&chain->mutex, until)) {
     }
   }
-  // A thread that was left inside NCCL may still give the memory to a kernel.
+  // A thread that was left inside NCCL may still pass the memory to a kernel.
   if (!builder_.Release(chain->id, Now() + kRelease)) scratch = nullptr;
   ledger_.Forget(chain->id);
   loss_.Abort(std::move(dropped));

@@ -50,7 +50,7 @@ absl::Status BuildTask::InNccl(Link* link, ncclResult_t* result,
     generation->fixed.fetch_add(1, std::memory_order_seq_cst);
   }
   *result = call();
-  // Once the thread was left, the generation may go as soon as it is not counted any more.
+  // Once the thread was left, the generation may be freed as soon as its count is zero.
   generation->fixed.fetch_sub(1, std::memory_order_seq_cst);
   MutexLock lock(&mutex_);
   inside_ = nullptr;

@@ -1,6 +1,6 @@
-// One Builder::Build() call: what is to be built, why it must stop, and whether its thread is
-// inside NCCL. Shared by the builder, which stops it, and by the task's own thread, which may have
-// been left inside NCCL and then outlives the builder. Thread-safe.
+// One Builder::Build() call: its communicators, its reason to stop, and whether its thread is
+// inside NCCL. For Builder, which stops the task, and for the task's own thread. A thread that was
+// left inside NCCL outlives the builder. Thread-safe.
 #pragma once
 
 #include <functional>
@@ -34,32 +34,31 @@ class BuildTask {
   const Time deadline;
   const std::function<void(absl::Status)> done;
 
-  // The first reason stays.
+  // Stops the task. The first reason stays.
   void Stop(const std::string& reason) REWIRE_EXCLUDES(mutex_);
-  // OK: the task goes on. The deadline stops it too.
+  // Returns OK while the task may continue. The deadline also stops the task.
   absl::Status Stopped() REWIRE_EXCLUDES(mutex_);
-  // Waits until Stop or Wake, at most until then.
+  // Waits until Stop or Wake, at most until `until`.
   void Wait(Time until) REWIRE_EXCLUDES(mutex_);
   void Wake() REWIRE_EXCLUDES(mutex_);
 
-  // The generations made so far, in order. The task owns them, so that whoever leaves the thread
-  // can take them.
+  // The generations made so far, in order. Owned by the task, for the caller of Leave.
   Link* Add(std::unique_ptr<Link> link) REWIRE_EXCLUDES(mutex_);
   Links TakeLinks() REWIRE_EXCLUDES(mutex_);
 
   // Runs a call that a peer may keep inside NCCL. The status is not OK when the task was stopped
-  // before the call, or when the thread was left: Left() tells the two apart.
+  // before the call, or when the thread was left: Left() distinguishes the two cases.
   absl::Status InNccl(Link* link, ncclResult_t* result, const std::function<ncclResult_t()>& call)
       REWIRE_EXCLUDES(mutex_);
-  // True: the thread must return without using anything but this object.
+  // True: the thread must return and may use nothing but this object.
   bool Left() REWIRE_EXCLUDES(mutex_);
 
   struct Abandoned {
     std::unique_ptr<Link> inside;
     Links built;
   };
-  // Leaves the thread inside NCCL and takes its generations. nullopt: the thread is not inside, or
-  // is inside with a non-blocking communicator; it will see the stop by itself.
+  // Leaves the thread inside NCCL and takes its generations. nullopt: the thread is not inside
+  // NCCL, or is inside with a non-blocking communicator, and will see the stop by itself.
   std::optional<Abandoned> Leave() REWIRE_EXCLUDES(mutex_);
 
  private:

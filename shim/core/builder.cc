@@ -18,12 +18,12 @@ namespace {
 constexpr int kNice = 15;
 constexpr milliseconds kPoll(1);
 constexpr seconds kEnding(2);
-// Threads that may be inside NCCL for cancelled builds.
+// The limit of threads that are inside NCCL for cancelled builds.
 constexpr int kLeft = 4;
 
 }  // namespace
 
-// The threads count themselves here, because a thread that was left may outlive the builder.
+// Threads count themselves here, because a thread that was left may outlive the builder.
 struct Builder::Threads {
   Mutex mutex;
   CondVar changed;
@@ -79,7 +79,7 @@ void Builder::Build(Epoch epoch, std::vector<CommunicatorBuild> builds, Time dea
     tasks_.push_back(task);
   }
   watch_.PostAt(deadline, [this, task] { Expire(task); });
-  // From the watch thread, whose priority was never lowered.
+  // Posted to the watch thread, whose priority was never lowered.
   watch_.Post([this] { StartNext(); });
 }
 
@@ -143,7 +143,7 @@ void Builder::Arrived() {
   for (const std::shared_ptr<BuildTask>& task : tasks_) task->Wake();
 }
 
-// On the watch thread: ends a task whose thread does not see the stop by itself.
+// Ends a task whose thread does not see the stop by itself. Runs on the watch thread.
 void Builder::Expire(const std::shared_ptr<BuildTask>& task) {
   const absl::Status stopped = task->Stopped();
   if (stopped.ok()) return;
@@ -172,7 +172,7 @@ void Builder::Expire(const std::shared_ptr<BuildTask>& task) {
   Report(*task, stopped);
 }
 
-// On the thread of a task. The builder may be gone when the thread was left inside NCCL.
+// Runs on the task's thread. If the thread was left inside NCCL, the builder may no longer exist.
 void Builder::Run(const std::shared_ptr<BuildTask>& task) {
   const Time begun = Now();
   std::vector<std::shared_ptr<Chain>> chains;
@@ -213,8 +213,8 @@ void Builder::Report(const BuildTask& task, absl::Status status) {
 }
 
 absl::Status Builder::BuildAll(BuildTask* task, std::vector<std::shared_ptr<Chain>>* chains) {
-  // The threads that NCCL makes inherit our niceness and must get the program's back, so it is
-  // lowered only where it may be raised again.
+  // Threads that NCCL makes inherit this thread's niceness and must get the program's niceness
+  // back. So niceness is raised only if the process may lower it again.
   const int niceness = OwnNiceness();
   SetOwnNiceness(niceness + 1);
   SetOwnNiceness(niceness);

@@ -1,11 +1,11 @@
 // Builds the generations of one epoch in the background: one after the other, in the given order,
-// on a thread of low priority per epoch.
+// on a thread of low priority per epoch. For ShimCommunicators.
 //
 // A build that is cancelled or passes its deadline reports at once. When its thread is inside NCCL
-// with a blocking communicator, the builder leaves the thread there and starts the next build on a
-// new thread: nobody but that thread may end the call (interruption.h). The thread that was left
+// with a blocking communicator, the builder leaves the thread there: only that thread may end the
+// call (interruption.h). The next build then starts on a new thread. The thread that was left
 // touches only its own task afterwards. At most kLeft such threads may exist: further builds wait
-// until one returns, or are refused when NCCL does not let the threads return.
+// until one thread returns, or are refused when NCCL does not let the threads return.
 //
 // Thread-safe. The destructor waits a bounded time for threads that were left.
 #pragma once
@@ -32,20 +32,20 @@
 
 namespace rewire::shim {
 
-// Where the builder finds communicators and puts what it has built. Called on the builder's thread.
+// Finds a build's communicators and takes built generations. Called on the builder's thread.
 class BuildSite {
  public:
   virtual ~BuildSite() = default;
-  // nullptr: not there (yet: *may_come).
+  // Returns nullptr when the communicator is missing; *may_come: its creation may still come.
   virtual std::shared_ptr<Chain> Find(const CommunicatorId& id, bool* may_come) = 0;
-  // All of the epoch is built. False: one of the communicators was closed meanwhile.
+  // Called when the whole epoch is built. Returns false if a communicator was closed meanwhile.
   virtual bool Install(const std::shared_ptr<Chain>& chain, std::unique_ptr<Link>* link) = 0;
 };
 
 class Builder {
  public:
-  // stalled: how long the program may issue nothing while a new generation's first operation runs
-  // beside its own, before the two count as in each other's way.
+  // stalled: while a new generation's first operation runs beside the program's own, the program
+  // may issue nothing for this long before the two count as blocking each other.
   Builder(const NcclCalls* nccl, const ShimServices* services, Device* device,
           CoreCounters* counters, MemoryLedger* ledger, Loss* loss, BuildSite* site,
           milliseconds stalled);
@@ -53,13 +53,13 @@ class Builder {
 
   void Build(Epoch epoch, std::vector<CommunicatorBuild> builds, Time deadline,
              std::function<void(absl::Status)> done);
-  // Stops the build of this epoch (0: of any). Returns at once; done gets the reason.
+  // Stops the build of this epoch (0: of any epoch). Returns at once; done gets the reason.
   void Cancel(Epoch epoch, const std::string& reason) REWIRE_EXCLUDES(mutex_);
-  // Stops the build if it is to build this communicator, and waits until the build has ended or its
+  // Stops the build if the build includes this communicator. Waits until the build has ended or its
   // thread was left inside NCCL (at most until `deadline`). False: a thread that is inside NCCL may
   // still use the communicator's device memory.
   [[nodiscard]] bool Release(const CommunicatorId& id, Time deadline) REWIRE_EXCLUDES(mutex_);
-  // A communicator was created that a build may be waiting for.
+  // Wakes a build that waits for a communicator's creation.
   void Arrived() REWIRE_EXCLUDES(mutex_);
 
  private:
@@ -89,7 +89,7 @@ class Builder {
   CondVar changed_;
   std::vector<std::shared_ptr<BuildTask>> tasks_ REWIRE_GUARDED_BY(mutex_);
   bool running_ REWIRE_GUARDED_BY(mutex_) = false;  // the first task has a thread
-  WorkQueue watch_;  // starts threads, and leaves those that do not return in time
+  WorkQueue watch_;  // starts threads, and leaves the threads that do not return in time
 };
 
 }  // namespace rewire::shim

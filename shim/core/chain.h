@@ -1,8 +1,8 @@
-// The generations of one virtual communicator as the core keeps them: the one in use, those of
+// The core's record of one virtual communicator's generations: the current generation, those of
 // decided swaps that the communicator has not passed yet, and the one built for the next epoch.
 //
-// Made at the communicator's creation, held by shared_ptr, so that a thread waiting at a cut may
-// outlive the application's destroy. Its mutex is never held across a call into NCCL.
+// Made at the communicator's creation and held by shared_ptr, so a thread at a cut may outlive the
+// application's destroy. Any thread, under `mutex`, which is never held across a call into NCCL.
 #pragma once
 
 #include <cstdint>
@@ -19,29 +19,30 @@
 
 namespace rewire::shim {
 
-// One generation with what belongs to it alone. Freed by whoever destroys or aborts it.
+// One generation with the data that belongs to this generation alone. The code that destroys or
+// aborts the generation frees the link.
 struct Link {
-  Generation* generation = nullptr;  // nullptr: the application has destroyed it
+  Generation* generation = nullptr;  // nullptr: the application has destroyed the generation
   CommunicatorId id;
   Epoch epoch = 0;
   uint32_t ranks = 0;
   uint32_t rank = 0;
   bool blocking = true;
-  bool created_by_program = false;  // by the program's own call, which may still run
-  bool warmed = false;  // has run a real operation already: none is needed before the cut
-  // Of the decided swap to this generation.
+  bool created_by_program = false;  // made by the program's own call, which may still run
+  bool warmed = false;  // has run a real operation already, so none is needed before the cut
+  // The cut of the decided swap to this generation.
   Cut cut;
   bool begun = false;  // the program's thread has begun the tiny operation at cut.warm
   uint64_t host_waits = 0;
   DeviceContext context = nullptr;
-  // Recorded behind the last operation of the generation before this one. Made and freed with this
-  // one, so that a swap makes nothing; the link before only looks at it.
+  // Recorded after the last operation of the generation before this one. Made and freed with this
+  // link, so that a swap makes nothing; the previous link only reads this event.
   DeviceEvent end_of_previous = nullptr;
-  DeviceEvent end = nullptr;  // the following link's end_of_previous, once it is known
+  DeviceEvent end = nullptr;  // the following link's end_of_previous, once known
   bool end_recorded = false;
-  std::unique_ptr<Link> after;  // in a list of links
+  std::unique_ptr<Link> after;  // the next link in a list
 
-  // The operation before which something has to be done for the decided swap.
+  // The operation index at which the program's thread must act for the decided swap.
   [[nodiscard]] uint64_t NextIndex() const { return warmed ? cut.cut : cut.warm; }
 };
 
@@ -61,44 +62,44 @@ struct Chain {
   uint32_t ranks REWIRE_GUARDED_BY(mutex) = 0;
   uint32_t rank REWIRE_GUARDED_BY(mutex) = 0;
   CondVar changed;
-  // A joiner's: built, but its epoch has not come.
+  // Set for a joiner whose generation is built but whose epoch has not come.
   bool not_entered REWIRE_GUARDED_BY(mutex) = false;
-  // No operation at or beyond the warm index before the decision about `built`.
+  // The pledge: no operation at or beyond the warm index before the decision about `built`.
   std::optional<Cut> pledged REWIRE_GUARDED_BY(mutex);
   uint64_t host_waits REWIRE_GUARDED_BY(mutex) = 0;  // during this pledge
   // nullptr: lost, closed, or a joiner that is not built yet.
   std::unique_ptr<Link> current REWIRE_GUARDED_BY(mutex);
   // Decided swaps that the program has not reached yet, in the order of their cuts.
   std::vector<std::unique_ptr<Link>> pending REWIRE_GUARDED_BY(mutex);
-  // Of the epoch in preparation.
+  // The generation of the epoch in preparation.
   std::unique_ptr<Link> built REWIRE_GUARDED_BY(mutex);
-  // Swapped at a boundary: the first operation afterwards waits, on its stream, for this event of
+  // Set by a swap at a boundary: the next operation waits, on its stream, for this event of
   // current's.
   DeviceEvent wait_first REWIRE_GUARDED_BY(mutex) = nullptr;
-  // Swapped at a boundary: the program's thread calls in at its first operation, because its
+  // Set by a swap at a boundary: the program's thread calls in at its first operation, because its
   // windows are made then.
   bool fresh REWIRE_GUARDED_BY(mutex) = false;
-  // Device memory of the tiny warm operation; from the first build to the end.
+  // Device memory of the tiny warm operation, from the first build to the end.
   void* scratch REWIRE_GUARDED_BY(mutex) = nullptr;
-  bool awaits_build REWIRE_GUARDED_BY(mutex) = false;  // its first generation comes with a Build
+  bool awaits_build REWIRE_GUARDED_BY(mutex) = false;  // the first generation comes with a Build
   bool lost REWIRE_GUARDED_BY(mutex) = false;
-  const char* lost_why REWIRE_GUARDED_BY(mutex) = nullptr;  // kept for ever
+  const char* lost_why REWIRE_GUARDED_BY(mutex) = nullptr;  // valid until the process ends
   bool closing REWIRE_GUARDED_BY(mutex) = false;            // the application destroys it
   // Threads that ask NCCL for `current`'s state on behalf of another communicator's cut. A close
   // waits for them; each leaves as soon as `closing` or `lost` is set.
   int settling REWIRE_GUARDED_BY(mutex) = 0;
 
-  // The first operation at which the program's thread has to call in; kNoCut: none.
+  // Returns the first operation index at which the program's thread must call in; kNoCut: none.
   [[nodiscard]] uint64_t StopAt() const REWIRE_REQUIRES(mutex);
-  // After a change: stores StopAt() for the program's thread and wakes a thread that waits.
+  // Call after a change: stores StopAt() for the program's thread and wakes a waiting thread.
   void Arm() REWIRE_REQUIRES(mutex);
   void TakePending(std::vector<std::unique_ptr<Link>>* links) REWIRE_REQUIRES(mutex);
-  // Without `old`, which the retirement knows.
+  // Leaves `old` empty, which Retirement knows.
   [[nodiscard]] Position Describe() const REWIRE_REQUIRES(mutex);
 };
 
-// Whether the program has ever sent or received on it. Such operations have no index that both
-// sides share, so only the collectives around them can say where a swap falls.
+// Returns whether the program has ever sent or received on the communicator. Such operations have
+// no index that both sides share, so only the collectives around them can place a swap.
 bool CarriesPointToPoint(const VirtualCommunicator& comm);
 
 }  // namespace rewire::shim

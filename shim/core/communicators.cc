@@ -13,11 +13,11 @@ namespace rewire::shim {
 
 namespace {
 
-// As many as NCCL's kernels have by default.
+// The default number of blocks of NCCL's kernels.
 constexpr size_t kBlocksPerCommunicator = 32;
 constexpr seconds kEnding(10);
-// Reporting at once would compete with the first operations on the new generation. An idle
-// communicator may be pending for hours: the looks become rare.
+// A report at once would compete with the first operations on the new generation. An idle
+// communicator may be pending for hours, so the looks become rare.
 constexpr milliseconds kFirstLook(5);
 constexpr milliseconds kRareLook(160);
 
@@ -36,7 +36,7 @@ ShimCommunicators::ShimCommunicators(const NcclCalls& nccl, const ShimServices* 
       builder_(&nccl_, services, device, &counters_, &ledger_, &loss_, this, options.stalled) {}
 
 ShimCommunicators::~ShimCommunicators() {
-  // What was never retired ends here, behind everything that was given to be aborted before.
+  // Ends generations that were never retired, after all aborts that were posted before.
   auto ended = std::make_shared<std::promise<void>>();
   std::future<void> end = ended->get_future();
   loss_.Abort(retirement_.TakeAll());
@@ -88,7 +88,7 @@ std::vector<CommunicatorCreated> ShimCommunicators::List() {
 
 std::vector<Position> ShimCommunicators::Positions() {
   std::map<CommunicatorId, Position> positions;
-  // A generation goes from a chain to the retirement: asked in this order, none is left out.
+  // A generation moves from a chain to the retirement. Reading in this order misses none.
   for (const auto& chain : Chains()) {
     MutexLock lock(&chain->mutex);
     positions[chain->id] = chain->Describe();
@@ -123,8 +123,8 @@ std::vector<CommunicatorCounter> ShimCommunicators::Counters() {
 bool ShimCommunicators::MayRunBeside(const Chain& chain, size_t chains) {
   if (counters_.beside_refused.load(std::memory_order_relaxed) != 0) return false;
   if (!device_->Enter(chain.context).ok()) return false;
-  // All of them may be in the middle of an operation when the new one runs, and each waits for the
-  // other members while it is resident.
+  // All communicators may be in the middle of an operation when the new operation runs. Each
+  // operation waits for the other members while it is resident.
   return device_->ResidentBlocks() >= kBlocksPerCommunicator * (chains + 1);
 }
 
@@ -141,7 +141,7 @@ absl::StatusOr<UniqueIdBytes> ShimCommunicators::Mint(const CommunicatorId& comm
     if (MayRunBeside(*chain, chains.size())) bytes += kBeside;
     bytes += EncodeUsage(UsageOf(*chain->comm));
   }
-  // Whole classes of three bytes only.
+  // Keep whole classes of three bytes only.
   if (bytes.size() > kMaxUniqueIdBytes) {
     bytes.resize(sizeof id.internal + (kMaxUniqueIdBytes - sizeof id.internal) / 3 * 3);
   }
@@ -180,7 +180,7 @@ bool ShimCommunicators::Install(const std::shared_ptr<Chain>& chain, std::unique
     MutexLock lock(&chain->mutex);
     if (chain->closing || chain->comm->pins.load(std::memory_order_relaxed) != 0) return false;
     if (chain->awaits_build) {
-      // A joiner's first. Its handle is whole from now on; operations have to wait for the epoch.
+      // This is a joiner's first generation. The handle is complete; operations wait for the epoch.
       chain->awaits_build = false;
       chain->not_entered = true;
       chain->ranks = (*link)->ranks;
@@ -216,7 +216,7 @@ std::optional<CutRefusal> ShimCommunicators::Pledge(Epoch epoch, const std::vect
 void ShimCommunicators::Decide(Epoch epoch, bool go) {
   for (const auto& chain : Chains()) cutter_.Decide(chain.get(), epoch, go);
   if (!go) return;
-  // Earlier looks end: there is one series of looks.
+  // Earlier series of looks end, so that only one series runs.
   LookForPassages(decisions_.fetch_add(1, std::memory_order_acq_rel) + 1, milliseconds(0));
 }
 
@@ -227,7 +227,7 @@ void ShimCommunicators::LookForPassages(uint64_t decision, milliseconds pause) {
     MutexLock lock(&chain->mutex);
     return !chain->pending.empty();
   });
-  // Not before the first look after the decision: those that switch at once are reported together.
+  // Reports begin with the first delayed look, so that immediate switches are reported together.
   if (pause > milliseconds(0) && passed_.exchange(false, std::memory_order_acq_rel)) Moved();
   if (!pending && pause > milliseconds(0)) return;
   pause = std::clamp(2 * pause, kFirstLook, kRareLook);
@@ -243,7 +243,7 @@ void ShimCommunicators::GivenUp(const std::string& reason) { AbortCurrent(reason
 void ShimCommunicators::SwapNow(Epoch epoch) {
   lost_.store(false, std::memory_order_seq_cst);
   for (const auto& chain : Chains()) {
-    // The event behind the last operation belongs to the communicator's context.
+    // The event after the last operation belongs to the communicator's context.
     if (const absl::Status entered = device_->Enter(chain->context); !entered.ok()) {
       REWIRE_WARN("no device context at the update boundary: %s", entered.ToString().c_str());
     }
@@ -261,12 +261,12 @@ void ShimCommunicators::Abandon(Epoch epoch) {
   for (const auto& chain : Chains()) {
     cutter_.Decide(chain.get(), epoch, false);
     MutexLock lock(&chain->mutex);
-    // The generation of a decided swap is no longer here: it waits in `pending`.
+    // The generation of a decided swap is not here: it waits in `pending`.
     if (chain->built != nullptr && chain->built->epoch == epoch) {
       dropped.push_back(std::move(chain->built));
     }
     if (chain->not_entered && chain->current->epoch == epoch) {
-      // A joiner goes on waiting for its first generation.
+      // A joiner continues to wait for its first generation.
       Generation* empty = services_->new_generation(0, static_cast<int>(chain->ranks),
                                                     static_cast<int>(chain->rank));
       services_->publish(chain->comm, empty);

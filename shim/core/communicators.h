@@ -1,8 +1,8 @@
-// The communicators of this process: what the participant drives (Communicators) and what the
-// preloaded library calls (CoreTable, by entry/core_entry.cc).
+// The communicators of this process. The participant drives them (Communicators), and the preloaded
+// library calls them (CoreTable, by entry/core_entry.cc).
 //
-// Any thread. The registry's lock and a chain's are never held together, and none across a call
-// into NCCL or a callback.
+// Thread-safe. The registry's lock and a chain's lock are never held together, and neither is held
+// across a call into NCCL or a callback.
 #pragma once
 
 #include <atomic>
@@ -34,12 +34,12 @@ class ShimCommunicators : public Communicators, private CutEvents, private Build
     milliseconds retire{100};     // REWIRE_RETIRE_MS
     milliseconds stalled{3000};   // see Builder
   };
-  // services and device outlive this object.
+  // services and device must outlive this object.
   ShimCommunicators(const NcclCalls& nccl, const ShimServices* services, Device* device,
                     Options options);
   ~ShimCommunicators() override;
 
-  // Where events go; before the first communicator.
+  // Sets the receiver of events. Call before the first communicator is created.
   void SetEvents(CommunicatorEvents* events) { events_.store(events); }
   [[nodiscard]] const CoreCounters& counters() const { return counters_; }
 
@@ -75,23 +75,23 @@ class ShimCommunicators : public Communicators, private CutEvents, private Build
   std::shared_ptr<Chain> Find(const CommunicatorId& id, bool* may_come) override;
   bool Install(const std::shared_ptr<Chain>& chain, std::unique_ptr<Link>* link) override;
 
-  // On the thread of calls_, from time to time while swaps are pending: waking that thread from the
-  // application's, at the cut, would cost more than all else there.
+  // Runs on the thread of calls_, from time to time while swaps are pending. Waking that thread
+  // from the application's thread, at the cut, would cost more than all other work there.
   void LookForPassages(uint64_t decision, milliseconds pause) REWIRE_EXCLUDES(mutex_);
   void Moved();
   static CommunicatorCreated DescribeCreated(Chain* chain);
   [[nodiscard]] bool HasRank(const CommunicatorId& id) const REWIRE_REQUIRES(mutex_);
-  // The new generation's first operation may run while the old ones' do.
+  // Returns whether a new generation's first operation may run beside old generations' operations.
   bool MayRunBeside(const Chain& chain, size_t chains);
   std::shared_ptr<Chain> ChainOf(VirtualCommunicator* comm) REWIRE_EXCLUDES(mutex_);
   std::vector<std::shared_ptr<Chain>> Chains() REWIRE_EXCLUDES(mutex_);
   ncclResult_t AwaitFirst(Chain* chain);
-  // Marks the chain lost and takes its generations out. reason: of reasons_.
+  // Marks the chain lost and takes its generations out. reason: a text of reasons_.
   void Lose(Chain* chain, const char* reason, std::vector<std::unique_ptr<Link>>* links);
-  // After a loss a creation that needs the lost member never ends, and which members a creation
-  // needs is not known: ends it when it is not made within REWIRE_BUILD_MS.
+  // Ends a creation that is not made within REWIRE_BUILD_MS. After a loss, a creation that needs
+  // the lost member never ends, and the members that a creation needs are not known.
   void WatchCreation(const std::shared_ptr<Chain>& chain);
-  // A copy that stays; the same text is kept once.
+  // Returns a copy that stays valid; equal texts are kept once.
   const char* Keep(const std::string& reason) REWIRE_EXCLUDES(mutex_);
   CommunicatorEvents* events() { return events_.load(std::memory_order_acquire); }
 
@@ -102,9 +102,9 @@ class ShimCommunicators : public Communicators, private CutEvents, private Build
   CoreCounters counters_;
   MemoryLedger ledger_;
   std::atomic<CommunicatorEvents*> events_{nullptr};
-  std::atomic<bool> passed_{false};     // a cut, since it was looked at last
-  std::atomic<bool> lost_{false};       // a member, since the last update boundary
-  std::atomic<uint64_t> decisions_{0};  // counts the swaps that were decided
+  std::atomic<bool> passed_{false};     // a cut was passed since the last look
+  std::atomic<bool> lost_{false};       // a member was lost since the last update boundary
+  std::atomic<uint64_t> decisions_{0};  // number of decided swaps
   Cutter cutter_;
 
   Mutex mutex_;
@@ -112,8 +112,8 @@ class ShimCommunicators : public Communicators, private CutEvents, private Build
   std::set<std::string> reasons_ REWIRE_GUARDED_BY(mutex_);
   std::map<VirtualCommunicator*, uint64_t> free_before_ REWIRE_GUARDED_BY(mutex_);
 
-  // Threads, in the order in which they are joined from the last to the first.
-  WorkQueue calls_;  // callbacks to the participant that come from the application's threads
+  // Threads, joined in order from the last to the first.
+  WorkQueue calls_;  // makes callbacks to the participant for the application's threads
   Loss loss_;
   Retirement retirement_;
   Builder builder_;

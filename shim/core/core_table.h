@@ -1,4 +1,5 @@
-// The preloaded library's calls, led to this process's communicators. Made once, at the start.
+// Connects the preloaded library's calls to this process's communicators. For core_entry.cc, which
+// makes the table once, at the start.
 #pragma once
 
 #include "shim/core/communicators.h"
@@ -6,7 +7,7 @@
 
 namespace rewire::shim {
 
-// The table through which every later call goes to `communicators`, which outlives it.
+// Returns the table that sends every later call to `communicators`, which must outlive the table.
 const CoreTable* TableOf(ShimCommunicators* communicators);
 
 }  // namespace rewire::shim

@@ -94,7 +94,7 @@ Cutter::Verdict Cutter::NextStep(Chain* chain, const CallSite& site, Call* call)
       continue;
     }
     if (!due) {
-      // Also when the pledge was taken back between the caller's check and here.
+      // The pledge may also have been taken back between the caller's check and this point.
       chain->Arm();
       return {};
     }
@@ -122,7 +122,7 @@ std::optional<Cutter::Verdict> Cutter::AwaitDecision(Chain* chain, Call* call) {
   chain->changed.WaitUntil(&chain->mutex, call->deadline);
   const bool undecided = chain->pledged && chain->built != nullptr && chain->built->epoch == epoch;
   if (!undecided) {
-    // Another proposal is waited for anew.
+    // The wait for another proposal starts again.
     call->deadline = Time{};
     call->asked = false;
     return std::nullopt;
@@ -137,8 +137,8 @@ std::optional<Cutter::Verdict> Cutter::AwaitDecision(Chain* chain, Call* call) {
 Cutter::Verdict Cutter::WarmAt(Chain* chain, const CallSite& site) {
   Link* front = chain->pending.front().get();
   if (device_->Capturing(site.stream)) {
-    // The pledge was given before the capture began. Nothing may be put on a capturing stream that
-    // must run now, and the other members will not wait: refuse by name.
+    // The pledge was given before the capture began. A capturing stream cannot run an operation
+    // now, and the other members will not wait, so the call is refused with a log line.
     REWIRE_ERROR(
         "communicator %016llx: the operation at the cut of epoch %llu is inside a CUDA graph "
         "capture, which cannot follow",
@@ -156,7 +156,7 @@ Cutter::Verdict Cutter::WarmAt(Chain* chain, const CallSite& site) {
 
 bool Cutter::Follow(Chain* chain, DeviceEvent end, cudaStream_t stream) {
   if (chain->current->end_recorded) return device_->MakeWait(stream, end);
-  // No operation was issued since the swap was decided, or the last one came in a group.
+  // No operation was issued since the swap was decided, or the last operation came in a group.
   const cudaStream_t last = chain->comm->last_stream.load(std::memory_order_relaxed);
   const bool used = chain->comm->issued.load(std::memory_order_relaxed) > 0;
   if (used && last != stream) {
@@ -185,13 +185,12 @@ Cutter::Verdict Cutter::SwapAtCut(Chain* chain, const CallSite& site) {
 
 // NCCL launches the operations of a non-blocking communicator from a background thread, one thread
 // per group (groupLaunchNonBlocking). Between two communicators the order on the device is
-// therefore undefined until ncclCommGetAsyncError has left ncclInProgress, and ranks that launch
-// the same two operations in different orders deadlock. So the warm operation is issued after every
-// launch that the program has begun has ended, and the program's next operation is issued after the
-// launch of the warm operation has ended.
-// In a group, NCCL launches the warm operation at the group's end, on the thread that launches the
-// group's other operations and before the state of any of them changes. A program that has seen one
-// operation of the group settled therefore finds the warm operation launched.
+// therefore undefined until ncclCommGetAsyncError has left ncclInProgress. Ranks that launch the
+// same two operations in different orders deadlock. So this function first waits until every launch
+// that the program has begun has ended. The program's next operation waits until the warm operation
+// is launched. In a group, NCCL launches the warm operation at the group's end, on the thread that
+// launches the group's other operations and before the state of any of them changes. A program that
+// has seen one operation of the group settled therefore finds the warm operation launched.
 ncclResult_t Cutter::Warm(Chain* chain, const CallSite& site, const Verdict& verdict) {
   const Time deadline = Now() + settle_;
   ncclResult_t result = SettleAll(deadline);
@@ -240,7 +239,7 @@ ncclResult_t Cutter::SettleAll(Time deadline) {
       MutexLock lock(&chain->mutex);
       if (chain->lost || chain->closing || chain->current == nullptr) continue;
       generation = chain->current->generation;
-      // A creation under way launches nothing, and may need what comes after this operation.
+      // A creation in progress launches nothing, and may need a later operation of this thread.
       if (generation->device.load(std::memory_order_acquire) < 0) continue;
       generation->fixed.fetch_add(1, std::memory_order_seq_cst);
       ++chain->settling;
@@ -252,7 +251,7 @@ ncclResult_t Cutter::SettleAll(Time deadline) {
       --chain->settling;
       chain->changed.NotifyAll();
     }
-    // The communicator's own next operation reports what is wrong with the communicator.
+    // The communicator's own next operation reports any other error.
     if (state == ncclInProgress) return state;
   }
   return ncclSuccess;
@@ -276,8 +275,8 @@ void Cutter::BeforeCut(Chain* chain, const CallSite& site) {
     }
   }
   if (current != nullptr) {
-    // The operation may not be on its stream before that, and the next operation may be the first
-    // on the next generation, which a warm operation in a group may still occupy.
+    // The operation may not be on its stream before the wait ends. The next operation may be the
+    // first on the next generation, which a warm operation in a group may still occupy.
     const Time deadline = Now() + settle_;
     ncclResult_t state = Settle(chain, current, deadline);
     current->fixed.fetch_sub(1, std::memory_order_seq_cst);
@@ -305,11 +304,11 @@ void Cutter::SwapNow(Chain* chain, Epoch epoch) {
     chain->not_entered = false;
     chain->pledged.reset();
     chain->comm->issued.store(0, std::memory_order_relaxed);
-    // The boundary's generation takes the place of every pending one.
+    // The boundary's generation replaces every pending generation.
     std::vector<std::unique_ptr<Link>> dropped;
     chain->TakePending(&dropped);
     for (std::unique_ptr<Link>& link : dropped) events_->SwappedOut(std::move(link));
-    // A joiner's is in use already.
+    // A joiner's generation is current already.
     if (chain->current == nullptr || chain->current->epoch != epoch) GoToBuilt(chain, epoch);
     chain->fresh = true;
     chain->Arm();
@@ -332,7 +331,7 @@ void Cutter::GoToBuilt(Chain* chain, Epoch epoch) {
   std::unique_ptr<Link> old = std::move(chain->current);
   if (stays) chain->current = std::move(chain->built);
   if (old == nullptr) {
-    // What stood there since the loss.
+    // Free the marker that was current since the loss.
     if (before != nullptr) services_->free_generation(before);
     return;
   }

@@ -1,9 +1,9 @@
-// One communicator's way from a generation to the next: pledge, decision, warm operation, swap.
-// Decided swaps wait in a queue until the program's operations reach them, for hours if need be.
+// Moves one communicator from a generation to the next: pledge, decision, warm operation, swap.
+// Decided swaps wait in a queue, perhaps for hours, until the program's operations reach them.
 //
 // The application's thread calls AtCut and BeforeCut (the entry's slow path); the participant's
-// thread calls the rest. A member that stands at a pledged index undecided waits; it never guesses.
-// Between the pledge and the swap nothing is allocated and nothing is made on the device.
+// thread calls the rest. A member at a pledged index without a decision waits and never guesses.
+// The swap itself allocates nothing and makes nothing on the device.
 #pragma once
 
 #include <atomic>
@@ -22,18 +22,19 @@
 
 namespace rewire::shim {
 
-// What happens at a cut that others must hear of, on the thread that called in; must not block.
+// Events at a cut, reported on the thread that called in. An implementation must not block.
 class CutEvents {
  public:
   virtual ~CutEvents() = default;
-  // A generation is out of use, or was dropped unused. Called with the chain's lock held.
+  // Reports a generation that is out of use or was dropped. Called with the chain's lock held.
   virtual void SwappedOut(std::unique_ptr<Link> old) = 0;
-  // The rest without any lock. The communicator is on its next generation.
+  // The rest are called without any lock. Passed: the communicator is on its next generation.
   virtual void Passed() = 0;
   virtual void Undecided(Epoch epoch) = 0;
-  // This member cannot follow the decision, or never learned it: its generations must be aborted.
+  // Reports that this member cannot follow the decision, or never learned the decision. Its
+  // generations must be aborted.
   virtual void GivenUp(const std::string& reason) = 0;
-  // The non-blocking communicators of this process. Without any lock.
+  // Returns the non-blocking communicators of this process.
   virtual std::vector<std::shared_ptr<Chain>> NonBlocking() = 0;
 };
 
@@ -49,13 +50,14 @@ class Cutter {
         decision_(decision),
         settle_(settle) {}
 
-  // No operation at or beyond cut.warm will be issued before Decide. Otherwise the reason.
+  // Pledges that no operation at or beyond cut.warm will be issued before Decide. Returns the
+  // reason when the pledge is refused.
   std::optional<std::string> Pledge(Chain* chain, Epoch epoch, const Cut& cut);
-  // Go: the swap is pending; those that it replaces are dropped. Nothing without a pledge for this
-  // epoch.
+  // With `go` the swap becomes pending and drops the swaps that it replaces. Does nothing without a
+  // pledge for this epoch.
   void Decide(Chain* chain, Epoch epoch, bool go);
-  // The update boundary: to the generation built for the epoch at once, operation counter from 0.
-  // Without one the communicator is closed.
+  // At the update boundary: goes to the generation built for the epoch at once and restarts the
+  // operation counter at 0. Without such a generation the communicator is closed.
   void SwapNow(Chain* chain, Epoch epoch);
 
   ncclResult_t AtCut(Chain* chain, const CallSite& site);
@@ -63,9 +65,9 @@ class Cutter {
 
  private:
   enum class Step : uint8_t { kReturn, kSettle, kWarm, kSwapped, kAsk, kGiveUp };
-  // What one call of AtCut has done so far.
+  // The progress of one call of AtCut.
   struct Call {
-    Time deadline{};  // of the wait for a decision
+    Time deadline{};  // end of the wait for a decision
     bool asked = false;
     bool settled = false;
   };
@@ -73,7 +75,7 @@ class Cutter {
     Step step = Step::kReturn;
     ncclResult_t result = ncclSuccess;
     Epoch epoch = 0;
-    Generation* generation = nullptr;  // to warm or to settle; counted in its `fixed`
+    Generation* generation = nullptr;  // generation to warm or to settle, counted in its `fixed`
     void* warm_scratch = nullptr;
   };
   static Verdict Return(ncclResult_t result);
@@ -81,18 +83,18 @@ class Cutter {
   std::optional<std::string> CheckPledge(Chain* chain, Epoch epoch, const Cut& cut)
       REWIRE_REQUIRES(chain->mutex);
   Verdict NextStep(Chain* chain, const CallSite& site, Call* call);
-  // Nothing: a decision has come.
+  // Returns nullopt when the caller must look again, for example after a decision.
   std::optional<Verdict> AwaitDecision(Chain* chain, Call* call) REWIRE_REQUIRES(chain->mutex);
   Verdict WarmAt(Chain* chain, const CallSite& site) REWIRE_REQUIRES(chain->mutex);
   Verdict SwapAtCut(Chain* chain, const CallSite& site) REWIRE_REQUIRES(chain->mutex);
-  // Orders what is put on the site's stream from now on after the last operation.
+  // Orders later work on the site's stream after the last operation.
   bool Follow(Chain* chain, DeviceEvent end, cudaStream_t stream) REWIRE_REQUIRES(chain->mutex);
   void GoToBuilt(Chain* chain, Epoch epoch) REWIRE_REQUIRES(chain->mutex);
   ncclResult_t Warm(Chain* chain, const CallSite& site, const Verdict& verdict);
-  // Waits until NCCL's background thread has launched what was issued on a non-blocking generation.
-  // ncclInProgress: the deadline passed. ncclRemoteError: the communicator was lost or closed.
+  // Waits until NCCL's background thread has launched the operations issued on a non-blocking
+  // generation. ncclInProgress: the deadline passed. ncclRemoteError: communicator lost or closed.
   ncclResult_t Settle(Chain* chain, const Generation* generation, Time deadline);
-  // The same for the current generation of every non-blocking communicator of this process.
+  // Settles the current generation of every non-blocking communicator of this process.
   ncclResult_t SettleAll(Time deadline);
   [[nodiscard]] std::string NotLaunched(Epoch epoch) const;
 

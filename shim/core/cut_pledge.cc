@@ -1,5 +1,5 @@
-// The participant's part of a cut: the pledge, and what a decision does to the queue of pending
-// swaps. See cut.h; on the participant's thread.
+// The participant's part of Cutter: the pledge, and the effect of a decision on the queue of
+// pending swaps. See cut.h. On the participant's thread.
 #include <algorithm>
 #include <utility>
 
@@ -12,7 +12,7 @@ namespace rewire::shim {
 
 namespace {
 
-// A pledge that leaves the application's thread less room than this would make it wait.
+// With fewer operations before the warm index, the application's thread would have to wait.
 constexpr uint64_t kRoom = 2;
 
 }  // namespace
@@ -56,7 +56,7 @@ std::optional<std::string> Cutter::Pledge(Chain* chain, Epoch epoch, const Cut& 
     }
   } else {
     // The cut is at the next operation, so the count must be exact: a thread that entered before
-    // the pledge may be about to issue one, or a group of them.
+    // the pledge may be about to issue an operation, or a group of operations.
     if (!services_->quiesce(chain->current->generation, 0)) {
       refused = "a thread of its program is inside the communicator";
     }

@@ -1,5 +1,5 @@
-// What the core asks of the CUDA driver: contexts, events, free memory. An interface, so that the
-// core's tests can script it; driver_device.h is the real one.
+// The core's interface to the CUDA driver: contexts, events, free memory. The core's tests script
+// this interface; driver_device.h implements it on the real driver.
 //
 // Events and memory belong to the context current on the thread that makes them. Thread-safe.
 #pragma once
@@ -22,26 +22,27 @@ class Device {
 
   virtual ~Device() = default;
 
-  // The context current on this thread; nullptr when there is none.
+  // Returns the context current on this thread, or nullptr.
   virtual DeviceContext CurrentContext() = 0;
-  // Makes it current on one of our own threads, and takes that thread's allocations out of stream
-  // captures that the program makes on others. nullptr: the first device's primary context.
+  // Makes the context current on one of Rewire's threads, and excludes that thread's allocations
+  // from stream captures that the program makes on other threads. nullptr: the first device's
+  // primary context.
   virtual absl::Status Enter(DeviceContext context) = 0;
 
   virtual absl::StatusOr<uint64_t> FreeBytes() = 0;
   virtual absl::StatusOr<void*> Allocate(size_t bytes) = 0;
   virtual void Free(void* memory) = 0;
 
-  // A stream of our own, of the lowest priority, that has nothing to do with the legacy one.
+  // Makes a stream of lowest priority that does not synchronise with the legacy stream.
   virtual absl::StatusOr<cudaStream_t> MakeStream() = 0;
   virtual void DestroyStream(cudaStream_t stream) = 0;
-  // How many blocks of kernels on different streams are resident at once for certain; 0: one kernel
-  // may have to wait for another to end.
+  // Returns how many blocks of kernels on different streams are certainly resident at once. 0: one
+  // kernel may have to wait until another kernel ends.
   virtual unsigned ResidentBlocks() = 0;
 
   virtual absl::StatusOr<DeviceEvent> MakeEvent() = 0;
   virtual void DestroyEvent(DeviceEvent event) = 0;
-  // On the application's thread; never blocks.
+  // Called on the application's thread; never blocks.
   virtual bool Record(DeviceEvent event, cudaStream_t stream) = 0;
   virtual bool MakeWait(cudaStream_t stream, DeviceEvent event) = 0;
   virtual EventState Query(DeviceEvent event) = 0;

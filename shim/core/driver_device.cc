@@ -8,8 +8,8 @@ namespace rewire::shim {
 
 namespace {
 
-// Below this many hardware queues streams share one, and kernels wait for others' (Megatron asks
-// for one).
+// With fewer hardware queues, streams share a queue and kernels wait for kernels of other streams
+// (Megatron sets one queue).
 constexpr int kQueues = 8;
 
 }  // namespace
@@ -29,8 +29,8 @@ DeviceContext DriverDevice::CurrentContext() {
 absl::Status DriverDevice::Enter(DeviceContext context) {
   auto* chosen = static_cast<CUcontext>(context);
   if (chosen == nullptr) {
-    // A program that uses the CUDA runtime and has not touched the device yet: it will be on the
-    // primary context of the first one. Kept for the life of the process, as the runtime does.
+    // A program that uses the CUDA runtime and has not touched the device yet will use the primary
+    // context of the first device. The context is kept until the process ends, as in the runtime.
     REWIRE_RETURN_IF_ERROR(Check("cuInit", driver_->Init(0)));
     CUdevice device = 0;
     REWIRE_RETURN_IF_ERROR(Check("cuDeviceGet", driver_->DeviceGet(&device, 0)));
@@ -69,7 +69,7 @@ absl::StatusOr<cudaStream_t> DriverDevice::MakeStream() {
 void DriverDevice::DestroyStream(cudaStream_t stream) { driver_->StreamDestroy(stream); }
 
 unsigned DriverDevice::ResidentBlocks() {
-  // What is set but no number counts as set to the worst.
+  // A value that is not a number counts as the worst value.
   const char* queues = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");
   if (queues != nullptr && std::atoi(queues) < kQueues) return 0;
   const char* one_by_one = std::getenv("CUDA_LAUNCH_BLOCKING");

@@ -1,4 +1,4 @@
-// Device over the CUDA driver of this process. Any thread.
+// Implements Device on the CUDA driver of this process. For core_entry.cc. Thread-safe.
 #pragma once
 
 #include "reconfig/base/cuda_driver.h"
@@ -8,7 +8,7 @@ namespace rewire::shim {
 
 class DriverDevice : public Device {
  public:
-  // The table outlives this object.
+  // The driver table must outlive this object.
   explicit DriverDevice(const CudaDriver* driver) : driver_(driver) {}
 
   DeviceContext CurrentContext() override;

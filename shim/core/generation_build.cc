@@ -27,7 +27,7 @@ void Repoint(Recipe* recipe, size_t offset, const std::string& text) {
   std::memcpy(recipe->config.data() + offset, &kept, sizeof kept);
 }
 
-// The config that NCCL is given, with texts of its own.
+// The config for NCCL, with its own copies of the texts.
 struct OwnConfig {
   explicit OwnConfig(const Recipe& of) : recipe(of) {
     Repoint(&recipe, offsetof(ncclConfig_t, netName), recipe.net_name);
@@ -39,8 +39,8 @@ struct OwnConfig {
   Recipe recipe;
 };
 
-// The program's memory of a communicator stays while a thread may read its registrations, even when
-// the program destroys it meanwhile.
+// Keeps the program's memory of a communicator while a thread may read its registrations, even when
+// the program destroys the communicator meanwhile.
 class User {
  public:
   explicit User(VirtualCommunicator* comm) : comm_(comm) {
@@ -129,12 +129,12 @@ absl::Status GenerationBuild::Connect(BuildTask* task, Chain* chain, const Commu
                                             rank, " of ", ranks, " failed with ncclResult ",
                                             static_cast<int>(r)));
   };
-  // A thread that was left inside NCCL uses only copies: the program may destroy its communicator.
+  // A thread left inside NCCL uses only copies: the program may destroy its communicator.
   const NcclCalls nccl = *nccl_;
   const ShimServices* const services = services_;
   const OwnConfig config(chain->comm->recipe);
   ncclResult_t result = ncclSuccess;
-  // Never without the function's config argument: interruption.h says why.
+  // The config variant of the function is required; interruption.h has the reason.
   REWIRE_RETURN_IF_ERROR(task->InNccl(link, &result, [&] {
     return nccl.CommInitRankConfig(&generation->real, ranks, id, rank, config.get());
   }));
@@ -152,7 +152,7 @@ absl::Status GenerationBuild::Connect(BuildTask* task, Chain* chain, const Commu
     scratch = chain->scratch;
   }
   if (scratch == nullptr) return absl::ResourceExhaustedError("no device memory for warm-up");
-  // On a non-blocking communicator it would really launch.
+  // On a non-blocking communicator the simulation would really launch.
   if (blocking) {
     REWIRE_RETURN_IF_ERROR(task->InNccl(
         link, &result, [&] { return Simulate(nccl, usage, generation->Real(), scratch); }));
@@ -178,7 +178,7 @@ absl::Status GenerationBuild::RunBeside(BuildTask* task, Chain* chain, Link* lin
                        static_cast<int>(result)));
     }
     if (!link->blocking) REWIRE_RETURN_IF_ERROR(Settle(task, comm));
-    // Free until the generation is in use.
+    // The event is free until the generation is in use.
     if (!device_->Record(link->end_of_previous, stream)) {
       return absl::InternalError("no event can be recorded behind a new generation's operation");
     }
@@ -207,10 +207,10 @@ absl::Status GenerationBuild::AwaitBeside(BuildTask* task, Chain* chain, DeviceE
     REWIRE_RETURN_IF_ERROR(task->Stopped());
     const uint64_t now_issued = chain->comm->issued.load(std::memory_order_relaxed);
     if (std::exchange(issued, now_issued) != now_issued) moved = Now();
-    // Nothing is in the way of a joiner, nor of a member whose generations were aborted.
+    // A joiner, or a member whose generations were aborted, has no operation that could be blocked.
     if (issued != 0 && !IsLost(chain) && Now() - moved > stalled_) {
-      // Perhaps the two are in each other's way on some device. Aborting the new one, which nobody
-      // depends on, lets the old one go on. It is not tried again.
+      // The two operations may block each other on some device. An abort of the new generation,
+      // which no member uses yet, lets the old one continue. The attempt is not repeated.
       counters_->beside_refused.fetch_add(1, std::memory_order_relaxed);
       return absl::AbortedError(absl::StrCat(
           "the first operation on the new generation did not end, and the program "

@@ -1,5 +1,6 @@
-// Builds one generation: initialisation, replay of registrations, warm-up. On a build thread, which
-// may be left inside NCCL at any call of BuildTask::InNccl; after that nothing here may be used.
+// Builds one generation: initialisation, replay of registrations, warm-up. For Builder, on a build
+// thread. The thread may be left inside NCCL at any call of BuildTask::InNccl; after such a call
+// the thread must not use this object.
 #pragma once
 
 #include "absl/status/status.h"
@@ -28,8 +29,8 @@ class GenerationBuild {
         ledger_(ledger),
         stalled_(stalled) {}
 
-  // Adds the generation to the task as soon as there is something to free. niceness: the program's,
-  // for the threads that NCCL makes.
+  // Adds the generation to the task as soon as there is something to free. niceness: the program's
+  // value, for the threads that NCCL makes.
   absl::Status Run(BuildTask* task, Chain* chain, const CommunicatorBuild& build, int niceness);
 
  private:

@@ -13,7 +13,7 @@ namespace {
 
 constexpr milliseconds kPoll(2);
 
-// Opens a group and aborts in the group. False: no thread is inside any more, or NCCL refused.
+// Opens a group and aborts in the group. Returns false if no thread is inside, or NCCL refused.
 bool AbortInOpenGroup(const NcclCalls& nccl, const ShimServices* services, Generation* generation) {
   // NCCL stores the handle early in the call.
   while (generation->Real() == nullptr) {
@@ -21,8 +21,8 @@ bool AbortInOpenGroup(const NcclCalls& nccl, const ShimServices* services, Gener
     std::this_thread::sleep_for(kPoll);
   }
   if (services->quiesce(generation, 0) || nccl.GroupStart() != ncclSuccess) return false;
-  // A call that fails leaves the communicator to us, so the handle is valid here in any case; but
-  // the thread inside may have taken the handle back.
+  // A call that fails leaves the communicator to its caller, so the handle is valid here in any
+  // case. But the thread inside may have taken the handle back.
   if (const ncclComm_t real = generation->Real()) {
     static_cast<void>(nccl.CommAbort(real));
     return true;

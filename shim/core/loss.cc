@@ -12,14 +12,14 @@ namespace rewire::shim {
 namespace {
 
 // No call on a non-blocking communicator waits for a peer, so its thread leaves within
-// microseconds. A thread that keeps a group open longer is not waited for.
+// microseconds. The limit excludes a thread that keeps a group open for longer.
 constexpr milliseconds kSettle(20);
-// The abort flags bring a thread out of NCCL within milliseconds. A thread that a device holds for
-// longer is not waited for.
+// The abort flags bring a thread out of NCCL within milliseconds. The limit excludes a thread that
+// a device holds for longer.
 constexpr milliseconds kLeave(10000);
 
-// The program's own blocking creation has not returned: NCCL would free under it. The preloaded
-// library sets `device` after a creation has succeeded.
+// Returns whether the program's own blocking creation has not returned, so that NCCL would free
+// during the call. The preloaded library sets `device` after a creation has succeeded.
 bool BeingCreated(const Link& link) {
   return link.created_by_program && link.blocking && link.generation != nullptr &&
          link.generation->device.load(std::memory_order_acquire) < 0;

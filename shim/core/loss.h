@@ -1,8 +1,8 @@
-// Aborts generations: all of them in one group, on the loss thread.
+// Aborts generations in one group, on the loss thread. For ShimCommunicators and Builder.
 //
-// After the loss of a member every call that is blocked inside them must return, and freeing one
-// may wait for the kernels of another, so one after the other would deadlock. Thread-safe; the
-// destructor joins the loss thread.
+// After the loss of a member, every call that is blocked inside its generations must return.
+// Freeing one generation may wait for the kernels of another, so separate aborts would deadlock.
+// Thread-safe; the destructor joins the loss thread.
 #pragma once
 
 #include <functional>
@@ -27,19 +27,20 @@ class Loss {
         counters_(counters),
         queue_("rw-abort") {}
 
-  // Generations that were published. The threads inside come out before anything is freed. A
-  // generation whose creation by the program is under way is interrupted (interruption.h).
+  // Aborts published generations. The threads inside leave before anything is freed. A generation
+  // whose creation by the program is under way is interrupted (interruption.h).
   void Abort(std::vector<std::unique_ptr<Link>> links);
-  // Generations that never were published: nobody is inside. On the caller's thread, one of ours.
+  // Aborts generations that were never published, so no thread is inside. Runs on the caller's
+  // thread, which must be one of Rewire's.
   void AbortUnused(std::vector<std::unique_ptr<Link>> links);
-  // A generation that never was published and that a builder's thread is inside. Returns at once.
+  // Aborts a never published generation that a builder's thread is inside. Returns at once.
   void Interrupt(std::unique_ptr<Link> link);
-  // Runs on the same thread, after what was posted before.
+  // Runs on the loss thread, after the work posted before.
   void After(std::function<void()> work) { queue_.Post(std::move(work)); }
 
  private:
   void AbortAndFree(std::vector<std::unique_ptr<Link>> links);
-  // False: a thread is still inside one of them.
+  // Returns false when a thread is still inside one of the generations.
   bool WaitUntilLeft(const std::vector<std::unique_ptr<Link>>& links, bool blocking_too,
                      milliseconds within);
 

@@ -1,10 +1,10 @@
-// How much device memory each communicator's generations took when they were made, and whether the
-// next ones fit beside them.
+// Records how much device memory each communicator's generations took, and checks whether the next
+// generations fit beside them. For ShimCommunicators and Builder. Thread-safe.
 //
-// An epoch that changes several communicators needs the sum of their generations at once, so it is
-// measured first and refused if it does not fit. Measured as the fall of free memory while one
-// generation was made: other allocations of the program at that moment are in it, so the newest
-// measurement replaces the older ones. Thread-safe.
+// An epoch that changes several communicators needs the sum of their generations at once. The sum
+// is therefore measured first, and the change is refused if the sum does not fit. The measure is
+// the fall of free memory while one generation was made. Other allocations of the program at that
+// moment are included, so the newest measurement replaces the older ones.
 #pragma once
 
 #include <cstdint>
@@ -20,16 +20,16 @@ namespace rewire::shim {
 
 class MemoryLedger {
  public:
-  // free memory before and after one generation of the communicator was made (and warmed).
+  // Takes the free memory before and after one generation was made (and warmed).
   void Record(const CommunicatorId& communicator, uint64_t free_before, uint64_t free_after)
       REWIRE_EXCLUDES(mutex_);
   void Forget(const CommunicatorId& communicator) REWIRE_EXCLUDES(mutex_);
 
-  // Bytes that one more generation of each will take. One that was never measured counts like the
-  // largest that was.
+  // Returns the bytes that one more generation of each will take. A communicator without a
+  // measurement counts like the largest measured one.
   [[nodiscard]] uint64_t Expected(std::span<const CommunicatorId> communicators) const
       REWIRE_EXCLUDES(mutex_);
-  // kResourceExhausted, with the figures, when they do not fit into `free_bytes`.
+  // Returns kResourceExhausted, with figures, if the generations do not fit into `free_bytes`.
   [[nodiscard]] absl::Status Check(std::span<const CommunicatorId> communicators,
                                    uint64_t free_bytes) const REWIRE_EXCLUDES(mutex_);
 

@@ -1,4 +1,4 @@
-// The real NCCL functions that the core itself calls, of which its tests have a scripted set.
+// The real NCCL functions that the core itself calls. The core's tests use a scripted set.
 //
 // Filled once from the preloaded library's table (entry/real_calls.cc); constant afterwards.
 #pragma once
@@ -31,8 +31,8 @@ struct NcclCalls {
   ncclResult_t (*ReduceScatter)(const void*, void*, size_t, ncclDataType_t, ncclRedOp_t, ncclComm_t,
                                 cudaStream_t) = nullptr;
 
-  // The library is known to set the abort flags in ncclCommAbort and to free at the end of the
-  // group around the call; see interruption.h.
+  // True for a library that sets the abort flags in ncclCommAbort and frees at the end of the group
+  // around the call; see interruption.h.
   bool abort_frees_at_group_end = false;
 
   static NcclCalls From(const RealNccl& real);

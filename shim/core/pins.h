@@ -1,4 +1,4 @@
-// Why a communicator cannot be swapped, in words. Pure.
+// Describes in words why a communicator cannot be swapped. Pure.
 #pragma once
 
 #include <cstdint>

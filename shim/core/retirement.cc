@@ -80,7 +80,7 @@ Retirement::Slot Retirement::TakeDue(bool* wait) {
       continue;
     }
     *wait = (*at)->end_recorded && device_->Query((*at)->end) == Device::EventState::kPending;
-    // The pause is made once for all that are due together.
+    // One pause serves all generations that are due together.
     if (*wait || !rested_) return nullptr;
     destroying_ = due_.front();
     due_.pop_front();
@@ -130,7 +130,7 @@ void Retirement::FreeEvents() {
 }
 
 void Retirement::Destroy(Slot link) {
-  // Where the program has given its device back already, what was on it is gone.
+  // If the program has released its device already, the device objects no longer exist.
   const absl::Status entered = device_->Enter(link->context);
   if (!entered.ok()) {
     REWIRE_WARN("an old generation is left undestroyed: %s", entered.ToString().c_str());

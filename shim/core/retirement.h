@@ -1,10 +1,10 @@
 // Destroys generations that no member uses any more, in the background and well after the cut.
 //
-// A generation is kept until the leader retires it (no member uses it or will use it), its last
-// operation has completed on this member, and REWIRE_RETIRE_MS more have passed: destroying right
-// after the cut disturbs the first operations on the next generation. All ranks destroy in the same
-// order, because a destroy may wait for the other ranks. Thread-safe; the work is done on one
-// thread of its own, which the destructor joins.
+// A generation is kept until the leader has retired the generation (no member uses it or will use
+// it) and its last operation has completed on this member. Then REWIRE_RETIRE_MS more must pass,
+// because a destroy right after the cut disturbs the first operations on the next generation. All
+// ranks destroy in the same order, because a destroy may wait for the other ranks. Thread-safe; one
+// internal thread does the work, and the destructor joins that thread.
 #pragma once
 
 #include <deque>
@@ -26,7 +26,7 @@ namespace rewire::shim {
 
 class Retirement {
  public:
-  // gone: called after generations were destroyed, on the thread of this object.
+  // gone: called after generations were destroyed, on the retirement thread.
   Retirement(const NcclCalls* nccl, const ShimServices* services, Device* device,
              CoreCounters* counters, milliseconds after, std::function<void()> gone)
       : nccl_(nccl),
@@ -37,22 +37,22 @@ class Retirement {
         gone_(std::move(gone)),
         queue_("rw-retire") {}
 
-  // A generation that is out of use, or was dropped unused. Never blocks and allocates nothing:
-  // called at the cut. Without a generation (the program has destroyed it) only its event is kept,
-  // until no generation before it needs the event.
+  // Takes a generation that is out of use, or was dropped unused. Called at the cut: never blocks
+  // and allocates nothing. For a link without a generation (the program has destroyed it) only the
+  // event is kept, until no earlier generation needs the event.
   void Add(std::unique_ptr<Link> link) REWIRE_EXCLUDES(mutex_);
-  // Destroys these in this order, after those of earlier calls; those not here are skipped.
+  // Destroys the generations in this order, after those of earlier calls. Skips unknown ones.
   void Retire(std::vector<GenerationId> generations) REWIRE_EXCLUDES(mutex_);
-  // Those that are out of use and not destroyed yet, in ascending order.
+  // Returns the generations that are out of use and not destroyed yet, in ascending order.
   [[nodiscard]] std::vector<GenerationId> Held() REWIRE_EXCLUDES(mutex_);
-  // Everything not destroyed yet, to be aborted.
+  // Takes every generation that is not destroyed yet; the caller aborts them.
   std::vector<std::unique_ptr<Link>> TakeAll() REWIRE_EXCLUDES(mutex_);
 
  private:
   using Slot = std::unique_ptr<Link>;
 
   void Continue() REWIRE_EXCLUDES(mutex_);
-  // The first one due, if its last operation has completed. *wait: the first one due is not ready.
+  // Takes the first due generation if its last operation has completed. *wait: it is not ready.
   Slot TakeDue(bool* wait) REWIRE_EXCLUDES(mutex_);
   void FreeEvents() REWIRE_EXCLUDES(mutex_);
   Slot TakeUnneeded() REWIRE_EXCLUDES(mutex_);
@@ -70,11 +70,11 @@ class Retirement {
   Mutex mutex_;
   Slot links_ REWIRE_GUARDED_BY(mutex_);  // a list, newest first
   std::deque<GenerationId> due_ REWIRE_GUARDED_BY(mutex_);
-  // Taken from the list; its destruction has not returned yet.
+  // A generation that was taken from the list and whose destruction has not returned yet.
   std::optional<GenerationId> destroying_ REWIRE_GUARDED_BY(mutex_);
   bool running_ REWIRE_GUARDED_BY(mutex_) = false;  // Continue() is posted
-  bool rested_ = false;                             // of the thread: REWIRE_RETIRE_MS have passed
-  WorkQueue queue_;                                 // last: joined first
+  bool rested_ = false;  // owned by the thread: REWIRE_RETIRE_MS have passed
+  WorkQueue queue_;      // last: joined first
 };
 
 }  // namespace rewire::shim

@@ -31,7 +31,7 @@ int RestoreNicenessOfNewThreads(const std::set<pid_t>& before, int niceness, int
   *refused = 0;
   for (const pid_t id : ThreadIds()) {
     if (id == gettid() || before.contains(id)) continue;
-    // Threads that the application made meanwhile have its niceness, not ours.
+    // Threads that the application made meanwhile have the application's niceness.
     if (getpriority(PRIO_PROCESS, static_cast<id_t>(id)) != own) continue;
     if (setpriority(PRIO_PROCESS, static_cast<id_t>(id), niceness) == 0) {
       ++restored;

@@ -95,7 +95,7 @@ ncclResult_t Simulate(const NcclCalls& nccl, const std::vector<UsageClass>& usag
     if (result != ncclSuccess) break;
   }
   ncclSimInfo_t info = NCCL_SIM_INFO_INITIALIZER;
-  // Closes the group in any case.
+  // This call closes the group even after an error.
   const ncclResult_t ended = nccl.GroupSimulateEnd(&info);
   return result != ncclSuccess ? result : ended;
 }

@@ -1,9 +1,9 @@
-// Warm-up of a new generation at the sizes in use, without running anything: connects what the
-// first real operations would otherwise connect on the application's thread.
+// Warms up a new generation at the sizes in use, without running anything: makes the connections
+// that the first real operations would otherwise make on the application's thread.
 //
-// ncclGroupSimulateEnd does the connections of a group's collectives and launches nothing, on
-// blocking communicators. It is collective: all ranks must simulate the same operations in the same
-// order, so the list comes with the unique id from one of them. Builder threads only, except
+// On a blocking communicator, ncclGroupSimulateEnd makes the connections of a group's collectives
+// and launches nothing. The call is collective: all ranks must simulate the same operations in the
+// same order, so one rank sends the list with the unique id. Owned by builder threads, except
 // UsageOf.
 #pragma once
 
@@ -19,9 +19,9 @@
 
 namespace rewire::shim {
 
-// In front of the usage list: the tiny real operation runs during the build, on a stream of its own
-// beside the application's operations, and not at the warm index on the application's stream. The
-// one that mints the id decides for all. Three bytes, as every class.
+// Stands in front of the usage list: the tiny real operation then runs during the build, on its own
+// stream beside the application's operations, and not at the warm index on the application's
+// stream. The rank that mints the id decides for all ranks. Three bytes, as for every class.
 inline constexpr std::string_view kBeside = "\xff\xff\xff";
 
 struct UsageClass {
@@ -31,15 +31,15 @@ struct UsageClass {
   bool operator==(const UsageClass&) const = default;
 };
 
-// What the communicator has been used for so far. Functions made of sends and receives are left
-// out: simulation does not connect them.
+// Returns the operations that the communicator has been used for so far. Functions made of sends
+// and receives are left out, because simulation does not connect them.
 std::vector<UsageClass> UsageOf(const VirtualCommunicator& comm);
 
-// As it travels behind the unique id: three bytes per class.
+// Encodes the list that follows the unique id: three bytes per class.
 std::string EncodeUsage(const std::vector<UsageClass>& usage);
 absl::StatusOr<std::vector<UsageClass>> DecodeUsage(std::string_view bytes);
 
-// scratch: any device memory; it is not touched. ncclSuccess, or what NCCL said.
+// scratch: any device memory, never read or written. Returns ncclSuccess or NCCL's error.
 ncclResult_t Simulate(const NcclCalls& nccl, const std::vector<UsageClass>& usage, ncclComm_t comm,
                       void* scratch);
 

@@ -1,8 +1,8 @@
-// One named thread that does posted pieces of work in the order of their times.
+// Runs posted pieces of work on one named thread, in the order of their times.
 //
-// Post from any thread. The owner's destructor joins: what was not begun by then is dropped, so a
-// piece of work must not be what somebody waits for without a deadline. The thread starts with the
-// first piece.
+// Any thread may post. The destructor, called by the owner, joins the thread and drops work that
+// has not begun, so no caller may wait for a piece of work without a deadline. The thread starts
+// with the first piece.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace rewire::shim {
 
 class WorkQueue {
  public:
-  // name: at most 15 characters. nice: of this thread alone (setpriority of a thread id).
+  // name: at most 15 characters. nice: niceness of this thread alone (setpriority of a thread id).
   explicit WorkQueue(std::string name, int nice = 0) : name_(std::move(name)), nice_(nice) {}
   ~WorkQueue();
   WorkQueue(const WorkQueue&) = delete;

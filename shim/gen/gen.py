@@ -2,9 +2,9 @@
 """Makes the shim's generated files from the table of NCCL's functions.
 
 Run by the build: gen.py --table nccl_functions.txt --out DIR [--check-include DIR]. With
---check-include the table is compared with the nccl.h (and nccl_device.h) in that folder: a function
-that the table lacks, a different prototype, or one that the header of that version should have and
-has not, fails. Only files that changed are written.
+--check-include the table is compared with the nccl.h (and nccl_device/*.h) in that folder. The
+check fails on a function that the table lacks, on a different prototype, and on a function that the
+header of that version lacks. Only files that changed are written.
 """
 
 import argparse
@@ -18,7 +18,7 @@ NOTICE = "// Made by shim/gen/gen.py from shim/gen/nccl_functions.txt.\n"
 
 
 class TableError(Exception):
-    """What is wrong with the table or the header, one complaint per line."""
+    """The faults of the table or the header, one complaint per line."""
 
 
 @dataclass
@@ -57,16 +57,16 @@ def version(text):
 
 
 def canonical(type_):
-    """The same text for the same type: spaces, `struct` and the place of const do not count."""
+    """Returns equal texts for equal types: ignores spaces, `struct` and the place of const."""
     type_ = re.sub(r"\b(struct|enum|extern|__host__)\b", " ", type_)
     type_ = type_.replace("*", " * ")
     tokens = type_.split()
     if "*" in tokens:
         base, rest = tokens[: tokens.index("*")], tokens[tokens.index("*"):]
     else:
-        # const of a parameter that is passed by value is not part of the prototype.
+        # The const of a parameter that is passed by value is not part of the prototype.
         base, rest = [t for t in tokens if t != "const"], []
-    # A struct and its typedef are one type.
+    # A struct and its typedef are the same type.
     base = [t[:-2] if t.startswith("nccl") and t.endswith("_t") else t for t in base]
     return " ".join(sorted(base, key=lambda t: t != "const") + rest)
 
@@ -118,7 +118,7 @@ def read_table(path):
 
 
 def header_functions(include):
-    """{name: (result, [types], file)} of every host function that the headers declare."""
+    """Returns {name: (result, [types], file)} of every host function that the headers declare."""
     files = [include / "nccl.h"]
     device = include / "nccl_device"
     if device.is_dir():
@@ -254,13 +254,13 @@ def entries_source(functions):
                   entry_body(f), "}\n\n"]
     # A program that uses the profiling names holds handles that it made by either name, and a
     # profiler that interposes ncclX calls pncclX with the program's handles. So pncclX is the same
-    # entry as ncclX. A call of ncclX would reach the profiler again: an alias of the symbol does not.
-    # The real library is reached by dlsym on its own handle, which never finds these.
+    # entry as ncclX. A call of ncclX would reach the profiler again; an alias does not.
+    # dlsym on the real library's own handle never finds these aliases.
     lines.append("#ifdef REWIRE_PROFILING_NAMES\n")
     for f in functions:
         lines.append(f'__attribute__((visibility("default"), alias("nccl{f.name}"))) '
                      f"{f.result} pnccl{f.name}({f.declared}) noexcept;\n")
-    # Tells a second copy of this library from an NCCL.
+    # Distinguishes a second copy of this library from an NCCL.
     lines.append('__attribute__((visibility("default"))) int rewire_preload_marker = 1;\n')
     lines.append("#endif\n\n")
     lines.append('}  // extern "C"\n')

@@ -1,5 +1,5 @@
-// libFuzzer: any bytes go through the stream splitter and the decoder. What decodes must encode to
-// the very same bytes, and whatever the chunks are the same messages must come out.
+// libFuzzer: any bytes are given to the stream splitter and the decoder. A decoded message must
+// encode to the same bytes, and the messages must not depend on the chunks.
 #include <cstdlib>
 #include <cstring>
 #include <string>
@@ -25,7 +25,7 @@ void DecodeFrame(const std::string& frame) {
   Check(again.ok() && *again == frame);
 }
 
-// The payload behind a right header of the type: random bytes alone seldom get that far.
+// Prefixes the payload with a valid header of the type: random bytes alone seldom get that far.
 void DecodePayload(uint16_t type, std::string_view payload) {
   rewire::ByteWriter frame;
   frame.Put(static_cast<uint32_t>(payload.size() + 4));
@@ -44,8 +44,8 @@ const std::vector<std::string>& SampleFrames() {
   return *frames;
 }
 
-// A right frame with some of its bytes replaced, (place, byte) by (place, byte), then cut or
-// lengthened by as many as its length field is made to say.
+// Replaces some bytes of a valid frame, (place, byte) by (place, byte). Then cuts or lengthens the
+// frame and sets its length field accordingly.
 void DecodeDamaged(std::string_view edits) {
   const std::vector<std::string>& frames = SampleFrames();
   std::string frame = frames[static_cast<unsigned char>(edits[0]) % frames.size()];
@@ -81,11 +81,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;
   DecodePayload(data[0] % (kTypes + 2), bytes.substr(1));
   DecodeDamaged(bytes);
-  // Behind a right message, so that what comes is not at the beginning of the buffer.
+  // The input follows a valid message, so that it is not at the beginning of the buffer.
   const std::string stream = SampleFrames()[data[0] % SampleFrames().size()] + std::string(bytes);
   const std::string whole = Split(stream, stream.size());
   Check(whole == Split(stream, 1 + data[0] % 16));
-  // A stream that is right up to its end comes out as it went in.
+  // A stream that is valid up to its end is returned unchanged.
   if (whole.size() == stream.size()) Check(whole == stream || whole.ends_with("error"));
   return 0;
 }

@@ -1,5 +1,5 @@
-// libFuzzer: any bytes as a control frame. What decodes is an object, its own encoding decodes to
-// the same object, and every change that is asked for is parsed or refused with a reason.
+// libFuzzer: any bytes as a control frame. A decoded frame is an object, its own encoding decodes
+// to the same object, and every requested change is parsed or refused with a reason.
 #include <string>
 
 #include "reconfig/agent/command.h"
@@ -33,7 +33,7 @@ void CheckFrame(std::string_view frame) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
   CheckFrame(bytes);
-  // The input as the JSON text of a frame with a valid header.
+  // Uses the input as the JSON text of a frame with a valid header.
   rewire::ByteWriter frame;
   frame.Put(static_cast<uint32_t>(bytes.size() + 4));
   frame.Put(rewire::kProtocolVersion);

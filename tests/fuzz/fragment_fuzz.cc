@@ -1,5 +1,5 @@
-// libFuzzer: any bytes as a fragment's header and as a reply, and any fields under a header's right
-// check. A header that is taken has its bytes inside a fragment and below 2^64, and what is taken
+// libFuzzer: any bytes as a fragment's header and as a reply, and any fields with a header's valid
+// check. An accepted header has its bytes inside a fragment and below 2^64, and accepted input
 // encodes to the same bytes.
 #include <string>
 #include <string_view>
@@ -21,7 +21,7 @@ void CheckHeader(std::string_view bytes) {
   Require(rewire::EncodeHeader(*header) == bytes);
 }
 
-// The input as the fields of a header, of which the fuzzer guesses neither magic nor check.
+// Uses the input as the fields of a header, because the fuzzer guesses neither magic nor check.
 void CheckFields(std::string_view fields) {
   constexpr size_t kMagic = 4;
   constexpr size_t kCheck = 8;

@@ -1,5 +1,5 @@
-// Any bytes as a stream connection's hello, challenge and proof: what decodes encodes to the very
-// same bytes.
+// libFuzzer: any bytes as a stream connection's hello, challenge and proof. Decoded input encodes
+// to the same bytes.
 #include <string_view>
 
 #include "reconfig/stream/handshake.h"

@@ -1,5 +1,5 @@
-// Any bytes as a listener's handle, a hello, a challenge and a proof: what is taken is in bounds,
-// and comes out of its own encoding as it went in.
+// libFuzzer: any bytes as a listener's handle, a hello, a challenge and a proof. Accepted input is
+// in bounds, and decodes from its own encoding to the same value.
 #include <algorithm>
 #include <cstring>
 #include <string>

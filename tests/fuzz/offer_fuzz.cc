@@ -1,5 +1,5 @@
-// Any bytes as an offer of a rail or a report of a failed one: what is taken is in bounds, and
-// comes out of its own encoding as it went in.
+// libFuzzer: any bytes as an offer of a rail or a report of a failed rail. Accepted input is in
+// bounds, and decodes from its own encoding to the same value.
 #include <string_view>
 
 #include "net_plugin/verbs/offer.h"

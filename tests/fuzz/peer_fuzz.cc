@@ -1,5 +1,5 @@
-// libFuzzer: any bytes as what members tell each other of their tensors and device memory. A
-// segment that is taken lies inside its allocation; a list that is taken encodes to the same bytes.
+// libFuzzer: any bytes as the members' descriptions of tensors and device memory. An accepted
+// segment lies inside its allocation; an accepted list encodes to the same bytes.
 #include <string_view>
 
 #include "reconfig/participant/shape_list.h"

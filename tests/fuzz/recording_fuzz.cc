@@ -1,5 +1,5 @@
-// Any bytes as a recording's header and records: what is taken is in bounds, and comes out of its
-// own encoding as it went in.
+// libFuzzer: any bytes as a recording's header and records. Accepted input is in bounds, and
+// decodes from its own encoding to the same value.
 #include <string>
 
 #include "reconfig/moe/recording.h"
@@ -25,13 +25,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     Records(bytes, *shape);
   }
   if (size < 3) return 0;
-  // Behind the right checks: random bytes alone seldom get that far.
+  // Adds valid checks: random bytes alone seldom get that far.
   const RecordedShape shape{{data[0], data[1]}, data[2]};
   const auto same = DecodeShape(EncodeShape(shape));
   Require(same.ok() == Check(shape).ok());
   if (!same.ok()) return 0;
   Require(*same == shape);
-  if (RecordBytes(shape) > 4096) return 0;  // for the fuzzer's speed
+  if (RecordBytes(shape) > 4096) return 0;  // a limit for the fuzzer's speed
   Records(bytes.substr(3), shape);
   Recorded recorded{size, data[0], Counts(shape.topology.devices(), shape.experts)};
   for (size_t i = 0; i < recorded.counts.tokens().size(); ++i) {

@@ -1,5 +1,5 @@
 // libFuzzer: any lines as an environment. A value outside its range leaves the default and gives an
-// error that names the variable; an unknown REWIRE_* variable is named, too.
+// error that names the variable; the error also names an unknown REWIRE_* variable.
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,7 +19,7 @@ std::vector<std::string> Lines(std::string_view bytes) {
   return lines;
 }
 
-// Every integer setting is inside the range that the table states.
+// Checks that every integer setting is inside the range that the table states.
 void CheckRanges(const rewire::Settings& settings) {
 #define REWIRE_SETTING_INT(accessor, variable, default_value, low, high, ...) \
   Require(settings.accessor() >= (low) && settings.accessor() <= (high));
@@ -36,7 +36,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
   CheckRanges(rewire::Settings(Lines(bytes)));
   if (size == 0) return 0;
-  // The input as the value of one known variable.
+  // Uses the input as the value of one known variable.
   const rewire::SettingRow& row = table[data[0] % table.size()];
   const std::string value(bytes.substr(1));
   const rewire::Settings settings({std::string(row.variable) + "=" + value});

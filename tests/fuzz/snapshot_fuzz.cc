@@ -1,5 +1,5 @@
-// libFuzzer: any bytes as the notes between slots. A part that is taken lies below 2^64, and a note
-// that is taken encodes to the same bytes.
+// libFuzzer: any bytes as the notes between slots. An accepted part lies below 2^64, and an
+// accepted note encodes to the same bytes.
 #include <string_view>
 
 #include "reconfig/snapshot/slot_notes.h"

@@ -1,5 +1,5 @@
-// libFuzzer: any bytes as a store file and as the world record in it. A file that opens keeps its
-// last record over another open; a record that decodes encodes to the very same bytes.
+// libFuzzer: any bytes as a store file and as the world record in the file. A file that opens keeps
+// its last record over another open; a decoded record encodes to the same bytes.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -15,7 +15,7 @@
 
 namespace {
 
-// A folder in memory for each process: the fuzzer may run several.
+// Each process has a folder in memory, because the fuzzer may run several processes.
 const std::string& StoreFolder() {
   static const auto* const path =
       new std::string("/dev/shm/store_fuzz." + std::to_string(getpid()));
@@ -40,7 +40,7 @@ void CheckRecord(std::string_view bytes) {
   if (record.ok()) Require(rewire::EncodeRecord(*record) == bytes);
 }
 
-// The file's bytes with those of a valid file in front: random bytes seldom guess the magic.
+// Prefixes the file's bytes with those of a valid file: random bytes seldom guess the magic.
 void CheckFile(std::string_view bytes) {
   WriteStore(bytes);
   std::string last;
@@ -88,7 +88,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   CheckRecord(bytes);
   CheckFile(bytes);
   if (size < 3) return 0;
-  // A valid file, then cut, continued with the input, or with one byte replaced.
+  // Makes a valid file and then cuts it, appends the input, or replaces one byte.
   std::string file = FileWith(bytes.substr(0, 64), data[0] % 3);
   const size_t place = (data[0] | size_t{data[1]} << 8) % file.size();
   switch (data[2] % 3) {

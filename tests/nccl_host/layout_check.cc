@@ -1,5 +1,5 @@
-// Compiled by nccl_host.py with the headers of a checkout: the memory that the emulated kernels
-// read is where this version of NCCL has it. Nothing of this file runs.
+// nccl_host.py compiles this file with the headers of a checkout, to check the layout of the memory
+// that the emulated kernels read. No part of this file runs.
 #include <cstddef>
 
 #include "comm.h"

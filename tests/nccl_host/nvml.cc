@@ -33,7 +33,7 @@ struct PciInfo {
   unsigned int domain, bus, device, device_id, subsystem_id;
   char bus_id[32];
 };
-constexpr unsigned int kDeviceId = 0x233010de;  // as an H100 says
+constexpr unsigned int kDeviceId = 0x233010de;  // the value of an H100
 constexpr unsigned int kSubsystemId = 0x16c110de;
 
 }  // namespace

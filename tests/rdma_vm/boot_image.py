@@ -1,7 +1,7 @@
-"""What the virtual machine boots: a kernel, and a first memory file system with modules and scripts.
+"""The boot image of the virtual machine: a kernel, and an initial RAM file system.
 
-Used by rdma_vm alone. The kernel and the modules are kept in a cache; everything else is put together
-for each run, in memory.
+The file system has modules and scripts. Used by rdma_vm alone. The kernel and the modules are
+cached; everything else is put together for each run, in memory.
 """
 
 import contextlib
@@ -21,12 +21,12 @@ import time
 
 GUEST = pathlib.Path(__file__).resolve().parent / "guest"
 
-# rdma_rxe does not say that it needs crc32_generic.
+# rdma_rxe does not declare its dependency on crc32_generic.
 MODULES = ("virtio_pci", "virtio_console", "9pnet_virtio", "9p", "overlay", "veth", "bridge", "sch_netem",
            "crc32_generic", "rdma_rxe", "ib_uverbs", "rdma_ucm")
 APPLETS = ("sh", "mount", "insmod", "mkdir", "ln", "cp", "cat", "head", "echo", "usleep", "sleep", "mkfifo",
            "chroot", "poweroff", "unshare")
-# A program or file, and the Debian package that has it.
+# A program or file, and the Debian package that provides it.
 NEEDED = (("qemu-system-x86_64", "qemu-system-x86"), ("busybox", "busybox-static"), ("modprobe", "kmod"),
           ("ip", "iproute2"), ("rdma", "iproute2"), ("ibv_devinfo", "ibverbs-utils"),
           ("/etc/libibverbs.d/rxe.driver", "ibverbs-providers"), ("ib_write_bw", "perftest"))
@@ -34,7 +34,7 @@ DISK_NEEDED = 700 << 20  # for the package and what is in it; 72 MiB stay
 
 
 class CannotRun(Exception):
-    """This machine lacks something; the text says what."""
+    """This machine lacks a requirement, which the text names."""
 
 
 def find_needed():
@@ -75,7 +75,7 @@ class BootImage:
         return self.folder / "vmlinux"
 
     def prepare(self, say):
-        """Fills the cache unless it is. One process at a time."""
+        """Fills the cache if necessary. One process at a time."""
         find_needed()
         if self.folder:
             return
@@ -94,7 +94,7 @@ class BootImage:
             self.look()
 
     def initial_files(self):
-        """The first file system, as the kernel wants it (cpio, newc). Bytes."""
+        """Returns the bytes of the initial file system in the kernel's format (cpio, newc)."""
         busybox = pathlib.Path(shutil.which("busybox")).read_bytes()
         if b"/ld-linux" in busybox[:4096]:
             raise CannotRun("busybox is not the static one; run: sudo apt-get install -y busybox-static")
@@ -134,7 +134,7 @@ def locked(path, seconds):
 
 
 def installed_kernel(root="/"):
-    """(root, release) of a kernel that is installed with everything we need, or None."""
+    """Returns (root, release) of an installed kernel with all required modules, or None."""
     for driver in sorted(glob.glob(f"{root}/lib/modules/*-amd64/kernel/drivers/infiniband/sw/rxe/rdma_rxe.ko")):
         release = pathlib.Path(driver).relative_to(f"{root}/lib/modules").parts[0]
         if os.access(f"{root}/boot/vmlinuz-{release}", os.R_OK):
@@ -143,14 +143,14 @@ def installed_kernel(root="/"):
 
 
 def downloaded_kernel(work, say):
-    """(root, release) of Debian's kernel, unpacked below work; apt checks its signature and hash."""
+    """Returns (root, release) of Debian's kernel, unpacked below work; apt checks signature and hash."""
     free = shutil.disk_usage(work).free
     if free < DISK_NEEDED:
         raise CannotRun(f"{work.parent} has {free >> 20} MiB free; unpacking a kernel needs {DISK_NEEDED >> 20}")
     try:
         package = download(work, say)
     except CannotRun as error:
-        # The lists are missing, or older than the package that the mirror has now.
+        # The package lists are missing, or older than the mirror's current package.
         if os.geteuid() != 0:
             raise CannotRun(f"no kernel ({error}); is there a network? Perhaps: sudo apt-get update") from error
         try:
@@ -167,7 +167,7 @@ def downloaded_kernel(work, say):
 
 
 def download(work, say):
-    """The package of the kernel that linux-image-amd64 stands for."""
+    """Returns the package of the kernel that linux-image-amd64 depends on."""
     facts = output_of(["apt-cache", "show", "--no-all-versions", "linux-image-amd64"])
     found = re.search(r"^Depends:.*?(linux-image-\S+-amd64)", facts, re.MULTILINE)
     if not found:
@@ -178,7 +178,7 @@ def download(work, say):
 
 
 def store(root, release, folder):
-    """Copies from the root of a Debian system what we boot of it."""
+    """Copies the parts that we boot from the root of a Debian system."""
     (folder / "modules").mkdir(parents=True)
     order = []
     for module in MODULES:
@@ -193,7 +193,7 @@ def store(root, release, folder):
 
 
 def unpacked_kernel(image):
-    """The kernel inside of a bzImage, so that no emulated processor spends seconds on unpacking it.
+    """Returns the kernel inside a bzImage: unpacking it on an emulated processor would take seconds.
 
     The setup header is the kernel's x86 boot protocol, 2.08 or later.
     """

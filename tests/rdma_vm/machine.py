@@ -1,8 +1,8 @@
 """One run of the virtual machine: QEMU as a child, its ports relayed, the command's exit code back.
 
-Used by rdma_vm alone. QEMU emulates the processor (TCG), has no network, and gets everything over file
-descriptors: nothing is left in the file system, and it is killed by the kernel when this process ends
-in whatever way.
+Used by rdma_vm alone. QEMU emulates the processor (TCG), has no network, and gets everything over
+file descriptors. Nothing is left in the file system, and the kernel kills QEMU when this process
+ends in any way.
 """
 
 import contextlib
@@ -16,8 +16,9 @@ import subprocess
 import time
 
 BOOT_SECONDS = 180  # 3 to 4 s, on a machine that has a processor to spare
-# One processor until init has done its work. A crash ends the machine. The kernel does not try out whether the timer
-# ticks: where the host keeps the emulated processor waiting, it believes that it does not, and hangs.
+# One processor until init has done its work. A crash ends the machine. The kernel does not test
+# whether the timer ticks: if the host delays the emulated processor, the test fails and the kernel
+# hangs.
 KERNEL_ARGUMENTS = ("console=ttyS0 quiet panic=-1 mitigations=off rcupdate.rcu_expedited=1 no_timer_check maxcpus=1 "
                     "rdinit=/init")
 PR_SET_PDEATHSIG = 1
@@ -33,7 +34,7 @@ class DeadlinePassed(Exception):
 
 
 def command_script(command, devices):
-    """What the guest's shell runs: the command with our folder and environment."""
+    """Returns the guest shell's script: the command with our folder and environment."""
     environment = dict(os.environ, REWIRE_VM_DEVICES=" ".join(f"rxe{i}" for i in range(devices)),
                        PATH="/run/rewire_vm:" + os.environ["PATH"])
     lines = [f"export {name}={shlex.quote(value)}" for name, value in environment.items() if name.isidentifier()]
@@ -46,7 +47,7 @@ def raise_stuck(*_):
 
 
 class Machine:
-    """Use as a context: QEMU is gone when it is left."""
+    """A context: QEMU has ended when the context is left."""
 
     PORTS = ("console", "control", "output", "errors")
 
@@ -97,7 +98,7 @@ class Machine:
 
     def run(self, command, timeout):
         """Boots, runs the command for at most timeout seconds and returns its exit code."""
-        # The loop below looks at the clock, unless nobody takes the output that it writes.
+        # The loop below checks the deadline, except while it is blocked on writing output.
         signal.signal(signal.SIGALRM, raise_stuck)
         signal.alarm(BOOT_SECONDS + timeout + 10)
         parent, deadline = os.getppid(), time.monotonic() + BOOT_SECONDS
@@ -128,7 +129,7 @@ class Machine:
         raise DeadlinePassed(f"the command did not end within {timeout} s")
 
     def take(self, selector, key):
-        """Reads what there is of a port."""
+        """Reads the available bytes of a port."""
         try:
             data = os.read(key.fd, 1 << 16)
         except ConnectionResetError:  # it has ended with something unread

@@ -1,4 +1,4 @@
-"""What rdma_vm promises: exit codes, streams, deadlines, and that it leaves nothing behind."""
+"""The promises of rdma_vm: exit codes, streams, deadlines, and that nothing is left behind."""
 
 import os
 import pathlib
@@ -19,7 +19,7 @@ def start(*arguments, **more):
 
 
 def finish(process):
-    """(exit code, standard output, standard error)"""
+    """Returns (exit code, standard output, standard error)."""
     out, err = process.communicate(timeout=PATIENCE)
     return process.returncode, out, err
 
@@ -34,7 +34,7 @@ def wait_for(condition, what):
 
 
 def children(pid):
-    """{pid: name}, of a process that may be gone."""
+    """Returns {pid: name} of a process that may have ended."""
     found = {}
     try:
         for child in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split():

@@ -1,4 +1,5 @@
-// The simulator's clock: events in order of time, those of one time in the order they were added.
+// The simulator's clock: events in order of time; events of the same time in the order of
+// insertion.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +18,7 @@ class EventQueue {
     events_.emplace(std::pair(std::max(time, now_), ++added_), std::move(event));
   }
   void After(Duration delay, std::function<void()> event) { At(now_ + delay, std::move(event)); }
-  // Runs the next event, if it comes before `end`; otherwise goes to `end` and says false.
+  // Runs the next event if it is before `end`. Otherwise advances to `end` and returns false.
   bool RunOne(Time end) {
     if (events_.empty() || events_.begin()->first.first > end) {
       now_ = end;

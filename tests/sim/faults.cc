@@ -1,4 +1,4 @@
-// What goes wrong in a simulated run, and what must hold at its end. See simulation.h.
+// The faults of a simulated run, and the conditions that must hold at its end. See simulation.h.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -11,7 +11,7 @@ void Simulation::PlanFaults() {
   for (uint64_t i = 0; i < requests; ++i) {
     After(random_.Between(milliseconds(500), seconds(14)), [this] { OneRequest(); });
   }
-  // One run in eight is without faults of its own: requests alone must work, too.
+  // One run in eight has no faults of its own: requests alone must also work.
   const uint64_t faults = random_.OneIn(8) ? 0 : 1 + random_.Below(5);
   for (uint64_t i = 0; i < faults; ++i) {
     After(random_.Between(milliseconds(300), seconds(14)), [this] { OneFault(); });
@@ -32,7 +32,7 @@ void Simulation::PlanFaults() {
 }
 
 void Simulation::MakeCommunicator() {
-  // The program's thread makes communicators, and it stands at the boundary now, or soon.
+  // The program's thread, which makes communicators, stands at the boundary now or soon.
   const bool soon =
       leader_ && leader_->phase() >= Phase::kArmed && leader_->phase() <= Phase::kCommitted;
   const std::vector<Process*> processes = Alive();
@@ -107,7 +107,7 @@ void Simulation::OneFault() {
   const std::vector<Process*> alive = Alive();
   if (alive.empty()) return;
   Process* victim = alive[random_.Below(alive.size())];
-  // A death ends a partitioned job: it suffers from the other faults alone.
+  // A death ends a partitioned job, so such a job gets only the other faults.
   switch (partitioned_ ? 4 + random_.Below(5) : random_.Below(9)) {
     case 0:
     case 1:
@@ -139,7 +139,7 @@ void Simulation::OneFault() {
     case 7:
       return MakeCommunicator();
     default:
-      // The network notices nothing, but the agent loses the other end first.
+      // The network does not notice the fault; the agent loses the other end first.
       if (victim->connection_ == 0) return;
       Print(absl::StrCat("FAULT: process ", victim->id(), " reconnects"));
       victim->was_cut_off_ = true;
@@ -157,8 +157,7 @@ void Simulation::OneFault() {
   }
 }
 
-// Computed anew from the processes themselves: whether some shard of the stored world exists
-// nowhere.
+// Computed from the processes themselves: whether some shard of the stored world exists nowhere.
 bool Simulation::StateIsLost() const {
   if (!stored_) return false;
   const auto& members = stored_->world.members;
@@ -172,7 +171,7 @@ bool Simulation::StateIsLost() const {
       };
       const auto reachable = [&](MemberId id) -> Process* {
         Process* process = Find(id);
-        // One that the leader counts as lost is of no use, even if it lives.
+        // A process that the leader counts as lost cannot be used, even if it is alive.
         return process == nullptr || process->was_cut_off_ ? nullptr : process;
       };
       if (Process* owner = reachable(members[slot].member)) {
@@ -190,7 +189,7 @@ bool Simulation::StateIsLost() const {
   return true;
 }
 
-// Where nothing exists once: whether no member has a whole replica.
+// Returns whether no member has a whole replica; used if nothing is sharded.
 bool Simulation::ReplicaIsLost() const {
   std::vector<BoundaryInfo> infos;
   for (const WorldMember& m : stored_->world.members) {
@@ -203,7 +202,7 @@ bool Simulation::ReplicaIsLost() const {
 void Simulation::Check() {
   if (!leader_) return ledger_.Violation("the leader did not come back");
   if (job_stopped_ || !stored_) return;
-  if (stored_->world.epoch == 0 && kills_ > 0) return;  // somebody died before there was a world
+  if (stored_->world.epoch == 0 && kills_ > 0) return;  // a process died before there was a world
   if (!leader_->steady()) {
     if (Alive().empty()) return;
     return ledger_.Violation(absl::StrCat("still ", std::string(PhaseName(leader_->phase())),
@@ -229,7 +228,7 @@ void Simulation::Check() {
     }
   };
   check_members("at rest");
-  // What no member uses any more is destroyed, whatever has become of the changes.
+  // A generation that no member uses any more is destroyed, whatever the changes' outcomes.
   const Time retired_by = now() + seconds(20);
   const auto holds_too_many = [this] {
     const std::vector<Process*> alive = Alive();
@@ -239,7 +238,7 @@ void Simulation::Check() {
   while (holds_too_many() && queue_.RunOne(retired_by)) {
   }
   if (holds_too_many()) ledger_.Violation("old generations are kept long after the last change");
-  // Training goes on, to its end.
+  // Training continues to its end.
   finish_at_ = ledger_.highest_version() + 3;
   const Time end = now() + seconds(20);
   while (!leader_->done() && queue_.RunOne(end)) {

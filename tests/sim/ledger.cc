@@ -57,7 +57,7 @@ void Ledger::Destroyed(MemberId member, Epoch era, const GenerationId& generatio
     if (other == member) continue;
     const auto at = std::find(theirs.begin(), theirs.end(), generation);
     if (at == theirs.end()) continue;
-    // What the other destroyed before it, this one must not destroy after it.
+    // A generation that `other` destroyed later must not be one that this member destroyed earlier.
     for (auto later = at + 1; later != theirs.end(); ++later) {
       if (std::find(own.begin(), own.end(), *later) != own.end()) {
         Violation(absl::StrCat("members ", member, " and ", other,
@@ -120,7 +120,8 @@ void Ledger::Adopted(MemberId member, const WorldRecord& record, TransitionKind 
     Violation(
         absl::StrCat("epoch ", epoch, " was entered with versions ", it->second, " and ", version));
   }
-  // What anyone had reached in the world before: a planned change loses nothing, a loss one step.
+  // The highest version reached in an earlier world: a planned change loses nothing, a loss one
+  // step.
   uint64_t reached = 0;
   for (const auto& [before, highest] : highest_in_) {
     if (before < epoch && !LossBetween(before, epoch - 1)) reached = std::max(reached, highest);

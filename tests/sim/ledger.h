@@ -1,7 +1,8 @@
-// What really happened in a simulated run, and the promises that are checked against it.
+// The actual events of a simulated run, and the promises that are checked against them. Owned by
+// the simulation's thread.
 //
 // The simulator reports every write of the store, every operation on a communicator, every applied
-// update and every adopted world; what breaks a promise becomes a violation.
+// update and every adopted world. An event that breaks a promise becomes a violation.
 #pragma once
 
 #include <cstdint>
@@ -18,25 +19,27 @@ namespace rewire::sim {
 
 class Ledger {
  public:
-  // The store has taken a record. At most one world per epoch; nothing goes back.
+  // The store has written a record. Each epoch has at most one world; epochs never decrease.
   void Wrote(const WorldRecord& record);
-  // A member issues operation `index` of a communicator. Counted from the last change of members,
-  // which is `era`: all members of an era must issue the same index on the same generation.
+  // A member has issued operation `index` of a communicator. `index` counts from the last change of
+  // members, which is `era`. All members of an era must issue the same index on the same
+  // generation.
   void Issued(MemberId member, Epoch era, const CommunicatorId& communicator, uint64_t index,
               Epoch generation);
   // A member has applied update `version` in the world of `epoch`.
   void Applied(MemberId member, uint64_t version, Epoch epoch);
-  // A member goes to a committed world with its state at `version`.
+  // A member enters a committed world with its state at `version`.
   void Adopted(MemberId member, const WorldRecord& record, TransitionKind kind, uint64_t version,
                bool in_world);
-  // A member has issued the tiny operation on a pending generation, which all its members must
-  // issue; or has dropped a pending generation, which nobody may have used.
+  // Warmed: a member has issued the warm-up operation on a pending generation, which all members of
+  // the generation must issue. Dropped: a member has dropped a pending generation, which nobody may
+  // have used.
   void Warmed(const GenerationId& generation);
   void Dropped(const GenerationId& generation);
-  // Members of an era destroy the generations that they share in the same order.
+  // Members of an era must destroy their shared generations in the same order.
   void Destroyed(MemberId member, Epoch era, const GenerationId& generation);
   void Violation(const std::string& what) { violations_.push_back(what); }
-  // Goes into the hash of the run.
+  // Adds a value to the hash of the run.
   void Log(uint64_t what, uint64_t value) { hash_ = MixWord(hash_ ^ what, value); }
 
   [[nodiscard]] const std::vector<std::string>& violations() const { return violations_; }
@@ -56,10 +59,10 @@ class Ledger {
   std::set<GenerationId> warmed_;
   std::set<GenerationId> dropped_;
   std::map<Epoch, std::map<MemberId, std::vector<GenerationId>>> destroyed_;
-  std::map<uint64_t, std::set<Epoch>> applied_;  // by version
+  std::map<uint64_t, std::set<Epoch>> applied_;  // key: version
   std::set<std::tuple<uint64_t, Epoch, MemberId>> applied_by_;
-  uint64_t highest_version_ = 0;          // that anyone has reached
-  std::map<Epoch, uint64_t> highest_in_;  // that anyone reached in an epoch
+  uint64_t highest_version_ = 0;          // reached by any member
+  std::map<Epoch, uint64_t> highest_in_;  // reached by any member in an epoch
   std::vector<std::string> violations_;
   uint64_t hash_ = 0;
 };

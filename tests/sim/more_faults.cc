@@ -1,5 +1,5 @@
-// Faults that hit many processes at once: stalls of the host, deaths together, and what calls a
-// change off while it is being prepared. See simulation.h.
+// Faults that hit many processes at once: stalls of the host, simultaneous deaths, and events that
+// cancel a change during its preparation. See simulation.h.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -21,7 +21,7 @@ void Simulation::StallLeader(Duration duration) {
     if (life != leader_life_) return;
     phase_stalled_ += duration;
     leader_stalled_ += duration;
-    // What has arrived meanwhile is read before anybody is judged.
+    // The leader reads the inputs that arrived during the stall before it judges any member.
     while (!stalled_inputs_.empty() && life == leader_life_) {
       const auto input = std::move(stalled_inputs_.front());
       stalled_inputs_.pop_front();
@@ -31,7 +31,7 @@ void Simulation::StallLeader(Duration duration) {
   });
 }
 
-// The whole host, all members or the agent stand still, and go on nearly together: nobody is dead.
+// The whole host, all members or the agent stall and continue nearly together: no member is dead.
 void Simulation::OneStall() {
   const Duration duration = milliseconds(200 + more_random_.Below(4000));
   const bool leader = more_random_.Below(3) != 0;
@@ -45,7 +45,7 @@ void Simulation::OneStall() {
   }
 }
 
-// Two or more die at once; where every slot has a replica any survivor is enough.
+// Two or more members die at once. If every slot has a replica, any survivor is sufficient.
 void Simulation::ManyDeaths() {
   if (!leader_) return;
   if (!deadly_) return OneStall();
@@ -66,7 +66,7 @@ void Simulation::ManyDeaths() {
   }
 }
 
-// A grow, and what comes while its processes start and prepare. A partitioned job refuses the grow.
+// A grow, and a fault while its processes start and prepare. A partitioned job refuses the grow.
 void Simulation::CalledOffGrow() {
   if (!leader_) return;
   const auto members = leader_->record().world.members;
@@ -88,7 +88,7 @@ void Simulation::CalledOffGrow() {
       return Ask(drain);
     }
     if (!deadly_) return;
-    // The newest process is the one that is to join.
+    // The newest process is the joiner.
     const std::vector<Process*> alive = Alive();
     Process* victim = what == 1 ? Find(someone) : alive.empty() ? nullptr : alive.back();
     if (victim != nullptr && alive.size() > 1) Kill(victim);

@@ -1,4 +1,4 @@
-// The simulated network and the processes' dealings with each other. See simulation.h.
+// The simulated network and the communication between the processes. See simulation.h.
 #include "absl/strings/str_cat.h"
 #include "reconfig/transition/codec.h"
 #include "tests/sim/simulation.h"
@@ -29,7 +29,7 @@ void Simulation::ToLeader(Process* from, const Message& message) {
   const auto it = connections_.find(number);
   if (it == connections_.end() || !it->second.open) return;
   it->second.up = std::max(it->second.up, now() + Latency());
-  // Every message goes over the wire format, as in production.
+  // Every message uses the wire format, as in production.
   const std::string frame = *Encode(message);
   At(it->second.up, [this, number, frame, life = leader_life_] {
     const auto at = connections_.find(number);
@@ -77,7 +77,7 @@ void Simulation::Break(int number, bool in_flight, bool tell_process) {
   const MemberId member = connection.member;
   const Time up = in_flight ? connection.up : now();
   const Time down = in_flight ? connection.down : now();
-  if (!in_flight) connection.known = false;  // what is under way to the leader is lost
+  if (!in_flight) connection.known = false;  // messages on their way to the leader are lost
   const bool was_of = connection_of_.contains(member) && connection_of_[member] == number;
   At(up + milliseconds(1), [this, number, member, was_of, life = leader_life_] {
     if (life != leader_life_ || !was_of || !connection_of_.contains(member) ||
@@ -107,8 +107,8 @@ void Simulation::Break(int number, bool in_flight, bool tell_process) {
 void Simulation::ProcessEnded(Process* process) {
   Print(absl::StrCat("process ", process->id(), " ended"));
   if (process->connection_ != 0) Break(process->connection_, true, false);
-  // A process can die while it connects again, before the leader has its Hello. The end of its last
-  // connection is then still to be noticed.
+  // A process can die while it reconnects, before the leader has its Hello. The leader must still
+  // notice the end of the process's last connection.
   const auto last = connection_of_.find(process->id());
   if (last == connection_of_.end() || last->second == process->connection_ || options_.plain) {
     return;
@@ -126,7 +126,7 @@ void Simulation::ProcessStopped(Process* process, const std::string& reason) {
     }
   }
   const bool in_world = stored_ && stored_->world.SlotOf(process->id());
-  // A leader that ends the job may crash when only some members have heard of it.
+  // A leader that ends the job may crash when only some members have been told.
   const bool job_ends = reason == leader_stops_ && MayEnd(reason);
   if (in_world && !job_stopped_ && !job_ends && !process->was_cut_off_ && !StateIsLost()) {
     ledger_.Violation(absl::StrCat("member ", process->id(), " stopped for no fault: ", reason));
@@ -160,7 +160,7 @@ void Simulation::CopyToBuddy(Process* from, Epoch era, const std::vector<WorldMe
   After(copy, [=, this] {
     Process* source = Find(self);
     Process* target = Find(buddy);
-    // A peer that is gone never answers; the next update then waits until the loss is dealt with.
+    // A peer that is gone never answers; the next update then waits until the loss is handled.
     if (source == nullptr || target == nullptr) return;
     if (buddy != self) target->BuddyCopyArrived(era, version);
     source->BuddyCopyDone(era, version);

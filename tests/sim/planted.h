@@ -1,4 +1,4 @@
-// The planted bugs by name, for tests and the command line.
+// The planted bugs by name, for tests and the command line. Pure; thread-safe.
 #pragma once
 
 #include <string_view>

@@ -180,8 +180,8 @@ void Process::Do(const MemberAction& action) {
       comm.old.clear();
     }
     Moved();
-    // Blocked calls end with an error at once; a computing program meets it at its next call, and
-    // an update without a collective ends first.
+    // Blocked calls end with an error at once. A computing program receives the error at its next
+    // call, and an update without a collective ends first.
     if (state_ != State::kStanding && !(updating_ && !sim_->sharded())) {
       Program(random.Between(microseconds(100), milliseconds(30)), [this] { Stand(); });
     }
@@ -212,7 +212,7 @@ void Process::Program(Duration delay, std::function<void()> step) {
   sim_->After(delay, [this, token, step = std::move(step)]() {
     if (!alive_ || token != program_token_) return;
     if (!frozen()) return step();
-    // A stopped process goes on where it was.
+    // A stopped process continues at the point where it stopped.
     sim_->At(frozen_until_ + microseconds(1), [this, token, step] {
       if (alive_ && token == program_token_) step();
     });
@@ -324,7 +324,7 @@ void Process::Copy() {
 }
 
 void Process::BuddyCopyArrived(Epoch era, uint64_t version) {
-  if (!alive_ || era != era_ || aborted_) return;  // after a loss the copies stand still
+  if (!alive_ || era != era_ || aborted_) return;  // after a loss the copies stop
   buddy_.push_back(version);
   if (buddy_.size() > 2) buddy_.erase(buddy_.begin());
 }
@@ -337,7 +337,8 @@ void Process::BuddyCopyDone(Epoch era, uint64_t version) {
 
 void Process::Stand() {
   state_ = State::kStanding;
-  // Another thread learns of it, and may have called it off in the meantime.
+  // Another thread learns that the program stands at the boundary; the change may be cancelled
+  // meanwhile.
   const bool late = sim_->random().OneIn(4);
   Later(late ? sim_->random().Between(microseconds(1), milliseconds(5)) : microseconds(1),
         [this](auto* out) {
@@ -354,7 +355,8 @@ BoundaryInfo Process::Info() const {
   return {version_, whole_, own_, buddy_, sim_->Layout(world_.size())};
 }
 
-// A joiner's state comes from the others, who must all be at the boundary for the last of it.
+// A joiner receives its state from the other members, which must all be at the boundary for the
+// last part.
 void Process::FinishStreamWhenOthersStand(Epoch epoch, int tries) {
   Later(sim_->random().Between(milliseconds(5), milliseconds(60)), [=, this](auto* out) {
     if (streaming_ != epoch) return;  // abandoned
@@ -397,7 +399,7 @@ void Process::Adopted(const Adopt& adopt) {
   buddy_.clear();
   copied_ = false;
   for (auto& [c, comm] : communicators_) {
-    // A joiner's is the generation of this epoch already.
+    // A joiner already has the generation of this epoch.
     if (comm.open && comm.generation != epoch) comm.old.push_back(comm.generation);
     for (const PendingSwap& swap : comm.pending) comm.old.push_back(swap.epoch);
     std::sort(comm.old.begin(), comm.old.end());

@@ -1,11 +1,11 @@
-// One training process of the simulation: the real Member machine, and a model of the participant
-// and of a data-parallel program with sharded state around it.
+// One training process of the simulation: the real Member state machine, with a model of the
+// participant and of a data-parallel program with sharded state. Owned by the simulation's thread.
 //
-// The program repeats: a few collective operations, then an update, which is itself collective.
-// Some communicators are used in a few steps only, some are over part of the members, and one
-// carries point-to-point operations alone. An operation ends when every member of its communicator
-// has issued it. After each update its shard is copied to the next slot; the next update waits for
-// that copy.
+// The program repeats: a few collective operations, then an update, which is also collective. Some
+// communicators are used in a few steps only, some span part of the members, and one carries only
+// point-to-point operations. An operation ends when every member of its communicator has issued the
+// operation. After each update the process copies its shard to the next slot; the next update waits
+// for that copy.
 #pragma once
 
 #include <functional>
@@ -34,8 +34,8 @@ class Process {
   void Freeze(Duration duration);  // as SIGSTOP and SIGCONT
   void Reclaim(Duration within);
   void OperationDone(Epoch era, const CommunicatorId& id, uint64_t index);
-  void BuddyCopyArrived(Epoch era, uint64_t version);  // of the previous slot's shard
-  void BuddyCopyDone(Epoch era, uint64_t version);     // of its own
+  void BuddyCopyArrived(Epoch era, uint64_t version);  // copy of the previous slot's shard
+  void BuddyCopyDone(Epoch era, uint64_t version);     // copy of the own shard
 
   [[nodiscard]] MemberId id() const { return options_.member; }
   [[nodiscard]] bool alive() const { return alive_; }
@@ -45,17 +45,17 @@ class Process {
   [[nodiscard]] bool standing() const { return state_ == State::kStanding; }
   [[nodiscard]] BoundaryInfo Info() const;
   [[nodiscard]] bool abandoned() const { return abandoned_; }
-  // Whether operations on this generation may still be issued here.
+  // Returns whether this process may still issue operations on this generation.
   [[nodiscard]] bool Needs(const GenerationId& generation) const;
-  // More generations than the one in use and a pending one or two.
+  // Returns whether there are more generations than the current one and one or two pending ones.
   [[nodiscard]] bool HoldsTooMany() const;
   void Kill();
   void Tick();
 
   bool alive_ = true;
   int connection_ = 0;         // 0: none
-  bool was_cut_off_ = false;   // a fault hit this process: it may come to count as lost
-  bool has_deadline_ = false;  // it is to be drained within a time, and counts as lost after that
+  bool was_cut_off_ = false;   // a fault hit this process: it may later count as lost
+  bool has_deadline_ = false;  // drained with a deadline; counts as lost after the deadline
   bool reclaimed_ = false;     // it has given a reclaim notice
 
  private:
@@ -67,14 +67,14 @@ class Process {
     bool point_to_point = false;
     std::optional<Cut> pledged;
     std::vector<PendingSwap> pending;
-    bool begun = false;  // the tiny operation of the first pending swap was issued
+    bool begun = false;  // the warm-up operation of the first pending swap was issued
     std::vector<Epoch> old;
   };
 
   void Run(const std::function<void(std::vector<MemberAction>*)>& input);
   void Do(const MemberAction& action);
   void Later(Duration delay, std::function<void(std::vector<MemberAction>*)> input);
-  // The program; each ends in a state or in a later event.
+  // The program; each function ends in a state or schedules a later event.
   void Program(Duration delay, std::function<void()> step);
   void Start();
   void NextOperation();
@@ -89,10 +89,10 @@ class Process {
   void FinishStreamWhenOthersStand(Epoch epoch, int tries);
   std::vector<CommunicatorCounter> Counters() const;
   std::vector<Position> Positions() const;
-  void Moved();  // the positions are reported soon
+  void Moved();  // reports the positions soon
   std::optional<CutRefusal> Pledge(const std::vector<Cut>& cuts);
   void Decide(Epoch epoch, bool go);
-  // False: the operation has to wait for a decision.
+  // Returns false if the operation has to wait for a decision.
   bool PassCuts(const CommunicatorId& id);
   void Retire(const std::vector<GenerationId>& generations);
 
@@ -104,13 +104,13 @@ class Process {
   Time tick_at_{};
 
   State state_ = State::kIdle;
-  uint64_t program_token_ = 0;  // program events of an earlier token are void
+  uint64_t program_token_ = 0;  // program events with an earlier token are ignored
   std::map<CommunicatorId, Communicator> communicators_;
   Epoch era_ = 0;
   std::vector<WorldMember> world_;  // of the era
   uint32_t operations_ = 0;         // done in this step
-  CommunicatorId current_{};        // of the operation under way
-  bool updating_ = false;           // the operation under way is the update's
+  CommunicatorId current_{};        // communicator of the current operation
+  bool updating_ = false;           // the current operation is the update's
   uint64_t begun_ = 0;
   uint64_t version_ = 0;
   bool whole_ = true;
@@ -124,7 +124,7 @@ class Process {
   std::optional<uint64_t> received_version_;
   std::optional<Epoch> streaming_;
   Time retired_at_{};
-  Epoch built_ = 0;  // the generations of this epoch are whole
+  Epoch built_ = 0;  // the generations of this epoch are complete
 };
 
 }  // namespace rewire::sim

@@ -113,7 +113,7 @@ bool Process::PassCuts(const CommunicatorId& id) {
 }
 
 void Process::Retire(const std::vector<GenerationId>& generations) {
-  // One after the other.
+  // Generations retire one after the other.
   retired_at_ = std::max(retired_at_, sim_->now()) +
                 sim_->random().Between(milliseconds(1), milliseconds(10));
   Later(retired_at_ - sim_->now(), [this, generations](auto* out) {

@@ -1,5 +1,5 @@
 // rewire_sim [--seed N | --seeds A:B] [--planted NAME] [--print]: runs the simulator by hand, for a
-// seed that failed or for a long search. Exit status 1 when a promise was broken.
+// seed that failed or for a long search. The exit status is 1 if a promise was broken.
 #include <charconv>
 #include <cstdio>
 #include <cstring>

@@ -1,4 +1,4 @@
-// The leader's side of the simulation: its life, its store, its actions. See simulation.h.
+// The leader's side of the simulation: its lifetime, its store, its actions. See simulation.h.
 #include "tests/sim/simulation.h"
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace rewire::sim {
 namespace {
 
-// Used in a few steps only, and for sends and receives alone.
+// kIdle is used in a few steps only; kSends carries only sends and receives.
 constexpr CommunicatorId kIdle{0x4444444400000000, 4};
 constexpr CommunicatorId kSends{0x5555555500000000, 5};
 constexpr uint64_t kPairs = 0x6666666600000000;
@@ -43,7 +43,8 @@ Simulation::Simulation(SimulationOptions options)
   partitioned_ = random_.OneIn(3) && members >= 3;
   if (!partitioned_) return;
   deadly_ = more_random_.OneIn(4);
-  for (uint64_t pair = 0; pair < (members + 1) / 2; ++pair) {  // the last may be one member's
+  // the last pair may have only one member
+  for (uint64_t pair = 0; pair < (members + 1) / 2; ++pair) {
     communicators_.push_back({kPairs + (pair << 32), pair});
   }
 }
@@ -54,7 +55,7 @@ CommunicatorId Simulation::CommunicatorFor(MemberId member, uint64_t version,
   if (operation == 3 && partitioned_) {
     return {kPairs + (uint64_t{member / 2} << 32), member / 2};
   }
-  return communicators_[operation % 2];  // one made later is there, but not used
+  return communicators_[operation % 2];  // a communicator made later exists, but is not used
 }
 
 std::vector<MemberId> Simulation::SpanOf(const CommunicatorId& c,
@@ -72,7 +73,7 @@ bool Simulation::PointToPoint(const CommunicatorId& c) const { return c == kSend
 void Simulation::Destroyed(MemberId member, Epoch era, const GenerationId& generation) {
   ledger_.Destroyed(member, era, generation);
   for (const Process* process : Alive()) {
-    // One that has left stands at the boundary.
+    // A process that has left the world stands at the boundary.
     if (stored_->world.SlotOf(process->id()) && process->Needs(generation)) {
       ledger_.Violation(absl::StrCat("member ", member, " destroyed the generation of epoch ",
                                      generation.epoch, " that member ", process->id(),
@@ -183,7 +184,7 @@ void Simulation::TickLeader() {
   At(leader_tick_, [this, life = leader_life_, at = leader_tick_] {
     if (life != leader_life_ || leader_tick_ != at) return;
     leader_tick_ = Time{};
-    if (now() < leader_stalled_until_) return;  // ticks when it goes on
+    if (now() < leader_stalled_until_) return;  // ticks when it continues
     RunLeader([this](auto* out) { leader_->OnTick(now(), out); });
   });
 }
@@ -254,8 +255,8 @@ bool Simulation::PartitionedLoss(const std::string& reason) const {
   return lost && reason.find("does not span the whole world in its order") != std::string::npos;
 }
 
-// Lost state is a reason to end the job. So is the loss of a member of a partitioned job, a
-// documented limit of this version.
+// Lost state is a reason to end the job. The loss of a member of a partitioned job is also a
+// reason, a documented limit of this version.
 bool Simulation::MayEnd(const std::string& reason) const {
   const bool out_of_tries = reason.find("made whole") != std::string::npos;
   const bool nobody = stored_ && std::none_of(stored_->world.members.begin(),
@@ -273,7 +274,7 @@ bool Simulation::MayEnd(const std::string& reason) const {
          (out_of_tries && injected_failures_ >= 2);
 }
 
-// The launcher is told that the job cannot continue.
+// The launcher learns that the job cannot continue.
 void Simulation::JobEnds(const std::string& reason) {
   Print(absl::StrCat("the job ends: ", reason));
   job_stopped_ = reason;
@@ -291,8 +292,8 @@ void Simulation::CheckLost(const Lost& lost) {
   }
 }
 
-// Time in which the leader's process does not run counts for no deadline. The shortest deadline
-// that ends a phase with such a note is 3 s; the leader may count 250 ms of a stall.
+// Time in which the leader's process does not run must not count for a deadline. The shortest
+// deadline that ends a phase with such a note is 3 s; the leader may count 250 ms of a stall.
 void Simulation::CheckDeadline(const Note& note) {
   if (note.phase != phase_ || note.epoch != phase_epoch_) {
     phase_ = note.phase;
@@ -311,7 +312,7 @@ void Simulation::Drained(MemberId member) {
   drains_.try_emplace(member, Drain{now(), leader_stalled_});
 }
 
-// The same for a drain: the leader may count 250 ms of each of a few stalls.
+// The rule for a drain is similar: the leader may count 250 ms of each of a few stalls.
 void Simulation::CheckDrain(const Note& note) {
   for (const auto& [member, drain] : drains_) {
     const std::string late = absl::StrCat("member ", member, " is lost: it was not gone in time");
@@ -373,17 +374,18 @@ Result Simulation::Run() {
   crash_after_actions_.reset();
   crash_at_commit_ = false;
   Print("no more faults");
-  // Now everything that is under way must end within its deadlines, and training must go on.
+  // From now on every pending change must end within its deadlines, and training must continue.
   const Time settled_by = now() + seconds(90);
   const auto settled = [this] {
     return leader_ && (leader_->steady() || leader_->phase() == Phase::kStopped);
   };
-  const Time settle_from = now() + seconds(5);  // silence, a stall, a restart need to show first
+  // silence, a stall or a restart must be detected first
+  const Time settle_from = now() + seconds(5);
   while (queue_.RunOne(settle_from)) {
   }
   while (!settled() && queue_.RunOne(settled_by)) {
   }
-  const Time told_by = now() + milliseconds(100);  // what the leader has just said is under way
+  const Time told_by = now() + milliseconds(100);  // the leader's last messages are on their way
   while (queue_.RunOne(told_by)) {
   }
   Check();

@@ -1,8 +1,8 @@
 // A whole job in one thread: the real leader and the real members, with a seeded clock, network,
-// store and seeded faults. The same seed gives the same run; Result::hash proves it.
+// store and seeded faults. The same seed gives the same run; Result::hash proves it. Owned by one
+// thread.
 //
-//   Result r = Simulation({.seed = 7}).Run();   // r.violations is empty when every promise was
-//   kept
+//   Result r = Simulation({.seed = 7}).Run();   // r.violations is empty: every promise was kept
 #pragma once
 
 #include <deque>
@@ -24,8 +24,8 @@ namespace rewire::sim {
 struct SimulationOptions {
   uint64_t seed = 1;
   PlantedBug planted_bug = PlantedBug::kNone;
-  bool print = false;  // every note and fault on standard output
-  // Only the faults and the sharded state that the oldest seeds ran with.
+  bool print = false;  // prints every note and fault on standard output
+  // Runs only the faults and the sharded state of the oldest seeds.
   bool plain = false;
 };
 
@@ -61,11 +61,11 @@ class Simulation {
   [[nodiscard]] bool has_volatile() const { return volatile_; }
   void CountInjectedFailure() { ++injected_failures_; }
   [[nodiscard]] const std::vector<CommunicatorId>& communicators() const { return communicators_; }
-  // The communicator of the n-th operation in the step that makes `version`: most of the time one
-  // of two, from time to time an idle one, and in a partitioned job the member's own pair.
+  // The communicator of the n-th operation in the step that makes `version`. Most of the time it is
+  // one of two, sometimes an idle one, and in a partitioned job the member's own pair.
   [[nodiscard]] CommunicatorId CommunicatorFor(MemberId member, uint64_t version,
                                                uint32_t operation) const;
-  // Its ranks, in order.
+  // Returns the communicator's ranks, in order.
   [[nodiscard]] std::vector<MemberId> SpanOf(const CommunicatorId& c,
                                              const std::vector<WorldMember>& world) const;
   [[nodiscard]] bool PointToPoint(const CommunicatorId& c) const;
@@ -87,8 +87,8 @@ class Simulation {
   struct Connection {
     MemberId member = 0;
     bool open = true;
-    bool known = false;  // the leader has had its Hello
-    Time up{};           // when the last message in each direction arrives: they keep their order
+    bool known = false;  // the leader has received its Hello
+    Time up{};           // arrival of the last message in each direction: messages keep their order
     Time down{};
   };
   void Connect(Process* process);
@@ -106,7 +106,7 @@ class Simulation {
   void TickLeader();
   [[nodiscard]] bool MayEnd(const std::string& reason) const;
   void JobEnds(const std::string& reason);
-  // Whether a partitioned job lost a member and was stopped for exactly that limit.
+  // Returns whether a partitioned job lost a member and was stopped for exactly that limit.
   [[nodiscard]] bool PartitionedLoss(const std::string& reason) const;
   void CheckLost(const Lost& lost);
   void CheckDeadline(const Note& note);
@@ -130,13 +130,13 @@ class Simulation {
   void Kill(Process* victim);
   void StallLeader(Duration duration);
   void MakeCommunicator();
-  void Check();  // at the end
+  void Check();  // checks the conditions at the end
   bool StateIsLost() const;
   bool ReplicaIsLost() const;
 
   SimulationOptions options_;
   SeededRandom random_;
-  SeededRandom more_random_;  // of what the oldest seeds ran without
+  SeededRandom more_random_;  // for choices that the oldest seeds did not have
   EventQueue queue_;
   Ledger ledger_;
   std::vector<CommunicatorId> communicators_;
@@ -150,23 +150,23 @@ class Simulation {
   std::map<MemberId, int> connection_of_;  // as the leader's owner sees it
 
   LeaderOptions leader_options_;
-  std::unique_ptr<Leader> leader_;  // none: crashed
+  std::unique_ptr<Leader> leader_;  // null: crashed
   uint64_t leader_life_ = 0;
   Time leader_tick_{};
   std::optional<uint64_t> crash_after_actions_;
-  bool crash_at_commit_ = false;  // as soon as the next commit is on its way to the store
+  bool crash_at_commit_ = false;  // at the time when the next commit is sent to the store
   uint64_t leader_restarts_ = 0;
   Time leader_stalled_until_{};
-  Phase phase_ = Phase::kForming;  // of the last note, with its epoch
+  Phase phase_ = Phase::kForming;  // phase and epoch of the last note
   Epoch phase_epoch_ = 0;
   Time phase_since_{};
-  Duration phase_stalled_{};   // for how long the leader's process did not run in this phase
+  Duration phase_stalled_{};   // time in this phase during which the leader's process did not run
   Duration leader_stalled_{};  // the same since the leader's start
   struct Drain {
     Time since{};
-    Duration stalled{};  // leader_stalled_ then
+    Duration stalled{};  // leader_stalled_ at that time
   };
-  std::map<MemberId, Drain> drains_;  // with a deadline, that this leader knows
+  std::map<MemberId, Drain> drains_;  // drains with a deadline that this leader knows
   std::deque<std::function<void(std::vector<LeaderAction>*)>> stalled_inputs_;
 
   bool sharded_ = true;    // some state exists once, and the update ends in a collective

@@ -36,13 +36,14 @@ TEST(SimulationTest, KeepsItsPromisesUnderEverySeed) {
     partitioned_swaps += r.swaps;
     partitioned_stopped += r.stopped ? 1 : 0;
   }
-  // The runs must have done what they are for.
+  // The runs must have covered their cases.
   EXPECT_GT(sum.swaps, kSeeds / 4);
   EXPECT_GT(sum.boundaries, kSeeds);
   EXPECT_GT(sum.losses, kSeeds / 4);
   EXPECT_GT(sum.leader_restarts, kSeeds / 4);
   EXPECT_LT(stopped, kSeeds / 4);
-  // Communicators over part of the members: most of these jobs live and swap, some lose a member.
+  // Communicators over part of the members: most of these jobs survive and swap, some lose a
+  // member.
   EXPECT_GT(partitioned, kSeeds / 6);
   EXPECT_GT(partitioned_swaps, partitioned);
   EXPECT_GT(partitioned_stopped, 0u);
@@ -67,7 +68,7 @@ TEST(SimulationTest, FindsEveryPlantedBug) {
   }
 }
 
-// Seeds that once broke a promise, each with its story.
+// Seeds that once broke a promise, each with its reason.
 TEST(SimulationTest, SeedsThatOnceFailed) {
   constexpr struct {
     uint64_t seed;

@@ -1,5 +1,6 @@
-// What the linker is shown in place of NCCL, so that the storm is an ordinary NCCL program and
-// builds without NCCL. Never installed and on no library path: the loader finds the real library.
+// The linker sees this library instead of NCCL, so that the storm is an ordinary NCCL program and
+// builds without NCCL. The library is never installed and on no library path: the loader finds the
+// real library.
 #include <cstdlib>
 
 #define STORM_NCCL(name, result, arguments) \

@@ -1,7 +1,7 @@
-// What the linker is shown in place of NCCL: a library of the same SONAME with the symbols that the
-// trainer calls, so that it is an ordinary NCCL program (DT_NEEDED libnccl.so.2) and yet builds
-// without NCCL. Never installed, never on a library path; at run time the loader finds the real
-// one.
+// The linker sees this library instead of NCCL: it has the same SONAME and the symbols that the
+// trainer calls. The trainer is therefore an ordinary NCCL program (DT_NEEDED libnccl.so.2) that
+// builds without NCCL. The library is never installed and on no library path; at run time the
+// loader finds the real library.
 #include <cstdlib>
 
 #define TRAINER_NCCL(name, result, arguments) \

@@ -1,4 +1,4 @@
-// The `rewire` command: see reconfig/cli/commands.h.
+// The `rewire` command; see reconfig/cli/commands.h.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -6,7 +6,8 @@
 
 namespace {
 
-// A closed standard descriptor would become the number of the next file, and text would go there.
+// The next opened file would get the number of a closed standard descriptor, and with it that
+// output.
 void OpenStandardDescriptors() {
   int fd = 0;
   do {

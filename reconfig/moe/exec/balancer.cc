@@ -1,5 +1,5 @@
-// What the framework's thread does at the beginning and the end of a round; computing.cc has what
-// is between, balancer_thread.cc what the balancer's own threads do.
+// The part of the framework's thread at the beginning and the end of a round. computing.cc has the
+// part between, and balancer_thread.cc has the balancer's own threads.
 #include "reconfig/moe/exec/balancer.h"
 
 #include <algorithm>
@@ -152,7 +152,7 @@ absl::StatusOr<std::vector<Gradient>> Balancer::Collect() {
   return gradients;
 }
 
-// Lets the stream wait for results, and copies them to where they belong.
+// Lets the stream wait for results, and copies the results to their rows in `out`.
 absl::Status Balancer::TakeBack() {
   const CUstream stream = input_.stream;
   const NodeMemory::Side own = memory_->own();
@@ -190,7 +190,7 @@ std::optional<bool> Balancer::WasLate(std::span<const CUevent> waits,
   return waited * 100 > before * static_cast<float>(options_.late_percent);
 }
 
-// What a row and a KiB take; the mean of the last few rounds, so that plans do not flutter.
+// Measures the time of a row and of a KiB, averaged over the last rounds for stable plans.
 void Balancer::MeasureLastRound() {
   const auto measure = [&](CUevent begin, CUevent end, double units, uint32_t* speed) {
     float ms = 0;
@@ -228,7 +228,7 @@ void Balancer::JudgeLastRound() {
 }
 
 absl::Status Balancer::Check() {
-  // A process that has just gone is not to be missed.
+  // Look now, so that a process that has just ended is found.
   if (const std::optional<uint32_t> lost = page_->FindLost()) SetLost(*lost);
   MutexLock lock(&mutex_);
   return CheckLost();

@@ -1,10 +1,10 @@
-// Evens out one expert-parallel layer over the devices of a node, while it computes (FEPLB's second
-// phase, arXiv 2604.19654, with splitting): after the framework's own dispatch some experts'
-// weights and tokens go from their owners to helpers by copy engine, and results come back before
-// the framework's own combine. Neither sees anything of it.
+// Balances one expert-parallel layer over the devices of a node while the layer computes (FEPLB's
+// second phase, arXiv 2604.19654, with splitting). After the framework's own dispatch, copy engines
+// carry some experts' weights and tokens from their owners to helpers. The results come back before
+// the framework's own combine. Dispatch and combine are not affected.
 //
-// For each layer and micro-batch, forward or backward, a *round*, on one thread, the same rounds in
-// the same order on every process of the node:
+// Each layer and micro-batch, forward or backward, is a *round*. One thread makes all calls, and
+// every process of the node runs the same rounds in the same order:
 //
 //   BeginForward(input)       the tokens have been dispatched; plans and copies begin
 //   ... GEMMs of Statics() ...
@@ -12,10 +12,10 @@
 //   ... GEMMs of these segments, and Next() again, until there are none ...
 //   Collect()                 the stream has all rows of `out` from here on
 //
-// One stream for all rounds. No call waits for another process longer than `patience`: who is late
-// keeps its tokens. When a process dies, streams that wait for it are let go, and every call fails:
-// what was computed since the last Check() that passed is not to be used. One object serves all
-// layers in turn; one per process and name.
+// All rounds use one stream. No call waits for another process longer than `patience`: a late
+// process keeps its tokens. When a process dies, streams that wait for the process are released and
+// every call fails. Results since the last successful Check() must then not be used. One object
+// serves all layers in turn; each process has one object per name.
 #pragma once
 
 #include <atomic>
@@ -44,54 +44,54 @@
 namespace rewire::moe {
 
 struct BalancerOptions {
-  // Experts that may be copied in one round, all devices together; 0: as many as there are slots.
+  // Experts that may be copied in one round, all devices together; 0: one per slot.
   uint32_t copies = 0;
-  // So many late rounds in a row halve `copies`. Late: a stream waited for copies longer than
-  // late_percent of the time since the round began.
+  // This number of late rounds in a row halves `copies`. A round is late if a stream waited for
+  // copies longer than late_percent of the time since the round began.
   uint32_t late_rounds = 8;
   uint32_t late_percent = 5;
-  // Of the host, with other processes, in the first Next(); the device is busy meanwhile.
+  // Limit of the host's wait for other processes in the first Next(); the device is busy meanwhile.
   Duration patience = microseconds(500);
-  // For all processes of the node to come to Open().
+  // Limit of the wait until all processes of the node have called Open().
   Duration meeting = seconds(60);
 };
 
 class Balancer {
  public:
-  // Meets the other processes, allocates, and tries the path to each of them. In the context that
-  // is current. Where it fails, the layer runs without it.
+  // Meets the other processes, allocates memory in the current context, and tests the path to each
+  // process. On an error, the layer must run without a balancer.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<Balancer>> Open(
       const CudaDriver& cuda, const NodeGroup& group, const Shape& shape,
       const BalancerOptions& options);
-  // Waits for its own copies, unless a process has died.
+  // Waits for this process's copies, unless a process has died.
   ~Balancer();
   Balancer(const Balancer&) = delete;
   Balancer& operator=(const Balancer&) = delete;
 
   [[nodiscard]] absl::Status BeginForward(const RoundInput& input);
-  // `moved`: what moved() said after the forward round of the same layer and micro-batch. No more
-  // than that is moved.
+  // moved: the result of moved() after the forward round of the same layer and micro-batch. The
+  // backward round moves at most these rows.
   [[nodiscard]] absl::Status BeginBackward(const RoundInput& input, const Moved& moved);
-  // Some of the own segments that stay here whatever is planned: enough to be busy with until then.
+  // Returns some own segments that no plan moves, to compute until the plan is known.
   [[nodiscard]] const std::vector<Segment>& Statics() const { return statics_; }
-  // Behind the GEMMs of all segments so far: hands back what was computed for others, and lets the
-  // stream wait for what is to come. None: that was all.
+  // Call after the GEMMs of all segments so far. Sends back results for others and lets the stream
+  // wait for the next segments. Returns no segments at the end of the round.
   [[nodiscard]] absl::StatusOr<std::vector<Segment>> Next();
-  // Of a backward round: the gradients of own experts' weights that helpers computed, in the order
-  // in which they are to be added, (expert, helper). Valid on the stream until the next Begin..().
+  // For a backward round: returns the gradients of own experts' weights from helpers, in the order
+  // of addition, (expert, helper). The gradients are valid on the stream until the next Begin..().
   [[nodiscard]] absl::StatusOr<std::vector<Gradient>> Collect();
-  // What was moved in the round that Collect() has ended.
+  // Returns what was moved in the round that Collect() ended.
   [[nodiscard]] const Moved& moved() const { return moved_; }
 
-  // Whether everything up to here, on the device as well if its stream has been waited for, was
-  // made with all processes alive.
+  // Returns OK if all results so far were made with all processes alive. This includes results on
+  // the device if the caller has waited for the stream.
   [[nodiscard]] absl::Status Check();
   [[nodiscard]] BalancerCounts counts();
 
  private:
-  // So much of `patience` is for helpers whose copies come first.
+  // The first 1/kInOrder of `patience` is reserved for helpers whose copies are planned first.
   static constexpr int kInOrder = 4;
-  enum class Stage { kIdle, kBegun, kComputing, kComputed };  // which call comes next
+  enum class Stage { kIdle, kBegun, kComputing, kComputed };  // the call that comes next
   struct Give {
     Stowed stowed;
     enum { kPending, kGiven, kKept } state = kPending;
@@ -121,13 +121,13 @@ class Balancer {
   void ChooseTurns() REWIRE_REQUIRES(mutex_);
   void JudgeLastRound() REWIRE_REQUIRES(mutex_);
   void MeasureLastRound() REWIRE_REQUIRES(mutex_);
-  // nullopt: the device is not there yet, which says nothing about copies.
+  // nullopt: the device has not reached the events yet, so nothing is known about copies.
   [[nodiscard]] std::optional<bool> WasLate(std::span<const CUevent> waits,
                                             std::span<const CUevent> there) const;
   [[nodiscard]] bool backward() const REWIRE_REQUIRES(mutex_) { return round_ % 2 != 0; }
   [[nodiscard]] BalancerCounts Counts() const REWIRE_REQUIRES(mutex_);
 
-  // On the balancer's own thread.
+  // Run on the balancer's own thread.
   void Run();
   void PlanRound() REWIRE_REQUIRES(mutex_);
   void GiveWhatIsDue(Time now) REWIRE_REQUIRES(mutex_);
@@ -135,13 +135,13 @@ class Balancer {
   [[nodiscard]] Weights WeightsOf(const Stowed& stowed) const;
   void JudgeStay() REWIRE_REQUIRES(mutex_);
   [[nodiscard]] absl::Status Copy(const Stowed& stowed) REWIRE_REQUIRES(mutex_);
-  // There is no going on, here and for the others, who may wait for this process. The first reason
-  // stays.
+  // Stops the balancer here and on the others, which may wait for this process. Keeps the first
+  // reason.
   absl::Status Break(absl::Status status) REWIRE_REQUIRES(mutex_);
   [[nodiscard]] absl::Status CheckLost() REWIRE_REQUIRES(mutex_);
 
-  // On a thread that never waits for mutex_: whoever holds it may be in a call that waits for what
-  // this thread lets go.
+  // Run on the looking thread, which never waits for mutex_: a thread that holds mutex_ may wait
+  // until the looking thread releases streams.
   void Look();
   void SetLost(uint32_t rank);
 
@@ -152,47 +152,50 @@ class Balancer {
   const CUcontext context_;
   std::unique_ptr<NodeMemory> memory_;
   std::unique_ptr<NodePage> page_;
-  std::unique_ptr<CopyQueue> out_;     // to helpers: Open(), then the own thread
-  std::unique_ptr<CopyQueue> back_;    // to owners: the caller's thread
-  std::unique_ptr<CopyQueue> let_go_;  // the looking thread
-  // On the caller's stream: the round begins; Statics() are computed; it waits, and has what it
-  // waited for: each of what it receives, and at the end what comes back.
+  // to helpers: Open(), then the balancer's thread
+  std::unique_ptr<CopyQueue> out_;
+  std::unique_ptr<CopyQueue> back_;    // to owners; owned by the caller's thread
+  std::unique_ptr<CopyQueue> let_go_;  // owned by the looking thread
+  // Events on the caller's stream: the round begins; Statics() are computed; waits begin and end,
+  // for each received segment and for the results at the end.
   CUevent begun_ = nullptr, closed_ = nullptr, collects_ = nullptr, collected_ = nullptr;
   std::vector<CUevent> waits_, there_;
-  CUevent gives_begin_ = nullptr, gives_end_ = nullptr;  // the round's copies, on out_
-  CUevent computed_ = nullptr;  // a received segment, on the caller's stream
-  CUevent returned_ = nullptr;  // what was computed for others, on back_
+  CUevent gives_begin_ = nullptr, gives_end_ = nullptr;  // around the round's copies, on out_
+  CUevent computed_ = nullptr;  // a received segment is computed, on the caller's stream
+  CUevent returned_ = nullptr;  // results for others were sent back, on back_
 
-  // Of the round. Between Begin..() and Close() the own thread uses them, too, with mutex_ held, as
-  // the caller's does when it changes them.
+  // The round's data. Between Begin..() and Close(), the balancer's thread also reads the data, and
+  // every change or read there holds mutex_.
   RoundInput input_;
-  std::vector<uint64_t> offsets_;  // of each own expert's rows
+  std::vector<uint64_t> offsets_;  // the first row of each own expert
   std::vector<uint8_t> dynamic_;
   std::vector<Segment> statics_;
-  std::vector<Segment> own_;  // the others, in the order in which they are computed
-  Moved before_;              // of the forward round, in a backward one
+  std::vector<Segment> own_;  // the other own segments, in the order of computation
+  Moved before_;              // from the forward round, in a backward round
   Moved moved_;
 
   Mutex mutex_;
   Stage stage_ REWIRE_GUARDED_BY(mutex_) = Stage::kIdle;
-  uint64_t round_ REWIRE_GUARDED_BY(mutex_) = 0;  // its key: 2 * number + backward
+  uint64_t round_ REWIRE_GUARDED_BY(mutex_) = 0;  // the round's key: 2 * number + backward
   bool planned_ REWIRE_GUARDED_BY(mutex_) = true;
-  bool begin_awaited_ REWIRE_GUARDED_BY(mutex_) = false;  // by out_
+  bool begin_awaited_ REWIRE_GUARDED_BY(mutex_) = false;  // out_ waits for begun_
   std::vector<Give> gives_ REWIRE_GUARDED_BY(mutex_);
   std::vector<Stowed> received_ REWIRE_GUARDED_BY(mutex_);
   std::vector<Turn> turns_ REWIRE_GUARDED_BY(mutex_);
-  size_t turn_ REWIRE_GUARDED_BY(mutex_) = 0;                // the next
-  LentSlots mine_ REWIRE_GUARDED_BY(mutex_);                 // what others have put here
-  std::vector<LentSlots> theirs_ REWIRE_GUARDED_BY(mutex_);  // what this process has put there
-  std::vector<uint8_t> stay_;  // of each layer: what was put there forward is found there backward
+  size_t turn_ REWIRE_GUARDED_BY(mutex_) = 0;  // the next turn
+  LentSlots mine_ REWIRE_GUARDED_BY(mutex_);   // what others have put into own slots
+  // own weights in others' slots
+  std::vector<LentSlots> theirs_ REWIRE_GUARDED_BY(mutex_);
+  std::vector<uint8_t> stay_;      // per layer: weights sent forward were still there backward
   std::vector<Posting> postings_;  // owned by the balancer's thread from its start
   bool judge_received_ REWIRE_GUARDED_BY(mutex_) = false;
   bool judge_given_ REWIRE_GUARDED_BY(mutex_) = false;
-  Time in_order_until_ REWIRE_GUARDED_BY(mutex_);        // copies wait for those planned before
-  uint64_t given_before_ REWIRE_GUARDED_BY(mutex_) = 0;  // bytes, before the round
+  // copies wait for earlier ones
+  Time in_order_until_ REWIRE_GUARDED_BY(mutex_);
+  uint64_t given_before_ REWIRE_GUARDED_BY(mutex_) = 0;  // bytes given before the round
   uint64_t static_rows_ REWIRE_GUARDED_BY(mutex_) = 0;
   Speeds speeds_ REWIRE_GUARDED_BY(mutex_);
-  Speeds nodes_speeds_ REWIRE_GUARDED_BY(mutex_);  // as last planned with
+  Speeds nodes_speeds_ REWIRE_GUARDED_BY(mutex_);  // speeds of the last plan
   Lateness lateness_ REWIRE_GUARDED_BY(mutex_);
   BalancerCounts counts_ REWIRE_GUARDED_BY(mutex_);
   CountsPart reported_ REWIRE_GUARDED_BY(mutex_);
@@ -200,7 +203,8 @@ class Balancer {
   bool stop_ REWIRE_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 
-  std::atomic<int> lost_{-1};  // a rank, once one is; set before any stream is let go
+  // a lost rank; set before streams are released
+  std::atomic<int> lost_{-1};
   Mutex look_mutex_;
   CondVar look_soon_;
   bool stop_looking_ REWIRE_GUARDED_BY(look_mutex_) = false;

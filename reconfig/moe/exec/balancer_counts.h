@@ -1,55 +1,54 @@
-// What a balancer has done, and what all balancers of this process have: the agent's metrics of a
-// member. Any thread.
+// Counts of one balancer, and sums over all balancers of this process for the agent's metrics.
+// Functions are thread-safe; structs and CountsPart are thread-compatible.
 #pragma once
 
 #include <cstdint>
 
 namespace rewire::moe {
 
-// Why a balancer moves nothing any more.
+// The reason why a balancer moves nothing any more.
 enum class Off : uint8_t {
   kNo,
-  kLate,    // copies were late until nothing was left of the budget
-  kCopies,  // one could not be put into a stream
-  kBroken,  // it failed, here or elsewhere in the node: every call says so
+  kLate,    // copies were late until the budget reached 0
+  kCopies,  // a copy could not be put into a stream
+  kBroken,  // the balancer failed, here or elsewhere in the node; every call returns the error
 };
 
 struct BalancerCounts {
   uint64_t rounds = 0;
-  uint64_t given = 0;     // moves of own experts that were made
-  uint64_t received = 0;  // moves of others' experts to here
+  uint64_t given = 0;     // moves of own experts to helpers
+  uint64_t received = 0;  // moves of others' experts to this device
   uint64_t given_rows = 0;
-  uint64_t copied_bytes = 0;  // between devices, by this process
+  uint64_t copied_bytes = 0;  // between devices, copied by this process
   uint64_t late_rounds = 0;
-  uint32_t copies = 0;  // the budget that is left; 0: nothing is moved any more
+  uint32_t copies = 0;  // the remaining budget; 0: the balancer moves nothing any more
   Off off = Off::kNo;
 };
 
-// Since the process began.
+// Counts since the process began.
 struct ProcessCounts {
   uint64_t rounds = 0;
   uint64_t given = 0;
   uint64_t copied_bytes = 0;
   uint64_t late_rounds = 0;
-  uint64_t copies = 0;  // of the balancers that are there now
-  // How many have been turned off.
+  uint64_t copies = 0;  // sum over the existing balancers
+  // Numbers of balancers that were turned off.
   uint64_t off_late = 0;
   uint64_t off_copies = 0;
   uint64_t off_broken = 0;
 };
 
-// Waits for no balancer: they say themselves how far they are, at the end of each round.
+// Returns without waiting for a balancer: each balancer reports at the end of its rounds.
 [[nodiscard]] ProcessCounts CountsOfProcess();
 
-// A balancer's part of that.
+// One balancer's part of the process's counts. Thread-compatible.
 class CountsPart {
  public:
   CountsPart() = default;
-  ~CountsPart();  // its budget goes, what it has done stays
+  ~CountsPart();  // removes the budget; the other counts stay
   CountsPart(const CountsPart&) = delete;
   CountsPart& operator=(const CountsPart&) = delete;
 
-  // One thread at a time.
   void Set(const BalancerCounts& now);
 
  private:

@@ -1,5 +1,5 @@
-// What the balancer's own two threads do: one plans and copies to helpers, the other looks after
-// the other processes and lets go of streams. open.cc makes and joins them.
+// The balancer's own two threads. "rewire-moe" plans and copies to helpers. "rewire-moe-look"
+// watches the other processes and releases streams. open.cc starts and joins the threads.
 #include <pthread.h>
 
 #include <algorithm>
@@ -12,10 +12,10 @@
 namespace rewire::moe {
 namespace {
 
-constexpr Duration kPatience = seconds(1);    // with a bell that does not ring
-constexpr Duration kLook = milliseconds(20);  // at the others
-constexpr Duration kLetGo = milliseconds(2);  // once one has died
-// Every word's bytes then: no round has this number, and all are before it.
+constexpr Duration kPatience = seconds(1);    // longest wait without a wake-up
+constexpr Duration kLook = milliseconds(20);  // interval of checks on the other processes
+constexpr Duration kLetGo = milliseconds(2);  // the interval after a process has died
+// Each byte of all words after a loss: the word exceeds every round's number.
 constexpr unsigned char kEveryRound = 0x3f;
 
 }  // namespace
@@ -41,10 +41,10 @@ void Balancer::Run() {
 void Balancer::PlanRound() {
   const uint64_t round = round_;
   if (!CheckLost().ok() || !page_->Read(round, &postings_)) return;
-  mutex_.Unlock();  // so that Next() waits for no plan
+  mutex_.Unlock();  // Next() must not block on planning
   NodePlan plan = PlanNode(postings_, shape_);
   mutex_.Lock();
-  // Whoever closed before the plan was there keeps everything, and gets nothing.
+  // A process that closed before its plan was made keeps all its rows and receives none.
   if (round_ != round || stage_ != Stage::kBegun) return;
   in_order_until_ = Now() + options_.patience / kInOrder;
   nodes_speeds_ = plan.speeds;
@@ -65,7 +65,7 @@ void Balancer::GiveWhatIsDue(Time now) {
     if (give.state != Give::kPending) continue;
     Stowed& s = give.stowed;
     if (!page_->IsAt(s.move.to, round_)) {
-      // Its bell will ring here. Helpers compute in the order in which copies are planned.
+      // The opening helper wakes this thread. Helpers compute in the order of the planned copies.
       if (now < in_order_until_) break;
       continue;
     }
@@ -75,8 +75,9 @@ void Balancer::GiveWhatIsDue(Time now) {
       page_->Decline(s.move.to, round_, s.slot);
       continue;
     }
-    const uint64_t used = page_->LastUsed(s.move.to);  // before it closes and uses this round's
-    const uint64_t taken = page_->LastTaken(s.move.to, s.slot);  // likewise
+    // read before the helper closes
+    const uint64_t used = page_->LastUsed(s.move.to);
+    const uint64_t taken = page_->LastTaken(s.move.to, s.slot);  // read before Take()
     if (!page_->Take(s.move.to, round_, s.slot)) continue;
     LentSlots& slots = theirs_[s.move.to];
     s.held = slots.Has(s.slot, WeightsOf(s), taken);
@@ -93,7 +94,7 @@ void Balancer::GiveWhatIsDue(Time now) {
       counts_.given_rows += s.move.tokens;
       continue;
     }
-    // The helper waits for it; what it makes of nothing is not collected.
+    // The helper waits for the words; its result without data is not collected.
     moved_.dropped.push_back(s);
     lateness_.TurnOff();
     REWIRE_ERROR("moe: an expert cannot be copied to rank %u, so nothing is moved any more: %s",
@@ -106,11 +107,11 @@ void Balancer::GiveWhatIsDue(Time now) {
   if (changed) page_->RingOwn();
 }
 
-// Without these waits nothing may be written there.
+// These waits must precede any write to the helper's memory.
 absl::Status Balancer::AwaitRoom(uint32_t helper, uint64_t used) {
   if (!begin_awaited_) REWIRE_RETURN_IF_ERROR(out_->After(begun_));
   begin_awaited_ = true;
-  // What it was sent before must have been used.
+  // The helper must have used the data of earlier rounds.
   return out_->AfterWord(memory_->own().used(helper), used);
 }
 
@@ -177,7 +178,7 @@ void Balancer::Look() {
       if (const std::optional<uint32_t> lost = page_->FindLost()) SetLost(*lost);
     }
     if (lost_ < 0) continue;
-    // Again and again: a live process may yet write what is less.
+    // Repeat the write: a live process may still overwrite a word with a smaller round.
     (void)cuda_.MemsetD8Async(memory_->words(), kEveryRound, NodeMemory::word_bytes(),
                               let_go_->stream());
   }

@@ -6,25 +6,24 @@
 namespace rewire::moe {
 namespace {
 
-// So many hundredths of what a round takes at least are not worth another plan.
+// Percentage of the round's shortest possible time up to which no other plan is tried.
 constexpr uint64_t kHidden = 102;
 constexpr int kPasses = 4;
-// A plan that comes too late is none (BalancerOptions::patience), so the number of moves that are
-// evaluated for one plan is bounded. More than these make the round shorter by less than a
-// thousandth.
+// A late plan is ignored (BalancerOptions::patience), so the number of evaluated moves per plan is
+// bounded. More evaluations shorten the round by less than a thousandth.
 constexpr uint64_t kLooks = 500;
 
-// Moves fewer tokens, or none, or sends in another order, wherever that makes the round shorter.
-// The usual obstacle is the last device's last move.
+// Reduces, removes or reorders moves while that shortens the round. The usual obstacle is the last
+// device's last move.
 class Trim {
  public:
   Trim(Makespan& makespan, uint32_t least_tokens) : makespan_(makespan), least_(least_tokens) {}
 
-  // How many moves may still be evaluated.
+  // Sets the number of moves that may still be evaluated.
   void Allow(uint64_t looks) { left_ = looks; }
   [[nodiscard]] bool spent() const { return left_ == 0; }
 
-  // The time with the shortened list of moves.
+  // Shortens the list of moves and returns the new time.
   uint64_t Run(std::vector<Stowed>* moves) {
     moves_ = moves;
     time_ = makespan_.Of(*moves);
@@ -83,7 +82,7 @@ class Trim {
   std::vector<Stowed> tried_;
 };
 
-// As BalanceOptions::there; empty where no device has weights of another.
+// Returns BalanceOptions::there; empty if no device has another's weights.
 std::vector<uint8_t> WhoHas(const Batch& batch, const Holdings& holdings) {
   std::vector<uint8_t> there(batch.devices * batch.tokens.size());
   bool some = false;
@@ -113,7 +112,7 @@ std::vector<Stowed> ChooseMoves(const Batch& batch, const BalanceOptions& option
   Makespan makespan(batch, shape, speeds, holdings.stay);
   uint64_t least = makespan.Of(best);
   const uint64_t free = Makespan(batch, shape, {speeds.row, 0, 0}, holdings.stay).Of(best);
-  // Nothing waits for copies: then it is better to move whole experts than to move fewer.
+  // Copies do not delay the round, so moving whole experts is better than moving fewer.
   if (least * 100 <= free * kHidden) return best;
   const auto most = static_cast<uint32_t>(best.size());
   if (const uint64_t none = makespan.Of({}); none < least) {
@@ -131,7 +130,7 @@ std::vector<Stowed> ChooseMoves(const Batch& batch, const BalanceOptions& option
   };
   fewer.there = WhoHas(batch, holdings);
   trim.Allow(kLooks);
-  // Small budgets first: with slow copies these are the good ones, and cheap to evaluate.
+  // Small budgets come first: with slow copies they are good, and they are cheap to evaluate.
   for (uint32_t copies = 0; copies <= most && !trim.spent(); copies += 1 + copies / 4) {
     try_with(copies);
   }

@@ -1,7 +1,7 @@
-// Which moves of a forward round are worth their copies: the straggler that they remove per byte
-// and per microsecond is what is left of it once the arrival of the bytes is known. Pure, in
-// integers, ties to the lowest number, and bounded by a count of evaluations and not by a time:
-// every process of a node chooses alike. Thread-safe.
+// Chooses the moves of a forward round that are worth their copies: those that shorten the
+// predicted round (Makespan) with the arrival of their bytes. Integer arithmetic, ties to the
+// lowest number. The work is bounded by a count of evaluations, not by time, so every process of a
+// node chooses alike. Pure; thread-safe.
 #pragma once
 
 #include <vector>
@@ -13,15 +13,14 @@
 
 namespace rewire::moe {
 
-// The bytes that need not be copied.
+// Weights that need not be copied.
 struct Holdings {
-  std::vector<std::vector<Slot>> slots;  // of each device
-  bool stay = false;  // what comes for a forward round is there yet in the backward one
+  std::vector<std::vector<Slot>> slots;  // the slots of each device
+  bool stay = false;  // weights sent for a forward round are still there in the backward round
 };
 
-// The moves of BalanceMoves() that fit; fewer of them if copies take so long that the round ends
-// earlier that way, and more that go to where their weights are. None in the end where every copy
-// is too slow.
+// Returns the moves of BalanceMoves() that fit: fewer if slow copies would lengthen the round, and
+// more that go to devices with the weights. Returns no moves if every copy is too slow.
 [[nodiscard]] std::vector<Stowed> ChooseMoves(const Batch& batch, const BalanceOptions& options,
                                               const Shape& shape, const Speeds& speeds,
                                               const Holdings& holdings);

@@ -1,5 +1,5 @@
-// What a device computes in a round, and when: the balancer's part on the framework's thread
-// between Begin..() and Collect().
+// The balancer's part on the framework's thread between Begin..() and Collect(): chooses which rows
+// the device computes and when.
 #include <algorithm>
 
 #include "reconfig/base/status_macros.h"
@@ -16,11 +16,11 @@ uint32_t SlotsOf(const std::vector<Stowed>& received) {
 
 }  // namespace
 
-// The runs of an expert's rows that no helper computes. What the forward round moved is a run of
-// its own.
+// Adds the runs of an expert's rows that no helper computes. In a backward round, rows that the
+// forward round moved are a separate run.
 void Balancer::AddKept(uint32_t expert, std::vector<Segment>* segments) const {
   const uint32_t number = group_.rank * shape_.experts + expert;
-  std::vector<std::pair<Move, bool>> apart;  // and whether a helper has it now
+  std::vector<std::pair<Move, bool>> apart;  // with: whether a helper computes the rows now
   for (const Give& give : gives_) {
     if (give.stowed.move.expert == number) {
       apart.emplace_back(give.stowed.move, give.state == Give::kGiven);
@@ -50,7 +50,7 @@ bool Balancer::Settled() const {
                       [](const Give& give) { return give.state == Give::kPending; });
 }
 
-// How long they take is measured: before the host waits for anybody.
+// Records the end of the static segments, to measure their time, before the host's wait.
 absl::Status Balancer::EndStatics() {
   MutexLock lock(&mutex_);
   if (stage_ != Stage::kBegun || !CheckLost().ok()) return absl::OkStatus();
@@ -59,7 +59,7 @@ absl::Status Balancer::EndStatics() {
   return recorded.ok() ? recorded : Break(std::move(recorded));
 }
 
-// With the other processes, on the host.
+// Waits on the host, up to `patience`, until all processes have taken or declined the slots.
 void Balancer::AwaitSettlement() {
   const Time deadline = Now() + options_.patience;
   while (true) {
@@ -87,14 +87,14 @@ absl::StatusOr<std::vector<Segment>> Balancer::Next() {
   return segments;
 }
 
-// From here on it is known who computes what.
+// Ends the agreement of the round: the division of the rows is final from here on.
 absl::Status Balancer::Close() {
   stage_ = Stage::kComputing;
   for (Give& give : gives_) {
     if (give.state == Give::kPending) give.state = Give::kKept;
   }
   const uint32_t taken = page_->Close(round_);
-  planned_ = true;  // or too late
+  planned_ = true;  // a later plan is ignored
   std::erase_if(received_, [&](const Stowed& s) { return (taken >> s.slot & 1) == 0; });
   moved_.received = received_;
   for (const Stowed& s : received_) mine_.Put(s.slot, WeightsOf(s), round_);
@@ -108,7 +108,7 @@ absl::Status Balancer::Close() {
   }
   if (backward()) JudgeStay();
   ChooseTurns();
-  // Results are computed into memory from which the last round's have to be on their way.
+  // This round's results overwrite the last results, which must have been sent.
   return ToStatus(cuda_, "cuStreamWaitEvent", cuda_.StreamWaitEvent(input_.stream, returned_, 0));
 }
 
@@ -128,7 +128,7 @@ void Balancer::ChooseTurns() {
       Arrivals(planned, shape_, nodes_speeds_, backward(), before_.stay);
   std::vector<Arrival> arrivals;
   for (uint32_t i = 0; i < received_.size(); ++i) {
-    Arrival arrival{UINT64_MAX, received_[i].move.tokens, i};  // while nothing has been measured
+    Arrival arrival{UINT64_MAX, received_[i].move.tokens, i};  // if nothing has been measured yet
     const auto plan = std::find(planned.begin(), planned.end(), received_[i]);
     if (nodes_speeds_.kib != 0 && plan != planned.end()) arrival.at = due[plan - planned.begin()];
     arrivals.push_back(arrival);
@@ -157,7 +157,7 @@ absl::StatusOr<std::vector<Segment>> Balancer::TakeTurn() {
   return segments;
 }
 
-// Lets the stream wait for what was sent, and says where it lies.
+// Lets the stream wait for the received data, and returns the segment.
 absl::StatusOr<Segment> Balancer::Receive(uint32_t index) {
   const Stowed& s = received_[index];
   const CUstream stream = input_.stream;
@@ -196,7 +196,7 @@ absl::Status Balancer::SendBack(const Stowed& s) {
   return back_->Write(owner.back_there(s.back_slot), round_);
 }
 
-// What lay here is not needed any more.
+// Tells the owners that the data of this round is not needed any more.
 absl::Status Balancer::EndReceiving() {
   if (received_.empty()) return absl::OkStatus();
   for (uint32_t rank = 0; rank < group_.ranks; ++rank) {

@@ -1,6 +1,6 @@
-// A stream on which only copies run: by the copy engines, in one call where the driver has it
-// (cuMemcpyBatchAsync, CUDA 13), and words of memory that tell other streams how far it is. For one
-// thread at a time; the context of Make() must be current.
+// A stream that only runs copies, on the copy engines, in one call if the driver has it
+// (cuMemcpyBatchAsync, CUDA 13). Words in memory tell other streams about its progress.
+// Thread-compatible; the context of Make() must be current in every call.
 #pragma once
 
 #include <memory>
@@ -11,32 +11,32 @@
 
 namespace rewire::moe {
 
-// What a call of the driver's made, as a status that names it.
+// Returns the result of a driver call as a status that names the call.
 [[nodiscard]] absl::Status ToStatus(const CudaDriver& cuda, const char* call, CUresult result);
 
 class CopyQueue {
  public:
-  // A stream of its own, of the highest priority.
+  // Makes a queue with its own stream of the highest priority.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<CopyQueue>> Make(const CudaDriver& cuda);
   ~CopyQueue();
   CopyQueue(const CopyQueue&) = delete;
   CopyQueue& operator=(const CopyQueue&) = delete;
 
   [[nodiscard]] absl::Status After(CUevent event);
-  // Until the word has reached the value.
+  // Waits, in stream order, until the word has reached the value.
   [[nodiscard]] absl::Status AfterWord(CUdeviceptr word, uint64_t value);
-  // Is copied by the next Send(); nothing where there are no bytes.
+  // Queues a copy for the next Send(); does nothing if `bytes` is 0.
   void Add(CUdeviceptr target, CUdeviceptr source, uint64_t bytes);
-  // In order behind everything before. After a failure what was added is forgotten.
+  // Sends the queued copies after all earlier work of the stream. A failure drops the copies.
   [[nodiscard]] absl::Status Send();
   [[nodiscard]] absl::Status Write(CUdeviceptr word, uint64_t value);
   [[nodiscard]] CUstream stream() const { return stream_; }
-  // That Send() has put into streams so far.
+  // Returns the bytes that Send() has put into the stream so far.
   [[nodiscard]] uint64_t bytes() const { return bytes_; }
 
  private:
   explicit CopyQueue(const CudaDriver& cuda) : cuda_(cuda) {}
-  // False: nothing has been sent, and batches are not tried again.
+  // Returns false if nothing has been sent; batches are then not tried again.
   [[nodiscard]] bool SendBatch();
   [[nodiscard]] absl::Status SendOneByOne();
 

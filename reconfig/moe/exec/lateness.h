@@ -1,5 +1,5 @@
-// How much may be copied, learnt from how late copies were: K late rounds in a row halve what is
-// left, down to nothing, where a layer runs as if nobody balanced it. Pure; one thread.
+// Adapts the copy budget to late copies: K late rounds in a row halve the budget. At 0 the layer
+// runs without balancing. Thread-compatible.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ class Lateness {
  public:
   Lateness(uint32_t copies, uint32_t in_a_row) : copies_(copies), in_a_row_(in_a_row) {}
 
-  // A round with copies has ended. True when that halved the budget.
+  // Call at the end of a round with copies. Returns true if the round halved the budget.
   bool Count(bool late) {
     late_ = late ? late_ + 1 : 0;
     total_ += late ? 1 : 0;
@@ -22,13 +22,13 @@ class Lateness {
     if (copies_ == 0 && off_ == Off::kNo) off_ = Off::kLate;
     return true;
   }
-  // Copies fail.
+  // Call when copies fail; sets the budget to 0.
   void TurnOff() {
     copies_ = 0;
     if (off_ == Off::kNo) off_ = Off::kCopies;
   }
 
-  // Of experts, in one round.
+  // Returns the budget of copied experts in one round.
   [[nodiscard]] uint32_t copies() const { return copies_; }
   [[nodiscard]] uint64_t total() const { return total_; }
   [[nodiscard]] Off off() const { return off_; }

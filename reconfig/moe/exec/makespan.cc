@@ -21,7 +21,8 @@ uint64_t BytesOut(const Stowed& s, const Shape& shape, bool backward, bool stay)
 
 std::vector<uint64_t> Arrivals(std::span<const Stowed> moves, const Shape& shape,
                                const Speeds& speeds, bool backward, bool stay) {
-  std::vector<uint64_t> given(kMaxRanks, Start(speeds, backward));  // by each device, up to here
+  // given by each device, up to the current move
+  std::vector<uint64_t> given(kMaxRanks, Start(speeds, backward));
   std::vector<uint64_t> arrivals;
   for (const Stowed& s : moves) {
     given[s.from] += CopyTime(BytesOut(s, shape, backward, stay), speeds);
@@ -80,7 +81,7 @@ uint64_t Makespan::Take(const Direction& direction, std::span<const Stowed> move
     const Stowed& s = moves[i];
     Device& d = devices_[s.move.to];
     if (d.now < arrival) {
-      // An own expert's rows are not interrupted: half of one.
+      // An own expert's rows are not interrupted: on average, half of them delay the move.
       const uint64_t over = d.all_own / (2 * shape_.experts);
       const uint64_t fill = std::min(d.own, arrival - d.now + over);
       d.own -= fill;
@@ -115,7 +116,7 @@ uint32_t Makespan::Delaying(std::span<const Stowed> moves) {
   for (const Direction& direction : directions_) {
     (void)Take(direction, moves, kTooLong);
     const uint32_t last = Last();
-    // The device itself, those that compute for it, and those that send to any of them.
+    // The device itself, its helpers, and the devices that send to any of them.
     uint32_t waits_for = 1U << last;
     for (const Stowed& s : moves) {
       if (s.from == last) waits_for |= 1U << s.move.to;

@@ -11,8 +11,8 @@ namespace {
 constexpr uint64_t kAlign = 512;
 constexpr uint64_t kWord = 8;
 constexpr uint64_t kTrial = 64;
-// Words of 8 bytes: of each slot whether its weights, its tokens, and what was sent back are there;
-// of each rank what it has used.
+// Words of 8 bytes. Each slot has a word for the arrival of its weights, of its tokens and of its
+// results; each rank has a word for the last round that it used.
 constexpr uint64_t kWeightsThere = 0;
 constexpr uint64_t kTokensThere = kWeightsThere + kMaxSlots * kWord;
 constexpr uint64_t kBackThere = kTokensThere + kMaxSlots * kWord;

@@ -1,7 +1,7 @@
-// The device memory that a process lends to the balancing of a node, allocated once, and what it
-// sees of the others'. As a helper it gets experts and tokens here; as an owner it gets results
-// back. Words that streams wait for lie in the waiting side's memory. Any thread; the context in
-// which Open() was called must be current.
+// Device memory that a process lends to the balancing of a node, allocated once, and mappings of
+// the other processes' memory. A helper receives experts and tokens there; an owner receives
+// results. The words that a stream waits for are in the memory of the waiting process.
+// Thread-compatible; the context in which Allocate() was called must be current.
 #pragma once
 
 #include <cstdint>
@@ -26,33 +26,34 @@ class NodeMemory {
   // Maps the memory of another process.
   [[nodiscard]] absl::Status Open(uint32_t rank, const CUipcMemHandle& memory);
 
-  // The parts of a process's memory, at addresses that are valid here.
+  // The parts of a process's memory, at addresses that are valid in this process.
   struct Side {
     CUdeviceptr base = 0;
     const NodeMemory* layout = nullptr;
 
-    // What others send.
+    // Data from other processes.
     [[nodiscard]] CUdeviceptr weights(uint32_t slot) const;
     [[nodiscard]] CUdeviceptr tokens(uint32_t row) const;
-    [[nodiscard]] CUdeviceptr errors(uint32_t row) const;  // the outputs' gradients
-    // What comes back.
+    [[nodiscard]] CUdeviceptr errors(uint32_t row) const;  // gradients of the outputs
+    // Results that come back from helpers.
     [[nodiscard]] CUdeviceptr back(uint32_t row) const;
     [[nodiscard]] CUdeviceptr back_grads(uint32_t slot) const;
-    // Each holds the last round for which it has been written.
+    // Each word holds the last round for which it was written.
     [[nodiscard]] CUdeviceptr weights_there(uint32_t slot) const;
     [[nodiscard]] CUdeviceptr tokens_there(uint32_t slot) const;
     [[nodiscard]] CUdeviceptr back_there(uint32_t slot) const;
-    [[nodiscard]] CUdeviceptr used(uint32_t rank) const;  // by that rank, of what this side sent
-    // For the trial of the path.
+    // last round in which `rank` used data of this side
+    [[nodiscard]] CUdeviceptr used(uint32_t rank) const;
+    // Memory for the test of the path.
     [[nodiscard]] CUdeviceptr trial(uint32_t rank) const;
   };
   [[nodiscard]] Side own() const { return {memory_, this}; }
   [[nodiscard]] Side peer(uint32_t rank) const { return {peers_[rank], this}; }
 
-  // What this process computes for others, before it is sent back.
+  // Results that this process computed for others, before they are sent back.
   [[nodiscard]] CUdeviceptr results(uint32_t row) const;
   [[nodiscard]] CUdeviceptr grads(uint32_t slot) const;
-  // All words, for whoever has to let go of every stream that waits.
+  // Returns the first word of all words; writing them releases every waiting stream.
   [[nodiscard]] CUdeviceptr words() const { return memory_; }
   [[nodiscard]] static uint64_t word_bytes();
   [[nodiscard]] uint64_t bytes() const { return bytes_; }
@@ -63,7 +64,7 @@ class NodeMemory {
   const CudaDriver& cuda_;
   const Shape shape_;
   uint64_t weights_ = 0, tokens_ = 0, errors_ = 0, back_ = 0, back_grads_ = 0, results_ = 0,
-           grads_ = 0, bytes_ = 0;  // offsets, and their end
+           grads_ = 0, bytes_ = 0;  // offsets, and the end
   CUdeviceptr memory_ = 0;
   CUipcMemHandle handle_{};
   std::vector<CUdeviceptr> peers_;

@@ -21,31 +21,31 @@ namespace rewire::moe {
 
 namespace {
 
-// A process may be so many rounds ahead of another, less one, before that cannot plan any more what
-// the first has planned.
+// Postings of the last kBoards rounds are kept. A process that is kBoards rounds behind another
+// cannot plan what the other process has planned.
 constexpr uint64_t kBoards = 4;
 
 uint64_t BoardOf(uint64_t round) { return round / 2 % kBoards; }
 
 }  // namespace
 
-// Of one process.
+// The part of the page that belongs to one process.
 struct NodePage::Block {
   struct Board {
-    std::atomic<uint64_t> round;  // written last
+    std::atomic<uint64_t> round;  // the round of the posting, written last
     std::atomic<uint32_t> copies;
     std::atomic<uint32_t> row, kib, start;  // speeds
     std::atomic<uint32_t> stay;
-    std::atomic<uint32_t> held[kMaxSlots];  // expert
+    std::atomic<uint32_t> held[kMaxSlots];  // expert whose weights are in the slot
     std::atomic<uint64_t> taken[kMaxSlots];
-    std::atomic<uint32_t> counts[kMaxExperts];  // tokens, and above them whether dynamic
+    std::atomic<uint32_t> counts[kMaxExperts];  // tokens, and kDynamic in the highest bit
   };
-  std::atomic<uint32_t> stage;  // 1: in, and 1 + n: has passed stage n
+  std::atomic<uint32_t> stage;  // 1: entered; 1 + n: has passed stage n
   std::atomic<uint32_t> failed;
   std::atomic<uint32_t> bell;
-  std::atomic<uint64_t> word;  // round, closed, slots taken
+  std::atomic<uint64_t> word;  // round, closed bit, declined and taken slots
   std::atomic<uint64_t> last_used;
-  std::atomic<uint64_t> taken[kMaxSlots];  // the last round
+  std::atomic<uint64_t> taken[kMaxSlots];  // last round in which the slot was taken
   uint64_t fingerprint;
   CUipcMemHandle memory;
   Board boards[kBoards];
@@ -58,19 +58,19 @@ struct NodePage::Page {
 namespace {
 
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
-// A word: 31 bits of the round, 1 when closed, 16 for slots declined and 16 for slots taken.
+// A word has 31 bits of the round, 1 closed bit, 16 bits for declined slots and 16 for taken slots.
 constexpr uint64_t kClosed = uint64_t{1} << 32;
 constexpr uint32_t kDeclinedShift = 16;
 constexpr uint64_t kTakenMask = (uint64_t{1} << kMaxSlots) - 1;
 static_assert(kMaxSlots <= kDeclinedShift);
 constexpr uint32_t kDynamic = uint32_t{1} << 31;
-constexpr Duration kLook = milliseconds(20);  // between looks at whether a process lives
+constexpr Duration kLook = milliseconds(20);  // interval of checks that the processes are alive
 
 uint64_t RoundOf(uint64_t word) { return word >> 33; }
 uint64_t Short(uint64_t round) { return round & 0x7FFFFFFF; }
 
-// A process holds two locks of the file: `entering` while it writes its block for the first time,
-// then `present` for as long as it lives. They are the process's: not inherited, gone with it.
+// A process takes two locks of the file: `Entering` before it first writes its block, and `Present`
+// after that. The process holds both until it ends. Children do not inherit POSIX locks.
 off_t Entering(uint32_t rank) { return 2 * static_cast<off_t>(rank); }
 off_t Present(uint32_t rank) { return 2 * static_cast<off_t>(rank) + 1; }
 
@@ -113,7 +113,7 @@ absl::StatusOr<std::unique_ptr<NodePage>> NodePage::Join(const NodeGroup& group,
   if (!S_ISREG(seen.st_mode) || seen.st_uid != ::geteuid()) {
     return absl::PermissionDeniedError(absl::StrCat(path, " is not this user's file"));
   }
-  // Reserved: where there is no room, the page's first use would end the process.
+  // Reserve the memory now: otherwise the first access without free memory kills the process.
   if (const int error = ::posix_fallocate(file.get(), 0, sizeof(Page)); error != 0) {
     errno = error;
     return Failed(path, "posix_fallocate");
@@ -123,7 +123,7 @@ absl::StatusOr<std::unique_ptr<NodePage>> NodePage::Join(const NodeGroup& group,
   std::unique_ptr<NodePage> page(new NodePage(group, std::move(file), static_cast<Page*>(mapped)));
   REWIRE_RETURN_IF_ERROR(page->Enter(shape, memory));
   const absl::Status met = page->Meet(0, deadline);
-  ::unlink(path.c_str());  // whoever is in has it mapped; nobody else is to find it
+  ::unlink(path.c_str());  // all members have the file mapped; later processes must not find it
   if (met.ok()) return page;
   page->Fail();
   return met;
@@ -140,8 +140,7 @@ absl::Status NodePage::Enter(const Shape& shape, const CUipcMemHandle& memory) {
         absl::StrCat("rank ", group_.rank, " of ", group_.name, " is there already"));
   }
   Block& block = own();
-  // A dead process may have left its own here; the bell alone goes on, for somebody may wait for
-  // it.
+  // A dead process may have left its state here. The wake-up counter is kept for its waiters.
   block.stage = 0;
   block.failed = 0;
   block.word = 0;
@@ -178,7 +177,7 @@ void NodePage::Fail() {
 
 absl::Status NodePage::CheckOther(uint32_t rank) const {
   const Block& other = page_->blocks[rank];
-  if (other.stage == 0) return absl::OkStatus();  // it is not there yet
+  if (other.stage == 0) return absl::OkStatus();  // the process has not entered yet
   if (other.failed != 0) {
     return absl::UnavailableError(absl::StrCat("rank ", rank, " of ", group_.name, " has failed"));
   }
@@ -197,7 +196,7 @@ absl::Status NodePage::Meet(uint32_t stage, Time deadline) {
     std::optional<uint32_t> missing;
     for (uint32_t rank = 0; rank < group_.ranks; ++rank) {
       REWIRE_RETURN_IF_ERROR(CheckOther(rank));
-      // Who is not there has left its stage from another life.
+      // A process without its lock left its stage before it ended.
       if (!Lives(rank) || page_->blocks[rank].stage < 1 + stage) missing = rank;
     }
     if (!missing) return absl::OkStatus();
@@ -215,7 +214,7 @@ absl::Status NodePage::Meet(uint32_t stage, Time deadline) {
 
 void NodePage::Post(uint64_t round, const Posting& posting) {
   Block::Board& board = own().boards[BoardOf(round)];
-  // Whoever reads one of the values below as an older round's finds out when it looks again.
+  // A reader of a value of another round finds the change when it checks `round` again.
   board.round.store(0, std::memory_order_relaxed);
   board.copies.store(posting.copies, std::memory_order_release);
   board.row.store(posting.speeds.row, std::memory_order_release);
@@ -258,7 +257,7 @@ bool NodePage::Read(uint64_t round, std::vector<Posting>* postings) const {
       posting.slots[i] = {board.held[i].load(std::memory_order_acquire),
                           board.taken[i].load(std::memory_order_acquire)};
     }
-    // Overwritten meanwhile by a later round's?
+    // Has a later round's posting overwritten the values meanwhile?
     if (board.round.load(std::memory_order_relaxed) != round) return false;
   }
   return true;

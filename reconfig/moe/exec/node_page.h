@@ -1,14 +1,13 @@
-// A page of memory that the processes of a node share: what their hosts tell each other for each
-// round (one forward or backward of one layer), without a message and without waiting for one.
+// Shared memory in which the hosts of a node's processes exchange data for each round (one forward
+// or backward of one layer), without messages. Thread-safe, except as noted below.
 //
-// A round's agreement is one word of each helper: owners set the bit of each slot that they fill,
-// until the helper closes the word; whoever comes late finds it closed and keeps the tokens. So a
-// slow process never holds up another, and both sides always know what was moved.
+// The agreement of a round is one word of each helper. Owners set the bit of each slot that they
+// fill, until the helper closes the word. A late owner finds the word closed and keeps its tokens.
+// So a slow process never delays another, and both sides always know the moves.
 //
-// Whoever waits, waits for its bell, which the others ring when they have changed something. A
-// process that has died is known by its lock on the file, which the kernel has let go of, whichever
-// PID namespaces the processes are in. Any thread, unless said otherwise. A round's number is
-// even for a forward one and odd for a backward one, and half of it is one more than the last's.
+// Each process waits on its own futex (`bell`); peers wake the process after a change. A process
+// has died if the kernel has released its lock on the file, also across PID namespaces. Rounds are
+// even for forward and odd for backward; half of the number increases by one per round.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +26,8 @@ namespace rewire::moe {
 
 class NodePage {
  public:
-  // Meets the other processes under the group's name, in /dev/shm, and gives them `memory`. Fails
-  // by name when one is missing at the deadline, has another shape, or is there twice.
+  // Meets the other processes under the group's name, in /dev/shm, and gives them `memory`. An
+  // error names a process that is missing at the deadline, has another shape, or joins twice.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<NodePage>> Join(const NodeGroup& group,
                                                                       const Shape& shape,
                                                                       const CUipcMemHandle& memory,
@@ -38,41 +37,41 @@ class NodePage {
   NodePage& operator=(const NodePage&) = delete;
 
   [[nodiscard]] CUipcMemHandle memory(uint32_t rank) const;
-  // Says that this process has passed a stage after joining (1, 2, ..), and waits until all have.
+  // Marks that this process has passed a stage after joining (1, 2, ..), and waits until all have.
   [[nodiscard]] absl::Status Meet(uint32_t stage, Time deadline);
 
-  // Says what this process has for the round.
+  // Publishes this process's posting for the round.
   void Post(uint64_t round, const Posting& posting);
-  // What all have posted for the round; false while some have not, or when one is further already.
+  // Reads all postings for the round. False: some are missing, or a process is further already.
   [[nodiscard]] bool Read(uint64_t round, std::vector<Posting>* postings) const;
 
-  // Opens this process's word: from now on slots can be taken, by the plan that it has made, too.
+  // Opens this process's word, after its plan is made: owners can take slots from now on.
   void Open(uint64_t round);
-  // Whether the helper's word has been opened or closed for the round.
+  // Returns whether the helper's word has been opened or closed for the round.
   [[nodiscard]] bool IsAt(uint32_t helper, uint64_t round) const;
-  // An owner fills a slot of the helper's; false: closed, or the helper is in another round.
+  // An owner takes a slot of the helper. False: closed, or the helper is in another round.
   [[nodiscard]] bool Take(uint32_t helper, uint64_t round, uint32_t slot);
-  // Says that it will not, so that the helper need not wait for it.
+  // An owner declines a slot, so that the helper need not wait for the slot.
   void Decline(uint32_t helper, uint64_t round, uint32_t slot);
-  // Of this process's word: the slots taken so far; taken or declined; taken for good.
+  // Slots of this process's word: taken so far; taken or declined; taken when the word is closed.
   [[nodiscard]] uint32_t Taken() const;
   [[nodiscard]] uint32_t Settled() const;
   [[nodiscard]] uint32_t Close(uint64_t round);
 
-  // The last round in which the slot of the helper's was taken, 0 before; while its word is open
-  // that is a round before.
+  // Returns the last round in which the helper's slot was taken; 0: never. While the helper's word
+  // is open, the result is an earlier round.
   [[nodiscard]] uint64_t LastTaken(uint32_t helper, uint32_t slot) const;
-  // The last round in which the process used what others sent it; for good once it has begun the
-  // next.
+  // Returns the last round in which the process used data that others sent. The value is final once
+  // the process has begun the next round.
   [[nodiscard]] uint64_t LastUsed(uint32_t rank) const;
 
-  // Tells the others that this process does not go on.
+  // Tells the others that this process has failed.
   void Fail();
-  // nullopt: all go on. Otherwise one that has ended or failed.
+  // Returns a process that has ended or failed, or nullopt.
   [[nodiscard]] std::optional<uint32_t> FindLost() const;
 
   [[nodiscard]] uint32_t bell() const;
-  // Until the bell has been rung since it was `heard`, or the deadline has passed.
+  // Waits until the wake-up counter differs from `heard`, or until the deadline.
   void WaitForBell(uint32_t heard, Time deadline) const;
   void RingOwn();
 
@@ -81,7 +80,7 @@ class NodePage {
   struct Page;
   NodePage(const NodeGroup& group, UniqueFd file, Page* page);
   [[nodiscard]] absl::Status Enter(const Shape& shape, const CUipcMemHandle& memory);
-  // What keeps this process from balancing with another that is there.
+  // Returns an error if this process cannot balance with the other process.
   [[nodiscard]] absl::Status CheckOther(uint32_t rank) const;
   [[nodiscard]] bool Lives(uint32_t rank) const;
   [[nodiscard]] Block& own() const;

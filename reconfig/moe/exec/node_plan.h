@@ -1,7 +1,7 @@
-// The moves of one forward round for a whole node, planned from what all its processes have posted.
-// PlanNode() is what the balancer's thread computes for a round, and nothing else of that thread
-// takes time before copies begin. Pure, in integers, ties to the lowest number: every process of
-// the node derives the same plan. Thread-safe.
+// Plans the moves of one forward round for a whole node from all its processes' postings. The
+// balancer's thread calls PlanNode() in every round, and no other work of that thread delays the
+// copies. Integer arithmetic, ties to the lowest number: every process of the node derives the same
+// plan. Pure; thread-safe.
 #pragma once
 
 #include <span>
@@ -13,19 +13,19 @@
 
 namespace rewire::moe {
 
-// The message of a process when a round begins.
+// A process's message at the beginning of a round.
 struct Posting {
-  uint32_t copies = 0;           // its budget for this round
-  Speeds speeds;                 // as it has measured
-  std::vector<uint32_t> tokens;  // of each of its experts
-  std::vector<uint8_t> dynamic;  // which of them may be moved
-  std::vector<Slot> slots;       // its own
-  bool stay = false;             // weights that it sent were still there in the last backward round
+  uint32_t copies = 0;           // the process's copy budget for this round
+  Speeds speeds;                 // as the process has measured
+  std::vector<uint32_t> tokens;  // tokens of each own expert
+  std::vector<uint8_t> dynamic;  // the own experts that may be moved
+  std::vector<Slot> slots;       // the process's own slots
+  bool stay = false;             // sent weights were still there in the last backward round
 };
 
 struct NodePlan {
-  Speeds speeds;      // of the slowest process
-  bool stay = false;  // weights are expected to be there in the backward round
+  Speeds speeds;      // speeds of the slowest process
+  bool stay = false;  // weights are expected to stay until the backward round
   std::vector<Stowed> moves;
 };
 

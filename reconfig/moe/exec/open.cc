@@ -1,5 +1,5 @@
-// How a balancer begins and ends: it meets the others, tries the path to each, and leaves when all
-// are through.
+// Opens and closes a balancer: meets the other processes, tests the path to each, and leaves after
+// all have finished. Called on the framework's thread.
 #include <algorithm>
 #include <array>
 #include <thread>
@@ -16,7 +16,7 @@ namespace {
 constexpr uint32_t kMapped = 1;
 constexpr uint32_t kTried = 2;
 constexpr uint32_t kThrough = 3;
-// At the end, for copies that are on their way and for the others to be through as well.
+// Limit of the wait in Leave() for copies in flight and for the other processes to finish.
 constexpr Duration kLeaving = seconds(10);
 constexpr Duration kPoll = milliseconds(1);
 constexpr size_t kTrialBytes = 64;
@@ -105,7 +105,7 @@ absl::Status Balancer::Prepare() {
   return absl::OkStatus();
 }
 
-// Sends every other process a few bytes and a word, as a round does, and looks at what has come.
+// Sends every other process a few bytes and a word, as in a round, and checks the received bytes.
 absl::Status Balancer::TryPaths(Time deadline) {
   const NodeMemory::Side own = memory_->own();
   REWIRE_RETURN_IF_ERROR(
@@ -139,7 +139,7 @@ absl::Status Balancer::TryPaths(Time deadline) {
       return absl::DataLossError(absl::StrCat("what has come from rank ", rank, " is not right"));
     }
   }
-  // All words are there, so a stream that waits for one goes on at once.
+  // All words have arrived, so a stream that waits for one of the words continues at once.
   REWIRE_RETURN_IF_ERROR(back_->AfterWord(own.used((group_.rank + 1) % group_.ranks), 1));
   while (true) {
     const CUresult passed = cuda_.StreamQuery(back_->stream());
@@ -158,7 +158,7 @@ void Balancer::Leave() {
   }
   page_->RingOwn();
   thread_.join();
-  // Its own copies, and what the caller's stream waits for.
+  // Own copies, and the copies that the caller's stream waits for.
   const auto through = [this] {
     return cuda_.StreamQuery(out_->stream()) != CUDA_ERROR_NOT_READY &&
            cuda_.StreamQuery(back_->stream()) != CUDA_ERROR_NOT_READY &&
@@ -169,7 +169,7 @@ void Balancer::Leave() {
   };
   const Time deadline = Now() + kLeaving;
   while (!through() && Now() < deadline) std::this_thread::sleep_for(kPoll);
-  // What the others still write lies in memory that is about to go.
+  // Other processes may still write to the memory that Leave() releases.
   if (Check().ok()) (void)page_->Meet(kThrough, deadline);
   {
     MutexLock lock(&look_mutex_);

@@ -1,5 +1,5 @@
-// What goes into a round of balancing and what comes out of it: one layer of one micro-batch,
-// forward or backward. Plain values; any thread.
+// Inputs and outputs of a round of balancing: one layer of one micro-batch, forward or backward.
+// Plain values: thread-compatible.
 #pragma once
 
 #include <cstdint>
@@ -10,58 +10,58 @@
 
 namespace rewire::moe {
 
-// A contiguous piece of an expert's weights; the pieces of one add up to Shape::weight_bytes and
-// lie one behind the other at a helper.
+// A contiguous piece of an expert's weights. The pieces of one expert add up to Shape::weight_bytes
+// and are adjacent at a helper.
 struct WeightPart {
   CUdeviceptr data = 0;
   uint64_t bytes = 0;
 };
 
-// The rows of an expert lie together, experts in their order, in `x`, `errors` and `out` alike.
+// The rows of an expert are adjacent, with experts in ascending order, in `x`, `errors` and `out`.
 struct RoundInput {
-  CUstream stream = nullptr;     // computes the layer; everything below is valid on it
-  uint32_t layer = 0;            // small numbers: what was seen of each is remembered
-  std::vector<uint32_t> tokens;  // of each own expert
-  std::vector<std::vector<WeightPart>> weights;  // of each own expert
-  // A number for the layer's weights as they are now. Where a helper has them from a round with the
-  // same number they are not copied again. 0: they are copied whenever they are needed.
+  CUstream stream = nullptr;     // computes the layer; all data below is valid on this stream
+  uint32_t layer = 0;            // use small numbers: the balancer keeps state per layer
+  std::vector<uint32_t> tokens;  // rows of each own expert
+  std::vector<std::vector<WeightPart>> weights;  // weights of each own expert
+  // Version of the layer's current weights. A helper that has the weights from a round with the
+  // same version gets no new copy. 0: the weights are copied whenever they are needed.
   uint64_t version = 0;
   CUdeviceptr x = 0;       // the layer's inputs
-  CUdeviceptr errors = 0;  // backward: the gradients of its outputs
-  CUdeviceptr out = 0;     // forward: its outputs. Backward: the gradients of its inputs
+  CUdeviceptr errors = 0;  // backward: the gradients of the layer's outputs
+  CUdeviceptr out = 0;     // forward: the outputs. Backward: the gradients of the inputs
 };
 
 // Rows of one expert that this device computes.
 struct Segment {
-  uint32_t expert = 0;  // of the node: owner * Shape::experts + own number
-  uint32_t first = 0;   // of the expert's rows
+  uint32_t expert = 0;  // the number in the node: owner * Shape::experts + own number
+  uint32_t first = 0;   // first of the expert's rows
   uint32_t rows = 0;
-  CUdeviceptr weights = 0;  // 0: this device's own
+  CUdeviceptr weights = 0;  // 0: this device's own weights
   CUdeviceptr x = 0;
   CUdeviceptr errors = 0;
   CUdeviceptr out = 0;
-  CUdeviceptr grad = 0;  // for the gradients of received weights; 0: this device's own
-  // Backward: another device computed these rows in the forward round; what is needed of that is
-  // to be computed again, from x.
+  CUdeviceptr grad = 0;  // for the gradients of received weights; 0: this device's own gradients
+  // Backward: another device computed these rows in the forward round, so this device must
+  // recompute the forward activations from `x`.
   bool recompute = false;
 };
 
-// What helpers made of own experts' weights.
+// Gradients of an own expert's weights that a helper computed.
 struct Gradient {
-  uint32_t expert = 0;  // own number
+  uint32_t expert = 0;  // the owner's number for the expert
   uint32_t helper = 0;
-  CUdeviceptr data = 0;  // Shape::grad_bytes
+  CUdeviceptr data = 0;  // Shape::grad_bytes bytes
 };
 
-// What a forward round moved; the backward round of the same layer and micro-batch needs it.
+// The moves of a forward round; the backward round of the same layer and micro-batch needs them.
 struct Moved {
   uint32_t layer = 0;
   std::vector<Stowed> given;
   std::vector<Stowed> received;
-  std::vector<Stowed> dropped;   // helpers were told to expect them, but the copies failed
-  std::vector<uint8_t> dynamic;  // of each own expert: whether it could have been moved
-  std::vector<Stowed> planned;   // in the whole node
-  bool stay = false;             // weights were expected to be there yet in the backward round
+  std::vector<Stowed> dropped;   // announced to helpers, but the copies failed
+  std::vector<uint8_t> dynamic;  // per own expert: whether it could have been moved
+  std::vector<Stowed> planned;   // planned moves of the whole node
+  bool stay = false;             // weights were expected to stay until the backward round
 };
 
 }  // namespace rewire::moe

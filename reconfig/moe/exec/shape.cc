@@ -11,7 +11,7 @@ namespace rewire::moe {
 namespace {
 
 constexpr uint64_t kMaxBytes = uint64_t{1} << 40;
-// Of the page, and of how plans are made: processes of other versions do not agree.
+// The version of the page and of the planning; processes of different versions refuse to balance.
 constexpr uint64_t kVersion = 3;
 
 absl::Status InRange(std::string_view name, uint64_t value, uint64_t min, uint64_t max) {

@@ -6,7 +6,7 @@
 namespace rewire::moe {
 namespace {
 
-// What one device has given out of one kind of room.
+// The slots and rows that one device has assigned in one kind of buffer.
 struct Used {
   uint32_t slots = 0;
   uint32_t rows = 0;
@@ -15,7 +15,7 @@ struct Used {
 void ChooseSlots(const std::vector<std::vector<Slot>>& slots, std::vector<Stowed>* stowed) {
   for (uint32_t device = 0; device < slots.size(); ++device) {
     const std::vector<Slot>& here = slots[device];
-    std::vector<uint32_t> free(here.size());  // the one unused for longest first
+    std::vector<uint32_t> free(here.size());  // the least recently used slot first
     std::iota(free.begin(), free.end(), 0);
     std::stable_sort(free.begin(), free.end(),
                      [&](uint32_t a, uint32_t b) { return here[a].taken < here[b].taken; });

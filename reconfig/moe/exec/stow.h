@@ -1,5 +1,5 @@
-// Where a plan's moves lie in the devices' buffers: which slot of the helper has the expert, which
-// rows its tokens, and where what comes back lies at the owner. Pure; any thread.
+// Assigns a plan's moves to the devices' buffers: the helper's slot for the expert, the rows for
+// its tokens, and the owner's buffer for the results. Pure; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -9,31 +9,31 @@
 
 namespace rewire::moe {
 
-// Of a device, at the beginning of a round.
+// A slot of a device at the beginning of a round.
 struct Slot {
   static constexpr uint32_t kNone = UINT32_MAX;
-  uint32_t expert = kNone;  // of the round's layer, whose weights lie there as they are now
-  uint64_t taken = 0;       // the last round that used it; 0: none has
+  uint32_t expert = kNone;  // the expert of the round's layer whose current weights are in the slot
+  uint64_t taken = 0;       // the last round that used the slot; 0: none
 };
 
 struct Stowed {
   Move move;
   uint32_t from = 0;  // the owner
-  uint32_t slot = 0;  // of the helper's slots, and the first of its rows
+  uint32_t slot = 0;  // the helper's slot and first row
   uint32_t row = 0;
-  uint32_t back_slot = 0;  // the same where the owner takes it back
+  uint32_t back_slot = 0;  // the owner's slot and first row for the results
   uint32_t back_row = 0;
-  bool held = false;  // the weights lie in the slot already
+  bool held = false;  // the slot already has the weights
   friend bool operator==(const Stowed&, const Stowed&) = default;
 };
 
-// The moves that fit, in the plan's order; one that does not fit stays with its owner. A device has
-// so many slots and rows for what it computes for others, and as many for what others compute for
-// it. Weights that a helper has stay where they are; others go into the slots that have not been
-// used for longest.
+// Returns the moves that fit, in the plan's order; a move that does not fit stays with its owner. A
+// device has `slots` slots and `rows` rows for work for others, and the same number for its own
+// returned results. Weights that a helper already has stay in their slot; other weights go into the
+// least recently used slots.
 [[nodiscard]] std::vector<Stowed> Stow(const Batch& batch, const MovePlan& plan,
                                        const std::vector<std::vector<Slot>>& slots, uint32_t rows);
-// Nobody has anything.
+// The same with empty slots on all devices.
 [[nodiscard]] std::vector<Stowed> Stow(const Batch& batch, const MovePlan& plan, uint32_t slots,
                                        uint32_t rows);
 

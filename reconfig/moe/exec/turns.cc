@@ -11,7 +11,7 @@ std::vector<Turn> TakeTurns(uint64_t at_once, std::span<const uint32_t> own_rows
                    [](const Arrival& a, const Arrival& b) { return a.at < b.at; });
   std::vector<Turn> turns;
   uint64_t now = at_once * row;
-  std::vector<uint32_t> left(own_rows.size());  // the largest first
+  std::vector<uint32_t> left(own_rows.size());  // own runs that are left, the largest first
   std::iota(left.begin(), left.end(), 0);
   std::stable_sort(left.begin(), left.end(),
                    [&](uint32_t a, uint32_t b) { return own_rows[a] > own_rows[b]; });

@@ -1,4 +1,4 @@
-// The kernel and its launch; see chunk_sum.h.
+// The kernel of chunk_sum.h and its launch.
 #include "reconfig/moe/fsep/chunk_sum.h"
 
 #include <algorithm>
@@ -15,9 +15,9 @@ constexpr uint64_t kElementsPerThread = 8;
 constexpr uint64_t kMostBlocksPerSum = 64;
 constexpr uint64_t kMostSumsAtOnce = 65'535;  // a grid's second dimension
 
-// Blocks (x, y) take elements x, x + nx, ... (in units of a block) of sums y, y + ny, ...
-// $0: name, $1: log2 of an element's bytes, $2: loads %f2 from [%d21], $3: stores %f1 to [%d20].
-// The sum begins as -0, which added to anything gives just that.
+// Blocks (x, y) take elements x, x + nx, ... (in units of a block) of sums y, y + ny, ... $0: name,
+// $1: log2 of an element's bytes, $2: loads %f2 from [%d21], $3: stores %f1 to [%d20]. The sum
+// begins as -0, the neutral element of the addition.
 constexpr char kKernel[] = R"(.version 6.0
 .target sm_50
 .address_size 64
@@ -126,7 +126,8 @@ constexpr char kLoadBfloat16[] = R"(  ld.global.u16 %h1, [%d21];
   shl.b32 %r7, %r7, 16;
   mov.b32 %f2, %r7;
 )";
-// To the nearest, ties to even, in integers: cvt.rn.bf16.f32 wants a newer device. A NaN stays one.
+// Rounds to nearest, ties to even, in integers: cvt.rn.bf16.f32 needs a newer device. NaN stays
+// NaN.
 constexpr char kStoreBfloat16[] = R"(  mov.b32 %r7, %f1;
   and.b32 %r8, %r7, 0x7fffffff;
   setp.gt.u32 %p2, %r8, 0x7f800000;

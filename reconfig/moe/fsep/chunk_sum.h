@@ -1,7 +1,7 @@
-// Adds chunks on the device: many sums in one launch of a small kernel, PTX that the driver
-// compiles. Every element is added from the first source to the last in 32-bit floats and rounded
-// once. An object belongs to one thread and one context, which is current in every call and at the
-// end.
+// Adds chunks on the device: one launch of a small kernel, in PTX that the driver compiles,
+// computes many sums. Each element is added from the first source to the last in 32-bit floats and
+// rounded once. Owned by the creating thread; Load()'s context must be current in every call and at
+// the end.
 #pragma once
 
 #include <array>
@@ -24,11 +24,12 @@ enum class Gradient : uint8_t { kFloat32, kBfloat16 };
   return type == Gradient::kFloat32 ? 4 : 2;
 }
 
-// Where shards, slots and staging begin, by Memory.
+// Base addresses of shards, slots and staging, indexed by Memory.
 using MemoryBases = std::array<CUdeviceptr, 3>;
 
-// Sums as the kernel reads them, in words: per sum its target and its sources' first and last + 1
-// word; then the sources. A place is its memory in the two highest bits and its byte in the others.
+// Encodes sums as 64-bit words for the kernel. Each sum has three words: its target, and its
+// sources' first and last + 1 word; then the sources follow. A place has its memory in the two
+// highest bits and its byte offset in the others.
 [[nodiscard]] std::vector<uint64_t> SumTable(std::span<const Sum> sums, uint64_t chunk_bytes);
 
 class ChunkSum {
@@ -38,7 +39,7 @@ class ChunkSum {
   ChunkSum(const ChunkSum&) = delete;
   ChunkSum& operator=(const ChunkSum&) = delete;
 
-  // In the stream's order: the sums of a table on the device, each of so many elements.
+  // Computes, in stream order, `sums` sums of a table on the device, with `elements` elements each.
   absl::Status Launch(CUdeviceptr table, uint64_t sums, uint64_t elements,
                       const MemoryBases& memory, CUstream stream) const;
 

@@ -1,4 +1,5 @@
-// Memory of the current context's device, freed with the object; the context is current then, too.
+// Owns memory of the current context's device and frees the memory in the destructor, when the
+// context must be current. Thread-compatible.
 #pragma once
 
 #include <utility>
@@ -11,7 +12,7 @@ namespace rewire::moe::fsep {
 
 class DeviceMemory {
  public:
-  // What is not allocated has the address 0.
+  // An empty object has the address 0.
   DeviceMemory() = default;
   static absl::StatusOr<DeviceMemory> Allocate(const CudaDriver& driver, uint64_t bytes) {
     DeviceMemory memory;

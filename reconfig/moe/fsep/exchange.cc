@@ -9,7 +9,7 @@
 namespace rewire::moe::fsep {
 namespace {
 
-constexpr uint64_t kMostBytes = uint64_t{1} << 50;  // of a device's slots
+constexpr uint64_t kMostBytes = uint64_t{1} << 50;  // limit for a device's slots
 
 absl::Status Check(const Shape& shape) {
   const uint64_t devices = uint64_t{shape.topology.nodes} * shape.topology.per_node;
@@ -34,9 +34,10 @@ absl::Status Check(const Shape& shape) {
   return absl::OkStatus();
 }
 
-// Words that no layer's tables go beyond, with s slot chunks and t <= 2 s of staging. Sums: s of
-// slots of one expert, t of gathered chunks, s of experts, each with three words. Sources: s, of
-// gathered ones those and an own one each, of experts their shard and a node's sum per slot.
+// Returns an upper bound of the words of a layer's tables, with s slot chunks and t <= 2 s staging
+// chunks. There are s sums of slots of one expert, t of gathered chunks and s of experts, each with
+// three words. The sources are s slots, two per gathered chunk (the chunk and an own chunk), and
+// per slot an expert's shard and a node's sum.
 uint64_t MostTableWords(const Shape& shape) {
   const uint64_t s = shape.SlotChunks();
   const uint64_t t = StagingChunks(shape.topology, shape.capacity);
@@ -179,7 +180,7 @@ absl::Status Exchange::RunMessages(const Step& step, const Buffers& buffers,
     status = Check("ncclRecv", nccl_.Recv(data, buffers.chunk_bytes, ncclUint8,
                                           static_cast<int>(m.peer), comm_, nccl_stream));
   }
-  // A group that was begun is ended, whatever has happened.
+  // Every started group must be ended, also after an error.
   const absl::Status ended = Check("ncclGroupEnd", nccl_.GroupEnd());
   return status.ok() ? ended : status;
 }

@@ -1,7 +1,8 @@
-// Carries plans out: fills slots from everybody's shards and adds the slots' gradients to the
-// shards', by NCCL on a stream. The communicator is for this alone: its ranks are the devices, it
-// is blocking (config.blocking), and all ranks make the same calls in the same order. An object
-// belongs to one thread and one context, which is current in every call and at the end.
+// Executes exchange plans with NCCL on a stream: fills slots from all ranks' shards and adds the
+// slots' gradients to the shards'. The communicator is only for this use. Its ranks are the
+// devices, it is blocking (config.blocking), and all ranks make the same calls in the same order.
+// Owned by the creating thread; Create()'s context must be current in every call and in the
+// destructor.
 #pragma once
 
 #include <memory>
@@ -15,53 +16,53 @@
 
 namespace rewire::moe::fsep {
 
-// Of the experts of every layer, and of this rank. An expert is padded to chunks of equal length.
+// Describes the experts of every layer and this rank. Experts are padded to chunks of equal length.
 struct Shape {
   Topology topology;
   uint32_t rank = 0;
   uint32_t experts = 0;
-  uint32_t capacity = 0;  // slots of a device
-  uint64_t elements = 0;  // of a chunk
+  uint32_t capacity = 0;  // slots of one device
+  uint64_t elements = 0;  // elements of one chunk
   uint32_t weight_bytes = 2;
   Gradient gradient = Gradient::kFloat32;
 
   [[nodiscard]] uint64_t WeightChunk() const { return elements * weight_bytes; }
   [[nodiscard]] uint64_t GradientChunk() const { return elements * BytesOf(gradient); }
-  // Of a rank's own chunks of one layer, and of all slots of a device.
+  // Chunks that a rank owns of one layer, and chunks in all slots of a device.
   [[nodiscard]] uint64_t ShardChunks() const { return experts; }
   [[nodiscard]] uint64_t SlotChunks() const { return uint64_t{capacity} * topology.devices(); }
 };
 
 class Exchange {
  public:
-  // Allocates all that it will need: the staging of one reduction and a table per layer. Refuses a
-  // shape that is none and a communicator of another size or rank.
+  // Allocates all memory: the staging of one reduction and a table per layer. Fails on an invalid
+  // shape and on a communicator of another size or rank.
   static absl::StatusOr<std::unique_ptr<Exchange>> Create(const CudaDriver& driver,
                                                           const NcclCalls& nccl, ncclComm_t comm,
                                                           const Shape& shape, uint32_t layers);
 
-  // From now on `layer` has this placement; on all ranks alike. Nothing of the layer is under way
-  // on any stream. Refuses what Check() refuses, and leaves what was there.
+  // Sets the placement of `layer`; all ranks must set the same placement. No operation of the layer
+  // may be in progress on any stream. Fails on what Check() rejects, without effect.
   absl::Status Place(uint32_t layer, const Placement& placement);
   [[nodiscard]] bool Has(uint32_t layer, const Placement& placement) const {
     return layer < layers_.size() && layers_[layer].placement == placement;
   }
 
-  // Whether there is one.
+  // Returns an error if the layer has no placement.
   [[nodiscard]] absl::Status CheckPlaced(uint32_t layer) const;
 
-  // Fills `slots` (SlotChunks() chunks of weights; empty slots keep what they have) from the ranks'
-  // `shards` (ShardChunks()), in the stream's order.
+  // Fills `slots` from all ranks' `shards` (ShardChunks() chunks), in stream order. `slots` has
+  // room for SlotChunks() chunks of weights; empty slots are not changed.
   absl::Status Restore(uint32_t layer, CUdeviceptr shards, CUdeviceptr slots, CUstream stream);
-  // Adds the gradients in all ranks' `slots` to their owners' `shards`, in the order that
-  // exchange_plan.h states, in the stream's order. The slots' contents are lost.
+  // Adds the gradients in all ranks' `slots` to their owners' `shards`, in stream order.
+  // exchange_plan.h states the order of addition. The contents of `slots` are undefined afterwards.
   absl::Status Reduce(uint32_t layer, CUdeviceptr slots, CUdeviceptr shards, CUstream stream);
 
   [[nodiscard]] const Shape& shape() const { return shape_; }
 
  private:
   struct Layer {
-    Placement placement;  // of no slot: none yet
+    Placement placement;  // without slots: no placement yet
     ExchangePlan plan;
     DeviceMemory sums;                   // the tables of the reduction's steps, one after the other
     std::vector<uint64_t> table_begins;  // in words, by step

@@ -27,14 +27,14 @@ class Planner {
   std::vector<Step> Reduce() const;
 
  private:
-  // The device that a chunk of a group's expert goes through: its owner, or, where that is in
-  // another node, one of the seats. They take turns, so that none has more of this to do.
+  // Returns the device that forwards a chunk of a group's expert: the chunk's owner or, if the
+  // owner is in another node, one of the seats. The seats take turns so that the work is even.
   uint32_t Hub(Group group, uint32_t chunk) const {
     if (chunk / topology_.per_node == seats_.NodeOf(group)) return chunk;
     return group[(chunk + group[0].expert) % group.size()].device;
   }
   bool IsOfMyNode(Group group) const { return seats_.NodeOf(group) == node_; }
-  // This rank's seat in a group; null when it has none.
+  // Returns this rank's seat in a group; null if the rank has none.
   const Seat* Mine(Group group) const {
     const auto found =
         std::find_if(group.begin(), group.end(), [&](const Seat& s) { return s.device == rank_; });
@@ -43,7 +43,7 @@ class Planner {
   Chunk InSlot(uint32_t slot, uint32_t chunk) const {
     return {Memory::kSlots, slot * devices_ + chunk};
   }
-  // This rank's slots with the expert of its seat beyond the seat's own.
+  // Calls `function` for each further slot of this rank with the seat's expert.
   template <typename Function>
   void EachTwin(const Seat& seat, const Function& function) const {
     for (uint32_t s = seat.slot + 1; s < slots_.size(); ++s) {
@@ -56,10 +56,10 @@ class Planner {
 
   const Topology topology_;
   const Seats seats_;
-  const std::span<const uint32_t> slots_;  // the rank's own
+  const std::span<const uint32_t> slots_;  // the rank's own slots
   const uint32_t rank_, node_, devices_;
-  // What the rank adds for itself is needed until the end; the rest of the staging is free when the
-  // sums for other nodes are made.
+  // Staging for the rank's own sums, which is needed until the end. The rest of the staging is free
+  // when the sums for other nodes are complete.
   const uint32_t own_staging_;
 };
 
@@ -98,7 +98,7 @@ std::vector<Step> Planner::Restore() const {
   return {across, within, twins};
 }
 
-// Adds what a device has of one expert in several slots.
+// Adds up the copies of one expert in several slots of a device.
 void Planner::AddTwins(Step* step) const {
   for (const Group group : seats_.groups()) {
     const Seat* const mine = Mine(group);
@@ -114,8 +114,8 @@ void Planner::AddTwins(Step* step) const {
   }
 }
 
-// The chunks of this node's devices go to their hubs. parts: by expert and chunk, what this rank
-// has then to add for its node.
+// Sends the chunks of this node's devices to their hubs. parts: by expert and chunk, the sums that
+// this rank must compute for its node.
 void Planner::GatherInNode(Step* step, std::map<std::pair<uint32_t, uint32_t>, Sum>* parts) const {
   uint32_t own = 0, foreign = own_staging_;
   for (const Group group : seats_.groups()) {
@@ -178,10 +178,11 @@ ExchangePlan PlanExchange(const Topology& topology, const Placement& placement, 
 }
 
 uint32_t StagingChunks(const Topology& topology, uint32_t capacity) {
-  // Of the rank's own chunks at most one from every slot of its node. Beside them what it gathers
-  // for other nodes, of an expert with k seats k - 1 times the chunks that are its turn: at most
-  // (devices - 1) / k, since its node's own, k or more, are not among them, so fewer than devices;
-  // or, later, what other nodes send it, at most a chunk for each of their slots.
+  // Own chunks need at most one staging chunk for each slot of the node. Gathered chunks for other
+  // nodes need, for an expert with k seats, k - 1 times the chunks of this rank's turn. These are
+  // at most (devices - 1) / k chunks, because the node's own chunks, k or more, are not among them.
+  // So the gathered chunks are fewer than `devices`. Later, the same staging holds the chunks from
+  // other nodes, at most one for each of their slots.
   return capacity * (topology.per_node + topology.devices());
 }
 

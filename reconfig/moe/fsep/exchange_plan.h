@@ -1,13 +1,13 @@
-// What a rank sends, receives, copies and adds to restore fully sharded experts by a placement, and
-// to bring their gradients back (FSEP of LAER-MoE, arXiv 2602.11686). Pure, ties to the lowest
-// number, so that all ranks derive plans that fit each other; any thread.
+// Plans the sends, receives, copies and sums of one rank that restore fully sharded experts by a
+// placement and reduce their gradients (FSEP of LAER-MoE, arXiv 2602.11686). Ties go to the lowest
+// number, so the plans of all ranks match. Pure functions: thread-safe.
 //
-// Every expert is cut into as many chunks as there are devices, and device r owns chunk r of each
-// expert. A slot of a device holds a whole expert: chunk r of slot s is at s * devices + r.
-// A chunk crosses to a node once, however many of the node's slots want it: one of the devices that
-// do receives it there and hands it on. Gradients go the same way back: what a device's slots hold
-// of an expert is added in the order of the slots, what the devices of a node hold in the order of
-// the devices, and to the owner's chunk the sums of the nodes in the order of the nodes.
+// Every expert is cut into one chunk per device, and device r owns chunk r of each expert. A slot
+// of a device holds a whole expert: chunk r of slot s is at s * devices + r. A chunk is sent to a
+// node once for all slots of the node with the expert: one of these devices receives the chunk and
+// forwards it. Gradients take the same way back and are added in a fixed order. First a device adds
+// its slots in the order of the slots. Then a node adds its devices in the order of the devices.
+// Last, the owner's chunk gets the sums of the nodes in the order of the nodes.
 #pragma once
 
 #include <cstdint>
@@ -20,11 +20,11 @@ namespace rewire::moe::fsep {
 
 enum class Memory : uint8_t {
   kShards = 0,   // the rank's own chunks, by expert
-  kSlots = 1,    // its slots
-  kStaging = 2,  // what it adds up
+  kSlots = 1,    // the device's slots
+  kStaging = 2,  // partial sums and their inputs
 };
 
-// The index counts chunks.
+// `index` counts chunks.
 struct Chunk {
   Memory memory = Memory::kShards;
   uint32_t index = 0;
@@ -39,14 +39,14 @@ struct Copy {
   Chunk from, to;
   uint32_t chunks = 1;
 };
-// `to` becomes from[0] + from[1] + ..., added in this order; it may be one of them.
+// `to` becomes from[0] + from[1] + ..., added in this order; `to` may be one of them.
 struct Sum {
   Chunk to;
   std::vector<Chunk> from;
 };
 
-// Copies, then sums, then all messages in one group. Messages between two ranks are in the same
-// order in the sender's list and in the receiver's.
+// A step runs its copies, then its sums, then all messages in one group. Messages between two ranks
+// are in the same order in the sender's list and in the receiver's.
 struct Step {
   std::vector<Copy> copies;
   std::vector<Sum> sums;
@@ -54,16 +54,16 @@ struct Step {
 };
 
 struct ExchangePlan {
-  std::vector<Step> restore;  // fills the slots from everybody's shards
-  // Adds the slots' gradients to the shards'. What the slots hold afterwards is of no use.
+  std::vector<Step> restore;  // fills the slots from all ranks' shards
+  // Adds the slots' gradients to the shards'; the slots' contents are undefined afterwards.
   std::vector<Step> reduce;
 };
 
-// Of a placement that Check() accepts, for one rank.
+// Plans for one rank; `placement` has passed Check().
 [[nodiscard]] ExchangePlan PlanExchange(const Topology& topology, const Placement& placement,
                                         uint32_t rank);
 
-// Chunks of staging that no plan of these shapes goes beyond.
+// Returns the staging chunks that suffice for every plan of these shapes.
 [[nodiscard]] uint32_t StagingChunks(const Topology& topology, uint32_t capacity);
 
 }  // namespace rewire::moe::fsep

@@ -27,7 +27,7 @@ absl::StatusOr<NcclCalls> NcclCalls::OfProcess() {
   find("ncclGroupEnd", &calls.GroupEnd);
   find("ncclSend", &calls.Send);
   find("ncclRecv", &calls.Recv);
-  // Whoever has made a communicator keeps it loaded.
+  // The owner of a communicator keeps the library loaded.
   if (loaded != nullptr) ::dlclose(loaded);
   if (missing.empty()) return calls;
   return absl::FailedPreconditionError(

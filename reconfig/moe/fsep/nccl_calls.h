@@ -1,5 +1,5 @@
-// The NCCL functions that the exchange calls. Nothing of ours links against NCCL: whoever has the
-// library hands them in, or they are those of the process. All are set. A value.
+// The NCCL functions that the exchange calls. Rewire does not link against NCCL: the caller
+// supplies the functions, or OfProcess() finds them. All pointers must be set. Thread-compatible.
 #pragma once
 
 #include "absl/status/statusor.h"
@@ -8,9 +8,9 @@
 namespace rewire::moe::fsep {
 
 struct NcclCalls {
-  // What the program's own calls reach: global symbols (a shim that is preloaded, a library that is
-  // linked), or a libnccl.so.2 that something has loaded for itself, as Python's packages do. Loads
-  // nothing. Any thread.
+  // Finds the functions that the program's own calls reach. They are global symbols (of a preloaded
+  // shim or a linked library), or those of a libnccl.so.2 that another library, for example a
+  // Python package, has loaded for itself. Does not load a library. Thread-safe.
   static absl::StatusOr<NcclCalls> OfProcess();
 
   const char* (*GetErrorString)(ncclResult_t) = nullptr;

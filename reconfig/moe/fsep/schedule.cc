@@ -13,7 +13,7 @@
 namespace rewire::moe::fsep {
 namespace {
 
-constexpr uint32_t kGradientSets = 2;  // one is written, one on its way
+constexpr uint32_t kGradientSets = 2;  // one set is written while the other is reduced
 constexpr Duration kPoll = milliseconds(1);
 
 absl::Status ToStatus(const CudaDriver& driver, const char* call, CUresult result) {
@@ -66,7 +66,7 @@ absl::Status Schedule::Allocate() {
 
 Schedule::~Schedule() {
   if (stream_ != nullptr) {
-    // It uses the memory that is released now.
+    // Work on stream_ uses the memory that is released below.
     const CUresult ended = WaitForStream(driver_, stream_, kDevicePatience);
     if (ended == CUDA_ERROR_NOT_READY) {
       REWIRE_ERROR(
@@ -157,8 +157,8 @@ absl::StatusOr<SlotMemory> Schedule::BeginExperts(CUstream stream) {
   if (visits_[visit_].gradients) {
     memory.gradients = gradients_[reductions_ % kGradientSets].address();
   }
-  // The tokens have waited for the reduction of what these gradients' place had held, and for this
-  // visit's restore where that was ahead of them.
+  // The tokens have waited for the reduction of the previous contents of this gradient set. They
+  // have also waited for this visit's restore if the restore was ahead of them.
   REWIRE_RETURN_IF_ERROR(Wait(stream, tokens_));
   if (prefetch_ == 0) REWIRE_RETURN_IF_ERROR(Wait(stream, restored_));
   REWIRE_RETURN_IF_ERROR(Trace(Track::kExperts, "experts", visits_[visit_].layer, stream));
@@ -194,8 +194,8 @@ absl::Status Schedule::WaitForTokensAndExperts() {
   return Wait(stream_, experts_);
 }
 
-// The experts that used this set of slots were the visit's before the present one, or earlier:
-// stream_ has waited for them.
+// The last experts that used this set of slots were at most those of the visit before the current
+// one. stream_ has waited for these experts.
 absl::Status Schedule::Restore(size_t visit) {
   if (visit >= visits_.size()) return absl::OkStatus();
   const uint32_t layer = visits_[visit].layer;

@@ -1,4 +1,4 @@
-// Which devices have an expert in a slot, by node. Pure, a value; any thread.
+// Lists, by node, the devices that have an expert in a slot. Thread-compatible.
 #pragma once
 
 #include <cstdint>
@@ -10,18 +10,19 @@
 
 namespace rewire::moe::fsep {
 
-// An expert on a device: in how many slots does not matter here.
+// An expert on a device, in one or more slots.
 struct Seat {
   uint32_t expert = 0;
   uint32_t device = 0;
-  uint32_t slot = 0;  // the device's first one with this expert
+  uint32_t slot = 0;  // the device's first slot with this expert
 };
 
 class Seats {
  public:
   Seats(const Topology& topology, const Placement& placement);
 
-  // Per expert and node that has it, in this order: its seats there, by device. Never empty.
+  // Returns the seats of each pair of an expert and a node that has the expert, sorted by expert
+  // and node; seats are sorted by device. A group is never empty.
   [[nodiscard]] const std::vector<std::span<const Seat>>& groups() const { return groups_; }
   [[nodiscard]] uint32_t NodeOf(std::span<const Seat> group) const {
     return group[0].device / per_node_;

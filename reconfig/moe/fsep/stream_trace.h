@@ -1,5 +1,5 @@
-// What ran when on a device's streams, by events around it, as a Chrome/Perfetto trace. An object
-// belongs to one thread and one context, which is current in every call and at the end.
+// Records spans of work on a device's streams, as a Chrome/Perfetto trace. Owned by the creating
+// thread; the context of Create() must be current in every call and in the destructor.
 #pragma once
 
 #include <memory>
@@ -17,24 +17,24 @@ enum class Track : uint8_t { kTokens, kExperts, kWeights };
 struct TraceSpan {
   Track track = Track::kTokens;
   std::string name;
-  double begin_us = 0, end_us = 0;  // since the trace's beginning
+  double begin_us = 0, end_us = 0;  // microseconds since the start of the trace
 };
 
 class StreamTrace {
  public:
-  // Begins, in the order of the stream.
+  // Begins the trace at this point of the stream.
   static absl::StatusOr<std::unique_ptr<StreamTrace>> Create(const CudaDriver& driver,
                                                              CUstream stream);
   ~StreamTrace();
   StreamTrace(const StreamTrace&) = delete;
   StreamTrace& operator=(const StreamTrace&) = delete;
 
-  // A span is from what is on the stream at Begin() to what is at End(). Spans of a track do not
-  // nest: End() ends the last one that was begun there.
+  // A span covers the work put on the stream between Begin() and End(). Spans of a track do not
+  // nest: End() ends the track's last begun span.
   absl::Status Begin(Track track, std::string name, CUstream stream);
   absl::Status End(Track track, CUstream stream);
 
-  // Waits until all that was ended has run, and forgets it.
+  // Waits until all ended spans have run, returns the spans and forgets them.
   absl::StatusOr<std::vector<TraceSpan>> Take();
 
  private:
@@ -55,9 +55,9 @@ class StreamTrace {
   std::vector<CUevent> spare_;
 };
 
-// How long spans of the two tracks ran at the same time. Pure.
+// Returns the microseconds in which spans of both tracks ran. Pure; thread-safe.
 [[nodiscard]] double OverlapUs(std::span<const TraceSpan> spans, Track a, Track b);
-// The JSON object format of the trace event specification, a process per rank. Pure.
+// Returns the trace event specification's JSON object, a process per rank. Pure; thread-safe.
 [[nodiscard]] std::string TraceJson(std::span<const TraceSpan> spans, uint32_t rank);
 
 }  // namespace rewire::moe::fsep

@@ -1,4 +1,4 @@
-"""Balancing of experts inside a node: rewireExperts* of reconfig/c_api.h, call for call.
+"""Balances experts inside a node: the calls of rewireExperts* in reconfig/c_api.h.
 
     experts = Experts(name, rank, ranks, experts=16, weight_bytes=..., token_bytes=..., rows=8192)
     for segment in experts.begin(stream, layer, tokens, weights, part_bytes, x, out):
@@ -8,8 +8,8 @@
     experts.collect()
     moved = experts.moved()      # for begin(..., moved=moved, errors=...) of the backward round
 
-Addresses are integers (torch: tensor.data_ptr(), stream.cuda_stream). Lists that calls give are valid until
-the next begin() or next(). One thread, in a current CUDA context. Failures raise RewireError.
+Addresses are integers (torch: tensor.data_ptr(), stream.cuda_stream). Returned lists are valid until the
+next begin() or next(). Owned by one thread, with a current CUDA context. Failures raise RewireError.
 """
 import ctypes
 
@@ -27,7 +27,7 @@ class Segment(ctypes.Structure):
 
 
 class Gradient(ctypes.Structure):
-    """What a helper made of an own expert's weights: rewireGradient_t."""
+    """A helper's gradients of an own expert's weights: rewireGradient_t."""
 
     _fields_ = [
         ("expert", ctypes.c_uint32),
@@ -37,7 +37,7 @@ class Gradient(ctypes.Structure):
 
 
 class Counts(ctypes.Structure):
-    """rewireExpertsCounts_t; `copies` is the budget that is left."""
+    """rewireExpertsCounts_t; `copies` is the present limit of copies."""
 
     _fields_ = [("size", ctypes.c_size_t)] + [
         (name, ctypes.c_uint64)
@@ -79,7 +79,7 @@ class _Round(ctypes.Structure):
 
 
 class Moved:
-    """What a forward round moved. Freed with the object."""
+    """The moves of a forward round. The object frees them at its end."""
 
     def __init__(self, library, handle):
         self._library = library
@@ -91,7 +91,7 @@ class Moved:
 
 class Experts:
     def __init__(self, name, rank, ranks, *, library=None, **options):
-        """options: the members of rewireExpertsOptions_t; what is left out has its default."""
+        """options: the members of rewireExpertsOptions_t. A missing option has its default."""
         self._library = Library(library)
         self._handle = None
         struct = _Options(ctypes.sizeof(_Options), name.encode(), rank, ranks)
@@ -104,8 +104,8 @@ class Experts:
     def begin(
         self, stream, layer, tokens, weights, part_bytes, x, out, *, errors=None, moved=None, version=0
     ):
-        """tokens: of each own expert. weights: for each of them the addresses of its parts. version: of the
-        layer's weights; the same number as before says that they have not changed, 0 that nobody knows."""
+        """tokens: number for each own expert. weights: for each of them the addresses of its parts. version: of
+        the layer's weights; the same number as before means unchanged weights, and 0 means unknown."""
         parts = len(part_bytes)
         if len(tokens) != self.own or any(len(w) != parts for w in weights):
             raise ValueError(f"tokens and weights must be of {self.own} experts, of {parts} parts each")
@@ -123,18 +123,18 @@ class Experts:
         return segments[: count.value]
 
     def next(self):
-        """Behind the GEMMs of all segments so far: what else to launch now; none: that was all."""
+        """Returns more segments to launch; empty: no more. Call after the GEMMs of all earlier segments."""
         segments, count = ctypes.POINTER(Segment)(), ctypes.c_uint32()
         self._library.call("rewireExpertsNext", self._handle, ctypes.byref(segments), ctypes.byref(count))
         return segments[: count.value]
 
     def rest(self):
-        """What next() gives, until that is all: a segment's GEMM is to be launched before the next is taken."""
+        """Yields the segments of next(). Launch each segment's GEMM before the next segment is taken."""
         while segments := self.next():
             yield from segments
 
     def collect(self):
-        """Backward: gradients to be added in this order."""
+        """Ends the round. Returns, for a backward round, the gradients to add in this order."""
         gradients, count = ctypes.POINTER(Gradient)(), ctypes.c_uint32()
         self._library.call(
             "rewireExpertsCollect", self._handle, ctypes.byref(gradients), ctypes.byref(count)
@@ -147,7 +147,7 @@ class Experts:
         return Moved(self._library, handle)
 
     def check(self):
-        """Raises unless all that the device has computed so far is to be used."""
+        """Raises unless all results that the device has computed so far are valid."""
         self._library.call("rewireExpertsCheck", self._handle)
 
     def counts(self):

@@ -1,4 +1,4 @@
-"""Fully sharded experts: rewireFsep* of reconfig/c_api.h, call for call.
+"""Fully sharded experts: the calls of rewireFsep* in reconfig/c_api.h.
 
     fsep = Fsep(comm, rank, nodes, devices_of_node, weights, gradients, experts=64, slots=8, prefetch=1,
                 elements=..., weight_bytes=2, gradient_bytes=4)
@@ -11,8 +11,8 @@
     fsep.finish(stream)
     fsep.close()
 
-Addresses are integers (torch: tensor.data_ptr(), stream.cuda_stream). One thread, in a current CUDA context.
-Failures raise RewireError.
+Addresses are integers (torch: tensor.data_ptr(), stream.cuda_stream). Owned by one thread, with a current
+CUDA context. Failures raise RewireError.
 """
 import ctypes
 
@@ -85,7 +85,7 @@ class Fsep:
         self._library.call("rewireFsepEndTokens", self._handle, ctypes.c_void_p(stream))
 
     def begin_experts(self, stream):
-        """Addresses of the slots' weights and gradients; None for those in a visit without."""
+        """Returns the addresses of the slots' weights and gradients; None in a visit without gradients."""
         weights, gradients = ctypes.c_void_p(), ctypes.c_void_p()
         self._library.call(
             "rewireFsepBeginExperts", self._handle, ctypes.c_void_p(stream), ctypes.byref(weights),

@@ -1,4 +1,4 @@
-"""The library behind the package: librewire.so, its calls and their errors."""
+"""Loads librewire.so, calls its functions and raises their errors."""
 import ctypes
 import pathlib
 
@@ -6,7 +6,7 @@ _UNAVAILABLE = 3
 
 
 class RewireError(RuntimeError):
-    """What a call of the library failed with; `lost`: another process is lost."""
+    """The error of a failed call of the library. `lost`: another process is lost."""
 
     def __init__(self, result, text):
         super().__init__(text)
@@ -28,7 +28,7 @@ class Library:
 
 
 def set_options(name, struct, options):
-    """Sets members of the struct `name`; one that it does not have is a TypeError."""
+    """Sets members of the struct `name`. An unknown member is a TypeError."""
     known = {field[0] for field in struct._fields_}
     for option, value in options.items():
         if option not in known:

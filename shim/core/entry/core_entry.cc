@@ -1,7 +1,6 @@
 // librewire.so's entry for the preloaded library. Called once, at the first communicator, under the
-// preloaded library's lock; everything made here lives until the process ends, because the
-// program's threads may be inside NCCL until then. nullptr: the core cannot start, and the reason
-// is logged.
+// preloaded library's lock. All objects made here are valid until the process ends, because the
+// program's threads may be inside NCCL until then. Returns nullptr on a logged error.
 
 #include "reconfig/base/cuda_driver.h"
 #include "reconfig/base/log.h"

@@ -19,11 +19,11 @@ NcclCalls NcclCalls::From(const RealNccl& real) {
   calls.Reduce = real.Reduce;
   calls.AllGather = real.AllGather;
   calls.ReduceScatter = real.ReduceScatter;
-  // Functions that came later than 2.19. By version: the table's own lookup lives in the preloaded
+  // Functions newer than 2.19 are chosen by version: the table's own lookup is in the preloaded
   // library, which the core does not link.
   if (real.version >= 22203) calls.GroupSimulateEnd = real.GroupSimulateEnd;
-  // Read in the sources of 2.22.3, 2.24.3, 2.26.5, 2.27.7, 2.28.9 and 2.30.7. A later library may
-  // free at once.
+  // Checked in the sources of 2.22.3, 2.24.3, 2.26.5, 2.27.7, 2.28.9 and 2.30.7. A later library
+  // may free at once.
   calls.abort_frees_at_group_end = real.version >= 22203 && real.version < 23100;
   return calls;
 }

@@ -4,7 +4,7 @@
 #include <tuple>
 #include <type_traits>
 
-// Parameters are named as in the table, used or not.
+// Parameters have the names of the function table, whether used or not.
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 
 namespace {
@@ -38,7 +38,7 @@ void Remember(const char* name, const std::tuple<Values...>& values) {
 
 std::atomic<NoopComm*> made{nullptr};
 
-// Kept in memory when they end, so that a test sees a call on one that is gone.
+// Communicators stay in memory after their end, so that a test detects a call on an ended one.
 ncclComm_t Make(int ranks, int rank, int device) {
   auto* comm = new NoopComm;
   comm->ranks = ranks;
@@ -63,7 +63,7 @@ struct Nothing {
 #undef REWIRE_NCCL_FUNCTION
 };
 
-// What the functions that store something store; the others are Nothing's.
+// These functions store a result through a pointer; all other functions are those of Nothing.
 struct Effects : Nothing {
   static ncclResult_t Child(const ncclComm_t parent, ncclComm_t* out, int ranks) {
     if (Answer<ncclResult_t>() > ncclSuccess && Answer<ncclResult_t>() != ncclInProgress) {

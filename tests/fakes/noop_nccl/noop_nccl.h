@@ -1,7 +1,8 @@
-// An NCCL that does nothing but remember how it was called: for the shim's tests and its benchmark.
+// An NCCL that only records its calls, for the shim's tests and benchmark. The library has every
+// function of the table, as pncclX and ncclX.
 //
-// Every function of the table, as pncclX and ncclX. A test controls it through NoopNccl(); calls
-// from several threads may be counted, recording is for one thread.
+// A test controls the library through NoopNccl(). Counting calls is thread-safe; recording is owned
+// by one thread.
 #pragma once
 
 #include <atomic>
@@ -12,24 +13,25 @@
 
 struct NoopControl {
   std::atomic<uint64_t> calls{0};
-  // true: `name` and `bytes` of the arguments (in order, without padding) of the last call.
+  // If true: the library records `name` and the argument bytes (in order, without padding) of the
+  // last call.
   std::atomic<bool> record{false};
   const char* name = "";
   size_t size = 0;
   unsigned char bytes[512] = {};
-  // false: nothing is stored through pointers, so arguments may be anything.
+  // If false: nothing is stored through pointers, so arguments may be anything.
   std::atomic<bool> effects{true};
-  // What every function that returns ncclResult_t gives.
+  // The result of every function that returns ncclResult_t.
   std::atomic<ncclResult_t> result{ncclSuccess};
   std::atomic<ncclResult_t> async_error{ncclSuccess};
-  // Called first in every function, with its name without prefix.
+  // Called first in every function, with the function's name without prefix.
   std::atomic<void (*)(const char* name)> on_call{nullptr};
-  // true: a split leaves its child to be stored by NoopStoreChild().
+  // If true: NoopStoreChild() stores the child of a split, not the split itself.
   std::atomic<bool> late_children{false};
   std::atomic<int> alive{0};  // communicators made and not destroyed or aborted
 };
 
-// A communicator of this library. `real` answers what a real one would.
+// A communicator of this library. `real` is the answer of a real communicator.
 struct NoopComm {
   uint64_t start = 0x0280028002800280ULL;
   int ranks = 0;
@@ -38,12 +40,12 @@ struct NoopComm {
   int operators = 0;
   std::atomic<uint64_t> operations{0};
   std::atomic<bool> gone{false};
-  NoopComm* next = nullptr;  // of all that were ever made
+  NoopComm* next = nullptr;  // list of all communicators ever made
 };
 
 extern "C" {
 __attribute__((visibility("default"))) NoopControl* NoopNccl();
 __attribute__((visibility("default"))) void NoopStoreChild();
-// The window whose registration has answered ncclInProgress.
+// Stores the window whose registration has answered ncclInProgress.
 __attribute__((visibility("default"))) void NoopStoreWindow();
 }

@@ -1,5 +1,5 @@
-// An NCCL of 2.19 with hardly anything in it: what a program sees when a function is missing, and
-// one that has only its ncclX name.
+// A nearly empty NCCL 2.19. Programs find a missing function in it, and one that has only its ncclX
+// name.
 #include "rewire_nccl_api.h"
 
 extern "C" {

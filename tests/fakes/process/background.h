@@ -1,5 +1,5 @@
 // Runs programs for tests: to their end with their output, or in the background. Every wait has a
-// deadline; only what was started here is ended. One thread.
+// deadline. Only processes started here are ended. Owned by one thread.
 #pragma once
 
 #include <sys/types.h>
@@ -14,12 +14,12 @@
 namespace rewire {
 
 struct CommandResult {
-  int status = -1;  // 128 + signal when killed; -1: it did not end in time
+  int status = -1;  // 128 + signal when killed; -1: timed out
   std::string out;
   std::string err;
 };
 
-// A process with both its streams in pipes.
+// A process whose two output streams are pipes.
 class Background {
  public:
   explicit Background(const std::vector<std::string>& argv,
@@ -27,9 +27,9 @@ class Background {
   ~Background();
   [[nodiscard]] pid_t pid() const { return pid_; }
   void Signal(int signal) const;
-  // Reads until `done` is true of what was written so far; false at the deadline.
+  // Reads until `done` accepts the output so far; false at the deadline.
   bool ReadUntil(const std::function<bool(const CommandResult&)>& done, Duration within);
-  // Reads to the end.
+  // Reads until the process ends.
   CommandResult End(Duration within);
 
  private:
@@ -40,7 +40,7 @@ class Background {
   CommandResult result_;
 };
 
-// The rewire command of this build with these arguments, to its end.
+// Runs this build's rewire command with these arguments until its end.
 CommandResult Rewire(std::vector<std::string> arguments, Duration within = seconds(30));
 
 }  // namespace rewire

@@ -1,5 +1,5 @@
-// The folder of libcuda.so.1 and libnccl.so.2 that a process test runs programs on: the simulated
-// GPU's, or that of a build of NCCL's host code (tests/nccl_host). Thread-safe.
+// The folder of libcuda.so.1 and libnccl.so.2 for programs of a process test: the simulated GPU's,
+// or that of a build of NCCL's host code (tests/nccl_host). Thread-safe.
 #pragma once
 
 #include <cstdlib>

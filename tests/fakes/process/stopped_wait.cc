@@ -12,7 +12,7 @@
 namespace rewire {
 namespace {
 
-// A test that takes so long hangs.
+// A test that exceeds this time hangs.
 constexpr Duration kHangGuard = seconds(30);
 
 // Returns a field of the main thread's status in /proc.
@@ -57,7 +57,7 @@ void StoppedWait::Block() const {
 int StoppedWait::Run(Duration stop, const std::function<void()>& wait) {
   const pid_t process = fork();
   if (process == 0) {
-    release_.reset();  // the end of the test is the end of Block()
+    release_.reset();  // the end of the test ends Block()
     wait();
     _exit(::testing::Test::HasFailure() ? 1 : 0);
   }

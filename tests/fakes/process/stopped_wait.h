@@ -1,6 +1,7 @@
-// A wait in a process that is stopped for longer than the wait's patience, as by SIGSTOP or the
-// suspension of its machine. After the stop the waiting thread runs first: what it waits for comes
-// only after it has decided whether to wait on. One thread; the process has no others.
+// A wait in a process that is stopped for longer than the wait's timeout, as by SIGSTOP or the
+// suspension of its machine. After the stop the waiting thread runs first: the awaited event occurs
+// only after the thread has decided whether to continue waiting. Owned by one thread; the process
+// has no others.
 #pragma once
 
 #include <functional>
@@ -14,14 +15,14 @@ class StoppedWait {
  public:
   StoppedWait();
 
-  // Runs `wait` in a process of its own and stops that for `stop` while its main thread waits.
-  // How that process ended, as of waitpid(2): 0 when `wait` returned.
+  // Runs `wait` in its own process and stops that process for `stop` while its main thread waits.
+  // Returns the process's status as of waitpid(2): 0 when `wait` returned.
   [[nodiscard]] int Run(Duration stop, const std::function<void()>& wait);
 
-  // For `wait`: the next thing that the main thread sleeps for is the wait under test.
+  // Called by `wait`: the main thread's next sleep is the wait under test.
   void Begin() const;
-  // For `wait`, on the thread that is waited for: returns when the main thread waits on after the
-  // stop.
+  // Called by `wait` on the awaited thread: returns when the main thread continues to wait after
+  // the stop.
   void Block() const;
 
  private:

@@ -1,4 +1,4 @@
-// A folder of a test's own.
+// A temporary folder for one test. Thread-compatible.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// A completion queue of the fake. Of the fabric alone, under its lock.
+// A completion queue of the fake. Only the fabric uses it, under the fabric's lock.
 #pragma once
 
 #include <deque>
@@ -15,8 +15,8 @@ class CompletionRing {
   struct Entry {
     Completion completion;
     std::weak_ptr<Endpoint> owner;
-    uint64_t life = 0;  // of its owner
-    // Slots of its owner's queues that come free when this is polled.
+    uint64_t life = 0;  // life_ of its owner at that time
+    // Polling this entry frees these slots of its owner's queues.
     uint32_t send_slots = 0;
     uint32_t receive_slots = 0;
   };
@@ -27,11 +27,11 @@ class CompletionRing {
   [[nodiscard]] uint32_t id() const { return id_; }
   [[nodiscard]] bool overrun() const { return overrun_; }
   [[nodiscard]] bool empty() const { return entries_.empty(); }
-  // The endpoints that complete here.
+  // The endpoints whose completions go to this ring.
   std::set<Endpoint*> users;
 
   void Push(Entry entry);
-  // A full ring is in error from then on, with every endpoint that uses it.
+  // Puts the ring in error for good, with every endpoint that uses the ring.
   void Overrun();
   [[nodiscard]] Completion Pop();
   void Forget(uint32_t queue_pair);

@@ -14,7 +14,7 @@ uint64_t Total(std::span<const Segment> segments) {
   return bytes;
 }
 
-// The waits that the codes of the RNR timer stand for, in units of 10 us; 0 is the longest.
+// Converts an RNR timer code to its wait, in units of 10 us; 0 is the longest.
 Duration RnrWait(uint8_t code) {
   constexpr uint32_t kUnits[] = {65536, 1,    2,    3,     4,     6,     8,     12,
                                  16,    24,   32,   48,    64,    96,    128,   192,
@@ -77,7 +77,7 @@ int Endpoint::ToReadyToReceive(const ReceiveAttributes& attributes) {
   mtu_ = mtu;
   peer_ = attributes.peer_number;
   rnr_wait_ = RnrWait(attributes.min_rnr_timer);
-  // Far from 0, so that what comes before the first packet is not below it.
+  // The start is far from 0, so that numbers before the first packet do not underflow.
   expected_ = (uint64_t{1} << 32) + (attributes.first_psn & 0xffffff);
   state_ = QueuePairState::kReadyToReceive;
   return 0;
@@ -140,7 +140,7 @@ int Endpoint::PostReceive(const ReceiveWork& work) {
   if (receive_slots_ == options_.max_receive) return ENOMEM;
   ++receive_slots_;
   receives_.push_back({work.id, {work.segments.begin(), work.segments.end()}});
-  // Too late: some devices flush it, some forget it, slot and all.
+  // The receive is too late: some devices flush it, others forget it with its slot.
   if (state_ == QueuePairState::kError) {
     if (network_.random().OneIn(2)) {
       Flush();
@@ -186,7 +186,7 @@ void Endpoint::Reset() {
   receives_.clear();
   send_slots_ = receive_slots_ = unsignalled_ = 0;
   rnr_until_ = deadline_ = Time{};
-  // Some devices sweep their completion queues, some do not.
+  // Some devices remove the entries from their completion queues, others do not.
   if (network_.random().OneIn(2)) {
     send_ring_->Forget(number_);
     receive_ring_->Forget(number_);

@@ -1,5 +1,5 @@
-// A queue pair of the fake: endpoint.cc has its states and what is posted, requester.cc sends and
-// retries, responder.cc checks and executes. Of the fabric alone, under its lock.
+// A queue pair of the fake. endpoint.cc has its states and posts, requester.cc sends and retries,
+// responder.cc checks and executes. Only the fabric uses it, under the fabric's lock.
 #pragma once
 
 #include <deque>
@@ -31,14 +31,14 @@ class Endpoint : public std::enable_shared_from_this<Endpoint> {
   [[nodiscard]] uint32_t number() const { return number_; }
   [[nodiscard]] QueuePairState state() const { return state_; }
   [[nodiscard]] const EndpointOptions& options() const { return options_; }
-  Ece ece;  // who has agreed on other options does not understand its packets
+  Ece ece;  // a peer that agreed on other options does not understand our packets
 
-  // What completes from now on is lost, and the queue pairs with it.
+  // Loses all further completions, which puts the queue pairs in error.
   void OverrunCompletions() {
     send_ring_->Overrun();
     receive_ring_->Overrun();
   }
-  // These say 0 or an error number, as the verbs do.
+  // These functions return 0 or an error number, as the verbs do.
   [[nodiscard]] int ToInit(const InitAttributes& attributes);
   [[nodiscard]] int ToReadyToReceive(const ReceiveAttributes& attributes);
   [[nodiscard]] int ToReadyToSend(const SendAttributes& attributes);
@@ -47,10 +47,10 @@ class Endpoint : public std::enable_shared_from_this<Endpoint> {
   [[nodiscard]] int PostSend(const SendWork& work);
   [[nodiscard]] int PostReceive(const ReceiveWork& work);
 
-  // Completions that were polled; those of an earlier life hold no slots any more.
+  // Frees the slots of polled completions. Completions of an earlier life hold no slots.
   void FreeSlots(uint64_t life, uint32_t sends, uint32_t receives);
   void Take(const Packet& packet);
-  // The region with this lkey goes.
+  // Called when the region with this lkey is deregistered.
   void EndRegion(uint32_t lkey);
 
  private:
@@ -67,7 +67,7 @@ class Endpoint : public std::enable_shared_from_this<Endpoint> {
     uint64_t bytes = 0;
     uint64_t first = 0;  // sequence number of its first packet
     uint64_t packets = 1;
-    bool asked = false;  // a READ whose request is out
+    bool asked = false;  // a READ whose request has been sent
     [[nodiscard]] uint64_t end() const { return first + packets; }
   };
   struct Receive {
@@ -78,14 +78,14 @@ class Endpoint : public std::enable_shared_from_this<Endpoint> {
   // requester.cc
   void Pump();
   void TransmitNext();
-  // False when the bytes may not be read: the request fails.
+  // False if the bytes may not be read: the request fails.
   [[nodiscard]] bool Gather(const Send& send, uint64_t offset, uint64_t count,
                             std::string* out) const;
   [[nodiscard]] Send* SendAt(uint64_t sequence);
   void TakeAnswer(const Packet& packet);
   void TakeReadResponse(const Packet& packet, uint64_t sequence);
   void TakeNak(const Packet& packet, uint64_t sequence);
-  // Everything before this is acknowledged.
+  // Acknowledges every packet before `end`.
   void Acknowledge(uint64_t end);
   void GoBack();
   void TryAgain();
@@ -93,7 +93,7 @@ class Endpoint : public std::enable_shared_from_this<Endpoint> {
   void AwaitDeadline();
   void OnTimer();
   void CompleteSend(CompletionStatus status);
-  // The oldest request ends with this, everything else is flushed.
+  // The oldest request ends with this status; all others are flushed.
   void Fail(CompletionStatus status);
 
   // responder.cc
@@ -106,7 +106,7 @@ class Endpoint : public std::enable_shared_from_this<Endpoint> {
   void CompleteReceive(CompletionStatus status, CompletionKind kind, uint64_t bytes,
                        std::optional<uint32_t> immediate);
   void SendNak(NakCode code);
-  // This side has found a fault of the peer's: says so, and is in error.
+  // This side has found an error of the peer: reports it and enters the error state.
   void Refuse(NakCode code);
 
   void Transmit(Packet packet);
@@ -122,22 +122,22 @@ class Endpoint : public std::enable_shared_from_this<Endpoint> {
   const std::shared_ptr<CompletionRing> receive_ring_;
 
   QueuePairState state_ = QueuePairState::kReset;
-  uint64_t life_ = 0;  // counts resets: events and completions of an earlier life mean nothing
+  uint64_t life_ = 0;  // counts resets: events and completions of an earlier life are ignored
   Access access_;
   Path path_;
   uint32_t mtu_ = 0;
   uint32_t peer_ = 0;
   Duration rnr_wait_{};
   SendAttributes attributes_;
-  Time last_arrival_;  // at the peer
+  Time last_arrival_;  // arrival time at the peer
 
-  // As requester. Sequence numbers are packet numbers that do not wrap.
+  // Requester's state. Sequence numbers are packet numbers that do not wrap.
   std::deque<Send> sends_;  // not completed
   uint32_t send_slots_ = 0;
-  uint32_t unsignalled_ = 0;  // completed since the last completion that was seen
-  uint64_t oldest_ = 0;       // not acknowledged
-  uint64_t next_ = 0;         // to transmit
-  uint64_t posted_ = 0;       // the end
+  uint32_t unsignalled_ = 0;  // completed since the last signalled completion
+  uint64_t oldest_ = 0;       // first packet that is not acknowledged
+  uint64_t next_ = 0;         // next packet to transmit
+  uint64_t posted_ = 0;       // end of the posted packets
   uint32_t retries_left_ = 0;
   uint32_t rnr_retries_left_ = 0;
   Time rnr_until_;
@@ -145,14 +145,14 @@ class Endpoint : public std::enable_shared_from_this<Endpoint> {
   bool pumping_ = false;
   bool timing_ = false;
 
-  // As responder.
+  // Responder's state.
   std::deque<Receive> receives_;  // not completed
   uint32_t receive_slots_ = 0;
   uint64_t expected_ = 0;
   bool nak_sent_ = false;
-  bool inside_ = false;    // a message of which the first packet has come
-  uint64_t messages_ = 0;  // that have come whole
-  uint64_t arrived_ = 0;   // bytes of this one
+  bool inside_ = false;    // the first packet of a message has arrived, but not the last
+  uint64_t messages_ = 0;  // messages that have arrived completely
+  uint64_t arrived_ = 0;   // bytes of the current message
   Landing landing_;
 };
 

@@ -23,7 +23,7 @@ std::vector<GidEntry> DefaultGids(LinkLayer link_layer, uint32_t host) {
 
 void Fabric::AddDevice(const DeviceSpec& spec) {
   MutexLock lock(&core_->mutex);
-  const uint32_t number = core_->network.nodes() + 1;  // up to 255 of them
+  const uint32_t number = core_->network.nodes() + 1;  // at most 255 nodes
   Node node;
   node.latency = spec.latency;
   node.max_inline = spec.max_inline;

@@ -14,7 +14,7 @@ namespace {
 
 class FakeMemory final : public MemoryRegion {
  public:
-  // `mapped` bytes at `host` were mapped for it; 0: the memory is the caller's.
+  // `mapped` bytes at `host` were mapped for this object; 0: the caller owns the memory.
   FakeMemory(std::shared_ptr<FakeDevice> device, const Region& region, size_t mapped)
       : device_(std::move(device)), region_(region), mapped_(mapped) {}
   ~FakeMemory() override {
@@ -29,7 +29,7 @@ class FakeMemory final : public MemoryRegion {
       endpoint->EndRegion(region_.lkey);
     }
     device_->node().memory.Remove(region_.lkey);
-    // The region is its end.
+    // The region lies at the end of the mapping.
     if (mapped_ > 0) ::munmap(region_.host + region_.bytes - mapped_, mapped_);
     return absl::OkStatus();
   }
@@ -63,7 +63,7 @@ absl::StatusOr<std::shared_ptr<Device>> FakeDriver::Open(std::string_view name) 
   return std::shared_ptr<Device>(std::move(device));
 }
 
-// Called under the lock, by FakeDriver::Open.
+// FakeDriver::Open calls this constructor under the lock.
 FakeDevice::FakeDevice(std::shared_ptr<Core> core, Node* node, const DeviceInfo& info,
                        uint32_t domain)
     : core_(std::move(core)), node_(node), info_(info) {

@@ -1,5 +1,5 @@
-// The interface of reconfig/rdma/driver.h over the fabric's model: takes the lock, lets the clock
-// step where somebody polls, and turns error numbers into statuses. Of Fabric; any thread.
+// The interface of reconfig/rdma/driver.h over the fabric's model. The driver takes the lock, steps
+// the clock at each poll, and converts error numbers to statuses. Made by Fabric; thread-safe.
 #pragma once
 
 #include <memory>
@@ -24,7 +24,7 @@ class FakeDriver : public Driver {
 
 class FakeDevice : public Device, public std::enable_shared_from_this<FakeDevice> {
  public:
-  // `node` lives as long as the core.
+  // `node` is valid until the core is destroyed.
   FakeDevice(std::shared_ptr<Core> core, Node* node, const DeviceInfo& info, uint32_t domain);
   ~FakeDevice() override;
 
@@ -35,7 +35,7 @@ class FakeDevice : public Device, public std::enable_shared_from_this<FakeDevice
       const QueuePairOptions& options) override;
   absl::StatusOr<std::unique_ptr<MemoryRegion>> Register(void* address, size_t bytes,
                                                          Access access) override;
-  // Of anything that can be mapped, a memfd for one.
+  // Accepts any descriptor that can be mapped, for example a memfd.
   absl::StatusOr<std::unique_ptr<MemoryRegion>> RegisterDmabuf(int fd, uint64_t offset,
                                                                size_t bytes, uint64_t address,
                                                                Access access) override;

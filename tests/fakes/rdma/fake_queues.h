@@ -1,4 +1,4 @@
-// Completion queues and queue pairs as FakeDevice hands them out. Of the fabric; any thread.
+// Completion queues and queue pairs that FakeDevice returns. Made by the fabric; thread-safe.
 #pragma once
 
 #include <memory>

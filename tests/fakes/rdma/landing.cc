@@ -6,7 +6,8 @@
 namespace rewire::rdma::fake {
 namespace {
 
-// As a bus writes it: whole words where it can, each seen whole by a program that polls memory.
+// Stores as a bus does: in whole words if possible. A program that polls memory sees each word
+// whole.
 void Store(char* to, std::string_view bytes) {
   size_t i = 0;
   while (i < bytes.size()) {
@@ -27,7 +28,7 @@ void Store(char* to, std::string_view bytes) {
 std::pair<uint64_t, uint64_t> Landing::Add(char* to, std::string_view bytes, uint32_t lkey,
                                            uint64_t message, uint64_t unit,
                                            const std::function<uint64_t()>& next) {
-  // Of two writes of one queue pair to one place the later one stays.
+  // If two writes of one queue pair overlap, the later write must stay.
   const bool overlaps = std::any_of(pieces_.begin(), pieces_.end(), [&](const auto& piece) {
     return piece.second.to < to + bytes.size() && to < piece.second.to + piece.second.bytes.size();
   });

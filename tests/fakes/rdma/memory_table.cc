@@ -3,7 +3,7 @@
 namespace rewire::rdma::fake {
 
 Region& MemoryTable::Add(const Region& region, uint64_t random) {
-  // Far apart and not in order, so that a key that is off by one belongs to nobody.
+  // Keys are far apart and not in order, so that a key that is off by one is invalid.
   const uint32_t lkey = (++added_ << 12 | static_cast<uint32_t>(random & 0xfff)) & ~kRemote;
   Region& added = regions_[lkey] = region;
   added.lkey = lkey;

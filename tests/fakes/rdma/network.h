@@ -1,5 +1,5 @@
-// The model behind the fake: a clock, one switch, and the devices on it. Single-threaded: the
-// fabric's lock is held by whoever calls anything here.
+// The model of the fake: a clock, one switch, and the devices on it. Single-threaded: every caller
+// holds the fabric's lock.
 #pragma once
 
 #include <cstdint>
@@ -24,17 +24,17 @@ class Endpoint;
 
 struct FabricOptions {
   uint64_t seed = 1;
-  // Time passes when somebody polls: this much at each poll. 0: only by Fabric::Advance.
+  // Each poll advances the clock by this time. 0: only Fabric::Advance advances the clock.
   Duration poll_step = microseconds(1);
-  // Each packet takes up to this much longer; the order within a queue pair stays.
+  // Each packet takes up to this additional time; the order within a queue pair stays.
   Duration jitter = microseconds(2);
-  // Bytes of a WRITE become visible up to this long after they have arrived, in pieces cut at
-  // multiples of the unit. 1 is all that the specification promises; 64 is what hosts' caches do.
+  // Bytes of a WRITE become visible up to this time after their arrival, in pieces cut at multiples
+  // of the unit. The specification promises a unit of 1; hosts' caches give 64.
   Duration landing = microseconds(5);
   uint32_t landing_unit = 1;
 };
 
-// One open device, that is one protection domain and one event descriptor.
+// One open device: one protection domain and one event descriptor.
 struct Opened {
   uint32_t domain = 0;
   UniqueFd event_fd;
@@ -42,7 +42,7 @@ struct Opened {
   void Tell(DeviceEvent event);
 };
 
-// A device and its only port.
+// A device and its single port.
 struct Node {
   uint32_t number = 0;
   DeviceInfo info;
@@ -52,9 +52,9 @@ struct Node {
   uint32_t max_inline = 0;
   Ece ece;
   bool held = false;
-  Time send_free;  // when the port has sent what it was given
+  Time send_free;  // when the port has sent all its packets
   MemoryTable memory;
-  std::map<uint32_t, Endpoint*> endpoints;  // by number
+  std::map<uint32_t, Endpoint*> endpoints;  // key: number
   std::vector<Opened*> opened;
   [[nodiscard]] PortInfo& port() { return info.ports[0]; }
   void TellAll(const DeviceEvent& event);
@@ -67,7 +67,7 @@ class Network {
   [[nodiscard]] const FabricOptions& options() const { return options_; }
   [[nodiscard]] Time now() const { return events_.now(); }
   [[nodiscard]] sim::SeededRandom& random() { return random_; }
-  // A number that sums up all that has travelled so far, and when.
+  // Returns a digest of all packets and their times so far.
   [[nodiscard]] uint64_t digest() const { return digest_; }
   void Note(uint64_t word) { digest_ = MixWord(digest_, word); }
 
@@ -79,9 +79,9 @@ class Network {
   void At(Time time, std::function<void()> event) { events_.At(time, std::move(event)); }
   void Run(Duration duration);
 
-  // Puts the packet on the wire; *last_arrival is of its flow, which stays in order.
+  // Puts the packet on the wire. *last_arrival belongs to the packet's flow, which stays in order.
   void Send(const Path& path, Packet packet, Time* last_arrival);
-  // What was held for this port arrives, in the order it was sent.
+  // Delivers the packets held for this port, in the order in which they were sent.
   void Release(Node& node);
 
  private:

@@ -1,4 +1,4 @@
-// What travels between two queue pairs of the fake. Of the fabric alone.
+// A packet between two queue pairs of the fake. Only the fabric uses it, under the fabric's lock.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,8 @@ enum class NakCode : uint8_t {
   kRemoteOperation,
 };
 
-// How one port reaches another, settled when a queue pair becomes ready to receive. Whether
-// somebody has these addresses is looked up for every packet: addresses come and go.
+// The path from one port to another, fixed when a queue pair becomes ready to receive. The owner of
+// the addresses is looked up for every packet, because addresses change.
 struct Path {
   uint32_t from_node = 0;
   GidType type = GidType::kInfiniBand;
@@ -35,11 +35,11 @@ struct Packet {
   uint32_t psn = 0;  // 24 bits
   bool first = false;
   bool last = false;
-  uint64_t address = 0;  // where this packet's bytes go, or what is to be read
-  uint64_t length = 0;   // of the whole message, or what is to be read
+  uint64_t address = 0;  // target of this packet's bytes, or address to read
+  uint64_t length = 0;   // of the whole message, or bytes to read
   uint32_t rkey = 0;
   std::optional<uint32_t> immediate;
-  // Whose it says it is: who expects somebody else does not hear it.
+  // The claimed sender: a receiver that expects another sender ignores the packet.
   GidType from_type = GidType::kInfiniBand;
   std::optional<Gid> from_gid;
   uint32_t ece_options = 0;
@@ -47,7 +47,7 @@ struct Packet {
   std::string payload;
 };
 
-// The number nearest to `reference` whose low 24 bits are `psn`.
+// Returns the number nearest to `reference` whose low 24 bits are `psn`.
 inline uint64_t Unwrapped(uint32_t psn, uint64_t reference) {
   const uint32_t ahead = (psn - static_cast<uint32_t>(reference)) & 0xffffff;
   return ahead < 0x800000 ? reference + ahead : reference + ahead - 0x1000000;

@@ -1,5 +1,5 @@
-// The sending side of an endpoint: packets in order of their numbers, at most a window of them
-// unacknowledged; after a silence, or when the peer has missed one, again from the oldest.
+// The sending side of an endpoint. Packets are sent in the order of their numbers, with at most one
+// window unacknowledged. After a timeout or a NAK, the sender starts again from the oldest packet.
 #include <algorithm>
 
 #include "tests/fakes/rdma/endpoint.h"
@@ -84,7 +84,7 @@ void Endpoint::TransmitNext() {
     const auto asked = std::count_if(sends_.begin(), sends_.end(), [](const Send& s) {
       return s.operation == Operation::kRead && s.asked;
     });
-    if (asked >= attributes_.max_reads && !send.asked) return;  // goes on when a READ completes
+    if (asked >= attributes_.max_reads && !send.asked) return;  // continues when a READ completes
     send.asked = true;
     packet.kind = PacketKind::kReadRequest;
     packet.length = send.bytes - offset;
@@ -93,7 +93,7 @@ void Endpoint::TransmitNext() {
   } else {
     const uint64_t count = std::min<uint64_t>(mtu_, send.bytes - offset);
     if (!Gather(send, offset, count, &packet.payload)) {
-      // Those before it come to their own ends first; then this is called again.
+      // Earlier requests complete first; then this function is called again.
       if (&send == &sends_.front()) Fail(CompletionStatus::kLocalProtection);
       return;
     }
@@ -152,7 +152,7 @@ void Endpoint::GoBack() {
 }
 
 void Endpoint::Acknowledge(uint64_t end) {
-  // A READ is acknowledged by its bytes alone.
+  // Only its response data acknowledges a READ.
   while (!sends_.empty() && sends_.front().operation != Operation::kRead && oldest_ < end) {
     oldest_ = std::max(oldest_, std::min(end, sends_.front().end()));
     retries_left_ = attributes_.retries;

@@ -18,7 +18,7 @@ void Endpoint::TakeRequest(const Packet& packet) {
   nak_sent_ = false;
   Packet ack;
   if (sequence < expected_) {
-    // Executed before; the answer was lost. A READ is executed again.
+    // The request was executed before, but the answer was lost. A READ is executed again.
     if (packet.kind == PacketKind::kReadRequest) {
       if (!RespondRead(packet)) Refuse(NakCode::kRemoteAccess);
       return;
@@ -48,7 +48,8 @@ bool Endpoint::TakeWrite(const Packet& packet) {
     Refuse(NakCode::kInvalidRequest);
     return false;
   }
-  // The whole message at its first packet; each packet, because memory may go in between.
+  // Checks the whole message at its first packet, and each later packet, because memory may be
+  // deregistered in between.
   const uint64_t count = packet.first ? packet.length : packet.payload.size();
   char* to = nullptr;
   if (count > 0) {
@@ -174,7 +175,7 @@ void Endpoint::SendNak(NakCode code) {
   nak.psn = static_cast<uint32_t>(expected_ & 0xffffff);
   if (code == NakCode::kReceiverNotReady) {
     nak.length = ToNanoseconds(rnr_wait_);
-    // Those that follow are dropped without a word: the requester comes back to this one anyway.
+    // Later packets are dropped silently: the requester retries from this packet anyway.
     nak_sent_ = true;
   }
   Transmit(std::move(nak));

@@ -1,6 +1,5 @@
-// What differs between NCCL's versions in the memory that a kernel reads: the channel and the work
-// of a collective. Both are read into structures that are the same for all versions. Pure; any
-// thread.
+// Version differences in the memory that a kernel reads: the channel and the work of a collective.
+// Both are read into structures that are the same for all NCCL versions. Pure; thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -9,11 +8,11 @@
 
 namespace nccl_host {
 
-// The versions whose memory is known, by the number of ncclGetVersion.
+// The versions whose memory layout is known, by the number of ncclGetVersion.
 constexpr int kOldestVersion = 22700;
 constexpr int kNewestVersion = 23099;
 
-// One channel as a kernel sees it. Valid as long as the communicator.
+// One channel as a kernel sees it. Valid until the communicator is destroyed.
 struct Channel {
   Peer** peers = nullptr;
   int previous = -1, next = -1;     // in the ring
@@ -30,14 +29,14 @@ struct CollectiveWork {
   bool operand_is_pointer = false, profiled = false;
   int root = 0;
   char *receive = nullptr, *send = nullptr;
-  // The first channel's, each middle channel's and the last channel's part, in elements and in
-  // grains of the protocol.
+  // The parts of the first channel, of each middle channel and of the last channel, in elements and
+  // in grains of the protocol.
   size_t count_first = 0, count_middle = 0, count_last = 0;
   uint64_t grains_first = 0, grains_middle = 0, grains_last = 0;
   uint64_t operand = 0;
 };
 
-// Bytes of one work in a batch, and of the part of it that ReadCollective() reads.
+// Returns the bytes of one work in a batch, and of its part that ReadCollective() reads.
 [[nodiscard]] size_t WorkBytes(int work_type, int version);
 [[nodiscard]] size_t WorkHeadBytes(int work_type, int version);
 [[nodiscard]] CollectiveWork ReadCollective(const char* work, int version);

@@ -15,7 +15,7 @@ struct Part {
 
 // ncclCollCbdPart of src/include/device.h.
 Part PartOf(const CollectiveWork& work, int channel, Protocol protocol, size_t element_bytes) {
-  constexpr uint64_t kGrainBytes[] = {16, 1920, 512};  // by protocol
+  constexpr uint64_t kGrainBytes[] = {16, 1920, 512};  // index: protocol
   const uint64_t grain = kGrainBytes[protocol] / element_bytes;
   const size_t middles = static_cast<size_t>(work.last_channel - work.first_channel - 1);
   const bool several = work.last_channel > work.first_channel;
@@ -99,10 +99,10 @@ class Run {
     }
   }
 
-  // The rank that is `distance` after this one in the ring.
+  // Returns the rank that is `distance` after this one in the ring.
   [[nodiscard]] int64_t RankAfter(int distance) const { return ring_[distance]; }
 
-  // Reduced towards the root, then sent back: a device does both at once, over the same steps.
+  // Reduces towards the root, then sends back. A device does both at once, over the same steps.
   void Tree() {
     const nccl_host::Tree& tree = place_.channel->tree;
     const std::vector<int> down(tree.down, tree.down + kTreeArity);

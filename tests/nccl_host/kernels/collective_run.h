@@ -18,7 +18,7 @@ struct BlockPlace {
 };
 
 void RunCollective(const BlockPlace& place, const Function& function, const CollectiveWork& work);
-// Several broadcasts in turn, a chunk of each at a time.
+// Runs several broadcasts in turn, a chunk of each at a time.
 void RunBroadcasts(const BlockPlace& place, const Function& function,
                    std::vector<BroadcastWork> works);
 

@@ -1,5 +1,5 @@
-// A kernel's end of a connection, with its running step: where the next slot is, whether it is free
-// or filled, and how the other end learns of it. Owned by the thread of one block.
+// A kernel's end of a connection, with its running step: the address of the next slot, the slot's
+// state, and the notification of the other end. Owned by the thread of one block.
 #pragma once
 
 #include "tests/nccl_host/kernels/layout.h"
@@ -9,12 +9,12 @@ namespace nccl_host {
 
 class ConnectionEnd {
  public:
-  // `round`: steps start at a multiple of it.
+  // Steps start at a multiple of `round`.
   ConnectionEnd(Connection* connection, uint64_t round)
       : connection_(connection), step_((connection->step + round - 1) / round * round) {}
 
   [[nodiscard]] uint64_t step() const { return step_; }
-  // The slot of the step in the buffer of a protocol whose slots have so many bytes.
+  // Returns the slot of the step in the buffer of `protocol`, whose slots have `slot_bytes` bytes.
   [[nodiscard]] char* Slot(Protocol protocol, size_t slot_bytes) const {
     const uint64_t index = step_ % kSteps;
     if (protocol == kSimple) {
@@ -26,18 +26,19 @@ class ConnectionEnd {
     }
     return connection_->buffers[protocol] + index * slot_bytes;
   }
-  // The receiver has emptied the next `steps` slots.
+  // Returns whether the receiver has emptied the next `steps` slots.
   [[nodiscard]] bool IsFree(uint64_t steps) const {
     return Load(connection_->head) + kSteps >= step_ + steps;
   }
-  // The sender has filled the next `steps` slots.
+  // Returns whether the sender has filled the next `steps` slots.
   [[nodiscard]] bool IsFilled(uint64_t steps) const {
     return Load(connection_->tail) >= step_ + steps;
   }
-  // A device waits for the flags in the lines of LL and LL128 alone. The proxy thread writes lines
-  // with the kernel's copy, whose stores may appear in any order: so wait for its counter as well.
+  // A device waits only for the flags in the lines of LL and LL128. The proxy thread writes lines
+  // with the kernel's copy, whose stores may appear in any order. The emulation therefore also
+  // waits for the proxy thread's counter.
   [[nodiscard]] bool IsDelivered() const { return connection_->fifo == nullptr || IsFilled(1); }
-  // The proxy thread learns how many bytes the next slot has.
+  // Tells the proxy thread the number of bytes in the next slot.
   void Announce(int64_t bytes) {
     if (FifoSlot* const slot = Proxied(step_ % kSteps)) Store(&slot->size, bytes);
   }
@@ -45,7 +46,7 @@ class ConnectionEnd {
   void Advance(uint64_t steps) { step_ += steps; }
   void PostTail() { Store(connection_->tail, step_); }
   void PostHead() { Store(connection_->head, step_); }
-  // The next kernel continues here.
+  // Stores the step from which the next kernel continues.
   void Keep() { connection_->step = step_; }
 
  private:

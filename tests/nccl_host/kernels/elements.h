@@ -1,5 +1,6 @@
-// The arithmetic of a device function on runs of elements. Integers of both signs share NCCL's
-// functions; the operand says which it is (hostToDevRedOp in src/enqueue.cc:2245 of 2.28.9). Pure.
+// The arithmetic of a device function on runs of elements. Signed and unsigned integers share
+// NCCL's functions; the operand tells them apart (hostToDevRedOp in src/enqueue.cc:2245 of 2.28.9).
+// Pure; thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -19,11 +20,11 @@ class Elements {
   [[nodiscard]] size_t bytes() const { return bytes_; }
   [[nodiscard]] bool has_pre() const { return op_.scaled; }
   [[nodiscard]] bool has_post() const { return op_.divide_by > 1; }
-  // On this rank's input, before it is combined.
+  // Transforms this rank's input before it is combined.
   void Pre(char* elements, size_t count) const;
   // target = target `op` source
   void Combine(char* target, const char* source, size_t count) const;
-  // On the result of all ranks.
+  // Transforms the result of all ranks.
   void Post(char* elements, size_t count) const;
 
  private:

@@ -48,7 +48,7 @@ const Names<Protocol>& Protocols() {
   return *names;
 }
 
-// Sets `value` to that of the next word of the name and removes the word.
+// Sets `value` to the value of the name's next word and removes the word.
 template <typename Value>
 bool Take(std::string_view* name, const Names<Value>& names, Value* value) {
   const std::string_view word = name->substr(0, name->find('_'));

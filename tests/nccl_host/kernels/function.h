@@ -1,5 +1,5 @@
-// The device functions of NCCL, by the names that its generator gives them, as in
-// ncclDevFunc_AllReduce_Sum_f32_RING_LL. Pure; any thread.
+// The device functions of NCCL, by the names that NCCL's generator gives them, as in
+// ncclDevFunc_AllReduce_Sum_f32_RING_LL. Pure; thread-safe.
 #pragma once
 
 #include <optional>
@@ -27,11 +27,11 @@ struct Function {
   Collective collective = Collective::kSendRecv;
   DeviceOp op = DeviceOp::kNone;
   ncclDataType_t type = ncclUint8;  // without an operator: bytes
-  bool tree = false;                // else ring
+  bool tree = false;                // false: ring
   Protocol protocol = kSimple;
 };
 
-// Nothing for a function that is not emulated: NVLS, PAT and CollNet.
+// Returns nothing for a function that is not emulated: NVLS, PAT and CollNet.
 [[nodiscard]] std::optional<Function> ParseFunction(std::string_view name);
 
 }  // namespace nccl_host

@@ -18,7 +18,7 @@ uint64_t Nanoseconds() {
   return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
 }
 
-// The works of a batch and of the batches that extend it.
+// The works of a batch and of the batches that extend the batch.
 struct Works {
   int type = kP2pWork;
   size_t function = 0;

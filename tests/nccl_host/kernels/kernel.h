@@ -1,6 +1,6 @@
-// One of NCCL's kernels on the CPU: each block runs on a thread of its own, over the memory that
-// NCCL's host code prepared. Called on a stream's thread of the simulated driver; any number at
-// once.
+// One of NCCL's kernels on the CPU: each block runs on its own thread, over the memory that NCCL's
+// host code prepared. Called on a stream's thread of the simulated driver. Thread-safe: any number
+// of kernels may run concurrently.
 #pragma once
 
 #include <optional>
@@ -18,7 +18,7 @@ class FunctionTable {
   FunctionTable(int version, const char* const* names, size_t count);
 
   [[nodiscard]] int version() const { return version_; }
-  // Ends the process with the function's name where it is not emulated.
+  // Ends the process with the function's name if the function is not emulated.
   [[nodiscard]] const Function& At(size_t number) const;
 
  private:

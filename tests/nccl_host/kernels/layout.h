@@ -1,8 +1,8 @@
-// The memory that NCCL's host code shares with its kernels, declared afresh: only what a kernel
-// reads or writes. The places in NCCL: src/include/device.h (2.28.9: lines 128-445, 2.30.7: lines
-// 133-473) and src/include/collectives.h (line 70 and 72). The structures that differ between
-// versions are in channel.h. `./dev nccl-host` compares every size and offset with the headers of
-// the checkout.
+// The memory that NCCL's host code shares with its kernels, declared afresh: only the parts that a
+// kernel reads or writes. Plain data. The sources in NCCL: src/include/device.h (2.28.9: lines
+// 128-445, 2.30.7: lines 133-473) and src/include/collectives.h (lines 70 and 72). channel.h has
+// the structures that differ between versions. `./dev nccl-host` compares every size and offset
+// with the headers of the checkout.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ constexpr int kMostChannels = 64;
 constexpr int kProfiledWorks = 64;
 constexpr int kTreeArity = 3;
 
-// A slot as the kernel and the proxy thread tell each other about it.
+// A slot's state, shared between the kernel and the proxy thread.
 struct FifoSlot {
   int mode;  // kAtOffset: the slot's data is at `offset`
   int offset;
@@ -35,7 +35,7 @@ struct NetDevice {
 
 // One direction of a connection to one peer on one channel.
 struct Connection {
-  char* buffers[3];  // by protocol
+  char* buffers[3];  // index: protocol
   void* memory_handles[3];
   uint64_t* tail;  // steps that the sender has filled
   uint64_t* head;  // steps that the receiver has emptied
@@ -79,7 +79,7 @@ struct alignas(16) P2pWork {
   uint8_t send_ll : 1, receive_ll : 1, registered : 4, profiled : 1;
 };
 
-// NCCL from 2.29 on: one broadcast of several that travel over one ring together.
+// NCCL from 2.29 on: one of several broadcasts that travel over one ring together.
 struct alignas(16) BroadcastWork {
   int ring_depth, chunk_size;
   char *send, *receive;

@@ -1,5 +1,5 @@
 // The lines of the protocols LL and LL128, which carry flags among their data
-// (src/include/device.h, union ncclLLFifoLine and NCCL_LL128_LINESIZE). Any thread.
+// (src/include/device.h, union ncclLLFifoLine and NCCL_LL128_LINESIZE). Thread-safe.
 #pragma once
 
 #include <cstring>
@@ -18,7 +18,7 @@ constexpr uint64_t kLLCleaning = 0x7ffffff8;
 
 inline uint32_t LLFlag(uint64_t step) { return static_cast<uint32_t>(step + 1); }
 
-// False when the line has not come.
+// Returns false if the line has not arrived.
 inline bool ReadLine(const LLLine* line, uint32_t flag, uint64_t* data) {
   if (Load(&line->flag1) != flag || Load(&line->flag2) != flag) return false;
   *data = line->data1 | static_cast<uint64_t>(line->data2) << 32;
@@ -32,8 +32,8 @@ inline void WriteLine(LLLine* line, uint64_t data, uint32_t flag) {
   Store(&line->flag2, flag);
 }
 
-// LL128: 15 words of data and the flag. The order of the data in a slice of 16 lines is known to
-// kernels alone, so the emulation keeps it in order.
+// LL128: 15 words of data and the flag. Only kernels know the order of the data in a slice of 16
+// lines, so the emulation keeps the data in order.
 constexpr size_t kLL128Line = 128;
 constexpr size_t kLL128Data = 120;
 constexpr size_t kLL128Slice = 16;  // lines

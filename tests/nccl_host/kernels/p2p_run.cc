@@ -42,7 +42,7 @@ class Copy {
         ll_slot_(ll_slot) {}
 
   [[nodiscard]] bool done() const { return done_; }
-  // Moves one slot when the peer lets it; false when it does not.
+  // Moves one slot if the peer is ready; returns false otherwise.
   bool Advance() {
     const size_t size = std::min(chunk_, bytes_ - at_);
     if (!(ll_ ? MoveLines(size) : MoveSlot(size))) return false;

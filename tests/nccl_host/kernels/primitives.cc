@@ -23,7 +23,7 @@ Primitives::Primitives(const Communicator& communicator, const Channel& channel,
   for (const int peer : shape.from) {
     if (peer < 0) continue;
     from_.emplace_back(&channel.peers[peer]->receive[0], round);
-    if (protocol_ == kSimple) from_.back().PostHead();  // the steps left out by rounding
+    if (protocol_ == kSimple) from_.back().PostHead();  // the steps skipped by rounding
   }
   for (const int peer : shape.to) {
     if (peer >= 0) to_.emplace_back(&channel.peers[peer]->send[0], round);
@@ -76,7 +76,7 @@ void Primitives::WaitForFreeSlots(uint64_t steps) {
   }
 }
 
-// A chunk is sent in slices of some slots; slices that have no data are announced as empty.
+// A chunk is sent in slices of some slots. A slice without data is announced as empty.
 void Primitives::RunSimple(const Step& step, int64_t count) {
   const auto steps = static_cast<uint64_t>(slice_steps_);
   const int64_t full = simple_slot_ / static_cast<int64_t>(elements_.bytes()) * slice_steps_;

@@ -1,6 +1,6 @@
-// The steps of which collectives consist: receive from some peers, combine with this rank's data,
-// keep and send on, over one of three protocols (src/device/primitives.h and prims_*.h of NCCL).
-// Owned by the thread of one block.
+// The steps of collectives: receive from some peers, combine with this rank's data, keep and send,
+// over one of three protocols (src/device/primitives.h and prims_*.h of NCCL). Owned by the thread
+// of one block.
 #pragma once
 
 #include <vector>
@@ -15,9 +15,9 @@ class Primitives {
  public:
   struct Shape {
     Protocol protocol = kSimple;
-    // Slots of a chunk and of a slice of it; both 1 for LL and LL128.
+    // Slots of a chunk and of a slice of the chunk; both 1 for LL and LL128.
     int chunk_steps = 1, slice_steps = 1;
-    std::vector<int> from, to;  // peers; negative ones are left out
+    std::vector<int> from, to;  // peers; negative ones are skipped
   };
   Primitives(const Communicator& communicator, const Channel& channel, Progress* progress,
              const Elements& elements, const Shape& shape, char* input, char* output);
@@ -56,16 +56,16 @@ class Primitives {
   struct Step {
     bool receive, send;
     const char* source;  // this rank's data, or null
-    char* target;        // where the result is kept, or null
+    char* target;        // address of the result, or null
     int64_t from, to;
     bool input = false;  // `source` is the rank's input: the operator may prepare it
-    bool last = false;   // the result is of all ranks
+    bool last = false;   // the result contains all ranks
   };
   void Run(Step step, int64_t count);
   void RunSimple(const Step& step, int64_t count);
   void RunLL(const Step& step, int64_t count);
   void RunLL128(const Step& step, int64_t count);
-  // Combines this rank's data and what was received into each target.
+  // Combines this rank's data and the received data into each target.
   void Move(const Step& step, const std::vector<const char*>& sources,
             const std::vector<char*>& targets, int64_t count);
   void WaitForFreeSlots(uint64_t steps);

@@ -1,5 +1,5 @@
-// How an emulated kernel waits for its peers: a kernel waits as long as they take, as on a device,
-// and gives up when the communicator's abort flag is set. Owned by the thread of one block.
+// An emulated kernel's wait for its peers. As on a device, the wait has no deadline and ends early
+// only when the communicator's abort flag is set. Owned by the thread of one block.
 #pragma once
 
 #include <immintrin.h>
@@ -29,7 +29,7 @@ class Progress {
     }
     return aborted_;
   }
-  // False when the communicator was aborted first.
+  // Returns false if the communicator was aborted first.
   template <typename Condition>
   bool Until(Condition holds) {
     for (int turn = 0; !holds(); ++turn) {
@@ -38,7 +38,7 @@ class Progress {
     }
     return true;
   }
-  // Gives the processor to the peers, which share it.
+  // Yields the processor to the peers that share it.
   static void Relax(int turn) {
     constexpr int kSpins = 16;
     constexpr int kYields = 400;

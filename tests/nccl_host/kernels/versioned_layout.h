@@ -1,5 +1,5 @@
-// The structures of src/include/device.h that differ between NCCL's versions. Used by channel.cc
-// and by the comparison with a checkout's headers.
+// The structures of src/include/device.h that differ between NCCL's versions. Plain data. Used by
+// channel.cc and by the comparison with a checkout's headers.
 #pragma once
 
 #include "tests/nccl_host/kernels/layout.h"

@@ -1,4 +1,4 @@
-// Devices and which one a thread uses.
+// Devices, and each thread's current device. Thread-safe.
 #include <cstdio>
 #include <mutex>
 #include <vector>
@@ -8,7 +8,7 @@
 namespace nccl_host {
 namespace {
 
-// Of the threads that have exited, too: NCCL asks from exit handlers.
+// Also valid for threads that have exited, because NCCL asks from exit handlers.
 thread_local int chosen_device = -1;
 
 CUresult PrimaryContext(int device, CUcontext* context) {
@@ -99,7 +99,7 @@ NCCL_HOST_EXPORT cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned int f
   return Keep(cuCtxEnablePeerAccess(context, flags));
 }
 
-// The simulated driver has no limits: a stack of any size is a processor's.
+// The simulated driver has no limits: a stack of any size fits.
 NCCL_HOST_EXPORT cudaError_t cudaDeviceSetLimit(cudaLimit, size_t) { return cudaSuccess; }
 
 NCCL_HOST_EXPORT cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {

@@ -1,5 +1,5 @@
-// cudaGetDriverEntryPoint: the simulated driver's entry, or a function that says the name of the
-// call that is not simulated when the call is made.
+// cudaGetDriverEntryPoint: returns the simulated driver's entry. For a call that is not simulated,
+// it returns a function that reports the call's name when called. Thread-safe.
 #include <cstdio>
 #include <mutex>
 #include <string>

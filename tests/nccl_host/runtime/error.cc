@@ -1,4 +1,4 @@
-// Errors: the thread's last one and their names, which are the driver's.
+// Errors: the thread's last error, and the names of errors, which are the driver's. Thread-safe.
 #include "tests/nccl_host/runtime/runtime.h"
 
 namespace nccl_host {

@@ -1,5 +1,5 @@
 // Kernels: a library registers them by the address of their host function, as nvcc's code does, and
-// says which NCCL it is (kernel_table.h). Its launches run the emulated kernels.
+// reports its NCCL version (kernel_table.h). The launches run the emulated kernels. Thread-safe.
 #include "tests/nccl_host/kernels/kernel.h"
 
 #include <cstdio>
@@ -13,7 +13,7 @@
 #include "tests/nccl_host/runtime/runtime.h"
 #include "tests/simgpu/nccl/reduction.h"
 
-// The simulated driver's (tests/simgpu/cuda/extensions.h, which cannot stand beside cuda.h).
+// Declared as in tests/simgpu/cuda/extensions.h, which cannot be included together with cuda.h.
 extern "C" CUresult cuSimCreateFunction(CUfunction* function,
                                         void (*run)(void*, const void*, unsigned int),
                                         void* context) noexcept;
@@ -24,7 +24,7 @@ namespace {
 struct Kernel {
   std::string name;
   const FunctionTable* table;
-  CUfunction function = nullptr;  // made by the first use: the driver is not ready before
+  CUfunction function = nullptr;  // made at first use, because the driver is not ready before
 };
 
 struct Kernels {

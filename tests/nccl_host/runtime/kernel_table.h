@@ -1,6 +1,6 @@
-/* What a build of NCCL's host code tells the runtime in place of device code, and the one operation
- * that it needs beside its kernels. Included by the runtime and by the generated sources of a
- * build. */
+/* The table that a build of NCCL's host code gives to the runtime instead of device code, and the
+ * one operation that the build needs besides its kernels. Included by the runtime and by the
+ * generated sources of a build. */
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -1,4 +1,4 @@
-// Device and host memory, copies and fills, and what an address is.
+// Device and host memory, copies and fills, and attributes of addresses. Thread-safe.
 #include "tests/nccl_host/runtime/runtime.h"
 
 using namespace nccl_host;
@@ -15,8 +15,8 @@ NCCL_HOST_EXPORT cudaError_t cudaFree(void* pointer) {
   return pointer == nullptr ? cudaSuccess : Keep(cuMemFree(Address(pointer)));
 }
 
-// Memory of a pool is ordinary memory here. It is freed when the stream has come so far, which this
-// call waits for: NCCL frees what its work no longer uses.
+// A pool's memory is ordinary memory here. cudaFreeAsync waits for the stream before it frees: NCCL
+// frees memory that its work no longer uses.
 NCCL_HOST_EXPORT cudaError_t cudaMallocAsync(void** pointer, size_t size, cudaStream_t) {
   return cudaMalloc(pointer, size);
 }

@@ -1,4 +1,5 @@
 // Streams and events. Streams of the simulated driver capture nothing, so graphs are refused.
+// Thread-safe.
 #include "tests/nccl_host/runtime/runtime.h"
 
 using namespace nccl_host;

@@ -1,5 +1,5 @@
-// Calls that NCCL makes only with graphs or textures, neither of which is simulated. Each says its
-// name when it is called.
+// Calls that NCCL makes only with graphs or textures, neither of which is simulated. Each call
+// reports its name. Thread-safe.
 #include <cstdio>
 
 #include "tests/nccl_host/runtime/runtime.h"

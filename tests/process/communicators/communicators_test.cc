@@ -1,5 +1,5 @@
-// Rebuilds of programs with all kinds of communicators: over part of the members, idle ones, one
-// with sends and receives alone, a non-blocking one, and several ranks in one process.
+// Rebuilds of programs with all kinds of communicators: over part of the members, idle, with sends
+// and receives alone, non-blocking, and several ranks in one process.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -34,7 +34,7 @@ class CommunicatorsTest : public ::testing::Test {
     Await("ready\n", seconds(60));
   }
   std::string Socket() const { return folder_ / "agent.sock"; }
-  // Every rank has printed a line with this text.
+  // Waits until every rank has printed a line with this text.
   void Await(const std::string& text, Duration within = seconds(30)) {
     const bool said = job_->ReadUntil(
         [&](const CommandResult& r) { return Times(r.out, text) >= ranks_; }, within);
@@ -52,16 +52,16 @@ class CommunicatorsTest : public ::testing::Test {
     const CommandResult r = Ask("status", {"--json"});
     return nlohmann::json::parse(r.out, nullptr, false);
   }
-  // Pending swaps of which the reason has this text.
+  // Returns the number of pending swaps whose reason has this text.
   size_t Pending(const std::string& why) {
     size_t count = 0;
-    const nlohmann::json status = Status();  // outlives the loop over a part of it
+    const nlohmann::json status = Status();  // must outlive the loop over a part of it
     for (const auto& p : status["pending"]) {
       count += p["why"].get<std::string>().find(why) != std::string::npos ? 1 : 0;
     }
     return count;
   }
-  // Those that are in use pass their cuts within moments; the others stay.
+  // Communicators in use pass their cuts within moments; the others stay pending.
   void AwaitPending(const std::string& why, size_t count) {
     const Time until = Now() + seconds(30);
     while (Pending(why) != count && Now() < until) {
@@ -89,7 +89,7 @@ class CommunicatorsTest : public ::testing::Test {
 TEST_F(CommunicatorsTest, AnIdleCommunicatorIsUsedAgainAfterThreeRebuilds) {
   Start(4, "all");
   for (int epoch = 2; epoch <= 4; ++epoch) Rebuild(epoch);
-  // Neither has reached a cut: the reasons are in the status, and for people.
+  // Neither communicator has reached a cut: the status has the reasons, also as text.
   AwaitPending("idle", 4);
   AwaitPending("point-to-point", 4);
   EXPECT_THAT(Ask("status").out, HasSubstr("idle: it switches at its next operation"));

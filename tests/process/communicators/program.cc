@@ -1,11 +1,11 @@
 // One rank of a program with all kinds of communicators: communicators_program FOLDER [MODE]. Every
 // result is checked.
 //
-// MODE "all" (default): the world; pairs (split by color); a split that leaves the last rank out;
-// one that is used at a command only; one that carries sends and receives alone; a non-blocking
-// one. MODE "blocking": the same without the non-blocking one. MODE "threads": one communicator of
-// which this process drives two ranks. Rank 0 follows the files in FOLDER: use-K (the idle
-// communicator is used for the K-th time) and stop.
+// MODE "all" (default): the world; pairs (split by color); a split without the last rank; a
+// communicator used only at a command; a communicator for sends and receives alone; a non-blocking
+// communicator. MODE "blocking": the same without the non-blocking communicator. MODE "threads":
+// one communicator of which this process drives two ranks. Rank 0 follows the files in FOLDER:
+// use-K (the idle communicator is used for the K-th time) and stop.
 #include <dlfcn.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -44,7 +44,7 @@ void Must(int result, const char* what) {
 }
 #define MUST(call) Must(static_cast<int>(call), #call)
 
-// The driver by its documented names.
+// The driver's functions by their documented names.
 template <typename... Arguments>
 int Cuda(const char* name, Arguments... arguments) {
   static void* const driver = dlopen("libcuda.so.1", RTLD_NOW);
@@ -110,7 +110,7 @@ ncclUniqueId Share(const std::string& name) {
   return id;
 }
 
-// Until the communicator's state is no longer ncclInProgress.
+// Waits until the communicator's state is no longer ncclInProgress.
 void Settle(ncclComm_t comm) {
   const auto until = std::chrono::steady_clock::now() + kPatience;
   ncclResult_t state = ncclInProgress;
@@ -176,8 +176,8 @@ void RunAll(bool with_non_blocking) {
   fflush(stdout);
   int used = 0;
   for (int step = 0;; ++step) {
-    usleep(2000);  // as if it computed: the builds of the next generations need the processors, too
-    // Rank 0 says by its value what all do next.
+    usleep(2000);  // computation time: the next generations' builds also need the CPUs
+    // Rank 0's value tells all ranks the next action.
     int command = 0;
     if (rank == 0 && Exists("use-" + std::to_string(used + 1))) command = kUse;
     if (rank == 0 && Exists("stop")) command = kStop;

@@ -1,5 +1,5 @@
-// The installed tree where it was not installed to: complete, by itself, and nothing in it that
-// gets in a training process's way.
+// The installed tree, moved away from its prefix: it is complete, self-contained, and does not
+// interfere with a training process.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -30,7 +30,7 @@ const char* const kLibraries[] = {"lib/rewire/librewire.so", "lib/rewire/librewi
 const char* const kPreload = "lib/rewire/librewire-preload.so";
 const char* const kNetPlugin = "lib/rewire/libnccl-net-rewire.so";
 
-// A short training on the simulated GPU with the programs of a tree.
+// Runs a short training on the simulated GPU with the programs of a tree.
 std::string Training(const std::string& tree, const std::string& data) {
   return tree + "/bin/rewire run -n 2 --sim -- " + tree +
          "/bin/gpt_train --steps 3 --exact --data " + data;
@@ -50,7 +50,7 @@ TEST_F(InstallTest, HoldsWhatItShould) {
   for (const char* name : kLibraries) EXPECT_THAT(files, Contains(name));
   EXPECT_THAT(files, Contains("include/rewire/c_api.h"));
   EXPECT_THAT(files, Contains("share/rewire/python/rewire/experts.py"));
-  // On the library path of every member: nothing but what must be found there by its name.
+  // The folder on every member's library path has only files that must be found there by name.
   std::vector<std::string> found;
   for (const auto& entry : fs::directory_iterator(*tree_ / "lib/rewire")) {
     found.push_back(entry.path().filename());
@@ -59,7 +59,7 @@ TEST_F(InstallTest, HoldsWhatItShould) {
                                           "libnccl-net-rewire.so", "librewire-net.so", "private",
                                           "runtime", "simgpu"));
   EXPECT_EQ(fs::read_symlink(*tree_ / kPreload), "libnccl.so.2");
-  // Our C++ runtime could be older than what a training process loads later.
+  // Our C++ runtime could be older than the one that a library loaded later needs.
   for (const std::string& name : files) {
     if (IsCxxRuntime(name)) {
       EXPECT_THAT(name, StartsWith("lib/rewire/runtime/"));
@@ -102,14 +102,14 @@ TEST_F(InstallTest, NothingPointsOutOfTheTree) {
 
 TEST_F(InstallTest, EverythingIsFoundInTheTree) {
   const std::string top = *tree_ / "";
-  // The NCCL that gpt_train finds is always another's.
+  // The NCCL that gpt_train finds is always an external library.
   const std::string nccl = "LD_LIBRARY_PATH=" + (*tree_ / "lib/rewire/simgpu");
   for (const char* name : kPrograms) {
     for (const std::string& need : Needs(*tree_ / name, nccl)) {
       EXPECT_TRUE(need.rfind(top, 0) == 0 || IsLibc(need)) << name << " needs " << need;
     }
   }
-  // A library takes the C++ runtime of the program that it is loaded into.
+  // A library uses the C++ runtime of the program that loads it.
   for (const char* name : kLibraries) {
     for (const std::string& need : Needs(*tree_ / name)) {
       EXPECT_TRUE(need.rfind(top, 0) == 0 || IsLibc(need) || IsCxxRuntime(need))
@@ -167,7 +167,7 @@ TEST_F(InstallTest, ACooperatingProgramIsBuiltAgainstIt) {
   EXPECT_EQ(r.out, "slot 1 of 3, 1 update\n");
 }
 
-// A root folder in which there is nothing but libc and what a test puts there.
+// A root folder that has only libc and the files that a test adds.
 class BareRoot : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -179,7 +179,7 @@ class BareRoot : public ::testing::Test {
   static constexpr int kNotFound = 127;
 
   [[nodiscard]] std::string At(const std::string& name) const { return root_ / name; }
-  // Runs a program of the root in it, with the machine's /proc and /dev and no other variable.
+  // Runs a program inside the root, with the machine's /proc and /dev and no other variable.
   CommandResult Enter(const std::string& command) {
     const std::string mounts = "mount --rbind /proc " + At("proc") + " && mount --rbind /dev " +
                                At("dev") + " && exec chroot " + root_.path() + " ";
@@ -208,7 +208,7 @@ TEST_F(BareRoot, ThePreloadedFileLoads) {
   EXPECT_EQ(r.status, 0) << r.out << r.err;
   EXPECT_THAT(r.out, HasSubstr("loaded 1"));
   EXPECT_THAT(r.out, HasSubstr("where /libnccl.so.2"));
-  // ncclSystemError, and it says that there is no NCCL.
+  // The result is ncclSystemError, and the text says that there is no NCCL.
   EXPECT_THAT(r.out, HasSubstr("version 2 0"));
   EXPECT_THAT(r.err, HasSubstr("searched LD_LIBRARY_PATH: not set"));
 }

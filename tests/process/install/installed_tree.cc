@@ -19,7 +19,7 @@ CommandResult Shell(const std::string& line, const std::string& variables) {
 }
 
 InstalledTree::InstalledTree() : path_(folder_ / "first") {
-  // Twice: a tree can be installed over an older one.
+  // The installation runs twice: a tree can be installed over an older tree.
   for (const char* how : {"", "--strip "}) {
     const CommandResult r = Shell(std::string(REWIRE_CMAKE " --install " REWIRE_BINARY_DIR " ") +
                                   how + "--prefix " + path_);

@@ -1,4 +1,4 @@
-// A tree made by `cmake --install`, moved away from where it was installed to. One thread.
+// A tree made by `cmake --install` and moved away from its prefix. Owned by one thread.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace rewire {
 
-// Runs a shell's command line, without ', to its end. Of the environment it has only PATH and
-// `variables`, "A=b C=d".
+// Runs a shell command line (without ') to its end. Its environment has only PATH and `variables`,
+// "A=b C=d".
 CommandResult Shell(const std::string& line, const std::string& variables = "");
 
 class InstalledTree {
@@ -19,7 +19,7 @@ class InstalledTree {
   [[nodiscard]] std::string path() const { return path_; }
   [[nodiscard]] std::string operator/(const std::string& name) const { return path_ + "/" + name; }
   void MoveTo(const std::string& path);
-  // Every file and link, as paths in the tree, sorted.
+  // Returns every file and link, as sorted paths in the tree.
   [[nodiscard]] std::vector<std::string> Files() const;
 
  private:
@@ -27,9 +27,10 @@ class InstalledTree {
   std::string path_;
 };
 
-// What a file needs, as the loader finds it: absolute paths, and bare names where it finds none.
+// Returns the file's dependencies as the loader finds them: absolute paths, and bare names if the
+// loader finds none.
 std::vector<std::string> Needs(const std::string& file, const std::string& variables = "");
-// libc, and its parts under other names.
+// Returns whether the path is libc or one of its parts under another name.
 bool IsLibc(const std::string& path);
 bool IsCxxRuntime(const std::string& path);
 

@@ -1,5 +1,4 @@
-// Wrong words to a job that trains: each is named, and the job trains on as if nothing had been
-// said.
+// Invalid input to a training job: each error is named, and the job continues to train unaffected.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -25,7 +24,7 @@ TEST(BadInputTest, AWrongSettingIsNamedWithItsRangeBeforeAnythingStarts) {
                {"REWIRE_CUT_MARGIN=100001", "from 1 to 100000"}};
   for (const auto& w : wrong) {
     TemporaryFolder folder;
-    // Of the launcher, and of the members alone.
+    // The wrong setting is given first to the launcher, then to the members alone.
     const CommandResult launcher =
         Background({"/usr/bin/env", w.line, REWIRE_COMMAND, "run", "--sim", "--dir", folder / "run",
                     "--", GPT_TRAIN, "--steps", "1"})
@@ -53,7 +52,7 @@ TEST(BadInputTest, AProgramThatNeverCallsNccl) {
   Background run({REWIRE_COMMAND, "run", "--sim", "-n", "1", "--max", "2", "--dir", folder / "run",
                   "--socket", folder / "agent.sock", "--", "/bin/sh", "-c",
                   "echo ready; read line; exit 3"});
-  // Standard input is /dev/null there: it runs to its end with its own status.
+  // Standard input is /dev/null there: the command runs to its end with its own status.
   CommandResult end = run.End(seconds(30));
   EXPECT_EQ(end.status, 3);
   EXPECT_EQ(end.out, "[member 0] ready\n");
@@ -69,8 +68,8 @@ TEST(BadInputTest, AProgramThatNeverCallsNccl) {
 }
 
 TEST(BadInputTest, CommandsAndGarbageWhileAJobTrains) {
-  // The members' sockets include NCCL's. NCCL 2.28.9's RAS thread frees a connection twice when
-  // it reads garbage (rasSocketTerminate); what NCCL opens is out of scope here.
+  // The members' sockets include NCCL's. NCCL 2.28.9's RAS thread frees a connection twice when it
+  // reads malformed data (rasSocketTerminate); NCCL's own sockets are out of scope here.
   TrainingJob job({.environment = {"NCCL_RAS_ENABLE=0"}});
   const struct {
     std::string command;
@@ -88,7 +87,7 @@ TEST(BadInputTest, CommandsAndGarbageWhileAJobTrains) {
   }
   EXPECT_EQ(job.Status()["epoch"], 1);
 
-  // Garbage on every socket of every member and of the agent, as long as a change runs.
+  // Malformed data is sent to every socket of every member and of the agent during a change.
   std::vector<std::string> addresses;
   for (const size_t slot : {0, 1}) {
     for (std::string& a : ListeningAddresses(job.PidOfSlot(slot))) addresses.push_back(a);

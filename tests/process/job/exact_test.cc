@@ -1,4 +1,4 @@
-// Every change of the world in one run, and not a bit of difference to a run without any.
+// Every change of the world in one run, whose result is bit-equal to a run without changes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -36,7 +36,7 @@ TEST_P(EveryChange, IsBitEqualToNone) {
   EXPECT_EQ(status["epoch"], 6);
   for (const auto& t : status["transitions"]) EXPECT_EQ(t["result"], "committed") << t;
   if (GetParam().net_plugin) {
-    for (const int member : job.World()) {  // with their next heartbeats
+    for (const int member : job.World()) {  // with the members' next heartbeats
       const std::string made =
           "rewire_net_links_made_total{member=\"" + std::to_string(member) + "\"} ";
       EXPECT_TRUE(Eventually([&] {
@@ -52,7 +52,7 @@ TEST_P(EveryChange, IsBitEqualToNone) {
   }
 }
 
-// No member of the new world was in the old one.
+// No member of the new world was in the old world.
 TEST(ReplaceTest, TheOnlyMemberIsReplaced) {
   TrainingJob job({.members = 1, .max = 2});
   const CommandResult r = job.Ask("replace", {"0", "--timeout", "20s"});

@@ -1,4 +1,4 @@
-// Deaths together in a job whose whole state is on every member: any survivor is enough.
+// Simultaneous deaths in a job whose whole state is on every member: any survivor is sufficient.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>

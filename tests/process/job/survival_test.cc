@@ -1,5 +1,5 @@
-// What dies or falls silent around a job that trains: the agent, in steady state and in every phase
-// of a change, and a member that stops without ending.
+// Deaths and silences around a training job: the agent, in steady state and in every phase of a
+// change, and a member that stops without exiting.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -28,8 +28,8 @@ TEST(SurvivalTest, AnAgentKilledInSteadyState) {
   EXPECT_THAT(job.FinishExact().err, HasSubstr("the agent was killed by signal 9"));
 }
 
-// Its launcher waits longer each time before it starts the next one; commands wait longer than
-// that.
+// The launcher waits longer before each restart of the agent; commands wait longer than the
+// launcher.
 TEST(SurvivalTest, AnAgentKilledAgainAndAgainIsStillAnswered) {
   TrainingJob job({});
   for (int i = 0; i < 8; ++i) {
@@ -41,8 +41,8 @@ TEST(SurvivalTest, AnAgentKilledAgainAndAgainIsStillAnswered) {
   job.FinishExact();
 }
 
-// The agent goes as soon as it has told of a phase. Whether the change was committed by then is the
-// store's to say; either way training goes on, and the next change works.
+// The agent is killed as soon as it has reported a phase. The store decides whether the change was
+// committed; in both cases training continues, and the next change works.
 TEST(SurvivalTest, AnAgentKilledInEveryPhaseOfAChange) {
   TrainingJob job({});
   int size = 2;

@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kMost = 8;  // member ids that a test may come to
+constexpr int kMost = 8;  // largest number of member ids in a test
 constexpr Duration kPatience = seconds(30);
 
 std::vector<std::string> Training(int zero) {
@@ -47,7 +47,7 @@ std::vector<std::string> RunArguments(const TrainingOptions& o, const TemporaryF
   argv.emplace_back("/usr/bin/env");
   argv.insert(argv.end(), o.environment.begin(), o.environment.end());
   if (o.net_plugin) {
-    // NCCL itself uses the network inside a host only where it may use nothing else.
+    // NCCL uses the network inside a host only if no other transport is allowed.
     argv.insert(argv.end(), {"NCCL_NET_PLUGIN=rewire", "NCCL_NET=rewire", "NCCL_P2P_DISABLE=1",
                              "NCCL_SHM_DISABLE=1", "NCCL_SOCKET_IFNAME=lo", "REWIRE_LOG=info"});
   }
@@ -58,7 +58,7 @@ std::vector<std::string> RunArguments(const TrainingOptions& o, const TemporaryF
   return argv;
 }
 
-// The newest step in a log; -1: none.
+// Returns the newest step in a log; -1: none.
 int LastStepIn(const std::string& path) {
   std::ifstream in(path);
   int last = -1;
@@ -107,8 +107,8 @@ std::vector<std::string> ListeningAddresses(pid_t pid) {
 }
 
 bool Ended(pid_t pid) {
-  // getline() and not an iterator: a process that ends between open and read is a read error, which
-  // the iterator throws.
+  // The code uses getline() instead of an iterator. If a process ends between open and read, the
+  // read fails, and the iterator throws.
   std::string text;
   std::getline(std::ifstream("/proc/" + std::to_string(pid) + "/stat"), text);
   return text.empty() || text.find(") Z") != std::string::npos;

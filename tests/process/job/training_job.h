@@ -1,5 +1,5 @@
 // A job of small gpt_train members under `rewire run --sim`, whose result must be bit-equal to that
-// of an undisturbed run. One thread.
+// of an undisturbed run. Owned by one thread.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -15,35 +15,35 @@ struct TrainingOptions {
   int members = 2;
   int max = 4;
   int zero = 1;
-  bool net_plugin = false;                    // over ours, and nothing else
-  std::vector<std::string> environment = {};  // of the members: "NAME=value"
+  bool net_plugin = false;                    // communicates only over Rewire's net plugin
+  std::vector<std::string> environment = {};  // for the members: "NAME=value"
 };
 
 class TrainingJob {
  public:
-  // Returns when every member has done a step.
+  // Returns when every member has completed a step.
   explicit TrainingJob(const TrainingOptions& options);
-  // When something failed it shows what the job said.
+  // After a failure it prints the job's output.
   ~TrainingJob();
 
   [[nodiscard]] std::string socket() const { return folder_ / "agent.sock"; }
   [[nodiscard]] std::string store() const { return folder_ / "world"; }
   Background& launcher() { return launcher_; }
-  // `rewire COMMAND --socket ... arguments`.
+  // Runs `rewire COMMAND --socket ... arguments`.
   CommandResult Ask(const std::string& command, std::vector<std::string> arguments = {});
-  // The same without waiting for its end.
+  // Starts the command without waiting for its end.
   [[nodiscard]] Background Begin(const std::string& command, std::vector<std::string> arguments);
   nlohmann::json Status();
   std::vector<int> World();
   pid_t PidOfSlot(size_t slot);
   pid_t AgentPid();
-  // The agent answers, and nothing is under way in an epoch of at least this.
+  // Waits until the agent answers and no change is pending in an epoch of at least `epoch`.
   void WaitSteady(int epoch = 1);
-  // The newest step of any member, by the logs; -1: none.
+  // Returns the newest step of any member, from the logs; -1: none.
   [[nodiscard]] int LastStep() const;
-  // Until `more` further steps are done.
+  // Waits until `more` further steps are done.
   void Train(int more = 3);
-  // Lets the job end, and checks that its end is that of an undisturbed run of as many steps.
+  // Ends the job, and checks that its result equals an undisturbed run of the same number of steps.
   CommandResult FinishExact();
 
  private:
@@ -54,13 +54,13 @@ class TrainingJob {
   Background launcher_;
 };
 
-// "final step ..." in an output; empty: none.
+// Returns the line "final step ..." of an output; empty: none.
 std::string FinalLine(const std::string& output);
-// The loopback addresses on which a process listens.
+// Returns the loopback addresses on which a process listens.
 std::vector<std::string> ListeningAddresses(pid_t pid);
-// Whether a process is gone, or a zombie.
+// Returns whether a process has ended or is a zombie.
 bool Ended(pid_t pid);
-// False when the condition does not come true within 30 s.
+// Returns false if the condition does not become true within 30 s.
 bool Eventually(const std::function<bool()>& condition);
 
 }  // namespace rewire

@@ -1,6 +1,7 @@
 // A member of a job that balances experts and computes nothing, for the agent's metrics.
 //
-//   balanced_member GROUP STOP_FILE    some rounds; "balanced", and on until the file exists
+//   balanced_member GROUP STOP_FILE    runs some rounds, prints "balanced", and continues until
+//                                      the file exists
 #include <time.h>
 #include <unistd.h>
 

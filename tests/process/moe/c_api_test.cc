@@ -41,7 +41,7 @@ rewireExpertsOptions_t Options(const std::string& name, uint32_t rank) {
 
 void* At(CUdeviceptr p) { return reinterpret_cast<void*>(static_cast<uintptr_t>(p)); }
 
-// A GEMM's stand-in: out = x + errors + the first byte of the weights; the gradient is of the rows.
+// Replaces a GEMM: out = x + errors + the first byte of the weights; the gradient is of the rows.
 void Compute(const SimDevice& device, CUstream stream, const rewireSegment_t& s, const char* own) {
   device.Launch(stream, 0, [s, own] {
     const char weight = s.weights == nullptr ? own[(s.expert % kOwn) * kWeights]
@@ -95,7 +95,7 @@ int Rank(const std::string& name, uint32_t rank, uint32_t* moved_rows) {
     const rewireSegment_t* segments = nullptr;
     uint32_t count = 0;
     if (backward) {
-      round.layer = 5;  // not the forward round's
+      round.layer = 5;  // differs from the forward round's layer
       REQUIRE(rewireExpertsBegin(experts, &round, moved, &segments, &count) ==
               rewireInvalidArgument);
       round.layer = 0;
@@ -142,7 +142,7 @@ TEST(ExpertsTest, RowsAreComputedElsewhereAndComeBack) {
   auto* const moved = reinterpret_cast<uint32_t*>(crew.memory());
   ASSERT_THAT(crew.Run([&](uint32_t rank) { return Rank(name, rank, &moved[rank]); }, seconds(60)),
               Each(0));
-  // 136 rows, 120 of them on rank 0: 52 go over, forward and backward.
+  // There are 136 rows, 120 of them on rank 0: 52 are moved, forward and backward.
   EXPECT_EQ(moved[0], 0u);
   EXPECT_EQ(moved[1], 104u);
 }

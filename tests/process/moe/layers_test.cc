@@ -19,7 +19,7 @@ namespace {
 
 using testing::Each;
 
-// Small and uneven: four processes, 32 experts.
+// Options of a small and uneven run: four processes, 32 experts.
 LayerRunOptions Small(const std::string& name) {
   ::setenv("SIMGPU_DEVICES", "4", 1);
   LayerRunOptions o;
@@ -76,7 +76,7 @@ TEST(LayersTest, WeightsThatHaveNotChangedAreNotSentAgain) {
     uint64_t copied = 0, formula = 0;
     for (uint32_t rank = 0; rank < 4; ++rank) {
       copied += ResultOf(crew, rank).peer_bytes;
-      formula += ResultOf(crew, rank).formula_bytes;  // without the weights that are there
+      formula += ResultOf(crew, rank).formula_bytes;  // without the weights that are already there
       there[tell] += ResultOf(crew, rank).weights_there;
       forward[tell] += ResultOf(crew, rank).forward;
     }
@@ -100,9 +100,9 @@ TEST(LayersTest, DynamicExpertsAreChosenFromTheCountsOfTheMicroBatch) {
   EXPECT_GT(given, 0u);
 }
 
-// Copies that begin a virtual second late delay the round by that, and change nothing else.
+// Planning that takes a virtual second delays the round by about that time, and changes no result.
 TEST(LayersTest, PlanningTakesVirtualTimeWhereItIsNotHidden) {
-  ::setenv("SIMGPU_LOCAL_MBPS", "500", 1);  // so that there is virtual time
+  ::setenv("SIMGPU_LOCAL_MBPS", "500", 1);  // enables virtual time
   LayerRunOptions o = Small("planned");
   o.micro_batches = 1;
   o.layers = 1;
@@ -130,7 +130,7 @@ TEST(LayersTest, BalancedTokensAreLeftWhereTheyAre) {
 }
 
 TEST(LayersTest, NobodyWaitsForAPlan) {
-  // Who has no patience moves nothing, or what is there in time; the result is the same.
+  // With zero patience a member moves nothing, or only what has arrived; the result is the same.
   LayerRunOptions o = Small("hasty");
   Crew plain(4, LayerRunBytes(o)), hasty(4, LayerRunBytes(o));
   o.balance = false;
@@ -144,7 +144,7 @@ TEST(LayersTest, NobodyWaitsForAPlan) {
   }
 }
 
-// Whether the caller is the balancer's own thread, which copies to helpers.
+// Returns whether the caller is the balancer's own thread, which copies to helpers.
 bool OnOwnThread() {
   char thread[16] = "";
   ::pthread_getname_np(::pthread_self(), thread, sizeof thread);
@@ -153,7 +153,8 @@ bool OnOwnThread() {
 
 // ---- copies that fail ----
 
-// The driver's, and how many more of them succeed, of those to helpers or of all others.
+// The driver's function. copies_left further copies succeed, either of those to helpers or of all
+// others.
 decltype(CudaDriver::MemcpyDtoDAsync) real_copy = nullptr;
 std::atomic<int> copies_left = 0;
 bool failing_to_helpers = false;
@@ -199,8 +200,8 @@ TEST(LayersTest, WhenNothingGetsToHelpersBalancingIsOffAndNothingElse) {
 
 // ---- copies that are late ----
 
-// Virtual time that a round's copies to helpers begin late, behind something else of the copy
-// engine's: no measured speed of copies tells, so plans do not avoid it.
+// Virtual delay of a round's copies to helpers, caused by other work of the copy engine. No
+// measured copy speed shows this delay, so plans do not avoid it.
 constexpr uint64_t kHeldUp = 1'000'000'000;
 decltype(CudaDriver::StreamWaitEvent) real_wait = nullptr;
 decltype(&cuSimLaunchTimedKernel) timed_kernel = nullptr;
@@ -220,7 +221,7 @@ void HoldCopiesUp(CudaDriver* driver) {
 }
 
 TEST(LayersTest, LateCopiesHalveTheBudgetDownToNothingAndNothingElse) {
-  ::setenv("SIMGPU_LOCAL_MBPS", "500", 1);  // so that there is virtual time
+  ::setenv("SIMGPU_LOCAL_MBPS", "500", 1);  // enables virtual time
   LayerRunOptions o = Small("in-time");
   o.micro_batches = 5;
   o.balance = false;
@@ -229,7 +230,7 @@ TEST(LayersTest, LateCopiesHalveTheBudgetDownToNothingAndNothingElse) {
   o.balance = true;
   o.balancer.copies = 32;
   o.change_driver = HoldCopiesUp;
-  // 23 rounds are judged, and as long as something is moved every one is late.
+  // 23 rounds are evaluated; as long as rows are moved, every round is late.
   const std::vector<std::pair<uint32_t, uint64_t>> late_rounds_and_left = {
       {24, 32}, {12, 16}, {8, 8}, {2, 0}};
   for (const auto& [late_rounds, left] : late_rounds_and_left) {
@@ -252,9 +253,10 @@ TEST(LayersTest, LateCopiesHalveTheBudgetDownToNothingAndNothingElse) {
 TEST(LayersTest, WhenNothingComesBackAllAreTold) {
   LayerRunOptions o = Small("");
   o.dispatch = false;
-  // As long as it takes: on busy processors a round moves little, and may end well.
+  // There are many micro-batches: on busy processors a round moves little, and may end without an
+  // error.
   o.micro_batches = 1000;
-  for (const int copies : {3, 8, 12, 17}) {  // three are Open()'s own
+  for (const int copies : {3, 8, 12, 17}) {  // three copies are made by Open()
     o.name = "test-" + std::to_string(::getpid()) + "-back-" + std::to_string(copies);
     LetCopiesFail(&o, copies, false);
     Crew crew(4, LayerRunBytes(o));
@@ -305,7 +307,8 @@ TEST(LayersTest, WhoDoesNotComeIsNamed) {
 TEST(LayersTest, WhoSaysOtherwiseIsRefused) {
   LayerRunOptions o = Small("other");
   o.dispatch = false;
-  o.balancer.meeting = seconds(3);  // who comes when the others have left finds nobody
+  // a process that arrives after the others have left finds nobody
+  o.balancer.meeting = seconds(3);
   LayerRunOptions other = o;
   other.gate_percent = 110;
   Crew crew(4, LayerRunBytes(o));
@@ -314,8 +317,8 @@ TEST(LayersTest, WhoSaysOtherwiseIsRefused) {
   EXPECT_THAT(statuses, Each(kBalancingFailed));
 }
 
-// A process is killed between two steps of a round, any two. The others are told, or had all they
-// needed; none hangs, and what passed a check is right.
+// Kills a process between any two steps of a round. The other processes get an error or had all
+// their data; none hangs, and data that passed a check is right.
 TEST(LayersTest, WhenAHelperIsKilledTheOthersAreTold) {
   LayerRunOptions o = Small("whole");
   o.trace.devices = 3;

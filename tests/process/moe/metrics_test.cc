@@ -1,4 +1,4 @@
-// What balancing does in members' processes, as the agent's metrics have it.
+// Balancing in members' processes, as the agent's metrics report it.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -34,7 +34,7 @@ TEST(MoeMetricsTest, BalancingIsInTheAgentsMetrics) {
     const size_t at = text.find(line);
     return at == std::string::npos ? -1 : std::atoi(text.c_str() + at + line.size());
   };
-  // With their next heartbeats.
+  // The metrics arrive with the next heartbeats.
   const Time deadline = Now() + seconds(30);
   do {
     text = Rewire({"metrics", "--socket", socket}).out;

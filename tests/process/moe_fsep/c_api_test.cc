@@ -28,7 +28,7 @@ const std::vector<uint32_t> kVisits = {0, 1, 2, 2, 1, 0}, kBackward = {0, 0, 0, 
 
 Shape ShapeOf(uint32_t rank, Gradient gradient) { return {{2, 2}, rank, 5, 2, 90, 3, gradient}; }
 
-// Another one for every step and layer.
+// Returns a different placement for every step and layer.
 Placement PlacementOf(const Shape& shape, uint32_t step, uint32_t layer) {
   Placement placement{shape.capacity, {}};
   for (uint32_t s = 0; s < shape.SlotChunks(); ++s) {
@@ -55,7 +55,8 @@ uint32_t ElementAt(Gradient type, const void* memory, uint64_t i) {
                                     : static_cast<const uint16_t*>(memory)[i];
 }
 
-// Both communicators' ids, from rank 0; in the crew's memory, before everybody's results.
+// Both communicators' ids, from rank 0, at the start of the crew's memory, before the ranks'
+// results.
 struct Common {
   ncclUniqueId tokens, weights;
   uint64_t result[kRanks][kDepths];
@@ -83,7 +84,7 @@ class Process {
     arrived_ = device_.Allocate(kTokens * kRanks * sizeof(float));
   }
 
-  // One object per depth, one after the other, over the same communicator.
+  // Uses one object per depth, one after the other, over the same communicator.
   int Train() {
     REQUIRE(Join());
     for (uint32_t prefetch = 0; prefetch < kDepths; ++prefetch) {
@@ -103,7 +104,8 @@ class Process {
     return Leave();
   }
 
-  // Every rank is refused the same, and then trains on; the last step is left in its middle.
+  // Every rank gets the same refusals and then continues to train; the last step is left
+  // unfinished.
   int Refused() {
     REQUIRE(Join());
     rewireFsep_t fsep = nullptr;
@@ -151,11 +153,11 @@ class Process {
     REQUIRE(rewireFsepBeginTokens(fsep, stream_) == rewireSuccess);
     REQUIRE(rewireFsepEndTokens(fsep, stream_) == rewireSuccess);
     REQUIRE(rewireFsepEndExperts(fsep, stream_) == rewireInvalidUsage);
-    REQUIRE(rewireFsepClose(fsep) == rewireSuccess);  // while weights are on their way
+    REQUIRE(rewireFsepClose(fsep) == rewireSuccess);  // while weights are being sent
     return Leave();
   }
 
-  // Rank 3 does not begin its second step: its weights never come.
+  // Rank 3 does not begin its second step: its weights never arrive.
   int Silent() {
     REQUIRE(Join());
     rewireFsep_t fsep = nullptr;
@@ -164,7 +166,7 @@ class Process {
     Start();
     if (const int line = Step(fsep, 0)) return line;
     device_.Wait(stream_);
-    REQUIRE(crew_.Meet(shape_.rank));  // the abort is to find the second step only
+    REQUIRE(crew_.Meet(shape_.rank));  // the abort must affect only the second step
     if (shape_.rank < 3) {
       REQUIRE(Begin(fsep) == rewireSuccess);
       REQUIRE(abort_(comm_) == ncclSuccess);
@@ -259,7 +261,7 @@ class Process {
     return 0;
   }
 
-  // The optimizer's place. In the stream's order, as Compute().
+  // Replaces the optimizer. Runs in the stream's order, as Compute().
   void WriteWeights(uint32_t step) {
     for (uint32_t l = 0; l < kLayers; ++l) {
       for (uint64_t i = 0; i < shape_.ShardChunks() * shape_.WeightChunk(); ++i) {
@@ -270,7 +272,7 @@ class Process {
     }
   }
 
-  // The GEMMs' place.
+  // Replaces the GEMMs.
   void Compute(uint32_t step, uint32_t layer, const void* weights, void* gradients) {
     const Placement placement = PlacementOf(shape_, step, layer);
     const uint64_t bytes = kRanks * shape_.WeightChunk();
@@ -335,7 +337,7 @@ class Process {
   ncclResult_t (*destroy_)(ncclComm_t) = nullptr, (*abort_)(ncclComm_t) = nullptr;
   std::vector<void*> weights_, gradients_;
   CUdeviceptr tokens_ = 0, arrived_ = 0;
-  uint64_t wrong_weights_ = 0;  // of the stream's thread, until the stream is idle
+  uint64_t wrong_weights_ = 0;  // owned by the stream's thread until the stream is idle
 };
 
 class FsepTest : public testing::Test {

@@ -1,8 +1,8 @@
-// One rank of a toy of three mixture-of-experts layers on the simulated GPU, for the tests of this
-// folder: rank, nodes, devices of a node, prefetch depth (-1: without the schedule, everything
-// on one stream), a folder. Checks restored weights and reduced gradients to the bit; leaves its
-// gradients and tokens in <folder>/<rank>.bytes and the trace in <folder>/<rank>.json. Exits with 0
-// when all was right.
+// One rank of a toy model of three mixture-of-experts layers on the simulated GPU, for the tests of
+// this folder. Arguments: rank, nodes, devices of a node, prefetch depth (-1: without the schedule,
+// everything on one stream), a folder. The rank checks restored weights and reduced gradients to
+// the bit. It writes its gradients and tokens to <folder>/<rank>.bytes and the trace to
+// <folder>/<rank>.json. Exits with 0 if all checks passed.
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -36,7 +36,7 @@ void Need(ncclResult_t result) {
   if (result != ncclSuccess) Die("nccl: " + std::to_string(result));
 }
 
-// Rank 0 leaves the two communicators' ids in the folder.
+// Rank 0 writes the two communicators' ids to the folder.
 std::array<ncclUniqueId, 2> Ids(uint32_t rank, const std::string& folder) {
   std::array<ncclUniqueId, 2> ids;
   const std::string path = folder + "/ids";
@@ -56,7 +56,7 @@ std::array<ncclUniqueId, 2> Ids(uint32_t rank, const std::string& folder) {
   return ids;
 }
 
-// The same on every rank; another for every step and layer.
+// Returns the same placement on every rank, and a different one for every step and layer.
 Placement PlacementOf(const Shape& shape, uint32_t step, uint32_t layer) {
   std::mt19937_64 random(step * 100 + layer);
   Placement placement{shape.capacity, {}};
@@ -67,14 +67,14 @@ Placement PlacementOf(const Shape& shape, uint32_t step, uint32_t layer) {
   return placement;
 }
 
-// Weights are other ones after every step.
+// Weights change after every step.
 uint8_t WeightOf(const Shape& shape, uint32_t step, uint32_t layer, uint32_t expert,
                  uint64_t byte) {
   return WeightByte(step * 100 + layer, expert, static_cast<uint32_t>(byte / shape.WeightChunk()),
                     byte % shape.WeightChunk());
 }
 
-// A gradient hangs on the weight that it is of.
+// A gradient depends on its weight.
 uint32_t GradientOf(const Shape& shape, uint32_t step, uint32_t layer, uint32_t device,
                     uint32_t slot, uint64_t i, uint8_t weight) {
   const uint64_t key = uint64_t{step * 100 + layer} << 32 | device << 8 | slot;
@@ -144,7 +144,7 @@ class Toy {
     Placement placement;
   };
 
-  // Never freed: the process ends.
+  // The memory is never freed, because the process ends.
   CUdeviceptr Make(uint64_t bytes) {
     CUdeviceptr memory = 0;
     Need(driver_->MemAlloc(&memory, bytes));
@@ -163,7 +163,7 @@ class Toy {
     Need(driver_->LaunchHostFunc(stream, function, &work_.back()));
   }
 
-  // The optimizer's place: this rank's chunks of the weights become the step's.
+  // Replaces the optimizer: this rank's chunks of the weights become the step's.
   static void WriteWeights(void* argument) {
     const Work& work = *static_cast<Work*>(argument);
     const Shape& shape = work.toy->shape_;
@@ -177,7 +177,7 @@ class Toy {
     }
   }
 
-  // The GEMMs' place.
+  // Replaces the GEMMs.
   static void Compute(void* argument) {
     const Work& work = *static_cast<Work*>(argument);
     Toy& toy = *work.toy;
@@ -202,7 +202,7 @@ class Toy {
     const uint64_t elements = shape.capacity * work.toy->SlotElements();
     const uint8_t* const weights = Bytes(work.slots.weights);
     auto* const gradients = reinterpret_cast<uint32_t*>(work.slots.gradients);
-    // A GEMM that takes longer than the tokens: whoever does not wait for it reads old gradients.
+    // The GEMM takes longer than the tokens: code that does not wait for it reads old gradients.
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
     for (uint64_t i = 0; i < elements; ++i) {
       const uint64_t at = i % work.toy->SlotElements();
@@ -212,7 +212,7 @@ class Toy {
     }
   }
 
-  // Block b to peer b, into another buffer, which then is the tokens.
+  // Sends block b to peer b, into another buffer, which then holds the tokens.
   void SendTokens(CUstream stream) {
     const auto nccl_stream = reinterpret_cast<cudaStream_t>(stream);
     Need(ncclGroupStart());
@@ -248,7 +248,7 @@ class Toy {
       const Work work{this, step, v.layer, *slots, PlacementOf(shape_, step, v.layer)};
       Launch(compute_, work, Compute);
       Order(compute_, wire_);
-      // The gradients of the weights are nobody's tokens: these go back beside them.
+      // Gradients of weights are not tokens: they are computed while the tokens are sent back.
       if (v.gradients) Launch(compute_, work, ComputeGradients);
       Need(schedule->EndExperts(compute_));
       Need(schedule->BeginTokens(wire_));
@@ -315,8 +315,8 @@ class Toy {
   ncclComm_t weights_comm_ = nullptr, tokens_comm_ = nullptr;
   std::vector<LayerShards> shards_;
   CUdeviceptr tokens_ = 0, arrived_ = 0;
-  std::list<Work> work_;        // for the driver to point to
-  uint64_t wrong_weights_ = 0;  // of the stream's thread, until the streams are idle
+  std::list<Work> work_;        // the driver holds pointers to it
+  uint64_t wrong_weights_ = 0;  // owned by the stream's thread until the streams are idle
 };
 
 }  // namespace

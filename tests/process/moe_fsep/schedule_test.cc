@@ -1,5 +1,5 @@
-// Fully sharded experts in a toy of three layers, a process per rank: exact, the same with the
-// schedule and without, and no weights beside tokens in the trace.
+// Fully sharded experts in a toy model of three layers, a process per rank. The results are exact
+// and equal with and without the schedule, and in the trace no weights overlap with tokens.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -54,7 +54,8 @@ pid_t Spawn(int rank, int prefetch, const std::string& slots, const std::string&
       "LD_LIBRARY_PATH=" SIMGPU, "REWIRE_CUDA_LIBRARY=" SIMGPU "/libcuda.so.1",
       "NCCL_HOSTID=node" + std::to_string(rank / kPerNode), "SIMGPU_KERNEL_SLOTS=" + slots};
   for (char** e = environ; *e != nullptr; ++e) {
-    if (strstr(*e, "SAN_OPTIONS=") != nullptr) environment.emplace_back(*e);  // a sanitizer's
+    // variables of a sanitizer
+    if (strstr(*e, "SAN_OPTIONS=") != nullptr) environment.emplace_back(*e);
   }
   std::vector<std::string> command = {FSEP_RANK,
                                       std::to_string(rank),
@@ -76,7 +77,7 @@ pid_t Spawn(int rank, int prefetch, const std::string& slots, const std::string&
   return error == 0 ? pid : -1;
 }
 
-// Runs all ranks to their end; kills them after a minute. True when all left with 0.
+// Runs all ranks to their end; kills them after a minute. Returns true if all exited with 0.
 bool RunRanks(int prefetch, const std::string& slots, const std::string& folder) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return false;
@@ -114,7 +115,7 @@ struct Span {
   double begin = 0, end = 0;
 };
 
-// The spans of a rank's trace whose names begin so, by their beginnings.
+// Returns the spans of a rank's trace whose names begin with `name`, sorted by their start.
 std::vector<Span> Spans(const Folder& folder, int rank, const std::string& name) {
   std::vector<Span> spans;
   const auto trace = nlohmann::json::parse(folder.Read(std::to_string(rank) + ".json"));
@@ -139,7 +140,7 @@ void ExpectApart(const std::vector<Span>& a, const std::vector<Span>& b) {
   }
 }
 
-// What is stated in reconfig/moe/fsep/schedule.h, of one rank.
+// Checks the promises of reconfig/moe/fsep/schedule.h for one rank.
 void CheckTrace(const Folder& folder, int rank, size_t depth) {
   constexpr size_t kVisits = 2 * kLayers;
   const std::vector<Span> out = Spans(folder, rank, "tokens out");
@@ -181,7 +182,8 @@ void CheckTrace(const Folder& folder, int rank, size_t depth) {
 TEST(FsepScheduleTest, ChangesNothingButWhenThingsMove) {
   Folder plain;
   ASSERT_TRUE(RunRanks(-1, "0", plain.path()));
-  // On devices that run one kernel at a time waits in another order on two ranks would not end.
+  // On devices that run one kernel at a time, a different order of waits on two ranks would
+  // deadlock.
   for (const auto& [depth, slots] :
        {std::pair(0, "1"), std::pair(1, "0"), std::pair(2, "1"), std::pair(3, "1")}) {
     SCOPED_TRACE(depth);

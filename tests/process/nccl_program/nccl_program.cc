@@ -1,13 +1,17 @@
-// An NCCL program that knows nothing of Rewire but rewireCheck(): nccl_program KINDS FOLDER.
+// An NCCL program that uses only rewireCheck() of Rewire: nccl_program KINDS FOLDER.
 //
-// KINDS has one letter per communicator: b blocking, p non-blocking (polled after each operation,
-// as PyTorch does), i blocking and idle, q non-blocking and idle, s blocking with the ranks of the
-// same parity (split from the first communicator), o blocking and never destroyed. Every rank runs
-// verified AllReduces on all of them until FOLDER/stop exists, then destroys and prints "ended N".
-// The ranks of the first communicator that is not idle end together. After an error a rank prints
-// "lost after N: REASON" and exits with 3. After a synchronisation whose data is wrong,
-// rewireCheck() must have said so: else the rank prints "WRONG" and exits with 4.
-// KINDS=create: creates and destroys a communicator again and again.
+// KINDS has one letter per communicator:
+//   b  blocking;
+//   p  non-blocking (polled after each operation, as PyTorch does);
+//   i  blocking and idle;
+//   q  non-blocking and idle;
+//   s  blocking with the ranks of the same parity (split from the first communicator);
+//   o  blocking and never destroyed.
+// Every rank runs verified AllReduces on all of them until FOLDER/stop exists, then destroys the
+// communicators and prints "ended N". The ranks of the first communicator that is not idle end
+// together. After an error a rank prints "lost after N: REASON" and exits with 3. If a
+// synchronisation gives wrong data and rewireCheck() has not reported it, the rank prints "WRONG"
+// and exits with 4. KINDS=create: creates and destroys a communicator again and again.
 #include <dlfcn.h>
 #include <sched.h>
 #include <unistd.h>
@@ -27,7 +31,7 @@ namespace {
 
 constexpr size_t kElements = 1000;
 
-// One write, so that the lines of the ranks do not mix.
+// A single write, so that the lines of the ranks do not mix.
 void Say(const std::string& line) {
   const std::string text = line + "\n";
   if (write(STDOUT_FILENO, text.data(), text.size()) < 0) _exit(5);
@@ -40,7 +44,7 @@ void Say(const std::string& line) {
 
 uint64_t operations = 0;
 
-// The check of the library that the preloaded file has opened; nullptr: there is none.
+// Calls the check of the library that the preloaded file has opened; nullptr: there is none.
 rewireResult_t Check() {
   using Function = rewireResult_t (*)();
   static const auto check = [] {
@@ -58,7 +62,7 @@ void Must(ncclResult_t result, const char* what) {
              (Check() == rewireSuccess ? " (unchecked)" : " (checked)"));
 }
 
-// The driver by its documented names.
+// The driver's functions by their documented names.
 template <typename... Arguments>
 int Cuda(const char* name, Arguments... arguments) {
   static void* const driver = dlopen("libcuda.so.1", RTLD_NOW);
@@ -129,7 +133,7 @@ ncclComm_t Create(char kind, const std::string& folder, const std::string& name,
   return comm;
 }
 
-// Sum over the ranks of rank-dependent values, in place. False: the result is wrong.
+// Sums rank-dependent values over the ranks, in place. Returns false if the result is wrong.
 bool Reduce(Communicator* c, float extra, float* got) {
   std::vector<float> values(kElements);
   for (size_t i = 0; i < kElements; ++i) {
@@ -202,7 +206,7 @@ int main(int argc, char** argv) {
       const bool asks = decides && access((folder + "/stop").c_str(), F_OK) == 0;
       float asked = 0;
       if (!Reduce(&c, asks ? 1.0F : 0.0F, &asked)) {
-        // Aborted kernels end: the check must know.
+        // Aborted kernels end with wrong data: the check must report the abort.
         if (Check() != rewireSuccess)
           End(3, "lost after " + std::to_string(operations) + ": checked");
         End(4, "WRONG after " + std::to_string(operations));

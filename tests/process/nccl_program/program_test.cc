@@ -54,7 +54,7 @@ class NcclJob {
   nlohmann::json Status() {
     return nlohmann::json::parse(Ask({"status", "--json"}).out, nullptr, false);
   }
-  // Every rank has used each of its communicators.
+  // Waits until every rank has used each of its communicators.
   bool WaitRunning(size_t ranks) {
     return launcher_.ReadUntil(
         [ranks](const CommandResult& r) { return Times(r.out, "running") == ranks; }, kPatience);
@@ -134,8 +134,8 @@ TEST(NcclProgramTest, BothKindsAreSwapped) { Rebuild("bpbp"); }
 TEST(NcclProgramTest, PartialOnesAreSwapped) { Rebuild("bs", {}, 4); }
 TEST(NcclProgramTest, IdleOnesWaitForTheirNextOperation) { Rebuild("bsi", {}, 4); }
 
-// The warm operation of an odd rank is launched long after that of the even one: a program whose
-// next operation does not wait for the launch deadlocks.
+// An odd rank launches its warm-up operation long after the even rank. A program whose next
+// operation does not wait for the launch deadlocks.
 TEST(NcclProgramTest, LateLaunchesDoNotChangeTheOrder) {
   Rebuild("pp", {"SIMNCCL_LATE_LAUNCH_US=200000", "SIMGPU_KERNEL_SLOTS=8"});
 }
@@ -158,8 +158,8 @@ TEST(NcclProgramTest, ABuildThatPassesItsDeadlineHarmsNobody) {
   ExpectEnded(job.Finish(), 2);
 }
 
-// The last rank is stopped, and with it its half of the split. The other half destroys its
-// communicators while they are built anew.
+// The test stops the last rank, which blocks its half of the split. The other half destroys its
+// communicators while they are rebuilt.
 TEST(NcclProgramTest, ADestroyDuringARebuildHarmsNobody) {
   for (const char* kinds : {"is", "iqs"}) {
     NcclJob job(4, kinds, {"REWIRE_SILENCE_MS=60000"});
@@ -187,11 +187,11 @@ TEST(NcclProgramTest, AProgramMayEndWithOpenCommunicators) {
   ExpectEnded(job.Finish(), 2);
 }
 
-// Each survivor says "lost" before its _exit(): a signal would have ended it without the word.
+// Each survivor prints "lost" before its _exit(); a signal would end it without this line.
 void ExpectLost(const CommandResult& end) {
   EXPECT_EQ(Times(end.out, "lost after"), 2u) << end.out << end.err;
 }
-// The check knew of every wrong result.
+// The check reported every wrong result.
 void ExpectChecked(const CommandResult& end) {
   EXPECT_THAT(end.out, Not(HasSubstr("WRONG")));
   EXPECT_THAT(end.out, Not(HasSubstr("unchecked")));
@@ -233,7 +233,7 @@ TEST(NcclProgramTest, ADeathDuringACreationIsSurvivedByTheProcess) {
     NcclJob job(3, "create", {"REWIRE_BUILD_MS=3000"});
     ASSERT_TRUE(job.WaitRunning(3));
     const pid_t victim = job.PidOf(1);
-    std::this_thread::sleep_for(milliseconds(41 * i));  // at another place of the creation
+    std::this_thread::sleep_for(milliseconds(41 * i));  // at another point of the creation
     ASSERT_EQ(kill(victim, SIGKILL), 0);
     ExpectLost(job.End());
   }

@@ -1,6 +1,6 @@
-// A joiner that waits in rewireUniqueId() for a name which nobody gives out. It takes SIGTERM as a
-// notice of reclaim, or ignores it. When it is not wanted any more it ends without SIGKILL: the
-// launcher would give it longer than these tests take.
+// A joiner that waits in rewireUniqueId() for a name that no member publishes. The joiner treats
+// SIGTERM as a reclaim notice, or ignores it. A dismissed joiner ends without SIGKILL: the launcher
+// would allow more time than these tests take.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -11,7 +11,7 @@
 namespace rewire {
 namespace {
 
-// The parameter: whether it ignores SIGTERM.
+// The parameter: whether the joiner ignores SIGTERM.
 class AskingJoinerTest : public ::testing::TestWithParam<bool> {
  protected:
   void SetUp() override {
@@ -24,7 +24,7 @@ class AskingJoinerTest : public ::testing::TestWithParam<bool> {
         [&](const CommandResult& r) { return r.out.find(line) != std::string::npos; }, seconds(40));
   }
 
-  // Its call has failed, or SIGTERM has ended it, whichever came first.
+  // Either the call has failed, or SIGTERM has ended the joiner.
   static bool JoinerHasEnded(const CommandResult& r) {
     return r.out.find("[member 2] BAD unique id at 0 in step 0: ") != std::string::npos ||
            r.err.find("member 2 was killed by signal 15") != std::string::npos;

@@ -18,7 +18,7 @@ TEST(ExitTest, AMemberThatFailsAndDetachesInAnExitHandlerIsLost) {
       {REWIRE_COMMAND, "run", "-n", "3", "--no-preload", "--dir", folder / "run", "--socket",
        folder / "agent.sock", "--", STATE_MEMBER, folder / "barrier", folder / "stop"},
       {"STATE_MEMBER_FAILS=3"});
-  // The two others repeat the step that was lost, in a world of their own.
+  // The two other members repeat the lost step, in a world of their own.
   EXPECT_TRUE(job.ReadUntil(
       [](const CommandResult& r) {
         return r.out.find("repeat epoch 2 slot 0/2") != std::string::npos &&

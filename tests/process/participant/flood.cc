@@ -16,7 +16,7 @@
 namespace rewire {
 namespace {
 
-// Open at a time: more than a listener keeps.
+// Connections open at a time: more than a listener keeps.
 constexpr size_t kOpen = 256;
 
 std::set<std::string> SocketsOf(pid_t process) {
@@ -37,13 +37,13 @@ Flood::Flood(const std::vector<pid_t>& processes) {
     const std::set<std::string> inodes = SocketsOf(process);
     std::ifstream in("/proc/" + std::to_string(process) + "/net/tcp");
     std::string line;
-    std::getline(in, line);  // titles
+    std::getline(in, line);  // column titles
     while (std::getline(in, line)) {
       std::istringstream fields(line);
       std::string number, local, remote, state, queues, timer, retransmits, user, timeout, inode;
       fields >> number >> local >> remote >> state >> queues >> timer >> retransmits >> user >>
           timeout >> inode;
-      if (state != "0A" || inodes.count(inode) == 0) continue;  // 0A: it listens
+      if (state != "0A" || inodes.count(inode) == 0) continue;  // 0A: a listening socket
       ports_.push_back(
           static_cast<uint16_t>(std::stoul(local.substr(local.find(':') + 1), nullptr, 16)));
     }

@@ -1,5 +1,5 @@
-// An attacker without a key: a thread that connects to every TCP port on which some processes
-// listen, again and again, and says nothing, half a hello, or garbage.
+// An attacker without a key: a thread that repeatedly connects to every listening TCP port of some
+// processes, and sends nothing, half a hello, or malformed data.
 #pragma once
 
 #include <sys/types.h>
@@ -13,7 +13,7 @@ namespace rewire {
 
 class Flood {
  public:
-  // The ports of these processes are looked up here, once.
+  // The constructor looks up the ports of these processes once.
   explicit Flood(const std::vector<pid_t>& processes);
   ~Flood();  // joins the thread; its connections end
 

@@ -1,18 +1,18 @@
-// A program with state and without a GPU, for process tests of the C API: the state of every
+// A program with state and without a GPU, for process tests of the C API. The state of every
 // version is known in advance, so that each byte is checked at every update.
 //
 //   state_member BARRIER_FILE STOP_FILE [in-place]
 //
-// in-place: its part of the sharded tensor stays where it lies; otherwise each has its own memory.
-// What collectives do in a real job (nobody passes step n before everyone has come to it) is done
-// by counters in a shared file. Ends a few steps after STOP_FILE exists; exits with 1 on a wrong
-// byte.
+// in-place: its part of the sharded tensor stays in place; otherwise each version has its own
+// memory. Counters in a shared file replace a real job's collectives: no member passes step n
+// before every member has reached it. The program ends a few steps after STOP_FILE exists, and
+// exits with 1 on a wrong byte.
 //
-// STATE_MEMBER_MOVES=1: it also registers a tensor in device memory, which slot 1 allocates anew
-// in step 5 without a word.
+// STATE_MEMBER_MOVES=1: it also registers a tensor in device memory, which slot 1 reallocates in
+// step 5 without notice.
 //
-// STATE_MEMBER_ASKS=takes-sigterm or ignores-sigterm: a joiner first asks for the unique id behind
-// a name that nobody gives out.
+// STATE_MEMBER_ASKS=takes-sigterm or ignores-sigterm: a joiner first asks for the unique id of a
+// name that no member publishes.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -41,7 +41,7 @@ constexpr uint64_t kMembers = 64;
 
 struct Barrier {
   std::atomic<uint64_t> stop_at;            // 0: not yet
-  std::atomic<uint64_t> forward[kMembers];  // steps whose gradients are there, by member
+  std::atomic<uint64_t> forward[kMembers];  // steps whose gradients are ready, by member
   std::atomic<uint64_t> updated[kMembers];  // steps whose update is done
 };
 
@@ -53,11 +53,11 @@ struct Program {
   std::vector<uint32_t> gradients = std::vector<uint32_t>(kWeights);
   std::vector<uint32_t> running = std::vector<uint32_t>(kRunning);
   uint64_t step = 0;
-  std::vector<uint32_t> room;  // for all moments, when parts stay in place
+  std::vector<uint32_t> room;  // storage for all versions, if parts stay in place
   uint32_t* moments = nullptr;
   uint64_t begin = 0;
   uint64_t end = 0;
-  CUdeviceptr table = 0;  // 0: it has none
+  CUdeviceptr table = 0;  // 0: no tensor
 };
 
 [[noreturn]] void Bad(const char* what, uint64_t at, uint64_t step) {
@@ -83,9 +83,9 @@ void Check(const Program& p, bool with_running) {
   }
 }
 
-// Until all members of the world have come to `n`; false when that takes more than so many tries.
+// Waits until all members of the world have reached `n`; false after `most` tries.
 bool Wait(const Program& p, std::atomic<uint64_t>* counters, uint64_t n, int most) {
-  // Slots are not members: whoever counts, counts by slot, in the world of this epoch.
+  // Slots are not members: counters are indexed by slot, in the world of this epoch.
   counters[p.world.slot].store(p.world.epoch << 32 | n);
   for (int tries = 0; tries < most; ++tries) {
     bool all = true;
@@ -108,7 +108,7 @@ int Update(void* arg) {
   for (uint32_t& w : p->weights) w += kPerUpdate;
   for (uint64_t i = p->begin; i < p->end; ++i) p->moments[i - p->begin] += kPerUpdate;
   ++p->step;
-  // A failed update cannot be taken back when the peer was only slow: it is waited for until it
+  // A failed update cannot be undone if the peer was only slow, so the wait lasts until the peer
   // must be lost.
   return Wait(*p, p->barrier->updated, p->step, 50000) ? 0 : 1;
 }
@@ -216,12 +216,12 @@ void Report(const Program& p, const rewireOutcome_t& outcome) {
   fflush(stdout);
 }
 
-// The step failed: back to where all survivors can be.
+// The step failed: returns to a version that all survivors can restore.
 void Recover(Program* p) {
   rewireOutcome_t outcome = {};
   outcome.size = sizeof outcome;
   const rewireResult_t result = rewireRecover(p->context, &outcome);
-  if (result == rewireUnavailable) return;  // a slow peer is no lost one
+  if (result == rewireUnavailable) return;  // a slow peer is not lost
   if (result != rewireSuccess) Bad("recover", 0, p->step);
   Report(*p, outcome);
   Check(*p, true);
@@ -234,7 +234,7 @@ int Train(Program* p, const char* stop_file) {
     first = false;
     if (const char* fails = getenv("STATE_MEMBER_FAILS");
         fails != nullptr && p->world.slot == 1 && p->world.slots == 3 && p->step >= 20) {
-      // As an uncaught exception of a program that detaches in an exit handler.
+      // Simulates an uncaught exception of a program that detaches in an exit handler.
       static rewireContext_t context = p->context;
       atexit([] { rewireDetach(context); });
       exit(atoi(fails));
@@ -246,7 +246,7 @@ int Train(Program* p, const char* stop_file) {
       if (stop_at == 0 && p->world.slot == 0 && access(stop_file, F_OK) == 0) {
         p->barrier->stop_at.store(p->step + 10);
       }
-      // Forward and backward change what is volatile, and make gradients.
+      // The forward and backward pass change the volatile state and compute gradients.
       for (uint64_t i = 0; i < kRunning; ++i) p->running[i] = Value(i + 2, p->step + 1);
       for (uint64_t i = 0; i < kWeights; ++i) p->gradients[i] = Value(i + 3, p->step);
       if (!Wait(*p, p->barrier->forward, p->step + 1, 2000)) {

@@ -1,5 +1,5 @@
 // Every change of the world with real state: grow, drain, replace, SIGKILL, and the agent killed.
-// The program itself checks every byte at every update and says BAD otherwise.
+// The program itself checks every byte at every update and prints BAD on an error.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -21,7 +21,7 @@ using ::testing::Not;
 class StateTest : public ::testing::TestWithParam<bool> {
  protected:
   void SetUp() override {
-    // Both members have attached: the agent answers.
+    // Both members have attached when the agent answers.
     ASSERT_TRUE(job_.ReadUntil(
         [](const CommandResult& r) {
           const size_t first = r.out.find("ready\n");
@@ -46,7 +46,8 @@ class StateTest : public ::testing::TestWithParam<bool> {
     EXPECT_EQ(Ask({"wait", "--for", "epoch", std::to_string(epoch), "--timeout", "30s"}).status, 0);
     EXPECT_EQ(Ask({"wait", "--timeout", "30s"}).status, 0);
   }
-  // A few updates in the present world: only then has every shard a second, complete copy.
+  // Waits for a few updates in the current world: only then does every shard have a second,
+  // complete copy.
   void Train() {
     const auto updates = [this] {
       const nlohmann::json status = Status();
@@ -59,7 +60,7 @@ class StateTest : public ::testing::TestWithParam<bool> {
     }
     EXPECT_GE(now, enough);
   }
-  // The job ends by itself, nobody saw a wrong byte, and everybody ended at the same step.
+  // The job ends by itself, no member saw a wrong byte, and all members ended at the same step.
   void Finish() {
     std::ofstream(folder_ / "stop") << "now";
     const CommandResult end = job_.End(seconds(30));
@@ -114,11 +115,11 @@ TEST_P(StateTest, TheOldWorldTrainsOnWithoutItsAgent) {
   Finish();
 }
 
-// Connections of processes without a key neither stop a change nor fill the members' tables.
+// Connections of unauthenticated processes neither stop a change nor fill the members' tables.
 TEST_P(StateTest, ChangesItsWorldUnderAFloodOfConnections) {
   WaitSteady(1);
   std::vector<pid_t> pids;
-  const nlohmann::json status = Status();  // outlives the loop over a part of it
+  const nlohmann::json status = Status();  // must outlive the loop over a part of it
   for (const auto& m : status["world"]["members"]) pids.push_back(m["pid"].get<int>());
   {
     const Flood flood(pids);

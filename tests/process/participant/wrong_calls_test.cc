@@ -1,4 +1,4 @@
-// Wrong calls of the C interface in a member that has an agent, or should have one.
+// Invalid calls of the C interface in a member with an agent, or without the agent that it needs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -46,7 +46,7 @@ TEST(WrongCallsTest, UnderAnAgent) {
   }
 }
 
-// A socket that nobody listens on, and one behind which nobody answers.
+// A socket without a listener, and a socket whose listener never answers.
 TEST(WrongCallsTest, AnAgentThatDoesNotAnswer) {
   TemporaryFolder folder;
   UniqueFd listener;

@@ -1,8 +1,8 @@
-// A member that calls the C interface at wrong moments, under an agent: one line per call, with the
-// result and the reason.
+// A member that calls the C interface at wrong moments, under an agent. It prints one line per
+// call, with the result and the reason.
 //
-//   wrong_member attach     attaches, and no more
-//   wrong_member calls      everything that an agent is needed for
+//   wrong_member attach     only attaches
+//   wrong_member calls      makes every call that needs an agent
 #include <sys/wait.h>
 #include <unistd.h>
 

@@ -1,5 +1,5 @@
-// The preloaded file in processes of its own: how it is found, what it finds, what it says when
-// something is wrong.
+// The preloaded file in separate processes: how the loader finds it, which NCCL it finds, and its
+// error messages.
 #include <gmock/gmock.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -31,7 +31,7 @@ struct Ran {
   std::string output;  // stdout and stderr
 };
 
-// environment: "A=b C=d". Nothing else of ours is in it, but where a sanitizer reports.
+// environment: "A=b C=d". No other variable of ours is set, except a sanitizer's report path.
 Ran RunCommand(const std::string& environment, const std::string& command) {
   std::string line = "exec 2>&1; env -i PATH=/usr/bin:/bin:/usr/sbin:/sbin " + environment + " ";
   for (char** e = environ; *e != nullptr; ++e) {
@@ -47,7 +47,7 @@ Ran RunCommand(const std::string& environment, const std::string& command) {
   return ran;
 }
 
-// The runtime of a sanitizer comes first also in programs that are not built with it.
+// A sanitizer's runtime also comes first in programs that are not built with the sanitizer.
 std::string Preload(const std::string& path) { return "LD_PRELOAD=" REWIRE_RUNTIME + path + " "; }
 
 std::string Folder(const std::string& path) { return fs::path(path).parent_path().string(); }
@@ -141,7 +141,7 @@ TEST_F(PreloadTest, TheRealOneIsFoundByTheRunpathOfWhoNeedsIt) {
 }
 
 TEST_F(PreloadTest, TheRealOneIsFoundOnTheLibraryPathAndIsNeverOurselves) {
-  // As a drop-in: ours is the first on the path, the real one the second.
+  // Drop-in: our library is the first on the path, the real library the second.
   const Ran ran = RunCommand(
       "REWIRE_LOG=info LD_LIBRARY_PATH=" + Folder(REWIRE_PRELOAD) + ":" + Folder(REWIRE_REAL),
       probe_ + "where init");
@@ -189,7 +189,7 @@ TEST_F(PreloadTest, NotNccl) {
               HasSubstr("file too short"));
   EXPECT_THAT(RunCommand(preload_ + "REWIRE_NCCL_LIBRARY=" REWIRE_PRELOAD, probe_ + "init").output,
               HasSubstr("is Rewire itself"));
-  // A copy of ours under another inode would call itself.
+  // A copy of our library under another inode would call itself.
   fs::copy_file(REWIRE_PRELOAD, temp_ + "/copy.so");
   EXPECT_THAT(
       RunCommand(preload_ + "REWIRE_NCCL_LIBRARY=" + temp_ + "/copy.so", probe_ + "init").output,
@@ -203,14 +203,14 @@ TEST_F(PreloadTest, AFunctionThatTheLibraryLacks) {
   EXPECT_THAT(ran.output, HasSubstr("revoke 5"));  // ncclInvalidUsage
   EXPECT_THAT(ran.output, HasSubstr("ncclCommRevoke (since NCCL 2.28.7) is not in " REWIRE_OLD
                                     ", which is version 21903"));
-  EXPECT_THAT(ran.output, HasSubstr("free 6"));  // it has only the ncclX name
+  EXPECT_THAT(ran.output, HasSubstr("free 6"));  // the function has only the ncclX name
 }
 
 TEST_F(PreloadTest, Disabled) {
   const Ran ran = RunCommand(preload_ + noop_ + "REWIRE_DISABLE=1 REWIRE_BUILD_MS=soon",
                              probe_ + "version init refcount");
   EXPECT_THAT(ran.output, HasSubstr("version 0 23099"));
-  EXPECT_THAT(ran.output, HasSubstr("init 0 280028002800280"));  // the real one's own
+  EXPECT_THAT(ran.output, HasSubstr("init 0 280028002800280"));  // the real library's own
   EXPECT_THAT(ran.output, HasSubstr("refcount unset"));
 }
 
@@ -248,7 +248,7 @@ TEST_F(PreloadTest, TheNetPluginIsKept) {
       HasSubstr("refcount 0"));
 }
 
-// "A=b C=d" of the NCCL_* variables that NCCL's own host code needs without a GPU.
+// Returns "A=b C=d" of the NCCL_* variables that NCCL's own host code needs without a GPU.
 std::string NcclVariables() {
   std::string out;
   for (char** e = environ; *e != nullptr; ++e) {
@@ -265,7 +265,7 @@ std::vector<std::string> SortedLines(const std::string& text) {
   return lines;
 }
 
-// Several processes, over the simulated NCCL: the same results with the shim and without.
+// Several processes over the simulated NCCL: the results are equal with and without the shim.
 TEST_F(PreloadTest, ResultsAreTheSameAsWithout) {
   const std::string libraries = SimLibraries(REWIRE_SIMGPU);
   const std::string simgpu = NcclVariables() + "LD_LIBRARY_PATH=" + libraries + " ";
@@ -275,12 +275,12 @@ TEST_F(PreloadTest, ResultsAreTheSameAsWithout) {
   const Ran with = RunCommand(preload_ + simgpu + "REWIRE_LOG=info", REWIRE_RANKS " 3");
   EXPECT_EQ(0, with.status);
   std::vector<std::string> results;
-  // The folder of a build of NCCL's own host code has links.
+  // A build of NCCL's own host code has links in its folder.
   const std::string nccl = fs::canonical(libraries + "/libnccl.so.2").string();
   int found = 0;
   for (const std::string& line : SortedLines(with.output)) {
     if (line.rfind("rank ", 0) == 0) results.push_back(line);
-    // The shim was there, in every process, and found the simulated one.
+    // The shim was loaded in every process and found the simulated NCCL.
     if (line.find("at " + nccl) != std::string::npos) ++found;
   }
   EXPECT_EQ(SortedLines(without.output), results);
@@ -299,7 +299,7 @@ TEST_F(PreloadTest, RefusesToStartWithoutTheAgentOrTheMemberThatTheSettingsName)
   EXPECT_THAT(nobody.output, HasSubstr("REWIRE_SOCKET is set and REWIRE_MEMBER is not"));
 }
 
-// One reason, and no other that is not true.
+// The error has one reason, and no second, false one.
 TEST_F(PreloadTest, ACoreThatRefusesIsNotCalledAnotherBuild) {
   const Ran ran = RunCommand(preload_ +
                                  "LD_LIBRARY_PATH=" REWIRE_SIMGPU
@@ -320,7 +320,7 @@ TEST_F(PreloadTest, ProfilingNamesTakeTheSameHandles) {
   const Ran with = RunCommand(preload_ + simgpu, REWIRE_PROFILED_RANKS " 3");
   EXPECT_EQ(0, with.status) << with.output;
   EXPECT_EQ(SortedLines(without.output), SortedLines(with.output));
-  // As a drop-in the library is the only one that defines the names.
+  // As a drop-in, our library is the only one that defines the names.
   const Ran drop_in =
       RunCommand("LD_LIBRARY_PATH=" + Folder(REWIRE_PRELOAD) + ":" REWIRE_SIMGPU " ",
                  REWIRE_PROFILED_RANKS " 3");

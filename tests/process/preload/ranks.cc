@@ -1,4 +1,4 @@
-// A small multi-process NCCL program: ranks N. Every rank prints a line with what came out of its
+// A small multi-process NCCL program: ranks N. Every rank prints a line with the results of its
 // collectives; the test compares the lines with and without the shim.
 #include <dlfcn.h>
 #include <sys/wait.h>
@@ -13,7 +13,8 @@
 
 #include "rewire_nccl_api.h"
 
-// A program that uses the profiling names for some functions, so that both kinds meet on a handle.
+// Builds a program with profiling names for some functions, so that both kinds of names use one
+// handle.
 #ifdef PROFILING_NAMES
 #define ncclCommInitRank pncclCommInitRank
 #define ncclBroadcast pncclBroadcast
@@ -36,7 +37,7 @@ constexpr size_t kElements = 1000;
     }                                                                   \
   } while (false)
 
-// The driver by its documented names.
+// The driver's functions by their documented names.
 template <typename... Arguments>
 int Cuda(const char* name, Arguments... arguments) {
   static void* const driver = dlopen("libcuda.so.1", RTLD_NOW);
@@ -119,7 +120,7 @@ void RunRank(int rank, int ranks, const ncclUniqueId& id) {
   line += Number(gpu.Result()) + " " + std::to_string(count) + " " + std::to_string(place);
   MUST(ncclCommDestroy(child));
   MUST(ncclCommDestroy(comm));
-  // One write, so that the lines of the ranks do not mix.
+  // A single write, so that the lines of the ranks do not mix.
   line += "\n";
   if (write(STDOUT_FILENO, line.data(), line.size()) != static_cast<ssize_t>(line.size())) exit(1);
 }
@@ -129,7 +130,8 @@ void RunRank(int rank, int ranks, const ncclUniqueId& id) {
 int main(int argc, char** argv) {
   const int ranks = argc == 2 ? atoi(argv[1]) : 0;
   if (ranks < 1 || ranks > 8) return 2;
-  // Processes first: a driver does not survive a fork. Rank 0 makes the id and hands it on.
+  // Processes are forked first: a driver does not survive a fork. Rank 0 makes the id and sends it
+  // to the others.
   std::vector<int> to_rank;
   std::vector<pid_t> children;
   for (int r = 1; r < ranks; ++r) {

@@ -16,7 +16,7 @@ ROW, WEIGHTS = 64, 256
 
 
 def compute(device, segment, own):
-    """A GEMM's stand-in: every byte plus the weights'."""
+    """Replaces a GEMM: every byte plus the weights'."""
     device.wait()
     weights = segment.weights or own + segment.expert % 2 * WEIGHTS
     add = ctypes.string_at(weights, 1)[0]
@@ -89,7 +89,7 @@ def main():
     for process in processes:
         process.join(60)
         assert process.exitcode == 0, process.exitcode
-    # 136 rows, 120 of them on rank 0: 52 go over, forward and backward.
+    # There are 136 rows, 120 of them on rank 0: 52 are moved, forward and backward.
     assert found[0][1] == 0 and found[1][1] == 104, found
     assert sum(g[2] for g in found[0][2]) == 52 and not found[1][2], found
     try:

@@ -31,7 +31,7 @@ def gradient_of(layer, rank, slot, element):
 
 
 def join(nccl, rank, ids):
-    """The id's bytes go to the other rank as they are: they hold zeros."""
+    """Sends the id's bytes unchanged to the other rank: they contain zeros."""
     unique = UniqueId()
     if rank == 0:
         assert nccl.ncclGetUniqueId(ctypes.byref(unique)) == 0
@@ -68,7 +68,7 @@ def step(fsep, device, rank):
 
 
 def reduced(layer, rank):
-    """What rank's chunks of the gradients are after one step, from all slots; exact in floats."""
+    """The chunks of rank's gradients after one step, from all slots; exact in floats."""
     placed = list(enumerate(PLACEMENTS[layer]))
     return [
         sum(

@@ -1,4 +1,4 @@
-"""The README's settings table is what `rewire knobs --markdown` prints. --fix writes it.
+"""The README's settings table must equal `rewire knobs --markdown`. --fix writes it.
 
 usage: settings_table.py REWIRE README [--fix]
 """

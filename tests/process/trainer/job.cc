@@ -27,7 +27,7 @@ pid_t Spawn(int rank, int world, const std::string& port, const std::vector<std:
                                           "MASTER_PORT=" + port,
                                           "LD_LIBRARY_PATH=" + SimLibraries(SIMGPU)};
   for (char** e = environ; *e != nullptr; ++e) {
-    // A sanitizer's, and those that NCCL's host code needs here.
+    // Variables of a sanitizer, and those that NCCL's host code needs here.
     if (strstr(*e, "SAN_OPTIONS=") != nullptr || strncmp(*e, "NCCL_", 5) == 0) {
       environment.emplace_back(*e);
     }

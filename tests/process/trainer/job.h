@@ -1,4 +1,5 @@
-// A training job of several gpt_train processes on the simulated GPU, run to its end.
+// A training job of several gpt_train processes on the simulated GPU, run to its end. Owned by one
+// thread.
 #pragma once
 
 #include <string>
@@ -11,7 +12,7 @@ struct JobResult {
   std::string output;         // of all ranks, standard output and error
 
   [[nodiscard]] bool ok() const;
-  // The "final step ..." line, or the whole output when there is none.
+  // Returns the line "final step ...", or the whole output if there is no such line.
   [[nodiscard]] std::string Final() const;
 };
 

@@ -1,5 +1,5 @@
-// gpt_train as real processes over the simulated NCCL: equality over worlds, checkpoints, learning,
-// and what it says when something is wrong.
+// gpt_train as real processes over the simulated NCCL: equal results over worlds, checkpoints,
+// learning, and error messages.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,7 +15,8 @@ using ::testing::HasSubstr;
 using ::testing::StartsWith;
 using Arguments = std::vector<std::string>;
 
-// Small, so that eight jobs take seconds; 5 samples divide no world but that of one.
+// The model is small, so that eight jobs take seconds. 5 samples are divisible by no world except a
+// world of one.
 Arguments Exact(const Arguments& more) {
   Arguments a = {"--exact", "--width", "16", "--context",    "16", "--layers",   "1", "--heads",
                  "2",       "--batch", "5",  "--accumulate", "2",  "--state-mb", "1"};
@@ -65,7 +66,7 @@ TEST(Checkpoint, ContinuesBitEqualInAnotherWorld) {
     EXPECT_TRUE(job.ok()) << job.output;
     EXPECT_EQ(job.Final(), Reference()) << world;
   }
-  // And without sharding.
+  // The result is also equal without sharding.
   EXPECT_EQ(RunJob(1, Exact({"--steps", "6", "--load", path})).Final(), Reference());
 }
 
@@ -106,7 +107,7 @@ TEST(Training, LossFallsAndTheLogSaysSo) {
   const size_t at = log.find("\"step\":0,\"loss\":");
   ASSERT_NE(at, std::string::npos) << log;
   const double first_loss = std::stod(log.substr(at + 16));
-  EXPECT_NEAR(first_loss, 5.545, 0.1);  // ln 256: it knows nothing yet
+  EXPECT_NEAR(first_loss, 5.545, 0.1);  // ln 256: the untrained model's loss
   EXPECT_LT(final_loss, 3.6);
   for (const char* phase : {"start", "main", "attach", "nccl", "loaded", "first_step"}) {
     EXPECT_THAT(log, HasSubstr(std::string("\"phase\":\"") + phase + "\""));

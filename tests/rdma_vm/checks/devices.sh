@@ -1,4 +1,4 @@
-# The devices are there, named, active, and a write crosses the link between the two.
+# The devices exist with their names and are active, and a write crosses the link between the two.
 . "$(dirname "$0")/perftest.sh"
 
 [ "$REWIRE_VM_DEVICES" = "rxe0 rxe1" ] || fail "REWIRE_VM_DEVICES is '$REWIRE_VM_DEVICES'"

@@ -1,5 +1,6 @@
-# A link that fails is felt by the write that runs over it, as an event or as silence; the write goes
-# on when the link is back. (The peer is asked without end: perftest's retry_cnt is 7, see README.md.)
+# A failed link affects the write that runs over it, as an event or as silence; the write continues
+# when the link is back. (The requester retries without limit: perftest's retry_cnt is 7, see
+# README.md.)
 . "$(dirname "$0")/perftest.sh"
 
 received() { counter rxe1 rcvd_pkts; }
@@ -10,7 +11,7 @@ still() {
 }
 received_more_than() { [ "$(received)" -gt "$1" ]; }
 
-# broken ACTION STATE...: while the action lasts rxe0's port is in STATE and nothing arrives.
+# broken ACTION STATE...: during the action rxe0's port is in STATE and nothing arrives.
 broken() {
   action=$1 state=$2
   start ib_write_bw -s 8192 -n 10000

@@ -1,4 +1,4 @@
-# What tc-netem does to a device is felt by the write over it, which succeeds all the same.
+# tc-netem's faults on a device affect the write over the device; the write still succeeds.
 . "$(dirname "$0")/perftest.sh"
 
 fault rxe0 netem loss 3%
@@ -8,7 +8,7 @@ dropped=$(tc -s qdisc show dev eth0 | sed -n 's/.*dropped \([0-9]*\).*/\1/p')
 [ "$(counter rxe1 out_of_seq_request)" -gt 0 ] || fail "the receiver missed nothing"
 echo "loss: $dropped packets dropped, $(counter rxe1 out_of_seq_request) seen out of sequence"
 
-# 20 round trips over a link that adds 50 ms to each cannot end before 1 s has passed.
+# 20 round trips over a link that adds 50 ms to each take at least 1 s.
 fault rxe0 netem delay 50ms
 begin=$(date +%s%N)
 run ib_write_lat -n 20 -u 18

@@ -1,9 +1,10 @@
-# Functions over perftest for the checks beside this file, which source it. They run in the machine.
+# Shell functions over perftest for the checks in this folder, which source this file. They run in
+# the machine.
 set -u
 
 fail() { echo "FAILED: $*" >&2; exit 1; }
 
-# within SECONDS COMMAND...: until the command succeeds.
+# within SECONDS COMMAND...: repeats the command until it succeeds.
 within() {
   tries=$(($1 * 10))
   shift
@@ -29,7 +30,7 @@ start() {
   client=$!
 }
 
-# A whole run that must succeed.
+# run: a whole run that must succeed.
 run() {
   start "$@"
   wait $client || { cat /run/client; fail "the client of '$*' ended with $?"; }

@@ -30,7 +30,7 @@ Arena::~Arena() {
 }
 
 bool Arena::Open(int ordinal, size_t memory_bytes, bool stamps) {
-  // Twice the memory in addresses, so that gaps between allocations never are what runs out.
+  // The address range is twice the memory size, so that fragmentation never exhausts it.
   const size_t file_bytes = kDirectoryBytes + 2 * memory_bytes;
   const int fd = ::memfd_create(("simgpu" + std::to_string(ordinal)).c_str(), MFD_CLOEXEC);
   if (fd < 0) return false;
@@ -97,11 +97,11 @@ void Arena::Free(char* pointer) {
   blocks_.erase(block);
   used_ -= size;
   if (const auto exported = exports_.find(offset); exported != exports_.end()) {
-    directory()[exported->second] = ExportRecord{};  // the handle is void from here on
+    directory()[exported->second] = ExportRecord{};  // the handle is invalid from here on
     exports_.erase(exported);
   }
   AddFree(offset, size);
-  // Whole pages go back to the system; pages shared with a neighbour stay.
+  // Whole pages are returned to the system; pages shared with a neighbour stay.
   const size_t first = (offset + kPage - 1) / kPage * kPage;
   const size_t last = (offset + size) / kPage * kPage;
   if (first < last) {

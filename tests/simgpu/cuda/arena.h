@@ -1,7 +1,7 @@
 // The memory of one simulated device: one memory file, mapped into this process, with an allocator
-// over it and a directory at its start of what has been exported. Another process maps the same
-// file. Sparse: a page costs memory once it is touched, and no longer once it is freed. Not
-// thread-safe: the driver's lock guards it.
+// and, at its start, a directory of exported allocations. Other processes map the same file. The
+// file is sparse: a page uses memory from its first access until it is freed. Thread-compatible:
+// guarded by the driver's lock.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace simgpu {
 
-// What an importer finds in the file; the cookie proves that the handle means this allocation.
+// An export's record in the file. The cookie proves that the handle means this allocation.
 struct ExportRecord {
   uint64_t cookie[2];
   uint64_t offset;
@@ -29,24 +29,27 @@ class Arena {
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
-  // False when the system refuses. `memory_bytes` is what may be allocated in all. The file's
-  // second half has a stamp for each word of the first, mapped only if wanted.
+  // Returns false if a system call fails. `memory_bytes` limits the sum of all allocations. The
+  // second half of the file has a stamp for each word of the first half; it is mapped only with
+  // `stamps`.
   bool Open(int ordinal, size_t memory_bytes, bool stamps);
   [[nodiscard]] bool is_open() const { return base_ != nullptr; }
 
-  // Null when no memory is left.
+  // Returns null if no memory is left.
   char* Allocate(size_t size);
   void Free(char* pointer);
 
-  // Counts memory that lies in a file of its own. False when so much is not left.
+  // Counts memory that lies in its own file. Returns false if fewer than `size` bytes are left.
   bool Charge(size_t size);
   void Uncharge(size_t size) { used_ -= size; }
 
-  // The number of the record of this allocation, made by the first call. nullopt: no record left.
+  // Returns the record number of this allocation; the first call makes the record. nullopt: no
+  // record is left.
   std::optional<size_t> Export(char* pointer, size_t size);
   [[nodiscard]] const ExportRecord& record(size_t number) const { return directory()[number]; }
 
-  // Of a word of this device's memory; the arena must have been opened with stamps.
+  // Returns the stamp of a word of this device's memory. The arena must have been opened with
+  // stamps.
   [[nodiscard]] uint64_t* stamp(uintptr_t address) const {
     return reinterpret_cast<uint64_t*>(stamps_ + (address - reinterpret_cast<uintptr_t>(base_)));
   }

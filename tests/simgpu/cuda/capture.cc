@@ -51,7 +51,7 @@ CUresult CheckWorkAgainstCapture(Stream* stream) {
     return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   }
   if (stream->kind != StreamKind::kLegacy) return CUDA_SUCCESS;
-  // The legacy stream would depend on the capturing ones.
+  // The legacy stream would depend on the capturing streams.
   CUresult result = CUDA_SUCCESS;
   for (Stream* other : stream->context->streams) {
     if (other->kind != StreamKind::kBlocking) continue;
@@ -105,7 +105,7 @@ SIMGPU_EXPORT CUresult cuStreamEndCapture(CUstream handle, CUgraph* graph) noexc
   const bool valid = capture.status == CU_STREAM_CAPTURE_STATUS_ACTIVE;
   capture = Capture{};
   if (!valid) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-  *graph = NewHandle<CUgraph>();  // empty: nothing can be captured
+  *graph = NewHandle<CUgraph>();  // an empty graph: no work can be captured
   State().graphs.insert(*graph);
   return CUDA_SUCCESS;
 }

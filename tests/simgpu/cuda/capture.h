@@ -1,5 +1,5 @@
-// The capture state of streams and threads. Whether a stream captures, and which calls that
-// forbids, is as documented; work in a capturing stream is refused and invalidates the capture.
+// The capture state of streams and threads. Captures and the calls that they forbid follow the CUDA
+// documentation, except that work in a capturing stream is refused and invalidates the capture.
 // Guarded by the driver's lock.
 #pragma once
 
@@ -14,10 +14,10 @@ struct Capture {
   uint64_t id = 0;
 };
 
-// For every call that puts work into the stream or waits for it.
+// Called by every entry that puts work into the stream or waits for the stream.
 [[nodiscard]] CUresult CheckWorkAgainstCapture(Stream* stream) REWIRE_REQUIRES(driver_mutex);
-// For calls that may not be made while a capture is under way: allocations and synchronous copies.
-// What this thread has exchanged by cuThreadExchangeStreamCaptureMode decides.
+// Called by entries that a capture forbids: allocations and synchronous copies. The mode that this
+// thread set with cuThreadExchangeStreamCaptureMode decides.
 [[nodiscard]] CUresult CheckUnsafeCall() REWIRE_REQUIRES(driver_mutex);
 
 }  // namespace simgpu

@@ -65,7 +65,7 @@ void RemoveStream(CUstream handle) {
   State().streams.erase(found);
   State().retired.push_back(stream);
   stream->Close();
-  while (idle && !stream->finished()) WaitForProgress();  // its thread has nothing left to do
+  while (idle && !stream->finished()) WaitForProgress();  // its thread has no work left
   JoinRetired();
 }
 
@@ -96,7 +96,7 @@ void DestroyContext(Context* context) {
   for (const CUstream stream : streams) RemoveStream(stream);
   std::erase_if(driver.events,
                 [context](const auto& entry) { return entry.second->context == context; });
-  while (!context->streams.empty()) {  // their threads are on their way out
+  while (!context->streams.empty()) {  // their threads are ending
     WaitForProgress();
     JoinRetired();
   }

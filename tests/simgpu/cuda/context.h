@@ -1,5 +1,5 @@
-// Contexts, and which one is current on a thread. Guarded by the driver's lock, save the stack of
-// current contexts, which belongs to its thread.
+// Contexts, and each thread's current context. Guarded by the driver's lock, except the stack of
+// current contexts, which is owned by its thread.
 #pragma once
 
 #include <map>
@@ -15,26 +15,26 @@ struct Context {
   unsigned flags = 0;
   bool primary = false;
   Stream* legacy = nullptr;
-  std::map<uint64_t, CUstream> per_thread;  // by the thread's number
-  std::vector<Stream*> streams;             // default and destroyed ones included
-  std::vector<CUcontext> peers;             // whose memory may be accessed from here
+  std::map<uint64_t, CUstream> per_thread;  // key: the thread's number
+  std::vector<Stream*> streams;             // includes default and destroyed streams
+  std::vector<CUcontext> peers;             // contexts whose memory this context may access
 };
 
-// The current context, or INVALID_CONTEXT (none), or CONTEXT_IS_DESTROYED.
+// Returns the current context, or INVALID_CONTEXT (none), or CONTEXT_IS_DESTROYED.
 [[nodiscard]] CUresult CurrentContext(Context** context) REWIRE_REQUIRES(driver_mutex);
-// By handle; null where it is not alive.
+// Finds a context by handle; null if the context is not alive.
 [[nodiscard]] Context* FindContext(CUcontext handle) REWIRE_REQUIRES(driver_mutex);
 [[nodiscard]] CUresult CreateContext(Device* device, unsigned flags, bool primary,
                                      Context** context) REWIRE_REQUIRES(driver_mutex);
-// Lets pending work finish, then frees everything that belongs to it.
+// Waits for pending work, then frees everything that belongs to the context.
 void DestroyContext(Context* context) REWIRE_REQUIRES(driver_mutex);
 void WaitForContext(Context* context) REWIRE_REQUIRES(driver_mutex);
 [[nodiscard]] CUstream AddStream(Context* context, StreamKind kind, int priority)
     REWIRE_REQUIRES(driver_mutex);
-// Removes the handle; work that is pending still runs, and the context still waits for it.
+// Removes the handle. Pending work still runs, and the context still waits for the work.
 void RemoveStream(CUstream handle) REWIRE_REQUIRES(driver_mutex);
 [[nodiscard]] Stream* PerThreadStream(Context* context) REWIRE_REQUIRES(driver_mutex);
-// A number of the calling thread, never used twice.
+// Returns the calling thread's number, which is never reused.
 [[nodiscard]] uint64_t ThreadNumber();
 
 // The calling thread's stack of contexts. It has no destructor, because libraries call the driver
@@ -43,7 +43,7 @@ class ThreadContexts {
  public:
   [[nodiscard]] bool empty() const { return size_ == 0; }
   [[nodiscard]] CUcontext back() const { return contexts_[size_ - 1]; }
-  // False when the stack is full.
+  // Returns false if the stack is full.
   [[nodiscard]] bool push_back(CUcontext context) {
     if (size_ == kMost) return false;
     contexts_[size_++] = context;

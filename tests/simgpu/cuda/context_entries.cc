@@ -1,4 +1,4 @@
-// The entries about contexts. Called by applications, from any thread.
+// The entries for contexts. Called by applications. Thread-safe.
 #include <algorithm>
 
 #include "tests/simgpu/cuda/capture.h"

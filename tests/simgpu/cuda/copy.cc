@@ -1,5 +1,6 @@
-// Copies and fills. Each is one operation of its stream; the synchronous ones go into the legacy
-// stream and wait for it, except between device addresses, where the driver does not wait either.
+// Copies and fills. Each is one operation of its stream. The synchronous calls use the legacy
+// stream and wait for it, except between device addresses: there the real driver does not wait
+// either.
 #include <algorithm>
 #include <cstring>
 #include <iterator>
@@ -23,22 +24,23 @@ enum class Call { kAsync, kSyncNoWait, kSyncWait };
 constexpr CUmemAccess_flags kRead = CU_MEM_ACCESS_FLAGS_PROT_READ;
 constexpr CUmemAccess_flags kWrite = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
 
-// A device address must lie in memory that the device may use and, with kDevice, may also be
-// page-locked host memory, as with unified addressing.
+// A device address must lie in memory that the device may use. With kDevice, the address may also
+// be in page-locked host memory, as with unified addressing.
 CUresult Check(const Device* device, CUdeviceptr pointer, size_t size, Side side,
                CUmemAccess_flags wanted) REWIRE_REQUIRES(driver_mutex) {
   if (size == 0) return CUDA_SUCCESS;
   if (pointer == 0) return CUDA_ERROR_INVALID_VALUE;
   if (IsAccessible(device, pointer, size, wanted)) return CUDA_SUCCESS;
   if (side == Side::kDevice) return CUDA_ERROR_INVALID_VALUE;
-  // Pageable host memory is unknown here; but beginning inside a known one means running past it.
+  // The driver does not know pageable host memory. A range that begins in known memory must not run
+  // past it.
   const bool known = FindAllocation(pointer, 1, nullptr) != nullptr || IsReserved(pointer, 1);
   return known ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
 CUdeviceptr Address(const void* pointer) { return reinterpret_cast<CUdeviceptr>(pointer); }
 
-// Words that other streams may be waiting for: written one by one and as a whole.
+// Other streams may be waiting for these words: each word is written separately and as a whole.
 bool AreWords(CUdeviceptr target, size_t size) {
   constexpr size_t kMost = 4096;
   return target % sizeof(uint64_t) == 0 && size % sizeof(uint64_t) == 0 && size <= kMost;
@@ -70,8 +72,8 @@ CUresult Enqueue(CUstream handle, Call call, uint64_t cost, Work work)
   return CUDA_SUCCESS;
 }
 
-// Counts the bytes, and says what the copy takes in virtual time: from or to another process's
-// device as a peer copy, within a device as a local one, with the host nothing.
+// Counts the bytes and returns the copy's virtual time. A copy from or to another process's device
+// is a peer copy, a copy within a device is a local copy, and a copy with the host takes no time.
 uint64_t CountCopy(CUdeviceptr target, CUdeviceptr source, size_t size)
     REWIRE_REQUIRES(driver_mutex) {
   const Allocation* const to = FindAllocation(target, 1, nullptr);
@@ -96,7 +98,7 @@ bool IsPageable(CUdeviceptr pointer) REWIRE_REQUIRES(driver_mutex) {
 }
 
 // An asynchronous copy from pageable memory has read its source when the call returns (CUDA driver
-// API, "API synchronization behavior"): NCCL gives addresses of its stack.
+// API, "API synchronization behavior"): NCCL passes addresses of its stack.
 CUresult EnqueueStaged(CUdeviceptr target, CUdeviceptr source, size_t size, CUstream stream)
     REWIRE_REQUIRES(driver_mutex) {
   const auto* const bytes = reinterpret_cast<const char*>(source);
@@ -199,7 +201,7 @@ CUresult CopyBatch(const CUdeviceptr* targets, const CUdeviceptr* sources, const
     operation.cost += CountCopy(targets[i], sources[i], sizes[i]);
   }
   const MarkerRef done = stream->Enqueue(std::move(operation));
-  if (during_call) WaitFor(done);  // the sources may go when this returns
+  if (during_call) WaitFor(done);  // the sources are valid only until this returns
   return CUDA_SUCCESS;
 }
 

@@ -43,7 +43,7 @@ constexpr AttributeRow kAttributes[] = {
     {CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED, 0},
     {CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED, 0},
     {CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED, 0},
-    // What only NCCL's host code asks for, by cuda.h's numbers.
+    // Only NCCL's host code queries these attributes; the numbers are cuda.h's.
     {static_cast<CUdevice_attribute>(97), 232448},  // MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
     {static_cast<CUdevice_attribute>(110), 0},      // GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED
     {static_cast<CUdevice_attribute>(118), 0},      // GPU_DIRECT_RDMA_WRITES_ORDERING
@@ -80,7 +80,7 @@ SIMGPU_EXPORT CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice device) noexcep
   SIMGPU_ENTER();
   if (FindDevice(device) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   if (uuid == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  // The same in every process of the machine: peers compare it.
+  // The UUID is the same in every process of the machine, because peers compare it.
   std::memcpy(uuid->bytes, "simulated-gpu-\0\0", sizeof uuid->bytes);
   uuid->bytes[15] = static_cast<char>(device);
   return CUDA_SUCCESS;
@@ -104,7 +104,7 @@ SIMGPU_EXPORT CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attri
     return CUDA_SUCCESS;
   }
   if (attribute == CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE) {
-    // Of the processor that does the work; a made-up one where it is not told.
+    // The cache size of this machine's processor, or a made-up size if the system does not tell.
     const long bytes = sysconf(_SC_LEVEL2_CACHE_SIZE);
     *value = bytes > 0 ? static_cast<int>(bytes) : 1 << 20;
     return CUDA_SUCCESS;

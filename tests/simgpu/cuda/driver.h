@@ -1,7 +1,7 @@
-// The state of the simulated driver: one object per process, made by cuInit and never destroyed, so
-// that a process can exit with streams alive. One lock guards all of it; no work of a stream (a
-// copy, a host function, a kernel) runs under it. Handles are numbers that are never used twice and
-// never dereferenced, so that a stale one is always told from a live one.
+// The state of the simulated driver. cuInit makes one object per process, which is never destroyed,
+// so that a process can exit while streams are alive. One lock guards all of the state; no stream
+// work (a copy, a host function, a kernel) runs under the lock. Handles are numbers that are never
+// reused and never dereferenced, so that a stale handle is always detected.
 #pragma once
 
 #include <cstdint>
@@ -36,11 +36,11 @@ enum class StreamKind;
 
 inline Mutex driver_mutex;
 
-// A place in a stream that has been passed or not.
+// A position in a stream that has been passed or not.
 struct Marker {
   bool done = false;
   Time at;
-  uint64_t clock = 0;  // virtual, ns; set before `done`
+  uint64_t clock = 0;  // virtual ns; set before `done`
 };
 using MarkerRef = std::shared_ptr<Marker>;
 
@@ -60,24 +60,26 @@ struct Driver {
   std::unordered_map<CUcontext, std::unique_ptr<Context>> contexts;
   std::unordered_map<CUstream, std::shared_ptr<Stream>> streams;
   std::unordered_map<CUevent, std::unique_ptr<Event>> events;
-  std::map<uintptr_t, Allocation> allocations;  // by first byte
-  std::map<uintptr_t, size_t> reservations;     // of addresses: first byte to size
+  std::map<uintptr_t, Allocation> allocations;  // key: first byte
+  std::map<uintptr_t, size_t> reservations;     // reserved addresses: first byte to size
   std::map<CUmemGenericAllocationHandle, PhysicalMemory> physical;
-  // Memory created here that only other processes still use; it counts until they do not.
+  // Memory created here that only other processes still use; it counts until they release it.
   std::vector<PhysicalMemory> lent;
-  // Closed IPC mappings, address and size, that have not been taken down yet.
+  // Closed IPC mappings, address and size, that have not been unmapped yet.
   std::vector<std::pair<void*, size_t>> closed_mappings;
   std::unordered_set<CUgraph> graphs;
-  std::vector<std::shared_ptr<Stream>> retired;  // destroyed, their threads not yet joined
-  CondVar progress;                              // a marker was passed or a slot came free
-  int waiters = 0;                               // on progress
+  // destroyed streams whose threads are not yet joined
+  std::vector<std::shared_ptr<Stream>> retired;
+  CondVar progress;  // a marker was passed or a slot came free
+  int waiters = 0;   // threads that wait on progress
   cuSimCounts counts{};
   uint64_t next_id = 1;
 };
 
-// Why a call cannot be made now: before cuInit, in a forked child, in a host function.
+// Returns the reason why a call is refused now: before cuInit, in a forked child, in a host
+// function.
 [[nodiscard]] CUresult Enter();
-// After Enter() has succeeded.
+// Valid after Enter() has succeeded.
 Driver& State() REWIRE_REQUIRES(driver_mutex);
 
 template <typename Handle>
@@ -85,22 +87,22 @@ Handle NewHandle() REWIRE_REQUIRES(driver_mutex) {
   return reinterpret_cast<Handle>(uintptr_t{0x510000000000} + 16 * State().next_id++);
 }
 
-// One line on stderr: why a call was refused, where the code alone would not tell.
+// Prints one line on stderr that explains a refused call, if the code alone is ambiguous.
 void Say(const char* format, ...) __attribute__((format(printf, 1, 2)));
 
-// Waits, with the lock released meanwhile.
+// Waits and releases the lock during the wait.
 void WaitFor(const MarkerRef& marker) REWIRE_REQUIRES(driver_mutex);
 void WaitForProgress() REWIRE_REQUIRES(driver_mutex);
 void NotifyProgress() REWIRE_REQUIRES(driver_mutex);
 
 [[nodiscard]] Device* FindDevice(CUdevice device) REWIRE_REQUIRES(driver_mutex);
 
-// Set while this thread runs a host function, in which the driver may not be called.
+// Marks that this thread runs a host function, in which the driver may not be called.
 void SetInHostFunction(bool value);
 
 }  // namespace simgpu
 
-// The first line of every entry; holds the lock from there on.
+// The first line of every entry; holds the lock until the entry returns.
 #define SIMGPU_ENTER()                                                                     \
   if (const CUresult entered = ::simgpu::Enter(); entered != CUDA_SUCCESS) return entered; \
   ::rewire::MutexLock driver_lock(&::simgpu::driver_mutex)

@@ -1,4 +1,4 @@
-// Names and texts of results.
+// Names and texts of results. Thread-safe.
 #include "tests/simgpu/cuda/driver.h"
 
 namespace {

@@ -80,7 +80,7 @@ SIMGPU_EXPORT CUresult cuEventSynchronize(CUevent handle) noexcept {
   SIMGPU_ENTER();
   const Event* event = FindEvent(handle);
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  const MarkerRef marker = event->marker;  // the event may go while this waits
+  const MarkerRef marker = event->marker;  // the event may be destroyed during the wait
   WaitFor(marker);
   return CUDA_SUCCESS;
 }

@@ -1,5 +1,5 @@
-// An event: the marker of its latest record. A wait takes the marker there was when it was called,
-// so that recording again never moves an earlier wait. Guarded by the driver's lock.
+// An event holds the marker of its latest record. A wait uses the marker at the time of its call,
+// so that a later record never changes an earlier wait. Guarded by the driver's lock.
 #pragma once
 
 #include "tests/simgpu/cuda/driver.h"

@@ -1,5 +1,5 @@
 // Page-locked host memory: allocated by the driver or registered by the application. The device
-// address is the host address, as with unified addressing.
+// address is the host address, as with unified addressing. Thread-safe.
 #include <cstdlib>
 
 #include "tests/simgpu/cuda/capture.h"
@@ -42,7 +42,7 @@ SIMGPU_EXPORT CUresult cuMemHostAlloc(void** pointer, size_t size, unsigned int 
   SIMGPU_TRY(CurrentContext(&context));
   SIMGPU_TRY(CheckUnsafeCall());
   if (State().settings.alloc_sync) WaitForRunningKernels(context->device);
-  SIMGPU_TRY(CurrentContext(&context));  // it may have gone meanwhile
+  SIMGPU_TRY(CurrentContext(&context));  // the context may be gone by now
   void* memory = nullptr;
   if (::posix_memalign(&memory, 4096, size) != 0) return CUDA_ERROR_OUT_OF_MEMORY;
   ++State().counts.allocations;

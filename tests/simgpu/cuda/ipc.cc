@@ -1,6 +1,6 @@
-// Device memory of another process. The handle says where the owner's memory file is and which
-// record of its directory describes the allocation; the cookie in both must agree, so that a handle
-// of a dead process, of freed memory, or made up, is refused.
+// Device memory of another process. The handle names the owner's memory file and the directory
+// record of the allocation. The cookies in both must agree, so that a handle of a dead process, of
+// freed memory, or an invented handle, is refused. Thread-safe.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -33,7 +33,7 @@ struct Payload {
 };
 static_assert(sizeof(Payload) == CU_IPC_HANDLE_SIZE);
 
-// The open memory file of another process, with the record that the handle means.
+// Opens the memory file of another process and reads the handle's record.
 CUresult OpenFile(const Payload& payload, int* fd, ExportRecord* record) {
   const std::string path =
       "/proc/" + std::to_string(payload.pid) + "/fd/" + std::to_string(payload.fd);
@@ -50,8 +50,8 @@ CUresult OpenFile(const Payload& payload, int* fd, ExportRecord* record) {
   return CUDA_ERROR_MAP_FAILED;
 }
 
-// The stamps of the words at [offset, offset + bytes): in the file's second half. Null if the
-// system has no memory for the mapping; then the words have none.
+// Maps the stamps of the words at [offset, offset + bytes), from the second half of the file.
+// Returns null if the system has no memory for the mapping; then the words have no stamps.
 char* MapStamps(int fd, size_t offset, size_t bytes) {
   struct stat file {};
   if (::fstat(fd, &file) != 0) return nullptr;
@@ -104,7 +104,7 @@ SIMGPU_EXPORT CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* pointer, CUipcMemHandl
         std::memcmp(&allocation.handle, &handle, sizeof handle) != 0) {
       continue;
     }
-    ++allocation.references;  // one mapping serves all who opened it
+    ++allocation.references;  // one mapping serves all openers
     *pointer = base;
     return CUDA_SUCCESS;
   }
@@ -115,7 +115,8 @@ SIMGPU_EXPORT CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* pointer, CUipcMemHandl
   const size_t skipped = record.offset % kPage;
   Allocation allocation;
   allocation.mapping_size = record.size + skipped;
-  // Populated: a peer's memory is mapped as a whole, not page by page at its first use.
+  // The mapping is populated: a peer's memory is mapped as a whole, not page by page at its first
+  // use.
   allocation.mapping =
       ::mmap(nullptr, allocation.mapping_size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE,
              fd, static_cast<off_t>(record.offset - skipped));

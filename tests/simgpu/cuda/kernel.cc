@@ -1,5 +1,5 @@
-// Modules and the kernels in them. A module is PTX text; a kernel of it can be launched when its
-// name is in the table below, which says what it does in C++.
+// Modules and their kernels. A module is PTX text. A kernel can be launched if its name is in the
+// table below, which has its C++ function. Thread-safe.
 #include <bit>
 #include <cstring>
 #include <memory>
@@ -18,7 +18,7 @@ using namespace simgpu;
 
 namespace {
 
-// (address, bytes, position of the first word, address of the sum)
+// Arguments: (address, bytes, position of the first word, address of the sum).
 void ContentHashKernel(const uint64_t* arguments) {
   const auto* data = reinterpret_cast<const void*>(arguments[0]);
   auto* const sum = reinterpret_cast<uint64_t*>(arguments[3]);
@@ -36,8 +36,8 @@ struct Float32Format {
   static uint32_t FromFloat(float value) { return std::bit_cast<uint32_t>(value); }
 };
 
-// (table, sums, elements, address of shards, of slots, of staging); reconfig/moe/fsep/chunk_sum.h
-// says what is in the table.
+// Arguments: (table, sums, elements, address of shards, of slots, of staging). The table's format
+// is in reconfig/moe/fsep/chunk_sum.h.
 template <typename Element, typename Format>
 void SumKernel(const uint64_t* arguments) {
   const auto* const table = reinterpret_cast<const uint64_t*>(arguments[0]);
@@ -54,7 +54,7 @@ void SumKernel(const uint64_t* arguments) {
   }
 }
 
-// Every target and source, in the table as it is at the launch.
+// Checks every target and source in the table at the time of the launch.
 template <typename Element>
 bool MaySum(const uint64_t* arguments, const Device* device) REWIRE_REQUIRES(driver_mutex) {
   const auto* const table = reinterpret_cast<const uint64_t*>(arguments[0]);
@@ -88,7 +88,7 @@ struct Module {
   std::string text;
 };
 
-// Guarded by the driver's lock; never destroyed, as the driver's state.
+// The table is guarded by the driver's lock and never destroyed, like the driver's state.
 auto& Modules() {
   static auto* const modules = new std::unordered_map<CUmodule, Module>;
   return *modules;

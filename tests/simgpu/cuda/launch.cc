@@ -1,5 +1,5 @@
-// Launches of kernels. A kernel takes one of the device's slots while it runs, and as many
-// processors as the threads that it runs on.
+// Launches of kernels. A running kernel occupies one of the device's slots, and as many processors
+// as its threads. Thread-safe.
 #include <cstring>
 #include <memory>
 #include <vector>
@@ -24,7 +24,7 @@ using namespace simgpu;
 
 namespace {
 
-// Copies the arguments of a packed buffer; false where there is none.
+// Copies the arguments of a packed buffer; returns false if there is no buffer.
 bool ReadPacked(void** extra, std::vector<char>* arguments) {
   const char* bytes = nullptr;
   size_t size = 0;
@@ -37,7 +37,7 @@ bool ReadPacked(void** extra, std::vector<char>* arguments) {
   return true;
 }
 
-// What the launch does on its stream's thread.
+// Returns the work that the launch runs on its stream's thread.
 CUresult WorkOf(const Function& function, const CUlaunchConfig& config, const Device* device,
                 void** parameters, void** extra, Work* work) REWIRE_REQUIRES(driver_mutex) {
   if (function.run != nullptr) {
@@ -51,13 +51,15 @@ CUresult WorkOf(const Function& function, const CUlaunchConfig& config, const De
   const Kernel* const kernel = function.kernel;
   std::vector<uint64_t> arguments(kernel->parameters);
   for (size_t i = 0; i < arguments.size(); ++i) std::memcpy(&arguments[i], parameters[i], 8);
-  // A device says so in a later call, and nothing works from then on; here the launch says it.
+  // A real device reports this error in a later call and is unusable afterwards; here the launch
+  // fails.
   if (!kernel->may_run(arguments.data(), device)) return CUDA_ERROR_ILLEGAL_ADDRESS;
   *work = [kernel, arguments](uint64_t*) { kernel->run(arguments.data()); };
   return CUDA_SUCCESS;
 }
 
-// The event of the launch's completion attribute, which is recorded when the kernel has started.
+// Returns the event of the launch's completion attribute, which is recorded when the kernel has
+// started.
 CUresult StartedEvent(const CUlaunchConfig& config, Event** event) REWIRE_REQUIRES(driver_mutex) {
   for (unsigned i = 0; i < config.numAttrs; ++i) {
     const CUlaunchAttribute& attribute = config.attrs[i];

@@ -16,8 +16,8 @@ using namespace simgpu;
 
 namespace {
 
-// The first bytes of the mappings of which [address, address + size) consists; none where it is not
-// made up of whole ones.
+// Returns the first bytes of the mappings that make up [address, address + size); none if the range
+// is not made up of whole mappings.
 std::vector<uintptr_t> WholeMappings(uintptr_t address, size_t size) REWIRE_REQUIRES(driver_mutex) {
   std::vector<uintptr_t> bases;
   while (size > 0) {
@@ -32,7 +32,8 @@ std::vector<uintptr_t> WholeMappings(uintptr_t address, size_t size) REWIRE_REQU
   return bases;
 }
 
-// What any device may do, as the process's own protection: all of them run on its processors.
+// Returns the process's page protection, the union of all devices' access: all devices run on the
+// CPU.
 int Protection(const Allocation& mapping) {
   int granted = 0;
   for (const auto& [device, flags] : mapping.access) granted |= flags;
@@ -47,8 +48,8 @@ CUresult Grant(uintptr_t base, Allocation* mapping, std::span<const CUmemAccessD
   const int after = Protection(*mapping);
   if (before == after) return CUDA_SUCCESS;
   const PhysicalMemory& memory = State().physical[mapping->physical];
-  // As with a handle for IPC, another process's memory is mapped as a whole; one's own is faulted
-  // in where it is touched, as any allocation.
+  // As with an IPC handle, another process's memory is mapped as a whole. This process's own memory
+  // is faulted in at its first use, as any allocation.
   const int flags = MAP_SHARED | MAP_FIXED | MAP_NORESERVE | (memory.imported ? MAP_POPULATE : 0);
   void* const at = reinterpret_cast<void*>(base);
   if (::mmap(at, mapping->size, after, flags, memory.fd, 0) != MAP_FAILED) return CUDA_SUCCESS;

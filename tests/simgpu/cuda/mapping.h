@@ -5,7 +5,7 @@
 
 namespace simgpu {
 
-// What is left are reserved addresses; the physical memory loses a reference.
+// Leaves the addresses reserved; the physical memory loses a reference.
 void Unmap(uintptr_t base, const Allocation& mapping) REWIRE_REQUIRES(driver_mutex);
 
 }  // namespace simgpu

@@ -85,7 +85,7 @@ void FreeAllocation(uintptr_t base) {
       std::free(reinterpret_cast<void*>(base));
       break;
     case MemoryKind::kRegistered:
-      break;  // the application's own
+      break;  // the application owns the memory
     case MemoryKind::kImported:
       State().closed_mappings.emplace_back(allocation.mapping, allocation.mapping_size);
       if (allocation.stamps != nullptr) {
@@ -124,7 +124,7 @@ SIMGPU_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr* pointer, size_t size) noexcept
   SIMGPU_TRY(CurrentContext(&context));
   SIMGPU_TRY(CheckUnsafeCall());
   Device* const device = context->device;
-  const CUcontext handle = context->handle;  // the context may go while this waits
+  const CUcontext handle = context->handle;  // the context may be destroyed during the wait
   if (State().settings.alloc_sync) WaitForRunningKernels(device);
   if (FindContext(handle) == nullptr) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   ReclaimLent();

@@ -16,8 +16,8 @@
 namespace simgpu {
 namespace {
 
-// Who lends memory locks the descriptor's open file description; the kernel drops the lock with the
-// last copy and the last mapping, in whichever process, however that one ended.
+// A process that lends memory locks the descriptor's open file description. The kernel drops the
+// lock with the last copy and the last mapping, in any process, however that process ended.
 bool IsLent(const PhysicalMemory& memory) {
   struct flock lock {};
   lock.l_type = F_WRLCK;

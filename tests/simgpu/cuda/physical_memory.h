@@ -1,6 +1,6 @@
-// Physical memory that cuMemCreate made or another process lent: a memory file of its own, so that
-// a descriptor of it means the same bytes in every process, also after this one has gone. Guarded
-// by the driver's lock.
+// Physical memory that cuMemCreate made or another process lent. Each memory is its own memory
+// file, so that a descriptor means the same bytes in every process, also after this process has
+// ended. Guarded by the driver's lock.
 #pragma once
 
 #include "tests/simgpu/cuda/driver.h"
@@ -14,26 +14,26 @@ struct PhysicalMemory {
   size_t size = 0;
   CUmemAllocationProp properties{};
   Device* device = nullptr;
-  bool imported = false;  // counted in the process that created it
-  int handles = 0;        // given out and not released
+  bool imported = false;  // the process that created the memory counts it
+  int handles = 0;        // handles returned and not released
   int mappings = 0;
 };
 
-// Whether this memory can be had; what it should be like is checked alike by all who ask.
+// Checks whether this memory is supported; all callers use the same check of the properties.
 [[nodiscard]] CUresult CheckProperties(const CUmemAllocationProp* properties)
     REWIRE_REQUIRES(driver_mutex);
-// With one handle given out.
+// Adds memory with one handle.
 [[nodiscard]] CUmemGenericAllocationHandle AddPhysical(PhysicalMemory memory)
     REWIRE_REQUIRES(driver_mutex);
-// Null where every handle was released, even if the memory lives on in mappings.
+// Returns null if every handle was released, even if mappings keep the memory alive.
 [[nodiscard]] PhysicalMemory* FindPhysical(CUmemGenericAllocationHandle handle)
     REWIRE_REQUIRES(driver_mutex);
-// After one of its counts went down: frees it if nobody is left.
+// Called after one of its counts was decremented: frees the memory if no reference is left.
 void DropPhysical(CUmemGenericAllocationHandle handle) REWIRE_REQUIRES(driver_mutex);
-// Frees what this process had dropped while others used it, and they no longer do.
+// Frees memory that this process had dropped and that other processes no longer use.
 void ReclaimLent() REWIRE_REQUIRES(driver_mutex);
-// A descriptor for others. While it, a copy of it or a mapping through it exists anywhere, the
-// memory counts as in use. -1 where the system refuses.
+// Returns a descriptor for other processes. The memory counts as in use while the descriptor, a
+// copy of it or a mapping through it exists anywhere. -1 if the system refuses.
 [[nodiscard]] int LendPhysical(const PhysicalMemory& memory);
 
 }  // namespace simgpu

@@ -1,4 +1,4 @@
-// What an address is: cuPointerGetAttribute and cuPointerGetAttributes.
+// Attributes of an address: cuPointerGetAttribute and cuPointerGetAttributes. Thread-safe.
 #include "tests/simgpu/cuda/context.h"
 #include "tests/simgpu/cuda/event.h"
 #include "tests/simgpu/cuda/memory.h"
@@ -8,7 +8,7 @@ using namespace simgpu;
 
 namespace {
 
-// With `allocation` null the address is unknown and the attribute's zero is written.
+// If `allocation` is null, the address is unknown and the attribute's zero is written.
 CUresult Write(void* data, CUpointer_attribute attribute, const Allocation* allocation,
                uintptr_t base, CUdeviceptr pointer) {
   const bool known = allocation != nullptr;
@@ -77,7 +77,7 @@ SIMGPU_EXPORT CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attr
     if (data[i] == nullptr) return CUDA_ERROR_INVALID_VALUE;
     if (attributes[i] == CU_POINTER_ATTRIBUTE_HOST_POINTER && allocation != nullptr &&
         allocation->OnDevice()) {
-      *static_cast<void**>(data[i]) = nullptr;  // unlike the single query, this one does not fail
+      *static_cast<void**>(data[i]) = nullptr;  // unlike the single query, this query does not fail
       continue;
     }
     SIMGPU_TRY(Write(data[i], attributes[i], allocation, base, pointer));

@@ -1,5 +1,6 @@
-// cuGetProcAddress: the newest ABI of a name that the asked version has. A name that is not there
-// is said on stderr, so that a program that needs more than is simulated tells what.
+// cuGetProcAddress: returns the newest ABI of a name that the requested version has. A missing name
+// is printed on stderr, so that a program that needs more than the simulation names the function.
+// Thread-safe.
 #include <dlfcn.h>
 
 #include <string_view>
@@ -28,7 +29,7 @@ SIMGPU_EXPORT CUresult cuGetProcAddress_v2(const char* name, void** function, in
 
 namespace {
 
-// The symbols are those of this library, whichever other libcuda.so.1 a process may have.
+// The symbols are this library's own, even if the process has loaded another libcuda.so.1.
 void* OwnSymbol(const char* symbol) {
   static void* const self = [] {
     Dl_info info{};

@@ -12,7 +12,7 @@ using namespace simgpu;
 
 namespace {
 
-// 0 where the system has no such range.
+// Returns 0 if the system has no such range.
 uintptr_t Reserve(size_t size, size_t alignment, uintptr_t wanted) {
   if (wanted % alignment == 0 && wanted != 0) {
     auto* const hint = reinterpret_cast<void*>(wanted);

@@ -1,4 +1,4 @@
-// Ranges of addresses that the application reserved to map memory into. Guarded by the driver's
+// Ranges of addresses that the application reserved for mapping memory. Guarded by the driver's
 // lock.
 #pragma once
 
@@ -8,10 +8,10 @@
 
 namespace simgpu {
 
-// What the system has at reserved addresses where no memory is mapped.
+// The mmap flags of reserved addresses without mapped memory.
 constexpr int kReservedMapping = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
 
-// Whether one reservation contains [address, address + size).
+// Returns whether one reservation contains [address, address + size).
 [[nodiscard]] bool IsReserved(uintptr_t address, size_t size) REWIRE_REQUIRES(driver_mutex);
 
 }  // namespace simgpu

@@ -1,5 +1,5 @@
-// Physical memory of another process, by file descriptor. Behind the memory in its file a record
-// says what it is, so that the descriptor alone, from wherever it comes, is enough.
+// Physical memory of another process, by file descriptor. A record after the memory in its file
+// describes the memory, so that the descriptor alone, from any source, is sufficient. Thread-safe.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -25,7 +25,7 @@ struct Record {
   CUmemAllocationProp properties;
 };
 
-// False where the descriptor is of something else.
+// Returns false if the descriptor is of another kind of file.
 bool ReadRecord(int fd, Record* record) {
   struct stat file {};
   if (::fstat(fd, &file) != 0 || !S_ISREG(file.st_mode)) return false;
@@ -70,9 +70,10 @@ SIMGPU_EXPORT CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHand
   memory.size = record.size;
   memory.properties = record.properties;
   memory.device = FindDevice(record.properties.location.id);
-  if (memory.device == nullptr) return CUDA_ERROR_NOT_SUPPORTED;  // not one of this process's
+  // the device is not one of this process's
+  if (memory.device == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   memory.imported = true;
-  memory.fd = ::fcntl(fd, F_DUPFD_CLOEXEC, 0);  // the caller keeps and closes its own
+  memory.fd = ::fcntl(fd, F_DUPFD_CLOEXEC, 0);  // the caller keeps and closes its own descriptor
   if (memory.fd < 0) return CUDA_ERROR_OPERATING_SYSTEM;
   *handle = AddPhysical(memory);
   return CUDA_SUCCESS;

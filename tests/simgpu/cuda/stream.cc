@@ -72,7 +72,7 @@ uint64_t Stream::Start(const Operation& operation) const {
 }
 
 void Stream::RunFront() {
-  Operation& operation = queue_.front();  // only this thread removes it
+  Operation& operation = queue_.front();  // only this thread removes the operation
   while (!Ready(operation)) WaitForProgress();
   if (operation.begun != nullptr) {
     operation.begun->done = true;
@@ -95,7 +95,7 @@ void Stream::RunFront() {
 }
 
 void Stream::Run() {
-  // The process's signals belong to the application's threads.
+  // Signals of the process must go to the application's threads.
   sigset_t all;
   ::sigfillset(&all);
   ::pthread_sigmask(SIG_BLOCK, &all, nullptr);
@@ -108,7 +108,7 @@ void Stream::Run() {
     RunFront();
   }
   finished_ = true;
-  NotifyProgress();  // whoever destroys the context waits for this thread
+  NotifyProgress();  // the thread that destroys the context waits for this thread
   driver_mutex.Unlock();
 }
 
@@ -131,7 +131,7 @@ CUresult FindStreamForWork(CUstream handle, Stream** stream) {
 }
 
 void JoinRetired() {
-  // A finished thread has given the lock back for good: joining it under the lock cannot block.
+  // A finished thread never takes the lock again, so joining it under the lock cannot block.
   std::erase_if(State().retired, [](const auto& stream) {
     if (!stream->finished()) return false;
     std::erase(stream->context->streams, stream.get());

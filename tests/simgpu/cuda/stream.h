@@ -1,6 +1,6 @@
-// A stream: a queue and a thread that runs it in order. All members are guarded by the driver's
-// lock, which is not held while an operation's work runs. Work that is only a marker (an event
-// record, a wait) and has nothing before it is done at once, by the caller.
+// A stream: a queue and a thread that runs the queue in order. The driver's lock guards all members
+// and is not held while an operation's work runs. The caller itself performs work that is only a
+// marker (an event record, a wait) if the queue is empty.
 #pragma once
 
 #include <algorithm>
@@ -13,16 +13,16 @@
 
 namespace simgpu {
 
-// `clock`: virtual time at which the operation will have ended, which its work may put off.
+// `clock`: virtual end time of the operation, which the work may postpone.
 using Work = std::function<void(uint64_t* clock)>;
 
 struct Operation {
   Work work;                     // may be empty
-  uint64_t cost = 0;             // in virtual time, ns
-  std::vector<MarkerRef> after;  // passed before the work starts
+  uint64_t cost = 0;             // virtual ns
+  std::vector<MarkerRef> after;  // markers that must be passed before the work starts
   bool kernel = false;           // takes one of the device's slots
   MarkerRef done;                // set by Enqueue
-  MarkerRef begun;               // set by Enqueue; null without a hardware queue to leave
+  MarkerRef begun;               // set by Enqueue; null without a limited hardware queue
 };
 
 enum class StreamKind { kLegacy, kBlocking, kNonBlocking };
@@ -34,16 +34,16 @@ class Stream {
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
 
-  // In order behind everything before it, and by the legacy stream's rules with the others of the
-  // context. The marker is passed when the operation has been done.
+  // Enqueues after everything in the stream, and by the legacy stream's rules with the context's
+  // other streams. The returned marker is passed when the operation has completed.
   MarkerRef Enqueue(Operation operation) REWIRE_REQUIRES(driver_mutex);
-  // The stream's virtual time: when what has been done in it ended. Moved forward by the setter.
+  // The stream's virtual time, at which its last completed work ended. The setter only advances it.
   [[nodiscard]] uint64_t clock() const { return clock_; }
   void AdvanceClock(uint64_t at_least) { clock_ = std::max(clock_, at_least); }
-  // No further work; the thread ends when the queue is empty.
+  // Accepts no further work; the thread ends when the queue is empty.
   void Close() REWIRE_REQUIRES(driver_mutex);
   [[nodiscard]] bool finished() const { return finished_; }
-  // The marker of the last operation, null where none is pending.
+  // The marker of the last operation, or null if none is pending.
   [[nodiscard]] MarkerRef last() const {
     return last_ != nullptr && !last_->done ? last_ : nullptr;
   }
@@ -59,7 +59,7 @@ class Stream {
   void Run();
   void RunFront() REWIRE_REQUIRES(driver_mutex);
   [[nodiscard]] bool Ready(const Operation& operation) const REWIRE_REQUIRES(driver_mutex);
-  // When an operation whose turn it is can begin, in virtual time.
+  // Returns the virtual time at which the operation at the head of the queue can begin.
   [[nodiscard]] uint64_t Start(const Operation& operation) const REWIRE_REQUIRES(driver_mutex);
 
   std::deque<Operation> queue_;
@@ -71,13 +71,13 @@ class Stream {
   bool finished_ = true;
 };
 
-// The stream of a handle, default streams included, and whether work may be put into it.
+// Returns the stream of a handle, default streams included, if work may be put into the stream.
 [[nodiscard]] CUresult FindStream(CUstream handle, Stream** stream) REWIRE_REQUIRES(driver_mutex);
 [[nodiscard]] CUresult FindStreamForWork(CUstream handle, Stream** stream)
     REWIRE_REQUIRES(driver_mutex);
-// Joins the threads of destroyed streams that have ended.
+// Joins the finished threads of destroyed streams.
 void JoinRetired() REWIRE_REQUIRES(driver_mutex);
-// Where allocations serialise with kernels: waits for those that run now.
+// Waits for the kernels that run now, if allocations serialise with kernels.
 void WaitForRunningKernels(Device* device) REWIRE_REQUIRES(driver_mutex);
 
 }  // namespace simgpu

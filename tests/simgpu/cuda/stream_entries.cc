@@ -1,4 +1,4 @@
-// The entries about streams. Called by applications, from any thread.
+// The entries for streams. Called by applications. Thread-safe.
 #include <memory>
 
 #include "tests/simgpu/cuda/context.h"
@@ -62,7 +62,7 @@ SIMGPU_EXPORT CUresult cuStreamSynchronize(CUstream handle) noexcept {
   SIMGPU_ENTER();
   Stream* stream = nullptr;
   SIMGPU_TRY(FindStreamForWork(handle, &stream));
-  // Waiting for the legacy stream means waiting for what it would wait for.
+  // A wait for the legacy stream waits for every stream that the legacy stream waits for.
   const MarkerRef marker =
       stream->kind == StreamKind::kLegacy ? stream->Enqueue({}) : stream->last();
   WaitFor(marker);
@@ -174,7 +174,7 @@ SIMGPU_EXPORT CUresult cuSimAdvanceClock(CUstream handle, uint64_t at_least,
   Stream* stream = nullptr;
   SIMGPU_TRY(FindStreamForWork(handle, &stream));
   WaitFor(stream->last());
-  SIMGPU_TRY(FindStream(handle, &stream));  // it may have gone meanwhile
+  SIMGPU_TRY(FindStream(handle, &stream));  // the stream may be gone by now
   stream->AdvanceClock(at_least);
   *now = stream->clock();
   return CUDA_SUCCESS;

@@ -1,6 +1,6 @@
 // Streams that write words of memory and wait for them, in this process and in others. A waiting
-// stream looks when a stream that writes the word wakes it, and every millisecond: a word may be
-// written in other ways, too.
+// stream checks the word when a writing stream wakes it, and every millisecond, because a word may
+// also be written in other ways. Thread-safe.
 #include <linux/futex.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -39,7 +39,7 @@ void WaitForWord(const uint64_t* word, uint64_t value, unsigned condition) {
   }
 }
 
-// The stream, and the word's stamp.
+// Finds the stream and the word's stamp.
 CUresult Prepare(CUstream handle, CUdeviceptr address, CUmemAccess_flags access, Stream** stream,
                  uint64_t** stamp) REWIRE_REQUIRES(driver_mutex) {
   if (address == 0 || address % sizeof(uint64_t) != 0) return CUDA_ERROR_INVALID_VALUE;

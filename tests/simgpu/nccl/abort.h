@@ -1,6 +1,6 @@
-// What ends every wait of one communicator: a flag for those who spin, a descriptor for those who
-// poll. Any thread may set it. A communicator under construction is the child of its parent's:
-// aborting the parent ends the construction too.
+// Ends every wait of one communicator: a flag for threads that spin, a descriptor for threads that
+// poll. Thread-safe. The Abort of a communicator under construction is a child of its parent's:
+// aborting the parent also ends the construction.
 #pragma once
 
 #include <sys/eventfd.h>
@@ -32,7 +32,8 @@ class Abort {
     }
   }
 
-  // After a revocation or an abortive shrink: the communicator may be talked about again.
+  // Called after a revocation or an abortive shrink: the communicator may be used again for
+  // management calls.
   void Clear() {
     uint64_t count;
     (void)!::read(fd_.get(), &count, sizeof(count));

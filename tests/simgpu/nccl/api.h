@@ -1,5 +1,6 @@
-// The prototypes of NCCL 2.28.9's host API: what this library defines and what its tests call.
-// Checked against nccl.h where one is installed (tests/unit/simgpu_nccl/installed_api.cc).
+// The prototypes of NCCL 2.28.9's host API: this library defines them and its tests call them. If
+// nccl.h is installed, the prototypes are checked against it
+// (tests/unit/simgpu_nccl/installed_api.cc).
 #pragma once
 
 #include "reconfig/abi/nccl_types.h"

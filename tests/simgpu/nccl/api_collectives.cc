@@ -1,4 +1,4 @@
-// The exports that move data, and groups. Any thread; see nccl.h for the contracts.
+// The exports that move data, and groups. Thread-safe; see nccl.h for the contracts.
 
 #include <cstring>
 
@@ -78,7 +78,7 @@ ncclResult_t Collective(const char* call, Function function, const void* send, v
   });
 }
 
-// One message; inside a group level.
+// Adds one message; called inside a group level.
 ncclResult_t Message(ncclComm* comm, bool sending, const void* data, size_t bytes, int peer,
                      cudaStream_t stream) {
   PeerTask task;
@@ -124,7 +124,7 @@ ncclResult_t pncclBroadcast(const void* send, void* recv, size_t count, ncclData
                     stream);
 }
 
-// Through the exported name, as NCCL does: an interposed ncclBroadcast sees the real handle.
+// Calls the exported name, as NCCL does: an interposed ncclBroadcast sees the real handle.
 ncclResult_t pncclBcast(void* buff, size_t count, ncclDataType_t type, int root, ncclComm_t comm,
                         cudaStream_t stream) {
   return ncclBroadcast(buff, buff, count, type, root, comm, stream);
@@ -211,7 +211,7 @@ ncclResult_t pncclGroupStart(void) { return simnccl::GroupStart(); }
 ncclResult_t pncclGroupEnd(void) { return simnccl::GroupEnd(nullptr); }
 
 ncclResult_t pncclGroupSimulateEnd(ncclSimInfo_t* info) {
-  // Null is allowed: the simulation happens, the estimate is dropped.
+  // Null is allowed: the simulation runs, and the estimate is dropped.
   ncclSimInfo_t ignored = NCCL_SIM_INFO_INITIALIZER;
   return simnccl::GroupEnd(info != nullptr ? info : &ignored);
 }

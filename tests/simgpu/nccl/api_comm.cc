@@ -1,4 +1,4 @@
-// The exports that make, ask and end communicators. Any thread; see nccl.h for the contracts.
+// The exports that make, query and end communicators. Thread-safe; see nccl.h for the contracts.
 
 #include <algorithm>
 #include <cstring>
@@ -21,14 +21,14 @@ using simnccl::Fail;
 namespace simnccl {
 namespace {
 
-// `device` < 0: the current one.
+// `device` < 0: the current device.
 ncclResult_t AddInit(ncclComm_t* out, int nranks, std::vector<IdContent> ids, int rank,
                      const Config& config, int device, bool frees_on_failure) {
   ncclComm* comm = nullptr;
   SIMNCCL_TRY(device < 0 ? NewComm(nranks, rank, config, &comm)
                          : NewCommOn(device, nranks, rank, config, &comm));
   comm->hash = rewire::MixWord(ids[0].key, 0);
-  // The handle is there at once, so that another thread can abort.
+  // The handle is stored at once, so that another thread can abort.
   __atomic_store_n(out, comm, __ATOMIC_RELEASE);
   Job job;
   job.comm = comm;
@@ -59,7 +59,7 @@ ncclResult_t InitRank(ncclComm_t* comm, int nranks, int rank, int nids, const nc
     return Fail(ncclInvalidArgument, "%s : improper number of ids %d for %d ranks", call, nids,
                 nranks);
   }
-  __atomic_store_n(comm, nullptr, __ATOMIC_RELEASE);  // another thread may look already
+  __atomic_store_n(comm, nullptr, __ATOMIC_RELEASE);  // another thread may read the handle already
   Config read;
   SIMNCCL_TRY(ReadConfig(config, Config{}, &read));
   std::vector<IdContent> contents(nids);
@@ -68,8 +68,8 @@ ncclResult_t InitRank(ncclComm_t* comm, int nranks, int rank, int nids, const nc
 }
 
 ncclResult_t AddEnd(ncclComm* comm, bool aborting) {
-  if (comm->claimed.exchange(true)) return ncclSuccess;  // It is being freed already.
-  // All communicators of a group stop before any of them is waited for.
+  if (comm->claimed.exchange(true)) return ncclSuccess;  // the communicator is being freed already
+  // All communicators of a group stop before the group waits for any of them.
   if (aborting) comm->abort->Set();
   Job job;
   job.run = [=] { return Free(comm, aborting); };
@@ -318,7 +318,7 @@ const char* pncclGetErrorString(ncclResult_t result) {
 
 const char* pncclGetLastError(ncclComm_t /*comm*/) { return simnccl::LastError(); }
 
-// The logging variables are read at every line: nothing to reload.
+// The logging variables are read for every line, so nothing needs reloading.
 void pncclResetDebugInit(void) {}
 
 }  // extern "C"

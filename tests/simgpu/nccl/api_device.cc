@@ -1,6 +1,6 @@
-// The host side of the device API. There is no device code on a CPU: what would hand something to a
-// kernel is refused by name; teams are answered for ranks without load/store access to each other.
-// Any thread.
+// The host side of the device API. A CPU has no device code: a call that would give something to a
+// kernel is refused by name. Teams are answered for ranks without load/store access to each other.
+// Thread-safe.
 
 #include "tests/simgpu/nccl/api_device.h"
 

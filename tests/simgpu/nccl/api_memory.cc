@@ -1,4 +1,4 @@
-// The exports about memory, registrations, windows and user-made operators. Any thread; see nccl.h.
+// The exports for memory, registrations, windows and user-made operators. Thread-safe; see nccl.h.
 
 #include <cstring>
 

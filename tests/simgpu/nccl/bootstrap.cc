@@ -5,7 +5,7 @@
 namespace simnccl {
 namespace {
 
-// Which root serves a rank, and how many ranks that root serves.
+// Returns the root that serves a rank, and the number of ranks that the root serves.
 int RootOf(int rank, int nranks, int nids) {
   return static_cast<int>(static_cast<int64_t>(rank) * nids / nranks);
 }

@@ -1,6 +1,6 @@
-// How the ranks of one communicator talk before, and beside, the data path: a TCP ring for
-// all-gathers and single messages between any two ranks. One management call at a time uses the
-// ring; messages may be sent and received by any thread.
+// Communication between the ranks of one communicator outside the data path: a TCP ring for
+// all-gathers, and single messages between any two ranks. One management call at a time uses the
+// ring; sending and receiving messages is thread-safe.
 #pragma once
 
 #include <netinet/in.h>
@@ -15,14 +15,15 @@ namespace simnccl {
 
 class Bootstrap {
  public:
-  // Through the roots: rank r registers with root r * ids / nranks.
+  // Connects through the roots: rank r registers with root r * ids / nranks.
   ncclResult_t InitFromRoots(std::span<const IdContent> ids, int rank, int nranks,
                              const Patience& patience);
-  // Through the parent's mailboxes: `members` are the parent's ranks in the order of this ring.
+  // Connects through the parent's mailboxes: `members` are the parent's ranks in the order of this
+  // ring.
   ncclResult_t InitFromParent(Bootstrap* parent, uint64_t key, std::span<const int> members,
                               int rank, const Patience& patience);
 
-  // `all` has one item of `bytes` bytes per rank; this rank's is filled in.
+  // `all` has one item of `bytes` bytes per rank. The caller has filled in this rank's item.
   ncclResult_t AllGather(void* all, size_t bytes, const Patience& patience);
 
   ncclResult_t Send(int peer, uint64_t tag, const void* data, size_t bytes,

@@ -1,4 +1,5 @@
-// Split and shrink: communicators made from another one. As a group's job.
+// Split and shrink: communicators made from another communicator. Runs as a group's job, on the
+// job's thread.
 #pragma once
 
 #include <vector>
@@ -7,7 +8,7 @@
 
 namespace simnccl {
 
-// Collective over the parent. Publishes the child, or null for no color, when it is complete.
+// Collective over the parent. Stores the child when it is complete, or null without a color.
 ncclResult_t Split(ncclComm* parent, int color, int key, uint64_t child, const Config& config,
                    ncclComm_t* out);
 // Only the survivors (the parent's ranks in order) take part.

@@ -6,7 +6,7 @@
 #include "tests/simgpu/nccl/tuner.h"
 
 ncclComm::ncclComm()
-    // Operators of one communicator are not valid on another.
+    // Each communicator has its own operators, which are not valid on another communicator.
     : next_operator(0x1000 +
                     static_cast<int>((reinterpret_cast<uintptr_t>(this) >> 4) & 0xfffff) * 64) {}
 
@@ -48,7 +48,7 @@ AsyncRun::~AsyncRun() { Join(); }
 
 Patience PatienceOf(const ncclComm* comm) {
   int64_t ms = 0;
-  // Checked when the communicator was made.
+  // The variable was checked when the communicator was made.
   if (EnvInt("SIMNCCL_TIMEOUT_MS", 600'000, 1, 86'400'000, &ms) != ncclSuccess) ms = 600'000;
   return {rewire::Now() + rewire::milliseconds(ms), comm->abort.get()};
 }

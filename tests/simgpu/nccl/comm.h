@@ -1,5 +1,5 @@
-// The communicator: what an ncclComm_t points to. The API's threads own it; its service and
-// progress threads see the parts that they are handed. Freed by destroy or abort alone.
+// The communicator behind an ncclComm_t. Owned by the API's threads; the service and progress
+// threads see only the parts that they receive. Only destroy or abort frees it.
 #pragma once
 
 #include <atomic>
@@ -37,14 +37,14 @@ struct Config {
   int max_ctas = 32;
 };
 
-// Counts what is under way and must end before a communicator is freed: launched kernels (which
-// hold the count, as they may leave last) and calls that are inside it.
+// Counts activities that must end before a communicator is freed: launched kernels, which share
+// ownership of the count because they may leave last, and calls inside the communicator.
 class UnderWay {
  public:
   void Add() REWIRE_EXCLUDES(mutex_);
   void Remove() REWIRE_EXCLUDES(mutex_);
   [[nodiscard]] bool None() REWIRE_EXCLUDES(mutex_);
-  // False when the deadline passed.
+  // Returns false if the deadline passed.
   bool WaitNone(rewire::Time deadline) REWIRE_EXCLUDES(mutex_);
 
  private:
@@ -94,7 +94,7 @@ struct ncclComm {
   std::atomic<bool> initialized{false};
   std::atomic<bool> finalized{false};
   std::atomic<bool> revoked{false};
-  // The progress thread has left for good: nothing can be launched any more.
+  // The progress thread has ended: nothing can be launched any more.
   std::atomic<bool> stopped{false};
 
   simnccl::Bootstrap bootstrap;
@@ -108,10 +108,10 @@ struct ncclComm {
   std::unique_ptr<simnccl::Tuner> tuner;
 
   simnccl::Connections connections;
-  std::vector<uint64_t> device_memory;  // For the service thread to free.
+  std::vector<uint64_t> device_memory;  // the service thread frees it
   size_t buffer_bytes = 0;
 
-  // Calls that are inside this communicator, and whether an abort has taken over freeing it.
+  // Calls inside this communicator, and whether an abort has taken over freeing the communicator.
   simnccl::UnderWay callers;
   std::atomic<bool> claimed{false};
 
@@ -123,7 +123,7 @@ struct ncclComm {
   uint64_t split_count = 0;
   // These distinguish the bootstraps of all children; the ranks that a shrink excludes do not call.
   uint64_t child_count = 0;
-  std::map<std::vector<int>, uint64_t> shrinks;  // By the survivors.
+  std::map<std::vector<int>, uint64_t> shrinks;  // key: the survivors
 
   rewire::Mutex mutex;
   std::map<int, simnccl::Operator> operators REWIRE_GUARDED_BY(mutex);
@@ -141,11 +141,11 @@ struct ncclComm {
 
 namespace simnccl {
 
-// How long a call of this communicator may wait for its peers (SIMNCCL_TIMEOUT_MS).
+// Returns the limit of a call's wait for its peers on this communicator (SIMNCCL_TIMEOUT_MS).
 Patience PatienceOf(const ncclComm* comm);
 
-// Null, foreign or freed handles; and, Ready, one that another call still works on or that has
-// failed.
+// CheckComm refuses a null, foreign or freed handle. Ready also refuses a communicator that another
+// call still works on or that has failed.
 ncclResult_t CheckComm(const ncclComm* comm, const char* call, const char* argument);
 ncclResult_t CheckReady(ncclComm* comm);
 

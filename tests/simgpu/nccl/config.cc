@@ -9,7 +9,7 @@
 namespace simnccl {
 namespace {
 
-// Sets *target when the field is set; an error when it is set to what is not allowed.
+// Sets *target if the field is set; returns an error if the value is not allowed.
 ncclResult_t Take(const char* name, int value, int min, int max, int* target) {
   if (value == NCCL_CONFIG_UNDEF_INT) return ncclSuccess;
   if (value < min || value > max) {
@@ -26,7 +26,7 @@ ncclResult_t ReadConfig(const ncclConfig_t* config, const Config& inherited, Con
   int blocking = inherited.blocking ? 1 : 0;
   if (config != nullptr) {
     ncclConfig_t c = NCCL_CONFIG_INITIALIZER;
-    // Older callers have a shorter struct, newer ones a longer one.
+    // Older callers have a shorter struct, newer callers a longer one.
     size_t size;
     std::memcpy(&size, &config->size, sizeof(size));
     if (size < offsetof(ncclConfig_t, blocking) || size > 4096) {

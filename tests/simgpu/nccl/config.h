@@ -1,4 +1,4 @@
-// ncclConfig_t: versioned by its size, checked field by field as NCCL does. Pure; any thread.
+// ncclConfig_t: versioned by its size, checked field by field as NCCL does. Pure; thread-safe.
 #pragma once
 
 #include "tests/simgpu/nccl/comm.h"

@@ -9,20 +9,20 @@
 namespace simnccl {
 namespace {
 
-// Tags of the handle messages; a tag is used once per pair of ranks and communicator.
+// Tags of the handle messages; a tag is used once per communicator and pair of ranks.
 constexpr uint64_t kRingTag = 1;
 constexpr uint64_t kPeerTag = 2;
-// Beside the staging of the Simple protocol NCCL gives each ring connection that of LL (512 KiB)
-// and of LL128 (4.69 MiB). See README.md.
+// Besides the staging of the Simple protocol, NCCL gives each ring connection the staging of LL
+// (512 KiB) and of LL128 (4.69 MiB). See README.md.
 constexpr size_t kOtherProtocolsBytes = (512 << 10) + (4800 << 10);
 
-// One direction to one peer under construction.
+// One direction to one peer during its construction.
 struct Setup {
   bool sending;
   int peer;
   std::unique_ptr<Connection>* target;
-  size_t bytes;        // of staging
-  size_t extra_bytes;  // and what other protocols would use
+  size_t bytes;        // bytes of staging
+  size_t extra_bytes;  // bytes that other protocols would use
   uint64_t tag;
   char handle[kNetHandleBytes] = {};
   void* listen = nullptr;
@@ -35,7 +35,7 @@ ncclResult_t Finish(ncclComm* comm, Setup* s) {
   void* mh = nullptr;
   ncclResult_t result = AllocateFor(comm, s->bytes + s->extra_bytes, &staging);
   if (result == ncclSuccess) {
-    // As NCCL does, so that no operation is the first to touch its memory.
+    // Touches the memory as NCCL does, so that no operation is the first to use it.
     std::memset(staging, 0, s->bytes + s->extra_bytes);
     result = net->RegMr(s->comm, staging, s->bytes, comm->net_ptr_type, &mh);
   }
@@ -47,7 +47,7 @@ ncclResult_t Finish(ncclComm* comm, Setup* s) {
   return ncclSuccess;
 }
 
-// On the service thread: one more try; InProgress while the peer is not there.
+// Runs on the service thread and tries once. Returns InProgress while the peer is not there.
 ncclResult_t TryOnce(ncclComm* comm, Setup* s) {
   Net* net = comm->net.get();
   if (s->sending) {
@@ -55,7 +55,7 @@ ncclResult_t TryOnce(ncclComm* comm, Setup* s) {
   } else {
     SIMNCCL_TRY(net->Accept(s->listen, &s->comm));
     if (s->comm != nullptr) {
-      // One listening object serves one accept.
+      // A listening object serves a single accept.
       void* listen = std::exchange(s->listen, nullptr);
       SIMNCCL_TRY(net->CloseListen(listen));
     }
@@ -101,7 +101,8 @@ ncclResult_t ConnectAll(ncclComm* comm, std::vector<Setup>* setups) {
         patience);
   }
   if (result == ncclSuccess) return ncclSuccess;
-  // What was begun is given up on the same thread; the communicator can only be aborted now.
+  // The same thread abandons unfinished connections. Afterwards the communicator can only be
+  // aborted.
   const Patience cleanup{rewire::Now() + rewire::seconds(60), nullptr};
   comm->service->Call(
       [&] {
@@ -151,7 +152,7 @@ bool PeersConnected(const ncclComm* comm, const PeerSet& peers) {
 
 ncclResult_t ConnectPeers(ncclComm* comm, const PeerSet& peers) {
   if (PeersConnected(comm, peers)) return ncclSuccess;
-  // A quarter of the ring's staging, as single peers are many.
+  // A peer gets a quarter of the ring's staging, because there may be many peers.
   const size_t bytes = std::max<size_t>(comm->buffer_bytes / 4 / 4096 * 4096, 4096);
   std::vector<Setup> setups;
   for (const auto& [sending, peer] : peers) {

@@ -1,5 +1,6 @@
-// One direction to one peer: eight staging slots between the arithmetic and the network, as NCCL's
-// FIFO. Made and freed through the service thread; used by the progress thread alone in between.
+// One direction to one peer: eight staging slots between the arithmetic and the network, as in
+// NCCL's FIFO. The service thread makes and frees it; in between it is owned by the progress
+// thread.
 #pragma once
 
 #include <cstddef>
@@ -28,27 +29,29 @@ class Connection {
   [[nodiscard]] void* mh() const { return mh_; }
   [[nodiscard]] char* staging() const { return staging_; }
 
-  // A slot can take another message. Sending: to be filled and committed. Receiving: to be filled
-  // by the network.
+  // Returns whether a slot can take another message. On the sending side, the caller fills and
+  // queues the slot; on the receiving side, the network fills it.
   [[nodiscard]] bool HasFreeSlot() const { return queued_ - released_ < kSlots; }
-  // Sending: where the next message is written. Valid while HasFreeSlot.
+  // Sending side: the address of the next message. Valid while HasFreeSlot().
   [[nodiscard]] char* NextSlot() { return Slot(queued_); }
-  // Sending: the next slot holds `bytes` bytes to go. Receiving: expects a message so long.
+  // Sending side: queues the next slot with `bytes` bytes. Receiving side: expects a message of
+  // `bytes` bytes.
   void Queue(size_t bytes) { size_[queued_++ % kSlots] = bytes; }
 
-  // Receiving: the oldest message that is here and not popped.
+  // Receiving side: whether the oldest message that was not popped has arrived.
   [[nodiscard]] bool Arrived() const { return completed_ > popped_; }
   [[nodiscard]] char* Front() { return Slot(popped_); }
   void Pop() { released_ = ++popped_; }
 
-  // Nothing queued is unfinished (sending: handed to the network; receiving: popped).
+  // Returns whether every queued message is finished: handed to the network (sending) or popped
+  // (receiving).
   [[nodiscard]] bool Idle() const {
     return completed_ == queued_ && (sending_ || popped_ == completed_);
   }
-  // Something is with the network.
+  // Returns whether a queued message has not completed in the network.
   [[nodiscard]] bool Waiting() const { return completed_ < queued_; }
 
-  // Posts what is queued and tests what is posted. Sets *moved when anything changed.
+  // Posts queued messages and tests posted messages. Sets *moved if anything changed.
   ncclResult_t Progress(bool* moved);
 
  private:
@@ -62,7 +65,7 @@ class Connection {
   void* const mh_;
   size_t size_[kSlots] = {};
   void* request_[kSlots] = {};
-  // Counts of messages, each at most the one before: queued, posted, completed, popped.
+  // Counts of messages. Each count is at most the previous one: queued, posted, completed, popped.
   uint64_t queued_ = 0;
   uint64_t posted_ = 0;
   uint64_t completed_ = 0;

@@ -24,7 +24,7 @@ void Resolve(void* library, const char* name, F* target, std::string* error) {
 }
 
 const Loaded& Load() {
-  // Never unloaded: kernels of dead communicators may still be queued in it.
+  // The library is never unloaded: kernels of dead communicators may still be queued in it.
   static const Loaded* loaded = [] {
     auto* result = new Loaded;
     void* library = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);

@@ -1,6 +1,6 @@
-// The few driver calls that the simulated NCCL makes, resolved from libcuda.so.1 at first use. Any
-// thread. Device memory of the simulated driver is addressable by the CPU, which is what lets the
-// "kernels" and the progress thread touch it.
+// The few driver calls of the simulated NCCL, resolved from libcuda.so.1 at first use. Thread-safe.
+// The CPU can address the simulated driver's device memory, so the "kernels" and the progress
+// thread can access it.
 #pragma once
 
 #include <cstddef>
@@ -31,11 +31,11 @@ struct Driver {
   int (*StreamIsCapturing)(cudaStream_t, int*);
   int (*SimLaunchKernel)(cudaStream_t, void (*)(void*), void*);
 
-  // The table, or an error that names what is missing.
+  // Returns the table, or an error that names the missing symbol.
   static ncclResult_t Get(const Driver** driver);
 };
 
-// ncclSuccess, or ncclUnhandledCudaError with the call's name.
+// Returns ncclSuccess, or ncclUnhandledCudaError with the call's name.
 ncclResult_t CheckCuda(int result, const char* call);
 #define SIMNCCL_CU(call) SIMNCCL_TRY(::simnccl::CheckCuda((call), #call))
 

@@ -61,7 +61,7 @@ void Info(const char* format, ...) {
 }
 
 const char* LastError() {
-  // A copy per thread: the caller may keep the pointer while others fail.
+  // Each thread has a copy: the caller may keep the pointer while other threads fail.
   thread_local char copy[1024];
   rewire::MutexLock lock(&last_mutex);
   std::memcpy(copy, last_text, sizeof(copy));

@@ -1,5 +1,6 @@
-// The text of the last error, as ncclGetLastError gives it, and NCCL's own log line (NCCL_DEBUG).
-// Whoever first decides an error calls Fail; callers propagate with SIMNCCL_TRY. Any thread.
+// The text of the last error, as ncclGetLastError returns it, and NCCL's own log line (NCCL_DEBUG).
+// The function that detects an error calls Fail; its callers propagate the error with SIMNCCL_TRY.
+// Thread-safe.
 #pragma once
 
 #include "reconfig/abi/nccl_types.h"
@@ -9,7 +10,7 @@ namespace simnccl {
 // Keeps the text, writes it to standard error when NCCL_DEBUG is WARN or more, returns `result`.
 ncclResult_t Fail(ncclResult_t result, const char* format, ...)
     __attribute__((format(printf, 2, 3)));
-// A line at NCCL_DEBUG=INFO.
+// Prints a line at NCCL_DEBUG=INFO.
 void Info(const char* format, ...) __attribute__((format(printf, 1, 2)));
 const char* LastError();
 

@@ -12,7 +12,7 @@
 namespace simnccl {
 namespace {
 
-// A kernel that is queued behind one that never ends cannot leave: NCCL waits for ever.
+// A kernel that is queued after an endless kernel cannot leave: NCCL waits for ever.
 constexpr rewire::Duration kPatience = rewire::seconds(600);
 
 void JoinRun(ncclComm* comm) {
@@ -41,8 +41,8 @@ ncclResult_t EndOperations(ncclComm* comm) {
 
 ncclResult_t Free(ncclComm* comm, bool aborting) {
   if (aborting) comm->abort->Set();
-  // NCCL waits for the thread of a non-blocking call (comm->groupJob) and for nobody else: the
-  // communicator goes under a thread that is inside a blocking call.
+  // NCCL waits only for the thread of a non-blocking call (comm->groupJob). It frees the
+  // communicator although a thread is still inside a blocking call.
   if (comm->config.blocking && !comm->callers.None()) {
     (void)std::fprintf(stderr, "simnccl: rank %d: a communicator was freed under a thread inside\n",
                        comm->rank);
@@ -60,7 +60,7 @@ ncclResult_t Free(ncclComm* comm, bool aborting) {
     registrations = comm->registrations;
     windows = comm->windows;
   }
-  // Through the exported names, as NCCL does: whoever interposes them sees the real handle.
+  // Calls the exported names, as NCCL does: an interposer sees the real handle.
   for (Registration* r : registrations) (void)ncclCommDeregister(comm, r);
   for (const ncclWindow_t w : windows) (void)ncclCommWindowDeregister(comm, w);
 

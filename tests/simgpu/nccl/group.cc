@@ -15,7 +15,7 @@
 namespace simnccl {
 namespace {
 
-// What one outermost group has collected.
+// The calls that one outermost group has collected.
 struct Batch {
   std::map<ncclComm*, CommWork> work;
   std::vector<Job> jobs;
@@ -40,7 +40,8 @@ ncclResult_t JoinBatch(Batch* batch, bool blocking) {
               "Blocking and nonblocking communicators are not allowed in the same group.");
 }
 
-// Runs all at the same time, the last on this thread; the first error in the order of the list.
+// Runs all calls concurrently, the last one on this thread. Returns the first error in the order of
+// the list.
 ncclResult_t RunTogether(const std::vector<std::function<ncclResult_t()>>& calls) {
   std::vector<ncclResult_t> results(calls.size(), ncclSuccess);
   std::vector<std::thread> threads;
@@ -120,7 +121,7 @@ std::set<ncclComm*> Involved(const Batch& batch) {
   return comms;
 }
 
-// SIMNCCL_LATE_LAUNCH_US: how long odd ranks put off the first launch on a communicator.
+// SIMNCCL_LATE_LAUNCH_US: delay of odd ranks before the first launch on a communicator.
 void PutOffLaunch(const std::set<ncclComm*>& comms) {
   int64_t late = 0;
   if (EnvInt("SIMNCCL_LATE_LAUNCH_US", 0, 0, 10'000'000, &late) != ncclSuccess || late == 0) return;
@@ -135,7 +136,7 @@ void PutOffLaunch(const std::set<ncclComm*>& comms) {
 ncclResult_t StartAsync(Batch batch) {
   const std::set<ncclComm*> comms = Involved(batch);
   auto run = std::make_shared<AsyncRun>();
-  // Whoever finds the run waits here until its thread is there to be joined.
+  // A thread that finds the run waits here until the run's thread can be joined.
   rewire::MutexLock run_lock(&run->mutex);
   for (ncclComm* comm : comms) {
     comm->callers.Add();
@@ -227,7 +228,7 @@ ncclResult_t AddPeer(ncclComm* comm, const PeerTask& task) {
 
 ncclResult_t AddJob(Job job, bool blocking) {
   Batch& batch = Current().batch;
-  // Freeing happens at the end of the group whatever the communicator's mode.
+  // Communicators are freed at the end of the group, whatever their mode.
   if (job.comm != nullptr) SIMNCCL_TRY(JoinBatch(&batch, blocking));
   batch.jobs.push_back(std::move(job));
   return ncclSuccess;

@@ -1,8 +1,8 @@
-// ncclGroupStart/End: per-thread nesting; at the end of the outermost level everything that was
-// asked for happens at once: management jobs, then connections, then launches in the order of the
-// communicators' hashes. A call outside of a group is a group of one. Caller's thread; groups of
-// non-blocking communicators run on a thread of their own, so that the order of two such groups on
-// the device is undefined until the state of the first has left ncclInProgress.
+// ncclGroupStart/End with per-thread nesting. At the end of the outermost level, all requests run:
+// management jobs, then connections, then launches in the order of the communicators' hashes. A
+// call outside a group is a group of one. Called by the caller's thread. Groups of non-blocking
+// communicators run on their own thread. The order of two such groups on the device is therefore
+// undefined until the state of the first has left ncclInProgress.
 #pragma once
 
 #include <functional>
@@ -14,27 +14,27 @@ namespace simnccl {
 // A management call: makes, changes or frees a communicator.
 struct Job {
   std::function<ncclResult_t()> run;
-  // Whose state shows the progress; null for jobs that free their communicator.
+  // The communicator whose state shows the progress; null for jobs that free their communicator.
   ncclComm* comm = nullptr;
-  // Jobs with the same key run one after another; different ones at the same time.
+  // Jobs with the same key run one after another; jobs with different keys run concurrently.
   const void* order = nullptr;
-  // The job makes `comm`, published at `out`, and a failure frees the communicator again. As in
-  // NCCL this is so for ncclCommInitRank outside a group; else a failed one is the caller's to
-  // abort.
+  // The job makes `comm`, stored at `out`, and frees the communicator after a failure. As in NCCL,
+  // this holds for ncclCommInitRank outside a group; otherwise the caller must abort a failed
+  // communicator.
   bool frees_on_failure = false;
   ncclComm_t* out = nullptr;
 };
 
 ncclResult_t GroupStart();
-// Whether this thread is in a group.
+// Returns whether this thread is in a group.
 bool InsideGroup();
-// `simulate`: connect for the collectives, launch nothing (blocking communicators).
+// `simulate`: connects for the collectives and launches nothing (blocking communicators).
 ncclResult_t GroupEnd(ncclSimInfo_t* simulate);
 
-// Runs `add` inside a group level of its own; its error is the group's.
+// Runs `add` inside its own group level. The error of `add` becomes the group's.
 ncclResult_t InGroup(const std::function<ncclResult_t()>& add);
 
-// Inside InGroup only.
+// Valid inside InGroup only.
 ncclResult_t AddCollective(ncclComm* comm, const CollectiveTask& task);
 ncclResult_t AddPeer(ncclComm* comm, const PeerTask& task);
 ncclResult_t AddJob(Job job, bool blocking);

@@ -19,7 +19,7 @@ uint64_t HashText(const std::string& text) {
   return rewire::ContentHash(text.data(), text.size(), 0) + rewire::MixWord(text.size(), 1);
 }
 
-// Computed once per process, as NCCL does: threads of one process are one host.
+// Computed once per process, as in NCCL: threads of one process are one host.
 uint64_t HostHash() {
   static const uint64_t hash = [] {
     const std::string id = EnvText("NCCL_HOSTID");
@@ -37,7 +37,7 @@ uint64_t HostHash() {
   return hash;
 }
 
-// What every rank tells all others.
+// The data that every rank sends to all others.
 struct PeerInfo {
   uint64_t host;
   char bus_id[32];
@@ -99,7 +99,7 @@ ncclResult_t NewComm(int nranks, int rank, const Config& config, ncclComm** comm
   SIMNCCL_TRY(Driver::Get(&driver));
   CuContext context = nullptr;
   SIMNCCL_CU(driver->CtxGetCurrent(&context));
-  // Nothing current: device 0, as the runtime does.
+  // Without a current context the device is 0, as in the runtime.
   if (context == nullptr) return NewCommOn(0, nranks, rank, config, comm);
   int device = 0;
   SIMNCCL_CU(driver->CtxGetDevice(&device));

@@ -8,7 +8,8 @@
 namespace simnccl {
 namespace {
 
-// Up to here all inputs go to everybody: half the hops of the ring, which is what small ones cost.
+// Up to this size every rank gets all inputs. This takes half the ring's hops, which dominate the
+// cost of small inputs.
 constexpr size_t kLlBytes = 16 << 10;
 constexpr int kLlRanks = 16;
 
@@ -19,8 +20,9 @@ struct Kernel {
   std::shared_ptr<UnderWay> launched;
 };
 
-// What occupies the kernel slot: waits, without the CPU, until the progress thread has done the
-// plan or the communicator is aborted. The communicator waits for it before it goes.
+// The work of the kernel slot: waits, without using the CPU, until the progress thread has finished
+// the plan or the communicator is aborted. The communicator waits for this kernel before it is
+// freed.
 void RunKernel(void* argument) {
   std::unique_ptr<Kernel> kernel(static_cast<Kernel*>(argument));
   if (!kernel->abort->IsSet()) {
@@ -32,7 +34,7 @@ void RunKernel(void* argument) {
   launched->Remove();
 }
 
-// Moves whole data to everybody: what the size of a collective means to tuners.
+// Returns the bytes of the whole data, the size that tuners use for a collective.
 size_t TotalBytes(const ncclComm* comm, const CollectiveTask& task) {
   const bool scattered =
       task.function == Function::kAllGather || task.function == Function::kReduceScatter;
@@ -49,7 +51,7 @@ ncclResult_t Prepare(ncclComm* comm, CommWork* work) {
     if (comm->tuner != nullptr) {
       SIMNCCL_TRY(comm->tuner->Choose(task.function, bytes, 1, &task.protocol));
     }
-    // The gathering protocol exists for small AllReduces only; one message must fit into a slot.
+    // The gathering protocol supports only small AllReduces; one message must fit into a slot.
     const size_t slot = comm->buffer_bytes / kSlots;
     if (task.function != Function::kAllReduce || comm->nranks > kLlRanks ||
         bytes > std::min(kLlBytes, slot)) {
@@ -108,7 +110,8 @@ ncclResult_t Launch(ncclComm* comm, const CommWork& work) {
     }
   }
   const cudaStream_t stream = streams[0];
-  // The other streams of the group wait for the kernel, and the kernel for what is on them.
+  // The other streams of the group wait for the kernel, and the kernel waits for their earlier
+  // work.
   for (size_t i = 1; i < streams.size(); ++i) {
     CuEvent event = nullptr;
     SIMNCCL_CU(d->EventCreate(&event, 2 /* without timing */));
@@ -138,7 +141,7 @@ ncclResult_t Launch(ncclComm* comm, const CommWork& work) {
 }
 
 float Estimate(const ncclComm* comm, const CommWork& work) {
-  // A hop costs some 20 us and a core copies some GB/s: the order of magnitude, no more.
+  // A rough estimate: a hop costs some 20 us and a core copies some GB/s.
   float us = 0;
   for (const CollectiveTask& task : work.collectives) {
     us += 20.0f * static_cast<float>(comm->nranks) +

@@ -1,4 +1,5 @@
-// From the tasks of one group on one communicator to one kernel on a stream. Caller's thread.
+// Converts one group's tasks on one communicator to one kernel on a stream. Called by the caller's
+// thread.
 #pragma once
 
 #include <vector>
@@ -9,7 +10,7 @@
 
 namespace simnccl {
 
-// In the order of the calls.
+// Tasks in the order of the calls.
 struct CommWork {
   std::vector<CollectiveTask> collectives;
   std::vector<PeerTask> peers;
@@ -19,10 +20,11 @@ struct CommWork {
 ncclResult_t Prepare(ncclComm* comm, CommWork* work);
 [[nodiscard]] PeerSet PeersOf(const CommWork& work);
 [[nodiscard]] bool NeedsConnect(const ncclComm* comm, const CommWork& work);
-// `peers` too, or the collectives alone (as a simulated group).
+// Connects for the collectives and, if `peers`, also for sends and receives (a simulated group does
+// not).
 ncclResult_t Connect(ncclComm* comm, const CommWork& work, bool peers);
 ncclResult_t Launch(ncclComm* comm, const CommWork& work);
-// Microseconds that the work is expected to take.
+// Returns the expected duration of the work in microseconds.
 [[nodiscard]] float Estimate(const ncclComm* comm, const CommWork& work);
 
 }  // namespace simnccl

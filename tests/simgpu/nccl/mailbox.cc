@@ -75,7 +75,7 @@ ncclResult_t Mailbox::Take(const std::function<bool(const Hello&)>& wanted,
     std::vector<pollfd> fds;
     AppendPollFds(&fds);
     if (patience.abort != nullptr) fds.push_back({patience.abort->fd(), POLLIN, 0});
-    // Another thread may take a visitor off the sockets on our behalf: look again soon.
+    // Another thread may accept our visitor, so this thread checks again soon.
     if (::poll(fds.data(), fds.size(), patience.PollMs(20)) < 0 && errno != EINTR) {
       return Fail(ncclSystemError, "poll: %s", std::strerror(errno));
     }

@@ -1,6 +1,6 @@
-// A listening socket whose visitors introduce themselves with a Hello. Garbage, strangers and
-// visitors that stay silent are dropped; a visitor that nobody asked for yet is kept. Thread-safe:
-// several threads may wait for different visitors.
+// A listening socket whose visitors introduce themselves with a Hello. Malformed data,
+// unauthenticated peers and silent visitors are dropped; a visitor that nobody has asked for yet is
+// kept. Thread-safe: several threads may wait for different visitors.
 #pragma once
 
 #include <netinet/in.h>
@@ -17,22 +17,22 @@ struct pollfd;
 namespace simnccl {
 
 enum class HelloKind : uint32_t {
-  kRegister = 1,  // To the root: rank `from` listens at `address`.
-  kLookup = 2,    // To the root: where does rank `from` listen?
-  kRing = 3,      // To the next rank of the bootstrap ring.
-  kMessage = 4,   // One message of `bytes` bytes follows.
+  kRegister = 1,  // to the root: rank `from` listens at `address`
+  kLookup = 2,    // to the root: look up the address of rank `from`
+  kRing = 3,      // to the next rank of the bootstrap ring
+  kMessage = 4,   // one message of `bytes` bytes follows
 };
 
-// The first bytes on every bootstrap connection. Same byte order on all hosts (as NCCL).
+// The first bytes of every bootstrap connection. All hosts have the same byte order (as in NCCL).
 struct Hello {
   static constexpr uint64_t kMagic = 0x73696d6e63636c31;  // "simnccl1"
   uint64_t magic = kMagic;
-  uint64_t key = 0;  // Which communicator.
+  uint64_t key = 0;  // identifies the communicator
   HelloKind kind = HelloKind::kRegister;
   int32_t from = 0;
   uint64_t tag = 0;
   uint32_t bytes = 0;
-  int32_t ranks = 0;  // To the root: how many ranks it serves.
+  int32_t ranks = 0;  // to the root: the number of ranks that it serves
   sockaddr_in address{};
 };
 
@@ -49,10 +49,10 @@ class Mailbox {
   // Waits for a visitor that `wanted` accepts.
   ncclResult_t Take(const std::function<bool(const Hello&)>& wanted, const Patience& patience,
                     Visitor* visitor) REWIRE_EXCLUDES(mutex_);
-  // The same without waiting; false when there is none.
+  // Takes a visitor without waiting; returns false if there is none.
   bool TakeNow(const std::function<bool(const Hello&)>& wanted, Visitor* visitor)
       REWIRE_EXCLUDES(mutex_);
-  // What to poll for the next visitor.
+  // Adds the descriptors to poll for the next visitor.
   void AppendPollFds(std::vector<pollfd>* fds) REWIRE_EXCLUDES(mutex_);
 
  private:

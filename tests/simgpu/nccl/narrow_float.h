@@ -1,5 +1,5 @@
-// The floats that the CPU lacks: half, bfloat16 and the two float8 formats, to and from float.
-// Pure; any thread.
+// The floating-point formats that the CPU lacks: half, bfloat16 and the two float8 formats, to and
+// from float. Pure; thread-safe.
 #pragma once
 
 #include <bit>
@@ -45,7 +45,7 @@ struct NarrowFormat {
     const int exponent = static_cast<int>(magnitude >> 23) - 127 + kBias;
     uint32_t result;
     if (exponent >= 1) {
-      // Round to nearest even on the combined exponent and mantissa.
+      // Rounds to nearest even on the combined exponent and mantissa.
       if (exponent > static_cast<int>(kExponentMask)) {
         result = kInfinity + kMantissaMask;
       } else {
@@ -54,7 +54,8 @@ struct NarrowFormat {
         result = (wide + ((1u << (22 - M)) - 1) + odd) >> (23 - M);
       }
     } else {
-      // Subnormal: the float unit rounds for us, as 2^(1-bias-M) is the last place.
+      // Subnormal: the CPU's float addition rounds correctly, because 2^(1-bias-M) is the last
+      // place.
       result = static_cast<uint32_t>(
           std::nearbyint(std::ldexp(std::bit_cast<float>(magnitude), kBias - 1 + M)));
     }

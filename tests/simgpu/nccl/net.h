@@ -1,8 +1,8 @@
-// The network as the communicator uses it: the semantics of NCCL's net plugin ABI v11 (one context
-// per communicator), behind which stand the built-in sockets and one adapter per plugin ABI
-// version. Which thread may call what is fixed by NCCL's contract: Init and Devices by the thread
-// that makes the communicator, Listen/Connect/Accept/RegMr/Close* by its service thread,
-// Isend/Irecv/Iflush/ Test by its progress thread.
+// The communicator's network interface, with the semantics of NCCL's net plugin ABI v11 (one
+// context per communicator). It is implemented by the built-in sockets and by one adapter per
+// plugin ABI version. NCCL's contract fixes the threads. Init and Devices: the thread that makes
+// the communicator. Listen/Connect/Accept/RegMr/Close*: the service thread.
+// Isend/Irecv/Iflush/Test: the progress thread.
 #pragma once
 
 #include <cstddef>
@@ -37,12 +37,12 @@ class Net {
   virtual ncclResult_t GetProperties(int device, NetProperties* properties) = 0;
 
   virtual ncclResult_t Listen(void* context, int device, void* handle, void** listen_comm) = 0;
-  // Null in *comm: not yet, ask again.
+  // Null in *comm: not connected yet, call again.
   virtual ncclResult_t Connect(void* context, int device, void* handle, void** send_comm) = 0;
   virtual ncclResult_t Accept(void* listen_comm, void** recv_comm) = 0;
   virtual ncclResult_t RegMr(void* comm, void* data, size_t bytes, int type, void** mh) = 0;
   virtual ncclResult_t DeregMr(void* comm, void* mh) = 0;
-  // Null in *request: cannot now, ask again.
+  // Null in *request: not possible now, call again.
   virtual ncclResult_t Isend(void* send_comm, void* data, size_t bytes, int tag, void* mh,
                              void** request) = 0;
   virtual ncclResult_t Irecv(void* recv_comm, void* data, size_t bytes, int tag, void* mh,
@@ -52,9 +52,9 @@ class Net {
   virtual ncclResult_t CloseRecv(void* comm) = 0;
   virtual ncclResult_t CloseListen(void* comm) = 0;
 
-  // A connect that was given up. Plugins have no call for it.
+  // Abandons a connect. Plugins have no call for it.
   virtual void AbandonConnect(void* /*handle*/) {}
-  // What to poll until Test may have news; -1 when the transport cannot say.
+  // Returns the descriptor to poll until Test may have news; -1 if the transport has none.
   virtual int PollFd(void* /*comm*/, bool /*sending*/, short* /*events*/) { return -1; }
 };
 

@@ -1,5 +1,5 @@
-// What net ABI v11 and v12 share: a context per communicator. They differ in their properties and
-// in the devices of a virtual NIC.
+// Common parts of net ABI v11 and v12: a context per communicator. The versions differ in their
+// properties and in the number of devices of a virtual NIC. Threads: see net.h.
 #pragma once
 
 #include "tests/simgpu/nccl/net_plugin.h"

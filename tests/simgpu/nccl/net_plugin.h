@@ -1,5 +1,6 @@
-// A network plugin of any ABI version behind the Net interface. The parts that all versions share
-// are here; one file per version (net_vN.cc) has its struct and what is its own.
+// A network plugin of any ABI version as an implementation of Net. This file has the parts that all
+// versions share; one file per version (net_vN.cc) has the version's struct and its own parts.
+// Threads: see net.h.
 #pragma once
 
 #include <memory>
@@ -16,7 +17,7 @@ std::shared_ptr<Net> AdaptNetV10(void* symbol);
 std::shared_ptr<Net> AdaptNetV11(void* symbol);
 std::shared_ptr<Net> AdaptNetV12(void* symbol);
 
-// `Api`: the version's struct of functions; `Properties`: its properties.
+// `Api`: the version's struct of functions; `Properties`: the version's properties.
 template <typename Api, typename Properties>
 class NetPlugin : public Net {
  public:
@@ -69,7 +70,7 @@ class NetPlugin : public Net {
   const Api* const api_;
 };
 
-// The part of each struct that never changed, in two pieces around isend and irecv.
+// The unchanged part of each struct, in two pieces around isend and irecv.
 #define SIMNCCL_NET_MEMORY_CALLS                                                              \
   ncclResult_t (*regMr)(void* comm, void* data, size_t size, int type, void** mhandle);       \
   ncclResult_t (*regMrDmaBuf)(void* comm, void* data, size_t size, int type, uint64_t offset, \

@@ -27,7 +27,7 @@ class NetV10 final : public NetPlugin<Api, NetPropertiesV9> {
  public:
   using NetPlugin::NetPlugin;
   ncclResult_t Init(uint64_t, int traffic_class, void** context) override {
-    // The adapter's context carries what v10 wants at connect.
+    // The adapter's context carries the configuration that v10 needs at connect.
     if (!initialized_) SIMNCCL_TRY(api()->init(TheLogger(), nullptr));
     initialized_ = true;
     *context = new NetCommConfig{traffic_class == NCCL_CONFIG_UNDEF_INT ? -1 : traffic_class};

@@ -1,4 +1,4 @@
-// Net ABI v11 (since NCCL 2.28): what 2.28.9 uses.
+// Net ABI v11 (since NCCL 2.28): the version that 2.28.9 uses.
 
 #include "tests/simgpu/nccl/net_context_plugin.h"
 

@@ -16,8 +16,8 @@ OperationPool::~OperationPool() {
 
 void OperationPool::Need() {
   if (memory_ != nullptr) return;
-  // The system clears it: the least that allocating and clearing can cost, and outside what
-  // sanitizers instrument.
+  // The system clears the memory: this is the cheapest way to allocate and clear, and sanitizers do
+  // not instrument it.
   void* memory = ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
   if (memory != MAP_FAILED) memory_ = memory;

@@ -1,6 +1,6 @@
-// The memory in which NCCL's progress thread keeps its operations: allocated and cleared when the
-// first operation uses the network, once per communicator (nccl: proxy.cc allocateArgs). It is what
-// makes the first real operation of a communicator slow. Progress thread only.
+// The memory of NCCL's progress thread for its operations. It is allocated and cleared once per
+// communicator, when the first operation uses the network (nccl: proxy.cc allocateArgs). This
+// allocation makes a communicator's first operation slow. Owned by the progress thread.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ class OperationPool {
   OperationPool(const OperationPool&) = delete;
   OperationPool& operator=(const OperationPool&) = delete;
 
-  // Idempotent.
+  // Allocates the memory. Idempotent.
   void Need();
 
  private:

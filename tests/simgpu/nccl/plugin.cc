@@ -18,8 +18,9 @@
 namespace simnccl {
 namespace {
 
-// NCCL 2.28.9 has this bug (NVIDIA/nccl#1978): when the last communicator dies the whole record of
-// a plugin is cleared, its name too, and the next communicator finds libnccl-net.so at most.
+// NCCL 2.28.9 has this bug (NVIDIA/nccl#1978): when the last communicator is freed, the whole
+// record of a plugin is cleared, including its name. The next communicator finds at most
+// libnccl-net.so.
 bool ForgetsNames(int version) { return version / 100 == 228; }
 
 struct External {
@@ -27,7 +28,7 @@ struct External {
   void* library = nullptr;
   std::shared_ptr<Net> net;
   bool tried = false;
-  bool disabled = false;  // Another external was assigned first.
+  bool disabled = false;  // another external plugin was assigned first
   int users = 0;
 };
 
@@ -87,7 +88,7 @@ bool NameFits(const ncclComm* comm, const std::string& name) {
          strcasecmp(comm->config.net_name.c_str(), name.c_str()) == 0;
 }
 
-// Initialises the network for the communicator; false when it has no device or fails.
+// Initialises the network for the communicator; false if the network has no device or fails.
 bool Try(ncclComm* comm, const std::shared_ptr<Net>& net) {
   void* context = nullptr;
   const ncclResult_t result = net->Init(comm->hash, comm->config.traffic_class, &context);
@@ -95,7 +96,7 @@ bool Try(ncclComm* comm, const std::shared_ptr<Net>& net) {
   NetProperties properties;
   if (result != ncclSuccess || net->Devices(&devices) != ncclSuccess || devices <= 0 ||
       net->GetProperties(comm->device % devices, &properties) != ncclSuccess) {
-    // NCCL finalises even what failed to initialise; plugins must survive that.
+    // NCCL also finalises a plugin whose initialisation failed; plugins must survive the call.
     net->Finalize(context);
     return false;
   }
@@ -150,7 +151,7 @@ ncclResult_t AssignTuner(ncclComm* comm, int nodes) {
   if (strcasecmp(name.c_str(), "none") == 0) return ncclSuccess;
   void* library = OpenPlugin(name, "libnccl-tuner-");
   if (library == nullptr) {
-    // The network plugin's library may have one.
+    // The network plugin's library may also have a tuner.
     Plugins& plugins = All();
     rewire::MutexLock lock(&plugins.mutex);
     for (const External& e : plugins.externals) {

@@ -1,5 +1,5 @@
-// Which network and tuner a communicator uses: plugins by NCCL's environment variables, else the
-// built-in sockets and no tuner. The thread that makes or frees a communicator.
+// Chooses a communicator's network and tuner: plugins by NCCL's environment variables, else the
+// built-in sockets and no tuner. Called by the thread that makes or frees a communicator.
 #pragma once
 
 #include "tests/simgpu/nccl/comm.h"

@@ -1,4 +1,4 @@
-// What all versions of the plugin ABIs share, declared afresh.
+// Common declarations of all versions of the plugin ABIs, declared afresh.
 #pragma once
 
 #include <cstddef>
@@ -8,13 +8,13 @@
 
 namespace simnccl {
 
-// (level, flags, file, line, format, ...)
+// Parameters: (level, flags, file, line, format, ...).
 using PluginLogger = void (*)(int level, unsigned long flags, const char* file, int line,
                               const char* format, ...);
 using PluginProfiler = ncclResult_t (*)(void** handle, int type, void* phandle, int64_t id,
                                         void* data);
 
-// Writes through the library's own log.
+// Returns a logger that writes to the library's own log.
 PluginLogger TheLogger();
 
 inline constexpr int kAlgorithms = 7;

@@ -8,9 +8,9 @@
 namespace simnccl {
 namespace {
 
-// One at a time. The loader has a lock of its own, which ThreadSanitizer does not know: without
-// this one, a library's initialisers race for it with those of one that was closed and lay there
-// before.
+// Serialises dlopen and dlclose. The loader has its own lock, which ThreadSanitizer does not know.
+// Without this mutex, ThreadSanitizer reports races between a library's initialisers and those of a
+// closed library at the same addresses.
 rewire::Mutex& LoaderMutex() {
   static auto* const mutex = new rewire::Mutex;
   return *mutex;
@@ -21,7 +21,7 @@ rewire::Mutex& LoaderMutex() {
 void* OpenPlugin(const std::string& name, const char* prefix) {
   constexpr int kFlags = RTLD_NOW | RTLD_LOCAL;
   rewire::MutexLock lock(&LoaderMutex());
-  // NCCL compares as many characters as the name has: any prefix means the program itself.
+  // NCCL compares only the characters of the name: any prefix means the program itself.
   if (strncasecmp(name.c_str(), "STATIC_PLUGIN", name.size()) == 0) {
     return ::dlopen(nullptr, kFlags);
   }

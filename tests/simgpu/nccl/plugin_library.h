@@ -1,12 +1,12 @@
-// Finding a plugin's library and its newest symbol that the pretended version accepts. Any thread.
+// Finds a plugin's library and its newest symbol that the pretended version accepts. Thread-safe.
 #pragma once
 
 #include <string>
 
 namespace simnccl {
 
-// dlopen by NCCL's rules: the name itself, then lib<kind>-<name>.so, or the program for a prefix of
-// STATIC_PLUGIN. Null when there is none.
+// Opens a library by NCCL's rules: the name itself, then lib<kind>-<name>.so, or the program for a
+// prefix of STATIC_PLUGIN. Null if there is none.
 void* OpenPlugin(const std::string& name, const char* prefix);
 void ClosePlugin(void* library);
 
@@ -14,7 +14,7 @@ struct AbiRange {
   int oldest;
   int newest;
 };
-// Of ncclNetPlugin_vN and ncclTunerPlugin_vN.
+// The accepted versions of ncclNetPlugin_vN and ncclTunerPlugin_vN.
 AbiRange NetVersions(int nccl_version);
 AbiRange TunerVersions(int nccl_version);
 

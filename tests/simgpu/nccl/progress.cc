@@ -53,7 +53,7 @@ void Progress::Run() {
   int idle = 0;
   while (!stop_.load(std::memory_order_acquire)) {
     if (abort_->IsSet()) {
-      // Plans are the kernels' own: let go of them before the kernels leave.
+      // The kernels own the plans: release the plans before the kernels leave.
       rewire::MutexLock lock(&mutex_);
       dropped_all_ = true;
       queue_.clear();
@@ -113,7 +113,7 @@ void Progress::Sleep(Plan* plan, int* idle) {
       if (fd >= 0) {
         fds.push_back({fd, events, 0});
       } else {
-        // A plugin can only be asked: often at first, at most 2000 times a second later.
+        // A plugin can only be polled: often at first, later at most 2000 times a second.
         *idle = std::min(*idle + 1, 64);
         timeout = {0, *idle < 16 ? 10'000 : *idle < 64 ? 50'000 : 500'000};
       }

@@ -1,7 +1,7 @@
-// The communicator's progress thread: the only one that moves data. Kernels post their plan and
-// wait; plans run one after another. An error of the transport stops all data movement for good and
-// becomes the communicator's asynchronous error; kernels then wait on until the abort, as NCCL's
-// do. Between two looks at the network the thread sleeps in poll(2).
+// The communicator's progress thread, the only thread that moves data. Kernels post their plan and
+// wait; plans run one after another. A transport error stops all data movement for good and becomes
+// the communicator's asynchronous error. The kernels then wait until the abort, as NCCL's do.
+// Between two polls of the network the thread sleeps in poll(2).
 #pragma once
 
 #include <atomic>
@@ -22,11 +22,12 @@ class Progress {
   Progress(std::shared_ptr<Abort> abort, std::atomic<ncclResult_t>* async_error);
   ~Progress();
 
-  // Before the first plan that uses the network. Idempotent.
+  // Call before the first plan that uses the network. Idempotent.
   void Start(Connections* connections);
-  // The kernel: returns when the plan is done, or with false when the communicator was aborted.
+  // Called by the kernel: returns true when the plan is complete, false when the communicator was
+  // aborted.
   bool Execute(Plan* plan) REWIRE_EXCLUDES(mutex_);
-  // After an abort nothing moves any more.
+  // Stops all data movement after an abort.
   void Stop() REWIRE_EXCLUDES(mutex_);
 
  private:
@@ -43,7 +44,7 @@ class Progress {
   rewire::CondVar finished_cond_;
   std::deque<Plan*> queue_ REWIRE_GUARDED_BY(mutex_);
   bool dropped_all_ REWIRE_GUARDED_BY(mutex_) = false;
-  OperationPool pool_;  // of the progress thread
+  OperationPool pool_;  // owned by the progress thread
   std::optional<std::thread> thread_;
 };
 

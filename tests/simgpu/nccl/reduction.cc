@@ -8,11 +8,11 @@
 namespace simnccl {
 namespace {
 
-// How elements are stored and what they are computed in.
+// The storage type and the computation type of elements.
 template <typename T>
 struct Plain {
   using Stored = T;
-  // Integers wrap: computed unsigned where the operator may overflow.
+  // Integers wrap: they are computed unsigned if the operator may overflow.
   using Value = T;
   static Value Load(Stored s) { return s; }
   static Stored Store(Value v) { return v; }
@@ -39,7 +39,8 @@ V Add(V a, V b) {
 template <typename V>
 V Multiply(V a, V b) {
   if constexpr (std::is_integral_v<V>) {
-    // 64 bits wide, so that narrow types are not promoted to a signed int that overflows.
+    // The operands have 64 bits, so that narrow types are not promoted to a signed int that
+    // overflows.
     return static_cast<V>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
   } else {
     return a * b;

@@ -19,7 +19,7 @@ RingRun::RingRun(const CollectiveTask& task, int rank, int nranks, Connection* n
 ncclResult_t RingRun::Advance(bool* moved) {
   SIMNCCL_TRY(previous_->Progress(moved));
   for (;;) {
-    // Receives are announced ahead of their execution, as many as there are slots.
+    // Receives are announced ahead of their execution, one for each free slot.
     for (; expected_ < steps_.size() && previous_->HasFreeSlot(); ++expected_) {
       const RingStep step = steps_.At(expected_);
       if (step.receive && step.count > 0) previous_->Queue(step.count * task_.element());
@@ -65,7 +65,8 @@ void RingRun::Compute(const RingStep& step) {
   } else if (step.local == nullptr) {
     std::memcpy(out, in, bytes);
   } else if (op_.scaled) {
-    // The received slot is ours until it is popped: what arrived joins the scaled contribution.
+    // The received slot is ours until it is popped: the arrived data is combined with the scaled
+    // contribution.
     Scale(task_.type, op_, out, step.local, step.count);
     Combine(task_.type, op_.kind, out, in, out, step.count);
   } else {

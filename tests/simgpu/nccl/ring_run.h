@@ -1,4 +1,4 @@
-// Executes one collective over the ring's two connections. Progress thread only.
+// Executes one collective over the ring's two connections. Owned by the progress thread.
 #pragma once
 
 #include <optional>
@@ -13,7 +13,7 @@ class RingRun {
  public:
   RingRun(const CollectiveTask& task, int rank, int nranks, Connection* next, Connection* previous);
 
-  // Does what can be done without waiting.
+  // Advances without waiting.
   ncclResult_t Advance(bool* moved);
   [[nodiscard]] bool done() const { return done_; }
 
@@ -28,12 +28,12 @@ class RingRun {
   Connection* const previous_;
   std::vector<char> scratch_;
   const RingSteps steps_;
-  uint64_t at_ = 0;        // The next step to execute.
-  uint64_t expected_ = 0;  // The next step whose receive is to be queued.
+  uint64_t at_ = 0;        // the next step to execute
+  uint64_t expected_ = 0;  // the next step whose receive is to be queued
   bool done_ = false;
 };
 
-// The same on a communicator of one rank.
+// Executes the collective on a communicator of one rank.
 void RunAlone(const CollectiveTask& task);
 
 }  // namespace simnccl

@@ -42,7 +42,8 @@ RingStep RingSteps::At(uint64_t index) const {
 }
 
 RingStep RingSteps::AllReduce(uint64_t loop, int k) const {
-  // A loop's elements in n pieces; a last, short loop has smaller pieces, some perhaps empty.
+  // Divides a loop's elements into n pieces. The last, shorter loop has smaller pieces, some of
+  // them empty.
   const size_t total = LoopCount(loop);
   const size_t align = std::max<size_t>(16 / element_, 1);
   const size_t even = (total + n_ - 1) / n_;
@@ -105,13 +106,13 @@ RingStep RingSteps::Chain(uint64_t loop) const {
   const auto send = [&] { return static_cast<const char*>(task_.send) + offset; };
   const auto recv = [&] { return static_cast<char*>(task_.recv) + offset; };
   if (task_.function == Function::kBroadcast) {
-    // From the root around the ring, ending before it.
+    // Broadcast: starts at the root and ends before it.
     step.receive = rank_ != task_.root;
     step.send = Mod(rank_ + 1) != task_.root;
     if (!step.receive) step.local = send();
     step.store = recv();
   } else {
-    // Reduce: starts behind the root and ends at it.
+    // Reduce: starts after the root and ends at it.
     step.receive = rank_ != Mod(task_.root + 1);
     step.send = rank_ != task_.root;
     step.local = send();

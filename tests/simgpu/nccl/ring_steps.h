@@ -1,6 +1,7 @@
 // A collective as one rank's sequence of ring steps: receive, combine with the own contribution,
-// store, send on. A pure function of (task, rank, number of ranks, chunk size), so that both ends
-// of every connection derive the same messages and the order of reduction depends on nothing else.
+// store, send. The steps are a pure function of (task, rank, number of ranks, chunk size). Both
+// ends of every connection therefore derive the same messages, and the order of reduction depends
+// on nothing else. Pure; thread-compatible.
 #pragma once
 
 #include <cstddef>
@@ -12,17 +13,17 @@
 namespace simnccl {
 
 struct RingStep {
-  size_t count = 0;  // Elements; 0: nothing to do at this step.
+  size_t count = 0;  // elements; 0: no work in this step
   bool receive = false;
   bool send = false;
-  const char* local = nullptr;  // The own contribution, if it takes part.
-  char* store = nullptr;        // Where the result is kept, if it is.
-  bool last = false;            // The result is final: an integer average divides now.
+  const char* local = nullptr;  // this rank's contribution, or null
+  char* store = nullptr;        // address of the result, or null
+  bool last = false;            // the result is final: an integer average divides now
 };
 
 class RingSteps {
  public:
-  // `scratch` (nranks times the message) is used by Protocol::kLl only.
+  // Only Protocol::kLl uses `scratch` (nranks times the message).
   RingSteps(const CollectiveTask& task, int rank, int nranks, size_t chunk_bytes, char* scratch);
 
   [[nodiscard]] uint64_t size() const { return loops_ * steps_per_loop_; }
@@ -43,7 +44,7 @@ class RingSteps {
   const int n_;
   const size_t element_;
   char* const scratch_;
-  size_t chunk_ = 0;  // Elements per message.
+  size_t chunk_ = 0;  // elements per message
   size_t loop_elements_ = 0;
   uint64_t loops_ = 0;
   uint64_t steps_per_loop_ = 1;

@@ -21,7 +21,7 @@ namespace {
 
 struct Session {
   std::map<int, sockaddr_in> registered;
-  std::map<int, rewire::UniqueFd> waiting;  // By the rank that is looked up.
+  std::map<int, rewire::UniqueFd> waiting;  // key: the rank that is looked up
   int expected = 0;
   int answered = 0;
   bool broken = false;
@@ -29,7 +29,7 @@ struct Session {
 
 void Answer(int fd, ncclResult_t result, const sockaddr_in& address) {
   const RootAnswer answer{result, address};
-  // Fits into any fresh socket's buffer.
+  // The answer fits into any new socket's buffer.
   (void)!::send(fd, &answer, sizeof(answer), MSG_NOSIGNAL);
 }
 
@@ -148,7 +148,7 @@ Root& TheRoot() {
   return *root;
 }
 
-// The thread must not outlive the library's code.
+// The thread must end before the library's code is unloaded.
 __attribute__((destructor)) void StopRoot() { TheRoot().Stop(); }
 
 }  // namespace

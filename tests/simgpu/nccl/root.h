@@ -1,6 +1,6 @@
 // The bootstrap root: the process that minted a unique id serves it. One thread per process serves
-// all of its ids; it runs while an id is outstanding. Ranks register where they listen and look up
-// where their successor listens; when all of an id's ranks have been answered, the id is done.
+// all of its ids; it runs while an id is outstanding. Ranks register their listening address and
+// look up their successor's. When all of an id's ranks have been answered, the id is done.
 #pragma once
 
 #include <netinet/in.h>
@@ -9,7 +9,7 @@
 
 namespace simnccl {
 
-// What is inside an ncclUniqueId.
+// The content of an ncclUniqueId.
 struct IdContent {
   static constexpr uint64_t kMagic = 0x73696d6e63636c69;  // "simnccli"
   uint64_t magic;

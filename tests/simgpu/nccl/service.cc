@@ -24,7 +24,7 @@ ncclResult_t Service::Call(std::function<ncclResult_t()> call, const Patience& p
   rewire::MutexLock lock(&mutex_);
   jobs_.push_back(job);
   cond_.NotifyAll();
-  // The service thread ends the job when the patience ends: the call may be in progress.
+  // The service thread ends the job at its deadline: the call may be in progress.
   while (!job->done) cond_.WaitUntil(&mutex_, rewire::Now() + rewire::seconds(10));
   return job->result;
 }
@@ -56,7 +56,8 @@ void Service::Run() {
       jobs_.erase(std::find(jobs_.begin(), jobs_.end(), job));
       cond_.NotifyAll();
     }
-    // NCCL's service thread polls without pause here; on two cores that would starve the peers.
+    // NCCL's service thread polls without pause here; on two cores that polling would starve the
+    // peers.
     nap = finished ? rewire::microseconds(20)
                    : std::min<rewire::Duration>(nap * 2, rewire::milliseconds(1));
     if (!finished) {

@@ -1,5 +1,5 @@
-// The communicator's service thread: listen, connect, accept, registration and close happen on it
-// and nowhere else, as NCCL's proxy service does. Callers wait for the outcome.
+// The communicator's service thread, the only thread for listen, connect, accept, registration and
+// close, as in NCCL's proxy service. Callers wait for the result.
 #pragma once
 
 #include <deque>
@@ -17,7 +17,7 @@ class Service {
   Service();
   ~Service();
 
-  // Runs `call` on the service thread, again and again while it answers ncclInProgress, until the
+  // Runs `call` on the service thread, repeatedly while it returns ncclInProgress, until the
   // patience ends.
   ncclResult_t Call(std::function<ncclResult_t()> call, const Patience& patience)
       REWIRE_EXCLUDES(mutex_);

@@ -20,7 +20,7 @@
 namespace simnccl {
 namespace {
 
-// Whether the interface's name is one that NCCL_SOCKET_IFNAME asks for.
+// Returns whether NCCL_SOCKET_IFNAME selects the interface of this name.
 bool Wanted(const std::string& name, std::string list) {
   const bool exclude = !list.empty() && list[0] == '^';
   if (exclude) list.erase(0, 1);
@@ -117,7 +117,8 @@ ncclResult_t ConnectTo(const sockaddr_in& address, const Patience& patience, rew
     }
   }
   if (error != 0) {
-    // Every address we are given was listening when it was handed out: refused means gone.
+    // Every address was listening when it was given to us: a refused connection means that the peer
+    // has ended.
     char text[INET_ADDRSTRLEN] = "";
     ::inet_ntop(AF_INET, &address.sin_addr, text, sizeof(text));
     return Fail(ncclRemoteError, "connect to %s:%d: %s", text, ntohs(address.sin_port),

@@ -1,4 +1,4 @@
-// TCP with a deadline and an abort, for the bootstrap and the socket transport. IPv4. Any thread.
+// TCP with a deadline and an abort, for the bootstrap and the socket transport. IPv4. Thread-safe.
 #pragma once
 
 #include <netinet/in.h>
@@ -13,28 +13,29 @@ namespace simnccl {
 
 class Abort;
 
-// What ends a wait before its condition holds.
+// The conditions that end a wait early.
 struct Patience {
   rewire::Time deadline;
-  const Abort* abort;  // May be null.
+  const Abort* abort;  // may be null
 
-  // ncclSuccess while there is still time and no abort.
+  // Returns ncclSuccess before the deadline and without an abort.
   [[nodiscard]] ncclResult_t Check(const char* what) const;
-  // Milliseconds until the deadline, at most `cap`.
+  // Returns the milliseconds until the deadline, at most `cap`.
   [[nodiscard]] int PollMs(int cap = 1000) const;
 };
 
-// The interface to use: NCCL_SOCKET_IFNAME (prefixes; "=" exact; "^" excludes), else loopback.
+// Finds the interface to use: NCCL_SOCKET_IFNAME (prefixes; "=" exact; "^" excludes), else
+// loopback.
 ncclResult_t InterfaceAddress(sockaddr_in* address);
 
-// A listening, non-blocking socket on a free port of the interface.
+// Opens a listening, non-blocking socket on a free port of the interface.
 ncclResult_t ListenAt(rewire::UniqueFd* fd, sockaddr_in* address);
-// A connected, non-blocking socket without delay.
+// Opens a connected, non-blocking socket without delay.
 ncclResult_t ConnectTo(const sockaddr_in& address, const Patience& patience, rewire::UniqueFd* fd);
 void SetNoDelay(int fd);
 
 ncclResult_t SendAll(int fd, const void* data, size_t bytes, const Patience& patience);
-// ncclRemoteError when the other side has closed.
+// Returns ncclRemoteError if the other side has closed.
 ncclResult_t RecvAll(int fd, void* data, size_t bytes, const Patience& patience);
 
 // Waits until `fd` is ready for `events` or the patience ends.

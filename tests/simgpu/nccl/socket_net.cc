@@ -15,7 +15,7 @@
 namespace simnccl {
 namespace {
 
-// In the 128 bytes of the handle; the last two fields are the connecting side's state.
+// The content of the 128-byte handle. The last two fields are the connecting side's state.
 struct Handle {
   sockaddr_in address;
   uint64_t key;
@@ -27,7 +27,7 @@ static_assert(sizeof(Handle) <= kNetHandleBytes);
 struct Listener {
   rewire::UniqueFd fd;
   uint64_t key = 0;
-  rewire::UniqueFd visitor;  // Connected, its key not read yet.
+  rewire::UniqueFd visitor;  // connected, but its key has not been read yet
 };
 
 }  // namespace
@@ -87,7 +87,7 @@ ncclResult_t SocketNet::Connect(void* /*context*/, int /*device*/, void* handle,
   int error = 0;
   socklen_t length = sizeof(error);
   ::getsockopt(raw, SOL_SOCKET, SO_ERROR, &error, &length);
-  // A fresh connection has room for eight bytes.
+  // A new connection has room for eight bytes.
   if (error != 0 ||
       ::send(raw, &content.key, sizeof(content.key), MSG_NOSIGNAL) != sizeof(content.key)) {
     AbandonConnect(handle);
@@ -121,7 +121,7 @@ ncclResult_t SocketNet::Accept(void* listen_comm, void** recv_comm) {
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return ncclSuccess;
     if (n > 0 && static_cast<size_t>(n) < sizeof(key)) return ncclSuccess;
     if (n <= 0 || key != listener->key) {
-      listener->visitor.reset();  // A stranger.
+      listener->visitor.reset();  // unauthenticated peer
       continue;
     }
     (void)!::recv(listener->visitor.get(), &key, sizeof(key), 0);

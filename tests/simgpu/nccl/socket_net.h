@@ -1,6 +1,6 @@
-// The built-in transport: one TCP connection per communicator object, messages with a length in
-// front. Host memory only, one receive at a time, as NCCL's own socket transport. No threads: the
-// calls that poll do the work.
+// The built-in transport: one TCP connection per communicator object, messages with a length
+// prefix. Host memory only, one receive at a time, as in NCCL's own socket transport. It has no
+// threads: the polling calls do the work.
 #pragma once
 
 #include "tests/simgpu/nccl/net.h"

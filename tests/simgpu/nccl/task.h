@@ -1,4 +1,5 @@
-// What one call of the API asks for, checked and with its operator resolved; a value.
+// The request of one API call, checked and with its operator resolved. A value type;
+// thread-compatible.
 #pragma once
 
 #include <cstddef>
@@ -11,15 +12,15 @@ namespace simnccl {
 enum class Function { kBroadcast, kReduce, kAllGather, kReduceScatter, kAllReduce };
 
 enum class Protocol {
-  kSimple,  // The ring in chunks.
-  kLl,      // Small AllReduces: everybody gets all inputs and reduces them in rank order.
+  kSimple,  // the ring in chunks
+  kLl,      // small AllReduces: every rank gets all inputs and reduces them in rank order
 };
 
 struct CollectiveTask {
   Function function = Function::kAllReduce;
   const void* send = nullptr;
   void* recv = nullptr;
-  size_t count = 0;  // AllGather: per rank sent. ReduceScatter: per rank received.
+  size_t count = 0;  // AllGather: sent per rank. ReduceScatter: received per rank.
   ncclDataType_t type = ncclInt8;
   Operator op;
   int root = 0;

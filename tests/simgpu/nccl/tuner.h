@@ -1,4 +1,4 @@
-// A tuner plugin as the communicator uses it: asked once per collective, on the enqueuing thread.
+// The communicator's tuner plugin, called once per collective by the enqueuing thread.
 #pragma once
 
 #include <memory>

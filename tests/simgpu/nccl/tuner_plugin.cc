@@ -8,7 +8,7 @@
 namespace simnccl {
 namespace {
 
-// Keeps the plugin's library for as long as its tuner.
+// Holds the plugin's library, which must outlive the tuner.
 class LoadedTuner final : public Tuner {
  public:
   LoadedTuner(void* library, std::unique_ptr<Tuner> tuner)
@@ -47,7 +47,7 @@ Protocol CostTable::Cheapest(Protocol fallback) const {
 
 ncclResult_t MakeTuner(void* library, const ncclComm* comm, int nodes,
                        std::unique_ptr<Tuner>* tuner) {
-  // v6 is v5 with one more, optional, member at its end.
+  // v6 is v5 with one additional, optional member at its end.
   constexpr std::pair<int, TunerMaker> kMakers[] = {
       {6, MakeTunerV5}, {5, MakeTunerV5}, {4, MakeTunerV4}, {3, MakeTunerV3}, {2, MakeTunerV2}};
   const AbiRange range = TunerVersions(comm->version);

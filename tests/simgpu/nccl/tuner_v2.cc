@@ -1,4 +1,4 @@
-// Tuner ABI v2 (NCCL 2.21: names one algorithm and protocol).
+// Tuner ABI v2 (NCCL 2.21): the tuner names one algorithm and protocol.
 
 #include "tests/simgpu/nccl/error.h"
 #include "tests/simgpu/nccl/tuner_plugin.h"

@@ -1,4 +1,4 @@
-// Tuner ABI v3 (NCCL 2.22: a table of costs).
+// Tuner ABI v3 (NCCL 2.22): the tuner changes a table of costs.
 
 #include "tests/simgpu/nccl/error.h"
 #include "tests/simgpu/nccl/tuner_plugin.h"

@@ -1,4 +1,4 @@
-// Tuner ABI v4 (NCCL 2.24: is told whether buffers can be registered).
+// Tuner ABI v4 (NCCL 2.24): the tuner also learns whether buffers can be registered.
 
 #include "tests/simgpu/nccl/error.h"
 #include "tests/simgpu/nccl/tuner_plugin.h"

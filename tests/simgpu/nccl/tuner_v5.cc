@@ -1,4 +1,4 @@
-// Tuner ABI v5 (NCCL 2.28: knows the communicator, and may change the model).
+// Tuner ABI v5 (NCCL 2.28): the tuner knows the communicator and may change the cost model.
 
 #include "tests/simgpu/nccl/error.h"
 #include "tests/simgpu/nccl/tuner_plugin.h"
@@ -12,7 +12,7 @@ struct Domains {
   int max_ranks;
 };
 
-// The model of the real library; ours has none, and starts from zeros.
+// The cost model of the real library; this library has none and starts from zeros.
 struct Constants {
   double base_latencies[kAlgorithms][kProtocols];
   double link_latencies[3][kAlgorithms][kProtocols];

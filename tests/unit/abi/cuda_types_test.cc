@@ -1,4 +1,4 @@
-// Our declarations of the CUDA driver's types against the cuda.h of this machine.
+// Compares our declarations of the CUDA driver's types with this machine's cuda.h.
 #include <gtest/gtest.h>
 
 #include <string_view>

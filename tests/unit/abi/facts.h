@@ -1,4 +1,4 @@
-// A named number of an ABI: a size, an offset or a value.
+// A named number of an ABI: a size, an offset or a value. Thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -12,11 +12,11 @@ struct Fact {
 };
 
 std::vector<Fact> OurNcclFacts();
-// Of the nccl.h that is installed; empty where none is.
+// The facts of the installed nccl.h; empty if none is installed.
 std::vector<Fact> InstalledNcclFacts();
 
 std::vector<Fact> OurCudaFacts();
-// Of the cuda.h that is installed; empty where none is, or an old one.
+// The facts of the installed cuda.h; empty if none is installed or if it is too old.
 std::vector<Fact> InstalledCudaFacts();
 
 }  // namespace rewire::abi

@@ -12,7 +12,7 @@ std::vector<Fact> InstalledNcclFacts() {
 #include "tests/unit/abi/nccl_facts.inc"
   };
 #else
-  return {};  // another version's structs have other sizes; the shim passes them on as they are
+  return {};  // other versions' structs have other sizes; the shim passes them through unchanged
 #endif
 }
 

@@ -1,4 +1,4 @@
-// Our declarations of NCCL's types against the nccl.h of this machine.
+// Compares our declarations of NCCL's types with this machine's nccl.h.
 #include <gtest/gtest.h>
 
 #include <string>

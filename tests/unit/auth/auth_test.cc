@@ -1,4 +1,4 @@
-// Keys and proofs against vectors that Python's hashlib.blake2b computed.
+// Keys and proofs, compared with test vectors of Python's hashlib.blake2b.
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -9,7 +9,7 @@
 namespace rewire {
 namespace {
 
-// Bytes 0, 1, 2 ... 31.
+// Returns the key with the bytes 0, 1, 2 ... 31.
 Key Counting() {
   Key key;
   std::iota(key.bytes.begin(), key.bytes.end(), static_cast<unsigned char>(0));
@@ -29,7 +29,8 @@ TEST(KeyTest, DerivesAsTheVectorSays) {
 
 TEST(KeyTest, EachLabelContextAndKeyGivesAnotherKey) {
   const Key base = DeriveKey(Counting(), "ab", "c");
-  EXPECT_NE(base, DeriveKey(Counting(), "a", "bc"));  // where the label ends is part of the input
+  // the position of the label's end is part of the input
+  EXPECT_NE(base, DeriveKey(Counting(), "a", "bc"));
   EXPECT_NE(base, DeriveKey(Counting(), "ab", "d"));
   EXPECT_NE(base, DeriveKey(DeriveKey(Counting(), "ab", "c"), "ab", "c"));
   EXPECT_NE(base, Counting());

@@ -1,4 +1,4 @@
-// The driver's table, against the simulated driver and libraries that are not one.
+// The driver's table, with the simulated driver and with libraries that are not drivers.
 #include "reconfig/base/cuda_driver.h"
 
 #include <gtest/gtest.h>
@@ -42,7 +42,7 @@ TEST(CudaDriver, NamesWhatIsMissing) {
   CudaDriver driver{};
   const std::string absent = CudaDriver::Load("/nonexistent/libcuda.so.1", &driver);
   EXPECT_NE(absent.find("/nonexistent/libcuda.so.1"), std::string::npos);
-  // A library that is no driver: every symbol is named.
+  // In a library that is not a driver, every missing symbol is named.
   const std::string other = CudaDriver::Load("libc.so.6", &driver);
   EXPECT_NE(other.find("libc.so.6 lacks"), std::string::npos);
   EXPECT_NE(other.find("cuMemAlloc_v2"), std::string::npos);

@@ -1,4 +1,4 @@
-// Waiting for a device with a deadline, on a driver whose work ends when the test says so.
+// Waits for a device with a deadline. The test decides when the driver's work ends.
 #include "reconfig/base/device_wait.h"
 
 #include <gmock/gmock.h>

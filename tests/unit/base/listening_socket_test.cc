@@ -1,4 +1,4 @@
-// A listener without descriptors, and the choice of a connection to drop.
+// A listener without free descriptors, and the choice of a connection to drop.
 #include "reconfig/base/listening_socket.h"
 
 #include <fcntl.h>
@@ -40,7 +40,7 @@ TEST(ListeningSocketTest, PausesWhenNoDescriptorIsLeft) {
   EXPECT_TRUE(listener.Accept(kStart, &source).valid());
   EXPECT_EQ(source, uint64_t{htonl(INADDR_LOOPBACK)});
   EXPECT_FALSE(listener.Accept(kStart).valid());
-  EXPECT_FALSE(listener.paused_until().has_value());  // nobody connects: that is no pause
+  EXPECT_FALSE(listener.paused_until().has_value());  // no pause if nobody connects
 }
 
 // Any user of a host may connect from any address of 127.0.0.0/8.
@@ -68,7 +68,7 @@ TEST(ListeningSocketTest, TellsNoLoopbackAddressesApart) {
 TEST(NewcomersTest, DropsTheOldestOfTheSourceThatHasMost) {
   std::vector<Newcomer> all = {{1, kStart}, {2, kStart + seconds(2)}, {2, kStart + seconds(1)}};
   EXPECT_EQ(NewcomerToDrop(all), 2u);
-  all.push_back({1, kStart + seconds(3)});  // as many: the oldest of both
+  all.push_back({1, kStart + seconds(3)});  // equal counts: the oldest of both
   EXPECT_EQ(NewcomerToDrop(all), 0u);
   EXPECT_EQ(NewcomerToDrop(std::span(all).first(1)), 0u);
 }

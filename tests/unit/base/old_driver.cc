@@ -1,4 +1,4 @@
-// A CUDA driver with no more than the entries that Rewire needs: each is there and does nothing.
+// A CUDA driver with only the entries that Rewire needs; every entry does nothing.
 #include "reconfig/abi/cuda_types.h"
 
 #define REWIRE_CUDA_ENTRY(member, name, symbol, version, arguments)         \

@@ -1,4 +1,4 @@
-// UniqueFd, CondVar, the status macros and the log: small things that everything rests on.
+// UniqueFd, CondVar, the status macros and the log: basic parts that all code uses.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 

@@ -53,7 +53,7 @@ TEST_F(SocketTest, ASocketOfAnotherUserIsRefusedByName) {
   const std::string theirs = folder_ + "-theirs";
   ASSERT_EQ(mkdir(theirs.c_str(), 0755), 0);
   const SocketStatus own = ListenUnix(theirs + "/s", &listener);
-  // Not refused because of the owner of the folder, but because of the mode.
+  // The socket is refused because of the folder's mode, not because of its owner.
   UniqueFd none;
   const SocketStatus roots = ListenUnix(path, &none);
   ASSERT_EQ(seteuid(0), 0);
@@ -86,10 +86,10 @@ TEST_F(SocketTest, UnixListenConnectAndPeer) {
   EXPECT_THAT(ListenUnix(path, &server).text, HasSubstr("another process listens on " + path));
   listener.reset();
   EXPECT_EQ(ConnectUnix(path, Soon(), &client).code, SocketCode::kFailed);
-  EXPECT_TRUE(ListenUnix(path, &listener).ok());  // the left-over is replaced
+  EXPECT_TRUE(ListenUnix(path, &listener).ok());  // the stale socket is replaced
 }
 
-// A left-over is replaced while somebody looks for it.
+// A stale socket is replaced while another thread looks for the path.
 TEST_F(SocketTest, APathThatIsListenedOnAnewIsNeverGone) {
   const std::string path = folder_ + "/s";
   UniqueFd listener;
@@ -196,7 +196,7 @@ TEST_F(SocketTest, ASlowReaderFillsTheQueueAndNoMore) {
   EXPECT_EQ(s.code, SocketCode::kOversize);
   EXPECT_THAT(s.text, HasSubstr("too slow"));
   EXPECT_EQ(left_.Send("", Now()).code, SocketCode::kTimeout);
-  // What was taken is not lost.
+  // No accepted frame is lost.
   std::string got;
   for (int i = 0; i < 40; ++i) {
     ASSERT_TRUE(right_.Receive(&got, Soon()).ok());

@@ -12,7 +12,7 @@
 namespace rewire::bench {
 namespace {
 
-// With a `fault` on the PATH that ends as its first word says.
+// The PATH has a `fault` command that ends as its first argument says.
 class FaultTest : public testing::Test {
  protected:
   void SetUp() override {

@@ -1,4 +1,4 @@
-// The core finds the devices in memory of tests/unit/net_plugin here.
+// In this program the core finds the in-memory devices of tests/unit/net_plugin.
 #include "bench/failover/flow.h"
 
 #include <gtest/gtest.h>

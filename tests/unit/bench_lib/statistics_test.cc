@@ -84,7 +84,7 @@ TEST(Statistics, LargeCountsDoNotOverflow) {
 TEST(Statistics, PairedRatiosCancelDrift) {
   std::vector<double> a, b;
   for (int i = 1; i <= 40; ++i) {
-    b.push_back(i);  // the machine gets slower and slower
+    b.push_back(i);  // the machine becomes slower over time
     a.push_back(i * 1.01);
   }
   const Summary ratio = PairedRatio(a, b).value();

@@ -5,7 +5,7 @@
 namespace rewire::bench {
 namespace {
 
-// Means over seeds.
+// Returns means over seeds.
 Composed Measure(const ComposedSetup& setup) {
   constexpr int kSeeds = 32;
   Composed mean;

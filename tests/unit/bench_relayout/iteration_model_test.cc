@@ -32,8 +32,8 @@ TEST(IterationModelTest, IsWithinFifteenPercentOfMostIterationsThatItWasNotFitte
   ASSERT_TRUE(modelled.ok());
   EXPECT_LE(modelled->median_error, 0.15);
   EXPECT_LE(modelled->median_error_held_out, 0.15);
-  // Constants that mean something.
-  EXPECT_GT(modelled->model.s_per_tflop, 1 / 312.0);  // an A100 does no more
+  // The fitted constants are plausible.
+  EXPECT_GT(modelled->model.s_per_tflop, 1 / 312.0);  // the limit of an A100
   EXPECT_GT(modelled->model.s_per_waited_tflop, 0);
   EXPECT_GT(modelled->model.s_per_gb, 1 / 300.0);
 }

@@ -38,9 +38,9 @@ TEST(RelayoutPartTest, EveryRowOfThePublishedTimesIsMeasured) {
   EXPECT_EQ(rows.size(), 25u);
 }
 
-// On the iterations that it is chosen by, a placement of ours costs no more than LAER's; on the
-// next one nothing promises that. So costs that are no dearer there for any input were measured in
-// sample.
+// On the iterations for which it is chosen, our placement costs no more than LAER's. On the next
+// iteration nothing promises this. If our costs are never higher there, for any input, they were
+// measured in sample.
 TEST(RelayoutPartTest, OutOfSampleCostsAreOfTheIterationAfter) {
   const auto costs = CompareRelayoutsOutOfSample(50, 1);
   ASSERT_TRUE(costs.ok()) << costs.status();

@@ -45,15 +45,15 @@ TEST_F(WindowsTest, ASlowOperationIsSeenWhereItIs) {
 }
 
 TEST_F(WindowsTest, WhatDisturbsTheMachineAnyhowIsNotTheSwaps) {
-  // Every ninth operation, so that it meets every kind: more than one of a hundred.
+  // Slows every ninth operation, which covers every kind: more than one of a hundred.
   for (size_t k = 0; k < operations_.size(); k += 9) operations_[k].us = 30;
   operations_[2709].us = 31;
   EXPECT_EQ(Describe().seen.at(0).delayed, uint64_t{1} << 9);
 }
 
 TEST_F(WindowsTest, BothWindowsAreMeasuredAlike) {
-  operations_[2500 - kAside - 1].us = 40;  // the last of the undisturbed window
-  operations_[2500 - kAside].us = 40;      // may have met the leader's question
+  operations_[2500 - kAside - 1].us = 40;  // the last operation of the undisturbed window
+  operations_[2500 - kAside].us = 40;      // the leader's query may have disturbed this operation
   const SwapSeen seen = Describe().seen.at(0);
   EXPECT_EQ(seen.delayed_before, uint64_t{1} << 15);
   EXPECT_DOUBLE_EQ(seen.before_us, 16 * 15 + 30);

@@ -1,4 +1,4 @@
-// The command's pure parts: durations, tables, texts.
+// The pure functions of the command: durations, tables, texts.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -46,7 +46,7 @@ TEST(KnobsTest, EveryFormatHasEverySetting) {
     EXPECT_THAT(text, HasSubstr(row.variable));
     EXPECT_THAT(markdown, HasSubstr("| `" + std::string(row.variable) + "` |"));
   }
-  // Five bars per row: no value breaks the table.
+  // Each row has five bars: no value breaks the table.
   std::istringstream in(markdown);
   for (std::string line; std::getline(in, line);) {
     EXPECT_EQ(std::count(line.begin(), line.end(), '|'), 5) << line;

@@ -1,4 +1,4 @@
-// `rewire moe`: from text to a recording, to what plans make of it.
+// `rewire moe`: from text to a recording, and from a recording to plans.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -27,7 +27,7 @@ class MoeCommandsTest : public ::testing::Test {
       : directory_(::testing::TempDir() + "/moe_commands_test." + std::to_string(getpid())) {
     std::filesystem::remove_all(directory_);
     std::filesystem::create_directory(directory_);
-    // Two layers on two nodes of two devices; all tokens of a node are for its first device.
+    // Two layers on two nodes of two devices; all tokens of a node go to its first device.
     std::ofstream text(directory_ + "/counts.csv");
     text << "micro_batch,layer,source,expert,tokens\n";
     for (int batch = 0; batch < 3; ++batch) {

@@ -1,4 +1,5 @@
-// A simulated device with one hardware queue, on which no work begins while it is held.
+// A simulated device with one hardware queue. No work begins while the device is held. Owned by one
+// thread.
 #pragma once
 
 #include <dlfcn.h>
@@ -22,13 +23,13 @@ class HeldDevice {
     using Launch = CUresult (*)(CUstream, void (*)(void*), void*);
     void* const library = dlopen(std::getenv("REWIRE_CUDA_LIBRARY"), RTLD_NOW | RTLD_NOLOAD);
     const auto launch = reinterpret_cast<Launch>(dlsym(library, "cuSimLaunchKernel"));
-    // The second kernel cannot begin before the first has ended, nor can what comes after it.
+    // The second kernel, and all later work, cannot begin before the first kernel has ended.
     for (int i = 0; i < 2; ++i) EXPECT_EQ(launch(stream_, Spin, &held_), CUDA_SUCCESS);
   }
   ~HeldDevice() { Release(); }
   HeldDevice(const HeldDevice&) = delete;
 
-  // All work ends, also what was begun while the device was held.
+  // All work ends, including work that was issued while the device was held.
   void Release() {
     held_ = false;
     EXPECT_EQ(driver_->CtxSynchronize(), CUDA_SUCCESS);

@@ -1,4 +1,4 @@
-// Device memory's way over sockets from a device that does not finish its work.
+// Sends device memory over sockets from a device that does not finish its work.
 #include "net_plugin/verbs/staging.h"
 
 #include <gmock/gmock.h>
@@ -18,7 +18,7 @@ namespace {
 using ::testing::HasSubstr;
 
 constexpr size_t kBytes = 512;
-// A test that takes so long hangs.
+// A test that exceeds this time hangs.
 constexpr Duration kHangGuard = seconds(30);
 
 class StagingTest : public ::testing::Test {

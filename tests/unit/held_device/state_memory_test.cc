@@ -23,7 +23,8 @@ TEST(StateMemoryTest, AStuckDeviceIsAnErrorInTime) {
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_THAT(std::string(status.message()),
               HasSubstr("copy to device memory of 512 bytes: timed out after 50 ms"));
-  // The copy may still use what belongs to this object: it takes no more work, and leaves it.
+  // The copy may still use this object's memory: the object accepts no more work, and leaks the
+  // memory.
   uint64_t content = 0;
   for (const absl::Status& later :
        {memory->Read(place, bytes.data(), bytes.size()), memory->Clear(place, bytes.size()),

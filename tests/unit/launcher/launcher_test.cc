@@ -1,4 +1,4 @@
-// The launcher's parts without processes of a job: lines, environment, paths, folders, children.
+// The launcher's parts without a job's processes: lines, environment, paths, folders, children.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -83,7 +83,7 @@ TEST(MemberEnvironmentTest, ReplacesAndAppends) {
     EXPECT_EQ(std::count(env.begin(), env.end(), line), 1) << line;
   }
   EXPECT_THAT(env, Not(Contains("RANK=9")));
-  // A member that starts another job's members does not pile up entries.
+  // A member that starts another job's members does not accumulate entries.
   const auto again = *MemberEnvironment(env, job, {5, 2, 3, 4});
   EXPECT_EQ(again, env);
 }
@@ -114,7 +114,7 @@ TEST(InstallPathsTest, BuildTreeAndInstalledTree) {
   EXPECT_EQ(FindInstallPaths(exe).preload, tree.path + "/lib/rewire/librewire-preload.so");
   touch("/lib/librewire-preload.so");
   touch("/lib/rewire/simgpu/libnccl.so.2");
-  EXPECT_EQ(FindInstallPaths(exe).sim_directory, "");  // only half of it
+  EXPECT_EQ(FindInstallPaths(exe).sim_directory, "");  // only half of it exists
   touch("/lib/rewire/simgpu/libcuda.so.1");
   EXPECT_EQ(FindInstallPaths(exe).preload, tree.path + "/lib/librewire-preload.so");
   EXPECT_EQ(FindInstallPaths(exe).sim_directory, tree.path + "/lib/rewire/simgpu");
@@ -197,7 +197,7 @@ TEST(JobDirectoryTest, FoldersThatOthersCanChangeAndLinksAreRefused) {
   EXPECT_THAT(refused(JobDirectory::Make(base.path, "link")), HasSubstr("symbolic link"));
   fs::permissions(base.path + "/real", fs::perms::group_write, fs::perm_options::add);
   EXPECT_THAT(refused(JobDirectory::Make(base.path + "/real", "j")), HasSubstr("only its owner"));
-  // A lock that is a link to another file is not followed.
+  // The launcher does not follow a lock that is a link to another file.
   fs::create_directories(base.path + "/job");
   std::ofstream(base.path + "/other") << "x";
   fs::create_symlink(base.path + "/other", base.path + "/job/rewire.lock");

@@ -1,4 +1,4 @@
-// Batches of all shapes and skews, for properties.
+// Generators of batches of all shapes and skews, for properties. Owned by the property's thread.
 #pragma once
 
 #include <rapidcheck.h>

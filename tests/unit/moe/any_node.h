@@ -1,4 +1,5 @@
-// Nodes of all shapes and skews whose experts have replicas here and there, for properties.
+// Generators of nodes of all shapes and skews, with some replicated experts, for properties. Owned
+// by the property's thread.
 #pragma once
 
 #include <rapidcheck.h>

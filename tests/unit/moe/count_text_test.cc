@@ -54,7 +54,7 @@ TEST(CountText, WhatIsWrongIsNamedWithItsLine) {
             "x.csv:3: tokens is '4294967296', not a number below 2^32");
   EXPECT_EQ(Wrong(header + "0,0,a,0,1\n"), "x.csv:2: source is 'a', not a number below 2^32");
   EXPECT_EQ(Wrong(header + "0,1,2,3,4\n0,1,2,2,4\n0,1,2,3,4\n"), "x.csv:4: the same as line 2");
-  // Not room for what one line says.
+  // The sizes in one line exceed the limit.
   EXPECT_EQ(Wrong(header + "0,0,4294967295,4294967295,1\n"),
             "x.csv: 1 nodes of 4294967295 devices and 4294967295 experts; at least one of each and "
             "at most "

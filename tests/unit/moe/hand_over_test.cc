@@ -13,7 +13,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Lets so many plans be made.
+// Blocks planning: Open(plans) allows `plans` further plans.
 class Gate {
  public:
   void Open(uint64_t plans) {
@@ -39,7 +39,7 @@ Counts Tokens(uint32_t tokens) {
   return counts;
 }
 
-// A placement that says what it was planned from.
+// Returns a placement that encodes the counts of its plan.
 Placement PlanOf(uint32_t tokens) { return {1, {tokens}}; }
 
 // A rank whose plans wait at a gate.
@@ -87,8 +87,8 @@ TEST(HandOverTest, AllRanksSwitchAtTheSameIteration) {
       EXPECT_EQ(r.hand_over->placement(0), ranks[0].hand_over->placement(0));
     }
   };
-  step_all();  // asks for plan 1
-  // One after the other has it; nobody switches before the last.
+  step_all();  // requests plan 1
+  // The ranks get the plan one after the other; none switches before the last has it.
   for (Rank& r : ranks) {
     EXPECT_EQ(ranks[0].hand_over->epoch(), 0u);
     r.gate.Open(1);
@@ -99,7 +99,7 @@ TEST(HandOverTest, AllRanksSwitchAtTheSameIteration) {
   EXPECT_EQ(iteration, 4u);
   EXPECT_EQ(ranks[0].hand_over->epoch(), 1u);
   EXPECT_EQ(ranks[2].hand_over->placement(0), PlanOf(101));
-  // The next is made from what was newest then, on every rank.
+  // Every rank makes the next plan from the newest counts of that time.
   for (Rank& r : ranks) {
     r.gate.Open(1);
     r.Await(4);
@@ -110,7 +110,7 @@ TEST(HandOverTest, AllRanksSwitchAtTheSameIteration) {
 }
 
 TEST(HandOverTest, APlannerThatDoesNotEndHoldsUpNoStep) {
-  Rank rank;  // its gate is closed to the end
+  Rank rank;  // its gate stays closed to the end
   for (uint64_t i = 1; i <= 10'000; ++i) {
     rank.StepAlone(i, 7);
     ASSERT_EQ(rank.hand_over->placement(0), PlanOf(0));
@@ -129,7 +129,7 @@ TEST(HandOverTest, APlanThatIsTooOldIsDropped) {
   EXPECT_EQ(rank.hand_over->placement(0), PlanOf(0));
   rank.gate.Open(1);
   rank.Await(5);
-  rank.StepAlone(8, 8);  // three iterations are not too many
+  rank.StepAlone(8, 8);  // three iterations are within the limit
   EXPECT_EQ(rank.hand_over->late(), 1u);
   EXPECT_EQ(rank.hand_over->epoch(), 5u);
   EXPECT_EQ(rank.hand_over->placement(0), PlanOf(5));

@@ -14,7 +14,8 @@ struct Case {
   Placement placement;
 };
 
-// Any number of nodes and devices, some slots empty, experts in some nodes only.
+// Returns a case with any number of nodes and devices, some empty slots, and experts in some nodes
+// only.
 Case RandomCase() {
   Case c;
   c.topology = {*rc::gen::inRange(1u, 5u), *rc::gen::inRange(1u, 6u)};
@@ -38,7 +39,7 @@ Case RandomCase() {
   return c;
 }
 
-// Every source, expert and slot by itself.
+// Routes every source, expert and slot separately.
 RoutedTokens RouteOneByOne(const Case& c) {
   const uint32_t devices = c.topology.devices();
   RoutedTokens routed;
@@ -81,7 +82,7 @@ TEST(LiteRoutingTest, IsWhatRoutingEveryTokenByItselfGives) {
     const Case c = RandomCase();
     LiteRouting routing(c.topology, c.counts);
     RC_ASSERT(routing.Route(c.placement) == RouteOneByOne(c));
-    // What it keeps between calls changes nothing.
+    // State that the routing keeps between calls does not change a result.
     Case other = c;
     std::reverse(other.placement.slots.begin(), other.placement.slots.end());
     RC_ASSERT(routing.Route(other.placement) == RouteOneByOne(other));

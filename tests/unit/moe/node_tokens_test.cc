@@ -62,7 +62,7 @@ TEST(NodeTokensTest, APlacementsNodeHasTheTokensOfItsSlots) {
   Counts counts(4, 2);
   counts.at(0, 0) = 5;
   counts.at(2, 0) = 8;  // node 1 has two replicas of expert 0, on one device
-  counts.at(3, 1) = 4;  // and none of expert 1
+  counts.at(3, 1) = 4;  // and no replica of expert 1
   const Topology topology{2, 2};
   const Placement placement{2, {0, kEmptySlot, 1, 1, kEmptySlot, kEmptySlot, 0, 0}};
   LiteRouting routing(topology, counts);

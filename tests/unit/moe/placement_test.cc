@@ -15,8 +15,8 @@ namespace {
 using ::testing::HasSubstr;
 using Slots = std::vector<uint32_t>;
 
-// One replica after the other, as LAER's description has it. Loads are fractions of a token; here
-// they are multiplied so that every share is whole.
+// Places one replica after the other, as in LAER's description. Loads are fractions of a token;
+// here they are scaled so that every share is an integer.
 Placement PlaceOneByOne(const Topology& topology, uint32_t capacity,
                         const std::vector<uint64_t>& load, const std::vector<uint32_t>& replicas) {
   const uint32_t devices = topology.devices();
@@ -28,7 +28,7 @@ Placement PlaceOneByOne(const Topology& topology, uint32_t capacity,
                    [](const auto& a, const auto& b) { return a.first > b.first; });
   std::vector<Slots> placed(devices);
   std::vector<uint64_t> loads(devices);
-  std::map<std::pair<uint32_t, uint32_t>, uint32_t> copies;  // by expert and node
+  std::map<std::pair<uint32_t, uint32_t>, uint32_t> copies;  // key: expert and node
   for (const auto& replica : order) {
     const uint32_t expert = replica.second;
     uint32_t fewest = UINT32_MAX;
@@ -63,7 +63,7 @@ TEST(PlacementTest, IsWhatPlacingOneReplicaAfterTheOtherGives) {
     const auto capacity = *rc::gen::inRange(1u, 4u);
     const uint32_t slots = topology.devices() * capacity;
     const auto experts = *rc::gen::inRange(1u, slots + 1);
-    // Of three kinds: as LAER's planner has them, and any.
+    // Replica counts are either those of LAER's planner or arbitrary.
     std::vector<uint64_t> load(experts);
     for (uint64_t& l : load) l = *rc::gen::inRange<uint64_t>(0, 100);
     std::vector<uint32_t> replicas = QueueReplicas(load, slots, topology.nodes);
@@ -85,7 +85,8 @@ TEST(PlacementTest, ReplicasGoToDifferentNodesFirst) {
 }
 
 TEST(PlacementTest, WhereTheNodesWithFewestAreFullAnyDeviceIsTaken) {
-  // Experts 0 and 1 fill node 0's only device and node 1's; 2 has three replicas for the rest.
+  // Experts 0 and 1 fill the only devices of nodes 0 and 1; expert 2 has three replicas for the
+  // rest.
   const std::vector<uint64_t> load = {90, 80, 30};
   const std::vector<uint32_t> replicas = {1, 1, 2};
   const Placement placement = PlaceGreedily({2, 1}, 2, load, replicas);

@@ -1,4 +1,4 @@
-// What holds of every planner for a micro-batch, whatever comes.
+// Properties of every planner for a micro-batch, for any input.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -26,7 +26,7 @@ uint64_t Sum(const std::vector<uint64_t>& loads) {
 uint64_t Most(const std::vector<uint64_t>& loads) {
   return *std::max_element(loads.begin(), loads.end());
 }
-// The plan can be carried out, no token is lost or doubled.
+// Checks that the plan can be carried out, and that no token is lost or doubled.
 void Sound(const Batch& batch, const MovePlan& plan, const Budget& budget) {
   const absl::Status status = Check(batch, plan, budget);
   RC_ASSERT(status == absl::OkStatus());
@@ -78,7 +78,7 @@ TEST(Balance, KeepsItsBudgetAndNeverMakesItWorse) {
 TEST(Balance, ReachesTheLowestWithCopiesEnough) {
   EXPECT_TRUE(rc::check([] {
     Batch batch = AnyBatch();
-    // One expert that is dynamic on each device holds all that is too much.
+    // One dynamic expert on each device holds all excess tokens.
     std::fill(batch.dynamic.begin(), batch.dynamic.end(), 0);
     for (uint32_t d = 0; d < batch.devices; ++d) {
       batch.tokens.push_back(*rc::gen::inRange<uint32_t>(0, 1U << 20));
@@ -123,7 +123,7 @@ TEST(Balance, KeepsItsBudgetBesideWhatIsThere) {
 }
 
 TEST(Balance, PrefersAWholeExpertToAPart) {
-  // 30 too many: expert 1 has just that.
+  // Device 0 has 50 excess tokens, exactly the tokens of expert 0.
   const Batch batch{2, {50, 30, 40, 20}, {0, 0, 0, 1}, {1, 1, 1, 1}};
   EXPECT_THAT(BalanceMoves(batch, {}), ElementsAre(Move{0, 1, 0, 50}));
   const Batch other{2, {95, 20}, {0, 1}, {1, 1}};
@@ -161,7 +161,7 @@ TEST(Split, WithoutALeastChunkEveryDeviceEndsAtItsCapacity) {
     const MovePlan plan = SplitMoves(batch, {100, 100, 0});
     const uint64_t mean = Sum(Loads(batch)) / batch.devices;
     RC_ASSERT(Most(Loads(batch, plan)) <= mean + batch.devices);
-    // A chunk completes its expert or fills a device, which stays full.
+    // Each chunk completes its expert or fills a device, which stays full.
     std::vector<uint32_t> moved;
     for (const Move& m : plan) moved.push_back(m.expert);
     std::sort(moved.begin(), moved.end());
@@ -170,8 +170,8 @@ TEST(Split, WithoutALeastChunkEveryDeviceEndsAtItsCapacity) {
   }));
 }
 
-// 40 for each device. The owner of expert 0 keeps room for its pending expert 1, and device 1 is
-// busy with its own pending tokens, so device 2 comes first.
+// The target is 40 per device. The owner of expert 0 keeps room for its pending expert 1, and
+// device 1 has its own pending tokens, so device 2 comes first.
 TEST(Split, CountsPendingNativeTokensOnBothSides) {
   const Batch batch{3, {60, 20, 30, 10}, {0, 0, 1, 2}, {1, 1, 1, 1}};
   EXPECT_THAT(SplitMoves(batch, {100, 100, 1}),
@@ -186,7 +186,7 @@ TEST(Split, SpillsALargeExpertRatherThanSeveralSmallOnes) {
 
 TEST(Split, ARestThatFitsNowhereGoesToTheLeastLoadedDevice) {
   const Batch batch{3, {5500, 3200, 3300}, {0, 1, 2}, {1, 1, 1}};
-  // Device 1 then has no room for all of its own expert.
+  // Device 1 then has no room for all tokens of its own expert.
   EXPECT_THAT(SplitMoves(batch, {100, 100, 1024}),
               ElementsAre(Move{0, 1, 4000, 1500}, Move{1, 2, 2500, 700}));
   EXPECT_THAT(SplitMoves(batch, {100, 100, 700}),

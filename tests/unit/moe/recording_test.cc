@@ -32,11 +32,11 @@ class RecordingTest : public ::testing::Test {
   }
   ~RecordingTest() override { std::filesystem::remove(path_); }
 
-  // Shape, and two records.
+  // Returns a shape and two records.
   std::string Bytes() {
     return EncodeShape(kShape) + EncodeRecord(Sample(7, 1)) + EncodeRecord(Sample(UINT64_MAX, 2));
   }
-  // Of what can be read; why no more can.
+  // Returns the number of records that could be read, and why no more could be read.
   std::pair<int, absl::Status> ReadAll(const std::string& bytes) {
     std::ofstream(path_, std::ios::binary) << bytes;
     absl::StatusOr<CountReader> reader = CountReader::Open(path_);
@@ -123,7 +123,7 @@ TEST_F(RecordingTest, ShapesThatCannotBeAreRefused) {
     EXPECT_FALSE(Check(shape).ok());
     EXPECT_THAT(std::string(CountWriter::Create(path_, shape).status().message()),
                 HasSubstr("at most 16777216 pairs of device and expert"));
-    // A reader does not make room for it, either.
+    // A reader does not allocate memory for the shape, either.
     const auto [records, status] = ReadAll(EncodeShape(shape));
     EXPECT_EQ(records, -1);
     EXPECT_THAT(std::string(status.message()), HasSubstr("byte 0: "));

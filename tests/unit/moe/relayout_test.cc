@@ -16,7 +16,8 @@ struct Case {
   RelayoutOptions options;
 };
 
-// Any number of nodes and devices; experts that are wanted everywhere, here or there, or nowhere.
+// Returns a case with any number of nodes and devices. Experts are used everywhere, in some places,
+// or nowhere.
 Case RandomCase() {
   Case c;
   c.options.topology = {*rc::gen::inRange(1u, 6u), *rc::gen::inRange(1u, 9u)};
@@ -86,7 +87,7 @@ TEST(RelayoutTest, IterationsAreWeighedEachByItself) {
 }
 
 TEST(RelayoutTest, AnExpertGoesWhereItsTokensAre) {
-  // Four experts for four devices: LAER's plan spreads equal loads by number alone.
+  // Four experts on four devices: LAER's plan spreads equal loads by their number alone.
   Case c;
   c.options.topology = {2, 2};
   c.options.capacity = 1;

@@ -23,7 +23,7 @@ uint64_t Most(const std::vector<uint64_t>& loads) {
 }
 
 TEST(ReplicaBatch, EveryReplicaIsAnExpertAndTheBusiestBeforeAreDynamic) {
-  // Expert 0 on both devices, 1 on the first, 2 on the second.
+  // Expert 0 is on both devices, expert 1 on the first, expert 2 on the second.
   const NodeTokens node{2, 3, {5, 6, 7, 0, 0, 8}, {1, 1, 1, 0, 0, 1}};
   const std::vector<uint64_t> history = {10, 20, 10};
   const ReplicaBatch replicas = ReplicasAsExperts(node, history, 1);
@@ -69,7 +69,7 @@ TEST(Replay, NoTokenIsLostByAnyPlanAndNoneThatSeesTheCountsMakesItWorse) {
   }));
 }
 
-// Device 0's experts have all the tokens.
+// All tokens are for device 0's experts.
 Recorded Hot(uint32_t layer) {
   Recorded hot{0, layer, Counts(2, 4)};
   for (uint32_t d = 0; d < 2; ++d) {
@@ -115,7 +115,7 @@ TEST(Replay, MoreRoomThanExpertsHoldsThemMoreThanOnce) {
   auto replay = Replay::Create(options);
   ASSERT_TRUE(replay.ok());
   EXPECT_THAT(replay->Next(Hot(0))->before, ElementsAre(150, 150));
-  // Room that is not enough for all of them once more stays empty.
+  // The spare room is too small for another replica of every expert, and stays empty.
   options.capacity = 3;
   EXPECT_THAT(Replay::Create(options)->Next(Hot(0))->before, ElementsAre(300, 0));
   options.capacity = 1;

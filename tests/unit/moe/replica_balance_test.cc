@@ -42,7 +42,7 @@ TEST(ReplicaBalance, LosesNothingKeepsToTheBudgetAndNeverMakesItWorse) {
       RC_ASSERT(Sum(after) == Sum(before));
       RC_ASSERT(Most(after) <= Most(before));
     }
-    // Every rank comes to the same, whatever it planned before.
+    // Every rank computes the same plan, whatever it planned before.
     const std::vector<TransferPlan> again = BalanceReplicas(std::vector(nodes), budget);
     RC_ASSERT(again == plans);
   }));
@@ -57,8 +57,8 @@ TEST(ReplicaBalance, IsEvenWhereTheBudgetIsNoLimit) {
   }));
 }
 
-// The lowest busiest load that moving tokens between replicas can reach: the largest mean of any
-// set of devices over the tokens that can be nowhere else (Hall).
+// Returns the lowest maximum load that moving tokens between replicas can reach. By Hall's theorem
+// it is the largest mean, over all sets of devices, of the tokens that only these devices can take.
 uint64_t LowestWithoutCopies(const NodeTokens& node) {
   uint64_t lowest = 0;
   for (uint32_t set = 1; set < 1U << node.devices; ++set) {
@@ -101,7 +101,8 @@ TEST(ReplicaBalance, TokensGoToAReplicaByWayOfOthers) {
 
 TEST(ReplicaBalance, WeightsAreCopiedWhereThereIsNoReplica) {
   const NodeTokens node{2, 2, {30, 0, 70, 0}, {1, 0, 1, 0}};
-  // The smallest expert that is large enough, and of it what is wanted.
+  // The plan moves the smallest expert that is large enough, and only the needed number of its
+  // tokens.
   EXPECT_THAT(PlanOf(node, {UINT64_MAX, 1, 1, 8}), ElementsAre(Transfer{1, 0, 1, 20, 50}));
   EXPECT_THAT(PlanOf(node, {UINT64_MAX, 1, 1, 0}), IsEmpty());
   // 100 bytes are the weights and ten tokens.

@@ -21,13 +21,13 @@ TEST(ReplicasTest, OneInEveryNodeAndThenOneMoreInEveryNode) {
 }
 
 TEST(ReplicasTest, OneAtATimeUpToTheNumberOfNodes) {
-  // 4 nodes, 7 slots for 3 experts: too few for one in every node.
+  // 4 nodes, 7 slots for 3 experts: too few for an expert to have a replica in every node.
   const std::vector<uint64_t> load = {90, 20, 30};
   EXPECT_EQ(QueueReplicas(load, 7, 4), (Replicas{4, 1, 2}));
 }
 
 TEST(ReplicasTest, WhatIsLeftGoesToExpertsThatTakeOneAtATime) {
-  // Expert 0 has one in every node, and two more do not fit.
+  // Expert 0 has a replica in every node, and two more do not fit.
   const std::vector<uint64_t> load = {90, 20, 30};
   EXPECT_EQ(QueueReplicas(load, 5, 2), (Replicas{2, 1, 2}));
 }

@@ -13,8 +13,8 @@ TEST(LentSlotsTest, WhatWasPutIsThereUntilTheSlotIsTaken) {
   slots.Put(2, kThis, 10);
   EXPECT_TRUE(slots.Has(2, kThis, 10));
   EXPECT_FALSE(slots.Has(3, kThis, 10));
-  EXPECT_FALSE(slots.Has(2, kThis, 12));  // by another owner since
-  EXPECT_FALSE(slots.Has(2, kThis, 8));   // the helper was late and does not know of it
+  EXPECT_FALSE(slots.Has(2, kThis, 12));  // another owner has used the slot since
+  EXPECT_FALSE(slots.Has(2, kThis, 8));   // the helper was late and does not know this entry
   slots.Put(2, kThis, 14);
   EXPECT_TRUE(slots.Has(2, kThis, 14));
   slots.Clear(2);

@@ -30,8 +30,8 @@ TEST(MakespanTest, FreeCopiesLeaveTheBusiestDevice) {
 }
 
 TEST(MakespanTest, AHelperWaitsForWhatItGetsAndAnOwnerForWhatComesBack) {
-  // 10 KiB of weights and 40 of tokens at 500 arrive at 25,000, behind the 20 static rows; 40 rows;
-  // 40 KiB back.
+  // 10 KiB of weights and 40 KiB of tokens at 500 arrive at 25,000, after the 20 static rows. Then
+  // follow 40 rows and 40 KiB back.
   EXPECT_EQ(TimeOf(kForty, AnyShape(), 500), 25'000u + 40'000u + 20'000u);
 }
 

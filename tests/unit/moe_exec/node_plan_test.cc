@@ -24,7 +24,7 @@ Shape AnyShape() {
   return shape;
 }
 
-// Each rank posts what it knows alone: its counts, and the dynamic experts that follow from them.
+// Each rank posts its own data: its counts, and the dynamic experts that follow from the counts.
 std::vector<Posting> Postings(const std::vector<uint32_t>& tokens, const Shape& shape) {
   std::vector<Posting> postings(kRanks);
   for (uint32_t rank = 0; rank < kRanks; ++rank) {
@@ -37,7 +37,7 @@ std::vector<Posting> Postings(const std::vector<uint32_t>& tokens, const Shape& 
   return postings;
 }
 
-// Every micro-batch has other hot experts than all before it.
+// Every micro-batch has different hot experts than all earlier ones.
 std::vector<uint32_t> Shifted(std::mt19937_64* random) {
   std::vector<uint32_t> tokens(kRanks * kOwn);
   for (uint32_t& t : tokens) t = 1500 + static_cast<uint32_t>((*random)() % 500);

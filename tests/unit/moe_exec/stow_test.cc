@@ -11,7 +11,7 @@
 namespace rewire::moe {
 namespace {
 
-// Whether the ranges that `begin` and `rows` give are apart and end before `most`.
+// Returns whether the ranges (begin, rows) are disjoint and end before `most`.
 bool Apart(std::vector<std::pair<uint32_t, uint32_t>> ranges, uint32_t most) {
   std::sort(ranges.begin(), ranges.end());
   uint64_t end = 0;

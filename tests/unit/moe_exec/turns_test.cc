@@ -8,7 +8,7 @@ namespace {
 
 using testing::ElementsAre;
 
-// "o" and "r" with the number.
+// Returns "o" or "r" with the number of each turn.
 std::vector<std::string> Order(const std::vector<Turn>& turns) {
   std::vector<std::string> order;
   for (const Turn& t : turns) order.push_back((t.received ? "r" : "o") + std::to_string(t.index));
@@ -28,7 +28,8 @@ TEST(TakeTurnsTest, UntilThenTheLargestThatIsThrough) {
 }
 
 TEST(TakeTurnsTest, InTheOrderOfArrival) {
-  // The second is there when the first has been computed, the third is not.
+  // In the order of arrival, the second is there when the first has been computed; the third is
+  // not.
   EXPECT_THAT(Order(TakeTurns(0, kOwn, {{3000, 1, 0}, {500, 5, 1}, {1500, 5, 2}}, 100)),
               ElementsAre("o0", "r1", "r2", "o1", "r0", "o2"));
 }

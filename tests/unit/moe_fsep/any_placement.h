@@ -1,4 +1,5 @@
-// Placements of all shapes: empty slots, experts in several slots of one device, of one node.
+// Generators of placements of all shapes: empty slots, experts in several slots of a device or
+// node. Owned by the property's thread.
 #pragma once
 
 #include <rapidcheck.h>
@@ -27,7 +28,7 @@ inline AnyPlacement MakeAnyPlacement() {
                                   : empty         ? kEmptySlot
                                                   : *rc::gen::inRange(0u, any.experts));
   }
-  // Anywhere: a permutation drawn number by number, so that what fails shrinks.
+  // Any permutation, drawn number by number, so that a failing case shrinks.
   for (uint32_t s = slots; s > 1; --s) {
     std::swap(any.placement.slots[s - 1], any.placement.slots[*rc::gen::inRange(0u, s)]);
   }

@@ -1,4 +1,4 @@
-// Plans of all ranks, carried out on texts that say what was added to what.
+// Plans of all ranks, executed on texts that record the additions.
 #include "reconfig/moe/fsep/exchange_plan.h"
 
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ class Devices {
   void Put(uint32_t device, Chunk at, const std::string& text) { memory_[device][at] = text; }
   const std::string& At(uint32_t device, Chunk at) { return memory_[device][at]; }
 
-  // All devices take a step together: whoever sends and receives must agree.
+  // All devices take each step together: senders and receivers must agree.
   void Run(std::vector<Step> ExchangePlan::*what) {
     const size_t steps = (plans_[0].*what).size();
     for (size_t i = 0; i < steps; ++i) {
@@ -58,7 +58,7 @@ class Devices {
   }
 
   std::map<std::pair<uint32_t, uint32_t>, uint32_t> sent;  // chunks, by the two nodes
-  std::map<uint32_t, uint32_t> sent_in_second, received;   // by device
+  std::map<uint32_t, uint32_t> sent_in_second, received;   // key: device
   std::map<std::pair<uint32_t, Chunk>, uint32_t> writes;
 
  private:
@@ -94,14 +94,14 @@ class Devices {
   std::vector<std::map<Chunk, std::string>> memory_;
 };
 
-// (a+b+c), or a alone.
+// Returns (a+b+c), or a alone.
 std::string Added(const std::vector<std::string>& texts) {
   std::string text = texts[0];
   for (size_t i = 1; i < texts.size(); ++i) text += "+" + texts[i];
   return texts.size() > 1 ? "(" + text + ")" : text;
 }
 
-// What the owner of a chunk is to have in the end.
+// Returns the reduced value that the owner of a chunk must have in the end.
 std::string Reduced(const AnyPlacement& any, uint32_t expert, uint32_t chunk) {
   const uint32_t capacity = any.placement.capacity;
   std::vector<std::string> nodes = {Text("grad", expert, chunk)};
@@ -121,7 +121,7 @@ std::string Reduced(const AnyPlacement& any, uint32_t expert, uint32_t chunk) {
   return Added(nodes);
 }
 
-// Distinct experts in each range of slots of this length.
+// Returns the distinct experts in each range of slots of this length.
 std::vector<uint32_t> Distinct(const AnyPlacement& any, uint32_t length) {
   std::vector<uint32_t> distinct;
   for (size_t begin = 0; begin < any.placement.slots.size(); begin += length) {
@@ -158,12 +158,13 @@ TEST(ExchangePlanTest, RestoreFillsEverySlotOnceAndCrossesToANodeOnce) {
     }
     RC_ASSERT(all.writes.size() == filled);
 
-    // A device is sent the other devices' chunks of every expert it has.
+    // A device receives the other devices' chunks of every expert that it has.
     const std::vector<uint32_t> on_device = Distinct(any, capacity);
     for (uint32_t d = 0; d < devices; ++d) {
       RC_ASSERT(all.received[d] == on_device[d] * (devices - 1));
     }
-    // Between nodes: of every expert that the node has, the chunks of the other's devices.
+    // Between nodes: a device receives, for every expert of its node, chunks of the other node's
+    // devices.
     const std::vector<uint32_t> in_node = Distinct(any, capacity * topology.per_node);
     for (uint32_t a = 0; a < topology.nodes; ++a) {
       for (uint32_t b = 0; b < topology.nodes; ++b) {
@@ -205,13 +206,14 @@ TEST(ExchangePlanTest, ReduceAddsInTheStatedOrderAndCrossesFromANodeOnce) {
 }
 
 TEST(ExchangePlanTest, SeatsTakeTurnsInHandingOn) {
-  // One expert on all four devices of each node: of the 12 chunks from elsewhere each hands on 3.
+  // One expert is on all four devices of each node: each device forwards 3 of the 12 chunks of
+  // other nodes.
   const AnyPlacement any{{4, 4}, 1, {1, std::vector<uint32_t>(16, 0)}};
   Devices all(any);
   for (uint32_t d = 0; d < 16; ++d) all.Put(d, {Memory::kShards, 0}, Text("weight", 0, d));
   all.Run(&ExchangePlan::restore);
   for (uint32_t d = 0; d < 16; ++d) EXPECT_EQ(all.sent_in_second[d], 3u * 3);
-  // Every device would be sent 12 chunks from elsewhere by a flat all-to-all.
+  // A flat all-to-all would send 12 chunks of other nodes to every device.
   uint32_t crossed = 0;
   for (const auto& [nodes, chunks] : all.sent) crossed += nodes.first != nodes.second ? chunks : 0;
   EXPECT_EQ(crossed * 4, 16u * 12);

@@ -1,4 +1,4 @@
-// Restored slots and reduced gradients to the bit, and the bytes that NCCL was given, with ranks as
+// Bit-exact restored slots and reduced gradients, and the bytes that NCCL received, with ranks as
 // threads on the simulated GPU.
 #include "reconfig/moe/fsep/exchange.h"
 
@@ -26,7 +26,7 @@ const CudaDriver& Driver() {
   return *driver;
 }
 
-// Bytes that this thread's rank gave to NCCL, by peer.
+// Bytes that this thread's rank passed to NCCL, by peer.
 thread_local std::map<int, uint64_t> sent, received;
 
 NcclCalls CountingCalls() {
@@ -59,7 +59,7 @@ Placement SomePlacement(const Shape& shape, uint64_t seed) {
   return placement;
 }
 
-// Distinct experts of the slots from `begin`.
+// Returns the distinct experts of the slots from `begin`.
 uint64_t Distinct(const Placement& placement, uint32_t begin, uint32_t slots) {
   const auto first = placement.slots.begin() + static_cast<ptrdiff_t>(begin);
   std::set<uint32_t> experts(first, first + static_cast<ptrdiff_t>(slots));
@@ -80,7 +80,7 @@ uint64_t Total(const std::map<int, uint64_t>& bytes) {
   return sum;
 }
 
-// One rank's memory and what must become of it.
+// One rank's memory and its expected contents.
 class Member {
  public:
   Member(const Shape& shape, Rank* gpu)
@@ -163,7 +163,8 @@ class Member {
   uint8_t* Make(uint64_t bytes) { return static_cast<uint8_t*>(gpu_.Alloc(bytes)); }
   [[nodiscard]] CUstream stream() const { return reinterpret_cast<CUstream>(gpu_.stream()); }
   [[nodiscard]] uint32_t Devices() const { return shape_.topology.devices(); }
-  // Experts of a node: what crosses between it and a device elsewhere, in chunks.
+  // Returns the experts of a node: the chunks that cross between the node and a device of another
+  // node.
   [[nodiscard]] uint64_t InNode(const Placement& placement, uint32_t node) const {
     const uint32_t slots = shape_.topology.per_node * shape_.capacity;
     return Distinct(placement, node * slots, slots);
@@ -240,7 +241,7 @@ TEST(ExchangeRefusalTest, NamesWhatIsWrong) {
     EXPECT_THAT((*exchange)->Restore(0, memory, memory, stream).ToString(),
                 HasSubstr("layer 0 has no placement"));
 
-    // A placement that is refused leaves what was there.
+    // A refused placement leaves the previous one in place.
     ASSERT_TRUE((*exchange)->Place(0, {2, {0, 1}}).ok());
     EXPECT_FALSE((*exchange)->Place(0, {2, {1, 1}}).ok());
     EXPECT_TRUE((*exchange)->Has(0, {2, {0, 1}}));
@@ -249,7 +250,7 @@ TEST(ExchangeRefusalTest, NamesWhatIsWrong) {
   });
 }
 
-// Groups that were begun and not ended.
+// Groups that were started and not ended.
 thread_local int open_groups = 0;
 
 TEST(ExchangeRefusalTest, ACommunicatorThatDoesNotBlockIsNamed) {

@@ -1,5 +1,5 @@
-// What restored slots and reduced gradients must be, on the host, from formulas: any rank knows
-// what every rank has. Pure; any thread.
+// The expected contents of restored slots and reduced gradients, computed on the host from
+// formulas: any rank can compute every rank's contents. Pure; thread-safe.
 #pragma once
 
 #include <vector>
@@ -10,7 +10,7 @@
 
 namespace rewire::moe::fsep {
 
-// Elements as the gradients have them: a float's bits, or a bfloat16's.
+// Returns the gradient's element: a float's bits, or a bfloat16's.
 inline uint32_t ToElement(Gradient type, float value) {
   return type == Gradient::kFloat32 ? std::bit_cast<uint32_t>(value)
                                     : simnccl::Bfloat16Format::FromFloat(value);
@@ -20,18 +20,18 @@ inline float ToFloat(Gradient type, uint32_t element) {
                                     : simnccl::Bfloat16Format::ToFloat(element);
 }
 
-// Byte i of an expert's chunk.
+// Returns byte i of an expert's chunk.
 inline uint8_t WeightByte(uint32_t layer, uint32_t expert, uint32_t chunk, uint64_t i) {
   return static_cast<uint8_t>(MixWord(layer << 16 | expert, uint64_t{chunk} << 40 | i));
 }
 
-// Of sizes so different that another order of adding gives another sum.
+// Returns values of such different magnitude that another order of addition gives another sum.
 inline float AnyFloat(uint64_t key, uint64_t i) {
   const uint64_t bits = MixWord(key, i);
   const float value = static_cast<float>(static_cast<int32_t>(bits)) / 65536.0f;
   return value * static_cast<float>(1u << (bits >> 60));
 }
-// The gradient that a slot has, as an element, and what its owner had before.
+// Return a slot's gradient as an element, and its owner's previous value.
 inline uint32_t SlotElement(const Shape& shape, uint32_t layer, uint32_t device, uint32_t slot,
                             uint64_t i) {
   const uint64_t key = uint64_t{layer} << 32 | device << 8 | slot;
@@ -56,8 +56,9 @@ class RunningSum {
   bool empty_ = true;
 };
 
-// Element i of `chunk` of an expert after a reduction: to `before` are added the sums of the nodes,
-// each of its devices, each of its slots. slot_element(device, slot, element of the slot).
+// Returns element i of `chunk` of an expert after a reduction. `before` is increased by the sums of
+// the nodes; a node's sum adds its devices, a device's its slots. slot_element(device, slot,
+// element of the slot).
 template <typename SlotElementFunction>
 uint32_t ReducedElement(const Shape& shape, const Placement& placement, uint32_t expert,
                         uint32_t chunk, uint64_t i, uint32_t before,

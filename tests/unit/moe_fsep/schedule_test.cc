@@ -1,4 +1,4 @@
-// Calls out of turn, and what a trace is; tests/process/moe_fsep has the schedule at work.
+// Calls out of order, and the trace's content. tests/process/moe_fsep tests the schedule in use.
 #include "reconfig/moe/fsep/schedule.h"
 
 #include <gmock/gmock.h>
@@ -42,7 +42,7 @@ TEST(ScheduleTest, RefusesWhatIsOutOfTurnAndGoesOn) {
         HasSubstr("prefetch is 2, not in 0..1"));
     EXPECT_THAT(Schedule::Create(Driver(), OneRank(comm, 1), {}, 0, nullptr).status().ToString(),
                 HasSubstr("layers is 0"));
-    // Deeper than a step has visits.
+    // The depth is larger than a step's number of visits.
     auto made = Schedule::Create(Driver(), OneRank(comm, 3), {shards, shards, shards}, 3, nullptr);
     ASSERT_TRUE(made.ok()) << made.status();
     Schedule& schedule = **made;
@@ -99,7 +99,8 @@ TEST(ScheduleTest, APlacementDoesNotWaitForEverForTheStepBefore) {
     EXPECT_TRUE(schedule.BeginTokens(stream).ok());
     EXPECT_TRUE(schedule.EndTokens(stream).ok());
     EXPECT_TRUE(schedule.Finish(stream).ok());
-    EXPECT_TRUE(schedule.Place(0, {3, {0, 1, 1}}, milliseconds(20)).ok());  // where it is already
+    // the expert is there already
+    EXPECT_TRUE(schedule.Place(0, {3, {0, 1, 1}}, milliseconds(20)).ok());
     const absl::Status stuck = schedule.Place(0, {3, {0, 0, 1}}, milliseconds(20));
     EXPECT_EQ(stuck.code(), absl::StatusCode::kDeadlineExceeded);
     EXPECT_THAT(stuck.ToString(), HasSubstr("have not arrived after 20 ms"));

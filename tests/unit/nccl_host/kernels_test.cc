@@ -12,7 +12,7 @@ namespace {
 template <typename Layout>
 class KernelsTest : public ::testing::Test {
  protected:
-  // Several chunks per rank, and a rest.
+  // Several chunks per rank, and a remainder.
   static constexpr size_t kCount = 1003;
 
   void Prepare(int ranks, size_t in, size_t out) {
@@ -151,7 +151,7 @@ TYPED_TEST(KernelsTest, BroadcastsOfOneRingTravelTogether) {
 
 TYPED_TEST(KernelsTest, AbortEndsKernelsThatWaitForAPeer) {
   this->Prepare(2, this->kCount, this->kCount);
-  // Both ranks wait for what nobody sends.
+  // Both ranks wait for data that nobody sends.
   std::vector<P2pWork> works(2);
   for (int r = 0; r < 2; ++r) {
     P2pWork& work = works[static_cast<size_t>(r)];

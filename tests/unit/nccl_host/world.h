@@ -1,5 +1,6 @@
 // Ranks of one communicator in one process, with the memory that NCCL's host code prepares for its
 // kernels: one channel, a ring, a chain as the tree, and connections between all pairs.
+// Thread-compatible.
 #pragma once
 
 #include <cstring>
@@ -13,7 +14,7 @@
 
 namespace nccl_host {
 
-// Of the version's layout: Layout::Ring and Layout::Collective.
+// A version's layout: Layout::Ring and Layout::Collective.
 struct Layout228 {
   using Ring = Ring228;
   using Collective = Collective228;
@@ -29,7 +30,7 @@ template <typename Layout>
 class World {
  public:
   using Memory = CommunicatorAndChannels<typename Layout::Ring>;
-  static constexpr int kBufferBytes[] = {16 << 10, 16 << 10, 32 << 10};  // by protocol
+  static constexpr int kBufferBytes[] = {16 << 10, 16 << 10, 32 << 10};  // index: protocol
 
   explicit World(int ranks) : ranks_(ranks), ring_(static_cast<size_t>(ranks)) {
     for (int r = 0; r < ranks; ++r) AddRank(r);
@@ -40,7 +41,7 @@ class World {
     }
   }
 
-  // One collective of `count` elements of the function's type.
+  // Runs one collective of `count` elements of the function's type.
   void Run(const char* function, const std::vector<char*>& send, const std::vector<char*>& receive,
            size_t count, int root = 0) {
     typename Layout::Collective work{};
@@ -48,7 +49,7 @@ class World {
     const size_t grain = name.ends_with("LL128") ? 1920 : name.ends_with("LL") ? 16 : 512;
     work.bits.root = static_cast<uint32_t>(root);
     work.parts.count_first = count;
-    // Chunks small enough that a run has several and none exceeds a slot.
+    // The chunks are small enough that a run has several and none exceeds a slot.
     work.parts.grains_first = grain == 1920 ? 1 : 1024 / grain;
     std::vector<typename Layout::Collective> works;
     for (int r = 0; r < ranks_; ++r) {
@@ -109,7 +110,7 @@ class World {
     channel.ring.user_ranks = order.data();
     channel.tree = {rank, rank - 1, {rank + 1 < ranks_ ? rank + 1 : -1, -1, -1}};
     memory_.push_back(std::move(memory));
-    for (int r = 0; r <= rank; ++r) {  // the vectors move while they grow
+    for (int r = 0; r <= rank; ++r) {  // the vectors reallocate while they grow
       memory_[static_cast<size_t>(r)]->channels[0].peers = peers_[static_cast<size_t>(r)].data();
     }
   }

@@ -1,4 +1,4 @@
-// NCCL's contract, over every version of the ABI; of whatever network the plugin finds.
+// NCCL's contract, for every version of the ABI and for any network that the plugin finds.
 #include <dirent.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -88,7 +88,7 @@ TEST_P(Conformance, NoMoreThanThirtyTwoAtATime) {
 
 TEST_P(Conformance, ReceivesThatComeLateHoldTheSenderBack) {
   Connection c(net_.get(), context_);
-  // More than a kernel keeps of it on both sides.
+  // More bytes than the kernel buffers on both sides.
   const std::vector<char> bytes = Pattern(64 << 20, 1);
   void* send = nullptr;
   int done = 0;
@@ -119,7 +119,7 @@ TEST_P(Conformance, ReceivesThatComeLateHoldTheSenderBack) {
 }
 
 TEST_P(Conformance, ClosingWithRequestsOutstandingFreesAll) {
-  // What is made once.
+  // The first connection makes resources that are made only once.
   { Connection first(net_.get(), context_); }
   const size_t before = OpenFiles();
   const std::vector<char> bytes(8 << 20);
@@ -155,7 +155,7 @@ TEST_P(Conformance, WhoConnectsToNobodyIsToldSo) {
     void* listener = nullptr;
     ASSERT_EQ(net_->Listen(context_, 0, handle, &listener), ncclSuccess);
     EXPECT_EQ(net_->CloseListen(listener), ncclSuccess);
-    // Somebody must look after those who come.
+    // Accept calls on another listener handle the pending connections.
     char other[simnccl::kNetHandleBytes];
     ASSERT_EQ(net_->Listen(context_, 0, other, &listener), ncclSuccess);
     void* sender = nullptr;
@@ -167,7 +167,8 @@ TEST_P(Conformance, WhoConnectsToNobodyIsToldSo) {
       ASSERT_EQ(net_->Accept(listener, &receiver), ncclSuccess);
     }
     EXPECT_EQ(sender == nullptr, result != ncclSuccess);
-    if (sender != nullptr) net_->CloseSend(sender);  // over a link at rest it is found out later
+    // over an idle link the error is detected later
+    if (sender != nullptr) net_->CloseSend(sender);
     EXPECT_EQ(net_->CloseListen(listener), ncclSuccess);
   });
 }
@@ -223,7 +224,7 @@ TEST_P(Conformance, WhenTheReceiverGoesASendFails) {
   const Time deadline = Soon();
   while (result == ncclSuccess && done == 0 && Now() < deadline) {
     result = send == nullptr ? c.Isend(bytes, 0, &send) : net_->Test(send, &done, nullptr);
-    Connection other(net_.get(), context_);  // somebody looks after links at rest
+    Connection other(net_.get(), context_);  // making a connection also handles idle links
   }
   EXPECT_EQ(result, ncclRemoteError);
 }

@@ -1,5 +1,5 @@
-// The devices that the plugin's core finds in this process: two, on one switch, that land what they
-// write by whole cache lines, as hosts do.
+// The devices that the plugin's core finds in this process: two devices on one switch. Their writes
+// land in whole cache lines, as on hosts.
 #include "tests/unit/net_plugin/fake_devices.h"
 
 #include "net_plugin/core/open_driver.h"

@@ -1,4 +1,5 @@
-// The switch of the devices in memory that the plugin's core finds in a test's process.
+// The switch of the in-memory devices that the plugin's core finds in a test's process.
+// Thread-safe.
 #pragma once
 
 #include "tests/fakes/rdma/fabric.h"

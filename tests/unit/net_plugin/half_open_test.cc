@@ -1,5 +1,5 @@
-// Who begins to greet and dies or stops, after each byte; who accepts and never answers. Each is
-// given up in time, and nobody else waits for it.
+// Peers that begin the handshake and die or stop after each byte, and peers that accept and never
+// answer. Each handshake times out, and nobody else waits for it.
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -34,10 +34,10 @@ class HalfOpen : public ::testing::Test {
     const auto listener = listening_.Listen(Loopback());
     ASSERT_TRUE(listener.ok()) << listener.status();
     address_ = *listener;
-    hello_ = EncodeHello(net_test::HelloTo(address_, 1, 2));  // the other stream never comes
+    hello_ = EncodeHello(net_test::HelloTo(address_, 1, 2));  // the other stream never connects
   }
   UniqueFd Visit(size_t bytes) { return net_test::Visit(address_, hello_.substr(0, bytes)); }
-  // Somebody else comes to the same listener.
+  // Another peer connects to the same listener.
   bool Joins() {
     Links other{{}};
     ListenAddress to = address_;
@@ -50,7 +50,7 @@ class HalfOpen : public ::testing::Test {
     }
     return there != nullptr && here != nullptr;
   }
-  // Until the listener has closed it.
+  // Waits until the listener has closed the connection.
   bool IsClosed(const UniqueFd& fd) {
     const Time deadline = Soon();
     char bytes[64];

@@ -64,7 +64,7 @@ TEST(InterfacesTest, WithoutANameInNcclsOrder) {
   EXPECT_THAT(Names(kAll, "e"), ElementsAre("ib0")) << "NCCL takes one character for none";
 }
 
-// Virtual bridges of one machine must not be offered to another.
+// A machine's virtual bridges must not be offered to another machine.
 TEST(InterfacesTest, WithoutANameAVirtualBridgeComesLast) {
   EXPECT_THAT(Names({Make("virbr0"), Make("lo")}, ""), ElementsAre("lo"));
   EXPECT_THAT(Names({Make("virbr0"), Make("eth0")}, ""), ElementsAre("eth0"));

@@ -1,4 +1,4 @@
-// Links over IPv6: the loopback address, and one that is valid on one interface only.
+// Links over IPv6: the loopback address, and a link-local address.
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 
@@ -17,7 +17,7 @@ using net_test::SocketEnds;
 
 sockaddr_in6& V6(sockaddr_storage* a) { return reinterpret_cast<sockaddr_in6&>(*a); }
 
-// The first of this machine's addresses that fits.
+// Returns the first of this machine's addresses that fits.
 template <typename Fits>
 std::optional<sockaddr_storage> Find(Fits fits) {
   const absl::StatusOr<std::vector<Interface>> all = ListInterfaces();
@@ -33,7 +33,7 @@ void Carry(SocketEnds* ends, size_t bytes) {
   std::vector<char> got(bytes);
   Request* const receive = ends->Receive(&got);
   Request* const send = ends->Send(sent);
-  // In turns: either end moves only while it is asked.
+  // Polls in turn: either end only progresses while it is polled.
   bool come = false;
   bool gone = false;
   const Time deadline = net_test::Soon();
@@ -67,7 +67,7 @@ TEST(Ipv6Test, ALinkLocalAddressIsReachedThroughOurOwnInterface) {
   SocketEnds ends;
   absl::StatusOr<ListenAddress> address = ends.there.Listen(own);
   ASSERT_TRUE(address.ok()) << address.status();
-  // As it comes from a machine where this interface has another number.
+  // The address comes from a machine where this interface has another number.
   V6(&address->address).sin6_scope_id += 1000;
   char handle[kHandleBytes];
   EncodeAddress(*address, handle);

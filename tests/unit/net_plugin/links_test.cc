@@ -1,4 +1,4 @@
-// Who may connect, and what becomes of those who may not; links at rest.
+// Authorised peers may connect; others are rejected. Idle links are kept.
 #include "net_plugin/socket/links.h"
 
 #include <arpa/inet.h>
@@ -40,7 +40,7 @@ class LinksTest : public ::testing::Test {
  protected:
   using Ends = std::pair<std::unique_ptr<Link>, std::unique_ptr<Link>>;
 
-  // A link from `from` to a new listener of `to`.
+  // Makes a link from `from` to a new listener of `to`.
   static absl::StatusOr<Ends> Join(Links* from, Links* to, int streams = 2) {
     absl::StatusOr<ListenAddress> address = to->Listen(Loopback());
     if (!address.ok()) return address.status();
@@ -62,7 +62,7 @@ class LinksTest : public ::testing::Test {
     to->Unlisten(address->listener);
     return ends;
   }
-  // True when `links` closes this connection; what it said before that.
+  // Returns whether `links` closes this connection; stores the bytes that it sent before.
   bool Closes(Links* links, uint64_t listener, int fd, std::string* said) {
     const Time deadline = Soon();
     while (Now() < deadline) {
@@ -79,7 +79,7 @@ class LinksTest : public ::testing::Test {
   Links b_{{}};
 };
 
-// The close that a sender writes.
+// Writes a sender's close.
 void Close(Link* link) {
   FrameHeader close;
   close.kind = FrameKind::kClose;
@@ -117,7 +117,7 @@ TEST_F(LinksTest, ALinkAtRestIsTakenUpAgainByTheSamePair) {
   EXPECT_EQ(ends->first->id, id);
   EXPECT_EQ(ends->second->use, 2u);
   EXPECT_EQ(a_.counters().links_reused, 1u);
-  // A third process is another one.
+  // A third process has its own link.
   Close(ends->first.get());
   a_.ReturnSending(std::move(ends->first));
   b_.ReturnReceiving(std::move(ends->second));
@@ -175,13 +175,14 @@ TEST_F(LinksTest, AnswersHellosThatItRefusesAndCountsThem) {
     const std::optional<Challenge> challenge = DecodeChallenge(said);
     EXPECT_EQ(challenge ? std::optional(challenge->answer) : std::nullopt, answer);
     if (challenge) {
-      EXPECT_EQ(challenge->proof, Code{});  // an oracle for nobody
+      EXPECT_EQ(challenge->proof, Code{});  // the listener proves nothing to this peer
     }
     EXPECT_EQ(b_.counters().strangers, ++count);
   }
 }
 
-// Wrong proofs: of another key, recorded from another connection, and the listener's own sent back.
+// Wrong proofs: of another key, recorded from another connection, and the listener's own proof sent
+// back.
 TEST_F(LinksTest, RefusesProofsThatAreNotOfThisConnection) {
   const absl::StatusOr<ListenAddress> listener = b_.Listen(Loopback());
   const std::string hello = EncodeHello(HelloTo(*listener, 1));
@@ -258,7 +259,7 @@ TEST_F(LinksTest, WritesNoKeyInTheClear) {
     link = *connecting.Connect(Loopback(), 1, &address);
   }
   ASSERT_NE(link, nullptr);
-  // The link rests, and is used again.
+  // The link is idle, and is used again.
   const uint64_t id = link->id;
   FrameHeader rest;
   rest.kind = FrameKind::kRest;
@@ -282,7 +283,7 @@ TEST_F(LinksTest, WritesNoKeyInTheClear) {
   }
 }
 
-// The listener of a link at rest takes an open frame from the right peer for one use only.
+// The listener of an idle link accepts an open frame from the right peer for one use only.
 TEST_F(LinksTest, OpenTagsDifferByLinkUseAndKey) {
   const Key key = RandomKey();
   EXPECT_NE(OpenTag(key, 1, 2), OpenTag(key, 1, 3));
@@ -294,12 +295,12 @@ TEST_F(LinksTest, GivesUpConnectionsThatStopInTheHandshake) {
   Links impatient({{}, milliseconds(50), milliseconds(50)});
   const absl::StatusOr<ListenAddress> listener = impatient.Listen(Loopback());
   const std::string hello = EncodeHello(HelloTo(*listener, 1, 2));
-  // Nobody calls anything meanwhile.
+  // The program makes no call in the meantime.
   for (const std::string& bytes : {std::string(), hello.substr(0, 20)}) {
     const UniqueFd fd = Visit(*listener, bytes);
     EXPECT_TRUE(IsClosed(fd.get())) << bytes.size();
   }
-  for (const bool proves : {false, true}) {  // and then the other stream never comes
+  for (const bool proves : {false, true}) {  // and then the other stream never connects
     const UniqueFd fd = Visit(*listener, hello);
     const auto challenge = DecodeChallenge(ReadBytes(fd.get(), kChallengeBytes));
     ASSERT_TRUE(challenge.has_value());
@@ -335,14 +336,14 @@ TEST_F(LinksTest, AnAnswerThatNeverComesIsAnError) {
   ASSERT_EQ(listen(silent.get(), 8), 0);
   getsockname(silent.get(), reinterpret_cast<sockaddr*>(&there.address), &size);
   absl::StatusOr<ListenAddress> address = there;
-  // As long as it is asked for it goes on.
+  // The handshake continues while it is polled.
   const Time later = Now() + milliseconds(1500);
   while (Now() < later) {
     const auto link = impatient.Connect(Loopback(), 1, &*address);
     ASSERT_TRUE(link.ok()) << link.status();
     ASSERT_EQ(*link, nullptr);
   }
-  // Then it is given up, by whoever comes next.
+  // The next caller then abandons the handshake.
   poll(nullptr, 0, 1500);
   absl::StatusOr<ListenAddress> other = b_.Listen(Loopback());
   ASSERT_TRUE(impatient.Connect(Loopback(), 1, &*other).ok());
@@ -367,7 +368,7 @@ TEST_F(LinksTest, ALinkIsNotTakenUpBeforeItsReceiverHasLetGo) {
   EXPECT_EQ(ends->first->id, id);
 }
 
-// A data loader's worker, for example, has every descriptor of the process that it was forked from.
+// A forked process, for example a data loader's worker, has every descriptor of its parent.
 TEST_F(LinksTest, ALinkThatIsDroppedEndsThoughAForkedChildHasItsDescriptors) {
   absl::StatusOr<Ends> ends = Join(&a_, &b_);
   ASSERT_TRUE(ends.ok());
@@ -408,7 +409,7 @@ TEST_F(LinksTest, LinksToProcessesThatHaveGoneAreForgotten) {
   EXPECT_LE(open(), before + 2);  // the acceptor
 }
 
-// The handshake is a worker's: a program that is busy elsewhere finds the link made.
+// A worker does the handshake: a program that is busy elsewhere finds the link complete.
 TEST_F(LinksTest, AcceptsLinksWhileTheProgramCallsNothing) {
   absl::StatusOr<ListenAddress> address = b_.Listen(Loopback());
   std::unique_ptr<Link> there;

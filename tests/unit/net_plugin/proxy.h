@@ -1,5 +1,6 @@
-// NCCL's side of the plugin: what its service thread and its progress thread do with one direction
-// of a connection, through the vtable of any ABI version (as the stand-in for NCCL reads it).
+// NCCL's side of the plugin: the calls of its service thread and its progress thread for one
+// direction of a connection. The calls use the vtable of any ABI version (as the simulated NCCL
+// reads it). Owned by the test's thread.
 #pragma once
 
 #include <functional>
@@ -14,8 +15,8 @@
 
 namespace rewire::net_test {
 
-// The plugin of this ABI version: one in a process, opened as NCCL opens it, from the folder
-// NET_UNDER_TEST or else as it was built.
+// Opens the plugin of this ABI version, once per process, as NCCL opens it: from the folder
+// NET_UNDER_TEST, or else from the build.
 std::shared_ptr<simnccl::Net> OpenPlugin(int abi);
 // The counters of the plugin's core.
 struct Counters {
@@ -25,7 +26,8 @@ Counters PluginCounters();
 
 inline Time Soon() { return Now() + seconds(20); }
 
-// Runs it on a thread of its own, as the service and the progress thread are two.
+// Runs the work on another thread, because the service thread and the progress thread are two
+// threads.
 void OnThread(const std::function<void()>& work);
 
 struct Message {
@@ -33,26 +35,27 @@ struct Message {
   int tag = 0;
 };
 
-// A sender and a receiver that are connected.
+// A connected sender and receiver.
 class Connection {
  public:
-  // With the handle as NCCL passes it: a private copy, at an address that is aligned to nothing.
+  // Passes the handle as NCCL does: a private copy at an unaligned address.
   explicit Connection(simnccl::Net* net, void* context = nullptr);
   ~Connection() { Close(); }
   Connection(const Connection&) = delete;
 
-  // Registered with one end, until that is closed.
+  // Registers memory with one end, until that end is closed.
   void* SenderMemory(const void* data, size_t bytes);
   void* ReceiverMemory(void* data, size_t bytes);
-  // Isend and Irecv of such memory; null requests and results as they come.
+  // Isend and Irecv of this memory; requests and results are returned unchanged, also null.
   ncclResult_t Isend(const std::vector<char>& bytes, int tag, void** request);
   ncclResult_t Irecv(std::vector<char>* bytes, int tag, void** request);
-  // Irecv with tag 0, until there is a request.
+  // Calls Irecv with tag 0 until there is a request.
   void Receive(std::vector<char>* bytes, void** request);
 
-  // Sends all and receives all, as many outstanding as fit; what was received.
+  // Sends and receives all messages, with as many outstanding as fit; returns the received
+  // messages.
   std::vector<std::vector<char>> Carry(const std::vector<Message>& messages, size_t room);
-  // On the service thread.
+  // Closes on the service thread.
   void CloseSender();
   void CloseReceiver();
   void Close() {
@@ -73,7 +76,7 @@ class Connection {
   std::map<std::pair<const void*, size_t>, void*> receiver_memory_;
 };
 
-// Bytes that tell where they belong.
+// Returns bytes that depend on their position.
 std::vector<char> Pattern(size_t bytes, uint64_t seed);
 
 }  // namespace rewire::net_test

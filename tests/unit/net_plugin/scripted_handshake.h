@@ -1,5 +1,5 @@
-// Both sides of the net plugin's handshake by hand, byte by byte, as an attacker or a slow peer
-// would do it. Every wait has a deadline.
+// Both sides of the net plugin's handshake by hand, byte by byte, like an attacker or a slow peer.
+// Every wait has a deadline. Thread-safe.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@
 
 namespace rewire::net_test {
 
-// A connection to a listener, on which these bytes were written.
+// Connects to a listener and writes these bytes.
 inline UniqueFd Visit(const net::ListenAddress& to, const std::string& bytes) {
   UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   EXPECT_EQ(connect(fd.get(), reinterpret_cast<const sockaddr*>(&to.address),
@@ -26,7 +26,7 @@ inline UniqueFd Visit(const net::ListenAddress& to, const std::string& bytes) {
   return fd;
 }
 
-// So many bytes, or fewer when the peer ends the connection first.
+// Reads `bytes` bytes, or fewer if the peer ends the connection first.
 inline std::string ReadBytes(int fd, size_t bytes) {
   std::string in;
   while (in.size() < bytes && WaitReady(fd, POLLIN, Now() + seconds(20))) {
@@ -38,7 +38,7 @@ inline std::string ReadBytes(int fd, size_t bytes) {
   return in;
 }
 
-// Whether the peer ends the connection without a further byte.
+// Returns whether the peer ends the connection without a further byte.
 inline bool IsClosed(int fd) {
   char byte = 0;
   return WaitReady(fd, POLLIN, Now() + seconds(20)) && recv(fd, &byte, 1, MSG_DONTWAIT) <= 0;
@@ -55,7 +55,7 @@ inline net::Hello HelloTo(const net::ListenAddress& to, uint64_t link, uint16_t 
   return hello;
 }
 
-// The right answer to a challenge.
+// Returns the right answer to a challenge.
 inline std::string ProofFor(const net::ListenAddress& to, const std::string& hello,
                             const net::Challenge& challenge, const Key& job = {}) {
   const Key key = net::LinkKey(job, to.incarnation, to.listener, to.key);

@@ -1,4 +1,4 @@
-// What waits in the kernel is bounded on short ways, and nowhere else.
+// The kernel's send queue is bounded on short paths, and nowhere else.
 #include "net_plugin/socket/send_queue.h"
 
 #include <gtest/gtest.h>
@@ -25,15 +25,15 @@ TEST(SendQueueTest, OnlyShortWaysAreBounded) {
   EXPECT_EQ(SendBufferOf(0), 256 << 10);
   EXPECT_EQ(SendBufferOf(10), 256 << 10);
   EXPECT_EQ(SendBufferOf(11), std::nullopt);
-  EXPECT_EQ(SendBufferOf(UINT32_MAX), std::nullopt);  // TCP's word for none seen yet
+  EXPECT_EQ(SendBufferOf(UINT32_MAX), std::nullopt);  // TCP's value for "not measured yet"
 }
 
 TEST(SendQueueTest, AStreamThatIsFullIsAsked) {
   const UniqueFd plain(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const int size = *SendBufferOf(0);
   ASSERT_EQ(setsockopt(plain.get(), SOL_SOCKET, SO_SNDBUF, &size, sizeof size), 0);
-  const int whole = BufferOf(plain.get());  // what this kernel makes of it
-  // A busy machine's round trip may be long; not each time.
+  const int whole = BufferOf(plain.get());  // the size that this kernel chooses
+  // On a busy machine a round trip may be long, but not in every attempt.
   for (int attempt = 0; attempt < 20; ++attempt) {
     net_test::SocketEnds ends;
     ASSERT_NO_FATAL_FAILURE(ends.Join(2));

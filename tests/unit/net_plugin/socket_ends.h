@@ -1,4 +1,5 @@
-// A sender and a receiver over sockets in this process, and what a test of both does all the time.
+// A sender and a receiver over sockets in this process, with common operations of their tests.
+// Owned by the test's thread.
 #pragma once
 
 #include <memory>
@@ -14,17 +15,17 @@ sockaddr_storage LoopbackV4();
 
 class SocketEnds {
  public:
-  // Over so many streams between two ends of this address.
+  // Connects two ends of this address over `streams` streams.
   void Join(int streams, const sockaddr_storage& local = LoopbackV4(),
             net::Splitting splitting = net::Splitting::kAll);
-  // Of the link that is joined, its descriptors: `from` the sender's.
+  // Descriptors of the joined link: `from` the sender's, `to` the receiver's.
   [[nodiscard]] int from(size_t stream) const { return from_[stream]; }
   [[nodiscard]] int to(size_t stream) const { return to_[stream]; }
 
   net::Request* Send(const std::vector<char>& bytes);
   net::Request* Receive(std::vector<char>* into);
   static absl::Status Wait(net::Comm* comm, net::Request* request);
-  // Without waiting: whether it is done.
+  // Returns whether the request is done, without waiting.
   static bool Done(net::Comm* comm, net::Request* request);
 
   net::Links here{{}};

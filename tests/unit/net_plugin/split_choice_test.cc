@@ -1,4 +1,4 @@
-// Messages are split where that has been faster.
+// Messages are split if splitting was faster.
 #include "net_plugin/socket/split_choice.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ constexpr size_t kBytes = 512 << 10;
 
 class SplitChoiceTest : public ::testing::Test {
  protected:
-  // One message after another, of these times. How many were split.
+  // Sends messages of these times one after another. Returns the number of split messages.
   int Send(int count, const std::function<Duration(int number, bool split)>& time,
            size_t bytes = kBytes) {
     int split_ones = 0;
@@ -49,7 +49,7 @@ TEST_F(SplitChoiceTest, SplitsWhereThatIsMuchFaster) {
   EXPECT_GT(Send(1000, [](int, bool split) { return Times(split, 60); }), 900);
 }
 
-// It would cost more processor time for little.
+// Splitting would cost more CPU time for a small gain.
 TEST_F(SplitChoiceTest, StaysWholeWhereSplittingIsOnlyALittleFaster) {
   EXPECT_LT(Send(1000, [](int, bool split) { return Times(split, 90); }), 100);
 }
@@ -92,7 +92,7 @@ TEST_F(SplitChoiceTest, EachSizeIsJudgedByItself) {
             900);
 }
 
-// Several messages are on their way at a time, so that those of a trial end among others.
+// Several messages are outstanding at a time, so that those of a trial end among others.
 TEST_F(SplitChoiceTest, TrialsOfAPipelineAreJudgedByTheirOwnMessages) {
   std::vector<bool> on_their_way;
   int split_ones = 0;
@@ -107,7 +107,7 @@ TEST_F(SplitChoiceTest, TrialsOfAPipelineAreJudgedByTheirOwnMessages) {
   EXPECT_GT(split_ones, 900);
 }
 
-// Both sides stay in step whatever is chosen.
+// Both sides stay consistent whatever is chosen.
 TEST(MeasuredSplittingTest, MessagesComeWholeInEitherWay) {
   net_test::SocketEnds ends;
   ASSERT_NO_FATAL_FAILURE(ends.Join(2, net_test::LoopbackV4(), Splitting::kMeasured));

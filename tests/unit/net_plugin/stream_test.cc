@@ -1,5 +1,5 @@
-// One TCP connection of a link: frames come whole however they are cut, and what has only been
-// looked at is no loss.
+// One TCP connection of a link: frames arrive whole however they are divided, and peeked data is
+// not lost.
 #include "net_plugin/socket/stream.h"
 
 #include <gtest/gtest.h>
@@ -37,13 +37,13 @@ class StreamTest : public ::testing::Test {
     ASSERT_EQ(send(peer_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL),
               static_cast<ssize_t>(bytes.size()));
   }
-  // Bytes that the kernel has for us.
+  // Returns the number of bytes in the kernel's receive queue.
   [[nodiscard]] int Waiting() const {
     int bytes = 0;
     ioctl(stream_->fd(), FIONREAD, &bytes);
     return bytes;
   }
-  // What there is by then of the frame that is read.
+  // Reads the available part of the current frame.
   void Read() {
     if (!headed_) {
       const absl::StatusOr<bool> headed = stream_->ReadHeader(&header_);
@@ -87,7 +87,7 @@ TEST_F(StreamTest, FramesComeWholeHoweverTheyAreCut) {
   }
   for (const size_t cut : {1, 7, 40, 47, 1000, 65536, 100000}) {
     read_.clear();
-    const size_t most = cut < 1000 ? 2000 : all.size();  // only the small ones in small pieces
+    const size_t most = cut < 1000 ? 2000 : all.size();  // only the small frames in small pieces
     size_t fed = 0;
     const Time deadline = net_test::Soon();
     while (read_.size() < payloads.size()) {
@@ -104,7 +104,7 @@ TEST_F(StreamTest, FramesComeWholeHoweverTheyAreCut) {
   }
 }
 
-// The kernel acknowledges small segments when they are taken.
+// The kernel acknowledges small segments when they are read.
 TEST_F(StreamTest, ASmallFrameIsTakenFromTheKernelAtTheNextLook) {
   const std::string frame = Frame("message");
   for (int i = 0; i < 3; ++i) {
@@ -119,7 +119,7 @@ TEST_F(StreamTest, ASmallFrameIsTakenFromTheKernelAtTheNextLook) {
   }
 }
 
-// One call for a large message: a second one would look for the header that is there already.
+// A large message takes one call: a second call would look for a header that has already been read.
 TEST_F(StreamTest, APayloadIsTakenTogetherWithTheFrameThatFollows) {
   const std::string large = Frame(std::string(60000, 'x'));
   ASSERT_NO_FATAL_FAILURE(Feed(large + Frame("message")));
@@ -131,7 +131,7 @@ TEST_F(StreamTest, APayloadIsTakenTogetherWithTheFrameThatFollows) {
   EXPECT_EQ(read_.back(), "message");
 }
 
-// NCCL's kernels watch the memory after a message.
+// NCCL's kernels poll the memory after a message.
 TEST_F(StreamTest, NothingIsWrittenAfterAPayload) {
   ASSERT_NO_FATAL_FAILURE(Feed(Frame(std::string(60000, 'x')) + Frame("message")));
   for (const Time deadline = net_test::Soon(); Waiting() < 60087;) ASSERT_LT(Now(), deadline);

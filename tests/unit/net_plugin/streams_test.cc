@@ -1,4 +1,4 @@
-// A sender and a receiver over several streams, where workers and NCCL's thread meet.
+// A sender and a receiver over several streams, which workers and NCCL's thread share.
 #include <gtest/gtest.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -22,7 +22,7 @@ class StreamsTest : public ::testing::TestWithParam<int> {
   SocketEnds ends_;
 };
 
-// What is left of a message on a further stream may be read ahead of its place.
+// The rest of a message on a further stream may be read ahead of its place.
 TEST_P(StreamsTest, ReceivesThatComeLateFindWhatWasReadAhead) {
   ASSERT_NO_FATAL_FAILURE(Join());
   const size_t bytes = 2 * kMostChunkBytes + 1000;
@@ -54,7 +54,7 @@ TEST_P(StreamsTest, ReceivesThatComeLateFindWhatWasReadAhead) {
   }
 }
 
-// Its close may be read before the last chunks.
+// The receiver may read the close before the last chunks.
 TEST_P(StreamsTest, ASenderThatClosesBehindItsLastMessageFailsNothing) {
   for (int round = 0; round < 60; ++round) {
     ASSERT_NO_FATAL_FAILURE(Join());
@@ -70,7 +70,7 @@ TEST_P(StreamsTest, ASenderThatClosesBehindItsLastMessageFailsNothing) {
     closes.join();
     ASSERT_TRUE(received.ok()) << round << ": " << received;
     ASSERT_TRUE(got == sent);
-    // More than was sent fails, and says so.
+    // Receiving more than was sent fails with an error.
     std::vector<char> more(1);
     void* data = more.data();
     const size_t one = 1;
@@ -85,8 +85,8 @@ TEST_P(StreamsTest, ASenderThatClosesBehindItsLastMessageFailsNothing) {
   EXPECT_GT(ends_.here.counters().links_reused, 0u);
 }
 
-// Whoever waits for a message has it before what follows it is looked for: that would take it from
-// the kernel, which answers the sender first.
+// A message completes before the receiver looks for the next message. Looking first would take data
+// from the kernel, which would answer the sender first.
 TEST_P(StreamsTest, AMessageIsDoneBeforeWhatFollowsIsLookedFor) {
   ASSERT_NO_FATAL_FAILURE(Join());
   std::vector<std::vector<char>> got(2, std::vector<char>(100));
@@ -111,14 +111,14 @@ TEST_P(StreamsTest, AMessageIsDoneBeforeWhatFollowsIsLookedFor) {
 // NCCL sends 512 KiB at a time by default.
 TEST_P(StreamsTest, AMessageOfNcclsSizeGoesOverAllStreams) {
   ASSERT_NO_FATAL_FAILURE(Join());
-  const int small = 4096;  // the kernel does not take much
+  const int small = 4096;  // the kernel accepts little
   for (int s = 0; s < GetParam(); ++s) {
     ASSERT_EQ(setsockopt(ends_.from(s), SOL_SOCKET, SO_SNDBUF, &small, sizeof small), 0);
     ASSERT_EQ(setsockopt(ends_.to(s), SOL_SOCKET, SO_RCVBUF, &small, sizeof small), 0);
   }
   const std::vector<char> sent = Pattern(512 << 10, 1);
   Request* const send = ends_.Send(sent);
-  // Nobody reads, so that each stream is full with its first chunk.
+  // Nobody reads, so each stream is full with its first chunk.
   for (int s = 0; s < GetParam(); ++s) {
     int bytes = 0;
     for (const Time deadline = Soon(); bytes == 0 && Now() < deadline;) {

@@ -1,5 +1,5 @@
-// Memory lent to the kernel: when a message is done, and what becomes of it when its program closes
-// before that. Over the loopback interface the kernel copies in the end, and says so.
+// Memory lent to the kernel: the completion of a message, and a close before the completion. Over
+// the loopback interface the kernel finally copies the data, and reports the copy.
 #include <gtest/gtest.h>
 #include <linux/sockios.h>
 #include <sys/ioctl.h>
@@ -21,7 +21,7 @@ namespace {
 using net_test::Pattern;
 using net_test::SocketEnds;
 
-// More than a receiver's kernel takes before anybody reads, less than a sender's.
+// More than a receiver's kernel accepts before anybody reads, less than a sender's.
 constexpr size_t kHeldBack = 320 << 10;
 
 class ZeroCopyTest : public ::testing::Test {
@@ -30,10 +30,10 @@ class ZeroCopyTest : public ::testing::Test {
     ASSERT_NO_FATAL_FAILURE(ends_.Join(1));
     const int room = 1 << 20;
     ASSERT_EQ(setsockopt(ends_.from(0), SOL_SOCKET, SO_SNDBUF, &room, sizeof room), 0);
-    const int little = 64 << 10;  // and no more when it is read
+    const int little = 64 << 10;  // and no more after it is read
     ASSERT_EQ(setsockopt(ends_.to(0), SOL_SOCKET, SO_RCVBUF, &little, sizeof little), 0);
   }
-  // Nothing of it is left in the program.
+  // Returns whether all bytes of the message have left the program.
   [[nodiscard]] bool KernelHas(size_t bytes) const {
     int unacknowledged = 0;
     int unread = 0;
@@ -41,7 +41,7 @@ class ZeroCopyTest : public ::testing::Test {
     ioctl(ends_.to(0), FIONREAD, &unread);
     return static_cast<size_t>(unacknowledged) + static_cast<size_t>(unread) >= bytes;
   }
-  // A message that its sender is through with, though nobody reads: it was copied.
+  // A message completes for its sender although nobody reads: it was copied.
   void ExpectCopied(uint64_t seed) {
     const std::vector<char> bytes = Pattern(kHeldBack, seed);
     std::vector<char> copy = bytes;
@@ -64,7 +64,7 @@ TEST_F(ZeroCopyTest, AMessageIsDoneWhenTheKernelHasLetGoOfIt) {
   ASSERT_TRUE(SocketEnds::Wait(ends_.receiver.get(), ends_.Receive(&got)).ok());
   ASSERT_TRUE(SocketEnds::Wait(ends_.sender.get(), send).ok());
   EXPECT_TRUE(got == bytes);
-  // It has said that it copied them.
+  // The kernel has reported that it copied the data.
   ExpectCopied(2);
 }
 
@@ -105,7 +105,7 @@ TEST_F(ZeroCopyTest, MessagesAreDoneInOrderAndTheirMemoryIsFree) {
   }
 }
 
-// What the program writes there after it has closed must not reach anybody.
+// Bytes that the program writes there after the close must not reach anybody.
 TEST_F(ZeroCopyTest, WhatIsLentAtTheCloseIsNotSentAnyMore) {
   std::vector<char> bytes = Pattern(kHeldBack, 1);
   Request* const send = ends_.Send(bytes);
@@ -124,7 +124,8 @@ TEST_F(ZeroCopyTest, WhoMayLendNothingCopies) {
   const rlimit none{0, before.rlim_max};
   ASSERT_EQ(setrlimit(RLIMIT_MEMLOCK, &none), 0);
   std::thread unprivileged([&] {
-    // Of this thread alone; whoever may not change it has no privilege to lose.
+    // Changes this thread alone. Without permission to change its user, the thread has no
+    // privilege.
     (void)syscall(SYS_setresuid, 65534, 65534, 65534);
     ExpectCopied(1);
   });

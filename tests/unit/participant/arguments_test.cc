@@ -1,5 +1,5 @@
-// Wrong calls of the C interface: each gives the result that c_api.h promises and a reason that
-// names what is wrong, and nothing has happened.
+// Wrong calls of the C interface. Each call returns the result that c_api.h promises and a reason
+// that names the error, and has no effect.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -18,14 +18,14 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// What is expected of one call: its result, and all that its reason names.
+// Expects the result of one call, and all names that its reason must contain.
 void ExpectRefused(rewireResult_t got, rewireResult_t expected,
                    const std::vector<std::string>& named) {
   EXPECT_EQ(got, expected) << rewireLastError();
   for (const std::string& name : named) EXPECT_THAT(rewireLastError(), HasSubstr(name));
 }
 
-// As a C program can.
+// Passes an invalid value, as a C program can.
 template <typename Enum>
 void SetNumber(Enum* value, int number) {
   static_assert(sizeof *value == sizeof number);
@@ -166,14 +166,14 @@ TEST_F(ArgumentsTest, Tensors) {
     c.change(&wrong);
     ExpectRefused(rewireRegisterTensor(context_, &wrong), rewireInvalidArgument, c.named);
   }
-  // None of them has taken the name.
+  // None of the refused calls has taken the name.
   EXPECT_EQ(rewireRegisterTensor(context_, &tensor_), rewireSuccess) << rewireLastError();
   ExpectRefused(rewireRegisterTensor(context_, &tensor_), rewireInvalidArgument,
                 {"rewireRegisterTensor", "weights", "registered already"});
 }
 
 TEST_F(ArgumentsTest, AnEmptyPartNeedsNoData) {
-  // Two elements over three slots: one each, and nothing for the last.
+  // Two elements over three slots: one element each, and none for the last slot.
   setenv("RANK", "2", 1);
   rewireContext_t last = nullptr;
   ASSERT_EQ(rewireAttach(nullptr, &last), rewireSuccess);
@@ -223,7 +223,7 @@ TEST_F(ArgumentsTest, AnUpdateThatFails) {
   const auto fail = [](void*) { return 7; };
   ExpectRefused(rewireUpdate(context_, fail, nullptr, &outcome_), rewireUnavailable,
                 {"rewireUpdate", "update function gave 7"});
-  // And it may be tried again.
+  // The call may be repeated.
   Update();
 }
 
@@ -260,7 +260,7 @@ TEST_F(ArgumentsTest, AfterDetach) {
   EXPECT_EQ(updates, 0);
   ExpectRefused(rewireRecover(gone, &outcome_), rewireInvalidUsage, {"rewireRecover", detached});
   ExpectRefused(rewireDetach(gone), rewireInvalidUsage, {"rewireDetach", detached});
-  // A job without an agent may attach again; the old context stays what it is.
+  // A job without an agent may attach again; the old context stays valid.
   rewireContext_t again = nullptr;
   ASSERT_EQ(rewireAttach(nullptr, &again), rewireSuccess);
   EXPECT_NE(again, gone);
@@ -295,12 +295,12 @@ TEST_F(ArgumentsTest, RankAndWorldSize) {
   }
 }
 
-// The settings of a process are read once: each of these is a process of its own.
+// The settings of a process are read once, so each of these tests runs in its own process.
 class AttachDeathTest : public ::testing::Test {
  protected:
   void SetUp() override { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
-  // Attaches with these variables; prints the result and the reason, and exits with 1 when it was
-  // not refused.
+  // Attaches with these variables. Prints the result and the reason, and exits with 1 if the call
+  // was not refused.
   [[noreturn]] static void AttachWith(const std::vector<std::pair<const char*, const char*>>& env) {
     for (const auto& [name, value] : env) setenv(name, value, 1);
     rewireContext_t context = nullptr;

@@ -1,4 +1,4 @@
-// A recording that was made through the C interface.
+// A recording made through the C interface.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>

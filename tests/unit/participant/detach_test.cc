@@ -1,4 +1,4 @@
-// A participant that ends while others still hold what it gave them, under a scripted agent.
+// A participant that ends while other objects still hold its shared state, with a scripted agent.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -14,7 +14,7 @@ namespace {
 
 constexpr Duration kPatience = seconds(20);
 
-// Communicators whose build ends when the test says so.
+// Communicators whose build ends when the test decides.
 class HeldBuild final : public Communicators {
  public:
   std::vector<CommunicatorCreated> List() override { return {}; }

@@ -23,7 +23,8 @@ bool Eventually(const std::function<bool()>& condition) {
   return true;
 }
 
-// The signal by which the child ends after SIGTERM; 0: it does not end, or by itself.
+// Returns the signal that ends the child after SIGTERM; 0: the child does not end, or ends by
+// itself.
 int EndByTerm(pid_t child) {
   kill(child, SIGTERM);
   int status = 0;
@@ -62,7 +63,7 @@ TEST(ReclaimWatchTest, ANoticeThatCannotBeFollowedAnyMoreEndsTheProcess) {
       ++notices;
       return in_a_world.load();
     });
-    ReclaimWatch::Reconsider();  // there was no notice yet
+    ReclaimWatch::Reconsider();  // no notice has arrived yet
     kill(getpid(), SIGTERM);
     if (!Eventually([&] { return notices == 1; })) _exit(1);
     in_a_world = false;
@@ -77,7 +78,7 @@ TEST(ReclaimWatchTest, ANoticeThatCannotBeFollowedAnyMoreEndsTheProcess) {
 
 TEST(ReclaimWatchTest, SigtermEndsForkedAndExecutedAndSpawnedChildren) {
   const ReclaimWatch watch([] { return true; });
-  // From a thread that exists while the watch does, as from the one that has attached.
+  // The children are forked from a thread that exists during the watch, like the attached thread.
   const pid_t forked = fork();
   if (forked == 0) {
     for (;;) pause();

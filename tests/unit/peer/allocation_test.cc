@@ -1,4 +1,4 @@
-// Registered device memory that was freed, or allocated anew at its address.
+// Registered device memory that was freed, or reallocated at its address.
 #include "reconfig/stream/allocation.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ TEST(AllocationTest, FreedMemoryAndMemoryAllocatedAnewAreNotTheSame) {
   EXPECT_EQ(AllocationOf(place.At(4096)), first);
   ASSERT_EQ(driver.MemFree(memory), CUDA_SUCCESS);
   EXPECT_NE(AllocationOf(place), first);
-  // Whether or not the driver gives out the same address.
+  // The result is the same whether or not the driver returns the same address.
   ASSERT_EQ(driver.MemAlloc(&memory, 1 << 20), CUDA_SUCCESS);
   EXPECT_NE(AllocationOf(place), first);
 }

@@ -1,4 +1,4 @@
-// The offers, lists and notes of a transition as bytes from anyone.
+// The offers, lists and notes of a transition, decoded from untrusted bytes.
 #include <gtest/gtest.h>
 
 #include "reconfig/stream/notes.h"

@@ -1,4 +1,4 @@
-// Descriptors from thread to thread as they go from member to member.
+// Descriptors sent from thread to thread as from member to member.
 #include "reconfig/stream/descriptor_server.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@
 namespace rewire {
 namespace {
 
-// A file that holds one byte for each even index.
+// Returns a file that holds one byte for each even index.
 UniqueFd FileOf(uint32_t index) {
   if (index % 2 != 0) return UniqueFd();
   UniqueFd fd(memfd_create("shared", MFD_CLOEXEC));

@@ -1,5 +1,5 @@
-// The first device of the simulated driver, for the tests of this folder and the process they
-// start.
+// The first device of the simulated driver, for the tests of this folder and the process that they
+// start. Thread-safe.
 #pragma once
 
 #include <string>
@@ -9,7 +9,8 @@
 
 namespace rewire {
 
-// Its primary context, current on this thread; null when there is none.
+// Makes the device's primary context current on this thread and returns it; null if there is no
+// device.
 inline CUcontext UseFirstDevice() {
   std::string error;
   const CudaDriver* const driver = CudaDriver::Get(&error);
@@ -22,7 +23,7 @@ inline CUcontext UseFirstDevice() {
   return context;
 }
 
-// Never freed: the process ends.
+// The memory is never freed, because the process ends.
 inline StatePlace DeviceMemory(CUcontext context, size_t bytes) {
   std::string error;
   CUdeviceptr memory = 0;
@@ -30,7 +31,7 @@ inline StatePlace DeviceMemory(CUcontext context, size_t bytes) {
   return {MemoryKind::kDevice, reinterpret_cast<char*>(memory), context};
 }
 
-// The same in one run of address space, mapped piece by piece from memory that can be shared.
+// Returns memory in one address range, mapped piece by piece from memory that can be shared.
 inline StatePlace MappedMemory(CUcontext context, size_t bytes, size_t pieces) {
   std::string error;
   const CudaDriver& driver = *CudaDriver::Get(&error);
@@ -53,7 +54,7 @@ inline StatePlace MappedMemory(CUcontext context, size_t bytes, size_t pieces) {
   return {MemoryKind::kDevice, ok ? reinterpret_cast<char*>(begin) : nullptr, context};
 }
 
-// What the owner's state holds at a byte of version v.
+// Returns the byte of the owner's state at version `version`.
 inline char OwnerByte(size_t at, int version) {
   return static_cast<char>(at * 7 + at / 251 + static_cast<size_t>(version));
 }

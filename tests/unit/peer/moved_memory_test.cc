@@ -1,4 +1,4 @@
-// Registered device memory that the program has freed, or allocated anew.
+// Registered device memory that the program has freed or reallocated.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -33,7 +33,7 @@ TEST(AllocationTest, KeepsTheThreadsContext) {
   EXPECT_EQ(now, nullptr);
 }
 
-// The world has this slot alone, so that each copy stays in this process.
+// The world has only this slot, so that each copy stays in this process.
 class SnapshotterTest : public ::testing::TestWithParam<Change> {
  protected:
   void SetUp() override {
@@ -66,7 +66,7 @@ TEST_P(SnapshotterTest, MemoryThatMovedIsNotCopied) {
   ASSERT_TRUE(Copy(5).ok());
   ASSERT_THAT(snapshotter_->OwnVersions(), ElementsAre(5));
   Free(tensor_.place);
-  // Mostly at the same address.
+  // The new memory mostly has the same address.
   const StatePlace anew = DeviceMemory(context_, kBytes);
   const absl::Status status = Copy(6);
   if (GetParam() == Change::kVolatile) {

@@ -1,6 +1,6 @@
-// The other member of the tests: offers BYTES of device memory on stdout as one line of hex, and
-// puts version n into it for every line "n" on stdin. Ends with stdin. PIECES: in how many it is
-// mapped; 0: it is from cuMemAlloc.
+// The other member of the tests. Prints an offer of BYTES of device memory to stdout as one line of
+// hex, and writes version n into the memory for every line "n" on stdin. Exits at the end of stdin.
+// PIECES: number of mapped pieces; 0: the memory is from cuMemAlloc.
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
@@ -23,7 +23,7 @@ int main(int argc, char** argv) {
     for (size_t i = 0; i < bytes; ++i) values[i] = OwnerByte(i, version);
     return memory.Write(values.data(), place.At(512), bytes).ok();
   };
-  // The part does not begin where its allocation does.
+  // The part does not begin at the start of its allocation.
   OfferedMemory offered;
   if (!offered.Add(3, place.At(512), bytes).ok() || !write(0)) return 2;
   for (const char c : EncodePeerOffer(offered.Publish(9))) {

@@ -1,5 +1,5 @@
-// A member copies from another process's device memory, and finds out when that is not what the
-// other has at the boundary.
+// A member copies from another process's device memory, and detects data that differs from the
+// owner's state at the boundary.
 #include "reconfig/stream/pull.h"
 
 #include <fcntl.h>
@@ -81,12 +81,12 @@ class Owner {
   FILE* stdout_ = nullptr;
 };
 
-// The parameter: in how many pieces the owner's memory is mapped; 0: it is one allocation.
+// The parameter: number of pieces of the owner's mapped memory; 0: one allocation.
 class PullTest : public ::testing::TestWithParam<int> {
  protected:
-  // More than one turn, and no multiple of anything.
+  // The size needs more than one turn, and is no multiple of a chunk or a page.
   static constexpr size_t kBytes = (65 << 20) + 4;
-  // The owner's part begins here in the tensor.
+  // Position of the owner's part in the tensor.
   static constexpr uint64_t kBegins = 4096;
 
   void SetUp() override {
@@ -96,13 +96,13 @@ class PullTest : public ::testing::TestWithParam<int> {
     offer_ = DecodePeerOffer(owner_.Offer()).value();
     ASSERT_EQ(offer_.tensors.size(), 1u);
   }
-  // Bytes [begin, end) of the owner's part, taken on.
+  // Accepts bytes [begin, end) of the owner's part.
   void TakeOn(uint64_t begin, uint64_t end, bool late = false) {
     const std::vector<uint64_t> begins = {0, 0, 0, kBegins};
     pull_.TakeFrom(kOwner, offer_, begins,
                    {{kTensor, kBegins + begin, kBegins + end, kOwner, target_, late}}, Soon());
   }
-  // The target has the owner's bytes [begin, kBytes) of `version`.
+  // Expects that the target has the owner's bytes [begin, kBytes) of `version`.
   void ExpectCopied(uint64_t begin, int version) {
     std::vector<char> got(kBytes - begin);
     StateMemory memory;
@@ -112,7 +112,7 @@ class PullTest : public ::testing::TestWithParam<int> {
   void Note(NoteKind kind, const std::string& bytes) {
     EXPECT_TRUE(notes_.Take(kOwner, kind, bytes).ok());
   }
-  // What an owner that has `version` says of [begin, end).
+  // Sends the note of an owner that has `version`, for [begin, end).
   void Contents(uint64_t begin, uint64_t end, int version, NoteKind kind = NoteKind::kContents) {
     std::vector<char> values;
     for (uint64_t i = begin; i < end; ++i) values.push_back(OwnerByte(i, version));
@@ -145,7 +145,7 @@ TEST_P(PullTest, CopiesWhatTheSourceHasOnceItIsReady) {
 TEST_P(PullTest, WhatMayChangeIsCopiedWhenItsSourceStandsAtTheBoundary) {
   TakeOn(8, kBytes, true);
   EXPECT_THAT(pull_.TensorsOf(kOwner), ::testing::ElementsAre(kTensor));
-  ASSERT_TRUE(pull_.Fetch(Now()).ok());  // waits for nothing
+  ASSERT_TRUE(pull_.Fetch(Now()).ok());  // does not wait
   EXPECT_EQ(pull_.bytes(), 0u);
   owner_.Put(2);
   EXPECT_TRUE(absl::IsDeadlineExceeded(pull_.Check(Now())));

@@ -1,4 +1,4 @@
-// State in host and in device memory: copied and hashed the same wherever it lies.
+// State in host and in device memory is copied and hashed with the same result.
 #include "reconfig/stream/state_memory.h"
 
 #include <gtest/gtest.h>
@@ -67,7 +67,7 @@ TEST_P(StateMemoryTest, ClearedMemoryIsZero) {
   EXPECT_EQ(back, std::vector<char>(bytes_.size()));
 }
 
-// One byte, a tail, exactly a piece, pieces with a tail.
+// Sizes: one byte, a tail, exactly a piece, pieces with a tail.
 INSTANTIATE_TEST_SUITE_P(Sizes, StateMemoryTest,
                          ::testing::Values(1, 61, 1 << 20, (2 << 20) + 12345));
 

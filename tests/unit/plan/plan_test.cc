@@ -38,7 +38,7 @@ TensorShape RandomTensor(const std::string& name) {
   return t;
 }
 
-// What a member lacks of its part: no plan can move less.
+// Returns the bytes that members lack of their parts: no plan can move less.
 uint64_t LowerBound(const std::vector<TensorShape>& tensors, const World& from, const World& to) {
   uint64_t bytes = 0;
   for (const TensorShape& t : tensors) {
@@ -82,13 +82,13 @@ TEST(PlanTest, AfterALossEveryPartIsFoundAgain) {
     }
     sources.own = sources.buddy = ids;
     const std::vector<TensorShape> tensors = {RandomTensor("a"), RandomTensor("b")};
-    // Without copies somebody must have the version in place.
+    // Without copies at least one member must have the version in place.
     if (!CopiesPieces(tensors) && sources.live.empty()) sources.live.push_back(ids.front());
     RC_ASSERT(PlanRestore(tensors, from, to, sources).ok());
   }));
 }
 
-// What the leader chooses from the layout can be planned from the tensors, and the other way round.
+// The leader's choice from the layout agrees with a plan from the tensors, in both directions.
 TEST(PlanTest, TheLeadersChoiceIsWhatCanBePlanned) {
   EXPECT_TRUE(rc::check([] {
     const auto n = *rc::gen::inRange<MemberId>(1, 6);

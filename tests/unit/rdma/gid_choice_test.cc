@@ -18,7 +18,7 @@ Gid Global(uint8_t net, uint8_t low) {
   return gid;
 }
 
-// What Linux shows for an interface with an IPv4 and a global IPv6 address.
+// The table that Linux shows for an interface with an IPv4 and a global IPv6 address.
 std::vector<GidEntry> Usual() {
   return {{0, Local(1), GidType::kRoceV1, 4},
           {1, Local(1), GidType::kRoceV2, 4},
@@ -53,7 +53,7 @@ TEST(GidChoice, FamilyTypeAndScopeMatchThePeer) {
   EXPECT_EQ(Chosen(Usual(), wish), 4);
   wish.peer = GidEntry{7, Local(9), GidType::kRoceV2};
   EXPECT_EQ(Chosen(Usual(), wish), 1);
-  // Nothing, and not something that cannot work.
+  // The choice is empty instead of an entry that cannot work.
   wish.peer = GidEntry{7, Gid::OfIpv4(10, 0, 0, 9), GidType::kRoceV2};
   EXPECT_EQ(Chosen({Usual()[5]}, wish), -1);
 }
@@ -79,13 +79,13 @@ TEST(GidChoice, OnlyTheInterfaceThatWasAskedFor) {
 TEST(GidChoice, SameAddressAtItsNewIndexAfterAFlap) {
   const auto before = ChooseGid(Usual(), LinkLayer::kEthernet, {});
   ASSERT_TRUE(before.has_value());
-  // The addresses come back in another order.
+  // The addresses return in another order.
   const std::vector<GidEntry> after = {{0, Local(1), GidType::kRoceV1, 4},
                                        {1, Local(1), GidType::kRoceV2, 4},
                                        {2, Gid::OfIpv4(10, 0, 0, 2), GidType::kRoceV2, 4},
                                        {9, Gid::OfIpv4(10, 0, 0, 1), GidType::kRoceV2, 4}};
   EXPECT_EQ(Chosen(after, {{}, 0, before}), 9);
-  // Gone for good: another one.
+  // If the entry is gone for good, another entry is chosen.
   EXPECT_EQ(Chosen({after.begin(), after.begin() + 3}, {{}, 0, before}), 2);
 }
 

@@ -1,5 +1,5 @@
-// One end of a connection in a test: a device of any driver, its queues and some memory. Of the
-// test's thread. What cannot be is a failure of the test.
+// One end of a connection in a test: a device of any driver, its queues and some memory. An
+// impossible request fails the test. Owned by the test's thread.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -19,9 +19,10 @@ struct End {
   static constexpr uint32_t kMaxReceive = 32;
   static constexpr uint32_t kMaxInline = 64;
 
-  // The device, `completions` with room for so many, the memory registered with all rights.
+  // Opens the device, creates `completions` with room for `room` entries, and registers the memory
+  // with all rights.
   void Open(Driver* driver, const std::string& name, uint32_t room = 256);
-  // A queue pair in RESET, instead of the one before.
+  // Makes a queue pair in RESET that replaces the previous one.
   void Make(uint32_t max_send = kMaxSend);
   void ToInit(Access access = {true, true, true});
   void ToReadyToReceive(const End& peer, uint32_t peer_psn);
@@ -33,16 +34,16 @@ struct End {
   [[nodiscard]] Segment segment(size_t offset, uint32_t bytes) const {
     return {address(offset), bytes, region->lkey()};
   }
-  // To the peer's memory.
+  // Returns a write to the peer's memory.
   [[nodiscard]] static SendWork WriteTo(const End& peer, size_t offset, const Segment& from,
                                         uint64_t id);
 
   void Post(const SendWork& work);
   void PostEmptyReceive(uint64_t id);
-  // Polls until `count` completions have come, or says that the deadline has passed.
+  // Polls until `count` completions have arrived, or fails the test at the deadline.
   std::vector<Completion> Await(size_t count, Duration within = seconds(20));
 
-  // Bytes that depend on their position and the seed.
+  // Returns a byte that depends on its position and the seed.
   [[nodiscard]] static char Pattern(size_t position, uint32_t seed);
   void Fill(size_t offset, size_t bytes, uint32_t seed);
   [[nodiscard]] ::testing::AssertionResult Holds(size_t offset, size_t bytes, uint32_t seed) const;
@@ -56,7 +57,7 @@ struct End {
   GidEntry gid;
 };
 
-// Both from RESET to RTS; the packet numbers are `psn` and one that is far from it.
+// Takes both ends from RESET to RTS; the packet numbers are `psn` and a distant one.
 void Connect(End* left, End* right, uint32_t psn, SendAttributes attributes);
 
 }  // namespace rewire::rdma

@@ -1,4 +1,4 @@
-// What happens when something is wrong, and how an endpoint is used again.
+// Errors, and the reuse of an endpoint after an error.
 #include <poll.h>
 
 #include <algorithm>
@@ -14,7 +14,7 @@ class Failure : public Contract {
   SendWork WriteOf(const Segment& segment, uint64_t id) {
     return End::WriteTo(right_, 0, segment, id);
   }
-  // One write with immediate goes through.
+  // Checks that one write with immediate succeeds.
   void ExpectWorks(uint32_t seed) {
     left_.Fill(0, 2000, seed);
     right_.PostEmptyReceive(seed);
@@ -93,7 +93,7 @@ TEST_P(Failure, ErrorFlushesEverythingOutstanding) {
     EXPECT_EQ(flushed[id].id, id);
     EXPECT_EQ(flushed[id].status, CompletionStatus::kFlushed);
   }
-  // What is sent from now on, too.
+  // A write posted from now on is also flushed.
   const Segment segment = right_.segment(0, 8);
   SendWork work = End::WriteTo(left_, 0, segment, 9);
   work.signalled = false;
@@ -101,7 +101,7 @@ TEST_P(Failure, ErrorFlushesEverythingOutstanding) {
   const Completion sent = right_.Await(1)[0];
   EXPECT_EQ(sent.id, 9U);
   EXPECT_EQ(sent.status, CompletionStatus::kFlushed);
-  // Of receives, soft-RoCE forgets those that are posted when it is too late.
+  // soft-RoCE may forget a receive that is posted after the error.
   right_.PostEmptyReceive(10);
   std::array<Completion, 1> late;
   for (int i = 0; i < 100; ++i) {
@@ -169,7 +169,7 @@ TEST_P(Failure, StatesCannotBeSkipped) {
   EXPECT_FALSE(left_.queue_pair->ToReadyToSend({}).ok());
   const absl::Status status = left_.queue_pair->ToReadyToReceive({});
   EXPECT_FALSE(status.ok());
-  // The call and the device are named.
+  // The error names the call and the device.
   EXPECT_NE(status.message().find("ibv_modify_qp"), status.message().npos) << status;
   EXPECT_NE(std::string(status.message()).find(GetParam().left), std::string::npos) << status;
 }
@@ -178,7 +178,7 @@ TEST_P(Failure, FullQueuesSaySo) {
   ConnectBoth();
   ReceiveWork receive;
   PostResult result;
-  // A device may give more than was asked for.
+  // A device may provide more than requested.
   for (int i = 0; i < 100'000 && result.status.ok(); ++i) {
     result = right_.queue_pair->PostReceive({&receive, 1});
   }

@@ -1,6 +1,6 @@
 // rdma_contract [GOOGLETEST-FLAG..] [DEVICE [DEVICE]]: the contract suite on this machine's devices
-// through libibverbs; without names on the first one that can (loopback), and from it to the
-// next such one. Exit status 77, with the reason, when there is nothing to run on.
+// through libibverbs. Without names it runs on the first suitable device (loopback), and from that
+// device to the next suitable one. Exit status 77, with the reason, if there is no suitable device.
 #include <cstdio>
 #include <string>
 
@@ -18,7 +18,7 @@ std::vector<std::string>& Chosen() {
   return names;
 }
 
-// Whether the device has the queue pairs that this is about; not every one has.
+// Returns whether the device has the required queue pairs; not every device has them.
 absl::Status Suits(Driver* driver, const DeviceInfo& info) {
   if (info.ports.empty() || info.ports[0].state != PortState::kActive) {
     return absl::UnavailableError("no link");

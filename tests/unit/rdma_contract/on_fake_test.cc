@@ -1,4 +1,4 @@
-// The contract suite on the fake, with several seeds, losses and kinds of links.
+// The contract suite on the fake, with several seeds, loss rates and kinds of links.
 #include <string>
 
 #include "tests/fakes/rdma/fabric.h"

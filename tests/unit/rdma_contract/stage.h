@@ -1,4 +1,5 @@
-// Two ends in one process, over one device or two of any driver, for the contract suite.
+// Two ends in one process, over one or two devices of any driver, for the contract suite. Owned by
+// the test's thread.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -13,25 +14,25 @@
 
 namespace rewire::rdma {
 
-// What the suite runs on.
+// The devices that the suite runs on.
 struct Ground {
   std::string name;
-  // A fresh one for each test.
+  // Makes a new driver for each test.
   std::function<absl::StatusOr<std::unique_ptr<Driver>>()> driver;
-  // Left to right; the same name twice is loopback.
+  // Devices of the left and the right end; the same name twice is loopback.
   std::string left;
   std::string right;
 };
 std::ostream& operator<<(std::ostream& out, const Ground& ground);
-// Of each program that runs the suite: read once, when GoogleTest starts.
+// Each program that runs the suite defines this function; GoogleTest calls it once, at its start.
 std::vector<Ground> Grounds();
 std::string GroundName(const ::testing::TestParamInfo<Ground>& info);
 
 class Contract : public ::testing::TestWithParam<Ground> {
  protected:
-  // Queue pairs in RESET.
+  // Makes queue pairs in RESET.
   void SetUp() override;
-  // To RTS, with fresh packet numbers and a timeout of 17 ms.
+  // Connects to RTS, with new packet numbers and a timeout of 17 ms.
   void ConnectBoth(uint8_t retries = 7, uint8_t rnr_retries = 7);
 
   std::unique_ptr<Driver> driver_;

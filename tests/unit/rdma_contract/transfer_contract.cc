@@ -1,4 +1,4 @@
-// What travels between two good endpoints.
+// Transfers between two working endpoints.
 #include <array>
 
 #include "tests/unit/rdma_contract/stage.h"
@@ -81,7 +81,7 @@ TEST_P(Transfer, WritesThenImmediateInOneChain) {
   EXPECT_EQ(result.posted, chain.size());
   EXPECT_EQ(right_.Await(1)[0].immediate, 5U);
   EXPECT_TRUE(right_.Holds(0, kPieces * kPiece, 3));
-  // The only one that was signalled.
+  // Only this request was signalled.
   EXPECT_EQ(left_.Await(1)[0].id, 99U);
 }
 
@@ -105,7 +105,7 @@ TEST_P(Transfer, ReadFetchesWhatWasWrittenBefore) {
   EXPECT_EQ(done[1].status, CompletionStatus::kSuccess) << Name(done[1].status);
   EXPECT_EQ(done[1].kind, CompletionKind::kRead);
   EXPECT_TRUE(left_.Holds(kBytes, kBytes, 4));
-  // The READ has seen the bytes, so they are in the peer's memory.
+  // The READ has returned the bytes, so they are in the peer's memory.
   EXPECT_TRUE(right_.Holds(0, kBytes, 4));
 }
 
@@ -114,7 +114,7 @@ TEST_P(Transfer, InlineBytesAreTakenWhenPosted) {
   std::array<char, End::kMaxInline> mine;
   for (size_t i = 0; i < mine.size(); ++i) mine[i] = End::Pattern(i, 6);
   right_.PostEmptyReceive(1);
-  // No key: the memory is not registered.
+  // The key is 0: the memory is not registered.
   const Segment segment{reinterpret_cast<uintptr_t>(mine.data()), End::kMaxInline, 0};
   SendWork work = End::WriteTo(right_, 0, segment, 1);
   work.operation = Operation::kWriteWithImmediate;
@@ -143,7 +143,7 @@ TEST_P(Transfer, SendFillsTheSegmentsOfTheReceive) {
 }
 
 TEST_P(Transfer, BothWaysManyTimes) {
-  // Several times round the queues: slots come free by polling.
+  // The queues wrap several times: polling frees slots.
   constexpr uint32_t kBytes = 64;
   for (uint32_t round = 0; round < 5 * End::kMaxSend; ++round) {
     for (const auto& [from, to] : {std::pair(&left_, &right_), std::pair(&right_, &left_)}) {

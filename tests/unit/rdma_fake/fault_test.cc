@@ -1,4 +1,5 @@
-// Links that fail, are slow or lose, addresses that change, and writes that come too late.
+// Links that fail, are slow or lose packets, addresses that change, and writes that arrive too
+// late.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -95,8 +96,9 @@ TEST(Fault, ReceiverNotReadyIsCounted) {
   EXPECT_EQ(Pair::StateOf(pair.right), QueuePairState::kReadyToSend);
 }
 
-// A write that the switch holds while its sender gives up. Says what is in the receiver's memory
-// after `between` was done and the write let go, where 'o' was there, 'w' is the write's.
+// Delays a write in the switch while its sender gives up. After `between` has run and the write has
+// been released, returns the byte in the receiver's memory: 'o' is the old byte, 'w' the written
+// one.
 char Delayed(const std::function<void(Pair&)>& between, uint64_t seed = 1) {
   Pair pair({.seed = seed});
   pair.Connect(1);
@@ -114,7 +116,7 @@ char Delayed(const std::function<void(Pair&)>& between, uint64_t seed = 1) {
 
 TEST(Fault, DelayedWriteLandsAfterItsSenderGaveUp) {
   EXPECT_EQ(Delayed([](Pair&) {}), 'w');
-  // Neither the sender's error nor its reset takes it back.
+  // Neither the sender's error nor its reset cancels the write.
   EXPECT_EQ(Delayed([](Pair& pair) { EXPECT_TRUE(pair.left.queue_pair->ToReset().ok()); }), 'w');
 }
 
@@ -144,7 +146,7 @@ TEST(Fault, DelayedWriteLandsInAConnectionThatUsesItsNumbersAgain) {
 }
 
 TEST(Fault, NothingChangesOnceTheFenceIsUp) {
-  // Bytes that have arrived but are not yet in memory when the queue pair or the memory goes.
+  // Bytes that have arrived but are not yet in memory when the queue pair or the memory goes away.
   int torn = 0;
   for (uint64_t seed = 1; seed <= 60; ++seed) {
     Pair pair({.seed = seed});
@@ -163,7 +165,7 @@ TEST(Fault, NothingChangesOnceTheFenceIsUp) {
     EXPECT_EQ(pair.right.memory, then) << "seed " << seed;
     torn += !pair.right.Holds(0, 100'000, 1) && pair.right.memory != std::vector<char>(End::kBytes);
   }
-  // And it was in the middle of it.
+  // Some of these writes were interrupted.
   EXPECT_GT(torn, 30);
 }
 
@@ -171,7 +173,7 @@ TEST(Fault, AddressesThatChange) {
   Pair pair;
   pair.Connect(1);
   const GidEntry before = pair.right.gid;
-  // After a flap the rows come back elsewhere.
+  // After a flap the rows return at other indices.
   auto gids = pair.right.port.gids;
   std::rotate(gids.begin(), gids.begin() + 1, gids.end());
   for (uint32_t i = 0; i < gids.size(); ++i) gids[i].index = i;
@@ -183,7 +185,7 @@ TEST(Fault, AddressesThatChange) {
   EXPECT_EQ(now->gid, before.gid);
   EXPECT_NE(now->index, before.index);
 
-  // The old index is another address now: whoever uses it is not heard.
+  // The old index is another address now: packets from that address are ignored.
   const auto write = [&] {
     for (End* end : {&pair.left, &pair.right}) EXPECT_TRUE(end->queue_pair->ToReset().ok());
     pair.Connect(1);
@@ -195,7 +197,7 @@ TEST(Fault, AddressesThatChange) {
   pair.right.gid = *now;
   EXPECT_EQ(write(), CompletionStatus::kSuccess);
 
-  // An address that is gone takes its connections with it.
+  // A removed address breaks its connections.
   std::erase_if(gids, [&](const GidEntry& entry) { return entry.gid == before.gid; });
   pair.fabric.SetGids("right", gids);
   const Segment segment = pair.left.segment(0, 8);

@@ -1,4 +1,4 @@
-// What is in order, what is not, and when bytes may be seen.
+// Order guarantees of operations, and the times at which bytes become visible.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -45,7 +45,7 @@ TEST(Order, KeptWithinAQueuePairWithLosses) {
 }
 
 TEST(Order, NotKeptBetweenQueuePairs) {
-  // The same one sends first every time; for some seed the other one's arrives first.
+  // The same end sends first every time; for some seed the other end's packet arrives first.
   int overtaken = 0;
   for (uint64_t seed = 1; seed <= 40; ++seed) {
     Pair pair({.seed = seed});
@@ -119,7 +119,7 @@ TEST(Order, CacheLinesAppearWholeWhenAsked) {
 }
 
 TEST(Order, SendersCompletionSaysNothingOfThePeersMemory) {
-  // For some seed the sender is told before the receiver can see it.
+  // For some seed the sender has its completion before the receiver can see the bytes.
   bool early = false;
   for (uint64_t seed = 1; seed <= 30; ++seed) {
     Pair pair({.seed = seed, .jitter = {}});
@@ -162,7 +162,7 @@ TEST(Order, LaterWriteToTheSamePlaceStays) {
 }
 
 TEST(Order, ReadsWaitForTheirTurn) {
-  // One READ at a time by the attributes; all of them come, with what is between them.
+  // The attributes allow one READ at a time; all READs complete, with the operations between them.
   Pair pair;
   pair.fabric.SetLoss("right", 20'000);
   pair.Connect();

@@ -1,4 +1,4 @@
-// Two ends on two devices of a fabric, for the tests of the fake.
+// Two ends on two devices of a fabric, for the tests of the fake. Owned by the test's thread.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ class Pair {
   void Connect(uint8_t retries = 7, uint8_t rnr_retries = 7, uint8_t timeout = 8) {
     rdma::Connect(&left, &right, kPsn, {0, timeout, retries, rnr_retries, 1});
   }
-  // A write with immediate from left to right.
+  // Returns a write with immediate from left to right.
   [[nodiscard]] SendWork Immediate(const Segment& from, uint64_t id, size_t offset = 0) const {
     SendWork work = End::WriteTo(right, offset, from, id);
     work.operation = Operation::kWriteWithImmediate;

@@ -1,4 +1,4 @@
-// What the fake must refuse, or users of the layer would learn to rely on it.
+// Misuse that the fake must refuse, so that users of the layer do not come to rely on it.
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/mman.h>
@@ -45,7 +45,7 @@ TEST(Refusal, MoreThanTheSendQueueHolds) {
   PostResult result = pair.left.queue_pair->PostSend({&write, 1});
   EXPECT_EQ(result.status.code(), absl::StatusCode::kResourceExhausted) << result.status;
   EXPECT_EQ(result.posted, 0U);
-  // All is done long since, but nobody can know: none was signalled.
+  // All sends have completed, but the program cannot know: none was signalled.
   pair.fabric.Advance(milliseconds(10));
   EXPECT_FALSE(pair.left.queue_pair->PostSend({&write, 1}).status.ok());
 }
@@ -90,7 +90,7 @@ TEST(Refusal, OverrunOfTheCompletionQueue) {
 TEST(Refusal, KeysOfAnotherDomain) {
   Pair pair;
   pair.Connect();
-  // The same memory of the same device, but opened another time.
+  // The same memory of the same device, in another open device context.
   End other;
   other.Open(pair.driver.get(), "right");
   auto region = other.device->Register(pair.right.memory.data(), End::kBytes, {true, true, true});

@@ -1,4 +1,4 @@
-// Many seeds of everything at once: several queue pairs, losses, links that flap, late receives.
+// Many seeds of a mixed load: several queue pairs, losses, links that flap, late receives.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -14,7 +14,7 @@ constexpr size_t kSlots = 8;
 constexpr uint32_t kSlotBytes = End::kBytes / kSlots;
 constexpr uint64_t kMessages = 40;
 
-// One direction of one connection, with at most kSlots messages under way.
+// One direction of one connection, with at most kSlots outstanding messages.
 struct Lane {
   End from;
   End to;

@@ -1,4 +1,4 @@
-// Making and ending communicators: handles, recipes, identities, what the core is told.
+// Making and ending communicators: handles, recipes, identities, calls to the core.
 #include <gmock/gmock.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -48,7 +48,7 @@ TEST_F(CommunicatorTest, ConfigIsCopiedAsItIs) {
   EXPECT_STREQ("interface0", kept->netName);
   EXPECT_EQ(9, reinterpret_cast<const unsigned char*>(kept)[sizeof(ncclConfig_t)]);
   EXPECT_FALSE(V(comm)->recipe.blocking);
-  // A child without a config has its parent's, with strings of its own.
+  // A child without a config inherits its parent's, with its own copies of the strings.
   ncclComm_t child = nullptr;
   ASSERT_EQ(ncclSuccess, ncclCommSplit(comm, 1, 0, &child, nullptr));
   EXPECT_STREQ("interface0", V(child)->recipe.Config()->netName);
@@ -59,7 +59,7 @@ TEST_F(CommunicatorTest, ConfigIsCopiedAsItIs) {
 }
 
 TEST_F(CommunicatorTest, AShortConfigIsNotReadBeyondItsEnd) {
-  // As of a release in which it ended after `blocking`.
+  // The struct of a release in which it ended after `blocking`.
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.size = offsetof(ncclConfig_t, cgaClusterSize);
   config.netName = reinterpret_cast<const char*>(uintptr_t{0xdead});
@@ -105,7 +105,7 @@ TEST_F(CommunicatorTest, CoreMakesTheFirstGeneration) {
   };
   const int alive = NoopNccl()->alive;
   const ncclComm_t comm = Make();
-  EXPECT_EQ(alive + 1, NoopNccl()->alive);  // ours was not called
+  EXPECT_EQ(alive + 1, NoopNccl()->alive);  // our shim was not called
   EXPECT_EQ(4u, V(comm)->current.load()->epoch);
   EXPECT_EQ(ncclSuccess, AllReduce(comm));
   ncclCommDestroy(comm);
@@ -133,7 +133,7 @@ TEST_F(CommunicatorTest, SplitsAreNumberedOnEveryRank) {
   ncclComm_t shrunk = nullptr;
   ASSERT_EQ(ncclSuccess, ncclCommShrink(comm, gone, 1, &shrunk, nullptr, NCCL_SHRINK_DEFAULT));
   EXPECT_EQ(IdentityOfShrunk(V(comm)->id, 0, gone), V(shrunk)->id);
-  // The excluded ranks have not called, and name the next split alike.
+  // The excluded ranks have not called, so their next split gets the same name.
   EXPECT_EQ(2u, V(comm)->children);
   ncclComm_t grown = nullptr;
   ASSERT_EQ(ncclSuccess, ncclCommGrow(comm, 3, nullptr, -1, &grown, nullptr));
@@ -152,7 +152,7 @@ TEST_F(CommunicatorTest, ALateChildIsInProgressUntilItIsThere) {
   ncclComm_t child = nullptr;
   ASSERT_EQ(ncclInProgress, ncclCommSplit(comm, 1, 0, &child, nullptr));
   NoopNccl()->result = ncclSuccess;
-  ASSERT_NE(nullptr, child);  // PyTorch takes any pointer for a communicator
+  ASSERT_NE(nullptr, child);  // PyTorch treats any pointer as a communicator
   ncclResult_t error = ncclSuccess;
   EXPECT_EQ(ncclSuccess, ncclCommGetAsyncError(child, &error));
   EXPECT_EQ(ncclInProgress, error);
@@ -215,7 +215,7 @@ TEST_F(CommunicatorTest, StaleHandlesAreRefused) {
   EXPECT_EQ(ncclInvalidArgument, ncclCommCount(comm, &value));
   EXPECT_EQ(ncclInvalidArgument, ncclCommGetAsyncError(comm, &error));
   EXPECT_EQ(calls, NoopNccl()->calls);
-  // The memory is not given to the next ones at once.
+  // The memory is not reused at once for the next communicators.
   for (int i = 0; i < 32; ++i) {
     const ncclComm_t next = Make();
     EXPECT_NE(comm, next);

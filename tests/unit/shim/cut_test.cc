@@ -1,4 +1,5 @@
-// Which operation triggers before_cut and at_cut: the indices at the top of virtual_communicator.h.
+// The operations that trigger before_cut and at_cut: the indices at the top of
+// virtual_communicator.h.
 #include <gmock/gmock.h>
 
 #include "tests/unit/shim/shim_fixture.h"
@@ -20,7 +21,7 @@ class CutTest : public ShimTest {
     if (comm_ != nullptr) ncclCommAbort(comm_);
   }
   void Cut(uint64_t at) { EXPECT_LT(Services()->pledge(V(comm_), at), at); }
-  // Whether the real communicator that operations go to now got this many of them.
+  // Returns the number of operations on the current real communicator.
   uint64_t OnCurrent() { return RealOf(comm_)->operations; }
   ncclComm_t comm_ = nullptr;
 };
@@ -81,7 +82,7 @@ TEST_F(CutTest, AGroupIsNeverDivided) {
   ncclGroupEnd();
   EXPECT_THAT(notes, ElementsAre("before 6 depth 0 stream 9"));
   EXPECT_EQ(6u, OnCurrent());
-  // The group went past a warm index and the cut behind it: both come before the next operation.
+  // The group went past a warm index and the later cut: both are handled before the next operation.
   int cuts = 0;
   at_cut = [&](VirtualCommunicator* comm, CallSite) {
     comm->stop_at = ++cuts == 1 ? 4 : kNoCut;
@@ -185,7 +186,7 @@ TEST_F(CutTest, AbortedAndClosedGenerations) {
   Retire(old);
 }
 
-// An error that NCCL gives because its communicator was aborted under the call.
+// NCCL returns this error because its communicator was aborted during the call.
 TEST_F(CutTest, ErrorsOfAnAbortedGenerationAreRemote) {
   static Generation* generation;
   generation = V(comm_)->current.load();

@@ -8,25 +8,25 @@
 namespace rewire::shim {
 namespace {
 
-// Where arguments point that the shim itself looks at.
+// Storage for arguments that the shim itself dereferences.
 struct Storage {
   ncclComm_t comms[256] = {};
-  ncclUniqueId ids[256] = {};  // an int of the pattern says how many
+  ncclUniqueId ids[256] = {};  // an int of the pattern is the count
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   void* pointer = nullptr;
   ncclWindow_t window = nullptr;
   ncclRedOp_t op = ncclSum;
   int number = 0;
   ncclResult_t result = ncclSuccess;
-  // What a real communicator looks like to the shim: anything but our magic.
+  // The shim's view of a real communicator: anything but our magic.
   alignas(64) unsigned char real[256] = {};
 };
 
 class ForwardingTest : public ShimTest {
  protected:
   Storage storage_;
-  ncclComm_t handle_ = nullptr;    // what the application passes
-  ncclComm_t expected_ = nullptr;  // what NCCL must get for it
+  ncclComm_t handle_ = nullptr;    // the application's argument
+  ncclComm_t expected_ = nullptr;  // the argument that NCCL must get
   unsigned char next_ = 1;
 
   template <typename T>
@@ -55,7 +55,7 @@ class ForwardingTest : public ShimTest {
     } else if constexpr (std::is_same_v<T, ncclDataType_t>) {
       return static_cast<T>(1 + next_++ % 10);
     } else if constexpr (std::is_enum_v<T> && !std::is_same_v<T, ncclRedOp_t>) {
-      return static_cast<T>(1);  // all have it, and what one has not is undefined
+      return static_cast<T>(1);  // every enum has value 1; a value that an enum lacks is undefined
     } else if constexpr (std::is_integral_v<T> || std::is_enum_v<T>) {
       return static_cast<T>(next_++);
     } else {
@@ -66,12 +66,13 @@ class ForwardingTest : public ShimTest {
     }
   }
 
-  // Compares what the library got with what was passed. Of out-parameters for which the shim has
-  // storage of its own only the place is compared: there must be one.
+  // Compares the library's arguments with those passed. For out-parameters that the shim stores
+  // itself, only the presence of an address is checked.
   template <typename... P>
   void Compare(const char* name, const std::tuple<P...>& passed, bool ours) {
     const NoopControl* noop = NoopNccl();
-    // Of the two, only ncclCommInitRankConfig leaves a failed communicator to the caller.
+    // Only ncclCommInitRankConfig, not ncclCommInitRank, leaves a failed communicator to the
+    // caller.
     const bool init_rank = std::string(name) == "CommInitRank";
     ASSERT_STREQ(init_rank ? "CommInitRankConfig" : name, noop->name);
     size_t offset = 0;
@@ -118,7 +119,7 @@ class ForwardingTest : public ShimTest {
   template <typename... P>
   static constexpr bool kTakesComm = (std::is_same_v<std::remove_cv_t<P>, ncclComm_t> || ...);
 
-  // With a communicator of ours: NCCL gets the real one.
+  // With a virtual communicator: NCCL gets the real communicator.
   template <typename R, typename... P>
   void ForwardOurs(const char* name, R (*function)(P...)) {
     if constexpr (kTakesComm<P...>) {
@@ -129,7 +130,7 @@ class ForwardingTest : public ShimTest {
       NoopNccl()->effects = false;
       NoopNccl()->record = true;
       Forward(name, function, true);
-      // A group that was begun stays so only for this test.
+      // A started group stays open only for this test.
     }
   }
 };
@@ -155,7 +156,7 @@ TEST_F(ForwardingTest, NullGoesToNccl) {
   ncclCommAbort(nullptr);
   ncclCommCount(nullptr, &storage_.number);
   ncclCommSplit(nullptr, 0, 0, storage_.comms, nullptr);
-  // Addresses that are not those of one of ours are not even read.
+  // The shim does not read addresses outside its own communicators.
   AllReduce(reinterpret_cast<ncclComm_t>(uintptr_t{1}));
   AllReduce(reinterpret_cast<ncclComm_t>(uintptr_t{16}));
   EXPECT_EQ(calls + 7, NoopNccl()->calls);
@@ -188,7 +189,7 @@ TEST_F(ForwardingTest, CountRankAndDeviceAreAnsweredHere) {
   EXPECT_EQ(ncclSuccess, ncclCommDestroy(comm));
 }
 
-// NCCL calls its own exports through the PLT, so with real handles, from inside our call.
+// NCCL calls its own exports through the PLT, with real handles, from inside our call.
 TEST_F(ForwardingTest, ReentryWithRealHandles) {
   static ncclComm_t real;
   static int inner;

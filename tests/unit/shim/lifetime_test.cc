@@ -1,5 +1,5 @@
-// Threads inside generations that are swapped, freed and aborted under them. A use after free shows
-// under ASan, a missing order under TSan.
+// Threads inside generations that are swapped, freed and aborted concurrently. ASan detects a use
+// after free, TSan a missing order.
 #include <algorithm>
 #include <atomic>
 #include <thread>
@@ -12,7 +12,7 @@
 namespace rewire::shim {
 namespace {
 
-// Waits for a condition; false: not within ten seconds.
+// Waits for a condition; false after ten seconds.
 template <typename Condition>
 bool Eventually(Condition&& condition) {
   const Time deadline = Now() + seconds(10);
@@ -29,8 +29,8 @@ class LifetimeTest : public ShimTest, public ::testing::WithParamInterface<bool>
   ~LifetimeTest() override { UseFullBarriers(false); }
 };
 
-// Each thread has a communicator of its own to issue on (one issuer at a time is NCCL's rule); all
-// are swapped by one thread, and watched by another as a watchdog does.
+// Each thread issues on its own communicator (NCCL's rule: one issuer at a time). One thread swaps
+// all of them, and another watches them as a watchdog does.
 TEST_P(LifetimeTest, SwapsUnderLoad) {
   constexpr int kThreads = 3;
   constexpr int kSwaps = 80;
@@ -72,7 +72,8 @@ TEST_P(LifetimeTest, SwapsUnderLoad) {
   for (int i = 0; i < kSwaps; ++i) {
     for (const ncclComm_t c : comms) {
       Generation* old = Swap(c, static_cast<uint64_t>(i) + 1);
-      // Alternately waited for and left to be freed when the last thread is out.
+      // Alternately waits for the generation, and leaves it to be freed by the last thread that
+      // exits.
       auto* real = reinterpret_cast<NoopComm*>(old->Real());
       if (i % 2 == 0) {
         EXPECT_TRUE(Services()->quiesce(old, 10000));
@@ -103,7 +104,7 @@ TEST_P(LifetimeTest, APledgeHolds) {
   UseCore();
   static std::atomic<uint64_t> at;
   const ncclComm_t comm = Make();
-  // Stands at the cut until it is another one, or none.
+  // Waits at the cut until the cut has changed or is gone.
   at_cut = [](VirtualCommunicator* c, CallSite) {
     at = c->issued.load();
     return Eventually([c] { return c->stop_at.load() > c->issued.load(); }) ? ncclSuccess
@@ -117,14 +118,14 @@ TEST_P(LifetimeTest, APledgeHolds) {
     }
   });
   int held = 0;
-  // So far ahead that about every second pledge comes in time, however fast the issuer is.
+  // The distance adapts so that about every second pledge is in time, at any speed of the issuer.
   uint64_t ahead = 1;
   for (int i = 0; i < 2000 && held < 60; ++i) {
     const uint64_t cut = V(comm)->issued.load() + ahead;
     at = kNoCut;
     const uint64_t issued = Services()->pledge(V(comm), cut);
     if (issued >= cut) {
-      // Too late: taken back. The issuer may stand there for it.
+      // The pledge is too late and is withdrawn. The issuer may be waiting for it.
       ahead = std::min<uint64_t>(ahead * 2, 1 << 20);
       V(comm)->stop_at.store(kNoCut);
       EXPECT_TRUE(Eventually([&] { return V(comm)->issued.load() > issued; }));
@@ -170,7 +171,7 @@ TEST_P(LifetimeTest, AbortUnderAnOperation) {
   }
 }
 
-// Memory of a communicator in which a thread still is does not become another one's.
+// Memory of a communicator that a thread still uses is not reused for another communicator.
 TEST_P(LifetimeTest, ACommunicatorInUseIsNotUsedAgain) {
   static std::atomic<bool> inside;
   static std::atomic<bool> leave;

@@ -22,7 +22,7 @@ class RegistrationTest : public ShimTest {
     memcpy(&value, NoopNccl()->bytes + offset, sizeof value);
     return value;
   }
-  // As at a cut before the next operation, which is not recorded.
+  // Simulates a cut before the next operation, which is not recorded.
   Generation* SwapAtNextOperation() {
     UseCore();
     Generation* old = nullptr;
@@ -60,7 +60,7 @@ TEST_F(RegistrationTest, OperatorsAreMadeAgainAndTranslated) {
   memcpy(&kept, V(comm_)->registrations.All()[0].scalar, sizeof kept);
   EXPECT_EQ(0.5F, kept);
   ncclAllReduce(nullptr, nullptr, 1, ncclFloat, second, comm_, nullptr);
-  // The first operator of the new real communicator, where it was the second of the old one.
+  // It is the first operator of the new real communicator, and was the second of the old one.
   constexpr size_t kOp = 3 * sizeof(void*) + sizeof(ncclDataType_t);
   EXPECT_EQ(ncclNumOps + 100, Recorded<int>(kOp));
   ncclAllReduce(nullptr, nullptr, 1, ncclFloat, ncclMax, comm_, nullptr);
@@ -79,7 +79,7 @@ TEST_F(RegistrationTest, BuffersAndWindowsAreMadeAgain) {
             ncclCommWindowRegister(comm_, buffer, 32, &window, NCCL_WIN_COLL_SYMMETRIC));
   EXPECT_EQ(2u, V(comm_)->registrations.All().size());
   Generation* old = SwapAtNextOperation();
-  ASSERT_STREQ("CommWindowRegister", NoopNccl()->name);  // by the program's thread
+  ASSERT_STREQ("CommWindowRegister", NoopNccl()->name);  // the program's thread makes the call
   EXPECT_EQ(static_cast<void*>(buffer), Recorded<void*>(sizeof(void*)));
   EXPECT_EQ(32u, Recorded<size_t>(2 * sizeof(void*)));
   EXPECT_EQ(NCCL_WIN_COLL_SYMMETRIC, Recorded<int>(4 * sizeof(void*)));
@@ -89,7 +89,7 @@ TEST_F(RegistrationTest, BuffersAndWindowsAreMadeAgain) {
   EXPECT_EQ(of_new, Recorded<uint64_t>(sizeof(void*)));
   ASSERT_EQ(ncclSuccess, ncclCommDeregister(comm_, handle));
   EXPECT_TRUE(V(comm_)->registrations.All().empty());
-  // The old generation's own ones go with its real communicator.
+  // The old generation's own registrations are freed with its real communicator.
   delete static_cast<int*>(handle);
   delete reinterpret_cast<int*>(window);
   Retire(old);
@@ -100,7 +100,7 @@ TEST_F(RegistrationTest, ABuildMakesNoWindows) {
   ncclWindow_t window = nullptr;
   ASSERT_EQ(ncclSuccess, ncclCommWindowRegister(comm_, buffer, 32, &window, 0));
   Generation* old = Swap(comm_, 1);
-  // They are collective, and the other ranks may not have got so far.
+  // Windows are collective, and the other ranks may not have come so far.
   EXPECT_STRNE("CommWindowRegister", NoopNccl()->name);
   EXPECT_FALSE(V(comm_)->current.load()->values.Get(0).has_value());
   delete reinterpret_cast<int*>(window);
@@ -180,7 +180,7 @@ TEST_F(RegistrationTest, AReplayMakesWhatTheGenerationLacks) {
   Generation* old = Swap(comm_, 1);
   Generation* now = V(comm_)->current.load();
   const uint64_t kept = *now->values.Get(0);
-  // Registered while another generation was built: as if `now` had been that one.
+  // Registered while another generation was built: `now` represents that generation.
   ASSERT_EQ(ncclSuccess, ncclCommRegister(comm_, buffer, 64, &second));
   Generation* late = NewGeneration(2, 2, 0);
   late->real = now->Real();

@@ -1,4 +1,5 @@
-// A process with the shim linked in, over the NCCL that does nothing, and a core that only notes.
+// A process with the shim linked in, over the do-nothing NCCL, and a core that records its calls.
+// Owned by the test's thread.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -28,13 +29,13 @@ class ShimTest : public ::testing::Test {
   ShimTest();
   ~ShimTest() override;
 
-  // What the core was told, in order: "created", "opened", "closing 0", "at 3 depth 0",
-  // "before 3 stream 1", ...
+  // The core's calls, in order: "created", "opened", "closing 0", "at 3 depth 0", "before 3 stream
+  // 1", ...
   static std::vector<std::string> notes;
   // Called by the core's at_cut; default: no more cuts.
   static std::function<ncclResult_t(VirtualCommunicator*, CallSite)> at_cut;
   static int created_gives;
-  static const char* last_error;  // of every communicator that is ours
+  static const char* last_error;  // of every virtual communicator
   static std::function<void(VirtualCommunicator*)> on_created;
 
   void UseCore();
@@ -42,7 +43,7 @@ class ShimTest : public ::testing::Test {
   static ncclResult_t AllReduce(ncclComm_t comm, cudaStream_t stream = nullptr) {
     return ncclAllReduce(nullptr, nullptr, 8, ncclFloat, ncclSum, comm, stream);
   }
-  // A next generation with a real communicator of its own, published.
+  // Publishes a next generation with its own real communicator.
   static Generation* Swap(ncclComm_t comm, uint64_t epoch);
   // Frees a generation and ends its real communicator.
   static void Retire(Generation* generation);

@@ -30,7 +30,7 @@ TEST_F(BoundaryTest, SwapsToAnotherSizeAndStartsCountingAgain) {
   EXPECT_EQ(core_->Counters().at(0).issued, 0u);
   ASSERT_EQ(program.Issue(10, 8), ncclSuccess);
   ASSERT_EQ(program.Issue(11, 8), ncclSuccess);
-  // Behind the last operation on its stream; only the first one waits.
+  // The event follows the last operation on its stream; only the first operation waits.
   EXPECT_THAT(device_.TakeLog(), ElementsAre("record 1 on 7", "wait 1 on 8"));
   EXPECT_EQ(program.comm.stop_at.load(), kNoCut);
 }
@@ -66,7 +66,7 @@ TEST_F(BoundaryTest, ALossAbortsEverythingInOneGroupAndUnblocks) {
   ASSERT_EQ(calls.size(), 5u);
   std::sort(calls.begin() + 1, calls.begin() + 4);
   EXPECT_THAT(calls, ElementsAre("group", "abort 1", "abort 2", "abort 3", "end"));
-  // Until there is a new generation.
+  // The error lasts until there is a new generation.
   EXPECT_EQ(a.Issue(2), ncclRemoteError);
   EXPECT_EQ(b.Issue(2), ncclRemoteError);
   EXPECT_STREQ(core_->OnLastError(&b.comm), "member 7 was lost");
@@ -82,7 +82,7 @@ TEST_F(BoundaryTest, ALossAbortsEverythingInOneGroupAndUnblocks) {
   EXPECT_EQ(b.Issue(3), ncclSuccess);
   EXPECT_EQ(core_->OnLastError(&a.comm), nullptr);
   EXPECT_EQ(core_->OnLastError(nullptr), nullptr);
-  // What was aborted is not waited for.
+  // The swap does not wait for an aborted generation.
   EXPECT_THAT(device_.TakeLog(), IsEmpty());
 }
 
@@ -117,7 +117,7 @@ TEST_F(BoundaryTest, ACreationBegunAfterALossEndsInTime) {
   EXPECT_EQ(program.Create(2, 0), ncclRemoteError);
   EXPECT_TRUE(Eventually([] { return FakeNccl::Get().Live() == 0; }));
   EXPECT_THAT(core_->OnLastError(nullptr), ::testing::IsNull());  // the program has dropped it
-  // One that does not need the lost member is left alone.
+  // A communicator without the lost member is not affected.
   FakeNccl::Get().Release();
   Program survivors(core_.get(), 2);
   ASSERT_EQ(survivors.Create(1, 0), ncclSuccess);

@@ -17,7 +17,7 @@ class BuildTest : public Stage {
     MutexLock lock(&FakeNccl::Get().mutex);
     return FakeNccl::Get().calls;
   }
-  // Gives the epoch up once its thread is inside NCCL.
+  // Cancels the epoch when its thread is inside NCCL.
   absl::Status GiveUpInside(Epoch epoch, const std::vector<CommunicatorBuild>& builds) {
     const int threads = Inside();
     Answer<absl::Status> built;
@@ -45,11 +45,11 @@ TEST_F(BuildTest, TheDeadlineInterruptsABuildWhosePeerNeverComes) {
   EXPECT_EQ(status.code(), absl::StatusCode::kCancelled);
   EXPECT_THAT(status.ToString(), HasSubstr("REWIRE_BUILD_MS"));
   EXPECT_TRUE(Eventually([] { return FakeNccl::Get().Live() == 1; }));
-  // The communicator is freed by the group's end, after the initialisation has returned.
+  // The end of the group frees the communicator, after the initialisation has returned.
   EXPECT_THAT(Calls(), ElementsAre("init 1", "init 2", "group", "abort 2", "end"));
   EXPECT_EQ(core_->counters().failed_builds.load(), 1u);
   EXPECT_TRUE(Eventually([&] { return device_.live_events() == 0; }));
-  // The old generation works on, and the next build is not hindered.
+  // The old generation continues to work, and the next build is not affected.
   EXPECT_EQ(program.Issue(0), ncclSuccess);
   FakeNccl::Get().Release();
   EXPECT_TRUE(Prepare(2, {BuildOf(program, 2, 0)}).ok());
@@ -71,7 +71,7 @@ TEST_F(BuildTest, ABuildWaitsWhileFourThreadsReturnFromNccl) {
   EXPECT_EQ(built.Wait(), absl::OkStatus());
 }
 
-// A library of which it is not known when ncclCommAbort frees.
+// A library for which it is unknown when ncclCommAbort frees.
 class UnknownNcclTest : public BuildTest {
  protected:
   UnknownNcclTest() { Start({}, /*abort_frees_at_group_end=*/false); }
@@ -84,7 +84,7 @@ TEST_F(UnknownNcclTest, NobodyAbortsUnderAnInitialisation) {
   EXPECT_THAT(GiveUpInside(1, {BuildOf(program, 2, 0)}).ToString(),
               HasSubstr("epoch 1 was given up"));
   EXPECT_THAT(Calls(), ElementsAre("init 1", "init 2"));
-  // The next build needs no thread of the last one.
+  // The next build does not need the previous build's thread.
   EXPECT_THAT(GiveUpInside(2, {BuildOf(program, 2, 0)}).ToString(),
               HasSubstr("epoch 2 was given up"));
   EXPECT_EQ(FakeNccl::Get().Live(), 3);
@@ -120,7 +120,7 @@ TEST_F(UnknownNcclTest, DestroyingACommunicatorDoesNotWaitForItsBuild) {
     EXPECT_THAT(built.Wait()->ToString(), HasSubstr("destroyed by the program"));
     EXPECT_EQ(FakeNccl::Get().Live(), 1);
   }
-  // The thread inside NCCL may still give it to a kernel.
+  // The thread inside NCCL may still pass the memory to a kernel.
   EXPECT_EQ(device_.freed(), 0);
   FakeNccl::Get().Release();
   EXPECT_TRUE(Eventually([] { return FakeNccl::Get().Live() == 0; }));
@@ -299,11 +299,11 @@ TEST_F(BuildTest, WarmsUpWhatTheMinterHasUsed) {
               ElementsAre("AllReduce 1024 of type 7", "Broadcast 8 of type 0"));
 }
 
-// The tiny operation of a new generation, run in its build.
+// The warm-up operation of a new generation, run during its build.
 class BesideTest : public BuildTest {
  protected:
   BesideTest() { device_.SetResidentBlocks(132); }
-  // The warm operation may take this long while the program issues nothing.
+  // The warm-up operation may take this time while the program issues nothing.
   void StartStalled(milliseconds stalled) {
     Start({.build = seconds(20),
            .decision = seconds(1),
@@ -352,7 +352,7 @@ TEST_F(BesideTest, InTheProgramsWayItIsGivenUpForGood) {
   device_.SetPending(true);
   const std::string text = Prepare(1, {BuildOf(program, 2, 0, std::string(kBeside))}).ToString();
   EXPECT_THAT(text, HasSubstr("did not end"));
-  // Aborted, which is what lets the old generation go on.
+  // The abort lets the old generation continue.
   EXPECT_THAT(Calls(), ElementsAre("init 1", "init 2", "group", "abort 2", "end"));
   EXPECT_EQ(device_.live_streams(), 0);
   EXPECT_EQ(Minted(core_.get(), program), "");
@@ -365,7 +365,7 @@ TEST_F(BesideTest, WhileTheProgramAdvancesOnlyTheDeadlineEndsIt) {
   StartStalled(milliseconds(1));
   Program program(core_.get(), 1);
   ASSERT_EQ(program.Create(2, 0), ncclSuccess);
-  device_.SetPending(true);  // the program has issued nothing: nothing of its can be stuck
+  device_.SetPending(true);  // the program has issued nothing, so none of its work can be stuck
   EXPECT_THAT(
       Prepare(1, {BuildOf(program, 2, 0, std::string(kBeside))}, milliseconds(50)).ToString(),
       HasSubstr("REWIRE_BUILD_MS"));
@@ -466,11 +466,11 @@ TEST_F(BuildTest, AJoinerThatIsStoppedDoesNotWaitForItsBuild) {
   }
   core_->AbortCurrent("out of the job");
   application.join();
-  // Whichever of the two came first: its thread may not have begun to wait.
+  // The error names either cause: the thread may not have begun to wait.
   EXPECT_THAT(core_->OnLastError(&waiting.comm),
               AnyOf(StrEq("out of the job"), StrEq("this process is not part of the job")));
   EXPECT_STREQ(core_->OnLastError(&polling.comm), "out of the job");
-  // Nor one that is made afterwards.
+  // A communicator made afterwards fails in the same way.
   Program late(core_.get(), 3);
   EXPECT_EQ(late.Create(3, 2), ncclRemoteError);
 }

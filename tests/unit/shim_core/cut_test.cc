@@ -23,7 +23,7 @@ TEST_F(CutTest, SwapsBetweenTwoOperations) {
   EXPECT_EQ(HostWaits(program, 1), 0u);
   EXPECT_NE(program.Real(), old);
   EXPECT_THAT(program.OperationsOf(old), ElementsAre(0, 101, 102, 103, 104));
-  // The tiny operation at the warm index comes first.
+  // The warm-up operation at the warm index comes first.
   EXPECT_THAT(program.OperationsOf(program.Real()), ElementsAre(1, 105, 106, 107));
   EXPECT_THAT(device_.TakeLog(), ElementsAre("record 1 on 7", "record 1 on 7", "wait 1 on 8"));
   EXPECT_EQ(core_->counters().swaps.load(), 1u);
@@ -47,7 +47,7 @@ TEST_F(CutTest, APledgeNeedsRoomForTwoOperations) {
   ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0)}).ok());
   for (size_t i = 0; i < 3; ++i) ASSERT_EQ(program.Issue(i), ncclSuccess);
   EXPECT_FALSE(Pledged(1, {{program.comm.id, 4, 9}}));
-  // Refused means as if it had never been: nothing stops there.
+  // A refused cut has no effect: no operation stops there.
   for (size_t i = 3; i < 12; ++i) ASSERT_EQ(program.Issue(i), ncclSuccess);
   EXPECT_TRUE(Pledged(1, {{program.comm.id, 14, 19}}));
 }
@@ -123,7 +123,7 @@ TEST_F(CutTest, WithoutAnAnswerItGivesUpAndNeverGuesses) {
     EXPECT_THAT(events_.undecided, ElementsAre(1));
   }
   EXPECT_TRUE(Eventually([] { return FakeNccl::Get().Live() == 0; }));
-  // A decision that comes too late decides nothing.
+  // A decision that arrives too late has no effect.
   core_->Decide(1, true);
   EXPECT_FALSE(PositionOf(program).open);
   EXPECT_EQ(program.Issue(4), ncclRemoteError);
@@ -171,7 +171,7 @@ TEST_F(CutTest, AFailingWarmOperationEndsTheGenerations) {
 // Non-blocking communicators whose operations need three polls before they are launched.
 class NonBlockingCutTest : public CutTest {
  protected:
-  // Between two operations: as PyTorch, which polls until the launch has ended.
+  // Polls between two operations like PyTorch, which polls until the launch has ended.
   static ncclResult_t Poll(const Program& program) {
     const NcclCalls nccl = FakeNccl::Calls();
     ncclResult_t state = ncclInProgress;
@@ -201,7 +201,7 @@ TEST_F(NonBlockingCutTest, TheWarmOperationIsLaunchedBeforeTheProgramsNext) {
   ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0, std::string("\0\7\4", 3))}).ok());  // 2
   {
     MutexLock lock(&FakeNccl::Get().mutex);
-    // It would really launch.
+    // SimulateEnd would really launch.
     EXPECT_THAT(FakeNccl::Get().simulated, IsEmpty());
   }
   ASSERT_TRUE(Pledged(1, {{program.comm.id, 2, 3}}));
@@ -209,7 +209,7 @@ TEST_F(NonBlockingCutTest, TheWarmOperationIsLaunchedBeforeTheProgramsNext) {
   SetOperationPolls(3);
   TakeLaunches();
   for (size_t i = 100; i < 104; ++i) ASSERT_EQ(program.Issue(i), ncclInProgress);
-  // The program never polls here: every launch but the last ended because of the cut.
+  // The program never polls here: the cut ended every launch but the last.
   EXPECT_THAT(TakeLaunches(), ElementsAre("1.100", "1.101", "settled 1", "2.1", "settled 2",
                                           "1.102", "settled 1", "2.103"));
 }

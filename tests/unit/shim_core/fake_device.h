@@ -1,5 +1,5 @@
-// A device whose streams do nothing: it remembers what was put on them, and events complete when
-// the test says so. Any thread.
+// A device whose streams do nothing: it records the work put on them, and events complete when the
+// test decides. Thread-safe.
 #pragma once
 
 #include <map>
@@ -20,7 +20,7 @@ class FakeDevice : public Device {
     MutexLock lock(&mutex_);
     return gone_ ? absl::InternalError("the context is gone") : absl::OkStatus();
   }
-  // The program gives its device back.
+  // The program releases its device.
   void Lose() {
     MutexLock lock(&mutex_);
     gone_ = true;

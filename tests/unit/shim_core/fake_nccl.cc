@@ -58,7 +58,7 @@ ncclResult_t CommInitRankConfig(ncclComm_t* out, int ranks, ncclUniqueId /*id*/,
   __atomic_store_n(out, handle, __ATOMIC_RELEASE);
   nccl.calls.push_back(absl::StrCat("init ", raw->number));
   nccl.changed.NotifyAll();
-  // What a failed call had made is the caller's to abort.
+  // The caller must abort the communicator of a failed call.
   if (nccl.init_result != ncclSuccess) return nccl.init_result;
   if (!raw->blocking) return ncclInProgress;
   return Block(&nccl, raw, &nccl.init_blocks);

@@ -1,8 +1,7 @@
-// A real NCCL of which every communicator does what the test's script says. One per process, reset
-// by each test; thread-safe.
+// A fake of the real NCCL, scripted by the test. One per process, reset by each test. Thread-safe.
 //
 // As in NCCL, ncclCommAbort sets flags at once and frees at the end of the outermost group, or at
-// once outside a group. A communicator that is freed while a thread is inside counts as a misuse.
+// once outside a group. Freeing a communicator while a thread is inside counts as a misuse.
 #pragma once
 
 #include <map>
@@ -23,8 +22,8 @@ struct FakeNccl {
     bool blocking = true;
     bool aborted = false;    // the flags are set
     bool destroyed = false;  // freed
-    int inside = 0;          // threads
-    int polls_left = 0;      // GetAsyncError says InProgress so often
+    int inside = 0;          // number of threads
+    int polls_left = 0;      // number of times that GetAsyncError returns InProgress
     std::vector<size_t> operations;
   };
   static constexpr seconds kPatience{20};
@@ -32,7 +31,7 @@ struct FakeNccl {
   // The script.
   ncclResult_t init_result = ncclSuccess;
   bool init_blocks = false;        // until released, or the communicator is aborted
-  bool abort_ignored = false;      // by what blocks
+  bool abort_ignored = false;      // by blocked calls
   bool simulation_blocks = false;  // until released, or the communicator is aborted
   bool operations_block = false;   // until the communicator is aborted
   int polls = 0;                   // of new communicators
@@ -40,13 +39,13 @@ struct FakeNccl {
   ncclResult_t simulate_result = ncclSuccess;
   ncclResult_t operation_result = ncclSuccess;
 
-  // What happened.
+  // The recorded events.
   std::map<ncclComm_t, std::unique_ptr<Comm>> comms;
-  std::vector<std::string> calls;  // those that are about whole communicators, in order
+  std::vector<std::string> calls;  // calls about whole communicators, in order
   std::vector<std::string> simulated;
   std::vector<std::string> launches;  // "communicator.tag", and "settled communicator"
   int blocked = 0;
-  int misuses = 0;  // calls on a communicator that is freed or aborted, or freed under a thread
+  int misuses = 0;  // calls on a freed or aborted communicator, or a free during a call
   Mutex mutex;
   CondVar changed;
 
@@ -55,13 +54,13 @@ struct FakeNccl {
   static NcclCalls Calls(bool abort_frees_at_group_end = true);
 
   Comm* Of(ncclComm_t comm);
-  // The communicators not ended yet.
+  // Returns the number of communicators not ended yet.
   int Live();
-  // Threads that are blocked in an operation.
+  // Returns the number of threads blocked in an operation.
   int Blocked();
-  // Lets go of all that blocks.
+  // Releases all blocked calls.
   void Release();
-  // An operation as the application's thread issues it.
+  // Issues an operation as the application's thread does.
   static ncclResult_t Operate(ncclComm_t comm, size_t tag);
 };
 

@@ -1,5 +1,5 @@
-// NcclCalls tells the core what it may assume of NCCL's version. The tests use the first and the
-// last version whose sources were read.
+// NcclCalls tells the core the properties of NCCL's version. The tests use the first and the last
+// version whose sources were examined.
 #include "shim/core/nccl_calls.h"
 
 #include <gtest/gtest.h>

@@ -24,7 +24,7 @@ TEST(MemoryLedgerTest, SumsAndTakesTheLargestForWhatItDoesNotKnow) {
   EXPECT_EQ(ledger.Expected(std::vector{a, c}), 60u);
   EXPECT_TRUE(ledger.Check(std::vector{a, b}, 40).ok());
   EXPECT_FALSE(ledger.Check(std::vector{a, b}, 39).ok());
-  ledger.Record(a, 100, 120);  // somebody else freed memory meanwhile
+  ledger.Record(a, 100, 120);  // another thread freed memory meanwhile
   EXPECT_EQ(ledger.Expected(std::vector{a, b}), 10u);
   ledger.Forget(b);
   EXPECT_EQ(ledger.Expected(std::vector{b}), 0u);

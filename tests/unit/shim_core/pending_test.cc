@@ -1,5 +1,5 @@
 // Decided swaps that the program has not reached: they stay, are replaced or queued, over any
-// number of further changes, and every generation is ended once.
+// number of further changes, and every generation is ended exactly once.
 #include <thread>
 
 #include "tests/unit/shim_core/stage.h"
@@ -152,7 +152,7 @@ TEST_F(PendingTest, AtTheWarmIndexASwapThatHasBegunIsNotReplacedByAnIdleCut) {
   }
   ASSERT_TRUE(Prepare(2, {BuildOf(program, 2, 0)}).ok());
   std::thread application([&] { EXPECT_EQ(program.Issue(2), ncclRemoteError); });
-  // Inside the tiny operation: the thread is in no generation, and nothing was counted.
+  // Inside the warm-up operation the thread is in no generation, and nothing was counted.
   ASSERT_TRUE(Eventually([&] { return FakeNccl::Get().Blocked() == 1; }));
   EXPECT_THAT(WhyNot(2, {{program.comm.id, 2, 2}}), HasSubstr("has begun the swap of epoch 1"));
   core_->AbortCurrent("the end");
@@ -337,7 +337,7 @@ TEST_F(PendingTest, GenerationsAreDestroyedInTheGivenOrder) {
   for (const std::string& call : FakeNccl::Get().calls) {
     if (call.starts_with("destroy")) destroyed.push_back(call);
   }
-  // The generation in use was named too, and stays.
+  // The current generation was also named, and stays.
   EXPECT_THAT(destroyed, ElementsAre("destroy 2", "destroy 1"));
 }
 
@@ -384,7 +384,7 @@ TEST_F(PendingTest, RacesOfIdleCutsAndOperations) {
     ++taken;
     core_->Decide(epoch, true);
     ASSERT_TRUE(HostWaits(program, epoch).has_value());
-    // Nothing at or beyond the cut went to the generation before it.
+    // No operation at or beyond the cut went to the earlier generation.
     const std::vector<size_t> operations = program.OperationsOf(old);
     if (!operations.empty()) {
       EXPECT_LT(operations.back(), 1000 + next);

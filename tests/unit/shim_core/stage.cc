@@ -35,7 +35,7 @@ bool Quiesce(Generation* generation, int64_t timeout_ms) noexcept {
   return true;
 }
 void FreeGeneration(Generation* generation) noexcept {
-  // The real one does this as soon as nobody is inside; the fake waits.
+  // The real service does this when no thread is inside; the fake waits.
   if (!Quiesce(generation, 20000)) abort();
   delete generation;
   live.fetch_sub(1);
@@ -110,7 +110,7 @@ ncclResult_t Program::Create(int ranks, int rank) {
   open_ = true;
   ncclResult_t result = ncclSuccess;
   if (core_->OnCreated(&comm, &result) != 0) return result;
-  // As shim/entries_create.cc: counted as inside until the call has returned.
+  // As in shim/entries_create.cc, the thread counts as inside until the call has returned.
   first->fixed.fetch_add(1);
   result = FakeNccl::Calls().CommInitRankConfig(&first->real, ranks, {}, rank,
                                                 const_cast<ncclConfig_t*>(comm.recipe.Config()));

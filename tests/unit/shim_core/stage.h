@@ -1,6 +1,6 @@
-// One process as the core sees it, without the preloaded library: a communicator issued to in the
-// way that shim/virtual_communicator.h lays down, services with a counter of threads inside, and
-// the fakes.
+// One process from the core's view, without the preloaded library: a communicator with the issuing
+// protocol of shim/virtual_communicator.h, services with a counter of threads inside, and the
+// fakes. Owned by the test's thread.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -18,7 +18,7 @@
 
 namespace rewire::shim {
 
-// Waits until the condition holds, at most for twenty seconds.
+// Waits until the condition holds, for at most twenty seconds.
 bool Eventually(const std::function<bool()>& condition);
 
 struct FakeServices {
@@ -46,7 +46,7 @@ class RecordedEvents : public CommunicatorEvents {
   std::atomic<int> moved{0};
 };
 
-// A done or entered callback that a test waits for.
+// A done or entered callback for which a test waits.
 template <typename T>
 class Answer {
  public:
@@ -66,8 +66,8 @@ class Answer {
     MutexLock lock(&state_->mutex);
     while (!state_->value.has_value() && state_->changed.WaitUntil(&state_->mutex, until)) {
     }
-    // Moved: a status shared with the other thread would be counted by code that ThreadSanitizer
-    // does not see.
+    // The value is moved. Reference counts of a status shared with the other thread would change in
+    // code that ThreadSanitizer does not see.
     return std::move(state_->value);
   }
 
@@ -85,7 +85,7 @@ class Program {
  public:
   Program(ShimCommunicators* core, uint64_t id, bool blocking = true);
   ~Program();
-  // As the entry does: the caller's own call, or what the core says.
+  // Acts like the entry: returns the result of the caller's own call, or the core's.
   ncclResult_t Create(int ranks, int rank);
   ncclResult_t Issue(size_t tag, uintptr_t stream = 7);
   void Close();
@@ -114,16 +114,16 @@ class Stage : public ::testing::Test {
   bool Pledged(Epoch epoch, const std::vector<Cut>& cuts) {
     return !core_->Pledge(epoch, cuts).has_value();
   }
-  // Why the cuts are refused; empty when they are not.
+  // Returns why the cuts are refused; empty if they are accepted.
   std::string WhyNot(Epoch epoch, const std::vector<Cut>& cuts) {
     const std::optional<CutRefusal> refusal = core_->Pledge(epoch, cuts);
     return refusal ? refusal->reason : "";
   }
   Position PositionOf(const Program& program);
-  // Waits until the program's communicator is on the epoch's generation; gives its host waits.
+  // Waits until the program's communicator is on the epoch's generation; returns its host waits.
   std::optional<uint64_t> HostWaits(const Program& program, Epoch epoch);
   std::vector<GenerationId> Old();
-  // Destroys what is out of use, and waits.
+  // Destroys retired generations, and waits.
   bool RetireAll();
 
   FakeDevice device_;

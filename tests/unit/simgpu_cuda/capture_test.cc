@@ -1,4 +1,4 @@
-// The capture state, and what it forbids to whom.
+// The capture state, and the calls that it forbids to each thread.
 #include <thread>
 
 #include "tests/unit/simgpu_cuda/device_test.h"
@@ -71,7 +71,7 @@ TEST_F(CaptureTest, OnlyTheBeginningThreadEndsIt) {
   EXPECT_EQ(cuStreamEndCapture(stream, &graph), CUDA_SUCCESS);
 }
 
-// What an allocation in another thread does to a capture of this one depends on both modes.
+// The effect of another thread's allocation on this thread's capture depends on both modes.
 TEST_F(CaptureTest, AllocationsOfOtherThreads) {
   struct Case {
     CUstreamCaptureMode capture;

@@ -1,5 +1,5 @@
-// The second process of the simulated driver's tests: one scenario by name. Exits with the first
-// result that is not success, or 99 where something else is wrong. Ends itself after 30 s.
+// The second process of the simulated driver's tests: runs one scenario by name. Exits with the
+// first result that is not success, or with 99 after another error. Ends itself after 30 s.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -30,7 +30,7 @@ int Start() {
   return 0;
 }
 
-// Opens another process's memory, finds "hello" in it, leaves "world".
+// Opens another process's memory, finds "hello" in it, and leaves "world".
 int Import(const char* text) {
   if (const int failed = Start()) return failed;
   CUdeviceptr memory = 0, again = 0;
@@ -52,7 +52,7 @@ int Import(const char* text) {
   return cuIpcCloseMemHandle(memory) == CUDA_ERROR_INVALID_VALUE ? 0 : kWrong;
 }
 
-// Says a handle on stdout and lives until stdin ends.
+// Prints a handle on stdout and runs until stdin ends.
 int Export() {
   if (const int failed = Start()) return failed;
   CUdeviceptr memory = 0;
@@ -66,7 +66,7 @@ int Export() {
   return 0;
 }
 
-// A kernel that sees whether an allocation came back while it was running.
+// A kernel that records whether an allocation returned while the kernel was running.
 struct Watch {
   rewire::Mutex mutex;
   rewire::CondVar changed;
@@ -128,11 +128,11 @@ int Fork() {
   }
   int status = 0;
   if (::waitpid(pid, &status, 0) != pid || !WIFEXITED(status)) return kWrong;
-  CHECK_CU(cuStreamSynchronize(stream));  // the parent goes on
+  CHECK_CU(cuStreamSynchronize(stream));  // the parent continues
   return WEXITSTATUS(status);
 }
 
-// Leaves streams, threads and a context behind.
+// Exits while streams, threads and a context exist.
 int Exit() {
   if (const int failed = Start()) return failed;
   for (int i = 0; i < 4; ++i) {

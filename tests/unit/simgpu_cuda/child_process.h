@@ -1,4 +1,4 @@
-// The second process of a test: simgpu_cuda_child with a scenario.
+// The second process of a test: simgpu_cuda_child with a scenario. Owned by one thread.
 #pragma once
 
 #include <fcntl.h>
@@ -14,8 +14,8 @@
 
 namespace simgpu_test {
 
-// A child with its stdin held open, its stdout and stderr in one pipe, and `inherited`, where it is
-// one, as its descriptor 3.
+// A child whose stdin is held open, with stdout and stderr in one pipe. `inherited`, if it is a
+// descriptor, becomes the child's descriptor 3.
 class Child {
  public:
   Child(std::vector<std::string> arguments, const std::vector<std::string>& settings = {},
@@ -58,7 +58,7 @@ class Child {
     return line;
   }
   void Kill() { ::kill(pid_, SIGKILL); }
-  // The exit status; 1000 + the signal where one ended it.
+  // Returns the exit status, or 1000 + the signal that ended the child.
   int Wait() {
     if (pid_ == 0) return status_;
     ::close(stdin_);

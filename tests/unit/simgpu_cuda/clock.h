@@ -1,14 +1,14 @@
-// The child's scenarios about virtual time.
+// The child's scenarios for virtual time. Owned by the main thread.
 #pragma once
 
 namespace simgpu_test {
 
-// Prints what a copy of 100,000 bytes and a kernel of 250 us take, and a stream that waits for
-// both.
+// Prints the times of a copy of 100,000 bytes, of a kernel of 250 us, and of a stream that waits
+// for both.
 int Clock();
-// Prints the handle of a word, waits for it to be 7, prints its stream's virtual time.
+// Prints the handle of a word, waits until the word is 7, and prints its stream's virtual time.
 int ClockWait();
-// A kernel of 123 us, a peer copy of 64 bytes, then 7 to the word of that handle.
+// Runs a kernel of 123 us and a peer copy of 64 bytes, then writes 7 to the word of that handle.
 int ClockWrite(const char* handle);
 
 }  // namespace simgpu_test

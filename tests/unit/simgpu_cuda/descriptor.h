@@ -1,4 +1,4 @@
-// A file descriptor through a Unix socket, with one byte of data.
+// Sends a file descriptor through a Unix socket, with one byte of data. Thread-safe.
 #pragma once
 
 #include <sys/socket.h>
@@ -30,7 +30,7 @@ inline bool SendDescriptor(int socket, int fd) {
   return ::sendmsg(socket, &message.header, MSG_NOSIGNAL) == 1;
 }
 
-// -1 where none came.
+// Returns -1 if no descriptor arrived.
 inline int ReceiveDescriptor(int socket) {
   DescriptorMessage message;
   if (::recvmsg(socket, &message.header, MSG_CMSG_CLOEXEC) != 1) return -1;

@@ -1,5 +1,5 @@
 // The fixture of the simulated driver's tests: two devices of 64 MiB with two kernel slots each,
-// device 0's primary context current. And a gate that holds a stream until the test opens it.
+// and device 0's primary context current. A gate holds a stream until the test opens the gate.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -55,7 +55,7 @@ class Gate {
     open_ = true;
     changed_.NotifyAll();
   }
-  // False when nobody opened it in time.
+  // Returns false if the gate was not opened in time.
   bool Wait() {
     const rewire::Time deadline = rewire::Now() + rewire::seconds(30);
     rewire::MutexLock lock(&mutex_);
@@ -66,7 +66,7 @@ class Gate {
     }
     return true;
   }
-  // Until `count` have come to the gate. False when they have not in time.
+  // Waits until `count` have reached the gate. Returns false after the timeout.
   bool WaitForArrivals(int count, rewire::Duration patience = rewire::seconds(30)) {
     const rewire::Time deadline = rewire::Now() + patience;
     rewire::MutexLock lock(&mutex_);

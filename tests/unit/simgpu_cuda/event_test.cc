@@ -41,7 +41,7 @@ TEST_F(EventTest, AWaitTakesTheRecordOfItsOwnTime) {
   ASSERT_EQ(cuEventRecord(event, first), CUDA_SUCCESS);
   ASSERT_EQ(cuStreamWaitEvent(waiter, event, 0), CUDA_SUCCESS);
   ASSERT_EQ(cuLaunchHostFunc(second, &Gate::Hold, &late), CUDA_SUCCESS);
-  ASSERT_EQ(cuEventRecord(event, second), CUDA_SUCCESS);  // recorded again, behind the other gate
+  ASSERT_EQ(cuEventRecord(event, second), CUDA_SUCCESS);  // recorded again, after the other gate
   early.Open();
   EXPECT_EQ(cuStreamSynchronize(waiter), CUDA_SUCCESS);  // would hang if it followed the re-record
   EXPECT_EQ(cuEventQuery(event), CUDA_ERROR_NOT_READY);
@@ -93,14 +93,14 @@ TEST_F(EventTest, WrongArguments) {
   EXPECT_EQ(cuEventQuery(nullptr), CUDA_ERROR_INVALID_HANDLE);
   EXPECT_EQ(cuStreamWaitEvent(nullptr, bogus, 0), CUDA_ERROR_INVALID_HANDLE);
   EXPECT_EQ(cuStreamWaitEvent(nullptr, NewEvent(), 8), CUDA_ERROR_INVALID_VALUE);
-  // Recorded only in streams of its own context.
+  // An event is recorded only in streams of its own context.
   CUcontext other = nullptr;
   ASSERT_EQ(cuCtxCreate_v2(&other, 0, 1), CUDA_SUCCESS);
   const CUevent foreign = NewEvent();
   ASSERT_EQ(cuCtxSetCurrent(context_), CUDA_SUCCESS);
   EXPECT_EQ(cuEventRecord(foreign, NewStream()), CUDA_ERROR_INVALID_HANDLE);
   EXPECT_EQ(cuCtxDestroy_v2(other), CUDA_SUCCESS);
-  EXPECT_EQ(cuEventQuery(foreign), CUDA_ERROR_INVALID_HANDLE);  // went with its context
+  EXPECT_EQ(cuEventQuery(foreign), CUDA_ERROR_INVALID_HANDLE);  // destroyed with its context
 }
 
 }  // namespace

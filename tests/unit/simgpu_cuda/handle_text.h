@@ -1,4 +1,4 @@
-// An IPC handle as hexadecimal text, to hand it to another process.
+// An IPC handle as hexadecimal text, for another process. Thread-safe.
 #pragma once
 
 #include <cstdio>

@@ -1,4 +1,4 @@
-// Kernels and their slots: two that need each other run with two slots, and block with one free.
+// Kernels and their slots: two kernels that need each other run with two slots, and block with one.
 #include "tests/unit/simgpu_cuda/device_test.h"
 
 namespace simgpu_test {
@@ -6,7 +6,7 @@ namespace {
 
 class KernelSlotsTest : public DeviceTest {};
 
-// Each comes to the other's gate, as two kernels of one collective do.
+// Each kernel reaches the other's gate, as two kernels of one collective do.
 struct Pair {
   Gate* mine;
   Gate* other;

@@ -1,4 +1,4 @@
-// Kernels that a library brings in C++, and launches with attributes.
+// C++ kernels of a library, and launches with attributes.
 #include <gtest/gtest.h>
 
 #include <cstring>

@@ -12,7 +12,7 @@ constexpr CUmemLocation Location(int device) { return {CU_MEM_LOCATION_TYPE_DEVI
 
 class MappingTest : public VirtualMemoryTest {
  protected:
-  // As the launch of the hash kernel answers.
+  // Returns the result of the hash kernel's launch.
   static CUresult Hash(CUdeviceptr memory, size_t size, CUdeviceptr sum) {
     CUmodule module = nullptr;
     CUfunction function = nullptr;
@@ -38,7 +38,8 @@ TEST_F(MappingTest, WrongArguments) {
   EXPECT_EQ(cuMemMap(range, kPage, kPage, handle, 0), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(cuMemMap(range, kPage, 0, handle, 1), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(cuMemMap(range, kPage, 0, handle + 1, 0), CUDA_ERROR_INVALID_VALUE);
-  EXPECT_EQ(cuMemMap(range, 3 * kPage, 0, handle, 0), CUDA_ERROR_INVALID_VALUE);  // more than it is
+  // larger than the memory
+  EXPECT_EQ(cuMemMap(range, 3 * kPage, 0, handle, 0), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(cuMemRelease(handle), CUDA_SUCCESS);
   EXPECT_EQ(cuMemAddressFree(range, 4 * kPage), CUDA_SUCCESS);
 }
@@ -65,9 +66,9 @@ TEST_F(MappingTest, IsUnmappedAsAWhole) {
   EXPECT_EQ(cuMemUnmap(range, kPage), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(cuMemUnmap(range + kPage, kPage), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(cuMemUnmap(range + kPage, 2 * kPage), CUDA_ERROR_INVALID_VALUE);
-  EXPECT_EQ(cuMemUnmap(range, 5 * kPage), CUDA_ERROR_INVALID_VALUE);  // over the gap
+  EXPECT_EQ(cuMemUnmap(range, 5 * kPage), CUDA_ERROR_INVALID_VALUE);  // across the gap
   EXPECT_EQ(Used(), 4 * kPage);
-  ASSERT_EQ(cuMemUnmap(range, 3 * kPage), CUDA_SUCCESS);  // two that adjoin
+  ASSERT_EQ(cuMemUnmap(range, 3 * kPage), CUDA_SUCCESS);  // two adjoining mappings
   EXPECT_EQ(Used(), kPage);
   EXPECT_EQ(cuMemUnmap(range, 3 * kPage), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(cuMemUnmap(range + 4 * kPage, kPage), CUDA_SUCCESS);
@@ -100,7 +101,7 @@ TEST_F(MappingTest, IsNotAccessibleBeforeAccessIsSet) {
   expect(true, true);
   ASSERT_EQ(Grant(range, kPage, CU_MEM_ACCESS_FLAGS_PROT_NONE), CUDA_SUCCESS);
   expect(false, false);
-  // What is mapped there next begins without access.
+  // The next mapping at these addresses begins without access.
   ASSERT_EQ(Grant(range, kPage), CUDA_SUCCESS);
   ASSERT_EQ(cuMemUnmap(range, kPage), CUDA_SUCCESS);
   MapNew(range, kPage);
@@ -124,7 +125,7 @@ TEST_F(MappingTest, AccessIsTheDevicesOwn) {
   CUcontext other = nullptr;
   ASSERT_EQ(cuCtxCreate_v2(&other, 0, 1), CUDA_SUCCESS);
   EXPECT_EQ(cuMemsetD8_v2(range, 1, 1), CUDA_SUCCESS);
-  ASSERT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);  // the copy below is another device's
+  ASSERT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);  // the copy below runs on another device
   ASSERT_EQ(cuCtxPopCurrent_v2(nullptr), CUDA_SUCCESS);
   ASSERT_EQ(cuCtxSetCurrent(context_), CUDA_SUCCESS);
   const CUdeviceptr here = NewMemory(1);
@@ -145,7 +146,7 @@ TEST_F(MappingTest, WrongAccess) {
   EXPECT_EQ(cuMemSetAccess(range, 2 * kPage, &access, 0), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(Grant(range, 0), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(Grant(range, kPage), CUDA_ERROR_INVALID_VALUE);      // a part
-  EXPECT_EQ(Grant(range, 3 * kPage), CUDA_ERROR_INVALID_VALUE);  // not all of it mapped
+  EXPECT_EQ(Grant(range, 3 * kPage), CUDA_ERROR_INVALID_VALUE);  // partly unmapped
   EXPECT_EQ(Grant(range, 2 * kPage, static_cast<CUmemAccess_flags>(2)), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(Grant(range, 2 * kPage, CU_MEM_ACCESS_FLAGS_PROT_READ, 2), CUDA_ERROR_INVALID_DEVICE);
   const CUmemAccessDesc host{{CU_MEM_LOCATION_TYPE_HOST, 0}, CU_MEM_ACCESS_FLAGS_PROT_READ};
@@ -154,7 +155,7 @@ TEST_F(MappingTest, WrongAccess) {
   const CUmemLocation here = Location(0), nowhere = Location(2);
   EXPECT_EQ(cuMemGetAccess(&flags, &here, range + 2 * kPage), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(cuMemGetAccess(&flags, &nowhere, range), CUDA_ERROR_INVALID_DEVICE);
-  EXPECT_EQ(cuMemsetD8_v2(range, 0, 1), CUDA_ERROR_INVALID_VALUE);  // nothing of it took effect
+  EXPECT_EQ(cuMemsetD8_v2(range, 0, 1), CUDA_ERROR_INVALID_VALUE);  // nothing took effect
   EXPECT_EQ(cuMemUnmap(range, 2 * kPage), CUDA_SUCCESS);
   EXPECT_EQ(cuMemAddressFree(range, 4 * kPage), CUDA_SUCCESS);
 }

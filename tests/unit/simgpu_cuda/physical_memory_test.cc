@@ -1,4 +1,4 @@
-// Physical memory: its properties, what it counts, and when it goes.
+// Physical memory: its properties, its accounting, and its release.
 #include <cstring>
 #include <utility>
 

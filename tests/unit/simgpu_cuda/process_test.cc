@@ -1,4 +1,4 @@
-// What needs a second process: sharing memory, settings, fork, exit.
+// Behaviour that needs a second process: shared memory, settings, fork, exit.
 #include <signal.h>
 
 #include <string>
@@ -38,7 +38,8 @@ TEST_F(ProcessTest, HandlesThatMeanNothingAreRefused) {
   ASSERT_EQ(cuMemFree_v2(memory), CUDA_SUCCESS);
   EXPECT_EQ(Child({"import", ToText(handle)}).Wait(), CUDA_ERROR_MAP_FAILED);  // freed
   CUdeviceptr opened = 0;
-  EXPECT_EQ(cuIpcOpenMemHandle_v2(&opened, handle, 0), CUDA_ERROR_INVALID_CONTEXT);  // our own
+  // this process's own
+  EXPECT_EQ(cuIpcOpenMemHandle_v2(&opened, handle, 0), CUDA_ERROR_INVALID_CONTEXT);
   EXPECT_EQ(cuIpcOpenMemHandle_v2(&opened, handle, 4), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(cuIpcGetMemHandle(&handle, 4096), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(cuIpcCloseMemHandle(4096), CUDA_ERROR_INVALID_VALUE);

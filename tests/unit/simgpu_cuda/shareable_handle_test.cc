@@ -65,12 +65,12 @@ TEST_F(ShareableHandleTest, CountsWhileADescriptorOrAnImportLives) {
   const CUdeviceptr range = MapReleased(handle);
   ASSERT_EQ(cuMemcpyHtoD_v2(range, "hello", 6), CUDA_SUCCESS);
   UnmapAndFree(range, kPage);
-  EXPECT_EQ(Used(), kPage);  // the descriptors have it
+  EXPECT_EQ(Used(), kPage);  // the descriptors hold the memory
   CUmemGenericAllocationHandle imported = 0;
   ASSERT_EQ(Import(&imported, fd), CUDA_SUCCESS);
   ::close(fd);
   ::close(again);
-  EXPECT_EQ(Used(), kPage);  // once
+  EXPECT_EQ(Used(), kPage);  // counted once
   CUmemAllocationProp properties{};
   ASSERT_EQ(cuMemGetAllocationPropertiesFromHandle(&properties, imported), CUDA_SUCCESS);
   EXPECT_EQ(properties.requestedHandleTypes, kDescriptor);

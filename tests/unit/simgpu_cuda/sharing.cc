@@ -56,7 +56,7 @@ int Attach() {
   if (std::strcmp(seen, "hello") != 0) return kWrong;
   CHECK_CU(cuMemcpyHtoD_v2(memory, "world", 6));
   CHECK_CU(cuMemGetInfo_v2(&after, nullptr));
-  if (before != after) return kWrong;  // it counts where it was created
+  if (before != after) return kWrong;  // the creating process counts the memory
   std::puts("attached");
   std::fflush(stdout);
   while (std::getchar() != EOF) {

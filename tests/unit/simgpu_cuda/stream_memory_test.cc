@@ -1,5 +1,5 @@
-// Streams that write words and wait for them, and virtual time, which goes with them from one
-// process to another.
+// Streams that write words and wait for them, and virtual time, which passes with the words from
+// one process to another.
 #include "tests/unit/simgpu_cuda/child_process.h"
 #include "tests/unit/simgpu_cuda/device_test.h"
 
@@ -12,7 +12,7 @@ class StreamMemoryTest : public DeviceTest {
     DeviceTest::SetUp();
     word_ = NewMemory(64);
     ASSERT_EQ(cuMemsetD8_v2(word_, 0, 64), CUDA_SUCCESS);
-    ASSERT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);  // a fill of the host's is not waited for
+    ASSERT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);  // the host's fill is asynchronous
   }
   CUdeviceptr word_ = 0;
 };
@@ -35,7 +35,7 @@ TEST_F(StreamMemoryTest, EachConditionHasItsMeaning) {
   EXPECT_EQ(cuStreamWaitValue64_v2(stream, word_, 6, CU_STREAM_WAIT_VALUE_EQ), CUDA_SUCCESS);
   EXPECT_EQ(cuStreamWaitValue64_v2(stream, word_, 2, CU_STREAM_WAIT_VALUE_AND), CUDA_SUCCESS);
   EXPECT_EQ(cuStreamWaitValue64_v2(stream, word_, 1, CU_STREAM_WAIT_VALUE_NOR), CUDA_SUCCESS);
-  // What is older in a cyclic count.
+  // UINT64_MAX is older in a cyclic count.
   EXPECT_EQ(cuStreamWaitValue64_v2(stream, word_, UINT64_MAX, CU_STREAM_WAIT_VALUE_GEQ),
             CUDA_SUCCESS);
   EXPECT_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);

@@ -31,7 +31,8 @@ TEST_F(StreamTest, RunsInOrderAndAsynchronously) {
     steps[static_cast<size_t>(i)] = {&order, i};
     ASSERT_EQ(cuLaunchHostFunc(stream, &Append, &steps[static_cast<size_t>(i)]), CUDA_SUCCESS);
   }
-  EXPECT_EQ(cuStreamQuery(stream), CUDA_ERROR_NOT_READY);  // the calls came back before the work
+  // the calls returned before the work ended
+  EXPECT_EQ(cuStreamQuery(stream), CUDA_ERROR_NOT_READY);
   gate.Open();
   ASSERT_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
   EXPECT_EQ(cuStreamQuery(stream), CUDA_SUCCESS);
@@ -205,7 +206,8 @@ TEST_F(StreamTest, WrongArguments) {
 
 class StreamDeathTest : public StreamTest {
  protected:
-  // Whether work on a second stream begins while the first stream holds work that has not begun.
+  // Returns whether work on a second stream begins while the first stream holds work that has not
+  // begun.
   static bool OvertakesAnotherStream() {
     Gate hog, last, other;
     last.Open();

@@ -1,11 +1,11 @@
-// What tests of virtual memory management use: properties, access, and the fixture.
+// Shared parts of the tests of virtual memory management: properties, access, and the fixture.
 #pragma once
 
 #include "tests/unit/simgpu_cuda/device_test.h"
 
 namespace simgpu_test {
 
-constexpr size_t kPage = size_t{2} << 20;  // the device's
+constexpr size_t kPage = size_t{2} << 20;  // the device's granularity
 constexpr CUmemAllocationHandleType kDescriptor = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
 
 inline CUmemAllocationProp Properties(CUmemAllocationHandleType shareable = CU_MEM_HANDLE_TYPE_NONE,
@@ -24,7 +24,7 @@ inline CUresult Grant(CUdeviceptr pointer, size_t size,
   return cuMemSetAccess(pointer, size, &access, 1);
 }
 
-// Each test ends with all memory given back.
+// Each test ends with all memory freed.
 class VirtualMemoryTest : public DeviceTest {
  protected:
   void SetUp() override {
@@ -55,7 +55,7 @@ class VirtualMemoryTest : public DeviceTest {
     EXPECT_EQ(cuMemAddressReserve(&range, size, 0, 0, 0), CUDA_SUCCESS);
     return range;
   }
-  // Physical memory of its own at this place, without access.
+  // Maps new physical memory at this address, without access.
   static void MapNew(CUdeviceptr at, size_t size) {
     const CUmemGenericAllocationHandle handle = NewPhysical(size);
     EXPECT_EQ(cuMemMap(at, size, 0, handle, 0), CUDA_SUCCESS);

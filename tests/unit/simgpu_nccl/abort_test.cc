@@ -1,4 +1,4 @@
-// What ends what waits: aborts of kernels, of connects, of initialisations; kernel slots.
+// Aborts of waiting kernels, connects and initialisations; kernel slots.
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -35,7 +35,7 @@ TEST(Abort, KernelsLeaveAndCallersReturn) {
     EXPECT_NE(0, TestDriver::Get().StreamQuery(gpu0.stream()));
     ASSERT_NCCL(ncclCommAbort(comms[0]));
     ASSERT_TRUE(gpu0.Sync());
-    // The flags end the call; only the end of the group may find nobody inside.
+    // The flags end the call; only at the end of the group may no thread be inside.
     ASSERT_NCCL(ncclGroupStart());
     ASSERT_NCCL(ncclCommAbort(comms[1]));
     caller.join();
@@ -56,7 +56,7 @@ TEST(Abort, InitialisationWithoutPeers) {
   EXPECT_EQ(ncclInvalidArgument, ncclCommCount(comm, &count));
   ASSERT_NCCL(ncclCommAbort(comm));
 
-  // The same, blocking, from another thread.
+  // The same abort of a blocking call, from another thread.
   ASSERT_NCCL(ncclGetUniqueId(&id));
   ncclComm_t blocking = nullptr;
   std::thread caller([&] {
@@ -107,7 +107,7 @@ TEST(Abort, ADeadPeerIsAnAsynchronousError) {
     return ncclCommGetAsyncError(comms[0], &state) == ncclSuccess && state != ncclSuccess;
   }));
   EXPECT_EQ(ncclRemoteError, state);
-  // The kernel waits on, as the real one does, and nothing new is accepted.
+  // The kernel continues to wait, as the real kernel does, and new calls are refused.
   EXPECT_NE(0, TestDriver::Get().StreamQuery(gpu.stream()));
   EXPECT_EQ(ncclRemoteError,
             ncclAllReduce(data, data, 1, ncclInt64, ncclSum, comms[0], gpu.stream()));
@@ -159,8 +159,8 @@ TEST(KernelSlots, APlantedWarmUpOnABusyCommunicatorDeadlocks) {
   Rank first[2] = {Rank(0), Rank(1)};
   Rank second[2] = {Rank(0), Rank(1)};
   const TestDriver& t = TestDriver::Get();
-  // Different orders on the two devices, on different streams. Which kernel gets the slot is the
-  // device's choice: should both choose alike, the attempt completes and is repeated.
+  // The orders on the two devices differ, on different streams. The device chooses the kernel that
+  // gets the slot: if both devices choose alike, the attempt completes and is repeated.
   const auto all_done = [&] {
     return t.StreamQuery(first[0].stream()) == 0 && t.StreamQuery(second[0].stream()) == 0 &&
            t.StreamQuery(first[1].stream()) == 0 && t.StreamQuery(second[1].stream()) == 0;

@@ -11,7 +11,7 @@
 namespace simnccl {
 namespace {
 
-// Values that every type holds exactly, and whose sums and products over four ranks it does too.
+// Values that every type represents exactly, also in sums and products over four ranks.
 double Value(int rank, size_t i) { return 1 + (rank + i) % 2; }
 
 void Write(ncclDataType_t type, void* data, size_t i, double v) {
@@ -272,7 +272,8 @@ TEST(Collectives, TwoAndThreeRanks) {
 TEST(Collectives, LargerThanAllSlots) { CheckAll(4, {(1 << 20) + 1}, {ncclFloat32}, {ncclSum}); }
 
 TEST(Collectives, FloatSumsDoNotDependOnTiming) {
-  // Sums that round differently in different orders: every run and every rank the same bits.
+  // Sums that round differently in different orders: every run and every rank must have the same
+  // bits.
   std::vector<std::vector<float>> results(3);
   OnRanks(3, [&](int r, ncclComm_t comm, Rank& gpu) {
     std::vector<float> input(50'000);

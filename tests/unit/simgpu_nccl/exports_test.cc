@@ -1,4 +1,4 @@
-// What the library exports, and that NCCL's own calls of its exports can be interposed.
+// The library's exports, and the interposition of NCCL's own calls of its exports.
 
 #include <dlfcn.h>
 
@@ -13,7 +13,7 @@ std::atomic<int> broadcasts{0};
 std::atomic<void*> last_handle{nullptr};
 }  // namespace
 
-// This program's definition comes before the library's, as a preloaded shim's does.
+// This program's definition precedes the library's, like a preloaded shim's.
 extern "C" __attribute__((visibility("default"))) ncclResult_t ncclBroadcast(
     const void* send, void* recv, size_t count, ncclDataType_t type, int root, ncclComm_t comm,
     cudaStream_t stream) {

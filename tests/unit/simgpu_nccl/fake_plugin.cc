@@ -1,5 +1,5 @@
-// A net plugin for the loader's tests: the socket transport under the names of several ABI
-// versions (each version says which one it is), and a tuner whose behaviour a variable chooses.
+// A net plugin for the loader's tests: the socket transport under the names of several ABI versions
+// (each version reports its number), and a tuner whose behaviour a variable selects.
 
 #include <cstdlib>
 #include <cstring>
@@ -31,7 +31,7 @@ ncclResult_t Devices(int* n) {
 }
 ncclResult_t Accept(void* listen, void** comm, void**) { return net.Accept(listen, comm); }
 ncclResult_t RegMr(void* comm, void* data, size_t bytes, int type, void** mh) {
-  if (type != kNetPtrCuda) return ncclInternalError;  // CUDA memory is what we advertise.
+  if (type != kNetPtrCuda) return ncclInternalError;  // CUDA memory is advertised.
   return net.RegMr(comm, data, bytes, kNetPtrHost, mh);
 }
 ncclResult_t DeregMr(void* comm, void* mh) { return net.DeregMr(comm, mh); }
@@ -50,7 +50,7 @@ NetContextApi<Properties, kDevices> ContextApi(const char* name) {
   api.name = name;
   api.init = [](void** context, uint64_t, NetCommConfig*, PluginLogger log, PluginProfiler) {
     log(3, 0, "", 0, "initialised");
-    *context = std::malloc(1);  // A leak, or a double free, of it is seen by ASan.
+    *context = std::malloc(1);  // ASan detects a leak or a double free of this block.
     return ncclSuccess;
   };
   api.devices = Devices;

@@ -17,7 +17,7 @@ TEST(Groups, ManyMessagesInAnyOrderDoNotDeadlock) {
     }
     int64_t* sum = gpu.Put<int64_t>({r});
     ASSERT_NCCL(ncclGroupStart());
-    // Everybody first sends to everybody, and receives in the opposite order, around a collective.
+    // Each rank first sends to every rank, and receives in the opposite order, around a collective.
     for (int p = 0; p < kRanks; ++p) {
       ASSERT_NCCL(ncclSend(out[p], kCount, ncclInt32, p, comm, gpu.stream()));
     }
@@ -46,7 +46,7 @@ TEST(Groups, OneCommunicatorIsInOrderOverStreams) {
     ASSERT_TRUE(gpu.Sync());
     ASSERT_TRUE(other.Sync());
     EXPECT_EQ(1 << 20, *data);
-    // Two streams in one group: each sees the result.
+    // Two streams are in one group: each sees the result.
     int64_t* a = gpu.Put<int64_t>({1});
     int64_t* b = gpu.Put<int64_t>({2});
     ASSERT_NCCL(ncclGroupStart());
@@ -87,7 +87,7 @@ TEST(Groups, NestAndFailAsAWhole) {
 TEST(Groups, SimulationConnectsAndLaunchesNothing) {
   OnRanks(2, [](int, ncclComm_t comm, Rank& gpu) {
     int64_t* data = gpu.Put<int64_t>({1});
-    // What connecting leaves on this rank's own device: staging.
+    // Connecting leaves staging memory on this rank's own device.
     size_t before = 0;
     size_t after = 0;
     size_t total = 0;

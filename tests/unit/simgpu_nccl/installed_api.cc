@@ -1,4 +1,4 @@
-// Our prototypes against those of an installed nccl.h: a difference does not compile.
+// Compares our prototypes with those of an installed nccl.h: a difference does not compile.
 
 #ifdef REWIRE_HAVE_NCCL_H
 

@@ -1,4 +1,5 @@
-// Making, splitting, shrinking and ending communicators, blocking and not, alone and in groups.
+// Making, splitting, shrinking and ending communicators, blocking and non-blocking, alone and in
+// groups.
 
 #include <atomic>
 #include <cstdlib>
@@ -15,7 +16,7 @@ ncclResult_t StateOf(ncclComm_t comm) {
   return state;
 }
 
-// The sum over all ranks of rank + 1, by an AllReduce.
+// Expects the sum over all ranks of rank + 1, from an AllReduce.
 void ExpectSum(ncclComm_t comm, Rank& gpu, int64_t mine, int64_t sum) {
   int64_t* data = gpu.Put<int64_t>({mine});
   const ncclResult_t result = ncclAllReduce(data, data, 1, ncclInt64, ncclSum, comm, gpu.stream());
@@ -174,12 +175,12 @@ TEST(Management, ShrinkAfterADeathOnTheRing) {
     ExpectSum(comm, gpu, 1, 4);
     int exclude[] = {1};
     if (r == 1) {
-      // Takes no part in anything any more.
+      // This rank takes no further part.
       ASSERT_TRUE(Eventually([&] { return dead == 3; }));
       EXPECT_EQ(ncclInvalidArgument, ncclCommShrink(comm, exclude, 1, &comm, nullptr, 0));
       return;
     }
-    // An operation that the dead rank never joins.
+    // Starts an operation that the dead rank never joins.
     int64_t* data = gpu.Put<int64_t>({1});
     ASSERT_NCCL(ncclAllReduce(data, data, 1, ncclInt64, ncclSum, comm, gpu.stream()));
     ncclComm_t child = nullptr;
@@ -242,7 +243,7 @@ TEST(Management, WindowsAndRegistrations) {
     EXPECT_EQ(ncclInvalidUsage, ncclCommWindowDeregister(comm, window));
     ASSERT_NCCL(ncclCommDeregister(comm, handle));
     EXPECT_EQ(ncclInvalidUsage, ncclCommDeregister(comm, handle));
-    // What is left is freed with the communicator.
+    // Remaining registrations are freed with the communicator.
     ASSERT_NCCL(ncclCommRegister(comm, gpu.Alloc(64), 64, &handle));
     ASSERT_NCCL(ncclCommWindowRegister(comm, memory, 8192, &window, NCCL_WIN_DEFAULT));
     ASSERT_NCCL(ncclMemFree(memory));
@@ -307,7 +308,7 @@ TEST(Management, FiftyCyclesLeaveNothing) {
   size_t free_after = 0;
   size_t total = 0;
   ASSERT_EQ(0, TestDriver::Get().MemGetInfo(&free_before, &total));
-  // Those of the driver, of a plugin and of a sanitizer stay.
+  // Threads of the driver, of a plugin and of a sanitizer stay.
   ASSERT_TRUE(Eventually([] { return CountThreads() <= 8; })) << CountThreads();
   const int fds = CountFds();
   const int threads = CountThreads();

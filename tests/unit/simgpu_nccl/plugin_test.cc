@@ -1,4 +1,4 @@
-// The plugin loader. It reads its variables once per process: each case is a process of its own.
+// The plugin loader. It reads its variables once per process, so each case is a separate process.
 
 #include <spawn.h>
 #include <sys/wait.h>
@@ -11,7 +11,7 @@
 namespace simnccl {
 namespace {
 
-// Runs one test of this program with more variables; whether it passed.
+// Runs one test of this program with more variables; returns whether it passed.
 bool Passes(const std::string& test, std::vector<std::string> variables) {
   for (char** v = environ; *v != nullptr; ++v) {
     if (std::strncmp(*v, "GTEST_", 6) != 0) variables.emplace_back(*v);
@@ -50,7 +50,7 @@ void Cycle(ncclResult_t init, ncclResult_t reduce) {
   });
 }
 
-// The cases: run by Passes, skipped in an ordinary run.
+// Test cases that Passes runs; an ordinary run skips them.
 #define ONLY_AS_CASE() \
   if (std::getenv("SIMNCCL_CASE") == nullptr) GTEST_SKIP() << "run by the tests of Plugin"
 
@@ -80,7 +80,7 @@ TEST(PluginCase, FailsTheCollective) {
 TEST(Plugin, TheNewestAcceptedVersionIsUsed) {
   EXPECT_TRUE(Passes("Works", {kPlugin, "NCCL_NET=fakev11"}));
   EXPECT_TRUE(Passes("IsRefused", {kPlugin, "NCCL_NET=FakeV8"}));
-  // 2.22 accepts v8 at most, 2.19 none of ours.
+  // 2.22 accepts at most v8; 2.19 accepts none of our versions.
   EXPECT_TRUE(Passes("Works", {kPlugin, "NCCL_NET=FakeV8", "SIMNCCL_VERSION=22203"}));
   EXPECT_TRUE(Passes("IsRefused", {kPlugin, "NCCL_NET=FakeV8", "SIMNCCL_VERSION=21903"}));
 }
@@ -103,7 +103,8 @@ TEST(Plugin, TunersAreAskedAndTheirErrorsFail) {
   const std::string tuner = std::string("NCCL_TUNER_PLUGIN=") + SIMNCCL_FAKE_PLUGIN;
   EXPECT_TRUE(Passes("Works", {tuner}));
   EXPECT_TRUE(Passes("FailsTheCollective", {tuner, "FAKE_TUNER=error"}));
-  // In the network plugin's library; not when it is switched off, nor of a version too new.
+  // The tuner is in the network plugin's library. It is not used if it is disabled or its version
+  // is too new.
   EXPECT_TRUE(Passes("FailsTheCollective", {kPlugin, "FAKE_TUNER=error"}));
   EXPECT_TRUE(Passes("Works", {kPlugin, "FAKE_TUNER=error", "NCCL_TUNER_PLUGIN=none"}));
   EXPECT_TRUE(Passes("Works", {tuner, "FAKE_TUNER=error", "SIMNCCL_VERSION=22203"}));

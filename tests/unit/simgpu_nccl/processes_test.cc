@@ -1,4 +1,4 @@
-// Ranks as processes: the ordinary life of a communicator, and the death of a peer.
+// Ranks as processes: a communicator's ordinary lifetime, and the death of a peer.
 
 #include <fcntl.h>
 #include <poll.h>
@@ -15,7 +15,7 @@
 namespace simnccl {
 namespace {
 
-// A running rank_program; killed, by its id, if it is still there at the end.
+// A running rank_program; killed by its id if it still runs at the end.
 class Process {
  public:
   Process(int rank, int nranks) {
@@ -50,7 +50,7 @@ class Process {
   void Tell(const std::string& bytes) {
     EXPECT_EQ(static_cast<ssize_t>(bytes.size()), ::write(in_, bytes.data(), bytes.size()));
   }
-  // The next `n` bytes, or what came within the test's time.
+  // Returns the next `n` bytes, or the bytes that arrived within the test's time.
   std::string Hear(size_t n) {
     std::string heard;
     char c;
@@ -93,7 +93,7 @@ TEST(Processes, AKilledPeerIsARemoteErrorAndAbortEndsTheWait) {
   for (auto& rank : ranks) rank->Tell("r");
   for (auto& rank : ranks) EXPECT_EQ("r", rank->Hear(1));
   ranks[1]->Kill();
-  // Both neighbours on the ring see it while they wait for data.
+  // Both neighbours on the ring detect the death while they wait for data.
   const std::string error = "e" + std::to_string(ncclRemoteError);
   ranks[0]->Tell("wa");
   ranks[2]->Tell("wa");

@@ -1,10 +1,12 @@
-// One rank as a process, for the multi-process tests: reads the unique id from standard input (rank
-// 0 writes it to standard output first), then one command per byte of standard input:
+// One rank as a process, for the multi-process tests. It reads the unique id from standard input
+// (rank 0 first writes it to standard output), then one command per byte of standard input:
+//
 //   r  one AllReduce, checked; answers "r"
 //   w  AllReduces until the asynchronous error; answers "e" and the number of the error
 //   a  aborts the communicator; answers "a"
 //   d  destroys it; answers "d"
-// Answers "x" when something is wrong. Every rank uses device 0 as a host of its own.
+//
+// It answers "x" after any error. Every rank uses device 0 as a separate host.
 
 #include <unistd.h>
 

@@ -1,4 +1,4 @@
-// The ranks of a communicator as threads of the test: each has a device, a stream and memory.
+// The ranks of a communicator as threads of the test. Each rank has a device, a stream and memory.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ struct TestDriver {
   static const TestDriver& Get();
 };
 
-// One rank: a context on its own device, made current, and a stream. Used by the thread that made
+// One rank: a context on its own device, made current, and a stream. Owned by the thread that made
 // it.
 class Rank {
  public:
@@ -35,11 +35,11 @@ class Rank {
   Rank& operator=(const Rank&) = delete;
 
   [[nodiscard]] cudaStream_t stream() const { return stream_; }
-  // Waits for the stream; false when it takes longer than the test allows.
+  // Waits for the stream; returns false after the test's timeout.
   [[nodiscard]] bool Sync() const { return SyncStream(stream_); }
   static bool SyncStream(cudaStream_t stream);
 
-  // Device memory, freed with the rank.
+  // Returns device memory, freed with the rank.
   void* Alloc(size_t bytes);
   template <typename T>
   T* Put(const std::vector<T>& values) {
@@ -61,7 +61,7 @@ bool Eventually(const std::function<bool()>& condition);
 // Runs `body(rank)` on n threads at once and waits for all.
 void OnThreads(int n, const std::function<void(int rank)>& body);
 
-// The same with a communicator over all of them, destroyed afterwards.
+// Also makes a communicator over all threads, and destroys it afterwards.
 void OnRanks(int n, const std::function<void(int rank, ncclComm_t comm, Rank& gpu)>& body,
              const ncclConfig_t* config = nullptr);
 

@@ -1,4 +1,4 @@
-// The notes between slots: what is encoded is decoded, and nothing else is accepted.
+// The notes between slots: encoded notes can be decoded, and nothing else is accepted.
 #include "reconfig/snapshot/slot_notes.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Two versions of a slot's state in memory: what is whole, what is not, what is refused.
+// Two versions of a slot's state in memory: complete, incomplete and refused pieces.
 #include "reconfig/snapshot/slots.h"
 
 #include <gmock/gmock.h>
@@ -57,7 +57,7 @@ TEST_F(SlotsTest, TheNewestTwoAreKeptAndOlderOnesRefused) {
   Fill(6);
   EXPECT_THAT(slots_.WholeVersions(), ElementsAre(5, 6));
   EXPECT_FALSE(Put(4, 2, 0, "xyz").ok());
-  EXPECT_TRUE(Put(7, 2, 0, "xyz").ok());  // 5 goes with the first byte of 7
+  EXPECT_TRUE(Put(7, 2, 0, "xyz").ok());  // the first byte of 7 removes 5
   EXPECT_THAT(slots_.WholeVersions(), ElementsAre(6));
   EXPECT_EQ(slots_.Piece(5, 0), nullptr);
 }
@@ -112,7 +112,7 @@ TEST_F(SlotsTest, APartIsAddedWhereThereWasRoomForIt) {
 class SharedSlotsTest : public ::testing::Test {
  protected:
   SharedSlotsTest() {
-    // The owner keeps a second tensor for itself alone.
+    // The owner keeps a second tensor that the next slot does not have.
     owner_.Reset({{{0, 16}, {0, 3}, {4, 8}}, {{0, 16}, {0, 3}, {4, 8}}, {1, 1, 1}});
     next_.Reset({{{0, 16}, {}, {4, 8}}, {{0, 16}, {0, 3}, {4, 8}}, {1, 1, 1}});
   }

@@ -33,7 +33,7 @@ class SnapshotterTest : public ::testing::Test {
       transports_.push_back(std::move(*transport));
     }
   }
-  // A sharded tensor of bytes: this slot's half of it.
+  // Returns a sharded tensor of bytes, with this slot's half of it.
   std::vector<PlacedTensor> Tensors(uint32_t slot) {
     PlacedTensor t;
     t.shape = {"t", kElements, 1, Division::kSharded, Change::kConstant};
@@ -123,8 +123,8 @@ TEST_F(SnapshotterTest, WhatIsVolatileIsCopiedAtOnceAlsoOfAStreamedVersion) {
   EXPECT_EQ(copied, 40u);
 }
 
-// Where nothing is sharded a member may finish its update after it was told of a loss: its constant
-// tensors are of the new version then, and what is volatile is needed at that version too.
+// If nothing is sharded, a member may finish its update after it was told of a loss. Its constant
+// tensors then have the new version, and its volatile tensors are also needed at that version.
 TEST_F(SnapshotterTest, ReplicatedVolatileStateIsCopiedAlsoAfterALoss) {
   const auto zero = Make(0, "");
   uint64_t cursor = 40;
@@ -156,7 +156,7 @@ TEST_F(SnapshotterTest, WhereNothingIsCopiedNoVersionIsListed) {
   EXPECT_TRUE(zero->own().HasWhole(5, {}));
 }
 
-// The next slot has given up a copy and started again: it has nothing mapped any more.
+// The next slot has abandoned a copy and started again: it has no memory mapped any more.
 TEST_F(SnapshotterTest, MemoryIsOfferedAgainToANextSlotThatHasDroppedIt) {
   const auto zero = Make(0, NodeIdentity());
   const auto one = Make(1, NodeIdentity());
@@ -175,7 +175,7 @@ TEST_F(SnapshotterTest, MemoryIsOfferedAgainToANextSlotThatHasDroppedIt) {
   EXPECT_EQ(one->BuddyVersions(), both);
 }
 
-// It has detached, or was cut off: an update must not wait for it again and again.
+// The next slot has detached, or was cut off: an update must not wait for it repeatedly.
 TEST_F(SnapshotterTest, ANextSlotThatDoesNotAnswerCostsOneWait) {
   UniqueFd silent;
   std::string address;
@@ -194,7 +194,7 @@ TEST_F(SnapshotterTest, ANextSlotThatDoesNotAnswerCostsOneWait) {
   take();
   const uint64_t sent = snapshotter.bytes_sent();
   EXPECT_GT(sent, 0u);
-  // As the program does when it has waited for too long.
+  // The program does this when it has waited too long.
   snapshotter.Freeze();
   snapshotter.StartWorld(Of(address), kSecret, 0, Tensors(0));
   for (int i = 0; i < 10; ++i) take();
@@ -205,7 +205,7 @@ TEST_F(SnapshotterTest, ANextSlotThatDoesNotAnswerCostsOneWait) {
   EXPECT_GT(snapshotter.bytes_sent(), sent);
 }
 
-// As one that was stopped: connections are taken by its system, and nothing is ever answered.
+// A stopped process: its system accepts connections, and nothing is ever answered.
 TEST_F(SnapshotterTest, FreezeDoesNotWaitForANextSlotThatDoesNotAnswer) {
   for (int turn = 0; turn < 10; ++turn) {
     UniqueFd silent;

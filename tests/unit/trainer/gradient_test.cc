@@ -30,7 +30,7 @@ Array RandomParameters(const ParameterLayout& layout, uint64_t seed) {
   return out;
 }
 
-// What a change of one value changes, against what the backward pass says.
+// Compares numerical slopes of single values with the backward pass.
 void ExpectSlopes(double* values, size_t count, const double* slopes,
                   const std::function<double()>& f) {
   constexpr double kStep = 1e-5;

@@ -1,4 +1,4 @@
-// The command line and the training text: what is wrong is named.
+// The command line and the training text: each error is named.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>

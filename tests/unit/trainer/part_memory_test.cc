@@ -1,4 +1,4 @@
-// Memory that grows and shrinks where it lies, on the simulated device.
+// Memory that grows and shrinks in place, on the simulated device.
 #include "bench/trainer/part_memory.h"
 
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ class PartMemoryTest : public ::testing::Test {
     return free;
   }
   uint64_t Used() { return (free_ - Free()) / kGranule; }
-  // Bytes [begin, end) hold `value`.
+  // Fills bytes [begin, end) with `value`.
   void Put(uint64_t begin, uint64_t end, char value) {
     const std::vector<char> bytes(end - begin, value);
     ASSERT_TRUE(device_->CopyIn(memory_->at(begin), bytes.data(), bytes.size()).ok());

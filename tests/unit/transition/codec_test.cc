@@ -42,7 +42,8 @@ TEST(CodecTest, FieldsSurvive) {
   EXPECT_EQ(hello.epoch, 6u);
 }
 
-// The numbers and bytes of docs/protocol.md: a change breaks agents and members of different age.
+// The numbers and bytes of docs/protocol.md: a change breaks agents and members of different
+// versions.
 TEST(CodecTest, TheLayoutIsAsDocumented) {
   EXPECT_EQ(Frame(ReclaimNotice{0x0102}), std::string("\x08\0\0\0\x05\0\x0c\0\x02\x01\0\0", 12));
   EXPECT_EQ(Frame(Refused{"no"}), std::string("\x0a\0\0\0\x05\0\x0f\0\x02\0\0\0no", 14));
@@ -54,7 +55,7 @@ TEST(CodecTest, EveryTruncationIsAnError) {
     const std::string frame = Frame(m);
     for (size_t n = 0; n < frame.size(); ++n) {
       EXPECT_FALSE(Decode(frame.substr(0, n)).ok()) << MessageName(m) << " cut to " << n;
-      // Also with a length field that agrees.
+      // The frame is also cut with a length field that agrees.
       if (n < 8) continue;
       ByteWriter length;
       length.Put(static_cast<uint32_t>(n - 4));

@@ -47,7 +47,7 @@ TEST_F(LeaderTest, GrowingWaitsForTheJoiner) {
   EXPECT_THAT(Ids(d.Sent<Commit>(3).value().record.world), ElementsAre(0, 1, 3, 2));
   d.Finish(all);
   EXPECT_EQ(d.leader.StatusOf(id).state, RequestState::kDone);
-  // And the registry has moved on with it: a second change is possible.
+  // The registry has also advanced: a second change is possible.
   d.Ask({RequestKind::kResize, 2, {}, {}, ""});
 }
 
@@ -86,7 +86,7 @@ TEST_F(LeaderTest, ADrainedMemberStaysUntilTheOldGenerationsAreRetired) {
   d.BoundaryAll(kThree);
   d.VerifyAll(kThree);
   d.Store();
-  d.silent = {1};  // it has nothing to say any more
+  d.silent = {1};  // it has no more messages to send
   d.Pass(seconds(4));
   EXPECT_FALSE(d.Last<Kick>().has_value());
   for (MemberId m : {0u, 2u}) d.Say(m, Position{kComm, true, 2, false, 0, {}, {1}});
@@ -178,7 +178,7 @@ TEST_F(LeaderTest, ADeadlineThatCannotBeMetIsSaidAtOnce) {
   d.out.clear();
   d.Ask({RequestKind::kDrain, 0, {1}, seconds(2), ""});
   EXPECT_TRUE(d.Noted("the deadline cannot be met"));
-  EXPECT_EQ(d.leader.phase(), Phase::kReserve);  // begun all the same
+  EXPECT_EQ(d.leader.phase(), Phase::kReserve);  // begun nevertheless
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ using testing::IsEmpty;
 
 const CommunicatorId kPair{0xbbbbbbbb00000000, 1};
 
-// Three members with a communicator over all, and a pair of members 0 and 2.
+// Three members with a communicator over all, and a communicator over members 0 and 2.
 class LeaderCutsTest : public LeaderTest {
  protected:
   LeaderCutsTest() {
@@ -30,7 +30,7 @@ class LeaderCutsTest : public LeaderTest {
       d.Say(m, Position{kPair, true, 0, p2p, 0, pair_pending, {}});
     }
   }
-  // From the request to the proposal; the world's communicator advances, the pair's does not.
+  // Runs from the request to the proposal; the world's communicator advances, the pair's does not.
   void Begin(Epoch epoch, uint64_t pair_issued) {
     epoch_ = epoch;
     request_ = d.Ask({RequestKind::kRebuild, 0, {}, {}, ""});
@@ -56,7 +56,7 @@ class LeaderCutsTest : public LeaderTest {
     ADD_FAILURE() << "no cut of this communicator";
     return {};
   }
-  // All agree and the swap is committed; nobody has acknowledged the decision.
+  // All members agree and the swap is committed; no member has acknowledged the decision.
   void Decide() {
     Begin(2, 50);
     Agree();
@@ -164,7 +164,7 @@ TEST_F(LeaderCutsTest, ACommunicatorWithPointToPointOperationsGetsNoIdleCut) {
   Commit();
   Stand(2, {{2, 16, 20}}, true);
   Begin(3, 0);
-  // The same cut again: the new generation takes the place of the pending one.
+  // The cut is the same: the new generation replaces the pending one.
   EXPECT_EQ(CutOf(2, kPair), (Cut{kPair, 16, 20}));
   const std::vector<PendingCut> pending = d.leader.Pending();
   ASSERT_EQ(pending.size(), 2u);
@@ -239,7 +239,7 @@ TEST_F(LeaderCutsTest, GenerationsAreRetiredBatchByBatch) {
   report({2}, {});
   d.out.clear();
   for (MemberId m : {0u, 2u}) d.Say(m, Position{kPair, true, 5, false, 0, {}, {1}});
-  EXPECT_FALSE(d.Sent<Retire>(0).has_value());  // the batch before is not gone
+  EXPECT_FALSE(d.Sent<Retire>(0).has_value());  // the previous batch is not retired yet
   report({}, {1});
   EXPECT_THAT(d.Sent<Retire>(2).value().generations, ElementsAre(GenerationId{1, kPair}));
 }
@@ -249,7 +249,7 @@ TEST_F(LeaderCutsTest, ANewLeaderGoesOnWithTheBatchThatTheOneBeforeHadBegun) {
   LeaderDriver next(LeaderDriver::Options(3), record);
   for (MemberId m : kThree) {
     Hello hello{Hello{}.protocol, m, 100 + m, 1, true, "addr", false, 1, 1, {}};
-    if (m == 1) hello.retiring = {{4, kComm}};  // it alone was reached, and has done it
+    if (m == 1) hello.retiring = {{4, kComm}};  // only member 1 received it, and has retired it
     next.leader.OnConnect(next.now, hello, &next.out);
   }
   for (MemberId m : kThree) {

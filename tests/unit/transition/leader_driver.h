@@ -1,5 +1,5 @@
-// Drives a Leader by hand in tests: keeps what it asked for, answers its store, speaks for its
-// members.
+// Drives a Leader by hand in tests: records its actions, answers as its store, and sends its
+// members' messages. Owned by one thread.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ namespace rewire {
 
 inline const CommunicatorId kComm{0xaaaaaaaa00000000, 1};
 inline const std::vector<MemberId> kThree{0, 1, 2};
-// Of a world of three slots.
+// The layout of a world of three slots.
 inline const StateLayout kAllSharded{true, false, {0, 1, 2}, {0, 1, 2}};
 
 inline std::vector<MemberId> Ids(const World& world) {
@@ -47,7 +47,7 @@ class LeaderDriver {
     o.job_key.bytes[0] = 11;
     return o;
   }
-  // A job of n members in epoch 1, each with one communicator over the world.
+  // Forms a job of n members in epoch 1, each with one communicator over the world.
   void Form(uint32_t n, bool cooperates = true) {
     for (MemberId m = 0; m < n; ++m) Connect(m, cooperates);
     Store();
@@ -64,7 +64,7 @@ class LeaderDriver {
   }
   void Say(MemberId m, const Message& message) { leader.OnMessage(now, m, message, &out); }
   void Pass(Duration d) {
-    // In steps, as an owner would: with heartbeats of everyone who is connected.
+    // Advances in steps as an owner would, with heartbeats of all connected members.
     for (Time end = now + d; now < end;) {
       now = std::min(end, now + milliseconds(400));
       for (const MemberStatus& m : leader.Members(now)) {
@@ -73,7 +73,7 @@ class LeaderDriver {
       leader.OnTick(now, &out);
     }
   }
-  // Answers the swap under way as a store would that nobody else writes to.
+  // Answers the pending swap like a store without other writers.
   bool Store() {
     const auto swap = Last<CompareAndSwap>();
     if (!swap || swap->record.revision <= stored) return false;
@@ -89,7 +89,7 @@ class LeaderDriver {
     }
     return std::nullopt;
   }
-  // The last message of a type that was sent to the member.
+  // Returns the last message of a type that was sent to the member.
   template <typename T>
   [[nodiscard]] std::optional<T> Sent(MemberId to) const {
     for (auto it = out.rbegin(); it != out.rend(); ++it) {
@@ -119,7 +119,7 @@ class LeaderDriver {
     return std::string(id.status().message());
   }
 
-  // ---- the members' part of a transition, when they do all right
+  // ---- the members' part of a transition, without errors
   [[nodiscard]] Epoch epoch() const { return Last<SendTo>() ? prepared_epoch_ : 0; }
   void Prepare(const std::vector<MemberId>& members, MemberId minter) {
     ASSERT_TRUE(Sent<rewire::Prepare>(members[0]).has_value());
@@ -144,7 +144,7 @@ class LeaderDriver {
     for (MemberId m : members) Say(m, Entered{prepared_epoch_, 1000});
   }
 
-  // The survivors' whole recovery from a loss. The first of them mints.
+  // Runs the survivors' whole recovery from a loss. The first survivor mints.
   void Recover(const std::vector<MemberId>& survivors) {
     Prepare(survivors, survivors.front());
     BoundaryAll(survivors);

@@ -34,8 +34,8 @@ TEST_F(LeaderTest, ADeathIsToldAtOnceAndHealed) {
 TEST_F(LeaderTest, AReplicaOfAnySurvivorIsEnoughWhereNothingIsSharded) {
   d.leader.OnDisconnect(d.now, 1, &d.out);
   d.leader.OnDisconnect(d.now, 2, &d.out);
-  d.Store();  // of the loss of one
-  d.Store();  // of both
+  d.Store();  // of the loss of one member
+  d.Store();  // of both losses
   d.Prepare({0}, 0);
   d.Say(0, AtBoundary{d.Sent<Prepare>(0).value().epoch, 8, true, {}, {}, {true, false, {}, {}}});
   EXPECT_EQ(d.Sent<Restore>(0).value().version, 8u);
@@ -207,13 +207,14 @@ TEST_F(LeaderTest, AMemberThatDetachedAndThenFailedIsLost) {
   d.leader.OnFailedExit(d.now, 1, "exited with status 1", &d.out);
   EXPECT_THAT(d.Sent<Lost>(0).value().members, ElementsAre(1));
   EXPECT_TRUE(d.Noted("it had detached, and exited with status 1"));
-  // The others go on without it.
+  // The other members continue without it.
   d.Store();
   EXPECT_EQ(d.Sent<Prepare>(0).value().kind, TransitionKind::kLoss);
 }
 
 TEST_F(LeaderTest, AFailedExitAfterTheJobOrWithoutDetachChangesNothing) {
-  d.leader.OnFailedExit(d.now, 1, "exited with status 1", &d.out);  // its disconnect says it
+  // its disconnect reports the loss
+  d.leader.OnFailedExit(d.now, 1, "exited with status 1", &d.out);
   EXPECT_FALSE(d.Sent<Lost>(0).has_value());
   for (MemberId m : kThree) d.Say(m, Finished{});
   d.leader.OnFailedExit(d.now, 1, "exited with status 1", &d.out);
@@ -221,7 +222,7 @@ TEST_F(LeaderTest, AFailedExitAfterTheJobOrWithoutDetachChangesNothing) {
   EXPECT_FALSE(d.Sent<Lost>(0).has_value());
 }
 
-// The others may be inside the creation of the next communicator.
+// The other members may be inside the creation of the next communicator.
 TEST_F(LeaderTest, AnUnmodifiedProgramThatFailsWithoutCommunicatorsIsLost) {
   for (const bool disconnects_first : {true, false}) {
     LeaderDriver plain(LeaderDriver::Options(2));

@@ -1,4 +1,5 @@
-// The leader judges silence: against other members, stalls of a host, and starved processes.
+// The leader judges silence: compared with other members, during stalls of a host, and for starved
+// processes.
 #include <gmock/gmock.h>
 
 #include "reconfig/transition/leader.h"
@@ -29,7 +30,7 @@ TEST_F(LeaderTest, TimeForWhichAMemberWaitsForAProcessorIsNoSilence) {
   }
   EXPECT_FALSE(d.Sent<Lost>(0).has_value());
   EXPECT_TRUE(d.Noted("member 2 is silent because its threads wait for a processor"));
-  // Its threads do not wait any more, and it says nothing.
+  // Its threads have stopped waiting, and it sends nothing.
   d.Pass(milliseconds(3500));
   EXPECT_THAT(d.Sent<Lost>(0).value().members, ElementsAre(2));
 }
@@ -52,7 +53,7 @@ TEST_F(LeaderTest, WhenEveryMemberIsSilentNobodyIsLostAndItIsSaid) {
   d.silent = {0, 1, 2};
   d.Pass(seconds(60));
   EXPECT_TRUE(d.Noted("none of them counts as lost"));
-  // They go on one after the other.
+  // The members continue one after the other.
   d.silent = {1, 2};
   d.Pass(milliseconds(1500));
   d.silent = {2};
@@ -91,7 +92,7 @@ TEST_F(LeaderTest, AJoinerSaysNothingAboutTheMembersOfTheWorld) {
 }
 
 TEST_F(LeaderTest, ASilentMemberIsLostHoweverOftenTheOthersSpeak) {
-  // As the agent does: messages first, and a tick only when it is due.
+  // The order is the agent's: messages first, and a tick only when it is due.
   const Time end = d.now + seconds(10);
   while (d.now < end && !d.Sent<Lost>(0)) {
     d.now += milliseconds(70);
@@ -102,7 +103,7 @@ TEST_F(LeaderTest, ASilentMemberIsLostHoweverOftenTheOthersSpeak) {
   EXPECT_LT(d.now, end - seconds(6));
 }
 
-// An overloaded agent reads late, and what it reads is from everyone who lives.
+// An overloaded agent reads late, and it reads messages from every live member.
 TEST_F(LeaderTest, ASilentMemberIsLostWhenTheOthersAreHeardLate) {
   LeaderOptions often = LeaderDriver::Options(3);
   often.heartbeat = milliseconds(100);
@@ -140,7 +141,7 @@ TEST_F(LeaderTest, AStallOfTheAgentBringsNoPhaseNearerToItsDeadline) {
   d.Pass(seconds(2));
   EXPECT_EQ(d.leader.phase(), Phase::kPrepare);
   d.Pass(seconds(60));
-  EXPECT_EQ(d.leader.phase(), Phase::kSteady);  // REWIRE_BUILD_MS is over
+  EXPECT_EQ(d.leader.phase(), Phase::kSteady);  // REWIRE_BUILD_MS has passed
 }
 
 TEST_F(LeaderTest, AStallOfAllMembersDuringALossDoesNotEndTheJob) {

@@ -1,5 +1,5 @@
-// A leader starts on the record of the leader before it: the store decides, and the members come
-// back one after the other.
+// A leader starts on the record of its predecessor: the store decides, and the members reconnect
+// one after the other.
 #include <gmock/gmock.h>
 
 #include "absl/strings/str_cat.h"
@@ -91,8 +91,8 @@ TEST_F(LeaderTest, ARestartedLeaderFencesThenWelcomes) {
   std::vector<LeaderAction> out;
   next.Start(d.now, &out);
   next.OnConnect(d.now, Hello{Hello{}.protocol, 0, 100, 1, true, "addr", false, 1, 0, {}}, &out);
-  ASSERT_EQ(out.size(), 2u);  // the write, and a note: nobody is welcomed on an unfenced record
-  // What the leader before it was still writing turns out to be the truth.
+  ASSERT_EQ(out.size(), 2u);  // the write, and a note: no member is welcomed on an unfenced record
+  // The record that the predecessor was still writing becomes the valid one.
   WorldRecord landed = record;
   landed.revision += 1;
   landed.world.epoch = landed.reserved_epoch = 2;
@@ -128,7 +128,8 @@ TEST_F(LeaderTest, MembersThatWereToldOfALossAreHealedByTheNextLeader) {
   next.Connect(1, true, 1);
   next.Connect(2, true, 1);
   EXPECT_TRUE(
-      next.Sent<Lost>(1).value().members.empty());  // all live, but all must abort and meet again
+      // all are alive, but all must abort and recover together
+      next.Sent<Lost>(1).value().members.empty());
   next.Store();
   EXPECT_EQ(next.Sent<Prepare>(1).value().kind, TransitionKind::kLoss);
 }

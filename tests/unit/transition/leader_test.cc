@@ -1,4 +1,4 @@
-// The leader forms a world, takes requests and swaps communicators.
+// The leader forms a world, accepts requests and swaps communicators.
 #include "reconfig/transition/leader.h"
 
 #include <gmock/gmock.h>
@@ -82,7 +82,7 @@ TEST_F(LeaderTest, TheMarginOfACutFollowsTheRate) {
   d.Ask({RequestKind::kRebuild, 0, {}, {}, ""});
   d.Store();
   d.Say(0, Minted{2, kComm, UniqueIdBytes(128, 'u')});
-  const auto look = d.Sent<Propose>(1);  // with the build: only the counters are asked for
+  const auto look = d.Sent<Propose>(1);  // together with the build: it only asks for the counters
   ASSERT_TRUE(look.has_value());
   EXPECT_EQ(look->round, kLookRound);
   EXPECT_TRUE(look->cuts.empty());
@@ -95,10 +95,10 @@ TEST_F(LeaderTest, TheMarginOfACutFollowsTheRate) {
   const auto propose = d.Sent<Propose>(1);
   ASSERT_EQ(propose->cuts.size(), 1u);
   EXPECT_NE(propose->round, look->round);
-  // 10000 a second: at least what is issued while a thread does not run, twice over.
+  // At 10000 operations a second: at least twice the operations issued while a thread does not run.
   EXPECT_GE(propose->cuts[0].warm, 2002u + 500);
   EXPECT_LE(propose->cuts[0].warm, 2002u + 600);
-  // A late answer to the look is no pledge.
+  // A late answer to the counter query is no pledge.
   for (MemberId m : kThree) d.Say(m, Agreed(2, look->round));
   EXPECT_EQ(d.leader.phase(), Phase::kPropose);
   for (MemberId m : kThree) d.Say(m, Agreed(2, propose->round));
@@ -166,7 +166,7 @@ TEST_F(LeaderTest, ACommunicatorMadeMeanwhilePreparesAnew) {
   d.Say(0, CommunicatorCreated{other, 3, 0, false, ""});
   EXPECT_EQ(d.Sent<Abort>(1).value().epoch, 2u);
   d.Store();
-  EXPECT_EQ(d.leader.phase(), Phase::kReserve);  // until all its ranks are there
+  EXPECT_EQ(d.leader.phase(), Phase::kReserve);  // waits until all its ranks are there
   d.Say(1, CommunicatorCreated{other, 3, 1, false, ""});
   d.Say(2, CommunicatorCreated{other, 3, 2, false, ""});
   EXPECT_EQ(d.Sent<Prepare>(0).value().epoch, 3u);

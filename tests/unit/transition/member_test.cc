@@ -54,14 +54,14 @@ class MemberTest : public testing::Test {
     }
     return std::nullopt;
   }
-  // In steps, as an owner that runs would.
+  // Advances in steps, like a running owner.
   void Tick(Duration after) {
     for (const Time end = now + after; now < end;) {
       now = std::min(end, now + seconds(1));
       member.OnTick(now, Heartbeat{3, {}, {}, 0}, &out);
     }
   }
-  // The process stands still.
+  // The process is stopped.
   void Stall(Duration time) {
     now += time;
     member.OnTick(now, Heartbeat{3, {}, {}, 0}, &out);
@@ -156,7 +156,7 @@ TEST_F(MemberTest, ARefusedRoundIsForgotten) {
   Pledge({kComm, 20, 24});
   Hear(Decide{2, 0, false});
   EXPECT_FALSE(Last<DecideCuts>()->go);
-  Hear(Decide{2, 0, true});  // cannot be
+  Hear(Decide{2, 0, true});  // impossible
   EXPECT_THAT(Last<StopProcess>()->reason, HasSubstr("not pledged"));
 }
 
@@ -165,7 +165,7 @@ TEST_F(MemberTest, ALookPledgesNothing) {
   Hear(Propose{2, kLookRound, {}});
   member.OnPledged(now, 2, kLookRound, {}, {{kComm, 12}}, &out);
   EXPECT_EQ(Sent<rewire::Pledge>().value().counters.at(0).issued, 12u);
-  Hear(Commit{Record({2, kOld.members})});  // cannot be
+  Hear(Commit{Record({2, kOld.members})});  // impossible
   EXPECT_THAT(Last<StopProcess>()->reason, HasSubstr("not pledged"));
 }
 
@@ -199,7 +199,7 @@ TEST_F(MemberTest, AStandForARoundThatALaterOneReplacedEndsAtOnce) {
   member.OnPledged(now, 2, 1, {}, {}, &out);
   Hear(Decide{2, 1, true});
   out.clear();
-  member.OnBoundary(now, {8, true, {}, {}, {}}, &out);  // the others need it until 10
+  member.OnBoundary(now, {8, true, {}, {}, {}}, &out);  // the other members need it until 10
   EXPECT_EQ(Last<Resume>()->kind, ResumeKind::kContinue);
   EXPECT_FALSE(Sent<AtBoundary>().has_value());
   member.OnBoundary(now, {10, true, {}, {}, {}}, &out);
@@ -230,7 +230,7 @@ TEST_F(MemberTest, GivesUpByItselfOnlyBeforeVerified) {
   Tick(seconds(31));
   EXPECT_FALSE(Sent<rewire::Verified>().value().ok);
   EXPECT_EQ(Last<Resume>()->kind, ResumeKind::kContinue);
-  Hear(Commit{Record(kNew)});  // cannot be
+  Hear(Commit{Record(kNew)});  // impossible
   EXPECT_TRUE(Last<StopProcess>().has_value());
 }
 
@@ -281,7 +281,7 @@ TEST_F(MemberTest, ALoss) {
   Verified();
   Hear(Lost{1, {0}});
   EXPECT_THAT(Last<AbortCurrent>()->reason, HasSubstr("member 0"));
-  EXPECT_FALSE(Last<Resume>().has_value());  // there is no old world to go on in
+  EXPECT_FALSE(Last<Resume>().has_value());  // there is no old world to continue in
   Hear(Prepare{3, TransitionKind::kLoss, kOld, {3, kAlone.members}, {{5}}, 1000, {}});
   EXPECT_TRUE(Last<DescribeBoundary>().has_value());
   out.clear();
@@ -348,7 +348,7 @@ TEST_F(MemberTest, SaysWhyItCannotPrepare) {
   EXPECT_TRUE(Sent<Prepared>().value().again);
   Hear(Prepare{3, TransitionKind::kBoundary, kNew, kNew, {{5}}, 1000, {}});
   EXPECT_THAT(Sent<Prepared>().value().error, HasSubstr("it is in epoch 1, not 2"));
-  member.OnMinted(now, 2, kComm, absl::InternalError("x"), &out);  // late: of an epoch that is over
+  member.OnMinted(now, 2, kComm, absl::InternalError("x"), &out);  // late: of an earlier epoch
   EXPECT_EQ(Sent<Prepared>().value().epoch, 3u);
 }
 

@@ -22,7 +22,7 @@ TEST(PaceTest, TheRateIsTheMeanOverAllLooks) {
   pace.Saw(kStart + milliseconds(99), 1000);
   pace.Saw(kStart + milliseconds(100), 2000);  // a burst
   EXPECT_EQ(pace.During(milliseconds(10)), 100u);
-  pace.Saw(kStart + milliseconds(100), 1990);  // a member behind
+  pace.Saw(kStart + milliseconds(100), 1990);  // a slower member
   EXPECT_EQ(pace.issued(), 2000u);
 }
 

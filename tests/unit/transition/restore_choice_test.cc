@@ -12,7 +12,7 @@ using testing::IsEmpty;
 
 const World kFour{3, {{0, 1, ""}, {1, 1, ""}, {2, 1, ""}, {3, 1, ""}}};
 const std::vector<uint32_t> kAll{0, 1, 2, 3};
-// ZeRO-1: weights on every slot, moments once. With a cursor that is volatile.
+// ZeRO-1: weights on every slot, moments once, and a volatile cursor.
 const StateLayout kSharded{true, false, kAll, kAll};
 const StateLayout kShardedVolatile{true, true, kAll, kAll};
 // ZeRO-0: everything is on every slot.
@@ -35,7 +35,7 @@ std::string WhyNot(const World& world, const Reports& reports) {
 // ---- state that exists once ---------------------------------------------------------------------
 
 TEST(RestoreChoiceTest, TheHighestVersionThatEveryShardHas) {
-  // Member 1 is lost; member 2 has its shard at 9 only, so everyone goes back to 9.
+  // Member 1 is lost; member 2 has its shard only at 9, so every member returns to 9.
   const auto choice = ChooseVersion(kFour, {{0, At(10, true, {9, 10}, {9, 10})},
                                             {2, At(10, true, {9, 10}, {9})},
                                             {3, At(9, true, {9}, {9, 10})}});
@@ -56,7 +56,7 @@ TEST(RestoreChoiceTest, AMixedStateInPlaceDoesNotCount) {
 }
 
 TEST(RestoreChoiceTest, SlotZeroIsInTheLastSlotsCare) {
-  // The last slot's buddy is slot 0; slot 0's is slot 1.
+  // The last slot's buddy is slot 0; slot 0's buddy is slot 1.
   EXPECT_TRUE(
       ChooseVersion(
           kFour, {{1, At(5, true, {5}, {5})}, {2, At(5, true, {5}, {})}, {3, At(5, true, {5}, {})}})
@@ -124,7 +124,7 @@ TEST(RestoreChoiceTest, AnyWholeReplicaServesEverySlot) {
 }
 
 TEST(RestoreChoiceTest, TheSurvivorThatIsFurthestGivesAReplica) {
-  // Neighbours or not: the others of four are lost.
+  // The result does not depend on neighbourhood: the other members of the four are lost.
   for (MemberId other : {1, 2, 3}) {
     const auto choice =
         ChooseVersion(kFour, {{0, At(7, true, {6, 7}, {}, kReplicatedVolatile)},
@@ -136,7 +136,7 @@ TEST(RestoreChoiceTest, TheSurvivorThatIsFurthestGivesAReplica) {
 }
 
 TEST(RestoreChoiceTest, ACopyOfVolatileStateAloneIsNoReplica) {
-  // Version 8 is interrupted everywhere, and of version 7 only what is volatile was copied.
+  // Version 8 is interrupted everywhere, and only volatile state of version 7 was copied.
   const std::string why = WhyNot(kFour, {{0, At(8, false, {7}, {}, kReplicatedVolatile)},
                                          {2, At(8, false, {7}, {}, kReplicatedVolatile)}});
   EXPECT_THAT(why, HasSubstr("version 7 lacks the replicated state"));

@@ -1,4 +1,4 @@
-// One message of every type, with every field set: for tests of the codec.
+// One message of every type, with every field set, for tests of the codec. Thread-safe.
 #pragma once
 
 #include <string>

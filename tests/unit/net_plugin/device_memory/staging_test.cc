@@ -1,5 +1,5 @@
-// Device memory goes over the sockets when no rail is left, by way of host memory; while a kernel
-// runs that waits for it, whatever the rails do, and not for ever.
+// Device memory is sent over the sockets, through host memory, when no rail is left. The transfer
+// works while a kernel waits for it, whatever the rails do, and has a time limit.
 #include "net_plugin/verbs/staging.h"
 
 #include <dlfcn.h>
@@ -28,7 +28,7 @@ const CudaDriver& Driver() {
   return *driver;
 }
 
-// Of the first device, or of the host.
+// A buffer on the first device or on the host.
 struct Buffer {
   Buffer(int its_type, char fill) : type(its_type) {
     if (type == kPtrHost) {
@@ -109,7 +109,7 @@ TEST_F(DeviceMemory, GoesOverSocketsWithNoRailLeft) {
   }
 }
 
-// NCCL's kernel spins until its bytes are there.
+// NCCL's kernel spins until its bytes have arrived.
 TEST_F(DeviceMemory, WhileAKernelWaitsForIt) {
   using Launch = CUresult (*)(CUstream, void (*)(void*), void*);
   void* const library = dlopen(std::getenv("REWIRE_CUDA_LIBRARY"), RTLD_NOW | RTLD_NOLOAD);
@@ -177,7 +177,7 @@ TEST_F(DeviceMemory, DoesNotWaitForEverForItsCopy) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("device's memory"));
 }
 
-// What is no device's memory is an error with the driver's reason.
+// Memory that is not a device's gives an error with the driver's reason.
 TEST_F(DeviceMemory, ThatIsNone) {
   Buffer out(kPtrHost, 'o');
   const Buffer in(kPtrHost, 'i');

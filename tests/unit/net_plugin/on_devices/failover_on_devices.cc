@@ -1,5 +1,5 @@
-// Traffic over two rails while things are done to the devices. What arrives is right, in order, and
-// nobody sees an error. How long it stops is `./dev bench failover`'s question.
+// Traffic over two rails during faults of the devices. The received data is right and in order, and
+// no error is returned. `./dev bench failover` measures the interruption.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -41,13 +41,13 @@ TEST(OnDevices, NothingIsLostWhateverFails) {
       {"rxe2 netem delay 40ms 10ms", "rxe2 clear"},
       {"rxe1 netem duplicate 20% corrupt 2%", "rxe1 clear"},
   };
-  constexpr uint64_t kRailsFail = 6;  // by the first of them
+  constexpr uint64_t kRailsFail = 6;  // by the first fault of them
   for (const auto& [fault, repair] : faults) {
     ASSERT_NO_FATAL_FAILURE(disturb(fault));
     ASSERT_NO_FATAL_FAILURE(disturb(repair));
     ASSERT_NO_FATAL_FAILURE(await_rails());
   }
-  // What has been sent arrives when it has long been sent the other way.
+  // Delayed packets arrive long after the same data was sent over another rail.
   ASSERT_NO_FATAL_FAILURE(disturb("rxe0 netem delay 1s"));
   ASSERT_TRUE(trial.Carry(400).ok());
   ASSERT_NO_FATAL_FAILURE(disturb("rxe0 clear"));
@@ -63,7 +63,7 @@ TEST(OnDevices, NothingIsLostWhateverFails) {
   EXPECT_GE(trial.rails_failed(), kRailsFail + 1);
 }
 
-// A link between two ports, of which one fails: two others carry it on, and not the sockets.
+// A link between two ports, one of which fails: two other ports take over, not the sockets.
 TEST(OnDevices, OtherDevicesStandIn) {
   if (std::getenv("REWIRE_VM_DEVICES") == nullptr) GTEST_SKIP() << "not in the virtual machine";
   const absl::StatusOr<net::Net*> opened = net::Net::Get();
@@ -72,7 +72,7 @@ TEST(OnDevices, OtherDevicesStandIn) {
   const auto flow = Flow::Connect(&net, 0, 1);
   ASSERT_TRUE(flow.ok()) << flow.status();
   const net::NetCounters before = net.counters();
-  // Messages until it has come about.
+  // Carries messages until the condition holds.
   const auto carry_until = [&](const std::function<bool()>& so) {
     const Time deadline = Now() + seconds(60);
     const auto carried = (*flow)->Carry(60, [&] { return !so() && Now() < deadline; });

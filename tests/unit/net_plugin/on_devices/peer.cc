@@ -21,8 +21,8 @@ namespace {
 
 constexpr size_t kBytes = 64 << 10;
 constexpr size_t kOutstanding = 8;
-// A message of so many bytes is the first of the last kOutstanding ones: a receiver has as many
-// receives outstanding, and each must have its message.
+// A message of kLastBytes bytes is the first of the last kOutstanding messages: a receiver has
+// kOutstanding receives outstanding, and each must have its message.
 constexpr size_t kLastBytes = 8;
 constexpr int kTag = 1;
 
@@ -47,7 +47,7 @@ absl::StatusOr<int> DeviceOf(Net* net, int first) {
   return net->MakeVirtual(ports);
 }
 
-// Nobody writes to standard input any more.
+// Standard input has ended.
 bool Over() {
   pollfd input{STDIN_FILENO, POLLIN, 0};
   return poll(&input, 1, 0) == 1;
@@ -125,7 +125,7 @@ absl::Status Receive(Net* net) {
     ++received;
     if (end) continue;
     arrivals.Add({bytes.data(), size == static_cast<int>(kBytes) ? kBytes : 0});
-    // What lands late is found in a later message.
+    // A write that lands late is detected in a later message.
     std::fill(bytes.begin(), bytes.end(), 'x');
     if (!arrivals.flawless()) return absl::InternalError("what came is wrong");
     if (arrivals.next() % 20 == 0 && write(STDOUT_FILENO, ".", 1) != 1) break;

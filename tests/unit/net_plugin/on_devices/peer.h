@@ -1,16 +1,16 @@
-// One end of a connection as a process of its own: "send" or "receive", in tests/rdma_vm's machine
-// with four devices. Of peers_on_devices.cc, which runs itself so.
+// One end of a connection as a separate process: "send" or "receive", in tests/rdma_vm's machine
+// with four devices. peers_on_devices.cc runs itself in these roles.
 #pragma once
 
 #include <string_view>
 
 namespace rewire::net {
 
-inline constexpr int kPeerFailed = 3;  // its exit code, when the plugin said that it failed
+inline constexpr int kPeerFailed = 3;  // exit code if the plugin reported an error
 
 // The receiver writes its handle to standard output, and a byte for every 20 messages that have
-// come whole and in order. The sender reads the handle from standard input, and sends until that
-// ends. The exit code.
+// arrived completely and in order. The sender reads the handle from standard input, and sends until
+// standard input ends. Returns the exit code.
 int RunPeer(std::string_view role);
 
 }  // namespace rewire::net

@@ -1,6 +1,6 @@
-// Two processes on real ibverbs: one of them stands still, for longer than a rail's silence and
-// while a rail fails, or dies. Who stands still and goes on costs nothing; who dies is one error of
-// the other, in time.
+// Two processes on real ibverbs: one of them stops for longer than a rail's timeout, also while a
+// rail fails, or dies. A process that stops and continues causes no error; a death gives one error
+// to the other process, in time.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -21,10 +21,10 @@ namespace rewire::net {
 namespace {
 
 constexpr Duration kPatience = seconds(60);
-// REWIRE_NET_TIMEOUT=16 and REWIRE_NET_RETRIES=2 make a silence of 0.8 s.
+// REWIRE_NET_TIMEOUT=16 and REWIRE_NET_RETRIES=2 give a rail timeout of 0.8 s.
 constexpr int kStandMs = 2000;
 
-// A role of this program's, as a child.
+// A child process in one of this program's roles.
 class Peer {
  public:
   Peer(const char* role, int in, int out) {
@@ -45,7 +45,7 @@ class Peer {
   }
   Peer(const Peer&) = delete;
   void Signal(int number) const { kill(pid_, number); }
-  // The exit code; -1: it was killed, or does not end.
+  // Returns the exit code; -1: it was killed, or does not end.
   int Wait() {
     int status = 0;
     const Time deadline = Now() + kPatience;
@@ -84,7 +84,7 @@ class OnDevices : public ::testing::Test {
     char mark = 0;
     for (int i = 0; i < 3; ++i) ASSERT_TRUE(Mark(&mark));
   }
-  // What the receiver tells next.
+  // Reads the receiver's next mark.
   bool Mark(char* byte) {
     pollfd told{marks_.get(), POLLIN, 0};
     return poll(&told, 1, static_cast<int>(ToMilliseconds(kPatience))) == 1 &&
@@ -97,7 +97,7 @@ class OnDevices : public ::testing::Test {
     peer->Signal(SIGSTOP);
     poll(nullptr, 0, kStandMs);
     peer->Signal(SIGCONT);
-    // What had come before counts for nothing.
+    // Earlier marks do not count.
     char told[256];
     pollfd waiting{marks_.get(), POLLIN, 0};
     while (poll(&waiting, 1, 0) == 1 && read(marks_.get(), told, sizeof told) > 0) {
@@ -106,7 +106,7 @@ class OnDevices : public ::testing::Test {
   }
 
   UniqueFd marks_;  // from the receiver
-  UniqueFd going_;  // to the sender: it sends until this is closed
+  UniqueFd going_;  // to the sender, which sends until this is closed
   std::unique_ptr<Peer> receiver_;
   std::unique_ptr<Peer> sender_;
 };
@@ -114,7 +114,7 @@ class OnDevices : public ::testing::Test {
 TEST_F(OnDevices, WhoStandsStillAndGoesOn) {
   StandStill(receiver_.get());
   StandStill(sender_.get());
-  // It has fenced the rail, and the other does not answer.
+  // The process has fenced the rail, and the other process does not answer.
   Break("rxe0 netem loss 100%");
   StandStill(receiver_.get());
   Break("rxe0 clear");

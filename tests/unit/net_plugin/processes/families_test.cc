@@ -1,5 +1,5 @@
-// The whole plugin between two processes over IPv4 and over IPv6, each sending and receiving, one
-// communicator after the other.
+// The whole plugin between two processes over IPv4 and over IPv6. Each process sends and receives,
+// over one communicator after the other.
 #include <gtest/gtest.h>
 #include <ifaddrs.h>
 #include <netinet/in.h>
@@ -41,7 +41,7 @@ class Side {
     for (const size_t bytes : {size_t{0}, size_t{8}, size_t{1000}, size_t{5} << 20}) Swap(bytes);
     EXPECT_EQ(net_->CloseSend(sender_), ncclSuccess);
     EXPECT_EQ(net_->CloseRecv(receiver_), ncclSuccess);
-    Exchange({});  // both ends rest
+    Exchange({});  // both ends are idle
   }
 
  private:
@@ -73,7 +73,7 @@ class Side {
     ASSERT_TRUE(sender_ != nullptr && receiver_ != nullptr);
     ASSERT_EQ(net_->CloseListen(listener), ncclSuccess);
   }
-  // Both send the same, at the same time.
+  // Both processes send the same bytes at the same time.
   void Swap(size_t bytes) {
     std::vector<char> out = Pattern(bytes, bytes + 1);
     std::vector<char> in(bytes);

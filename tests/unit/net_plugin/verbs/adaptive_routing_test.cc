@@ -1,5 +1,5 @@
-// With adaptive routing the data of a large piece go apart from what tells of them; both arrive
-// once, whatever fails between them.
+// With adaptive routing the data of a large piece are sent separately from their completion
+// notification. Both arrive once, whatever fails between them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -18,9 +18,9 @@ using Posted = Spied::Posted;
 
 constexpr auto kWrite = rdma::Operation::kWrite;
 constexpr auto kTold = rdma::Operation::kWriteWithImmediate;
-constexpr size_t kTotal = 4;        // bytes of what tells of a message
-constexpr char kOwned = 0x5A;       // the program's, once it has been received
-constexpr size_t kPiece = 4 << 10;  // as Pair has it
+constexpr size_t kTotal = 4;        // bytes of a message's completion notification
+constexpr char kOwned = 0x5A;       // the program owns the buffer, after the receive
+constexpr size_t kPiece = 4 << 10;  // the value of Pair
 
 class AdaptiveRouting : public ::testing::Test {
  protected:
@@ -38,8 +38,8 @@ class AdaptiveRouting : public ::testing::Test {
     options.adaptive = true;
     return options;
   }
-  // A message of so many bytes, which is the program's when it has come. `between` is called all
-  // the time.
+  // Carries a message of `bytes` bytes, whose buffer is the program's again after completion.
+  // `between` is called repeatedly.
   void Carry(
       size_t bytes, const std::function<void()>& between = [] {}) {
     out_.resize(bytes);
@@ -68,7 +68,7 @@ class AdaptiveRouting : public ::testing::Test {
         sent = *done;
       }
       if (received) {
-        // It may have to say what it has got of a rail that has failed.
+        // The receiver may have to report which data of a failed rail have arrived.
         ASSERT_EQ(pair_->receiving().Poll(), absl::OkStatus());
       } else {
         int size = 0;
@@ -83,7 +83,7 @@ class AdaptiveRouting : public ::testing::Test {
     }
     ASSERT_TRUE(sent && received);
   }
-  // Whatever is still on its way does not land.
+  // Checks that no data that is still on its way lands.
   void ExpectNothingLate() {
     for (const std::string& device : pair_->devices()) pair_->fabric.Release(device);
     pair_->Advance(milliseconds(5));
@@ -145,7 +145,8 @@ TEST_F(AdaptiveRouting, OnInfiniBandIfNobodySaysOtherwise) {
   EXPECT_EQ(Count({kTold, 3000, true}), 1u);
 }
 
-// A link goes down at each moment: before the data, between them and what tells of them, behind.
+// A link goes down at each time: before the data, between the data and the notification, after
+// both.
 TEST_F(AdaptiveRouting, BothAreReplayed) {
   size_t replayed = 0;
   for (int step = 0; step < 200; ++step) {
@@ -167,8 +168,8 @@ TEST_F(AdaptiveRouting, BothAreReplayed) {
   EXPECT_GT(replayed, 10u);
 }
 
-// The data are on their way, and what tells of them could not be posted: nothing else brings the
-// piece before they cannot land any more.
+// The data are on their way, and their notification could not be posted. No other rail sends the
+// piece before these data can no longer land.
 TEST_F(AdaptiveRouting, DataWithoutWhatTellsOfThem) {
   Join(Adaptive(2));
   bool held = false;

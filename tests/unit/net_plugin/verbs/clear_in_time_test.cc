@@ -1,4 +1,4 @@
-// How often a receiver tells its sender of receives: seldom, and always before it has to.
+// How often a receiver announces its receives to the sender: seldom, and always early enough.
 #include <gtest/gtest.h>
 
 #include <deque>
@@ -39,7 +39,7 @@ class ClearInTime : public ::testing::Test {
       receives_.push_back(*made);
     }
   }
-  // The next message and its receive, to the end.
+  // Carries the next message and its receive to the end.
   void Carry() {
     out_[0] = static_cast<char>(++carried_);
     Request* send = nullptr;
@@ -85,7 +85,7 @@ TEST_F(ClearInTime, TheFirstReceiveIsToldOfAtOnce) {
 
 TEST_F(ClearInTime, WhatIsPostedAheadIsToldOfTogether) {
   Post(8);
-  EXPECT_EQ(Told(), 4u);  // of 1, 1, 2 and 4
+  EXPECT_EQ(Told(), 4u);  // announcements of 1, 1, 2 and 4 receives
 }
 
 TEST_F(ClearInTime, AWindowOfEightNeedsAQuarterOfTheRequests) {
@@ -98,7 +98,7 @@ TEST_F(ClearInTime, AWindowOfEightNeedsAQuarterOfTheRequests) {
   EXPECT_EQ(Told() - before, 16u);
 }
 
-// Whatever the number: nobody waits for a receive that the sender does not know.
+// For any number of receives, nobody waits for a receive that the sender does not know.
 TEST_F(ClearInTime, AllThatIsPostedCanBeWaitedFor) {
   for (int ahead = 1; ahead <= static_cast<int>(kMaxRequests); ++ahead) {
     Post(ahead);

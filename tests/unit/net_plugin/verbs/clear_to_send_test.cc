@@ -20,7 +20,7 @@ TEST(ClearRingTest, ReadsAnEntryOnceItsLastWordIsWritten) {
     entry->mark = sequence + 1;
     ASSERT_TRUE(ring->Read(sequence, 0));
     EXPECT_EQ(ring->Read(sequence, 0)->address, sequence * 3);
-    // Neither the one before in the same place nor the one after.
+    // The entry is not valid for another receive in the same place.
     EXPECT_FALSE(ring->Read(sequence + kMaxRequests, 0));
     EXPECT_FALSE(ring->Whole(sequence));
     (entry + 1)->mark = sequence + 1;

@@ -59,7 +59,7 @@ TEST_F(ControlTest, FramesAndPiecesInOrderThroughASmallPipe) {
   a.Say(Of(FrameKind::kReady));
   b.Say(Of(FrameKind::kFenced), std::string(5000, 'r'));
   ASSERT_TRUE(a.Move().ok());
-  EXPECT_FALSE(a.Silent());  // the kernel does not take all of it at once
+  EXPECT_FALSE(a.Silent());  // the kernel does not accept all of it at once
   EXPECT_EQ(a_side_.said, 0u);
   for (int i = 0; i < 10'000 && !(a.Quiet() && b.Quiet()); ++i) {
     ASSERT_TRUE(b.Move().ok());

@@ -1,7 +1,7 @@
-// What goes over a link arrives once, whole and in its place, whatever happens to the devices below
-// it and whenever: hundreds of seeds, each with faults of its own. What has been received is
-// overwritten by the test at once, so that a byte that lands late shows. SEEDS=FIRST-LAST in the
-// environment runs these seeds instead.
+// A message over a link arrives once, complete and in its place, whatever device fault occurs at
+// whatever time. Hundreds of seeds run, each with its own faults. The test overwrites received
+// bytes at once, so that a byte that lands late is detected. SEEDS=FIRST-LAST in the environment
+// runs these seeds instead.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ using sim::SeededRandom;
 
 constexpr size_t kReceives = 150;
 constexpr size_t kMostBytes = 48 << 10;
-constexpr char kOwned = 0x5A;  // the program's, once it has been received
+constexpr char kOwned = 0x5A;  // the program owns the buffer, after the receive
 
 char ByteAt(size_t message, size_t position) {
   return static_cast<char>(MixWord(message, position / 8) >> (8 * (position % 8)));
@@ -29,7 +29,7 @@ char ByteAt(size_t message, size_t position) {
 enum class Fault { kLinkDown, kLoss, kSilence, kDelay, kQueuePair, kDevice, kGids, kSlow, kStop };
 constexpr int kFaults = 9;
 
-// One run: receives of one to four buffers each, and faults at times of their own.
+// One run: receives of one to four buffers each, with faults at random times.
 class Trial {
  public:
   Trial(const PairOptions& options, int faults) : pair_(options), random_(options.seed) {
@@ -40,7 +40,7 @@ class Trial {
     closes_at_once_ = random_.OneIn(2);
   }
 
-  // Before the memory goes: nothing lands in what is not registered any more.
+  // Deregisters before the memory is freed: nothing lands in memory that is no longer registered.
   ~Trial() {
     for (Buffer& m : messages_) Forget(&m);
     for (auto& rooms : rooms_) {
@@ -48,7 +48,7 @@ class Trial {
     }
   }
 
-  // What is wrong; empty: nothing.
+  // Returns a description of the failure; empty: none.
   std::string Go() {
     const absl::Status joined = pair_.Join([this] { Meddle(); });
     if (!joined.ok()) return joined.ToString();
@@ -60,7 +60,7 @@ class Trial {
       pair_.Advance(nanoseconds(100));
       if (random_.OneIn(2) && !Send()) return wrong_;
       if (random_.OneIn(2) && !Receive()) return wrong_;
-      // What a receiver that waits for nothing has not said it says then, or at its end.
+      // A receiver that waits for nothing sends its pending answers now or when it closes.
       const bool all = received_ == kReceives && !pair_.stopped(false);
       if (all && closes_at_once_) pair_.receiver.reset();
       if (received_ == kReceives && sends_.empty()) return Settle();
@@ -69,8 +69,8 @@ class Trial {
   }
 
   Pair& pair() { return pair_; }
-  bool allow_loss = false;  // of what a device has acknowledged: an error, but a named one
-  // Done once when so much time has passed since the very beginning.
+  bool allow_loss = false;  // data that a device has acknowledged may be lost, with a named error
+  // Called once, when `at` has passed since the beginning.
   Duration at{};
   std::function<void(Pair*)> meddling;
 
@@ -80,7 +80,7 @@ class Trial {
     void* memory = nullptr;
     size_t sent = 0;  // bytes of its message
   };
-  // As both ends' Deregister does; one of them may be gone.
+  // Frees it like both ends' Deregister; one of the ends may be gone.
   static void Forget(Buffer* buffer) { delete static_cast<Registration*>(buffer->memory); }
   struct Pending {
     Request* request;
@@ -131,7 +131,7 @@ class Trial {
       const auto done = pair_.sender->Test(at->request, nullptr);
       if (!done.ok()) return Failed(done.status());
       if (*done) {
-        // The program's again: a retransmission of it would show.
+        // The program owns the buffer again: a retransmission from it would be detected.
         Buffer& m = messages_[at->index];
         std::fill(m.bytes.begin(), m.bytes.end(), kOwned);
       }
@@ -188,7 +188,7 @@ class Trial {
     return wrong_.empty();
   }
 
-  // After all that may still be on its way.
+  // Waits for everything that may still be on its way.
   std::string Settle() {
     for (const std::string& device : pair_.devices()) pair_.fabric.Release(device);
     pair_.Advance(milliseconds(20));
@@ -250,7 +250,7 @@ class Trial {
         if (random_.OneIn(4)) fabric.FailDevice(device);
         break;
       case Fault::kGids: {
-        // The rows move, as when a link flaps.
+        // The rows change places, as when a link flaps.
         auto gids = fabric.MakeDriver({device})->Devices()->front().ports[0].gids;
         for (auto& entry : gids) entry.index += 4;
         fabric.SetGids(device, gids);
@@ -259,7 +259,7 @@ class Trial {
         break;
       }
       case Fault::kStop: {
-        // Mostly for longer than a rail's silence, at times for longer than anybody waits.
+        // Mostly longer than a rail's timeout, sometimes longer than any other timeout.
         const bool sender = random_.OneIn(2);
         pair_.Stop(sender, true);
         repairs_.push_back({random_.OneIn(4) ? until + milliseconds(20) : until,
@@ -279,14 +279,14 @@ class Trial {
   std::vector<Duration> times_;
   std::vector<std::pair<Duration, std::function<void()>>> repairs_;
   std::deque<Buffer> messages_;
-  std::deque<std::deque<Buffer>> rooms_;  // by receive
+  std::deque<std::deque<Buffer>> rooms_;  // index: receive
   std::vector<Pending> sends_;
   std::vector<Pending> receives_;
   size_t next_send_ = 0;
   size_t next_receive_ = 0;
   size_t next_room_ = 0;
   size_t received_ = 0;
-  bool closes_at_once_ = false;  // the receiver, when it has everything
+  bool closes_at_once_ = false;  // closes the receiver when it has everything
   std::string wrong_;
 };
 
@@ -327,13 +327,13 @@ TEST(Failover, EverythingArrivesOnceWhateverFails) {
     fences += trial.pair().sender_spied->errors;
     stood_in += trial.pair().counters->stood_in;
   }
-  // Most of the faults are felt.
+  // Most of the faults have an effect.
   EXPECT_GT(fences, to - from);
   EXPECT_GT(stood_in, (to - from) / 10);
 }
 
-// Completions that are lost with a queue are no news to the sender; what a receiver's device has
-// acknowledged and lost is an error with that name. Wrong data it never is.
+// The sender does not notice completions that are lost with a queue. Data that a receiver's device
+// has acknowledged and lost gives an error with that name, never wrong data.
 TEST(Failover, CompletionQueuesThatAreTooSmall) {
   const auto [from, to] = Seeds(100);
   for (uint64_t seed = from; seed <= to; ++seed) {
@@ -345,7 +345,7 @@ TEST(Failover, CompletionQueuesThatAreTooSmall) {
   }
 }
 
-// One fault that takes one rail, at each moment from the first offer on.
+// One fault that takes one rail, at each time from the first offer on.
 TEST(Failover, AtEveryPhase) {
   const auto one = [](Spied* spied, size_t which, auto what) {
     if (spied->queue_pairs.empty()) return;
@@ -361,7 +361,7 @@ TEST(Failover, AtEveryPhase) {
     options.adaptive = step % 4 >= 2;
     Trial trial(options, 0);
     trial.at = microseconds(20) * step;
-    // What a full queue of the receiver's takes with it may have been acknowledged.
+    // A full completion queue of the receiver may lose writes that were already acknowledged.
     trial.allow_loss = step % 6 == 3;
     trial.meddling = [&](Pair* pair) {
       switch (step % 6) {
@@ -385,7 +385,7 @@ TEST(Failover, AtEveryPhase) {
   }
 }
 
-// The trial sees what it is there to see.
+// Without the fence the trial detects wrong data.
 TEST(Failover, WithoutTheFenceDataIsWrong) {
   bool wrong = false;
   for (uint64_t seed = 1; seed <= 200 && !wrong; ++seed) {

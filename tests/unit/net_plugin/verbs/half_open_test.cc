@@ -1,6 +1,6 @@
-// Handshakes about rails that stop or break off after each byte, on either side: the other side
-// gives them up in time, keeps nothing of them, and others get through meanwhile. The test moves
-// the clock of the rails' deadlines, so that a machine that is busy changes nothing.
+// Handshakes of rails that stop or break off after each byte, on either side. The other side
+// abandons them in time, keeps no resources, and meanwhile completes other handshakes. The test
+// advances the clock of the rails' deadlines, so that a busy machine has no influence.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -22,7 +22,7 @@
 namespace rewire::net {
 namespace {
 
-constexpr int kEnds[] = {0, 1};  // it stops, it dies
+constexpr int kEnds[] = {0, 1};  // the peer stops, the peer dies
 
 sockaddr_storage Loopback() {
   sockaddr_storage a{};
@@ -32,7 +32,7 @@ sockaddr_storage Loopback() {
   return a;
 }
 
-// A test that takes so long hangs.
+// A test that exceeds this time hangs.
 constexpr Duration kHangGuard = seconds(120);
 constexpr Duration kStep = milliseconds(100);  // of the test's clock
 
@@ -44,7 +44,7 @@ LinksOptions Patient() {
 
 class HalfOpenRails : public ::testing::Test {
  protected:
-  // A clock that only the test moves; workers also read it.
+  // A clock that only the test advances. Thread-safe, because workers read it.
   class Clock {
    public:
     [[nodiscard]] Time now() const { return Time{} + seconds(1000) + steps_.load() * kStep; }
@@ -97,13 +97,13 @@ class HalfOpenRails : public ::testing::Test {
     }
     return ends;
   }
-  // Moves what has come to the listener, of which nothing is a connection.
+  // Polls the listener; none of the pending connections is complete.
   static void ExpectNobody(Listener* listener) {
     const auto made = listener->Accept();
     ASSERT_TRUE(made.ok()) << made.status();
     ASSERT_EQ(*made, nullptr);
   }
-  // What a side that is none says of its one rail, as bytes.
+  // Encodes the frame in which a side that does not exist offers one rail.
   static std::string Frame(FrameKind kind) {
     Offer offer;
     offer.link_layer = rdma::LinkLayer::kEthernet;
@@ -166,7 +166,7 @@ TEST_F(HalfOpenRails, WhoConnectsAndStopsOrDiesAfterAnyByteOfItsOffer) {
   const auto ends = Join(&a_, *address, listener.get());
   ASSERT_TRUE(ends.ok()) << ends.status();
   EXPECT_TRUE(ends->first != nullptr && ends->second != nullptr);
-  // Until they are all given up, and nothing is left but the one connection.
+  // Waits until all are abandoned, and only the one connection is left.
   const Time deadline = Now() + kHangGuard;
   while (Now() < deadline && (!stopped.empty() || b_.queue_pairs() > kQueuePairs)) {
     clock_.Step();
@@ -186,7 +186,7 @@ TEST_F(HalfOpenRails, WhoListensAndStopsOrDiesAfterAnyByteOfItsAnswer) {
     size_t bytes = 0;
     bool dies = false;
     bool answered = false;
-    bool over = false;  // for who connects
+    bool over = false;  // at the connecting side
   };
   std::deque<Silent> all;
   for (const int dies : kEnds) {
@@ -208,7 +208,7 @@ TEST_F(HalfOpenRails, WhoListensAndStopsOrDiesAfterAnyByteOfItsAnswer) {
   size_t over = 0;
   const Time deadline = Now() + kHangGuard;
   while (over < all.size() && Now() < deadline) {
-    // None is given up before it has been answered.
+    // None is abandoned before it has been answered.
     const bool waits =
         std::any_of(all.begin(), all.end(), [](const Silent& s) { return !s.answered && !s.over; });
     if (joined && !waits) clock_.Step();
@@ -237,7 +237,7 @@ TEST_F(HalfOpenRails, WhoListensAndStopsOrDiesAfterAnyByteOfItsAnswer) {
   }
   EXPECT_TRUE(joined);
   EXPECT_EQ(over, all.size());
-  EXPECT_EQ(a_.queue_pairs(), kQueuePairs);  // of the link at rest
+  EXPECT_EQ(a_.queue_pairs(), kQueuePairs);  // of the idle link
 }
 
 }  // namespace

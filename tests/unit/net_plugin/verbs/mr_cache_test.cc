@@ -66,7 +66,7 @@ TEST_F(MrCacheTest, DmabufRangesAreTheirOwn) {
   close(fd);
 }
 
-// The service thread registers while others do, too.
+// The service thread registers while other threads also register.
 TEST_F(MrCacheTest, ManyThreads) {
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {

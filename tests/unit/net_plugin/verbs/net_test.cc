@@ -1,4 +1,4 @@
-// The core's devices where there are two RDMA ports: what NCCL is told of them, and virtual ones.
+// The core's devices with two RDMA ports: the properties that NCCL gets, and virtual devices.
 #include "net_plugin/core/net.h"
 
 #include <gmock/gmock.h>
@@ -15,7 +15,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// A test that takes so long hangs.
+// A test that exceeds this time hangs.
 constexpr Duration kHangGuard = seconds(120);
 
 class NetTest : public ::testing::Test {
@@ -58,7 +58,7 @@ class NetTest : public ::testing::Test {
     ASSERT_TRUE(tested.ok()) << tested.status();
     *done = *tested;
   }
-  // One message from a device to another. Once it is on its way, `between`.
+  // Carries one message from a device to another. Calls `between` while the message is on its way.
   void Carry(
       int from, int to, size_t bytes = 3 << 20, const std::function<void()>& between = [] {}) {
     Ends ends;
@@ -144,13 +144,13 @@ TEST_F(NetTest, PortsAreJoinedToOneDevice) {
   EXPECT_FALSE(net_->MakeVirtual(wrong).ok());
 }
 
-// It has all that it asked for, and NCCL does not come to it again: its word is still needed.
+// The receiver has everything and NCCL does not poll it again, but its answer is still needed.
 TEST_F(NetTest, AReceiverThatWaitsForNothingAnswers) {
   const NetCounters before = net_->counters();
-  // Until the rail that other tests have broken is back, others stand in for it.
+  // Other rails take over until the rail that other tests have broken is back.
   const Time deadline = Now() + kHangGuard;
   while (net_->counters().rails_failed == before.rails_failed && Now() < deadline) {
-    // It comes, and no acknowledgement.
+    // The message arrives, but the acknowledgement is lost.
     const auto silence = [] { FakeFabric().SetLoss("fake1", 1'000'000); };
     ASSERT_NO_FATAL_FAILURE(Carry(0, 1, 1000, silence));
     FakeFabric().SetLoss("fake1", 0);
@@ -158,7 +158,7 @@ TEST_F(NetTest, AReceiverThatWaitsForNothingAnswers) {
   EXPECT_GT(net_->counters().rails_failed, before.rails_failed);
 }
 
-// Nobody moves a link at rest: what happened to its rails is found when it is taken up again.
+// Nobody polls an idle link: events of its rails are found at its next use.
 TEST_F(NetTest, APortGoesDownAndUpWhileLinksRest) {
   const int both[] = {0, 1};
   const absl::StatusOr<int> made = net_->MakeVirtual(both);
@@ -173,7 +173,7 @@ TEST_F(NetTest, APortGoesDownAndUpWhileLinksRest) {
   ASSERT_NO_FATAL_FAILURE(Carry(device, device));
   FakeFabric().SetLinkUp("fake1", true);
   ASSERT_NO_FATAL_FAILURE(Carry(device, device));
-  // Who was told of a port before the sender had noticed has let go of the link.
+  // A side that learns of the port's event before the sender has noticed it drops the link.
   const NetCounters after = net_->counters();
   EXPECT_GT(after.rails_failed + after.links_made, before.rails_failed + before.links_made);
   EXPECT_GT(after.links_reused, before.links_reused);
@@ -189,7 +189,7 @@ TEST_F(NetTest, APeerThatUsesSocketsIsNamed) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("this side uses RDMA"));
 }
 
-// Somebody who has greeted and then says nothing keeps nobody else out.
+// A peer that sends its hello and nothing else does not block other peers.
 TEST_F(NetTest, AHalfOpenHandshake) {
   char handle[kHandleBytes];
   auto listener = net_->Listen(0, handle);

@@ -11,7 +11,7 @@
 namespace rewire::net {
 namespace {
 
-// A test that takes so long hangs.
+// A test that exceeds this time hangs.
 constexpr Duration kHangGuard = seconds(120);
 
 class NicTest : public ::testing::Test {

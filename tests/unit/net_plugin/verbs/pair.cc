@@ -20,8 +20,8 @@ rdma::fake::FabricOptions FabricOf(const PairOptions& options) {
 
 }  // namespace
 
-// As WatchByWorkers, whose worker here comes whenever the clock moves; and with the worst luck:
-// what came in the caller's turn, and was heard there, brings nobody.
+// Replaces WatchByWorkers; this worker runs whenever the clock advances. It models the worst case:
+// an event that was read during the caller's turn wakes nobody.
 class Pair::Worker final : public Watch {
  public:
   Worker(Pair* pair, int fd, Look look) : pair_(pair), fd_(fd), look_(std::move(look)) {
@@ -83,7 +83,7 @@ Pair::Pair(const PairOptions& options) : fabric(FabricOf(options)), random_(opti
   o.most_retry = milliseconds(2);
   o.doubt = milliseconds(2);
   o.stranded = milliseconds(50);
-  // As long as a device likes.
+  // Background work takes a random time, as on a device.
   const auto background = [this](bool sender) {
     return [this, sender](std::function<void()> work) {
       jobs_.push_back(
@@ -116,7 +116,7 @@ Pair::Pair(const PairOptions& options) : fabric(FabricOf(options)), random_(opti
 }
 
 Pair::~Pair() {
-  // They give their links back.
+  // The ends return their links.
   sender.reset();
   receiver.reset();
 }
@@ -148,7 +148,7 @@ std::vector<std::shared_ptr<Nic>> Pair::Open(const std::string& side, size_t por
 
 void Pair::Advance(Duration duration) {
   fabric.Advance(duration);
-  // Each end's in its order.
+  // Each end's work runs in its order.
   for (const bool sender : {true, false}) {
     for (;;) {
       const auto at = std::find_if(jobs_.begin(), jobs_.end(),
@@ -194,7 +194,7 @@ absl::Status Pair::Carry(void* out, void* from, void* in, void* to, size_t bytes
   bool sent = false;
   bool received = false;
   for (int i = 0; i < 2'000'000 && !(sent && received); ++i) {
-    // Without a rail nobody else moves the clock.
+    // Without a rail nothing else advances the clock.
     Advance(nanoseconds(200));
     between();
     if (send == nullptr) {

@@ -1,5 +1,5 @@
 // A sender and a receiver over devices in memory, in virtual time, on the test's thread: the same
-// seed gives the same run.
+// seed gives the same run. Owned by the test's thread.
 #pragma once
 
 #include <array>
@@ -25,16 +25,16 @@ struct PairOptions {
   uint64_t seed = 1;
   size_t sender_ports = 2;
   size_t receiver_ports = 2;
-  size_t sender_others = 0;  // ports that stand in, named behind these
+  size_t sender_others = 0;  // additional ports for takeover, named after these
   size_t receiver_others = 0;
-  std::vector<uint32_t> mbps;  // of the sender's ports and those of the receiver
+  std::vector<uint32_t> mbps;  // of the sender's ports, then of the receiver's
   Duration jitter = microseconds(2);
   rdma::Ece receiver_ece = {0xfa4e, 0x5};
   rdma::LinkLayer link_layer = rdma::LinkLayer::kEthernet;
-  std::optional<bool> adaptive;  // pieces of more than 1000 bytes go apart then
-  bool unfenced = false;         // the receiver leaves out the fence
+  std::optional<bool> adaptive;  // true: pieces of more than 1000 bytes are sent separately
+  bool unfenced = false;         // the receiver omits the fence
   bool uncopied = false;         // device memory is never copied
-  bool unwatched = false;        // nobody moves the receiver but the test
+  bool unwatched = false;        // only the test polls the receiver
 };
 
 class Pair {
@@ -42,18 +42,18 @@ class Pair {
   explicit Pair(const PairOptions& options);
   ~Pair();
 
-  // Both ends: from then on `sender` and `receiver` are there. The failure, if that is how it ends.
-  // `between` is called all the time.
+  // Connects both ends; afterwards `sender` and `receiver` are valid. Returns the error of a failed
+  // connection. Calls `between` repeatedly.
   absl::Status Join(const std::function<void()>& between = [] {});
-  // One message from memory that is registered as `from` at the sender to memory registered as `to`
-  // at the receiver, as Join() otherwise. The first failure of either side.
+  // Carries one message from memory registered as `from` at the sender to memory registered as `to`
+  // at the receiver. Calls `between` as Join() does. Returns the first failure of either side.
   absl::Status Carry(
       void* out, void* from, void* in, void* to, size_t bytes,
       const std::function<void()>& between = [] {});
-  // The clock, and what the ends do in the background, a receiver without requests among it.
+  // Advances the clock and the ends' background work, including a receiver without requests.
   void Advance(Duration duration);
-  // As SIGSTOP does it: from now on this end does nothing in the background, and the test does not
-  // move it. Its devices go on.
+  // Acts like SIGSTOP: this end does nothing in the background, and the test does not poll it. Its
+  // devices continue.
   void Stop(bool sender, bool stopped) { stopped_[sender ? 0 : 1] = stopped; }
   [[nodiscard]] bool stopped(bool sender) const { return stopped_[sender ? 0 : 1]; }
 
@@ -82,7 +82,7 @@ class Pair {
     std::function<void()> work;
   };
   std::deque<Job> jobs_;
-  Worker* worker_ = nullptr;  // the receiver's
+  Worker* worker_ = nullptr;  // the receiver's worker
   std::array<bool, 2> stopped_{};
   std::vector<std::string> devices_;
   Links sender_links_{{}};

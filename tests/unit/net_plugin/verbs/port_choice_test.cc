@@ -13,7 +13,7 @@ std::vector<rdma::DeviceInfo> Machine() {
     for (uint8_t number : {1, 2}) {
       rdma::PortInfo& p = d.ports.emplace_back();
       p.number = number;
-      // The second port of most has no cable.
+      // On most devices the second port has no cable.
       if (number == 1 || d.name == "mlx5_0") p.state = rdma::PortState::kActive;
     }
   }

@@ -1,4 +1,4 @@
-// What becomes of a link's messages in cases that have names.
+// Named cases of rail failures and their effect on a link's messages.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ class Rails : public ::testing::Test {
     const absl::Status joined = pair_->Join();
     ASSERT_TRUE(joined.ok()) << joined;
   }
-  // Sends so many bytes as memory of this kind; the first failure of either side.
+  // Sends `bytes` bytes as memory of type `type`; returns the first failure of either side.
   absl::Status Carry(size_t bytes, int type = kPtrHost) {
     std::vector<char> out(bytes);
     for (size_t i = 0; i < bytes; ++i) out[i] = static_cast<char>(i * 7 + i / 256);
@@ -51,7 +51,7 @@ TEST_F(Rails, SharesAreInProportionToSpeed) {
   EXPECT_LT(fast, 6 * slow);
 }
 
-// However little there is to send: a rail that is never used is not known to have failed.
+// Small traffic also uses every rail: a failure of an unused rail would not be detected.
 TEST_F(Rails, OneMessageAtATimeGoesByRailsInTurn) {
   Join({});
   for (int i = 0; i < 10; ++i) ASSERT_EQ(Carry(1000), absl::OkStatus());
@@ -84,7 +84,7 @@ TEST_F(Rails, WithNoRailLeftItGoesOverSocketsAndComesBack) {
   EXPECT_GE(pair_->sender_spied->bytes["s0"] + pair_->sender_spied->bytes["s1"], 1u << 20);
 }
 
-// Links are accepted by a worker; the peer's program asks for its connections when it gets to that.
+// A worker accepts links; the peer's program asks for its connections later.
 TEST_F(Rails, TheFirstOfferWaitsForAPeerThatAcceptsLate) {
   Pair pair({});
   const Time begun = pair.fabric.now();
@@ -104,8 +104,8 @@ TEST_F(Rails, APeerThatNeverAcceptsIsAnError) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("no answer in time"));
 }
 
-// The sender offers the rail again and again, gives up each time, and is heard of all that at once;
-// at whatever point it is.
+// The sender offers the rail repeatedly and gives up each time, at any point. The receiver gets all
+// offers at once.
 TEST_F(Rails, AnswersThatComeTooLate) {
   for (int silence = 8'000; silence < 24'000; silence += 500) {
     SCOPED_TRACE(silence);
@@ -123,7 +123,7 @@ TEST_F(Rails, AnswersThatComeTooLate) {
     };
     const RailCounters& counters = *pair_->sending().options().counters;
     for (int i = 0; i < 100'000 && counters.failed == 0; ++i) poll(true);
-    // Until both sides have fenced it.
+    // Polls until both sides have fenced the rail.
     for (int i = 0; i < 100'000 && !pair_->sending().Calm(); ++i) poll(true);
     ASSERT_EQ(counters.back, 0u);
     for (int i = 0; i < silence; ++i) poll(false);
@@ -133,8 +133,8 @@ TEST_F(Rails, AnswersThatComeTooLate) {
   }
 }
 
-// The first message has come and its acknowledgement is lost; the receiver has its last one in the
-// middle of fencing the rail, and nobody asks it for anything more.
+// The first message has arrived and its acknowledgement is lost. The receiver gets its last message
+// while it fences the rail, and nobody polls it further.
 TEST_F(Rails, WhatAReceiverHasBegunIsEndedWhenItWaitsForNothing) {
   Join({});
   const RailCounters& counters = *pair_->sending().options().counters;
@@ -186,7 +186,7 @@ TEST_F(Rails, WhatAReceiverHasBegunIsEndedWhenItWaitsForNothing) {
   EXPECT_TRUE(pair_->receiver->Deregister(to).ok());
 }
 
-// A silent port looks well to whoever asks it, and joining asks only the device and the peer.
+// A silent port appears healthy, and joining asks only the device and the peer.
 TEST_F(Rails, ASilentRailIsNotUsedBeforeSomethingGetsThrough) {
   for (const char* silent : {"s0", "r0"}) {
     SCOPED_TRACE(silent);
@@ -205,8 +205,8 @@ TEST_F(Rails, ASilentRailIsNotUsedBeforeSomethingGetsThrough) {
   }
 }
 
-// What the switch has kept comes when the message has long been received by the other rail, and its
-// buffer is the program's again.
+// The held packets arrive long after the other rail has completed the message and the program owns
+// the buffer again.
 TEST_F(Rails, AWriteThatComesAfterTheReplayDoesNotLand) {
   for (const bool unfenced : {true, false}) {
     PairOptions options;
@@ -270,7 +270,7 @@ TEST_F(Rails, AGpusMemoryIsFlushedByARead) {
     }
     EXPECT_TRUE(done);
   }
-  // Of each NIC.
+  // The expected counts are per NIC.
   EXPECT_EQ(pair_->receiver_spied->bytes["r0"], 100u);
   EXPECT_EQ(pair_->receiver_spied->bytes["r1"], 100u);
   EXPECT_TRUE(pair_->receiver->Deregister(host).ok());
@@ -292,7 +292,7 @@ TEST_F(Rails, APeerThatGoesIsAnErrorOnce) {
   EXPECT_TRUE(pair_->sender->Deregister(from).ok());
 }
 
-// Another path would not cure it.
+// Another path would not fix the error.
 TEST_F(Rails, MemoryThatIsGoneIsAnErrorNotAFailover) {
   Join({});
   std::vector<char> out(8192);
@@ -321,8 +321,8 @@ TEST_F(Rails, MemoryThatIsGoneIsAnErrorNotAFailover) {
   EXPECT_TRUE(pair_->sender->Deregister(from).ok());
 }
 
-// A process that is killed loses its memory before its connections. The message is one piece: of
-// two, either rail may refuse its own first.
+// A killed process loses its memory before its connections. The message is one piece: of two
+// pieces, either rail may refuse its own first.
 TEST_F(Rails, APeerThatDiesRefusesRequestsFirst) {
   Join({});
   std::vector<char> out(4096);
@@ -364,7 +364,7 @@ TEST_F(Rails, WithoutALinkThereIsNoConnection) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("r0:1 has no link"));
 }
 
-// Each understands only who uses the same options.
+// Each device only understands peers that use the same options.
 TEST_F(Rails, DevicesOfDifferentOptionsAgreeOnThoseThatBothHave) {
   for (const uint32_t options : {0x1U, 0x7U, 0xfU, 0xaU}) {
     PairOptions pair;

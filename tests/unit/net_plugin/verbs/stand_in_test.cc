@@ -1,4 +1,5 @@
-// NICs that NCCL has not chosen carry what the chosen ones cannot, before sockets do.
+// NICs that NCCL has not chosen take over traffic that the chosen ones cannot carry, before sockets
+// do.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -25,7 +26,7 @@ PairOptions OneEach(size_t sender_others, size_t receiver_others) {
 
 class StandIn : public ::testing::Test {
  protected:
-  // Memory behind a descriptor, too.
+  // The memory also has a descriptor.
   struct Buffer {
     Buffer() : fd(memfd_create("buffer", MFD_CLOEXEC)) {
       EXPECT_EQ(ftruncate(fd.get(), kBytes), 0);
@@ -67,7 +68,7 @@ class StandIn : public ::testing::Test {
     EXPECT_TRUE(pair_->sender->Deregister(out_.memory).ok());
     EXPECT_TRUE(pair_->receiver->Deregister(in_.memory).ok());
   }
-  // Until the sender writes most of a message from this device.
+  // Carries messages until the sender writes most of a message from this device.
   void CarryUntilItGoesOver(const std::string& device) {
     uint64_t bytes = 0;
     for (int i = 0; i < 200 && bytes < kBytes; ++i) {
@@ -97,7 +98,7 @@ TEST_F(StandIn, WhileTheChosenOneIsDown) {
     pair_->fabric.SetLinkUp("s0", true);
     CarryUntilItGoesOver("s0");
     EXPECT_EQ(pair_->counters->back, 1u);
-    // It is still joined.
+    // The port that took over is still joined.
     pair_->fabric.SetLinkUp("r0", false);
     CarryUntilItGoesOver("s1");
     End();
@@ -119,7 +120,7 @@ TEST_F(StandIn, OfOneSideOnly) {
   End();
 }
 
-// A port that nobody hears fails like one without a link, only later.
+// A port whose packets are lost fails like a port without a link, only later.
 TEST_F(StandIn, NotWithAPortThatNobodyHears) {
   Join(OneEach(2, 2));
   Register(kPtrHost);
@@ -145,7 +146,7 @@ TEST_F(StandIn, MemoryIsRegisteredWithWhatWorks) {
   End();
 }
 
-// While it is registered there in the background.
+// The memory goes away during its background registration.
 TEST_F(StandIn, MemoryMayGoBeforeItIsKnownThere) {
   Join(OneEach(1, 1));
   Register(kPtrHost);
@@ -161,7 +162,7 @@ TEST_F(StandIn, MemoryMayGoBeforeItIsKnownThere) {
   End();
 }
 
-// What the failed one has brought is not asked for any more; what another brings is.
+// A flush skips the rails of a failed NIC and uses the rails that work.
 TEST_F(StandIn, AGpusMemoryIsFlushedByThoseThatWork) {
   Join(OneEach(1, 1));
   Register(kPtrCuda);

@@ -1,4 +1,4 @@
-// Turns at a connection: never both at once, and nothing that comes is left.
+// Turns at a connection: never two owners at once, and no event is missed.
 #include "net_plugin/verbs/watch.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@
 namespace rewire::net {
 namespace {
 
-// A test that takes so long hangs.
+// A test that exceeds this time hangs.
 constexpr Duration kHangGuard = seconds(120);
 
 class WatchTest : public ::testing::Test {
@@ -30,7 +30,7 @@ class WatchTest : public ::testing::Test {
     const Time deadline = Now() + kHangGuard;
     while (write(there_.get(), "x", 1) != 1) ASSERT_LT(Now(), deadline);
   }
-  // Takes one byte, of the turn's owner.
+  // Reads one byte, on the thread that has the turn.
   bool Hear() {
     char byte = 0;
     const bool heard = read(here_.get(), &byte, 1) == 1;
@@ -46,7 +46,7 @@ class WatchTest : public ::testing::Test {
 
   UniqueFd here_;
   UniqueFd there_;
-  int heard_ = 0;  // of whose turn it is
+  int heard_ = 0;  // owned by the thread that has the turn
   std::atomic<int> total_{0};
 };
 
@@ -67,7 +67,7 @@ TEST_F(WatchTest, WhatCameInTheCallersTurnIsLookedAtBehindIt) {
   });
   ASSERT_TRUE(watch->Enter());
   Say();
-  // A worker may have come by now or not; both are right.
+  // A worker may have run by now or not; both are right.
   EXPECT_EQ(heard_, 0);
   watch->Leave(false);
   EXPECT_TRUE(AllHeard(1));
@@ -103,7 +103,7 @@ TEST_F(WatchTest, WhatIsLeftToDoIsDoneWithoutAWord) {
   EXPECT_TRUE(looked(2));
 }
 
-// The look has read already what the bell is rung for.
+// This look has already read the event that the doorbell announces.
 TEST_F(WatchTest, ABellDuringALookCausesAnotherLook) {
   std::function<void()> bell;
   std::atomic<int> looks = 0;

@@ -1,4 +1,4 @@
-// The end of a stream whose worker is inside Drive().
+// Removal of a stream whose worker is inside Drive().
 #include "net_plugin/socket/workers.h"
 
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ class Driven : public Workers::Work {
   std::atomic<bool> driving_ = false;
 };
 
-// Removes a stream while `drive` runs; `begins`: just before.
+// Removes a stream while `drive` runs; `begins` is called just before.
 void RemoveUnder(Duration patience, const std::function<void()>& drive,
                  const std::function<void()>& begins) {
   int ends[2];
