@@ -95,7 +95,7 @@ class Run:
         return command.returncode, output
 
     def change(self, *arguments):
-        """Returns whether a change was made. A refusal has a reason and leaves the world unchanged."""
+        """Returns whether a change was made. A refusal has a reason and changes nothing."""
         status, output = self.finish(self.begin(*arguments))
         if status != 0 and "rewire: " not in output:
             raise JobError(f"rewire {arguments[0]}: status {status} without a reason: {output.strip()}")
@@ -210,7 +210,7 @@ class Run:
         return "" if final in done.stdout else f"the end is '{final}', undisturbed '{done.stdout.strip()[-200:]}'"
 
     def _look_for_leftovers(self):
-        """Records processes and job folders left some seconds after the end; kills the processes."""
+        """Records processes and job folders left some seconds after the end; kills the former."""
         left = processes.await_none(f"{MARK}={self.mark}", 10)
         self.left = [f"process {pid}: {name}" for pid, name in left]
         for pid, _ in left:

@@ -62,8 +62,8 @@ def cost(log, row, undisturbed):
     """Adds the training loop's view to a row of perform(). undisturbed: slots -> median ms.
 
     pause: the longest interval between two step ends, over all members, in which the epoch changed,
-    minus the median of undisturbed intervals (each also the longest over all members) of the previous
-    world. steps_lost: steps whose work was done and discarded.
+    minus the median of undisturbed intervals (each also the longest over all members) of the world
+    before. steps_lost: steps whose work was done and discarded.
     """
     worst, lost, at = 0.0, 0, None
     for member, rows in log.steps.items():
@@ -81,7 +81,7 @@ def cost(log, row, undisturbed):
 
 
 def undisturbed_medians(log, rows):
-    """Returns slots -> median interval between step ends (slowest member), away from every change."""
+    """Returns slots -> median interval of step ends (slowest member), away from every change."""
     disturbed = set()
     for row in rows:
         disturbed.update(range(row["asked_at_step"], row["done_at_step"] + 3))

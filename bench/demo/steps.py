@@ -44,7 +44,7 @@ class StepLog:
 
 
 def median_interval(log, first, last, slots):
-    """Returns the median undisturbed interval of steps first..last (inclusive), worlds of this size."""
+    """Returns the median undisturbed interval of steps first..last (inclusive) of this world size."""
     values = [ms for member in log.steps for step, ms, row in log.intervals(member)
               if first <= step <= last and row["slots"] == slots]
     return statistics.median(values) if values else None

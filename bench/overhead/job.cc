@@ -19,7 +19,7 @@
 namespace rewire::bench {
 namespace {
 
-// limit for a job that was asked to end, before it is killed
+// Limit for a job that was asked to end, before it is killed.
 constexpr Duration kEnding = seconds(20);
 
 std::string EndOf(const std::string& path) {

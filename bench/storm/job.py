@@ -1,4 +1,4 @@
-"""One job of a storm: `rewire run` with ranks of storm_rank, and what became of it."""
+"""One job of a storm: runs `rewire run` with ranks of storm_rank and records the outcome."""
 
 import json
 import os
@@ -13,7 +13,7 @@ DONE, WRONG, LOST, UNEXPECTED, HUNG = 0, 40, 41, 42, 43  # RankStatus of board.h
 
 
 class Scenario:
-    """What a seed means for the controller. The ranks draw their scripts from the same seed."""
+    """A seed's choices for the controller. The ranks draw their scripts from the same seed."""
 
     def __init__(self, seed, rank_counts, attempts):
         draw = random.Random(seed)
@@ -22,12 +22,12 @@ class Scenario:
         self.ranks = draw.choice(rank_counts)
         self.threads = draw.choice([1, 1, 2, 3])
         self.attempts = attempts
-        # Some builds do not end in time, so that their cancellation is tested. A build takes tens of
-        # milliseconds on the stand-in and seconds on NCCL, so the deadlines spread over both.
+        # Some builds do not end in time, so that their cancellation is tested. A build takes tens
+        # of milliseconds on simgpu and seconds on NCCL, so the deadlines spread over both.
         self.build_ms = draw.choice([None, None, None, round(200 * 100 ** draw.random())])
         self.kill_after = draw.randrange(attempts) if draw.random() < 0.2 else None
         self.killed_rank = draw.randrange(self.ranks)
-        # Seconds from the request of a rebuild to the kill; None: no rebuild is under way.
+        # The kill follows a rebuild's request by this many seconds. None: no rebuild runs then.
         self.kill_in = draw.choice([None, draw.random()])
 
     def text(self):
@@ -51,8 +51,8 @@ class Job:
         self.explained = []    # refusals with a reason that the scenario gives
         self.unexplained = []  # all others
         self.killed = None
-        # Only a short deadline of the scenario may pass, however busy the machine is; a creation after
-        # a kill ends at it before it counts as a hang.
+        # Only a short deadline of the scenario may pass, however busy the machine is. A creation
+        # after a kill ends at its build deadline, before the creation counts as a hang.
         build_ms = scenario.build_ms or 500 * patience
         # A communicator of NCCL takes up to half a GiB, and a swap needs the memory twice.
         environment = dict(os.environ, REWIRE_SILENCE_MS="15000", REWIRE_BUILD_MS=str(build_ms),
@@ -105,7 +105,7 @@ class Job:
         (self.explained if built_late or changed or lost else self.unexplained).append(text)
 
     def kill_rank(self):
-        """Kills the rank of the scenario, with or without a rebuild under way."""
+        """Kills the scenario's rank, during a rebuild if the scenario says so."""
         status, text = self.command("status")
         if status != 0:
             return
@@ -119,12 +119,12 @@ class Job:
         try:
             os.kill(pid, signal.SIGKILL)
         except ProcessLookupError:
-            self.killed = None  # it ended by itself
+            self.killed = None  # the rank ended by itself
         if self.scenario.kill_in is not None:
             rebuild.join()
 
     def let_change(self, changes):
-        """Whether the ranks may create and destroy communicators, from their next vote on."""
+        """Sets whether ranks may create and destroy communicators from their next vote on."""
         keep = self.folder / "keep"
         if changes:
             keep.unlink(missing_ok=True)
@@ -134,7 +134,7 @@ class Job:
     def run(self):
         if not self.wait_for_world():
             self.unexplained.append("the job has no world")
-        # A change that meets one of the program is refused, so there are more attempts than rebuilds.
+        # Rewire refuses a rebuild that meets a change by the program: attempts outnumber rebuilds.
         for attempt in range(3 * self.scenario.attempts):
             if self.rebuilds == self.scenario.attempts:
                 break
@@ -145,8 +145,8 @@ class Job:
             self.let_change(self.scenario.random.random() < 0.2)
             time.sleep(self.scenario.random.random() * 0.3)
             self.rebuild()
-        # After a kill the loss ends the job. The killed rank may have issued its part of the next vote,
-        # so that the others could still agree to end as if nothing had happened.
+        # After a kill the loss must end the job. The killed rank may have issued its part of the
+        # next vote, so an "end" file could still let the other ranks agree on a normal end.
         if self.killed is None:
             (self.folder / "end").touch()
         try:
@@ -156,7 +156,7 @@ class Job:
             return False
 
     def close(self):
-        """Ends what is left of the job."""
+        """Ends the job if the job still runs."""
         if self.alive():
             os.killpg(self.process.pid, signal.SIGTERM)
             try:
@@ -167,7 +167,7 @@ class Job:
         self.output.close()
 
     def statuses(self):
-        """{rank: RankStatus}; None where a rank ended without saying it."""
+        """{rank: its result with a RankStatus}; None: the rank ended without a result."""
         found = {}
         for rank in range(self.scenario.ranks):
             path = self.folder / f"result.{rank}"

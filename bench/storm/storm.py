@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""`./dev bench storm`: jobs of NCCL programs that do everything at once, changed at random moments.
+"""`./dev bench storm`: rebuilds the communicators of busy NCCL programs at random moments.
 
-Each seed is one job of 2 to 4 processes, whose threads split, group, register, destroy and abort
-communicators, blocking and non-blocking ones, and verify every result. Meanwhile communicators are rebuilt;
-some builds have too short a deadline, and some jobs lose a process. The bars: rebuilds as asked for, and
-no hang, no crash, no wrong result and no refusal without a reason.
+Each seed is one job of 2 to 4 processes. Their threads split, group, register, destroy and abort
+blocking and non-blocking communicators, and verify every result. Meanwhile Rewire rebuilds
+communicators. Some builds have too short a deadline, and some jobs lose a process. A storm passes
+with all requested rebuilds, and without a hang, crash, wrong result or refusal without a reason.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from job import DONE, HUNG, LOST, WRONG, Job, Scenario
 
 
 def judge(job, ended, counts):
-    """Counts what became of a job; returns what is wrong with it."""
+    """Adds the job's outcome to `counts`; returns the list of its faults."""
     wrong = []
     expected = LOST if job.killed is not None else DONE
     seen = job.statuses()
@@ -55,7 +55,7 @@ def judge(job, ended, counts):
 
 
 def run(a, seed):
-    """One job: (seed, library, its line of the report, what is wrong with it, its counts)."""
+    """Runs one job: (seed, library, its line of the report, its faults, its counts)."""
     build = pathlib.Path(a.build).resolve()
     libraries = a.libraries.split(":") if a.libraries else [str(build / "simgpu")]
     library = libraries[seed % len(libraries)]

@@ -16,11 +16,11 @@
 namespace rewire::net {
 namespace {
 
-// Connections that are taken before the others get a turn.
+// One turn accepts at most this many connections before other sockets get a turn.
 constexpr int kTurn = 256;
 
 bool SendWhole(int fd, const std::string& bytes) {
-  // A fresh connection has room for so few bytes.
+  // A fresh connection's send buffer has room for a challenge.
   return send(fd, bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL) ==
          static_cast<ssize_t>(bytes.size());
 }
@@ -89,7 +89,7 @@ void Acceptors::Pump(Time now) {
       Watch(fd);
     }
   }
-  // After what has come: nobody may have looked for a long time.
+  // Deadlines come after the pending input: Pump() may not have run for a long time.
   DropLate(now);
   if (n > 0 || !guests_.empty()) SetTimer(now);
 }
@@ -99,15 +99,15 @@ void Acceptors::TakeAll(Time now, Acceptor* acceptor) {
     Guest guest;
     guest.fd = acceptor->listener.Accept(now, &guest.source);
     if (!guest.fd.valid()) {
-      if (!acceptor->listener.paused_until()) return;  // no other waits
+      if (!acceptor->listener.paused_until()) return;  // no further connection waits
       if (DropGuest(false, 0)) {
         acceptor->listener.Resume();
         continue;
       }
-      return Unwatch(acceptor->listener.fd());  // until the pause is over
+      return Unwatch(acceptor->listener.fd());  // Pump() watches again after the pause
     }
-    guest.since = Now();  // the order in which they came
-    // The hello is mostly there already.
+    guest.since = Now();  // `since` orders connections by arrival
+    // The hello has usually arrived already.
     if (!Hear(&guest)) continue;
     const int fd = guest.fd.get();
     Watch(fd);
@@ -229,7 +229,7 @@ void Acceptors::SetTimer(Time now) {
     when.it_value.tv_sec = wait / 1000000000;
     when.it_value.tv_nsec = wait % 1000000000;
   }
-  timerfd_settime(timer_.get(), 0, &when, nullptr);  // it also takes back what has expired
+  timerfd_settime(timer_.get(), 0, &when, nullptr);  // the call also clears an expiry
 }
 
 }  // namespace rewire::net

@@ -143,7 +143,7 @@ void Links::Pump() {
       receiving_.erase(r);
     }
   }
-  // After what has come: nobody may have looked for a long time.
+  // Deadlines come after the pending input: Pump() may not have run for a long time.
   Sweep(Now());
 }
 
@@ -167,7 +167,7 @@ void Links::OnProved(UniqueFd fd, const Hello& hello) {
   link->peer = hello.incarnation;
   for (UniqueFd& stream : arrival.streams) link->streams.emplace_back(std::move(stream));
   arrivals_.erase(hello.link);
-  // A fresh connection has room for eight bytes.
+  // A fresh connection's send buffer has room for eight bytes.
   const std::string welcome = EncodeWelcome();
   if (send(link->streams[0].fd(), welcome.data(), welcome.size(), MSG_DONTWAIT | MSG_NOSIGNAL) ==
       static_cast<ssize_t>(welcome.size())) {
@@ -199,10 +199,10 @@ void Links::ReturnReceiving(std::unique_ptr<Link> link) {
   FrameHeader rest;
   rest.kind = FrameKind::kRest;
   rest.use = link->use;
-  // Hardly anything else goes this way: there is room.
+  // The receiver sends hardly anything else, so the send buffer has room.
   const absl::StatusOr<size_t> said = link->streams[0].Write(&rest, sizeof rest, nullptr, 0);
   if (!said.ok() || *said != sizeof rest) return;
-  // What has come already no event will tell of.
+  // Frames that have already been read from the socket cause no event.
   if (!Wake(&link)) return;
   const int fd = link->streams[0].fd();
   Watch(fd);

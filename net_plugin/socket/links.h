@@ -1,8 +1,8 @@
-// All links of this process: where others may connect, those who are on their way in or out, and
-// links at rest, which the next connection between the same two processes takes up at once. One
-// object per process; thread-safe; no call blocks. Accept() and Connect(), which NCCL calls until
-// they succeed, do the work for their own links. A worker thread (workers.h) looks after
-// connections that arrive, so that none is kept while NCCL calls nothing.
+// All links of this process: listeners, links being made, and idle links, which the next connection
+// between the same two processes reuses at once. One object per process. Thread-safe. No call
+// blocks. NCCL calls Accept() and Connect() until they succeed, and they do the work for their own
+// links. A worker thread (workers.h) handles arriving connections, so that their deadlines hold
+// while NCCL makes no call.
 #pragma once
 
 #include <list>
@@ -24,9 +24,9 @@ namespace rewire::net {
 
 struct LinksOptions {
   Key job;                         // REWIRE_NET_KEY; zero: none
-  Duration greeting = seconds(5);  // for a connection's hello; so long a dropped one is made again
-  Duration connect = seconds(30);  // since somebody asked for an attempt last
-  Duration answer = seconds(300);  // for who listens, however often it is asked
+  Duration greeting = seconds(5);  // limit of a connection's hello, and of redialling
+  Duration connect = seconds(30);  // limit of an attempt since its last Connect(), and of a proof
+  Duration answer = seconds(300);  // limit of an attempt in total
 };
 
 class Links : private Workers::Work {
@@ -34,27 +34,27 @@ class Links : private Workers::Work {
   explicit Links(LinksOptions options);
   ~Links() override;
 
-  // A place to connect to at this local address (port 0), and who waits there.
+  // Makes a listener at this local address (port 0).
   absl::StatusOr<ListenAddress> Listen(const sockaddr_storage& local);
   void Unlisten(uint64_t listener);
-  // The next link that came for it; null: none yet.
+  // Returns the next link that arrived for the listener; null: none yet.
   absl::StatusOr<std::unique_ptr<Link>> Accept(uint64_t listener);
 
-  // From this local address, with so many streams, for this RDMA device (0: for none). Null: not
-  // yet; `address->attempt` keeps the place meanwhile. An attempt that nobody asks for again is
-  // given up after its time.
+  // Connects from this local address, with `streams` streams, for this RDMA device (0: for none).
+  // Null: not yet; `address->attempt` identifies the attempt for the next call. An attempt without
+  // a further call is dropped after `connect`.
   absl::StatusOr<std::unique_ptr<Link>> Connect(const sockaddr_storage& local, int streams,
                                                 ListenAddress* address, uint64_t device = 0);
 
-  // At rest: the sender has written its close, the receiver has taken every message, and says so to
-  // the sender's side, which only then takes the link up again.
+  // Keep a link for reuse. The sender has written its close frame. The receiver has taken every
+  // message and writes a rest frame; only then does the sender's side reuse the link.
   void ReturnSending(std::unique_ptr<Link> link);
   void ReturnReceiving(std::unique_ptr<Link> link);
 
   [[nodiscard]] NetCounters counters() const;
 
  private:
-  struct Arrival {  // a link that is not whole yet
+  struct Arrival {  // a link of which some streams have not arrived yet
     Time deadline;
     Hello hello;
     std::vector<UniqueFd> streams;
@@ -68,9 +68,9 @@ class Links : private Workers::Work {
     UniqueFd fd;
     std::string hello;
     std::string out;  // not written yet
-    std::string in;   // of the challenge, as far as it has come
+    std::string in;   // the part of the challenge that has arrived
     bool proved = false;
-    Time again{};  // not before then, when `fd` is not valid
+    Time again{};  // the time of the next dial, when `fd` is not valid
   };
   struct Attempt {
     Time deadline;
@@ -78,15 +78,16 @@ class Links : private Workers::Work {
     Key key;  // the listener's link key
     std::unique_ptr<Link> link;
     std::vector<Dial> dials;  // one for each stream
-    std::string welcome;      // as far as it has come
+    std::string welcome;      // the part of the welcome that has arrived
   };
 
   void Pump() REWIRE_REQUIRES(mutex_);
-  // Workers::Work: what arrives while NCCL calls nothing.
+  // Workers::Work: handles arriving connections while NCCL makes no call.
   void Drive(size_t stream) override;
-  // A stream whose sender has proved itself.
+  // Adds a stream whose sender is authenticated to its link.
   void OnProved(UniqueFd fd, const Hello& hello) REWIRE_REQUIRES(mutex_);
-  // Reads what came on a resting link: false when it cannot be used again.
+  // Reads the frames that arrived on an idle link. False: the link was opened again and moved to
+  // its listener (`*link` is then null), or the link cannot be used again.
   bool Wake(std::unique_ptr<Link>* link) REWIRE_REQUIRES(mutex_);
   void Sweep(Time now) REWIRE_REQUIRES(mutex_);
   std::unique_ptr<Link> TakeResting(uint64_t peer, uint64_t rail, size_t streams)
@@ -95,35 +96,34 @@ class Links : private Workers::Work {
                                 const ListenAddress& address) REWIRE_REQUIRES(mutex_);
   absl::Status Start(Dial* dial, const sockaddr_storage& local, const sockaddr_storage& to)
       REWIRE_REQUIRES(mutex_);
-  // True when the link is made.
+  // True: the link is complete.
   absl::StatusOr<bool> Advance(Attempt* attempt, const sockaddr_storage& local,
                                const ListenAddress& address) REWIRE_REQUIRES(mutex_);
   absl::Status AdvanceDial(Attempt* attempt, Dial* dial, const sockaddr_storage& local,
                            const ListenAddress& address) REWIRE_REQUIRES(mutex_);
-  // A connection that ended before the peer's challenge is made again.
+  // Schedules another dial for a connection that ended before the peer's challenge.
   absl::Status Again(const Attempt& attempt, Dial* dial, const std::string& where, int error)
       REWIRE_REQUIRES(mutex_);
   void Refuse(const char* why) REWIRE_REQUIRES(mutex_);
   void Watch(int fd) REWIRE_REQUIRES(mutex_);
-  // Before it is closed: a forked child may also have it.
+  // Must precede the close of a descriptor: a forked child may also have the descriptor.
   void Unwatch(int fd) REWIRE_REQUIRES(mutex_);
-  // What rests is dropped when there are no descriptors left. The socket, or why there is none.
+  // Makes a socket; drops the idle links and retries once when the process has no descriptor left.
   absl::StatusOr<UniqueFd> MakeSocket(int family) REWIRE_REQUIRES(mutex_);
 
   const LinksOptions options_;
   const uint64_t incarnation_;
   mutable Mutex mutex_;
-  UniqueFd events_;  // of links at rest
+  UniqueFd events_;  // an epoll of the idle receiving links
   Acceptors acceptors_ REWIRE_GUARDED_BY(mutex_);
-  std::optional<uint64_t> background_ REWIRE_GUARDED_BY(mutex_);  // with the workers
-  std::map<int, std::unique_ptr<Link>> receiving_
-      REWIRE_GUARDED_BY(mutex_);                                    // at rest, by descriptor
-  std::map<uint64_t, Arrival> arrivals_ REWIRE_GUARDED_BY(mutex_);  // by link
-  std::map<uint64_t, Waiting> waiting_ REWIRE_GUARDED_BY(mutex_);   // by listener
+  std::optional<uint64_t> background_ REWIRE_GUARDED_BY(mutex_);  // its id with the workers
+  std::map<int, std::unique_ptr<Link>> receiving_ REWIRE_GUARDED_BY(mutex_);  // idle, by descriptor
+  std::map<uint64_t, Arrival> arrivals_ REWIRE_GUARDED_BY(mutex_);            // by link
+  std::map<uint64_t, Waiting> waiting_ REWIRE_GUARDED_BY(mutex_);             // by listener
   std::map<uint64_t, Attempt> attempts_ REWIRE_GUARDED_BY(mutex_);
-  std::list<std::unique_ptr<Link>> sending_ REWIRE_GUARDED_BY(mutex_);  // at rest
+  std::list<std::unique_ptr<Link>> sending_ REWIRE_GUARDED_BY(mutex_);  // idle
   Time swept_ REWIRE_GUARDED_BY(mutex_);
-  size_t most_resting_;  // descriptors
+  size_t most_resting_;  // limit on descriptors of idle links, for each direction
   NetCounters counters_ REWIRE_GUARDED_BY(mutex_) = {};
 };
 

@@ -64,7 +64,7 @@ absl::StatusOr<std::unique_ptr<Agent>> Agent::Start(AgentOptions options) {
   LauncherLink::Events* from_launcher = a;
   a->launcher_ = std::make_unique<LauncherLink>(a->connections_.get(), from_launcher);
   const auto submit = [a](const ChangeRequest& change) {
-    // The answer is needed at once, and a command never comes from inside an input.
+    // A command never comes from inside an input, so Feed() sets `id` before it returns.
     absl::StatusOr<uint64_t> id;
     a->Feed([&](Leader::Out* out) { id = a->leader_->OnRequest(a->now_, change, out); });
     return id;
@@ -109,7 +109,7 @@ absl::Status Agent::Run(int stop_fd) {
     metrics_server_->Handle(now_, polls, [this] { return metrics_->Text(); });
     launcher_->Tick(now_);
     if (const auto due = leader_->NextDeadline(); due && now_ >= *due) {
-      connections_->ReadAll();  // a message that came after poll(2) is no silence
+      connections_->ReadAll();  // a member whose message came after poll(2) is not silent
       FindStarved();
       Feed([this](Leader::Out* out) { leader_->OnTick(now_, out); });
     }
@@ -124,7 +124,7 @@ absl::Status Agent::Run(int stop_fd) {
     metrics_->Set(*leader_, *connections_, now_);
     metrics_->SetDroppedClients(metrics_server_->dropped());
   }
-  unlink(options_.socket.c_str());  // nobody shall wait for an answer here
+  unlink(options_.socket.c_str());  // no client may connect to an ended agent
   return absl::OkStatus();
 }
 
@@ -144,7 +144,7 @@ void Agent::FindStarved() {
 }
 
 Time Agent::NextDeadline(Time now) const {
-  Time next = now + seconds(1);  // metrics are as old as this
+  Time next = now + seconds(1);  // metrics are at most this old
   for (const std::optional<Time>& t :
        {leader_->NextDeadline(), connections_->NextDeadline(), launcher_->NextDeadline(),
         desk_->NextDeadline(), metrics_server_->NextDeadline()}) {
@@ -203,7 +203,7 @@ void Agent::OnHello(Connections::Id id, const Hello& hello) {
   if (mine != members_.end()) return connections_->CloseForGarbage(id, "a second Hello");
   const auto link = links_.find(hello.member);
   if (link != links_.end() && link->second.incarnation != hello.incarnation) {
-    // Another living process has this id. The leader must not hear of the one that came later.
+    // Another running process has this id. The leader must not see the later process.
     if (const auto frame = Encode(
             Refused{absl::StrCat("member ", hello.member, " is connected as another process")});
         frame.ok()) {
@@ -249,7 +249,7 @@ void Agent::OnExited(MemberId member, const std::string& how, int status) {
   pids_.erase(member);
   const auto link = links_.find(member);
   if (link != links_.end()) {
-    // Its last words first; then the end of the stream, which the kernel has sent before we heard.
+    // ReadNow() takes the member's last messages and the end of stream that the kernel has sent.
     connections_->ReadNow(link->second.connection);
   } else if (member >= options_.members) {
     OnSpawnFailed({member}, absl::StrCat("member ", member, " ", how, " before it connected"));
@@ -299,7 +299,7 @@ void Agent::Do(const LeaderAction& action) {
 void Agent::DoSend(const SendTo& send) {
   log_.OnSent(now_, send.member, send.message);
   const auto link = links_.find(send.member);
-  if (link == links_.end()) return;  // its end is on the way to the leader
+  if (link == links_.end()) return;  // the leader is about to see the disconnect
   const absl::StatusOr<std::string> frame = Encode(send.message);
   if (!frame.ok()) {
     REWIRE_ERROR("%s", std::string(frame.status().message()).c_str());
@@ -335,7 +335,7 @@ void Agent::DoNote(const Note& note) {
 
 void Agent::WriteTrace(const TransitionEntry& entry) const {
   if (options_.trace_dir.empty()) return;
-  // An aborted attempt's epoch may be reached by the next one: both are kept.
+  // A later attempt may commit an aborted attempt's epoch: the file names keep both traces.
   const std::string path =
       absl::StrCat(options_.trace_dir, "/epoch-", entry.to, entry.committed ? "" : "-aborted",
                    entry.committed ? "" : absl::StrCat("-", entry.number), ".json");

@@ -37,7 +37,7 @@ absl::StatusOr<Key> JobKey(const std::string& path) {
   if (opened.ok()) return ReadKey(fd.get(), path);
   if (opened.error != ENOENT) return Failed(opened);
   const Key key = RandomKey();
-  // Whole or not at all: the agent may be killed here.
+  // The rename makes the file atomic: the agent may be killed at any point.
   const std::string part = path + ".new";
   FileStatus s = MakeOwnFile(part, 0600, &fd);
   if (s.ok()) s = WriteWhole(fd.get(), key.view(), part);

@@ -23,12 +23,12 @@ const Histogram::BucketBoundaries kSeconds = {0.001, 0.003, 0.01, 0.03, 0.1, 0.3
 
 double Seconds(Duration d) { return std::chrono::duration<double>(d).count(); }
 
-// A counter that follows one kept elsewhere.
+// Raises a counter to a value that is counted elsewhere.
 void Follow(Counter& counter, uint64_t value) {
   counter.Increment(std::max(0.0, static_cast<double>(value) - counter.Value()));
 }
 
-// Of a member's net plugin.
+// Counters of a member's net plugin.
 constexpr struct {
   const char* name;
   const char* help;
@@ -42,7 +42,7 @@ constexpr struct {
     {"rewire_net_rails_back_total", "RDMA rails that came back", &NetCounts::rails_back},
 };
 
-// Of balancing experts in a member's process.
+// Counters of expert balancing in a member's process.
 constexpr struct {
   const char* name;
   const char* help;

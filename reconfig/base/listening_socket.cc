@@ -9,7 +9,7 @@
 namespace rewire {
 namespace {
 
-// A descriptor that the program closes is used after at most this time.
+// A paused socket accepts again at most this time after the program closes a descriptor.
 constexpr Duration kPause = milliseconds(100);
 
 uint64_t SourceOf(const sockaddr_storage& from) {

@@ -1,6 +1,6 @@
-// A listening socket in an event loop. accept(2) leaves the socket ready when the process has no
-// descriptor to accept with; this class then pauses, so that the loop does not spin. Non-blocking;
-// thread-compatible. libc and libstdc++ only.
+// A listening socket in an event loop. If the process has no free descriptor, accept(2) fails and
+// leaves the socket ready; this class then pauses, so that the loop does not spin. No call blocks.
+// Thread-compatible. This file uses libc and libstdc++ only.
 #pragma once
 
 #include <poll.h>
@@ -21,17 +21,17 @@ class ListeningSocket {
   [[nodiscard]] bool valid() const { return fd_.valid(); }
   [[nodiscard]] int fd() const { return fd_.get(); }
 
-  // The next connection, non-blocking and close-on-exec; not valid: there is none now.
-  // `source` tells remote hosts apart: an IPv4 address, or the first half of an IPv6 address. It is
-  // the same for all processes of this host that connect over loopback.
+  // Returns the next connection, non-blocking and close-on-exec; not valid: none waits now.
+  // `source` tells remote hosts apart: an IPv4 address, or the first half of an IPv6 address. All
+  // processes of this host that connect over loopback have the same `source`.
   UniqueFd Accept(Time now, uint64_t* source = nullptr);
 
-  // No descriptor was left at the last Accept(): the socket is not to be waited for until then.
+  // Set: the last Accept() had no descriptor. The caller does not poll the socket until this time.
   [[nodiscard]] std::optional<Time> paused_until() const { return paused_until_; }
-  // A descriptor was freed, or the pause is over.
+  // Ends the pause, after a descriptor was freed or the pause's time has passed.
   void Resume() { paused_until_.reset(); }
 
-  // The entry for poll(2); without events during a pause, which it ends when its time has come.
+  // Returns the entry for poll(2), without events during a pause. Ends a pause that is over.
   [[nodiscard]] pollfd Poll(Time now);
 
  private:

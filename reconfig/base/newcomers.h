@@ -1,6 +1,6 @@
-// Which connection a listener drops when it has as many unauthenticated ones as it keeps: the
-// oldest of the source that has most. One source's flood therefore drops its own connections first,
-// and a peer that has just connected stays. Pure; thread-safe.
+// Chooses the unauthenticated connection that a listener at its limit drops: the oldest of the
+// source that has most. One source's flood therefore drops its own connections first, and a peer
+// that has just connected stays. Thread-safe: a pure function.
 #pragma once
 
 #include <cstddef>
@@ -13,11 +13,11 @@
 namespace rewire {
 
 struct Newcomer {
-  uint64_t source = 0;  // an address, a process: whatever tells sources apart
+  uint64_t source = 0;  // identifies the source: an address or a process
   Time since{};
 };
 
-// An index into `newcomers`, of which there is at least one.
+// Returns an index into `newcomers`, which must not be empty.
 inline size_t NewcomerToDrop(std::span<const Newcomer> newcomers) {
   std::map<uint64_t, size_t> of_source;
   for (const Newcomer& n : newcomers) ++of_source[n.source];

@@ -43,7 +43,7 @@ FileStatus CheckFolderOf(const std::string& path) {
 }
 
 FileStatus OpenOwnFile(const std::string& path, int flags, UniqueFd* out) {
-  // O_NONBLOCK: a pipe of this name would otherwise wait for its other end.
+  // O_NONBLOCK: without this flag, open(2) of a FIFO waits for the other end.
   UniqueFd fd(open(path.c_str(), flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600));
   if (!fd.valid()) return Failed(path, "open");
   struct stat st {};

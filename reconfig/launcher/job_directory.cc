@@ -30,7 +30,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* kLockName = "rewire.lock";
-// A removal of a killed job's folder by another launcher holds the lock for less than this.
+// Another launcher that removes a killed job's folder holds the lock for less than this time.
 constexpr Duration kLockPatience = milliseconds(500);
 
 absl::Status Failed(const std::string& path, int error) {
@@ -38,7 +38,7 @@ absl::Status Failed(const std::string& path, int error) {
       absl::StrCat("open job folder: path=", path, ": ", strerror(error)));
 }
 
-// A folder that only this user may change. kNotFound: there is none.
+// Opens a folder that only this user may change. kNotFound: the folder does not exist.
 absl::StatusOr<UniqueFd> OpenOwnFolder(int at, const std::string& name, const std::string& path) {
   UniqueFd fd(openat(at, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (!fd.valid()) {
@@ -72,7 +72,7 @@ bool Same(int fd, int at, const std::string& name) {
          open.st_dev == named.st_dev && open.st_ino == named.st_ino;
 }
 
-// The lock of a folder, or nothing when another process holds it or removes the folder.
+// Takes the lock of a folder; nullopt: another process holds the lock or removes the folder.
 std::optional<UniqueFd> TryLock(int folder, int flags) {
   UniqueFd lock(openat(folder, kLockName, O_RDWR | O_NOFOLLOW | O_CLOEXEC | flags, 0600));
   if (!lock.valid() || flock(lock.get(), LOCK_EX | LOCK_NB) != 0) return std::nullopt;
@@ -80,7 +80,7 @@ std::optional<UniqueFd> TryLock(int folder, int flags) {
   return lock;
 }
 
-// Removes a folder's files; the caller holds its lock. A job's folder has no folders inside.
+// Removes a folder's files; the caller holds the folder's lock. A job's folder has no subfolders.
 void Empty(int folder) {
   for (const std::string& name : Entries(folder)) {
     if (name != kLockName) unlinkat(folder, name.c_str(), 0);
@@ -93,7 +93,7 @@ void RemoveFolder(int runtime, int folder, const std::string& name) {
   if (Same(folder, runtime, name)) unlinkat(runtime, name.c_str(), AT_REMOVEDIR);
 }
 
-// Jobs whose processes were all killed have left their folders, with the job's secret.
+// Removes the folders, with the job's secret, of jobs whose processes were all killed.
 void RemoveDead(int runtime, const std::string& runtime_path) {
   for (const std::string& name : Entries(runtime)) {
     const absl::StatusOr<UniqueFd> folder = OpenOwnFolder(runtime, name, runtime_path);
@@ -140,7 +140,7 @@ absl::StatusOr<JobDirectory> JobDirectory::Make(const std::string& runtime,
       return Failed(path, errno);
     }
     absl::StatusOr<UniqueFd> folder = OpenOwnFolder(base->get(), name, path);
-    if (absl::IsNotFound(folder.status()) && Now() < deadline) continue;  // it was just removed
+    if (absl::IsNotFound(folder.status()) && Now() < deadline) continue;  // just removed
     if (!folder.ok()) return folder.status();
     const std::vector<std::string> entries = Entries(folder->get());
     if (!entries.empty() && std::find(entries.begin(), entries.end(), kLockName) == entries.end()) {
@@ -148,7 +148,7 @@ absl::StatusOr<JobDirectory> JobDirectory::Make(const std::string& runtime,
     }
     std::optional<UniqueFd> lock = TryLock(folder->get(), O_CREAT);
     if (lock && Same(folder->get(), base->get(), name)) {
-      // The folder may have been made by hand, open to readers.
+      // A user may have made the folder by hand with a mode that lets others read.
       if (fchmod(folder->get(), 0700) != 0) return Failed(path, errno);
       job.runtime_ = *std::move(base);
       job.folder_ = *std::move(folder);

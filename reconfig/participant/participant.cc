@@ -1,4 +1,4 @@
-// The member's thread; see participant.h.
+// Runs the member's thread; see participant.h.
 #include "reconfig/participant/participant.h"
 
 #include <poll.h>
@@ -44,7 +44,7 @@ absl::StatusOr<std::unique_ptr<Participant>> Participant::Start(const Participan
   member.cooperates = options.cooperates;
   member.heartbeat = options.heartbeat;
   member.boundary = options.boundary;
-  p->gate_.SetAttention(true);  // the first update says that everything is registered
+  p->gate_.SetAttention(true);  // the first update shows that all tensors are registered
   if (options.cooperates) {
     TcpOptions tcp;
     tcp.member = options.member;
@@ -144,7 +144,7 @@ void Participant::Run() {
   }
 }
 
-// A member that is in a world trains on: its own agent may come back.
+// A member that is in a world keeps training, because its own agent may come back.
 void Participant::RefuseAgent() {
   MutexLock lock(&mutex_);
   if (view_) return;
@@ -157,7 +157,7 @@ void Participant::Finish(const std::string& reason) {
   names_.Close(reason);
 }
 
-// Performs what is in `out` and feeds the machine whatever waits, until nothing does.
+// Performs the actions in `out` and feeds waiting inputs to the state machine until none is left.
 void Participant::Feed(Time now, Member::Out* out) {
   if (now >= counted_ + options_.heartbeat) {
     counted_ = now;
@@ -182,8 +182,7 @@ BoundaryInfo Participant::Describe() const {
   BoundaryInfo info;
   info.live_version = gate_.version();
   info.live_whole = gate_.whole();
-  // Only after a loss somebody asks what the copies are good for, and finding out means to hash
-  // them.
+  // The leader needs the state of the copies only after a loss, and checking a copy hashes it.
   if (snapshots_ != nullptr && gate_.broken()) {
     std::vector<TensorShape> shapes;
     std::vector<uint32_t> changing;
@@ -214,7 +213,7 @@ void Participant::ReapReshapes() {
     }
     const std::shared_ptr<Reshape> reshape = std::move(*it);
     it = leaving_.erase(it);
-    // This thread sends the heartbeats.
+    // FreeLater() keeps this thread free: this thread sends the heartbeats.
     snapshots_->FreeLater(reshape->TakeSnapshotMemory());
     MutexLock lock(&mutex_);
     for (const NewPart& part : reshape->parts()) {

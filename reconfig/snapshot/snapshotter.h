@@ -17,7 +17,8 @@
 // A next slot on the same node maps this slot's memory, which survives this process. The next slot
 // then needs no copy and receives only the hashes.
 //
-// BeginVersion and WaitTaken are owned by the program's thread; the other methods are thread-safe.
+// StartWorld, BeginVersion, CopyRest and WaitTaken are owned by the program's thread, as are the
+// predicates; the other methods are thread-safe.
 #pragma once
 
 #include <atomic>

@@ -81,7 +81,7 @@ absl::StatusOr<RecordLog> RecordLog::Open(const std::string& path, Options optio
 }
 
 absl::Status RecordLog::Lock() {
-  // A file of its own: the data file is replaced when it is compacted.
+  // The lock has a separate file, because a compaction replaces the data file.
   const std::string name = path_ + ".lock";
   REWIRE_RETURN_IF_ERROR(ToStatus(OpenOwnFile(name, O_RDWR | O_CREAT, &lock_)));
   if (flock(lock_.get(), LOCK_EX | LOCK_NB) != 0) {
@@ -109,14 +109,14 @@ absl::Status RecordLog::Recover() {
     if (n == 0) return Corrupt(path_, done, "the file became shorter while it was read");
     done += static_cast<size_t>(n);
   }
-  // The file appears, by rename, with its header whole: a short one is not an unfinished write.
+  // A rename creates the file with a complete header, so a short header is not an unfinished write.
   if (std::string_view(bytes).substr(0, kMagic.size()) != kMagic) {
     return Corrupt(path_, 0, "this is not a store of this version (wrong magic)");
   }
   size_ = kMagic.size();
   while (size_ < bytes.size()) {
     const std::string_view rest = std::string_view(bytes).substr(size_);
-    // Zeros up to the end: the disk knew the length but not yet the bytes.
+    // Zeros up to the end are an unfinished write: the disk had the file's size, not its bytes.
     if (rest.size() < kRecordHeader || rest.find_first_not_of('\0') == std::string_view::npos)
       break;
     ByteReader header(rest);
@@ -167,8 +167,7 @@ absl::Status RecordLog::Append(std::string_view record) {
 }
 
 absl::Status RecordLog::Reopen() {
-  // Pages that could not be written may look clean to a second fsync, so the old file proves
-  // nothing.
+  // Pages whose write failed may look clean to a second fsync, so the old file proves nothing.
   REWIRE_RETURN_IF_ERROR(ToStatus(OpenOwnFile(path_, O_RDWR, &file_)));
   records_ = 0;
   last_.clear();

@@ -1,8 +1,8 @@
-// An append-only file of checksummed byte records, of which the last one counts. docs/store.md has
-// the format. It survives SIGKILL at any byte.
+// An append-only file of checksummed byte records, of which the last record counts. docs/store.md
+// has the format. The file survives SIGKILL at any byte. Thread-compatible.
 //
-// Open() takes an exclusive lock that lasts as long as the object. A tail that was being written is
-// dropped; anything else that is wrong is an error that names file and offset. One thread.
+// Open() takes an exclusive lock that lasts as long as the object, and drops an unfinished record
+// at the end of the file. Any other damage is an error that names file and offset.
 #pragma once
 
 #include <cstdint>
@@ -18,32 +18,32 @@ namespace rewire {
 class RecordLog {
  public:
   struct Options {
-    uint64_t compact_bytes = 1u << 20;  // the file is rewritten with one record when it is larger
+    uint64_t compact_bytes = 1u << 20;  // Append() rewrites a larger file with one record
   };
 
-  // Makes the file when it does not exist; its directory must. Refuses a file or directory that
-  // another user could change, and a file that another user could read.
+  // Makes a missing file; the file's directory must exist. Refuses a file or directory that another
+  // user could change, and a file that another user could read.
   static absl::StatusOr<RecordLog> Open(const std::string& path, Options options);
 
-  // The last record; empty() when there is none.
+  // The last record. If empty(), the log has no record.
   [[nodiscard]] const std::string& last() const { return last_; }
   [[nodiscard]] bool empty() const { return records_ == 0; }
   // Bytes of an unfinished record that Open() dropped; 0: none.
   [[nodiscard]] uint64_t dropped_bytes() const { return dropped_; }
   [[nodiscard]] const std::string& path() const { return path_; }
 
-  // Ok: the record is on the disk. Not ok: whether it is there is known only after Reopen().
+  // Ok: the record is on the disk. Not ok: only Reopen() shows whether the record is on the disk.
   absl::Status Append(std::string_view record);
   [[nodiscard]] bool broken() const { return !broken_.ok(); }
-  // After a failed Append(): reads the file again, and makes it anew with what it holds. The lock
-  // stays.
+  // After a failed Append(): reads the file again and rewrites the file with its last record. The
+  // lock stays.
   absl::Status Reopen();
 
  private:
   RecordLog(std::string path, Options options) : path_(std::move(path)), options_(options) {}
   absl::Status Lock();
   absl::Status Recover();
-  // Makes the file anew, with a header and, unless empty, one record; atomic.
+  // Replaces the file atomically by a header and, unless `records` is empty, one record.
   absl::Status Rewrite(std::string_view records);
 
   std::string path_;

@@ -1,4 +1,4 @@
-// Descriptors over a Unix socket; see descriptor_server.h.
+// Passes descriptors over a Unix socket; see descriptor_server.h.
 #include "reconfig/stream/descriptor_server.h"
 
 #include <poll.h>
@@ -24,7 +24,7 @@ namespace rewire {
 namespace {
 
 constexpr int kSocketType = SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC;
-// More than a node has members.
+// A node has fewer members than this limit.
 constexpr size_t kMostClients = 64;
 
 std::atomic<uint64_t> refused{0};
@@ -40,7 +40,7 @@ absl::Status Failed(const char* call) {
   return absl::UnavailableError(absl::StrCat(call, ": ", strerror(errno)));
 }
 
-// An abstract address: its first byte is 0, and it goes with its socket.
+// Makes an abstract address: its first byte is 0, and the address disappears with its socket.
 socklen_t AddressOf(const std::string& name, sockaddr_un* address) {
   *address = {};
   address->sun_family = AF_UNIX;
@@ -70,7 +70,7 @@ bool SendAnswer(int client, int fd) {
     head->cmsg_len = CMSG_LEN(sizeof fd);
     memcpy(CMSG_DATA(head), &fd, sizeof fd);
   }
-  // A client waits for each answer before it asks again: one that has no room for it is not ours.
+  // Our clients wait for each answer before the next request, so their sockets have room for one.
   return sendmsg(client, &message, MSG_NOSIGNAL) == 1;
 }
 
@@ -128,7 +128,7 @@ void DescriptorServer::Run() {
     }
     if (poll(ready.data(), ready.size(), wait) < 0 && errno != EINTR) return;
     if (ready[0].revents != 0) return;
-    // An answer may take long. A request that comes meanwhile is seen by the next poll(2).
+    // Only the next poll(2) reports a request that arrives during a long answer.
     const Time now = Now();
     for (size_t i = clients_.size(); i > 0; --i) {
       if (ready[i + 1].revents == 0) continue;
@@ -145,7 +145,7 @@ void DescriptorServer::Run() {
 
 void DescriptorServer::DropIdle(Time now) {
   const auto idle = [&](const Client& c) { return now >= c.heard + idle_; };
-  // A client that sees its end is counted already.
+  // The clients are counted before they are closed: a closed client may read the counter at once.
   for (auto n = std::count_if(clients_.begin(), clients_.end(), idle); n > 0; --n) {
     Refuse("it asks nothing");
   }
@@ -156,7 +156,7 @@ void DescriptorServer::AcceptOne(Time now) {
   UniqueFd client = listener_.Accept(now);
   PeerCredentials peer;
   if (!client.valid() || !PeerOf(client.get(), &peer).ok()) return;
-  // Others of this node may see the name; only this user's processes are given memory.
+  // Other users of this node may see the name, but only this user's processes get memory.
   if (peer.uid != geteuid()) {
     return Refuse(absl::StrCat("uid=", peer.uid, ": must be ", geteuid()));
   }
@@ -184,7 +184,7 @@ absl::StatusOr<DescriptorClient> DescriptorClient::Connect(const std::string& na
   const socklen_t size = AddressOf(name, &address);
   while (connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0) {
     if (errno == EINTR) continue;
-    // The server's queue is full.
+    // EAGAIN: the server's queue is full.
     if (errno != EAGAIN) return Failed("connect to a member that shares memory");
     if (Now() >= deadline) {
       return absl::DeadlineExceededError(
@@ -192,7 +192,7 @@ absl::StatusOr<DescriptorClient> DescriptorClient::Connect(const std::string& na
     }
     poll(nullptr, 0, 1);
   }
-  // The name may be another user's by now.
+  // Another user may have bound the name meanwhile.
   PeerCredentials peer;
   if (const SocketStatus s = PeerOf(fd.get(), &peer); !s.ok())
     return absl::UnavailableError(s.text);

@@ -1,8 +1,8 @@
 // Gives file descriptors to other processes of this user on this node, over an abstract Unix socket
-// of SOCK_SEQPACKET: the way in which memory that cannot be opened by a name is shared. A request
-// is one u32, the answer one byte: 1 with a descriptor beside it, or 0 for none.
+// of SOCK_SEQPACKET. Members share memory that no name can open in this way. A request is one u32.
+// The answer is one byte: 1 with a descriptor as ancillary data, or 0 without a descriptor.
 //
-// The server has a thread of its own ("rewire-share"); a client belongs to one thread.
+// The server has its own thread ("rewire-share"). A client is thread-compatible.
 #pragma once
 
 #include <cstdint>
@@ -21,18 +21,18 @@ namespace rewire {
 
 class DescriptorServer {
  public:
-  // Called on the server's thread; what it gives is sent and closed. Not valid: there is none.
+  // Called on the server's thread. The server sends and closes the result. Not valid: none exists.
   using Make = std::function<UniqueFd(uint32_t index)>;
 
-  // A client that asks nothing for `idle` is disconnected.
+  // The server disconnects a client that sends no request for `idle`.
   static absl::StatusOr<std::unique_ptr<DescriptorServer>> Start(Make make,
                                                                  Duration idle = seconds(10));
-  // Ends and joins the thread: no Make runs any more.
+  // Ends and joins the thread: no Make runs after the destructor.
   ~DescriptorServer();
 
-  // For a client on this node; random.
+  // The random name that a client on this node passes to DescriptorClient::Connect().
   [[nodiscard]] const std::string& name() const { return name_; }
-  // Connections that the servers of this process have refused: of another user, idle, or too many.
+  // Counts the connections that this process's servers refused: too many, idle, or of another user.
   [[nodiscard]] static uint64_t turned_away();
 
  private:
@@ -44,9 +44,9 @@ class DescriptorServer {
   DescriptorServer(Make make, Duration idle, std::string name, UniqueFd listener, UniqueFd stop);
   void Run();
   void AcceptOne(Time now);
-  // Disconnects who asks nothing.
+  // Disconnects the clients that send no request.
   void DropIdle(Time now);
-  // False: this client has ended its connection, or asks wrongly.
+  // False: this client has closed its connection, or sent a malformed request.
   bool Answer(int client);
 
   const Make make_;
@@ -54,15 +54,15 @@ class DescriptorServer {
   const std::string name_;
   ListeningSocket listener_;
   const UniqueFd stop_;
-  std::vector<Client> clients_;  // owned by the thread
+  std::vector<Client> clients_;  // owned by the server's thread
   std::thread thread_;
 };
 
 class DescriptorClient {
  public:
-  // Waits for a place in the server's queue until the deadline.
+  // Waits for a place in the server's queue until the deadline. Refuses a server of another user.
   static absl::StatusOr<DescriptorClient> Connect(const std::string& name, Time deadline);
-  // NotFound: the server has none for this index.
+  // NotFound: the server has no descriptor for this index.
   absl::StatusOr<UniqueFd> Ask(uint32_t index, Time deadline);
 
  private:

@@ -1,4 +1,4 @@
-// Mapping what others offer; see peer_mappings.h.
+// Maps the memory that other members offer; see peer_mappings.h.
 #include "reconfig/stream/peer_mappings.h"
 
 #include "reconfig/base/cuda_driver.h"
@@ -6,7 +6,7 @@
 namespace rewire {
 namespace {
 
-// Segments that follow each other in memory end and begin where their allocations do.
+// Checks that adjacent segments meet where one allocation ends and the next allocation begins.
 absl::Status CheckSegments(const OfferedTensor& offered) {
   using Kind = OfferedSegment::Kind;
   const std::vector<OfferedSegment>& all = offered.segments;
@@ -65,7 +65,7 @@ absl::StatusOr<CUdeviceptr> PeerMappings::OpenHandle(const OfferedSegment& segme
     if (!s.ok()) return s;
     found = by_handle_.emplace(handle, base).first;
   }
-  // What the source says of its memory is checked against what was mapped.
+  // The offset and size that the source states must lie inside the mapped allocation.
   CUdeviceptr base = 0;
   size_t size = 0;
   if (driver_->MemGetAddressRange(&base, &size, found->second) == CUDA_SUCCESS &&
@@ -120,7 +120,7 @@ absl::Status PeerMappings::MapSegment(const OfferedSegment& segment, DescriptorC
   status = Check("cuMemMap",
                  driver_->MemMap(range->begin + range->mapped, segment.allocation, 0, handle, 0));
   if (status.ok()) range->mapped += segment.allocation;
-  driver_->MemRelease(handle);  // the mapping holds the memory
+  driver_->MemRelease(handle);  // the mapping keeps the memory
   return status;
 }
 

@@ -1,4 +1,4 @@
-// Other members' device memory, mapped into this process. Of one thread.
+// Maps other members' device memory into this process. Thread-compatible.
 #pragma once
 
 #include <map>
@@ -23,13 +23,14 @@ class PeerMappings {
   PeerMappings(const PeerMappings&) = delete;
   PeerMappings& operator=(const PeerMappings&) = delete;
 
-  // Where the part lies for this process, in the context given. `server`: the offer's.
+  // Maps the offered tensor into the context and returns its place in this process, which is valid
+  // until CloseAll(). `server`: the descriptor server's name in the offer.
   absl::StatusOr<StatePlace> Open(const OfferedTensor& offered, const std::string& server,
                                   CUcontext context, Time deadline);
   void CloseAll();
 
  private:
-  // Address space with segments mapped at its begin, one behind the other.
+  // Reserved address space; its segments are mapped from `begin` on, one after the other.
   struct Range {
     CUdeviceptr begin = 0;
     size_t bytes = 0;

@@ -13,9 +13,9 @@
 namespace rewire {
 namespace {
 
-// How much one connection may read before the others get a turn.
+// One turn reads at most this much from a connection before other connections get a turn.
 constexpr size_t kTurnBytes = 4 << 20;
-// For a hello since the connection, and for a proof since the challenge, however many bytes come.
+// Limit of a hello since the connection and of a proof since the challenge, whatever bytes arrive.
 constexpr Duration kHandshake = seconds(5);
 
 }  // namespace
@@ -54,7 +54,7 @@ void TcpInbound::OnReadable(Time now) {
     const ssize_t n = recv(fd_.get(), in_.data() + have_, want_ - have_, 0);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
     if (n <= 0) {
-      // The members of a sender notice its death; only a connection of nobody is counted here.
+      // Only the end of an unauthenticated connection counts as refused.
       if (stage() != Stage::kMember) ++streams_->refused;
       Close();
       return;
@@ -109,7 +109,7 @@ void TcpInbound::OnHello() {
     key = &at->second.key;
   }
   if (key == nullptr || !may) {
-    // A stream that is not open yet is normal: its sender tries again.
+    // A hello for a stream that is not open yet is normal: the sender retries.
     ++(may ? streams_->dropped_stale : streams_->refused);
     state_ = State::kEnd;
     return Answer(EncodeStreamChallenge({}));

@@ -1,5 +1,5 @@
-// One connection that was made to us: the handshake, then fragments, each verified before the sink
-// sees it and answered after. Owned by the transport's thread.
+// One accepted connection: the handshake, then fragments. Each fragment is verified before the sink
+// gets the fragment, and answered afterwards. Owned by the transport's thread.
 #pragma once
 
 #include <atomic>
@@ -20,7 +20,8 @@ struct OpenStream {
   FragmentSink* sink = nullptr;
 };
 
-// This member, the streams that are open here, and what was counted.
+// This member, its open streams, and the counters. Any thread may read the counters; all other
+// fields are owned by the transport's thread.
 struct StreamTable {
   MemberId self = 0;
   uint64_t incarnation = 0;
@@ -37,23 +38,24 @@ struct StreamTable {
 
 class TcpInbound {
  public:
-  // What it has proved so far. A refused connection has proved nothing.
+  // The progress of the connection's authentication. A refused connection is at kNothing.
   enum class Stage { kNothing, kChallenged, kMember };
 
-  // source: tells hosts apart. stall: for what is under way after the handshake.
+  // source: identifies the host. stall: limit without progress on a fragment, a name or an answer
+  // after the handshake. `streams` must outlive this object.
   TcpInbound(UniqueFd fd, uint64_t source, StreamTable* streams, Duration stall, Time now);
 
   [[nodiscard]] int fd() const { return fd_.get(); }
   [[nodiscard]] bool closed() const { return !fd_.valid(); }
   [[nodiscard]] bool WantsWrite() const { return !out_.empty(); }
   [[nodiscard]] Stage stage() const;
-  // Of a connection that is challenged or a member's.
+  // Valid at the stages kChallenged and kMember.
   [[nodiscard]] const StreamHello& hello() const { return hello_; }
-  // The host, or the member that a challenged connection claims to be; and since when.
+  // The connection's time and source: the host, or the member that a challenged connection claims.
   [[nodiscard]] Newcomer newcomer() const;
   void OnReadable(Time now);
   void OnWritable();
-  // Closes when the handshake or a fragment has been under way for too long.
+  // Closes the connection when the handshake or a fragment has passed its deadline.
   void OnTick(Time now);
   void Close() { fd_.reset(); }
 
@@ -74,16 +76,16 @@ class TcpInbound {
   StreamTable* const streams_;
   const Duration stall_;
   const Time since_;
-  Time deadline_;  // while something is under way
+  Time deadline_;  // applies while a handshake, a fragment or an answer is unfinished
   State state_ = State::kHello;
   bool proved_ = false;
-  // Grows to the largest thing that came and stays so: clearing a megabyte per fragment is a copy
-  // more. Small until the sender has proved itself.
+  // The buffer grows to the largest fragment and never shrinks: clearing a megabyte for each
+  // fragment costs as much as a copy. The buffer is small until the sender is authenticated.
   std::vector<char> in_ = std::vector<char>(kStreamHelloSize);
   size_t want_ = kStreamHelloSize;
   size_t have_ = 0;
   StreamHello hello_;
-  Code expected_{};  // the proof
+  Code expected_{};  // the correct proof
   FragmentHeader header_;
   std::string out_;
 };

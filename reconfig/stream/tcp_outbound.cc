@@ -124,7 +124,7 @@ void TcpOutbound::Write(Time now) {
     message.msg_iovlen = static_cast<size_t>(count);
     const ssize_t n = sendmsg(fd_.get(), &message, MSG_NOSIGNAL);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
-    if (n < 0) return Read(now);  // which finds the last answer, or the end
+    if (n < 0) return Read(now);  // Read() finds the last answer or the end of the connection
     deadline_ = now + stall_;
     if (!handshake_left_.empty()) {
       handshake_left_.erase(0, static_cast<size_t>(n));
@@ -213,7 +213,7 @@ void TcpOutbound::OnTick(Time now) {
     return under_way && now >= deadline_;
   };
   if (!stands_still()) return;
-  // It may have been this process that stood still: what has become possible meanwhile counts.
+  // This process itself may have been stopped: pending reads and writes count as progress.
   Read(now);
   if (fd_.valid()) Write(now);
   if (stands_still()) {

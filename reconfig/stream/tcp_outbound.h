@@ -1,5 +1,5 @@
-// One connection to one receiver on one stream: connects (again and again until the receiver knows
-// the stream and both have proved themselves), then sends fragments in order and takes the answers.
+// One connection to one receiver on one stream. The connection retries until the receiver knows the
+// stream and both sides are authenticated, then sends fragments in order and takes the answers.
 // Owned by the transport's thread.
 #pragma once
 
@@ -31,9 +31,9 @@ class TcpOutbound {
   [[nodiscard]] bool WantsWrite() const;
   void OnReady(Time now, short events);
   void OnTick(Time now);
-  // When OnTick has something to do, at the latest.
+  // The latest time for the next OnTick(); Time::max() when OnTick() has nothing to do.
   [[nodiscard]] Time NextTick() const;
-  // All that waits is done with this; nothing is sent any more.
+  // Completes all waiting fragments with `status` and sends nothing more.
   void Fail(const absl::Status& status);
 
  private:
@@ -43,7 +43,7 @@ class TcpOutbound {
   void Retry(Time now, const std::string& why);
   void Write(Time now);
   void Read(Time now);
-  // Takes one whole answer from in_; false: there is none yet.
+  // Takes one whole answer from in_; false: in_ has no whole answer yet.
   bool TakeAnswer(Time now);
   void OnChallenge(Time now, const StreamChallenge& challenge);
   void OnReply(Reply reply);
@@ -58,7 +58,7 @@ class TcpOutbound {
   absl::Status failure_;
   Time retry_at_;
   std::string refusal_;         // why the last try ended
-  Time deadline_;               // for progress, while something is under way
+  Time deadline_;               // for progress of the handshake or of fragments
   std::string hello_;           // of this connection, with its nonce
   std::string handshake_left_;  // not written yet
   std::string in_;

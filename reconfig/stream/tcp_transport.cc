@@ -1,4 +1,4 @@
-// The transport's owner thread; see tcp_transport.h.
+// Runs the transport's owner thread; see tcp_transport.h.
 #include "reconfig/stream/tcp_transport.h"
 
 #include <netinet/in.h>
@@ -23,11 +23,11 @@
 namespace rewire {
 namespace {
 
-// Unauthenticated connections that are kept, in each of the two stages of the handshake.
+// Limit on unauthenticated connections in each of the two stages of the handshake.
 constexpr size_t kMostNewcomers = 64;
-// Connections of one member that ask for names.
+// Limit on one member's connections that ask for names.
 constexpr size_t kMostQuestions = 8;
-// Connections that are taken before the others get a turn.
+// One turn accepts at most this many connections before other sockets get a turn.
 constexpr int kMostAccepts = 256;
 
 }  // namespace
@@ -68,7 +68,7 @@ TcpTransport::~TcpTransport() {
 
 void TcpTransport::Wake() {
   const uint64_t one = 1;
-  // A full counter wakes just as well.
+  // The write fails only on a full counter, and a full counter also wakes the thread.
   [[maybe_unused]] const ssize_t n = write(wake_.get(), &one, sizeof one);
 }
 
@@ -85,8 +85,9 @@ void TcpTransport::RunThere(std::function<void()> command) {
   }
   Wake();
   MutexLock lock(&mutex_);
-  // The command refers to this frame and to memory of the caller: without its end nothing is safe.
-  // After a stop of the process, this thread may run before the owner thread does.
+  // The command refers to this frame and to the caller's memory, so this function must not return
+  // before the command ends. After a stop of the process, this thread may run before the owner
+  // thread does; RunningDeadline excludes such stops.
   for (RunningDeadline deadline(options_.command); !ran;) {
     if (deadline.Passed()) {
       REWIRE_ERROR(
@@ -171,7 +172,7 @@ void TcpTransport::OnStage(const TcpInbound& connection) {
 void TcpTransport::CloseOlder(const TcpInbound& member) {
   const StreamHello& mine = member.hello();
   size_t others = 0;
-  // The newest are at the end.
+  // The newest connections are at the end of the list.
   for (auto c = inbound_.rbegin(); c != inbound_.rend(); ++c) {
     if (&*c == &member || c->closed() || c->stage() != TcpInbound::Stage::kMember) continue;
     const StreamHello& hello = c->hello();
@@ -191,11 +192,11 @@ void TcpTransport::AcceptAll(Time now) {
       listener_.Resume();
       continue;
     }
-    // An answer must not wait until the one before it was acknowledged.
+    // An answer must not wait for TCP's acknowledgement of the previous answer.
     const int on = 1;
     setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     TcpInbound& c = inbound_.emplace_back(std::move(fd), source, &streams_, options_.stall, Now());
-    c.OnReadable(now);  // the hello is mostly there already
+    c.OnReadable(now);  // the hello has usually arrived already
     if (c.closed()) {
       inbound_.pop_back();
     } else {
@@ -206,7 +207,7 @@ void TcpTransport::AcceptAll(Time now) {
 
 void TcpTransport::Run() {
   pthread_setname_np(pthread_self(), "rewire-data");
-  // On Linux this is the thread's own niceness: training goes first.
+  // On Linux, this call sets the niceness of this thread only: training threads run first.
   setpriority(PRIO_PROCESS, 0, 10);
   TakeShortTurns();
   for (;;) {
@@ -263,7 +264,7 @@ void TcpTransport::Run() {
   }
   outbound_.clear();
   inbound_.clear();
-  // A command that somebody waits for runs even now; a fragment in it is done as cancelled.
+  // Remaining commands run, because callers wait for them; their fragments end with kCancelled.
   std::vector<std::function<void()>> rest;
   {
     MutexLock lock(&mutex_);

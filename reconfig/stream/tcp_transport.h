@@ -1,6 +1,6 @@
-// Transport over TCP: one owner thread ("rewire-data"), non-blocking sockets, a deadline on all
-// that is waited for. Peers may send anything and die at any byte. Few unauthenticated connections
-// are kept, and one for each sender of a stream.
+// Transport over TCP: one owner thread ("rewire-data"), non-blocking sockets, and a deadline on
+// every wait. Peers may send anything and die at any byte. The transport keeps few unauthenticated
+// connections, and one connection for each sender of a stream.
 #pragma once
 
 #include <atomic>
@@ -26,17 +26,17 @@ struct TcpOptions {
   std::string listen = "127.0.0.1:0";
   MemberId member = 0;
   uint64_t incarnation = 0;
-  Duration connect = seconds(10);  // until a receiver has accepted the stream
-  Duration stall = seconds(10);    // without one byte of progress on what is under way
-  // Until the owner thread has run a command, after which the process ends. The owner thread waits
-  // for nothing but a device, and needs a turn on a processor.
+  Duration connect = seconds(10);  // limit until a receiver has accepted the stream
+  Duration stall = seconds(10);    // limit without progress of a handshake or fragment
+  // Limit until the owner thread has run a command; past the limit, the process ends. The owner
+  // thread waits only for a device, and needs a turn on a processor.
   Duration command = kDevicePatience + seconds(60);
 };
 
 class TcpTransport final : public Transport {
  public:
   static absl::StatusOr<std::unique_ptr<TcpTransport>> Start(const TcpOptions& options);
-  // Ends and joins the thread. Fragments that wait are done with kCancelled.
+  // Ends and joins the thread. Waiting fragments end with kCancelled.
   ~TcpTransport() override;
 
   [[nodiscard]] std::string address() const override { return address_; }
@@ -52,11 +52,11 @@ class TcpTransport final : public Transport {
   void Run();
   void Wake();
   void AcceptAll(Time now);
-  // Keeps the limits when a connection has come to another stage of its handshake.
+  // Enforces the limits when a connection has reached another stage of its handshake.
   void OnStage(const TcpInbound& connection);
-  // One of the connections of this stage, if there are more than `above`.
+  // Drops one connection of this stage if the stage has more than `above`. False: it has not.
   bool DropNewcomer(TcpInbound::Stage stage, size_t above);
-  // A member's connection takes the place of its older ones.
+  // Closes a member's older connections on the same stream, except a few that ask for names.
   void CloseOlder(const TcpInbound& member);
   // Runs `command` on the owner thread and waits for it.
   void RunThere(std::function<void()> command);
@@ -71,7 +71,7 @@ class TcpTransport final : public Transport {
   std::vector<std::function<void()>> commands_ REWIRE_GUARDED_BY(mutex_);
   bool stop_ REWIRE_GUARDED_BY(mutex_) = false;
 
-  // Of the owner thread alone.
+  // Owned by the transport's thread, except the counters in streams_.
   StreamTable streams_;
   std::list<TcpInbound> inbound_;
   std::map<std::pair<StreamKey, MemberId>, std::unique_ptr<TcpOutbound>> outbound_;

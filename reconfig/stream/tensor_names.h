@@ -1,5 +1,5 @@
 // The names of a transition's tensors by their number in the plan, for errors that an operator
-// reads. Pure; thread-safe.
+// reads. Thread-safe: pure functions.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace rewire {
 
 using TensorNames = std::vector<std::string>;
 
-// "tensor NAME"; the number stands for a name that is not known.
+// Returns "tensor NAME", or "tensor number N" if the name is not known.
 inline std::string TensorText(const TensorNames& names, uint32_t tensor) {
   if (tensor < names.size()) return absl::StrCat("tensor ", names[tensor]);
   return absl::StrCat("tensor number ", tensor);

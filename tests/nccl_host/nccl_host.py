@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
-"""Builds of NCCL's own host code that run without a GPU, in the cache folder; README.md says how.
+"""Makes and runs builds of NCCL's own host code that need no GPU, in the cache folder (README.md).
 
     nccl_host.py build CHECKOUT [--build BUILD] [-j N]   build the NCCL of a checkout
-    nccl_host.py list                                    the folders of the builds, oldest version first
-    nccl_host.py each [--build BUILD] [DIR] -- COMMAND   run a command on every build, or on that in DIR
+    nccl_host.py list                                    list the folders, oldest version first
+    nccl_host.py each [--build BUILD] [DIR] -- COMMAND   run a command on every build, or on DIR
     nccl_host.py all [--build BUILD] [DIR] -- COMMAND    run a command once, for every build
 
-BUILD is the project's own build folder (build/release). The libraries of one NCCL build and of the tier
-lie together in a folder LIBRARIES. `each` sets NCCL_HOST_LIBRARIES to it, which `rewire run --sim`
-reads, and replaces {version} in COMMAND; `all` replaces {libraries} by LIBRARIES[:LIBRARIES...].
-Both set what NCCL needs on one machine without GPUs, and exit with 77 where there is no build.
+BUILD is the project's own build folder (build/release). A folder LIBRARIES has the libraries of one
+NCCL build and of the tier. `each` sets NCCL_HOST_LIBRARIES, which `rewire run --sim` reads, to
+LIBRARIES and replaces {version} in COMMAND. `all` replaces {libraries} by LIBRARIES[:LIBRARIES...].
+Both set the environment that NCCL needs on one machine without GPUs, and exit with 77 if no build
+exists.
 """
 
 import argparse
@@ -27,8 +28,8 @@ BUILDS = CACHE / "rewire" / "nccl"
 LIBRARY = "libnccl.so.2"
 SKIPPED = 77
 
-# One node, whose ranks reach each other through shared memory: the simulated devices have no
-# NVLink, and NCCL's virtual memory is not theirs.
+# Ranks of one node communicate through shared memory: the simulated devices have neither NVLink nor
+# NCCL's virtual memory.
 ENVIRONMENT = {
     "NCCL_P2P_DISABLE": "1",
     "NCCL_CUMEM_ENABLE": "0",
@@ -78,7 +79,7 @@ def fail(text):
 
 
 def version_of(checkout):
-    """The version of a checkout, as (major, minor, patch)."""
+    """Returns the version of a checkout as (major, minor, patch)."""
     makefile = checkout / "makefiles" / "version.mk"
     if not makefile.is_file():
         fail(f"checkout={checkout}: makefiles/version.mk is missing (a checkout of NVIDIA/nccl)")
@@ -87,7 +88,7 @@ def version_of(checkout):
 
 
 def builds():
-    """The finished builds, oldest version first."""
+    """Returns the folders of the finished builds, oldest version first."""
     folders = [p for p in BUILDS.glob("*") if (p / LIBRARY).exists()]
     return sorted(folders, key=lambda p: [int(n) for n in re.findall(r"\d+", p.name)])
 
@@ -101,7 +102,7 @@ def run(command, log, **more):
 
 
 def kernels_source(generated, number):
-    """C++ with an empty host function for each kernel, and their registration by name."""
+    """Returns C++ that defines an empty host function for each kernel and registers it by name."""
     kernels = {}
     for path in [generated / "host_table.cc", *sorted((generated / "symmetric").glob("*.cc"))]:
         if path.is_file():
@@ -183,7 +184,7 @@ def build(arguments):
 
 
 def together(build_folder, folder):
-    """The folder with all libraries of one build."""
+    """Makes and returns the folder with all libraries of one build."""
     tree = pathlib.Path(build_folder).resolve()
     parts = [folder / LIBRARY, *(tree / "nccl_host").glob("lib*.so.*"),
              tree / "simgpu" / "libcuda.so.1"]

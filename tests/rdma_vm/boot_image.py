@@ -143,7 +143,7 @@ def installed_kernel(root="/"):
 
 
 def downloaded_kernel(work, say):
-    """Returns (root, release) of Debian's kernel, unpacked below work; apt checks signature and hash."""
+    """Returns (root, release) of Debian's kernel, unpacked below work; apt checks its signature."""
     free = shutil.disk_usage(work).free
     if free < DISK_NEEDED:
         raise CannotRun(f"{work.parent} has {free >> 20} MiB free; unpacking a kernel needs {DISK_NEEDED >> 20}")
@@ -193,7 +193,7 @@ def store(root, release, folder):
 
 
 def unpacked_kernel(image):
-    """Returns the kernel inside a bzImage: unpacking it on an emulated processor would take seconds.
+    """Returns the kernel inside a bzImage: an emulated processor would take seconds to unpack it.
 
     The setup header is the kernel's x86 boot protocol, 2.08 or later.
     """

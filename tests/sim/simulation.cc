@@ -43,7 +43,7 @@ Simulation::Simulation(SimulationOptions options)
   partitioned_ = random_.OneIn(3) && members >= 3;
   if (!partitioned_) return;
   deadly_ = more_random_.OneIn(4);
-  // the last pair may have only one member
+  // The last pair may have only one member.
   for (uint64_t pair = 0; pair < (members + 1) / 2; ++pair) {
     communicators_.push_back({kPairs + (pair << 32), pair});
   }
@@ -379,7 +379,7 @@ Result Simulation::Run() {
   const auto settled = [this] {
     return leader_ && (leader_->steady() || leader_->phase() == Phase::kStopped);
   };
-  // silence, a stall or a restart must be detected first
+  // Silence, a stall or a restart must be detected first.
   const Time settle_from = now() + seconds(5);
   while (queue_.RunOne(settle_from)) {
   }

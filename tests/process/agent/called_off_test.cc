@@ -1,5 +1,5 @@
-// Changes that are called off while a process that is to join has come: that process ends, and the
-// job goes on.
+// The leader cancels a change after one of the joining processes has connected. The joining process
+// ends, and the job goes on.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -13,8 +13,8 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::SizeIs;
 
-// Two members; of the first two that are to join one comes, and the other never says a word. So the
-// change waits for it until it is called off.
+// A job of two members that grows to four. Member 2 connects and member 3 never does, so the change
+// waits for member 3 until the leader cancels the change.
 class CalledOffTest : public ::testing::Test {
  protected:
   CalledOffTest()
@@ -32,7 +32,7 @@ class CalledOffTest : public ::testing::Test {
     EXPECT_NE(joiner_, 0) << "the new member did not come";
   }
 
-  // The job lives: further changes are made, and it ends as it should.
+  // The job makes further changes and ends without an error.
   void TheJobGoesOn() {
     EXPECT_EQ(job_.Ask("wait", {"--timeout", "20s"}).status, 0);
     for (const char* size : {"1", "3"}) {

@@ -1,5 +1,5 @@
-// A job of toy members whose world changes: by commands, by signals, by death, with the agent
-// killed.
+// Changes the world of a job of toy members: by commands, by signals, by a member's death, and with
+// a killed agent.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -162,7 +162,7 @@ TEST(ChangeTest, WhatIsWrongIsNamedAndTheJobGoesOn) {
 
 TEST(ChangeTest, AProgramThatCannotBeStartedDoesNotJoinAndTheJobGoesOn) {
   TemporaryFolder programs;
-  // The copy that the job runs is taken away before it grows.
+  // The test removes the job's program before the job grows.
   const std::string program = programs / "toy";
   std::filesystem::copy_file(REWIRE_TOY_MEMBER, program);
   TemporaryFolder folder;
@@ -198,7 +198,7 @@ TEST(ChangeTest, TheTraceAndTheMetricsOfATransition) {
        {"prepare", "pledge", "to boundary", "stream", "enter", "pause", "PREPARE", "COMMITTED"}) {
     EXPECT_TRUE(names.count(name) == 1) << name;
   }
-  EXPECT_EQ(job.Ask("wait").status, 0);  // they count it when it has ended
+  EXPECT_EQ(job.Ask("wait").status, 0);  // the metrics count a transition after its end
   r = job.Ask("metrics");
   EXPECT_EQ(r.status, 0);
   EXPECT_THAT(r.out, HasSubstr("rewire_epoch 2\n"));

@@ -1,4 +1,4 @@
-// An agent whose clients are scripted: garbage, half frames, slow readers, strangers.
+// Tests an agent with hostile clients: garbage, half frames, slow readers, other users.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -52,7 +52,7 @@ class HostileTest : public ::testing::Test {
     EXPECT_TRUE(s.ok()) << s.text;
     return FramedSocket(std::move(fd));
   }
-  // Whether the agent ends the connection.
+  // True: the agent closes the connection within kPatience.
   static bool Closed(FramedSocket& s) {
     std::string frame;
     for (;;) {
@@ -218,7 +218,7 @@ TEST_F(HostileTest, ASecondProcessWithALivingMembersIdIsRefused) {
   ASSERT_TRUE(std::holds_alternative<Refused>(*answer)) << MessageName(*answer);
   EXPECT_THAT(std::get<Refused>(*answer).reason, HasSubstr("member 0"));
   EXPECT_TRUE(Closed(second));
-  // The first one is none the worse for it; the same process may come again.
+  // The first process stays a member and may connect again.
   EXPECT_EQ(Status()["members"][0]["state"], "training");
   FramedSocket again = Connect();
   hello.incarnation = 1;
@@ -261,7 +261,7 @@ TEST_F(HostileTest, AKilledAgentsSuccessorTakesSocketAndStore) {
 
 TEST_F(HostileTest, AnotherUserIsNotServed) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root to become another user";
-  // As if the socket's and the folder's permissions had been opened.
+  // Open permissions of the folder and the socket must not suffice for another user.
   chmod(folder_.path().c_str(), 0755);
   chmod(socket().c_str(), 0777);
   const pid_t child = fork();
@@ -292,7 +292,7 @@ TEST_F(HostileTest, MetricsOverHttp) {
     while (ReceiveAll(fd.get(), &c, 1, Now() + kPatience).ok()) out.push_back(c);
     return out;
   };
-  UniqueFd silent;  // one that says nothing is in nobody's way
+  UniqueFd silent;  // a silent client does not delay other clients
   ASSERT_TRUE(ConnectTcp(address, Now() + kPatience, &silent).ok());
   const std::string good = ask("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
   EXPECT_THAT(good, HasSubstr("HTTP/1.1 200 OK\r\n"));
@@ -308,7 +308,7 @@ TEST_F(HostileTest, MetricsOverHttp) {
 TEST_F(HostileTest, SlowReadersOfTheMetricsKeepNobodyOut) {
   const std::string address =
       "127.0.0.1:" + std::to_string(Status()["agent"]["metrics_port"].get<int>());
-  // Some say nothing, some half a request, some never read their answers.
+  // Some clients send nothing, some send half a request, and some never read their answers.
   std::vector<UniqueFd> slow(48);
   for (size_t i = 0; i < slow.size(); ++i) {
     ASSERT_TRUE(ConnectTcp(address, Now() + kPatience, &slow[i]).ok());
@@ -322,7 +322,7 @@ TEST_F(HostileTest, SlowReadersOfTheMetricsKeepNobodyOut) {
   char c = 0;
   while (ReceiveAll(fd.get(), &c, 1, Now() + kPatience).ok()) out.push_back(c);
   EXPECT_THAT(out, HasSubstr("HTTP/1.1 200 OK\r\n"));
-  // The same while no client comes to its deadline: metrics_server_test.
+  // metrics_server_test tests the same while no client reaches its deadline.
   EXPECT_TRUE(Eventually([this] {
     const CommandResult r = Rewire({"metrics", "--socket", socket()});
     return r.out.find("rewire_connections_closed_total{reason=\"metrics\"} 0") == std::string::npos;
@@ -340,7 +340,7 @@ TEST_F(HostileTest, ConnectionsThatSayNothingAreFewAndTheOldestGoFirst) {
   EXPECT_TRUE(silent.back().Receive(&answer, Now() + kPatience).ok());
 }
 
-// Processor time of a process so far, in clock ticks.
+// Returns the processor time that a process has used, in clock ticks.
 int64_t TicksOf(pid_t pid) {
   std::ifstream in("/proc/" + std::to_string(pid) + "/stat");
   std::string text((std::istreambuf_iterator<char>(in)), {});
@@ -360,14 +360,14 @@ TEST_F(HostileTest, AnAgentWithoutDescriptorsDoesNotSpinAndServesAgainLater) {
   ASSERT_EQ(prlimit(agent_->pid(), RLIMIT_NOFILE, nullptr, &before), 0);
   const rlimit none{3, before.rlim_max};
   ASSERT_EQ(prlimit(agent_->pid(), RLIMIT_NOFILE, &none, nullptr), 0);
-  FramedSocket waiting = Connect();  // the kernel's queue has them
+  FramedSocket waiting = Connect();  // the kernel's queue holds both connections
   UniqueFd metrics;
   ASSERT_TRUE(ConnectTcp(address, Now() + kPatience, &metrics).ok());
   const std::string frame = EncodeControl({{"command", "status"}});
   ASSERT_TRUE(SendAll(waiting.fd(), frame, Now() + kPatience).ok());
   const int64_t ticks = TicksOf(agent_->pid());
   const Time begin = Now();
-  poll(nullptr, 0, 2000);  // it would spin meanwhile
+  poll(nullptr, 0, 2000);  // a broken agent spins meanwhile
   const double used = static_cast<double>(TicksOf(agent_->pid()) - ticks) /
                       static_cast<double>(sysconf(_SC_CLK_TCK));
   EXPECT_LT(used / (ToMilliseconds(Now() - begin) / 1000), 0.2);

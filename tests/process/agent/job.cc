@@ -34,7 +34,7 @@ std::vector<std::string> RunArguments(const TemporaryFolder& folder, int members
 
 Job::Job(int members, int max, std::vector<std::string> options, std::string script)
     : launcher_(RunArguments(folder_, members, max, options, script)) {
-  // Formed: every first member has said that it is in the world.
+  // The world is formed when each initial member has printed that the member entered epoch 1.
   const bool formed = launcher_.ReadUntil(
       [members](const CommandResult& r) {
         size_t count = 0;

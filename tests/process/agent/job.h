@@ -1,4 +1,4 @@
-// A job of toy members under the rewire command.
+// Runs a job of toy members under the rewire command, for process tests. Thread-compatible.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -10,19 +10,19 @@
 
 namespace rewire {
 
-// A job of toy members.
 class Job {
  public:
-  // script: run by /bin/sh in the place of the toy member, which is its $0; $1 is the stop file.
+  // Starts the job and waits until all members have entered epoch 1. /bin/sh runs a nonempty
+  // `script` instead of the toy member; the script's $0 is the toy member and $1 the stop file.
   Job(int members, int max, std::vector<std::string> options = {}, std::string script = "");
   [[nodiscard]] std::string socket() const { return folder_ / "agent.sock"; }
   [[nodiscard]] const TemporaryFolder& folder() const { return folder_; }
   Background& launcher() { return launcher_; }
-  // `rewire COMMAND --socket ... arguments`.
+  // Runs `rewire COMMAND --socket ... arguments`.
   CommandResult Ask(const std::string& command, std::vector<std::string> arguments = {});
   nlohmann::json Status();
   std::vector<int> World();
-  // Lets the members end, and gives the job's result.
+  // Makes the stop file, so that the members end, and returns the job's result.
   CommandResult Finish();
 
  private:

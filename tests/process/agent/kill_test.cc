@@ -1,5 +1,5 @@
-// SIGKILL of every combination of guard, launcher, agent and members: no process of the job and no
-// folder is left. Members start children, also in sessions of their own.
+// After SIGKILL of combinations of guard, launcher, agent and members, no process and no folder of
+// the job is left. Members start children, also in separate sessions.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -27,7 +27,7 @@ std::string Contents(const fs::path& path) {
   return out.str();
 }
 
-// Processes whose command line or environment names the folder; a zombie has neither.
+// Returns the processes whose command line or environment names the folder; a zombie has neither.
 std::vector<pid_t> ProcessesOf(const std::string& folder) {
   std::vector<pid_t> out;
   for (const fs::directory_entry& p : fs::directory_iterator("/proc")) {
@@ -55,7 +55,7 @@ bool Eventually(const std::function<bool()>& condition) {
   return true;
 }
 
-// Two members, each with a child in its group and one in a session of its own, whose parent ended.
+// Runs two members, each with a child in its group and an orphaned child in a separate session.
 class KilledJob {
  public:
   explicit KilledJob(const TemporaryFolder& folder)
@@ -69,7 +69,7 @@ class KilledJob {
                   "mv alone-$RANK.tmp alone-$RANK; while :; do tail -f /dev/null; done' &) ; "
                   "echo $$ > member-$RANK.tmp; mv member-$RANK.tmp member-$RANK; wait"}) {}
 
-  // Every process of the job has started.
+  // Waits until every process of the job has started. False: timeout.
   bool Started() {
     return Eventually([this] {
       for (const char* name :
@@ -127,7 +127,7 @@ TEST_P(KillTest, NoProcessAndNoFolderIsLeft) {
   }
   const int status = job.run().End(kPatience).status;
   EXPECT_EQ(status, 128 + ((GetParam() & ~kAgent) == 0 ? SIGTERM : SIGKILL));
-  // With a living guard, nothing is left when the command has ended.
+  // If the guard was not killed, no process is left when the command has ended.
   if ((GetParam() & kGuard) == 0) {
     EXPECT_THAT(ProcessesOf(folder_.path()), IsEmpty());
   }
@@ -190,7 +190,7 @@ TEST_F(JobNameTest, TheNextJobRemovesTheFolderOfOneWhoseProcessesWereAllKilled) 
     const CommandResult status = Rewire({"status", "--json", "--socket", folder_ / "a.sock"});
     const auto agent = nlohmann::json::parse(status.out)["agent"]["pid"].get<pid_t>();
     const pid_t launcher = ParentOf(agent);
-    kill(launcher, SIGSTOP);  // it must not notice the guard's death
+    kill(launcher, SIGSTOP);  // the launcher must not notice the guard's death
     kill(first.pid(), SIGKILL);
     kill(launcher, SIGKILL);
     first.End(kPatience);

@@ -1,4 +1,4 @@
-// `rewire run` with programs of the shell, which never call NCCL.
+// Tests `rewire run` with shell programs, which never call NCCL.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -74,7 +74,7 @@ TEST_F(LauncherTest, TorchrunsEnvironment) {
 
 TEST_F(LauncherTest, TheStatusOfTheFirstThatFailed) {
   EXPECT_EQ(Run({"-n", "2"}, "exit 0").status, 0);
-  // Member 1 fails first: member 0 waits for that.
+  // Member 1 fails first: member 0 waits for member 1's flag.
   const std::string flag = folder_ / "flag";
   CommandResult r =
       Run({"-n", "2"}, "if [ $RANK = 1 ]; then trap 'touch " + flag +
@@ -161,7 +161,7 @@ TEST_F(LauncherTest, MembersDoNotOutliveAKilledLauncher) {
       seconds(20)));
   const std::string pid = line.substr(line.find("] ") + 2, line.find('\n') - line.find("] ") - 2);
   run.Signal(SIGKILL);
-  // The pipes end when nobody has them any more: the member, too, is gone.
+  // End() returns after every process, also the member, has closed the pipes.
   EXPECT_EQ(run.End(seconds(20)).status, 128 + SIGKILL);
   const Time deadline = Now() + seconds(20);
   const auto alive = [&pid] {
@@ -175,7 +175,7 @@ TEST_F(LauncherTest, MembersDoNotOutliveAKilledLauncher) {
 }
 
 TEST_F(LauncherTest, ABrokenReaderBreaksTheMembersPipe) {
-  // The launcher's reader goes after one line; the member would write for ever.
+  // The launcher's reader ends after one line; only a broken pipe ends the member's loop.
   Background run({"/bin/sh", "-c",
                   std::string(REWIRE_COMMAND) + " run -n 1 --no-preload --no-agent -- "
                                                 "/bin/sh -c 'while :; do echo y; done' | head -1"});

@@ -1,4 +1,4 @@
-// Keys of a running job, and files that it writes under names that others can guess.
+// Tests that a job reveals no key and follows no link at file names that other users can guess.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ std::string BytesOf(const std::string& path) {
   return out.str();
 }
 
-// The file with this name in the folder of the only job.
+// Returns the path of the file with this name in the only job's folder; empty: no such file.
 std::string InJobsFolder(const Job& job, const std::string& name) {
   for (const auto& entry : fs::directory_iterator(job.folder() / "run")) {
     if (fs::exists(entry.path() / name)) return entry.path() / name;
@@ -30,7 +30,7 @@ std::string InJobsFolder(const Job& job, const std::string& name) {
   return "";
 }
 
-// Eight bytes of a key: as they are, as hexadecimal digits, as numbers of JSON.
+// Returns eight bytes of a key: raw, as hexadecimal digits of either case, as numbers of JSON.
 std::vector<std::string> FormsOf(const Key& key) {
   const std::string hex = HexOfKey(key).substr(0, 16);
   std::string upper = hex;
@@ -48,7 +48,7 @@ TEST(SecretsTest, StatusMetricsLogsAndTracesHoldNoKey) {
   ASSERT_EQ(secret.size(), kKeyBytes);
   const Key job_key = KeyOfBytes(secret);
   EXPECT_EQ(job.Ask("resize", {"3"}).status, 0);
-  // The store holds the epoch's key: what is searched for is what the job uses.
+  // The store holds the epoch's key: the test searches for keys that the job really uses.
   const Key epoch_key = EpochKey(job_key, 2);
   EXPECT_NE(BytesOf(InJobsFolder(job, "world")).find(epoch_key.view()), std::string::npos);
   std::vector<Key> keys = {job_key, NamesKey(job_key), EpochKey(job_key, 1), epoch_key};

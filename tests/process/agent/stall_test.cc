@@ -1,5 +1,5 @@
-// Hosts that stall: members, the agent, or both stand still for longer than REWIRE_SILENCE_MS and
-// go on. Nobody who lives is lost, and the job goes on.
+// Members, the agent, or both are stopped for longer than REWIRE_SILENCE_MS and then continue. The
+// leader loses no member that continues, and the job goes on.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -37,7 +37,7 @@ class StallTest : public ::testing::Test {
     }
     return false;
   }
-  // Spins while the fault lasts.
+  // Spins for `time`, while the fault lasts.
   static void Last(Duration time) {
     const Time end = Now() + time;
     while (Now() < end) {

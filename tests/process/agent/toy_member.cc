@@ -1,7 +1,7 @@
-// A member without a GPU for tests of the agent and the launcher: the real protocol and the real
-// member state machine, and a program that only counts updates. One thread.
+// A member without a GPU, for tests of the agent and the launcher. A toy member uses the real
+// protocol and the real member state machine; its program only counts updates. It has one thread.
 //
-//   toy_member STOP_FILE   trains until the file exists, then detaches and exits with 0.
+//   toy_member STOP_FILE   trains until the file exists, then detaches and exits with 0
 #include <poll.h>
 #include <signal.h>
 #include <sys/signalfd.h>
@@ -37,7 +37,7 @@ class ToyMember {
       Feed([this](Member::Out* out) { member_.OnTick(Now(), Heartbeat{begun_, {}, {}, 0}, out); });
       Program();
     }
-    // What was said last must arrive before the end of the stream.
+    // The last messages must arrive before the end of the stream.
     while (socket_.valid() && socket_.WantsWrite() && socket_.Flush().ok()) {
       WaitReady(socket_.fd(), POLLOUT, Now() + seconds(1));
     }
@@ -81,7 +81,7 @@ class ToyMember {
     Feed([this](Member::Out* out) { member_.OnDisconnected(Now(), out); });
   }
 
-  // The training loop: an update every kStep, unless it stands at the boundary.
+  // Runs the training loop: an update every kStep, unless the program waits at the boundary.
   void Program() {
     if (exit_ || !in_world_ || standing_ || Now() < next_step_) return;
     next_step_ = Now() + kStep;
@@ -101,8 +101,8 @@ class ToyMember {
   }
 
   void Describe() {
-    // Its updates are not those of the others, as nothing is reduced: after a loss all have the
-    // same state, as it never changes.
+    // Toy members reduce nothing, so their update counts differ. Their state never changes, so all
+    // members report the same version after a loss.
     const uint64_t version = aborted_ ? 0 : pledged_.value_or(0);
     const BoundaryInfo info{version, true, {version}, {version}, {true, false, {}, {}}};
     Feed([&](Member::Out* out) { member_.OnBoundary(Now(), info, out); });

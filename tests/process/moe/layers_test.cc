@@ -307,7 +307,7 @@ TEST(LayersTest, WhoDoesNotComeIsNamed) {
 TEST(LayersTest, WhoSaysOtherwiseIsRefused) {
   LayerRunOptions o = Small("other");
   o.dispatch = false;
-  // a process that arrives after the others have left finds nobody
+  // A process that arrives after the others have left finds nobody.
   o.balancer.meeting = seconds(3);
   LayerRunOptions other = o;
   other.gate_percent = 110;

@@ -54,7 +54,7 @@ pid_t Spawn(int rank, int prefetch, const std::string& slots, const std::string&
       "LD_LIBRARY_PATH=" SIMGPU, "REWIRE_CUDA_LIBRARY=" SIMGPU "/libcuda.so.1",
       "NCCL_HOSTID=node" + std::to_string(rank / kPerNode), "SIMGPU_KERNEL_SLOTS=" + slots};
   for (char** e = environ; *e != nullptr; ++e) {
-    // variables of a sanitizer
+    // Variables of a sanitizer.
     if (strstr(*e, "SAN_OPTIONS=") != nullptr) environment.emplace_back(*e);
   }
   std::vector<std::string> command = {FSEP_RANK,

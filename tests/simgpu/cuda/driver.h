@@ -68,7 +68,7 @@ struct Driver {
   // Closed IPC mappings, address and size, that have not been unmapped yet.
   std::vector<std::pair<void*, size_t>> closed_mappings;
   std::unordered_set<CUgraph> graphs;
-  // destroyed streams whose threads are not yet joined
+  // Destroyed streams whose threads are not yet joined.
   std::vector<std::shared_ptr<Stream>> retired;
   CondVar progress;  // a marker was passed or a slot came free
   int waiters = 0;   // threads that wait on progress

@@ -70,7 +70,7 @@ SIMGPU_EXPORT CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHand
   memory.size = record.size;
   memory.properties = record.properties;
   memory.device = FindDevice(record.properties.location.id);
-  // the device is not one of this process's
+  // The device is not one of this process's.
   if (memory.device == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   memory.imported = true;
   memory.fd = ::fcntl(fd, F_DUPFD_CLOEXEC, 0);  // the caller keeps and closes its own descriptor

@@ -1,4 +1,4 @@
-// The file of a job's key: who may have it, and what another user may have put in its place.
+// Tests the owner and mode of a job key's file, and files that another user put at the key's name.
 #include "reconfig/agent/job_key.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// Slow clients of the metrics, while the agent's clock stands: none comes to its deadline.
+// Tests slow clients of the metrics server. The agent's clock is stopped, so no deadline passes.
 #include "reconfig/agent/metrics_server.h"
 
 #include <gmock/gmock.h>
@@ -17,7 +17,7 @@ using ::testing::AllOf;
 using ::testing::EndsWith;
 using ::testing::StartsWith;
 
-// A test that takes so long hangs.
+// A test that takes longer than this hangs.
 constexpr Duration kHangGuard = seconds(30);
 
 class MetricsServerTest : public ::testing::Test {
@@ -34,7 +34,7 @@ class MetricsServerTest : public ::testing::Test {
     EXPECT_TRUE(SendAll(fd.get(), said, Now() + kHangGuard).ok());
     return fd;
   }
-  // One turn of the agent's event loop.
+  // Runs one turn of the agent's event loop.
   void Turn() {
     std::vector<pollfd> polls;
     server_->AddPolls(now_, &polls);
@@ -56,7 +56,7 @@ class MetricsServerTest : public ::testing::Test {
   }
 
   const Time now_ = Now();
-  // More than the buffers of two sockets take, for clients that do not read their answers.
+  // The text exceeds the buffers of two sockets, so a client that does not read blocks its answer.
   const std::string text_ = std::string(16 << 20, 'x') + "end\n";
   std::unique_ptr<MetricsServer> server_;
 };
@@ -70,7 +70,7 @@ TEST_F(MetricsServerTest, SlowClientsKeepNobodyOut) {
   for (int i = 0; i < 4; ++i) slow.push_back(Connected("GET /metrics HTTP/1.1\r\n\r\n"));
   const UniqueFd fd = Connected("GET /metrics HTTP/1.1\r\n\r\n");
   EXPECT_THAT(Answer(fd.get()), AllOf(StartsWith("HTTP/1.1 200 OK\r\n"), EndsWith("xend\n")));
-  // All but the sixteen that are kept, one of which was the last.
+  // The server keeps sixteen clients, of which one was the last; it dropped all others.
   EXPECT_EQ(server_->dropped(), slow.size() - 15);
 }
 

@@ -1,5 +1,5 @@
-// The time for which a process waits for a processor: one whose threads share a processor with
-// others waits, one that was stopped does not.
+// Measures how long a process waits for a processor. A process whose threads share a processor
+// waits; a stopped process does not.
 #include "reconfig/agent/run_queue_wait.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@
 namespace rewire {
 namespace {
 
-// Three threads that never sleep, on one processor.
+// Runs a child process with three threads that never sleep, on one processor.
 class RunQueueWaitTest : public testing::Test {
  protected:
   RunQueueWaitTest() : pid_(fork()) {

@@ -23,7 +23,7 @@ class TransitionLogTest : public ::testing::Test {
     n.text = "text";
     return n;
   }
-  // A whole transition of member 3, from 0 ms to 70 ms.
+  // Feeds a whole transition of member 3, from 0 ms to 69 ms.
   void Whole() {
     log_.OnNote(At(0), Progress(1, Phase::kPrepare), 7);
     Prepare prepare;
@@ -63,7 +63,7 @@ class TransitionLogTest : public ::testing::Test {
 TEST_F(TransitionLogTest, SpansAndNumbersOfAWholeTransition) {
   EXPECT_EQ(log_.Find(std::nullopt), nullptr);
   Whole();
-  // The command that asked for it has its answer, and the next may be about it.
+  // The requesting command has its answer, so the next command may already ask for the transition.
   ASSERT_NE(log_.Find(std::nullopt), nullptr);
   EXPECT_EQ(log_.Find(std::nullopt)->to, 8u);
   ASSERT_NE(log_.current(), nullptr);
@@ -127,14 +127,14 @@ TEST_F(TransitionLogTest, AnAbortedOneKeepsItsReasonAndTheNextOneFollows) {
   Note failed = Progress(1, Phase::kPrepare, NoteKind::kFailed);
   failed.text = "no room";
   log_.OnNote(At(5), failed, 7);
-  log_.OnNote(At(6), Progress(1, Phase::kPrepare), 7);  // a late word about it
+  log_.OnNote(At(6), Progress(1, Phase::kPrepare), 7);  // a late note on it
   log_.OnNote(At(7), Progress(2, Phase::kPrepare), 7);
   ASSERT_EQ(log_.entries().size(), 2u);
   EXPECT_EQ(log_.entries()[0].result, "no room");
   const nlohmann::json status = TransitionStatus(log_.entries()[0], At(9));
   EXPECT_EQ(status["result"], "aborted");
   EXPECT_EQ(status["reason"], "no room");
-  // The third begins without a word about the end of the second.
+  // The third transition begins without a note about the end of the second.
   log_.OnNote(At(8), Progress(3, Phase::kPrepare), 7);
   EXPECT_EQ(log_.TakeEnded().size(), 2u);
 }

@@ -29,7 +29,7 @@ TEST(KeyTest, DerivesAsTheVectorSays) {
 
 TEST(KeyTest, EachLabelContextAndKeyGivesAnotherKey) {
   const Key base = DeriveKey(Counting(), "ab", "c");
-  // the position of the label's end is part of the input
+  // The position of the label's end is part of the input.
   EXPECT_NE(base, DeriveKey(Counting(), "a", "bc"));
   EXPECT_NE(base, DeriveKey(Counting(), "ab", "d"));
   EXPECT_NE(base, DeriveKey(DeriveKey(Counting(), "ab", "c"), "ab", "c"));

@@ -99,7 +99,7 @@ TEST(ScheduleTest, APlacementDoesNotWaitForEverForTheStepBefore) {
     EXPECT_TRUE(schedule.BeginTokens(stream).ok());
     EXPECT_TRUE(schedule.EndTokens(stream).ok());
     EXPECT_TRUE(schedule.Finish(stream).ok());
-    // the expert is there already
+    // The expert is there already.
     EXPECT_TRUE(schedule.Place(0, {3, {0, 1, 1}}, milliseconds(20)).ok());
     const absl::Status stuck = schedule.Place(0, {3, {0, 0, 1}}, milliseconds(20));
     EXPECT_EQ(stuck.code(), absl::StatusCode::kDeadlineExceeded);

@@ -167,8 +167,7 @@ TEST_P(Conformance, WhoConnectsToNobodyIsToldSo) {
       ASSERT_EQ(net_->Accept(listener, &receiver), ncclSuccess);
     }
     EXPECT_EQ(sender == nullptr, result != ncclSuccess);
-    // over an idle link the error is detected later
-    if (sender != nullptr) net_->CloseSend(sender);
+    if (sender != nullptr) net_->CloseSend(sender);  // an idle link detects the error later
     EXPECT_EQ(net_->CloseListen(listener), ncclSuccess);
   });
 }

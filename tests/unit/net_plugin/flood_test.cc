@@ -1,4 +1,4 @@
-// Links under attack: connections that only fill the tables, and a process without descriptors.
+// Tests Links against floods of unauthenticated connections and in a process without descriptors.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -38,7 +38,7 @@ Duration CpuTime() {
          microseconds(used.ru_utime.tv_usec + used.ru_stime.tv_usec);
 }
 
-// The connections of the attacker are in this process too: both ends are counted.
+// OpenDescriptors() counts both ends: this process also holds the attacker's connections.
 TEST(FloodTest, KeepsFewUnknownConnectionsWhileTheProgramCallsNothing) {
   Links listening({{}, seconds(3600)});
   const absl::StatusOr<ListenAddress> address = listening.Listen(Loopback());
@@ -51,17 +51,17 @@ TEST(FloodTest, KeepsFewUnknownConnectionsWhileTheProgramCallsNothing) {
   }
   EXPECT_EQ(listening.counters().strangers, 300u - 64u);
   EXPECT_LE(OpenDescriptors(), before + attackers.size() + 64);
-  // The oldest were dropped.
+  // The listener dropped the oldest connections.
   EXPECT_TRUE(net_test::IsClosed(attackers.front().get()));
   EXPECT_FALSE(WaitReady(attackers.back().get(), POLLIN, Now()));
 }
 
-// They know a listener, are challenged, and never prove themselves.
+// The peers name a listener, get a challenge, and never send a proof.
 TEST(FloodTest, ChallengedStrangersGoWithoutACall) {
   constexpr size_t kStrangers = 100;
   LinksOptions options;
   options.greeting = seconds(3600);
-  options.connect = milliseconds(100);  // for a proof
+  options.connect = milliseconds(100);  // the deadline of a proof
   Links listening(options);
   const absl::StatusOr<ListenAddress> address = listening.Listen(Loopback());
   ASSERT_TRUE(address.ok());
@@ -74,7 +74,7 @@ TEST(FloodTest, ChallengedStrangersGoWithoutACall) {
     EXPECT_TRUE(DecodeChallenge(net_test::ReadBytes(fd.get(), kChallengeBytes)).has_value());
     ASSERT_TRUE(net_test::IsClosed(fd.get()));
   }
-  EXPECT_EQ(OpenDescriptors(), before + kStrangers);  // the strangers' own ends
+  EXPECT_EQ(OpenDescriptors(), before + kStrangers);  // the unauthenticated peers' own ends
   EXPECT_EQ(listening.counters().strangers, kStrangers);
 }
 
@@ -92,7 +92,7 @@ TEST(FloodTest, PeersConnectDuringAFlood) {
               sizeof(sockaddr_in));
     }
   });
-  // It is under way.
+  // The flood has begun before the peers connect.
   for (const Time by = Now() + seconds(20); listening.counters().strangers < 200 && Now() < by;) {
   }
   EXPECT_GE(listening.counters().strangers, 200u);
@@ -129,11 +129,11 @@ TEST(FloodTest, DoesNotSpinWithoutDescriptors) {
   connect(waiting.get(), reinterpret_cast<const sockaddr*>(&address->address), sizeof(sockaddr_in));
   const Time begin = Now();
   const Duration cpu = CpuTime();
-  poll(nullptr, 0, 1000);  // the workers would spin meanwhile
+  poll(nullptr, 0, 1000);  // broken workers spin meanwhile
   const double ratio = ToMilliseconds(CpuTime() - cpu) / ToMilliseconds(Now() - begin);
   setrlimit(RLIMIT_NOFILE, &limit);
   EXPECT_LT(ratio, 0.2);
-  // With descriptors the connection is taken, and then dropped for its silence.
+  // With descriptors, the listener accepts the connection and drops it after the hello's deadline.
   const Time deadline = Now() + seconds(20);
   while (listening.counters().strangers == 0 && Now() < deadline) {
   }

@@ -38,7 +38,7 @@ TEST_F(MappingTest, WrongArguments) {
   EXPECT_EQ(cuMemMap(range, kPage, kPage, handle, 0), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(cuMemMap(range, kPage, 0, handle, 1), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(cuMemMap(range, kPage, 0, handle + 1, 0), CUDA_ERROR_INVALID_VALUE);
-  // larger than the memory
+  // Larger than the memory.
   EXPECT_EQ(cuMemMap(range, 3 * kPage, 0, handle, 0), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(cuMemRelease(handle), CUDA_SUCCESS);
   EXPECT_EQ(cuMemAddressFree(range, 4 * kPage), CUDA_SUCCESS);

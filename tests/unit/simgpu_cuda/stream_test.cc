@@ -31,7 +31,7 @@ TEST_F(StreamTest, RunsInOrderAndAsynchronously) {
     steps[static_cast<size_t>(i)] = {&order, i};
     ASSERT_EQ(cuLaunchHostFunc(stream, &Append, &steps[static_cast<size_t>(i)]), CUDA_SUCCESS);
   }
-  // the calls returned before the work ended
+  // The calls returned before the work ended.
   EXPECT_EQ(cuStreamQuery(stream), CUDA_ERROR_NOT_READY);
   gate.Open();
   ASSERT_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);

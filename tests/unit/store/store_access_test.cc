@@ -1,4 +1,4 @@
-// A store's files that another user could read, change or replace: docs/store.md.
+// A store refuses files that another user could read, change or replace (docs/store.md).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -29,11 +29,11 @@ class StoreAccessTest : public ::testing::Test {
   }
   void TearDown() override { std::filesystem::remove_all(directory_); }
 
-  // The error, or nothing.
+  // Returns the error text; empty: the store opened.
   [[nodiscard]] std::string Open(RecordLog::Options options = {}) const {
     return std::string(EmbeddedStore::Open(path_, options).status().message());
   }
-  // Another file, and a link to it at the name `at`.
+  // Makes another file and a link to that file at `at`; returns the file's path.
   [[nodiscard]] std::string LinkedTo(const std::string& at) const {
     std::string target = directory_ + "/target";
     std::ofstream(target) << "precious";

@@ -1,4 +1,4 @@
-// Files of the embedded store, cut off and damaged at every byte.
+// Tests the embedded store on files that are cut off and damaged at every byte.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -62,7 +62,7 @@ class StoreTest : public ::testing::Test {
     });
     return out;
   }
-  // A file with records 1..n; gives the file's size after each.
+  // Makes a file with records 1..n; returns the file's size before the first and after each.
   std::vector<size_t> Fill(Epoch n) {
     std::vector<size_t> sizes;
     auto store = OpenOrDie();
@@ -157,7 +157,7 @@ TEST_F(StoreTest, CutOffAtEveryByteTheLastWholeRecordStands) {
     Epoch last = 0;
     while (last + 1 < sizes.size() && sizes[last + 1] <= n) ++last;
     EXPECT_EQ(Read(**store), last == 0 ? std::nullopt : std::optional(Record(last))) << n;
-    // What follows goes behind the last whole record, and stays.
+    // The next record is written after the last whole record, and stays.
     ASSERT_TRUE(Swap(**store, last, Record(50))->swapped) << n;
     store->reset();
     EXPECT_EQ(Read(*OpenOrDie()), Record(50)) << n;
@@ -242,7 +242,7 @@ TEST_F(StoreTest, AFullDiskIsAnErrorTheOldRecordStandsAndRoomHealsIt) {
     signal(SIGXFSZ, SIG_IGN);
     auto store = EmbeddedStore::Open(path_);
     if (!store.ok()) _exit(2);
-    rlimit limit{size + 20, RLIM_INFINITY};  // a part of the record fits, later nothing does
+    rlimit limit{size + 20, RLIM_INFINITY};  // a part of the record fits; later, nothing fits
     for (int i = 0; i < 3; ++i) {
       setrlimit(RLIMIT_FSIZE, &limit);
       limit.rlim_cur = 20;
@@ -259,7 +259,7 @@ TEST_F(StoreTest, AFullDiskIsAnErrorTheOldRecordStandsAndRoomHealsIt) {
   EXPECT_EQ(Read(*OpenOrDie()), Record(4));
 }
 
-// The child commits epoch after epoch and says which it was answered for; it is killed somewhere.
+// The child commits epochs and reports each committed epoch; SIGKILL ends the child at any point.
 TEST_F(StoreTest, WhatWasAnsweredSurvivesSigkill) {
   Epoch expected = 0;
   for (int round = 0; round < 10; ++round) {

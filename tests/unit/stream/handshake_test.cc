@@ -1,4 +1,4 @@
-// The bytes of a stream connection's handshake against vectors made by Python's hashlib.
+// Compares the bytes of a stream connection's handshake with vectors made by Python's hashlib.
 #include "reconfig/stream/handshake.h"
 
 #include <gtest/gtest.h>

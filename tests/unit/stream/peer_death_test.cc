@@ -1,5 +1,6 @@
-// Peers that die at every message of the stream, on either side of it, by an orderly end and by a
-// reset: what was acknowledged stays so, all else fails once and by name, and nobody else notices.
+// Peers that die at every message of a stream, on either side, by an orderly end and by a reset.
+// Acknowledged fragments stay acknowledged. Every other fragment fails exactly once, with an error
+// that names the peer. Other streams are not affected.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -35,7 +36,7 @@ std::vector<char> Numbers(size_t bytes) {
   return v;
 }
 
-// How each fragment that was sent ended.
+// Records the status with which each sent fragment ended. Thread-safe.
 class Endings {
  public:
   std::function<void(absl::Status)> Of(int fragment) {
@@ -46,7 +47,7 @@ class Endings {
       changed_.NotifyAll();
     };
   }
-  // False when not so many have ended within a while.
+  // False: fewer than `count` fragments have ended within kStreamPatience.
   bool Wait(size_t count) {
     const Time deadline = Now() + kStreamPatience;
     MutexLock lock(&mutex_);
@@ -102,7 +103,7 @@ TEST_P(ReceiverDeath, FailsWhatItHasNotPlaced) {
   {
     ScriptedReceiver dying(until, reset);
     ScriptedReceiver healthy(Until::kEnd);
-    // A receiver that does not take the stream is tried again until this is over.
+    // The sender retries a receiver that does not accept the stream until this time has passed.
     const auto from = Sender(never_open ? milliseconds(100) : kStreamPatience);
     Endings of_dying;
     Endings of_healthy;
@@ -111,7 +112,7 @@ TEST_P(ReceiverDeath, FailsWhatItHasNotPlaced) {
       Send(from.get(), 3, healthy.address(), f, &of_healthy);
     }
     ASSERT_TRUE(of_dying.Wait(3));
-    // An answer that was on its way is lost with a reset, and never another.
+    // A reset may lose answers in flight, but the answers that arrive are always the first ones.
     int placed = 0;
     for (const auto& [fragment, status] : of_dying.all()) {
       if (status.ok()) {
@@ -127,11 +128,11 @@ TEST_P(ReceiverDeath, FailsWhatItHasNotPlaced) {
     if (!reset) {
       EXPECT_EQ(placed, answered);
     }
-    // A stream that has failed stays so.
+    // A failed stream stays failed.
     Send(from.get(), 2, dying.address(), 3, &of_dying);
     ASSERT_TRUE(of_dying.Wait(4));
     EXPECT_EQ(of_dying.all().at(3), of_dying.all().at(2));
-    // Who receives from the same member has all.
+    // The other receiver of the same sender has all fragments.
     ASSERT_TRUE(of_healthy.Wait(3));
     for (const auto& [fragment, status] : of_healthy.all()) EXPECT_TRUE(status.ok()) << status;
     EXPECT_EQ(from->counters().bytes_out, static_cast<uint64_t>(placed + 3) * kBytes);
@@ -144,7 +145,7 @@ INSTANTIATE_TEST_SUITE_P(AtEveryMessage, ReceiverDeath,
                          ::testing::Combine(::testing::Range(0, static_cast<int>(Until::kEnd)),
                                             ::testing::Bool()));
 
-// Before a receiver has taken the stream nothing is lost: it is asked again.
+// A receiver's death before it accepts the stream loses nothing: the sender retries.
 TEST_F(PeerDeath, BeforeTheStreamIsOpenItIsOnlyADelay) {
   for (const Until until :
        {Until::kAccept, Until::kHello, Until::kHalfChallenge, Until::kProof, Until::kHalfAnswer}) {
@@ -169,7 +170,7 @@ TEST_F(PeerDeath, AnswersThatAreNone) {
       {EncodeReply(Reply::kRejected), absl::StatusCode::kDataLoss, "member 2 rejected a fragment"},
       {EncodeReply(Reply::kAccepted), absl::StatusCode::kDataLoss, "an answer out of order"},
       {std::string(kReplySize, 'z'), absl::StatusCode::kUnavailable, "an answer that is none"},
-      // Two at once, of which one is for a fragment that it cannot have seen.
+      // Two answers at once: the second answers a fragment that the receiver cannot have seen.
       {EncodeReply(Reply::kPlaced) + EncodeReply(Reply::kPlaced), absl::StatusCode::kDataLoss,
        "an answer out of order"},
   };
@@ -192,7 +193,7 @@ TEST_F(PeerDeath, AnswersThatAreNone) {
   }
 }
 
-// Counts what a receiver hands on.
+// Counts the fragments that a receiver passes to its sink.
 class CountingSink final : public FragmentSink {
  public:
   absl::Status Take(MemberId sender, const FragmentHeader& header,
@@ -208,14 +209,14 @@ class CountingSink final : public FragmentSink {
 
 class SenderDeath : public PeerDeath {
  protected:
-  // What a sender says, by message.
+  // Returns the messages that a sender sends, in order.
   std::vector<std::string> Messages() {
     FragmentHeader header;
     header.epoch = kKey.epoch;
     header.bytes = kBytes;
     header.content = HashContent(bytes_.data(), kBytes, 0);
     const std::string body(bytes_.data(), kBytes);
-    return {EncodeStreamHello(kHello), std::string(kStreamProofSize, 'p'),  // made when it is known
+    return {EncodeStreamHello(kHello), std::string(kStreamProofSize, 'p'),  // placeholder
             EncodeHeader(header),      body,
             EncodeHeader(header),      body};
   }
@@ -237,7 +238,7 @@ TEST_F(SenderDeath, GivesTheSinkWholeFragmentsOnly) {
           UniqueFd fd;
           ASSERT_TRUE(ConnectTcp((*to)->address(), Now() + kStreamPatience, &fd).ok());
           std::string answers(kStreamChallengeSize, '\0');
-          // It waits for every answer but the last, and dies without reading that.
+          // The sender waits for every answer except the last, and dies without reading the last.
           for (size_t m = 0; m <= last; ++m) {
             const std::string whole_message = m == 1 ? ProofFor(messages[0], answers) : messages[m];
             const std::string said = whole_message.substr(0, m == last ? part : std::string::npos);
@@ -248,7 +249,7 @@ TEST_F(SenderDeath, GivesTheSinkWholeFragmentsOnly) {
             if (m == 3) ++whole;
           }
           if (reset) {
-            // What is still on its way may be lost with it.
+            // A reset may lose bytes in flight.
             ResetConnection(&fd);
           } else if (part == messages[last].size() && (last == 3 || last == 5)) {
             ++whole;
@@ -256,7 +257,7 @@ TEST_F(SenderDeath, GivesTheSinkWholeFragmentsOnly) {
         }
       }
     }
-    // A sender that lives gets through, behind all of them.
+    // A healthy sender succeeds after all of them.
     UniqueFd fd;
     ASSERT_TRUE(ConnectTcp((*to)->address(), Now() + kStreamPatience, &fd).ok());
     ASSERT_TRUE(SendAll(fd.get(), messages[0], Now() + kStreamPatience).ok());
@@ -270,7 +271,7 @@ TEST_F(SenderDeath, GivesTheSinkWholeFragmentsOnly) {
     EXPECT_EQ(DecodeReply({answers + kReplySize, kReplySize}), Reply::kPlaced);
     ++whole;
     fd.reset();
-    // Fragments of resets that made it all the same are no more than there were: last 3 and 5.
+    // At most two fragments sent before a reset may also have arrived: those with last 3 and 5.
     const Time deadline = Now() + kStreamPatience;
     while (sink.taken < whole && Now() < deadline) std::this_thread::yield();
     (*to)->Close(kKey);

@@ -1,5 +1,5 @@
-// A member that takes a stream by hand, one message at a time, and dies where a test says: the
-// other end of what TcpTransport sends. With a thread of its own; every wait has a deadline.
+// A receiver for tests of TcpTransport that takes a stream message by message and dies at the step
+// that a test names. The receiver runs on its own thread; every wait has a deadline.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ inline constexpr Duration kStreamPatience = seconds(20);
 
 inline constexpr Key kStreamSecret{{77}};
 
-// The right answer to a hello.
+// Returns the correct answer to a hello.
 inline std::string ChallengeFor(std::string_view hello, const Key& secret = kStreamSecret) {
   const Key key = ConnectionKey(secret, *DecodeStreamHello(hello));
   StreamChallenge challenge;
@@ -34,7 +34,7 @@ inline std::string ChallengeFor(std::string_view hello, const Key& secret = kStr
   return EncodeStreamChallenge(challenge);
 }
 
-// The right answer to a challenge.
+// Returns the correct answer to a challenge.
 inline std::string ProofFor(std::string_view hello, std::string_view challenge,
                             const Key& secret = kStreamSecret) {
   const Key key = ConnectionKey(secret, *DecodeStreamHello(hello));
@@ -43,20 +43,20 @@ inline std::string ProofFor(std::string_view hello, std::string_view challenge,
   return EncodeStreamProof(ProofOf(Side::kConnecting, key, hello, decoded->nonce));
 }
 
-// How far a receiver comes before it dies, in the order of what happens.
+// The last step that a receiver does before it dies, in the order of the protocol.
 enum class Until {
-  kAccept,         // a connection, of which it reads nothing
+  kAccept,         // has accepted a connection and reads nothing
   kHello,          // has read the hello
   kHalfChallenge,  // has sent half of its challenge
   kProof,          // has read the proof
-  kHalfAnswer,     // has sent half of the answer to it
-  kOpen,           // has sent all of it
+  kHalfAnswer,     // has sent half of the answer to the proof
+  kOpen,           // has sent the whole answer to the proof
   kHeader,         // has read the first fragment's header
-  kHalfBody,       // and half of its bytes
-  kBody,           // and the other half
-  kHalfPlaced,     // has sent half of the answer to it
-  kPlaced,         // has sent all of it
-  kSecondHeader,   // the same of the second fragment
+  kHalfBody,       // has read half of the first fragment's body
+  kBody,           // has read the whole body
+  kHalfPlaced,     // has sent half of the answer to the fragment
+  kPlaced,         // has sent the whole answer
+  kSecondHeader,   // the same five steps for the second fragment
   kSecondHalfBody,
   kSecondBody,
   kSecondHalfPlaced,
@@ -64,7 +64,7 @@ enum class Until {
   kEnd,  // does not die
 };
 
-// Closes so that the other side sees a reset, as from a process on a machine that went down.
+// Closes the connection with a reset, as after the crash of the peer's machine.
 inline void ResetConnection(UniqueFd* fd) {
   const linger now = {1, 0};
   setsockopt(fd->get(), SOL_SOCKET, SO_LINGER, &now, sizeof now);
@@ -73,7 +73,7 @@ inline void ResetConnection(UniqueFd* fd) {
 
 class ScriptedReceiver {
  public:
-  // Answers the first fragment with `answer` where that is not empty, and ends the script there.
+  // A nonempty `answer` replaces the answer to the first fragment and ends the script.
   explicit ScriptedReceiver(Until until, bool reset = false, std::string answer = {},
                             const Key& secret = kStreamSecret)
       : until_(until), reset_(reset), answer_(std::move(answer)), secret_(secret) {
@@ -85,9 +85,9 @@ class ScriptedReceiver {
     thread_.join();
   }
   [[nodiscard]] const std::string& address() const { return address_; }
-  // From the n-th connection on it does not die.
+  // From its n-th connection on, the receiver does not die.
   void LiveFrom(int n) { live_from_ = n; }
-  // Lets a receiver that takes no byte after its first answer go on.
+  // Pause() makes the receiver read nothing after its first answer, until Resume().
   void Resume() { paused_ = false; }
   void Pause() { paused_ = true; }
 
@@ -102,14 +102,14 @@ class ScriptedReceiver {
       if (reset_) {
         ResetConnection(&fd);
       } else {
-        // Until the sender has seen the end: with bytes that nobody has read it would be a reset.
+        // Drain() reads until the sender closes: a close with unread bytes would cause a reset.
         shutdown(fd.get(), SHUT_WR);
         Drain(fd.get());
       }
     }
   }
   bool Read(int fd, void* bytes, size_t size) {
-    // In pieces, so that a stop is seen.
+    // Short waits let the loop see stop_.
     auto* at = static_cast<char*>(bytes);
     for (const Time deadline = Now() + kStreamPatience; size > 0 && Now() < deadline && !stop_;) {
       if (!WaitReady(fd, POLLIN, Now() + milliseconds(10))) continue;
@@ -140,7 +140,7 @@ class ScriptedReceiver {
     return Write(fd, bytes);
   }
   [[nodiscard]] bool Dies(Until at) const { return dies_ && until_ == at; }
-  // Takes one fragment; its five points follow `header` in Until.
+  // Takes one fragment; the fragment's five steps begin at `header` in Until.
   bool Take(int fd, Until header, bool dies) {
     const auto at = [&](int n) { return dies && Dies(Until(static_cast<int>(header) + n)); };
     char bytes[kHeaderSize];
@@ -153,7 +153,7 @@ class ScriptedReceiver {
     if (!Read(fd, body.data() + half, body.size() - half) || at(2)) return false;
     if (!answer_.empty()) {
       Write(fd, answer_);
-      // Until the sender has drawn its conclusion.
+      // Drain() waits until the sender closes the connection.
       Drain(fd);
       return false;
     }

@@ -1,6 +1,6 @@
-// Slow peers: as long as anything moves nobody is given up, what stands still is given up at its
-// deadline and not before, and a receiver that takes nothing is in nobody else's way. Time is the
-// test's own where deadlines are looked at.
+// Slow peers: a connection with any progress stays open. A connection without progress fails at its
+// deadline and not before. A receiver that reads nothing does not delay other receivers. Tests of
+// deadlines use a simulated clock.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -22,7 +22,7 @@ constexpr StreamKey kKey{Purpose::kTransition, 2, kStreamSecret};
 constexpr Duration kStall = seconds(1);
 constexpr Duration kAlmost = milliseconds(999);
 
-// A sender whose clock the test turns, and the socket of its receiver.
+// A sender with a simulated clock, and the socket of its receiver.
 class SlowReceiver : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -51,7 +51,7 @@ class SlowReceiver : public ::testing::Test {
     ASSERT_TRUE(ReceiveAll(peer_.get(), proof, sizeof proof, Now() + kStreamPatience).ok());
     Answer(Reply::kAccepted);
     Ready(POLLIN);
-    // What the sockets hold is on its way; the sender has more.
+    // The socket buffers are full, and the sender has more to send.
     ASSERT_TRUE(out_->WantsWrite());
   }
   void Answer(Reply reply) {
@@ -61,11 +61,11 @@ class SlowReceiver : public ::testing::Test {
     ASSERT_TRUE(WaitReady(out_->fd(), events, Now() + kStreamPatience));
     out_->OnReady(now_, events);
   }
-  // Takes what the sender has sent until it can send more, or has sent all.
+  // Reads sent bytes until the sender can send more or has sent all.
   void TakeSome() {
     while (taken_ < kAll && !WaitReady(out_->fd(), POLLOUT, Now())) TakeAtLeast(taken_ + 1);
   }
-  // Until so many bytes have been taken in all.
+  // Reads until `bytes` bytes have been read in total.
   void TakeAtLeast(size_t bytes) {
     char taken[65536];
     while (taken_ < bytes) {
@@ -97,7 +97,7 @@ TEST_F(SlowReceiver, IsWaitedForWhileAnythingMoves) {
     ASSERT_THAT(ended_, ::testing::IsEmpty()) << ended_.front();
     ++rounds;
   }
-  EXPECT_GT(rounds, 1);  // longer than the deadline, all in all
+  EXPECT_GT(rounds, 1);  // the total time exceeds the deadline
   TakeAtLeast(kAll);
   for (size_t f = 0; f < kFragments; ++f) {
     now_ += kAlmost;
@@ -107,7 +107,7 @@ TEST_F(SlowReceiver, IsWaitedForWhileAnythingMoves) {
     ASSERT_EQ(ended_.size(), f + 1);
     EXPECT_TRUE(ended_.back().ok()) << ended_.back();
   }
-  // Nothing is under way: it may stay so.
+  // An idle connection has no deadline.
   EXPECT_EQ(out_->NextTick(), Time::max());
   now_ += 100 * kStall;
   out_->OnTick(now_);
@@ -129,7 +129,7 @@ TEST_F(SlowReceiver, IsGivenUpWhenNothingMovesAnyMore) {
   EXPECT_LT(out_->fd(), 0);
 }
 
-// This process was stopped for a while, or had no processor: the peer went on.
+// The sender's process was stopped or had no processor while the peer made progress.
 TEST_F(SlowReceiver, IsNotGivenUpWhenTheAnswerIsThereAlready) {
   TakeAtLeast(kHeaderSize + kFragmentBytes);
   Answer(Reply::kPlaced);
@@ -149,7 +149,7 @@ TEST_F(SlowReceiver, IsNotGivenUpWhenItHasMadeRoom) {
   EXPECT_EQ(out_->NextTick(), now_ + kStall);
 }
 
-// A receiver whose clock the test turns, and the socket of its sender.
+// A receiver with a simulated clock, and the socket of its sender.
 class SlowSender : public ::testing::Test, public FragmentSink {
  protected:
   void SetUp() override {
@@ -174,7 +174,7 @@ class SlowSender : public ::testing::Test, public FragmentSink {
     in_->OnTick(now_);
   }
 
-  // The handshake, at once.
+  // Completes the handshake without a delay.
   void ProveSelf() {
     Say(hello_);
     char challenge[kStreamChallengeSize];
@@ -201,7 +201,7 @@ TEST_F(SlowSender, IsWaitedForByteByByte) {
   EXPECT_EQ(taken_, 1);
 }
 
-// Bytes do not lengthen the time for a hello or a proof.
+// Arriving bytes do not extend the deadline of a hello or a proof.
 TEST_F(SlowSender, HasAFixedTimeForItsHandshake) {
   size_t said = 0;
   while (!in_->closed() && said < hello_.size()) {

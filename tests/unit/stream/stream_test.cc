@@ -60,7 +60,7 @@ class StreamTest : public ::testing::Test {
   static StreamHello HelloTo(const StreamKey& key) {
     return {key.purpose, key.epoch, 1, 2, 0, 0, RandomNonce()};
   }
-  // A connection on which this hello was sent, and its answer.
+  // Connects, sends `hello`, and returns the connection and the answer.
   UniqueFd Challenged(const StreamHello& hello, StreamChallenge* challenge) {
     UniqueFd fd;
     EXPECT_TRUE(ConnectTcp(to_->address(), Now() + kStreamPatience, &fd).ok());
@@ -78,7 +78,7 @@ class StreamTest : public ::testing::Test {
     const SocketCode code = ReceiveAll(fd, &byte, 1, Now() + kStreamPatience).code;
     return code == SocketCode::kClosed || code == SocketCode::kFailed;
   }
-  // A member's connection, after its handshake.
+  // Returns a member's connection after a complete handshake.
   UniqueFd Proved(const StreamKey& key) {
     const StreamHello hello = HelloTo(key);
     StreamChallenge challenge;
@@ -91,7 +91,7 @@ class StreamTest : public ::testing::Test {
     return fd;
   }
 
-  // Raw bytes of no member; true when the endpoint closed the connection.
+  // Sends raw bytes without a handshake. True: the endpoint closed the connection.
   bool ClosedAfter(std::string_view bytes) {
     UniqueFd fd;
     EXPECT_TRUE(ConnectTcp(to_->address(), Now() + seconds(5), &fd).ok());
@@ -144,17 +144,17 @@ TEST_F(StreamTest, RefusesEveryHelloThatIsNotOfThisStream) {
   wrong[0].epoch = 1;
   wrong[1].epoch = 3;
   wrong[2].purpose = Purpose::kSnapshot;
-  wrong[3].purpose = Purpose::kNames;  // and it answers none
+  wrong[3].purpose = Purpose::kNames;  // to_ answers no names
   wrong[4].sender = 3;                 // not in the world
-  wrong[5].sender_incarnation = 1;     // a process before this one
+  wrong[5].sender_incarnation = 1;     // an earlier process
   wrong[6].receiver = 1;
   wrong[7].receiver_incarnation = 1;
-  wrong[8].sender = 2;  // itself
+  wrong[8].sender = 2;  // the receiver's own id
   uint64_t stale = 0;
   for (const StreamHello& hello : wrong) {
     StreamChallenge challenge{.known = true};
     const UniqueFd fd = Challenged(hello, &challenge);
-    EXPECT_EQ(challenge, StreamChallenge{});  // an oracle for nobody
+    EXPECT_EQ(challenge, StreamChallenge{});  // a refusal contains no proof
     EXPECT_TRUE(EndsWithout(fd.get(), ""));
     EXPECT_EQ(to_->counters().dropped_stale + to_->counters().refused, ++stale);
     EXPECT_EQ(to_->counters().turned_away(), stale);
@@ -165,7 +165,7 @@ TEST_F(StreamTest, RefusesEveryHelloThatIsNotOfThisStream) {
   to_->Close(kKey);
 }
 
-// Wrong proofs: recorded from another connection, the receiver's own sent back, of another key.
+// Wrong proofs are a recorded proof of another connection, the receiver's own, and another key's.
 TEST_F(StreamTest, RefusesProofsThatAreNotOfThisConnection) {
   Intake intake(Expected());
   to_->Open(kKey, kSenders, &intake);
@@ -197,7 +197,7 @@ TEST_F(StreamTest, WritesNoKeyInTheClear) {
   const std::string challenge = ChallengeFor(bytes);
   const std::string all = bytes + challenge + ProofFor(bytes, challenge) + EncodeHeader({});
   for (const Key& key : {kStreamSecret, ConnectionKey(kStreamSecret, hello)}) {
-    // The first bytes of the one are all that is not zero in it.
+    // Eight bytes suffice: the nonzero bytes of kStreamSecret are among its first eight.
     EXPECT_EQ(all.find(key.view().substr(0, 8)), std::string::npos);
   }
 }
@@ -273,7 +273,7 @@ TEST_F(StreamTest, ANewConnectionOfAMemberTakesThePlaceOfItsOldOne) {
   to_->Close(kKey);
 }
 
-// Keeps the transport's thread inside Take() until the test lets it go on.
+// Keeps the transport's thread inside Take() until the test clears `held`.
 class HeldSink final : public FragmentSink {
  public:
   absl::Status Take(MemberId /*sender*/, const FragmentHeader& /*header*/,
@@ -309,7 +309,7 @@ TEST_F(StreamTest, ARefusedHelloDoesNotCloseAMembersConnection) {
   send();
   const Time deadline = Now() + kStreamPatience;
   while (!sink.entered && Now() < deadline) std::this_thread::yield();
-  // The hellos are in the kernel before their connections are accepted.
+  // The kernel has the hellos before the transport accepts their connections.
   StreamHello hello = HelloTo(kKey);
   hello.sender_incarnation = 9;
   std::vector<UniqueFd> refused(50);
@@ -336,9 +336,9 @@ TEST_F(StreamTest, KeepsFewUnauthenticatedConnectionsAndServesMembers) {
   const Time deadline = Now() + kStreamPatience;
   while (to_->counters().refused < 300 - 64 && Now() < deadline) std::this_thread::yield();
   EXPECT_EQ(to_->counters().refused, 300u - 64u);
-  EXPECT_TRUE(EndsWithout(silent.front().get(), ""));           // the oldest were dropped
-  EXPECT_FALSE(WaitReady(silent.back().get(), POLLIN, Now()));  // the newest were not
-  // Challenged ones, that never prove themselves, have a limit of their own.
+  EXPECT_TRUE(EndsWithout(silent.front().get(), ""));           // the oldest are dropped
+  EXPECT_FALSE(WaitReady(silent.back().get(), POLLIN, Now()));  // the newest are kept
+  // Challenged connections that never send a proof have their own limit.
   std::vector<UniqueFd> challenged;
   StreamChallenge challenge;
   for (int i = 0; i < 80; ++i) challenged.push_back(Challenged(HelloTo(kKey), &challenge));
@@ -366,7 +366,7 @@ TEST_F(StreamTest, NamesAreAnsweredToMembersThatHaveTheKey) {
   EXPECT_EQ(AskName(to, {{6}}, {1, 9, ""}, "a", Now() + kStreamPatience).status().code(),
             absl::StatusCode::kPermissionDenied);
   WorldMember before = to;
-  before.incarnation = 7;  // a process that had this address before
+  before.incarnation = 7;  // an earlier process with this address
   EXPECT_FALSE(AskName(before, key, {1, 9, ""}, "a", Now() + kStreamPatience).ok());
 }
 

@@ -1,4 +1,4 @@
-// A caller of a transport whose own thread does not come to its command.
+// A caller waits for a transport whose owner thread does not reach the caller's command.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -12,7 +12,7 @@
 namespace rewire {
 namespace {
 
-// Closes a stream while the transport's thread is inside `hold`; `begins`: just before.
+// Calls `begins` and then closes a stream, while the transport's thread is inside `hold`.
 void CloseUnder(Duration patience, const std::function<void()>& hold,
                 const std::function<void()>& begins) {
   TcpOptions options;
@@ -21,7 +21,7 @@ void CloseUnder(Duration patience, const std::function<void()>& hold,
   ASSERT_TRUE(transport.ok()) << transport.status();
   const StreamKey key{Purpose::kTransition, 2, {{77}}};
   std::atomic<bool> holds = false;
-  // A fragment for nobody fails at once, on that thread.
+  // A fragment to an invalid address fails at once, on the transport's thread.
   (*transport)->Send(key, {1, 0, "nowhere"}, {}, [&](const absl::Status&) {
     holds = true;
     hold();

@@ -213,7 +213,7 @@ TEST_F(LeaderTest, AMemberThatDetachedAndThenFailedIsLost) {
 }
 
 TEST_F(LeaderTest, AFailedExitAfterTheJobOrWithoutDetachChangesNothing) {
-  // its disconnect reports the loss
+  // Its disconnect reports the loss.
   d.leader.OnFailedExit(d.now, 1, "exited with status 1", &d.out);
   EXPECT_FALSE(d.Sent<Lost>(0).has_value());
   for (MemberId m : kThree) d.Say(m, Finished{});

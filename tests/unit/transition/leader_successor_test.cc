@@ -127,9 +127,8 @@ TEST_F(LeaderTest, MembersThatWereToldOfALossAreHealedByTheNextLeader) {
   next.Connect(0, true, 1, true);
   next.Connect(1, true, 1);
   next.Connect(2, true, 1);
-  EXPECT_TRUE(
-      // all are alive, but all must abort and recover together
-      next.Sent<Lost>(1).value().members.empty());
+  // All members are alive, but all must abort and recover together.
+  EXPECT_TRUE(next.Sent<Lost>(1).value().members.empty());
   next.Store();
   EXPECT_EQ(next.Sent<Prepare>(1).value().kind, TransitionKind::kLoss);
 }

@@ -80,7 +80,7 @@ class Trial {
     void* memory = nullptr;
     size_t sent = 0;  // bytes of its message
   };
-  // Frees it like both ends' Deregister; one of the ends may be gone.
+  // Frees the registration like both ends' Deregister; one of the ends may be gone.
   static void Forget(Buffer* buffer) { delete static_cast<Registration*>(buffer->memory); }
   struct Pending {
     Request* request;
