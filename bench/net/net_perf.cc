@@ -196,7 +196,7 @@ Options Parse(int argc, char** argv) {
               "the net plugin against TCP without it on this machine's loopback, or against "
               "perftest between RDMA devices");
   flags.Text("--transport", &o.transport, {"socket", "verbs"}, "what the plugin goes over");
-  flags.Int("--rounds", &o.rounds, 1, 1000, "measured rounds of each, in turns");
+  flags.Int("--rounds", &o.rounds, 1, 1000, "measured rounds of each, in turns; 33 over verbs");
   flags.Int("--gib", &o.gib, 1, 64, "socket: GiB that are sent at each size and round");
   flags.Int("--messages", &o.verbs.messages, 100, 100000, "verbs: of 64 KiB, sent in each round");
   flags.Int("--pings", &o.verbs.pings, 100, 100000, "verbs: round trips of 8 bytes in each round");
@@ -205,7 +205,10 @@ Options Parse(int argc, char** argv) {
              "folders of builds of NCCL's host code, each measured: A:B (./dev bench net --nccl)");
   flags.Switch("--json", &o.json, "one JSON object on stdout, the text on stderr");
   flags.ParseOrExit(argc, argv);
-  if (!o.libraries.empty() && !flags.Given("--rounds")) o.rounds = NcclOptions{}.rounds;
+  if (!flags.Given("--rounds")) {
+    if (!o.libraries.empty()) o.rounds = NcclOptions{}.rounds;
+    if (o.transport == "verbs") o.rounds = VerbsOptions{}.pairs;
+  }
   CheckTransport(flags, o, "--gib", "socket");
   CheckTransport(flags, o, "--messages", "verbs");
   CheckTransport(flags, o, "--pings", "verbs");

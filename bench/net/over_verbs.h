@@ -11,7 +11,10 @@
 namespace rewire::bench {
 
 struct VerbsOptions {
-  int64_t pairs = 9;       // pairs of measurements: the plugin's and perftest's
+  // Pairs of measurements: the plugin's and perftest's. Two emulated processors change between a
+  // fast and a slow state that lasts seconds, and a median of few pairs compares one with the
+  // other.
+  int64_t pairs = 33;
   int64_t messages = 400;  // messages of 64 KiB
   int64_t pings = 500;     // round trips of 8 bytes
   int64_t seconds = 240;   // seconds after which no other pair begins
