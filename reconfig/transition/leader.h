@@ -4,7 +4,7 @@
 // by the simulator. Every input carries the time and appends the required actions to `out`. The
 // owner does the actions in that order and feeds the answers back, never from inside an input. Call
 // OnTick at the latest at NextDeadline(). A time without input counts as a stall of the owner's
-// process, and no deadline of the leader gets closer during a stall.
+// process: the leader's deadlines get closer by one step of its clock at most.
 //
 //   Leader leader(options, record_from_the_store_or_an_empty_one);
 //   leader.Start(now, &out);            // fences the previous leader: the first CompareAndSwap

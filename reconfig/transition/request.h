@@ -40,9 +40,9 @@ absl::StatusOr<std::vector<MemberId>> ApplyRequest(const ChangeRequest& request,
                                                    std::vector<MemberId> members,
                                                    uint32_t max_members, MemberId* next_member);
 
-// Returns the same members in the order in which the least state moves. Remaining members keep
-// their order, and each takes the slot whose equal share of the state overlaps most with its
-// present share. New members take the slots between.
+// Returns the same members in an order, chosen greedily, in which little state moves. Remaining
+// members keep their order, and each takes the slot whose equal share of the state overlaps most
+// with its present share. New members take the slots between.
 std::vector<MemberId> OrderSlots(const std::vector<MemberId>& from,
                                  const std::vector<MemberId>& members);
 

@@ -216,9 +216,13 @@ class SenderDeath : public PeerDeath {
     header.bytes = kBytes;
     header.content = HashContent(bytes_.data(), kBytes, 0);
     const std::string body(bytes_.data(), kBytes);
-    return {EncodeStreamHello(kHello), std::string(kStreamProofSize, 'p'),  // placeholder
-            EncodeHeader(header),      body,
-            EncodeHeader(header),      body};
+    return {
+        EncodeStreamHello(kHello),
+        std::string(kStreamProofSize, 'p'),  // ProofFor() replaces the proof after the challenge
+        EncodeHeader(header),
+        body,
+        EncodeHeader(header),
+        body};
   }
 };
 

@@ -10,37 +10,26 @@ namespace {
 
 constexpr uint64_t kSequences[] = {0, 5, uint64_t{kMaxRequests} + 5, uint64_t{1} << 40};
 
+// A receive of one buffer has its entry in another place than a receive of several.
 TEST(ClearRingTest, ReadsAnEntryOnceItsLastWordIsWritten) {
   const auto ring = std::make_unique<ClearRing>();
-  for (const uint64_t sequence : kSequences) {
-    ClearToSend* const entry = ring->Entries(sequence, 2);
-    EXPECT_FALSE(ring->Read(sequence, 0));
-    entry->address = sequence * 3;
-    entry->count = 2;
-    entry->mark = sequence + 1;
-    ASSERT_TRUE(ring->Read(sequence, 0));
-    EXPECT_EQ(ring->Read(sequence, 0)->address, sequence * 3);
-    // The entry is not valid for another receive in the same place.
-    EXPECT_FALSE(ring->Read(sequence + kMaxRequests, 0));
-    EXPECT_FALSE(ring->Whole(sequence));
-    (entry + 1)->mark = sequence + 1;
-    EXPECT_TRUE(ring->Whole(sequence));
-  }
-}
-
-TEST(ClearRingTest, ReadsTheEntryOfAReceiveOfOneBuffer) {
-  const auto ring = std::make_unique<ClearRing>();
-  for (const uint64_t sequence : kSequences) {
-    ClearToSend* const entry = ring->Entries(sequence, 1);
-    EXPECT_FALSE(ring->Read(sequence, 0));
-    entry->address = sequence * 3;
-    entry->count = 1;
-    entry->mark = sequence + 1;
-    ASSERT_TRUE(ring->Read(sequence, 0));
-    EXPECT_EQ(ring->Read(sequence, 0)->address, sequence * 3);
-    EXPECT_FALSE(ring->Read(sequence, 1));
-    EXPECT_FALSE(ring->Read(sequence + kMaxRequests, 0));
-    EXPECT_TRUE(ring->Whole(sequence));
+  for (const uint32_t count : {1U, 2U}) {
+    for (const uint64_t sequence : kSequences) {
+      const uint64_t receive = sequence + count * uint64_t{2 * kMaxRequests};
+      ClearToSend* const entry = ring->Entries(receive, count);
+      EXPECT_FALSE(ring->Read(receive, 0));
+      entry->address = receive * 3;
+      entry->count = count;
+      entry->mark = receive + 1;
+      ASSERT_TRUE(ring->Read(receive, 0));
+      EXPECT_EQ(ring->Read(receive, 0)->address, receive * 3);
+      EXPECT_FALSE(ring->Read(receive, 1));
+      // The entry is not valid for another receive in the same place.
+      EXPECT_FALSE(ring->Read(receive + kMaxRequests, 0));
+      EXPECT_EQ(ring->Whole(receive), count == 1);
+      if (count == 2) (entry + 1)->mark = receive + 1;
+      EXPECT_TRUE(ring->Whole(receive));
+    }
   }
 }
 
