@@ -1,19 +1,25 @@
 # Build rules for every target of the project: warnings, sanitizers, and one function per kind of
 # target.
 
+# rewire_options: how everything is compiled. rewire_flags: the same for tests and benchmarks, which
+# may include everything.
+add_library(rewire_options INTERFACE)
 add_library(rewire_flags INTERFACE)
-target_include_directories(rewire_flags INTERFACE ${CMAKE_SOURCE_DIR} ${CMAKE_BINARY_DIR}/generated)
-target_compile_options(rewire_flags INTERFACE -Wall -Wextra -Werror)
-target_compile_options(rewire_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor>)
+target_link_libraries(rewire_flags INTERFACE rewire_options)
+target_include_directories(rewire_flags INTERFACE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/reconfig/include
+                           ${CMAKE_BINARY_DIR}/generated)
+include(rooms)
+target_compile_options(rewire_options INTERFACE -Wall -Wextra -Werror)
+target_compile_options(rewire_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor>)
 if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
-  target_compile_options(rewire_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wthread-safety>)
+  target_compile_options(rewire_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wthread-safety>)
 endif()
 if(REWIRE_SANITIZE)
   # The standard library also checks for an empty optional and an index out of bounds.
-  target_compile_definitions(rewire_flags INTERFACE _GLIBCXX_ASSERTIONS)
-  target_compile_options(rewire_flags INTERFACE -fsanitize=${REWIRE_SANITIZE}
+  target_compile_definitions(rewire_options INTERFACE _GLIBCXX_ASSERTIONS)
+  target_compile_options(rewire_options INTERFACE -fsanitize=${REWIRE_SANITIZE}
                          -fno-omit-frame-pointer -fno-sanitize-recover=all)
-  target_link_options(rewire_flags INTERFACE -fsanitize=${REWIRE_SANITIZE})
+  target_link_options(rewire_options INTERFACE -fsanitize=${REWIRE_SANITIZE})
 endif()
 
 # Most of the time of a build goes into the same headers. They are compiled once for libraries and once
@@ -22,7 +28,7 @@ option(REWIRE_PRECOMPILE "Compile the headers that most files use once" ON)
 if(REWIRE_PRECOMPILE)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     # With <string> precompiled, GCC 12 takes moves of short strings for accesses out of bounds.
-    target_compile_options(rewire_flags INTERFACE -Wno-array-bounds -Wno-stringop-overflow
+    target_compile_options(rewire_options INTERFACE -Wno-array-bounds -Wno-stringop-overflow
                            -Wno-stringop-overread)
   endif()
   file(CONFIGURE OUTPUT precompiled.cc CONTENT "// no code\n")
@@ -30,7 +36,7 @@ if(REWIRE_PRECOMPILE)
       <set> <span> <string> <string_view> <thread> <vector>
       <absl/status/status.h> <absl/status/statusor.h> <absl/strings/str_cat.h>)
   add_library(rewire_precompiled OBJECT ${CMAKE_BINARY_DIR}/precompiled.cc)
-  target_link_libraries(rewire_precompiled PRIVATE rewire_flags absl::status absl::statusor absl::strings)
+  target_link_libraries(rewire_precompiled PRIVATE rewire_options absl::status absl::statusor absl::strings)
   target_precompile_headers(rewire_precompiled PRIVATE ${headers})
   # A program, because its code is -fPIE as that of tests is.
   file(CONFIGURE OUTPUT precompiled_test.cc CONTENT "int main() {}\n")
@@ -40,19 +46,21 @@ if(REWIRE_PRECOMPILE)
   target_precompile_headers(rewire_precompiled_test PRIVATE ${headers} <gmock/gmock.h> <gtest/gtest.h>)
 endif()
 
-# rewire_library(NAME [DEPS lib...]): a static library of every .cc file in the current directory.
+# rewire_library(NAME [DEPS lib...]): a static library of every .cc file in the current directory, with
+# the include paths of its room.
 function(rewire_library name)
   cmake_parse_arguments(ARG "" "" "DEPS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cc)
   if(sources)
     add_library(${name} STATIC ${sources})
-    target_link_libraries(${name} PUBLIC rewire_flags ${ARG_DEPS})
+    target_link_libraries(${name} PUBLIC rewire_options ${ARG_DEPS})
+    rewire_room_of(${name})
     if(REWIRE_PRECOMPILE)
       target_precompile_headers(${name} REUSE_FROM rewire_precompiled)
     endif()
   else()
     add_library(${name} INTERFACE)
-    target_link_libraries(${name} INTERFACE rewire_flags ${ARG_DEPS})
+    target_link_libraries(${name} INTERFACE rewire_options ${ARG_DEPS})
   endif()
 endfunction()
 

@@ -11,7 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "bench/failover/arrivals.h"
-#include "net_plugin/core/net.h"
+#include "net_plugin/plugin/net.h"
 
 namespace rewire::bench {
 

@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "bench/failover/flow.h"
-#include "net_plugin/core/net.h"
+#include "net_plugin/plugin/net.h"
 
 namespace rewire::bench {
 

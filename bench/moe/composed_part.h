@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "bench/moe/layer_counts.h"
-#include "reconfig/moe/node_tokens.h"
+#include "reconfig/moe/plan/node_tokens.h"
 
 namespace rewire::bench {
 

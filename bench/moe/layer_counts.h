@@ -8,7 +8,7 @@
 #include <random>
 #include <vector>
 
-#include "reconfig/moe/counts.h"
+#include "reconfig/moe/plan/counts.h"
 
 namespace rewire::bench {
 

@@ -9,10 +9,10 @@
 #include "absl/strings/str_cat.h"
 #include "bench/moe/trace.h"
 #include "reconfig/base/hash.h"
-#include "reconfig/moe/balance.h"
-#include "reconfig/moe/dynamic_experts.h"
 #include "reconfig/moe/exec/node_plan.h"
-#include "reconfig/moe/greedy.h"
+#include "reconfig/moe/plan/balance.h"
+#include "reconfig/moe/plan/dynamic_experts.h"
+#include "reconfig/moe/plan/greedy.h"
 
 namespace rewire::bench {
 namespace {

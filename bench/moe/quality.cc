@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <numeric>
 
+#include "bench/moe/eplb.h"
+#include "bench/moe/shadowing.h"
 #include "bench/moe/trace.h"
-#include "reconfig/moe/balance.h"
-#include "reconfig/moe/eplb.h"
-#include "reconfig/moe/greedy.h"
-#include "reconfig/moe/shadowing.h"
-#include "reconfig/moe/split.h"
+#include "reconfig/moe/plan/balance.h"
+#include "reconfig/moe/plan/greedy.h"
+#include "reconfig/moe/plan/split.h"
 
 namespace rewire::bench {
 namespace {

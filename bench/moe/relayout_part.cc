@@ -13,8 +13,8 @@
 #include "absl/strings/str_cat.h"
 #include "bench/moe/csv_rows.h"
 #include "reconfig/base/status_macros.h"
-#include "reconfig/moe/layout_cost.h"
-#include "reconfig/moe/relayout.h"
+#include "reconfig/moe/plan/layout_cost.h"
+#include "reconfig/moe/plan/relayout.h"
 
 namespace rewire::bench {
 namespace {

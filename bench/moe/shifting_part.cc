@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "bench/moe/trace.h"
-#include "reconfig/moe/dynamic_experts.h"
 #include "reconfig/moe/exec/node_plan.h"
+#include "reconfig/moe/plan/dynamic_experts.h"
 
 namespace rewire::bench {
 namespace {

@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-#include "reconfig/moe/batch.h"
+#include "reconfig/moe/plan/batch.h"
 
 namespace rewire::bench {
 

@@ -21,14 +21,14 @@
 #include "reconfig/base/cuda_driver.h"
 #include "reconfig/base/mutex.h"
 #include "reconfig/base/settings.h"
-#include "reconfig/transition/world.h"
+#include "reconfig/world/world.h"
 #include "rewire_nccl_api.h"
 #include "shim/core/communicators.h"
 #include "shim/core/core_table.h"
 #include "shim/core/driver_device.h"
-#include "shim/core_loader.h"
-#include "shim/real_nccl.h"
-#include "shim/virtual_communicator.h"
+#include "shim/preload/core_loader.h"
+#include "shim/preload/real_nccl.h"
+#include "shim/preload/virtual_communicator.h"
 
 namespace rewire::bench {
 

@@ -16,7 +16,7 @@
 #include "reconfig/base/hash.h"
 #include "reconfig/base/status_macros.h"
 #include "reconfig/base/unique_fd.h"
-#include "reconfig/c_api.h"
+#include "rewire/rewire.h"
 
 namespace rewire::trainer {
 namespace {

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "absl/status/statusor.h"
-#include "reconfig/c_api.h"
+#include "rewire/rewire.h"
 
 namespace rewire::trainer {
 

@@ -14,7 +14,7 @@
 #include "reconfig/base/hash.h"
 #include "reconfig/base/short_turns.h"
 #include "reconfig/base/status_macros.h"
-#include "reconfig/c_api.h"
+#include "rewire/rewire.h"
 
 namespace rewire::trainer {
 

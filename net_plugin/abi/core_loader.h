@@ -2,7 +2,7 @@
 // opened. Thread-safe. The core stays loaded until the process ends.
 #pragma once
 
-#include "net_plugin/core_abi.h"
+#include "reconfig/abi/net_core.h"
 
 namespace rewire::net {
 

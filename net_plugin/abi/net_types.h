@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "net_plugin/core_abi.h"
+#include "reconfig/abi/net_core.h"
 
 namespace rewire::net {
 

@@ -9,7 +9,7 @@
 #include <span>
 #include <string>
 
-#include "net_plugin/core_abi.h"
+#include "reconfig/abi/net_core.h"
 #include "reconfig/auth/key.h"
 #include "reconfig/auth/proof.h"
 

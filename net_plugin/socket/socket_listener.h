@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "net_plugin/core/comm.h"
+#include "net_plugin/transport/comm.h"
 
 namespace rewire::net {
 

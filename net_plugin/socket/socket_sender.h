@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "net_plugin/core/comm.h"
 #include "net_plugin/socket/link.h"
 #include "net_plugin/socket/split_choice.h"
 #include "net_plugin/socket/workers.h"
+#include "net_plugin/transport/comm.h"
 #include "reconfig/base/mutex.h"
 
 namespace rewire::net {

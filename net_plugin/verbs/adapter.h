@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "net_plugin/core/comm.h"
 #include "net_plugin/socket/links.h"
+#include "net_plugin/transport/comm.h"
 #include "net_plugin/verbs/connection.h"
 #include "reconfig/base/mutex.h"
 

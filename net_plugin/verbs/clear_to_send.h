@@ -13,7 +13,7 @@
 #include <optional>
 #include <type_traits>
 
-#include "net_plugin/core_abi.h"
+#include "reconfig/abi/net_core.h"
 
 namespace rewire::net {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "net_plugin/core/comm.h"
+#include "net_plugin/transport/comm.h"
 #include "net_plugin/verbs/connection.h"
 #include "net_plugin/verbs/rail.h"
 #include "net_plugin/verbs/registration.h"

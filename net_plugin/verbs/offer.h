@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "net_plugin/core_abi.h"
+#include "reconfig/abi/net_core.h"
 #include "reconfig/rdma/gid.h"
 #include "reconfig/rdma/port.h"
 #include "reconfig/rdma/queue_pair.h"

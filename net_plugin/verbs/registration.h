@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "net_plugin/core_abi.h"
 #include "net_plugin/verbs/nic.h"
+#include "reconfig/abi/net_core.h"
 #include "reconfig/base/unique_fd.h"
 
 namespace rewire::net {

@@ -6,8 +6,8 @@
 #include <list>
 #include <memory>
 
-#include "net_plugin/core/comm.h"
 #include "net_plugin/socket/link.h"
+#include "net_plugin/transport/comm.h"
 #include "reconfig/base/clock.h"
 
 namespace rewire::net {

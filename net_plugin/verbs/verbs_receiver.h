@@ -6,7 +6,7 @@
 #include <memory>
 #include <optional>
 
-#include "net_plugin/core/comm.h"
+#include "net_plugin/transport/comm.h"
 #include "net_plugin/verbs/connection.h"
 #include "net_plugin/verbs/flush.h"
 #include "net_plugin/verbs/registration.h"

@@ -9,7 +9,7 @@
 #include <optional>
 #include <utility>
 
-#include "net_plugin/core/comm.h"
+#include "net_plugin/transport/comm.h"
 #include "net_plugin/verbs/connection.h"
 #include "net_plugin/verbs/immediate.h"
 #include "net_plugin/verbs/registration.h"

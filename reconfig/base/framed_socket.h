@@ -1,5 +1,5 @@
 // A stream socket that carries frames: a little-endian u32 length, then that number of bytes. The
-// class passes whole frames with their length, the format of reconfig/transition/codec.h.
+// class passes whole frames with their length, the format of reconfig/elastic/protocol/codec.h.
 //
 // Both sides of the agent's Unix socket use the class. An event loop calls ReadReady / Next / Queue
 // / Flush, which never block; a client calls Send / Receive, which block up to a deadline. A length

@@ -13,7 +13,7 @@
 #include "absl/status/status.h"
 #include "reconfig/base/clock.h"
 #include "reconfig/base/mutex.h"
-#include "reconfig/transition/messages.h"
+#include "reconfig/elastic/protocol/messages.h"
 #include "shim/core/chain.h"
 
 namespace rewire::shim {

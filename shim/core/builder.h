@@ -18,7 +18,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "reconfig/base/mutex.h"
-#include "reconfig/transition/messages.h"
+#include "reconfig/elastic/protocol/messages.h"
 #include "shim/core/build_task.h"
 #include "shim/core/chain.h"
 #include "shim/core/core_counters.h"
@@ -28,7 +28,7 @@
 #include "shim/core/memory_ledger.h"
 #include "shim/core/nccl_calls.h"
 #include "shim/core/work_queue.h"
-#include "shim/core_abi.h"
+#include "shim/preload/core_abi.h"
 
 namespace rewire::shim {
 

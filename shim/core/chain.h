@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "reconfig/base/mutex.h"
-#include "reconfig/transition/messages.h"
-#include "reconfig/transition/world.h"
+#include "reconfig/elastic/protocol/messages.h"
+#include "reconfig/world/world.h"
 #include "shim/core/device.h"
-#include "shim/virtual_communicator.h"
+#include "shim/preload/virtual_communicator.h"
 
 namespace rewire::shim {
 

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "reconfig/base/mutex.h"
-#include "reconfig/participant/communicators.h"
+#include "reconfig/elastic/participant/communicators.h"
 #include "shim/core/builder.h"
 #include "shim/core/chain.h"
 #include "shim/core/core_counters.h"
@@ -22,7 +22,7 @@
 #include "shim/core/loss.h"
 #include "shim/core/memory_ledger.h"
 #include "shim/core/retirement.h"
-#include "shim/core_abi.h"
+#include "shim/preload/core_abi.h"
 
 namespace rewire::shim {
 

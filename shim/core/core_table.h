@@ -3,7 +3,7 @@
 #pragma once
 
 #include "shim/core/communicators.h"
-#include "shim/core_abi.h"
+#include "shim/preload/core_abi.h"
 
 namespace rewire::shim {
 

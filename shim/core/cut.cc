@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "reconfig/base/log.h"
-#include "reconfig/transition/cut_order.h"
+#include "reconfig/elastic/protocol/cut_order.h"
 
 namespace rewire::shim {
 

@@ -5,14 +5,14 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "reconfig/transition/messages.h"
+#include "reconfig/elastic/protocol/messages.h"
 #include "shim/core/build_task.h"
 #include "shim/core/chain.h"
 #include "shim/core/core_counters.h"
 #include "shim/core/device.h"
 #include "shim/core/memory_ledger.h"
 #include "shim/core/nccl_calls.h"
-#include "shim/core_abi.h"
+#include "shim/preload/core_abi.h"
 
 namespace rewire::shim {
 

@@ -14,7 +14,7 @@
 #include "shim/core/device.h"
 #include "shim/core/nccl_calls.h"
 #include "shim/core/work_queue.h"
-#include "shim/core_abi.h"
+#include "shim/preload/core_abi.h"
 
 namespace rewire::shim {
 

@@ -14,7 +14,7 @@
 
 #include "absl/status/status.h"
 #include "reconfig/base/mutex.h"
-#include "reconfig/transition/world.h"
+#include "reconfig/world/world.h"
 
 namespace rewire::shim {
 

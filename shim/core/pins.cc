@@ -1,6 +1,6 @@
 #include "shim/core/pins.h"
 
-#include "shim/virtual_communicator.h"
+#include "shim/preload/virtual_communicator.h"
 
 namespace rewire::shim {
 

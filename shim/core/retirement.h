@@ -14,13 +14,13 @@
 #include <vector>
 
 #include "reconfig/base/mutex.h"
-#include "reconfig/transition/messages.h"
+#include "reconfig/elastic/protocol/messages.h"
 #include "shim/core/chain.h"
 #include "shim/core/core_counters.h"
 #include "shim/core/device.h"
 #include "shim/core/nccl_calls.h"
 #include "shim/core/work_queue.h"
-#include "shim/core_abi.h"
+#include "shim/preload/core_abi.h"
 
 namespace rewire::shim {
 

@@ -15,7 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "shim/core/nccl_calls.h"
-#include "shim/virtual_communicator.h"
+#include "shim/preload/virtual_communicator.h"
 
 namespace rewire::shim {
 

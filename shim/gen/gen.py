@@ -183,7 +183,7 @@ def check(functions, include):
 
 def api_header(functions):
     lines = ["// Prototypes of NCCL's host functions, for programs and stand-ins.\n", NOTICE,
-             "#pragma once\n\n", '#include "shim/nccl_api_types.h"\n\n',
+             "#pragma once\n\n", '#include "shim/preload/nccl_api_types.h"\n\n',
              "#ifdef __cplusplus\nextern \"C\" {\n#endif\n"]
     for f in functions:
         lines += [f"{f.result} nccl{f.name}({f.declared});\n",
@@ -207,7 +207,7 @@ def function_list(functions):
 
 def entries_header(functions):
     lines = ["// The entries that are written by hand (shim/entries_*.cc).\n", NOTICE,
-             "#pragma once\n\n", '#include "shim/nccl_api_types.h"\n\n',
+             "#pragma once\n\n", '#include "shim/preload/nccl_api_types.h"\n\n',
              "namespace rewire::shim::entry {\n\n"]
     for f in functions:
         if f.kind == "written":
@@ -243,8 +243,8 @@ def entry_body(f):
 
 def entries_source(functions):
     lines = ["// Every exported function.\n", NOTICE, '#include "rewire_entries.h"\n',
-             '#include "shim/issue.h"\n',
-             '#include "shim/mode.h"\n', '#include "shim/real_nccl.h"\n\n',
+             '#include "shim/preload/issue.h"\n',
+             '#include "shim/preload/mode.h"\n', '#include "shim/preload/real_nccl.h"\n\n',
              "using namespace rewire::shim;  // NOLINT: the entries are in no namespace\n\n",
              'extern "C" {\n\n']
     for f in functions:

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "reconfig/base/bytes.h"
-#include "reconfig/transition/codec.h"
-#include "tests/unit/transition/sample_messages.h"
+#include "reconfig/elastic/protocol/codec.h"
+#include "tests/unit/elastic/protocol/sample_messages.h"
 
 namespace {
 

@@ -2,10 +2,10 @@
 // to the same object, and every requested change is parsed or refused with a reason.
 #include <string>
 
-#include "reconfig/agent/command.h"
-#include "reconfig/agent/control.h"
 #include "reconfig/base/bytes.h"
-#include "reconfig/transition/codec.h"
+#include "reconfig/control/agent/command.h"
+#include "reconfig/control/agent/control.h"
+#include "reconfig/elastic/protocol/codec.h"
 #include "tests/fuzz/require.h"
 
 namespace {

@@ -6,7 +6,7 @@
 
 #include "reconfig/base/bytes.h"
 #include "reconfig/base/hash.h"
-#include "reconfig/stream/fragment.h"
+#include "reconfig/state/stream/fragment.h"
 #include "tests/fuzz/require.h"
 
 namespace {

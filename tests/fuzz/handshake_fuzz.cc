@@ -2,7 +2,7 @@
 // to the same bytes.
 #include <string_view>
 
-#include "reconfig/stream/handshake.h"
+#include "reconfig/state/stream/handshake.h"
 #include "tests/fuzz/require.h"
 
 using namespace rewire;

@@ -2,9 +2,9 @@
 // segment lies inside its allocation; an accepted list encodes to the same bytes.
 #include <string_view>
 
-#include "reconfig/participant/shape_list.h"
-#include "reconfig/stream/peer_offer.h"
-#include "reconfig/stream/pull_lists.h"
+#include "reconfig/elastic/participant/shape_list.h"
+#include "reconfig/state/stream/peer_offer.h"
+#include "reconfig/state/stream/pull_lists.h"
 #include "tests/fuzz/require.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -2,7 +2,7 @@
 // decodes from its own encoding to the same value.
 #include <string>
 
-#include "reconfig/moe/recording.h"
+#include "reconfig/moe/plan/recording.h"
 #include "tests/fuzz/require.h"
 
 using namespace rewire::moe;

@@ -2,7 +2,7 @@
 // accepted note encodes to the same bytes.
 #include <string_view>
 
-#include "reconfig/snapshot/slot_notes.h"
+#include "reconfig/state/snapshot/slot_notes.h"
 #include "tests/fuzz/require.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

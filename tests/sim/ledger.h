@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "reconfig/base/hash.h"
-#include "reconfig/transition/messages.h"
+#include "reconfig/elastic/protocol/messages.h"
 
 namespace rewire::sim {
 

@@ -1,6 +1,6 @@
 // The simulated network and the communication between the processes. See simulation.h.
 #include "absl/strings/str_cat.h"
-#include "reconfig/transition/codec.h"
+#include "reconfig/elastic/protocol/codec.h"
 #include "tests/sim/simulation.h"
 
 namespace rewire::sim {

@@ -4,7 +4,7 @@
 #include <string_view>
 #include <utility>
 
-#include "reconfig/transition/planted_bug.h"
+#include "reconfig/elastic/protocol/planted_bug.h"
 
 namespace rewire::sim {
 

@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "reconfig/transition/member.h"
+#include "reconfig/elastic/member/member.h"
 
 namespace rewire::sim {
 

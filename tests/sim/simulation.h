@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "reconfig/transition/leader.h"
+#include "reconfig/elastic/leader/leader.h"
 #include "tests/sim/event_queue.h"
 #include "tests/sim/ledger.h"
 #include "tests/sim/process.h"

@@ -6,10 +6,10 @@
 
 #include <vector>
 
-#include "reconfig/moe/balance.h"
 #include "reconfig/moe/exec/makespan.h"
 #include "reconfig/moe/exec/shape.h"
 #include "reconfig/moe/exec/stow.h"
+#include "reconfig/moe/plan/balance.h"
 
 namespace rewire::moe {
 

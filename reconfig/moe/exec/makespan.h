@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "reconfig/moe/batch.h"
 #include "reconfig/moe/exec/shape.h"
 #include "reconfig/moe/exec/stow.h"
+#include "reconfig/moe/plan/batch.h"
 
 namespace rewire::moe {
 

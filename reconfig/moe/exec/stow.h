@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "reconfig/moe/batch.h"
+#include "reconfig/moe/plan/batch.h"
 
 namespace rewire::moe {
 

@@ -13,8 +13,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "reconfig/moe/placement.h"
-#include "reconfig/moe/topology.h"
+#include "reconfig/moe/plan/placement.h"
+#include "reconfig/moe/plan/topology.h"
 
 namespace rewire::moe::fsep {
 

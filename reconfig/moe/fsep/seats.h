@@ -5,8 +5,8 @@
 #include <span>
 #include <vector>
 
-#include "reconfig/moe/placement.h"
-#include "reconfig/moe/topology.h"
+#include "reconfig/moe/plan/placement.h"
+#include "reconfig/moe/plan/topology.h"
 
 namespace rewire::moe::fsep {
 

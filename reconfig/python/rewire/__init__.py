@@ -1,1 +1,1 @@
-"""Rewire for Python programs: thin calls of the C interface (reconfig/c_api.h), with ctypes only."""
+"""Rewire for Python programs: thin calls of the C interface (rewire/rewire.h), with ctypes only."""

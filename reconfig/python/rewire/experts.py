@@ -1,4 +1,4 @@
-"""Balances experts inside a node: the calls of rewireExperts* in reconfig/c_api.h.
+"""Balances experts inside a node: the calls of rewireExperts* in rewire/rewire_moe.h.
 
     experts = Experts(name, rank, ranks, experts=16, weight_bytes=..., token_bytes=..., rows=8192)
     for segment in experts.begin(stream, layer, tokens, weights, part_bytes, x, out):

@@ -1,4 +1,4 @@
-"""Fully sharded experts: the calls of rewireFsep* in reconfig/c_api.h.
+"""Fully sharded experts: the calls of rewireFsep* in rewire/rewire_moe.h.
 
     fsep = Fsep(comm, rank, nodes, devices_of_node, weights, gradients, experts=64, slots=8, prefetch=1,
                 elements=..., weight_bytes=2, gradient_bytes=4)

@@ -5,12 +5,12 @@
 #include "reconfig/base/cuda_driver.h"
 #include "reconfig/base/log.h"
 #include "reconfig/base/settings.h"
-#include "reconfig/participant/communicators.h"
+#include "reconfig/elastic/participant/communicators.h"
 #include "shim/core/communicators.h"
 #include "shim/core/core_table.h"
 #include "shim/core/driver_device.h"
 #include "shim/core/nccl_calls.h"
-#include "shim/core_abi.h"
+#include "shim/preload/core_abi.h"
 
 extern "C" __attribute__((visibility("default"))) const rewire::shim::CoreTable*
 rewire_shim_core_start(uint32_t version, const rewire::shim::RealNccl* real,

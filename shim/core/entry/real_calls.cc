@@ -1,5 +1,5 @@
 #include "shim/core/nccl_calls.h"
-#include "shim/real_nccl.h"
+#include "shim/preload/real_nccl.h"
 
 namespace rewire::shim {
 

@@ -9,8 +9,8 @@
 
 #include <algorithm>
 
-#include "reconfig/launcher/child.h"
-#include "reconfig/launcher/member_environment.h"
+#include "reconfig/control/launcher/child.h"
+#include "reconfig/control/launcher/member_environment.h"
 
 namespace rewire {
 

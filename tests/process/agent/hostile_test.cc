@@ -11,10 +11,10 @@
 
 #include <fstream>
 
-#include "reconfig/agent/control.h"
 #include "reconfig/base/bytes.h"
 #include "reconfig/base/framed_socket.h"
-#include "reconfig/transition/codec.h"
+#include "reconfig/control/agent/control.h"
+#include "reconfig/elastic/protocol/codec.h"
 #include "tests/process/agent/job.h"
 
 namespace rewire {

@@ -7,7 +7,7 @@
 #include <sstream>
 
 #include "reconfig/auth/key.h"
-#include "reconfig/transition/transition.h"
+#include "reconfig/elastic/leader/transition.h"
 #include "tests/process/agent/job.h"
 
 namespace rewire {

@@ -14,8 +14,8 @@
 
 #include "reconfig/base/framed_socket.h"
 #include "reconfig/base/settings.h"
-#include "reconfig/transition/codec.h"
-#include "reconfig/transition/member.h"
+#include "reconfig/elastic/member/member.h"
+#include "reconfig/elastic/protocol/codec.h"
 
 namespace rewire {
 namespace {

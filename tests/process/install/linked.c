@@ -1,5 +1,7 @@
 /* A cooperating program in C99 that knows only the installed tree. */
-#include <rewire/c_api.h>
+#include <rewire/rewire.h>
+#include <rewire/rewire_moe.h>
+#include <rewire/rewire_version.h>
 #include <stdio.h>
 
 static int update(void* arg) {

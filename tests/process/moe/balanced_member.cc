@@ -8,7 +8,8 @@
 #include <cstdio>
 
 #include "bench/moe-exec/sim_device.h"
-#include "reconfig/c_api.h"
+#include "rewire/rewire.h"
+#include "rewire/rewire_moe.h"
 
 namespace {
 

@@ -1,6 +1,4 @@
 // Balancing through the C interface, between two processes of the simulated GPU.
-#include "reconfig/c_api.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -12,6 +10,8 @@
 
 #include "bench/moe-exec/crew.h"
 #include "bench/moe-exec/sim_device.h"
+#include "rewire/rewire.h"
+#include "rewire/rewire_moe.h"
 
 namespace rewire::bench {
 namespace {

@@ -1,6 +1,4 @@
 // Fully sharded experts through the C interface: four processes on two simulated nodes.
-#include "reconfig/c_api.h"
-
 #include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,7 +10,9 @@
 
 #include "bench/moe-exec/crew.h"
 #include "bench/moe-exec/sim_device.h"
-#include "tests/unit/moe_fsep/reference.h"
+#include "rewire/rewire.h"
+#include "rewire/rewire_moe.h"
+#include "tests/unit/moe/fsep/reference.h"
 
 namespace rewire::moe::fsep {
 namespace {

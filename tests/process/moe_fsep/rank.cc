@@ -13,7 +13,7 @@
 
 #include "reconfig/moe/fsep/schedule.h"
 #include "tests/simgpu/nccl/api.h"
-#include "tests/unit/moe_fsep/reference.h"
+#include "tests/unit/moe/fsep/reference.h"
 
 namespace rewire::moe::fsep {
 namespace {

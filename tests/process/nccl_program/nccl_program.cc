@@ -24,7 +24,7 @@
 #include <string>
 #include <vector>
 
-#include "reconfig/c_api.h"
+#include "rewire/rewire.h"
 #include "rewire_nccl_api.h"
 
 namespace {

@@ -28,7 +28,7 @@
 #include <vector>
 
 #include "reconfig/base/cuda_driver.h"
-#include "reconfig/c_api.h"
+#include "rewire/rewire.h"
 
 namespace {
 

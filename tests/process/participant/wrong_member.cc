@@ -9,7 +9,7 @@
 #include <cstdio>
 #include <cstring>
 
-#include "reconfig/c_api.h"
+#include "rewire/rewire.h"
 
 namespace {
 

@@ -14,7 +14,7 @@
 #include <sstream>
 #include <string>
 
-#include "shim/library_search.h"
+#include "shim/preload/library_search.h"
 #include "tests/fakes/process/sim_libraries.h"
 
 namespace rewire::shim {

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "reconfig/stream/content.h"
+#include "reconfig/state/stream/content.h"
 #include "tests/simgpu/cuda/context.h"
 #include "tests/simgpu/cuda/function.h"
 #include "tests/simgpu/cuda/memory.h"

@@ -1,5 +1,5 @@
 // State on a device that does not finish its work.
-#include "reconfig/stream/state_memory.h"
+#include "reconfig/state/stream/state_memory.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // NCCL's rules for the interfaces to use.
-#include "net_plugin/core/interfaces.h"
+#include "net_plugin/plugin/interfaces.h"
 
 #include <arpa/inet.h>
 #include <gmock/gmock.h>

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "net_plugin/core/interfaces.h"
+#include "net_plugin/plugin/interfaces.h"
 #include "net_plugin/socket/address.h"
 #include "tests/unit/net_plugin/proxy.h"
 #include "tests/unit/net_plugin/socket_ends.h"

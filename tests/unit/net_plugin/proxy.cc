@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-#include "net_plugin/core_abi.h"
+#include "reconfig/abi/net_core.h"
 #include "tests/simgpu/nccl/net_plugin.h"
 
 namespace rewire::net_test {

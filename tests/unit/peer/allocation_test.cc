@@ -1,5 +1,5 @@
 // Registered device memory that was freed, or reallocated at its address.
-#include "reconfig/stream/allocation.h"
+#include "reconfig/state/stream/allocation.h"
 
 #include <gtest/gtest.h>
 

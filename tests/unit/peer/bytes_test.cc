@@ -1,9 +1,9 @@
 // The offers, lists and notes of a transition, decoded from untrusted bytes.
 #include <gtest/gtest.h>
 
-#include "reconfig/stream/notes.h"
-#include "reconfig/stream/peer_offer.h"
-#include "reconfig/stream/pull.h"
+#include "reconfig/state/stream/notes.h"
+#include "reconfig/state/stream/peer_offer.h"
+#include "reconfig/state/stream/pull.h"
 
 namespace rewire {
 namespace {

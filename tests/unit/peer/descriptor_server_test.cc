@@ -1,5 +1,5 @@
 // Descriptors sent from thread to thread as from member to member.
-#include "reconfig/stream/descriptor_server.h"
+#include "reconfig/state/stream/descriptor_server.h"
 
 #include <gtest/gtest.h>
 #include <poll.h>

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "reconfig/base/cuda_driver.h"
-#include "reconfig/stream/state_memory.h"
+#include "reconfig/state/stream/state_memory.h"
 
 namespace rewire {
 

@@ -2,9 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "reconfig/snapshot/snapshotter.h"
-#include "reconfig/stream/allocation.h"
-#include "reconfig/stream/tcp_transport.h"
+#include "reconfig/state/snapshot/snapshotter.h"
+#include "reconfig/state/stream/allocation.h"
+#include "reconfig/state/stream/tcp_transport.h"
 #include "tests/unit/peer/device.h"
 
 namespace rewire {

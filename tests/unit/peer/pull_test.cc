@@ -1,6 +1,6 @@
 // A member copies from another process's device memory, and detects data that differs from the
 // owner's state at the boundary.
-#include "reconfig/stream/pull.h"
+#include "reconfig/state/stream/pull.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -11,7 +11,7 @@
 
 #include <cstdio>
 
-#include "reconfig/stream/content.h"
+#include "reconfig/state/stream/content.h"
 #include "tests/unit/peer/device.h"
 
 namespace rewire {

@@ -1,11 +1,11 @@
 // State in host and in device memory is copied and hashed with the same result.
-#include "reconfig/stream/state_memory.h"
+#include "reconfig/state/stream/state_memory.h"
 
 #include <gtest/gtest.h>
 
 #include <vector>
 
-#include "reconfig/stream/content.h"
+#include "reconfig/state/stream/content.h"
 #include "tests/unit/peer/device.h"
 
 namespace rewire {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "bench/failover/arrivals.h"
-#include "net_plugin/core/net.h"
+#include "net_plugin/plugin/net.h"
 #include "reconfig/base/clock.h"
 #include "reconfig/base/status_macros.h"
 

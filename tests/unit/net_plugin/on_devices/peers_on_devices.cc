@@ -12,7 +12,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "net_plugin/core_abi.h"
+#include "reconfig/abi/net_core.h"
 #include "reconfig/base/clock.h"
 #include "reconfig/base/unique_fd.h"
 #include "tests/unit/net_plugin/on_devices/peer.h"

@@ -1,5 +1,5 @@
 // The core's devices with two RDMA ports: the properties that NCCL gets, and virtual devices.
-#include "net_plugin/core/net.h"
+#include "net_plugin/plugin/net.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,9 +1,0 @@
-#include "net_plugin/core/open_driver.h"
-
-#include "reconfig/rdma/verbs_driver.h"
-
-namespace rewire::net {
-
-absl::StatusOr<std::unique_ptr<rdma::Driver>> OpenDriver() { return rdma::LoadVerbs(); }
-
-}  // namespace rewire::net

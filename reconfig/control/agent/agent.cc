@@ -1,0 +1,372 @@
+#include "reconfig/control/agent/agent.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "reconfig/base/log.h"
+#include "reconfig/base/own_file.h"
+#include "reconfig/base/settings.h"
+#include "reconfig/base/short_turns.h"
+#include "reconfig/base/status_macros.h"
+#include "reconfig/control/agent/control.h"
+#include "reconfig/control/agent/job_key.h"
+#include "reconfig/control/agent/status_json.h"
+#include "reconfig/control/agent/trace_json.h"
+#include "reconfig/control/store/embedded_store.h"
+#include "reconfig/elastic/protocol/codec.h"
+
+namespace rewire {
+namespace {
+
+LeaderOptions OptionsOfLeader(const AgentOptions& options, const Key& job) {
+  const Settings& s = Settings::Get();
+  LeaderOptions out;
+  for (MemberId m = 0; m < options.members; ++m) out.initial_members.push_back(m);
+  out.max_members = options.max_members;
+  out.job_key = job;
+  out.build = milliseconds(s.build_ms());
+  out.decision = milliseconds(s.decision_ms());
+  out.arm = milliseconds(s.arm_ms());
+  out.boundary = milliseconds(s.boundary_ms());
+  out.heartbeat = milliseconds(s.heartbeat_ms());
+  out.silence = milliseconds(s.silence_ms());
+  out.cut_margin = static_cast<uint32_t>(s.cut_margin());
+  return out;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Agent>> Agent::Start(AgentOptions options) {
+  REWIRE_ASSIGN_OR_RETURN(std::unique_ptr<EmbeddedStore> store, EmbeddedStore::Open(options.store));
+  REWIRE_ASSIGN_OR_RETURN(const Key job, JobKey(options.store + ".secret"));
+  REWIRE_ASSIGN_OR_RETURN(std::unique_ptr<MetricsServer> metrics_server,
+                          MetricsServer::Listen(options.metrics));
+  absl::StatusOr<std::optional<WorldRecord>> record;
+  store->Read([&record](auto answer) { record = std::move(answer); });
+  REWIRE_RETURN_IF_ERROR(record.status());
+  UniqueFd listener;
+  if (const SocketStatus s = ListenUnix(options.socket, &listener); !s.ok()) {
+    return absl::UnavailableError(s.text);
+  }
+  std::unique_ptr<Agent> agent(new Agent(options, std::move(store), std::move(metrics_server)));
+  Agent* a = agent.get();
+  a->leader_ =
+      std::make_unique<Leader>(OptionsOfLeader(options, job), record->value_or(WorldRecord{}));
+  Connections::Events* from_connections = a;
+  a->connections_ =
+      std::make_unique<Connections>(std::move(listener), Connections::Options{}, from_connections);
+  LauncherLink::Events* from_launcher = a;
+  a->launcher_ = std::make_unique<LauncherLink>(a->connections_.get(), from_launcher);
+  const auto submit = [a](const ChangeRequest& change) {
+    // A command never comes from inside an input, so Feed() sets `id` before it returns.
+    absl::StatusOr<uint64_t> id;
+    a->Feed([&](Leader::Out* out) { id = a->leader_->OnRequest(a->now_, change, out); });
+    return id;
+  };
+  a->desk_ = std::make_unique<ControlDesk>(a->leader_.get(), &a->log_, a->metrics_.get(),
+                                           a->connections_.get(), submit,
+                                           [a] { return a->StatusAnswer(); });
+  return agent;
+}
+
+Agent::Agent(AgentOptions options, std::unique_ptr<Store> store,
+             std::unique_ptr<MetricsServer> metrics_server)
+    : options_(std::move(options)),
+      store_(std::move(store)),
+      metrics_(std::make_unique<Metrics>()),
+      metrics_server_(std::move(metrics_server)),
+      started_(Now()),
+      now_(started_) {}
+
+Agent::~Agent() = default;
+
+absl::Status Agent::Run(int stop_fd) {
+  TakeShortTurns();
+  Feed([this](Leader::Out* out) { leader_->Start(now_, out); });
+  std::vector<pollfd> polls;
+  for (;;) {
+    polls.assign({{stop_fd, POLLIN, 0}});
+    if (store_->fd() >= 0) polls.push_back({store_->fd(), POLLIN, 0});
+    connections_->FlushAll();
+    connections_->AddPolls(Now(), &polls);
+    metrics_server_->AddPolls(Now(), &polls);
+    const Time before = Now();
+    const auto wait = std::chrono::ceil<milliseconds>(NextDeadline(before) - before).count();
+    if (poll(polls.data(), polls.size(), static_cast<int>(std::clamp<int64_t>(wait, 0, 1000))) <
+        0) {
+      for (pollfd& p : polls) p.revents = 0;
+    }
+    if (polls[0].revents != 0) break;
+    now_ = Now();
+    store_->Progress();
+    connections_->Handle(now_, polls);
+    metrics_server_->Handle(now_, polls, [this] { return metrics_->Text(); });
+    launcher_->Tick(now_);
+    if (const auto due = leader_->NextDeadline(); due && now_ >= *due) {
+      connections_->ReadAll();  // a member whose message came after poll(2) is not silent
+      FindStarved();
+      Feed([this](Leader::Out* out) { leader_->OnTick(now_, out); });
+    }
+    launcher_->TellWorld(leader_->record().world);
+    const Phase phase = leader_->phase();
+    if (phase <= Phase::kSteady || phase == Phase::kStopped) log_.OnIdle(now_);
+    for (const TransitionEntry& ended : log_.TakeEnded()) {
+      metrics_->OnTransition(ended);
+      WriteTrace(ended);
+    }
+    desk_->Settle(now_);
+    metrics_->Set(*leader_, *connections_, now_);
+    metrics_->SetDroppedClients(metrics_server_->dropped());
+  }
+  unlink(options_.socket.c_str());  // no client may connect to an ended agent
+  return absl::OkStatus();
+}
+
+void Agent::FindStarved() {
+  std::set<pid_t> quiet;
+  for (const MemberId member : leader_->Quiet()) {
+    const auto pid = pids_.find(member);
+    if (pid == pids_.end()) continue;
+    quiet.insert(pid->second);
+    const Duration waited = run_queue_wait_.SinceLast(pid->second, now_);
+    if (waited == Duration{}) continue;
+    Feed([this, who = member, waited](Leader::Out* out) {
+      leader_->OnStarved(now_, who, waited, out);
+    });
+  }
+  run_queue_wait_.KeepOnly(quiet);
+}
+
+Time Agent::NextDeadline(Time now) const {
+  Time next = now + seconds(1);  // metrics are at most this old
+  for (const std::optional<Time>& t :
+       {leader_->NextDeadline(), connections_->NextDeadline(), launcher_->NextDeadline(),
+        desk_->NextDeadline(), metrics_server_->NextDeadline()}) {
+    if (t && *t < next) next = *t;
+  }
+  return next;
+}
+
+// ---- from connections ---------------------------------------------------------------------------
+
+void Agent::OnFrame(Connections::Id id, const std::string& frame) {
+  if (IsControl(frame)) {
+    OnControlFrame(id, frame);
+  } else {
+    OnMemberFrame(id, frame);
+  }
+}
+
+void Agent::OnControlFrame(Connections::Id id, const std::string& frame) {
+  if (members_.count(id) != 0) return connections_->CloseForGarbage(id, "a command from a member");
+  const absl::StatusOr<nlohmann::json> command = DecodeControl(frame);
+  if (!command.ok()) {
+    return connections_->CloseForGarbage(id, std::string(command.status().message()));
+  }
+  const bool launch = command->contains("command") && (*command)["command"] == "launch";
+  if (!launch && !launcher_->IsLauncher(id)) return desk_->OnCommand(now_, id, *command);
+  const absl::Status s = launcher_->OnEvent(id, *command);
+  if (absl::IsAlreadyExists(s)) {
+    REWIRE_WARN("%s", std::string(s.message()).c_str());
+    connections_->Send(id, EncodeControl(ControlError(std::string(s.message()))));
+    connections_->CloseAfterWriting(now_, id);
+  } else if (!s.ok()) {
+    connections_->CloseForGarbage(id, std::string(s.message()));
+  }
+}
+
+void Agent::OnMemberFrame(Connections::Id id, const std::string& frame) {
+  const absl::StatusOr<Message> message = Decode(frame);
+  if (!message.ok()) {
+    return connections_->CloseForGarbage(id, std::string(message.status().message()));
+  }
+  if (const auto* hello = std::get_if<Hello>(&*message)) return OnHello(id, *hello);
+  const auto member = members_.find(id);
+  if (member == members_.end()) {
+    return connections_->CloseForGarbage(
+        id, absl::StrCat(std::string(MessageName(*message)), " before Hello"));
+  }
+  log_.OnReceived(now_, member->second, *message);
+  Feed([this, who = member->second, m = *message](Leader::Out* out) {
+    leader_->OnMessage(now_, who, m, out);
+  });
+}
+
+void Agent::OnHello(Connections::Id id, const Hello& hello) {
+  const auto mine = members_.find(id);
+  if (mine != members_.end()) return connections_->CloseForGarbage(id, "a second Hello");
+  const auto link = links_.find(hello.member);
+  if (link != links_.end() && link->second.incarnation != hello.incarnation) {
+    // Another running process has this id. The leader must not see the later process.
+    if (const auto frame = Encode(
+            Refused{absl::StrCat("member ", hello.member, " is connected as another process")});
+        frame.ok()) {
+      connections_->Send(id, *frame);
+    }
+    return connections_->CloseAfterWriting(now_, id);
+  }
+  if (link != links_.end()) {
+    members_.erase(link->second.connection);
+    connections_->Close(link->second.connection);
+  }
+  links_[hello.member] = {id, hello.incarnation};
+  members_[id] = hello.member;
+  pids_[hello.member] = connections_->PidOf(id);
+  Feed([this, hello](Leader::Out* out) { leader_->OnConnect(now_, hello, out); });
+}
+
+void Agent::OnClosed(Connections::Id id, const std::string& why) {
+  launcher_->OnClosed(id);
+  desk_->OnClosed(id);
+  const auto member = members_.find(id);
+  if (member == members_.end()) return;
+  const MemberId who = member->second;
+  REWIRE_DEBUG("member %u: %s", who, why.c_str());
+  members_.erase(member);
+  links_.erase(who);
+  Feed([this, who](Leader::Out* out) { leader_->OnDisconnect(now_, who, out); });
+}
+
+// ---- from the launcher --------------------------------------------------------------------------
+
+void Agent::OnProcess(MemberId member, pid_t pid) { pids_[member] = pid; }
+
+void Agent::OnSpawned(const std::vector<MemberId>& members) {
+  Feed([this, members](Leader::Out* out) { leader_->OnSpawned(now_, members, out); });
+}
+
+void Agent::OnSpawnFailed(const std::vector<MemberId>& members, const std::string& why) {
+  Feed([this, members, why](Leader::Out* out) { leader_->OnSpawnFailed(now_, members, why, out); });
+}
+
+void Agent::OnExited(MemberId member, const std::string& how, int status) {
+  pids_.erase(member);
+  const auto link = links_.find(member);
+  if (link != links_.end()) {
+    // ReadNow() takes the member's last messages and the end of stream that the kernel has sent.
+    connections_->ReadNow(link->second.connection);
+  } else if (member >= options_.members) {
+    OnSpawnFailed({member}, absl::StrCat("member ", member, " ", how, " before it connected"));
+  }
+  if (status == 0) return;
+  Feed([this, member, how](Leader::Out* out) { leader_->OnFailedExit(now_, member, how, out); });
+}
+
+// ---- the leader ---------------------------------------------------------------------------------
+
+void Agent::Feed(Input input) {
+  inputs_.push_back(std::move(input));
+  if (feeding_) return;
+  feeding_ = true;
+  while (!inputs_.empty()) {
+    const Input next = std::move(inputs_.front());
+    inputs_.pop_front();
+    Leader::Out actions;
+    next(&actions);
+    for (const LeaderAction& action : actions) Do(action);
+  }
+  feeding_ = false;
+}
+
+void Agent::Do(const LeaderAction& action) {
+  if (const auto* send = std::get_if<SendTo>(&action)) {
+    DoSend(*send);
+  } else if (const auto* swap = std::get_if<CompareAndSwap>(&action)) {
+    DoSwap(*swap);
+  } else if (const auto* spawn = std::get_if<Spawn>(&action)) {
+    launcher_->Start(now_, *spawn);
+  } else if (const auto* kick = std::get_if<Kick>(&action)) {
+    const auto link = links_.find(kick->member);
+    if (link == links_.end()) return;
+    connections_->CloseAfterWriting(now_, link->second.connection);
+    members_.erase(link->second.connection);
+    links_.erase(link);
+  } else if (const auto* end = std::get_if<EndProcess>(&action)) {
+    launcher_->End(end->member);
+  } else if (const auto* job = std::get_if<EndJob>(&action)) {
+    launcher_->TellStop(job->reason, job->survivors);
+  } else if (const auto* note = std::get_if<Note>(&action)) {
+    DoNote(*note);
+  }
+}
+
+void Agent::DoSend(const SendTo& send) {
+  log_.OnSent(now_, send.member, send.message);
+  const auto link = links_.find(send.member);
+  if (link == links_.end()) return;  // the leader is about to see the disconnect
+  const absl::StatusOr<std::string> frame = Encode(send.message);
+  if (!frame.ok()) {
+    REWIRE_ERROR("%s", std::string(frame.status().message()).c_str());
+    return;
+  }
+  connections_->Send(link->second.connection, *frame);
+}
+
+void Agent::DoSwap(const CompareAndSwap& swap) {
+  const Time begin = Now();
+  store_->CompareAndSwap(
+      swap.expected_revision, swap.record, [this, begin](absl::StatusOr<SwapOutcome> outcome) {
+        metrics_->OnStoreWrite(Now() - begin, outcome.ok());
+        absl::StatusOr<StoreAnswer> answer;
+        if (outcome.ok()) {
+          answer = StoreAnswer{outcome->swapped, outcome->current.value_or(WorldRecord{})};
+        } else {
+          answer = outcome.status();
+          REWIRE_ERROR("%s", std::string(outcome.status().message()).c_str());
+        }
+        Feed([this, answer](Leader::Out* out) { leader_->OnStoreResult(now_, answer, out); });
+      });
+}
+
+void Agent::DoNote(const Note& note) {
+  const bool bad = note.kind == NoteKind::kWarning || note.kind == NoteKind::kFailed;
+  REWIRE_LOG(bad ? LogLevel::kWarn : LogLevel::kInfo, "[%llu] %s: %s",
+             static_cast<unsigned long long>(note.epoch),
+             std::string(PhaseName(note.phase)).c_str(), note.text.c_str());
+  log_.OnNote(now_, note, leader_->record().world.epoch);
+  desk_->OnNote(note);
+}
+
+void Agent::WriteTrace(const TransitionEntry& entry) const {
+  if (options_.trace_dir.empty()) return;
+  // A later attempt may commit an aborted attempt's epoch: the file names keep both traces.
+  const std::string path =
+      absl::StrCat(options_.trace_dir, "/epoch-", entry.to, entry.committed ? "" : "-aborted",
+                   entry.committed ? "" : absl::StrCat("-", entry.number), ".json");
+  const std::string fresh = path + ".new";
+  UniqueFd out;
+  FileStatus s = MakeOwnFile(fresh, 0644, &out);
+  if (s.ok()) s = WriteWhole(out.get(), TraceJson(entry, options_.job, now_), fresh);
+  if (s.ok() && rename(fresh.c_str(), path.c_str()) != 0) s = {errno, path + ": rename"};
+  if (!s.ok()) REWIRE_WARN("write trace: %s", s.text.c_str());
+}
+
+nlohmann::json Agent::StatusAnswer() const {
+  nlohmann::json out = WorldStatus(*leader_, log_, pids_, now_);
+  const Connections::Counters& c = connections_->counters();
+  out["ok"] = true;
+  out["job"] = options_.job;
+  out["max_members"] = options_.max_members;
+  out["agent"] = {{"pid", getpid()},
+                  {"uptime_ms", ToMilliseconds(now_ - started_)},
+                  {"socket", options_.socket},
+                  {"store", options_.store},
+                  {"metrics_port", metrics_server_->port()},
+                  {"launcher", launcher_->connected()}};
+  out["counters"] = {{"connections", connections_->size()},
+                     {"accepted", c.accepted},
+                     {"garbage", c.garbage},
+                     {"slow", c.slow},
+                     {"half_open", c.half_open},
+                     {"wrong_user", c.wrong_user},
+                     {"dropped_messages", leader_->dropped_messages()}};
+  return out;
+}
+
+}  // namespace rewire

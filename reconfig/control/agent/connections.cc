@@ -1,0 +1,216 @@
+#include "reconfig/control/agent/connections.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "reconfig/base/log.h"
+#include "reconfig/base/newcomers.h"
+
+namespace rewire {
+namespace {
+
+// The maximum number of accepts in one turn of the event loop.
+constexpr int kMostAccepts = 256;
+
+// Logs the first event of a kind; a flood appears only in the counter.
+void LogFirst(uint64_t count, const std::string& text) {
+  if (count == 1) {
+    REWIRE_WARN("%s; more of these are counted, not logged", text.c_str());
+  } else {
+    REWIRE_DEBUG("%s", text.c_str());
+  }
+}
+
+}  // namespace
+
+Connections::Connections(UniqueFd listener, Options options, Events* events)
+    : listener_(std::move(listener)), options_(options), events_(events) {}
+
+void Connections::AddPolls(Time now, std::vector<pollfd>* polls) {
+  polls->push_back(listener_.Poll(now));
+  for (const auto& [id, c] : open_) {
+    short events = c->leaving ? 0 : POLLIN;
+    if (c->socket.WantsWrite()) events |= POLLOUT;
+    polls->push_back({c->socket.fd(), events, 0});
+  }
+}
+
+void Connections::Handle(Time now, const std::vector<pollfd>& polls) {
+  // Connections open and close while events are handled, so the ready ones are found first.
+  std::map<int, short> ready;
+  for (const pollfd& p : polls) {
+    if (p.revents != 0) ready[p.fd] = p.revents;
+  }
+  std::vector<Id> readable;
+  for (const auto& [id, c] : open_) {
+    const auto found = ready.find(c->socket.fd());
+    if (found == ready.end()) continue;
+    if ((found->second & POLLOUT) != 0) Write(c.get());
+    if ((found->second & (POLLIN | POLLHUP | POLLERR)) != 0) readable.push_back(id);
+  }
+  for (const Id id : readable) ReadNow(id);
+  if (ready.count(listener_.fd()) != 0) AcceptAll(now);
+  Sweep(now);
+}
+
+void Connections::ReadNow(Id id) {
+  const auto found = open_.find(id);
+  if (found != open_.end()) Read(id, found->second.get());
+}
+
+void Connections::ReadAll() {
+  std::vector<Id> ids;
+  for (const auto& [id, c] : open_) ids.push_back(id);
+  for (const Id id : ids) ReadNow(id);
+}
+
+void Connections::AcceptAll(Time now) {
+  for (int turn = 0; turn < kMostAccepts; ++turn) {
+    UniqueFd fd = listener_.Accept(now);
+    if (!fd.valid()) {
+      if (!listener_.paused_until() || !DropSilent(0)) return;
+      Sweep(now);
+      listener_.Resume();
+      continue;
+    }
+    ++counters_.accepted;
+    PeerCredentials peer;
+    if (!PeerOf(fd.get(), &peer).ok() || (peer.uid != geteuid() && peer.uid != 0)) {
+      LogFirst(++counters_.wrong_user, "a connection of user " + std::to_string(peer.uid) +
+                                           " (process " + std::to_string(peer.pid) +
+                                           ") was closed: the job is of user " +
+                                           std::to_string(geteuid()));
+      continue;
+    }
+    if (open_.size() >= options_.max_connections) {
+      LogFirst(++counters_.refused, "too many connections to the agent");
+      continue;
+    }
+    auto c = std::make_unique<Connection>();
+    c->socket = FramedSocket(std::move(fd), kFrameLimit, options_.max_queue);
+    c->peer = peer;
+    c->since = Now();
+    c->deadline = now + options_.first_frame;
+    Connection* const added = c.get();
+    const Id id = next_++;
+    open_[id] = std::move(c);
+    Read(id, added);  // the first frame has usually arrived already
+    DropSilent(options_.max_silent);
+  }
+}
+
+bool Connections::DropSilent(size_t above) {
+  std::vector<Newcomer> silent;
+  std::vector<Connection*> at;
+  for (const auto& [id, c] : open_) {
+    if (c->spoke || !c->dead.empty()) continue;
+    silent.push_back({static_cast<uint64_t>(c->peer.pid), c->since});
+    at.push_back(c.get());
+  }
+  if (silent.size() <= above) return false;
+  at[NewcomerToDrop(silent)]->dead = "too many connections say nothing";
+  LogFirst(++counters_.refused, "too many connections to the agent say nothing");
+  return true;
+}
+
+void Connections::Read(Id id, Connection* c) {
+  if (!c->dead.empty()) return;
+  const SocketStatus read = c->socket.ReadReady();
+  SocketStatus bad;
+  while (c->dead.empty() && !c->leaving) {
+    const std::optional<std::string> frame = c->socket.Next(&bad);
+    if (!frame) break;
+    c->deadline.reset();
+    c->spoke = true;
+    events_->OnFrame(id, *frame);
+  }
+  if (!bad.ok()) CloseForGarbage(id, bad.text);
+  if (!read.ok() && c->dead.empty()) c->dead = read.text;
+}
+
+void Connections::Write(Connection* c) {
+  if (!c->dead.empty()) return;
+  if (const SocketStatus s = c->socket.Flush(); !s.ok()) c->dead = s.text;
+}
+
+void Connections::FlushAll() {
+  for (const auto& [id, c] : open_) {
+    if (c->socket.WantsWrite()) Write(c.get());
+  }
+}
+
+void Connections::Send(Id id, std::string_view frame) {
+  const auto found = open_.find(id);
+  if (found == open_.end() || !found->second->dead.empty()) return;
+  if (const SocketStatus s = found->second->socket.Queue(frame); !s.ok()) {
+    LogFirst(++counters_.slow, "closed the connection of process " +
+                                   std::to_string(found->second->peer.pid) + ": " + s.text);
+    found->second->dead = s.text;
+  }
+}
+
+void Connections::Close(Id id) {
+  const auto found = open_.find(id);
+  if (found == open_.end()) return;
+  found->second->silent = true;
+  if (found->second->dead.empty()) found->second->dead = "closed";
+}
+
+void Connections::CloseAfterWriting(Time now, Id id) {
+  const auto found = open_.find(id);
+  if (found == open_.end()) return;
+  found->second->leaving = true;
+  found->second->silent = true;
+  found->second->deadline = now + options_.first_frame;
+}
+
+void Connections::CloseForGarbage(Id id, const std::string& what) {
+  const auto found = open_.find(id);
+  if (found == open_.end() || !found->second->dead.empty()) return;
+  LogFirst(++counters_.garbage, "closed the connection of process " +
+                                    std::to_string(found->second->peer.pid) + ": " + what);
+  found->second->dead = what;
+}
+
+void Connections::Sweep(Time now) {
+  std::vector<std::pair<Id, std::string>> closed;
+  for (auto it = open_.begin(); it != open_.end();) {
+    Connection& c = *it->second;
+    if (c.dead.empty() && c.leaving && !c.socket.WantsWrite()) c.dead = "closed";
+    if (c.dead.empty() && c.deadline && now >= *c.deadline) {
+      c.dead = c.leaving ? "it did not take the last message" : "it said nothing";
+      if (!c.leaving) LogFirst(++counters_.half_open, "closed a connection that said nothing");
+    }
+    if (c.dead.empty()) {
+      ++it;
+      continue;
+    }
+    if (!c.silent) closed.emplace_back(it->first, c.dead);
+    it = open_.erase(it);
+  }
+  for (const auto& [id, why] : closed) events_->OnClosed(id, why);
+}
+
+std::optional<Time> Connections::NextDeadline() const {
+  std::optional<Time> out = listener_.paused_until();
+  for (const auto& [id, c] : open_) {
+    // A connection that died during another connection's event is swept at once.
+    if (!c->dead.empty() || (c->leaving && !c->socket.WantsWrite())) return Time{};
+    if (c->deadline && (!out || *c->deadline < *out)) out = c->deadline;
+  }
+  return out;
+}
+
+bool Connections::IsOpen(Id id) const {
+  const auto found = open_.find(id);
+  return found != open_.end() && found->second->dead.empty();
+}
+
+pid_t Connections::PidOf(Id id) const {
+  const auto found = open_.find(id);
+  return found == open_.end() ? 0 : found->second->peer.pid;
+}
+
+}  // namespace rewire

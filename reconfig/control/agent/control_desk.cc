@@ -1,0 +1,166 @@
+#include "reconfig/control/agent/control_desk.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "reconfig/base/status_macros.h"
+#include "reconfig/control/agent/command.h"
+#include "reconfig/control/agent/control.h"
+#include "reconfig/control/agent/status_json.h"
+#include "reconfig/control/agent/trace_json.h"
+
+namespace rewire {
+namespace {
+
+using nlohmann::json;
+
+// A null answer: the real answer is sent later.
+const json kLater = nullptr;
+
+}  // namespace
+
+ControlDesk::ControlDesk(const Leader* leader, const TransitionLog* log, Metrics* metrics,
+                         Connections* connections, Submit submit, Status status)
+    : leader_(leader),
+      log_(log),
+      metrics_(metrics),
+      connections_(connections),
+      submit_(std::move(submit)),
+      status_(std::move(status)) {}
+
+void ControlDesk::OnCommand(Time now, Connections::Id id, const json& command) {
+  const auto found = command.find("command");
+  const std::string name =
+      found != command.end() && found->is_string() ? found->get<std::string>() : "";
+  absl::StatusOr<json> answer = Answer(now, id, name, command);
+  if (IsChange(name)) metrics_->OnRequest(name, answer.ok());
+  if (!answer.ok()) answer = ControlError(std::string(answer.status().message()));
+  if (*answer != kLater) connections_->Send(id, EncodeControl(*answer));
+}
+
+absl::StatusOr<json> ControlDesk::Answer(Time now, Connections::Id id, const std::string& name,
+                                         const json& command) {
+  if (name == "status") return status_();
+  if (name == "metrics") {
+    metrics_->Set(*leader_, *connections_, now);
+    return json{{"ok", true}, {"text", metrics_->Text()}};
+  }
+  if (name == "trace") {
+    REWIRE_ASSIGN_OR_RETURN(const auto epoch, NumberField(command, "epoch", 1, UINT64_MAX));
+    const TransitionEntry* entry = log_->Find(epoch);
+    if (entry == nullptr) {
+      return absl::NotFoundError(epoch ? absl::StrCat("no transition to epoch ", *epoch,
+                                                      " is kept; the last ", TransitionLog::kKept,
+                                                      " since the agent started are")
+                                       : "there has been no transition since the agent started");
+    }
+    REWIRE_ASSIGN_OR_RETURN(const std::string job, TextField(command, "job"));
+    return json{{"ok", true}, {"epoch", entry->to}, {"trace", TraceJson(*entry, job, now)}};
+  }
+  if (name == "wait") {
+    REWIRE_RETURN_IF_ERROR(Wait(now, id, command));
+    return kLater;
+  }
+  if (IsChange(name)) {
+    REWIRE_ASSIGN_OR_RETURN(const ChangeRequest change, ParseChange(name, command));
+    REWIRE_RETURN_IF_ERROR(Change(now, id, change, command));
+    return kLater;
+  }
+  return absl::InvalidArgumentError(absl::StrCat("unknown command '", name, "'"));
+}
+
+absl::Status ControlDesk::Wait(Time now, Connections::Id id, const json& command) {
+  REWIRE_ASSIGN_OR_RETURN(const auto epoch, NumberField(command, "epoch", 1, UINT64_MAX));
+  REWIRE_ASSIGN_OR_RETURN(const auto timeout, NumberField(command, "timeout_ms", 0, 864000000));
+  waiting_.push_back(
+      {id, std::nullopt, epoch, false, now + milliseconds(timeout.value_or(600000))});
+  return absl::OkStatus();
+}
+
+absl::Status ControlDesk::Change(Time now, Connections::Id id, const ChangeRequest& change,
+                                 const json& command) {
+  REWIRE_ASSIGN_OR_RETURN(const auto timeout, NumberField(command, "timeout_ms", 0, 864000000));
+  REWIRE_ASSIGN_OR_RETURN(const uint64_t request, submit_(change));
+  connections_->Send(id, EncodeControl({{"progress", "accepted: " + Describe(change)},
+                                        {"request", request},
+                                        {"epoch", leader_->record().world.epoch}}));
+  waiting_.push_back(
+      {id, request, std::nullopt, true, now + milliseconds(timeout.value_or(600000))});
+  return absl::OkStatus();
+}
+
+void ControlDesk::OnNote(const Note& note) {
+  for (const Waiting& w : waiting_) {
+    if (!w.progress || !w.request) continue;
+    const bool about =
+        std::find(note.requests.begin(), note.requests.end(), *w.request) != note.requests.end();
+    if (!about) continue;
+    json progress = {{"progress", note.text},
+                     {"phase", std::string(PhaseName(note.phase))},
+                     {"kind", std::string(KindName(note.transition_kind))},
+                     {"epoch", note.epoch},
+                     {"elapsed_ms", ToMilliseconds(note.elapsed)}};
+    connections_->Send(w.connection, EncodeControl(progress));
+  }
+}
+
+json ControlDesk::World() const {
+  json members = json::array();
+  for (const WorldMember& m : leader_->record().world.members) members.push_back(m.member);
+  return members;
+}
+
+std::optional<json> ControlDesk::Over(const Waiting& w, Time now) const {
+  const json done = {{"ok", true}, {"epoch", leader_->record().world.epoch}, {"world", World()}};
+  std::string missing;
+  if (w.request) {
+    const RequestStatus status = leader_->StatusOf(*w.request);
+    if (status.state == RequestState::kFailed) return ControlError(status.text);
+    if (status.state == RequestState::kUnknown) return ControlError("the request is not known");
+    if (status.state == RequestState::kDone) {
+      json out = done;
+      const TransitionEntry* entry = log_->Find(leader_->record().world.epoch);
+      out["transition"] = entry == nullptr ? json() : TransitionStatus(*entry, now);
+      return out;
+    }
+    missing =
+        "the change has not ended; it goes on" + (status.text.empty() ? "" : ": " + status.text);
+  } else {
+    const bool stopped = leader_->phase() == Phase::kStopped;
+    const bool there =
+        w.epoch ? leader_->record().world.epoch >= *w.epoch : leader_->steady() || stopped;
+    if (there) return status_();
+    if (stopped) return ControlError("the job has ended");
+    missing = absl::StrCat("the job is in epoch ", leader_->record().world.epoch, ", phase ",
+                           std::string(PhaseName(leader_->phase())));
+  }
+  if (now < w.deadline) return std::nullopt;
+  json out = ControlError("timed out: " + missing);
+  out["timeout"] = true;
+  return out;
+}
+
+void ControlDesk::Settle(Time now) {
+  for (auto it = waiting_.begin(); it != waiting_.end();) {
+    if (const std::optional<json> answer = Over(*it, now)) {
+      connections_->Send(it->connection, EncodeControl(*answer));
+      it = waiting_.erase(it);
+    } else {
+      ++it;
+    }
+  }
+}
+
+void ControlDesk::OnClosed(Connections::Id id) {
+  std::erase_if(waiting_, [id](const Waiting& w) { return w.connection == id; });
+}
+
+std::optional<Time> ControlDesk::NextDeadline() const {
+  std::optional<Time> out;
+  for (const Waiting& w : waiting_) {
+    if (!out || w.deadline < *out) out = w.deadline;
+  }
+  return out;
+}
+
+}  // namespace rewire

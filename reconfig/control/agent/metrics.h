@@ -1,0 +1,40 @@
+// The agent's metrics in Prometheus' text format, for `rewire metrics` and the HTTP server. Owned
+// by the agent's thread.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "reconfig/control/agent/connections.h"
+#include "reconfig/control/agent/transition_log.h"
+#include "reconfig/elastic/leader/leader.h"
+
+namespace prometheus {
+class Registry;
+}  // namespace prometheus
+
+namespace rewire {
+
+class Metrics {
+ public:
+  Metrics();
+  ~Metrics();
+
+  void Set(const Leader& leader, const Connections& connections, Time now);
+  // Sets the number of dropped /metrics clients since the start.
+  void SetDroppedClients(uint64_t count);
+  void OnTransition(const TransitionEntry& entry);
+  void OnStoreWrite(Duration took, bool ok);
+  void OnRequest(const std::string& command, bool accepted);
+
+  [[nodiscard]] std::string Text() const;
+
+ private:
+  std::shared_ptr<prometheus::Registry> registry_;
+  Time started_;
+  Time progress_;
+  struct Families;
+  std::unique_ptr<Families> families_;
+};
+
+}  // namespace rewire

@@ -1,0 +1,189 @@
+#include "reconfig/control/agent/transition_log.h"
+
+namespace rewire {
+namespace {
+
+// Returns the target epoch of the transition that a message belongs to, if the message has one.
+std::optional<Epoch> TargetOf(const Message& message) {
+  return std::visit(
+      [](const auto& m) -> std::optional<Epoch> {
+        using T = std::decay_t<decltype(m)>;
+        if constexpr (std::is_same_v<T, Commit>) {
+          return m.record.world.epoch;
+        } else if constexpr (!std::is_same_v<T, Lost> && requires { m.epoch; }) {
+          return m.epoch;
+        } else {
+          return std::nullopt;
+        }
+      },
+      message);
+}
+
+std::vector<MemberId> Ids(const World& world) {
+  std::vector<MemberId> out;
+  for (const WorldMember& m : world.members) out.push_back(m.member);
+  return out;
+}
+
+}  // namespace
+
+std::string_view KindName(TransitionKind kind) {
+  switch (kind) {
+    case TransitionKind::kSwap:
+      return "swap";
+    case TransitionKind::kBoundary:
+      return "boundary";
+    case TransitionKind::kLoss:
+      return "loss";
+  }
+  return "unknown";
+}
+
+TransitionSpan* TransitionEntry::Open(std::optional<MemberId> member, std::string_view name) {
+  for (auto it = spans.rbegin(); it != spans.rend(); ++it) {
+    if (!it->end && it->member == member && (name.empty() || it->name == name)) return &*it;
+  }
+  return nullptr;
+}
+
+std::map<MemberId, std::string> TransitionEntry::WaitingFor() const {
+  std::map<MemberId, std::string> out;
+  for (const TransitionSpan& s : spans) {
+    if (s.member && !s.end) out[*s.member] = s.name;
+  }
+  return out;
+}
+
+TransitionEntry* TransitionLog::Running() {
+  return entries_.empty() || entries_.back().end ? nullptr : &entries_.back();
+}
+
+const TransitionEntry* TransitionLog::current() const {
+  return entries_.empty() || entries_.back().end ? nullptr : &entries_.back();
+}
+
+const TransitionEntry* TransitionLog::Find(std::optional<Epoch> epoch) const {
+  for (auto it = entries_.rbegin(); it != entries_.rend(); ++it) {
+    if (epoch ? it->to == *epoch : it->end || it->committed) return &*it;
+  }
+  return nullptr;
+}
+
+void TransitionLog::Begin(Time now, std::optional<MemberId> member, std::string_view name) {
+  End(now, member, name);
+  Running()->spans.push_back({member, std::string(name), now, std::nullopt});
+}
+
+void TransitionLog::End(Time now, std::optional<MemberId> member, std::string_view name) {
+  if (TransitionSpan* span = Running()->Open(member, name)) span->end = now;
+}
+
+void TransitionLog::OnSent(Time now, MemberId member, const Message& message) {
+  TransitionEntry* entry = Running();
+  if (entry == nullptr) return;
+  if (std::holds_alternative<Retire>(message) && entry->committed) Begin(now, member, "retire");
+  if (TargetOf(message) != entry->to) return;
+  if (const auto* m = std::get_if<Prepare>(&message)) {
+    entry->members_before = Ids(m->from);
+    entry->members_after = Ids(m->to);
+    Begin(now, member, "prepare");
+  } else if (std::holds_alternative<Build>(message)) {
+    Begin(now, member, "build");
+  } else if (const auto* p = std::get_if<Propose>(&message)) {
+    if (p->round != kLookRound) Begin(now, member, "pledge");
+  } else if (const auto* d = std::get_if<Decide>(&message)) {
+    if (d->go) Begin(now, member, entry->kind == TransitionKind::kSwap ? "to cut" : "to boundary");
+  } else if (std::holds_alternative<Restore>(message)) {
+    Begin(now, member, "restore");
+  } else if (const auto* c = std::get_if<Commit>(&message)) {
+    entry->committed = true;
+    entry->members_after = Ids(c->record.world);
+    Begin(now, member, "enter");
+  }
+}
+
+void TransitionLog::OnReceived(Time now, MemberId member, const Message& message) {
+  if (const auto* p = std::get_if<Position>(&message)) return OnPosition(now, member, *p);
+  TransitionEntry* entry = Running();
+  if (entry == nullptr || TargetOf(message) != entry->to) return;
+  TransitionEntry::Part& part = entry->parts[member];
+  if (std::holds_alternative<Prepared>(message)) {
+    End(now, member, "build");
+    End(now, member, "prepare");
+  } else if (std::holds_alternative<Pledge>(message)) {
+    End(now, member, "pledge");
+  } else if (std::holds_alternative<AtBoundary>(message)) {
+    End(now, member, "to boundary");
+    Begin(now, member, "stream");
+  } else if (const auto* v = std::get_if<Verified>(&message)) {
+    End(now, member, "restore");
+    End(now, member, "stream");
+    part.bytes_in = v->bytes_in;
+    part.bytes_out = v->bytes_out;
+  } else if (const auto* e = std::get_if<Entered>(&message)) {
+    End(now, member, "enter");
+    End(now, member, "to cut");
+    part.pause_ns = e->pause_ns;
+    if (e->pause_ns > 0) {
+      entry->spans.push_back(
+          {member, "pause", now - nanoseconds(static_cast<int64_t>(e->pause_ns)), now});
+    }
+  }
+}
+
+void TransitionLog::OnPosition(Time now, MemberId member, const Position& position) {
+  for (TransitionEntry& entry : entries_) {
+    if (position.in_use != entry.to || !position.open) continue;
+    entry.parts[member].host_waits[position.communicator] = position.host_waits;
+  }
+  if (Running() != nullptr && position.old.empty()) End(now, member, "retire");
+}
+
+void TransitionLog::Close(Time now, TransitionEntry* entry) {
+  entry->end = now;
+  for (TransitionSpan& s : entry->spans) {
+    if (!s.end) s.end = now;
+  }
+  ended_.push_back(*entry);
+}
+
+void TransitionLog::OnIdle(Time now) {
+  if (TransitionEntry* entry = Running()) Close(now, entry);
+}
+
+void TransitionLog::OnNote(Time now, const Note& note, Epoch current) {
+  if (note.transition == 0) return;
+  TransitionEntry* entry = Running();
+  if (entry != nullptr && entry->number != note.transition) {
+    Close(now, entry);  // the next transition follows at once
+    entry = nullptr;
+  }
+  if (entry == nullptr) {
+    // A note of a transition that has ended already.
+    if (!entries_.empty() && entries_.back().number >= note.transition) return;
+    entries_.emplace_back();
+    if (entries_.size() > kKept) entries_.pop_front();
+    entry = &entries_.back();
+    entry->number = note.transition;
+    entry->begin = now - note.elapsed;
+    entry->from = current;
+  }
+  entry->kind = note.transition_kind;
+  if (note.epoch != 0) entry->to = note.epoch;
+  if (note.kind == NoteKind::kFailed) {
+    entry->result = note.text;
+    return Close(now, entry);
+  }
+  if (note.kind == NoteKind::kDone) {
+    entry->committed = true;
+    entry->entered = now;
+    entry->summary = note.text;
+    return;
+  }
+  if (note.kind != NoteKind::kProgress || note.phase == entry->phase) return;
+  if (TransitionSpan* open = entry->Open(std::nullopt, "")) open->end = now;
+  entry->phase = note.phase;
+  entry->spans.push_back({std::nullopt, std::string(PhaseName(note.phase)), now, std::nullopt});
+}
+
+}  // namespace rewire

@@ -1,0 +1,100 @@
+// `rewire resize|drain|replace|rebuild`: requests a change and shows its progress.
+#include <iostream>
+#include <memory>
+
+#include "reconfig/control/cli/agent_choice.h"
+#include "reconfig/control/cli/duration_text.h"
+#include "reconfig/control/cli/status_text.h"
+
+namespace rewire {
+namespace {
+
+using nlohmann::json;
+
+struct Options {
+  std::shared_ptr<AgentChoice> choice;
+  uint32_t size = 0;
+  std::vector<uint32_t> members;
+  std::string within;
+  std::string reason;
+  std::string timeout = "10m";
+};
+
+int Change(const Options& o, json command) {
+  const absl::StatusOr<milliseconds> timeout = ParseDuration(o.timeout);
+  if (!timeout.ok()) {
+    Refused("--timeout: " + std::string(timeout.status().message()));
+    return kExitUsage;
+  }
+  if (!o.within.empty()) {
+    const absl::StatusOr<milliseconds> within = ParseDuration(o.within);
+    if (!within.ok() || within->count() == 0) {
+      Refused("--within: '" + o.within + "' is not a time such as 120s");
+      return kExitUsage;
+    }
+    command["within_ms"] = static_cast<uint64_t>(within->count());
+  }
+  if (!o.reason.empty()) command["reason"] = o.reason;
+  command["timeout_ms"] = static_cast<uint64_t>(timeout->count());
+  // The agent enforces the timeout; five more seconds are for its answer.
+  const absl::StatusOr<json> answer = AskAgent(*o.choice, command, *timeout + seconds(5));
+  if (absl::IsUnavailable(answer.status())) {
+    return Failed(*o.choice,
+                  absl::UnavailableError(std::string(answer.status().message()) +
+                                         "; what became of the change is in `rewire status`"));
+  }
+  if (!answer.ok()) return Failed(*o.choice, answer.status());
+  if (o.choice->json) {
+    std::cout << answer->dump() << "\n";
+    return kExitOk;
+  }
+  const json& transition = answer->at("transition");
+  std::cout << (transition.is_null() ? "epoch " + answer->at("epoch").dump()
+                                     : TransitionText(transition))
+            << "\nmembers by slot: " << answer->at("world").dump() << "\n";
+  return kExitOk;
+}
+
+std::shared_ptr<Options> AddCommon(CLI::App* c) {
+  auto o = std::make_shared<Options>();
+  o->choice = AddAgentChoice(c, true);
+  c->add_option("--reason", o->reason, "For people: shown in status and traces");
+  c->add_option("--timeout", o->timeout, "How long to wait for the end; the change goes on");
+  return o;
+}
+
+}  // namespace
+
+void AddChangeCommands(CLI::App* app, Action* action) {
+  CLI::App* resize =
+      app->add_subcommand("resize", "Grow or shrink the world to N members; the newest leave");
+  auto o = AddCommon(resize);
+  resize->add_option("N", o->size, "Members")->required();
+  resize->callback([o, action] {
+    *action = [o] { return Change(*o, {{"command", "resize"}, {"size", o->size}}); };
+  });
+
+  CLI::App* drain = app->add_subcommand("drain", "Let members leave; the others go on");
+  o = AddCommon(drain);
+  drain->add_option("MEMBER", o->members, "Member ids (not slots)")->required();
+  drain->add_option("--within", o->within,
+                    "Those still in the world after this time count as lost, and are ended: 120s");
+  drain->callback([o, action] {
+    *action = [o] { return Change(*o, {{"command", "drain"}, {"members", o->members}}); };
+  });
+
+  CLI::App* replace = app->add_subcommand("replace", "Put a new process in a member's place");
+  o = AddCommon(replace);
+  replace->add_option("MEMBER", o->members, "Member id (not slot)")->required()->expected(1);
+  replace->callback([o, action] {
+    *action = [o] { return Change(*o, {{"command", "replace"}, {"members", o->members}}); };
+  });
+
+  CLI::App* rebuild = app->add_subcommand("rebuild", "Same members, new communicators, under load");
+  o = AddCommon(rebuild);
+  rebuild->callback([o, action] {
+    *action = [o] { return Change(*o, {{"command", "rebuild"}}); };
+  });
+}
+
+}  // namespace rewire

@@ -1,0 +1,44 @@
+// Parses the command line; see commands.h.
+#include <algorithm>
+#include <iostream>
+
+#include "reconfig/control/cli/commands.h"
+
+namespace rewire {
+
+int Refused(const std::string& text) {
+  std::cerr << "rewire: " << text << "\n";
+  return kExitRefused;
+}
+
+int RunCommandLine(std::vector<std::string> arguments) {
+  // The arguments after "--" are a program's command line, which the parser must not see.
+  std::vector<std::string> program;
+  const auto dashes = std::find(arguments.begin(), arguments.end(), "--");
+  if (dashes != arguments.end()) {
+    program.assign(dashes + 1, arguments.end());
+    arguments.erase(dashes, arguments.end());
+  }
+  CLI::App app("Rewire keeps a training job running while the hardware under it changes.",
+               "rewire");
+  app.require_subcommand(1);
+  app.set_help_flag("-h,--help", "Print this help and exit");
+  app.footer(
+      "Exit status: 0 done, 1 refused or failed (the reason is on standard error), 2 usage.\n"
+      "`rewire COMMAND --help` has a command's options.");
+  Action action;
+  AddRunCommand(&app, program, &action);
+  AddViewCommands(&app, &action);
+  AddChangeCommands(&app, &action);
+  AddMoeCommands(&app, &action);
+  AddAgentCommand(&app, &action);
+  std::reverse(arguments.begin(), arguments.end());  // the parser takes them from the back
+  try {
+    app.parse(arguments);
+  } catch (const CLI::ParseError& e) {
+    return app.exit(e) == 0 ? kExitOk : kExitUsage;
+  }
+  return action ? action() : kExitUsage;
+}
+
+}  // namespace rewire

@@ -1,0 +1,43 @@
+// The output of `rewire moe replay`: the balance of each layer's micro-batches before and after the
+// plan. Thread-compatible.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "reconfig/moe/plan/replay.h"
+
+namespace rewire {
+
+class ReplayReport {
+ public:
+  void Add(uint32_t layer, const moe::Replayed& replayed);
+
+  // Returns each layer and the total. Values are means over micro-batches: the busiest device's
+  // tokens above the mean, and over the mean; copies of experts' weights; moved tokens.
+  [[nodiscard]] nlohmann::ordered_json ToJson() const;
+  // Returns the same numbers as a table.
+  [[nodiscard]] std::string Text() const;
+
+ private:
+  struct Evenness {
+    double straggler = 0;      // tokens
+    double max_over_mean = 0;  // 1 without tokens
+  };
+  // Sums over micro-batches.
+  struct Sums {
+    uint64_t micro_batches = 0;
+    Evenness before, after;
+    double copies = 0;
+    double moved_tokens = 0;
+  };
+  static void AddTo(Evenness* sum, const std::vector<uint64_t>& loads);
+  static nlohmann::ordered_json ToJson(const Sums& sums);
+
+  std::map<uint32_t, Sums> layers_;
+  Sums all_;
+};
+
+}  // namespace rewire

@@ -1,0 +1,159 @@
+// `rewire run`; see reconfig/control/launcher/launcher.h.
+#include <unistd.h>
+
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "reconfig/auth/key.h"
+#include "reconfig/base/settings.h"
+#include "reconfig/base/socket.h"
+#include "reconfig/control/cli/commands.h"
+#include "reconfig/control/cli/duration_text.h"
+#include "reconfig/control/launcher/guard.h"
+#include "reconfig/control/launcher/install_paths.h"
+#include "reconfig/control/launcher/job_directory.h"
+#include "reconfig/control/launcher/launcher.h"
+
+namespace rewire {
+namespace {
+
+struct Options {
+  uint32_t members = 1;
+  uint32_t max = 0;
+  bool no_agent = false;
+  bool no_preload = false;
+  std::string sim_folder;  // "beside": the folder beside the command
+  std::string socket;
+  std::string directory;
+  std::string name;
+  std::string store;
+  std::string trace_dir;
+  std::string metrics;
+  std::string grace = "30s";
+  std::vector<std::string> program;
+};
+
+int Launch(const LaunchOptions& options) {
+  Launcher launcher(options);
+  const absl::StatusOr<int> status = launcher.Run();
+  if (status.ok()) return *status;
+  Refused(std::string(status.status().message()));
+  // As in a shell: 126 for a program that cannot be executed, 127 for one that is not found.
+  if (absl::IsPermissionDenied(status.status())) return 126;
+  return absl::IsNotFound(status.status()) ? 127 : kExitRefused;
+}
+
+// Runs a job with its files from the options, the job's folder and the executable's folder.
+int RunJob(const Options& o) {
+  const auto usage = [](const std::string& text) {
+    std::cerr << "rewire run: " << text << "\n";
+    return kExitUsage;
+  };
+  if (o.program.empty()) return usage("no program; write it behind --: rewire run -n 2 -- ./train");
+  if (o.max != 0 && o.max < o.members) {
+    return usage("--max " + std::to_string(o.max) + " is below -n " + std::to_string(o.members));
+  }
+  if (const std::string& error = Settings::Get().Error(); !error.empty()) return usage(error);
+  std::cerr << Settings::Get().Unknown();
+  const absl::StatusOr<milliseconds> grace = ParseDuration(o.grace);
+  if (!grace.ok()) return usage("--grace: " + std::string(grace.status().message()));
+
+  LaunchOptions launch;
+  launch.program = o.program;
+  launch.members = o.members;
+  launch.max_members = o.max == 0 ? o.members : o.max;
+  launch.grace = *grace;
+  const absl::StatusOr<std::string> self = OwnExecutable();
+  if (!self.ok()) return Refused(std::string(self.status().message()));
+  const InstallPaths paths = FindInstallPaths(*self);
+  if (!o.no_preload) {
+    if (paths.preload.empty()) {
+      return Refused("lib/librewire-preload.so is not beside " + *self +
+                     "; --no-preload runs the program without it");
+    }
+    launch.job.preload = paths.preload;
+  }
+  if (!o.sim_folder.empty()) {
+    const std::string& folder = o.sim_folder == "beside" ? paths.sim_directory : o.sim_folder;
+    if (folder.empty()) {
+      return Refused("--sim: the simulated GPU's libraries are not beside " + *self);
+    }
+    launch.job.sim_directory = folder;
+    launch.job.sim_nccl = folder + "/libnccl.so.2";
+    if (access(launch.job.sim_nccl.c_str(), R_OK) != 0) {
+      return Refused("--sim: " + launch.job.sim_nccl + ": not a readable file");
+    }
+  }
+  std::string address;
+  {
+    UniqueFd port;
+    if (const SocketStatus s = ListenTcp("127.0.0.1:0", &port, &address); !s.ok()) {
+      return Refused(s.text);
+    }
+  }
+  // One key for all members, also joiners: the launcher runs as long as the job.
+  launch.job.net_key = HexOfKey(RandomKey());
+  launch.job.master_port = static_cast<uint16_t>(std::stoi(address.substr(address.find(':') + 1)));
+
+  std::optional<JobDirectory> directory;
+  if (!o.no_agent) {
+    const std::string name = o.name.empty() ? "job-" + std::to_string(getpid()) : o.name;
+    absl::StatusOr<JobDirectory> made = JobDirectory::Make(RuntimeDirectory(o.directory), name);
+    if (!made.ok()) return Refused(std::string(made.status().message()));
+    directory.emplace(*std::move(made));
+    launch.agent_socket = o.socket.empty() ? directory->socket() : o.socket;
+    launch.job.socket = launch.agent_socket;
+    launch.agent_command = {*self,
+                            "agent",
+                            "--socket=" + launch.agent_socket,
+                            "--store=" + (o.store.empty() ? directory->store() : o.store),
+                            "--job=" + name,
+                            "--members=" + std::to_string(launch.members),
+                            "--max=" + std::to_string(launch.max_members)};
+    if (!o.trace_dir.empty()) launch.agent_command.push_back("--trace-dir=" + o.trace_dir);
+    if (!o.metrics.empty()) launch.agent_command.push_back("--metrics=" + o.metrics);
+  }
+  const absl::StatusOr<int> status =
+      RunGuarded(directory ? &*directory : nullptr, [&launch](int guard_fd) {
+        launch.guard_fd = guard_fd;
+        return Launch(launch);
+      });
+  return status.ok() ? *status : Refused(std::string(status.status().message()));
+}
+
+}  // namespace
+
+void AddRunCommand(CLI::App* app, const std::vector<std::string>& program, Action* action) {
+  auto o = std::make_shared<Options>();
+  o->program = program;
+  CLI::App* c =
+      app->add_subcommand("run", "Start a job: rewire run -n N [OPTIONS] -- PROGRAM [ARGUMENT...]");
+  c->add_option("-n,--members", o->members, "Processes to start")->check(CLI::Range(1, 100000));
+  c->add_option("--max", o->max, "Most members that a resize may ask for; default N")
+      ->check(CLI::Range(1, 100000));
+  c->add_flag("--sim{beside}", o->sim_folder,
+              "On the simulated GPU and NCCL; --sim=DIR: on libnccl.so.2 and libcuda.so.1 of DIR");
+  c->add_option("--socket", o->socket, "The agent's socket; default in the job's folder");
+  c->add_option("--dir", o->directory,
+                "Runtime folder, in which the job's own folder is made and removed; default\n"
+                "$XDG_RUNTIME_DIR/rewire or /tmp/rewire-UID");
+  c->add_option("--job", o->name, "The job's name; default job-PID");
+  c->add_option("--store", o->store, "File of the world record; default in the job's folder");
+  c->add_option("--trace-dir", o->trace_dir, "Write a trace of every transition here");
+  c->add_option("--metrics", o->metrics, "Serve Prometheus text on 127.0.0.1:PORT");
+  c->add_option("--grace", o->grace,
+                "From asking a process to end to killing it, and from a member's death before the\n"
+                "first world to the job's end");
+  c->add_flag("--no-agent", o->no_agent, "Without an agent: nothing can be changed");
+  c->add_flag("--no-preload", o->no_preload, "Without the preloaded library");
+  c->footer(
+      "The processes get RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, GROUP_RANK, MASTER_ADDR,\n"
+      "MASTER_PORT, REWIRE_SOCKET and REWIRE_MEMBER. SIGINT and SIGTERM are passed on; a second\n"
+      "one kills. Members with sigterm_is_reclaim=1 take SIGTERM as a reclaim notice; when all\n"
+      "have one, the job ends. The exit status is 0 when all members of the last world ended\n"
+      "with 0, else that of the first that did not (128 + signal); 1 when the job was stopped\n"
+      "and all ended with 0; 126 and 127 when PROGRAM cannot be run.");
+  c->callback([o, action] { *action = [o] { return RunJob(*o); }; });
+}
+
+}  // namespace rewire

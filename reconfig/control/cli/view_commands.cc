@@ -1,0 +1,166 @@
+// `rewire status|wait|knobs|trace|metrics`: commands that change nothing.
+#include <cerrno>
+#include <charconv>
+#include <fstream>
+#include <iostream>
+#include <memory>
+
+#include "reconfig/control/cli/agent_choice.h"
+#include "reconfig/control/cli/duration_text.h"
+#include "reconfig/control/cli/knobs.h"
+#include "reconfig/control/cli/status_text.h"
+
+namespace rewire {
+namespace {
+
+using nlohmann::json;
+
+constexpr Duration kPatience = seconds(10);
+
+int Status(const AgentChoice& choice) {
+  const absl::StatusOr<json> answer = AskAgent(choice, {{"command", "status"}}, kPatience);
+  if (!answer.ok()) return Failed(choice, answer.status());
+  std::cout << (choice.json ? answer->dump(2) + "\n" : StatusText(*answer));
+  return kExitOk;
+}
+
+struct WaitOptions {
+  std::shared_ptr<AgentChoice> choice;
+  std::vector<std::string> what = {"steady"};
+  std::string timeout = "10m";
+};
+
+// Parses "steady", "epoch N" or "epoch=N" into the command.
+absl::StatusOr<json> WaitCommand(const WaitOptions& o) {
+  json command = {{"command", "wait"}};
+  std::string what;
+  for (const std::string& word : o.what) what += (what.empty() ? "" : "=") + word;
+  if (what != "steady") {
+    uint64_t epoch = 0;
+    const size_t equals = what.find('=');
+    const char* end = what.data() + what.size();
+    const bool good = equals != std::string::npos && what.substr(0, equals) == "epoch" &&
+                      std::from_chars(what.data() + equals + 1, end, epoch).ptr == end && epoch > 0;
+    if (!good) {
+      return absl::InvalidArgumentError("--for: '" + what + "' is neither steady nor epoch N");
+    }
+    command["epoch"] = epoch;
+  }
+  const absl::StatusOr<milliseconds> timeout = ParseDuration(o.timeout);
+  if (!timeout.ok()) {
+    return absl::InvalidArgumentError("--timeout: " + std::string(timeout.status().message()));
+  }
+  command["timeout_ms"] = static_cast<uint64_t>(timeout->count());
+  return command;
+}
+
+int Wait(const WaitOptions& o) {
+  const absl::StatusOr<json> command = WaitCommand(o);
+  if (!command.ok()) {
+    Refused(std::string(command.status().message()));
+    return kExitUsage;
+  }
+  const Time deadline = Now() + milliseconds(command->at("timeout_ms").get<int64_t>());
+  absl::StatusOr<json> answer;
+  // A wait outlives the agent: the next agent is asked to wait for the remaining time.
+  do {
+    json again = *command;
+    const auto left = std::chrono::ceil<milliseconds>(deadline - Now());
+    again["timeout_ms"] = static_cast<uint64_t>(std::max<int64_t>(0, left.count()));
+    answer = AskAgent(*o.choice, again, left + seconds(5));
+  } while (absl::IsUnavailable(answer.status()) && Now() < deadline &&
+           answer.status().message().find("no agent answers") == std::string::npos);
+  if (!answer.ok()) return Failed(*o.choice, answer.status());
+  if (o.choice->json) {
+    std::cout << answer->dump() << "\n";
+  } else {
+    std::cout << "epoch " << answer->at("epoch") << " " << answer->at("phase").get<std::string>()
+              << "\n";
+  }
+  return kExitOk;
+}
+
+struct TraceOptions {
+  std::shared_ptr<AgentChoice> choice;
+  uint64_t epoch = 0;
+  std::string file;
+};
+
+int Trace(const TraceOptions& o) {
+  json command = {{"command", "trace"}};
+  if (o.epoch != 0) command["epoch"] = o.epoch;
+  const absl::StatusOr<json> answer = AskAgent(*o.choice, command, kPatience);
+  if (!answer.ok()) return Failed(*o.choice, answer.status());
+  const auto trace = answer->at("trace").get<std::string>();
+  if (o.file == "-") {
+    std::cout << trace << "\n";
+    return kExitOk;
+  }
+  std::ofstream out(o.file, std::ios::trunc);
+  out << trace << "\n";
+  if (!out.flush()) {
+    return Failed(*o.choice, absl::ErrnoToStatus(errno, "write the trace: file=" + o.file));
+  }
+  if (o.choice->json) {
+    std::cout << json{{"ok", true}, {"epoch", answer->at("epoch")}, {"file", o.file}}.dump()
+              << "\n";
+  } else {
+    std::cout << "epoch " << answer->at("epoch") << ": " << o.file
+              << " (open it in https://ui.perfetto.dev)\n";
+  }
+  return kExitOk;
+}
+
+int MetricsText(const AgentChoice& choice) {
+  const absl::StatusOr<json> answer = AskAgent(choice, {{"command", "metrics"}}, kPatience);
+  if (!answer.ok()) return Failed(choice, answer.status());
+  std::cout << (choice.json ? answer->dump() + "\n" : answer->at("text").get<std::string>());
+  return kExitOk;
+}
+
+struct KnobsOptions {
+  bool json = false;
+  bool markdown = false;
+};
+
+}  // namespace
+
+void AddViewCommands(CLI::App* app, Action* action) {
+  CLI::App* status = app->add_subcommand("status", "The world, who is in it, and what changed");
+  auto choice = AddAgentChoice(status, false);
+  status->callback([choice, action] { *action = [choice] { return Status(*choice); }; });
+
+  CLI::App* wait = app->add_subcommand("wait", "Wait until no change is under way");
+  auto w = std::make_shared<WaitOptions>();
+  w->choice = AddAgentChoice(wait, true);
+  wait->add_option("--for", w->what, "steady (default), or epoch N")->expected(1, 2);
+  wait->add_option("--timeout", w->timeout, "Give up after this time");
+  wait->callback([w, action] { *action = [w] { return Wait(*w); }; });
+
+  CLI::App* trace = app->add_subcommand("trace", "Write a transition's trace, for Perfetto");
+  auto t = std::make_shared<TraceOptions>();
+  t->choice = AddAgentChoice(trace, false);
+  trace->add_option("FILE", t->file, "Where to; - for standard output")->required();
+  trace->add_option("--epoch", t->epoch, "Of the transition to this epoch; default the last")
+      ->check(CLI::Range(uint64_t{1}, UINT64_MAX));
+  trace->callback([t, action] { *action = [t] { return Trace(*t); }; });
+
+  CLI::App* metrics = app->add_subcommand("metrics", "The agent's metrics, Prometheus text");
+  choice = AddAgentChoice(metrics, false);
+  metrics->callback([choice, action] { *action = [choice] { return MetricsText(*choice); }; });
+
+  CLI::App* knobs = app->add_subcommand("knobs", "The settings (REWIRE_*): what, default, range");
+  auto k = std::make_shared<KnobsOptions>();
+  knobs->add_flag("--json", k->json, "As JSON");
+  knobs->add_flag("--markdown", k->markdown, "As the README's table");
+  knobs->callback([k, action] {
+    *action = [k] {
+      std::cout << KnobsTable(k->json       ? KnobsFormat::kJson
+                              : k->markdown ? KnobsFormat::kMarkdown
+                                            : KnobsFormat::kText);
+      return kExitOk;
+    };
+  });
+}
+
+}  // namespace rewire

@@ -1,0 +1,408 @@
+#include "reconfig/control/launcher/launcher.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "reconfig/base/log.h"
+#include "reconfig/base/status_macros.h"
+#include "reconfig/control/launcher/descendants.h"
+
+namespace rewire {
+namespace {
+
+// Makes a pipe, close-on-exec at both ends; only the launcher's end does not block.
+absl::Status MakePipe(UniqueFd* read_end, UniqueFd* write_end) {
+  int fds[2];
+  if (pipe2(fds, O_CLOEXEC) != 0) {
+    return absl::ResourceExhaustedError(absl::StrCat("pipe: ", strerror(errno)));
+  }
+  read_end->reset(fds[0]);
+  write_end->reset(fds[1]);
+  fcntl(fds[0], F_SETFL, O_NONBLOCK);
+  return absl::OkStatus();
+}
+
+// The wait from SIGKILL to the end of a process.
+constexpr Duration kKillPatience = seconds(10);
+
+}  // namespace
+
+Launcher::Launcher(LaunchOptions options)
+    : options_(std::move(options)), environment_(OwnEnvironment()) {}
+
+Launcher::~Launcher() { EndDescendants(); }
+
+absl::StatusOr<int> Launcher::Run() {
+  REWIRE_RETURN_IF_ERROR(BlockSignals());
+  if (!options_.agent_command.empty()) REWIRE_RETURN_IF_ERROR(StartAgent());
+  for (MemberId id = 0; id < options_.members; ++id) {
+    REWIRE_RETURN_IF_ERROR(StartMember(id, id, id, options_.members));
+  }
+  Loop();
+  ending_ = true;
+  EndDescendants();
+  if (agent_) {
+    agent_->Stop(Now() + seconds(2));
+    unlink(options_.agent_socket.c_str());  // a killed agent has left its socket
+  }
+  if (agent_stream_) ReadStream(&*agent_stream_, true);
+  FlushAtEnd();
+  return ExitStatus();
+}
+
+absl::Status Launcher::BlockSignals() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int s : {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT}) sigaddset(&set, s);
+  if (sigprocmask(SIG_BLOCK, &set, nullptr) != 0) return absl::InternalError("sigprocmask");
+  signal(SIGPIPE, SIG_IGN);
+  signals_.reset(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (!signals_.valid()) return absl::InternalError(absl::StrCat("signalfd: ", strerror(errno)));
+  return absl::OkStatus();
+}
+
+absl::Status Launcher::StartAgent() {
+  UniqueFd read_end;
+  UniqueFd write_end;
+  REWIRE_RETURN_IF_ERROR(MakePipe(&read_end, &write_end));
+  agent_stream_.emplace(Stream{std::move(read_end), LinePrefix("[agent] "), &err_});
+  // The write end stays open: the next agent also gets it.
+  const int stderr_fd = write_end.release();
+  agent_ = std::make_unique<AgentProcess>(
+      options_.agent_command, environment_, options_.agent_socket, stderr_fd,
+      [this](const nlohmann::json& event) { OnAgentEvent(event); });
+  agent_->SetReports([this] {
+    std::vector<nlohmann::json> out;
+    for (const auto& [id, m] : members_) {
+      if (m.pid != 0) out.push_back({{"command", "process"}, {"member", id}, {"pid", m.pid}});
+    }
+    return out;
+  });
+  const absl::Status started = agent_->StartAndWait(Now() + seconds(10));
+  if (!started.ok()) {
+    agent_->Stop(Now());
+    ReadStream(&*agent_stream_, true);
+    FlushAtEnd();
+  }
+  return started;
+}
+
+void Launcher::EndDescendants() {
+  std::set<pid_t> agent;
+  if (agent_ && agent_->pid() != 0) agent.insert(agent_->pid());
+  if (KillDescendants(agent, Now() + kKillPatience)) return;
+  err_.Add("rewire: a process of the job did not end within 10 s after SIGKILL\n");
+}
+
+uint32_t Launcher::FreeLocalRank(const std::set<MemberId>& keep) const {
+  std::set<uint32_t> running;
+  std::set<uint32_t> kept;
+  for (const auto& [id, m] : members_) {
+    if (m.pid == 0) continue;
+    running.insert(m.local_rank);
+    if (keep.contains(id)) kept.insert(m.local_rank);
+  }
+  for (const std::set<uint32_t>& used : {running, kept}) {
+    for (uint32_t rank = 0; rank < options_.max_members; ++rank) {
+      if (!used.contains(rank)) return rank;
+    }
+  }
+  return 0;
+}
+
+absl::Status Launcher::StartMember(MemberId id, uint32_t local_rank, uint32_t rank,
+                                   uint32_t world_size) {
+  MemberPlace place{id, rank, local_rank, world_size};
+  Member m;
+  m.id = id;
+  m.local_rank = local_rank;
+  ChildSpec spec;
+  spec.argv = options_.program;
+  REWIRE_ASSIGN_OR_RETURN(spec.environment, MemberEnvironment(environment_, options_.job, place));
+  UniqueFd writes[2];
+  for (int i = 0; i < 2; ++i) {
+    UniqueFd read_end;
+    REWIRE_RETURN_IF_ERROR(MakePipe(&read_end, &writes[i]));
+    m.streams.push_back({std::move(read_end), LinePrefix(absl::StrCat("[member ", id, "] ")),
+                         i == 0 ? &out_ : &err_});
+  }
+  spec.stdout_fd = writes[0].get();
+  spec.stderr_fd = writes[1].get();
+  // A terminal is not inherited: a member is not in its foreground group, so a read would stop the
+  // member.
+  if (id == 0 && isatty(0) == 0 && fcntl(0, F_GETFD) >= 0) spec.stdin_fd = 0;
+  spec.death_signal = SIGKILL;
+  REWIRE_ASSIGN_OR_RETURN(m.pid, StartChild(spec));
+  if (agent_) agent_->Tell({{"command", "process"}, {"member", id}, {"pid", m.pid}});
+  members_[id] = std::move(m);
+  return absl::OkStatus();
+}
+
+bool Launcher::Running() const {
+  return std::any_of(members_.begin(), members_.end(),
+                     [](const auto& m) { return m.second.pid != 0; });
+}
+
+void Launcher::Loop() {
+  std::vector<pollfd> polls;
+  while (Running()) {
+    polls.assign({{signals_.get(), POLLIN, 0}});
+    if (!guard_ended_) polls.push_back({options_.guard_fd, POLLIN, 0});
+    if (agent_) agent_->AddPolls(&polls);
+    const auto add = [&polls](const Stream& s) {
+      if (s.fd.valid() && !s.to->full()) polls.push_back({s.fd.get(), POLLIN, 0});
+    };
+    for (const auto& [id, m] : members_) {
+      for (const Stream& s : m.streams) add(s);
+    }
+    if (agent_stream_) add(*agent_stream_);
+    for (const Output* o : {&out_, &err_}) {
+      if (o->pending()) polls.push_back({o->fd(), POLLOUT, 0});
+    }
+    const Time before = Now();
+    const auto wait = std::chrono::ceil<milliseconds>(NextDeadline(before) - before).count();
+    if (poll(polls.data(), polls.size(), static_cast<int>(std::clamp<int64_t>(wait, 0, 60000))) <
+        0) {
+      continue;
+    }
+    const Time now = Now();
+    std::set<int> ready;
+    for (const pollfd& p : polls) {
+      if (p.revents != 0) ready.insert(p.fd);
+    }
+    // Exits are handled first, so that the agent knows before output is copied.
+    if (ready.count(signals_.get()) != 0) OnSignals(now);
+    if (!guard_ended_ && ready.count(options_.guard_fd) != 0) OnGuardEnd();
+    if (agent_) agent_->Handle(now, polls);
+    for (auto& [id, m] : members_) {
+      for (Stream& s : m.streams) {
+        if (s.fd.valid() && ready.count(s.fd.get()) != 0) ReadStream(&s, false);
+      }
+    }
+    if (agent_stream_ && ready.count(agent_stream_->fd.get()) != 0) {
+      ReadStream(&*agent_stream_, false);
+    }
+    for (Output* o : {&out_, &err_}) {
+      if (ready.count(o->fd()) == 0) continue;
+      o->WritePiece();
+      if (const int error = o->TakeError()) {
+        err_.Add(absl::StrCat("rewire: write output: fd=", o->fd(), ": ", strerror(error),
+                              ": output is dropped until writing works again\n"));
+      }
+    }
+    Tick(now);
+  }
+}
+
+void Launcher::ReadStream(Stream* stream, bool to_the_end) {
+  char chunk[16384];
+  while (stream->fd.valid()) {
+    const ssize_t n = read(stream->fd.get(), chunk, sizeof chunk);
+    if (n < 0 && errno == EINTR) continue;
+    if (n > 0) {
+      // Without a reader the member must see its own pipe break, as it would without Rewire.
+      if (stream->to->broken()) {
+        stream->fd.reset();
+      } else {
+        stream->lines.Take(std::string_view(chunk, static_cast<size_t>(n)), stream->to->buffer());
+      }
+      if (!to_the_end) return;
+      continue;
+    }
+    if (n == 0 || to_the_end) {
+      stream->lines.End(stream->to->buffer());
+      stream->fd.reset();
+    }
+    return;
+  }
+}
+
+void Launcher::OnSignals(Time now) {
+  signalfd_siginfo info;
+  while (read(signals_.get(), &info, sizeof info) == ssize_t{sizeof info}) {
+    const int signal = static_cast<int>(info.ssi_signo);
+    if (signal != SIGCHLD) OnTerminate(now, signal);
+  }
+  ReapMembers(now);
+  if (agent_) agent_->Reap(now);
+  std::set<pid_t> own;
+  for (const auto& [id, m] : members_) own.insert(m.pid);
+  if (agent_) own.insert(agent_->pid());
+  ReapAdopted(own);
+}
+
+void Launcher::OnGuardEnd() {
+  guard_ended_ = true;
+  err_.Add("rewire: `rewire run` was killed; every process of the job is killed\n");
+  ++terminations_;
+  SignalAll(SIGKILL);
+}
+
+void Launcher::OnTerminate(Time now, int signal) {
+  ++terminations_;
+  if (terminations_ > 1 && signal != SIGHUP) return SignalAll(SIGKILL);
+  SignalAll(signal);
+  // A member that takes SIGTERM as a reclaim notice cannot leave when all others get SIGTERM also.
+  if (signal == SIGTERM) {
+    for (auto& [id, m] : members_) m.kill_at = now + options_.grace;
+  }
+}
+
+void Launcher::SignalAll(int signal) {
+  for (const auto& [id, m] : members_) {
+    if (m.pid != 0) kill(signal == SIGKILL ? -m.pid : m.pid, signal);
+  }
+}
+
+void Launcher::ReapMembers(Time now) {
+  for (auto& [id, m] : members_) {
+    siginfo_t info{};
+    if (m.pid == 0 ||
+        waitid(P_PID, static_cast<id_t>(m.pid), &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+        info.si_pid != m.pid) {
+      continue;
+    }
+    // The process group's id cannot be reused before the member is reaped.
+    kill(-m.pid, SIGKILL);
+    int status = 0;
+    while (waitpid(m.pid, &status, 0) < 0 && errno == EINTR) {
+    }
+    OnMemberEnd(now, &m, EndOf(status));
+  }
+}
+
+void Launcher::OnMemberEnd(Time now, Member* member, const ChildEnd& end) {
+  member->pid = 0;
+  member->end = end;
+  member->ended_as = ++ended_;
+  const std::string how = Describe(end);
+  if (agent_) {
+    agent_->Tell(
+        {{"command", "exited"}, {"member", member->id}, {"how", how}, {"status", end.exit_code}});
+  }
+  for (Stream& s : member->streams) ReadStream(&s, true);
+  if (end.good()) return;
+  if (terminations_ == 0) {
+    err_.Add(absl::StrCat("rewire: member ", member->id, " ", how, "\n"));
+  }
+  // In a world, the agent decides within its own deadlines whether the job continues. Before the
+  // first world, the other members may wait for this member without end.
+  if (!told_ && !give_up_at_) give_up_at_ = now + options_.grace;
+}
+
+void Launcher::OnAgentEvent(const nlohmann::json& event) {
+  const std::string name = event.value("event", "");
+  if (name == "world") {
+    world_.clear();
+    for (const nlohmann::json& m : event.at("members")) world_.insert(m.get<MemberId>());
+    told_ = !world_.empty();
+  } else if (name == "spawn") {
+    OnSpawn(event);
+  } else if (name == "end") {
+    const auto found = members_.find(event.at("member").get<MemberId>());
+    if (found == members_.end() || found->second.pid == 0) return;
+    kill(found->second.pid, SIGTERM);
+    found->second.kill_at = Now() + std::min<Duration>(options_.grace, seconds(5));
+  } else if (name == "stop") {
+    err_.Add("rewire: the job is stopped: " + event.value("reason", "") + "\n");
+    stopped_ = event.value("survivors", true);
+    if (!give_up_at_) give_up_at_ = Now() + options_.grace;
+  }
+}
+
+void Launcher::OnSpawn(const nlohmann::json& event) {
+  const uint32_t slots = std::max(1u, event.at("slots").get<uint32_t>());
+  // The members of the next world. The others leave or end soon, and may share their GPU.
+  std::set<MemberId> keep;
+  for (const char* who : {"members", "stay"}) {
+    for (const nlohmann::json& m : event.at(who)) keep.insert(m.get<MemberId>());
+  }
+  for (const nlohmann::json& entry : event.at("members")) {
+    const auto id = entry.get<MemberId>();
+    nlohmann::json answer = {{"command", "spawned"}, {"members", {id}}};
+    absl::Status started;
+    if (terminations_ > 0 || ending_) {
+      started = absl::FailedPreconditionError("the job is being ended");
+    } else if (members_.count(id) == 0) {  // runs already, when a new agent asks again
+      const uint32_t local = FreeLocalRank(keep);
+      started = StartMember(id, local, local % slots, slots);
+    }
+    if (!started.ok()) {
+      answer["command"] = "spawn_failed";
+      answer["reason"] = std::string(started.message());
+    }
+    agent_->Tell(answer);
+  }
+}
+
+void Launcher::Tick(Time now) {
+  if (agent_) agent_->Tick(now);
+  for (auto& [id, m] : members_) {
+    if (m.pid != 0 && m.kill_at && now >= *m.kill_at) {
+      err_.Add(absl::StrCat("rewire: member ", id, " did not end in time and is killed\n"));
+      m.kill_at.reset();
+      kill(-m.pid, SIGKILL);
+    }
+  }
+  if (give_up_at_ && now >= *give_up_at_) {
+    give_up_at_ = Time::max();
+    err_.Add("rewire: the job cannot go on; the other members are asked to end\n");
+    SignalAll(SIGTERM);
+    for (auto& [id, m] : members_) m.kill_at = now + options_.grace;
+  }
+}
+
+Time Launcher::NextDeadline(Time now) const {
+  Time next = now + seconds(60);
+  if (agent_ && agent_->NextDeadline()) next = std::min(next, *agent_->NextDeadline());
+  if (give_up_at_) next = std::min(next, *give_up_at_);
+  for (const auto& [id, m] : members_) {
+    if (m.pid != 0 && m.kill_at) next = std::min(next, *m.kill_at);
+  }
+  return next;
+}
+
+bool Launcher::InLastWorld(MemberId id) const {
+  return told_ ? world_.count(id) != 0 : id < options_.members;
+}
+
+int Launcher::ExitStatus() const {
+  const Member* first = nullptr;
+  for (const auto& [id, m] : members_) {
+    if (m.end.good() || !InLastWorld(id)) continue;
+    if (first == nullptr || m.ended_as < first->ended_as) first = &m;
+  }
+  if (first == nullptr) return stopped_ ? 1 : 0;
+  return first->end.exit_code;
+}
+
+void Launcher::FlushAtEnd() {
+  // Like any program, the launcher ends when its reader has taken all output, or by a signal.
+  for (Output* o : {&out_, &err_}) {
+    while (o->pending()) {
+      // A command that was killed has no reader for its output.
+      if (guard_ended_) return;
+      pollfd polls[3] = {
+          {o->fd(), POLLOUT, 0}, {signals_.get(), POLLIN, 0}, {options_.guard_fd, POLLIN, 0}};
+      if (poll(polls, 3, 60000) < 0 && errno != EINTR) return;
+      guard_ended_ = polls[2].revents != 0;
+      if (polls[0].revents != 0) o->WritePiece();
+      if (polls[1].revents == 0) continue;
+      signalfd_siginfo info;
+      while (read(signals_.get(), &info, sizeof info) == ssize_t{sizeof info}) {
+        if (info.ssi_signo != SIGCHLD) return;
+      }
+    }
+  }
+}
+
+}  // namespace rewire

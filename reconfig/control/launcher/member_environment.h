@@ -1,0 +1,40 @@
+// Builds the environment of a member's process: torchrun's variables, the agent's socket, the
+// preloaded library. Pure, except OwnEnvironment().
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "reconfig/world/world.h"
+
+namespace rewire {
+
+struct MemberPlace {
+  MemberId member = 0;
+  uint32_t rank = 0;
+  uint32_t local_rank = 0;  // index of a GPU on this node
+  uint32_t world_size = 1;
+};
+
+// The values that all members of a job share. An empty value: not set.
+struct JobEnvironment {
+  std::string master_address = "127.0.0.1";
+  uint16_t master_port = 0;
+  std::string socket;
+  std::string net_key;        // of the net plugin; one for all members
+  std::string preload;        // the preloaded library
+  std::string sim_directory;  // the simulated GPU's libraries
+  std::string sim_nccl;       // the simulated libnccl.so.2
+};
+
+// Returns `base` ("NAME=value" lines) with the member's variables, which replace those of `base`.
+// Fails when LD_PRELOAD cannot hold the preloaded library's path.
+absl::StatusOr<std::vector<std::string>> MemberEnvironment(const std::vector<std::string>& base,
+                                                           const JobEnvironment& job,
+                                                           const MemberPlace& place);
+// Returns the environment of this process.
+std::vector<std::string> OwnEnvironment();
+
+}  // namespace rewire

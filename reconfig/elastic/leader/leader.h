@@ -1,0 +1,306 @@
+// The leader's state machine: from a request or a loss to a committed world (docs/protocol.md).
+//
+// Pure: no clock, no I/O, no threads. Thread-compatible: owned by one thread of
+// reconfig/control/agent, or by the simulator. Every input carries the time and appends the
+// required actions to `out`. The owner does the actions in that order and feeds the answers back,
+// never from inside an input. Call OnTick at the latest at NextDeadline(). A time without input
+// counts as a stall of the owner's process: the leader's deadlines get closer by one step of its
+// clock at most.
+//
+//   Leader leader(options, record_from_the_store_or_an_empty_one);
+//   leader.Start(now, &out);            // fences the previous leader: the first CompareAndSwap
+//   leader.OnConnect(now, hello, &out); // a connection's first message; its Hello names the member
+//   leader.OnMessage(now, member, message, &out);
+//   leader.OnDisconnect(now, member, &out);   // the connection has ended: the member is dead
+//
+// A member has one connection. A second Hello of the same id and incarnation replaces the first
+// connection: the owner closes the older connection without calling OnDisconnect for it. The owner
+// itself refuses a Hello that has a connected member's id and another incarnation.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "reconfig/base/clock.h"
+#include "reconfig/base/running_clock.h"
+#include "reconfig/elastic/leader/leader_action.h"
+#include "reconfig/elastic/leader/positions.h"
+#include "reconfig/elastic/leader/registry.h"
+#include "reconfig/elastic/leader/request.h"
+#include "reconfig/elastic/protocol/planted_bug.h"
+
+namespace rewire {
+
+struct LeaderOptions {
+  std::vector<MemberId> initial_members;  // in slot order; used when the record has no world yet
+  uint32_t max_members = 1024;
+  Key job_key;                     // random, per job; the other keys are derived from it
+  Duration grace = seconds(10);    // after a restart: for the world's members to reconnect
+  Duration join = seconds(120);    // for new processes to start, attach and make communicators
+  Duration build = seconds(60);    // REWIRE_BUILD_MS: from Prepare to the last Prepared
+  Duration decision = seconds(2);  // REWIRE_DECISION_MS: from Propose to the last Pledge
+  Duration arm = seconds(120);     // REWIRE_ARM_MS: from Decide to the first member at the boundary
+  Duration boundary = seconds(30);         // REWIRE_BOUNDARY_MS: from then to the last Verified
+  Duration enter = seconds(60);            // from the commit to the last Entered, and to RETIRED
+  Duration heartbeat = milliseconds(500);  // REWIRE_HEARTBEAT_MS, of the members
+  Duration silence = seconds(3);  // REWIRE_SILENCE_MS: a member silent for this long is lost
+  Duration store_retry = milliseconds(100);    // between two tries when the store gives errors
+  uint32_t cut_margin = 16;                    // REWIRE_CUT_MARGIN, operations
+  uint32_t max_rounds = 8;                     // refused proposals before the transition is aborted
+  PlantedBug planted_bug = PlantedBug::kNone;  // tests only
+};
+
+// The store's answer to a CompareAndSwap: whether the record was written, and the current record.
+struct StoreAnswer {
+  bool swapped = false;
+  WorldRecord current;
+};
+
+enum class RequestState : uint8_t { kUnknown, kWaiting, kRunning, kDone, kFailed };
+struct RequestStatus {
+  RequestState state = RequestState::kUnknown;
+  std::string text;  // why the request failed or what it waits for
+};
+
+struct MemberStatus {
+  MemberId member = 0;
+  std::optional<uint32_t> slot;  // none: joining, or left
+  bool connected = false;
+  bool cooperates = false;
+  bool finished = false;
+  Heartbeat counts;  // the latest heartbeat
+  Duration silent{};
+};
+
+struct Transition;  // transition.h: the current attempt
+
+class Leader {
+ public:
+  Leader(LeaderOptions options, WorldRecord record);
+  ~Leader();
+  Leader(const Leader&) = delete;
+  Leader& operator=(const Leader&) = delete;
+
+  using Out = std::vector<LeaderAction>;
+
+  void Start(Time now, Out* out);
+  void OnConnect(Time now, const Hello& hello, Out* out);
+  void OnDisconnect(Time now, MemberId member, Out* out);
+  // The process of a member ended with a status other than 0. The member counts as lost even after
+  // Finished, because an error may have run its exit handlers. The member also counts as lost
+  // without communicators, because the others may be creating one with that member.
+  void OnFailedExit(Time now, MemberId member, const std::string& how, Out* out);
+  // Ignores a Hello. Messages of a member that never said Hello are dropped and counted.
+  void OnMessage(Time now, MemberId member, const Message& message, Out* out);
+  // Returns the id of a valid request (then see StatusOf and the notes). An invalid request changes
+  // nothing and returns an error that names the fault. Requests that arrive during a transition are
+  // merged into the next one.
+  absl::StatusOr<uint64_t> OnRequest(Time now, const ChangeRequest& request, Out* out);
+  void OnStoreResult(Time now, const absl::StatusOr<StoreAnswer>& answer, Out* out);
+  void OnSpawned(Time now, std::span<const MemberId> members, Out* out);
+  void OnSpawnFailed(Time now, std::span<const MemberId> members, const std::string& reason,
+                     Out* out);
+  // The threads of a silent member have waited for a processor for `waited` since the last call.
+  // That time does not count as silence.
+  void OnStarved(Time now, MemberId member, Duration waited, Out* out);
+  void OnTick(Time now, Out* out);
+  // Returns the earliest time at which OnTick has something to do.
+  [[nodiscard]] std::optional<Time> NextDeadline() const;
+
+  // ---- status ---------------------------------------------------------------------------------
+  [[nodiscard]] const WorldRecord& record() const { return record_; }
+  [[nodiscard]] Phase phase() const;
+  [[nodiscard]] bool steady() const;  // no transition and no request is active or waits
+  [[nodiscard]] bool done() const { return done_; }  // every member has finished
+  [[nodiscard]] RequestStatus StatusOf(uint64_t request) const;
+  [[nodiscard]] std::vector<MemberStatus> Members(Time now) const;
+  // Returns connected members whose counted silence has lasted for a part of REWIRE_SILENCE_MS that
+  // makes a check of their processes worth its cost.
+  [[nodiscard]] std::vector<MemberId> Quiet() const;
+  // Returns the communicators that have not passed a decided swap, by member.
+  [[nodiscard]] std::vector<PendingCut> Pending() const { return positions_.Pending(); }
+  [[nodiscard]] uint64_t dropped_messages() const { return dropped_; }
+  [[nodiscard]] uint64_t refused_rounds() const { return refused_rounds_; }
+  // Returns how often a program's thread waited at a cut for the decision.
+  [[nodiscard]] uint64_t host_waits() const { return host_waits_; }
+
+ private:
+  struct Peer {
+    uint64_t incarnation = 0;
+    std::string data_address;
+    bool connected = false;
+    bool cooperates = false;
+    bool finished = false;
+    bool lost = false;       // permanent: a new Hello is refused
+    bool reclaimed = false;  // the member has a reclaim notice
+    bool welcome_due = false;
+    bool visitor = false;        // in no known world: is told of the record and dismissed
+    bool broken = false;         // reports that its generations are aborted, as of hello_epoch
+    Epoch hello_epoch = 0;       // the member's epoch when it connected
+    uint32_t positions_due = 0;  // reports that its Hello announced and that have not arrived yet
+    Heartbeat counts;
+    Time heard{};
+    Duration heard_at{};  // speaking_ when last heard, plus the time that the member was starved
+    bool told_starved = false;
+  };
+  struct Request {
+    ChangeRequest change;
+    std::optional<Time> gone_by;  // a drain's deadline, until the deadline has come
+    uint32_t world_size = 0;      // the world's size when the request arrived
+    uint32_t attempts = 0;
+    RequestStatus status;
+  };
+
+  // leader.cc: connections.
+  void Refuse(MemberId member, const std::string& reason, Out* out);
+  void Greet(Time now, MemberId member, Out* out);
+  void WelcomeDue(Time now, Out* out);
+  // Returns whether the member's reports describe the world before the stored world, because the
+  // member has not yet learned of the change.
+  [[nodiscard]] bool Behind(const Peer& peer) const;
+  void SettleReports();
+  void TryForm(Time now, Out* out);
+  void TryEndRecovery(Time now, Out* out);
+
+  // leader_loss.cc: members that are lost or leave.
+  void Lose(Time now, const std::vector<MemberId>& members, const std::string& why, Out* out);
+  void TellLost(Time now, Out* out);
+  void Finish(Time now, MemberId member, Out* out);
+  // Returns whether every living member of the world has a reclaim notice and no other will come.
+  [[nodiscard]] bool NobodyStays() const;
+  void StopJob(Time now, const std::string& reason, Out* out);
+  void StopReclaimed(Time now, Out* out);
+  void CheckSilence(Time now, Out* out);
+  // Converts `now` to the leader's time, which stands still while the leader's process does.
+  [[nodiscard]] Time Awake(Time now);
+  void CountSpeech(Time now);
+  [[nodiscard]] Duration Vouches() const;
+  void Heard(Time now, MemberId member);
+  [[nodiscard]] bool AllSilent(Time now) const;
+  // Returns the request's members that are alive and still in the world.
+  [[nodiscard]] std::vector<MemberId> NotGone(const Request& request) const;
+  // Returns uncommitted requests with a deadline that members of the world have still to meet.
+  [[nodiscard]] std::vector<uint64_t> DueDrains() const;
+  void CheckDrains(Time now, Out* out);
+  [[nodiscard]] bool Cooperating() const;
+  [[nodiscard]] std::vector<MemberId> WorldIds() const;
+  [[nodiscard]] std::vector<MemberId> Alive() const;  // in the world, neither lost nor finished
+  [[nodiscard]] bool ToldOf(MemberId member) const;   // connected and welcomed
+
+  // leader_store.cc: the world record.
+  void Write(Time now, const WorldRecord& record, Out* out);
+  void TryReserve(Time now, Out* out);
+  void Written(Time now, const WorldRecord& written, Out* out);
+
+  // leader_request.cc: the queue, and the start of transitions.
+  [[nodiscard]] absl::Status CheckRequest(const ChangeRequest& request) const;
+  // Does OnRequest with a `now` that Awake has returned.
+  absl::StatusOr<uint64_t> Enqueue(Time now, const ChangeRequest& request, Out* out);
+  void BeginNext(Time now, Out* out);
+  void BeginPlanned(Time now, Out* out);
+  void BeginLoss(Time now, Out* out);
+  void Begin(Time now, std::unique_ptr<Transition> transition, Out* out);
+  void Resolve(const std::vector<uint64_t>& ids, RequestState state, const std::string& text);
+
+  // leader_phases.cc: from PREPARE to the compare-and-swap.
+  void AfterReserve(Time now, Out* out);
+  void TryPrepare(Time now, Out* out);
+  [[nodiscard]] absl::Status ReadyToPrepare() const;
+  void OnMinted(Time now, const Minted& m, Out* out);
+  void TryBuild(Time now, Out* out);
+  void OnPrepared(Time now, MemberId from, const Prepared& m, Out* out);
+  void AfterPrepared(Time now, Out* out);
+  void OnAtBoundary(Time now, MemberId from, const AtBoundary& m, Out* out);
+  void TryRestore(Time now, Out* out);
+  void OnVerified(Time now, MemberId from, const Verified& m, Out* out);
+  void CommitNow(Time now, Out* out);
+  void OnPhaseDeadline(Time now, Out* out);
+
+  // leader_cuts.cc: the points at which members stop or switch, and the pledges for these points.
+  void Count(Time now, const std::vector<CommunicatorCounter>& counters);
+  void ProposeRound(Time now, Out* out);
+  [[nodiscard]] Cut ChooseCut(const CommunicatorId& communicator) const;
+  [[nodiscard]] Cut ChooseStep();
+  void OnPledge(Time now, MemberId from, const Pledge& m, Out* out);
+  // Ends a round in which the cut of this communicator was refused; nullopt: all cuts were refused.
+  void RefuseRound(Time now, const std::optional<CommunicatorId>& communicator,
+                   const std::string& why, Out* out);
+
+  // leader_end.cc: the work after the commit, and aborts.
+  void AfterCommit(Time now, Out* out);
+  void OnEntered(Time now, MemberId from, const Entered& m, Out* out);
+  void OnPosition(Time now, MemberId from, const Position& m, Out* out);
+  // Tells the members to destroy the generations that no member uses any more.
+  void RetireUnused(Out* out);
+  // Returns those of `members` that have destroyed all earlier generations, or have finished.
+  [[nodiscard]] std::set<MemberId> Retired(const std::vector<MemberId>& members) const;
+  void TryRetire(Time now, Out* out);
+  void TryEnd(Time now, Out* out);
+  void EndTransition(Time now, Out* out);
+  // Aborts a planned transition. again: its requests wait for the next transition (a few times);
+  // otherwise the requests fail.
+  void AbortPlanned(Time now, const std::string& reason, bool again, Out* out);
+  // Restarts a loss transition, a few times; then the job stops.
+  void RetryLoss(Time now, const std::string& reason, Out* out);
+  // Starts PREPARE again, under a new epoch, with the same target.
+  void Restart(Time now, const std::string& reason, Out* out);
+  // Drops the transition. The caller informs its requests and the members of the world.
+  void DropTransition(Time now, const std::string& reason, bool again, Out* out);
+  void DismissJoiners(const std::string& reason, Out* out);
+  // Forgets the reports of a member that has left or will report again.
+  void ForgetReports(MemberId member);
+
+  void Enter(Time now, Phase phase, std::optional<Duration> within, Out* out);
+  void Send(MemberId member, const Message& message, Out* out);
+  void SendAll(const std::vector<MemberId>& members, const Message& message, Out* out);
+  void Tell(Time now, NoteKind kind, const std::string& text, Out* out) const;
+  [[nodiscard]] bool Current(Epoch epoch);  // false: not current, dropped and counted
+
+  const LeaderOptions options_;
+  WorldRecord record_;
+  Phase idle_phase_ = Phase::kForming;  // the phase without a transition
+  std::optional<Time> recover_by_;
+  uint32_t recover_turns_ = 0;  // grace times for which no member has come back
+  bool recover_first_ = false;  // a member has come back
+  bool fenced_ = false;         // the store has this leader's first write
+  std::map<MemberId, Peer> peers_;
+  Registry registry_;
+  Positions positions_;
+  std::vector<uint64_t> queue_;  // waiting requests
+  std::map<uint64_t, Request> requests_;
+  uint64_t next_request_ = 1;
+  uint64_t attempts_ = 0;
+  std::unique_ptr<Transition> transition_;
+  // The store: one swap is outstanding, or waits for its retry.
+  std::optional<WorldRecord> writing_;
+  std::optional<Time> write_again_;
+  std::set<MemberId> lost_;     // lost members of the stored world: the next transition is a loss
+  bool broken_ = false;         // generations are aborted: only a loss transition heals
+  uint32_t loss_attempts_ = 0;  // attempts without success for the present loss
+  bool done_ = false;
+  uint64_t dropped_ = 0;
+  uint64_t refused_rounds_ = 0;  // withdrawn proposals
+  uint64_t host_waits_ = 0;
+  Time write_began_{};
+  Duration store_took_{};          // duration of the last compare-and-swap
+  std::optional<Duration> usual_;  // the usual duration of planned transitions, for deadlines
+  RunningClock clock_;
+  Duration told_stall_{};
+  // Silence is measured against the other members: `speaking_` is the time in which some member of
+  // the world spoke, counted up to counted_. It stands still while no member speaks.
+  Duration speaking_{};
+  Time counted_{};
+  Time spoke_{};   // when a member of the world was last heard
+  Time ticked_{};  // when silence and deadlines were last looked at
+  bool told_silence_ = false;
+};
+
+}  // namespace rewire

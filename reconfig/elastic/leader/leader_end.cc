@@ -1,0 +1,191 @@
+// The end of a transition: after the commit, or by an abort. See leader.h. Owned by the leader's
+// thread.
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "reconfig/elastic/leader/leader.h"
+#include "reconfig/elastic/leader/transition.h"
+
+namespace rewire {
+namespace {
+
+constexpr uint32_t kLossAttempts = 4;
+constexpr uint32_t kRestarts = 16;
+
+}  // namespace
+
+// ---- COMMITTED ----------------------------------------------------------------------------------
+
+void Leader::AfterCommit(Time now, Out* out) {
+  Transition& t = *transition_;
+  if (t.kind == TransitionKind::kSwap) {
+    SendAll(t.olds, Decide{t.epoch, t.round, true}, out);
+  } else {
+    registry_.MoveTo(t.target);
+    positions_.KeepOnly(t.target);
+  }
+  SendAll(t.Everyone(), Commit{record_}, out);
+  if (t.kind == TransitionKind::kLoss) {
+    broken_ = false;
+    loss_attempts_ = 0;
+  }
+  Enter(now, Phase::kCommitted, options_.enter, out);
+  // Members lost while the store was writing matter only if they are in the new world.
+  std::erase_if(lost_, [&](MemberId m) { return !t.InTarget(m); });
+  WelcomeDue(now, out);
+  if (!lost_.empty()) TellLost(now, out);
+}
+
+void Leader::OnEntered(Time now, MemberId from, const Entered& m, Out* out) {
+  Transition& t = *transition_;
+  if (t.phase != Phase::kCommitted || !t.InTarget(from)) {
+    ++dropped_;
+    return;
+  }
+  if (t.entered.insert(from).second) t.pause_ns = std::max(t.pause_ns, m.pause_ns);
+  TryRetire(now, out);
+}
+
+void Leader::TryRetire(Time now, Out* out) {
+  Transition& t = *transition_;
+  for (MemberId m : t.target) {
+    if (!t.entered.contains(m) && !peers_[m].finished) return;
+  }
+  Tell(now, NoteKind::kDone,
+       absl::StrCat(t.what, ": epoch ", t.epoch, ", ", t.target.size(), " members, longest pause ",
+                    t.pause_ns / 1000, " us, ", t.bytes_moved, " bytes moved"),
+       out);
+  if (t.Planned()) {
+    const Duration took = now - t.began;
+    usual_ = usual_ ? (*usual_ + took) / 2 : took;
+  }
+  RetireUnused(out);
+  // Communicators pass their cuts when the program uses them, which may take hours.
+  if (t.kind == TransitionKind::kSwap) return EndTransition(now, out);
+  Resolve(t.requests, RequestState::kDone, t.what);
+  Enter(now, Phase::kRetiring, options_.enter, out);
+  TryEnd(now, out);
+}
+
+void Leader::OnPosition(Time now, MemberId from, const Position& m, Out* out) {
+  Peer& peer = peers_.at(from);
+  if (peer.positions_due > 0) --peer.positions_due;
+  if (positions_.Report(from, m)) host_waits_ += m.host_waits;
+  RetireUnused(out);
+  if (transition_ && transition_->phase == Phase::kRetiring) TryEnd(now, out);
+}
+
+void Leader::RetireUnused(Out* out) {
+  if (idle_phase_ != Phase::kSteady || broken_) return;
+  const std::vector<MemberId> alive = Alive();
+  const bool known = std::all_of(alive.begin(), alive.end(), [&](MemberId m) {
+    return ToldOf(m) && peers_.at(m).positions_due == 0;
+  });
+  if (!known) return;
+  for (const auto& [member, generations] : positions_.TakeRetired(alive)) {
+    Send(member, Retire{generations}, out);
+  }
+}
+
+std::set<MemberId> Leader::Retired(const std::vector<MemberId>& members) const {
+  std::set<MemberId> retired;
+  for (MemberId m : members) {
+    const auto peer = peers_.find(m);
+    const bool finished = peer != peers_.end() && peer->second.finished;
+    if (finished || !positions_.HasOldBefore(m, transition_->epoch)) retired.insert(m);
+  }
+  return retired;
+}
+
+void Leader::TryEnd(Time now, Out* out) {
+  if (Transition::All(Retired(transition_->target), transition_->target)) EndTransition(now, out);
+}
+
+// Ends a committed transition. Its requests have been fulfilled, whatever else happened.
+void Leader::EndTransition(Time now, Out* out) {
+  Resolve(transition_->requests, RequestState::kDone, transition_->what);
+  Tell(now, NoteKind::kProgress, absl::StrCat("ended: ", transition_->what), out);
+  // Members that left stayed until now, so as to disturb neither the change nor old generations.
+  for (MemberId m : transition_->olds) {
+    const auto peer = peers_.find(m);
+    if (transition_->InTarget(m) || peer == peers_.end() || record_.world.SlotOf(m)) continue;
+    if (peer->second.connected) out->push_back(Kick{m});
+    ForgetReports(m);
+    peers_.erase(peer);
+  }
+  transition_.reset();
+  if (idle_phase_ == Phase::kSteady && lost_.empty()) BeginNext(now, out);
+}
+
+// ---- ABORTED ------------------------------------------------------------------------------------
+
+void Leader::ForgetReports(MemberId member) {
+  registry_.Forget(member);
+  positions_.Forget(member);
+}
+
+void Leader::DismissJoiners(const std::string& reason, Out* out) {
+  for (MemberId m : transition_->joiners) {
+    Send(m, Refused{reason}, out);
+    if (const auto peer = peers_.find(m); peer != peers_.end()) {
+      if (peer->second.connected) out->push_back(Kick{m});
+      ForgetReports(m);
+      peers_.erase(peer);
+    }
+    out->push_back(EndProcess{m});
+    if (options_.planted_bug == PlantedBug::kDismissalEndsJob) out->push_back(EndJob{reason});
+  }
+}
+
+void Leader::DropTransition(Time now, const std::string& reason, bool again, Out* out) {
+  DismissJoiners(reason, out);
+  if (again) {
+    Resolve(transition_->requests, RequestState::kWaiting, absl::StrCat("again, after: ", reason));
+    queue_.insert(queue_.begin(), transition_->requests.begin(), transition_->requests.end());
+  } else {
+    Resolve(transition_->requests, RequestState::kFailed, reason);
+  }
+  Tell(now, again ? NoteKind::kProgress : NoteKind::kFailed,
+       absl::StrCat("aborted: ", transition_->what, ": ", reason), out);
+  transition_.reset();
+}
+
+void Leader::AbortPlanned(Time now, const std::string& reason, bool again, Out* out) {
+  if (transition_->phase > Phase::kReserve) {
+    SendAll(transition_->olds, Abort{transition_->epoch, reason}, out);
+  }
+  DropTransition(now, reason, again, out);
+  BeginNext(now, out);
+}
+
+void Leader::RetryLoss(Time now, const std::string& reason, Out* out) {
+  if (++loss_attempts_ >= kLossAttempts) {
+    return StopJob(now, absl::StrCat("the world cannot be made whole after a loss: ", reason), out);
+  }
+  SendAll(transition_->olds, Abort{transition_->epoch, reason}, out);
+  DropTransition(now, reason, false, out);
+  BeginNext(now, out);
+}
+
+void Leader::Restart(Time now, const std::string& reason, Out* out) {
+  if (transition_->restarts >= kRestarts) {
+    if (transition_->Planned()) return AbortPlanned(now, reason, false, out);
+    return RetryLoss(now, reason, out);
+  }
+  SendAll(transition_->Everyone(), Abort{transition_->epoch, reason}, out);
+  Tell(now, NoteKind::kProgress, absl::StrCat("prepared anew: ", reason), out);
+  auto next = std::make_unique<Transition>();
+  next->kind = transition_->kind;
+  next->target = transition_->target;
+  next->olds = transition_->olds;
+  next->joiners = transition_->joiners;
+  next->next_member = transition_->next_member;
+  next->requests = transition_->requests;
+  next->what = transition_->what;
+  next->restarts = transition_->restarts + 1;
+  next->failed_builds = transition_->failed_builds;
+  transition_.reset();
+  Begin(now, std::move(next), out);
+}
+
+}  // namespace rewire

@@ -1,0 +1,167 @@
+// The members' communicators as the leader knows them; see registry.h. Owned by the leader's
+// thread.
+#include "reconfig/elastic/leader/registry.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace rewire {
+namespace {
+
+absl::Status Never(const CommunicatorId& id, const std::string& why) {
+  return absl::FailedPreconditionError(absl::StrCat("communicator ", ShortName(id), " ", why));
+}
+
+// Returns OK, or why a member's communicator cannot be swapped.
+absl::Status CheckSeat(const CommunicatorId& id, MemberId member, const Registry::Seat& seat) {
+  if (seat.several) {
+    return Never(id, absl::StrCat("has several ranks in member ", member,
+                                  "'s process: only communicators with one rank in each process "
+                                  "can be rebuilt"));
+  }
+  if (!seat.pinned.empty()) {
+    return Never(id, absl::StrCat("is pinned on member ", member, ": ", seat.pinned));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status NotYet(const CommunicatorId& id, const std::string& why) {
+  return absl::UnavailableError(absl::StrCat("communicator ", ShortName(id), " ", why));
+}
+
+}  // namespace
+
+std::string ShortName(const CommunicatorId& communicator) {
+  return absl::StrFormat("%08x", static_cast<uint32_t>(communicator.high >> 32));
+}
+
+void Registry::Created(MemberId member, const CommunicatorCreated& created) {
+  std::string pinned;
+  if (created.pinned) pinned = created.reason.empty() ? "no reason given" : created.reason;
+  Seats& seats = communicators_[created.communicator];
+  const auto seat = seats.find(member);
+  const bool several =
+      seat != seats.end() && (seat->second.several || seat->second.rank != created.rank);
+  seats[member] = {created.rank, created.ranks, std::move(pinned), several};
+}
+
+void Registry::Destroyed(MemberId member, const CommunicatorId& communicator) {
+  const auto it = communicators_.find(communicator);
+  if (it == communicators_.end()) return;
+  it->second.erase(member);
+  if (it->second.empty()) communicators_.erase(it);
+}
+
+void Registry::Forget(MemberId member) {
+  for (auto& [id, seats] : communicators_) seats.erase(member);
+  std::erase_if(communicators_, [](const auto& each) { return each.second.empty(); });
+}
+
+bool Registry::Has(MemberId member, const CommunicatorId& communicator) const {
+  const auto it = communicators_.find(communicator);
+  return it != communicators_.end() && it->second.contains(member);
+}
+
+bool Registry::HasAny(MemberId member) const {
+  return std::any_of(communicators_.begin(), communicators_.end(),
+                     [&](const auto& each) { return each.second.contains(member); });
+}
+
+absl::Status Registry::ReadyForSwap(const std::vector<MemberId>& members) const {
+  absl::Status not_yet;
+  for (const auto& [id, seats] : communicators_) {
+    uint32_t ranks = 0;
+    size_t present = 0;
+    for (MemberId m : members) {
+      const auto seat = seats.find(m);
+      if (seat == seats.end()) continue;
+      ++present;
+      ranks = std::max(ranks, seat->second.ranks);
+      if (absl::Status status = CheckSeat(id, m, seat->second); !status.ok()) return status;
+    }
+    if (present < ranks) {
+      not_yet = NotYet(id, absl::StrCat("has been reported by ", present, " of its ", ranks,
+                                        " ranks: the others have not created it, or have "
+                                        "destroyed it already"));
+    }
+  }
+  return not_yet;
+}
+
+absl::Status Registry::ReadyForBoundary(const std::vector<MemberId>& members) const {
+  return ReadyForLoss(members, members);
+}
+
+absl::Status Registry::ReadyForLoss(const std::vector<MemberId>& members,
+                                    const std::vector<MemberId>& survivors) const {
+  absl::Status not_yet;
+  for (const auto& [id, seats] : communicators_) {
+    size_t present = 0;
+    for (size_t slot = 0; slot < members.size(); ++slot) {
+      const MemberId m = members[slot];
+      if (std::find(survivors.begin(), survivors.end(), m) == survivors.end()) continue;
+      const auto seat = seats.find(m);
+      if (seat == seats.end()) continue;
+      ++present;
+      if (absl::Status status = CheckSeat(id, m, seat->second); !status.ok()) return status;
+      if (seat->second.ranks != members.size() || seat->second.rank != slot) {
+        return Never(id, absl::StrCat("does not span the whole world in its order: member ", m,
+                                      " in slot ", slot, " of ", members.size(), " has rank ",
+                                      seat->second.rank, " of ", seat->second.ranks));
+      }
+    }
+    if (present > 0 && present < survivors.size()) {
+      not_yet = NotYet(id, "is not there on all its ranks");
+    }
+  }
+  return not_yet;
+}
+
+absl::Status Registry::JoinerReady(MemberId joiner, MemberId member,
+                                   const std::vector<MemberId>& target) const {
+  const auto slot =
+      static_cast<uint32_t>(std::find(target.begin(), target.end(), joiner) - target.begin());
+  for (const auto& [id, seats] : communicators_) {
+    const auto seat = seats.find(joiner);
+    if (!seats.contains(member)) {
+      if (seat != seats.end()) return NotYet(id, absl::StrCat("is new with member ", joiner));
+      continue;
+    }
+    if (seat == seats.end()) {
+      return NotYet(id, absl::StrCat("has not been made by the new member ", joiner));
+    }
+    if (seat->second.ranks != target.size() || seat->second.rank != slot) {
+      return Never(
+          id, absl::StrCat("has rank ", seat->second.rank, " of ", seat->second.ranks,
+                           " on the new member ", joiner, ", not ", slot, " of ", target.size()));
+    }
+    if (absl::Status status = CheckSeat(id, joiner, seat->second); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+void Registry::Settle(MemberId member, const std::vector<MemberId>& members) {
+  const auto slot = std::find(members.begin(), members.end(), member);
+  if (slot == members.end()) return;
+  for (auto& [id, seats] : communicators_) {
+    const auto seat = seats.find(member);
+    if (seat == seats.end()) continue;
+    seat->second.rank = static_cast<uint32_t>(slot - members.begin());
+    seat->second.ranks = static_cast<uint32_t>(members.size());
+  }
+}
+
+void Registry::MoveTo(const std::vector<MemberId>& members) {
+  for (auto& [id, seats] : communicators_) {
+    Seats moved;
+    for (size_t slot = 0; slot < members.size(); ++slot) {
+      moved[members[slot]] = {static_cast<uint32_t>(slot), static_cast<uint32_t>(members.size()),
+                              "", false};
+    }
+    seats = std::move(moved);
+  }
+}
+
+}  // namespace rewire

@@ -1,0 +1,149 @@
+// Chooses the version to restore; see restore_choice.h. Pure; thread-safe.
+#include "reconfig/elastic/leader/restore_choice.h"
+
+#include <algorithm>
+#include <optional>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace rewire {
+namespace {
+
+bool Has(const std::vector<uint64_t>& versions, uint64_t version) {
+  return std::find(versions.begin(), versions.end(), version) != versions.end();
+}
+
+// The state that the reporting members can supply.
+class Stock {
+ public:
+  Stock(const World& from, const std::map<MemberId, AtBoundary>& reports)
+      : from_(from), reports_(reports), layout_(reports.begin()->second.layout) {}
+
+  [[nodiscard]] std::set<uint64_t> Versions() const {
+    std::set<uint64_t> versions;
+    for (const auto& [member, r] : reports_) {
+      if (r.live_whole) versions.insert(r.live_version);
+      versions.insert(r.own_snapshots.begin(), r.own_snapshots.end());
+      versions.insert(r.buddy_snapshots.begin(), r.buddy_snapshots.end());
+    }
+    return versions;
+  }
+
+  [[nodiscard]] RestoreSources Sources(uint64_t version) const {
+    RestoreSources sources;
+    for (const auto& [member, r] : reports_) {
+      if (r.live_whole && r.live_version == version) sources.live.push_back(member);
+      if (Has(r.own_snapshots, version)) sources.own.push_back(member);
+      if (Has(r.buddy_snapshots, version)) sources.buddy.push_back(member);
+    }
+    return sources;
+  }
+
+  // Returns the first part that no member can supply at a version; empty: all parts are available.
+  [[nodiscard]] std::string Missing(uint64_t version) const {
+    const RestoreSources sources = Sources(version);
+    for (const uint32_t slot : layout_.sharded) {
+      if (!OwnerHas(slot, version, true) && !BuddyHas(slot, version)) return NameOf(slot);
+    }
+    if (layout_.replicated_volatile && sources.live.empty() && sources.own.empty()) {
+      return "the replicated volatile state";
+    }
+    if (!layout_.replicated || !sources.live.empty()) return "";
+    if (layout_.pieces.empty()) return "the replicated state";
+    for (const uint32_t slot : layout_.pieces) {
+      if (!OwnerHas(slot, version, false) && !BuddyHas(slot, version)) {
+        return absl::StrCat("the replicated state's piece of ", NameOf(slot));
+      }
+    }
+    return "";
+  }
+
+  [[nodiscard]] std::string NameOf(uint32_t slot) const {
+    return absl::StrCat("slot ", slot, " (member ", from_.members[slot].member, ")");
+  }
+
+  // Returns why no version has the state that exists once in a slot; empty: some version has.
+  [[nodiscard]] std::string WhyNever(uint32_t slot) const {
+    const auto here = [&](const AtBoundary* r, const auto& give) {
+      return r != nullptr && give(*r);
+    };
+    const AtBoundary* const owner = ReportOf(slot);
+    const AtBoundary* const buddy = from_.members.size() < 2 ? nullptr : ReportOf(Next(slot));
+    if (here(owner, [](const auto& r) { return r.live_whole || !r.own_snapshots.empty(); }) ||
+        here(buddy, [](const auto& r) { return !r.buddy_snapshots.empty(); })) {
+      return "";
+    }
+    const char* const lost =
+        owner == nullptr ? "its owner is lost" : "its owner stopped in the middle of an update";
+    if (from_.members.size() < 2) return absl::StrCat(lost, " and no other slot keeps copies");
+    return absl::StrCat(lost, " and ", NameOf(Next(slot)),
+                        buddy == nullptr
+                            ? " with its copies is lost too"
+                            : " has no complete copy (the first one is there a step after the "
+                              "world has changed, and none with REWIRE_BUDDY=off)");
+  }
+
+  [[nodiscard]] absl::Status NoVersion() const {
+    for (const uint32_t slot : layout_.sharded) {
+      if (const std::string why = WhyNever(slot); !why.empty()) {
+        return absl::DataLossError(
+            absl::StrCat("the state of ", NameOf(slot), " exists nowhere any more: ", why));
+      }
+    }
+    std::vector<std::string> all;
+    for (const uint64_t version : Versions()) {
+      all.push_back(absl::StrCat("version ", version, " lacks ", Missing(version)));
+    }
+    return absl::DataLossError(absl::StrCat(
+        "the survivors have no version of the state in common: ",
+        all.empty() ? "each was in the middle of an update, and what is replicated is not copied"
+                    : absl::StrJoin(all, ", ")));
+  }
+
+ private:
+  [[nodiscard]] uint32_t Next(uint32_t slot) const {
+    return (slot + 1) % static_cast<uint32_t>(from_.members.size());
+  }
+  [[nodiscard]] const AtBoundary* ReportOf(uint32_t slot) const {
+    const auto found = reports_.find(from_.members[slot].member);
+    return found == reports_.end() ? nullptr : &found->second;
+  }
+  [[nodiscard]] bool OwnerHas(uint32_t slot, uint64_t version, bool in_place) const {
+    const AtBoundary* const r = ReportOf(slot);
+    return r != nullptr && ((in_place && r->live_whole && r->live_version == version) ||
+                            Has(r->own_snapshots, version));
+  }
+  [[nodiscard]] bool BuddyHas(uint32_t slot, uint64_t version) const {
+    const AtBoundary* const r = ReportOf(Next(slot));
+    return Next(slot) != slot && r != nullptr && Has(r->buddy_snapshots, version);
+  }
+
+  const World& from_;
+  const std::map<MemberId, AtBoundary>& reports_;
+  const StateLayout& layout_;
+};
+
+}  // namespace
+
+absl::StatusOr<RestoreChoice> ChooseVersion(const World& from,
+                                            const std::map<MemberId, AtBoundary>& reports) {
+  if (reports.empty()) return absl::DataLossError("no member of the world is left");
+  const StateLayout& layout = reports.begin()->second.layout;
+  for (const std::vector<uint32_t>* slots : {&layout.sharded, &layout.pieces}) {
+    for (const uint32_t slot : *slots) {
+      if (slot < from.members.size()) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat("a report names slot ", slot, " of ", from.members.size(), " slots"));
+    }
+  }
+  const Stock stock(from, reports);
+  const std::set<uint64_t> versions = stock.Versions();
+  const auto found = std::find_if(versions.rbegin(), versions.rend(),
+                                  [&](uint64_t v) { return stock.Missing(v).empty(); });
+  if (found == versions.rend()) return stock.NoVersion();
+  return RestoreChoice{*found, stock.Sources(*found)};
+}
+
+}  // namespace rewire

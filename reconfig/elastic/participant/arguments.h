@@ -1,0 +1,69 @@
+// Checks the arguments of one call of the C interface and keeps the first error, which
+// rewireLastError() then returns:
+//   const rewireResult_t wrong = Arguments("rewireX").Context(context).NotNull("id", id).result();
+// Thread-compatible.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "reconfig/elastic/participant/context.h"
+
+namespace rewire {
+
+// Returns the number in a C program's enum. A C program may store any number, but C++ may read only
+// the enumerators.
+template <typename Enum>
+uint32_t NumberOf(const Enum& value) {
+  uint32_t number = 0;
+  static_assert(sizeof number == sizeof value);
+  std::memcpy(&number, &value, sizeof number);
+  return number;
+}
+
+class Arguments {
+ public:
+  explicit Arguments(const char* function) : function_(function) {}
+
+  Arguments& Context(const rewireContext* context) {
+    NotNull("context", context);
+    if (result_ == rewireSuccess && context->detached) {
+      result_ = Fail(rewireInvalidUsage, absl::StrCat(function_, ": context has been detached"));
+    }
+    return *this;
+  }
+  // The call is not made from inside the update function.
+  Arguments& OutsideUpdate(const rewireContext* context) {
+    if (result_ == rewireSuccess && context->updating) {
+      result_ =
+          Fail(rewireInvalidUsage, absl::StrCat(function_, ": called inside the update function"));
+    }
+    return *this;
+  }
+  Arguments& NotNull(const char* name, const void* value) {
+    if (result_ == rewireSuccess && value == nullptr) {
+      result_ = Fail(rewireInvalidArgument, absl::StrCat(function_, ": ", name, " is NULL"));
+    }
+    return *this;
+  }
+  // Checks that the struct is not NULL and has at least this version's size. A later version's
+  // struct is larger.
+  template <typename Struct>
+  Arguments& Sized(const char* name, const char* type, const Struct* value) {
+    NotNull(name, value);
+    if (result_ == rewireSuccess && value->size < sizeof(Struct)) {
+      result_ = Fail(rewireInvalidArgument,
+                     absl::StrCat(function_, ": ", name, "->size=", value->size,
+                                  " must be at least sizeof(", type, ")=", sizeof(Struct)));
+    }
+    return *this;
+  }
+  [[nodiscard]] rewireResult_t result() const { return result_; }
+
+ private:
+  const char* const function_;
+  rewireResult_t result_ = rewireSuccess;
+};
+
+}  // namespace rewire

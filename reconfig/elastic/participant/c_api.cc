@@ -1,0 +1,310 @@
+// Implements the C interface except for the update boundary (update.cc): checks arguments and lets
+// no exception out. See rewire/rewire.h for threads.
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "reconfig/base/cuda_driver.h"
+#include "reconfig/base/settings.h"
+#include "reconfig/elastic/participant/arguments.h"
+#include "reconfig/elastic/participant/context.h"
+#include "reconfig/state/stream/allocation.h"
+#include "rewire/rewire.h"
+
+namespace rewire {
+namespace {
+
+thread_local std::string last_error;
+
+constexpr Duration kAttachDeadline = seconds(10);
+// The time limit of a reclaim notice by SIGTERM: the usual notice time of clouds.
+constexpr Duration kReclaimWithin = seconds(120);
+
+bool ParseVariable(const char* name, uint32_t fallback, uint32_t* out, std::string* error) {
+  const char* text = getenv(name);
+  if (text == nullptr) {
+    *out = fallback;
+    return true;
+  }
+  char* end = nullptr;
+  const unsigned long value = strtoul(text, &end, 10);
+  if (*text < '0' || *text > '9' || *end != '\0' || value > 1000000) {
+    *error = absl::StrCat(name, "=", text, " is not a whole number from 0 to 1000000");
+    return false;
+  }
+  *out = static_cast<uint32_t>(value);
+  return true;
+}
+
+rewireResult_t AttachAlone(rewireContext* context) {
+  uint32_t rank = 0;
+  uint32_t size = 1;
+  std::string error;
+  if (!ParseVariable("RANK", 0, &rank, &error) ||
+      !ParseVariable("WORLD_SIZE", rank + 1, &size, &error)) {
+    return Fail(rewireInvalidArgument, error);
+  }
+  if (rank >= size) {
+    return Fail(rewireInvalidArgument,
+                absl::StrCat("RANK=", rank, " is not below WORLD_SIZE=", size));
+  }
+  for (uint32_t i = 0; i < size; ++i) context->alone.world.members.push_back({i, 0, ""});
+  context->alone.slot = rank;
+  return rewireSuccess;
+}
+
+// Keeps a detached context for the life of the process; a process makes few.
+void Keep(rewireContext* context) {
+  static Mutex* const mutex = new Mutex;
+  static auto* const kept = new std::vector<rewireContext*>;
+  MutexLock lock(mutex);
+  kept->push_back(context);
+}
+
+}  // namespace
+
+rewireResult_t Fail(rewireResult_t result, const std::string& reason) noexcept {
+  last_error = reason;
+  return result;
+}
+
+rewireResult_t Fail(const absl::Status& status) noexcept {
+  last_error = std::string(status.message());
+  switch (status.code()) {
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kAlreadyExists:  // a file of that name exists,
+    case absl::StatusCode::kNotFound:       // or the directory does not
+      return rewireInvalidArgument;
+    case absl::StatusCode::kFailedPrecondition:
+      return rewireInvalidUsage;
+    case absl::StatusCode::kDeadlineExceeded:
+      return rewireTimeout;
+    case absl::StatusCode::kDataLoss:
+      return rewireLost;
+    case absl::StatusCode::kUnavailable:
+    case absl::StatusCode::kCancelled:
+      return rewireUnavailable;
+    default:
+      return rewireInternalError;
+  }
+}
+
+uint32_t MemberOf(const rewireContext& context) {
+  return context.participant != nullptr ? context.participant->options().member
+                                        : *context.alone.slot;
+}
+
+void FillWorld(const WorldView& view, uint32_t member, rewireWorld_t* world) {
+  world->epoch = view.world.epoch;
+  world->slots = static_cast<uint32_t>(view.world.members.size());
+  world->slot = view.slot.value_or(0);
+  world->member = member;
+  world->joining = view.joining ? 1 : 0;
+}
+
+}  // namespace rewire
+
+using rewire::Arguments;
+using rewire::Fail;
+
+extern "C" {
+
+const char* rewireResultString(rewireResult_t result) noexcept {
+  switch (rewire::NumberOf(result)) {
+    case rewireSuccess:
+      return "success";
+    case rewireInvalidArgument:
+      return "invalid argument";
+    case rewireInvalidUsage:
+      return "invalid usage";
+    case rewireUnavailable:
+      return "unavailable";
+    case rewireTimeout:
+      return "timeout";
+    case rewireLost:
+      return "state is lost";
+    case rewireInternalError:
+      return "internal error";
+  }
+  return "unknown result";
+}
+
+const char* rewireLastError(void) noexcept { return rewire::last_error.c_str(); }
+
+rewireResult_t rewireAttach(const rewireAttachOptions_t* options,
+                            rewireContext_t* context) noexcept {
+  Arguments arguments("rewireAttach");
+  arguments.NotNull("context", context);
+  if (context != nullptr) *context = nullptr;
+  if (options != nullptr) arguments.Sized("options", "rewireAttachOptions_t", options);
+  if (arguments.result() != rewireSuccess) return arguments.result();
+  const rewire::Settings& settings = rewire::Settings::Get();
+  if (!settings.Error().empty()) return Fail(rewireInvalidArgument, settings.Error());
+  auto made = std::make_unique<rewireContext>();
+  const bool agent = !settings.socket().empty() && settings.disable() == 0;
+  if (!agent) {
+    if (const rewireResult_t r = rewire::AttachAlone(made.get()); r != rewireSuccess) return r;
+    *context = made.release();
+    return rewireSuccess;
+  }
+  if (options != nullptr && options->sigterm_is_reclaim != 0) {
+    made->reclaim = std::make_unique<rewire::ReclaimWatch>([] {
+      const auto p = rewire::CurrentParticipant();
+      return p != nullptr && p->Reclaim(rewire::kReclaimWithin);
+    });
+  }
+  auto participant = rewire::StartParticipant(true);
+  if (!participant.ok()) return Fail(participant.status());
+  const auto entered = (*participant)->WaitEntered(rewire::Now() + rewire::kAttachDeadline);
+  if (!entered.ok()) return Fail(entered.status());
+  made->participant = *participant;
+  made->boundary = (*participant)->gate();
+  *context = made.release();
+  return rewireSuccess;
+}
+
+rewireResult_t rewireDetach(rewireContext_t context) noexcept {
+  const rewireResult_t wrong = Arguments("rewireDetach").Context(context).result();
+  if (wrong != rewireSuccess) return wrong;
+  context->reclaim.reset();
+  if (context->participant != nullptr && rewire::CurrentParticipant() == context->participant) {
+    context->participant->Leave(rewire::Now() + rewire::seconds(5));
+    rewire::EndParticipant();
+  }
+  context->detached = true;
+  context->names.clear();
+  context->alone = {};
+  rewire::Keep(context);
+  return rewireSuccess;
+}
+
+rewireResult_t rewireWorld(rewireContext_t context, rewireWorld_t* world) noexcept {
+  const rewireResult_t wrong =
+      Arguments("rewireWorld").Context(context).Sized("world", "rewireWorld_t", world).result();
+  if (wrong != rewireSuccess) return wrong;
+  rewire::FillWorld(context->View(), rewire::MemberOf(*context), world);
+  return rewireSuccess;
+}
+
+rewireResult_t rewireUniqueId(rewireContext_t context, const char* name, void* id128) noexcept {
+  const rewireResult_t wrong = Arguments("rewireUniqueId")
+                                   .Context(context)
+                                   .NotNull("name", name)
+                                   .NotNull("id128", id128)
+                                   .result();
+  if (wrong != rewireSuccess) return wrong;
+  if (*name == '\0' || strlen(name) > rewire::kMaxNameBytes) {
+    return Fail(rewireInvalidArgument, "rewireUniqueId: name must have 1 to 256 bytes");
+  }
+  if (context->participant == nullptr) {
+    return Fail(rewireUnavailable, "rewireUniqueId: there is no agent (REWIRE_SOCKET is not set)");
+  }
+  const auto id = context->participant->UniqueId(name);
+  if (!id.ok()) return Fail(id.status());
+  memcpy(id128, id->data(), id->size());
+  return rewireSuccess;
+}
+
+rewireResult_t rewireCheck(void) noexcept {
+  rewire::Communicators* communicators = rewire::GetCommunicators();
+  if (communicators == nullptr) return rewireSuccess;
+  const std::string why = communicators->LostBecause();
+  if (why.empty()) return rewireSuccess;
+  return Fail(rewireUnavailable, absl::StrCat("rewireCheck: communicators were lost: ", why));
+}
+
+rewireResult_t rewireSetParallel(rewireContext_t context, const rewireParallel_t* parallel,
+                                 const rewireCallbacks_t* callbacks) noexcept {
+  const rewireResult_t wrong = Arguments("rewireSetParallel")
+                                   .Context(context)
+                                   .Sized("parallel", "rewireParallel_t", parallel)
+                                   .Sized("callbacks", "rewireCallbacks_t", callbacks)
+                                   .result();
+  if (wrong != rewireSuccess) return wrong;
+  if (context->update_called) {
+    return Fail(rewireInvalidUsage, "rewireSetParallel: call it before the first rewireUpdate()");
+  }
+  if (parallel->data_parallel != 0) {
+    return Fail(rewireInvalidArgument,
+                absl::StrCat("rewireSetParallel: data_parallel=", parallel->data_parallel,
+                             "; this version takes 0 (all slots)"));
+  }
+  if (parallel->zero_stage > 1) {
+    return Fail(rewireInvalidArgument,
+                absl::StrCat("rewireSetParallel: zero_stage=", parallel->zero_stage,
+                             "; this version takes 0 and 1"));
+  }
+  if (parallel->zero_stage == 1 && (callbacks->allocate == nullptr || callbacks->adopt == nullptr ||
+                                    callbacks->discard == nullptr)) {
+    return Fail(rewireInvalidArgument,
+                "rewireSetParallel: zero_stage=1 needs allocate, adopt and discard");
+  }
+  if (context->participant != nullptr) context->participant->SetCallbacks(*callbacks);
+  return rewireSuccess;
+}
+
+rewireResult_t rewireRegisterTensor(rewireContext_t context,
+                                    const rewireTensor_t* tensor) noexcept {
+  const rewireResult_t wrong = Arguments("rewireRegisterTensor")
+                                   .Context(context)
+                                   .Sized("tensor", "rewireTensor_t", tensor)
+                                   .result();
+  if (wrong != rewireSuccess) return wrong;
+  if (tensor->name == nullptr || *tensor->name == '\0' || strlen(tensor->name) > 1024) {
+    return Fail(rewireInvalidArgument, "rewireRegisterTensor: name must have 1 to 1024 bytes");
+  }
+  const std::string what = absl::StrCat("rewireRegisterTensor: tensor ", tensor->name, ": ");
+  if (context->update_called) {
+    return Fail(rewireInvalidUsage, what + "register it before the first rewireUpdate()");
+  }
+  if (tensor->element_bytes == 0 || tensor->elements == 0 ||
+      tensor->elements > (uint64_t{1} << 62) / tensor->element_bytes) {
+    return Fail(rewireInvalidArgument, absl::StrCat(what, "elements=", tensor->elements,
+                                                    " of element_bytes=", tensor->element_bytes,
+                                                    " is nothing, or more than 2^62 bytes"));
+  }
+  if (const uint32_t layout = rewire::NumberOf(tensor->layout); layout > rewireSharded) {
+    return Fail(rewireInvalidArgument, absl::StrCat(what, "layout=", layout, " is not 0 to ",
+                                                    static_cast<int>(rewireSharded)));
+  }
+  if (const uint32_t change = rewire::NumberOf(tensor->change); change > rewireTransient) {
+    return Fail(rewireInvalidArgument, absl::StrCat(what, "change=", change, " is not 0 to ",
+                                                    static_cast<int>(rewireTransient)));
+  }
+  if (const uint32_t memory = rewire::NumberOf(tensor->memory); memory > rewireDevice) {
+    return Fail(rewireInvalidArgument, absl::StrCat(what, "memory=", memory, " is not 0 to ",
+                                                    static_cast<int>(rewireDevice)));
+  }
+  rewire::PlacedTensor placed;
+  placed.shape = {tensor->name, tensor->elements, tensor->element_bytes,
+                  static_cast<rewire::Division>(tensor->layout),
+                  static_cast<rewire::Change>(tensor->change)};
+  const rewire::WorldView view = context->View();
+  placed.part = rewire::PartOf(placed.shape, static_cast<uint32_t>(view.world.members.size()),
+                               view.slot.value_or(0));
+  placed.place.kind = static_cast<rewire::MemoryKind>(tensor->memory);
+  placed.place.data = static_cast<char*>(tensor->data);
+  if (tensor->data == nullptr && !placed.part.empty()) {
+    return Fail(rewireInvalidArgument, what + "data is NULL and this slot's part is not empty");
+  }
+  if (tensor->memory == rewireDevice && context->participant != nullptr) {
+    std::string error;
+    const rewire::CudaDriver* driver = rewire::CudaDriver::Get(&error);
+    if (driver == nullptr) return Fail(rewireInvalidArgument, what + error);
+    if (driver->CtxGetCurrent(&placed.place.context) != CUDA_SUCCESS ||
+        placed.place.context == nullptr) {
+      return Fail(rewireInvalidUsage, what +
+                                          "memory is rewireDevice, and this thread has no "
+                                          "current CUDA context");
+    }
+  }
+  if (!context->names.insert(tensor->name).second) {
+    return Fail(rewireInvalidArgument, what + "is registered already");
+  }
+  placed.allocation = rewire::AllocationOf(placed.place);
+  if (context->participant != nullptr) context->participant->AddTensor(std::move(placed));
+  return rewireSuccess;
+}
+
+}  // extern "C"

@@ -1,0 +1,38 @@
+// The object that a rewireContext_t points to: the participant or, without an agent, a world that
+// never changes. Owned by the program's thread.
+#pragma once
+
+#include <memory>
+#include <set>
+#include <string>
+
+#include "absl/status/status.h"
+#include "reconfig/elastic/participant/participant.h"
+#include "reconfig/elastic/participant/reclaim.h"
+#include "rewire/rewire.h"
+
+struct rewireContext {
+  std::shared_ptr<rewire::Participant> participant;  // null without an agent
+  rewire::WorldView alone;                           // the world without an agent
+  std::unique_ptr<rewire::ReclaimWatch> reclaim;
+  std::set<std::string> names;
+  bool update_called = false;
+  bool updating = false;                 // the update function runs
+  bool detached = false;                 // the object is kept, so that a late call is refused
+  rewire::UpdateGate gate;               // without an agent
+  rewire::UpdateGate* boundary = &gate;  // the participant's gate, or `gate`
+
+  [[nodiscard]] rewire::WorldView View() const {
+    return participant != nullptr ? participant->View() : alone;
+  }
+};
+
+namespace rewire {
+
+// Stores the reason for rewireLastError() of this thread and returns the matching result.
+rewireResult_t Fail(const absl::Status& status) noexcept;
+rewireResult_t Fail(rewireResult_t result, const std::string& reason) noexcept;
+void FillWorld(const WorldView& view, uint32_t member, rewireWorld_t* world);
+uint32_t MemberOf(const rewireContext& context);
+
+}  // namespace rewire

@@ -1,0 +1,70 @@
+// Unique ids by name; see names.h.
+#include "reconfig/elastic/participant/names.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "reconfig/state/stream/ask_name.h"
+#include "reconfig/world/identity.h"
+
+namespace rewire {
+
+absl::StatusOr<UniqueIdBytes> Names::Resolve(const std::string& name,
+                                             const std::vector<WorldMember>& asked,
+                                             const WorldMember& self, const Key& key,
+                                             const Minter& mint, Time deadline) {
+  if (auto known = Find(name)) return *known;
+  if (mint) {
+    absl::StatusOr<UniqueIdBytes> id = mint();
+    if (!id.ok()) return id;
+    id->resize(NCCL_UNIQUE_ID_BYTES);
+    Publish(name, *id);
+    return id;
+  }
+  absl::Status last = absl::UnavailableError("nobody was asked");
+  while (Now() < deadline) {
+    for (const WorldMember& m : asked) {
+      if (m.data_address.empty()) continue;  // this member joins as well
+      auto answer = AskName(m, key, self, name, std::min(deadline, Now() + seconds(2)));
+      if (answer.ok() && *answer && (*answer)->size() == NCCL_UNIQUE_ID_BYTES) {
+        Publish(name, **answer);
+        return **answer;
+      }
+      if (!answer.ok()) last = answer.status();
+    }
+    MutexLock lock(&mutex_);
+    if (reason_.empty()) closed_.WaitUntil(&mutex_, Now() + milliseconds(10));
+    if (!reason_.empty()) return absl::FailedPreconditionError(reason_);
+  }
+  return absl::DeadlineExceededError(absl::StrCat("no member gave a unique id for '", name,
+                                                  "' within REWIRE_BUILD_MS (",
+                                                  std::string(last.message()), ")"));
+}
+
+void Names::Close(const std::string& reason) {
+  MutexLock lock(&mutex_);
+  if (reason_.empty()) reason_ = reason;
+  closed_.NotifyAll();
+}
+
+std::optional<std::string> Names::Find(std::string_view name) const {
+  MutexLock lock(&mutex_);
+  const auto it = values_.find(name);
+  if (it == values_.end()) return std::nullopt;
+  return it->second;
+}
+
+void Names::Publish(const std::string& name, std::string value) {
+  MutexLock lock(&mutex_);
+  values_.insert_or_assign(name, std::move(value));
+}
+
+bool Names::GaveOut(const CommunicatorId& communicator) const {
+  MutexLock lock(&mutex_);
+  return std::any_of(values_.begin(), values_.end(), [&](const auto& entry) {
+    return entry.second.size() == NCCL_UNIQUE_ID_BYTES &&
+           IdentityOfUniqueId(entry.second.data()) == communicator;
+  });
+}
+
+}  // namespace rewire

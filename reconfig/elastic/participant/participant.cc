@@ -1,0 +1,275 @@
+// Runs the member's thread; see participant.h.
+#include "reconfig/elastic/participant/participant.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <random>
+
+#include "absl/strings/str_cat.h"
+#include "reconfig/base/log.h"
+#include "reconfig/base/short_turns.h"
+#include "reconfig/moe/exec/balancer_counts.h"
+#include "reconfig/state/stream/descriptor_server.h"
+
+namespace rewire {
+namespace {
+
+uint64_t NewIncarnation() {
+  std::random_device random;
+  const uint64_t high = random();
+  return high << 32 ^ random() ^ static_cast<uint64_t>(ToNanoseconds(Now().time_since_epoch()));
+}
+
+MoeCounts CountMoe() {
+  const moe::ProcessCounts c = moe::CountsOfProcess();
+  return {c.rounds, c.given,    c.copied_bytes, c.late_rounds,
+          c.copies, c.off_late, c.off_copies,   c.off_broken};
+}
+
+uint64_t CountRefused(const TransportCounters& c) {
+  return c.turned_away() + DescriptorServer::turned_away();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Participant>> Participant::Start(const ParticipantOptions& options) {
+  std::unique_ptr<Participant> p(new Participant(options));
+  MemberOptions member;
+  member.member = options.member;
+  member.incarnation = p->incarnation_;
+  member.pid = static_cast<uint32_t>(getpid());
+  member.cooperates = options.cooperates;
+  member.heartbeat = options.heartbeat;
+  member.boundary = options.boundary;
+  p->gate_.SetAttention(true);  // the first update shows that all tensors are registered
+  if (options.cooperates) {
+    TcpOptions tcp;
+    tcp.member = options.member;
+    tcp.incarnation = p->incarnation_;
+    tcp.stall = options.boundary / 2;
+    auto transport = TcpTransport::Start(tcp);
+    if (!transport.ok()) return transport.status();
+    p->transport_ = std::move(*transport);
+    Snapshotter::Options snapshots;
+    snapshots.buddy = options.buddy;
+    snapshots.stall = options.silence;
+    snapshots.answers = [raw = p.get()](const WorldMember& m) { return !raw->NodeOf(m).empty(); };
+    if (options.peer_copy) {
+      snapshots.node_of = [raw = p.get()](const WorldMember& m) { return raw->NodeOf(m); };
+    }
+    p->snapshots_ =
+        std::make_unique<Snapshotter>(p->transport_.get(), &p->budget_, std::move(snapshots));
+    member.data_address = p->transport_->address();
+  }
+  p->member_ = std::make_unique<Member>(member);
+  p->thread_ = std::thread([raw = p.get()] { raw->Run(); });
+  return p;
+}
+
+Participant::Participant(const ParticipantOptions& options)
+    : options_(options),
+      incarnation_(NewIncarnation()),
+      budget_(options.budget_bytes),
+      link_(options.socket) {}
+
+Participant::~Participant() { End(); }
+
+void Participant::End() {
+  Finish("the program has detached");
+  {
+    MutexLock lock(&mutex_);
+    stop_ = true;
+  }
+  inbox_->Wake();
+  if (thread_.joinable()) thread_.join();
+  inbox_->Close();
+  reshape_.reset();
+  leaving_.clear();
+  std::optional<Adoption> adoption;
+  {
+    MutexLock lock(&mutex_);
+    adoption.swap(adoption_);
+  }
+  adoption.reset();
+  snapshots_.reset();
+  transport_.reset();
+}
+
+void Participant::Run() {
+  pthread_setname_np(pthread_self(), "rewire-member");
+  TakeShortTurns();
+  for (;;) {
+    {
+      MutexLock lock(&mutex_);
+      if (stop_) break;
+    }
+    Time now = Now();
+    Member::Out out;
+    if (link_.TryConnect(now)) {
+      member_->OnConnected(now, &out);
+      MutexLock lock(&mutex_);
+      was_connected_ = true;
+      changed_.NotifyAll();
+    }
+    if (!link_.foreign().empty()) RefuseAgent();
+    Feed(now, &out);
+
+    Time next = now + seconds(1);
+    if (const auto deadline = member_->NextDeadline()) next = std::min(next, *deadline);
+    if (!link_.connected() && !member_->stopped()) next = std::min(next, link_.next_try());
+    if (!leaving_.empty()) next = std::min(next, now + milliseconds(20));
+    pollfd fds[2] = {{inbox_->fd(), POLLIN, 0}, {-1, POLLIN, 0}};
+    if (link_.connected()) {
+      fds[1].fd = link_.fd();
+      fds[1].events = static_cast<short>(POLLIN | (link_.WantsWrite() ? POLLOUT : 0));
+    }
+    const auto wait = std::chrono::ceil<milliseconds>(std::max(next - Now(), Duration::zero()));
+    poll(fds, 2, static_cast<int>(wait.count()));
+    now = Now();
+    if ((fds[0].revents & POLLIN) != 0) inbox_->TakeWake();
+    if (link_.connected() && (fds[1].revents & POLLOUT) != 0) link_.Flush(now);
+    if (link_.connected() && (fds[1].revents & (POLLIN | POLLHUP | POLLERR)) != 0) {
+      for (const Message& m : link_.Read(now)) member_->OnMessage(now, m, &out);
+    }
+    Feed(now, &out);
+    ReapReshapes();
+    if (!link_.connected()) {
+      MutexLock lock(&mutex_);
+      dismissed_ = drained_;
+      changed_.NotifyAll();
+    }
+  }
+}
+
+// A member that is in a world keeps training, because its own agent may come back.
+void Participant::RefuseAgent() {
+  MutexLock lock(&mutex_);
+  if (view_) return;
+  Finish(link_.foreign());
+  changed_.NotifyAll();
+}
+
+void Participant::Finish(const std::string& reason) {
+  gate_.Finish(reason);
+  names_.Close(reason);
+}
+
+// Performs the actions in `out` and feeds waiting inputs to the state machine until none is left.
+void Participant::Feed(Time now, Member::Out* out) {
+  if (now >= counted_ + options_.heartbeat) {
+    counted_ = now;
+    net_counts_ = net_plugin_->Counts();
+    moe_counts_ = CountMoe();
+  }
+  member_->OnTick(
+      now, Heartbeat{gate_.begun(), net_counts_, moe_counts_, CountRefused(stream_counters())},
+      out);
+  for (;;) {
+    if (member_->connected() && !link_.connected()) member_->OnDisconnected(now, out);
+    if (moved_.exchange(false)) member_->OnPositions(now, Positions(), out);
+    for (const Inbox::Input& input : inbox_->TakeAll()) input(member_.get(), now, out);
+    if (out->empty()) return;
+    Member::Out actions;
+    actions.swap(*out);
+    for (const MemberAction& action : actions) Perform(now, action);
+  }
+}
+
+BoundaryInfo Participant::Describe() const {
+  BoundaryInfo info;
+  info.live_version = gate_.version();
+  info.live_whole = gate_.whole();
+  // The leader needs the state of the copies only after a loss, and checking a copy hashes it.
+  if (snapshots_ != nullptr && gate_.broken()) {
+    std::vector<TensorShape> shapes;
+    std::vector<uint32_t> changing;
+    for (const PlacedTensor& t : Tensors()) {
+      if (t.shape.change == Change::kVolatile)
+        changing.push_back(static_cast<uint32_t>(shapes.size()));
+      shapes.push_back(t.shape);
+    }
+    info.live_whole = info.live_whole && snapshots_->own().HasWhole(info.live_version, changing);
+    info.own_snapshots = snapshots_->OwnVersions();
+    info.buddy_snapshots = snapshots_->BuddyVersions();
+    info.layout = LayoutOf(shapes, static_cast<uint32_t>(View().world.members.size()));
+  }
+  return info;
+}
+
+void Participant::LetGo(std::shared_ptr<Reshape> reshape) {
+  if (reshape == nullptr) return;
+  reshape->Cancel();
+  leaving_.push_back(std::move(reshape));
+}
+
+void Participant::ReapReshapes() {
+  for (auto it = leaving_.begin(); it != leaving_.end();) {
+    if (!(*it)->finished()) {
+      ++it;
+      continue;
+    }
+    const std::shared_ptr<Reshape> reshape = std::move(*it);
+    it = leaving_.erase(it);
+    // FreeLater() keeps this thread free: this thread sends the heartbeats.
+    snapshots_->FreeLater(reshape->TakeSnapshotMemory());
+    MutexLock lock(&mutex_);
+    for (const NewPart& part : reshape->parts()) {
+      if (part.place.data == nullptr) continue;
+      discards_.emplace_back(tensors_[part.tensor].shape.name, part.place.data);
+    }
+    if (!discards_.empty()) gate_.SetAttention(true);
+  }
+}
+
+void Participant::Created(const CommunicatorCreated& created) {
+  net_plugin_->Look();
+  inbox_->Post([created](Member* m, Time now, Member::Out* out) {
+    m->OnCommunicatorCreated(now, created, out);
+  });
+}
+
+void Participant::Destroyed(const CommunicatorId& communicator) {
+  inbox_->Post([communicator](Member* m, Time now, Member::Out* out) {
+    m->OnCommunicatorDestroyed(now, communicator, out);
+  });
+}
+
+void Participant::Moved() {
+  moved_.store(true);
+  inbox_->Wake();
+}
+
+bool Participant::ComesWithBuild(const CommunicatorId& communicator) {
+  return View().joining && names_.GaveOut(communicator);
+}
+
+bool Participant::Reclaim(Duration within) {
+  const WorldView view = View();
+  if (!view.slot || view.joining || stopped_) return false;
+  inbox_->Post([within](Member* m, Time now, Member::Out* out) { m->OnReclaim(now, within, out); });
+  return true;
+}
+
+void Participant::Leave(Time deadline) {
+  inbox_->Post([this](Member* m, Time now, Member::Out* out) {
+    m->OnFinished(now, out);
+    inbox_->Post([this](Member*, Time, Member::Out*) {
+      MutexLock lock(&mutex_);
+      left_ = true;
+      changed_.NotifyAll();
+    });
+  });
+  MutexLock lock(&mutex_);
+  while (!left_ || (drained_ && !dismissed_)) {
+    if (!changed_.WaitUntil(&mutex_, deadline)) return;
+  }
+}
+
+TransportCounters Participant::stream_counters() const {
+  return transport_ == nullptr ? TransportCounters{} : transport_->counters();
+}
+
+}  // namespace rewire

@@ -1,0 +1,216 @@
+// The member that this process is. One thread ("rewire-member") runs the pure Member: it connects
+// Member to the agent and has its actions done by communicators, stream and snapshots. That thread
+// never waits for any of them, so it can also send the heartbeats.
+//
+// One per process, made by StartParticipant(). Thread-safe, except for the methods marked as the
+// program's thread's.
+#pragma once
+
+#include <atomic>
+#include <list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "reconfig/elastic/participant/agent_link.h"
+#include "reconfig/elastic/participant/communicators.h"
+#include "reconfig/elastic/participant/inbox.h"
+#include "reconfig/elastic/participant/names.h"
+#include "reconfig/elastic/participant/net_plugin.h"
+#include "reconfig/elastic/participant/reshape.h"
+#include "reconfig/elastic/participant/update_gate.h"
+#include "reconfig/state/stream/tcp_transport.h"
+#include "rewire/rewire.h"
+
+namespace rewire {
+
+struct ParticipantOptions {
+  std::string socket;
+  MemberId member = 0;
+  bool cooperates = false;
+  Duration heartbeat = milliseconds(500);
+  Duration boundary = seconds(30);
+  Duration build = seconds(60);
+  Duration silence = seconds(3);
+  uint64_t budget_bytes = uint64_t{1} << 30;
+  bool buddy = true;
+  bool peer_copy = true;
+};
+
+// The world as the program may see it at this moment.
+struct WorldView {
+  World world;
+  std::optional<uint32_t> slot;
+  bool joining = false;
+  std::vector<WorldMember> leaving{};  // set for a joiner: see Welcome
+};
+
+// The result of one pass through the boundary.
+struct BoundaryResult {
+  ResumeKind kind = ResumeKind::kContinue;
+  uint64_t pause_ns = 0;
+  uint64_t bytes_in = 0;
+  uint64_t bytes_out = 0;
+};
+
+class Participant {
+ public:
+  static absl::StatusOr<std::unique_ptr<Participant>> Start(const ParticipantOptions& options);
+  ~Participant();
+  // Ends the connection and joins all threads. The object stays valid, but inactive, for its other
+  // holders.
+  void End();
+
+  // ---- the program's thread -------------------------------------------------------------------
+  // Waits until the agent has accepted a connection of this process at least once.
+  absl::Status WaitConnected(Time deadline);
+  absl::StatusOr<WorldView> WaitEntered(Time deadline);
+  [[nodiscard]] WorldView View() const;
+  absl::StatusOr<UniqueIdBytes> UniqueId(const std::string& name);
+  void SetCallbacks(const rewireCallbacks_t& callbacks);
+  void AddTensor(PlacedTensor tensor);
+  [[nodiscard]] std::vector<PlacedTensor> Tensors() const;
+
+  UpdateGate* gate() { return &gate_; }
+  // Call after gate()->Begin() has returned false. Stands at the boundary when necessary and waits
+  // for the snapshot. kContinue: the update has begun. kWorldChanged: the change is complete, and
+  // the update has begun in the new world.
+  absl::StatusOr<BoundaryResult> PassBoundary();
+  // Call after gate()->End() has returned true.
+  void AfterUpdate();
+  absl::StatusOr<BoundaryResult> Recover();
+  // Leaves the job: tells the agent and waits until the message is written. A drained member waits
+  // until the agent closes the connection, which means that the change it left by has ended.
+  void Leave(Time deadline);
+
+  // ---- any thread -----------------------------------------------------------------------------
+  // Returns false when this process is not in a world, so that no drain is possible.
+  bool Reclaim(Duration within);
+  void Created(const CommunicatorCreated& created);
+  void Destroyed(const CommunicatorId& communicator);
+  bool ComesWithBuild(const CommunicatorId& communicator);
+  void Moved();
+  [[nodiscard]] bool stopped() const { return stopped_.load(); }
+  [[nodiscard]] const ParticipantOptions& options() const { return options_; }
+  [[nodiscard]] const Budget& budget() const { return budget_; }
+  [[nodiscard]] const Snapshotter* snapshots() const { return snapshots_.get(); }
+  [[nodiscard]] TransportCounters stream_counters() const;
+
+ private:
+  // The data of OnAdopt for the program's thread.
+  struct Adoption {
+    WorldRecord record;
+    TransitionKind kind = TransitionKind::kBoundary;
+    std::optional<uint32_t> slot;
+    std::shared_ptr<Reshape> reshape;
+  };
+
+  explicit Participant(const ParticipantOptions& options);
+
+  // Defined in participant.cc; run on the member's thread.
+  void Run();
+  void RefuseAgent();
+  // Ends every wait of the program with the reason, because the process is no longer part of the
+  // job.
+  void Finish(const std::string& reason);
+  void Feed(Time now, Member::Out* out);
+  [[nodiscard]] BoundaryInfo Describe() const;
+  void ReapReshapes();
+
+  // Defined in actions.cc; run on the member's thread.
+  void Perform(Time now, const MemberAction& action);
+  void OnEnterWorld(const EnterWorld& action);
+  void OnMakePlan(const MakePlan& action);
+  void OnBuild(const BuildGenerations& action);
+  void OnPledgeCuts(const PledgeCuts& action);
+  void OnAdopt(const Adopt& action);
+  void LetGo(std::shared_ptr<Reshape> reshape);
+  std::vector<CommunicatorCounter> Counters() const;
+  static std::vector<Position> Positions();
+
+  // Defined in boundary.cc; run on the program's thread.
+  absl::StatusOr<BoundaryResult> Stand(Duration longest);
+  // Takes adoption_ and runs the callbacks of a committed change.
+  void TakeAdoption(BoundaryResult* result);
+  void RunDiscards();
+  // Publishes the registered tensors; the program has registered all of them.
+  void Ready();
+  void StartSnapshots(SnapshotSlots::Memory memory = {});
+  void TakeSnapshot();
+  // Waits for at most REWIRE_SILENCE_MS of the time that this process runs.
+  bool WaitTaken();
+  // Copies the version whose copies were left out, when its transition has been called off.
+  void CopyLeftOut();
+  std::string NodeOf(const WorldMember& member) const;
+  absl::Status CheckShapes(const World& from) const;
+  // Fails when registered device memory was freed or allocated again.
+  absl::Status CheckAllocations() const;
+  // Asks another member for the value of a name; nullopt: that member does not know the name (yet).
+  absl::StatusOr<std::optional<std::string>> Ask(const WorldMember& member, std::string_view name,
+                                                 Duration within = seconds(1)) const;
+  std::optional<ReshapeContext::State> WaitReady(Time deadline);
+
+  const ParticipantOptions options_;
+  const uint64_t incarnation_;
+  const std::shared_ptr<Inbox> inbox_ = std::make_shared<Inbox>();
+  Budget budget_;
+  std::unique_ptr<TcpTransport> transport_;
+  std::unique_ptr<Snapshotter> snapshots_;
+  UpdateGate gate_;
+  Names names_;
+  // Shared with the builders' threads, which may outlive the participant.
+  const std::shared_ptr<NetPlugin> net_plugin_ = std::make_shared<NetPlugin>();
+
+  // Owned by the member's thread.
+  std::unique_ptr<Member> member_;
+  AgentLink link_;
+  std::shared_ptr<Reshape> reshape_;
+  std::list<std::shared_ptr<Reshape>> leaving_;
+  NetCounts net_counts_;
+  MoeCounts moe_counts_;
+  Time counted_{};
+
+  mutable Mutex mutex_;
+  CondVar changed_;
+  bool was_connected_ REWIRE_GUARDED_BY(mutex_) = false;
+  std::optional<WorldView> view_ REWIRE_GUARDED_BY(mutex_);
+  Key names_key_ REWIRE_GUARDED_BY(mutex_);
+  Key secret_ REWIRE_GUARDED_BY(mutex_);
+  std::vector<PlacedTensor> tensors_ REWIRE_GUARDED_BY(mutex_);
+  rewireCallbacks_t callbacks_ REWIRE_GUARDED_BY(mutex_) = {};
+  std::optional<Adoption> adoption_ REWIRE_GUARDED_BY(mutex_);
+  std::vector<std::pair<std::string, void*>> discards_ REWIRE_GUARDED_BY(mutex_);
+  bool ready_ REWIRE_GUARDED_BY(mutex_) = false;  // the first update has been called
+  bool snapshots_started_ REWIRE_GUARDED_BY(mutex_) = false;
+  bool left_ REWIRE_GUARDED_BY(mutex_) = false;
+  bool drained_ REWIRE_GUARDED_BY(mutex_) = false;
+  bool dismissed_ REWIRE_GUARDED_BY(mutex_) = false;
+  bool stop_ REWIRE_GUARDED_BY(mutex_) = false;
+  std::atomic<bool> standing_{false};
+  std::atomic<bool> moved_{false};    // Positions() may have changed
+  std::atomic<bool> stopped_{false};  // out of the job
+  static constexpr uint64_t kNone = UINT64_MAX;
+  // The version that is being streamed to the next world's members.
+  std::atomic<uint64_t> streamed_version_{kNone};
+  // Owned by the program's thread; also read through the tensor that carries the number to joiners.
+  uint64_t updates_ = 0;
+  // The version whose copies were left out; owned by the program's thread.
+  uint64_t uncopied_ = kNone;
+  std::thread thread_;
+};
+
+// Mints a unique id with this process's NCCL.
+absl::StatusOr<UniqueIdBytes> MintUniqueId();
+// Returns the owner of this process's communicators; nullptr: none.
+Communicators* GetCommunicators();
+// Returns the process's participant; nullptr without one and in a forked child. Thread-safe.
+std::shared_ptr<Participant> CurrentParticipant();
+// Makes the process's participant, unless there is one already. Returns at once: a thread connects.
+absl::StatusOr<std::shared_ptr<Participant>> StartParticipant(bool cooperates);
+// Ends and forgets the participant. The process cannot become a member again.
+void EndParticipant();
+
+}  // namespace rewire

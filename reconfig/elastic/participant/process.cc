@@ -1,0 +1,166 @@
+// The one participant of a process: makes it, gives access to it and ends it. Thread-safe.
+#include <dlfcn.h>
+#include <pthread.h>
+
+#include <atomic>
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "reconfig/abi/nccl_types.h"
+#include "reconfig/base/log.h"
+#include "reconfig/base/settings.h"
+#include "reconfig/base/status_macros.h"
+#include "reconfig/elastic/participant/participant.h"
+
+namespace rewire {
+namespace {
+
+constexpr Duration kConnectDeadline = seconds(10);
+
+std::atomic<Communicators*> communicators{nullptr};
+// A forked child has no thread of Rewire, and the fork may have happened while a thread held a
+// lock.
+std::atomic<bool> forked{false};
+std::atomic<bool> ended{false};
+std::atomic<bool> cooperating{false};
+
+Mutex* StartMutex() {
+  static Mutex* const mutex = new Mutex;  // used by threads that outlive main()
+  return mutex;
+}
+
+// Not used in a forked child, because another thread of the parent may have held the mutex.
+Mutex* CurrentMutex() {
+  static Mutex* const mutex = new Mutex;
+  return mutex;
+}
+
+// Never destroyed: communicators report to the participant until the process ends.
+std::shared_ptr<Participant>* Current() {
+  static auto* const current = new std::shared_ptr<Participant>;
+  return current;
+}
+
+// Passes the events of the shim's core to the present participant, if there is one.
+class Events final : public CommunicatorEvents {
+ public:
+  void Created(const CommunicatorCreated& created) override {
+    if (const auto p = CurrentParticipant()) p->Created(created);
+  }
+  void Destroyed(const CommunicatorId& communicator) override {
+    if (const auto p = CurrentParticipant()) p->Destroyed(communicator);
+  }
+  bool ComesWithBuild(const CommunicatorId& communicator) override {
+    const auto p = CurrentParticipant();
+    return p != nullptr && p->ComesWithBuild(communicator);
+  }
+  void Moved() override {
+    if (const auto p = CurrentParticipant()) p->Moved();
+  }
+  bool Stopped() override {
+    const auto p = CurrentParticipant();
+    return p == nullptr || p->stopped();
+  }
+};
+
+absl::StatusOr<ParticipantOptions> OptionsFromSettings(bool cooperates) {
+  const Settings& settings = Settings::Get();
+  if (!settings.Error().empty()) return absl::InvalidArgumentError(settings.Error());
+  if (settings.member() < 0) {
+    return absl::InvalidArgumentError(
+        "REWIRE_SOCKET is set and REWIRE_MEMBER is not: `rewire run` sets both");
+  }
+  ParticipantOptions options;
+  options.socket = settings.socket();
+  options.member = static_cast<MemberId>(settings.member());
+  options.cooperates = cooperates;
+  options.heartbeat = milliseconds(settings.heartbeat_ms());
+  options.boundary = milliseconds(settings.boundary_ms());
+  options.build = milliseconds(settings.build_ms());
+  options.silence = milliseconds(settings.silence_ms());
+  options.budget_bytes = static_cast<uint64_t>(settings.budget_mb()) << 20;
+  options.buddy = settings.buddy() == "on";
+  options.peer_copy = settings.peer_copy() == "on";
+  return options;
+}
+
+}  // namespace
+
+void SetCommunicators(Communicators* owner) { communicators.store(owner); }
+
+Communicators* GetCommunicators() { return communicators.load(); }
+
+std::shared_ptr<Participant> CurrentParticipant() {
+  if (forked.load()) return nullptr;
+  MutexLock lock(CurrentMutex());
+  return *Current();
+}
+
+absl::StatusOr<std::shared_ptr<Participant>> StartParticipant(bool cooperates) {
+  if (forked.load()) {
+    return absl::FailedPreconditionError("a forked child of a member is not a member itself");
+  }
+  MutexLock lock(StartMutex());
+  if (std::shared_ptr<Participant> p = CurrentParticipant()) {
+    if (cooperates && !cooperating.load()) {
+      return absl::FailedPreconditionError(
+          "rewireAttach() must come before the first communicator is made");
+    }
+    return p;
+  }
+  if (ended.load()) {
+    return absl::FailedPreconditionError("this process has detached; it cannot come back");
+  }
+  absl::StatusOr<ParticipantOptions> options = OptionsFromSettings(cooperates);
+  if (!options.ok()) return options.status();
+  auto participant = Participant::Start(*options);
+  if (!participant.ok()) return participant.status();
+  pthread_atfork(nullptr, nullptr, [] { forked.store(true); });
+  cooperating = cooperates;
+  MutexLock publish(CurrentMutex());
+  *Current() = *std::move(participant);
+  return *Current();
+}
+
+void EndParticipant() {
+  if (forked.load()) return;
+  MutexLock lock(StartMutex());
+  ended = true;
+  std::shared_ptr<Participant> participant;
+  {
+    MutexLock unpublish(CurrentMutex());
+    participant.swap(*Current());
+  }
+  // A thread that reports a communicator may hold the participant a little longer.
+  if (participant != nullptr) participant->End();
+}
+
+absl::StatusOr<CommunicatorEvents*> EnsureParticipant() {
+  static Events* const events = new Events;
+  const Settings& settings = Settings::Get();
+  // A process that has detached, or a forked child, uses NCCL without the agent.
+  if (settings.socket().empty() || settings.disable() != 0 || forked.load() || ended.load()) {
+    return events;
+  }
+  REWIRE_ASSIGN_OR_RETURN(const auto participant, StartParticipant(false));
+  REWIRE_RETURN_IF_ERROR(participant->WaitConnected(Now() + kConnectDeadline));
+  return events;
+}
+
+absl::StatusOr<UniqueIdBytes> MintUniqueId() {
+  if (Communicators* comms = GetCommunicators()) return comms->Mint(kUpdateBoundary);
+  // Before the first communicator there is no core: the program's own NCCL has the function.
+  using GetUniqueId = ncclResult_t (*)(ncclUniqueId*);
+  const auto get = reinterpret_cast<GetUniqueId>(dlsym(RTLD_DEFAULT, "ncclGetUniqueId"));
+  if (get == nullptr) {
+    return absl::FailedPreconditionError(
+        "rewireUniqueId() needs NCCL in the process: ncclGetUniqueId is nowhere to be found");
+  }
+  ncclUniqueId id;
+  if (const ncclResult_t result = get(&id); result != ncclSuccess) {
+    return absl::UnavailableError(absl::StrCat("ncclGetUniqueId gave ", static_cast<int>(result)));
+  }
+  return std::string(id.internal, sizeof id.internal);
+}
+
+}  // namespace rewire

@@ -1,0 +1,18 @@
+// Encodes the registered tensors for a comparison between members, which must have registered the
+// same tensors. Pure and thread-safe. Decoding accepts any bytes. docs/stream.md has the format.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "reconfig/state/topo/layout.h"
+
+namespace rewire {
+
+std::string EncodeShapes(std::span<const TensorShape> shapes);
+absl::StatusOr<std::vector<TensorShape>> DecodeShapes(std::string_view bytes);
+
+}  // namespace rewire

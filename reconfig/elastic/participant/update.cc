@@ -1,0 +1,100 @@
+// The C interface's update boundary: the fast path, and the slow path for a pending change. Owned
+// by the program's thread.
+#include "absl/strings/str_cat.h"
+#include "reconfig/elastic/participant/arguments.h"
+#include "reconfig/elastic/participant/context.h"
+
+namespace rewire {
+namespace {
+
+void FillOutcome(const rewireContext& context, const BoundaryResult& result,
+                 rewireOutcome_t* outcome) {
+  if (outcome == nullptr) return;
+  switch (result.kind) {
+    case ResumeKind::kContinue:
+      outcome->kind = rewireContinue;
+      break;
+    case ResumeKind::kWorldChanged:
+      outcome->kind = rewireWorldChanged;
+      break;
+    case ResumeKind::kRepeat:
+      outcome->kind = rewireRepeat;
+      break;
+    case ResumeKind::kLeave:
+      outcome->kind = rewireLeave;
+      break;
+  }
+  outcome->world.size = sizeof(rewireWorld_t);
+  FillWorld(context.View(), MemberOf(context), &outcome->world);
+  outcome->pause_ns = result.pause_ns;
+  outcome->bytes_in = result.bytes_in;
+  outcome->bytes_out = result.bytes_out;
+}
+
+}  // namespace
+}  // namespace rewire
+
+using rewire::Arguments;
+using rewire::Fail;
+
+extern "C" {
+
+rewireResult_t rewireUpdate(rewireContext_t context, rewireUpdateFn update, void* arg,
+                            rewireOutcome_t* outcome) noexcept {
+  Arguments arguments("rewireUpdate");
+  arguments.Context(context).OutsideUpdate(context).NotNull("update",
+                                                            reinterpret_cast<const void*>(update));
+  if (outcome != nullptr) arguments.Sized("outcome", "rewireOutcome_t", outcome);
+  if (arguments.result() != rewireSuccess) return arguments.result();
+  context->update_called = true;
+  rewire::UpdateGate* const gate = context->boundary;
+  const bool pending = !gate->Begin();
+  if (outcome != nullptr && !pending) outcome->kind = rewireContinue;
+  if (pending) {
+    if (rewire::CurrentParticipant() != context->participant) {
+      return Fail(rewireInvalidUsage, "rewireUpdate: a forked child of a member is no member");
+    }
+    const auto passed = context->participant->PassBoundary();
+    if (!passed.ok()) return Fail(passed.status());
+    if (outcome == nullptr && passed->kind != rewire::ResumeKind::kContinue) {
+      return Fail(rewireInvalidArgument,
+                  "rewireUpdate: the world has changed, and outcome is NULL");
+    }
+    rewire::FillOutcome(*context, *passed, outcome);
+    if (passed->kind == rewire::ResumeKind::kRepeat || passed->kind == rewire::ResumeKind::kLeave) {
+      return rewireSuccess;
+    }
+  }
+  context->updating = true;
+  const int failed = update(arg);
+  context->updating = false;
+  if (failed != 0) {
+    gate->Failed();
+    return Fail(rewireUnavailable, absl::StrCat("rewireUpdate: the update function gave ", failed,
+                                                "; after a loss rewireRecover() brings the state "
+                                                "back to before it"));
+  }
+  if (gate->End()) context->participant->AfterUpdate();
+  return rewireSuccess;
+}
+
+rewireResult_t rewireRecover(rewireContext_t context, rewireOutcome_t* outcome) noexcept {
+  const rewireResult_t wrong = Arguments("rewireRecover")
+                                   .Context(context)
+                                   .OutsideUpdate(context)
+                                   .Sized("outcome", "rewireOutcome_t", outcome)
+                                   .result();
+  if (wrong != rewireSuccess) return wrong;
+  if (context->participant == nullptr) {
+    return Fail(rewireUnavailable, "rewireRecover: there is no agent (REWIRE_SOCKET is not set)");
+  }
+  if (rewire::CurrentParticipant() != context->participant) {
+    return Fail(rewireInvalidUsage, "rewireRecover: a forked child of a member is no member");
+  }
+  const auto recovered = context->participant->Recover();
+  if (!recovered.ok()) return Fail(recovered.status());
+  rewire::FillOutcome(*context, *recovered, outcome);
+  return rewireSuccess;
+}
+
+}  // extern "C"

@@ -1,0 +1,270 @@
+// Every message between a member (participant, in the training process) and the leader (agent).
+//
+// Pure values. Each message carries the epoch that it is about; a message of another epoch is
+// dropped and counted. docs/protocol.md has the order of messages; codec.h has the bytes.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "reconfig/world/restore_sources.h"
+#include "reconfig/world/state_layout.h"
+#include "reconfig/world/world.h"
+
+namespace rewire {
+
+enum class TransitionKind : uint8_t {
+  kSwap = 1,      // same members: new generations, at a cut per communicator
+  kBoundary = 2,  // members change, at an update boundary
+  kLoss = 3,      // members were lost: the boundary is reached through an error
+};
+
+// The real NCCL's 128 bytes, then opaque bytes about the minter's use of the communicator (at most
+// kMaxUniqueIdBytes in all). All ranks get the whole value, so that all ranks warm up alike.
+using UniqueIdBytes = std::string;
+inline constexpr size_t kMaxUniqueIdBytes = 4096;
+
+struct CommunicatorBuild {
+  CommunicatorId communicator;
+  uint32_t ranks = 0;
+  uint32_t rank = 0;  // rank of the member that receives this message
+  UniqueIdBytes unique_id;
+  bool operator==(const CommunicatorBuild&) const = default;
+};
+
+struct CommunicatorCounter {
+  CommunicatorId communicator;
+  uint64_t issued = 0;  // operations issued so far
+  bool operator==(const CommunicatorCounter&) const = default;
+};
+
+// One generation of one communicator. Generations are destroyed in ascending order.
+struct GenerationId {
+  Epoch epoch = 0;
+  CommunicatorId communicator;
+  auto operator<=>(const GenerationId&) const = default;
+};
+
+// A decided swap that a member's communicator has not passed yet.
+struct PendingSwap {
+  Epoch epoch = 0;
+  uint64_t warm = 0;
+  uint64_t cut = 0;
+  bool operator==(const PendingSwap&) const = default;
+};
+
+// A member's reason to refuse the cut of one communicator.
+struct CutRefusal {
+  CommunicatorId communicator;
+  std::string reason;  // "its program has a thread inside the communicator"
+};
+
+// ---- member to leader -------------------------------------------------------------------------
+
+// The first message on a connection. The leader answers with Welcome, or with Refused and a close.
+struct Hello {
+  uint32_t protocol = 5;
+  MemberId member = 0;
+  uint64_t incarnation = 0;
+  uint32_t pid = 0;
+  bool cooperates = false;   // uses the C API: its world may change at update boundaries
+  std::string data_address;  // empty when the member does not cooperate
+  bool broken = false;       // told of a loss, and no new world since: its generations are aborted
+  Epoch epoch = 0;           // the member's epoch (0: none yet), to which its next reports refer
+  uint32_t positions = 0;    // how many Position messages follow before any answer
+  std::vector<GenerationId> retiring;  // as in the last received Retire
+};
+// Reports a virtual communicator of this process. A joiner's program makes its communicators as in
+// a new world; they are built with the next epoch's generations.
+struct CommunicatorCreated {
+  CommunicatorId communicator;
+  uint32_t ranks = 0;
+  uint32_t rank = 0;
+  bool pinned = false;  // cannot be swapped, for `reason`
+  std::string reason;
+};
+struct CommunicatorDestroyed {
+  CommunicatorId communicator;
+};
+// Carries the real unique id for a communicator's next generation, from its rank 0.
+struct Minted {
+  Epoch epoch = 0;
+  CommunicatorId communicator;
+  UniqueIdBytes unique_id;
+};
+// READY: all generations are built (or not) and the plan is made. ok=false aborts the transition,
+// or prepares the transition again when another attempt may succeed (`again`).
+struct Prepared {
+  Epoch epoch = 0;
+  bool ok = false;
+  std::string error;
+  uint64_t plan_hash = 0;  // equal on all members, or the transition aborts
+  std::vector<CommunicatorCounter> counters;
+  bool again = false;
+};
+// ok: "I have not issued these operations, and will not before the decision". Not ok: the member
+// refuses the cut of `communicator` for `reason`.
+struct Pledge {
+  Epoch epoch = 0;
+  uint32_t round = 0;
+  bool ok = false;
+  CommunicatorId communicator;
+  std::string reason;
+  std::vector<CommunicatorCounter> counters;
+};
+// This member's program stands at the update boundary. Versions count applied updates. A version is
+// listed when every byte of it is present. For a planned change only the epoch matters. A joiner
+// sends this message when it is prepared and its program waits in its first update.
+struct AtBoundary {
+  Epoch epoch = 0;
+  uint64_t live_version = 0;  // version of the state in place
+  // The member can give all state of its slot at live_version: constant tensors in place, volatile
+  // tensors from its own copies. False: the update had begun, or a copy is missing.
+  bool live_whole = false;
+  std::vector<uint64_t> own_snapshots;    // versions of the copies of its own slot
+  std::vector<uint64_t> buddy_snapshots;  // versions of the copies of the previous slot
+  StateLayout layout;
+};
+// STREAMED and VERIFIED: all state that this member receives has arrived and has the hash that its
+// source declared. All state that the member sent still had the same hash at the boundary.
+struct Verified {
+  Epoch epoch = 0;
+  bool ok = false;
+  std::string error;
+  uint64_t bytes_in = 0;
+  uint64_t bytes_out = 0;
+};
+// This member is in the new epoch. For a swap: the decision holds for all its communicators, which
+// pass their cuts later; a Position reports each passage.
+struct Entered {
+  Epoch epoch = 0;
+  uint64_t pause_ns = 0;
+};
+// The generations of one communicator in this process. Sent after connecting and every change.
+struct Position {
+  CommunicatorId communicator;
+  bool open = false;                 // a generation is in use; false: destroyed or lost
+  Epoch in_use = 0;                  // epoch of that generation; 0: made by the program's own call
+  bool point_to_point = false;       // the communicator has carried sends or receives
+  uint64_t host_waits = 0;           // host waits of the swap to the generation in use
+  std::vector<PendingSwap> pending;  // in the order of their cuts
+  std::vector<Epoch> old;            // out of use and not destroyed yet, ascending
+  bool operator==(const Position&) const = default;
+};
+// Counts of the net plugin since this process began; zeros without a plugin.
+struct NetCounts {
+  uint64_t links_made = 0;
+  uint64_t links_reused = 0;
+  uint64_t strangers = 0;     // unauthenticated peers that were refused
+  uint64_t rails_failed = 0;  // rails of RDMA links that this member sends on
+  uint64_t rails_back = 0;
+};
+// Counts of expert balancing since this process began; zeros without balancing.
+struct MoeCounts {
+  uint64_t rounds = 0;  // one round is a layer of a micro-batch, forward or backward
+  uint64_t moves = 0;   // moves of this member's experts
+  uint64_t copied_bytes = 0;
+  uint64_t late_rounds = 0;
+  uint64_t budget = 0;  // experts that a round may copy now
+  // Balancers turned off, by cause: late copies, a failed copy, a lost process.
+  uint64_t off_late = 0;
+  uint64_t off_copies = 0;
+  uint64_t off_broken = 0;
+};
+// Sent every REWIRE_HEARTBEAT_MS.
+struct Heartbeat {
+  uint64_t updates = 0;  // updates begun so far
+  NetCounts net;
+  MoeCounts moe;
+  // Connections to the member's data address and its descriptor servers that were not served.
+  uint64_t connections_refused = 0;
+};
+// SIGTERM reached this process: drain the member within the given time.
+struct ReclaimNotice {
+  uint32_t within_ms = 0;
+};
+// The program detached: its work is done, and the member leaves the world by itself.
+struct Finished {};
+
+// ---- leader to member -------------------------------------------------------------------------
+
+struct Welcome {
+  World world;  // for a joiner its future world
+  bool joining = false;
+  Key names_key;  // for the name requests between members
+  // For a joiner: the members that its change removes, which know the names until then.
+  std::vector<WorldMember> leaving{};
+};
+// Dismisses a process that is not part of the job, or whose change was called off before it joined.
+// The job continues without the process.
+struct Refused {
+  std::string reason;
+};
+// PREPARE: make the next world's generations and plan. mint: the communicators whose unique id this
+// member must mint (it is rank 0 of them in the target world).
+struct Prepare {
+  Epoch epoch = 0;  // epoch of the target
+  TransitionKind kind = TransitionKind::kSwap;
+  World from;
+  World to;
+  Key secret;  // secret of the epoch
+  uint32_t deadline_ms = 0;
+  std::vector<CommunicatorId> mint;
+};
+// All ids are present: build the communicators in this order.
+struct Build {
+  Epoch epoch = 0;
+  std::vector<CommunicatorBuild> builds;
+};
+// A Propose of this round has no cuts: the answers have the counters and pledge nothing.
+inline constexpr uint32_t kLookRound = UINT32_MAX;
+struct Propose {
+  Epoch epoch = 0;
+  uint32_t round = 0;
+  std::vector<Cut> cuts;
+};
+// go=true for a swap: the epoch is committed and the cuts hold. go=true for a boundary: all members
+// stop at that update (ARMED). go=false: forget the pledge; another round or an Abort follows.
+struct Decide {
+  Epoch epoch = 0;
+  uint32_t round = 0;
+  bool go = false;
+};
+// After a loss: bring the state to this version, then verify.
+struct Restore {
+  Epoch epoch = 0;
+  uint64_t version = 0;
+  RestoreSources sources;
+};
+// Sent to everyone after the commit, and after every Welcome of a member that is not joining. A
+// second Commit of the same record has no effect.
+struct Commit {
+  WorldRecord record;
+};
+struct Abort {
+  Epoch epoch = 0;
+  std::string reason;
+};
+// Destroy these unused generations in this order. A Position reports each destroyed generation.
+struct Retire {
+  std::vector<GenerationId> generations;
+};
+// These members of the current world are lost: abort the current generation of every communicator
+// and forget the current transition. An empty list: the loss came before the leader restarted.
+struct Lost {
+  Epoch epoch = 0;  // epoch of the current world
+  std::vector<MemberId> members;
+};
+// The job cannot continue, because its state is lost. Sent only to the members of the world.
+struct Stop {
+  std::string reason;
+};
+
+using Message = std::variant<Hello, CommunicatorCreated, CommunicatorDestroyed, Minted, Prepared,
+                             Pledge, AtBoundary, Verified, Entered, Position, Heartbeat,
+                             ReclaimNotice, Finished, Welcome, Refused, Prepare, Build, Propose,
+                             Decide, Restore, Commit, Abort, Lost, Stop, Retire>;
+
+}  // namespace rewire

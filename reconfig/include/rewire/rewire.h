@@ -1,0 +1,211 @@
+/* Rewire's public C interface, for a training job whose world changes while the job runs.
+ *
+ * A cooperating job attaches and registers the layout of its state. The job puts everything that
+ * changes weights or optimizer state (unscale, clip, optimizer step, schedule) into one function,
+ * and passes the function to rewireUpdate() once per step. Between two updates the state is
+ * constant, so that Rewire can move it. Without an agent (REWIRE_SOCKET unset) the world never
+ * changes, and only rewireUniqueId() and rewireRecover() fail.
+ *
+ * C99. Every struct begins with its size, which the caller sets: later versions add members at the
+ * end. A context is owned by the training thread unless a function says otherwise. No call waits
+ * without a limit. rewireLastError() has the reason of a failure: the variable, value and range. */
+#ifndef REWIRE_REWIRE_H_
+#define REWIRE_REWIRE_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "rewire/rewire_result.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct rewireContext* rewireContext_t;
+
+/* Returns a static string for a result. Thread-safe. */
+REWIRE_API const char* rewireResultString(rewireResult_t result) REWIRE_NOEXCEPT;
+/* Returns why the last failed call of this thread failed. Thread-safe. Valid until the next call on
+ * this thread. */
+REWIRE_API const char* rewireLastError(void) REWIRE_NOEXCEPT;
+
+/* ---- world ------------------------------------------------------------------------------------
+ */
+
+typedef struct {
+  size_t size;      /* sizeof(rewireWorld_t) */
+  uint64_t epoch;   /* only ever increases */
+  uint32_t slots;   /* members in the world */
+  uint32_t slot;    /* this member's rank in the world, 0 .. slots-1 */
+  uint32_t member;  /* this process's id; never changes */
+  uint32_t joining; /* 1: the others are training; this member enters at its first rewireUpdate() */
+} rewireWorld_t;
+
+typedef struct {
+  size_t size; /* sizeof(rewireAttachOptions_t) */
+  /* 1: SIGTERM to this process is a reclaim notice: Rewire drains the member, and the outcome of
+   * rewireUpdate() is rewireLeave. When every member has such a notice the job ends, and SIGTERM
+   * ends the process as it would without Rewire. A signal handler is installed until
+   * rewireDetach(); the program's earlier handler is also called. SIGTERM ends a process that is in
+   * no world, and it ends the program's children. */
+  uint32_t sigterm_is_reclaim;
+  uint32_t reserved;
+} rewireAttachOptions_t;
+
+/* Connects to the node's agent. Without an agent the context's world comes from RANK and
+ * WORLD_SIZE. options may be NULL. Fails for a wrong REWIRE_* value, and when the agent does not
+ * answer within 10 s. */
+REWIRE_API rewireResult_t rewireAttach(const rewireAttachOptions_t* options,
+                                       rewireContext_t* context) REWIRE_NOEXCEPT;
+/* Leaves the job. A member that detaches while in a world counts as finished, not as lost. Later
+ * calls with this context fail with rewireInvalidUsage. */
+REWIRE_API rewireResult_t rewireDetach(rewireContext_t context) REWIRE_NOEXCEPT;
+/* Gets the world that this member is in; for a joining member, the world that it will be in. */
+REWIRE_API rewireResult_t rewireWorld(rewireContext_t context,
+                                      rewireWorld_t* world) REWIRE_NOEXCEPT;
+/* Gets 128 bytes for ncclCommInitRank: the same for every member that gives the same name, also for
+ * a later joiner. Rewire edits the communicator made with this id when the world changes; the
+ * handle stays. Without an agent fails with rewireUnavailable: share an id as without Rewire. */
+REWIRE_API rewireResult_t rewireUniqueId(rewireContext_t context, const char* name,
+                                         void* id128) REWIRE_NOEXCEPT;
+
+/* Checks whether data that this process has synchronised on is valid. After the loss of a member
+ * Rewire aborts the communicators' kernels: cudaStreamSynchronize() then returns success, and the
+ * buffers hold garbage until the next NCCL call returns the error. Call rewireCheck() after a
+ * stream was synchronised and before its data is used. rewireSuccess: a loss aborted no kernel that
+ * the stream has run. rewireUnavailable: a communicator of this process was lost and is neither
+ * replaced (rewireRecover(), rewireUpdate()) nor destroyed yet; rewireLastError() has the reason.
+ * Thread-safe; needs no context and no agent. Costs one short lock for each communicator. */
+REWIRE_API rewireResult_t rewireCheck(void) REWIRE_NOEXCEPT;
+
+/* ---- state ------------------------------------------------------------------------------------
+ */
+
+typedef enum {
+  rewireReplicated = 0, /* every slot holds all elements */
+  rewireSharded = 1 /* slot s of n holds elements rewireShard(elements, n, s): ZeRO's division */
+} rewireLayout_t;
+
+typedef enum {
+  rewireConstant =
+      0, /* changes only inside the update function: moved during forward and backward */
+  rewireVolatile =
+      1, /* may change at any time (running statistics, progress, loss scale): moved at the
+            boundary, in the pause. A copy is taken after every update, so keep it small */
+  rewireTransient = 2 /* made by forward and backward, used by the update (gradients): moved at the
+                         boundary like volatile state. Not restored after a loss, because the step
+                         is repeated */
+} rewireChange_t;
+
+typedef enum { rewireHost = 0, rewireDevice = 1 } rewireMemory_t;
+
+typedef struct {
+  size_t size;       /* sizeof(rewireTensor_t) */
+  const char* name;  /* unique; the same on every member */
+  uint64_t elements; /* of the whole logical tensor */
+  uint32_t element_bytes;
+  rewireLayout_t layout;
+  rewireChange_t change;
+  rewireMemory_t memory;
+  void* data; /* this member's part; for a joiner, its future part */
+} rewireTensor_t;
+
+/* Computes the elements [*begin, *end) that slot `slot` of `slots` holds of a sharded tensor: equal
+ * chunks of ceil(elements / slots), the last ones shorter or empty. Pure. */
+static inline void rewireShard(uint64_t elements, uint32_t slots, uint32_t slot, uint64_t* begin,
+                               uint64_t* end) {
+  const uint64_t chunk = (elements + slots - 1) / slots;
+  *begin = chunk * slot < elements ? chunk * slot : elements;
+  *end = *begin + chunk < elements ? *begin + chunk : elements;
+}
+
+/* The training thread calls these inside rewireUpdate() or rewireRecover(). Rewire's own thread
+ * calls allocate and in_place while training continues. */
+typedef struct {
+  size_t size; /* sizeof(rewireCallbacks_t) */
+  void* arg;
+  /* Allocates memory, of the tensor's kind, for this member's new part of a sharded tensor. NULL:
+   * no room; then the change is refused and the old world continues. */
+  void* (*allocate)(void* arg, const char* tensor, uint64_t bytes);
+  /* Adopts a committed change: `data` (from allocate or in place, filled) replaces the old part.
+   * The program may free the old part's memory, except for memory of the new part. Called before
+   * on_world, for every sharded tensor whose part differs in the new world. A part that stays the
+   * same needs neither allocate nor adopt. */
+  void (*adopt)(void* arg, const char* tensor, void* data, uint64_t begin, uint64_t end);
+  /* Frees the memory that allocate returned or in_place added, because the change did not happen.
+   * Called once for each successful call of these, perhaps only after the next change has asked for
+   * memory. */
+  void (*discard)(void* arg, const char* tensor, void* data);
+  /* Reports, after all adopts, the member's slot and the number of slots from now on. */
+  void (*on_world)(void* arg, const rewireWorld_t* world);
+  /* Asks, before allocate and on the same thread, about constant tensors; may be NULL. 1: the new
+   * part [begin, end) has memory at the old part's address. Each element has the address that it
+   * has in the old part, or would have if that part reached so far: data + (element - first element
+   * of the old part) * element_bytes. Rewire then copies only the elements that the member lacks,
+   * which need memory (cuMemMap can extend a part; a smaller part already has its memory). 0: the
+   * new part gets memory from allocate. The old part must not change until adopt. */
+  int (*in_place)(void* arg, const char* tensor, uint64_t begin, uint64_t end);
+} rewireCallbacks_t;
+
+/* Describes data parallelism over all slots. zero_stage 0: nothing is sharded; 1: optimizer state
+ * is sharded. Call before the first rewireUpdate(). */
+typedef struct {
+  size_t size;            /* sizeof(rewireParallel_t) */
+  uint32_t data_parallel; /* 0: all slots of the world, the only value taken in this version */
+  uint32_t zero_stage;    /* 0 or 1 */
+} rewireParallel_t;
+
+REWIRE_API rewireResult_t rewireSetParallel(rewireContext_t context,
+                                            const rewireParallel_t* parallel,
+                                            const rewireCallbacks_t* callbacks) REWIRE_NOEXCEPT;
+/* Registers one tensor. All members must register the same names with the same logical shape before
+ * their first rewireUpdate(). */
+REWIRE_API rewireResult_t rewireRegisterTensor(rewireContext_t context,
+                                               const rewireTensor_t* tensor) REWIRE_NOEXCEPT;
+
+/* ---- the update boundary ----------------------------------------------------------------------
+ */
+
+typedef enum {
+  rewireContinue = 0,     /* the update was applied; the world has not changed */
+  rewireWorldChanged = 1, /* the update was applied in the new world; on_world has been called */
+  rewireRepeat = 2, /* a member was lost and there is a new world. The state is that before this
+                       step or, when the update had begun, that of the step before: progress tensors
+                       say which step comes next. The update was not applied */
+  rewireLeave = 3   /* this member is out of the world: exit with status 0. The update was not
+                       applied by this member */
+} rewireOutcomeKind_t;
+
+typedef struct {
+  size_t size; /* sizeof(rewireOutcome_t) */
+  rewireOutcomeKind_t kind;
+  uint32_t reserved;
+  rewireWorld_t world;
+  uint64_t pause_ns; /* time that the change took inside this call, without the update function */
+  uint64_t bytes_in; /* state that this member received for this change */
+  uint64_t bytes_out;
+} rewireOutcome_t;
+
+/* Applies the update and returns 0 for success. The function may use the communicators (of the new
+ * world, when the world changed). The function must not call Rewire: rewireUpdate() and
+ * rewireRecover() are refused there. */
+typedef int (*rewireUpdateFn)(void* arg);
+
+/* Passes the update boundary. Call once per step, after the last reduction of gradients has been
+ * enqueued and waited for. Adds less than 200 ns when nothing is pending. outcome may be NULL only
+ * in a job that never changes its world. */
+REWIRE_API rewireResult_t rewireUpdate(rewireContext_t context, rewireUpdateFn update, void* arg,
+                                       rewireOutcome_t* outcome) REWIRE_NOEXCEPT;
+/* Waits until the world is whole again. Call when forward or backward failed because an NCCL call,
+ * or a wait for one, failed. Waits at most REWIRE_SILENCE_MS + REWIRE_BUILD_MS +
+ * 11 * REWIRE_BOUNDARY_MS; time in which this process did not run does not count.
+ * rewireUnavailable: no loss is known after REWIRE_SILENCE_MS + REWIRE_BOUNDARY_MS, so that the
+ * error has another cause. */
+REWIRE_API rewireResult_t rewireRecover(rewireContext_t context,
+                                        rewireOutcome_t* outcome) REWIRE_NOEXCEPT;
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* REWIRE_REWIRE_H_ */

@@ -1,0 +1,22 @@
+/* The results of Rewire's C interface, and the marks of its functions. C99. */
+#ifndef REWIRE_RESULT_H_
+#define REWIRE_RESULT_H_
+
+#define REWIRE_API __attribute__((visibility("default")))
+#ifdef __cplusplus
+#define REWIRE_NOEXCEPT noexcept
+#else
+#define REWIRE_NOEXCEPT
+#endif
+
+typedef enum {
+  rewireSuccess = 0,
+  rewireInvalidArgument = 1, /* the call is wrong and had no effect */
+  rewireInvalidUsage = 2,    /* the call is not allowed at this moment */
+  rewireUnavailable = 3,     /* the agent or a peer is gone; a later call may succeed */
+  rewireTimeout = 4,         /* a deadline passed; the error names its setting */
+  rewireLost = 5, /* no copy of some state is left; the job must go back to its last checkpoint */
+  rewireInternalError = 6
+} rewireResult_t;
+
+#endif /* REWIRE_RESULT_H_ */

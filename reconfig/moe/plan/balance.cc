@@ -1,0 +1,163 @@
+#include "reconfig/moe/plan/balance.h"
+
+#include <algorithm>
+#include <numeric>
+#include <optional>
+
+namespace rewire::moe {
+namespace {
+
+class Search {
+ public:
+  Search(const Batch& batch, const BalanceOptions& options)
+      : batch_(batch), options_(options), before_(Loads(batch)), dynamic_(batch.devices) {
+    for (uint32_t e = 0; e < batch.tokens.size(); ++e) {
+      if (batch.dynamic[e] != 0 && batch.tokens[e] > 0) dynamic_[batch.owner[e]].push_back(e);
+    }
+  }
+
+  MovePlan Run() {
+    const uint64_t sum = std::accumulate(before_.begin(), before_.end(), uint64_t{0});
+    const uint64_t most = *std::max_element(before_.begin(), before_.end());
+    if (most * batch_.devices * 100 <= sum * options_.gate_percent) return {};
+    uint64_t low = (sum + batch_.devices - 1) / batch_.devices;
+    uint64_t high = most;
+    // A busiest load within 1/1024 of the mean above the minimum counts as even.
+    const uint64_t fine = std::max<uint64_t>(low / 1024, 1);
+    MovePlan best, plan;
+    if (Reach(low, &best)) return best;
+    best.clear();
+    while (high - low > fine) {
+      const uint64_t level = low + (high - low) / 2;
+      if (Reach(level, &plan)) {
+        high = level;
+        std::swap(best, plan);
+      } else {
+        low = level;
+      }
+    }
+    return best;
+  }
+
+ private:
+  // Returns whether the budget suffices to bring every device down to the level.
+  bool Reach(uint64_t level, MovePlan* plan) {
+    loads_ = before_;
+    left_ = batch_.tokens;
+    received_.assign(batch_.devices, 0);
+    sent_.assign(batch_.devices * batch_.tokens.size(), 0);
+    plan->clear();
+    uint32_t copies = 0;
+    for (;;) {
+      const auto from =
+          static_cast<uint32_t>(std::max_element(loads_.begin(), loads_.end()) - loads_.begin());
+      if (loads_[from] <= level || loads_[from] - level < options_.least) return true;
+      if (const std::optional<Move> move = WithoutCopy(from, level)) {
+        Do(from, *move, plan);
+        continue;
+      }
+      if (copies++ == options_.budget.copies) return false;
+      const std::optional<uint32_t> to = Idlest();
+      if (!to || loads_[*to] >= level) return false;
+      const uint64_t room = level - loads_[*to];
+      const std::optional<Move> move = Choose(from, *to, loads_[from] - level, room);
+      if (!move) return false;
+      Do(from, *move, plan);
+    }
+  }
+
+  void Do(uint32_t from, const Move& move, MovePlan* plan) {
+    left_[move.expert] -= move.tokens;
+    loads_[from] -= move.tokens;
+    loads_[move.to] += move.tokens;
+    ++received_[move.to];
+    sent_[At(move.expert, move.to)] = 1;
+    plan->push_back(move);
+  }
+
+  [[nodiscard]] size_t At(uint32_t expert, uint32_t device) const {
+    return device * batch_.tokens.size() + expert;
+  }
+
+  // Returns the largest part of `from`'s surplus that can go to a device with the weights.
+  [[nodiscard]] std::optional<Move> WithoutCopy(uint32_t from, uint64_t level) const {
+    std::optional<Move> most;
+    if (options_.there.empty()) return most;
+    for (const uint32_t e : dynamic_[from]) {
+      for (uint32_t to = 0; to < batch_.devices; ++to) {
+        if (options_.there[At(e, to)] == 0 || loads_[to] >= level ||
+            received_[to] == options_.budget.slots || sent_[At(e, to)] != 0) {
+          continue;
+        }
+        const auto tokens = static_cast<uint32_t>(
+            std::min({loads_[from] - level, level - loads_[to], uint64_t{left_[e]}}));
+        if (tokens >= std::max(options_.least, 1U) && (!most || tokens > most->tokens)) {
+          most = Move{e, to, left_[e] - tokens, tokens};
+        }
+      }
+    }
+    return most;
+  }
+
+  [[nodiscard]] std::optional<uint32_t> Idlest() const {
+    std::optional<uint32_t> idlest;
+    for (uint32_t d = 0; d < batch_.devices; ++d) {
+      if (received_[d] < options_.budget.slots && (!idlest || loads_[d] < loads_[*idlest])) {
+        idlest = d;
+      }
+    }
+    return idlest;
+  }
+
+  // Chooses among the experts of `from`: the smallest that removes all the surplus and fits as a
+  // whole. Otherwise takes a part of the smallest that is large enough, or else the largest.
+  [[nodiscard]] std::optional<Move> Choose(uint32_t from, uint32_t to, uint64_t surplus,
+                                           uint64_t room) const {
+    const uint64_t wanted = std::min(surplus, room);
+    std::optional<uint32_t> fits;
+    std::optional<uint32_t> enough;
+    std::optional<uint32_t> largest;
+    for (const uint32_t e : dynamic_[from]) {
+      const uint32_t tokens = left_[e];
+      if (tokens == 0 || sent_[At(e, to)] != 0) continue;
+      if (tokens >= surplus && tokens <= room && (!fits || tokens < left_[*fits])) fits = e;
+      if (tokens >= wanted && (!enough || tokens < left_[*enough])) enough = e;
+      if (!largest || tokens > left_[*largest]) largest = e;
+    }
+    if (fits) return Move{*fits, to, 0, left_[*fits]};
+    if (enough) {
+      const auto part = static_cast<uint32_t>(wanted);
+      return Move{*enough, to, left_[*enough] - part, part};
+    }
+    if (largest) return Move{*largest, to, 0, left_[*largest]};
+    return {};
+  }
+
+  const Batch& batch_;
+  const BalanceOptions& options_;
+  const std::vector<uint64_t> before_;
+  std::vector<std::vector<uint32_t>> dynamic_;  // the dynamic experts of each device
+  std::vector<uint64_t> loads_;
+  std::vector<uint32_t> left_;
+  std::vector<uint32_t> received_;
+  std::vector<uint8_t> sent_;  // [device * experts + expert]: such a move is planned
+};
+
+}  // namespace
+
+MovePlan BalanceMoves(const Batch& batch, const BalanceOptions& options) {
+  return Search(batch, options).Run();
+}
+
+uint64_t LowestPossible(const Batch& batch) {
+  std::vector<uint64_t> fixed(batch.devices);
+  uint64_t sum = 0;
+  for (size_t e = 0; e < batch.tokens.size(); ++e) {
+    sum += batch.tokens[e];
+    if (batch.dynamic[e] == 0) fixed[batch.owner[e]] += batch.tokens[e];
+  }
+  return std::max((sum + batch.devices - 1) / batch.devices,
+                  *std::max_element(fixed.begin(), fixed.end()));
+}
+
+}  // namespace rewire::moe

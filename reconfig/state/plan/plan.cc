@@ -1,0 +1,155 @@
+// Assigns and checks sources; see plan.h. Pure.
+#include "reconfig/state/plan/plan.h"
+
+#include <algorithm>
+#include <map>
+
+#include "absl/strings/str_cat.h"
+#include "reconfig/base/bytes.h"
+#include "reconfig/base/hash.h"
+
+namespace rewire {
+namespace {
+
+// The bytes for which one sender is chosen: few enough that a large tensor spreads over all its
+// holders.
+constexpr uint64_t kGrainBytes = 8 << 20;
+
+std::string Elements(const TensorShape& tensor, const Box& box) {
+  return absl::StrCat("tensor ", tensor.name, " elements [", box.begin, ", ", box.end, ")");
+}
+
+// The holdings of one tensor.
+struct Shelf {
+  std::vector<Holding> all;
+  std::map<MemberId, std::vector<Holding>> of;
+};
+
+// Returns the holding of `member` that has element `at`. Otherwise lowers *next to the begin of the
+// member's next holding.
+const Holding* SelfAt(const Shelf& shelf, MemberId member, uint64_t at, uint64_t* next) {
+  const auto own = shelf.of.find(member);
+  if (own == shelf.of.end()) return nullptr;
+  for (const Holding& h : own->second) {
+    if (h.box.begin <= at && at < h.box.end) return &h;
+    if (h.box.begin > at) *next = std::min(*next, h.box.begin);
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+uint64_t Plan::BytesOnWire(std::span<const TensorShape> tensors) const {
+  uint64_t bytes = 0;
+  for (const BoxCopy& c : copies) {
+    if (!c.local()) bytes += c.box.size() * tensors[c.tensor].element_bytes;
+  }
+  return bytes;
+}
+
+absl::StatusOr<Plan> AssignSources(std::span<const TensorShape> tensors,
+                                   std::span<const Holding> holdings, std::span<const Need> needs) {
+  std::vector<Shelf> shelves(tensors.size());
+  std::map<MemberId, uint64_t> load;
+  for (const Holding& h : holdings) {
+    if (h.tensor >= tensors.size() || h.box.empty()) continue;
+    shelves[h.tensor].all.push_back(h);
+    shelves[h.tensor].of[h.member].push_back(h);
+  }
+  Plan plan;
+  for (const Need& need : needs) {
+    if (need.tensor >= tensors.size()) return absl::InvalidArgumentError("a need of no tensor");
+    const TensorShape& tensor = tensors[need.tensor];
+    const Shelf& shelf = shelves[need.tensor];
+    const uint64_t grain = std::max<uint64_t>(1, kGrainBytes / tensor.element_bytes);
+    for (uint64_t at = need.box.begin; at < need.box.end;) {
+      uint64_t limit = need.box.end;
+      const Holding* best = SelfAt(shelf, need.member, at, &limit);
+      if (best == nullptr) {
+        limit = std::min(limit, at + grain);
+        for (const Holding& h : shelf.all) {
+          if (h.box.begin > at || at >= h.box.end) continue;
+          if (best == nullptr || load[h.member] < load[best->member]) best = &h;
+        }
+        if (best == nullptr) {
+          return absl::DataLossError(
+              absl::StrCat(Elements(tensor, {at, need.box.end}), " exist nowhere any more"));
+        }
+      }
+      const Box box{at, std::min(limit, best->box.end)};
+      if (best->member != need.member) load[best->member] += box.size() * tensor.element_bytes;
+      // Adjacent grains of one sender become one copy.
+      if (!plan.copies.empty() && plan.copies.back().tensor == need.tensor &&
+          plan.copies.back().target == need.member && plan.copies.back().box.end == at &&
+          plan.copies.back().source == best->member && plan.copies.back().origin == best->origin) {
+        plan.copies.back().box.end = box.end;
+      } else {
+        plan.copies.push_back({need.tensor, box, best->member, best->origin, need.member});
+      }
+      at = box.end;
+    }
+  }
+  return plan;
+}
+
+absl::Status CheckPlan(std::span<const TensorShape> tensors, std::span<const Holding> holdings,
+                       std::span<const Need> needs, const Plan& plan) {
+  size_t next = 0;
+  for (const Need& need : needs) {
+    uint64_t at = need.box.begin;
+    for (; at < need.box.end; ++next) {
+      if (next >= plan.copies.size()) break;
+      const BoxCopy& c = plan.copies[next];
+      if (c.tensor != need.tensor || c.target != need.member || c.box.begin != at ||
+          c.box.empty() || c.box.end > need.box.end) {
+        break;
+      }
+      const bool held = std::any_of(holdings.begin(), holdings.end(), [&](const Holding& h) {
+        return h.member == c.source && h.tensor == c.tensor && h.origin == c.origin &&
+               h.box.Contains(c.box);
+      });
+      if (!held) {
+        return absl::InternalError(absl::StrCat("plan: member ", c.source, " does not have ",
+                                                Elements(tensors[c.tensor], c.box)));
+      }
+      at = c.box.end;
+    }
+    if (!need.box.empty() && at != need.box.end) {
+      return absl::InternalError(absl::StrCat("plan: ", Elements(tensors[need.tensor], need.box),
+                                              " of member ", need.member,
+                                              " are not covered exactly once"));
+    }
+  }
+  if (next != plan.copies.size()) return absl::InternalError("plan: a copy that nobody needs");
+  return absl::OkStatus();
+}
+
+uint64_t PlanHash(std::span<const TensorShape> tensors, const World& from, const World& to,
+                  const Plan& plan) {
+  ByteWriter out;
+  for (const TensorShape& t : tensors) {
+    out.PutString(t.name);
+    out.Put(t.elements);
+    out.Put(t.element_bytes);
+    out.Put(t.division);
+    out.Put(t.change);
+  }
+  for (const World* world : {&from, &to}) {
+    out.Put(world->epoch);
+    for (const WorldMember& m : world->members) {
+      out.Put(m.member);
+      out.Put(m.incarnation);
+    }
+  }
+  for (const BoxCopy& c : plan.copies) {
+    out.Put(c.tensor);
+    out.Put(c.box.begin);
+    out.Put(c.box.end);
+    out.Put(c.source);
+    out.Put(c.origin);
+    out.Put(c.target);
+  }
+  return ContentHash(out.bytes().data(), out.bytes().size(), 0);
+}
+
+}  // namespace rewire

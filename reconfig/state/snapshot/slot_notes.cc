@@ -1,0 +1,76 @@
+// Encodes and decodes the notes; see slot_notes.h.
+#include "reconfig/state/snapshot/slot_notes.h"
+
+#include "absl/strings/str_cat.h"
+#include "reconfig/base/bytes.h"
+#include "reconfig/state/stream/fragment.h"
+
+namespace rewire {
+namespace {
+
+constexpr size_t kEncodedPart = 4 + 8 + 8 + 8;
+static_assert(8 + 4 + 4 + kMostListedParts * kEncodedPart <= kFragmentBytes);
+
+absl::Status Malformed(const char* note, std::string_view bytes, const char* why) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("decode ", note, ": bytes=", bytes.size(), ": ", why));
+}
+
+}  // namespace
+
+std::string EncodeSharedSnapshots(const SharedSnapshots& shared) {
+  ByteWriter out;
+  out.Put(shared.owner);
+  for (const int fd : shared.descriptors) out.Put(static_cast<int32_t>(fd));
+  return out.Take();
+}
+
+absl::StatusOr<SharedSnapshots> DecodeSharedSnapshots(std::string_view bytes) {
+  ByteReader in(bytes);
+  SharedSnapshots shared;
+  shared.owner = in.Get<int32_t>();
+  for (int& fd : shared.descriptors) fd = in.Get<int32_t>();
+  if (!in.Finished()) return Malformed("snapshot memory", bytes, "must be 12");
+  if (shared.owner < 1 || shared.descriptors[0] < 0 || shared.descriptors[1] < 0) {
+    return Malformed("snapshot memory", bytes, "a process id or descriptor is negative or zero");
+  }
+  return shared;
+}
+
+std::string EncodePartList(uint64_t version, uint32_t index, std::span<const ListedPart> parts) {
+  ByteWriter out;
+  out.Put(version);
+  out.Put(index);
+  out.Put(static_cast<uint32_t>(parts.size()));
+  for (const ListedPart& p : parts) {
+    out.Put(p.tensor);
+    out.Put(p.offset);
+    out.Put(p.bytes);
+    out.Put(p.content);
+  }
+  return out.Take();
+}
+
+absl::StatusOr<PartList> DecodePartList(std::string_view bytes) {
+  ByteReader in(bytes);
+  PartList list;
+  list.version = in.Get<uint64_t>();
+  list.index = in.Get<uint32_t>();
+  for (uint32_t left = in.GetCount(kEncodedPart); left > 0 && in.ok(); --left) {
+    ListedPart p;
+    p.tensor = in.Get<uint32_t>();
+    p.offset = in.Get<uint64_t>();
+    p.bytes = in.Get<uint64_t>();
+    p.content = in.Get<uint64_t>();
+    if (p.bytes == 0 || p.offset > UINT64_MAX - p.bytes) {
+      return Malformed("snapshot parts", bytes, "a part is empty, or ends beyond 2^64");
+    }
+    list.parts.push_back(p);
+  }
+  if (!in.Finished())
+    return Malformed("snapshot parts", bytes, "the count does not fit the length");
+  if (list.index > 1) return Malformed("snapshot parts", bytes, "the memory file must be 0 or 1");
+  return list;
+}
+
+}  // namespace rewire

@@ -1,0 +1,264 @@
+// Stores two versions of a snapshot; see slots.h.
+#include "reconfig/state/snapshot/slots.h"
+
+#include <algorithm>
+#include <cstring>
+#include <iterator>
+
+#include "absl/strings/str_cat.h"
+#include "reconfig/state/stream/content.h"
+
+namespace rewire {
+
+uint64_t SnapshotSlots::Shape::Room() const {
+  uint64_t bytes = 0;
+  for (size_t t = 0; t < laid_out.size(); ++t) bytes += laid_out[t].size() * element_bytes[t];
+  return bytes;
+}
+
+Block SnapshotSlots::NewBlock(uint64_t bytes) const {
+  return shared_ ? Block::Shared(bytes) : Block::Of(bytes);
+}
+
+SnapshotSlots::Memory SnapshotSlots::Reserve(uint64_t bytes) const {
+  Memory memory;
+  for (size_t i = 0; i < 2; ++i) {
+    {
+      MutexLock lock(&mutex_);
+      if (slots_[i].data.size() >= bytes) continue;
+    }
+    memory.blocks[i] = NewBlock(bytes);
+    memory.blocks[i].Touch();
+  }
+  return memory;
+}
+
+SnapshotSlots::Memory SnapshotSlots::Reset(Shape shape, Memory memory, Keep keep) {
+  MutexLock lock(&mutex_);
+  shape_ = std::move(shape);
+  starts_.clear();
+  room_ = bytes_ = 0;
+  for (size_t t = 0; t < shape_.boxes.size(); ++t) {
+    starts_.push_back(room_);
+    room_ += shape_.laid_out[t].size() * shape_.element_bytes[t];
+    bytes_ += shape_.boxes[t].size() * shape_.element_bytes[t];
+  }
+  for (size_t i = 0; i < 2; ++i) {
+    Slot& s = slots_[i];
+    s.used = false;
+    s.parts.clear();
+    s.arrived = 0;
+    if (keep == Keep::kNothing || memory.blocks[i].size() > 0) std::swap(s.data, memory.blocks[i]);
+  }
+  return memory;
+}
+
+absl::StatusOr<uint64_t> SnapshotSlots::PlaceOf(uint32_t tensor, uint64_t offset,
+                                                uint64_t bytes) const {
+  if (tensor >= shape_.boxes.size()) return absl::InvalidArgumentError("a snapshot of no tensor");
+  const uint64_t size = shape_.element_bytes[tensor];
+  const uint64_t begin = shape_.boxes[tensor].begin * size;
+  const uint64_t end = begin + shape_.boxes[tensor].size() * size;
+  if (offset < begin || offset > end || bytes > end - offset) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a snapshot of tensor ", tensor, " outside of this slot's piece"));
+  }
+  return starts_[tensor] + (offset - begin);
+}
+
+void SnapshotSlots::Begin(Slot* slot, uint64_t version) {
+  slot->used = true;
+  slot->version = version;
+  slot->parts.clear();
+  slot->arrived = 0;
+}
+
+absl::StatusOr<SnapshotSlots::Slot*> SnapshotSlots::For(uint64_t version) {
+  for (Slot& s : slots_) {
+    if (s.used && s.version == version) return &s;
+  }
+  Slot* oldest = &slots_[0];
+  if (oldest->used && (!slots_[1].used || slots_[1].version < oldest->version)) oldest = &slots_[1];
+  if (oldest->used && oldest->version > version) {
+    return absl::InvalidArgumentError(absl::StrCat("a snapshot of the old version ", version));
+  }
+  // Only the owner of mapped memory may write to that memory.
+  if (oldest->data.size() < room_ || !oldest->data.writable()) oldest->data = NewBlock(room_);
+  if (oldest->data.size() < room_) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("no host memory for a snapshot of ", room_, " bytes"));
+  }
+  Begin(oldest, version);
+  return oldest;
+}
+
+const SnapshotSlots::Slot* SnapshotSlots::Find(uint64_t version) const {
+  for (const Slot& s : slots_) {
+    if (s.used && s.version == version) return &s;
+  }
+  return nullptr;
+}
+
+absl::StatusOr<char*> SnapshotSlots::Room(uint64_t version, uint32_t tensor, uint64_t offset,
+                                          uint64_t bytes) {
+  MutexLock lock(&mutex_);
+  const absl::StatusOr<uint64_t> at = PlaceOf(tensor, offset, bytes);
+  if (!at.ok()) return at.status();
+  const absl::StatusOr<Slot*> slot = For(version);
+  if (!slot.ok()) return slot.status();
+  if (absl::Status s = CheckNew(**slot, *at, bytes); !s.ok()) return s;
+  return (*slot)->data.data() + *at;
+}
+
+absl::Status SnapshotSlots::CheckNew(const Slot& slot, uint64_t at, uint64_t bytes) {
+  const auto after = slot.parts.lower_bound(at);
+  const bool into_next = after != slot.parts.end() && after->first < at + bytes;
+  const bool from_last =
+      after != slot.parts.begin() && std::prev(after)->first + std::prev(after)->second.bytes > at;
+  if (!into_next && !from_last) return absl::OkStatus();
+  return absl::InvalidArgumentError("a part of a snapshot came twice");
+}
+
+absl::Status SnapshotSlots::AddTo(Slot* slot, const ListedPart& part) {
+  const absl::StatusOr<uint64_t> at = PlaceOf(part.tensor, part.offset, part.bytes);
+  if (!at.ok()) return at.status();
+  if (absl::Status s = CheckNew(*slot, *at, part.bytes); !s.ok()) return s;
+  slot->parts.emplace(*at, part);
+  slot->arrived += part.bytes;
+  return absl::OkStatus();
+}
+
+absl::Status SnapshotSlots::Add(uint64_t version, uint32_t tensor, uint64_t offset, uint64_t bytes,
+                                uint64_t content) {
+  MutexLock lock(&mutex_);
+  const absl::StatusOr<Slot*> slot = For(version);
+  if (!slot.ok()) return slot.status();
+  return AddTo(*slot, {tensor, offset, bytes, content});
+}
+
+absl::Status SnapshotSlots::Put(uint64_t version, uint32_t tensor, uint64_t offset,
+                                std::span<const char> bytes, uint64_t content) {
+  MutexLock lock(&mutex_);
+  const absl::StatusOr<uint64_t> at = PlaceOf(tensor, offset, bytes.size());
+  if (!at.ok()) return at.status();
+  const absl::StatusOr<Slot*> slot = For(version);
+  if (!slot.ok()) return slot.status();
+  if (absl::Status s = AddTo(*slot, {tensor, offset, bytes.size(), content}); !s.ok()) return s;
+  std::memcpy((*slot)->data.data() + *at, bytes.data(), bytes.size());
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<int>> SnapshotSlots::Share() {
+  MutexLock lock(&mutex_);
+  std::vector<int> fds;
+  for (Slot& s : slots_) {
+    if (s.data.size() < room_ && !s.used) s.data = NewBlock(room_);
+    if (s.data.size() < room_ || s.data.fd() < 0) {
+      return absl::UnavailableError("the memory of snapshots cannot be shared");
+    }
+    fds.push_back(s.data.fd());
+  }
+  return fds;
+}
+
+absl::Status SnapshotSlots::MapOf(pid_t owner, const int (&fds)[2]) {
+  MutexLock lock(&mutex_);
+  Block blocks[2] = {Block::MapOf(owner, fds[0], room_), Block::MapOf(owner, fds[1], room_)};
+  if (blocks[0].size() < room_ || blocks[1].size() < room_) {
+    return absl::UnavailableError(
+        absl::StrCat("the snapshots of process ", owner, " cannot be mapped"));
+  }
+  for (size_t i = 0; i < 2; ++i) {
+    slots_[i].used = false;
+    slots_[i].data = std::move(blocks[i]);
+  }
+  return absl::OkStatus();
+}
+
+std::vector<ListedPart> SnapshotSlots::List(uint64_t version, uint32_t* index) const {
+  MutexLock lock(&mutex_);
+  std::vector<ListedPart> parts;
+  const Slot* const slot = Find(version);
+  if (slot == nullptr) return parts;
+  *index = slot == &slots_[0] ? 0 : 1;
+  for (const auto& [at, part] : slot->parts) parts.push_back(part);
+  return parts;
+}
+
+absl::Status SnapshotSlots::TakeList(uint64_t version, uint32_t index,
+                                     std::span<const ListedPart> parts) {
+  MutexLock lock(&mutex_);
+  if (index > 1 || slots_[index].data.size() < room_ || slots_[index].data.writable()) {
+    return absl::InvalidArgumentError("a list of parts in memory that is not mapped");
+  }
+  Slot& slot = slots_[index];
+  if (!slot.used || slot.version != version) {
+    if (slot.used && slot.version > version) {
+      return absl::InvalidArgumentError(absl::StrCat("a snapshot of the old version ", version));
+    }
+    Begin(&slot, version);
+  }
+  for (const ListedPart& part : parts) {
+    if (absl::Status s = AddTo(&slot, part); !s.ok()) return s;
+  }
+  return absl::OkStatus();
+}
+
+bool SnapshotSlots::Unchanged(const Slot& slot, uint64_t at, const ListedPart& part) {
+  return HashContent(slot.data.data() + at, part.bytes, part.offset) == part.content;
+}
+
+bool SnapshotSlots::HasWhole(uint64_t version, std::span<const uint32_t> tensors) const {
+  MutexLock lock(&mutex_);
+  const Slot* const slot = Find(version);
+  if (slot == nullptr) return tensors.empty();
+  uint64_t missing = 0;
+  for (const uint32_t t : tensors) {
+    if (t >= shape_.boxes.size()) return false;
+    missing += shape_.boxes[t].size() * shape_.element_bytes[t];
+  }
+  for (const auto& [at, part] : slot->parts) {
+    if (std::find(tensors.begin(), tensors.end(), part.tensor) == tensors.end()) continue;
+    if (!Unchanged(*slot, at, part)) return false;
+    missing -= part.bytes;
+  }
+  return missing == 0;
+}
+
+std::vector<uint64_t> SnapshotSlots::WholeVersions() const {
+  MutexLock lock(&mutex_);
+  std::vector<uint64_t> versions;
+  for (const Slot& s : slots_) {
+    if (!s.used || s.arrived != bytes_) continue;
+    const bool whole = std::all_of(s.parts.begin(), s.parts.end(),
+                                   [&](const auto& p) { return Unchanged(s, p.first, p.second); });
+    if (whole) versions.push_back(s.version);
+  }
+  std::sort(versions.begin(), versions.end());
+  return versions;
+}
+
+bool SnapshotSlots::Arrived(uint64_t version) const {
+  MutexLock lock(&mutex_);
+  const Slot* slot = Find(version);
+  return slot != nullptr && slot->arrived == bytes_;
+}
+
+const char* SnapshotSlots::Piece(uint64_t version, uint32_t tensor) const {
+  MutexLock lock(&mutex_);
+  const Slot* slot = Find(version);
+  return slot == nullptr || tensor >= starts_.size() ? nullptr
+                                                     : slot->data.data() + starts_[tensor];
+}
+
+Box SnapshotSlots::PieceBox(uint32_t tensor) const {
+  MutexLock lock(&mutex_);
+  return tensor < shape_.boxes.size() ? shape_.boxes[tensor] : Box{};
+}
+
+uint64_t SnapshotSlots::bytes() const {
+  MutexLock lock(&mutex_);
+  return bytes_;
+}
+
+}  // namespace rewire

@@ -1,0 +1,165 @@
+// Copies this slot's part of the state after every update into its own host memory and into the
+// next slot's. One thread ("rewire-snap") does this while forward and backward run.
+//
+// Registered memory that was freed or allocated again is not copied: that version has no copy.
+//
+// Each slot copies its shard of every constant tensor (SnapshotPart in reconfig/state/plan), also
+// of replicated tensors. An interrupted update can then be undone from the pieces at a cost of 1/n
+// of the state. Only a job with sharded tensors makes these copies; in other jobs every member has
+// every constant tensor. The program's thread copies volatile tensors at once. Every member keeps a
+// replicated volatile tensor whole and sends it to no other.
+//
+// Without sharded tensors, volatile tensors are copied even after a loss: a member may then finish
+// its update, so that its constant tensors have the new version. Two versions are enough because an
+// update of sharded state ends in a collective: no member finishes update v+1 before all copies of
+// v are complete.
+//
+// A next slot on the same node maps this slot's memory, which survives this process. The next slot
+// then needs no copy and receives only the hashes.
+//
+// StartWorld, BeginVersion, CopyRest and WaitTaken are owned by the program's thread, as are the
+// predicates; the other methods are thread-safe.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "reconfig/state/plan/plan.h"
+#include "reconfig/state/snapshot/slots.h"
+#include "reconfig/state/stream/outflow.h"
+#include "reconfig/state/stream/state_memory.h"
+#include "reconfig/state/stream/transport.h"
+
+namespace rewire {
+
+// A registered tensor at its present address.
+struct PlacedTensor {
+  TensorShape shape;
+  Box part;                 // the part of this member
+  StatePlace place;         // the address of the part's first byte
+  uint64_t allocation = 0;  // AllocationOf(place); 0: unknown
+};
+
+class Snapshotter final : public FragmentSink {
+ public:
+  struct Options {
+    bool buddy = true;            // REWIRE_BUDDY
+    Duration stall = seconds(3);  // after this time a copy counts as failed
+    // Returns the NodeIdentity() of a member; "": unknown. Without this function memory is never
+    // shared.
+    std::function<std::string(const WorldMember&)> node_of;
+    // Returns whether a member answers within a short time. Without this function each member does.
+    std::function<bool(const WorldMember&)> answers;
+  };
+  Snapshotter(Transport* transport, Budget* budget, Options options);
+  ~Snapshotter() override;
+
+  // Starts the copies for this world and drops earlier copies. slot: this member's slot. memory:
+  // the result of Reserve() for this world.
+  void StartWorld(const World& world, const Key& secret, uint32_t slot,
+                  std::vector<PlacedTensor> tensors, SnapshotSlots::Memory memory = {});
+  // Allocates, in advance, the memory for this slot's copies in a world of `slots` slots.
+  // Thread-safe.
+  [[nodiscard]] SnapshotSlots::Memory Reserve(std::span<const TensorShape> shapes, uint32_t slots,
+                                              uint32_t slot) const;
+  // Call after a loss of members. Until the next StartWorld nothing is sent, and no copy of sharded
+  // state is taken or overwritten. After the return the thread does not read the state.
+  void Freeze();
+
+  // InBackground: in this world an update must wait for the copies of the update before.
+  // CopiesAtOnce: BeginVersion() has something to copy at once.
+  [[nodiscard]] bool InBackground() const { return sharded_ && options_.buddy; }
+  [[nodiscard]] bool CopiesAtOnce() const { return !volatile_.empty(); }
+
+  // Declares that the state in place has this version from now on: copies volatile tensors, and
+  // makes the thread copy the rest. streamed: the version is being streamed to the next world's
+  // members in the step that begins, and the thread's copy would slow the stream down. The thread's
+  // copy is then left out. A death in this step, or before another version's copy is complete, then
+  // costs one more finished step.
+  absl::Status BeginVersion(uint64_t version, bool streamed = false);
+  // Makes the thread copy the part that was left out, because the version was not streamed.
+  void CopyRest(uint64_t version);
+  // Frees memory on the thread, because freeing takes a while. Thread-safe.
+  void FreeLater(SnapshotSlots::Memory memory);
+  // Waits until the constant state may change again: the begun copy is complete here and is
+  // complete or given up at the buddy. Returns false at the deadline.
+  bool WaitTaken(Time deadline);
+
+  // Return the versions that this member can provide: of its own slot and of the slot before it.
+  [[nodiscard]] std::vector<uint64_t> OwnVersions() const;
+  [[nodiscard]] std::vector<uint64_t> BuddyVersions() const;
+  [[nodiscard]] const SnapshotSlots& own() const { return own_; }
+  [[nodiscard]] const SnapshotSlots& kept() const { return kept_; }
+
+  absl::Status Take(MemberId sender, const FragmentHeader& header,
+                    std::span<const char> bytes) override;
+  void Corrupted(MemberId sender, const FragmentHeader& header) override;
+
+  [[nodiscard]] uint64_t bytes_copied() const { return bytes_copied_.load(); }
+  [[nodiscard]] uint64_t bytes_sent() const { return bytes_sent_.load(); }
+
+ private:
+  // The copied boxes of each tensor in a world: of this slot, and of the slot before it.
+  struct Shapes {
+    SnapshotSlots::Shape own;
+    SnapshotSlots::Shape kept;  // with the layout of that slot's own memory
+    bool sharded = false;       // there are sharded tensors
+  };
+  [[nodiscard]] Shapes ShapesOf(std::span<const TensorShape> shapes, uint32_t slots,
+                                uint32_t slot) const;
+  void Run();
+  absl::Status CopyOwn(uint64_t version, StateMemory* memory);
+  absl::Status SendToBuddy(uint64_t version);
+  // Returns false after a failed copy to the next slot, while that slot does not answer.
+  bool NextAnswers();
+  absl::Status SendParts(uint64_t version, Outflow* outflow);
+  // Lets the next slot map the memory, if that slot is on this node.
+  void OfferMemory();
+  absl::Status TakeMemory(std::span<const char> bytes);
+  absl::Status TakeParts(std::span<const char> bytes);
+  absl::Status CopyPiece(uint32_t tensor, uint64_t version, StateMemory* memory);
+  void FreezeLocked() REWIRE_REQUIRES(world_mutex_);
+
+  Transport* const transport_;
+  Budget* const budget_;
+  const Options options_;
+  std::atomic<uint64_t> bytes_copied_{0};
+  std::atomic<uint64_t> bytes_sent_{0};
+
+  // Held while a world starts or ends, by the program's thread or the member's thread.
+  Mutex world_mutex_;
+  // Set by StartWorld while the thread is idle; read by the thread while busy_.
+  std::vector<PlacedTensor> tensors_;
+  std::vector<Box> boxes_;          // the copied box of each tensor
+  std::vector<uint32_t> volatile_;  // tensors that are copied at once
+  bool sharded_ = false;            // there are sharded tensors
+  StreamKey key_;
+  WorldMember next_;
+  bool has_next_ = false;
+  bool offered_ = false;  // the memory was offered to the next slot in this world
+  bool mapped_ = false;   // the next slot has mapped the memory
+  WorldMember previous_;
+  bool failed_ = false;  // the next slot of this world has not taken its last copy
+  Time ask_again_{};     // after a failure: when to ask the next slot again
+
+  SnapshotSlots own_{/*shared=*/true};
+  SnapshotSlots kept_;  // the previous slot's
+  StateMemory program_memory_;
+
+  std::atomic<bool> frozen_{true};
+  mutable Mutex mutex_;
+  CondVar changed_;
+  bool busy_ REWIRE_GUARDED_BY(mutex_) = false;
+  bool asked_ REWIRE_GUARDED_BY(mutex_) = false;
+  bool stop_ REWIRE_GUARDED_BY(mutex_) = false;
+  uint64_t version_ REWIRE_GUARDED_BY(mutex_) = 0;
+  // Memory of earlier worlds, which the thread frees when it has nothing to copy.
+  std::vector<SnapshotSlots::Memory> old_ REWIRE_GUARDED_BY(mutex_);
+  std::thread thread_;
+};
+
+}  // namespace rewire

@@ -1,0 +1,86 @@
+// Asks one question; see ask_name.h.
+#include "reconfig/state/stream/ask_name.h"
+
+#include "reconfig/base/bytes.h"
+#include "reconfig/base/socket.h"
+
+namespace rewire {
+namespace {
+
+constexpr Duration kAgain = milliseconds(10);
+
+absl::Status ToStatus(const SocketStatus& s) {
+  if (s.ok()) return absl::OkStatus();
+  return s.code == SocketCode::kTimeout ? absl::DeadlineExceededError(s.text)
+                                        : absl::UnavailableError(s.text);
+}
+
+// Runs the handshake up to the question, which is sent with the proof. *dropped: the member closed
+// the connection before it accepted the proof, as it does under a flood of connections.
+absl::Status Open(int fd, const WorldMember& member, const Key& key, const WorldMember& asker,
+                  std::string_view name, Time deadline, bool* dropped) {
+  const StreamHello hello = {
+      Purpose::kNames, 0, asker.member, member.member, asker.incarnation, member.incarnation,
+      RandomNonce()};
+  const std::string bytes = EncodeStreamHello(hello);
+  char answer[kStreamChallengeSize];
+  *dropped = true;
+  if (auto s = ToStatus(SendAll(fd, bytes, deadline)); !s.ok()) return s;
+  if (auto s = ToStatus(ReceiveAll(fd, answer, sizeof answer, deadline)); !s.ok()) return s;
+  const auto challenge = DecodeStreamChallenge({answer, sizeof answer});
+  *dropped = false;
+  if (challenge && !challenge->known) {
+    return absl::UnavailableError("the member at " + member.data_address +
+                                  " takes no questions yet");
+  }
+  const Key connection = ConnectionKey(key, hello);
+  if (!challenge || !SameCode(ProofOf(Side::kListening, connection, bytes, challenge->nonce),
+                              ViewOf(challenge->proof))) {
+    return absl::PermissionDeniedError("ask member " + std::to_string(member.member) + " at " +
+                                       member.data_address +
+                                       ": it does not prove that it has the job's key");
+  }
+  ByteWriter out;
+  out.PutRaw(EncodeStreamProof(ProofOf(Side::kConnecting, connection, bytes, challenge->nonce)));
+  out.PutString(name);
+  char reply[kReplySize];
+  *dropped = true;
+  if (auto s = ToStatus(SendAll(fd, out.bytes(), deadline)); !s.ok()) return s;
+  if (auto s = ToStatus(ReceiveAll(fd, reply, sizeof reply, deadline)); !s.ok()) return s;
+  *dropped = false;
+  if (DecodeReply({reply, sizeof reply}) == Reply::kAccepted) return absl::OkStatus();
+  return absl::DataLossError("the answer of " + member.data_address + " is no reply");
+}
+
+}  // namespace
+
+absl::StatusOr<std::optional<std::string>> AskName(const WorldMember& member, const Key& key,
+                                                   const WorldMember& asker, std::string_view name,
+                                                   Time deadline) {
+  if (name.empty() || name.size() > kMaxNameBytes) {
+    return absl::InvalidArgumentError("a name has 1 to " + std::to_string(kMaxNameBytes) +
+                                      " bytes");
+  }
+  const std::string& address = member.data_address;
+  UniqueFd fd;
+  absl::Status opened;
+  for (bool dropped = true; dropped;) {
+    fd.reset();
+    if (auto s = ToStatus(ConnectTcp(address, deadline, &fd)); !s.ok()) return s;
+    opened = Open(fd.get(), member, key, asker, name, deadline, &dropped);
+    if (opened.ok()) break;
+    if (!dropped || Now() + kAgain >= deadline) return opened;
+    WaitReady(-1, 0, Now() + kAgain);
+  }
+  char length[4];
+  if (auto s = ToStatus(ReceiveAll(fd.get(), length, sizeof length, deadline)); !s.ok()) return s;
+  const auto bytes = ByteReader({length, sizeof length}).Get<uint32_t>();
+  if (bytes > kMaxValueBytes)
+    return absl::DataLossError("the answer of " + address + " is no value");
+  if (bytes == 0) return std::optional<std::string>();
+  std::string value(bytes, '\0');
+  if (auto s = ToStatus(ReceiveAll(fd.get(), value.data(), bytes, deadline)); !s.ok()) return s;
+  return std::optional<std::string>(std::move(value));
+}
+
+}  // namespace rewire

@@ -1,0 +1,49 @@
+// Short messages between two members, sent as fragments with reserved tensor numbers; see
+// docs/stream.md. The transport's thread calls Take(), the thread that runs the transition calls
+// the others. Cancel() is thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "reconfig/base/mutex.h"
+#include "reconfig/world/world.h"
+
+namespace rewire {
+
+enum class NoteKind : uint32_t {
+  kPull = 0xFFFFFFFF,      // to a source, in PREPARE: tensors that the target copies itself
+  kReady = 0xFFFFFFFE,     // to such a target: the version to stream is in place
+  kContents = 0xFFFFFFFD,  // to such a target, at the boundary: the hashes of its copies
+  kMemory = 0xFFFFFFFC,    // to the next slot: how it can map this slot's snapshots
+  kParts = 0xFFFFFFFB,     // to the next slot: parts of a version that are in that memory
+  kLate = 0xFFFFFFFA,  // to a target, at the boundary: hashes of the bytes that it has to copy then
+};
+
+// The notes of one transition.
+class StreamNotes {
+ public:
+  [[nodiscard]] static bool IsNote(uint32_t tensor) {
+    return tensor >= static_cast<uint32_t>(NoteKind::kLate);
+  }
+
+  // Stores a note. Fails when this sender has sent a note of this kind before.
+  absl::Status Take(MemberId sender, NoteKind kind, std::span<const char> bytes);
+  // Waits for the note. Returns kCancelled after Cancel().
+  absl::StatusOr<std::string> Wait(MemberId sender, NoteKind kind, Time deadline);
+  [[nodiscard]] std::optional<std::string> Find(MemberId sender, NoteKind kind) const;
+  void Cancel();
+
+ private:
+  mutable Mutex mutex_;
+  CondVar changed_;
+  std::map<std::pair<MemberId, NoteKind>, std::string> notes_ REWIRE_GUARDED_BY(mutex_);
+  bool cancelled_ REWIRE_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace rewire

@@ -1,0 +1,108 @@
+// The sending end of one transition: reads, hashes and sends the parts that the plan takes from
+// this member, within the budget, and hashes them again at the boundary. A copy within the member
+// is handled like a fragment but crosses no wire. Owned by the thread that runs the transition;
+// Cancel() is thread-safe.
+//
+// Data on the wire is in a few buffers that are reused, because new memory for every fragment would
+// cost more than the copies.
+#pragma once
+
+#include <list>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "reconfig/base/mutex.h"
+#include "reconfig/state/stream/budget.h"
+#include "reconfig/state/stream/notes.h"
+#include "reconfig/state/stream/state_memory.h"
+#include "reconfig/state/stream/tensor_names.h"
+#include "reconfig/state/stream/transport.h"
+
+namespace rewire {
+
+// Bytes [begin, end) of a tensor that this member sends to `target`.
+struct Outgoing {
+  uint32_t tensor = 0;
+  uint64_t begin = 0;
+  uint64_t end = 0;
+  StatePlace source;  // of byte `begin`
+  WorldMember target;
+  bool local = false;
+  StatePlace place;  // when local: the destination of byte `begin`
+  // The source is host memory that does not change until all is placed or the stream is closed. The
+  // bytes are then sent from the source without a copy.
+  bool stays = false;
+};
+
+class Outflow {
+ public:
+  Outflow(const StreamKey& key, Transport* transport, Budget* budget)
+      : key_(key), transport_(transport), budget_(budget) {}
+  // Close the transport's stream before destroying this object.
+  ~Outflow() = default;
+
+  // Sends. Returns when the transport has taken everything, which may not have arrived. remember:
+  // Recheck() hashes the bytes again later.
+  absl::Status Send(const std::vector<Outgoing>& outgoing, uint64_t version, bool remember,
+                    Time deadline);
+  // Sets the names of tensors for errors.
+  void SetNames(TensorNames names) { names_ = std::move(names); }
+  // Allocates the buffers before Send() needs them.
+  void Warm();
+  // Prepares for state on this device. Call from the thread that will send.
+  absl::Status WarmDevice(CUcontext context) { return memory_.Warm(context); }
+  // Hashes the remembered sources again. Fails, naming the first source that has changed.
+  absl::Status Recheck();
+  // Sends a note as a separate fragment.
+  absl::Status SendNote(const WorldMember& target, NoteKind kind, std::string bytes, Time deadline);
+  // Returns the present hash of the bytes that `out` names.
+  absl::StatusOr<uint64_t> Content(const Outgoing& out);
+  // Waits until receivers have placed everything that was sent.
+  absl::Status WaitPlaced(Time deadline);
+  // When Cancel() returns, the state is no longer read and never will be again.
+  void Cancel();
+
+  [[nodiscard]] uint64_t bytes_on_wire() const { return bytes_on_wire_; }
+
+ private:
+  struct Sent {
+    StatePlace source;
+    uint64_t bytes = 0;
+    uint64_t content = 0;
+  };
+  absl::Status CopyOne(const Outgoing& out, uint64_t at, bool remember);
+  absl::Status SendOne(const Outgoing& out, uint64_t at, uint64_t version, bool remember,
+                       Time deadline);
+  absl::Status SendBytes(const Outgoing& out, uint64_t at, uint64_t version,
+                         std::span<const char> bytes, uint64_t content, char* buffer);
+  // buffer: returned to free_; nullptr: none.
+  void Placed(uint64_t bytes, char* buffer, const absl::Status& status);
+  // Returns a buffer of kFragmentBytes, or the reason why there is none.
+  absl::StatusOr<char*> TakeBuffer(Time deadline);
+
+  const StreamKey key_;
+  Transport* const transport_;
+  Budget* const budget_;
+  TensorNames names_;
+  StateMemory memory_;
+  std::map<std::pair<uint32_t, uint64_t>, Sent> sent_;  // by tensor and offset
+  uint64_t bytes_on_wire_ = 0;
+
+  Mutex reading_;  // held while the state is read
+  bool cancelled_ REWIRE_GUARDED_BY(reading_) = false;
+
+  Mutex mutex_;
+  CondVar changed_;
+  uint64_t unplaced_ REWIRE_GUARDED_BY(mutex_) = 0;  // fragments
+  std::vector<std::unique_ptr<char[]>> buffers_ REWIRE_GUARDED_BY(mutex_);
+  std::list<std::string> notes_ REWIRE_GUARDED_BY(mutex_);  // bytes of the notes on the wire
+  std::vector<char*> free_ REWIRE_GUARDED_BY(mutex_);
+  absl::Status failure_ REWIRE_GUARDED_BY(mutex_);
+};
+
+}  // namespace rewire

@@ -1,0 +1,85 @@
+// The entries that end communicators. Any thread: a watchdog may abort while the trainer is inside.
+#include "rewire_entries.h"
+#include "shim/preload/creation.h"
+#include "shim/preload/issue.h"
+#include "shim/preload/pool.h"
+
+namespace rewire::shim {
+
+namespace {
+
+using CloseFunction = ncclResult_t (*)(ncclComm_t comm);
+
+// Keeps the generation of a child that a non-blocking parent is still making. NCCL's thread will
+// store the real communicator into the generation, so its memory is never given back.
+void KeepUnborn(VirtualCommunicator* comm) noexcept {
+  if (comm->recipe.creation != Creation::kSplit && comm->recipe.creation != Creation::kShrink)
+    return;
+  bool unborn = false;
+  {
+    const Inside inside(comm);
+    const Generation* generation = inside.generation();
+    unborn = generation != nullptr && generation->Real() == nullptr &&
+             generation->state.load(std::memory_order_acquire) == GenerationState::kOpen;
+  }
+  if (unborn) Publish(comm, nullptr);
+}
+
+// Does Destroy or Abort. The handle is stale on return (in a group: when the group has ended).
+ncclResult_t Close(ncclComm_t handle, bool aborting, CloseFunction close) noexcept {
+  VirtualCommunicator* comm = Ours(handle);
+  if (comm == nullptr) {
+    const ncclResult_t refused = Foreign(handle);
+    return refused != ncclSuccess ? refused : close(handle);
+  }
+  // A second thread that closes the communicator at the same time must not reach NCCL.
+  if (comm->closing.exchange(true, std::memory_order_acq_rel)) return ncclInvalidArgument;
+  TellClosing(comm, aborting);
+  ncclResult_t result = ncclSuccess;
+  {
+    const Inside inside(comm);
+    const Generation* generation = inside.generation();
+    // The core has already aborted the real communicator of an aborted generation.
+    if (generation != nullptr && generation->Real() != nullptr &&
+        generation->state.load(std::memory_order_acquire) == GenerationState::kOpen) {
+      result = close(generation->Real());
+    }
+  }
+  if (!Taken(result) && !aborting) {
+    comm->closing.store(false, std::memory_order_release);
+    return result;  // the communicator still exists and can be aborted
+  }
+  KeepUnborn(comm);
+  ThreadSlot* slot = Slot();
+  if (slot->group_depth == 0) {
+    DropCommunicator(comm);
+  } else if (GroupState* group = ThisGroup(slot)) {
+    group->destroyed.push_back(comm);
+  }
+  return result;
+}
+
+template <typename Call>
+ncclResult_t Quieten(ncclComm_t handle, bool aborting, Call&& call) noexcept {
+  if (VirtualCommunicator* comm = Ours(handle)) TellClosing(comm, aborting);
+  return Translate<ncclResult_t>(handle, [&](const Target& target) { return call(target.comm); });
+}
+
+}  // namespace
+
+namespace entry {
+
+ncclResult_t CommDestroy(ncclComm_t comm) { return Close(comm, false, Real()->CommDestroy); }
+ncclResult_t CommAbort(ncclComm_t comm) { return Close(comm, true, Real()->CommAbort); }
+
+ncclResult_t CommFinalize(ncclComm_t comm) {
+  return Quieten(comm, false, [](ncclComm_t real) { return Real()->CommFinalize(real); });
+}
+
+ncclResult_t CommRevoke(ncclComm_t comm, int revokeFlags) {
+  return Quieten(comm, true,
+                 [&](ncclComm_t real) { return Real()->CommRevoke(real, revokeFlags); });
+}
+
+}  // namespace entry
+}  // namespace rewire::shim

@@ -1,0 +1,278 @@
+// The entries that make communicators. Called on the application's threads.
+#include <sys/random.h>
+
+#include <algorithm>
+#include <array>
+#include <new>
+
+#include "reconfig/base/log.h"
+#include "reconfig/world/identity.h"
+#include "rewire_entries.h"
+#include "shim/preload/capture.h"
+#include "shim/preload/core_loader.h"
+#include "shim/preload/creation.h"
+#include "shim/preload/issue.h"
+#include "shim/preload/pool.h"
+
+namespace rewire::shim {
+
+namespace {
+
+ncclComm_t Handle(VirtualCommunicator* comm) { return reinterpret_cast<ncclComm_t>(comm); }
+
+// Makes a communicator with an empty generation.
+VirtualCommunicator* Begin(Creation creation, int ranks, int rank, bool in_group) {
+  VirtualCommunicator* comm = NewCommunicator();
+  if (comm == nullptr) return nullptr;
+  Generation* generation = NewGeneration(0, ranks, rank);
+  if (generation == nullptr) {
+    DropCommunicator(comm);
+    return nullptr;
+  }
+  comm->recipe.creation = creation;
+  comm->recipe.in_group = in_group;
+  // Without a core nothing is ever swapped, so captured graphs do not matter.
+  comm->watch_capture.store(Core() != nullptr && FindDriver(), std::memory_order_relaxed);
+  Publish(comm, generation);
+  return comm;
+}
+
+// Ends a creation after NCCL's answer: keeps the handle, or drops it after an error.
+ncclResult_t End(VirtualCommunicator* comm, ThreadSlot* slot, ncclResult_t result,
+                 ncclComm_t* out) {
+  if (!Taken(result)) {
+    TellClosing(comm, true);
+    *out = nullptr;
+    DropCommunicator(comm);
+    return result;
+  }
+  if (slot->group_depth == 0) {
+    NoteIfReady(comm);
+  } else if (GroupState* group = ThisGroup(slot)) {
+    group->created.push_back(comm);
+  }
+  return result;
+}
+
+// NCCL works on the generation until the call has returned, or until the end of the call's group.
+// The generation and its real communicator must not be freed before.
+template <typename Call>
+ncclResult_t CallInside(ThreadSlot* slot, Generation* generation, Call&& call) {
+  if (slot->group_depth > 0) {
+    if (GroupState* group = ThisGroup(slot)) HoldInGroup(group, generation);
+  }
+  const ncclResult_t result = call();
+  // After a loss in between, the core ends the real communicator.
+  return generation->state.load(std::memory_order_acquire) == GenerationState::kOpen
+             ? result
+             : Failed(*generation, result);
+}
+
+template <typename Call>
+ncclResult_t FromIds(Creation creation, ncclComm_t* out, int ranks, int rank,
+                     const ncclUniqueId* ids, int id_count, const ncclConfig_t* config,
+                     Call&& call) noexcept {
+  if (out == nullptr || ids == nullptr || id_count <= 0) return call(out);
+  const ncclResult_t ready = ReadyToCreate();
+  if (ready != ncclSuccess) return ready;
+  try {
+    ThreadSlot* slot = Slot();
+    VirtualCommunicator* comm = Begin(creation, ranks, rank, slot->group_depth > 0);
+    if (comm == nullptr) return ncclSystemError;
+    comm->id = IdentityOfUniqueId(&ids[0]);
+    comm->recipe.ids.assign(ids, ids + id_count);
+    KeepConfig(config, nullptr, &comm->recipe);
+    ncclResult_t result = ncclSuccess;
+    bool core_made = false;
+    {
+      const Inside inside(comm);
+      Generation* generation = inside.generation();
+      // Stored early, so that another thread can poll or abort while this one waits for its peers.
+      __atomic_store_n(out, Handle(comm), __ATOMIC_RELEASE);
+      if (const CoreTable* core = Core()) {
+        comm->told.store(Told::kCreated);
+        core_made = core->created(comm, &result) == 1;
+      }
+      if (!core_made)
+        result = CallInside(slot, generation, [&] { return call(&generation->real); });
+    }
+    if (core_made && Taken(result)) return result;
+    result = End(comm, slot, result, out);
+    const CoreTable* core = Core();
+    if (core != nullptr && result == ncclSuccess && slot->group_depth == 0) core->opened(comm);
+    return result;
+  } catch (const std::bad_alloc&) {
+    return ncclSystemError;
+  }
+}
+
+// Makes a child of `parent`. identify returns the child's identity. call takes the real parent and
+// the place where NCCL stores the real child.
+template <typename Identify, typename Call>
+ncclResult_t FromParent(Creation creation, VirtualCommunicator* parent, bool is_in, ncclComm_t* out,
+                        const ncclConfig_t* config, Identify&& identify, Call&& call) noexcept {
+  const Inside inside(parent);
+  const Generation* generation = inside.generation();
+  if (generation == nullptr) return ncclInvalidUsage;
+  if (generation->state.load(std::memory_order_acquire) != GenerationState::kOpen) {
+    return Failed(*generation, ncclInternalError);
+  }
+  try {
+    // Every rank counts, in the child or not, so that all ranks count alike.
+    const CommunicatorId id = identify();
+    if (!is_in) {
+      // NCCL's thread may store the NULL later, so the target must be static memory.
+      static ncclComm_t nobody = nullptr;
+      *out = nullptr;
+      return call(generation->Real(), &nobody);
+    }
+    ThreadSlot* slot = Slot();
+    VirtualCommunicator* comm = Begin(creation, -1, -1, slot->group_depth > 0);
+    if (comm == nullptr) return ncclSystemError;
+    comm->id = id;
+    comm->pins.store(
+        parent->pins.load(std::memory_order_relaxed) &
+            (static_cast<uint32_t>(Pin::kInitAll) | static_cast<uint32_t>(Pin::kGrown)),
+        std::memory_order_relaxed);
+    comm->parent.store(parent, std::memory_order_relaxed);
+    KeepConfig(config, &parent->recipe, &comm->recipe);
+    Generation* child = comm->current.load(std::memory_order_relaxed);
+    __atomic_store_n(out, Handle(comm), __ATOMIC_RELEASE);
+    if (slot->group_depth > 0) {
+      if (GroupState* group = ThisGroup(slot)) HoldInGroup(group, inside.generation());
+    }
+    return End(comm, slot, call(generation->Real(), &child->real), out);
+  } catch (const std::bad_alloc&) {
+    return ncclSystemError;
+  }
+}
+
+CommunicatorId NextChild(VirtualCommunicator* parent, int64_t color) {
+  return IdentityOfChild(parent->id, parent->children.fetch_add(1, std::memory_order_relaxed),
+                         color);
+}
+
+}  // namespace
+
+namespace entry {
+
+ncclResult_t CommInitRank(ncclComm_t* comm, int nranks, ncclUniqueId commId, int rank) {
+  // Equals ncclCommInitRank, except that NCCL does not free the communicator when the call fails.
+  // Another thread may be ending the communicator at that moment (shim/core/interruption.h).
+  return FromIds(Creation::kInitRank, comm, nranks, rank, &commId, 1, nullptr,
+                 [&](ncclComm_t* out) {
+                   return Real()->CommInitRankConfig(out, nranks, commId, rank, nullptr);
+                 });
+}
+
+ncclResult_t CommInitRankConfig(ncclComm_t* comm, int nranks, ncclUniqueId commId, int rank,
+                                ncclConfig_t* config) {
+  return FromIds(Creation::kInitRank, comm, nranks, rank, &commId, 1, config, [&](ncclComm_t* out) {
+    return Real()->CommInitRankConfig(out, nranks, commId, rank, config);
+  });
+}
+
+ncclResult_t CommInitRankScalable(ncclComm_t* newcomm, int nranks, int myrank, int nId,
+                                  ncclUniqueId* commIds, ncclConfig_t* config) {
+  return FromIds(Creation::kInitRankScalable, newcomm, nranks, myrank, commIds, nId, config,
+                 [&](ncclComm_t* out) {
+                   return Real()->CommInitRankScalable(out, nranks, myrank, nId, commIds, config);
+                 });
+}
+
+ncclResult_t CommInitAll(ncclComm_t* comm, int ndev, const int* devlist) {
+  const ncclResult_t ready = ReadyToCreate();
+  if (ready != ncclSuccess) return ready;
+  if (comm == nullptr || ndev <= 0) return Real()->CommInitAll(comm, ndev, devlist);
+  try {
+    std::vector<ncclComm_t> real(static_cast<size_t>(ndev));
+    const ncclResult_t result = Real()->CommInitAll(real.data(), ndev, devlist);
+    if (!Taken(result)) return result;
+    // Several devices in one process do not form a member. Such a communicator is never swapped, so
+    // a random identity suffices.
+    CommunicatorId id{};
+    if (getrandom(&id, sizeof id, 0) != sizeof id || id == kUpdateBoundary) id.low = 1;
+    for (int i = 0; i < ndev; ++i) {
+      VirtualCommunicator* made = Begin(Creation::kInitAll, ndev, i, Slot()->group_depth > 0);
+      if (made == nullptr) return ncclSystemError;
+      made->id = id;
+      AddPin(made, Pin::kInitAll);
+      KeepConfig(nullptr, nullptr, &made->recipe);
+      __atomic_store_n(&made->current.load(std::memory_order_relaxed)->real,
+                       real[static_cast<size_t>(i)], __ATOMIC_RELEASE);
+      comm[i] = Handle(made);
+      End(made, Slot(), result, &comm[i]);
+    }
+    return result;
+  } catch (const std::bad_alloc&) {
+    return ncclSystemError;
+  }
+}
+
+ncclResult_t CommSplit(ncclComm_t comm, int color, int key, ncclComm_t* newcomm,
+                       ncclConfig_t* config) {
+  VirtualCommunicator* parent = Ours(comm);
+  if (parent == nullptr || newcomm == nullptr) {
+    const ncclResult_t refused = parent == nullptr ? Foreign(comm) : ncclInvalidArgument;
+    return refused != ncclSuccess ? refused : Real()->CommSplit(comm, color, key, newcomm, config);
+  }
+  return FromParent(
+      Creation::kSplit, parent, color != NCCL_SPLIT_NOCOLOR, newcomm, config,
+      [&] { return NextChild(parent, color); },
+      [&](ncclComm_t real, ncclComm_t* out) {
+        return Real()->CommSplit(real, color, key, out, config);
+      });
+}
+
+ncclResult_t CommShrink(ncclComm_t comm, int* excludeRanksList, int excludeRanksCount,
+                        ncclComm_t* newcomm, ncclConfig_t* config, int shrinkFlags) {
+  VirtualCommunicator* parent = Ours(comm);
+  if (parent == nullptr || newcomm == nullptr) {
+    const ncclResult_t refused = parent == nullptr ? Foreign(comm) : ncclInvalidArgument;
+    return refused != ncclSuccess ? refused
+                                  : Real()->CommShrink(comm, excludeRanksList, excludeRanksCount,
+                                                       newcomm, config, shrinkFlags);
+  }
+  return FromParent(
+      Creation::kShrink, parent, true, newcomm, config,
+      [&] {
+        std::vector<int> excluded;
+        if (excludeRanksList != nullptr && excludeRanksCount > 0) {
+          excluded.assign(excludeRanksList, excludeRanksList + excludeRanksCount);
+        }
+        std::sort(excluded.begin(), excluded.end());
+        return IdentityOfShrunk(parent->id, parent->shrinks[excluded]++, excluded);
+      },
+      [&](ncclComm_t real, ncclComm_t* out) {
+        return Real()->CommShrink(real, excludeRanksList, excludeRanksCount, out, config,
+                                  shrinkFlags);
+      });
+}
+
+ncclResult_t CommGrow(ncclComm_t comm, int nRanks, const ncclUniqueId* uniqueId, int rank,
+                      ncclComm_t* newcomm, ncclConfig_t* config) {
+  const auto call = [&](ncclComm_t real, ncclComm_t* out) {
+    const ncclResult_t result = Real()->CommGrow(real, nRanks, uniqueId, rank, out, config);
+    // Joining ranks and existing ranks share no data that could identify the communicator.
+    if (VirtualCommunicator* made = newcomm == nullptr ? nullptr : Ours(*newcomm)) {
+      AddPin(made, Pin::kGrown);
+    }
+    return result;
+  };
+  if (newcomm == nullptr) return ncclInvalidArgument;
+  if (comm == nullptr) {
+    return FromIds(Creation::kGrow, newcomm, nRanks, rank, uniqueId, uniqueId == nullptr ? 0 : 1,
+                   config, [&](ncclComm_t* out) { return call(nullptr, out); });
+  }
+  VirtualCommunicator* parent = Ours(comm);
+  if (parent == nullptr) {
+    const ncclResult_t refused = Foreign(comm);
+    return refused != ncclSuccess ? refused : call(comm, newcomm);
+  }
+  return FromParent(
+      Creation::kGrow, parent, true, newcomm, config, [&] { return NextChild(parent, nRanks); },
+      call);
+}
+
+}  // namespace entry
+}  // namespace rewire::shim

@@ -1,0 +1,204 @@
+#include "shim/preload/issue.h"
+
+#include <new>
+
+#include "reconfig/base/log.h"
+#include "shim/preload/capture.h"
+#include "shim/preload/core_loader.h"
+#include "shim/preload/replay.h"
+
+namespace rewire::shim {
+
+const char* PinText(Pin pin) {
+  switch (pin) {
+    case Pin::kGraph:
+      return "an operation was captured into a CUDA graph";
+    case Pin::kDeviceComm:
+      return "a device communicator was made from it";
+    case Pin::kWindowPointer:
+      return "addresses of a window were given to the application";
+    case Pin::kSignals:
+      return "one-sided signals were used on it";
+    case Pin::kInitAll:
+      return "it was made by ncclCommInitAll";
+    case Pin::kGrown:
+      return "it was made by ncclCommGrow";
+  }
+  return "unknown";
+}
+
+ncclRedOp_t Target::RealOperator(const Generation& generation, ncclRedOp_t op) noexcept {
+  const auto value = generation.values.Get(static_cast<uint32_t>(op) - kFirstOperator);
+  // NCCL rejects an operator that Rewire never returned.
+  return value ? static_cast<ncclRedOp_t>(*value) : op;
+}
+
+namespace {
+
+// A watchdog may poll a handle for ever, so only the first few lines are logged.
+void Warn(ncclComm_t handle, const char* what) {
+  constexpr int kLines = 8;
+  static std::atomic<int> lines{0};
+  if (lines.fetch_add(1, std::memory_order_relaxed) >= kLines) return;
+  REWIRE_WARN("communicator %p %s", static_cast<void*>(handle), what);
+}
+
+}  // namespace
+
+ncclResult_t Foreign(ncclComm_t handle) noexcept {
+  if (!MayBeOurs(handle)) return ncclSuccess;
+  switch (reinterpret_cast<VirtualCommunicator*>(handle)->magic.load(std::memory_order_acquire)) {
+    case Magic::kDestroyed:
+      Warn(handle, "is used after it was destroyed");
+      return ncclInvalidArgument;
+    case Magic::kOtherProcess:
+      Warn(handle, "was made before fork() and cannot be used in the child");
+      return ncclInvalidUsage;
+    case Magic::kOpen:  // opened again in between: the handle was stale
+      return ncclInvalidArgument;
+  }
+  return ncclSuccess;
+}
+
+namespace {
+
+// Prevents reuse of the communicator's memory during a slow path that holds no generation.
+class User {
+ public:
+  explicit User(VirtualCommunicator* comm) : comm_(comm) {
+    comm_->users.fetch_add(1, std::memory_order_seq_cst);
+  }
+  ~User() { comm_->users.fetch_sub(1, std::memory_order_release); }
+  User(const User&) = delete;
+  User& operator=(const User&) = delete;
+
+ private:
+  VirtualCommunicator* const comm_;
+};
+
+bool CutDue(const VirtualCommunicator* comm) {
+  return comm->issued.load(std::memory_order_relaxed) >=
+         comm->stop_at.load(std::memory_order_relaxed);
+}
+
+bool Open(const Generation* generation) {
+  return generation != nullptr &&
+         generation->state.load(std::memory_order_acquire) == GenerationState::kOpen;
+}
+
+// Called while the slot is in a generation; afterwards the slot is in another one. The thread
+// checks again after each entry, because a pledge for the next operation relies on later entries.
+ncclResult_t PassCuts(VirtualCommunicator* comm, ThreadSlot* slot, CallSite site,
+                      Generation** generation) {
+  const CoreTable* core = Core();
+  for (int i = 0; core != nullptr && CutDue(comm); ++i) {
+    const User user(comm);
+    Leave(slot);
+    const ncclResult_t result = i < kCutsPerCall ? core->at_cut(comm, site) : ncclInternalError;
+    if (result != ncclSuccess) return result;
+    *generation = Enter(slot, comm);
+    // Makes the program's windows and the registrations that are newer than the generation.
+    if (Open(*generation)) {
+      const ncclResult_t replayed = ReplayAll(comm, *generation, site.group_depth);
+      if (replayed == ncclSuccess) continue;
+      const ncclResult_t failed = Failed(**generation, replayed);
+      Leave(slot);
+      return failed;
+    }
+  }
+  return ncclSuccess;
+}
+
+ncclResult_t NotUsable(VirtualCommunicator* comm, const Generation* generation) {
+  if (generation != nullptr) return Failed(*generation, ncclInternalError);
+  // The communicator was destroyed meanwhile, or this member is no longer part of it.
+  const ncclResult_t stale = Foreign(reinterpret_cast<ncclComm_t>(comm));
+  return comm->magic.load(std::memory_order_acquire) == Magic::kOpen ? ncclInvalidUsage : stale;
+}
+
+}  // namespace
+
+ncclResult_t EnterSlowly(VirtualCommunicator* comm, ThreadSlot* slot, cudaStream_t stream,
+                         Generation** generation) noexcept {
+  if (comm->watch_capture.load(std::memory_order_relaxed)) WatchCapture(comm, stream);
+  const ncclResult_t passed = PassCuts(comm, slot, {stream, 0}, generation);
+  if (passed != ncclSuccess) return passed;
+  if (Open(*generation)) return ncclSuccess;
+  const ncclResult_t result = NotUsable(comm, *generation);
+  Leave(slot);
+  return result;
+}
+
+ncclResult_t FixInGroup(VirtualCommunicator* comm, ThreadSlot* slot, cudaStream_t stream,
+                        GroupUse** use) noexcept {
+  GroupState* group = ThisGroup(slot);
+  if (group == nullptr) return ncclSystemError;
+  if (comm->watch_capture.load(std::memory_order_relaxed)) WatchCapture(comm, stream);
+  if (slot->inside.load(std::memory_order_relaxed) != nullptr) return ncclInvalidUsage;
+  Generation* generation = Enter(slot, comm);
+  const ncclResult_t passed = PassCuts(comm, slot, {stream, slot->group_depth}, &generation);
+  if (passed != ncclSuccess) return passed;
+  if (!Open(generation)) {
+    const ncclResult_t result = NotUsable(comm, generation);
+    Leave(slot);
+    return result;
+  }
+  generation->fixed.fetch_add(1, std::memory_order_seq_cst);
+  Leave(slot);
+  try {
+    group->uses.push_back({comm, generation, 0, stream});
+  } catch (const std::bad_alloc&) {
+    generation->fixed.fetch_sub(1, std::memory_order_seq_cst);
+    return ncclSystemError;
+  }
+  group->last_use = static_cast<uint32_t>(group->uses.size()) - 1;
+  *use = &group->uses.back();
+  return ncclSuccess;
+}
+
+void BeforeCut(VirtualCommunicator* comm, cudaStream_t stream) noexcept {
+  if (const CoreTable* core = Core()) core->before_cut(comm, {stream, 0});
+}
+
+ncclResult_t Failed(const Generation& generation, ncclResult_t result) noexcept {
+  switch (generation.state.load(std::memory_order_acquire)) {
+    case GenerationState::kAborted:
+      return ncclRemoteError;
+    case GenerationState::kClosed:
+      return ncclInvalidUsage;
+    case GenerationState::kOpen:
+      break;
+  }
+  return result;
+}
+
+void WatchCapture(VirtualCommunicator* comm, cudaStream_t stream) noexcept {
+  if (!IsCapturing(stream)) return;
+  AddPin(comm, Pin::kGraph);
+  // The end of the graph is not reported: the pin is permanent, and further checks are useless.
+  comm->watch_capture.store(false, std::memory_order_relaxed);
+}
+
+PeerCounters* CountersOfPeer(VirtualCommunicator* comm, int peer) noexcept {
+  PeerCounters* peers = comm->peers.load(std::memory_order_acquire);
+  if (peers == nullptr) {
+    const Inside inside(comm);
+    const int ranks = inside.generation() == nullptr
+                          ? 0
+                          : inside.generation()->ranks.load(std::memory_order_relaxed);
+    if (ranks <= 0) return nullptr;
+    auto* fresh = new (std::nothrow) PeerCounters[static_cast<size_t>(ranks)];
+    if (fresh == nullptr) return nullptr;
+    comm->peer_count.store(ranks, std::memory_order_relaxed);
+    if (comm->peers.compare_exchange_strong(peers, fresh, std::memory_order_acq_rel)) {
+      peers = fresh;
+    } else {
+      delete[] fresh;
+    }
+  }
+  // A world that has grown has uncounted new peers, which carry no p2p over a cut.
+  const int count = comm->peer_count.load(std::memory_order_relaxed);
+  return peer >= 0 && peer < count ? &peers[peer] : nullptr;
+}
+
+}  // namespace rewire::shim

@@ -1,0 +1,188 @@
+// The fast path: the way of one operation from the application to the real NCCL.
+//
+// Called by the generated entries only, on the application's threads. Outside a group: check the
+// magic, enter the current generation, compare `issued` with `stop_at`, call, count, leave. This
+// path takes no lock and allocates only the counters at the first Send or Recv. The order of checks
+// and counts is specified in virtual_communicator.h.
+#pragma once
+
+#include <bit>
+
+#include "shim/preload/group.h"
+#include "shim/preload/real_nccl.h"
+#include "shim/preload/thread_slot.h"
+#include "shim/preload/virtual_communicator.h"
+
+namespace rewire::shim {
+
+// The target of a call: the real communicator and its generation (nullptr for an unknown handle).
+struct Target {
+  ncclComm_t comm;
+  const Generation* generation;
+
+  [[nodiscard]] ncclRedOp_t Operator(ncclRedOp_t op) const {
+    if (static_cast<int>(op) < kFirstOperator || generation == nullptr) [[likely]] {
+      return op;
+    }
+    return RealOperator(*generation, op);
+  }
+  static ncclRedOp_t RealOperator(const Generation& generation, ncclRedOp_t op) noexcept;
+};
+
+inline bool Taken(ncclResult_t result) { return result == ncclSuccess || result == ncclInProgress; }
+
+// Returns whether the address can be the address of a VirtualCommunicator. NULL and other addresses
+// are not read: NCCL takes or rejects them.
+inline bool MayBeOurs(ncclComm_t handle) noexcept {
+  return handle != nullptr &&
+         (reinterpret_cast<uintptr_t>(handle) & (alignof(VirtualCommunicator) - 1)) == 0;
+}
+
+// Returns the open communicator of a handle, or nullptr.
+inline VirtualCommunicator* Ours(ncclComm_t handle) noexcept {
+  auto* comm = reinterpret_cast<VirtualCommunicator*>(handle);
+  if (!MayBeOurs(handle)) [[unlikely]]
+    return nullptr;
+  return comm->magic.load(std::memory_order_acquire) == Magic::kOpen ? comm : nullptr;
+}
+
+// Judges a handle that is not an open communicator. ncclSuccess: the handle is unknown and goes to
+// NCCL unchanged. Any other result must be returned to the application.
+ncclResult_t Foreign(ncclComm_t handle) noexcept;
+
+// The slow path: a cut, a generation that is missing or not open, or a stream that may be captured.
+// Gives the generation to use (entered, unless in a group), or an error.
+ncclResult_t EnterSlowly(VirtualCommunicator* comm, ThreadSlot* slot, cudaStream_t stream,
+                         Generation** generation) noexcept;
+// Fixes the generation at the first use of a communicator in a group.
+ncclResult_t FixInGroup(VirtualCommunicator* comm, ThreadSlot* slot, cudaStream_t stream,
+                        GroupUse** use) noexcept;
+// Tells the core that the operation just issued was the last before the cut.
+void BeforeCut(VirtualCommunicator* comm, cudaStream_t stream) noexcept;
+// Converts an error of the real library into the application's error.
+ncclResult_t Failed(const Generation& generation, ncclResult_t result) noexcept;
+void WatchCapture(VirtualCommunicator* comm, cudaStream_t stream) noexcept;
+PeerCounters* CountersOfPeer(VirtualCommunicator* comm, int peer) noexcept;
+
+template <Collective kWhich>
+inline void Saw(VirtualCommunicator* comm, size_t count, ncclDataType_t type, int peer) noexcept {
+  auto& mask =
+      comm->seen[static_cast<unsigned>(kWhich)][static_cast<unsigned>(type) & (kSeenTypes - 1)];
+  const uint64_t bit = uint64_t{1} << (std::bit_width(count | 1) - 1);
+  if ((mask.load(std::memory_order_relaxed) & bit) == 0) [[unlikely]] {
+    mask.fetch_or(bit, std::memory_order_relaxed);
+  }
+  if constexpr (kWhich == Collective::kSend || kWhich == Collective::kRecv) {
+    if (PeerCounters* counters = CountersOfPeer(comm, peer)) {
+      auto& counter = kWhich == Collective::kSend ? counters->sent : counters->received;
+      counter.store(counter.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    }
+  }
+}
+
+template <Collective kWhich>
+inline constexpr bool kCounted = kWhich != Collective::kSend&& kWhich != Collective::kRecv;
+
+template <Collective kWhich, typename Call>
+ncclResult_t IssueInGroup(VirtualCommunicator* comm, ThreadSlot* slot, cudaStream_t stream,
+                          size_t count, ncclDataType_t type, int peer, Call&& call) noexcept {
+  GroupUse* use = FindUse(slot->group, comm);
+  if (use == nullptr) [[unlikely]] {
+    const ncclResult_t refused = FixInGroup(comm, slot, stream, &use);
+    if (refused != ncclSuccess) return refused;
+  }
+  if (comm->watch_capture.load(std::memory_order_relaxed)) [[unlikely]]
+    WatchCapture(comm, stream);
+  const Generation& generation = *use->generation;
+  if (generation.state.load(std::memory_order_relaxed) != GenerationState::kOpen) [[unlikely]] {
+    return Failed(generation, ncclInternalError);
+  }
+  const ncclResult_t result = call(Target{generation.Real(), &generation});
+  if (!Taken(result)) [[unlikely]]
+    return Failed(generation, result);
+  // NCCL may have called back and moved the group's list.
+  use = FindUse(slot->group, comm);
+  if (use != nullptr) {
+    use->operations += kCounted<kWhich> ? 1 : 0;
+    use->stream = stream;
+  }
+  Saw<kWhich>(comm, count, type, peer);
+  return result;
+}
+
+template <Collective kWhich, typename Call>
+inline ncclResult_t Issue(ncclComm_t handle, cudaStream_t stream, size_t count, ncclDataType_t type,
+                          int peer, Call&& call) noexcept {
+  VirtualCommunicator* comm = Ours(handle);
+  if (comm == nullptr) [[unlikely]] {
+    const ncclResult_t refused = Foreign(handle);
+    return refused != ncclSuccess ? refused : call(Target{handle, nullptr});
+  }
+  ThreadSlot* slot = Slot();
+  if (slot->group_depth != 0) {
+    return IssueInGroup<kWhich>(comm, slot, stream, count, type, peer, call);
+  }
+  if (slot->inside.load(std::memory_order_relaxed) != nullptr) [[unlikely]] {
+    // This same thread is inside a call already. The operation's place in the order is unknown, so
+    // the operation is not counted.
+    const Inside inside(comm);
+    if (inside.generation() == nullptr) return ncclInvalidUsage;
+    return call(Target{inside.generation()->Real(), inside.generation()});
+  }
+  Generation* generation = Enter(slot, comm);
+  if (comm->issued.load(std::memory_order_relaxed) >=
+          comm->stop_at.load(std::memory_order_relaxed) ||
+      generation == nullptr || comm->watch_capture.load(std::memory_order_relaxed) ||
+      generation->state.load(std::memory_order_relaxed) != GenerationState::kOpen) [[unlikely]] {
+    const ncclResult_t refused = EnterSlowly(comm, slot, stream, &generation);
+    if (refused != ncclSuccess) return refused;
+  }
+  ncclResult_t result = call(Target{generation->Real(), generation});
+  if (Taken(result)) [[likely]] {
+    if constexpr (kCounted<kWhich>) {
+      const uint64_t issued = comm->issued.load(std::memory_order_relaxed) + 1;
+      comm->issued.store(issued, std::memory_order_relaxed);
+      if (issued == comm->stop_at.load(std::memory_order_relaxed)) [[unlikely]] {
+        BeforeCut(comm, stream);
+      }
+    }
+    comm->last_stream.store(stream, std::memory_order_relaxed);
+    Saw<kWhich>(comm, count, type, peer);
+  } else {
+    result = Failed(*generation, result);
+  }
+  Leave(slot);
+  return result;
+}
+
+// Converts an error into the result type of a call whose communicator has no target.
+template <typename Result>
+Result Refusal(ncclResult_t why) {
+  if constexpr (std::is_same_v<Result, ncclResult_t>) {
+    return why;
+  } else {
+    return Result{};
+  }
+}
+
+// Makes a call in which only the communicator is translated. In a group, the call uses the
+// generation that the group is fixed to.
+template <typename Result, typename Call>
+Result Translate(ncclComm_t handle, Call&& call) noexcept {
+  VirtualCommunicator* comm = Ours(handle);
+  if (comm == nullptr) {
+    const ncclResult_t refused = Foreign(handle);
+    if (refused != ncclSuccess) return Refusal<Result>(refused);
+    return call(Target{handle, nullptr});
+  }
+  const Inside inside(comm);
+  const GroupUse* use = FindUse(Slot()->group, comm);
+  const Generation* generation = use != nullptr ? use->generation : inside.generation();
+  if (generation == nullptr) return Refusal<Result>(ncclInvalidUsage);
+  if (generation->state.load(std::memory_order_acquire) != GenerationState::kOpen) {
+    return Refusal<Result>(Failed(*generation, ncclInternalError));
+  }
+  return call(Target{generation->Real(), generation});
+}
+
+}  // namespace rewire::shim

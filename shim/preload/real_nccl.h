@@ -1,0 +1,30 @@
+// The one real NCCL library of this process: its path, and its functions by their pnccl* names.
+//
+// Found and loaded at the first call that needs the library, from any thread; constant afterwards.
+// The members of RealNccl are the functions of shim/gen/nccl_functions.txt without their prefix
+// (real->AllReduce). After Real() no member is nullptr. A function that the library lacks logs its
+// name and the library's version and returns ncclInvalidUsage. Without a library, every function
+// logs the searched places and returns ncclSystemError.
+#pragma once
+
+#include "shim/preload/nccl_api_types.h"
+
+namespace rewire::shim {
+
+struct RealNccl {
+#include "rewire_real_nccl_members.inc"
+  int version = 0;        // the value of ncclGetVersion; 0: no library
+  const char* path = "";  // path of the loaded file
+
+  // Takes a name without prefix: Has("CommRevoke").
+  [[nodiscard]] bool Has(const char* name) const;
+};
+
+// Loads the library at the first call. Never returns nullptr.
+const RealNccl* Real() noexcept;
+
+// Equals *Real(), for calls on a virtual communicator: its creation has loaded the library.
+extern RealNccl real_functions;
+inline const RealNccl& Functions() noexcept { return real_functions; }
+
+}  // namespace rewire::shim

@@ -1,0 +1,92 @@
+#include "shim/preload/replay.h"
+
+#include <sched.h>
+
+#include "reconfig/base/clock.h"
+#include "reconfig/base/log.h"
+#include "reconfig/base/settings.h"
+#include "shim/preload/real_nccl.h"
+#include "shim/preload/virtual_communicator.h"
+
+namespace rewire::shim {
+
+namespace {
+
+ncclResult_t Again(Registration r, Generation* generation) {
+  const RealNccl* real = Real();
+  uint64_t value = 0;
+  ncclResult_t result = ncclSuccess;
+  switch (r.kind) {
+    case RegistrationKind::kBuffer: {
+      void* handle = nullptr;
+      result = real->CommRegister(generation->Real(), r.address, r.size, &handle);
+      value = reinterpret_cast<uint64_t>(handle);
+      break;
+    }
+    case RegistrationKind::kWindow: {
+      uint64_t* const place = generation->values.Reserve(r.index);
+      if (place == nullptr) return ncclSystemError;
+      return real->CommWindowRegister(generation->Real(), r.address, r.size,
+                                      reinterpret_cast<ncclWindow_t*>(place), r.flags);
+    }
+    case RegistrationKind::kOperator: {
+      ncclRedOp_t op = ncclSum;
+      void* scalar = r.residence == ncclScalarHostImmediate ? r.scalar : r.address;
+      result = real->RedOpCreatePreMulSum(&op, scalar, r.type, r.residence, generation->Real());
+      value = static_cast<uint64_t>(op);
+      break;
+    }
+  }
+  if (result != ncclSuccess) return result;
+  return generation->values.Set(r.index, value) ? ncclSuccess : ncclSystemError;
+}
+
+// Waits until a non-blocking communicator takes the next call. A loss or the deadline of a build
+// ends the wait. NCCL 2.28 and 2.30 return ncclSuccess for a window that is still in progress.
+ncclResult_t Settled(const Generation* generation) {
+  const int build_ms = Settings::Get().build_ms();
+  const Time deadline = Now() + milliseconds(build_ms);
+  ncclResult_t state = ncclInProgress;
+  while (state == ncclInProgress) {
+    if (generation->state.load(std::memory_order_acquire) != GenerationState::kOpen) {
+      return ncclRemoteError;
+    }
+    if (Now() >= deadline) {
+      REWIRE_ERROR(
+          "make a window on the new generation: a member did not take part within %d ms "
+          "(REWIRE_BUILD_MS)",
+          build_ms);
+      return ncclRemoteError;
+    }
+    const ncclResult_t asked = Real()->CommGetAsyncError(generation->Real(), &state);
+    if (asked != ncclSuccess) return asked;
+    if (state == ncclInProgress) sched_yield();
+  }
+  return state;
+}
+
+}  // namespace
+
+ncclResult_t ReplayLocal(VirtualCommunicator* comm, Generation* generation) noexcept {
+  for (const Registration& r : comm->registrations.All()) {
+    if (r.kind == RegistrationKind::kWindow || generation->values.Get(r.index)) continue;
+    const ncclResult_t result = Again(r, generation);
+    if (result != ncclSuccess) return result;
+  }
+  return ncclSuccess;
+}
+
+ncclResult_t ReplayAll(VirtualCommunicator* comm, Generation* generation,
+                       int group_depth) noexcept {
+  for (const Registration& r : comm->registrations.All()) {
+    if (generation->values.Get(r.index)) continue;
+    const ncclResult_t result = Again(r, generation);
+    if (result != ncclSuccess && result != ncclInProgress) return result;
+    if (comm->recipe.blocking || group_depth > 0) continue;
+    const ncclResult_t settled = Settled(generation);
+    if (settled != ncclSuccess) return settled;
+  }
+  return ncclSuccess;
+}
+
+}  // namespace rewire::shim

@@ -1,0 +1,103 @@
+// The pure functions of the command: durations, tables, texts.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "reconfig/base/settings.h"
+#include "reconfig/control/cli/duration_text.h"
+#include "reconfig/control/cli/knobs.h"
+#include "reconfig/control/cli/status_text.h"
+
+namespace rewire {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(DurationTest, Parses) {
+  EXPECT_EQ(*ParseDuration("120s"), milliseconds(120000));
+  EXPECT_EQ(*ParseDuration("120"), milliseconds(120000));
+  EXPECT_EQ(*ParseDuration("500ms"), milliseconds(500));
+  EXPECT_EQ(*ParseDuration("2m"), milliseconds(120000));
+  EXPECT_EQ(*ParseDuration("1.5min"), milliseconds(90000));
+  EXPECT_EQ(*ParseDuration("1h"), milliseconds(3600000));
+  EXPECT_EQ(*ParseDuration("0"), milliseconds(0));
+  EXPECT_EQ(*ParseDuration("864000s"), milliseconds(864000000));
+  for (const char* wrong : {"", "s", "-1s", "1 s", "1d", "1e3", "nan", "inf", "864001s", "1s2"}) {
+    const auto d = ParseDuration(wrong);
+    EXPECT_FALSE(d.ok()) << wrong;
+    EXPECT_THAT(std::string(d.status().message()), HasSubstr("'" + std::string(wrong) + "'"));
+  }
+}
+
+TEST(DurationTest, Prints) {
+  EXPECT_EQ(DurationText(0.25), "0.2 ms");
+  EXPECT_EQ(DurationText(812.4), "812 ms");
+  EXPECT_EQ(DurationText(3210), "3.2 s");
+  EXPECT_EQ(DurationText(125000), "2 min 5 s");
+}
+
+TEST(KnobsTest, EveryFormatHasEverySetting) {
+  const std::string text = KnobsTable(KnobsFormat::kText);
+  const std::string markdown = KnobsTable(KnobsFormat::kMarkdown);
+  const auto json = nlohmann::json::parse(KnobsTable(KnobsFormat::kJson));
+  EXPECT_EQ(json["settings"].size(), Settings::Table().size());
+  for (const SettingRow& row : Settings::Table()) {
+    EXPECT_THAT(text, HasSubstr(row.variable));
+    EXPECT_THAT(markdown, HasSubstr("| `" + std::string(row.variable) + "` |"));
+  }
+  // Each row has five bars: no value breaks the table.
+  std::istringstream in(markdown);
+  for (std::string line; std::getline(in, line);) {
+    EXPECT_EQ(std::count(line.begin(), line.end(), '|'), 5) << line;
+  }
+}
+
+TEST(StatusTextTest, ShowsMembersAndTransitions) {
+  const nlohmann::json transition = {
+      {"from_epoch", 2},    {"to_epoch", 3},
+      {"kind", "boundary"}, {"result", "committed"},
+      {"prepare_ms", 1200}, {"total_ms", 1300},
+      {"pause_ms_max", 12}, {"bytes", 3145728},
+      {"host_waits", 0},    {"reason", ""},
+      {"phase", "ARMED"},   {"waiting_for", {{{"member", 4}, {"for", "prepare"}}}}};
+  nlohmann::json aborted = transition;
+  aborted["result"] = "aborted";
+  aborted["reason"] = "no room";
+  const nlohmann::json pending = {
+      {{"communicator", "aaaa0001"}, {"member", 7}, {"epoch", 3}, {"why", "idle"}}};
+  const nlohmann::json status = {{"job", "night"},
+                                 {"epoch", 3},
+                                 {"phase", "STEADY"},
+                                 {"max_members", 4},
+                                 {"members",
+                                  {{{"slot", 0},
+                                    {"member", 7},
+                                    {"pid", 12},
+                                    {"state", "training"},
+                                    {"updates", 5},
+                                    {"last_heard_ms", 20.0}},
+                                   {{"slot", nullptr},
+                                    {"member", 4},
+                                    {"pid", nullptr},
+                                    {"state", "gone"},
+                                    {"updates", 0},
+                                    {"last_heard_ms", 0.0}}}},
+                                 {"transition", transition},
+                                 {"pending", pending},
+                                 {"transitions", {transition, aborted}}};
+  const std::string text = StatusText(status);
+  EXPECT_THAT(text, HasSubstr("job night  epoch 3  STEADY  at most 4 members\n"));
+  EXPECT_THAT(text, HasSubstr("    0       7       12  training              5  20 ms ago\n"));
+  EXPECT_THAT(text, HasSubstr("    -       4        -  gone"));
+  EXPECT_THAT(text, HasSubstr("  waiting for member 4: prepare\n"));
+  EXPECT_THAT(text,
+              HasSubstr("epoch 2→3 boundary committed: prepared in 1.2 s, whole 1.3 s, pause at "
+                        "most 12 ms, 3.0 MiB moved, 0 host waits\n"));
+  EXPECT_THAT(text, HasSubstr("epoch 2→3 boundary aborted: no room\n"));
+  EXPECT_THAT(text, HasSubstr("pending swaps:\n  communicator aaaa0001 on member 7, to epoch 3: "
+                              "idle\n"));
+}
+
+}  // namespace
+}  // namespace rewire

@@ -1,0 +1,185 @@
+// The leader changes the members of a world.
+#include <gmock/gmock.h>
+
+#include "reconfig/elastic/leader/leader.h"
+#include "tests/unit/elastic/leader/leader_driver.h"
+
+namespace rewire {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+// ---- a change of members ------------------------------------------------------------------------
+
+TEST_F(LeaderTest, GrowingWaitsForTheJoiner) {
+  const uint64_t id = d.Ask({RequestKind::kResize, 4, {}, {}, ""});
+  EXPECT_FALSE(d.Last<Spawn>().has_value());  // its id is reserved first
+  d.Store();
+  EXPECT_EQ(d.leader.record().next_member, 4u);
+  EXPECT_THAT(d.Last<Spawn>()->members, ElementsAre(3));
+  EXPECT_EQ(d.Last<Spawn>()->slots, 4u);
+  EXPECT_THAT(d.Last<Spawn>()->stay, ElementsAre(0, 1, 2));
+  d.Connect(3);
+  EXPECT_TRUE(d.Sent<Welcome>(3).value().joining);
+  EXPECT_THAT(Ids(d.Sent<Welcome>(3).value().world), ElementsAre(0, 1, 3, 2));
+  EXPECT_TRUE(d.Sent<Welcome>(3).value().leaving.empty());
+  EXPECT_EQ(d.leader.phase(), Phase::kReserve);  // it has no communicators yet
+  d.Say(3, CommunicatorCreated{kComm, 4, 2, false, ""});
+  const std::vector<MemberId> all{0, 1, 2, 3};
+  d.Prepare(all, 0);
+  EXPECT_EQ(d.Sent<Build>(3).value().builds[0].ranks, 4u);
+  EXPECT_EQ(d.leader.phase(), Phase::kPrepare);  // its program is not in its first update
+  d.BoundaryAll({3});
+  ASSERT_EQ(d.leader.phase(), Phase::kPropose);
+  EXPECT_FALSE(d.Sent<Propose>(3).has_value());
+  EXPECT_EQ(d.Sent<Propose>(0).value().cuts[0].communicator, kUpdateBoundary);
+  EXPECT_EQ(d.Sent<Propose>(0).value().cuts[0].cut, 9u);
+  d.PledgeAll(kThree);
+  EXPECT_TRUE(d.Sent<Decide>(3).value().go);
+  EXPECT_EQ(d.leader.phase(), Phase::kArmed);
+  d.BoundaryAll(kThree);
+  EXPECT_EQ(d.leader.phase(), Phase::kAtBoundary);
+  d.VerifyAll({0, 1, 2});
+  EXPECT_EQ(d.leader.phase(), Phase::kAtBoundary);
+  d.VerifyAll({3});
+  d.Store();
+  EXPECT_THAT(Ids(d.Sent<Commit>(3).value().record.world), ElementsAre(0, 1, 3, 2));
+  d.Finish(all);
+  EXPECT_EQ(d.leader.StatusOf(id).state, RequestState::kDone);
+  // The registry has also advanced: a second change is possible.
+  d.Ask({RequestKind::kResize, 2, {}, {}, ""});
+}
+
+TEST_F(LeaderTest, AJoinerIsToldWhoLeaves) {
+  d.Ask({RequestKind::kReplace, 0, {1}, {}, ""});
+  d.Store();
+  d.Connect(3);
+  const std::vector<WorldMember> leaving = d.Sent<Welcome>(3).value().leaving;
+  ASSERT_EQ(leaving.size(), 1u);
+  EXPECT_EQ(leaving[0].member, 1u);
+  EXPECT_EQ(leaving[0].data_address, "addr");
+}
+
+TEST_F(LeaderTest, ADrainedMemberVerifiesAndLeaves) {
+  d.Ask({RequestKind::kDrain, 0, {1}, {}, ""});
+  d.Store();
+  d.Prepare(kThree, 0);
+  EXPECT_TRUE(d.Sent<Build>(1).value().builds.empty());
+  EXPECT_EQ(d.Sent<Build>(2).value().builds[0].rank, 1u);
+  d.PledgeAll(kThree);
+  d.BoundaryAll(kThree);
+  d.VerifyAll(kThree);
+  d.Store();
+  EXPECT_FALSE(d.Sent<Commit>(1).value().record.world.SlotOf(1).has_value());
+  d.leader.OnDisconnect(d.now, 1, &d.out);
+  EXPECT_FALSE(d.Sent<Lost>(0).has_value());
+  d.Finish({0, 2});
+  EXPECT_TRUE(d.leader.steady());
+}
+
+TEST_F(LeaderTest, ADrainedMemberStaysUntilTheOldGenerationsAreRetired) {
+  d.Ask({RequestKind::kDrain, 0, {1}, {}, ""});
+  d.Store();
+  d.Prepare(kThree, 0);
+  d.PledgeAll(kThree);
+  d.BoundaryAll(kThree);
+  d.VerifyAll(kThree);
+  d.Store();
+  d.silent = {1};  // it has no more messages to send
+  d.Pass(seconds(4));
+  EXPECT_FALSE(d.Last<Kick>().has_value());
+  for (MemberId m : {0u, 2u}) d.Say(m, Position{kComm, true, 2, false, 0, {}, {1}});
+  d.Finish({0, 2});
+  EXPECT_EQ(d.leader.phase(), Phase::kRetiring);
+  EXPECT_FALSE(d.Last<Kick>().has_value());
+  const std::vector<GenerationId> old{{1, kComm}};
+  for (MemberId m : {0u, 2u}) {
+    ASSERT_TRUE(d.Sent<Retire>(m).has_value());
+    EXPECT_EQ(d.Sent<Retire>(m)->generations, old);
+    d.Say(m, Position{kComm, true, 2, false, 0, {}, {}});
+  }
+  ASSERT_TRUE(d.Last<Kick>().has_value());
+  EXPECT_EQ(d.Last<Kick>()->member, 1u);
+  EXPECT_FALSE(d.Sent<Lost>(0).has_value());
+}
+
+TEST_F(LeaderTest, PlansThatDifferAbort) {
+  const uint64_t id = d.Ask({RequestKind::kDrain, 0, {1}, {}, ""});
+  d.Store();
+  d.Say(0, Prepared{2, true, "", 5, {}});
+  d.Say(1, Prepared{2, true, "", 6, {}});
+  EXPECT_THAT(d.leader.StatusOf(id).text, HasSubstr("the plan of member 1 differs"));
+}
+
+TEST_F(LeaderTest, AFailedCheckAbortsAndTheOldWorldGoesOn) {
+  const uint64_t id = d.Ask({RequestKind::kDrain, 0, {1}, {}, ""});
+  d.Store();
+  d.Prepare(kThree, 0);
+  d.PledgeAll(kThree);
+  d.BoundaryAll(kThree);
+  d.Say(2, Verified{2, false, "hash of w3 differs", 0, 0});
+  EXPECT_THAT(d.leader.StatusOf(id).text, HasSubstr("hash of w3 differs"));
+  EXPECT_TRUE(d.Sent<Abort>(0).has_value());
+  EXPECT_EQ(d.leader.record().world.epoch, 1u);
+}
+
+TEST_F(LeaderTest, AJoinerThatDoesNotStartOrDiesEndsTheRequest) {
+  const uint64_t first = d.Ask({RequestKind::kResize, 4, {}, {}, ""});
+  d.Store();
+  d.leader.OnSpawnFailed(d.now, std::vector<MemberId>{3}, "exit status 127", &d.out);
+  EXPECT_THAT(d.leader.StatusOf(first).text, HasSubstr("exit status 127"));
+  const uint64_t second = d.Ask({RequestKind::kResize, 4, {}, {}, ""});
+  d.Store();
+  EXPECT_THAT(d.Last<Spawn>()->members, ElementsAre(4));  // an id is never used again
+  d.Connect(4);
+  d.leader.OnDisconnect(d.now, 4, &d.out);
+  EXPECT_EQ(d.leader.StatusOf(second).state, RequestState::kFailed);
+  EXPECT_EQ(d.Last<EndProcess>()->member, 4u);
+  EXPECT_FALSE(d.Sent<Lost>(0).has_value());
+}
+
+TEST_F(LeaderTest, RequestsDuringATransitionAreMergedIntoTheNext) {
+  d.Ask({RequestKind::kRebuild, 0, {}, {}, ""});
+  const uint64_t a = d.Ask({RequestKind::kDrain, 0, {0}, {}, ""});
+  const uint64_t b = d.Ask({RequestKind::kResize, 4, {}, {}, ""});
+  EXPECT_EQ(d.leader.StatusOf(a).state, RequestState::kWaiting);
+  d.Store();
+  d.Prepare(kThree, 0);
+  d.PledgeAll(kThree);
+  d.Store();
+  d.Finish(kThree);
+  EXPECT_EQ(d.leader.StatusOf(a).state, RequestState::kRunning);
+  EXPECT_EQ(d.leader.StatusOf(b).state, RequestState::kRunning);
+  d.Store();
+  EXPECT_THAT(d.Last<Spawn>()->members, ElementsAre(3, 4));
+}
+
+TEST_F(LeaderTest, ADrainWithADeadlineGoesFirst) {
+  const uint64_t grow = d.Ask({RequestKind::kResize, 4, {}, {}, ""});
+  d.Store();
+  d.Say(2, ReclaimNotice{5000});
+  EXPECT_EQ(d.leader.StatusOf(grow).state, RequestState::kWaiting);
+  EXPECT_EQ(d.Last<EndProcess>()->member, 3u);
+  d.Store();
+  EXPECT_THAT(Ids(d.Sent<Prepare>(0).value().to), ElementsAre(0, 1));
+}
+
+TEST_F(LeaderTest, ADeadlineThatCannotBeMetIsSaidAtOnce) {
+  d.Ask({RequestKind::kDrain, 0, {2}, {}, ""});
+  d.Store();
+  d.Pass(seconds(20));  // this change takes long
+  d.Prepare(kThree, 0);
+  d.PledgeAll(kThree);
+  d.BoundaryAll(kThree);
+  d.VerifyAll(kThree);
+  d.Store();
+  d.Finish({0, 1});
+  d.out.clear();
+  d.Ask({RequestKind::kDrain, 0, {1}, seconds(2), ""});
+  EXPECT_TRUE(d.Noted("the deadline cannot be met"));
+  EXPECT_EQ(d.leader.phase(), Phase::kReserve);  // begun nevertheless
+}
+
+}  // namespace
+}  // namespace rewire

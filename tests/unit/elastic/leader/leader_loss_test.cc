@@ -1,0 +1,242 @@
+// The leader loses members, its store or itself.
+#include <gmock/gmock.h>
+
+#include "reconfig/elastic/leader/leader.h"
+#include "tests/unit/elastic/leader/leader_driver.h"
+
+namespace rewire {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+// ---- losses -------------------------------------------------------------------------------------
+
+TEST_F(LeaderTest, ADeathIsToldAtOnceAndHealed) {
+  d.leader.OnDisconnect(d.now, 1, &d.out);
+  EXPECT_THAT(d.Sent<Lost>(0).value().members, ElementsAre(1));
+  EXPECT_FALSE(d.Sent<Lost>(1).has_value());
+  d.Store();
+  EXPECT_EQ(d.Sent<Prepare>(0).value().kind, TransitionKind::kLoss);
+  d.Prepare({0, 2}, 0);
+  EXPECT_EQ(d.leader.phase(), Phase::kArmed);
+  d.BoundaryAll({0, 2});
+  EXPECT_EQ(d.Sent<Restore>(2).value().version, 8u);
+  d.VerifyAll({0, 2});
+  d.Store();
+  EXPECT_THAT(Ids(d.Sent<Commit>(0).value().record.world), ElementsAre(0, 2));
+  d.Finish({0, 2});
+  EXPECT_TRUE(d.leader.steady());
+  d.Connect(1);
+  EXPECT_THAT(d.Sent<Refused>(1).value().reason, HasSubstr("lost"));
+}
+
+TEST_F(LeaderTest, AReplicaOfAnySurvivorIsEnoughWhereNothingIsSharded) {
+  d.leader.OnDisconnect(d.now, 1, &d.out);
+  d.leader.OnDisconnect(d.now, 2, &d.out);
+  d.Store();  // of the loss of one member
+  d.Store();  // of both losses
+  d.Prepare({0}, 0);
+  d.Say(0, AtBoundary{d.Sent<Prepare>(0).value().epoch, 8, true, {}, {}, {true, false, {}, {}}});
+  EXPECT_EQ(d.Sent<Restore>(0).value().version, 8u);
+  EXPECT_THAT(d.Sent<Restore>(0).value().sources.live, ElementsAre(0));
+}
+
+// ---- drains with a deadline ---------------------------------------------------------------------
+
+TEST_F(LeaderTest, ADrainedMemberThatHangsIsLostAtItsDeadline) {
+  const uint64_t id = d.Ask({RequestKind::kDrain, 0, {1}, seconds(3), ""});
+  d.Store();
+  d.Prepare(kThree, 0);
+  d.PledgeAll(kThree);
+  d.BoundaryAll({0, 2});
+  ASSERT_EQ(d.leader.phase(), Phase::kArmed);
+  d.Pass(milliseconds(2800));
+  EXPECT_FALSE(d.Sent<Lost>(0).has_value());
+  d.Pass(milliseconds(400));
+  EXPECT_THAT(d.Sent<Lost>(0).value().members, ElementsAre(1));
+  EXPECT_EQ(d.Last<EndProcess>()->member, 1u);
+  EXPECT_TRUE(d.Noted("it was not gone in time: drain 1 within 3000 ms"));
+  d.Store();
+  d.Recover({0, 2});
+  EXPECT_TRUE(d.leader.steady());
+  EXPECT_EQ(d.leader.StatusOf(id).state, RequestState::kDone);
+}
+
+TEST_F(LeaderTest, ADrainsDeadlineWaitsForTheRecoveryFromALoss) {
+  d.Ask({RequestKind::kDrain, 0, {1}, seconds(3), ""});
+  d.Store();
+  d.Pass(seconds(2));
+  d.leader.OnDisconnect(d.now, 2, &d.out);
+  d.Store();
+  d.Prepare({0, 1}, 0);
+  d.Pass(seconds(5));
+  EXPECT_THAT(d.Sent<Lost>(0).value().members, ElementsAre(2));
+  d.BoundaryAll({0, 1});
+  d.VerifyAll({0, 1});
+  d.Store();
+  d.Pass(seconds(4));
+  EXPECT_THAT(d.Sent<Lost>(0).value().members, ElementsAre(1));
+}
+
+// ---- reclaim notices ----------------------------------------------------------------------------
+
+TEST_F(LeaderTest, TheJobEndsWhenEveryMemberHasAReclaimNotice) {
+  for (MemberId m : {0u, 1u}) d.Say(m, ReclaimNotice{60000});
+  EXPECT_FALSE(d.Last<EndJob>().has_value());
+  d.Say(2, ReclaimNotice{60000});
+  EXPECT_THAT(d.Last<EndJob>().value().reason,
+              HasSubstr("every member of the world has a reclaim"));
+  for (MemberId m : kThree) EXPECT_TRUE(d.Sent<Stop>(m).has_value()) << m;
+  EXPECT_EQ(d.leader.phase(), Phase::kStopped);
+}
+
+TEST_F(LeaderTest, TheJobEndsWhenOnlyReclaimedMembersSurviveALoss) {
+  for (MemberId m : {0u, 1u}) d.Say(m, ReclaimNotice{60000});
+  d.leader.OnDisconnect(d.now, 2, &d.out);
+  EXPECT_THAT(d.Last<EndJob>().value().reason,
+              HasSubstr("every member of the world has a reclaim"));
+}
+
+TEST_F(LeaderTest, AJoinerTakesTheStateOfTheOnlyMemberThatIsReclaimed) {
+  LeaderDriver one(LeaderDriver::Options(1));
+  one.Form(1);
+  one.Ask({RequestKind::kReplace, 0, {0}, {}, ""});
+  one.Store();
+  one.Say(0, ReclaimNotice{60000});
+  EXPECT_FALSE(one.Last<EndJob>().has_value());
+  one.leader.OnSpawnFailed(one.now, std::vector<MemberId>{1}, "exit status 127", &one.out);
+  EXPECT_TRUE(one.Last<EndJob>().has_value());
+}
+
+TEST_F(LeaderTest, AReclaimNoticeAfterAStallHasItsFullTime) {
+  d.now += seconds(600);
+  d.Say(2, ReclaimNotice{5000});
+  d.Pass(milliseconds(4500));
+  EXPECT_FALSE(d.Noted("member 2 is lost"));
+  d.Pass(seconds(1));
+  EXPECT_TRUE(d.Noted("member 2 is lost: it was not gone in time"));
+}
+
+// ---- deaths and ends at other times
+// ----------------------------------------------------------------
+
+TEST_F(LeaderTest, ADeathDuringAChangeAbortsItFirstAndTheRequestIsNotLost) {
+  const uint64_t id = d.Ask({RequestKind::kReplace, 0, {1}, {}, ""});
+  d.Store();
+  d.leader.OnDisconnect(d.now, 1, &d.out);
+  EXPECT_EQ(d.Last<EndProcess>()->member, 3u);
+  EXPECT_EQ(d.leader.StatusOf(id).state, RequestState::kWaiting);
+  d.Store();
+  d.Recover({0, 2});
+  d.Store();
+  EXPECT_THAT(d.Last<Spawn>()->members, ElementsAre(4));  // the replacement is still due
+  EXPECT_EQ(d.Last<Spawn>()->slots, 3u);
+}
+
+TEST_F(LeaderTest, AChangeThatIsCalledOffEndsItsJoinersAndNotTheJob) {
+  d.Ask({RequestKind::kResize, 4, {}, {}, ""});
+  d.Store();
+  d.Connect(3);
+  ASSERT_TRUE(d.Sent<Welcome>(3).has_value());
+  d.Ask({RequestKind::kDrain, 0, {1}, seconds(60), ""});
+  EXPECT_THAT(d.Sent<Refused>(3).value().reason, HasSubstr("a change with a deadline goes first"));
+  EXPECT_EQ(d.Last<EndProcess>()->member, 3u);
+  for (MemberId m = 0; m < 4; ++m) EXPECT_FALSE(d.Sent<Stop>(m).has_value()) << m;
+  EXPECT_FALSE(d.Last<EndJob>().has_value());
+}
+
+TEST_F(LeaderTest, AJobWithoutMembersEndsWithAReason) {
+  for (MemberId m : kThree) d.leader.OnDisconnect(d.now, m, &d.out);
+  EXPECT_THAT(d.Last<EndJob>().value().reason, HasSubstr("every member"));
+  EXPECT_EQ(d.leader.phase(), Phase::kStopped);
+}
+
+TEST_F(LeaderTest, ASecondDeathBeginsTheLossAnew) {
+  d.leader.OnDisconnect(d.now, 1, &d.out);
+  d.Store();
+  d.Prepare({0, 2}, 0);
+  d.leader.OnDisconnect(d.now, 2, &d.out);
+  EXPECT_THAT(d.Sent<Lost>(0).value().members, ElementsAre(1, 2));
+  d.Store();
+  EXPECT_EQ(d.Sent<Prepare>(0).value().epoch, 3u);
+  d.Prepare({0}, 0);
+  d.Say(0, AtBoundary{3, 8, true, {8}, {8}, kAllSharded});
+  EXPECT_THAT(d.Sent<Stop>(0).value().reason, HasSubstr("slot 1 (member 1)"));
+  EXPECT_THAT(d.Last<EndJob>().value().reason, HasSubstr("slot 1 (member 1)"));
+  EXPECT_EQ(d.leader.phase(), Phase::kStopped);
+}
+
+TEST_F(LeaderTest, ADeathWhileTheStoreWritesWaitsForItsAnswer) {
+  d.Ask({RequestKind::kDrain, 0, {0}, {}, ""});
+  d.Store();
+  d.Prepare(kThree, 1);
+  d.PledgeAll(kThree);
+  d.BoundaryAll(kThree);
+  d.VerifyAll(kThree);
+  ASSERT_EQ(d.leader.phase(), Phase::kCommitting);
+  d.leader.OnDisconnect(d.now, 2, &d.out);
+  EXPECT_FALSE(d.Sent<Lost>(1).has_value());
+  d.Store();
+  EXPECT_TRUE(d.Sent<Commit>(1).has_value());
+  EXPECT_EQ(d.Sent<Lost>(1).value().epoch, 2u);
+}
+
+TEST_F(LeaderTest, AnUnmodifiedProgramIsToldAndNotHealed) {
+  LeaderDriver plain(LeaderDriver::Options(2));
+  plain.Form(2, false);
+  plain.leader.OnDisconnect(plain.now, 1, &plain.out);
+  EXPECT_THAT(plain.Sent<Lost>(0).value().members, ElementsAre(1));
+  EXPECT_FALSE(plain.Store());
+  EXPECT_THAT(plain.AskInVain({RequestKind::kRebuild, 0, {}, {}, ""}), HasSubstr("cannot go on"));
+}
+
+TEST_F(LeaderTest, WhoHasFinishedIsNotLost) {
+  for (MemberId m : kThree) {
+    d.Say(m, Finished{});
+    d.leader.OnDisconnect(d.now, m, &d.out);
+  }
+  EXPECT_TRUE(d.leader.done());
+  EXPECT_FALSE(d.Sent<Lost>(2).has_value());
+}
+
+TEST_F(LeaderTest, AMemberThatDetachedAndThenFailedIsLost) {
+  d.Say(1, Finished{});
+  d.leader.OnDisconnect(d.now, 1, &d.out);
+  EXPECT_FALSE(d.Sent<Lost>(0).has_value());
+  d.leader.OnFailedExit(d.now, 1, "exited with status 1", &d.out);
+  EXPECT_THAT(d.Sent<Lost>(0).value().members, ElementsAre(1));
+  EXPECT_TRUE(d.Noted("it had detached, and exited with status 1"));
+  // The other members continue without it.
+  d.Store();
+  EXPECT_EQ(d.Sent<Prepare>(0).value().kind, TransitionKind::kLoss);
+}
+
+TEST_F(LeaderTest, AFailedExitAfterTheJobOrWithoutDetachChangesNothing) {
+  // Its disconnect reports the loss.
+  d.leader.OnFailedExit(d.now, 1, "exited with status 1", &d.out);
+  EXPECT_FALSE(d.Sent<Lost>(0).has_value());
+  for (MemberId m : kThree) d.Say(m, Finished{});
+  d.leader.OnFailedExit(d.now, 1, "exited with status 1", &d.out);
+  EXPECT_TRUE(d.leader.done());
+  EXPECT_FALSE(d.Sent<Lost>(0).has_value());
+}
+
+// The other members may be inside the creation of the next communicator.
+TEST_F(LeaderTest, AnUnmodifiedProgramThatFailsWithoutCommunicatorsIsLost) {
+  for (const bool disconnects_first : {true, false}) {
+    LeaderDriver plain(LeaderDriver::Options(2));
+    plain.Form(2, false);
+    for (MemberId m : {0u, 1u}) plain.Say(m, CommunicatorDestroyed{kComm});
+    if (disconnects_first) plain.leader.OnDisconnect(plain.now, 1, &plain.out);
+    EXPECT_FALSE(plain.Sent<Lost>(0).has_value());
+    plain.leader.OnFailedExit(plain.now, 1, "was killed by signal 9 (Killed)", &plain.out);
+    EXPECT_THAT(plain.Sent<Lost>(0).value().members, ElementsAre(1));
+    EXPECT_TRUE(plain.Noted("it had no communicators, and was killed by signal 9 (Killed)"));
+    plain.leader.OnDisconnect(plain.now, 1, &plain.out);
+    EXPECT_FALSE(plain.leader.done());
+  }
+}
+
+}  // namespace
+}  // namespace rewire

@@ -1,0 +1,202 @@
+// The leader forms a world, accepts requests and swaps communicators.
+#include "reconfig/elastic/leader/leader.h"
+
+#include <gmock/gmock.h>
+
+#include "tests/unit/elastic/leader/leader_driver.h"
+
+namespace rewire {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+TEST_F(LeaderTest, AWorldIsFormedWhenAllAreThere) {
+  LeaderDriver fresh(LeaderDriver::Options(2));
+  fresh.Connect(0);
+  EXPECT_FALSE(fresh.Store());
+  EXPECT_THAT(fresh.AskInVain({RequestKind::kResize, 1, {}, {}, ""}), HasSubstr("not formed yet"));
+  fresh.Connect(1);
+  EXPECT_FALSE(fresh.Sent<Welcome>(0).has_value());  // not before the store has it
+  EXPECT_TRUE(fresh.Store());
+  EXPECT_THAT(Ids(fresh.Sent<Welcome>(0).value().world), ElementsAre(0, 1));
+  EXPECT_EQ(fresh.Sent<Commit>(1).value().record, fresh.leader.record());
+  EXPECT_EQ(fresh.leader.record().next_member, 2u);
+}
+
+TEST_F(LeaderTest, RequestsThatMakeNoSense) {
+  EXPECT_THAT(d.AskInVain({RequestKind::kResize, 0, {}, {}, ""}), HasSubstr("0 members"));
+  EXPECT_THAT(d.AskInVain({RequestKind::kResize, 7, {}, {}, ""}), HasSubstr("at most 6"));
+  EXPECT_THAT(d.AskInVain({RequestKind::kDrain, 0, {9}, {}, ""}), HasSubstr("member 9"));
+  EXPECT_THAT(d.AskInVain({RequestKind::kDrain, 0, kThree, {}, ""}), HasSubstr("leave nobody"));
+  EXPECT_THAT(d.AskInVain({RequestKind::kReplace, 0, {9}, {}, ""}), HasSubstr("member 9"));
+  EXPECT_EQ(d.leader.StatusOf(77).state, RequestState::kUnknown);
+}
+
+TEST_F(LeaderTest, AnUnmodifiedProgramCanBeRebuiltOnly) {
+  LeaderDriver plain(LeaderDriver::Options(2));
+  plain.Form(2, false);
+  EXPECT_THAT(plain.AskInVain({RequestKind::kResize, 1, {}, {}, ""}), HasSubstr("C API"));
+  EXPECT_THAT(plain.AskInVain({RequestKind::kDrain, 0, {1}, {}, ""}), HasSubstr("member 0 runs"));
+  plain.Ask({RequestKind::kRebuild, 0, {}, {}, ""});
+}
+
+TEST_F(LeaderTest, ACommunicatorThatDoesNotSpanTheWorldIsNamed) {
+  d.Say(1, CommunicatorCreated{{0xbbbbbbbb00000000, 1}, 2, 0, false, ""});
+  EXPECT_THAT(d.AskInVain({RequestKind::kResize, 2, {}, {}, ""}), HasSubstr("bbbbbbbb"));
+  d.Say(1, CommunicatorDestroyed{{0xbbbbbbbb00000000, 1}});
+  d.Say(2, CommunicatorCreated{kComm, 3, 2, true, "a live CUDA graph"});
+  EXPECT_THAT(d.AskInVain({RequestKind::kRebuild, 0, {}, {}, ""}), HasSubstr("a live CUDA graph"));
+}
+
+// ---- a swap -------------------------------------------------------------------------------------
+
+TEST_F(LeaderTest, ASwapCommitsItsCuts) {
+  const uint64_t id = d.Ask({RequestKind::kRebuild, 0, {}, {}, "sick"});
+  EXPECT_EQ(d.leader.phase(), Phase::kReserve);
+  ASSERT_TRUE(d.Store());  // the epoch is reserved first
+  EXPECT_EQ(d.leader.record().reserved_epoch, 2u);
+  EXPECT_THAT(d.Sent<Prepare>(0).value().mint, ElementsAre(kComm));
+  EXPECT_TRUE(d.Sent<Prepare>(1).value().mint.empty());
+  d.Prepare(kThree, 0);
+  EXPECT_EQ(d.Sent<Build>(2).value().builds[0].rank, 2u);
+  const auto propose = d.Sent<Propose>(1);
+  ASSERT_TRUE(propose.has_value());
+  EXPECT_EQ(propose->cuts[0].warm, 102u + 16u);
+  EXPECT_GT(propose->cuts[0].cut, propose->cuts[0].warm);
+  d.PledgeAll({0, 1});
+  EXPECT_EQ(d.leader.phase(), Phase::kPropose);
+  d.PledgeAll({2});
+  EXPECT_EQ(d.leader.phase(), Phase::kCommitting);
+  EXPECT_FALSE(d.Sent<Decide>(0).has_value());  // not before the store has answered
+  ASSERT_TRUE(d.Store());
+  EXPECT_TRUE(d.Sent<Decide>(0).value().go);
+  EXPECT_EQ(d.leader.record().cuts, propose->cuts);
+  EXPECT_EQ(d.leader.record().world.epoch, 2u);
+  d.Finish(kThree);
+  EXPECT_TRUE(d.leader.steady());
+  EXPECT_EQ(d.leader.StatusOf(id).state, RequestState::kDone);
+}
+
+TEST_F(LeaderTest, TheMarginOfACutFollowsTheRate) {
+  d.Ask({RequestKind::kRebuild, 0, {}, {}, ""});
+  d.Store();
+  d.Say(0, Minted{2, kComm, UniqueIdBytes(128, 'u')});
+  const auto look = d.Sent<Propose>(1);  // together with the build: it only asks for the counters
+  ASSERT_TRUE(look.has_value());
+  EXPECT_EQ(look->round, kLookRound);
+  EXPECT_TRUE(look->cuts.empty());
+  const uint64_t dropped = d.leader.dropped_messages();
+  for (MemberId m : kThree) d.Say(m, Agreed(2, look->round, {{kComm, 1000}}));
+  EXPECT_EQ(d.leader.dropped_messages(), dropped);
+  EXPECT_EQ(d.leader.phase(), Phase::kPrepare);
+  d.Pass(milliseconds(100));
+  for (MemberId m : kThree) d.Say(m, Prepared{2, true, "", 0, {{kComm, 2000 + m}}});
+  const auto propose = d.Sent<Propose>(1);
+  ASSERT_EQ(propose->cuts.size(), 1u);
+  EXPECT_NE(propose->round, look->round);
+  // At 10000 operations a second: at least twice the operations issued while a thread does not run.
+  EXPECT_GE(propose->cuts[0].warm, 2002u + 500);
+  EXPECT_LE(propose->cuts[0].warm, 2002u + 600);
+  // A late answer to the counter query is no pledge.
+  for (MemberId m : kThree) d.Say(m, Agreed(2, look->round));
+  EXPECT_EQ(d.leader.phase(), Phase::kPropose);
+  for (MemberId m : kThree) d.Say(m, Agreed(2, propose->round));
+  EXPECT_EQ(d.leader.phase(), Phase::kCommitting);
+}
+
+TEST_F(LeaderTest, ASlowStoreMovesTheCutAway) {
+  d.Ask({RequestKind::kRebuild, 0, {}, {}, ""});
+  d.Pass(milliseconds(75));
+  d.Store();
+  d.Say(0, Minted{2, kComm, UniqueIdBytes(128, 'u')});
+  const uint32_t look = d.Sent<Propose>(0).value().round;
+  for (MemberId m : kThree) d.Say(m, Agreed(2, look, {{kComm, 0}}));
+  d.Pass(milliseconds(100));
+  for (MemberId m : kThree) d.Say(m, Prepared{2, true, "", 0, {{kComm, 1000}}});
+  EXPECT_EQ(d.Sent<Propose>(0).value().cuts[0].warm, 1000u + 2 * 1000);
+}
+
+TEST_F(LeaderTest, ARefusedRoundDoublesTheMarginAndRoundsAreBounded) {
+  const uint64_t id = d.Ask({RequestKind::kRebuild, 0, {}, {}, ""});
+  d.Store();
+  d.Prepare(kThree, 0);
+  uint64_t margin = 16;
+  for (uint32_t round = 0; round < 8; ++round) {
+    ASSERT_EQ(d.Sent<Propose>(0).value().round, round);
+    EXPECT_GE(d.Sent<Propose>(0).value().cuts[0].warm, 102 + margin);
+    d.Say(0, Agreed(2, round));
+    d.Say(1, NotAgreed(2, round, kComm, "too far", {{kComm, 102}}));
+    EXPECT_FALSE(d.Sent<Decide>(0).value().go);
+    margin *= 2;
+  }
+  EXPECT_EQ(d.leader.refused_rounds(), 8u);
+  EXPECT_TRUE(d.Sent<Abort>(2).has_value());
+  EXPECT_EQ(d.leader.StatusOf(id).state, RequestState::kFailed);
+  EXPECT_THAT(d.leader.StatusOf(id).text, HasSubstr("8 rounds"));
+  EXPECT_EQ(d.leader.record().world.epoch, 1u);
+}
+
+TEST_F(LeaderTest, ALatePledgeOfAnEarlierRoundDoesNotCount) {
+  d.Ask({RequestKind::kRebuild, 0, {}, {}, ""});
+  d.Store();
+  d.Prepare(kThree, 0);
+  d.Say(1, NotAgreed(2, 0, kComm, "too far"));
+  const uint64_t dropped = d.leader.dropped_messages();
+  d.PledgeAll({0, 2}, 0);
+  EXPECT_EQ(d.leader.dropped_messages(), dropped + 2);
+  d.PledgeAll({1}, 1);
+  EXPECT_EQ(d.leader.phase(), Phase::kPropose);
+}
+
+TEST_F(LeaderTest, AnotherEpochsMessagesAreDroppedAndCounted) {
+  d.Ask({RequestKind::kRebuild, 0, {}, {}, ""});
+  d.Store();
+  d.Say(0, Prepared{1, false, "late", 0, {}});
+  d.Say(0, Minted{9, kComm, "x"});
+  d.Say(0, Verified{1, true, "", 0, 0});
+  EXPECT_EQ(d.leader.dropped_messages(), 3u);
+  EXPECT_EQ(d.leader.phase(), Phase::kPrepare);
+}
+
+TEST_F(LeaderTest, ACommunicatorMadeMeanwhilePreparesAnew) {
+  d.Ask({RequestKind::kRebuild, 0, {}, {}, ""});
+  d.Store();
+  const CommunicatorId other{0xcccccccc00000000, 1};
+  d.Say(0, CommunicatorCreated{other, 3, 0, false, ""});
+  EXPECT_EQ(d.Sent<Abort>(1).value().epoch, 2u);
+  d.Store();
+  EXPECT_EQ(d.leader.phase(), Phase::kReserve);  // waits until all its ranks are there
+  d.Say(1, CommunicatorCreated{other, 3, 1, false, ""});
+  d.Say(2, CommunicatorCreated{other, 3, 2, false, ""});
+  EXPECT_EQ(d.Sent<Prepare>(0).value().epoch, 3u);
+  EXPECT_THAT(d.Sent<Prepare>(0).value().mint, ElementsAre(kComm, other));
+}
+
+TEST_F(LeaderTest, AFailedBuildAndALateOneAbort) {
+  const uint64_t failed = d.Ask({RequestKind::kRebuild, 0, {}, {}, ""});
+  d.Store();
+  d.Say(1, Prepared{2, false, "no memory", 0, {}});
+  EXPECT_THAT(d.leader.StatusOf(failed).text, HasSubstr("member 1 cannot prepare: no memory"));
+  EXPECT_THAT(d.Sent<Abort>(0).value().reason, HasSubstr("no memory"));
+  const uint64_t late = d.Ask({RequestKind::kRebuild, 0, {}, {}, ""});
+  d.Store();
+  d.Pass(seconds(61));
+  EXPECT_THAT(d.leader.StatusOf(late).text, HasSubstr("not prepared in time: member 0, 1, 2"));
+  EXPECT_TRUE(d.leader.steady());
+}
+
+TEST_F(LeaderTest, ABuildThatNcclFailedIsTriedTwiceMore) {
+  const uint64_t request = d.Ask({RequestKind::kRebuild, 0, {}, {}, ""});
+  for (const Epoch epoch : {2, 3, 4}) {
+    d.Store();
+    EXPECT_EQ(d.leader.StatusOf(request).state, RequestState::kRunning);
+    d.Say(1, Prepared{epoch, false, "ncclResult 6", 0, {}, true});
+    EXPECT_EQ(d.Sent<Abort>(0).value().epoch, epoch);
+  }
+  EXPECT_EQ(d.leader.StatusOf(request).state, RequestState::kFailed);
+  EXPECT_THAT(d.leader.StatusOf(request).text, HasSubstr("ncclResult 6"));
+}
+
+}  // namespace
+}  // namespace rewire

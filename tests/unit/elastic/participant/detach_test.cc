@@ -1,0 +1,108 @@
+// A participant that ends while other objects still hold its shared state, with a scripted agent.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <thread>
+
+#include "reconfig/base/framed_socket.h"
+#include "reconfig/elastic/participant/participant.h"
+#include "reconfig/elastic/protocol/codec.h"
+
+namespace rewire {
+namespace {
+
+constexpr Duration kPatience = seconds(20);
+
+// Communicators whose build ends when the test decides.
+class HeldBuild final : public Communicators {
+ public:
+  std::vector<CommunicatorCreated> List() override { return {}; }
+  std::vector<CommunicatorCounter> Counters() override { return {}; }
+  absl::StatusOr<UniqueIdBytes> Mint(const CommunicatorId&) override {
+    return UniqueIdBytes(128, 'u');
+  }
+  void Build(Epoch, std::vector<CommunicatorBuild>, Time,
+             std::function<void(absl::Status)> done) override {
+    MutexLock lock(&mutex_);
+    done_ = std::move(done);
+    changed_.NotifyAll();
+  }
+  std::vector<Position> Positions() override { return {}; }
+  std::optional<CutRefusal> Pledge(Epoch, const std::vector<Cut>&) override { return std::nullopt; }
+  void Decide(Epoch, bool) override {}
+  void SwapNow(Epoch) override {}
+  void Retire(std::vector<GenerationId>) override {}
+  void Abandon(Epoch) override {}
+  void AbortCurrent(std::string) override {}
+  std::string LostBecause() override { return ""; }
+
+  std::function<void(absl::Status)> WaitForBuild() {
+    const Time deadline = Now() + kPatience;
+    MutexLock lock(&mutex_);
+    while (!done_ && Now() < deadline) changed_.WaitUntil(&mutex_, deadline);
+    return std::move(done_);
+  }
+
+ private:
+  Mutex mutex_;
+  CondVar changed_;
+  std::function<void(absl::Status)> done_ REWIRE_GUARDED_BY(mutex_);
+};
+
+TEST(DetachTest, ABuildThatEndsAfterDetachTouchesNothingOfTheParticipant) {
+  std::string folder = ::testing::TempDir() + "/rewire-detach-XXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  HeldBuild communicators;
+  SetCommunicators(&communicators);
+  UniqueFd listener;
+  ASSERT_TRUE(ListenUnix(folder + "/s", &listener).ok());
+  ParticipantOptions options;
+  options.socket = folder + "/s";
+  auto participant = Participant::Start(options);
+  ASSERT_TRUE(participant.ok()) << participant.status();
+  UniqueFd accepted;
+  ASSERT_TRUE(Accept(listener.get(), Now() + kPatience, &accepted).ok());
+  FramedSocket agent(std::move(accepted));
+  std::string frame;
+  ASSERT_TRUE(agent.Receive(&frame, Now() + kPatience).ok());
+  const auto hello = Decode(frame);
+  ASSERT_TRUE(hello.ok() && std::holds_alternative<Hello>(*hello));
+  const auto send = [&](const Message& message) {
+    ASSERT_TRUE(agent.Send(*Encode(message), Now() + kPatience).ok());
+  };
+  World world;
+  world.epoch = 1;
+  world.members.push_back({0, std::get<Hello>(*hello).incarnation, ""});
+  World next = world;
+  next.epoch = 2;
+  send(Welcome{world, false, {}});
+  WorldRecord record;
+  record.world = world;
+  send(Commit{record});
+  send(Prepare{2, TransitionKind::kSwap, world, next, {}, 60000, {}});
+  CommunicatorBuild build;
+  build.unique_id = UniqueIdBytes(128, 'u');
+  send(Build{2, {build}});
+  const std::function<void(absl::Status)> done = communicators.WaitForBuild();
+  ASSERT_TRUE(done != nullptr);
+  participant->reset();
+  SetCommunicators(nullptr);
+  std::thread builder([&] { done(absl::OkStatus()); });
+  builder.join();
+  std::filesystem::remove_all(folder);
+}
+
+TEST(NamesTest, AWaitForAUniqueIdEndsWithTheReasonWhenTheProcessIsOutOfTheJob) {
+  Names names;
+  absl::StatusOr<UniqueIdBytes> id = absl::UnknownError("");
+  std::thread asks([&] {
+    id = names.Resolve("world", {{0, 1, "127.0.0.1:1"}}, {1, 2, ""}, {}, {}, Now() + seconds(600));
+  });
+  names.Close("the job has ended");
+  asks.join();
+  EXPECT_EQ(std::string(id.status().message()), "the job has ended");
+}
+
+}  // namespace
+}  // namespace rewire

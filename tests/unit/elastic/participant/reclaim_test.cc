@@ -1,0 +1,133 @@
+// SIGTERM as a reclaim notice, in the process itself and in its children.
+#include "reconfig/elastic/participant/reclaim.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+
+#include "reconfig/base/clock.h"
+
+namespace rewire {
+namespace {
+
+bool Eventually(const std::function<bool()>& condition) {
+  const Time deadline = Now() + seconds(20);
+  while (!condition()) {
+    if (Now() >= deadline) return false;
+    usleep(1000);
+  }
+  return true;
+}
+
+// Returns the signal that ends the child after SIGTERM; 0: the child does not end, or ends by
+// itself.
+int EndByTerm(pid_t child) {
+  kill(child, SIGTERM);
+  int status = 0;
+  const bool ended = Eventually([&] { return waitpid(child, &status, WNOHANG) == child; });
+  if (!ended) {
+    kill(child, SIGKILL);
+    waitpid(child, nullptr, 0);
+  }
+  return ended && WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+}
+
+TEST(ReclaimWatchTest, TellsOfEverySignalAndRestoresTheDisposition) {
+  std::atomic<int> notices{0};
+  {
+    const ReclaimWatch watch([&] {
+      ++notices;
+      return true;
+    });
+    const ReclaimWatch second([] { return false; });  // does nothing
+    for (int i = 1; i <= 3; ++i) {
+      kill(getpid(), SIGTERM);
+      EXPECT_TRUE(Eventually([&] { return notices == i; }));
+    }
+  }
+  struct sigaction now = {};
+  sigaction(SIGTERM, nullptr, &now);
+  EXPECT_EQ(now.sa_handler, SIG_DFL);
+}
+
+TEST(ReclaimWatchTest, ANoticeThatCannotBeFollowedAnyMoreEndsTheProcess) {
+  const pid_t child = fork();
+  if (child == 0) {
+    std::atomic<bool> in_a_world{true};
+    std::atomic<int> notices{0};
+    const ReclaimWatch watch([&] {
+      ++notices;
+      return in_a_world.load();
+    });
+    ReclaimWatch::Reconsider();  // no notice has arrived yet
+    kill(getpid(), SIGTERM);
+    if (!Eventually([&] { return notices == 1; })) _exit(1);
+    in_a_world = false;
+    ReclaimWatch::Reconsider();
+    Eventually([] { return false; });
+    _exit(2);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM) << status;
+}
+
+TEST(ReclaimWatchTest, SigtermEndsForkedAndExecutedAndSpawnedChildren) {
+  const ReclaimWatch watch([] { return true; });
+  // The children are forked from a thread that exists during the watch, like the attached thread.
+  const pid_t forked = fork();
+  if (forked == 0) {
+    for (;;) pause();
+  }
+  EXPECT_EQ(EndByTerm(forked), SIGTERM);
+  const pid_t executed = fork();
+  if (executed == 0) {
+    execlp("tail", "tail", "-f", "/dev/null", nullptr);
+    _exit(127);
+  }
+  EXPECT_EQ(EndByTerm(executed), SIGTERM);
+  pid_t spawned = 0;
+  const char* const argv[] = {"tail", "-f", "/dev/null", nullptr};
+  ASSERT_EQ(posix_spawnp(&spawned, "tail", nullptr, nullptr, const_cast<char**>(argv), environ), 0);
+  EXPECT_EQ(EndByTerm(spawned), SIGTERM);
+}
+
+std::atomic<int> calls{0};
+
+TEST(ReclaimWatchTest, AHandlerOfTheProgramsIsAlsoCalled) {
+  struct sigaction theirs = {};
+  theirs.sa_handler = [](int) { ++calls; };
+  struct sigaction old = {};
+  sigaction(SIGTERM, &theirs, &old);
+  {
+    std::atomic<int> notices{0};
+    const ReclaimWatch watch([&] {
+      ++notices;
+      return false;  // the program's handler decides
+    });
+    kill(getpid(), SIGTERM);
+    EXPECT_TRUE(Eventually([&] { return notices == 1 && calls == 1; }));
+  }
+  struct sigaction now = {};
+  sigaction(SIGTERM, &old, &now);
+  EXPECT_EQ(now.sa_handler, theirs.sa_handler);
+}
+
+TEST(ReclaimWatchTest, WithoutAMemberOfAWorldSigtermEndsTheProcess) {
+  const pid_t child = fork();
+  if (child == 0) {
+    const ReclaimWatch watch([] { return false; });
+    kill(getpid(), SIGTERM);
+    for (;;) pause();
+  }
+  int status = 0;
+  EXPECT_TRUE(Eventually([&] { return waitpid(child, &status, WNOHANG) == child; }));
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM) << status;
+}
+
+}  // namespace
+}  // namespace rewire

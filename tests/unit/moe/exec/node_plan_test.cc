@@ -1,0 +1,85 @@
+#include "reconfig/moe/exec/node_plan.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+#include <random>
+
+#include "reconfig/moe/plan/dynamic_experts.h"
+
+namespace rewire::moe {
+namespace {
+
+constexpr uint32_t kRanks = 8;
+constexpr uint32_t kOwn = 16;
+
+Shape AnyShape() {
+  Shape shape;
+  shape.experts = kOwn;
+  shape.weight_bytes = 72 << 20;
+  shape.token_bytes = 12 << 10;
+  shape.rows = 1 << 20;
+  shape.gate_percent = 100;
+  return shape;
+}
+
+// Each rank posts its own data: its counts, and the dynamic experts that follow from the counts.
+std::vector<Posting> Postings(const std::vector<uint32_t>& tokens, const Shape& shape) {
+  std::vector<Posting> postings(kRanks);
+  for (uint32_t rank = 0; rank < kRanks; ++rank) {
+    Posting& p = postings[rank];
+    p.tokens.assign(tokens.begin() + rank * kOwn, tokens.begin() + (rank + 1) * kOwn);
+    p.dynamic = ChooseDynamic(p.tokens, shape.dynamic);
+    p.copies = shape.slots * kRanks;
+    p.slots.resize(shape.slots);
+  }
+  return postings;
+}
+
+// Every micro-batch has different hot experts than all earlier ones.
+std::vector<uint32_t> Shifted(std::mt19937_64* random) {
+  std::vector<uint32_t> tokens(kRanks * kOwn);
+  for (uint32_t& t : tokens) t = 1500 + static_cast<uint32_t>((*random)() % 500);
+  for (int hot = 0; hot < 12; ++hot) {
+    tokens[(*random)() % tokens.size()] += 2000 + static_cast<uint32_t>((*random)() % 6000);
+  }
+  return tokens;
+}
+
+TEST(NodePlanTest, LoadsThatShiftAreEvenInTheFirstMicroBatch) {
+  const Shape shape = AnyShape();
+  std::mt19937_64 random(1);
+  for (int i = 0; i < 200; ++i) {
+    const std::vector<uint32_t> tokens = Shifted(&random);
+    std::vector<uint64_t> loads(kRanks);
+    for (uint32_t e = 0; e < tokens.size(); ++e) loads[e / kOwn] += tokens[e];
+    for (const Stowed& s : PlanNode(Postings(tokens, shape), shape).moves) {
+      loads[s.from] -= s.move.tokens;
+      loads[s.move.to] += s.move.tokens;
+    }
+    const uint64_t sum = std::accumulate(loads.begin(), loads.end(), uint64_t{0});
+    const uint64_t most = *std::max_element(loads.begin(), loads.end());
+    EXPECT_LE(most * kRanks * 1000, sum * 1005) << i;
+  }
+}
+
+TEST(NodePlanTest, TakesTheSmallestBudgetAndTheSlowestSpeeds) {
+  const Shape shape = AnyShape();
+  std::mt19937_64 random(1);
+  std::vector<Posting> postings = Postings(Shifted(&random), shape);
+  for (Posting& p : postings) p.stay = true;
+  postings[3].copies = 2;
+  postings[4].speeds = {7, 1, 5};
+  postings[5].speeds = {3, 9, 4};
+  postings[6].stay = false;
+  const NodePlan plan = PlanNode(postings, shape);
+  EXPECT_EQ(plan.speeds.row, 7u);
+  EXPECT_EQ(plan.speeds.kib, 9u);
+  EXPECT_EQ(plan.speeds.start, 5u);
+  EXPECT_FALSE(plan.stay);
+  EXPECT_LE(plan.moves.size(), 2u);
+}
+
+}  // namespace
+}  // namespace rewire::moe

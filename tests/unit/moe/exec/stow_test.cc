@@ -1,0 +1,84 @@
+#include "reconfig/moe/exec/stow.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <set>
+
+#include "reconfig/moe/plan/balance.h"
+#include "tests/unit/moe/plan/any_batch.h"
+
+namespace rewire::moe {
+namespace {
+
+// Returns whether the ranges (begin, rows) are disjoint and end before `most`.
+bool Apart(std::vector<std::pair<uint32_t, uint32_t>> ranges, uint32_t most) {
+  std::sort(ranges.begin(), ranges.end());
+  uint64_t end = 0;
+  for (const auto& [begin, rows] : ranges) {
+    if (begin < end) return false;
+    end = uint64_t{begin} + rows;
+  }
+  return end <= most;
+}
+
+RC_GTEST_PROP(StowTest, NothingOverlapsAndNothingIsTooMuch, ()) {
+  const Batch batch = AnyBatch();
+  const auto slots = *rc::gen::inRange<uint32_t>(1, 17);
+  const auto rows = *rc::gen::inRange<uint32_t>(1, 5000);
+  const MovePlan plan = BalanceMoves(batch, {{UINT32_MAX, 16}, 100, 1, {}});
+  const std::vector<Stowed> stowed = Stow(batch, plan, slots, rows);
+  for (uint32_t d = 0; d < batch.devices; ++d) {
+    std::set<uint32_t> in, back;
+    std::vector<std::pair<uint32_t, uint32_t>> in_rows, back_rows;
+    size_t helps = 0, gives = 0;
+    for (const Stowed& s : stowed) {
+      RC_ASSERT(s.from == batch.owner[s.move.expert]);
+      if (s.move.to == d) {
+        ++helps;
+        in.insert(s.slot);
+        in_rows.emplace_back(s.row, s.move.tokens);
+      }
+      if (s.from == d) {
+        ++gives;
+        back.insert(s.back_slot);
+        back_rows.emplace_back(s.back_row, s.move.tokens);
+      }
+    }
+    RC_ASSERT(in.size() == helps && (in.empty() || *in.rbegin() < slots));
+    RC_ASSERT(back.size() == gives && (back.empty() || *back.rbegin() < slots));
+    RC_ASSERT(Apart(in_rows, rows));
+    RC_ASSERT(Apart(back_rows, rows));
+  }
+}
+
+RC_GTEST_PROP(StowTest, WithRoomForAllItIsThePlan, ()) {
+  const Batch batch = AnyBatch();
+  const MovePlan plan = BalanceMoves(batch, {{UINT32_MAX, 4}, 100, 1, {}});
+  const std::vector<Stowed> stowed = Stow(batch, plan, 64, UINT32_MAX);
+  RC_ASSERT(stowed.size() == plan.size());
+  for (size_t i = 0; i < plan.size(); ++i) RC_ASSERT(stowed[i].move == plan[i]);
+}
+
+TEST(StowTest, WhatIsThereStaysAndTheSlotUnusedForLongestIsNext) {
+  const Batch batch{2, {100, 50, 30, 0, 0, 0}, {0, 0, 0, 1, 1, 1}, {1, 1, 1, 1, 1, 1}};
+  const std::vector<Slot> helper = {{Slot::kNone, 8}, {2, 4}, {Slot::kNone, 6}, {Slot::kNone, 9}};
+  const std::vector<Stowed> stowed = Stow(batch, {{0, 1, 0, 10}, {1, 1, 0, 10}, {2, 1, 0, 10}},
+                                          {std::vector<Slot>(4), helper}, 100);
+  ASSERT_EQ(stowed.size(), 3u);
+  EXPECT_EQ(stowed[0].slot, 2u);
+  EXPECT_FALSE(stowed[0].held);
+  EXPECT_EQ(stowed[1].slot, 0u);
+  EXPECT_EQ(stowed[2].slot, 1u);
+  EXPECT_TRUE(stowed[2].held);
+}
+
+TEST(StowTest, WhatDoesNotFitStaysAndTheNextIsTried) {
+  const Batch batch{2, {100, 50, 0, 0}, {0, 0, 1, 1}, {1, 1, 1, 1}};
+  const std::vector<Stowed> stowed = Stow(batch, {{0, 1, 0, 80}, {1, 1, 0, 30}}, 2, 60);
+  ASSERT_EQ(stowed.size(), 1u);
+  EXPECT_EQ(stowed[0], (Stowed{{1, 1, 0, 30}, 0, 0, 0, 0, 0, false}));
+}
+
+}  // namespace
+}  // namespace rewire::moe

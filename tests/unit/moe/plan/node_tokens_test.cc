@@ -1,0 +1,95 @@
+#include "reconfig/moe/plan/node_tokens.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace rewire::moe {
+namespace {
+
+using ::testing::ElementsAre;
+
+// Two experts on three devices: expert 0 on devices 0 and 1, expert 1 on device 2.
+const NodeTokens kNode{3, 2, {50, 30, 0, 0, 0, 10}, {1, 1, 0, 0, 0, 1}};
+
+std::string Wrong(const TransferPlan& plan, const CopyBudget& budget = {}) {
+  return std::string(Check(kNode, plan, budget).message());
+}
+
+TEST(NodeTokensTest, LoadsAndBytesOfAPlan) {
+  ASSERT_TRUE(Check(kNode).ok());
+  EXPECT_THAT(Loads(kNode), ElementsAre(50, 30, 10));
+  // Device 2 gets the weights of expert 0 once.
+  const TransferPlan plan = {{0, 0, 2, 40, 10}, {0, 1, 2, 20, 5}, {0, 0, 1, 39, 1}};
+  const CopyBudget budget{1000 + 16 * 8, 1000, 8, 1};
+  EXPECT_EQ(Check(kNode, plan, budget), absl::OkStatus());
+  EXPECT_THAT(Loads(kNode, plan), ElementsAre(39, 26, 25));
+  const Copied copied = CopiedBy(kNode, plan);
+  EXPECT_EQ(copied.experts, 1U);
+  EXPECT_EQ(copied.tokens, 16U);
+  EXPECT_EQ(copied.Bytes(budget), budget.bytes);
+  EXPECT_EQ(copied.Bytes({0, UINT64_MAX, 1, 8}), UINT64_MAX);
+}
+
+TEST(NodeTokensTest, WhatIsWrongWithANodeIsNamed) {
+  EXPECT_EQ(Check(NodeTokens{}).message(), "a node of no devices");
+  NodeTokens n = kNode;
+  n.replicas[1] = 0;
+  EXPECT_EQ(Check(n).message(), "device 1 has tokens of expert 0, but not its weights");
+  n = kNode;
+  n.tokens[0] = n.tokens[1] = UINT32_MAX;
+  EXPECT_EQ(Check(n).message(), "a node of 8589934600 tokens; at most 2^32 - 1");
+  n.tokens.pop_back();
+  EXPECT_EQ(Check(n).message(),
+            "6 pairs of expert and device, but tokens of 5 and marks of replicas of 6");
+}
+
+TEST(NodeTokensTest, WhatIsWrongWithAPlanIsNamed) {
+  const std::string who = "expert 0 from device 0 to device 2: ";
+  EXPECT_EQ(Wrong({{0, 0, 2, 0, 51}}), who + "tokens up to 51 of 50");
+  EXPECT_EQ(Wrong({{0, 0, 2, UINT32_MAX, 2}}), who + "tokens up to 4294967297 of 50");
+  EXPECT_EQ(Wrong({{0, 0, 2, 0, 0}}), who + "no tokens");
+  EXPECT_EQ(Wrong({{0, 0, 1, 0, 20}, {0, 0, 2, 19, 20}}), who + "tokens twice");
+  EXPECT_EQ(Wrong({{0, 0, 1, 0, 20}, {0, 0, 2, 20, 20}}), "");
+  EXPECT_EQ(Wrong({{0, 0, 0, 0, 1}}), "expert 0 from device 0 to device 0: it is there");
+  EXPECT_EQ(Wrong({{2, 0, 1, 0, 1}}), "expert 2 from device 0 to device 1: there is no such");
+  EXPECT_EQ(Wrong({{0, 0, 3, 0, 1}}), "expert 0 from device 0 to device 3: there is no such");
+  EXPECT_EQ(Wrong({{0, 0, 2, 0, 1}}, {UINT64_MAX, 1, 1, 0}), "device 2 has room for 0 experts");
+  EXPECT_EQ(Wrong({{0, 0, 2, 0, 1}}, {104, 100, 5, 8}),
+            "105 bytes, but no more than 104 are allowed");
+}
+
+TEST(NodeTokensTest, APlacementsNodeHasTheTokensOfItsSlots) {
+  Counts counts(4, 2);
+  counts.at(0, 0) = 5;
+  counts.at(2, 0) = 8;  // node 1 has two replicas of expert 0, on one device
+  counts.at(3, 1) = 4;  // and no replica of expert 1
+  const Topology topology{2, 2};
+  const Placement placement{2, {0, kEmptySlot, 1, 1, kEmptySlot, kEmptySlot, 0, 0}};
+  LiteRouting routing(topology, counts);
+  const RoutedTokens& routed = routing.Route(placement);
+  EXPECT_THAT(routed.of_slot, ElementsAre(5, 0, 2, 2, 0, 0, 4, 4));
+  const auto first = TokensOfNode(routed, placement, topology, 2, 0);
+  const auto second = TokensOfNode(routed, placement, topology, 2, 1);
+  ASSERT_TRUE(first.ok() && second.ok());
+  EXPECT_EQ(Check(*first), absl::OkStatus());
+  EXPECT_THAT(first->tokens, ElementsAre(5, 0, 0, 4));
+  EXPECT_THAT(first->replicas, ElementsAre(1, 0, 0, 1));
+  EXPECT_THAT(second->tokens, ElementsAre(0, 8, 0, 0));
+  EXPECT_THAT(second->replicas, ElementsAre(0, 1, 0, 0));
+  counts.at(0, 0) = UINT32_MAX;
+  LiteRouting many(topology, counts);
+  EXPECT_EQ(TokensOfNode(many.Route(placement), placement, topology, 2, 0).status().message(),
+            "node 0 has 4294967299 tokens; at most 2^32 - 1");
+}
+
+TEST(NodeTokensTest, DifferentPlansHaveDifferentHashes) {
+  const Transfer t{1, 2, 3, 4, 5};
+  EXPECT_EQ(Hash({t}), Hash({t}));
+  EXPECT_NE(Hash({t}), Hash({{1, 3, 2, 4, 5}}));
+  EXPECT_NE(Hash({t}), Hash({{4, 2, 3, 1, 5}}));
+  EXPECT_NE(Hash({t}), Hash({t, t}));
+  EXPECT_NE(Hash(TransferPlan{}), Hash({Transfer{}}));
+}
+
+}  // namespace
+}  // namespace rewire::moe

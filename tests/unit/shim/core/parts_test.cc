@@ -1,0 +1,100 @@
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "reconfig/world/identity.h"
+#include "shim/core/memory_ledger.h"
+#include "shim/core/pins.h"
+#include "shim/core/thread_priority.h"
+#include "shim/core/work_queue.h"
+#include "tests/unit/shim/core/stage.h"
+
+namespace rewire::shim {
+namespace {
+
+TEST(MemoryLedgerTest, SumsAndTakesTheLargestForWhatItDoesNotKnow) {
+  MemoryLedger ledger;
+  const CommunicatorId a{1, 1};
+  const CommunicatorId b{2, 2};
+  const CommunicatorId c{3, 3};
+  EXPECT_EQ(ledger.Expected(std::vector{a, b}), 0u);
+  ledger.Record(a, 100, 70);
+  ledger.Record(b, 100, 90);
+  EXPECT_EQ(ledger.Expected(std::vector{a, b}), 40u);
+  EXPECT_EQ(ledger.Expected(std::vector{a, c}), 60u);
+  EXPECT_TRUE(ledger.Check(std::vector{a, b}, 40).ok());
+  EXPECT_FALSE(ledger.Check(std::vector{a, b}, 39).ok());
+  ledger.Record(a, 100, 120);  // another thread freed memory meanwhile
+  EXPECT_EQ(ledger.Expected(std::vector{a, b}), 10u);
+  ledger.Forget(b);
+  EXPECT_EQ(ledger.Expected(std::vector{b}), 0u);
+}
+
+TEST(IdentityTest, DiffersByEveryInput) {
+  ncclUniqueId one{};
+  ncclUniqueId two{};
+  two.internal[127] = 1;
+  EXPECT_EQ(IdentityOfUniqueId(&one), IdentityOfUniqueId(&one));
+  EXPECT_NE(IdentityOfUniqueId(&one), IdentityOfUniqueId(&two));
+  EXPECT_NE(IdentityOfUniqueId(&one), kUpdateBoundary);
+  const CommunicatorId parent = IdentityOfUniqueId(&two);
+  EXPECT_NE(IdentityOfChild(parent, 0, 0), IdentityOfChild(parent, 1, 0));
+  EXPECT_NE(IdentityOfChild(parent, 0, 0), IdentityOfChild(parent, 0, 1));
+  EXPECT_NE(IdentityOfChild(parent, 0, 0), parent);
+  const int first[] = {0};
+  const int second[] = {1};
+  EXPECT_NE(IdentityOfShrunk(parent, 0, first), IdentityOfShrunk(parent, 0, second));
+  EXPECT_NE(IdentityOfShrunk(parent, 0, first), IdentityOfShrunk(parent, 1, first));
+}
+
+TEST(PinsTest, NamesEveryBit) {
+  EXPECT_EQ(DescribePins(0), "");
+  EXPECT_NE(DescribePins(1 | 16).find("; "), std::string::npos);
+}
+
+TEST(WorkQueueTest, InTheOrderOfTimes) {
+  std::vector<int> order;
+  Answer<bool> last;
+  {
+    WorkQueue queue("rw-test");
+    const Time now = Now();
+    queue.PostAt(now + milliseconds(20), [&] { order.push_back(2); });
+    queue.Post([&] { order.push_back(1); });
+    queue.PostAt(now + milliseconds(30), [&] {
+      order.push_back(3);
+      last.Callback()(true);
+    });
+    queue.PostAt(now + seconds(1000), [&] { order.push_back(4); });
+    EXPECT_TRUE(last.Wait().has_value());
+  }
+  EXPECT_EQ(order, (std::vector<int>{1, 2, 3}));
+}
+
+TEST(ThreadPriorityTest, ThreadsMadeByABuilderGetTheirsBack) {
+  std::thread builder([] {
+    const int base = OwnNiceness();
+    SetOwnNiceness(base + 1);
+    SetOwnNiceness(base);
+    if (OwnNiceness() != base) GTEST_SKIP() << "no permission to raise a priority again";
+    SetOwnNiceness(15);
+    const std::set<pid_t> before = ThreadIds();
+    std::atomic<bool> stop{false};
+    std::atomic<pid_t> id{0};
+    std::thread child([&] {
+      id.store(gettid());
+      while (!stop.load()) std::this_thread::yield();
+    });
+    EXPECT_TRUE(Eventually([&] { return id.load() != 0; }));
+    int refused = 0;
+    EXPECT_EQ(RestoreNicenessOfNewThreads(before, base, &refused), 1);
+    EXPECT_EQ(refused, 0);
+    EXPECT_EQ(RestoreNicenessOfNewThreads(before, base, &refused), 0);
+    EXPECT_EQ(OwnNiceness(), 15);
+    stop.store(true);
+    child.join();
+  });
+  builder.join();
+}
+
+}  // namespace
+}  // namespace rewire::shim

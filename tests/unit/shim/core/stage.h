@@ -1,0 +1,134 @@
+// One process from the core's view, without the preloaded library: a communicator with the issuing
+// protocol of shim/preload/virtual_communicator.h, services with a counter of threads inside, and
+// the fakes. Owned by the test's thread.
+#pragma once
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "shim/core/communicators.h"
+#include "tests/unit/shim/core/fake_device.h"
+#include "tests/unit/shim/core/fake_nccl.h"
+
+namespace rewire::shim {
+
+// Waits until the condition holds, for at most twenty seconds.
+bool Eventually(const std::function<bool()>& condition);
+
+struct FakeServices {
+  static const ShimServices* Get();
+  static int live_generations();
+  static void SetReplayResult(ncclResult_t result);
+};
+
+class RecordedEvents : public CommunicatorEvents {
+ public:
+  void Created(const CommunicatorCreated& created) override;
+  void Destroyed(const CommunicatorId& communicator) override;
+  bool ComesWithBuild(const CommunicatorId& communicator) override;
+  bool Stopped() override;
+  void Undecided(Epoch epoch) override;
+  void Moved() override { moved.fetch_add(1); }
+
+  Mutex mutex;
+  std::vector<CommunicatorCreated> created REWIRE_GUARDED_BY(mutex);
+  std::vector<CommunicatorId> destroyed REWIRE_GUARDED_BY(mutex);
+  std::vector<Epoch> undecided REWIRE_GUARDED_BY(mutex);
+  bool joining REWIRE_GUARDED_BY(mutex) = false;
+  bool stopped REWIRE_GUARDED_BY(mutex) = false;
+  std::function<void()> on_undecided;
+  std::atomic<int> moved{0};
+};
+
+// A done or entered callback for which a test waits.
+template <typename T>
+class Answer {
+ public:
+  std::function<void(T)> Callback() {
+    return [state = state_](T value) {
+      MutexLock lock(&state->mutex);
+      state->value = std::move(value);
+      state->changed.NotifyAll();
+    };
+  }
+  [[nodiscard]] bool there() {
+    MutexLock lock(&state_->mutex);
+    return state_->value.has_value();
+  }
+  std::optional<T> Wait() {
+    const Time until = Now() + seconds(20);
+    MutexLock lock(&state_->mutex);
+    while (!state_->value.has_value() && state_->changed.WaitUntil(&state_->mutex, until)) {
+    }
+    // The value is moved. Reference counts of a status shared with the other thread would change in
+    // code that ThreadSanitizer does not see.
+    return std::move(state_->value);
+  }
+
+ private:
+  struct State {
+    Mutex mutex;
+    CondVar changed;
+    std::optional<T> value;
+  };
+  std::shared_ptr<State> state_ = std::make_shared<State>();
+};
+
+// A virtual communicator and the thread that issues on it.
+class Program {
+ public:
+  Program(ShimCommunicators* core, uint64_t id, bool blocking = true);
+  ~Program();
+  // Acts like the entry: returns the result of the caller's own call, or the core's.
+  ncclResult_t Create(int ranks, int rank);
+  ncclResult_t Issue(size_t tag, uintptr_t stream = 7);
+  void Close();
+  [[nodiscard]] ncclComm_t Real() const { return comm.current.load()->Real(); }
+  [[nodiscard]] std::vector<size_t> OperationsOf(ncclComm_t real) const;
+
+  VirtualCommunicator comm;
+
+ private:
+  ShimCommunicators* const core_;
+  bool open_ = false;
+};
+
+class Stage : public ::testing::Test {
+ protected:
+  Stage();
+  ~Stage() override;
+  void Start(ShimCommunicators::Options options, bool abort_frees_at_group_end = true);
+
+  static CommunicatorBuild BuildOf(const Program& program, uint32_t ranks, uint32_t rank,
+                                   const std::string& usage = "");
+  // Builds and waits.
+  absl::Status Prepare(Epoch epoch, const std::vector<CommunicatorBuild>& builds,
+                       Duration within = seconds(20));
+
+  bool Pledged(Epoch epoch, const std::vector<Cut>& cuts) {
+    return !core_->Pledge(epoch, cuts).has_value();
+  }
+  // Returns why the cuts are refused; empty if they are accepted.
+  std::string WhyNot(Epoch epoch, const std::vector<Cut>& cuts) {
+    const std::optional<CutRefusal> refusal = core_->Pledge(epoch, cuts);
+    return refusal ? refusal->reason : "";
+  }
+  Position PositionOf(const Program& program);
+  // Waits until the program's communicator is on the epoch's generation; returns its host waits.
+  std::optional<uint64_t> HostWaits(const Program& program, Epoch epoch);
+  std::vector<GenerationId> Old();
+  // Destroys retired generations, and waits.
+  bool RetireAll();
+
+  FakeDevice device_;
+  RecordedEvents events_;
+  std::unique_ptr<ShimCommunicators> core_;
+};
+
+}  // namespace rewire::shim

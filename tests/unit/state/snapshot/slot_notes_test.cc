@@ -1,0 +1,61 @@
+// The notes between slots: encoded notes can be decoded, and nothing else is accepted.
+#include "reconfig/state/snapshot/slot_notes.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace rewire {
+namespace {
+
+const PartList kList{7, 1, {{0, 0, 16, 0x1122}, {3, uint64_t{1} << 40, 1, 0}}};
+
+std::string Encoded(const PartList& list) {
+  return EncodePartList(list.version, list.index, list.parts);
+}
+
+TEST(SlotNotesTest, MemoryHasTheDocumentedBytes) {
+  const SharedSnapshots shared{0x01020304, {5, 6}};
+  const std::string bytes = EncodeSharedSnapshots(shared);
+  EXPECT_EQ(bytes, std::string("\4\3\2\1\5\0\0\0\6\0\0\0", 12));
+  const auto decoded = DecodeSharedSnapshots(bytes);
+  ASSERT_TRUE(decoded.ok()) << decoded.status();
+  EXPECT_EQ(*decoded, shared);
+}
+
+TEST(SlotNotesTest, RejectsMemoryOfNoProcess) {
+  const std::string bytes = EncodeSharedSnapshots({1, {5, 6}});
+  for (size_t n = 0; n < bytes.size(); ++n) {
+    EXPECT_FALSE(DecodeSharedSnapshots(bytes.substr(0, n)).ok()) << n;
+  }
+  EXPECT_FALSE(DecodeSharedSnapshots(bytes + "x").ok());
+  EXPECT_FALSE(DecodeSharedSnapshots(EncodeSharedSnapshots({0, {5, 6}})).ok());
+  EXPECT_FALSE(DecodeSharedSnapshots(EncodeSharedSnapshots({1, {-1, 6}})).ok());
+  EXPECT_FALSE(DecodeSharedSnapshots(EncodeSharedSnapshots({1, {5, -1}})).ok());
+}
+
+TEST(SlotNotesTest, PartsAreDecodedAsEncoded) {
+  for (const PartList& list : {kList, PartList{1, 0, {}}}) {
+    const auto decoded = DecodePartList(Encoded(list));
+    ASSERT_TRUE(decoded.ok()) << decoded.status();
+    EXPECT_EQ(*decoded, list);
+  }
+}
+
+TEST(SlotNotesTest, RejectsPartsThatAreCutOrFollowedByMore) {
+  const std::string bytes = Encoded(kList);
+  for (size_t n = 0; n < bytes.size(); ++n) {
+    EXPECT_FALSE(DecodePartList(bytes.substr(0, n)).ok()) << n;
+  }
+  EXPECT_FALSE(DecodePartList(bytes + "x").ok());
+}
+
+TEST(SlotNotesTest, RejectsPartsOutOfRange) {
+  EXPECT_FALSE(DecodePartList(EncodePartList(7, 2, {})).ok());
+  for (const ListedPart& part : {ListedPart{0, 0, 0, 0}, ListedPart{0, UINT64_MAX, 1, 0}}) {
+    EXPECT_FALSE(DecodePartList(EncodePartList(7, 0, {&part, 1})).ok()) << part.offset;
+  }
+}
+
+}  // namespace
+}  // namespace rewire

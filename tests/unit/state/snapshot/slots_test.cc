@@ -1,0 +1,225 @@
+// Two versions of a slot's state in memory: complete, incomplete and refused pieces.
+#include "reconfig/state/snapshot/slots.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <tuple>
+
+#include "reconfig/state/stream/content.h"
+
+namespace rewire {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+class SlotsTest : public ::testing::Test {
+ protected:
+  // Elements 2..4 of 4 bytes, nothing of the second tensor, elements 0..3 of 1 byte.
+  SlotsTest() { slots_.Reset(Pieces()); }
+  static SnapshotSlots::Shape Pieces() {
+    const std::vector<Box> boxes = {{2, 4}, {}, {0, 3}};
+    return {boxes, boxes, {4, 8, 1}};
+  }
+  absl::Status Put(uint64_t version, uint32_t tensor, uint64_t offset, const std::string& bytes) {
+    return slots_.Put(version, tensor, offset, bytes,
+                      HashContent(bytes.data(), bytes.size(), offset));
+  }
+  void Fill(uint64_t version) {
+    EXPECT_TRUE(Put(version, 0, 8, "abcd").ok());
+    EXPECT_TRUE(Put(version, 0, 12, "efgh").ok());
+    EXPECT_TRUE(Put(version, 2, 0, "xyz").ok());
+  }
+  SnapshotSlots slots_;
+};
+
+TEST_F(SlotsTest, AVersionIsWholeWhenEveryByteHasCome) {
+  EXPECT_EQ(slots_.bytes(), 11u);
+  EXPECT_TRUE(Put(5, 0, 12, "efgh").ok());
+  EXPECT_TRUE(Put(5, 2, 0, "xyz").ok());
+  EXPECT_FALSE(slots_.Arrived(5));
+  EXPECT_THAT(slots_.WholeVersions(), IsEmpty());
+  EXPECT_TRUE(Put(5, 0, 8, "abcd").ok());
+  EXPECT_TRUE(slots_.Arrived(5));
+  EXPECT_THAT(slots_.WholeVersions(), ElementsAre(5));
+  EXPECT_EQ(std::string(slots_.Piece(5, 0), 8), "abcdefgh");
+  EXPECT_EQ(slots_.Piece(6, 0), nullptr);
+  EXPECT_EQ(slots_.Piece(5, 3), nullptr);
+}
+
+TEST_F(SlotsTest, TheNewestTwoAreKeptAndOlderOnesRefused) {
+  Fill(5);
+  Fill(6);
+  EXPECT_THAT(slots_.WholeVersions(), ElementsAre(5, 6));
+  EXPECT_FALSE(Put(4, 2, 0, "xyz").ok());
+  EXPECT_TRUE(Put(7, 2, 0, "xyz").ok());  // the first byte of 7 removes 5
+  EXPECT_THAT(slots_.WholeVersions(), ElementsAre(6));
+  EXPECT_EQ(slots_.Piece(5, 0), nullptr);
+}
+
+TEST_F(SlotsTest, ChangedBytesAreNotAWholeVersion) {
+  Fill(5);
+  Fill(6);
+  const_cast<char*>(slots_.Piece(6, 0))[5] ^= 1;
+  EXPECT_TRUE(slots_.Arrived(6));
+  EXPECT_THAT(slots_.WholeVersions(), ElementsAre(5));
+}
+
+TEST_F(SlotsTest, WhatIsNotOfThisSlotOrComesTwiceIsRefused) {
+  EXPECT_FALSE(Put(5, 3, 0, "x").ok());
+  EXPECT_FALSE(Put(5, 0, 4, "abcd").ok());
+  EXPECT_FALSE(Put(5, 0, 12, "efghi").ok());
+  EXPECT_FALSE(Put(5, 0, UINT64_MAX, "a").ok());
+  EXPECT_FALSE(Put(5, 1, 0, "x").ok());
+  EXPECT_TRUE(Put(5, 2, 0, "xy").ok());
+  EXPECT_FALSE(Put(5, 2, 1, "yz").ok());
+  EXPECT_THAT(slots_.WholeVersions(), IsEmpty());
+}
+
+TEST_F(SlotsTest, ReservedMemoryIsUsedAndWhatWasThereGivenBack) {
+  EXPECT_EQ(Pieces().Room(), 11u);
+  SnapshotSlots::Memory memory = slots_.Reserve(Pieces().Room());
+  const char* const reserved = memory.blocks[0].data();
+  ASSERT_EQ(memory.blocks[0].size(), 11u);
+  slots_.Reset(Pieces(), std::move(memory));
+  Fill(5);
+  EXPECT_EQ(slots_.Piece(5, 0), reserved);
+  EXPECT_EQ(slots_.Reserve(11).blocks[0].size(), 0u) << "there is enough";
+  memory = slots_.Reserve(12);
+  ASSERT_EQ(memory.blocks[0].size(), 12u);
+  const SnapshotSlots::Memory old = slots_.Reset(Pieces(), std::move(memory));
+  EXPECT_EQ(old.blocks[0].data(), reserved);
+}
+
+TEST_F(SlotsTest, APartIsAddedWhereThereWasRoomForIt) {
+  const auto room = slots_.Room(5, 0, 8, 8);
+  ASSERT_TRUE(room.ok());
+  std::copy_n("abcdefgh", 8, *room);
+  EXPECT_FALSE(slots_.Arrived(5));
+  ASSERT_TRUE(slots_.Add(5, 0, 8, 8, HashContent("abcdefgh", 8, 8)).ok());
+  ASSERT_TRUE(Put(5, 2, 0, "xyz").ok());
+  EXPECT_THAT(slots_.WholeVersions(), ElementsAre(5));
+  EXPECT_FALSE(slots_.Room(5, 0, 12, 5).ok()) << "beyond the piece";
+  EXPECT_FALSE(slots_.Room(5, 0, 8, 4).ok()) << "it has come already";
+}
+
+// One slot's memory as the next slot sees it.
+class SharedSlotsTest : public ::testing::Test {
+ protected:
+  SharedSlotsTest() {
+    // The owner keeps a second tensor that the next slot does not have.
+    owner_.Reset({{{0, 16}, {0, 3}, {4, 8}}, {{0, 16}, {0, 3}, {4, 8}}, {1, 1, 1}});
+    next_.Reset({{{0, 16}, {}, {4, 8}}, {{0, 16}, {0, 3}, {4, 8}}, {1, 1, 1}});
+  }
+  void Fill(uint64_t version) {
+    const std::string first(16, static_cast<char>('a' + version));
+    for (const auto& [tensor, offset, text] :
+         {std::tuple<uint32_t, uint64_t, std::string>{0, 0, first},
+          {1, 0, "own"},
+          {2, 4, "more"}}) {
+      ASSERT_TRUE(
+          owner_.Put(version, tensor, offset, text, HashContent(text.data(), text.size(), offset))
+              .ok());
+    }
+  }
+  absl::Status Map() {
+    const auto fds = owner_.Share();
+    if (!fds.ok()) return fds.status();
+    return next_.MapOf(getpid(), {(*fds)[0], (*fds)[1]});
+  }
+  absl::Status Tell(uint64_t version) {
+    uint32_t index = 0;
+    auto parts = owner_.List(version, &index);
+    std::erase_if(parts, [](const auto& p) { return p.tensor == 1; });
+    return next_.TakeList(version, index, parts);
+  }
+
+  SnapshotSlots owner_{/*shared=*/true};
+  SnapshotSlots next_;
+};
+
+TEST_F(SharedSlotsTest, WhatIsListedIsThereWithoutACopy) {
+  ASSERT_TRUE(Map().ok());
+  Fill(1);
+  Fill(2);
+  ASSERT_TRUE(Tell(1).ok());
+  ASSERT_TRUE(Tell(2).ok());
+  EXPECT_THAT(next_.WholeVersions(), ElementsAre(1, 2));
+  EXPECT_EQ(std::string(next_.Piece(2, 2), 4), "more");
+  EXPECT_EQ(std::string(next_.Piece(1, 0), 2), "bb");
+}
+
+TEST_F(SharedSlotsTest, AVersionThatTheOwnerHasBegunToOverwriteIsNotWhole) {
+  ASSERT_TRUE(Map().ok());
+  Fill(1);
+  Fill(2);
+  ASSERT_TRUE(Tell(1).ok());
+  ASSERT_TRUE(Tell(2).ok());
+  ASSERT_TRUE(owner_.Put(3, 0, 0, std::string("d"), HashContent("d", 1, 0)).ok());
+  EXPECT_THAT(next_.WholeVersions(), ElementsAre(2));
+}
+
+TEST_F(SharedSlotsTest, TheOwnersMemoryOutlivesIt) {
+  auto owner = std::make_unique<SnapshotSlots>(true);
+  owner->Reset({{{0, 4}}, {{0, 4}}, {1}});
+  next_.Reset({{{0, 4}}, {{0, 4}}, {1}});
+  const auto fds = owner->Share();
+  ASSERT_TRUE(fds.ok());
+  ASSERT_TRUE(next_.MapOf(getpid(), {(*fds)[0], (*fds)[1]}).ok());
+  ASSERT_TRUE(owner->Put(7, 0, 0, std::string("abcd"), HashContent("abcd", 4, 0)).ok());
+  uint32_t index = 0;
+  const auto parts = owner->List(7, &index);
+  ASSERT_TRUE(next_.TakeList(7, index, parts).ok());
+  owner.reset();
+  EXPECT_THAT(next_.WholeVersions(), ElementsAre(7));
+}
+
+TEST_F(SharedSlotsTest, BytesThatComeAfterAllAreNotWrittenIntoTheOwnersMemory) {
+  ASSERT_TRUE(Map().ok());
+  Fill(1);
+  ASSERT_TRUE(Tell(1).ok());
+  const std::string bytes(16, 'z');
+  ASSERT_TRUE(next_.Put(2, 0, 0, bytes, HashContent(bytes.data(), 16, 0)).ok());
+  ASSERT_TRUE(next_.Put(2, 2, 4, std::string("less"), HashContent("less", 4, 4)).ok());
+  EXPECT_THAT(next_.WholeVersions(), ElementsAre(1, 2));
+  ASSERT_TRUE(next_.Put(3, 0, 0, bytes, HashContent(bytes.data(), 16, 0)).ok());
+  EXPECT_THAT(next_.WholeVersions(), ElementsAre(2));
+  EXPECT_THAT(owner_.WholeVersions(), ElementsAre(1));
+  Fill(4);
+  EXPECT_FALSE(Tell(4).ok()) << "it is not mapped any more";
+}
+
+TEST_F(SharedSlotsTest, ListsOfStrangersAreRefused) {
+  const ListedPart part = {0, 0, 16, 0};
+  EXPECT_FALSE(next_.TakeList(1, 0, {&part, 1}).ok()) << "nothing is mapped";
+  ASSERT_TRUE(Map().ok());
+  EXPECT_FALSE(next_.TakeList(1, 2, {&part, 1}).ok()) << "there are two";
+  const ListedPart beyond = {0, 8, 16, 0};
+  EXPECT_FALSE(next_.TakeList(1, 0, {&beyond, 1}).ok());
+  const ListedPart nobodys = {9, 0, 1, 0};
+  EXPECT_FALSE(next_.TakeList(1, 0, {&nobodys, 1}).ok());
+  const ListedPart owners_own = {1, 0, 3, 0};
+  EXPECT_FALSE(next_.TakeList(1, 0, {&owners_own, 1}).ok());
+  EXPECT_TRUE(next_.TakeList(1, 0, {&part, 1}).ok());
+  EXPECT_FALSE(next_.TakeList(1, 0, {&part, 1}).ok()) << "twice";
+}
+
+TEST_F(SharedSlotsTest, MemoryThatIsNotThereOrTooSmallIsRefused) {
+  EXPECT_FALSE(next_.MapOf(getpid(), {-1, -1}).ok());
+  SnapshotSlots small(true);
+  small.Reset({{{0, 1}}, {{0, 1}}, {1}});
+  const auto fds = small.Share();
+  ASSERT_TRUE(fds.ok());
+  EXPECT_FALSE(next_.MapOf(getpid(), {(*fds)[0], (*fds)[1]}).ok());
+  SnapshotSlots alone;
+  alone.Reset({{{0, 1}}, {{0, 1}}, {1}});
+  EXPECT_FALSE(alone.Share().ok()) << "its memory is its own";
+}
+
+}  // namespace
+}  // namespace rewire

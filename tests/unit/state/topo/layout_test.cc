@@ -1,0 +1,57 @@
+// The division of tensors over slots.
+#include "reconfig/state/topo/layout.h"
+
+#include <gtest/gtest.h>
+
+#include "rewire/rewire.h"
+
+namespace rewire {
+namespace {
+
+TEST(LayoutTest, ShardsFollowEachOtherAndAreThoseOfTheCInterface) {
+  for (const uint64_t elements : {0u, 1u, 2u, 3u, 7u, 8u, 9u, 1000u, 1001u}) {
+    for (uint32_t slots = 1; slots <= 12; ++slots) {
+      uint64_t at = 0;
+      for (uint32_t slot = 0; slot < slots; ++slot) {
+        const Box box = ShardOf(elements, slots, slot);
+        uint64_t begin = 0, end = 0;
+        rewireShard(elements, slots, slot, &begin, &end);
+        EXPECT_EQ(box, (Box{begin, end})) << elements << " " << slots << " " << slot;
+        EXPECT_EQ(box.begin, at);
+        at = box.end;
+      }
+      EXPECT_EQ(at, elements) << slots;
+    }
+  }
+}
+
+TEST(LayoutTest, HugeTensorsDoNotOverflow) {
+  uint64_t at = 0;
+  for (uint32_t slot = 0; slot < 1000; ++slot) {
+    const Box box = ShardOf(UINT64_MAX, 1000, slot);
+    EXPECT_EQ(box.begin, at);
+    at = box.end;
+  }
+  EXPECT_EQ(at, UINT64_MAX);
+}
+
+TEST(LayoutTest, ASlotThatDoesNotExistHoldsNothing) {
+  EXPECT_TRUE(ShardOf(10, 0, 0).empty());
+  EXPECT_TRUE(ShardOf(10, 2, 2).empty());
+  const TensorShape replicated{"w", 10, 4, Division::kReplicated, Change::kConstant};
+  EXPECT_TRUE(PartOf(replicated, 2, 2).empty());
+  EXPECT_EQ(PartOf(replicated, 2, 1), (Box{0, 10}));
+  const TensorShape sharded{"m", 10, 4, Division::kSharded, Change::kConstant};
+  EXPECT_EQ(PartOf(sharded, 3, 2), (Box{8, 10}));
+}
+
+TEST(LayoutTest, Intersections) {
+  EXPECT_EQ(Intersect({0, 5}, {3, 9}), (Box{3, 5}));
+  EXPECT_EQ(Intersect({0, 3}, {3, 9}), Box{});
+  EXPECT_TRUE((Box{2, 8}.Contains({2, 8})));
+  EXPECT_TRUE((Box{2, 8}.Contains({9, 9})));
+  EXPECT_FALSE((Box{2, 8}.Contains({1, 3})));
+}
+
+}  // namespace
+}  // namespace rewire
