@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "bench/failover/fault.h"
 #include "reconfig/base/clock.h"
+#include "reconfig/base/counters.h"
 
 namespace rewire::bench {
 namespace {
@@ -32,7 +33,7 @@ absl::StatusOr<std::unique_ptr<Trial>> Trial::Open() {
   if (!to.ok()) return to.status();
   auto flow = Flow::Connect(*net, *from, *to);
   if (!flow.ok()) return flow.status();
-  return std::unique_ptr<Trial>(new Trial(*net, *std::move(flow)));
+  return std::unique_ptr<Trial>(new Trial(*std::move(flow)));
 }
 
 absl::StatusOr<Trial::Gaps> Trial::Disturb(std::string_view words, uint64_t messages) {
@@ -59,7 +60,7 @@ absl::StatusOr<Trial::Gaps> Trial::Break(std::string_view words, uint64_t messag
 
 absl::Status Trial::AwaitRails() {
   const Time deadline = Now() + kRails;
-  while (net_->counters().rails_back < net_->counters().rails_failed) {
+  while (ValueOf(Counter::kNetRailsBack) < ValueOf(Counter::kNetRailsFailed)) {
     if (Now() > deadline) return absl::DeadlineExceededError("a rail is not back after a minute");
     if (const auto gaps = flow_->Carry(1); !gaps.ok()) return gaps.status();
   }

@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "bench/failover/flow.h"
 #include "net_plugin/plugin/net.h"
+#include "reconfig/base/counters.h"
 
 namespace rewire::bench {
 
@@ -29,12 +30,11 @@ class Trial {
   absl::Status AwaitRails();
 
   [[nodiscard]] const Flow& flow() const { return *flow_; }
-  [[nodiscard]] uint64_t rails_failed() const { return net_->counters().rails_failed; }
+  [[nodiscard]] uint64_t rails_failed() const { return ValueOf(Counter::kNetRailsFailed); }
 
  private:
-  Trial(const net::Net* net, std::unique_ptr<Flow> flow) : net_(net), flow_(std::move(flow)) {}
+  explicit Trial(std::unique_ptr<Flow> flow) : flow_(std::move(flow)) {}
 
-  const net::Net* const net_;
   const std::unique_ptr<Flow> flow_;
 };
 

@@ -18,6 +18,7 @@
 #include "bench/net/control.h"
 #include "net_plugin/abi/net_types.h"
 #include "reconfig/base/clock.h"
+#include "reconfig/base/counters.h"
 
 namespace rewire::bench {
 namespace {
@@ -116,9 +117,9 @@ uint64_t LinksMade() {
   void* core = dlopen(REWIRE_NET_CORE, RTLD_NOW | RTLD_LOCAL);
   const auto start = reinterpret_cast<net::CoreStart>(dlsym(core, net::kCoreStartSymbol));
   const char* why = nullptr;
-  net::NetCounters counters{};
-  Need(start(net::kCoreAbiVersion, &why)->counters(&counters), "counters");
-  return counters.links_made;
+  std::vector<CounterValue> values(CounterTable().size());
+  values.resize(start(net::kCoreAbiVersion, &why)->counters(values.data(), values.size()));
+  return ValueIn(values, Counter::kNetLinksMade);
 }
 
 Round Measure(const Control& control, int device, size_t connections) {

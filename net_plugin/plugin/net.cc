@@ -234,14 +234,6 @@ absl::StatusOr<std::unique_ptr<Sender>> Net::Connect(int device, void* handle) {
                                         streams_ > 0 ? Splitting::kAll : Splitting::kMeasured);
 }
 
-NetCounters Net::counters() const {
-  NetCounters c = links_.counters();
-  c.rails_failed = options_.counters->failed;
-  c.rails_back = options_.counters->back;
-  c.rails_stood_in = options_.counters->stood_in;
-  return c;
-}
-
 std::string Net::Describe() const {
   MutexLock lock(&mutex_);
   std::string out;

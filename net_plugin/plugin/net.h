@@ -34,7 +34,6 @@ class Net {
   absl::StatusOr<std::unique_ptr<Sender>> Connect(int device, void* handle);
   // Logs the start line once per process.
   void SayStart(int abi, Logger log);
-  [[nodiscard]] NetCounters counters() const;
 
  private:
   struct Device {

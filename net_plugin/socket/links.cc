@@ -52,11 +52,6 @@ Links::~Links() {
   if (background) Workers::Get().Remove(*background);
 }
 
-NetCounters Links::counters() const {
-  MutexLock lock(&mutex_);
-  return counters_;
-}
-
 void Links::Watch(int fd) {
   epoll_event event{};
   event.events = EPOLLIN;

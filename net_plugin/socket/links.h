@@ -18,6 +18,7 @@
 #include "net_plugin/socket/link.h"
 #include "net_plugin/socket/workers.h"
 #include "reconfig/base/clock.h"
+#include "reconfig/base/counters.h"
 #include "reconfig/base/mutex.h"
 
 namespace rewire::net {
@@ -27,6 +28,12 @@ struct LinksOptions {
   Duration greeting = seconds(5);  // limit of a connection's hello, and of redialling
   Duration connect = seconds(30);  // limit of an attempt since its last Connect(), and of a proof
   Duration answer = seconds(300);  // limit of an attempt in total
+};
+
+struct LinkCounters {
+  Counted links_made{Counter::kNetLinksMade};
+  Counted links_reused{Counter::kNetLinksReused};
+  Counted strangers{Counter::kNetStrangers};
 };
 
 class Links : private Workers::Work {
@@ -51,7 +58,7 @@ class Links : private Workers::Work {
   void ReturnSending(std::unique_ptr<Link> link);
   void ReturnReceiving(std::unique_ptr<Link> link);
 
-  [[nodiscard]] NetCounters counters() const;
+  [[nodiscard]] const LinkCounters& counters() const { return counters_; }
 
  private:
   struct Arrival {  // a link of which some streams have not arrived yet
@@ -124,7 +131,7 @@ class Links : private Workers::Work {
   std::list<std::unique_ptr<Link>> sending_ REWIRE_GUARDED_BY(mutex_);  // idle
   Time swept_ REWIRE_GUARDED_BY(mutex_);
   size_t most_resting_;  // limit on descriptors of idle links, for each direction
-  NetCounters counters_ REWIRE_GUARDED_BY(mutex_) = {};
+  LinkCounters counters_;
 };
 
 }  // namespace rewire::net

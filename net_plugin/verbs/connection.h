@@ -27,14 +27,15 @@
 #include "net_plugin/verbs/rail.h"
 #include "net_plugin/verbs/watch.h"
 #include "reconfig/base/clock.h"
+#include "reconfig/base/counters.h"
 
 namespace rewire::net {
 
 // Counters for all connections that share the object.
 struct RailCounters {
-  std::atomic<uint64_t> failed{0};    // rails between chosen NICs that failed after they were up
-  std::atomic<uint64_t> back{0};      // failed rails that are up again
-  std::atomic<uint64_t> stood_in{0};  // fallback rails that came up
+  Counted failed{Counter::kNetRailsFailed};
+  Counted back{Counter::kNetRailsBack};
+  Counted stood_in{Counter::kNetRailsFallback};
 };
 
 // The receiving side's numbers of ports, as its handle gives them.

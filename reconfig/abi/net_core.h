@@ -10,11 +10,12 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "reconfig/abi/counter_value.h"
 #include "reconfig/abi/nccl_types.h"
 
 namespace rewire::net {
 
-inline constexpr uint32_t kCoreAbiVersion = 1;
+inline constexpr uint32_t kCoreAbiVersion = 2;
 inline constexpr char kCoreStartSymbol[] = "RewireNetStart";
 
 inline constexpr size_t kHandleBytes = 128;  // NCCL's limit for a listener's handle
@@ -49,16 +50,6 @@ struct DeviceProperties {
   int16_t plane;  // -1: unknown
 };
 
-// Totals of this process since its start.
-struct NetCounters {
-  uint64_t links_made;      // links that this process connected
-  uint64_t links_reused;    // NCCL connections that reused an idle link
-  uint64_t strangers;       // rejected unauthenticated peers
-  uint64_t rails_failed;    // RDMA rails that failed, counted by senders
-  uint64_t rails_back;      // failed rails that came up again
-  uint64_t rails_stood_in;  // fallback rails, between NICs that NCCL did not choose
-};
-
 struct NetTable {
   uint32_t version;
   // abi: the version that NCCL selected, for the start line.
@@ -83,7 +74,8 @@ struct NetTable {
   ncclResult_t (*close_sender)(void* sender);
   ncclResult_t (*close_receiver)(void* receiver);
   ncclResult_t (*close_listener)(void* listener);
-  ncclResult_t (*counters)(NetCounters* out);
+  // Writes the process's counters other than 0, at most `room` of them, and returns their number.
+  size_t (*counters)(CounterValue* out, size_t room);
 };
 
 // Returns null if the core cannot serve this version; *why then has a text that stays valid until

@@ -194,9 +194,8 @@ void Builder::Run(const std::shared_ptr<BuildTask>& task) {
   }
   watch_.Post([this] { StartNext(); });
   if (status.ok()) {
-    counters_->builds.fetch_add(built, std::memory_order_relaxed);
-    counters_->build_ns.fetch_add(static_cast<uint64_t>(ToNanoseconds(Now() - begun)),
-                                  std::memory_order_relaxed);
+    counters_->builds += built;
+    counters_->build_ns += static_cast<uint64_t>(ToNanoseconds(Now() - begun));
   }
   std::erase(links, nullptr);
   loss_->AbortUnused(std::move(links));
@@ -205,7 +204,7 @@ void Builder::Run(const std::shared_ptr<BuildTask>& task) {
 
 void Builder::Report(const BuildTask& task, absl::Status status) {
   if (!status.ok()) {
-    counters_->failed_builds.fetch_add(1, std::memory_order_relaxed);
+    ++counters_->failed_builds;
     REWIRE_WARN("the generations of epoch %llu were not built: %s",
                 static_cast<unsigned long long>(task.epoch), std::string(status.message()).c_str());
   }

@@ -121,7 +121,7 @@ std::vector<CommunicatorCounter> ShimCommunicators::Counters() {
 }
 
 bool ShimCommunicators::MayRunBeside(const Chain& chain, size_t chains) {
-  if (counters_.beside_refused.load(std::memory_order_relaxed) != 0) return false;
+  if (counters_.beside_refused.load() != 0) return false;
   if (!device_->Enter(chain.context).ok()) return false;
   // All communicators may be in the middle of an operation when the new operation runs. Each
   // operation waits for the other members while it is resident.
@@ -156,7 +156,7 @@ void ShimCommunicators::Build(Epoch epoch, std::vector<CommunicatorBuild> builds
       return b.communicator == chain->id;
     });
     if (pins == 0 || !listed) continue;
-    counters_.failed_builds.fetch_add(1, std::memory_order_relaxed);
+    ++counters_.failed_builds;
     calls_.Post([done = std::move(done), id = chain->id, text = DescribePins(pins)] {
       done(absl::FailedPreconditionError(absl::StrCat(
           "communicator ", absl::Hex(id.high >> 32, absl::kZeroPad8), " is pinned: ", text)));

@@ -34,7 +34,7 @@ ncclResult_t Cutter::AtCut(Chain* chain, const CallSite& site) {
         events_->Undecided(verdict.epoch);
         break;
       case Step::kSwapped:
-        counters_->swaps.fetch_add(1, std::memory_order_relaxed);
+        ++counters_->swaps;
         events_->Passed();
         break;
       case Step::kSettle: {
@@ -70,7 +70,7 @@ Cutter::Verdict Cutter::NextStep(Chain* chain, const CallSite& site, Call* call)
   for (;;) {
     if (chain->closing) return Return(ncclInvalidUsage);
     if (chain->lost) {
-      counters_->stale_prevented.fetch_add(1, std::memory_order_relaxed);
+      ++counters_->stale_prevented;
       return Return(ncclRemoteError);
     }
     if (chain->wait_first != nullptr &&
@@ -79,7 +79,7 @@ Cutter::Verdict Cutter::NextStep(Chain* chain, const CallSite& site, Call* call)
     }
     chain->fresh = false;
     if (chain->not_entered) {
-      counters_->stale_prevented.fetch_add(1, std::memory_order_relaxed);
+      ++counters_->stale_prevented;
       return Return(ncclInvalidUsage);
     }
     const uint64_t index = chain->comm->issued.load(std::memory_order_relaxed);
@@ -116,8 +116,8 @@ std::optional<Cutter::Verdict> Cutter::AwaitDecision(Chain* chain, Call* call) {
   if (call->deadline == Time{}) {
     call->deadline = begun + decision_;
     ++chain->host_waits;
-    counters_->host_waits.fetch_add(1, std::memory_order_relaxed);
-    counters_->stale_prevented.fetch_add(1, std::memory_order_relaxed);
+    ++counters_->host_waits;
+    ++counters_->stale_prevented;
   }
   chain->changed.WaitUntil(&chain->mutex, call->deadline);
   const bool undecided = chain->pledged && chain->built != nullptr && chain->built->epoch == epoch;
@@ -313,7 +313,7 @@ void Cutter::SwapNow(Chain* chain, Epoch epoch) {
     chain->fresh = true;
     chain->Arm();
   }
-  counters_->swaps.fetch_add(1, std::memory_order_relaxed);
+  ++counters_->swaps;
 }
 
 void Cutter::GoToBuilt(Chain* chain, Epoch epoch) {

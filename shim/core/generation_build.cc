@@ -101,7 +101,7 @@ absl::Status GenerationBuild::Run(BuildTask* task, Chain* chain, const Communica
   if (task->Left()) return status;
   int refused = 0;
   if (OwnNiceness() != niceness) RestoreNicenessOfNewThreads(threads, niceness, &refused);
-  counters_->nice_refused.fetch_add(static_cast<uint64_t>(refused), std::memory_order_relaxed);
+  counters_->nice_refused += static_cast<uint64_t>(refused);
   REWIRE_RETURN_IF_ERROR(status);
   REWIRE_ASSIGN_OR_RETURN(const uint64_t free_after, device_->FreeBytes());
   ledger_->Record(chain->id, free_before, free_after);
@@ -157,7 +157,7 @@ absl::Status GenerationBuild::Connect(BuildTask* task, Chain* chain, const Commu
     REWIRE_RETURN_IF_ERROR(task->InNccl(
         link, &result, [&] { return Simulate(nccl, usage, generation->Real(), scratch); }));
     if (result != ncclSuccess) return failed("the warm-up", result);
-    counters_->warmed_classes.fetch_add(usage.size(), std::memory_order_relaxed);
+    counters_->warmed_classes += usage.size();
   }
   return beside ? RunBeside(task, chain, link, scratch) : absl::OkStatus();
 }
@@ -187,7 +187,7 @@ absl::Status GenerationBuild::RunBeside(BuildTask* task, Chain* chain, Link* lin
   device->DestroyStream(stream);
   if (status.ok()) {
     link->warmed = true;
-    counters_->warmed_beside.fetch_add(1, std::memory_order_relaxed);
+    ++counters_->warmed_beside;
   }
   return status;
 }
@@ -211,7 +211,7 @@ absl::Status GenerationBuild::AwaitBeside(BuildTask* task, Chain* chain, DeviceE
     if (issued != 0 && !IsLost(chain) && Now() - moved > stalled_) {
       // The two operations may block each other on some device. An abort of the new generation,
       // which no member uses yet, lets the old one continue. The attempt is not repeated.
-      counters_->beside_refused.fetch_add(1, std::memory_order_relaxed);
+      ++counters_->beside_refused;
       return absl::AbortedError(absl::StrCat(
           "the first operation on the new generation did not end, and the program "
           "issued nothing for ",

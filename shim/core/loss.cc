@@ -36,7 +36,7 @@ void Loss::Abort(std::vector<std::unique_ptr<Link>> links) {
 void Loss::AbortUnused(std::vector<std::unique_ptr<Link>> links) { AbortAndFree(std::move(links)); }
 
 void Loss::Interrupt(std::unique_ptr<Link> link) {
-  counters_->aborted.fetch_add(1, std::memory_order_relaxed);
+  ++counters_->aborted;
   InterruptAndFree(*nccl_, services_, device_, std::move(link));
 }
 
@@ -75,7 +75,7 @@ void Loss::AbortAndFree(std::vector<std::unique_ptr<Link>> links) {
         REWIRE_WARN("abort %zu communicators: a thread did not leave NCCL within %lld ms",
                     reals.size(), static_cast<long long>(kLeave.count()));
       });
-  counters_->aborted.fetch_add(reals.size(), std::memory_order_relaxed);
+  counters_->aborted += reals.size();
   for (const auto& link : links) {
     if (link->generation != nullptr) services_->free_generation(link->generation);
     if (link->end_of_previous != nullptr) device_->DestroyEvent(link->end_of_previous);

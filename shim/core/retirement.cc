@@ -149,7 +149,7 @@ void Retirement::DestroyGeneration(const Link& link, bool on_device) {
   }
   if (const ncclComm_t real = link.generation->Real(); on_device && real != nullptr) {
     const bool destroyed = DestroyReal(*nccl_, {real, link.blocking}, Now() + kDestroy);
-    (destroyed ? counters_->retired : counters_->aborted).fetch_add(1, std::memory_order_relaxed);
+    ++(destroyed ? counters_->retired : counters_->aborted);
   }
   services_->free_generation(link.generation);
 }

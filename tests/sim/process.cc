@@ -43,7 +43,7 @@ void Process::Tick() {
   sim_->At(at, [this, at] {
     if (!alive_ || tick_at_ != at) return;
     tick_at_ = Time{};
-    Run([this](auto* out) { member_->OnTick(sim_->now(), Heartbeat{begun_, {}, {}, 0}, out); });
+    Run([this](auto* out) { member_->OnTick(sim_->now(), Heartbeat{begun_, {}}, out); });
   });
 }
 

@@ -2,8 +2,10 @@
 // NCCL's results. No exception crosses the table. Threads: see core_abi.h.
 #include <algorithm>
 #include <memory>
+#include <vector>
 
 #include "net_plugin/plugin/net.h"
+#include "reconfig/base/counters.h"
 #include "reconfig/base/log.h"
 
 namespace rewire::net {
@@ -172,11 +174,11 @@ ncclResult_t CloseListener(void* listener) noexcept {
   return ncclSuccess;
 }
 
-ncclResult_t Counters(NetCounters* out) noexcept {
-  const absl::StatusOr<Net*> net = Net::Get();
-  if (!net.ok()) return ToNccl(net.status());
-  *out = (*net)->counters();
-  return ncclSuccess;
+size_t Counters(CounterValue* out, size_t room) noexcept {
+  const std::vector<CounterValue> values = CounterValues();
+  const size_t count = std::min(room, values.size());
+  std::copy_n(values.begin(), count, out);
+  return count;
 }
 
 constexpr NetTable kTable = {kCoreAbiVersion, Init,    Finalize, Devices, Properties, MakeVirtual,

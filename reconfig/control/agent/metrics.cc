@@ -7,13 +7,15 @@
 #include <prometheus/text_serializer.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
-#include <vector>
+#include <string_view>
+
+#include "reconfig/base/counters.h"
 
 namespace rewire {
 namespace {
 
-using prometheus::Counter;
 using prometheus::Family;
 using prometheus::Gauge;
 using prometheus::Histogram;
@@ -24,47 +26,23 @@ const Histogram::BucketBoundaries kSeconds = {0.001, 0.003, 0.01, 0.03, 0.1, 0.3
 double Seconds(Duration d) { return std::chrono::duration<double>(d).count(); }
 
 // Raises a counter to a value that is counted elsewhere.
-void Follow(Counter& counter, uint64_t value) {
-  counter.Increment(std::max(0.0, static_cast<double>(value) - counter.Value()));
+void Follow(prometheus::Counter& counter, double value) {
+  counter.Increment(std::max(0.0, value - counter.Value()));
 }
 
-// Counters of a member's net plugin.
-constexpr struct {
-  const char* name;
-  const char* help;
-  uint64_t NetCounts::*count;
-} kNet[] = {
-    {"rewire_net_links_made_total", "Links made by connecting", &NetCounts::links_made},
-    {"rewire_net_links_reused_total", "NCCL's connections that took up a link at rest",
-     &NetCounts::links_reused},
-    {"rewire_net_strangers_total", "Connections turned away", &NetCounts::strangers},
-    {"rewire_net_rails_failed_total", "RDMA rails that failed", &NetCounts::rails_failed},
-    {"rewire_net_rails_back_total", "RDMA rails that came back", &NetCounts::rails_back},
-};
-
-// Counters of expert balancing in a member's process.
-constexpr struct {
-  const char* name;
-  const char* help;
-  uint64_t MoeCounts::*count;
-} kMoe[] = {
-    {"rewire_moe_rounds_total", "Layers of micro-batches, forward or backward", &MoeCounts::rounds},
-    {"rewire_moe_moves_total", "Moves of this member's experts to others", &MoeCounts::moves},
-    {"rewire_moe_copied_bytes_total", "Bytes copied to other devices for that, and back to them",
-     &MoeCounts::copied_bytes},
-    {"rewire_moe_late_rounds_total", "Rounds whose copies were waited for too long",
-     &MoeCounts::late_rounds},
-};
-constexpr struct {
-  const char* reason;
-  uint64_t MoeCounts::*count;
-} kMoeOff[] = {{"late", &MoeCounts::off_late},
-               {"copies_fail", &MoeCounts::off_copies},
-               {"broken", &MoeCounts::off_broken}};
-
-prometheus::Labels With(prometheus::Labels labels, const char* name, const char* value) {
-  labels.emplace(name, value);
+// Returns a member's labels for a row of counters.def.
+prometheus::Labels LabelsOf(MemberId member, const CounterInfo& info) {
+  prometheus::Labels labels = {{"member", std::to_string(member)}};
+  const std::string_view label = info.label;
+  if (const size_t equals = label.find('='); equals != std::string_view::npos) {
+    labels.emplace(label.substr(0, equals), label.substr(equals + 1));
+  }
   return labels;
+}
+
+double Shown(const CounterInfo& info, uint64_t value) {
+  const auto shown = static_cast<double>(value);
+  return info.kind == CounterKind::kNanoseconds ? shown / 1e9 : shown;
 }
 
 }  // namespace
@@ -97,10 +75,6 @@ struct Metrics::Families {
                  .Name("rewire_connections")
                  .Help("Open connections")
                  .Register(r)),
-        moe_budget(prometheus::BuildGauge()
-                       .Name("rewire_moe_budget_experts")
-                       .Help("Experts that a round may copy now; 0: balancing is off")
-                       .Register(r)),
         uptime(prometheus::BuildGauge()
                    .Name("rewire_agent_uptime_seconds")
                    .Help("Since this agent started")
@@ -113,11 +87,6 @@ struct Metrics::Families {
                      .Name("rewire_connections_accepted_total")
                      .Help("Connections accepted")
                      .Register(r)),
-        stream(prometheus::BuildCounter()
-                   .Name("rewire_stream_connections_refused_total")
-                   .Help("Connections to a member's data address or descriptor server that were "
-                         "late, too many, not proved, of no member or of a stream that is not open")
-                   .Register(r)),
         dropped(prometheus::BuildCounter()
                     .Name("rewire_messages_dropped_total")
                     .Help("Messages of another epoch or of strangers")
@@ -150,10 +119,6 @@ struct Metrics::Families {
                    .Name("rewire_store_writes_total")
                    .Help("Compare-and-swaps of the store, by result")
                    .Register(r)),
-        moe_off(prometheus::BuildCounter()
-                    .Name("rewire_moe_off_total")
-                    .Help("Times that balancing experts was turned off, by reason")
-                    .Register(r)),
         duration(prometheus::BuildHistogram()
                      .Name("rewire_transition_seconds")
                      .Help("How long transitions took, by kind")
@@ -166,20 +131,41 @@ struct Metrics::Families {
                           .Name("rewire_store_write_seconds")
                           .Help("How long a compare-and-swap took")
                           .Register(r)) {
-    for (const auto& n : kNet) {
-      net.push_back(&prometheus::BuildCounter().Name(n.name).Help(n.help).Register(r));
-    }
-    for (const auto& m : kMoe) {
-      moe.push_back(&prometheus::BuildCounter().Name(m.name).Help(m.help).Register(r));
+    for (const CounterInfo& info : CounterTable()) {
+      if (info.kind == CounterKind::kGauge) {
+        gauges[info.metric] =
+            &prometheus::BuildGauge().Name(info.metric).Help(info.help).Register(r);
+      } else {
+        totals[info.metric] =
+            &prometheus::BuildCounter().Name(info.metric).Help(info.help).Register(r);
+      }
     }
   }
-  Family<Gauge>&epoch, &members, &updates, &silent, &background, &stalled, &open, &moe_budget,
-      &uptime;
-  Family<Counter>&closed, &accepted, &stream, &dropped, &transitions, &requests, &bytes, &waits,
-      &refused, &swaps, &writes, &moe_off;
+  // Both concern one row of counters.def for one member.
+  void Show(MemberId member, const CounterInfo& info, uint64_t value) {
+    const prometheus::Labels labels = LabelsOf(member, info);
+    if (info.kind == CounterKind::kGauge) {
+      gauges[info.metric]->Add(labels).Set(Shown(info, value));
+    } else {
+      Follow(totals[info.metric]->Add(labels), Shown(info, value));
+    }
+  }
+  void Hide(MemberId member, const CounterInfo& info) {
+    const prometheus::Labels labels = LabelsOf(member, info);
+    if (info.kind == CounterKind::kGauge) {
+      gauges[info.metric]->Remove(&gauges[info.metric]->Add(labels));
+    } else {
+      totals[info.metric]->Remove(&totals[info.metric]->Add(labels));
+    }
+  }
+
+  Family<Gauge>&epoch, &members, &updates, &silent, &background, &stalled, &open, &uptime;
+  Family<prometheus::Counter>&closed, &accepted, &dropped, &transitions, &requests, &bytes, &waits,
+      &refused, &swaps, &writes;
   Family<Histogram>&duration, &pause, &write_seconds;
-  std::vector<Family<Counter>*> net;  // as in kNet
-  std::vector<Family<Counter>*> moe;  // as in kMoe
+  // The members' counters, by metric.
+  std::map<std::string_view, Family<Gauge>*> gauges;
+  std::map<std::string_view, Family<prometheus::Counter>*> totals;
   std::set<MemberId> known;
   Phase phase = Phase::kForming;
 };
@@ -210,16 +196,8 @@ void Metrics::Set(const Leader& leader, const Connections& connections, Time now
     const prometheus::Labels labels = {{"member", std::to_string(m.member)}};
     f.updates.Add(labels).Set(static_cast<double>(m.counts.updates));
     f.silent.Add(labels).Set(Seconds(m.silent));
-    for (size_t i = 0; i < f.net.size(); ++i) {
-      Follow(f.net[i]->Add(labels), m.counts.net.*kNet[i].count);
-    }
-    for (size_t i = 0; i < f.moe.size(); ++i) {
-      Follow(f.moe[i]->Add(labels), m.counts.moe.*kMoe[i].count);
-    }
-    Follow(f.stream.Add(labels), m.counts.connections_refused);
-    f.moe_budget.Add(labels).Set(static_cast<double>(m.counts.moe.budget));
-    for (const auto& off : kMoeOff) {
-      Follow(f.moe_off.Add(With(labels, "reason", off.reason)), m.counts.moe.*off.count);
+    for (const CounterInfo& info : CounterTable()) {
+      f.Show(m.member, info, ValueIn(m.counts.counters, info.counter));
     }
     known.insert(m.member);
   }
@@ -228,14 +206,7 @@ void Metrics::Set(const Leader& leader, const Connections& connections, Time now
     const prometheus::Labels labels = {{"member", std::to_string(member)}};
     f.updates.Remove(&f.updates.Add(labels));
     f.silent.Remove(&f.silent.Add(labels));
-    f.moe_budget.Remove(&f.moe_budget.Add(labels));
-    f.stream.Remove(&f.stream.Add(labels));
-    for (const auto* counters : {&f.net, &f.moe}) {
-      for (Family<Counter>* counter : *counters) counter->Remove(&counter->Add(labels));
-    }
-    for (const auto& off : kMoeOff) {
-      f.moe_off.Remove(&f.moe_off.Add(With(labels, "reason", off.reason)));
-    }
+    for (const CounterInfo& info : CounterTable()) f.Hide(member, info);
   }
   f.known = known;
   f.members.Add({{"state", "training"}}).Set(training);
@@ -243,19 +214,19 @@ void Metrics::Set(const Leader& leader, const Connections& connections, Time now
   f.members.Add({{"state", "away"}}).Set(away);
   const Connections::Counters& c = connections.counters();
   f.open.Add({}).Set(static_cast<double>(connections.size()));
-  Follow(f.accepted.Add({}), c.accepted);
-  Follow(f.closed.Add({{"reason", "garbage"}}), c.garbage);
-  Follow(f.closed.Add({{"reason", "half_open"}}), c.half_open);
-  Follow(f.closed.Add({{"reason", "slow"}}), c.slow);
-  Follow(f.closed.Add({{"reason", "too_many"}}), c.refused);
-  Follow(f.closed.Add({{"reason", "wrong_user"}}), c.wrong_user);
-  Follow(f.dropped.Add({}), leader.dropped_messages());
-  Follow(f.refused.Add({}), leader.refused_rounds());
-  Follow(f.waits.Add({}), leader.host_waits());
+  Follow(f.accepted.Add({}), static_cast<double>(c.accepted));
+  Follow(f.closed.Add({{"reason", "garbage"}}), static_cast<double>(c.garbage));
+  Follow(f.closed.Add({{"reason", "half_open"}}), static_cast<double>(c.half_open));
+  Follow(f.closed.Add({{"reason", "slow"}}), static_cast<double>(c.slow));
+  Follow(f.closed.Add({{"reason", "too_many"}}), static_cast<double>(c.refused));
+  Follow(f.closed.Add({{"reason", "wrong_user"}}), static_cast<double>(c.wrong_user));
+  Follow(f.dropped.Add({}), static_cast<double>(leader.dropped_messages()));
+  Follow(f.refused.Add({}), static_cast<double>(leader.refused_rounds()));
+  Follow(f.waits.Add({}), static_cast<double>(leader.host_waits()));
 }
 
 void Metrics::SetDroppedClients(uint64_t count) {
-  Follow(families_->closed.Add({{"reason", "metrics"}}), count);
+  Follow(families_->closed.Add({{"reason", "metrics"}}), static_cast<double>(count));
 }
 
 void Metrics::OnTransition(const TransitionEntry& entry) {

@@ -1,6 +1,9 @@
 #include "reconfig/control/agent/status_json.h"
 
 #include <algorithm>
+#include <string>
+
+#include "reconfig/base/counters.h"
 
 namespace rewire {
 namespace {
@@ -20,6 +23,20 @@ double PrepareMs(const TransitionEntry& entry, Time now) {
     if (!s.member && ready) return ToMilliseconds(s.begin - entry.begin);
   }
   return ToMilliseconds(entry.end.value_or(now) - entry.begin);
+}
+
+// Returns the counters of a member's process, by their names in /metrics.
+json CountersOf(const Heartbeat& heartbeat) {
+  json out = json::object();
+  for (const CounterInfo& info : CounterTable()) {
+    const uint64_t value = ValueIn(heartbeat.counters, info.counter);
+    if (value == 0) continue;
+    std::string name = info.metric;
+    if (*info.label != '\0') name += "{" + std::string(info.label) + "}";
+    out[name] = info.kind == CounterKind::kNanoseconds ? json(static_cast<double>(value) / 1e9)
+                                                       : json(value);
+  }
+  return out;
 }
 
 }  // namespace
@@ -100,6 +117,7 @@ json WorldStatus(const Leader& leader, const TransitionLog& log,
                      {"state", StateOf(m)},
                      {"cooperates", m.cooperates},
                      {"updates", m.counts.updates},
+                     {"counters", CountersOf(m.counts)},
                      {"last_heard_ms", ToMilliseconds(m.silent)}});
   }
   json committed = json::array();

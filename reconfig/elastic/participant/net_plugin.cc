@@ -2,6 +2,8 @@
 
 #include <dlfcn.h>
 
+#include "reconfig/base/counters.h"
+
 namespace rewire {
 
 void NetPlugin::Look() {
@@ -14,12 +16,12 @@ void NetPlugin::Look() {
   dlclose(library);  // the library stays loaded: it is linked with -z nodelete
 }
 
-NetCounts NetPlugin::Counts() const {
+std::vector<CounterValue> NetPlugin::Counters() const {
   const net::NetTable* const table = table_.load();
-  net::NetCounters counters = {};
-  if (table == nullptr || table->counters(&counters) != ncclSuccess) return {};
-  return {counters.links_made, counters.links_reused, counters.strangers, counters.rails_failed,
-          counters.rails_back};
+  if (table == nullptr) return {};
+  std::vector<CounterValue> values(CounterTable().size());
+  values.resize(table->counters(values.data(), values.size()));
+  return values;
 }
 
 }  // namespace rewire

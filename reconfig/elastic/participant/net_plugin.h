@@ -3,9 +3,10 @@
 #pragma once
 
 #include <atomic>
+#include <vector>
 
+#include "reconfig/abi/counter_value.h"
 #include "reconfig/abi/net_core.h"
-#include "reconfig/elastic/protocol/messages.h"
 
 namespace rewire {
 
@@ -14,9 +15,9 @@ class NetPlugin {
   // Looks whether the plugin is loaded. Waits for a thread that loads a library at this moment:
   // call it from threads that have just made a communicator, not from the member's thread.
   void Look();
-  // Returns the counts since the process began; zeros before Look() has found the plugin.
+  // Returns the counters since the process began; none before Look() has found the plugin.
   // Thread-safe.
-  [[nodiscard]] NetCounts Counts() const;
+  [[nodiscard]] std::vector<CounterValue> Counters() const;
 
  private:
   std::atomic<const net::NetTable*> table_{nullptr};

@@ -9,9 +9,9 @@
 #include <random>
 
 #include "absl/strings/str_cat.h"
+#include "reconfig/base/counters.h"
 #include "reconfig/base/log.h"
 #include "reconfig/base/short_turns.h"
-#include "reconfig/moe/exec/balancer_counts.h"
 #include "reconfig/state/stream/descriptor_server.h"
 
 namespace rewire {
@@ -21,16 +21,6 @@ uint64_t NewIncarnation() {
   std::random_device random;
   const uint64_t high = random();
   return high << 32 ^ random() ^ static_cast<uint64_t>(ToNanoseconds(Now().time_since_epoch()));
-}
-
-MoeCounts CountMoe() {
-  const moe::ProcessCounts c = moe::CountsOfProcess();
-  return {c.rounds, c.given,    c.copied_bytes, c.late_rounds,
-          c.copies, c.off_late, c.off_copies,   c.off_broken};
-}
-
-uint64_t CountRefused(const TransportCounters& c) {
-  return c.turned_away() + DescriptorServer::turned_away();
 }
 
 }  // namespace
@@ -161,12 +151,12 @@ void Participant::Finish(const std::string& reason) {
 void Participant::Feed(Time now, Member::Out* out) {
   if (now >= counted_ + options_.heartbeat) {
     counted_ = now;
-    net_counts_ = net_plugin_->Counts();
-    moe_counts_ = CountMoe();
+    SetCounter(Counter::kMemberDropped, member_->dropped_messages());
+    heartbeat_.counters = CounterValues();
+    for (const CounterValue& v : net_plugin_->Counters()) heartbeat_.counters.push_back(v);
   }
-  member_->OnTick(
-      now, Heartbeat{gate_.begun(), net_counts_, moe_counts_, CountRefused(stream_counters())},
-      out);
+  heartbeat_.updates = gate_.begun();
+  member_->OnTick(now, heartbeat_, out);
   for (;;) {
     if (member_->connected() && !link_.connected()) member_->OnDisconnected(now, out);
     if (moved_.exchange(false)) member_->OnPositions(now, Positions(), out);
@@ -266,10 +256,6 @@ void Participant::Leave(Time deadline) {
   while (!left_ || (drained_ && !dismissed_)) {
     if (!changed_.WaitUntil(&mutex_, deadline)) return;
   }
-}
-
-TransportCounters Participant::stream_counters() const {
-  return transport_ == nullptr ? TransportCounters{} : transport_->counters();
 }
 
 }  // namespace rewire

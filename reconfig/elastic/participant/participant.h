@@ -97,7 +97,6 @@ class Participant {
   [[nodiscard]] const ParticipantOptions& options() const { return options_; }
   [[nodiscard]] const Budget& budget() const { return budget_; }
   [[nodiscard]] const Snapshotter* snapshots() const { return snapshots_.get(); }
-  [[nodiscard]] TransportCounters stream_counters() const;
 
  private:
   // The data of OnAdopt for the program's thread.
@@ -169,8 +168,7 @@ class Participant {
   AgentLink link_;
   std::shared_ptr<Reshape> reshape_;
   std::list<std::shared_ptr<Reshape>> leaving_;
-  NetCounts net_counts_;
-  MoeCounts moe_counts_;
+  Heartbeat heartbeat_;  // its counters are read once for each heartbeat
   Time counted_{};
 
   mutable Mutex mutex_;

@@ -163,22 +163,14 @@ void Fields(A& a, Position& m) {
   a.List(m.old);
 }
 template <typename A>
+void Fields(A& a, CounterValue& m) {
+  a.Number(m.number);
+  a.Number(m.value);
+}
+template <typename A>
 void Fields(A& a, Heartbeat& m) {
   a.Number(m.updates);
-  a.Number(m.net.links_made);
-  a.Number(m.net.links_reused);
-  a.Number(m.net.strangers);
-  a.Number(m.net.rails_failed);
-  a.Number(m.net.rails_back);
-  a.Number(m.moe.rounds);
-  a.Number(m.moe.moves);
-  a.Number(m.moe.copied_bytes);
-  a.Number(m.moe.late_rounds);
-  a.Number(m.moe.budget);
-  a.Number(m.moe.off_late);
-  a.Number(m.moe.off_copies);
-  a.Number(m.moe.off_broken);
-  a.Number(m.connections_refused);
+  a.List(m.counters);
 }
 template <typename A>
 void Fields(A& a, ReclaimNotice& m) {

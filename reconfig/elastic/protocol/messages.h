@@ -9,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "reconfig/abi/counter_value.h"
 #include "reconfig/world/restore_sources.h"
 #include "reconfig/world/state_layout.h"
 #include "reconfig/world/world.h"
@@ -65,7 +66,7 @@ struct CutRefusal {
 
 // The first message on a connection. The leader answers with Welcome, or with Refused and a close.
 struct Hello {
-  uint32_t protocol = 5;
+  uint32_t protocol = 6;
   MemberId member = 0;
   uint64_t incarnation = 0;
   uint32_t pid = 0;
@@ -153,33 +154,10 @@ struct Position {
   std::vector<Epoch> old;            // out of use and not destroyed yet, ascending
   bool operator==(const Position&) const = default;
 };
-// Counts of the net plugin since this process began; zeros without a plugin.
-struct NetCounts {
-  uint64_t links_made = 0;
-  uint64_t links_reused = 0;
-  uint64_t strangers = 0;     // unauthenticated peers that were refused
-  uint64_t rails_failed = 0;  // rails of RDMA links that this member sends on
-  uint64_t rails_back = 0;
-};
-// Counts of expert balancing since this process began; zeros without balancing.
-struct MoeCounts {
-  uint64_t rounds = 0;  // one round is a layer of a micro-batch, forward or backward
-  uint64_t moves = 0;   // moves of this member's experts
-  uint64_t copied_bytes = 0;
-  uint64_t late_rounds = 0;
-  uint64_t budget = 0;  // experts that a round may copy now
-  // Balancers turned off, by cause: late copies, a failed copy, a lost process.
-  uint64_t off_late = 0;
-  uint64_t off_copies = 0;
-  uint64_t off_broken = 0;
-};
 // Sent every REWIRE_HEARTBEAT_MS.
 struct Heartbeat {
-  uint64_t updates = 0;  // updates begun so far
-  NetCounts net;
-  MoeCounts moe;
-  // Connections to the member's data address and its descriptor servers that were not served.
-  uint64_t connections_refused = 0;
+  uint64_t updates = 0;                // updates begun so far
+  std::vector<CounterValue> counters;  // of the process, other than 0
 };
 // SIGTERM reached this process: drain the member within the given time.
 struct ReclaimNotice {

@@ -1,5 +1,4 @@
-// Counts of one balancer, and sums over all balancers of this process for the agent's metrics.
-// Functions are thread-safe; structs and CountsPart are thread-compatible.
+// Counts of one balancer, and its part in the counters of the process. Thread-compatible.
 #pragma once
 
 #include <cstdint>
@@ -25,23 +24,7 @@ struct BalancerCounts {
   Off off = Off::kNo;
 };
 
-// Counts since the process began.
-struct ProcessCounts {
-  uint64_t rounds = 0;
-  uint64_t given = 0;
-  uint64_t copied_bytes = 0;
-  uint64_t late_rounds = 0;
-  uint64_t copies = 0;  // sum over the existing balancers
-  // Numbers of balancers that were turned off.
-  uint64_t off_late = 0;
-  uint64_t off_copies = 0;
-  uint64_t off_broken = 0;
-};
-
-// Returns without waiting for a balancer: each balancer reports at the end of its rounds.
-[[nodiscard]] ProcessCounts CountsOfProcess();
-
-// One balancer's part of the process's counts. Thread-compatible.
+// One balancer's part of the process's counters (reconfig/base/counters.h).
 class CountsPart {
  public:
   CountsPart() = default;

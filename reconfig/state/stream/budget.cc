@@ -1,6 +1,8 @@
 // Takes and returns credits; see budget.h.
 #include "reconfig/state/stream/budget.h"
 
+#include "reconfig/base/counters.h"
+
 namespace rewire {
 
 bool Budget::Take(uint64_t bytes, Time deadline) {
@@ -11,13 +13,17 @@ bool Budget::Take(uint64_t bytes, Time deadline) {
   }
   out_ += bytes;
   peak_ = std::max(peak_, out_);
+  Count(Counter::kBudgetInFlight, bytes);
+  RaiseCounter(Counter::kBudgetPeak, peak_);
   return true;
 }
 
 void Budget::Give(uint64_t bytes) {
   {
     MutexLock lock(&mutex_);
-    out_ -= std::min(bytes, out_);
+    const uint64_t given = std::min(bytes, out_);
+    out_ -= given;
+    Count(Counter::kBudgetInFlight, -given);
   }
   changed_.NotifyAll();
 }

@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "reconfig/base/counters.h"
 #include "reconfig/base/log.h"
 #include "reconfig/base/newcomers.h"
 #include "reconfig/base/socket.h"
@@ -27,7 +28,7 @@ constexpr int kSocketType = SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC;
 // A node has fewer members than this limit.
 constexpr size_t kMostClients = 64;
 
-std::atomic<uint64_t> refused{0};
+Counted refused{Counter::kStreamRefused};
 
 void Refuse(const std::string& why) {
   if (++refused != 1) return;
@@ -94,8 +95,6 @@ absl::StatusOr<std::unique_ptr<DescriptorServer>> DescriptorServer::Start(Make m
   return std::unique_ptr<DescriptorServer>(
       new DescriptorServer(std::move(make), idle, name, std::move(listener), std::move(stop)));
 }
-
-uint64_t DescriptorServer::turned_away() { return refused; }
 
 DescriptorServer::DescriptorServer(Make make, Duration idle, std::string name, UniqueFd listener,
                                    UniqueFd stop)

@@ -32,8 +32,6 @@ class DescriptorServer {
 
   // The random name that a client on this node passes to DescriptorClient::Connect().
   [[nodiscard]] const std::string& name() const { return name_; }
-  // Counts the connections that this process's servers refused: too many, idle, or of another user.
-  [[nodiscard]] static uint64_t turned_away();
 
  private:
   struct Client {

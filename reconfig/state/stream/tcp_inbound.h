@@ -2,12 +2,12 @@
 // gets the fragment, and answered afterwards. Owned by the transport's thread.
 #pragma once
 
-#include <atomic>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "reconfig/base/clock.h"
+#include "reconfig/base/counters.h"
 #include "reconfig/base/newcomers.h"
 #include "reconfig/base/unique_fd.h"
 #include "reconfig/state/stream/transport.h"
@@ -28,12 +28,12 @@ struct StreamTable {
   std::map<std::pair<Purpose, Epoch>, OpenStream> open;
   Key names_key;
   Transport::Lookup lookup;
-  std::atomic<uint64_t> bytes_in{0};
-  std::atomic<uint64_t> bytes_out{0};
-  std::atomic<uint64_t> dropped_stale{0};
-  std::atomic<uint64_t> dropped_garbage{0};
-  std::atomic<uint64_t> refused{0};
-  std::atomic<uint64_t> corrupted{0};
+  Counted bytes_in{Counter::kStreamBytesIn};
+  Counted bytes_out{Counter::kStreamBytesOut};
+  Counted dropped_stale{Counter::kStreamRefused};
+  Counted dropped_garbage{Counter::kStreamRefused};
+  Counted refused{Counter::kStreamRefused};
+  Counted corrupted{Counter::kStreamCorrupted};
 };
 
 class TcpInbound {

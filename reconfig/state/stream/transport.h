@@ -39,8 +39,6 @@ struct TransportCounters {
   uint64_t refused = 0;    // connections that were late, over the limit, not of a member here, or
                            // that ended before their proof
   uint64_t corrupted = 0;  // fragments whose content does not match
-  // Connections and fragments that a member reports to the agent's /metrics.
-  [[nodiscard]] uint64_t turned_away() const { return dropped_stale + dropped_garbage + refused; }
 };
 
 class Transport {

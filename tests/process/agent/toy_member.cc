@@ -34,7 +34,7 @@ class ToyMember {
     while (!exit_) {
       if (!socket_.valid()) Connect();
       Wait();
-      Feed([this](Member::Out* out) { member_.OnTick(Now(), Heartbeat{begun_, {}, {}, 0}, out); });
+      Feed([this](Member::Out* out) { member_.OnTick(Now(), Heartbeat{begun_, {}}, out); });
       Program();
     }
     // The last messages must arrive before the end of the stream.

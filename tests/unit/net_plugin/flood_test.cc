@@ -47,9 +47,9 @@ TEST(FloodTest, KeepsFewUnknownConnectionsWhileTheProgramCallsNothing) {
   std::vector<UniqueFd> attackers;
   for (int i = 0; i < 300; ++i) attackers.push_back(net_test::Visit(*address, "x"));
   const Time deadline = Now() + seconds(20);
-  while (listening.counters().strangers < 300 - 64 && Now() < deadline) {
+  while (listening.counters().strangers.load() < 300 - 64 && Now() < deadline) {
   }
-  EXPECT_EQ(listening.counters().strangers, 300u - 64u);
+  EXPECT_EQ(listening.counters().strangers.load(), 300u - 64u);
   EXPECT_LE(OpenDescriptors(), before + attackers.size() + 64);
   // The listener dropped the oldest connections.
   EXPECT_TRUE(net_test::IsClosed(attackers.front().get()));
@@ -75,7 +75,7 @@ TEST(FloodTest, ChallengedStrangersGoWithoutACall) {
     ASSERT_TRUE(net_test::IsClosed(fd.get()));
   }
   EXPECT_EQ(OpenDescriptors(), before + kStrangers);  // the unauthenticated peers' own ends
-  EXPECT_EQ(listening.counters().strangers, kStrangers);
+  EXPECT_EQ(listening.counters().strangers.load(), kStrangers);
 }
 
 TEST(FloodTest, PeersConnectDuringAFlood) {
@@ -93,9 +93,10 @@ TEST(FloodTest, PeersConnectDuringAFlood) {
     }
   });
   // The flood has begun before the peers connect.
-  for (const Time by = Now() + seconds(20); listening.counters().strangers < 200 && Now() < by;) {
+  for (const Time by = Now() + seconds(20);
+       listening.counters().strangers.load() < 200 && Now() < by;) {
   }
-  EXPECT_GE(listening.counters().strangers, 200u);
+  EXPECT_GE(listening.counters().strangers.load(), 200u);
   for (int i = 0; i < 20; ++i) {
     absl::StatusOr<ListenAddress> to = listening.Listen(Loopback());
     ASSERT_TRUE(to.ok());
@@ -135,9 +136,9 @@ TEST(FloodTest, DoesNotSpinWithoutDescriptors) {
   EXPECT_LT(ratio, 0.2);
   // With descriptors, the listener accepts the connection and drops it after the hello's deadline.
   const Time deadline = Now() + seconds(20);
-  while (listening.counters().strangers == 0 && Now() < deadline) {
+  while (listening.counters().strangers.load() == 0 && Now() < deadline) {
   }
-  EXPECT_EQ(listening.counters().strangers, 1u);
+  EXPECT_EQ(listening.counters().strangers.load(), 1u);
 }
 
 }  // namespace

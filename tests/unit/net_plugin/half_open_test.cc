@@ -63,10 +63,10 @@ class HalfOpen : public ::testing::Test {
   }
   bool CountsStrangers(uint64_t count) {
     const Time deadline = Soon();
-    while (listening_.counters().strangers < count && Now() < deadline) {
+    while (listening_.counters().strangers.load() < count && Now() < deadline) {
       EXPECT_TRUE(listening_.Accept(address_.listener).ok());
     }
-    return listening_.counters().strangers == count;
+    return listening_.counters().strangers.load() == count;
   }
 
   Links listening_{{{}, milliseconds(300), milliseconds(300)}};
@@ -79,7 +79,7 @@ TEST_F(HalfOpen, WhoStopsAfterAnyByte) {
   for (size_t bytes = 0; bytes <= kHelloBytes; ++bytes) guests.push_back(Visit(bytes));
   EXPECT_TRUE(Joins());
   for (const UniqueFd& guest : guests) EXPECT_TRUE(IsClosed(guest));
-  EXPECT_EQ(listening_.counters().strangers, guests.size());
+  EXPECT_EQ(listening_.counters().strangers.load(), guests.size());
   EXPECT_TRUE(Joins());
 }
 

@@ -55,8 +55,8 @@ TEST(Ipv6Test, LinksOverLoopbackCarryAndAreTakenUpAgain) {
     ends.sender.reset();
     ends.receiver.reset();
   }
-  EXPECT_EQ(ends.here.counters().links_made, 1u);
-  EXPECT_EQ(ends.here.counters().links_reused, 2u);
+  EXPECT_EQ(ends.here.counters().links_made.load(), 1u);
+  EXPECT_EQ(ends.here.counters().links_reused.load(), 2u);
 }
 
 TEST(Ipv6Test, ALinkLocalAddressIsReachedThroughOurOwnInterface) {

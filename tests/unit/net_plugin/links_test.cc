@@ -102,7 +102,7 @@ TEST_F(LinksTest, StreamsOfOneLinkFindEachOther) {
     ASSERT_TRUE(*ends->second->streams[s].ReadHeader(&got));
     EXPECT_EQ(got.sequence, s);
   }
-  EXPECT_EQ(a_.counters().links_made, 1u);
+  EXPECT_EQ(a_.counters().links_made.load(), 1u);
 }
 
 TEST_F(LinksTest, ALinkAtRestIsTakenUpAgainByTheSamePair) {
@@ -116,7 +116,7 @@ TEST_F(LinksTest, ALinkAtRestIsTakenUpAgainByTheSamePair) {
   ASSERT_TRUE(ends.ok());
   EXPECT_EQ(ends->first->id, id);
   EXPECT_EQ(ends->second->use, 2u);
-  EXPECT_EQ(a_.counters().links_reused, 1u);
+  EXPECT_EQ(a_.counters().links_reused.load(), 1u);
   // A third process has its own link.
   Close(ends->first.get());
   a_.ReturnSending(std::move(ends->first));
@@ -177,7 +177,7 @@ TEST_F(LinksTest, AnswersHellosThatItRefusesAndCountsThem) {
     if (challenge) {
       EXPECT_EQ(challenge->proof, Code{});  // the listener proves nothing to this peer
     }
-    EXPECT_EQ(b_.counters().strangers, ++count);
+    EXPECT_EQ(b_.counters().strangers.load(), ++count);
   }
 }
 
@@ -195,7 +195,7 @@ TEST_F(LinksTest, RefusesProofsThatAreNotOfThisConnection) {
     ASSERT_EQ(send(fd.get(), recorded.data(), recorded.size(), 0), ssize_t{kProofBytes});
     EXPECT_TRUE(IsWelcome(ReadBytes(fd.get(), kWelcomeBytes)));
   }
-  EXPECT_EQ(b_.counters().strangers, 0u);
+  EXPECT_EQ(b_.counters().strangers.load(), 0u);
   using Make = std::function<std::string(const Challenge&)>;
   const Make wrong[] = {
       [&](const Challenge&) { return recorded; },
@@ -211,7 +211,7 @@ TEST_F(LinksTest, RefusesProofsThatAreNotOfThisConnection) {
     const std::string proof = make(*challenge);
     ASSERT_EQ(send(fd.get(), proof.data(), proof.size(), 0), ssize_t{kProofBytes});
     EXPECT_TRUE(IsClosed(fd.get()));
-    EXPECT_EQ(b_.counters().strangers, ++count);
+    EXPECT_EQ(b_.counters().strangers.load(), ++count);
   }
 }
 
@@ -309,7 +309,7 @@ TEST_F(LinksTest, GivesUpConnectionsThatStopInTheHandshake) {
     std::string said;
     EXPECT_TRUE(Closes(&impatient, listener->listener, fd.get(), &said)) << proves;
   }
-  EXPECT_EQ(impatient.counters().strangers, 4u);
+  EXPECT_EQ(impatient.counters().strangers.load(), 4u);
 }
 
 TEST_F(LinksTest, AnotherJobsMembersAreRefusedByName) {

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "reconfig/abi/net_core.h"
+#include "reconfig/base/counters.h"
 #include "tests/simgpu/nccl/net_plugin.h"
 
 namespace rewire::net_test {
@@ -44,9 +45,10 @@ Counters PluginCounters() {
   void* core = dlopen(Under("librewire-net.so", REWIRE_NET_CORE).c_str(), RTLD_NOW | RTLD_LOCAL);
   const auto start = reinterpret_cast<net::CoreStart>(dlsym(core, net::kCoreStartSymbol));
   const char* why = nullptr;
-  net::NetCounters c{};
-  EXPECT_EQ(start(net::kCoreAbiVersion, &why)->counters(&c), ncclSuccess);
-  return {c.links_made, c.links_reused, c.strangers};
+  std::vector<CounterValue> values(CounterTable().size());
+  values.resize(start(net::kCoreAbiVersion, &why)->counters(values.data(), values.size()));
+  return {ValueIn(values, Counter::kNetLinksMade), ValueIn(values, Counter::kNetLinksReused),
+          ValueIn(values, Counter::kNetStrangers)};
 }
 
 void OnThread(const std::function<void()>& work) {

@@ -82,7 +82,7 @@ TEST_P(StreamsTest, ASenderThatClosesBehindItsLastMessageFailsNothing) {
     }
     ends_.receiver.reset();
   }
-  EXPECT_GT(ends_.here.counters().links_reused, 0u);
+  EXPECT_GT(ends_.here.counters().links_reused.load(), 0u);
 }
 
 // A message completes before the receiver looks for the next message. Looking first would take data

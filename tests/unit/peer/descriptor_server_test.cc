@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "reconfig/base/counters.h"
 #include "reconfig/base/mutex.h"
 #include "reconfig/base/socket.h"
 
@@ -114,11 +115,11 @@ TEST(DescriptorServer, AnAnswerIsWaitedForUntilTheDeadline) {
 TEST(DescriptorServer, EndsConnectionsThatAskNothing) {
   const auto server = DescriptorServer::Start(FileOf, milliseconds(50));
   ASSERT_TRUE(server.ok());
-  const uint64_t before = DescriptorServer::turned_away();
+  const uint64_t before = ValueOf(Counter::kStreamRefused);
   const UniqueFd silent = Raw((*server)->name());
   ASSERT_TRUE(silent.valid());
   EXPECT_TRUE(Ends(silent));
-  EXPECT_EQ(DescriptorServer::turned_away(), before + 1);
+  EXPECT_EQ(ValueOf(Counter::kStreamRefused), before + 1);
 }
 
 TEST(DescriptorServer, AClientWaitsForAPlaceUntilItsDeadline) {
@@ -154,7 +155,7 @@ TEST(DescriptorServer, AnotherUserIsNotServedAndIsCounted) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root to become another user";
   const auto server = DescriptorServer::Start(FileOf);
   ASSERT_TRUE(server.ok());
-  const uint64_t before = DescriptorServer::turned_away();
+  const uint64_t before = ValueOf(Counter::kStreamRefused);
   const pid_t child = fork();
   if (child == 0) {
     if (setgid(65534) != 0 || setuid(65534) != 0) _exit(2);
@@ -164,7 +165,7 @@ TEST(DescriptorServer, AnotherUserIsNotServedAndIsCounted) {
   int status = 0;
   ASSERT_EQ(waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
-  EXPECT_EQ(DescriptorServer::turned_away(), before + 1);
+  EXPECT_EQ(ValueOf(Counter::kStreamRefused), before + 1);
 }
 
 }  // namespace

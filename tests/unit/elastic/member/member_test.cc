@@ -58,13 +58,13 @@ class MemberTest : public testing::Test {
   void Tick(Duration after) {
     for (const Time end = now + after; now < end;) {
       now = std::min(end, now + seconds(1));
-      member.OnTick(now, Heartbeat{3, {}, {}, 0}, &out);
+      member.OnTick(now, Heartbeat{3, {}}, &out);
     }
   }
   // The process is stopped.
   void Stall(Duration time) {
     now += time;
-    member.OnTick(now, Heartbeat{3, {}, {}, 0}, &out);
+    member.OnTick(now, Heartbeat{3, {}}, &out);
   }
   void PrepareIt(TransitionKind kind, const World& to, const World& from = kOld) {
     Hear(Prepare{2, kind, from, to, {{5}}, 1000, {}});
@@ -331,7 +331,7 @@ TEST_F(MemberTest, OtherEpochsAreDroppedAndCounted) {
   Hear(Abort{1, ""});
   Hear(Lost{7, {0}});
   Hear(Prepare{2, TransitionKind::kSwap, kOld, kOld, {{5}}, 1000, {}});
-  Hear(Heartbeat{1, {}, {}, 0});
+  Hear(Heartbeat{1, {}});
   member.OnBuilt(now, 7, absl::OkStatus(), {}, &out);
   member.OnStreamed(now, 3, absl::OkStatus(), 1, 1, &out);
   EXPECT_EQ(out.size(), before);

@@ -32,7 +32,7 @@ inline std::vector<Message> SampleMessages() {
       Verified{8, false, "a hash differs", 1 << 20, 1 << 21},
       Entered{8, 123456},
       Position{c, true, 7, true, 2, {{8, 20, 24}, {9, 30, 30}}, {5, 6}},
-      Heartbeat{41, {1, 2, 3, 4, 5}, {6, 7, 8, 9, 10, 11, 12, 13}, 14},
+      Heartbeat{41, {{0, 1}, {13, 2}, {65535, 3}}},
       ReclaimNotice{120000},
       Finished{},
       Welcome{SampleWorld(), true, Key{{47, 11}}, SampleWorld().members},

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "bench/failover/trial.h"
+#include "reconfig/base/counters.h"
 
 namespace rewire::bench {
 namespace {
@@ -71,7 +72,8 @@ TEST(OnDevices, OtherDevicesStandIn) {
   net::Net& net = **opened;
   const auto flow = Flow::Connect(&net, 0, 1);
   ASSERT_TRUE(flow.ok()) << flow.status();
-  const net::NetCounters before = net.counters();
+  const uint64_t failed = ValueOf(Counter::kNetRailsFailed);
+  const uint64_t back = ValueOf(Counter::kNetRailsBack);
   // Carries messages until the condition holds.
   const auto carry_until = [&](const std::function<bool()>& so) {
     const Time deadline = Now() + seconds(60);
@@ -84,17 +86,16 @@ TEST(OnDevices, OtherDevicesStandIn) {
   };
   ASSERT_TRUE((*flow)->Carry(60).ok());
   for (const char* failing : {"rxe0", "rxe1"}) {
-    const net::NetCounters so_far = net.counters();
+    const uint64_t so_far = ValueOf(Counter::kNetRailsFallback);
     ASSERT_NO_FATAL_FAILURE(fault((std::string(failing) + " unplug").c_str()));
     ASSERT_NO_FATAL_FAILURE(
-        carry_until([&] { return net.counters().rails_stood_in > so_far.rails_stood_in; }));
+        carry_until([&] { return ValueOf(Counter::kNetRailsFallback) > so_far; }));
     ASSERT_NO_FATAL_FAILURE(fault((std::string(failing) + " plug").c_str()));
     ASSERT_NO_FATAL_FAILURE(carry_until([&] {
-      const net::NetCounters now = net.counters();
-      return now.rails_back - before.rails_back == now.rails_failed - before.rails_failed;
+      return ValueOf(Counter::kNetRailsBack) - back == ValueOf(Counter::kNetRailsFailed) - failed;
     }));
   }
-  EXPECT_GE(net.counters().rails_failed, before.rails_failed + 2);
+  EXPECT_GE(ValueOf(Counter::kNetRailsFailed), failed + 2);
   EXPECT_TRUE((*flow)->arrivals().flawless());
   EXPECT_EQ((*flow)->errors(), 0U);
 }

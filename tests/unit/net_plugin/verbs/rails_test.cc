@@ -122,13 +122,13 @@ TEST_F(Rails, AnswersThatComeTooLate) {
       }
     };
     const RailCounters& counters = *pair_->sending().options().counters;
-    for (int i = 0; i < 100'000 && counters.failed == 0; ++i) poll(true);
+    for (int i = 0; i < 100'000 && counters.failed.load() == 0; ++i) poll(true);
     // Polls until both sides have fenced the rail.
     for (int i = 0; i < 100'000 && !pair_->sending().Calm(); ++i) poll(true);
-    ASSERT_EQ(counters.back, 0u);
+    ASSERT_EQ(counters.back.load(), 0u);
     for (int i = 0; i < silence; ++i) poll(false);
-    for (int i = 0; i < 100'000 && counters.back == 0; ++i) poll(true);
-    ASSERT_EQ(counters.back, 1u);
+    for (int i = 0; i < 100'000 && counters.back.load() == 0; ++i) poll(true);
+    ASSERT_EQ(counters.back.load(), 1u);
     ASSERT_EQ(Carry(100'000), absl::OkStatus());
   }
 }
@@ -161,11 +161,11 @@ TEST_F(Rails, WhatAReceiverHasBegunIsEndedWhenItWaitsForNothing) {
   Request* const first = send();
   ASSERT_NE(first, nullptr);
   pair_->fabric.SetLoss("r0", 1'000'000);
-  for (int i = 0; i < 100'000 && counters.failed == 0; ++i) {
+  for (int i = 0; i < 100'000 && counters.failed.load() == 0; ++i) {
     pair_->Advance(nanoseconds(200));
     ASSERT_FALSE(*pair_->sender->Test(first, nullptr));
   }
-  ASSERT_EQ(counters.failed, 1u);
+  ASSERT_EQ(counters.failed.load(), 1u);
   ASSERT_TRUE(*pair_->receiver->Test(receives[0], nullptr));
   for (int i = 0; i < 1000 && !pair_->receiving().Busy(); ++i) {
     ASSERT_FALSE(*pair_->sender->Test(first, nullptr));
@@ -193,15 +193,16 @@ TEST_F(Rails, ASilentRailIsNotUsedBeforeSomethingGetsThrough) {
     Join({});
     const RailCounters& counters = *pair_->sending().options().counters;
     pair_->fabric.SetLoss(silent, 1'000'000);
-    for (int i = 0; i < 10 && counters.failed == 0; ++i)
+    for (int i = 0; i < 10 && counters.failed.load() == 0; ++i)
       ASSERT_EQ(Carry(1 << 18), absl::OkStatus());
-    ASSERT_EQ(counters.failed, 1u);
+    ASSERT_EQ(counters.failed.load(), 1u);
     for (int i = 0; i < 40; ++i) ASSERT_EQ(Carry(1 << 18), absl::OkStatus());
-    EXPECT_EQ(counters.failed, 1u);
-    EXPECT_EQ(counters.back, 0u);
+    EXPECT_EQ(counters.failed.load(), 1u);
+    EXPECT_EQ(counters.back.load(), 0u);
     pair_->fabric.SetLoss(silent, 0);
-    for (int i = 0; i < 400 && counters.back == 0; ++i) ASSERT_EQ(Carry(1 << 18), absl::OkStatus());
-    EXPECT_EQ(counters.back, 1u);
+    for (int i = 0; i < 400 && counters.back.load() == 0; ++i)
+      ASSERT_EQ(Carry(1 << 18), absl::OkStatus());
+    EXPECT_EQ(counters.back.load(), 1u);
   }
 }
 
@@ -336,14 +337,14 @@ TEST_F(Rails, APeerThatDiesRefusesRequestsFirst) {
   EXPECT_TRUE(pair_->receiver->Deregister(to).ok());
   Request* send = nullptr;
   const RailCounters& counters = *pair_->sending().options().counters;
-  for (int i = 0; i < 100'000 && counters.failed == 0; ++i) {
+  for (int i = 0; i < 100'000 && counters.failed.load() == 0; ++i) {
     if (send == nullptr) {
       send = *pair_->sender->Isend(out.data(), out.size(), tag, from);
     } else {
       ASSERT_EQ(pair_->sender->Test(send, nullptr).status(), absl::OkStatus());
     }
   }
-  EXPECT_EQ(counters.failed, 1u);
+  EXPECT_EQ(counters.failed.load(), 1u);
   pair_->receiving().Fail(absl::CancelledError("killed"));
   pair_->receiver.reset();
   absl::Status status;

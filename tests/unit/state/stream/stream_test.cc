@@ -5,6 +5,7 @@
 #include <numeric>
 #include <thread>
 
+#include "reconfig/base/counters.h"
 #include "reconfig/base/hash.h"
 #include "reconfig/base/socket.h"
 #include "reconfig/state/stream/ask_name.h"
@@ -150,6 +151,7 @@ TEST_F(StreamTest, RefusesEveryHelloThatIsNotOfThisStream) {
   wrong[6].receiver = 1;
   wrong[7].receiver_incarnation = 1;
   wrong[8].sender = 2;  // the receiver's own id
+  const uint64_t refused = ValueOf(Counter::kStreamRefused);
   uint64_t stale = 0;
   for (const StreamHello& hello : wrong) {
     StreamChallenge challenge{.known = true};
@@ -157,7 +159,7 @@ TEST_F(StreamTest, RefusesEveryHelloThatIsNotOfThisStream) {
     EXPECT_EQ(challenge, StreamChallenge{});  // a refusal contains no proof
     EXPECT_TRUE(EndsWithout(fd.get(), ""));
     EXPECT_EQ(to_->counters().dropped_stale + to_->counters().refused, ++stale);
-    EXPECT_EQ(to_->counters().turned_away(), stale);
+    EXPECT_EQ(ValueOf(Counter::kStreamRefused) - refused, stale);
   }
   StreamChallenge challenge;
   Challenged(good, &challenge);
