@@ -7,15 +7,13 @@
 #include "absl/strings/str_cat.h"
 #include "reconfig/base/cuda_driver.h"
 #include "reconfig/base/settings.h"
-#include "reconfig/elastic/participant/arguments.h"
 #include "reconfig/elastic/participant/context.h"
+#include "reconfig/elastic/participant/context_arguments.h"
 #include "reconfig/state/stream/allocation.h"
 #include "rewire/rewire.h"
 
 namespace rewire {
 namespace {
-
-thread_local std::string last_error;
 
 constexpr Duration kAttachDeadline = seconds(10);
 // The time limit of a reclaim notice by SIGTERM: the usual notice time of clouds.
@@ -64,32 +62,6 @@ void Keep(rewireContext* context) {
 
 }  // namespace
 
-rewireResult_t Fail(rewireResult_t result, const std::string& reason) noexcept {
-  last_error = reason;
-  return result;
-}
-
-rewireResult_t Fail(const absl::Status& status) noexcept {
-  last_error = std::string(status.message());
-  switch (status.code()) {
-    case absl::StatusCode::kInvalidArgument:
-    case absl::StatusCode::kAlreadyExists:  // a file of that name exists,
-    case absl::StatusCode::kNotFound:       // or the directory does not
-      return rewireInvalidArgument;
-    case absl::StatusCode::kFailedPrecondition:
-      return rewireInvalidUsage;
-    case absl::StatusCode::kDeadlineExceeded:
-      return rewireTimeout;
-    case absl::StatusCode::kDataLoss:
-      return rewireLost;
-    case absl::StatusCode::kUnavailable:
-    case absl::StatusCode::kCancelled:
-      return rewireUnavailable;
-    default:
-      return rewireInternalError;
-  }
-}
-
 uint32_t MemberOf(const rewireContext& context) {
   return context.participant != nullptr ? context.participant->options().member
                                         : *context.alone.slot;
@@ -106,6 +78,7 @@ void FillWorld(const WorldView& view, uint32_t member, rewireWorld_t* world) {
 }  // namespace rewire
 
 using rewire::Arguments;
+using rewire::ContextArguments;
 using rewire::Fail;
 
 extern "C" {
@@ -130,7 +103,7 @@ const char* rewireResultString(rewireResult_t result) noexcept {
   return "unknown result";
 }
 
-const char* rewireLastError(void) noexcept { return rewire::last_error.c_str(); }
+const char* rewireLastError(void) noexcept { return rewire::LastError().c_str(); }
 
 rewireResult_t rewireAttach(const rewireAttachOptions_t* options,
                             rewireContext_t* context) noexcept {
@@ -165,7 +138,7 @@ rewireResult_t rewireAttach(const rewireAttachOptions_t* options,
 }
 
 rewireResult_t rewireDetach(rewireContext_t context) noexcept {
-  const rewireResult_t wrong = Arguments("rewireDetach").Context(context).result();
+  const rewireResult_t wrong = ContextArguments("rewireDetach").Context(context).result();
   if (wrong != rewireSuccess) return wrong;
   context->reclaim.reset();
   if (context->participant != nullptr && rewire::CurrentParticipant() == context->participant) {
@@ -180,15 +153,17 @@ rewireResult_t rewireDetach(rewireContext_t context) noexcept {
 }
 
 rewireResult_t rewireWorld(rewireContext_t context, rewireWorld_t* world) noexcept {
-  const rewireResult_t wrong =
-      Arguments("rewireWorld").Context(context).Sized("world", "rewireWorld_t", world).result();
+  const rewireResult_t wrong = ContextArguments("rewireWorld")
+                                   .Context(context)
+                                   .Sized("world", "rewireWorld_t", world)
+                                   .result();
   if (wrong != rewireSuccess) return wrong;
   rewire::FillWorld(context->View(), rewire::MemberOf(*context), world);
   return rewireSuccess;
 }
 
 rewireResult_t rewireUniqueId(rewireContext_t context, const char* name, void* id128) noexcept {
-  const rewireResult_t wrong = Arguments("rewireUniqueId")
+  const rewireResult_t wrong = ContextArguments("rewireUniqueId")
                                    .Context(context)
                                    .NotNull("name", name)
                                    .NotNull("id128", id128)
@@ -216,7 +191,7 @@ rewireResult_t rewireCheck(void) noexcept {
 
 rewireResult_t rewireSetParallel(rewireContext_t context, const rewireParallel_t* parallel,
                                  const rewireCallbacks_t* callbacks) noexcept {
-  const rewireResult_t wrong = Arguments("rewireSetParallel")
+  const rewireResult_t wrong = ContextArguments("rewireSetParallel")
                                    .Context(context)
                                    .Sized("parallel", "rewireParallel_t", parallel)
                                    .Sized("callbacks", "rewireCallbacks_t", callbacks)
@@ -246,7 +221,7 @@ rewireResult_t rewireSetParallel(rewireContext_t context, const rewireParallel_t
 
 rewireResult_t rewireRegisterTensor(rewireContext_t context,
                                     const rewireTensor_t* tensor) noexcept {
-  const rewireResult_t wrong = Arguments("rewireRegisterTensor")
+  const rewireResult_t wrong = ContextArguments("rewireRegisterTensor")
                                    .Context(context)
                                    .Sized("tensor", "rewireTensor_t", tensor)
                                    .result();

@@ -6,7 +6,6 @@
 #include <set>
 #include <string>
 
-#include "absl/status/status.h"
 #include "reconfig/elastic/participant/participant.h"
 #include "reconfig/elastic/participant/reclaim.h"
 #include "rewire/rewire.h"
@@ -29,9 +28,6 @@ struct rewireContext {
 
 namespace rewire {
 
-// Stores the reason for rewireLastError() of this thread and returns the matching result.
-rewireResult_t Fail(const absl::Status& status) noexcept;
-rewireResult_t Fail(rewireResult_t result, const std::string& reason) noexcept;
 void FillWorld(const WorldView& view, uint32_t member, rewireWorld_t* world);
 uint32_t MemberOf(const rewireContext& context);
 

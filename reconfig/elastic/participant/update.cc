@@ -1,8 +1,8 @@
 // The C interface's update boundary: the fast path, and the slow path for a pending change. Owned
 // by the program's thread.
 #include "absl/strings/str_cat.h"
-#include "reconfig/elastic/participant/arguments.h"
 #include "reconfig/elastic/participant/context.h"
+#include "reconfig/elastic/participant/context_arguments.h"
 
 namespace rewire {
 namespace {
@@ -34,14 +34,14 @@ void FillOutcome(const rewireContext& context, const BoundaryResult& result,
 }  // namespace
 }  // namespace rewire
 
-using rewire::Arguments;
+using rewire::ContextArguments;
 using rewire::Fail;
 
 extern "C" {
 
 rewireResult_t rewireUpdate(rewireContext_t context, rewireUpdateFn update, void* arg,
                             rewireOutcome_t* outcome) noexcept {
-  Arguments arguments("rewireUpdate");
+  ContextArguments arguments("rewireUpdate");
   arguments.Context(context).OutsideUpdate(context).NotNull("update",
                                                             reinterpret_cast<const void*>(update));
   if (outcome != nullptr) arguments.Sized("outcome", "rewireOutcome_t", outcome);
@@ -79,7 +79,7 @@ rewireResult_t rewireUpdate(rewireContext_t context, rewireUpdateFn update, void
 }
 
 rewireResult_t rewireRecover(rewireContext_t context, rewireOutcome_t* outcome) noexcept {
-  const rewireResult_t wrong = Arguments("rewireRecover")
+  const rewireResult_t wrong = ContextArguments("rewireRecover")
                                    .Context(context)
                                    .OutsideUpdate(context)
                                    .Sized("outcome", "rewireOutcome_t", outcome)

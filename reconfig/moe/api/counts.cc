@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <memory>
 
-#include "reconfig/elastic/participant/arguments.h"
+#include "reconfig/api/arguments.h"
+#include "reconfig/api/last_error.h"
 #include "reconfig/moe/plan/recording_file.h"
 #include "rewire/rewire_moe.h"
 

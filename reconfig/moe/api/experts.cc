@@ -4,7 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "reconfig/elastic/participant/arguments.h"
+#include "reconfig/api/arguments.h"
+#include "reconfig/api/last_error.h"
 #include "reconfig/moe/exec/balancer.h"
 #include "rewire/rewire_moe.h"
 

@@ -4,8 +4,9 @@
 #include <string>
 #include <vector>
 
+#include "reconfig/api/arguments.h"
+#include "reconfig/api/last_error.h"
 #include "reconfig/base/status_macros.h"
-#include "reconfig/elastic/participant/arguments.h"
 #include "reconfig/moe/fsep/schedule.h"
 #include "rewire/rewire_moe.h"
 

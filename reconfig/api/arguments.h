@@ -1,6 +1,6 @@
 // Checks the arguments of one call of the C interface and keeps the first error, which
 // rewireLastError() then returns:
-//   const rewireResult_t wrong = Arguments("rewireX").Context(context).NotNull("id", id).result();
+//   const rewireResult_t wrong = Arguments("rewireX").NotNull("id", id).result();
 // Thread-compatible.
 #pragma once
 
@@ -8,7 +8,8 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
-#include "reconfig/elastic/participant/context.h"
+#include "reconfig/api/last_error.h"
+#include "rewire/rewire_result.h"
 
 namespace rewire {
 
@@ -26,21 +27,6 @@ class Arguments {
  public:
   explicit Arguments(const char* function) : function_(function) {}
 
-  Arguments& Context(const rewireContext* context) {
-    NotNull("context", context);
-    if (result_ == rewireSuccess && context->detached) {
-      result_ = Fail(rewireInvalidUsage, absl::StrCat(function_, ": context has been detached"));
-    }
-    return *this;
-  }
-  // The call is not made from inside the update function.
-  Arguments& OutsideUpdate(const rewireContext* context) {
-    if (result_ == rewireSuccess && context->updating) {
-      result_ =
-          Fail(rewireInvalidUsage, absl::StrCat(function_, ": called inside the update function"));
-    }
-    return *this;
-  }
   Arguments& NotNull(const char* name, const void* value) {
     if (result_ == rewireSuccess && value == nullptr) {
       result_ = Fail(rewireInvalidArgument, absl::StrCat(function_, ": ", name, " is NULL"));
@@ -61,7 +47,7 @@ class Arguments {
   }
   [[nodiscard]] rewireResult_t result() const { return result_; }
 
- private:
+ protected:
   const char* const function_;
   rewireResult_t result_ = rewireSuccess;
 };
