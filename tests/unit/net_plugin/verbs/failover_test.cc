@@ -325,7 +325,7 @@ TEST(Failover, EverythingArrivesOnceWhateverFails) {
     Trial trial(OptionsOf(seed), 1 + static_cast<int>(seed % 10));
     ASSERT_EQ(trial.Go(), "") << "seed " << seed;
     fences += trial.pair().sender_spied->errors;
-    stood_in += trial.pair().counters->stood_in;
+    stood_in += trial.pair().counters->stood_in.load();
   }
   // Most of the faults have an effect.
   EXPECT_GT(fences, to - from);

@@ -93,11 +93,11 @@ TEST_F(StandIn, WhileTheChosenOneIsDown) {
     EXPECT_EQ(pair_->sender_spied->bytes["s1"], 0u);
     pair_->fabric.SetLinkUp("s0", false);
     CarryUntilItGoesOver("s1");
-    EXPECT_EQ(pair_->counters->stood_in, 1u);
-    EXPECT_EQ(pair_->counters->failed, 1u);
+    EXPECT_EQ(pair_->counters->stood_in.load(), 1u);
+    EXPECT_EQ(pair_->counters->failed.load(), 1u);
     pair_->fabric.SetLinkUp("s0", true);
     CarryUntilItGoesOver("s0");
-    EXPECT_EQ(pair_->counters->back, 1u);
+    EXPECT_EQ(pair_->counters->back.load(), 1u);
     // The port that took over is still joined.
     pair_->fabric.SetLinkUp("r0", false);
     CarryUntilItGoesOver("s1");
@@ -127,7 +127,7 @@ TEST_F(StandIn, NotWithAPortThatNobodyHears) {
   pair_->fabric.SetLoss("s1", 1'000'000);
   pair_->fabric.SetLinkUp("r0", false);
   CarryUntilItGoesOver("s2");
-  EXPECT_EQ(pair_->counters->stood_in, 1u);
+  EXPECT_EQ(pair_->counters->stood_in.load(), 1u);
   End();
 }
 
@@ -151,7 +151,7 @@ TEST_F(StandIn, MemoryMayGoBeforeItIsKnownThere) {
   Join(OneEach(1, 1));
   Register(kPtrHost);
   pair_->fabric.SetLinkUp("s0", false);
-  for (int i = 0; i < 200 && pair_->counters->stood_in == 0; ++i) {
+  for (int i = 0; i < 200 && pair_->counters->stood_in.load() == 0; ++i) {
     ASSERT_EQ(Carry(), absl::OkStatus());
   }
   for (int i = 0; i < 20; ++i) {

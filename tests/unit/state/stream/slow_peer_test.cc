@@ -210,7 +210,7 @@ TEST_F(SlowSender, HasAFixedTimeForItsHandshake) {
   }
   EXPECT_TRUE(in_->closed());
   EXPECT_EQ(said, 6u);
-  EXPECT_EQ(streams_.refused, 1u);
+  EXPECT_EQ(streams_.refused.load(), 1u);
   SetUp();
   Say(hello_);
   for (said = 0; !in_->closed() && said < kStreamProofSize; ++said) {
@@ -218,7 +218,7 @@ TEST_F(SlowSender, HasAFixedTimeForItsHandshake) {
     Say("x");
   }
   EXPECT_EQ(said, 6u);
-  EXPECT_EQ(streams_.refused, 2u);
+  EXPECT_EQ(streams_.refused.load(), 2u);
 }
 
 TEST_F(SlowSender, MayBeIdleBetweenFragmentsAndNowhereElse) {
