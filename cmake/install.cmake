@@ -1,14 +1,16 @@
 # The tree that `cmake --install` writes. The tree can be moved: its files find one another.
 #
-#   bin/rewire, bin/gpt_train    the command; with lib/rewire/simgpu, a program to try the tree with
-#   include/rewire               the C interface: rewire.h, rewire_moe.h, rewire_version.h
-#   lib/rewire/libnccl.so.2      the preloaded file, also as librewire-preload.so; needs libc alone
-#   lib/rewire/librewire.so      the core and the C API
-#   lib/rewire/libnccl-net-rewire.so  NCCL opens it for NCCL_NET_PLUGIN=rewire; needs libc alone
-#   lib/rewire/librewire-net.so  the net plugin's core
-#   lib/rewire/private           Debian libraries that librewire.so and the programs need
-#   lib/rewire/runtime           the C++ runtime of the programs in bin
-#   lib/rewire/simgpu            the simulated GPU
+#    bin/rewire, bin/gpt_train    the command; with lib/rewire/simgpu, a program to try the tree with
+#    include/rewire               the C interface: rewire.h, rewire_moe.h, rewire_version.h
+#    lib/rewire/libnccl.so.2      the preloaded file, also as librewire-preload.so; needs libc alone
+#    lib/rewire/librewire.so      the core and the C API
+#    lib/rewire/libnccl-net-rewire.so  NCCL opens it for NCCL_NET_PLUGIN=rewire; needs libc alone
+#    lib/rewire/librewire-net.so  the net plugin's core
+#    lib/rewire/private           Debian libraries that librewire.so and the programs need
+#    lib/rewire/runtime           the C++ runtime of the programs in bin
+#    lib/rewire/simgpu            the simulated GPU
+#    share/man/man1/rewire.1      the manual page of the command
+#    share/rewire/python          the Python package
 #
 # lib/rewire is on the library path of every member, so it holds no file that another program could
 # take for a library of its system. For the same reason librewire.so uses the C++ runtime of the
@@ -46,3 +48,4 @@ install(CODE "file(CREATE_LINK libnccl.so.2
 install(TARGETS simgpu_cuda simgpu_nccl LIBRARY DESTINATION lib/rewire/simgpu)
 install(DIRECTORY reconfig/include/rewire DESTINATION include)
 install(DIRECTORY reconfig/python/rewire DESTINATION share/rewire/python FILES_MATCHING PATTERN "*.py")
+install(FILES docs/man/rewire.1 DESTINATION share/man/man1)

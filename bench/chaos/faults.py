@@ -197,7 +197,7 @@ def _hold(run):
 
     Returns (command, joiner). While the joiner is stopped nothing can be committed, so that a
     member's death occurs before the commit. If the joiner was stopped too late, a death may occur
-    between the commit and the first copies of the new world. ZeRO-1 does not survive it (README).
+    between the commit and the first copies of the new world. ZeRO-1 does not survive it (docs/limits.md).
     """
     grow = _begin_grow(run)
     time.sleep(run.random.uniform(0, 0.1))

@@ -29,7 +29,7 @@ class Settings {
   // Parses from a list of "NAME=value" strings, as in environ(7). For tests and the launcher.
   explicit Settings(const std::vector<std::string>& environment);
 
-  // Returns every row of the table, for `rewire knobs` and the README.
+  // Returns every row of the table, for `rewire knobs` and docs/settings.md.
   static std::vector<SettingRow> Table();
 
   // Empty if all values are valid; otherwise one line per wrong variable.

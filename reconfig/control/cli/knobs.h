@@ -1,4 +1,4 @@
-// Prints the settings table for `rewire knobs` and the README. Pure.
+// Prints the settings table for `rewire knobs` and docs/settings.md. Pure.
 #pragma once
 
 #include <string>

@@ -152,7 +152,7 @@ void AddViewCommands(CLI::App* app, Action* action) {
   CLI::App* knobs = app->add_subcommand("knobs", "The settings (REWIRE_*): what, default, range");
   auto k = std::make_shared<KnobsOptions>();
   knobs->add_flag("--json", k->json, "As JSON");
-  knobs->add_flag("--markdown", k->markdown, "As the README's table");
+  knobs->add_flag("--markdown", k->markdown, "As the table of docs/settings.md");
   knobs->callback([k, action] {
     *action = [k] {
       std::cout << KnobsTable(k->json       ? KnobsFormat::kJson

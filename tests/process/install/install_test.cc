@@ -53,6 +53,7 @@ TEST_F(InstallTest, HoldsWhatItShould) {
               IsSupersetOf({"include/rewire/rewire.h", "include/rewire/rewire_moe.h",
                             "include/rewire/rewire_result.h", "include/rewire/rewire_version.h"}));
   EXPECT_THAT(files, Contains("share/rewire/python/rewire/experts.py"));
+  EXPECT_THAT(files, Contains("share/man/man1/rewire.1"));
   // The folder on every member's library path has only files that must be found there by name.
   std::vector<std::string> found;
   for (const auto& entry : fs::directory_iterator(*tree_ / "lib/rewire")) {

@@ -71,7 +71,7 @@ TEST(SurvivalTest, AnAgentKilledInEveryPhaseOfAChange) {
 
 TEST(SurvivalTest, AStoppedMemberIsLostAndIsRefusedWhenItComesBack) {
   TrainingJob job({.members = 3, .max = 3, .zero = 1});
-  job.Train();  // a death before the first complete copy is not survived (README)
+  job.Train();  // a death before the first complete copy is not survived (docs/limits.md)
   const pid_t stopped = job.PidOfSlot(1);
   kill(stopped, SIGSTOP);
   job.WaitSteady(2);

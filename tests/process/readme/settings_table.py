@@ -1,6 +1,6 @@
-"""The README's settings table must equal `rewire knobs --markdown`. --fix writes it.
+"""The settings table of docs/settings.md must equal `rewire knobs --markdown`. --fix writes it.
 
-usage: settings_table.py REWIRE README [--fix]
+usage: settings_table.py REWIRE PAGE [--fix]
 """
 
 import subprocess
@@ -10,20 +10,20 @@ BEGIN, END = "<!-- rewire knobs --markdown: begin -->\n", "<!-- rewire knobs --m
 
 
 def main():
-    rewire, readme = sys.argv[1:3]
+    rewire, page = sys.argv[1:3]
     table = subprocess.run([rewire, "knobs", "--markdown"], capture_output=True, text=True, timeout=30,
                            check=True).stdout
-    with open(readme, encoding="utf-8") as f:
+    with open(page, encoding="utf-8") as f:
         text = f.read()
     head, rest = text.split(BEGIN)
     old, tail = rest.split(END)
     if old == table:
         return 0
     if sys.argv[3:] == ["--fix"]:
-        with open(readme, "w", encoding="utf-8") as f:
+        with open(page, "w", encoding="utf-8") as f:
             f.write(head + BEGIN + table + END + tail)
         return 0
-    print(f"the settings table in {readme} is not that of {rewire}; run {sys.argv[0]} with --fix")
+    print(f"the settings table in {page} is not that of {rewire}; run {sys.argv[0]} with --fix")
     return 1
 
 
