@@ -111,12 +111,6 @@ void Leader::Refuse(MemberId member, const std::string& reason, Out* out) {
 void Leader::OnConnect(Time now, const Hello& hello, Out* out) {
   now = Awake(now);
   const MemberId id = hello.member;
-  if (hello.protocol != Hello{}.protocol) {
-    return Refuse(
-        id,
-        absl::StrCat("member protocol ", hello.protocol, ", the agent speaks ", Hello{}.protocol),
-        out);
-  }
   if (idle_phase_ == Phase::kStopped) return Refuse(id, "the job has ended", out);
   const auto known = peers_.find(id);
   if (known != peers_.end() && known->second.lost) {

@@ -20,7 +20,7 @@
 
 namespace rewire {
 
-inline constexpr uint16_t kProtocolVersion = 5;
+inline constexpr uint16_t kProtocolVersion = 6;
 inline constexpr size_t kMaxFrameBytes = 1 << 20;
 
 // Returns the whole frame, length field included. Returns kInvalidArgument for a message longer

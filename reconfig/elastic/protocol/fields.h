@@ -76,7 +76,6 @@ void Fields(A& a, uint32_t& m) {
 
 template <typename A>
 void Fields(A& a, Hello& m) {
-  a.Number(m.protocol);
   a.Number(m.member);
   a.Number(m.incarnation);
   a.Number(m.pid);

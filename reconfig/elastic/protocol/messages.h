@@ -66,7 +66,6 @@ struct CutRefusal {
 
 // The first message on a connection. The leader answers with Welcome, or with Refused and a close.
 struct Hello {
-  uint32_t protocol = 6;
   MemberId member = 0;
   uint64_t incarnation = 0;
   uint32_t pid = 0;

@@ -1,6 +1,6 @@
-"""docs/operations.md must name every metric of the agent, no other metric, and reasons that the code gives.
+"""docs/operations.md must name every metric of the agent, only existing metrics, and reasons that the code gives.
 
-A reason of the table is a text in backquotes; "…" separates its parts.
+The counters of members are described by their rows in counters.def, which /metrics shows; the page may name them. A reason of the table is a text in backquotes; "…" separates its parts.
 
 usage: operations_page.py SOURCE_FOLDER
 """
@@ -30,7 +30,9 @@ def main():
     existing = metrics("\n".join(re.findall(r'"(rewire_[a-z_]+)"', source)))
     named = metrics("\n".join(re.findall(r"`(rewire_[a-z_]+)`", page)))
     faults += [f"the metric {name} is not on the page" for name in sorted(existing - named)]
-    faults += [f"the metric {name} does not exist" for name in sorted(named - existing)]
+    rows = (root / "reconfig/base/counters.def").read_text(encoding="utf-8")
+    counters = metrics("\n".join(re.findall(r'"(rewire_[a-z_]+)"', rows)))
+    faults += [f"the metric {name} does not exist" for name in sorted(named - existing - counters)]
 
     code = sources(root)
     table = page.split("\n## When a change is refused or aborted\n")[1].split("\n## ")[0]

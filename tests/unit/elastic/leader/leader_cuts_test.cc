@@ -248,7 +248,7 @@ TEST_F(LeaderCutsTest, ANewLeaderGoesOnWithTheBatchThatTheOneBeforeHadBegun) {
   WorldRecord record = d.leader.record();
   LeaderDriver next(LeaderDriver::Options(3), record);
   for (MemberId m : kThree) {
-    Hello hello{Hello{}.protocol, m, 100 + m, 1, true, "addr", false, 1, 1, {}};
+    Hello hello{m, 100 + m, 1, true, "addr", false, 1, 1, {}};
     if (m == 1) hello.retiring = {{4, kComm}};  // only member 1 received it, and has retired it
     next.leader.OnConnect(next.now, hello, &next.out);
   }

@@ -57,10 +57,8 @@ class LeaderDriver {
   }
   void Connect(MemberId m, bool cooperates = true, Epoch epoch = 0, bool broken = false,
                uint32_t positions = 0) {
-    leader.OnConnect(
-        now,
-        Hello{Hello{}.protocol, m, 100 + m, 1, cooperates, "addr", broken, epoch, positions, {}},
-        &out);
+    leader.OnConnect(now, Hello{m, 100 + m, 1, cooperates, "addr", broken, epoch, positions, {}},
+                     &out);
   }
   void Say(MemberId m, const Message& message) { leader.OnMessage(now, m, message, &out); }
   void Pass(Duration d) {

@@ -22,7 +22,7 @@ inline std::vector<Message> SampleMessages() {
   record.reserved_epoch = 8;
   record.next_member = 6;
   return {
-      Hello{Hello{}.protocol, 3, 77, 4242, true, "127.0.0.1:40001", true, 6, 2, {{5, c}}},
+      Hello{3, 77, 4242, true, "127.0.0.1:40001", true, 6, 2, {{5, c}}},
       CommunicatorCreated{c, 4, 2, true, "a live CUDA graph"},
       CommunicatorDestroyed{c},
       Minted{8, c, UniqueIdBytes(128, '\x81')},
