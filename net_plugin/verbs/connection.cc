@@ -55,7 +55,7 @@ size_t Connection::NicOf(size_t rail) const {
 }
 
 absl::StatusOr<bool> Connection::Establish() {
-  if (absl::Status status = Poll(); !status.ok()) return status;
+  if (!Poll()) return Failure();
   if (total_ == 0 || tracks_.size() < total_) return false;
   const auto settled = [](const Track& t) {
     return t.life > 0 && (t.state == State::kUp || t.state == State::kDown);
@@ -98,18 +98,18 @@ void Connection::PollRails() {
   }
 }
 
-absl::Status Connection::Poll() {
+bool Connection::Poll() {
   PollRails();
   if (failure_.ok() && (!calm_ || ++polls_ % kLookEvery == 0)) Look();
-  return Failure();
+  return failure_.ok();
 }
 
-absl::Status Connection::Attend() {
+bool Connection::Attend() {
   attended_ = true;
   PollRails();
   if (failure_.ok()) Look();
   attended_ = false;
-  return Failure();
+  return failure_.ok();
 }
 
 absl::Status Connection::WrongRequest(const Track& track, rdma::CompletionStatus status) {

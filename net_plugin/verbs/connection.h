@@ -97,11 +97,11 @@ class Connection final : public Attachment, private Control::Listener {
   [[nodiscard]] bool Calm() const;
 
   // Moves everything, but polls the control connection only occasionally while no rail has a
-  // problem. Returns the failure, if any.
-  absl::Status Poll();
+  // problem. Returns false if the connection has failed; see Failure().
+  bool Poll();
   // Like Poll(), but always polls the control connection. Call while no request is outstanding: a
   // peer that disconnects is then logged as INFO instead of WARN.
-  absl::Status Attend();
+  bool Attend();
   // Sets the thread-safe callback that requests a poll for work that no NCCL request waits for.
   void SetBell(std::function<void()> bell) { bell_ = std::move(bell); }
   // True if the next step waits neither for the peer nor for the caller.
@@ -120,8 +120,8 @@ class Connection final : public Attachment, private Control::Listener {
 
   // Returns a mask of the usable rails; fallback rails are included only if no other rail is up.
   [[nodiscard]] uint32_t Up() const;
-  // True if the mask includes fallback rails.
-  [[nodiscard]] bool StandIn(uint32_t rails) const { return rails >> total_ != 0; }
+  // True if fallback rails are in use.
+  [[nodiscard]] bool StandIn() const { return !calm_ && Up() >> total_ != 0; }
   // Returns the rail of the mask that would finish first with `bytes` more bytes, or nothing if
   // none has room. Equal rails take turns, so that every rail in use is known to work.
   [[nodiscard]] std::optional<size_t> Choose(size_t bytes, uint32_t rails);

@@ -58,9 +58,8 @@ absl::Status VerbsReceiver::Deregister(void* mr) {
 }
 
 Watch::Next VerbsReceiver::Attend() {
-  const absl::Status status = connection_.Attend();
   // Frames after a close belong to the next use.
-  if (!status.ok() || link_->closed) return Watch::Next::kNothing;
+  if (!connection_.Attend() || link_->closed) return Watch::Next::kNothing;
   return connection_.Busy() ? Watch::Next::kAtOnce : Watch::Next::kReadable;
 }
 
@@ -82,7 +81,7 @@ absl::StatusOr<VerbsReceiver::Receive*> VerbsReceiver::Begin(int count, void* co
   }
   Receive& r = At(connection_.next);
   if (r.busy) {
-    if (absl::Status status = connection_.Poll(); !status.ok()) return status;
+    if (!connection_.Poll()) return connection_.Failure();
     ClearInTime();
     return nullptr;
   }
@@ -216,12 +215,13 @@ absl::StatusOr<bool> VerbsReceiver::Test(Request* request, int* sizes) {
   if (request->flush) return flush_.Test(static_cast<Flush::Flushing*>(request));
   auto* const r = static_cast<Receive*>(request);
   if (r->left > 0) {
-    absl::Status status = connection_.Poll();
-    if (status.ok() && storing_) status = EndStore();
-    if (r->left > 0 && !status.ok()) return status;
-    ClearInTime();
-    if (connection_.StandIn(connection_.Up())) TellKeys();
-    if (r->left > 0) return false;
+    if (connection_.Poll() && storing_) EndStore();
+    if (r->left > 0) {
+      if (connection_.failed()) return connection_.Failure();
+      ClearInTime();
+      if (connection_.StandIn()) TellKeys();
+      return false;
+    }
   }
   for (uint32_t i = 0; sizes != nullptr && i < r->count; ++i) {
     const Part& part = r->parts[i];
@@ -310,19 +310,17 @@ bool VerbsReceiver::BeginStore(const FrameHeader& piece) {
   return true;
 }
 
-absl::Status VerbsReceiver::EndStore() {
+void VerbsReceiver::EndStore() {
   const std::optional<absl::Status> ended = staging_.Ended();
   if (!ended) {
     const Duration waited = connection_.options().now() - stored_;
-    if (waited <= connection_.options().stranded) return absl::OkStatus();
-    connection_.Fail(absl::UnavailableError("a piece does not come to the device's memory"));
-    return connection_.Failure();
+    if (waited <= connection_.options().stranded) return;
+    return connection_.Fail(absl::UnavailableError("a piece does not come to the device's memory"));
   }
   const FrameHeader piece = *std::exchange(storing_, std::nullopt);
   absl::Status status = *ended;
   if (status.ok()) status = Arrived(static_cast<uint32_t>(piece.tag), piece.bytes);
   if (!status.ok()) connection_.Fail(status);
-  return status;
 }
 
 absl::StatusOr<bool> VerbsReceiver::Hear(const FrameHeader& header, std::string_view) {

@@ -87,7 +87,7 @@ class VerbsReceiver final : public Receiver, private Connection::End {
   absl::StatusOr<Receive*> Find(uint32_t immediate);
   // Starts the copy of a piece from the control connection to the device; false if none is needed.
   bool BeginStore(const FrameHeader& piece);
-  absl::Status EndStore();
+  void EndStore();
 
   std::unique_ptr<Link> link_;
   Links* const links_;

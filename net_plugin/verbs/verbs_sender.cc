@@ -84,7 +84,7 @@ absl::StatusOr<Request*> VerbsSender::Isend(const void* data, size_t bytes, int 
   const std::optional<uint32_t> part = PartFor(tag, &clear);
   const uint64_t sequence = connection_.next;
   if (!part || At(sequence, *part).busy) {
-    if (absl::Status status = Poll(); !status.ok()) return status;
+    if (!Poll()) return connection_.Failure();
     if (!part && link_->rested) {
       connection_.Fail(absl::UnavailableError("the receiver has closed"));
       return connection_.Failure();
@@ -211,11 +211,11 @@ const char* VerbsSender::InHost(const Message& m, uint32_t piece, size_t offset,
   return nullptr;
 }
 
-absl::Status VerbsSender::Poll() {
-  if (absl::Status status = connection_.Poll(); !status.ok()) return status;
+bool VerbsSender::Poll() {
+  if (!connection_.Poll()) return false;
   if (const std::optional<absl::Status> ended = staging_.Ended(); ended && !ended->ok()) {
     connection_.Fail(*ended);
-    return connection_.Failure();
+    return false;
   }
   Pump();
   const bool waits = staging_.busy() || (!waiting_.empty() && !waiting_.front()->carried() &&
@@ -228,15 +228,15 @@ absl::Status VerbsSender::Poll() {
     connection_.Fail(
         absl::UnavailableError("no rail is left, and device memory does not come to the sockets"));
   }
-  return connection_.Failure();
+  return !connection_.failed();
 }
 
 absl::StatusOr<bool> VerbsSender::Test(Request* request, int* sizes) {
   auto* const m = static_cast<Message*>(request);
   if (m->done != m->all()) {
-    absl::Status status = Poll();
+    const bool polled = Poll();
     if (m->done != m->all()) {
-      if (!status.ok()) return status;
+      if (!polled) return connection_.Failure();
       return false;
     }
   }

@@ -68,7 +68,8 @@ class VerbsSender final : public Sender, private Connection::End {
   absl::StatusOr<bool> Hear(const FrameHeader& header, std::string_view payload) override;
   void Said(const FrameHeader& piece) override;
 
-  absl::Status Poll();
+  // Returns false if the connection has failed.
+  bool Poll();
   // Posts the waiting pieces, as far as there is room.
   void Pump();
   bool PostNext(Message* message);

@@ -160,8 +160,10 @@ ncclResult_t Iflush(void* receiver, int count, void** data, const int*, void** m
 ncclResult_t Test(void* request, int* done, int* sizes) noexcept {
   auto* const r = static_cast<Request*>(request);
   const absl::StatusOr<bool> through = r->comm->Test(r, sizes);
-  *done = through.ok() && *through ? 1 : 0;
-  return ToNccl(through.status());
+  *done = 0;
+  if (!through.ok()) return ToNccl(through.status());
+  *done = *through ? 1 : 0;
+  return ncclSuccess;
 }
 
 ncclResult_t CloseComm(void* comm) noexcept {
