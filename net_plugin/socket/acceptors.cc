@@ -55,7 +55,7 @@ absl::StatusOr<sockaddr_storage> Acceptors::Listen(
   if (!fd.ok()) return fd.status();
   if (bind(fd->get(), reinterpret_cast<const sockaddr*>(&local), AddressLength(local)) != 0 ||
       listen(fd->get(), SOMAXCONN) != 0) {
-    return LocalFault(absl::StrCat("listening on ", AddressText(local)), errno);
+    return LocalFault(absl::StrCat("listen on ", AddressText(local)), errno);
   }
   Acceptor acceptor;
   acceptor.local = local;
@@ -129,7 +129,7 @@ bool Acceptors::Hear(Guest* guest) {
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return true;
     if (n <= 0) {
       Unwatch(guest->fd.get());
-      refused_("the peer closed the connection before it had proved itself");
+      refused_("the peer closed the connection before its authentication");
       return false;
     }
     guest->bytes.append(bytes, static_cast<size_t>(n));
@@ -138,7 +138,7 @@ bool Acceptors::Hear(Guest* guest) {
       const std::optional<Hello> hello = DecodeHello(guest->bytes);
       if (!hello) {
         Unwatch(guest->fd.get());
-        refused_("its first bytes are no hello of this protocol");
+        refused_("malformed hello: the peer does not use this protocol");
         return false;
       }
       if (!OnHello(guest, *hello)) return false;
@@ -147,7 +147,7 @@ bool Acceptors::Hear(Guest* guest) {
     Unwatch(guest->fd.get());
     const std::optional<Code> proof = DecodeProof(guest->bytes);
     if (!proof || !SameCode(guest->expected, ViewOf(*proof))) {
-      refused_("its proof is wrong: another job, or no member of any");
+      refused_("wrong proof: the peer does not have this listener's and this job's key");
       return false;
     }
     proved_(std::move(guest->fd), *guest->hello);
@@ -164,9 +164,11 @@ bool Acceptors::OnHello(Guest* guest, const Hello& hello) {
     refused_(why);
     return false;
   };
-  if (hello.version != kWireVersion) return refuse(Answer::kVersion, "it has another version");
+  if (hello.version != kWireVersion) {
+    return refuse(Answer::kVersion, "the peer has another version of the wire format");
+  }
   const std::optional<Key> key = key_of_(hello);
-  if (!key) return refuse(Answer::kUnknown, "it names no listener of this process");
+  if (!key) return refuse(Answer::kUnknown, "the hello names no listener of this process");
   Challenge challenge;
   challenge.nonce = RandomNonce();
   challenge.proof = ProofOf(Side::kListening, *key, guest->bytes, challenge.nonce);
@@ -175,7 +177,7 @@ bool Acceptors::OnHello(Guest* guest, const Hello& hello) {
   guest->bytes.clear();
   if (SendWhole(guest->fd.get(), EncodeChallenge(challenge))) return true;
   Unwatch(guest->fd.get());
-  refused_("it takes no answer");
+  refused_("the challenge could not be sent");
   return false;
 }
 
@@ -199,8 +201,8 @@ bool Acceptors::DropGuest(bool challenged, size_t above) {
     all.push_back({g->second.source, g->second.since});
     at.push_back(g);
   }
-  Drop(at[NewcomerToDrop(all)], challenged ? "too many connections have not proved themselves"
-                                           : "too many connections have not said who they are");
+  Drop(at[NewcomerToDrop(all)], challenged ? "too many connections without a proof"
+                                           : "too many connections without a hello");
   return true;
 }
 
@@ -211,7 +213,7 @@ Time Acceptors::DeadlineOf(const Guest& guest) const {
 void Acceptors::DropLate(Time now) {
   for (auto g = guests_.begin(); g != guests_.end();) {
     const auto next = std::next(g);
-    if (now >= DeadlineOf(g->second)) Drop(g, "its handshake took too long");
+    if (now >= DeadlineOf(g->second)) Drop(g, "the handshake timed out");
     g = next;
   }
 }

@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <type_traits>
 
 namespace rewire::net {
@@ -39,6 +40,9 @@ struct FrameHeader {
 static_assert(sizeof(FrameHeader) == 40 && std::is_trivially_copyable_v<FrameHeader>);
 
 static_assert(std::endian::native == std::endian::little, "frames are written as they lie");
+
+// Formats the fields for an error: "kind=0x31445752 use=1 sequence=4 total=8 offset=0 bytes=8".
+[[nodiscard]] std::string FrameText(const FrameHeader& header);
 
 inline constexpr uint32_t kMostFrameBytes = 1u << 30;
 // A message is split into one chunk per stream within these bounds; NCCL sends 512 KiB at a time by

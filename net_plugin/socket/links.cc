@@ -80,8 +80,10 @@ absl::StatusOr<UniqueFd> Links::MakeSocket(int family) {
 
 void Links::Refuse(const char* why) {
   if (++counters_.strangers == 1) {
-    REWIRE_WARN("net plugin: a connection was refused: %s; more of these are counted, not logged",
-                why);
+    REWIRE_WARN(
+        "net plugin: accept: an unauthenticated connection was refused: %s (further ones are "
+        "counted in rewire_net_strangers_total, not logged)",
+        why);
   }
 }
 
@@ -121,7 +123,8 @@ absl::StatusOr<std::unique_ptr<Link>> Links::Accept(uint64_t listener) {
   MutexLock lock(&mutex_);
   Pump();
   const auto found = waiting_.find(listener);
-  if (found == waiting_.end()) return absl::FailedPreconditionError("nobody listens any more");
+  if (found == waiting_.end())
+    return absl::FailedPreconditionError("accept: the listener was closed");
   std::vector<std::unique_ptr<Link>>& links = found->second.links;
   if (links.empty()) return nullptr;
   std::unique_ptr<Link> first = std::move(links.front());

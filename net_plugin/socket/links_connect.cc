@@ -69,15 +69,19 @@ absl::StatusOr<std::unique_ptr<Link>> Links::Connect(const sockaddr_storage& loc
   const auto found = attempts_.find(address->attempt);
   if (found != attempts_.end()) found->second.deadline = Now() + options_.connect;
   if (found == attempts_.end()) {
-    return absl::DeadlineExceededError(
-        absl::StrCat("no answer from ", AddressText(address->address)));
+    return absl::DeadlineExceededError(absl::StrCat("connect to ", AddressText(address->address),
+                                                    ": the attempt was not polled for ",
+                                                    ToMilliseconds(options_.connect), " ms"));
   }
   absl::StatusOr<bool> through = Advance(&found->second, local, *address);
   const bool late = Now() - found->second.begun > options_.answer;
   if (through.ok() && !*through && !late) return nullptr;
   if (through.ok() && !*through) {
     through = absl::DeadlineExceededError(
-        absl::StrCat(AddressText(address->address), " accepts connections and does not answer"));
+        absl::StrCat("handshake with ", AddressText(address->address), ": timed out after ",
+                     ToMilliseconds(options_.answer),
+                     " ms (the peer accepts connections and does "
+                     "not answer)"));
   }
   Attempt ended = std::move(found->second);
   attempts_.erase(found);
@@ -125,12 +129,12 @@ absl::Status Links::Start(Dial* dial, const sockaddr_storage& local, const socka
   if (local.ss_family == to.ss_family) {
     setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof on);
     if (bind(fd, reinterpret_cast<const sockaddr*>(&local), AddressLength(local)) != 0) {
-      return LocalFault(absl::StrCat("binding to ", AddressText(local)), errno);
+      return LocalFault(absl::StrCat("bind to ", AddressText(local)), errno);
     }
   }
   if (connect(fd, reinterpret_cast<const sockaddr*>(&to), AddressLength(to)) != 0 &&
       errno != EINPROGRESS) {
-    return PeerFault(absl::StrCat("connecting to ", AddressText(to)), errno);
+    return PeerFault(absl::StrCat("connect to ", AddressText(to)), errno);
   }
   return absl::OkStatus();
 }
@@ -139,7 +143,7 @@ absl::Status Links::Again(const Attempt& attempt, Dial* dial, const std::string&
   // A listener under load drops unauthenticated connections; a dead listener refuses connections.
   const bool dropped = error == ECONNRESET || error == EPIPE;
   if (!dropped || Now() - attempt.begun > options_.greeting) {
-    return PeerFault("connecting to " + where, error);
+    return PeerFault("connect to " + where, error);
   }
   dial->fd.reset();
   dial->again = Now() + kAgain;
@@ -156,8 +160,7 @@ absl::Status Links::AdvanceDial(Attempt* a, Dial* dial, const sockaddr_storage& 
   }
   const int fd = dial->fd.get();
   const auto failed = [&](int error) {
-    return dial->proved ? PeerFault("connecting to " + where, error)
-                        : Again(*a, dial, where, error);
+    return dial->proved ? PeerFault("connect to " + where, error) : Again(*a, dial, where, error);
   };
   if (!dial->proved && dial->out.empty()) {
     char bytes[kChallengeBytes];
@@ -168,13 +171,16 @@ absl::Status Links::AdvanceDial(Attempt* a, Dial* dial, const sockaddr_storage& 
     if (dial->in.size() < kChallengeBytes) return absl::OkStatus();
     const std::optional<Challenge> challenge = DecodeChallenge(dial->in);
     if (challenge && challenge->answer == Answer::kVersion) {
-      return absl::FailedPreconditionError(where + " has another version of the wire format");
+      return absl::FailedPreconditionError(
+          absl::StrCat("handshake with ", where, ": version=", kWireVersion,
+                       ": the peer has another version of the wire format"));
     }
     if (!challenge || challenge->answer != Answer::kProve ||
         !SameCode(ProofOf(Side::kListening, a->key, dial->hello, challenge->nonce),
                   ViewOf(challenge->proof))) {
       return absl::PermissionDeniedError(
-          where + " does not prove that it is the listener: another job, or it gave up");
+          "handshake with " + where +
+          ": the peer has no such listener, or does not have the job's key");
     }
     dial->out = EncodeProof(ProofOf(Side::kConnecting, a->key, dial->hello, challenge->nonce));
     dial->proved = true;

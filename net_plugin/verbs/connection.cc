@@ -65,7 +65,8 @@ absl::StatusOr<bool> Connection::Establish() {
   if (Up() != 0) return control_.Silent();
   // The sending side decides when all rails have been tried.
   if (!sending_ || !std::all_of(others, tracks_.end(), settled)) return false;
-  return absl::UnavailableError(absl::StrCat("no path by RDMA: ", tracks_[0].why));
+  return absl::UnavailableError(
+      absl::StrCat("join rails with ", peer(), ": no RDMA path: ", tracks_[0].why));
 }
 
 bool Connection::Calm() const {
@@ -112,9 +113,10 @@ absl::Status Connection::Attend() {
   return Failure();
 }
 
-absl::Status Connection::WrongRequest(const Track& track, rdma::CompletionStatus status) {
-  return absl::InternalError(absl::StrCat("a request on ", track.nic->name(),
-                                          " is wrong: ", std::string(rdma::Name(status))));
+absl::Status Connection::WrongRequest(const Track& track, rdma::CompletionStatus status) const {
+  return absl::InternalError(
+      absl::StrCat("work request to ", peer(), " on ", track.nic->name(),
+                   ": completion status: ", std::string(rdma::Name(status))));
 }
 
 void Connection::PollRail(size_t rail) {
@@ -160,7 +162,7 @@ void Connection::Look() {
   for (size_t r = 0; r < tracks_.size(); ++r) {
     Track& t = tracks_[r];
     if (t.rail.made() && t.rail.Down())
-      Break(r, "the port on this side is down, or its queue full");
+      Break(r, "the local port is down, or its completion queue has an error");
   }
   // Frames after a close belong to the next use.
   if (!link_->closed) {
@@ -242,9 +244,14 @@ FrameHeader Connection::Header(FrameKind kind) const {
   return header;
 }
 
+absl::Status Connection::MalformedFrame(const FrameHeader& header) const {
+  return absl::DataLossError(absl::StrCat("control connection to ", peer(), ": malformed frame: ",
+                                          FrameText(header), " (this use is ", link_->use, ")"));
+}
+
 absl::StatusOr<char*> Connection::PlaceOf(const FrameHeader& piece) {
   if (piece.use == link_->use && end_ != nullptr) return end_->PlaceOf(piece);
-  return absl::DataLossError("a piece of another use came over a link");
+  return MalformedFrame(piece);
 }
 
 absl::StatusOr<bool> Connection::Hear(const FrameHeader& header, std::string_view payload) {
@@ -258,7 +265,7 @@ absl::StatusOr<bool> Connection::Hear(const FrameHeader& header, std::string_vie
       return true;
     default:
       if (header.use == link_->use && end_ != nullptr) return end_->Hear(header, payload);
-      return absl::DataLossError("a frame that is none came over a link");
+      return MalformedFrame(header);
   }
 }
 

@@ -142,6 +142,10 @@ class Connection final : public Attachment, private Control::Listener {
   // has `count` buffers.
   bool WriteClear(size_t rail, uint64_t sequence, uint32_t count, size_t bytes);
   Control& control() { return control_; }
+  // The peer's address on the control connection, for errors.
+  [[nodiscard]] const std::string& peer() const { return link_->streams[0].peer(); }
+  // The error for a frame that is not valid on this connection or in this state.
+  [[nodiscard]] absl::Status MalformedFrame(const FrameHeader& header) const;
   FrameHeader Header(FrameKind kind) const;
 
   ClearRing ring;     // the receiver's copy is the source of its WRITEs to the sender's
@@ -195,7 +199,7 @@ class Connection final : public Attachment, private Control::Listener {
   // True if no chosen rail is up and each has been tried.
   [[nodiscard]] bool NeedsOthers() const;
   absl::Status Answer(const FrameHeader& header, std::string_view payload);
-  absl::Status TakeAnswer(Track* track, std::string_view payload);
+  absl::Status TakeAnswer(Track* track, const FrameHeader& header, std::string_view payload);
   // Creates queue pairs or takes existing ones; joins them with the peer's if there is an offer.
   void Make(Track* track, const std::optional<Offer>& peer);
   void EndMaking(size_t rail);
@@ -215,7 +219,7 @@ class Connection final : public Attachment, private Control::Listener {
   uint64_t Random() { return MixedRandom(++randoms_); }
   [[nodiscard]] uint64_t MixedRandom(uint64_t n) const;
 
-  static absl::Status WrongRequest(const Track& track, rdma::CompletionStatus status);
+  [[nodiscard]] absl::Status WrongRequest(const Track& track, rdma::CompletionStatus status) const;
   void PollRail(size_t rail);
   void PollRails();
   void Look();

@@ -10,7 +10,7 @@
 namespace rewire::net {
 namespace {
 
-absl::Status Nonsense() { return absl::DataLossError("a frame about a rail makes no sense"); }
+constexpr const char* kFencedByPeer = "the peer has fenced the rail or abandoned its join";
 
 }  // namespace
 
@@ -90,10 +90,12 @@ void Connection::GoUp(size_t rail) {
   t.state = State::kUp;
   t.since = options_.now();
   if (rail >= total_) {
-    REWIRE_INFO("net plugin: %s stands in", t.nic->name().c_str());
+    REWIRE_INFO("net plugin: rail %zu on %s to %s is up as a fallback", rail, t.nic->name().c_str(),
+                peer().c_str());
     ++options_.counters->stood_in;
   } else if (std::exchange(t.failed, false)) {
-    REWIRE_INFO("net plugin: %s is back", t.nic->name().c_str());
+    REWIRE_INFO("net plugin: rail %zu on %s to %s is up again", rail, t.nic->name().c_str(),
+                peer().c_str());
     ++options_.counters->back;
   }
   SayOf(rail, FrameKind::kReady);
@@ -114,15 +116,15 @@ void Connection::HearAnswer() {
 
 absl::Status Connection::HearOfRail(const FrameHeader& header, std::string_view payload) {
   HearAnswer();
-  if (header.offset >= kMostRails) return Nonsense();
+  if (header.offset >= kMostRails) return MalformedFrame(header);
   if (!sending_) {
     if (header.total == 0 || header.total > kMostRails || (total_ != 0 && header.total != total_)) {
-      return Nonsense();
+      return MalformedFrame(header);
     }
     total_ = header.total;
     while (tracks_.size() <= header.offset) tracks_.emplace_back(nics_.all[NicOf(tracks_.size())]);
   }
-  if (header.offset >= tracks_.size()) return Nonsense();
+  if (header.offset >= tracks_.size()) return MalformedFrame(header);
   const size_t rail = header.offset;
   Track& t = tracks_[rail];
   if (!sending_ && header.kind == FrameKind::kJoin) return Answer(header, payload);
@@ -134,17 +136,17 @@ absl::Status Connection::HearOfRail(const FrameHeader& header, std::string_view 
   if (header.sequence != t.life) return absl::OkStatus();
   switch (header.kind) {
     case FrameKind::kJoined:
-      if (!sending_) return Nonsense();
-      return TakeAnswer(&t, payload);
+      if (!sending_) return MalformedFrame(header);
+      return TakeAnswer(&t, header, payload);
     case FrameKind::kReady:
-      if (sending_) return Nonsense();
+      if (sending_) return MalformedFrame(header);
       if (t.state != State::kOffered) return absl::OkStatus();
       t.state = State::kUp;
       t.since = options_.now();
       return absl::OkStatus();
     case FrameKind::kRefused:
       // The peer does not use the rail, whatever this side's state is.
-      if (t.state == State::kUp) return Nonsense();
+      if (t.state == State::kUp) return MalformedFrame(header);
       if (t.state == State::kMaking) {
         t.given_up = std::string(payload);
         return absl::OkStatus();
@@ -155,28 +157,28 @@ absl::Status Connection::HearOfRail(const FrameHeader& header, std::string_view 
     case FrameKind::kFenced:
       if (t.state == State::kDown) return absl::OkStatus();
       if (t.state == State::kMaking) {
-        t.given_up = "the other side has given it up";
+        t.given_up = kFencedByPeer;
         return absl::OkStatus();
       }
       t.report = std::string(payload);
-      Break(rail, "the other side has given it up");
+      Break(rail, kFencedByPeer);
       return SettleIfBoth(rail);
     default:
-      return Nonsense();
+      return MalformedFrame(header);
   }
 }
 
 absl::Status Connection::Answer(const FrameHeader& header, std::string_view payload) {
   Track& t = tracks_[header.offset];
-  if (header.sequence <= t.life) return Nonsense();
+  if (header.sequence <= t.life) return MalformedFrame(header);
   if (t.state == State::kMaking) {
     // The sender has abandoned the attempt that is being made here.
-    t.given_up = "the other side has given it up";
+    t.given_up = kFencedByPeer;
     t.next_offer = {header, std::string(payload)};
     return absl::OkStatus();
   }
   const std::optional<Offer> offer = DecodeOffer(payload);
-  if (!offer || t.state != State::kDown) return Nonsense();
+  if (!offer || t.state != State::kDown) return MalformedFrame(header);
   t.life = static_cast<uint32_t>(header.sequence);
   t.report.reset();
   t.peer_ring = offer->ring;
@@ -185,9 +187,10 @@ absl::Status Connection::Answer(const FrameHeader& header, std::string_view payl
   return absl::OkStatus();
 }
 
-absl::Status Connection::TakeAnswer(Track* track, std::string_view payload) {
+absl::Status Connection::TakeAnswer(Track* track, const FrameHeader& header,
+                                    std::string_view payload) {
   const std::optional<Offer> offer = DecodeOffer(payload);
-  if (!offer) return Nonsense();
+  if (!offer) return MalformedFrame(header);
   track->peer_ring = offer->ring;
   track->peer_ring_rkey = offer->ring_rkey;
   if (track->state == State::kOffered) Make(track, offer);
@@ -207,8 +210,10 @@ void Connection::Break(size_t rail, const std::string& why) {
     t.failed = true;
     ++options_.counters->failed;
   }
-  REWIRE_WARN("net plugin: %s failed (%s): its requests go another way", t.nic->name().c_str(),
-              why.c_str());
+  REWIRE_WARN(
+      "net plugin: rail %zu on %s to %s failed: %s (its requests are sent again on another "
+      "rail or over TCP)",
+      rail, t.nic->name().c_str(), peer().c_str(), why.c_str());
   t.why = why;
   t.state = State::kDraining;
   t.due = options_.now() + options_.drain;
@@ -286,7 +291,9 @@ void Connection::KeepTime() {
     Track& t = tracks_[r];
     if (t.making != nullptr && t.making->done.load(std::memory_order_acquire)) EndMaking(r);
     const bool asks = t.state == State::kOffered || t.state == State::kProbing;
-    if (sending_ && asks && now >= t.due) Break(r, "no answer in time");
+    if (sending_ && asks && now >= t.due)
+      Break(r, absl::StrCat("no answer in time (", answered_ ? "join" : "first answer", ": ",
+                            ToMilliseconds(answered_ ? options_.join : options_.answer), " ms)"));
   }
   if (!sending_ || link_->rested) return;
   BeginDue(0, total_);

@@ -78,7 +78,8 @@ absl::StatusOr<VerbsReceiver::Receive*> VerbsReceiver::Begin(int count, void* co
                                                              void* const* mrs) {
   if (connection_.failed()) return connection_.Failure();
   if (count < 1 || count > kMaxRecvs) {
-    return absl::InvalidArgumentError(absl::StrCat("a receive of ", count, " buffers"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("receive: buffers=", count, ": must be 1 to ", kMaxRecvs));
   }
   Receive& r = At(connection_.next);
   if (r.busy) {
@@ -88,9 +89,12 @@ absl::StatusOr<VerbsReceiver::Receive*> VerbsReceiver::Begin(int count, void* co
   }
   for (int i = 0; i < count; ++i) {
     if (mrs == nullptr || mrs[i] == nullptr) {
-      return absl::InvalidArgumentError("memory is not registered");
+      return absl::InvalidArgumentError(absl::StrCat("receive: buffer ", i, " is not registered"));
     }
-    if (bytes[i] > UINT32_MAX) return absl::InvalidArgumentError("a buffer of more than 4 GiB");
+    if (bytes[i] > UINT32_MAX) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("receive: buffer ", i, ": bytes=", bytes[i], ": must be less than 4 GiB"));
+    }
   }
   r.busy = true;
   r.sequence = connection_.next++;
@@ -110,7 +114,9 @@ absl::StatusOr<VerbsReceiver::Receive*> VerbsReceiver::Begin(int count, void* co
   ++unfinished_;
   r.cleared = false;
   if (link_->closed) {
-    connection_.Fail(absl::UnavailableError("the sender has closed"));
+    connection_.Fail(absl::UnavailableError(
+        absl::StrCat("receive message ", r.sequence, " from ", connection_.peer(),
+                     ": the sender has closed the connection")));
     return connection_.Failure();
   }
   ClearInTime();
@@ -236,7 +242,9 @@ absl::StatusOr<VerbsReceiver::Receive*> VerbsReceiver::Find(uint32_t immediate) 
   const Immediate i = Unpack(immediate);
   Receive& r = At(i.sequence);
   if (r.busy && (r.sequence & kSequenceMask) == i.sequence && i.part < r.count) return &r;
-  return absl::DataLossError("a piece came for a receive that is not there");
+  return absl::DataLossError(absl::StrCat("receive from ", connection_.peer(),
+                                          ": a piece names no outstanding receive: sequence=",
+                                          i.sequence, " buffer=", i.part, " piece=", i.piece));
 }
 
 absl::Status VerbsReceiver::Arrived(uint32_t immediate, uint32_t bytes) {
@@ -245,7 +253,11 @@ absl::Status VerbsReceiver::Arrived(uint32_t immediate, uint32_t bytes) {
   const Immediate i = Unpack(immediate);
   Part& part = (*found)->parts[i.part];
   const uint64_t bit = uint64_t{1} << i.piece;
-  if ((part.pieces & bit) != 0) return absl::DataLossError("a piece came twice");
+  if ((part.pieces & bit) != 0) {
+    return absl::DataLossError(absl::StrCat("receive message ", (*found)->sequence, " from ",
+                                            connection_.peer(), ": piece ", i.piece, " of buffer ",
+                                            i.part, " arrived twice"));
+  }
   part.pieces |= bit;
   if (i.apart) {
     const uint32_t* const total = connection_.ring.Total((*found)->sequence, i.part);
@@ -272,7 +284,11 @@ std::string VerbsReceiver::Report() {
 
 absl::Status VerbsReceiver::Settle(size_t rail, std::string_view report) {
   const std::optional<Cleared> cleared = DecodeCleared(report);
-  if (!cleared) return absl::DataLossError("a report of a sender makes no sense");
+  if (!cleared) {
+    return absl::DataLossError(
+        absl::StrCat("fence rail ", rail, " to ", connection_.peer(),
+                     ": malformed report of the sender: bytes=", report.size()));
+  }
   for (Receive& r : receives_) {
     if (!r.busy || r.left == 0 || !r.cleared || r.rail != rail) continue;
     const uint64_t ahead = r.sequence - cleared->head;
@@ -292,10 +308,16 @@ absl::StatusOr<char*> VerbsReceiver::PlaceOf(const FrameHeader& piece) {
   const Part& part = (*found)->parts[Unpack(static_cast<uint32_t>(piece.tag)).part];
   if ((*found)->sequence != piece.sequence || piece.offset > part.room ||
       piece.bytes > part.room - piece.offset) {
-    return absl::DataLossError("a piece does not fit its receive");
+    return absl::DataLossError(absl::StrCat("receive message ", (*found)->sequence, " from ",
+                                            connection_.peer(), ": a piece exceeds the buffer of ",
+                                            part.room, " bytes: ", FrameText(piece)));
   }
   if (piece.bytes == 0 || part.memory->host()) return part.data + piece.offset;
-  if (!part.memory->carried()) return absl::DataLossError("a piece came for a device's memory");
+  if (!part.memory->carried()) {
+    return absl::DataLossError(absl::StrCat(
+        "receive message ", piece.sequence, " from ", connection_.peer(),
+        ": a piece arrived over TCP for device memory, which this process cannot copy"));
+  }
   return storing_ ? nullptr : staging_.Room(piece.bytes);
 }
 
@@ -315,7 +337,9 @@ absl::Status VerbsReceiver::EndStore() {
   if (!ended) {
     const Duration waited = connection_.options().now() - stored_;
     if (waited <= connection_.options().stranded) return absl::OkStatus();
-    connection_.Fail(absl::UnavailableError("a piece does not come to the device's memory"));
+    connection_.Fail(absl::UnavailableError(
+        absl::StrCat("copy of ", storing_->bytes, " bytes to device memory: timed out after ",
+                     ToMilliseconds(connection_.options().stranded), " ms")));
     return connection_.Failure();
   }
   const FrameHeader piece = *std::exchange(storing_, std::nullopt);
@@ -336,15 +360,19 @@ absl::StatusOr<bool> VerbsReceiver::Hear(const FrameHeader& header, std::string_
       return true;
     case FrameKind::kTooLong:
       return absl::InvalidArgumentError(absl::StrCat(
-          "a message of ", header.total, " bytes came for a buffer of ", header.offset));
+          "receive message ", header.sequence, " from ", connection_.peer(),
+          ": bytes=", header.total, ": must be at most ", header.offset, ", the buffer's size"));
     case FrameKind::kClose:
       link_->closed = true;
       if (connection_.next > header.sequence) {
-        return absl::UnavailableError("the sender has closed with receives outstanding");
+        return absl::UnavailableError(absl::StrCat(
+            "receive from ", connection_.peer(), ": the sender has closed the connection after ",
+            header.sequence, " messages, and ", connection_.next - header.sequence,
+            " receives are outstanding"));
       }
       return false;
     default:
-      return absl::DataLossError("a frame that is none came to a receiver");
+      return connection_.MalformedFrame(header);
   }
 }
 
