@@ -18,7 +18,8 @@ rewire_shim_core_start(uint32_t version, const rewire::shim::RealNccl* real,
   using rewire::shim::ShimCommunicators;
   if (version != rewire::shim::kCoreAbiVersion || real == nullptr || services == nullptr) {
     REWIRE_ERROR(
-        "start librewire.so: core ABI=%u: the preloaded library has %u (install both from one "
+        "start librewire.so: core ABI=%u: the preloaded library has %u (mixed builds: install both "
+        "from one "
         "build)",
         rewire::shim::kCoreAbiVersion, version);
     return nullptr;

@@ -114,7 +114,7 @@ TEST(InterfacesTest, OneFamily) {
   EXPECT_THAT(Names(kAll, "eth0", "AF_INET6"), ElementsAre("eth0"));
   EXPECT_THAT(Names(kAll, "^x", "AF_INET6"), ElementsAre("eth0", "six"));
   EXPECT_THAT(std::string(Choose(kAll, {"", "IPv6", {}}).status().message()),
-              HasSubstr("NCCL_SOCKET_FAMILY=IPv6: AF_INET or AF_INET6"));
+              HasSubstr("NCCL_SOCKET_FAMILY=IPv6: must be AF_INET or AF_INET6"));
 }
 
 TEST(InterfacesTest, NoneIsAnErrorThatNamesTheRule) {
