@@ -97,7 +97,7 @@ void Balancer::GiveWhatIsDue(Time now) {
     // The helper waits for the words; its result without data is not collected.
     moved_.dropped.push_back(s);
     lateness_.TurnOff();
-    REWIRE_ERROR("moe: an expert cannot be copied to rank %u, so nothing is moved any more: %s",
+    REWIRE_ERROR("moe: copy of an expert to rank %u: %s (no experts are moved from now on)",
                  s.move.to, std::string(copied.message()).c_str());
     const NodeMemory::Side helper = memory_->peer(s.move.to);
     absl::Status told = out_->Write(helper.weights_there(s.slot), round_);
@@ -158,7 +158,7 @@ absl::Status Balancer::CheckLost() {
   if (lost < 0 || !status_.ok()) return status_;
   return Break(absl::UnavailableError(
       absl::StrCat("rank ", lost, " of ", group_.name,
-                   " is lost: what was balanced since the last check is not to be used")));
+                   " is lost: results since the last check must not be used")));
 }
 
 void Balancer::SetLost(uint32_t rank) {

@@ -111,7 +111,8 @@ absl::StatusOr<std::unique_ptr<NodePage>> NodePage::Join(const NodeGroup& group,
   struct stat seen {};
   if (::fstat(file.get(), &seen) != 0) return Failed(path, "fstat");
   if (!S_ISREG(seen.st_mode) || seen.st_uid != ::geteuid()) {
-    return absl::PermissionDeniedError(absl::StrCat(path, " is not this user's file"));
+    return absl::PermissionDeniedError(absl::StrCat(
+        path, ": owner=", seen.st_uid, ": must be a regular file of user ", ::geteuid()));
   }
   // Reserve the memory now: otherwise the first access without free memory kills the process.
   if (const int error = ::posix_fallocate(file.get(), 0, sizeof(Page)); error != 0) {
@@ -136,8 +137,8 @@ NodePage::~NodePage() { ::munmap(page_, sizeof(Page)); }
 
 absl::Status NodePage::Enter(const Shape& shape, const CUipcMemHandle& memory) {
   if (!TryLock(file_.get(), Entering(group_.rank))) {
-    return absl::AlreadyExistsError(
-        absl::StrCat("rank ", group_.rank, " of ", group_.name, " is there already"));
+    return absl::AlreadyExistsError(absl::StrCat("join ", group_.name, ": rank=", group_.rank,
+                                                 ": another process has this rank"));
   }
   Block& block = own();
   // A dead process may have left its state here. The wake-up counter is kept for its waiters.
@@ -182,8 +183,9 @@ absl::Status NodePage::CheckOther(uint32_t rank) const {
     return absl::UnavailableError(absl::StrCat("rank ", rank, " of ", group_.name, " has failed"));
   }
   if (other.fingerprint != own().fingerprint) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "rank ", rank, " of ", group_.name, " has another shape or another number of ranks"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("rank ", rank, " of ", group_.name,
+                     ": its shape or its number of ranks differs from this rank's"));
   }
   return absl::OkStatus();
 }
@@ -205,8 +207,8 @@ absl::Status NodePage::Meet(uint32_t stage, Time deadline) {
           absl::StrCat("rank ", *missing, " of ", group_.name, " has ended"));
     }
     if (Now() >= deadline) {
-      return absl::DeadlineExceededError(
-          absl::StrCat("rank ", *missing, " of ", group_.name, " has not come"));
+      return absl::DeadlineExceededError(absl::StrCat("meet in ", group_.name, ": rank ", *missing,
+                                                      " did not arrive in time (meeting_ms)"));
     }
     WaitForBell(heard, std::min(deadline, Now() + kLook));
   }

@@ -128,7 +128,7 @@ TEST_F(MoeCommandsTest, WhatIsWrongIsNamed) {
   EXPECT_THAT(Run({"replay", At("counts.csv")}).err,
               HasSubstr("counts.csv: byte 0: not a recording of this version"));
   EXPECT_THAT(Run({"replay", At("counts"), "--capacity", "1"}).err,
-              HasSubstr("capacity 1: 4 devices have room for 4 experts of 8"));
+              HasSubstr("capacity=1: slots of 4 devices=4: must be at least 8"));
   EXPECT_EQ(Run({"replay", At("counts"), "--plan", "best"}).status, kExitUsage);
   EXPECT_EQ(Run({"replay"}).status, kExitUsage);
   EXPECT_EQ(Run({}).status, kExitUsage);

@@ -170,8 +170,8 @@ TEST(HandOverTest, WrongArgumentsAreNamedAndChangeNothing) {
   const auto step = [&](uint64_t iteration, size_t layers, uint64_t ready) {
     return rank.hand_over->Step(iteration, std::span(&counts, layers), ready).ToString();
   };
-  EXPECT_THAT(step(0, 1, 0), HasSubstr("iteration 0 after iteration 0"));
-  EXPECT_THAT(step(1, 0, 0), HasSubstr("counts of 0 layers of 1"));
+  EXPECT_THAT(step(0, 1, 0), HasSubstr("iteration=0: must be above iteration 0"));
+  EXPECT_THAT(step(1, 0, 0), HasSubstr("layers=0: must be 1"));
   EXPECT_THAT(step(1, 1, 4), HasSubstr("plan 4 is not ready on all ranks"));
   EXPECT_EQ(step(1, 1, 0), "OK");
 }

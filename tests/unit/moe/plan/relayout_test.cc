@@ -118,10 +118,10 @@ TEST(RelayoutTest, WhatCannotBePlannedIsNamed) {
   options.topology = {1, 2};
   options.capacity = 2;
   EXPECT_THAT(PlanOfOne(Counts(3, 4), options).status().ToString(),
-              HasSubstr("counts of 3 devices and 4 experts for 2 devices"));
+              HasSubstr("devices=3 experts=4: must be 2 devices"));
   EXPECT_THAT(PlanOfOne(Counts(2, 5), options).status().ToString(),
-              HasSubstr("4 slots for 5 experts"));
-  EXPECT_THAT(PlanAsLaer(Counts(2, 0), options).status().ToString(), HasSubstr("0 experts"));
+              HasSubstr("slots=4: must be at least 5"));
+  EXPECT_THAT(PlanAsLaer(Counts(2, 0), options).status().ToString(), HasSubstr("experts=0"));
   options.rates.compute_ps = UINT32_MAX;
   Counts many(2, 2);
   many.at(0, 0) = UINT32_MAX;
