@@ -32,7 +32,7 @@ std::atomic<uint64_t> refused{0};
 void Refuse(const std::string& why) {
   if (++refused != 1) return;
   REWIRE_WARN(
-      "descriptor server: a connection was refused: %s; more of these are counted, not logged",
+      "descriptor server: a connection was refused: %s (further ones are counted, not logged)",
       why.c_str());
 }
 
@@ -89,7 +89,7 @@ absl::StatusOr<std::unique_ptr<DescriptorServer>> DescriptorServer::Start(Make m
   if (!listener.valid() || !stop.valid() ||
       bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0 ||
       listen(listener.get(), kMostClients) != 0) {
-    return Failed("a socket to share memory");
+    return Failed("start descriptor server");
   }
   return std::unique_ptr<DescriptorServer>(
       new DescriptorServer(std::move(make), idle, name, std::move(listener), std::move(stop)));
@@ -147,7 +147,7 @@ void DescriptorServer::DropIdle(Time now) {
   const auto idle = [&](const Client& c) { return now >= c.heard + idle_; };
   // The clients are counted before they are closed: a closed client may read the counter at once.
   for (auto n = std::count_if(clients_.begin(), clients_.end(), idle); n > 0; --n) {
-    Refuse("it asks nothing");
+    Refuse("the client sent no request in time");
   }
   std::erase_if(clients_, idle);
 }
@@ -185,7 +185,8 @@ absl::StatusOr<DescriptorClient> DescriptorClient::Connect(const std::string& na
   while (connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0) {
     if (errno == EINTR) continue;
     // EAGAIN: the server's queue is full.
-    if (errno != EAGAIN) return Failed("connect to a member that shares memory");
+    if (errno != EAGAIN)
+      return Failed(absl::StrCat("connect to descriptor server @", name).c_str());
     if (Now() >= deadline) {
       return absl::DeadlineExceededError(
           absl::StrCat("connect to descriptor server @", name, ": its queue is full"));
@@ -205,10 +206,11 @@ absl::StatusOr<DescriptorClient> DescriptorClient::Connect(const std::string& na
 
 absl::StatusOr<UniqueFd> DescriptorClient::Ask(uint32_t index, Time deadline) {
   if (send(socket_.get(), &index, sizeof index, MSG_NOSIGNAL) != ssize_t{sizeof index}) {
-    return Failed("ask for shared memory");
+    return Failed("request shared memory from another member");
   }
   if (!WaitReady(socket_.get(), POLLIN, deadline)) {
-    return absl::DeadlineExceededError("a member that shares memory does not answer");
+    return absl::DeadlineExceededError(
+        absl::StrCat("request shared memory from another member: index=", index, ": timed out"));
   }
   char answer = 0;
   iovec bytes = {&answer, 1};
@@ -219,7 +221,7 @@ absl::StatusOr<UniqueFd> DescriptorClient::Ask(uint32_t index, Time deadline) {
   message.msg_control = &control;
   message.msg_controllen = sizeof control.room;
   if (recvmsg(socket_.get(), &message, MSG_CMSG_CLOEXEC) != 1) {
-    return Failed("a member that shares memory is gone");
+    return Failed("receive shared memory from another member");
   }
   UniqueFd fd;
   const cmsghdr* const head = CMSG_FIRSTHDR(&message);
@@ -229,7 +231,10 @@ absl::StatusOr<UniqueFd> DescriptorClient::Ask(uint32_t index, Time deadline) {
     memcpy(&raw, CMSG_DATA(head), sizeof raw);
     fd.reset(raw);
   }
-  if (answer != 1 || !fd.valid()) return absl::NotFoundError("memory that is not shared any more");
+  if (answer != 1 || !fd.valid()) {
+    return absl::NotFoundError(absl::StrCat("request shared memory from another member: index=",
+                                            index, ": the memory is no longer shared"));
+  }
   return fd;
 }
 

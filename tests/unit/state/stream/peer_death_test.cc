@@ -122,7 +122,7 @@ TEST_P(ReceiverDeath, FailsWhatItHasNotPlaced) {
       EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << fragment << ": " << status;
       EXPECT_THAT(std::string(status.message()), HasSubstr("member 2"));
       EXPECT_THAT(std::string(status.message()),
-                  HasSubstr(never_open ? "does not take the stream" : "the stream to member 2: "));
+                  HasSubstr(never_open ? "not established in time" : "stream to member 2 at "));
     }
     EXPECT_LE(placed, answered);
     if (!reset) {
@@ -167,12 +167,13 @@ TEST_F(PeerDeath, AnswersThatAreNone) {
     absl::StatusCode code;
     const char* named;
   } kAnswers[] = {
-      {EncodeReply(Reply::kRejected), absl::StatusCode::kDataLoss, "member 2 rejected a fragment"},
-      {EncodeReply(Reply::kAccepted), absl::StatusCode::kDataLoss, "an answer out of order"},
-      {std::string(kReplySize, 'z'), absl::StatusCode::kUnavailable, "an answer that is none"},
+      {EncodeReply(Reply::kRejected), absl::StatusCode::kDataLoss,
+       "the member rejected a fragment"},
+      {EncodeReply(Reply::kAccepted), absl::StatusCode::kDataLoss, "a reply arrived out of order"},
+      {std::string(kReplySize, 'z'), absl::StatusCode::kUnavailable, "malformed reply"},
       // Two answers at once: the second answers a fragment that the receiver cannot have seen.
       {EncodeReply(Reply::kPlaced) + EncodeReply(Reply::kPlaced), absl::StatusCode::kDataLoss,
-       "an answer out of order"},
+       "a reply arrived out of order"},
   };
   for (const auto& a : kAnswers) {
     ScriptedReceiver receiver(Until::kEnd, false, a.answer);

@@ -16,7 +16,7 @@
 namespace rewire {
 namespace {
 
-using ::testing::HasSubstr;
+using ::testing::ContainsRegex;
 
 constexpr StreamKey kKey{Purpose::kTransition, 2, kStreamSecret};
 constexpr Duration kStall = seconds(1);
@@ -124,7 +124,8 @@ TEST_F(SlowReceiver, IsGivenUpWhenNothingMovesAnyMore) {
   ASSERT_EQ(ended_.size(), static_cast<size_t>(kFragments));
   for (const absl::Status& s : ended_) {
     EXPECT_EQ(s.code(), absl::StatusCode::kDeadlineExceeded) << s;
-    EXPECT_THAT(std::string(s.message()), HasSubstr("member 2 has stood still"));
+    EXPECT_THAT(std::string(s.message()),
+                ContainsRegex("stream to member 2 at .*: no progress for"));
   }
   EXPECT_LT(out_->fd(), 0);
 }

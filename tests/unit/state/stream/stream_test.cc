@@ -130,7 +130,7 @@ TEST_F(StreamTest, AReceiverWithAnotherKeyGetsNothing) {
   const absl::Status placed = out.WaitPlaced(Now() + seconds(20));
   EXPECT_FALSE(sent.ok() && placed.ok());
   EXPECT_THAT(std::string((sent.ok() ? placed : sent).message()),
-              HasSubstr("does not prove that it has the epoch's key"));
+              HasSubstr("the member does not have the epoch's key"));
   EXPECT_EQ(intake.bytes(), 0u);
   from_->Close(kKey);
   to_->Close(kKey);
