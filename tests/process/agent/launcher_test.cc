@@ -147,7 +147,7 @@ TEST_F(LauncherTest, ADeathBeforeTheFirstWorldEndsTheOthersAfterTheGrace) {
   const CommandResult r =
       Run({"-n", "2", "--grace", "50ms"}, "[ $RANK = 0 ] && exit 3; tail -f /dev/null");
   EXPECT_EQ(r.status, 3);
-  EXPECT_THAT(r.err, HasSubstr("the job cannot go on"));
+  EXPECT_THAT(r.err, HasSubstr("the job cannot continue"));
 }
 
 TEST_F(LauncherTest, MembersDoNotOutliveAKilledLauncher) {
@@ -212,7 +212,7 @@ TEST_F(LauncherTest, WhatIsWrongIsNamedBeforeAnythingStarts) {
        "Permission denied"},
       {{"run", "--no-preload", "--dir", "/proc/none", "--", "true"}, 1, "/proc/none"},
       {{"run", "--no-preload", "--dir", folder_ / "run", "--job", "a/b", "--", "true"}, 1, "a/b"},
-      {{"status", "--dir", folder_ / "nothing"}, 1, "no job runs"},
+      {{"status", "--dir", folder_ / "nothing"}, 1, "no agent answers there"},
       {{"status", "--socket", folder_ / "nothing"}, 1, "nothing"},
       {{"frobnicate"}, 2, ""},
       {{}, 2, "subcommand"},
