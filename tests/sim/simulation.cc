@@ -258,7 +258,7 @@ bool Simulation::PartitionedLoss(const std::string& reason) const {
 // Lost state is a reason to end the job. The loss of a member of a partitioned job is also a
 // reason, a documented limit of this version.
 bool Simulation::MayEnd(const std::string& reason) const {
-  const bool out_of_tries = reason.find("made whole") != std::string::npos;
+  const bool out_of_tries = reason.find("restored after a loss") != std::string::npos;
   const bool nobody = stored_ && std::none_of(stored_->world.members.begin(),
                                               stored_->world.members.end(), [&](const auto& m) {
                                                 const Process* p = Find(m.member);

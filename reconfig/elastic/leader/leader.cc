@@ -112,10 +112,10 @@ void Leader::OnConnect(Time now, const Hello& hello, Out* out) {
   now = Awake(now);
   const MemberId id = hello.member;
   if (hello.protocol != Hello{}.protocol) {
-    return Refuse(
-        id,
-        absl::StrCat("member protocol ", hello.protocol, ", the agent speaks ", Hello{}.protocol),
-        out);
+    return Refuse(id,
+                  absl::StrCat("member protocol ", hello.protocol, ": the agent has protocol ",
+                               Hello{}.protocol),
+                  out);
   }
   if (idle_phase_ == Phase::kStopped) return Refuse(id, "the job has ended", out);
   const auto known = peers_.find(id);
@@ -422,7 +422,7 @@ void Leader::OnMessage(Time now, MemberId member, const Message& message, Out* o
     if (!id.ok()) {
       Tell(now, NoteKind::kWarning,
            absl::StrCat("the reclaim notice of member ", member,
-                        " cannot be followed: ", std::string(id.status().message())),
+                        " was refused: ", std::string(id.status().message())),
            out);
     }
   } else if (std::holds_alternative<Finished>(message)) {

@@ -78,11 +78,11 @@ class Stock {
     const char* const lost =
         owner == nullptr ? "its owner is lost" : "its owner stopped in the middle of an update";
     if (from_.members.size() < 2) return absl::StrCat(lost, " and no other slot keeps copies");
-    return absl::StrCat(lost, " and ", NameOf(Next(slot)),
-                        buddy == nullptr
-                            ? " with its copies is lost too"
-                            : " has no complete copy (the first one is there a step after the "
-                              "world has changed, and none with REWIRE_BUDDY=off)");
+    return absl::StrCat(
+        lost, " and ", NameOf(Next(slot)),
+        buddy == nullptr ? " with its copies is lost too"
+                         : " has no complete copy (the first copy exists one step after a change "
+                           "of the world; REWIRE_BUDDY=off makes no copies)");
   }
 
   [[nodiscard]] absl::Status NoVersion() const {

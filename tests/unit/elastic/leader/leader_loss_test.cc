@@ -188,7 +188,8 @@ TEST_F(LeaderTest, AnUnmodifiedProgramIsToldAndNotHealed) {
   plain.leader.OnDisconnect(plain.now, 1, &plain.out);
   EXPECT_THAT(plain.Sent<Lost>(0).value().members, ElementsAre(1));
   EXPECT_FALSE(plain.Store());
-  EXPECT_THAT(plain.AskInVain({RequestKind::kRebuild, 0, {}, {}, ""}), HasSubstr("cannot go on"));
+  EXPECT_THAT(plain.AskInVain({RequestKind::kRebuild, 0, {}, {}, ""}),
+              HasSubstr("cannot continue"));
 }
 
 TEST_F(LeaderTest, WhoHasFinishedIsNotLost) {
