@@ -115,7 +115,7 @@ TEST_F(SocketTest, WhatIsWrongWithAPathOrAddressIsNamed) {
   const std::string file = folder_ + "/file";
   std::ofstream(file) << "precious";
   EXPECT_THAT(ListenUnix(file, &fd).text,
-              HasSubstr(file + " exists and is not a left-over socket"));
+              HasSubstr(file + ": the path exists and is not a socket of an ended process"));
   EXPECT_TRUE(std::filesystem::exists(file));
   EXPECT_THAT(ListenUnix(folder_ + "/" + std::string(200, 'x'), &fd).text,
               HasSubstr("1 to 107 bytes"));
@@ -124,7 +124,7 @@ TEST_F(SocketTest, WhatIsWrongWithAPathOrAddressIsNamed) {
   for (const char* wrong : {"", "host:1", "127.0.0.1", "127.0.0.1:", "127.0.0.1:65536",
                             "127.0.0.1:1x", "127.0.0.1:-1"}) {
     EXPECT_THAT(ConnectTcp(wrong, Soon(), &fd).text,
-                HasSubstr("'" + std::string(wrong) + "' is not of the form"))
+                HasSubstr("'" + std::string(wrong) + "': must have the form"))
         << wrong;
   }
 }
