@@ -34,12 +34,15 @@ constexpr struct {
   const char* help;
   uint64_t NetCounts::*count;
 } kNet[] = {
-    {"rewire_net_links_made_total", "Links made by connecting", &NetCounts::links_made},
-    {"rewire_net_links_reused_total", "NCCL's connections that took up a link at rest",
+    {"rewire_net_links_made_total", "TCP links that connections of NCCL established",
+     &NetCounts::links_made},
+    {"rewire_net_links_reused_total", "Connections of NCCL that reused an idle link",
      &NetCounts::links_reused},
-    {"rewire_net_strangers_total", "Connections turned away", &NetCounts::strangers},
-    {"rewire_net_rails_failed_total", "RDMA rails that failed", &NetCounts::rails_failed},
-    {"rewire_net_rails_back_total", "RDMA rails that came back", &NetCounts::rails_back},
+    {"rewire_net_strangers_total", "Unauthenticated connections that the net plugin refused",
+     &NetCounts::strangers},
+    {"rewire_net_rails_failed_total", "RDMA rails that failed after they were up",
+     &NetCounts::rails_failed},
+    {"rewire_net_rails_back_total", "Failed RDMA rails that are up again", &NetCounts::rails_back},
 };
 
 // Counters of expert balancing in a member's process.
@@ -48,11 +51,15 @@ constexpr struct {
   const char* help;
   uint64_t MoeCounts::*count;
 } kMoe[] = {
-    {"rewire_moe_rounds_total", "Layers of micro-batches, forward or backward", &MoeCounts::rounds},
-    {"rewire_moe_moves_total", "Moves of this member's experts to others", &MoeCounts::moves},
-    {"rewire_moe_copied_bytes_total", "Bytes copied to other devices for that, and back to them",
+    {"rewire_moe_rounds_total",
+     "Rounds of expert balancing: a layer of a micro-batch, forward or backward",
+     &MoeCounts::rounds},
+    {"rewire_moe_moves_total", "Moves of this member's experts to other members",
+     &MoeCounts::moves},
+    {"rewire_moe_copied_bytes_total",
+     "Bytes copied between devices for moved experts, in both directions",
      &MoeCounts::copied_bytes},
-    {"rewire_moe_late_rounds_total", "Rounds whose copies were waited for too long",
+    {"rewire_moe_late_rounds_total", "Rounds in which copies completed too late",
      &MoeCounts::late_rounds},
 };
 constexpr struct {
@@ -75,60 +82,64 @@ struct Metrics::Families {
                   .Name("rewire_epoch")
                   .Help("Epoch of the committed world")
                   .Register(r)),
-        members(
-            prometheus::BuildGauge().Name("rewire_members").Help("Members by state").Register(r)),
+        members(prometheus::BuildGauge()
+                    .Name("rewire_members")
+                    .Help("Number of members, by state")
+                    .Register(r)),
         updates(prometheus::BuildGauge()
                     .Name("rewire_member_updates")
-                    .Help("Updates a member has begun")
+                    .Help("Number of updates that a member has begun")
                     .Register(r)),
         silent(prometheus::BuildGauge()
                    .Name("rewire_member_silent_seconds")
-                   .Help("Since a member was last heard")
+                   .Help("Time since the last message of a member")
                    .Register(r)),
         background(prometheus::BuildGauge()
                        .Name("rewire_transition_phase")
-                       .Help("State of the transition under way, as a number; 2: steady")
+                       .Help("Phase of the current transition, as a number; 2: steady")
                        .Register(r)),
         stalled(prometheus::BuildGauge()
                     .Name("rewire_transition_progress_age_seconds")
-                    .Help("Since a transition last made progress; 0 when none is under way")
+                    .Help("Time since the current transition last made progress; 0: no transition")
                     .Register(r)),
         open(prometheus::BuildGauge()
                  .Name("rewire_connections")
-                 .Help("Open connections")
+                 .Help("Open connections to the agent")
                  .Register(r)),
         moe_budget(prometheus::BuildGauge()
                        .Name("rewire_moe_budget_experts")
-                       .Help("Experts that a round may copy now; 0: balancing is off")
+                       .Help("Limit of experts that a round may copy; 0: balancing is off")
                        .Register(r)),
         uptime(prometheus::BuildGauge()
                    .Name("rewire_agent_uptime_seconds")
-                   .Help("Since this agent started")
+                   .Help("Time since this agent started")
                    .Register(r)),
         closed(prometheus::BuildCounter()
                    .Name("rewire_connections_closed_total")
-                   .Help("Connections closed by the agent, by reason")
+                   .Help("Connections that the agent closed, by reason")
                    .Register(r)),
         accepted(prometheus::BuildCounter()
                      .Name("rewire_connections_accepted_total")
-                     .Help("Connections accepted")
+                     .Help("Connections that the agent accepted")
                      .Register(r)),
-        stream(prometheus::BuildCounter()
-                   .Name("rewire_stream_connections_refused_total")
-                   .Help("Connections to a member's data address or descriptor server that were "
-                         "late, too many, not proved, of no member or of a stream that is not open")
-                   .Register(r)),
+        stream(
+            prometheus::BuildCounter()
+                .Name("rewire_stream_connections_refused_total")
+                .Help(
+                    "Refused connections to a member's data address or descriptor server: "
+                    "timed out, above a limit, not authenticated, or for a stream that is not open")
+                .Register(r)),
         dropped(prometheus::BuildCounter()
                     .Name("rewire_messages_dropped_total")
-                    .Help("Messages of another epoch or of strangers")
+                    .Help("Messages dropped: another epoch, or a sender that is not a member")
                     .Register(r)),
         transitions(prometheus::BuildCounter()
                         .Name("rewire_transitions_total")
-                        .Help("Transitions ended, by kind and result")
+                        .Help("Transitions that ended, by kind and result")
                         .Register(r)),
         requests(prometheus::BuildCounter()
                      .Name("rewire_requests_total")
-                     .Help("Requests, by command and whether they were accepted")
+                     .Help("Requests for a change, by command and result")
                      .Register(r)),
         bytes(prometheus::BuildCounter()
                   .Name("rewire_state_bytes_total")
@@ -136,35 +147,35 @@ struct Metrics::Families {
                   .Register(r)),
         waits(prometheus::BuildCounter()
                   .Name("rewire_host_waits_total")
-                  .Help("Times a training thread waited for a decision")
+                  .Help("Number of times that a training thread waited for a decision")
                   .Register(r)),
         refused(prometheus::BuildCounter()
                     .Name("rewire_refused_cuts_total")
-                    .Help("Proposed cuts that some member had passed or did not answer")
+                    .Help("Proposed cuts that a member had already passed or did not answer")
                     .Register(r)),
         swaps(prometheus::BuildCounter()
                   .Name("rewire_swaps_total")
-                  .Help("Members that went to the next generation live, at a cut")
+                  .Help("Swaps of a member to the next generation at a cut")
                   .Register(r)),
         writes(prometheus::BuildCounter()
                    .Name("rewire_store_writes_total")
-                   .Help("Compare-and-swaps of the store, by result")
+                   .Help("Compare-and-swap operations of the store, by result")
                    .Register(r)),
         moe_off(prometheus::BuildCounter()
                     .Name("rewire_moe_off_total")
-                    .Help("Times that balancing experts was turned off, by reason")
+                    .Help("Number of times that expert balancing was turned off, by reason")
                     .Register(r)),
         duration(prometheus::BuildHistogram()
                      .Name("rewire_transition_seconds")
-                     .Help("How long transitions took, by kind")
+                     .Help("Duration of transitions, by kind")
                      .Register(r)),
         pause(prometheus::BuildHistogram()
                   .Name("rewire_pause_seconds")
-                  .Help("How long a training loop stood still, per member and transition")
+                  .Help("Pause of a training loop, per member and transition")
                   .Register(r)),
         write_seconds(prometheus::BuildHistogram()
                           .Name("rewire_store_write_seconds")
-                          .Help("How long a compare-and-swap took")
+                          .Help("Duration of a compare-and-swap of the store")
                           .Register(r)) {
     for (const auto& n : kNet) {
       net.push_back(&prometheus::BuildCounter().Name(n.name).Help(n.help).Register(r));
