@@ -24,7 +24,7 @@ void Balancer::Run() {
   ::pthread_setname_np(::pthread_self(), "rewire-moe");
   (void)cuda_.CtxSetCurrent(context_);
   while (true) {
-    const uint32_t heard = page_->bell();
+    const uint32_t seen = page_->wakeups();
     Time deadline;
     {
       MutexLock lock(&mutex_);
@@ -34,7 +34,7 @@ void Balancer::Run() {
       GiveWhatIsDue(now);
       deadline = now < in_order_until_ ? in_order_until_ : now + kPatience;
     }
-    page_->WaitForBell(heard, deadline);
+    page_->WaitForWakeup(seen, deadline);
   }
 }
 
@@ -104,7 +104,7 @@ void Balancer::GiveWhatIsDue(Time now) {
     told.Update(out_->Write(helper.tokens_there(s.slot), round_));
     if (!told.ok()) (void)Break(std::move(told));
   }
-  if (changed) page_->RingOwn();
+  if (changed) page_->WakeOwn();
 }
 
 // These waits must precede any write to the helper's memory.
@@ -165,7 +165,7 @@ void Balancer::SetLost(uint32_t rank) {
   int none = -1;
   if (!lost_.compare_exchange_strong(none, static_cast<int>(rank))) return;
   page_->Fail();
-  page_->RingOwn();
+  page_->WakeOwn();
 }
 
 void Balancer::Look() {

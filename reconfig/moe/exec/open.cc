@@ -158,7 +158,7 @@ void Balancer::Leave() {
     MutexLock lock(&mutex_);
     stop_ = true;
   }
-  page_->RingOwn();
+  page_->WakeOwn();
   thread_.join();
   // Own copies, and the copies that the caller's stream waits for.
   const auto through = [this] {
