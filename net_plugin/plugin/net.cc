@@ -243,7 +243,7 @@ NetCounters Net::counters() const {
   NetCounters c = links_.counters();
   c.rails_failed = options_.counters->failed;
   c.rails_back = options_.counters->back;
-  c.rails_stood_in = options_.counters->stood_in;
+  c.rails_fallback = options_.counters->fallback;
   return c;
 }
 

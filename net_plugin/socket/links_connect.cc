@@ -24,12 +24,12 @@ uint64_t RailOf(const sockaddr_storage& local, uint64_t device, const ListenAddr
 
 }  // namespace
 
-std::unique_ptr<Link> Links::TakeResting(uint64_t peer, uint64_t rail, size_t streams) {
+std::unique_ptr<Link> Links::TakeIdle(uint64_t peer, uint64_t rail, size_t streams) {
   for (auto at = sending_.begin(); at != sending_.end(); ++at) {
     Link& link = **at;
     if (link.peer != peer || link.rail != rail || link.streams.size() != streams) continue;
-    if (RestOf(&link) != Rest::kBoth) continue;
-    link.rested = false;
+    if (EndOfUse(&link) != UseEnd::kBoth) continue;
+    link.peer_finished = false;
     std::unique_ptr<Link> taken = std::move(*at);
     sending_.erase(at);
     return taken;
@@ -43,8 +43,7 @@ absl::StatusOr<std::unique_ptr<Link>> Links::Connect(const sockaddr_storage& loc
   Sweep(Now());
   if (address->attempt == 0) {
     const uint64_t rail = RailOf(local, device, *address);
-    std::unique_ptr<Link> link =
-        TakeResting(address->incarnation, rail, static_cast<size_t>(streams));
+    std::unique_ptr<Link> link = TakeIdle(address->incarnation, rail, static_cast<size_t>(streams));
     if (link != nullptr) {
       FrameHeader open;
       open.kind = FrameKind::kOpen;
@@ -142,7 +141,7 @@ absl::Status Links::Start(Dial* dial, const sockaddr_storage& local, const socka
 absl::Status Links::Again(const Attempt& attempt, Dial* dial, const std::string& where, int error) {
   // A listener under load drops unauthenticated connections; a dead listener refuses connections.
   const bool dropped = error == ECONNRESET || error == EPIPE;
-  if (!dropped || Now() - attempt.begun > options_.greeting) {
+  if (!dropped || Now() - attempt.begun > options_.hello) {
     return PeerFault("connect to " + where, error);
   }
   dial->fd.reset();

@@ -58,7 +58,7 @@ absl::StatusOr<bool> Connection::Establish() {
   if (absl::Status status = Poll(); !status.ok()) return status;
   if (total_ == 0 || tracks_.size() < total_) return false;
   const auto settled = [](const Track& t) {
-    return t.life > 0 && (t.state == State::kUp || t.state == State::kDown);
+    return t.attempt > 0 && (t.state == State::kUp || t.state == State::kDown);
   };
   const auto others = tracks_.begin() + static_cast<ptrdiff_t>(total_);
   if (!std::all_of(tracks_.begin(), others, settled)) return false;
@@ -69,7 +69,7 @@ absl::StatusOr<bool> Connection::Establish() {
       absl::StrCat("join rails with ", peer(), ": no RDMA path: ", tracks_[0].why));
 }
 
-bool Connection::Calm() const {
+bool Connection::IsSettled() const {
   return !failed() && control_.Quiet() &&
          std::all_of(tracks_.begin(), tracks_.end(), [](const Track& t) {
            return t.state == State::kUp || t.state == State::kDown;
@@ -101,7 +101,7 @@ void Connection::PollRails() {
 
 absl::Status Connection::Poll() {
   PollRails();
-  if (failure_.ok() && (!calm_ || ++polls_ % kLookEvery == 0)) Look();
+  if (failure_.ok() && (!settled_ || ++polls_ % kLookEvery == 0)) Look();
   return Failure();
 }
 
@@ -146,9 +146,9 @@ void Connection::PollRail(size_t rail) {
   // Handled after the successful completions, because the report must include them.
   if (failed != rdma::CompletionStatus::kSuccess) {
     if (WrongHere(failed) && t.state == State::kUp) return Fail(WrongRequest(t, failed));
-    if (WrongThere(failed) && t.state == State::kUp && doubt_.ok()) {
-      doubt_ = WrongRequest(t, failed);
-      doubt_until_ = options_.now() + options_.doubt;
+    if (WrongThere(failed) && t.state == State::kUp && pending_error_.ok()) {
+      pending_error_ = WrongRequest(t, failed);
+      report_error_at_ = options_.now() + options_.error_grace;
     }
     Break(rail, std::string(rdma::Name(failed)));
   }
@@ -168,13 +168,13 @@ void Connection::Look() {
   if (!link_->closed) {
     if (absl::Status status = control_.Move(); !status.ok()) return Fail(status);
   }
-  // Nothing above has changed the calm state, so no deadline is pending.
-  if (calm_) return;
-  if (!doubt_.ok() && options_.now() >= doubt_until_) return Fail(doubt_);
+  // Nothing above has unsettled the connection, so no deadline is pending.
+  if (settled_) return;
+  if (!pending_error_.ok() && options_.now() >= report_error_at_) return Fail(pending_error_);
   KeepTime();
   const auto chosen = tracks_.begin() + static_cast<ptrdiff_t>(std::min(total_, tracks_.size()));
-  calm_ =
-      doubt_.ok() && control_.Silent() &&
+  settled_ =
+      pending_error_.ok() && control_.Silent() &&
       std::all_of(tracks_.begin(), chosen, [](const Track& t) { return t.state == State::kUp; }) &&
       std::all_of(chosen, tracks_.end(),
                   [](const Track& t) { return t.state == State::kUp || t.state == State::kDown; });

@@ -34,7 +34,7 @@ namespace rewire::net {
 struct RailCounters {
   std::atomic<uint64_t> failed{0};    // rails between chosen NICs that failed after they were up
   std::atomic<uint64_t> back{0};      // failed rails that are up again
-  std::atomic<uint64_t> stood_in{0};  // fallback rails that came up
+  std::atomic<uint64_t> fallback{0};  // fallback rails that came up
 };
 
 // The receiving side's numbers of ports, as its handle gives them.
@@ -53,8 +53,8 @@ struct ConnectionOptions {
   Duration first_retry = milliseconds(100);
   Duration most_retry = seconds(10);
   // A peer that refuses a request may be exiting: its memory goes before its connections do.
-  Duration doubt = seconds(1);
-  Duration stranded = seconds(30);  // limit for device memory to wait for a rail or for its copy
+  Duration error_grace = seconds(1);
+  Duration device_wait = seconds(30);  // limit for device memory to wait for a rail or for its copy
   // For a receiver that NCCL does not poll. Null: nothing moves such a connection.
   std::function<std::unique_ptr<Watch>(int fd, Watch::Look look)> watch = WatchByWorkers;
   std::function<Time()> now = Now;
@@ -93,7 +93,7 @@ class Connection final : public Attachment, private Control::Listener {
   // Null: no sender or receiver uses the connection.
   void SetEnd(End* end) { end_ = end; }
   // True if no work is under way that the peer would have to finish.
-  [[nodiscard]] bool Calm() const;
+  [[nodiscard]] bool IsSettled() const;
 
   // Moves everything, but polls the control connection only occasionally while no rail has a
   // problem. Returns the failure, if any.
@@ -102,7 +102,7 @@ class Connection final : public Attachment, private Control::Listener {
   // peer that disconnects is then logged as INFO instead of WARN.
   absl::Status Attend();
   // Sets the thread-safe callback that requests a poll for work that no NCCL request waits for.
-  void SetBell(std::function<void()> bell) { bell_ = std::move(bell); }
+  void SetWaker(std::function<void()> waker) { waker_ = std::move(waker); }
   // True if the next step waits neither for the peer nor for the caller.
   [[nodiscard]] bool Busy() const;
   void Fail(const absl::Status& status);
@@ -120,7 +120,7 @@ class Connection final : public Attachment, private Control::Listener {
   // Returns a mask of the usable rails; fallback rails are included only if no other rail is up.
   [[nodiscard]] uint32_t Up() const;
   // True if the mask includes fallback rails.
-  [[nodiscard]] bool StandIn(uint32_t rails) const { return rails >> total_ != 0; }
+  [[nodiscard]] bool IsFallback(uint32_t rails) const { return rails >> total_ != 0; }
   // Returns the rail of the mask that would finish first with `bytes` more bytes, or nothing if
   // none has room. Equal rails take turns, so that every rail in use is known to work.
   [[nodiscard]] std::optional<size_t> Choose(size_t bytes, uint32_t rails);
@@ -174,25 +174,25 @@ class Connection final : public Attachment, private Control::Listener {
     std::shared_ptr<Nic> nic;
     Rail rail;
     std::shared_ptr<Making> making;
-    bool joined = false;                  // the queue pairs are also joined with the peer's
-    uint32_t probes = 0;                  // outstanding probes
-    std::optional<std::string> given_up;  // reason why the attempt was abandoned meanwhile
+    bool joined = false;                   // the queue pairs are also joined with the peer's
+    uint32_t probes = 0;                   // outstanding probes
+    std::optional<std::string> abandoned;  // reason why the attempt was abandoned meanwhile
     // The receiver: an offer that arrived while an earlier offer was still being answered.
     std::optional<std::pair<FrameHeader, std::string>> next_offer;
     State state = State::kDown;
-    uint32_t life = 0;    // counts attempts to join
-    Time due;             // deadline of this state's next step
-    Time since;           // start of state kUp
-    bool failed = false;  // failed since it was up; used by the sender
-    Duration pause{};     // before the next attempt
+    uint32_t attempt = 0;  // counts attempts to join
+    Time due;              // deadline of this state's next step
+    Time since;            // start of state kUp
+    bool failed = false;   // failed since it was up; used by the sender
+    Duration pause{};      // before the next attempt
     std::unique_ptr<rdma::MemoryRegion> ring;
     uint64_t peer_ring = 0;
     uint32_t peer_ring_rkey = 0;
-    std::optional<std::string> report;  // the peer's report of this life
+    std::optional<std::string> report;  // the peer's report of this attempt
     std::string why;                    // reason why the rail is not up
   };
 
-  // The following functions are in rail_lives.cc.
+  // The following functions are in rail_states.cc.
   void BeginJoin(size_t rail);
   // Joins the first due rail of the range, unless a rail of the range is being joined.
   void BeginDue(size_t first, size_t end);
@@ -210,7 +210,7 @@ class Connection final : public Attachment, private Control::Listener {
   void Break(size_t rail, const std::string& why);
   void EndDrain(size_t rail);
   absl::Status SettleIfBoth(size_t rail);
-  void Rest(Track* track, const std::string& why);
+  void SetDown(Track* track, const std::string& why);
   void KeepTime();
   void SayOf(size_t rail, FrameKind kind, std::string payload = {});
   // The peer has answered; from now on each attempt has its own deadline.
@@ -238,14 +238,14 @@ class Connection final : public Attachment, private Control::Listener {
   size_t total_ = 0;  // rails between chosen NICs, as the sending side says; fallback rails follow
   End* end_ = nullptr;
   bool answered_ = false;  // the peer's program polls its side of the connection
-  bool calm_ = false;
+  bool settled_ = false;
   bool attended_ = false;  // Attend() is running: no request is outstanding
-  std::function<void()> bell_;
+  std::function<void()> waker_;
   uint64_t polls_ = 0;
   std::array<RailEvent, Rail::kBatch> events_;  // of one poll
   uint64_t randoms_ = 0;
-  absl::Status doubt_;  // the failure to report, unless the peer turns out to be gone
-  Time doubt_until_;
+  absl::Status pending_error_;  // the failure to report, unless the peer turns out to be gone
+  Time report_error_at_;
   absl::Status failure_;
 };
 

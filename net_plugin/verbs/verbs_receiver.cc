@@ -20,20 +20,20 @@ VerbsReceiver::VerbsReceiver(std::unique_ptr<Link> link, Links* links)
   for (Receive& r : receives_) r.comm = this;
   connection_.SetEnd(this);
   watch_ = connection_.options().watch(link_->streams[0].fd(), [this] { return Attend(); });
-  if (watch_ != nullptr) connection_.SetBell(watch_->Bell());
+  if (watch_ != nullptr) connection_.SetWaker(watch_->Waker());
 }
 
 VerbsReceiver::~VerbsReceiver() {
   watch_.reset();
-  connection_.SetBell({});
+  connection_.SetWaker({});
   connection_.SetEnd(nullptr);
   if (connection_.failed() || unfinished_ > 0) return;
-  if (connection_.Calm()) {
+  if (connection_.IsSettled()) {
     links_->ReturnReceiving(std::move(link_));
     return;
   }
   // A rail has failed, so the link ends; the frame tells the sender that no one needs the link.
-  connection_.control().Say(connection_.Header(FrameKind::kRest));
+  connection_.control().Say(connection_.Header(FrameKind::kFinished));
   (void)connection_.control().Move();
 }
 
@@ -226,7 +226,7 @@ absl::StatusOr<bool> VerbsReceiver::Test(Request* request, int* sizes) {
     if (status.ok() && storing_) status = EndStore();
     if (r->left > 0 && !status.ok()) return status;
     ClearInTime();
-    if (connection_.StandIn(connection_.Up())) TellKeys();
+    if (connection_.IsFallback(connection_.Up())) TellKeys();
     if (r->left > 0) return false;
   }
   for (uint32_t i = 0; sizes != nullptr && i < r->count; ++i) {
@@ -336,10 +336,10 @@ absl::Status VerbsReceiver::EndStore() {
   const std::optional<absl::Status> ended = staging_.Ended();
   if (!ended) {
     const Duration waited = connection_.options().now() - stored_;
-    if (waited <= connection_.options().stranded) return absl::OkStatus();
+    if (waited <= connection_.options().device_wait) return absl::OkStatus();
     connection_.Fail(absl::UnavailableError(
         absl::StrCat("copy of ", storing_->bytes, " bytes to device memory: timed out after ",
-                     ToMilliseconds(connection_.options().stranded), " ms")));
+                     ToMilliseconds(connection_.options().device_wait), " ms")));
     return connection_.Failure();
   }
   const FrameHeader piece = *std::exchange(storing_, std::nullopt);

@@ -35,7 +35,7 @@ VerbsSender::VerbsSender(std::unique_ptr<Link> link, Links* links)
 
 VerbsSender::~VerbsSender() {
   connection_.SetEnd(nullptr);
-  bool clean = connection_.Calm() && taken_ == 0;
+  bool clean = connection_.IsSettled() && taken_ == 0;
   for (const auto& parts : messages_) {
     clean = clean && std::all_of(parts.begin(), parts.end(),
                                  [](const Message& m) { return !m.busy || m.done == m.all(); });
@@ -85,7 +85,7 @@ absl::StatusOr<Request*> VerbsSender::Isend(const void* data, size_t bytes, int 
   const uint64_t sequence = connection_.next;
   if (!part || At(sequence, *part).busy) {
     if (absl::Status status = Poll(); !status.ok()) return status;
-    if (!part && link_->rested) {
+    if (!part && link_->peer_finished) {
       connection_.Fail(absl::UnavailableError(absl::StrCat(
           "send to ", connection_.peer(), ": the receiver has closed the connection")));
       return connection_.Failure();
@@ -224,14 +224,14 @@ absl::Status VerbsSender::Poll() {
   const bool waits = staging_.busy() || (!waiting_.empty() && !waiting_.front()->carried() &&
                                          RailsFor(*waiting_.front()) == 0);
   if (!waits) {
-    stranded_ = {};
-  } else if (const Time now = connection_.options().now(); stranded_ == Time{}) {
-    stranded_ = now;
-  } else if (now - stranded_ > connection_.options().stranded) {
+    device_waiting_since_ = {};
+  } else if (const Time now = connection_.options().now(); device_waiting_since_ == Time{}) {
+    device_waiting_since_ = now;
+  } else if (now - device_waiting_since_ > connection_.options().device_wait) {
     connection_.Fail(absl::UnavailableError(absl::StrCat(
         "send to ", connection_.peer(),
         ": no rail is left, and device memory was not copied to the TCP connection within ",
-        ToMilliseconds(connection_.options().stranded), " ms")));
+        ToMilliseconds(connection_.options().device_wait), " ms")));
   }
   return connection_.Failure();
 }
@@ -311,8 +311,8 @@ absl::StatusOr<char*> VerbsSender::PlaceOf(const FrameHeader& piece) {
 }
 
 absl::StatusOr<bool> VerbsSender::Hear(const FrameHeader& header, std::string_view payload) {
-  if (header.kind == FrameKind::kRest && !link_->rested) {
-    link_->rested = true;
+  if (header.kind == FrameKind::kFinished && !link_->peer_finished) {
+    link_->peer_finished = true;
     // The receiver has all data, whatever the state of the rails.
     for (auto& parts : messages_) {
       for (Message& m : parts) {

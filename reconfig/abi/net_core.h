@@ -51,12 +51,12 @@ struct DeviceProperties {
 
 // Totals of this process since its start.
 struct NetCounters {
-  uint64_t links_made;      // links that this process connected
-  uint64_t links_reused;    // NCCL connections that reused an idle link
-  uint64_t strangers;       // rejected unauthenticated peers
-  uint64_t rails_failed;    // RDMA rails that failed, counted by senders
-  uint64_t rails_back;      // failed rails that came up again
-  uint64_t rails_stood_in;  // fallback rails, between NICs that NCCL did not choose
+  uint64_t links_made;       // links that this process connected
+  uint64_t links_reused;     // NCCL connections that reused an idle link
+  uint64_t unauthenticated;  // rejected unauthenticated peers
+  uint64_t rails_failed;     // RDMA rails that failed, counted by senders
+  uint64_t rails_back;       // failed rails that came up again
+  uint64_t rails_fallback;   // fallback rails, between NICs that NCCL did not choose
 };
 
 struct NetTable {

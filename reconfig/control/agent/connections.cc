@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "reconfig/base/log.h"
-#include "reconfig/base/newcomers.h"
+#include "reconfig/base/pending_connections.h"
 
 namespace rewire {
 namespace {
@@ -103,7 +103,7 @@ void Connections::AcceptAll(Time now) {
 }
 
 bool Connections::DropSilent(size_t above) {
-  std::vector<Newcomer> silent;
+  std::vector<PendingConnection> silent;
   std::vector<Connection*> at;
   for (const auto& [id, c] : open_) {
     if (c->spoke || !c->dead.empty()) continue;
@@ -111,7 +111,7 @@ bool Connections::DropSilent(size_t above) {
     at.push_back(c.get());
   }
   if (silent.size() <= above) return false;
-  Connection* const dropped = at[NewcomerToDrop(silent)];
+  Connection* const dropped = at[PendingConnectionToDrop(silent)];
   dropped->dead = "too many connections have sent no message";
   LogFirst(++counters_.refused, "close connection of process " + std::to_string(dropped->peer.pid) +
                                     ": too many connections have sent no message");

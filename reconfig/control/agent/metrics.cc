@@ -39,7 +39,7 @@ constexpr struct {
     {"rewire_net_links_reused_total", "Connections of NCCL that reused an idle link",
      &NetCounts::links_reused},
     {"rewire_net_strangers_total", "Unauthenticated connections that the net plugin refused",
-     &NetCounts::strangers},
+     &NetCounts::unauthenticated},
     {"rewire_net_rails_failed_total", "RDMA rails that failed after they were up",
      &NetCounts::rails_failed},
     {"rewire_net_rails_back_total", "Failed RDMA rails that are up again", &NetCounts::rails_back},

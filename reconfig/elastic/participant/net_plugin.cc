@@ -18,8 +18,8 @@ NetCounts NetPlugin::Counts() const {
   const net::NetTable* const table = table_.load();
   net::NetCounters counters = {};
   if (table == nullptr || table->counters(&counters) != ncclSuccess) return {};
-  return {counters.links_made, counters.links_reused, counters.strangers, counters.rails_failed,
-          counters.rails_back};
+  return {counters.links_made, counters.links_reused, counters.unauthenticated,
+          counters.rails_failed, counters.rails_back};
 }
 
 }  // namespace rewire

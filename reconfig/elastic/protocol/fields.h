@@ -167,7 +167,7 @@ void Fields(A& a, Heartbeat& m) {
   a.Number(m.updates);
   a.Number(m.net.links_made);
   a.Number(m.net.links_reused);
-  a.Number(m.net.strangers);
+  a.Number(m.net.unauthenticated);
   a.Number(m.net.rails_failed);
   a.Number(m.net.rails_back);
   a.Number(m.moe.rounds);

@@ -157,8 +157,8 @@ struct Position {
 struct NetCounts {
   uint64_t links_made = 0;
   uint64_t links_reused = 0;
-  uint64_t strangers = 0;     // unauthenticated peers that were refused
-  uint64_t rails_failed = 0;  // rails of RDMA links that this member sends on
+  uint64_t unauthenticated = 0;  // unauthenticated peers that were refused
+  uint64_t rails_failed = 0;     // rails of RDMA links that this member sends on
   uint64_t rails_back = 0;
 };
 // Counts of expert balancing since this process began; zeros without balancing.

@@ -17,7 +17,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "reconfig/base/log.h"
-#include "reconfig/base/newcomers.h"
+#include "reconfig/base/pending_connections.h"
 #include "reconfig/base/socket.h"
 
 namespace rewire {
@@ -162,9 +162,9 @@ void DescriptorServer::AcceptOne(Time now) {
   }
   clients_.push_back({std::move(client), static_cast<uint64_t>(peer.pid), now});
   if (clients_.size() <= kMostClients) return;
-  std::vector<Newcomer> all;
+  std::vector<PendingConnection> all;
   for (const Client& c : clients_) all.push_back({c.pid, c.heard});
-  clients_.erase(clients_.begin() + static_cast<ptrdiff_t>(NewcomerToDrop(all)));
+  clients_.erase(clients_.begin() + static_cast<ptrdiff_t>(PendingConnectionToDrop(all)));
   Refuse("too many connections are open");
 }
 

@@ -33,7 +33,7 @@ TcpInbound::Stage TcpInbound::stage() const {
   return state_ == State::kProof ? Stage::kChallenged : Stage::kNothing;
 }
 
-Newcomer TcpInbound::newcomer() const {
+PendingConnection TcpInbound::pending() const {
   return {state_ == State::kProof ? hello_.sender : source_, since_};
 }
 

@@ -177,7 +177,7 @@ TEST_F(LinksTest, AnswersHellosThatItRefusesAndCountsThem) {
     if (challenge) {
       EXPECT_EQ(challenge->proof, Code{});  // the listener proves nothing to this peer
     }
-    EXPECT_EQ(b_.counters().strangers, ++count);
+    EXPECT_EQ(b_.counters().unauthenticated, ++count);
   }
 }
 
@@ -195,7 +195,7 @@ TEST_F(LinksTest, RefusesProofsThatAreNotOfThisConnection) {
     ASSERT_EQ(send(fd.get(), recorded.data(), recorded.size(), 0), ssize_t{kProofBytes});
     EXPECT_TRUE(IsWelcome(ReadBytes(fd.get(), kWelcomeBytes)));
   }
-  EXPECT_EQ(b_.counters().strangers, 0u);
+  EXPECT_EQ(b_.counters().unauthenticated, 0u);
   using Make = std::function<std::string(const Challenge&)>;
   const Make wrong[] = {
       [&](const Challenge&) { return recorded; },
@@ -211,7 +211,7 @@ TEST_F(LinksTest, RefusesProofsThatAreNotOfThisConnection) {
     const std::string proof = make(*challenge);
     ASSERT_EQ(send(fd.get(), proof.data(), proof.size(), 0), ssize_t{kProofBytes});
     EXPECT_TRUE(IsClosed(fd.get()));
-    EXPECT_EQ(b_.counters().strangers, ++count);
+    EXPECT_EQ(b_.counters().unauthenticated, ++count);
   }
 }
 
@@ -261,10 +261,10 @@ TEST_F(LinksTest, WritesNoKeyInTheClear) {
   ASSERT_NE(link, nullptr);
   // The link is idle, and is used again.
   const uint64_t id = link->id;
-  FrameHeader rest;
-  rest.kind = FrameKind::kRest;
-  rest.use = 1;
-  ASSERT_EQ(send(fd.get(), &rest, sizeof rest, 0), ssize_t{sizeof rest});
+  FrameHeader finished;
+  finished.kind = FrameKind::kFinished;
+  finished.use = 1;
+  ASSERT_EQ(send(fd.get(), &finished, sizeof finished, 0), ssize_t{sizeof finished});
   ASSERT_TRUE(WaitReady(link->streams[0].fd(), POLLIN, Soon()));
   connecting.ReturnSending(std::move(link));
   address.attempt = 0;
@@ -309,7 +309,7 @@ TEST_F(LinksTest, GivesUpConnectionsThatStopInTheHandshake) {
     std::string said;
     EXPECT_TRUE(Closes(&impatient, listener->listener, fd.get(), &said)) << proves;
   }
-  EXPECT_EQ(impatient.counters().strangers, 4u);
+  EXPECT_EQ(impatient.counters().unauthenticated, 4u);
 }
 
 TEST_F(LinksTest, AnotherJobsMembersAreRefusedByName) {

@@ -46,7 +46,7 @@ Counters PluginCounters() {
   const char* why = nullptr;
   net::NetCounters c{};
   EXPECT_EQ(start(net::kCoreAbiVersion, &why)->counters(&c), ncclSuccess);
-  return {c.links_made, c.links_reused, c.strangers};
+  return {c.links_made, c.links_reused, c.unauthenticated};
 }
 
 void OnThread(const std::function<void()>& work) {

@@ -87,7 +87,7 @@ TEST(OnDevices, OtherDevicesStandIn) {
     const net::NetCounters so_far = net.counters();
     ASSERT_NO_FATAL_FAILURE(fault((std::string(failing) + " unplug").c_str()));
     ASSERT_NO_FATAL_FAILURE(
-        carry_until([&] { return net.counters().rails_stood_in > so_far.rails_stood_in; }));
+        carry_until([&] { return net.counters().rails_fallback > so_far.rails_fallback; }));
     ASSERT_NO_FATAL_FAILURE(fault((std::string(failing) + " plug").c_str()));
     ASSERT_NO_FATAL_FAILURE(carry_until([&] {
       const net::NetCounters now = net.counters();

@@ -108,13 +108,13 @@ TEST_F(ControlTest, APieceWithoutAPlaceEndsIt) {
 TEST_F(ControlTest, WhatAPeerHasSaidBeforeItWentIsHeard) {
   Control a(a_stream_.get(), &a_side_);
   Control b(b_stream_.get(), &b_side_);
-  a.Say(Of(FrameKind::kRest));
+  a.Say(Of(FrameKind::kFinished));
   ASSERT_TRUE(a.Move().ok());
   a_stream_.reset();
   b.Say(Of(FrameKind::kFenced));
   EXPECT_EQ(b.Move().code(), absl::StatusCode::kUnavailable);
   ASSERT_EQ(b_side_.heard.size(), 1u);
-  EXPECT_EQ(b_side_.heard[0].first, FrameKind::kRest);
+  EXPECT_EQ(b_side_.heard[0].first, FrameKind::kFinished);
 }
 
 TEST_F(ControlTest, APeerThatIsGone) {

@@ -38,7 +38,7 @@ constexpr Duration kStep = milliseconds(100);  // of the test's clock
 
 LinksOptions Patient() {
   LinksOptions o;
-  o.greeting = o.connect = kHangGuard;
+  o.hello = o.connect = kHangGuard;
   return o;
 }
 
@@ -116,7 +116,7 @@ class HalfOpenRails : public ::testing::Test {
     FrameHeader header;
     header.kind = kind;
     header.use = 1;
-    header.sequence = 1;  // the rail's first life
+    header.sequence = 1;  // the rail's first attempt
     header.total = 1;
     header.bytes = static_cast<uint32_t>(payload.size());
     return std::string(reinterpret_cast<const char*>(&header), sizeof header) + payload;

@@ -198,7 +198,7 @@ TEST_F(NetTest, AHalfOpenHandshake) {
   sockaddr_storage local = address->address;
   reinterpret_cast<sockaddr_in&>(local).sin_port = 0;
   LinksOptions patient;
-  patient.greeting = patient.connect = kHangGuard;
+  patient.hello = patient.connect = kHangGuard;
   Links silent(patient);
   std::unique_ptr<Link> half;
   const Time deadline = Now() + kHangGuard;

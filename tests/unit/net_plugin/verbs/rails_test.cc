@@ -124,7 +124,7 @@ TEST_F(Rails, AnswersThatComeTooLate) {
     const RailCounters& counters = *pair_->sending().options().counters;
     for (int i = 0; i < 100'000 && counters.failed == 0; ++i) poll(true);
     // Polls until both sides have fenced the rail.
-    for (int i = 0; i < 100'000 && !pair_->sending().Calm(); ++i) poll(true);
+    for (int i = 0; i < 100'000 && !pair_->sending().IsSettled(); ++i) poll(true);
     ASSERT_EQ(counters.back, 0u);
     for (int i = 0; i < silence; ++i) poll(false);
     for (int i = 0; i < 100'000 && counters.back == 0; ++i) poll(true);

@@ -99,19 +99,19 @@ TEST_F(WatchTest, WhatIsLeftToDoIsDoneWithoutAWord) {
   ASSERT_TRUE(watch->Enter());
   watch->Leave(true);
   EXPECT_TRUE(looked(1));
-  watch->Bell()();
+  watch->Waker()();
   EXPECT_TRUE(looked(2));
 }
 
 // This look has already read the event that the doorbell announces.
 TEST_F(WatchTest, ABellDuringALookCausesAnotherLook) {
-  std::function<void()> bell;
+  std::function<void()> waker;
   std::atomic<int> looks = 0;
   const auto watch = WatchByWorkers(here_.get(), [&] {
-    if (looks++ == 0) bell();
+    if (looks++ == 0) waker();
     return Watch::Next::kReadable;
   });
-  bell = watch->Bell();
+  waker = watch->Waker();
   ASSERT_TRUE(watch->Enter());
   watch->Leave(true);
   const Time deadline = Now() + kHangGuard;
@@ -121,9 +121,9 @@ TEST_F(WatchTest, ABellDuringALookCausesAnotherLook) {
 
 TEST_F(WatchTest, ABellIsHarmlessWhenTheWatchIsGone) {
   auto watch = WatchByWorkers(here_.get(), [] { return Watch::Next::kReadable; });
-  const std::function<void()> bell = watch->Bell();
+  const std::function<void()> waker = watch->Waker();
   watch.reset();
-  bell();
+  waker();
 }
 
 TEST_F(WatchTest, OneAtATime) {

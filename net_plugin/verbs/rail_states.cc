@@ -17,22 +17,22 @@ constexpr const char* kFencedByPeer = "the peer has fenced the rail or abandoned
 void Connection::SayOf(size_t rail, FrameKind kind, std::string payload) {
   FrameHeader header = Header(kind);
   header.offset = rail;
-  header.sequence = tracks_[rail].life;
+  header.sequence = tracks_[rail].attempt;
   header.total = total_;
   control_.Say(header, std::move(payload));
-  calm_ = false;
+  settled_ = false;
 }
 
 void Connection::Make(Track* track, const std::optional<Offer>& peer) {
   Track& t = *track;
   t.state = State::kMaking;
   t.joined = peer.has_value();
-  t.given_up.reset();
-  calm_ = false;
+  t.abandoned.reset();
+  settled_ = false;
   const bool fresh = !t.rail.made();
   t.making = std::make_shared<Making>(std::move(t.rail));
   options_.run([making = t.making, peer, fresh, options = options_.rail, random = Random(),
-                bell = bell_] {
+                waker = waker_] {
     absl::Status status;
     if (fresh) {
       absl::StatusOr<Offer> ours = making->rail.Prepare(options, peer ? &*peer : nullptr, random);
@@ -44,7 +44,7 @@ void Connection::Make(Track* track, const std::optional<Offer>& peer) {
     }
     if (!status.ok()) making->why = std::string(status.message());
     making->done.store(true, std::memory_order_release);
-    if (bell) bell();
+    if (waker) waker();
   });
 }
 
@@ -53,7 +53,7 @@ void Connection::EndMaking(size_t rail) {
   const std::shared_ptr<Making> making = std::exchange(t.making, nullptr);
   t.rail = std::move(making->rail);
   std::string why = making->why;
-  if (why.empty() && t.given_up) why = *t.given_up;
+  if (why.empty() && t.abandoned) why = *t.abandoned;
   if (why.empty() && t.ring == nullptr) {
     // No relaxed ordering: the sender polls the ring.
     auto registered =
@@ -66,7 +66,7 @@ void Connection::EndMaking(size_t rail) {
   }
   if (!why.empty()) {
     SayOf(rail, FrameKind::kRefused, why);
-    Rest(&t, why);
+    SetDown(&t, why);
   } else if (sending_ && t.joined) {
     t.state = State::kProbing;
     t.due = options_.now() + options_.join;
@@ -92,7 +92,7 @@ void Connection::GoUp(size_t rail) {
   if (rail >= total_) {
     REWIRE_INFO("net plugin: rail %zu on %s to %s is up as a fallback", rail, t.nic->name().c_str(),
                 peer().c_str());
-    ++options_.counters->stood_in;
+    ++options_.counters->fallback;
   } else if (std::exchange(t.failed, false)) {
     REWIRE_INFO("net plugin: rail %zu on %s to %s is up again", rail, t.nic->name().c_str(),
                 peer().c_str());
@@ -103,7 +103,7 @@ void Connection::GoUp(size_t rail) {
 
 void Connection::BeginJoin(size_t rail) {
   Track& t = tracks_[rail];
-  ++t.life;
+  ++t.attempt;
   Make(&t, std::nullopt);
 }
 
@@ -128,12 +128,12 @@ absl::Status Connection::HearOfRail(const FrameHeader& header, std::string_view 
   const size_t rail = header.offset;
   Track& t = tracks_[rail];
   if (!sending_ && header.kind == FrameKind::kJoin) return Answer(header, payload);
-  if (!sending_ && header.kind == FrameKind::kRefused && header.sequence > t.life) {
-    t.life = static_cast<uint32_t>(header.sequence);
+  if (!sending_ && header.kind == FrameKind::kRefused && header.sequence > t.attempt) {
+    t.attempt = static_cast<uint32_t>(header.sequence);
     t.next_offer.reset();  // the refused offer, if there was one
   }
   // The frame belongs to an abandoned attempt.
-  if (header.sequence != t.life) return absl::OkStatus();
+  if (header.sequence != t.attempt) return absl::OkStatus();
   switch (header.kind) {
     case FrameKind::kJoined:
       if (!sending_) return MalformedFrame(header);
@@ -148,16 +148,16 @@ absl::Status Connection::HearOfRail(const FrameHeader& header, std::string_view 
       // The peer does not use the rail, whatever this side's state is.
       if (t.state == State::kUp) return MalformedFrame(header);
       if (t.state == State::kMaking) {
-        t.given_up = std::string(payload);
+        t.abandoned = std::string(payload);
         return absl::OkStatus();
       }
-      if (t.state != State::kDown) Rest(&t, std::string(payload));
+      if (t.state != State::kDown) SetDown(&t, std::string(payload));
       t.why = std::string(payload);
       return absl::OkStatus();
     case FrameKind::kFenced:
       if (t.state == State::kDown) return absl::OkStatus();
       if (t.state == State::kMaking) {
-        t.given_up = kFencedByPeer;
+        t.abandoned = kFencedByPeer;
         return absl::OkStatus();
       }
       t.report = std::string(payload);
@@ -170,16 +170,16 @@ absl::Status Connection::HearOfRail(const FrameHeader& header, std::string_view 
 
 absl::Status Connection::Answer(const FrameHeader& header, std::string_view payload) {
   Track& t = tracks_[header.offset];
-  if (header.sequence <= t.life) return MalformedFrame(header);
+  if (header.sequence <= t.attempt) return MalformedFrame(header);
   if (t.state == State::kMaking) {
     // The sender has abandoned the attempt that is being made here.
-    t.given_up = kFencedByPeer;
+    t.abandoned = kFencedByPeer;
     t.next_offer = {header, std::string(payload)};
     return absl::OkStatus();
   }
   const std::optional<Offer> offer = DecodeOffer(payload);
   if (!offer || t.state != State::kDown) return MalformedFrame(header);
-  t.life = static_cast<uint32_t>(header.sequence);
+  t.attempt = static_cast<uint32_t>(header.sequence);
   t.report.reset();
   t.peer_ring = offer->ring;
   t.peer_ring_rkey = offer->ring_rkey;
@@ -199,11 +199,11 @@ absl::Status Connection::TakeAnswer(Track* track, const FrameHeader& header,
 
 void Connection::Break(size_t rail, const std::string& why) {
   Track& t = tracks_[rail];
-  calm_ = false;
+  settled_ = false;
   if (sending_ && (t.state == State::kOffered || t.state == State::kProbing)) {
     // No data has been sent that could arrive, so no fence is needed.
     SayOf(rail, FrameKind::kRefused, why);
-    return Rest(&t, why);
+    return SetDown(&t, why);
   }
   if (t.state != State::kUp && t.state != State::kOffered) return;
   if (sending_ && rail < total_) {
@@ -240,11 +240,11 @@ absl::Status Connection::SettleIfBoth(size_t rail) {
   Track& t = tracks_[rail];
   if (t.state != State::kFenced || !t.report) return absl::OkStatus();
   const std::string report = *std::exchange(t.report, std::nullopt);
-  Rest(&t, t.why);
+  SetDown(&t, t.why);
   return end_ == nullptr ? absl::OkStatus() : end_->Settle(rail, report);
 }
 
-void Connection::Rest(Track* track, const std::string& why) {
+void Connection::SetDown(Track* track, const std::string& why) {
   track->why = why;
   Drop(track);
   track->report.reset();
@@ -295,7 +295,7 @@ void Connection::KeepTime() {
       Break(r, absl::StrCat("no answer in time (", answered_ ? "join" : "first answer", ": ",
                             ToMilliseconds(answered_ ? options_.join : options_.answer), " ms)"));
   }
-  if (!sending_ || link_->rested) return;
+  if (!sending_ || link_->peer_finished) return;
   BeginDue(0, total_);
   // One fallback rail is enough.
   if (NeedsOthers() && Up() == 0) BeginDue(total_, tracks_.size());
