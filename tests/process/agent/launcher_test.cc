@@ -193,7 +193,7 @@ TEST_F(LauncherTest, StandardInputGoesToMemberZero) {
   EXPECT_EQ(r.out, "[member 0] words\n");
 }
 
-TEST_F(LauncherTest, WhatIsWrongIsNamedBeforeAnythingStarts) {
+TEST_F(LauncherTest, RejectsInvalidOptionsBeforeStart) {
   const struct {
     std::vector<std::string> arguments;
     int status;

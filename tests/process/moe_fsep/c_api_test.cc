@@ -362,7 +362,7 @@ TEST_F(FsepTest, ResultsAreExactAndTheSameAtEveryDepth) {
   }
 }
 
-TEST_F(FsepTest, WhatIsWrongIsRefusedAndTrainingGoesOn) {
+TEST_F(FsepTest, RefusesInvalidCallsAndContinues) {
   EXPECT_THAT(Run(Gradient::kFloat32, &Process::Refused), Each(0));
 }
 
@@ -382,7 +382,7 @@ TEST_F(FsepTest, NullsAndSizesAreNamed) {
   EXPECT_EQ(rewireFsepClose(nullptr), rewireInvalidArgument);
 }
 
-TEST_F(FsepTest, WithoutNcclThisIsSaid) {
+TEST_F(FsepTest, ErrorNamesMissingNccl) {
   void* memory = &crew_;
   rewireFsepOptions_t o{};
   o.size = sizeof o;

@@ -134,7 +134,7 @@ TEST_F(PreloadTest, AlsoUnderItsOtherName) {
   EXPECT_THAT(ran.output, HasSubstr("init 0 5245574952450001"));
 }
 
-TEST_F(PreloadTest, TheRealOneIsFoundByTheRunpathOfWhoNeedsIt) {
+TEST_F(PreloadTest, FindsNcclByRunpathOfItsUser) {
   const Ran ran = RunCommand(preload_ + "REWIRE_LOG=info", REWIRE_LINKED);
   EXPECT_THAT(ran.output, HasSubstr("version 0 23099"));
   EXPECT_THAT(ran.output, HasSubstr("NCCL 23099 at " + fs::canonical(REWIRE_REAL).string()));
@@ -171,7 +171,7 @@ TEST_F(PreloadTest, NoLibrary) {
   EXPECT_THAT(ran.output, HasSubstr("REWIRE_NCCL_LIBRARY=/nowhere/libnccl.so.2: No such file"));
 }
 
-TEST_F(PreloadTest, TheSearchSaysWhereItLooked) {
+TEST_F(PreloadTest, SearchReportsItsPlaces) {
   std::vector<std::string> searched;
   FindNccl(&searched);
   std::string all;

@@ -36,7 +36,7 @@ TEST(DeviceWaitTest, EndsWithTheWorkAndOtherwiseAtTheDeadline) {
             "its work)");
 }
 
-TEST(DeviceWaitTest, ADriversErrorIsNoTimeout) {
+TEST(DeviceWaitTest, DriverErrorIsNotTimeout) {
   const CudaDriver driver = Driver();
   const CUresult result = WaitForEvent(driver, nullptr, seconds(20));
   EXPECT_EQ(result, CUDA_ERROR_INVALID_VALUE);

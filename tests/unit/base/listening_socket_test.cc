@@ -65,7 +65,7 @@ TEST(ListeningSocketTest, TellsNoLoopbackAddressesApart) {
   }
 }
 
-TEST(PendingConnectionsTest, DropsTheOldestOfTheSourceThatHasMost) {
+TEST(PendingConnectionsTest, DropsOldestOfSourceWithMost) {
   std::vector<PendingConnection> all = {
       {1, kStart}, {2, kStart + seconds(2)}, {2, kStart + seconds(1)}};
   EXPECT_EQ(PendingConnectionToDrop(all), 2u);

@@ -39,7 +39,7 @@ Duration CpuTime() {
 }
 
 // OpenDescriptors() counts both ends: this process also holds the attacker's connections.
-TEST(FloodTest, KeepsFewUnknownConnectionsWhileTheProgramCallsNothing) {
+TEST(FloodTest, LimitsUnauthenticatedConnectionsWithoutCalls) {
   Links listening({{}, seconds(3600)});
   const absl::StatusOr<ListenAddress> address = listening.Listen(Loopback());
   ASSERT_TRUE(address.ok());

@@ -74,7 +74,7 @@ class HalfOpen : public ::testing::Test {
   std::string hello_;
 };
 
-TEST_F(HalfOpen, WhoStopsAfterAnyByte) {
+TEST_F(HalfOpen, DropsPeerThatStopsAfterAnyByte) {
   std::vector<UniqueFd> connections;
   for (size_t bytes = 0; bytes <= kHelloBytes; ++bytes) connections.push_back(Visit(bytes));
   EXPECT_TRUE(Joins());
@@ -83,14 +83,14 @@ TEST_F(HalfOpen, WhoStopsAfterAnyByte) {
   EXPECT_TRUE(Joins());
 }
 
-TEST_F(HalfOpen, WhoDiesAfterAnyByte) {
+TEST_F(HalfOpen, DropsPeerThatDiesAfterAnyByte) {
   for (size_t bytes = 0; bytes < kHelloBytes; ++bytes) Visit(bytes).reset();
   EXPECT_TRUE(Joins());
   EXPECT_TRUE(CountsUnauthenticated(kHelloBytes));
   EXPECT_TRUE(Joins());
 }
 
-TEST(HalfOpenListener, WhoAcceptsAndNeverAnswers) {
+TEST(HalfOpenListener, ConnectTimesOutWithoutAnswer) {
   const UniqueFd silent(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));  // never accepts
   Links other{{}};
   Links connecting({{}, seconds(5), seconds(20), milliseconds(300)});

@@ -106,7 +106,7 @@ TEST_F(MoeCommandsTest, APlotHasTwoBarsForEachDevice) {
   EXPECT_THAT(nowhere.err, HasSubstr(At("no/plot.svg") + ": No such file or directory"));
 }
 
-TEST_F(MoeCommandsTest, OfADamagedRecordingTheRecordsBeforeAreReplayed) {
+TEST_F(MoeCommandsTest, ReplaysRecordsBeforeDamage) {
   Record();
   const auto size = std::filesystem::file_size(At("counts"));
   std::filesystem::resize_file(At("counts"), size - 1);
@@ -119,7 +119,7 @@ TEST_F(MoeCommandsTest, OfADamagedRecordingTheRecordsBeforeAreReplayed) {
   EXPECT_THAT(ran.err, HasSubstr(At("counts") + ": byte 772: "));
 }
 
-TEST_F(MoeCommandsTest, WhatIsWrongIsNamed) {
+TEST_F(MoeCommandsTest, ErrorsNameTheFault) {
   Record();
   EXPECT_THAT(Record().err, HasSubstr(At("counts") + ": create: File exists"));
   EXPECT_THAT(Run({"record", At("nothing"), At("x")}).err, HasSubstr("nothing cannot be read"));

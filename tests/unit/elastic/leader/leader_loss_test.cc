@@ -192,7 +192,7 @@ TEST_F(LeaderTest, AnUnmodifiedProgramIsToldAndNotHealed) {
               HasSubstr("cannot continue"));
 }
 
-TEST_F(LeaderTest, WhoHasFinishedIsNotLost) {
+TEST_F(LeaderTest, FinishedMemberIsNotLost) {
   for (MemberId m : kThree) {
     d.Say(m, Finished{});
     d.leader.OnDisconnect(d.now, m, &d.out);

@@ -112,7 +112,7 @@ TEST_F(LeaderTest, ANewJobOnTheStoreOfAnOldOneIsToldSo) {
               HasSubstr("the store is of a job that has ended or still runs"));
 }
 
-TEST_F(LeaderTest, WhoDoesNotComeBackInTheGraceTimeIsLost) {
+TEST_F(LeaderTest, MemberNotBackInGraceTimeIsLost) {
   WorldRecord record = d.leader.record();
   LeaderDriver next(LeaderDriver::Options(3), record);
   next.Connect(0, true, 1);
@@ -133,7 +133,7 @@ TEST_F(LeaderTest, MembersThatWereToldOfALossAreHealedByTheNextLeader) {
   EXPECT_EQ(next.Sent<Prepare>(1).value().kind, TransitionKind::kLoss);
 }
 
-TEST_F(LeaderTest, StrangersAreRefused) {
+TEST_F(LeaderTest, RefusesUnknownMembers) {
   d.leader.OnConnect(d.now, Hello{Hello{}.protocol + 1, 0, 100, 1, true, "", false, 0, 0, {}},
                      &d.out);
   EXPECT_THAT(d.Sent<Refused>(0).value().reason,

@@ -24,7 +24,7 @@ TEST_F(LeaderTest, AWorldIsFormedWhenAllAreThere) {
   EXPECT_EQ(fresh.leader.record().next_member, 2u);
 }
 
-TEST_F(LeaderTest, RequestsThatMakeNoSense) {
+TEST_F(LeaderTest, RejectsInvalidRequests) {
   EXPECT_THAT(d.AskInVain({RequestKind::kResize, 0, {}, {}, ""}), HasSubstr("0 members"));
   EXPECT_THAT(d.AskInVain({RequestKind::kResize, 7, {}, {}, ""}), HasSubstr("at most 6"));
   EXPECT_THAT(d.AskInVain({RequestKind::kDrain, 0, {9}, {}, ""}), HasSubstr("member 9"));

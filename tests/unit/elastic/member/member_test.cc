@@ -160,7 +160,7 @@ TEST_F(MemberTest, ARefusedRoundIsForgotten) {
   EXPECT_THAT(Last<StopProcess>()->reason, HasSubstr("not pledged"));
 }
 
-TEST_F(MemberTest, ALookPledgesNothing) {
+TEST_F(MemberTest, LookDoesNotPledge) {
   PrepareIt(TransitionKind::kSwap, World{2, kOld.members});
   Hear(Propose{2, kLookRound, {}});
   member.OnPledged(now, 2, kLookRound, {}, {{kComm, 12}}, &out);

@@ -18,7 +18,7 @@ Shape Good() {
   return shape;
 }
 
-TEST(ShapeTest, WhatIsWrongIsNamedWithItsRange) {
+TEST(ShapeTest, ErrorsNameFieldAndRange) {
   EXPECT_TRUE(Check(Good()).ok());
   const auto why = [](auto change) {
     Shape shape = Good();
@@ -35,7 +35,7 @@ TEST(ShapeTest, WhatIsWrongIsNamedWithItsRange) {
               HasSubstr("token_bytes=549755813888: must be 1 to "));
 }
 
-TEST(NodeGroupTest, WhatIsWrongIsNamed) {
+TEST(NodeGroupTest, ErrorsNameFieldAndRange) {
   EXPECT_TRUE(Check(NodeGroup{"job-7_a", 1, 2}).ok());
   EXPECT_THAT(Check(NodeGroup{"a", 0, 1}).message(), HasSubstr("ranks=1: must be 2 to 16"));
   EXPECT_THAT(Check(NodeGroup{"a", 2, 2}).message(), HasSubstr("rank=2: must be 0 to 1"));

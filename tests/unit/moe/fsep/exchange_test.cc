@@ -204,7 +204,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, ExchangeTest,
                                            Shape{{2, 3}, 0, 7, 3, 5000, 2, Gradient::kFloat32},
                                            Shape{{4, 1}, 0, 4, 1, 64, 2, Gradient::kFloat32}));
 
-TEST(ExchangeRefusalTest, NamesWhatIsWrong) {
+TEST(ExchangeRefusalTest, ErrorsNameFieldAndRange) {
   simnccl::OnRanks(1, [](int, ncclComm_t comm, Rank& gpu) {
     Shape shape{{1, 1}, 0, 2, 2, 8, 2, Gradient::kFloat32};
     const auto create = [&](const Shape& s) {

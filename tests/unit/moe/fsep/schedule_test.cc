@@ -32,7 +32,7 @@ std::unique_ptr<Exchange> OneRank(ncclComm_t comm, uint32_t layers) {
   return *std::move(exchange);
 }
 
-TEST(ScheduleTest, RefusesWhatIsOutOfTurnAndGoesOn) {
+TEST(ScheduleTest, RefusesCallsOutOfOrderAndContinues) {
   simnccl::OnRanks(1, [](int, ncclComm_t comm, Rank& gpu) {
     const auto stream = reinterpret_cast<CUstream>(gpu.stream());
     const LayerShards shards{reinterpret_cast<CUdeviceptr>(gpu.Alloc(64)),

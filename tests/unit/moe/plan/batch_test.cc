@@ -26,7 +26,7 @@ TEST(BatchTest, LoadsBeforeAndAfter) {
   EXPECT_EQ(Straggler({}), 0U);
 }
 
-TEST(BatchTest, WhatIsWrongWithABatchIsNamed) {
+TEST(BatchTest, RejectsInvalidBatch) {
   EXPECT_TRUE(Check(kBatch).ok());
   EXPECT_THAT(std::string(Check(Batch{}).message()), HasSubstr("devices=0"));
   Batch b = kBatch;
@@ -36,7 +36,7 @@ TEST(BatchTest, WhatIsWrongWithABatchIsNamed) {
   EXPECT_EQ(Check(b).message(), "batch: owners=3 dynamic marks=4: must each be 4 (experts)");
 }
 
-TEST(BatchTest, WhatIsWrongWithAPlanIsNamed) {
+TEST(BatchTest, RejectsInvalidPlan) {
   EXPECT_EQ(Wrong({{0, 1, 0, 51}}), "expert 0 to device 1: tokens up to 51: must be at most 50");
   EXPECT_EQ(Wrong({{0, 1, UINT32_MAX, 2}}),
             "expert 0 to device 1: tokens up to 4294967297: must be at most 50");

@@ -17,7 +17,7 @@ std::string Wrong(const std::string& text, const RecordedShape& shape = {{1, 0},
   return std::string(Read(text, shape).status().message());
 }
 
-TEST(CountText, RecordsComeInOrderWhateverTheLinesDo) {
+TEST(CountText, SortsRecords) {
   const auto table = Read("# of a run\n" + std::string(kHeader) +
                           "2,0,0,1,7\n\n1,5,1,0,9\r\n1, 5 ,0,2,8\n1,0,0,0,4294967295\n");
   ASSERT_TRUE(table.ok()) << table.status();
@@ -41,7 +41,7 @@ TEST(CountText, AShapeThatIsGivenIsKept) {
             "x.csv:2: source 0 and expert 9 of 4 devices and 9 experts");
 }
 
-TEST(CountText, WhatIsWrongIsNamedWithItsLine) {
+TEST(CountText, ErrorsNameTheLine) {
   const std::string header = kHeader;
   EXPECT_EQ(Wrong(""), "x.csv has no counts");
   EXPECT_EQ(Wrong(header), "x.csv has no counts");

@@ -150,7 +150,7 @@ TEST(HandOverTest, APlanIsMadeFromTheLastIterations) {
   EXPECT_EQ(rank.hand_over->placement(0), PlanOf(1100));
 }
 
-TEST(HandOverTest, WhereThereIsNoPlanThePlacementsStay) {
+TEST(HandOverTest, KeepsPlacementsWithoutPlan) {
   Rank rank;
   rank.StepAlone(1, 13);
   rank.gate.Open(2);

@@ -30,7 +30,7 @@ TEST(NodeTokensTest, LoadsAndBytesOfAPlan) {
   EXPECT_EQ(copied.Bytes({0, UINT64_MAX, 1, 8}), UINT64_MAX);
 }
 
-TEST(NodeTokensTest, WhatIsWrongWithANodeIsNamed) {
+TEST(NodeTokensTest, RejectsInvalidNode) {
   EXPECT_EQ(Check(NodeTokens{}).message(), "node: devices=0: must be at least 1");
   NodeTokens n = kNode;
   n.replicas[1] = 0;
@@ -43,7 +43,7 @@ TEST(NodeTokensTest, WhatIsWrongWithANodeIsNamed) {
             "node: tokens=5 replicas=6: must each be 6 (pairs of expert and device)");
 }
 
-TEST(NodeTokensTest, WhatIsWrongWithAPlanIsNamed) {
+TEST(NodeTokensTest, RejectsInvalidPlan) {
   const std::string who = "expert 0 from device 0 to device 2: ";
   EXPECT_EQ(Wrong({{0, 0, 2, 0, 51}}), who + "tokens up to 51: must be at most 50");
   EXPECT_EQ(Wrong({{0, 0, 2, UINT32_MAX, 2}}), who + "tokens up to 4294967297: must be at most 50");

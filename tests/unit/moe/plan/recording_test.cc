@@ -50,7 +50,7 @@ class RecordingTest : public ::testing::Test {
   const std::string path_;
 };
 
-TEST_F(RecordingTest, ComesBackAsItWasWritten) {
+TEST_F(RecordingTest, RoundTrips) {
   absl::StatusOr<CountWriter> writer = CountWriter::Create(path_, kShape);
   ASSERT_TRUE(writer.ok()) << writer.status();
   EXPECT_EQ(writer->Add(Sample(7, 1)), absl::OkStatus());
@@ -132,7 +132,7 @@ TEST_F(RecordingTest, ShapesThatCannotBeAreRefused) {
   EXPECT_TRUE(Check({{1, 1 << 12}, 1 << 12}).ok());
 }
 
-TEST_F(RecordingTest, WhatCannotBeWrittenOrReadIsNamed) {
+TEST_F(RecordingTest, ErrorsNameFileAndByte) {
   EXPECT_EQ(CountReader::Open(path_).status().message(),
             "recording " + path_ + ": open: No such file or directory");
   EXPECT_THAT(std::string(CountReader::Open("/").status().message()),

@@ -99,7 +99,7 @@ TEST(RelayoutTest, AnExpertGoesWhereItsTokensAre) {
   EXPECT_EQ(ours->cost_ps, 4u * 100 * c.options.rates.compute_ps);
 }
 
-TEST(RelayoutTest, TheBusiestLinkIsAnotherObjectiveThanTheSum) {
+TEST(RelayoutTest, BusiestLinkDiffersFromSum) {
   RoutedTokens routed;
   routed.computed = {5, 7};
   routed.leaving = {3, 0};
@@ -113,7 +113,7 @@ TEST(RelayoutTest, TheBusiestLinkIsAnotherObjectiveThanTheSum) {
   EXPECT_EQ(LayoutCost(routed, rates, Objective::kSum), 4u * (10 * 10 + 3 * 20) + 3 * 7 * 100);
 }
 
-TEST(RelayoutTest, WhatCannotBePlannedIsNamed) {
+TEST(RelayoutTest, RejectsInvalidInput) {
   RelayoutOptions options;
   options.topology = {1, 2};
   options.capacity = 2;

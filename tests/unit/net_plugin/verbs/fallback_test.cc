@@ -84,7 +84,7 @@ class FallbackRails : public ::testing::Test {
   Buffer in_;
 };
 
-TEST_F(FallbackRails, WhileTheChosenOneIsDown) {
+TEST_F(FallbackRails, AreUsedWhileChosenRailIsDown) {
   for (const int type : {kPtrHost, kPtrCuda, kPtrCuda | kPtrDmabuf}) {
     SCOPED_TRACE(type);
     Join(OneEach(1, 1));
@@ -105,7 +105,7 @@ TEST_F(FallbackRails, WhileTheChosenOneIsDown) {
   }
 }
 
-TEST_F(FallbackRails, OfOneSideOnly) {
+TEST_F(FallbackRails, WorkWithFallbackOnOneSide) {
   Join(OneEach(2, 0));
   Register(kPtrHost);
   pair_->fabric.SetLinkUp("s0", false);
@@ -121,7 +121,7 @@ TEST_F(FallbackRails, OfOneSideOnly) {
 }
 
 // A port whose packets are lost fails like a port without a link, only later.
-TEST_F(FallbackRails, NotWithAPortThatNobodyHears) {
+TEST_F(FallbackRails, SkipUnreachablePort) {
   Join(OneEach(2, 2));
   Register(kPtrHost);
   pair_->fabric.SetLoss("s1", 1'000'000);
@@ -131,13 +131,13 @@ TEST_F(FallbackRails, NotWithAPortThatNobodyHears) {
   End();
 }
 
-TEST_F(FallbackRails, FromTheBeginning) {
+TEST_F(FallbackRails, AreUsedFromTheStart) {
   Pair pair(OneEach(1, 1));
   pair.fabric.SetLinkUp("r0", false);
   EXPECT_EQ(pair.Join(), absl::OkStatus());
 }
 
-TEST_F(FallbackRails, MemoryIsRegisteredWithWhatWorks) {
+TEST_F(FallbackRails, RegisterMemoryOnWorkingNic) {
   Join(OneEach(1, 1));
   pair_->fabric.FailDevice("s0");
   pair_->fabric.FailDevice("r0");
@@ -147,7 +147,7 @@ TEST_F(FallbackRails, MemoryIsRegisteredWithWhatWorks) {
 }
 
 // The memory goes away during its background registration.
-TEST_F(FallbackRails, MemoryMayGoBeforeItIsKnownThere) {
+TEST_F(FallbackRails, AllowDeregistrationBeforeRegistration) {
   Join(OneEach(1, 1));
   Register(kPtrHost);
   pair_->fabric.SetLinkUp("s0", false);
@@ -163,7 +163,7 @@ TEST_F(FallbackRails, MemoryMayGoBeforeItIsKnownThere) {
 }
 
 // A flush skips the rails of a failed NIC and uses the rails that work.
-TEST_F(FallbackRails, AGpusMemoryIsFlushedByThoseThatWork) {
+TEST_F(FallbackRails, FlushDeviceMemoryOnWorkingNic) {
   Join(OneEach(1, 1));
   Register(kPtrCuda);
   const auto flush = [&] {

@@ -140,7 +140,7 @@ class HalfOpenRails : public ::testing::Test {
   Member b_{&fabric_, "b", &clock_};
 };
 
-TEST_F(HalfOpenRails, WhoConnectsAndStopsOrDiesAfterAnyByteOfItsOffer) {
+TEST_F(HalfOpenRails, DropsSenderThatStopsOrDiesInItsOffer) {
   const absl::StatusOr<ListenAddress> address = b_.adapter->Listen();
   ASSERT_TRUE(address.ok());
   const auto listener = b_.adapter->MakeListener(address->listener);
@@ -177,7 +177,7 @@ TEST_F(HalfOpenRails, WhoConnectsAndStopsOrDiesAfterAnyByteOfItsOffer) {
   EXPECT_EQ(b_.queue_pairs(), kQueuePairs);
 }
 
-TEST_F(HalfOpenRails, WhoListensAndStopsOrDiesAfterAnyByteOfItsAnswer) {
+TEST_F(HalfOpenRails, DropsReceiverThatStopsOrDiesInItsAnswer) {
   Links strange(Patient());
   const std::string answer = Frame(FrameKind::kJoined);
   struct Silent {

@@ -108,7 +108,7 @@ class NetTest : public ::testing::Test {
   Net* net_ = nullptr;
 };
 
-TEST_F(NetTest, PortsAreDevices) {
+TEST_F(NetTest, ListsPortsAsDevices) {
   ASSERT_GE(net_->devices(), 2);
   const auto p = net_->Properties(1);
   ASSERT_TRUE(p.ok());
@@ -125,7 +125,7 @@ TEST_F(NetTest, PortsAreDevices) {
   EXPECT_NE(p->guid, first->guid);
 }
 
-TEST_F(NetTest, PortsAreJoinedToOneDevice) {
+TEST_F(NetTest, JoinsPortsToVirtualDevice) {
   const int both[] = {0, 1};
   const auto made = net_->MakeVirtual(both);
   ASSERT_TRUE(made.ok()) << made.status();
@@ -145,7 +145,7 @@ TEST_F(NetTest, PortsAreJoinedToOneDevice) {
 }
 
 // The receiver has everything and NCCL does not poll it again, but its answer is still needed.
-TEST_F(NetTest, AReceiverThatWaitsForNothingAnswers) {
+TEST_F(NetTest, IdleReceiverAnswersPeer) {
   const NetCounters before = net_->counters();
   // Other rails take over until the rail that other tests have broken is back.
   const Time deadline = Now() + kHangGuard;
@@ -159,7 +159,7 @@ TEST_F(NetTest, AReceiverThatWaitsForNothingAnswers) {
 }
 
 // Nobody polls an idle link: events of its rails are found at its next use.
-TEST_F(NetTest, APortGoesDownAndUpWhileLinksRest) {
+TEST_F(NetTest, ReusesLinkAfterPortFlap) {
   const int both[] = {0, 1};
   const absl::StatusOr<int> made = net_->MakeVirtual(both);
   ASSERT_TRUE(made.ok()) << made.status();
@@ -179,7 +179,7 @@ TEST_F(NetTest, APortGoesDownAndUpWhileLinksRest) {
   EXPECT_GT(after.links_reused, before.links_reused);
 }
 
-TEST_F(NetTest, APeerThatUsesSocketsIsNamed) {
+TEST_F(NetTest, ErrorNamesPeerWithSockets) {
   char handle[kHandleBytes];
   ListenAddress sockets;
   sockets.address.ss_family = AF_INET;
@@ -190,7 +190,7 @@ TEST_F(NetTest, APeerThatUsesSocketsIsNamed) {
 }
 
 // A peer that sends its hello and nothing else does not block other peers.
-TEST_F(NetTest, AHalfOpenHandshake) {
+TEST_F(NetTest, DropsHalfOpenHandshake) {
   char handle[kHandleBytes];
   auto listener = net_->Listen(0, handle);
   ASSERT_TRUE(listener.ok()) << listener.status();

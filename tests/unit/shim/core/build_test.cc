@@ -78,7 +78,7 @@ class UnknownNcclTest : public BuildTest {
   UnknownNcclTest() { Start({}, /*abort_frees_at_group_end=*/false); }
 };
 
-TEST_F(UnknownNcclTest, NobodyAbortsUnderAnInitialisation) {
+TEST_F(UnknownNcclTest, DoesNotAbortDuringInitialisation) {
   Program program(core_.get(), 1);
   ASSERT_EQ(program.Create(2, 0), ncclSuccess);
   FakeNccl::Get().init_blocks = true;
@@ -127,7 +127,7 @@ TEST_F(UnknownNcclTest, DestroyingACommunicatorDoesNotWaitForItsBuild) {
   EXPECT_TRUE(Eventually([] { return FakeNccl::Get().Live() == 0; }));
 }
 
-TEST_F(UnknownNcclTest, TheCoreMayGoWhileAThreadIsInsideNccl) {
+TEST_F(UnknownNcclTest, CoreMayEndWhileThreadIsInsideNccl) {
   FakeNccl& nccl = FakeNccl::Get();
   {
     Program program(core_.get(), 1);
@@ -242,7 +242,7 @@ TEST_F(BuildTest, OneFailureDropsTheWholeEpoch) {
   EXPECT_EQ(FakeNccl::Get().Live(), 2);
 }
 
-TEST_F(BuildTest, EveryWayToFailSaysWhat) {
+TEST_F(BuildTest, EachFailureNamesItsCause) {
   Program program(core_.get(), 1);
   ASSERT_EQ(program.Create(2, 0), ncclSuccess);
   FakeNccl::Get().init_result = ncclSystemError;
@@ -345,7 +345,7 @@ TEST_F(BesideTest, NothingIsLeftToDoAtTheWarmIndex) {
   EXPECT_EQ(core_->counters().host_waits.load(), 0u);
 }
 
-TEST_F(BesideTest, InTheProgramsWayItIsGivenUpForGood) {
+TEST_F(BesideTest, IsDisabledAfterBlockingTheProgram) {
   StartStalled(milliseconds(30));
   Program program(core_.get(), 1);
   ASSERT_EQ(program.Create(2, 0), ncclSuccess);
@@ -387,7 +387,7 @@ TEST_F(BesideTest, AfterALossTheProgramThatStandsStillDoesNotEndIt) {
   EXPECT_EQ(core_->counters().beside_refused.load(), 0u);
 }
 
-TEST_F(BesideTest, WhatNcclSaysIsTold) {
+TEST_F(BesideTest, ReportsNcclsError) {
   Program program(core_.get(), 1);
   ASSERT_EQ(program.Create(2, 0), ncclSuccess);
   FakeNccl::Get().operation_result = ncclInternalError;

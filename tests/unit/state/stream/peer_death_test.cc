@@ -95,7 +95,7 @@ class PeerDeath : public ::testing::Test {
 class ReceiverDeath : public PeerDeath,
                       public ::testing::WithParamInterface<std::tuple<int, bool>> {};
 
-TEST_P(ReceiverDeath, FailsWhatItHasNotPlaced) {
+TEST_P(ReceiverDeath, FailsFragmentsThatWereNotPlaced) {
   const auto until = Until(std::get<0>(GetParam()));
   const bool never_open = until < Until::kOpen;
   const bool reset = std::get<1>(GetParam());
@@ -146,7 +146,7 @@ INSTANTIATE_TEST_SUITE_P(AtEveryMessage, ReceiverDeath,
                                             ::testing::Bool()));
 
 // A receiver's death before it accepts the stream loses nothing: the sender retries.
-TEST_F(PeerDeath, BeforeTheStreamIsOpenItIsOnlyADelay) {
+TEST_F(PeerDeath, BeforeStreamIsOpenCausesOnlyDelay) {
   for (const Until until :
        {Until::kAccept, Until::kHello, Until::kHalfChallenge, Until::kProof, Until::kHalfAnswer}) {
     for (const bool reset : {false, true}) {
@@ -161,7 +161,7 @@ TEST_F(PeerDeath, BeforeTheStreamIsOpenItIsOnlyADelay) {
   }
 }
 
-TEST_F(PeerDeath, AnswersThatAreNone) {
+TEST_F(PeerDeath, RejectsMalformedReplies) {
   const struct {
     std::string answer;
     absl::StatusCode code;

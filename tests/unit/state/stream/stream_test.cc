@@ -220,7 +220,7 @@ TEST_F(StreamTest, ACorruptedFragmentFailsTheReceiver) {
   to_->Close(kKey);
 }
 
-TEST_F(StreamTest, GarbageAndEveryCutAreSurvived) {
+TEST_F(StreamTest, SurvivesGarbageAndEveryTruncation) {
   Intake intake(Expected());
   to_->Open(kKey, kSenders, &intake);
   EXPECT_TRUE(ClosedAfter(std::string(kStreamHelloSize, 'z')));
@@ -370,7 +370,7 @@ TEST_F(StreamTest, NamesAreAnsweredToMembersThatHaveTheKey) {
   EXPECT_FALSE(AskName(before, key, {1, 9, ""}, "a", Now() + kStreamPatience).ok());
 }
 
-TEST(ContentTest, IsTheHashOfBase) {
+TEST(ContentTest, MatchesHashOfBase) {
   const std::vector<char> bytes = Numbers(1000);
   for (size_t n = 0; n < 200; ++n) {
     EXPECT_EQ(HashContent(bytes.data(), n, 64), ContentHash(bytes.data(), n, 64)) << n;
