@@ -202,7 +202,7 @@ TEST_F(LauncherTest, RejectsInvalidOptionsBeforeStart) {
       {{"run", "-n", "2"}, 2, "no program"},
       {{"run", "-n", "0", "--", "true"}, 2, "--members: Value 0"},
       {{"run", "-n", "x", "--", "true"}, 2, "--members: Value x"},
-      {{"run", "-n", "3", "--max", "2", "--", "true"}, 2, "--max 2 is below -n 3"},
+      {{"run", "-n", "3", "--max", "2", "--", "true"}, 2, "--max 2: must be at least -n 3"},
       {{"run", "--grace", "soon", "--", "true"}, 2, "'soon' is not a time"},
       {{"run", "--no-preload", "--dir", folder_ / "run", "--", "no-such-program"},
        127,
@@ -217,7 +217,7 @@ TEST_F(LauncherTest, RejectsInvalidOptionsBeforeStart) {
       {{"frobnicate"}, 2, ""},
       {{}, 2, "subcommand"},
       {{"resize", "many"}, 2, "many"},
-      {{"wait", "--for", "epoch"}, 2, "neither steady nor epoch N"},
+      {{"wait", "--for", "epoch"}, 2, "must be steady or epoch N"},
       {{"drain", "1", "--within", "0"}, 2, "--within"},
   };
   for (const auto& w : wrong) {
