@@ -152,7 +152,7 @@ void Links::Pump() {
 
 void Links::OnProved(UniqueFd fd, const Hello& hello) {
   const auto listener = waiting_.find(hello.listener);
-  if (listener == waiting_.end()) return Refuse("its listener was closed meanwhile");
+  if (listener == waiting_.end()) return Refuse("the listener was closed during the handshake");
   Arrival& arrival = arrivals_[hello.link];
   if (arrival.streams.empty()) {
     arrival.deadline = Now() + options_.connect;

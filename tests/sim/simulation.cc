@@ -302,7 +302,8 @@ void Simulation::CheckDeadline(const Note& note) {
     phase_stalled_ = Duration{};
   }
   if (phase_stalled_ == Duration{} || note.text.find(" in time: ") == std::string::npos) return;
-  if (note.text.find("not gone in time: ") != std::string::npos) return;  // it began with the drain
+  if (note.text.find("did not leave in time: ") != std::string::npos)
+    return;  // it began with the drain
   if (now() - phase_since_ - phase_stalled_ >= milliseconds(2500)) return;
   ledger_.Violation(
       absl::StrCat("a deadline passed while the leader's process did not run: ", note.text));
@@ -315,7 +316,7 @@ void Simulation::Drained(MemberId member) {
 // The rule for a drain is similar: the leader may count 250 ms of each of a few stalls.
 void Simulation::CheckDrain(const Note& note) {
   for (const auto& [member, drain] : drains_) {
-    const std::string late = absl::StrCat("member ", member, " is lost: it was not gone in time");
+    const std::string late = absl::StrCat("member ", member, " is lost: it did not leave in time");
     if (note.text.find(late) != 0) continue;
     if (now() - drain.since - (leader_stalled_ - drain.stalled) >= kDrainWithin - seconds(1)) {
       continue;

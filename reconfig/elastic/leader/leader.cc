@@ -235,7 +235,7 @@ void Leader::Greet(Time now, MemberId member, Out* out) {
     Send(member, Lost{record_.world.epoch, {lost_.begin(), lost_.end()}}, out);
   }
   Tell(now, NoteKind::kMember,
-       absl::StrCat("member ", member, " was told of epoch ", record_.world.epoch), out);
+       absl::StrCat("member ", member, " was informed of epoch ", record_.world.epoch), out);
 }
 
 void Leader::TryForm(Time now, Out* out) {
@@ -285,7 +285,7 @@ void Leader::TryEndRecovery(Time now, Out* out) {
        missing.empty() ? "all members of the stored world are back"
                        : absl::StrCat("not back in time: member ", absl::StrJoin(missing, ", ")),
        out);
-  if (!missing.empty()) return Lose(now, missing, "it did not come back to the new leader", out);
+  if (!missing.empty()) return Lose(now, missing, "it did not reconnect to the new leader", out);
   // A loss of an earlier epoch was healed by the commit that the member learns of now.
   broken_ |= std::any_of(peers_.begin(), peers_.end(), [&](const auto& each) {
     return each.second.broken && each.second.hello_epoch == record_.world.epoch;

@@ -171,7 +171,7 @@ void Leader::CheckDrains(Time now, Out* out) {
     }
     request.gone_by.reset();
     const std::vector<MemberId> late = NotGone(request);
-    Lose(now, late, absl::StrCat("it was not gone in time: ", Describe(request.change)), out);
+    Lose(now, late, absl::StrCat("it did not leave in time: ", Describe(request.change)), out);
     for (const MemberId m : late) out->push_back(EndProcess{m});
   }
 }

@@ -132,7 +132,7 @@ void Leader::BeginPlanned(Time now, Out* out) {
     const auto gone = [&](MemberId m) { return !record_.world.SlotOf(m); };
     if (change.kind == RequestKind::kDrain && std::erase_if(change.members, gone) > 0 &&
         change.members.empty()) {
-      Resolve({id}, RequestState::kDone, "the members are gone");
+      Resolve({id}, RequestState::kDone, "the members have left");
       continue;
     }
     if (change.kind == RequestKind::kReplace && gone(change.members[0])) {

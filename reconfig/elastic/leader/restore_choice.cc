@@ -89,7 +89,7 @@ class Stock {
     for (const uint32_t slot : layout_.sharded) {
       if (const std::string why = WhyNever(slot); !why.empty()) {
         return absl::DataLossError(
-            absl::StrCat("the state of ", NameOf(slot), " exists nowhere any more: ", why));
+            absl::StrCat("the state of ", NameOf(slot), " no longer exists on any member: ", why));
       }
     }
     std::vector<std::string> all;

@@ -261,7 +261,7 @@ absl::StatusOr<BoundaryResult> Participant::Stand(Duration longest) {
   const Time decided = Now();
   if (result.kind != ResumeKind::kContinue) TakeAdoption(&result);
   result.pause_ns = static_cast<uint64_t>(ToNanoseconds(Now() - begin));
-  REWIRE_DEBUG("stood %.1f ms until it was decided, adopted in %.1f ms",
+  REWIRE_DEBUG("waited %.1f ms for the decision, adopted in %.1f ms",
                static_cast<double>(ToNanoseconds(decided - begin)) / 1e6,
                static_cast<double>(ToNanoseconds(Now() - decided)) / 1e6);
   if (result.kind == ResumeKind::kWorldChanged || result.kind == ResumeKind::kRepeat) {

@@ -75,7 +75,7 @@ absl::StatusOr<Plan> AssignSources(std::span<const TensorShape> tensors,
         }
         if (best == nullptr) {
           return absl::DataLossError(
-              absl::StrCat(Elements(tensor, {at, need.box.end}), " exist nowhere any more"));
+              absl::StrCat(Elements(tensor, {at, need.box.end}), " no longer exist on any member"));
         }
       }
       const Box box{at, std::min(limit, best->box.end)};

@@ -41,7 +41,7 @@ void Pull::TakeFrom(MemberId source, const PeerOffer& offer, std::span<const uin
         (late ? late_mappings_ : mappings_)
             .Open(offered, offer.server, wanted[0].place.context, deadline);
     if (!part.ok()) {
-      REWIRE_DEBUG("tensor %u of member %u comes as bytes: %s", offered.tensor, source,
+      REWIRE_DEBUG("tensor %u of member %u is sent as bytes: %s", offered.tensor, source,
                    std::string(part.status().message()).c_str());
       continue;
     }

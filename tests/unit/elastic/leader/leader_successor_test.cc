@@ -42,7 +42,7 @@ TEST_F(LeaderTest, ANewLeaderEndsNoLateMemberWhileAnotherIsMissing) {
   next.Pass(seconds(9));
   EXPECT_FALSE(next.Noted("is lost"));
   next.Pass(seconds(2));
-  EXPECT_TRUE(next.Noted("member 2 is lost: it did not come back"));
+  EXPECT_TRUE(next.Noted("member 2 is lost: it did not reconnect"));
   EXPECT_FALSE(next.Noted("member 1 is lost"));
 }
 

@@ -83,7 +83,7 @@ TEST(RestoreChoiceTest, TwoThatAreNotNeighboursAreSurvived) {
 TEST(RestoreChoiceTest, ADeathBeforeTheFirstCopyNamesTheSlotWithoutOne) {
   const std::string why =
       WhyNot(kFour, {{0, At(5, true, {}, {})}, {2, At(5, true, {}, {})}, {3, At(5, true, {}, {})}});
-  EXPECT_THAT(why, HasSubstr("the state of slot 1 (member 1) exists nowhere any more"));
+  EXPECT_THAT(why, HasSubstr("the state of slot 1 (member 1) no longer exists on any member"));
   EXPECT_THAT(why, HasSubstr("slot 2 (member 2) has no complete copy"));
 }
 
