@@ -1,6 +1,7 @@
 // Maps the memory that other members offer; see peer_mappings.h.
 #include "reconfig/state/stream/peer_mappings.h"
 
+#include "absl/strings/str_cat.h"
 #include "reconfig/base/cuda_driver.h"
 
 namespace rewire {
