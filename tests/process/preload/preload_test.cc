@@ -220,7 +220,7 @@ TEST_F(PreloadTest, WrongSettings) {
   EXPECT_THAT(ran.output, HasSubstr("version 0 23099"));
   EXPECT_EQ(2u, Times(ran.output, "init 5 0"));  // ncclInvalidUsage
   EXPECT_EQ(1u, Times(ran.output, "REWIRE_BUILD_MS=soon: must be a whole number from 100 to"));
-  EXPECT_EQ(1u, Times(ran.output, "REWIRE_BUILD_M is not a setting; did you mean REWIRE_BUILD_MS"));
+  EXPECT_EQ(1u, Times(ran.output, "REWIRE_BUILD_M: unknown setting; did you mean REWIRE_BUILD_MS"));
 }
 
 TEST_F(PreloadTest, AnUnknownSettingIsWarnedOfOnce) {

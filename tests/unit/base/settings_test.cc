@@ -56,7 +56,7 @@ TEST(Settings, EveryWrongVariableIsNamed) {
 TEST(Settings, UnknownVariableGetsTheNearestName) {
   const Settings s({"REWIRE_SILENT_MS=100"});
   EXPECT_EQ(s.Error(), "");
-  EXPECT_EQ(s.Unknown(), "REWIRE_SILENT_MS is not a setting; did you mean REWIRE_SILENCE_MS?\n");
+  EXPECT_EQ(s.Unknown(), "REWIRE_SILENT_MS: unknown setting; did you mean REWIRE_SILENCE_MS?\n");
 }
 
 TEST(Settings, TableHasEveryRowOnce) {
