@@ -17,7 +17,7 @@ SILENCE_S = 3.0  # REWIRE_SILENCE_MS, its default
 BUSY = ["/bin/sh", "-c", "while :; do :; done"]
 BEFORE_ARMED = ("RESERVE", "PREPARE", "READY")  # phases in which no member of the change has verified yet
 # A job must stop with this reason if a part of its state has no living copy.
-STATE_IS_LOST = "exists nowhere any more"
+STATE_IS_LOST = "no longer exists on any member"
 
 
 # ---- members --------------------------------------------------------------------------------------

@@ -122,11 +122,11 @@ absl::Status Describe(const Gaps& gaps, const Options& o, Report* report) {
 
 int Main(int argc, char** argv) {
   Options o;
-  Flags flags("failover_perf", "how long messages stop when one of two rails fails");
-  flags.Int("--repeats", &o.repeats, 1, 1000, "of each fault");
-  flags.Int("--seconds", &o.seconds, 1, 300, "after which no other fault begins");
-  flags.Int("--timeout", &o.timeout, 1, 24, "REWIRE_NET_TIMEOUT");
-  flags.Int("--retries", &o.retries, 0, 6, "REWIRE_NET_RETRIES");
+  Flags flags("failover_perf", "measures the pause of messages when one of two rails fails");
+  flags.Int("--repeats", &o.repeats, 1, 1000, "repetitions of each fault");
+  flags.Int("--seconds", &o.seconds, 1, 300, "time in seconds after which no new fault begins");
+  flags.Int("--timeout", &o.timeout, 1, 24, "value of REWIRE_NET_TIMEOUT");
+  flags.Int("--retries", &o.retries, 0, 6, "value of REWIRE_NET_RETRIES");
   flags.Switch("--json", &o.json, "one JSON object on stdout, the text on stderr");
   flags.ParseOrExit(argc, argv);
   setenv("NCCL_SOCKET_IFNAME", "lo", 1);

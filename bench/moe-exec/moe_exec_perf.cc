@@ -128,14 +128,17 @@ void ReportSweep(const std::vector<SweptSetting>& settings, Report* report) {
 int Main(int argc, char** argv) {
   Options o;
   Flags flags("moe-exec_perf", "experts balanced by copy engines, on the simulated GPU");
-  flags.Int("--devices", &o.run.devices, 2, 16, "processes, a device each; they share 128 experts");
+  flags.Int("--devices", &o.run.devices, 2, 16,
+            "processes with one device each; they share 128 experts");
   flags.Int("--layers", &o.run.layers, 1, 16, "expert-parallel layers");
-  flags.Int("--micro-batches", &o.run.micro_batches, 1, 1000, "forward and backward");
+  flags.Int("--micro-batches", &o.run.micro_batches, 1, 1000,
+            "micro-batches, each forward and backward");
   flags.Int("--step", &o.run.step, 1, 1000,
             "micro-batches from one change of the weights to the next");
-  flags.Int("--seed", &o.run.seed, 1, 1000000, "of the trace");
-  flags.Int("--seeds", &o.seeds, 0, 1000, "of the sweep over settings; 0: no sweep");
-  flags.Int("--plan-us", &o.plan_us, 0, 100000, "virtual time of planning; 0: as measured here");
+  flags.Int("--seed", &o.run.seed, 1, 1000000, "seed of the trace");
+  flags.Int("--seeds", &o.seeds, 0, 1000, "seeds of the sweep over settings; 0: no sweep");
+  flags.Int("--plan-us", &o.plan_us, 0, 100000,
+            "virtual time of planning in us; 0: as measured on this machine");
   flags.Switch("--json", &o.json, "one JSON object on stdout, the text on stderr");
   flags.ParseOrExit(argc, argv);
   if (128 % o.run.devices != 0) {

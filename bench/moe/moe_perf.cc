@@ -266,14 +266,15 @@ void Planning(const Options& options, Report* report) {
 
 int Main(int argc, char** argv) {
   Options options;
-  Flags flags("moe_perf",
-              "How even, how fast and how equal plans for micro-batches of experts are.");
-  flags.Int("--seeds", &options.seeds, 1, 10'000, "traces of each number of devices");
-  flags.Int("--batches", &options.batches, 1, 10'000, "micro-batches of a trace");
+  Flags flags(
+      "moe_perf",
+      "Measures the balance, the time and the agreement of plans for micro-batches of experts.");
+  flags.Int("--seeds", &options.seeds, 1, 10'000, "traces for each number of devices");
+  flags.Int("--batches", &options.batches, 1, 10'000, "micro-batches per trace");
   flags.Int("--plans", &options.plans, 100, 10'000'000, "plans that are timed");
   flags.Int("--inputs", &options.inputs, 1, 1'000'000'000,
-            "random inputs that ranks must agree on");
-  flags.Int("--layouts", &options.layouts, 1, 10'000'000, "random inputs of re-layouts");
+            "random inputs for which all ranks must make the same plan");
+  flags.Int("--layouts", &options.layouts, 1, 10'000'000, "random inputs for re-layouts");
   flags.Switch("--json", &options.json, "one JSON object on standard output");
   flags.ParseOrExit(argc, argv);
 

@@ -195,12 +195,14 @@ Options Parse(int argc, char** argv) {
   Flags flags("net_perf",
               "the net plugin against TCP without it on this machine's loopback, or against "
               "perftest between RDMA devices");
-  flags.Text("--transport", &o.transport, {"socket", "verbs"}, "what the plugin goes over");
-  flags.Int("--rounds", &o.rounds, 1, 1000, "measured rounds of each, in turns; 33 over verbs");
-  flags.Int("--gib", &o.gib, 1, 64, "socket: GiB that are sent at each size and round");
-  flags.Int("--messages", &o.verbs.messages, 100, 100000, "verbs: of 64 KiB, sent in each round");
-  flags.Int("--pings", &o.verbs.pings, 100, 100000, "verbs: round trips of 8 bytes in each round");
-  flags.Int("--seconds", &o.verbs.seconds, 2, 300, "verbs: after which no other round begins");
+  flags.Text("--transport", &o.transport, {"socket", "verbs"}, "the plugin's transport");
+  flags.Int("--rounds", &o.rounds, 1, 1000,
+            "measured rounds of each side, alternating; 33 over verbs");
+  flags.Int("--gib", &o.gib, 1, 64, "socket: GiB sent per size and round");
+  flags.Int("--messages", &o.verbs.messages, 100, 100000, "verbs: messages of 64 KiB per round");
+  flags.Int("--pings", &o.verbs.pings, 100, 100000, "verbs: round trips of 8 bytes per round");
+  flags.Int("--seconds", &o.verbs.seconds, 2, 300,
+            "verbs: time in seconds after which no new round begins");
   flags.Text("--libraries", &o.libraries, {},
              "folders of builds of NCCL's host code, each measured: A:B (./dev bench net --nccl)");
   flags.Switch("--json", &o.json, "one JSON object on stdout, the text on stderr");

@@ -212,11 +212,10 @@ int Main(int argc, char** argv) {
               "what a training step costs more under Rewire while nothing is pending: steps with "
               "and without it in turn, in the same processes");
   flags.Int("--members", &args.members, 1, 8, "members of the job");
-  flags.Int("--rounds", &args.rounds, 0, 1000000, "rounds of six steps, ZeRO 0; 0: leave out");
+  flags.Int("--rounds", &args.rounds, 0, 1000000, "rounds of six steps, ZeRO 0; 0: skip");
   flags.Int("--buddy-rounds", &args.buddy_rounds, 0, 1000000,
-            "rounds of 24 steps, ZeRO 1; 0: leave out");
-  flags.Int("--updates", &args.updates, 0, 1000000000,
-            "calls of rewireUpdate() alone; 0: leave out");
+            "rounds of 24 steps, ZeRO 1; 0: skip");
+  flags.Int("--updates", &args.updates, 0, 1000000000, "calls of rewireUpdate() alone; 0: skip");
   flags.Text("--library", &args.library, {"simulated", "found"},
              "simulated: the simulated GPU and NCCL; found: REWIRE_NCCL_LIBRARY and the machine's");
   flags.Switch("--json", &args.json, "one JSON object on stdout, the text on stderr");

@@ -178,10 +178,11 @@ Round OneRound(const Options& o) {
 int Main(int argc, char** argv) {
   Options o;
   Flags flags("rebuild_perf",
-              "connections of a communicator: the first time, and when it is built anew");
-  flags.Text("--transport", &o.transport, {"socket", "verbs"}, "what the plugin goes over");
+              "measures the connections of a communicator: the first build and a rebuild");
+  flags.Text("--transport", &o.transport, {"socket", "verbs"}, "the plugin's transport");
   flags.Int("--rounds", &o.rounds, 1, 10000, "pairs of processes");
-  flags.Int("--connections", &o.connections, 1, 500, "each way, of one communicator");
+  flags.Int("--connections", &o.connections, 1, 500,
+            "connections of one communicator in each direction");
   flags.Switch("--json", &o.json, "one JSON object on stdout, the text on stderr");
   flags.ParseOrExit(argc, argv);
   setenv("NCCL_SOCKET_IFNAME", "lo", 1);

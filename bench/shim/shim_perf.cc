@@ -146,8 +146,9 @@ int Main(int argc, char** argv) {
   Flags flags("shim_perf",
               "what the shim adds to ncclAllReduce over a library that does nothing, and what it "
               "allocates and locks meanwhile");
-  flags.Int("--pairs", &options.pairs, 1, 1000000, "pairs of runs: through the shim, and straight");
-  flags.Int("--calls", &options.calls, 1, 100000000, "calls in a run");
+  flags.Int("--pairs", &options.pairs, 1, 1000000,
+            "pairs of runs: through the shim and without it");
+  flags.Int("--calls", &options.calls, 1, 100000000, "calls per run");
   flags.Switch("--json", &options.json, "one JSON object on stdout, the text on stderr");
   flags.ParseOrExit(argc, argv);
   if (!PrepareCounting()) Die("libc's locks were not found");

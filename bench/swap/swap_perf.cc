@@ -277,11 +277,11 @@ int Main(int argc, char** argv) {
               "warm index to as far behind the cut, over undisturbed operations before the build; "
               "median over the swaps, at least one ordinary operation. Operations delayed: what "
               "the swap adds to those that are slower than the undisturbed p99 of their kind");
-  flags.Text("--ranks", &args.ranks, {}, "numbers of members, as in 2,3,4");
-  flags.Int("--swaps", &args.swaps, 1, 1000000, "swaps at each number of members");
-  flags.Int("--baselines", &args.baselines, 1, 1000, "foreground changes measured of each kind");
+  flags.Text("--ranks", &args.ranks, {}, "numbers of members, for example 2,3,4");
+  flags.Int("--swaps", &args.swaps, 1, 1000000, "swaps per number of members");
+  flags.Int("--baselines", &args.baselines, 1, 1000, "measured foreground changes per kind");
   flags.Int("--margin", &args.margin, 3, 100000,
-            "operations ahead that a cut is proposed, at least");
+            "minimum distance of a proposed cut, in operations");
   flags.Text("--library", &args.library, {"simulated", "found"},
              "simulated: the simulated GPU and NCCL; found: the machine's");
   flags.Text("--libraries", &args.libraries, {},

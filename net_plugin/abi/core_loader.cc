@@ -42,7 +42,7 @@ const NetTable* Open(std::string* why) {
     return nullptr;
   }
   const auto start = reinterpret_cast<CoreStart>(dlsym(library, kCoreStartSymbol));
-  const char* reason = "it is of another build";
+  const char* reason = "the library belongs to another build of Rewire";
   const NetTable* table = start == nullptr ? nullptr : start(kCoreAbiVersion, &reason);
   if (table == nullptr) *why = path + ": " + reason;
   return table;
@@ -64,7 +64,7 @@ ncclResult_t LoadCore(Logger log) noexcept {
     if (!said) {
       LogLine(LogLevel::kError, "net plugin: %s", why.c_str());
       if (log != nullptr) {
-        log(kNcclWarn, kNcclNet, "rewire", 0, "NET/rewire cannot serve: %s", why.c_str());
+        log(kNcclWarn, kNcclNet, "rewire", 0, "NET/rewire: load librewire-net.so: %s", why.c_str());
       }
     }
     said = true;

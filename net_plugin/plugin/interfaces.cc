@@ -132,7 +132,7 @@ absl::StatusOr<std::vector<Interface>> Choose(const std::vector<Interface>& all,
     wanted = AF_INET6;
   } else if (!rules.family.empty()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("NCCL_SOCKET_FAMILY=", rules.family, ": AF_INET or AF_INET6"));
+        absl::StrCat("NCCL_SOCKET_FAMILY=", rules.family, ": must be AF_INET or AF_INET6"));
   }
   std::vector<Interface> fit;
   for (const Interface& i : all) {
@@ -166,9 +166,10 @@ absl::StatusOr<std::vector<Interface>> Choose(const std::vector<Interface>& all,
     }
   }
   if (chosen.empty()) {
-    return absl::NotFoundError(absl::StrCat(
-        "no network interface fits NCCL_SOCKET_IFNAME=", rules.names,
-        rules.family.empty() ? "" : absl::StrCat(" with NCCL_SOCKET_FAMILY=", rules.family)));
+    return absl::NotFoundError(
+        absl::StrCat("NCCL_SOCKET_IFNAME=", rules.names,
+                     rules.family.empty() ? "" : absl::StrCat(" NCCL_SOCKET_FAMILY=", rules.family),
+                     ": no network interface that is up matches"));
   }
   return chosen;
 }

@@ -28,8 +28,8 @@ absl::StatusOr<Key> JobKey() {
   if (text.empty()) return Key{};
   if (const std::optional<Key> key = KeyOfHex(text)) return *key;
   return absl::InvalidArgumentError(
-      absl::StrCat("REWIRE_NET_KEY has ", text.size(),
-                   " characters: must be 32 to 64 hexadecimal digits, not all zero"));
+      absl::StrCat("REWIRE_NET_KEY: characters=", text.size(),
+                   ": must be 32 to 64 hexadecimal digits, not all zero"));
 }
 
 // Tells whether NVIDIA's kernel driver lets RDMA devices register GPU memory by address.
@@ -68,9 +68,10 @@ absl::StatusOr<std::unique_ptr<Net>> Net::Make() {
   if (!nics.ok()) {
     const std::string why(nics.status().message());
     if (Settings::Get().net_require() == "verbs") {
-      return absl::NotFoundError(absl::StrCat("REWIRE_NET_REQUIRE=verbs: ", why));
+      return absl::NotFoundError(
+          absl::StrCat("open RDMA devices (REWIRE_NET_REQUIRE=verbs): ", why));
     }
-    REWIRE_INFO("net plugin: sockets, because %s", why.c_str());
+    REWIRE_INFO("net plugin: sockets are used instead of RDMA: %s", why.c_str());
     nics = std::vector<std::shared_ptr<Nic>>();
   }
   return std::unique_ptr<Net>(new Net(*std::move(chosen), *key, *std::move(nics)));
@@ -110,7 +111,7 @@ absl::StatusOr<const Net::Device*> Net::At(int device) const {
   MutexLock lock(&mutex_);
   if (device < 0 || static_cast<size_t>(device) >= devices_.size()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("device ", device, ": there are ", devices_.size()));
+        absl::StrCat("device=", device, ": must be 0 to ", static_cast<int>(devices_.size()) - 1));
   }
   return &devices_[static_cast<size_t>(device)];
 }
@@ -121,12 +122,14 @@ absl::StatusOr<int> Net::MakeVirtual(std::span<const int> devices) {
     const absl::StatusOr<const Device*> at = At(device);
     if (!at.ok()) return at.status();
     if ((*at)->adapter == nullptr) {
-      return absl::InvalidArgumentError("interfaces without RDMA are not joined to one");
+      return absl::InvalidArgumentError(absl::StrCat(
+          "device=", device, ": must be an RDMA device to be part of a virtual device"));
     }
     for (const std::shared_ptr<Nic>& nic : (*at)->adapter->nics()) nics.push_back(nic);
   }
   if (nics.empty() || nics.size() > kMostRails) {
-    return absl::InvalidArgumentError(absl::StrCat("a device of ", nics.size(), " ports"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("ports=", nics.size(), ": must be 1 to ", kMostRails));
   }
   MutexLock lock(&mutex_);
   for (size_t i = 0; i < devices_.size(); ++i) {
@@ -208,15 +211,17 @@ absl::StatusOr<std::unique_ptr<Sender>> Net::Connect(int device, void* handle) {
   std::optional<ListenAddress> address = DecodeAddress(handle);
   if (!address) {
     return absl::InvalidArgumentError(
-        "the peer's handle is none of this plugin, or of another version of it: all members must "
-        "load the same network");
+        "decode the peer's handle: not a handle of this plugin's version (all members must load "
+        "the same network plugin)");
   }
   Adapter* const adapter = (*at)->adapter.get();
   if ((adapter != nullptr) != (address->device != 0)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("this side uses ", adapter != nullptr ? "RDMA" : "sockets",
-                     ", the peer does not: REWIRE_NET_REQUIRE=verbs would have said where it is "
-                     "missing, NCCL_IB_DISABLE=1 turns it off for all"));
+        absl::StrCat("peer ", AddressText(address->address), ": this side uses ",
+                     adapter != nullptr ? "RDMA" : "sockets", " and the peer uses ",
+                     adapter != nullptr ? "sockets" : "RDMA",
+                     " (REWIRE_NET_REQUIRE=verbs on all members names the member without RDMA; "
+                     "NCCL_IB_DISABLE=1 makes all members use sockets)"));
   }
   if (adapter != nullptr) {
     absl::StatusOr<std::unique_ptr<Sender>> sender = adapter->Connect(&*address);
@@ -254,9 +259,10 @@ std::string Net::Describe() const {
                                  : ", chosen as NCCL does because NCCL_SOCKET_IFNAME is not set";
   if (devices_[0].adapter == nullptr) return absl::StrCat("sockets over ", out, chosen);
   const Settings& s = Settings::Get();
-  return absl::StrCat("RDMA over ", out, ", ", s.net_queue_pairs(), " queue pairs a rail, timeout ",
-                      s.net_timeout(), ", retries ", s.net_retries(), ", control over ",
-                      interfaces_[0].name, " at ", HostText(interfaces_[0].address), chosen);
+  return absl::StrCat("RDMA over ", out, ", ", s.net_queue_pairs(),
+                      " queue pairs per rail, timeout ", s.net_timeout(), ", retries ",
+                      s.net_retries(), ", control over ", interfaces_[0].name, " at ",
+                      HostText(interfaces_[0].address), chosen);
 }
 
 void Net::SayStart(int abi, Logger log) {

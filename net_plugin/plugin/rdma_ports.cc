@@ -26,9 +26,9 @@ absl::StatusOr<std::vector<std::shared_ptr<Nic>>> OpenPorts() {
   REWIRE_ASSIGN_OR_RETURN(const std::vector<rdma::DeviceInfo> devices, driver->Devices());
   const std::string names = Variable("NCCL_IB_HCA");
   std::vector<std::shared_ptr<Nic>> nics;
-  std::string why = names.empty()
-                        ? "no RDMA device has a link"
-                        : absl::StrCat("no RDMA device with a link fits NCCL_IB_HCA=", names);
+  std::string why = names.empty() ? "no RDMA device has an active port"
+                                  : absl::StrCat("NCCL_IB_HCA=", names,
+                                                 ": no RDMA device with an active port matches");
   for (const PortChoice& choice : ChoosePorts(devices, names)) {
     absl::StatusOr<std::shared_ptr<Nic>> nic = Nic::Open(driver.get(), choice.device, choice.port);
     if (nic.ok()) {
@@ -37,7 +37,7 @@ absl::StatusOr<std::vector<std::shared_ptr<Nic>>> OpenPorts() {
       continue;
     }
     why = std::string(nic.status().message());
-    REWIRE_INFO("net plugin: %s is not used: %s", choice.device.c_str(), why.c_str());
+    REWIRE_INFO("net plugin: RDMA device %s is not used: %s", choice.device.c_str(), why.c_str());
   }
   if (nics.empty()) return absl::NotFoundError(why);
   return nics;

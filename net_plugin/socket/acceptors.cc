@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "net_plugin/socket/address.h"
 #include "net_plugin/socket/socket_error.h"
-#include "reconfig/base/newcomers.h"
+#include "reconfig/base/pending_connections.h"
 
 namespace rewire::net {
 namespace {
@@ -55,7 +55,7 @@ absl::StatusOr<sockaddr_storage> Acceptors::Listen(
   if (!fd.ok()) return fd.status();
   if (bind(fd->get(), reinterpret_cast<const sockaddr*>(&local), AddressLength(local)) != 0 ||
       listen(fd->get(), SOMAXCONN) != 0) {
-    return LocalFault(absl::StrCat("listening on ", AddressText(local)), errno);
+    return LocalFault(absl::StrCat("listen on ", AddressText(local)), errno);
   }
   Acceptor acceptor;
   acceptor.local = local;
@@ -74,11 +74,11 @@ void Acceptors::Pump(Time now) {
     const int fd = events[i].data.fd;
     if (const auto a = acceptors_.find(fd); a != acceptors_.end()) {
       TakeAll(now, &a->second);
-    } else if (const auto g = guests_.find(fd); g != guests_.end()) {
-      const bool challenged = g->second.hello.has_value();
-      if (!Hear(&g->second)) {
-        guests_.erase(g);
-      } else if (g->second.hello.has_value() != challenged) {
+    } else if (const auto p = pending_.find(fd); p != pending_.end()) {
+      const bool challenged = p->second.hello.has_value();
+      if (!Hear(&p->second)) {
+        pending_.erase(p);
+      } else if (p->second.hello.has_value() != challenged) {
         KeepLimits();
       }
     }
@@ -91,135 +91,137 @@ void Acceptors::Pump(Time now) {
   }
   // Deadlines come after the pending input: Pump() may not have run for a long time.
   DropLate(now);
-  if (n > 0 || !guests_.empty()) SetTimer(now);
+  if (n > 0 || !pending_.empty()) SetTimer(now);
 }
 
 void Acceptors::TakeAll(Time now, Acceptor* acceptor) {
   for (int turn = 0; turn < kTurn; ++turn) {
-    Guest guest;
-    guest.fd = acceptor->listener.Accept(now, &guest.source);
-    if (!guest.fd.valid()) {
+    Pending pending;
+    pending.fd = acceptor->listener.Accept(now, &pending.source);
+    if (!pending.fd.valid()) {
       if (!acceptor->listener.paused_until()) return;  // no further connection waits
-      if (DropGuest(false, 0)) {
+      if (DropPending(false, 0)) {
         acceptor->listener.Resume();
         continue;
       }
       return Unwatch(acceptor->listener.fd());  // Pump() watches again after the pause
     }
-    guest.since = Now();  // `since` orders connections by arrival
+    pending.since = Now();  // `since` orders connections by arrival
     // The hello has usually arrived already.
-    if (!Hear(&guest)) continue;
-    const int fd = guest.fd.get();
+    if (!Hear(&pending)) continue;
+    const int fd = pending.fd.get();
     Watch(fd);
-    guests_.emplace(fd, std::move(guest));
+    pending_.emplace(fd, std::move(pending));
     KeepLimits();
   }
 }
 
 void Acceptors::KeepLimits() {
-  DropGuest(false, options_.most_newcomers);
-  DropGuest(true, options_.most_challenged);
+  DropPending(false, options_.most_without_hello);
+  DropPending(true, options_.most_challenged);
 }
 
-bool Acceptors::Hear(Guest* guest) {
+bool Acceptors::Hear(Pending* pending) {
   for (;;) {
-    const size_t want = guest->hello ? kProofBytes : kHelloBytes;
+    const size_t want = pending->hello ? kProofBytes : kHelloBytes;
     char bytes[kHelloBytes];
-    const ssize_t n = recv(guest->fd.get(), bytes, want - guest->bytes.size(), MSG_DONTWAIT);
+    const ssize_t n = recv(pending->fd.get(), bytes, want - pending->bytes.size(), MSG_DONTWAIT);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return true;
     if (n <= 0) {
-      Unwatch(guest->fd.get());
-      refused_("the peer closed the connection before it had proved itself");
+      Unwatch(pending->fd.get());
+      refused_("the peer closed the connection before its authentication");
       return false;
     }
-    guest->bytes.append(bytes, static_cast<size_t>(n));
-    if (guest->bytes.size() < want) continue;
-    if (!guest->hello) {
-      const std::optional<Hello> hello = DecodeHello(guest->bytes);
+    pending->bytes.append(bytes, static_cast<size_t>(n));
+    if (pending->bytes.size() < want) continue;
+    if (!pending->hello) {
+      const std::optional<Hello> hello = DecodeHello(pending->bytes);
       if (!hello) {
-        Unwatch(guest->fd.get());
-        refused_("its first bytes are no hello of this protocol");
+        Unwatch(pending->fd.get());
+        refused_("malformed hello: the peer does not use this protocol");
         return false;
       }
-      if (!OnHello(guest, *hello)) return false;
+      if (!OnHello(pending, *hello)) return false;
       continue;
     }
-    Unwatch(guest->fd.get());
-    const std::optional<Code> proof = DecodeProof(guest->bytes);
-    if (!proof || !SameCode(guest->expected, ViewOf(*proof))) {
-      refused_("its proof is wrong: another job, or no member of any");
+    Unwatch(pending->fd.get());
+    const std::optional<Code> proof = DecodeProof(pending->bytes);
+    if (!proof || !SameCode(pending->expected, ViewOf(*proof))) {
+      refused_("wrong proof: the peer does not have this listener's and this job's key");
       return false;
     }
-    proved_(std::move(guest->fd), *guest->hello);
+    proved_(std::move(pending->fd), *pending->hello);
     return false;
   }
 }
 
-bool Acceptors::OnHello(Guest* guest, const Hello& hello) {
+bool Acceptors::OnHello(Pending* pending, const Hello& hello) {
   const auto refuse = [&](Answer answer, const char* why) {
-    Unwatch(guest->fd.get());
+    Unwatch(pending->fd.get());
     Challenge no;
     no.answer = answer;
-    SendWhole(guest->fd.get(), EncodeChallenge(no));
+    SendWhole(pending->fd.get(), EncodeChallenge(no));
     refused_(why);
     return false;
   };
-  if (hello.version != kWireVersion) return refuse(Answer::kVersion, "it has another version");
+  if (hello.version != kWireVersion) {
+    return refuse(Answer::kVersion, "the peer has another version of the wire format");
+  }
   const std::optional<Key> key = key_of_(hello);
-  if (!key) return refuse(Answer::kUnknown, "it names no listener of this process");
+  if (!key) return refuse(Answer::kUnknown, "the hello names no listener of this process");
   Challenge challenge;
   challenge.nonce = RandomNonce();
-  challenge.proof = ProofOf(Side::kListening, *key, guest->bytes, challenge.nonce);
-  guest->expected = ProofOf(Side::kConnecting, *key, guest->bytes, challenge.nonce);
-  guest->hello = hello;
-  guest->bytes.clear();
-  if (SendWhole(guest->fd.get(), EncodeChallenge(challenge))) return true;
-  Unwatch(guest->fd.get());
-  refused_("it takes no answer");
+  challenge.proof = ProofOf(Side::kListening, *key, pending->bytes, challenge.nonce);
+  pending->expected = ProofOf(Side::kConnecting, *key, pending->bytes, challenge.nonce);
+  pending->hello = hello;
+  pending->bytes.clear();
+  if (SendWhole(pending->fd.get(), EncodeChallenge(challenge))) return true;
+  Unwatch(pending->fd.get());
+  refused_("the challenge could not be sent");
   return false;
 }
 
-void Acceptors::Drop(std::map<int, Guest>::iterator guest, const char* why) {
-  Unwatch(guest->first);
-  guests_.erase(guest);
+void Acceptors::Drop(std::map<int, Pending>::iterator pending, const char* why) {
+  Unwatch(pending->first);
+  pending_.erase(pending);
   refused_(why);
 }
 
-bool Acceptors::DropGuest(bool challenged, size_t above) {
+bool Acceptors::DropPending(bool challenged, size_t above) {
   const auto counts = [challenged](const auto& entry) {
     return entry.second.hello.has_value() == challenged;
   };
-  if (static_cast<size_t>(std::count_if(guests_.begin(), guests_.end(), counts)) <= above) {
+  if (static_cast<size_t>(std::count_if(pending_.begin(), pending_.end(), counts)) <= above) {
     return false;
   }
-  std::vector<Newcomer> all;
-  std::vector<std::map<int, Guest>::iterator> at;
-  for (auto g = guests_.begin(); g != guests_.end(); ++g) {
-    if (!counts(*g)) continue;
-    all.push_back({g->second.source, g->second.since});
-    at.push_back(g);
+  std::vector<PendingConnection> all;
+  std::vector<std::map<int, Pending>::iterator> at;
+  for (auto p = pending_.begin(); p != pending_.end(); ++p) {
+    if (!counts(*p)) continue;
+    all.push_back({p->second.source, p->second.since});
+    at.push_back(p);
   }
-  Drop(at[NewcomerToDrop(all)], challenged ? "too many connections have not proved themselves"
-                                           : "too many connections have not said who they are");
+  Drop(at[PendingConnectionToDrop(all)], challenged ? "too many connections without a proof"
+                                                    : "too many connections without a hello");
   return true;
 }
 
-Time Acceptors::DeadlineOf(const Guest& guest) const {
-  return guest.since + (guest.hello ? options_.proof : options_.hello);
+Time Acceptors::DeadlineOf(const Pending& pending) const {
+  return pending.since + (pending.hello ? options_.proof : options_.hello);
 }
 
 void Acceptors::DropLate(Time now) {
-  for (auto g = guests_.begin(); g != guests_.end();) {
-    const auto next = std::next(g);
-    if (now >= DeadlineOf(g->second)) Drop(g, "its handshake took too long");
-    g = next;
+  for (auto p = pending_.begin(); p != pending_.end();) {
+    const auto next = std::next(p);
+    if (now >= DeadlineOf(p->second)) Drop(p, "the handshake timed out");
+    p = next;
   }
 }
 
 void Acceptors::SetTimer(Time now) {
   std::optional<Time> first;
   const auto earlier = [&first](Time t) { first = first ? std::min(*first, t) : t; };
-  for (const auto& [fd, guest] : guests_) earlier(DeadlineOf(guest));
+  for (const auto& [fd, pending] : pending_) earlier(DeadlineOf(pending));
   for (const auto& [fd, acceptor] : acceptors_) {
     if (acceptor.listener.paused_until()) earlier(*acceptor.listener.paused_until());
   }

@@ -23,7 +23,7 @@ class Acceptors {
     Duration hello = seconds(5);   // from the accept to the hello
     Duration proof = seconds(30);  // from the accept to the proof: a real peer may be busy
     // Limit on connections that have not named a listener of this process.
-    size_t most_newcomers = 64;
+    size_t most_without_hello = 64;
     // Limit on connections that have named a listener and whose proof is awaited.
     size_t most_challenged = 1024;
   };
@@ -49,7 +49,7 @@ class Acceptors {
     sockaddr_storage local{};  // as passed to Listen()
     sockaddr_storage bound{};
   };
-  struct Guest {
+  struct Pending {
     UniqueFd fd;
     uint64_t source = 0;
     Time since;
@@ -59,16 +59,16 @@ class Acceptors {
   };
 
   void TakeAll(Time now, Acceptor* acceptor);
-  // False: the caller drops the connection. `guest->fd` is not valid after a correct proof.
-  bool Hear(Guest* guest);
-  bool OnHello(Guest* guest, const Hello& hello);
+  // False: the caller drops the connection. `pending->fd` is not valid after a correct proof.
+  bool Hear(Pending* pending);
+  bool OnHello(Pending* pending, const Hello& hello);
   // Drops one connection if more than `above` are challenged, or are not: the oldest of the host
   // that has most. False: at most `above` are.
-  bool DropGuest(bool challenged, size_t above);
+  bool DropPending(bool challenged, size_t above);
   void KeepLimits();
-  [[nodiscard]] Time DeadlineOf(const Guest& guest) const;
+  [[nodiscard]] Time DeadlineOf(const Pending& pending) const;
   void DropLate(Time now);
-  void Drop(std::map<int, Guest>::iterator guest, const char* why);
+  void Drop(std::map<int, Pending>::iterator pending, const char* why);
   void SetTimer(Time now);
   void Watch(int fd);
   // Must precede the close of a descriptor: a forked child may also have the descriptor.
@@ -80,8 +80,8 @@ class Acceptors {
   const Refused refused_;
   UniqueFd events_;
   UniqueFd timer_;
-  std::map<int, Acceptor> acceptors_;  // by descriptor, like guests_
-  std::map<int, Guest> guests_;
+  std::map<int, Acceptor> acceptors_;  // by descriptor, like pending_
+  std::map<int, Pending> pending_;
 };
 
 }  // namespace rewire::net

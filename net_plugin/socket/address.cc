@@ -61,4 +61,12 @@ std::string AddressText(const sockaddr_storage& a) {
   return HostText(a) + ":" + std::to_string(ntohs(port));
 }
 
+std::string PeerText(int fd) {
+  sockaddr_storage peer{};
+  socklen_t length = sizeof peer;
+  const bool known = getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &length) == 0 &&
+                     (peer.ss_family == AF_INET || peer.ss_family == AF_INET6);
+  return known ? AddressText(peer) : "an unknown address";
+}
+
 }  // namespace rewire::net

@@ -18,5 +18,7 @@ namespace rewire::net {
 [[nodiscard]] std::string HostText(const sockaddr_storage& address);
 // Formats as "127.0.0.1:80" or "[::1]:80".
 [[nodiscard]] std::string AddressText(const sockaddr_storage& address);
+// Formats the address of a connected socket's peer; "an unknown address" if there is none.
+[[nodiscard]] std::string PeerText(int fd);
 
 }  // namespace rewire::net

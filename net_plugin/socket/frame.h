@@ -5,17 +5,18 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <type_traits>
 
 namespace rewire::net {
 
 enum class FrameKind : uint32_t {
-  kData = 0x31445752,   // "RWD1": a chunk of a message
-  kClose = 0x31435752,  // "RWC1": the sender has finished this use of the link
-  kOpen = 0x314F5752,   // "RWO1": a new use, for the listener `sequence` with the key `total`
-  kRest = 0x31525752,   // "RWR1": the receiving side has also finished this use
+  kData = 0x31445752,      // "RWD1": a chunk of a message
+  kClose = 0x31435752,     // "RWC1": the sender has finished this use of the link
+  kOpen = 0x314F5752,      // "RWO1": a new use, for the listener `sequence` with the key `total`
+  kFinished = 0x31525752,  // "RWR1": the receiving side has also finished this use
   // The following kinds belong to links over RDMA (net_plugin/verbs). In frames about a rail,
-  // `offset` is the rail's number and `sequence` its life.
+  // `offset` is the rail's number and `sequence` its attempt to join.
   kJoin = 0x314A5652,     // "RVJ1": offers queues of `total` rails; an Offer follows
   kJoined = 0x31415652,   // "RVA1": the receiving side's queues; an Offer follows
   kReady = 0x31525652,    // "RVR1": both sides may use the rail
@@ -39,6 +40,9 @@ struct FrameHeader {
 static_assert(sizeof(FrameHeader) == 40 && std::is_trivially_copyable_v<FrameHeader>);
 
 static_assert(std::endian::native == std::endian::little, "frames are written as they lie");
+
+// Formats the fields for an error: "kind=0x31445752 use=1 sequence=4 total=8 offset=0 bytes=8".
+[[nodiscard]] std::string FrameText(const FrameHeader& header);
 
 inline constexpr uint32_t kMostFrameBytes = 1u << 30;
 // A message is split into one chunk per stream within these bounds; NCCL sends 512 KiB at a time by

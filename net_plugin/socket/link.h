@@ -19,18 +19,18 @@ class Attachment {
 
 struct Link {
   uint64_t id = 0;
-  uint64_t peer = 0;    // the other process's incarnation
-  uint64_t rail = 0;    // the local and the peer's device; equal for interchangeable links
-  uint32_t use = 1;     // number of this use, from 1
-  bool closed = false;  // its sender has finished this use
-  bool rested = false;  // on the sending side: the peer has finished this use
+  uint64_t peer = 0;           // the other process's incarnation
+  uint64_t rail = 0;           // the local and the peer's device; equal for interchangeable links
+  uint32_t use = 1;            // number of this use, from 1
+  bool closed = false;         // its sender has finished this use
+  bool peer_finished = false;  // on the sending side: the peer has finished this use
   std::vector<Stream> streams;
   std::unique_ptr<Attachment> attachment;
 };
 
-enum class Rest { kGone, kPeerNotYet, kBoth };
+enum class UseEnd { kGone, kPeerNotYet, kBoth };
 
-// Tells whether the peer has also finished this use of a local sender's link (kRest, frame.h).
-[[nodiscard]] Rest RestOf(Link* link);
+// Tells whether the peer has also finished this use of a local sender's link (kFinished, frame.h).
+[[nodiscard]] UseEnd EndOfUse(Link* link);
 
 }  // namespace rewire::net

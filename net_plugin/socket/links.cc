@@ -32,7 +32,7 @@ Links::Links(LinksOptions options)
       incarnation_(Random()),
       events_(epoll_create1(EPOLL_CLOEXEC)),
       acceptors_(
-          {options.greeting, options.connect, 64, std::min<size_t>(1024, DescriptorsFor(4))},
+          {options.hello, options.connect, 64, std::min<size_t>(1024, DescriptorsFor(4))},
           [this](const Hello& hello) REWIRE_REQUIRES(mutex_) {
             const auto at = waiting_.find(hello.listener);
             const bool here = at != waiting_.end() && hello.peer == incarnation_;
@@ -41,7 +41,7 @@ Links::Links(LinksOptions options)
           [this](UniqueFd fd, const Hello& hello)
               REWIRE_REQUIRES(mutex_) { OnProved(std::move(fd), hello); },
           [this](const char* why) REWIRE_REQUIRES(mutex_) { Refuse(why); }),
-      most_resting_(DescriptorsFor(4)) {}
+      most_idle_(DescriptorsFor(4)) {}
 
 Links::~Links() {
   std::optional<uint64_t> background;
@@ -74,9 +74,11 @@ absl::StatusOr<UniqueFd> Links::MakeSocket(int family) {
 }
 
 void Links::Refuse(const char* why) {
-  if (++counters_.strangers == 1) {
-    REWIRE_WARN("net plugin: a connection was refused: %s; more of these are counted, not logged",
-                why);
+  if (++counters_.unauthenticated == 1) {
+    REWIRE_WARN(
+        "net plugin: accept: an unauthenticated connection was refused: %s (further ones are "
+        "counted in rewire_net_strangers_total, not logged)",
+        why);
   }
 }
 
@@ -116,7 +118,8 @@ absl::StatusOr<std::unique_ptr<Link>> Links::Accept(uint64_t listener) {
   MutexLock lock(&mutex_);
   Pump();
   const auto found = waiting_.find(listener);
-  if (found == waiting_.end()) return absl::FailedPreconditionError("nobody listens any more");
+  if (found == waiting_.end())
+    return absl::FailedPreconditionError("accept: the listener was closed");
   std::vector<std::unique_ptr<Link>>& links = found->second.links;
   if (links.empty()) return nullptr;
   std::unique_ptr<Link> first = std::move(links.front());
@@ -144,7 +147,7 @@ void Links::Pump() {
 
 void Links::OnProved(UniqueFd fd, const Hello& hello) {
   const auto listener = waiting_.find(hello.listener);
-  if (listener == waiting_.end()) return Refuse("its listener was closed meanwhile");
+  if (listener == waiting_.end()) return Refuse("the listener was closed during the handshake");
   Arrival& arrival = arrivals_[hello.link];
   if (arrival.streams.empty()) {
     arrival.deadline = Now() + options_.connect;
@@ -176,13 +179,13 @@ void Links::Sweep(Time now) {
   const auto late = [now](const auto& entry) { return entry.second.deadline <= now; };
   for (size_t n = std::erase_if(arrivals_, late); n > 0; --n) Refuse("its link stayed in parts");
   std::erase_if(attempts_, late);
-  std::erase_if(sending_, [](const auto& link) { return RestOf(link.get()) == Rest::kGone; });
+  std::erase_if(sending_, [](const auto& link) { return EndOfUse(link.get()) == UseEnd::kGone; });
 }
 
 void Links::ReturnSending(std::unique_ptr<Link> link) {
   MutexLock lock(&mutex_);
   const size_t streams = link->streams.size();
-  while (!sending_.empty() && (sending_.size() + 1) * streams > most_resting_) {
+  while (!sending_.empty() && (sending_.size() + 1) * streams > most_idle_) {
     sending_.pop_front();
   }
   sending_.push_back(std::move(link));
@@ -190,13 +193,14 @@ void Links::ReturnSending(std::unique_ptr<Link> link) {
 
 void Links::ReturnReceiving(std::unique_ptr<Link> link) {
   MutexLock lock(&mutex_);
-  if ((receiving_.size() + 1) * link->streams.size() > most_resting_) return;
-  FrameHeader rest;
-  rest.kind = FrameKind::kRest;
-  rest.use = link->use;
+  if ((receiving_.size() + 1) * link->streams.size() > most_idle_) return;
+  FrameHeader finished;
+  finished.kind = FrameKind::kFinished;
+  finished.use = link->use;
   // The receiver sends hardly anything else, so the send buffer has room.
-  const absl::StatusOr<size_t> said = link->streams[0].Write(&rest, sizeof rest, nullptr, 0);
-  if (!said.ok() || *said != sizeof rest) return;
+  const absl::StatusOr<size_t> said =
+      link->streams[0].Write(&finished, sizeof finished, nullptr, 0);
+  if (!said.ok() || *said != sizeof finished) return;
   // Frames that have already been read from the socket cause no event.
   if (!Wake(&link)) return;
   const int fd = link->streams[0].fd();

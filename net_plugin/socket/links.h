@@ -25,7 +25,7 @@ namespace rewire::net {
 
 struct LinksOptions {
   Key job;                         // REWIRE_NET_KEY; zero: none
-  Duration greeting = seconds(5);  // limit of a connection's hello, and of redialling
+  Duration hello = seconds(5);     // limit of a connection's hello, and of redialling
   Duration connect = seconds(30);  // limit of an attempt since its last Connect(), and of a proof
   Duration answer = seconds(300);  // limit of an attempt in total
 };
@@ -33,7 +33,7 @@ struct LinksOptions {
 struct LinkCounters {
   Counted links_made{Counter::kNetLinksMade};
   Counted links_reused{Counter::kNetLinksReused};
-  Counted strangers{Counter::kNetStrangers};
+  Counted unauthenticated{Counter::kNetStrangers};
 };
 
 class Links : private Workers::Work {
@@ -54,7 +54,7 @@ class Links : private Workers::Work {
                                                 ListenAddress* address, uint64_t device = 0);
 
   // Keep a link for reuse. The sender has written its close frame. The receiver has taken every
-  // message and writes a rest frame; only then does the sender's side reuse the link.
+  // message and writes a finished frame; only then does the sender's side reuse the link.
   void ReturnSending(std::unique_ptr<Link> link);
   void ReturnReceiving(std::unique_ptr<Link> link);
 
@@ -97,7 +97,7 @@ class Links : private Workers::Work {
   // its listener (`*link` is then null), or the link cannot be used again.
   bool Wake(std::unique_ptr<Link>* link) REWIRE_REQUIRES(mutex_);
   void Sweep(Time now) REWIRE_REQUIRES(mutex_);
-  std::unique_ptr<Link> TakeResting(uint64_t peer, uint64_t rail, size_t streams)
+  std::unique_ptr<Link> TakeIdle(uint64_t peer, uint64_t rail, size_t streams)
       REWIRE_REQUIRES(mutex_);
   absl::StatusOr<Attempt> Begin(const sockaddr_storage& local, int streams,
                                 const ListenAddress& address) REWIRE_REQUIRES(mutex_);
@@ -130,7 +130,7 @@ class Links : private Workers::Work {
   std::map<uint64_t, Attempt> attempts_ REWIRE_GUARDED_BY(mutex_);
   std::list<std::unique_ptr<Link>> sending_ REWIRE_GUARDED_BY(mutex_);  // idle
   Time swept_ REWIRE_GUARDED_BY(mutex_);
-  size_t most_resting_;  // limit on descriptors of idle links, for each direction
+  size_t most_idle_;  // limit on descriptors of idle links, for each direction
   LinkCounters counters_;
 };
 

@@ -24,12 +24,12 @@ uint64_t RailOf(const sockaddr_storage& local, uint64_t device, const ListenAddr
 
 }  // namespace
 
-std::unique_ptr<Link> Links::TakeResting(uint64_t peer, uint64_t rail, size_t streams) {
+std::unique_ptr<Link> Links::TakeIdle(uint64_t peer, uint64_t rail, size_t streams) {
   for (auto at = sending_.begin(); at != sending_.end(); ++at) {
     Link& link = **at;
     if (link.peer != peer || link.rail != rail || link.streams.size() != streams) continue;
-    if (RestOf(&link) != Rest::kBoth) continue;
-    link.rested = false;
+    if (EndOfUse(&link) != UseEnd::kBoth) continue;
+    link.peer_finished = false;
     std::unique_ptr<Link> taken = std::move(*at);
     sending_.erase(at);
     return taken;
@@ -43,8 +43,7 @@ absl::StatusOr<std::unique_ptr<Link>> Links::Connect(const sockaddr_storage& loc
   Sweep(Now());
   if (address->attempt == 0) {
     const uint64_t rail = RailOf(local, device, *address);
-    std::unique_ptr<Link> link =
-        TakeResting(address->incarnation, rail, static_cast<size_t>(streams));
+    std::unique_ptr<Link> link = TakeIdle(address->incarnation, rail, static_cast<size_t>(streams));
     if (link != nullptr) {
       FrameHeader open;
       open.kind = FrameKind::kOpen;
@@ -69,15 +68,19 @@ absl::StatusOr<std::unique_ptr<Link>> Links::Connect(const sockaddr_storage& loc
   const auto found = attempts_.find(address->attempt);
   if (found != attempts_.end()) found->second.deadline = Now() + options_.connect;
   if (found == attempts_.end()) {
-    return absl::DeadlineExceededError(
-        absl::StrCat("no answer from ", AddressText(address->address)));
+    return absl::DeadlineExceededError(absl::StrCat("connect to ", AddressText(address->address),
+                                                    ": the attempt was not polled for ",
+                                                    ToMilliseconds(options_.connect), " ms"));
   }
   absl::StatusOr<bool> through = Advance(&found->second, local, *address);
   const bool late = Now() - found->second.begun > options_.answer;
   if (through.ok() && !*through && !late) return nullptr;
   if (through.ok() && !*through) {
     through = absl::DeadlineExceededError(
-        absl::StrCat(AddressText(address->address), " accepts connections and does not answer"));
+        absl::StrCat("handshake with ", AddressText(address->address), ": timed out after ",
+                     ToMilliseconds(options_.answer),
+                     " ms (the peer accepts connections and does "
+                     "not answer)"));
   }
   Attempt ended = std::move(found->second);
   attempts_.erase(found);
@@ -125,12 +128,12 @@ absl::Status Links::Start(Dial* dial, const sockaddr_storage& local, const socka
   if (local.ss_family == to.ss_family) {
     setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof on);
     if (bind(fd, reinterpret_cast<const sockaddr*>(&local), AddressLength(local)) != 0) {
-      return LocalFault(absl::StrCat("binding to ", AddressText(local)), errno);
+      return LocalFault(absl::StrCat("bind to ", AddressText(local)), errno);
     }
   }
   if (connect(fd, reinterpret_cast<const sockaddr*>(&to), AddressLength(to)) != 0 &&
       errno != EINPROGRESS) {
-    return PeerFault(absl::StrCat("connecting to ", AddressText(to)), errno);
+    return PeerFault(absl::StrCat("connect to ", AddressText(to)), errno);
   }
   return absl::OkStatus();
 }
@@ -138,8 +141,8 @@ absl::Status Links::Start(Dial* dial, const sockaddr_storage& local, const socka
 absl::Status Links::Again(const Attempt& attempt, Dial* dial, const std::string& where, int error) {
   // A listener under load drops unauthenticated connections; a dead listener refuses connections.
   const bool dropped = error == ECONNRESET || error == EPIPE;
-  if (!dropped || Now() - attempt.begun > options_.greeting) {
-    return PeerFault("connecting to " + where, error);
+  if (!dropped || Now() - attempt.begun > options_.hello) {
+    return PeerFault("connect to " + where, error);
   }
   dial->fd.reset();
   dial->again = Now() + kAgain;
@@ -156,8 +159,7 @@ absl::Status Links::AdvanceDial(Attempt* a, Dial* dial, const sockaddr_storage& 
   }
   const int fd = dial->fd.get();
   const auto failed = [&](int error) {
-    return dial->proved ? PeerFault("connecting to " + where, error)
-                        : Again(*a, dial, where, error);
+    return dial->proved ? PeerFault("connect to " + where, error) : Again(*a, dial, where, error);
   };
   if (!dial->proved && dial->out.empty()) {
     char bytes[kChallengeBytes];
@@ -168,13 +170,16 @@ absl::Status Links::AdvanceDial(Attempt* a, Dial* dial, const sockaddr_storage& 
     if (dial->in.size() < kChallengeBytes) return absl::OkStatus();
     const std::optional<Challenge> challenge = DecodeChallenge(dial->in);
     if (challenge && challenge->answer == Answer::kVersion) {
-      return absl::FailedPreconditionError(where + " has another version of the wire format");
+      return absl::FailedPreconditionError(
+          absl::StrCat("handshake with ", where, ": version=", kWireVersion,
+                       ": the peer has another version of the wire format"));
     }
     if (!challenge || challenge->answer != Answer::kProve ||
         !SameCode(ProofOf(Side::kListening, a->key, dial->hello, challenge->nonce),
                   ViewOf(challenge->proof))) {
       return absl::PermissionDeniedError(
-          where + " does not prove that it is the listener: another job, or it gave up");
+          "handshake with " + where +
+          ": the peer has no such listener, or does not have the job's key");
     }
     dial->out = EncodeProof(ProofOf(Side::kConnecting, a->key, dial->hello, challenge->nonce));
     dial->proved = true;

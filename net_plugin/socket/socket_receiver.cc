@@ -35,12 +35,15 @@ SocketReceiver::~SocketReceiver() {
 }
 
 absl::StatusOr<void*> SocketReceiver::Register(void*, size_t, int type) {
-  if (type != kPtrHost) return absl::InvalidArgumentError("sockets take host memory only");
+  if (type != kPtrHost) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("type=", type, ": must be ", kPtrHost, " (host memory) over sockets"));
+  }
   return this;
 }
 
 absl::StatusOr<void*> SocketReceiver::RegisterDmabuf(void*, size_t, int, uint64_t, int) {
-  return absl::InvalidArgumentError("sockets take host memory only");
+  return absl::InvalidArgumentError("sockets support host memory only");
 }
 
 absl::Status SocketReceiver::Deregister(void*) { return absl::OkStatus(); }
@@ -49,7 +52,7 @@ absl::StatusOr<Request*> SocketReceiver::Irecv(int count, void* const* data, con
                                                const int*, void* const*) {
   if (count != 1) {
     return absl::InvalidArgumentError(
-        absl::StrCat("sockets receive 1 buffer at a time, not ", count));
+        absl::StrCat("receive: buffers=", count, ": must be 1 over sockets"));
   }
   MutexLock lock(&mutex_);
   if (!failure_.ok()) return Failure();
@@ -64,7 +67,9 @@ absl::StatusOr<Request*> SocketReceiver::Irecv(int count, void* const* data, con
   m.bytes = m.claimed = m.received = 0;
   ++unfinished_;
   if (m.sequence >= end_) {
-    Fail(absl::UnavailableError("the sender has closed"));
+    Fail(absl::UnavailableError(absl::StrCat("receive message ", m.sequence, " from ",
+                                             link_->streams[0].peer(),
+                                             ": the sender has closed the connection")));
     return Failure();
   }
   return &m;
@@ -97,18 +102,22 @@ void SocketReceiver::Fail(const absl::Status& status) {
 absl::StatusOr<SocketReceiver::Message*> SocketReceiver::PlaceOf(const FrameHeader& h) {
   if (h.kind != FrameKind::kData || h.use != link_->use || h.bytes > kMostFrameBytes ||
       h.offset > h.total || h.bytes > h.total - h.offset) {
-    return absl::DataLossError("a frame that is none came over a link");
+    return absl::DataLossError(absl::StrCat("receive from ", link_->streams[0].peer(),
+                                            ": malformed frame: ", FrameText(h),
+                                            " (expected a data frame of use ", link_->use, ")"));
   }
   if (h.sequence >= next_) return nullptr;
   Message& m = messages_[h.sequence % messages_.size()];
   if (!m.busy || m.sequence != h.sequence || m.done || (m.known && m.bytes != h.total) ||
       h.bytes > h.total - m.claimed) {
-    return absl::DataLossError(
-        absl::StrCat("message ", h.sequence, " came twice or with two sizes"));
+    return absl::DataLossError(absl::StrCat("receive from ", link_->streams[0].peer(), ": message ",
+                                            h.sequence,
+                                            " arrived twice or with two sizes: ", FrameText(h)));
   }
   if (h.total > m.room) {
     return absl::InvalidArgumentError(
-        absl::StrCat("a message of ", h.total, " bytes came for a buffer of ", m.room));
+        absl::StrCat("receive message ", h.sequence, " from ", link_->streams[0].peer(),
+                     ": bytes=", h.total, ": must be at most ", m.room, ", the buffer's size"));
   }
   m.known = true;
   m.bytes = h.total;
@@ -138,7 +147,10 @@ bool SocketReceiver::FindPlace(size_t stream) {
     link_->closed = true;
     end_ = r.header.sequence;
     if (next_ > end_) {
-      Fail(absl::UnavailableError("the sender has closed with receives outstanding"));
+      Fail(absl::UnavailableError(absl::StrCat("receive from ", link_->streams[0].peer(),
+                                               ": the sender has closed the connection after ",
+                                               end_, " messages, and ", next_ - end_,
+                                               " receives are outstanding")));
     }
     return false;
   }

@@ -43,12 +43,15 @@ SocketSender::~SocketSender() {
 }
 
 absl::StatusOr<void*> SocketSender::Register(void*, size_t, int type) {
-  if (type != kPtrHost) return absl::InvalidArgumentError("sockets take host memory only");
+  if (type != kPtrHost) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("type=", type, ": must be ", kPtrHost, " (host memory) over sockets"));
+  }
   return this;
 }
 
 absl::StatusOr<void*> SocketSender::RegisterDmabuf(void*, size_t, int, uint64_t, int) {
-  return absl::InvalidArgumentError("sockets take host memory only");
+  return absl::InvalidArgumentError("sockets support host memory only");
 }
 
 absl::Status SocketSender::Deregister(void*) { return absl::OkStatus(); }

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "net_plugin/socket/address.h"
 #include "net_plugin/socket/send_queue.h"
 
 namespace rewire::net {
@@ -22,23 +23,26 @@ constexpr size_t kAhead = 4096;
 // The read-ahead may follow an incomplete header.
 constexpr size_t kKept = sizeof(FrameHeader) + kAhead;
 
-absl::Status Broken(const char* what, int error) {
-  return absl::UnavailableError(absl::StrCat(what, ": ", strerror(error)));
+}  // namespace
+
+absl::Status Stream::Broken(const char* operation, int error) const {
+  return absl::UnavailableError(absl::StrCat(operation, " ", peer_, ": ", strerror(error)));
 }
 
-// Converts the result of recv() to a number of bytes: 0 if no data are available.
-absl::StatusOr<size_t> Received(ssize_t n) {
+absl::StatusOr<size_t> Stream::Received(ssize_t n) const {
   if (n > 0) return static_cast<size_t>(n);
-  if (n == 0) return absl::OutOfRangeError("the peer has closed the connection");
+  if (n == 0) {
+    return absl::OutOfRangeError(
+        absl::StrCat("receive from ", peer_, ": the peer has closed the connection"));
+  }
   // A non-blocking call is rarely interrupted; the next poll retries.
   if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) return size_t{0};
-  return Broken("receiving", errno);
+  return Broken("receive from", errno);
 }
-
-}  // namespace
 
 Stream::Stream(UniqueFd fd)
     : fd_(std::move(fd)),
+      peer_(PeerText(fd_.get())),
       loans_(std::make_unique<Loans>(fd_.get())),
       kept_(std::make_unique<char[]>(kKept)) {
   const int on = 1;
@@ -77,7 +81,7 @@ absl::StatusOr<size_t> Stream::Write(const void* header, size_t header_bytes, co
                             : sendmsg(fd_.get(), &message, kFlags);
     if (n < 0 && errno == EINTR) continue;
     const bool full = n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
-    if (n < 0 && !full) return Broken("sending", errno);
+    if (n < 0 && !full) return Broken("send to", errno);
     const size_t sent = full ? 0 : static_cast<size_t>(n);
     if (sent < header_bytes + payload_bytes && looks_left_ > 0 && SendQueueIsLong(fd_.get())) {
       looks_left_ = BoundSendQueue(fd_.get()) ? 0 : looks_left_ - 1;
@@ -113,7 +117,7 @@ absl::Status Stream::TakeSeen() {
     char again[kAhead];
     const ssize_t n = recv(fd_.get(), again, seen_, MSG_DONTWAIT);
     if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return Broken("receiving", n == 0 ? ECONNRESET : errno);
+    if (n <= 0) return Broken("receive from", n == 0 ? ECONNRESET : errno);
     seen_ -= static_cast<size_t>(n);
   }
   return absl::OkStatus();

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "net_plugin/socket/frame.h"
@@ -22,6 +23,8 @@ class Stream {
   Stream(Stream&&) = default;
 
   [[nodiscard]] int fd() const { return fd_.get(); }
+  // The peer's address, for errors.
+  [[nodiscard]] const std::string& peer() const { return peer_; }
 
   // Writes the header, then the payload. Returns the bytes that the kernel has accepted.
   absl::StatusOr<size_t> Write(const void* header, size_t header_bytes, const void* payload,
@@ -49,8 +52,13 @@ class Stream {
   // Takes the peeked bytes, and receives up to `bytes` bytes into `to` and the beginning of the
   // next frame into `kept_`, which must be empty. Returns the number of bytes stored at `to`.
   absl::StatusOr<size_t> ReceiveTo(void* to, size_t bytes);
+  // Converts the result of recv() to a number of bytes: 0 if no data are available.
+  [[nodiscard]] absl::StatusOr<size_t> Received(ssize_t n) const;
+  // Names the operation ("send to"), the peer and the system's error.
+  [[nodiscard]] absl::Status Broken(const char* operation, int error) const;
 
   UniqueFd fd_;
+  std::string peer_;
   // Remaining checks for a short round trip (send_queue.h); each full send queue uses one check.
   // The first round trips on a busy machine may be long.
   int looks_left_ = 32;

@@ -82,8 +82,8 @@ absl::StatusOr<std::unique_ptr<Sender>> Adapter::Connect(ListenAddress* address)
     absl::StatusOr<std::unique_ptr<Link>> link = links_->Connect(control_, 1, address, id_);
     if (!link.ok()) return link.status();
     if (*link == nullptr) return nullptr;
-    const bool rested = (*link)->attachment != nullptr;
-    if (rested) return std::make_unique<VerbsSender>(*std::move(link), links_);
+    const bool reused = (*link)->attachment != nullptr;
+    if (reused) return std::make_unique<VerbsSender>(*std::move(link), links_);
     found = joining_.emplace(address->attempt, Joining{*std::move(link), {}}).first;
   }
   found->second.deadline = now + kConnect;

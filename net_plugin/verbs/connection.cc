@@ -58,17 +58,18 @@ absl::StatusOr<bool> Connection::Establish() {
   if (!Poll()) return Failure();
   if (total_ == 0 || tracks_.size() < total_) return false;
   const auto settled = [](const Track& t) {
-    return t.life > 0 && (t.state == State::kUp || t.state == State::kDown);
+    return t.attempt > 0 && (t.state == State::kUp || t.state == State::kDown);
   };
   const auto others = tracks_.begin() + static_cast<ptrdiff_t>(total_);
   if (!std::all_of(tracks_.begin(), others, settled)) return false;
   if (Up() != 0) return control_.Silent();
   // The sending side decides when all rails have been tried.
   if (!sending_ || !std::all_of(others, tracks_.end(), settled)) return false;
-  return absl::UnavailableError(absl::StrCat("no path by RDMA: ", tracks_[0].why));
+  return absl::UnavailableError(
+      absl::StrCat("join rails with ", peer(), ": no RDMA path: ", tracks_[0].why));
 }
 
-bool Connection::Calm() const {
+bool Connection::IsSettled() const {
   return !failed() && control_.Quiet() &&
          std::all_of(tracks_.begin(), tracks_.end(), [](const Track& t) {
            return t.state == State::kUp || t.state == State::kDown;
@@ -100,7 +101,7 @@ void Connection::PollRails() {
 
 bool Connection::Poll() {
   PollRails();
-  if (failure_.ok() && (!calm_ || ++polls_ % kLookEvery == 0)) Look();
+  if (failure_.ok() && (!settled_ || ++polls_ % kLookEvery == 0)) Look();
   return failure_.ok();
 }
 
@@ -112,9 +113,10 @@ bool Connection::Attend() {
   return failure_.ok();
 }
 
-absl::Status Connection::WrongRequest(const Track& track, rdma::CompletionStatus status) {
-  return absl::InternalError(absl::StrCat("a request on ", track.nic->name(),
-                                          " is wrong: ", std::string(rdma::Name(status))));
+absl::Status Connection::WrongRequest(const Track& track, rdma::CompletionStatus status) const {
+  return absl::InternalError(
+      absl::StrCat("work request to ", peer(), " on ", track.nic->name(),
+                   ": completion status: ", std::string(rdma::Name(status))));
 }
 
 void Connection::PollRail(size_t rail) {
@@ -144,9 +146,9 @@ void Connection::PollRail(size_t rail) {
   // Handled after the successful completions, because the report must include them.
   if (failed != rdma::CompletionStatus::kSuccess) {
     if (WrongHere(failed) && t.state == State::kUp) return Fail(WrongRequest(t, failed));
-    if (WrongThere(failed) && t.state == State::kUp && doubt_.ok()) {
-      doubt_ = WrongRequest(t, failed);
-      doubt_until_ = options_.now() + options_.doubt;
+    if (WrongThere(failed) && t.state == State::kUp && pending_error_.ok()) {
+      pending_error_ = WrongRequest(t, failed);
+      report_error_at_ = options_.now() + options_.error_grace;
     }
     Break(rail, std::string(rdma::Name(failed)));
   }
@@ -160,19 +162,19 @@ void Connection::Look() {
   for (size_t r = 0; r < tracks_.size(); ++r) {
     Track& t = tracks_[r];
     if (t.rail.made() && t.rail.Down())
-      Break(r, "the port on this side is down, or its queue full");
+      Break(r, "the local port is down, or its completion queue has an error");
   }
   // Frames after a close belong to the next use.
   if (!link_->closed) {
     if (absl::Status status = control_.Move(); !status.ok()) return Fail(status);
   }
-  // Nothing above has changed the calm state, so no deadline is pending.
-  if (calm_) return;
-  if (!doubt_.ok() && options_.now() >= doubt_until_) return Fail(doubt_);
+  // Nothing above has unsettled the connection, so no deadline is pending.
+  if (settled_) return;
+  if (!pending_error_.ok() && options_.now() >= report_error_at_) return Fail(pending_error_);
   KeepTime();
   const auto chosen = tracks_.begin() + static_cast<ptrdiff_t>(std::min(total_, tracks_.size()));
-  calm_ =
-      doubt_.ok() && control_.Silent() &&
+  settled_ =
+      pending_error_.ok() && control_.Silent() &&
       std::all_of(tracks_.begin(), chosen, [](const Track& t) { return t.state == State::kUp; }) &&
       std::all_of(chosen, tracks_.end(),
                   [](const Track& t) { return t.state == State::kUp || t.state == State::kDown; });
@@ -242,9 +244,14 @@ FrameHeader Connection::Header(FrameKind kind) const {
   return header;
 }
 
+absl::Status Connection::MalformedFrame(const FrameHeader& header) const {
+  return absl::DataLossError(absl::StrCat("control connection to ", peer(), ": malformed frame: ",
+                                          FrameText(header), " (this use is ", link_->use, ")"));
+}
+
 absl::StatusOr<char*> Connection::PlaceOf(const FrameHeader& piece) {
   if (piece.use == link_->use && end_ != nullptr) return end_->PlaceOf(piece);
-  return absl::DataLossError("a piece of another use came over a link");
+  return MalformedFrame(piece);
 }
 
 absl::StatusOr<bool> Connection::Hear(const FrameHeader& header, std::string_view payload) {
@@ -258,7 +265,7 @@ absl::StatusOr<bool> Connection::Hear(const FrameHeader& header, std::string_vie
       return true;
     default:
       if (header.use == link_->use && end_ != nullptr) return end_->Hear(header, payload);
-      return absl::DataLossError("a frame that is none came over a link");
+      return MalformedFrame(header);
   }
 }
 

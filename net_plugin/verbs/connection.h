@@ -35,7 +35,7 @@ namespace rewire::net {
 struct RailCounters {
   Counted failed{Counter::kNetRailsFailed};
   Counted back{Counter::kNetRailsBack};
-  Counted stood_in{Counter::kNetRailsFallback};
+  Counted fallback{Counter::kNetRailsFallback};
 };
 
 // The receiving side's numbers of ports, as its handle gives them.
@@ -54,8 +54,8 @@ struct ConnectionOptions {
   Duration first_retry = milliseconds(100);
   Duration most_retry = seconds(10);
   // A peer that refuses a request may be exiting: its memory goes before its connections do.
-  Duration doubt = seconds(1);
-  Duration stranded = seconds(30);  // limit for device memory to wait for a rail or for its copy
+  Duration error_grace = seconds(1);
+  Duration device_wait = seconds(30);  // limit for device memory to wait for a rail or for its copy
   // For a receiver that NCCL does not poll. Null: nothing moves such a connection.
   std::function<std::unique_ptr<Watch>(int fd, Watch::Look look)> watch = WatchByWorkers;
   std::function<Time()> now = Now;
@@ -94,7 +94,7 @@ class Connection final : public Attachment, private Control::Listener {
   // Null: no sender or receiver uses the connection.
   void SetEnd(End* end) { end_ = end; }
   // True if no work is under way that the peer would have to finish.
-  [[nodiscard]] bool Calm() const;
+  [[nodiscard]] bool IsSettled() const;
 
   // Moves everything, but polls the control connection only occasionally while no rail has a
   // problem. Returns false if the connection has failed; see Failure().
@@ -103,7 +103,7 @@ class Connection final : public Attachment, private Control::Listener {
   // peer that disconnects is then logged as INFO instead of WARN.
   bool Attend();
   // Sets the thread-safe callback that requests a poll for work that no NCCL request waits for.
-  void SetBell(std::function<void()> bell) { bell_ = std::move(bell); }
+  void SetWaker(std::function<void()> waker) { waker_ = std::move(waker); }
   // True if the next step waits neither for the peer nor for the caller.
   [[nodiscard]] bool Busy() const;
   void Fail(const absl::Status& status);
@@ -121,7 +121,7 @@ class Connection final : public Attachment, private Control::Listener {
   // Returns a mask of the usable rails; fallback rails are included only if no other rail is up.
   [[nodiscard]] uint32_t Up() const;
   // True if fallback rails are in use.
-  [[nodiscard]] bool StandIn() const { return !calm_ && Up() >> total_ != 0; }
+  [[nodiscard]] bool IsFallback() const { return !settled_ && Up() >> total_ != 0; }
   // Returns the rail of the mask that would finish first with `bytes` more bytes, or nothing if
   // none has room. Equal rails take turns, so that every rail in use is known to work.
   [[nodiscard]] std::optional<size_t> Choose(size_t bytes, uint32_t rails);
@@ -143,6 +143,10 @@ class Connection final : public Attachment, private Control::Listener {
   // has `count` buffers.
   bool WriteClear(size_t rail, uint64_t sequence, uint32_t count, size_t bytes);
   Control& control() { return control_; }
+  // The peer's address on the control connection, for errors.
+  [[nodiscard]] const std::string& peer() const { return link_->streams[0].peer(); }
+  // The error for a frame that is not valid on this connection or in this state.
+  [[nodiscard]] absl::Status MalformedFrame(const FrameHeader& header) const;
   FrameHeader Header(FrameKind kind) const;
 
   ClearRing ring;     // the receiver's copy is the source of its WRITEs to the sender's
@@ -171,32 +175,32 @@ class Connection final : public Attachment, private Control::Listener {
     std::shared_ptr<Nic> nic;
     Rail rail;
     std::shared_ptr<Making> making;
-    bool joined = false;                  // the queue pairs are also joined with the peer's
-    uint32_t probes = 0;                  // outstanding probes
-    std::optional<std::string> given_up;  // reason why the attempt was abandoned meanwhile
+    bool joined = false;                   // the queue pairs are also joined with the peer's
+    uint32_t probes = 0;                   // outstanding probes
+    std::optional<std::string> abandoned;  // reason why the attempt was abandoned meanwhile
     // The receiver: an offer that arrived while an earlier offer was still being answered.
     std::optional<std::pair<FrameHeader, std::string>> next_offer;
     State state = State::kDown;
-    uint32_t life = 0;    // counts attempts to join
-    Time due;             // deadline of this state's next step
-    Time since;           // start of state kUp
-    bool failed = false;  // failed since it was up; used by the sender
-    Duration pause{};     // before the next attempt
+    uint32_t attempt = 0;  // counts attempts to join
+    Time due;              // deadline of this state's next step
+    Time since;            // start of state kUp
+    bool failed = false;   // failed since it was up; used by the sender
+    Duration pause{};      // before the next attempt
     std::unique_ptr<rdma::MemoryRegion> ring;
     uint64_t peer_ring = 0;
     uint32_t peer_ring_rkey = 0;
-    std::optional<std::string> report;  // the peer's report of this life
+    std::optional<std::string> report;  // the peer's report of this attempt
     std::string why;                    // reason why the rail is not up
   };
 
-  // The following functions are in rail_lives.cc.
+  // The following functions are in rail_states.cc.
   void BeginJoin(size_t rail);
   // Joins the first due rail of the range, unless a rail of the range is being joined.
   void BeginDue(size_t first, size_t end);
   // True if no chosen rail is up and each has been tried.
   [[nodiscard]] bool NeedsOthers() const;
   absl::Status Answer(const FrameHeader& header, std::string_view payload);
-  absl::Status TakeAnswer(Track* track, std::string_view payload);
+  absl::Status TakeAnswer(Track* track, const FrameHeader& header, std::string_view payload);
   // Creates queue pairs or takes existing ones; joins them with the peer's if there is an offer.
   void Make(Track* track, const std::optional<Offer>& peer);
   void EndMaking(size_t rail);
@@ -207,7 +211,7 @@ class Connection final : public Attachment, private Control::Listener {
   void Break(size_t rail, const std::string& why);
   void EndDrain(size_t rail);
   absl::Status SettleIfBoth(size_t rail);
-  void Rest(Track* track, const std::string& why);
+  void SetDown(Track* track, const std::string& why);
   void KeepTime();
   void SayOf(size_t rail, FrameKind kind, std::string payload = {});
   // The peer has answered; from now on each attempt has its own deadline.
@@ -216,7 +220,7 @@ class Connection final : public Attachment, private Control::Listener {
   uint64_t Random() { return MixedRandom(++randoms_); }
   [[nodiscard]] uint64_t MixedRandom(uint64_t n) const;
 
-  static absl::Status WrongRequest(const Track& track, rdma::CompletionStatus status);
+  [[nodiscard]] absl::Status WrongRequest(const Track& track, rdma::CompletionStatus status) const;
   void PollRail(size_t rail);
   void PollRails();
   void Look();
@@ -235,14 +239,14 @@ class Connection final : public Attachment, private Control::Listener {
   size_t total_ = 0;  // rails between chosen NICs, as the sending side says; fallback rails follow
   End* end_ = nullptr;
   bool answered_ = false;  // the peer's program polls its side of the connection
-  bool calm_ = false;
+  bool settled_ = false;
   bool attended_ = false;  // Attend() is running: no request is outstanding
-  std::function<void()> bell_;
+  std::function<void()> waker_;
   uint64_t polls_ = 0;
   std::array<RailEvent, Rail::kBatch> events_;  // of one poll
   uint64_t randoms_ = 0;
-  absl::Status doubt_;  // the failure to report, unless the peer turns out to be gone
-  Time doubt_until_;
+  absl::Status pending_error_;  // the failure to report, unless the peer turns out to be gone
+  Time report_error_at_;
   absl::Status failure_;
 };
 

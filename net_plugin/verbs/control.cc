@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+
 namespace rewire::net {
 namespace {
 
@@ -68,7 +70,9 @@ absl::Status Control::Read() {
         place_ = *place;
       } else {
         if (header_.bytes > kMostPayload) {
-          return absl::DataLossError("a frame that is none came over a link");
+          return absl::DataLossError(absl::StrCat("control connection to ", stream_->peer(),
+                                                  ": malformed frame: ", FrameText(header_),
+                                                  " (at most ", kMostPayload, " bytes)"));
         }
         payload_.resize(header_.bytes);
         place_ = payload_.data();

@@ -29,7 +29,7 @@ absl::StatusOr<Flush::Loop> Flush::Make(const std::shared_ptr<Nic>& nic,
 }
 
 void Flush::GiveUp(size_t nic) {
-  REWIRE_WARN("net plugin: %s failed: no flush waits for it",
+  REWIRE_WARN("net plugin: flush of device memory: %s failed, and flushes do not wait for it",
               loops_[nic].rail.nic().name().c_str());
   RunInBackground([old = std::make_shared<Rail>(loops_[nic].rail.Take())] { old->Drop(); });
   for (Flushing& f : flushings_) f.waits &= ~(uint64_t{1} << nic);
@@ -81,7 +81,7 @@ absl::StatusOr<bool> Flush::Test(Flushing* flushing) {
       if (e.kind == RailEvent::Kind::kWritten) {
         flushings_[e.id].waits &= ~(uint64_t{1} << i);
       } else if (WrongHere(e.status) || WrongThere(e.status)) {
-        return absl::InternalError(absl::StrCat("flushing a GPU's memory with ",
+        return absl::InternalError(absl::StrCat("flush of device memory with ",
                                                 loops_[i].rail.nic().name(), ": ",
                                                 std::string(rdma::Name(e.status))));
       } else {

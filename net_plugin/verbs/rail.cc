@@ -49,9 +49,11 @@ absl::StatusOr<rdma::GidEntry> Rail::Address(const rdma::PortInfo& port, const R
   }
   const std::optional<rdma::GidEntry> gid = ChooseGid(table, port.link_layer, wish);
   if (gid) return *gid;
-  return absl::UnavailableError(absl::StrCat(nic_->name(), " has no address",
-                                             peer == nullptr ? "" : " that can talk to ",
-                                             peer == nullptr ? "" : peer->gid.Text()));
+  return absl::UnavailableError(absl::StrCat(
+      nic_->name(), ": no GID",
+      options.gid_index < 0 ? "" : absl::StrCat(" at REWIRE_NET_GID=", options.gid_index),
+      peer == nullptr ? " can be used" : " can reach the peer's GID ",
+      peer == nullptr ? "" : peer->gid.Text()));
 }
 
 absl::StatusOr<Offer> Rail::Prepare(const RailOptions& options, const Offer* peer,
@@ -64,7 +66,9 @@ absl::StatusOr<Offer> Rail::Prepare(const RailOptions& options, const Offer* pee
   }
   if (peer != nullptr && peer->link_layer != port.link_layer) {
     return absl::FailedPreconditionError(
-        absl::StrCat(nic_->name(), ": one side is InfiniBand, the other Ethernet"));
+        absl::StrCat(nic_->name(),
+                     ": this port and the peer's port must both be InfiniBand or both "
+                     "Ethernet"));
   }
   REWIRE_ASSIGN_OR_RETURN(gid_, Address(port, options, peer));
   const size_t count = peer == nullptr ? options.queue_pairs : peer->queues.size();
@@ -113,7 +117,9 @@ absl::StatusOr<Offer> Rail::Prepare(const RailOptions& options, const Offer* pee
 
 absl::Status Rail::Join(const RailOptions& options, const Offer& peer, Offer* answer) {
   if (peer.queues.size() != queues_.size()) {
-    return absl::DataLossError("the peer has another number of queues");
+    return absl::DataLossError(
+        absl::StrCat("join rail on ", nic_->name(), ": queue pairs=", peer.queues.size(),
+                     " at the peer: must be ", queues_.size(), " (REWIRE_NET_QPS)"));
   }
   speed_mbps_ = std::clamp(peer.speed_mbps, 1U, nic_->speed_mbps());
   for (size_t i = 0; i < queues_.size(); ++i) {
@@ -151,7 +157,8 @@ void Rail::Fence() {
     const absl::Status status = q.pair->ToError();
     // A queue pair that cannot enter the error state is stopped by its destruction.
     if (!status.ok()) {
-      REWIRE_WARN("net plugin: %s", std::string(status.message()).c_str());
+      REWIRE_WARN("net plugin: fence rail on %s: the queue pairs are destroyed: %s",
+                  nic_->name().c_str(), std::string(status.message()).c_str());
       return Drop();
     }
   }
@@ -197,7 +204,10 @@ rdma::PostResult Rail::Write(std::span<const rdma::SendWork> chain, size_t bytes
         q.bytes + q.sends * kWriteBytes < best->bytes + best->sends * kWriteBytes)
       best = &q;
   }
-  if (best == nullptr) return {absl::ResourceExhaustedError("no room on any queue"), 0};
+  if (best == nullptr)
+    return {absl::ResourceExhaustedError(absl::StrCat(
+                "post to ", nic_->name(), ": every send queue is full (", kSends, " requests)")),
+            0};
   return Post(best, chain, bytes);
 }
 

@@ -89,7 +89,7 @@ const rdma::MemoryRegion* Registration::Want(size_t nic) {
     if (region.ok()) {
       late->region = *std::move(region);
     } else {
-      REWIRE_WARN("net plugin: %s cannot stand in: %s", on->name().c_str(),
+      REWIRE_WARN("net plugin: register memory on fallback %s: %s", on->name().c_str(),
                   std::string(region.status().message()).c_str());
     }
     late->done.store(true, std::memory_order_release);

@@ -96,7 +96,10 @@ Staging::~Staging() {
   shared_->gone = true;
   while (shared_->copying) {
     if (shared_->copied.WaitUntil(&shared_->mutex, deadline) || !shared_->copying) continue;
-    REWIRE_ERROR("close connection: a copy of device memory does not end; its memory stays");
+    REWIRE_ERROR(
+        "close connection: a copy of device memory did not end within %.0f ms; its host memory is "
+        "not freed",
+        ToMilliseconds(patience_ + kThreadPatience));
     return;
   }
 }

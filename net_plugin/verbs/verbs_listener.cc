@@ -27,7 +27,10 @@ absl::StatusOr<std::unique_ptr<Receiver>> VerbsListener::Accept() {
       return std::make_unique<VerbsReceiver>(std::move(link), links_);
     }
     const bool late = adapter_->options_.now() >= at->deadline;
-    if (late) REWIRE_WARN("net plugin: a peer did not finish the handshake in time");
+    if (late) {
+      REWIRE_WARN("net plugin: accept: peer %s did not finish the handshake within %.0f ms",
+                  at->link->streams[0].peer().c_str(), ToMilliseconds(adapter_->options_.arrival));
+    }
     // A peer that failed or timed out may connect again.
     at = late || !joined.ok() ? arrivals_.erase(at) : std::next(at);
   }

@@ -20,20 +20,20 @@ VerbsReceiver::VerbsReceiver(std::unique_ptr<Link> link, Links* links)
   for (Receive& r : receives_) r.comm = this;
   connection_.SetEnd(this);
   watch_ = connection_.options().watch(link_->streams[0].fd(), [this] { return Attend(); });
-  if (watch_ != nullptr) connection_.SetBell(watch_->Bell());
+  if (watch_ != nullptr) connection_.SetWaker(watch_->Waker());
 }
 
 VerbsReceiver::~VerbsReceiver() {
   watch_.reset();
-  connection_.SetBell({});
+  connection_.SetWaker({});
   connection_.SetEnd(nullptr);
   if (connection_.failed() || unfinished_ > 0) return;
-  if (connection_.Calm()) {
+  if (connection_.IsSettled()) {
     links_->ReturnReceiving(std::move(link_));
     return;
   }
   // A rail has failed, so the link ends; the frame tells the sender that no one needs the link.
-  connection_.control().Say(connection_.Header(FrameKind::kRest));
+  connection_.control().Say(connection_.Header(FrameKind::kFinished));
   (void)connection_.control().Move();
 }
 
@@ -77,7 +77,8 @@ absl::StatusOr<VerbsReceiver::Receive*> VerbsReceiver::Begin(int count, void* co
                                                              void* const* mrs) {
   if (connection_.failed()) return connection_.Failure();
   if (count < 1 || count > kMaxRecvs) {
-    return absl::InvalidArgumentError(absl::StrCat("a receive of ", count, " buffers"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("receive: buffers=", count, ": must be 1 to ", kMaxRecvs));
   }
   Receive& r = At(connection_.next);
   if (r.busy) {
@@ -87,9 +88,12 @@ absl::StatusOr<VerbsReceiver::Receive*> VerbsReceiver::Begin(int count, void* co
   }
   for (int i = 0; i < count; ++i) {
     if (mrs == nullptr || mrs[i] == nullptr) {
-      return absl::InvalidArgumentError("memory is not registered");
+      return absl::InvalidArgumentError(absl::StrCat("receive: buffer ", i, " is not registered"));
     }
-    if (bytes[i] > UINT32_MAX) return absl::InvalidArgumentError("a buffer of more than 4 GiB");
+    if (bytes[i] > UINT32_MAX) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("receive: buffer ", i, ": bytes=", bytes[i], ": must be less than 4 GiB"));
+    }
   }
   r.busy = true;
   r.sequence = connection_.next++;
@@ -109,7 +113,9 @@ absl::StatusOr<VerbsReceiver::Receive*> VerbsReceiver::Begin(int count, void* co
   ++unfinished_;
   r.cleared = false;
   if (link_->closed) {
-    connection_.Fail(absl::UnavailableError("the sender has closed"));
+    connection_.Fail(absl::UnavailableError(
+        absl::StrCat("receive message ", r.sequence, " from ", connection_.peer(),
+                     ": the sender has closed the connection")));
     return connection_.Failure();
   }
   ClearInTime();
@@ -219,7 +225,7 @@ absl::StatusOr<bool> VerbsReceiver::Test(Request* request, int* sizes) {
     if (r->left > 0) {
       if (connection_.failed()) return connection_.Failure();
       ClearInTime();
-      if (connection_.StandIn()) TellKeys();
+      if (connection_.IsFallback()) TellKeys();
       return false;
     }
   }
@@ -236,7 +242,9 @@ absl::StatusOr<VerbsReceiver::Receive*> VerbsReceiver::Find(uint32_t immediate) 
   const Immediate i = Unpack(immediate);
   Receive& r = At(i.sequence);
   if (r.busy && (r.sequence & kSequenceMask) == i.sequence && i.part < r.count) return &r;
-  return absl::DataLossError("a piece came for a receive that is not there");
+  return absl::DataLossError(absl::StrCat("receive from ", connection_.peer(),
+                                          ": a piece names no outstanding receive: sequence=",
+                                          i.sequence, " buffer=", i.part, " piece=", i.piece));
 }
 
 absl::Status VerbsReceiver::Arrived(uint32_t immediate, uint32_t bytes) {
@@ -245,7 +253,11 @@ absl::Status VerbsReceiver::Arrived(uint32_t immediate, uint32_t bytes) {
   const Immediate i = Unpack(immediate);
   Part& part = (*found)->parts[i.part];
   const uint64_t bit = uint64_t{1} << i.piece;
-  if ((part.pieces & bit) != 0) return absl::DataLossError("a piece came twice");
+  if ((part.pieces & bit) != 0) {
+    return absl::DataLossError(absl::StrCat("receive message ", (*found)->sequence, " from ",
+                                            connection_.peer(), ": piece ", i.piece, " of buffer ",
+                                            i.part, " arrived twice"));
+  }
   part.pieces |= bit;
   if (i.apart) {
     const uint32_t* const total = connection_.ring.Total((*found)->sequence, i.part);
@@ -272,7 +284,11 @@ std::string VerbsReceiver::Report() {
 
 absl::Status VerbsReceiver::Settle(size_t rail, std::string_view report) {
   const std::optional<Cleared> cleared = DecodeCleared(report);
-  if (!cleared) return absl::DataLossError("a report of a sender makes no sense");
+  if (!cleared) {
+    return absl::DataLossError(
+        absl::StrCat("fence rail ", rail, " to ", connection_.peer(),
+                     ": malformed report of the sender: bytes=", report.size()));
+  }
   for (Receive& r : receives_) {
     if (!r.busy || r.left == 0 || !r.cleared || r.rail != rail) continue;
     const uint64_t ahead = r.sequence - cleared->head;
@@ -292,10 +308,16 @@ absl::StatusOr<char*> VerbsReceiver::PlaceOf(const FrameHeader& piece) {
   const Part& part = (*found)->parts[Unpack(static_cast<uint32_t>(piece.tag)).part];
   if ((*found)->sequence != piece.sequence || piece.offset > part.room ||
       piece.bytes > part.room - piece.offset) {
-    return absl::DataLossError("a piece does not fit its receive");
+    return absl::DataLossError(absl::StrCat("receive message ", (*found)->sequence, " from ",
+                                            connection_.peer(), ": a piece exceeds the buffer of ",
+                                            part.room, " bytes: ", FrameText(piece)));
   }
   if (piece.bytes == 0 || part.memory->host()) return part.data + piece.offset;
-  if (!part.memory->carried()) return absl::DataLossError("a piece came for a device's memory");
+  if (!part.memory->carried()) {
+    return absl::DataLossError(absl::StrCat(
+        "receive message ", piece.sequence, " from ", connection_.peer(),
+        ": a piece arrived over TCP for device memory, which this process cannot copy"));
+  }
   return storing_ ? nullptr : staging_.Room(piece.bytes);
 }
 
@@ -314,8 +336,10 @@ void VerbsReceiver::EndStore() {
   const std::optional<absl::Status> ended = staging_.Ended();
   if (!ended) {
     const Duration waited = connection_.options().now() - stored_;
-    if (waited <= connection_.options().stranded) return;
-    return connection_.Fail(absl::UnavailableError("a piece does not come to the device's memory"));
+    if (waited <= connection_.options().device_wait) return;
+    return connection_.Fail(absl::UnavailableError(
+        absl::StrCat("copy of ", storing_->bytes, " bytes to device memory: timed out after ",
+                     ToMilliseconds(connection_.options().device_wait), " ms")));
   }
   const FrameHeader piece = *std::exchange(storing_, std::nullopt);
   absl::Status status = *ended;
@@ -334,15 +358,19 @@ absl::StatusOr<bool> VerbsReceiver::Hear(const FrameHeader& header, std::string_
       return true;
     case FrameKind::kTooLong:
       return absl::InvalidArgumentError(absl::StrCat(
-          "a message of ", header.total, " bytes came for a buffer of ", header.offset));
+          "receive message ", header.sequence, " from ", connection_.peer(),
+          ": bytes=", header.total, ": must be at most ", header.offset, ", the buffer's size"));
     case FrameKind::kClose:
       link_->closed = true;
       if (connection_.next > header.sequence) {
-        return absl::UnavailableError("the sender has closed with receives outstanding");
+        return absl::UnavailableError(absl::StrCat(
+            "receive from ", connection_.peer(), ": the sender has closed the connection after ",
+            header.sequence, " messages, and ", connection_.next - header.sequence,
+            " receives are outstanding"));
       }
       return false;
     default:
-      return absl::DataLossError("a frame that is none came to a receiver");
+      return connection_.MalformedFrame(header);
   }
 }
 

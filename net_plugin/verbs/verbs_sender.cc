@@ -35,7 +35,7 @@ VerbsSender::VerbsSender(std::unique_ptr<Link> link, Links* links)
 
 VerbsSender::~VerbsSender() {
   connection_.SetEnd(nullptr);
-  bool clean = connection_.Calm() && taken_ == 0;
+  bool clean = connection_.IsSettled() && taken_ == 0;
   for (const auto& parts : messages_) {
     clean = clean && std::all_of(parts.begin(), parts.end(),
                                  [](const Message& m) { return !m.busy || m.done == m.all(); });
@@ -85,13 +85,15 @@ absl::StatusOr<Request*> VerbsSender::Isend(const void* data, size_t bytes, int 
   const uint64_t sequence = connection_.next;
   if (!part || At(sequence, *part).busy) {
     if (!Poll()) return connection_.Failure();
-    if (!part && link_->rested) {
-      connection_.Fail(absl::UnavailableError("the receiver has closed"));
+    if (!part && link_->peer_finished) {
+      connection_.Fail(absl::UnavailableError(absl::StrCat(
+          "send to ", connection_.peer(), ": the receiver has closed the connection")));
       return connection_.Failure();
     }
     return nullptr;
   }
-  if (mr == nullptr && bytes > 0) return absl::InvalidArgumentError("memory is not registered");
+  if (mr == nullptr && bytes > 0)
+    return absl::InvalidArgumentError("send: the buffer is not registered");
   if (bytes > clear.bytes) {
     // The error belongs to the receiver, which reports it; this side returns Unavailable.
     FrameHeader header = connection_.Header(FrameKind::kTooLong);
@@ -101,7 +103,8 @@ absl::StatusOr<Request*> VerbsSender::Isend(const void* data, size_t bytes, int 
     connection_.control().Say(header);
     (void)connection_.control().Move();
     connection_.Fail(absl::UnavailableError(
-        absl::StrCat("a message of ", bytes, " bytes is for a buffer of ", clear.bytes)));
+        absl::StrCat("send message ", sequence, " to ", connection_.peer(), ": bytes=", bytes,
+                     ": must be at most ", clear.bytes, ", the size of the peer's buffer")));
     return connection_.Failure();
   }
   taken_ |= 1U << *part;
@@ -221,12 +224,14 @@ bool VerbsSender::Poll() {
   const bool waits = staging_.busy() || (!waiting_.empty() && !waiting_.front()->carried() &&
                                          RailsFor(*waiting_.front()) == 0);
   if (!waits) {
-    stranded_ = {};
-  } else if (const Time now = connection_.options().now(); stranded_ == Time{}) {
-    stranded_ = now;
-  } else if (now - stranded_ > connection_.options().stranded) {
-    connection_.Fail(
-        absl::UnavailableError("no rail is left, and device memory does not come to the sockets"));
+    device_waiting_since_ = {};
+  } else if (const Time now = connection_.options().now(); device_waiting_since_ == Time{}) {
+    device_waiting_since_ = now;
+  } else if (now - device_waiting_since_ > connection_.options().device_wait) {
+    connection_.Fail(absl::UnavailableError(absl::StrCat(
+        "send to ", connection_.peer(),
+        ": no rail is left, and device memory was not copied to the TCP connection within ",
+        ToMilliseconds(connection_.options().device_wait), " ms")));
   }
   return !connection_.failed();
 }
@@ -250,7 +255,9 @@ void VerbsSender::Written(uint32_t id) {
 }
 
 absl::Status VerbsSender::Arrived(uint32_t, uint32_t) {
-  return absl::DataLossError("a message came to its sender");
+  return absl::DataLossError(absl::StrCat("send to ", connection_.peer(),
+                                          ": the peer wrote data into a connection on which it "
+                                          "only receives"));
 }
 
 std::string VerbsSender::Report() {
@@ -264,7 +271,11 @@ std::string VerbsSender::Report() {
 
 absl::Status VerbsSender::Settle(size_t rail, std::string_view report) {
   const std::optional<Received> received = DecodeReceived(report);
-  if (!received) return absl::DataLossError("a report of a receiver makes no sense");
+  if (!received) {
+    return absl::DataLossError(
+        absl::StrCat("fence rail ", rail, " to ", connection_.peer(),
+                     ": malformed report of the receiver: bytes=", report.size()));
+  }
   for (auto& parts : messages_) {
     for (Message& m : parts) {
       if (m.pieces == 0) continue;
@@ -282,7 +293,9 @@ absl::Status VerbsSender::Settle(size_t rail, std::string_view report) {
       }
       const uint64_t missing = on_rail & ~arrived;
       if (missing != 0 && !m.busy) {
-        return absl::UnavailableError("the receiver's device has lost what it had acknowledged");
+        return absl::UnavailableError(absl::StrCat(
+            "send message ", m.sequence, " to ", connection_.peer(),
+            ": the peer's device acknowledged pieces that did not arrive in its memory"));
       }
       m.done = (m.done | (on_rail & arrived)) & ~missing;
       m.waiting |= missing;
@@ -293,13 +306,13 @@ absl::Status VerbsSender::Settle(size_t rail, std::string_view report) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<char*> VerbsSender::PlaceOf(const FrameHeader&) {
-  return absl::DataLossError("a piece came to its sender");
+absl::StatusOr<char*> VerbsSender::PlaceOf(const FrameHeader& piece) {
+  return connection_.MalformedFrame(piece);
 }
 
 absl::StatusOr<bool> VerbsSender::Hear(const FrameHeader& header, std::string_view payload) {
-  if (header.kind == FrameKind::kRest && !link_->rested) {
-    link_->rested = true;
+  if (header.kind == FrameKind::kFinished && !link_->peer_finished) {
+    link_->peer_finished = true;
     // The receiver has all data, whatever the state of the rails.
     for (auto& parts : messages_) {
       for (Message& m : parts) {
@@ -312,7 +325,7 @@ absl::StatusOr<bool> VerbsSender::Hear(const FrameHeader& header, std::string_vi
   const size_t bytes = payload.size();
   if (header.kind != FrameKind::kClear || bytes == 0 || bytes % sizeof(ClearToSend) != 0 ||
       bytes > kMaxRecvs * sizeof(ClearToSend)) {
-    return absl::DataLossError("a frame that is none came to a sender");
+    return connection_.MalformedFrame(header);
   }
   ClearToSend entries[kMaxRecvs];
   std::memcpy(entries, payload.data(), bytes);

@@ -89,7 +89,7 @@ class VerbsSender final : public Sender, private Connection::End {
   uint32_t taken_ = 0;  // buffers of the next receive that already have a message
   Staging staging_;
   std::optional<std::pair<uint64_t, uint32_t>> staged_;  // sequence and id of the staged piece
-  Time stranded_{};  // since device memory has been waiting for a rail or for its copy
+  Time device_waiting_since_{};  // since device memory has been waiting for a rail or for its copy
 };
 
 }  // namespace rewire::net

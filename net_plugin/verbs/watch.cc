@@ -28,7 +28,7 @@ class WorkersWatch final : public Watch, private Workers::Work {
     if (missed_.exchange(false) || at_once) Workers::Get().Arm(worker_, true);
   }
 
-  std::function<void()> Bell() const override {
+  std::function<void()> Waker() const override {
     return [worker = worker_] { Workers::Get().Arm(worker, true); };
   }
 

@@ -22,7 +22,7 @@ class Watch {
   // Ends the caller's turn. at_once: the remaining work does not wait for the peer or the caller.
   virtual void Leave(bool at_once) = 0;
   // Returns a callback that requests a look. The callback is thread-safe and may outlive the watch.
-  [[nodiscard]] virtual std::function<void()> Bell() const = 0;
+  [[nodiscard]] virtual std::function<void()> Waker() const = 0;
 };
 
 // Looks on one of the process's workers, between turns: when the descriptor is readable, or at once

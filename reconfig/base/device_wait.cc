@@ -45,7 +45,7 @@ std::string DescribeWait(const CudaDriver& driver, const std::string& operation,
   if (result != CUDA_ERROR_NOT_READY) return driver.Describe(operation.c_str(), result);
   return operation + ": timed out after " +
          std::to_string(static_cast<int64_t>(ToMilliseconds(patience))) +
-         " ms (the device does not finish its work)";
+         " ms (the device did not complete its work)";
 }
 
 }  // namespace rewire

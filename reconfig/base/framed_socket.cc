@@ -23,7 +23,7 @@ SocketStatus FramedSocket::ReadReady() {
       in_.append(chunk, static_cast<size_t>(n));
       if (static_cast<size_t>(n) < sizeof chunk) return {};
     } else if (n == 0) {
-      return {SocketCode::kClosed, "the other side closed the connection"};
+      return {SocketCode::kClosed, "the peer closed the connection"};
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
       return {};
     } else if (errno != EINTR) {
@@ -93,7 +93,7 @@ SocketStatus FramedSocket::Send(std::string_view frame, Time deadline) {
   while (s.ok() && WantsWrite()) {
     s = Flush();
     if (s.ok() && WantsWrite() && !WaitReady(fd_.get(), POLLOUT, deadline)) {
-      return {SocketCode::kTimeout, "sending timed out"};
+      return {SocketCode::kTimeout, "send: timed out"};
     }
   }
   return s;
@@ -108,7 +108,7 @@ SocketStatus FramedSocket::Receive(std::string* frame, Time deadline) {
     }
     if (!s.ok()) return s;
     if (!WaitReady(fd_.get(), POLLIN, deadline)) {
-      return {SocketCode::kTimeout, "receiving timed out"};
+      return {SocketCode::kTimeout, "receive: timed out"};
     }
     const size_t before = in_.size();
     s = ReadReady();

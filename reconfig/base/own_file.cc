@@ -27,7 +27,7 @@ FileStatus CheckOwner(int fd, const std::string& path, mode_t forbidden) {
   const std::string found = path + ": owner=" + std::to_string(st.st_uid) + " mode=" + mode;
   if (st.st_uid != geteuid()) {
     return {EPERM, found + ": must belong to user " + std::to_string(geteuid()) +
-                       " (chown, or another path)"};
+                       " (chown, or use another path)"};
   }
   const bool reads = (forbidden & (S_IRGRP | S_IROTH)) != 0;
   return {EPERM, found + ": only its owner may " +

@@ -17,7 +17,7 @@ void ParseInt(const char* variable, const std::string& value, int64_t low, int64
   char* end = nullptr;
   const long long parsed = strtoll(value.c_str(), &end, 10);
   if (errno != 0 || end == value.c_str() || *end != '\0' || parsed < low || parsed > high) {
-    *error += std::string(variable) + "=" + value + " is not a whole number from " +
+    *error += std::string(variable) + "=" + value + ": must be a whole number from " +
               std::to_string(low) + " to " + std::to_string(high) + "\n";
     return;
   }
@@ -32,7 +32,7 @@ void ParseText(const char* variable, const std::string& value, std::string_view 
     rest.remove_prefix(std::min(rest.size(), word.size() + 1));
     if (rest.empty()) {
       *error +=
-          std::string(variable) + "=" + value + " is not one of " + std::string(allowed) + "\n";
+          std::string(variable) + "=" + value + ": must be one of " + std::string(allowed) + "\n";
       return;
     }
   }
@@ -103,8 +103,8 @@ Settings::Settings(const std::vector<std::string>& environment) {
 #undef REWIRE_SETTING_TEXT
   if (error_.empty() && silence_ms_ <= heartbeat_ms_) {
     error_ = "REWIRE_SILENCE_MS=" + std::to_string(silence_ms_) +
-             " is not above REWIRE_HEARTBEAT_MS=" + std::to_string(heartbeat_ms_) +
-             ": members would count as lost between two signs of life\n";
+             ": must be above REWIRE_HEARTBEAT_MS=" + std::to_string(heartbeat_ms_) +
+             " (a member would count as lost between two heartbeats)\n";
   }
   for (const auto& [name, value] : given) {
     const char* nearest = "";
@@ -116,7 +116,7 @@ Settings::Settings(const std::vector<std::string>& environment) {
         nearest = row.variable;
       }
     }
-    unknown_ += name + " is not a setting; did you mean " + nearest + "?\n";
+    unknown_ += name + ": unknown setting; did you mean " + nearest + "?\n";
   }
 }
 

@@ -46,7 +46,7 @@ SocketStatus TcpAddress(const std::string& address, sockaddr_in* out) {
            inet_pton(AF_INET, address.substr(0, colon).c_str(), &out->sin_addr) == 1;
   }
   if (!good) {
-    return {SocketCode::kFailed, "address '" + address + "' is not of the form 127.0.0.1:PORT"};
+    return {SocketCode::kFailed, "address '" + address + "': must have the form 127.0.0.1:PORT"};
   }
   out->sin_port = htons(static_cast<uint16_t>(port));
   return {};
@@ -60,20 +60,20 @@ SocketStatus Connect(int fd, const sockaddr* address, socklen_t size, const std:
     if (errno == EINTR) continue;
     // The Unix listener's queue is full: the listener is alive but has not accepted yet.
     if (errno == EAGAIN) {
-      if (Now() >= deadline) return {SocketCode::kTimeout, "connecting to " + name + " timed out"};
+      if (Now() >= deadline) return {SocketCode::kTimeout, "connect to " + name + ": timed out"};
       poll(nullptr, 0, 1);
       continue;
     }
     break;
   }
-  if (errno != EINPROGRESS) return Failed("connecting to " + name, errno);
+  if (errno != EINPROGRESS) return Failed("connect to " + name, errno);
   if (!WaitReady(fd, POLLOUT, deadline)) {
-    return {SocketCode::kTimeout, "connecting to " + name + " timed out"};
+    return {SocketCode::kTimeout, "connect to " + name + ": timed out"};
   }
   int error = 0;
   socklen_t length = sizeof error;
   if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) != 0) error = errno;
-  return error == 0 ? SocketStatus{} : Failed("connecting to " + name, error);
+  return error == 0 ? SocketStatus{} : Failed("connect to " + name, error);
 }
 
 bool IsTrusted(uid_t user) { return user == geteuid() || user == 0; }
@@ -125,7 +125,8 @@ SocketStatus ListenUnix(const std::string& path, UniqueFd* out) {
       return {SocketCode::kFailed, "another process listens on " + path};
     }
     if (errno != ECONNREFUSED || !S_ISSOCK(st.st_mode)) {
-      return {SocketCode::kFailed, path + " exists and is not a left-over socket"};
+      return {SocketCode::kFailed,
+              "listen on " + path + ": the path exists and is not a socket of an ended process"};
     }
   }
   // Binds to a temporary name until it listens, so that `path` always names a listening socket.
@@ -139,7 +140,7 @@ SocketStatus ListenUnix(const std::string& path, UniqueFd* out) {
       rename(fresh.c_str(), path.c_str()) != 0) {
     const int error = errno;
     unlink(fresh.c_str());
-    return Failed("listening on " + path, error);
+    return Failed("listen on " + path, error);
   }
   *out = std::move(fd);
   return {};
@@ -166,7 +167,7 @@ SocketStatus PeerOf(int fd, PeerCredentials* out) {
   ucred credentials{};
   socklen_t length = sizeof credentials;
   if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &length) != 0) {
-    return Failed("peer credentials", errno);
+    return Failed("read the peer's credentials", errno);
   }
   *out = {credentials.pid, credentials.uid};
   return {};
@@ -183,7 +184,7 @@ SocketStatus ListenTcp(const std::string& address, UniqueFd* out, std::string* b
   if (bind(fd.get(), reinterpret_cast<const sockaddr*>(&in), sizeof in) != 0 ||
       listen(fd.get(), SOMAXCONN) != 0 ||
       getsockname(fd.get(), reinterpret_cast<sockaddr*>(&in), &length) != 0) {
-    return Failed("listening on " + address, errno);
+    return Failed("listen on " + address, errno);
   }
   if (bound != nullptr) {
     char text[INET_ADDRSTRLEN] = "";
@@ -216,7 +217,8 @@ SocketStatus Accept(int listener, Time deadline, UniqueFd* out) {
     }
     if (errno == EINTR || errno == ECONNABORTED) continue;
     if (errno != EAGAIN && errno != EWOULDBLOCK) return Failed("accept", errno);
-    if (!WaitReady(listener, POLLIN, deadline)) return {SocketCode::kTimeout, "nobody connected"};
+    if (!WaitReady(listener, POLLIN, deadline))
+      return {SocketCode::kTimeout, "accept: timed out: no peer connected"};
   }
 }
 
@@ -226,7 +228,7 @@ SocketStatus SendAll(int fd, std::string_view bytes, Time deadline) {
     if (n >= 0) {
       bytes.remove_prefix(static_cast<size_t>(n));
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-      if (!WaitReady(fd, POLLOUT, deadline)) return {SocketCode::kTimeout, "sending timed out"};
+      if (!WaitReady(fd, POLLOUT, deadline)) return {SocketCode::kTimeout, "send: timed out"};
     } else if (errno != EINTR) {
       return Failed("send", errno);
     }
@@ -242,9 +244,9 @@ SocketStatus ReceiveAll(int fd, void* bytes, size_t size, Time deadline) {
       p += n;
       size -= static_cast<size_t>(n);
     } else if (n == 0) {
-      return {SocketCode::kClosed, "the other side closed the connection"};
+      return {SocketCode::kClosed, "the peer closed the connection"};
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-      if (!WaitReady(fd, POLLIN, deadline)) return {SocketCode::kTimeout, "receiving timed out"};
+      if (!WaitReady(fd, POLLIN, deadline)) return {SocketCode::kTimeout, "receive: timed out"};
     } else if (errno != EINTR) {
       return Failed("recv", errno);
     }

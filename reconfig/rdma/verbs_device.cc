@@ -25,7 +25,8 @@ class VerbsMemory final : public MemoryRegion {
   [[nodiscard]] uint32_t lkey() const override { return lkey_; }
   [[nodiscard]] uint32_t rkey() const override { return rkey_; }
   absl::Status Deregister() override {
-    if (mr_ == nullptr) return absl::FailedPreconditionError("deregistered already");
+    if (mr_ == nullptr)
+      return absl::FailedPreconditionError("ibv_dereg_mr: the memory is already deregistered");
     const int error = device_->library().DeregMr(std::exchange(mr_, nullptr));
     return error == 0 ? absl::OkStatus() : device_->Error("ibv_dereg_mr", error);
   }

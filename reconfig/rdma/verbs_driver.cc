@@ -56,7 +56,7 @@ class VerbsDriver : public Driver {
         infos.push_back((*opened)->info());
         continue;
       }
-      REWIRE_WARN("rdma: a device is left out: %s", opened.status().ToString().c_str());
+      REWIRE_WARN("rdma: a device is not used: %s", opened.status().ToString().c_str());
       failure = opened.status();
     }
     if (infos.empty()) return failure;
@@ -71,7 +71,8 @@ class VerbsDriver : public Driver {
       REWIRE_ASSIGN_OR_RETURN(std::shared_ptr<Device> opened, VerbsDevice::Open(library_, device));
       return opened;
     }
-    return absl::NotFoundError(absl::StrCat("there is no RDMA device ", std::string(name)));
+    return absl::NotFoundError(
+        absl::StrCat("open RDMA device ", std::string(name), ": no such device"));
   }
 
  private:

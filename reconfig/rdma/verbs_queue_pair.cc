@@ -109,7 +109,9 @@ absl::Status VerbsQueuePair::ToInit(const InitAttributes& attributes) {
 
 absl::Status VerbsQueuePair::ToReadyToReceive(const ReceiveAttributes& attributes) {
   const std::optional<ibv_mtu> mtu = MtuOf(attributes.mtu);
-  if (!mtu) return absl::InvalidArgumentError(absl::StrCat("no path has mtu ", attributes.mtu));
+  if (!mtu)
+    return absl::InvalidArgumentError(absl::StrCat("ibv_modify_qp: mtu=", attributes.mtu,
+                                                   ": must be 256, 512, 1024, 2048 or 4096"));
   ibv_qp_attr raw{};
   raw.qp_state = IBV_QPS_RTR;
   raw.path_mtu = *mtu;

@@ -42,7 +42,7 @@ int ShimCommunicators::OnCreated(VirtualCommunicator* comm, ncclResult_t* result
     MutexLock lock(&mutex_);
     if (HasRank(chain->id)) {
       created.pinned = true;
-      created.reason = "it has several ranks in this process";
+      created.reason = "several ranks of the communicator are in this process";
     }
     chains_[comm] = chain;
     if (free_bytes.ok()) free_before_[comm] = *free_bytes;
@@ -73,8 +73,8 @@ void ShimCommunicators::WatchCreation(const std::shared_ptr<Chain>& chain) {
     }
     const std::string why =
         absl::StrCat("create communicator ", Name(chain->id),
-                     ": not made within REWIRE_BUILD_MS=", options_.build.count(),
-                     " ms after a member was lost: the lost member may be one of its ranks");
+                     ": timed out after REWIRE_BUILD_MS=", options_.build.count(),
+                     " ms since a member was lost: the lost member may be one of its ranks");
     REWIRE_WARN("%s", why.c_str());
     std::vector<std::unique_ptr<Link>> links;
     Lose(chain.get(), Keep(why), &links);
@@ -87,8 +87,9 @@ ncclResult_t ShimCommunicators::AwaitFirst(Chain* chain) {
   MutexLock lock(&chain->mutex);
   while (chain->awaits_build && !chain->closing) {
     if (!chain->changed.WaitUntil(&chain->mutex, deadline) && Now() >= deadline) {
-      REWIRE_ERROR("a joining member's communicator was not built within REWIRE_BUILD_MS=%lld ms",
-                   static_cast<long long>(options_.build.count()));
+      REWIRE_ERROR(
+          "create communicator %s of a joining member: timed out after REWIRE_BUILD_MS=%lld ms",
+          Name(chain->id).c_str(), static_cast<long long>(options_.build.count()));
       return ncclRemoteError;
     }
   }

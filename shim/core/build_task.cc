@@ -13,7 +13,7 @@ void BuildTask::Stop(const std::string& reason) {
 absl::Status BuildTask::Stopped() {
   MutexLock lock(&mutex_);
   if (stopped_.empty() && Now() >= deadline) {
-    stopped_ = "the deadline passed (REWIRE_BUILD_MS): a peer did not come, or is too slow";
+    stopped_ = "the deadline passed (REWIRE_BUILD_MS): a peer did not take part in time";
   }
   return stopped_.empty() ? absl::OkStatus() : absl::CancelledError(stopped_);
 }
@@ -54,7 +54,8 @@ absl::Status BuildTask::InNccl(Link* link, ncclResult_t* result,
   generation->fixed.fetch_sub(1, std::memory_order_seq_cst);
   MutexLock lock(&mutex_);
   inside_ = nullptr;
-  return left_ ? absl::CancelledError("the thread was left inside NCCL") : absl::OkStatus();
+  return left_ ? absl::CancelledError("the build was cancelled while its thread was inside NCCL")
+               : absl::OkStatus();
 }
 
 bool BuildTask::Left() {

@@ -51,7 +51,7 @@ Builder::~Builder() {
   while (threads_->running > 0 && threads_->changed.WaitUntil(&threads_->mutex, until)) {
   }
   if (threads_->running > 0) {
-    REWIRE_WARN("%d build threads are left inside NCCL: they did not return within %lld s",
+    REWIRE_WARN("end builder: %d build threads did not return from NCCL within %lld s",
                 threads_->running, static_cast<long long>(kEnding.count()));
   }
 }
@@ -69,8 +69,8 @@ void Builder::Build(Epoch epoch, std::vector<CommunicatorBuild> builds, Time dea
     watch_.Post([this, task, left] {
       Report(*task, absl::ResourceExhaustedError(absl::StrCat(
                         "build of epoch ", task->epoch, ": ", left, " threads of cancelled builds ",
-                        "are still inside NCCL (limit ", kLeft, "): a peer never came, and this ",
-                        "version of NCCL does not let go of them; restart the process")));
+                        "are still inside NCCL (limit ", kLeft, "): a peer did not take part, and ",
+                        "this version of NCCL does not return (restart the process)")));
     });
     return;
   }
@@ -182,8 +182,8 @@ void Builder::Run(const std::shared_ptr<BuildTask>& task) {
   const size_t built = links.size();
   for (size_t i = 0; status.ok() && i < chains.size(); ++i) {
     if (!site_->Install(chains[i], &links[i])) {
-      status = absl::CancelledError(absl::StrCat("communicator ", Name(chains[i]->id),
-                                                 " was destroyed, pinned or lost meanwhile"));
+      status = absl::CancelledError(absl::StrCat(
+          "communicator ", Name(chains[i]->id), " was destroyed, pinned or lost during the build"));
     }
   }
   {
@@ -205,7 +205,7 @@ void Builder::Run(const std::shared_ptr<BuildTask>& task) {
 void Builder::Report(const BuildTask& task, absl::Status status) {
   if (!status.ok()) {
     ++counters_->failed_builds;
-    REWIRE_WARN("the generations of epoch %llu were not built: %s",
+    REWIRE_WARN("build of epoch %llu: the generations were not built: %s",
                 static_cast<unsigned long long>(task.epoch), std::string(status.message()).c_str());
   }
   task.done(std::move(status));

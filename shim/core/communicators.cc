@@ -42,7 +42,8 @@ ShimCommunicators::~ShimCommunicators() {
   loss_.Abort(retirement_.TakeAll());
   loss_.After([ended] { ended->set_value(); });
   if (end.wait_for(kEnding) != std::future_status::ready) {
-    REWIRE_WARN("old generations are left behind: aborting them takes too long");
+    REWIRE_WARN("end: abort of old generations: timed out after %lld s; they are not freed",
+                static_cast<long long>(kEnding.count()));
   }
 }
 
@@ -132,7 +133,7 @@ absl::StatusOr<UniqueIdBytes> ShimCommunicators::Mint(const CommunicatorId& comm
   ncclUniqueId id;
   if (const ncclResult_t result = nccl_.GetUniqueId(&id); result != ncclSuccess) {
     return absl::InternalError(
-        absl::StrCat("ncclGetUniqueId failed with ncclResult ", static_cast<int>(result)));
+        absl::StrCat("ncclGetUniqueId: ncclResult=", static_cast<int>(result)));
   }
   UniqueIdBytes bytes(id.internal, sizeof id.internal);
   const std::vector<std::shared_ptr<Chain>> chains = Chains();
@@ -204,8 +205,9 @@ std::optional<CutRefusal> ShimCommunicators::Pledge(Epoch epoch, const std::vect
     const auto it = std::find_if(chains.begin(), chains.end(),
                                  [&](const auto& chain) { return chain->id == cut.communicator; });
     const std::optional<std::string> refused =
-        it != chains.end() ? cutter_.Pledge(it->get(), epoch, cut)
-                           : std::optional<std::string>("it does not exist in this process");
+        it != chains.end()
+            ? cutter_.Pledge(it->get(), epoch, cut)
+            : std::optional<std::string>("the communicator does not exist in this process");
     if (!refused) continue;
     for (const auto& chain : chains) cutter_.Decide(chain.get(), epoch, false);
     return CutRefusal{cut.communicator, *refused};
@@ -245,7 +247,8 @@ void ShimCommunicators::SwapNow(Epoch epoch) {
   for (const auto& chain : Chains()) {
     // The event after the last operation belongs to the communicator's context.
     if (const absl::Status entered = device_->Enter(chain->context); !entered.ok()) {
-      REWIRE_WARN("no device context at the update boundary: %s", entered.ToString().c_str());
+      REWIRE_WARN("swap to epoch %llu at the update boundary: no device context: %s",
+                  static_cast<unsigned long long>(epoch), entered.ToString().c_str());
     }
     cutter_.SwapNow(chain.get(), epoch);
   }
@@ -256,7 +259,7 @@ void ShimCommunicators::Retire(std::vector<GenerationId> generations) {
 }
 
 void ShimCommunicators::Abandon(Epoch epoch) {
-  builder_.Cancel(epoch, absl::StrCat("epoch ", epoch, " was given up"));
+  builder_.Cancel(epoch, absl::StrCat("the transition to epoch ", epoch, " was aborted"));
   std::vector<std::unique_ptr<Link>> dropped;
   for (const auto& chain : Chains()) {
     cutter_.Decide(chain.get(), epoch, false);
@@ -312,7 +315,7 @@ void ShimCommunicators::Lose(Chain* chain, const char* reason,
 }
 
 void ShimCommunicators::AbortCurrent(std::string reason) {
-  REWIRE_WARN("aborting every communicator of this process: %s", reason.c_str());
+  REWIRE_WARN("abort all communicators of this process: %s", reason.c_str());
   const char* why = Keep(reason);
   lost_.store(true, std::memory_order_seq_cst);
   builder_.Cancel(0, reason);

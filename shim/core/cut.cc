@@ -49,17 +49,17 @@ ncclResult_t Cutter::AtCut(Chain* chain, const CallSite& site) {
       case Step::kWarm: {
         const ncclResult_t result = Warm(chain, site, verdict);
         if (result == ncclSuccess) break;
-        events_->GivenUp(absl::StrCat("epoch ", verdict.epoch,
-                                      " was decided, but the next generation did not take the "
-                                      "first operation (ncclResult ",
+        events_->GivenUp(absl::StrCat("swap to epoch ", verdict.epoch,
+                                      ": the first operation on the next generation failed: "
+                                      "ncclResult=",
                                       static_cast<int>(result),
-                                      "; REWIRE_BUILD_MS=", settle_.count(), ")"));
+                                      " (REWIRE_BUILD_MS=", settle_.count(), ")"));
         return ncclRemoteError;
       }
       case Step::kGiveUp:
         events_->GivenUp(absl::StrCat(
-            "no decision about epoch ", verdict.epoch, " within twice REWIRE_DECISION_MS=",
-            decision_.count(), " ms: this member does not guess and gives its generations up"));
+            "swap to epoch ", verdict.epoch, ": no decision within twice REWIRE_DECISION_MS=",
+            decision_.count(), " ms: this member aborts its generations"));
         return ncclRemoteError;
     }
   }
@@ -140,8 +140,8 @@ Cutter::Verdict Cutter::WarmAt(Chain* chain, const CallSite& site) {
     // The pledge was given before the capture began. A capturing stream cannot run an operation
     // now, and the other members will not wait, so the call is refused with a log line.
     REWIRE_ERROR(
-        "communicator %016llx: the operation at the cut of epoch %llu is inside a CUDA graph "
-        "capture, which cannot follow",
+        "communicator %016llx: the operation at the cut of epoch %llu is in a CUDA graph capture, "
+        "and a captured operation cannot be swapped",
         static_cast<unsigned long long>(chain->id.high),
         static_cast<unsigned long long>(front->epoch));
     return Return(ncclInvalidUsage);

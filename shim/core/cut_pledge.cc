@@ -18,9 +18,11 @@ constexpr uint64_t kRoom = 2;
 }  // namespace
 
 std::optional<std::string> Cutter::CheckPledge(Chain* chain, Epoch epoch, const Cut& cut) {
-  if (chain->closing) return "its program is destroying it";
-  if (chain->lost) return absl::StrCat("its generations were aborted: ", chain->lost_why);
-  if (chain->current == nullptr || chain->not_entered) return "it has no generation in use yet";
+  if (chain->closing) return "the program is destroying the communicator";
+  if (chain->lost) return absl::StrCat("the generations were aborted: ", chain->lost_why);
+  if (chain->current == nullptr || chain->not_entered) {
+    return "the communicator has no generation in use yet";
+  }
   if (chain->built == nullptr || chain->built->epoch != epoch) {
     return absl::StrCat("no generation was built for epoch ", epoch);
   }
@@ -28,7 +30,7 @@ std::optional<std::string> Cutter::CheckPledge(Chain* chain, Epoch epoch, const 
     return absl::StrCat("warm=", cut.warm, ": must not be after the cut at ", cut.cut);
   }
   if (const uint32_t pins = chain->comm->pins.load(std::memory_order_relaxed); pins != 0) {
-    return absl::StrCat("it is pinned: ", DescribePins(pins));
+    return absl::StrCat("the communicator is pinned: ", DescribePins(pins));
   }
   for (const std::unique_ptr<Link>& link : chain->pending) {
     const CutOrder order = OrderOf(cut, {link->epoch, link->cut.warm, link->cut.cut});
@@ -37,7 +39,7 @@ std::optional<std::string> Cutter::CheckPledge(Chain* chain, Epoch epoch, const 
       return absl::StrCat("the cut at ", cut.cut, " crosses the pending swap of epoch ",
                           link->epoch, " at ", link->cut.cut);
     }
-    if (link->begun) return absl::StrCat("its program has begun the swap of epoch ", link->epoch);
+    if (link->begun) return absl::StrCat("the program has begun the swap of epoch ", link->epoch);
   }
   return std::nullopt;
 }
@@ -51,20 +53,20 @@ std::optional<std::string> Cutter::Pledge(Chain* chain, Epoch epoch, const Cut& 
   std::optional<std::string> refused;
   if (cut.warm < cut.cut) {
     if (issued + kRoom > cut.warm) {
-      refused = absl::StrCat("its program has issued ", issued, " operations: fewer than ", kRoom,
+      refused = absl::StrCat("the program has issued ", issued, " operations: fewer than ", kRoom,
                              " are left before ", cut.warm);
     }
   } else {
     // The cut is at the next operation, so the count must be exact: a thread that entered before
     // the pledge may be about to issue an operation, or a group of operations.
     if (!services_->quiesce(chain->current->generation, 0)) {
-      refused = "a thread of its program is inside the communicator";
+      refused = "a thread of the program is inside the communicator";
     }
     issued = chain->comm->issued.load(std::memory_order_seq_cst);
     if (issued > cut.warm) {
-      refused = absl::StrCat("its program has issued operation ", cut.warm, " already");
+      refused = absl::StrCat("the program has already issued operation ", cut.warm);
     } else if (CarriesPointToPoint(*chain->comm)) {
-      refused = "it carries point-to-point operations, which have no common index";
+      refused = "the communicator carries point-to-point operations, which have no common index";
     }
   }
   if (refused) chain->pledged.reset();

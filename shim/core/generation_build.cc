@@ -79,7 +79,8 @@ absl::StatusOr<Link*> GenerationBuild::NewLink(BuildTask* task, Chain* chain,
                                                static_cast<int>(build.rank));
   if (link->generation == nullptr) {
     device_->DestroyEvent(link->end_of_previous);
-    return absl::ResourceExhaustedError("no memory for a generation");
+    return absl::ResourceExhaustedError(absl::StrCat("build of communicator ", Name(chain->id),
+                                                     ": no host memory for a generation"));
   }
   MutexLock lock(&chain->mutex);
   if (chain->scratch == nullptr) {
@@ -111,8 +112,9 @@ absl::Status GenerationBuild::Run(BuildTask* task, Chain* chain, const Communica
 absl::Status GenerationBuild::Connect(BuildTask* task, Chain* chain, const CommunicatorBuild& build,
                                       Link* link) {
   if (build.unique_id.size() < NCCL_UNIQUE_ID_BYTES) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a unique id of ", build.unique_id.size(), " bytes; NCCL's have 128"));
+    return absl::InvalidArgumentError(absl::StrCat("build of communicator ", Name(chain->id),
+                                                   ": unique id: bytes=", build.unique_id.size(),
+                                                   ": must be at least ", NCCL_UNIQUE_ID_BYTES));
   }
   std::string_view hints = std::string_view(build.unique_id).substr(NCCL_UNIQUE_ID_BYTES);
   const bool beside = hints.substr(0, kBeside.size()) == kBeside;
@@ -126,8 +128,8 @@ absl::Status GenerationBuild::Connect(BuildTask* task, Chain* chain, const Commu
   const auto rank = static_cast<int>(build.rank);
   const auto failed = [&](const char* what, ncclResult_t r) {
     return absl::InternalError(absl::StrCat(what, " of communicator ", Name(chain->id), " as rank ",
-                                            rank, " of ", ranks, " failed with ncclResult ",
-                                            static_cast<int>(r)));
+                                            rank, " of ", ranks,
+                                            ": ncclResult=", static_cast<int>(r)));
   };
   // A thread left inside NCCL uses only copies: the program may destroy its communicator.
   const NcclCalls nccl = *nccl_;
@@ -138,25 +140,28 @@ absl::Status GenerationBuild::Connect(BuildTask* task, Chain* chain, const Commu
   REWIRE_RETURN_IF_ERROR(task->InNccl(link, &result, [&] {
     return nccl.CommInitRankConfig(&generation->real, ranks, id, rank, config.get());
   }));
-  if (result != ncclSuccess && result != ncclInProgress) return failed("the creation", result);
+  if (result != ncclSuccess && result != ncclInProgress) return failed("creation", result);
   if (!blocking) REWIRE_RETURN_IF_ERROR(Settle(task, generation->Real()));
   {
     const User user(chain->comm);
     REWIRE_RETURN_IF_ERROR(
         task->InNccl(link, &result, [&] { return services->replay(chain->comm, generation); }));
   }
-  if (result != ncclSuccess) return failed("the replay of registrations", result);
+  if (result != ncclSuccess) return failed("replay of registrations", result);
   void* scratch = nullptr;
   {
     MutexLock lock(&chain->mutex);
     scratch = chain->scratch;
   }
-  if (scratch == nullptr) return absl::ResourceExhaustedError("no device memory for warm-up");
+  if (scratch == nullptr) {
+    return absl::ResourceExhaustedError(absl::StrCat("warm-up of communicator ", Name(chain->id),
+                                                     ": no device memory: bytes=", kScratchBytes));
+  }
   // On a non-blocking communicator the simulation would really launch.
   if (blocking) {
     REWIRE_RETURN_IF_ERROR(task->InNccl(
         link, &result, [&] { return Simulate(nccl, usage, generation->Real(), scratch); }));
-    if (result != ncclSuccess) return failed("the warm-up", result);
+    if (result != ncclSuccess) return failed("warm-up", result);
     counters_->warmed_classes += usage.size();
   }
   return beside ? RunBeside(task, chain, link, scratch) : absl::OkStatus();
@@ -173,14 +178,15 @@ absl::Status GenerationBuild::RunBeside(BuildTask* task, Chain* chain, Link* lin
     }));
     if (result != ncclSuccess && result != ncclInProgress) {
       return absl::InternalError(
-          absl::StrCat("the first operation on a new generation failed with "
-                       "ncclResult ",
-                       static_cast<int>(result)));
+          absl::StrCat("first operation on a new generation of communicator ", Name(chain->id),
+                       ": ncclResult=", static_cast<int>(result)));
     }
     if (!link->blocking) REWIRE_RETURN_IF_ERROR(Settle(task, comm));
     // The event is free until the generation is in use.
     if (!device_->Record(link->end_of_previous, stream)) {
-      return absl::InternalError("no event can be recorded behind a new generation's operation");
+      return absl::InternalError(
+          absl::StrCat("first operation on a new generation of communicator ", Name(chain->id),
+                       ": no event can be recorded after it"));
     }
     return AwaitBeside(task, chain, link->end_of_previous);
   }();
@@ -200,7 +206,9 @@ absl::Status GenerationBuild::AwaitBeside(BuildTask* task, Chain* chain, DeviceE
       case Device::EventState::kDone:
         return absl::OkStatus();
       case Device::EventState::kFailed:
-        return absl::InternalError("the device failed at a new generation's first operation");
+        return absl::InternalError(
+            absl::StrCat("first operation on a new generation of communicator ", Name(chain->id),
+                         ": the device reported an error"));
       case Device::EventState::kPending:
         break;
     }
@@ -212,10 +220,10 @@ absl::Status GenerationBuild::AwaitBeside(BuildTask* task, Chain* chain, DeviceE
       // The two operations may block each other on some device. An abort of the new generation,
       // which no member uses yet, lets the old one continue. The attempt is not repeated.
       ++counters_->beside_refused;
-      return absl::AbortedError(absl::StrCat(
-          "the first operation on the new generation did not end, and the program "
-          "issued nothing for ",
-          stalled_.count(), " ms meanwhile; from now on it runs at an agreed operation instead"));
+      return absl::AbortedError(
+          absl::StrCat("first operation on a new generation of communicator ", Name(chain->id),
+                       ": not complete while the program issued no operation for ",
+                       stalled_.count(), " ms (later builds run it at an agreed operation)"));
     }
     std::this_thread::sleep_for(kPoll);
   }
@@ -229,7 +237,8 @@ absl::Status GenerationBuild::Settle(BuildTask* task, ncclComm_t comm) {
     if (asked != ncclSuccess) state = asked;
     if (state == ncclSuccess) return absl::OkStatus();
     if (state != ncclInProgress) {
-      return absl::InternalError(absl::StrCat("the creation failed with ncclResult ", state));
+      return absl::InternalError(
+          absl::StrCat("settle a non-blocking communicator: ncclResult=", static_cast<int>(state)));
     }
     std::this_thread::sleep_for(kPoll);
   }

@@ -35,7 +35,7 @@ void Interrupt(const NcclCalls& nccl, const ShimServices* services, Device* devi
                const Link& link) {
   pthread_setname_np(pthread_self(), "rw-interrupt");
   if (const absl::Status entered = device->Enter(link.context); !entered.ok()) {
-    REWIRE_WARN("interrupt a communicator's initialisation: no device context: %s",
+    REWIRE_WARN("interrupt the initialisation of a communicator: no device context: %s",
                 entered.ToString().c_str());
   }
   Generation* generation = link.generation;

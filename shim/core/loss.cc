@@ -59,7 +59,8 @@ void Loss::AbortAndFree(std::vector<std::unique_ptr<Link>> links) {
   std::erase(links, nullptr);
   if (links.empty()) return;
   if (const absl::Status entered = device_->Enter(links.front()->context); !entered.ok()) {
-    REWIRE_WARN("aborting without a device context: %s", entered.ToString().c_str());
+    REWIRE_WARN("abort %zu communicators: no device context: %s", links.size(),
+                entered.ToString().c_str());
   }
   std::vector<RealCommunicator> reals;
   for (const auto& link : links) {

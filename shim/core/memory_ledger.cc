@@ -33,9 +33,10 @@ absl::Status MemoryLedger::Check(std::span<const CommunicatorId> communicators,
                                  uint64_t free_bytes) const {
   const uint64_t needed = Expected(communicators);
   if (needed <= free_bytes) return absl::OkStatus();
-  return absl::ResourceExhaustedError(absl::StrCat(
-      "the next generations of ", communicators.size(), " communicators need ", needed,
-      " bytes of device memory (as much as the present ones took), ", free_bytes, " are free"));
+  return absl::ResourceExhaustedError(
+      absl::StrCat("build generations of ", communicators.size(),
+                   " communicators: device memory: bytes=", needed, ": must be at most the ",
+                   free_bytes, " free bytes (estimated from the present generations)"));
 }
 
 }  // namespace rewire::shim

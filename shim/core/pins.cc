@@ -11,15 +11,15 @@ const char* Text(Pin pin) {
     case Pin::kGraph:
       return "an operation was captured into a CUDA graph";
     case Pin::kDeviceComm:
-      return "a device communicator was made from it";
+      return "a device communicator was made from the communicator";
     case Pin::kWindowPointer:
       return "the program holds addresses of its windows";
     case Pin::kSignals:
-      return "it carries one-sided signals";
+      return "the communicator carries one-sided signals";
     case Pin::kInitAll:
-      return "it was made by ncclCommInitAll";
+      return "the communicator was made by ncclCommInitAll";
     case Pin::kGrown:
-      return "it was made by ncclCommGrow";
+      return "the communicator was made by ncclCommGrow";
   }
   return "unknown";
 }

@@ -133,7 +133,8 @@ void Retirement::Destroy(Slot link) {
   // If the program has released its device already, the device objects no longer exist.
   const absl::Status entered = device_->Enter(link->context);
   if (!entered.ok()) {
-    REWIRE_WARN("an old generation is left undestroyed: %s", entered.ToString().c_str());
+    REWIRE_WARN("retire generation of epoch %llu: not destroyed: no device context: %s",
+                static_cast<unsigned long long>(link->epoch), entered.ToString().c_str());
   }
   if (link->generation != nullptr) DestroyGeneration(*link, entered.ok());
   if (entered.ok() && link->end_of_previous != nullptr) {
@@ -143,8 +144,9 @@ void Retirement::Destroy(Slot link) {
 
 void Retirement::DestroyGeneration(const Link& link, bool on_device) {
   if (!services_->quiesce(link.generation, kQuiesce.count())) {
-    REWIRE_WARN("a thread has been inside an old generation for %lld ms: it is left undestroyed",
-                static_cast<long long>(kQuiesce.count()));
+    REWIRE_WARN(
+        "retire generation of epoch %llu: not destroyed: a thread was inside it for %lld ms",
+        static_cast<unsigned long long>(link.epoch), static_cast<long long>(kQuiesce.count()));
     return;
   }
   if (const ncclComm_t real = link.generation->Real(); on_device && real != nullptr) {

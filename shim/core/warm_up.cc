@@ -68,8 +68,8 @@ std::string EncodeUsage(const std::vector<UsageClass>& usage) {
 
 absl::StatusOr<std::vector<UsageClass>> DecodeUsage(std::string_view bytes) {
   if (bytes.size() % kBytesPerClass != 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a usage list of ", bytes.size(), " bytes is not a multiple of three"));
+    return absl::InvalidArgumentError(absl::StrCat("decode usage classes: bytes=", bytes.size(),
+                                                   ": must be a multiple of ", kBytesPerClass));
   }
   std::vector<UsageClass> usage;
   for (size_t i = 0; i < bytes.size(); i += kBytesPerClass) {
@@ -77,8 +77,10 @@ absl::StatusOr<std::vector<UsageClass>> DecodeUsage(std::string_view bytes) {
                        static_cast<uint8_t>(bytes[i + 1]), static_cast<uint8_t>(bytes[i + 2])};
     if (!Connects(c.function) || c.type >= kSeenTypes || c.log_count > kMaxLogCount) {
       return absl::InvalidArgumentError(absl::StrCat(
-          "usage class ", i / kBytesPerClass, " names function ", static_cast<unsigned>(c.function),
-          ", type ", c.type, ", size 2^", c.log_count, ": out of range"));
+          "decode usage class ", i / kBytesPerClass,
+          ": function=", static_cast<unsigned>(c.function), " type=", c.type,
+          " log2(count)=", c.log_count, ": out of range (an unknown function, type below ",
+          kSeenTypes, ", log2(count) at most ", kMaxLogCount, ")"));
     }
     usage.push_back(c);
   }

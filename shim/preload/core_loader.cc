@@ -34,11 +34,11 @@ const CoreTable* Open(std::string* why) {
     }
     auto start = reinterpret_cast<CoreStart>(dlsym(library, kCoreStartSymbol));
     if (start == nullptr) {
-      *why = path + ": is no build of Rewire's core";
+      *why = path + ": not Rewire's core (no symbol " + kCoreStartSymbol + ")";
       return nullptr;
     }
     const CoreTable* table = start(kCoreAbiVersion, Real(), &kServices);
-    if (table == nullptr) *why = path + " refused to start, for the reason logged before";
+    if (table == nullptr) *why = path + ": the core did not start, for the reason logged before";
     return table;
   }
   return nullptr;
@@ -59,7 +59,7 @@ ncclResult_t LoadCore() noexcept {
   const CoreTable* loaded = Open(&why);
   if (loaded == nullptr) {
     failed.store(true, std::memory_order_relaxed);
-    LogLine(LogLevel::kError, "REWIRE_SOCKET is set, but the core cannot be loaded: %s",
+    LogLine(LogLevel::kError, "load core (REWIRE_SOCKET is set): the core cannot be loaded: %s",
             why.c_str());
     return ncclSystemError;
   }

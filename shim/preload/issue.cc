@@ -14,15 +14,15 @@ const char* PinText(Pin pin) {
     case Pin::kGraph:
       return "an operation was captured into a CUDA graph";
     case Pin::kDeviceComm:
-      return "a device communicator was made from it";
+      return "a device communicator was made from the communicator";
     case Pin::kWindowPointer:
       return "addresses of a window were given to the application";
     case Pin::kSignals:
-      return "one-sided signals were used on it";
+      return "one-sided signals were used on the communicator";
     case Pin::kInitAll:
-      return "it was made by ncclCommInitAll";
+      return "the communicator was made by ncclCommInitAll";
     case Pin::kGrown:
-      return "it was made by ncclCommGrow";
+      return "the communicator was made by ncclCommGrow";
   }
   return "unknown";
 }
@@ -40,7 +40,7 @@ void Warn(ncclComm_t handle, const char* what) {
   constexpr int kLines = 8;
   static std::atomic<int> lines{0};
   if (lines.fetch_add(1, std::memory_order_relaxed) >= kLines) return;
-  REWIRE_WARN("communicator %p %s", static_cast<void*>(handle), what);
+  REWIRE_WARN("communicator %p: %s", static_cast<void*>(handle), what);
 }
 
 }  // namespace
@@ -49,10 +49,10 @@ ncclResult_t Foreign(ncclComm_t handle) noexcept {
   if (!MayBeOurs(handle)) return ncclSuccess;
   switch (reinterpret_cast<VirtualCommunicator*>(handle)->magic.load(std::memory_order_acquire)) {
     case Magic::kDestroyed:
-      Warn(handle, "is used after it was destroyed");
+      Warn(handle, "the handle is used after the communicator was destroyed");
       return ncclInvalidArgument;
     case Magic::kOtherProcess:
-      Warn(handle, "was made before fork() and cannot be used in the child");
+      Warn(handle, "the communicator was made before fork() and cannot be used in the child");
       return ncclInvalidUsage;
     case Magic::kOpen:  // opened again in between: the handle was stale
       return ncclInvalidArgument;

@@ -185,8 +185,8 @@ void WarnOfSecondLibrary(const char* real) {
       continue;
     }
     if (warned.exchange(true, std::memory_order_relaxed)) return;
-    REWIRE_WARN("two NCCL libraries in one process: %s is used through Rewire, %s past it", real,
-                object.path.c_str());
+    REWIRE_WARN("two NCCL libraries in one process: Rewire uses %s, and calls to %s bypass Rewire",
+                real, object.path.c_str());
   }
 }
 

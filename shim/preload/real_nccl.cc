@@ -25,11 +25,11 @@ std::string* not_found = nullptr;
 
 ncclResult_t Missing(const char* name, const char* since) noexcept {
   if (not_found != nullptr) {
-    REWIRE_ERROR("%s: no NCCL library: %s", name, not_found->c_str());
+    REWIRE_ERROR("%s: no NCCL library was found: %s", name, not_found->c_str());
     return ncclSystemError;
   }
-  REWIRE_ERROR("%s (since NCCL %s) is not in %s, which is version %d", name, since,
-               real_functions.path, real_functions.version);
+  REWIRE_ERROR("%s: not in %s version=%d (needs NCCL %s)", name, real_functions.path,
+               real_functions.version, since);
   return ncclInvalidUsage;
 }
 
@@ -93,8 +93,8 @@ void* OpenNccl(const std::string& path, std::string* why) {
   }
   const bool ours = dlsym(library, "rewire_preload_marker") != nullptr;
   if (!ours && dlsym(library, "pncclGetVersion") != nullptr) return library;
-  *why = path +
-         (ours ? " is a copy of Rewire itself" : " is not an NCCL library (no pncclGetVersion)");
+  *why = path + (ours ? ": the file is a copy of Rewire itself"
+                      : ": not an NCCL library (no pncclGetVersion)");
   dlclose(library);
   return nullptr;
 }
@@ -108,7 +108,7 @@ std::vector<std::string> Candidates(std::vector<std::string>* searched) {
     return {};
   }
   if (OwnPath() == real) {
-    searched->push_back("REWIRE_NCCL_LIBRARY=" + given + " is Rewire itself");
+    searched->push_back("REWIRE_NCCL_LIBRARY=" + given + ": the file is Rewire itself");
     return {};
   }
   return {real};
@@ -135,7 +135,7 @@ void LoadOnce() {
   }
   not_found = new std::string;
   for (const std::string& place : searched) *not_found += (not_found->empty() ? "" : "; ") + place;
-  *not_found = "searched " + *not_found + ". Set REWIRE_NCCL_LIBRARY to its path";
+  *not_found = "searched " + *not_found + " (set REWIRE_NCCL_LIBRARY to the library's path)";
 }
 
 }  // namespace

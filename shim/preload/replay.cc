@@ -53,7 +53,7 @@ ncclResult_t Settled(const Generation* generation) {
     }
     if (Now() >= deadline) {
       REWIRE_ERROR(
-          "make a window on the new generation: a member did not take part within %d ms "
+          "register a window on the new generation: a member did not take part within %d ms "
           "(REWIRE_BUILD_MS)",
           build_ms);
       return ncclRemoteError;

@@ -258,7 +258,7 @@ bool Simulation::PartitionedLoss(const std::string& reason) const {
 // Lost state is a reason to end the job. The loss of a member of a partitioned job is also a
 // reason, a documented limit of this version.
 bool Simulation::MayEnd(const std::string& reason) const {
-  const bool out_of_tries = reason.find("made whole") != std::string::npos;
+  const bool out_of_tries = reason.find("restored after a loss") != std::string::npos;
   const bool nobody = stored_ && std::none_of(stored_->world.members.begin(),
                                               stored_->world.members.end(), [&](const auto& m) {
                                                 const Process* p = Find(m.member);
@@ -302,7 +302,8 @@ void Simulation::CheckDeadline(const Note& note) {
     phase_stalled_ = Duration{};
   }
   if (phase_stalled_ == Duration{} || note.text.find(" in time: ") == std::string::npos) return;
-  if (note.text.find("not gone in time: ") != std::string::npos) return;  // it began with the drain
+  if (note.text.find("did not leave in time: ") != std::string::npos)
+    return;  // it began with the drain
   if (now() - phase_since_ - phase_stalled_ >= milliseconds(2500)) return;
   ledger_.Violation(
       absl::StrCat("a deadline passed while the leader's process did not run: ", note.text));
@@ -315,7 +316,7 @@ void Simulation::Drained(MemberId member) {
 // The rule for a drain is similar: the leader may count 250 ms of each of a few stalls.
 void Simulation::CheckDrain(const Note& note) {
   for (const auto& [member, drain] : drains_) {
-    const std::string late = absl::StrCat("member ", member, " is lost: it was not gone in time");
+    const std::string late = absl::StrCat("member ", member, " is lost: it did not leave in time");
     if (note.text.find(late) != 0) continue;
     if (now() - drain.since - (leader_stalled_ - drain.stalled) >= kDrainWithin - seconds(1)) {
       continue;

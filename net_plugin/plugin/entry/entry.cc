@@ -193,7 +193,7 @@ constexpr NetTable kTable = {kCoreAbiVersion, Init,    Finalize, Devices, Proper
 extern "C" __attribute__((visibility("default"))) const NetTable* RewireNetStart(uint32_t version,
                                                                                  const char** why) {
   if (version == kCoreAbiVersion) return &kTable;
-  *why = "it is of another build";
+  *why = "the library belongs to another build of Rewire";
   return nullptr;
 }
 

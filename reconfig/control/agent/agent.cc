@@ -164,7 +164,7 @@ void Agent::OnFrame(Connections::Id id, const std::string& frame) {
 }
 
 void Agent::OnControlFrame(Connections::Id id, const std::string& frame) {
-  if (members_.count(id) != 0) return connections_->CloseForGarbage(id, "a command from a member");
+  if (members_.count(id) != 0) return connections_->CloseForGarbage(id, "a member sent a command");
   const absl::StatusOr<nlohmann::json> command = DecodeControl(frame);
   if (!command.ok()) {
     return connections_->CloseForGarbage(id, std::string(command.status().message()));
@@ -200,7 +200,8 @@ void Agent::OnMemberFrame(Connections::Id id, const std::string& frame) {
 
 void Agent::OnHello(Connections::Id id, const Hello& hello) {
   const auto mine = members_.find(id);
-  if (mine != members_.end()) return connections_->CloseForGarbage(id, "a second Hello");
+  if (mine != members_.end())
+    return connections_->CloseForGarbage(id, "a member sent a second Hello");
   const auto link = links_.find(hello.member);
   if (link != links_.end() && link->second.incarnation != hello.incarnation) {
     // Another running process has this id. The leader must not see the later process.

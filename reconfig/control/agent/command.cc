@@ -59,7 +59,7 @@ absl::StatusOr<ChangeRequest> ParseChange(const std::string& name, const json& c
   if (name == "resize") {
     out.kind = RequestKind::kResize;
     REWIRE_ASSIGN_OR_RETURN(const auto size, NumberField(command, "size", 0, UINT32_MAX));
-    if (!size) return Wrong("size", "given");
+    if (!size) return Wrong("size", "a number of members");
     out.size = static_cast<uint32_t>(*size);
     return out;
   }

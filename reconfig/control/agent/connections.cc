@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "reconfig/base/log.h"
-#include "reconfig/base/newcomers.h"
+#include "reconfig/base/pending_connections.h"
 
 namespace rewire {
 namespace {
@@ -17,7 +17,7 @@ constexpr int kMostAccepts = 256;
 // Logs the first event of a kind; a flood appears only in the counter.
 void LogFirst(uint64_t count, const std::string& text) {
   if (count == 1) {
-    REWIRE_WARN("%s; more of these are counted, not logged", text.c_str());
+    REWIRE_WARN("agent: %s (further ones are counted, not logged)", text.c_str());
   } else {
     REWIRE_DEBUG("%s", text.c_str());
   }
@@ -78,14 +78,15 @@ void Connections::AcceptAll(Time now) {
     ++counters_.accepted;
     PeerCredentials peer;
     if (!PeerOf(fd.get(), &peer).ok() || (peer.uid != geteuid() && peer.uid != 0)) {
-      LogFirst(++counters_.wrong_user, "a connection of user " + std::to_string(peer.uid) +
-                                           " (process " + std::to_string(peer.pid) +
-                                           ") was closed: the job is of user " +
-                                           std::to_string(geteuid()));
+      LogFirst(++counters_.wrong_user, "close connection of process " + std::to_string(peer.pid) +
+                                           ": uid=" + std::to_string(peer.uid) + ": must be " +
+                                           std::to_string(geteuid()) + " or 0");
       continue;
     }
     if (open_.size() >= options_.max_connections) {
-      LogFirst(++counters_.refused, "too many connections to the agent");
+      LogFirst(++counters_.refused, "refuse connection of process " + std::to_string(peer.pid) +
+                                        ": at most " + std::to_string(options_.max_connections) +
+                                        " connections may be open");
       continue;
     }
     auto c = std::make_unique<Connection>();
@@ -102,7 +103,7 @@ void Connections::AcceptAll(Time now) {
 }
 
 bool Connections::DropSilent(size_t above) {
-  std::vector<Newcomer> silent;
+  std::vector<PendingConnection> silent;
   std::vector<Connection*> at;
   for (const auto& [id, c] : open_) {
     if (c->spoke || !c->dead.empty()) continue;
@@ -110,8 +111,10 @@ bool Connections::DropSilent(size_t above) {
     at.push_back(c.get());
   }
   if (silent.size() <= above) return false;
-  at[NewcomerToDrop(silent)]->dead = "too many connections say nothing";
-  LogFirst(++counters_.refused, "too many connections to the agent say nothing");
+  Connection* const dropped = at[PendingConnectionToDrop(silent)];
+  dropped->dead = "too many connections have sent no message";
+  LogFirst(++counters_.refused, "close connection of process " + std::to_string(dropped->peer.pid) +
+                                    ": too many connections have sent no message");
   return true;
 }
 
@@ -145,7 +148,7 @@ void Connections::Send(Id id, std::string_view frame) {
   const auto found = open_.find(id);
   if (found == open_.end() || !found->second->dead.empty()) return;
   if (const SocketStatus s = found->second->socket.Queue(frame); !s.ok()) {
-    LogFirst(++counters_.slow, "closed the connection of process " +
+    LogFirst(++counters_.slow, "close connection of process " +
                                    std::to_string(found->second->peer.pid) + ": " + s.text);
     found->second->dead = s.text;
   }
@@ -169,8 +172,8 @@ void Connections::CloseAfterWriting(Time now, Id id) {
 void Connections::CloseForGarbage(Id id, const std::string& what) {
   const auto found = open_.find(id);
   if (found == open_.end() || !found->second->dead.empty()) return;
-  LogFirst(++counters_.garbage, "closed the connection of process " +
-                                    std::to_string(found->second->peer.pid) + ": " + what);
+  LogFirst(++counters_.garbage,
+           "close connection of process " + std::to_string(found->second->peer.pid) + ": " + what);
   found->second->dead = what;
 }
 
@@ -180,8 +183,12 @@ void Connections::Sweep(Time now) {
     Connection& c = *it->second;
     if (c.dead.empty() && c.leaving && !c.socket.WantsWrite()) c.dead = "closed";
     if (c.dead.empty() && c.deadline && now >= *c.deadline) {
-      c.dead = c.leaving ? "it did not take the last message" : "it said nothing";
-      if (!c.leaving) LogFirst(++counters_.half_open, "closed a connection that said nothing");
+      c.dead = c.leaving ? "the last message was not read in time" : "no message arrived in time";
+      if (!c.leaving) {
+        LogFirst(++counters_.half_open, "close connection of process " +
+                                            std::to_string(c.peer.pid) +
+                                            ": no message arrived in time");
+      }
     }
     if (c.dead.empty()) {
       ++it;

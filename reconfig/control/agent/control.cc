@@ -34,10 +34,12 @@ absl::StatusOr<nlohmann::json> DecodeControl(std::string_view frame) {
   r.Get<uint32_t>();
   const auto version = r.Get<uint16_t>();
   r.Get<uint16_t>();
-  if (!r.ok()) return absl::InvalidArgumentError("a control frame that is too short");
+  if (!r.ok())
+    return absl::InvalidArgumentError(
+        absl::StrCat("malformed control frame: bytes=", frame.size(), ": too short"));
   if (version != kProtocolVersion) {
-    return absl::InvalidArgumentError(absl::StrCat("control protocol version ", version,
-                                                   "; this agent speaks ", kProtocolVersion));
+    return absl::InvalidArgumentError(
+        absl::StrCat("control frame: protocol version=", version, ": must be ", kProtocolVersion));
   }
   // Refuse a depth that exceeds the parser's stack before parsing.
   int depth = 0;
@@ -50,7 +52,7 @@ absl::StatusOr<nlohmann::json> DecodeControl(std::string_view frame) {
   nlohmann::json object;
   if (deepest <= 64) object = nlohmann::json::parse(frame.substr(kHeader), nullptr, false);
   if (!object.is_object())
-    return absl::InvalidArgumentError("a control frame without a JSON object");
+    return absl::InvalidArgumentError("malformed control frame: not a JSON object");
   return object;
 }
 

@@ -49,10 +49,10 @@ absl::StatusOr<json> ControlDesk::Answer(Time now, Connections::Id id, const std
     REWIRE_ASSIGN_OR_RETURN(const auto epoch, NumberField(command, "epoch", 1, UINT64_MAX));
     const TransitionEntry* entry = log_->Find(epoch);
     if (entry == nullptr) {
-      return absl::NotFoundError(epoch ? absl::StrCat("no transition to epoch ", *epoch,
-                                                      " is kept; the last ", TransitionLog::kKept,
-                                                      " since the agent started are")
-                                       : "there has been no transition since the agent started");
+      return absl::NotFoundError(
+          epoch ? absl::StrCat("trace: epoch=", *epoch, ": not kept (the agent keeps the last ",
+                               TransitionLog::kKept, " transitions since its start)")
+                : "trace: there was no transition since the agent started");
     }
     REWIRE_ASSIGN_OR_RETURN(const std::string job, TextField(command, "job"));
     return json{{"ok", true}, {"epoch", entry->to}, {"trace", TraceJson(*entry, job, now)}};
@@ -116,7 +116,8 @@ std::optional<json> ControlDesk::Over(const Waiting& w, Time now) const {
   if (w.request) {
     const RequestStatus status = leader_->StatusOf(*w.request);
     if (status.state == RequestState::kFailed) return ControlError(status.text);
-    if (status.state == RequestState::kUnknown) return ControlError("the request is not known");
+    if (status.state == RequestState::kUnknown)
+      return ControlError("the request is unknown: the agent restarted");
     if (status.state == RequestState::kDone) {
       json out = done;
       const TransitionEntry* entry = log_->Find(leader_->record().world.epoch);
@@ -124,7 +125,7 @@ std::optional<json> ControlDesk::Over(const Waiting& w, Time now) const {
       return out;
     }
     missing =
-        "the change has not ended; it goes on" + (status.text.empty() ? "" : ": " + status.text);
+        "the change has not ended and continues" + (status.text.empty() ? "" : ": " + status.text);
   } else {
     const bool stopped = leader_->phase() == Phase::kStopped;
     const bool there =

@@ -43,7 +43,11 @@ absl::Status LauncherLink::OnEvent(Connections::Id id, const json& event) {
     for (const auto& [since, spawn] : waiting) Start(since, spawn);
     return absl::OkStatus();
   }
-  if (connection_ != id) return absl::InvalidArgumentError("not the launcher: '" + name + "'");
+  if (connection_ != id)
+    return absl::InvalidArgumentError(absl::StrCat("command '", name, "' from process ",
+                                                   connections_->PidOf(id),
+                                                   ": only the launcher may "
+                                                   "send it"));
   if (name == "process") {
     REWIRE_ASSIGN_OR_RETURN(const auto member, NumberField(event, "member", 0, UINT32_MAX));
     REWIRE_ASSIGN_OR_RETURN(const auto pid, NumberField(event, "pid", 1, INT32_MAX));
@@ -114,7 +118,7 @@ void LauncherLink::Tick(Time now) {
     const Spawn spawn = waiting_.front().second;
     waiting_.erase(waiting_.begin());
     events_->OnSpawnFailed(spawn.members,
-                           "no launcher is connected that could start processes (`rewire run`)");
+                           "no launcher (`rewire run`) is connected to start processes");
   }
 }
 

@@ -53,51 +53,53 @@ struct Metrics::Families {
                   .Name("rewire_epoch")
                   .Help("Epoch of the committed world")
                   .Register(r)),
-        members(
-            prometheus::BuildGauge().Name("rewire_members").Help("Members by state").Register(r)),
+        members(prometheus::BuildGauge()
+                    .Name("rewire_members")
+                    .Help("Number of members, by state")
+                    .Register(r)),
         updates(prometheus::BuildGauge()
                     .Name("rewire_member_updates")
-                    .Help("Updates a member has begun")
+                    .Help("Number of updates that a member has begun")
                     .Register(r)),
         silent(prometheus::BuildGauge()
                    .Name("rewire_member_silent_seconds")
-                   .Help("Since a member was last heard")
+                   .Help("Time since the last message of a member")
                    .Register(r)),
         background(prometheus::BuildGauge()
                        .Name("rewire_transition_phase")
-                       .Help("State of the transition under way, as a number; 2: steady")
+                       .Help("Phase of the current transition, as a number; 2: steady")
                        .Register(r)),
         stalled(prometheus::BuildGauge()
                     .Name("rewire_transition_progress_age_seconds")
-                    .Help("Since a transition last made progress; 0 when none is under way")
+                    .Help("Time since the current transition last made progress; 0: no transition")
                     .Register(r)),
         open(prometheus::BuildGauge()
                  .Name("rewire_connections")
-                 .Help("Open connections")
+                 .Help("Open connections to the agent")
                  .Register(r)),
         uptime(prometheus::BuildGauge()
                    .Name("rewire_agent_uptime_seconds")
-                   .Help("Since this agent started")
+                   .Help("Time since this agent started")
                    .Register(r)),
         closed(prometheus::BuildCounter()
                    .Name("rewire_connections_closed_total")
-                   .Help("Connections closed by the agent, by reason")
+                   .Help("Connections that the agent closed, by reason")
                    .Register(r)),
         accepted(prometheus::BuildCounter()
                      .Name("rewire_connections_accepted_total")
-                     .Help("Connections accepted")
+                     .Help("Connections that the agent accepted")
                      .Register(r)),
         dropped(prometheus::BuildCounter()
                     .Name("rewire_messages_dropped_total")
-                    .Help("Messages of another epoch or of strangers")
+                    .Help("Messages dropped: another epoch, or a sender that is not a member")
                     .Register(r)),
         transitions(prometheus::BuildCounter()
                         .Name("rewire_transitions_total")
-                        .Help("Transitions ended, by kind and result")
+                        .Help("Transitions that ended, by kind and result")
                         .Register(r)),
         requests(prometheus::BuildCounter()
                      .Name("rewire_requests_total")
-                     .Help("Requests, by command and whether they were accepted")
+                     .Help("Requests for a change, by command and result")
                      .Register(r)),
         bytes(prometheus::BuildCounter()
                   .Name("rewire_state_bytes_total")
@@ -105,31 +107,31 @@ struct Metrics::Families {
                   .Register(r)),
         waits(prometheus::BuildCounter()
                   .Name("rewire_host_waits_total")
-                  .Help("Times a training thread waited for a decision")
+                  .Help("Number of times that a training thread waited for a decision")
                   .Register(r)),
         refused(prometheus::BuildCounter()
                     .Name("rewire_refused_cuts_total")
-                    .Help("Proposed cuts that some member had passed or did not answer")
+                    .Help("Proposed cuts that a member had already passed or did not answer")
                     .Register(r)),
         swaps(prometheus::BuildCounter()
                   .Name("rewire_swaps_total")
-                  .Help("Members that went to the next generation live, at a cut")
+                  .Help("Swaps of a member to the next generation at a cut")
                   .Register(r)),
         writes(prometheus::BuildCounter()
                    .Name("rewire_store_writes_total")
-                   .Help("Compare-and-swaps of the store, by result")
+                   .Help("Compare-and-swap operations of the store, by result")
                    .Register(r)),
         duration(prometheus::BuildHistogram()
                      .Name("rewire_transition_seconds")
-                     .Help("How long transitions took, by kind")
+                     .Help("Duration of transitions, by kind")
                      .Register(r)),
         pause(prometheus::BuildHistogram()
                   .Name("rewire_pause_seconds")
-                  .Help("How long a training loop stood still, per member and transition")
+                  .Help("Pause of a training loop, per member and transition")
                   .Register(r)),
         write_seconds(prometheus::BuildHistogram()
                           .Name("rewire_store_write_seconds")
-                          .Help("How long a compare-and-swap took")
+                          .Help("Duration of a compare-and-swap of the store")
                           .Register(r)) {
     for (const CounterInfo& info : CounterTable()) {
       if (info.kind == CounterKind::kGauge) {

@@ -12,11 +12,13 @@ namespace rewire {
 
 std::shared_ptr<AgentChoice> AddAgentChoice(CLI::App* command, bool progress) {
   auto choice = std::make_shared<AgentChoice>();
-  command->add_option("--socket", choice->socket,
-                      "The agent's socket; default REWIRE_SOCKET, or the only job that runs");
-  command->add_option("--dir", choice->directory, "Runtime folder to look for the job in");
-  command->add_flag("--json", choice->json, "One JSON object on standard output");
-  if (progress) command->add_flag("-q,--quiet", choice->quiet, "No progress on standard error");
+  command->add_option(
+      "--socket", choice->socket,
+      "Path of the agent's socket; default: REWIRE_SOCKET, or the only running job");
+  command->add_option("--dir", choice->directory, "Runtime folder in which the job is searched");
+  command->add_flag("--json", choice->json, "Print one JSON object on standard output");
+  if (progress)
+    command->add_flag("-q,--quiet", choice->quiet, "Print no progress on standard error");
   return choice;
 }
 

@@ -26,7 +26,7 @@ int RunAgent(const Options& options) {
     return kExitUsage;
   }
   if (options.agent.max_members < options.agent.members) {
-    std::cerr << "rewire: --max " << options.agent.max_members << " is below --members "
+    std::cerr << "rewire: --max " << options.agent.max_members << ": must be at least --members "
               << options.agent.members << "\n";
     return kExitUsage;
   }
@@ -48,7 +48,7 @@ int RunAgent(const Options& options) {
   absl::StatusOr<std::unique_ptr<Agent>> agent = Agent::Start(options.agent);
   if (!agent.ok()) return Refused(std::string(agent.status().message()));
   if (options.ready_fd >= 0) {
-    if (write(options.ready_fd, "\n", 1) != 1) return Refused("--ready-fd: cannot be written");
+    if (write(options.ready_fd, "\n", 1) != 1) return Refused("--ready-fd: write failed");
     close(options.ready_fd);
   }
   const absl::Status ended = (*agent)->Run(stop.get());
@@ -59,17 +59,21 @@ int RunAgent(const Options& options) {
 
 void AddAgentCommand(CLI::App* app, Action* action) {
   auto o = std::make_shared<Options>();
-  CLI::App* c = app->add_subcommand("agent", "The agent of a job (`rewire run` starts one)");
-  c->add_option("--socket", o->agent.socket, "Unix socket to serve on")->required();
+  CLI::App* c =
+      app->add_subcommand("agent", "Run the agent of a job (`rewire run` starts an agent)");
+  c->add_option("--socket", o->agent.socket, "Path of the Unix socket on which the agent listens")
+      ->required();
   c->add_option("--store", o->agent.store, "File of the world record")->required();
   c->add_option("--metrics", o->agent.metrics, "Serve Prometheus text on 127.0.0.1:PORT");
-  c->add_option("--trace-dir", o->agent.trace_dir, "Write a trace per transition here");
-  c->add_option("--job", o->agent.job, "The job's name, for people");
+  c->add_option("--trace-dir", o->agent.trace_dir, "Folder for one trace file per transition");
+  c->add_option("--job", o->agent.job, "Name of the job, shown in status and traces");
   c->add_option("--members", o->agent.members, "Members of the first world: ids 0 to N-1")
       ->check(CLI::Range(1, 100000));
-  c->add_option("--max", o->agent.max_members, "Most members that a resize may ask for")
+  c->add_option("--max", o->agent.max_members,
+                "Largest number of members that a resize may request")
       ->check(CLI::Range(1, 100000));
-  c->add_option("--ready-fd", o->ready_fd, "Descriptor to write one byte to when serving");
+  c->add_option("--ready-fd", o->ready_fd,
+                "Descriptor on which the agent writes one byte when it is ready");
   c->callback([o, action, c] {
     if (c->count("--max") == 0) o->agent.max_members = o->agent.members;
     *action = [o] { return RunAgent(*o); };

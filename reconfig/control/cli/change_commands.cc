@@ -29,7 +29,7 @@ int Change(const Options& o, json command) {
   if (!o.within.empty()) {
     const absl::StatusOr<milliseconds> within = ParseDuration(o.within);
     if (!within.ok() || within->count() == 0) {
-      Refused("--within: '" + o.within + "' is not a time such as 120s");
+      Refused("--within: '" + o.within + "': must be a time such as 120s");
       return kExitUsage;
     }
     command["within_ms"] = static_cast<uint64_t>(within->count());
@@ -41,7 +41,7 @@ int Change(const Options& o, json command) {
   if (absl::IsUnavailable(answer.status())) {
     return Failed(*o.choice,
                   absl::UnavailableError(std::string(answer.status().message()) +
-                                         "; what became of the change is in `rewire status`"));
+                                         " (`rewire status` shows the result of the change)"));
   }
   if (!answer.ok()) return Failed(*o.choice, answer.status());
   if (o.choice->json) {
@@ -58,39 +58,42 @@ int Change(const Options& o, json command) {
 std::shared_ptr<Options> AddCommon(CLI::App* c) {
   auto o = std::make_shared<Options>();
   o->choice = AddAgentChoice(c, true);
-  c->add_option("--reason", o->reason, "For people: shown in status and traces");
-  c->add_option("--timeout", o->timeout, "How long to wait for the end; the change goes on");
+  c->add_option("--reason", o->reason, "Reason of the change, shown in status and traces");
+  c->add_option("--timeout", o->timeout,
+                "Time to wait for the end; the change continues afterwards");
   return o;
 }
 
 }  // namespace
 
 void AddChangeCommands(CLI::App* app, Action* action) {
-  CLI::App* resize =
-      app->add_subcommand("resize", "Grow or shrink the world to N members; the newest leave");
+  CLI::App* resize = app->add_subcommand(
+      "resize", "Grow or shrink the world to N members; the newest members leave");
   auto o = AddCommon(resize);
-  resize->add_option("N", o->size, "Members")->required();
+  resize->add_option("N", o->size, "Number of members")->required();
   resize->callback([o, action] {
     *action = [o] { return Change(*o, {{"command", "resize"}, {"size", o->size}}); };
   });
 
-  CLI::App* drain = app->add_subcommand("drain", "Let members leave; the others go on");
+  CLI::App* drain = app->add_subcommand("drain", "Let members leave; the other members continue");
   o = AddCommon(drain);
   drain->add_option("MEMBER", o->members, "Member ids (not slots)")->required();
-  drain->add_option("--within", o->within,
-                    "Those still in the world after this time count as lost, and are ended: 120s");
+  drain->add_option(
+      "--within", o->within,
+      "Deadline such as 120s: members still in the world then count as lost and are ended");
   drain->callback([o, action] {
     *action = [o] { return Change(*o, {{"command", "drain"}, {"members", o->members}}); };
   });
 
-  CLI::App* replace = app->add_subcommand("replace", "Put a new process in a member's place");
+  CLI::App* replace = app->add_subcommand("replace", "Replace a member by a new process");
   o = AddCommon(replace);
   replace->add_option("MEMBER", o->members, "Member id (not slot)")->required()->expected(1);
   replace->callback([o, action] {
     *action = [o] { return Change(*o, {{"command", "replace"}, {"members", o->members}}); };
   });
 
-  CLI::App* rebuild = app->add_subcommand("rebuild", "Same members, new communicators, under load");
+  CLI::App* rebuild = app->add_subcommand(
+      "rebuild", "Build new communicators for the same members while training continues");
   o = AddCommon(rebuild);
   rebuild->callback([o, action] {
     *action = [o] { return Change(*o, {{"command", "rebuild"}}); };

@@ -25,7 +25,7 @@ int RunCommandLine(std::vector<std::string> arguments) {
   app.set_help_flag("-h,--help", "Print this help and exit");
   app.footer(
       "Exit status: 0 done, 1 refused or failed (the reason is on standard error), 2 usage.\n"
-      "`rewire COMMAND --help` has a command's options.");
+      "`rewire COMMAND --help` prints the options of a command.");
   Action action;
   AddRunCommand(&app, program, &action);
   AddViewCommands(&app, &action);

@@ -20,7 +20,7 @@ absl::StatusOr<milliseconds> ParseDuration(std::string_view text) {
                                                       : 0;
   if (parsed.ec != std::errc() || scale == 0 || !(number >= 0) || number * scale > 864000000) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "'", std::string(text), "' is not a time such as 120s, 500ms, 2m (at most ten days)"));
+        "'", std::string(text), "': must be a time such as 120s, 500ms, 2m (at most ten days)"));
   }
   return milliseconds(std::llround(number * scale));
 }

@@ -103,50 +103,53 @@ int Replay(ReplayCommand o) {
 }  // namespace
 
 void AddMoeCommands(CLI::App* app, Action* action) {
-  CLI::App* moe = app->add_subcommand("moe", "Recordings of a router's counts of tokens");
+  CLI::App* moe = app->add_subcommand("moe", "Record and replay a router's token counts");
   moe->require_subcommand(1);
 
-  CLI::App* record = moe->add_subcommand("record", "Make a recording from text");
+  CLI::App* record = moe->add_subcommand("record", "Make a recording from a text file");
   auto r = std::make_shared<RecordOptions>();
   record
       ->add_option("TEXT", r->text,
-                   "Lines of micro_batch,layer,source,expert,tokens below a header that says so; - "
+                   "File with the header micro_batch,layer,source,expert,tokens and such lines; - "
                    "for standard input")
       ->required();
-  record->add_option("FILE", r->file, "The recording; must not exist")->required();
-  record->add_option("--nodes", r->shape.topology.nodes, "Nodes (default 1)")
+  record->add_option("FILE", r->file, "Path of the new recording; the file must not exist")
+      ->required();
+  record->add_option("--nodes", r->shape.topology.nodes, "Number of nodes (default 1)")
       ->check(CLI::Range(1U, 1U << 24));
-  record->add_option("--devices", r->shape.topology.per_node, "Of a node; default: as in TEXT")
+  record
+      ->add_option("--devices", r->shape.topology.per_node, "Devices per node; default: as in TEXT")
       ->check(CLI::Range(1U, 1U << 24));
-  record->add_option("--experts", r->shape.experts, "Default: as in TEXT")
+  record->add_option("--experts", r->shape.experts, "Number of experts; default: as in TEXT")
       ->check(CLI::Range(1U, 1U << 24));
   record->callback([r, action] { *action = [r] { return Record(*r); }; });
 
-  CLI::App* replay =
-      moe->add_subcommand("replay", "How even micro-batches were, and are with a plan");
+  CLI::App* replay = moe->add_subcommand(
+      "replay", "Compare the balance of recorded micro-batches without and with a plan");
   auto p = std::make_shared<ReplayCommand>();
-  replay->add_option("FILE", p->file, "The recording")->required();
-  replay->add_option("--plan", p->plan, "Default balance")
+  replay->add_option("FILE", p->file, "Path of the recording")->required();
+  replay->add_option("--plan", p->plan, "Planner; default: balance")
       ->check(CLI::IsMember(
           std::vector<std::string>(moe::kReplayPlanNames.begin(), moe::kReplayPlanNames.end())));
   replay
       ->add_option("--capacity", p->options.capacity,
-                   "Experts of a device; default: as few as all experts need")
+                   "Experts per device; default: the minimum for all experts")
       ->check(CLI::Range(1U, 1U << 24));
   replay
       ->add_option("--dynamic", p->options.dynamic,
-                   "Experts of a device that greedy and balance may move (default 4)")
+                   "Experts per device that greedy and balance may move (default 4)")
       ->check(CLI::Range(0U, 1U << 24));
   replay
       ->add_option("--expert-bytes", p->options.sizes.expert_bytes,
-                   "Of an expert's weights, for composed (default 72 MiB)")
+                   "Bytes of an expert's weights, for composed (default 72 MiB)")
       ->check(CLI::Range(uint64_t{0}, uint64_t{1} << 40));
   replay
       ->add_option("--token-bytes", p->options.sizes.token_bytes,
-                   "Of a token, for composed (default 12288)")
+                   "Bytes of a token, for composed (default 12288)")
       ->check(CLI::Range(0U, 1U << 24));
-  replay->add_option("--plot", p->plot, "Draw the load of each device, before and after, as SVG");
-  replay->add_flag("--json", p->json, "One JSON object on standard output");
+  replay->add_option("--plot", p->plot,
+                     "Write an SVG file with the load of each device before and after");
+  replay->add_flag("--json", p->json, "Print one JSON object on standard output");
   replay->callback([p, action] { *action = [p] { return Replay(*p); }; });
 }
 

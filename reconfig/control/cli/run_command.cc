@@ -49,9 +49,10 @@ int RunJob(const Options& o) {
     std::cerr << "rewire run: " << text << "\n";
     return kExitUsage;
   };
-  if (o.program.empty()) return usage("no program; write it behind --: rewire run -n 2 -- ./train");
+  if (o.program.empty()) return usage("no program is given after --: rewire run -n 2 -- ./train");
   if (o.max != 0 && o.max < o.members) {
-    return usage("--max " + std::to_string(o.max) + " is below -n " + std::to_string(o.members));
+    return usage("--max " + std::to_string(o.max) + ": must be at least -n " +
+                 std::to_string(o.members));
   }
   if (const std::string& error = Settings::Get().Error(); !error.empty()) return usage(error);
   std::cerr << Settings::Get().Unknown();
@@ -68,15 +69,15 @@ int RunJob(const Options& o) {
   const InstallPaths paths = FindInstallPaths(*self);
   if (!o.no_preload) {
     if (paths.preload.empty()) {
-      return Refused("lib/librewire-preload.so is not beside " + *self +
-                     "; --no-preload runs the program without it");
+      return Refused("lib/librewire-preload.so was not found next to " + *self +
+                     " (--no-preload runs the program without it)");
     }
     launch.job.preload = paths.preload;
   }
   if (!o.sim_folder.empty()) {
     const std::string& folder = o.sim_folder == "beside" ? paths.sim_directory : o.sim_folder;
     if (folder.empty()) {
-      return Refused("--sim: the simulated GPU's libraries are not beside " + *self);
+      return Refused("--sim: the libraries of the simulated GPU were not found next to " + *self);
     }
     launch.job.sim_directory = folder;
     launch.job.sim_nccl = folder + "/libnccl.so.2";
@@ -128,24 +129,26 @@ void AddRunCommand(CLI::App* app, const std::vector<std::string>& program, Actio
   o->program = program;
   CLI::App* c =
       app->add_subcommand("run", "Start a job: rewire run -n N [OPTIONS] -- PROGRAM [ARGUMENT...]");
-  c->add_option("-n,--members", o->members, "Processes to start")->check(CLI::Range(1, 100000));
-  c->add_option("--max", o->max, "Most members that a resize may ask for; default N")
+  c->add_option("-n,--members", o->members, "Number of processes to start")
       ->check(CLI::Range(1, 100000));
-  c->add_flag("--sim{beside}", o->sim_folder,
-              "On the simulated GPU and NCCL; --sim=DIR: on libnccl.so.2 and libcuda.so.1 of DIR");
-  c->add_option("--socket", o->socket, "The agent's socket; default in the job's folder");
+  c->add_option("--max", o->max, "Largest number of members that a resize may request; default N")
+      ->check(CLI::Range(1, 100000));
+  c->add_flag(
+      "--sim{beside}", o->sim_folder,
+      "Use the simulated GPU and NCCL; --sim=DIR: use libnccl.so.2 and libcuda.so.1 in DIR");
+  c->add_option("--socket", o->socket, "Path of the agent's socket; default: in the job's folder");
   c->add_option("--dir", o->directory,
-                "Runtime folder, in which the job's own folder is made and removed; default\n"
+                "Runtime folder, in which the job's folder is created and removed; default\n"
                 "$XDG_RUNTIME_DIR/rewire or /tmp/rewire-UID");
-  c->add_option("--job", o->name, "The job's name; default job-PID");
-  c->add_option("--store", o->store, "File of the world record; default in the job's folder");
-  c->add_option("--trace-dir", o->trace_dir, "Write a trace of every transition here");
+  c->add_option("--job", o->name, "Name of the job; default job-PID");
+  c->add_option("--store", o->store, "File of the world record; default: in the job's folder");
+  c->add_option("--trace-dir", o->trace_dir, "Folder for one trace file per transition");
   c->add_option("--metrics", o->metrics, "Serve Prometheus text on 127.0.0.1:PORT");
   c->add_option("--grace", o->grace,
-                "From asking a process to end to killing it, and from a member's death before the\n"
-                "first world to the job's end");
-  c->add_flag("--no-agent", o->no_agent, "Without an agent: nothing can be changed");
-  c->add_flag("--no-preload", o->no_preload, "Without the preloaded library");
+                "Time from the request to end a process to its SIGKILL, and from a member's death\n"
+                "before the first world to the end of the job");
+  c->add_flag("--no-agent", o->no_agent, "Run without an agent: the job cannot be changed");
+  c->add_flag("--no-preload", o->no_preload, "Run without the preloaded library");
   c->footer(
       "The processes get RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, GROUP_RANK, MASTER_ADDR,\n"
       "MASTER_PORT, REWIRE_SOCKET and REWIRE_MEMBER. SIGINT and SIGTERM are passed on; a second\n"

@@ -42,7 +42,7 @@ absl::StatusOr<json> WaitCommand(const WaitOptions& o) {
     const bool good = equals != std::string::npos && what.substr(0, equals) == "epoch" &&
                       std::from_chars(what.data() + equals + 1, end, epoch).ptr == end && epoch > 0;
     if (!good) {
-      return absl::InvalidArgumentError("--for: '" + what + "' is neither steady nor epoch N");
+      return absl::InvalidArgumentError("--for: '" + what + "': must be steady or epoch N");
     }
     command["epoch"] = epoch;
   }
@@ -126,33 +126,36 @@ struct KnobsOptions {
 }  // namespace
 
 void AddViewCommands(CLI::App* app, Action* action) {
-  CLI::App* status = app->add_subcommand("status", "The world, who is in it, and what changed");
+  CLI::App* status =
+      app->add_subcommand("status", "Show the world, its members and the last transitions");
   auto choice = AddAgentChoice(status, false);
   status->callback([choice, action] { *action = [choice] { return Status(*choice); }; });
 
-  CLI::App* wait = app->add_subcommand("wait", "Wait until no change is under way");
+  CLI::App* wait = app->add_subcommand("wait", "Wait until no transition is in progress");
   auto w = std::make_shared<WaitOptions>();
   w->choice = AddAgentChoice(wait, true);
-  wait->add_option("--for", w->what, "steady (default), or epoch N")->expected(1, 2);
-  wait->add_option("--timeout", w->timeout, "Give up after this time");
+  wait->add_option("--for", w->what, "Condition: steady (default) or epoch N")->expected(1, 2);
+  wait->add_option("--timeout", w->timeout, "Fail after this time");
   wait->callback([w, action] { *action = [w] { return Wait(*w); }; });
 
-  CLI::App* trace = app->add_subcommand("trace", "Write a transition's trace, for Perfetto");
+  CLI::App* trace = app->add_subcommand("trace", "Write the trace of a transition, for Perfetto");
   auto t = std::make_shared<TraceOptions>();
   t->choice = AddAgentChoice(trace, false);
-  trace->add_option("FILE", t->file, "Where to; - for standard output")->required();
-  trace->add_option("--epoch", t->epoch, "Of the transition to this epoch; default the last")
+  trace->add_option("FILE", t->file, "Output file; - for standard output")->required();
+  trace->add_option("--epoch", t->epoch, "Epoch of the transition; default: the last transition")
       ->check(CLI::Range(uint64_t{1}, UINT64_MAX));
   trace->callback([t, action] { *action = [t] { return Trace(*t); }; });
 
-  CLI::App* metrics = app->add_subcommand("metrics", "The agent's metrics, Prometheus text");
+  CLI::App* metrics =
+      app->add_subcommand("metrics", "Print the agent's metrics as Prometheus text");
   choice = AddAgentChoice(metrics, false);
   metrics->callback([choice, action] { *action = [choice] { return MetricsText(*choice); }; });
 
-  CLI::App* knobs = app->add_subcommand("knobs", "The settings (REWIRE_*): what, default, range");
+  CLI::App* knobs =
+      app->add_subcommand("knobs", "List the settings (REWIRE_*) with default, range and meaning");
   auto k = std::make_shared<KnobsOptions>();
-  knobs->add_flag("--json", k->json, "As JSON");
-  knobs->add_flag("--markdown", k->markdown, "As the table of docs/settings.md");
+  knobs->add_flag("--json", k->json, "Print JSON");
+  knobs->add_flag("--markdown", k->markdown, "Print the table of docs/settings.md");
   knobs->callback([k, action] {
     *action = [k] {
       std::cout << KnobsTable(k->json       ? KnobsFormat::kJson

@@ -59,21 +59,24 @@ absl::Status AgentProcess::StartAndWait(Time deadline) {
   REWIRE_RETURN_IF_ERROR(Start());
   char byte = 0;
   if (!WaitReady(ready_.get(), POLLIN, deadline)) {
-    return absl::DeadlineExceededError("the agent did not start in time");
+    return absl::DeadlineExceededError("start agent: not ready in time");
   }
   if (read(ready_.get(), &byte, 1) != 1) {
-    return absl::UnavailableError("the agent could not start");
+    return absl::UnavailableError(
+        "start agent: the agent ended (the reason is in its lines above)");
   }
   ready_.reset();
   Connect(Now());
-  if (!connection_.valid()) return absl::UnavailableError("the agent does not answer");
+  if (!connection_.valid())
+    return absl::UnavailableError(
+        absl::StrCat("start agent: socket=", socket_path_, ": no connection"));
   return absl::OkStatus();
 }
 
 void AgentProcess::Connect(Time now) {
   UniqueFd fd;
   if (const SocketStatus s = ConnectUnix(socket_path_, now + seconds(1), &fd); !s.ok()) {
-    REWIRE_WARN("%s", s.text.c_str());
+    REWIRE_WARN("connect to the agent: %s", s.text.c_str());
     return;
   }
   connection_ = FramedSocket(std::move(fd));
@@ -140,7 +143,7 @@ void AgentProcess::Reap(Time now) {
   failures_ = now - started_ >= kHealthy ? 0 : failures_ + 1;
   const Duration wait = std::min(kLongestBackOff, kFirstBackOff * (1 << std::min(failures_, 10)));
   restart_at_ = now + wait;
-  REWIRE_WARN("the agent %s; it is started again in %.0f ms, the members train on",
+  REWIRE_WARN("the agent %s: it is started again in %.0f ms, and the members continue to train",
               Describe(EndOf(status)).c_str(), ToMilliseconds(wait));
 }
 

@@ -121,7 +121,8 @@ std::string RuntimeDirectory(const std::string& given) {
 absl::StatusOr<JobDirectory> JobDirectory::Make(const std::string& runtime,
                                                 const std::string& name) {
   if (name.empty() || name.find('/') != std::string::npos || name[0] == '.') {
-    return absl::InvalidArgumentError(absl::StrCat("'", name, "' cannot be a job's name"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--job='", name, "': must be a file name: not empty, without '/', not '.' or '..'"));
   }
   JobDirectory job;
   job.runtime_path_ = runtime;
@@ -144,7 +145,8 @@ absl::StatusOr<JobDirectory> JobDirectory::Make(const std::string& runtime,
     if (!folder.ok()) return folder.status();
     const std::vector<std::string> entries = Entries(folder->get());
     if (!entries.empty() && std::find(entries.begin(), entries.end(), kLockName) == entries.end()) {
-      return absl::AlreadyExistsError(absl::StrCat(path, " exists and is not an ended job's"));
+      return absl::AlreadyExistsError(absl::StrCat("make job folder: path=", path,
+                                                   ": exists and does not belong to an ended job"));
     }
     std::optional<UniqueFd> lock = TryLock(folder->get(), O_CREAT);
     if (lock && Same(folder->get(), base->get(), name)) {
@@ -183,11 +185,12 @@ absl::StatusOr<std::string> FindSocket(const std::string& given, const std::stri
   std::sort(live.begin(), live.end());
   if (live.size() == 1) return live[0];
   if (live.empty()) {
-    return absl::NotFoundError(absl::StrCat("no job runs: no agent answers in ", runtime,
-                                            "; name its socket by --socket or REWIRE_SOCKET"));
+    return absl::NotFoundError(
+        absl::StrCat("find job: folder=", runtime,
+                     ": no agent answers there (--socket or REWIRE_SOCKET names its socket)"));
   }
-  return absl::FailedPreconditionError(
-      absl::StrCat("several jobs run; choose one by --socket: ", absl::StrJoin(live, " ")));
+  return absl::FailedPreconditionError(absl::StrCat(
+      "find job: several jobs run (choose one by --socket): ", absl::StrJoin(live, " ")));
 }
 
 }  // namespace rewire

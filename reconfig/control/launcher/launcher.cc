@@ -355,7 +355,7 @@ void Launcher::Tick(Time now) {
   }
   if (give_up_at_ && now >= *give_up_at_) {
     give_up_at_ = Time::max();
-    err_.Add("rewire: the job cannot go on; the other members are asked to end\n");
+    err_.Add("rewire: the job cannot continue: the other members are asked to end\n");
     SignalAll(SIGTERM);
     for (auto& [id, m] : members_) m.kill_at = now + options_.grace;
   }

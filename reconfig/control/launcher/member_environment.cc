@@ -45,7 +45,7 @@ absl::StatusOr<std::vector<std::string>> MemberEnvironment(const std::vector<std
   if (!job.preload.empty()) {
     if (job.preload.find_first_of(" :") != std::string::npos) {
       return absl::InvalidArgumentError(
-          absl::StrCat("LD_PRELOAD cannot hold a path with a space or a colon: ", job.preload));
+          absl::StrCat("LD_PRELOAD: path=", job.preload, ": must not contain a space or a colon"));
     }
     // Appended, because a sanitizer's or an allocator's library must come first.
     std::string& preload = env["LD_PRELOAD"];

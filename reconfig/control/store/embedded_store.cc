@@ -13,8 +13,8 @@ absl::StatusOr<std::unique_ptr<EmbeddedStore>> EmbeddedStore::Open(const std::st
                                                                    RecordLog::Options options) {
   REWIRE_ASSIGN_OR_RETURN(RecordLog log, RecordLog::Open(path, options));
   if (log.dropped_bytes() > 0) {
-    REWIRE_WARN("store %s: dropped the last %llu bytes, a record that was never finished",
-                path.c_str(), static_cast<unsigned long long>(log.dropped_bytes()));
+    REWIRE_WARN("store %s: dropped the last %llu bytes: an incomplete record", path.c_str(),
+                static_cast<unsigned long long>(log.dropped_bytes()));
   }
   std::unique_ptr<EmbeddedStore> store(new EmbeddedStore(std::move(log)));
   REWIRE_RETURN_IF_ERROR(store->Load());

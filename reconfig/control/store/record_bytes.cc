@@ -42,7 +42,7 @@ absl::StatusOr<WorldRecord> DecodeRecord(std::string_view bytes) {
   const auto version = r.Get<uint16_t>();
   if (r.ok() && version != kVersion) {
     return absl::DataLossError(
-        absl::StrCat("world record of version ", version, "; known: ", kVersion));
+        absl::StrCat("decode world record: version ", version, ": must be ", kVersion));
   }
   WorldRecord record;
   record.revision = r.Get<uint64_t>();
@@ -64,7 +64,10 @@ absl::StatusOr<WorldRecord> DecodeRecord(std::string_view bytes) {
     c.warm = r.Get<uint64_t>();
     c.cut = r.Get<uint64_t>();
   }
-  if (!r.Finished()) return absl::DataLossError("world record of a wrong length");
+  if (!r.Finished()) {
+    return absl::DataLossError(absl::StrCat("decode world record: bytes=", bytes.size(),
+                                            ": the counts do not fit the length"));
+  }
   return record;
 }
 

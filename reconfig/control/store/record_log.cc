@@ -122,13 +122,13 @@ absl::Status RecordLog::Recover() {
     ByteReader header(rest);
     const auto length = header.Get<uint32_t>();
     if (header.Get<uint32_t>() != LengthCheck(length) || length > kMaxRecord) {
-      return Corrupt(path_, size_, "a record's length does not fit its checksum");
+      return Corrupt(path_, size_, "the checksum of a record's length is wrong");
     }
     if (rest.size() < kRecordHeader + length + kRecordTrailer) break;
     const std::string_view record = rest.substr(kRecordHeader, length);
     ByteReader trailer(rest.substr(kRecordHeader + length, kRecordTrailer));
     if (trailer.Get<uint64_t>() != XXH3_64bits(record.data(), record.size())) {
-      return Corrupt(path_, size_, "a record does not fit its checksum");
+      return Corrupt(path_, size_, "the checksum of a record is wrong");
     }
     last_ = std::string(record);
     ++records_;
@@ -137,7 +137,7 @@ absl::Status RecordLog::Recover() {
   dropped_ = bytes.size() - size_;
   if (dropped_ == 0) return absl::OkStatus();
   if (ftruncate(file_.get(), static_cast<off_t>(size_)) != 0 || fsync(file_.get()) != 0) {
-    return Failed(path_, "dropping an unfinished record");
+    return Failed(path_, "drop an incomplete record");
   }
   return absl::OkStatus();
 }
@@ -145,8 +145,8 @@ absl::Status RecordLog::Recover() {
 absl::Status RecordLog::Append(std::string_view record) {
   REWIRE_RETURN_IF_ERROR(broken_);
   if (record.size() > kMaxRecord) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("store ", path_, ": a record of ", record.size(), " bytes is too large"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "store ", path_, ": record: bytes=", record.size(), ": must be at most ", kMaxRecord));
   }
   const std::string framed = Frame(record);
   if (size_ > options_.compact_bytes) {

@@ -229,7 +229,7 @@ void Leader::Greet(Time now, MemberId member, Out* out) {
     Send(member, Lost{record_.world.epoch, {lost_.begin(), lost_.end()}}, out);
   }
   Tell(now, NoteKind::kMember,
-       absl::StrCat("member ", member, " was told of epoch ", record_.world.epoch), out);
+       absl::StrCat("member ", member, " was informed of epoch ", record_.world.epoch), out);
 }
 
 void Leader::TryForm(Time now, Out* out) {
@@ -279,7 +279,7 @@ void Leader::TryEndRecovery(Time now, Out* out) {
        missing.empty() ? "all members of the stored world are back"
                        : absl::StrCat("not back in time: member ", absl::StrJoin(missing, ", ")),
        out);
-  if (!missing.empty()) return Lose(now, missing, "it did not come back to the new leader", out);
+  if (!missing.empty()) return Lose(now, missing, "it did not reconnect to the new leader", out);
   // A loss of an earlier epoch was healed by the commit that the member learns of now.
   broken_ |= std::any_of(peers_.begin(), peers_.end(), [&](const auto& each) {
     return each.second.broken && each.second.hello_epoch == record_.world.epoch;
@@ -416,7 +416,7 @@ void Leader::OnMessage(Time now, MemberId member, const Message& message, Out* o
     if (!id.ok()) {
       Tell(now, NoteKind::kWarning,
            absl::StrCat("the reclaim notice of member ", member,
-                        " cannot be followed: ", std::string(id.status().message())),
+                        " was refused: ", std::string(id.status().message())),
            out);
     }
   } else if (std::holds_alternative<Finished>(message)) {

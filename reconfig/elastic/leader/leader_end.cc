@@ -140,7 +140,8 @@ void Leader::DismissJoiners(const std::string& reason, Out* out) {
 void Leader::DropTransition(Time now, const std::string& reason, bool again, Out* out) {
   DismissJoiners(reason, out);
   if (again) {
-    Resolve(transition_->requests, RequestState::kWaiting, absl::StrCat("again, after: ", reason));
+    Resolve(transition_->requests, RequestState::kWaiting,
+            absl::StrCat("will be retried after: ", reason));
     queue_.insert(queue_.begin(), transition_->requests.begin(), transition_->requests.end());
   } else {
     Resolve(transition_->requests, RequestState::kFailed, reason);
@@ -160,7 +161,7 @@ void Leader::AbortPlanned(Time now, const std::string& reason, bool again, Out* 
 
 void Leader::RetryLoss(Time now, const std::string& reason, Out* out) {
   if (++loss_attempts_ >= kLossAttempts) {
-    return StopJob(now, absl::StrCat("the world cannot be made whole after a loss: ", reason), out);
+    return StopJob(now, absl::StrCat("the world cannot be restored after a loss: ", reason), out);
   }
   SendAll(transition_->olds, Abort{transition_->epoch, reason}, out);
   DropTransition(now, reason, false, out);
@@ -173,7 +174,7 @@ void Leader::Restart(Time now, const std::string& reason, Out* out) {
     return RetryLoss(now, reason, out);
   }
   SendAll(transition_->Everyone(), Abort{transition_->epoch, reason}, out);
-  Tell(now, NoteKind::kProgress, absl::StrCat("prepared anew: ", reason), out);
+  Tell(now, NoteKind::kProgress, absl::StrCat("preparation restarts: ", reason), out);
   auto next = std::make_unique<Transition>();
   next->kind = transition_->kind;
   next->target = transition_->target;

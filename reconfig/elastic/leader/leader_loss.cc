@@ -132,7 +132,8 @@ bool Leader::NobodyStays() const {
 }
 
 void Leader::StopReclaimed(Time now, Out* out) {
-  StopJob(now, "every member of the world has a reclaim notice: nobody is left to take the state",
+  StopJob(now,
+          "every member of the world has a reclaim notice: no member is left to take the state",
           out);
 }
 
@@ -170,7 +171,7 @@ void Leader::CheckDrains(Time now, Out* out) {
     }
     request.gone_by.reset();
     const std::vector<MemberId> late = NotGone(request);
-    Lose(now, late, absl::StrCat("it was not gone in time: ", Describe(request.change)), out);
+    Lose(now, late, absl::StrCat("it did not leave in time: ", Describe(request.change)), out);
     for (const MemberId m : late) out->push_back(EndProcess{m});
   }
 }
@@ -243,8 +244,9 @@ void Leader::CheckSilence(Time now, Out* out) {
   if (AllSilent(now) && !told_silence_ && !members.empty()) {
     told_silence_ = true;
     Tell(now, NoteKind::kWarning,
-         absl::StrCat("no member of the world has spoken for REWIRE_SILENCE_MS: the host has "
-                      "stalled or all members are stopped, and none of them counts as lost"),
+         absl::StrCat(
+             "no member of the world has sent a message for REWIRE_SILENCE_MS: the host has "
+             "stalled or all members are stopped, and none of them counts as lost"),
          out);
   }
   std::vector<MemberId> silent;

@@ -83,7 +83,7 @@ void Leader::OnSpawnFailed(Time now, std::span<const MemberId> members, const st
 // Returns kUnavailable for "not yet" and kFailedPrecondition for "never".
 absl::Status Leader::ReadyToPrepare() const {
   const Transition& t = *transition_;
-  if (!t.reserved) return absl::UnavailableError("the store has not noted the epoch");
+  if (!t.reserved) return absl::UnavailableError("the store has not written the epoch");
   for (MemberId m : t.olds) {
     if (!ToldOf(m)) return absl::UnavailableError(absl::StrCat("member ", m, " is not connected"));
   }
@@ -100,7 +100,8 @@ absl::Status Leader::ReadyToPrepare() const {
   }
   if (!ready.ok()) return ready;
   for (MemberId m : t.joiners) {
-    if (!ToldOf(m)) return absl::UnavailableError(absl::StrCat("new member ", m, " is not there"));
+    if (!ToldOf(m))
+      return absl::UnavailableError(absl::StrCat("new member ", m, " is not connected"));
     if (!peers_.at(m).cooperates) {
       return absl::FailedPreconditionError(
           absl::StrCat("new member ", m, " does not use Rewire's C API"));
@@ -253,7 +254,8 @@ void Leader::TryRestore(Time now, Out* out) {
   if (!choice.ok()) return StopJob(now, std::string(choice.status().message()), out);
   SendAll(t.olds, Restore{t.epoch, choice->version, choice->sources}, out);
   Enter(now, Phase::kAtBoundary, options_.boundary, out);
-  Tell(now, NoteKind::kProgress, absl::StrCat("back to version ", choice->version), out);
+  Tell(now, NoteKind::kProgress, absl::StrCat("the state is restored to version ", choice->version),
+       out);
 }
 
 void Leader::OnVerified(Time now, MemberId from, const Verified& m, Out* out) {
@@ -264,7 +266,8 @@ void Leader::OnVerified(Time now, MemberId from, const Verified& m, Out* out) {
     return;
   }
   if (!m.ok) {
-    const std::string why = absl::StrCat("member ", from, " found: ", m.error);
+    const std::string why =
+        absl::StrCat("member ", from, ": the check of the state failed: ", m.error);
     if (t.Planned()) return AbortPlanned(now, why, false, out);
     return RetryLoss(now, why, out);
   }
@@ -315,7 +318,7 @@ void Leader::OnPhaseDeadline(Time now, Out* out) {
         for (MemberId m : t.olds) {
           if (!t.at_boundary.contains(m)) missing.push_back(m);
         }
-        return Lose(now, missing, "it did not come to the update boundary", out);
+        return Lose(now, missing, "it did not reach the update boundary", out);
       }
       why = absl::StrCat("not at the update boundary in time: ",
                          Missing(t.olds, Keys(t.at_boundary)));
@@ -325,11 +328,11 @@ void Leader::OnPhaseDeadline(Time now, Out* out) {
       break;
     case Phase::kCommitting:
       t.deadline = now + options_.boundary;
-      return Tell(now, NoteKind::kWarning,
-                  absl::StrCat("the store has not answered the commit of epoch ", t.epoch, " for ",
-                               ToMilliseconds(now - t.phase_began),
-                               " ms: whether it is committed is not known yet"),
-                  out);
+      return Tell(
+          now, NoteKind::kWarning,
+          absl::StrCat("the store has not answered the commit of epoch ", t.epoch, " for ",
+                       ToMilliseconds(now - t.phase_began), " ms: the commit is not decided yet"),
+          out);
     case Phase::kCommitted:
       if (t.kind == TransitionKind::kSwap) {
         // A member answers on its own thread, so a member without an answer is not running.

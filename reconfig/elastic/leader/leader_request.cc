@@ -37,7 +37,7 @@ absl::Status Leader::CheckRequest(const ChangeRequest& request) const {
   }
   if (broken_ && !Cooperating()) {
     return absl::FailedPreconditionError(
-        "members were lost, and the program does not use Rewire's C API: the job cannot go on");
+        "members were lost, and the program does not use Rewire's C API: the job cannot continue");
   }
   if (idle_phase_ == Phase::kSteady && !broken_) {
     const absl::Status ready = request.kind == RequestKind::kRebuild
@@ -78,9 +78,10 @@ absl::StatusOr<uint64_t> Leader::Enqueue(Time now, const ChangeRequest& request,
     const Duration need = usual_.value_or(Duration{});
     if (need > *request.within) {
       Tell(now, NoteKind::kWarning,
-           absl::StrCat(Describe(request), ": the deadline cannot be met, such changes took ",
+           absl::StrCat(Describe(request),
+                        ": the deadline cannot be met: earlier changes of this kind took ",
                         std::chrono::duration_cast<milliseconds>(need).count(),
-                        " ms; if a member goes before, its state is taken from the copies"),
+                        " ms (if a member leaves earlier, its state is taken from the copies)"),
            out);
     }
     if (behind && transition_->Planned() && transition_->phase < Phase::kPropose) {
@@ -131,7 +132,7 @@ void Leader::BeginPlanned(Time now, Out* out) {
     const auto gone = [&](MemberId m) { return !record_.world.SlotOf(m); };
     if (change.kind == RequestKind::kDrain && std::erase_if(change.members, gone) > 0 &&
         change.members.empty()) {
-      Resolve({id}, RequestState::kDone, "the members are gone");
+      Resolve({id}, RequestState::kDone, "the members have left");
       continue;
     }
     if (change.kind == RequestKind::kReplace && gone(change.members[0])) {

@@ -97,7 +97,7 @@ void Leader::Written(Time now, const WorldRecord& written, Out* out) {
     for (MemberId id : WorldIds()) {
       if (!peers_[id].connected) gone.push_back(id);
     }
-    if (!gone.empty()) return Lose(now, gone, "it went while the world was formed", out);
+    if (!gone.empty()) return Lose(now, gone, "it disconnected while the world was formed", out);
     return BeginNext(now, out);
   }
   if (commit) {

@@ -12,8 +12,7 @@ std::string Why(const Position& position, const PendingSwap& swap) {
   if (swap.warm == swap.cut) return "idle: it switches at its next operation";
   if (position.point_to_point) {
     return absl::StrCat(
-        "it carries point-to-point operations, which have no common index: it "
-        "switches at collective operation ",
+        "point-to-point operations have no common index: it switches at collective operation ",
         swap.cut, " or at an update boundary");
   }
   return absl::StrCat("it switches at operation ", swap.cut);

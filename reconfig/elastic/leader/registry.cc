@@ -113,7 +113,7 @@ absl::Status Registry::ReadyForLoss(const std::vector<MemberId>& members,
       }
     }
     if (present > 0 && present < survivors.size()) {
-      not_yet = NotYet(id, "is not there on all its ranks");
+      not_yet = NotYet(id, "has not been created on all its ranks");
     }
   }
   return not_yet;
@@ -130,7 +130,7 @@ absl::Status Registry::JoinerReady(MemberId joiner, MemberId member,
       continue;
     }
     if (seat == seats.end()) {
-      return NotYet(id, absl::StrCat("has not been made by the new member ", joiner));
+      return NotYet(id, absl::StrCat("has not been created by the new member ", joiner));
     }
     if (seat->second.ranks != target.size() || seat->second.rank != slot) {
       return Never(

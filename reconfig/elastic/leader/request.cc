@@ -56,12 +56,11 @@ absl::StatusOr<std::vector<MemberId>> ApplyRequest(const ChangeRequest& request,
   switch (request.kind) {
     case RequestKind::kResize:
       if (request.size == 0) {
-        return absl::InvalidArgumentError("a world cannot be resized to 0 members");
+        return absl::InvalidArgumentError("resize: N=0 members: must be at least 1");
       }
       if (request.size > max_members) {
-        return absl::InvalidArgumentError(absl::StrCat("resize to ", request.size,
-                                                       " is beyond what exists: at most ",
-                                                       max_members, " members can run here"));
+        return absl::InvalidArgumentError(absl::StrCat(
+            "resize to ", request.size, ": must be at most ", max_members, " members (--max)"));
       }
       while (members.size() > request.size) {
         members.erase(std::max_element(members.begin(), members.end()));
@@ -71,7 +70,7 @@ absl::StatusOr<std::vector<MemberId>> ApplyRequest(const ChangeRequest& request,
     case RequestKind::kDrain: {
       if (absl::Status status = CheckNamed(request.members, members); !status.ok()) return status;
       if (request.members.size() == members.size()) {
-        return absl::InvalidArgumentError("a drain of all members would leave nobody");
+        return absl::InvalidArgumentError("drain: at least one member of the world must remain");
       }
       std::erase_if(members, [&](MemberId m) {
         return std::find(request.members.begin(), request.members.end(), m) !=

@@ -78,18 +78,18 @@ class Stock {
     const char* const lost =
         owner == nullptr ? "its owner is lost" : "its owner stopped in the middle of an update";
     if (from_.members.size() < 2) return absl::StrCat(lost, " and no other slot keeps copies");
-    return absl::StrCat(lost, " and ", NameOf(Next(slot)),
-                        buddy == nullptr
-                            ? " with its copies is lost too"
-                            : " has no complete copy (the first one is there a step after the "
-                              "world has changed, and none with REWIRE_BUDDY=off)");
+    return absl::StrCat(
+        lost, " and ", NameOf(Next(slot)),
+        buddy == nullptr ? " with its copies is lost too"
+                         : " has no complete copy (the first copy exists one step after a change "
+                           "of the world; REWIRE_BUDDY=off makes no copies)");
   }
 
   [[nodiscard]] absl::Status NoVersion() const {
     for (const uint32_t slot : layout_.sharded) {
       if (const std::string why = WhyNever(slot); !why.empty()) {
         return absl::DataLossError(
-            absl::StrCat("the state of ", NameOf(slot), " exists nowhere any more: ", why));
+            absl::StrCat("the state of ", NameOf(slot), " no longer exists on any member: ", why));
       }
     }
     std::vector<std::string> all;

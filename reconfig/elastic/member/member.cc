@@ -158,7 +158,7 @@ void Member::OnDecide(Time now, const Decide& m, Out* out) {
   }
   const bool mine = work_->pledged && work_->proposed && work_->proposed->round == m.round;
   if (!joining_ && !mine) {
-    return Stop("the leader decided for a cut that this member has not pledged", out);
+    return Stop("the leader committed a cut that this member has not pledged", out);
   }
   if (work_->armed) return;
   work_->armed = true;
@@ -303,10 +303,10 @@ std::optional<Time> Member::GiveUpAt() const {
 void Member::GiveUp(Time, Out* out) {
   if (joining_) return Stop("no contact with the leader while joining", out);
   if (work_ && work_->verified) {
-    return Stop("whether the new world was committed could not be learnt in time", out);
+    return Stop("the leader did not answer in time whether the new world was committed", out);
   }
   if (broken_) return Stop("no new world was made in time after a loss", out);
-  const std::string reason = "not decided in time: this member goes on in the old world";
+  const std::string reason = "not decided in time: this member stays in the old world";
   if (!work_) return Release(ResumeKind::kContinue, out);
   Send(Verified{work_->prepare.epoch, false, reason, 0, 0}, out);
   Drop(reason, out);

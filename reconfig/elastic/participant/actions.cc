@@ -26,7 +26,7 @@ void Participant::Perform(Time now, const MemberAction& action) {
   } else if (const auto* a = std::get_if<MintIds>(&action)) {
     for (const CommunicatorId& id : a->communicators) {
       absl::StatusOr<UniqueIdBytes> minted =
-          absl::FailedPreconditionError("this process has no communicators of Rewire");
+          absl::FailedPreconditionError("make a unique id: this process has no communicators");
       if (comms != nullptr) minted = comms->Mint(id);
       inbox_->Post([epoch = a->epoch, id, minted](Member* m, Time t, Member::Out* out) {
         m->OnMinted(t, epoch, id, minted, out);
@@ -42,8 +42,8 @@ void Participant::Perform(Time now, const MemberAction& action) {
     std::optional<CutRefusal> refusal;
     if (!gate_.Pledge(a->step)) {
       refusal =
-          CutRefusal{kUpdateBoundary, absl::StrCat("its program has begun update ", gate_.begun(),
-                                                   " already, the proposal is ", a->step)};
+          CutRefusal{kUpdateBoundary, absl::StrCat("the program has already begun update ",
+                                                   gate_.begun(), ": proposed step=", a->step)};
     }
     inbox_->Post(
         [this, epoch = a->epoch, round = a->round, refusal](Member* m, Time t, Member::Out* out) {
@@ -79,8 +79,8 @@ void Participant::Perform(Time now, const MemberAction& action) {
   } else if (const auto* a = std::get_if<Adopt>(&action)) {
     OnAdopt(*a);
   } else if (const auto* a = std::get_if<AbandonEpoch>(&action)) {
-    REWIRE_INFO("epoch %llu will not come: %s", static_cast<unsigned long long>(a->epoch),
-                a->reason.c_str());
+    REWIRE_INFO("the transition to epoch %llu was aborted: %s",
+                static_cast<unsigned long long>(a->epoch), a->reason.c_str());
     streamed_version_ = kNone;
     gate_.SetNotify(false);
     LetGo(std::exchange(reshape_, nullptr));
@@ -100,7 +100,7 @@ void Participant::Perform(Time now, const MemberAction& action) {
     }
     gate_.Resume(a->kind);
   } else if (const auto* a = std::get_if<StopProcess>(&action)) {
-    REWIRE_ERROR("this process is not part of the job any more: %s", a->reason.c_str());
+    REWIRE_ERROR("this process is no longer part of the job: %s", a->reason.c_str());
     LetGo(std::exchange(reshape_, nullptr));
     stopped_ = true;
     if (comms != nullptr) comms->AbortCurrent(a->reason);
@@ -132,9 +132,10 @@ void Participant::OnMakePlan(const MakePlan& action) {
   const Epoch epoch = action.epoch;
   if (transport_ == nullptr) {
     inbox->Post([epoch](Member* m, Time t, Member::Out* out) {
-      m->OnPlanned(
-          t, epoch,
-          absl::FailedPreconditionError("the program does not cooperate (no rewireAttach)"), out);
+      m->OnPlanned(t, epoch,
+                   absl::FailedPreconditionError(
+                       "plan: the program does not use Rewire's C API (no rewireAttach)"),
+                   out);
     });
     return;
   }
@@ -189,7 +190,7 @@ void Participant::OnBuild(const BuildGenerations& action) {
   };
   if (action.builds.empty()) return done(absl::OkStatus());
   if (comms == nullptr) {
-    return done(absl::FailedPreconditionError("this process has no communicators of Rewire"));
+    return done(absl::FailedPreconditionError("build: this process has no communicators"));
   }
   comms->Build(action.epoch, action.builds, action.deadline, done);
 }
@@ -200,7 +201,8 @@ void Participant::OnPledgeCuts(const PledgeCuts& action) {
   if (comms != nullptr) {
     refusal = comms->Pledge(action.epoch, action.cuts);
   } else if (!action.cuts.empty()) {
-    refusal = CutRefusal{action.cuts.front().communicator, "its process has no communicators"};
+    refusal =
+        CutRefusal{action.cuts.front().communicator, "the member's process has no communicators"};
   }
   inbox_->Post([this, epoch = action.epoch, round = action.round, refusal](Member* m, Time t,
                                                                            Member::Out* out) {

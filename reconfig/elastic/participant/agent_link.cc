@@ -35,7 +35,7 @@ std::vector<Message> AgentLink::Read(Time now) {
   while (std::optional<std::string> frame = socket_.Next(&status)) {
     absl::StatusOr<Message> message = Decode(*frame);
     if (!message.ok()) {
-      REWIRE_WARN("the agent at %s sent no message: %s", path_.c_str(),
+      REWIRE_WARN("receive from the agent at %s: malformed message: %s", path_.c_str(),
                   std::string(message.status().message()).c_str());
       Drop(now);
       return messages;
@@ -51,7 +51,7 @@ void AgentLink::Send(Time now, const Message& message) {
   if (!connected()) return;
   const absl::StatusOr<std::string> frame = Encode(message);
   if (!frame.ok()) {
-    REWIRE_ERROR("a message for the agent is too long: %s",
+    REWIRE_ERROR("send to the agent at %s: the message is too long: %s", path_.c_str(),
                  std::string(frame.status().message()).c_str());
     return Drop(now);
   }

@@ -41,7 +41,7 @@ absl::StatusOr<WorldView> Participant::WaitEntered(Time deadline) {
     if (gate_.finished()) return absl::FailedPreconditionError(gate_.reason());
     if (!changed_.WaitUntil(&mutex_, deadline) && !view_) {
       return absl::DeadlineExceededError(
-          absl::StrCat("the agent at REWIRE_SOCKET=", options_.socket, " did not answer"));
+          absl::StrCat("attach: REWIRE_SOCKET=", options_.socket, ": the agent did not answer"));
     }
   }
   return *view_;
@@ -59,7 +59,9 @@ absl::StatusOr<UniqueIdBytes> Participant::UniqueId(const std::string& name) {
     MutexLock lock(&mutex_);
     secret = names_key_;
   }
-  if (!view.slot) return absl::FailedPreconditionError("this member is in no world");
+  if (!view.slot)
+    return absl::FailedPreconditionError(
+        absl::StrCat("unique id for '", name, "': this member is not in the world"));
   const WorldMember self = {options_.member, incarnation_, ""};
   std::vector<WorldMember> asked = view.world.members;
   std::erase_if(asked, [&](const WorldMember& m) { return m.member == self.member; });
@@ -189,8 +191,10 @@ absl::StatusOr<BoundaryResult> Participant::PassBoundary() {
     // The state may change only after the copy of the old state is taken. A copy that takes too
     // long is given up: the next death may then cost more than a step.
     if (!WaitTaken()) {
-      REWIRE_WARN("the snapshot of version %llu was not taken within REWIRE_SILENCE_MS",
-                  static_cast<unsigned long long>(gate_.version()));
+      REWIRE_WARN("snapshot of version %llu: not complete within REWIRE_SILENCE_MS=%lld ms",
+                  static_cast<unsigned long long>(gate_.version()),
+                  static_cast<long long>(
+                      std::chrono::duration_cast<milliseconds>(options_.silence).count()));
       snapshots_->Freeze();
       MutexLock lock(&mutex_);
       snapshots_started_ = false;
@@ -223,8 +227,8 @@ absl::StatusOr<BoundaryResult> Participant::Recover() {
   // must come back first.
   if (!gate_.WaitBroken(options_.silence + options_.boundary)) {
     return absl::UnavailableError(
-        "recover: no loss is known after REWIRE_SILENCE_MS + REWIRE_BOUNDARY_MS: the error was not "
-        "one of Rewire's");
+        "recover: no loss was reported within REWIRE_SILENCE_MS + REWIRE_BOUNDARY_MS: the error "
+        "has another cause than a lost member");
   }
   updates_ = gate_.version();
   Ready();
@@ -248,14 +252,16 @@ absl::StatusOr<BoundaryResult> Participant::Stand(Duration longest) {
   standing_ = false;
   if (!resumed) {
     if (gate_.finished()) return absl::FailedPreconditionError(gate_.reason());
-    return absl::DeadlineExceededError("the update boundary was not decided in time");
+    return absl::DeadlineExceededError(
+        absl::StrCat("wait at the update boundary: no decision after ", ToMilliseconds(longest),
+                     " ms (REWIRE_BUILD_MS, REWIRE_BOUNDARY_MS)"));
   }
   BoundaryResult result;
   result.kind = *resumed;
   const Time decided = Now();
   if (result.kind != ResumeKind::kContinue) TakeAdoption(&result);
   result.pause_ns = static_cast<uint64_t>(ToNanoseconds(Now() - begin));
-  REWIRE_DEBUG("stood %.1f ms until it was decided, adopted in %.1f ms",
+  REWIRE_DEBUG("waited %.1f ms for the decision, adopted in %.1f ms",
                static_cast<double>(ToNanoseconds(decided - begin)) / 1e6,
                static_cast<double>(ToNanoseconds(Now() - decided)) / 1e6);
   if (result.kind == ResumeKind::kWorldChanged || result.kind == ResumeKind::kRepeat) {

@@ -28,7 +28,7 @@ bool ParseVariable(const char* name, uint32_t fallback, uint32_t* out, std::stri
   char* end = nullptr;
   const unsigned long value = strtoul(text, &end, 10);
   if (*text < '0' || *text > '9' || *end != '\0' || value > 1000000) {
-    *error = absl::StrCat(name, "=", text, " is not a whole number from 0 to 1000000");
+    *error = absl::StrCat(name, "=", text, ": must be a whole number from 0 to 1000000");
     return false;
   }
   *out = static_cast<uint32_t>(value);
@@ -45,7 +45,7 @@ rewireResult_t AttachAlone(rewireContext* context) {
   }
   if (rank >= size) {
     return Fail(rewireInvalidArgument,
-                absl::StrCat("RANK=", rank, " is not below WORLD_SIZE=", size));
+                absl::StrCat("RANK=", rank, ": must be below WORLD_SIZE=", size));
   }
   for (uint32_t i = 0; i < size; ++i) context->alone.world.members.push_back({i, 0, ""});
   context->alone.slot = rank;
@@ -198,22 +198,24 @@ rewireResult_t rewireSetParallel(rewireContext_t context, const rewireParallel_t
                                    .result();
   if (wrong != rewireSuccess) return wrong;
   if (context->update_called) {
-    return Fail(rewireInvalidUsage, "rewireSetParallel: call it before the first rewireUpdate()");
+    return Fail(rewireInvalidUsage,
+                "rewireSetParallel: must be called before the first rewireUpdate()");
   }
   if (parallel->data_parallel != 0) {
     return Fail(rewireInvalidArgument,
                 absl::StrCat("rewireSetParallel: data_parallel=", parallel->data_parallel,
-                             "; this version takes 0 (all slots)"));
+                             ": must be 0 (all slots) in this version"));
   }
   if (parallel->zero_stage > 1) {
     return Fail(rewireInvalidArgument,
                 absl::StrCat("rewireSetParallel: zero_stage=", parallel->zero_stage,
-                             "; this version takes 0 and 1"));
+                             ": must be 0 or 1 in this version"));
   }
   if (parallel->zero_stage == 1 && (callbacks->allocate == nullptr || callbacks->adopt == nullptr ||
                                     callbacks->discard == nullptr)) {
-    return Fail(rewireInvalidArgument,
-                "rewireSetParallel: zero_stage=1 needs allocate, adopt and discard");
+    return Fail(
+        rewireInvalidArgument,
+        "rewireSetParallel: zero_stage=1: callbacks allocate, adopt and discard must be set");
   }
   if (context->participant != nullptr) context->participant->SetCallbacks(*callbacks);
   return rewireSuccess;
@@ -231,24 +233,24 @@ rewireResult_t rewireRegisterTensor(rewireContext_t context,
   }
   const std::string what = absl::StrCat("rewireRegisterTensor: tensor ", tensor->name, ": ");
   if (context->update_called) {
-    return Fail(rewireInvalidUsage, what + "register it before the first rewireUpdate()");
+    return Fail(rewireInvalidUsage, what + "must be registered before the first rewireUpdate()");
   }
   if (tensor->element_bytes == 0 || tensor->elements == 0 ||
       tensor->elements > (uint64_t{1} << 62) / tensor->element_bytes) {
     return Fail(rewireInvalidArgument, absl::StrCat(what, "elements=", tensor->elements,
-                                                    " of element_bytes=", tensor->element_bytes,
-                                                    " is nothing, or more than 2^62 bytes"));
+                                                    " element_bytes=", tensor->element_bytes,
+                                                    ": must be 1 to 2^62 bytes in total"));
   }
   if (const uint32_t layout = rewire::NumberOf(tensor->layout); layout > rewireSharded) {
-    return Fail(rewireInvalidArgument, absl::StrCat(what, "layout=", layout, " is not 0 to ",
+    return Fail(rewireInvalidArgument, absl::StrCat(what, "layout=", layout, ": must be 0 to ",
                                                     static_cast<int>(rewireSharded)));
   }
   if (const uint32_t change = rewire::NumberOf(tensor->change); change > rewireTransient) {
-    return Fail(rewireInvalidArgument, absl::StrCat(what, "change=", change, " is not 0 to ",
+    return Fail(rewireInvalidArgument, absl::StrCat(what, "change=", change, ": must be 0 to ",
                                                     static_cast<int>(rewireTransient)));
   }
   if (const uint32_t memory = rewire::NumberOf(tensor->memory); memory > rewireDevice) {
-    return Fail(rewireInvalidArgument, absl::StrCat(what, "memory=", memory, " is not 0 to ",
+    return Fail(rewireInvalidArgument, absl::StrCat(what, "memory=", memory, ": must be 0 to ",
                                                     static_cast<int>(rewireDevice)));
   }
   rewire::PlacedTensor placed;
@@ -261,7 +263,8 @@ rewireResult_t rewireRegisterTensor(rewireContext_t context,
   placed.place.kind = static_cast<rewire::MemoryKind>(tensor->memory);
   placed.place.data = static_cast<char*>(tensor->data);
   if (tensor->data == nullptr && !placed.part.empty()) {
-    return Fail(rewireInvalidArgument, what + "data is NULL and this slot's part is not empty");
+    return Fail(rewireInvalidArgument,
+                what + "data=NULL: must be set, because this slot's part is not empty");
   }
   if (tensor->memory == rewireDevice && context->participant != nullptr) {
     std::string error;
@@ -270,12 +273,12 @@ rewireResult_t rewireRegisterTensor(rewireContext_t context,
     if (driver->CtxGetCurrent(&placed.place.context) != CUDA_SUCCESS ||
         placed.place.context == nullptr) {
       return Fail(rewireInvalidUsage, what +
-                                          "memory is rewireDevice, and this thread has no "
-                                          "current CUDA context");
+                                          "memory=rewireDevice: this thread has no current CUDA "
+                                          "context");
     }
   }
   if (!context->names.insert(tensor->name).second) {
-    return Fail(rewireInvalidArgument, what + "is registered already");
+    return Fail(rewireInvalidArgument, what + "already registered");
   }
   placed.allocation = rewire::AllocationOf(placed.place);
   if (context->participant != nullptr) context->participant->AddTensor(std::move(placed));

@@ -21,7 +21,7 @@ absl::StatusOr<UniqueIdBytes> Names::Resolve(const std::string& name,
     Publish(name, *id);
     return id;
   }
-  absl::Status last = absl::UnavailableError("nobody was asked");
+  absl::Status last = absl::UnavailableError("no member was asked");
   while (Now() < deadline) {
     for (const WorldMember& m : asked) {
       if (m.data_address.empty()) continue;  // this member joins as well
@@ -36,8 +36,9 @@ absl::StatusOr<UniqueIdBytes> Names::Resolve(const std::string& name,
     if (reason_.empty()) closed_.WaitUntil(&mutex_, Now() + milliseconds(10));
     if (!reason_.empty()) return absl::FailedPreconditionError(reason_);
   }
-  return absl::DeadlineExceededError(absl::StrCat("no member gave a unique id for '", name,
-                                                  "' within REWIRE_BUILD_MS (",
+  return absl::DeadlineExceededError(absl::StrCat("unique id for '", name,
+                                                  "': no member had the id within REWIRE_BUILD_MS "
+                                                  "(last: ",
                                                   std::string(last.message()), ")"));
 }
 

@@ -68,7 +68,7 @@ absl::StatusOr<ParticipantOptions> OptionsFromSettings(bool cooperates) {
   if (!settings.Error().empty()) return absl::InvalidArgumentError(settings.Error());
   if (settings.member() < 0) {
     return absl::InvalidArgumentError(
-        "REWIRE_SOCKET is set and REWIRE_MEMBER is not: `rewire run` sets both");
+        "REWIRE_MEMBER: not set, but REWIRE_SOCKET is (`rewire run` sets both)");
   }
   ParticipantOptions options;
   options.socket = settings.socket();
@@ -98,18 +98,20 @@ std::shared_ptr<Participant> CurrentParticipant() {
 
 absl::StatusOr<std::shared_ptr<Participant>> StartParticipant(bool cooperates) {
   if (forked.load()) {
-    return absl::FailedPreconditionError("a forked child of a member is not a member itself");
+    return absl::FailedPreconditionError(
+        "attach: this process is a forked child of a member and not a member");
   }
   MutexLock lock(StartMutex());
   if (std::shared_ptr<Participant> p = CurrentParticipant()) {
     if (cooperates && !cooperating.load()) {
       return absl::FailedPreconditionError(
-          "rewireAttach() must come before the first communicator is made");
+          "rewireAttach: must be called before the first communicator is made");
     }
     return p;
   }
   if (ended.load()) {
-    return absl::FailedPreconditionError("this process has detached; it cannot come back");
+    return absl::FailedPreconditionError(
+        "attach: this process has detached and cannot attach again");
   }
   absl::StatusOr<ParticipantOptions> options = OptionsFromSettings(cooperates);
   if (!options.ok()) return options.status();
@@ -154,11 +156,12 @@ absl::StatusOr<UniqueIdBytes> MintUniqueId() {
   const auto get = reinterpret_cast<GetUniqueId>(dlsym(RTLD_DEFAULT, "ncclGetUniqueId"));
   if (get == nullptr) {
     return absl::FailedPreconditionError(
-        "rewireUniqueId() needs NCCL in the process: ncclGetUniqueId is nowhere to be found");
+        "rewireUniqueId: ncclGetUniqueId was not found: NCCL is not loaded in this process");
   }
   ncclUniqueId id;
   if (const ncclResult_t result = get(&id); result != ncclSuccess) {
-    return absl::UnavailableError(absl::StrCat("ncclGetUniqueId gave ", static_cast<int>(result)));
+    return absl::UnavailableError(
+        absl::StrCat("ncclGetUniqueId: ncclResult=", static_cast<int>(result)));
   }
   return std::string(id.internal, sizeof id.internal);
 }

@@ -76,8 +76,8 @@ ReclaimWatch::ReclaimWatch(std::function<bool()> notice) : notice_(std::move(not
   owner = getpid();
   if (event.load() < 0 || sigaction(SIGTERM, &ours, nullptr) != 0) {
     REWIRE_ERROR(
-        "attach: sigterm_is_reclaim=1: no descriptor or no signal action: SIGTERM is no "
-        "reclaim notice");
+        "attach: sigterm_is_reclaim=1: the handler of SIGTERM could not be installed: SIGTERM "
+        "ends the process");
     owner = 0;
     taken = false;
     return;

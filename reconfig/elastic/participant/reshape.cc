@@ -130,10 +130,10 @@ absl::StatusOr<uint64_t> Reshape::MakeThePlan() {
   const Time deadline = Now() + context_.build;
   std::optional<ReshapeContext::State> state;
   while (!(state = context_.wait_state(Now() + milliseconds(50)))) {
-    if (Cancelled()) return absl::CancelledError("the transition was abandoned");
+    if (Cancelled()) return absl::CancelledError("the transition was aborted");
     if (Now() >= deadline) {
       return absl::DeadlineExceededError(
-          "the program did not come to its first rewireUpdate() within REWIRE_BUILD_MS");
+          "plan: the program did not call its first rewireUpdate() within REWIRE_BUILD_MS");
     }
   }
   state_ = std::move(*state);
@@ -185,7 +185,7 @@ absl::Status Reshape::Allocate() {
     if (!slot) continue;
     const Box box = PartOf(now.shape, slots, *slot);
     if (box == now.part) continue;
-    if (Cancelled()) return absl::CancelledError("the transition was abandoned");
+    if (Cancelled()) return absl::CancelledError("the transition was aborted");
     const uint64_t bytes = box.size() * now.shape.element_bytes;
     if (InPlace(t, box)) {
       targets_[t] = PlaceOf(now, box.begin);
@@ -197,14 +197,16 @@ absl::Status Reshape::Allocate() {
     place.data = nullptr;
     if (bytes > 0) {
       if (state_.callbacks.allocate == nullptr) {
-        return absl::FailedPreconditionError(absl::StrCat(
-            "tensor ", now.shape.name, " is sharded and rewireSetParallel() got no allocate"));
+        return absl::FailedPreconditionError(
+            absl::StrCat("tensor ", now.shape.name,
+                         ": sharded, but no allocate callback was given to rewireSetParallel()"));
       }
       place.data = static_cast<char*>(
           state_.callbacks.allocate(state_.callbacks.arg, now.shape.name.c_str(), bytes));
       if (place.data == nullptr) {
         return absl::ResourceExhaustedError(absl::StrCat(
-            "no room for ", bytes, " bytes of the new part of tensor ", now.shape.name));
+            "tensor ", now.shape.name, ": the allocate callback returned NULL for the new part of ",
+            bytes, " bytes"));
       }
     }
     parts_.push_back({t, box, place});
@@ -224,7 +226,7 @@ void Reshape::ReserveSnapshots() {
 absl::Status Reshape::Touch(const StatePlace& place, uint64_t bytes) {
   constexpr uint64_t kTurn = 16 << 20;
   for (uint64_t at = 0; at < bytes; at += kTurn) {
-    if (Cancelled()) return absl::CancelledError("the transition was abandoned");
+    if (Cancelled()) return absl::CancelledError("the transition was aborted");
     const absl::Status s = memory_.Clear(place.At(at), std::min(kTurn, bytes - at));
     if (!s.ok()) return s;
   }
@@ -240,9 +242,9 @@ absl::StatusOr<StatePlace> Reshape::SourceOf(const BoxCopy& copy) const {
   const char* piece = slots.Piece(version_, copy.tensor);
   const Box box = slots.PieceBox(copy.tensor);
   if (piece == nullptr || !box.Contains(copy.box)) {
-    return absl::DataLossError(absl::StrCat("no snapshot of version ", version_, " of tensor ",
-                                            t.shape.name, " elements [", copy.box.begin, ", ",
-                                            copy.box.end, ")"));
+    return absl::DataLossError(absl::StrCat("restore tensor ", t.shape.name, " elements [",
+                                            copy.box.begin, ", ", copy.box.end,
+                                            "): no snapshot of version ", version_));
   }
   return StatePlace{MemoryKind::kHost, const_cast<char*>(piece), nullptr}.At(
       (copy.box.begin - box.begin) * size);
@@ -289,7 +291,7 @@ absl::Status Reshape::OpenStream() {
   pull_->SetNames(names);
   {
     MutexLock lock(&mutex_);
-    if (cancelled_) return absl::CancelledError("the transition was abandoned");
+    if (cancelled_) return absl::CancelledError("the transition was aborted");
     intake_ = std::make_unique<Intake>(incoming_, &notes_, std::move(names));
   }
   // Members of both worlds: leaving members also send, and joiners send notes.
@@ -299,7 +301,7 @@ absl::Status Reshape::OpenStream() {
   // Cancel() may have closed the stream before Open().
   if (Cancelled()) {
     context_.transport->Close(key_);
-    return absl::CancelledError("the transition was abandoned");
+    return absl::CancelledError("the transition was aborted");
   }
   return absl::OkStatus();
 }

@@ -82,7 +82,7 @@ std::vector<Outgoing> Reshape::Select(bool constant) const {
 absl::Status Reshape::StreamChange(uint64_t step) {
   if (!state_.joining) {
     while (!context_.wait_version(step, Now() + milliseconds(50))) {
-      if (Cancelled()) return absl::CancelledError("the transition was abandoned");
+      if (Cancelled()) return absl::CancelledError("the transition was aborted");
     }
   }
   // The update before the boundary has returned: constant state does not change from here on.
@@ -95,7 +95,7 @@ absl::Status Reshape::StreamChange(uint64_t step) {
   if (status.ok()) status = pull_->Fetch(deadline);
   if (status.ok()) status = outflow_->Send(Select(true), step, true, deadline);
   const Time sent = Now();
-  if (!WaitFor(&finish_)) return absl::CancelledError("the transition was abandoned");
+  if (!WaitFor(&finish_)) return absl::CancelledError("the transition was aborted");
   const Time finish = Now();
   if (!status.ok()) return status;
   // The data that other members wait for goes first.

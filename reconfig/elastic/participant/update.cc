@@ -52,13 +52,14 @@ rewireResult_t rewireUpdate(rewireContext_t context, rewireUpdateFn update, void
   if (outcome != nullptr && !pending) outcome->kind = rewireContinue;
   if (pending) {
     if (rewire::CurrentParticipant() != context->participant) {
-      return Fail(rewireInvalidUsage, "rewireUpdate: a forked child of a member is no member");
+      return Fail(rewireInvalidUsage,
+                  "rewireUpdate: this process is a forked child of a member and not a member");
     }
     const auto passed = context->participant->PassBoundary();
     if (!passed.ok()) return Fail(passed.status());
     if (outcome == nullptr && passed->kind != rewire::ResumeKind::kContinue) {
       return Fail(rewireInvalidArgument,
-                  "rewireUpdate: the world has changed, and outcome is NULL");
+                  "rewireUpdate: outcome=NULL: must be set, because the world has changed");
     }
     rewire::FillOutcome(*context, *passed, outcome);
     if (passed->kind == rewire::ResumeKind::kRepeat || passed->kind == rewire::ResumeKind::kLeave) {
@@ -70,9 +71,10 @@ rewireResult_t rewireUpdate(rewireContext_t context, rewireUpdateFn update, void
   context->updating = false;
   if (failed != 0) {
     gate->Failed();
-    return Fail(rewireUnavailable, absl::StrCat("rewireUpdate: the update function gave ", failed,
-                                                "; after a loss rewireRecover() brings the state "
-                                                "back to before it"));
+    return Fail(rewireUnavailable,
+                absl::StrCat("rewireUpdate: the update function returned ", failed,
+                             " (after a loss, rewireRecover() restores the "
+                             "state from before the update)"));
   }
   if (gate->End()) context->participant->AfterUpdate();
   return rewireSuccess;
@@ -89,7 +91,8 @@ rewireResult_t rewireRecover(rewireContext_t context, rewireOutcome_t* outcome) 
     return Fail(rewireUnavailable, "rewireRecover: there is no agent (REWIRE_SOCKET is not set)");
   }
   if (rewire::CurrentParticipant() != context->participant) {
-    return Fail(rewireInvalidUsage, "rewireRecover: a forked child of a member is no member");
+    return Fail(rewireInvalidUsage,
+                "rewireRecover: this process is a forked child of a member and not a member");
   }
   const auto recovered = context->participant->Recover();
   if (!recovered.ok()) return Fail(recovered.status());

@@ -96,11 +96,11 @@ class Reader {
   void Number(T& value) {
     if constexpr (std::is_same_v<T, bool>) {
       const auto raw = bytes_.Get<uint8_t>();
-      if (raw > 1) Fail("a flag that is neither 0 nor 1");
+      if (raw > 1) Fail("a flag must be 0 or 1");
       value = raw == 1;
     } else if constexpr (std::is_same_v<T, TransitionKind>) {
       const auto raw = bytes_.Get<uint8_t>();
-      if (bytes_.ok() && (raw < 1 || raw > 3)) Fail("an unknown transition kind");
+      if (bytes_.ok() && (raw < 1 || raw > 3)) Fail("unknown kind of transition");
       value = static_cast<TransitionKind>(raw);
     } else {
       value = bytes_.Get<T>();
@@ -113,7 +113,7 @@ class Reader {
   void Text(std::string& text, size_t limit) {
     const std::string_view raw = bytes_.GetString();
     if (raw.size() > limit) {
-      Fail("a text that is too long");
+      Fail("a text is too long");
       return;
     }
     text.assign(raw);
@@ -130,8 +130,8 @@ class Reader {
   // Returns the fault, or an empty text when everything was read and no bytes are left over.
   [[nodiscard]] std::string Error() const {
     if (!error_.empty()) return error_;
-    if (!bytes_.ok()) return "it ends too early, or a count in it is too large";
-    if (!bytes_.Finished()) return "bytes are left over";
+    if (!bytes_.ok()) return "the message ends too early, or a count is too large";
+    if (!bytes_.Finished()) return "bytes follow after the message";
     return "";
   }
 
@@ -153,7 +153,7 @@ absl::StatusOr<Message> DecodeAs(std::string_view payload) {
   const std::string error = reader.Error();
   if (!error.empty()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("a bad ", std::string(kNames[I]), " message: ", error));
+        absl::StrCat("malformed ", std::string(kNames[I]), " message: ", error));
   }
   return Message(std::in_place_index<I>, std::move(m));
 }
@@ -169,7 +169,7 @@ absl::StatusOr<Message> DecodeType(size_t index, std::string_view payload,
 // Checks the length field of a frame.
 absl::Status CheckLength(uint32_t length) {
   if (length + kLengthBytes > kMaxFrameBytes || length < kHeaderBytes - kLengthBytes) {
-    return absl::InvalidArgumentError(absl::StrCat("a frame of ", length, " bytes; allowed are ",
+    return absl::InvalidArgumentError(absl::StrCat("malformed frame: length=", length, ": must be ",
                                                    kHeaderBytes - kLengthBytes, " to ",
                                                    kMaxFrameBytes - kLengthBytes));
   }
@@ -185,9 +185,9 @@ absl::StatusOr<std::string> Encode(const Message& message) {
   std::visit([&](auto& m) { wire::Fields(writer, m); }, copy);
   const std::string payload = writer.Take();
   if (payload.size() + kHeaderBytes > kMaxFrameBytes) {
-    return absl::InvalidArgumentError(absl::StrCat("a ", std::string(MessageName(message)),
-                                                   " message of ", payload.size(),
-                                                   " bytes is larger than a frame may be"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "encode ", std::string(MessageName(message)), " message: bytes=", payload.size(),
+        ": must be at most ", kMaxFrameBytes - kHeaderBytes));
   }
   ByteWriter frame;
   frame.Put(static_cast<uint32_t>(payload.size() + kHeaderBytes - kLengthBytes));
@@ -202,15 +202,17 @@ absl::StatusOr<Message> Decode(std::string_view frame) {
   const auto length = reader.Get<uint32_t>();
   const auto version = reader.Get<uint16_t>();
   const auto type = reader.Get<uint16_t>();
-  if (!reader.ok()) return absl::InvalidArgumentError("a frame shorter than its header");
+  if (!reader.ok())
+    return absl::InvalidArgumentError(
+        absl::StrCat("malformed frame: bytes=", frame.size(), ": shorter than a header"));
   if (absl::Status status = CheckLength(length); !status.ok()) return status;
   if (length != frame.size() - kLengthBytes) {
-    return absl::InvalidArgumentError(absl::StrCat("a frame of ", frame.size() - kLengthBytes,
-                                                   " bytes says that it has ", length));
+    return absl::InvalidArgumentError(absl::StrCat("malformed frame: length=", length, ": must be ",
+                                                   frame.size() - kLengthBytes));
   }
   if (version != kProtocolVersion) {
     return absl::InvalidArgumentError(
-        absl::StrCat("protocol version ", version, "; this side speaks ", kProtocolVersion));
+        absl::StrCat("protocol version ", version, ": must be ", kProtocolVersion));
   }
   if (type < 1 || type > kTypes) {
     return absl::InvalidArgumentError(absl::StrCat("unknown message type ", type));

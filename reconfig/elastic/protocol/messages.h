@@ -59,7 +59,7 @@ struct PendingSwap {
 // A member's reason to refuse the cut of one communicator.
 struct CutRefusal {
   CommunicatorId communicator;
-  std::string reason;  // "its program has a thread inside the communicator"
+  std::string reason;  // "a thread of the program is inside the communicator"
 };
 
 // ---- member to leader -------------------------------------------------------------------------

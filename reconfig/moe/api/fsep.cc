@@ -42,8 +42,8 @@ CUdeviceptr Address(const void* p) { return reinterpret_cast<CUdeviceptr>(p); }
 
 absl::StatusOr<std::unique_ptr<Schedule>> Open(const rewireFsepOptions_t& o) {
   if (o.gradient_bytes != 2 && o.gradient_bytes != 4) {
-    return absl::InvalidArgumentError(absl::StrCat("gradient_bytes is ", o.gradient_bytes,
-                                                   ", neither 2 (bfloat16) nor 4 (float)"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("gradient_bytes=", o.gradient_bytes, ": must be 2 (bfloat16) or 4 (float)"));
   }
   std::string error;
   const rewire::CudaDriver* cuda = rewire::CudaDriver::Get(&error);
@@ -61,7 +61,7 @@ absl::StatusOr<std::unique_ptr<Schedule>> Open(const rewireFsepOptions_t& o) {
     layers.push_back({Address(o.weights[l]), Address(o.gradients[l])});
     if (layers.back().weights == 0 || layers.back().gradients == 0) {
       return absl::InvalidArgumentError(
-          absl::StrCat("layer ", l, " has weights or gradients NULL"));
+          absl::StrCat("layer ", l, ": weights and gradients must not be NULL"));
     }
   }
   REWIRE_ASSIGN_OR_RETURN(

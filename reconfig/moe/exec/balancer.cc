@@ -21,39 +21,46 @@ absl::Status Balancer::Expect(Stage stage, const char* call) {
   REWIRE_RETURN_IF_ERROR(CheckLost());
   if (stage_ == stage) return absl::OkStatus();
   return absl::FailedPreconditionError(
-      absl::StrCat(call, " is not what comes next in a round of balancing"));
+      absl::StrCat(call, ": called out of order in a round of balancing"));
 }
 
 absl::Status Balancer::CheckInput(const RoundInput& input, const Moved* moved) const {
   const auto wrong = [](const auto&... why) {
-    return absl::InvalidArgumentError(absl::StrCat("a round's input: ", why...));
+    return absl::InvalidArgumentError(absl::StrCat("input of a round: ", why...));
   };
   if (input.tokens.size() != shape_.experts || input.weights.size() != shape_.experts) {
-    return wrong(input.tokens.size(), " counts and the weights of ", input.weights.size(),
-                 " experts, not ", shape_.experts);
+    return wrong("counts=", input.tokens.size(), " weights=", input.weights.size(),
+                 ": must each be ", shape_.experts, " (experts)");
   }
   for (uint32_t e = 0; e < shape_.experts; ++e) {
     uint64_t bytes = 0;
     for (const WeightPart& part : input.weights[e]) bytes += part.bytes;
     if (bytes != shape_.weight_bytes) {
-      return wrong("the weights of expert ", e, " are ", bytes, " bytes, not ",
-                   shape_.weight_bytes);
+      return wrong("weights of expert ", e, ": bytes=", bytes, ": must be ", shape_.weight_bytes);
     }
-    if (input.tokens[e] >= 1U << 31) return wrong(input.tokens[e], " tokens of expert ", e);
+    if (input.tokens[e] >= 1U << 31) {
+      return wrong("expert ", e, ": tokens=", input.tokens[e], ": must be below 2^31");
+    }
   }
-  if (input.layer > kMaxLayer) return wrong("layer ", input.layer, ", above ", kMaxLayer);
-  if (round_ != 0 && input.stream != input_.stream) return wrong("another stream than before");
+  if (input.layer > kMaxLayer) return wrong("layer=", input.layer, ": must be 0 to ", kMaxLayer);
+  if (round_ != 0 && input.stream != input_.stream) {
+    return wrong("stream: must be the stream of the first round");
+  }
   if (moved == nullptr) return absl::OkStatus();
-  if (shape_.grad_bytes == 0) return wrong("backward, but grad_bytes is 0");
-  if (input.errors == 0) return wrong("backward without errors");
-  if (moved->dynamic.size() != shape_.experts) return wrong("backward of no forward round");
+  if (shape_.grad_bytes == 0) return wrong("backward: grad_bytes=0: must be at least 1");
+  if (input.errors == 0) return wrong("backward: errors=NULL: must be set");
+  if (moved->dynamic.size() != shape_.experts) {
+    return wrong("backward: the moves are not of a forward round");
+  }
   if (moved->layer != input.layer) {
-    return wrong("layer ", input.layer, ", but the forward round was of ", moved->layer);
+    return wrong("backward: layer=", input.layer, ": must be ", moved->layer,
+                 ", as in the forward round");
   }
   for (const Stowed& s : moved->given) {
     const uint32_t expert = s.move.expert - group_.rank * shape_.experts;
     if (expert < shape_.experts && s.move.first + s.move.tokens <= input.tokens[expert]) continue;
-    return wrong("backward of another forward round: expert ", expert, " had more tokens");
+    return wrong("backward: expert ", expert,
+                 ": the moves are of another forward round, with more tokens");
   }
   return absl::OkStatus();
 }
@@ -222,7 +229,7 @@ void Balancer::JudgeLastRound() {
   }
   judge_received_ = judge_given_ = false;
   if (late && lateness_.Count(*late)) {
-    REWIRE_WARN("moe: copies were late %u times in a row; from here on at most %u experts a round",
+    REWIRE_WARN("moe: copies were late in %u consecutive rounds: at most %u experts per round now",
                 options_.late_rounds, lateness_.copies());
   }
 }

@@ -24,7 +24,7 @@ void Balancer::Run() {
   ::pthread_setname_np(::pthread_self(), "rewire-moe");
   (void)cuda_.CtxSetCurrent(context_);
   while (true) {
-    const uint32_t heard = page_->bell();
+    const uint32_t seen = page_->wakeups();
     Time deadline;
     {
       MutexLock lock(&mutex_);
@@ -34,7 +34,7 @@ void Balancer::Run() {
       GiveWhatIsDue(now);
       deadline = now < in_order_until_ ? in_order_until_ : now + kPatience;
     }
-    page_->WaitForBell(heard, deadline);
+    page_->WaitForWakeup(seen, deadline);
   }
 }
 
@@ -97,14 +97,14 @@ void Balancer::GiveWhatIsDue(Time now) {
     // The helper waits for the words; its result without data is not collected.
     moved_.dropped.push_back(s);
     lateness_.TurnOff();
-    REWIRE_ERROR("moe: an expert cannot be copied to rank %u, so nothing is moved any more: %s",
+    REWIRE_ERROR("moe: copy of an expert to rank %u: %s (no experts are moved from now on)",
                  s.move.to, std::string(copied.message()).c_str());
     const NodeMemory::Side helper = memory_->peer(s.move.to);
     absl::Status told = out_->Write(helper.weights_there(s.slot), round_);
     told.Update(out_->Write(helper.tokens_there(s.slot), round_));
     if (!told.ok()) (void)Break(std::move(told));
   }
-  if (changed) page_->RingOwn();
+  if (changed) page_->WakeOwn();
 }
 
 // These waits must precede any write to the helper's memory.
@@ -158,14 +158,14 @@ absl::Status Balancer::CheckLost() {
   if (lost < 0 || !status_.ok()) return status_;
   return Break(absl::UnavailableError(
       absl::StrCat("rank ", lost, " of ", group_.name,
-                   " is lost: what was balanced since the last check is not to be used")));
+                   " is lost: results since the last check must not be used")));
 }
 
 void Balancer::SetLost(uint32_t rank) {
   int none = -1;
   if (!lost_.compare_exchange_strong(none, static_cast<int>(rank))) return;
   page_->Fail();
-  page_->RingOwn();
+  page_->WakeOwn();
 }
 
 void Balancer::Look() {

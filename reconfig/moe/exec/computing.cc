@@ -63,13 +63,13 @@ absl::Status Balancer::EndStatics() {
 void Balancer::AwaitSettlement() {
   const Time deadline = Now() + options_.patience;
   while (true) {
-    const uint32_t heard = page_->bell();
+    const uint32_t seen = page_->wakeups();
     {
       MutexLock lock(&mutex_);
       if (stage_ != Stage::kBegun || !CheckLost().ok() || Settled()) return;
     }
     if (Now() >= deadline) return;
-    page_->WaitForBell(heard, deadline);
+    page_->WaitForWakeup(seen, deadline);
   }
 }
 

@@ -63,7 +63,7 @@ bool CopyQueue::SendBatch() {
   if (result == CUDA_SUCCESS) return true;
   batches_ = false;
   if (result != CUDA_ERROR_NOT_SUPPORTED) {
-    REWIRE_WARN("moe: copies go one by one: %s",
+    REWIRE_WARN("moe: copies are issued one by one: %s",
                 cuda_.Describe("cuMemcpyBatchAsync", result).c_str());
   }
   return false;

@@ -42,7 +42,7 @@ struct NodePage::Block {
   };
   std::atomic<uint32_t> stage;  // 1: entered; 1 + n: has passed stage n
   std::atomic<uint32_t> failed;
-  std::atomic<uint32_t> bell;
+  std::atomic<uint32_t> wakeups;
   std::atomic<uint64_t> word;  // round, closed bit, declined and taken slots
   std::atomic<uint64_t> last_used;
   std::atomic<uint64_t> taken[kMaxSlots];  // last round in which the slot was taken
@@ -111,7 +111,8 @@ absl::StatusOr<std::unique_ptr<NodePage>> NodePage::Join(const NodeGroup& group,
   struct stat seen {};
   if (::fstat(file.get(), &seen) != 0) return Failed(path, "fstat");
   if (!S_ISREG(seen.st_mode) || seen.st_uid != ::geteuid()) {
-    return absl::PermissionDeniedError(absl::StrCat(path, " is not this user's file"));
+    return absl::PermissionDeniedError(absl::StrCat(
+        path, ": owner=", seen.st_uid, ": must be a regular file of user ", ::geteuid()));
   }
   // Reserve the memory now: otherwise the first access without free memory kills the process.
   if (const int error = ::posix_fallocate(file.get(), 0, sizeof(Page)); error != 0) {
@@ -136,8 +137,8 @@ NodePage::~NodePage() { ::munmap(page_, sizeof(Page)); }
 
 absl::Status NodePage::Enter(const Shape& shape, const CUipcMemHandle& memory) {
   if (!TryLock(file_.get(), Entering(group_.rank))) {
-    return absl::AlreadyExistsError(
-        absl::StrCat("rank ", group_.rank, " of ", group_.name, " is there already"));
+    return absl::AlreadyExistsError(absl::StrCat("join ", group_.name, ": rank=", group_.rank,
+                                                 ": another process has this rank"));
   }
   Block& block = own();
   // A dead process may have left its state here. The wake-up counter is kept for its waiters.
@@ -151,7 +152,7 @@ absl::Status NodePage::Enter(const Shape& shape, const CUipcMemHandle& memory) {
   block.memory = memory;
   if (!TryLock(file_.get(), Present(group_.rank))) return Failed(group_.name, "lock");
   block.stage = 1;
-  RingAll();
+  WakeAll();
   return absl::OkStatus();
 }
 
@@ -159,20 +160,20 @@ NodePage::Block& NodePage::own() const { return page_->blocks[group_.rank]; }
 
 CUipcMemHandle NodePage::memory(uint32_t rank) const { return page_->blocks[rank].memory; }
 
-bool NodePage::Lives(uint32_t rank) const {
+bool NodePage::IsAlive(uint32_t rank) const {
   return rank == group_.rank || IsLockedByOther(file_.get(), Present(rank));
 }
 
 std::optional<uint32_t> NodePage::FindLost() const {
   for (uint32_t rank = 0; rank < group_.ranks; ++rank) {
-    if (!Lives(rank) || page_->blocks[rank].failed != 0) return rank;
+    if (!IsAlive(rank) || page_->blocks[rank].failed != 0) return rank;
   }
   return std::nullopt;
 }
 
 void NodePage::Fail() {
   own().failed = 1;
-  RingAll();
+  WakeAll();
 }
 
 absl::Status NodePage::CheckOther(uint32_t rank) const {
@@ -182,33 +183,34 @@ absl::Status NodePage::CheckOther(uint32_t rank) const {
     return absl::UnavailableError(absl::StrCat("rank ", rank, " of ", group_.name, " has failed"));
   }
   if (other.fingerprint != own().fingerprint) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "rank ", rank, " of ", group_.name, " has another shape or another number of ranks"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("rank ", rank, " of ", group_.name,
+                     ": its shape or its number of ranks differs from this rank's"));
   }
   return absl::OkStatus();
 }
 
 absl::Status NodePage::Meet(uint32_t stage, Time deadline) {
   own().stage = 1 + stage;
-  RingAll();
+  WakeAll();
   while (true) {
-    const uint32_t heard = bell();
+    const uint32_t seen = wakeups();
     std::optional<uint32_t> missing;
     for (uint32_t rank = 0; rank < group_.ranks; ++rank) {
       REWIRE_RETURN_IF_ERROR(CheckOther(rank));
       // A process without its lock left its stage before it ended.
-      if (!Lives(rank) || page_->blocks[rank].stage < 1 + stage) missing = rank;
+      if (!IsAlive(rank) || page_->blocks[rank].stage < 1 + stage) missing = rank;
     }
     if (!missing) return absl::OkStatus();
-    if (stage > 0 && !Lives(*missing)) {
+    if (stage > 0 && !IsAlive(*missing)) {
       return absl::UnavailableError(
           absl::StrCat("rank ", *missing, " of ", group_.name, " has ended"));
     }
     if (Now() >= deadline) {
-      return absl::DeadlineExceededError(
-          absl::StrCat("rank ", *missing, " of ", group_.name, " has not come"));
+      return absl::DeadlineExceededError(absl::StrCat("meet in ", group_.name, ": rank ", *missing,
+                                                      " did not arrive in time (meeting_ms)"));
     }
-    WaitForBell(heard, std::min(deadline, Now() + kLook));
+    WaitForWakeup(seen, std::min(deadline, Now() + kLook));
   }
 }
 
@@ -230,12 +232,12 @@ void NodePage::Post(uint64_t round, const Posting& posting) {
     board.taken[i].store(posting.slots[i].taken, std::memory_order_release);
   }
   board.round.store(round, std::memory_order_release);
-  RingAll();
+  WakeAll();
 }
 
 void NodePage::Open(uint64_t round) {
   own().word = Short(round) << 33;
-  RingAll();
+  WakeAll();
 }
 
 bool NodePage::Read(uint64_t round, std::vector<Posting>* postings) const {
@@ -273,7 +275,7 @@ bool NodePage::Mark(uint32_t helper, uint64_t round, uint64_t bit) {
   do {
     if (RoundOf(seen) != Short(round) || (seen & (kClosed | bit)) != 0) return false;
   } while (!word.compare_exchange_weak(seen, seen | bit));
-  Ring(helper);
+  Wake(helper);
   return true;
 }
 
@@ -311,25 +313,25 @@ uint64_t NodePage::LastTaken(uint32_t helper, uint32_t slot) const {
 
 uint64_t NodePage::LastUsed(uint32_t rank) const { return page_->blocks[rank].last_used; }
 
-uint32_t NodePage::bell() const { return own().bell; }
+uint32_t NodePage::wakeups() const { return own().wakeups; }
 
-void NodePage::WaitForBell(uint32_t heard, Time deadline) const {
+void NodePage::WaitForWakeup(uint32_t seen, Time deadline) const {
   const Duration left = deadline - Now();
   if (left <= Duration::zero()) return;
   const int64_t ns = ToNanoseconds(left);
   const timespec patience{ns / 1000000000, ns % 1000000000};
-  ::syscall(SYS_futex, &own().bell, FUTEX_WAIT, heard, &patience, nullptr, 0);
+  ::syscall(SYS_futex, &own().wakeups, FUTEX_WAIT, seen, &patience, nullptr, 0);
 }
 
-void NodePage::Ring(uint32_t rank) {
-  page_->blocks[rank].bell.fetch_add(1);
-  ::syscall(SYS_futex, &page_->blocks[rank].bell, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+void NodePage::Wake(uint32_t rank) {
+  page_->blocks[rank].wakeups.fetch_add(1);
+  ::syscall(SYS_futex, &page_->blocks[rank].wakeups, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
-void NodePage::RingOwn() { Ring(group_.rank); }
+void NodePage::WakeOwn() { Wake(group_.rank); }
 
-void NodePage::RingAll() {
-  for (uint32_t rank = 0; rank < group_.ranks; ++rank) Ring(rank);
+void NodePage::WakeAll() {
+  for (uint32_t rank = 0; rank < group_.ranks; ++rank) Wake(rank);
 }
 
 }  // namespace rewire::moe

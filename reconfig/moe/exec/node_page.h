@@ -5,7 +5,7 @@
 // fill, until the helper closes the word. A late owner finds the word closed and keeps its tokens.
 // So a slow process never delays another, and both sides always know the moves.
 //
-// Each process waits on its own futex (`bell`); peers wake the process after a change. A process
+// Each process waits on its own futex (`wakeups`); peers wake the process after a change. A process
 // has died if the kernel has released its lock on the file, also across PID namespaces. Rounds are
 // even for forward and odd for backward; half of the number increases by one per round.
 #pragma once
@@ -70,10 +70,10 @@ class NodePage {
   // Returns a process that has ended or failed, or nullopt.
   [[nodiscard]] std::optional<uint32_t> FindLost() const;
 
-  [[nodiscard]] uint32_t bell() const;
-  // Waits until the wake-up counter differs from `heard`, or until the deadline.
-  void WaitForBell(uint32_t heard, Time deadline) const;
-  void RingOwn();
+  [[nodiscard]] uint32_t wakeups() const;
+  // Waits until the wake-up counter differs from `seen`, or until the deadline.
+  void WaitForWakeup(uint32_t seen, Time deadline) const;
+  void WakeOwn();
 
  private:
   struct Block;
@@ -82,11 +82,11 @@ class NodePage {
   [[nodiscard]] absl::Status Enter(const Shape& shape, const CUipcMemHandle& memory);
   // Returns an error if this process cannot balance with the other process.
   [[nodiscard]] absl::Status CheckOther(uint32_t rank) const;
-  [[nodiscard]] bool Lives(uint32_t rank) const;
+  [[nodiscard]] bool IsAlive(uint32_t rank) const;
   [[nodiscard]] Block& own() const;
   bool Mark(uint32_t helper, uint64_t round, uint64_t bit);
-  void Ring(uint32_t rank);
-  void RingAll();
+  void Wake(uint32_t rank);
+  void WakeAll();
 
   const NodeGroup group_;
   const UniqueFd file_;

@@ -25,7 +25,7 @@ unsigned char TrialByte(uint32_t rank) { return static_cast<unsigned char>(0x51 
 
 absl::Status CheckOptions(const BalancerOptions& options) {
   if (options.late_rounds > 0) return absl::OkStatus();
-  return absl::InvalidArgumentError("late_rounds is 0, not at least 1");
+  return absl::InvalidArgumentError("late_rounds=0: must be at least 1");
 }
 
 }  // namespace
@@ -46,7 +46,7 @@ absl::StatusOr<std::unique_ptr<Balancer>> Balancer::Open(const CudaDriver& cuda,
     if (balancer->page_ != nullptr) balancer->page_->Fail();
     return prepared;
   }
-  REWIRE_INFO("moe: %s: rank %u of %u balances up to %u experts a round, %llu bytes of memory",
+  REWIRE_INFO("moe: %s: rank %u of %u moves up to %u experts per round, with %llu bytes of memory",
               group.name.c_str(), group.rank, group.ranks, balancer->counts().copies,
               static_cast<unsigned long long>(balancer->memory_->bytes()));
   return balancer;
@@ -127,7 +127,8 @@ absl::Status Balancer::TryPaths(Time deadline) {
           ToStatus(cuda_, "cuMemcpyDtoH", cuda_.MemcpyDtoH(&word, own.used(rank), sizeof word)));
       if (word != 0) break;
       if (Now() >= deadline || page_->FindLost()) {
-        return absl::UnavailableError(absl::StrCat("nothing has come from rank ", rank));
+        return absl::UnavailableError(absl::StrCat("trial copy from rank ", rank,
+                                                   ": not received in time, or the rank is lost"));
       }
       std::this_thread::sleep_for(kPoll);
     }
@@ -136,7 +137,7 @@ absl::Status Balancer::TryPaths(Time deadline) {
                                     cuda_.MemcpyDtoH(bytes.data(), own.trial(rank), kTrialBytes)));
     if (std::any_of(bytes.begin(), bytes.end(),
                     [rank](unsigned char b) { return b != TrialByte(rank); })) {
-      return absl::DataLossError(absl::StrCat("what has come from rank ", rank, " is not right"));
+      return absl::DataLossError(absl::StrCat("trial copy from rank ", rank, ": wrong bytes"));
     }
   }
   // All words have arrived, so a stream that waits for one of the words continues at once.
@@ -145,7 +146,8 @@ absl::Status Balancer::TryPaths(Time deadline) {
     const CUresult passed = cuda_.StreamQuery(back_->stream());
     if (passed != CUDA_ERROR_NOT_READY) return ToStatus(cuda_, "cuStreamQuery", passed);
     if (Now() >= deadline) {
-      return absl::UnavailableError("a stream that waits for a word does not see it");
+      return absl::UnavailableError(
+          "trial of cuStreamWaitValue64: the waiting stream did not see the value in time");
     }
     std::this_thread::sleep_for(kPoll);
   }
@@ -156,7 +158,7 @@ void Balancer::Leave() {
     MutexLock lock(&mutex_);
     stop_ = true;
   }
-  page_->RingOwn();
+  page_->WakeOwn();
   thread_.join();
   // Own copies, and the copies that the caller's stream waits for.
   const auto through = [this] {

@@ -17,7 +17,7 @@ constexpr uint64_t kVersion = 3;
 absl::Status InRange(std::string_view name, uint64_t value, uint64_t min, uint64_t max) {
   if (value >= min && value <= max) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat(std::string(name), " is ", value, ", not in ", min, "..", max));
+      absl::StrCat(std::string(name), "=", value, ": must be ", min, " to ", max));
 }
 
 }  // namespace
@@ -36,11 +36,11 @@ absl::Status Check(const Shape& shape) {
 absl::Status Check(const NodeGroup& group) {
   REWIRE_RETURN_IF_ERROR(InRange("ranks", group.ranks, 2, kMaxRanks));
   REWIRE_RETURN_IF_ERROR(InRange("rank", group.rank, 0, group.ranks - 1));
-  REWIRE_RETURN_IF_ERROR(InRange("the name's length", group.name.size(), 1, 128));
+  REWIRE_RETURN_IF_ERROR(InRange("length of the group's name", group.name.size(), 1, 128));
   for (const char c : group.name) {
     if (absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_') continue;
     return absl::InvalidArgumentError(absl::StrCat(
-        "the name \"", group.name, "\" has other characters than letters, digits, '-' and '_'"));
+        "group name \"", group.name, "\": must have only letters, digits, '-' and '_'"));
   }
   return absl::OkStatus();
 }

@@ -15,21 +15,22 @@ absl::Status Check(const Shape& shape) {
   const uint64_t devices = uint64_t{shape.topology.nodes} * shape.topology.per_node;
   if (devices == 0 || devices > INT32_MAX || shape.rank >= devices) {
     return absl::InvalidArgumentError(
-        absl::StrCat("rank ", shape.rank, " of ", devices, " devices"));
+        absl::StrCat("rank=", shape.rank, ": must be below devices=", devices));
   }
   const uint64_t slots = uint64_t{shape.capacity} * devices;
   if (shape.experts == 0 || shape.experts > slots) {
     return absl::InvalidArgumentError(
-        absl::StrCat(shape.experts, " experts for ", slots, " slots: 1 to ", slots, " can be"));
+        absl::StrCat("experts=", shape.experts, ": must be 1 to ", slots, " (slots)"));
   }
   if (shape.elements == 0 || shape.weight_bytes == 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("chunks of ", shape.elements, " elements of ", shape.weight_bytes, " bytes"));
+    return absl::InvalidArgumentError(absl::StrCat("elements=", shape.elements,
+                                                   " weight_bytes=", shape.weight_bytes,
+                                                   ": must each be at least 1"));
   }
   if (shape.elements > kMostBytes / slots / std::max(shape.weight_bytes, 4u)) {
-    return absl::InvalidArgumentError(absl::StrCat("chunks of ", shape.elements, " elements of ",
-                                                   shape.weight_bytes, " bytes: a device's ", slots,
-                                                   " are more than ", kMostBytes, " bytes"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("elements=", shape.elements, " weight_bytes=", shape.weight_bytes, ": ", slots,
+                     " chunks of a device must have at most ", kMostBytes, " bytes"));
   }
   return absl::OkStatus();
 }
@@ -79,21 +80,20 @@ absl::Status Exchange::CheckCommunicator() const {
   if (static_cast<uint32_t>(count) == devices && static_cast<uint32_t>(rank) == shape_.rank) {
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(absl::StrCat("a communicator's rank ", rank, " of ", count,
-                                                 " where the shape says rank ", shape_.rank, " of ",
-                                                 devices));
+  return absl::InvalidArgumentError(absl::StrCat("communicator: rank=", rank, " of ", count,
+                                                 ": must be rank ", shape_.rank, " of ", devices));
 }
 
 absl::Status Exchange::Place(uint32_t number, const Placement& placement) {
   if (number >= layers_.size()) {
-    return absl::InvalidArgumentError(absl::StrCat("layer ", number, " of ", layers_.size()));
+    return absl::InvalidArgumentError(
+        absl::StrCat("layer=", number, ": must be below layers=", layers_.size()));
   }
   if (Has(number, placement)) return absl::OkStatus();
   Layer& layer = layers_[number];
   if (placement.capacity != shape_.capacity) {
-    return absl::InvalidArgumentError(absl::StrCat("a placement of ", placement.capacity,
-                                                   " slots per device where there are ",
-                                                   shape_.capacity));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "placement: slots per device=", placement.capacity, ": must be ", shape_.capacity));
   }
   REWIRE_RETURN_IF_ERROR(moe::Check(placement, shape_.topology, shape_.experts));
   ExchangePlan plan = PlanExchange(shape_.topology, placement, shape_.rank);

@@ -34,10 +34,10 @@ absl::StatusOr<std::unique_ptr<Schedule>> Schedule::Create(const CudaDriver& dri
                                                            std::unique_ptr<Exchange> exchange,
                                                            std::vector<LayerShards> layers,
                                                            uint32_t prefetch, StreamTrace* trace) {
-  if (layers.empty()) return absl::InvalidArgumentError("layers is 0: 1 or more can be");
+  if (layers.empty()) return absl::InvalidArgumentError("layers=0: must be at least 1");
   if (prefetch > layers.size()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("prefetch is ", prefetch, ", not in 0..", layers.size(), " (layers)"));
+        absl::StrCat("prefetch=", prefetch, ": must be 0 to ", layers.size(), " (layers)"));
   }
   std::unique_ptr<Schedule> schedule(
       new Schedule(driver, std::move(exchange), std::move(layers), prefetch, trace));
@@ -106,11 +106,11 @@ absl::Status Schedule::AwaitMoved(Duration patience) {
 
 absl::Status Schedule::Begin(std::vector<Visit> visits, CUstream stream) {
   if (turn_ != Turn::kBegin) return Refuse("Begin");
-  if (visits.empty()) return absl::InvalidArgumentError("a step of no visits");
+  if (visits.empty()) return absl::InvalidArgumentError("begin step: visits=0: must be at least 1");
   for (const Visit& v : visits) {
     if (v.layer >= layers_.size()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("a visit of layer ", v.layer, " of ", layers_.size()));
+      return absl::InvalidArgumentError(absl::StrCat("begin step: visit of layer=", v.layer,
+                                                     ": must be below layers=", layers_.size()));
     }
     REWIRE_RETURN_IF_ERROR(exchange_->CheckPlaced(v.layer));
   }
@@ -185,8 +185,8 @@ absl::Status Schedule::Refuse(const char* call) const {
   constexpr const char* kDue[] = {"Begin",      "BeginTokens", "EndTokens", "BeginExperts",
                                   "EndExperts", "BeginTokens", "EndTokens", "Finish"};
   return absl::FailedPreconditionError(
-      absl::StrCat(call, " where ", kDue[static_cast<size_t>(turn_)], " is due, at visit ", visit_,
-                   " of ", visits_.size()));
+      absl::StrCat(call, ": called out of order: ", kDue[static_cast<size_t>(turn_)],
+                   " is due, at visit ", visit_, " of ", visits_.size()));
 }
 
 absl::Status Schedule::WaitForTokensAndExperts() {

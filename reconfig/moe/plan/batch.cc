@@ -10,16 +10,16 @@ namespace rewire::moe {
 
 absl::Status Check(const Batch& batch) {
   const size_t experts = batch.tokens.size();
-  if (batch.devices == 0) return absl::InvalidArgumentError("a batch of no devices");
+  if (batch.devices == 0) return absl::InvalidArgumentError("batch: devices=0: must be at least 1");
   if (batch.owner.size() != experts || batch.dynamic.size() != experts) {
-    return absl::InvalidArgumentError(absl::StrCat(experts, " experts, but ", batch.owner.size(),
-                                                   " owners and ", batch.dynamic.size(),
-                                                   " marks of dynamic ones"));
+    return absl::InvalidArgumentError(absl::StrCat("batch: owners=", batch.owner.size(),
+                                                   " dynamic marks=", batch.dynamic.size(),
+                                                   ": must each be ", experts, " (experts)"));
   }
   for (size_t e = 0; e < experts; ++e) {
     if (batch.owner[e] < batch.devices) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("expert ", e, " is owned by device ", batch.owner[e], " of ", batch.devices));
+    return absl::InvalidArgumentError(absl::StrCat("batch: expert ", e, ": owner=", batch.owner[e],
+                                                   ": must be below devices=", batch.devices));
   }
   return absl::OkStatus();
 }
@@ -42,7 +42,7 @@ std::vector<uint64_t> Loads(const Batch& batch, const MovePlan& plan) {
 absl::Status Check(const Batch& batch, const MovePlan& plan, const Budget& budget) {
   if (plan.size() > budget.copies) {
     return absl::InvalidArgumentError(
-        absl::StrCat(plan.size(), " copies, but no more than ", budget.copies, " are allowed"));
+        absl::StrCat("plan: copies=", plan.size(), ": must be at most ", budget.copies));
   }
   std::vector<uint32_t> received(batch.devices);
   MovePlan ordered = plan;
@@ -55,18 +55,25 @@ absl::Status Check(const Batch& batch, const MovePlan& plan, const Budget& budge
       return absl::InvalidArgumentError(
           absl::StrCat("expert ", m.expert, " to device ", m.to, ": ", why...));
     };
-    if (m.expert >= batch.tokens.size() || m.to >= batch.devices) return wrong("there is no such");
-    if (batch.dynamic[m.expert] == 0) return wrong("the expert is not dynamic");
-    if (m.to == batch.owner[m.expert]) return wrong("it is there");
-    if (m.tokens == 0) return wrong("no tokens");
-    if (uint64_t{m.first} + m.tokens > batch.tokens[m.expert]) {
-      return wrong("tokens up to ", uint64_t{m.first} + m.tokens, " of ", batch.tokens[m.expert]);
+    if (m.expert >= batch.tokens.size() || m.to >= batch.devices) {
+      return wrong("no such expert or device");
     }
-    if (++received[m.to] > budget.slots) return wrong("it has room for ", budget.slots, " experts");
+    if (batch.dynamic[m.expert] == 0) return wrong("the expert is not dynamic");
+    if (m.to == batch.owner[m.expert]) return wrong("the expert is already there");
+    if (m.tokens == 0) return wrong("tokens=0: must be at least 1");
+    if (uint64_t{m.first} + m.tokens > batch.tokens[m.expert]) {
+      return wrong("tokens up to ", uint64_t{m.first} + m.tokens, ": must be at most ",
+                   batch.tokens[m.expert]);
+    }
+    if (++received[m.to] > budget.slots) {
+      return wrong("the device has slots for ", budget.slots, " experts");
+    }
     if (i == 0 || ordered[i - 1].expert != m.expert) continue;
-    if (ordered[i - 1].first + ordered[i - 1].tokens > m.first) return wrong("tokens twice");
+    if (ordered[i - 1].first + ordered[i - 1].tokens > m.first) {
+      return wrong("tokens are moved twice");
+    }
     for (size_t j = i; j > 0 && ordered[j - 1].expert == m.expert; --j) {
-      if (ordered[j - 1].to == m.to) return wrong("two copies");
+      if (ordered[j - 1].to == m.to) return wrong("two copies of the expert");
     }
   }
   return absl::OkStatus();

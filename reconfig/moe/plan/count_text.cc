@@ -28,19 +28,19 @@ absl::Status Wrong(const std::string& name, uint64_t line, const std::string& wh
 absl::StatusOr<Row> ParseRow(absl::string_view text, const std::string& name, uint64_t line) {
   const std::vector<absl::string_view> fields = absl::StrSplit(text, ',');
   if (fields.size() != 5) {
-    return Wrong(name, line, absl::StrCat(fields.size(), " fields; 5 are expected: ", kHeader));
+    return Wrong(name, line, absl::StrCat("fields=", fields.size(), ": must be 5: ", kHeader));
   }
   Row row;
   row.line = line;
   if (!absl::SimpleAtoi(fields[0], &row.micro_batch)) {
-    return Wrong(name, line, absl::StrCat("micro_batch is '", fields[0], "', not a number"));
+    return Wrong(name, line, absl::StrCat("micro_batch='", fields[0], "': must be a number"));
   }
   static constexpr const char* kNames[] = {"layer", "source", "expert", "tokens"};
   uint32_t* const values[] = {&row.layer, &row.source, &row.expert, &row.tokens};
   for (size_t i = 0; i < 4; ++i) {
     if (absl::SimpleAtoi(fields[i + 1], values[i])) continue;
     return Wrong(name, line,
-                 absl::StrCat(kNames[i], " is '", fields[i + 1], "', not a number below 2^32"));
+                 absl::StrCat(kNames[i], "='", fields[i + 1], "': must be a number below 2^32"));
   }
   return row;
 }
@@ -54,7 +54,7 @@ absl::StatusOr<std::vector<Row>> ReadRows(std::istream& in, const std::string& n
     if (text.empty() || text[0] == '#') continue;
     if (!header) {
       if (text != kHeader) {
-        return Wrong(name, number, absl::StrCat("'", text, "'; the header is ", kHeader));
+        return Wrong(name, number, absl::StrCat("header='", text, "': must be ", kHeader));
       }
       header = true;
       continue;
@@ -96,11 +96,11 @@ absl::StatusOr<CountTable> ReadCountText(std::istream& in, const std::string& na
   for (const Row& r : rows) {
     if (r.source >= devices || r.expert >= table.shape.experts) {
       return Wrong(name, r.line,
-                   absl::StrCat("source ", r.source, " and expert ", r.expert, " of ", devices,
-                                " devices and ", table.shape.experts, " experts"));
+                   absl::StrCat("source=", r.source, " expert=", r.expert, ": must be below ",
+                                devices, " (devices) and ", table.shape.experts, " (experts)"));
     }
     if (last != nullptr && last->Key() == r.Key()) {
-      return Wrong(name, r.line, absl::StrCat("the same as line ", last->line));
+      return Wrong(name, r.line, absl::StrCat("the same row as line ", last->line));
     }
     if (last == nullptr || last->micro_batch != r.micro_batch || last->layer != r.layer) {
       table.records.push_back({r.micro_batch, r.layer, Counts(devices, table.shape.experts)});

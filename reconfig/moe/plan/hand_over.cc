@@ -28,16 +28,17 @@ HandOver::~HandOver() {
 absl::Status HandOver::Step(uint64_t iteration, std::span<const Counts> counts, uint64_t ready) {
   if (iteration <= iteration_) {
     return absl::InvalidArgumentError(
-        absl::StrCat("iteration ", iteration, " after iteration ", iteration_));
+        absl::StrCat("iteration=", iteration, ": must be above iteration ", iteration_));
   }
   if (counts.size() != placements_.size()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("counts of ", counts.size(), " layers of ", placements_.size()));
+        absl::StrCat("counts: layers=", counts.size(), ": must be ", placements_.size()));
   }
   const uint64_t own = ready_.load(std::memory_order_acquire);
   if (ready > own) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "plan ", ready, " is not ready on all ranks: this one's newest is of iteration ", own));
+    return absl::InvalidArgumentError(
+        absl::StrCat("plan ", ready,
+                     " is not ready on all ranks: this rank's newest plan is of iteration ", own));
   }
   iteration_ = iteration;
   for (size_t i = 0; i < counts.size(); ++i) histories_[i].Add(counts[i]);
@@ -82,7 +83,7 @@ void HandOver::Ask(uint64_t iteration) {
 HandOver::Plans HandOver::MakePlans(const std::vector<std::vector<Counts>>& layers) const {
   std::vector<Placement> placements;
   for (const std::vector<Counts>& iterations : layers) {
-    if (stop_.load()) return absl::CancelledError("the plans are not needed any more");
+    if (stop_.load()) return absl::CancelledError("the plans are no longer needed");
     absl::StatusOr<Placement> placement = planner_(iterations);
     if (!placement.ok()) return std::move(placement).status();
     placements.push_back(*std::move(placement));

@@ -9,11 +9,11 @@ namespace rewire::moe {
 
 absl::Status Check(const NodeTokens& node) {
   const size_t entries = size_t{node.experts} * node.devices;
-  if (node.devices == 0) return absl::InvalidArgumentError("a node of no devices");
+  if (node.devices == 0) return absl::InvalidArgumentError("node: devices=0: must be at least 1");
   if (node.tokens.size() != entries || node.replicas.size() != entries) {
     return absl::InvalidArgumentError(
-        absl::StrCat(entries, " pairs of expert and device, but tokens of ", node.tokens.size(),
-                     " and marks of replicas of ", node.replicas.size()));
+        absl::StrCat("node: tokens=", node.tokens.size(), " replicas=", node.replicas.size(),
+                     ": must each be ", entries, " (pairs of expert and device)"));
   }
   uint64_t sum = 0;
   for (size_t i = 0; i < entries; ++i) {
@@ -24,7 +24,8 @@ absl::Status Check(const NodeTokens& node) {
                                                    ", but not its weights"));
   }
   if (sum > UINT32_MAX) {
-    return absl::InvalidArgumentError(absl::StrCat("a node of ", sum, " tokens; at most 2^32 - 1"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("node: tokens=", sum, ": must be at most 2^32 - 1"));
   }
   return absl::OkStatus();
 }
@@ -47,7 +48,7 @@ absl::StatusOr<NodeTokens> TokensOfNode(const RoutedTokens& routed, const Placem
   }
   if (sum > UINT32_MAX) {
     return absl::InvalidArgumentError(
-        absl::StrCat("node ", node, " has ", sum, " tokens; at most 2^32 - 1"));
+        absl::StrCat("node ", node, ": tokens=", sum, ": must be at most 2^32 - 1"));
   }
   return out;
 }
@@ -114,19 +115,19 @@ absl::Status Check(const NodeTokens& node, const TransferPlan& plan, const CopyB
                                                      " to device ", t.to, ": ", why...));
     };
     if (t.expert >= node.experts || std::max(t.from, t.to) >= node.devices) {
-      return wrong("there is no such");
+      return wrong("no such expert or device");
     }
-    if (t.to == t.from) return wrong("it is there");
-    if (t.tokens == 0) return wrong("no tokens");
+    if (t.to == t.from) return wrong("the devices must differ");
+    if (t.tokens == 0) return wrong("tokens=0: must be at least 1");
     const uint32_t has = node.tokens[size_t{t.expert} * node.devices + t.from];
     if (uint64_t{t.first} + t.tokens > has) {
-      return wrong("tokens up to ", uint64_t{t.first} + t.tokens, " of ", has);
+      return wrong("tokens up to ", uint64_t{t.first} + t.tokens, ": must be at most ", has);
     }
     for (const Transfer& other : plan) {
       if (&other == &t) break;
       const bool same = other.expert == t.expert && other.from == t.from;
       if (same && other.first < t.first + t.tokens && t.first < other.first + other.tokens) {
-        return wrong("tokens twice");
+        return wrong("tokens are moved twice");
       }
     }
   }
@@ -136,14 +137,14 @@ absl::Status Check(const NodeTokens& node, const TransferPlan& plan, const CopyB
     uint8_t& there = replicas[size_t{t.expert} * node.devices + t.to];
     if (there == 0 && ++received[t.to] > budget.slots) {
       return absl::InvalidArgumentError(
-          absl::StrCat("device ", t.to, " has room for ", budget.slots, " experts"));
+          absl::StrCat("plan: device ", t.to, ": must receive at most ", budget.slots, " experts"));
     }
     there = 1;
   }
   const uint64_t bytes = CopiedBy(node, plan).Bytes(budget);
   if (bytes > budget.bytes) {
     return absl::InvalidArgumentError(
-        absl::StrCat(bytes, " bytes, but no more than ", budget.bytes, " are allowed"));
+        absl::StrCat("plan: bytes=", bytes, ": must be at most ", budget.bytes));
   }
   return absl::OkStatus();
 }

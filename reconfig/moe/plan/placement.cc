@@ -79,20 +79,21 @@ absl::Status Check(const Placement& placement, const Topology& topology, uint32_
   const size_t slots = size_t{topology.devices()} * placement.capacity;
   if (placement.slots.size() != slots) {
     return absl::InvalidArgumentError(
-        absl::StrCat("a placement of ", placement.slots.size(), " slots where there are ", slots));
+        absl::StrCat("placement: slots=", placement.slots.size(), ": must be ", slots));
   }
   std::vector<bool> placed(experts);
   for (const uint32_t e : placement.slots) {
     if (e == kEmptySlot) continue;
     if (e >= experts) {
-      return absl::InvalidArgumentError(absl::StrCat("no expert ", e, ", there are ", experts));
+      return absl::InvalidArgumentError(
+          absl::StrCat("placement: expert=", e, ": must be below experts=", experts));
     }
     placed[e] = true;
   }
   const auto missing = std::find(placed.begin(), placed.end(), false);
   if (missing != placed.end()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("expert ", missing - placed.begin(), " is on no device"));
+        absl::StrCat("placement: expert ", missing - placed.begin(), " is on no device"));
   }
   return absl::OkStatus();
 }

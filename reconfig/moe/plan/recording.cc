@@ -23,9 +23,10 @@ absl::Status Check(const RecordedShape& shape) {
   const uint64_t devices = uint64_t{topology.nodes} * topology.per_node;
   // The first comparison bounds `devices`, so that the product does not wrap.
   if (devices == 0 || experts == 0 || devices > kMostPairs || devices * experts > kMostPairs) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        topology.nodes, " nodes of ", topology.per_node, " devices and ", experts,
-        " experts; at least one of each and at most ", kMostPairs, " pairs of device and expert"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(topology.nodes, " nodes of ", topology.per_node, " devices and ", experts,
+                     " experts: must be at least one of each, and at most ", kMostPairs,
+                     " pairs of device and expert"));
   }
   return absl::OkStatus();
 }
@@ -52,7 +53,7 @@ absl::StatusOr<RecordedShape> DecodeShape(std::string_view bytes) {
   shape.experts = r.Get<uint32_t>();
   const auto check = r.Get<uint32_t>();
   if (!r.Finished() || check != CheckOf(bytes.substr(0, kShapeBytes - sizeof check))) {
-    return absl::DataLossError("the header does not fit its checksum");
+    return absl::DataLossError("the checksum of the header is wrong");
   }
   if (const absl::Status status = Check(shape); !status.ok()) {
     return absl::DataLossError(status.message());
@@ -76,7 +77,7 @@ std::string EncodeRecord(const Recorded& recorded) {
 absl::StatusOr<Recorded> DecodeRecord(std::string_view bytes, const RecordedShape& shape) {
   if (bytes.size() != RecordBytes(shape)) {
     return absl::DataLossError(
-        absl::StrCat("a record of ", bytes.size(), " bytes; it has ", RecordBytes(shape)));
+        absl::StrCat("record: bytes=", bytes.size(), ": must be ", RecordBytes(shape)));
   }
   ByteReader r(bytes);
   Recorded recorded{r.Get<uint64_t>(), r.Get<uint32_t>(),
@@ -84,7 +85,7 @@ absl::StatusOr<Recorded> DecodeRecord(std::string_view bytes, const RecordedShap
   for (uint32_t& tokens : recorded.counts.tokens()) tokens = r.Get<uint32_t>();
   const auto hash = r.Get<uint64_t>();
   if (hash != HashOf(bytes.substr(0, bytes.size() - sizeof hash))) {
-    return absl::DataLossError("a record does not fit its hash");
+    return absl::DataLossError("the hash of a record is wrong");
   }
   return recorded;
 }

@@ -43,7 +43,7 @@ absl::Status CountWriter::Add(const Recorded& recorded) {
   if (counts.devices() != shape_.topology.devices() || counts.experts() != shape_.experts) {
     return absl::InvalidArgumentError(absl::StrCat(
         "recording ", path_, ": counts of ", counts.devices(), " devices and ", counts.experts(),
-        " experts; it has ", shape_.topology.devices(), " and ", shape_.experts));
+        " experts: must be ", shape_.topology.devices(), " and ", shape_.experts));
   }
   return Append(EncodeRecord(recorded));
 }
@@ -87,7 +87,7 @@ absl::StatusOr<std::optional<Recorded>> CountReader::Next() {
   if (bytes.size() < whole) {
     return Corrupt(path_, offset_,
                    absl::StrCat("the file ends after ", bytes.size(), " bytes of a record of ",
-                                whole, "; those before are whole"));
+                                whole, "; the records before are complete"));
   }
   absl::StatusOr<Recorded> recorded = DecodeRecord(bytes, shape_);
   if (!recorded.ok()) return Corrupt(path_, offset_, recorded.status().message());

@@ -20,13 +20,14 @@ absl::Status CheckInput(const Counts& counts, const RelayoutOptions& options) {
   const uint64_t devices = uint64_t{options.topology.nodes} * options.topology.per_node;
   const uint64_t slots = devices * options.capacity;
   if (counts.experts() == 0 || counts.devices() != devices) {
-    return absl::InvalidArgumentError(absl::StrCat("counts of ", counts.devices(), " devices and ",
-                                                   counts.experts(), " experts for ", devices,
-                                                   " devices"));
+    return absl::InvalidArgumentError(absl::StrCat("counts: devices=", counts.devices(),
+                                                   " experts=", counts.experts(), ": must be ",
+                                                   devices, " devices and at least 1 expert"));
   }
   if (slots < counts.experts() || slots > kMostSlots) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(slots, " slots for ", counts.experts(), " experts; at most ", kMostSlots));
+    return absl::InvalidArgumentError(absl::StrCat("slots=", slots, ": must be at least ",
+                                                   counts.experts(), " (experts) and at most ",
+                                                   kMostSlots));
   }
   return absl::OkStatus();
 }

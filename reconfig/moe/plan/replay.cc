@@ -22,9 +22,9 @@ absl::StatusOr<Replay> Replay::Create(const ReplayOptions& options) {
   if (capacity == 0) capacity = (experts + devices - 1) / devices;
   const uint64_t slots = uint64_t{devices} * capacity;
   if (slots < experts || slots > uint64_t{1} << 24) {
-    return absl::InvalidArgumentError(absl::StrCat("capacity ", capacity, ": ", devices,
-                                                   " devices have room for ", slots, " experts of ",
-                                                   experts, "; at most 2^24 are planned for"));
+    return absl::InvalidArgumentError(absl::StrCat("capacity=", capacity, ": slots of ", devices,
+                                                   " devices=", slots, ": must be at least ",
+                                                   experts, " (experts) and at most 2^24"));
   }
   replay.fixed_ = {capacity, std::vector<uint32_t>(slots, kEmptySlot)};
   const uint64_t replicas = slots / experts * experts;

@@ -58,7 +58,9 @@ absl::StatusOr<Plan> AssignSources(std::span<const TensorShape> tensors,
   }
   Plan plan;
   for (const Need& need : needs) {
-    if (need.tensor >= tensors.size()) return absl::InvalidArgumentError("a need of no tensor");
+    if (need.tensor >= tensors.size())
+      return absl::InvalidArgumentError(
+          absl::StrCat("plan: tensor=", need.tensor, ": must be below ", tensors.size()));
     const TensorShape& tensor = tensors[need.tensor];
     const Shelf& shelf = shelves[need.tensor];
     const uint64_t grain = std::max<uint64_t>(1, kGrainBytes / tensor.element_bytes);
@@ -73,7 +75,7 @@ absl::StatusOr<Plan> AssignSources(std::span<const TensorShape> tensors,
         }
         if (best == nullptr) {
           return absl::DataLossError(
-              absl::StrCat(Elements(tensor, {at, need.box.end}), " exist nowhere any more"));
+              absl::StrCat(Elements(tensor, {at, need.box.end}), " no longer exist on any member"));
         }
       }
       const Box box{at, std::min(limit, best->box.end)};
@@ -120,7 +122,9 @@ absl::Status CheckPlan(std::span<const TensorShape> tensors, std::span<const Hol
                                               " are not covered exactly once"));
     }
   }
-  if (next != plan.copies.size()) return absl::InternalError("plan: a copy that nobody needs");
+  if (next != plan.copies.size())
+    return absl::InternalError(
+        absl::StrCat("plan: copies=", plan.copies.size(), ": only ", next, " are needed"));
   return absl::OkStatus();
 }
 

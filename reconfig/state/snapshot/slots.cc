@@ -55,13 +55,17 @@ SnapshotSlots::Memory SnapshotSlots::Reset(Shape shape, Memory memory, Keep keep
 
 absl::StatusOr<uint64_t> SnapshotSlots::PlaceOf(uint32_t tensor, uint64_t offset,
                                                 uint64_t bytes) const {
-  if (tensor >= shape_.boxes.size()) return absl::InvalidArgumentError("a snapshot of no tensor");
+  if (tensor >= shape_.boxes.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("snapshot: tensor=", tensor, ": must be below ", shape_.boxes.size()));
+  }
   const uint64_t size = shape_.element_bytes[tensor];
   const uint64_t begin = shape_.boxes[tensor].begin * size;
   const uint64_t end = begin + shape_.boxes[tensor].size() * size;
   if (offset < begin || offset > end || bytes > end - offset) {
     return absl::InvalidArgumentError(
-        absl::StrCat("a snapshot of tensor ", tensor, " outside of this slot's piece"));
+        absl::StrCat("snapshot of tensor ", tensor, ": bytes [", offset, ", ", offset + bytes,
+                     "): must lie inside this slot's part [", begin, ", ", end, ")"));
   }
   return starts_[tensor] + (offset - begin);
 }
@@ -80,13 +84,14 @@ absl::StatusOr<SnapshotSlots::Slot*> SnapshotSlots::For(uint64_t version) {
   Slot* oldest = &slots_[0];
   if (oldest->used && (!slots_[1].used || slots_[1].version < oldest->version)) oldest = &slots_[1];
   if (oldest->used && oldest->version > version) {
-    return absl::InvalidArgumentError(absl::StrCat("a snapshot of the old version ", version));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "snapshot: version=", version, ": must not be older than version ", oldest->version));
   }
   // Only the owner of mapped memory may write to that memory.
   if (oldest->data.size() < room_ || !oldest->data.writable()) oldest->data = NewBlock(room_);
   if (oldest->data.size() < room_) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("no host memory for a snapshot of ", room_, " bytes"));
+        absl::StrCat("allocate host memory for a snapshot: bytes=", room_, ": no memory"));
   }
   Begin(oldest, version);
   return oldest;
@@ -116,7 +121,9 @@ absl::Status SnapshotSlots::CheckNew(const Slot& slot, uint64_t at, uint64_t byt
   const bool from_last =
       after != slot.parts.begin() && std::prev(after)->first + std::prev(after)->second.bytes > at;
   if (!into_next && !from_last) return absl::OkStatus();
-  return absl::InvalidArgumentError("a part of a snapshot came twice");
+  return absl::InvalidArgumentError(absl::StrCat("snapshot: version=", slot.version,
+                                                 ": a part at byte ", at, " of ", bytes,
+                                                 " bytes arrived twice"));
 }
 
 absl::Status SnapshotSlots::AddTo(Slot* slot, const ListedPart& part) {
@@ -154,7 +161,7 @@ absl::StatusOr<std::vector<int>> SnapshotSlots::Share() {
   for (Slot& s : slots_) {
     if (s.data.size() < room_ && !s.used) s.data = NewBlock(room_);
     if (s.data.size() < room_ || s.data.fd() < 0) {
-      return absl::UnavailableError("the memory of snapshots cannot be shared");
+      return absl::UnavailableError("share snapshots: the memory is not in a file (memfd)");
     }
     fds.push_back(s.data.fd());
   }
@@ -166,7 +173,7 @@ absl::Status SnapshotSlots::MapOf(pid_t owner, const int (&fds)[2]) {
   Block blocks[2] = {Block::MapOf(owner, fds[0], room_), Block::MapOf(owner, fds[1], room_)};
   if (blocks[0].size() < room_ || blocks[1].size() < room_) {
     return absl::UnavailableError(
-        absl::StrCat("the snapshots of process ", owner, " cannot be mapped"));
+        absl::StrCat("map snapshots of process ", owner, ": bytes=", room_, ": not possible"));
   }
   for (size_t i = 0; i < 2; ++i) {
     slots_[i].used = false;
@@ -189,12 +196,14 @@ absl::Status SnapshotSlots::TakeList(uint64_t version, uint32_t index,
                                      std::span<const ListedPart> parts) {
   MutexLock lock(&mutex_);
   if (index > 1 || slots_[index].data.size() < room_ || slots_[index].data.writable()) {
-    return absl::InvalidArgumentError("a list of parts in memory that is not mapped");
+    return absl::InvalidArgumentError(
+        absl::StrCat("snapshot parts: index=", index, ": names memory that is not mapped"));
   }
   Slot& slot = slots_[index];
   if (!slot.used || slot.version != version) {
     if (slot.used && slot.version > version) {
-      return absl::InvalidArgumentError(absl::StrCat("a snapshot of the old version ", version));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "snapshot: version=", version, ": must not be older than version ", slot.version));
     }
     Begin(&slot, version);
   }

@@ -185,7 +185,8 @@ std::vector<uint64_t> Snapshotter::BuddyVersions() const {
 absl::Status Snapshotter::Take(MemberId /*sender*/, const FragmentHeader& header,
                                std::span<const char> bytes) {
   if (frozen_) {
-    return absl::FailedPreconditionError("a snapshot that is not wanted here now");
+    return absl::FailedPreconditionError(
+        absl::StrCat("snapshot: version=", header.version, ": no snapshots during a transition"));
   }
   if (header.tensor == static_cast<uint32_t>(NoteKind::kMemory)) return TakeMemory(bytes);
   if (header.tensor == static_cast<uint32_t>(NoteKind::kParts)) return TakeParts(bytes);
@@ -241,8 +242,8 @@ absl::Status Snapshotter::TakeParts(std::span<const char> bytes) {
 }
 
 void Snapshotter::Corrupted(MemberId sender, const FragmentHeader& header) {
-  REWIRE_WARN("snapshot: a corrupted fragment of tensor %u, version %llu, from member %u",
-              header.tensor, static_cast<unsigned long long>(header.version), sender);
+  REWIRE_WARN("snapshot: tensor=%u version=%llu: corrupted fragment from member %u", header.tensor,
+              static_cast<unsigned long long>(header.version), sender);
 }
 
 absl::Status Snapshotter::CopyOwn(uint64_t version, StateMemory* memory) {
@@ -321,7 +322,7 @@ void Snapshotter::Run() {
       if (!status.ok() && !frozen_) transport_->Open(key_, {previous_}, this);
     }
     if (!status.ok() && !frozen_) {
-      REWIRE_WARN("snapshot: version %llu has no copy at member %u: %s",
+      REWIRE_WARN("snapshot: version=%llu: no copy at member %u: %s",
                   static_cast<unsigned long long>(version), next_.member,
                   std::string(status.message()).c_str());
     }

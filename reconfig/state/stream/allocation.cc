@@ -30,7 +30,7 @@ absl::Status CheckAllocation(std::string_view tensor, const StatePlace& place,
   return absl::FailedPreconditionError(
       absl::StrCat("tensor ", std::string(tensor), ": the registered memory at 0x",
                    absl::Hex(reinterpret_cast<uintptr_t>(place.data)),
-                   " was freed or allocated anew (a registered tensor must stay where it is)"));
+                   " was freed or allocated again (a registered tensor must keep its memory)"));
 }
 
 }  // namespace rewire

@@ -30,15 +30,15 @@ absl::Status Open(int fd, const WorldMember& member, const Key& key, const World
   const auto challenge = DecodeStreamChallenge({answer, sizeof answer});
   *dropped = false;
   if (challenge && !challenge->known) {
-    return absl::UnavailableError("the member at " + member.data_address +
-                                  " takes no questions yet");
+    return absl::UnavailableError("ask member " + std::to_string(member.member) + " at " +
+                                  member.data_address + ": it does not answer questions yet");
   }
   const Key connection = ConnectionKey(key, hello);
   if (!challenge || !SameCode(ProofOf(Side::kListening, connection, bytes, challenge->nonce),
                               ViewOf(challenge->proof))) {
     return absl::PermissionDeniedError("ask member " + std::to_string(member.member) + " at " +
                                        member.data_address +
-                                       ": it does not prove that it has the job's key");
+                                       ": wrong proof: the member does not have the job's key");
   }
   ByteWriter out;
   out.PutRaw(EncodeStreamProof(ProofOf(Side::kConnecting, connection, bytes, challenge->nonce)));
@@ -49,7 +49,8 @@ absl::Status Open(int fd, const WorldMember& member, const Key& key, const World
   if (auto s = ToStatus(ReceiveAll(fd, reply, sizeof reply, deadline)); !s.ok()) return s;
   *dropped = false;
   if (DecodeReply({reply, sizeof reply}) == Reply::kAccepted) return absl::OkStatus();
-  return absl::DataLossError("the answer of " + member.data_address + " is no reply");
+  return absl::DataLossError("ask member " + std::to_string(member.member) + " at " +
+                             member.data_address + ": malformed reply");
 }
 
 }  // namespace
@@ -58,8 +59,8 @@ absl::StatusOr<std::optional<std::string>> AskName(const WorldMember& member, co
                                                    const WorldMember& asker, std::string_view name,
                                                    Time deadline) {
   if (name.empty() || name.size() > kMaxNameBytes) {
-    return absl::InvalidArgumentError("a name has 1 to " + std::to_string(kMaxNameBytes) +
-                                      " bytes");
+    return absl::InvalidArgumentError("ask for a name: bytes=" + std::to_string(name.size()) +
+                                      ": must be 1 to " + std::to_string(kMaxNameBytes));
   }
   const std::string& address = member.data_address;
   UniqueFd fd;
@@ -75,8 +76,11 @@ absl::StatusOr<std::optional<std::string>> AskName(const WorldMember& member, co
   char length[4];
   if (auto s = ToStatus(ReceiveAll(fd.get(), length, sizeof length, deadline)); !s.ok()) return s;
   const auto bytes = ByteReader({length, sizeof length}).Get<uint32_t>();
-  if (bytes > kMaxValueBytes)
-    return absl::DataLossError("the answer of " + address + " is no value");
+  if (bytes > kMaxValueBytes) {
+    return absl::DataLossError("ask member " + std::to_string(member.member) + " at " + address +
+                               ": malformed value: bytes=" + std::to_string(bytes) +
+                               ": must be at most " + std::to_string(kMaxValueBytes));
+  }
   if (bytes == 0) return std::optional<std::string>();
   std::string value(bytes, '\0');
   if (auto s = ToStatus(ReceiveAll(fd.get(), value.data(), bytes, deadline)); !s.ok()) return s;

@@ -18,7 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "reconfig/base/counters.h"
 #include "reconfig/base/log.h"
-#include "reconfig/base/newcomers.h"
+#include "reconfig/base/pending_connections.h"
 #include "reconfig/base/socket.h"
 
 namespace rewire {
@@ -33,7 +33,7 @@ Counted refused{Counter::kStreamRefused};
 void Refuse(const std::string& why) {
   if (++refused != 1) return;
   REWIRE_WARN(
-      "descriptor server: a connection was refused: %s; more of these are counted, not logged",
+      "descriptor server: a connection was refused: %s (further ones are counted, not logged)",
       why.c_str());
 }
 
@@ -90,7 +90,7 @@ absl::StatusOr<std::unique_ptr<DescriptorServer>> DescriptorServer::Start(Make m
   if (!listener.valid() || !stop.valid() ||
       bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0 ||
       listen(listener.get(), kMostClients) != 0) {
-    return Failed("a socket to share memory");
+    return Failed("start descriptor server");
   }
   return std::unique_ptr<DescriptorServer>(
       new DescriptorServer(std::move(make), idle, name, std::move(listener), std::move(stop)));
@@ -146,7 +146,7 @@ void DescriptorServer::DropIdle(Time now) {
   const auto idle = [&](const Client& c) { return now >= c.heard + idle_; };
   // The clients are counted before they are closed: a closed client may read the counter at once.
   for (auto n = std::count_if(clients_.begin(), clients_.end(), idle); n > 0; --n) {
-    Refuse("it asks nothing");
+    Refuse("the client sent no request in time");
   }
   std::erase_if(clients_, idle);
 }
@@ -161,9 +161,9 @@ void DescriptorServer::AcceptOne(Time now) {
   }
   clients_.push_back({std::move(client), static_cast<uint64_t>(peer.pid), now});
   if (clients_.size() <= kMostClients) return;
-  std::vector<Newcomer> all;
+  std::vector<PendingConnection> all;
   for (const Client& c : clients_) all.push_back({c.pid, c.heard});
-  clients_.erase(clients_.begin() + static_cast<ptrdiff_t>(NewcomerToDrop(all)));
+  clients_.erase(clients_.begin() + static_cast<ptrdiff_t>(PendingConnectionToDrop(all)));
   Refuse("too many connections are open");
 }
 
@@ -184,7 +184,8 @@ absl::StatusOr<DescriptorClient> DescriptorClient::Connect(const std::string& na
   while (connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0) {
     if (errno == EINTR) continue;
     // EAGAIN: the server's queue is full.
-    if (errno != EAGAIN) return Failed("connect to a member that shares memory");
+    if (errno != EAGAIN)
+      return Failed(absl::StrCat("connect to descriptor server @", name).c_str());
     if (Now() >= deadline) {
       return absl::DeadlineExceededError(
           absl::StrCat("connect to descriptor server @", name, ": its queue is full"));
@@ -204,10 +205,11 @@ absl::StatusOr<DescriptorClient> DescriptorClient::Connect(const std::string& na
 
 absl::StatusOr<UniqueFd> DescriptorClient::Ask(uint32_t index, Time deadline) {
   if (send(socket_.get(), &index, sizeof index, MSG_NOSIGNAL) != ssize_t{sizeof index}) {
-    return Failed("ask for shared memory");
+    return Failed("request shared memory from another member");
   }
   if (!WaitReady(socket_.get(), POLLIN, deadline)) {
-    return absl::DeadlineExceededError("a member that shares memory does not answer");
+    return absl::DeadlineExceededError(
+        absl::StrCat("request shared memory from another member: index=", index, ": timed out"));
   }
   char answer = 0;
   iovec bytes = {&answer, 1};
@@ -218,7 +220,7 @@ absl::StatusOr<UniqueFd> DescriptorClient::Ask(uint32_t index, Time deadline) {
   message.msg_control = &control;
   message.msg_controllen = sizeof control.room;
   if (recvmsg(socket_.get(), &message, MSG_CMSG_CLOEXEC) != 1) {
-    return Failed("a member that shares memory is gone");
+    return Failed("receive shared memory from another member");
   }
   UniqueFd fd;
   const cmsghdr* const head = CMSG_FIRSTHDR(&message);
@@ -228,7 +230,10 @@ absl::StatusOr<UniqueFd> DescriptorClient::Ask(uint32_t index, Time deadline) {
     memcpy(&raw, CMSG_DATA(head), sizeof raw);
     fd.reset(raw);
   }
-  if (answer != 1 || !fd.valid()) return absl::NotFoundError("memory that is not shared any more");
+  if (answer != 1 || !fd.valid()) {
+    return absl::NotFoundError(absl::StrCat("request shared memory from another member: index=",
+                                            index, ": the memory is no longer shared"));
+  }
   return fd;
 }
 

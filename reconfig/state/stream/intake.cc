@@ -37,9 +37,9 @@ absl::Status Intake::Take(MemberId sender, const FragmentHeader& header,
     MutexLock lock(&mutex_);
     const auto it = expected_.find({sender, header.tensor, header.offset});
     if (it == expected_.end() || it->second.bytes != bytes.size() || it->second.arrived) {
-      return absl::InvalidArgumentError(absl::StrCat("the plan has no such fragment: tensor ",
-                                                     header.tensor, " offset ", header.offset,
-                                                     " bytes ", bytes.size()));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "fragment from member ", sender, ": tensor=", header.tensor, " offset=", header.offset,
+          " bytes=", bytes.size(), ": not in the plan, or received twice"));
     }
     place = it->second.place;
   }
@@ -60,9 +60,9 @@ absl::Status Intake::Take(MemberId sender, const FragmentHeader& header,
 void Intake::Corrupted(MemberId sender, const FragmentHeader& header) {
   MutexLock lock(&mutex_);
   if (failure_.ok()) {
-    failure_ = absl::DataLossError(absl::StrCat("a fragment of ", TensorText(names_, header.tensor),
-                                                " from member ", sender, " at byte ", header.offset,
-                                                " does not have the content it declares"));
+    failure_ = absl::DataLossError(absl::StrCat(
+        "fragment from member ", sender, ": ", TensorText(names_, header.tensor), " at byte ",
+        header.offset, ": the content does not match the hash in the header"));
   }
   changed_.NotifyAll();
 }
@@ -78,8 +78,8 @@ absl::Status Intake::Wait(Time deadline) {
                                " from member ", std::get<0>(key));
         break;
       }
-      return absl::DeadlineExceededError(
-          absl::StrCat(missing_, " fragments have not come, the first: ", example));
+      return absl::DeadlineExceededError(absl::StrCat(
+          "receive state: ", missing_, " fragments have not arrived, first: ", example));
     }
   }
   return failure_;
@@ -87,7 +87,7 @@ absl::Status Intake::Wait(Time deadline) {
 
 void Intake::Cancel() {
   MutexLock lock(&mutex_);
-  if (failure_.ok()) failure_ = absl::CancelledError("the transition was abandoned");
+  if (failure_.ok()) failure_ = absl::CancelledError("the transition was aborted");
   changed_.NotifyAll();
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
 #include "reconfig/base/cuda_driver.h"
 #include "reconfig/base/log.h"
 
@@ -16,10 +17,12 @@ OfferedMemory::~OfferedMemory() {
 
 absl::Status OfferedMemory::Add(uint32_t tensor, const StatePlace& place, uint64_t bytes) {
   if (place.kind != MemoryKind::kDevice || bytes == 0) {
-    return absl::FailedPreconditionError("not device memory");
+    return absl::FailedPreconditionError(absl::StrCat("offer tensor ", tensor, ": bytes=", bytes,
+                                                      ": must be device memory and not empty"));
   }
   if (context_ != nullptr && context_ != place.context) {
-    return absl::UnimplementedError("state in the memory of more than one device");
+    return absl::UnimplementedError(
+        absl::StrCat("offer tensor ", tensor, ": state in the memory of more than one device"));
   }
   std::string error;
   driver_ = CudaDriver::Get(&error);
@@ -69,7 +72,7 @@ absl::StatusOr<OfferedSegment> OfferedMemory::SegmentAt(CUdeviceptr address) {
   result = driver_->MemGetAllocationPropertiesFromHandle(&properties, handle);
   if (result != CUDA_SUCCESS ||
       (properties.requestedHandleTypes & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) == 0) {
-    return absl::UnavailableError("memory that was not made to be shared");
+    return absl::UnavailableError("the allocation was made without POSIX file descriptor handles");
   }
   return segment;
 }
@@ -80,7 +83,7 @@ PeerOffer OfferedMemory::Publish(Epoch epoch) {
   auto server = DescriptorServer::Start([this](uint32_t index) { return Export(index); });
   if (!server.ok()) {
     // Targets find no server and do not map the memory: the source sends these bytes.
-    REWIRE_WARN("device memory is not shared inside the node: %s",
+    REWIRE_WARN("share device memory inside the node: %s (members send its bytes instead)",
                 std::string(server.status().message()).c_str());
     return offer;
   }

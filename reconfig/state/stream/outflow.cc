@@ -35,7 +35,7 @@ absl::Status Outflow::CopyOne(const Outgoing& out, uint64_t at, bool remember) {
   const StatePlace source = out.source.At(at - out.begin);
   uint64_t content = 0;
   MutexLock lock(&reading_);
-  if (cancelled_) return absl::CancelledError("the transition was abandoned");
+  if (cancelled_) return absl::CancelledError("the transition was aborted");
   const absl::Status s =
       memory_.CopyHashed(source, out.place.At(at - out.begin), bytes, at, &content);
   if (s.ok() && remember) sent_[{out.tensor, at}] = {source, bytes, content};
@@ -47,7 +47,7 @@ absl::StatusOr<uint64_t> Outflow::Content(const Outgoing& out) {
   for (uint64_t at = out.begin; at < out.end; at += kTurnBytes) {
     uint64_t content = 0;
     MutexLock lock(&reading_);
-    if (cancelled_) return absl::CancelledError("the transition was abandoned");
+    if (cancelled_) return absl::CancelledError("the transition was aborted");
     const absl::Status s = memory_.Hash(out.source.At(at - out.begin),
                                         std::min(kTurnBytes, out.end - at), at, &content);
     if (!s.ok()) return s;
@@ -59,7 +59,9 @@ absl::StatusOr<uint64_t> Outflow::Content(const Outgoing& out) {
 absl::Status Outflow::SendNote(const WorldMember& target, NoteKind kind, std::string bytes,
                                Time deadline) {
   if (!budget_->Take(bytes.size(), deadline)) {
-    return absl::DeadlineExceededError("no room within REWIRE_BUDGET_MB for a note");
+    return absl::DeadlineExceededError(absl::StrCat("send note to member ", target.member,
+                                                    ": bytes=", bytes.size(),
+                                                    ": no room in time within REWIRE_BUDGET_MB"));
   }
   Outgoing out;
   out.tensor = static_cast<uint32_t>(kind);
@@ -77,8 +79,9 @@ absl::Status Outflow::SendOne(const Outgoing& out, uint64_t at, uint64_t version
   const auto bytes = static_cast<uint32_t>(std::min<uint64_t>(kFragmentBytes, out.end - at));
   const StatePlace source = out.source.At(at - out.begin);
   if (!budget_->Take(bytes, deadline)) {
-    return absl::DeadlineExceededError(
-        absl::StrCat("no room within REWIRE_BUDGET_MB for tensor ", out.tensor, " byte ", at));
+    return absl::DeadlineExceededError(absl::StrCat(
+        "send ", TensorText(names_, out.tensor), " at byte ", at, " to member ", out.target.member,
+        ": bytes=", bytes, ": no room in time within REWIRE_BUDGET_MB"));
   }
   char* buffer = nullptr;
   if (!out.stays) {
@@ -94,7 +97,7 @@ absl::Status Outflow::SendOne(const Outgoing& out, uint64_t at, uint64_t version
   {
     MutexLock lock(&reading_);
     status = cancelled_
-                 ? absl::CancelledError("the transition was abandoned")
+                 ? absl::CancelledError("the transition was aborted")
                  : memory_.Visit(source, bytes, [&](const char* data, size_t from, size_t n) {
                      // Hash the copy in the buffer, because the program may change the source
                      // meanwhile.
@@ -181,14 +184,14 @@ void Outflow::Placed(uint64_t bytes, char* buffer, const absl::Status& status) {
 absl::Status Outflow::Recheck() {
   for (const auto& [key, sent] : sent_) {
     MutexLock lock(&reading_);
-    if (cancelled_) return absl::CancelledError("the transition was abandoned");
+    if (cancelled_) return absl::CancelledError("the transition was aborted");
     uint64_t content = 0;
     const absl::Status read = memory_.Hash(sent.source, sent.bytes, key.second, &content);
     if (!read.ok()) return read;
     if (content != sent.content) {
-      return absl::FailedPreconditionError(
-          absl::StrCat(TensorText(names_, key.first), " changed outside the update, at bytes [",
-                       key.second, ", ", key.second + sent.bytes, "): is it volatile?"));
+      return absl::FailedPreconditionError(absl::StrCat(
+          TensorText(names_, key.first), " changed outside the update, at bytes [", key.second,
+          ", ", key.second + sent.bytes, ") (register a volatile tensor as rewireVolatile)"));
     }
   }
   return absl::OkStatus();

@@ -1,6 +1,7 @@
 // Maps the memory that other members offer; see peer_mappings.h.
 #include "reconfig/state/stream/peer_mappings.h"
 
+#include "absl/strings/str_cat.h"
 #include "reconfig/base/cuda_driver.h"
 
 namespace rewire {
@@ -16,10 +17,14 @@ absl::Status CheckSegments(const OfferedTensor& offered) {
     const bool inside =
         all[i].offset <= all[i].allocation && all[i].bytes <= all[i].allocation - all[i].offset;
     if (!joins || !inside || (all.size() > 1 && all[i].kind == Kind::kHandle)) {
-      return absl::DataLossError("an offered tensor is not one run of memory");
+      return absl::DataLossError(absl::StrCat("map offered tensor ", offered.tensor, ": segment=",
+                                              i, ": the segments are not one contiguous range"));
     }
   }
-  if (all.empty()) return absl::DataLossError("an offered tensor has no memory");
+  if (all.empty()) {
+    return absl::DataLossError(
+        absl::StrCat("map offered tensor ", offered.tensor, ": segments=0: must be at least 1"));
+  }
   return absl::OkStatus();
 }
 
@@ -32,7 +37,8 @@ absl::Status PeerMappings::Check(const char* call, CUresult result) const {
 
 absl::Status PeerMappings::UseDevice(CUcontext context) {
   if (context_ != nullptr && context_ != context) {
-    return absl::UnimplementedError("state in the memory of more than one device");
+    return absl::UnimplementedError(
+        "map offered memory: state in the memory of more than one device");
   }
   std::string error;
   driver_ = CudaDriver::Get(&error);
@@ -70,7 +76,9 @@ absl::StatusOr<CUdeviceptr> PeerMappings::OpenHandle(const OfferedSegment& segme
   size_t size = 0;
   if (driver_->MemGetAddressRange(&base, &size, found->second) == CUDA_SUCCESS &&
       (segment.offset > size || segment.bytes > size - segment.offset)) {
-    return absl::DataLossError("an offered tensor does not lie inside its allocation");
+    return absl::DataLossError(
+        absl::StrCat("map offered memory: offset=", segment.offset, " bytes=", segment.bytes,
+                     ": must lie inside the allocation of ", size, " bytes"));
   }
   return found->second;
 }
@@ -79,7 +87,8 @@ absl::StatusOr<CUdeviceptr> PeerMappings::OpenDescriptors(const OfferedTensor& o
                                                           const std::string& server,
                                                           Time deadline) {
   if (driver_->MemImportFromShareableHandle == nullptr) {
-    return absl::UnimplementedError("a CUDA driver without virtual memory management");
+    return absl::UnimplementedError(
+        "map offered memory: the CUDA driver has no virtual memory management");
   }
   auto client = DescriptorClient::Connect(server, deadline);
   if (!client.ok()) return client.status();

@@ -41,7 +41,7 @@ void Pull::TakeFrom(MemberId source, const PeerOffer& offer, std::span<const uin
         (late ? late_mappings_ : mappings_)
             .Open(offered, offer.server, wanted[0].place.context, deadline);
     if (!part.ok()) {
-      REWIRE_DEBUG("tensor %u of member %u comes as bytes: %s", offered.tensor, source,
+      REWIRE_DEBUG("tensor %u of member %u is sent as bytes: %s", offered.tensor, source,
                    std::string(part.status().message()).c_str());
       continue;
     }
@@ -96,7 +96,7 @@ absl::Status Pull::FetchPiece(Piece* piece) {
     const uint64_t n = std::min(kTurnBytes, piece->bytes - at);
     uint64_t content = 0;
     MutexLock lock(&copying_);
-    if (cancelled_) return absl::CancelledError("the transition was abandoned");
+    if (cancelled_) return absl::CancelledError("the transition was aborted");
     const absl::Status s =
         memory_.CopyHashed(piece->from.At(at), piece->to.At(at), n, piece->begin + at, &content);
     if (!s.ok()) return s;
@@ -128,10 +128,10 @@ absl::Status Pull::Agree(MemberId source, std::string_view note,
   for (const Piece& piece : pieces) {
     const auto found = contents.find({piece.tensor, piece.begin});
     if (found != contents.end() && found->second == piece.content) continue;
-    return absl::FailedPreconditionError(
-        absl::StrCat(TensorText(names_, piece.tensor), " of member ", source,
-                     " changed outside the update, at bytes [", piece.begin, ", ",
-                     piece.begin + piece.bytes, "), or was not copied as it is: is it volatile?"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        TensorText(names_, piece.tensor), " of member ", source,
+        " changed outside the update, or was not copied exactly, at bytes [", piece.begin, ", ",
+        piece.begin + piece.bytes, ") (register a volatile tensor as rewireVolatile)"));
   }
   return absl::OkStatus();
 }

@@ -76,7 +76,7 @@ absl::Status StateMemory::UseDevice(CUcontext context) {
   }
   if (context_ == context) return absl::OkStatus();
   if (context_ != nullptr) {
-    return absl::UnimplementedError("state in the memory of more than one device");
+    return absl::UnimplementedError("access state: state in the memory of more than one device");
   }
   absl::Status status = Check(*driver_, "cuCtxSetCurrent", driver_->CtxSetCurrent(context));
   if (!status.ok()) return status;
@@ -103,7 +103,8 @@ absl::Status StateMemory::Warm(CUcontext context) {
   if (hash_ == nullptr) {
     static std::once_flag said;
     std::call_once(said, [&] {
-      REWIRE_WARN("state is hashed on the host, which takes longer: %s", why.c_str());
+      REWIRE_WARN("load hash kernel: %s (state is hashed on the host, which takes longer)",
+                  why.c_str());
     });
   }
   return absl::OkStatus();

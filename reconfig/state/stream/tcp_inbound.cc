@@ -33,7 +33,7 @@ TcpInbound::Stage TcpInbound::stage() const {
   return state_ == State::kProof ? Stage::kChallenged : Stage::kNothing;
 }
 
-Newcomer TcpInbound::newcomer() const {
+PendingConnection TcpInbound::pending() const {
   return {state_ == State::kProof ? hello_.sender : source_, since_};
 }
 
@@ -157,12 +157,12 @@ void TcpInbound::OnBody() {
   if (HashContent(in_.data(), want_, header_.offset) != header_.content) {
     ++streams_->corrupted;
     stream->second.sink->Corrupted(hello_.sender, header_);
-    taken = absl::DataLossError("content does not match its hash");
+    taken = absl::DataLossError("the content does not match the hash in the header");
   } else {
     taken = stream->second.sink->Take(hello_.sender, header_, {in_.data(), want_});
   }
   if (!taken.ok()) {
-    REWIRE_WARN("stream: a fragment of member %u was rejected: %s", hello_.sender,
+    REWIRE_WARN("stream from member %u: a fragment was rejected: %s", hello_.sender,
                 std::string(taken.message()).c_str());
     state_ = State::kEnd;
     return Answer(EncodeReply(Reply::kRejected));

@@ -8,7 +8,7 @@
 
 #include "reconfig/base/clock.h"
 #include "reconfig/base/counters.h"
-#include "reconfig/base/newcomers.h"
+#include "reconfig/base/pending_connections.h"
 #include "reconfig/base/unique_fd.h"
 #include "reconfig/state/stream/transport.h"
 
@@ -52,7 +52,7 @@ class TcpInbound {
   // Valid at the stages kChallenged and kMember.
   [[nodiscard]] const StreamHello& hello() const { return hello_; }
   // The connection's time and source: the host, or the member that a challenged connection claims.
-  [[nodiscard]] Newcomer newcomer() const;
+  [[nodiscard]] PendingConnection pending() const;
   void OnReadable(Time now);
   void OnWritable();
   // Closes the connection when the handshake or a fragment has passed its deadline.

@@ -42,6 +42,10 @@ TcpOutbound::TcpOutbound(const StreamKey& key, const WorldMember& self, WorldMem
       retry_at_(now),
       deadline_(now + stall) {}
 
+std::string TcpOutbound::StreamText(const std::string& why) const {
+  return absl::StrCat("stream to member ", to_.member, " at ", to_.data_address, ": ", why);
+}
+
 TcpOutbound::~TcpOutbound() { Fail(absl::CancelledError("the stream was closed")); }
 
 void TcpOutbound::Add(OutFragment fragment, std::function<void(absl::Status)> done, Time now) {
@@ -56,8 +60,9 @@ void TcpOutbound::Add(OutFragment fragment, std::function<void(absl::Status)> do
 void TcpOutbound::Connect(Time now) {
   sockaddr_in address;
   if (!ParseAddress(to_.data_address, &address)) {
-    return Fail(absl::InvalidArgumentError(
-        absl::StrCat("member ", to_.member, " has no data address: '", to_.data_address, "'")));
+    return Fail(
+        absl::InvalidArgumentError(absl::StrCat("stream to member ", to_.member, ": data address='",
+                                                to_.data_address, "': must be IPV4:PORT")));
   }
   fd_ = UniqueFd(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!fd_.valid()) return Retry(now, strerror(errno));
@@ -76,8 +81,7 @@ void TcpOutbound::Retry(Time now, const std::string& why) {
   handshake_left_.clear();
   refusal_ = why;
   if (now >= connect_by_) {
-    return Fail(absl::UnavailableError(absl::StrCat("member ", to_.member, " at ", to_.data_address,
-                                                    " does not take the stream: ", why)));
+    return Fail(absl::UnavailableError(StreamText("not established in time: " + why)));
   }
   state_ = State::kIdle;
   retry_at_ = now + kRetryAfter;
@@ -144,10 +148,9 @@ void TcpOutbound::Read(Time now) {
     const ssize_t n = recv(fd_.get(), bytes, sizeof bytes, 0);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
     if (n <= 0) {
-      const std::string why = n == 0 ? "it closed the connection" : strerror(errno);
+      const std::string why = n == 0 ? "the member closed the connection" : strerror(errno);
       if (state_ != State::kOpen) return Retry(now, why);
-      return Fail(
-          absl::UnavailableError(absl::StrCat("the stream to member ", to_.member, ": ", why)));
+      return Fail(absl::UnavailableError(StreamText(why)));
     }
     in_.append(bytes, static_cast<size_t>(n));
     deadline_ = now + stall_;
@@ -168,17 +171,16 @@ bool TcpOutbound::TakeAnswer(Time now) {
   } else if (const auto reply = DecodeReply(bytes)) {
     OnReply(*reply);
   } else {
-    Fail(absl::UnavailableError(
-        absl::StrCat("the stream to member ", to_.member, ": an answer that is none")));
+    Fail(absl::UnavailableError(StreamText("malformed reply")));
   }
   return true;
 }
 
 void TcpOutbound::OnChallenge(Time now, const StreamChallenge& challenge) {
-  if (!challenge.known) return Retry(now, "it does not know this stream");
+  if (!challenge.known) return Retry(now, "the member has not opened this stream");
   const Key key = ConnectionKey(key_.secret, *DecodeStreamHello(hello_));
   if (!SameCode(ProofOf(Side::kListening, key, hello_, challenge.nonce), ViewOf(challenge.proof))) {
-    return Retry(now, "it does not prove that it has the epoch's key");
+    return Retry(now, "wrong proof: the member does not have the epoch's key");
   }
   state_ = State::kProof;
   handshake_left_ = EncodeStreamProof(ProofOf(Side::kConnecting, key, hello_, challenge.nonce));
@@ -196,10 +198,9 @@ void TcpOutbound::OnReply(Reply reply) {
     placed.done(absl::OkStatus());
     return;
   }
-  Fail(absl::DataLossError(
-      reply == Reply::kRejected
-          ? absl::StrCat("member ", to_.member, " rejected a fragment as not what it declared")
-          : absl::StrCat("the stream to member ", to_.member, ": an answer out of order")));
+  Fail(absl::DataLossError(StreamText(
+      reply == Reply::kRejected ? "the member rejected a fragment (the reason is in its log)"
+                                : "a reply arrived out of order")));
 }
 
 void TcpOutbound::OnTick(Time now) {
@@ -207,18 +208,18 @@ void TcpOutbound::OnTick(Time now) {
   if (state_ == State::kConnecting && now >= connect_by_) {
     Retry(now, refusal_.empty() ? "no answer" : refusal_);
   }
-  const auto stands_still = [&] {
+  const auto stalled = [&] {
     const bool under_way = state_ == State::kHello || state_ == State::kProof ||
                            (state_ == State::kOpen && !waiting_.empty());
     return under_way && now >= deadline_;
   };
-  if (!stands_still()) return;
+  if (!stalled()) return;
   // This process itself may have been stopped: pending reads and writes count as progress.
   Read(now);
   if (fd_.valid()) Write(now);
-  if (stands_still()) {
+  if (stalled()) {
     Fail(absl::DeadlineExceededError(
-        absl::StrCat("the stream to member ", to_.member, " has stood still for too long")));
+        StreamText(absl::StrCat("no progress for ", ToMilliseconds(stall_), " ms"))));
   }
 }
 

@@ -35,6 +35,8 @@ class TcpOutbound {
   [[nodiscard]] Time NextTick() const;
   // Completes all waiting fragments with `status` and sends nothing more.
   void Fail(const absl::Status& status);
+  // Formats an error with the member and its address.
+  [[nodiscard]] std::string StreamText(const std::string& why) const;
 
  private:
   enum class State { kIdle, kConnecting, kHello, kProof, kOpen, kFailed };

@@ -15,7 +15,7 @@
 #include <cstring>
 
 #include "reconfig/base/log.h"
-#include "reconfig/base/newcomers.h"
+#include "reconfig/base/pending_connections.h"
 #include "reconfig/base/running_clock.h"
 #include "reconfig/base/short_turns.h"
 #include "reconfig/base/socket.h"
@@ -24,7 +24,7 @@ namespace rewire {
 namespace {
 
 // Limit on unauthenticated connections in each of the two stages of the handshake.
-constexpr size_t kMostNewcomers = 64;
+constexpr size_t kMostPending = 64;
 // Limit on one member's connections that ask for names.
 constexpr size_t kMostQuestions = 8;
 // One turn accepts at most this many connections before other sockets get a turn.
@@ -150,23 +150,23 @@ TransportCounters TcpTransport::counters() const {
           streams_.dropped_garbage.load(), streams_.refused.load(),   streams_.corrupted.load()};
 }
 
-bool TcpTransport::DropNewcomer(TcpInbound::Stage stage, size_t above) {
-  std::vector<Newcomer> newcomers;
+bool TcpTransport::DropPending(TcpInbound::Stage stage, size_t above) {
+  std::vector<PendingConnection> pending;
   std::vector<TcpInbound*> at;
   for (TcpInbound& c : inbound_) {
     if (c.closed() || c.stage() != stage) continue;
-    newcomers.push_back(c.newcomer());
+    pending.push_back(c.pending());
     at.push_back(&c);
   }
-  if (newcomers.size() <= above) return false;
-  at[NewcomerToDrop(newcomers)]->Close();
+  if (pending.size() <= above) return false;
+  at[PendingConnectionToDrop(pending)]->Close();
   ++streams_.refused;
   return true;
 }
 
 void TcpTransport::OnStage(const TcpInbound& connection) {
   if (connection.stage() == TcpInbound::Stage::kMember) return CloseOlder(connection);
-  DropNewcomer(connection.stage(), kMostNewcomers);
+  DropPending(connection.stage(), kMostPending);
 }
 
 void TcpTransport::CloseOlder(const TcpInbound& member) {
@@ -188,7 +188,7 @@ void TcpTransport::AcceptAll(Time now) {
     uint64_t source = 0;
     UniqueFd fd = listener_.Accept(now, &source);
     if (!fd.valid()) {
-      if (!listener_.paused_until() || !DropNewcomer(TcpInbound::Stage::kNothing, 0)) return;
+      if (!listener_.paused_until() || !DropPending(TcpInbound::Stage::kNothing, 0)) return;
       listener_.Resume();
       continue;
     }

@@ -55,7 +55,7 @@ class TcpTransport final : public Transport {
   // Enforces the limits when a connection has reached another stage of its handshake.
   void OnStage(const TcpInbound& connection);
   // Drops one connection of this stage if the stage has more than `above`. False: it has not.
-  bool DropNewcomer(TcpInbound::Stage stage, size_t above);
+  bool DropPending(TcpInbound::Stage stage, size_t above);
   // Closes a member's older connections on the same stream, except a few that ask for names.
   void CloseOlder(const TcpInbound& member);
   // Runs `command` on the owner thread and waits for it.

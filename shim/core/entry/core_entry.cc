@@ -17,14 +17,17 @@ rewire_shim_core_start(uint32_t version, const rewire::shim::RealNccl* real,
                        const rewire::shim::ShimServices* services) noexcept {
   using rewire::shim::ShimCommunicators;
   if (version != rewire::shim::kCoreAbiVersion || real == nullptr || services == nullptr) {
-    REWIRE_ERROR("librewire.so: core ABI=%u: the preloaded library has %u (mixed builds)",
-                 rewire::shim::kCoreAbiVersion, version);
+    REWIRE_ERROR(
+        "start librewire.so: core ABI=%u: the preloaded library has %u (mixed builds: install both "
+        "from one "
+        "build)",
+        rewire::shim::kCoreAbiVersion, version);
     return nullptr;
   }
   std::string error;
   const rewire::CudaDriver* driver = rewire::CudaDriver::Get(&error);
   if (driver == nullptr) {
-    REWIRE_ERROR("communicators cannot be virtualised: %s", error.c_str());
+    REWIRE_ERROR("start librewire.so: communicators cannot be virtualised: %s", error.c_str());
     return nullptr;
   }
   const rewire::Settings& settings = rewire::Settings::Get();
@@ -38,7 +41,8 @@ rewire_shim_core_start(uint32_t version, const rewire::shim::RealNccl* real,
   rewire::SetCommunicators(communicators);
   const auto events = rewire::EnsureParticipant();
   if (!events.ok()) {
-    REWIRE_ERROR("not a member of a job: %s", std::string(events.status().message()).c_str());
+    REWIRE_ERROR("start librewire.so: this process is not a member of a job: %s",
+                 std::string(events.status().message()).c_str());
     return nullptr;
   }
   communicators->SetEvents(*events);

@@ -23,7 +23,8 @@ class FakeMemory final : public MemoryRegion {
   [[nodiscard]] uint32_t lkey() const override { return region_.lkey; }
   [[nodiscard]] uint32_t rkey() const override { return region_.rkey; }
   absl::Status Deregister() override {
-    if (std::exchange(gone_, true)) return absl::FailedPreconditionError("deregistered already");
+    if (std::exchange(gone_, true))
+      return absl::FailedPreconditionError("ibv_dereg_mr: the memory is already deregistered");
     MutexLock lock(&device_->core().mutex);
     for (const auto& [number, endpoint] : device_->node().endpoints) {
       endpoint->EndRegion(region_.lkey);
@@ -57,7 +58,8 @@ absl::StatusOr<std::shared_ptr<Device>> FakeDriver::Open(std::string_view name) 
   MutexLock lock(&core_->mutex);
   Node* node = core_->network.Find(name);
   if (node == nullptr || std::find(devices_.begin(), devices_.end(), name) == devices_.end()) {
-    return absl::NotFoundError(absl::StrCat("there is no RDMA device ", std::string(name)));
+    return absl::NotFoundError(
+        absl::StrCat("open RDMA device ", std::string(name), ": no such device"));
   }
   auto device = std::make_shared<FakeDevice>(core_, node, node->info, core_->network.NextNumber());
   return std::shared_ptr<Device>(std::move(device));

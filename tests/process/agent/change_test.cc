@@ -131,7 +131,7 @@ TEST(ChangeTest, AStoppedMemberIsLostWithinTheStatedTime) {
   EXPECT_EQ(job.Finish().status, 0);
 }
 
-TEST(ChangeTest, WhatIsWrongIsNamedAndTheJobGoesOn) {
+TEST(ChangeTest, RefusedChangeNamesErrorAndJobContinues) {
   Job job(2, 3);
   const struct {
     std::string command;

@@ -305,7 +305,7 @@ TEST_F(HostileTest, MetricsOverHttp) {
   EXPECT_THAT(elsewhere.err, HasSubstr("'0.0.0.0:0' is not PORT or 127.0.0.1:PORT"));
 }
 
-TEST_F(HostileTest, SlowReadersOfTheMetricsKeepNobodyOut) {
+TEST_F(HostileTest, SlowReadersOfMetricsDoNotBlockOthers) {
   const std::string address =
       "127.0.0.1:" + std::to_string(Status()["agent"]["metrics_port"].get<int>());
   // Some clients send nothing, some send half a request, and some never read their answers.
@@ -329,7 +329,7 @@ TEST_F(HostileTest, SlowReadersOfTheMetricsKeepNobodyOut) {
   }));
 }
 
-TEST_F(HostileTest, ConnectionsThatSayNothingAreFewAndTheOldestGoFirst) {
+TEST_F(HostileTest, LimitsSilentConnectionsAndDropsOldestFirst) {
   std::vector<FramedSocket> silent;
   for (int i = 0; i < 200; ++i) silent.push_back(Connect());
   EXPECT_TRUE(Eventually([this] { return Status()["counters"]["connections"] <= 65; }));

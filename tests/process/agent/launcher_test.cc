@@ -147,7 +147,7 @@ TEST_F(LauncherTest, ADeathBeforeTheFirstWorldEndsTheOthersAfterTheGrace) {
   const CommandResult r =
       Run({"-n", "2", "--grace", "50ms"}, "[ $RANK = 0 ] && exit 3; tail -f /dev/null");
   EXPECT_EQ(r.status, 3);
-  EXPECT_THAT(r.err, HasSubstr("the job cannot go on"));
+  EXPECT_THAT(r.err, HasSubstr("the job cannot continue"));
 }
 
 TEST_F(LauncherTest, MembersDoNotOutliveAKilledLauncher) {
@@ -193,7 +193,7 @@ TEST_F(LauncherTest, StandardInputGoesToMemberZero) {
   EXPECT_EQ(r.out, "[member 0] words\n");
 }
 
-TEST_F(LauncherTest, WhatIsWrongIsNamedBeforeAnythingStarts) {
+TEST_F(LauncherTest, RejectsInvalidOptionsBeforeStart) {
   const struct {
     std::vector<std::string> arguments;
     int status;
@@ -202,7 +202,7 @@ TEST_F(LauncherTest, WhatIsWrongIsNamedBeforeAnythingStarts) {
       {{"run", "-n", "2"}, 2, "no program"},
       {{"run", "-n", "0", "--", "true"}, 2, "--members: Value 0"},
       {{"run", "-n", "x", "--", "true"}, 2, "--members: Value x"},
-      {{"run", "-n", "3", "--max", "2", "--", "true"}, 2, "--max 2 is below -n 3"},
+      {{"run", "-n", "3", "--max", "2", "--", "true"}, 2, "--max 2: must be at least -n 3"},
       {{"run", "--grace", "soon", "--", "true"}, 2, "'soon' is not a time"},
       {{"run", "--no-preload", "--dir", folder_ / "run", "--", "no-such-program"},
        127,
@@ -212,12 +212,12 @@ TEST_F(LauncherTest, WhatIsWrongIsNamedBeforeAnythingStarts) {
        "Permission denied"},
       {{"run", "--no-preload", "--dir", "/proc/none", "--", "true"}, 1, "/proc/none"},
       {{"run", "--no-preload", "--dir", folder_ / "run", "--job", "a/b", "--", "true"}, 1, "a/b"},
-      {{"status", "--dir", folder_ / "nothing"}, 1, "no job runs"},
+      {{"status", "--dir", folder_ / "nothing"}, 1, "no agent answers there"},
       {{"status", "--socket", folder_ / "nothing"}, 1, "nothing"},
       {{"frobnicate"}, 2, ""},
       {{}, 2, "subcommand"},
       {{"resize", "many"}, 2, "many"},
-      {{"wait", "--for", "epoch"}, 2, "neither steady nor epoch N"},
+      {{"wait", "--for", "epoch"}, 2, "must be steady or epoch N"},
       {{"drain", "1", "--within", "0"}, 2, "--within"},
   };
   for (const auto& w : wrong) {

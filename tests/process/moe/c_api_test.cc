@@ -147,7 +147,7 @@ TEST(ExpertsTest, RowsAreComputedElsewhereAndComeBack) {
   EXPECT_EQ(moved[1], 104u);
 }
 
-TEST(ExpertsTest, WhatIsWrongIsNamed) {
+TEST(ExpertsTest, ErrorsNameTheArgument) {
   rewireExpertsOptions_t o = Options("x", 0);
   rewireExperts_t experts = nullptr;
   EXPECT_EQ(rewireExpertsOpen(nullptr, &experts), rewireInvalidArgument);

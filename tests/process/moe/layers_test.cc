@@ -40,7 +40,7 @@ std::vector<int> RunAll(Crew& crew, const LayerRunOptions& o) {
   return crew.Run([&](uint32_t rank) { return RunLayers(crew, o, rank); }, seconds(120));
 }
 
-TEST(LayersTest, WhatIsComputedDoesNotDependOnWhoComputesIt) {
+TEST(LayersTest, ResultsDoNotDependOnComputingDevice) {
   LayerRunOptions o = Small("equal");
   Crew plain(4, LayerRunBytes(o)), balanced(4, LayerRunBytes(o));
   o.balance = false;
@@ -129,7 +129,7 @@ TEST(LayersTest, BalancedTokensAreLeftWhereTheyAre) {
   for (uint32_t rank = 0; rank < 4; ++rank) EXPECT_EQ(ResultOf(crew, rank).peer_bytes, 0u);
 }
 
-TEST(LayersTest, NobodyWaitsForAPlan) {
+TEST(LayersTest, LayersDoNotWaitForPlan) {
   // With zero patience a member moves nothing, or only what has arrived; the result is the same.
   LayerRunOptions o = Small("hasty");
   Crew plain(4, LayerRunBytes(o)), hasty(4, LayerRunBytes(o));
@@ -293,7 +293,7 @@ TEST(LayersTest, ADriverWithoutStreamMemoryOperationsIsRefused) {
   }
 }
 
-TEST(LayersTest, WhoDoesNotComeIsNamed) {
+TEST(LayersTest, ErrorNamesMissingRank) {
   LayerRunOptions o = Small("missing");
   o.dispatch = false;
   o.balancer.meeting = milliseconds(300);
@@ -304,7 +304,7 @@ TEST(LayersTest, WhoDoesNotComeIsNamed) {
               testing::ElementsAre(kBalancingFailed, kBalancingFailed, 0, kBalancingFailed));
 }
 
-TEST(LayersTest, WhoSaysOtherwiseIsRefused) {
+TEST(LayersTest, RefusesDifferentShape) {
   LayerRunOptions o = Small("other");
   o.dispatch = false;
   // A process that arrives after the others have left finds nobody.

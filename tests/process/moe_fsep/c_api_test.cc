@@ -113,13 +113,13 @@ class Process {
       return rewireFsepOpen(&options, &fsep) == rewireInvalidArgument && Says(why);
     };
     rewireFsepOptions_t options = Options(kLayers + 1);
-    REQUIRE(refused(options, "prefetch is 4, not in 0..3"));
+    REQUIRE(refused(options, "prefetch=4: must be 0 to 3"));
     options = Options(1);
     options.gradient_bytes = 3;
-    REQUIRE(refused(options, "gradient_bytes is 3"));
+    REQUIRE(refused(options, "gradient_bytes=3"));
     options = Options(1);
     options.rank = (options.rank + 1) % kRanks;
-    REQUIRE(refused(options, "where the shape says rank"));
+    REQUIRE(refused(options, "must be rank"));
     options = Options(1);
     options.comm = nullptr;
     REQUIRE(refused(options, "options->comm is NULL"));
@@ -135,7 +135,7 @@ class Process {
     Placement bad = PlacementOf(shape_, 0, 0);
     bad.slots[3] = shape_.experts;
     REQUIRE(rewireFsepPlace(fsep, 0, bad.slots.data()) == rewireInvalidArgument &&
-            Says("no expert 5, there are 5"));
+            Says("expert=5: must be below experts=5"));
     bad.slots[3] = kEmptySlot;
     REQUIRE(rewireFsepPlace(fsep, 0, bad.slots.data()) == rewireInvalidArgument &&
             Says("expert 3 is on no device"));
@@ -362,7 +362,7 @@ TEST_F(FsepTest, ResultsAreExactAndTheSameAtEveryDepth) {
   }
 }
 
-TEST_F(FsepTest, WhatIsWrongIsRefusedAndTrainingGoesOn) {
+TEST_F(FsepTest, RefusesInvalidCallsAndContinues) {
   EXPECT_THAT(Run(Gradient::kFloat32, &Process::Refused), Each(0));
 }
 
@@ -382,7 +382,7 @@ TEST_F(FsepTest, NullsAndSizesAreNamed) {
   EXPECT_EQ(rewireFsepClose(nullptr), rewireInvalidArgument);
 }
 
-TEST_F(FsepTest, WithoutNcclThisIsSaid) {
+TEST_F(FsepTest, ErrorNamesMissingNccl) {
   void* memory = &crew_;
   rewireFsepOptions_t o{};
   o.size = sizeof o;

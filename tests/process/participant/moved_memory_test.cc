@@ -24,7 +24,7 @@ TEST(MovedMemoryTest, RefusesAChangeByNameAndTheJobGoesOn) {
   const CommandResult resize = Rewire({"resize", "3", "--socket", socket}, seconds(40));
   EXPECT_NE(resize.status, 0);
   EXPECT_THAT(resize.err, HasSubstr("tensor table: the registered memory at 0x"));
-  EXPECT_THAT(resize.err, HasSubstr("was freed or allocated anew"));
+  EXPECT_THAT(resize.err, HasSubstr("was freed or allocated again"));
   std::ofstream(folder / "stop") << "now";
   const CommandResult end = job.End(seconds(30));
   EXPECT_EQ(end.status, 0) << end.err;

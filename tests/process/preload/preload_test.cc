@@ -134,7 +134,7 @@ TEST_F(PreloadTest, AlsoUnderItsOtherName) {
   EXPECT_THAT(ran.output, HasSubstr("init 0 5245574952450001"));
 }
 
-TEST_F(PreloadTest, TheRealOneIsFoundByTheRunpathOfWhoNeedsIt) {
+TEST_F(PreloadTest, FindsNcclByRunpathOfItsUser) {
   const Ran ran = RunCommand(preload_ + "REWIRE_LOG=info", REWIRE_LINKED);
   EXPECT_THAT(ran.output, HasSubstr("version 0 23099"));
   EXPECT_THAT(ran.output, HasSubstr("NCCL 23099 at " + fs::canonical(REWIRE_REAL).string()));
@@ -171,7 +171,7 @@ TEST_F(PreloadTest, NoLibrary) {
   EXPECT_THAT(ran.output, HasSubstr("REWIRE_NCCL_LIBRARY=/nowhere/libnccl.so.2: No such file"));
 }
 
-TEST_F(PreloadTest, TheSearchSaysWhereItLooked) {
+TEST_F(PreloadTest, SearchReportsItsPlaces) {
   std::vector<std::string> searched;
   FindNccl(&searched);
   std::string all;
@@ -201,8 +201,8 @@ TEST_F(PreloadTest, AFunctionThatTheLibraryLacks) {
       RunCommand(preload_ + "REWIRE_NCCL_LIBRARY=" REWIRE_OLD, probe_ + "version revoke free");
   EXPECT_THAT(ran.output, HasSubstr("version 0 21903"));
   EXPECT_THAT(ran.output, HasSubstr("revoke 5"));  // ncclInvalidUsage
-  EXPECT_THAT(ran.output, HasSubstr("ncclCommRevoke (since NCCL 2.28.7) is not in " REWIRE_OLD
-                                    ", which is version 21903"));
+  EXPECT_THAT(ran.output,
+              HasSubstr("ncclCommRevoke: not in " REWIRE_OLD " version=21903 (needs NCCL 2.28.7)"));
   EXPECT_THAT(ran.output, HasSubstr("free 6"));  // the function has only the ncclX name
 }
 
@@ -219,8 +219,8 @@ TEST_F(PreloadTest, WrongSettings) {
                              probe_ + "version init init");
   EXPECT_THAT(ran.output, HasSubstr("version 0 23099"));
   EXPECT_EQ(2u, Times(ran.output, "init 5 0"));  // ncclInvalidUsage
-  EXPECT_EQ(1u, Times(ran.output, "REWIRE_BUILD_MS=soon is not a whole number from 100 to"));
-  EXPECT_EQ(1u, Times(ran.output, "REWIRE_BUILD_M is not a setting; did you mean REWIRE_BUILD_MS"));
+  EXPECT_EQ(1u, Times(ran.output, "REWIRE_BUILD_MS=soon: must be a whole number from 100 to"));
+  EXPECT_EQ(1u, Times(ran.output, "REWIRE_BUILD_M: unknown setting; did you mean REWIRE_BUILD_MS"));
 }
 
 TEST_F(PreloadTest, AnUnknownSettingIsWarnedOfOnce) {
@@ -296,7 +296,7 @@ TEST_F(PreloadTest, RefusesToStartWithoutTheAgentOrTheMemberThatTheSettingsName)
                                        "/absent: no agent accepted the connection in time"));
   const Ran nobody = RunCommand(sim + "REWIRE_SOCKET=" + temp_ + "/absent", REWIRE_RANKS " 1");
   EXPECT_NE(0, nobody.status);
-  EXPECT_THAT(nobody.output, HasSubstr("REWIRE_SOCKET is set and REWIRE_MEMBER is not"));
+  EXPECT_THAT(nobody.output, HasSubstr("REWIRE_MEMBER: not set, but REWIRE_SOCKET is"));
 }
 
 // The error has one reason, and no second, false one.

@@ -107,7 +107,7 @@ def rank_main(rank, rewire, libcuda, libnccl, ids):
             prefetch=prefetch, elements=ELEMENTS, weight_bytes=1, gradient_bytes=4,
         )
 
-    refused(lambda: open_fsep(3), "prefetch is 3, not in 0..2")
+    refused(lambda: open_fsep(3), "prefetch=3: must be 0 to 2")
     for prefetch in range(LAYERS + 1):
         for address in gradients:
             ctypes.memset(address, 0, EXPERTS * ELEMENTS * 4)

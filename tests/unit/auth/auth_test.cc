@@ -22,7 +22,7 @@ Nonce CountingFrom32() {
   return nonce;
 }
 
-TEST(KeyTest, DerivesAsTheVectorSays) {
+TEST(KeyTest, MatchesDerivationVector) {
   EXPECT_EQ(HexOfKey(DeriveKey(Counting(), "label", "context")),
             "33243bac5a0edd4db90a789a154b2ba6d1d9c36df417b2c001a25d7512fad98c");
 }
@@ -38,7 +38,7 @@ TEST(KeyTest, EachLabelContextAndKeyGivesAnotherKey) {
 
 TEST(KeyTest, RandomKeysDiffer) { EXPECT_NE(RandomKey(), RandomKey()); }
 
-TEST(KeyTest, HexGoesThrough) {
+TEST(KeyTest, HexRoundTrips) {
   EXPECT_EQ(KeyOfHex(HexOfKey(Counting())), Counting());
   const auto half = KeyOfHex("000102030405060708090A0b0c0d0e0f");  // 128 bits
   ASSERT_TRUE(half.has_value());
@@ -53,7 +53,7 @@ TEST(KeyTest, RejectsShortLongZeroAndForeignText) {
   }
 }
 
-TEST(ProofTest, IsAsTheVectorSays) {
+TEST(ProofTest, MatchesTestVector) {
   EXPECT_EQ(HexOfKey({ProofOf(Side::kConnecting, Counting(), "hello", CountingFrom32())}),
             "902334d9eeb5e562ef383f6e2321a8f947a9ebad51ad27e32e4d98ba75ee2dab");
   EXPECT_EQ(HexOfKey({ProofOf(Side::kListening, Counting(), "hello", CountingFrom32())}),
@@ -70,7 +70,7 @@ TEST(ProofTest, DiffersWithSideKeyHelloAndNonce) {
   EXPECT_NE(proof, ProofOf(Side::kConnecting, Counting(), "hello", other));
 }
 
-TEST(ProofTest, SameCodeTakesTheWholeCodeOnly) {
+TEST(ProofTest, SameCodeComparesWholeCode) {
   const Code code = ProofOf(Side::kConnecting, Counting(), "hello", CountingFrom32());
   std::string bytes(ViewOf(code));
   EXPECT_TRUE(SameCode(code, bytes));

@@ -38,7 +38,7 @@ TEST(CudaDriver, WorksEndToEnd) {
   EXPECT_EQ(driver.DevicePrimaryCtxRelease(0), CUDA_SUCCESS);
 }
 
-TEST(CudaDriver, NamesWhatIsMissing) {
+TEST(CudaDriver, NamesMissingEntries) {
   CudaDriver driver{};
   const std::string absent = CudaDriver::Load("/nonexistent/libcuda.so.1", &driver);
   EXPECT_NE(absent.find("/nonexistent/libcuda.so.1"), std::string::npos);

@@ -32,11 +32,11 @@ TEST(DeviceWaitTest, EndsWithTheWorkAndOtherwiseAtTheDeadline) {
   EXPECT_EQ(WaitForStream(driver, nullptr, milliseconds(5)), CUDA_ERROR_NOT_READY);
   EXPECT_EQ(DescribeWait(driver, "copy of 512 bytes to device memory", CUDA_ERROR_NOT_READY,
                          milliseconds(5)),
-            "copy of 512 bytes to device memory: timed out after 5 ms (the device does not finish "
+            "copy of 512 bytes to device memory: timed out after 5 ms (the device did not complete "
             "its work)");
 }
 
-TEST(DeviceWaitTest, ADriversErrorIsNoTimeout) {
+TEST(DeviceWaitTest, DriverErrorIsNotTimeout) {
   const CudaDriver driver = Driver();
   const CUresult result = WaitForEvent(driver, nullptr, seconds(20));
   EXPECT_EQ(result, CUDA_ERROR_INVALID_VALUE);

@@ -41,7 +41,7 @@ TEST(ContentHash, PositionMatters) {
   EXPECT_NE(ContentHash(v.data(), 8, 0), ContentHash(v.data(), 8, 8)) << "same word, other place";
 }
 
-TEST(ContentHash, DroppedZerosAreSeen) {
+TEST(ContentHash, DetectsDroppedZeros) {
   const std::vector<unsigned char> zeros(64);
   EXPECT_NE(ContentHash(zeros.data(), 64, 0), ContentHash(zeros.data(), 56, 0));
 }

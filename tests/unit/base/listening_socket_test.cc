@@ -9,7 +9,7 @@
 
 #include <vector>
 
-#include "reconfig/base/newcomers.h"
+#include "reconfig/base/pending_connections.h"
 #include "reconfig/base/socket.h"
 
 namespace rewire {
@@ -65,12 +65,13 @@ TEST(ListeningSocketTest, TellsNoLoopbackAddressesApart) {
   }
 }
 
-TEST(NewcomersTest, DropsTheOldestOfTheSourceThatHasMost) {
-  std::vector<Newcomer> all = {{1, kStart}, {2, kStart + seconds(2)}, {2, kStart + seconds(1)}};
-  EXPECT_EQ(NewcomerToDrop(all), 2u);
+TEST(PendingConnectionsTest, DropsOldestOfSourceWithMost) {
+  std::vector<PendingConnection> all = {
+      {1, kStart}, {2, kStart + seconds(2)}, {2, kStart + seconds(1)}};
+  EXPECT_EQ(PendingConnectionToDrop(all), 2u);
   all.push_back({1, kStart + seconds(3)});  // equal counts: the oldest of both
-  EXPECT_EQ(NewcomerToDrop(all), 0u);
-  EXPECT_EQ(NewcomerToDrop(std::span(all).first(1)), 0u);
+  EXPECT_EQ(PendingConnectionToDrop(all), 0u);
+  EXPECT_EQ(PendingConnectionToDrop(std::span(all).first(1)), 0u);
 }
 
 }  // namespace

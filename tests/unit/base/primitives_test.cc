@@ -29,7 +29,7 @@ TEST(UniqueFd, ClosesOnceAndMoves) {
   EXPECT_FALSE(IsOpen(raw));
 }
 
-TEST(CondVar, SaysWhenTheDeadlinePassed) {
+TEST(CondVar, ReportsPassedDeadline) {
   Mutex mutex;
   CondVar cond;
   MutexLock lock(&mutex);

@@ -16,7 +16,7 @@ TEST(RunningClockTest, CountsAGapAsOneStepAtMost) {
   EXPECT_EQ(clock.OwnersTime(begin + milliseconds(2900)), begin + seconds(61));
 }
 
-TEST(RunningClockTest, TheNextReadingComesBeforeAStepIsOver) {
+TEST(RunningClockTest, ReadsBeforeStepEnds) {
   RunningClock clock(seconds(1));
   const Time begin = Time{} + seconds(100);
   clock.Read(begin);

@@ -26,16 +26,16 @@ TEST(Settings, PresentButWrongNamesVariableValueAndRange) {
   for (const char* bad : {"49", "600001", "", "12x", "1e3", "99999999999999999999"}) {
     const Settings s({std::string("REWIRE_SILENCE_MS=") + bad});
     EXPECT_EQ(s.Error(), std::string("REWIRE_SILENCE_MS=") + bad +
-                             " is not a whole number from 50 to 600000\n");
+                             ": must be a whole number from 50 to 600000\n");
     EXPECT_EQ(s.silence_ms(), 3000) << "the default stands where the value was wrong";
   }
 }
 
-TEST(Settings, SilenceIsLongerThanTheTimeBetweenSignsOfLife) {
+TEST(Settings, RejectsSilenceNotAboveHeartbeat) {
   EXPECT_EQ(
       Settings({"REWIRE_SILENCE_MS=200"}).Error(),
-      "REWIRE_SILENCE_MS=200 is not above REWIRE_HEARTBEAT_MS=500: members would count as lost "
-      "between two signs of life\n");
+      "REWIRE_SILENCE_MS=200: must be above REWIRE_HEARTBEAT_MS=500 (a member would count as lost "
+      "between two heartbeats)\n");
   EXPECT_EQ(Settings({"REWIRE_SILENCE_MS=200", "REWIRE_HEARTBEAT_MS=100"}).Error(), "");
 }
 
@@ -43,7 +43,7 @@ TEST(Settings, WrongWordNamesTheWords) {
   for (const char* bad : {"loud", "", "warn|info", "warnx"}) {
     const Settings s({std::string("REWIRE_LOG=") + bad});
     EXPECT_EQ(s.Error(),
-              std::string("REWIRE_LOG=") + bad + " is not one of off|error|warn|info|debug\n");
+              std::string("REWIRE_LOG=") + bad + ": must be one of off|error|warn|info|debug\n");
   }
 }
 
@@ -56,7 +56,7 @@ TEST(Settings, EveryWrongVariableIsNamed) {
 TEST(Settings, UnknownVariableGetsTheNearestName) {
   const Settings s({"REWIRE_SILENT_MS=100"});
   EXPECT_EQ(s.Error(), "");
-  EXPECT_EQ(s.Unknown(), "REWIRE_SILENT_MS is not a setting; did you mean REWIRE_SILENCE_MS?\n");
+  EXPECT_EQ(s.Unknown(), "REWIRE_SILENT_MS: unknown setting; did you mean REWIRE_SILENCE_MS?\n");
 }
 
 TEST(Settings, TableHasEveryRowOnce) {

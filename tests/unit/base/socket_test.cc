@@ -45,7 +45,7 @@ class SocketTest : public ::testing::Test {
   FramedSocket right_;
 };
 
-TEST_F(SocketTest, ASocketOfAnotherUserIsRefusedByName) {
+TEST_F(SocketTest, RejectsSocketOfAnotherUser) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root to become another user";
   const std::string path = folder_ + "/s";
   UniqueFd listener;
@@ -90,7 +90,7 @@ TEST_F(SocketTest, UnixListenConnectAndPeer) {
 }
 
 // A stale socket is replaced while another thread looks for the path.
-TEST_F(SocketTest, APathThatIsListenedOnAnewIsNeverGone) {
+TEST_F(SocketTest, ReplacesListenerWithoutGap) {
   const std::string path = folder_ + "/s";
   UniqueFd listener;
   ASSERT_TRUE(ListenUnix(path, &listener).ok());
@@ -110,12 +110,12 @@ TEST_F(SocketTest, APathThatIsListenedOnAnewIsNeverGone) {
   EXPECT_EQ(gone, 0);
 }
 
-TEST_F(SocketTest, WhatIsWrongWithAPathOrAddressIsNamed) {
+TEST_F(SocketTest, ErrorsNameInvalidPathOrAddress) {
   UniqueFd fd;
   const std::string file = folder_ + "/file";
   std::ofstream(file) << "precious";
   EXPECT_THAT(ListenUnix(file, &fd).text,
-              HasSubstr(file + " exists and is not a left-over socket"));
+              HasSubstr(file + ": the path exists and is not a socket of an ended process"));
   EXPECT_TRUE(std::filesystem::exists(file));
   EXPECT_THAT(ListenUnix(folder_ + "/" + std::string(200, 'x'), &fd).text,
               HasSubstr("1 to 107 bytes"));
@@ -124,12 +124,12 @@ TEST_F(SocketTest, WhatIsWrongWithAPathOrAddressIsNamed) {
   for (const char* wrong : {"", "host:1", "127.0.0.1", "127.0.0.1:", "127.0.0.1:65536",
                             "127.0.0.1:1x", "127.0.0.1:-1"}) {
     EXPECT_THAT(ConnectTcp(wrong, Soon(), &fd).text,
-                HasSubstr("'" + std::string(wrong) + "' is not of the form"))
+                HasSubstr("'" + std::string(wrong) + "': must have the form"))
         << wrong;
   }
 }
 
-TEST_F(SocketTest, TcpMovesBytesAndRefusesWhenNobodyListens) {
+TEST_F(SocketTest, TcpTransfersBytesAndFailsWithoutListener) {
   UniqueFd listener;
   std::string bound;
   ASSERT_TRUE(ListenTcp("127.0.0.1:0", &listener, &bound).ok());
@@ -162,7 +162,7 @@ TEST_F(SocketTest, FramesArriveWholeAndInOrder) {
   EXPECT_EQ(right_.Receive(&frame, Soon()).code, SocketCode::kClosed);
 }
 
-TEST_F(SocketTest, ByteByByte) {
+TEST_F(SocketTest, ReadsFramesByteByByte) {
   const std::string bytes = Frame("one") + Frame("") + Frame("two");
   std::vector<std::string> got;
   for (const char c : bytes) {
@@ -175,7 +175,7 @@ TEST_F(SocketTest, ByteByByte) {
   EXPECT_EQ(got, (std::vector<std::string>{Frame("one"), Frame(""), Frame("two")}));
 }
 
-TEST_F(SocketTest, TooLongIsRefusedOnBothSidesWithoutMemoryForIt) {
+TEST_F(SocketTest, RejectsOversizedFramesWithoutAllocating) {
   EXPECT_EQ(left_.Queue(Frame(std::string(1000, 'x'))).code, SocketCode::kOversize);
   ASSERT_TRUE(SendAll(left_.fd(), "\xff\xff\xff\xff", Soon()).ok());
   std::string frame;
@@ -184,7 +184,7 @@ TEST_F(SocketTest, TooLongIsRefusedOnBothSidesWithoutMemoryForIt) {
   EXPECT_THAT(s.text, HasSubstr("4294967299 bytes; at most 1000"));
 }
 
-TEST_F(SocketTest, ASlowReaderFillsTheQueueAndNoMore) {
+TEST_F(SocketTest, LimitsQueueForSlowReader) {
   const std::string frame = Frame(std::string(900, 'x'));
   SocketStatus s;
   int queued = 0;
@@ -204,7 +204,7 @@ TEST_F(SocketTest, ASlowReaderFillsTheQueueAndNoMore) {
   }
 }
 
-TEST_F(SocketTest, WritingToNobodyIsClosedNotASignal) {
+TEST_F(SocketTest, WriteToClosedPeerRaisesNoSignal) {
   right_.Close();
   EXPECT_EQ(left_.Send(Frame("x"), Soon()).code, SocketCode::kClosed);
   EXPECT_EQ(SendAll(left_.fd(), "x", Soon()).code, SocketCode::kClosed);

@@ -44,7 +44,7 @@ class Conformance : public ::testing::TestWithParam<int> {
   void* context_ = nullptr;
 };
 
-TEST_P(Conformance, ADeviceAndItsProperties) {
+TEST_P(Conformance, ReportsDevicesAndProperties) {
   EXPECT_EQ(net_->name(), "rewire");
   int devices = 0;
   ASSERT_EQ(net_->Devices(&devices), ncclSuccess);
@@ -61,20 +61,20 @@ TEST_P(Conformance, ADeviceAndItsProperties) {
   EXPECT_EQ(net_->GetProperties(-1, &p), ncclInvalidArgument);
 }
 
-TEST_P(Conformance, MessagesOfEverySizeInOrder) {
+TEST_P(Conformance, DeliversMessagesOfEverySizeInOrder) {
   Connection c(net_.get(), context_);
   ExpectCarried(&c, {0, 1, 7, 8, 39, 40, 41, 1000, 0, 65535, 65536, 65537, 1 << 20, 3, 0, 5 << 20},
                 5 << 20);
 }
 
-TEST_P(Conformance, MoreThanMayBeOutstanding) {
+TEST_P(Conformance, RetriesRequestsAboveTheLimit) {
   Connection c(net_.get(), context_);
   std::vector<size_t> sizes;
   for (size_t i = 0; i < 300; ++i) sizes.push_back(i * 37 % 20000);
   ExpectCarried(&c, sizes, 20000);
 }
 
-TEST_P(Conformance, NoMoreThanThirtyTwoAtATime) {
+TEST_P(Conformance, LimitsOutstandingRequestsTo32) {
   Connection c(net_.get(), context_);
   std::vector<char> byte(1);
   int given = 0;
@@ -86,7 +86,7 @@ TEST_P(Conformance, NoMoreThanThirtyTwoAtATime) {
   EXPECT_EQ(given, simnccl::kNetMaxRequests);
 }
 
-TEST_P(Conformance, ReceivesThatComeLateHoldTheSenderBack) {
+TEST_P(Conformance, LateReceivesBlockTheSender) {
   Connection c(net_.get(), context_);
   // More bytes than the kernel buffers on both sides.
   const std::vector<char> bytes = Pattern(64 << 20, 1);
@@ -118,7 +118,7 @@ TEST_P(Conformance, ReceivesThatComeLateHoldTheSenderBack) {
   EXPECT_TRUE(got == bytes);
 }
 
-TEST_P(Conformance, ClosingWithRequestsOutstandingFreesAll) {
+TEST_P(Conformance, CloseFreesOutstandingRequests) {
   // The first connection makes resources that are made only once.
   { Connection first(net_.get(), context_); }
   const size_t before = OpenFiles();
@@ -137,7 +137,7 @@ TEST_P(Conformance, ClosingWithRequestsOutstandingFreesAll) {
   EXPECT_LE(OpenFiles(), before + 4);
 }
 
-TEST_P(Conformance, AListenerThatNobodyComesTo) {
+TEST_P(Conformance, ListenerClosesWithoutPeer) {
   OnThread([&] {
     char handle[simnccl::kNetHandleBytes];
     void* listener = nullptr;
@@ -149,7 +149,7 @@ TEST_P(Conformance, AListenerThatNobodyComesTo) {
   });
 }
 
-TEST_P(Conformance, WhoConnectsToNobodyIsToldSo) {
+TEST_P(Conformance, ConnectWithoutListenerFails) {
   OnThread([&] {
     char handle[simnccl::kNetHandleBytes];
     void* listener = nullptr;
@@ -172,7 +172,7 @@ TEST_P(Conformance, WhoConnectsToNobodyIsToldSo) {
   });
 }
 
-TEST_P(Conformance, AHandleOfSomebodyElseIsRefused) {
+TEST_P(Conformance, RejectsForeignHandle) {
   char handle[simnccl::kNetHandleBytes];
   std::memset(handle, 0x5A, sizeof handle);
   void* sender = nullptr;
@@ -180,7 +180,7 @@ TEST_P(Conformance, AHandleOfSomebodyElseIsRefused) {
   EXPECT_EQ(sender, nullptr);
 }
 
-TEST_P(Conformance, AMessageThatDoesNotFitFailsTheReceive) {
+TEST_P(Conformance, MessageLargerThanBufferFailsReceive) {
   Connection c(net_.get(), context_);
   const std::vector<char> bytes(100);
   std::vector<char> room(99);
@@ -197,7 +197,7 @@ TEST_P(Conformance, AMessageThatDoesNotFitFailsTheReceive) {
   EXPECT_EQ(result, ncclInvalidArgument);
 }
 
-TEST_P(Conformance, WhenTheSenderGoesAReceiveFails) {
+TEST_P(Conformance, ReceiveFailsWhenSenderCloses) {
   Connection c(net_.get(), context_);
   std::vector<char> byte(1);
   void* receive = nullptr;
@@ -212,7 +212,7 @@ TEST_P(Conformance, WhenTheSenderGoesAReceiveFails) {
   EXPECT_EQ(result, ncclRemoteError);
 }
 
-TEST_P(Conformance, WhenTheReceiverGoesASendFails) {
+TEST_P(Conformance, SendFailsWhenReceiverCloses) {
   Connection c(net_.get(), context_);
   const std::vector<char> bytes(64 << 20);
   void* send = nullptr;
@@ -228,7 +228,7 @@ TEST_P(Conformance, WhenTheReceiverGoesASendFails) {
   EXPECT_EQ(result, ncclRemoteError);
 }
 
-TEST_P(Conformance, LinksAreTakenUpAgain) {
+TEST_P(Conformance, ReusesIdleLinks) {
   { Connection first(net_.get(), context_); }
   const Counters before = PluginCounters();
   for (int i = 0; i < 5; ++i) {
@@ -240,7 +240,7 @@ TEST_P(Conformance, LinksAreTakenUpAgain) {
   EXPECT_EQ(after.reused, before.reused + 5);
 }
 
-TEST_P(Conformance, TwoCommunicatorsOfOneId) {
+TEST_P(Conformance, AcceptsTwoCommunicatorsWithOneId) {
   void* second = nullptr;
   ASSERT_EQ(net_->Init(7, 0, &second), ncclSuccess);
   {
@@ -252,7 +252,7 @@ TEST_P(Conformance, TwoCommunicatorsOfOneId) {
   EXPECT_EQ(net_->Finalize(second), ncclSuccess);
 }
 
-TEST_P(Conformance, FinalizeOfWhatInitDidNotGive) {
+TEST_P(Conformance, FinalizeIgnoresUnknownContext) {
   if (GetParam() < 11) GTEST_SKIP() << "there is no finalize";
   EXPECT_EQ(net_->Finalize(nullptr), ncclSuccess);
   EXPECT_EQ(net_->Finalize(reinterpret_cast<void*>(uintptr_t{0x5A5A})), ncclSuccess);

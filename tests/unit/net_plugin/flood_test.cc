@@ -39,7 +39,7 @@ Duration CpuTime() {
 }
 
 // OpenDescriptors() counts both ends: this process also holds the attacker's connections.
-TEST(FloodTest, KeepsFewUnknownConnectionsWhileTheProgramCallsNothing) {
+TEST(FloodTest, LimitsUnauthenticatedConnectionsWithoutCalls) {
   Links listening({{}, seconds(3600)});
   const absl::StatusOr<ListenAddress> address = listening.Listen(Loopback());
   ASSERT_TRUE(address.ok());
@@ -47,9 +47,9 @@ TEST(FloodTest, KeepsFewUnknownConnectionsWhileTheProgramCallsNothing) {
   std::vector<UniqueFd> attackers;
   for (int i = 0; i < 300; ++i) attackers.push_back(net_test::Visit(*address, "x"));
   const Time deadline = Now() + seconds(20);
-  while (listening.counters().strangers.load() < 300 - 64 && Now() < deadline) {
+  while (listening.counters().unauthenticated.load() < 300 - 64 && Now() < deadline) {
   }
-  EXPECT_EQ(listening.counters().strangers.load(), 300u - 64u);
+  EXPECT_EQ(listening.counters().unauthenticated.load(), 300u - 64u);
   EXPECT_LE(OpenDescriptors(), before + attackers.size() + 64);
   // The listener dropped the oldest connections.
   EXPECT_TRUE(net_test::IsClosed(attackers.front().get()));
@@ -57,25 +57,25 @@ TEST(FloodTest, KeepsFewUnknownConnectionsWhileTheProgramCallsNothing) {
 }
 
 // The peers name a listener, get a challenge, and never send a proof.
-TEST(FloodTest, ChallengedStrangersGoWithoutACall) {
-  constexpr size_t kStrangers = 100;
+TEST(FloodTest, DropsUnprovedConnectionsWithoutCalls) {
+  constexpr size_t kConnections = 100;
   LinksOptions options;
-  options.greeting = seconds(3600);
+  options.hello = seconds(3600);
   options.connect = milliseconds(100);  // the deadline of a proof
   Links listening(options);
   const absl::StatusOr<ListenAddress> address = listening.Listen(Loopback());
   ASSERT_TRUE(address.ok());
   const size_t before = OpenDescriptors();
-  std::vector<UniqueFd> strangers;
-  for (size_t i = 0; i < kStrangers; ++i) {
-    strangers.push_back(net_test::Visit(*address, EncodeHello(net_test::HelloTo(*address, i))));
+  std::vector<UniqueFd> connections;
+  for (size_t i = 0; i < kConnections; ++i) {
+    connections.push_back(net_test::Visit(*address, EncodeHello(net_test::HelloTo(*address, i))));
   }
-  for (const UniqueFd& fd : strangers) {
+  for (const UniqueFd& fd : connections) {
     EXPECT_TRUE(DecodeChallenge(net_test::ReadBytes(fd.get(), kChallengeBytes)).has_value());
     ASSERT_TRUE(net_test::IsClosed(fd.get()));
   }
-  EXPECT_EQ(OpenDescriptors(), before + kStrangers);  // the unauthenticated peers' own ends
-  EXPECT_EQ(listening.counters().strangers.load(), kStrangers);
+  EXPECT_EQ(OpenDescriptors(), before + kConnections);  // the unauthenticated peers' own ends
+  EXPECT_EQ(listening.counters().unauthenticated.load(), kConnections);
 }
 
 TEST(FloodTest, PeersConnectDuringAFlood) {
@@ -94,9 +94,9 @@ TEST(FloodTest, PeersConnectDuringAFlood) {
   });
   // The flood has begun before the peers connect.
   for (const Time by = Now() + seconds(20);
-       listening.counters().strangers.load() < 200 && Now() < by;) {
+       listening.counters().unauthenticated.load() < 200 && Now() < by;) {
   }
-  EXPECT_GE(listening.counters().strangers.load(), 200u);
+  EXPECT_GE(listening.counters().unauthenticated.load(), 200u);
   for (int i = 0; i < 20; ++i) {
     absl::StatusOr<ListenAddress> to = listening.Listen(Loopback());
     ASSERT_TRUE(to.ok());
@@ -136,9 +136,9 @@ TEST(FloodTest, DoesNotSpinWithoutDescriptors) {
   EXPECT_LT(ratio, 0.2);
   // With descriptors, the listener accepts the connection and drops it after the hello's deadline.
   const Time deadline = Now() + seconds(20);
-  while (listening.counters().strangers.load() == 0 && Now() < deadline) {
+  while (listening.counters().unauthenticated.load() == 0 && Now() < deadline) {
   }
-  EXPECT_EQ(listening.counters().strangers.load(), 1u);
+  EXPECT_EQ(listening.counters().unauthenticated.load(), 1u);
 }
 
 }  // namespace

@@ -61,12 +61,12 @@ class HalfOpen : public ::testing::Test {
     }
     return false;
   }
-  bool CountsStrangers(uint64_t count) {
+  bool CountsUnauthenticated(uint64_t count) {
     const Time deadline = Soon();
-    while (listening_.counters().strangers.load() < count && Now() < deadline) {
+    while (listening_.counters().unauthenticated.load() < count && Now() < deadline) {
       EXPECT_TRUE(listening_.Accept(address_.listener).ok());
     }
-    return listening_.counters().strangers.load() == count;
+    return listening_.counters().unauthenticated.load() == count;
   }
 
   Links listening_{{{}, milliseconds(300), milliseconds(300)}};
@@ -74,23 +74,23 @@ class HalfOpen : public ::testing::Test {
   std::string hello_;
 };
 
-TEST_F(HalfOpen, WhoStopsAfterAnyByte) {
-  std::vector<UniqueFd> guests;
-  for (size_t bytes = 0; bytes <= kHelloBytes; ++bytes) guests.push_back(Visit(bytes));
+TEST_F(HalfOpen, DropsPeerThatStopsAfterAnyByte) {
+  std::vector<UniqueFd> connections;
+  for (size_t bytes = 0; bytes <= kHelloBytes; ++bytes) connections.push_back(Visit(bytes));
   EXPECT_TRUE(Joins());
-  for (const UniqueFd& guest : guests) EXPECT_TRUE(IsClosed(guest));
-  EXPECT_EQ(listening_.counters().strangers.load(), guests.size());
+  for (const UniqueFd& connection : connections) EXPECT_TRUE(IsClosed(connection));
+  EXPECT_EQ(listening_.counters().unauthenticated.load(), connections.size());
   EXPECT_TRUE(Joins());
 }
 
-TEST_F(HalfOpen, WhoDiesAfterAnyByte) {
+TEST_F(HalfOpen, DropsPeerThatDiesAfterAnyByte) {
   for (size_t bytes = 0; bytes < kHelloBytes; ++bytes) Visit(bytes).reset();
   EXPECT_TRUE(Joins());
-  EXPECT_TRUE(CountsStrangers(kHelloBytes));
+  EXPECT_TRUE(CountsUnauthenticated(kHelloBytes));
   EXPECT_TRUE(Joins());
 }
 
-TEST(HalfOpenListener, WhoAcceptsAndNeverAnswers) {
+TEST(HalfOpenListener, ConnectTimesOutWithoutAnswer) {
   const UniqueFd silent(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));  // never accepts
   Links other{{}};
   Links connecting({{}, seconds(5), seconds(20), milliseconds(300)});

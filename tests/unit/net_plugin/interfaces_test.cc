@@ -46,7 +46,7 @@ std::vector<std::string> Names(const std::vector<Interface>& all, std::string_vi
   return out;
 }
 
-TEST(InterfacesTest, WithoutANameInNcclsOrder) {
+TEST(InterfacesTest, UsesNcclsOrderWithoutName) {
   std::vector<Interface> all = kAll;
   const auto drop = [&](const std::string& prefix) {
     std::erase_if(all, [&](const Interface& i) { return i.name.starts_with(prefix); });
@@ -65,12 +65,12 @@ TEST(InterfacesTest, WithoutANameInNcclsOrder) {
 }
 
 // A machine's virtual bridges must not be offered to another machine.
-TEST(InterfacesTest, WithoutANameAVirtualBridgeComesLast) {
+TEST(InterfacesTest, PrefersOthersOverVirtualBridge) {
   EXPECT_THAT(Names({Make("virbr0"), Make("lo")}, ""), ElementsAre("lo"));
   EXPECT_THAT(Names({Make("virbr0"), Make("eth0")}, ""), ElementsAre("eth0"));
 }
 
-TEST(InterfacesTest, WithoutANameTheOneInTheRootsSubnet) {
+TEST(InterfacesTest, PrefersSubnetOfRoot) {
   const std::vector<Interface> all = {Make("eth0", "10.0.0.1", 8), Make("eth1", "192.168.7.1", 24),
                                       Make("eth2", "192.168.0.1", 16)};
   const auto names = [&](const char* root) {
@@ -85,7 +85,7 @@ TEST(InterfacesTest, WithoutANameTheOneInTheRootsSubnet) {
   EXPECT_THAT(names("172.16.0.1"), ElementsAre("eth0", "eth1", "eth2"));
 }
 
-TEST(InterfacesTest, TheRootIsReadFromNcclCommId) {
+TEST(InterfacesTest, ReadsRootFromNcclCommId) {
   setenv("NCCL_COMM_ID", "192.168.7.9:4711", 1);
   unsetenv("NCCL_SOCKET_IFNAME");
   const InterfaceRules rules = RulesFromEnvironment();
@@ -95,7 +95,7 @@ TEST(InterfacesTest, TheRootIsReadFromNcclCommId) {
   EXPECT_EQ(HostText(*rules.root), "192.168.7.9");
 }
 
-TEST(InterfacesTest, NoMoreThanNcclHasRoomFor) {
+TEST(InterfacesTest, LimitsInterfacesToNcclsMaximum) {
   std::vector<Interface> all;
   for (int i = 0; i < 20; ++i) all.push_back(Make("eth" + std::to_string(i)));
   EXPECT_EQ(Names(all, "").size(), kMostInterfaces);
@@ -110,20 +110,20 @@ TEST(InterfacesTest, PrefixesExactNamesAndExclusion) {
               ElementsAre("eth0", "ib0", "docker0", "eth10", "six", "virbr0"));
 }
 
-TEST(InterfacesTest, OneFamily) {
+TEST(InterfacesTest, SelectsOneAddressFamily) {
   EXPECT_THAT(Names(kAll, "eth0", "AF_INET6"), ElementsAre("eth0"));
   EXPECT_THAT(Names(kAll, "^x", "AF_INET6"), ElementsAre("eth0", "six"));
   EXPECT_THAT(std::string(Choose(kAll, {"", "IPv6", {}}).status().message()),
-              HasSubstr("NCCL_SOCKET_FAMILY=IPv6: AF_INET or AF_INET6"));
+              HasSubstr("NCCL_SOCKET_FAMILY=IPv6: must be AF_INET or AF_INET6"));
 }
 
-TEST(InterfacesTest, NoneIsAnErrorThatNamesTheRule) {
+TEST(InterfacesTest, ErrorNamesRuleThatMatchesNoInterface) {
   EXPECT_THAT(std::string(Choose(kAll, {"=nothing", "", {}}).status().message()),
               HasSubstr("NCCL_SOCKET_IFNAME="));
   EXPECT_FALSE(Choose({}, {}).ok());
 }
 
-TEST(InterfacesTest, ThisMachinesAreListed) {
+TEST(InterfacesTest, ListsInterfacesOfThisMachine) {
   const auto all = ListInterfaces();
   ASSERT_TRUE(all.ok());
   EXPECT_TRUE(

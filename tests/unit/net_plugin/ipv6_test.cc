@@ -45,7 +45,7 @@ void Carry(SocketEnds* ends, size_t bytes) {
   EXPECT_TRUE(got == sent);
 }
 
-TEST(Ipv6Test, LinksOverLoopbackCarryAndAreTakenUpAgain) {
+TEST(Ipv6Test, ReusesLinkOverLoopback) {
   const auto loopback = Find([](auto& a) { return IN6_IS_ADDR_LOOPBACK(&a.sin6_addr); });
   if (!loopback) GTEST_SKIP() << "this machine has no ::1";
   SocketEnds ends;
@@ -59,7 +59,7 @@ TEST(Ipv6Test, LinksOverLoopbackCarryAndAreTakenUpAgain) {
   EXPECT_EQ(ends.here.counters().links_reused.load(), 2u);
 }
 
-TEST(Ipv6Test, ALinkLocalAddressIsReachedThroughOurOwnInterface) {
+TEST(Ipv6Test, ReachesLinkLocalAddressThroughLocalInterface) {
   const auto local = Find([](auto& a) { return IN6_IS_ADDR_LINKLOCAL(&a.sin6_addr); });
   if (!local) GTEST_SKIP() << "this machine has no link-local address";
   sockaddr_storage own = *local;
@@ -84,7 +84,7 @@ TEST(Ipv6Test, ALinkLocalAddressIsReachedThroughOurOwnInterface) {
   EXPECT_NE(link, nullptr);
 }
 
-TEST(Ipv6Test, OnlyALinkLocalAddressTakesTheScopeOfWhereItIsReachedFrom) {
+TEST(Ipv6Test, ScopesOnlyLinkLocalAddresses) {
   sockaddr_storage from{};
   V6(&from).sin6_family = AF_INET6;
   V6(&from).sin6_scope_id = 7;

@@ -87,7 +87,7 @@ void Close(Link* link) {
   ASSERT_EQ(*link->streams[0].Write(&close, sizeof close, nullptr, 0), sizeof close);
 }
 
-TEST_F(LinksTest, StreamsOfOneLinkFindEachOther) {
+TEST_F(LinksTest, JoinsStreamsOfOneLink) {
   absl::StatusOr<Ends> ends = Join(&a_, &b_, 5);
   ASSERT_TRUE(ends.ok()) << ends.status();
   ASSERT_EQ(ends->first->streams.size(), 5u);
@@ -105,7 +105,7 @@ TEST_F(LinksTest, StreamsOfOneLinkFindEachOther) {
   EXPECT_EQ(a_.counters().links_made.load(), 1u);
 }
 
-TEST_F(LinksTest, ALinkAtRestIsTakenUpAgainByTheSamePair) {
+TEST_F(LinksTest, ReusesIdleLinkForSamePair) {
   absl::StatusOr<Ends> ends = Join(&a_, &b_);
   ASSERT_TRUE(ends.ok());
   const uint64_t id = ends->first->id;
@@ -127,7 +127,7 @@ TEST_F(LinksTest, ALinkAtRestIsTakenUpAgainByTheSamePair) {
   EXPECT_NE(ends->first->id, id);
 }
 
-TEST_F(LinksTest, ALinkWhosePeerHasGoneIsNotTakenUp) {
+TEST_F(LinksTest, DoesNotReuseLinkOfClosedPeer) {
   absl::StatusOr<Ends> ends = Join(&a_, &b_);
   ASSERT_TRUE(ends.ok());
   const uint64_t id = ends->first->id;
@@ -139,7 +139,7 @@ TEST_F(LinksTest, ALinkWhosePeerHasGoneIsNotTakenUp) {
   EXPECT_NE(ends->first->id, id);
 }
 
-TEST_F(LinksTest, BytesOfAnEarlierUseEndALink) {
+TEST_F(LinksTest, BytesOfEarlierUseEndLink) {
   absl::StatusOr<Ends> ends = Join(&a_, &b_);
   ASSERT_TRUE(ends.ok());
   Close(ends->first.get());
@@ -177,7 +177,7 @@ TEST_F(LinksTest, AnswersHellosThatItRefusesAndCountsThem) {
     if (challenge) {
       EXPECT_EQ(challenge->proof, Code{});  // the listener proves nothing to this peer
     }
-    EXPECT_EQ(b_.counters().strangers.load(), ++count);
+    EXPECT_EQ(b_.counters().unauthenticated.load(), ++count);
   }
 }
 
@@ -195,7 +195,7 @@ TEST_F(LinksTest, RefusesProofsThatAreNotOfThisConnection) {
     ASSERT_EQ(send(fd.get(), recorded.data(), recorded.size(), 0), ssize_t{kProofBytes});
     EXPECT_TRUE(IsWelcome(ReadBytes(fd.get(), kWelcomeBytes)));
   }
-  EXPECT_EQ(b_.counters().strangers.load(), 0u);
+  EXPECT_EQ(b_.counters().unauthenticated.load(), 0u);
   using Make = std::function<std::string(const Challenge&)>;
   const Make wrong[] = {
       [&](const Challenge&) { return recorded; },
@@ -211,7 +211,7 @@ TEST_F(LinksTest, RefusesProofsThatAreNotOfThisConnection) {
     const std::string proof = make(*challenge);
     ASSERT_EQ(send(fd.get(), proof.data(), proof.size(), 0), ssize_t{kProofBytes});
     EXPECT_TRUE(IsClosed(fd.get()));
-    EXPECT_EQ(b_.counters().strangers.load(), ++count);
+    EXPECT_EQ(b_.counters().unauthenticated.load(), ++count);
   }
 }
 
@@ -261,10 +261,10 @@ TEST_F(LinksTest, WritesNoKeyInTheClear) {
   ASSERT_NE(link, nullptr);
   // The link is idle, and is used again.
   const uint64_t id = link->id;
-  FrameHeader rest;
-  rest.kind = FrameKind::kRest;
-  rest.use = 1;
-  ASSERT_EQ(send(fd.get(), &rest, sizeof rest, 0), ssize_t{sizeof rest});
+  FrameHeader finished;
+  finished.kind = FrameKind::kFinished;
+  finished.use = 1;
+  ASSERT_EQ(send(fd.get(), &finished, sizeof finished, 0), ssize_t{sizeof finished});
   ASSERT_TRUE(WaitReady(link->streams[0].fd(), POLLIN, Soon()));
   connecting.ReturnSending(std::move(link));
   address.attempt = 0;
@@ -291,7 +291,7 @@ TEST_F(LinksTest, OpenTagsDifferByLinkUseAndKey) {
   EXPECT_NE(OpenTag(key, 1, 2), OpenTag(RandomKey(), 1, 2));
 }
 
-TEST_F(LinksTest, GivesUpConnectionsThatStopInTheHandshake) {
+TEST_F(LinksTest, DropsConnectionsThatStopInHandshake) {
   Links impatient({{}, milliseconds(50), milliseconds(50)});
   const absl::StatusOr<ListenAddress> listener = impatient.Listen(Loopback());
   const std::string hello = EncodeHello(HelloTo(*listener, 1, 2));
@@ -309,10 +309,10 @@ TEST_F(LinksTest, GivesUpConnectionsThatStopInTheHandshake) {
     std::string said;
     EXPECT_TRUE(Closes(&impatient, listener->listener, fd.get(), &said)) << proves;
   }
-  EXPECT_EQ(impatient.counters().strangers.load(), 4u);
+  EXPECT_EQ(impatient.counters().unauthenticated.load(), 4u);
 }
 
-TEST_F(LinksTest, AnotherJobsMembersAreRefusedByName) {
+TEST_F(LinksTest, RefusesMembersOfAnotherJob) {
   Links ours({RandomKey(), seconds(5), seconds(20)});
   Links theirs({RandomKey(), seconds(5), seconds(20)});
   absl::StatusOr<ListenAddress> address = ours.Listen(Loopback());
@@ -326,7 +326,7 @@ TEST_F(LinksTest, AnotherJobsMembersAreRefusedByName) {
   EXPECT_THAT(std::string(link.status().message()), HasSubstr("127.0.0.1:"));
 }
 
-TEST_F(LinksTest, AnAnswerThatNeverComesIsAnError) {
+TEST_F(LinksTest, ConnectTimesOutWithoutAnswer) {
   Links impatient({{}, seconds(5), seconds(1)});
   const UniqueFd silent(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));  // never accepts
   ListenAddress there;
@@ -351,7 +351,7 @@ TEST_F(LinksTest, AnAnswerThatNeverComesIsAnError) {
   EXPECT_EQ(link.status().code(), absl::StatusCode::kDeadlineExceeded);
 }
 
-TEST_F(LinksTest, ALinkIsNotTakenUpBeforeItsReceiverHasLetGo) {
+TEST_F(LinksTest, DoesNotReuseLinkBeforeReceiverReleasesIt) {
   absl::StatusOr<Ends> ends = Join(&a_, &b_);
   ASSERT_TRUE(ends.ok());
   const uint64_t id = ends->first->id;
@@ -369,7 +369,7 @@ TEST_F(LinksTest, ALinkIsNotTakenUpBeforeItsReceiverHasLetGo) {
 }
 
 // A forked process, for example a data loader's worker, has every descriptor of its parent.
-TEST_F(LinksTest, ALinkThatIsDroppedEndsThoughAForkedChildHasItsDescriptors) {
+TEST_F(LinksTest, DroppedLinkEndsDespiteForkedChild) {
   absl::StatusOr<Ends> ends = Join(&a_, &b_);
   ASSERT_TRUE(ends.ok());
   const pid_t child = fork();
@@ -386,7 +386,7 @@ TEST_F(LinksTest, ALinkThatIsDroppedEndsThoughAForkedChildHasItsDescriptors) {
   waitpid(child, nullptr, 0);
 }
 
-TEST_F(LinksTest, LinksToProcessesThatHaveGoneAreForgotten) {
+TEST_F(LinksTest, DropsIdleLinksToEndedProcesses) {
   const auto open = [] {
     size_t n = 0;
     for (int fd = 0; fd < 1024; ++fd) n += fcntl(fd, F_GETFD) >= 0 ? 1 : 0;
@@ -410,7 +410,7 @@ TEST_F(LinksTest, LinksToProcessesThatHaveGoneAreForgotten) {
 }
 
 // A worker does the handshake: a program that is busy elsewhere finds the link complete.
-TEST_F(LinksTest, AcceptsLinksWhileTheProgramCallsNothing) {
+TEST_F(LinksTest, AcceptsLinksWithoutCalls) {
   absl::StatusOr<ListenAddress> address = b_.Listen(Loopback());
   std::unique_ptr<Link> there;
   for (const Time deadline = Soon(); there == nullptr && Now() < deadline;) {
@@ -423,7 +423,7 @@ TEST_F(LinksTest, AcceptsLinksWhileTheProgramCallsNothing) {
   EXPECT_EQ((*here)->id, there->id);
 }
 
-TEST_F(LinksTest, NobodyListensThere) {
+TEST_F(LinksTest, ConnectFailsWithoutListener) {
   absl::StatusOr<ListenAddress> address = b_.Listen(Loopback());
   reinterpret_cast<sockaddr_in&>(address->address).sin_port = htons(1);
   absl::StatusOr<std::unique_ptr<Link>> link = std::unique_ptr<Link>();
@@ -434,7 +434,7 @@ TEST_F(LinksTest, NobodyListensThere) {
   EXPECT_THAT(std::string(link.status().message()), HasSubstr("127.0.0.1:1: Connection refused"));
 }
 
-TEST(HandleTest, GoesThroughItsBytes) {
+TEST(HandleTest, RoundTrips) {
   ListenAddress a;
   a.address = Loopback();
   reinterpret_cast<sockaddr_in&>(a.address).sin_port = htons(4711);

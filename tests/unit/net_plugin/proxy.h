@@ -20,7 +20,7 @@ namespace rewire::net_test {
 std::shared_ptr<simnccl::Net> OpenPlugin(int abi);
 // The counters of the plugin's core.
 struct Counters {
-  uint64_t made, reused, strangers;
+  uint64_t made, reused, unauthenticated;
 };
 Counters PluginCounters();
 

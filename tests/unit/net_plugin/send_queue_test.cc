@@ -21,14 +21,14 @@ int BufferOf(int fd) {
   return size;
 }
 
-TEST(SendQueueTest, OnlyShortWaysAreBounded) {
+TEST(SendQueueTest, BoundsOnlyShortRoundTrips) {
   EXPECT_EQ(SendBufferOf(0), 256 << 10);
   EXPECT_EQ(SendBufferOf(10), 256 << 10);
   EXPECT_EQ(SendBufferOf(11), std::nullopt);
   EXPECT_EQ(SendBufferOf(UINT32_MAX), std::nullopt);  // TCP's value for "not measured yet"
 }
 
-TEST(SendQueueTest, AStreamThatIsFullIsAsked) {
+TEST(SendQueueTest, MeasuresFullStream) {
   const UniqueFd plain(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const int size = *SendBufferOf(0);
   ASSERT_EQ(setsockopt(plain.get(), SOL_SOCKET, SO_SNDBUF, &size, sizeof size), 0);
@@ -54,7 +54,7 @@ TEST(SendQueueTest, AStreamThatIsFullIsAsked) {
   FAIL() << "no link was bounded";
 }
 
-TEST(SendQueueTest, WhatIsNotTcpStaysAsItIs) {
+TEST(SendQueueTest, DoesNotChangeOtherSockets) {
   int ends[2];
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
   const UniqueFd one(ends[0]);

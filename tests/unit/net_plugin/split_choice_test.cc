@@ -36,7 +36,7 @@ class SplitChoiceTest : public ::testing::Test {
   Duration time_whole_{};
 };
 
-TEST_F(SplitChoiceTest, TheFirstMessagesAreWhole) {
+TEST_F(SplitChoiceTest, DoesNotSplitFirstMessages) {
   for (size_t i = 1; i < SplitChoice::kTrial; ++i) {
     EXPECT_FALSE(choice_.Next(kBytes));
     choice_.Add(kBytes, false, microseconds(100));
@@ -44,17 +44,17 @@ TEST_F(SplitChoiceTest, TheFirstMessagesAreWhole) {
   EXPECT_TRUE(choice_.Next(kBytes));
 }
 
-TEST_F(SplitChoiceTest, SplitsWhereThatIsMuchFaster) {
+TEST_F(SplitChoiceTest, SplitsWhenMuchFaster) {
   Send(100, [](int, bool split) { return Times(split, 60); });
   EXPECT_GT(Send(1000, [](int, bool split) { return Times(split, 60); }), 900);
 }
 
 // Splitting would cost more CPU time for a small gain.
-TEST_F(SplitChoiceTest, StaysWholeWhereSplittingIsOnlyALittleFaster) {
+TEST_F(SplitChoiceTest, DoesNotSplitWhenSlightlyFaster) {
   EXPECT_LT(Send(1000, [](int, bool split) { return Times(split, 90); }), 100);
 }
 
-TEST_F(SplitChoiceTest, FollowsAMachineThatChanges) {
+TEST_F(SplitChoiceTest, AdaptsWhenMachineChanges) {
   const auto busy = [](int, bool split) { return Times(split, 150); };
   const auto idle = [](int, bool split) { return Times(split, 60); };
   for (int round = 0; round < 3; ++round) {
@@ -65,13 +65,13 @@ TEST_F(SplitChoiceTest, FollowsAMachineThatChanges) {
   }
 }
 
-TEST_F(SplitChoiceTest, TrialsTakeAFewPercentOfTheTime) {
+TEST_F(SplitChoiceTest, TrialsTakeFewPercentOfTime) {
   Send(100000, [](int, bool split) { return Times(split, 1000); });
   EXPECT_LT(time_split_, time_whole_ / 20);
   EXPECT_GT(time_split_, Duration::zero());
 }
 
-TEST_F(SplitChoiceTest, ASingleDelayDecidesNothing) {
+TEST_F(SplitChoiceTest, IgnoresSingleDelay) {
   const auto delayed = [](int i, bool split) {
     return i % 6 == 0 ? milliseconds(3) : Times(split, 60);
   };
@@ -79,7 +79,7 @@ TEST_F(SplitChoiceTest, ASingleDelayDecidesNothing) {
   EXPECT_GT(Send(10000, delayed), 9000);
 }
 
-TEST_F(SplitChoiceTest, EachSizeIsJudgedByItself) {
+TEST_F(SplitChoiceTest, DecidesPerSizeClass) {
   Send(
       1000, [](int, bool split) { return Times(split, 150); }, 512 << 10);
   Send(
@@ -93,7 +93,7 @@ TEST_F(SplitChoiceTest, EachSizeIsJudgedByItself) {
 }
 
 // Several messages are outstanding at a time, so that those of a trial end among others.
-TEST_F(SplitChoiceTest, TrialsOfAPipelineAreJudgedByTheirOwnMessages) {
+TEST_F(SplitChoiceTest, JudgesPipelinedTrialsByTheirOwnMessages) {
   std::vector<bool> on_their_way;
   int split_ones = 0;
   for (int i = 0; i < 2000; ++i) {
@@ -108,7 +108,7 @@ TEST_F(SplitChoiceTest, TrialsOfAPipelineAreJudgedByTheirOwnMessages) {
 }
 
 // Both sides stay consistent whatever is chosen.
-TEST(MeasuredSplittingTest, MessagesComeWholeInEitherWay) {
+TEST(MeasuredSplittingTest, DeliversSplitAndUnsplitMessages) {
   net_test::SocketEnds ends;
   ASSERT_NO_FATAL_FAILURE(ends.Join(2, net_test::LoopbackV4(), Splitting::kMeasured));
   for (int i = 0; i < 40; ++i) {

@@ -77,7 +77,7 @@ std::string Frame(const std::string& payload) {
   return std::string(reinterpret_cast<const char*>(&header), sizeof header) + payload;
 }
 
-TEST_F(StreamTest, FramesComeWholeHoweverTheyAreCut) {
+TEST_F(StreamTest, ReadsFramesCutAnywhere) {
   std::vector<std::string> payloads;
   std::string all;
   for (const size_t bytes : {0, 1, 39, 40, 41, 1000, 16383, 16384, 70000, 200000, 8, 0}) {
@@ -105,7 +105,7 @@ TEST_F(StreamTest, FramesComeWholeHoweverTheyAreCut) {
 }
 
 // The kernel acknowledges small segments when they are read.
-TEST_F(StreamTest, ASmallFrameIsTakenFromTheKernelAtTheNextLook) {
+TEST_F(StreamTest, TakesSmallFrameFromKernelAtNextRead) {
   const std::string frame = Frame("message");
   for (int i = 0; i < 3; ++i) {
     ASSERT_NO_FATAL_FAILURE(Feed(frame));
@@ -120,7 +120,7 @@ TEST_F(StreamTest, ASmallFrameIsTakenFromTheKernelAtTheNextLook) {
 }
 
 // A large message takes one call: a second call would look for a header that has already been read.
-TEST_F(StreamTest, APayloadIsTakenTogetherWithTheFrameThatFollows) {
+TEST_F(StreamTest, TakesPayloadWithNextFrame) {
   const std::string large = Frame(std::string(60000, 'x'));
   ASSERT_NO_FATAL_FAILURE(Feed(large + Frame("message")));
   for (const Time deadline = net_test::Soon(); Waiting() < 60087;) ASSERT_LT(Now(), deadline);
@@ -132,7 +132,7 @@ TEST_F(StreamTest, APayloadIsTakenTogetherWithTheFrameThatFollows) {
 }
 
 // NCCL's kernels poll the memory after a message.
-TEST_F(StreamTest, NothingIsWrittenAfterAPayload) {
+TEST_F(StreamTest, WritesNothingBeyondPayload) {
   ASSERT_NO_FATAL_FAILURE(Feed(Frame(std::string(60000, 'x')) + Frame("message")));
   for (const Time deadline = net_test::Soon(); Waiting() < 60087;) ASSERT_LT(Now(), deadline);
   FrameHeader header;
@@ -142,7 +142,7 @@ TEST_F(StreamTest, NothingIsWrittenAfterAPayload) {
   EXPECT_EQ(room, std::string(60000, 'x') + std::string(1000, '-'));
 }
 
-TEST_F(StreamTest, AnEndBehindALookIsNoReset) {
+TEST_F(StreamTest, CloseAfterPeekIsNotReset) {
   ASSERT_NO_FATAL_FAILURE(Feed(Frame("message")));
   pollfd there{stream_->fd(), POLLIN, 0};
   ASSERT_EQ(poll(&there, 1, 20000), 1);

@@ -23,7 +23,7 @@ class StreamsTest : public ::testing::TestWithParam<int> {
 };
 
 // The rest of a message on a further stream may be read ahead of its place.
-TEST_P(StreamsTest, ReceivesThatComeLateFindWhatWasReadAhead) {
+TEST_P(StreamsTest, LateReceivesFindDataReadAhead) {
   ASSERT_NO_FATAL_FAILURE(Join());
   const size_t bytes = 2 * kMostChunkBytes + 1000;
   constexpr int kAhead = 8;
@@ -55,7 +55,7 @@ TEST_P(StreamsTest, ReceivesThatComeLateFindWhatWasReadAhead) {
 }
 
 // The receiver may read the close before the last chunks.
-TEST_P(StreamsTest, ASenderThatClosesBehindItsLastMessageFailsNothing) {
+TEST_P(StreamsTest, CloseAfterLastMessageFailsNothing) {
   for (int round = 0; round < 60; ++round) {
     ASSERT_NO_FATAL_FAILURE(Join());
     const std::vector<char> sent =
@@ -87,7 +87,7 @@ TEST_P(StreamsTest, ASenderThatClosesBehindItsLastMessageFailsNothing) {
 
 // A message completes before the receiver looks for the next message. Looking first would take data
 // from the kernel, which would answer the sender first.
-TEST_P(StreamsTest, AMessageIsDoneBeforeWhatFollowsIsLookedFor) {
+TEST_P(StreamsTest, CompletesMessageBeforeReadingOn) {
   ASSERT_NO_FATAL_FAILURE(Join());
   std::vector<std::vector<char>> got(2, std::vector<char>(100));
   Request* const first = ends_.Receive(&got[0]);
@@ -109,7 +109,7 @@ TEST_P(StreamsTest, AMessageIsDoneBeforeWhatFollowsIsLookedFor) {
 }
 
 // NCCL sends 512 KiB at a time by default.
-TEST_P(StreamsTest, AMessageOfNcclsSizeGoesOverAllStreams) {
+TEST_P(StreamsTest, SplitsNcclsMessageOverAllStreams) {
   ASSERT_NO_FATAL_FAILURE(Join());
   const int small = 4096;  // the kernel accepts little
   for (int s = 0; s < GetParam(); ++s) {

@@ -55,7 +55,7 @@ class ZeroCopyTest : public ::testing::Test {
   SocketEnds ends_;
 };
 
-TEST_F(ZeroCopyTest, AMessageIsDoneWhenTheKernelHasLetGoOfIt) {
+TEST_F(ZeroCopyTest, CompletesMessageAfterKernelReportsCompletion) {
   const std::vector<char> bytes = Pattern(kHeldBack, 1);
   Request* const send = ends_.Send(bytes);
   for (int i = 0; i < 1000; ++i) ASSERT_FALSE(SocketEnds::Done(ends_.sender.get(), send));
@@ -68,7 +68,7 @@ TEST_F(ZeroCopyTest, AMessageIsDoneWhenTheKernelHasLetGoOfIt) {
   ExpectCopied(2);
 }
 
-TEST_F(ZeroCopyTest, MessagesAreDoneInOrderAndTheirMemoryIsFree) {
+TEST_F(ZeroCopyTest, CompletesMessagesInOrder) {
   constexpr size_t kCount = 4;
   std::array<std::vector<char>, kCount> sent;
   std::array<Request*, kCount> sends{};
@@ -106,7 +106,7 @@ TEST_F(ZeroCopyTest, MessagesAreDoneInOrderAndTheirMemoryIsFree) {
 }
 
 // Bytes that the program writes there after the close must not reach anybody.
-TEST_F(ZeroCopyTest, WhatIsLentAtTheCloseIsNotSentAnyMore) {
+TEST_F(ZeroCopyTest, CloseStopsPendingZeroCopySends) {
   std::vector<char> bytes = Pattern(kHeldBack, 1);
   Request* const send = ends_.Send(bytes);
   ASSERT_FALSE(SocketEnds::Done(ends_.sender.get(), send));
@@ -118,7 +118,7 @@ TEST_F(ZeroCopyTest, WhatIsLentAtTheCloseIsNotSentAnyMore) {
             absl::StatusCode::kUnavailable);
 }
 
-TEST_F(ZeroCopyTest, WhoMayLendNothingCopies) {
+TEST_F(ZeroCopyTest, CopiesWithoutPinnedMemory) {
   rlimit before{};
   ASSERT_EQ(getrlimit(RLIMIT_MEMLOCK, &before), 0);
   const rlimit none{0, before.rlim_max};

@@ -16,7 +16,7 @@ PeerOffer SomeOffer() {
   return {12, "a node", "a server", {{7, {handle}}, {8, {descriptor, descriptor}}}};
 }
 
-TEST(PeerOfferBytes, ComeBackAsTheyWere) {
+TEST(PeerOfferBytes, RoundTrip) {
   const PeerOffer offer = DecodePeerOffer(EncodePeerOffer(SomeOffer())).value();
   EXPECT_EQ(offer.epoch, 12u);
   EXPECT_EQ(offer.node, "a node");

@@ -66,7 +66,7 @@ TEST(DescriptorServer, GivesEachClientWhatItAsksFor) {
   }
 }
 
-TEST(DescriptorServer, SaysWhatItDoesNotHave) {
+TEST(DescriptorServer, RefusesUnknownIndex) {
   const auto server = DescriptorServer::Start(FileOf);
   ASSERT_TRUE(server.ok());
   auto client = DescriptorClient::Connect((*server)->name(), Soon());
@@ -75,7 +75,7 @@ TEST(DescriptorServer, SaysWhatItDoesNotHave) {
   EXPECT_TRUE(client->Ask(2, Soon()).ok());
 }
 
-TEST(DescriptorServer, WhoAsksWronglyIsSentAwayAndOthersAreServed) {
+TEST(DescriptorServer, DropsClientWithMalformedRequest) {
   const auto server = DescriptorServer::Start(FileOf);
   ASSERT_TRUE(server.ok());
   const std::string& name = (*server)->name();

@@ -142,7 +142,7 @@ TEST_P(PullTest, CopiesWhatTheSourceHasOnceItIsReady) {
   ExpectCopied(8, 1);
 }
 
-TEST_P(PullTest, WhatMayChangeIsCopiedWhenItsSourceStandsAtTheBoundary) {
+TEST_P(PullTest, CopiesVolatileStateWhenSourceIsAtBoundary) {
   TakeOn(8, kBytes, true);
   EXPECT_THAT(pull_.TensorsOf(kOwner), ::testing::ElementsAre(kTensor));
   ASSERT_TRUE(pull_.Fetch(Now()).ok());  // does not wait
@@ -151,7 +151,7 @@ TEST_P(PullTest, WhatMayChangeIsCopiedWhenItsSourceStandsAtTheBoundary) {
   EXPECT_TRUE(absl::IsDeadlineExceeded(pull_.Check(Now())));
 }
 
-TEST_P(PullTest, WhatMayChangeIsComparedWithWhatItsSourceHas) {
+TEST_P(PullTest, ComparesVolatileStateWithSource) {
   TakeOn(8, kBytes, true);
   owner_.Put(2);
   Contents(8, kBytes, 2, NoteKind::kLate);
@@ -205,7 +205,7 @@ TEST_P(PullTest, NothingIsCopiedAfterCancel) {
   EXPECT_EQ(pull_.bytes(), 0u);
 }
 
-TEST_P(PullTest, WhatCannotBeMappedIsLeftToBytes) {
+TEST_P(PullTest, SendsUnmappableMemoryAsBytes) {
   OfferedSegment& segment = offer_.tensors[0].segments.back();
   segment.handle.reserved[0] ^= 1;
   segment.index = 1000;
@@ -234,7 +234,7 @@ TEST_P(PullTest, SegmentsThatDoNotJoinAreLeftToBytes) {
   EXPECT_TRUE(pull_.TensorsOf(kOwner).empty());
 }
 
-TEST_P(PullTest, WhatLiesOutsideTheOfferedPartIsLeftToBytes) {
+TEST_P(PullTest, SendsStateOutsideOfferAsBytes) {
   TakeOn(8, kBytes + 8);
   EXPECT_TRUE(pull_.TensorsOf(kOwner).empty());
 }

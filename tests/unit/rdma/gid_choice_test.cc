@@ -66,7 +66,7 @@ TEST(GidChoice, SameSubnetAsThePeer) {
   EXPECT_EQ(Chosen(table, wish), 1);
 }
 
-TEST(GidChoice, OnlyTheInterfaceThatWasAskedFor) {
+TEST(GidChoice, UsesOnlyRequestedInterface) {
   const std::vector<GidEntry> table = {{0, Gid::OfIpv4(10, 1, 0, 1), GidType::kRoceV2, 4},
                                        {1, Local(2), GidType::kRoceV1, 5}};
   GidWish wish;
@@ -89,14 +89,14 @@ TEST(GidChoice, SameAddressAtItsNewIndexAfterAFlap) {
   EXPECT_EQ(Chosen({after.begin(), after.begin() + 3}, {{}, 0, before}), 2);
 }
 
-TEST(GidChoice, InfinibandTakesItsFirst) {
+TEST(GidChoice, InfinibandUsesFirstEntry) {
   const std::vector<GidEntry> table = {{1, Global(1, 1), GidType::kInfiniBand, 0},
                                        {0, Local(1), GidType::kInfiniBand, 0}};
   EXPECT_EQ(Chosen(table, {}, LinkLayer::kInfiniBand), 0);
   EXPECT_EQ(Chosen(table, {}), -1);
 }
 
-TEST(GidChoice, NothingOfNothing) {
+TEST(GidChoice, ReturnsNothingForEmptyTable) {
   EXPECT_EQ(Chosen({}, {}), -1);
   EXPECT_EQ(Chosen({{0, Gid{}, GidType::kRoceV2, 4}}, {}), -1);
 }

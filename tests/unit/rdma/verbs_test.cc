@@ -16,7 +16,7 @@ TEST(Verbs, MissingLibraryIsAStatus) {
   EXPECT_THAT(std::string(driver.status().message()), HasSubstr("libno_such_verbs.so.1"));
 }
 
-TEST(Verbs, AnotherLibraryIsNotTakenForIt) {
+TEST(Verbs, RejectsOtherLibrary) {
   const auto driver = LoadVerbs("libc.so.6");
   EXPECT_EQ(driver.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(driver.status().message()), HasSubstr("ibv_create_qp@IBVERBS_1.1"));

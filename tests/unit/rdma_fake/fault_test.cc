@@ -216,7 +216,7 @@ TEST(Fault, DeviceThatFails) {
             absl::StatusCode::kUnavailable);
 }
 
-TEST(Fault, WhatIsOutstandingAtAResetIsForgotten) {
+TEST(Fault, ResetDropsOutstandingRequests) {
   for (uint64_t seed = 1; seed <= 10; ++seed) {
     Pair pair({.seed = seed});
     pair.Connect();

@@ -61,7 +61,7 @@ class MetricsServerTest : public ::testing::Test {
   std::unique_ptr<MetricsServer> server_;
 };
 
-TEST_F(MetricsServerTest, SlowClientsKeepNobodyOut) {
+TEST_F(MetricsServerTest, SlowClientsDoNotBlockOthers) {
   std::vector<UniqueFd> slow;
   for (int i = 0; i < 24; ++i) {
     slow.push_back(Connected(""));

@@ -99,7 +99,7 @@ TEST_F(TransitionLogTest, SpansAndNumbersOfAWholeTransition) {
   EXPECT_TRUE(status["waiting_for"].empty());
 }
 
-TEST_F(TransitionLogTest, SaysWhoIsWaitedFor) {
+TEST_F(TransitionLogTest, NamesMembersThatAreWaitedFor) {
   log_.OnNote(At(0), Progress(1, Phase::kPrepare), 7);
   Prepare prepare;
   prepare.epoch = 8;

@@ -106,7 +106,7 @@ TEST_F(MoeCommandsTest, APlotHasTwoBarsForEachDevice) {
   EXPECT_THAT(nowhere.err, HasSubstr(At("no/plot.svg") + ": No such file or directory"));
 }
 
-TEST_F(MoeCommandsTest, OfADamagedRecordingTheRecordsBeforeAreReplayed) {
+TEST_F(MoeCommandsTest, ReplaysRecordsBeforeDamage) {
   Record();
   const auto size = std::filesystem::file_size(At("counts"));
   std::filesystem::resize_file(At("counts"), size - 1);
@@ -119,7 +119,7 @@ TEST_F(MoeCommandsTest, OfADamagedRecordingTheRecordsBeforeAreReplayed) {
   EXPECT_THAT(ran.err, HasSubstr(At("counts") + ": byte 772: "));
 }
 
-TEST_F(MoeCommandsTest, WhatIsWrongIsNamed) {
+TEST_F(MoeCommandsTest, ErrorsNameTheFault) {
   Record();
   EXPECT_THAT(Record().err, HasSubstr(At("counts") + ": create: File exists"));
   EXPECT_THAT(Run({"record", At("nothing"), At("x")}).err, HasSubstr("nothing cannot be read"));
@@ -128,7 +128,7 @@ TEST_F(MoeCommandsTest, WhatIsWrongIsNamed) {
   EXPECT_THAT(Run({"replay", At("counts.csv")}).err,
               HasSubstr("counts.csv: byte 0: not a recording of this version"));
   EXPECT_THAT(Run({"replay", At("counts"), "--capacity", "1"}).err,
-              HasSubstr("capacity 1: 4 devices have room for 4 experts of 8"));
+              HasSubstr("capacity=1: slots of 4 devices=4: must be at least 8"));
   EXPECT_EQ(Run({"replay", At("counts"), "--plan", "best"}).status, kExitUsage);
   EXPECT_EQ(Run({"replay"}).status, kExitUsage);
   EXPECT_EQ(Run({}).status, kExitUsage);

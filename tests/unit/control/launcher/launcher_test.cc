@@ -147,7 +147,7 @@ TEST(JobDirectoryTest, AnExistingFolderIsClosedToOthers) {
   EXPECT_EQ(fs::status(job->path()).permissions(), fs::perms::owner_all);
 }
 
-TEST(JobDirectoryTest, WhatAKilledLauncherLeftIsTakenAndSomethingElseIsNot) {
+TEST(JobDirectoryTest, ReplacesOnlyFolderOfKilledLauncher) {
   Folder base;
   fs::create_directories(base.path + "/dead");
   std::ofstream(base.path + "/dead/rewire.lock") << "";
@@ -245,7 +245,7 @@ TEST(ChildTest, SignalsAreNeitherBlockedNorIgnored) {
   signal(SIGPIPE, SIG_DFL);
 }
 
-TEST(ChildTest, WhatCannotRunIsNamedAndLeavesNoProcess) {
+TEST(ChildTest, FailedStartNamesProgramAndLeavesNoProcess) {
   ChildSpec spec;
   EXPECT_EQ(StartChild(spec).status().code(), absl::StatusCode::kInvalidArgument);
   spec.argv = {"no-such-program"};

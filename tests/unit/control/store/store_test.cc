@@ -114,7 +114,7 @@ TEST_F(StoreTest, ANewStoreIsEmptyAndAFilledOneComesBack) {
   EXPECT_EQ(Read(*OpenOrDie()), Record(5));
 }
 
-TEST_F(StoreTest, RevisionsFence) {
+TEST_F(StoreTest, RejectsStaleRevision) {
   auto store = OpenOrDie();
   ASSERT_TRUE(Swap(*store, 0, Record(4))->swapped);
   auto late = Swap(*store, 0, Record(5));
@@ -140,7 +140,7 @@ TEST_F(StoreTest, OnlyOneProcessOpensIt) {
   EXPECT_TRUE(EmbeddedStore::Open(path_).ok());
 }
 
-TEST_F(StoreTest, CutOffAtEveryByteTheLastWholeRecordStands) {
+TEST_F(StoreTest, RecoversLastWholeRecordAfterAnyTruncation) {
   const std::vector<size_t> sizes = Fill(4);
   const std::string whole = Bytes();
   ASSERT_EQ(whole.size(), sizes.back());
@@ -186,7 +186,7 @@ std::string& LogText() {
   return text;
 }
 
-TEST_F(StoreTest, ATornTailIsSaid) {
+TEST_F(StoreTest, ReportsTornTail) {
   const size_t whole = Fill(2)[2];
   Put(Bytes().substr(0, whole - 3));
   LogText().clear();
@@ -202,7 +202,7 @@ TEST_F(StoreTest, ATailOfZerosIsAnUnfinishedRecord) {
   EXPECT_EQ(Read(*OpenOrDie()), Record(2));
 }
 
-TEST_F(StoreTest, SomethingElseIsNotTakenForAStore) {
+TEST_F(StoreTest, RejectsFileThatIsNotAStore) {
   for (const char* other : {"", "RW", "#!/bin/sh\nexit 0\n"}) {
     Put(other);
     EXPECT_EQ(EmbeddedStore::Open(path_).status().code(), absl::StatusCode::kDataLoss) << other;
@@ -235,7 +235,7 @@ TEST_F(StoreTest, ALeftOverOfACompactionIsHarmless) {
   EXPECT_EQ(Read(*OpenOrDie()), Record(4));
 }
 
-TEST_F(StoreTest, AFullDiskIsAnErrorTheOldRecordStandsAndRoomHealsIt) {
+TEST_F(StoreTest, FullDiskKeepsOldRecordUntilThereIsRoom) {
   const size_t size = Fill(3)[3];
   const pid_t child = fork();
   if (child == 0) {
@@ -260,7 +260,7 @@ TEST_F(StoreTest, AFullDiskIsAnErrorTheOldRecordStandsAndRoomHealsIt) {
 }
 
 // The child commits epochs and reports each committed epoch; SIGKILL ends the child at any point.
-TEST_F(StoreTest, WhatWasAnsweredSurvivesSigkill) {
+TEST_F(StoreTest, AnsweredWritesSurviveSigkill) {
   Epoch expected = 0;
   for (int round = 0; round < 10; ++round) {
     int pipe_fds[2];

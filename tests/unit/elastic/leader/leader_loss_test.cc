@@ -56,7 +56,7 @@ TEST_F(LeaderTest, ADrainedMemberThatHangsIsLostAtItsDeadline) {
   d.Pass(milliseconds(400));
   EXPECT_THAT(d.Sent<Lost>(0).value().members, ElementsAre(1));
   EXPECT_EQ(d.Last<EndProcess>()->member, 1u);
-  EXPECT_TRUE(d.Noted("it was not gone in time: drain 1 within 3000 ms"));
+  EXPECT_TRUE(d.Noted("it did not leave in time: drain 1 within 3000 ms"));
   d.Store();
   d.Recover({0, 2});
   EXPECT_TRUE(d.leader.steady());
@@ -115,7 +115,7 @@ TEST_F(LeaderTest, AReclaimNoticeAfterAStallHasItsFullTime) {
   d.Pass(milliseconds(4500));
   EXPECT_FALSE(d.Noted("member 2 is lost"));
   d.Pass(seconds(1));
-  EXPECT_TRUE(d.Noted("member 2 is lost: it was not gone in time"));
+  EXPECT_TRUE(d.Noted("member 2 is lost: it did not leave in time"));
 }
 
 // ---- deaths and ends at other times
@@ -188,10 +188,11 @@ TEST_F(LeaderTest, AnUnmodifiedProgramIsToldAndNotHealed) {
   plain.leader.OnDisconnect(plain.now, 1, &plain.out);
   EXPECT_THAT(plain.Sent<Lost>(0).value().members, ElementsAre(1));
   EXPECT_FALSE(plain.Store());
-  EXPECT_THAT(plain.AskInVain({RequestKind::kRebuild, 0, {}, {}, ""}), HasSubstr("cannot go on"));
+  EXPECT_THAT(plain.AskInVain({RequestKind::kRebuild, 0, {}, {}, ""}),
+              HasSubstr("cannot continue"));
 }
 
-TEST_F(LeaderTest, WhoHasFinishedIsNotLost) {
+TEST_F(LeaderTest, FinishedMemberIsNotLost) {
   for (MemberId m : kThree) {
     d.Say(m, Finished{});
     d.leader.OnDisconnect(d.now, m, &d.out);

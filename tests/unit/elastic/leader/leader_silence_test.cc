@@ -64,7 +64,7 @@ TEST_F(LeaderTest, WhenEveryMemberIsSilentNobodyIsLostAndItIsSaid) {
   EXPECT_FALSE(d.Last<EndJob>().has_value());
 }
 
-TEST_F(LeaderTest, WhoStaysSilentWhenTheOthersGoOnIsLost) {
+TEST_F(LeaderTest, MemberSilentWhileOthersContinueIsLost) {
   d.silent = {0, 1, 2};
   d.Pass(seconds(60));
   d.silent = {2};
@@ -114,7 +114,7 @@ TEST_F(LeaderTest, ASilentMemberIsLostWhenTheOthersAreHeardLate) {
   EXPECT_THAT(late.Sent<Lost>(0).value().members, ElementsAre(2));
 }
 
-TEST_F(LeaderTest, AfterItStoodStillItselfNobodyIsSilent) {
+TEST_F(LeaderTest, NoMemberIsSilentAfterLeaderStalled) {
   d.now += seconds(60);
   d.leader.OnTick(d.now, &d.out);
   EXPECT_FALSE(d.Sent<Lost>(0).has_value());

@@ -42,7 +42,7 @@ TEST_F(LeaderTest, ANewLeaderEndsNoLateMemberWhileAnotherIsMissing) {
   next.Pass(seconds(9));
   EXPECT_FALSE(next.Noted("is lost"));
   next.Pass(seconds(2));
-  EXPECT_TRUE(next.Noted("member 2 is lost: it did not come back"));
+  EXPECT_TRUE(next.Noted("member 2 is lost: it did not reconnect"));
   EXPECT_FALSE(next.Noted("member 1 is lost"));
 }
 
@@ -111,7 +111,7 @@ TEST_F(LeaderTest, ANewJobOnTheStoreOfAnOldOneIsToldSo) {
               HasSubstr("the store is of a job that has ended or still runs"));
 }
 
-TEST_F(LeaderTest, WhoDoesNotComeBackInTheGraceTimeIsLost) {
+TEST_F(LeaderTest, MemberNotBackInGraceTimeIsLost) {
   WorldRecord record = d.leader.record();
   LeaderDriver next(LeaderDriver::Options(3), record);
   next.Connect(0, true, 1);
@@ -132,7 +132,7 @@ TEST_F(LeaderTest, MembersThatWereToldOfALossAreHealedByTheNextLeader) {
   EXPECT_EQ(next.Sent<Prepare>(1).value().kind, TransitionKind::kLoss);
 }
 
-TEST_F(LeaderTest, StrangersAreRefused) {
+TEST_F(LeaderTest, RefusesUnknownMembers) {
   d.Connect(9);
   EXPECT_THAT(d.Sent<Refused>(9).value().reason, HasSubstr("not one of this job's"));
   d.leader.OnConnect(d.now, Hello{1, 555, 1, true, "", false, 0, 0, {}}, &d.out);

@@ -24,11 +24,12 @@ TEST_F(LeaderTest, AWorldIsFormedWhenAllAreThere) {
   EXPECT_EQ(fresh.leader.record().next_member, 2u);
 }
 
-TEST_F(LeaderTest, RequestsThatMakeNoSense) {
+TEST_F(LeaderTest, RejectsInvalidRequests) {
   EXPECT_THAT(d.AskInVain({RequestKind::kResize, 0, {}, {}, ""}), HasSubstr("0 members"));
   EXPECT_THAT(d.AskInVain({RequestKind::kResize, 7, {}, {}, ""}), HasSubstr("at most 6"));
   EXPECT_THAT(d.AskInVain({RequestKind::kDrain, 0, {9}, {}, ""}), HasSubstr("member 9"));
-  EXPECT_THAT(d.AskInVain({RequestKind::kDrain, 0, kThree, {}, ""}), HasSubstr("leave nobody"));
+  EXPECT_THAT(d.AskInVain({RequestKind::kDrain, 0, kThree, {}, ""}),
+              HasSubstr("at least one member"));
   EXPECT_THAT(d.AskInVain({RequestKind::kReplace, 0, {9}, {}, ""}), HasSubstr("member 9"));
   EXPECT_EQ(d.leader.StatusOf(77).state, RequestState::kUnknown);
 }

@@ -39,7 +39,7 @@ TEST(RequestTest, ErrorsNameWhatIsWrongAndTakeNoId) {
               HasSubstr("member 9 is not in the world; it has 4, 2, 7"));
   EXPECT_THAT(error({RequestKind::kDrain, 0, {}, {}, ""}), HasSubstr("no member"));
   EXPECT_THAT(error({RequestKind::kDrain, 0, {4, 4}, {}, ""}), HasSubstr("named twice"));
-  EXPECT_THAT(error({RequestKind::kDrain, 0, {7, 4, 2}, {}, ""}), HasSubstr("leave nobody"));
+  EXPECT_THAT(error({RequestKind::kDrain, 0, {7, 4, 2}, {}, ""}), HasSubstr("at least one member"));
   EXPECT_THAT(error({RequestKind::kReplace, 0, {9}, {}, ""}), HasSubstr("member 9"));
   EXPECT_THAT(error({RequestKind::kReplace, 0, {2, 4}, {}, ""}), HasSubstr("exactly one"));
   EXPECT_EQ(next, 10u);

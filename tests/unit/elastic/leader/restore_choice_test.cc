@@ -55,7 +55,7 @@ TEST(RestoreChoiceTest, AMixedStateInPlaceDoesNotCount) {
   EXPECT_TRUE(choice->sources.live.empty());
 }
 
-TEST(RestoreChoiceTest, SlotZeroIsInTheLastSlotsCare) {
+TEST(RestoreChoiceTest, LastSlotKeepsCopyOfSlotZero) {
   // The last slot's buddy is slot 0; slot 0's buddy is slot 1.
   EXPECT_TRUE(
       ChooseVersion(
@@ -83,7 +83,7 @@ TEST(RestoreChoiceTest, TwoThatAreNotNeighboursAreSurvived) {
 TEST(RestoreChoiceTest, ADeathBeforeTheFirstCopyNamesTheSlotWithoutOne) {
   const std::string why =
       WhyNot(kFour, {{0, At(5, true, {}, {})}, {2, At(5, true, {}, {})}, {3, At(5, true, {}, {})}});
-  EXPECT_THAT(why, HasSubstr("the state of slot 1 (member 1) exists nowhere any more"));
+  EXPECT_THAT(why, HasSubstr("the state of slot 1 (member 1) no longer exists on any member"));
   EXPECT_THAT(why, HasSubstr("slot 2 (member 2) has no complete copy"));
 }
 
@@ -96,7 +96,7 @@ TEST(RestoreChoiceTest, NoVersionInCommonSaysWhatEachLacks) {
   EXPECT_THAT(why, HasSubstr("version 4 lacks slot 0 (member 0)"));
 }
 
-TEST(RestoreChoiceTest, AloneAMemberIsNotItsOwnBuddy) {
+TEST(RestoreChoiceTest, SingleMemberKeepsNoCopyOfItself) {
   const World one{3, {{0, 1, ""}}};
   const StateLayout layout{true, false, {0}, {0}};
   EXPECT_FALSE(ChooseVersion(one, {{0, At(5, false, {}, {4}, layout)}}).ok());
@@ -142,7 +142,7 @@ TEST(RestoreChoiceTest, ACopyOfVolatileStateAloneIsNoReplica) {
   EXPECT_THAT(why, HasSubstr("version 7 lacks the replicated state"));
 }
 
-TEST(RestoreChoiceTest, NobodyWholeAndNothingCopiedIsSaid) {
+TEST(RestoreChoiceTest, ReportsNoWholeMemberAndNoCopy) {
   EXPECT_THAT(WhyNot(kFour, {{0, At(8, false, {}, {}, kReplicated)}}),
               HasSubstr("in the middle of an update"));
 }

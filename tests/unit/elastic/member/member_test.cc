@@ -160,7 +160,7 @@ TEST_F(MemberTest, ARefusedRoundIsForgotten) {
   EXPECT_THAT(Last<StopProcess>()->reason, HasSubstr("not pledged"));
 }
 
-TEST_F(MemberTest, ALookPledgesNothing) {
+TEST_F(MemberTest, LookDoesNotPledge) {
   PrepareIt(TransitionKind::kSwap, World{2, kOld.members});
   Hear(Propose{2, kLookRound, {}});
   member.OnPledged(now, 2, kLookRound, {}, {{kComm, 12}}, &out);
@@ -241,7 +241,8 @@ TEST_F(MemberTest, NeverGuessesAfterVerified) {
   EXPECT_FALSE(Last<Resume>().has_value());
   EXPECT_FALSE(Last<StopProcess>().has_value());
   Tick(seconds(2));
-  EXPECT_THAT(Last<StopProcess>()->reason, HasSubstr("could not be learnt"));
+  EXPECT_THAT(Last<StopProcess>()->reason,
+              HasSubstr("did not answer in time whether the new world was committed"));
 }
 
 TEST_F(MemberTest, LearnsAfterReconnectingThatItWasCommitted) {

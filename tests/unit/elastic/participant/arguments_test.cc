@@ -159,7 +159,7 @@ TEST_F(ArgumentsTest, Tensors) {
       {[](auto* t) { SetNumber(&t->layout, 2); }, {"weights", "layout=2"}},
       {[](auto* t) { SetNumber(&t->change, 3); }, {"weights", "change=3"}},
       {[](auto* t) { SetNumber(&t->memory, 7); }, {"weights", "memory=7"}},
-      {[](auto* t) { t->data = nullptr; }, {"weights", "data is NULL"}},
+      {[](auto* t) { t->data = nullptr; }, {"weights", "data=NULL"}},
   };
   for (const auto& c : kTensors) {
     rewireTensor_t wrong = tensor_;
@@ -169,7 +169,7 @@ TEST_F(ArgumentsTest, Tensors) {
   // None of the refused calls has taken the name.
   EXPECT_EQ(rewireRegisterTensor(context_, &tensor_), rewireSuccess) << rewireLastError();
   ExpectRefused(rewireRegisterTensor(context_, &tensor_), rewireInvalidArgument,
-                {"rewireRegisterTensor", "weights", "registered already"});
+                {"rewireRegisterTensor", "weights", "already registered"});
 }
 
 TEST_F(ArgumentsTest, AnEmptyPartNeedsNoData) {
@@ -181,7 +181,7 @@ TEST_F(ArgumentsTest, AnEmptyPartNeedsNoData) {
   tensor_.elements = 2;
   tensor_.data = nullptr;
   ExpectRefused(rewireRegisterTensor(context_, &tensor_), rewireInvalidArgument,
-                {"weights", "data is NULL"});
+                {"weights", "data=NULL"});
   EXPECT_EQ(rewireRegisterTensor(last, &tensor_), rewireSuccess) << rewireLastError();
   EXPECT_EQ(rewireDetach(last), rewireSuccess);
 }
@@ -222,7 +222,7 @@ TEST_F(ArgumentsTest, AfterTheFirstUpdate) {
 TEST_F(ArgumentsTest, AnUpdateThatFails) {
   const auto fail = [](void*) { return 7; };
   ExpectRefused(rewireUpdate(context_, fail, nullptr, &outcome_), rewireUnavailable,
-                {"rewireUpdate", "update function gave 7"});
+                {"rewireUpdate", "update function returned 7"});
   // The call may be repeated.
   Update();
 }
@@ -281,10 +281,14 @@ TEST_F(ArgumentsTest, RankAndWorldSize) {
     const char* size;
     std::vector<std::string> named;
   } kPlaces[] = {
-      {"x", "3", {"RANK=x", "0 to 1000000"}},           {"", "3", {"RANK= ", "0 to 1000000"}},
-      {"-1", "3", {"RANK=-1", "0 to 1000000"}},         {"1.5", "3", {"RANK=1.5", "0 to 1000000"}},
-      {"0", "1000001", {"WORLD_SIZE=1000001"}},         {"0", "all", {"WORLD_SIZE=all"}},
-      {"3", "3", {"RANK=3", "not below WORLD_SIZE=3"}}, {"0", "0", {"RANK=0", "WORLD_SIZE=0"}},
+      {"x", "3", {"RANK=x", "0 to 1000000"}},
+      {"", "3", {"RANK= ", "0 to 1000000"}},
+      {"-1", "3", {"RANK=-1", "0 to 1000000"}},
+      {"1.5", "3", {"RANK=1.5", "0 to 1000000"}},
+      {"0", "1000001", {"WORLD_SIZE=1000001"}},
+      {"0", "all", {"WORLD_SIZE=all"}},
+      {"3", "3", {"RANK=3", "must be below WORLD_SIZE=3"}},
+      {"0", "0", {"RANK=0", "WORLD_SIZE=0"}},
   };
   for (const auto& p : kPlaces) {
     setenv("RANK", p.rank, 1);

@@ -91,7 +91,7 @@ TEST(CodecTest, ErrorsNameWhatIsWrong) {
   const std::string frame = Frame(ReclaimNotice{1});
   std::string version = frame;
   version[4] = 9;
-  EXPECT_EQ(Decode(version).status().message(), "protocol version 9; this side speaks 5");
+  EXPECT_EQ(Decode(version).status().message(), "protocol version 9: must be 5");
   std::string type = frame;
   type[6] = 99;
   EXPECT_EQ(Decode(type).status().message(), "unknown message type 99");

@@ -45,7 +45,7 @@ inline std::vector<Message> SampleMessages() {
       Commit{record},
       Abort{8, "not prepared in time"},
       Lost{7, {5}},
-      Stop{"the state of slot 1 exists nowhere any more"},
+      Stop{"the state of slot 1 no longer exists on any member"},
       Retire{{{5, c}, {6, c}}},
   };
 }

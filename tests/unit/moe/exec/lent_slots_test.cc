@@ -7,7 +7,7 @@ namespace {
 
 constexpr Weights kThis{1, 7, 3};
 
-TEST(LentSlotsTest, WhatWasPutIsThereUntilTheSlotIsTaken) {
+TEST(LentSlotsTest, KeepsWeightsUntilSlotIsReused) {
   LentSlots slots;
   EXPECT_FALSE(slots.Has(2, kThis, 0));
   slots.Put(2, kThis, 10);
@@ -22,7 +22,7 @@ TEST(LentSlotsTest, WhatWasPutIsThereUntilTheSlotIsTaken) {
   EXPECT_FALSE(slots.Has(2, kThis, 0));
 }
 
-TEST(LentSlotsTest, OtherWeightsAreNotThere) {
+TEST(LentSlotsTest, DoesNotFindOtherWeights) {
   LentSlots slots;
   slots.Put(0, kThis, 10);
   EXPECT_FALSE(slots.Has(0, {2, 7, 3}, 10));

@@ -18,28 +18,28 @@ Shape Good() {
   return shape;
 }
 
-TEST(ShapeTest, WhatIsWrongIsNamedWithItsRange) {
+TEST(ShapeTest, ErrorsNameFieldAndRange) {
   EXPECT_TRUE(Check(Good()).ok());
   const auto why = [](auto change) {
     Shape shape = Good();
     change(&shape);
     return std::string(Check(shape).message());
   };
-  EXPECT_EQ(why([](Shape* s) { s->experts = 0; }), "experts is 0, not in 1..256");
-  EXPECT_EQ(why([](Shape* s) { s->slots = 17; }), "slots is 17, not in 1..16");
-  EXPECT_EQ(why([](Shape* s) { s->dynamic = 17; }), "dynamic is 17, not in 1..16");
-  EXPECT_THAT(why([](Shape* s) { s->weight_bytes = 0; }), HasSubstr("weight_bytes is 0"));
-  EXPECT_THAT(why([](Shape* s) { s->token_bytes = 0; }), HasSubstr("token_bytes is 0"));
-  EXPECT_THAT(why([](Shape* s) { s->rows = 0; }), HasSubstr("rows is 0"));
+  EXPECT_EQ(why([](Shape* s) { s->experts = 0; }), "experts=0: must be 1 to 256");
+  EXPECT_EQ(why([](Shape* s) { s->slots = 17; }), "slots=17: must be 1 to 16");
+  EXPECT_EQ(why([](Shape* s) { s->dynamic = 17; }), "dynamic=17: must be 1 to 16");
+  EXPECT_THAT(why([](Shape* s) { s->weight_bytes = 0; }), HasSubstr("weight_bytes=0"));
+  EXPECT_THAT(why([](Shape* s) { s->token_bytes = 0; }), HasSubstr("token_bytes=0"));
+  EXPECT_THAT(why([](Shape* s) { s->rows = 0; }), HasSubstr("rows=0"));
   EXPECT_THAT(why([](Shape* s) { s->token_bytes = uint64_t{1} << 39; }),
-              HasSubstr("token_bytes is 549755813888, not in 1.."));
+              HasSubstr("token_bytes=549755813888: must be 1 to "));
 }
 
-TEST(NodeGroupTest, WhatIsWrongIsNamed) {
+TEST(NodeGroupTest, ErrorsNameFieldAndRange) {
   EXPECT_TRUE(Check(NodeGroup{"job-7_a", 1, 2}).ok());
-  EXPECT_THAT(Check(NodeGroup{"a", 0, 1}).message(), HasSubstr("ranks is 1, not in 2..16"));
-  EXPECT_THAT(Check(NodeGroup{"a", 2, 2}).message(), HasSubstr("rank is 2, not in 0..1"));
-  EXPECT_THAT(Check(NodeGroup{"", 0, 2}).message(), HasSubstr("the name's length is 0"));
+  EXPECT_THAT(Check(NodeGroup{"a", 0, 1}).message(), HasSubstr("ranks=1: must be 2 to 16"));
+  EXPECT_THAT(Check(NodeGroup{"a", 2, 2}).message(), HasSubstr("rank=2: must be 0 to 1"));
+  EXPECT_THAT(Check(NodeGroup{"", 0, 2}).message(), HasSubstr("length of the group's name=0"));
   EXPECT_THAT(Check(NodeGroup{"../x", 0, 2}).message(), HasSubstr("\"../x\""));
 }
 

@@ -60,7 +60,7 @@ RC_GTEST_PROP(StowTest, WithRoomForAllItIsThePlan, ()) {
   for (size_t i = 0; i < plan.size(); ++i) RC_ASSERT(stowed[i].move == plan[i]);
 }
 
-TEST(StowTest, WhatIsThereStaysAndTheSlotUnusedForLongestIsNext) {
+TEST(StowTest, KeepsPresentWeightsAndEvictsLeastRecentlyUsed) {
   const Batch batch{2, {100, 50, 30, 0, 0, 0}, {0, 0, 0, 1, 1, 1}, {1, 1, 1, 1, 1, 1}};
   const std::vector<Slot> helper = {{Slot::kNone, 8}, {2, 4}, {Slot::kNone, 6}, {Slot::kNone, 9}};
   const std::vector<Stowed> stowed = Stow(batch, {{0, 1, 0, 10}, {1, 1, 0, 10}, {2, 1, 0, 10}},
@@ -73,7 +73,7 @@ TEST(StowTest, WhatIsThereStaysAndTheSlotUnusedForLongestIsNext) {
   EXPECT_TRUE(stowed[2].held);
 }
 
-TEST(StowTest, WhatDoesNotFitStaysAndTheNextIsTried) {
+TEST(StowTest, SkipsMoveThatDoesNotFit) {
   const Batch batch{2, {100, 50, 0, 0}, {0, 0, 1, 1}, {1, 1, 1, 1}};
   const std::vector<Stowed> stowed = Stow(batch, {{0, 1, 0, 80}, {1, 1, 0, 30}}, 2, 60);
   ASSERT_EQ(stowed.size(), 1u);

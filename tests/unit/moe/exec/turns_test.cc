@@ -17,7 +17,7 @@ std::vector<std::string> Order(const std::vector<Turn>& turns) {
 
 const std::vector<uint32_t> kOwn = {10, 20, 30};
 
-TEST(TakeTurnsTest, WhatIsThereComesFirstAndOwnRowsUntilThen) {
+TEST(TakeTurnsTest, ComputesReadyRowsBeforeOwnRows) {
   EXPECT_THAT(Order(TakeTurns(0, kOwn, {{0, 5, 0}}, 100)), ElementsAre("r0", "o0", "o1", "o2"));
   EXPECT_THAT(Order(TakeTurns(0, kOwn, {{1001, 5, 0}}, 100)), ElementsAre("o0", "o1", "r0", "o2"));
   EXPECT_THAT(Order(TakeTurns(10, kOwn, {{2000, 5, 0}}, 100)), ElementsAre("o0", "r0", "o1", "o2"));
@@ -34,7 +34,7 @@ TEST(TakeTurnsTest, InTheOrderOfArrival) {
               ElementsAre("o0", "r1", "r2", "o1", "r0", "o2"));
 }
 
-TEST(TakeTurnsTest, WhatComesLastDoesNotKeepOwnRowsBack) {
+TEST(TakeTurnsTest, LateRowsDoNotDelayOwnRows) {
   EXPECT_THAT(Order(TakeTurns(0, kOwn, {{UINT64_MAX, 5, 0}}, 100)),
               ElementsAre("o2", "o1", "o0", "r0"));
   EXPECT_THAT(Order(TakeTurns(0, {}, {{7, 5, 0}}, 100)), ElementsAre("r0"));

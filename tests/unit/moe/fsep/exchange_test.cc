@@ -204,7 +204,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, ExchangeTest,
                                            Shape{{2, 3}, 0, 7, 3, 5000, 2, Gradient::kFloat32},
                                            Shape{{4, 1}, 0, 4, 1, 64, 2, Gradient::kFloat32}));
 
-TEST(ExchangeRefusalTest, NamesWhatIsWrong) {
+TEST(ExchangeRefusalTest, ErrorsNameFieldAndRange) {
   simnccl::OnRanks(1, [](int, ncclComm_t comm, Rank& gpu) {
     Shape shape{{1, 1}, 0, 2, 2, 8, 2, Gradient::kFloat32};
     const auto create = [&](const Shape& s) {
@@ -212,29 +212,29 @@ TEST(ExchangeRefusalTest, NamesWhatIsWrong) {
     };
     Shape wrong = shape;
     wrong.topology.nodes = 2;
-    EXPECT_THAT(create(wrong), HasSubstr("rank 0 of 1 where the shape says rank 0 of 2"));
+    EXPECT_THAT(create(wrong), HasSubstr("rank=0 of 1: must be rank 0 of 2"));
     wrong = shape;
     wrong.rank = 1;
-    EXPECT_THAT(create(wrong), HasSubstr("rank 1 of 1 devices"));
+    EXPECT_THAT(create(wrong), HasSubstr("rank=1: must be below devices=1"));
     wrong = shape;
     wrong.experts = 3;
-    EXPECT_THAT(create(wrong), HasSubstr("3 experts for 2 slots"));
+    EXPECT_THAT(create(wrong), HasSubstr("experts=3: must be 1 to 2"));
     wrong = shape;
     wrong.elements = 0;
-    EXPECT_THAT(create(wrong), HasSubstr("chunks of 0 elements"));
+    EXPECT_THAT(create(wrong), HasSubstr("elements=0"));
     wrong.elements = uint64_t{1} << 60;
-    EXPECT_THAT(create(wrong), HasSubstr("a device's 2 are more than"));
+    EXPECT_THAT(create(wrong), HasSubstr("2 chunks of a device must have at most"));
     wrong = shape;
     wrong.topology = {1u << 31, 2};  // 0 in 32 bits
-    EXPECT_THAT(create(wrong), HasSubstr("rank 0 of 4294967296 devices"));
+    EXPECT_THAT(create(wrong), HasSubstr("rank=0: must be below devices=4294967296"));
 
     auto exchange = Exchange::Create(Driver(), CountingCalls(), comm, shape, 1);
     ASSERT_TRUE(exchange.ok()) << exchange.status();
     const auto place = [&](uint32_t layer, const Placement& p) {
       return (*exchange)->Place(layer, p).ToString();
     };
-    EXPECT_THAT(place(1, {2, {0, 1}}), HasSubstr("layer 1 of 1"));
-    EXPECT_THAT(place(0, {1, {0}}), HasSubstr("1 slots per device where there are 2"));
+    EXPECT_THAT(place(1, {2, {0, 1}}), HasSubstr("layer=1: must be below layers=1"));
+    EXPECT_THAT(place(0, {1, {0}}), HasSubstr("slots per device=1: must be 2"));
     EXPECT_THAT(place(0, {2, {1, 1}}), HasSubstr("expert 0 is on no device"));
     const auto memory = reinterpret_cast<CUdeviceptr>(gpu.Alloc(1024));
     const auto stream = reinterpret_cast<CUstream>(gpu.stream());

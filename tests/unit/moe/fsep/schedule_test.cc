@@ -32,30 +32,32 @@ std::unique_ptr<Exchange> OneRank(ncclComm_t comm, uint32_t layers) {
   return *std::move(exchange);
 }
 
-TEST(ScheduleTest, RefusesWhatIsOutOfTurnAndGoesOn) {
+TEST(ScheduleTest, RefusesCallsOutOfOrderAndContinues) {
   simnccl::OnRanks(1, [](int, ncclComm_t comm, Rank& gpu) {
     const auto stream = reinterpret_cast<CUstream>(gpu.stream());
     const LayerShards shards{reinterpret_cast<CUdeviceptr>(gpu.Alloc(64)),
                              reinterpret_cast<CUdeviceptr>(gpu.Alloc(64))};
     EXPECT_THAT(
         Schedule::Create(Driver(), OneRank(comm, 1), {shards}, 2, nullptr).status().ToString(),
-        HasSubstr("prefetch is 2, not in 0..1"));
+        HasSubstr("prefetch=2: must be 0 to 1"));
     EXPECT_THAT(Schedule::Create(Driver(), OneRank(comm, 1), {}, 0, nullptr).status().ToString(),
-                HasSubstr("layers is 0"));
+                HasSubstr("layers=0"));
     // The depth is larger than a step's number of visits.
     auto made = Schedule::Create(Driver(), OneRank(comm, 3), {shards, shards, shards}, 3, nullptr);
     ASSERT_TRUE(made.ok()) << made.status();
     Schedule& schedule = **made;
-    EXPECT_THAT(schedule.Begin({{3, false}}, stream).ToString(), HasSubstr("layer 3 of 3"));
-    EXPECT_THAT(schedule.Begin({}, stream).ToString(), HasSubstr("no visits"));
+    EXPECT_THAT(schedule.Begin({{3, false}}, stream).ToString(),
+                HasSubstr("layer=3: must be below layers=3"));
+    EXPECT_THAT(schedule.Begin({}, stream).ToString(), HasSubstr("visits=0"));
     EXPECT_THAT(schedule.Begin({{0, false}}, stream).ToString(),
                 HasSubstr("layer 0 has no placement"));
     ASSERT_TRUE(schedule.Place(0, {3, {0, 1, 1}}, kPatience).ok());
-    EXPECT_THAT(schedule.Finish(stream).ToString(), HasSubstr("Finish where Begin is due"));
+    EXPECT_THAT(schedule.Finish(stream).ToString(),
+                HasSubstr("Finish: called out of order: Begin is due"));
     for (int step = 0; step < 2; ++step) {
       ASSERT_TRUE(schedule.Begin(ForwardAndBackward(1), stream).ok());
       EXPECT_THAT(schedule.Place(0, {3, {0, 0, 1}}, kPatience).ToString(),
-                  HasSubstr("Place where BeginTokens is due, at visit 0 of 2"));
+                  HasSubstr("Place: called out of order: BeginTokens is due, at visit 0 of 2"));
       for (const bool gradients : {false, true}) {
         EXPECT_THAT(schedule.EndTokens(stream).ToString(), HasSubstr("BeginTokens is due"));
         ASSERT_TRUE(schedule.BeginTokens(stream).ok());

@@ -26,29 +26,31 @@ TEST(BatchTest, LoadsBeforeAndAfter) {
   EXPECT_EQ(Straggler({}), 0U);
 }
 
-TEST(BatchTest, WhatIsWrongWithABatchIsNamed) {
+TEST(BatchTest, RejectsInvalidBatch) {
   EXPECT_TRUE(Check(kBatch).ok());
-  EXPECT_THAT(std::string(Check(Batch{}).message()), HasSubstr("no devices"));
+  EXPECT_THAT(std::string(Check(Batch{}).message()), HasSubstr("devices=0"));
   Batch b = kBatch;
   b.owner[2] = 3;
-  EXPECT_EQ(Check(b).message(), "expert 2 is owned by device 3 of 3");
+  EXPECT_EQ(Check(b).message(), "batch: expert 2: owner=3: must be below devices=3");
   b.owner.pop_back();
-  EXPECT_EQ(Check(b).message(), "4 experts, but 3 owners and 4 marks of dynamic ones");
+  EXPECT_EQ(Check(b).message(), "batch: owners=3 dynamic marks=4: must each be 4 (experts)");
 }
 
-TEST(BatchTest, WhatIsWrongWithAPlanIsNamed) {
-  EXPECT_EQ(Wrong({{0, 1, 0, 51}}), "expert 0 to device 1: tokens up to 51 of 50");
-  EXPECT_EQ(Wrong({{0, 1, UINT32_MAX, 2}}), "expert 0 to device 1: tokens up to 4294967297 of 50");
-  EXPECT_EQ(Wrong({{0, 1, 0, 0}}), "expert 0 to device 1: no tokens");
-  EXPECT_EQ(Wrong({{0, 0, 0, 1}}), "expert 0 to device 0: it is there");
+TEST(BatchTest, RejectsInvalidPlan) {
+  EXPECT_EQ(Wrong({{0, 1, 0, 51}}), "expert 0 to device 1: tokens up to 51: must be at most 50");
+  EXPECT_EQ(Wrong({{0, 1, UINT32_MAX, 2}}),
+            "expert 0 to device 1: tokens up to 4294967297: must be at most 50");
+  EXPECT_EQ(Wrong({{0, 1, 0, 0}}), "expert 0 to device 1: tokens=0: must be at least 1");
+  EXPECT_EQ(Wrong({{0, 0, 0, 1}}), "expert 0 to device 0: the expert is already there");
   EXPECT_EQ(Wrong({{1, 1, 0, 1}}), "expert 1 to device 1: the expert is not dynamic");
-  EXPECT_EQ(Wrong({{4, 1, 0, 1}}), "expert 4 to device 1: there is no such");
-  EXPECT_EQ(Wrong({{0, 3, 0, 1}}), "expert 0 to device 3: there is no such");
-  EXPECT_EQ(Wrong({{0, 1, 0, 2}, {0, 2, 1, 2}}), "expert 0 to device 2: tokens twice");
-  EXPECT_EQ(Wrong({{0, 1, 0, 2}, {0, 2, 2, 2}, {0, 1, 4, 2}}), "expert 0 to device 1: two copies");
-  EXPECT_EQ(Wrong({{0, 1, 0, 2}, {0, 2, 2, 2}}, {1, 8}),
-            "2 copies, but no more than 1 are allowed");
-  EXPECT_EQ(Wrong({{0, 1, 0, 2}}, {8, 0}), "expert 0 to device 1: it has room for 0 experts");
+  EXPECT_EQ(Wrong({{4, 1, 0, 1}}), "expert 4 to device 1: no such expert or device");
+  EXPECT_EQ(Wrong({{0, 3, 0, 1}}), "expert 0 to device 3: no such expert or device");
+  EXPECT_EQ(Wrong({{0, 1, 0, 2}, {0, 2, 1, 2}}), "expert 0 to device 2: tokens are moved twice");
+  EXPECT_EQ(Wrong({{0, 1, 0, 2}, {0, 2, 2, 2}, {0, 1, 4, 2}}),
+            "expert 0 to device 1: two copies of the expert");
+  EXPECT_EQ(Wrong({{0, 1, 0, 2}, {0, 2, 2, 2}}, {1, 8}), "plan: copies=2: must be at most 1");
+  EXPECT_EQ(Wrong({{0, 1, 0, 2}}, {8, 0}),
+            "expert 0 to device 1: the device has slots for 0 experts");
 }
 
 TEST(BatchTest, DifferentPlansHaveDifferentHashes) {

@@ -17,7 +17,7 @@ std::string Wrong(const std::string& text, const RecordedShape& shape = {{1, 0},
   return std::string(Read(text, shape).status().message());
 }
 
-TEST(CountText, RecordsComeInOrderWhateverTheLinesDo) {
+TEST(CountText, SortsRecords) {
   const auto table = Read("# of a run\n" + std::string(kHeader) +
                           "2,0,0,1,7\n\n1,5,1,0,9\r\n1, 5 ,0,2,8\n1,0,0,0,4294967295\n");
   ASSERT_TRUE(table.ok()) << table.status();
@@ -41,22 +41,23 @@ TEST(CountText, AShapeThatIsGivenIsKept) {
             "x.csv:2: source 0 and expert 9 of 4 devices and 9 experts");
 }
 
-TEST(CountText, WhatIsWrongIsNamedWithItsLine) {
+TEST(CountText, ErrorsNameTheLine) {
   const std::string header = kHeader;
   EXPECT_EQ(Wrong(""), "x.csv has no counts");
   EXPECT_EQ(Wrong(header), "x.csv has no counts");
   EXPECT_EQ(Wrong("0,0,0,0,1\n"),
-            "x.csv:1: '0,0,0,0,1'; the header is micro_batch,layer,source,expert,tokens");
+            "x.csv:1: header='0,0,0,0,1': must be micro_batch,layer,source,expert,tokens");
   EXPECT_EQ(Wrong(header + "0,0,0,1\n"),
-            "x.csv:2: 4 fields; 5 are expected: micro_batch,layer,source,expert,tokens");
-  EXPECT_EQ(Wrong(header + "-1,0,0,0,1\n"), "x.csv:2: micro_batch is '-1', not a number");
+            "x.csv:2: fields=4: must be 5: micro_batch,layer,source,expert,tokens");
+  EXPECT_EQ(Wrong(header + "-1,0,0,0,1\n"), "x.csv:2: micro_batch='-1': must be a number");
   EXPECT_EQ(Wrong(header + "0,0,0,0,1\n0,0,0,0,4294967296\n"),
-            "x.csv:3: tokens is '4294967296', not a number below 2^32");
-  EXPECT_EQ(Wrong(header + "0,0,a,0,1\n"), "x.csv:2: source is 'a', not a number below 2^32");
-  EXPECT_EQ(Wrong(header + "0,1,2,3,4\n0,1,2,2,4\n0,1,2,3,4\n"), "x.csv:4: the same as line 2");
+            "x.csv:3: tokens='4294967296': must be a number below 2^32");
+  EXPECT_EQ(Wrong(header + "0,0,a,0,1\n"), "x.csv:2: source='a': must be a number below 2^32");
+  EXPECT_EQ(Wrong(header + "0,1,2,3,4\n0,1,2,2,4\n0,1,2,3,4\n"), "x.csv:4: the same row as line 2");
   // The sizes in one line exceed the limit.
   EXPECT_EQ(Wrong(header + "0,0,4294967295,4294967295,1\n"),
-            "x.csv: 1 nodes of 4294967295 devices and 4294967295 experts; at least one of each and "
+            "x.csv: 1 nodes of 4294967295 devices and 4294967295 experts: must be at least one of "
+            "each, and "
             "at most "
             "16777216 pairs of device and expert");
 }

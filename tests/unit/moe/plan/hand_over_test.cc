@@ -150,7 +150,7 @@ TEST(HandOverTest, APlanIsMadeFromTheLastIterations) {
   EXPECT_EQ(rank.hand_over->placement(0), PlanOf(1100));
 }
 
-TEST(HandOverTest, WhereThereIsNoPlanThePlacementsStay) {
+TEST(HandOverTest, KeepsPlacementsWithoutPlan) {
   Rank rank;
   rank.StepAlone(1, 13);
   rank.gate.Open(2);
@@ -170,8 +170,8 @@ TEST(HandOverTest, WrongArgumentsAreNamedAndChangeNothing) {
   const auto step = [&](uint64_t iteration, size_t layers, uint64_t ready) {
     return rank.hand_over->Step(iteration, std::span(&counts, layers), ready).ToString();
   };
-  EXPECT_THAT(step(0, 1, 0), HasSubstr("iteration 0 after iteration 0"));
-  EXPECT_THAT(step(1, 0, 0), HasSubstr("counts of 0 layers of 1"));
+  EXPECT_THAT(step(0, 1, 0), HasSubstr("iteration=0: must be above iteration 0"));
+  EXPECT_THAT(step(1, 0, 0), HasSubstr("layers=0: must be 1"));
   EXPECT_THAT(step(1, 1, 4), HasSubstr("plan 4 is not ready on all ranks"));
   EXPECT_EQ(step(1, 1, 0), "OK");
 }

@@ -30,32 +30,35 @@ TEST(NodeTokensTest, LoadsAndBytesOfAPlan) {
   EXPECT_EQ(copied.Bytes({0, UINT64_MAX, 1, 8}), UINT64_MAX);
 }
 
-TEST(NodeTokensTest, WhatIsWrongWithANodeIsNamed) {
-  EXPECT_EQ(Check(NodeTokens{}).message(), "a node of no devices");
+TEST(NodeTokensTest, RejectsInvalidNode) {
+  EXPECT_EQ(Check(NodeTokens{}).message(), "node: devices=0: must be at least 1");
   NodeTokens n = kNode;
   n.replicas[1] = 0;
   EXPECT_EQ(Check(n).message(), "device 1 has tokens of expert 0, but not its weights");
   n = kNode;
   n.tokens[0] = n.tokens[1] = UINT32_MAX;
-  EXPECT_EQ(Check(n).message(), "a node of 8589934600 tokens; at most 2^32 - 1");
+  EXPECT_EQ(Check(n).message(), "node: tokens=8589934600: must be at most 2^32 - 1");
   n.tokens.pop_back();
   EXPECT_EQ(Check(n).message(),
-            "6 pairs of expert and device, but tokens of 5 and marks of replicas of 6");
+            "node: tokens=5 replicas=6: must each be 6 (pairs of expert and device)");
 }
 
-TEST(NodeTokensTest, WhatIsWrongWithAPlanIsNamed) {
+TEST(NodeTokensTest, RejectsInvalidPlan) {
   const std::string who = "expert 0 from device 0 to device 2: ";
-  EXPECT_EQ(Wrong({{0, 0, 2, 0, 51}}), who + "tokens up to 51 of 50");
-  EXPECT_EQ(Wrong({{0, 0, 2, UINT32_MAX, 2}}), who + "tokens up to 4294967297 of 50");
-  EXPECT_EQ(Wrong({{0, 0, 2, 0, 0}}), who + "no tokens");
-  EXPECT_EQ(Wrong({{0, 0, 1, 0, 20}, {0, 0, 2, 19, 20}}), who + "tokens twice");
+  EXPECT_EQ(Wrong({{0, 0, 2, 0, 51}}), who + "tokens up to 51: must be at most 50");
+  EXPECT_EQ(Wrong({{0, 0, 2, UINT32_MAX, 2}}), who + "tokens up to 4294967297: must be at most 50");
+  EXPECT_EQ(Wrong({{0, 0, 2, 0, 0}}), who + "tokens=0: must be at least 1");
+  EXPECT_EQ(Wrong({{0, 0, 1, 0, 20}, {0, 0, 2, 19, 20}}), who + "tokens are moved twice");
   EXPECT_EQ(Wrong({{0, 0, 1, 0, 20}, {0, 0, 2, 20, 20}}), "");
-  EXPECT_EQ(Wrong({{0, 0, 0, 0, 1}}), "expert 0 from device 0 to device 0: it is there");
-  EXPECT_EQ(Wrong({{2, 0, 1, 0, 1}}), "expert 2 from device 0 to device 1: there is no such");
-  EXPECT_EQ(Wrong({{0, 0, 3, 0, 1}}), "expert 0 from device 0 to device 3: there is no such");
-  EXPECT_EQ(Wrong({{0, 0, 2, 0, 1}}, {UINT64_MAX, 1, 1, 0}), "device 2 has room for 0 experts");
-  EXPECT_EQ(Wrong({{0, 0, 2, 0, 1}}, {104, 100, 5, 8}),
-            "105 bytes, but no more than 104 are allowed");
+  EXPECT_EQ(Wrong({{0, 0, 0, 0, 1}}),
+            "expert 0 from device 0 to device 0: the devices must differ");
+  EXPECT_EQ(Wrong({{2, 0, 1, 0, 1}}),
+            "expert 2 from device 0 to device 1: no such expert or device");
+  EXPECT_EQ(Wrong({{0, 0, 3, 0, 1}}),
+            "expert 0 from device 0 to device 3: no such expert or device");
+  EXPECT_EQ(Wrong({{0, 0, 2, 0, 1}}, {UINT64_MAX, 1, 1, 0}),
+            "plan: device 2: must receive at most 0 experts");
+  EXPECT_EQ(Wrong({{0, 0, 2, 0, 1}}, {104, 100, 5, 8}), "plan: bytes=105: must be at most 104");
 }
 
 TEST(NodeTokensTest, APlacementsNodeHasTheTokensOfItsSlots) {
@@ -79,7 +82,7 @@ TEST(NodeTokensTest, APlacementsNodeHasTheTokensOfItsSlots) {
   counts.at(0, 0) = UINT32_MAX;
   LiteRouting many(topology, counts);
   EXPECT_EQ(TokensOfNode(many.Route(placement), placement, topology, 2, 0).status().message(),
-            "node 0 has 4294967299 tokens; at most 2^32 - 1");
+            "node 0: tokens=4294967299: must be at most 2^32 - 1");
 }
 
 TEST(NodeTokensTest, DifferentPlansHaveDifferentHashes) {

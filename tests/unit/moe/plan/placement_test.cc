@@ -95,11 +95,12 @@ TEST(PlacementTest, WhereTheNodesWithFewestAreFullAnyDeviceIsTaken) {
   EXPECT_EQ(PlaceGreedily({2, 1}, 2, load, more).slots, (Slots{0, 1, 0, 2}));
 }
 
-TEST(PlacementTest, ACheckNamesWhatIsWrong) {
+TEST(PlacementTest, RejectsInvalidPlacement) {
   const Topology topology{1, 2};
   EXPECT_TRUE(Check({1, {1, 0}}, topology, 2).ok());
-  EXPECT_THAT(Check({1, {1}}, topology, 2).ToString(), HasSubstr("1 slots where there are 2"));
-  EXPECT_THAT(Check({1, {1, 2}}, topology, 2).ToString(), HasSubstr("no expert 2"));
+  EXPECT_THAT(Check({1, {1}}, topology, 2).ToString(), HasSubstr("slots=1: must be 2"));
+  EXPECT_THAT(Check({1, {1, 2}}, topology, 2).ToString(),
+              HasSubstr("expert=2: must be below experts=2"));
   EXPECT_THAT(Check({1, {1, kEmptySlot}}, topology, 2).ToString(),
               HasSubstr("expert 0 is on no device"));
 }

@@ -50,7 +50,7 @@ class RecordingTest : public ::testing::Test {
   const std::string path_;
 };
 
-TEST_F(RecordingTest, ComesBackAsItWasWritten) {
+TEST_F(RecordingTest, RoundTrips) {
   absl::StatusOr<CountWriter> writer = CountWriter::Create(path_, kShape);
   ASSERT_TRUE(writer.ok()) << writer.status();
   EXPECT_EQ(writer->Add(Sample(7, 1)), absl::OkStatus());
@@ -90,7 +90,7 @@ TEST_F(RecordingTest, AFileCutAtAnyByteGivesTheWholeRecordsAndThenAnError) {
     const std::string wanted = "recording " + path_ + ": byte " +
                                std::to_string(kShapeBytes + whole * 68) + ": the file ends after " +
                                std::to_string(rest) +
-                               " bytes of a record of 68; those before are whole";
+                               " bytes of a record of 68; the records before are complete";
     EXPECT_EQ(status.message(), rest == 0 ? "" : wanted);
   }
 }
@@ -110,8 +110,8 @@ TEST_F(RecordingTest, AnyBitThatIsWrongIsFound) {
       EXPECT_THAT(std::string(status.message()),
                   HasSubstr(path_ + ": byte " + std::to_string(offset) + ": " +
                             (at < 16     ? "not a recording of this version"
-                             : in_header ? "the header does not fit its checksum"
-                                         : "a record does not fit its hash")));
+                             : in_header ? "the checksum of the header is wrong"
+                                         : "the hash of a record is wrong")));
     }
   }
 }
@@ -132,7 +132,7 @@ TEST_F(RecordingTest, ShapesThatCannotBeAreRefused) {
   EXPECT_TRUE(Check({{1, 1 << 12}, 1 << 12}).ok());
 }
 
-TEST_F(RecordingTest, WhatCannotBeWrittenOrReadIsNamed) {
+TEST_F(RecordingTest, ErrorsNameFileAndByte) {
   EXPECT_EQ(CountReader::Open(path_).status().message(),
             "recording " + path_ + ": open: No such file or directory");
   EXPECT_THAT(std::string(CountReader::Open("/").status().message()),
@@ -142,7 +142,7 @@ TEST_F(RecordingTest, WhatCannotBeWrittenOrReadIsNamed) {
   EXPECT_EQ(CountWriter::Create(path_, kShape).status().message(),
             "recording " + path_ + ": create: File exists");
   EXPECT_EQ(writer->Add({1, 1, Counts(4, 2)}).message(),
-            "recording " + path_ + ": counts of 4 devices and 2 experts; it has 4 and 3");
+            "recording " + path_ + ": counts of 4 devices and 2 experts: must be 4 and 3");
 }
 
 TEST_F(RecordingTest, AFullDiskLeavesTheRecordsThatWereWritten) {

@@ -99,7 +99,7 @@ TEST(RelayoutTest, AnExpertGoesWhereItsTokensAre) {
   EXPECT_EQ(ours->cost_ps, 4u * 100 * c.options.rates.compute_ps);
 }
 
-TEST(RelayoutTest, TheBusiestLinkIsAnotherObjectiveThanTheSum) {
+TEST(RelayoutTest, BusiestLinkDiffersFromSum) {
   RoutedTokens routed;
   routed.computed = {5, 7};
   routed.leaving = {3, 0};
@@ -113,15 +113,15 @@ TEST(RelayoutTest, TheBusiestLinkIsAnotherObjectiveThanTheSum) {
   EXPECT_EQ(LayoutCost(routed, rates, Objective::kSum), 4u * (10 * 10 + 3 * 20) + 3 * 7 * 100);
 }
 
-TEST(RelayoutTest, WhatCannotBePlannedIsNamed) {
+TEST(RelayoutTest, RejectsInvalidInput) {
   RelayoutOptions options;
   options.topology = {1, 2};
   options.capacity = 2;
   EXPECT_THAT(PlanOfOne(Counts(3, 4), options).status().ToString(),
-              HasSubstr("counts of 3 devices and 4 experts for 2 devices"));
+              HasSubstr("devices=3 experts=4: must be 2 devices"));
   EXPECT_THAT(PlanOfOne(Counts(2, 5), options).status().ToString(),
-              HasSubstr("4 slots for 5 experts"));
-  EXPECT_THAT(PlanAsLaer(Counts(2, 0), options).status().ToString(), HasSubstr("0 experts"));
+              HasSubstr("slots=4: must be at least 5"));
+  EXPECT_THAT(PlanAsLaer(Counts(2, 0), options).status().ToString(), HasSubstr("experts=0"));
   options.rates.compute_ps = UINT32_MAX;
   Counts many(2, 2);
   many.at(0, 0) = UINT32_MAX;

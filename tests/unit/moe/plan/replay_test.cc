@@ -120,7 +120,7 @@ TEST(Replay, MoreRoomThanExpertsHoldsThemMoreThanOnce) {
   EXPECT_THAT(Replay::Create(options)->Next(Hot(0))->before, ElementsAre(300, 0));
   options.capacity = 1;
   EXPECT_EQ(Replay::Create(options).status().message(),
-            "capacity 1: 2 devices have room for 2 experts of 4; at most 2^24 are planned for");
+            "capacity=1: slots of 2 devices=2: must be at least 4 (experts) and at most 2^24");
 }
 
 }  // namespace

@@ -96,7 +96,7 @@ class DeviceMemory : public ::testing::Test {
   std::function<void()> between_ = [] {};
 };
 
-TEST_F(DeviceMemory, GoesOverSocketsWithNoRailLeft) {
+TEST_F(DeviceMemory, IsSentOverSocketsWithoutRails) {
   for (const auto& [from, to] : {std::pair(kPtrCuda, kPtrCuda), std::pair(kPtrCuda, kPtrHost),
                                  std::pair(kPtrHost, kPtrCuda)}) {
     const Buffer out(from, 'o');
@@ -110,7 +110,7 @@ TEST_F(DeviceMemory, GoesOverSocketsWithNoRailLeft) {
 }
 
 // NCCL's kernel spins until its bytes have arrived.
-TEST_F(DeviceMemory, WhileAKernelWaitsForIt) {
+TEST_F(DeviceMemory, IsSentWhileKernelWaitsForData) {
   using Launch = CUresult (*)(CUstream, void (*)(void*), void*);
   void* const library = dlopen(std::getenv("REWIRE_CUDA_LIBRARY"), RTLD_NOW | RTLD_NOLOAD);
   const auto launch = reinterpret_cast<Launch>(dlsym(library, "cuSimLaunchKernel"));
@@ -138,7 +138,7 @@ TEST_F(DeviceMemory, WhileAKernelWaitsForIt) {
   Driver().StreamDestroy(stream);
 }
 
-TEST_F(DeviceMemory, ArrivesOnceWhateverTheRailsDo) {
+TEST_F(DeviceMemory, ArrivesOnceDespiteRailFaults) {
   const Buffer out(kPtrCuda, 'o');
   for (uint64_t seed = 1; seed <= 60; ++seed) {
     SCOPED_TRACE(seed);
@@ -160,7 +160,7 @@ TEST_F(DeviceMemory, ArrivesOnceWhateverTheRailsDo) {
   }
 }
 
-TEST_F(DeviceMemory, DoesNotWaitForEverForItsCopy) {
+TEST_F(DeviceMemory, CopyHasDeadline) {
   const Buffer device(kPtrCuda, 'o');
   const Buffer host(kPtrHost, 'i');
   PairOptions options;
@@ -178,7 +178,7 @@ TEST_F(DeviceMemory, DoesNotWaitForEverForItsCopy) {
 }
 
 // Memory that is not a device's gives an error with the driver's reason.
-TEST_F(DeviceMemory, ThatIsNone) {
+TEST_F(DeviceMemory, RejectsInvalidDeviceAddress) {
   Buffer out(kPtrHost, 'o');
   const Buffer in(kPtrHost, 'i');
   Join({});

@@ -15,7 +15,7 @@ namespace {
 
 constexpr uint64_t kMessages = 60;
 
-TEST(OnDevices, NothingIsLostWhateverFails) {
+TEST(OnDevices, DeliversAllMessagesDespiteFaults) {
   if (std::getenv("REWIRE_VM_DEVICES") == nullptr) GTEST_SKIP() << "not in the virtual machine";
   const auto opened = Trial::Open();
   ASSERT_TRUE(opened.ok()) << opened.status();
@@ -65,7 +65,7 @@ TEST(OnDevices, NothingIsLostWhateverFails) {
 }
 
 // A link between two ports, one of which fails: two other ports take over, not the sockets.
-TEST(OnDevices, OtherDevicesStandIn) {
+TEST(OnDevices, UsesFallbackDevices) {
   if (std::getenv("REWIRE_VM_DEVICES") == nullptr) GTEST_SKIP() << "not in the virtual machine";
   const absl::StatusOr<net::Net*> opened = net::Net::Get();
   ASSERT_TRUE(opened.ok()) << opened.status();

@@ -111,7 +111,7 @@ class OnDevices : public ::testing::Test {
   std::unique_ptr<Peer> sender_;
 };
 
-TEST_F(OnDevices, WhoStandsStillAndGoesOn) {
+TEST_F(OnDevices, ContinuesAfterPeerWasStopped) {
   StandStill(receiver_.get());
   StandStill(sender_.get());
   // The process has fenced the rail, and the other process does not answer.
@@ -126,12 +126,12 @@ TEST_F(OnDevices, WhoStandsStillAndGoesOn) {
   EXPECT_EQ(sender_->Wait(), 0);
 }
 
-TEST_F(OnDevices, AReceiverDies) {
+TEST_F(OnDevices, SendFailsWhenReceiverDies) {
   receiver_->Signal(SIGKILL);
   EXPECT_EQ(sender_->Wait(), kPeerFailed);
 }
 
-TEST_F(OnDevices, ASenderDies) {
+TEST_F(OnDevices, ReceiveFailsWhenSenderDies) {
   sender_->Signal(SIGKILL);
   EXPECT_EQ(receiver_->Wait(), kPeerFailed);
 }

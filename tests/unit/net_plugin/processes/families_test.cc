@@ -117,7 +117,7 @@ void RunSide(int peer, const char* family) {
 
 class FamiliesTest : public ::testing::TestWithParam<std::pair<int, const char*>> {};
 
-TEST_P(FamiliesTest, TwoProcessesSwapMessagesOverLinksThatTheyTakeUpAgain) {
+TEST_P(FamiliesTest, TwoProcessesExchangeMessagesOverReusedLinks) {
   const auto [family, name] = GetParam();
   if (!HasLoopback(family)) GTEST_SKIP() << "no loopback address of " << name;
   int ends[2];

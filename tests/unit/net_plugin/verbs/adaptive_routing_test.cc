@@ -107,20 +107,20 @@ class AdaptiveRouting : public ::testing::Test {
   std::array<void*, 2> memory_{};
 };
 
-TEST_F(AdaptiveRouting, LargePiecesGoApart) {
+TEST_F(AdaptiveRouting, SendsLargePiecesSeparately) {
   Join(Adaptive(1));
   ASSERT_NO_FATAL_FAILURE(Carry(3000));
   EXPECT_THAT(pair_->sender_spied->posted["s0"],
               ElementsAre(Posted{kWrite, 3000, false}, Posted{kTold, kTotal, true}));
 }
 
-TEST_F(AdaptiveRouting, SmallOnesDoNot) {
+TEST_F(AdaptiveRouting, SendsSmallPiecesWithImmediate) {
   Join(Adaptive(1));
   ASSERT_NO_FATAL_FAILURE(Carry(1000));
   EXPECT_THAT(pair_->sender_spied->posted["s0"], ElementsAre(Posted{kTold, 1000, true}));
 }
 
-TEST_F(AdaptiveRouting, AMessageMayHaveBoth) {
+TEST_F(AdaptiveRouting, MessageMayHaveBothKindsOfPieces) {
   Join(Adaptive(1));
   ASSERT_NO_FATAL_FAILURE(Carry(kPiece + 500));
   EXPECT_THAT(pair_->sender_spied->posted["s0"],
@@ -128,7 +128,7 @@ TEST_F(AdaptiveRouting, AMessageMayHaveBoth) {
                           Posted{kTold, 500, true}));
 }
 
-TEST_F(AdaptiveRouting, OnInfiniBandIfNobodySaysOtherwise) {
+TEST_F(AdaptiveRouting, DefaultsToOnForInfiniBand) {
   PairOptions options;
   options.link_layer = rdma::LinkLayer::kInfiniBand;
   Join(options);
@@ -147,7 +147,7 @@ TEST_F(AdaptiveRouting, OnInfiniBandIfNobodySaysOtherwise) {
 
 // A link goes down at each time: before the data, between the data and the notification, after
 // both.
-TEST_F(AdaptiveRouting, BothAreReplayed) {
+TEST_F(AdaptiveRouting, ReplaysBothKindsOfPieces) {
   size_t replayed = 0;
   for (int step = 0; step < 200; ++step) {
     SCOPED_TRACE(step);
@@ -170,7 +170,7 @@ TEST_F(AdaptiveRouting, BothAreReplayed) {
 
 // The data are on their way, and their notification could not be posted. No other rail sends the
 // piece before these data can no longer land.
-TEST_F(AdaptiveRouting, DataWithoutWhatTellsOfThem) {
+TEST_F(AdaptiveRouting, ReplaysDataWithoutNotification) {
   Join(Adaptive(2));
   bool held = false;
   ASSERT_NO_FATAL_FAILURE(Carry(3000, [&] {

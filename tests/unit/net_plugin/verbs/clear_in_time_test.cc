@@ -78,17 +78,17 @@ class ClearInTime : public ::testing::Test {
   uint64_t carried_ = 0;
 };
 
-TEST_F(ClearInTime, TheFirstReceiveIsToldOfAtOnce) {
+TEST_F(ClearInTime, ClearsFirstReceiveAtOnce) {
   Post(1);
   EXPECT_EQ(Told(), 1u);
 }
 
-TEST_F(ClearInTime, WhatIsPostedAheadIsToldOfTogether) {
+TEST_F(ClearInTime, ClearsReceivesPostedAheadTogether) {
   Post(8);
   EXPECT_EQ(Told(), 4u);  // announcements of 1, 1, 2 and 4 receives
 }
 
-TEST_F(ClearInTime, AWindowOfEightNeedsAQuarterOfTheRequests) {
+TEST_F(ClearInTime, WindowOfEightNeedsQuarterOfRequests) {
   Post(8);
   const size_t before = Told();
   for (int i = 0; i < 64; ++i) {
@@ -99,7 +99,7 @@ TEST_F(ClearInTime, AWindowOfEightNeedsAQuarterOfTheRequests) {
 }
 
 // For any number of receives, nobody waits for a receive that the sender does not know.
-TEST_F(ClearInTime, AllThatIsPostedCanBeWaitedFor) {
+TEST_F(ClearInTime, ClearsAllPostedReceivesBeforeWait) {
   for (int ahead = 1; ahead <= static_cast<int>(kMaxRequests); ++ahead) {
     Post(ahead);
     for (int i = 0; i < ahead; ++i) ASSERT_NO_FATAL_FAILURE(Carry());

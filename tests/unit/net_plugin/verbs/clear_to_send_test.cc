@@ -43,7 +43,7 @@ TEST(ClearRingTest, RejectsImpossibleCounts) {
   }
 }
 
-TEST(ClearRingTest, PlacesDoNotOverlap) {
+TEST(ClearRingTest, EntriesDoNotOverlap) {
   const auto ring = std::make_unique<ClearRing>();
   const auto* const begin = reinterpret_cast<char*>(ring.get());
   std::set<ptrdiff_t> places;
@@ -63,7 +63,7 @@ TEST(ClearRingTest, PlacesDoNotOverlap) {
   EXPECT_GE(ClearRing::OffsetOfTotal(0, 0), places.size() * sizeof(ClearToSend));
 }
 
-TEST(ClearRingTest, ReceivesOfOneBufferAreNextToEachOther) {
+TEST(ClearRingTest, ReceivesOfOneBufferAreAdjacent) {
   EXPECT_EQ(ClearRing::OffsetOf(1, 1), sizeof(ClearToSend));
   EXPECT_EQ(ClearRing::Bytes(4, 8, 1), 4 * sizeof(ClearToSend));
   EXPECT_EQ(ClearRing::Bytes(4, 6, 3), (kMaxRecvs + 3) * sizeof(ClearToSend));

@@ -47,7 +47,7 @@ class ControlTest : public ::testing::Test {
   Side b_side_;
 };
 
-TEST_F(ControlTest, FramesAndPiecesInOrderThroughASmallPipe) {
+TEST_F(ControlTest, DeliversFramesAndPiecesInOrder) {
   Control a(a_stream_.get(), &a_side_);
   Control b(b_stream_.get(), &b_side_);
   std::vector<char> bytes(3 << 20);
@@ -76,7 +76,7 @@ TEST_F(ControlTest, FramesAndPiecesInOrderThroughASmallPipe) {
   EXPECT_EQ(a_side_.heard[0].second, std::string(5000, 'r'));
 }
 
-TEST_F(ControlTest, NothingBehindACloseIsRead) {
+TEST_F(ControlTest, ReadsNothingAfterClose) {
   Control a(a_stream_.get(), &a_side_);
   Control b(b_stream_.get(), &b_side_);
   a.Say(Of(FrameKind::kClose));
@@ -89,7 +89,7 @@ TEST_F(ControlTest, NothingBehindACloseIsRead) {
   EXPECT_EQ(next.kind, FrameKind::kOpen);
 }
 
-TEST_F(ControlTest, WhatCannotBeEndsIt) {
+TEST_F(ControlTest, MalformedFrameEndsConnection) {
   Control b(b_stream_.get(), &b_side_);
   FrameHeader large = Of(FrameKind::kJoin);
   large.bytes = 1 << 20;
@@ -97,7 +97,7 @@ TEST_F(ControlTest, WhatCannotBeEndsIt) {
   EXPECT_EQ(b.Move().code(), absl::StatusCode::kDataLoss);
 }
 
-TEST_F(ControlTest, APieceWithoutAPlaceEndsIt) {
+TEST_F(ControlTest, PieceWithoutReceiveEndsConnection) {
   Control b(b_stream_.get(), &b_side_);
   FrameHeader piece = Of(FrameKind::kPiece);
   piece.bytes = 1 << 30;
@@ -105,19 +105,19 @@ TEST_F(ControlTest, APieceWithoutAPlaceEndsIt) {
   EXPECT_EQ(b.Move().code(), absl::StatusCode::kDataLoss);
 }
 
-TEST_F(ControlTest, WhatAPeerHasSaidBeforeItWentIsHeard) {
+TEST_F(ControlTest, ReadsFramesSentBeforeDisconnect) {
   Control a(a_stream_.get(), &a_side_);
   Control b(b_stream_.get(), &b_side_);
-  a.Say(Of(FrameKind::kRest));
+  a.Say(Of(FrameKind::kFinished));
   ASSERT_TRUE(a.Move().ok());
   a_stream_.reset();
   b.Say(Of(FrameKind::kFenced));
   EXPECT_EQ(b.Move().code(), absl::StatusCode::kUnavailable);
   ASSERT_EQ(b_side_.heard.size(), 1u);
-  EXPECT_EQ(b_side_.heard[0].first, FrameKind::kRest);
+  EXPECT_EQ(b_side_.heard[0].first, FrameKind::kFinished);
 }
 
-TEST_F(ControlTest, APeerThatIsGone) {
+TEST_F(ControlTest, ReportsDisconnectedPeer) {
   Control b(b_stream_.get(), &b_side_);
   a_stream_.reset();
   EXPECT_EQ(b.Move().code(), absl::StatusCode::kUnavailable);

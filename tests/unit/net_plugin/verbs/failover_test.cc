@@ -311,30 +311,30 @@ std::pair<uint64_t, uint64_t> Seeds(uint64_t last) {
   return {from, to};
 }
 
-TEST(Failover, WithoutAFault) {
+TEST(Failover, DeliversWithoutFault) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     EXPECT_EQ(Trial(OptionsOf(seed), 0).Go(), "") << "seed " << seed;
   }
 }
 
-TEST(Failover, EverythingArrivesOnceWhateverFails) {
+TEST(Failover, DeliversOnceDespiteAnyFault) {
   const auto [from, to] = Seeds(500);
   uint64_t fences = 0;
-  uint64_t stood_in = 0;
+  uint64_t fallback = 0;
   for (uint64_t seed = from; seed <= to; ++seed) {
     Trial trial(OptionsOf(seed), 1 + static_cast<int>(seed % 10));
     ASSERT_EQ(trial.Go(), "") << "seed " << seed;
     fences += trial.pair().sender_spied->errors;
-    stood_in += trial.pair().counters->stood_in.load();
+    fallback += trial.pair().counters->fallback.load();
   }
   // Most of the faults have an effect.
   EXPECT_GT(fences, to - from);
-  EXPECT_GT(stood_in, (to - from) / 10);
+  EXPECT_GT(fallback, (to - from) / 10);
 }
 
 // The sender does not notice completions that are lost with a queue. Data that a receiver's device
 // has acknowledged and lost gives an error with that name, never wrong data.
-TEST(Failover, CompletionQueuesThatAreTooSmall) {
+TEST(Failover, SurvivesCompletionQueueOverflow) {
   const auto [from, to] = Seeds(100);
   for (uint64_t seed = from; seed <= to; ++seed) {
     Trial trial(OptionsOf(seed), 1);
@@ -346,7 +346,7 @@ TEST(Failover, CompletionQueuesThatAreTooSmall) {
 }
 
 // One fault that takes one rail, at each time from the first offer on.
-TEST(Failover, AtEveryPhase) {
+TEST(Failover, SurvivesFaultInEveryPhase) {
   const auto one = [](Spied* spied, size_t which, auto what) {
     if (spied->queue_pairs.empty()) return;
     auto at = spied->queue_pairs.begin();
@@ -386,7 +386,7 @@ TEST(Failover, AtEveryPhase) {
 }
 
 // Without the fence the trial detects wrong data.
-TEST(Failover, WithoutTheFenceDataIsWrong) {
+TEST(Failover, CorruptsDataWithoutFence) {
   bool wrong = false;
   for (uint64_t seed = 1; seed <= 200 && !wrong; ++seed) {
     PairOptions options = OptionsOf(seed);

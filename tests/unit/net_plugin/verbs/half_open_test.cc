@@ -38,7 +38,7 @@ constexpr Duration kStep = milliseconds(100);  // of the test's clock
 
 LinksOptions Patient() {
   LinksOptions o;
-  o.greeting = o.connect = kHangGuard;
+  o.hello = o.connect = kHangGuard;
   return o;
 }
 
@@ -116,7 +116,7 @@ class HalfOpenRails : public ::testing::Test {
     FrameHeader header;
     header.kind = kind;
     header.use = 1;
-    header.sequence = 1;  // the rail's first life
+    header.sequence = 1;  // the rail's first attempt
     header.total = 1;
     header.bytes = static_cast<uint32_t>(payload.size());
     return std::string(reinterpret_cast<const char*>(&header), sizeof header) + payload;
@@ -140,7 +140,7 @@ class HalfOpenRails : public ::testing::Test {
   Member b_{&fabric_, "b", &clock_};
 };
 
-TEST_F(HalfOpenRails, WhoConnectsAndStopsOrDiesAfterAnyByteOfItsOffer) {
+TEST_F(HalfOpenRails, DropsSenderThatStopsOrDiesInItsOffer) {
   const absl::StatusOr<ListenAddress> address = b_.adapter->Listen();
   ASSERT_TRUE(address.ok());
   const auto listener = b_.adapter->MakeListener(address->listener);
@@ -177,7 +177,7 @@ TEST_F(HalfOpenRails, WhoConnectsAndStopsOrDiesAfterAnyByteOfItsOffer) {
   EXPECT_EQ(b_.queue_pairs(), kQueuePairs);
 }
 
-TEST_F(HalfOpenRails, WhoListensAndStopsOrDiesAfterAnyByteOfItsAnswer) {
+TEST_F(HalfOpenRails, DropsReceiverThatStopsOrDiesInItsAnswer) {
   Links strange(Patient());
   const std::string answer = Frame(FrameKind::kJoined);
   struct Silent {

@@ -29,7 +29,7 @@ class MrCacheTest : public ::testing::Test {
   alignas(4096) char memory_[64 << 10];
 };
 
-TEST_F(MrCacheTest, PagesAreRegisteredOnce) {
+TEST_F(MrCacheTest, RegistersPagesOnce) {
   const auto first = cache_->Get(memory_ + 100, 5000);
   ASSERT_TRUE(first.ok());
   EXPECT_EQ(KeyOf(memory_, 8192), (*first)->lkey());
@@ -37,14 +37,14 @@ TEST_F(MrCacheTest, PagesAreRegisteredOnce) {
   EXPECT_NE(KeyOf(memory_ + 8191, 2), (*first)->lkey());
 }
 
-TEST_F(MrCacheTest, ALargerRangeBesideASmallerOneIsFound) {
+TEST_F(MrCacheTest, FindsLargerRangeNextToSmallerRange) {
   const auto small = cache_->Get(memory_, 1);
   const auto large = cache_->Get(memory_, sizeof memory_);
   ASSERT_TRUE(small.ok() && large.ok());
   EXPECT_EQ(KeyOf(memory_ + 9000, 100), (*large)->lkey());
 }
 
-TEST_F(MrCacheTest, TheLastOneDeregisters) {
+TEST_F(MrCacheTest, LastUserDeregisters) {
   auto first = cache_->Get(memory_, 100);
   auto second = cache_->Get(memory_, 100);
   ASSERT_TRUE(first.ok() && second.ok());
@@ -55,7 +55,7 @@ TEST_F(MrCacheTest, TheLastOneDeregisters) {
   EXPECT_NE(KeyOf(memory_, 100), key);
 }
 
-TEST_F(MrCacheTest, DmabufRangesAreTheirOwn) {
+TEST_F(MrCacheTest, DoesNotShareDmabufRanges) {
   const int fd = memfd_create("dmabuf", MFD_CLOEXEC);
   ASSERT_EQ(ftruncate(fd, 8192), 0);
   const auto a = cache_->GetDmabuf(memory_, 4096, 4096, fd);
@@ -67,7 +67,7 @@ TEST_F(MrCacheTest, DmabufRangesAreTheirOwn) {
 }
 
 // The service thread registers while other threads also register.
-TEST_F(MrCacheTest, ManyThreads) {
+TEST_F(MrCacheTest, ServesManyThreads) {
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([this, t] {

@@ -109,7 +109,7 @@ class NetTest : public ::testing::Test {
   Net* net_ = nullptr;
 };
 
-TEST_F(NetTest, PortsAreDevices) {
+TEST_F(NetTest, ListsPortsAsDevices) {
   ASSERT_GE(net_->devices(), 2);
   const auto p = net_->Properties(1);
   ASSERT_TRUE(p.ok());
@@ -126,7 +126,7 @@ TEST_F(NetTest, PortsAreDevices) {
   EXPECT_NE(p->guid, first->guid);
 }
 
-TEST_F(NetTest, PortsAreJoinedToOneDevice) {
+TEST_F(NetTest, JoinsPortsToVirtualDevice) {
   const int both[] = {0, 1};
   const auto made = net_->MakeVirtual(both);
   ASSERT_TRUE(made.ok()) << made.status();
@@ -160,7 +160,7 @@ TEST_F(NetTest, AReceiverThatWaitsForNothingAnswers) {
 }
 
 // Nobody polls an idle link: events of its rails are found at its next use.
-TEST_F(NetTest, APortGoesDownAndUpWhileLinksRest) {
+TEST_F(NetTest, ReusesLinkAfterPortFlap) {
   const int both[] = {0, 1};
   const absl::StatusOr<int> made = net_->MakeVirtual(both);
   ASSERT_TRUE(made.ok()) << made.status();
@@ -183,7 +183,7 @@ TEST_F(NetTest, APortGoesDownAndUpWhileLinksRest) {
   EXPECT_GT(ValueOf(Counter::kNetLinksReused), reused);
 }
 
-TEST_F(NetTest, APeerThatUsesSocketsIsNamed) {
+TEST_F(NetTest, ErrorNamesPeerWithSockets) {
   char handle[kHandleBytes];
   ListenAddress sockets;
   sockets.address.ss_family = AF_INET;
@@ -194,7 +194,7 @@ TEST_F(NetTest, APeerThatUsesSocketsIsNamed) {
 }
 
 // A peer that sends its hello and nothing else does not block other peers.
-TEST_F(NetTest, AHalfOpenHandshake) {
+TEST_F(NetTest, DropsHalfOpenHandshake) {
   char handle[kHandleBytes];
   auto listener = net_->Listen(0, handle);
   ASSERT_TRUE(listener.ok()) << listener.status();
@@ -202,7 +202,7 @@ TEST_F(NetTest, AHalfOpenHandshake) {
   sockaddr_storage local = address->address;
   reinterpret_cast<sockaddr_in&>(local).sin_port = 0;
   LinksOptions patient;
-  patient.greeting = patient.connect = kHangGuard;
+  patient.hello = patient.connect = kHangGuard;
   Links silent(patient);
   std::unique_ptr<Link> half;
   const Time deadline = Now() + kHangGuard;

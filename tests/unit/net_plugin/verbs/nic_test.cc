@@ -30,7 +30,7 @@ class NicTest : public ::testing::Test {
   std::shared_ptr<Nic> nic_;
 };
 
-TEST_F(NicTest, AWorkerReadsEachEvent) {
+TEST_F(NicTest, WorkerReadsEachEvent) {
   nic_->WatchEvents();
   for (uint32_t downs = 1; downs <= 3; ++downs) {
     fabric_.SetLinkUp("fake0", false);
@@ -41,7 +41,7 @@ TEST_F(NicTest, AWorkerReadsEachEvent) {
   }
 }
 
-TEST_F(NicTest, TheCallerReadsEventsThatNoWorkerWatches) {
+TEST_F(NicTest, CallerReadsEventsWithoutWorker) {
   fabric_.SetLinkUp("fake0", false);
   EXPECT_EQ(nic_->downs(), 0u);
   nic_->ReadEvents();

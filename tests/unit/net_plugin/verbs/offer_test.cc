@@ -21,7 +21,7 @@ Offer Sample() {
   return o;
 }
 
-TEST(OfferTest, GoesThereAndBack) {
+TEST(OfferTest, RoundTrips) {
   const std::optional<Offer> o = DecodeOffer(Encode(Sample()));
   ASSERT_TRUE(o.has_value());
   EXPECT_EQ(Encode(*o), Encode(Sample()));
@@ -31,13 +31,13 @@ TEST(OfferTest, GoesThereAndBack) {
   EXPECT_EQ(o->queues[0].ece.options, 9U);
 }
 
-TEST(OfferTest, WhatIsCutOrLongerIsNone) {
+TEST(OfferTest, RejectsTruncatedOrLongerBytes) {
   const std::string bytes = Encode(Sample());
   for (size_t n = 0; n < bytes.size(); ++n) EXPECT_FALSE(DecodeOffer(bytes.substr(0, n))) << n;
   EXPECT_FALSE(DecodeOffer(bytes + "x"));
 }
 
-TEST(OfferTest, WhatCannotBeIsNone) {
+TEST(OfferTest, RejectsInvalidValues) {
   Offer o = Sample();
   o.mtu = 1000;
   EXPECT_FALSE(DecodeOffer(Encode(o)));
@@ -51,7 +51,7 @@ TEST(OfferTest, WhatCannotBeIsNone) {
   EXPECT_FALSE(DecodeOffer(Encode(o)));
 }
 
-TEST(ReportTest, GoThereAndBack) {
+TEST(ReportTest, RoundTrips) {
   Received r;
   r.next = 9;
   r.receives = {{7, {1, 0}}, {8, {~uint64_t{0}}}};
@@ -67,7 +67,7 @@ TEST(ReportTest, GoThereAndBack) {
   EXPECT_FALSE(DecodeCleared("x"));
 }
 
-TEST(ImmediateTest, GoesThereAndBack) {
+TEST(ImmediateTest, RoundTrips) {
   for (const uint64_t sequence : {uint64_t{0}, uint64_t{31}, kSequenceMask, kSequenceMask + 5}) {
     for (const uint32_t piece : {0U, 21U, 63U}) {
       const Immediate i = Unpack(Pack({sequence, 7, piece, piece == 21, piece == 63}));

@@ -34,7 +34,7 @@ class Pair::Worker final : public Watch {
     entered_ = false;
     if (at_once) next_ = Next::kAtOnce;
   }
-  std::function<void()> Bell() const override {
+  std::function<void()> Waker() const override {
     return [pair = pair_] {
       if (pair->worker_ != nullptr) pair->worker_->next_ = Next::kAtOnce;
     };
@@ -81,8 +81,8 @@ Pair::Pair(const PairOptions& options) : fabric(FabricOf(options)), random_(opti
   o.drain = microseconds(200);
   o.first_retry = microseconds(200);
   o.most_retry = milliseconds(2);
-  o.doubt = milliseconds(2);
-  o.stranded = milliseconds(50);
+  o.error_grace = milliseconds(2);
+  o.device_wait = milliseconds(50);
   // Background work takes a random time, as on a device.
   const auto background = [this](bool sender) {
     return [this, sender](std::function<void()> work) {

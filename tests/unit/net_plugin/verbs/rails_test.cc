@@ -52,14 +52,14 @@ TEST_F(Rails, SharesAreInProportionToSpeed) {
 }
 
 // Small traffic also uses every rail: a failure of an unused rail would not be detected.
-TEST_F(Rails, OneMessageAtATimeGoesByRailsInTurn) {
+TEST_F(Rails, RotatesRailsForSingleMessages) {
   Join({});
   for (int i = 0; i < 10; ++i) ASSERT_EQ(Carry(1000), absl::OkStatus());
   EXPECT_GE(pair_->sender_spied->bytes["s0"], 4000u);
   EXPECT_GE(pair_->sender_spied->bytes["s1"], 4000u);
 }
 
-TEST_F(Rails, OnePortHereAndTwoThere) {
+TEST_F(Rails, JoinsOnePortWithTwo) {
   PairOptions options;
   options.sender_ports = 1;
   Join(options);
@@ -68,7 +68,7 @@ TEST_F(Rails, OnePortHereAndTwoThere) {
   EXPECT_GT(pair_->receiver_spied->bytes["r0"] + pair_->receiver_spied->bytes["r1"], 0u);
 }
 
-TEST_F(Rails, WithNoRailLeftItGoesOverSocketsAndComesBack) {
+TEST_F(Rails, UsesSocketsWithoutRailsAndReturns) {
   Join({});
   SetAll(false);
   ASSERT_EQ(Carry(1 << 20), absl::OkStatus());
@@ -85,7 +85,7 @@ TEST_F(Rails, WithNoRailLeftItGoesOverSocketsAndComesBack) {
 }
 
 // A worker accepts links; the peer's program asks for its connections later.
-TEST_F(Rails, TheFirstOfferWaitsForAPeerThatAcceptsLate) {
+TEST_F(Rails, WaitsForLateAccept) {
   Pair pair({});
   const Time begun = pair.fabric.now();
   pair.Stop(false, true);
@@ -96,7 +96,7 @@ TEST_F(Rails, TheFirstOfferWaitsForAPeerThatAcceptsLate) {
             absl::OkStatus());
 }
 
-TEST_F(Rails, APeerThatNeverAcceptsIsAnError) {
+TEST_F(Rails, FailsWhenPeerNeverAccepts) {
   Pair pair({});
   pair.Stop(false, true);
   const absl::Status status = pair.Join();
@@ -106,7 +106,7 @@ TEST_F(Rails, APeerThatNeverAcceptsIsAnError) {
 
 // The sender offers the rail repeatedly and gives up each time, at any point. The receiver gets all
 // offers at once.
-TEST_F(Rails, AnswersThatComeTooLate) {
+TEST_F(Rails, IgnoresLateAnswers) {
   for (int silence = 8'000; silence < 24'000; silence += 500) {
     SCOPED_TRACE(silence);
     PairOptions options;
@@ -135,7 +135,7 @@ TEST_F(Rails, AnswersThatComeTooLate) {
 
 // The first message has arrived and its acknowledgement is lost. The receiver gets its last message
 // while it fences the rail, and nobody polls it further.
-TEST_F(Rails, WhatAReceiverHasBegunIsEndedWhenItWaitsForNothing) {
+TEST_F(Rails, IdleReceiverFinishesRecovery) {
   Join({});
   const RailCounters& counters = *pair_->sending().options().counters;
   const int tag = 1;
@@ -187,7 +187,7 @@ TEST_F(Rails, WhatAReceiverHasBegunIsEndedWhenItWaitsForNothing) {
 }
 
 // A silent port appears healthy, and joining asks only the device and the peer.
-TEST_F(Rails, ASilentRailIsNotUsedBeforeSomethingGetsThrough) {
+TEST_F(Rails, DoesNotUseRailBeforeProbeArrives) {
   for (const char* silent : {"s0", "r0"}) {
     SCOPED_TRACE(silent);
     Join({});
@@ -208,7 +208,7 @@ TEST_F(Rails, ASilentRailIsNotUsedBeforeSomethingGetsThrough) {
 
 // The held packets arrive long after the other rail has completed the message and the program owns
 // the buffer again.
-TEST_F(Rails, AWriteThatComesAfterTheReplayDoesNotLand) {
+TEST_F(Rails, FenceBlocksWritesAfterReplay) {
   for (const bool unfenced : {true, false}) {
     PairOptions options;
     options.unfenced = unfenced;
@@ -241,7 +241,7 @@ TEST_F(Rails, DeviceMemoryWaitsForARail) {
   EXPECT_EQ(Carry(1 << 20, kPtrCuda), absl::OkStatus());
 }
 
-TEST_F(Rails, DeviceMemoryDoesNotWaitForEver) {
+TEST_F(Rails, DeviceMemoryWaitHasDeadline) {
   Join({});
   SetAll(false);
   const absl::Status status = Carry(1 << 20, kPtrCuda);
@@ -249,7 +249,7 @@ TEST_F(Rails, DeviceMemoryDoesNotWaitForEver) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("no rail is left"));
 }
 
-TEST_F(Rails, AGpusMemoryIsFlushedByARead) {
+TEST_F(Rails, FlushesDeviceMemoryByRead) {
   Join({});
   std::vector<char> memory(8192);
   void* const host = *pair_->receiver->Register(memory.data(), memory.size(), kPtrHost);
@@ -278,7 +278,7 @@ TEST_F(Rails, AGpusMemoryIsFlushedByARead) {
   EXPECT_TRUE(pair_->receiver->Deregister(device).ok());
 }
 
-TEST_F(Rails, APeerThatGoesIsAnErrorOnce) {
+TEST_F(Rails, ReportsDisconnectedPeerOnce) {
   Join({});
   ASSERT_EQ(Carry(100), absl::OkStatus());
   std::vector<char> out(100);
@@ -294,7 +294,7 @@ TEST_F(Rails, APeerThatGoesIsAnErrorOnce) {
 }
 
 // Another path would not fix the error.
-TEST_F(Rails, MemoryThatIsGoneIsAnErrorNotAFailover) {
+TEST_F(Rails, DeregisteredMemoryIsErrorNotFailover) {
   Join({});
   std::vector<char> out(8192);
   std::vector<char> in(8192);
@@ -324,7 +324,7 @@ TEST_F(Rails, MemoryThatIsGoneIsAnErrorNotAFailover) {
 
 // A killed process loses its memory before its connections. The message is one piece: of two
 // pieces, either rail may refuse its own first.
-TEST_F(Rails, APeerThatDiesRefusesRequestsFirst) {
+TEST_F(Rails, WaitsForDisconnectAfterRefusedRequest) {
   Join({});
   std::vector<char> out(4096);
   std::vector<char> in(4096);
@@ -355,7 +355,7 @@ TEST_F(Rails, APeerThatDiesRefusesRequestsFirst) {
   EXPECT_TRUE(pair_->sender->Deregister(from).ok());
 }
 
-TEST_F(Rails, WithoutALinkThereIsNoConnection) {
+TEST_F(Rails, FailsWithoutActivePort) {
   Pair pair({});
   for (const std::string& device : pair.devices()) {
     if (device[0] == 'r') pair.fabric.SetLinkUp(device, false);
@@ -366,7 +366,7 @@ TEST_F(Rails, WithoutALinkThereIsNoConnection) {
 }
 
 // Each device only understands peers that use the same options.
-TEST_F(Rails, DevicesOfDifferentOptionsAgreeOnThoseThatBothHave) {
+TEST_F(Rails, NegotiatesCommonOptions) {
   for (const uint32_t options : {0x1U, 0x7U, 0xfU, 0xaU}) {
     PairOptions pair;
     pair.receiver_ece = {0xfa4e, options};
@@ -375,7 +375,7 @@ TEST_F(Rails, DevicesOfDifferentOptionsAgreeOnThoseThatBothHave) {
   }
 }
 
-TEST_F(Rails, OneOfTwoIsEnough) {
+TEST_F(Rails, ConnectsWithOneOfTwoRails) {
   Pair pair({});
   pair.fabric.SetLinkUp("r1", false);
   EXPECT_EQ(pair.Join(), absl::OkStatus());

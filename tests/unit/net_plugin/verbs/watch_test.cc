@@ -50,7 +50,7 @@ class WatchTest : public ::testing::Test {
   std::atomic<int> total_{0};
 };
 
-TEST_F(WatchTest, AWorkerLooksWhileNobodyHasEntered) {
+TEST_F(WatchTest, WorkerLooksWhileCallerIsOut) {
   const auto watch = WatchByWorkers(here_.get(), [this] {
     Hear();
     return Watch::Next::kReadable;
@@ -60,7 +60,7 @@ TEST_F(WatchTest, AWorkerLooksWhileNobodyHasEntered) {
   EXPECT_TRUE(AllHeard(2));
 }
 
-TEST_F(WatchTest, WhatCameInTheCallersTurnIsLookedAtBehindIt) {
+TEST_F(WatchTest, LooksAfterCallersTurnAtMissedEvents) {
   const auto watch = WatchByWorkers(here_.get(), [this] {
     Hear();
     return Watch::Next::kReadable;
@@ -73,7 +73,7 @@ TEST_F(WatchTest, WhatCameInTheCallersTurnIsLookedAtBehindIt) {
   EXPECT_TRUE(AllHeard(1));
 }
 
-TEST_F(WatchTest, ItGoesOnAtOnceWhereALookSaysSo) {
+TEST_F(WatchTest, LooksAgainAtOnceOnRequest) {
   std::atomic<int> looks = 0;
   const auto watch = WatchByWorkers(here_.get(), [&] {
     Hear();
@@ -85,7 +85,7 @@ TEST_F(WatchTest, ItGoesOnAtOnceWhereALookSaysSo) {
   EXPECT_EQ(looks, 100);
 }
 
-TEST_F(WatchTest, WhatIsLeftToDoIsDoneWithoutAWord) {
+TEST_F(WatchTest, LooksAfterLeaveWithoutEvent) {
   std::atomic<int> looks = 0;
   const auto watch = WatchByWorkers(here_.get(), [&] {
     ++looks;
@@ -99,19 +99,19 @@ TEST_F(WatchTest, WhatIsLeftToDoIsDoneWithoutAWord) {
   ASSERT_TRUE(watch->Enter());
   watch->Leave(true);
   EXPECT_TRUE(looked(1));
-  watch->Bell()();
+  watch->Waker()();
   EXPECT_TRUE(looked(2));
 }
 
 // This look has already read the event that the doorbell announces.
-TEST_F(WatchTest, ABellDuringALookCausesAnotherLook) {
-  std::function<void()> bell;
+TEST_F(WatchTest, WakeUpDuringLookCausesAnotherLook) {
+  std::function<void()> waker;
   std::atomic<int> looks = 0;
   const auto watch = WatchByWorkers(here_.get(), [&] {
-    if (looks++ == 0) bell();
+    if (looks++ == 0) waker();
     return Watch::Next::kReadable;
   });
-  bell = watch->Bell();
+  waker = watch->Waker();
   ASSERT_TRUE(watch->Enter());
   watch->Leave(true);
   const Time deadline = Now() + kHangGuard;
@@ -119,14 +119,14 @@ TEST_F(WatchTest, ABellDuringALookCausesAnotherLook) {
   EXPECT_EQ(looks, 2);
 }
 
-TEST_F(WatchTest, ABellIsHarmlessWhenTheWatchIsGone) {
+TEST_F(WatchTest, WakerMayOutliveWatch) {
   auto watch = WatchByWorkers(here_.get(), [] { return Watch::Next::kReadable; });
-  const std::function<void()> bell = watch->Bell();
+  const std::function<void()> waker = watch->Waker();
   watch.reset();
-  bell();
+  waker();
 }
 
-TEST_F(WatchTest, OneAtATime) {
+TEST_F(WatchTest, RunsOneLookAtATime) {
   constexpr int kSaid = 5000;
   const auto watch = WatchByWorkers(here_.get(), [this] {
     Hear();

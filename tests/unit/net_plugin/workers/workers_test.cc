@@ -45,14 +45,14 @@ void RemoveUnder(Duration patience, const std::function<void()>& drive,
   workers->Remove(id);
 }
 
-TEST(WorkersTest, AStopOfTheProcessIsNotTakenForAStuckWorker) {
+TEST(WorkersTest, ProcessStopIsNotStuckWorker) {
   StoppedWait stopped;
   const auto block = [&] { stopped.Block(); };
   const auto begin = [&] { stopped.Begin(); };
   EXPECT_EQ(stopped.Run(milliseconds(4500), [&] { RemoveUnder(seconds(4), block, begin); }), 0);
 }
 
-TEST(WorkersDeathTest, AWorkerThatDoesNotReturnEndsTheProcess) {
+TEST(WorkersDeathTest, StuckWorkerEndsProcess) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_DEATH(RemoveUnder(milliseconds(1), pause, [] {}), "did not return within 1 ms");
 }

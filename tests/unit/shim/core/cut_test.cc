@@ -92,7 +92,7 @@ TEST_F(CutTest, UndecidedWaitsForTheDecision) {
   EXPECT_THAT(program.OperationsOf(old), ElementsAre(100, 101, 102));
 }
 
-TEST_F(CutTest, NotGoLetsTheWaitingThreadGoOn) {
+TEST_F(CutTest, RefusalReleasesWaitingThread) {
   Program program(core_.get(), 1);
   ASSERT_EQ(program.Create(2, 0), ncclSuccess);
   const ncclComm_t old = program.Real();
@@ -108,7 +108,7 @@ TEST_F(CutTest, NotGoLetsTheWaitingThreadGoOn) {
   EXPECT_THAT(program.OperationsOf(old), ElementsAre(100, 101, 102, 103, 104));
 }
 
-TEST_F(CutTest, WithoutAnAnswerItGivesUpAndNeverGuesses) {
+TEST_F(CutTest, AbortsWithoutDecision) {
   Start({.build = seconds(20), .decision = milliseconds(20), .retire = milliseconds(0)});
   Program program(core_.get(), 1);
   ASSERT_EQ(program.Create(2, 0), ncclSuccess);

@@ -175,7 +175,7 @@ TEST_F(PendingTest, AnIdleCutIsRefusedAfterAnOperation) {
   ASSERT_EQ(program.Create(2, 0), ncclSuccess);
   ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0)}).ok());
   ASSERT_EQ(program.Issue(0), ncclSuccess);
-  EXPECT_THAT(WhyNot(1, {{program.comm.id, 0, 0}}), HasSubstr("has issued operation 0"));
+  EXPECT_THAT(WhyNot(1, {{program.comm.id, 0, 0}}), HasSubstr("has already issued operation 0"));
 }
 
 TEST_F(PendingTest, AnIdleCutIsRefusedAfterASendOrReceive) {
@@ -350,7 +350,7 @@ TEST_F(PendingTest, SeveralRanksOfOneCommunicatorInThisProcessAreReported) {
     MutexLock lock(&events_.mutex);
     ASSERT_EQ(events_.created.size(), 2u);
     EXPECT_TRUE(events_.created[1].pinned);
-    EXPECT_THAT(events_.created[1].reason, HasSubstr("several ranks"));
+    EXPECT_THAT(events_.created[1].reason, HasSubstr("several ranks of the communicator"));
   }
   first.Close();
   {

@@ -136,7 +136,7 @@ TEST_F(CutTest, SimulateEndCountsNothing) {
   EXPECT_EQ(1u, V(comm_)->issued);
 }
 
-TEST_F(CutTest, WhatNcclRefusesDoesNotCount) {
+TEST_F(CutTest, RefusedOperationsAreNotCounted) {
   NoopNccl()->result = ncclInvalidArgument;
   EXPECT_EQ(ncclInvalidArgument, AllReduce(comm_));
   NoopNccl()->result = ncclInProgress;

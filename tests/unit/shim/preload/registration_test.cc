@@ -208,7 +208,7 @@ TEST_F(RegistrationTest, AReplayThatFailsSaysSo) {
   EXPECT_EQ(ncclSuccess, ncclCommDeregister(comm_, handle));
 }
 
-TEST_F(RegistrationTest, PinsOfWhatCannotFollow) {
+TEST_F(RegistrationTest, PinsCommunicatorsThatCannotSwap) {
   const auto pinned = [this](Pin pin) {
     return (V(comm_)->pins.load() & static_cast<uint32_t>(pin)) != 0;
   };

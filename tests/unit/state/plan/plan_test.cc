@@ -68,7 +68,7 @@ TEST(PlanTest, AnyChangeMovesExactlyWhatIsMissing) {
   }));
 }
 
-TEST(PlanTest, AfterALossEveryPartIsFoundAgain) {
+TEST(PlanTest, RestoresEveryPartAfterLoss) {
   EXPECT_TRUE(rc::check([] {
     const auto n = *rc::gen::inRange<MemberId>(2, 9);
     std::vector<MemberId> ids;
@@ -89,7 +89,7 @@ TEST(PlanTest, AfterALossEveryPartIsFoundAgain) {
 }
 
 // The leader's choice from the layout agrees with a plan from the tensors, in both directions.
-TEST(PlanTest, TheLeadersChoiceIsWhatCanBePlanned) {
+TEST(PlanTest, PlansEveryChoiceOfLeader) {
   EXPECT_TRUE(rc::check([] {
     const auto n = *rc::gen::inRange<MemberId>(1, 6);
     std::vector<MemberId> ids;
@@ -123,7 +123,7 @@ TEST(PlanTest, TheLeadersChoiceIsWhatCanBePlanned) {
   }));
 }
 
-TEST(PlanTest, TheLayoutSaysWhatExistsOnceAndWhatIsReplicated) {
+TEST(PlanTest, LayoutTellsUniqueFromReplicatedState) {
   const TensorShape weights{"weights", 100, 2};
   const TensorShape moments{"moments", 3, 4, Division::kSharded};
   const TensorShape mean{"mean", 8, 8, Division::kReplicated, Change::kVolatile};
@@ -135,7 +135,7 @@ TEST(PlanTest, TheLayoutSaysWhatExistsOnceAndWhatIsReplicated) {
             (StateLayout{true, true, {0, 1, 2}, {0, 1, 2, 3}}));
 }
 
-TEST(PlanTest, WithoutCopiesTheLiveMemberGivesEverything) {
+TEST(PlanTest, LiveMemberIsSourceWithoutCopies) {
   const std::vector<TensorShape> tensors = {{"weights", 100, 4}};
   const auto plan =
       PlanRestore(tensors, Members({0, 1, 2}), Members({1, 2}, 2), {{2}, {1, 2}, {1, 2}});
@@ -165,7 +165,7 @@ TEST(PlanTest, SendersShareTheLoadWithinOneGrain) {
   for (const auto& [member, bytes] : load) EXPECT_NEAR(bytes, 100 << 20, 8 << 20) << member;
 }
 
-TEST(PlanTest, APlanThatIsWrongIsCaught) {
+TEST(PlanTest, RejectsWrongPlan) {
   const std::vector<TensorShape> tensors = {{"t", 10, 4}};
   const std::vector<Holding> holdings = {{0, 0, {0, 10}, Origin::kLive}};
   const std::vector<Need> needs = {{1, 0, {0, 10}}};

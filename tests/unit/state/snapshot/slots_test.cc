@@ -38,7 +38,7 @@ class SlotsTest : public ::testing::Test {
   SnapshotSlots slots_;
 };
 
-TEST_F(SlotsTest, AVersionIsWholeWhenEveryByteHasCome) {
+TEST_F(SlotsTest, VersionIsCompleteAfterEveryByte) {
   EXPECT_EQ(slots_.bytes(), 11u);
   EXPECT_TRUE(Put(5, 0, 12, "efgh").ok());
   EXPECT_TRUE(Put(5, 2, 0, "xyz").ok());
@@ -62,7 +62,7 @@ TEST_F(SlotsTest, TheNewestTwoAreKeptAndOlderOnesRefused) {
   EXPECT_EQ(slots_.Piece(5, 0), nullptr);
 }
 
-TEST_F(SlotsTest, ChangedBytesAreNotAWholeVersion) {
+TEST_F(SlotsTest, ChangedBytesMakeVersionIncomplete) {
   Fill(5);
   Fill(6);
   const_cast<char*>(slots_.Piece(6, 0))[5] ^= 1;
@@ -70,7 +70,7 @@ TEST_F(SlotsTest, ChangedBytesAreNotAWholeVersion) {
   EXPECT_THAT(slots_.WholeVersions(), ElementsAre(5));
 }
 
-TEST_F(SlotsTest, WhatIsNotOfThisSlotOrComesTwiceIsRefused) {
+TEST_F(SlotsTest, RejectsForeignOrDuplicateParts) {
   EXPECT_FALSE(Put(5, 3, 0, "x").ok());
   EXPECT_FALSE(Put(5, 0, 4, "abcd").ok());
   EXPECT_FALSE(Put(5, 0, 12, "efghi").ok());
@@ -81,7 +81,7 @@ TEST_F(SlotsTest, WhatIsNotOfThisSlotOrComesTwiceIsRefused) {
   EXPECT_THAT(slots_.WholeVersions(), IsEmpty());
 }
 
-TEST_F(SlotsTest, ReservedMemoryIsUsedAndWhatWasThereGivenBack) {
+TEST_F(SlotsTest, UsesReservedMemoryAndReturnsOldMemory) {
   EXPECT_EQ(Pieces().Room(), 11u);
   SnapshotSlots::Memory memory = slots_.Reserve(Pieces().Room());
   const char* const reserved = memory.blocks[0].data();
@@ -96,7 +96,7 @@ TEST_F(SlotsTest, ReservedMemoryIsUsedAndWhatWasThereGivenBack) {
   EXPECT_EQ(old.blocks[0].data(), reserved);
 }
 
-TEST_F(SlotsTest, APartIsAddedWhereThereWasRoomForIt) {
+TEST_F(SlotsTest, AddsPartInItsRoom) {
   const auto room = slots_.Room(5, 0, 8, 8);
   ASSERT_TRUE(room.ok());
   std::copy_n("abcdefgh", 8, *room);
@@ -143,7 +143,7 @@ class SharedSlotsTest : public ::testing::Test {
   SnapshotSlots next_;
 };
 
-TEST_F(SharedSlotsTest, WhatIsListedIsThereWithoutACopy) {
+TEST_F(SharedSlotsTest, ListedPartsNeedNoCopy) {
   ASSERT_TRUE(Map().ok());
   Fill(1);
   Fill(2);
@@ -154,7 +154,7 @@ TEST_F(SharedSlotsTest, WhatIsListedIsThereWithoutACopy) {
   EXPECT_EQ(std::string(next_.Piece(1, 0), 2), "bb");
 }
 
-TEST_F(SharedSlotsTest, AVersionThatTheOwnerHasBegunToOverwriteIsNotWhole) {
+TEST_F(SharedSlotsTest, OverwrittenVersionIsIncomplete) {
   ASSERT_TRUE(Map().ok());
   Fill(1);
   Fill(2);
@@ -179,7 +179,7 @@ TEST_F(SharedSlotsTest, TheOwnersMemoryOutlivesIt) {
   EXPECT_THAT(next_.WholeVersions(), ElementsAre(7));
 }
 
-TEST_F(SharedSlotsTest, BytesThatComeAfterAllAreNotWrittenIntoTheOwnersMemory) {
+TEST_F(SharedSlotsTest, DoesNotWriteReceivedBytesIntoOwnersMemory) {
   ASSERT_TRUE(Map().ok());
   Fill(1);
   ASSERT_TRUE(Tell(1).ok());
@@ -194,7 +194,7 @@ TEST_F(SharedSlotsTest, BytesThatComeAfterAllAreNotWrittenIntoTheOwnersMemory) {
   EXPECT_FALSE(Tell(4).ok()) << "it is not mapped any more";
 }
 
-TEST_F(SharedSlotsTest, ListsOfStrangersAreRefused) {
+TEST_F(SharedSlotsTest, RejectsListsForUnmappedMemory) {
   const ListedPart part = {0, 0, 16, 0};
   EXPECT_FALSE(next_.TakeList(1, 0, {&part, 1}).ok()) << "nothing is mapped";
   ASSERT_TRUE(Map().ok());
@@ -209,7 +209,7 @@ TEST_F(SharedSlotsTest, ListsOfStrangersAreRefused) {
   EXPECT_FALSE(next_.TakeList(1, 0, {&part, 1}).ok()) << "twice";
 }
 
-TEST_F(SharedSlotsTest, MemoryThatIsNotThereOrTooSmallIsRefused) {
+TEST_F(SharedSlotsTest, RejectsMissingOrTooSmallMemory) {
   EXPECT_FALSE(next_.MapOf(getpid(), {-1, -1}).ok());
   SnapshotSlots small(true);
   small.Reset({{{0, 1}}, {{0, 1}}, {1}});

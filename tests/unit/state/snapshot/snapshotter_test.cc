@@ -103,7 +103,7 @@ TEST_P(BuddyTest, AStreamedVersionIsLeftOutAndCanBeCopiedLater) {
 
 INSTANTIATE_TEST_SUITE_P(Nodes, BuddyTest, ::testing::Bool());
 
-TEST_F(SnapshotterTest, WhatIsVolatileIsCopiedAtOnceAlsoOfAStreamedVersion) {
+TEST_F(SnapshotterTest, CopiesVolatileStateOfStreamedVersionAtOnce) {
   const auto zero = Make(0, "");
   std::vector<PlacedTensor> tensors = Tensors(0);
   uint64_t cursor = 40;
@@ -144,7 +144,7 @@ TEST_F(SnapshotterTest, ReplicatedVolatileStateIsCopiedAlsoAfterALoss) {
   EXPECT_FALSE(zero->own().HasWhole(7, tensors));
 }
 
-TEST_F(SnapshotterTest, WhereNothingIsCopiedNoVersionIsListed) {
+TEST_F(SnapshotterTest, ListsNoVersionWithoutCopies) {
   const auto zero = Make(0, "");
   std::vector<PlacedTensor> tensors = Tensors(0);
   tensors[0].shape.division = Division::kReplicated;
@@ -157,7 +157,7 @@ TEST_F(SnapshotterTest, WhereNothingIsCopiedNoVersionIsListed) {
 }
 
 // The next slot has abandoned a copy and started again: it has no memory mapped any more.
-TEST_F(SnapshotterTest, MemoryIsOfferedAgainToANextSlotThatHasDroppedIt) {
+TEST_F(SnapshotterTest, OffersMemoryAgainAfterNextSlotDroppedIt) {
   const auto zero = Make(0, NodeIdentity());
   const auto one = Make(1, NodeIdentity());
   const World world = Of(transports_[1]->address());
@@ -176,7 +176,7 @@ TEST_F(SnapshotterTest, MemoryIsOfferedAgainToANextSlotThatHasDroppedIt) {
 }
 
 // The next slot has detached, or was cut off: an update must not wait for it repeatedly.
-TEST_F(SnapshotterTest, ANextSlotThatDoesNotAnswerCostsOneWait) {
+TEST_F(SnapshotterTest, SilentNextSlotCostsOneWait) {
   UniqueFd silent;
   std::string address;
   ASSERT_TRUE(ListenTcp("127.0.0.1:0", &silent, &address).ok());
@@ -206,7 +206,7 @@ TEST_F(SnapshotterTest, ANextSlotThatDoesNotAnswerCostsOneWait) {
 }
 
 // A stopped process: its system accepts connections, and nothing is ever answered.
-TEST_F(SnapshotterTest, FreezeDoesNotWaitForANextSlotThatDoesNotAnswer) {
+TEST_F(SnapshotterTest, FreezeDoesNotWaitForSilentNextSlot) {
   for (int turn = 0; turn < 10; ++turn) {
     UniqueFd silent;
     std::string address;

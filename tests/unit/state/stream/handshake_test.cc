@@ -30,7 +30,7 @@ Key Counting() {
   return key;
 }
 
-TEST(StreamHandshakeTest, IsAsTheVectorsSay) {
+TEST(StreamHandshakeTest, MatchesTestVectors) {
   const std::string hello = EncodeStreamHello(Sample());
   EXPECT_EQ(Hex(hello),
             "52574732020002000500000000000000010000000200000008070605040302011817161514131211"

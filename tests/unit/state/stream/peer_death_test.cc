@@ -95,7 +95,7 @@ class PeerDeath : public ::testing::Test {
 class ReceiverDeath : public PeerDeath,
                       public ::testing::WithParamInterface<std::tuple<int, bool>> {};
 
-TEST_P(ReceiverDeath, FailsWhatItHasNotPlaced) {
+TEST_P(ReceiverDeath, FailsFragmentsThatWereNotPlaced) {
   const auto until = Until(std::get<0>(GetParam()));
   const bool never_open = until < Until::kOpen;
   const bool reset = std::get<1>(GetParam());
@@ -122,7 +122,7 @@ TEST_P(ReceiverDeath, FailsWhatItHasNotPlaced) {
       EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << fragment << ": " << status;
       EXPECT_THAT(std::string(status.message()), HasSubstr("member 2"));
       EXPECT_THAT(std::string(status.message()),
-                  HasSubstr(never_open ? "does not take the stream" : "the stream to member 2: "));
+                  HasSubstr(never_open ? "not established in time" : "stream to member 2 at "));
     }
     EXPECT_LE(placed, answered);
     if (!reset) {
@@ -146,7 +146,7 @@ INSTANTIATE_TEST_SUITE_P(AtEveryMessage, ReceiverDeath,
                                             ::testing::Bool()));
 
 // A receiver's death before it accepts the stream loses nothing: the sender retries.
-TEST_F(PeerDeath, BeforeTheStreamIsOpenItIsOnlyADelay) {
+TEST_F(PeerDeath, BeforeStreamIsOpenCausesOnlyDelay) {
   for (const Until until :
        {Until::kAccept, Until::kHello, Until::kHalfChallenge, Until::kProof, Until::kHalfAnswer}) {
     for (const bool reset : {false, true}) {
@@ -161,18 +161,19 @@ TEST_F(PeerDeath, BeforeTheStreamIsOpenItIsOnlyADelay) {
   }
 }
 
-TEST_F(PeerDeath, AnswersThatAreNone) {
+TEST_F(PeerDeath, RejectsMalformedReplies) {
   const struct {
     std::string answer;
     absl::StatusCode code;
     const char* named;
   } kAnswers[] = {
-      {EncodeReply(Reply::kRejected), absl::StatusCode::kDataLoss, "member 2 rejected a fragment"},
-      {EncodeReply(Reply::kAccepted), absl::StatusCode::kDataLoss, "an answer out of order"},
-      {std::string(kReplySize, 'z'), absl::StatusCode::kUnavailable, "an answer that is none"},
+      {EncodeReply(Reply::kRejected), absl::StatusCode::kDataLoss,
+       "the member rejected a fragment"},
+      {EncodeReply(Reply::kAccepted), absl::StatusCode::kDataLoss, "a reply arrived out of order"},
+      {std::string(kReplySize, 'z'), absl::StatusCode::kUnavailable, "malformed reply"},
       // Two answers at once: the second answers a fragment that the receiver cannot have seen.
       {EncodeReply(Reply::kPlaced) + EncodeReply(Reply::kPlaced), absl::StatusCode::kDataLoss,
-       "an answer out of order"},
+       "a reply arrived out of order"},
   };
   for (const auto& a : kAnswers) {
     ScriptedReceiver receiver(Until::kEnd, false, a.answer);

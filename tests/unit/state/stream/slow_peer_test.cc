@@ -16,7 +16,7 @@
 namespace rewire {
 namespace {
 
-using ::testing::HasSubstr;
+using ::testing::ContainsRegex;
 
 constexpr StreamKey kKey{Purpose::kTransition, 2, kStreamSecret};
 constexpr Duration kStall = seconds(1);
@@ -87,7 +87,7 @@ class SlowReceiver : public ::testing::Test {
   size_t taken_ = 0;
 };
 
-TEST_F(SlowReceiver, IsWaitedForWhileAnythingMoves) {
+TEST_F(SlowReceiver, IsWaitedForDuringProgress) {
   int rounds = 0;
   while (out_->WantsWrite()) {
     now_ += kAlmost;
@@ -114,7 +114,7 @@ TEST_F(SlowReceiver, IsWaitedForWhileAnythingMoves) {
   EXPECT_GE(out_->fd(), 0);
 }
 
-TEST_F(SlowReceiver, IsGivenUpWhenNothingMovesAnyMore) {
+TEST_F(SlowReceiver, TimesOutWithoutProgress) {
   EXPECT_EQ(out_->NextTick(), now_ + kStall);
   now_ += kStall - nanoseconds(1);
   out_->OnTick(now_);
@@ -124,13 +124,14 @@ TEST_F(SlowReceiver, IsGivenUpWhenNothingMovesAnyMore) {
   ASSERT_EQ(ended_.size(), static_cast<size_t>(kFragments));
   for (const absl::Status& s : ended_) {
     EXPECT_EQ(s.code(), absl::StatusCode::kDeadlineExceeded) << s;
-    EXPECT_THAT(std::string(s.message()), HasSubstr("member 2 has stood still"));
+    EXPECT_THAT(std::string(s.message()),
+                ContainsRegex("stream to member 2 at .*: no progress for"));
   }
   EXPECT_LT(out_->fd(), 0);
 }
 
 // The sender's process was stopped or had no processor while the peer made progress.
-TEST_F(SlowReceiver, IsNotGivenUpWhenTheAnswerIsThereAlready) {
+TEST_F(SlowReceiver, DoesNotTimeOutWithPendingReply) {
   TakeAtLeast(kHeaderSize + kFragmentBytes);
   Answer(Reply::kPlaced);
   ASSERT_TRUE(WaitReady(out_->fd(), POLLIN, Now() + kStreamPatience));
@@ -141,7 +142,7 @@ TEST_F(SlowReceiver, IsNotGivenUpWhenTheAnswerIsThereAlready) {
   EXPECT_EQ(out_->NextTick(), now_ + kStall);
 }
 
-TEST_F(SlowReceiver, IsNotGivenUpWhenItHasMadeRoom) {
+TEST_F(SlowReceiver, DoesNotTimeOutAfterItMadeRoom) {
   TakeSome();
   now_ += 5 * kStall;
   out_->OnTick(now_);
@@ -221,7 +222,7 @@ TEST_F(SlowSender, HasAFixedTimeForItsHandshake) {
   EXPECT_EQ(streams_.refused.load(), 2u);
 }
 
-TEST_F(SlowSender, MayBeIdleBetweenFragmentsAndNowhereElse) {
+TEST_F(SlowSender, MayBeIdleOnlyBetweenFragments) {
   const std::string fragment = EncodeHeader(header_) + "0123456789";
   ProveSelf();
   Say(fragment);
@@ -243,7 +244,7 @@ TEST_F(SlowSender, MayBeIdleBetweenFragmentsAndNowhereElse) {
   }
 }
 
-TEST(SlowReceivers, AreInNobodysWay) {
+TEST(SlowReceivers, DoNotDelayOtherReceivers) {
   ScriptedReceiver slow(Until::kEnd);
   slow.Pause();
   ScriptedReceiver quick(Until::kEnd);

@@ -131,7 +131,7 @@ TEST_F(StreamTest, AReceiverWithAnotherKeyGetsNothing) {
   const absl::Status placed = out.WaitPlaced(Now() + seconds(20));
   EXPECT_FALSE(sent.ok() && placed.ok());
   EXPECT_THAT(std::string((sent.ok() ? placed : sent).message()),
-              HasSubstr("does not prove that it has the epoch's key"));
+              HasSubstr("the member does not have the epoch's key"));
   EXPECT_EQ(intake.bytes(), 0u);
   from_->Close(kKey);
   to_->Close(kKey);
@@ -222,7 +222,7 @@ TEST_F(StreamTest, ACorruptedFragmentFailsTheReceiver) {
   to_->Close(kKey);
 }
 
-TEST_F(StreamTest, GarbageAndEveryCutAreSurvived) {
+TEST_F(StreamTest, SurvivesGarbageAndEveryTruncation) {
   Intake intake(Expected());
   to_->Open(kKey, kSenders, &intake);
   EXPECT_TRUE(ClosedAfter(std::string(kStreamHelloSize, 'z')));
@@ -372,7 +372,7 @@ TEST_F(StreamTest, NamesAreAnsweredToMembersThatHaveTheKey) {
   EXPECT_FALSE(AskName(before, key, {1, 9, ""}, "a", Now() + kStreamPatience).ok());
 }
 
-TEST(ContentTest, IsTheHashOfBase) {
+TEST(ContentTest, MatchesHashOfBase) {
   const std::vector<char> bytes = Numbers(1000);
   for (size_t n = 0; n < 200; ++n) {
     EXPECT_EQ(HashContent(bytes.data(), n, 64), ContentHash(bytes.data(), n, 64)) << n;

@@ -31,14 +31,14 @@ void CloseUnder(Duration patience, const std::function<void()>& hold,
   (*transport)->Close(key);
 }
 
-TEST(StuckTransportTest, AStopOfTheProcessIsNotTakenForAStuckThread) {
+TEST(StuckTransportTest, ProcessStopIsNotStuckThread) {
   StoppedWait stopped;
   const auto block = [&] { stopped.Block(); };
   const auto begin = [&] { stopped.Begin(); };
   EXPECT_EQ(stopped.Run(milliseconds(4500), [&] { CloseUnder(seconds(4), block, begin); }), 0);
 }
 
-TEST(StuckTransportDeathTest, AThreadThatTakesNoCommandEndsTheProcess) {
+TEST(StuckTransportDeathTest, StuckThreadEndsProcess) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_DEATH(CloseUnder(milliseconds(1), pause, [] {}), "did not take a command within 1 ms");
 }

@@ -12,20 +12,20 @@
 
 namespace rewire {
 
-struct Newcomer {
+struct PendingConnection {
   uint64_t source = 0;  // identifies the source: an address or a process
   Time since{};
 };
 
-// Returns an index into `newcomers`, which must not be empty.
-inline size_t NewcomerToDrop(std::span<const Newcomer> newcomers) {
+// Returns an index into `pending`, which must not be empty.
+inline size_t PendingConnectionToDrop(std::span<const PendingConnection> pending) {
   std::map<uint64_t, size_t> of_source;
-  for (const Newcomer& n : newcomers) ++of_source[n.source];
+  for (const PendingConnection& n : pending) ++of_source[n.source];
   size_t drop = 0;
-  for (size_t i = 1; i < newcomers.size(); ++i) {
-    const size_t mine = of_source[newcomers[i].source];
-    const size_t best = of_source[newcomers[drop].source];
-    if (mine > best || (mine == best && newcomers[i].since < newcomers[drop].since)) drop = i;
+  for (size_t i = 1; i < pending.size(); ++i) {
+    const size_t mine = of_source[pending[i].source];
+    const size_t best = of_source[pending[drop].source];
+    if (mine > best || (mine == best && pending[i].since < pending[drop].since)) drop = i;
   }
   return drop;
 }

@@ -24,7 +24,7 @@ PairOptions OneEach(size_t sender_others, size_t receiver_others) {
   return options;
 }
 
-class StandIn : public ::testing::Test {
+class FallbackRails : public ::testing::Test {
  protected:
   // The memory also has a descriptor.
   struct Buffer {
@@ -84,7 +84,7 @@ class StandIn : public ::testing::Test {
   Buffer in_;
 };
 
-TEST_F(StandIn, WhileTheChosenOneIsDown) {
+TEST_F(FallbackRails, AreUsedWhileChosenRailIsDown) {
   for (const int type : {kPtrHost, kPtrCuda, kPtrCuda | kPtrDmabuf}) {
     SCOPED_TRACE(type);
     Join(OneEach(1, 1));
@@ -93,7 +93,7 @@ TEST_F(StandIn, WhileTheChosenOneIsDown) {
     EXPECT_EQ(pair_->sender_spied->bytes["s1"], 0u);
     pair_->fabric.SetLinkUp("s0", false);
     CarryUntilItGoesOver("s1");
-    EXPECT_EQ(pair_->counters->stood_in.load(), 1u);
+    EXPECT_EQ(pair_->counters->fallback.load(), 1u);
     EXPECT_EQ(pair_->counters->failed.load(), 1u);
     pair_->fabric.SetLinkUp("s0", true);
     CarryUntilItGoesOver("s0");
@@ -105,7 +105,7 @@ TEST_F(StandIn, WhileTheChosenOneIsDown) {
   }
 }
 
-TEST_F(StandIn, OfOneSideOnly) {
+TEST_F(FallbackRails, WorkWithFallbackOnOneSide) {
   Join(OneEach(2, 0));
   Register(kPtrHost);
   pair_->fabric.SetLinkUp("s0", false);
@@ -121,23 +121,23 @@ TEST_F(StandIn, OfOneSideOnly) {
 }
 
 // A port whose packets are lost fails like a port without a link, only later.
-TEST_F(StandIn, NotWithAPortThatNobodyHears) {
+TEST_F(FallbackRails, SkipUnreachablePort) {
   Join(OneEach(2, 2));
   Register(kPtrHost);
   pair_->fabric.SetLoss("s1", 1'000'000);
   pair_->fabric.SetLinkUp("r0", false);
   CarryUntilItGoesOver("s2");
-  EXPECT_EQ(pair_->counters->stood_in.load(), 1u);
+  EXPECT_EQ(pair_->counters->fallback.load(), 1u);
   End();
 }
 
-TEST_F(StandIn, FromTheBeginning) {
+TEST_F(FallbackRails, AreUsedFromTheStart) {
   Pair pair(OneEach(1, 1));
   pair.fabric.SetLinkUp("r0", false);
   EXPECT_EQ(pair.Join(), absl::OkStatus());
 }
 
-TEST_F(StandIn, MemoryIsRegisteredWithWhatWorks) {
+TEST_F(FallbackRails, RegisterMemoryOnWorkingNic) {
   Join(OneEach(1, 1));
   pair_->fabric.FailDevice("s0");
   pair_->fabric.FailDevice("r0");
@@ -147,11 +147,11 @@ TEST_F(StandIn, MemoryIsRegisteredWithWhatWorks) {
 }
 
 // The memory goes away during its background registration.
-TEST_F(StandIn, MemoryMayGoBeforeItIsKnownThere) {
+TEST_F(FallbackRails, AllowDeregistrationBeforeRegistration) {
   Join(OneEach(1, 1));
   Register(kPtrHost);
   pair_->fabric.SetLinkUp("s0", false);
-  for (int i = 0; i < 200 && pair_->counters->stood_in.load() == 0; ++i) {
+  for (int i = 0; i < 200 && pair_->counters->fallback.load() == 0; ++i) {
     ASSERT_EQ(Carry(), absl::OkStatus());
   }
   for (int i = 0; i < 20; ++i) {
@@ -163,7 +163,7 @@ TEST_F(StandIn, MemoryMayGoBeforeItIsKnownThere) {
 }
 
 // A flush skips the rails of a failed NIC and uses the rails that work.
-TEST_F(StandIn, AGpusMemoryIsFlushedByThoseThatWork) {
+TEST_F(FallbackRails, FlushDeviceMemoryOnWorkingNic) {
   Join(OneEach(1, 1));
   Register(kPtrCuda);
   const auto flush = [&] {

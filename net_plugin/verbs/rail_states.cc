@@ -10,29 +10,29 @@
 namespace rewire::net {
 namespace {
 
-absl::Status Nonsense() { return absl::DataLossError("a frame about a rail makes no sense"); }
+constexpr const char* kFencedByPeer = "the peer has fenced the rail or abandoned its join";
 
 }  // namespace
 
 void Connection::SayOf(size_t rail, FrameKind kind, std::string payload) {
   FrameHeader header = Header(kind);
   header.offset = rail;
-  header.sequence = tracks_[rail].life;
+  header.sequence = tracks_[rail].attempt;
   header.total = total_;
   control_.Say(header, std::move(payload));
-  calm_ = false;
+  settled_ = false;
 }
 
 void Connection::Make(Track* track, const std::optional<Offer>& peer) {
   Track& t = *track;
   t.state = State::kMaking;
   t.joined = peer.has_value();
-  t.given_up.reset();
-  calm_ = false;
+  t.abandoned.reset();
+  settled_ = false;
   const bool fresh = !t.rail.made();
   t.making = std::make_shared<Making>(std::move(t.rail));
   options_.run([making = t.making, peer, fresh, options = options_.rail, random = Random(),
-                bell = bell_] {
+                waker = waker_] {
     absl::Status status;
     if (fresh) {
       absl::StatusOr<Offer> ours = making->rail.Prepare(options, peer ? &*peer : nullptr, random);
@@ -44,7 +44,7 @@ void Connection::Make(Track* track, const std::optional<Offer>& peer) {
     }
     if (!status.ok()) making->why = std::string(status.message());
     making->done.store(true, std::memory_order_release);
-    if (bell) bell();
+    if (waker) waker();
   });
 }
 
@@ -53,7 +53,7 @@ void Connection::EndMaking(size_t rail) {
   const std::shared_ptr<Making> making = std::exchange(t.making, nullptr);
   t.rail = std::move(making->rail);
   std::string why = making->why;
-  if (why.empty() && t.given_up) why = *t.given_up;
+  if (why.empty() && t.abandoned) why = *t.abandoned;
   if (why.empty() && t.ring == nullptr) {
     // No relaxed ordering: the sender polls the ring.
     auto registered =
@@ -66,7 +66,7 @@ void Connection::EndMaking(size_t rail) {
   }
   if (!why.empty()) {
     SayOf(rail, FrameKind::kRefused, why);
-    Rest(&t, why);
+    SetDown(&t, why);
   } else if (sending_ && t.joined) {
     t.state = State::kProbing;
     t.due = options_.now() + options_.join;
@@ -90,10 +90,12 @@ void Connection::GoUp(size_t rail) {
   t.state = State::kUp;
   t.since = options_.now();
   if (rail >= total_) {
-    REWIRE_INFO("net plugin: %s stands in", t.nic->name().c_str());
-    ++options_.counters->stood_in;
+    REWIRE_INFO("net plugin: rail %zu on %s to %s is up as a fallback", rail, t.nic->name().c_str(),
+                peer().c_str());
+    ++options_.counters->fallback;
   } else if (std::exchange(t.failed, false)) {
-    REWIRE_INFO("net plugin: %s is back", t.nic->name().c_str());
+    REWIRE_INFO("net plugin: rail %zu on %s to %s is up again", rail, t.nic->name().c_str(),
+                peer().c_str());
     ++options_.counters->back;
   }
   SayOf(rail, FrameKind::kReady);
@@ -101,7 +103,7 @@ void Connection::GoUp(size_t rail) {
 
 void Connection::BeginJoin(size_t rail) {
   Track& t = tracks_[rail];
-  ++t.life;
+  ++t.attempt;
   Make(&t, std::nullopt);
 }
 
@@ -114,70 +116,70 @@ void Connection::HearAnswer() {
 
 absl::Status Connection::HearOfRail(const FrameHeader& header, std::string_view payload) {
   HearAnswer();
-  if (header.offset >= kMostRails) return Nonsense();
+  if (header.offset >= kMostRails) return MalformedFrame(header);
   if (!sending_) {
     if (header.total == 0 || header.total > kMostRails || (total_ != 0 && header.total != total_)) {
-      return Nonsense();
+      return MalformedFrame(header);
     }
     total_ = header.total;
     while (tracks_.size() <= header.offset) tracks_.emplace_back(nics_.all[NicOf(tracks_.size())]);
   }
-  if (header.offset >= tracks_.size()) return Nonsense();
+  if (header.offset >= tracks_.size()) return MalformedFrame(header);
   const size_t rail = header.offset;
   Track& t = tracks_[rail];
   if (!sending_ && header.kind == FrameKind::kJoin) return Answer(header, payload);
-  if (!sending_ && header.kind == FrameKind::kRefused && header.sequence > t.life) {
-    t.life = static_cast<uint32_t>(header.sequence);
+  if (!sending_ && header.kind == FrameKind::kRefused && header.sequence > t.attempt) {
+    t.attempt = static_cast<uint32_t>(header.sequence);
     t.next_offer.reset();  // the refused offer, if there was one
   }
   // The frame belongs to an abandoned attempt.
-  if (header.sequence != t.life) return absl::OkStatus();
+  if (header.sequence != t.attempt) return absl::OkStatus();
   switch (header.kind) {
     case FrameKind::kJoined:
-      if (!sending_) return Nonsense();
-      return TakeAnswer(&t, payload);
+      if (!sending_) return MalformedFrame(header);
+      return TakeAnswer(&t, header, payload);
     case FrameKind::kReady:
-      if (sending_) return Nonsense();
+      if (sending_) return MalformedFrame(header);
       if (t.state != State::kOffered) return absl::OkStatus();
       t.state = State::kUp;
       t.since = options_.now();
       return absl::OkStatus();
     case FrameKind::kRefused:
       // The peer does not use the rail, whatever this side's state is.
-      if (t.state == State::kUp) return Nonsense();
+      if (t.state == State::kUp) return MalformedFrame(header);
       if (t.state == State::kMaking) {
-        t.given_up = std::string(payload);
+        t.abandoned = std::string(payload);
         return absl::OkStatus();
       }
-      if (t.state != State::kDown) Rest(&t, std::string(payload));
+      if (t.state != State::kDown) SetDown(&t, std::string(payload));
       t.why = std::string(payload);
       return absl::OkStatus();
     case FrameKind::kFenced:
       if (t.state == State::kDown) return absl::OkStatus();
       if (t.state == State::kMaking) {
-        t.given_up = "the other side has given it up";
+        t.abandoned = kFencedByPeer;
         return absl::OkStatus();
       }
       t.report = std::string(payload);
-      Break(rail, "the other side has given it up");
+      Break(rail, kFencedByPeer);
       return SettleIfBoth(rail);
     default:
-      return Nonsense();
+      return MalformedFrame(header);
   }
 }
 
 absl::Status Connection::Answer(const FrameHeader& header, std::string_view payload) {
   Track& t = tracks_[header.offset];
-  if (header.sequence <= t.life) return Nonsense();
+  if (header.sequence <= t.attempt) return MalformedFrame(header);
   if (t.state == State::kMaking) {
     // The sender has abandoned the attempt that is being made here.
-    t.given_up = "the other side has given it up";
+    t.abandoned = kFencedByPeer;
     t.next_offer = {header, std::string(payload)};
     return absl::OkStatus();
   }
   const std::optional<Offer> offer = DecodeOffer(payload);
-  if (!offer || t.state != State::kDown) return Nonsense();
-  t.life = static_cast<uint32_t>(header.sequence);
+  if (!offer || t.state != State::kDown) return MalformedFrame(header);
+  t.attempt = static_cast<uint32_t>(header.sequence);
   t.report.reset();
   t.peer_ring = offer->ring;
   t.peer_ring_rkey = offer->ring_rkey;
@@ -185,9 +187,10 @@ absl::Status Connection::Answer(const FrameHeader& header, std::string_view payl
   return absl::OkStatus();
 }
 
-absl::Status Connection::TakeAnswer(Track* track, std::string_view payload) {
+absl::Status Connection::TakeAnswer(Track* track, const FrameHeader& header,
+                                    std::string_view payload) {
   const std::optional<Offer> offer = DecodeOffer(payload);
-  if (!offer) return Nonsense();
+  if (!offer) return MalformedFrame(header);
   track->peer_ring = offer->ring;
   track->peer_ring_rkey = offer->ring_rkey;
   if (track->state == State::kOffered) Make(track, offer);
@@ -196,19 +199,21 @@ absl::Status Connection::TakeAnswer(Track* track, std::string_view payload) {
 
 void Connection::Break(size_t rail, const std::string& why) {
   Track& t = tracks_[rail];
-  calm_ = false;
+  settled_ = false;
   if (sending_ && (t.state == State::kOffered || t.state == State::kProbing)) {
     // No data has been sent that could arrive, so no fence is needed.
     SayOf(rail, FrameKind::kRefused, why);
-    return Rest(&t, why);
+    return SetDown(&t, why);
   }
   if (t.state != State::kUp && t.state != State::kOffered) return;
   if (sending_ && rail < total_) {
     t.failed = true;
     ++options_.counters->failed;
   }
-  REWIRE_WARN("net plugin: %s failed (%s): its requests go another way", t.nic->name().c_str(),
-              why.c_str());
+  REWIRE_WARN(
+      "net plugin: rail %zu on %s to %s failed: %s (its requests are sent again on another "
+      "rail or over TCP)",
+      rail, t.nic->name().c_str(), peer().c_str(), why.c_str());
   t.why = why;
   t.state = State::kDraining;
   t.due = options_.now() + options_.drain;
@@ -235,11 +240,11 @@ absl::Status Connection::SettleIfBoth(size_t rail) {
   Track& t = tracks_[rail];
   if (t.state != State::kFenced || !t.report) return absl::OkStatus();
   const std::string report = *std::exchange(t.report, std::nullopt);
-  Rest(&t, t.why);
+  SetDown(&t, t.why);
   return end_ == nullptr ? absl::OkStatus() : end_->Settle(rail, report);
 }
 
-void Connection::Rest(Track* track, const std::string& why) {
+void Connection::SetDown(Track* track, const std::string& why) {
   track->why = why;
   Drop(track);
   track->report.reset();
@@ -286,9 +291,11 @@ void Connection::KeepTime() {
     Track& t = tracks_[r];
     if (t.making != nullptr && t.making->done.load(std::memory_order_acquire)) EndMaking(r);
     const bool asks = t.state == State::kOffered || t.state == State::kProbing;
-    if (sending_ && asks && now >= t.due) Break(r, "no answer in time");
+    if (sending_ && asks && now >= t.due)
+      Break(r, absl::StrCat("no answer in time (", answered_ ? "join" : "first answer", ": ",
+                            ToMilliseconds(answered_ ? options_.join : options_.answer), " ms)"));
   }
-  if (!sending_ || link_->rested) return;
+  if (!sending_ || link_->peer_finished) return;
   BeginDue(0, total_);
   // One fallback rail is enough.
   if (NeedsOthers() && Up() == 0) BeginDue(total_, tracks_.size());
