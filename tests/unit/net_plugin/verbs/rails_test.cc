@@ -124,7 +124,7 @@ TEST_F(Rails, IgnoresLateAnswers) {
     const RailCounters& counters = *pair_->sending().options().counters;
     for (int i = 0; i < 100'000 && counters.failed.load() == 0; ++i) poll(true);
     // Polls until both sides have fenced the rail.
-    for (int i = 0; i < 100'000 && !pair_->sending().Calm(); ++i) poll(true);
+    for (int i = 0; i < 100'000 && !pair_->sending().IsSettled(); ++i) poll(true);
     ASSERT_EQ(counters.back.load(), 0u);
     for (int i = 0; i < silence; ++i) poll(false);
     for (int i = 0; i < 100'000 && counters.back.load() == 0; ++i) poll(true);
