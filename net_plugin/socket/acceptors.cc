@@ -158,10 +158,10 @@ bool Acceptors::Hear(Pending* pending) {
 bool Acceptors::OnHello(Pending* pending, const Hello& hello) {
   const auto refuse = [&](Answer answer, const char* why) {
     Unwatch(pending->fd.get());
+    refused_(why);
     Challenge no;
     no.answer = answer;
     SendWhole(pending->fd.get(), EncodeChallenge(no));
-    refused_(why);
     return false;
   };
   if (hello.version != kWireVersion) {
@@ -183,8 +183,8 @@ bool Acceptors::OnHello(Pending* pending, const Hello& hello) {
 
 void Acceptors::Drop(std::map<int, Pending>::iterator pending, const char* why) {
   Unwatch(pending->first);
+  refused_(why);  // before the peer sees the close
   pending_.erase(pending);
-  refused_(why);
 }
 
 bool Acceptors::DropPending(bool challenged, size_t above) {

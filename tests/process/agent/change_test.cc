@@ -141,7 +141,7 @@ TEST(ChangeTest, RefusedChangeNamesErrorAndJobContinues) {
       {"resize", {"0"}, "0"},
       {"resize", {"4"}, "3"},
       {"drain", {"17"}, "17"},
-      {"drain", {"0", "1"}, "nobody"},
+      {"drain", {"0", "1"}, "must remain"},
       {"replace", {"9"}, "9"},
       {"trace", {job.folder() / "t.json"}, "no transition"},
       {"trace", {job.folder() / "t.json", "--epoch", "77"}, "77"},

@@ -203,7 +203,7 @@ TEST_F(LauncherTest, RejectsInvalidOptionsBeforeStart) {
       {{"run", "-n", "0", "--", "true"}, 2, "--members: Value 0"},
       {{"run", "-n", "x", "--", "true"}, 2, "--members: Value x"},
       {{"run", "-n", "3", "--max", "2", "--", "true"}, 2, "--max 2: must be at least -n 3"},
-      {{"run", "--grace", "soon", "--", "true"}, 2, "'soon' is not a time"},
+      {{"run", "--grace", "soon", "--", "true"}, 2, "'soon': must be a time"},
       {{"run", "--no-preload", "--dir", folder_ / "run", "--", "no-such-program"},
        127,
        "cannot run 'no-such-program': No such file"},

@@ -78,7 +78,7 @@ TEST(BadInputTest, CommandsAndGarbageWhileAJobTrains) {
   } wrong[] = {{"resize", {"0"}, "0"},
                {"resize", {"5"}, "4"},
                {"drain", {"17"}, "17"},
-               {"drain", {"0", "1"}, "nobody"},
+               {"drain", {"0", "1"}, "must remain"},
                {"replace", {"9"}, "9"}};
   for (const auto& w : wrong) {
     const CommandResult r = job.Ask(w.command, w.arguments);

@@ -127,7 +127,7 @@ class Process {
     std::vector<void*> lacking = gradients_;
     lacking[1] = nullptr;
     options.gradients = lacking.data();
-    REQUIRE(refused(options, "layer 1 has"));
+    REQUIRE(refused(options, "layer 1: weights and gradients must not be NULL"));
 
     options = Options(1);
     REQUIRE(rewireFsepOpen(&options, &fsep) == rewireSuccess);
@@ -140,7 +140,7 @@ class Process {
     REQUIRE(rewireFsepPlace(fsep, 0, bad.slots.data()) == rewireInvalidArgument &&
             Says("expert 3 is on no device"));
     REQUIRE(rewireFsepPlace(fsep, kLayers, bad.slots.data()) == rewireInvalidArgument &&
-            Says("layer 3 of 3"));
+            Says("layer=3: must be below layers=3"));
     REQUIRE(rewireFsepFinish(fsep, stream_) == rewireInvalidUsage && Says("Begin is due"));
     Start();
     if (const int line = Step(fsep, 0)) return line;

@@ -22,16 +22,17 @@ TEST(WrongCallsTest, UnderAnAgent) {
   EXPECT_EQ(end.status, 0) << end.err;
   for (const char* line : {
            "attach: success",
-           "id without NCCL: invalid usage: [^\n]*rewireUniqueId.. needs NCCL in the process",
+           "id without NCCL: invalid usage: [^\n]*NCCL is not loaded in this process",
            "device without driver: invalid argument: [^\n]*tensor device: "
            "[^\n]*/nowhere/libcuda.so.1",
            "host: success",
-           "host again: invalid argument: [^\n]*tensor host: is registered already",
+           "host again: invalid argument: [^\n]*tensor host: already registered",
            "update: success",
            "update inside: invalid usage: rewireUpdate: called inside the update function",
            "recover inside: invalid usage: rewireRecover: called inside the update function",
            "update with calls: success",
-           "late: invalid usage: [^\n]*tensor late: register it before the first rewireUpdate",
+           "late: invalid usage: [^\n]*tensor late: must be registered before the first "
+           "rewireUpdate",
            "nothing to recover from: unavailable: [^\n]*REWIRE_SILENCE_MS",
            "update after it: success",
            "child attach: invalid usage: [^\n]*forked child",
@@ -62,8 +63,8 @@ TEST(WrongCallsTest, AnAgentThatDoesNotAnswer) {
        {Attaching(&absent, "absent.sock"), Attaching(&silent, "silent.sock")}) {
     const CommandResult end = member->End(seconds(40));
     EXPECT_EQ(end.status, 0) << end.err;
-    EXPECT_THAT(end.out, HasSubstr("attach: timeout: the agent at REWIRE_SOCKET=" +
-                                   (folder / name) + " did not answer"));
+    EXPECT_THAT(end.out, HasSubstr("attach: timeout: attach: REWIRE_SOCKET=" + (folder / name) +
+                                   ": the agent did not answer"));
   }
 }
 

@@ -113,7 +113,7 @@ def rank_main(rank, rewire, libcuda, libnccl, ids):
             ctypes.memset(address, 0, EXPERTS * ELEMENTS * 4)
         fsep = open_fsep(prefetch)
         refused(lambda: fsep.begin(VISITS, device.stream), "no placement")
-        refused(lambda: fsep.place(0, [0, 1, 1, 3]), "no expert 3")
+        refused(lambda: fsep.place(0, [0, 1, 1, 3]), "expert=3: must be below experts=3")
         for layer, slots in enumerate(PLACEMENTS):
             fsep.place(layer, slots)
         refused(lambda: fsep.finish(device.stream), "Begin is due")

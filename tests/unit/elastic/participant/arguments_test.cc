@@ -282,7 +282,7 @@ TEST_F(ArgumentsTest, RankAndWorldSize) {
     std::vector<std::string> named;
   } kPlaces[] = {
       {"x", "3", {"RANK=x", "0 to 1000000"}},
-      {"", "3", {"RANK= ", "0 to 1000000"}},
+      {"", "3", {"RANK=: ", "0 to 1000000"}},
       {"-1", "3", {"RANK=-1", "0 to 1000000"}},
       {"1.5", "3", {"RANK=1.5", "0 to 1000000"}},
       {"0", "1000001", {"WORLD_SIZE=1000001"}},

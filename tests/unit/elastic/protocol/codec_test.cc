@@ -45,9 +45,9 @@ TEST(CodecTest, FieldsSurvive) {
 // The numbers and bytes of docs/protocol.md: a change breaks agents and members of different
 // versions.
 TEST(CodecTest, TheLayoutIsAsDocumented) {
-  EXPECT_EQ(Frame(ReclaimNotice{0x0102}), std::string("\x08\0\0\0\x05\0\x0c\0\x02\x01\0\0", 12));
-  EXPECT_EQ(Frame(Refused{"no"}), std::string("\x0a\0\0\0\x05\0\x0f\0\x02\0\0\0no", 14));
-  EXPECT_EQ(Frame(Finished{}), std::string("\x04\0\0\0\x05\0\x0d\0", 8));
+  EXPECT_EQ(Frame(ReclaimNotice{0x0102}), std::string("\x08\0\0\0\x06\0\x0c\0\x02\x01\0\0", 12));
+  EXPECT_EQ(Frame(Refused{"no"}), std::string("\x0a\0\0\0\x06\0\x0f\0\x02\0\0\0no", 14));
+  EXPECT_EQ(Frame(Finished{}), std::string("\x04\0\0\0\x06\0\x0d\0", 8));
 }
 
 TEST(CodecTest, EveryTruncationIsAnError) {
@@ -91,17 +91,18 @@ TEST(CodecTest, ErrorsNameWhatIsWrong) {
   const std::string frame = Frame(ReclaimNotice{1});
   std::string version = frame;
   version[4] = 9;
-  EXPECT_EQ(Decode(version).status().message(), "protocol version 9: must be 5");
+  EXPECT_EQ(Decode(version).status().message(), "protocol version 9: must be 6");
   std::string type = frame;
   type[6] = 99;
   EXPECT_EQ(Decode(type).status().message(), "unknown message type 99");
   std::string flag = Frame(Decide{1, 1, true});
   flag.back() = 2;
-  EXPECT_EQ(Decode(flag).status().message(),
-            "a bad Decide message: a flag that is neither 0 nor 1");
-  EXPECT_NE(
-      Decode(std::string("\xff\xff\xff\xff\x03\0\x0a\0", 8)).status().message().find("frame of"),
-      std::string::npos);
+  EXPECT_EQ(Decode(flag).status().message(), "malformed Decide message: a flag must be 0 or 1");
+  EXPECT_NE(Decode(std::string("\xff\xff\xff\xff\x03\0\x0a\0", 8))
+                .status()
+                .message()
+                .find("malformed frame: length="),
+            std::string::npos);
 }
 
 TEST(CodecTest, AHugeCountAllocatesNothing) {
@@ -112,7 +113,7 @@ TEST(CodecTest, AHugeCountAllocatesNothing) {
   frame.Put(uint64_t{1});
   frame.Put(uint32_t{0xffffffff});
   EXPECT_EQ(Decode(frame.bytes()).status().message(),
-            "a bad Lost message: it ends too early, or a count in it is too large");
+            "malformed Lost message: the message ends too early, or a count is too large");
 }
 
 TEST(CodecTest, AMessageLargerThanAFrameIsRefusedByItsSender) {

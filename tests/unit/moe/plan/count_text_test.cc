@@ -36,9 +36,9 @@ TEST(CountText, AShapeThatIsGivenIsKept) {
   EXPECT_EQ(table->shape, (RecordedShape{{3, 2}, 16}));
   EXPECT_EQ(table->records[0].counts.devices(), 6U);
   EXPECT_EQ(Wrong(std::string(kHeader) + "0,0,4,0,1\n", {{2, 2}, 16}),
-            "x.csv:2: source 4 and expert 0 of 4 devices and 16 experts");
+            "x.csv:2: source=4 expert=0: must be below 4 (devices) and 16 (experts)");
   EXPECT_EQ(Wrong(std::string(kHeader) + "0,0,0,9,1\n", {{2, 2}, 9}),
-            "x.csv:2: source 0 and expert 9 of 4 devices and 9 experts");
+            "x.csv:2: source=0 expert=9: must be below 4 (devices) and 9 (experts)");
 }
 
 TEST(CountText, ErrorsNameTheLine) {

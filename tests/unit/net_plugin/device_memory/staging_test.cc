@@ -174,7 +174,7 @@ TEST_F(DeviceMemory, CopyHasDeadline) {
   SetAll(false);
   status = Carry(host, device);
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("device's memory"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("to device memory: timed out"));
 }
 
 // Memory that is not a device's gives an error with the driver's reason.
