@@ -1,7 +1,7 @@
 # The tree that `cmake --install` writes. The tree can be moved: its files find one another.
 #
 #    bin/rewire, bin/gpt_train    the command; with lib/rewire/simgpu, a program to try the tree with
-#    include/rewire               the C interface: rewire.h, rewire_moe.h, rewire_version.h
+#    include/rewire               the C interface: rewire.h, rewire_moe.h, and what both include
 #    lib/rewire/libnccl.so.2      the preloaded file, also as librewire-preload.so; needs libc alone
 #    lib/rewire/librewire.so      the core and the C API
 #    lib/rewire/libnccl-net-rewire.so  NCCL opens it for NCCL_NET_PLUGIN=rewire; needs libc alone
@@ -46,6 +46,6 @@ install(TARGETS rewire_net_plugin LIBRARY DESTINATION lib/rewire)
 install(CODE "file(CREATE_LINK libnccl.so.2
   \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/lib/rewire/librewire-preload.so\" SYMBOLIC)")
 install(TARGETS simgpu_cuda simgpu_nccl LIBRARY DESTINATION lib/rewire/simgpu)
-install(DIRECTORY reconfig/include/rewire DESTINATION include)
+install(DIRECTORY reconfig/include/rewire DESTINATION include FILES_MATCHING PATTERN "*.h")
 install(DIRECTORY reconfig/python/rewire DESTINATION share/rewire/python FILES_MATCHING PATTERN "*.py")
 install(FILES docs/man/rewire.1 DESTINATION share/man/man1)

@@ -1,5 +1,6 @@
 # Gives the libraries of a room the include paths that cmake/rooms.txt allows, and no others: an
-# include against the table does not compile. Tests and benchmarks may include everything.
+# include against the table does not compile; lint finds those of a room below the own folder. Tests
+# and benchmarks may include everything.
 set_property(DIRECTORY ${CMAKE_SOURCE_DIR} APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS
              ${CMAKE_SOURCE_DIR}/cmake/rooms.txt)
 

@@ -16,7 +16,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PUBLIC = "reconfig/include/rewire"  # included as "rewire/..."
 BEGIN, END = "<!-- rooms: printed by cmake/rooms.py table -->", "<!-- end of rooms -->"
-TOP = ("reconfig", "net_plugin", "shim", "tests", "bench")
+TOP = ("reconfig", "net_plugin", "shim", "tests", "bench", "examples")
 INCLUDE = re.compile(r'^\s*#\s*include "([^"]+)"', re.MULTILINE)
 
 

@@ -1,5 +1,6 @@
 // The adapters' shared part: thin functions from NCCL's signatures to the core's table. NCCL may
-// call each function before init has succeeded or after init has failed. Threads: see core_abi.h.
+// call each function before init has succeeded or after init has failed. Threads: see
+// reconfig/abi/net_core.h.
 #pragma once
 
 #include <algorithm>

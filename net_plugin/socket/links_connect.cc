@@ -158,7 +158,7 @@ absl::Status Links::AdvanceDial(Attempt* a, Dial* dial, const sockaddr_storage& 
     if (!started.ok()) return started;
   }
   const int fd = dial->fd.get();
-  const auto failed = [&](int error) {
+  const auto failed = [&](int error) REWIRE_REQUIRES(mutex_) {
     return dial->proved ? PeerFault("connect to " + where, error) : Again(*a, dial, where, error);
   };
   if (!dial->proved && dial->out.empty()) {

@@ -98,10 +98,10 @@ class Connection final : public Attachment, private Control::Listener {
 
   // Moves everything, but polls the control connection only occasionally while no rail has a
   // problem. Returns false if the connection has failed; see Failure().
-  bool Poll();
+  [[nodiscard]] bool Poll();
   // Like Poll(), but always polls the control connection. Call while no request is outstanding: a
   // peer that disconnects is then logged as INFO instead of WARN.
-  bool Attend();
+  [[nodiscard]] bool Attend();
   // Sets the thread-safe callback that requests a poll for work that no NCCL request waits for.
   void SetWaker(std::function<void()> waker) { waker_ = std::move(waker); }
   // True if the next step waits neither for the peer nor for the caller.

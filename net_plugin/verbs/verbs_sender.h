@@ -69,7 +69,7 @@ class VerbsSender final : public Sender, private Connection::End {
   void Said(const FrameHeader& piece) override;
 
   // Returns false if the connection has failed.
-  bool Poll();
+  [[nodiscard]] bool Poll();
   // Posts the waiting pieces, as far as there is room.
   void Pump();
   bool PostNext(Message* message);

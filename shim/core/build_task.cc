@@ -66,8 +66,9 @@ bool BuildTask::Left() {
 std::optional<BuildTask::Abandoned> BuildTask::Leave() {
   MutexLock lock(&mutex_);
   if (inside_ == nullptr || !inside_->blocking) return std::nullopt;
-  const auto at = std::find_if(links_.begin(), links_.end(),
-                               [this](const auto& link) { return link.get() == inside_; });
+  const auto at = std::find_if(links_.begin(), links_.end(), [inside = inside_](const auto& link) {
+    return link.get() == inside;
+  });
   Abandoned abandoned;
   abandoned.inside = std::move(*at);
   links_.erase(at);

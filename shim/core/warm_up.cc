@@ -79,8 +79,8 @@ absl::StatusOr<std::vector<UsageClass>> DecodeUsage(std::string_view bytes) {
       return absl::InvalidArgumentError(absl::StrCat(
           "decode usage class ", i / kBytesPerClass,
           ": function=", static_cast<unsigned>(c.function), " type=", c.type,
-          " log2(count)=", c.log_count, ": out of range (an unknown function, type below ",
-          kSeenTypes, ", log2(count) at most ", kMaxLogCount, ")"));
+          " log2(count)=", c.log_count, ": out of range (a known function, type below ", kSeenTypes,
+          ", log2(count) at most ", kMaxLogCount, ")"));
     }
     usage.push_back(c);
   }

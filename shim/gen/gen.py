@@ -206,7 +206,7 @@ def function_list(functions):
 
 
 def entries_header(functions):
-    lines = ["// The entries that are written by hand (shim/entries_*.cc).\n", NOTICE,
+    lines = ["// The entries that are written by hand (shim/preload/entries_*.cc).\n", NOTICE,
              "#pragma once\n\n", '#include "shim/preload/nccl_api_types.h"\n\n',
              "namespace rewire::shim::entry {\n\n"]
     for f in functions:

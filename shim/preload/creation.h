@@ -1,5 +1,5 @@
-// The steps that all functions for making a communicator share. For shim/entries_*.cc, on the
-// application's threads. No lock is held across a call into NCCL or the core.
+// The steps that all functions for making a communicator share. For shim/preload/entries_*.cc, on
+// the application's threads. No lock is held across a call into NCCL or the core.
 #pragma once
 
 #include "shim/preload/virtual_communicator.h"

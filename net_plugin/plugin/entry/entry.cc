@@ -1,5 +1,5 @@
 // The core's table: converts between NCCL's void* and the core's objects, and from absl::Status to
-// NCCL's results. No exception crosses the table. Threads: see core_abi.h.
+// NCCL's results. No exception crosses the table. Threads: see reconfig/abi/net_core.h.
 #include <algorithm>
 #include <memory>
 #include <vector>

@@ -106,7 +106,11 @@ absl::Status Agent::Run(int stop_fd) {
     now_ = Now();
     store_->Progress();
     connections_->Handle(now_, polls);
-    metrics_server_->Handle(now_, polls, [this] { return metrics_->Text(); });
+    metrics_server_->Handle(now_, polls, [this] {
+      metrics_->Set(*leader_, *connections_, now_);
+      metrics_->SetDroppedClients(metrics_server_->dropped());
+      return metrics_->Text();
+    });
     launcher_->Tick(now_);
     if (const auto due = leader_->NextDeadline(); due && now_ >= *due) {
       connections_->ReadAll();  // a member whose message came after poll(2) is not silent
@@ -121,8 +125,7 @@ absl::Status Agent::Run(int stop_fd) {
       WriteTrace(ended);
     }
     desk_->Settle(now_);
-    metrics_->Set(*leader_, *connections_, now_);
-    metrics_->SetDroppedClients(metrics_server_->dropped());
+    metrics_->OnTurn(*leader_, now_);
   }
   unlink(options_.socket.c_str());  // no client may connect to an ended agent
   return absl::OkStatus();

@@ -169,7 +169,6 @@ struct Metrics::Families {
   std::map<std::string_view, Family<Gauge>*> gauges;
   std::map<std::string_view, Family<prometheus::Counter>*> totals;
   std::set<MemberId> known;
-  Phase phase = Phase::kForming;
 };
 
 Metrics::Metrics()
@@ -179,14 +178,17 @@ Metrics::Metrics()
 
 Metrics::~Metrics() = default;
 
+void Metrics::OnTurn(const Leader& leader, Time now) {
+  if (phase_ != leader.phase()) progress_ = now;
+  phase_ = leader.phase();
+}
+
 void Metrics::Set(const Leader& leader, const Connections& connections, Time now) {
   Families& f = *families_;
   f.epoch.Add({}).Set(static_cast<double>(leader.record().world.epoch));
   f.uptime.Add({}).Set(Seconds(now - started_));
   f.background.Add({}).Set(static_cast<double>(leader.phase()));
-  if (f.phase != leader.phase()) progress_ = now;
-  f.phase = leader.phase();
-  const bool idle = f.phase == Phase::kSteady || f.phase == Phase::kStopped;
+  const bool idle = phase_ == Phase::kSteady || phase_ == Phase::kStopped;
   f.stalled.Add({}).Set(idle ? 0 : Seconds(now - progress_));
   std::set<MemberId> known;
   double training = 0;

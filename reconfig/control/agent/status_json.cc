@@ -117,7 +117,7 @@ json WorldStatus(const Leader& leader, const TransitionLog& log,
                      {"state", StateOf(m)},
                      {"cooperates", m.cooperates},
                      {"updates", m.counts.updates},
-                     {"counters", CountersOf(m.counts)},
+                     {"counters", m.connected ? CountersOf(m.counts) : json::object()},
                      {"last_heard_ms", ToMilliseconds(m.silent)}});
   }
   json committed = json::array();

@@ -121,8 +121,9 @@ std::string RuntimeDirectory(const std::string& given) {
 absl::StatusOr<JobDirectory> JobDirectory::Make(const std::string& runtime,
                                                 const std::string& name) {
   if (name.empty() || name.find('/') != std::string::npos || name[0] == '.') {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--job='", name, "': must be a file name: not empty, without '/', not '.' or '..'"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--job='", name,
+                     "': must be a file name: not empty, without '/', and not beginning with '.'"));
   }
   JobDirectory job;
   job.runtime_path_ = runtime;

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "reconfig/base/counters.h"
 #include "reconfig/elastic/leader/transition.h"
 
 namespace rewire {
@@ -376,6 +377,9 @@ void Leader::OnMessage(Time now, MemberId member, const Message& message, Out* o
   if (const auto* m = std::get_if<Heartbeat>(&message)) {
     const uint64_t furthest = std::max(it->second.counts.updates, m->updates);
     it->second.counts = *m;
+    // Another build's member, or a hostile one, may send more rows than the agent knows.
+    std::vector<CounterValue>& counters = it->second.counts.counters;
+    counters.resize(std::min(counters.size(), CounterTable().size()));
     it->second.counts.updates = furthest;
     return;
   }
