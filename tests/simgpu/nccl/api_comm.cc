@@ -28,10 +28,12 @@ ncclResult_t AddInit(ncclComm_t* out, int nranks, std::vector<IdContent> ids, in
   SIMNCCL_TRY(device < 0 ? NewComm(nranks, rank, config, &comm)
                          : NewCommOn(device, nranks, rank, config, &comm));
   comm->hash = rewire::MixWord(ids[0].key, 0);
-  // The handle is stored at once, so that another thread can abort.
-  __atomic_store_n(out, comm, __ATOMIC_RELEASE);
   Job job;
   job.comm = comm;
+  comm->callers.Add();
+  job.inside = std::shared_ptr<void>(nullptr, [comm](void*) { comm->callers.Remove(); });
+  // The handle is stored at once, so that another thread can abort.
+  __atomic_store_n(out, comm, __ATOMIC_RELEASE);
   job.frees_on_failure = frees_on_failure;
   job.out = out;
   job.run = [=, ids = std::move(ids)] {
@@ -243,6 +245,8 @@ ncclResult_t pncclCommDestroy(ncclComm_t comm) {
 ncclResult_t pncclCommAbort(ncclComm_t comm) {
   if (comm == nullptr) return ncclSuccess;
   SIMNCCL_TRY(CheckComm(comm, "CommAbort", "comm"));
+  // The abort ends a blocking call, perhaps before the communicator is freed.
+  if (!simnccl::InsideGroup()) simnccl::CheckNoneInside(comm);
   return simnccl::InGroup([&] { return simnccl::AddEnd(comm, true); });
 }
 

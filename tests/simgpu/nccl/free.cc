@@ -39,15 +39,16 @@ ncclResult_t EndOperations(ncclComm* comm) {
   return ncclSuccess;
 }
 
+void CheckNoneInside(ncclComm* comm) {
+  if (!comm->config.blocking || comm->callers.None()) return;
+  (void)std::fprintf(stderr, "simnccl: rank %d: a communicator was freed under a thread inside\n",
+                     comm->rank);
+  std::abort();
+}
+
 ncclResult_t Free(ncclComm* comm, bool aborting) {
   if (aborting) comm->abort->Set();
-  // NCCL waits only for the thread of a non-blocking call (comm->groupJob). It frees the
-  // communicator although a thread is still inside a blocking call.
-  if (comm->config.blocking && !comm->callers.None()) {
-    (void)std::fprintf(stderr, "simnccl: rank %d: a communicator was freed under a thread inside\n",
-                       comm->rank);
-    std::abort();
-  }
+  CheckNoneInside(comm);
   const rewire::Time deadline = rewire::Now() + kPatience;
   JoinRun(comm);
   if (!comm->callers.WaitNone(deadline) || !comm->launched->WaitNone(deadline)) {

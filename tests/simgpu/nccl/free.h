@@ -5,6 +5,10 @@
 
 namespace simnccl {
 
+// Ends the process if a thread is inside a blocking call of the communicator. NCCL waits only for
+// the thread of a non-blocking call (comm->groupJob) and frees the communicator under the other.
+void CheckNoneInside(ncclComm* comm);
+
 // Waits for all activities (`aborting`: ends them first) and frees everything. The handle is
 // invalid afterwards, whatever the result.
 ncclResult_t Free(ncclComm* comm, bool aborting);

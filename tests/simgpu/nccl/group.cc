@@ -148,6 +148,7 @@ ncclResult_t StartAsync(Batch batch) {
     if (previous != nullptr) previous->Join();
     comm->async_result.store(ncclInProgress);
   }
+  for (Job& job : batch.jobs) job.inside.reset();
   run->thread = std::thread([batch = std::move(batch), comms]() mutable {
     ::pthread_setname_np(::pthread_self(), "simnccl-async");
     if (!batch.work.empty()) PutOffLaunch(comms);
@@ -190,6 +191,7 @@ ncclResult_t GroupEnd(ncclSimInfo_t* simulate) {
   }
   const std::set<ncclComm*> comms = Involved(batch);
   for (ncclComm* comm : comms) comm->callers.Add();
+  for (Job& job : batch.jobs) job.inside.reset();
   const ncclResult_t result = RunBatch(&batch, simulate);
   std::vector<ncclComm*> failed;
   for (const Job& job : batch.jobs) {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 
 #include "tests/simgpu/nccl/launch.h"
 
@@ -23,6 +24,8 @@ struct Job {
   // communicator.
   bool frees_on_failure = false;
   ncclComm_t* out = nullptr;
+  // Counts the calling thread as inside `comm` until the group's end counts the thread itself.
+  std::shared_ptr<void> inside;
 };
 
 ncclResult_t GroupStart();
