@@ -63,7 +63,7 @@ REWIRE_API rewireResult_t rewireDetach(rewireContext_t context) REWIRE_NOEXCEPT;
 /* Gets the world that this member is in; for a joining member, the world that it will be in. */
 REWIRE_API rewireResult_t rewireWorld(rewireContext_t context,
                                       rewireWorld_t* world) REWIRE_NOEXCEPT;
-/* Gets 128 bytes for ncclCommInitRank: the same for every member that gives the same name, also for
+/* Gets 128 bytes for ncclCommInitRank: the same for each member that gives the same name, also for
  * a later joiner. Rewire edits the communicator made with this id when the world changes; the
  * handle stays. Without an agent fails with rewireUnavailable: share an id as without Rewire. */
 REWIRE_API rewireResult_t rewireUniqueId(rewireContext_t context, const char* name,
@@ -129,7 +129,7 @@ typedef struct {
   void* (*allocate)(void* arg, const char* tensor, uint64_t bytes);
   /* Adopts a committed change: `data` (from allocate or in place, filled) replaces the old part.
    * The program may free the old part's memory, except for memory of the new part. Called before
-   * on_world, for every sharded tensor whose part differs in the new world. A part that stays the
+   * on_world, for each sharded tensor whose part differs in the new world. A part that stays the
    * same needs neither allocate nor adopt. */
   void (*adopt)(void* arg, const char* tensor, void* data, uint64_t begin, uint64_t end);
   /* Frees the memory that allocate returned or in_place added, because the change did not happen.
