@@ -1,14 +1,18 @@
-# The tree that `cmake --install` writes. The tree can be moved: its files find one another.
+# The tree that `cmake --install` writes. The tree can be moved: its files find one another, so the
+# folders have fixed names. Without the options REWIRE_BUILD_MOE, _NET and _BENCH the tree lacks their
+# files: librewire-moe.so and the Python package, the net plugin, gpt_train and simgpu.
 #
 #    bin/rewire, bin/gpt_train    the command; with lib/rewire/simgpu, a program to try the tree with
-#    include/rewire               the C interface: rewire.h, rewire_moe.h, and what both include
+#    include/rewire               the C interfaces: rewire.h, rewire_moe.h, and what both include
 #    lib/rewire/libnccl.so.2      the preloaded file, also as librewire-preload.so; needs libc alone
-#    lib/rewire/librewire.so      the core and the C API
+#    lib/rewire/librewire.so      the core and the C API of rewire.h
+#    lib/rewire/librewire-moe.so  the C API of rewire_moe.h
 #    lib/rewire/libnccl-net-rewire.so  NCCL opens it for NCCL_NET_PLUGIN=rewire; needs libc alone
 #    lib/rewire/librewire-net.so  the net plugin's core
-#    lib/rewire/private           Debian libraries that librewire.so and the programs need
+#    lib/rewire/private           Debian libraries that our libraries and the programs need
 #    lib/rewire/runtime           the C++ runtime of the programs in bin
 #    lib/rewire/simgpu            the simulated GPU
+#    lib/cmake/rewire, lib/pkgconfig   the package (package.cmake)
 #    share/man/man1/rewire.1      the manual page of the command
 #    share/rewire/python          the Python package
 #
@@ -22,18 +26,34 @@
 # the libraries, and it comes before LD_LIBRARY_PATH.
 set(private "$ORIGIN/../lib/rewire/private")
 set(runtime "$ORIGIN/../lib/rewire/runtime")
-set_target_properties(rewire gpt_train PROPERTIES INSTALL_RPATH "${private};${runtime}")
-set_target_properties(rewire_shared rewire_net PROPERTIES INSTALL_RPATH "$ORIGIN/private")
-set_target_properties(simgpu_nccl PROPERTIES INSTALL_RPATH "$ORIGIN")
+set(programs rewire)
+set(libraries rewire_shared)
+set(libc_libraries rewire_preload)
+set(simulated "")
+if(REWIRE_BUILD_MOE)
+  list(APPEND libraries rewire_moe_shared)
+endif()
+if(REWIRE_BUILD_NET)
+  list(APPEND libraries rewire_net)
+  list(APPEND libc_libraries rewire_net_plugin)
+endif()
+if(REWIRE_BUILD_BENCH)
+  list(APPEND programs gpt_train)
+  set(simulated simgpu_cuda simgpu_nccl)
+  set_target_properties(simgpu_nccl PROPERTIES INSTALL_RPATH "$ORIGIN" BUILD_WITH_INSTALL_RPATH ON)
+endif()
 # The build tree, which lacks these folders, uses the same rule.
-set_target_properties(rewire gpt_train rewire_shared rewire_net simgpu_nccl PROPERTIES BUILD_WITH_INSTALL_RPATH ON)
-foreach(name rewire gpt_train rewire_shared rewire_net)
-  target_link_options(${name} PRIVATE -Wl,--disable-new-dtags)
+set_target_properties(${programs} PROPERTIES INSTALL_RPATH "${private};${runtime}" BUILD_WITH_INSTALL_RPATH ON)
+set_target_properties(${libraries} PROPERTIES INSTALL_RPATH "$ORIGIN/private" BUILD_WITH_INSTALL_RPATH ON)
+foreach(target ${programs} ${libraries})
+  target_link_options(${target} PRIVATE -Wl,--disable-new-dtags)
 endforeach()
 
-install(TARGETS rewire gpt_train RUNTIME_DEPENDENCY_SET rewire_needs RUNTIME DESTINATION bin)
-install(TARGETS rewire_shared rewire_net RUNTIME_DEPENDENCY_SET rewire_needs
-  LIBRARY DESTINATION lib/rewire)
+install(TARGETS ${programs} RUNTIME_DEPENDENCY_SET rewire_needs RUNTIME DESTINATION bin)
+foreach(target ${libraries})
+  install(TARGETS ${target} EXPORT ${target} RUNTIME_DEPENDENCY_SET rewire_needs
+    LIBRARY DESTINATION lib/rewire)
+endforeach()
 install(RUNTIME_DEPENDENCY_SET rewire_needs
   PRE_EXCLUDE_REGEXES "^ld-linux" "^lib(c|m|dl|rt|pthread|stdc\\+\\+|gcc_s|nccl)\\.so"
   LIBRARY DESTINATION lib/rewire/private)
@@ -41,11 +61,17 @@ install(RUNTIME_DEPENDENCY_SET rewire_needs
   PRE_INCLUDE_REGEXES "^lib(stdc\\+\\+|gcc_s)\\.so" PRE_EXCLUDE_REGEXES ".*"
   LIBRARY DESTINATION lib/rewire/runtime)
 
-install(TARGETS rewire_preload LIBRARY DESTINATION lib/rewire NAMELINK_SKIP)
-install(TARGETS rewire_net_plugin LIBRARY DESTINATION lib/rewire)
+install(TARGETS ${libc_libraries} LIBRARY DESTINATION lib/rewire NAMELINK_SKIP)
 install(CODE "file(CREATE_LINK libnccl.so.2
   \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/lib/rewire/librewire-preload.so\" SYMBOLIC)")
-install(TARGETS simgpu_cuda simgpu_nccl LIBRARY DESTINATION lib/rewire/simgpu)
-install(DIRECTORY reconfig/include/rewire DESTINATION include FILES_MATCHING PATTERN "*.h")
-install(DIRECTORY reconfig/python/rewire DESTINATION share/rewire/python FILES_MATCHING PATTERN "*.py")
+if(simulated)
+  install(TARGETS ${simulated} LIBRARY DESTINATION lib/rewire/simgpu)
+endif()
+set(without "")
+if(REWIRE_BUILD_MOE)
+  install(DIRECTORY reconfig/python/rewire DESTINATION share/rewire/python FILES_MATCHING PATTERN "*.py")
+else()
+  set(without PATTERN rewire_moe.h EXCLUDE)
+endif()
+install(DIRECTORY reconfig/include/rewire DESTINATION include FILES_MATCHING PATTERN "*.h" ${without})
 install(FILES docs/man/rewire.1 DESTINATION share/man/man1)

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "net_plugin/abi/adapter.h"
+#include "reconfig/base/counter_report.h"
 #include "reconfig/base/log.h"
 #include "reconfig/base/mutex.h"
 #include "reconfig/base/settings.h"
@@ -44,7 +45,11 @@ const NetTable* Open(std::string* why) {
   const auto start = reinterpret_cast<CoreStart>(dlsym(library, kCoreStartSymbol));
   const char* reason = "the library belongs to another build of Rewire";
   const NetTable* table = start == nullptr ? nullptr : start(kCoreAbiVersion, &reason);
-  if (table == nullptr) *why = path + ": " + reason;
+  if (table == nullptr) {
+    *why = path + ": " + reason;
+    return nullptr;
+  }
+  ReportCounters(table->counters);
   return table;
 }
 

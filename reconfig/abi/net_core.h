@@ -74,8 +74,7 @@ struct NetTable {
   ncclResult_t (*close_sender)(void* sender);
   ncclResult_t (*close_receiver)(void* receiver);
   ncclResult_t (*close_listener)(void* listener);
-  // Writes the process's counters other than 0, at most `room` of them, and returns their number.
-  size_t (*counters)(CounterValue* out, size_t room);
+  ReadCounters counters;
 };
 
 // Returns null if the core cannot serve this version; *why then has a text that stays valid until

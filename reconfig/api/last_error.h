@@ -8,7 +8,8 @@
 
 namespace rewire {
 
-// Stores the reason for rewireLastError() of this thread and returns the matching result.
+// Stores the reason for rewireLastError(), or rewireMoeLastError() in librewire-moe.so, of this
+// thread, and returns the matching result.
 rewireResult_t Fail(const absl::Status& status) noexcept;
 rewireResult_t Fail(rewireResult_t result, const std::string& reason) noexcept;
 // Valid until the thread's next failed call.

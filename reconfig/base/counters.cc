@@ -1,5 +1,6 @@
 #include "reconfig/base/counters.h"
 
+#include <algorithm>
 #include <array>
 
 namespace rewire {
@@ -53,6 +54,13 @@ std::vector<CounterValue> CounterValues() {
     }
   }
   return found;
+}
+
+size_t CopyCounters(CounterValue* out, size_t room) noexcept {
+  const std::vector<CounterValue> values = CounterValues();
+  const size_t count = std::min(room, values.size());
+  std::copy_n(values.begin(), count, out);
+  return count;
 }
 
 uint64_t ValueIn(std::span<const CounterValue> values, Counter counter) {

@@ -1,5 +1,5 @@
 // The counters of this process (counters.def). Each of our libraries in a process has its own copy
-// of these totals: the participant adds the net plugin's to its own in every heartbeat.
+// of these totals; counter_report.h brings them together.
 // Thread-safe: all values are read and written relaxed.
 #pragma once
 
@@ -45,6 +45,8 @@ void RaiseCounter(Counter counter, uint64_t value);
 [[nodiscard]] uint64_t ValueOf(Counter counter);
 // Returns the values other than 0.
 [[nodiscard]] std::vector<CounterValue> CounterValues();
+// The same for another library in the process; see ReadCounters.
+size_t CopyCounters(CounterValue* out, size_t room) noexcept;
 // Returns the value of a counter in such a list.
 [[nodiscard]] uint64_t ValueIn(std::span<const CounterValue> values, Counter counter);
 

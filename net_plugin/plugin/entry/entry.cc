@@ -1,8 +1,6 @@
 // The core's table: converts between NCCL's void* and the core's objects, and from absl::Status to
 // NCCL's results. No exception crosses the table. Threads: see reconfig/abi/net_core.h.
-#include <algorithm>
 #include <memory>
-#include <vector>
 
 #include "net_plugin/plugin/net.h"
 #include "reconfig/base/counters.h"
@@ -176,17 +174,10 @@ ncclResult_t CloseListener(void* listener) noexcept {
   return ncclSuccess;
 }
 
-size_t Counters(CounterValue* out, size_t room) noexcept {
-  const std::vector<CounterValue> values = CounterValues();
-  const size_t count = std::min(room, values.size());
-  std::copy_n(values.begin(), count, out);
-  return count;
-}
-
-constexpr NetTable kTable = {kCoreAbiVersion, Init,    Finalize, Devices, Properties, MakeVirtual,
-                             Listen,          Connect, Accept,   Reg,     RegDmabuf,  Dereg,
-                             Isend,           Irecv,   Iflush,   Test,    CloseComm,  CloseComm,
-                             CloseListener,   Counters};
+constexpr NetTable kTable = {
+    kCoreAbiVersion, Init,   Finalize,  Devices,   Properties,    MakeVirtual, Listen,
+    Connect,         Accept, Reg,       RegDmabuf, Dereg,         Isend,       Irecv,
+    Iflush,          Test,   CloseComm, CloseComm, CloseListener, CopyCounters};
 
 }  // namespace
 

@@ -2,7 +2,9 @@
 #include <algorithm>
 #include <iostream>
 
+#include "absl/strings/str_cat.h"
 #include "reconfig/control/cli/commands.h"
+#include "rewire/rewire_version.h"
 
 namespace rewire {
 
@@ -23,6 +25,10 @@ int RunCommandLine(std::vector<std::string> arguments) {
                "rewire");
   app.require_subcommand(1);
   app.set_help_flag("-h,--help", "Print this help and exit");
+  app.set_version_flag("--version",
+                       absl::StrCat("rewire ", REWIRE_VERSION_MAJOR, ".", REWIRE_VERSION_MINOR, ".",
+                                    REWIRE_VERSION_PATCH),
+                       "Print the version and exit");
   app.footer(
       "Exit status: 0 done, 1 refused or failed (the reason is on standard error), 2 usage.\n"
       "`rewire COMMAND --help` prints the options of a command.");

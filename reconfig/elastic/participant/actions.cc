@@ -179,9 +179,7 @@ void Participant::OnMakePlan(const MakePlan& action) {
 void Participant::OnBuild(const BuildGenerations& action) {
   Communicators* const comms = GetCommunicators();
   // A build may outlive this object, so only the code on the member's thread refers to it.
-  const auto done = [inbox = inbox_, plugin = net_plugin_, this,
-                     epoch = action.epoch](absl::Status status) {
-    plugin->Look();  // a joiner's first communicators are built
+  const auto done = [inbox = inbox_, this, epoch = action.epoch](absl::Status status) {
     inbox->Post([this, epoch, status = std::move(status)](Member* m, Time t, Member::Out* out) {
       // The leader's choice of cuts depends on the communicators that carry sends or receives.
       m->OnPositions(t, Positions(), out);

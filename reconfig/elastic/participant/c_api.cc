@@ -83,26 +83,6 @@ using rewire::Fail;
 
 extern "C" {
 
-const char* rewireResultString(rewireResult_t result) noexcept {
-  switch (rewire::NumberOf(result)) {
-    case rewireSuccess:
-      return "success";
-    case rewireInvalidArgument:
-      return "invalid argument";
-    case rewireInvalidUsage:
-      return "invalid usage";
-    case rewireUnavailable:
-      return "unavailable";
-    case rewireTimeout:
-      return "timeout";
-    case rewireLost:
-      return "state is lost";
-    case rewireInternalError:
-      return "internal error";
-  }
-  return "unknown result";
-}
-
 const char* rewireLastError(void) noexcept { return rewire::LastError().c_str(); }
 
 rewireResult_t rewireAttach(const rewireAttachOptions_t* options,

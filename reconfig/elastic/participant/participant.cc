@@ -12,6 +12,7 @@
 #include "reconfig/base/counters.h"
 #include "reconfig/base/log.h"
 #include "reconfig/base/short_turns.h"
+#include "reconfig/elastic/participant/process_counters.h"
 #include "reconfig/state/stream/descriptor_server.h"
 
 namespace rewire {
@@ -152,8 +153,7 @@ void Participant::Feed(Time now, Member::Out* out) {
   if (now >= counted_ + options_.heartbeat) {
     counted_ = now;
     SetCounter(Counter::kMemberDropped, member_->dropped_messages());
-    heartbeat_.counters = CounterValues();
-    for (const CounterValue& v : net_plugin_->Counters()) heartbeat_.counters.push_back(v);
+    heartbeat_.counters = ProcessCounters();
   }
   heartbeat_.updates = gate_.begun();
   member_->OnTick(now, heartbeat_, out);
@@ -215,7 +215,6 @@ void Participant::ReapReshapes() {
 }
 
 void Participant::Created(const CommunicatorCreated& created) {
-  net_plugin_->Look();
   inbox_->Post([created](Member* m, Time now, Member::Out* out) {
     m->OnCommunicatorCreated(now, created, out);
   });

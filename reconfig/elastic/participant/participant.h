@@ -19,7 +19,6 @@
 #include "reconfig/elastic/participant/communicators.h"
 #include "reconfig/elastic/participant/inbox.h"
 #include "reconfig/elastic/participant/names.h"
-#include "reconfig/elastic/participant/net_plugin.h"
 #include "reconfig/elastic/participant/reshape.h"
 #include "reconfig/elastic/participant/update_gate.h"
 #include "reconfig/state/stream/tcp_transport.h"
@@ -161,7 +160,6 @@ class Participant {
   UpdateGate gate_;
   Names names_;
   // Shared with the builders' threads, which may outlive the participant.
-  const std::shared_ptr<NetPlugin> net_plugin_ = std::make_shared<NetPlugin>();
 
   // Owned by the member's thread.
   std::unique_ptr<Member> member_;

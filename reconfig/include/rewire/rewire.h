@@ -23,10 +23,8 @@ extern "C" {
 
 typedef struct rewireContext* rewireContext_t;
 
-/* Returns a static string for a result. Thread-safe. */
-REWIRE_API const char* rewireResultString(rewireResult_t result) REWIRE_NOEXCEPT;
-/* Returns why the last failed call of this thread failed. Thread-safe. Valid until the next call on
- * this thread. */
+/* Returns why this thread's last failed call of this header failed. Thread-safe. Valid until the
+ * next call on this thread. */
 REWIRE_API const char* rewireLastError(void) REWIRE_NOEXCEPT;
 
 /* ---- world ------------------------------------------------------------------------------------

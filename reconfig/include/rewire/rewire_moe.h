@@ -1,9 +1,8 @@
 /* Rewire's public C interface for mixture-of-experts layers: recordings of a router's counts,
  * experts balanced inside a node, and fully sharded experts.
  *
- * C99. Needs no context and no agent. Every struct begins with its size, which the caller sets:
- * later versions add members at the end. rewireLastError() (rewire.h) has the reason of a failure.
- */
+ * In librewire-moe.so, which needs no librewire.so, no context and no agent. C99. Every struct
+ * begins with its size, which the caller sets: later versions add members at the end. */
 #ifndef REWIRE_MOE_H_
 #define REWIRE_MOE_H_
 
@@ -15,6 +14,10 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* Returns why this thread's last failed call of this header failed. Thread-safe. Valid until the
+ * next call on this thread. */
+REWIRE_API const char* rewireMoeLastError(void) REWIRE_NOEXCEPT;
 
 /* ---- recordings -------------------------------------------------------------------------------
  *

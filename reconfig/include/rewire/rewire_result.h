@@ -1,4 +1,4 @@
-/* The results of Rewire's C interface, and the marks of its functions. C99. */
+/* The results of Rewire's C interfaces, and the marks of their functions. C99. */
 #ifndef REWIRE_RESULT_H_
 #define REWIRE_RESULT_H_
 
@@ -18,5 +18,16 @@ typedef enum {
   rewireLost = 5, /* no copy of some state is left; the job must go back to its last checkpoint */
   rewireInternalError = 6
 } rewireResult_t;
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Returns a static string for a result. Thread-safe. In librewire.so and in librewire-moe.so. */
+REWIRE_API const char* rewireResultString(rewireResult_t result) REWIRE_NOEXCEPT;
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
 
 #endif /* REWIRE_RESULT_H_ */

@@ -6,6 +6,8 @@
 
 #include "reconfig/api/arguments.h"
 #include "reconfig/api/last_error.h"
+#include "reconfig/base/counter_report.h"
+#include "reconfig/base/counters.h"
 #include "reconfig/moe/exec/balancer.h"
 #include "rewire/rewire_moe.h"
 
@@ -101,6 +103,7 @@ rewireResult_t rewireExpertsOpen(const rewireExpertsOptions_t* o,
       Balancer::Open(*cuda, {o->name, o->rank, o->ranks}, shape, OptionsOf(*o));
   if (!balancer.ok()) return Fail(balancer.status());
   *experts = new rewireExperts{*std::move(balancer), o->experts, {}, {}, {}};
+  rewire::ReportCounters(rewire::CopyCounters);
   return rewireSuccess;
 }
 

@@ -1,4 +1,4 @@
-"""Loads librewire.so, calls its functions and raises their errors."""
+"""Loads librewire-moe.so, calls its functions and raises their errors."""
 import ctypes
 import pathlib
 
@@ -17,14 +17,14 @@ class RewireError(RuntimeError):
 class Library:
     def __init__(self, path=None):
         if path is None:  # <prefix>/share/rewire/python/rewire/library.py
-            path = pathlib.Path(__file__).resolve().parents[4] / "lib" / "rewire" / "librewire.so"
+            path = pathlib.Path(__file__).resolve().parents[4] / "lib/rewire/librewire-moe.so"
         self._library = ctypes.CDLL(str(path))
-        self._library.rewireLastError.restype = ctypes.c_char_p
+        self._library.rewireMoeLastError.restype = ctypes.c_char_p
 
     def call(self, function, *arguments):
         result = getattr(self._library, function)(*arguments)
         if result != 0:
-            raise RewireError(result, self._library.rewireLastError().decode(errors="replace"))
+            raise RewireError(result, self._library.rewireMoeLastError().decode(errors="replace"))
 
 
 def set_options(name, struct, options):

@@ -9,6 +9,7 @@
 #include <memory>
 #include <set>
 #include <sstream>
+#include <tuple>
 
 #include "tests/process/install/installed_tree.h"
 
@@ -21,12 +22,13 @@ using ::testing::IsSupersetOf;
 using ::testing::Not;
 using ::testing::StartsWith;
 using ::testing::UnorderedElementsAre;
+using ::testing::UnorderedElementsAreArray;
 
 namespace fs = std::filesystem;
 
 const char* const kPrograms[] = {"bin/rewire", "bin/gpt_train"};
-const char* const kLibraries[] = {"lib/rewire/librewire.so", "lib/rewire/librewire-net.so",
-                                  "lib/rewire/simgpu/libcuda.so.1",
+const char* const kLibraries[] = {"lib/rewire/librewire.so", "lib/rewire/librewire-moe.so",
+                                  "lib/rewire/librewire-net.so", "lib/rewire/simgpu/libcuda.so.1",
                                   "lib/rewire/simgpu/libnccl.so.2"};
 const char* const kPreload = "lib/rewire/librewire-preload.so";
 const char* const kNetPlugin = "lib/rewire/libnccl-net-rewire.so";
@@ -59,9 +61,12 @@ TEST_F(InstallTest, HoldsWhatItShould) {
   for (const auto& entry : fs::directory_iterator(*tree_ / "lib/rewire")) {
     found.push_back(entry.path().filename());
   }
+  const std::string abi = REWIRE_ABI_VERSION, version = REWIRE_FULL_VERSION;
   EXPECT_THAT(found, UnorderedElementsAre("libnccl.so.2", "librewire-preload.so", "librewire.so",
-                                          "libnccl-net-rewire.so", "librewire-net.so", "private",
-                                          "runtime", "simgpu"));
+                                          "librewire.so." + abi, "librewire.so." + version,
+                                          "librewire-moe.so", "librewire-moe.so." + abi,
+                                          "librewire-moe.so." + version, "libnccl-net-rewire.so",
+                                          "librewire-net.so", "private", "runtime", "simgpu"));
   EXPECT_EQ(fs::read_symlink(*tree_ / kPreload), "libnccl.so.2");
   // Our C++ runtime could be older than the one that a library loaded later needs.
   for (const std::string& name : files) {
@@ -128,19 +133,30 @@ TEST_F(InstallTest, EverythingIsFoundInTheTree) {
   }
 }
 
-TEST_F(InstallTest, TheCoreShowsNothingButItsInterface) {
-  const CommandResult r = Shell("nm -D --defined-only " + (*tree_ / "lib/rewire/librewire.so"));
-  ASSERT_EQ(r.status, 0) << r.err;
-  std::set<std::string> shown;
-  std::istringstream words(r.out);
-  for (std::string address, kind, name; words >> address >> kind >> name;) shown.insert(name);
-  std::set<std::string> named;
-  std::ifstream map(REWIRE_CORE_EXPORTS);
-  for (std::string word; map >> word;) {
-    if (word.rfind("rewire", 0) == 0) named.insert(word.substr(0, word.find(';')));
+TEST_F(InstallTest, LibrariesShowNothingButTheirInterface) {
+  for (const auto& [library, exports, count] :
+       {std::tuple("librewire.so", REWIRE_CORE_EXPORTS, 13u),
+        std::tuple("librewire-moe.so", REWIRE_MOE_EXPORTS, 23u)}) {
+    const CommandResult r =
+        Shell("nm -D --defined-only " + (*tree_ / "lib/rewire/") + std::string(library));
+    ASSERT_EQ(r.status, 0) << r.err;
+    std::set<std::string> shown;
+    std::istringstream words(r.out);
+    for (std::string address, kind, name; words >> address >> kind >> name;) shown.insert(name);
+    std::set<std::string> named;
+    std::ifstream map(exports);
+    for (std::string word; map >> word;) {
+      if (word.rfind("rewire", 0) == 0) named.insert(word.substr(0, word.find(';')));
+    }
+    EXPECT_EQ(named.size(), count) << library;
+    EXPECT_EQ(shown, named) << library;
   }
-  EXPECT_EQ(named.size(), 33u);
-  EXPECT_EQ(shown, named);
+}
+
+TEST_F(InstallTest, TheCommandHasTheVersion) {
+  const CommandResult r = Shell((*tree_ / "bin/rewire") + " --version");
+  EXPECT_EQ(r.status, 0) << r.err;
+  EXPECT_EQ(r.out, "rewire " REWIRE_FULL_VERSION "\n");
 }
 
 TEST_F(InstallTest, ARunOfTheMovedTreeTrains) {
@@ -158,17 +174,57 @@ TEST_F(InstallTest, ARunOfTheMovedTreeTrainsOverTheNetPlugin) {
   EXPECT_THAT(r.err, HasSubstr("links need the job's key"));
 }
 
-TEST_F(InstallTest, ACooperatingProgramIsBuiltAgainstIt) {
-  const std::string program = *tree_ / "linked";
-  const CommandResult built =
-      Shell(REWIRE_C_COMPILER " -std=c99 -pedantic -Wall -Wextra -Werror -o " + program + " -I" +
-            (*tree_ / "include") + " " REWIRE_LINKED_C " -L" + (*tree_ / "lib/rewire") +
-            " -lrewire -Wl,-rpath," + (*tree_ / "lib/rewire"));
-  ASSERT_EQ(built.status, 0) << built.err;
-  const CommandResult r = Shell(program, "RANK=1 WORLD_SIZE=3");
-  fs::remove(program);
+// Builds against the tree alone, in each way that the pages name; `program` then runs.
+class BuiltAgainst : public InstallTest {
+ protected:
+  void Expect(const std::string& build) {
+    const CommandResult built = Shell("cd " + folder_.path() + " && " + build);
+    ASSERT_EQ(built.status, 0) << built.out << built.err;
+    const CommandResult r = Shell(folder_ / "program", "RANK=1 WORLD_SIZE=3");
+    EXPECT_EQ(r.status, 0) << r.err;
+    EXPECT_EQ(r.out, "slot 1 of 3, 1 update\n");
+  }
+  static constexpr char kCompile[] = REWIRE_C_COMPILER
+      " -std=c99 -pedantic -Wall -Wextra -Werror -o program " REWIRE_LINKED "/linked.c ";
+
+  const TemporaryFolder folder_;
+};
+
+TEST_F(BuiltAgainst, ByFlags) {
+  const std::string libraries = *tree_ / "lib/rewire";
+  Expect(kCompile + ("-I" + (*tree_ / "include")) + " -L" + libraries +
+         " -lrewire -lrewire-moe -Wl,-rpath," + libraries);
+}
+
+TEST_F(BuiltAgainst, ByPkgConfig) {
+  Expect(kCompile + ("$(PKG_CONFIG_PATH=" + (*tree_ / "lib/pkgconfig")) +
+         " pkg-config --cflags --libs rewire rewire-moe)");
+}
+
+TEST_F(BuiltAgainst, ByCMake) {
+  Expect(REWIRE_CMAKE " -S " REWIRE_LINKED " -B . -DCMAKE_C_COMPILER=" REWIRE_C_COMPILER
+                      " -DCMAKE_PREFIX_PATH=" +
+         tree_->path() + " && " REWIRE_CMAKE " --build .");
+}
+
+TEST_F(InstallTest, TheDebianPackageIsTheTree) {
+  const TemporaryFolder folder;
+  const CommandResult packed =
+      Shell("cd " REWIRE_BINARY_DIR " && " REWIRE_CPACK " -B " + (folder / "out"));
+  ASSERT_EQ(packed.status, 0) << packed.out << packed.err;
+  const CommandResult unpacked =
+      Shell("dpkg-deb -x " + (folder / "out") + "/*.deb " + (folder / "root"));
+  ASSERT_EQ(unpacked.status, 0) << unpacked.err;
+  const std::string tree = folder / "root/opt/rewire";
+  std::vector<std::string> files;
+  for (const auto& entry : fs::recursive_directory_iterator(tree)) {
+    if (entry.is_symlink() || !entry.is_directory()) {
+      files.push_back(entry.path().lexically_relative(tree).string());
+    }
+  }
+  EXPECT_THAT(files, UnorderedElementsAreArray(tree_->Files()));
+  const CommandResult r = Shell(tree + "/bin/rewire --version");
   EXPECT_EQ(r.status, 0) << r.err;
-  EXPECT_EQ(r.out, "slot 1 of 3, 1 update\n");
 }
 
 // A root folder that has only libc and the files that a test adds.

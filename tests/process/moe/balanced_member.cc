@@ -21,7 +21,8 @@ constexpr uint32_t kRows[2][kOwn] = {{90, 30}, {10, 6}};
 
 void Must(rewireResult_t result) {
   if (result == rewireSuccess) return;
-  fprintf(stderr, "%s\n", rewireLastError());
+  fprintf(stderr, "%s: %s%s\n", rewireResultString(result), rewireLastError(),
+          rewireMoeLastError());
   _exit(1);
 }
 

@@ -10,7 +10,6 @@
 
 #include "bench/moe-exec/crew.h"
 #include "bench/moe-exec/sim_device.h"
-#include "rewire/rewire.h"
 #include "rewire/rewire_moe.h"
 
 namespace rewire::bench {
@@ -59,7 +58,7 @@ void Compute(const SimDevice& device, CUstream stream, const rewireSegment_t& s,
 // Returns the line that failed.
 #define REQUIRE(condition) \
   if (!(condition))        \
-  return fprintf(stderr, "%s: %s\n", #condition, rewireLastError()), __LINE__ % 256
+  return fprintf(stderr, "%s: %s\n", #condition, rewireMoeLastError()), __LINE__ % 256
 
 int Rank(const std::string& name, uint32_t rank, uint32_t* moved_rows) {
   SimDevice device(REWIRE_SIMGPU, static_cast<int>(rank));
@@ -152,10 +151,10 @@ TEST(ExpertsTest, ErrorsNameTheArgument) {
   rewireExperts_t experts = nullptr;
   EXPECT_EQ(rewireExpertsOpen(nullptr, &experts), rewireInvalidArgument);
   EXPECT_EQ(rewireExpertsOpen(&o, nullptr), rewireInvalidArgument);
-  EXPECT_THAT(rewireLastError(), HasSubstr("experts is NULL"));
+  EXPECT_THAT(rewireMoeLastError(), HasSubstr("experts is NULL"));
   o.size = 8;
   EXPECT_EQ(rewireExpertsOpen(&o, &experts), rewireInvalidArgument);
-  EXPECT_THAT(rewireLastError(), HasSubstr("sizeof(rewireExpertsOptions_t)"));
+  EXPECT_THAT(rewireMoeLastError(), HasSubstr("sizeof(rewireExpertsOptions_t)"));
   EXPECT_EQ(rewireExpertsNext(nullptr, nullptr, nullptr), rewireInvalidArgument);
   EXPECT_EQ(rewireExpertsEnd(nullptr), rewireInvalidArgument);
 }

@@ -10,7 +10,6 @@
 
 #include "bench/moe-exec/crew.h"
 #include "bench/moe-exec/sim_device.h"
-#include "rewire/rewire.h"
 #include "rewire/rewire_moe.h"
 #include "tests/unit/moe/fsep/reference.h"
 
@@ -65,7 +64,7 @@ struct Common {
 // Returns the line that failed.
 #define REQUIRE(condition) \
   if (!(condition))        \
-  return fprintf(stderr, "%s: %s\n", #condition, rewireLastError()), __LINE__ % 256
+  return fprintf(stderr, "%s: %s\n", #condition, rewireMoeLastError()), __LINE__ % 256
 
 class Process {
  public:
@@ -215,7 +214,7 @@ class Process {
     return o;
   }
   static bool Says(const std::string& what) {
-    return std::string(rewireLastError()).find(what) != std::string::npos;
+    return std::string(rewireMoeLastError()).find(what) != std::string::npos;
   }
 
   void Start() {
@@ -376,9 +375,9 @@ TEST_F(FsepTest, NullsAndSizesAreNamed) {
   EXPECT_EQ(rewireFsepOpen(nullptr, &fsep), rewireInvalidArgument);
   o.size = 8;
   EXPECT_EQ(rewireFsepOpen(&o, &fsep), rewireInvalidArgument);
-  EXPECT_THAT(rewireLastError(), HasSubstr("sizeof(rewireFsepOptions_t)"));
+  EXPECT_THAT(rewireMoeLastError(), HasSubstr("sizeof(rewireFsepOptions_t)"));
   EXPECT_EQ(rewireFsepFinish(nullptr, nullptr), rewireInvalidArgument);
-  EXPECT_THAT(rewireLastError(), HasSubstr("rewireFsepFinish: fsep is NULL"));
+  EXPECT_THAT(rewireMoeLastError(), HasSubstr("rewireFsepFinish: fsep is NULL"));
   EXPECT_EQ(rewireFsepClose(nullptr), rewireInvalidArgument);
 }
 
@@ -392,7 +391,7 @@ TEST_F(FsepTest, ErrorNamesMissingNccl) {
   o.weights = o.gradients = &memory;
   rewireFsep_t fsep = nullptr;
   EXPECT_EQ(rewireFsepOpen(&o, &fsep), rewireInvalidUsage);
-  EXPECT_THAT(rewireLastError(), HasSubstr("NCCL is not loaded"));
+  EXPECT_THAT(rewireMoeLastError(), HasSubstr("NCCL is not loaded"));
 }
 
 }  // namespace

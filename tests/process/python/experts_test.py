@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""experts_test.py LIBREWIRE LIBCUDA: two processes of the simulated GPU balance a layer from Python."""
+"""experts_test.py LIBREWIRE_MOE LIBCUDA: two processes of the simulated GPU balance a layer from Python."""
 import ctypes
 import multiprocessing
 import os

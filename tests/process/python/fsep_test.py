@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""fsep_test.py LIBREWIRE LIBCUDA LIBNCCL: two processes restore and reduce sharded experts from Python."""
+"""fsep_test.py LIBREWIRE_MOE LIBCUDA LIBNCCL: two processes restore and reduce sharded experts from Python."""
 import ctypes
 import multiprocessing
 import os

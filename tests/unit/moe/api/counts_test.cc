@@ -7,7 +7,6 @@
 #include <string>
 
 #include "reconfig/moe/plan/recording_file.h"
-#include "rewire/rewire.h"
 #include "rewire/rewire_moe.h"
 
 namespace rewire {
@@ -43,17 +42,17 @@ TEST_F(CountsTest, WhatWasAddedIsInTheFile) {
 
 TEST_F(CountsTest, WrongCallsAreNamed) {
   EXPECT_EQ(rewireCountsCreate(nullptr, 1, 2, 3, &counts_), rewireInvalidArgument);
-  EXPECT_STREQ(rewireLastError(), "rewireCountsCreate: path is NULL");
+  EXPECT_STREQ(rewireMoeLastError(), "rewireCountsCreate: path is NULL");
   EXPECT_EQ(rewireCountsCreate(path_.c_str(), 1, 2, 3, nullptr), rewireInvalidArgument);
   EXPECT_EQ(rewireCountsCreate(path_.c_str(), 1, 0, 3, &counts_), rewireInvalidArgument);
-  EXPECT_THAT(rewireLastError(), HasSubstr("1 nodes of 0 devices and 3 experts"));
+  EXPECT_THAT(rewireMoeLastError(), HasSubstr("1 nodes of 0 devices and 3 experts"));
   ASSERT_EQ(rewireCountsCreate(path_.c_str(), 1, 2, 3, &counts_), rewireSuccess);
   rewireCounts_t second = nullptr;
   EXPECT_EQ(rewireCountsCreate(path_.c_str(), 1, 2, 3, &second), rewireInvalidArgument);
-  EXPECT_THAT(rewireLastError(), HasSubstr(path_ + ": create: File exists"));
+  EXPECT_THAT(rewireMoeLastError(), HasSubstr(path_ + ": create: File exists"));
   EXPECT_EQ(second, nullptr);
   EXPECT_EQ(rewireCountsAdd(counts_, 0, 0, nullptr), rewireInvalidArgument);
-  EXPECT_STREQ(rewireLastError(), "rewireCountsAdd: tokens is NULL");
+  EXPECT_STREQ(rewireMoeLastError(), "rewireCountsAdd: tokens is NULL");
   EXPECT_EQ(rewireCountsClose(counts_), rewireSuccess);
   EXPECT_EQ(rewireCountsClose(nullptr), rewireInvalidArgument);
 }

@@ -3,6 +3,7 @@
 #include <rewire/rewire_moe.h>
 #include <rewire/rewire_version.h>
 #include <stdio.h>
+#include <string.h>
 
 static int update(void* arg) {
   ++*(int*)arg;
@@ -16,6 +17,8 @@ int main(void) {
   int updates = 0;
   world.size = sizeof world;
   outcome.size = sizeof outcome;
+  if (rewireCountsClose(NULL) != rewireInvalidArgument) return 2;
+  if (strcmp(rewireMoeLastError(), "rewireCountsClose: counts is NULL") != 0) return 3;
   if (rewireAttach(NULL, &context) != rewireSuccess ||
       rewireWorld(context, &world) != rewireSuccess ||
       rewireUpdate(context, update, &updates, &outcome) != rewireSuccess ||
