@@ -19,18 +19,6 @@
 namespace rewire {
 namespace {
 
-// Makes a pipe, close-on-exec at both ends; only the launcher's end does not block.
-absl::Status MakePipe(UniqueFd* read_end, UniqueFd* write_end) {
-  int fds[2];
-  if (pipe2(fds, O_CLOEXEC) != 0) {
-    return absl::ResourceExhaustedError(absl::StrCat("pipe: ", strerror(errno)));
-  }
-  read_end->reset(fds[0]);
-  write_end->reset(fds[1]);
-  fcntl(fds[0], F_SETFL, O_NONBLOCK);
-  return absl::OkStatus();
-}
-
 // The wait from SIGKILL to the end of a process.
 constexpr Duration kKillPatience = seconds(10);
 
@@ -54,7 +42,7 @@ absl::StatusOr<int> Launcher::Run() {
     agent_->Stop(Now() + seconds(2));
     unlink(options_.agent_socket.c_str());  // a killed agent has left its socket
   }
-  if (agent_stream_) ReadStream(&*agent_stream_, true);
+  if (agent_output_) agent_output_->ReadToTheEnd();
   FlushAtEnd();
   return ExitStatus();
 }
@@ -71,10 +59,9 @@ absl::Status Launcher::BlockSignals() {
 }
 
 absl::Status Launcher::StartAgent() {
-  UniqueFd read_end;
   UniqueFd write_end;
-  REWIRE_RETURN_IF_ERROR(MakePipe(&read_end, &write_end));
-  agent_stream_.emplace(Stream{std::move(read_end), LinePrefix("[agent] "), &err_});
+  REWIRE_ASSIGN_OR_RETURN(ForwardedPipe output, ForwardedPipe::Make("[agent] ", &err_, &write_end));
+  agent_output_.emplace(std::move(output));
   // The write end stays open: the next agent also gets it.
   const int stderr_fd = write_end.release();
   agent_ = std::make_unique<AgentProcess>(
@@ -90,7 +77,7 @@ absl::Status Launcher::StartAgent() {
   const absl::Status started = agent_->StartAndWait(Now() + seconds(10));
   if (!started.ok()) {
     agent_->Stop(Now());
-    ReadStream(&*agent_stream_, true);
+    agent_output_->ReadToTheEnd();
     FlushAtEnd();
   }
   return started;
@@ -130,10 +117,10 @@ absl::Status Launcher::StartMember(MemberId id, uint32_t local_rank, uint32_t ra
   REWIRE_ASSIGN_OR_RETURN(spec.environment, MemberEnvironment(environment_, options_.job, place));
   UniqueFd writes[2];
   for (int i = 0; i < 2; ++i) {
-    UniqueFd read_end;
-    REWIRE_RETURN_IF_ERROR(MakePipe(&read_end, &writes[i]));
-    m.streams.push_back({std::move(read_end), LinePrefix(absl::StrCat("[member ", id, "] ")),
-                         i == 0 ? &out_ : &err_});
+    REWIRE_ASSIGN_OR_RETURN(ForwardedPipe output,
+                            ForwardedPipe::Make(absl::StrCat("[member ", id, "] "),
+                                                i == 0 ? &out_ : &err_, &writes[i]));
+    m.outputs.push_back(std::move(output));
   }
   spec.stdout_fd = writes[0].get();
   spec.stderr_fd = writes[1].get();
@@ -158,13 +145,13 @@ void Launcher::Loop() {
     polls.assign({{signals_.get(), POLLIN, 0}});
     if (!guard_ended_) polls.push_back({options_.guard_fd, POLLIN, 0});
     if (agent_) agent_->AddPolls(&polls);
-    const auto add = [&polls](const Stream& s) {
-      if (s.fd.valid() && !s.to->full()) polls.push_back({s.fd.get(), POLLIN, 0});
+    const auto add = [&polls](const ForwardedPipe& output) {
+      if (output.wanted()) polls.push_back({output.fd(), POLLIN, 0});
     };
     for (const auto& [id, m] : members_) {
-      for (const Stream& s : m.streams) add(s);
+      for (const ForwardedPipe& output : m.outputs) add(output);
     }
-    if (agent_stream_) add(*agent_stream_);
+    if (agent_output_) add(*agent_output_);
     for (const Output* o : {&out_, &err_}) {
       if (o->pending()) polls.push_back({o->fd(), POLLOUT, 0});
     }
@@ -184,13 +171,11 @@ void Launcher::Loop() {
     if (!guard_ended_ && ready.count(options_.guard_fd) != 0) OnGuardEnd();
     if (agent_) agent_->Handle(now, polls);
     for (auto& [id, m] : members_) {
-      for (Stream& s : m.streams) {
-        if (s.fd.valid() && ready.count(s.fd.get()) != 0) ReadStream(&s, false);
+      for (ForwardedPipe& output : m.outputs) {
+        if (ready.count(output.fd()) != 0) output.Read();
       }
     }
-    if (agent_stream_ && ready.count(agent_stream_->fd.get()) != 0) {
-      ReadStream(&*agent_stream_, false);
-    }
+    if (agent_output_ && ready.count(agent_output_->fd()) != 0) agent_output_->Read();
     for (Output* o : {&out_, &err_}) {
       if (ready.count(o->fd()) == 0) continue;
       o->WritePiece();
@@ -200,29 +185,6 @@ void Launcher::Loop() {
       }
     }
     Tick(now);
-  }
-}
-
-void Launcher::ReadStream(Stream* stream, bool to_the_end) {
-  char chunk[16384];
-  while (stream->fd.valid()) {
-    const ssize_t n = read(stream->fd.get(), chunk, sizeof chunk);
-    if (n < 0 && errno == EINTR) continue;
-    if (n > 0) {
-      // Without a reader the member must see its own pipe break, as it would without Rewire.
-      if (stream->to->broken()) {
-        stream->fd.reset();
-      } else {
-        stream->lines.Take(std::string_view(chunk, static_cast<size_t>(n)), stream->to->buffer());
-      }
-      if (!to_the_end) return;
-      continue;
-    }
-    if (n == 0 || to_the_end) {
-      stream->lines.End(stream->to->buffer());
-      stream->fd.reset();
-    }
-    return;
   }
 }
 
@@ -289,7 +251,7 @@ void Launcher::OnMemberEnd(Time now, Member* member, const ChildEnd& end) {
     agent_->Tell(
         {{"command", "exited"}, {"member", member->id}, {"how", how}, {"status", end.exit_code}});
   }
-  for (Stream& s : member->streams) ReadStream(&s, true);
+  for (ForwardedPipe& output : member->outputs) output.ReadToTheEnd();
   if (end.good()) return;
   if (terminations_ == 0) {
     err_.Add(absl::StrCat("rewire: member ", member->id, " ", how, "\n"));

@@ -17,7 +17,7 @@
 #include "absl/status/statusor.h"
 #include "reconfig/control/launcher/agent_process.h"
 #include "reconfig/control/launcher/child.h"
-#include "reconfig/control/launcher/line_prefix.h"
+#include "reconfig/control/launcher/forwarded_pipe.h"
 #include "reconfig/control/launcher/member_environment.h"
 #include "reconfig/control/launcher/output.h"
 
@@ -44,16 +44,11 @@ class Launcher {
   absl::StatusOr<int> Run();
 
  private:
-  struct Stream {
-    UniqueFd fd;
-    LinePrefix lines;
-    Output* to;
-  };
   struct Member {
     MemberId id = 0;
     uint32_t local_rank = 0;
     pid_t pid = 0;  // 0: ended
-    std::vector<Stream> streams;
+    std::vector<ForwardedPipe> outputs;
     ChildEnd end;
     uint64_t ended_as = 0;  // the order of ends: 1 for the first
     std::optional<Time> kill_at;
@@ -74,7 +69,6 @@ class Launcher {
   void OnMemberEnd(Time now, Member* member, const ChildEnd& end);
   void OnAgentEvent(const nlohmann::json& event);
   void OnSpawn(const nlohmann::json& event);
-  void ReadStream(Stream* stream, bool to_the_end);
   void Tick(Time now);
   void SignalAll(int signal);
   [[nodiscard]] bool Running() const;
@@ -89,7 +83,7 @@ class Launcher {
   Output out_{1};
   Output err_{2};
   std::map<MemberId, Member> members_;
-  std::optional<Stream> agent_stream_;
+  std::optional<ForwardedPipe> agent_output_;
   std::unique_ptr<AgentProcess> agent_;
   std::set<MemberId> world_;  // the last world that the agent reported
   bool told_ = false;

@@ -1,4 +1,4 @@
-// The leader's connections, clock and messages; see leader.h. Owned by the leader's thread.
+// The leader's connections and clock; see leader.h. Owned by the leader's thread.
 #include "reconfig/elastic/leader/leader.h"
 
 #include <algorithm>
@@ -6,7 +6,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "reconfig/base/counters.h"
 #include "reconfig/elastic/leader/transition.h"
 
 namespace rewire {
@@ -51,7 +50,8 @@ Leader::Leader(LeaderOptions options, WorldRecord record)
     : options_(std::move(options)),
       record_(std::move(record)),
       clock_(options_.planted_bug == PlantedBug::kStallCounts ? Duration::max() / 4
-                                                              : options_.silence / 4) {}
+                                                              : options_.silence / 4),
+      silence_(options_.heartbeat, options_.silence) {}
 Leader::~Leader() = default;
 
 Phase Leader::phase() const { return transition_ ? transition_->phase : idle_phase_; }
@@ -62,7 +62,8 @@ bool Leader::steady() const {
 
 void Leader::Start(Time now, Out* out) {
   now = Awake(now);
-  counted_ = spoke_ = ticked_ = now;
+  silence_.Start(now);
+  ticked_ = now;
   if (record_.world.epoch > 0) {
     idle_phase_ = Phase::kRecovering;
     recover_by_ = now + options_.grace;
@@ -207,6 +208,7 @@ void Leader::Greet(Time now, MemberId member, Out* out) {
       out->push_back(Kick{member});
     }
     ForgetReports(member);
+    silence_.Forget(member);
     peers_.erase(member);
     return;
   }
@@ -270,7 +272,7 @@ void Leader::TryEndRecovery(Time now, Out* out) {
     recover_by_ = now + options_.grace;  // the host has stalled, or all are dead
     return;
   }
-  if (!missing.empty() && !nobody && AllSilent(now)) {
+  if (!missing.empty() && !nobody && silence_.OfAll(now)) {
     recover_by_ = now + options_.silence;  // a stalled host costs no member and no job
     return;
   }
@@ -312,7 +314,7 @@ Time Leader::Awake(Time now) {
   const Duration stalled = clock_.stalled();
   const Time awake = clock_.Read(now);
   // The clock counts one step of each stall. Silence counts none: no member is heard.
-  if (clock_.stalled() > stalled) counted_ = awake;
+  if (clock_.stalled() > stalled) silence_.Skip(awake);
   return awake;
 }
 
@@ -353,90 +355,13 @@ std::optional<Time> Leader::NextDeadline() const {
   for (const auto& [id, peer] : peers_) {
     if (!peer.connected || peer.finished || peer.lost) continue;
     members = true;
-    // The earliest time, if others always speak. The next tick checks a member not judged yet.
-    const Duration left = options_.silence - (speaking_ - peer.heard_at);
-    if (left > Duration{}) at(counted_ + left);
+    if (const std::optional<Time> due = silence_.Due(id)) at(*due);
   }
   // Messages also read the clock. A tick at a fixed time after the last reading would never come
   // while members speak often.
   if (next || members) at(ticked_ + clock_.step() / 2);
   if (next) next = clock_.OwnersTime(*next);
   return next;
-}
-
-// ---- messages -----------------------------------------------------------------------------------
-
-void Leader::OnMessage(Time now, MemberId member, const Message& message, Out* out) {
-  now = Awake(now);
-  const auto it = peers_.find(member);
-  if (it == peers_.end() || !it->second.connected) {
-    ++dropped_;
-    return;
-  }
-  Heard(now, member);
-  if (const auto* m = std::get_if<Heartbeat>(&message)) {
-    const uint64_t furthest = std::max(it->second.counts.updates, m->updates);
-    it->second.counts = *m;
-    // Another build's member, or a hostile one, may send more rows than the agent knows.
-    std::vector<CounterValue>& counters = it->second.counts.counters;
-    counters.resize(std::min(counters.size(), CounterTable().size()));
-    it->second.counts.updates = furthest;
-    return;
-  }
-  if (idle_phase_ == Phase::kStopped) return;
-  const auto changed = [&](const CommunicatorId& id, const char* what) {
-    if (!transition_ || !transition_->BeforeCommit()) return;
-    if (transition_->phase == Phase::kReserve) return TryPrepare(now, out);
-    Restart(now, absl::StrCat("member ", member, " ", what, " communicator ", ShortName(id)), out);
-  };
-  if (const auto* m = std::get_if<CommunicatorCreated>(&message)) {
-    registry_.Created(member, *m);
-    if (Behind(it->second)) registry_.Settle(member, WorldIds());
-    changed(m->communicator, "created");
-  } else if (const auto* m = std::get_if<CommunicatorDestroyed>(&message)) {
-    registry_.Destroyed(member, m->communicator);
-    changed(m->communicator, "destroyed");
-  } else if (const auto* m = std::get_if<Minted>(&message)) {
-    if (Current(m->epoch)) OnMinted(now, *m, out);
-  } else if (const auto* m = std::get_if<Prepared>(&message)) {
-    if (Current(m->epoch)) OnPrepared(now, member, *m, out);
-  } else if (const auto* m = std::get_if<Pledge>(&message)) {
-    if (Current(m->epoch)) OnPledge(now, member, *m, out);
-  } else if (const auto* m = std::get_if<AtBoundary>(&message)) {
-    if (Current(m->epoch)) OnAtBoundary(now, member, *m, out);
-  } else if (const auto* m = std::get_if<Verified>(&message)) {
-    if (Current(m->epoch)) OnVerified(now, member, *m, out);
-  } else if (const auto* m = std::get_if<Entered>(&message)) {
-    it->second.hello_epoch = std::max(it->second.hello_epoch, m->epoch);
-    if (Current(m->epoch)) OnEntered(now, member, *m, out);
-  } else if (const auto* m = std::get_if<Position>(&message)) {
-    OnPosition(now, member, *m, out);
-  } else if (const auto* m = std::get_if<ReclaimNotice>(&message)) {
-    it->second.reclaimed = true;
-    if (NobodyStays()) return StopReclaimed(now, out);
-    ChangeRequest drain{
-        RequestKind::kDrain, 0, {member}, milliseconds(m->within_ms), "reclaim notice"};
-    const absl::StatusOr<uint64_t> id = Enqueue(now, drain, out);
-    if (!id.ok()) {
-      Tell(now, NoteKind::kWarning,
-           absl::StrCat("the reclaim notice of member ", member,
-                        " was refused: ", std::string(id.status().message())),
-           out);
-    }
-  } else if (std::holds_alternative<Finished>(message)) {
-    Finish(now, member, out);
-  } else if (!std::holds_alternative<Hello>(message)) {
-    ++dropped_;  // a leader's message from a member
-  }
-}
-
-bool Leader::Current(Epoch epoch) {
-  if (transition_ &&
-      (epoch == transition_->epoch || options_.planted_bug == PlantedBug::kStaleEpochAccepted)) {
-    return true;
-  }
-  ++dropped_;
-  return false;
 }
 
 // ---- output -------------------------------------------------------------------------------------
@@ -475,7 +400,7 @@ std::vector<MemberStatus> Leader::Members(Time now) const {
   std::vector<MemberStatus> all;
   for (const auto& [id, peer] : peers_) {
     all.push_back({id, record_.world.SlotOf(id), peer.connected, peer.cooperates, peer.finished,
-                   peer.counts, now - peer.heard});
+                   peer.counts, silence_.Since(now, id)});
   }
   return all;
 }

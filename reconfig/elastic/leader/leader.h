@@ -35,6 +35,7 @@
 #include "reconfig/elastic/leader/positions.h"
 #include "reconfig/elastic/leader/registry.h"
 #include "reconfig/elastic/leader/request.h"
+#include "reconfig/elastic/leader/silence.h"
 #include "reconfig/elastic/protocol/planted_bug.h"
 
 namespace rewire {
@@ -147,8 +148,6 @@ class Leader {
     Epoch hello_epoch = 0;       // the member's epoch when it connected
     uint32_t positions_due = 0;  // reports that its Hello announced and that have not arrived yet
     Heartbeat counts;
-    Time heard{};
-    Duration heard_at{};  // speaking_ when last heard, plus the time that the member was starved
     bool told_starved = false;
   };
   struct Request {
@@ -170,6 +169,13 @@ class Leader {
   void TryForm(Time now, Out* out);
   void TryEndRecovery(Time now, Out* out);
 
+  // leader_messages.cc: messages of members.
+  struct Incoming;
+  // A member has created or destroyed a communicator: the planned transition must include that.
+  void OnCommunicators(Time now, MemberId member, const std::string& what, Out* out);
+  void OnReclaimNotice(Time now, MemberId member, const ReclaimNotice& m, Out* out);
+  [[nodiscard]] bool Current(Epoch epoch);  // false: not current, dropped and counted
+
   // leader_loss.cc: members that are lost or leave.
   void Lose(Time now, const std::vector<MemberId>& members, const std::string& why, Out* out);
   void TellLost(Time now, Out* out);
@@ -181,10 +187,7 @@ class Leader {
   void CheckSilence(Time now, Out* out);
   // Converts `now` to the leader's time, which stands still while the leader's process does.
   [[nodiscard]] Time Awake(Time now);
-  void CountSpeech(Time now);
-  [[nodiscard]] Duration Vouches() const;
   void Heard(Time now, MemberId member);
-  [[nodiscard]] bool AllSilent(Time now) const;
   // Returns the request's members that are alive and still in the world.
   [[nodiscard]] std::vector<MemberId> NotGone(const Request& request) const;
   // Returns uncommitted requests with a deadline that members of the world have still to meet.
@@ -262,7 +265,6 @@ class Leader {
   void Send(MemberId member, const Message& message, Out* out);
   void SendAll(const std::vector<MemberId>& members, const Message& message, Out* out);
   void Tell(Time now, NoteKind kind, const std::string& text, Out* out) const;
-  [[nodiscard]] bool Current(Epoch epoch);  // false: not current, dropped and counted
 
   const LeaderOptions options_;
   WorldRecord record_;
@@ -294,11 +296,7 @@ class Leader {
   std::optional<Duration> usual_;  // the usual duration of planned transitions, for deadlines
   RunningClock clock_;
   Duration told_stall_{};
-  // Silence is measured against the other members: `speaking_` is the time in which some member of
-  // the world spoke, counted up to counted_. It stands still while no member speaks.
-  Duration speaking_{};
-  Time counted_{};
-  Time spoke_{};   // when a member of the world was last heard
+  Silence silence_;
   Time ticked_{};  // when silence and deadlines were last looked at
   bool told_silence_ = false;
 };

@@ -22,6 +22,7 @@ void Leader::Lose(Time now, const std::vector<MemberId>& members, const std::str
       if (const auto it = peers_.find(id); it != peers_.end()) {
         if (it->second.connected) out->push_back(Kick{id});
         ForgetReports(id);
+        silence_.Forget(id);
         peers_.erase(it);
       }
       continue;
@@ -165,7 +166,7 @@ void Leader::CheckDrains(Time now, Out* out) {
     Request& request = requests_.at(id);
     if (now < *request.gone_by) continue;
     // A stalled host costs no member, and the recovery from a loss may need the member's copies.
-    if (AllSilent(now) || broken_ || idle_phase_ == Phase::kRecovering) {
+    if (silence_.OfAll(now) || broken_ || idle_phase_ == Phase::kRecovering) {
       request.gone_by = now + options_.silence;
       continue;
     }
@@ -178,59 +179,35 @@ void Leader::CheckDrains(Time now, Out* out) {
 
 // ---- silence ------------------------------------------------------------------------------------
 
-// Members speak every heartbeat. A member that has just spoken shows that the host runs, until the
-// member has missed two heartbeats.
-Duration Leader::Vouches() const { return std::min(2 * options_.heartbeat, options_.silence / 2); }
-
-void Leader::CountSpeech(Time now) {
-  const Time until = std::min(now, spoke_ + Vouches());
-  if (until > counted_) speaking_ += until - counted_;
-  counted_ = now;
-}
-
 void Leader::Heard(Time now, MemberId member) {
-  CountSpeech(now);
-  Peer& peer = peers_[member];
-  peer.heard = now;
-  peer.heard_at = speaking_;
-  peer.told_starved = false;
-  // A joining process shows nothing about the members of the world.
-  if (record_.world.epoch != 0 && !record_.world.SlotOf(member)) return;
-  // Shorter gaps occur on an overloaded host, whose agent or members often run late.
-  if (now - spoke_ > options_.silence / 2) {
-    // All were silent, and this member is the first to speak: the others get their full time.
-    for (auto& [id, each] : peers_) each.heard_at = speaking_;
-    // The silence of all members counts for no deadline of the recovery. The other members get the
-    // same time to answer before a phase costs them.
-    if (recover_by_) *recover_by_ += now - spoke_;
-    if (transition_ && transition_->deadline && transition_->CostsMembers()) {
-      transition_->deadline = std::max(*transition_->deadline, now + options_.silence);
-    }
+  peers_[member].told_starved = false;
+  const bool of_world = record_.world.epoch == 0 || record_.world.SlotOf(member);
+  if (of_world) told_silence_ = false;
+  const Duration gap = silence_.Heard(now, member, of_world);
+  if (gap == Duration{}) return;
+  // The silence of all members counts for no deadline of the recovery. The other members get the
+  // same time to answer before a phase costs them.
+  if (recover_by_) *recover_by_ += gap;
+  if (transition_ && transition_->deadline && transition_->CostsMembers()) {
+    transition_->deadline = std::max(*transition_->deadline, now + options_.silence);
   }
-  spoke_ = now;
-  told_silence_ = false;
 }
-
-bool Leader::AllSilent(Time now) const { return now - spoke_ >= options_.silence; }
 
 std::vector<MemberId> Leader::Quiet() const {
   std::vector<MemberId> quiet;
   for (const auto& [id, peer] : peers_) {
     if (!peer.connected || peer.finished || peer.lost) continue;
-    if (speaking_ - peer.heard_at >= options_.silence / 4) quiet.push_back(id);
+    if (silence_.Of(id) >= options_.silence / 4) quiet.push_back(id);
   }
   return quiet;
 }
 
 void Leader::OnStarved(Time now, MemberId member, Duration waited, Out* out) {
   now = Awake(now);
-  CountSpeech(now);
-  const auto it = peers_.find(member);
-  if (it == peers_.end()) return;
-  Peer& peer = it->second;
-  peer.heard_at = std::min(peer.heard_at + waited, speaking_);
-  if (peer.told_starved) return;
-  peer.told_starved = true;
+  silence_.Starved(now, member, waited);
+  const auto peer = peers_.find(member);
+  if (peer == peers_.end() || peer->second.told_starved) return;
+  peer->second.told_starved = true;
   Tell(now, NoteKind::kWarning,
        absl::StrCat("member ", member,
                     " is silent because its threads wait for a processor: the "
@@ -239,9 +216,8 @@ void Leader::OnStarved(Time now, MemberId member, Duration waited, Out* out) {
 }
 
 void Leader::CheckSilence(Time now, Out* out) {
-  CountSpeech(now);
-  const auto members = Alive();
-  if (AllSilent(now) && !told_silence_ && !members.empty()) {
+  silence_.Count(now);
+  if (silence_.OfAll(now) && !told_silence_ && !Alive().empty()) {
     told_silence_ = true;
     Tell(now, NoteKind::kWarning,
          absl::StrCat(
@@ -252,10 +228,10 @@ void Leader::CheckSilence(Time now, Out* out) {
   std::vector<MemberId> silent;
   for (const auto& [id, peer] : peers_) {
     if (!peer.connected || peer.finished || peer.lost) continue;
-    const Duration silence = options_.planted_bug == PlantedBug::kSilenceOfAll
-                                 ? now - peer.heard
-                                 : speaking_ - peer.heard_at;
-    if (silence < options_.silence) continue;
+    const bool too_long = options_.planted_bug == PlantedBug::kSilenceOfAll
+                              ? silence_.Since(now, id) >= options_.silence
+                              : silence_.TooLong(id);
+    if (!too_long) continue;
     // A member that was released from the world is silent, and stays until the change has ended.
     const bool let_go =
         transition_ && transition_->phase > Phase::kCommitting && !record_.world.SlotOf(id);

@@ -292,7 +292,7 @@ void Leader::CommitNow(Time now, Out* out) {
 
 void Leader::OnPhaseDeadline(Time now, Out* out) {
   Transition& t = *transition_;
-  if (t.CostsMembers() && AllSilent(now)) {
+  if (t.CostsMembers() && silence_.OfAll(now)) {
     t.deadline = now + options_.silence;  // a stalled host costs no member and no job
     return;
   }

@@ -11,6 +11,7 @@
 #include <fstream>
 
 #include "reconfig/control/launcher/child.h"
+#include "reconfig/control/launcher/forwarded_pipe.h"
 #include "reconfig/control/launcher/install_paths.h"
 #include "reconfig/control/launcher/job_directory.h"
 #include "reconfig/control/launcher/line_prefix.h"
@@ -287,6 +288,34 @@ TEST(OutputTest, NeverWritesMoreThanAPipeTakesAndNoticesItsEnd) {
   EXPECT_FALSE(out.full());
   close(fds[1]);
   signal(SIGPIPE, SIG_DFL);
+}
+
+TEST(ForwardedPipeTest, PutsThePrefixBeforeEachLine) {
+  Output to{1};
+  UniqueFd child;
+  absl::StatusOr<ForwardedPipe> pipe = ForwardedPipe::Make("[x] ", &to, &child);
+  ASSERT_TRUE(pipe.ok()) << pipe.status();
+  EXPECT_TRUE(pipe->wanted());
+  ASSERT_EQ(write(child.get(), "one\ntw", 6), 6);
+  pipe->Read();
+  EXPECT_EQ(*to.buffer(), "[x] one\n");
+  pipe->Read();  // empty: does not block
+  ASSERT_EQ(write(child.get(), "o", 1), 1);
+  child.reset();
+  pipe->ReadToTheEnd();
+  EXPECT_EQ(*to.buffer(), "[x] one\n[x] two\n");
+  EXPECT_FALSE(pipe->wanted());
+}
+
+TEST(ForwardedPipeTest, EndsWhileAnotherProcessHoldsIt) {
+  Output to{1};
+  UniqueFd child;
+  absl::StatusOr<ForwardedPipe> pipe = ForwardedPipe::Make("[x] ", &to, &child);
+  ASSERT_TRUE(pipe.ok()) << pipe.status();
+  ASSERT_EQ(write(child.get(), "last", 4), 4);
+  pipe->ReadToTheEnd();
+  EXPECT_EQ(*to.buffer(), "[x] last\n");
+  EXPECT_FALSE(pipe->wanted());
 }
 
 }  // namespace
