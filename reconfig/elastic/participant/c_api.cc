@@ -118,7 +118,8 @@ rewireResult_t rewireAttach(const rewireAttachOptions_t* options,
 }
 
 rewireResult_t rewireDetach(rewireContext_t context) noexcept {
-  const rewireResult_t wrong = ContextArguments("rewireDetach").Context(context).result();
+  const rewireResult_t wrong =
+      ContextArguments("rewireDetach").Context(context).Outside(context).result();
   if (wrong != rewireSuccess) return wrong;
   context->reclaim.reset();
   if (context->participant != nullptr && rewire::CurrentParticipant() == context->participant) {

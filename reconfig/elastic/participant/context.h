@@ -16,7 +16,7 @@ struct rewireContext {
   std::unique_ptr<rewire::ReclaimWatch> reclaim;
   std::set<std::string> names;
   bool update_called = false;
-  bool updating = false;                 // the update function runs
+  const char* inside = nullptr;          // the program's function that Rewire calls; null: none
   bool detached = false;                 // the object is kept, so that a late call is refused
   rewire::UpdateGate gate;               // without an agent
   rewire::UpdateGate* boundary = &gate;  // the participant's gate, or `gate`

@@ -19,11 +19,11 @@ class ContextArguments : public Arguments {
     }
     return *this;
   }
-  // The call is not made from inside the update function.
-  ContextArguments& OutsideUpdate(const rewireContext* context) {
-    if (result_ == rewireSuccess && context->updating) {
+  // The call is not made from inside a function that rewireUpdate() or rewireRecover() calls.
+  ContextArguments& Outside(const rewireContext* context) {
+    if (result_ == rewireSuccess && context->inside != nullptr) {
       result_ =
-          Fail(rewireInvalidUsage, absl::StrCat(function_, ": called inside the update function"));
+          Fail(rewireInvalidUsage, absl::StrCat(function_, ": called inside ", context->inside));
     }
     return *this;
   }

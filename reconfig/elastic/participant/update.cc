@@ -37,13 +37,19 @@ void FillOutcome(const rewireContext& context, const BoundaryResult& result,
 using rewire::ContextArguments;
 using rewire::Fail;
 
+namespace {
+
+constexpr char kCallback[] = "a callback of rewireSetParallel()";
+
+}  // namespace
+
 extern "C" {
 
 rewireResult_t rewireUpdate(rewireContext_t context, rewireUpdateFn update, void* arg,
                             rewireOutcome_t* outcome) noexcept {
   ContextArguments arguments("rewireUpdate");
-  arguments.Context(context).OutsideUpdate(context).NotNull("update",
-                                                            reinterpret_cast<const void*>(update));
+  arguments.Context(context).Outside(context).NotNull("update",
+                                                      reinterpret_cast<const void*>(update));
   if (outcome != nullptr) arguments.Sized("outcome", "rewireOutcome_t", outcome);
   if (arguments.result() != rewireSuccess) return arguments.result();
   context->update_called = true;
@@ -55,7 +61,9 @@ rewireResult_t rewireUpdate(rewireContext_t context, rewireUpdateFn update, void
       return Fail(rewireInvalidUsage,
                   "rewireUpdate: this process is a forked child of a member and not a member");
     }
+    context->inside = kCallback;
     const auto passed = context->participant->PassBoundary();
+    context->inside = nullptr;
     if (!passed.ok()) return Fail(passed.status());
     if (outcome == nullptr && passed->kind != rewire::ResumeKind::kContinue) {
       return Fail(rewireInvalidArgument,
@@ -66,9 +74,9 @@ rewireResult_t rewireUpdate(rewireContext_t context, rewireUpdateFn update, void
       return rewireSuccess;
     }
   }
-  context->updating = true;
+  context->inside = "the update function";
   const int failed = update(arg);
-  context->updating = false;
+  context->inside = nullptr;
   if (failed != 0) {
     gate->Failed();
     return Fail(rewireUnavailable,
@@ -83,7 +91,7 @@ rewireResult_t rewireUpdate(rewireContext_t context, rewireUpdateFn update, void
 rewireResult_t rewireRecover(rewireContext_t context, rewireOutcome_t* outcome) noexcept {
   const rewireResult_t wrong = ContextArguments("rewireRecover")
                                    .Context(context)
-                                   .OutsideUpdate(context)
+                                   .Outside(context)
                                    .Sized("outcome", "rewireOutcome_t", outcome)
                                    .result();
   if (wrong != rewireSuccess) return wrong;
@@ -94,7 +102,9 @@ rewireResult_t rewireRecover(rewireContext_t context, rewireOutcome_t* outcome) 
     return Fail(rewireInvalidUsage,
                 "rewireRecover: this process is a forked child of a member and not a member");
   }
+  context->inside = kCallback;
   const auto recovered = context->participant->Recover();
+  context->inside = nullptr;
   if (!recovered.ok()) return Fail(recovered.status());
   rewire::FillOutcome(*context, *recovered, outcome);
   return rewireSuccess;

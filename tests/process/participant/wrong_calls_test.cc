@@ -30,6 +30,7 @@ TEST(WrongCallsTest, UnderAnAgent) {
            "update: success",
            "update inside: invalid usage: rewireUpdate: called inside the update function",
            "recover inside: invalid usage: rewireRecover: called inside the update function",
+           "detach inside: invalid usage: rewireDetach: called inside the update function",
            "update with calls: success",
            "late: invalid usage: [^\n]*tensor late: must be registered before the first "
            "rewireUpdate",

@@ -21,13 +21,14 @@ void Say(const char* what, rewireResult_t result) {
 
 int Update(void*) { return 0; }
 
-// Calls rewireUpdate() and rewireRecover() where they are not allowed.
+// Makes the calls that are not allowed inside the update function.
 int UpdateInside(void* arg) {
   const auto context = static_cast<rewireContext_t>(arg);
   rewireOutcome_t outcome = {};
   outcome.size = sizeof outcome;
   Say("update inside", rewireUpdate(context, Update, nullptr, &outcome));
   Say("recover inside", rewireRecover(context, &outcome));
+  Say("detach inside", rewireDetach(context));
   return 0;
 }
 
