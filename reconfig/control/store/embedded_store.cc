@@ -8,6 +8,12 @@
 #include "reconfig/control/store/record_bytes.h"
 
 namespace rewire {
+namespace {
+
+// For what a commit's record may add to the one before: about 200 cuts, or 150 members.
+constexpr uint64_t kCommitRoom = 8u << 10;
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<EmbeddedStore>> EmbeddedStore::Open(const std::string& path,
                                                                    RecordLog::Options options) {
@@ -58,7 +64,11 @@ absl::StatusOr<SwapOutcome> EmbeddedStore::Swap(uint64_t expected, const WorldRe
         "store ", log_.path(), ": revision ", record.revision, " of epoch ", record.world.epoch,
         " does not follow revision ", expected, " of epoch ", epoch));
   }
-  REWIRE_RETURN_IF_ERROR(log_.Append(EncodeRecord(record)));
+  // A full disk has to be found before the members stop for a change. So a record that only
+  // reserves an epoch also makes room for the commit, which may add members and cuts.
+  const std::string bytes = EncodeRecord(record);
+  const bool commit = record.world.epoch > epoch;
+  REWIRE_RETURN_IF_ERROR(log_.Append(bytes, commit ? 0 : 2 * bytes.size() + kCommitRoom));
   current_ = record;
   return SwapOutcome{true, current_};
 }

@@ -25,6 +25,7 @@ constexpr size_t kRecordHeader = 8;  // length, checksum of the length
 constexpr size_t kRecordTrailer = 8;
 constexpr uint64_t kMaxRecord = 16u << 20;
 constexpr uint64_t kMaxFile = 256u << 20;
+constexpr uint64_t kRoom = 64u << 10;  // on a full disk, for the changes that a job must make
 
 absl::Status Failed(const std::string& path, const char* what) {
   return absl::UnavailableError(absl::StrCat("store ", path, ": ", what, ": ", strerror(errno)));
@@ -142,16 +143,32 @@ absl::Status RecordLog::Recover() {
   return absl::OkStatus();
 }
 
-absl::Status RecordLog::Append(std::string_view record) {
+absl::Status RecordLog::MakeRoom(uint64_t least) {
+  const uint64_t end = size_ + least + kRoom;
+  if (fallocate(file_.get(), FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(end)) == 0) {
+    room_end_ = end;
+    return absl::OkStatus();
+  }
+  // Some network file systems cannot allocate ahead: there a full disk is found at the commit.
+  if (errno == EOPNOTSUPP || errno == ENOSYS || size_ + least <= room_end_) return absl::OkStatus();
+  return Failed(path_, "make room for a change");
+}
+
+absl::Status RecordLog::Append(std::string_view record, uint64_t next) {
   REWIRE_RETURN_IF_ERROR(broken_);
   if (record.size() > kMaxRecord) {
     return absl::InvalidArgumentError(absl::StrCat(
         "store ", path_, ": record: bytes=", record.size(), ": must be at most ", kMaxRecord));
   }
   const std::string framed = Frame(record);
-  if (size_ > options_.compact_bytes) {
+  // A record with room is not rewritten, because the disk may have no room for another file.
+  const bool has_room = next == 0 && size_ + framed.size() <= room_end_;
+  if (size_ > options_.compact_bytes && !has_room) {
     broken_ = Rewrite(framed);
+    // The old file's blocks are free now, so this does not fail.
+    if (broken_.ok() && next > 0) broken_ = MakeRoom(next);
   } else {
+    if (next > 0) REWIRE_RETURN_IF_ERROR(MakeRoom(framed.size() + next));
     if (lseek(file_.get(), static_cast<off_t>(size_), SEEK_SET) < 0) {
       broken_ = Failed(path_, "seek");
     } else {
@@ -187,7 +204,7 @@ absl::Status RecordLog::Rewrite(std::string_view records) {
   if (rename(name.c_str(), path_.c_str()) != 0) return Failed(path_, "rename");
   REWIRE_RETURN_IF_ERROR(SyncDirectory(path_));
   file_ = std::move(fd);
-  size_ = bytes.size();
+  size_ = room_end_ = bytes.size();
   return absl::OkStatus();
 }
 

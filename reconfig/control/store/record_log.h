@@ -32,8 +32,9 @@ class RecordLog {
   [[nodiscard]] uint64_t dropped_bytes() const { return dropped_; }
   [[nodiscard]] const std::string& path() const { return path_; }
 
-  // Ok: the record is on the disk. Not ok: only Reopen() shows whether the record is on the disk.
-  absl::Status Append(std::string_view record);
+  // Ok: the record is on the disk, and the disk has room for `next` more bytes of records. Not ok:
+  // only Reopen() shows whether the record is on the disk.
+  absl::Status Append(std::string_view record, uint64_t next = 0);
   [[nodiscard]] bool broken() const { return !broken_.ok(); }
   // After a failed Append(): reads the file again and rewrites the file with its last record. The
   // lock stays.
@@ -43,6 +44,8 @@ class RecordLog {
   RecordLog(std::string path, Options options) : path_(std::move(path)), options_(options) {}
   absl::Status Lock();
   absl::Status Recover();
+  // Allocates the file's blocks up to size_ + `least` bytes, and more if the disk has them.
+  absl::Status MakeRoom(uint64_t least);
   // Replaces the file atomically by a header and, unless `records` is empty, one record.
   absl::Status Rewrite(std::string_view records);
 
@@ -51,6 +54,7 @@ class RecordLog {
   UniqueFd lock_;
   UniqueFd file_;
   uint64_t size_ = 0;
+  uint64_t room_end_ = 0;  // blocks are allocated up to here, as far as is known
   uint64_t records_ = 0;
   uint64_t dropped_ = 0;
   std::string last_;

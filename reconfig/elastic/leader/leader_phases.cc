@@ -83,7 +83,11 @@ void Leader::OnSpawnFailed(Time now, std::span<const MemberId> members, const st
 // Returns kUnavailable for "not yet" and kFailedPrecondition for "never".
 absl::Status Leader::ReadyToPrepare() const {
   const Transition& t = *transition_;
-  if (!t.reserved) return absl::UnavailableError("the store has not written the epoch");
+  if (!t.reserved) {
+    return absl::UnavailableError(store_error_.empty()
+                                      ? "the store has not written the epoch"
+                                      : absl::StrCat("the store does not answer: ", store_error_));
+  }
   for (MemberId m : t.olds) {
     if (!ToldOf(m)) return absl::UnavailableError(absl::StrCat("member ", m, " is not connected"));
   }

@@ -30,15 +30,20 @@ void Leader::OnStoreResult(Time now, const absl::StatusOr<StoreAnswer>& answer, 
   now = Awake(now);
   if (!writing_ || idle_phase_ == Phase::kStopped) return;
   if (!answer.ok()) {
-    if (!write_again_) {
-      Tell(now, NoteKind::kWarning,
-           absl::StrCat("the store does not answer: ", std::string(answer.status().message())),
-           out);
-    }
     write_again_ = now + options_.store_retry;
-    return;
+    const std::string error(answer.status().message());
+    if (std::exchange(store_error_, error) == error) return;
+    const std::string text = absl::StrCat("the store does not answer: ", error);
+    if (transition_) {
+      Resolve(transition_->requests, RequestState::kRunning,
+              absl::StrCat(transition_->what, ": waits: ", text));
+    }
+    return Tell(now, NoteKind::kWarning, text, out);
   }
   write_again_.reset();
+  if (!std::exchange(store_error_, "").empty()) {
+    Tell(now, NoteKind::kProgress, "the store answers again", out);
+  }
   store_took_ = now - write_began_;
   // After a lost answer and a second swap, the store already has this leader's record.
   if (answer->swapped || answer->current == *writing_) {

@@ -1,7 +1,9 @@
 // Tests the embedded store on files that are cut off and damaged at every byte.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <signal.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -257,6 +259,54 @@ TEST_F(StoreTest, FullDiskKeepsOldRecordUntilThereIsRoom) {
   ASSERT_EQ(waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
   EXPECT_EQ(Read(*OpenOrDie()), Record(4));
+}
+
+// A small disk of its own for one process. Ends the process with `status` if that is not allowed.
+void MountSmallDisk(const std::string& folder, const char* options, int status) {
+  if (unshare(CLONE_NEWNS) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) _exit(status);
+  if (mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) _exit(status);
+  if (mount("none", folder.c_str(), "tmpfs", 0, options) != 0) _exit(status);
+}
+
+TEST_F(StoreTest, ADiskThatFillsUpDuringAChangeHasRoomForTheCommit) {
+  constexpr int kNotAllowed = 77;
+  const pid_t child = fork();
+  if (child == 0) {
+    MountSmallDisk(directory_, "size=256k,mode=700", kNotAllowed);
+    auto store = EmbeddedStore::Open(path_);
+    if (!store.ok()) _exit(2);
+    WorldRecord record = Record(1);
+    if (!Swap(**store, 0, record)->swapped) _exit(3);
+    const auto next = [&](Epoch epoch) {
+      const Epoch expected = record.revision++;
+      record.world.epoch = epoch;
+      return Swap(**store, expected, record).ok();
+    };
+    if (!next(1)) _exit(4);  // reserves epoch 2
+    std::ofstream full(directory_ + "/full");
+    while (full << std::string(1024, 'x') << std::flush) {
+    }
+    if (!next(2)) _exit(5);  // commits it
+    // Later changes fit until the room is used up. Then a reservation fails, and never a commit.
+    for (Epoch epoch = 2; epoch < 5000; ++epoch) {
+      const WorldRecord before = record;
+      if (!next(epoch)) {
+        record = before;
+        if (epoch < 20) _exit(6);
+        full.close();
+        std::filesystem::remove(directory_ + "/full");
+        _exit(next(epoch) && next(epoch + 1) ? 0 : 7);
+      }
+      if (!next(epoch + 1)) _exit(8);
+    }
+    _exit(9);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == kNotAllowed) {
+    GTEST_SKIP() << "this process may not mount: nothing was tested";
+  }
+  EXPECT_EQ(status, 0) << (WIFEXITED(status) ? WEXITSTATUS(status) : -1);
 }
 
 // The child commits epochs and reports each committed epoch; SIGKILL ends the child at any point.

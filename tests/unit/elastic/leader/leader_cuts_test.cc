@@ -303,5 +303,21 @@ TEST_F(LeaderCutsTest, AStoreThatDoesNotAnswerTheCommitIsReported) {
   EXPECT_TRUE(d.Noted("the store has not answered"));
 }
 
+TEST_F(LeaderCutsTest, ARepeatedErrorOfTheStoreIsReportedOnce) {
+  Begin(2, 50);
+  for (MemberId m : kThree) d.Say(m, Agreed(2, 0));
+  const auto fail = [&](const char* why) {
+    d.out.clear();
+    d.leader.OnStoreResult(d.now, absl::UnavailableError(why), &d.out);
+    return d.Noted("the store does not answer: ");
+  };
+  EXPECT_TRUE(fail("no space"));
+  d.Pass(seconds(1));
+  EXPECT_FALSE(fail("no space"));
+  EXPECT_TRUE(fail("no disk"));
+  EXPECT_THAT(d.leader.StatusOf(request_).text,
+              HasSubstr("waits: the store does not answer: no disk"));
+}
+
 }  // namespace
 }  // namespace rewire
