@@ -1,4 +1,4 @@
-# What lets others build and install against Rewire: CMake packages (rewire with the target
+# Packages for others: CMake packages (rewire with the target
 # rewire::rewire, and rewire-moe with rewire::moe), pkg-config files, and a Debian package (`cpack` in the build folder).
 # All of them are found from where they are, so that the tree can be moved.
 set(names rewire)

@@ -1,4 +1,4 @@
-// What the leader does with each message of a member; see leader.h. Owned by the leader's thread.
+// The leader's answer to each message of a member; see leader.h. Owned by the leader's thread.
 #include <algorithm>
 #include <type_traits>
 
