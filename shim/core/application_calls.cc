@@ -102,7 +102,9 @@ void ShimCommunicators::OnOpened(VirtualCommunicator* comm) {
   MutexLock lock(&mutex_);
   const auto it = free_before_.find(comm);
   if (it == free_before_.end()) return;
-  if (free_after.ok()) ledger_.Record(comm->id, it->second, *free_after);
+  if (free_after.ok()) {
+    ledger_.Record(comm->id, MemoryLedger::Maker::kProgram, it->second, *free_after);
+  }
   free_before_.erase(it);
 }
 

@@ -218,11 +218,11 @@ absl::Status Builder::BuildAll(BuildTask* task, std::vector<std::shared_ptr<Chai
   SetOwnNiceness(niceness + 1);
   SetOwnNiceness(niceness);
   if (OwnNiceness() == niceness) SetOwnNiceness(std::max(niceness, kNice));
-  bool measured = false;
-  for (const CommunicatorBuild& build : task->builds) {
+  for (size_t i = 0; i < task->builds.size(); ++i) {
+    const CommunicatorBuild& build = task->builds[i];
     REWIRE_ASSIGN_OR_RETURN(std::shared_ptr<Chain> chain, Await(task, build.communicator));
     REWIRE_RETURN_IF_ERROR(device_->Enter(chain->context));
-    if (!std::exchange(measured, true)) REWIRE_RETURN_IF_ERROR(CheckMemory(*task));
+    REWIRE_RETURN_IF_ERROR(CheckMemory(std::span(task->builds).subspan(i)));
     chains->push_back(chain);
     REWIRE_RETURN_IF_ERROR(generations_.Run(task, chain.get(), build, niceness));
   }
@@ -242,9 +242,9 @@ absl::StatusOr<std::shared_ptr<Chain>> Builder::Await(BuildTask* task, const Com
   }
 }
 
-absl::Status Builder::CheckMemory(const BuildTask& task) {
+absl::Status Builder::CheckMemory(std::span<const CommunicatorBuild> builds) {
   std::vector<CommunicatorId> ids;
-  for (const CommunicatorBuild& build : task.builds) ids.push_back(build.communicator);
+  for (const CommunicatorBuild& build : builds) ids.push_back(build.communicator);
   REWIRE_ASSIGN_OR_RETURN(const uint64_t free_bytes, device_->FreeBytes());
   return ledger_->Check(ids, free_bytes);
 }

@@ -12,6 +12,7 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -73,7 +74,8 @@ class Builder {
   void Report(const BuildTask& task, absl::Status status);
   absl::Status BuildAll(BuildTask* task, std::vector<std::shared_ptr<Chain>>* chains);
   absl::StatusOr<std::shared_ptr<Chain>> Await(BuildTask* task, const CommunicatorId& id);
-  absl::Status CheckMemory(const BuildTask& task);
+  // Checks that the generations that are still to be built fit.
+  absl::Status CheckMemory(std::span<const CommunicatorBuild> builds);
 
   [[nodiscard]] int Left() const;
 

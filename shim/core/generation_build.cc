@@ -105,7 +105,7 @@ absl::Status GenerationBuild::Run(BuildTask* task, Chain* chain, const Communica
   counters_->nice_refused += static_cast<uint64_t>(refused);
   REWIRE_RETURN_IF_ERROR(status);
   REWIRE_ASSIGN_OR_RETURN(const uint64_t free_after, device_->FreeBytes());
-  ledger_->Record(chain->id, free_before, free_after);
+  ledger_->Record(chain->id, MemoryLedger::Maker::kBuilder, free_before, free_after);
   return absl::OkStatus();
 }
 

@@ -6,10 +6,10 @@
 
 namespace rewire::shim {
 
-void MemoryLedger::Record(const CommunicatorId& communicator, uint64_t free_before,
+void MemoryLedger::Record(const CommunicatorId& communicator, Maker maker, uint64_t free_before,
                           uint64_t free_after) {
   MutexLock lock(&mutex_);
-  taken_[communicator] = free_before > free_after ? free_before - free_after : 0;
+  taken_[communicator] = {maker, free_before > free_after ? free_before - free_after : 0};
 }
 
 void MemoryLedger::Forget(const CommunicatorId& communicator) {
@@ -20,11 +20,13 @@ void MemoryLedger::Forget(const CommunicatorId& communicator) {
 uint64_t MemoryLedger::Expected(std::span<const CommunicatorId> communicators) const {
   MutexLock lock(&mutex_);
   uint64_t largest = 0;
-  for (const auto& [id, bytes] : taken_) largest = std::max(largest, bytes);
+  for (const auto& [id, taken] : taken_) {
+    if (taken.maker == Maker::kBuilder) largest = std::max(largest, taken.bytes);
+  }
   uint64_t sum = 0;
   for (const CommunicatorId& id : communicators) {
     const auto it = taken_.find(id);
-    sum += it != taken_.end() ? it->second : largest;
+    sum += it != taken_.end() ? it->second.bytes : largest;
   }
   return sum;
 }

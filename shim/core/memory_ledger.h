@@ -20,13 +20,17 @@ namespace rewire::shim {
 
 class MemoryLedger {
  public:
+  // The program makes a communicator's first generation. That of its first communicator includes
+  // what NCCL takes once for all, so it says nothing about other communicators.
+  enum class Maker : uint8_t { kProgram, kBuilder };
+
   // Takes the free memory before and after one generation was made (and warmed).
-  void Record(const CommunicatorId& communicator, uint64_t free_before, uint64_t free_after)
-      REWIRE_EXCLUDES(mutex_);
+  void Record(const CommunicatorId& communicator, Maker maker, uint64_t free_before,
+              uint64_t free_after) REWIRE_EXCLUDES(mutex_);
   void Forget(const CommunicatorId& communicator) REWIRE_EXCLUDES(mutex_);
 
   // Returns the bytes that one more generation of each will take. A communicator without a
-  // measurement counts like the largest measured one.
+  // measurement counts like the builder's largest: ask again after each build.
   [[nodiscard]] uint64_t Expected(std::span<const CommunicatorId> communicators) const
       REWIRE_EXCLUDES(mutex_);
   // Returns kResourceExhausted, with figures, if the generations do not fit into `free_bytes`.
@@ -34,8 +38,13 @@ class MemoryLedger {
                                    uint64_t free_bytes) const REWIRE_EXCLUDES(mutex_);
 
  private:
+  struct Taken {
+    Maker maker = Maker::kProgram;
+    uint64_t bytes = 0;
+  };
+
   mutable Mutex mutex_;
-  std::map<CommunicatorId, uint64_t> taken_ REWIRE_GUARDED_BY(mutex_);
+  std::map<CommunicatorId, Taken> taken_ REWIRE_GUARDED_BY(mutex_);
 };
 
 }  // namespace rewire::shim

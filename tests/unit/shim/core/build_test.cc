@@ -286,6 +286,47 @@ TEST_F(BuildTest, MemoryThatDoesNotFitIsRefusedWithTheFigures) {
   program.Close();
 }
 
+// The program's first communicator took 1000 bytes, most of them once for all communicators. The
+// others were not measured, as after ncclCommSplit(). Each generation takes 400.
+class MeasureTest : public BuildTest {
+ protected:
+  absl::Status Rebuild(int64_t free_bytes) {
+    device_.SetFreeBytes(5000);
+    MakeFirst(&world_);
+    device_.SetFreeBytes(4000);
+    core_->OnOpened(&world_.comm);
+    MakeFirst(&left_);
+    MakeFirst(&right_);
+    device_.SetFreeBytes(
+        [free_bytes] { return static_cast<uint64_t>(free_bytes - 400 * FakeNccl::Get().Live()); });
+    return Prepare(1, {BuildOf(world_, 2, 0), BuildOf(left_, 2, 0), BuildOf(right_, 2, 0)});
+  }
+  void TearDown() override {
+    for (Program* p : {&world_, &left_, &right_}) p->Close();
+    BuildTest::TearDown();
+  }
+
+ private:
+  void MakeFirst(Program* program) {
+    program->comm.current.store(FakeServices::Get()->new_generation(0, 2, 0));
+    ncclResult_t result = ncclSuccess;
+    ASSERT_EQ(core_->OnCreated(&program->comm, &result), 0);
+  }
+
+  Program world_{core_.get(), 1}, left_{core_.get(), 2}, right_{core_.get(), 3};
+};
+
+TEST_F(MeasureTest, TheFirstCommunicatorSaysNothingAboutOthers) {
+  EXPECT_EQ(Rebuild(1200), absl::OkStatus());
+}
+
+TEST_F(MeasureTest, TheBuildStopsWhereTheRestDoesNotFit) {
+  const std::string text = Rebuild(1199).ToString();
+  EXPECT_THAT(text, HasSubstr("2 communicators: device memory: bytes=800"));
+  EXPECT_THAT(text, HasSubstr("799 free bytes"));
+  EXPECT_TRUE(Eventually([] { return FakeNccl::Get().Live() == 0; }));
+}
+
 TEST_F(BuildTest, WarmsUpWhatTheMinterHasUsed) {
   Program program(core_.get(), 1);
   ASSERT_EQ(program.Create(2, 0), ncclSuccess);

@@ -2,6 +2,7 @@
 // test decides. Thread-safe.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -27,7 +28,7 @@ class FakeDevice : public Device {
   }
   absl::StatusOr<uint64_t> FreeBytes() override {
     MutexLock lock(&mutex_);
-    return free_bytes_;
+    return free_bytes_();
   }
   absl::StatusOr<void*> Allocate(size_t /*bytes*/) override { return this; }
   void Free(void* /*memory*/) override {
@@ -83,8 +84,11 @@ class FakeDevice : public Device {
   }
 
   void SetFreeBytes(uint64_t bytes) {
+    SetFreeBytes([bytes] { return bytes; });
+  }
+  void SetFreeBytes(std::function<uint64_t()> bytes) {
     MutexLock lock(&mutex_);
-    free_bytes_ = bytes;
+    free_bytes_ = std::move(bytes);
   }
   void SetResidentBlocks(unsigned blocks) {
     MutexLock lock(&mutex_);
@@ -129,7 +133,7 @@ class FakeDevice : public Device {
 
  private:
   Mutex mutex_;
-  uint64_t free_bytes_ REWIRE_GUARDED_BY(mutex_) = 1 << 30;
+  std::function<uint64_t()> free_bytes_ REWIRE_GUARDED_BY(mutex_) = [] { return 1 << 30; };
   bool pending_ REWIRE_GUARDED_BY(mutex_) = false;
   bool capturing_ REWIRE_GUARDED_BY(mutex_) = false;
   unsigned resident_blocks_ REWIRE_GUARDED_BY(mutex_) = 0;

@@ -18,13 +18,16 @@ TEST(MemoryLedgerTest, SumsAndTakesTheLargestForWhatItDoesNotKnow) {
   const CommunicatorId b{2, 2};
   const CommunicatorId c{3, 3};
   EXPECT_EQ(ledger.Expected(std::vector{a, b}), 0u);
-  ledger.Record(a, 100, 70);
-  ledger.Record(b, 100, 90);
+  using Maker = MemoryLedger::Maker;
+  ledger.Record(a, Maker::kProgram, 100, 70);
+  EXPECT_EQ(ledger.Expected(std::vector{a, c}), 30u);
+  ledger.Record(a, Maker::kBuilder, 100, 70);
+  ledger.Record(b, Maker::kProgram, 100, 90);
   EXPECT_EQ(ledger.Expected(std::vector{a, b}), 40u);
   EXPECT_EQ(ledger.Expected(std::vector{a, c}), 60u);
   EXPECT_TRUE(ledger.Check(std::vector{a, b}, 40).ok());
   EXPECT_FALSE(ledger.Check(std::vector{a, b}, 39).ok());
-  ledger.Record(a, 100, 120);  // another thread freed memory meanwhile
+  ledger.Record(a, Maker::kBuilder, 100, 120);  // another thread freed memory meanwhile
   EXPECT_EQ(ledger.Expected(std::vector{a, b}), 10u);
   ledger.Forget(b);
   EXPECT_EQ(ledger.Expected(std::vector{b}), 0u);
