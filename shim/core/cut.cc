@@ -218,9 +218,12 @@ ncclResult_t Cutter::Settle(Chain* chain, const Generation* generation, Time dea
       if (chain->lost || chain->closing) return ncclRemoteError;
     }
     ncclResult_t state = ncclInProgress;
-    if (nccl_->CommGetAsyncError(generation->Real(), &state) != ncclSuccess) {
-      return ncclInternalError;
+    ncclResult_t asked = ncclSuccess;
+    if (generation->callers.TryExclude()) {
+      asked = nccl_->CommGetAsyncError(generation->Real(), &state);
+      generation->callers.Admit();
     }
+    if (asked != ncclSuccess) return ncclInternalError;
     if (state != ncclInProgress || Now() >= deadline) return state;
     sched_yield();
   }

@@ -124,6 +124,7 @@ ncclResult_t FromParent(Creation creation, VirtualCommunicator* parent, bool is_
       // NCCL's thread may store the NULL later, so the target must be static memory.
       static ncclComm_t nobody = nullptr;
       *out = nullptr;
+      const Calling calling = CallingOn(parent, generation);
       return call(generation->Real(), &nobody);
     }
     ThreadSlot* slot = Slot();
@@ -141,7 +142,11 @@ ncclResult_t FromParent(Creation creation, VirtualCommunicator* parent, bool is_
     if (slot->group_depth > 0) {
       if (GroupState* group = ThisGroup(slot)) HoldInGroup(group, inside.generation());
     }
-    return End(comm, slot, call(generation->Real(), &child->real), out);
+    const ncclResult_t result = [&] {
+      const Calling calling = CallingOn(parent, generation);
+      return call(generation->Real(), &child->real);
+    }();
+    return End(comm, slot, result, out);
   } catch (const std::bad_alloc&) {
     return ncclSystemError;
   }

@@ -28,6 +28,7 @@ ncclResult_t Ask(ncclComm_t handle, int* out, std::atomic<int> Generation::*know
   if (generation->state.load(std::memory_order_acquire) != GenerationState::kOpen) {
     return Failed(*generation, ncclInternalError);
   }
+  const Calling calling = CallingOn(comm, generation);
   return ask(generation->Real(), out);
 }
 
@@ -41,9 +42,12 @@ ncclResult_t AsyncErrorOfUnborn(VirtualCommunicator* comm, ncclResult_t* error) 
   ncclResult_t of_parent = ncclSuccess;
   const Inside inside(parent);
   const Generation* generation = inside.generation();
-  if (generation != nullptr && generation->Real() != nullptr &&
-      generation->state.load(std::memory_order_acquire) == GenerationState::kOpen &&
-      Real()->CommGetAsyncError(generation->Real(), &of_parent) == ncclSuccess &&
+  if (generation == nullptr || generation->Real() == nullptr ||
+      generation->state.load(std::memory_order_acquire) != GenerationState::kOpen) {
+    return ncclSuccess;
+  }
+  const Calling calling = CallingOn(parent, generation);
+  if (Real()->CommGetAsyncError(generation->Real(), &of_parent) == ncclSuccess &&
       !Taken(of_parent)) {
     *error = of_parent;
   }
@@ -72,7 +76,10 @@ ncclResult_t CommGetAsyncError(ncclComm_t comm, ncclResult_t* asyncError) {
   }
   const ncclComm_t real = generation->Real();
   if (real == nullptr) return AsyncErrorOfUnborn(ours, asyncError);
-  const ncclResult_t result = Real()->CommGetAsyncError(real, asyncError);
+  const ncclResult_t result = [&] {
+    const Calling calling = CallingOn(ours, generation);
+    return Real()->CommGetAsyncError(real, asyncError);
+  }();
   if (result != ncclSuccess) return Failed(*generation, result);
   if (*asyncError == ncclSuccess) {
     if (generation->device.load(std::memory_order_relaxed) < 0) NoteIfReady(ours);

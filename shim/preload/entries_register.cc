@@ -39,6 +39,7 @@ ncclResult_t Deregister(ncclComm_t handle, RegistrationKind kind, uint64_t regis
   Generation* generation = GenerationFor(comm, inside);
   if (generation == nullptr) return Unusable(inside);
   const auto registration = comm->registrations.Find(kind, registered);
+  const Calling calling = CallingOn(comm, generation);
   // NCCL rejects an unknown handle.
   if (!registration) return call(generation->Real(), registered);
   const auto real = generation->values.Get(registration->index);
@@ -79,6 +80,7 @@ ncclResult_t CommRegister(const ncclComm_t comm, void* buff, size_t size, void**
   const Inside inside(ours);
   Generation* generation = GenerationFor(ours, inside);
   if (generation == nullptr) return Unusable(inside);
+  const Calling calling = CallingOn(ours, generation);
   const ncclResult_t result = Real()->CommRegister(generation->Real(), buff, size, handle);
   // NCCL returns no handle when registration is off.
   if (result != ncclSuccess || *handle == nullptr) return result;
@@ -121,6 +123,7 @@ ncclResult_t CommWindowRegister(ncclComm_t comm, void* buff, size_t size, ncclWi
   uint64_t* const value = generation->values.Reserve(r.index);
   GroupState* const group = Slot()->group_depth > 0 ? ThisGroup(Slot()) : nullptr;
   if (value == nullptr || (Slot()->group_depth > 0 && group == nullptr)) return ncclSystemError;
+  const Calling calling = CallingOn(ours, generation);
   const ncclResult_t result = Real()->CommWindowRegister(
       generation->Real(), buff, size, reinterpret_cast<ncclWindow_t*>(value), winFlags);
   if (!Taken(result)) return result;
@@ -154,6 +157,7 @@ ncclResult_t RedOpCreatePreMulSum(ncclRedOp_t* op, void* scalar, ncclDataType_t 
   Generation* generation = GenerationFor(ours, inside);
   if (generation == nullptr) return Unusable(inside);
   ncclRedOp_t made = ncclSum;
+  const Calling calling = CallingOn(ours, generation);
   const ncclResult_t result =
       Real()->RedOpCreatePreMulSum(&made, scalar, datatype, residence, generation->Real());
   if (result != ncclSuccess) return result;

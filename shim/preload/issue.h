@@ -29,6 +29,11 @@ struct Target {
   static ncclRedOp_t RealOperator(const Generation& generation, ncclRedOp_t op) noexcept;
 };
 
+// The caller's call with the generation of the communicator.
+inline Calling CallingOn(const VirtualCommunicator* comm, const Generation* generation) noexcept {
+  return {comm->recipe.blocking, &generation->callers};
+}
+
 inline bool Taken(ncclResult_t result) { return result == ncclSuccess || result == ncclInProgress; }
 
 // Returns whether the address can be the address of a VirtualCommunicator. NULL and other addresses
@@ -97,7 +102,10 @@ ncclResult_t IssueInGroup(VirtualCommunicator* comm, ThreadSlot* slot, cudaStrea
   if (generation.state.load(std::memory_order_relaxed) != GenerationState::kOpen) [[unlikely]] {
     return Failed(generation, ncclInternalError);
   }
-  const ncclResult_t result = call(Target{generation.Real(), &generation});
+  const ncclResult_t result = [&] {
+    const Calling calling = CallingOn(comm, &generation);
+    return call(Target{generation.Real(), &generation});
+  }();
   if (!Taken(result)) [[unlikely]]
     return Failed(generation, result);
   // NCCL may have called back and moved the group's list.
@@ -127,6 +135,7 @@ inline ncclResult_t Issue(ncclComm_t handle, cudaStream_t stream, size_t count, 
     // the operation is not counted.
     const Inside inside(comm);
     if (inside.generation() == nullptr) return ncclInvalidUsage;
+    const Calling calling = CallingOn(comm, inside.generation());
     return call(Target{inside.generation()->Real(), inside.generation()});
   }
   Generation* generation = Enter(slot, comm);
@@ -137,7 +146,10 @@ inline ncclResult_t Issue(ncclComm_t handle, cudaStream_t stream, size_t count, 
     const ncclResult_t refused = EnterSlowly(comm, slot, stream, &generation);
     if (refused != ncclSuccess) return refused;
   }
-  ncclResult_t result = call(Target{generation->Real(), generation});
+  ncclResult_t result = [&] {
+    const Calling calling = CallingOn(comm, generation);
+    return call(Target{generation->Real(), generation});
+  }();
   if (Taken(result)) [[likely]] {
     if constexpr (kCounted<kWhich>) {
       const uint64_t issued = comm->issued.load(std::memory_order_relaxed) + 1;
@@ -182,6 +194,7 @@ Result Translate(ncclComm_t handle, Call&& call) noexcept {
   if (generation->state.load(std::memory_order_acquire) != GenerationState::kOpen) {
     return Refusal<Result>(Failed(*generation, ncclInternalError));
   }
+  const Calling calling = CallingOn(comm, generation);
   return call(Target{generation->Real(), generation});
 }
 

@@ -13,10 +13,10 @@
 // like a collective but are not counted (p2p counters are per peer).
 //
 // Outside a group, an operation X (collective or p2p) takes these steps:
-//   1. While issued >= stop_at, the thread calls at_cut(comm, {stream, 0}) outside every
-//      generation. So at_cut comes before the operation with index stop_at. The thread enters the
-//      current generation after each call, and then checks again.
-//   2. The thread loads the current generation and sends the operation to that generation.
+//   1. The thread enters the current generation and then compares. While issued >= stop_at, the
+//      thread leaves, calls at_cut(comm, {stream, 0}) outside every generation, enters and compares
+//      again. So at_cut comes before the operation with index stop_at.
+//   2. The thread sends the operation to the generation that it has entered.
 //   3. A collective then adds 1 to issued. If now issued == stop_at, the thread calls
 //      before_cut(comm, {stream, 0}): the event follows the operation with index stop_at - 1.
 // Inside a group (between the outermost GroupStart and GroupEnd of one thread):
@@ -48,6 +48,7 @@
 
 #include "reconfig/abi/nccl_types.h"
 #include "reconfig/world/world.h"
+#include "shim/preload/callers.h"
 #include "shim/preload/registration.h"
 
 namespace rewire::shim {
@@ -80,6 +81,7 @@ struct Generation {
   uint64_t epoch = 0;  // set before the generation is published
   // The number of groups of threads that have fixed this generation; see thread_slot.h.
   std::atomic<uint64_t> fixed{0};
+  mutable Callers callers;  // of a non-blocking communicator
   // Real values of the registrations, windows and operators, by RegistrationList index. Empty in a
   // generation whose values are all the values that the application was given.
   RealValues values;

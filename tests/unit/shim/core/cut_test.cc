@@ -242,6 +242,31 @@ TEST_F(NonBlockingCutTest, OtherCommunicatorsAreLaunchedBeforeTheWarmOperation) 
   }
 }
 
+// Two calls at a time with one communicator make NCCL free a launch twice.
+TEST_F(NonBlockingCutTest, ACommunicatorIsNotPolledWhileItsThreadIsInsideNccl) {
+  Program program(core_.get(), 1);
+  Program other(core_.get(), 2, false);
+  ASSERT_EQ(program.Create(2, 0), ncclSuccess);
+  ASSERT_EQ(other.Create(2, 0), ncclInProgress);
+  Settle(&other);
+  ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0)}).ok());
+  ASSERT_TRUE(Pledged(1, {{program.comm.id, 2, 4}}));
+  core_->Decide(1, true);
+  for (size_t i = 0; i < 2; ++i) ASSERT_EQ(program.Issue(i), ncclSuccess);
+  SetOperationPolls(3);
+  ASSERT_EQ(other.Issue(500), ncclInProgress);
+  TakeLaunches();
+  Generation* const inside = other.comm.current.load();
+  inside->callers.Enter();
+  std::thread cut([&] { EXPECT_EQ(program.Issue(600), ncclSuccess); });
+  EXPECT_TRUE(Eventually([&] { return inside->fixed.load() == 1; }));  // the cut waits for it
+  for (int i = 0; i < 100; ++i) std::this_thread::yield();
+  EXPECT_THAT(TakeLaunches(), IsEmpty());
+  inside->callers.Leave();
+  cut.join();
+  EXPECT_THAT(TakeLaunches(), ::testing::Contains("settled 2"));
+}
+
 TEST_F(NonBlockingCutTest, ACreationUnderWayIsNotWaitedFor) {
   Program program(core_.get(), 1, false);
   ASSERT_EQ(program.Create(2, 0), ncclInProgress);

@@ -128,18 +128,21 @@ ncclResult_t Program::Create(int ranks, int rank) {
 
 ncclResult_t Program::Issue(size_t tag, uintptr_t stream) {
   const CallSite site{reinterpret_cast<cudaStream_t>(stream), 0};
-  for (int i = 0; i < kCutsPerCall && comm.issued.load() >= comm.stop_at.load(); ++i) {
+  // As in shim/preload/issue.h, the thread checks the cut when it has entered the generation.
+  Generation* generation = nullptr;
+  for (int cuts = 0;;) {
+    generation = comm.current.load();
+    if (generation != nullptr) generation->fixed.fetch_add(1);
+    const bool still = comm.current.load() == generation;
+    const bool at_cut = cuts < kCutsPerCall && comm.issued.load() >= comm.stop_at.load();
+    if (still && !at_cut) break;
+    if (generation != nullptr) generation->fixed.fetch_sub(1);
+    if (!still) continue;
+    ++cuts;
     const ncclResult_t result = core_->AtCut(&comm, site);
     if (result != ncclSuccess) return result;
   }
-  Generation* generation = nullptr;
-  for (;;) {
-    generation = comm.current.load();
-    if (generation == nullptr) return ncclInvalidUsage;
-    generation->fixed.fetch_add(1);
-    if (comm.current.load() == generation) break;
-    generation->fixed.fetch_sub(1);
-  }
+  if (generation == nullptr) return ncclInvalidUsage;
   ncclResult_t result = ncclSuccess;
   switch (generation->state.load()) {
     case GenerationState::kAborted:
@@ -151,11 +154,13 @@ ncclResult_t Program::Issue(size_t tag, uintptr_t stream) {
     case GenerationState::kOpen:
       result = FakeNccl::Operate(generation->Real(), tag);
   }
+  if (result == ncclSuccess || result == ncclInProgress) {
+    // Counted before the thread leaves: a pledge must not take the operation for one to come.
+    comm.issued.store(comm.issued.load() + 1);
+    if (comm.issued.load() == comm.stop_at.load()) core_->BeforeCut(&comm, site);
+    comm.last_stream.store(site.stream);
+  }
   generation->fixed.fetch_sub(1);
-  if (result != ncclSuccess && result != ncclInProgress) return result;
-  comm.last_stream.store(site.stream);
-  comm.issued.store(comm.issued.load() + 1);
-  if (comm.issued.load() == comm.stop_at.load()) core_->BeforeCut(&comm, site);
   return result;
 }
 
