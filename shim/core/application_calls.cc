@@ -111,6 +111,7 @@ void ShimCommunicators::OnOpened(VirtualCommunicator* comm) {
 void ShimCommunicators::OnClosing(VirtualCommunicator* comm, bool aborting) {
   std::shared_ptr<Chain> chain;
   bool several = false;  // other ranks of this process still have the communicator
+  bool last = false;
   {
     MutexLock lock(&mutex_);
     const auto it = chains_.find(comm);
@@ -119,10 +120,12 @@ void ShimCommunicators::OnClosing(VirtualCommunicator* comm, bool aborting) {
     chains_.erase(it);
     free_before_.erase(comm);
     several = HasRank(chain->id);
+    last = chains_.empty();
   }
   // Reported before the current build is stopped: a change that meets a destroyed communicator is
   // prepared again, but a change whose build has failed ends.
   if (!several && events() != nullptr) events()->Destroyed(chain->id);
+  if (last && events() != nullptr) events()->AwaitSent();
   std::vector<std::unique_ptr<Link>> dropped;
   void* scratch = nullptr;
   {

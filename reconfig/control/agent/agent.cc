@@ -69,8 +69,8 @@ absl::StatusOr<std::unique_ptr<Agent>> Agent::Start(AgentOptions options) {
     a->Feed([&](Leader::Out* out) { id = a->leader_->OnRequest(a->now_, change, out); });
     return id;
   };
-  a->desk_ = std::make_unique<ControlDesk>(a->leader_.get(), &a->log_, a->metrics_.get(),
-                                           a->connections_.get(), submit,
+  a->desk_ = std::make_unique<ControlDesk>(a->options_.job, a->leader_.get(), &a->log_,
+                                           a->metrics_.get(), a->connections_.get(), submit,
                                            [a] { return a->StatusAnswer(); });
   return agent;
 }

@@ -19,9 +19,10 @@ const json kLater = nullptr;
 
 }  // namespace
 
-ControlDesk::ControlDesk(const Leader* leader, const TransitionLog* log, Metrics* metrics,
-                         Connections* connections, Submit submit, Status status)
-    : leader_(leader),
+ControlDesk::ControlDesk(std::string job, const Leader* leader, const TransitionLog* log,
+                         Metrics* metrics, Connections* connections, Submit submit, Status status)
+    : job_(std::move(job)),
+      leader_(leader),
       log_(log),
       metrics_(metrics),
       connections_(connections),
@@ -54,8 +55,7 @@ absl::StatusOr<json> ControlDesk::Answer(Time now, Connections::Id id, const std
                                TransitionLog::kKept, " transitions since its start)")
                 : "trace: there was no transition since the agent started");
     }
-    REWIRE_ASSIGN_OR_RETURN(const std::string job, TextField(command, "job"));
-    return json{{"ok", true}, {"epoch", entry->to}, {"trace", TraceJson(*entry, job, now)}};
+    return json{{"ok", true}, {"epoch", entry->to}, {"trace", TraceJson(*entry, job_, now)}};
   }
   if (name == "wait") {
     REWIRE_RETURN_IF_ERROR(Wait(now, id, command));

@@ -21,8 +21,9 @@ class ControlDesk {
   using Submit = std::function<absl::StatusOr<uint64_t>(const ChangeRequest&)>;
   using Status = std::function<nlohmann::json()>;
 
-  // submit: gives a request to the leader. status: makes the answer to the command `status`.
-  ControlDesk(const Leader* leader, const TransitionLog* log, Metrics* metrics,
+  // job: the job's name. submit: gives a request to the leader. status: makes the answer to the
+  // command `status`.
+  ControlDesk(std::string job, const Leader* leader, const TransitionLog* log, Metrics* metrics,
               Connections* connections, Submit submit, Status status);
 
   void OnCommand(Time now, Connections::Id id, const nlohmann::json& command);
@@ -50,6 +51,7 @@ class ControlDesk {
   [[nodiscard]] std::optional<nlohmann::json> Over(const Waiting& w, Time now) const;
   [[nodiscard]] nlohmann::json World() const;
 
+  const std::string job_;
   const Leader* const leader_;
   const TransitionLog* const log_;
   Metrics* const metrics_;

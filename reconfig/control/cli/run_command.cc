@@ -54,6 +54,9 @@ int RunJob(const Options& o) {
     return usage("--max " + std::to_string(o.max) + ": must be at least -n " +
                  std::to_string(o.members));
   }
+  if (o.no_agent && !(o.metrics.empty() && o.store.empty() && o.trace_dir.empty())) {
+    return usage("--no-agent: --metrics, --store and --trace-dir are the agent's");
+  }
   if (const std::string& error = Settings::Get().Error(); !error.empty()) return usage(error);
   std::cerr << Settings::Get().Unknown();
   const absl::StatusOr<milliseconds> grace = ParseDuration(o.grace);

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -38,7 +39,8 @@ AgentProcess::~AgentProcess() { Stop(Now() + seconds(2)); }
 
 absl::Status AgentProcess::Start() {
   int fds[2];
-  if (pipe2(fds, O_CLOEXEC | O_NONBLOCK) != 0) return absl::ResourceExhaustedError("pipe");
+  if (pipe2(fds, O_CLOEXEC | O_NONBLOCK) != 0)
+    return absl::ResourceExhaustedError(absl::StrCat("pipe: ", strerror(errno)));
   ready_.reset(fds[0]);
   UniqueFd ready(fds[1]);
   ChildSpec spec;

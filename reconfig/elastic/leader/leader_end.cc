@@ -111,6 +111,7 @@ void Leader::EndTransition(Time now, Out* out) {
     if (transition_->InTarget(m) || peer == peers_.end() || record_.world.SlotOf(m)) continue;
     if (peer->second.connected) out->push_back(Kick{m});
     ForgetReports(m);
+    silence_.Forget(m);
     peers_.erase(peer);
   }
   transition_.reset();
@@ -146,8 +147,7 @@ void Leader::DropTransition(Time now, const std::string& reason, bool again, Out
   } else {
     Resolve(transition_->requests, RequestState::kFailed, reason);
   }
-  Tell(now, again ? NoteKind::kProgress : NoteKind::kFailed,
-       absl::StrCat("aborted: ", transition_->what, ": ", reason), out);
+  Tell(now, NoteKind::kFailed, absl::StrCat("aborted: ", transition_->what, ": ", reason), out);
   transition_.reset();
 }
 
@@ -170,8 +170,9 @@ void Leader::RetryLoss(Time now, const std::string& reason, Out* out) {
 
 void Leader::Restart(Time now, const std::string& reason, Out* out) {
   if (transition_->restarts >= kRestarts) {
-    if (transition_->Planned()) return AbortPlanned(now, reason, false, out);
-    return RetryLoss(now, reason, out);
+    const std::string why = absl::StrCat("given up after ", kRestarts, " restarts: ", reason);
+    if (transition_->Planned()) return AbortPlanned(now, why, false, out);
+    return RetryLoss(now, why, out);
   }
   SendAll(transition_->Everyone(), Abort{transition_->epoch, reason}, out);
   Tell(now, NoteKind::kProgress, absl::StrCat("preparation restarts: ", reason), out);

@@ -76,13 +76,17 @@ class Communicators {
 // communicators; nullptr: none. Call before the first communicator is created.
 void SetCommunicators(Communicators* communicators);
 
-// Events that the shim's core reports to the participant. Thread-safe; no method blocks or, without
-// an agent, does anything.
+// Events that the shim's core reports to the participant. Thread-safe; only AwaitSent() blocks, and
+// without an agent no method does anything.
 class CommunicatorEvents {
  public:
   virtual ~CommunicatorEvents() = default;
   virtual void Created(const CommunicatorCreated& created) = 0;
   virtual void Destroyed(const CommunicatorId& communicator) = 0;
+  // Waits, for a second at most, until the agent has been sent the events before this call. Called
+  // when the last communicator is destroyed: the process may end at once, and its end is a loss if
+  // the agent takes a communicator for existing.
+  virtual void AwaitSent() {}
   // Returns true when rewireUniqueId() has returned this unique id and the member is joining. The
   // communicator's first generation then comes with the next Build.
   virtual bool ComesWithBuild(const CommunicatorId& communicator) = 0;

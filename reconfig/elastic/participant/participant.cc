@@ -126,6 +126,7 @@ void Participant::Run() {
       for (const Message& m : link_.Read(now)) member_->OnMessage(now, m, &out);
     }
     Feed(now, &out);
+    TellSent();
     ReapReshapes();
     if (!link_.connected()) {
       MutexLock lock(&mutex_);
@@ -224,6 +225,25 @@ void Participant::Destroyed(const CommunicatorId& communicator) {
   inbox_->Post([communicator](Member* m, Time now, Member::Out* out) {
     m->OnCommunicatorDestroyed(now, communicator, out);
   });
+}
+
+void Participant::AwaitSent(Time deadline) {
+  uint64_t own = 0;
+  {
+    MutexLock lock(&mutex_);
+    own = ++asked_;
+  }
+  inbox_->Post([this, own](Member*, Time, Member::Out*) { reached_ = own; });
+  MutexLock lock(&mutex_);
+  while (sent_ < own && !stop_ && Now() < deadline) changed_.WaitUntil(&mutex_, deadline);
+}
+
+void Participant::TellSent() {
+  if (link_.connected() && link_.WantsWrite()) return;
+  MutexLock lock(&mutex_);
+  if (sent_ == reached_) return;
+  sent_ = reached_;
+  changed_.NotifyAll();
 }
 
 void Participant::Moved() {

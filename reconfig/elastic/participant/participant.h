@@ -90,6 +90,8 @@ class Participant {
   bool Reclaim(Duration within);
   void Created(const CommunicatorCreated& created);
   void Destroyed(const CommunicatorId& communicator);
+  // Waits until the agent has been sent the events before this call, or no agent is connected.
+  void AwaitSent(Time deadline);
   bool ComesWithBuild(const CommunicatorId& communicator);
   void Moved();
   [[nodiscard]] bool stopped() const { return stopped_.load(); }
@@ -117,6 +119,7 @@ class Participant {
   void Feed(Time now, Member::Out* out);
   [[nodiscard]] BoundaryInfo Describe() const;
   void ReapReshapes();
+  void TellSent();
 
   // Defined in actions.cc; run on the member's thread.
   void Perform(Time now, const MemberAction& action);
@@ -185,6 +188,11 @@ class Participant {
   bool drained_ REWIRE_GUARDED_BY(mutex_) = false;
   bool dismissed_ REWIRE_GUARDED_BY(mutex_) = false;
   bool stop_ REWIRE_GUARDED_BY(mutex_) = false;
+  // AwaitSent(): calls so far; the last that the member's thread has come to; the last whose events
+  // were sent.
+  uint64_t asked_ REWIRE_GUARDED_BY(mutex_) = 0;
+  uint64_t reached_ = 0;  // of the member's thread
+  uint64_t sent_ REWIRE_GUARDED_BY(mutex_) = 0;
   std::atomic<bool> standing_{false};
   std::atomic<bool> moved_{false};    // Positions() may have changed
   std::atomic<bool> stopped_{false};  // out of the job
@@ -204,6 +212,8 @@ absl::StatusOr<UniqueIdBytes> MintUniqueId();
 Communicators* GetCommunicators();
 // Returns the process's participant; nullptr without one and in a forked child. Thread-safe.
 std::shared_ptr<Participant> CurrentParticipant();
+// Returns whether this process is a forked child of a member.
+bool InForkedChild();
 // Makes the process's participant, unless there is one already. Returns at once: a thread connects.
 absl::StatusOr<std::shared_ptr<Participant>> StartParticipant(bool cooperates);
 // Ends and forgets the participant. The process cannot become a member again.

@@ -50,6 +50,9 @@ class Events final : public CommunicatorEvents {
   void Destroyed(const CommunicatorId& communicator) override {
     if (const auto p = CurrentParticipant()) p->Destroyed(communicator);
   }
+  void AwaitSent() override {
+    if (const auto p = CurrentParticipant()) p->AwaitSent(Now() + seconds(1));
+  }
   bool ComesWithBuild(const CommunicatorId& communicator) override {
     const auto p = CurrentParticipant();
     return p != nullptr && p->ComesWithBuild(communicator);
@@ -89,6 +92,8 @@ absl::StatusOr<ParticipantOptions> OptionsFromSettings(bool cooperates) {
 void SetCommunicators(Communicators* owner) { communicators.store(owner); }
 
 Communicators* GetCommunicators() { return communicators.load(); }
+
+bool InForkedChild() { return forked.load(); }
 
 std::shared_ptr<Participant> CurrentParticipant() {
   if (forked.load()) return nullptr;

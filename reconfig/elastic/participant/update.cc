@@ -41,6 +41,16 @@ namespace {
 
 constexpr char kCallback[] = "a callback of rewireSetParallel()";
 
+// Refuses a call in a forked child, and after a detach by another thread.
+rewireResult_t StillMember(const char* function, const rewireContext& context) {
+  if (rewire::CurrentParticipant() == context.participant) return rewireSuccess;
+  return Fail(
+      rewireInvalidUsage,
+      absl::StrCat(function, rewire::InForkedChild()
+                                 ? ": this process is a forked child of a member and not a member"
+                                 : ": context has been detached"));
+}
+
 }  // namespace
 
 extern "C" {
@@ -57,9 +67,9 @@ rewireResult_t rewireUpdate(rewireContext_t context, rewireUpdateFn update, void
   const bool pending = !gate->Begin();
   if (outcome != nullptr && !pending) outcome->kind = rewireContinue;
   if (pending) {
-    if (rewire::CurrentParticipant() != context->participant) {
-      return Fail(rewireInvalidUsage,
-                  "rewireUpdate: this process is a forked child of a member and not a member");
+    if (const rewireResult_t wrong = StillMember("rewireUpdate", *context);
+        wrong != rewireSuccess) {
+      return wrong;
     }
     context->inside = kCallback;
     const auto passed = context->participant->PassBoundary();
@@ -98,9 +108,8 @@ rewireResult_t rewireRecover(rewireContext_t context, rewireOutcome_t* outcome) 
   if (context->participant == nullptr) {
     return Fail(rewireUnavailable, "rewireRecover: there is no agent (REWIRE_SOCKET is not set)");
   }
-  if (rewire::CurrentParticipant() != context->participant) {
-    return Fail(rewireInvalidUsage,
-                "rewireRecover: this process is a forked child of a member and not a member");
+  if (const rewireResult_t gone = StillMember("rewireRecover", *context); gone != rewireSuccess) {
+    return gone;
   }
   context->inside = kCallback;
   const auto recovered = context->participant->Recover();

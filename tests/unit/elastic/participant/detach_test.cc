@@ -8,6 +8,7 @@
 #include "reconfig/base/framed_socket.h"
 #include "reconfig/elastic/participant/participant.h"
 #include "reconfig/elastic/protocol/codec.h"
+#include "tests/fakes/process/temporary_folder.h"
 
 namespace rewire {
 namespace {
@@ -102,6 +103,49 @@ TEST(NamesTest, AWaitForAUniqueIdEndsWithTheReasonWhenTheProcessIsOutOfTheJob) {
   names.Close("the job has ended");
   asks.join();
   EXPECT_EQ(std::string(id.status().message()), "the job has ended");
+}
+
+TEST(AwaitSentTest, TheEventsBeforeItAreSentWhenItReturns) {
+  const TemporaryFolder folder;
+  UniqueFd listener;
+  ASSERT_TRUE(ListenUnix(folder / "s", &listener).ok());
+  ParticipantOptions options;
+  options.socket = folder / "s";
+  auto participant = Participant::Start(options);
+  ASSERT_TRUE(participant.ok()) << participant.status();
+  UniqueFd accepted;
+  ASSERT_TRUE(Accept(listener.get(), Now() + kPatience, &accepted).ok());
+  ASSERT_TRUE((*participant)->WaitConnected(Now() + kPatience).ok());
+  constexpr uint64_t kEvents = 200;
+  for (uint64_t i = 1; i <= kEvents; ++i) (*participant)->Destroyed({1, i});
+  (*participant)->AwaitSent(Now() + kPatience);
+  FramedSocket agent(std::move(accepted));
+  uint64_t destroyed = 0;
+  std::string frame;
+  while (destroyed < kEvents && agent.Receive(&frame, Now()).ok()) {  // all of them are there
+    const auto message = Decode(frame);
+    ASSERT_TRUE(message.ok()) << message.status();
+    destroyed += std::holds_alternative<CommunicatorDestroyed>(*message) ? 1 : 0;
+  }
+  EXPECT_EQ(destroyed, kEvents);
+}
+
+TEST(AwaitSentTest, EndsAtItsDeadlineOrWithoutAnAgent) {
+  const TemporaryFolder folder;
+  UniqueFd listener;
+  ASSERT_TRUE(ListenUnix(folder / "s", &listener).ok());
+  ParticipantOptions options;
+  options.socket = folder / "s";
+  auto participant = Participant::Start(options);
+  ASSERT_TRUE(participant.ok()) << participant.status();
+  UniqueFd accepted;
+  ASSERT_TRUE(Accept(listener.get(), Now() + kPatience, &accepted).ok());
+  ASSERT_TRUE((*participant)->WaitConnected(Now() + kPatience).ok());
+  (*participant)->AwaitSent(Now());
+  accepted.reset();
+  listener.reset();
+  (*participant)->Destroyed({1, 1});
+  (*participant)->AwaitSent(Now() + seconds(1000));
 }
 
 }  // namespace
