@@ -116,8 +116,13 @@ TEST(AwaitSentTest, TheEventsBeforeItAreSentWhenItReturns) {
   UniqueFd accepted;
   ASSERT_TRUE(Accept(listener.get(), Now() + kPatience, &accepted).ok());
   ASSERT_TRUE((*participant)->WaitConnected(Now() + kPatience).ok());
-  constexpr uint64_t kEvents = 200;
-  for (uint64_t i = 1; i <= kEvents; ++i) (*participant)->Destroyed({1, i});
+  constexpr uint64_t kEvents = 20;
+  for (uint64_t i = 1; i <= kEvents; ++i) {
+    CommunicatorCreated created;
+    created.communicator = {1, i};
+    (*participant)->Created(created);
+    (*participant)->Destroyed(created.communicator);
+  }
   (*participant)->AwaitSent(Now() + kPatience);
   FramedSocket agent(std::move(accepted));
   uint64_t destroyed = 0;
