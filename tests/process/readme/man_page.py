@@ -48,6 +48,8 @@ def of_page(text):
         if line.startswith((".Sh ", ".Ss ")):
             section = line[4:]
             described.setdefault(section, set())
+        elif section == "SYNOPSIS" and line == ".Nm":
+            command = ""  # `rewire --version` has none
         elif section == "SYNOPSIS" and line.startswith(".Cm "):
             command = line[4:]
             synopsis[command] = set()

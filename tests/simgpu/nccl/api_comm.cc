@@ -270,6 +270,7 @@ ncclResult_t pncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
   SIMNCCL_TRY(CheckComm(comm, "CommGetAsyncError", "comm"));
   if (error == nullptr) return Fail(ncclInvalidArgument, "CommGetAsyncError : asyncError is NULL");
   *error = comm->async_result.load();
+  if (*error == ncclSuccess) simnccl::CompleteRun(comm);
   return ncclSuccess;
 }
 

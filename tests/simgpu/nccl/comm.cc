@@ -1,5 +1,8 @@
 #include "tests/simgpu/nccl/comm.h"
 
+#include <cstdio>
+#include <cstdlib>
+
 #include "tests/simgpu/nccl/api.h"
 #include "tests/simgpu/nccl/env.h"
 #include "tests/simgpu/nccl/error.h"
@@ -59,6 +62,27 @@ ncclResult_t CheckComm(const ncclComm* comm, const char* call, const char* argum
   }
   if (comm->magic == ncclComm::kMagic) return ncclSuccess;
   return Fail(ncclInvalidArgument, "%s : corrupted comm object detected", call);
+}
+
+void CompleteRun(ncclComm* comm) {
+  std::shared_ptr<AsyncRun> run;
+  {
+    rewire::MutexLock lock(&comm->mutex);
+    run = comm->run;
+  }
+  if (run == nullptr) return;
+  if (comm->completing.exchange(true)) {
+    fprintf(stderr,
+            "simnccl: two threads call one non-blocking communicator at a time: NCCL frees its "
+            "launch twice\n");
+    abort();
+  }
+  run->Join();
+  {
+    rewire::MutexLock lock(&comm->mutex);
+    if (comm->run == run) comm->run.reset();
+  }
+  comm->completing.store(false);
 }
 
 ncclResult_t CheckReady(ncclComm* comm) {

@@ -132,6 +132,7 @@ struct ncclComm {
   std::set<simnccl::Registration*> registrations REWIRE_GUARDED_BY(mutex);
   std::set<ncclWindow_t> windows REWIRE_GUARDED_BY(mutex);
   std::shared_ptr<simnccl::AsyncRun> run REWIRE_GUARDED_BY(mutex);
+  std::atomic<bool> completing{false};  // a call joins `run`
 
   ncclComm();
   ~ncclComm();
@@ -148,5 +149,8 @@ Patience PatienceOf(const ncclComm* comm);
 // call still works on or that has failed.
 ncclResult_t CheckComm(const ncclComm* comm, const char* call, const char* argument);
 ncclResult_t CheckReady(ncclComm* comm);
+// Joins a run that has ended. Ends the process if another thread does the same at this moment: NCCL
+// frees the run in both (ncclGroupJobComplete).
+void CompleteRun(ncclComm* comm);
 
 }  // namespace simnccl
