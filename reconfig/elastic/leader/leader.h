@@ -284,7 +284,7 @@ class Leader {
   // The store: one swap is outstanding, or waits for its retry.
   std::optional<WorldRecord> writing_;
   std::optional<Time> write_again_;
-  std::string store_error_;  // of the last answer; empty: none
+  std::string store_error_;     // of the last answer; empty: none
   std::set<MemberId> lost_;     // lost members of the stored world: the next transition is a loss
   bool broken_ = false;         // generations are aborted: only a loss transition heals
   uint32_t loss_attempts_ = 0;  // attempts without success for the present loss
