@@ -95,6 +95,7 @@ absl::StatusOr<Link*> GenerationBuild::NewLink(BuildTask* task, Chain* chain,
 
 absl::Status GenerationBuild::Run(BuildTask* task, Chain* chain, const CommunicatorBuild& build,
                                   int niceness) {
+  const BuildTurn turn(&turns_);
   REWIRE_ASSIGN_OR_RETURN(const uint64_t free_before, device_->FreeBytes());
   REWIRE_ASSIGN_OR_RETURN(Link* const link, NewLink(task, chain, build));
   const std::set<pid_t> threads = ThreadIds();
@@ -105,7 +106,9 @@ absl::Status GenerationBuild::Run(BuildTask* task, Chain* chain, const Communica
   counters_->nice_refused += static_cast<uint64_t>(refused);
   REWIRE_RETURN_IF_ERROR(status);
   REWIRE_ASSIGN_OR_RETURN(const uint64_t free_after, device_->FreeBytes());
-  ledger_->Record(chain->id, MemoryLedger::Maker::kBuilder, free_before, free_after);
+  if (turn.Alone()) {
+    ledger_->Record(chain->id, MemoryLedger::Maker::kBuilder, free_before, free_after);
+  }
   return absl::OkStatus();
 }
 

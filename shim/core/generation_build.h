@@ -7,6 +7,7 @@
 #include "absl/status/statusor.h"
 #include "reconfig/elastic/protocol/messages.h"
 #include "shim/core/build_task.h"
+#include "shim/core/build_turn.h"
 #include "shim/core/chain.h"
 #include "shim/core/core_counters.h"
 #include "shim/core/device.h"
@@ -45,6 +46,7 @@ class GenerationBuild {
   Device* const device_;
   CoreCounters* const counters_;
   MemoryLedger* const ledger_;
+  BuildTurns turns_;
   const milliseconds stalled_;
 };
 

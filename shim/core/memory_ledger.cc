@@ -26,7 +26,11 @@ uint64_t MemoryLedger::Expected(std::span<const CommunicatorId> communicators) c
   uint64_t sum = 0;
   for (const CommunicatorId& id : communicators) {
     const auto it = taken_.find(id);
-    sum += it != taken_.end() ? it->second.bytes : largest;
+    if (it != taken_.end()) {
+      sum += it->second.bytes;
+    } else if (&id == communicators.data()) {
+      sum += largest;
+    }
   }
   return sum;
 }

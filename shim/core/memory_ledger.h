@@ -29,8 +29,10 @@ class MemoryLedger {
               uint64_t free_after) REWIRE_EXCLUDES(mutex_);
   void Forget(const CommunicatorId& communicator) REWIRE_EXCLUDES(mutex_);
 
-  // Returns the bytes that one more generation of each will take. A communicator without a
-  // measurement counts like the builder's largest: ask again after each build.
+  // Returns the bytes that one more generation of each will take, in the order of building. A
+  // communicator without a measurement counts only as the first, like the builder's largest: the
+  // program may allocate during a build, and no single measurement says much about many others. Ask
+  // again before each build.
   [[nodiscard]] uint64_t Expected(std::span<const CommunicatorId> communicators) const
       REWIRE_EXCLUDES(mutex_);
   // Returns kResourceExhausted, with figures, if the generations do not fit into `free_bytes`.

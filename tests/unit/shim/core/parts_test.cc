@@ -3,6 +3,7 @@
 #include <thread>
 
 #include "reconfig/world/identity.h"
+#include "shim/core/build_turn.h"
 #include "shim/core/memory_ledger.h"
 #include "shim/core/pins.h"
 #include "shim/core/thread_priority.h"
@@ -12,7 +13,7 @@
 namespace rewire::shim {
 namespace {
 
-TEST(MemoryLedgerTest, SumsAndTakesTheLargestForWhatItDoesNotKnow) {
+TEST(MemoryLedgerTest, SumsWhatItKnowsAndTakesTheLargestForTheNext) {
   MemoryLedger ledger;
   const CommunicatorId a{1, 1};
   const CommunicatorId b{2, 2};
@@ -24,13 +25,26 @@ TEST(MemoryLedgerTest, SumsAndTakesTheLargestForWhatItDoesNotKnow) {
   ledger.Record(a, Maker::kBuilder, 100, 70);
   ledger.Record(b, Maker::kProgram, 100, 90);
   EXPECT_EQ(ledger.Expected(std::vector{a, b}), 40u);
-  EXPECT_EQ(ledger.Expected(std::vector{a, c}), 60u);
+  EXPECT_EQ(ledger.Expected(std::vector{a, c}), 30u);
+  EXPECT_EQ(ledger.Expected(std::vector{c, a}), 60u);
   EXPECT_TRUE(ledger.Check(std::vector{a, b}, 40).ok());
   EXPECT_FALSE(ledger.Check(std::vector{a, b}, 39).ok());
   ledger.Record(a, Maker::kBuilder, 100, 120);  // another thread freed memory meanwhile
   EXPECT_EQ(ledger.Expected(std::vector{a, b}), 10u);
   ledger.Forget(b);
   EXPECT_EQ(ledger.Expected(std::vector{b}), 0u);
+}
+
+TEST(BuildTurnTest, KnowsWhetherAnotherRanAtTheSameTime) {
+  BuildTurns turns;
+  { EXPECT_TRUE(BuildTurn(&turns).Alone()); }
+  {
+    const BuildTurn first(&turns);
+    EXPECT_TRUE(first.Alone());
+    { EXPECT_FALSE(BuildTurn(&turns).Alone()); }
+    EXPECT_FALSE(first.Alone());
+  }
+  EXPECT_TRUE(BuildTurn(&turns).Alone());
 }
 
 TEST(IdentityTest, DiffersByEveryInput) {
