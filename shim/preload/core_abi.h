@@ -18,7 +18,7 @@ struct Generation;
 // The table of the real library's pnccl* functions; see shim/preload/real_nccl.h.
 struct RealNccl;
 
-inline constexpr uint32_t kCoreAbiVersion = 3;
+inline constexpr uint32_t kCoreAbiVersion = 4;
 
 // The call site of a core function: its stream and the thread's ncclGroup depth (0: no group).
 struct CallSite {
