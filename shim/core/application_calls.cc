@@ -125,7 +125,6 @@ void ShimCommunicators::OnClosing(VirtualCommunicator* comm, bool aborting) {
   // Reported before the current build is stopped: a change that meets a destroyed communicator is
   // prepared again, but a change whose build has failed ends.
   if (!several && events() != nullptr) events()->Destroyed(chain->id);
-  if (last && events() != nullptr) events()->AwaitSent();
   std::vector<std::unique_ptr<Link>> dropped;
   void* scratch = nullptr;
   {
@@ -157,6 +156,7 @@ void ShimCommunicators::OnClosing(VirtualCommunicator* comm, bool aborting) {
     });
   }
   if (events() != nullptr) events()->Moved();
+  if (last && events() != nullptr) events()->AwaitSent();
   REWIRE_DEBUG("a communicator was %s", aborting ? "aborted" : "destroyed");
 }
 

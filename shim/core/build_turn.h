@@ -4,6 +4,8 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
+#include <utility>
 
 namespace rewire::shim {
 
@@ -15,8 +17,8 @@ struct BuildTurns {
 // One build, as long as the object exists.
 class BuildTurn {
  public:
-  explicit BuildTurn(BuildTurns* turns)
-      : turns_(turns), ended_(turns->ended.load()), begun_(++turns->begun) {}
+  explicit BuildTurn(std::shared_ptr<BuildTurns> turns)
+      : turns_(std::move(turns)), ended_(turns_->ended.load()), begun_(++turns_->begun) {}
   ~BuildTurn() { ++turns_->ended; }
   BuildTurn(const BuildTurn&) = delete;
   BuildTurn& operator=(const BuildTurn&) = delete;
@@ -26,7 +28,8 @@ class BuildTurn {
   }
 
  private:
-  BuildTurns* const turns_;
+  // A thread that was left inside NCCL may return when the builder no longer exists.
+  const std::shared_ptr<BuildTurns> turns_;
   const uint64_t ended_;
   const uint64_t begun_;
 };

@@ -95,7 +95,7 @@ absl::StatusOr<Link*> GenerationBuild::NewLink(BuildTask* task, Chain* chain,
 
 absl::Status GenerationBuild::Run(BuildTask* task, Chain* chain, const CommunicatorBuild& build,
                                   int niceness) {
-  const BuildTurn turn(&turns_);
+  const BuildTurn turn(turns_);
   REWIRE_ASSIGN_OR_RETURN(const uint64_t free_before, device_->FreeBytes());
   REWIRE_ASSIGN_OR_RETURN(Link* const link, NewLink(task, chain, build));
   const std::set<pid_t> threads = ThreadIds();

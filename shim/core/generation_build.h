@@ -46,7 +46,7 @@ class GenerationBuild {
   Device* const device_;
   CoreCounters* const counters_;
   MemoryLedger* const ledger_;
-  BuildTurns turns_;
+  const std::shared_ptr<BuildTurns> turns_ = std::make_shared<BuildTurns>();
   const milliseconds stalled_;
 };
 

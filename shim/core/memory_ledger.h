@@ -1,10 +1,11 @@
 // Records how much device memory each communicator's generations took, and checks whether the next
 // generations fit beside them. For ShimCommunicators and Builder. Thread-safe.
 //
-// An epoch that changes several communicators needs the sum of their generations at once. The sum
-// is therefore measured first, and the change is refused if the sum does not fit. The measure is
-// the fall of free memory while one generation was made. Other allocations of the program at that
-// moment are included, so the newest measurement replaces the older ones.
+// An epoch that changes several communicators needs the sum of their generations at once. The
+// change is refused before it begins if the measured ones do not fit, and during the build if the
+// next one does not. The measure is the fall of free memory while one generation was made. Other
+// allocations of the program at that moment are included, so the newest measurement replaces the
+// older ones.
 #pragma once
 
 #include <cstdint>

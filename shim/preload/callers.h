@@ -17,10 +17,9 @@ namespace rewire::shim {
 class Callers {
  public:
   void Enter() noexcept {
-    while (count_.fetch_add(1, std::memory_order_acquire) < 0) {
-      Leave();
-      sched_yield();
-    }
+    // A thread that waits is counted, so that no further poll begins.
+    if (count_.fetch_add(1, std::memory_order_acquire) >= 0) return;
+    while (count_.load(std::memory_order_acquire) < 0) sched_yield();
   }
   void Leave() noexcept { count_.fetch_sub(1, std::memory_order_release); }
   // Returns false when a thread of the program is inside NCCL; otherwise Admit() must follow.

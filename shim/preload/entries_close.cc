@@ -42,7 +42,10 @@ ncclResult_t Close(ncclComm_t handle, bool aborting, CloseFunction close) noexce
     // The core has already aborted the real communicator of an aborted generation.
     if (generation != nullptr && generation->Real() != nullptr &&
         generation->state.load(std::memory_order_acquire) == GenerationState::kOpen) {
+      // After a successful close the core must never poll again, so the thread stays entered.
+      if (!comm->recipe.blocking) generation->callers.Enter();
       result = close(generation->Real());
+      if (!comm->recipe.blocking && !Taken(result)) generation->callers.Leave();
     }
   }
   if (!Taken(result) && !aborting) {

@@ -12,7 +12,8 @@ namespace rewire::shim {
 
 namespace {
 
-ncclResult_t Again(Registration r, Generation* generation) {
+ncclResult_t Again(const VirtualCommunicator* comm, Registration r, Generation* generation) {
+  const Calling calling(comm->recipe.blocking, &generation->callers);
   const RealNccl* real = Real();
   uint64_t value = 0;
   ncclResult_t result = ncclSuccess;
@@ -58,7 +59,10 @@ ncclResult_t Settled(const Generation* generation) {
           build_ms);
       return ncclRemoteError;
     }
-    const ncclResult_t asked = Real()->CommGetAsyncError(generation->Real(), &state);
+    const ncclResult_t asked = [&] {
+      const Calling calling(false, &generation->callers);
+      return Real()->CommGetAsyncError(generation->Real(), &state);
+    }();
     if (asked != ncclSuccess) return asked;
     if (state == ncclInProgress) sched_yield();
   }
@@ -70,7 +74,7 @@ ncclResult_t Settled(const Generation* generation) {
 ncclResult_t ReplayLocal(VirtualCommunicator* comm, Generation* generation) noexcept {
   for (const Registration& r : comm->registrations.All()) {
     if (r.kind == RegistrationKind::kWindow || generation->values.Get(r.index)) continue;
-    const ncclResult_t result = Again(r, generation);
+    const ncclResult_t result = Again(comm, r, generation);
     if (result != ncclSuccess) return result;
   }
   return ncclSuccess;
@@ -80,7 +84,7 @@ ncclResult_t ReplayAll(VirtualCommunicator* comm, Generation* generation,
                        int group_depth) noexcept {
   for (const Registration& r : comm->registrations.All()) {
     if (generation->values.Get(r.index)) continue;
-    const ncclResult_t result = Again(r, generation);
+    const ncclResult_t result = Again(comm, r, generation);
     if (result != ncclSuccess && result != ncclInProgress) return result;
     if (comm->recipe.blocking || group_depth > 0) continue;
     const ncclResult_t settled = Settled(generation);

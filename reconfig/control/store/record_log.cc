@@ -4,6 +4,7 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -101,6 +102,7 @@ absl::Status RecordLog::Recover() {
   struct stat st {};
   if (fstat(file_.get(), &st) != 0) return Failed(path_, "stat");
   if (static_cast<uint64_t>(st.st_size) > kMaxFile) return Corrupt(path_, kMaxFile, "too large");
+  room_end_ = static_cast<uint64_t>(st.st_blocks) * 512;  // an earlier process made room
   std::string bytes(static_cast<size_t>(st.st_size), '\0');
   for (size_t done = 0; done < bytes.size();) {
     const ssize_t n =
@@ -144,9 +146,13 @@ absl::Status RecordLog::Recover() {
 }
 
 absl::Status RecordLog::MakeRoom(uint64_t least) {
-  const uint64_t end = size_ + least + kRoom;
-  if (fallocate(file_.get(), FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(end)) == 0) {
-    room_end_ = end;
+  for (const uint64_t end : {size_ + least + kRoom, size_ + least}) {
+    int failed = 0;
+    do {
+      failed = fallocate(file_.get(), FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(end));
+    } while (failed != 0 && errno == EINTR);
+    if (failed != 0) continue;
+    room_end_ = std::max(room_end_, end);
     return absl::OkStatus();
   }
   // Some network file systems cannot allocate ahead: there a full disk is found at the commit.
@@ -164,9 +170,7 @@ absl::Status RecordLog::Append(std::string_view record, uint64_t next) {
   // A record with room is not rewritten, because the disk may have no room for another file.
   const bool has_room = next == 0 && size_ + framed.size() <= room_end_;
   if (size_ > options_.compact_bytes && !has_room) {
-    broken_ = Rewrite(framed);
-    // The old file's blocks are free now, so this does not fail.
-    if (broken_.ok() && next > 0) broken_ = MakeRoom(next);
+    broken_ = Rewrite(framed, next);
   } else {
     if (next > 0) REWIRE_RETURN_IF_ERROR(MakeRoom(framed.size() + next));
     if (lseek(file_.get(), static_cast<off_t>(size_), SEEK_SET) < 0) {
@@ -194,17 +198,23 @@ absl::Status RecordLog::Reopen() {
   return absl::OkStatus();
 }
 
-absl::Status RecordLog::Rewrite(std::string_view records) {
+absl::Status RecordLog::Rewrite(std::string_view records, uint64_t next) {
   const std::string name = path_ + ".new";
   UniqueFd fd;
   REWIRE_RETURN_IF_ERROR(ToStatus(MakeOwnFile(name, 0600, &fd)));
   const std::string bytes = std::string(kMagic) + std::string(records);
   REWIRE_RETURN_IF_ERROR(ToStatus(WriteWhole(fd.get(), bytes, name)));
+  const uint64_t end = bytes.size() + next;
+  if (next > 0 && fallocate(fd.get(), FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(end)) != 0 &&
+      errno != EOPNOTSUPP && errno != ENOSYS) {
+    return Failed(name, "make room for a change");
+  }
   if (fsync(fd.get()) != 0) return Failed(name, "fsync");
   if (rename(name.c_str(), path_.c_str()) != 0) return Failed(path_, "rename");
   REWIRE_RETURN_IF_ERROR(SyncDirectory(path_));
   file_ = std::move(fd);
-  size_ = room_end_ = bytes.size();
+  size_ = bytes.size();
+  room_end_ = end;
   return absl::OkStatus();
 }
 

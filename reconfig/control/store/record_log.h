@@ -46,8 +46,9 @@ class RecordLog {
   absl::Status Recover();
   // Allocates the file's blocks up to size_ + `least` bytes, and more if the disk has them.
   absl::Status MakeRoom(uint64_t least);
-  // Replaces the file atomically by a header and, unless `records` is empty, one record.
-  absl::Status Rewrite(std::string_view records);
+  // Replaces the file atomically by a header, one record unless `records` is empty, and room for
+  // `next` more bytes.
+  absl::Status Rewrite(std::string_view records, uint64_t next = 0);
 
   std::string path_;
   Options options_;

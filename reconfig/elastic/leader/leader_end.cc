@@ -131,6 +131,7 @@ void Leader::DismissJoiners(const std::string& reason, Out* out) {
     if (const auto peer = peers_.find(m); peer != peers_.end()) {
       if (peer->second.connected) out->push_back(Kick{m});
       ForgetReports(m);
+      silence_.Forget(m);
       peers_.erase(peer);
     }
     out->push_back(EndProcess{m});

@@ -32,16 +32,17 @@ void Leader::OnStoreResult(Time now, const absl::StatusOr<StoreAnswer>& answer, 
   if (!answer.ok()) {
     write_again_ = now + options_.store_retry;
     const std::string error(answer.status().message());
-    if (std::exchange(store_error_, error) == error) return;
     const std::string text = absl::StrCat("the store does not answer: ", error);
     if (transition_) {
       Resolve(transition_->requests, RequestState::kRunning,
               absl::StrCat(transition_->what, ": waits: ", text));
     }
+    if (std::exchange(store_error_, error) == error) return;
     return Tell(now, NoteKind::kWarning, text, out);
   }
   write_again_.reset();
   if (!std::exchange(store_error_, "").empty()) {
+    if (transition_) Resolve(transition_->requests, RequestState::kRunning, transition_->what);
     Tell(now, NoteKind::kProgress, "the store answers again", out);
   }
   store_took_ = now - write_began_;

@@ -73,6 +73,7 @@ void Participant::End() {
   {
     MutexLock lock(&mutex_);
     stop_ = true;
+    changed_.NotifyAll();
   }
   inbox_->Wake();
   if (thread_.joinable()) thread_.join();
@@ -233,7 +234,7 @@ void Participant::AwaitSent(Time deadline) {
     MutexLock lock(&mutex_);
     own = ++asked_;
   }
-  inbox_->Post([this, own](Member*, Time, Member::Out*) { reached_ = own; });
+  inbox_->Post([this, own](Member*, Time, Member::Out*) { reached_ = std::max(reached_, own); });
   MutexLock lock(&mutex_);
   while (sent_ < own && !stop_ && Now() < deadline) changed_.WaitUntil(&mutex_, deadline);
 }

@@ -36,15 +36,15 @@ TEST(MemoryLedgerTest, SumsWhatItKnowsAndTakesTheLargestForTheNext) {
 }
 
 TEST(BuildTurnTest, KnowsWhetherAnotherRanAtTheSameTime) {
-  BuildTurns turns;
-  { EXPECT_TRUE(BuildTurn(&turns).Alone()); }
+  const auto turns = std::make_shared<BuildTurns>();
+  { EXPECT_TRUE(BuildTurn(turns).Alone()); }
   {
-    const BuildTurn first(&turns);
+    const BuildTurn first(turns);
     EXPECT_TRUE(first.Alone());
-    { EXPECT_FALSE(BuildTurn(&turns).Alone()); }
+    { EXPECT_FALSE(BuildTurn(turns).Alone()); }
     EXPECT_FALSE(first.Alone());
   }
-  EXPECT_TRUE(BuildTurn(&turns).Alone());
+  EXPECT_TRUE(BuildTurn(turns).Alone());
 }
 
 TEST(IdentityTest, DiffersByEveryInput) {
