@@ -13,7 +13,9 @@ void BuildTask::Stop(const std::string& reason) {
 absl::Status BuildTask::Stopped() {
   MutexLock lock(&mutex_);
   if (stopped_.empty() && Now() >= deadline) {
-    stopped_ = "the deadline passed (REWIRE_BUILD_MS): a peer did not take part in time";
+    stopped_ =
+        "the deadline passed (REWIRE_BUILD_MS): a peer did not take part in time, "
+        "or this host was too busy";
   }
   return stopped_.empty() ? absl::OkStatus() : absl::CancelledError(stopped_);
 }

@@ -27,11 +27,13 @@ class BuildTask {
       : epoch(epoch_of),
         builds(std::move(builds_of)),
         deadline(deadline_of),
+        late_from(Now() + (deadline_of - Now()) / 2),
         done(std::move(done_of)) {}
 
   const Epoch epoch;
   const std::vector<CommunicatorBuild> builds;
   const Time deadline;
+  const Time late_from;  // from half of its time on, the task does not yield to the program
   const std::function<void(absl::Status)> done;
 
   // Stops the task. The first reason stays.

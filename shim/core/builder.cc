@@ -9,13 +9,11 @@
 #include "absl/strings/str_cat.h"
 #include "reconfig/base/log.h"
 #include "reconfig/base/status_macros.h"
-#include "shim/core/thread_priority.h"
 
 namespace rewire::shim {
 
 namespace {
 
-constexpr int kNice = 15;
 constexpr milliseconds kPoll(1);
 constexpr seconds kEnding(2);
 // The limit of threads that are inside NCCL for cancelled builds.
@@ -78,6 +76,7 @@ void Builder::Build(Epoch epoch, std::vector<CommunicatorBuild> builds, Time dea
     MutexLock lock(&mutex_);
     tasks_.push_back(task);
   }
+  watch_.PostAt(task->late_from, [this, task] { Hurry(task); });
   watch_.PostAt(deadline, [this, task] { Expire(task); });
   // Posted to the watch thread, whose priority was never lowered.
   watch_.Post([this] { StartNext(); });
@@ -143,6 +142,14 @@ void Builder::Arrived() {
   for (const std::shared_ptr<BuildTask>& task : tasks_) task->Wake();
 }
 
+// Ends the low priority of a task that uses up its time: on a host without an idle processor, the
+// task would be too late. Runs on the watch thread.
+void Builder::Hurry(const std::shared_ptr<BuildTask>& task) {
+  MutexLock lock(&mutex_);
+  if (priority_ == nullptr || tasks_.front() != task) return;
+  counters_->nice_refused += static_cast<uint64_t>(priority_->End());
+}
+
 // Ends a task whose thread does not see the stop by itself. Runs on the watch thread.
 void Builder::Expire(const std::shared_ptr<BuildTask>& task) {
   const absl::Status stopped = task->Stopped();
@@ -158,6 +165,7 @@ void Builder::Expire(const std::shared_ptr<BuildTask>& task) {
         return;
       }
       running_ = false;
+      priority_ = nullptr;
       MutexLock count(&threads_->mutex);
       ++threads_->left;
     }
@@ -175,8 +183,17 @@ void Builder::Expire(const std::shared_ptr<BuildTask>& task) {
 // Runs on the task's thread. If the thread was left inside NCCL, the builder may no longer exist.
 void Builder::Run(const std::shared_ptr<BuildTask>& task) {
   const Time begun = Now();
+  const LowPriority priority;
+  {
+    MutexLock lock(&mutex_);
+    if (Now() < task->late_from) {
+      priority_ = &priority;
+    } else {
+      counters_->nice_refused += static_cast<uint64_t>(priority.End());
+    }
+  }
   std::vector<std::shared_ptr<Chain>> chains;
-  absl::Status status = BuildAll(task.get(), &chains);
+  absl::Status status = BuildAll(task.get(), priority, &chains);
   if (task->Left()) return;
   BuildTask::Links links = task->TakeLinks();
   const size_t built = links.size();
@@ -190,6 +207,7 @@ void Builder::Run(const std::shared_ptr<BuildTask>& task) {
     MutexLock lock(&mutex_);
     std::erase(tasks_, task);
     running_ = false;
+    priority_ = nullptr;
     changed_.NotifyAll();
   }
   watch_.Post([this] { StartNext(); });
@@ -211,20 +229,15 @@ void Builder::Report(const BuildTask& task, absl::Status status) {
   task.done(std::move(status));
 }
 
-absl::Status Builder::BuildAll(BuildTask* task, std::vector<std::shared_ptr<Chain>>* chains) {
-  // Threads that NCCL makes inherit this thread's niceness and must get the program's niceness
-  // back. So niceness is raised only if the process may lower it again.
-  const int niceness = OwnNiceness();
-  SetOwnNiceness(niceness + 1);
-  SetOwnNiceness(niceness);
-  if (OwnNiceness() == niceness) SetOwnNiceness(std::max(niceness, kNice));
+absl::Status Builder::BuildAll(BuildTask* task, const LowPriority& priority,
+                               std::vector<std::shared_ptr<Chain>>* chains) {
   for (size_t i = 0; i < task->builds.size(); ++i) {
     const CommunicatorBuild& build = task->builds[i];
     REWIRE_ASSIGN_OR_RETURN(std::shared_ptr<Chain> chain, Await(task, build.communicator));
     REWIRE_RETURN_IF_ERROR(device_->Enter(chain->context));
     REWIRE_RETURN_IF_ERROR(CheckMemory(std::span(task->builds).subspan(i)));
     chains->push_back(chain);
-    REWIRE_RETURN_IF_ERROR(generations_.Run(task, chain.get(), build, niceness));
+    REWIRE_RETURN_IF_ERROR(generations_.Run(task, chain.get(), build, priority));
   }
   return absl::OkStatus();
 }

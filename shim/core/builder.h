@@ -28,6 +28,7 @@
 #include "shim/core/loss.h"
 #include "shim/core/memory_ledger.h"
 #include "shim/core/nccl_calls.h"
+#include "shim/core/thread_priority.h"
 #include "shim/core/work_queue.h"
 #include "shim/preload/core_abi.h"
 
@@ -69,10 +70,12 @@ class Builder {
   [[nodiscard]] bool Live(const std::shared_ptr<BuildTask>& task) const REWIRE_REQUIRES(mutex_);
   void Stop(const std::shared_ptr<BuildTask>& task, const std::string& reason)
       REWIRE_REQUIRES(mutex_);
+  void Hurry(const std::shared_ptr<BuildTask>& task) REWIRE_EXCLUDES(mutex_);
   void Expire(const std::shared_ptr<BuildTask>& task) REWIRE_EXCLUDES(mutex_);
   void Run(const std::shared_ptr<BuildTask>& task) REWIRE_EXCLUDES(mutex_);
   void Report(const BuildTask& task, absl::Status status);
-  absl::Status BuildAll(BuildTask* task, std::vector<std::shared_ptr<Chain>>* chains);
+  absl::Status BuildAll(BuildTask* task, const LowPriority& priority,
+                        std::vector<std::shared_ptr<Chain>>* chains);
   absl::StatusOr<std::shared_ptr<Chain>> Await(BuildTask* task, const CommunicatorId& id);
   // Checks that the generations that are still to be built fit.
   absl::Status CheckMemory(std::span<const CommunicatorBuild> builds);
@@ -91,6 +94,8 @@ class Builder {
   CondVar changed_;
   std::vector<std::shared_ptr<BuildTask>> tasks_ REWIRE_GUARDED_BY(mutex_);
   bool running_ REWIRE_GUARDED_BY(mutex_) = false;  // the first task has a thread
+  // Of that thread; null: its task has ended, is late, or was left.
+  const LowPriority* priority_ REWIRE_GUARDED_BY(mutex_) = nullptr;
   WorkQueue watch_;  // starts threads, and leaves the threads that do not return in time
 };
 

@@ -2,13 +2,11 @@
 
 #include <cstddef>
 #include <cstring>
-#include <set>
 #include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "reconfig/base/status_macros.h"
-#include "shim/core/thread_priority.h"
 #include "shim/core/warm_up.h"
 
 namespace rewire::shim {
@@ -94,16 +92,13 @@ absl::StatusOr<Link*> GenerationBuild::NewLink(BuildTask* task, Chain* chain,
 }
 
 absl::Status GenerationBuild::Run(BuildTask* task, Chain* chain, const CommunicatorBuild& build,
-                                  int niceness) {
+                                  const LowPriority& priority) {
   const BuildTurn turn(turns_);
   REWIRE_ASSIGN_OR_RETURN(const uint64_t free_before, device_->FreeBytes());
   REWIRE_ASSIGN_OR_RETURN(Link* const link, NewLink(task, chain, build));
-  const std::set<pid_t> threads = ThreadIds();
   const absl::Status status = Connect(task, chain, build, link);
   if (task->Left()) return status;
-  int refused = 0;
-  if (OwnNiceness() != niceness) RestoreNicenessOfNewThreads(threads, niceness, &refused);
-  counters_->nice_refused += static_cast<uint64_t>(refused);
+  counters_->nice_refused += static_cast<uint64_t>(priority.ReleaseMade());
   REWIRE_RETURN_IF_ERROR(status);
   REWIRE_ASSIGN_OR_RETURN(const uint64_t free_after, device_->FreeBytes());
   if (turn.Alone()) {

@@ -13,6 +13,7 @@
 #include "shim/core/device.h"
 #include "shim/core/memory_ledger.h"
 #include "shim/core/nccl_calls.h"
+#include "shim/core/thread_priority.h"
 #include "shim/preload/core_abi.h"
 
 namespace rewire::shim {
@@ -30,9 +31,10 @@ class GenerationBuild {
         ledger_(ledger),
         stalled_(stalled) {}
 
-  // Adds the generation to the task as soon as there is something to free. niceness: the program's
-  // value, for the threads that NCCL makes.
-  absl::Status Run(BuildTask* task, Chain* chain, const CommunicatorBuild& build, int niceness);
+  // Adds the generation to the task as soon as there is something to free. priority: of the
+  // calling thread.
+  absl::Status Run(BuildTask* task, Chain* chain, const CommunicatorBuild& build,
+                   const LowPriority& priority);
 
  private:
   absl::StatusOr<Link*> NewLink(BuildTask* task, Chain* chain, const CommunicatorBuild& build);

@@ -4,14 +4,15 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 
 namespace rewire::shim {
 
-void SetOwnNiceness(int nice) { setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), nice); }
+namespace {
 
-int OwnNiceness() { return getpriority(PRIO_PROCESS, static_cast<id_t>(gettid())); }
+constexpr int kNice = 15;
 
 std::set<pid_t> ThreadIds() {
   std::set<pid_t> ids;
@@ -25,21 +26,36 @@ std::set<pid_t> ThreadIds() {
   return ids;
 }
 
-int RestoreNicenessOfNewThreads(const std::set<pid_t>& before, int niceness, int* refused) {
-  const int own = OwnNiceness();
-  int restored = 0;
-  *refused = 0;
+}  // namespace
+
+void SetOwnNiceness(int nice) { setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), nice); }
+
+int OwnNiceness() { return getpriority(PRIO_PROCESS, static_cast<id_t>(gettid())); }
+
+LowPriority::LowPriority()
+    : thread_(gettid()), before_(ThreadIds()), program_(OwnNiceness()), low_(program_) {
+  SetOwnNiceness(program_ + 1);
+  SetOwnNiceness(program_);
+  if (OwnNiceness() != program_) {
+    low_ = OwnNiceness();
+    return;
+  }
+  low_ = std::max(program_, kNice);
+  SetOwnNiceness(low_);
+}
+
+int LowPriority::Restore(bool own) const {
+  if (low_ == program_) return 0;
+  int refused = 0;
   for (const pid_t id : ThreadIds()) {
-    if (id == gettid() || before.contains(id)) continue;
-    // Threads that the application made meanwhile have the application's niceness.
-    if (getpriority(PRIO_PROCESS, static_cast<id_t>(id)) != own) continue;
-    if (setpriority(PRIO_PROCESS, static_cast<id_t>(id), niceness) == 0) {
-      ++restored;
-    } else if (errno != ESRCH) {
-      ++*refused;
+    if (id == thread_ ? !own : before_.contains(id)) continue;
+    // Threads that the program made meanwhile have the program's niceness.
+    if (getpriority(PRIO_PROCESS, static_cast<id_t>(id)) != low_) continue;
+    if (setpriority(PRIO_PROCESS, static_cast<id_t>(id), program_) != 0 && errno != ESRCH) {
+      ++refused;
     }
   }
-  return restored;
+  return refused;
 }
 
 }  // namespace rewire::shim

@@ -1,8 +1,7 @@
-// Sets the niceness of single threads, and of the threads that NCCL makes during a build.
+// Lowers the priority of a build's thread, so that the build does not disturb training.
 //
-// A builder runs at low priority so that it does not disturb training. Niceness is inherited, so
-// the service and progress threads that NCCL starts from the builder would stay slow for ever.
-// Linux only. For builder threads and WorkQueue; thread-safe.
+// Niceness is inherited: the service and progress threads that NCCL starts from that thread would
+// stay slow for ever, so they get the program's niceness back. Linux only. Thread-safe.
 #pragma once
 
 #include <sys/types.h>
@@ -15,12 +14,23 @@ namespace rewire::shim {
 void SetOwnNiceness(int nice);
 int OwnNiceness();
 
-// Returns the ids of all threads of this process.
-std::set<pid_t> ThreadIds();
+class LowPriority {
+ public:
+  // Lowers the priority of the calling thread, if the thread may raise it again.
+  LowPriority();
+  // Gives the program's niceness to all threads that the thread has made. Raising a priority needs
+  // RLIMIT_NICE or CAP_SYS_NICE: returns the number of threads that kept theirs.
+  int ReleaseMade() const { return Restore(false); }
+  // Gives the program's niceness to the thread itself also.
+  int End() const { return Restore(true); }
 
-// Gives `niceness` to every thread that is not in `before`, is not the caller and has the caller's
-// niceness. Returns the number of changed threads. Raising priority needs RLIMIT_NICE or
-// CAP_SYS_NICE: a thread without permission keeps its niceness and counts in *refused.
-int RestoreNicenessOfNewThreads(const std::set<pid_t>& before, int niceness, int* refused);
+ private:
+  int Restore(bool own) const;
+
+  const pid_t thread_;
+  const std::set<pid_t> before_;  // the threads of the process at the beginning
+  const int program_;             // niceness
+  int low_;                       // niceness; equal to program_: nothing was lowered
+};
 
 }  // namespace rewire::shim

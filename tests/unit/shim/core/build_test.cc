@@ -1,5 +1,10 @@
+#include <sys/resource.h>
+
+#include <filesystem>
+#include <fstream>
 #include <thread>
 
+#include "shim/core/thread_priority.h"
 #include "shim/core/warm_up.h"
 #include "tests/unit/shim/core/stage.h"
 
@@ -28,13 +33,22 @@ class BuildTest : public Stage {
     return built.Wait().value_or(absl::DeadlineExceededError("no answer"));
   }
 
- private:
   static int Inside() {
     FakeNccl& nccl = FakeNccl::Get();
     MutexLock lock(&nccl.mutex);
     int inside = 0;
     for (const auto& [handle, comm] : nccl.comms) inside += comm->inside;
     return inside;
+  }
+  static int NicenessOfBuildThread() {
+    for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task")) {
+      std::string name;
+      std::getline(std::ifstream(thread.path() / "comm") >> std::ws, name);
+      if (name == "rw-build") {
+        return getpriority(PRIO_PROCESS, std::stoi(thread.path().filename()));
+      }
+    }
+    return -100;
   }
 };
 
@@ -54,6 +68,20 @@ TEST_F(BuildTest, TheDeadlineInterruptsABuildWhosePeerNeverComes) {
   EXPECT_EQ(program.Issue(0), ncclSuccess);
   FakeNccl::Get().Release();
   EXPECT_TRUE(Prepare(2, {BuildOf(program, 2, 0)}).ok());
+}
+
+TEST_F(BuildTest, ABuildThatUsesHalfOfItsTimeHasTheProgramsPriority) {
+  Program program(core_.get(), 1);
+  ASSERT_EQ(program.Create(2, 0), ncclSuccess);
+  FakeNccl& nccl = FakeNccl::Get();
+  nccl.init_blocks = true;
+  Answer<absl::Status> built;
+  core_->Build(1, {BuildOf(program, 2, 0)}, Now() + seconds(6), built.Callback());
+  ASSERT_TRUE(Eventually([&] { return Inside() == 1; }));
+  const int program_niceness = OwnNiceness();
+  EXPECT_TRUE(Eventually([&] { return NicenessOfBuildThread() == program_niceness; }));
+  core_->Abandon(1);
+  EXPECT_TRUE(built.Wait().has_value());
 }
 
 TEST_F(BuildTest, ABuildWaitsWhileFourThreadsReturnFromNccl) {

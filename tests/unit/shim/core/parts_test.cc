@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <thread>
 
@@ -90,11 +91,8 @@ TEST(WorkQueueTest, InTheOrderOfTimes) {
 TEST(ThreadPriorityTest, ThreadsMadeByABuilderGetTheirsBack) {
   std::thread builder([] {
     const int base = OwnNiceness();
-    SetOwnNiceness(base + 1);
-    SetOwnNiceness(base);
-    if (OwnNiceness() != base) GTEST_SKIP() << "no permission to raise a priority again";
-    SetOwnNiceness(15);
-    const std::set<pid_t> before = ThreadIds();
+    const LowPriority priority;
+    if (OwnNiceness() != 15) GTEST_SKIP() << "no permission to raise a priority again";
     std::atomic<bool> stop{false};
     std::atomic<pid_t> id{0};
     std::thread child([&] {
@@ -102,11 +100,15 @@ TEST(ThreadPriorityTest, ThreadsMadeByABuilderGetTheirsBack) {
       while (!stop.load()) std::this_thread::yield();
     });
     EXPECT_TRUE(Eventually([&] { return id.load() != 0; }));
-    int refused = 0;
-    EXPECT_EQ(RestoreNicenessOfNewThreads(before, base, &refused), 1);
-    EXPECT_EQ(refused, 0);
-    EXPECT_EQ(RestoreNicenessOfNewThreads(before, base, &refused), 0);
+    const auto niceness = [](pid_t thread) {
+      return getpriority(PRIO_PROCESS, static_cast<id_t>(thread));
+    };
+    EXPECT_EQ(niceness(id.load()), 15);
+    EXPECT_EQ(priority.ReleaseMade(), 0);
+    EXPECT_EQ(niceness(id.load()), base);
     EXPECT_EQ(OwnNiceness(), 15);
+    EXPECT_EQ(priority.End(), 0);
+    EXPECT_EQ(OwnNiceness(), base);
     stop.store(true);
     child.join();
   });
