@@ -36,6 +36,7 @@ git grep -nE '\b(TODO|FIXME|XXX|HACK)\b' -- '*.cc' '*.h' '*.py' '*.sh' ':!cmake/
 git grep -nP '^(?!\s*//).*(absl::Mutex|absl::string_view [a-z])' -- '*.h' >&2 &&
   complain "absl::Mutex and absl::string_view do not belong in our headers (CONTRIBUTING.md)"
 python3 cmake/rooms.py check >&2 || complain "rooms (cmake/rooms.txt)"
+python3 cmake/type_names.py >&2 || complain "type names (cmake/type_names.py)"
 python3 cmake/prose.py >&2 || complain "prose (CONTRIBUTING.md)"
 if [ $cheap = 0 ]; then
   cmake --preset clang >/dev/null

@@ -174,7 +174,7 @@ absl::Status Leader::Agree(uint64_t epoch) {
 
 absl::Status Leader::Swap(uint64_t epoch) {
   REWIRE_RETURN_IF_ERROR(KeepQuiet(options_.quiet));
-  pace_ = Pace();
+  pace_ = elastic::Pace();
   pace_.Saw(Now(), furthest_);
   if (!SendPacket(fds_[0], {Say::kMint, 0, 0, 0, ""})) return absl::InternalError("member 0 gone");
   REWIRE_ASSIGN_OR_RETURN(Packet id, Hear(0, Say::kUniqueId));

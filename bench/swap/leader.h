@@ -64,7 +64,7 @@ class Leader {
   std::vector<pid_t> pids_;
   Duration nap_ = milliseconds(10);  // for the next quiet stretch
   uint64_t furthest_ = 0;            // result of the last query
-  Pace pace_;                        // since the build began
+  elastic::Pace pace_;               // since the build began
   LeaderResult result_;
 };
 

@@ -232,8 +232,9 @@ void MemberProcess::Answer(const Packet& packet) {
       entering_ = packet.b != 0 ? packet.a : 0;
       return;
     case Say::kRetire: {
-      std::vector<GenerationId> old;
-      const Position position = core_->Positions().at(0);  // must outlive the loop over its epochs
+      std::vector<elastic::GenerationId> old;
+      const elastic::Position position =
+          core_->Positions().at(0);  // must outlive the loop over its epochs
       for (const Epoch epoch : position.old) old.push_back({epoch, handle->id});
       core_->Retire(std::move(old));
       retiring_ = true;
@@ -250,7 +251,7 @@ void MemberProcess::Answer(const Packet& packet) {
 // Checks whether the cut was passed, or the old generation is gone.
 void MemberProcess::Look() {
   if (entering_ == 0 && !retiring_) return;
-  const Position position = core_->Positions().at(0);
+  const elastic::Position position = core_->Positions().at(0);
   if (entering_ != 0 && position.in_use == entering_) {
     entering_ = 0;
     Say({Say::kEntered, position.host_waits, 0, 0, ""});

@@ -36,7 +36,7 @@ int ShimCommunicators::OnCreated(VirtualCommunicator* comm, ncclResult_t* result
       chain->current->context = chain->context;
     }
   }
-  CommunicatorCreated created = DescribeCreated(chain.get());
+  elastic::CommunicatorCreated created = DescribeCreated(chain.get());
   const absl::StatusOr<uint64_t> free_bytes = device_->FreeBytes();
   {
     MutexLock lock(&mutex_);

@@ -22,7 +22,7 @@ class BuildTask {
  public:
   using Links = std::vector<std::unique_ptr<Link>>;
 
-  BuildTask(Epoch epoch_of, std::vector<CommunicatorBuild> builds_of, Time deadline_of,
+  BuildTask(Epoch epoch_of, std::vector<elastic::CommunicatorBuild> builds_of, Time deadline_of,
             std::function<void(absl::Status)> done_of)
       : epoch(epoch_of),
         builds(std::move(builds_of)),
@@ -31,7 +31,7 @@ class BuildTask {
         done(std::move(done_of)) {}
 
   const Epoch epoch;
-  const std::vector<CommunicatorBuild> builds;
+  const std::vector<elastic::CommunicatorBuild> builds;
   const Time deadline;
   const Time late_from;  // from half of its time on, the task does not yield to the program
   const std::function<void(absl::Status)> done;

@@ -59,7 +59,7 @@ int Builder::Left() const {
   return threads_->left;
 }
 
-void Builder::Build(Epoch epoch, std::vector<CommunicatorBuild> builds, Time deadline,
+void Builder::Build(Epoch epoch, std::vector<elastic::CommunicatorBuild> builds, Time deadline,
                     std::function<void(absl::Status)> done) {
   auto task = std::make_shared<BuildTask>(epoch, std::move(builds), deadline, std::move(done));
   const int left = Left();
@@ -126,7 +126,7 @@ bool Builder::Release(const CommunicatorId& id, Time deadline) {
   bool released = true;
   for (const std::shared_ptr<BuildTask>& task : tasks) {
     if (std::none_of(task->builds.begin(), task->builds.end(),
-                     [&](const CommunicatorBuild& b) { return b.communicator == id; })) {
+                     [&](const elastic::CommunicatorBuild& b) { return b.communicator == id; })) {
       continue;
     }
     Stop(task, absl::StrCat("communicator ", Name(id), " was destroyed by the program"));
@@ -232,7 +232,7 @@ void Builder::Report(const BuildTask& task, absl::Status status) {
 absl::Status Builder::BuildAll(BuildTask* task, const LowPriority& priority,
                                std::vector<std::shared_ptr<Chain>>* chains) {
   for (size_t i = 0; i < task->builds.size(); ++i) {
-    const CommunicatorBuild& build = task->builds[i];
+    const elastic::CommunicatorBuild& build = task->builds[i];
     REWIRE_ASSIGN_OR_RETURN(std::shared_ptr<Chain> chain, Await(task, build.communicator));
     REWIRE_RETURN_IF_ERROR(device_->Enter(chain->context));
     REWIRE_RETURN_IF_ERROR(CheckMemory(std::span(task->builds).subspan(i)));
@@ -255,9 +255,9 @@ absl::StatusOr<std::shared_ptr<Chain>> Builder::Await(BuildTask* task, const Com
   }
 }
 
-absl::Status Builder::CheckMemory(std::span<const CommunicatorBuild> builds) {
+absl::Status Builder::CheckMemory(std::span<const elastic::CommunicatorBuild> builds) {
   std::vector<CommunicatorId> ids;
-  for (const CommunicatorBuild& build : builds) ids.push_back(build.communicator);
+  for (const elastic::CommunicatorBuild& build : builds) ids.push_back(build.communicator);
   REWIRE_ASSIGN_OR_RETURN(const uint64_t free_bytes, device_->FreeBytes());
   return ledger_->Check(ids, free_bytes);
 }

@@ -53,7 +53,7 @@ class Builder {
           milliseconds stalled);
   ~Builder();
 
-  void Build(Epoch epoch, std::vector<CommunicatorBuild> builds, Time deadline,
+  void Build(Epoch epoch, std::vector<elastic::CommunicatorBuild> builds, Time deadline,
              std::function<void(absl::Status)> done);
   // Stops the build of this epoch (0: of any epoch). Returns at once; done gets the reason.
   void Cancel(Epoch epoch, const std::string& reason) REWIRE_EXCLUDES(mutex_);
@@ -78,7 +78,7 @@ class Builder {
                         std::vector<std::shared_ptr<Chain>>* chains);
   absl::StatusOr<std::shared_ptr<Chain>> Await(BuildTask* task, const CommunicatorId& id);
   // Checks that the generations that are still to be built fit.
-  absl::Status CheckMemory(std::span<const CommunicatorBuild> builds);
+  absl::Status CheckMemory(std::span<const elastic::CommunicatorBuild> builds);
 
   [[nodiscard]] int Left() const;
 

@@ -23,8 +23,8 @@ void Chain::TakePending(std::vector<std::unique_ptr<Link>>* links) {
   pending.clear();
 }
 
-Position Chain::Describe() const {
-  Position position;
+elastic::Position Chain::Describe() const {
+  elastic::Position position;
   position.communicator = id;
   position.open = current != nullptr;
   if (current != nullptr) {

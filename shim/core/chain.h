@@ -95,7 +95,7 @@ struct Chain {
   void Arm() REWIRE_REQUIRES(mutex);
   void TakePending(std::vector<std::unique_ptr<Link>>* links) REWIRE_REQUIRES(mutex);
   // Leaves `old` empty, which Retirement knows.
-  [[nodiscard]] Position Describe() const REWIRE_REQUIRES(mutex);
+  [[nodiscard]] elastic::Position Describe() const REWIRE_REQUIRES(mutex);
 };
 
 // Returns whether the program has ever sent or received on the communicator. Such operations have

@@ -60,8 +60,8 @@ std::vector<std::shared_ptr<Chain>> ShimCommunicators::Chains() {
   return all;
 }
 
-CommunicatorCreated ShimCommunicators::DescribeCreated(Chain* chain) {
-  CommunicatorCreated created;
+elastic::CommunicatorCreated ShimCommunicators::DescribeCreated(Chain* chain) {
+  elastic::CommunicatorCreated created;
   created.communicator = chain->id;
   const uint32_t pins = chain->comm->pins.load(std::memory_order_relaxed);
   created.pinned = pins != 0;
@@ -81,25 +81,25 @@ std::vector<std::shared_ptr<Chain>> ShimCommunicators::NonBlocking() {
   return found;
 }
 
-std::vector<CommunicatorCreated> ShimCommunicators::List() {
-  std::vector<CommunicatorCreated> list;
+std::vector<elastic::CommunicatorCreated> ShimCommunicators::List() {
+  std::vector<elastic::CommunicatorCreated> list;
   for (const auto& chain : Chains()) list.push_back(DescribeCreated(chain.get()));
   return list;
 }
 
-std::vector<Position> ShimCommunicators::Positions() {
-  std::map<CommunicatorId, Position> positions;
+std::vector<elastic::Position> ShimCommunicators::Positions() {
+  std::map<CommunicatorId, elastic::Position> positions;
   // A generation moves from a chain to the retirement. Reading in this order misses none.
   for (const auto& chain : Chains()) {
     MutexLock lock(&chain->mutex);
     positions[chain->id] = chain->Describe();
   }
-  for (const GenerationId& old : retirement_.Held()) {
-    Position& position = positions[old.communicator];
+  for (const elastic::GenerationId& old : retirement_.Held()) {
+    elastic::Position& position = positions[old.communicator];
     position.communicator = old.communicator;
     if (!position.open || position.in_use != old.epoch) position.old.push_back(old.epoch);
   }
-  std::vector<Position> all;
+  std::vector<elastic::Position> all;
   for (auto& [id, position] : positions) all.push_back(std::move(position));
   return all;
 }
@@ -113,8 +113,8 @@ bool ShimCommunicators::HasRank(const CommunicatorId& id) const {
                      [&](const auto& each) { return each.second->id == id; });
 }
 
-std::vector<CommunicatorCounter> ShimCommunicators::Counters() {
-  std::vector<CommunicatorCounter> counters;
+std::vector<elastic::CommunicatorCounter> ShimCommunicators::Counters() {
+  std::vector<elastic::CommunicatorCounter> counters;
   for (const auto& chain : Chains()) {
     counters.push_back({chain->id, chain->comm->issued.load(std::memory_order_relaxed)});
   }
@@ -129,13 +129,13 @@ bool ShimCommunicators::MayRunBeside(const Chain& chain, size_t chains) {
   return device_->ResidentBlocks() >= kBlocksPerCommunicator * (chains + 1);
 }
 
-absl::StatusOr<UniqueIdBytes> ShimCommunicators::Mint(const CommunicatorId& communicator) {
+absl::StatusOr<elastic::UniqueIdBytes> ShimCommunicators::Mint(const CommunicatorId& communicator) {
   ncclUniqueId id;
   if (const ncclResult_t result = nccl_.GetUniqueId(&id); result != ncclSuccess) {
     return absl::InternalError(
         absl::StrCat("ncclGetUniqueId: ncclResult=", static_cast<int>(result)));
   }
-  UniqueIdBytes bytes(id.internal, sizeof id.internal);
+  elastic::UniqueIdBytes bytes(id.internal, sizeof id.internal);
   const std::vector<std::shared_ptr<Chain>> chains = Chains();
   for (const auto& chain : chains) {
     if (chain->id != communicator) continue;
@@ -143,19 +143,19 @@ absl::StatusOr<UniqueIdBytes> ShimCommunicators::Mint(const CommunicatorId& comm
     bytes += EncodeUsage(UsageOf(*chain->comm));
   }
   // Keep whole classes of three bytes only.
-  if (bytes.size() > kMaxUniqueIdBytes) {
-    bytes.resize(sizeof id.internal + (kMaxUniqueIdBytes - sizeof id.internal) / 3 * 3);
+  if (bytes.size() > elastic::kMaxUniqueIdBytes) {
+    bytes.resize(sizeof id.internal + (elastic::kMaxUniqueIdBytes - sizeof id.internal) / 3 * 3);
   }
   return bytes;
 }
 
-void ShimCommunicators::Build(Epoch epoch, std::vector<CommunicatorBuild> builds, Time deadline,
-                              std::function<void(absl::Status)> done) {
+void ShimCommunicators::Build(Epoch epoch, std::vector<elastic::CommunicatorBuild> builds,
+                              Time deadline, std::function<void(absl::Status)> done) {
   for (const auto& chain : Chains()) {
     const uint32_t pins = chain->comm->pins.load(std::memory_order_relaxed);
-    const bool listed = std::any_of(builds.begin(), builds.end(), [&](const CommunicatorBuild& b) {
-      return b.communicator == chain->id;
-    });
+    const bool listed = std::any_of(
+        builds.begin(), builds.end(),
+        [&](const elastic::CommunicatorBuild& b) { return b.communicator == chain->id; });
     if (pins == 0 || !listed) continue;
     ++counters_.failed_builds;
     calls_.Post([done = std::move(done), id = chain->id, text = DescribePins(pins)] {
@@ -199,7 +199,8 @@ bool ShimCommunicators::Install(const std::shared_ptr<Chain>& chain, std::unique
   return true;
 }
 
-std::optional<CutRefusal> ShimCommunicators::Pledge(Epoch epoch, const std::vector<Cut>& cuts) {
+std::optional<elastic::CutRefusal> ShimCommunicators::Pledge(Epoch epoch,
+                                                             const std::vector<Cut>& cuts) {
   const std::vector<std::shared_ptr<Chain>> chains = Chains();
   for (const Cut& cut : cuts) {
     const auto it = std::find_if(chains.begin(), chains.end(),
@@ -210,7 +211,7 @@ std::optional<CutRefusal> ShimCommunicators::Pledge(Epoch epoch, const std::vect
             : std::optional<std::string>("the communicator does not exist in this process");
     if (!refused) continue;
     for (const auto& chain : chains) cutter_.Decide(chain.get(), epoch, false);
-    return CutRefusal{cut.communicator, *refused};
+    return elastic::CutRefusal{cut.communicator, *refused};
   }
   return std::nullopt;
 }
@@ -254,7 +255,7 @@ void ShimCommunicators::SwapNow(Epoch epoch) {
   }
 }
 
-void ShimCommunicators::Retire(std::vector<GenerationId> generations) {
+void ShimCommunicators::Retire(std::vector<elastic::GenerationId> generations) {
   retirement_.Retire(std::move(generations));
 }
 

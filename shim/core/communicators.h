@@ -26,7 +26,7 @@
 
 namespace rewire::shim {
 
-class ShimCommunicators : public Communicators, private CutEvents, private BuildSite {
+class ShimCommunicators : public elastic::Communicators, private CutEvents, private BuildSite {
  public:
   struct Options {
     milliseconds build{60000};    // REWIRE_BUILD_MS
@@ -40,7 +40,7 @@ class ShimCommunicators : public Communicators, private CutEvents, private Build
   ~ShimCommunicators() override;
 
   // Sets the receiver of events. Call before the first communicator is created.
-  void SetEvents(CommunicatorEvents* events) { events_.store(events); }
+  void SetEvents(elastic::CommunicatorEvents* events) { events_.store(events); }
   [[nodiscard]] const CoreCounters& counters() const { return counters_; }
 
   // ---- for the preloaded library; see CoreTable ------------------------------------------------
@@ -52,16 +52,16 @@ class ShimCommunicators : public Communicators, private CutEvents, private Build
   void BeforeCut(VirtualCommunicator* comm, const CallSite& site);
 
   // ---- for the participant; see Communicators --------------------------------------------------
-  std::vector<CommunicatorCreated> List() override;
-  std::vector<CommunicatorCounter> Counters() override;
-  absl::StatusOr<UniqueIdBytes> Mint(const CommunicatorId& communicator) override;
-  void Build(Epoch epoch, std::vector<CommunicatorBuild> builds, Time deadline,
+  std::vector<elastic::CommunicatorCreated> List() override;
+  std::vector<elastic::CommunicatorCounter> Counters() override;
+  absl::StatusOr<elastic::UniqueIdBytes> Mint(const CommunicatorId& communicator) override;
+  void Build(Epoch epoch, std::vector<elastic::CommunicatorBuild> builds, Time deadline,
              std::function<void(absl::Status)> done) override;
-  std::vector<Position> Positions() override;
-  std::optional<CutRefusal> Pledge(Epoch epoch, const std::vector<Cut>& cuts) override;
+  std::vector<elastic::Position> Positions() override;
+  std::optional<elastic::CutRefusal> Pledge(Epoch epoch, const std::vector<Cut>& cuts) override;
   void Decide(Epoch epoch, bool go) override;
   void SwapNow(Epoch epoch) override;
-  void Retire(std::vector<GenerationId> generations) override;
+  void Retire(std::vector<elastic::GenerationId> generations) override;
   void Abandon(Epoch epoch) override;
   void AbortCurrent(std::string reason) override;
   std::string LostBecause() override;
@@ -79,7 +79,7 @@ class ShimCommunicators : public Communicators, private CutEvents, private Build
   // from the application's thread, at the cut, would cost more than all other work there.
   void LookForPassages(uint64_t decision, milliseconds pause) REWIRE_EXCLUDES(mutex_);
   void Moved();
-  static CommunicatorCreated DescribeCreated(Chain* chain);
+  static elastic::CommunicatorCreated DescribeCreated(Chain* chain);
   [[nodiscard]] bool HasRank(const CommunicatorId& id) const REWIRE_REQUIRES(mutex_);
   // Returns whether a new generation's first operation may run beside old generations' operations.
   bool MayRunBeside(const Chain& chain, size_t chains);
@@ -93,7 +93,7 @@ class ShimCommunicators : public Communicators, private CutEvents, private Build
   void WatchCreation(const std::shared_ptr<Chain>& chain);
   // Returns a copy that stays valid; equal texts are kept once.
   const char* Keep(const std::string& reason) REWIRE_EXCLUDES(mutex_);
-  CommunicatorEvents* events() { return events_.load(std::memory_order_acquire); }
+  elastic::CommunicatorEvents* events() { return events_.load(std::memory_order_acquire); }
 
   const NcclCalls nccl_;
   const ShimServices* const services_;
@@ -101,7 +101,7 @@ class ShimCommunicators : public Communicators, private CutEvents, private Build
   const Options options_;
   CoreCounters counters_;
   MemoryLedger ledger_;
-  std::atomic<CommunicatorEvents*> events_{nullptr};
+  std::atomic<elastic::CommunicatorEvents*> events_{nullptr};
   std::atomic<bool> passed_{false};     // a cut was passed since the last look
   std::atomic<bool> lost_{false};       // a member was lost since the last update boundary
   std::atomic<uint64_t> decisions_{0};  // number of decided swaps

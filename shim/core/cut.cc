@@ -86,9 +86,10 @@ Cutter::Verdict Cutter::NextStep(Chain* chain, const CallSite& site, Call* call)
     const Link* front = chain->pending.empty() ? nullptr : chain->pending.front().get();
     const bool due = front != nullptr && index >= front->NextIndex();
     // A proposal that would replace the pending swap is decided first.
-    const bool first = due && (!chain->pledged ||
-                               OrderOf(*chain->pledged, {front->epoch, front->cut.warm,
-                                                         front->cut.cut}) == CutOrder::kFollows);
+    const bool first =
+        due && (!chain->pledged ||
+                elastic::OrderOf(*chain->pledged, {front->epoch, front->cut.warm,
+                                                   front->cut.cut}) == elastic::CutOrder::kFollows);
     if (chain->pledged && index >= chain->pledged->warm && !first) {
       if (const auto verdict = AwaitDecision(chain, call)) return *verdict;
       continue;

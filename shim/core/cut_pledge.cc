@@ -33,9 +33,10 @@ std::optional<std::string> Cutter::CheckPledge(Chain* chain, Epoch epoch, const 
     return absl::StrCat("the communicator is pinned: ", DescribePins(pins));
   }
   for (const std::unique_ptr<Link>& link : chain->pending) {
-    const CutOrder order = OrderOf(cut, {link->epoch, link->cut.warm, link->cut.cut});
-    if (order == CutOrder::kFollows) continue;
-    if (order == CutOrder::kCrosses) {
+    const elastic::CutOrder order =
+        elastic::OrderOf(cut, {link->epoch, link->cut.warm, link->cut.cut});
+    if (order == elastic::CutOrder::kFollows) continue;
+    if (order == elastic::CutOrder::kCrosses) {
       return absl::StrCat("the cut at ", cut.cut, " crosses the pending swap of epoch ",
                           link->epoch, " at ", link->cut.cut);
     }
@@ -82,7 +83,8 @@ void Cutter::Decide(Chain* chain, Epoch epoch, bool go) {
   if (go) {
     const auto kept = std::find_if(
         chain->pending.begin(), chain->pending.end(), [&](const std::unique_ptr<Link>& link) {
-          return OrderOf(cut, {link->epoch, link->cut.warm, link->cut.cut}) == CutOrder::kReplaces;
+          return elastic::OrderOf(cut, {link->epoch, link->cut.warm, link->cut.cut}) ==
+                 elastic::CutOrder::kReplaces;
         });
     // The event after the last operation belongs to the first pending generation.
     if (kept == chain->pending.begin()) chain->current->end_recorded = false;

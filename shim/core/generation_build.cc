@@ -64,7 +64,7 @@ std::string Name(const CommunicatorId& id) {
 }
 
 absl::StatusOr<Link*> GenerationBuild::NewLink(BuildTask* task, Chain* chain,
-                                               const CommunicatorBuild& build) {
+                                               const elastic::CommunicatorBuild& build) {
   auto link = std::make_unique<Link>();
   link->id = chain->id;
   link->epoch = task->epoch;
@@ -91,7 +91,8 @@ absl::StatusOr<Link*> GenerationBuild::NewLink(BuildTask* task, Chain* chain,
   return task->Add(std::move(link));
 }
 
-absl::Status GenerationBuild::Run(BuildTask* task, Chain* chain, const CommunicatorBuild& build,
+absl::Status GenerationBuild::Run(BuildTask* task, Chain* chain,
+                                  const elastic::CommunicatorBuild& build,
                                   const LowPriority& priority) {
   const BuildTurn turn(turns_);
   REWIRE_ASSIGN_OR_RETURN(const uint64_t free_before, device_->FreeBytes());
@@ -107,8 +108,8 @@ absl::Status GenerationBuild::Run(BuildTask* task, Chain* chain, const Communica
   return absl::OkStatus();
 }
 
-absl::Status GenerationBuild::Connect(BuildTask* task, Chain* chain, const CommunicatorBuild& build,
-                                      Link* link) {
+absl::Status GenerationBuild::Connect(BuildTask* task, Chain* chain,
+                                      const elastic::CommunicatorBuild& build, Link* link) {
   if (build.unique_id.size() < NCCL_UNIQUE_ID_BYTES) {
     return absl::InvalidArgumentError(absl::StrCat("build of communicator ", Name(chain->id),
                                                    ": unique id: bytes=", build.unique_id.size(),

@@ -33,12 +33,14 @@ class GenerationBuild {
 
   // Adds the generation to the task as soon as there is something to free. priority: of the
   // calling thread.
-  absl::Status Run(BuildTask* task, Chain* chain, const CommunicatorBuild& build,
+  absl::Status Run(BuildTask* task, Chain* chain, const elastic::CommunicatorBuild& build,
                    const LowPriority& priority);
 
  private:
-  absl::StatusOr<Link*> NewLink(BuildTask* task, Chain* chain, const CommunicatorBuild& build);
-  absl::Status Connect(BuildTask* task, Chain* chain, const CommunicatorBuild& build, Link* link);
+  absl::StatusOr<Link*> NewLink(BuildTask* task, Chain* chain,
+                                const elastic::CommunicatorBuild& build);
+  absl::Status Connect(BuildTask* task, Chain* chain, const elastic::CommunicatorBuild& build,
+                       Link* link);
   absl::Status RunBeside(BuildTask* task, Chain* chain, Link* link, void* scratch);
   absl::Status AwaitBeside(BuildTask* task, Chain* chain, DeviceEvent done);
   absl::Status Settle(BuildTask* task, ncclComm_t comm);

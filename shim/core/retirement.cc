@@ -26,15 +26,15 @@ void Retirement::Add(std::unique_ptr<Link> link) {
   if (only_event) queue_.Post([this] { FreeEvents(); });
 }
 
-void Retirement::Retire(std::vector<GenerationId> generations) {
+void Retirement::Retire(std::vector<elastic::GenerationId> generations) {
   MutexLock lock(&mutex_);
   due_.insert(due_.end(), generations.begin(), generations.end());
   if (std::exchange(running_, true)) return;
   queue_.Post([this] { Continue(); });
 }
 
-std::vector<GenerationId> Retirement::Held() {
-  std::vector<GenerationId> held;
+std::vector<elastic::GenerationId> Retirement::Held() {
+  std::vector<elastic::GenerationId> held;
   {
     MutexLock lock(&mutex_);
     for (const Link* link = links_.get(); link != nullptr; link = link->after.get()) {
@@ -59,7 +59,7 @@ Retirement::Slot Retirement::Take(Slot* at) {
   return link;
 }
 
-Retirement::Slot* Retirement::Find(const GenerationId& generation) {
+Retirement::Slot* Retirement::Find(const elastic::GenerationId& generation) {
   for (Slot* at = &links_; *at != nullptr; at = &(*at)->after) {
     if ((*at)->generation != nullptr && (*at)->id == generation.communicator &&
         (*at)->epoch == generation.epoch) {

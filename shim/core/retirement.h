@@ -42,9 +42,9 @@ class Retirement {
   // event is kept, until no earlier generation needs the event.
   void Add(std::unique_ptr<Link> link) REWIRE_EXCLUDES(mutex_);
   // Destroys the generations in this order, after those of earlier calls. Skips unknown ones.
-  void Retire(std::vector<GenerationId> generations) REWIRE_EXCLUDES(mutex_);
+  void Retire(std::vector<elastic::GenerationId> generations) REWIRE_EXCLUDES(mutex_);
   // Returns the generations that are out of use and not destroyed yet, in ascending order.
-  [[nodiscard]] std::vector<GenerationId> Held() REWIRE_EXCLUDES(mutex_);
+  [[nodiscard]] std::vector<elastic::GenerationId> Held() REWIRE_EXCLUDES(mutex_);
   // Takes every generation that is not destroyed yet; the caller aborts them.
   std::vector<std::unique_ptr<Link>> TakeAll() REWIRE_EXCLUDES(mutex_);
 
@@ -57,7 +57,7 @@ class Retirement {
   void FreeEvents() REWIRE_EXCLUDES(mutex_);
   Slot TakeUnneeded() REWIRE_EXCLUDES(mutex_);
   static Slot Take(Slot* at);
-  Slot* Find(const GenerationId& generation) REWIRE_REQUIRES(mutex_);
+  Slot* Find(const elastic::GenerationId& generation) REWIRE_REQUIRES(mutex_);
   void Destroy(Slot link);
   void DestroyGeneration(const Link& link, bool on_device);
 
@@ -69,9 +69,9 @@ class Retirement {
   const std::function<void()> gone_;
   Mutex mutex_;
   Slot links_ REWIRE_GUARDED_BY(mutex_);  // a list, newest first
-  std::deque<GenerationId> due_ REWIRE_GUARDED_BY(mutex_);
+  std::deque<elastic::GenerationId> due_ REWIRE_GUARDED_BY(mutex_);
   // A generation that was taken from the list and whose destruction has not returned yet.
-  std::optional<GenerationId> destroying_ REWIRE_GUARDED_BY(mutex_);
+  std::optional<elastic::GenerationId> destroying_ REWIRE_GUARDED_BY(mutex_);
   bool running_ REWIRE_GUARDED_BY(mutex_) = false;  // Continue() is posted
   bool rested_ = false;  // owned by the thread: REWIRE_RETIRE_MS have passed
   WorkQueue queue_;      // last: joined first

@@ -12,16 +12,16 @@
 
 namespace {
 
-constexpr uint16_t kTypes = std::variant_size_v<rewire::Message>;
+constexpr uint16_t kTypes = std::variant_size_v<rewire::elastic::Message>;
 
 void Check(bool ok) {
   if (!ok) std::abort();
 }
 
 void DecodeFrame(const std::string& frame) {
-  const absl::StatusOr<rewire::Message> message = rewire::Decode(frame);
+  const absl::StatusOr<rewire::elastic::Message> message = rewire::elastic::Decode(frame);
   if (!message.ok()) return;
-  const absl::StatusOr<std::string> again = rewire::Encode(*message);
+  const absl::StatusOr<std::string> again = rewire::elastic::Encode(*message);
   Check(again.ok() && *again == frame);
 }
 
@@ -29,7 +29,7 @@ void DecodeFrame(const std::string& frame) {
 void DecodePayload(uint16_t type, std::string_view payload) {
   rewire::ByteWriter frame;
   frame.Put(static_cast<uint32_t>(payload.size() + 4));
-  frame.Put(rewire::kProtocolVersion);
+  frame.Put(rewire::elastic::kProtocolVersion);
   frame.Put(type);
   frame.PutRaw(payload);
   DecodeFrame(frame.Take());
@@ -38,7 +38,8 @@ void DecodePayload(uint16_t type, std::string_view payload) {
 const std::vector<std::string>& SampleFrames() {
   static const auto* const frames = [] {
     auto* out = new std::vector<std::string>;
-    for (const rewire::Message& m : rewire::SampleMessages()) out->push_back(*rewire::Encode(m));
+    for (const rewire::elastic::Message& m : rewire::elastic::SampleMessages())
+      out->push_back(*rewire::elastic::Encode(m));
     return out;
   }();
   return *frames;
@@ -62,13 +63,13 @@ void DecodeDamaged(std::string_view edits) {
 }
 
 std::string Split(std::string_view bytes, size_t chunk) {
-  rewire::FrameBuffer buffer;
+  rewire::elastic::FrameBuffer buffer;
   std::string out;
   for (size_t at = 0; at < bytes.size(); at += chunk) {
     buffer.Append(bytes.substr(at, chunk));
     while (const auto message = buffer.Next()) {
       if (!message->ok()) return out + "error";
-      out += *rewire::Encode(**message);
+      out += *rewire::elastic::Encode(**message);
     }
   }
   return out;

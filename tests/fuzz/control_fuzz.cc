@@ -11,19 +11,19 @@
 namespace {
 
 void CheckFrame(std::string_view frame) {
-  static_cast<void>(rewire::IsControl(frame));
-  const auto object = rewire::DecodeControl(frame);
+  static_cast<void>(rewire::control::IsControl(frame));
+  const auto object = rewire::control::DecodeControl(frame);
   if (!object.ok()) {
     Require(!object.status().message().empty());
     return;
   }
   Require(object->is_object());
-  const std::string encoded = rewire::EncodeControl(*object);
-  Require(rewire::IsControl(encoded));
-  const auto again = rewire::DecodeControl(encoded);
+  const std::string encoded = rewire::control::EncodeControl(*object);
+  Require(rewire::control::IsControl(encoded));
+  const auto again = rewire::control::DecodeControl(encoded);
   Require(again.ok() && *again == *object);
   for (const char* name : {"resize", "drain", "replace", "rebuild"}) {
-    const auto change = rewire::ParseChange(name, *object);
+    const auto change = rewire::control::ParseChange(name, *object);
     Require(change.ok() || !change.status().message().empty());
   }
 }
@@ -36,8 +36,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   // Uses the input as the JSON text of a frame with a valid header.
   rewire::ByteWriter frame;
   frame.Put(static_cast<uint32_t>(bytes.size() + 4));
-  frame.Put(rewire::kProtocolVersion);
-  frame.Put(rewire::kControlType);
+  frame.Put(rewire::elastic::kProtocolVersion);
+  frame.Put(rewire::control::kControlType);
   frame.PutRaw(bytes);
   CheckFrame(frame.bytes());
   return 0;

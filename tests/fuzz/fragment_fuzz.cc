@@ -11,22 +11,22 @@
 
 namespace {
 
-using rewire::kHeaderSize;
+using rewire::state::kHeaderSize;
 
 void CheckHeader(std::string_view bytes) {
-  const auto header = rewire::DecodeHeader(bytes);
+  const auto header = rewire::state::DecodeHeader(bytes);
   if (!header) return;
-  Require(header->bytes > 0 && header->bytes <= rewire::kFragmentBytes);
+  Require(header->bytes > 0 && header->bytes <= rewire::state::kFragmentBytes);
   Require(header->offset + header->bytes > header->offset);
-  Require(rewire::EncodeHeader(*header) == bytes);
+  Require(rewire::state::EncodeHeader(*header) == bytes);
 }
 
 // Uses the input as the fields of a header, because the fuzzer guesses neither magic nor check.
 void CheckFields(std::string_view fields) {
   constexpr size_t kMagic = 4;
   constexpr size_t kCheck = 8;
-  std::string bytes = rewire::EncodeHeader({}).substr(0, kMagic);
-  bytes += fields.substr(0, kHeaderSize - kMagic - kCheck);
+  std::string bytes = rewire::state::EncodeHeader({}).substr(0, kMagic);
+  bytes += fields.substr(0, state::kHeaderSize - kMagic - kCheck);
   rewire::ByteWriter check;
   check.Put(rewire::ContentHash(bytes.data(), bytes.size(), 0));
   CheckHeader(bytes + check.Take());
@@ -38,6 +38,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
   CheckHeader(bytes);
   CheckFields(bytes);
-  if (const auto reply = rewire::DecodeReply(bytes)) Require(rewire::EncodeReply(*reply) == bytes);
+  if (const auto reply = rewire::state::DecodeReply(bytes))
+    Require(rewire::state::EncodeReply(*reply) == bytes);
   return 0;
 }

@@ -9,10 +9,12 @@ using namespace rewire;
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
-  if (const auto hello = DecodeStreamHello(bytes)) Require(EncodeStreamHello(*hello) == bytes);
-  if (const auto challenge = DecodeStreamChallenge(bytes)) {
-    Require(EncodeStreamChallenge(*challenge) == bytes);
+  if (const auto hello = state::DecodeStreamHello(bytes))
+    Require(state::EncodeStreamHello(*hello) == bytes);
+  if (const auto challenge = state::DecodeStreamChallenge(bytes)) {
+    Require(state::EncodeStreamChallenge(*challenge) == bytes);
   }
-  if (const auto proof = DecodeStreamProof(bytes)) Require(EncodeStreamProof(*proof) == bytes);
+  if (const auto proof = state::DecodeStreamProof(bytes))
+    Require(state::EncodeStreamProof(*proof) == bytes);
   return 0;
 }

@@ -9,23 +9,23 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
-  if (const auto offer = rewire::DecodePeerOffer(bytes); offer.ok()) {
-    for (const rewire::OfferedTensor& tensor : offer->tensors) {
-      for (const rewire::OfferedSegment& segment : tensor.segments) {
+  if (const auto offer = rewire::state::DecodePeerOffer(bytes); offer.ok()) {
+    for (const rewire::state::OfferedTensor& tensor : offer->tensors) {
+      for (const rewire::state::OfferedSegment& segment : tensor.segments) {
         Require(segment.offset <= segment.allocation);
         Require(segment.bytes <= segment.allocation - segment.offset);
       }
     }
-    Require(rewire::EncodePeerOffer(*offer) == bytes);
+    Require(rewire::state::EncodePeerOffer(*offer) == bytes);
   }
-  if (const auto contents = rewire::DecodeContents(bytes); contents.ok()) {
-    Require(rewire::EncodeContents(*contents) == bytes);
+  if (const auto contents = rewire::state::DecodeContents(bytes); contents.ok()) {
+    Require(rewire::state::EncodeContents(*contents) == bytes);
   }
-  if (const auto tensors = rewire::DecodeTensors(bytes); tensors.ok()) {
-    Require(rewire::EncodeTensors(*tensors) == bytes);
+  if (const auto tensors = rewire::state::DecodeTensors(bytes); tensors.ok()) {
+    Require(rewire::state::EncodeTensors(*tensors) == bytes);
   }
-  if (const auto shapes = rewire::DecodeShapes(bytes); shapes.ok()) {
-    Require(rewire::EncodeShapes(*shapes) == bytes);
+  if (const auto shapes = rewire::elastic::DecodeShapes(bytes); shapes.ok()) {
+    Require(rewire::elastic::EncodeShapes(*shapes) == bytes);
   }
   return 0;
 }

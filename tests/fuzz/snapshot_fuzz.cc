@@ -7,16 +7,16 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
-  if (const auto shared = rewire::DecodeSharedSnapshots(bytes); shared.ok()) {
+  if (const auto shared = rewire::state::DecodeSharedSnapshots(bytes); shared.ok()) {
     Require(shared->owner > 0);
-    Require(rewire::EncodeSharedSnapshots(*shared) == bytes);
+    Require(rewire::state::EncodeSharedSnapshots(*shared) == bytes);
   }
-  if (const auto list = rewire::DecodePartList(bytes); list.ok()) {
+  if (const auto list = rewire::state::DecodePartList(bytes); list.ok()) {
     Require(list->index <= 1);
-    for (const rewire::ListedPart& part : list->parts) {
+    for (const rewire::state::ListedPart& part : list->parts) {
       Require(part.bytes > 0 && part.offset + part.bytes > part.offset);
     }
-    Require(rewire::EncodePartList(list->version, list->index, list->parts) == bytes);
+    Require(rewire::state::EncodePartList(list->version, list->index, list->parts) == bytes);
   }
   return 0;
 }

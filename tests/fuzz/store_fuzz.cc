@@ -33,11 +33,13 @@ void WriteStore(std::string_view bytes) {
   Require(write(fd.get(), bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size()));
 }
 
-absl::StatusOr<rewire::RecordLog> OpenStore() { return rewire::RecordLog::Open(StorePath(), {}); }
+absl::StatusOr<rewire::control::RecordLog> OpenStore() {
+  return rewire::control::RecordLog::Open(StorePath(), {});
+}
 
 void CheckRecord(std::string_view bytes) {
-  const absl::StatusOr<rewire::WorldRecord> record = rewire::DecodeRecord(bytes);
-  if (record.ok()) Require(rewire::EncodeRecord(*record) == bytes);
+  const absl::StatusOr<rewire::WorldRecord> record = rewire::control::DecodeRecord(bytes);
+  if (record.ok()) Require(rewire::control::EncodeRecord(*record) == bytes);
 }
 
 // Prefixes the file's bytes with those of a valid file: random bytes seldom guess the magic.
@@ -45,7 +47,7 @@ void CheckFile(std::string_view bytes) {
   WriteStore(bytes);
   std::string last;
   {
-    absl::StatusOr<rewire::RecordLog> log = OpenStore();
+    absl::StatusOr<rewire::control::RecordLog> log = OpenStore();
     if (!log.ok()) {
       Require(!log.status().message().empty());
       return;
@@ -53,14 +55,14 @@ void CheckFile(std::string_view bytes) {
     last = log->last();
     Require(log->Append("next").ok());
   }
-  absl::StatusOr<rewire::RecordLog> again = OpenStore();
+  absl::StatusOr<rewire::control::RecordLog> again = OpenStore();
   Require(again.ok() && again->last() == "next" && again->dropped_bytes() == 0);
 }
 
 std::string FileWith(std::string_view record, size_t records) {
   unlink(StorePath().c_str());
   {
-    absl::StatusOr<rewire::RecordLog> log = OpenStore();
+    absl::StatusOr<rewire::control::RecordLog> log = OpenStore();
     for (size_t i = 0; i < records; ++i) Require(log.ok() && log->Append(record).ok());
   }
   std::string bytes(1 << 16, '\0');

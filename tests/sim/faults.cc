@@ -33,8 +33,8 @@ void Simulation::PlanFaults() {
 
 void Simulation::MakeCommunicator() {
   // The program's thread, which makes communicators, stands at the boundary now or soon.
-  const bool soon =
-      leader_ && leader_->phase() >= Phase::kArmed && leader_->phase() <= Phase::kCommitted;
+  const bool soon = leader_ && leader_->phase() >= elastic::Phase::kArmed &&
+                    leader_->phase() <= elastic::Phase::kCommitted;
   const std::vector<Process*> processes = Alive();
   const bool now = std::any_of(processes.begin(), processes.end(),
                                [](const Process* process) { return process->standing(); });
@@ -55,7 +55,7 @@ void Simulation::OneRequest() {
   if (random_.OneIn(6)) {
     After(milliseconds(random_.Below(600)), [this] { MakeCommunicator(); });
   }
-  ChangeRequest request;
+  elastic::ChangeRequest request;
   request.reason = "simulated";
   const std::vector<MemberId> ids = [this] {
     std::vector<MemberId> out;
@@ -67,29 +67,29 @@ void Simulation::OneRequest() {
   switch (partitioned_ ? 5 : random_.Below(6)) {
     case 0:
     case 1:
-      request.kind = RequestKind::kResize;
+      request.kind = elastic::RequestKind::kResize;
       request.size = 1 + static_cast<uint32_t>(random_.OneIn(6) ? 0 : 1 + random_.Below(5));
       break;
     case 2:
-      request.kind = RequestKind::kDrain;
+      request.kind = elastic::RequestKind::kDrain;
       request.members = {someone};
       if (random_.OneIn(2)) request.within = kDrainWithin;
       break;
     case 3:
-      request.kind = RequestKind::kReplace;
+      request.kind = elastic::RequestKind::kReplace;
       request.members = {someone};
       break;
     case 4:
       if (Process* process = Find(someone)) process->Reclaim(kDrainWithin);
       return;
     default:
-      request.kind = RequestKind::kRebuild;
+      request.kind = elastic::RequestKind::kRebuild;
       break;
   }
   Ask(request);
 }
 
-void Simulation::Ask(const ChangeRequest& request) {
+void Simulation::Ask(const elastic::ChangeRequest& request) {
   RunLeader([this, request](auto* out) {
     const absl::StatusOr<uint64_t> id = leader_->OnRequest(now(), request, out);
     for (const MemberId m : request.members) {
@@ -98,7 +98,7 @@ void Simulation::Ask(const ChangeRequest& request) {
       }
       if (id.ok() && request.within) Drained(m);
     }
-    Print(absl::StrCat("REQUEST: ", Describe(request), ": ",
+    Print(absl::StrCat("REQUEST: ", elastic::Describe(request), ": ",
                        id.ok() ? "accepted" : std::string(id.status().message())));
   });
 }
@@ -175,7 +175,7 @@ bool Simulation::StateIsLost() const {
         return process == nullptr || process->was_cut_off_ ? nullptr : process;
       };
       if (Process* owner = reachable(members[slot].member)) {
-        const BoundaryInfo info = owner->Info();
+        const elastic::BoundaryInfo info = owner->Info();
         found = (info.live_whole && info.live_version == version) || has(info.own_snapshots);
       }
       if (Process* next = reachable(members[(slot + 1) % members.size()].member);
@@ -191,7 +191,7 @@ bool Simulation::StateIsLost() const {
 
 // Returns whether no member has a whole replica; used if nothing is sharded.
 bool Simulation::ReplicaIsLost() const {
-  std::vector<BoundaryInfo> infos;
+  std::vector<elastic::BoundaryInfo> infos;
   for (const WorldMember& m : stored_->world.members) {
     const Process* process = Find(m.member);
     if (process != nullptr && !process->was_cut_off_) infos.push_back(process->Info());
@@ -205,8 +205,8 @@ void Simulation::Check() {
   if (stored_->world.epoch == 0 && kills_ > 0) return;  // a process died before there was a world
   if (!leader_->steady()) {
     if (Alive().empty()) return;
-    return ledger_.Violation(absl::StrCat("still ", std::string(PhaseName(leader_->phase())),
-                                          " long after the last fault"));
+    return ledger_.Violation(absl::StrCat(
+        "still ", std::string(elastic::PhaseName(leader_->phase())), " long after the last fault"));
   }
   if (!(leader_->record() == *stored_))
     ledger_.Violation("the leader's record is not the stored one");

@@ -35,24 +35,24 @@ void Ledger::Issued(MemberId member, Epoch era, const CommunicatorId& communicat
   }
 }
 
-void Ledger::Warmed(const GenerationId& generation) {
+void Ledger::Warmed(const elastic::GenerationId& generation) {
   warmed_.insert(generation);
   if (dropped_.contains(generation)) {
     Violation(absl::StrCat("the generation of epoch ", generation.epoch, " is used, but dropped"));
   }
 }
 
-void Ledger::Dropped(const GenerationId& generation) {
+void Ledger::Dropped(const elastic::GenerationId& generation) {
   dropped_.insert(generation);
   if (warmed_.contains(generation)) {
     Violation(absl::StrCat("the generation of epoch ", generation.epoch, " is dropped, but used"));
   }
 }
 
-void Ledger::Destroyed(MemberId member, Epoch era, const GenerationId& generation) {
+void Ledger::Destroyed(MemberId member, Epoch era, const elastic::GenerationId& generation) {
   Log(8, generation.epoch ^ (uint64_t{member} << 48));
   auto& members = destroyed_[era];
-  std::vector<GenerationId>& own = members[member];
+  std::vector<elastic::GenerationId>& own = members[member];
   for (const auto& [other, theirs] : members) {
     if (other == member) continue;
     const auto at = std::find(theirs.begin(), theirs.end(), generation);
@@ -70,8 +70,9 @@ void Ledger::Destroyed(MemberId member, Epoch era, const GenerationId& generatio
 }
 
 bool Ledger::LossBetween(Epoch after, Epoch up_to) const {
-  return std::any_of(kinds_.upper_bound(after), kinds_.upper_bound(up_to),
-                     [](const auto& each) { return each.second == TransitionKind::kLoss; });
+  return std::any_of(kinds_.upper_bound(after), kinds_.upper_bound(up_to), [](const auto& each) {
+    return each.second == elastic::TransitionKind::kLoss;
+  });
 }
 
 void Ledger::Applied(MemberId member, uint64_t version, Epoch epoch) {
@@ -94,7 +95,7 @@ void Ledger::Applied(MemberId member, uint64_t version, Epoch epoch) {
     // time.
     bool only_swaps = true;
     for (auto it = kinds_.upper_bound(low); it != kinds_.end() && it->first <= high; ++it) {
-      only_swaps = only_swaps && it->second == TransitionKind::kSwap;
+      only_swaps = only_swaps && it->second == elastic::TransitionKind::kSwap;
     }
     if (!only_swaps) {
       Violation(absl::StrCat("update ", version, " was applied in the worlds of epochs ", low,
@@ -103,7 +104,7 @@ void Ledger::Applied(MemberId member, uint64_t version, Epoch epoch) {
   }
 }
 
-void Ledger::Adopted(MemberId member, const WorldRecord& record, TransitionKind kind,
+void Ledger::Adopted(MemberId member, const WorldRecord& record, elastic::TransitionKind kind,
                      uint64_t version, bool in_world) {
   const Epoch epoch = record.world.epoch;
   Log(4, version ^ (epoch << 32) ^ (uint64_t{member} << 48));
@@ -114,7 +115,7 @@ void Ledger::Adopted(MemberId member, const WorldRecord& record, TransitionKind 
                            " that was never committed"));
   }
   kinds_[epoch] = kind;
-  if (kind == TransitionKind::kSwap || !in_world) return;
+  if (kind == elastic::TransitionKind::kSwap || !in_world) return;
   const auto [it, first] = adopted_version_.emplace(epoch, version);
   if (!first && it->second != version) {
     Violation(
@@ -126,14 +127,14 @@ void Ledger::Adopted(MemberId member, const WorldRecord& record, TransitionKind 
   for (const auto& [before, highest] : highest_in_) {
     if (before < epoch && !LossBetween(before, epoch - 1)) reached = std::max(reached, highest);
   }
-  const uint64_t may_lose = kind == TransitionKind::kLoss ? 1 : 0;
+  const uint64_t may_lose = kind == elastic::TransitionKind::kLoss ? 1 : 0;
   if (version + may_lose < reached) {
     Violation(absl::StrCat("epoch ", epoch, " begins at version ", version, ", but ", reached,
                            " had been reached"));
   }
 }
 
-uint64_t Ledger::commits(TransitionKind kind) const {
+uint64_t Ledger::commits(elastic::TransitionKind kind) const {
   return static_cast<uint64_t>(std::count_if(
       kinds_.begin(), kinds_.end(), [&](const auto& each) { return each.second == kind; }));
 }

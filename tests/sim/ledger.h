@@ -29,36 +29,36 @@ class Ledger {
   // A member has applied update `version` in the world of `epoch`.
   void Applied(MemberId member, uint64_t version, Epoch epoch);
   // A member enters a committed world with its state at `version`.
-  void Adopted(MemberId member, const WorldRecord& record, TransitionKind kind, uint64_t version,
-               bool in_world);
+  void Adopted(MemberId member, const WorldRecord& record, elastic::TransitionKind kind,
+               uint64_t version, bool in_world);
   // Warmed: a member has issued the warm-up operation on a pending generation, which all members of
   // the generation must issue. Dropped: a member has dropped a pending generation, which nobody may
   // have used.
-  void Warmed(const GenerationId& generation);
-  void Dropped(const GenerationId& generation);
+  void Warmed(const elastic::GenerationId& generation);
+  void Dropped(const elastic::GenerationId& generation);
   // Members of an era must destroy their shared generations in the same order.
-  void Destroyed(MemberId member, Epoch era, const GenerationId& generation);
+  void Destroyed(MemberId member, Epoch era, const elastic::GenerationId& generation);
   void Violation(const std::string& what) { violations_.push_back(what); }
   // Adds a value to the hash of the run.
   void Log(uint64_t what, uint64_t value) { hash_ = MixWord(hash_ ^ what, value); }
 
   [[nodiscard]] const std::vector<std::string>& violations() const { return violations_; }
   [[nodiscard]] uint64_t hash() const { return hash_; }
-  [[nodiscard]] uint64_t commits(TransitionKind kind) const;
+  [[nodiscard]] uint64_t commits(elastic::TransitionKind kind) const;
   [[nodiscard]] uint64_t highest_version() const { return highest_version_; }
 
  private:
   bool LossBetween(Epoch after, Epoch up_to) const;
 
   std::map<Epoch, WorldRecord> worlds_;
-  std::map<Epoch, TransitionKind> kinds_;
+  std::map<Epoch, elastic::TransitionKind> kinds_;
   std::map<Epoch, uint64_t> adopted_version_;
   uint64_t revision_ = 0;
   Epoch epoch_ = 0;
   std::map<std::tuple<Epoch, CommunicatorId, uint64_t>, Epoch> issued_;
-  std::set<GenerationId> warmed_;
-  std::set<GenerationId> dropped_;
-  std::map<Epoch, std::map<MemberId, std::vector<GenerationId>>> destroyed_;
+  std::set<elastic::GenerationId> warmed_;
+  std::set<elastic::GenerationId> dropped_;
+  std::map<Epoch, std::map<MemberId, std::vector<elastic::GenerationId>>> destroyed_;
   std::map<uint64_t, std::set<Epoch>> applied_;  // key: version
   std::set<std::tuple<uint64_t, Epoch, MemberId>> applied_by_;
   uint64_t highest_version_ = 0;          // reached by any member

@@ -71,8 +71,8 @@ void Simulation::CalledOffGrow() {
   if (!leader_) return;
   const auto members = leader_->record().world.members;
   if (members.size() < 2 || members.size() >= leader_options_.max_members) return;
-  ChangeRequest grow;
-  grow.kind = RequestKind::kResize;
+  elastic::ChangeRequest grow;
+  grow.kind = elastic::RequestKind::kResize;
   grow.size = static_cast<uint32_t>(members.size()) + 1;
   grow.reason = "simulated";
   Ask(grow);
@@ -81,8 +81,8 @@ void Simulation::CalledOffGrow() {
   After(milliseconds(more_random_.Below(500)), [this, someone, what] {
     if (!leader_) return;
     if (what == 0) {
-      ChangeRequest drain;
-      drain.kind = RequestKind::kDrain;
+      elastic::ChangeRequest drain;
+      drain.kind = elastic::RequestKind::kDrain;
       drain.members = {someone};
       drain.within = kDrainWithin;
       return Ask(drain);

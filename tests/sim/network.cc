@@ -24,25 +24,25 @@ void Simulation::Connect(Process* process) {
   process->Connected();
 }
 
-void Simulation::ToLeader(Process* from, const Message& message) {
+void Simulation::ToLeader(Process* from, const elastic::Message& message) {
   const int number = from->connection_;
   const auto it = connections_.find(number);
   if (it == connections_.end() || !it->second.open) return;
   it->second.up = std::max(it->second.up, now() + Latency());
   // Every message uses the wire format, as in production.
-  const std::string frame = *Encode(message);
+  const std::string frame = *elastic::Encode(message);
   At(it->second.up, [this, number, frame, life = leader_life_] {
     const auto at = connections_.find(number);
     if (life != leader_life_ || at == connections_.end()) return;
-    LeaderHears(number, *Decode(frame));
+    LeaderHears(number, *elastic::Decode(frame));
   });
 }
 
-void Simulation::LeaderHears(int number, const Message& message) {
+void Simulation::LeaderHears(int number, const elastic::Message& message) {
   Connection& connection = connections_[number];
   const MemberId member = connection.member;
   ledger_.Log(7, message.index() ^ (uint64_t{member} << 32));
-  if (const auto* hello = std::get_if<Hello>(&message)) {
+  if (const auto* hello = std::get_if<elastic::Hello>(&message)) {
     connection.known = true;
     connection_of_[member] = number;
     RunLeader([this, hello = *hello](auto* out) { leader_->OnConnect(now(), hello, out); });
@@ -50,23 +50,23 @@ void Simulation::LeaderHears(int number, const Message& message) {
   }
   if (!connection.known || connection_of_[member] != number) return;
   RunLeader([this, member, message](auto* out) {
-    if (std::holds_alternative<ReclaimNotice>(message)) Drained(member);
+    if (std::holds_alternative<elastic::ReclaimNotice>(message)) Drained(member);
     leader_->OnMessage(now(), member, message, out);
   });
 }
 
-void Simulation::ToMember(MemberId member, const Message& message) {
+void Simulation::ToMember(MemberId member, const elastic::Message& message) {
   const auto of = connection_of_.find(member);
   if (of == connection_of_.end()) return;
   const int number = of->second;
   Connection& connection = connections_[number];
   if (!connection.open) return;
   connection.down = std::max(connection.down, now() + Latency());
-  const std::string frame = *Encode(message);
+  const std::string frame = *elastic::Encode(message);
   At(connection.down, [this, number, member, frame] {
     Process* process = Find(member);
     if (process == nullptr || process->connection_ != number) return;
-    process->Receive(*Decode(frame));
+    process->Receive(*elastic::Decode(frame));
   });
 }
 

@@ -8,19 +8,19 @@
 
 namespace rewire::sim {
 
-inline constexpr std::pair<std::string_view, PlantedBug> kPlantedBugs[] = {
-    {"double-commit", PlantedBug::kDoubleCommit},
-    {"lost-pledge", PlantedBug::kLostPledge},
-    {"commit-before-verified", PlantedBug::kCommitBeforeVerified},
-    {"stale-epoch-accepted", PlantedBug::kStaleEpochAccepted},
-    {"silence-of-all", PlantedBug::kSilenceOfAll},
-    {"stall-counts", PlantedBug::kStallCounts},
-    {"dismissal-ends-job", PlantedBug::kDismissalEndsJob},
-    {"all-cuts-to-all", PlantedBug::kAllCutsToAll},
-    {"pending-overwritten", PlantedBug::kPendingOverwritten},
+inline constexpr std::pair<std::string_view, elastic::PlantedBug> kPlantedBugs[] = {
+    {"double-commit", elastic::PlantedBug::kDoubleCommit},
+    {"lost-pledge", elastic::PlantedBug::kLostPledge},
+    {"commit-before-verified", elastic::PlantedBug::kCommitBeforeVerified},
+    {"stale-epoch-accepted", elastic::PlantedBug::kStaleEpochAccepted},
+    {"silence-of-all", elastic::PlantedBug::kSilenceOfAll},
+    {"stall-counts", elastic::PlantedBug::kStallCounts},
+    {"dismissal-ends-job", elastic::PlantedBug::kDismissalEndsJob},
+    {"all-cuts-to-all", elastic::PlantedBug::kAllCutsToAll},
+    {"pending-overwritten", elastic::PlantedBug::kPendingOverwritten},
 };
 
-inline bool PlantedBugNamed(std::string_view name, PlantedBug* out) {
+inline bool PlantedBugNamed(std::string_view name, elastic::PlantedBug* out) {
   for (const auto& [known, bug] : kPlantedBugs) {
     if (known == name) {
       *out = bug;

@@ -13,22 +13,22 @@ constexpr uint32_t kOperationsPerStep = 5;
 
 }  // namespace
 
-Process::Process(Simulation* sim, MemberOptions options)
-    : sim_(sim), options_(options), member_(std::make_unique<Member>(options)) {}
+Process::Process(Simulation* sim, elastic::MemberOptions options)
+    : sim_(sim), options_(options), member_(std::make_unique<elastic::Member>(options)) {}
 
 bool Process::frozen() const { return sim_->now() < frozen_until_; }
 
 // ---- the machine --------------------------------------------------------------------------------
 
-void Process::Run(const std::function<void(std::vector<MemberAction>*)>& input) {
+void Process::Run(const std::function<void(std::vector<elastic::MemberAction>*)>& input) {
   if (!alive_) return;
   if (frozen()) {
     frozen_inputs_.push_back(input);
     return;
   }
-  std::vector<MemberAction> actions;
+  std::vector<elastic::MemberAction> actions;
   input(&actions);
-  for (const MemberAction& action : actions) {
+  for (const elastic::MemberAction& action : actions) {
     if (!alive_) return;
     Do(action);
   }
@@ -43,11 +43,12 @@ void Process::Tick() {
   sim_->At(at, [this, at] {
     if (!alive_ || tick_at_ != at) return;
     tick_at_ = Time{};
-    Run([this](auto* out) { member_->OnTick(sim_->now(), Heartbeat{begun_, {}}, out); });
+    Run([this](auto* out) { member_->OnTick(sim_->now(), elastic::Heartbeat{begun_, {}}, out); });
   });
 }
 
-void Process::Later(Duration delay, std::function<void(std::vector<MemberAction>*)> input) {
+void Process::Later(Duration delay,
+                    std::function<void(std::vector<elastic::MemberAction>*)> input) {
   sim_->After(delay, [this, input = std::move(input)] { Run(input); });
 }
 
@@ -57,7 +58,7 @@ void Process::Connected() {
 void Process::Disconnected() {
   Run([this](auto* out) { member_->OnDisconnected(sim_->now(), out); });
 }
-void Process::Receive(const Message& message) {
+void Process::Receive(const elastic::Message& message) {
   Run([this, message](auto* out) { member_->OnMessage(sim_->now(), message, out); });
 }
 void Process::Reclaim(Duration within) {
@@ -70,7 +71,7 @@ void Process::Freeze(Duration duration) {
   frozen_until_ = std::max(frozen_until_, sim_->now() + duration);
   sim_->At(frozen_until_, [this] {
     if (frozen()) return;
-    std::vector<std::function<void(std::vector<MemberAction>*)>> inputs;
+    std::vector<std::function<void(std::vector<elastic::MemberAction>*)>> inputs;
     inputs.swap(frozen_inputs_);
     for (const auto& input : inputs) Run(input);
     if (alive_) Tick();
@@ -88,34 +89,34 @@ void Process::Exit() {
   sim_->ProcessEnded(this);
 }
 
-std::vector<CommunicatorCounter> Process::Counters() const {
-  std::vector<CommunicatorCounter> counters{{kUpdateBoundary, begun_}};
+std::vector<elastic::CommunicatorCounter> Process::Counters() const {
+  std::vector<elastic::CommunicatorCounter> counters{{kUpdateBoundary, begun_}};
   for (const auto& [id, c] : communicators_) counters.push_back({id, c.issued});
   return counters;
 }
 
-void Process::Do(const MemberAction& action) {
+void Process::Do(const elastic::MemberAction& action) {
   SeededRandom& random = sim_->random();
   sim_->ledger().Log(5, action.index() ^ (uint64_t{id()} << 32));
-  if (const auto* a = std::get_if<SendMessage>(&action)) {
+  if (const auto* a = std::get_if<elastic::SendMessage>(&action)) {
     sim_->ToLeader(this, a->message);
-  } else if (const auto* a = std::get_if<EnterWorld>(&action)) {
+  } else if (const auto* a = std::get_if<elastic::EnterWorld>(&action)) {
     joining_ = a->joining;
     era_ = a->world.epoch;
     world_ = a->world.members;
     Start();
-  } else if (const auto* a = std::get_if<MintIds>(&action)) {
+  } else if (const auto* a = std::get_if<elastic::MintIds>(&action)) {
     for (const CommunicatorId& c : a->communicators) {
       const Epoch epoch = a->epoch;
       Later(random.Between(microseconds(10), milliseconds(2)), [=, this](auto* out) {
-        member_->OnMinted(sim_->now(), epoch, c, UniqueIdBytes(128, 'u'), out);
+        member_->OnMinted(sim_->now(), epoch, c, elastic::UniqueIdBytes(128, 'u'), out);
       });
     }
-  } else if (const auto* a = std::get_if<MakePlan>(&action)) {
+  } else if (const auto* a = std::get_if<elastic::MakePlan>(&action)) {
     const Epoch epoch = a->epoch;
     Later(random.Between(milliseconds(1), milliseconds(20)),
           [=, this](auto* out) { member_->OnPlanned(sim_->now(), epoch, epoch * 17, out); });
-  } else if (const auto* a = std::get_if<BuildGenerations>(&action)) {
+  } else if (const auto* a = std::get_if<elastic::BuildGenerations>(&action)) {
     const Epoch epoch = a->epoch;
     const bool fails = sim_->faults() && random.OneIn(60);
     if (fails) sim_->CountInjectedFailure();
@@ -126,34 +127,34 @@ void Process::Do(const MemberAction& action) {
       member_->OnBuilt(sim_->now(), epoch,
                        fails ? absl::InternalError("injected") : absl::OkStatus(), Counters(), out);
     });
-  } else if (const auto* a = std::get_if<PledgeCuts>(&action)) {
-    const std::optional<CutRefusal> refusal = Pledge(a->cuts);
+  } else if (const auto* a = std::get_if<elastic::PledgeCuts>(&action)) {
+    const std::optional<elastic::CutRefusal> refusal = Pledge(a->cuts);
     const auto counters = Counters();
     Later(microseconds(20), [=, this, epoch = a->epoch, round = a->round](auto* out) {
       member_->OnPledged(sim_->now(), epoch, round, refusal, counters, out);
     });
-  } else if (const auto* a = std::get_if<PledgeBoundary>(&action)) {
-    std::optional<CutRefusal> refusal;
-    if (begun_ > a->step) refusal = CutRefusal{kUpdateBoundary, "the update has begun"};
+  } else if (const auto* a = std::get_if<elastic::PledgeBoundary>(&action)) {
+    std::optional<elastic::CutRefusal> refusal;
+    if (begun_ > a->step) refusal = elastic::CutRefusal{kUpdateBoundary, "the update has begun"};
     if (!refusal) pledged_step_ = a->step;
     const auto counters = Counters();
     Later(microseconds(20), [=, this, epoch = a->epoch, round = a->round](auto* out) {
       member_->OnPledged(sim_->now(), epoch, round, refusal, counters, out);
     });
-  } else if (const auto* a = std::get_if<DecideCuts>(&action)) {
+  } else if (const auto* a = std::get_if<elastic::DecideCuts>(&action)) {
     Decide(a->epoch, a->go);
-  } else if (std::holds_alternative<ReleaseBoundary>(action)) {
+  } else if (std::holds_alternative<elastic::ReleaseBoundary>(action)) {
     pledged_step_.reset();
-  } else if (const auto* a = std::get_if<FinishStream>(&action)) {
+  } else if (const auto* a = std::get_if<elastic::FinishStream>(&action)) {
     streaming_ = a->epoch;
     FinishStreamWhenOthersStand(a->epoch, 0);
-  } else if (std::holds_alternative<DescribeBoundary>(action)) {
+  } else if (std::holds_alternative<elastic::DescribeBoundary>(action)) {
     if (state_ == State::kStanding) {
       Later(microseconds(5), [this](auto* out) {
         if (state_ == State::kStanding) member_->OnBoundary(sim_->now(), Info(), out);
       });
     }
-  } else if (const auto* a = std::get_if<RestoreFrom>(&action)) {
+  } else if (const auto* a = std::get_if<elastic::RestoreFrom>(&action)) {
     const bool fails = sim_->faults() && random.OneIn(60);
     if (fails) sim_->CountInjectedFailure();
     received_version_ = a->version;
@@ -162,16 +163,16 @@ void Process::Do(const MemberAction& action) {
       member_->OnStreamed(sim_->now(), epoch,
                           fails ? absl::InternalError("injected") : absl::OkStatus(), 1, 1, out);
     });
-  } else if (const auto* a = std::get_if<Adopt>(&action)) {
+  } else if (const auto* a = std::get_if<elastic::Adopt>(&action)) {
     Adopted(*a);
-  } else if (std::holds_alternative<AbandonEpoch>(action)) {
+  } else if (std::holds_alternative<elastic::AbandonEpoch>(action)) {
     pledged_step_.reset();
     streaming_.reset();
     for (auto& [c, comm] : communicators_) comm.pledged.reset();
     if (state_ == State::kBlocked) Program(microseconds(1), [this] { Issue(); });
-  } else if (const auto* a = std::get_if<RetireGenerations>(&action)) {
+  } else if (const auto* a = std::get_if<elastic::RetireGenerations>(&action)) {
     Retire(a->generations);
-  } else if (std::holds_alternative<AbortCurrent>(action)) {
+  } else if (std::holds_alternative<elastic::AbortCurrent>(action)) {
     aborted_ = true;
     for (auto& [c, comm] : communicators_) {
       comm.open = false;
@@ -185,20 +186,20 @@ void Process::Do(const MemberAction& action) {
     if (state_ != State::kStanding && !(updating_ && !sim_->sharded())) {
       Program(random.Between(microseconds(100), milliseconds(30)), [this] { Stand(); });
     }
-  } else if (const auto* a = std::get_if<Resume>(&action)) {
+  } else if (const auto* a = std::get_if<elastic::Resume>(&action)) {
     if (state_ != State::kStanding) {
       return sim_->ledger().Violation(absl::StrCat("member ", id(), " resumed, but did not stand"));
     }
     switch (a->kind) {
-      case ResumeKind::kContinue:
-      case ResumeKind::kWorldChanged:
+      case elastic::ResumeKind::kContinue:
+      case elastic::ResumeKind::kWorldChanged:
         return Program(microseconds(50), [this] { AtUpdate(); });
-      case ResumeKind::kRepeat:
+      case elastic::ResumeKind::kRepeat:
         return Program(microseconds(50), [this] { NextOperation(); });
-      case ResumeKind::kLeave:
+      case elastic::ResumeKind::kLeave:
         return Exit();
     }
-  } else if (const auto* a = std::get_if<StopProcess>(&action)) {
+  } else if (const auto* a = std::get_if<elastic::StopProcess>(&action)) {
     abandoned_ = true;
     sim_->ProcessStopped(this, a->reason);
     Exit();
@@ -237,8 +238,8 @@ void Process::CreateCommunicator(const CommunicatorId& c) {
   if (rank == span.end()) return;
   communicators_[c].generation = era_;
   communicators_[c].point_to_point = sim_->PointToPoint(c);
-  const CommunicatorCreated created{c, static_cast<uint32_t>(span.size()),
-                                    static_cast<uint32_t>(rank - span.begin()), false, ""};
+  const elastic::CommunicatorCreated created{c, static_cast<uint32_t>(span.size()),
+                                             static_cast<uint32_t>(rank - span.begin()), false, ""};
   Later(microseconds(1),
         [this, created](auto* out) { member_->OnCommunicatorCreated(sim_->now(), created, out); });
   Moved();
@@ -351,7 +352,7 @@ void Process::Stand() {
         });
 }
 
-BoundaryInfo Process::Info() const {
+elastic::BoundaryInfo Process::Info() const {
   return {version_, whole_, own_, buddy_, sim_->Layout(world_.size())};
 }
 
@@ -372,13 +373,13 @@ void Process::FinishStreamWhenOthersStand(Epoch epoch, int tries) {
   });
 }
 
-void Process::Adopted(const Adopt& adopt) {
+void Process::Adopted(const elastic::Adopt& adopt) {
   const Epoch epoch = adopt.record.world.epoch;
   if (built_ != epoch && adopt.slot) {
     sim_->ledger().Violation(absl::StrCat("member ", id(), " goes to generations of epoch ", epoch,
                                           " that it has not built"));
   }
-  if (adopt.kind == TransitionKind::kSwap) {
+  if (adopt.kind == elastic::TransitionKind::kSwap) {
     sim_->ledger().Adopted(id(), adopt.record, adopt.kind, version_, true);
     return;
   }
@@ -401,7 +402,7 @@ void Process::Adopted(const Adopt& adopt) {
   for (auto& [c, comm] : communicators_) {
     // A joiner already has the generation of this epoch.
     if (comm.open && comm.generation != epoch) comm.old.push_back(comm.generation);
-    for (const PendingSwap& swap : comm.pending) comm.old.push_back(swap.epoch);
+    for (const elastic::PendingSwap& swap : comm.pending) comm.old.push_back(swap.epoch);
     std::sort(comm.old.begin(), comm.old.end());
     comm = Communicator{0, true, epoch, comm.point_to_point, {}, {}, false, comm.old};
   }

@@ -23,12 +23,12 @@ class Simulation;
 
 class Process {
  public:
-  Process(Simulation* sim, MemberOptions options);
+  Process(Simulation* sim, elastic::MemberOptions options);
 
   // ---- from the network
   void Connected();
   void Disconnected();
-  void Receive(const Message& message);
+  void Receive(const elastic::Message& message);
   // ---- from the simulation
   void CreateCommunicator(const CommunicatorId& id);
   void Freeze(Duration duration);  // as SIGSTOP and SIGCONT
@@ -40,13 +40,13 @@ class Process {
   [[nodiscard]] MemberId id() const { return options_.member; }
   [[nodiscard]] bool alive() const { return alive_; }
   [[nodiscard]] bool frozen() const;
-  [[nodiscard]] Member& member() { return *member_; }
+  [[nodiscard]] elastic::Member& member() { return *member_; }
   [[nodiscard]] uint64_t version() const { return version_; }
   [[nodiscard]] bool standing() const { return state_ == State::kStanding; }
-  [[nodiscard]] BoundaryInfo Info() const;
+  [[nodiscard]] elastic::BoundaryInfo Info() const;
   [[nodiscard]] bool abandoned() const { return abandoned_; }
   // Returns whether this process may still issue operations on this generation.
-  [[nodiscard]] bool Needs(const GenerationId& generation) const;
+  [[nodiscard]] bool Needs(const elastic::GenerationId& generation) const;
   // Returns whether there are more generations than the current one and one or two pending ones.
   [[nodiscard]] bool HoldsTooMany() const;
   void Kill();
@@ -66,14 +66,14 @@ class Process {
     Epoch generation = 0;
     bool point_to_point = false;
     std::optional<Cut> pledged;
-    std::vector<PendingSwap> pending;
+    std::vector<elastic::PendingSwap> pending;
     bool begun = false;  // the warm-up operation of the first pending swap was issued
     std::vector<Epoch> old;
   };
 
-  void Run(const std::function<void(std::vector<MemberAction>*)>& input);
-  void Do(const MemberAction& action);
-  void Later(Duration delay, std::function<void(std::vector<MemberAction>*)> input);
+  void Run(const std::function<void(std::vector<elastic::MemberAction>*)>& input);
+  void Do(const elastic::MemberAction& action);
+  void Later(Duration delay, std::function<void(std::vector<elastic::MemberAction>*)> input);
   // The program; each function ends in a state or schedules a later event.
   void Program(Duration delay, std::function<void()> step);
   void Start();
@@ -85,22 +85,22 @@ class Process {
   void Copy();
   void Stand();
   void Exit();
-  void Adopted(const Adopt& adopt);
+  void Adopted(const elastic::Adopt& adopt);
   void FinishStreamWhenOthersStand(Epoch epoch, int tries);
-  std::vector<CommunicatorCounter> Counters() const;
-  std::vector<Position> Positions() const;
+  std::vector<elastic::CommunicatorCounter> Counters() const;
+  std::vector<elastic::Position> Positions() const;
   void Moved();  // reports the positions soon
-  std::optional<CutRefusal> Pledge(const std::vector<Cut>& cuts);
+  std::optional<elastic::CutRefusal> Pledge(const std::vector<Cut>& cuts);
   void Decide(Epoch epoch, bool go);
   // Returns false if the operation has to wait for a decision.
   bool PassCuts(const CommunicatorId& id);
-  void Retire(const std::vector<GenerationId>& generations);
+  void Retire(const std::vector<elastic::GenerationId>& generations);
 
   Simulation* sim_;
-  MemberOptions options_;
-  std::unique_ptr<Member> member_;
+  elastic::MemberOptions options_;
+  std::unique_ptr<elastic::Member> member_;
   Time frozen_until_{};
-  std::vector<std::function<void(std::vector<MemberAction>*)>> frozen_inputs_;
+  std::vector<std::function<void(std::vector<elastic::MemberAction>*)>> frozen_inputs_;
   Time tick_at_{};
 
   State state_ = State::kIdle;

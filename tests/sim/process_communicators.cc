@@ -10,8 +10,8 @@
 
 namespace rewire::sim {
 
-std::vector<Position> Process::Positions() const {
-  std::vector<Position> positions;
+std::vector<elastic::Position> Process::Positions() const {
+  std::vector<elastic::Position> positions;
   for (const auto& [id, c] : communicators_) {
     positions.push_back({id, c.open, c.generation, c.point_to_point, 0, c.pending, c.old});
   }
@@ -23,13 +23,14 @@ void Process::Moved() {
         [this](auto* out) { member_->OnPositions(sim_->now(), Positions(), out); });
 }
 
-bool Process::Needs(const GenerationId& generation) const {
+bool Process::Needs(const elastic::GenerationId& generation) const {
   const auto it = communicators_.find(generation.communicator);
   if (it == communicators_.end()) return false;
   const Communicator& c = it->second;
   return (c.open && c.generation == generation.epoch) ||
-         std::any_of(c.pending.begin(), c.pending.end(),
-                     [&](const PendingSwap& swap) { return swap.epoch == generation.epoch; });
+         std::any_of(c.pending.begin(), c.pending.end(), [&](const elastic::PendingSwap& swap) {
+           return swap.epoch == generation.epoch;
+         });
 }
 
 bool Process::HoldsTooMany() const {
@@ -38,26 +39,28 @@ bool Process::HoldsTooMany() const {
   });
 }
 
-std::optional<CutRefusal> Process::Pledge(const std::vector<Cut>& cuts) {
+std::optional<elastic::CutRefusal> Process::Pledge(const std::vector<Cut>& cuts) {
   for (const Cut& cut : cuts) {
     const auto it = communicators_.find(cut.communicator);
     if (it == communicators_.end()) {
       sim_->ledger().Violation(absl::StrCat("member ", options_.member,
                                             " was asked for a cut of a communicator that it does "
                                             "not have"));
-      return CutRefusal{cut.communicator, "it does not exist"};
+      return elastic::CutRefusal{cut.communicator, "it does not exist"};
     }
     const Communicator& c = it->second;
-    for (const PendingSwap& swap : c.pending) {
-      const CutOrder order = OrderOf(cut, swap);
-      if (order == CutOrder::kCrosses) return CutRefusal{cut.communicator, "it crosses"};
+    for (const elastic::PendingSwap& swap : c.pending) {
+      const elastic::CutOrder order = elastic::OrderOf(cut, swap);
+      if (order == elastic::CutOrder::kCrosses)
+        return elastic::CutRefusal{cut.communicator, "it crosses"};
       const bool begun = c.begun && swap == c.pending.front();
-      if (order == CutOrder::kReplaces && begun)
-        return CutRefusal{cut.communicator, "it has begun"};
+      if (order == elastic::CutOrder::kReplaces && begun)
+        return elastic::CutRefusal{cut.communicator, "it has begun"};
     }
     const bool idle = cut.warm == cut.cut;
-    if (idle && c.point_to_point) return CutRefusal{cut.communicator, "point-to-point"};
-    if (c.issued + (idle ? 0 : 2) > cut.warm) return CutRefusal{cut.communicator, "too far"};
+    if (idle && c.point_to_point) return elastic::CutRefusal{cut.communicator, "point-to-point"};
+    if (c.issued + (idle ? 0 : 2) > cut.warm)
+      return elastic::CutRefusal{cut.communicator, "too far"};
   }
   for (const Cut& cut : cuts) communicators_[cut.communicator].pledged = cut;
   return std::nullopt;
@@ -71,8 +74,9 @@ void Process::Decide(Epoch epoch, bool go) {
     if (c.issued > cut.warm) {
       sim_->ledger().Violation(absl::StrCat("member ", options_.member, " broke its pledge"));
     }
-    if (options_.planted_bug == PlantedBug::kPendingOverwritten) c.pending.clear();
-    while (!c.pending.empty() && OrderOf(cut, c.pending.back()) == CutOrder::kReplaces) {
+    if (options_.planted_bug == elastic::PlantedBug::kPendingOverwritten) c.pending.clear();
+    while (!c.pending.empty() &&
+           elastic::OrderOf(cut, c.pending.back()) == elastic::CutOrder::kReplaces) {
       sim_->ledger().Dropped({c.pending.back().epoch, id});
       c.old.push_back(c.pending.back().epoch);
       c.pending.pop_back();
@@ -93,8 +97,8 @@ bool Process::PassCuts(const CommunicatorId& id) {
   for (;;) {
     const bool due = !c.pending.empty() &&
                      c.issued >= (c.begun ? c.pending.front().cut : c.pending.front().warm);
-    const bool first =
-        due && (!c.pledged || OrderOf(*c.pledged, c.pending.front()) == CutOrder::kFollows);
+    const bool first = due && (!c.pledged || elastic::OrderOf(*c.pledged, c.pending.front()) ==
+                                                 elastic::CutOrder::kFollows);
     if (c.pledged && c.issued >= c.pledged->warm && !first) return false;
     if (!due) return true;
     const Epoch epoch = c.pending.front().epoch;
@@ -112,12 +116,12 @@ bool Process::PassCuts(const CommunicatorId& id) {
   }
 }
 
-void Process::Retire(const std::vector<GenerationId>& generations) {
+void Process::Retire(const std::vector<elastic::GenerationId>& generations) {
   // Generations retire one after the other.
   retired_at_ = std::max(retired_at_, sim_->now()) +
                 sim_->random().Between(milliseconds(1), milliseconds(10));
   Later(retired_at_ - sim_->now(), [this, generations](auto* out) {
-    for (const GenerationId& generation : generations) {
+    for (const elastic::GenerationId& generation : generations) {
       const auto it = communicators_.find(generation.communicator);
       if (it == communicators_.end() || std::erase(it->second.old, generation.epoch) == 0) continue;
       sim_->Destroyed(id(), era_, generation);

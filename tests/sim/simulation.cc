@@ -19,7 +19,7 @@ constexpr uint64_t kPairs = 0x6666666600000000;
 
 Simulation::Simulation(SimulationOptions options)
     : options_(options), random_(options.seed), more_random_(options.seed ^ 0xe1a57) {
-  LeaderOptions& o = leader_options_;
+  elastic::LeaderOptions& o = leader_options_;
   const uint64_t members = 2 + random_.Below(4);
   for (MemberId m = 0; m < members; ++m) o.initial_members.push_back(m);
   o.max_members = 6;
@@ -70,7 +70,7 @@ std::vector<MemberId> Simulation::SpanOf(const CommunicatorId& c,
 
 bool Simulation::PointToPoint(const CommunicatorId& c) const { return c == kSends; }
 
-void Simulation::Destroyed(MemberId member, Epoch era, const GenerationId& generation) {
+void Simulation::Destroyed(MemberId member, Epoch era, const elastic::GenerationId& generation) {
   ledger_.Destroyed(member, era, generation);
   for (const Process* process : Alive()) {
     // A process that has left the world stands at the boundary.
@@ -111,7 +111,7 @@ std::vector<Process*> Simulation::Alive() const {
 }
 
 Process* Simulation::Spawn(MemberId id) {
-  MemberOptions o;
+  elastic::MemberOptions o;
   o.member = id;
   o.incarnation = random_.Next();
   o.cooperates = true;
@@ -138,7 +138,7 @@ void Simulation::StartLeader() {
   phase_since_ = now();
   phase_stalled_ = leader_stalled_ = Duration{};
   drains_.clear();
-  leader_ = std::make_unique<Leader>(leader_options_, stored_.value_or(WorldRecord{}));
+  leader_ = std::make_unique<elastic::Leader>(leader_options_, stored_.value_or(WorldRecord{}));
   RunLeader([this](auto* out) { leader_->Start(now(), out); });
 }
 
@@ -158,16 +158,16 @@ void Simulation::CrashLeader(Duration down) {
   After(down, [this] { StartLeader(); });
 }
 
-void Simulation::RunLeader(const std::function<void(std::vector<LeaderAction>*)>& input) {
+void Simulation::RunLeader(const std::function<void(std::vector<elastic::LeaderAction>*)>& input) {
   if (!leader_) return;
   if (now() < leader_stalled_until_) {
     stalled_inputs_.push_back(input);
     return;
   }
   const uint64_t life = leader_life_;
-  std::vector<LeaderAction> actions;
+  std::vector<elastic::LeaderAction> actions;
   input(&actions);
-  for (const LeaderAction& action : actions) {
+  for (const elastic::LeaderAction& action : actions) {
     if (crash_after_actions_ && (*crash_after_actions_)-- == 0) {
       return CrashLeader(random_.Between(milliseconds(5), seconds(1)));
     }
@@ -189,19 +189,19 @@ void Simulation::TickLeader() {
   });
 }
 
-void Simulation::DoLeader(const LeaderAction& action) {
+void Simulation::DoLeader(const elastic::LeaderAction& action) {
   ledger_.Log(6, action.index());
-  if (const auto* a = std::get_if<SendTo>(&action)) {
-    if (const auto* lost = std::get_if<Lost>(&a->message)) CheckLost(*lost);
+  if (const auto* a = std::get_if<elastic::SendTo>(&action)) {
+    if (const auto* lost = std::get_if<elastic::Lost>(&a->message)) CheckLost(*lost);
     ToMember(a->member, a->message);
-  } else if (const auto* a = std::get_if<CompareAndSwap>(&action)) {
+  } else if (const auto* a = std::get_if<elastic::CompareAndSwap>(&action)) {
     const bool commit = stored_ && a->record.world.epoch != stored_->world.epoch;
     if (commit && std::exchange(crash_at_commit_, false)) {
       Store(*a, milliseconds(random_.Below(400)));
       return CrashLeader(random_.Between(milliseconds(5), milliseconds(300)));
     }
     Store(*a, faults_ && random_.OneIn(25) ? milliseconds(random_.Below(1500)) : seconds(0));
-  } else if (const auto* a = std::get_if<rewire::Spawn>(&action)) {
+  } else if (const auto* a = std::get_if<elastic::Spawn>(&action)) {
     for (MemberId m : a->members) {
       if (faults_ && random_.OneIn(30)) {
         After(milliseconds(5), [this, m, life = leader_life_] {
@@ -218,22 +218,23 @@ void Simulation::DoLeader(const LeaderAction& action) {
       }
       After(start, [this, m] { Spawn(m); });
     }
-  } else if (const auto* a = std::get_if<Kick>(&action)) {
+  } else if (const auto* a = std::get_if<elastic::Kick>(&action)) {
     const auto it = connection_of_.find(a->member);
     if (it == connection_of_.end()) return;
     const int connection = it->second;
     connection_of_.erase(it);
     connections_[connection].known = false;
     Break(connection, true, true);
-  } else if (const auto* a = std::get_if<EndProcess>(&action)) {
+  } else if (const auto* a = std::get_if<elastic::EndProcess>(&action)) {
     if (Process* process = Find(a->member)) {
       process->Kill();
       ProcessEnded(process);
     }
-  } else if (const auto* a = std::get_if<EndJob>(&action)) {
+  } else if (const auto* a = std::get_if<elastic::EndJob>(&action)) {
     JobEnds(a->reason);
-  } else if (const auto* a = std::get_if<Note>(&action)) {
-    Print(absl::StrCat("[", std::string(PhaseName(a->phase)), " e", a->epoch, "] ", a->text));
+  } else if (const auto* a = std::get_if<elastic::Note>(&action)) {
+    Print(absl::StrCat("[", std::string(elastic::PhaseName(a->phase)), " e", a->epoch, "] ",
+                       a->text));
     CheckDeadline(*a);
     CheckDrain(*a);
     if (absl::string_view why = a->text; absl::ConsumePrefix(&why, "the job is stopped: ")) {
@@ -284,7 +285,7 @@ void Simulation::JobEnds(const std::string& reason) {
 }
 
 // A member counts as lost only after a fault of its own.
-void Simulation::CheckLost(const Lost& lost) {
+void Simulation::CheckLost(const elastic::Lost& lost) {
   for (MemberId id : lost.members) {
     const Process* process = Find(id);
     if (process == nullptr || process->was_cut_off_ || process->has_deadline_) continue;
@@ -294,7 +295,7 @@ void Simulation::CheckLost(const Lost& lost) {
 
 // Time in which the leader's process does not run must not count for a deadline. The shortest
 // deadline that ends a phase with such a note is 3 s; the leader may count 250 ms of a stall.
-void Simulation::CheckDeadline(const Note& note) {
+void Simulation::CheckDeadline(const elastic::Note& note) {
   if (note.phase != phase_ || note.epoch != phase_epoch_) {
     phase_ = note.phase;
     phase_epoch_ = note.epoch;
@@ -314,7 +315,7 @@ void Simulation::Drained(MemberId member) {
 }
 
 // The rule for a drain is similar: the leader may count 250 ms of each of a few stalls.
-void Simulation::CheckDrain(const Note& note) {
+void Simulation::CheckDrain(const elastic::Note& note) {
   for (const auto& [member, drain] : drains_) {
     const std::string late = absl::StrCat("member ", member, " is lost: it did not leave in time");
     if (note.text.find(late) != 0) continue;
@@ -328,14 +329,14 @@ void Simulation::CheckDrain(const Note& note) {
 // ---- the store ----------------------------------------------------------------------------------
 
 // A swap reaches the store even if the leader that sent it has died meanwhile.
-void Simulation::Store(const CompareAndSwap& swap, Duration slow) {
+void Simulation::Store(const elastic::CompareAndSwap& swap, Duration slow) {
   const Time at =
       std::max(store_free_, now() + slow + random_.Between(microseconds(50), milliseconds(5)));
   if (slow == Duration{}) store_free_ = at;
   const bool lost = faults_ && random_.OneIn(40);        // the request
   const bool unanswered = faults_ && random_.OneIn(40);  // or its answer
   At(at, [=, this, life = leader_life_] {
-    StoreAnswer answer;
+    elastic::StoreAnswer answer;
     if (!lost) {
       const uint64_t stands = stored_ ? stored_->revision : 0;
       answer.swapped = stands == swap.expected_revision;
@@ -378,7 +379,7 @@ Result Simulation::Run() {
   // From now on every pending change must end within its deadlines, and training must continue.
   const Time settled_by = now() + seconds(90);
   const auto settled = [this] {
-    return leader_ && (leader_->steady() || leader_->phase() == Phase::kStopped);
+    return leader_ && (leader_->steady() || leader_->phase() == elastic::Phase::kStopped);
   };
   // Silence, a stall or a restart must be detected first.
   const Time settle_from = now() + seconds(5);
@@ -390,16 +391,16 @@ Result Simulation::Run() {
   while (queue_.RunOne(told_by)) {
   }
   Check();
-  if (partitioned_ && (ledger_.commits(TransitionKind::kBoundary) > 0 ||
-                       ledger_.commits(TransitionKind::kLoss) > 0)) {
+  if (partitioned_ && (ledger_.commits(elastic::TransitionKind::kBoundary) > 0 ||
+                       ledger_.commits(elastic::TransitionKind::kLoss) > 0)) {
     ledger_.Violation("a job with communicators over part of its members changed its members");
   }
   Result result;
   result.violations = ledger_.violations();
   result.hash = ledger_.hash();
-  result.swaps = ledger_.commits(TransitionKind::kSwap);
-  result.boundaries = ledger_.commits(TransitionKind::kBoundary);
-  result.losses = ledger_.commits(TransitionKind::kLoss);
+  result.swaps = ledger_.commits(elastic::TransitionKind::kSwap);
+  result.boundaries = ledger_.commits(elastic::TransitionKind::kBoundary);
+  result.losses = ledger_.commits(elastic::TransitionKind::kLoss);
   result.leader_restarts = leader_restarts_;
   result.versions = ledger_.highest_version();
   result.stopped = job_stopped_.has_value();

@@ -23,7 +23,7 @@ namespace rewire::sim {
 
 struct SimulationOptions {
   uint64_t seed = 1;
-  PlantedBug planted_bug = PlantedBug::kNone;
+  elastic::PlantedBug planted_bug = elastic::PlantedBug::kNone;
   bool print = false;  // prints every note and fault on standard output
   // Runs only the faults and the sharded state of the oldest seeds.
   bool plain = false;
@@ -70,9 +70,9 @@ class Simulation {
                                              const std::vector<WorldMember>& world) const;
   [[nodiscard]] bool PointToPoint(const CommunicatorId& c) const;
   // A member has destroyed a generation.
-  void Destroyed(MemberId member, Epoch era, const GenerationId& generation);
+  void Destroyed(MemberId member, Epoch era, const elastic::GenerationId& generation);
   [[nodiscard]] std::optional<uint64_t> finish_at() const { return finish_at_; }
-  void ToLeader(Process* from, const Message& message);
+  void ToLeader(Process* from, const elastic::Message& message);
   void ProcessEnded(Process* process);
   void ProcessStopped(Process* process, const std::string& reason);
   void Issued(Process* by, Epoch era, const CommunicatorId& c, uint64_t index,
@@ -92,8 +92,8 @@ class Simulation {
     Time down{};
   };
   void Connect(Process* process);
-  void ToMember(MemberId member, const Message& message);
-  void LeaderHears(int connection, const Message& message);
+  void ToMember(MemberId member, const elastic::Message& message);
+  void LeaderHears(int connection, const elastic::Message& message);
   // in_flight: messages that were sent before still arrive (a process that dies), or not (a cut).
   void Break(int connection, bool in_flight, bool tell_process);
   Duration Latency();
@@ -101,18 +101,18 @@ class Simulation {
   // simulation.cc
   void StartLeader();
   void CrashLeader(Duration down);
-  void RunLeader(const std::function<void(std::vector<LeaderAction>*)>& input);
-  void DoLeader(const LeaderAction& action);
+  void RunLeader(const std::function<void(std::vector<elastic::LeaderAction>*)>& input);
+  void DoLeader(const elastic::LeaderAction& action);
   void TickLeader();
   [[nodiscard]] bool MayEnd(const std::string& reason) const;
   void JobEnds(const std::string& reason);
   // Returns whether a partitioned job lost a member and was stopped for exactly that limit.
   [[nodiscard]] bool PartitionedLoss(const std::string& reason) const;
-  void CheckLost(const Lost& lost);
-  void CheckDeadline(const Note& note);
+  void CheckLost(const elastic::Lost& lost);
+  void CheckDeadline(const elastic::Note& note);
   void Drained(MemberId member);  // the leader has been told to drain it within kDrainWithin
-  void CheckDrain(const Note& note);
-  void Store(const CompareAndSwap& swap, Duration slow);
+  void CheckDrain(const elastic::Note& note);
+  void Store(const elastic::CompareAndSwap& swap, Duration slow);
   Process* Spawn(MemberId id);
   Process* Find(MemberId id) const;
   std::vector<Process*> Alive() const;
@@ -122,7 +122,7 @@ class Simulation {
   void PlanFaults();
   void OneFault();
   void OneRequest();
-  void Ask(const ChangeRequest& request);
+  void Ask(const elastic::ChangeRequest& request);
   // faults of many at once: more_faults.cc
   void OneStall();
   void ManyDeaths();
@@ -149,15 +149,15 @@ class Simulation {
   int next_connection_ = 1;
   std::map<MemberId, int> connection_of_;  // as the leader's owner sees it
 
-  LeaderOptions leader_options_;
-  std::unique_ptr<Leader> leader_;  // null: crashed
+  elastic::LeaderOptions leader_options_;
+  std::unique_ptr<elastic::Leader> leader_;  // null: crashed
   uint64_t leader_life_ = 0;
   Time leader_tick_{};
   std::optional<uint64_t> crash_after_actions_;
   bool crash_at_commit_ = false;  // at the time when the next commit is sent to the store
   uint64_t leader_restarts_ = 0;
   Time leader_stalled_until_{};
-  Phase phase_ = Phase::kForming;  // phase and epoch of the last note
+  elastic::Phase phase_ = elastic::Phase::kForming;  // phase and epoch of the last note
   Epoch phase_epoch_ = 0;
   Time phase_since_{};
   Duration phase_stalled_{};   // time in this phase during which the leader's process did not run
@@ -167,7 +167,7 @@ class Simulation {
     Duration stalled{};  // leader_stalled_ at that time
   };
   std::map<MemberId, Drain> drains_;  // drains with a deadline that this leader knows
-  std::deque<std::function<void(std::vector<LeaderAction>*)>> stalled_inputs_;
+  std::deque<std::function<void(std::vector<elastic::LeaderAction>*)>> stalled_inputs_;
 
   bool sharded_ = true;    // some state exists once, and the update ends in a collective
   bool volatile_ = false;  // some replicated state is volatile

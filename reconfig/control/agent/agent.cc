@@ -21,12 +21,12 @@
 #include "reconfig/control/store/embedded_store.h"
 #include "reconfig/elastic/protocol/codec.h"
 
-namespace rewire {
+namespace rewire::control {
 namespace {
 
-LeaderOptions OptionsOfLeader(const AgentOptions& options, const Key& job) {
+elastic::LeaderOptions OptionsOfLeader(const AgentOptions& options, const Key& job) {
   const Settings& s = Settings::Get();
-  LeaderOptions out;
+  elastic::LeaderOptions out;
   for (MemberId m = 0; m < options.members; ++m) out.initial_members.push_back(m);
   out.max_members = options.max_members;
   out.job_key = job;
@@ -56,17 +56,17 @@ absl::StatusOr<std::unique_ptr<Agent>> Agent::Start(AgentOptions options) {
   }
   std::unique_ptr<Agent> agent(new Agent(options, std::move(store), std::move(metrics_server)));
   Agent* a = agent.get();
-  a->leader_ =
-      std::make_unique<Leader>(OptionsOfLeader(options, job), record->value_or(WorldRecord{}));
+  a->leader_ = std::make_unique<elastic::Leader>(OptionsOfLeader(options, job),
+                                                 record->value_or(WorldRecord{}));
   Connections::Events* from_connections = a;
   a->connections_ =
       std::make_unique<Connections>(std::move(listener), Connections::Options{}, from_connections);
   LauncherLink::Events* from_launcher = a;
   a->launcher_ = std::make_unique<LauncherLink>(a->connections_.get(), from_launcher);
-  const auto submit = [a](const ChangeRequest& change) {
+  const auto submit = [a](const elastic::ChangeRequest& change) {
     // A command never comes from inside an input, so Feed() sets `id` before it returns.
     absl::StatusOr<uint64_t> id;
-    a->Feed([&](Leader::Out* out) { id = a->leader_->OnRequest(a->now_, change, out); });
+    a->Feed([&](elastic::Leader::Out* out) { id = a->leader_->OnRequest(a->now_, change, out); });
     return id;
   };
   a->desk_ = std::make_unique<ControlDesk>(a->options_.job, a->leader_.get(), &a->log_,
@@ -88,7 +88,7 @@ Agent::~Agent() = default;
 
 absl::Status Agent::Run(int stop_fd) {
   TakeShortTurns();
-  Feed([this](Leader::Out* out) { leader_->Start(now_, out); });
+  Feed([this](elastic::Leader::Out* out) { leader_->Start(now_, out); });
   std::vector<pollfd> polls;
   for (;;) {
     polls.assign({{stop_fd, POLLIN, 0}});
@@ -115,11 +115,11 @@ absl::Status Agent::Run(int stop_fd) {
     if (const auto due = leader_->NextDeadline(); due && now_ >= *due) {
       connections_->ReadAll();  // a member whose message came after poll(2) is not silent
       FindStarved();
-      Feed([this](Leader::Out* out) { leader_->OnTick(now_, out); });
+      Feed([this](elastic::Leader::Out* out) { leader_->OnTick(now_, out); });
     }
     launcher_->TellWorld(leader_->record().world);
-    const Phase phase = leader_->phase();
-    if (phase <= Phase::kSteady || phase == Phase::kStopped) log_.OnIdle(now_);
+    const elastic::Phase phase = leader_->phase();
+    if (phase <= elastic::Phase::kSteady || phase == elastic::Phase::kStopped) log_.OnIdle(now_);
     for (const TransitionEntry& ended : log_.TakeEnded()) {
       metrics_->OnTransition(ended);
       WriteTrace(ended);
@@ -139,7 +139,7 @@ void Agent::FindStarved() {
     quiet.insert(pid->second);
     const Duration waited = run_queue_wait_.SinceLast(pid->second, now_);
     if (waited == Duration{}) continue;
-    Feed([this, who = member, waited](Leader::Out* out) {
+    Feed([this, who = member, waited](elastic::Leader::Out* out) {
       leader_->OnStarved(now_, who, waited, out);
     });
   }
@@ -185,31 +185,31 @@ void Agent::OnControlFrame(Connections::Id id, const std::string& frame) {
 }
 
 void Agent::OnMemberFrame(Connections::Id id, const std::string& frame) {
-  const absl::StatusOr<Message> message = Decode(frame);
+  const absl::StatusOr<elastic::Message> message = elastic::Decode(frame);
   if (!message.ok()) {
     return connections_->CloseForGarbage(id, std::string(message.status().message()));
   }
-  if (const auto* hello = std::get_if<Hello>(&*message)) return OnHello(id, *hello);
+  if (const auto* hello = std::get_if<elastic::Hello>(&*message)) return OnHello(id, *hello);
   const auto member = members_.find(id);
   if (member == members_.end()) {
     return connections_->CloseForGarbage(
-        id, absl::StrCat(std::string(MessageName(*message)), " before Hello"));
+        id, absl::StrCat(std::string(elastic::MessageName(*message)), " before Hello"));
   }
   log_.OnReceived(now_, member->second, *message);
-  Feed([this, who = member->second, m = *message](Leader::Out* out) {
+  Feed([this, who = member->second, m = *message](elastic::Leader::Out* out) {
     leader_->OnMessage(now_, who, m, out);
   });
 }
 
-void Agent::OnHello(Connections::Id id, const Hello& hello) {
+void Agent::OnHello(Connections::Id id, const elastic::Hello& hello) {
   const auto mine = members_.find(id);
   if (mine != members_.end())
     return connections_->CloseForGarbage(id, "a member sent a second Hello");
   const auto link = links_.find(hello.member);
   if (link != links_.end() && link->second.incarnation != hello.incarnation) {
     // Another running process has this id. The leader must not see the later process.
-    if (const auto frame = Encode(
-            Refused{absl::StrCat("member ", hello.member, " is connected as another process")});
+    if (const auto frame = elastic::Encode(elastic::Refused{
+            absl::StrCat("member ", hello.member, " is connected as another process")});
         frame.ok()) {
       connections_->Send(id, *frame);
     }
@@ -222,7 +222,7 @@ void Agent::OnHello(Connections::Id id, const Hello& hello) {
   links_[hello.member] = {id, hello.incarnation};
   members_[id] = hello.member;
   pids_[hello.member] = connections_->PidOf(id);
-  Feed([this, hello](Leader::Out* out) { leader_->OnConnect(now_, hello, out); });
+  Feed([this, hello](elastic::Leader::Out* out) { leader_->OnConnect(now_, hello, out); });
 }
 
 void Agent::OnClosed(Connections::Id id, const std::string& why) {
@@ -234,7 +234,7 @@ void Agent::OnClosed(Connections::Id id, const std::string& why) {
   REWIRE_DEBUG("member %u: %s", who, why.c_str());
   members_.erase(member);
   links_.erase(who);
-  Feed([this, who](Leader::Out* out) { leader_->OnDisconnect(now_, who, out); });
+  Feed([this, who](elastic::Leader::Out* out) { leader_->OnDisconnect(now_, who, out); });
 }
 
 // ---- from the launcher --------------------------------------------------------------------------
@@ -242,11 +242,13 @@ void Agent::OnClosed(Connections::Id id, const std::string& why) {
 void Agent::OnProcess(MemberId member, pid_t pid) { pids_[member] = pid; }
 
 void Agent::OnSpawned(const std::vector<MemberId>& members) {
-  Feed([this, members](Leader::Out* out) { leader_->OnSpawned(now_, members, out); });
+  Feed([this, members](elastic::Leader::Out* out) { leader_->OnSpawned(now_, members, out); });
 }
 
 void Agent::OnSpawnFailed(const std::vector<MemberId>& members, const std::string& why) {
-  Feed([this, members, why](Leader::Out* out) { leader_->OnSpawnFailed(now_, members, why, out); });
+  Feed([this, members, why](elastic::Leader::Out* out) {
+    leader_->OnSpawnFailed(now_, members, why, out);
+  });
 }
 
 void Agent::OnExited(MemberId member, const std::string& how, int status) {
@@ -259,7 +261,9 @@ void Agent::OnExited(MemberId member, const std::string& how, int status) {
     OnSpawnFailed({member}, absl::StrCat("member ", member, " ", how, " before it connected"));
   }
   if (status == 0) return;
-  Feed([this, member, how](Leader::Out* out) { leader_->OnFailedExit(now_, member, how, out); });
+  Feed([this, member, how](elastic::Leader::Out* out) {
+    leader_->OnFailedExit(now_, member, how, out);
+  });
 }
 
 // ---- the leader ---------------------------------------------------------------------------------
@@ -271,40 +275,40 @@ void Agent::Feed(Input input) {
   while (!inputs_.empty()) {
     const Input next = std::move(inputs_.front());
     inputs_.pop_front();
-    Leader::Out actions;
+    elastic::Leader::Out actions;
     next(&actions);
-    for (const LeaderAction& action : actions) Do(action);
+    for (const elastic::LeaderAction& action : actions) Do(action);
   }
   feeding_ = false;
 }
 
-void Agent::Do(const LeaderAction& action) {
-  if (const auto* send = std::get_if<SendTo>(&action)) {
+void Agent::Do(const elastic::LeaderAction& action) {
+  if (const auto* send = std::get_if<elastic::SendTo>(&action)) {
     DoSend(*send);
-  } else if (const auto* swap = std::get_if<CompareAndSwap>(&action)) {
+  } else if (const auto* swap = std::get_if<elastic::CompareAndSwap>(&action)) {
     DoSwap(*swap);
-  } else if (const auto* spawn = std::get_if<Spawn>(&action)) {
+  } else if (const auto* spawn = std::get_if<elastic::Spawn>(&action)) {
     launcher_->Start(now_, *spawn);
-  } else if (const auto* kick = std::get_if<Kick>(&action)) {
+  } else if (const auto* kick = std::get_if<elastic::Kick>(&action)) {
     const auto link = links_.find(kick->member);
     if (link == links_.end()) return;
     connections_->CloseAfterWriting(now_, link->second.connection);
     members_.erase(link->second.connection);
     links_.erase(link);
-  } else if (const auto* end = std::get_if<EndProcess>(&action)) {
+  } else if (const auto* end = std::get_if<elastic::EndProcess>(&action)) {
     launcher_->End(end->member);
-  } else if (const auto* job = std::get_if<EndJob>(&action)) {
+  } else if (const auto* job = std::get_if<elastic::EndJob>(&action)) {
     launcher_->TellStop(job->reason, job->survivors);
-  } else if (const auto* note = std::get_if<Note>(&action)) {
+  } else if (const auto* note = std::get_if<elastic::Note>(&action)) {
     DoNote(*note);
   }
 }
 
-void Agent::DoSend(const SendTo& send) {
+void Agent::DoSend(const elastic::SendTo& send) {
   log_.OnSent(now_, send.member, send.message);
   const auto link = links_.find(send.member);
   if (link == links_.end()) return;  // the leader is about to see the disconnect
-  const absl::StatusOr<std::string> frame = Encode(send.message);
+  const absl::StatusOr<std::string> frame = elastic::Encode(send.message);
   if (!frame.ok()) {
     REWIRE_ERROR("%s", std::string(frame.status().message()).c_str());
     return;
@@ -312,27 +316,30 @@ void Agent::DoSend(const SendTo& send) {
   connections_->Send(link->second.connection, *frame);
 }
 
-void Agent::DoSwap(const CompareAndSwap& swap) {
+void Agent::DoSwap(const elastic::CompareAndSwap& swap) {
   const Time begin = Now();
   store_->CompareAndSwap(
       swap.expected_revision, swap.record, [this, begin](absl::StatusOr<SwapOutcome> outcome) {
         metrics_->OnStoreWrite(Now() - begin, outcome.ok());
-        absl::StatusOr<StoreAnswer> answer;
+        absl::StatusOr<elastic::StoreAnswer> answer;
         if (outcome.ok()) {
-          answer = StoreAnswer{outcome->swapped, outcome->current.value_or(WorldRecord{})};
+          answer = elastic::StoreAnswer{outcome->swapped, outcome->current.value_or(WorldRecord{})};
         } else {
           answer = outcome.status();
           REWIRE_ERROR("%s", std::string(outcome.status().message()).c_str());
         }
-        Feed([this, answer](Leader::Out* out) { leader_->OnStoreResult(now_, answer, out); });
+        Feed([this, answer](elastic::Leader::Out* out) {
+          leader_->OnStoreResult(now_, answer, out);
+        });
       });
 }
 
-void Agent::DoNote(const Note& note) {
-  const bool bad = note.kind == NoteKind::kWarning || note.kind == NoteKind::kFailed;
+void Agent::DoNote(const elastic::Note& note) {
+  const bool bad =
+      note.kind == elastic::NoteKind::kWarning || note.kind == elastic::NoteKind::kFailed;
   REWIRE_LOG(bad ? LogLevel::kWarn : LogLevel::kInfo, "[%llu] %s: %s",
              static_cast<unsigned long long>(note.epoch),
-             std::string(PhaseName(note.phase)).c_str(), note.text.c_str());
+             std::string(elastic::PhaseName(note.phase)).c_str(), note.text.c_str());
   log_.OnNote(now_, note, leader_->record().world.epoch);
   desk_->OnNote(note);
 }
@@ -373,4 +380,4 @@ nlohmann::json Agent::StatusAnswer() const {
   return out;
 }
 
-}  // namespace rewire
+}  // namespace rewire::control

@@ -26,7 +26,7 @@
 #include "reconfig/control/store/store.h"
 #include "reconfig/elastic/leader/leader.h"
 
-namespace rewire {
+namespace rewire::control {
 
 struct AgentOptions {
   std::string socket;
@@ -65,17 +65,17 @@ class Agent : private Connections::Events, private LauncherLink::Events {
   void OnExited(MemberId member, const std::string& how, int status) override;
 
   void OnMemberFrame(Connections::Id id, const std::string& frame);
-  void OnHello(Connections::Id id, const Hello& hello);
+  void OnHello(Connections::Id id, const elastic::Hello& hello);
   void OnControlFrame(Connections::Id id, const std::string& frame);
 
   // An input of the leader. Feed() processes the input at once, or after the input that is being
   // processed, and then performs its actions.
-  using Input = std::function<void(Leader::Out*)>;
+  using Input = std::function<void(elastic::Leader::Out*)>;
   void Feed(Input input);
-  void Do(const LeaderAction& action);
-  void DoSend(const SendTo& send);
-  void DoSwap(const CompareAndSwap& swap);
-  void DoNote(const Note& note);
+  void Do(const elastic::LeaderAction& action);
+  void DoSend(const elastic::SendTo& send);
+  void DoSwap(const elastic::CompareAndSwap& swap);
+  void DoNote(const elastic::Note& note);
   void WriteTrace(const TransitionEntry& entry) const;
   [[nodiscard]] nlohmann::json StatusAnswer() const;
   // Tells the leader which silent members wait for a processor.
@@ -87,7 +87,7 @@ class Agent : private Connections::Events, private LauncherLink::Events {
   const std::unique_ptr<Metrics> metrics_;
   const std::unique_ptr<MetricsServer> metrics_server_;
   const Time started_;
-  std::unique_ptr<Leader> leader_;
+  std::unique_ptr<elastic::Leader> leader_;
   std::unique_ptr<Connections> connections_;
   std::unique_ptr<LauncherLink> launcher_;
   std::unique_ptr<ControlDesk> desk_;
@@ -101,4 +101,4 @@ class Agent : private Connections::Events, private LauncherLink::Events {
   Time now_{};
 };
 
-}  // namespace rewire
+}  // namespace rewire::control

@@ -3,7 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "reconfig/base/status_macros.h"
 
-namespace rewire {
+namespace rewire::control {
 namespace {
 
 using nlohmann::json;
@@ -53,28 +53,28 @@ bool IsChange(const std::string& name) {
   return name == "resize" || name == "drain" || name == "replace" || name == "rebuild";
 }
 
-absl::StatusOr<ChangeRequest> ParseChange(const std::string& name, const json& command) {
-  ChangeRequest out;
+absl::StatusOr<elastic::ChangeRequest> ParseChange(const std::string& name, const json& command) {
+  elastic::ChangeRequest out;
   REWIRE_ASSIGN_OR_RETURN(out.reason, TextField(command, "reason"));
   if (name == "resize") {
-    out.kind = RequestKind::kResize;
+    out.kind = elastic::RequestKind::kResize;
     REWIRE_ASSIGN_OR_RETURN(const auto size, NumberField(command, "size", 0, UINT32_MAX));
     if (!size) return Wrong("size", "a number of members");
     out.size = static_cast<uint32_t>(*size);
     return out;
   }
   if (name == "rebuild") {
-    out.kind = RequestKind::kRebuild;
+    out.kind = elastic::RequestKind::kRebuild;
     return out;
   }
-  out.kind = name == "drain" ? RequestKind::kDrain : RequestKind::kReplace;
+  out.kind = name == "drain" ? elastic::RequestKind::kDrain : elastic::RequestKind::kReplace;
   REWIRE_ASSIGN_OR_RETURN(out.members, Members(command));
   REWIRE_ASSIGN_OR_RETURN(const auto within, NumberField(command, "within_ms", 1, 86400000));
   if (within) out.within = milliseconds(*within);
-  if (out.kind == RequestKind::kReplace && out.members.size() != 1) {
+  if (out.kind == elastic::RequestKind::kReplace && out.members.size() != 1) {
     return Wrong("members", "one member");
   }
   return out;
 }
 
-}  // namespace rewire
+}  // namespace rewire::control

@@ -8,7 +8,7 @@
 #include "absl/status/statusor.h"
 #include "reconfig/elastic/leader/request.h"
 
-namespace rewire {
+namespace rewire::control {
 
 // Returns the number of a field, or nullopt without the field. Fails for another type or a value
 // outside [low, high].
@@ -19,6 +19,7 @@ absl::StatusOr<std::string> TextField(const nlohmann::json& command, const std::
 
 // Returns whether the command `name` changes the world.
 bool IsChange(const std::string& name);
-absl::StatusOr<ChangeRequest> ParseChange(const std::string& name, const nlohmann::json& command);
+absl::StatusOr<elastic::ChangeRequest> ParseChange(const std::string& name,
+                                                   const nlohmann::json& command);
 
-}  // namespace rewire
+}  // namespace rewire::control

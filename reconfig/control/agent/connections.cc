@@ -8,7 +8,7 @@
 #include "reconfig/base/log.h"
 #include "reconfig/base/pending_connections.h"
 
-namespace rewire {
+namespace rewire::control {
 namespace {
 
 // The maximum number of accepts in one turn of the event loop.
@@ -220,4 +220,4 @@ pid_t Connections::PidOf(Id id) const {
   return found == open_.end() ? 0 : found->second->peer.pid;
 }
 
-}  // namespace rewire
+}  // namespace rewire::control

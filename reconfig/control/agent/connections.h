@@ -19,7 +19,7 @@
 #include "reconfig/base/framed_socket.h"
 #include "reconfig/base/listening_socket.h"
 
-namespace rewire {
+namespace rewire::control {
 
 class Connections {
  public:
@@ -104,4 +104,4 @@ class Connections {
   Counters counters_;
 };
 
-}  // namespace rewire
+}  // namespace rewire::control

@@ -4,7 +4,7 @@
 #include "reconfig/base/bytes.h"
 #include "reconfig/elastic/protocol/codec.h"
 
-namespace rewire {
+namespace rewire::control {
 namespace {
 
 constexpr size_t kHeader = 8;
@@ -16,7 +16,7 @@ std::string EncodeControl(const nlohmann::json& object) {
   const std::string text = object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   ByteWriter w;
   w.Put(static_cast<uint32_t>(text.size() + 4));
-  w.Put(kProtocolVersion);
+  w.Put(elastic::kProtocolVersion);
   w.Put(kControlType);
   w.PutRaw(text);
   return w.Take();
@@ -37,9 +37,9 @@ absl::StatusOr<nlohmann::json> DecodeControl(std::string_view frame) {
   if (!r.ok())
     return absl::InvalidArgumentError(
         absl::StrCat("malformed control frame: bytes=", frame.size(), ": too short"));
-  if (version != kProtocolVersion) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("control frame: protocol version=", version, ": must be ", kProtocolVersion));
+  if (version != elastic::kProtocolVersion) {
+    return absl::InvalidArgumentError(absl::StrCat("control frame: protocol version=", version,
+                                                   ": must be ", elastic::kProtocolVersion));
   }
   // Refuse a depth that exceeds the parser's stack before parsing.
   int depth = 0;
@@ -58,4 +58,4 @@ absl::StatusOr<nlohmann::json> DecodeControl(std::string_view frame) {
 
 nlohmann::json ControlError(std::string_view text) { return {{"ok", false}, {"error", text}}; }
 
-}  // namespace rewire
+}  // namespace rewire::control

@@ -14,7 +14,7 @@
 
 #include "absl/status/statusor.h"
 
-namespace rewire {
+namespace rewire::control {
 
 // The type field of a control frame, at the offset of a member message's type.
 inline constexpr uint16_t kControlType = 0xC0DE;
@@ -29,4 +29,4 @@ absl::StatusOr<nlohmann::json> DecodeControl(std::string_view frame);
 // Returns {"ok": false, "error": text}.
 nlohmann::json ControlError(std::string_view text);
 
-}  // namespace rewire
+}  // namespace rewire::control

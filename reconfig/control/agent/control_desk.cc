@@ -9,7 +9,7 @@
 #include "reconfig/control/agent/status_json.h"
 #include "reconfig/control/agent/trace_json.h"
 
-namespace rewire {
+namespace rewire::control {
 namespace {
 
 using nlohmann::json;
@@ -19,7 +19,7 @@ const json kLater = nullptr;
 
 }  // namespace
 
-ControlDesk::ControlDesk(std::string job, const Leader* leader, const TransitionLog* log,
+ControlDesk::ControlDesk(std::string job, const elastic::Leader* leader, const TransitionLog* log,
                          Metrics* metrics, Connections* connections, Submit submit, Status status)
     : job_(std::move(job)),
       leader_(leader),
@@ -62,7 +62,7 @@ absl::StatusOr<json> ControlDesk::Answer(Time now, Connections::Id id, const std
     return kLater;
   }
   if (IsChange(name)) {
-    REWIRE_ASSIGN_OR_RETURN(const ChangeRequest change, ParseChange(name, command));
+    REWIRE_ASSIGN_OR_RETURN(const elastic::ChangeRequest change, ParseChange(name, command));
     REWIRE_RETURN_IF_ERROR(Change(now, id, change, command));
     return kLater;
   }
@@ -77,7 +77,7 @@ absl::Status ControlDesk::Wait(Time now, Connections::Id id, const json& command
   return absl::OkStatus();
 }
 
-absl::Status ControlDesk::Change(Time now, Connections::Id id, const ChangeRequest& change,
+absl::Status ControlDesk::Change(Time now, Connections::Id id, const elastic::ChangeRequest& change,
                                  const json& command) {
   REWIRE_ASSIGN_OR_RETURN(const auto timeout, NumberField(command, "timeout_ms", 0, 864000000));
   REWIRE_ASSIGN_OR_RETURN(const uint64_t request, submit_(change));
@@ -89,14 +89,14 @@ absl::Status ControlDesk::Change(Time now, Connections::Id id, const ChangeReque
   return absl::OkStatus();
 }
 
-void ControlDesk::OnNote(const Note& note) {
+void ControlDesk::OnNote(const elastic::Note& note) {
   for (const Waiting& w : waiting_) {
     if (!w.progress || !w.request) continue;
     const bool about =
         std::find(note.requests.begin(), note.requests.end(), *w.request) != note.requests.end();
     if (!about) continue;
     json progress = {{"progress", note.text},
-                     {"phase", std::string(PhaseName(note.phase))},
+                     {"phase", std::string(elastic::PhaseName(note.phase))},
                      {"kind", std::string(KindName(note.transition_kind))},
                      {"epoch", note.epoch},
                      {"elapsed_ms", ToMilliseconds(note.elapsed)}};
@@ -114,11 +114,11 @@ std::optional<json> ControlDesk::Over(const Waiting& w, Time now) const {
   const json done = {{"ok", true}, {"epoch", leader_->record().world.epoch}, {"world", World()}};
   std::string missing;
   if (w.request) {
-    const RequestStatus status = leader_->StatusOf(*w.request);
-    if (status.state == RequestState::kFailed) return ControlError(status.text);
-    if (status.state == RequestState::kUnknown)
+    const elastic::RequestStatus status = leader_->StatusOf(*w.request);
+    if (status.state == elastic::RequestState::kFailed) return ControlError(status.text);
+    if (status.state == elastic::RequestState::kUnknown)
       return ControlError("the request is unknown: the agent restarted");
-    if (status.state == RequestState::kDone) {
+    if (status.state == elastic::RequestState::kDone) {
       json out = done;
       const TransitionEntry* entry = log_->Find(leader_->record().world.epoch);
       out["transition"] = entry == nullptr ? json() : TransitionStatus(*entry, now);
@@ -127,13 +127,13 @@ std::optional<json> ControlDesk::Over(const Waiting& w, Time now) const {
     missing =
         "the change has not ended and continues" + (status.text.empty() ? "" : ": " + status.text);
   } else {
-    const bool stopped = leader_->phase() == Phase::kStopped;
+    const bool stopped = leader_->phase() == elastic::Phase::kStopped;
     const bool there =
         w.epoch ? leader_->record().world.epoch >= *w.epoch : leader_->steady() || stopped;
     if (there) return status_();
     if (stopped) return ControlError("the job has ended");
     missing = absl::StrCat("the job is in epoch ", leader_->record().world.epoch, ", phase ",
-                           std::string(PhaseName(leader_->phase())));
+                           std::string(elastic::PhaseName(leader_->phase())));
   }
   if (now < w.deadline) return std::nullopt;
   json out = ControlError("timed out: " + missing);
@@ -164,4 +164,4 @@ std::optional<Time> ControlDesk::NextDeadline() const {
   return out;
 }
 
-}  // namespace rewire
+}  // namespace rewire::control

@@ -11,7 +11,7 @@
 #include "reconfig/base/own_file.h"
 #include "reconfig/base/unique_fd.h"
 
-namespace rewire {
+namespace rewire::control {
 namespace {
 
 absl::Status Failed(const FileStatus& s) {
@@ -49,4 +49,4 @@ absl::StatusOr<Key> JobKey(const std::string& path) {
   return key;
 }
 
-}  // namespace rewire
+}  // namespace rewire::control

@@ -8,10 +8,10 @@
 #include "absl/status/statusor.h"
 #include "reconfig/auth/key.h"
 
-namespace rewire {
+namespace rewire::control {
 
 // Reads the key, or makes a key when the file does not exist. Fails unless the file is a regular
 // file of this user that no other user can read or write.
 absl::StatusOr<Key> JobKey(const std::string& path);
 
-}  // namespace rewire
+}  // namespace rewire::control

@@ -5,7 +5,7 @@
 #include "reconfig/control/agent/command.h"
 #include "reconfig/control/agent/control.h"
 
-namespace rewire {
+namespace rewire::control {
 namespace {
 
 using nlohmann::json;
@@ -38,7 +38,7 @@ absl::Status LauncherLink::OnEvent(Connections::Id id, const json& event) {
     connection_ = id;
     if (!world_.is_null()) Send(world_);
     if (!stop_.is_null()) Send(stop_);
-    std::vector<std::pair<Time, Spawn>> waiting;
+    std::vector<std::pair<Time, elastic::Spawn>> waiting;
     waiting.swap(waiting_);
     for (const auto& [since, spawn] : waiting) Start(since, spawn);
     return absl::OkStatus();
@@ -86,7 +86,7 @@ void LauncherLink::Send(const json& event) {
   if (connection_ != 0) connections_->Send(connection_, EncodeControl(event));
 }
 
-void LauncherLink::Start(Time now, const Spawn& spawn) {
+void LauncherLink::Start(Time now, const elastic::Spawn& spawn) {
   if (connection_ == 0) {
     waiting_.emplace_back(now, spawn);
     return;
@@ -115,7 +115,7 @@ void LauncherLink::TellStop(const std::string& reason, bool survivors) {
 
 void LauncherLink::Tick(Time now) {
   while (!waiting_.empty() && now >= waiting_.front().first + kPatience) {
-    const Spawn spawn = waiting_.front().second;
+    const elastic::Spawn spawn = waiting_.front().second;
     waiting_.erase(waiting_.begin());
     events_->OnSpawnFailed(spawn.members,
                            "no launcher (`rewire run`) is connected to start processes");
@@ -127,4 +127,4 @@ std::optional<Time> LauncherLink::NextDeadline() const {
   return waiting_.front().first + kPatience;
 }
 
-}  // namespace rewire
+}  // namespace rewire::control

@@ -12,7 +12,7 @@
 #include "reconfig/control/agent/connections.h"
 #include "reconfig/elastic/leader/leader_action.h"
 
-namespace rewire {
+namespace rewire::control {
 
 class LauncherLink {
  public:
@@ -39,7 +39,7 @@ class LauncherLink {
 
   // Asks the launcher to start processes. Without a launcher for kPatience, Tick() calls
   // OnSpawnFailed.
-  void Start(Time now, const Spawn& spawn);
+  void Start(Time now, const elastic::Spawn& spawn);
   void End(MemberId member);
   // Sends the committed world, so that the launcher knows which exits end the job.
   void TellWorld(const World& world);
@@ -57,10 +57,10 @@ class LauncherLink {
   Events* const events_;
   Connections::Id connection_ = 0;
   // Requests that wait for a launcher.
-  std::vector<std::pair<Time, Spawn>> waiting_;
+  std::vector<std::pair<Time, elastic::Spawn>> waiting_;
   // The last events sent, for a launcher that connects again.
   nlohmann::json world_;
   nlohmann::json stop_;
 };
 
-}  // namespace rewire
+}  // namespace rewire::control

@@ -13,7 +13,7 @@
 
 #include "reconfig/base/counters.h"
 
-namespace rewire {
+namespace rewire::control {
 namespace {
 
 using prometheus::Family;
@@ -178,23 +178,23 @@ Metrics::Metrics()
 
 Metrics::~Metrics() = default;
 
-void Metrics::OnTurn(const Leader& leader, Time now) {
+void Metrics::OnTurn(const elastic::Leader& leader, Time now) {
   if (phase_ != leader.phase()) progress_ = now;
   phase_ = leader.phase();
 }
 
-void Metrics::Set(const Leader& leader, const Connections& connections, Time now) {
+void Metrics::Set(const elastic::Leader& leader, const Connections& connections, Time now) {
   Families& f = *families_;
   f.epoch.Add({}).Set(static_cast<double>(leader.record().world.epoch));
   f.uptime.Add({}).Set(Seconds(now - started_));
   f.background.Add({}).Set(static_cast<double>(leader.phase()));
-  const bool idle = phase_ == Phase::kSteady || phase_ == Phase::kStopped;
+  const bool idle = phase_ == elastic::Phase::kSteady || phase_ == elastic::Phase::kStopped;
   f.stalled.Add({}).Set(idle ? 0 : Seconds(now - progress_));
   std::set<MemberId> known;
   double training = 0;
   double joining = 0;
   double away = 0;
-  for (const MemberStatus& m : leader.Members(now)) {
+  for (const elastic::MemberStatus& m : leader.Members(now)) {
     (!m.connected ? away : m.slot ? training : joining) += 1;
     if (!m.connected) continue;
     const prometheus::Labels labels = {{"member", std::to_string(m.member)}};
@@ -243,7 +243,7 @@ void Metrics::OnTransition(const TransitionEntry& entry) {
   for (const auto& [member, part] : entry.parts) {
     f.pause.Add({{"kind", kind}}, kSeconds).Observe(static_cast<double>(part.pause_ns) / 1e9);
     f.bytes.Add({}).Increment(static_cast<double>(part.bytes_in));
-    if (entry.kind == TransitionKind::kSwap) f.swaps.Add({}).Increment();
+    if (entry.kind == elastic::TransitionKind::kSwap) f.swaps.Add({}).Increment();
   }
 }
 
@@ -261,4 +261,4 @@ std::string Metrics::Text() const {
   return prometheus::TextSerializer().Serialize(registry_->Collect());
 }
 
-}  // namespace rewire
+}  // namespace rewire::control

@@ -13,7 +13,7 @@ namespace prometheus {
 class Registry;
 }  // namespace prometheus
 
-namespace rewire {
+namespace rewire::control {
 
 class Metrics {
  public:
@@ -21,9 +21,9 @@ class Metrics {
   ~Metrics();
 
   // Call in every turn of the agent's loop: notes when the phase changed.
-  void OnTurn(const Leader& leader, Time now);
+  void OnTurn(const elastic::Leader& leader, Time now);
   // Sets the values that Text() returns. Costs a few microseconds for each member.
-  void Set(const Leader& leader, const Connections& connections, Time now);
+  void Set(const elastic::Leader& leader, const Connections& connections, Time now);
   // Sets the number of dropped /metrics clients since the start.
   void SetDroppedClients(uint64_t count);
   void OnTransition(const TransitionEntry& entry);
@@ -35,10 +35,10 @@ class Metrics {
  private:
   std::shared_ptr<prometheus::Registry> registry_;
   Time started_;
-  Phase phase_ = Phase::kForming;
+  elastic::Phase phase_ = elastic::Phase::kForming;
   Time progress_;  // when the phase last changed
   struct Families;
   std::unique_ptr<Families> families_;
 };
 
-}  // namespace rewire
+}  // namespace rewire::control

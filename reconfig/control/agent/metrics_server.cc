@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "reconfig/base/socket.h"
 
-namespace rewire {
+namespace rewire::control {
 namespace {
 
 constexpr Duration kPatience = seconds(5);
@@ -116,4 +116,4 @@ std::optional<Time> MetricsServer::NextDeadline() const {
   return out;
 }
 
-}  // namespace rewire
+}  // namespace rewire::control

@@ -17,7 +17,7 @@
 #include "reconfig/base/listening_socket.h"
 #include "reconfig/base/unique_fd.h"
 
-namespace rewire {
+namespace rewire::control {
 
 class MetricsServer {
  public:
@@ -52,4 +52,4 @@ class MetricsServer {
   uint64_t dropped_ = 0;
 };
 
-}  // namespace rewire
+}  // namespace rewire::control

@@ -7,7 +7,7 @@
 #include <system_error>
 #include <utility>
 
-namespace rewire {
+namespace rewire::control {
 namespace {
 
 bool IsRunnable(const std::filesystem::path& task) {
@@ -56,4 +56,4 @@ void RunQueueWait::KeepOnly(const std::set<pid_t>& pids) {
   std::erase_if(processes_, [&](const auto& each) { return !pids.contains(each.first); });
 }
 
-}  // namespace rewire
+}  // namespace rewire::control

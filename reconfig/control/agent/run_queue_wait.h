@@ -11,7 +11,7 @@
 
 #include "reconfig/base/clock.h"
 
-namespace rewire {
+namespace rewire::control {
 
 class RunQueueWait {
  public:
@@ -36,4 +36,4 @@ class RunQueueWait {
   std::map<pid_t, Process> processes_;
 };
 
-}  // namespace rewire
+}  // namespace rewire::control

@@ -5,12 +5,12 @@
 
 #include "reconfig/base/counters.h"
 
-namespace rewire {
+namespace rewire::control {
 namespace {
 
 using nlohmann::json;
 
-const char* StateOf(const MemberStatus& m) {
+const char* StateOf(const elastic::MemberStatus& m) {
   if (m.finished) return "finished";
   if (!m.connected) return m.slot ? "disconnected" : "gone";
   return m.slot ? "training" : "joining";
@@ -19,14 +19,15 @@ const char* StateOf(const MemberStatus& m) {
 // Returns the time until every member was READY. A loss has no preparation: until it was armed.
 double PrepareMs(const TransitionEntry& entry, Time now) {
   for (const TransitionSpan& s : entry.spans) {
-    const bool ready = s.name == PhaseName(Phase::kPropose) || s.name == PhaseName(Phase::kArmed);
+    const bool ready = s.name == elastic::PhaseName(elastic::Phase::kPropose) ||
+                       s.name == elastic::PhaseName(elastic::Phase::kArmed);
     if (!s.member && ready) return ToMilliseconds(s.begin - entry.begin);
   }
   return ToMilliseconds(entry.end.value_or(now) - entry.begin);
 }
 
 // Returns the counters of a member's process, by their names in /metrics.
-json CountersOf(const Heartbeat& heartbeat) {
+json CountersOf(const elastic::Heartbeat& heartbeat) {
   json out = json::object();
   for (const CounterInfo& info : CounterTable()) {
     const uint64_t value = ValueIn(heartbeat.counters, info.counter);
@@ -48,7 +49,7 @@ json TransitionStatus(const TransitionEntry& entry, Time now) {
       {"from_epoch", entry.from},
       {"to_epoch", entry.to},
       {"summary", entry.summary},
-      {"phase", std::string(PhaseName(entry.phase))},
+      {"phase", std::string(elastic::PhaseName(entry.phase))},
       {"members_before", entry.members_before},
       {"members_after", entry.members_after},
       {"prepare_ms", PrepareMs(entry, now)},
@@ -94,22 +95,24 @@ json TransitionStatus(const TransitionEntry& entry, Time now) {
   return out;
 }
 
-json WorldStatus(const Leader& leader, const TransitionLog& log,
+json WorldStatus(const elastic::Leader& leader, const TransitionLog& log,
                  const std::map<MemberId, pid_t>& pids, Time now) {
   const WorldRecord& record = leader.record();
   json out = {{"schema", 1},
               {"epoch", record.world.epoch},
-              {"phase", std::string(PhaseName(leader.phase()))},
+              {"phase", std::string(elastic::PhaseName(leader.phase()))},
               {"steady", leader.steady()},
               {"done", leader.done()}};
-  std::vector<MemberStatus> members = leader.Members(now);
-  const auto key = [](const MemberStatus& m) {
+  std::vector<elastic::MemberStatus> members = leader.Members(now);
+  const auto key = [](const elastic::MemberStatus& m) {
     return std::pair(m.slot.value_or(UINT32_MAX), m.member);
   };
   std::sort(members.begin(), members.end(),
-            [&](const MemberStatus& a, const MemberStatus& b) { return key(a) < key(b); });
+            [&](const elastic::MemberStatus& a, const elastic::MemberStatus& b) {
+              return key(a) < key(b);
+            });
   json world = json::array();
-  for (const MemberStatus& m : members) {
+  for (const elastic::MemberStatus& m : members) {
     const auto pid = pids.find(m.member);
     world.push_back({{"slot", m.slot ? json(*m.slot) : json()},
                      {"member", m.member},
@@ -127,8 +130,8 @@ json WorldStatus(const Leader& leader, const TransitionLog& log,
   out["world"] = {{"epoch", record.world.epoch}, {"members", committed}};
   out["members"] = world;
   json pending = json::array();
-  for (const PendingCut& p : leader.Pending()) {
-    pending.push_back({{"communicator", ShortName(p.communicator)},
+  for (const elastic::PendingCut& p : leader.Pending()) {
+    pending.push_back({{"communicator", elastic::ShortName(p.communicator)},
                        {"member", p.member},
                        {"epoch", p.swap.epoch},
                        {"why", p.why}});
@@ -143,4 +146,4 @@ json WorldStatus(const Leader& leader, const TransitionLog& log,
   return out;
 }
 
-}  // namespace rewire
+}  // namespace rewire::control

@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-namespace rewire {
+namespace rewire::control {
 namespace {
 
 double Microseconds(Duration d) { return static_cast<double>(ToNanoseconds(d)) / 1000.0; }
@@ -57,4 +57,4 @@ std::string TraceJson(const TransitionEntry& entry, const std::string& job, Time
   return trace.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-}  // namespace rewire
+}  // namespace rewire::control

@@ -6,10 +6,10 @@
 
 #include "reconfig/control/agent/transition_log.h"
 
-namespace rewire {
+namespace rewire::control {
 
 // Returns the JSON object format of the trace event specification. Times are in microseconds from
 // the transition's beginning.
 std::string TraceJson(const TransitionEntry& entry, const std::string& job, Time now);
 
-}  // namespace rewire
+}  // namespace rewire::control

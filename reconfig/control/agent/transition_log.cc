@@ -1,16 +1,16 @@
 #include "reconfig/control/agent/transition_log.h"
 
-namespace rewire {
+namespace rewire::control {
 namespace {
 
 // Returns the target epoch of the transition that a message belongs to, if the message has one.
-std::optional<Epoch> TargetOf(const Message& message) {
+std::optional<Epoch> TargetOf(const elastic::Message& message) {
   return std::visit(
       [](const auto& m) -> std::optional<Epoch> {
         using T = std::decay_t<decltype(m)>;
-        if constexpr (std::is_same_v<T, Commit>) {
+        if constexpr (std::is_same_v<T, elastic::Commit>) {
           return m.record.world.epoch;
-        } else if constexpr (!std::is_same_v<T, Lost> && requires { m.epoch; }) {
+        } else if constexpr (!std::is_same_v<T, elastic::Lost> && requires { m.epoch; }) {
           return m.epoch;
         } else {
           return std::nullopt;
@@ -27,13 +27,13 @@ std::vector<MemberId> Ids(const World& world) {
 
 }  // namespace
 
-std::string_view KindName(TransitionKind kind) {
+std::string_view KindName(elastic::TransitionKind kind) {
   switch (kind) {
-    case TransitionKind::kSwap:
+    case elastic::TransitionKind::kSwap:
       return "swap";
-    case TransitionKind::kBoundary:
+    case elastic::TransitionKind::kBoundary:
       return "boundary";
-    case TransitionKind::kLoss:
+    case elastic::TransitionKind::kLoss:
       return "loss";
   }
   return "unknown";
@@ -78,49 +78,51 @@ void TransitionLog::End(Time now, std::optional<MemberId> member, std::string_vi
   if (TransitionSpan* span = Running()->Open(member, name)) span->end = now;
 }
 
-void TransitionLog::OnSent(Time now, MemberId member, const Message& message) {
+void TransitionLog::OnSent(Time now, MemberId member, const elastic::Message& message) {
   TransitionEntry* entry = Running();
   if (entry == nullptr) return;
-  if (std::holds_alternative<Retire>(message) && entry->committed) Begin(now, member, "retire");
+  if (std::holds_alternative<elastic::Retire>(message) && entry->committed)
+    Begin(now, member, "retire");
   if (TargetOf(message) != entry->to) return;
-  if (const auto* m = std::get_if<Prepare>(&message)) {
+  if (const auto* m = std::get_if<elastic::Prepare>(&message)) {
     entry->members_before = Ids(m->from);
     entry->members_after = Ids(m->to);
     Begin(now, member, "prepare");
-  } else if (std::holds_alternative<Build>(message)) {
+  } else if (std::holds_alternative<elastic::Build>(message)) {
     Begin(now, member, "build");
-  } else if (const auto* p = std::get_if<Propose>(&message)) {
-    if (p->round != kLookRound) Begin(now, member, "pledge");
-  } else if (const auto* d = std::get_if<Decide>(&message)) {
-    if (d->go) Begin(now, member, entry->kind == TransitionKind::kSwap ? "to cut" : "to boundary");
-  } else if (std::holds_alternative<Restore>(message)) {
+  } else if (const auto* p = std::get_if<elastic::Propose>(&message)) {
+    if (p->round != elastic::kLookRound) Begin(now, member, "pledge");
+  } else if (const auto* d = std::get_if<elastic::Decide>(&message)) {
+    if (d->go)
+      Begin(now, member, entry->kind == elastic::TransitionKind::kSwap ? "to cut" : "to boundary");
+  } else if (std::holds_alternative<elastic::Restore>(message)) {
     Begin(now, member, "restore");
-  } else if (const auto* c = std::get_if<Commit>(&message)) {
+  } else if (const auto* c = std::get_if<elastic::Commit>(&message)) {
     entry->committed = true;
     entry->members_after = Ids(c->record.world);
     Begin(now, member, "enter");
   }
 }
 
-void TransitionLog::OnReceived(Time now, MemberId member, const Message& message) {
-  if (const auto* p = std::get_if<Position>(&message)) return OnPosition(now, member, *p);
+void TransitionLog::OnReceived(Time now, MemberId member, const elastic::Message& message) {
+  if (const auto* p = std::get_if<elastic::Position>(&message)) return OnPosition(now, member, *p);
   TransitionEntry* entry = Running();
   if (entry == nullptr || TargetOf(message) != entry->to) return;
   TransitionEntry::Part& part = entry->parts[member];
-  if (std::holds_alternative<Prepared>(message)) {
+  if (std::holds_alternative<elastic::Prepared>(message)) {
     End(now, member, "build");
     End(now, member, "prepare");
-  } else if (std::holds_alternative<Pledge>(message)) {
+  } else if (std::holds_alternative<elastic::Pledge>(message)) {
     End(now, member, "pledge");
-  } else if (std::holds_alternative<AtBoundary>(message)) {
+  } else if (std::holds_alternative<elastic::AtBoundary>(message)) {
     End(now, member, "to boundary");
     Begin(now, member, "stream");
-  } else if (const auto* v = std::get_if<Verified>(&message)) {
+  } else if (const auto* v = std::get_if<elastic::Verified>(&message)) {
     End(now, member, "restore");
     End(now, member, "stream");
     part.bytes_in = v->bytes_in;
     part.bytes_out = v->bytes_out;
-  } else if (const auto* e = std::get_if<Entered>(&message)) {
+  } else if (const auto* e = std::get_if<elastic::Entered>(&message)) {
     End(now, member, "enter");
     End(now, member, "to cut");
     part.pause_ns = e->pause_ns;
@@ -131,7 +133,7 @@ void TransitionLog::OnReceived(Time now, MemberId member, const Message& message
   }
 }
 
-void TransitionLog::OnPosition(Time now, MemberId member, const Position& position) {
+void TransitionLog::OnPosition(Time now, MemberId member, const elastic::Position& position) {
   for (TransitionEntry& entry : entries_) {
     if (position.in_use != entry.to || !position.open) continue;
     entry.parts[member].host_waits[position.communicator] = position.host_waits;
@@ -151,7 +153,7 @@ void TransitionLog::OnIdle(Time now) {
   if (TransitionEntry* entry = Running()) Close(now, entry);
 }
 
-void TransitionLog::OnNote(Time now, const Note& note, Epoch current) {
+void TransitionLog::OnNote(Time now, const elastic::Note& note, Epoch current) {
   if (note.transition == 0) return;
   TransitionEntry* entry = Running();
   if (entry != nullptr && entry->number != note.transition) {
@@ -170,20 +172,21 @@ void TransitionLog::OnNote(Time now, const Note& note, Epoch current) {
   }
   entry->kind = note.transition_kind;
   if (note.epoch != 0) entry->to = note.epoch;
-  if (note.kind == NoteKind::kFailed) {
+  if (note.kind == elastic::NoteKind::kFailed) {
     entry->result = note.text;
     return Close(now, entry);
   }
-  if (note.kind == NoteKind::kDone) {
+  if (note.kind == elastic::NoteKind::kDone) {
     entry->committed = true;
     entry->entered = now;
     entry->summary = note.text;
     return;
   }
-  if (note.kind != NoteKind::kProgress || note.phase == entry->phase) return;
+  if (note.kind != elastic::NoteKind::kProgress || note.phase == entry->phase) return;
   if (TransitionSpan* open = entry->Open(std::nullopt, "")) open->end = now;
   entry->phase = note.phase;
-  entry->spans.push_back({std::nullopt, std::string(PhaseName(note.phase)), now, std::nullopt});
+  entry->spans.push_back(
+      {std::nullopt, std::string(elastic::PhaseName(note.phase)), now, std::nullopt});
 }
 
-}  // namespace rewire
+}  // namespace rewire::control

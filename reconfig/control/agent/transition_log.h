@@ -15,7 +15,7 @@
 #include "reconfig/elastic/leader/leader_action.h"
 #include "reconfig/elastic/protocol/messages.h"
 
-namespace rewire {
+namespace rewire::control {
 
 struct TransitionSpan {
   std::optional<MemberId> member;  // nullopt: the leader
@@ -26,16 +26,16 @@ struct TransitionSpan {
 
 struct TransitionEntry {
   uint64_t number = 0;
-  TransitionKind kind = TransitionKind::kSwap;
+  elastic::TransitionKind kind = elastic::TransitionKind::kSwap;
   Epoch from = 0;
   Epoch to = 0;
   Time begin{};
   std::optional<Time> entered;  // every member is in the new world; retirement follows
   std::optional<Time> end;
   bool committed = false;
-  std::string summary;           // the change that was made
-  std::string result;            // the reason for a failure; empty otherwise
-  Phase phase = Phase::kSteady;  // kSteady before the first phase
+  std::string summary;                             // the change that was made
+  std::string result;                              // the reason for a failure; empty otherwise
+  elastic::Phase phase = elastic::Phase::kSteady;  // kSteady before the first phase
   std::vector<MemberId> members_before;
   std::vector<MemberId> members_after;
   std::vector<TransitionSpan> spans;  // by begin time
@@ -52,15 +52,15 @@ struct TransitionEntry {
   [[nodiscard]] std::map<MemberId, std::string> WaitingFor() const;
 };
 
-std::string_view KindName(TransitionKind kind);
+std::string_view KindName(elastic::TransitionKind kind);
 
 class TransitionLog {
  public:
   static constexpr size_t kKept = 16;
 
-  void OnSent(Time now, MemberId member, const Message& message);
-  void OnReceived(Time now, MemberId member, const Message& message);
-  void OnNote(Time now, const Note& note, Epoch current);
+  void OnSent(Time now, MemberId member, const elastic::Message& message);
+  void OnReceived(Time now, MemberId member, const elastic::Message& message);
+  void OnNote(Time now, const elastic::Note& note, Epoch current);
   // Ends the running transition, because the leader is idle.
   void OnIdle(Time now);
   // Returns the transitions that have ended since the last call, in order.
@@ -77,7 +77,7 @@ class TransitionLog {
  private:
   void Begin(Time now, std::optional<MemberId> member, std::string_view name);
   void End(Time now, std::optional<MemberId> member, std::string_view name);
-  void OnPosition(Time now, MemberId member, const Position& position);
+  void OnPosition(Time now, MemberId member, const elastic::Position& position);
   TransitionEntry* Running();
   void Close(Time now, TransitionEntry* entry);
 
@@ -85,4 +85,4 @@ class TransitionLog {
   std::vector<TransitionEntry> ended_;
 };
 
-}  // namespace rewire
+}  // namespace rewire::control

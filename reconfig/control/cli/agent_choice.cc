@@ -8,7 +8,7 @@
 #include "reconfig/control/agent/control.h"
 #include "reconfig/control/launcher/job_directory.h"
 
-namespace rewire {
+namespace rewire::control {
 
 std::shared_ptr<AgentChoice> AddAgentChoice(CLI::App* command, bool progress) {
   auto choice = std::make_shared<AgentChoice>();
@@ -43,4 +43,4 @@ int Failed(const AgentChoice& choice, const absl::Status& status) {
   return Refused(text);
 }
 
-}  // namespace rewire
+}  // namespace rewire::control

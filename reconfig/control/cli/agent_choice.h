@@ -9,7 +9,7 @@
 #include "reconfig/control/cli/commands.h"
 #include "reconfig/control/cli/control_client.h"
 
-namespace rewire {
+namespace rewire::control {
 
 // Adds --socket, --dir and --json, and with `progress` also --quiet.
 std::shared_ptr<AgentChoice> AddAgentChoice(CLI::App* command, bool progress);
@@ -21,4 +21,4 @@ absl::StatusOr<nlohmann::json> AskAgent(const AgentChoice& choice, const nlohman
 // on standard output. Returns kExitRefused.
 int Failed(const AgentChoice& choice, const absl::Status& status);
 
-}  // namespace rewire
+}  // namespace rewire::control

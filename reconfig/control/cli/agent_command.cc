@@ -12,7 +12,7 @@
 #include "reconfig/control/agent/agent.h"
 #include "reconfig/control/cli/commands.h"
 
-namespace rewire {
+namespace rewire::control {
 namespace {
 
 struct Options {
@@ -80,4 +80,4 @@ void AddAgentCommand(CLI::App* app, Action* action) {
   });
 }
 
-}  // namespace rewire
+}  // namespace rewire::control

@@ -6,7 +6,7 @@
 #include "reconfig/control/cli/duration_text.h"
 #include "reconfig/control/cli/status_text.h"
 
-namespace rewire {
+namespace rewire::control {
 namespace {
 
 using nlohmann::json;
@@ -100,4 +100,4 @@ void AddChangeCommands(CLI::App* app, Action* action) {
   });
 }
 
-}  // namespace rewire
+}  // namespace rewire::control

@@ -6,7 +6,7 @@
 #include "reconfig/control/cli/commands.h"
 #include "rewire/rewire_version.h"
 
-namespace rewire {
+namespace rewire::control {
 
 int Refused(const std::string& text) {
   std::cerr << "rewire: " << text << "\n";
@@ -47,4 +47,4 @@ int RunCommandLine(std::vector<std::string> arguments) {
   return action ? action() : kExitUsage;
 }
 
-}  // namespace rewire
+}  // namespace rewire::control

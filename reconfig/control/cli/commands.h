@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace rewire {
+namespace rewire::control {
 
 inline constexpr int kExitOk = 0;
 inline constexpr int kExitRefused = 1;  // with a reason on standard error
@@ -35,4 +35,4 @@ int RunCommandLine(std::vector<std::string> arguments);
 // Prints "rewire: text" on standard error. Returns kExitRefused.
 int Refused(const std::string& text);
 
-}  // namespace rewire
+}  // namespace rewire::control

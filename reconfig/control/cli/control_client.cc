@@ -7,7 +7,7 @@
 #include "reconfig/base/status_macros.h"
 #include "reconfig/control/agent/control.h"
 
-namespace rewire {
+namespace rewire::control {
 
 namespace {
 
@@ -57,4 +57,4 @@ absl::StatusOr<nlohmann::json> ControlClient::Ask(const nlohmann::json& command,
   }
 }
 
-}  // namespace rewire
+}  // namespace rewire::control

@@ -9,7 +9,7 @@
 #include "reconfig/base/clock.h"
 #include "reconfig/base/framed_socket.h"
 
-namespace rewire {
+namespace rewire::control {
 
 class ControlClient {
  public:
@@ -31,4 +31,4 @@ class ControlClient {
   std::string path_;
 };
 
-}  // namespace rewire
+}  // namespace rewire::control

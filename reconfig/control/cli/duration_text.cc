@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace rewire {
+namespace rewire::control {
 
 absl::StatusOr<milliseconds> ParseDuration(std::string_view text) {
   double number = 0;
@@ -38,4 +38,4 @@ std::string DurationText(double milliseconds) {
   return text;
 }
 
-}  // namespace rewire
+}  // namespace rewire::control

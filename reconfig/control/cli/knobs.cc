@@ -9,7 +9,7 @@
 #include "absl/strings/str_replace.h"
 #include "reconfig/base/settings.h"
 
-namespace rewire {
+namespace rewire::control {
 namespace {
 
 std::string Json(const std::vector<SettingRow>& rows) {
@@ -66,4 +66,4 @@ std::string KnobsTable(KnobsFormat format) {
   return Text(rows);
 }
 
-}  // namespace rewire
+}  // namespace rewire::control

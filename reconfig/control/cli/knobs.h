@@ -3,9 +3,9 @@
 
 #include <string>
 
-namespace rewire {
+namespace rewire::control {
 
 enum class KnobsFormat { kText, kJson, kMarkdown };
 std::string KnobsTable(KnobsFormat format);
 
-}  // namespace rewire
+}  // namespace rewire::control

@@ -8,7 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 
-namespace rewire {
+namespace rewire::control {
 namespace {
 
 constexpr double kLeft = 48, kTop = 44, kHeight = 240, kBottom = 44;
@@ -117,4 +117,4 @@ std::string LoadPlot::Svg(const std::string& title) const {
   return svg + "</svg>\n";
 }
 
-}  // namespace rewire
+}  // namespace rewire::control

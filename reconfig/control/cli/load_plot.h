@@ -7,7 +7,7 @@
 
 #include "reconfig/moe/plan/topology.h"
 
-namespace rewire {
+namespace rewire::control {
 
 class LoadPlot {
  public:
@@ -26,4 +26,4 @@ class LoadPlot {
   std::vector<std::vector<float>> after_;
 };
 
-}  // namespace rewire
+}  // namespace rewire::control

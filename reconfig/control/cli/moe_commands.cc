@@ -11,12 +11,14 @@
 #include "reconfig/moe/plan/recording_file.h"
 #include "reconfig/moe/plan/replay.h"
 
-namespace rewire {
+namespace rewire::control {
 namespace {
 
 using nlohmann::ordered_json;
 
-int Refused(const absl::Status& status) { return rewire::Refused(std::string(status.message())); }
+int Refused(const absl::Status& status) {
+  return rewire::control::Refused(std::string(status.message()));
+}
 
 std::string ShapeText(const moe::RecordedShape& shape) {
   return std::to_string(shape.topology.nodes) + " nodes of " +
@@ -34,7 +36,7 @@ int Record(const RecordOptions& o) {
   std::ifstream file;
   if (o.text != "-") {
     file.open(o.text);
-    if (!file) return rewire::Refused(o.text + " cannot be read");
+    if (!file) return rewire::control::Refused(o.text + " cannot be read");
   }
   const auto table = moe::ReadCountText(o.text == "-" ? std::cin : file,
                                         o.text == "-" ? "standard input" : o.text, o.shape);
@@ -78,7 +80,8 @@ int Replay(ReplayCommand o) {
   o.options.plan = static_cast<moe::ReplayPlan>(name - moe::kReplayPlanNames.begin());
   o.options.shape = reader->shape();
   absl::StatusOr<moe::Replay> replay = moe::Replay::Create(o.options);
-  if (!replay.ok()) return rewire::Refused(o.file + ": " + std::string(replay.status().message()));
+  if (!replay.ok())
+    return rewire::control::Refused(o.file + ": " + std::string(replay.status().message()));
   ReplayReport report;
   LoadPlot plot(reader->shape().topology);
   const absl::Status status =
@@ -153,4 +156,4 @@ void AddMoeCommands(CLI::App* app, Action* action) {
   replay->callback([p, action] { *action = [p] { return Replay(*p); }; });
 }
 
-}  // namespace rewire
+}  // namespace rewire::control

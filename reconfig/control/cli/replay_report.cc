@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <numeric>
 
-namespace rewire {
+namespace rewire::control {
 
 using nlohmann::ordered_json;
 
@@ -68,4 +68,4 @@ std::string ReplayReport::Text() const {
   return text;
 }
 
-}  // namespace rewire
+}  // namespace rewire::control

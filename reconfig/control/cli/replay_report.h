@@ -9,7 +9,7 @@
 
 #include "reconfig/moe/plan/replay.h"
 
-namespace rewire {
+namespace rewire::control {
 
 class ReplayReport {
  public:
@@ -40,4 +40,4 @@ class ReplayReport {
   Sums all_;
 };
 
-}  // namespace rewire
+}  // namespace rewire::control

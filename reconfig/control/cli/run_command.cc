@@ -14,7 +14,7 @@
 #include "reconfig/control/launcher/job_directory.h"
 #include "reconfig/control/launcher/launcher.h"
 
-namespace rewire {
+namespace rewire::control {
 namespace {
 
 struct Options {
@@ -162,4 +162,4 @@ void AddRunCommand(CLI::App* app, const std::vector<std::string>& program, Actio
   c->callback([o, action] { *action = [o] { return RunJob(*o); }; });
 }
 
-}  // namespace rewire
+}  // namespace rewire::control

@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "reconfig/control/cli/duration_text.h"
 
-namespace rewire {
+namespace rewire::control {
 namespace {
 
 using nlohmann::json;
@@ -75,4 +75,4 @@ std::string StatusText(const json& s) {
   return out;
 }
 
-}  // namespace rewire
+}  // namespace rewire::control

@@ -10,7 +10,7 @@
 #include "reconfig/control/cli/knobs.h"
 #include "reconfig/control/cli/status_text.h"
 
-namespace rewire {
+namespace rewire::control {
 namespace {
 
 using nlohmann::json;
@@ -166,4 +166,4 @@ void AddViewCommands(CLI::App* app, Action* action) {
   });
 }
 
-}  // namespace rewire
+}  // namespace rewire::control

@@ -16,7 +16,7 @@
 #include "reconfig/base/status_macros.h"
 #include "reconfig/control/agent/control.h"
 
-namespace rewire {
+namespace rewire::control {
 namespace {
 
 constexpr Duration kFirstBackOff = milliseconds(20);
@@ -173,4 +173,4 @@ void AgentProcess::Stop(Time deadline) {
   Disconnect();
 }
 
-}  // namespace rewire
+}  // namespace rewire::control

@@ -15,7 +15,7 @@
 #include "reconfig/base/framed_socket.h"
 #include "reconfig/control/launcher/child.h"
 
-namespace rewire {
+namespace rewire::control {
 
 class AgentProcess {
  public:
@@ -67,4 +67,4 @@ class AgentProcess {
   std::vector<nlohmann::json> backlog_;
 };
 
-}  // namespace rewire
+}  // namespace rewire::control

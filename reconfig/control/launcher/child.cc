@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "reconfig/base/unique_fd.h"
 
-namespace rewire {
+namespace rewire::control {
 namespace {
 
 std::vector<char*> Pointers(const std::vector<std::string>& texts) {
@@ -111,4 +111,4 @@ std::string Describe(const ChildEnd& end) {
   return absl::StrCat("was killed by signal ", end.signal, " (", strsignal(end.signal), ")");
 }
 
-}  // namespace rewire
+}  // namespace rewire::control

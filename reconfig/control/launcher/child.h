@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 
-namespace rewire {
+namespace rewire::control {
 
 struct ChildSpec {
   std::vector<std::string> argv;  // argv[0] is searched for along PATH
@@ -36,4 +36,4 @@ ChildEnd EndOf(int wait_status);
 // Returns "exited with status 3" or "was killed by signal 9 (Killed)".
 std::string Describe(const ChildEnd& end);
 
-}  // namespace rewire
+}  // namespace rewire::control

@@ -18,7 +18,7 @@
 
 #include "reconfig/base/log.h"
 
-namespace rewire {
+namespace rewire::control {
 namespace {
 
 pid_t ParentOf(const char* pid) {
@@ -78,4 +78,4 @@ bool KillDescendants(const std::set<pid_t>& spared, Time deadline) {
   }
 }
 
-}  // namespace rewire
+}  // namespace rewire::control

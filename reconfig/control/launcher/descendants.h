@@ -8,7 +8,7 @@
 
 #include "reconfig/base/clock.h"
 
-namespace rewire {
+namespace rewire::control {
 
 // Makes a descendant whose parent has ended a child of this process, from now on.
 void AdoptDescendants();
@@ -18,4 +18,4 @@ void ReapAdopted(const std::set<pid_t>& others);
 // at the deadline, because a process in an uninterruptible call does not end.
 bool KillDescendants(const std::set<pid_t>& spared, Time deadline);
 
-}  // namespace rewire
+}  // namespace rewire::control

@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace rewire {
+namespace rewire::control {
 
 absl::StatusOr<ForwardedPipe> ForwardedPipe::Make(std::string prefix, Output* to, UniqueFd* child) {
   int fds[2];
@@ -50,4 +50,4 @@ void ForwardedPipe::Close() {
   fd_.reset();
 }
 
-}  // namespace rewire
+}  // namespace rewire::control

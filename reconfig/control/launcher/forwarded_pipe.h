@@ -9,7 +9,7 @@
 #include "reconfig/control/launcher/line_prefix.h"
 #include "reconfig/control/launcher/output.h"
 
-namespace rewire {
+namespace rewire::control {
 
 class ForwardedPipe {
  public:
@@ -37,4 +37,4 @@ class ForwardedPipe {
   Output* to_;
 };
 
-}  // namespace rewire
+}  // namespace rewire::control

@@ -16,7 +16,7 @@
 #include "reconfig/control/launcher/child.h"
 #include "reconfig/control/launcher/descendants.h"
 
-namespace rewire {
+namespace rewire::control {
 namespace {
 
 constexpr Duration kKillPatience = seconds(10);
@@ -85,4 +85,4 @@ absl::StatusOr<int> RunGuarded(JobDirectory* directory, const std::function<int(
   return end.exit_code;
 }
 
-}  // namespace rewire
+}  // namespace rewire::control

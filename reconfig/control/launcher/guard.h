@@ -8,7 +8,7 @@
 #include "absl/status/statusor.h"
 #include "reconfig/control/launcher/job_directory.h"
 
-namespace rewire {
+namespace rewire::control {
 
 // Runs `launch` in a child process and forwards the signals that ask for the job's end. Returns the
 // status for exit(3), after the last process of the job has ended and its folder is removed.
@@ -16,4 +16,4 @@ namespace rewire {
 absl::StatusOr<int> RunGuarded(JobDirectory* directory,
                                const std::function<int(int guard_fd)>& launch);
 
-}  // namespace rewire
+}  // namespace rewire::control

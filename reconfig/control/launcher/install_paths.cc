@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace rewire {
+namespace rewire::control {
 
 namespace fs = std::filesystem;
 
@@ -33,4 +33,4 @@ InstallPaths FindInstallPaths(const std::string& executable) {
   return out;
 }
 
-}  // namespace rewire
+}  // namespace rewire::control

@@ -5,7 +5,7 @@
 
 #include "absl/status/statusor.h"
 
-namespace rewire {
+namespace rewire::control {
 
 struct InstallPaths {
   std::string executable;
@@ -18,4 +18,4 @@ absl::StatusOr<std::string> OwnExecutable();
 // Finds the files of an executable in <tree>/bin. The path of a missing file is empty.
 InstallPaths FindInstallPaths(const std::string& executable);
 
-}  // namespace rewire
+}  // namespace rewire::control

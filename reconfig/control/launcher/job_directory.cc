@@ -23,7 +23,7 @@
 #include "reconfig/base/socket.h"
 #include "reconfig/base/status_macros.h"
 
-namespace rewire {
+namespace rewire::control {
 
 namespace fs = std::filesystem;
 
@@ -194,4 +194,4 @@ absl::StatusOr<std::string> FindSocket(const std::string& given, const std::stri
       "find job: several jobs run (choose one by --socket): ", absl::StrJoin(live, " ")));
 }
 
-}  // namespace rewire
+}  // namespace rewire::control

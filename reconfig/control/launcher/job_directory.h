@@ -10,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "reconfig/base/unique_fd.h"
 
-namespace rewire {
+namespace rewire::control {
 
 // Returns the folder of all jobs: `given`, or $XDG_RUNTIME_DIR/rewire, or /tmp/rewire-UID.
 std::string RuntimeDirectory(const std::string& given);
@@ -50,4 +50,4 @@ class JobDirectory {
 // several, and fails, naming the searched folder, when there is none.
 absl::StatusOr<std::string> FindSocket(const std::string& given, const std::string& runtime);
 
-}  // namespace rewire
+}  // namespace rewire::control

@@ -16,7 +16,7 @@
 #include "reconfig/base/status_macros.h"
 #include "reconfig/control/launcher/descendants.h"
 
-namespace rewire {
+namespace rewire::control {
 namespace {
 
 // The wait from SIGKILL to the end of a process.
@@ -367,4 +367,4 @@ void Launcher::FlushAtEnd() {
   }
 }
 
-}  // namespace rewire
+}  // namespace rewire::control

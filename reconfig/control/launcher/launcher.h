@@ -21,7 +21,7 @@
 #include "reconfig/control/launcher/member_environment.h"
 #include "reconfig/control/launcher/output.h"
 
-namespace rewire {
+namespace rewire::control {
 
 struct LaunchOptions {
   std::vector<std::string> program;
@@ -95,4 +95,4 @@ class Launcher {
   std::optional<Time> give_up_at_;  // after a failure: when the other members are asked to end
 };
 
-}  // namespace rewire
+}  // namespace rewire::control

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace rewire {
+namespace rewire::control {
 
 void LinePrefix::Take(std::string_view bytes, std::string* out) {
   while (!bytes.empty()) {
@@ -25,4 +25,4 @@ void LinePrefix::End(std::string* out) {
   partial_.clear();
 }
 
-}  // namespace rewire
+}  // namespace rewire::control

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-namespace rewire {
+namespace rewire::control {
 
 class LinePrefix {
  public:
@@ -23,4 +23,4 @@ class LinePrefix {
   std::string partial_;
 };
 
-}  // namespace rewire
+}  // namespace rewire::control

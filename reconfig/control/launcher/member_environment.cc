@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace rewire {
+namespace rewire::control {
 namespace {
 
 // Returns whether `list`, separated by any of `separators`, contains `entry`.
@@ -78,4 +78,4 @@ std::vector<std::string> OwnEnvironment() {
   return out;
 }
 
-}  // namespace rewire
+}  // namespace rewire::control

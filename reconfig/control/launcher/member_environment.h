@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "reconfig/world/world.h"
 
-namespace rewire {
+namespace rewire::control {
 
 struct MemberPlace {
   MemberId member = 0;
@@ -37,4 +37,4 @@ absl::StatusOr<std::vector<std::string>> MemberEnvironment(const std::vector<std
 // Returns the environment of this process.
 std::vector<std::string> OwnEnvironment();
 
-}  // namespace rewire
+}  // namespace rewire::control

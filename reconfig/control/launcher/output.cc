@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 
-namespace rewire {
+namespace rewire::control {
 
 void Output::WritePiece() {
   if (!pending()) {
@@ -38,4 +38,4 @@ void Output::Drop(int error) {
   written_ = 0;
 }
 
-}  // namespace rewire
+}  // namespace rewire::control

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <utility>
 
-namespace rewire {
+namespace rewire::control {
 
 class Output {
  public:
@@ -42,4 +42,4 @@ class Output {
   int error_ = 0;
 };
 
-}  // namespace rewire
+}  // namespace rewire::control

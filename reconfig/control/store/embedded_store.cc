@@ -7,7 +7,7 @@
 #include "reconfig/base/status_macros.h"
 #include "reconfig/control/store/record_bytes.h"
 
-namespace rewire {
+namespace rewire::control {
 namespace {
 
 // For what a commit's record may add to the one before: about 200 cuts, or 150 members.
@@ -73,4 +73,4 @@ absl::StatusOr<SwapOutcome> EmbeddedStore::Swap(uint64_t expected, const WorldRe
   return SwapOutcome{true, current_};
 }
 
-}  // namespace rewire
+}  // namespace rewire::control

@@ -10,7 +10,7 @@
 #include "reconfig/control/store/record_log.h"
 #include "reconfig/control/store/store.h"
 
-namespace rewire {
+namespace rewire::control {
 
 class EmbeddedStore : public Store {
  public:
@@ -32,4 +32,4 @@ class EmbeddedStore : public Store {
   std::optional<WorldRecord> current_;
 };
 
-}  // namespace rewire
+}  // namespace rewire::control

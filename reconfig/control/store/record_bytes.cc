@@ -3,7 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "reconfig/base/bytes.h"
 
-namespace rewire {
+namespace rewire::control {
 namespace {
 
 constexpr uint16_t kVersion = 2;
@@ -71,4 +71,4 @@ absl::StatusOr<WorldRecord> DecodeRecord(std::string_view bytes) {
   return record;
 }
 
-}  // namespace rewire
+}  // namespace rewire::control

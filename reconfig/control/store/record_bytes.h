@@ -7,10 +7,10 @@
 #include "absl/status/statusor.h"
 #include "reconfig/world/world.h"
 
-namespace rewire {
+namespace rewire::control {
 
 std::string EncodeRecord(const WorldRecord& record);
 // Decodes a record. Unused bytes, or a count that does not fit, are a DataLoss error.
 absl::StatusOr<WorldRecord> DecodeRecord(std::string_view bytes);
 
-}  // namespace rewire
+}  // namespace rewire::control

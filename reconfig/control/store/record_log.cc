@@ -18,7 +18,7 @@
 #include "reconfig/base/own_file.h"
 #include "reconfig/base/status_macros.h"
 
-namespace rewire {
+namespace rewire::control {
 namespace {
 
 constexpr std::string_view kMagic("RWSTORE\x01\r\n\x1a\n\0\0\0\0", 16);
@@ -218,4 +218,4 @@ absl::Status RecordLog::Rewrite(std::string_view records, uint64_t next) {
   return absl::OkStatus();
 }
 
-}  // namespace rewire
+}  // namespace rewire::control

@@ -13,7 +13,7 @@
 #include "absl/status/statusor.h"
 #include "reconfig/base/unique_fd.h"
 
-namespace rewire {
+namespace rewire::control {
 
 class RecordLog {
  public:
@@ -62,4 +62,4 @@ class RecordLog {
   absl::Status broken_;
 };
 
-}  // namespace rewire
+}  // namespace rewire::control

@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "reconfig/world/world.h"
 
-namespace rewire {
+namespace rewire::control {
 
 // The result of a compare-and-swap.
 struct SwapOutcome {
@@ -41,4 +41,4 @@ class Store {
   virtual void Progress() {}
 };
 
-}  // namespace rewire
+}  // namespace rewire::control

@@ -8,7 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "reconfig/elastic/leader/transition.h"
 
-namespace rewire {
+namespace rewire::elastic {
 namespace {
 
 // The number of grace times that a new leader waits for the first member of a world.
@@ -375,4 +375,4 @@ std::vector<MemberStatus> Leader::Members(Time now) const {
   return all;
 }
 
-}  // namespace rewire
+}  // namespace rewire::elastic

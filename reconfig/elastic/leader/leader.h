@@ -38,7 +38,7 @@
 #include "reconfig/elastic/leader/silence.h"
 #include "reconfig/elastic/protocol/planted_bug.h"
 
-namespace rewire {
+namespace rewire::elastic {
 
 struct LeaderOptions {
   std::vector<MemberId> initial_members;  // in slot order; used when the record has no world yet
@@ -302,4 +302,4 @@ class Leader {
   bool told_silence_ = false;
 };
 
-}  // namespace rewire
+}  // namespace rewire::elastic

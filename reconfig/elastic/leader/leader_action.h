@@ -10,7 +10,7 @@
 #include "reconfig/elastic/leader/phase.h"
 #include "reconfig/elastic/protocol/messages.h"
 
-namespace rewire {
+namespace rewire::elastic {
 
 enum class NoteKind : uint8_t {
   kProgress,  // the phase changed
@@ -73,4 +73,4 @@ struct EndJob {
 
 using LeaderAction = std::variant<SendTo, CompareAndSwap, Spawn, Kick, EndProcess, EndJob, Note>;
 
-}  // namespace rewire
+}  // namespace rewire::elastic

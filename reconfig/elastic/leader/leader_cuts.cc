@@ -6,7 +6,7 @@
 #include "reconfig/elastic/leader/leader.h"
 #include "reconfig/elastic/leader/transition.h"
 
-namespace rewire {
+namespace rewire::elastic {
 namespace {
 
 // The number of operations between the warm operation of a new generation and the cut.
@@ -128,4 +128,4 @@ void Leader::RefuseRound(Time now, const std::optional<CommunicatorId>& communic
   ProposeRound(now, out);
 }
 
-}  // namespace rewire
+}  // namespace rewire::elastic

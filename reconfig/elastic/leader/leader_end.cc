@@ -6,7 +6,7 @@
 #include "reconfig/elastic/leader/leader.h"
 #include "reconfig/elastic/leader/transition.h"
 
-namespace rewire {
+namespace rewire::elastic {
 namespace {
 
 constexpr uint32_t kLossAttempts = 4;
@@ -191,4 +191,4 @@ void Leader::Restart(Time now, const std::string& reason, Out* out) {
   Begin(now, std::move(next), out);
 }
 
-}  // namespace rewire
+}  // namespace rewire::elastic

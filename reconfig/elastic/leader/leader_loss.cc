@@ -6,7 +6,7 @@
 #include "reconfig/elastic/leader/leader.h"
 #include "reconfig/elastic/leader/transition.h"
 
-namespace rewire {
+namespace rewire::elastic {
 
 void Leader::Lose(Time now, const std::vector<MemberId>& members, const std::string& why,
                   Out* out) {
@@ -247,4 +247,4 @@ void Leader::CheckSilence(Time now, Out* out) {
   }
 }
 
-}  // namespace rewire
+}  // namespace rewire::elastic

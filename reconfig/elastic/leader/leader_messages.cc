@@ -7,7 +7,7 @@
 #include "reconfig/elastic/leader/leader.h"
 #include "reconfig/elastic/leader/transition.h"
 
-namespace rewire {
+namespace rewire::elastic {
 namespace {
 
 template <typename M, typename... Others>
@@ -120,4 +120,4 @@ bool Leader::Current(Epoch epoch) {
   return false;
 }
 
-}  // namespace rewire
+}  // namespace rewire::elastic

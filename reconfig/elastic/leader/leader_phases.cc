@@ -8,7 +8,7 @@
 #include "reconfig/elastic/leader/restore_choice.h"
 #include "reconfig/elastic/leader/transition.h"
 
-namespace rewire {
+namespace rewire::elastic {
 namespace {
 
 constexpr uint32_t kFailedBuilds = 2;  // failed builds of one swap before the swap is aborted
@@ -363,4 +363,4 @@ void Leader::OnPhaseDeadline(Time now, Out* out) {
   RetryLoss(now, why, out);
 }
 
-}  // namespace rewire
+}  // namespace rewire::elastic

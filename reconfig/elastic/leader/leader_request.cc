@@ -7,7 +7,7 @@
 #include "reconfig/elastic/leader/leader.h"
 #include "reconfig/elastic/leader/transition.h"
 
-namespace rewire {
+namespace rewire::elastic {
 namespace {
 
 constexpr uint32_t kRequestAttempts = 5;
@@ -205,4 +205,4 @@ void Leader::Begin(Time now, std::unique_ptr<Transition> transition, Out* out) {
   TryReserve(now, out);
 }
 
-}  // namespace rewire
+}  // namespace rewire::elastic

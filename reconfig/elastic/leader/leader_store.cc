@@ -7,7 +7,7 @@
 #include "reconfig/elastic/leader/leader.h"
 #include "reconfig/elastic/leader/transition.h"
 
-namespace rewire {
+namespace rewire::elastic {
 
 void Leader::Write(Time now, const WorldRecord& record, Out* out) {
   if (writing_) return;
@@ -118,4 +118,4 @@ void Leader::Written(Time now, const WorldRecord& written, Out* out) {
   }
 }
 
-}  // namespace rewire
+}  // namespace rewire::elastic

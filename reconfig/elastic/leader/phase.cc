@@ -1,6 +1,6 @@
 #include "reconfig/elastic/leader/phase.h"
 
-namespace rewire {
+namespace rewire::elastic {
 
 std::string_view PhaseName(Phase phase) {
   switch (phase) {
@@ -32,4 +32,4 @@ std::string_view PhaseName(Phase phase) {
   return "UNKNOWN";
 }
 
-}  // namespace rewire
+}  // namespace rewire::elastic

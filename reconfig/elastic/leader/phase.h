@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace rewire {
+namespace rewire::elastic {
 
 enum class Phase : uint8_t {
   kForming = 0,     // no world yet: initial members are awaited
@@ -24,4 +24,4 @@ enum class Phase : uint8_t {
 };
 std::string_view PhaseName(Phase phase);
 
-}  // namespace rewire
+}  // namespace rewire::elastic

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace rewire {
+namespace rewire::elastic {
 namespace {
 
 std::string Why(const Position& position, const PendingSwap& swap) {
@@ -142,4 +142,4 @@ std::map<MemberId, std::vector<GenerationId>> Positions::TakeRetired(
   return of_members;
 }
 
-}  // namespace rewire
+}  // namespace rewire::elastic

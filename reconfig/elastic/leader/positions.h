@@ -12,7 +12,7 @@
 
 #include "reconfig/elastic/protocol/messages.h"
 
-namespace rewire {
+namespace rewire::elastic {
 
 // A communicator of one member that has not passed a decided swap.
 struct PendingCut {
@@ -60,4 +60,4 @@ class Positions {
   std::set<std::pair<MemberId, GenerationId>> given_;
 };
 
-}  // namespace rewire
+}  // namespace rewire::elastic

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
-namespace rewire {
+namespace rewire::elastic {
 namespace {
 
 absl::Status Never(const CommunicatorId& id, const std::string& why) {
@@ -164,4 +164,4 @@ void Registry::MoveTo(const std::vector<MemberId>& members) {
   }
 }
 
-}  // namespace rewire
+}  // namespace rewire::elastic

@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "reconfig/elastic/protocol/messages.h"
 
-namespace rewire {
+namespace rewire::elastic {
 
 class Registry {
  public:
@@ -60,4 +60,4 @@ class Registry {
 // Returns a short name, for example "1a2b3c4d", that distinguishes communicators in messages.
 std::string ShortName(const CommunicatorId& communicator);
 
-}  // namespace rewire
+}  // namespace rewire::elastic

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
-namespace rewire {
+namespace rewire::elastic {
 namespace {
 
 absl::Status CheckNamed(const std::vector<MemberId>& named, const std::vector<MemberId>& members) {
@@ -127,4 +127,4 @@ std::vector<MemberId> OrderSlots(const std::vector<MemberId>& from,
   return order;
 }
 
-}  // namespace rewire
+}  // namespace rewire::elastic

@@ -12,7 +12,7 @@
 #include "reconfig/base/clock.h"
 #include "reconfig/world/world.h"
 
-namespace rewire {
+namespace rewire::elastic {
 
 enum class RequestKind : uint8_t {
   kResize = 1,   // to `size` members: new ones are appended, or the newest (highest ids) leave:
@@ -46,4 +46,4 @@ absl::StatusOr<std::vector<MemberId>> ApplyRequest(const ChangeRequest& request,
 std::vector<MemberId> OrderSlots(const std::vector<MemberId>& from,
                                  const std::vector<MemberId>& members);
 
-}  // namespace rewire
+}  // namespace rewire::elastic

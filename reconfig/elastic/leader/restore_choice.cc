@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
-namespace rewire {
+namespace rewire::elastic {
 namespace {
 
 bool Has(const std::vector<uint64_t>& versions, uint64_t version) {
@@ -146,4 +146,4 @@ absl::StatusOr<RestoreChoice> ChooseVersion(const World& from,
   return RestoreChoice{*found, stock.Sources(*found)};
 }
 
-}  // namespace rewire
+}  // namespace rewire::elastic

@@ -7,7 +7,7 @@
 #include "absl/status/statusor.h"
 #include "reconfig/elastic/protocol/messages.h"
 
-namespace rewire {
+namespace rewire::elastic {
 
 struct RestoreChoice {
   uint64_t version = 0;
@@ -25,4 +25,4 @@ struct RestoreChoice {
 absl::StatusOr<RestoreChoice> ChooseVersion(const World& from,
                                             const std::map<MemberId, AtBoundary>& reports);
 
-}  // namespace rewire
+}  // namespace rewire::elastic

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace rewire {
+namespace rewire::elastic {
 
 Silence::Silence(Duration heartbeat, Duration longest)
     : longest_(longest), vouches_(std::min(2 * heartbeat, longest / 2)) {}
@@ -48,4 +48,4 @@ std::optional<Time> Silence::Due(MemberId member) const {
 
 Duration Silence::Since(Time now, MemberId member) const { return now - VoiceOf(member).heard; }
 
-}  // namespace rewire
+}  // namespace rewire::elastic

@@ -9,7 +9,7 @@
 #include "reconfig/base/clock.h"
 #include "reconfig/world/world.h"
 
-namespace rewire {
+namespace rewire::elastic {
 
 class Silence {
  public:
@@ -54,4 +54,4 @@ class Silence {
   Time spoke_{};  // when a member of the world was last heard
 };
 
-}  // namespace rewire
+}  // namespace rewire::elastic

@@ -16,7 +16,7 @@
 #include "reconfig/elastic/leader/leader_action.h"
 #include "reconfig/elastic/protocol/pace.h"
 
-namespace rewire {
+namespace rewire::elastic {
 
 // Derives the key of an epoch, one way: the key reveals neither the job's key nor another epoch's.
 inline Key EpochKey(const Key& job, Epoch epoch) {
@@ -97,4 +97,4 @@ struct Transition {
   }
 };
 
-}  // namespace rewire
+}  // namespace rewire::elastic

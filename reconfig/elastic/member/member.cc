@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace rewire {
+namespace rewire::elastic {
 
 // ---- the connection -----------------------------------------------------------------------------
 
@@ -48,7 +48,7 @@ void Member::OnMessage(Time now, const Message& message, Out* out) {
     OnWelcome(now, *m, out);
   } else if (const auto* m = std::get_if<Refused>(&message)) {
     Stop(m->reason, out);
-  } else if (const auto* m = std::get_if<rewire::Stop>(&message)) {
+  } else if (const auto* m = std::get_if<rewire::elastic::Stop>(&message)) {
     Stop(m->reason, out);
   } else if (const auto* m = std::get_if<Prepare>(&message)) {
     OnPrepare(now, *m, out);
@@ -334,4 +334,4 @@ std::optional<Time> Member::NextDeadline() const {
   return next;
 }
 
-}  // namespace rewire
+}  // namespace rewire::elastic

@@ -26,7 +26,7 @@
 #include "reconfig/elastic/member/member_action.h"
 #include "reconfig/elastic/protocol/planted_bug.h"
 
-namespace rewire {
+namespace rewire::elastic {
 
 struct MemberOptions {
   MemberId member = 0;
@@ -178,4 +178,4 @@ class Member {
   uint64_t dropped_ = 0;
 };
 
-}  // namespace rewire
+}  // namespace rewire::elastic

@@ -11,7 +11,7 @@
 #include "reconfig/base/clock.h"
 #include "reconfig/elastic/protocol/messages.h"
 
-namespace rewire {
+namespace rewire::elastic {
 
 // Write the message to the agent. Only given while connected.
 struct SendMessage {
@@ -126,4 +126,4 @@ using MemberAction =
                  DescribeBoundary, RestoreFrom, Adopt, AbandonEpoch, RetireGenerations,
                  AbortCurrent, Resume, StopProcess>;
 
-}  // namespace rewire
+}  // namespace rewire::elastic

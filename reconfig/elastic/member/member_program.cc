@@ -4,7 +4,7 @@
 
 #include "reconfig/elastic/member/member.h"
 
-namespace rewire {
+namespace rewire::elastic {
 
 void Member::OnCommunicatorCreated(Time, const CommunicatorCreated& created, Out* out) {
   communicators_[created.communicator] = created;
@@ -165,4 +165,4 @@ void Member::OnPositions(Time, const std::vector<Position>& positions, Out* out)
   positions_ = std::move(now);
 }
 
-}  // namespace rewire
+}  // namespace rewire::elastic

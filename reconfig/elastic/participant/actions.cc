@@ -8,7 +8,7 @@
 #include "reconfig/elastic/participant/participant.h"
 #include "reconfig/elastic/participant/reclaim.h"
 
-namespace rewire {
+namespace rewire::elastic {
 namespace {
 
 // The name under which a member publishes its memory offer. No program's name begins with a zero
@@ -234,4 +234,4 @@ std::vector<CommunicatorCounter> Participant::Counters() const {
   return counters;
 }
 
-}  // namespace rewire
+}  // namespace rewire::elastic

@@ -6,7 +6,7 @@
 #include "reconfig/base/log.h"
 #include "reconfig/elastic/protocol/codec.h"
 
-namespace rewire {
+namespace rewire::elastic {
 namespace {
 
 constexpr Duration kLongestPause = milliseconds(500);
@@ -69,4 +69,4 @@ void AgentLink::Drop(Time now) {
   pause_ = std::min<Duration>(2 * pause_, kLongestPause);
 }
 
-}  // namespace rewire
+}  // namespace rewire::elastic

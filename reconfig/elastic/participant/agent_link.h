@@ -10,7 +10,7 @@
 #include "reconfig/base/framed_socket.h"
 #include "reconfig/elastic/protocol/messages.h"
 
-namespace rewire {
+namespace rewire::elastic {
 
 class AgentLink {
  public:
@@ -41,4 +41,4 @@ class AgentLink {
   Duration pause_ = milliseconds(20);
 };
 
-}  // namespace rewire
+}  // namespace rewire::elastic

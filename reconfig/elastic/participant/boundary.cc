@@ -11,7 +11,7 @@
 #include "reconfig/state/stream/allocation.h"
 #include "reconfig/state/stream/ask_name.h"
 
-namespace rewire {
+namespace rewire::elastic {
 namespace {
 
 // Names under which a member publishes its own facts. No program's name begins with a zero byte.
@@ -76,12 +76,13 @@ void Participant::SetCallbacks(const rewireCallbacks_t& callbacks) {
   callbacks_ = callbacks;
 }
 
-void Participant::AddTensor(PlacedTensor tensor) {
+void Participant::AddTensor(state::PlacedTensor tensor) {
   MutexLock lock(&mutex_);
   if (tensors_.empty()) {
-    PlacedTensor updates;
+    state::PlacedTensor updates;
     // After a loss the tensor holds the restored version.
-    updates.shape = {kUpdatesTensor, 1, sizeof updates_, Division::kReplicated, Change::kTransient};
+    updates.shape = {kUpdatesTensor, 1, sizeof updates_, state::Division::kReplicated,
+                     state::Change::kTransient};
     updates.part = {0, 1};
     updates.place.data = reinterpret_cast<char*>(&updates_);
     tensors_.push_back(updates);
@@ -93,10 +94,10 @@ void Participant::Ready() {
   MutexLock lock(&mutex_);
   if (ready_) return;
   ready_ = true;
-  std::vector<TensorShape> shapes;
-  for (const PlacedTensor& t : tensors_) shapes.push_back(t.shape);
+  std::vector<state::TensorShape> shapes;
+  for (const state::PlacedTensor& t : tensors_) shapes.push_back(t.shape);
   names_.Publish(std::string(kShapesName), EncodeShapes(shapes));
-  names_.Publish(std::string(kNodeName), NodeIdentity());
+  names_.Publish(std::string(kNodeName), state::NodeIdentity());
   changed_.NotifyAll();
 }
 
@@ -108,7 +109,7 @@ std::optional<ReshapeContext::State> Participant::WaitReady(Time deadline) {
   return ReshapeContext::State{view_ && view_->joining, tensors_, callbacks_};
 }
 
-std::vector<PlacedTensor> Participant::Tensors() const {
+std::vector<state::PlacedTensor> Participant::Tensors() const {
   MutexLock lock(&mutex_);
   return tensors_;
 }
@@ -122,7 +123,7 @@ absl::StatusOr<std::optional<std::string>> Participant::Ask(const WorldMember& m
     secret = names_key_;
   }
   const WorldMember self = {options_.member, incarnation_, ""};
-  return AskName(member, secret, self, name, Now() + within);
+  return state::AskName(member, secret, self, name, Now() + within);
 }
 
 std::string Participant::NodeOf(const WorldMember& member) const {
@@ -132,14 +133,15 @@ std::string Participant::NodeOf(const WorldMember& member) const {
 }
 
 absl::Status Participant::CheckAllocations() const {
-  for (const PlacedTensor& tensor : Tensors()) {
-    REWIRE_RETURN_IF_ERROR(CheckAllocation(tensor.shape.name, tensor.place, tensor.allocation));
+  for (const state::PlacedTensor& tensor : Tensors()) {
+    REWIRE_RETURN_IF_ERROR(
+        state::CheckAllocation(tensor.shape.name, tensor.place, tensor.allocation));
   }
   return absl::OkStatus();
 }
 
 absl::Status Participant::CheckShapes(const World& from) const {
-  std::vector<TensorShape> mine;
+  std::vector<state::TensorShape> mine;
   if (const auto published = names_.Find(kShapesName)) {
     REWIRE_ASSIGN_OR_RETURN(mine, DecodeShapes(*published));
   }
@@ -158,7 +160,7 @@ absl::Status Participant::CheckShapes(const World& from) const {
       if (answer.ok() && !*answer) pause.WaitUntil(&pause_mutex, Now() + milliseconds(10));
     } while (answer.ok() && !*answer && Now() < deadline && !gate_.finished());
     if (!answer.ok() || !*answer) continue;
-    REWIRE_ASSIGN_OR_RETURN(const std::vector<TensorShape> theirs, DecodeShapes(**answer));
+    REWIRE_ASSIGN_OR_RETURN(const std::vector<state::TensorShape> theirs, DecodeShapes(**answer));
     for (size_t i = 0; i < std::max(mine.size(), theirs.size()); ++i) {
       if (i < mine.size() && i < theirs.size() && mine[i] == theirs[i]) continue;
       return absl::InvalidArgumentError(absl::StrCat(
@@ -296,12 +298,12 @@ void Participant::TakeAdoption(BoundaryResult* result) {
   if (!adoption->slot) return;
   if (reshape != nullptr) {
     for (const NewPart& part : reshape->parts()) {
-      PlacedTensor tensor;
+      state::PlacedTensor tensor;
       {
         MutexLock lock(&mutex_);
         tensors_[part.tensor].part = part.box;
         tensors_[part.tensor].place = part.place;
-        tensors_[part.tensor].allocation = AllocationOf(part.place);
+        tensors_[part.tensor].allocation = state::AllocationOf(part.place);
         tensor = tensors_[part.tensor];
       }
       if (callbacks.adopt != nullptr) {
@@ -327,7 +329,8 @@ void Participant::TakeAdoption(BoundaryResult* result) {
     callbacks.on_world(callbacks.arg, &world);
   }
   uncopied_ = kNone;
-  StartSnapshots(reshape == nullptr ? SnapshotSlots::Memory{} : reshape->TakeSnapshotMemory());
+  StartSnapshots(reshape == nullptr ? state::SnapshotSlots::Memory{}
+                                    : reshape->TakeSnapshotMemory());
   if (result->kind == ResumeKind::kRepeat) {
     // Nothing has changed since the restored version, which is therefore copied at once.
     TakeSnapshot();
@@ -338,10 +341,10 @@ void Participant::TakeAdoption(BoundaryResult* result) {
   }
 }
 
-void Participant::StartSnapshots(SnapshotSlots::Memory memory) {
+void Participant::StartSnapshots(state::SnapshotSlots::Memory memory) {
   WorldView view;
   Key secret;
-  std::vector<PlacedTensor> tensors;
+  std::vector<state::PlacedTensor> tensors;
   {
     MutexLock lock(&mutex_);
     if (!view_ || !view_->slot) return;
@@ -395,4 +398,4 @@ void Participant::RunDiscards() {
   for (const auto& [name, data] : discards) callbacks.discard(callbacks.arg, name.c_str(), data);
 }
 
-}  // namespace rewire
+}  // namespace rewire::elastic

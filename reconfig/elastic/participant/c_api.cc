@@ -12,7 +12,7 @@
 #include "reconfig/state/stream/allocation.h"
 #include "rewire/rewire.h"
 
-namespace rewire {
+namespace rewire::elastic {
 namespace {
 
 constexpr Duration kAttachDeadline = seconds(10);
@@ -75,11 +75,11 @@ void FillWorld(const WorldView& view, uint32_t member, rewireWorld_t* world) {
   world->joining = view.joining ? 1 : 0;
 }
 
-}  // namespace rewire
+}  // namespace rewire::elastic
 
 using rewire::Arguments;
-using rewire::ContextArguments;
 using rewire::Fail;
+using rewire::elastic::ContextArguments;
 
 extern "C" {
 
@@ -97,19 +97,21 @@ rewireResult_t rewireAttach(const rewireAttachOptions_t* options,
   auto made = std::make_unique<rewireContext>();
   const bool agent = !settings.socket().empty() && settings.disable() == 0;
   if (!agent) {
-    if (const rewireResult_t r = rewire::AttachAlone(made.get()); r != rewireSuccess) return r;
+    if (const rewireResult_t r = rewire::elastic::AttachAlone(made.get()); r != rewireSuccess)
+      return r;
     *context = made.release();
     return rewireSuccess;
   }
   if (options != nullptr && options->sigterm_is_reclaim != 0) {
-    made->reclaim = std::make_unique<rewire::ReclaimWatch>([] {
-      const auto p = rewire::CurrentParticipant();
-      return p != nullptr && p->Reclaim(rewire::kReclaimWithin);
+    made->reclaim = std::make_unique<rewire::elastic::ReclaimWatch>([] {
+      const auto p = rewire::elastic::CurrentParticipant();
+      return p != nullptr && p->Reclaim(rewire::elastic::kReclaimWithin);
     });
   }
-  auto participant = rewire::StartParticipant(true);
+  auto participant = rewire::elastic::StartParticipant(true);
   if (!participant.ok()) return Fail(participant.status());
-  const auto entered = (*participant)->WaitEntered(rewire::Now() + rewire::kAttachDeadline);
+  const auto entered =
+      (*participant)->WaitEntered(rewire::Now() + rewire::elastic::kAttachDeadline);
   if (!entered.ok()) return Fail(entered.status());
   made->participant = *participant;
   made->boundary = (*participant)->gate();
@@ -122,14 +124,15 @@ rewireResult_t rewireDetach(rewireContext_t context) noexcept {
       ContextArguments("rewireDetach").Context(context).Outside(context).result();
   if (wrong != rewireSuccess) return wrong;
   context->reclaim.reset();
-  if (context->participant != nullptr && rewire::CurrentParticipant() == context->participant) {
+  if (context->participant != nullptr &&
+      rewire::elastic::CurrentParticipant() == context->participant) {
     context->participant->Leave(rewire::Now() + rewire::seconds(5));
-    rewire::EndParticipant();
+    rewire::elastic::EndParticipant();
   }
   context->detached = true;
   context->names.clear();
   context->alone = {};
-  rewire::Keep(context);
+  rewire::elastic::Keep(context);
   return rewireSuccess;
 }
 
@@ -139,7 +142,7 @@ rewireResult_t rewireWorld(rewireContext_t context, rewireWorld_t* world) noexce
                                    .Sized("world", "rewireWorld_t", world)
                                    .result();
   if (wrong != rewireSuccess) return wrong;
-  rewire::FillWorld(context->View(), rewire::MemberOf(*context), world);
+  rewire::elastic::FillWorld(context->View(), rewire::elastic::MemberOf(*context), world);
   return rewireSuccess;
 }
 
@@ -150,7 +153,7 @@ rewireResult_t rewireUniqueId(rewireContext_t context, const char* name, void* i
                                    .NotNull("id128", id128)
                                    .result();
   if (wrong != rewireSuccess) return wrong;
-  if (*name == '\0' || strlen(name) > rewire::kMaxNameBytes) {
+  if (*name == '\0' || strlen(name) > rewire::state::kMaxNameBytes) {
     return Fail(rewireInvalidArgument, "rewireUniqueId: name must have 1 to 256 bytes");
   }
   if (context->participant == nullptr) {
@@ -163,7 +166,7 @@ rewireResult_t rewireUniqueId(rewireContext_t context, const char* name, void* i
 }
 
 rewireResult_t rewireCheck(void) noexcept {
-  rewire::Communicators* communicators = rewire::GetCommunicators();
+  rewire::elastic::Communicators* communicators = rewire::elastic::GetCommunicators();
   if (communicators == nullptr) return rewireSuccess;
   const std::string why = communicators->LostBecause();
   if (why.empty()) return rewireSuccess;
@@ -234,14 +237,14 @@ rewireResult_t rewireRegisterTensor(rewireContext_t context,
     return Fail(rewireInvalidArgument, absl::StrCat(what, "memory=", memory, ": must be 0 to ",
                                                     static_cast<int>(rewireDevice)));
   }
-  rewire::PlacedTensor placed;
+  rewire::state::PlacedTensor placed;
   placed.shape = {tensor->name, tensor->elements, tensor->element_bytes,
-                  static_cast<rewire::Division>(tensor->layout),
-                  static_cast<rewire::Change>(tensor->change)};
-  const rewire::WorldView view = context->View();
-  placed.part = rewire::PartOf(placed.shape, static_cast<uint32_t>(view.world.members.size()),
-                               view.slot.value_or(0));
-  placed.place.kind = static_cast<rewire::MemoryKind>(tensor->memory);
+                  static_cast<rewire::state::Division>(tensor->layout),
+                  static_cast<rewire::state::Change>(tensor->change)};
+  const rewire::elastic::WorldView view = context->View();
+  placed.part = rewire::state::PartOf(
+      placed.shape, static_cast<uint32_t>(view.world.members.size()), view.slot.value_or(0));
+  placed.place.kind = static_cast<rewire::state::MemoryKind>(tensor->memory);
   placed.place.data = static_cast<char*>(tensor->data);
   if (tensor->data == nullptr && !placed.part.empty()) {
     return Fail(rewireInvalidArgument,
@@ -261,7 +264,7 @@ rewireResult_t rewireRegisterTensor(rewireContext_t context,
   if (!context->names.insert(tensor->name).second) {
     return Fail(rewireInvalidArgument, what + "already registered");
   }
-  placed.allocation = rewire::AllocationOf(placed.place);
+  placed.allocation = rewire::state::AllocationOf(placed.place);
   if (context->participant != nullptr) context->participant->AddTensor(std::move(placed));
   return rewireSuccess;
 }

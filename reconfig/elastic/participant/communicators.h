@@ -15,7 +15,7 @@
 #include "reconfig/base/clock.h"
 #include "reconfig/elastic/protocol/messages.h"
 
-namespace rewire {
+namespace rewire::elastic {
 
 class Communicators {
  public:
@@ -106,4 +106,4 @@ class CommunicatorEvents {
 // agent accepts the connection within 10 s. Called by the shim's core at the first communicator.
 absl::StatusOr<CommunicatorEvents*> EnsureParticipant();
 
-}  // namespace rewire
+}  // namespace rewire::elastic

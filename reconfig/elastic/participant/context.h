@@ -11,24 +11,24 @@
 #include "rewire/rewire.h"
 
 struct rewireContext {
-  std::shared_ptr<rewire::Participant> participant;  // null without an agent
-  rewire::WorldView alone;                           // the world without an agent
-  std::unique_ptr<rewire::ReclaimWatch> reclaim;
+  std::shared_ptr<rewire::elastic::Participant> participant;  // null without an agent
+  rewire::elastic::WorldView alone;                           // the world without an agent
+  std::unique_ptr<rewire::elastic::ReclaimWatch> reclaim;
   std::set<std::string> names;
   bool update_called = false;
-  const char* inside = nullptr;          // the program's function that Rewire calls; null: none
-  bool detached = false;                 // the object is kept, so that a late call is refused
-  rewire::UpdateGate gate;               // without an agent
-  rewire::UpdateGate* boundary = &gate;  // the participant's gate, or `gate`
+  const char* inside = nullptr;      // the program's function that Rewire calls; null: none
+  bool detached = false;             // the object is kept, so that a late call is refused
+  rewire::elastic::UpdateGate gate;  // without an agent
+  rewire::elastic::UpdateGate* boundary = &gate;  // the participant's gate, or `gate`
 
-  [[nodiscard]] rewire::WorldView View() const {
+  [[nodiscard]] rewire::elastic::WorldView View() const {
     return participant != nullptr ? participant->View() : alone;
   }
 };
 
-namespace rewire {
+namespace rewire::elastic {
 
 void FillWorld(const WorldView& view, uint32_t member, rewireWorld_t* world);
 uint32_t MemberOf(const rewireContext& context);
 
-}  // namespace rewire
+}  // namespace rewire::elastic

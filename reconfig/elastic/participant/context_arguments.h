@@ -6,7 +6,7 @@
 #include "reconfig/api/arguments.h"
 #include "reconfig/elastic/participant/context.h"
 
-namespace rewire {
+namespace rewire::elastic {
 
 class ContextArguments : public Arguments {
  public:
@@ -29,4 +29,4 @@ class ContextArguments : public Arguments {
   }
 };
 
-}  // namespace rewire
+}  // namespace rewire::elastic

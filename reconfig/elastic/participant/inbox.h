@@ -12,7 +12,7 @@
 #include "reconfig/base/unique_fd.h"
 #include "reconfig/elastic/member/member.h"
 
-namespace rewire {
+namespace rewire::elastic {
 
 class Inbox {
  public:
@@ -52,4 +52,4 @@ class Inbox {
   std::vector<Input> inputs_ REWIRE_GUARDED_BY(mutex_);
 };
 
-}  // namespace rewire
+}  // namespace rewire::elastic

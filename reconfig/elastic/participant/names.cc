@@ -7,7 +7,7 @@
 #include "reconfig/state/stream/ask_name.h"
 #include "reconfig/world/identity.h"
 
-namespace rewire {
+namespace rewire::elastic {
 
 absl::StatusOr<UniqueIdBytes> Names::Resolve(const std::string& name,
                                              const std::vector<WorldMember>& asked,
@@ -25,7 +25,7 @@ absl::StatusOr<UniqueIdBytes> Names::Resolve(const std::string& name,
   while (Now() < deadline) {
     for (const WorldMember& m : asked) {
       if (m.data_address.empty()) continue;  // this member joins as well
-      auto answer = AskName(m, key, self, name, std::min(deadline, Now() + seconds(2)));
+      auto answer = state::AskName(m, key, self, name, std::min(deadline, Now() + seconds(2)));
       if (answer.ok() && *answer && (*answer)->size() == NCCL_UNIQUE_ID_BYTES) {
         Publish(name, **answer);
         return **answer;
@@ -68,4 +68,4 @@ bool Names::GaveOut(const CommunicatorId& communicator) const {
   });
 }
 
-}  // namespace rewire
+}  // namespace rewire::elastic

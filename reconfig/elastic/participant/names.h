@@ -14,7 +14,7 @@
 #include "reconfig/base/mutex.h"
 #include "reconfig/elastic/protocol/messages.h"
 
-namespace rewire {
+namespace rewire::elastic {
 
 class Names {
  public:
@@ -41,4 +41,4 @@ class Names {
   std::map<std::string, std::string, std::less<>> values_ REWIRE_GUARDED_BY(mutex_);
 };
 
-}  // namespace rewire
+}  // namespace rewire::elastic

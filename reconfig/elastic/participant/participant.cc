@@ -15,7 +15,7 @@
 #include "reconfig/elastic/participant/process_counters.h"
 #include "reconfig/state/stream/descriptor_server.h"
 
-namespace rewire {
+namespace rewire::elastic {
 namespace {
 
 uint64_t NewIncarnation() {
@@ -37,22 +37,22 @@ absl::StatusOr<std::unique_ptr<Participant>> Participant::Start(const Participan
   member.boundary = options.boundary;
   p->gate_.SetAttention(true);  // the first update shows that all tensors are registered
   if (options.cooperates) {
-    TcpOptions tcp;
+    state::TcpOptions tcp;
     tcp.member = options.member;
     tcp.incarnation = p->incarnation_;
     tcp.stall = options.boundary / 2;
-    auto transport = TcpTransport::Start(tcp);
+    auto transport = state::TcpTransport::Start(tcp);
     if (!transport.ok()) return transport.status();
     p->transport_ = std::move(*transport);
-    Snapshotter::Options snapshots;
+    state::Snapshotter::Options snapshots;
     snapshots.buddy = options.buddy;
     snapshots.stall = options.silence;
     snapshots.answers = [raw = p.get()](const WorldMember& m) { return !raw->NodeOf(m).empty(); };
     if (options.peer_copy) {
       snapshots.node_of = [raw = p.get()](const WorldMember& m) { return raw->NodeOf(m); };
     }
-    p->snapshots_ =
-        std::make_unique<Snapshotter>(p->transport_.get(), &p->budget_, std::move(snapshots));
+    p->snapshots_ = std::make_unique<state::Snapshotter>(p->transport_.get(), &p->budget_,
+                                                         std::move(snapshots));
     member.data_address = p->transport_->address();
   }
   p->member_ = std::make_unique<Member>(member);
@@ -176,17 +176,17 @@ BoundaryInfo Participant::Describe() const {
   info.live_whole = gate_.whole();
   // The leader needs the state of the copies only after a loss, and checking a copy hashes it.
   if (snapshots_ != nullptr && gate_.broken()) {
-    std::vector<TensorShape> shapes;
+    std::vector<state::TensorShape> shapes;
     std::vector<uint32_t> changing;
-    for (const PlacedTensor& t : Tensors()) {
-      if (t.shape.change == Change::kVolatile)
+    for (const state::PlacedTensor& t : Tensors()) {
+      if (t.shape.change == state::Change::kVolatile)
         changing.push_back(static_cast<uint32_t>(shapes.size()));
       shapes.push_back(t.shape);
     }
     info.live_whole = info.live_whole && snapshots_->own().HasWhole(info.live_version, changing);
     info.own_snapshots = snapshots_->OwnVersions();
     info.buddy_snapshots = snapshots_->BuddyVersions();
-    info.layout = LayoutOf(shapes, static_cast<uint32_t>(View().world.members.size()));
+    info.layout = state::LayoutOf(shapes, static_cast<uint32_t>(View().world.members.size()));
   }
   return info;
 }
@@ -278,4 +278,4 @@ void Participant::Leave(Time deadline) {
   }
 }
 
-}  // namespace rewire
+}  // namespace rewire::elastic

@@ -24,7 +24,7 @@
 #include "reconfig/state/stream/tcp_transport.h"
 #include "rewire/rewire.h"
 
-namespace rewire {
+namespace rewire::elastic {
 
 struct ParticipantOptions {
   std::string socket;
@@ -70,8 +70,8 @@ class Participant {
   [[nodiscard]] WorldView View() const;
   absl::StatusOr<UniqueIdBytes> UniqueId(const std::string& name);
   void SetCallbacks(const rewireCallbacks_t& callbacks);
-  void AddTensor(PlacedTensor tensor);
-  [[nodiscard]] std::vector<PlacedTensor> Tensors() const;
+  void AddTensor(state::PlacedTensor tensor);
+  [[nodiscard]] std::vector<state::PlacedTensor> Tensors() const;
 
   UpdateGate* gate() { return &gate_; }
   // Call after gate()->Begin() has returned false. Stands at the boundary when necessary and waits
@@ -96,8 +96,8 @@ class Participant {
   void Moved();
   [[nodiscard]] bool stopped() const { return stopped_.load(); }
   [[nodiscard]] const ParticipantOptions& options() const { return options_; }
-  [[nodiscard]] const Budget& budget() const { return budget_; }
-  [[nodiscard]] const Snapshotter* snapshots() const { return snapshots_.get(); }
+  [[nodiscard]] const state::Budget& budget() const { return budget_; }
+  [[nodiscard]] const state::Snapshotter* snapshots() const { return snapshots_.get(); }
 
  private:
   // The data of OnAdopt for the program's thread.
@@ -139,7 +139,7 @@ class Participant {
   void RunDiscards();
   // Publishes the registered tensors; the program has registered all of them.
   void Ready();
-  void StartSnapshots(SnapshotSlots::Memory memory = {});
+  void StartSnapshots(state::SnapshotSlots::Memory memory = {});
   void TakeSnapshot();
   // Waits for at most REWIRE_SILENCE_MS of the time that this process runs.
   bool WaitTaken();
@@ -157,9 +157,9 @@ class Participant {
   const ParticipantOptions options_;
   const uint64_t incarnation_;
   const std::shared_ptr<Inbox> inbox_ = std::make_shared<Inbox>();
-  Budget budget_;
-  std::unique_ptr<TcpTransport> transport_;
-  std::unique_ptr<Snapshotter> snapshots_;
+  state::Budget budget_;
+  std::unique_ptr<state::TcpTransport> transport_;
+  std::unique_ptr<state::Snapshotter> snapshots_;
   UpdateGate gate_;
   Names names_;
   // Shared with the builders' threads, which may outlive the participant.
@@ -178,7 +178,7 @@ class Participant {
   std::optional<WorldView> view_ REWIRE_GUARDED_BY(mutex_);
   Key names_key_ REWIRE_GUARDED_BY(mutex_);
   Key secret_ REWIRE_GUARDED_BY(mutex_);
-  std::vector<PlacedTensor> tensors_ REWIRE_GUARDED_BY(mutex_);
+  std::vector<state::PlacedTensor> tensors_ REWIRE_GUARDED_BY(mutex_);
   rewireCallbacks_t callbacks_ REWIRE_GUARDED_BY(mutex_) = {};
   std::optional<Adoption> adoption_ REWIRE_GUARDED_BY(mutex_);
   std::vector<std::pair<std::string, void*>> discards_ REWIRE_GUARDED_BY(mutex_);
@@ -219,4 +219,4 @@ absl::StatusOr<std::shared_ptr<Participant>> StartParticipant(bool cooperates);
 // Ends and forgets the participant. The process cannot become a member again.
 void EndParticipant();
 
-}  // namespace rewire
+}  // namespace rewire::elastic

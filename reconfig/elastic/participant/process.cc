@@ -12,7 +12,7 @@
 #include "reconfig/base/status_macros.h"
 #include "reconfig/elastic/participant/participant.h"
 
-namespace rewire {
+namespace rewire::elastic {
 namespace {
 
 constexpr Duration kConnectDeadline = seconds(10);
@@ -171,4 +171,4 @@ absl::StatusOr<UniqueIdBytes> MintUniqueId() {
   return std::string(id.internal, sizeof id.internal);
 }
 
-}  // namespace rewire
+}  // namespace rewire::elastic

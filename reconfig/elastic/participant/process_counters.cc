@@ -5,7 +5,7 @@
 
 #include "reconfig/base/counters.h"
 
-namespace rewire {
+namespace rewire::elastic {
 namespace {
 
 // For librewire-net.so and librewire-moe.so, and for copies of them in other folders.
@@ -25,11 +25,11 @@ std::vector<CounterValue> ProcessCounters() {
   return all;
 }
 
-}  // namespace rewire
+}  // namespace rewire::elastic
 
 extern "C" __attribute__((visibility("default"))) void rewire_add_counters(
     rewire::ReadCounters read) noexcept {
-  for (std::atomic<rewire::ReadCounters>& library : rewire::libraries) {
+  for (std::atomic<rewire::ReadCounters>& library : rewire::elastic::libraries) {
     rewire::ReadCounters there = nullptr;
     if (library.compare_exchange_strong(there, read) || there == read) return;
   }

@@ -6,12 +6,12 @@
 
 #include "reconfig/abi/counter_value.h"
 
-namespace rewire {
+namespace rewire::elastic {
 
 // Returns the values other than 0. Thread-safe.
 [[nodiscard]] std::vector<CounterValue> ProcessCounters();
 
-}  // namespace rewire
+}  // namespace rewire::elastic
 
 // Adds another library's counters (rewire::AddCounters).
 extern "C" void rewire_add_counters(rewire::ReadCounters read) noexcept;

@@ -13,7 +13,7 @@
 
 #include "reconfig/base/log.h"
 
-namespace rewire {
+namespace rewire::elastic {
 namespace {
 
 // State that the handler reads. The descriptor is made once and never closed: a handler may run
@@ -118,4 +118,4 @@ void ReclaimWatch::Run() {
   }
 }
 
-}  // namespace rewire
+}  // namespace rewire::elastic

@@ -12,7 +12,7 @@
 #include <functional>
 #include <thread>
 
-namespace rewire {
+namespace rewire::elastic {
 
 class ReclaimWatch {
  public:
@@ -35,4 +35,4 @@ class ReclaimWatch {
   std::thread thread_;
 };
 
-}  // namespace rewire
+}  // namespace rewire::elastic

@@ -12,7 +12,7 @@
 #include "reconfig/base/log.h"
 #include "reconfig/base/short_turns.h"
 
-namespace rewire {
+namespace rewire::elastic {
 namespace {
 
 // The limit of a wait that the leader ends by a decision or by ending the transition.
@@ -21,8 +21,8 @@ constexpr Duration kLongest = seconds(3600);
 constexpr Duration kShare = seconds(5);
 
 // Returns the address of an element in the old part, or its address if the part reached that far.
-StatePlace PlaceOf(const PlacedTensor& tensor, uint64_t element) {
-  StatePlace place = tensor.place;
+state::StatePlace PlaceOf(const state::PlacedTensor& tensor, uint64_t element) {
+  state::StatePlace place = tensor.place;
   place.data += (static_cast<int64_t>(element) - static_cast<int64_t>(tensor.part.begin)) *
                 static_cast<int64_t>(tensor.shape.element_bytes);
   return place;
@@ -33,9 +33,9 @@ StatePlace PlaceOf(const PlacedTensor& tensor, uint64_t element) {
 Reshape::Reshape(ReshapeContext context, MakePlan request)
     : context_(std::move(context)),
       request_(std::move(request)),
-      key_{Purpose::kTransition, request_.epoch, request_.secret},
-      outflow_(std::make_unique<Outflow>(key_, context_.transport, context_.budget)),
-      pull_(std::make_unique<Pull>(&notes_)) {
+      key_{state::Purpose::kTransition, request_.epoch, request_.secret},
+      outflow_(std::make_unique<state::Outflow>(key_, context_.transport, context_.budget)),
+      pull_(std::make_unique<state::Pull>(&notes_)) {
   thread_ = std::thread([this] { Run(); });
 }
 
@@ -103,8 +103,8 @@ void Reshape::Run() {
   });
   prepare.join();
   TakeShortTurns();
-  for (const PlacedTensor& t : state_.tensors) {
-    if (!hash.ok() || t.place.kind != MemoryKind::kDevice) continue;
+  for (const state::PlacedTensor& t : state_.tensors) {
+    if (!hash.ok() || t.place.kind != state::MemoryKind::kDevice) continue;
     absl::Status warm = outflow_->WarmDevice(t.place.context);
     if (warm.ok()) warm = pull_->WarmDevice(t.place.context);
     if (!warm.ok()) hash = warm;
@@ -137,14 +137,14 @@ absl::StatusOr<uint64_t> Reshape::MakeThePlan() {
     }
   }
   state_ = std::move(*state);
-  for (const PlacedTensor& t : state_.tensors) shapes_.push_back(t.shape);
+  for (const state::PlacedTensor& t : state_.tensors) shapes_.push_back(t.shape);
   if (absl::Status s = context_.check_shapes(); !s.ok()) return s;
   if (absl::Status s = Allocate(); !s.ok()) return s;
   ReserveSnapshots();
   if (request_.kind == TransitionKind::kLoss) {
-    return PlanHash(shapes_, request_.from, request_.to, Plan{});
+    return state::PlanHash(shapes_, request_.from, request_.to, state::Plan{});
   }
-  absl::StatusOr<Plan> plan = PlanChange(shapes_, request_.from, request_.to);
+  absl::StatusOr<state::Plan> plan = state::PlanChange(shapes_, request_.from, request_.to);
   if (!plan.ok()) return plan.status();
   if (absl::Status s = Resolve(*plan); !s.ok()) return s;
   if (absl::Status s = OpenStream(); !s.ok()) return s;
@@ -152,24 +152,25 @@ absl::StatusOr<uint64_t> Reshape::MakeThePlan() {
   if (context_.peer_copy) {
     if (absl::Status s = SharePeers(); !s.ok()) return s;
   }
-  if (std::any_of(outgoing_.begin(), outgoing_.end(), [](const Outgoing& o) { return !o.local; })) {
+  if (std::any_of(outgoing_.begin(), outgoing_.end(),
+                  [](const state::Outgoing& o) { return !o.local; })) {
     outflow_->Warm();
   }
-  return PlanHash(shapes_, request_.from, request_.to, *plan);
+  return state::PlanHash(shapes_, request_.from, request_.to, *plan);
 }
 
-bool Reshape::InPlace(uint32_t tensor, const Box& box) const {
-  const PlacedTensor& now = state_.tensors[tensor];
+bool Reshape::InPlace(uint32_t tensor, const state::Box& box) const {
+  const state::PlacedTensor& now = state_.tensors[tensor];
   const rewireCallbacks_t& program = state_.callbacks;
-  return program.in_place != nullptr && now.shape.change == Change::kConstant &&
+  return program.in_place != nullptr && now.shape.change == state::Change::kConstant &&
          now.place.data != nullptr &&
          program.in_place(program.arg, now.shape.name.c_str(), box.begin, box.end) != 0;
 }
 
-absl::Status Reshape::TouchAround(const PlacedTensor& now, const Box& box) {
-  const Box before{box.begin, std::min(box.end, now.part.begin)};
-  const Box behind{std::max(box.begin, now.part.end), box.end};
-  for (const Box& fresh : {before, behind}) {
+absl::Status Reshape::TouchAround(const state::PlacedTensor& now, const state::Box& box) {
+  const state::Box before{box.begin, std::min(box.end, now.part.begin)};
+  const state::Box behind{std::max(box.begin, now.part.end), box.end};
+  for (const state::Box& fresh : {before, behind}) {
     const absl::Status s = Touch(PlaceOf(now, fresh.begin), fresh.size() * now.shape.element_bytes);
     if (!s.ok()) return s;
   }
@@ -180,10 +181,10 @@ absl::Status Reshape::Allocate() {
   const std::optional<uint32_t> slot = request_.to.SlotOf(context_.self);
   const auto slots = static_cast<uint32_t>(request_.to.members.size());
   for (uint32_t t = 0; t < state_.tensors.size(); ++t) {
-    const PlacedTensor& now = state_.tensors[t];
+    const state::PlacedTensor& now = state_.tensors[t];
     targets_.push_back(now.place);
     if (!slot) continue;
-    const Box box = PartOf(now.shape, slots, *slot);
+    const state::Box box = state::PartOf(now.shape, slots, *slot);
     if (box == now.part) continue;
     if (Cancelled()) return absl::CancelledError("the transition was aborted");
     const uint64_t bytes = box.size() * now.shape.element_bytes;
@@ -193,7 +194,7 @@ absl::Status Reshape::Allocate() {
       if (absl::Status s = TouchAround(now, box); !s.ok()) return s;
       continue;
     }
-    StatePlace place = now.place;
+    state::StatePlace place = now.place;
     place.data = nullptr;
     if (bytes > 0) {
       if (state_.callbacks.allocate == nullptr) {
@@ -223,7 +224,7 @@ void Reshape::ReserveSnapshots() {
       shapes_, static_cast<uint32_t>(request_.to.members.size()), *slot);
 }
 
-absl::Status Reshape::Touch(const StatePlace& place, uint64_t bytes) {
+absl::Status Reshape::Touch(const state::StatePlace& place, uint64_t bytes) {
   constexpr uint64_t kTurn = 16 << 20;
   for (uint64_t at = 0; at < bytes; at += kTurn) {
     if (Cancelled()) return absl::CancelledError("the transition was aborted");
@@ -233,45 +234,47 @@ absl::Status Reshape::Touch(const StatePlace& place, uint64_t bytes) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<StatePlace> Reshape::SourceOf(const BoxCopy& copy) const {
-  const PlacedTensor& t = state_.tensors[copy.tensor];
+absl::StatusOr<state::StatePlace> Reshape::SourceOf(const state::BoxCopy& copy) const {
+  const state::PlacedTensor& t = state_.tensors[copy.tensor];
   const uint64_t size = t.shape.element_bytes;
-  if (copy.origin == Origin::kLive) return t.place.At((copy.box.begin - t.part.begin) * size);
-  const SnapshotSlots& slots =
-      copy.origin == Origin::kOwnSnapshot ? context_.snapshots->own() : context_.snapshots->kept();
+  if (copy.origin == state::Origin::kLive)
+    return t.place.At((copy.box.begin - t.part.begin) * size);
+  const state::SnapshotSlots& slots = copy.origin == state::Origin::kOwnSnapshot
+                                          ? context_.snapshots->own()
+                                          : context_.snapshots->kept();
   const char* piece = slots.Piece(version_, copy.tensor);
-  const Box box = slots.PieceBox(copy.tensor);
+  const state::Box box = slots.PieceBox(copy.tensor);
   if (piece == nullptr || !box.Contains(copy.box)) {
     return absl::DataLossError(absl::StrCat("restore tensor ", t.shape.name, " elements [",
                                             copy.box.begin, ", ", copy.box.end,
                                             "): no snapshot of version ", version_));
   }
-  return StatePlace{MemoryKind::kHost, const_cast<char*>(piece), nullptr}.At(
+  return state::StatePlace{state::MemoryKind::kHost, const_cast<char*>(piece), nullptr}.At(
       (copy.box.begin - box.begin) * size);
 }
 
-absl::Status Reshape::Resolve(const Plan& plan) {
+absl::Status Reshape::Resolve(const state::Plan& plan) {
   const std::optional<uint32_t> slot = request_.to.SlotOf(context_.self);
   const auto slots = static_cast<uint32_t>(request_.to.members.size());
-  for (const BoxCopy& copy : plan.copies) {
+  for (const state::BoxCopy& copy : plan.copies) {
     if (copy.source != context_.self && copy.target != context_.self) continue;
-    const TensorShape& shape = shapes_[copy.tensor];
+    const state::TensorShape& shape = shapes_[copy.tensor];
     const uint64_t begin = copy.box.begin * shape.element_bytes;
     const uint64_t end = copy.box.end * shape.element_bytes;
-    StatePlace place;
+    state::StatePlace place;
     if (copy.target == context_.self) {
-      const Box part = PartOf(shape, slots, *slot);
+      const state::Box part = state::PartOf(shape, slots, *slot);
       place = targets_[copy.tensor].At((copy.box.begin - part.begin) * shape.element_bytes);
       if (!copy.local()) {
-        const bool late = shape.change != Change::kConstant;
+        const bool late = shape.change != state::Change::kConstant;
         incoming_.push_back({copy.tensor, begin, end, copy.source, place, late});
         continue;
       }
     }
-    absl::StatusOr<StatePlace> source = SourceOf(copy);
+    absl::StatusOr<state::StatePlace> source = SourceOf(copy);
     if (!source.ok()) return source.status();
     if (copy.local() && source->data == place.data) continue;  // the part stays at its address
-    Outgoing out;
+    state::Outgoing out;
     out.tensor = copy.tensor;
     out.begin = begin;
     out.end = end;
@@ -285,14 +288,14 @@ absl::Status Reshape::Resolve(const Plan& plan) {
 }
 
 absl::Status Reshape::OpenStream() {
-  TensorNames names;
-  for (const TensorShape& shape : shapes_) names.push_back(shape.name);
+  state::TensorNames names;
+  for (const state::TensorShape& shape : shapes_) names.push_back(shape.name);
   outflow_->SetNames(names);
   pull_->SetNames(names);
   {
     MutexLock lock(&mutex_);
     if (cancelled_) return absl::CancelledError("the transition was aborted");
-    intake_ = std::make_unique<Intake>(incoming_, &notes_, std::move(names));
+    intake_ = std::make_unique<state::Intake>(incoming_, &notes_, std::move(names));
   }
   // Members of both worlds: leaving members also send, and joiners send notes.
   std::vector<WorldMember> senders = request_.from.members;
@@ -310,7 +313,7 @@ void Reshape::PublishOffer() {
   // An offer without tensors is also published, so that no target waits for an offer.
   const bool shares = context_.peer_copy && !state_.joining;
   for (uint32_t t = 0; t < state_.tensors.size() && shares; ++t) {
-    const PlacedTensor& tensor = state_.tensors[t];
+    const state::PlacedTensor& tensor = state_.tensors[t];
     const uint64_t bytes = tensor.part.size() * tensor.shape.element_bytes;
     const absl::Status s = offered_.Add(t, tensor.place, bytes);
     if (!s.ok() && bytes > 0) {
@@ -318,17 +321,18 @@ void Reshape::PublishOffer() {
                    std::string(s.message()).c_str());
     }
   }
-  if (!Cancelled()) context_.publish_offer(EncodePeerOffer(offered_.Publish(request_.epoch)));
+  if (!Cancelled())
+    context_.publish_offer(state::EncodePeerOffer(offered_.Publish(request_.epoch)));
 }
 
-PeerOffer Reshape::OfferOf(const WorldMember& source) {
+state::PeerOffer Reshape::OfferOf(const WorldMember& source) {
   const Time deadline = Now() + context_.build;
   while (!Cancelled() && Now() < deadline) {
     const absl::StatusOr<std::string> answer = context_.ask_offer(source);
     if (!answer.ok()) break;
     // An empty answer means that the source has not published an offer yet.
     if (!answer->empty()) {
-      absl::StatusOr<PeerOffer> offer = DecodePeerOffer(*answer);
+      absl::StatusOr<state::PeerOffer> offer = state::DecodePeerOffer(*answer);
       if (!offer.ok()) {
         REWIRE_WARN("member %u: %s", source.member, std::string(offer.status().message()).c_str());
         break;
@@ -343,19 +347,19 @@ PeerOffer Reshape::OfferOf(const WorldMember& source) {
 
 absl::Status Reshape::SharePeers() {
   std::set<MemberId> sources;
-  for (const Incoming& in : incoming_) {
-    if (in.place.kind == MemoryKind::kDevice) sources.insert(in.source);
+  for (const state::Incoming& in : incoming_) {
+    if (in.place.kind == state::MemoryKind::kDevice) sources.insert(in.source);
   }
-  const std::string node = NodeIdentity();
+  const std::string node = state::NodeIdentity();
   const auto slots = static_cast<uint32_t>(request_.from.members.size());
   for (uint32_t slot = 0; slot < slots; ++slot) {
     const WorldMember& source = request_.from.members[slot];
     if (!sources.contains(source.member)) continue;
-    const PeerOffer offer = OfferOf(source);
+    const state::PeerOffer offer = OfferOf(source);
     if (offer.node.empty() || offer.node != node) continue;
     std::vector<uint64_t> begins;
-    for (const TensorShape& shape : shapes_) {
-      begins.push_back(PartOf(shape, slots, slot).begin * shape.element_bytes);
+    for (const state::TensorShape& shape : shapes_) {
+      begins.push_back(state::PartOf(shape, slots, slot).begin * shape.element_bytes);
     }
     pull_->TakeFrom(source.member, offer, begins, incoming_, Now() + kShare);
   }
@@ -365,11 +369,11 @@ absl::Status Reshape::SharePeers() {
     if (tensors.empty()) continue;
     intake_->Withdraw(source.member, tensors);
     const absl::Status s =
-        outflow_->SendNote(source, NoteKind::kPull, EncodeTensors(tensors), deadline);
+        outflow_->SendNote(source, state::NoteKind::kPull, state::EncodeTensors(tensors), deadline);
     if (!s.ok()) return s;
   }
   // The sources must have the notes before this member reports that it is prepared.
   return outflow_->WaitPlaced(deadline);
 }
 
-}  // namespace rewire
+}  // namespace rewire::elastic

@@ -25,13 +25,13 @@
 #include "reconfig/state/stream/pull.h"
 #include "rewire/rewire.h"
 
-namespace rewire {
+namespace rewire::elastic {
 
 // A new part of a tensor. Only a tensor whose part changes has a NewPart.
 struct NewPart {
   uint32_t tensor = 0;
-  Box box;
-  StatePlace place;
+  state::Box box;
+  state::StatePlace place;
 };
 
 struct ReshapeContext {
@@ -40,13 +40,13 @@ struct ReshapeContext {
   // wait_state returns nullopt before that.
   struct State {
     bool joining = false;
-    std::vector<PlacedTensor> tensors;
+    std::vector<state::PlacedTensor> tensors;
     rewireCallbacks_t callbacks = {};
   };
   std::function<std::optional<State>(Time deadline)> wait_state;
-  Transport* transport = nullptr;
-  Budget* budget = nullptr;
-  const Snapshotter* snapshots = nullptr;
+  state::Transport* transport = nullptr;
+  state::Budget* budget = nullptr;
+  const state::Snapshotter* snapshots = nullptr;
   Duration boundary = seconds(30);
   Duration build = seconds(60);
   // Called before the plan is made. Fails, naming the tensor, when members have registered
@@ -83,7 +83,9 @@ class Reshape {
   [[nodiscard]] const std::vector<NewPart>& parts() const { return parts_; }
   [[nodiscard]] uint64_t restored_version() const { return version_; }
   // Takes the memory for the snapshots of the new world.
-  [[nodiscard]] SnapshotSlots::Memory TakeSnapshotMemory() { return std::move(snapshot_memory_); }
+  [[nodiscard]] state::SnapshotSlots::Memory TakeSnapshotMemory() {
+    return std::move(snapshot_memory_);
+  }
   [[nodiscard]] uint64_t bytes_in() const {
     return pull_->bytes() + (intake_ == nullptr ? 0 : intake_->bytes());
   }
@@ -95,51 +97,51 @@ class Reshape {
   absl::Status Allocate();
   // Returns whether the program has, or makes, room for the new part at the address of the old
   // part.
-  bool InPlace(uint32_t tensor, const Box& box) const;
+  bool InPlace(uint32_t tensor, const state::Box& box) const;
   void ReserveSnapshots();
   // Writes new memory before the stream comes, so that its pages exist.
-  absl::Status Touch(const StatePlace& place, uint64_t bytes);
+  absl::Status Touch(const state::StatePlace& place, uint64_t bytes);
   // Touches the elements of `box` outside the present part, for a part that stays in place.
-  absl::Status TouchAround(const PlacedTensor& now, const Box& box);
+  absl::Status TouchAround(const state::PlacedTensor& now, const state::Box& box);
   // Turns the plan into incoming_ and outgoing_.
-  absl::Status Resolve(const Plan& plan);
+  absl::Status Resolve(const state::Plan& plan);
   absl::Status OpenStream();
   // Maps the memory that sources on this node offer, and tells them which tensors this member
   // copies itself.
   absl::Status SharePeers();
   void PublishOffer();
-  PeerOffer OfferOf(const WorldMember& source);
+  state::PeerOffer OfferOf(const WorldMember& source);
   // Moves from outgoing_ to pulled_ the copies that targets make themselves.
   absl::Status ServePulls();
   absl::Status TellReady(uint64_t step, Time deadline);
-  absl::Status TellContents(NoteKind kind, Time deadline);
-  absl::StatusOr<StatePlace> SourceOf(const BoxCopy& copy) const;
+  absl::Status TellContents(state::NoteKind kind, Time deadline);
+  absl::StatusOr<state::StatePlace> SourceOf(const state::BoxCopy& copy) const;
   absl::Status StreamChange(uint64_t step);
   absl::Status StreamRestore();
   absl::Status FinishWire(Duration within);
   // Returns false when cancelled.
   bool WaitFor(const bool* flag);
   [[nodiscard]] bool Cancelled();
-  std::vector<Outgoing> Select(bool constant) const;
+  std::vector<state::Outgoing> Select(bool constant) const;
 
   const ReshapeContext context_;
   const MakePlan request_;
-  const StreamKey key_;
-  StateMemory memory_;
+  const state::StreamKey key_;
+  state::StateMemory memory_;
   ReshapeContext::State state_;
-  std::vector<TensorShape> shapes_;
+  std::vector<state::TensorShape> shapes_;
   std::vector<NewPart> parts_;
-  std::vector<StatePlace> targets_;  // the address of this member's new part of each tensor
-  SnapshotSlots::Memory snapshot_memory_;
-  std::vector<Incoming> incoming_;
-  std::vector<Outgoing> outgoing_;
-  std::map<MemberId, std::vector<Outgoing>> pulled_;  // by target, which copies these itself
+  std::vector<state::StatePlace> targets_;  // the address of this member's new part of each tensor
+  state::SnapshotSlots::Memory snapshot_memory_;
+  std::vector<state::Incoming> incoming_;
+  std::vector<state::Outgoing> outgoing_;
+  std::map<MemberId, std::vector<state::Outgoing>> pulled_;  // by target, which copies these itself
   std::atomic<uint64_t> bytes_pulled_{0};
-  StreamNotes notes_;
-  std::unique_ptr<Intake> intake_;
-  std::unique_ptr<Outflow> outflow_;
-  std::unique_ptr<Pull> pull_;
-  OfferedMemory offered_;
+  state::StreamNotes notes_;
+  std::unique_ptr<state::Intake> intake_;
+  std::unique_ptr<state::Outflow> outflow_;
+  std::unique_ptr<state::Pull> pull_;
+  state::OfferedMemory offered_;
   uint64_t version_ = 0;
   RestoreSources sources_;
 
@@ -154,4 +156,4 @@ class Reshape {
   std::thread thread_;
 };
 
-}  // namespace rewire
+}  // namespace rewire::elastic

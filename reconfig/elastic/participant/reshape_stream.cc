@@ -6,7 +6,7 @@
 #include "reconfig/base/log.h"
 #include "reconfig/elastic/participant/reshape.h"
 
-namespace rewire {
+namespace rewire::elastic {
 namespace {
 
 // The limit of a wait that the leader ends by a decision or by ending the transition.
@@ -18,19 +18,19 @@ double Milliseconds(Duration d) { return static_cast<double>(ToNanoseconds(d)) /
 
 absl::Status Reshape::ServePulls() {
   std::map<MemberId, std::vector<uint32_t>> asked;
-  for (const Outgoing& out : outgoing_) {
+  for (const state::Outgoing& out : outgoing_) {
     const MemberId target = out.target.member;
     if (out.local || asked.contains(target)) continue;
-    const auto note = notes_.Find(target, NoteKind::kPull);
+    const auto note = notes_.Find(target, state::NoteKind::kPull);
     if (!note) continue;
-    absl::StatusOr<std::vector<uint32_t>> tensors = DecodeTensors(*note);
+    absl::StatusOr<std::vector<uint32_t>> tensors = state::DecodeTensors(*note);
     if (!tensors.ok()) {
       return absl::InvalidArgumentError(
           absl::StrCat("member ", target, ": ", std::string(tensors.status().message())));
     }
     asked[target] = *std::move(tensors);
   }
-  std::erase_if(outgoing_, [&](const Outgoing& out) {
+  std::erase_if(outgoing_, [&](const state::Outgoing& out) {
     const auto tensors = asked.find(out.target.member);
     if (out.local || tensors == asked.end()) return false;
     const auto& list = tensors->second;
@@ -47,34 +47,34 @@ absl::Status Reshape::TellReady(uint64_t step, Time deadline) {
     ByteWriter version;
     version.Put(step);
     const absl::Status s =
-        outflow_->SendNote(copies[0].target, NoteKind::kReady, version.Take(), deadline);
+        outflow_->SendNote(copies[0].target, state::NoteKind::kReady, version.Take(), deadline);
     if (!s.ok()) return s;
   }
   return absl::OkStatus();
 }
 
-absl::Status Reshape::TellContents(NoteKind kind, Time deadline) {
+absl::Status Reshape::TellContents(state::NoteKind kind, Time deadline) {
   for (const auto& [target, copies] : pulled_) {
-    std::vector<CopyContent> contents;
-    for (const Outgoing& out : copies) {
-      const bool constant = shapes_[out.tensor].change == Change::kConstant;
-      if (constant != (kind == NoteKind::kContents)) continue;
+    std::vector<state::CopyContent> contents;
+    for (const state::Outgoing& out : copies) {
+      const bool constant = shapes_[out.tensor].change == state::Change::kConstant;
+      if (constant != (kind == state::NoteKind::kContents)) continue;
       const absl::StatusOr<uint64_t> content = outflow_->Content(out);
       if (!content.ok()) return content.status();
       contents.push_back({out.tensor, out.begin, *content});
     }
     if (contents.empty()) continue;
     const absl::Status s =
-        outflow_->SendNote(copies[0].target, kind, EncodeContents(contents), deadline);
+        outflow_->SendNote(copies[0].target, kind, state::EncodeContents(contents), deadline);
     if (!s.ok()) return s;
   }
   return absl::OkStatus();
 }
 
-std::vector<Outgoing> Reshape::Select(bool constant) const {
-  std::vector<Outgoing> out;
-  for (const Outgoing& o : outgoing_) {
-    if ((shapes_[o.tensor].change == Change::kConstant) == constant) out.push_back(o);
+std::vector<state::Outgoing> Reshape::Select(bool constant) const {
+  std::vector<state::Outgoing> out;
+  for (const state::Outgoing& o : outgoing_) {
+    if ((shapes_[o.tensor].change == state::Change::kConstant) == constant) out.push_back(o);
   }
   return out;
 }
@@ -99,9 +99,9 @@ absl::Status Reshape::StreamChange(uint64_t step) {
   const Time finish = Now();
   if (!status.ok()) return status;
   // The data that other members wait for goes first.
-  status = TellContents(NoteKind::kLate, Now() + patience);
+  status = TellContents(state::NoteKind::kLate, Now() + patience);
   if (status.ok()) status = outflow_->Send(Select(false), step, false, Now() + patience);
-  if (status.ok()) status = TellContents(NoteKind::kContents, Now() + patience);
+  if (status.ok()) status = TellContents(state::NoteKind::kContents, Now() + patience);
   if (status.ok()) status = outflow_->Recheck();
   const Time checked = Now();
   if (status.ok()) status = FinishWire(patience);
@@ -115,7 +115,8 @@ absl::Status Reshape::StreamChange(uint64_t step) {
 }
 
 absl::Status Reshape::StreamRestore() {
-  absl::StatusOr<Plan> plan = PlanRestore(shapes_, request_.from, request_.to, sources_);
+  absl::StatusOr<state::Plan> plan =
+      state::PlanRestore(shapes_, request_.from, request_.to, sources_);
   if (!plan.ok()) return plan.status();
   if (absl::Status s = Resolve(*plan); !s.ok()) return s;
   if (absl::Status s = OpenStream(); !s.ok()) return s;
@@ -129,4 +130,4 @@ absl::Status Reshape::FinishWire(Duration within) {
   return intake_->Wait(deadline);
 }
 
-}  // namespace rewire
+}  // namespace rewire::elastic

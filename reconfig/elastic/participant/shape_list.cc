@@ -4,17 +4,17 @@
 #include "absl/strings/str_cat.h"
 #include "reconfig/base/bytes.h"
 
-namespace rewire {
+namespace rewire::elastic {
 namespace {
 
 constexpr size_t kLeastShapeBytes = 4 + 8 + 4 + 1 + 1;  // with an empty name
 
 }  // namespace
 
-std::string EncodeShapes(std::span<const TensorShape> shapes) {
+std::string EncodeShapes(std::span<const state::TensorShape> shapes) {
   ByteWriter out;
   out.Put(static_cast<uint32_t>(shapes.size()));
-  for (const TensorShape& s : shapes) {
+  for (const state::TensorShape& s : shapes) {
     out.PutString(s.name);
     out.Put(s.elements);
     out.Put(s.element_bytes);
@@ -24,17 +24,17 @@ std::string EncodeShapes(std::span<const TensorShape> shapes) {
   return out.Take();
 }
 
-absl::StatusOr<std::vector<TensorShape>> DecodeShapes(std::string_view bytes) {
-  std::vector<TensorShape> shapes;
+absl::StatusOr<std::vector<state::TensorShape>> DecodeShapes(std::string_view bytes) {
+  std::vector<state::TensorShape> shapes;
   ByteReader in(bytes);
   for (uint32_t left = in.GetCount(kLeastShapeBytes); left > 0 && in.ok(); --left) {
-    TensorShape s;
+    state::TensorShape s;
     s.name = std::string(in.GetString());
     s.elements = in.Get<uint64_t>();
     s.element_bytes = in.Get<uint32_t>();
-    s.division = in.Get<Division>();
-    s.change = in.Get<Change>();
-    if (s.division > Division::kSharded || s.change > Change::kTransient) {
+    s.division = in.Get<state::Division>();
+    s.change = in.Get<state::Change>();
+    if (s.division > state::Division::kSharded || s.change > state::Change::kTransient) {
       return absl::InvalidArgumentError(absl::StrCat(
           "decode registered tensors: tensor=", shapes.size(), ": unknown division or change"));
     }
@@ -47,4 +47,4 @@ absl::StatusOr<std::vector<TensorShape>> DecodeShapes(std::string_view bytes) {
   return shapes;
 }
 
-}  // namespace rewire
+}  // namespace rewire::elastic

@@ -10,9 +10,9 @@
 #include "absl/status/statusor.h"
 #include "reconfig/state/topo/layout.h"
 
-namespace rewire {
+namespace rewire::elastic {
 
-std::string EncodeShapes(std::span<const TensorShape> shapes);
-absl::StatusOr<std::vector<TensorShape>> DecodeShapes(std::string_view bytes);
+std::string EncodeShapes(std::span<const state::TensorShape> shapes);
+absl::StatusOr<std::vector<state::TensorShape>> DecodeShapes(std::string_view bytes);
 
-}  // namespace rewire
+}  // namespace rewire::elastic

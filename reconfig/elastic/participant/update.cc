@@ -4,7 +4,7 @@
 #include "reconfig/elastic/participant/context.h"
 #include "reconfig/elastic/participant/context_arguments.h"
 
-namespace rewire {
+namespace rewire::elastic {
 namespace {
 
 void FillOutcome(const rewireContext& context, const BoundaryResult& result,
@@ -32,10 +32,10 @@ void FillOutcome(const rewireContext& context, const BoundaryResult& result,
 }
 
 }  // namespace
-}  // namespace rewire
+}  // namespace rewire::elastic
 
-using rewire::ContextArguments;
 using rewire::Fail;
+using rewire::elastic::ContextArguments;
 
 namespace {
 
@@ -43,10 +43,10 @@ constexpr char kCallback[] = "a callback of rewireSetParallel()";
 
 // Refuses a call in a forked child, and after a detach by another thread.
 rewireResult_t StillMember(const char* function, const rewireContext& context) {
-  if (rewire::CurrentParticipant() == context.participant) return rewireSuccess;
+  if (rewire::elastic::CurrentParticipant() == context.participant) return rewireSuccess;
   return Fail(
       rewireInvalidUsage,
-      absl::StrCat(function, rewire::InForkedChild()
+      absl::StrCat(function, rewire::elastic::InForkedChild()
                                  ? ": this process is a forked child of a member and not a member"
                                  : ": context has been detached"));
 }
@@ -63,7 +63,7 @@ rewireResult_t rewireUpdate(rewireContext_t context, rewireUpdateFn update, void
   if (outcome != nullptr) arguments.Sized("outcome", "rewireOutcome_t", outcome);
   if (arguments.result() != rewireSuccess) return arguments.result();
   context->update_called = true;
-  rewire::UpdateGate* const gate = context->boundary;
+  rewire::elastic::UpdateGate* const gate = context->boundary;
   const bool pending = !gate->Begin();
   if (outcome != nullptr && !pending) outcome->kind = rewireContinue;
   if (pending) {
@@ -75,12 +75,13 @@ rewireResult_t rewireUpdate(rewireContext_t context, rewireUpdateFn update, void
     const auto passed = context->participant->PassBoundary();
     context->inside = nullptr;
     if (!passed.ok()) return Fail(passed.status());
-    if (outcome == nullptr && passed->kind != rewire::ResumeKind::kContinue) {
+    if (outcome == nullptr && passed->kind != rewire::elastic::ResumeKind::kContinue) {
       return Fail(rewireInvalidArgument,
                   "rewireUpdate: outcome=NULL: must be set, because the world has changed");
     }
-    rewire::FillOutcome(*context, *passed, outcome);
-    if (passed->kind == rewire::ResumeKind::kRepeat || passed->kind == rewire::ResumeKind::kLeave) {
+    rewire::elastic::FillOutcome(*context, *passed, outcome);
+    if (passed->kind == rewire::elastic::ResumeKind::kRepeat ||
+        passed->kind == rewire::elastic::ResumeKind::kLeave) {
       return rewireSuccess;
     }
   }
@@ -115,7 +116,7 @@ rewireResult_t rewireRecover(rewireContext_t context, rewireOutcome_t* outcome) 
   const auto recovered = context->participant->Recover();
   context->inside = nullptr;
   if (!recovered.ok()) return Fail(recovered.status());
-  rewire::FillOutcome(*context, *recovered, outcome);
+  rewire::elastic::FillOutcome(*context, *recovered, outcome);
   return rewireSuccess;
 }
 

@@ -5,7 +5,7 @@
 
 #include "reconfig/base/running_clock.h"
 
-namespace rewire {
+namespace rewire::elastic {
 
 void UpdateGate::Recompute() {
   const bool always = joining_ || broken_ || attention_ || finished_;
@@ -147,4 +147,4 @@ bool UpdateGate::WaitBroken(Duration longest) {
   return true;
 }
 
-}  // namespace rewire
+}  // namespace rewire::elastic

@@ -16,7 +16,7 @@
 #include "reconfig/base/mutex.h"
 #include "reconfig/elastic/member/member_action.h"
 
-namespace rewire {
+namespace rewire::elastic {
 
 class UpdateGate {
  public:
@@ -102,4 +102,4 @@ class UpdateGate {
   std::optional<ResumeKind> resume_ REWIRE_GUARDED_BY(mutex_);
 };
 
-}  // namespace rewire
+}  // namespace rewire::elastic

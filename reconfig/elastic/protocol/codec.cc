@@ -9,7 +9,7 @@
 #include "reconfig/base/bytes.h"
 #include "reconfig/elastic/protocol/fields.h"
 
-namespace rewire {
+namespace rewire::elastic {
 namespace {
 
 constexpr size_t kLengthBytes = 4;
@@ -246,4 +246,4 @@ std::optional<absl::StatusOr<Message>> FrameBuffer::Next() {
   return message;
 }
 
-}  // namespace rewire
+}  // namespace rewire::elastic

@@ -18,7 +18,7 @@
 #include "absl/status/statusor.h"
 #include "reconfig/elastic/protocol/messages.h"
 
-namespace rewire {
+namespace rewire::elastic {
 
 inline constexpr uint16_t kProtocolVersion = 6;
 inline constexpr size_t kMaxFrameBytes = 1 << 20;
@@ -48,4 +48,4 @@ class FrameBuffer {
   absl::Status error_;
 };
 
-}  // namespace rewire
+}  // namespace rewire::elastic

@@ -4,7 +4,7 @@
 
 #include "reconfig/elastic/protocol/messages.h"
 
-namespace rewire {
+namespace rewire::elastic {
 
 enum class CutOrder {
   kReplaces,  // no member can have begun the pending swap: its generation is dropped unused
@@ -17,4 +17,4 @@ inline CutOrder OrderOf(const Cut& cut, const PendingSwap& pending) {
   return cut.warm >= pending.cut ? CutOrder::kFollows : CutOrder::kCrosses;
 }
 
-}  // namespace rewire
+}  // namespace rewire::elastic

@@ -4,7 +4,7 @@
 
 #include "reconfig/elastic/protocol/messages.h"
 
-namespace rewire::wire {
+namespace rewire::elastic::wire {
 
 inline constexpr size_t kMaxAddress = 256;
 inline constexpr size_t kMaxReason = 4096;
@@ -246,4 +246,4 @@ void Fields(A& a, Retire& m) {
   a.List(m.generations);
 }
 
-}  // namespace rewire::wire
+}  // namespace rewire::elastic::wire

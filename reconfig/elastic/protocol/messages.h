@@ -14,7 +14,7 @@
 #include "reconfig/world/state_layout.h"
 #include "reconfig/world/world.h"
 
-namespace rewire {
+namespace rewire::elastic {
 
 enum class TransitionKind : uint8_t {
   kSwap = 1,      // same members: new generations, at a cut per communicator
@@ -244,4 +244,4 @@ using Message = std::variant<Hello, CommunicatorCreated, CommunicatorDestroyed, 
                              ReclaimNotice, Finished, Welcome, Refused, Prepare, Build, Propose,
                              Decide, Restore, Commit, Abort, Lost, Stop, Retire>;
 
-}  // namespace rewire
+}  // namespace rewire::elastic

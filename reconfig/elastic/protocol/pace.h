@@ -9,7 +9,7 @@
 
 #include "reconfig/base/clock.h"
 
-namespace rewire {
+namespace rewire::elastic {
 
 // The time for which a busy machine may deschedule a Rewire thread while the program's thread runs.
 inline constexpr Duration kDescheduled = milliseconds(25);
@@ -55,4 +55,4 @@ class Pace {
   bool still_ = true;
 };
 
-}  // namespace rewire
+}  // namespace rewire::elastic

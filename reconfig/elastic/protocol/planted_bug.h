@@ -2,7 +2,7 @@
 // Production code never sets one: the option that carries it defaults to kNone.
 #pragma once
 
-namespace rewire {
+namespace rewire::elastic {
 
 enum class PlantedBug {
   kNone,
@@ -17,4 +17,4 @@ enum class PlantedBug {
   kPendingOverwritten,    // member: a decided swap replaces any pending swap
 };
 
-}  // namespace rewire
+}  // namespace rewire::elastic

@@ -2,7 +2,7 @@
 #include "reconfig/state/plan/needs.h"
 #include "reconfig/state/plan/plan.h"
 
-namespace rewire {
+namespace rewire::state {
 
 absl::StatusOr<Plan> PlanChange(std::span<const TensorShape> tensors, const World& from,
                                 const World& to) {
@@ -17,4 +17,4 @@ absl::StatusOr<Plan> PlanChange(std::span<const TensorShape> tensors, const Worl
   return CheckedPlan(tensors, holdings, NeedsOf(tensors, to));
 }
 
-}  // namespace rewire
+}  // namespace rewire::state

@@ -6,7 +6,7 @@
 
 #include "reconfig/state/plan/plan.h"
 
-namespace rewire {
+namespace rewire::state {
 
 inline std::vector<Need> NeedsOf(std::span<const TensorShape> tensors, const World& to) {
   std::vector<Need> needs;
@@ -28,4 +28,4 @@ inline absl::StatusOr<Plan> CheckedPlan(std::span<const TensorShape> tensors,
   return plan;
 }
 
-}  // namespace rewire
+}  // namespace rewire::state

@@ -8,7 +8,7 @@
 #include "reconfig/base/bytes.h"
 #include "reconfig/base/hash.h"
 
-namespace rewire {
+namespace rewire::state {
 namespace {
 
 // The bytes for which one sender is chosen: few enough that a large tensor spreads over all its
@@ -156,4 +156,4 @@ uint64_t PlanHash(std::span<const TensorShape> tensors, const World& from, const
   return ContentHash(out.bytes().data(), out.bytes().size(), 0);
 }
 
-}  // namespace rewire
+}  // namespace rewire::state

@@ -17,7 +17,7 @@
 #include "reconfig/world/state_layout.h"
 #include "reconfig/world/world.h"
 
-namespace rewire {
+namespace rewire::state {
 
 // The kind of memory from which a member provides bytes.
 enum class Origin : uint8_t {
@@ -90,4 +90,4 @@ absl::Status CheckPlan(std::span<const TensorShape> tensors, std::span<const Hol
 uint64_t PlanHash(std::span<const TensorShape> tensors, const World& from, const World& to,
                   const Plan& plan);
 
-}  // namespace rewire
+}  // namespace rewire::state

@@ -4,7 +4,7 @@
 #include "reconfig/state/plan/needs.h"
 #include "reconfig/state/plan/plan.h"
 
-namespace rewire {
+namespace rewire::state {
 namespace {
 
 bool KeptWhole(const TensorShape& tensor) {
@@ -84,4 +84,4 @@ absl::StatusOr<Plan> PlanRestore(std::span<const TensorShape> tensors, const Wor
   return CheckedPlan(tensors, holdings, needs);
 }
 
-}  // namespace rewire
+}  // namespace rewire::state

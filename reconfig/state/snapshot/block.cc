@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-namespace rewire {
+namespace rewire::state {
 namespace {
 
 constexpr size_t kPage = 4096;
@@ -77,4 +77,4 @@ void Block::Touch() {
   }
 }
 
-}  // namespace rewire
+}  // namespace rewire::state

@@ -7,7 +7,7 @@
 
 #include "reconfig/base/unique_fd.h"
 
-namespace rewire {
+namespace rewire::state {
 
 class Block {
  public:
@@ -41,4 +41,4 @@ class Block {
   UniqueFd fd_;
 };
 
-}  // namespace rewire
+}  // namespace rewire::state

@@ -5,7 +5,7 @@
 #include "reconfig/base/bytes.h"
 #include "reconfig/state/stream/fragment.h"
 
-namespace rewire {
+namespace rewire::state {
 namespace {
 
 constexpr size_t kEncodedPart = 4 + 8 + 8 + 8;
@@ -73,4 +73,4 @@ absl::StatusOr<PartList> DecodePartList(std::string_view bytes) {
   return list;
 }
 
-}  // namespace rewire
+}  // namespace rewire::state

@@ -12,7 +12,7 @@
 
 #include "absl/status/statusor.h"
 
-namespace rewire {
+namespace rewire::state {
 
 // The memory files of a process's two snapshots.
 struct SharedSnapshots {
@@ -43,4 +43,4 @@ inline constexpr size_t kMostListedParts = 30000;
 std::string EncodePartList(uint64_t version, uint32_t index, std::span<const ListedPart> parts);
 absl::StatusOr<PartList> DecodePartList(std::string_view bytes);
 
-}  // namespace rewire
+}  // namespace rewire::state

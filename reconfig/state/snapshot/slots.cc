@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "reconfig/state/stream/content.h"
 
-namespace rewire {
+namespace rewire::state {
 
 uint64_t SnapshotSlots::Shape::Room() const {
   uint64_t bytes = 0;
@@ -270,4 +270,4 @@ uint64_t SnapshotSlots::bytes() const {
   return bytes_;
 }
 
-}  // namespace rewire
+}  // namespace rewire::state

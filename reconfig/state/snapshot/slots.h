@@ -15,7 +15,7 @@
 #include "reconfig/state/snapshot/slot_notes.h"
 #include "reconfig/state/topo/layout.h"
 
-namespace rewire {
+namespace rewire::state {
 
 class SnapshotSlots {
  public:
@@ -104,4 +104,4 @@ class SnapshotSlots {
   Slot slots_[2] REWIRE_GUARDED_BY(mutex_);
 };
 
-}  // namespace rewire
+}  // namespace rewire::state

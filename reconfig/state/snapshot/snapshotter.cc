@@ -17,7 +17,7 @@
 #include "reconfig/state/stream/notes.h"
 #include "reconfig/state/stream/peer_offer.h"
 
-namespace rewire {
+namespace rewire::state {
 namespace {
 
 // The bytes copied between two checks of frozen_.
@@ -329,4 +329,4 @@ void Snapshotter::Run() {
   }
 }
 
-}  // namespace rewire
+}  // namespace rewire::state

@@ -34,7 +34,7 @@
 #include "reconfig/state/stream/state_memory.h"
 #include "reconfig/state/stream/transport.h"
 
-namespace rewire {
+namespace rewire::state {
 
 // A registered tensor at its present address.
 struct PlacedTensor {
@@ -162,4 +162,4 @@ class Snapshotter final : public FragmentSink {
   std::thread thread_;
 };
 
-}  // namespace rewire
+}  // namespace rewire::state

@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "reconfig/base/cuda_driver.h"
 
-namespace rewire {
+namespace rewire::state {
 
 uint64_t AllocationOf(const StatePlace& place) {
   if (place.kind != MemoryKind::kDevice || place.data == nullptr) return 0;
@@ -33,4 +33,4 @@ absl::Status CheckAllocation(std::string_view tensor, const StatePlace& place,
                    " was freed or allocated again (a registered tensor must keep its memory)"));
 }
 
-}  // namespace rewire
+}  // namespace rewire::state

@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "reconfig/state/stream/state_memory.h"
 
-namespace rewire {
+namespace rewire::state {
 
 // Returns a number that is unique in this process, also over time. 0: host memory, memory that is
 // no allocation, or memory that has no number in the driver (mapped piece by piece).
@@ -17,4 +17,4 @@ uint64_t AllocationOf(const StatePlace& place);
 // Fails when the place was in this allocation and no longer is. allocation 0: unknown, never fails.
 absl::Status CheckAllocation(std::string_view tensor, const StatePlace& place, uint64_t allocation);
 
-}  // namespace rewire
+}  // namespace rewire::state

@@ -4,7 +4,7 @@
 #include "reconfig/base/bytes.h"
 #include "reconfig/base/socket.h"
 
-namespace rewire {
+namespace rewire::state {
 namespace {
 
 constexpr Duration kAgain = milliseconds(10);
@@ -87,4 +87,4 @@ absl::StatusOr<std::optional<std::string>> AskName(const WorldMember& member, co
   return std::optional<std::string>(std::move(value));
 }
 
-}  // namespace rewire
+}  // namespace rewire::state

@@ -11,7 +11,7 @@
 #include "reconfig/base/clock.h"
 #include "reconfig/state/stream/fragment.h"
 
-namespace rewire {
+namespace rewire::state {
 
 inline constexpr size_t kMaxValueBytes = 4 << 20;
 
@@ -20,4 +20,4 @@ absl::StatusOr<std::optional<std::string>> AskName(const WorldMember& member, co
                                                    const WorldMember& asker, std::string_view name,
                                                    Time deadline);
 
-}  // namespace rewire
+}  // namespace rewire::state

@@ -3,7 +3,7 @@
 
 #include "reconfig/base/counters.h"
 
-namespace rewire {
+namespace rewire::state {
 
 bool Budget::Take(uint64_t bytes, Time deadline) {
   if (bytes > limit_) return false;
@@ -38,4 +38,4 @@ uint64_t Budget::peak() const {
   return peak_;
 }
 
-}  // namespace rewire
+}  // namespace rewire::state

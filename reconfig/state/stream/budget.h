@@ -8,7 +8,7 @@
 
 #include "reconfig/base/mutex.h"
 
-namespace rewire {
+namespace rewire::state {
 
 class Budget {
  public:
@@ -30,4 +30,4 @@ class Budget {
   uint64_t peak_ REWIRE_GUARDED_BY(mutex_) = 0;
 };
 
-}  // namespace rewire
+}  // namespace rewire::state

@@ -14,7 +14,7 @@
 
 #include "reconfig/base/hash.h"
 
-namespace rewire {
+namespace rewire::state {
 namespace {
 
 // Hashes whole blocks of words and returns the number of hashed bytes.
@@ -79,4 +79,4 @@ uint64_t HashContent(const void* data, size_t bytes, uint64_t offset) {
   return sum + ContentHash(p + done, bytes - done, (offset / 8) * 8 + done);
 }
 
-}  // namespace rewire
+}  // namespace rewire::state

@@ -6,9 +6,9 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace rewire {
+namespace rewire::state {
 
 // Equals ContentHash(data, bytes, offset), with `offset` rounded down to a multiple of 8.
 uint64_t HashContent(const void* data, size_t bytes, uint64_t offset);
 
-}  // namespace rewire
+}  // namespace rewire::state

@@ -21,7 +21,7 @@
 #include "reconfig/base/pending_connections.h"
 #include "reconfig/base/socket.h"
 
-namespace rewire {
+namespace rewire::state {
 namespace {
 
 constexpr int kSocketType = SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC;
@@ -237,4 +237,4 @@ absl::StatusOr<UniqueFd> DescriptorClient::Ask(uint32_t index, Time deadline) {
   return fd;
 }
 
-}  // namespace rewire
+}  // namespace rewire::state

@@ -17,7 +17,7 @@
 #include "reconfig/base/listening_socket.h"
 #include "reconfig/base/unique_fd.h"
 
-namespace rewire {
+namespace rewire::state {
 
 class DescriptorServer {
  public:
@@ -68,4 +68,4 @@ class DescriptorClient {
   UniqueFd socket_;
 };
 
-}  // namespace rewire
+}  // namespace rewire::state

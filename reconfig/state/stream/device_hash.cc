@@ -5,7 +5,7 @@
 
 #include "reconfig/base/cuda_driver.h"
 
-namespace rewire {
+namespace rewire::state {
 namespace {
 
 constexpr unsigned kBlock = 256;
@@ -129,4 +129,4 @@ CUresult DeviceHash::Launch(CUdeviceptr data, size_t bytes, uint64_t offset, CUd
                               nullptr);
 }
 
-}  // namespace rewire
+}  // namespace rewire::state

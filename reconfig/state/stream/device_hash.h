@@ -9,8 +9,10 @@
 #include "reconfig/abi/cuda_types.h"
 
 namespace rewire {
-
 struct CudaDriver;
+}
+
+namespace rewire::state {
 
 class DeviceHash {
  public:
@@ -33,4 +35,4 @@ class DeviceHash {
   CUfunction function_ = nullptr;
 };
 
-}  // namespace rewire
+}  // namespace rewire::state

@@ -4,7 +4,7 @@
 #include "reconfig/base/bytes.h"
 #include "reconfig/base/hash.h"
 
-namespace rewire {
+namespace rewire::state {
 namespace {
 
 constexpr uint32_t kHeaderMagic = 0x32465752;  // "RWF2"
@@ -70,4 +70,4 @@ std::optional<Reply> DecodeReply(std::string_view bytes) {
   return static_cast<Reply>(reply);
 }
 
-}  // namespace rewire
+}  // namespace rewire::state

@@ -13,7 +13,7 @@
 #include "reconfig/state/stream/handshake.h"
 #include "reconfig/world/world.h"
 
-namespace rewire {
+namespace rewire::state {
 
 inline constexpr size_t kFragmentBytes = 1 << 20;  // maximum state bytes
 inline constexpr size_t kHeaderSize = 56;
@@ -49,4 +49,4 @@ std::optional<FragmentHeader> DecodeHeader(std::string_view bytes);
 std::string EncodeReply(Reply reply);
 std::optional<Reply> DecodeReply(std::string_view bytes);
 
-}  // namespace rewire
+}  // namespace rewire::state

@@ -3,7 +3,7 @@
 
 #include "reconfig/base/bytes.h"
 
-namespace rewire {
+namespace rewire::state {
 namespace {
 
 constexpr uint32_t kHelloMagic = 0x32475752;      // "RWG2"
@@ -94,4 +94,4 @@ Key ConnectionKey(const Key& stream, const StreamHello& hello) {
   return DeriveKey(stream, "rewire stream connection", context.bytes());
 }
 
-}  // namespace rewire
+}  // namespace rewire::state

@@ -14,7 +14,7 @@
 #include "reconfig/auth/proof.h"
 #include "reconfig/world/world.h"
 
-namespace rewire {
+namespace rewire::state {
 
 enum class Purpose : uint16_t {
   kTransition = 1,  // state for the next epoch
@@ -57,4 +57,4 @@ std::optional<Code> DecodeStreamProof(std::string_view bytes);
 // Derives the key of the proofs for one epoch (or the names), one purpose and one pair of members.
 Key ConnectionKey(const Key& stream, const StreamHello& hello);
 
-}  // namespace rewire
+}  // namespace rewire::state

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace rewire {
+namespace rewire::state {
 
 Intake::Intake(const std::vector<Incoming>& incoming, StreamNotes* notes, TensorNames names)
     : notes_(notes), names_(std::move(names)) {
@@ -96,4 +96,4 @@ uint64_t Intake::bytes() const {
   return bytes_;
 }
 
-}  // namespace rewire
+}  // namespace rewire::state

@@ -14,7 +14,7 @@
 #include "reconfig/state/stream/tensor_names.h"
 #include "reconfig/state/stream/transport.h"
 
-namespace rewire {
+namespace rewire::state {
 
 // Bytes [begin, end) of a tensor that come from `source`, and their destination.
 struct Incoming {
@@ -64,4 +64,4 @@ class Intake final : public FragmentSink {
   absl::Status failure_ REWIRE_GUARDED_BY(mutex_);
 };
 
-}  // namespace rewire
+}  // namespace rewire::state

@@ -3,7 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace rewire {
+namespace rewire::state {
 
 absl::Status StreamNotes::Take(MemberId sender, NoteKind kind, std::span<const char> bytes) {
   MutexLock lock(&mutex_);
@@ -43,4 +43,4 @@ void StreamNotes::Cancel() {
   changed_.NotifyAll();
 }
 
-}  // namespace rewire
+}  // namespace rewire::state

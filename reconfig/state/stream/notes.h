@@ -14,7 +14,7 @@
 #include "reconfig/base/mutex.h"
 #include "reconfig/world/world.h"
 
-namespace rewire {
+namespace rewire::state {
 
 enum class NoteKind : uint32_t {
   kPull = 0xFFFFFFFF,      // to a source, in PREPARE: tensors that the target copies itself
@@ -46,4 +46,4 @@ class StreamNotes {
   bool cancelled_ REWIRE_GUARDED_BY(mutex_) = false;
 };
 
-}  // namespace rewire
+}  // namespace rewire::state

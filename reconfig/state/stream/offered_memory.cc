@@ -7,7 +7,7 @@
 #include "reconfig/base/cuda_driver.h"
 #include "reconfig/base/log.h"
 
-namespace rewire {
+namespace rewire::state {
 
 OfferedMemory::~OfferedMemory() {
   server_.reset();
@@ -102,4 +102,4 @@ UniqueFd OfferedMemory::Export(uint32_t index) const {
   return UniqueFd(fd);
 }
 
-}  // namespace rewire
+}  // namespace rewire::state

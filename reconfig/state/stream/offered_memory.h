@@ -18,8 +18,10 @@
 #include "reconfig/state/stream/state_memory.h"
 
 namespace rewire {
-
 struct CudaDriver;
+}
+
+namespace rewire::state {
 
 class OfferedMemory {
  public:
@@ -44,4 +46,4 @@ class OfferedMemory {
   std::unique_ptr<DescriptorServer> server_;           // ends before the handles are released
 };
 
-}  // namespace rewire
+}  // namespace rewire::state

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "reconfig/state/stream/content.h"
 
-namespace rewire {
+namespace rewire::state {
 namespace {
 
 // Buffers on the wire: enough to keep sender and receiver busy, and few enough to stay in the
@@ -213,4 +213,4 @@ void Outflow::Cancel() {
   cancelled_ = true;
 }
 
-}  // namespace rewire
+}  // namespace rewire::state

@@ -23,7 +23,7 @@
 #include "reconfig/state/stream/tensor_names.h"
 #include "reconfig/state/stream/transport.h"
 
-namespace rewire {
+namespace rewire::state {
 
 // Bytes [begin, end) of a tensor that this member sends to `target`.
 struct Outgoing {
@@ -105,4 +105,4 @@ class Outflow {
   absl::Status failure_ REWIRE_GUARDED_BY(mutex_);
 };
 
-}  // namespace rewire
+}  // namespace rewire::state

@@ -4,7 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "reconfig/base/cuda_driver.h"
 
-namespace rewire {
+namespace rewire::state {
 namespace {
 
 // Checks that adjacent segments meet where one allocation ends and the next allocation begins.
@@ -148,4 +148,4 @@ void PeerMappings::CloseAll() {
   ranges_.clear();
 }
 
-}  // namespace rewire
+}  // namespace rewire::state

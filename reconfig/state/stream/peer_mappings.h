@@ -13,8 +13,10 @@
 #include "reconfig/state/stream/state_memory.h"
 
 namespace rewire {
-
 struct CudaDriver;
+}
+
+namespace rewire::state {
 
 class PeerMappings {
  public:
@@ -51,4 +53,4 @@ class PeerMappings {
   std::vector<Range> ranges_;
 };
 
-}  // namespace rewire
+}  // namespace rewire::state

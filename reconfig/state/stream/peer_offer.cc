@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "reconfig/base/bytes.h"
 
-namespace rewire {
+namespace rewire::state {
 namespace {
 
 constexpr size_t kLeastTensor = 4 + 4;
@@ -102,4 +102,4 @@ absl::StatusOr<PeerOffer> DecodePeerOffer(std::string_view bytes) {
   return offer;
 }
 
-}  // namespace rewire
+}  // namespace rewire::state

@@ -12,7 +12,7 @@
 #include "reconfig/abi/cuda_types.h"
 #include "reconfig/world/world.h"
 
-namespace rewire {
+namespace rewire::state {
 
 // A run of a part's bytes inside one allocation.
 struct OfferedSegment {
@@ -50,4 +50,4 @@ std::string EncodePeerOffer(const PeerOffer& offer);
 // Decodes any bytes. Fails when a count does not fit, or a segment is not inside its allocation.
 absl::StatusOr<PeerOffer> DecodePeerOffer(std::string_view bytes);
 
-}  // namespace rewire
+}  // namespace rewire::state

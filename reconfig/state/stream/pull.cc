@@ -8,7 +8,7 @@
 #include "reconfig/base/bytes.h"
 #include "reconfig/base/log.h"
 
-namespace rewire {
+namespace rewire::state {
 namespace {
 
 // A smaller piece is not worth a mapping.
@@ -141,4 +141,4 @@ void Pull::Cancel() {
   cancelled_ = true;
 }
 
-}  // namespace rewire
+}  // namespace rewire::state

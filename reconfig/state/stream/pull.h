@@ -20,7 +20,7 @@
 #include "reconfig/state/stream/pull_lists.h"
 #include "reconfig/state/stream/tensor_names.h"
 
-namespace rewire {
+namespace rewire::state {
 
 class Pull {
  public:
@@ -77,4 +77,4 @@ class Pull {
   bool cancelled_ REWIRE_GUARDED_BY(copying_) = false;
 };
 
-}  // namespace rewire
+}  // namespace rewire::state

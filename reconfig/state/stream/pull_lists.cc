@@ -4,7 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "reconfig/base/bytes.h"
 
-namespace rewire {
+namespace rewire::state {
 namespace {
 
 constexpr size_t kEncodedTensor = 4;
@@ -58,4 +58,4 @@ absl::StatusOr<std::vector<uint32_t>> DecodeTensors(std::string_view bytes) {
   return tensors;
 }
 
-}  // namespace rewire
+}  // namespace rewire::state

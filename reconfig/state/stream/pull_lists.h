@@ -11,7 +11,7 @@
 
 #include "absl/status/statusor.h"
 
-namespace rewire {
+namespace rewire::state {
 
 // The hash of one copy's bytes, which begin at byte `begin` of the tensor.
 struct CopyContent {
@@ -27,4 +27,4 @@ absl::StatusOr<std::vector<CopyContent>> DecodeContents(std::string_view bytes);
 std::string EncodeTensors(std::span<const uint32_t> tensors);
 absl::StatusOr<std::vector<uint32_t>> DecodeTensors(std::string_view bytes);
 
-}  // namespace rewire
+}  // namespace rewire::state

@@ -12,7 +12,7 @@
 #include "reconfig/state/stream/content.h"
 #include "reconfig/state/stream/device_hash.h"
 
-namespace rewire {
+namespace rewire::state {
 namespace {
 
 constexpr size_t kStagingBytes = 1 << 20;
@@ -226,4 +226,4 @@ absl::Status StateMemory::Clear(const StatePlace& place, size_t bytes) {
   return s;
 }
 
-}  // namespace rewire
+}  // namespace rewire::state

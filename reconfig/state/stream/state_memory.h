@@ -14,8 +14,11 @@
 #include "reconfig/base/device_wait.h"
 
 namespace rewire {
-
 struct CudaDriver;
+}
+
+namespace rewire::state {
+
 class DeviceHash;
 
 enum class MemoryKind : uint8_t { kHost = 0, kDevice = 1 };
@@ -77,4 +80,4 @@ class StateMemory {
   size_t hash_bytes_ = 0;  // bytes hashed in one piece
 };
 
-}  // namespace rewire
+}  // namespace rewire::state

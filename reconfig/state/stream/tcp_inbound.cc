@@ -10,7 +10,7 @@
 #include "reconfig/base/log.h"
 #include "reconfig/state/stream/content.h"
 
-namespace rewire {
+namespace rewire::state {
 namespace {
 
 // One turn reads at most this much from a connection before other connections get a turn.
@@ -202,4 +202,4 @@ void TcpInbound::OnTick(Time now) {
   Close();
 }
 
-}  // namespace rewire
+}  // namespace rewire::state

@@ -12,7 +12,7 @@
 #include "reconfig/base/unique_fd.h"
 #include "reconfig/state/stream/transport.h"
 
-namespace rewire {
+namespace rewire::state {
 
 struct OpenStream {
   Key key;
@@ -90,4 +90,4 @@ class TcpInbound {
   std::string out_;
 };
 
-}  // namespace rewire
+}  // namespace rewire::state

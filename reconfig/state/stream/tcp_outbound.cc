@@ -14,7 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace rewire {
+namespace rewire::state {
 namespace {
 
 constexpr Duration kRetryAfter = milliseconds(10);
@@ -240,4 +240,4 @@ void TcpOutbound::Fail(const absl::Status& status) {
   for (Waiting& w : all) w.done(status);
 }
 
-}  // namespace rewire
+}  // namespace rewire::state

@@ -11,7 +11,7 @@
 #include "reconfig/base/unique_fd.h"
 #include "reconfig/state/stream/transport.h"
 
-namespace rewire {
+namespace rewire::state {
 
 class TcpOutbound {
  public:
@@ -69,4 +69,4 @@ class TcpOutbound {
   size_t sent_bytes_ = 0;        // of waiting_[sent_], header included
 };
 
-}  // namespace rewire
+}  // namespace rewire::state

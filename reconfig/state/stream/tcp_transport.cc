@@ -20,7 +20,7 @@
 #include "reconfig/base/short_turns.h"
 #include "reconfig/base/socket.h"
 
-namespace rewire {
+namespace rewire::state {
 namespace {
 
 // Limit on unauthenticated connections in each of the two stages of the handshake.
@@ -274,4 +274,4 @@ void TcpTransport::Run() {
   outbound_.clear();
 }
 
-}  // namespace rewire
+}  // namespace rewire::state

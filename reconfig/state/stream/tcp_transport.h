@@ -20,7 +20,7 @@
 #include "reconfig/state/stream/tcp_outbound.h"
 #include "reconfig/state/stream/transport.h"
 
-namespace rewire {
+namespace rewire::state {
 
 struct TcpOptions {
   std::string listen = "127.0.0.1:0";
@@ -79,4 +79,4 @@ class TcpTransport final : public Transport {
   std::thread thread_;
 };
 
-}  // namespace rewire
+}  // namespace rewire::state

@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace rewire {
+namespace rewire::state {
 
 using TensorNames = std::vector<std::string>;
 
@@ -18,4 +18,4 @@ inline std::string TensorText(const TensorNames& names, uint32_t tensor) {
   return absl::StrCat("tensor number ", tensor);
 }
 
-}  // namespace rewire
+}  // namespace rewire::state

@@ -13,7 +13,7 @@
 #include "absl/status/status.h"
 #include "reconfig/state/stream/fragment.h"
 
-namespace rewire {
+namespace rewire::state {
 
 // Receives the fragments of a stream. Their bytes are complete and match the header's hash.
 class FragmentSink {
@@ -65,4 +65,4 @@ class Transport {
   [[nodiscard]] virtual TransportCounters counters() const = 0;
 };
 
-}  // namespace rewire
+}  // namespace rewire::state

@@ -1,7 +1,7 @@
 // Computes the division of tensors; see layout.h. Pure.
 #include "reconfig/state/topo/layout.h"
 
-namespace rewire {
+namespace rewire::state {
 
 Box ShardOf(uint64_t elements, uint32_t slots, uint32_t slot) {
   if (slots == 0 || slot >= slots) return {};
@@ -17,4 +17,4 @@ Box PartOf(const TensorShape& tensor, uint32_t slots, uint32_t slot) {
   return ShardOf(tensor.elements, slots, slot);
 }
 
-}  // namespace rewire
+}  // namespace rewire::state

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <string>
 
-namespace rewire {
+namespace rewire::state {
 
 // Elements [begin, end).
 struct Box {
@@ -53,4 +53,4 @@ Box ShardOf(uint64_t elements, uint32_t slots, uint32_t slot);
 // Returns the elements of the tensor that `slot` of `slots` holds.
 Box PartOf(const TensorShape& tensor, uint32_t slots, uint32_t slot);
 
-}  // namespace rewire
+}  // namespace rewire::state

@@ -38,8 +38,8 @@ rewire_shim_core_start(uint32_t version, const rewire::shim::RealNccl* real,
   auto* device = new rewire::shim::DriverDevice(driver);
   auto* communicators =
       new ShimCommunicators(rewire::shim::NcclCalls::From(*real), services, device, options);
-  rewire::SetCommunicators(communicators);
-  const auto events = rewire::EnsureParticipant();
+  rewire::elastic::SetCommunicators(communicators);
+  const auto events = rewire::elastic::EnsureParticipant();
   if (!events.ok()) {
     REWIRE_ERROR("start librewire.so: this process is not a member of a job: %s",
                  std::string(events.status().message()).c_str());

@@ -23,14 +23,14 @@ Background::Background(const std::vector<std::string>& argv,
   err_.reset(err[0]);
   const UniqueFd out_write(out[1]);
   const UniqueFd err_write(err[1]);
-  ChildSpec spec;
+  control::ChildSpec spec;
   spec.argv = argv;
-  spec.environment = OwnEnvironment();
+  spec.environment = control::OwnEnvironment();
   for (const std::string& line : more_environment) spec.environment.push_back(line);
   spec.stdout_fd = out[1];
   spec.stderr_fd = err[1];
   spec.death_signal = SIGKILL;
-  const absl::StatusOr<pid_t> pid = StartChild(spec);
+  const absl::StatusOr<pid_t> pid = control::StartChild(spec);
   EXPECT_TRUE(pid.ok()) << pid.status();
   if (pid.ok()) pid_ = *pid;
 }
@@ -76,7 +76,7 @@ CommandResult Background::End(Duration within) {
   int status = 0;
   waitpid(pid_, &status, 0);
   pid_ = 0;
-  result_.status = EndOf(status).exit_code;
+  result_.status = control::EndOf(status).exit_code;
   return result_;
 }
 

@@ -75,20 +75,21 @@ class HostileTest : public ::testing::Test {
 };
 
 TEST_F(HostileTest, GarbageClosesTheConnectionIsCountedAndLoggedOnce) {
-  Hello hello;
-  const std::string heartbeat = *Encode(Heartbeat{});
+  elastic::Hello hello;
+  const std::string heartbeat = *elastic::Encode(elastic::Heartbeat{});
   const std::string garbage[] = {
-      std::string(100, '\xff'),                            // a length above the limit
-      Raw(4, kProtocolVersion, 999, ""),                   // an unknown message
-      Raw(4, 77, 1, ""),                                   // another version
-      Raw(7, kProtocolVersion, 1, "abc"),                  // a Hello cut short
-      Raw(2, 0, 0, ""),                                    // shorter than its header
-      Raw(11, kProtocolVersion, kControlType, "not one"),  // no JSON
-      Raw(6, kProtocolVersion, kControlType, "[]"),        // no object
-      Raw(4 + 200000, kProtocolVersion, kControlType, std::string(200000, '[')),
+      std::string(100, '\xff'),                     // a length above the limit
+      Raw(4, elastic::kProtocolVersion, 999, ""),   // an unknown message
+      Raw(4, 77, 1, ""),                            // another version
+      Raw(7, elastic::kProtocolVersion, 1, "abc"),  // a Hello cut short
+      Raw(2, 0, 0, ""),                             // shorter than its header
+      Raw(11, elastic::kProtocolVersion, control::kControlType, "not one"),  // no JSON
+      Raw(6, elastic::kProtocolVersion, control::kControlType, "[]"),        // no object
+      Raw(4 + 200000, elastic::kProtocolVersion, control::kControlType, std::string(200000, '[')),
       heartbeat,  // no Hello before it
-      EncodeControl({{"command", "launch"}}) + EncodeControl({{"command", "frobnicate"}}),
-      *Encode(hello) + *Encode(hello),
+      control::EncodeControl({{"command", "launch"}}) +
+          control::EncodeControl({{"command", "frobnicate"}}),
+      *elastic::Encode(hello) + *elastic::Encode(hello),
   };
   for (const std::string& bytes : garbage) {
     FramedSocket s = Connect();
@@ -109,13 +110,15 @@ TEST_F(HostileTest, GarbageClosesTheConnectionIsCountedAndLoggedOnce) {
 TEST_F(HostileTest, AMemberGivesNoCommands) {
   FramedSocket s = Connect();
   ASSERT_TRUE(
-      s.Send(*Encode(Hello{}) + EncodeControl({{"command", "status"}}), Now() + kPatience).ok());
+      s.Send(*elastic::Encode(elastic::Hello{}) + control::EncodeControl({{"command", "status"}}),
+             Now() + kPatience)
+          .ok());
   EXPECT_TRUE(Closed(s));
   EXPECT_EQ(Status()["counters"]["garbage"], 1);
 }
 
 TEST_F(HostileTest, ASecondLauncherIsRefusedUntilTheFirstIsGone) {
-  const std::string launch = EncodeControl({{"command", "launch"}});
+  const std::string launch = control::EncodeControl({{"command", "launch"}});
   const auto connected = [this] { return Status()["agent"]["launcher"] == true; };
   std::optional<FramedSocket> first = Connect();
   ASSERT_TRUE(first->Send(launch, Now() + kPatience).ok());
@@ -124,7 +127,7 @@ TEST_F(HostileTest, ASecondLauncherIsRefusedUntilTheFirstIsGone) {
   ASSERT_TRUE(second.Send(launch, Now() + kPatience).ok());
   std::string frame;
   ASSERT_TRUE(second.Receive(&frame, Now() + kPatience).ok());
-  EXPECT_THAT(DecodeControl(frame)->value("error", ""),
+  EXPECT_THAT(control::DecodeControl(frame)->value("error", ""),
               HasSubstr("is this job's launcher and is still connected"));
   EXPECT_TRUE(Closed(second));
   EXPECT_TRUE(connected());
@@ -138,17 +141,17 @@ TEST_F(HostileTest, ASecondLauncherIsRefusedUntilTheFirstIsGone) {
 
 TEST_F(HostileTest, ByteByByteIsAsGoodAsAtOnce) {
   FramedSocket s = Connect();
-  for (const char c : EncodeControl({{"command", "status"}})) {
+  for (const char c : control::EncodeControl({{"command", "status"}})) {
     ASSERT_TRUE(SendAll(s.fd(), std::string_view(&c, 1), Now() + kPatience).ok());
   }
   std::string frame;
   ASSERT_TRUE(s.Receive(&frame, Now() + kPatience).ok());
-  EXPECT_EQ((*DecodeControl(frame))["ok"], true);
+  EXPECT_EQ((*control::DecodeControl(frame))["ok"], true);
 }
 
 TEST_F(HostileTest, HalfFramesAndIdleConnectionsDoNotKeepOthersFromBeingServed) {
   std::vector<FramedSocket> idle;
-  const std::string frame = EncodeControl({{"command", "status"}});
+  const std::string frame = control::EncodeControl({{"command", "status"}});
   for (int i = 0; i < 50; ++i) {
     idle.push_back(Connect());
     if (i % 2 == 0) {
@@ -163,7 +166,7 @@ TEST_F(HostileTest, HalfFramesAndIdleConnectionsDoNotKeepOthersFromBeingServed) 
 TEST_F(HostileTest, AReaderThatDoesNotReadIsClosedAndOthersAreServed) {
   FramedSocket slow = Connect();
   std::string many;
-  for (int i = 0; i < 200; ++i) many += EncodeControl({{"command", "metrics"}});
+  for (int i = 0; i < 200; ++i) many += control::EncodeControl({{"command", "metrics"}});
   bool closed = false;
   for (int i = 0; i < 500 && !closed; ++i) {
     closed = SendAll(slow.fd(), many, Now() + kPatience).code == SocketCode::kClosed;
@@ -193,10 +196,10 @@ TEST_F(HostileTest, UnknownCommandsAndWrongFieldsAreNamed) {
   };
   FramedSocket s = Connect();
   for (const auto& w : wrong) {
-    ASSERT_TRUE(s.Send(EncodeControl(w.command), Now() + kPatience).ok());
+    ASSERT_TRUE(s.Send(control::EncodeControl(w.command), Now() + kPatience).ok());
     std::string frame;
     ASSERT_TRUE(s.Receive(&frame, Now() + kPatience).ok()) << w.command;
-    const nlohmann::json answer = *DecodeControl(frame);
+    const nlohmann::json answer = *control::DecodeControl(frame);
     EXPECT_EQ(answer["ok"], false);
     EXPECT_THAT(answer["error"].get<std::string>(), HasSubstr(w.error)) << w.command;
   }
@@ -204,25 +207,25 @@ TEST_F(HostileTest, UnknownCommandsAndWrongFieldsAreNamed) {
 
 TEST_F(HostileTest, ASecondProcessWithALivingMembersIdIsRefused) {
   FramedSocket first = Connect();
-  Hello hello;
+  elastic::Hello hello;
   hello.incarnation = 1;
-  ASSERT_TRUE(first.Send(*Encode(hello), Now() + kPatience).ok());
+  ASSERT_TRUE(first.Send(*elastic::Encode(hello), Now() + kPatience).ok());
   std::string frame;
   ASSERT_TRUE(first.Receive(&frame, Now() + kPatience).ok());  // Welcome
   FramedSocket second = Connect();
   hello.incarnation = 2;
-  ASSERT_TRUE(second.Send(*Encode(hello), Now() + kPatience).ok());
+  ASSERT_TRUE(second.Send(*elastic::Encode(hello), Now() + kPatience).ok());
   ASSERT_TRUE(second.Receive(&frame, Now() + kPatience).ok());
-  const absl::StatusOr<Message> answer = Decode(frame);
+  const absl::StatusOr<elastic::Message> answer = elastic::Decode(frame);
   ASSERT_TRUE(answer.ok());
-  ASSERT_TRUE(std::holds_alternative<Refused>(*answer)) << MessageName(*answer);
-  EXPECT_THAT(std::get<Refused>(*answer).reason, HasSubstr("member 0"));
+  ASSERT_TRUE(std::holds_alternative<elastic::Refused>(*answer)) << elastic::MessageName(*answer);
+  EXPECT_THAT(std::get<elastic::Refused>(*answer).reason, HasSubstr("member 0"));
   EXPECT_TRUE(Closed(second));
   // The first process stays a member and may connect again.
   EXPECT_EQ(Status()["members"][0]["state"], "training");
   FramedSocket again = Connect();
   hello.incarnation = 1;
-  ASSERT_TRUE(again.Send(*Encode(hello), Now() + kPatience).ok());
+  ASSERT_TRUE(again.Send(*elastic::Encode(hello), Now() + kPatience).ok());
   ASSERT_TRUE(again.Receive(&frame, Now() + kPatience).ok());
   EXPECT_TRUE(Closed(first));
   EXPECT_EQ(Status()["members"][0]["state"], "training");
@@ -243,9 +246,9 @@ TEST_F(HostileTest, ASecondAgentOnTheStoreOrTheSocketIsRefused) {
 
 TEST_F(HostileTest, AKilledAgentsSuccessorTakesSocketAndStore) {
   FramedSocket member = Connect();
-  Hello hello;
+  elastic::Hello hello;
   hello.incarnation = 5;
-  ASSERT_TRUE(member.Send(*Encode(hello), Now() + kPatience).ok());
+  ASSERT_TRUE(member.Send(*elastic::Encode(hello), Now() + kPatience).ok());
   ASSERT_TRUE(Eventually([this] { return Status()["epoch"] == 1; }));
   agent_->Signal(SIGKILL);
   EXPECT_TRUE(Closed(member));
@@ -255,7 +258,7 @@ TEST_F(HostileTest, AKilledAgentsSuccessorTakesSocketAndStore) {
   EXPECT_EQ(Status()["phase"], "RECOVERING");
   EXPECT_EQ(Status()["epoch"], 1);
   FramedSocket back = Connect();
-  ASSERT_TRUE(back.Send(*Encode(hello), Now() + kPatience).ok());
+  ASSERT_TRUE(back.Send(*elastic::Encode(hello), Now() + kPatience).ok());
   EXPECT_EQ(Rewire({"wait", "--socket", socket(), "--timeout", "20s"}).status, 0);
 }
 
@@ -270,7 +273,7 @@ TEST_F(HostileTest, AnotherUserIsNotServed) {
     UniqueFd fd;
     if (!ConnectUnix(socket(), Now() + kPatience, &fd).ok()) _exit(3);
     FramedSocket s(std::move(fd));
-    (void)s.Send(EncodeControl({{"command", "status"}}), Now() + kPatience);
+    (void)s.Send(control::EncodeControl({{"command", "status"}}), Now() + kPatience);
     std::string frame;
     _exit(s.Receive(&frame, Now() + kPatience).code == SocketCode::kClosed ? 0 : 4);
   }
@@ -334,7 +337,7 @@ TEST_F(HostileTest, LimitsSilentConnectionsAndDropsOldestFirst) {
   for (int i = 0; i < 200; ++i) silent.push_back(Connect());
   EXPECT_TRUE(Eventually([this] { return Status()["counters"]["connections"] <= 65; }));
   EXPECT_TRUE(Closed(silent.front()));
-  const std::string frame = EncodeControl({{"command", "status"}});
+  const std::string frame = control::EncodeControl({{"command", "status"}});
   ASSERT_TRUE(SendAll(silent.back().fd(), frame, Now() + kPatience).ok());
   std::string answer;
   EXPECT_TRUE(silent.back().Receive(&answer, Now() + kPatience).ok());
@@ -363,7 +366,7 @@ TEST_F(HostileTest, AnAgentWithoutDescriptorsDoesNotSpinAndServesAgainLater) {
   FramedSocket waiting = Connect();  // the kernel's queue holds both connections
   UniqueFd metrics;
   ASSERT_TRUE(ConnectTcp(address, Now() + kPatience, &metrics).ok());
-  const std::string frame = EncodeControl({{"command", "status"}});
+  const std::string frame = control::EncodeControl({{"command", "status"}});
   ASSERT_TRUE(SendAll(waiting.fd(), frame, Now() + kPatience).ok());
   const int64_t ticks = TicksOf(agent_->pid());
   const Time begin = Now();

@@ -49,9 +49,10 @@ TEST(SecretsTest, StatusMetricsLogsAndTracesHoldNoKey) {
   const Key job_key = KeyOfBytes(secret);
   EXPECT_EQ(job.Ask("resize", {"3"}).status, 0);
   // The store holds the epoch's key: the test searches for keys that the job really uses.
-  const Key epoch_key = EpochKey(job_key, 2);
+  const Key epoch_key = elastic::EpochKey(job_key, 2);
   EXPECT_NE(BytesOf(InJobsFolder(job, "world")).find(epoch_key.view()), std::string::npos);
-  std::vector<Key> keys = {job_key, NamesKey(job_key), EpochKey(job_key, 1), epoch_key};
+  std::vector<Key> keys = {job_key, elastic::NamesKey(job_key), elastic::EpochKey(job_key, 1),
+                           epoch_key};
   const int pid = job.Status()["world"]["members"][0]["pid"].get<int>();
   const std::string environment = BytesOf("/proc/" + std::to_string(pid) + "/environ");
   const std::string name = "REWIRE_NET_KEY=";

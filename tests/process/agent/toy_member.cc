@@ -24,7 +24,7 @@ constexpr Duration kStep = milliseconds(2);
 
 class ToyMember {
  public:
-  ToyMember(MemberOptions options, std::string socket, std::string stop_file, int signals)
+  ToyMember(elastic::MemberOptions options, std::string socket, std::string stop_file, int signals)
       : member_(std::move(options)),
         socket_path_(std::move(socket)),
         stop_file_(std::move(stop_file)),
@@ -34,7 +34,9 @@ class ToyMember {
     while (!exit_) {
       if (!socket_.valid()) Connect();
       Wait();
-      Feed([this](Member::Out* out) { member_.OnTick(Now(), Heartbeat{begun_, {}}, out); });
+      Feed([this](elastic::Member::Out* out) {
+        member_.OnTick(Now(), elastic::Heartbeat{begun_, {}}, out);
+      });
       Program();
     }
     // The last messages must arrive before the end of the stream.
@@ -47,16 +49,16 @@ class ToyMember {
  private:
   template <typename Input>
   void Feed(const Input& input) {
-    Member::Out actions;
+    elastic::Member::Out actions;
     input(&actions);
-    for (const MemberAction& a : actions) Do(a);
+    for (const elastic::MemberAction& a : actions) Do(a);
   }
 
   void Connect() {
     UniqueFd fd;
     if (!ConnectUnix(socket_path_, Now() + milliseconds(100), &fd).ok()) return;
     socket_ = FramedSocket(std::move(fd));
-    Feed([this](Member::Out* out) { member_.OnConnected(Now(), out); });
+    Feed([this](elastic::Member::Out* out) { member_.OnConnected(Now(), out); });
   }
 
   void Wait() {
@@ -65,20 +67,20 @@ class ToyMember {
     poll(polls, 2, 2);
     signalfd_siginfo info;
     if (read(signals_, &info, sizeof info) == ssize_t{sizeof info}) {
-      Feed([this](Member::Out* out) { member_.OnReclaim(Now(), seconds(120), out); });
+      Feed([this](elastic::Member::Out* out) { member_.OnReclaim(Now(), seconds(120), out); });
     }
     if (polls[1].revents == 0) return;
     if ((polls[1].revents & POLLOUT) != 0) (void)socket_.Flush();
     const SocketStatus read = socket_.ReadReady();
     SocketStatus bad;
     while (const auto frame = socket_.Next(&bad)) {
-      const absl::StatusOr<Message> message = Decode(*frame);
+      const absl::StatusOr<elastic::Message> message = elastic::Decode(*frame);
       if (!message.ok()) Die("bad frame from the agent");
-      Feed([&](Member::Out* out) { member_.OnMessage(Now(), *message, out); });
+      Feed([&](elastic::Member::Out* out) { member_.OnMessage(Now(), *message, out); });
     }
     if (read.ok()) return;
     socket_.Close();
-    Feed([this](Member::Out* out) { member_.OnDisconnected(Now(), out); });
+    Feed([this](elastic::Member::Out* out) { member_.OnDisconnected(Now(), out); });
   }
 
   // Runs the training loop: an update every kStep, unless the program waits at the boundary.
@@ -87,7 +89,7 @@ class ToyMember {
     next_step_ = Now() + kStep;
     if (joining_ || aborted_ || (pledged_ && begun_ >= *pledged_)) return Stand();
     if (access(stop_file_.c_str(), F_OK) == 0) {
-      Feed([this](Member::Out* out) { member_.OnFinished(Now(), out); });
+      Feed([this](elastic::Member::Out* out) { member_.OnFinished(Now(), out); });
       exit_ = 0;
       return;
     }
@@ -104,64 +106,66 @@ class ToyMember {
     // Toy members reduce nothing, so their update counts differ. Their state never changes, so all
     // members report the same version after a loss.
     const uint64_t version = aborted_ ? 0 : pledged_.value_or(0);
-    const BoundaryInfo info{version, true, {version}, {version}, {true, false, {}, {}}};
-    Feed([&](Member::Out* out) { member_.OnBoundary(Now(), info, out); });
+    const elastic::BoundaryInfo info{version, true, {version}, {version}, {true, false, {}, {}}};
+    Feed([&](elastic::Member::Out* out) { member_.OnBoundary(Now(), info, out); });
   }
 
-  std::vector<CommunicatorCounter> Counters() const { return {{kUpdateBoundary, begun_}}; }
+  std::vector<elastic::CommunicatorCounter> Counters() const { return {{kUpdateBoundary, begun_}}; }
 
-  void Do(const MemberAction& action) {
+  void Do(const elastic::MemberAction& action) {
     const Time now = Now();
-    if (const auto* a = std::get_if<SendMessage>(&action)) {
-      const absl::StatusOr<std::string> frame = Encode(a->message);
+    if (const auto* a = std::get_if<elastic::SendMessage>(&action)) {
+      const absl::StatusOr<std::string> frame = elastic::Encode(a->message);
       if (frame.ok() && socket_.valid() && socket_.Queue(*frame).ok()) (void)socket_.Flush();
-    } else if (const auto* a = std::get_if<EnterWorld>(&action)) {
+    } else if (const auto* a = std::get_if<elastic::EnterWorld>(&action)) {
       in_world_ = true;
       joining_ = a->joining;
       printf("entered epoch %llu%s\n", static_cast<unsigned long long>(a->world.epoch),
              joining_ ? " joining" : "");
       fflush(stdout);
-    } else if (const auto* a = std::get_if<MintIds>(&action)) {
+    } else if (const auto* a = std::get_if<elastic::MintIds>(&action)) {
       for (const CommunicatorId& c : a->communicators) {
-        Feed([&](auto* out) { member_.OnMinted(now, a->epoch, c, UniqueIdBytes(128, 'u'), out); });
+        Feed([&](auto* out) {
+          member_.OnMinted(now, a->epoch, c, elastic::UniqueIdBytes(128, 'u'), out);
+        });
       }
-    } else if (const auto* a = std::get_if<MakePlan>(&action)) {
+    } else if (const auto* a = std::get_if<elastic::MakePlan>(&action)) {
       Feed([&](auto* out) { member_.OnPlanned(now, a->epoch, a->epoch * 17, out); });
-    } else if (const auto* a = std::get_if<BuildGenerations>(&action)) {
+    } else if (const auto* a = std::get_if<elastic::BuildGenerations>(&action)) {
       Feed([&](auto* out) { member_.OnBuilt(now, a->epoch, absl::OkStatus(), Counters(), out); });
-    } else if (const auto* a = std::get_if<PledgeCuts>(&action)) {
+    } else if (const auto* a = std::get_if<elastic::PledgeCuts>(&action)) {
       Feed([&](auto* out) { member_.OnPledged(now, a->epoch, a->round, {}, Counters(), out); });
-    } else if (const auto* a = std::get_if<PledgeBoundary>(&action)) {
+    } else if (const auto* a = std::get_if<elastic::PledgeBoundary>(&action)) {
       const bool ok = begun_ <= a->step;
       if (ok) pledged_ = a->step;
-      std::optional<CutRefusal> refusal;
-      if (!ok) refusal = CutRefusal{kUpdateBoundary, "the update has begun already"};
+      std::optional<elastic::CutRefusal> refusal;
+      if (!ok) refusal = elastic::CutRefusal{kUpdateBoundary, "the update has begun already"};
       Feed(
           [&](auto* out) { member_.OnPledged(now, a->epoch, a->round, refusal, Counters(), out); });
-    } else if (const auto* a = std::get_if<DecideCuts>(&action)) {
+    } else if (const auto* a = std::get_if<elastic::DecideCuts>(&action)) {
       if (!a->go) return;
       Feed([&](auto* out) { member_.OnEntered(now, a->epoch, 0, out); });
-    } else if (const auto* a = std::get_if<FinishStream>(&action)) {
+    } else if (const auto* a = std::get_if<elastic::FinishStream>(&action)) {
       Streamed(a->epoch);
-    } else if (const auto* a = std::get_if<RestoreFrom>(&action)) {
+    } else if (const auto* a = std::get_if<elastic::RestoreFrom>(&action)) {
       Streamed(a->epoch);
-    } else if (const auto* a = std::get_if<Adopt>(&action)) {
+    } else if (const auto* a = std::get_if<elastic::Adopt>(&action)) {
       joining_ = false;
       aborted_ = false;
       pledged_.reset();
       const uint64_t pause = standing_ ? static_cast<uint64_t>(ToNanoseconds(now - stood_at_)) : 0;
       Feed([&](auto* out) { member_.OnEntered(now, a->record.world.epoch, pause, out); });
-    } else if (std::holds_alternative<DescribeBoundary>(action)) {
+    } else if (std::holds_alternative<elastic::DescribeBoundary>(action)) {
       if (standing_) Describe();
-    } else if (std::holds_alternative<AbortCurrent>(action)) {
+    } else if (std::holds_alternative<elastic::AbortCurrent>(action)) {
       aborted_ = true;
-    } else if (std::holds_alternative<ReleaseBoundary>(action) ||
-               std::holds_alternative<AbandonEpoch>(action)) {
+    } else if (std::holds_alternative<elastic::ReleaseBoundary>(action) ||
+               std::holds_alternative<elastic::AbandonEpoch>(action)) {
       pledged_.reset();
-    } else if (const auto* a = std::get_if<Resume>(&action)) {
+    } else if (const auto* a = std::get_if<elastic::Resume>(&action)) {
       standing_ = false;
-      if (a->kind == ResumeKind::kLeave) exit_ = 0;
-    } else if (const auto* a = std::get_if<StopProcess>(&action)) {
+      if (a->kind == elastic::ResumeKind::kLeave) exit_ = 0;
+    } else if (const auto* a = std::get_if<elastic::StopProcess>(&action)) {
       fprintf(stderr, "stopped: %s\n", a->reason.c_str());
       exit_ = 5;
     }
@@ -176,7 +180,7 @@ class ToyMember {
     _exit(6);
   }
 
-  Member member_;
+  elastic::Member member_;
   const std::string socket_path_;
   const std::string stop_file_;
   const int signals_;
@@ -206,7 +210,7 @@ int main(int argc, char** argv) {
   const char* const local_rank = getenv("LOCAL_RANK");
   printf("local rank %s\n", local_rank == nullptr ? "unset" : local_rank);
   const Settings& settings = Settings::Get();
-  MemberOptions options;
+  elastic::MemberOptions options;
   options.member = static_cast<MemberId>(settings.member());
   options.incarnation = static_cast<uint64_t>(getpid());
   options.pid = static_cast<uint32_t>(getpid());

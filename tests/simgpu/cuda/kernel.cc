@@ -22,7 +22,7 @@ namespace {
 void ContentHashKernel(const uint64_t* arguments) {
   const auto* data = reinterpret_cast<const void*>(arguments[0]);
   auto* const sum = reinterpret_cast<uint64_t*>(arguments[3]);
-  const uint64_t hash = rewire::HashContent(data, arguments[1], arguments[2] * 8);
+  const uint64_t hash = rewire::state::HashContent(data, arguments[1], arguments[2] * 8);
   __atomic_fetch_add(sum, hash, __ATOMIC_RELAXED);
 }
 

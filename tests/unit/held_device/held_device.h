@@ -15,7 +15,7 @@ namespace rewire {
 
 class HeldDevice {
  public:
-  HeldDevice() : context_(UseFirstDevice()) {
+  HeldDevice() : context_(state::UseFirstDevice()) {
     std::string error;
     driver_ = CudaDriver::Get(&error);
     EXPECT_NE(context_, nullptr) << error;

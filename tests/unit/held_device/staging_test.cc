@@ -29,7 +29,7 @@ class StagingTest : public ::testing::Test {
   }
 
   HeldDevice device_;
-  const StatePlace memory_ = DeviceMemory(device_.context(), kBytes);
+  const state::StatePlace memory_ = state::DeviceMemory(device_.context(), kBytes);
   std::vector<std::thread> threads_;
   const std::function<void(std::function<void()>)> run_ = [this](std::function<void()> work) {
     threads_.emplace_back(std::move(work));

@@ -16,9 +16,9 @@ using ::testing::HasSubstr;
 
 TEST(StateMemoryTest, AStuckDeviceIsAnErrorInTime) {
   HeldDevice device;
-  const StatePlace place = DeviceMemory(device.context(), 512);
+  const state::StatePlace place = state::DeviceMemory(device.context(), 512);
   std::vector<char> bytes(512);
-  std::optional<StateMemory> memory(milliseconds(50));
+  std::optional<state::StateMemory> memory(milliseconds(50));
   const absl::Status status = memory->Write(bytes.data(), place, bytes.size());
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_THAT(std::string(status.message()),

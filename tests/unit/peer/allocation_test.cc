@@ -5,7 +5,7 @@
 
 #include "tests/unit/peer/device.h"
 
-namespace rewire {
+namespace rewire::state {
 namespace {
 
 TEST(AllocationTest, FreedMemoryAndMemoryAllocatedAnewAreNotTheSame) {
@@ -33,4 +33,4 @@ TEST(AllocationTest, HostMemoryHasNone) {
 }
 
 }  // namespace
-}  // namespace rewire
+}  // namespace rewire::state

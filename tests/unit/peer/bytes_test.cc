@@ -5,7 +5,7 @@
 #include "reconfig/state/stream/peer_offer.h"
 #include "reconfig/state/stream/pull.h"
 
-namespace rewire {
+namespace rewire::state {
 namespace {
 
 // One tensor of one segment of each kind.
@@ -79,4 +79,4 @@ TEST(StreamNotes, AreWaitedForUntilTheDeadlineOrTheEnd) {
 }
 
 }  // namespace
-}  // namespace rewire
+}  // namespace rewire::state

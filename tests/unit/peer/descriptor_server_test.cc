@@ -18,7 +18,7 @@
 #include "reconfig/base/mutex.h"
 #include "reconfig/base/socket.h"
 
-namespace rewire {
+namespace rewire::state {
 namespace {
 
 // Returns a file that holds one byte for each even index.
@@ -169,4 +169,4 @@ TEST(DescriptorServer, AnotherUserIsNotServedAndIsCounted) {
 }
 
 }  // namespace
-}  // namespace rewire
+}  // namespace rewire::state

@@ -7,7 +7,7 @@
 #include "reconfig/base/cuda_driver.h"
 #include "reconfig/state/stream/state_memory.h"
 
-namespace rewire {
+namespace rewire::state {
 
 // Makes the device's primary context current on this thread and returns it; null if there is no
 // device.
@@ -59,4 +59,4 @@ inline char OwnerByte(size_t at, int version) {
   return static_cast<char>(at * 7 + at / 251 + static_cast<size_t>(version));
 }
 
-}  // namespace rewire
+}  // namespace rewire::state

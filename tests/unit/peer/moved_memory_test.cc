@@ -7,7 +7,7 @@
 #include "reconfig/state/stream/tcp_transport.h"
 #include "tests/unit/peer/device.h"
 
-namespace rewire {
+namespace rewire::state {
 namespace {
 
 using ::testing::ElementsAre;
@@ -81,4 +81,4 @@ INSTANTIATE_TEST_SUITE_P(Changes, SnapshotterTest,
                          ::testing::Values(Change::kConstant, Change::kVolatile));
 
 }  // namespace
-}  // namespace rewire
+}  // namespace rewire::state

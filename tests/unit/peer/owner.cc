@@ -10,7 +10,7 @@
 #include "tests/unit/peer/device.h"
 
 int main(int argc, char** argv) {
-  using namespace rewire;
+  using namespace rewire::state;
   const size_t bytes = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 0;
   const size_t pieces = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 0;
   const CUcontext context = UseFirstDevice();

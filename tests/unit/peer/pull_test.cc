@@ -14,7 +14,7 @@
 #include "reconfig/state/stream/content.h"
 #include "tests/unit/peer/device.h"
 
-namespace rewire {
+namespace rewire::state {
 namespace {
 
 using ::testing::HasSubstr;
@@ -247,4 +247,4 @@ TEST_P(PullTest, SmallPiecesAreLeftToBytes) {
 INSTANTIATE_TEST_SUITE_P(Memory, PullTest, ::testing::Values(0, 1, 3));
 
 }  // namespace
-}  // namespace rewire
+}  // namespace rewire::state

@@ -8,7 +8,7 @@
 #include "reconfig/state/stream/content.h"
 #include "tests/unit/peer/device.h"
 
-namespace rewire {
+namespace rewire::state {
 namespace {
 
 class StateMemoryTest : public ::testing::TestWithParam<size_t> {
@@ -72,4 +72,4 @@ INSTANTIATE_TEST_SUITE_P(Sizes, StateMemoryTest,
                          ::testing::Values(1, 61, 1 << 20, (2 << 20) + 12345));
 
 }  // namespace
-}  // namespace rewire
+}  // namespace rewire::state

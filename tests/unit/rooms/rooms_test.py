@@ -1,4 +1,4 @@
-"""Tests cmake/rooms.py, and the include paths that CMake builds from cmake/rooms.txt.
+"""Tests cmake/rooms.py, cmake/type_names.py and the include paths that CMake builds from rooms.txt.
 
 usage: rooms_test.py SOURCE COMPILER INCLUDES     INCLUDES: those of the room reconfig/state/plan, A:B
 """
@@ -28,16 +28,16 @@ class Checkout:
     def __init__(self, folder):
         self.folder = pathlib.Path(folder)
         (self.folder / "cmake").mkdir()
-        for name in ("cmake/rooms.py", "cmake/rooms.txt", "CONTRIBUTING.md"):
+        for name in ("cmake/rooms.py", "cmake/rooms.txt", "cmake/type_names.py", "CONTRIBUTING.md"):
             shutil.copy(SOURCE / name, self.folder / name)
 
     def plant(self, path, text):
         (self.folder / path).parent.mkdir(parents=True, exist_ok=True)
         (self.folder / path).write_text(text)
 
-    def check(self):
+    def check(self, *script):
         subprocess.run("git init -q . && git add -A", shell=True, cwd=self.folder, check=True)
-        done = subprocess.run([sys.executable, "cmake/rooms.py", "check"], cwd=self.folder,
+        done = subprocess.run([sys.executable, *(script or ("cmake/rooms.py", "check"))], cwd=self.folder,
                               capture_output=True, text=True, check=False)
         return done.returncode, done.stdout + done.stderr
 
@@ -70,6 +70,21 @@ class RoomsTest(unittest.TestCase):
         self.assertEqual(status, 1)
         self.assertIn("reconfig/stray.cc is in no room", text)
         self.assertIn("tests/sim/simulation.h, which is in no room", text)
+
+    def test_a_type_name_that_is_defined_twice_in_one_namespace_is_named(self):
+        self.checkout.plant("reconfig/base/a.h", "namespace rewire::net {\nclass Link;\nstruct Link : Base {};\n}\n")
+        self.checkout.plant("reconfig/base/b.h", """
+            namespace rewire::net {
+            struct Outer { struct Inner {}; };
+            namespace { struct Link {}; }
+            struct Outer::Link {};
+            }
+            namespace rewire::shim { enum class Link { kOne }; struct Inner {}; }""")
+        self.assertEqual(self.checkout.check("cmake/type_names.py"), (0, ""))
+        self.checkout.plant("net_plugin/c.cc", "namespace rewire::net {\n// A link.\nclass Link final {\n};\n}\n")
+        status, text = self.checkout.check("cmake/type_names.py")
+        self.assertEqual(status, 1)
+        self.assertEqual(text, "rewire::net::Link is defined in net_plugin/c.cc and in reconfig/base/a.h\n")
 
     def test_a_cycle_in_the_table_is_refused(self):
         table = self.checkout.folder / "cmake/rooms.txt"

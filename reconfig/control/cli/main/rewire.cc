@@ -20,5 +20,5 @@ void OpenStandardDescriptors() {
 
 int main(int argc, char** argv) {
   OpenStandardDescriptors();
-  return rewire::RunCommandLine(std::vector<std::string>(argv + 1, argv + argc));
+  return rewire::control::RunCommandLine(std::vector<std::string>(argv + 1, argv + argc));
 }

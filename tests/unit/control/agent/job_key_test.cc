@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <fstream>
 
-namespace rewire {
+namespace rewire::control {
 namespace {
 
 using ::testing::AllOf;
@@ -56,4 +56,4 @@ TEST_F(JobKeyTest, ReplacesALinkAtTheNewFilesName) {
 }
 
 }  // namespace
-}  // namespace rewire
+}  // namespace rewire::control

@@ -10,7 +10,7 @@
 
 #include "reconfig/base/socket.h"
 
-namespace rewire {
+namespace rewire::control {
 namespace {
 
 using ::testing::AllOf;
@@ -75,4 +75,4 @@ TEST_F(MetricsServerTest, SlowClientsDoNotBlockOthers) {
 }
 
 }  // namespace
-}  // namespace rewire
+}  // namespace rewire::control

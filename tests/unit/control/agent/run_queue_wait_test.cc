@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-namespace rewire {
+namespace rewire::control {
 namespace {
 
 // Runs a child process with three threads that never sleep, on one processor.
@@ -86,4 +86,4 @@ TEST_F(RunQueueWaitTest, TheFirstCallAndAProcessThatDoesNotExistTellNothing) {
 }
 
 }  // namespace
-}  // namespace rewire
+}  // namespace rewire::control

@@ -7,17 +7,18 @@
 #include "reconfig/control/agent/status_json.h"
 #include "reconfig/control/agent/trace_json.h"
 
-namespace rewire {
+namespace rewire::control {
 namespace {
 
 class TransitionLogTest : public ::testing::Test {
  protected:
   Time At(int ms) { return Time{} + seconds(100) + milliseconds(ms); }
-  Note Progress(uint64_t number, Phase phase, NoteKind kind = NoteKind::kProgress) {
-    Note n;
+  elastic::Note Progress(uint64_t number, elastic::Phase phase,
+                         elastic::NoteKind kind = elastic::NoteKind::kProgress) {
+    elastic::Note n;
     n.transition = number;
     n.epoch = 8;
-    n.transition_kind = TransitionKind::kBoundary;
+    n.transition_kind = elastic::TransitionKind::kBoundary;
     n.phase = phase;
     n.kind = kind;
     n.text = "text";
@@ -25,31 +26,31 @@ class TransitionLogTest : public ::testing::Test {
   }
   // Feeds a whole transition of member 3, from 0 ms to 69 ms.
   void Whole() {
-    log_.OnNote(At(0), Progress(1, Phase::kPrepare), 7);
-    Prepare prepare;
+    log_.OnNote(At(0), Progress(1, elastic::Phase::kPrepare), 7);
+    elastic::Prepare prepare;
     prepare.epoch = 8;
     prepare.from.members = {{3, 1, ""}};
     prepare.to.members = {{3, 1, ""}, {4, 1, ""}};
     log_.OnSent(At(1), 3, prepare);
-    log_.OnSent(At(2), 3, Build{8, {}});
-    log_.OnSent(At(2), 3, Propose{8, kLookRound, {}});
-    log_.OnReceived(At(10), 3, Prepared{8, true, "", 0, {}});
-    log_.OnNote(At(10), Progress(1, Phase::kPropose), 7);
-    log_.OnSent(At(11), 3, Propose{8, 1, {}});
-    log_.OnReceived(At(12), 3, Pledge{8, 1, true, {}, "", {}});
-    log_.OnSent(At(13), 3, Decide{8, 1, true});
-    log_.OnReceived(At(20), 3, AtBoundary{8, 0, true, {}, {}, {}});
-    log_.OnReceived(At(25), 3, Verified{8, true, "", 100, 40});
-    Commit commit;
+    log_.OnSent(At(2), 3, elastic::Build{8, {}});
+    log_.OnSent(At(2), 3, elastic::Propose{8, elastic::kLookRound, {}});
+    log_.OnReceived(At(10), 3, elastic::Prepared{8, true, "", 0, {}});
+    log_.OnNote(At(10), Progress(1, elastic::Phase::kPropose), 7);
+    log_.OnSent(At(11), 3, elastic::Propose{8, 1, {}});
+    log_.OnReceived(At(12), 3, elastic::Pledge{8, 1, true, {}, "", {}});
+    log_.OnSent(At(13), 3, elastic::Decide{8, 1, true});
+    log_.OnReceived(At(20), 3, elastic::AtBoundary{8, 0, true, {}, {}, {}});
+    log_.OnReceived(At(25), 3, elastic::Verified{8, true, "", 100, 40});
+    elastic::Commit commit;
     commit.record.world.epoch = 8;
     commit.record.world.members = {{3, 1, ""}};
     log_.OnSent(At(30), 3, commit);
-    log_.OnReceived(At(39), 3, Position{{1, 1}, true, 8, false, 2, {}, {7}});
-    log_.OnReceived(At(40), 3, Entered{8, 5000000});
-    log_.OnNote(At(41), Progress(1, Phase::kCommitted, NoteKind::kDone), 8);
-    log_.OnNote(At(42), Progress(1, Phase::kRetiring), 8);
-    log_.OnSent(At(43), 3, Retire{{{7, {1, 1}}}});
-    log_.OnReceived(At(69), 3, Position{{1, 1}, true, 8, false, 2, {}, {}});
+    log_.OnReceived(At(39), 3, elastic::Position{{1, 1}, true, 8, false, 2, {}, {7}});
+    log_.OnReceived(At(40), 3, elastic::Entered{8, 5000000});
+    log_.OnNote(At(41), Progress(1, elastic::Phase::kCommitted, elastic::NoteKind::kDone), 8);
+    log_.OnNote(At(42), Progress(1, elastic::Phase::kRetiring), 8);
+    log_.OnSent(At(43), 3, elastic::Retire{{{7, {1, 1}}}});
+    log_.OnReceived(At(69), 3, elastic::Position{{1, 1}, true, 8, false, 2, {}, {}});
   }
   const TransitionSpan* Find(const TransitionEntry& e, const std::string& name) {
     for (const TransitionSpan& s : e.spans) {
@@ -100,48 +101,48 @@ TEST_F(TransitionLogTest, SpansAndNumbersOfAWholeTransition) {
 }
 
 TEST_F(TransitionLogTest, NamesMembersThatAreWaitedFor) {
-  log_.OnNote(At(0), Progress(1, Phase::kPrepare), 7);
-  Prepare prepare;
+  log_.OnNote(At(0), Progress(1, elastic::Phase::kPrepare), 7);
+  elastic::Prepare prepare;
   prepare.epoch = 8;
   log_.OnSent(At(1), 3, prepare);
   log_.OnSent(At(1), 5, prepare);
-  log_.OnReceived(At(2), 3, Prepared{8, true, "", 0, {}});
+  log_.OnReceived(At(2), 3, elastic::Prepared{8, true, "", 0, {}});
   const auto waiting = log_.current()->WaitingFor();
   ASSERT_EQ(waiting.size(), 1u);
   EXPECT_EQ(waiting.at(5), "prepare");
 }
 
 TEST_F(TransitionLogTest, MessagesOfAnotherEpochAreNotItsOwn) {
-  log_.OnNote(At(0), Progress(1, Phase::kPrepare), 7);
-  Prepare prepare;
+  log_.OnNote(At(0), Progress(1, elastic::Phase::kPrepare), 7);
+  elastic::Prepare prepare;
   prepare.epoch = 6;
   log_.OnSent(At(1), 3, prepare);
-  log_.OnReceived(At(2), 3, Verified{6, true, "", 100, 100});
-  log_.OnReceived(At(2), 3, Heartbeat{});
+  log_.OnReceived(At(2), 3, elastic::Verified{6, true, "", 100, 100});
+  log_.OnReceived(At(2), 3, elastic::Heartbeat{});
   EXPECT_TRUE(log_.current()->parts.empty());
   EXPECT_TRUE(log_.current()->WaitingFor().empty());
 }
 
 TEST_F(TransitionLogTest, AnAbortedOneKeepsItsReasonAndTheNextOneFollows) {
-  log_.OnNote(At(0), Progress(1, Phase::kPrepare), 7);
-  Note failed = Progress(1, Phase::kPrepare, NoteKind::kFailed);
+  log_.OnNote(At(0), Progress(1, elastic::Phase::kPrepare), 7);
+  elastic::Note failed = Progress(1, elastic::Phase::kPrepare, elastic::NoteKind::kFailed);
   failed.text = "no room";
   log_.OnNote(At(5), failed, 7);
-  log_.OnNote(At(6), Progress(1, Phase::kPrepare), 7);  // a late note on it
-  log_.OnNote(At(7), Progress(2, Phase::kPrepare), 7);
+  log_.OnNote(At(6), Progress(1, elastic::Phase::kPrepare), 7);  // a late note on it
+  log_.OnNote(At(7), Progress(2, elastic::Phase::kPrepare), 7);
   ASSERT_EQ(log_.entries().size(), 2u);
   EXPECT_EQ(log_.entries()[0].result, "no room");
   const nlohmann::json status = TransitionStatus(log_.entries()[0], At(9));
   EXPECT_EQ(status["result"], "aborted");
   EXPECT_EQ(status["reason"], "no room");
   // The third transition begins without a note about the end of the second.
-  log_.OnNote(At(8), Progress(3, Phase::kPrepare), 7);
+  log_.OnNote(At(8), Progress(3, elastic::Phase::kPrepare), 7);
   EXPECT_EQ(log_.TakeEnded().size(), 2u);
 }
 
 TEST_F(TransitionLogTest, OnlyTheLastAreKept) {
   for (uint64_t i = 1; i <= 40; ++i) {
-    Note n = Progress(i, Phase::kPrepare);
+    elastic::Note n = Progress(i, elastic::Phase::kPrepare);
     n.epoch = i;
     log_.OnNote(At(static_cast<int>(i)), n, i - 1);
     log_.OnIdle(At(static_cast<int>(i)));
@@ -170,4 +171,4 @@ TEST_F(TransitionLogTest, TheTraceNestsSpansOnOneTrackPerMember) {
 }
 
 }  // namespace
-}  // namespace rewire
+}  // namespace rewire::control

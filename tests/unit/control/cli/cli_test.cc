@@ -9,7 +9,7 @@
 #include "reconfig/control/cli/knobs.h"
 #include "reconfig/control/cli/status_text.h"
 
-namespace rewire {
+namespace rewire::control {
 namespace {
 
 using ::testing::HasSubstr;
@@ -100,4 +100,4 @@ TEST(StatusTextTest, ShowsMembersAndTransitions) {
 }
 
 }  // namespace
-}  // namespace rewire
+}  // namespace rewire::control

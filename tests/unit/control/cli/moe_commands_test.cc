@@ -10,7 +10,7 @@
 
 #include "reconfig/control/cli/commands.h"
 
-namespace rewire {
+namespace rewire::control {
 namespace {
 
 using ::testing::HasSubstr;
@@ -135,4 +135,4 @@ TEST_F(MoeCommandsTest, ErrorsNameTheFault) {
 }
 
 }  // namespace
-}  // namespace rewire
+}  // namespace rewire::control

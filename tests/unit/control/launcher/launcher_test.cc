@@ -18,7 +18,7 @@
 #include "reconfig/control/launcher/member_environment.h"
 #include "reconfig/control/launcher/output.h"
 
-namespace rewire {
+namespace rewire::control {
 namespace {
 
 using ::testing::Contains;
@@ -319,4 +319,4 @@ TEST(ForwardedPipeTest, EndsWhileAnotherProcessHoldsIt) {
 }
 
 }  // namespace
-}  // namespace rewire
+}  // namespace rewire::control

@@ -10,7 +10,7 @@
 
 #include "reconfig/control/store/embedded_store.h"
 
-namespace rewire {
+namespace rewire::control {
 namespace {
 
 using ::testing::AllOf;
@@ -106,4 +106,4 @@ TEST_F(StoreAccessTest, RefusesAPipeInThePlaceOfTheStore) {
 }
 
 }  // namespace
-}  // namespace rewire
+}  // namespace rewire::control

@@ -17,7 +17,7 @@
 #include "reconfig/control/store/embedded_store.h"
 #include "reconfig/control/store/record_bytes.h"
 
-namespace rewire {
+namespace rewire::control {
 namespace {
 
 using ::testing::HasSubstr;
@@ -348,4 +348,4 @@ TEST_F(StoreTest, AnsweredWritesSurviveSigkill) {
 }
 
 }  // namespace
-}  // namespace rewire
+}  // namespace rewire::control

@@ -4,7 +4,7 @@
 #include "reconfig/elastic/leader/leader.h"
 #include "tests/unit/elastic/leader/leader_driver.h"
 
-namespace rewire {
+namespace rewire::elastic {
 namespace {
 
 using testing::ElementsAre;
@@ -182,4 +182,4 @@ TEST_F(LeaderTest, ADeadlineThatCannotBeMetIsSaidAtOnce) {
 }
 
 }  // namespace
-}  // namespace rewire
+}  // namespace rewire::elastic

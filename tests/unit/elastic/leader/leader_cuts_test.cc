@@ -6,7 +6,7 @@
 
 #include "tests/unit/elastic/leader/leader_driver.h"
 
-namespace rewire {
+namespace rewire::elastic {
 namespace {
 
 using testing::ElementsAre;
@@ -320,4 +320,4 @@ TEST_F(LeaderCutsTest, ARepeatedErrorOfTheStoreIsReportedOnce) {
 }
 
 }  // namespace
-}  // namespace rewire
+}  // namespace rewire::elastic

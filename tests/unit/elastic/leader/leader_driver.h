@@ -11,7 +11,7 @@
 
 #include "reconfig/elastic/leader/leader.h"
 
-namespace rewire {
+namespace rewire::elastic {
 
 inline const CommunicatorId kComm{0xaaaaaaaa00000000, 1};
 inline const std::vector<MemberId> kThree{0, 1, 2};
@@ -120,8 +120,8 @@ class LeaderDriver {
   // ---- the members' part of a transition, without errors
   [[nodiscard]] Epoch epoch() const { return Last<SendTo>() ? prepared_epoch_ : 0; }
   void Prepare(const std::vector<MemberId>& members, MemberId minter) {
-    ASSERT_TRUE(Sent<rewire::Prepare>(members[0]).has_value());
-    prepared_epoch_ = Sent<rewire::Prepare>(members[0]).value().epoch;
+    ASSERT_TRUE(Sent<rewire::elastic::Prepare>(members[0]).has_value());
+    prepared_epoch_ = Sent<rewire::elastic::Prepare>(members[0]).value().epoch;
     Say(minter, Minted{prepared_epoch_, kComm, UniqueIdBytes(128, 'u')});
     for (MemberId m : members) {
       Say(m, Prepared{prepared_epoch_, true, "", 5, {{kComm, 100 + m}, {kUpdateBoundary, 7}}});
@@ -168,4 +168,4 @@ class LeaderTest : public testing::Test {
   LeaderDriver d;
 };
 
-}  // namespace rewire
+}  // namespace rewire::elastic

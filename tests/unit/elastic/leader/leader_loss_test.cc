@@ -4,7 +4,7 @@
 #include "reconfig/elastic/leader/leader.h"
 #include "tests/unit/elastic/leader/leader_driver.h"
 
-namespace rewire {
+namespace rewire::elastic {
 namespace {
 
 using testing::ElementsAre;
@@ -240,4 +240,4 @@ TEST_F(LeaderTest, AnUnmodifiedProgramThatFailsWithoutCommunicatorsIsLost) {
 }
 
 }  // namespace
-}  // namespace rewire
+}  // namespace rewire::elastic

@@ -5,7 +5,7 @@
 #include "reconfig/elastic/leader/leader.h"
 #include "tests/unit/elastic/leader/leader_driver.h"
 
-namespace rewire {
+namespace rewire::elastic {
 namespace {
 
 using testing::ElementsAre;
@@ -161,4 +161,4 @@ TEST_F(LeaderTest, AStallOfAllMembersDuringALossDoesNotEndTheJob) {
 }
 
 }  // namespace
-}  // namespace rewire
+}  // namespace rewire::elastic

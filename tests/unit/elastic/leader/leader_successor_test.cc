@@ -6,7 +6,7 @@
 #include "reconfig/elastic/leader/leader.h"
 #include "tests/unit/elastic/leader/leader_driver.h"
 
-namespace rewire {
+namespace rewire::elastic {
 namespace {
 
 using testing::ElementsAre;
@@ -140,4 +140,4 @@ TEST_F(LeaderTest, RefusesUnknownMembers) {
 }
 
 }  // namespace
-}  // namespace rewire
+}  // namespace rewire::elastic

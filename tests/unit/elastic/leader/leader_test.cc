@@ -5,7 +5,7 @@
 
 #include "tests/unit/elastic/leader/leader_driver.h"
 
-namespace rewire {
+namespace rewire::elastic {
 namespace {
 
 using testing::ElementsAre;
@@ -200,4 +200,4 @@ TEST_F(LeaderTest, ABuildThatNcclFailedIsTriedTwiceMore) {
 }
 
 }  // namespace
-}  // namespace rewire
+}  // namespace rewire::elastic

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <numeric>
 
-namespace rewire {
+namespace rewire::elastic {
 namespace {
 
 using testing::ElementsAre;
@@ -83,4 +83,4 @@ TEST(OrderSlots, EveryMemberHasOneSlotWhateverTheSizes) {
 }
 
 }  // namespace
-}  // namespace rewire
+}  // namespace rewire::elastic

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace rewire {
+namespace rewire::elastic {
 namespace {
 
 using testing::ElementsAre;
@@ -172,4 +172,4 @@ TEST(RestoreChoiceTest, AReportOfAnotherWorldIsRefused) {
 }
 
 }  // namespace
-}  // namespace rewire
+}  // namespace rewire::elastic

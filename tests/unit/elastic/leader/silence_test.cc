@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace rewire {
+namespace rewire::elastic {
 namespace {
 
 constexpr Duration kHeartbeat = milliseconds(500), kLongest = seconds(3);
@@ -74,4 +74,4 @@ TEST_F(SilenceTest, ATimeInWhichTheLeaderDidNotRunDoesNotCount) {
 }
 
 }  // namespace
-}  // namespace rewire
+}  // namespace rewire::elastic

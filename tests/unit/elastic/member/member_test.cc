@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace rewire {
+namespace rewire::elastic {
 namespace {
 
 using testing::HasSubstr;
@@ -103,7 +103,7 @@ TEST_F(MemberTest, ASwap) {
   EXPECT_FALSE(Last<MakePlan>().has_value());
   EXPECT_EQ(Sent<Prepared>().value().counters.size(), 1u);
   Pledge({kComm, 20, 24});
-  EXPECT_TRUE(Sent<rewire::Pledge>().value().ok);
+  EXPECT_TRUE(Sent<rewire::elastic::Pledge>().value().ok);
   Hear(Decide{2, 0, true});
   EXPECT_TRUE(Last<DecideCuts>()->go);
   Hear(Commit{Record({2, kOld.members})});
@@ -146,9 +146,9 @@ TEST_F(MemberTest, ReportsWhatHasChangedOfItsGenerationsAndAllOfThemAfterReconne
 TEST_F(MemberTest, ARefusalNamesTheCommunicatorAndTheReason) {
   PrepareIt(TransitionKind::kSwap, World{2, kOld.members});
   Pledge({kComm, 20, 24}, false);
-  EXPECT_FALSE(Sent<rewire::Pledge>().value().ok);
-  EXPECT_EQ(Sent<rewire::Pledge>().value().communicator, kComm);
-  EXPECT_EQ(Sent<rewire::Pledge>().value().reason, "too far");
+  EXPECT_FALSE(Sent<rewire::elastic::Pledge>().value().ok);
+  EXPECT_EQ(Sent<rewire::elastic::Pledge>().value().communicator, kComm);
+  EXPECT_EQ(Sent<rewire::elastic::Pledge>().value().reason, "too far");
 }
 
 TEST_F(MemberTest, ARefusedRoundIsForgotten) {
@@ -164,7 +164,7 @@ TEST_F(MemberTest, LookDoesNotPledge) {
   PrepareIt(TransitionKind::kSwap, World{2, kOld.members});
   Hear(Propose{2, kLookRound, {}});
   member.OnPledged(now, 2, kLookRound, {}, {{kComm, 12}}, &out);
-  EXPECT_EQ(Sent<rewire::Pledge>().value().counters.at(0).issued, 12u);
+  EXPECT_EQ(Sent<rewire::elastic::Pledge>().value().counters.at(0).issued, 12u);
   Hear(Commit{Record({2, kOld.members})});  // impossible
   EXPECT_THAT(Last<StopProcess>()->reason, HasSubstr("not pledged"));
 }
@@ -228,7 +228,7 @@ TEST_F(MemberTest, GivesUpByItselfOnlyBeforeVerified) {
   Hear(Decide{2, 0, true});
   member.OnBoundary(now, {8, true, {}, {}, {}}, &out);
   Tick(seconds(31));
-  EXPECT_FALSE(Sent<rewire::Verified>().value().ok);
+  EXPECT_FALSE(Sent<rewire::elastic::Verified>().value().ok);
   EXPECT_EQ(Last<Resume>()->kind, ResumeKind::kContinue);
   Hear(Commit{Record(kNew)});  // impossible
   EXPECT_TRUE(Last<StopProcess>().has_value());
@@ -402,4 +402,4 @@ TEST_F(MemberTest, FinishedIsSaidOnce) {
 }
 
 }  // namespace
-}  // namespace rewire
+}  // namespace rewire::elastic

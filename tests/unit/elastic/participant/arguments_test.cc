@@ -13,7 +13,7 @@
 
 #include "rewire/rewire.h"
 
-namespace rewire {
+namespace rewire::elastic {
 namespace {
 
 using ::testing::HasSubstr;
@@ -332,4 +332,4 @@ TEST(ResultTest, EveryResultHasAText) {
 }
 
 }  // namespace
-}  // namespace rewire
+}  // namespace rewire::elastic

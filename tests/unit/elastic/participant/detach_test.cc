@@ -10,7 +10,7 @@
 #include "reconfig/elastic/protocol/codec.h"
 #include "tests/fakes/process/temporary_folder.h"
 
-namespace rewire {
+namespace rewire::elastic {
 namespace {
 
 constexpr Duration kPatience = seconds(20);
@@ -154,4 +154,4 @@ TEST(AwaitSentTest, EndsAtItsDeadlineOrWithoutAnAgent) {
 }
 
 }  // namespace
-}  // namespace rewire
+}  // namespace rewire::elastic

@@ -5,7 +5,7 @@
 
 #include "reconfig/base/counters.h"
 
-namespace rewire {
+namespace rewire::elastic {
 namespace {
 
 size_t OfTheNetPlugin(CounterValue* out, size_t room) {
@@ -36,4 +36,4 @@ TEST(ProcessCountersTest, HoldTheValuesOfEachLibraryOnce) {
 }
 
 }  // namespace
-}  // namespace rewire
+}  // namespace rewire::elastic

@@ -11,7 +11,7 @@
 
 #include "reconfig/base/clock.h"
 
-namespace rewire {
+namespace rewire::elastic {
 namespace {
 
 bool Eventually(const std::function<bool()>& condition) {
@@ -130,4 +130,4 @@ TEST(ReclaimWatchTest, WithoutAMemberOfAWorldSigtermEndsTheProcess) {
 }
 
 }  // namespace
-}  // namespace rewire
+}  // namespace rewire::elastic

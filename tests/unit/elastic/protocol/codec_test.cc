@@ -7,7 +7,7 @@
 #include "reconfig/base/bytes.h"
 #include "tests/unit/elastic/protocol/sample_messages.h"
 
-namespace rewire {
+namespace rewire::elastic {
 namespace {
 
 std::string Frame(const Message& m) {
@@ -167,4 +167,4 @@ TEST(FrameBufferTest, AnImpossibleLengthIsAnErrorBeforeItsBytesCome) {
 }
 
 }  // namespace
-}  // namespace rewire
+}  // namespace rewire::elastic

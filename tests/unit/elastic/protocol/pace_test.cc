@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace rewire {
+namespace rewire::elastic {
 namespace {
 
 const Time kStart = Time{} + seconds(5);
@@ -44,4 +44,4 @@ TEST(PaceTest, ASlowProgramKeepsTheConfiguredMargin) {
 }
 
 }  // namespace
-}  // namespace rewire
+}  // namespace rewire::elastic

@@ -6,7 +6,7 @@
 
 #include "reconfig/elastic/protocol/messages.h"
 
-namespace rewire {
+namespace rewire::elastic {
 
 inline World SampleWorld() {
   return {7, {{0, 100, "127.0.0.1:40000"}, {5, 101, "127.0.0.1:40001"}, {3, 102, ""}}};
@@ -50,4 +50,4 @@ inline std::vector<Message> SampleMessages() {
   };
 }
 
-}  // namespace rewire
+}  // namespace rewire::elastic

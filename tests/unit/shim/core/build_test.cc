@@ -24,7 +24,7 @@ class BuildTest : public Stage {
     return FakeNccl::Get().calls;
   }
   // Cancels the epoch when its thread is inside NCCL.
-  absl::Status GiveUpInside(Epoch epoch, const std::vector<CommunicatorBuild>& builds) {
+  absl::Status GiveUpInside(Epoch epoch, const std::vector<elastic::CommunicatorBuild>& builds) {
     const int threads = Inside();
     Answer<absl::Status> built;
     core_->Build(epoch, builds, Now() + seconds(100), built.Callback());
@@ -263,7 +263,7 @@ TEST_F(BuildTest, OneFailureDropsTheWholeEpoch) {
   Program b(core_.get(), 2);
   ASSERT_EQ(a.Create(2, 0), ncclSuccess);
   ASSERT_EQ(b.Create(2, 0), ncclSuccess);
-  CommunicatorBuild bad = BuildOf(b, 2, 0);
+  elastic::CommunicatorBuild bad = BuildOf(b, 2, 0);
   bad.unique_id.resize(100);
   const absl::Status status = Prepare(1, {BuildOf(a, 2, 0), bad});
   EXPECT_THAT(status.ToString(), HasSubstr("unique id: bytes=100: must be at least 128"));
@@ -361,7 +361,7 @@ TEST_F(BuildTest, WarmsUpWhatTheMinterHasUsed) {
   program.comm.seen[static_cast<unsigned>(Collective::kAllReduce)][ncclFloat32].store(1 << 10);
   program.comm.seen[static_cast<unsigned>(Collective::kBroadcast)][ncclInt8].store(1 << 3);
   program.comm.seen[static_cast<unsigned>(Collective::kSend)][ncclInt8].store(1 << 3);
-  const absl::StatusOr<UniqueIdBytes> id = core_->Mint(program.comm.id);
+  const absl::StatusOr<elastic::UniqueIdBytes> id = core_->Mint(program.comm.id);
   ASSERT_TRUE(id.ok());
   ASSERT_TRUE(Prepare(1, {{program.comm.id, 2, 0, *id}}).ok());
   MutexLock lock(&FakeNccl::Get().mutex);

@@ -34,9 +34,9 @@ TEST_F(PendingTest, AnIdleCommunicatorSwitchesAtItsNextOperationAfterManyRebuild
   const ncclComm_t old = program.Real();
   for (Epoch epoch = 1; epoch <= 5; ++epoch) {
     Swap(program, epoch, 3, 3);
-    const Position position = PositionOf(program);
+    const elastic::Position position = PositionOf(program);
     EXPECT_EQ(position.in_use, 0u);
-    EXPECT_THAT(position.pending, ElementsAre(PendingSwap{epoch, 3, 3}));
+    EXPECT_THAT(position.pending, ElementsAre(elastic::PendingSwap{epoch, 3, 3}));
     // The generation that the swap replaced is destroyed unused.
     ASSERT_TRUE(RetireAll());
     EXPECT_EQ(FakeNccl::Get().Live(), 2) << "epoch " << epoch;
@@ -88,7 +88,8 @@ TEST_F(PendingTest, ALaterCutIsQueuedAfterThePendingOne) {
   const ncclComm_t first = program.Real();
   Swap(program, 1, 3, 5);
   Swap(program, 2, 5, 7);
-  EXPECT_THAT(PositionOf(program).pending, ElementsAre(PendingSwap{1, 3, 5}, PendingSwap{2, 5, 7}));
+  EXPECT_THAT(PositionOf(program).pending,
+              ElementsAre(elastic::PendingSwap{1, 3, 5}, elastic::PendingSwap{2, 5, 7}));
   std::vector<ncclComm_t> reals;
   for (size_t i = 0; i < 10; ++i) {
     ASSERT_EQ(program.Issue(100 + i), ncclSuccess);
@@ -122,7 +123,7 @@ TEST_F(PendingTest, AnEarlierCutReplacesAllPendingSwaps) {
   Swap(program, 1, 10, 14);
   Swap(program, 2, 14, 18);
   Swap(program, 3, 0, 0);
-  EXPECT_THAT(PositionOf(program).pending, ElementsAre(PendingSwap{3, 0, 0}));
+  EXPECT_THAT(PositionOf(program).pending, ElementsAre(elastic::PendingSwap{3, 0, 0}));
   EXPECT_THAT(PositionOf(program).old, ElementsAre(1, 2));
   ASSERT_EQ(program.Issue(5), ncclSuccess);
   EXPECT_EQ(PositionOf(program).in_use, 3u);
@@ -199,7 +200,7 @@ TEST_F(PendingTest, EveryRefusalNamesItsReason) {
   EXPECT_THAT(WhyNot(2, {{id, 10, 20}}), HasSubstr("no generation was built for epoch 2"));
   EXPECT_THAT(WhyNot(1, {{id, 30, 20}}), HasSubstr("must not be after the cut"));
   EXPECT_THAT(WhyNot(1, {{id, 1, 20}}), HasSubstr("fewer than 2 are left before 1"));
-  const std::optional<CutRefusal> other = core_->Pledge(1, {{CommunicatorId{9, 9}, 1, 1}});
+  const std::optional<elastic::CutRefusal> other = core_->Pledge(1, {{CommunicatorId{9, 9}, 1, 1}});
   ASSERT_TRUE(other.has_value());
   EXPECT_EQ(other->communicator, (CommunicatorId{9, 9}));
   EXPECT_THAT(other->reason, HasSubstr("does not exist in this process"));
@@ -247,7 +248,7 @@ TEST_F(PendingTest, AnAbandonedEpochLeavesPendingSwapsOfEarlierOnes) {
   ASSERT_TRUE(Prepare(2, {BuildOf(program, 2, 0)}).ok());
   core_->Abandon(2);
   core_->Abandon(1);
-  EXPECT_THAT(PositionOf(program).pending, ElementsAre(PendingSwap{1, 5, 9}));
+  EXPECT_THAT(PositionOf(program).pending, ElementsAre(elastic::PendingSwap{1, 5, 9}));
   for (size_t i = 0; i < 12; ++i) ASSERT_EQ(program.Issue(i), ncclSuccess);
   EXPECT_EQ(PositionOf(program).in_use, 1u);
 }
@@ -259,7 +260,7 @@ TEST_F(PendingTest, ABoundaryTakesThePlaceOfEveryPendingSwap) {
   Swap(program, 2, 9, 13);
   ASSERT_TRUE(Prepare(3, {BuildOf(program, 4, 1)}).ok());
   core_->SwapNow(3);
-  const Position position = PositionOf(program);
+  const elastic::Position position = PositionOf(program);
   EXPECT_EQ(position.in_use, 3u);
   EXPECT_THAT(position.pending, IsEmpty());
   EXPECT_THAT(position.old, ElementsAre(0, 1, 2));
@@ -307,7 +308,7 @@ TEST_F(PendingTest, AClosedCommunicatorTakesItsPendingGenerationsAlong) {
     Swap(program, 2, 8, 12);
     Swap(program, 3, 12, 16);
     program.Close();
-    const std::vector<Position> left = core_->Positions();
+    const std::vector<elastic::Position> left = core_->Positions();
     ASSERT_EQ(left.size(), 1u);
     EXPECT_FALSE(left[0].open);
     EXPECT_THAT(left[0].old, ElementsAre(0));

@@ -64,7 +64,7 @@ const ShimServices* FakeServices::Get() {
 int FakeServices::live_generations() { return live.load(); }
 void FakeServices::SetReplayResult(ncclResult_t result) { replay_result.store(result); }
 
-void RecordedEvents::Created(const CommunicatorCreated& c) {
+void RecordedEvents::Created(const elastic::CommunicatorCreated& c) {
   MutexLock lock(&mutex);
   created.push_back(c);
 }
@@ -198,8 +198,8 @@ void Stage::Start(ShimCommunicators::Options options, bool abort_frees_at_group_
   core_->SetEvents(&events_);
 }
 
-Position Stage::PositionOf(const Program& program) {
-  for (const Position& position : core_->Positions()) {
+elastic::Position Stage::PositionOf(const Program& program) {
+  for (const elastic::Position& position : core_->Positions()) {
     if (position.communicator == program.comm.id) return position;
   }
   return {};
@@ -210,9 +210,9 @@ std::optional<uint64_t> Stage::HostWaits(const Program& program, Epoch epoch) {
   return PositionOf(program).host_waits;
 }
 
-std::vector<GenerationId> Stage::Old() {
-  std::vector<GenerationId> old;
-  for (const Position& position : core_->Positions()) {
+std::vector<elastic::GenerationId> Stage::Old() {
+  std::vector<elastic::GenerationId> old;
+  for (const elastic::Position& position : core_->Positions()) {
     for (const Epoch epoch : position.old) old.push_back({epoch, position.communicator});
   }
   std::sort(old.begin(), old.end());
@@ -224,12 +224,12 @@ bool Stage::RetireAll() {
   return Eventually([&] { return Old().empty(); });
 }
 
-CommunicatorBuild Stage::BuildOf(const Program& program, uint32_t ranks, uint32_t rank,
-                                 const std::string& usage) {
+elastic::CommunicatorBuild Stage::BuildOf(const Program& program, uint32_t ranks, uint32_t rank,
+                                          const std::string& usage) {
   return {program.comm.id, ranks, rank, std::string(NCCL_UNIQUE_ID_BYTES, 'u') + usage};
 }
 
-absl::Status Stage::Prepare(Epoch epoch, const std::vector<CommunicatorBuild>& builds,
+absl::Status Stage::Prepare(Epoch epoch, const std::vector<elastic::CommunicatorBuild>& builds,
                             Duration within) {
   Answer<absl::Status> built;
   core_->Build(epoch, builds, Now() + within, built.Callback());

@@ -27,9 +27,9 @@ struct FakeServices {
   static void SetReplayResult(ncclResult_t result);
 };
 
-class RecordedEvents : public CommunicatorEvents {
+class RecordedEvents : public elastic::CommunicatorEvents {
  public:
-  void Created(const CommunicatorCreated& created) override;
+  void Created(const elastic::CommunicatorCreated& created) override;
   void Destroyed(const CommunicatorId& communicator) override;
   bool ComesWithBuild(const CommunicatorId& communicator) override;
   bool Stopped() override;
@@ -37,7 +37,7 @@ class RecordedEvents : public CommunicatorEvents {
   void Moved() override { moved.fetch_add(1); }
 
   Mutex mutex;
-  std::vector<CommunicatorCreated> created REWIRE_GUARDED_BY(mutex);
+  std::vector<elastic::CommunicatorCreated> created REWIRE_GUARDED_BY(mutex);
   std::vector<CommunicatorId> destroyed REWIRE_GUARDED_BY(mutex);
   std::vector<Epoch> undecided REWIRE_GUARDED_BY(mutex);
   bool joining REWIRE_GUARDED_BY(mutex) = false;
@@ -105,10 +105,10 @@ class Stage : public ::testing::Test {
   ~Stage() override;
   void Start(ShimCommunicators::Options options, bool abort_frees_at_group_end = true);
 
-  static CommunicatorBuild BuildOf(const Program& program, uint32_t ranks, uint32_t rank,
-                                   const std::string& usage = "");
+  static elastic::CommunicatorBuild BuildOf(const Program& program, uint32_t ranks, uint32_t rank,
+                                            const std::string& usage = "");
   // Builds and waits.
-  absl::Status Prepare(Epoch epoch, const std::vector<CommunicatorBuild>& builds,
+  absl::Status Prepare(Epoch epoch, const std::vector<elastic::CommunicatorBuild>& builds,
                        Duration within = seconds(20));
 
   bool Pledged(Epoch epoch, const std::vector<Cut>& cuts) {
@@ -116,13 +116,13 @@ class Stage : public ::testing::Test {
   }
   // Returns why the cuts are refused; empty if they are accepted.
   std::string WhyNot(Epoch epoch, const std::vector<Cut>& cuts) {
-    const std::optional<CutRefusal> refusal = core_->Pledge(epoch, cuts);
+    const std::optional<elastic::CutRefusal> refusal = core_->Pledge(epoch, cuts);
     return refusal ? refusal->reason : "";
   }
-  Position PositionOf(const Program& program);
+  elastic::Position PositionOf(const Program& program);
   // Waits until the program's communicator is on the epoch's generation; returns its host waits.
   std::optional<uint64_t> HostWaits(const Program& program, Epoch epoch);
-  std::vector<GenerationId> Old();
+  std::vector<elastic::GenerationId> Old();
   // Destroys retired generations, and waits.
   bool RetireAll();
 

@@ -9,7 +9,7 @@
 
 #include "reconfig/elastic/leader/restore_choice.h"
 
-namespace rewire {
+namespace rewire::state {
 namespace {
 
 using ::testing::HasSubstr;
@@ -102,10 +102,10 @@ TEST(PlanTest, PlansEveryChoiceOfLeader) {
     const World from = Members(ids);
     const std::vector<TensorShape> tensors = {RandomTensor("a"), RandomTensor("b"),
                                               RandomTensor("c")};
-    std::map<MemberId, AtBoundary> reports;
+    std::map<MemberId, elastic::AtBoundary> reports;
     RestoreSources sources;
     for (MemberId m : alive) {
-      AtBoundary& r = reports[m];
+      elastic::AtBoundary& r = reports[m];
       r.live_version = 7;
       r.live_whole = *rc::gen::arbitrary<bool>();
       if (r.live_whole) sources.live.push_back(m);
@@ -115,7 +115,7 @@ TEST(PlanTest, PlansEveryChoiceOfLeader) {
       if (!r.buddy_snapshots.empty()) sources.buddy.push_back(m);
       r.layout = LayoutOf(tensors, n);
     }
-    const auto choice = ChooseVersion(from, reports);
+    const auto choice = elastic::ChooseVersion(from, reports);
     const auto plan = PlanRestore(tensors, from, Members(alive, 2), sources);
     const bool reported = !sources.live.empty() || !sources.own.empty() || !sources.buddy.empty();
     RC_ASSERT(choice.ok() == (plan.ok() && reported));
@@ -185,4 +185,4 @@ TEST(PlanTest, RejectsWrongPlan) {
 }
 
 }  // namespace
-}  // namespace rewire
+}  // namespace rewire::state

@@ -5,7 +5,7 @@
 
 #include <string>
 
-namespace rewire {
+namespace rewire::state {
 namespace {
 
 const PartList kList{7, 1, {{0, 0, 16, 0x1122}, {3, uint64_t{1} << 40, 1, 0}}};
@@ -58,4 +58,4 @@ TEST(SlotNotesTest, RejectsPartsOutOfRange) {
 }
 
 }  // namespace
-}  // namespace rewire
+}  // namespace rewire::state

@@ -12,7 +12,7 @@
 
 #include "reconfig/state/stream/content.h"
 
-namespace rewire {
+namespace rewire::state {
 namespace {
 
 using ::testing::ElementsAre;
@@ -222,4 +222,4 @@ TEST_F(SharedSlotsTest, RejectsMissingOrTooSmallMemory) {
 }
 
 }  // namespace
-}  // namespace rewire
+}  // namespace rewire::state

@@ -14,7 +14,7 @@
 #include "reconfig/state/stream/peer_offer.h"
 #include "reconfig/state/stream/tcp_transport.h"
 
-namespace rewire {
+namespace rewire::state {
 namespace {
 
 constexpr uint64_t kElements = 3 << 20;
@@ -232,4 +232,4 @@ TEST_F(SnapshotterTest, FreezeDoesNotWaitForSilentNextSlot) {
 }
 
 }  // namespace
-}  // namespace rewire
+}  // namespace rewire::state

@@ -5,7 +5,7 @@
 
 #include <numeric>
 
-namespace rewire {
+namespace rewire::state {
 namespace {
 
 std::string Hex(std::string_view bytes) {
@@ -67,4 +67,4 @@ TEST(StreamHandshakeTest, RefusesOtherVersionsPurposesAndSizes) {
 }
 
 }  // namespace
-}  // namespace rewire
+}  // namespace rewire::state

@@ -13,7 +13,7 @@
 #include "reconfig/state/stream/tcp_transport.h"
 #include "tests/unit/state/stream/scripted_receiver.h"
 
-namespace rewire {
+namespace rewire::state {
 namespace {
 
 using ::testing::HasSubstr;
@@ -292,4 +292,4 @@ TEST_F(SenderDeath, GivesTheSinkWholeFragmentsOnly) {
 }
 
 }  // namespace
-}  // namespace rewire
+}  // namespace rewire::state

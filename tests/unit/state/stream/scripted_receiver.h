@@ -18,7 +18,7 @@
 #include "reconfig/base/socket.h"
 #include "reconfig/state/stream/fragment.h"
 
-namespace rewire {
+namespace rewire::state {
 
 inline constexpr Duration kStreamPatience = seconds(20);
 
@@ -192,4 +192,4 @@ class ScriptedReceiver {
   std::thread thread_;
 };
 
-}  // namespace rewire
+}  // namespace rewire::state

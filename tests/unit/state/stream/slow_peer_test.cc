@@ -13,7 +13,7 @@
 #include "reconfig/state/stream/tcp_transport.h"
 #include "tests/unit/state/stream/scripted_receiver.h"
 
-namespace rewire {
+namespace rewire::state {
 namespace {
 
 using ::testing::ContainsRegex;
@@ -279,4 +279,4 @@ TEST(SlowReceivers, DoNotDelayOtherReceivers) {
 }
 
 }  // namespace
-}  // namespace rewire
+}  // namespace rewire::state

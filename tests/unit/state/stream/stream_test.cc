@@ -15,7 +15,7 @@
 #include "reconfig/state/stream/tcp_transport.h"
 #include "tests/unit/state/stream/scripted_receiver.h"
 
-namespace rewire {
+namespace rewire::state {
 namespace {
 
 using ::testing::HasSubstr;
@@ -391,4 +391,4 @@ TEST(FragmentTest, EveryFlippedBitIsRefused) {
 }
 
 }  // namespace
-}  // namespace rewire
+}  // namespace rewire::state

@@ -9,7 +9,7 @@
 #include "reconfig/state/stream/tcp_transport.h"
 #include "tests/fakes/process/stopped_wait.h"
 
-namespace rewire {
+namespace rewire::state {
 namespace {
 
 // Calls `begins` and then closes a stream, while the transport's thread is inside `hold`.
@@ -44,4 +44,4 @@ TEST(StuckTransportDeathTest, StuckThreadEndsProcess) {
 }
 
 }  // namespace
-}  // namespace rewire
+}  // namespace rewire::state

@@ -5,7 +5,7 @@
 
 #include "rewire/rewire.h"
 
-namespace rewire {
+namespace rewire::state {
 namespace {
 
 TEST(LayoutTest, ShardsFollowEachOtherAndAreThoseOfTheCInterface) {
@@ -54,4 +54,4 @@ TEST(LayoutTest, Intersections) {
 }
 
 }  // namespace
-}  // namespace rewire
+}  // namespace rewire::state
