@@ -236,4 +236,9 @@ absl::Status Stage::Prepare(Epoch epoch, const std::vector<elastic::Communicator
   return built.Wait().value_or(absl::DeadlineExceededError("no answer"));
 }
 
+std::vector<std::string> Stage::Calls() {
+  MutexLock lock(&FakeNccl::Get().mutex);
+  return FakeNccl::Get().calls;
+}
+
 }  // namespace rewire::shim

@@ -125,6 +125,8 @@ class Stage : public ::testing::Test {
   std::vector<elastic::GenerationId> Old();
   // Destroys retired generations, and waits.
   bool RetireAll();
+  // Returns the calls of NCCL so far, for example "init 1".
+  static std::vector<std::string> Calls();
 
   FakeDevice device_;
   RecordedEvents events_;

@@ -1,0 +1,140 @@
+// The operations that a build runs on a new generation before the program does.
+#include "shim/core/warm_up.h"
+
+#include "tests/unit/shim/core/stage.h"
+
+namespace rewire::shim {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+using WarmUpTest = Stage;
+TEST_F(WarmUpTest, WarmsUpWhatTheMinterHasUsed) {
+  Program program(core_.get(), 1);
+  ASSERT_EQ(program.Create(2, 0), ncclSuccess);
+  program.comm.seen[static_cast<unsigned>(Collective::kAllReduce)][ncclFloat32].store(1 << 10);
+  program.comm.seen[static_cast<unsigned>(Collective::kBroadcast)][ncclInt8].store(1 << 3);
+  program.comm.seen[static_cast<unsigned>(Collective::kSend)][ncclInt8].store(1 << 3);
+  const absl::StatusOr<elastic::UniqueIdBytes> id = core_->Mint(program.comm.id);
+  ASSERT_TRUE(id.ok());
+  ASSERT_TRUE(Prepare(1, {{program.comm.id, 2, 0, *id}}).ok());
+  MutexLock lock(&FakeNccl::Get().mutex);
+  EXPECT_THAT(FakeNccl::Get().simulated,
+              ElementsAre("AllReduce 1024 of type 7", "Broadcast 8 of type 0"));
+}
+
+TEST_F(WarmUpTest, MintForNoCommunicatorIsThePlainId) {
+  EXPECT_EQ(core_->Mint(kUpdateBoundary)->size(), 128u);
+}
+
+TEST(UsageTest, EveryBadListIsRefused) {
+  EXPECT_TRUE(DecodeUsage("")->empty());
+  EXPECT_FALSE(DecodeUsage("ab").ok());
+  EXPECT_FALSE(DecodeUsage(std::string("\x9\7\4", 3)).ok());
+  EXPECT_FALSE(DecodeUsage(std::string("\0\x10\4", 3)).ok());
+  EXPECT_FALSE(DecodeUsage(std::string("\0\7\x29", 3)).ok());
+  const std::vector<UsageClass> usage = {{Collective::kReduceScatter, 9, 40}};
+  EXPECT_EQ(*DecodeUsage(EncodeUsage(usage)), usage);
+}
+
+// The warm-up operation of a new generation, run during its build.
+class BesideTest : public Stage {
+ protected:
+  BesideTest() { device_.SetResidentBlocks(132); }
+  // The warm-up operation may take this time while the program issues nothing.
+  void StartStalled(milliseconds stalled) {
+    Start({.build = seconds(20),
+           .decision = seconds(1),
+           .retire = milliseconds(0),
+           .stalled = stalled});
+  }
+  static std::string Minted(ShimCommunicators* core, const Program& program) {
+    return core->Mint(program.comm.id)->substr(NCCL_UNIQUE_ID_BYTES);
+  }
+};
+
+TEST_F(BesideTest, TheMinterAsksForItWhereTheBlocksOfAllFit) {
+  Program a(core_.get(), 1);
+  ASSERT_EQ(a.Create(2, 0), ncclSuccess);
+  EXPECT_EQ(Minted(core_.get(), a), kBeside);
+  device_.SetResidentBlocks(64);
+  EXPECT_EQ(Minted(core_.get(), a), kBeside);
+  Program b(core_.get(), 2);
+  ASSERT_EQ(b.Create(2, 0), ncclSuccess);
+  EXPECT_EQ(Minted(core_.get(), a), "");
+  device_.SetResidentBlocks(0);
+  EXPECT_EQ(Minted(core_.get(), a), "");
+}
+
+TEST_F(BesideTest, NothingIsLeftToDoAtTheWarmIndex) {
+  for (const bool blocking : {true, false}) {
+    Program program(core_.get(), blocking ? 1 : 2, blocking);
+    ASSERT_EQ(program.Create(2, 0), blocking ? ncclSuccess : ncclInProgress);
+    ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0, std::string(kBeside))}).ok());
+    EXPECT_EQ(device_.live_streams(), 0);
+    ASSERT_TRUE(Pledged(1, {{program.comm.id, 3, 5}}));
+    core_->Decide(1, true);
+    for (size_t i = 0; i < 8; ++i) ASSERT_EQ(program.Issue(100 + i), ncclSuccess);
+    EXPECT_EQ(HostWaits(program, 1), 0u);
+    EXPECT_THAT(program.OperationsOf(program.Real()), ElementsAre(1, 105, 106, 107));
+  }
+  EXPECT_EQ(core_->counters().warmed_beside.load(), 2u);
+  EXPECT_EQ(core_->counters().host_waits.load(), 0u);
+}
+
+TEST_F(BesideTest, IsDisabledAfterBlockingTheProgram) {
+  StartStalled(milliseconds(30));
+  Program program(core_.get(), 1);
+  ASSERT_EQ(program.Create(2, 0), ncclSuccess);
+  ASSERT_EQ(program.Issue(0), ncclSuccess);
+  device_.SetPending(true);
+  const std::string text = Prepare(1, {BuildOf(program, 2, 0, std::string(kBeside))}).ToString();
+  EXPECT_THAT(text, HasSubstr("not complete while"));
+  // The abort lets the old generation continue.
+  EXPECT_THAT(Calls(), ElementsAre("init 1", "init 2", "group", "abort 2", "end"));
+  EXPECT_EQ(device_.live_streams(), 0);
+  EXPECT_EQ(Minted(core_.get(), program), "");
+  EXPECT_EQ(core_->counters().beside_refused.load(), 1u);
+  device_.SetPending(false);
+  EXPECT_TRUE(Prepare(2, {BuildOf(program, 2, 0)}).ok());
+}
+
+TEST_F(BesideTest, WhileTheProgramAdvancesOnlyTheDeadlineEndsIt) {
+  StartStalled(milliseconds(1));
+  Program program(core_.get(), 1);
+  ASSERT_EQ(program.Create(2, 0), ncclSuccess);
+  device_.SetPending(true);  // the program has issued nothing, so none of its work can be stuck
+  EXPECT_THAT(
+      Prepare(1, {BuildOf(program, 2, 0, std::string(kBeside))}, milliseconds(50)).ToString(),
+      HasSubstr("REWIRE_BUILD_MS"));
+  EXPECT_EQ(core_->counters().beside_refused.load(), 0u);
+  EXPECT_EQ(FakeNccl::Get().Live(), 1);
+}
+
+TEST_F(BesideTest, AfterALossTheProgramThatStandsStillDoesNotEndIt) {
+  StartStalled(milliseconds(1));
+  Program program(core_.get(), 1);
+  ASSERT_EQ(program.Create(2, 0), ncclSuccess);
+  ASSERT_EQ(program.Issue(0), ncclSuccess);
+  core_->AbortCurrent("member 7 was lost");
+  device_.SetPending(true);  // an overloaded host
+  EXPECT_THAT(
+      Prepare(1, {BuildOf(program, 2, 0, std::string(kBeside))}, milliseconds(50)).ToString(),
+      HasSubstr("REWIRE_BUILD_MS"));
+  EXPECT_EQ(core_->counters().beside_refused.load(), 0u);
+}
+
+TEST_F(BesideTest, ReportsNcclsError) {
+  Program program(core_.get(), 1);
+  ASSERT_EQ(program.Create(2, 0), ncclSuccess);
+  FakeNccl::Get().operation_result = ncclInternalError;
+  EXPECT_THAT(Prepare(1, {BuildOf(program, 2, 0, std::string(kBeside))}).ToString(),
+              AllOf(HasSubstr("first operation on a new generation"), HasSubstr("ncclResult=3")));
+  EXPECT_EQ(device_.live_streams(), 0);
+  EXPECT_EQ(FakeNccl::Get().Live(), 1);
+}
+
+}  // namespace
+}  // namespace rewire::shim
