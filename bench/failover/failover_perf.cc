@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "bench/failover/trial.h"
-#include "bench/lib/flags.h"
+#include "bench/lib/command_line.h"
 #include "bench/lib/report.h"
 #include "reconfig/base/clock.h"
 
@@ -122,13 +122,14 @@ absl::Status Describe(const Gaps& gaps, const Options& o, Report* report) {
 
 int Main(int argc, char** argv) {
   Options o;
-  Flags flags("failover_perf", "measures the pause of messages when one of two rails fails");
-  flags.Int("--repeats", &o.repeats, 1, 1000, "repetitions of each fault");
-  flags.Int("--seconds", &o.seconds, 1, 300, "time in seconds after which no new fault begins");
-  flags.Int("--timeout", &o.timeout, 1, 24, "value of REWIRE_NET_TIMEOUT");
-  flags.Int("--retries", &o.retries, 0, 6, "value of REWIRE_NET_RETRIES");
-  flags.Switch("--json", &o.json, "one JSON object on stdout, the text on stderr");
-  flags.ParseOrExit(argc, argv);
+  CLI::App app("measures the pause of messages when one of two rails fails", "failover_perf");
+  app.add_option("--repeats", o.repeats, "repetitions of each fault")->check(CLI::Range(1, 1000));
+  app.add_option("--seconds", o.seconds, "time in seconds after which no new fault begins")
+      ->check(CLI::Range(1, 300));
+  app.add_option("--timeout", o.timeout, "value of REWIRE_NET_TIMEOUT")->check(CLI::Range(1, 24));
+  app.add_option("--retries", o.retries, "value of REWIRE_NET_RETRIES")->check(CLI::Range(0, 6));
+  app.add_flag("--json", o.json, "one JSON object on stdout, the text on stderr");
+  ParseOrExit(&app, argc, argv);
   setenv("NCCL_SOCKET_IFNAME", "lo", 1);
   setenv("REWIRE_NET_REQUIRE", "verbs", 1);
   setenv("REWIRE_LOG", "error", 0);  // failed rails are expected here

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/lib/flags.h"
+#include "bench/lib/command_line.h"
 #include "bench/lib/report.h"
 #include "bench/lib/statistics.h"
 #include "bench/moe-exec/growth_sweep.h"
@@ -127,20 +127,23 @@ void ReportSweep(const std::vector<SweptSetting>& settings, Report* report) {
 
 int Main(int argc, char** argv) {
   Options o;
-  Flags flags("moe-exec_perf", "experts balanced by copy engines, on the simulated GPU");
-  flags.Int("--devices", &o.run.devices, 2, 16,
-            "processes with one device each; they share 128 experts");
-  flags.Int("--layers", &o.run.layers, 1, 16, "expert-parallel layers");
-  flags.Int("--micro-batches", &o.run.micro_batches, 1, 1000,
-            "micro-batches, each forward and backward");
-  flags.Int("--step", &o.run.step, 1, 1000,
-            "micro-batches from one change of the weights to the next");
-  flags.Int("--seed", &o.run.seed, 1, 1000000, "seed of the trace");
-  flags.Int("--seeds", &o.seeds, 0, 1000, "seeds of the sweep over settings; 0: no sweep");
-  flags.Int("--plan-us", &o.plan_us, 0, 100000,
-            "virtual time of planning in us; 0: as measured on this machine");
-  flags.Switch("--json", &o.json, "one JSON object on stdout, the text on stderr");
-  flags.ParseOrExit(argc, argv);
+  CLI::App app("experts balanced by copy engines, on the simulated GPU", "moe-exec_perf");
+  app.add_option("--devices", o.run.devices,
+                 "processes with one device each; they share 128 experts")
+      ->check(CLI::Range(2, 16));
+  app.add_option("--layers", o.run.layers, "expert-parallel layers")->check(CLI::Range(1, 16));
+  app.add_option("--micro-batches", o.run.micro_batches, "micro-batches, each forward and backward")
+      ->check(CLI::Range(1, 1000));
+  app.add_option("--step", o.run.step, "micro-batches from one change of the weights to the next")
+      ->check(CLI::Range(1, 1000));
+  app.add_option("--seed", o.run.seed, "seed of the trace")->check(CLI::Range(1, 1000000));
+  app.add_option("--seeds", o.seeds, "seeds of the sweep over settings; 0: no sweep")
+      ->check(CLI::Range(0, 1000));
+  app.add_option("--plan-us", o.plan_us,
+                 "virtual time of planning in us; 0: as measured on this machine")
+      ->check(CLI::Range(0, 100000));
+  app.add_flag("--json", o.json, "one JSON object on stdout, the text on stderr");
+  ParseOrExit(&app, argc, argv);
   if (128 % o.run.devices != 0) {
     fprintf(stderr, "moe-exec_perf: --devices=%lld does not divide 128\n",
             static_cast<long long>(o.run.devices));

@@ -11,7 +11,7 @@
 #include <tuple>
 #include <vector>
 
-#include "bench/lib/flags.h"
+#include "bench/lib/command_line.h"
 #include "bench/lib/report.h"
 #include "bench/moe/composed_part.h"
 #include "bench/moe/iteration_model.h"
@@ -266,17 +266,22 @@ void Planning(const Options& options, Report* report) {
 
 int Main(int argc, char** argv) {
   Options options;
-  Flags flags(
-      "moe_perf",
-      "Measures the balance, the time and the agreement of plans for micro-batches of experts.");
-  flags.Int("--seeds", &options.seeds, 1, 10'000, "traces for each number of devices");
-  flags.Int("--batches", &options.batches, 1, 10'000, "micro-batches per trace");
-  flags.Int("--plans", &options.plans, 100, 10'000'000, "plans that are timed");
-  flags.Int("--inputs", &options.inputs, 1, 1'000'000'000,
-            "random inputs for which all ranks must make the same plan");
-  flags.Int("--layouts", &options.layouts, 1, 10'000'000, "random inputs for re-layouts");
-  flags.Switch("--json", &options.json, "one JSON object on standard output");
-  flags.ParseOrExit(argc, argv);
+  CLI::App app(
+      "Measures the balance, the time and the agreement of plans for micro-batches of experts.",
+      "moe_perf");
+  app.add_option("--seeds", options.seeds, "traces for each number of devices")
+      ->check(CLI::Range(1, 10'000));
+  app.add_option("--batches", options.batches, "micro-batches per trace")
+      ->check(CLI::Range(1, 10'000));
+  app.add_option("--plans", options.plans, "plans that are timed")
+      ->check(CLI::Range(100, 10'000'000));
+  app.add_option("--inputs", options.inputs,
+                 "random inputs for which all ranks must make the same plan")
+      ->check(CLI::Range(1, 1'000'000'000));
+  app.add_option("--layouts", options.layouts, "random inputs for re-layouts")
+      ->check(CLI::Range(1, 10'000'000));
+  app.add_flag("--json", options.json, "one JSON object on standard output");
+  ParseOrExit(&app, argc, argv);
 
   Report report("moe", options.json);
   report.SetConfig("seeds", options.seeds);

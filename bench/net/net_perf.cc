@@ -13,7 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "bench/lib/flags.h"
+#include "bench/lib/command_line.h"
 #include "bench/lib/report.h"
 #include "bench/net/over_nccl.h"
 #include "bench/net/over_verbs.h"
@@ -183,38 +183,44 @@ void MeasureSocket(const Control& control, const Options& o, Report* report) {
 }
 
 // Exits if an option is for the other transport.
-void CheckTransport(const Flags& flags, const Options& o, const char* option,
+void CheckTransport(const CLI::App& app, const Options& o, const char* option,
                     const char* transport) {
-  if (!flags.Given(option) || o.transport == transport) return;
+  if (app.count(option) == 0 || o.transport == transport) return;
   fprintf(stderr, "net_perf: %s is for --transport=%s\n", option, transport);
   exit(2);
 }
 
 Options Parse(int argc, char** argv) {
   Options o;
-  Flags flags("net_perf",
-              "the net plugin against TCP without it on this machine's loopback, or against "
-              "perftest between RDMA devices");
-  flags.Text("--transport", &o.transport, {"socket", "verbs"}, "the plugin's transport");
-  flags.Int("--rounds", &o.rounds, 1, 1000,
-            "measured rounds of each side, alternating; 33 over verbs");
-  flags.Int("--gib", &o.gib, 1, 64, "socket: GiB sent per size and round");
-  flags.Int("--messages", &o.verbs.messages, 100, 100000, "verbs: messages of 64 KiB per round");
-  flags.Int("--pings", &o.verbs.pings, 100, 100000, "verbs: round trips of 8 bytes per round");
-  flags.Int("--seconds", &o.verbs.seconds, 2, 300,
-            "verbs: time in seconds after which no new round begins");
-  flags.Text("--libraries", &o.libraries, {},
-             "folders of builds of NCCL's host code, each measured: A:B (./dev bench net --nccl)");
-  flags.Switch("--json", &o.json, "one JSON object on stdout, the text on stderr");
-  flags.ParseOrExit(argc, argv);
-  if (!flags.Given("--rounds")) {
+  CLI::App app(
+      "the net plugin against TCP without it on this machine's loopback, or against "
+      "perftest between RDMA devices",
+      "net_perf");
+  app.add_option("--transport", o.transport, "the plugin's transport")
+      ->check(CLI::IsMember({"socket", "verbs"}));
+  app.add_option("--rounds", o.rounds, "measured rounds of each side, alternating; 33 over verbs")
+      ->check(CLI::Range(1, 1000));
+  app.add_option("--gib", o.gib, "socket: GiB sent per size and round")->check(CLI::Range(1, 64));
+  app.add_option("--messages", o.verbs.messages, "verbs: messages of 64 KiB per round")
+      ->check(CLI::Range(100, 100000));
+  app.add_option("--pings", o.verbs.pings, "verbs: round trips of 8 bytes per round")
+      ->check(CLI::Range(100, 100000));
+  app.add_option("--seconds", o.verbs.seconds,
+                 "verbs: time in seconds after which no new round begins")
+      ->check(CLI::Range(2, 300));
+  app.add_option(
+      "--libraries", o.libraries,
+      "folders of builds of NCCL's host code, each measured: A:B (./dev bench net --nccl)");
+  app.add_flag("--json", o.json, "one JSON object on stdout, the text on stderr");
+  ParseOrExit(&app, argc, argv);
+  if (app.count("--rounds") == 0) {
     if (!o.libraries.empty()) o.rounds = NcclOptions{}.rounds;
     if (o.transport == "verbs") o.rounds = VerbsOptions{}.pairs;
   }
-  CheckTransport(flags, o, "--gib", "socket");
-  CheckTransport(flags, o, "--messages", "verbs");
-  CheckTransport(flags, o, "--pings", "verbs");
-  CheckTransport(flags, o, "--seconds", "verbs");
+  CheckTransport(app, o, "--gib", "socket");
+  CheckTransport(app, o, "--messages", "verbs");
+  CheckTransport(app, o, "--pings", "verbs");
+  CheckTransport(app, o, "--seconds", "verbs");
   o.verbs.pairs = o.rounds;
   return o;
 }

@@ -26,7 +26,7 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
-#include "bench/lib/flags.h"
+#include "bench/lib/command_line.h"
 #include "bench/lib/report.h"
 #include "bench/lib/statistics.h"
 #include "bench/overhead/job.h"
@@ -208,23 +208,30 @@ MemberOptions MemberOf(const Args& args) {
 
 int Main(int argc, char** argv) {
   Args args;
-  Flags flags("overhead_perf",
-              "what a training step costs more under Rewire while nothing is pending: steps with "
-              "and without it in turn, in the same processes");
-  flags.Int("--members", &args.members, 1, 8, "members of the job");
-  flags.Int("--rounds", &args.rounds, 0, 1000000, "rounds of six steps, ZeRO 0; 0: skip");
-  flags.Int("--buddy-rounds", &args.buddy_rounds, 0, 1000000,
-            "rounds of 24 steps, ZeRO 1; 0: skip");
-  flags.Int("--updates", &args.updates, 0, 1000000000, "calls of rewireUpdate() alone; 0: skip");
-  flags.Text("--library", &args.library, {"simulated", "found"},
-             "simulated: the simulated GPU and NCCL; found: REWIRE_NCCL_LIBRARY and the machine's");
-  flags.Switch("--json", &args.json, "one JSON object on stdout, the text on stderr");
-  flags.Text("--member-task", &args.member_task, {"steps", "updates"}, "set in a member");
-  flags.Text("--member-out", &args.member_out, {}, "set in a member");
-  flags.Int("--zero", &args.zero, 0, 1, "set in a member");
-  flags.Int("--block", &args.block, 1, 1000, "set in a member");
-  flags.Text("--tensors", &args.tensors, {"none", "constant", "volatile"}, "set in a member");
-  flags.ParseOrExit(argc, argv);
+  CLI::App app(
+      "what a training step costs more under Rewire while nothing is pending: steps with "
+      "and without it in turn, in the same processes",
+      "overhead_perf");
+  app.add_option("--members", args.members, "members of the job")->check(CLI::Range(1, 8));
+  app.add_option("--rounds", args.rounds, "rounds of six steps, ZeRO 0; 0: skip")
+      ->check(CLI::Range(0, 1000000));
+  app.add_option("--buddy-rounds", args.buddy_rounds, "rounds of 24 steps, ZeRO 1; 0: skip")
+      ->check(CLI::Range(0, 1000000));
+  app.add_option("--updates", args.updates, "calls of rewireUpdate() alone; 0: skip")
+      ->check(CLI::Range(0, 1000000000));
+  app.add_option(
+         "--library", args.library,
+         "simulated: the simulated GPU and NCCL; found: REWIRE_NCCL_LIBRARY and the machine's")
+      ->check(CLI::IsMember({"simulated", "found"}));
+  app.add_flag("--json", args.json, "one JSON object on stdout, the text on stderr");
+  app.add_option("--member-task", args.member_task, "set in a member")
+      ->check(CLI::IsMember({"steps", "updates"}));
+  app.add_option("--member-out", args.member_out, "set in a member");
+  app.add_option("--zero", args.zero, "set in a member")->check(CLI::Range(0, 1));
+  app.add_option("--block", args.block, "set in a member")->check(CLI::Range(1, 1000));
+  app.add_option("--tensors", args.tensors, "set in a member")
+      ->check(CLI::IsMember({"none", "constant", "volatile"}));
+  ParseOrExit(&app, argc, argv);
   if (!args.member_task.empty()) return RunMember(MemberOf(args));
   Report report("overhead", args.json);
   report.SetConfig("members", args.members);

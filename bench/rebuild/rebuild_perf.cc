@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/lib/flags.h"
+#include "bench/lib/command_line.h"
 #include "bench/lib/report.h"
 #include "bench/net/control.h"
 #include "net_plugin/abi/net_types.h"
@@ -177,14 +177,16 @@ Round OneRound(const Options& o) {
 
 int Main(int argc, char** argv) {
   Options o;
-  Flags flags("rebuild_perf",
-              "measures the connections of a communicator: the first build and a rebuild");
-  flags.Text("--transport", &o.transport, {"socket", "verbs"}, "the plugin's transport");
-  flags.Int("--rounds", &o.rounds, 1, 10000, "pairs of processes");
-  flags.Int("--connections", &o.connections, 1, 500,
-            "connections of one communicator in each direction");
-  flags.Switch("--json", &o.json, "one JSON object on stdout, the text on stderr");
-  flags.ParseOrExit(argc, argv);
+  CLI::App app("measures the connections of a communicator: the first build and a rebuild",
+               "rebuild_perf");
+  app.add_option("--transport", o.transport, "the plugin's transport")
+      ->check(CLI::IsMember({"socket", "verbs"}));
+  app.add_option("--rounds", o.rounds, "pairs of processes")->check(CLI::Range(1, 10000));
+  app.add_option("--connections", o.connections,
+                 "connections of one communicator in each direction")
+      ->check(CLI::Range(1, 500));
+  app.add_flag("--json", o.json, "one JSON object on stdout, the text on stderr");
+  ParseOrExit(&app, argc, argv);
   setenv("NCCL_SOCKET_IFNAME", "lo", 1);
   setenv("NCCL_SOCKET_FAMILY", "AF_INET", 1);
   if (o.transport == "verbs") {

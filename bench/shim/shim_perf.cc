@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/lib/flags.h"
+#include "bench/lib/command_line.h"
 #include "bench/lib/report.h"
 #include "bench/lib/statistics.h"
 #include "bench/shim/interposed.h"
@@ -143,14 +143,15 @@ void Put(const std::string& kind, const std::string& title, const Result& result
 
 int Main(int argc, char** argv) {
   Options options;
-  Flags flags("shim_perf",
-              "what the shim adds to ncclAllReduce over a library that does nothing, and what it "
-              "allocates and locks meanwhile");
-  flags.Int("--pairs", &options.pairs, 1, 1000000,
-            "pairs of runs: through the shim and without it");
-  flags.Int("--calls", &options.calls, 1, 100000000, "calls per run");
-  flags.Switch("--json", &options.json, "one JSON object on stdout, the text on stderr");
-  flags.ParseOrExit(argc, argv);
+  CLI::App app(
+      "what the shim adds to ncclAllReduce over a library that does nothing, and what it "
+      "allocates and locks meanwhile",
+      "shim_perf");
+  app.add_option("--pairs", options.pairs, "pairs of runs: through the shim and without it")
+      ->check(CLI::Range(1, 1000000));
+  app.add_option("--calls", options.calls, "calls per run")->check(CLI::Range(1, 100000000));
+  app.add_flag("--json", options.json, "one JSON object on stdout, the text on stderr");
+  ParseOrExit(&app, argc, argv);
   if (!PrepareCounting()) Die("libc's locks were not found");
   setenv("REWIRE_NCCL_LIBRARY", REWIRE_NOOP_NCCL, 1);
   unsetenv("REWIRE_SOCKET");

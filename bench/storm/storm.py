@@ -89,7 +89,8 @@ def main():
     parser.add_argument("--seed", type=int, default=1, help="seed of the first job")
     parser.add_argument("--ranks", default="2,3,4", help="numbers of processes to draw from")
     parser.add_argument("--rebuilds", type=int, default=14, help="rebuilds requested per job")
-    parser.add_argument("--patience", type=int, default=90, help="seconds after which a job counts as hung")
+    parser.add_argument("--patience", type=int, default=300,
+                        help="seconds after which a job counts as hung; a build has half of them")
     parser.add_argument("--jobs", type=int, default=1, help="number of concurrent jobs")
     parser.add_argument("--without", default="", help="parts to skip; see storm_rank --help")
     parser.add_argument("--keep", help="folder for the output of jobs that failed")

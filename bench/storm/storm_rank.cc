@@ -9,7 +9,7 @@
 #include <fstream>
 #include <thread>
 
-#include "bench/lib/flags.h"
+#include "bench/lib/command_line.h"
 #include "bench/storm/board.h"
 #include "bench/storm/worker.h"
 #include "reconfig/base/cuda_driver.h"
@@ -62,15 +62,18 @@ const CudaDriver* OpenDevice(int rank, CUcontext* context) {
 
 int Main(int argc, char** argv) {
   Args args;
-  Flags flags("storm_rank", "one rank of a storm; started by storm.py");
-  flags.Text("--folder", &args.folder, {}, "the folder that the ranks share");
-  flags.Int("--seed", &args.seed, 0, INT64_MAX, "of the script");
-  flags.Int("--threads", &args.threads, 1, 8, "with communicators of their own");
-  flags.Int("--patience", &args.patience, 1, 3600, "seconds at one place before it is a hang");
-  flags.Text("--without", &args.without, {},
-             "parts to leave out, as in split,shrink,groups,p2p,nonblocking,registrations,windows,"
-             "idle,abort");
-  flags.ParseOrExit(argc, argv);
+  CLI::App app("one rank of a storm; started by storm.py", "storm_rank");
+  app.add_option("--folder", args.folder, "the folder that the ranks share");
+  app.add_option("--seed", args.seed, "of the script")->check(CLI::Range(int64_t{0}, INT64_MAX));
+  app.add_option("--threads", args.threads, "with communicators of their own")
+      ->check(CLI::Range(1, 8));
+  app.add_option("--patience", args.patience, "seconds at one place before it is a hang")
+      ->check(CLI::Range(1, 3600));
+  app.add_option(
+      "--without", args.without,
+      "parts to leave out, as in split,shrink,groups,p2p,nonblocking,registrations,windows,"
+      "idle,abort");
+  ParseOrExit(&app, argc, argv);
 
   WorkerOptions options;
   options.rank = FromEnvironment("RANK");

@@ -31,7 +31,7 @@
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
-#include "bench/lib/flags.h"
+#include "bench/lib/command_line.h"
 #include "bench/lib/report.h"
 #include "bench/lib/statistics.h"
 #include "bench/swap/leader.h"
@@ -272,26 +272,32 @@ void AddRun(uint32_t ranks, const LeaderResult& result, const std::string& group
 
 int Main(int argc, char** argv) {
   Args args;
-  Flags flags("swap_perf",
-              "live swaps of NCCL communicators under load. Stall: extra time of the loop from the "
-              "warm index to as far behind the cut, over undisturbed operations before the build; "
-              "median over the swaps, at least one ordinary operation. Operations delayed: what "
-              "the swap adds to those that are slower than the undisturbed p99 of their kind");
-  flags.Text("--ranks", &args.ranks, {}, "numbers of members, for example 2,3,4");
-  flags.Int("--swaps", &args.swaps, 1, 1000000, "swaps per number of members");
-  flags.Int("--baselines", &args.baselines, 1, 1000, "measured foreground changes per kind");
-  flags.Int("--margin", &args.margin, 3, 100000,
-            "minimum distance of a proposed cut, in operations");
-  flags.Text("--library", &args.library, {"simulated", "found"},
-             "simulated: the simulated GPU and NCCL; found: the machine's");
-  flags.Text("--libraries", &args.libraries, {},
-             "folders of builds of NCCL's host code, each measured: A:B (./dev bench swap --nccl)");
-  flags.Switch("--json", &args.json, "one JSON object on stdout, the text on stderr");
-  flags.Switch("--check", &args.check, "fail when an operation was stale, lost or wrong");
-  flags.Int("--member-fd", &args.member_fd, 0, 1 << 20, "a member's socket; set by the leader");
-  flags.Int("--member-rank", &args.member_rank, 0, 7, "set by the leader");
-  flags.Int("--member-ranks", &args.member_ranks, 1, 8, "set by the leader");
-  flags.ParseOrExit(argc, argv);
+  CLI::App app(
+      "live swaps of NCCL communicators under load. Stall: extra time of the loop from the "
+      "warm index to as far behind the cut, over undisturbed operations before the build; "
+      "median over the swaps, at least one ordinary operation. Operations delayed: what "
+      "the swap adds to those that are slower than the undisturbed p99 of their kind",
+      "swap_perf");
+  app.add_option("--ranks", args.ranks, "numbers of members, for example 2,3,4");
+  app.add_option("--swaps", args.swaps, "swaps per number of members")
+      ->check(CLI::Range(1, 1000000));
+  app.add_option("--baselines", args.baselines, "measured foreground changes per kind")
+      ->check(CLI::Range(1, 1000));
+  app.add_option("--margin", args.margin, "minimum distance of a proposed cut, in operations")
+      ->check(CLI::Range(3, 100000));
+  app.add_option("--library", args.library,
+                 "simulated: the simulated GPU and NCCL; found: the machine's")
+      ->check(CLI::IsMember({"simulated", "found"}));
+  app.add_option(
+      "--libraries", args.libraries,
+      "folders of builds of NCCL's host code, each measured: A:B (./dev bench swap --nccl)");
+  app.add_flag("--json", args.json, "one JSON object on stdout, the text on stderr");
+  app.add_flag("--check", args.check, "fail when an operation was stale, lost or wrong");
+  app.add_option("--member-fd", args.member_fd, "a member's socket; set by the leader")
+      ->check(CLI::Range(0, 1 << 20));
+  app.add_option("--member-rank", args.member_rank, "set by the leader")->check(CLI::Range(0, 7));
+  app.add_option("--member-ranks", args.member_ranks, "set by the leader")->check(CLI::Range(1, 8));
+  ParseOrExit(&app, argc, argv);
   if (args.member_fd >= 0) {
     MemberOptions member;
     member.fd = static_cast<int>(args.member_fd);
