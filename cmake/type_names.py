@@ -14,14 +14,15 @@ import sys
 ROOT = pathlib.Path(__file__).parent.parent
 STRIPPED = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|^[ \t]*#[^\n]*', re.S | re.M)
 NAMESPACE = re.compile(r"namespace\s*([\w:]*)\s*\Z")
-TYPE = re.compile(r"(?:class|struct|union|enum(?:\s+class)?)\s+(?:\[\[\w+\]\]\s*|\w+\([^)]*\)\s*)?"
-                  r"(\w+)(?:\s+final)?\s*(?::[^:].*)?\Z", re.S)
+ATTRIBUTE = r"(?:\[\[.*?\]\]|\w+\s*\((?:[^()]|\([^()]*\))*\)|[A-Z][A-Z0-9_]+(?=\s+\w))"
+TYPE = re.compile(r"(?:class|struct|union|enum(?:\s+(?:class|struct))?)\s+"
+                  rf"(?:{ATTRIBUTE}\s*)*(\w+)(?:\s+final)?\s*(?::[^:].*)?\Z", re.S)
 
 
 def types(text):
     """The types that a file defines, with their namespaces: rewire::net::Device."""
-    found = []
-    scopes = []  # of every open brace: the name of its namespace, or None
+    found = set()  # a file may define a type twice, in the branches of an #if
+    scopes = []    # for each open brace: the name of its namespace ("" for extern "C"), or None
     since = 0    # where the text before the next brace begins
     text = STRIPPED.sub(" ", text)
     for brace in re.finditer(r"[{};]", text):
@@ -32,10 +33,13 @@ def types(text):
         if brace.group() != "{":
             continue
         namespace = NAMESPACE.search(head)
-        named = all(scopes)
+        if head.endswith("extern"):  # its "C" was stripped
+            scopes.append("")
+            continue
+        named = None not in scopes
         if named and not namespace and (defined := TYPE.search(head)):
-            found.append("::".join([*scopes, defined.group(1)]))
-        scopes.append(namespace.group(1) if namespace else None)
+            found.add("::".join([*filter(None, scopes), defined.group(1)]))
+        scopes.append(namespace.group(1) or None if namespace else None)
     return found
 
 
@@ -44,7 +48,7 @@ def main():
                             check=True, capture_output=True, text=True).stdout.split()
     places = collections.defaultdict(list)
     for path in listed:
-        if path.endswith((".cc", ".h")):
+        if path.endswith((".cc", ".h")) and (ROOT / path).exists():
             for name in types((ROOT / path).read_text()):
                 places[name].append(path)
     wrong = [f"{name} is defined in {' and in '.join(paths)}"

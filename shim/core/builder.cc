@@ -108,8 +108,10 @@ bool Builder::Live(const std::shared_ptr<BuildTask>& task) const {
   return std::find(tasks_.begin(), tasks_.end(), task) != tasks_.end();
 }
 
+// A stopped task also gets the processor: the program's ncclCommDestroy may wait for its end.
 void Builder::Stop(const std::shared_ptr<BuildTask>& task, const std::string& reason) {
   task->Stop(reason);
+  EndLowPriority(task);
   watch_.Post([this, task] { Expire(task); });
 }
 
@@ -146,6 +148,10 @@ void Builder::Arrived() {
 // task would be too late. Runs on the watch thread.
 void Builder::Hurry(const std::shared_ptr<BuildTask>& task) {
   MutexLock lock(&mutex_);
+  EndLowPriority(task);
+}
+
+void Builder::EndLowPriority(const std::shared_ptr<BuildTask>& task) {
   if (priority_ == nullptr || tasks_.front() != task) return;
   counters_->nice_refused += static_cast<uint64_t>(priority_->End());
 }
@@ -183,18 +189,18 @@ void Builder::Expire(const std::shared_ptr<BuildTask>& task) {
 // Runs on the task's thread. If the thread was left inside NCCL, the builder may no longer exist.
 void Builder::Run(const std::shared_ptr<BuildTask>& task) {
   const Time begun = Now();
-  const LowPriority priority;
+  LowPriority priority;
   {
     MutexLock lock(&mutex_);
-    if (Now() < task->late_from) {
-      priority_ = &priority;
-    } else {
-      counters_->nice_refused += static_cast<uint64_t>(priority.End());
-    }
+    priority_ = &priority;
   }
+  priority.Lower();
+  // The priority may have been ended before it was lowered.
+  if (Now() >= task->late_from || !task->Stopped().ok()) priority.End();
   std::vector<std::shared_ptr<Chain>> chains;
-  absl::Status status = BuildAll(task.get(), priority, &chains);
+  absl::Status status = BuildAll(task.get(), &priority, &chains);
   if (task->Left()) return;
+  counters_->nice_refused += static_cast<uint64_t>(priority.End());
   BuildTask::Links links = task->TakeLinks();
   const size_t built = links.size();
   for (size_t i = 0; status.ok() && i < chains.size(); ++i) {
@@ -229,7 +235,7 @@ void Builder::Report(const BuildTask& task, absl::Status status) {
   task.done(std::move(status));
 }
 
-absl::Status Builder::BuildAll(BuildTask* task, const LowPriority& priority,
+absl::Status Builder::BuildAll(BuildTask* task, LowPriority* priority,
                                std::vector<std::shared_ptr<Chain>>* chains) {
   for (size_t i = 0; i < task->builds.size(); ++i) {
     const elastic::CommunicatorBuild& build = task->builds[i];

@@ -70,11 +70,12 @@ class Builder {
   [[nodiscard]] bool Live(const std::shared_ptr<BuildTask>& task) const REWIRE_REQUIRES(mutex_);
   void Stop(const std::shared_ptr<BuildTask>& task, const std::string& reason)
       REWIRE_REQUIRES(mutex_);
+  void EndLowPriority(const std::shared_ptr<BuildTask>& task) REWIRE_REQUIRES(mutex_);
   void Hurry(const std::shared_ptr<BuildTask>& task) REWIRE_EXCLUDES(mutex_);
   void Expire(const std::shared_ptr<BuildTask>& task) REWIRE_EXCLUDES(mutex_);
   void Run(const std::shared_ptr<BuildTask>& task) REWIRE_EXCLUDES(mutex_);
   void Report(const BuildTask& task, absl::Status status);
-  absl::Status BuildAll(BuildTask* task, const LowPriority& priority,
+  absl::Status BuildAll(BuildTask* task, LowPriority* priority,
                         std::vector<std::shared_ptr<Chain>>* chains);
   absl::StatusOr<std::shared_ptr<Chain>> Await(BuildTask* task, const CommunicatorId& id);
   // Checks that the generations that are still to be built fit.
@@ -94,8 +95,8 @@ class Builder {
   CondVar changed_;
   std::vector<std::shared_ptr<BuildTask>> tasks_ REWIRE_GUARDED_BY(mutex_);
   bool running_ REWIRE_GUARDED_BY(mutex_) = false;  // the first task has a thread
-  // Of that thread; null: its task has ended, is late, or was left.
-  const LowPriority* priority_ REWIRE_GUARDED_BY(mutex_) = nullptr;
+  // The priority of that thread. Null: no thread runs, or it was left inside NCCL.
+  LowPriority* priority_ REWIRE_GUARDED_BY(mutex_) = nullptr;
   WorkQueue watch_;  // starts threads, and leaves the threads that do not return in time
 };
 

@@ -92,14 +92,13 @@ absl::StatusOr<Link*> GenerationBuild::NewLink(BuildTask* task, Chain* chain,
 }
 
 absl::Status GenerationBuild::Run(BuildTask* task, Chain* chain,
-                                  const elastic::CommunicatorBuild& build,
-                                  const LowPriority& priority) {
+                                  const elastic::CommunicatorBuild& build, LowPriority* priority) {
   const BuildTurn turn(turns_);
   REWIRE_ASSIGN_OR_RETURN(const uint64_t free_before, device_->FreeBytes());
   REWIRE_ASSIGN_OR_RETURN(Link* const link, NewLink(task, chain, build));
   const absl::Status status = Connect(task, chain, build, link);
   if (task->Left()) return status;
-  counters_->nice_refused += static_cast<uint64_t>(priority.ReleaseMade());
+  counters_->nice_refused += static_cast<uint64_t>(priority->ReleaseMade());
   REWIRE_RETURN_IF_ERROR(status);
   REWIRE_ASSIGN_OR_RETURN(const uint64_t free_after, device_->FreeBytes());
   if (turn.Alone()) {

@@ -31,10 +31,10 @@ class GenerationBuild {
         ledger_(ledger),
         stalled_(stalled) {}
 
-  // Adds the generation to the task as soon as there is something to free. priority: of the
-  // calling thread.
+  // Adds the generation to the task as soon as there is something to free. `priority` is that of
+  // the calling thread.
   absl::Status Run(BuildTask* task, Chain* chain, const elastic::CommunicatorBuild& build,
-                   const LowPriority& priority);
+                   LowPriority* priority);
 
  private:
   absl::StatusOr<Link*> NewLink(BuildTask* task, Chain* chain,

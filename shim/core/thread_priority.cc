@@ -33,29 +33,39 @@ void SetOwnNiceness(int nice) { setpriority(PRIO_PROCESS, static_cast<id_t>(gett
 int OwnNiceness() { return getpriority(PRIO_PROCESS, static_cast<id_t>(gettid())); }
 
 LowPriority::LowPriority()
-    : thread_(gettid()), before_(ThreadIds()), program_(OwnNiceness()), low_(program_) {
+    : thread_(gettid()), before_(ThreadIds()), program_(OwnNiceness()), low_(program_) {}
+
+void LowPriority::Lower() {
+  MutexLock lock(&mutex_);
   SetOwnNiceness(program_ + 1);
   SetOwnNiceness(program_);
-  if (OwnNiceness() != program_) {
-    low_ = OwnNiceness();
-    return;
-  }
-  low_ = std::max(program_, kNice);
-  SetOwnNiceness(low_);
+  if (OwnNiceness() == program_) SetOwnNiceness(std::max(program_, kNice));
+  low_ = OwnNiceness();
 }
 
-int LowPriority::Restore(bool own) const {
+int LowPriority::ReleaseMade() {
+  MutexLock lock(&mutex_);
+  return Restore(false);
+}
+
+int LowPriority::End() {
+  MutexLock lock(&mutex_);
+  return Restore(true);
+}
+
+int LowPriority::Restore(bool own) {
   if (low_ == program_) return 0;
-  int refused = 0;
+  const size_t refused_before = refused_.size();
   for (const pid_t id : ThreadIds()) {
     if (id == thread_ ? !own : before_.contains(id)) continue;
     // Threads that the program made meanwhile have the program's niceness.
     if (getpriority(PRIO_PROCESS, static_cast<id_t>(id)) != low_) continue;
-    if (setpriority(PRIO_PROCESS, static_cast<id_t>(id), program_) != 0 && errno != ESRCH) {
-      ++refused;
+    if (setpriority(PRIO_PROCESS, static_cast<id_t>(id), program_) != 0 && errno != ESRCH &&
+        id != thread_) {
+      refused_.insert(id);
     }
   }
-  return refused;
+  return static_cast<int>(refused_.size() - refused_before);
 }
 
 }  // namespace rewire::shim

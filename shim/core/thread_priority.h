@@ -8,6 +8,8 @@
 
 #include <set>
 
+#include "reconfig/base/mutex.h"
+
 namespace rewire::shim {
 
 // Sets and gets the niceness of the calling thread alone.
@@ -16,21 +18,27 @@ int OwnNiceness();
 
 class LowPriority {
  public:
-  // Lowers the priority of the calling thread, if the thread may raise it again.
+  // For the calling thread. Changes nothing.
   LowPriority();
-  // Gives the program's niceness to all threads that the thread has made. Raising a priority needs
-  // RLIMIT_NICE or CAP_SYS_NICE: returns the number of threads that kept theirs.
-  int ReleaseMade() const { return Restore(false); }
-  // Gives the program's niceness to the thread itself also.
-  int End() const { return Restore(true); }
+  // Lowers the priority of that thread, on that thread. Without RLIMIT_NICE or CAP_SYS_NICE a
+  // thread may not raise its priority again, and the niceness grows by 1 only.
+  void Lower() REWIRE_EXCLUDES(mutex_);
+  // Gives the program's niceness to all threads that the thread has made. Returns the number of
+  // threads that may not have it, each once. A thread that the program itself has given the same
+  // low priority meanwhile cannot be distinguished.
+  int ReleaseMade() REWIRE_EXCLUDES(mutex_);
+  // Does the same, and gives the program's niceness to the thread itself. On any thread.
+  int End() REWIRE_EXCLUDES(mutex_);
 
  private:
-  int Restore(bool own) const;
+  int Restore(bool own) REWIRE_REQUIRES(mutex_);
 
   const pid_t thread_;
   const std::set<pid_t> before_;  // the threads of the process at the beginning
   const int program_;             // niceness
-  int low_;                       // niceness; equal to program_: nothing was lowered
+  Mutex mutex_;
+  int low_ REWIRE_GUARDED_BY(mutex_);  // niceness; equal to program_: nothing is lowered
+  std::set<pid_t> refused_ REWIRE_GUARDED_BY(mutex_);
 };
 
 }  // namespace rewire::shim

@@ -78,9 +78,18 @@ class RoomsTest(unittest.TestCase):
             struct Outer { struct Inner {}; };
             namespace { struct Link {}; }
             struct Outer::Link {};
+            class REWIRE_SCOPED_CAPABILITY Lock {};
             }
+            extern "C" { struct alignas(sizeof(int)) Plain { int one; }; }
             namespace rewire::shim { enum class Link { kOne }; struct Inner {}; }""")
         self.assertEqual(self.checkout.check("cmake/type_names.py"), (0, ""))
+        self.checkout.plant("net_plugin/d.cc", """
+            namespace rewire::net { class [[nodiscard]] REWIRE_CAPABILITY("mutex") Lock {}; }
+            struct Plain {};""")
+        status, text = self.checkout.check("cmake/type_names.py")
+        self.assertEqual(text, "Plain is defined in net_plugin/d.cc and in reconfig/base/b.h\n"
+                         "rewire::net::Lock is defined in net_plugin/d.cc and in reconfig/base/b.h\n")
+        (self.checkout.folder / "net_plugin/d.cc").unlink()
         self.checkout.plant("net_plugin/c.cc", "namespace rewire::net {\n// A link.\nclass Link final {\n};\n}\n")
         status, text = self.checkout.check("cmake/type_names.py")
         self.assertEqual(status, 1)

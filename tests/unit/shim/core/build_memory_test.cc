@@ -1,4 +1,4 @@
-// Whether the generations of a build fit into the device's memory.
+// A build is refused when its generations do not fit into the device's memory.
 #include "tests/unit/shim/core/stage.h"
 
 namespace rewire::shim {

@@ -1,8 +1,8 @@
+// Builds that succeed, fail, are cancelled or come too late, on a fake NCCL.
 #include <sys/resource.h>
 
 #include <filesystem>
 #include <fstream>
-#include <thread>
 
 #include "shim/core/thread_priority.h"
 #include "tests/unit/shim/core/stage.h"
@@ -62,18 +62,43 @@ TEST_F(BuildTest, TheDeadlineInterruptsABuildWhosePeerNeverComes) {
   EXPECT_TRUE(Prepare(2, {BuildOf(program, 2, 0)}).ok());
 }
 
-TEST_F(BuildTest, ABuildThatUsesHalfOfItsTimeHasTheProgramsPriority) {
-  Program program(core_.get(), 1);
-  ASSERT_EQ(program.Create(2, 0), ncclSuccess);
-  FakeNccl& nccl = FakeNccl::Get();
-  nccl.init_blocks = true;
-  Answer<absl::Status> built;
-  core_->Build(1, {BuildOf(program, 2, 0)}, Now() + seconds(6), built.Callback());
-  ASSERT_TRUE(Eventually([&] { return Inside() == 1; }));
-  const int program_niceness = OwnNiceness();
-  EXPECT_TRUE(Eventually([&] { return NicenessOfBuildThread() == program_niceness; }));
+// How long a build has the low priority.
+class PriorityTest : public BuildTest {
+ protected:
+  void SetUp() override {
+    if (!MayRaisePriority()) GTEST_SKIP() << "no permission to raise a priority again";
+    ASSERT_EQ(program_.Create(2, 0), ncclSuccess);
+    FakeNccl::Get().init_blocks = true;
+  }
+  void TearDown() override {
+    program_.Close();
+    BuildTest::TearDown();
+  }
+  // Begins a build that does not leave NCCL.
+  void BuildWithin(Duration time) {
+    core_->Build(1, {BuildOf(program_, 2, 0)}, Now() + time, built_.Callback());
+    ASSERT_TRUE(Eventually([&] { return Inside() == 1; }));
+  }
+
+  Program program_{core_.get(), 1};
+  Answer<absl::Status> built_;
+};
+
+TEST_F(PriorityTest, IsLowUntilTheBuildIsStopped) {
+  FakeNccl::Get().abort_ignored = true;
+  BuildWithin(seconds(100));
+  EXPECT_EQ(NicenessOfBuildThread(), 15);
   core_->Abandon(1);
-  EXPECT_TRUE(built.Wait().has_value());
+  EXPECT_TRUE(Eventually([&] { return NicenessOfBuildThread() == OwnNiceness(); }));
+  EXPECT_TRUE(built_.Wait().has_value());
+  FakeNccl::Get().Release();
+}
+
+TEST_F(PriorityTest, IsTheProgramsWhenHalfOfTheTimeIsUsed) {
+  BuildWithin(seconds(6));
+  EXPECT_TRUE(Eventually([&] { return NicenessOfBuildThread() == OwnNiceness(); }));
+  core_->Abandon(1);
+  EXPECT_TRUE(built_.Wait().has_value());
 }
 
 TEST_F(BuildTest, ABuildWaitsWhileFourThreadsReturnFromNccl) {

@@ -1,3 +1,4 @@
+// The first generations of a process that joins a running job come from a build.
 #include <thread>
 
 #include "tests/unit/shim/core/stage.h"

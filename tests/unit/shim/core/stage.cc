@@ -5,6 +5,8 @@
 #include <thread>
 #include <utility>
 
+#include "shim/core/thread_priority.h"
+
 namespace rewire::shim {
 
 namespace {
@@ -234,6 +236,17 @@ absl::Status Stage::Prepare(Epoch epoch, const std::vector<elastic::Communicator
   Answer<absl::Status> built;
   core_->Build(epoch, builds, Now() + within, built.Callback());
   return built.Wait().value_or(absl::DeadlineExceededError("no answer"));
+}
+
+bool Stage::MayRaisePriority() {
+  bool may = false;
+  std::thread([&may] {
+    const int base = OwnNiceness();
+    SetOwnNiceness(base + 1);
+    SetOwnNiceness(base);
+    may = OwnNiceness() == base;
+  }).join();
+  return may;
 }
 
 std::vector<std::string> Stage::Calls() {

@@ -125,6 +125,8 @@ class Stage : public ::testing::Test {
   std::vector<elastic::GenerationId> Old();
   // Destroys retired generations, and waits.
   bool RetireAll();
+  // Returns whether a thread of this process may get back a priority that it had.
+  static bool MayRaisePriority();
   // Returns the calls of NCCL so far, for example "init 1".
   static std::vector<std::string> Calls();
 
