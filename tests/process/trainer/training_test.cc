@@ -125,7 +125,7 @@ TEST(Training, StopsTogetherWhenAsked) {
 TEST(Training, SaysWhatIsWrong) {
   const JobResult argument = RunJob(1, {"--steps", "none"});
   EXPECT_EQ(argument.statuses[0], 2);
-  EXPECT_THAT(argument.output, HasSubstr("--steps 'none'"));
+  EXPECT_THAT(argument.output, HasSubstr("--steps: Value none not in range"));
   const JobResult data = RunJob(1, {"--data", "/nonexistent/text"});
   EXPECT_EQ(data.statuses[0], 1);
   EXPECT_THAT(data.output, HasSubstr("/nonexistent/text: No such file"));
