@@ -44,9 +44,10 @@ UniqueFd ListeningSocket::Accept(Time now, uint64_t* source) {
   }
 }
 
-pollfd ListeningSocket::Poll(Time now) {
+void ListeningSocket::Watch(Time now, PollSet* turn) {
   if (paused_until_ && now >= *paused_until_) paused_until_.reset();
-  return {fd_.get(), static_cast<short>(paused_until_ ? 0 : POLLIN), 0};
+  if (paused_until_) return turn->Until(*paused_until_);
+  turn->Add(fd_.get(), POLLIN);
 }
 
 }  // namespace rewire

@@ -3,12 +3,11 @@
 // Thread-compatible. This file uses libc and libstdc++ only.
 #pragma once
 
-#include <poll.h>
-
 #include <cstdint>
 #include <optional>
 
 #include "reconfig/base/clock.h"
+#include "reconfig/base/poll_set.h"
 #include "reconfig/base/unique_fd.h"
 
 namespace rewire {
@@ -26,13 +25,13 @@ class ListeningSocket {
   // processes of this host that connect over loopback have the same `source`.
   UniqueFd Accept(Time now, uint64_t* source = nullptr);
 
-  // Set: the last Accept() had no descriptor. The caller does not poll the socket until this time.
+  // Set: the last Accept() had no descriptor.
   [[nodiscard]] std::optional<Time> paused_until() const { return paused_until_; }
   // Ends the pause, after a descriptor was freed or the pause's time has passed.
   void Resume() { paused_until_.reset(); }
 
-  // Returns the entry for poll(2), without events during a pause. Ends a pause that is over.
-  [[nodiscard]] pollfd Poll(Time now);
+  // Adds the socket; during a pause, the end of the pause. Ends a pause that is over.
+  void Watch(Time now, PollSet* turn);
 
  private:
   UniqueFd fd_;

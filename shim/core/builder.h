@@ -19,6 +19,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "reconfig/base/mutex.h"
+#include "reconfig/base/task_queue.h"
 #include "reconfig/elastic/protocol/messages.h"
 #include "shim/core/build_task.h"
 #include "shim/core/chain.h"
@@ -29,7 +30,6 @@
 #include "shim/core/memory_ledger.h"
 #include "shim/core/nccl_calls.h"
 #include "shim/core/thread_priority.h"
-#include "shim/core/work_queue.h"
 #include "shim/preload/core_abi.h"
 
 namespace rewire::shim {
@@ -97,7 +97,7 @@ class Builder {
   bool running_ REWIRE_GUARDED_BY(mutex_) = false;  // the first task has a thread
   // The priority of that thread. Null: no thread runs, or it was left inside NCCL.
   LowPriority* priority_ REWIRE_GUARDED_BY(mutex_) = nullptr;
-  WorkQueue watch_;  // starts threads, and leaves the threads that do not return in time
+  TaskQueue watch_;  // starts threads, and leaves the threads that do not return in time
 };
 
 }  // namespace rewire::shim

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "reconfig/base/mutex.h"
+#include "reconfig/base/task_queue.h"
 #include "reconfig/elastic/participant/communicators.h"
 #include "shim/core/builder.h"
 #include "shim/core/chain.h"
@@ -113,7 +114,7 @@ class ShimCommunicators : public elastic::Communicators, private CutEvents, priv
   std::map<VirtualCommunicator*, uint64_t> free_before_ REWIRE_GUARDED_BY(mutex_);
 
   // Threads, joined in order from the last to the first.
-  WorkQueue calls_;  // makes callbacks to the participant for the application's threads
+  TaskQueue calls_;  // makes callbacks to the participant for the application's threads
   Loss loss_;
   Retirement retirement_;
   Builder builder_;

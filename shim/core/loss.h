@@ -9,11 +9,11 @@
 #include <memory>
 #include <vector>
 
+#include "reconfig/base/task_queue.h"
 #include "shim/core/chain.h"
 #include "shim/core/core_counters.h"
 #include "shim/core/device.h"
 #include "shim/core/nccl_calls.h"
-#include "shim/core/work_queue.h"
 #include "shim/preload/core_abi.h"
 
 namespace rewire::shim {
@@ -48,7 +48,7 @@ class Loss {
   const ShimServices* const services_;
   Device* const device_;
   CoreCounters* const counters_;
-  WorkQueue queue_;
+  TaskQueue queue_;
 };
 
 }  // namespace rewire::shim

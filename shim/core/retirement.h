@@ -14,12 +14,12 @@
 #include <vector>
 
 #include "reconfig/base/mutex.h"
+#include "reconfig/base/task_queue.h"
 #include "reconfig/elastic/protocol/messages.h"
 #include "shim/core/chain.h"
 #include "shim/core/core_counters.h"
 #include "shim/core/device.h"
 #include "shim/core/nccl_calls.h"
-#include "shim/core/work_queue.h"
 #include "shim/preload/core_abi.h"
 
 namespace rewire::shim {
@@ -74,7 +74,7 @@ class Retirement {
   std::optional<elastic::GenerationId> destroying_ REWIRE_GUARDED_BY(mutex_);
   bool running_ REWIRE_GUARDED_BY(mutex_) = false;  // Continue() is posted
   bool rested_ = false;  // owned by the thread: REWIRE_RETIRE_MS have passed
-  WorkQueue queue_;      // last: joined first
+  TaskQueue queue_;      // last: joined first
 };
 
 }  // namespace rewire::shim

@@ -1,8 +1,5 @@
 #include "reconfig/control/agent/agent.h"
 
-#include <poll.h>
-
-#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <set>
@@ -89,31 +86,30 @@ Agent::~Agent() = default;
 absl::Status Agent::Run(int stop_fd) {
   TakeShortTurns();
   Feed([this](elastic::Leader::Out* out) { leader_->Start(now_, out); });
-  std::vector<pollfd> polls;
   for (;;) {
-    polls.assign({{stop_fd, POLLIN, 0}});
-    if (store_->fd() >= 0) polls.push_back({store_->fd(), POLLIN, 0});
+    PollSet turn;
+    turn.Add(stop_fd, POLLIN);
+    turn.Add(store_->fd(), POLLIN);
     connections_->FlushAll();
-    connections_->AddPolls(Now(), &polls);
-    metrics_server_->AddPolls(Now(), &polls);
-    const Time before = Now();
-    const auto wait = std::chrono::ceil<milliseconds>(NextDeadline(before) - before).count();
-    if (poll(polls.data(), polls.size(), static_cast<int>(std::clamp<int64_t>(wait, 0, 1000))) <
-        0) {
-      for (pollfd& p : polls) p.revents = 0;
-    }
-    if (polls[0].revents != 0) break;
+    connections_->Watch(Now(), &turn);
+    metrics_server_->Watch(Now(), &turn);
+    turn.Until(leader_->NextDeadline());
+    turn.Until(launcher_->NextDeadline());
+    turn.Until(desk_->NextDeadline());
+    turn.Until(Now() + seconds(1));  // metrics are at most this old
+    turn.Wait();
+    if (turn.Ready(stop_fd) != 0) break;
     now_ = Now();
     store_->Progress();
-    connections_->Handle(now_, polls);
-    metrics_server_->Handle(now_, polls, [this] {
+    connections_->Handle(now_, turn);
+    metrics_server_->Handle(now_, turn, [this] {
       metrics_->Set(*leader_, *connections_, now_);
       metrics_->SetDroppedClients(metrics_server_->dropped());
       return metrics_->Text();
     });
     launcher_->Tick(now_);
     if (const auto due = leader_->NextDeadline(); due && now_ >= *due) {
-      connections_->ReadAll();  // a member whose message came after poll(2) is not silent
+      connections_->ReadAll();  // a member whose message came after the wait is not silent
       FindStarved();
       Feed([this](elastic::Leader::Out* out) { leader_->OnTick(now_, out); });
     }
@@ -144,16 +140,6 @@ void Agent::FindStarved() {
     });
   }
   run_queue_wait_.KeepOnly(quiet);
-}
-
-Time Agent::NextDeadline(Time now) const {
-  Time next = now + seconds(1);  // metrics are at most this old
-  for (const std::optional<Time>& t :
-       {leader_->NextDeadline(), connections_->NextDeadline(), launcher_->NextDeadline(),
-        desk_->NextDeadline(), metrics_server_->NextDeadline()}) {
-    if (t && *t < next) next = *t;
-  }
-  return next;
 }
 
 // ---- from connections ---------------------------------------------------------------------------

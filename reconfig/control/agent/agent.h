@@ -80,7 +80,6 @@ class Agent : private Connections::Events, private LauncherLink::Events {
   [[nodiscard]] nlohmann::json StatusAnswer() const;
   // Tells the leader which silent members wait for a processor.
   void FindStarved();
-  [[nodiscard]] Time NextDeadline(Time now) const;
 
   const AgentOptions options_;
   const std::unique_ptr<Store> store_;

@@ -3,8 +3,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <algorithm>
-
 #include "reconfig/base/log.h"
 #include "reconfig/base/pending_connections.h"
 
@@ -28,30 +26,26 @@ void LogFirst(uint64_t count, const std::string& text) {
 Connections::Connections(UniqueFd listener, Options options, Events* events)
     : listener_(std::move(listener)), options_(options), events_(events) {}
 
-void Connections::AddPolls(Time now, std::vector<pollfd>* polls) {
-  polls->push_back(listener_.Poll(now));
+void Connections::Watch(Time now, PollSet* turn) {
+  listener_.Watch(now, turn);
   for (const auto& [id, c] : open_) {
-    short events = c->leaving ? 0 : POLLIN;
-    if (c->socket.WantsWrite()) events |= POLLOUT;
-    polls->push_back({c->socket.fd(), events, 0});
+    turn->Add(c->socket.fd(), (c->leaving ? 0 : POLLIN) | (c->socket.WantsWrite() ? POLLOUT : 0));
+    turn->Until(c->deadline);
+    // A connection that died during another connection's event is swept at once.
+    if (!c->dead.empty() || (c->leaving && !c->socket.WantsWrite())) turn->Until(now);
   }
 }
 
-void Connections::Handle(Time now, const std::vector<pollfd>& polls) {
-  // Connections open and close while events are handled, so the ready ones are found first.
-  std::map<int, short> ready;
-  for (const pollfd& p : polls) {
-    if (p.revents != 0) ready[p.fd] = p.revents;
-  }
+void Connections::Handle(Time now, const PollSet& turn) {
+  // Connections open and close while events are handled, so the readable ones are found first.
   std::vector<Id> readable;
   for (const auto& [id, c] : open_) {
-    const auto found = ready.find(c->socket.fd());
-    if (found == ready.end()) continue;
-    if ((found->second & POLLOUT) != 0) Write(c.get());
-    if ((found->second & (POLLIN | POLLHUP | POLLERR)) != 0) readable.push_back(id);
+    const int ready = turn.Ready(c->socket.fd());
+    if ((ready & POLLOUT) != 0) Write(c.get());
+    if ((ready & ~POLLOUT) != 0) readable.push_back(id);
   }
   for (const Id id : readable) ReadNow(id);
-  if (ready.count(listener_.fd()) != 0) AcceptAll(now);
+  if (turn.Ready(listener_.fd()) != 0) AcceptAll(now);
   Sweep(now);
 }
 
@@ -198,16 +192,6 @@ void Connections::Sweep(Time now) {
     it = open_.erase(it);
   }
   for (const auto& [id, why] : closed) events_->OnClosed(id, why);
-}
-
-std::optional<Time> Connections::NextDeadline() const {
-  std::optional<Time> out = listener_.paused_until();
-  for (const auto& [id, c] : open_) {
-    // A connection that died during another connection's event is swept at once.
-    if (!c->dead.empty() || (c->leaving && !c->socket.WantsWrite())) return Time{};
-    if (c->deadline && (!out || *c->deadline < *out)) out = c->deadline;
-  }
-  return out;
 }
 
 bool Connections::IsOpen(Id id) const {

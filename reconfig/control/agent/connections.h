@@ -6,8 +6,6 @@
 // by the agent's thread.
 #pragma once
 
-#include <poll.h>
-
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -51,11 +49,9 @@ class Connections {
 
   Connections(UniqueFd listener, Options options, Events* events);
 
-  // Call AddPolls() before poll(2) to add the descriptors, and Handle() with the same entries after
-  // it.
-  void AddPolls(Time now, std::vector<pollfd>* polls);
-  void Handle(Time now, const std::vector<pollfd>& polls);
-  [[nodiscard]] std::optional<Time> NextDeadline() const;
+  // The agent's loop calls Watch() before each wait, and Handle() after it.
+  void Watch(Time now, PollSet* turn);
+  void Handle(Time now, const PollSet& turn);
 
   void Send(Id id, std::string_view frame);
   // Close() closes at once. CloseAfterWriting() closes when the queue is written, or after a time
@@ -69,7 +65,7 @@ class Connections {
   void ReadNow(Id id);
   // Calls ReadNow() for every connection. Call before members are judged silent.
   void ReadAll();
-  // Writes as much as the sockets accept now, so that an answer does not wait for the next poll(2).
+  // Writes as much as the sockets accept now, so that an answer does not wait for the next turn.
   void FlushAll();
 
   [[nodiscard]] bool IsOpen(Id id) const;

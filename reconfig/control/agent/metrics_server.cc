@@ -2,9 +2,7 @@
 
 #include <sys/socket.h>
 
-#include <algorithm>
 #include <cerrno>
-#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "reconfig/base/socket.h"
@@ -44,26 +42,23 @@ absl::StatusOr<std::unique_ptr<MetricsServer>> MetricsServer::Listen(const std::
   return server;
 }
 
-void MetricsServer::AddPolls(Time now, std::vector<pollfd>* polls) {
+void MetricsServer::Watch(Time now, PollSet* turn) {
   if (!listener_.valid()) return;
-  polls->push_back(listener_.Poll(now));
+  listener_.Watch(now, turn);
   for (const Client& c : clients_) {
-    polls->push_back({c.fd.get(), static_cast<short>(c.answering ? POLLOUT : POLLIN), 0});
+    turn->Add(c.fd.get(), c.answering ? POLLOUT : POLLIN);
+    turn->Until(c.deadline);
   }
 }
 
-void MetricsServer::Handle(Time now, const std::vector<pollfd>& polls,
+void MetricsServer::Handle(Time now, const PollSet& turn,
                            const std::function<std::string()>& text) {
   if (!listener_.valid()) return;
-  std::set<int> ready;
-  for (const pollfd& p : polls) {
-    if (p.revents != 0) ready.insert(p.fd);
-  }
   clients_.remove_if([&](Client& c) {
     if (now >= c.deadline) ++dropped_;
-    return now >= c.deadline || (ready.count(c.fd.get()) != 0 && !Serve(&c, text));
+    return now >= c.deadline || (turn.Ready(c.fd.get()) != 0 && !Serve(&c, text));
   });
-  if (ready.count(listener_.fd()) != 0) AcceptAll(now, text);
+  if (turn.Ready(listener_.fd()) != 0) AcceptAll(now, text);
 }
 
 void MetricsServer::AcceptAll(Time now, const std::function<std::string()>& text) {
@@ -106,14 +101,6 @@ bool MetricsServer::Serve(Client* client, const std::function<std::string()>& te
   if (n < 0) return errno == EAGAIN || errno == EINTR;
   client->answer.erase(0, static_cast<size_t>(n));
   return !client->answer.empty();
-}
-
-std::optional<Time> MetricsServer::NextDeadline() const {
-  std::optional<Time> out = listener_.paused_until();
-  for (const Client& c : clients_) {
-    if (!out || c.deadline < *out) out = c.deadline;
-  }
-  return out;
 }
 
 }  // namespace rewire::control

@@ -3,14 +3,10 @@
 // the oldest client is dropped at the limit, so that slow clients cannot exclude others.
 #pragma once
 
-#include <poll.h>
-
 #include <functional>
 #include <list>
 #include <memory>
-#include <optional>
 #include <string>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "reconfig/base/clock.h"
@@ -25,9 +21,8 @@ class MetricsServer {
   // that are not loopback, because the numbers are private to the job.
   static absl::StatusOr<std::unique_ptr<MetricsServer>> Listen(const std::string& address);
 
-  void AddPolls(Time now, std::vector<pollfd>* polls);
-  void Handle(Time now, const std::vector<pollfd>& polls, const std::function<std::string()>& text);
-  [[nodiscard]] std::optional<Time> NextDeadline() const;
+  void Watch(Time now, PollSet* turn);
+  void Handle(Time now, const PollSet& turn, const std::function<std::string()>& text);
   // Returns the number of clients closed because of their slowness or for a newer client.
   [[nodiscard]] uint64_t dropped() const { return dropped_; }
   // Returns the port; 0 without a server.

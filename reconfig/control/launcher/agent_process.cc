@@ -102,25 +102,24 @@ void AgentProcess::Tell(const nlohmann::json& event) {
   if (connection_.Queue(EncodeControl(event)).ok()) (void)connection_.Flush();
 }
 
-void AgentProcess::AddPolls(std::vector<pollfd>* polls) const {
-  if (ready_.valid()) polls->push_back({ready_.get(), POLLIN, 0});
+void AgentProcess::Watch(PollSet* turn) const {
+  turn->Until(restart_at_);
+  turn->Add(ready_.get(), POLLIN);
   if (!connection_.valid()) return;
-  const short events = connection_.WantsWrite() ? POLLIN | POLLOUT : POLLIN;
-  polls->push_back({connection_.fd(), events, 0});
+  turn->Add(connection_.fd(), POLLIN | (connection_.WantsWrite() ? POLLOUT : 0));
 }
 
-void AgentProcess::Handle(Time now, const std::vector<pollfd>& polls) {
-  for (const pollfd& p : polls) {
-    if (p.revents == 0) continue;
-    if (ready_.valid() && p.fd == ready_.get()) {
-      char byte = 0;
-      const bool serves = read(ready_.get(), &byte, 1) == 1;
-      ready_.reset();
-      if (serves) Connect(now);
-    } else if (connection_.valid() && p.fd == connection_.fd()) {
-      if ((p.revents & POLLOUT) != 0) (void)connection_.Flush();
-      if ((p.revents & ~POLLOUT) != 0) ReadEvents();
-    }
+void AgentProcess::Handle(Time now, const PollSet& turn) {
+  if (connection_.valid()) {
+    const int ready = turn.Ready(connection_.fd());
+    if ((ready & POLLOUT) != 0) (void)connection_.Flush();
+    if ((ready & ~POLLOUT) != 0) ReadEvents();
+  }
+  if (turn.Ready(ready_.get()) != 0) {
+    char byte = 0;
+    const bool serves = read(ready_.get(), &byte, 1) == 1;
+    ready_.reset();
+    if (serves) Connect(now);
   }
 }
 

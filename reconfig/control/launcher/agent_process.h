@@ -2,8 +2,6 @@
 // death. Owned by the launcher's thread.
 #pragma once
 
-#include <poll.h>
-
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -13,6 +11,7 @@
 #include "absl/status/status.h"
 #include "reconfig/base/clock.h"
 #include "reconfig/base/framed_socket.h"
+#include "reconfig/base/poll_set.h"
 #include "reconfig/control/launcher/child.h"
 
 namespace rewire::control {
@@ -35,12 +34,11 @@ class AgentProcess {
     reports_ = std::move(reports);
   }
 
-  void AddPolls(std::vector<pollfd>* polls) const;
-  void Handle(Time now, const std::vector<pollfd>& polls);
+  void Watch(PollSet* turn) const;
+  void Handle(Time now, const PollSet& turn);
   // Reaps the child if it has ended, and schedules its restart.
   void Reap(Time now);
   void Tick(Time now);
-  [[nodiscard]] std::optional<Time> NextDeadline() const { return restart_at_; }
 
   // Sends SIGTERM, and SIGKILL to an agent that still runs at the deadline.
   void Stop(Time deadline);

@@ -140,44 +140,39 @@ bool Launcher::Running() const {
 }
 
 void Launcher::Loop() {
-  std::vector<pollfd> polls;
   while (Running()) {
-    polls.assign({{signals_.get(), POLLIN, 0}});
-    if (!guard_ended_) polls.push_back({options_.guard_fd, POLLIN, 0});
-    if (agent_) agent_->AddPolls(&polls);
-    const auto add = [&polls](const ForwardedPipe& output) {
-      if (output.wanted()) polls.push_back({output.fd(), POLLIN, 0});
+    PollSet turn;
+    turn.Add(signals_.get(), POLLIN);
+    if (!guard_ended_) turn.Add(options_.guard_fd, POLLIN);
+    if (agent_) agent_->Watch(&turn);
+    const auto add = [&turn](const ForwardedPipe& output) {
+      if (output.wanted()) turn.Add(output.fd(), POLLIN);
     };
     for (const auto& [id, m] : members_) {
       for (const ForwardedPipe& output : m.outputs) add(output);
     }
     if (agent_output_) add(*agent_output_);
     for (const Output* o : {&out_, &err_}) {
-      if (o->pending()) polls.push_back({o->fd(), POLLOUT, 0});
+      if (o->pending()) turn.Add(o->fd(), POLLOUT);
     }
-    const Time before = Now();
-    const auto wait = std::chrono::ceil<milliseconds>(NextDeadline(before) - before).count();
-    if (poll(polls.data(), polls.size(), static_cast<int>(std::clamp<int64_t>(wait, 0, 60000))) <
-        0) {
-      continue;
+    turn.Until(give_up_at_);
+    for (const auto& [id, m] : members_) {
+      if (m.pid != 0) turn.Until(m.kill_at);
     }
+    turn.Wait();
     const Time now = Now();
-    std::set<int> ready;
-    for (const pollfd& p : polls) {
-      if (p.revents != 0) ready.insert(p.fd);
-    }
     // Exits are handled first, so that the agent knows before output is copied.
-    if (ready.count(signals_.get()) != 0) OnSignals(now);
-    if (!guard_ended_ && ready.count(options_.guard_fd) != 0) OnGuardEnd();
-    if (agent_) agent_->Handle(now, polls);
+    if (turn.Ready(signals_.get()) != 0) OnSignals(now);
+    if (!guard_ended_ && turn.Ready(options_.guard_fd) != 0) OnGuardEnd();
+    if (agent_) agent_->Handle(now, turn);
     for (auto& [id, m] : members_) {
       for (ForwardedPipe& output : m.outputs) {
-        if (ready.count(output.fd()) != 0) output.Read();
+        if (turn.Ready(output.fd()) != 0) output.Read();
       }
     }
-    if (agent_output_ && ready.count(agent_output_->fd()) != 0) agent_output_->Read();
+    if (agent_output_ && turn.Ready(agent_output_->fd()) != 0) agent_output_->Read();
     for (Output* o : {&out_, &err_}) {
-      if (ready.count(o->fd()) == 0) continue;
+      if (turn.Ready(o->fd()) == 0) continue;
       o->WritePiece();
       if (const int error = o->TakeError()) {
         err_.Add(absl::StrCat("rewire: write output: fd=", o->fd(), ": ", strerror(error),
@@ -323,16 +318,6 @@ void Launcher::Tick(Time now) {
   }
 }
 
-Time Launcher::NextDeadline(Time now) const {
-  Time next = now + seconds(60);
-  if (agent_ && agent_->NextDeadline()) next = std::min(next, *agent_->NextDeadline());
-  if (give_up_at_) next = std::min(next, *give_up_at_);
-  for (const auto& [id, m] : members_) {
-    if (m.pid != 0 && m.kill_at) next = std::min(next, *m.kill_at);
-  }
-  return next;
-}
-
 bool Launcher::InLastWorld(MemberId id) const {
   return told_ ? world_.count(id) != 0 : id < options_.members;
 }
@@ -353,12 +338,14 @@ void Launcher::FlushAtEnd() {
     while (o->pending()) {
       // A command that was killed has no reader for its output.
       if (guard_ended_) return;
-      pollfd polls[3] = {
-          {o->fd(), POLLOUT, 0}, {signals_.get(), POLLIN, 0}, {options_.guard_fd, POLLIN, 0}};
-      if (poll(polls, 3, 60000) < 0 && errno != EINTR) return;
-      guard_ended_ = polls[2].revents != 0;
-      if (polls[0].revents != 0) o->WritePiece();
-      if (polls[1].revents == 0) continue;
+      PollSet turn;
+      turn.Add(o->fd(), POLLOUT);
+      turn.Add(signals_.get(), POLLIN);
+      turn.Add(options_.guard_fd, POLLIN);
+      turn.Wait();
+      guard_ended_ = turn.Ready(options_.guard_fd) != 0;
+      if (turn.Ready(o->fd()) != 0) o->WritePiece();
+      if (turn.Ready(signals_.get()) == 0) continue;
       signalfd_siginfo info;
       while (read(signals_.get(), &info, sizeof info) == ssize_t{sizeof info}) {
         if (info.ssi_signo != SIGCHLD) return;

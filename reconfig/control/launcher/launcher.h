@@ -3,8 +3,6 @@
 // status.
 #pragma once
 
-#include <poll.h>
-
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -74,7 +72,6 @@ class Launcher {
   [[nodiscard]] bool Running() const;
   [[nodiscard]] bool InLastWorld(MemberId id) const;
   [[nodiscard]] int ExitStatus() const;
-  [[nodiscard]] Time NextDeadline(Time now) const;
   void FlushAtEnd();
 
   const LaunchOptions options_;

@@ -1,7 +1,6 @@
 // Runs the member's thread; see participant.h.
 #include "reconfig/elastic/participant/participant.h"
 
-#include <poll.h>
 #include <pthread.h>
 #include <unistd.h>
 
@@ -11,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "reconfig/base/counters.h"
 #include "reconfig/base/log.h"
+#include "reconfig/base/poll_set.h"
 #include "reconfig/base/short_turns.h"
 #include "reconfig/elastic/participant/process_counters.h"
 #include "reconfig/state/stream/descriptor_server.h"
@@ -75,7 +75,7 @@ void Participant::End() {
     stop_ = true;
     changed_.NotifyAll();
   }
-  inbox_->Wake();
+  inbox_->event().Wake();
   if (thread_.joinable()) thread_.join();
   inbox_->Close();
   reshape_.reset();
@@ -109,21 +109,19 @@ void Participant::Run() {
     if (!link_.foreign().empty()) RefuseAgent();
     Feed(now, &out);
 
-    Time next = now + seconds(1);
-    if (const auto deadline = member_->NextDeadline()) next = std::min(next, *deadline);
-    if (!link_.connected() && !member_->stopped()) next = std::min(next, link_.next_try());
-    if (!leaving_.empty()) next = std::min(next, now + milliseconds(20));
-    pollfd fds[2] = {{inbox_->fd(), POLLIN, 0}, {-1, POLLIN, 0}};
-    if (link_.connected()) {
-      fds[1].fd = link_.fd();
-      fds[1].events = static_cast<short>(POLLIN | (link_.WantsWrite() ? POLLOUT : 0));
-    }
-    const auto wait = std::chrono::ceil<milliseconds>(std::max(next - Now(), Duration::zero()));
-    poll(fds, 2, static_cast<int>(wait.count()));
+    PollSet turn;
+    turn.Add(inbox_->event().fd(), POLLIN);
+    if (link_.connected()) turn.Add(link_.fd(), POLLIN | (link_.WantsWrite() ? POLLOUT : 0));
+    turn.Until(now + seconds(1));
+    turn.Until(member_->NextDeadline());
+    if (!link_.connected() && !member_->stopped()) turn.Until(link_.next_try());
+    if (!leaving_.empty()) turn.Until(now + milliseconds(20));
+    turn.Wait();
     now = Now();
-    if ((fds[0].revents & POLLIN) != 0) inbox_->TakeWake();
-    if (link_.connected() && (fds[1].revents & POLLOUT) != 0) link_.Flush(now);
-    if (link_.connected() && (fds[1].revents & (POLLIN | POLLHUP | POLLERR)) != 0) {
+    if (turn.Ready(inbox_->event().fd()) != 0) inbox_->event().Clear();
+    const int ready = link_.connected() ? turn.Ready(link_.fd()) : 0;
+    if ((ready & POLLOUT) != 0) link_.Flush(now);
+    if (link_.connected() && (ready & ~POLLOUT) != 0) {
       for (const Message& m : link_.Read(now)) member_->OnMessage(now, m, &out);
     }
     Feed(now, &out);
@@ -162,7 +160,7 @@ void Participant::Feed(Time now, Member::Out* out) {
   for (;;) {
     if (member_->connected() && !link_.connected()) member_->OnDisconnected(now, out);
     if (moved_.exchange(false)) member_->OnPositions(now, Positions(), out);
-    for (const Inbox::Input& input : inbox_->TakeAll()) input(member_.get(), now, out);
+    for (const Input& input : inbox_->TakeAll()) input(member_.get(), now, out);
     if (out->empty()) return;
     Member::Out actions;
     actions.swap(*out);
@@ -249,7 +247,7 @@ void Participant::TellSent() {
 
 void Participant::Moved() {
   moved_.store(true);
-  inbox_->Wake();
+  inbox_->event().Wake();
 }
 
 bool Participant::ComesWithBuild(const CommunicatorId& communicator) {

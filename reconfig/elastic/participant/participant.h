@@ -7,6 +7,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <list>
 #include <memory>
 #include <optional>
@@ -15,9 +16,10 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "reconfig/base/inbox.h"
+#include "reconfig/elastic/member/member.h"
 #include "reconfig/elastic/participant/agent_link.h"
 #include "reconfig/elastic/participant/communicators.h"
-#include "reconfig/elastic/participant/inbox.h"
 #include "reconfig/elastic/participant/names.h"
 #include "reconfig/elastic/participant/reshape.h"
 #include "reconfig/elastic/participant/update_gate.h"
@@ -100,6 +102,8 @@ class Participant {
   [[nodiscard]] const state::Snapshotter* snapshots() const { return snapshots_.get(); }
 
  private:
+  // From other threads to the member's thread.
+  using Input = std::function<void(Member* member, Time now, Member::Out* out)>;
   // The data of OnAdopt for the program's thread.
   struct Adoption {
     WorldRecord record;
@@ -156,13 +160,13 @@ class Participant {
 
   const ParticipantOptions options_;
   const uint64_t incarnation_;
-  const std::shared_ptr<Inbox> inbox_ = std::make_shared<Inbox>();
+  // Shared with callbacks that may come after the participant has ended.
+  const std::shared_ptr<Inbox<Input>> inbox_ = std::make_shared<Inbox<Input>>();
   state::Budget budget_;
   std::unique_ptr<state::TcpTransport> transport_;
   std::unique_ptr<state::Snapshotter> snapshots_;
   UpdateGate gate_;
   Names names_;
-  // Shared with the builders' threads, which may outlive the participant.
 
   // Owned by the member's thread.
   std::unique_ptr<Member> member_;

@@ -3,7 +3,6 @@
 
 #include <poll.h>
 #include <pthread.h>
-#include <sys/eventfd.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -84,61 +83,50 @@ absl::StatusOr<std::unique_ptr<DescriptorServer>> DescriptorServer::Start(Make m
   const std::string name =
       absl::StrCat("rewire-", getpid(), "-", absl::Hex(random[0]), absl::Hex(random[1]));
   UniqueFd listener(socket(AF_UNIX, kSocketType, 0));
-  UniqueFd stop(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   sockaddr_un address;
   const socklen_t size = AddressOf(name, &address);
-  if (!listener.valid() || !stop.valid() ||
+  if (!listener.valid() ||
       bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0 ||
       listen(listener.get(), kMostClients) != 0) {
     return Failed("start descriptor server");
   }
-  return std::unique_ptr<DescriptorServer>(
-      new DescriptorServer(std::move(make), idle, name, std::move(listener), std::move(stop)));
+  std::unique_ptr<DescriptorServer> server(
+      new DescriptorServer(std::move(make), idle, name, std::move(listener)));
+  if (!server->stop_.valid()) return Failed("eventfd");
+  server->thread_ = std::thread([s = server.get()] { s->Run(); });
+  return server;
 }
 
-DescriptorServer::DescriptorServer(Make make, Duration idle, std::string name, UniqueFd listener,
-                                   UniqueFd stop)
-    : make_(std::move(make)),
-      idle_(idle),
-      name_(std::move(name)),
-      listener_(std::move(listener)),
-      stop_(std::move(stop)) {
-  thread_ = std::thread([this] { Run(); });
-}
+DescriptorServer::DescriptorServer(Make make, Duration idle, std::string name, UniqueFd listener)
+    : make_(std::move(make)), idle_(idle), name_(std::move(name)), listener_(std::move(listener)) {}
 
 DescriptorServer::~DescriptorServer() {
-  eventfd_write(stop_.get(), 1);
-  thread_.join();
+  stop_.Wake();
+  if (thread_.joinable()) thread_.join();
 }
 
 void DescriptorServer::Run() {
   pthread_setname_np(pthread_self(), "rewire-share");
   for (;;) {
-    std::vector<pollfd> ready = {{stop_.get(), POLLIN, 0}, listener_.Poll(Now())};
-    std::optional<Time> next = listener_.paused_until();
+    PollSet turn;
+    turn.Add(stop_.fd(), POLLIN);
+    listener_.Watch(Now(), &turn);
     for (const Client& c : clients_) {
-      ready.push_back({c.fd.get(), POLLIN, 0});
-      next = std::min(next.value_or(Time::max()), c.heard + idle_);
+      turn.Add(c.fd.get(), POLLIN);
+      turn.Until(c.heard + idle_);
     }
-    int wait = -1;
-    if (next) {
-      const auto left = std::chrono::ceil<milliseconds>(*next - Now()).count();
-      wait = static_cast<int>(std::clamp<int64_t>(left, 0, 60000));
-    }
-    if (poll(ready.data(), ready.size(), wait) < 0 && errno != EINTR) return;
-    if (ready[0].revents != 0) return;
-    // Only the next poll(2) reports a request that arrives during a long answer.
+    turn.Wait();
+    if (turn.Ready(stop_.fd()) != 0) return;
+    // Only the next turn reports a request that arrives during a long answer.
     const Time now = Now();
-    for (size_t i = clients_.size(); i > 0; --i) {
-      if (ready[i + 1].revents == 0) continue;
-      if (Answer(clients_[i - 1].fd.get())) {
-        clients_[i - 1].heard = Now();
-      } else {
-        clients_.erase(clients_.begin() + static_cast<ptrdiff_t>(i) - 1);
-      }
-    }
+    std::erase_if(clients_, [&](Client& c) {
+      if (turn.Ready(c.fd.get()) == 0) return false;
+      const bool answered = Answer(c.fd.get());
+      c.heard = Now();
+      return !answered;
+    });
     DropIdle(now);
-    if (ready[1].revents != 0) AcceptOne(now);
+    if (turn.Ready(listener_.fd()) != 0) AcceptOne(now);
   }
 }
 

@@ -16,6 +16,7 @@
 #include "reconfig/base/clock.h"
 #include "reconfig/base/listening_socket.h"
 #include "reconfig/base/unique_fd.h"
+#include "reconfig/base/wake_event.h"
 
 namespace rewire::state {
 
@@ -39,7 +40,7 @@ class DescriptorServer {
     uint64_t pid = 0;
     Time heard{};
   };
-  DescriptorServer(Make make, Duration idle, std::string name, UniqueFd listener, UniqueFd stop);
+  DescriptorServer(Make make, Duration idle, std::string name, UniqueFd listener);
   void Run();
   void AcceptOne(Time now);
   // Disconnects the clients that send no request.
@@ -51,7 +52,7 @@ class DescriptorServer {
   const Duration idle_;
   const std::string name_;
   ListeningSocket listener_;
-  const UniqueFd stop_;
+  WakeEvent stop_;
   std::vector<Client> clients_;  // owned by the server's thread
   std::thread thread_;
 };

@@ -92,7 +92,7 @@ bool TcpOutbound::WantsWrite() const {
          (state_ == State::kOpen && sent_ < waiting_.size());
 }
 
-void TcpOutbound::OnReady(Time now, short events) {
+void TcpOutbound::OnReady(Time now, int events) {
   if (state_ == State::kConnecting && (events & (POLLOUT | POLLERR | POLLHUP)) != 0) {
     int error = 0;
     socklen_t size = sizeof error;

@@ -29,7 +29,7 @@ class TcpOutbound {
   void Add(OutFragment fragment, std::function<void(absl::Status)> done, Time now);
   [[nodiscard]] int fd() const { return fd_.get(); }
   [[nodiscard]] bool WantsWrite() const;
-  void OnReady(Time now, short events);
+  void OnReady(Time now, int events);
   void OnTick(Time now);
   // The latest time for the next OnTick(); Time::max() when OnTick() has nothing to do.
   [[nodiscard]] Time NextTick() const;

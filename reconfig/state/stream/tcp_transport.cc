@@ -3,13 +3,10 @@
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <poll.h>
 #include <pthread.h>
-#include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -38,52 +35,34 @@ absl::StatusOr<std::unique_ptr<TcpTransport>> TcpTransport::Start(const TcpOptio
   if (SocketStatus s = ListenTcp(options.listen, &listener, &address); !s.ok()) {
     return absl::UnavailableError(s.text);
   }
-  UniqueFd wake(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
-  if (!wake.valid()) {
+  std::unique_ptr<TcpTransport> transport(
+      new TcpTransport(options, std::move(listener), std::move(address)));
+  if (!transport->commands_.event().valid()) {
     return absl::UnavailableError(std::string("eventfd: ") + strerror(errno));
   }
-  return std::unique_ptr<TcpTransport>(
-      new TcpTransport(options, std::move(listener), std::move(wake), std::move(address)));
+  transport->thread_ = std::thread([t = transport.get()] { t->Run(); });
+  return transport;
 }
 
-TcpTransport::TcpTransport(const TcpOptions& options, UniqueFd listener, UniqueFd wake,
-                           std::string address)
-    : options_(options),
-      listener_(std::move(listener)),
-      wake_(std::move(wake)),
-      address_(std::move(address)) {
+TcpTransport::TcpTransport(const TcpOptions& options, UniqueFd listener, std::string address)
+    : options_(options), listener_(std::move(listener)), address_(std::move(address)) {
   streams_.self = options.member;
   streams_.incarnation = options.incarnation;
-  thread_ = std::thread([this] { Run(); });
 }
 
 TcpTransport::~TcpTransport() {
-  {
-    MutexLock lock(&mutex_);
-    stop_ = true;
-  }
-  Wake();
-  thread_.join();
-}
-
-void TcpTransport::Wake() {
-  const uint64_t one = 1;
-  // The write fails only on a full counter, and a full counter also wakes the thread.
-  [[maybe_unused]] const ssize_t n = write(wake_.get(), &one, sizeof one);
+  commands_.Post([this] { stopping_ = true; });
+  if (thread_.joinable()) thread_.join();
 }
 
 void TcpTransport::RunThere(std::function<void()> command) {
   bool ran = false;
-  {
+  commands_.Post([&, command = std::move(command)] {
+    command();
     MutexLock lock(&mutex_);
-    commands_.push_back([&, command = std::move(command)] {
-      command();
-      MutexLock inner(&mutex_);
-      ran = true;
-      done_.NotifyAll();
-    });
-  }
-  Wake();
+    ran = true;
+    done_.NotifyAll();
+  });
   MutexLock lock(&mutex_);
   // The command refers to this frame and to the caller's memory, so this function must not return
   // before the command ends. After a stop of the process, this thread may run before the owner
@@ -127,22 +106,18 @@ void TcpTransport::AnswerNames(const Key& key, Lookup lookup) {
 
 void TcpTransport::Send(const StreamKey& key, const WorldMember& to, OutFragment fragment,
                         std::function<void(absl::Status)> done) {
-  {
-    MutexLock lock(&mutex_);
-    auto counted = [this, bytes = fragment.bytes.size(), done = std::move(done)](absl::Status s) {
-      if (s.ok()) streams_.bytes_out += bytes;
-      done(std::move(s));
-    };
-    commands_.push_back([this, key, to, fragment, done = std::move(counted)] {
-      std::unique_ptr<TcpOutbound>& c = outbound_[{key, to.member}];
-      if (c == nullptr) {
-        const WorldMember self{options_.member, options_.incarnation, address_};
-        c = std::make_unique<TcpOutbound>(key, self, to, options_.connect, options_.stall, Now());
-      }
-      c->Add(fragment, done, Now());
-    });
-  }
-  Wake();
+  auto counted = [this, bytes = fragment.bytes.size(), done = std::move(done)](absl::Status s) {
+    if (s.ok()) streams_.bytes_out += bytes;
+    done(std::move(s));
+  };
+  commands_.Post([this, key, to, fragment, done = std::move(counted)] {
+    std::unique_ptr<TcpOutbound>& c = outbound_[{key, to.member}];
+    if (c == nullptr) {
+      const WorldMember self{options_.member, options_.incarnation, address_};
+      c = std::make_unique<TcpOutbound>(key, self, to, options_.connect, options_.stall, Now());
+    }
+    c->Add(fragment, done, Now());
+  });
 }
 
 TransportCounters TcpTransport::counters() const {
@@ -211,44 +186,29 @@ void TcpTransport::Run() {
   setpriority(PRIO_PROCESS, 0, 10);
   TakeShortTurns();
   for (;;) {
-    std::vector<std::function<void()>> commands;
-    bool stop = false;
-    {
-      MutexLock lock(&mutex_);
-      commands.swap(commands_);
-      stop = stop_;
-    }
-    for (const auto& command : commands) command();
-    if (stop) break;
+    for (const auto& command : commands_.TakeAll()) command();
+    if (stopping_) break;
 
-    std::vector<pollfd> fds;
-    fds.push_back({wake_.get(), POLLIN, 0});
-    fds.push_back(listener_.Poll(Now()));
-    Time next = std::min(Now() + seconds(1), listener_.paused_until().value_or(Time::max()));
+    PollSet turn;
+    turn.Add(commands_.event().fd(), POLLIN);
+    turn.Until(Now() + seconds(1));
+    listener_.Watch(Now(), &turn);
     for (const TcpInbound& c : inbound_) {
-      fds.push_back({c.fd(), static_cast<short>(POLLIN | (c.WantsWrite() ? POLLOUT : 0)), 0});
+      turn.Add(c.fd(), POLLIN | (c.WantsWrite() ? POLLOUT : 0));
     }
-    std::vector<TcpOutbound*> out;
     for (auto& [key, c] : outbound_) {
       c->OnTick(Now());
-      next = std::min(next, c->NextTick());
-      if (c->fd() < 0) continue;
-      out.push_back(c.get());
-      fds.push_back({c->fd(), static_cast<short>(POLLIN | (c->WantsWrite() ? POLLOUT : 0)), 0});
+      turn.Until(c->NextTick());
+      turn.Add(c->fd(), POLLIN | (c->WantsWrite() ? POLLOUT : 0));
     }
-    const auto wait = std::chrono::ceil<milliseconds>(std::max(next - Now(), Duration::zero()));
-    poll(fds.data(), fds.size(), static_cast<int>(wait.count()));
+    turn.Wait();
 
-    if ((fds[0].revents & POLLIN) != 0) {
-      uint64_t count = 0;
-      [[maybe_unused]] const ssize_t n = read(wake_.get(), &count, sizeof count);
-    }
+    if (turn.Ready(commands_.event().fd()) != 0) commands_.event().Clear();
     const Time now = Now();
-    size_t i = 2;
     for (TcpInbound& c : inbound_) {
-      const short events = fds[i++].revents;
-      if ((events & POLLOUT) != 0) c.OnWritable();
-      if (!c.closed() && (events & (POLLIN | POLLERR | POLLHUP)) != 0) {
+      const int ready = turn.Ready(c.fd());
+      if ((ready & POLLOUT) != 0) c.OnWritable();
+      if (!c.closed() && (ready & ~POLLOUT) != 0) {
         const TcpInbound::Stage before = c.stage();
         c.OnReadable(now);
         if (c.stage() != before && !c.closed()) OnStage(c);
@@ -256,21 +216,15 @@ void TcpTransport::Run() {
       if (!c.closed()) c.OnTick(now);
     }
     std::erase_if(inbound_, [](const TcpInbound& c) { return c.closed(); });
-    for (TcpOutbound* c : out) {
-      const short events = fds[i++].revents;
-      if (events != 0) c->OnReady(now, events);
+    for (auto& [key, c] : outbound_) {
+      if (const int ready = turn.Ready(c->fd()); ready != 0) c->OnReady(now, ready);
     }
-    if ((fds[1].revents & POLLIN) != 0) AcceptAll(now);
+    if (turn.Ready(listener_.fd()) != 0) AcceptAll(now);
   }
   outbound_.clear();
   inbound_.clear();
   // Remaining commands run, because callers wait for them; their fragments end with kCancelled.
-  std::vector<std::function<void()>> rest;
-  {
-    MutexLock lock(&mutex_);
-    rest.swap(commands_);
-  }
-  for (const auto& command : rest) command();
+  for (const auto& command : commands_.TakeAll()) command();
   outbound_.clear();
 }
 

@@ -13,9 +13,9 @@
 #include "absl/status/statusor.h"
 #include "reconfig/base/clock.h"
 #include "reconfig/base/device_wait.h"
+#include "reconfig/base/inbox.h"
 #include "reconfig/base/listening_socket.h"
 #include "reconfig/base/mutex.h"
-#include "reconfig/base/unique_fd.h"
 #include "reconfig/state/stream/tcp_inbound.h"
 #include "reconfig/state/stream/tcp_outbound.h"
 #include "reconfig/state/stream/transport.h"
@@ -48,9 +48,8 @@ class TcpTransport final : public Transport {
   [[nodiscard]] TransportCounters counters() const override;
 
  private:
-  TcpTransport(const TcpOptions& options, UniqueFd listener, UniqueFd wake, std::string address);
+  TcpTransport(const TcpOptions& options, UniqueFd listener, std::string address);
   void Run();
-  void Wake();
   void AcceptAll(Time now);
   // Enforces the limits when a connection has reached another stage of its handshake.
   void OnStage(const TcpInbound& connection);
@@ -63,15 +62,14 @@ class TcpTransport final : public Transport {
 
   const TcpOptions options_;
   ListeningSocket listener_;
-  const UniqueFd wake_;
   const std::string address_;
 
-  Mutex mutex_;
+  Inbox<std::function<void()>> commands_;
+  Mutex mutex_;  // protects the end of a command that a caller waits for
   CondVar done_;
-  std::vector<std::function<void()>> commands_ REWIRE_GUARDED_BY(mutex_);
-  bool stop_ REWIRE_GUARDED_BY(mutex_) = false;
 
   // Owned by the transport's thread, except the counters in streams_.
+  bool stopping_ = false;
   StreamTable streams_;
   std::list<TcpInbound> inbound_;
   std::map<std::pair<StreamKey, MemberId>, std::unique_ptr<TcpOutbound>> outbound_;

@@ -32,9 +32,15 @@ TEST(ListeningSocketTest, PausesWhenNoDescriptorIsLeft) {
   EXPECT_FALSE(listener.Accept(kStart).valid());
   setrlimit(RLIMIT_NOFILE, &before);
   ASSERT_TRUE(listener.paused_until().has_value());
-  EXPECT_EQ(listener.Poll(kStart).events, 0);
+  PollSet paused;
+  listener.Watch(kStart, &paused);
+  paused.Wait();
+  EXPECT_EQ(paused.Ready(listener.fd()), 0);
   // The connection has waited in the kernel.
-  EXPECT_EQ(listener.Poll(*listener.paused_until()).events, POLLIN);
+  PollSet resumed;
+  listener.Watch(*listener.paused_until(), &resumed);
+  resumed.Wait();
+  EXPECT_EQ(resumed.Ready(listener.fd()), POLLIN);
   EXPECT_FALSE(listener.paused_until().has_value());
   uint64_t source = 0;
   EXPECT_TRUE(listener.Accept(kStart, &source).valid());

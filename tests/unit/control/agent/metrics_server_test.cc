@@ -36,10 +36,11 @@ class MetricsServerTest : public ::testing::Test {
   }
   // Runs one turn of the agent's event loop.
   void Turn() {
-    std::vector<pollfd> polls;
-    server_->AddPolls(now_, &polls);
-    poll(polls.data(), polls.size(), 10);
-    server_->Handle(now_, polls, [this] { return text_; });
+    PollSet turn;
+    server_->Watch(now_, &turn);
+    turn.Until(Now() + milliseconds(10));
+    turn.Wait();
+    server_->Handle(now_, turn, [this] { return text_; });
   }
   // Reads the answer on this connection up to its end.
   std::string Answer(int fd) {

@@ -8,7 +8,6 @@
 #include "shim/core/memory_ledger.h"
 #include "shim/core/pins.h"
 #include "shim/core/thread_priority.h"
-#include "shim/core/work_queue.h"
 #include "tests/unit/shim/core/stage.h"
 
 namespace rewire::shim {
@@ -68,24 +67,6 @@ TEST(IdentityTest, DiffersByEveryInput) {
 TEST(PinsTest, NamesEveryBit) {
   EXPECT_EQ(DescribePins(0), "");
   EXPECT_NE(DescribePins(1 | 16).find("; "), std::string::npos);
-}
-
-TEST(WorkQueueTest, InTheOrderOfTimes) {
-  std::vector<int> order;
-  Answer<bool> last;
-  {
-    WorkQueue queue("rw-test");
-    const Time now = Now();
-    queue.PostAt(now + milliseconds(20), [&] { order.push_back(2); });
-    queue.Post([&] { order.push_back(1); });
-    queue.PostAt(now + milliseconds(30), [&] {
-      order.push_back(3);
-      last.Callback()(true);
-    });
-    queue.PostAt(now + seconds(1000), [&] { order.push_back(4); });
-    EXPECT_TRUE(last.Wait().has_value());
-  }
-  EXPECT_EQ(order, (std::vector<int>{1, 2, 3}));
 }
 
 using ThreadPriorityTest = Stage;
