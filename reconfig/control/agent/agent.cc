@@ -263,34 +263,28 @@ void Agent::Feed(Input input) {
     inputs_.pop_front();
     elastic::Leader::Out actions;
     next(&actions);
-    for (const elastic::LeaderAction& action : actions) Do(action);
+    for (const elastic::LeaderAction& action : actions) {
+      std::visit([this](const auto& a) { Do(a); }, action);
+    }
   }
   feeding_ = false;
 }
 
-void Agent::Do(const elastic::LeaderAction& action) {
-  if (const auto* send = std::get_if<elastic::SendTo>(&action)) {
-    DoSend(*send);
-  } else if (const auto* swap = std::get_if<elastic::CompareAndSwap>(&action)) {
-    DoSwap(*swap);
-  } else if (const auto* spawn = std::get_if<elastic::Spawn>(&action)) {
-    launcher_->Start(now_, *spawn);
-  } else if (const auto* kick = std::get_if<elastic::Kick>(&action)) {
-    const auto link = links_.find(kick->member);
-    if (link == links_.end()) return;
-    connections_->CloseAfterWriting(now_, link->second.connection);
-    members_.erase(link->second.connection);
-    links_.erase(link);
-  } else if (const auto* end = std::get_if<elastic::EndProcess>(&action)) {
-    launcher_->End(end->member);
-  } else if (const auto* job = std::get_if<elastic::EndJob>(&action)) {
-    launcher_->TellStop(job->reason, job->survivors);
-  } else if (const auto* note = std::get_if<elastic::Note>(&action)) {
-    DoNote(*note);
-  }
+void Agent::Do(const elastic::Spawn& spawn) { launcher_->Start(now_, spawn); }
+
+void Agent::Do(const elastic::Kick& kick) {
+  const auto link = links_.find(kick.member);
+  if (link == links_.end()) return;
+  connections_->CloseAfterWriting(now_, link->second.connection);
+  members_.erase(link->second.connection);
+  links_.erase(link);
 }
 
-void Agent::DoSend(const elastic::SendTo& send) {
+void Agent::Do(const elastic::EndProcess& end) { launcher_->End(end.member); }
+
+void Agent::Do(const elastic::EndJob& end) { launcher_->TellStop(end.reason, end.survivors); }
+
+void Agent::Do(const elastic::SendTo& send) {
   log_.OnSent(now_, send.member, send.message);
   const auto link = links_.find(send.member);
   if (link == links_.end()) return;  // the leader is about to see the disconnect
@@ -302,7 +296,7 @@ void Agent::DoSend(const elastic::SendTo& send) {
   connections_->Send(link->second.connection, *frame);
 }
 
-void Agent::DoSwap(const elastic::CompareAndSwap& swap) {
+void Agent::Do(const elastic::CompareAndSwap& swap) {
   const Time begin = Now();
   store_->CompareAndSwap(
       swap.expected_revision, swap.record, [this, begin](absl::StatusOr<SwapOutcome> outcome) {
@@ -320,7 +314,7 @@ void Agent::DoSwap(const elastic::CompareAndSwap& swap) {
       });
 }
 
-void Agent::DoNote(const elastic::Note& note) {
+void Agent::Do(const elastic::Note& note) {
   const bool bad =
       note.kind == elastic::NoteKind::kWarning || note.kind == elastic::NoteKind::kFailed;
   REWIRE_LOG(bad ? LogLevel::kWarn : LogLevel::kInfo, "[%llu] %s: %s",

@@ -72,10 +72,13 @@ class Agent : private Connections::Events, private LauncherLink::Events {
   // processed, and then performs its actions.
   using Input = std::function<void(elastic::Leader::Out*)>;
   void Feed(Input input);
-  void Do(const elastic::LeaderAction& action);
-  void DoSend(const elastic::SendTo& send);
-  void DoSwap(const elastic::CompareAndSwap& swap);
-  void DoNote(const elastic::Note& note);
+  void Do(const elastic::SendTo& send);
+  void Do(const elastic::CompareAndSwap& swap);
+  void Do(const elastic::Spawn& spawn);
+  void Do(const elastic::Kick& kick);
+  void Do(const elastic::EndProcess& end);
+  void Do(const elastic::EndJob& end);
+  void Do(const elastic::Note& note);
   void WriteTrace(const TransitionEntry& entry) const;
   [[nodiscard]] nlohmann::json StatusAnswer() const;
   // Tells the leader which silent members wait for a processor.

@@ -8,17 +8,6 @@
 #include "reconfig/elastic/leader/transition.h"
 
 namespace rewire::elastic {
-namespace {
-
-template <typename M, typename... Others>
-concept OneOf = (std::is_same_v<M, Others> || ...);
-
-// The leader's own messages, which a member never sends.
-template <typename M>
-concept OfTheLeader = OneOf<M, Welcome, Refused, Prepare, Build, Propose, Decide, Restore, Commit,
-                            Abort, Lost, Stop, Retire>;
-
-}  // namespace
 
 // One overload for each message, so that a message without one does not compile.
 struct Leader::Incoming {

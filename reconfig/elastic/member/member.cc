@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <utility>
+#include <variant>
 
 #include "absl/strings/str_cat.h"
 
@@ -38,42 +39,52 @@ void Member::OnDisconnected(Time now, Out*) {
   disconnected_since_ = clock_.Read(now);
 }
 
+// One overload for each message, so that a message without one does not compile.
+struct Member::Incoming {
+  void operator()(const Welcome& m) const { member.OnWelcome(now, m, out); }
+  void operator()(const Refused& m) const { member.Stop(m.reason, out); }
+  void operator()(const rewire::elastic::Stop& m) const { member.Stop(m.reason, out); }
+  void operator()(const Prepare& m) const { member.OnPrepare(now, m, out); }
+  void operator()(const Build& m) const {
+    if (!member.Current(m.epoch) || member.work_->build) return;
+    member.work_->build = m;
+    out->push_back(BuildGenerations{m.epoch, m.builds, member.work_->build_by});
+  }
+  void operator()(const Propose& m) const {
+    if (member.Current(m.epoch)) member.OnPropose(m, out);
+  }
+  void operator()(const Decide& m) const {
+    if (member.Current(m.epoch)) member.OnDecide(now, m, out);
+  }
+  void operator()(const Restore& m) const {
+    if (member.Current(m.epoch)) member.OnRestore(m, out);
+  }
+  void operator()(const Commit& m) const { member.OnCommit(now, m, out); }
+  void operator()(const Abort& m) const {
+    if (member.Current(m.epoch)) member.Drop(m.reason, out);
+  }
+  void operator()(const Lost& m) const { member.OnLost(now, m, out); }
+  void operator()(const Retire& m) const {
+    member.retiring_ = m.generations;
+    out->push_back(RetireGenerations{m.generations});
+  }
+  template <OfAMember M>
+  void operator()(const M& /*m*/) const {
+    ++member.dropped_;
+  }
+
+  Member& member;
+  const Time now;
+  Out* const out;
+};
+
 void Member::OnMessage(Time now, const Message& message, Out* out) {
   if (stopped_ || finished_) {
     ++dropped_;
     return;
   }
   now = clock_.Read(now);
-  if (const auto* m = std::get_if<Welcome>(&message)) {
-    OnWelcome(now, *m, out);
-  } else if (const auto* m = std::get_if<Refused>(&message)) {
-    Stop(m->reason, out);
-  } else if (const auto* m = std::get_if<rewire::elastic::Stop>(&message)) {
-    Stop(m->reason, out);
-  } else if (const auto* m = std::get_if<Prepare>(&message)) {
-    OnPrepare(now, *m, out);
-  } else if (const auto* m = std::get_if<Build>(&message)) {
-    if (!Current(m->epoch) || work_->build) return;
-    work_->build = *m;
-    out->push_back(BuildGenerations{m->epoch, m->builds, work_->build_by});
-  } else if (const auto* m = std::get_if<Propose>(&message)) {
-    if (Current(m->epoch)) OnPropose(*m, out);
-  } else if (const auto* m = std::get_if<Decide>(&message)) {
-    if (Current(m->epoch)) OnDecide(now, *m, out);
-  } else if (const auto* m = std::get_if<Restore>(&message)) {
-    if (Current(m->epoch)) OnRestore(*m, out);
-  } else if (const auto* m = std::get_if<Commit>(&message)) {
-    OnCommit(now, *m, out);
-  } else if (const auto* m = std::get_if<Abort>(&message)) {
-    if (Current(m->epoch)) Drop(m->reason, out);
-  } else if (const auto* m = std::get_if<Lost>(&message)) {
-    OnLost(now, *m, out);
-  } else if (const auto* m = std::get_if<Retire>(&message)) {
-    retiring_ = m->generations;
-    out->push_back(RetireGenerations{m->generations});
-  } else {
-    ++dropped_;  // a member's message from the leader
-  }
+  std::visit(Incoming{*this, now, out}, message);
 }
 
 void Member::OnWelcome(Time, const Welcome& m, Out* out) {

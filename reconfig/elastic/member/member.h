@@ -127,13 +127,14 @@ class Member {
   [[nodiscard]] uint64_t dropped_messages() const { return dropped_; }
 
  private:
+  struct Incoming;
+
   void OnWelcome(Time now, const Welcome& m, Out* out);
   void OnPrepare(Time now, const Prepare& m, Out* out);
   void OnPropose(const Propose& m, Out* out);
   void OnDecide(Time now, const Decide& m, Out* out);
   void OnRestore(const Restore& m, Out* out);
   void OnCommit(Time now, const Commit& m, Out* out);
-  void OnAbort(Time now, const Abort& m, Out* out);
   void OnLost(Time now, const Lost& m, Out* out);
 
   void TakeCommitted(Time now, const WorldRecord& record, Out* out);

@@ -1,7 +1,7 @@
 // Performs the actions of the member's state machine; see participant.h. Owned by the member's
 // thread.
 #include <algorithm>
-#include <type_traits>
+#include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "reconfig/base/log.h"
@@ -18,101 +18,114 @@ constexpr std::string_view kOfferName{"\0offer", 6};
 }  // namespace
 
 void Participant::Perform(Time now, const MemberAction& action) {
+  std::visit([&](const auto& a) { Do(now, a); }, action);
+}
+
+void Participant::Do(Time now, const SendMessage& action) { link_.Send(now, action.message); }
+
+void Participant::Do(Time /*now*/, const MintIds& action) {
   Communicators* const comms = GetCommunicators();
-  if (const auto* a = std::get_if<SendMessage>(&action)) {
-    link_.Send(now, a->message);
-  } else if (const auto* a = std::get_if<EnterWorld>(&action)) {
-    OnEnterWorld(*a);
-  } else if (const auto* a = std::get_if<MintIds>(&action)) {
-    for (const CommunicatorId& id : a->communicators) {
-      absl::StatusOr<UniqueIdBytes> minted =
-          absl::FailedPreconditionError("make a unique id: this process has no communicators");
-      if (comms != nullptr) minted = comms->Mint(id);
-      inbox_->Post([epoch = a->epoch, id, minted](Member* m, Time t, Member::Out* out) {
-        m->OnMinted(t, epoch, id, minted, out);
-      });
-    }
-  } else if (const auto* a = std::get_if<MakePlan>(&action)) {
-    OnMakePlan(*a);
-  } else if (const auto* a = std::get_if<BuildGenerations>(&action)) {
-    OnBuild(*a);
-  } else if (const auto* a = std::get_if<PledgeCuts>(&action)) {
-    OnPledgeCuts(*a);
-  } else if (const auto* a = std::get_if<PledgeBoundary>(&action)) {
-    std::optional<CutRefusal> refusal;
-    if (!gate_.Pledge(a->step)) {
-      refusal =
-          CutRefusal{kUpdateBoundary, absl::StrCat("the program has already begun update ",
-                                                   gate_.begun(), ": proposed step=", a->step)};
-    }
-    inbox_->Post(
-        [this, epoch = a->epoch, round = a->round, refusal](Member* m, Time t, Member::Out* out) {
-          m->OnPledged(t, epoch, round, refusal, Counters(), out);
-        });
-  } else if (const auto* a = std::get_if<DecideCuts>(&action)) {
-    if (comms != nullptr) comms->Decide(a->epoch, a->go);
-    if (!a->go) return;
-    inbox_->Post([epoch = a->epoch](Member* m, Time t, Member::Out* out) {
-      m->OnPositions(t, Positions(), out);
-      m->OnEntered(t, epoch, 0, out);
+  for (const CommunicatorId& id : action.communicators) {
+    absl::StatusOr<UniqueIdBytes> minted =
+        absl::FailedPreconditionError("make a unique id: this process has no communicators");
+    if (comms != nullptr) minted = comms->Mint(id);
+    inbox_->Post([epoch = action.epoch, id, minted](Member* m, Time t, Member::Out* out) {
+      m->OnMinted(t, epoch, id, minted, out);
     });
-  } else if (std::get_if<ReleaseBoundary>(&action) != nullptr) {
-    gate_.Release();
-  } else if (const auto* a = std::get_if<StartStream>(&action)) {
-    streamed_version_ = a->step;
-    gate_.SetNotify(true);
-    if (reshape_ != nullptr) reshape_->Start(a->step);
-  } else if (std::get_if<FinishStream>(&action) != nullptr) {
-    if (reshape_ != nullptr) reshape_->Finish();
-  } else if (std::get_if<DescribeBoundary>(&action) != nullptr) {
-    if (!standing_) return;
-    inbox_->Post([this](Member* m, Time t, Member::Out* out) {
-      if (standing_) m->OnBoundary(t, Describe(), out);
-    });
-  } else if (const auto* a = std::get_if<RestoreFrom>(&action)) {
-    const std::vector<MemberId>& in_place = a->sources.live;
-    const bool live =
-        std::find(in_place.begin(), in_place.end(), options_.member) != in_place.end();
-    // State that is written in place from here on has no version until the commit.
-    if (!live) gate_.Failed();
-    if (reshape_ != nullptr) reshape_->Restore(a->version, a->sources);
-  } else if (const auto* a = std::get_if<Adopt>(&action)) {
-    OnAdopt(*a);
-  } else if (const auto* a = std::get_if<AbandonEpoch>(&action)) {
-    REWIRE_INFO("the transition to epoch %llu was aborted: %s",
-                static_cast<unsigned long long>(a->epoch), a->reason.c_str());
-    streamed_version_ = kNone;
-    gate_.SetNotify(false);
-    LetGo(std::exchange(reshape_, nullptr));
-    if (comms != nullptr) comms->Abandon(a->epoch);
-  } else if (const auto* a = std::get_if<RetireGenerations>(&action)) {
-    if (comms != nullptr) comms->Retire(a->generations);
-  } else if (const auto* a = std::get_if<AbortCurrent>(&action)) {
-    REWIRE_WARN("%s", a->reason.c_str());
-    if (comms != nullptr) comms->AbortCurrent(a->reason);
-    moved_.store(true);
-    if (snapshots_ != nullptr) snapshots_->Freeze();
-    gate_.SetBroken();
-  } else if (const auto* a = std::get_if<Resume>(&action)) {
-    if (a->kind == ResumeKind::kLeave) {
-      MutexLock lock(&mutex_);
-      drained_ = true;
-    }
-    gate_.Resume(a->kind);
-  } else if (const auto* a = std::get_if<StopProcess>(&action)) {
-    REWIRE_ERROR("this process is no longer part of the job: %s", a->reason.c_str());
-    LetGo(std::exchange(reshape_, nullptr));
-    stopped_ = true;
-    if (comms != nullptr) comms->AbortCurrent(a->reason);
-    Finish(a->reason);
-    ReclaimWatch::Reconsider();  // no drain comes any more: SIGTERM ends the process
-    link_.Drop(now);
-    MutexLock lock(&mutex_);
-    changed_.NotifyAll();
   }
 }
 
-void Participant::OnEnterWorld(const EnterWorld& action) {
+void Participant::Do(Time /*now*/, const PledgeBoundary& action) {
+  std::optional<CutRefusal> refusal;
+  if (!gate_.Pledge(action.step)) {
+    refusal =
+        CutRefusal{kUpdateBoundary, absl::StrCat("the program has already begun update ",
+                                                 gate_.begun(), ": proposed step=", action.step)};
+  }
+  inbox_->Post([this, epoch = action.epoch, round = action.round, refusal](Member* m, Time t,
+                                                                           Member::Out* out) {
+    m->OnPledged(t, epoch, round, refusal, Counters(), out);
+  });
+}
+
+void Participant::Do(Time /*now*/, const DecideCuts& action) {
+  if (Communicators* const comms = GetCommunicators()) comms->Decide(action.epoch, action.go);
+  if (!action.go) return;
+  inbox_->Post([epoch = action.epoch](Member* m, Time t, Member::Out* out) {
+    m->OnPositions(t, Positions(), out);
+    m->OnEntered(t, epoch, 0, out);
+  });
+}
+
+void Participant::Do(Time /*now*/, const ReleaseBoundary& /*action*/) { gate_.Release(); }
+
+void Participant::Do(Time /*now*/, const StartStream& action) {
+  streamed_version_ = action.step;
+  gate_.SetNotify(true);
+  if (reshape_ != nullptr) reshape_->Start(action.step);
+}
+
+void Participant::Do(Time /*now*/, const FinishStream& /*action*/) {
+  if (reshape_ != nullptr) reshape_->Finish();
+}
+
+void Participant::Do(Time /*now*/, const DescribeBoundary& /*action*/) {
+  if (!standing_) return;
+  inbox_->Post([this](Member* m, Time t, Member::Out* out) {
+    if (standing_) m->OnBoundary(t, Describe(), out);
+  });
+}
+
+void Participant::Do(Time /*now*/, const RestoreFrom& action) {
+  const std::vector<MemberId>& in_place = action.sources.live;
+  const bool live = std::find(in_place.begin(), in_place.end(), options_.member) != in_place.end();
+  // State that is written in place from here on has no version until the commit.
+  if (!live) gate_.Failed();
+  if (reshape_ != nullptr) reshape_->Restore(action.version, action.sources);
+}
+
+void Participant::Do(Time /*now*/, const AbandonEpoch& action) {
+  REWIRE_INFO("the transition to epoch %llu was aborted: %s",
+              static_cast<unsigned long long>(action.epoch), action.reason.c_str());
+  streamed_version_ = kNone;
+  gate_.SetNotify(false);
+  LetGo(std::exchange(reshape_, nullptr));
+  if (Communicators* const comms = GetCommunicators()) comms->Abandon(action.epoch);
+}
+
+void Participant::Do(Time /*now*/, const RetireGenerations& action) {
+  if (Communicators* const comms = GetCommunicators()) comms->Retire(action.generations);
+}
+
+void Participant::Do(Time /*now*/, const AbortCurrent& action) {
+  REWIRE_WARN("%s", action.reason.c_str());
+  if (Communicators* const comms = GetCommunicators()) comms->AbortCurrent(action.reason);
+  moved_.store(true);
+  if (snapshots_ != nullptr) snapshots_->Freeze();
+  gate_.SetBroken();
+}
+
+void Participant::Do(Time /*now*/, const Resume& action) {
+  if (action.kind == ResumeKind::kLeave) {
+    MutexLock lock(&mutex_);
+    drained_ = true;
+  }
+  gate_.Resume(action.kind);
+}
+
+void Participant::Do(Time now, const StopProcess& action) {
+  REWIRE_ERROR("this process is no longer part of the job: %s", action.reason.c_str());
+  LetGo(std::exchange(reshape_, nullptr));
+  stopped_ = true;
+  if (Communicators* const comms = GetCommunicators()) comms->AbortCurrent(action.reason);
+  Finish(action.reason);
+  ReclaimWatch::Reconsider();  // no drain comes any more: SIGTERM ends the process
+  link_.Drop(now);
+  MutexLock lock(&mutex_);
+  changed_.NotifyAll();
+}
+
+void Participant::Do(Time /*now*/, const EnterWorld& action) {
   if (transport_ != nullptr) {
     transport_->AnswerNames(action.names_key,
                             [this](std::string_view name) { return names_.Find(name); });
@@ -126,7 +139,7 @@ void Participant::OnEnterWorld(const EnterWorld& action) {
   changed_.NotifyAll();
 }
 
-void Participant::OnMakePlan(const MakePlan& action) {
+void Participant::Do(Time /*now*/, const MakePlan& action) {
   if (reshape_ != nullptr) LetGo(std::exchange(reshape_, nullptr));
   const auto inbox = inbox_;
   const Epoch epoch = action.epoch;
@@ -176,7 +189,7 @@ void Participant::OnMakePlan(const MakePlan& action) {
   reshape_ = std::make_shared<Reshape>(std::move(context), action);
 }
 
-void Participant::OnBuild(const BuildGenerations& action) {
+void Participant::Do(Time /*now*/, const BuildGenerations& action) {
   Communicators* const comms = GetCommunicators();
   // A build may outlive this object, so only the code on the member's thread refers to it.
   const auto done = [inbox = inbox_, this, epoch = action.epoch](absl::Status status) {
@@ -193,7 +206,7 @@ void Participant::OnBuild(const BuildGenerations& action) {
   comms->Build(action.epoch, action.builds, action.deadline, done);
 }
 
-void Participant::OnPledgeCuts(const PledgeCuts& action) {
+void Participant::Do(Time /*now*/, const PledgeCuts& action) {
   Communicators* const comms = GetCommunicators();
   std::optional<CutRefusal> refusal;
   if (comms != nullptr) {
@@ -208,7 +221,7 @@ void Participant::OnPledgeCuts(const PledgeCuts& action) {
   });
 }
 
-void Participant::OnAdopt(const Adopt& action) {
+void Participant::Do(Time /*now*/, const Adopt& action) {
   if (action.kind != TransitionKind::kSwap) {
     if (Communicators* const comms = GetCommunicators()) comms->SwapNow(action.record.world.epoch);
     moved_.store(true);

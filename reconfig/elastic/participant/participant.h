@@ -104,7 +104,7 @@ class Participant {
  private:
   // From other threads to the member's thread.
   using Input = std::function<void(Member* member, Time now, Member::Out* out)>;
-  // The data of OnAdopt for the program's thread.
+  // The data of Adopt for the program's thread.
   struct Adoption {
     WorldRecord record;
     TransitionKind kind = TransitionKind::kBoundary;
@@ -127,11 +127,25 @@ class Participant {
 
   // Defined in actions.cc; run on the member's thread.
   void Perform(Time now, const MemberAction& action);
-  void OnEnterWorld(const EnterWorld& action);
-  void OnMakePlan(const MakePlan& action);
-  void OnBuild(const BuildGenerations& action);
-  void OnPledgeCuts(const PledgeCuts& action);
-  void OnAdopt(const Adopt& action);
+  void Do(Time now, const SendMessage& action);
+  void Do(Time now, const EnterWorld& action);
+  void Do(Time now, const MintIds& action);
+  void Do(Time now, const MakePlan& action);
+  void Do(Time now, const BuildGenerations& action);
+  void Do(Time now, const PledgeCuts& action);
+  void Do(Time now, const PledgeBoundary& action);
+  void Do(Time now, const DecideCuts& action);
+  void Do(Time now, const ReleaseBoundary& action);
+  void Do(Time now, const StartStream& action);
+  void Do(Time now, const FinishStream& action);
+  void Do(Time now, const DescribeBoundary& action);
+  void Do(Time now, const RestoreFrom& action);
+  void Do(Time now, const Adopt& action);
+  void Do(Time now, const AbandonEpoch& action);
+  void Do(Time now, const RetireGenerations& action);
+  void Do(Time now, const AbortCurrent& action);
+  void Do(Time now, const Resume& action);
+  void Do(Time now, const StopProcess& action);
   void LetGo(std::shared_ptr<Reshape> reshape);
   std::vector<CommunicatorCounter> Counters() const;
   static std::vector<Position> Positions();

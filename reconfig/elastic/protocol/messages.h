@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <string>
+#include <type_traits>
 #include <variant>
 #include <vector>
 
@@ -243,5 +244,16 @@ using Message = std::variant<Hello, CommunicatorCreated, CommunicatorDestroyed, 
                              Pledge, AtBoundary, Verified, Entered, Position, Heartbeat,
                              ReclaimNotice, Finished, Welcome, Refused, Prepare, Build, Propose,
                              Decide, Restore, Commit, Abort, Lost, Stop, Retire>;
+
+template <typename M, typename... Others>
+concept OneOf = (std::is_same_v<M, Others> || ...);
+// The sender of a message; a receiver counts and drops the messages that it never gets.
+template <typename M>
+concept OfAMember =
+    OneOf<M, Hello, CommunicatorCreated, CommunicatorDestroyed, Minted, Prepared, Pledge,
+          AtBoundary, Verified, Entered, Position, Heartbeat, ReclaimNotice, Finished>;
+template <typename M>
+concept OfTheLeader = OneOf<M, Welcome, Refused, Prepare, Build, Propose, Decide, Restore, Commit,
+                            Abort, Lost, Stop, Retire>;
 
 }  // namespace rewire::elastic
