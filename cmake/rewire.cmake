@@ -22,6 +22,10 @@ if(REWIRE_SANITIZE)
   target_link_options(rewire_options INTERFACE -fsanitize=${REWIRE_SANITIZE})
 endif()
 
+if(REWIRE_BUILD_TESTS OR REWIRE_SANITIZE)
+  target_compile_definitions(rewire_options INTERFACE REWIRE_DCHECKS)  # check.h
+endif()
+
 # Most of the time of a build goes into the same headers. They are compiled once for libraries and once
 # for tests, whose flags differ. The clang preset leaves this out, so that a missing #include is found.
 option(REWIRE_PRECOMPILE "Compile the headers that most files use once" ON)

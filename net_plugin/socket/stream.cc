@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "net_plugin/socket/address.h"
 #include "net_plugin/socket/send_queue.h"
+#include "reconfig/base/check.h"
 
 namespace rewire::net {
 namespace {
@@ -148,6 +149,7 @@ absl::StatusOr<bool> Stream::Look() {
 
 absl::StatusOr<size_t> Stream::ReceiveTo(void* to, size_t bytes) {
   char again[kAhead];  // peeked bytes are copied a second time
+  REWIRE_DCHECK(Empty());
   iovec parts[3] = {{again, seen_}, {to, bytes}, {kept_.get(), kAhead}};
   msghdr message{};
   message.msg_iov = parts;

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "reconfig/base/check.h"
 #include "reconfig/base/log.h"
 #include "reconfig/base/mutex.h"
 
@@ -107,6 +108,7 @@ Staging::~Staging() {
 bool Staging::Possible() { return Driver() != nullptr; }
 
 char* Staging::Room(size_t bytes) {
+  REWIRE_CHECK(!busy_);  // a copy uses the memory
   if (shared_->bytes.size() < bytes) shared_->bytes.resize(bytes);
   return shared_->bytes.data();
 }

@@ -8,6 +8,7 @@
 #include <map>
 #include <span>
 
+#include "reconfig/base/check.h"
 #include "reconfig/base/clock.h"
 
 namespace rewire {
@@ -19,6 +20,7 @@ struct PendingConnection {
 
 // Returns an index into `pending`, which must not be empty.
 inline size_t PendingConnectionToDrop(std::span<const PendingConnection> pending) {
+  REWIRE_CHECK(!pending.empty());
   std::map<uint64_t, size_t> of_source;
   for (const PendingConnection& n : pending) ++of_source[n.source];
   size_t drop = 0;

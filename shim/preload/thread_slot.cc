@@ -7,6 +7,7 @@
 
 #include <new>
 
+#include "reconfig/base/check.h"
 #include "shim/preload/core_loader.h"
 #include "shim/preload/group.h"
 #include "shim/preload/pool.h"
@@ -79,6 +80,9 @@ void PrepareSlots() noexcept {
 }
 
 void UseFullBarriers(bool use) noexcept {
+  for (ThreadSlot* s = slots.load(std::memory_order_acquire); s != nullptr; s = s->next) {
+    REWIRE_DCHECK(s->inside.load(std::memory_order_relaxed) == nullptr);
+  }
   full_barriers.store(use, std::memory_order_relaxed);
   PrepareSlots();
 }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "reconfig/base/check.h"
 #include "reconfig/base/log.h"
 #include "reconfig/base/own_file.h"
 #include "reconfig/base/settings.h"
@@ -62,6 +63,7 @@ absl::StatusOr<std::unique_ptr<Agent>> Agent::Start(AgentOptions options) {
   a->launcher_ = std::make_unique<LauncherLink>(a->connections_.get(), from_launcher);
   const auto submit = [a](const elastic::ChangeRequest& change) {
     // A command never comes from inside an input, so Feed() sets `id` before it returns.
+    REWIRE_DCHECK(!a->feeding_);
     absl::StatusOr<uint64_t> id;
     a->Feed([&](elastic::Leader::Out* out) { id = a->leader_->OnRequest(a->now_, change, out); });
     return id;

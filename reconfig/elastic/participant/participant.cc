@@ -8,6 +8,7 @@
 #include <random>
 
 #include "absl/strings/str_cat.h"
+#include "reconfig/base/check.h"
 #include "reconfig/base/counters.h"
 #include "reconfig/base/log.h"
 #include "reconfig/base/poll_set.h"
@@ -92,6 +93,7 @@ void Participant::End() {
 
 void Participant::Run() {
   pthread_setname_np(pthread_self(), "rewire-member");
+  member_thread_.Take();
   TakeShortTurns();
   for (;;) {
     {
@@ -150,6 +152,7 @@ void Participant::Finish(const std::string& reason) {
 
 // Performs the actions in `out` and feeds waiting inputs to the state machine until none is left.
 void Participant::Feed(Time now, Member::Out* out) {
+  REWIRE_DCHECK(member_thread_.IsThisThread());
   if (now >= counted_ + options_.heartbeat) {
     counted_ = now;
     SetCounter(Counter::kMemberDropped, member_->dropped_messages());

@@ -17,6 +17,7 @@
 
 #include "absl/status/status.h"
 #include "reconfig/base/inbox.h"
+#include "reconfig/base/owner_thread.h"
 #include "reconfig/elastic/member/member.h"
 #include "reconfig/elastic/participant/agent_link.h"
 #include "reconfig/elastic/participant/communicators.h"
@@ -182,6 +183,7 @@ class Participant {
   UpdateGate gate_;
   Names names_;
 
+  OwnerThread member_thread_;
   // Owned by the member's thread.
   std::unique_ptr<Member> member_;
   AgentLink link_;

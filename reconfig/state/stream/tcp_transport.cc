@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "reconfig/base/check.h"
 #include "reconfig/base/log.h"
 #include "reconfig/base/pending_connections.h"
 #include "reconfig/base/running_clock.h"
@@ -56,6 +57,7 @@ TcpTransport::~TcpTransport() {
 }
 
 void TcpTransport::RunThere(std::function<void()> command) {
+  REWIRE_DCHECK(!owner_.IsThisThread());
   bool ran = false;
   commands_.Post([&, command = std::move(command)] {
     command();
@@ -182,6 +184,7 @@ void TcpTransport::AcceptAll(Time now) {
 
 void TcpTransport::Run() {
   pthread_setname_np(pthread_self(), "rewire-data");
+  owner_.Take();
   // On Linux, this call sets the niceness of this thread only: training threads run first.
   setpriority(PRIO_PROCESS, 0, 10);
   TakeShortTurns();

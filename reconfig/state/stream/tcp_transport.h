@@ -16,6 +16,7 @@
 #include "reconfig/base/inbox.h"
 #include "reconfig/base/listening_socket.h"
 #include "reconfig/base/mutex.h"
+#include "reconfig/base/owner_thread.h"
 #include "reconfig/state/stream/tcp_inbound.h"
 #include "reconfig/state/stream/tcp_outbound.h"
 #include "reconfig/state/stream/transport.h"
@@ -57,7 +58,7 @@ class TcpTransport final : public Transport {
   bool DropPending(TcpInbound::Stage stage, size_t above);
   // Closes a member's older connections on the same stream, except a few that ask for names.
   void CloseOlder(const TcpInbound& member);
-  // Runs `command` on the owner thread and waits for it.
+  // Runs `command` on the owner thread and waits for it. Called on another thread.
   void RunThere(std::function<void()> command);
 
   const TcpOptions options_;
@@ -68,6 +69,7 @@ class TcpTransport final : public Transport {
   Mutex mutex_;  // protects the end of a command that a caller waits for
   CondVar done_;
 
+  OwnerThread owner_;
   // Owned by the transport's thread, except the counters in streams_.
   bool stopping_ = false;
   StreamTable streams_;
