@@ -22,6 +22,17 @@ struct SettingRow {
   const char* text;
 };
 
+// The table's numbers, for options that take their values from settings: each default is in one
+// place, and a test may leave an option as it is.
+struct SettingDefaults {
+#define REWIRE_SETTING_INT(accessor, variable, default_value, ...) \
+  static constexpr int64_t accessor = default_value;
+#define REWIRE_SETTING_TEXT(...)
+#include "reconfig/base/settings.def"
+#undef REWIRE_SETTING_INT
+#undef REWIRE_SETTING_TEXT
+};
+
 class Settings {
  public:
   // Returns the process's settings. After a wrong value, the default is here and Error() is set.

@@ -31,6 +31,7 @@
 #include "absl/status/statusor.h"
 #include "reconfig/base/clock.h"
 #include "reconfig/base/running_clock.h"
+#include "reconfig/base/settings.h"
 #include "reconfig/elastic/leader/leader_action.h"
 #include "reconfig/elastic/leader/positions.h"
 #include "reconfig/elastic/leader/registry.h"
@@ -43,18 +44,22 @@ namespace rewire::elastic {
 struct LeaderOptions {
   std::vector<MemberId> initial_members;  // in slot order; used when the record has no world yet
   uint32_t max_members = 1024;
-  Key job_key;                     // random, per job; the other keys are derived from it
-  Duration grace = seconds(10);    // after a restart: for the world's members to reconnect
-  Duration join = seconds(120);    // for new processes to start, attach and make communicators
-  Duration build = seconds(60);    // REWIRE_BUILD_MS: from Prepare to the last Prepared
-  Duration decision = seconds(2);  // REWIRE_DECISION_MS: from Propose to the last Pledge
-  Duration arm = seconds(120);     // REWIRE_ARM_MS: from Decide to the first member at the boundary
-  Duration boundary = seconds(30);         // REWIRE_BOUNDARY_MS: from then to the last Verified
-  Duration enter = seconds(60);            // from the commit to the last Entered, and to RETIRED
-  Duration heartbeat = milliseconds(500);  // REWIRE_HEARTBEAT_MS, of the members
-  Duration silence = seconds(3);  // REWIRE_SILENCE_MS: a member silent for this long is lost
-  Duration store_retry = milliseconds(100);    // between two tries when the store gives errors
-  uint32_t cut_margin = 16;                    // REWIRE_CUT_MARGIN, operations
+  Key job_key;                   // random, per job; the other keys are derived from it
+  Duration grace = seconds(10);  // after a restart: for the world's members to reconnect
+  Duration join = seconds(120);  // for new processes to start, attach and make communicators
+  Duration build = milliseconds(SettingDefaults::build_ms);  // from Prepare to the last Prepared
+  // From Propose to the last Pledge.
+  Duration decision = milliseconds(SettingDefaults::decision_ms);
+  // From Decide to the first member at the boundary.
+  Duration arm = milliseconds(SettingDefaults::arm_ms);
+  // From then to the last Verified.
+  Duration boundary = milliseconds(SettingDefaults::boundary_ms);
+  Duration enter = seconds(60);  // from the commit to the last Entered, and to RETIRED
+  Duration heartbeat = milliseconds(SettingDefaults::heartbeat_ms);  // of the members
+  // A member silent for this long is lost.
+  Duration silence = milliseconds(SettingDefaults::silence_ms);
+  Duration store_retry = milliseconds(100);  // between two tries when the store gives errors
+  uint32_t cut_margin = SettingDefaults::cut_margin;  // operations
   uint32_t max_rounds = 8;                     // refused proposals before the transition is aborted
   PlantedBug planted_bug = PlantedBug::kNone;  // tests only
 };

@@ -23,6 +23,7 @@
 #include "absl/status/statusor.h"
 #include "reconfig/base/clock.h"
 #include "reconfig/base/running_clock.h"
+#include "reconfig/base/settings.h"
 #include "reconfig/elastic/member/member_action.h"
 #include "reconfig/elastic/protocol/planted_bug.h"
 
@@ -34,9 +35,9 @@ struct MemberOptions {
   uint32_t pid = 0;
   bool cooperates = false;
   std::string data_address;
-  Duration heartbeat = milliseconds(500);  // REWIRE_HEARTBEAT_MS
-  // REWIRE_BOUNDARY_MS: limit at a planned boundary without Verified; then the old world continues.
-  Duration boundary = seconds(30);
+  Duration heartbeat = milliseconds(SettingDefaults::heartbeat_ms);
+  // Limit at a planned boundary without Verified; then the old world continues.
+  Duration boundary = milliseconds(SettingDefaults::boundary_ms);
   // Limit after Verified without the decision, or for joining without contact; then stop.
   Duration undecided = seconds(60);
   // Limit after a loss without a new world; then stop.

@@ -18,6 +18,7 @@
 #include "absl/status/status.h"
 #include "reconfig/base/inbox.h"
 #include "reconfig/base/owner_thread.h"
+#include "reconfig/base/settings.h"
 #include "reconfig/elastic/member/member.h"
 #include "reconfig/elastic/participant/agent_link.h"
 #include "reconfig/elastic/participant/communicators.h"
@@ -33,11 +34,11 @@ struct ParticipantOptions {
   std::string socket;
   MemberId member = 0;
   bool cooperates = false;
-  Duration heartbeat = milliseconds(500);
-  Duration boundary = seconds(30);
-  Duration build = seconds(60);
-  Duration silence = seconds(3);
-  uint64_t budget_bytes = uint64_t{1} << 30;
+  Duration heartbeat = milliseconds(SettingDefaults::heartbeat_ms);
+  Duration boundary = milliseconds(SettingDefaults::boundary_ms);
+  Duration build = milliseconds(SettingDefaults::build_ms);
+  Duration silence = milliseconds(SettingDefaults::silence_ms);
+  uint64_t budget_bytes = uint64_t{SettingDefaults::budget_mb} << 20;
   bool buddy = true;
   bool peer_copy = true;
 };

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "reconfig/base/settings.h"
 #include "reconfig/elastic/member/member_action.h"
 #include "reconfig/state/plan/plan.h"
 #include "reconfig/state/snapshot/snapshotter.h"
@@ -47,8 +48,8 @@ struct ReshapeContext {
   state::Transport* transport = nullptr;
   state::Budget* budget = nullptr;
   const state::Snapshotter* snapshots = nullptr;
-  Duration boundary = seconds(30);
-  Duration build = seconds(60);
+  Duration boundary = milliseconds(SettingDefaults::boundary_ms);
+  Duration build = milliseconds(SettingDefaults::build_ms);
   // Called before the plan is made. Fails, naming the tensor, when members have registered
   // different tensors.
   std::function<absl::Status()> check_shapes;
