@@ -2,7 +2,8 @@
 //
 // REWIRE_CHECK is active in every build: continuing would use memory that is not the caller's.
 // REWIRE_DCHECK is active where the tests are built (REWIRE_BUILD_TESTS), sanitizers included; its
-// condition is not evaluated elsewhere. Both may be used on any thread, and need libc only.
+// condition is not evaluated elsewhere. The file has no folder, so that no path of the build gets
+// into a library. Both may be used on any thread, and need libc only.
 #pragma once
 
 namespace rewire {
@@ -13,7 +14,7 @@ namespace rewire {
 }  // namespace rewire
 
 #define REWIRE_CHECK(condition) \
-  ((condition) ? void() : ::rewire::CheckFailed(__FILE__, __LINE__, #condition))
+  ((condition) ? void() : ::rewire::CheckFailed(__FILE_NAME__, __LINE__, #condition))
 #ifdef REWIRE_DCHECKS
 #define REWIRE_DCHECK(condition) REWIRE_CHECK(condition)
 #else
