@@ -26,7 +26,7 @@ void CheckFields(std::string_view fields) {
   constexpr size_t kMagic = 4;
   constexpr size_t kCheck = 8;
   std::string bytes = rewire::state::EncodeHeader({}).substr(0, kMagic);
-  bytes += fields.substr(0, state::kHeaderSize - kMagic - kCheck);
+  bytes += fields.substr(0, kHeaderSize - kMagic - kCheck);
   rewire::ByteWriter check;
   check.Put(rewire::ContentHash(bytes.data(), bytes.size(), 0));
   CheckHeader(bytes + check.Take());

@@ -69,7 +69,8 @@ void TcpTransport::RunThere(std::function<void()> command) {
   // The command refers to this frame and to the caller's memory, so this function must not return
   // before the command ends. After a stop of the process, this thread may run before the owner
   // thread does; RunningDeadline excludes such stops.
-  for (RunningDeadline deadline(options_.command); !ran;) {
+  RunningDeadline deadline(options_.command);
+  while (!ran) {
     if (deadline.Passed()) {
       REWIRE_ERROR(
           "state stream: the thread rewire-data did not take a command within %.0f ms: "

@@ -27,7 +27,8 @@ void Free(FakeNccl* nccl, FakeNccl::Comm* comm) {
 }
 
 // Waits while the script says so; the communicator's abort ends the wait.
-ncclResult_t Block(FakeNccl* nccl, FakeNccl::Comm* comm, const bool* blocks) {
+ncclResult_t Block(FakeNccl* nccl, FakeNccl::Comm* comm, const bool* blocks)
+    REWIRE_REQUIRES(nccl->mutex) {
   const Time until = Now() + FakeNccl::kPatience;
   ++comm->inside;
   while (*blocks && (!comm->aborted || nccl->abort_ignored) &&
