@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 
+#include <system_error>
 #include <utility>
 
 namespace rewire {
@@ -20,11 +21,20 @@ TaskQueue::~TaskQueue() {
 void TaskQueue::PostAt(Time when, std::function<void()> task) {
   MutexLock lock(&mutex_);
   if (stopping_) return;
-  tasks_.emplace(when, std::move(task));
+  const auto posted = tasks_.emplace(when, std::move(task));
   if (waiting_ < tasks_.size() && threads_.size() < most_threads_) {
-    threads_.emplace_back([this] { Run(); });
+    try {
+      threads_.emplace_back([this] { Run(); });
+    } catch (const std::system_error&) {
+      // The process may have no more threads. A thread that exists takes the task later.
+      if (threads_.empty()) {
+        tasks_.erase(posted);
+        throw;
+      }
+    }
   }
-  changed_.NotifyOne();
+  // All: the thread that takes this task may be the one that waited for the time of another.
+  changed_.NotifyAll();
 }
 
 void TaskQueue::Run() {

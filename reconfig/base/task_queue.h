@@ -27,6 +27,7 @@ class TaskQueue {
   TaskQueue(const TaskQueue&) = delete;
   TaskQueue& operator=(const TaskQueue&) = delete;
 
+  // Both throw std::system_error when the first thread cannot start, and then drop the task.
   void Post(std::function<void()> task) { PostAt(Now(), std::move(task)); }
   void PostAt(Time when, std::function<void()> task) REWIRE_EXCLUDES(mutex_);
 

@@ -2,9 +2,12 @@
 #include "reconfig/base/task_queue.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <future>
+#include <system_error>
 #include <vector>
 
 namespace rewire {
@@ -60,6 +63,48 @@ TEST(TaskQueueTest, OneThreadRunsOneTaskAtATime) {
   }
   ASSERT_EQ(order.size(), 100u);
   EXPECT_TRUE(std::is_sorted(order.begin(), order.end()));
+}
+
+TEST(TaskQueueTest, BlockedTaskDoesNotDelayTheTimeOfAnother) {
+  TaskQueue queue("rw-test", 2);
+  for (int i = 0; i < 20; ++i) {
+    std::promise<void> due;
+    std::promise<void> blocked;
+    bool in_time = false;
+    queue.PostAt(Now() + milliseconds(1), [&] { due.set_value(); });
+    queue.Post([&] {
+      in_time = Ends(&due);
+      blocked.set_value();
+    });
+    ASSERT_TRUE(Ends(&blocked));
+    EXPECT_TRUE(in_time);
+  }
+}
+
+// Runs in a child, which gives up root's privilege to have more threads than the limit.
+TEST(TaskQueueTest, ProcessWithoutMoreThreadsKeepsItsTasks) {
+  const auto child = [] {
+    TaskQueue queue("rw-test", 2);
+    std::promise<void> begun, held, last;
+    queue.Post([&] {
+      begun.set_value();
+      (void)Ends(&held);
+    });
+    bool right = Ends(&begun);
+    const rlimit none = {0, 0};
+    right = setrlimit(RLIMIT_NPROC, &none) == 0 && (getuid() != 0 || setuid(65534) == 0) && right;
+    queue.Post([&] { last.set_value(); });  // no second thread can start
+    held.set_value();
+    right = Ends(&last) && right;
+    bool refused = false;
+    try {
+      TaskQueue("rw-none").Post([] {});
+    } catch (const std::system_error&) {
+      refused = true;
+    }
+    _exit(right && refused ? 0 : 1);
+  };
+  EXPECT_EXIT(child(), ::testing::ExitedWithCode(0), "");
 }
 
 }  // namespace
