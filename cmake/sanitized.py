@@ -12,6 +12,8 @@ import shutil
 import subprocess
 import sys
 
+SUPPRESSIONS = pathlib.Path(__file__).with_name("tsan.supp")
+
 OPTIONS = {
     # intercept_tls_get_addr: up to gcc 13 the runtime mistakes some of glibc's blocks of
     # thread-local storage for older ones, and the leak check then ends the process
@@ -21,7 +23,7 @@ OPTIONS = {
     "ASAN_OPTIONS": "verify_asan_link_order=0:intercept_tls_get_addr=0",
     "UBSAN_OPTIONS": "print_stacktrace=1",
     "LSAN_OPTIONS": "",
-    "TSAN_OPTIONS": "second_deadlock_stack=1",
+    "TSAN_OPTIONS": f"second_deadlock_stack=1:suppressions={SUPPRESSIONS}",
 }
 
 
