@@ -42,16 +42,12 @@ class Root {
       if (thread_.has_value()) (void)new std::thread(std::move(*thread_));
       thread_.reset();
       sessions_.clear();
-      running_ = false;
       pid_ = ::getpid();
     }
-    if (!running_) {
-      if (thread_.has_value()) thread_->join();
-      thread_.reset();
+    if (!thread_.has_value()) {
       mailbox_ = std::make_unique<Mailbox>();
       SIMNCCL_TRY(mailbox_->Open());
       stop_ = std::make_unique<Abort>();
-      running_ = true;
       thread_.emplace([this] { Serve(); });
     }
     content->magic = IdContent::kMagic;
@@ -89,8 +85,10 @@ class Root {
         Receive(std::move(visitor));
       }
       if (stop_->IsSet() || sessions_.empty()) {
-        running_ = false;
         mailbox_.reset();
+        // Stop() took the thread and joins it; nobody joins a thread that ends by itself.
+        if (thread_.has_value()) thread_->detach();
+        thread_.reset();
         return;
       }
     }
@@ -135,8 +133,7 @@ class Root {
 
   rewire::Mutex mutex_;
   pid_t pid_ REWIRE_GUARDED_BY(mutex_) = ::getpid();
-  bool running_ REWIRE_GUARDED_BY(mutex_) = false;
-  std::optional<std::thread> thread_ REWIRE_GUARDED_BY(mutex_);
+  std::optional<std::thread> thread_ REWIRE_GUARDED_BY(mutex_);  // empty: no id is outstanding
   std::map<uint64_t, Session> sessions_ REWIRE_GUARDED_BY(mutex_);
   // Replaced only while no thread runs.
   std::unique_ptr<Mailbox> mailbox_;
