@@ -1,6 +1,7 @@
 // SIGTERM as a reclaim notice, in the process itself and in its children.
 #include "reconfig/elastic/participant/reclaim.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <spawn.h>
@@ -21,6 +22,11 @@ bool Eventually(const std::function<bool()>& condition) {
     usleep(1000);
   }
   return true;
+}
+
+// Waits for a signal. The thread sanitizer delivers none in pause().
+[[noreturn]] void Wait() {
+  for (;;) usleep(1000);
 }
 
 // Returns the signal that ends the child after SIGTERM; 0: the child does not end, or ends by
@@ -80,15 +86,19 @@ TEST(ReclaimWatchTest, SigtermEndsForkedAndExecutedAndSpawnedChildren) {
   const ReclaimWatch watch([] { return true; });
   // The children are forked from a thread that exists during the watch, like the attached thread.
   const pid_t forked = fork();
-  if (forked == 0) {
-    for (;;) pause();
-  }
+  if (forked == 0) Wait();
   EXPECT_EQ(EndByTerm(forked), SIGTERM);
+  int execs[2];  // its end closes by the exec
+  ASSERT_EQ(pipe2(execs, O_CLOEXEC), 0);
   const pid_t executed = fork();
   if (executed == 0) {
     execlp("tail", "tail", "-f", "/dev/null", nullptr);
     _exit(127);
   }
+  close(execs[1]);
+  char none;
+  EXPECT_EQ(read(execs[0], &none, 1), 0);
+  close(execs[0]);
   EXPECT_EQ(EndByTerm(executed), SIGTERM);
   pid_t spawned = 0;
   const char* const argv[] = {"tail", "-f", "/dev/null", nullptr};
@@ -122,7 +132,7 @@ TEST(ReclaimWatchTest, WithoutAMemberOfAWorldSigtermEndsTheProcess) {
   if (child == 0) {
     const ReclaimWatch watch([] { return false; });
     kill(getpid(), SIGTERM);
-    for (;;) pause();
+    Wait();
   }
   int status = 0;
   EXPECT_TRUE(Eventually([&] { return waitpid(child, &status, WNOHANG) == child; }));
