@@ -1,17 +1,26 @@
-// Checks the arguments of one call of the C interface and keeps the first error, which
+// Errors of the C interface: Fail() stores the reason of this thread's last
+// failed call, and Arguments checks the arguments of one call and keeps the first error, which
 // rewireLastError() then returns:
 //   const rewireResult_t wrong = Arguments("rewireX").NotNull("id", id).result();
-// Thread-compatible.
+// The functions are thread-safe; Arguments is thread-compatible.
 #pragma once
 
 #include <cstdint>
 #include <cstring>
+#include <string>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "reconfig/api/last_error.h"
 #include "rewire/rewire_result.h"
 
 namespace rewire {
+
+// Stores the reason for rewireLastError(), or rewireMoeLastError() in librewire-moe.so, of this
+// thread, and returns the matching result.
+rewireResult_t Fail(const absl::Status& status) noexcept;
+rewireResult_t Fail(rewireResult_t result, const std::string& reason) noexcept;
+// Valid until the thread's next failed call.
+[[nodiscard]] const std::string& LastError();
 
 // Returns the number in a C program's enum. A C program may store any number, but C++ may read only
 // the enumerators.

@@ -4,7 +4,6 @@
 #include <memory>
 
 #include "reconfig/api/arguments.h"
-#include "reconfig/api/last_error.h"
 #include "reconfig/moe/plan/recording_file.h"
 #include "rewire/rewire_moe.h"
 

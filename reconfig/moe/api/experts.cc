@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "reconfig/api/arguments.h"
-#include "reconfig/api/last_error.h"
 #include "reconfig/base/counter_report.h"
 #include "reconfig/base/counters.h"
 #include "reconfig/moe/exec/balancer.h"

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "reconfig/api/arguments.h"
-#include "reconfig/api/last_error.h"
 #include "reconfig/base/status_macros.h"
 #include "reconfig/moe/fsep/schedule.h"
 #include "rewire/rewire_moe.h"

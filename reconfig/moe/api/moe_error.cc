@@ -1,6 +1,6 @@
 // Implements rewireMoeLastError(). librewire-moe.so and librewire.so each have their own last
 // error.
-#include "reconfig/api/last_error.h"
+#include "reconfig/api/arguments.h"
 #include "rewire/rewire_moe.h"
 
 extern "C" const char* rewireMoeLastError(void) noexcept { return rewire::LastError().c_str(); }

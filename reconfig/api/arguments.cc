@@ -1,4 +1,8 @@
-#include "reconfig/api/last_error.h"
+// Stores the last error of each thread and implements rewireResultString(), which librewire.so and
+// librewire-moe.so both have; see arguments.h. Thread-safe.
+#include "reconfig/api/arguments.h"
+
+#include "rewire/rewire_result.h"
 
 namespace rewire {
 namespace {
@@ -36,3 +40,23 @@ rewireResult_t Fail(const absl::Status& status) noexcept {
 }
 
 }  // namespace rewire
+
+extern "C" const char* rewireResultString(rewireResult_t result) noexcept {
+  switch (rewire::NumberOf(result)) {
+    case rewireSuccess:
+      return "success";
+    case rewireInvalidArgument:
+      return "invalid argument";
+    case rewireInvalidUsage:
+      return "invalid usage";
+    case rewireUnavailable:
+      return "unavailable";
+    case rewireTimeout:
+      return "timeout";
+    case rewireLost:
+      return "state is lost";
+    case rewireInternalError:
+      return "internal error";
+  }
+  return "unknown result";
+}
