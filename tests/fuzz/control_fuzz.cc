@@ -3,7 +3,6 @@
 #include <string>
 
 #include "reconfig/base/bytes.h"
-#include "reconfig/control/agent/command.h"
 #include "reconfig/control/agent/control.h"
 #include "reconfig/elastic/protocol/codec.h"
 #include "tests/fuzz/require.h"

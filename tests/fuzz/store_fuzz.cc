@@ -9,8 +9,8 @@
 #include <string_view>
 
 #include "reconfig/base/unique_fd.h"
-#include "reconfig/control/store/record_bytes.h"
 #include "reconfig/control/store/record_log.h"
+#include "reconfig/control/store/store.h"
 #include "tests/fuzz/require.h"
 
 namespace {

@@ -8,7 +8,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "reconfig/control/store/embedded_store.h"
+#include "reconfig/control/store/store.h"
 
 namespace rewire::control {
 namespace {
@@ -52,7 +52,7 @@ class StoreAccessTest : public ::testing::Test {
   std::string path_;
 };
 
-TEST_F(StoreAccessTest, RefusesFilesThatOthersCanReadOrWrite) {
+TEST_F(StoreAccessTest, RejectsFilesThatOthersCanReadOrWrite) {
   for (const std::string& file : {path_, path_ + ".lock"}) {
     for (const mode_t mode : {0640, 0606}) {
       chmod(file.c_str(), mode);
@@ -64,7 +64,7 @@ TEST_F(StoreAccessTest, RefusesFilesThatOthersCanReadOrWrite) {
   }
 }
 
-TEST_F(StoreAccessTest, RefusesFilesAndAFolderOfAnotherUser) {
+TEST_F(StoreAccessTest, RejectsFilesAndFolderOfAnotherUser) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root to give a file to another user";
   for (const std::string& file : {path_, path_ + ".lock", directory_}) {
     ASSERT_EQ(chown(file.c_str(), kNobody, kNobody), 0);
@@ -74,14 +74,14 @@ TEST_F(StoreAccessTest, RefusesFilesAndAFolderOfAnotherUser) {
   }
 }
 
-TEST_F(StoreAccessTest, RefusesAFolderThatOthersCanWriteTo) {
+TEST_F(StoreAccessTest, RejectsFolderThatOthersCanWrite) {
   chmod(directory_.c_str(), 01777);
   EXPECT_THAT(Open(), AllOf(HasSubstr(directory_), HasSubstr("1777"), HasSubstr("chmod go-w")));
   chmod(directory_.c_str(), 0755);
   EXPECT_EQ(Open(), "");
 }
 
-TEST_F(StoreAccessTest, FollowsNoLinkToAnotherFile) {
+TEST_F(StoreAccessTest, FollowsNoSymlink) {
   for (const std::string& name : {path_, path_ + ".lock"}) {
     const std::string target = LinkedTo(name);
     chmod(target.c_str(), 0600);
@@ -91,7 +91,7 @@ TEST_F(StoreAccessTest, FollowsNoLinkToAnotherFile) {
   }
 }
 
-TEST_F(StoreAccessTest, ReplacesALinkAtTheNewFilesName) {
+TEST_F(StoreAccessTest, ReplacesSymlinkAtTemporaryName) {
   std::filesystem::remove(path_);
   const std::string target = LinkedTo(path_ + ".new");
   EXPECT_EQ(Open(), "");
@@ -99,7 +99,7 @@ TEST_F(StoreAccessTest, ReplacesALinkAtTheNewFilesName) {
   EXPECT_FALSE(std::filesystem::is_symlink(path_));
 }
 
-TEST_F(StoreAccessTest, RefusesAPipeInThePlaceOfTheStore) {
+TEST_F(StoreAccessTest, RejectsPipeAsStore) {
   std::filesystem::remove(path_);
   ASSERT_EQ(mkfifo(path_.c_str(), 0600), 0);
   EXPECT_NE(Open(), "");

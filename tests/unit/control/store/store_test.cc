@@ -1,4 +1,6 @@
 // Tests the embedded store on files that are cut off and damaged at every byte.
+#include "reconfig/control/store/store.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -14,8 +16,6 @@
 #include <sstream>
 
 #include "reconfig/base/log.h"
-#include "reconfig/control/store/embedded_store.h"
-#include "reconfig/control/store/record_bytes.h"
 
 namespace rewire::control {
 namespace {
@@ -100,7 +100,7 @@ TEST_F(StoreTest, RecordsRoundTrip) {
   }
 }
 
-TEST_F(StoreTest, RecordBytesCutOrLongerAreRefused) {
+TEST_F(StoreTest, RejectsShortenedAndExtendedRecord) {
   const std::string whole = EncodeRecord(Record(2));
   for (size_t n = 0; n < whole.size(); ++n) {
     EXPECT_FALSE(DecodeRecord(whole.substr(0, n)).ok()) << n;
@@ -110,7 +110,7 @@ TEST_F(StoreTest, RecordBytesCutOrLongerAreRefused) {
               HasSubstr("version 9"));
 }
 
-TEST_F(StoreTest, ANewStoreIsEmptyAndAFilledOneComesBack) {
+TEST_F(StoreTest, ReopensWithLastRecord) {
   EXPECT_EQ(Read(*OpenOrDie()), std::nullopt);
   Fill(5);
   EXPECT_EQ(Read(*OpenOrDie()), Record(5));
@@ -132,7 +132,7 @@ TEST_F(StoreTest, RejectsStaleRevision) {
   EXPECT_EQ(Read(*store), Record(9));
 }
 
-TEST_F(StoreTest, OnlyOneProcessOpensIt) {
+TEST_F(StoreTest, RejectsSecondProcess) {
   auto store = OpenOrDie();
   auto second = EmbeddedStore::Open(path_);
   EXPECT_EQ(second.status().code(), absl::StatusCode::kFailedPrecondition);
@@ -167,7 +167,7 @@ TEST_F(StoreTest, RecoversLastWholeRecordAfterAnyTruncation) {
   SetLogSink(nullptr);
 }
 
-TEST_F(StoreTest, EveryDamagedBitIsFound) {
+TEST_F(StoreTest, DetectsEveryDamagedBit) {
   Fill(3);
   const std::string whole = Bytes();
   for (size_t i = 0; i < whole.size(); ++i) {
@@ -198,7 +198,7 @@ TEST_F(StoreTest, ReportsTornTail) {
   EXPECT_THAT(LogText(), HasSubstr("store " + path_ + ": dropped the last "));
 }
 
-TEST_F(StoreTest, ATailOfZerosIsAnUnfinishedRecord) {
+TEST_F(StoreTest, DropsTailOfZeros) {
   Fill(2);
   Put(Bytes() + std::string(100, '\0'));
   EXPECT_EQ(Read(*OpenOrDie()), Record(2));
@@ -214,7 +214,7 @@ TEST_F(StoreTest, RejectsFileThatIsNotAStore) {
               HasSubstr("No such file or directory"));
 }
 
-TEST_F(StoreTest, CompactionKeepsTheRecordAndTheSize) {
+TEST_F(StoreTest, CompactionKeepsRecordAndBoundsSize) {
   auto store = OpenOrDie({.compact_bytes = 400});
   size_t largest = 0;
   for (Epoch e = 1; e <= 200; ++e) {
@@ -227,7 +227,7 @@ TEST_F(StoreTest, CompactionKeepsTheRecordAndTheSize) {
   EXPECT_FALSE(std::filesystem::exists(path_ + ".new"));
 }
 
-TEST_F(StoreTest, ALeftOverOfACompactionIsHarmless) {
+TEST_F(StoreTest, IgnoresLeftoverOfCompaction) {
   Fill(3);
   std::ofstream(path_ + ".new") << "half";
   EXPECT_EQ(Read(*OpenOrDie({.compact_bytes = 0})), Record(3));
@@ -268,7 +268,7 @@ void MountSmallDisk(const std::string& folder, const char* options, int status) 
   if (mount("none", folder.c_str(), "tmpfs", 0, options) != 0) _exit(status);
 }
 
-TEST_F(StoreTest, ADiskThatFillsUpDuringAChangeHasRoomForTheCommit) {
+TEST_F(StoreTest, ReservesRoomForCommitOnFullDisk) {
   constexpr int kNotAllowed = 77;
   const pid_t child = fork();
   if (child == 0) {

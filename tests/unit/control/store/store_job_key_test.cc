@@ -1,6 +1,4 @@
 // Tests the owner and mode of a job key's file, and files that another user put at the key's name.
-#include "reconfig/control/agent/job_key.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -8,6 +6,8 @@
 
 #include <filesystem>
 #include <fstream>
+
+#include "reconfig/control/store/store.h"
 
 namespace rewire::control {
 namespace {
@@ -29,7 +29,7 @@ class JobKeyTest : public ::testing::Test {
   std::string path_;
 };
 
-TEST_F(JobKeyTest, IsMadeOnceForItsOwnerAlone) {
+TEST_F(JobKeyTest, CreatesKeyOnceReadableByOwnerOnly) {
   const absl::StatusOr<Key> key = JobKey(path_);
   ASSERT_TRUE(key.ok()) << key.status();
   EXPECT_EQ(*JobKey(path_), *key);
@@ -38,7 +38,7 @@ TEST_F(JobKeyTest, IsMadeOnceForItsOwnerAlone) {
   EXPECT_EQ(st.st_mode & 07777, 0600);
 }
 
-TEST_F(JobKeyTest, RefusesAFileOfAnotherUser) {
+TEST_F(JobKeyTest, RejectsFileOfAnotherUser) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root to give a file to another user";
   ASSERT_TRUE(JobKey(path_).ok());
   ASSERT_EQ(chown(path_.c_str(), 65534, 65534), 0);
@@ -46,7 +46,7 @@ TEST_F(JobKeyTest, RefusesAFileOfAnotherUser) {
               AllOf(HasSubstr(path_), HasSubstr("owner=65534"), HasSubstr("mode=0600")));
 }
 
-TEST_F(JobKeyTest, ReplacesALinkAtTheNewFilesName) {
+TEST_F(JobKeyTest, ReplacesSymlinkAtTemporaryName) {
   const std::string target = folder_ + "/target";
   std::ofstream(target) << "precious";
   std::filesystem::create_symlink(target, path_ + ".new");
