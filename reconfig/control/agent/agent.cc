@@ -13,10 +13,8 @@
 #include "reconfig/base/short_turns.h"
 #include "reconfig/base/status_macros.h"
 #include "reconfig/control/agent/control.h"
-#include "reconfig/control/agent/job_key.h"
-#include "reconfig/control/agent/status_json.h"
-#include "reconfig/control/agent/trace_json.h"
-#include "reconfig/control/store/embedded_store.h"
+#include "reconfig/control/agent/job_json.h"
+#include "reconfig/control/store/store.h"
 #include "reconfig/elastic/protocol/codec.h"
 
 namespace rewire::control {

@@ -4,10 +4,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "reconfig/base/status_macros.h"
-#include "reconfig/control/agent/command.h"
 #include "reconfig/control/agent/control.h"
-#include "reconfig/control/agent/status_json.h"
-#include "reconfig/control/agent/trace_json.h"
+#include "reconfig/control/agent/job_json.h"
 
 namespace rewire::control {
 namespace {

@@ -2,7 +2,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "reconfig/base/status_macros.h"
-#include "reconfig/control/agent/command.h"
 #include "reconfig/control/agent/control.h"
 
 namespace rewire::control {

@@ -55,7 +55,7 @@ class RunQueueWaitTest : public testing::Test {
   const pid_t pid_;
 };
 
-TEST_F(RunQueueWaitTest, CountsTheWaitOfThreadsThatShareAProcessor) {
+TEST_F(RunQueueWaitTest, CountsWaitOfThreadsThatShareAProcessor) {
   Duration waited{};
   Duration looked{};
   while (waited < milliseconds(200) && looked < seconds(30)) {
@@ -66,7 +66,7 @@ TEST_F(RunQueueWaitTest, CountsTheWaitOfThreadsThatShareAProcessor) {
   EXPECT_LE(waited, looked + seconds(1));
 }
 
-TEST_F(RunQueueWaitTest, AStoppedProcessWaitsForNoProcessor) {
+TEST_F(RunQueueWaitTest, ReportsNoWaitOfStoppedProcess) {
   Over(milliseconds(100));
   kill(pid_, SIGSTOP);
   int status = 0;
@@ -77,7 +77,7 @@ TEST_F(RunQueueWaitTest, AStoppedProcessWaitsForNoProcessor) {
   kill(pid_, SIGCONT);
 }
 
-TEST_F(RunQueueWaitTest, TheFirstCallAndAProcessThatDoesNotExistTellNothing) {
+TEST_F(RunQueueWaitTest, ReportsZeroAtFirstCallAndForMissingProcess) {
   EXPECT_EQ(wait_.SinceLast(pid_, Now()), Duration{});
   wait_.KeepOnly({});
   EXPECT_EQ(wait_.SinceLast(pid_, Now()), Duration{});

@@ -4,8 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "reconfig/control/agent/status_json.h"
-#include "reconfig/control/agent/trace_json.h"
+#include "reconfig/control/agent/job_json.h"
 
 namespace rewire::control {
 namespace {
@@ -61,7 +60,7 @@ class TransitionLogTest : public ::testing::Test {
   TransitionLog log_;
 };
 
-TEST_F(TransitionLogTest, SpansAndNumbersOfAWholeTransition) {
+TEST_F(TransitionLogTest, RecordsSpansAndBytesOfWholeTransition) {
   EXPECT_EQ(log_.Find(std::nullopt), nullptr);
   Whole();
   // The requesting command has its answer, so the next command may already ask for the transition.
@@ -100,7 +99,7 @@ TEST_F(TransitionLogTest, SpansAndNumbersOfAWholeTransition) {
   EXPECT_TRUE(status["waiting_for"].empty());
 }
 
-TEST_F(TransitionLogTest, NamesMembersThatAreWaitedFor) {
+TEST_F(TransitionLogTest, NamesMembersWithOpenSpans) {
   log_.OnNote(At(0), Progress(1, elastic::Phase::kPrepare), 7);
   elastic::Prepare prepare;
   prepare.epoch = 8;
@@ -112,7 +111,7 @@ TEST_F(TransitionLogTest, NamesMembersThatAreWaitedFor) {
   EXPECT_EQ(waiting.at(5), "prepare");
 }
 
-TEST_F(TransitionLogTest, MessagesOfAnotherEpochAreNotItsOwn) {
+TEST_F(TransitionLogTest, IgnoresMessagesOfAnotherEpoch) {
   log_.OnNote(At(0), Progress(1, elastic::Phase::kPrepare), 7);
   elastic::Prepare prepare;
   prepare.epoch = 6;
@@ -123,7 +122,7 @@ TEST_F(TransitionLogTest, MessagesOfAnotherEpochAreNotItsOwn) {
   EXPECT_TRUE(log_.current()->WaitingFor().empty());
 }
 
-TEST_F(TransitionLogTest, AnAbortedOneKeepsItsReasonAndTheNextOneFollows) {
+TEST_F(TransitionLogTest, KeepsReasonOfAbortedTransitionAndRecordsNext) {
   log_.OnNote(At(0), Progress(1, elastic::Phase::kPrepare), 7);
   elastic::Note failed = Progress(1, elastic::Phase::kPrepare, elastic::NoteKind::kFailed);
   failed.text = "no room";
@@ -140,7 +139,7 @@ TEST_F(TransitionLogTest, AnAbortedOneKeepsItsReasonAndTheNextOneFollows) {
   EXPECT_EQ(log_.TakeEnded().size(), 2u);
 }
 
-TEST_F(TransitionLogTest, OnlyTheLastAreKept) {
+TEST_F(TransitionLogTest, KeepsOnlyLastTransitions) {
   for (uint64_t i = 1; i <= 40; ++i) {
     elastic::Note n = Progress(i, elastic::Phase::kPrepare);
     n.epoch = i;
@@ -154,7 +153,7 @@ TEST_F(TransitionLogTest, OnlyTheLastAreKept) {
   EXPECT_EQ(log_.TakeEnded().size(), 40u);
 }
 
-TEST_F(TransitionLogTest, TheTraceNestsSpansOnOneTrackPerMember) {
+TEST_F(TransitionLogTest, TraceHasOneTrackPerMember) {
   Whole();
   log_.OnIdle(At(70));
   const nlohmann::json trace = nlohmann::json::parse(TraceJson(log_.entries()[0], "job", At(99)));

@@ -1,4 +1,6 @@
-// Builds the answer to `rewire status --json` (schema 1). Pure.
+// The job as JSON, for commands and trace files: the answer to `rewire status --json` (schema 1),
+// and one transition as a Chrome/Perfetto trace with one track per member and one for the leader.
+// Pure.
 #pragma once
 
 #include <map>
@@ -14,5 +16,9 @@ nlohmann::json TransitionStatus(const TransitionEntry& entry, Time now);
 // pids: of the members whose process is known.
 nlohmann::json WorldStatus(const elastic::Leader& leader, const TransitionLog& log,
                            const std::map<MemberId, pid_t>& pids, Time now);
+
+// Returns the JSON object format of the trace event specification. Times are in microseconds from
+// the transition's beginning.
+std::string TraceJson(const TransitionEntry& entry, const std::string& job, Time now);
 
 }  // namespace rewire::control
