@@ -1,13 +1,16 @@
-// Starts one process and describes how a process ended. Owned by the launcher's thread, the only
-// thread of the process, because StartChild() forks.
+// The processes below this one: starts a child, describes how a child ended, and ends descendants,
+// whatever group or session they moved to. Owned by the only thread of the guard or the launcher,
+// because StartChild() forks.
 #pragma once
 
 #include <sys/types.h>
 
+#include <set>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "reconfig/base/clock.h"
 
 namespace rewire::control {
 
@@ -35,5 +38,13 @@ struct ChildEnd {
 ChildEnd EndOf(int wait_status);
 // Returns "exited with status 3" or "was killed by signal 9 (Killed)".
 std::string Describe(const ChildEnd& end);
+
+// Makes a descendant whose parent has ended a child of this process, from now on.
+void AdoptDescendants();
+// Reaps the ended children, except `others`, which their owners reap.
+void ReapAdopted(const std::set<pid_t>& others);
+// Sends SIGKILL to every descendant except the `spared` children, until none is left. Returns false
+// at the deadline, because a process in an uninterruptible call does not end.
+bool KillDescendants(const std::set<pid_t>& spared, Time deadline);
 
 }  // namespace rewire::control

@@ -14,7 +14,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "reconfig/control/launcher/child.h"
-#include "reconfig/control/launcher/descendants.h"
 
 namespace rewire::control {
 namespace {

@@ -14,7 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "reconfig/base/log.h"
 #include "reconfig/base/status_macros.h"
-#include "reconfig/control/launcher/descendants.h"
+#include "reconfig/control/launcher/child.h"
 
 namespace rewire::control {
 namespace {

@@ -15,7 +15,6 @@
 #include "absl/status/statusor.h"
 #include "reconfig/control/launcher/agent_process.h"
 #include "reconfig/control/launcher/child.h"
-#include "reconfig/control/launcher/forwarded_pipe.h"
 #include "reconfig/control/launcher/member_environment.h"
 #include "reconfig/control/launcher/output.h"
 

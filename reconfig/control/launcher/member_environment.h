@@ -1,5 +1,6 @@
 // Builds the environment of a member's process: torchrun's variables, the agent's socket, the
-// preloaded library. Pure, except OwnEnvironment().
+// preloaded library. Also finds the files that belong to this executable, in a build tree or an
+// installation. Thread-safe. MemberEnvironment() is pure.
 #pragma once
 
 #include <cstdint>
@@ -36,5 +37,16 @@ absl::StatusOr<std::vector<std::string>> MemberEnvironment(const std::vector<std
                                                            const MemberPlace& place);
 // Returns the environment of this process.
 std::vector<std::string> OwnEnvironment();
+
+struct InstallPaths {
+  std::string executable;
+  std::string preload;        // librewire-preload.so, of a build or an install
+  std::string sim_directory;  // holds libcuda.so.1 and libnccl.so.2
+};
+
+// Returns the executable's own path, from the kernel.
+absl::StatusOr<std::string> OwnExecutable();
+// Finds the files of an executable in <tree>/bin. The path of a missing file is empty.
+InstallPaths FindInstallPaths(const std::string& executable);
 
 }  // namespace rewire::control
