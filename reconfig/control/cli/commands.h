@@ -13,14 +13,6 @@ inline constexpr int kExitOk = 0;
 inline constexpr int kExitRefused = 1;  // with a reason on standard error
 inline constexpr int kExitUsage = 2;
 
-// Options of every command that talks to an agent.
-struct AgentChoice {
-  std::string socket;
-  std::string directory;
-  bool json = false;
-  bool quiet = false;
-};
-
 // Sets *action when the sub-command was given.
 using Action = std::function<int()>;
 void AddAgentCommand(CLI::App* app, Action* action);

@@ -1,7 +1,10 @@
-// A command's connection to an agent. Thread-compatible; every call has a deadline.
+// The connection of a command to an agent: finds the agent that the command line chooses, asks it,
+// and prints its progress and errors. For the command's thread; every call has a deadline.
 #pragma once
 
+#include <CLI/CLI.hpp>
 #include <functional>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -11,6 +14,7 @@
 
 namespace rewire::control {
 
+// One connection. Thread-compatible.
 class ControlClient {
  public:
   using OnProgress = std::function<void(const nlohmann::json& progress)>;
@@ -30,5 +34,23 @@ class ControlClient {
   FramedSocket socket_;
   std::string path_;
 };
+
+// Options of every command that talks to an agent.
+struct AgentChoice {
+  std::string socket;
+  std::string directory;
+  bool json = false;
+  bool quiet = false;
+};
+
+// Adds --socket, --dir and --json, and with `progress` also --quiet.
+std::shared_ptr<AgentChoice> AddAgentChoice(CLI::App* command, bool progress);
+
+// Asks the chosen agent. Progress goes to standard error, except with --json or --quiet.
+absl::StatusOr<nlohmann::json> AskAgent(const AgentChoice& choice, const nlohmann::json& command,
+                                        Duration within);
+// Prints the error of a command on standard error, and with --json also {"ok": false, "error": ...}
+// on standard output. Returns kExitRefused (commands.h).
+int Failed(const AgentChoice& choice, const absl::Status& status);
 
 }  // namespace rewire::control

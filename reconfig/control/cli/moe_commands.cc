@@ -5,7 +5,6 @@
 #include <memory>
 
 #include "reconfig/control/cli/commands.h"
-#include "reconfig/control/cli/load_plot.h"
 #include "reconfig/control/cli/replay_report.h"
 #include "reconfig/moe/plan/count_text.h"
 #include "reconfig/moe/plan/recording_file.h"

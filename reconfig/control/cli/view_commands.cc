@@ -5,10 +5,9 @@
 #include <iostream>
 #include <memory>
 
-#include "reconfig/control/cli/agent_choice.h"
-#include "reconfig/control/cli/duration_text.h"
-#include "reconfig/control/cli/knobs.h"
-#include "reconfig/control/cli/status_text.h"
+#include "reconfig/control/cli/command_text.h"
+#include "reconfig/control/cli/commands.h"
+#include "reconfig/control/cli/control_client.h"
 
 namespace rewire::control {
 namespace {

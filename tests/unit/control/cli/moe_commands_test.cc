@@ -61,7 +61,7 @@ class MoeCommandsTest : public ::testing::Test {
   const std::string directory_;
 };
 
-TEST_F(MoeCommandsTest, ATextBecomesARecordingThatCanBeReplayed) {
+TEST_F(MoeCommandsTest, ReplaysRecordingMadeFromText) {
   const Ran record = Record();
   EXPECT_EQ(record.status, kExitOk) << record.err;
   EXPECT_EQ(record.out, At("counts") + ": 2 nodes of 2 devices, 8 experts, 6 records\n");
@@ -73,7 +73,7 @@ TEST_F(MoeCommandsTest, ATextBecomesARecordingThatCanBeReplayed) {
   EXPECT_THAT(text.out, HasSubstr("\n   all              6                200         0"));
 }
 
-TEST_F(MoeCommandsTest, JsonHasEachLayerAndAllOfThem) {
+TEST_F(MoeCommandsTest, JsonHasEachLayerAndTotal) {
   Record();
   for (const char* plan : {"none", "greedy", "split", "balance", "laer", "relayout", "composed"}) {
     const Ran ran = Run({"replay", At("counts"), "--plan", plan, "--json"});
@@ -90,7 +90,7 @@ TEST_F(MoeCommandsTest, JsonHasEachLayerAndAllOfThem) {
   }
 }
 
-TEST_F(MoeCommandsTest, APlotHasTwoBarsForEachDevice) {
+TEST_F(MoeCommandsTest, PlotHasTwoBarsForEachDevice) {
   Record();
   const Ran ran = Run({"replay", At("counts"), "--plot", At("a&b.svg")});
   EXPECT_EQ(ran.status, kExitOk) << ran.err;

@@ -1,20 +1,19 @@
 // The pure functions of the command: durations, tables, texts.
+#include "reconfig/control/cli/command_text.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
 #include "reconfig/base/settings.h"
-#include "reconfig/control/cli/duration_text.h"
-#include "reconfig/control/cli/knobs.h"
-#include "reconfig/control/cli/status_text.h"
 
 namespace rewire::control {
 namespace {
 
 using ::testing::HasSubstr;
 
-TEST(DurationTest, Parses) {
+TEST(DurationTest, ParsesUnits) {
   EXPECT_EQ(*ParseDuration("120s"), milliseconds(120000));
   EXPECT_EQ(*ParseDuration("120"), milliseconds(120000));
   EXPECT_EQ(*ParseDuration("500ms"), milliseconds(500));
@@ -30,14 +29,14 @@ TEST(DurationTest, Parses) {
   }
 }
 
-TEST(DurationTest, Prints) {
+TEST(DurationTest, PrintsShortText) {
   EXPECT_EQ(DurationText(0.25), "0.2 ms");
   EXPECT_EQ(DurationText(812.4), "812 ms");
   EXPECT_EQ(DurationText(3210), "3.2 s");
   EXPECT_EQ(DurationText(125000), "2 min 5 s");
 }
 
-TEST(KnobsTest, EveryFormatHasEverySetting) {
+TEST(KnobsTest, EveryFormatListsEverySetting) {
   const std::string text = KnobsTable(KnobsFormat::kText);
   const std::string markdown = KnobsTable(KnobsFormat::kMarkdown);
   const auto json = nlohmann::json::parse(KnobsTable(KnobsFormat::kJson));

@@ -1,23 +1,30 @@
-// `rewire run`; see reconfig/control/launcher/launcher.h.
+// `rewire run` and `rewire agent`: the commands that run a job's processes. See
+// reconfig/control/launcher/launcher.h and reconfig/control/agent/agent.h.
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
 #include <unistd.h>
 
+#include <cstring>
+#include <filesystem>
 #include <memory>
 
 #include "absl/strings/str_cat.h"
 #include "reconfig/auth/key.h"
 #include "reconfig/base/settings.h"
 #include "reconfig/base/socket.h"
+#include "reconfig/control/agent/agent.h"
+#include "reconfig/control/cli/command_text.h"
 #include "reconfig/control/cli/commands.h"
-#include "reconfig/control/cli/duration_text.h"
 #include "reconfig/control/launcher/guard.h"
-#include "reconfig/control/launcher/install_paths.h"
 #include "reconfig/control/launcher/job_directory.h"
 #include "reconfig/control/launcher/launcher.h"
+#include "reconfig/control/launcher/member_environment.h"
 
 namespace rewire::control {
 namespace {
 
-struct Options {
+struct RunOptions {
   uint32_t members = 1;
   uint32_t max = 0;
   bool no_agent = false;
@@ -44,7 +51,7 @@ int Launch(const LaunchOptions& options) {
 }
 
 // Runs a job with its files from the options, the job's folder and the executable's folder.
-int RunJob(const Options& o) {
+int RunJob(const RunOptions& o) {
   const auto usage = [](const std::string& text) {
     std::cerr << "rewire run: " << text << "\n";
     return kExitUsage;
@@ -125,10 +132,51 @@ int RunJob(const Options& o) {
   return status.ok() ? *status : Refused(std::string(status.status().message()));
 }
 
+struct AgentCommandOptions {
+  AgentOptions agent;
+  int ready_fd = -1;
+};
+
+// Runs the agent until SIGTERM or SIGINT. Returns the exit status.
+int RunAgent(const AgentCommandOptions& options) {
+  if (const std::string& error = Settings::Get().Error(); !error.empty()) {
+    std::cerr << error;
+    return kExitUsage;
+  }
+  if (options.agent.max_members < options.agent.members) {
+    std::cerr << "rewire: --max " << options.agent.max_members << ": must be at least --members "
+              << options.agent.members << "\n";
+    return kExitUsage;
+  }
+  prctl(PR_SET_NAME, "rewire-agent");
+  // Block these signals before any thread is made, so that only the descriptor receives them.
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGTERM);
+  sigaddset(&set, SIGINT);
+  sigprocmask(SIG_BLOCK, &set, nullptr);
+  signal(SIGPIPE, SIG_IGN);
+  const UniqueFd stop(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (!stop.valid()) return Refused(std::string("signalfd: ") + strerror(errno));
+  if (!options.agent.trace_dir.empty()) {
+    std::error_code error;
+    std::filesystem::create_directories(options.agent.trace_dir, error);
+    if (error) return Refused(options.agent.trace_dir + ": " + error.message());
+  }
+  absl::StatusOr<std::unique_ptr<Agent>> agent = Agent::Start(options.agent);
+  if (!agent.ok()) return Refused(std::string(agent.status().message()));
+  if (options.ready_fd >= 0) {
+    if (write(options.ready_fd, "\n", 1) != 1) return Refused("--ready-fd: write failed");
+    close(options.ready_fd);
+  }
+  const absl::Status ended = (*agent)->Run(stop.get());
+  return ended.ok() ? kExitOk : Refused(std::string(ended.message()));
+}
+
 }  // namespace
 
 void AddRunCommand(CLI::App* app, const std::vector<std::string>& program, Action* action) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<RunOptions>();
   o->program = program;
   CLI::App* c =
       app->add_subcommand("run", "Start a job: rewire run -n N [OPTIONS] -- PROGRAM [ARGUMENT...]");
@@ -160,6 +208,29 @@ void AddRunCommand(CLI::App* app, const std::vector<std::string>& program, Actio
       "with 0, else that of the first that did not (128 + signal); 1 when the job was stopped\n"
       "and all ended with 0; 126 and 127 when PROGRAM cannot be run.");
   c->callback([o, action] { *action = [o] { return RunJob(*o); }; });
+}
+
+void AddAgentCommand(CLI::App* app, Action* action) {
+  auto o = std::make_shared<AgentCommandOptions>();
+  CLI::App* c =
+      app->add_subcommand("agent", "Run the agent of a job (`rewire run` starts an agent)");
+  c->add_option("--socket", o->agent.socket, "Path of the Unix socket on which the agent listens")
+      ->required();
+  c->add_option("--store", o->agent.store, "File of the world record")->required();
+  c->add_option("--metrics", o->agent.metrics, "Serve Prometheus text on 127.0.0.1:PORT");
+  c->add_option("--trace-dir", o->agent.trace_dir, "Folder for one trace file per transition");
+  c->add_option("--job", o->agent.job, "Name of the job, shown in status and traces");
+  c->add_option("--members", o->agent.members, "Members of the first world: ids 0 to N-1")
+      ->check(CLI::Range(1, 100000));
+  c->add_option("--max", o->agent.max_members,
+                "Largest number of members that a resize may request")
+      ->check(CLI::Range(1, 100000));
+  c->add_option("--ready-fd", o->ready_fd,
+                "Descriptor on which the agent writes one byte when it is ready");
+  c->callback([o, action, c] {
+    if (c->count("--max") == 0) o->agent.max_members = o->agent.members;
+    *action = [o] { return RunAgent(*o); };
+  });
 }
 
 }  // namespace rewire::control
