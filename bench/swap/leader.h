@@ -12,7 +12,7 @@
 #include "absl/status/status.h"
 #include "bench/swap/report_lines.h"
 #include "bench/swap/wire.h"
-#include "reconfig/elastic/protocol/pace.h"
+#include "reconfig/elastic/leader/cut_rounds.h"
 
 namespace rewire::bench {
 

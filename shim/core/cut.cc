@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "reconfig/base/log.h"
-#include "reconfig/elastic/protocol/cut_order.h"
+#include "reconfig/elastic/protocol/messages.h"
 
 namespace rewire::shim {
 

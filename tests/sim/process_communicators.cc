@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "reconfig/elastic/protocol/cut_order.h"
+#include "reconfig/elastic/protocol/messages.h"
 #include "tests/sim/process.h"
 #include "tests/sim/simulation.h"
 

@@ -19,7 +19,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -33,10 +32,11 @@
 #include "reconfig/base/running_clock.h"
 #include "reconfig/base/settings.h"
 #include "reconfig/elastic/leader/leader_action.h"
-#include "reconfig/elastic/leader/positions.h"
-#include "reconfig/elastic/leader/registry.h"
-#include "reconfig/elastic/leader/request.h"
-#include "reconfig/elastic/leader/silence.h"
+#include "reconfig/elastic/leader/peers.h"
+#include "reconfig/elastic/leader/record_write.h"
+#include "reconfig/elastic/leader/recovery.h"
+#include "reconfig/elastic/leader/reports.h"
+#include "reconfig/elastic/leader/request_queue.h"
 #include "reconfig/elastic/protocol/planted_bug.h"
 
 namespace rewire::elastic {
@@ -62,18 +62,6 @@ struct LeaderOptions {
   uint32_t cut_margin = SettingDefaults::cut_margin;  // operations
   uint32_t max_rounds = 8;                     // refused proposals before the transition is aborted
   PlantedBug planted_bug = PlantedBug::kNone;  // tests only
-};
-
-// The store's answer to a CompareAndSwap: whether the record was written, and the current record.
-struct StoreAnswer {
-  bool swapped = false;
-  WorldRecord current;
-};
-
-enum class RequestState : uint8_t { kUnknown, kWaiting, kRunning, kDone, kFailed };
-struct RequestStatus {
-  RequestState state = RequestState::kUnknown;
-  std::string text;  // why the request failed or what it waits for
 };
 
 struct MemberStatus {
@@ -126,11 +114,13 @@ class Leader {
   [[nodiscard]] Phase phase() const;
   [[nodiscard]] bool steady() const;  // no transition and no request is active or waits
   [[nodiscard]] bool done() const { return done_; }  // every member has finished
-  [[nodiscard]] RequestStatus StatusOf(uint64_t request) const;
+  [[nodiscard]] RequestStatus StatusOf(uint64_t request) const {
+    return requests_.StatusOf(request);
+  }
   [[nodiscard]] std::vector<MemberStatus> Members(Time now) const;
   // Returns connected members whose counted silence has lasted for a part of REWIRE_SILENCE_MS that
   // makes a check of their processes worth its cost.
-  [[nodiscard]] std::vector<MemberId> Quiet() const;
+  [[nodiscard]] std::vector<MemberId> Quiet() const { return peers_.Quiet(); }
   // Returns the communicators that have not passed a decided swap, by member.
   [[nodiscard]] std::vector<PendingCut> Pending() const { return positions_.Pending(); }
   [[nodiscard]] uint64_t dropped_messages() const { return dropped_; }
@@ -139,31 +129,26 @@ class Leader {
   [[nodiscard]] uint64_t host_waits() const { return host_waits_; }
 
  private:
-  struct Peer {
-    uint64_t incarnation = 0;
-    std::string data_address;
-    bool connected = false;
-    bool cooperates = false;
-    bool finished = false;
-    bool lost = false;       // permanent: a new Hello is refused
-    bool reclaimed = false;  // the member has a reclaim notice
-    bool welcome_due = false;
-    bool visitor = false;        // in no known world: is told of the record and dismissed
-    bool broken = false;         // reports that its generations are aborted, as of hello_epoch
-    Epoch hello_epoch = 0;       // the member's epoch when it connected
-    uint32_t positions_due = 0;  // reports that its Hello announced and that have not arrived yet
-    Heartbeat counts;
-    bool told_starved = false;
-  };
-  struct Request {
-    ChangeRequest change;
-    std::optional<Time> gone_by;  // a drain's deadline, until the deadline has come
-    uint32_t world_size = 0;      // the world's size when the request arrived
-    uint32_t attempts = 0;
-    RequestStatus status;
-  };
+  // leader.cc: time, messages of members, output.
+  // Converts `now` to the leader's time, which stands still while the leader's process does.
+  [[nodiscard]] Time Awake(Time now);
+  struct Incoming;
+  // A member has created or destroyed a communicator: the planned transition must include that.
+  void OnCommunicators(Time now, MemberId member, const std::string& what, Out* out);
+  void OnReclaimNotice(Time now, MemberId member, const ReclaimNotice& m, Out* out);
+  [[nodiscard]] bool Current(Epoch epoch);  // false: not current, dropped and counted
+  [[nodiscard]] std::vector<MemberId> WorldIds() const;
+  [[nodiscard]] std::vector<MemberId> Alive() const;  // in the world, neither lost nor finished
+  // Forgets a process that has left.
+  void Forget(MemberId member);
+  // Forgets the reports of a member that has left or will report again.
+  void ForgetReports(MemberId member);
+  void Enter(Time now, Phase phase, std::optional<Duration> within, Out* out);
+  void Send(MemberId member, const Message& message, Out* out);
+  void SendAll(const std::vector<MemberId>& members, const Message& message, Out* out);
+  void Tell(Time now, NoteKind kind, const std::string& text, Out* out) const;
 
-  // leader.cc: connections.
+  // leader_connect.cc: connections.
   void Refuse(MemberId member, const std::string& reason, Out* out);
   void Greet(Time now, MemberId member, Out* out);
   void WelcomeDue(Time now, Out* out);
@@ -171,44 +156,15 @@ class Leader {
   // member has not yet learned of the change.
   [[nodiscard]] bool Behind(const Peer& peer) const;
   void SettleReports();
-  void TryForm(Time now, Out* out);
-  void TryEndRecovery(Time now, Out* out);
 
-  // leader_messages.cc: messages of members.
-  struct Incoming;
-  // A member has created or destroyed a communicator: the planned transition must include that.
-  void OnCommunicators(Time now, MemberId member, const std::string& what, Out* out);
-  void OnReclaimNotice(Time now, MemberId member, const ReclaimNotice& m, Out* out);
-  [[nodiscard]] bool Current(Epoch epoch);  // false: not current, dropped and counted
-
-  // leader_loss.cc: members that are lost or leave.
-  void Lose(Time now, const std::vector<MemberId>& members, const std::string& why, Out* out);
-  void TellLost(Time now, Out* out);
-  void Finish(Time now, MemberId member, Out* out);
-  // Returns whether every living member of the world has a reclaim notice and no other will come.
-  [[nodiscard]] bool NobodyStays() const;
-  void StopJob(Time now, const std::string& reason, Out* out);
-  void StopReclaimed(Time now, Out* out);
-  void CheckSilence(Time now, Out* out);
-  // Converts `now` to the leader's time, which stands still while the leader's process does.
-  [[nodiscard]] Time Awake(Time now);
-  void Heard(Time now, MemberId member);
-  // Returns the request's members that are alive and still in the world.
-  [[nodiscard]] std::vector<MemberId> NotGone(const Request& request) const;
-  // Returns uncommitted requests with a deadline that members of the world have still to meet.
-  [[nodiscard]] std::vector<uint64_t> DueDrains() const;
-  void CheckDrains(Time now, Out* out);
-  [[nodiscard]] bool Cooperating() const;
-  [[nodiscard]] std::vector<MemberId> WorldIds() const;
-  [[nodiscard]] std::vector<MemberId> Alive() const;  // in the world, neither lost nor finished
-  [[nodiscard]] bool ToldOf(MemberId member) const;   // connected and welcomed
-
-  // leader_store.cc: the world record.
+  // leader_record.cc: the world record.
   void Write(Time now, const WorldRecord& record, Out* out);
   void TryReserve(Time now, Out* out);
   void Written(Time now, const WorldRecord& written, Out* out);
+  void TryForm(Time now, Out* out);
+  void TryEndRecovery(Time now, Out* out);
 
-  // leader_request.cc: the queue, and the start of transitions.
+  // leader_request.cc: requests, and the start of transitions.
   [[nodiscard]] absl::Status CheckRequest(const ChangeRequest& request) const;
   // Does OnRequest with a `now` that Awake has returned.
   absl::StatusOr<uint64_t> Enqueue(Time now, const ChangeRequest& request, Out* out);
@@ -216,31 +172,30 @@ class Leader {
   void BeginPlanned(Time now, Out* out);
   void BeginLoss(Time now, Out* out);
   void Begin(Time now, std::unique_ptr<Transition> transition, Out* out);
-  void Resolve(const std::vector<uint64_t>& ids, RequestState state, const std::string& text);
+  // Returns uncommitted requests with a deadline that members of the world have still to meet.
+  [[nodiscard]] std::vector<uint64_t> DueDrains() const;
+  void CheckDrains(Time now, Out* out);
 
-  // leader_phases.cc: from PREPARE to the compare-and-swap.
+  // leader_prepare.cc: from RESERVE to the last Prepared.
   void AfterReserve(Time now, Out* out);
   void TryPrepare(Time now, Out* out);
   [[nodiscard]] absl::Status ReadyToPrepare() const;
   void OnMinted(Time now, const Minted& m, Out* out);
-  void TryBuild(Time now, Out* out);
+  void TryBuild(Out* out);
   void OnPrepared(Time now, MemberId from, const Prepared& m, Out* out);
   void AfterPrepared(Time now, Out* out);
+
+  // leader_commit.cc: the points at which members stop or switch, up to the compare-and-swap.
+  void ProposeRound(Time now, Out* out);
+  void OnPledge(Time now, MemberId from, const Pledge& m, Out* out);
+  // Ends a round in which the cut of this communicator was refused; nullopt: all cuts were refused.
+  void RefuseRound(Time now, const std::optional<CommunicatorId>& communicator,
+                   const std::string& why, Out* out);
   void OnAtBoundary(Time now, MemberId from, const AtBoundary& m, Out* out);
   void TryRestore(Time now, Out* out);
   void OnVerified(Time now, MemberId from, const Verified& m, Out* out);
   void CommitNow(Time now, Out* out);
   void OnPhaseDeadline(Time now, Out* out);
-
-  // leader_cuts.cc: the points at which members stop or switch, and the pledges for these points.
-  void Count(Time now, const std::vector<CommunicatorCounter>& counters);
-  void ProposeRound(Time now, Out* out);
-  [[nodiscard]] Cut ChooseCut(const CommunicatorId& communicator) const;
-  [[nodiscard]] Cut ChooseStep();
-  void OnPledge(Time now, MemberId from, const Pledge& m, Out* out);
-  // Ends a round in which the cut of this communicator was refused; nullopt: all cuts were refused.
-  void RefuseRound(Time now, const std::optional<CommunicatorId>& communicator,
-                   const std::string& why, Out* out);
 
   // leader_end.cc: the work after the commit, and aborts.
   void AfterCommit(Time now, Out* out);
@@ -263,48 +218,40 @@ class Leader {
   // Drops the transition. The caller informs its requests and the members of the world.
   void DropTransition(Time now, const std::string& reason, bool again, Out* out);
   void DismissJoiners(const std::string& reason, Out* out);
-  // Forgets the reports of a member that has left or will report again.
-  void ForgetReports(MemberId member);
 
-  void Enter(Time now, Phase phase, std::optional<Duration> within, Out* out);
-  void Send(MemberId member, const Message& message, Out* out);
-  void SendAll(const std::vector<MemberId>& members, const Message& message, Out* out);
-  void Tell(Time now, NoteKind kind, const std::string& text, Out* out) const;
+  // leader_loss.cc: members that are lost or leave.
+  void Lose(Time now, const std::vector<MemberId>& members, const std::string& why, Out* out);
+  void TellLost(Time now, Out* out);
+  void Finish(Time now, MemberId member, Out* out);
+  // Returns whether every living member of the world has a reclaim notice and no other will come.
+  [[nodiscard]] bool NobodyStays() const;
+  void StopJob(Time now, const std::string& reason, Out* out);
+  void StopReclaimed(Time now, Out* out);
+  void Heard(Time now, MemberId member);
+  void CheckSilence(Time now, Out* out);
 
   const LeaderOptions options_;
   WorldRecord record_;
+  RecordWrite write_;
+  bool fenced_ = false;                 // the store has this leader's first write
   Phase idle_phase_ = Phase::kForming;  // the phase without a transition
-  std::optional<Time> recover_by_;
-  uint32_t recover_turns_ = 0;  // grace times for which no member has come back
-  bool recover_first_ = false;  // a member has come back
-  bool fenced_ = false;         // the store has this leader's first write
-  std::map<MemberId, Peer> peers_;
+  Recovery recovery_;
+  Peers peers_;
   Registry registry_;
   Positions positions_;
-  std::vector<uint64_t> queue_;  // waiting requests
-  std::map<uint64_t, Request> requests_;
-  uint64_t next_request_ = 1;
-  uint64_t attempts_ = 0;
+  RequestQueue requests_;
   std::unique_ptr<Transition> transition_;
-  // The store: one swap is outstanding, or waits for its retry.
-  std::optional<WorldRecord> writing_;
-  std::optional<Time> write_again_;
-  std::string store_error_;     // of the last answer; empty: none
-  std::set<MemberId> lost_;     // lost members of the stored world: the next transition is a loss
-  bool broken_ = false;         // generations are aborted: only a loss transition heals
-  uint32_t loss_attempts_ = 0;  // attempts without success for the present loss
+  uint64_t attempts_ = 0;
+  std::optional<Duration> usual_;  // the usual duration of planned transitions, for deadlines
+  bool broken_ = false;            // generations are aborted: only a loss transition heals
+  uint32_t loss_attempts_ = 0;     // attempts without success for the present loss
   bool done_ = false;
   uint64_t dropped_ = 0;
   uint64_t refused_rounds_ = 0;  // withdrawn proposals
   uint64_t host_waits_ = 0;
-  Time write_began_{};
-  Duration store_took_{};          // duration of the last compare-and-swap
-  std::optional<Duration> usual_;  // the usual duration of planned transitions, for deadlines
   RunningClock clock_;
   Duration told_stall_{};
-  Silence silence_;
   Time ticked_{};  // when silence and deadlines were last looked at
-  bool told_silence_ = false;
 };
 
 }  // namespace rewire::elastic

@@ -1,16 +1,65 @@
-// The actions that the leader asks of its agent, in the given order. Pure values.
+// The actions that the leader asks of its agent, in the given order, and the phases that its notes
+// name. Pure values.
 #pragma once
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
 #include "reconfig/base/clock.h"
-#include "reconfig/elastic/leader/phase.h"
 #include "reconfig/elastic/protocol/messages.h"
 
 namespace rewire::elastic {
+
+// The phases of a job and of its current transition (docs/protocol.md).
+enum class Phase : uint8_t {
+  kForming = 0,     // no world yet: initial members are awaited
+  kRecovering = 1,  // this leader has just started: members of the stored world are awaited
+  kSteady = 2,      // no transition
+  // PREPARE, first half: epoch noted in the store, processes started, joiners awaited.
+  kReserve = 3,
+  kPrepare = 4,     // PREPARE: generations built and plans made, up to READY
+  kPropose = 5,     // READY: pledges are collected
+  kArmed = 6,       // members come to the boundary (a loss: since Lost was sent)
+  kAtBoundary = 7,  // all there: the rest is streamed, then STREAMED and VERIFIED
+  // VERIFIED: the store has the compare-and-swap; the leader cannot go back by itself.
+  kCommitting = 8,
+  kCommitted = 9,  // members enter the new epoch
+  kRetiring = 10,  // all entered: old generations are destroyed
+  kStopped = 11,   // the job ended, or this leader was deposed
+};
+// Returns the name in docs/protocol.md.
+inline std::string_view PhaseName(Phase phase) {
+  switch (phase) {
+    case Phase::kForming:
+      return "FORMING";
+    case Phase::kRecovering:
+      return "RECOVERING";
+    case Phase::kSteady:
+      return "STEADY";
+    case Phase::kReserve:
+      return "RESERVE";
+    case Phase::kPrepare:
+      return "PREPARE";
+    case Phase::kPropose:
+      return "READY";
+    case Phase::kArmed:
+      return "ARMED";
+    case Phase::kAtBoundary:
+      return "AT_BOUNDARY";
+    case Phase::kCommitting:
+      return "VERIFIED";
+    case Phase::kCommitted:
+      return "COMMITTED";
+    case Phase::kRetiring:
+      return "RETIRING";
+    case Phase::kStopped:
+      return "STOPPED";
+  }
+  return "UNKNOWN";
+}
 
 enum class NoteKind : uint8_t {
   kProgress,  // the phase changed

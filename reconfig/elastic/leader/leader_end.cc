@@ -1,6 +1,7 @@
 // The end of a transition: after the commit, or by an abort. See leader.h. Owned by the leader's
 // thread.
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "reconfig/elastic/leader/leader.h"
@@ -19,7 +20,7 @@ constexpr uint32_t kRestarts = 16;
 void Leader::AfterCommit(Time now, Out* out) {
   Transition& t = *transition_;
   if (t.kind == TransitionKind::kSwap) {
-    SendAll(t.olds, Decide{t.epoch, t.round, true}, out);
+    SendAll(t.olds, Decide{t.epoch, t.rounds.round(), true}, out);
   } else {
     registry_.MoveTo(t.target);
     positions_.KeepOnly(t.target);
@@ -31,9 +32,9 @@ void Leader::AfterCommit(Time now, Out* out) {
   }
   Enter(now, Phase::kCommitted, options_.enter, out);
   // Members lost while the store was writing matter only if they are in the new world.
-  std::erase_if(lost_, [&](MemberId m) { return !t.InTarget(m); });
+  peers_.KeepLost(t.target);
   WelcomeDue(now, out);
-  if (!lost_.empty()) TellLost(now, out);
+  if (!peers_.lost().empty()) TellLost(now, out);
 }
 
 void Leader::OnEntered(Time now, MemberId from, const Entered& m, Out* out) {
@@ -49,7 +50,7 @@ void Leader::OnEntered(Time now, MemberId from, const Entered& m, Out* out) {
 void Leader::TryRetire(Time now, Out* out) {
   Transition& t = *transition_;
   for (MemberId m : t.target) {
-    if (!t.entered.contains(m) && !peers_[m].finished) return;
+    if (!t.entered.contains(m) && !peers_.Know(m).finished) return;
   }
   Tell(now, NoteKind::kDone,
        absl::StrCat(t.what, ": epoch ", t.epoch, ", ", t.target.size(), " members, longest pause ",
@@ -62,13 +63,13 @@ void Leader::TryRetire(Time now, Out* out) {
   RetireUnused(out);
   // Communicators pass their cuts when the program uses them, which may take hours.
   if (t.kind == TransitionKind::kSwap) return EndTransition(now, out);
-  Resolve(t.requests, RequestState::kDone, t.what);
+  requests_.Resolve(t.requests, RequestState::kDone, t.what);
   Enter(now, Phase::kRetiring, options_.enter, out);
   TryEnd(now, out);
 }
 
 void Leader::OnPosition(Time now, MemberId from, const Position& m, Out* out) {
-  Peer& peer = peers_.at(from);
+  Peer& peer = peers_.Know(from);
   if (peer.positions_due > 0) --peer.positions_due;
   if (positions_.Report(from, m)) host_waits_ += m.host_waits;
   RetireUnused(out);
@@ -79,7 +80,7 @@ void Leader::RetireUnused(Out* out) {
   if (idle_phase_ != Phase::kSteady || broken_) return;
   const std::vector<MemberId> alive = Alive();
   const bool known = std::all_of(alive.begin(), alive.end(), [&](MemberId m) {
-    return ToldOf(m) && peers_.at(m).positions_due == 0;
+    return peers_.Told(m) && peers_.Find(m)->positions_due == 0;
   });
   if (!known) return;
   for (const auto& [member, generations] : positions_.TakeRetired(alive)) {
@@ -90,9 +91,7 @@ void Leader::RetireUnused(Out* out) {
 std::set<MemberId> Leader::Retired(const std::vector<MemberId>& members) const {
   std::set<MemberId> retired;
   for (MemberId m : members) {
-    const auto peer = peers_.find(m);
-    const bool finished = peer != peers_.end() && peer->second.finished;
-    if (finished || !positions_.HasOldBefore(m, transition_->epoch)) retired.insert(m);
+    if (peers_.Finished(m) || !positions_.HasOldBefore(m, transition_->epoch)) retired.insert(m);
   }
   return retired;
 }
@@ -103,36 +102,27 @@ void Leader::TryEnd(Time now, Out* out) {
 
 // Ends a committed transition. Its requests have been fulfilled, whatever else happened.
 void Leader::EndTransition(Time now, Out* out) {
-  Resolve(transition_->requests, RequestState::kDone, transition_->what);
+  requests_.Resolve(transition_->requests, RequestState::kDone, transition_->what);
   Tell(now, NoteKind::kProgress, absl::StrCat("ended: ", transition_->what), out);
   // Members that left stayed until now, so as to disturb neither the change nor old generations.
   for (MemberId m : transition_->olds) {
-    const auto peer = peers_.find(m);
-    if (transition_->InTarget(m) || peer == peers_.end() || record_.world.SlotOf(m)) continue;
-    if (peer->second.connected) out->push_back(Kick{m});
-    ForgetReports(m);
-    silence_.Forget(m);
-    peers_.erase(peer);
+    const Peer* const peer = peers_.Find(m);
+    if (transition_->InTarget(m) || peer == nullptr || record_.world.SlotOf(m)) continue;
+    if (peer->connected) out->push_back(Kick{m});
+    Forget(m);
   }
   transition_.reset();
-  if (idle_phase_ == Phase::kSteady && lost_.empty()) BeginNext(now, out);
+  if (idle_phase_ == Phase::kSteady && peers_.lost().empty()) BeginNext(now, out);
 }
 
 // ---- ABORTED ------------------------------------------------------------------------------------
 
-void Leader::ForgetReports(MemberId member) {
-  registry_.Forget(member);
-  positions_.Forget(member);
-}
-
 void Leader::DismissJoiners(const std::string& reason, Out* out) {
   for (MemberId m : transition_->joiners) {
     Send(m, Refused{reason}, out);
-    if (const auto peer = peers_.find(m); peer != peers_.end()) {
-      if (peer->second.connected) out->push_back(Kick{m});
-      ForgetReports(m);
-      silence_.Forget(m);
-      peers_.erase(peer);
+    if (const Peer* const peer = peers_.Find(m)) {
+      if (peer->connected) out->push_back(Kick{m});
+      Forget(m);
     }
     out->push_back(EndProcess{m});
     if (options_.planted_bug == PlantedBug::kDismissalEndsJob) out->push_back(EndJob{reason});
@@ -142,11 +132,11 @@ void Leader::DismissJoiners(const std::string& reason, Out* out) {
 void Leader::DropTransition(Time now, const std::string& reason, bool again, Out* out) {
   DismissJoiners(reason, out);
   if (again) {
-    Resolve(transition_->requests, RequestState::kWaiting,
-            absl::StrCat("will be retried after: ", reason));
-    queue_.insert(queue_.begin(), transition_->requests.begin(), transition_->requests.end());
+    requests_.Resolve(transition_->requests, RequestState::kWaiting,
+                      absl::StrCat("will be retried after: ", reason));
+    requests_.PutBack(transition_->requests);
   } else {
-    Resolve(transition_->requests, RequestState::kFailed, reason);
+    requests_.Resolve(transition_->requests, RequestState::kFailed, reason);
   }
   Tell(now, NoteKind::kFailed, absl::StrCat("aborted: ", transition_->what, ": ", reason), out);
   transition_.reset();

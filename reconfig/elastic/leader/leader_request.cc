@@ -1,6 +1,7 @@
-// The leader's queue of requests, and the next transition. See leader.h. Owned by the leader's
-// thread.
+// The leader's requests, their deadlines, and the next transition. See leader.h. Owned by the
+// leader's thread.
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -8,11 +9,6 @@
 #include "reconfig/elastic/leader/transition.h"
 
 namespace rewire::elastic {
-namespace {
-
-constexpr uint32_t kRequestAttempts = 5;
-
-}  // namespace
 
 // Checks the request against the world after all current and queued changes.
 absl::Status Leader::CheckRequest(const ChangeRequest& request) const {
@@ -22,20 +18,20 @@ absl::Status Leader::CheckRequest(const ChangeRequest& request) const {
   }
   const std::vector<MemberId> world = WorldIds();
   for (MemberId id : world) {
-    const auto peer = peers_.find(id);
-    if (peer == peers_.end() || peer->second.lost) continue;
-    if (peer->second.finished) {
+    const Peer* const peer = peers_.Find(id);
+    if (peer == nullptr || peer->lost) continue;
+    if (peer->finished) {
       return absl::FailedPreconditionError(
           absl::StrCat("the job is ending: member ", id, " has finished"));
     }
-    if (request.kind != RequestKind::kRebuild && !peer->second.cooperates) {
+    if (request.kind != RequestKind::kRebuild && !peer->cooperates) {
       return absl::FailedPreconditionError(
           absl::StrCat("member ", id,
                        " runs a program that does not use Rewire's C API: its world "
                        "can be rebuilt, not changed"));
     }
   }
-  if (broken_ && !Cooperating()) {
+  if (broken_ && !peers_.Cooperate(world)) {
     return absl::FailedPreconditionError(
         "members were lost, and the program does not use Rewire's C API: the job cannot continue");
   }
@@ -49,13 +45,9 @@ absl::Status Leader::CheckRequest(const ChangeRequest& request) const {
     }
   }
   std::vector<MemberId> members = transition_ ? transition_->target : world;
-  if (!transition_) std::erase_if(members, [&](MemberId m) { return lost_.contains(m); });
+  if (!transition_) std::erase_if(members, [&](MemberId m) { return peers_.lost().contains(m); });
   MemberId next = std::max(record_.next_member, transition_ ? transition_->next_member : 0);
-  for (uint64_t id : queue_) {
-    absl::StatusOr<std::vector<MemberId>> after =
-        ApplyRequest(requests_.at(id).change, members, options_.max_members, &next);
-    if (after.ok()) members = *std::move(after);
-  }
+  members = requests_.AfterWaiting(std::move(members), options_.max_members, &next);
   return ApplyRequest(request, members, options_.max_members, &next).status();
 }
 
@@ -65,14 +57,10 @@ absl::StatusOr<uint64_t> Leader::OnRequest(Time now, const ChangeRequest& reques
 
 absl::StatusOr<uint64_t> Leader::Enqueue(Time now, const ChangeRequest& request, Out* out) {
   if (absl::Status status = CheckRequest(request); !status.ok()) return status;
-  const uint64_t id = next_request_++;
-  Request& entry = requests_[id];
-  entry.change = request;
-  entry.world_size = static_cast<uint32_t>(record_.world.members.size());
-  entry.status = {RequestState::kWaiting, Describe(request)};
-  queue_.push_back(id);
+  const auto gone_by = request.within ? std::optional<Time>(now + *request.within) : std::nullopt;
+  const uint64_t id =
+      requests_.Add(request, static_cast<uint32_t>(record_.world.members.size()), gone_by);
   if (request.within) {
-    entry.gone_by = now + *request.within;
     // Warns at once of a deadline that cannot be met. The change still begins as early as possible.
     const bool behind = transition_ != nullptr;
     const Duration need = usual_.value_or(Duration{});
@@ -93,91 +81,39 @@ absl::StatusOr<uint64_t> Leader::Enqueue(Time now, const ChangeRequest& request,
   return id;
 }
 
-void Leader::Resolve(const std::vector<uint64_t>& ids, RequestState state,
-                     const std::string& text) {
-  for (uint64_t id : ids) requests_[id].status = {state, text};
-}
-
 void Leader::BeginNext(Time now, Out* out) {
   if (transition_ || idle_phase_ != Phase::kSteady) return;
   if (NobodyStays()) return StopReclaimed(now, out);
   if (broken_) return BeginLoss(now, out);
-  if (!queue_.empty()) BeginPlanned(now, out);
+  if (!requests_.empty()) BeginPlanned(now, out);
 }
 
 void Leader::BeginPlanned(Time now, Out* out) {
-  std::vector<uint64_t> chosen;
-  const bool urgent = std::any_of(queue_.begin(), queue_.end(), [&](uint64_t id) {
-    return requests_[id].change.within.has_value();
-  });
-  for (uint64_t id : queue_) {
-    if (!urgent || requests_[id].change.within) chosen.push_back(id);
-  }
-  std::erase_if(queue_, [&](uint64_t id) {
-    return std::find(chosen.begin(), chosen.end(), id) != chosen.end();
-  });
-
-  auto transition = std::make_unique<Transition>();
-  std::vector<MemberId> target = WorldIds();
-  transition->next_member = record_.next_member;
-  std::vector<std::string> what;
-  const auto fail = [&](uint64_t id, const std::string& why) {
-    Resolve({id}, RequestState::kFailed, why);
-    Tell(now, NoteKind::kFailed, absl::StrCat(Describe(requests_[id].change), ": ", why), out);
-  };
-  for (uint64_t id : chosen) {
-    Request& request = requests_[id];
-    ChangeRequest change = request.change;
-    // Members were lost since the request: a drain is fulfilled, a replacement is still due.
-    const auto gone = [&](MemberId m) { return !record_.world.SlotOf(m); };
-    if (change.kind == RequestKind::kDrain && std::erase_if(change.members, gone) > 0 &&
-        change.members.empty()) {
-      Resolve({id}, RequestState::kDone, "the members have left");
-      continue;
-    }
-    if (change.kind == RequestKind::kReplace && gone(change.members[0])) {
-      change = {RequestKind::kResize, request.world_size, {}, {}, change.reason};
-    }
-    if (++request.attempts > kRequestAttempts) {
-      fail(id, "given up after several attempts");
-      continue;
-    }
-    absl::StatusOr<std::vector<MemberId>> after =
-        ApplyRequest(change, target, options_.max_members, &transition->next_member);
-    if (!after.ok()) {
-      fail(id, std::string(after.status().message()));
-      continue;
-    }
-    target = *std::move(after);
-    transition->requests.push_back(id);
-    what.push_back(Describe(request.change));
-  }
-  if (transition->requests.empty()) return BeginNext(now, out);
-  // An earlier request of the same merge may add members that a later request removes. Their ids
-  // are skipped.
-  target = OrderSlots(WorldIds(), target);
-  transition->target = target;
-  const bool only_rebuild =
-      std::all_of(transition->requests.begin(), transition->requests.end(),
-                  [&](uint64_t id) { return requests_[id].change.kind == RequestKind::kRebuild; });
-  if (target == WorldIds() && !only_rebuild) {
-    Resolve(transition->requests, RequestState::kDone, "nothing to change");
+  MergedRequests merged = requests_.TakeMerged(record_, options_.max_members);
+  for (const std::string& failure : merged.failures) Tell(now, NoteKind::kFailed, failure, out);
+  if (merged.requests.empty()) return BeginNext(now, out);
+  const std::vector<MemberId> world = WorldIds();
+  if (merged.target == world && !merged.only_rebuild) {
+    requests_.Resolve(merged.requests, RequestState::kDone, "nothing to change");
     return BeginNext(now, out);
   }
-  transition->kind = only_rebuild ? TransitionKind::kSwap : TransitionKind::kBoundary;
-  transition->what = absl::StrJoin(what, "; ");
-  transition->olds = WorldIds();
-  for (MemberId m : target) {
+  auto transition = std::make_unique<Transition>();
+  transition->kind = merged.only_rebuild ? TransitionKind::kSwap : TransitionKind::kBoundary;
+  transition->what = std::move(merged.what);
+  transition->requests = std::move(merged.requests);
+  transition->target = std::move(merged.target);
+  transition->next_member = merged.next_member;
+  transition->olds = world;
+  for (MemberId m : transition->target) {
     if (!record_.world.SlotOf(m)) transition->joiners.push_back(m);
   }
-  Resolve(transition->requests, RequestState::kRunning, transition->what);
+  requests_.Resolve(transition->requests, RequestState::kRunning, transition->what);
   Begin(now, std::move(transition), out);
 }
 
 void Leader::BeginLoss(Time now, Out* out) {
-  if (!Cooperating()) {
-    Resolve(queue_, RequestState::kFailed, "members were lost");
-    queue_.clear();
+  if (!peers_.Cooperate(WorldIds())) {
+    requests_.FailWaiting("members were lost");
     return;  // the program's calls end with errors, and the program ends
   }
   auto transition = std::make_unique<Transition>();
@@ -185,15 +121,18 @@ void Leader::BeginLoss(Time now, Out* out) {
   transition->olds = Alive();
   transition->target = transition->olds;
   if (transition->olds.empty()) return StopJob(now, "every member of the world is lost", out);
-  transition->what = lost_.empty() ? std::string("loss before the leader restarted")
-                                   : absl::StrCat("loss of ", absl::StrJoin(lost_, ", "));
+  transition->what = peers_.lost().empty()
+                         ? std::string("loss before the leader restarted")
+                         : absl::StrCat("loss of ", absl::StrJoin(peers_.lost(), ", "));
   Begin(now, std::move(transition), out);
 }
 
 void Leader::Begin(Time now, std::unique_ptr<Transition> transition, Out* out) {
   transition->attempt = ++attempts_;
   transition->epoch = std::max(record_.reserved_epoch, record_.world.epoch) + 1;
-  if (writing_) transition->epoch = std::max(transition->epoch, writing_->reserved_epoch + 1);
+  if (const WorldRecord* const unknown = write_.record()) {
+    transition->epoch = std::max(transition->epoch, unknown->reserved_epoch + 1);
+  }
   transition->secret = EpochKey(options_.job_key, transition->epoch);
   transition->from = record_.world;
   transition->began = now;
@@ -203,6 +142,34 @@ void Leader::Begin(Time now, std::unique_ptr<Transition> transition, Out* out) {
   const bool swap = transition_->kind == TransitionKind::kSwap;
   Enter(now, Phase::kReserve, swap ? options_.build : options_.join, out);
   TryReserve(now, out);
+}
+
+// ---- drains with a deadline ---------------------------------------------------------------------
+
+std::vector<uint64_t> Leader::DueDrains() const {
+  const bool running = transition_ && transition_->BeforeCommit();
+  std::vector<uint64_t> due =
+      requests_.WithDeadline(running ? transition_->requests : std::vector<uint64_t>());
+  if (due.empty()) return due;
+  const std::vector<MemberId> alive = Alive();
+  std::erase_if(due, [&](uint64_t id) { return requests_.NotGone(id, alive).empty(); });
+  return due;
+}
+
+void Leader::CheckDrains(Time now, Out* out) {
+  for (const uint64_t id : DueDrains()) {
+    if (now < requests_.gone_by(id)) continue;
+    // A stalled host costs no member, and the recovery from a loss may need the member's copies.
+    if (peers_.AllSilent(now) || broken_ || idle_phase_ == Phase::kRecovering) {
+      requests_.SetGoneBy(id, now + options_.silence);
+      continue;
+    }
+    requests_.SetGoneBy(id, std::nullopt);
+    const std::vector<MemberId> late = requests_.NotGone(id, Alive());
+    Lose(now, late, absl::StrCat("it did not leave in time: ", Describe(requests_.change(id))),
+         out);
+    for (const MemberId m : late) out->push_back(EndProcess{m});
+  }
 }
 
 }  // namespace rewire::elastic

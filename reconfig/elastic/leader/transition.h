@@ -13,8 +13,8 @@
 #include "reconfig/auth/key.h"
 #include "reconfig/base/bytes.h"
 #include "reconfig/base/clock.h"
+#include "reconfig/elastic/leader/cut_rounds.h"
 #include "reconfig/elastic/leader/leader_action.h"
-#include "reconfig/elastic/protocol/pace.h"
 
 namespace rewire::elastic {
 
@@ -57,16 +57,9 @@ struct Transition {
   std::set<MemberId> prepared;
   std::optional<uint64_t> plan_hash;
 
-  std::map<CommunicatorId, Pace> paces;
-  uint32_t round = 0;
-  std::map<CommunicatorId, uint32_t> refusals;  // refusals of each communicator's cut
-  Time proposed_at{};
-  Duration round_trip{};  // the slowest pledge so far
-  std::vector<Cut> cuts;
-  std::set<MemberId> pledged;
+  CutRounds rounds;
 
   std::map<MemberId, AtBoundary> at_boundary;
-  bool restoring = false;
   std::set<MemberId> verified;
   uint64_t bytes_moved = 0;
   std::set<MemberId> entered;
@@ -76,6 +69,12 @@ struct Transition {
     std::vector<MemberId> all = olds;
     all.insert(all.end(), joiners.begin(), joiners.end());
     return all;
+  }
+  // Returns the members that stand at the boundary.
+  [[nodiscard]] std::set<MemberId> AtTheBoundary() const {
+    std::set<MemberId> members;
+    for (const auto& [member, report] : at_boundary) members.insert(member);
+    return members;
   }
   [[nodiscard]] bool IsOld(MemberId m) const {
     return std::find(olds.begin(), olds.end(), m) != olds.end();

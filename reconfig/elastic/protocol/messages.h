@@ -57,6 +57,19 @@ struct PendingSwap {
   bool operator==(const PendingSwap&) const = default;
 };
 
+// Compares a new cut of a communicator with a decided swap that the communicator has not passed
+// yet. Leader and members share these rules (docs/protocol.md, "Pending swaps").
+enum class CutOrder {
+  kReplaces,  // no member can have begun the pending swap: its generation is dropped unused
+  kFollows,   // the pending swap comes first
+  kCrosses,   // neither: the cut must be refused
+};
+
+inline CutOrder OrderOf(const Cut& cut, const PendingSwap& pending) {
+  if (cut.warm <= pending.warm && cut.cut <= pending.cut) return CutOrder::kReplaces;
+  return cut.warm >= pending.cut ? CutOrder::kFollows : CutOrder::kCrosses;
+}
+
 // A member's reason to refuse the cut of one communicator.
 struct CutRefusal {
   CommunicatorId communicator;

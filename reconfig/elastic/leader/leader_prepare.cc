@@ -1,0 +1,199 @@
+// The leader from RESERVE to the last Prepared. See leader.h; docs/protocol.md has the diagrams.
+// Owned by the leader's thread.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "reconfig/elastic/leader/leader.h"
+#include "reconfig/elastic/leader/transition.h"
+
+namespace rewire::elastic {
+namespace {
+
+constexpr uint32_t kFailedBuilds = 2;  // failed builds of one swap before the swap is aborted
+
+}  // namespace
+
+void Leader::AfterReserve(Time now, Out* out) {
+  std::vector<MemberId> missing;
+  for (MemberId m : transition_->joiners) {
+    if (peers_.Find(m) == nullptr) missing.push_back(m);
+  }
+  if (!missing.empty()) {
+    Spawn spawn{missing, static_cast<uint32_t>(transition_->target.size()), {}};
+    for (MemberId m : transition_->target) {
+      if (transition_->IsOld(m)) spawn.stay.push_back(m);
+    }
+    out->push_back(std::move(spawn));
+  }
+  TryPrepare(now, out);
+}
+
+void Leader::OnSpawned(Time now, std::span<const MemberId> members, Out* out) {
+  now = Awake(now);
+  Tell(now, NoteKind::kMember, absl::StrCat("started: member ", absl::StrJoin(members, ", ")), out);
+}
+
+void Leader::OnSpawnFailed(Time now, std::span<const MemberId> members, const std::string& reason,
+                           Out* out) {
+  now = Awake(now);
+  if (!transition_ || !transition_->BeforeCommit()) return;
+  for (MemberId m : members) {
+    if (transition_->IsJoiner(m)) {
+      return AbortPlanned(now, absl::StrCat("new member ", m, " did not start: ", reason), false,
+                          out);
+    }
+  }
+}
+
+// Returns kUnavailable for "not yet" and kFailedPrecondition for "never".
+absl::Status Leader::ReadyToPrepare() const {
+  const Transition& t = *transition_;
+  if (!t.reserved) {
+    return absl::UnavailableError(
+        write_.error().empty() ? "the store has not written the epoch"
+                               : absl::StrCat("the store does not answer: ", write_.error()));
+  }
+  for (MemberId m : t.olds) {
+    if (!peers_.Told(m))
+      return absl::UnavailableError(absl::StrCat("member ", m, " is not connected"));
+  }
+  const std::vector<MemberId> world = WorldIds();
+  absl::Status ready;
+  switch (t.kind) {
+    case TransitionKind::kSwap:
+      return registry_.ReadyForSwap(world);
+    case TransitionKind::kLoss:
+      return registry_.ReadyForLoss(world, t.olds);
+    case TransitionKind::kBoundary:
+      ready = registry_.ReadyForBoundary(world);
+      break;
+  }
+  if (!ready.ok()) return ready;
+  for (MemberId m : t.joiners) {
+    if (!peers_.Told(m))
+      return absl::UnavailableError(absl::StrCat("new member ", m, " is not connected"));
+    if (!peers_.Find(m)->cooperates) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("new member ", m, " does not use Rewire's C API"));
+    }
+    ready = registry_.JoinerReady(m, t.olds[0], t.target);
+    if (!ready.ok()) return ready;
+  }
+  return absl::OkStatus();
+}
+
+void Leader::TryPrepare(Time now, Out* out) {
+  const absl::Status ready = ReadyToPrepare();
+  if (absl::IsUnavailable(ready)) {
+    if (!transition_->reserved) return;
+    const std::string waits(ready.message());
+    if (std::exchange(transition_->waits, waits) == waits) return;
+    requests_.Resolve(transition_->requests, RequestState::kRunning,
+                      absl::StrCat(transition_->what, ": waits: ", waits));
+    return Tell(now, NoteKind::kProgress, absl::StrCat("waits: ", waits), out);
+  }
+  if (!ready.ok()) {
+    const std::string why(ready.message());
+    if (transition_->Planned()) return AbortPlanned(now, why, false, out);
+    return StopJob(now, why, out);
+  }
+  Transition& t = *transition_;
+  t.to = World{t.epoch, {}};
+  for (MemberId m : t.target) {
+    const Peer& peer = peers_.Know(m);
+    t.to.members.push_back({m, peer.incarnation, peer.data_address});
+  }
+  std::map<MemberId, std::vector<CommunicatorId>> mint;
+  for (const auto& [id, seats] : registry_.communicators()) {
+    for (const auto& [member, seat] : seats) {
+      const bool first = t.kind == TransitionKind::kSwap ? seat.rank == 0 : member == t.target[0];
+      if (!first || !(t.IsOld(member) || t.IsJoiner(member))) continue;
+      t.to_mint.insert(id);
+      mint[member].push_back(id);
+    }
+  }
+  if (t.kind == TransitionKind::kSwap && t.to_mint.empty()) {
+    return AbortPlanned(now, "nothing to rebuild: no member has a communicator", false, out);
+  }
+  const auto ms = std::chrono::duration_cast<milliseconds>(options_.build).count();
+  for (MemberId m : t.Everyone()) {
+    Send(m, Prepare{t.epoch, t.kind, t.from, t.to, t.secret, static_cast<uint32_t>(ms), mint[m]},
+         out);
+  }
+  Enter(now, Phase::kPrepare, options_.build, out);
+  TryBuild(out);
+}
+
+void Leader::OnMinted(Time now, const Minted& m, Out* out) {
+  if (transition_->phase != Phase::kPrepare || !transition_->to_mint.contains(m.communicator)) {
+    ++dropped_;
+    return;
+  }
+  transition_->minted[m.communicator] = m.unique_id;
+  TryBuild(out);
+}
+
+void Leader::TryBuild(Out* out) {
+  Transition& t = *transition_;
+  if (t.build_sent || t.minted.size() < t.to_mint.size()) return;
+  t.build_sent = true;
+  for (MemberId m : t.Everyone()) {
+    Build build{t.epoch, {}};
+    // Every member builds in the order of ids, so two builds never wait for each other.
+    for (const auto& [id, unique_id] : t.minted) {
+      const Registry::Seats& seats = registry_.communicators().at(id);
+      if (t.kind == TransitionKind::kSwap) {
+        const auto seat = seats.find(m);
+        if (seat == seats.end()) continue;
+        build.builds.push_back({id, seat->second.ranks, seat->second.rank, unique_id});
+      } else if (const auto slot = t.to.SlotOf(m)) {
+        build.builds.push_back({id, static_cast<uint32_t>(t.target.size()), *slot, unique_id});
+      }
+    }
+    Send(m, build, out);
+  }
+  // Requests a first look at the counters. The second look, when all is built, gives the rate.
+  if (t.kind == TransitionKind::kSwap) SendAll(t.olds, Propose{t.epoch, kLookRound, {}}, out);
+}
+
+void Leader::OnPrepared(Time now, MemberId from, const Prepared& m, Out* out) {
+  Transition& t = *transition_;
+  if (t.phase != Phase::kPrepare) {
+    ++dropped_;
+    return;
+  }
+  std::string wrong;
+  if (!m.ok) {
+    wrong = absl::StrCat("member ", from, " cannot prepare: ", m.error);
+  } else if (t.kind != TransitionKind::kSwap && t.plan_hash.value_or(m.plan_hash) != m.plan_hash) {
+    wrong = absl::StrCat("the plan of member ", from, " differs from the others'");
+  }
+  if (!wrong.empty()) {
+    if (t.kind == TransitionKind::kSwap && m.again && t.failed_builds < kFailedBuilds) {
+      ++t.failed_builds;
+      return Restart(now, wrong, out);
+    }
+    if (t.Planned()) return AbortPlanned(now, wrong, false, out);
+    return RetryLoss(now, wrong, out);
+  }
+  t.plan_hash = m.plan_hash;
+  t.prepared.insert(from);
+  t.rounds.Saw(now, m.counters);
+  AfterPrepared(now, out);
+}
+
+void Leader::AfterPrepared(Time now, Out* out) {
+  Transition& t = *transition_;
+  if (t.phase != Phase::kPrepare || !Transition::All(t.prepared, t.Everyone())) return;
+  if (t.Planned()) {
+    // A joiner's program must be in its first update, or others would wait at the boundary.
+    if (!Transition::All(t.AtTheBoundary(), t.joiners)) return;
+    return ProposeRound(now, out);
+  }
+  Enter(now, Phase::kArmed, options_.arm, out);
+  TryRestore(now, out);
+}
+
+}  // namespace rewire::elastic
