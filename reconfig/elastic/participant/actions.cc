@@ -6,16 +6,10 @@
 #include "absl/strings/str_cat.h"
 #include "reconfig/base/log.h"
 #include "reconfig/elastic/participant/participant.h"
+#include "reconfig/elastic/participant/process.h"
 #include "reconfig/elastic/participant/reclaim.h"
 
 namespace rewire::elastic {
-namespace {
-
-// The name under which a member publishes its memory offer. No program's name begins with a zero
-// byte.
-constexpr std::string_view kOfferName{"\0offer", 6};
-
-}  // namespace
 
 void Participant::Perform(Time now, const MemberAction& action) {
   std::visit([&](const auto& a) { Do(now, a); }, action);
@@ -60,8 +54,7 @@ void Participant::Do(Time /*now*/, const DecideCuts& action) {
 void Participant::Do(Time /*now*/, const ReleaseBoundary& /*action*/) { gate_.Release(); }
 
 void Participant::Do(Time /*now*/, const StartStream& action) {
-  streamed_version_ = action.step;
-  gate_.SetNotify(true);
+  snapshots_.SetStreamed(action.step);
   if (reshape_ != nullptr) reshape_->Start(action.step);
 }
 
@@ -87,8 +80,7 @@ void Participant::Do(Time /*now*/, const RestoreFrom& action) {
 void Participant::Do(Time /*now*/, const AbandonEpoch& action) {
   REWIRE_INFO("the transition to epoch %llu was aborted: %s",
               static_cast<unsigned long long>(action.epoch), action.reason.c_str());
-  streamed_version_ = kNone;
-  gate_.SetNotify(false);
+  snapshots_.ClearStreamed();
   LetGo(std::exchange(reshape_, nullptr));
   if (Communicators* const comms = GetCommunicators()) comms->Abandon(action.epoch);
 }
@@ -101,7 +93,7 @@ void Participant::Do(Time /*now*/, const AbortCurrent& action) {
   REWIRE_WARN("%s", action.reason.c_str());
   if (Communicators* const comms = GetCommunicators()) comms->AbortCurrent(action.reason);
   moved_.store(true);
-  if (snapshots_ != nullptr) snapshots_->Freeze();
+  snapshots_.Freeze();
   gate_.SetBroken();
 }
 
@@ -131,10 +123,10 @@ void Participant::Do(Time /*now*/, const EnterWorld& action) {
                             [this](std::string_view name) { return names_.Find(name); });
   }
   if (action.joining) gate_.SetJoining();
+  names_.SetKey(action.names_key);
   MutexLock lock(&mutex_);
   view_ =
       WorldView{action.world, action.world.SlotOf(options_.member), action.joining, action.leaving};
-  names_key_ = action.names_key;
   secret_ = action.secret;
   changed_.NotifyAll();
 }
@@ -153,23 +145,29 @@ void Participant::Do(Time /*now*/, const MakePlan& action) {
     return;
   }
   ReshapeContext context;
-  context.wait_state = [this](Time deadline) { return WaitReady(deadline); };
+  context.wait_state = [this](Time deadline) {
+    std::optional<ProgramState> state = state_.WaitReady(deadline);
+    if (state) state->joining = View().joining;
+    return state;
+  };
   context.self = options_.member;
   context.transport = transport_.get();
   context.budget = &budget_;
-  context.snapshots = snapshots_.get();
+  context.snapshots = snapshots_.snapshotter();
   context.boundary = options_.boundary;
   context.build = options_.build;
   context.check_shapes = [this, from = action.from] {
-    const absl::Status moved = CheckAllocations();
-    return moved.ok() ? CheckShapes(from) : moved;
+    const absl::Status moved = state_.CheckAllocations();
+    if (!moved.ok()) return moved;
+    return RegisteredState::CheckShapes(from, options_.member, names_, options_.build,
+                                        [this] { return gate_.finished(); });
   };
   context.peer_copy = options_.peer_copy;
   context.publish_offer = [this](const std::string& offer) {
     names_.Publish(std::string(kOfferName), offer);
   };
   context.ask_offer = [this](const WorldMember& source) -> absl::StatusOr<std::string> {
-    absl::StatusOr<std::optional<std::string>> answer = Ask(source, kOfferName);
+    absl::StatusOr<std::optional<std::string>> answer = names_.Ask(source, kOfferName);
     if (!answer.ok()) return answer.status();
     return answer->value_or("");
   };
@@ -225,8 +223,7 @@ void Participant::Do(Time /*now*/, const Adopt& action) {
   if (action.kind != TransitionKind::kSwap) {
     if (Communicators* const comms = GetCommunicators()) comms->SwapNow(action.record.world.epoch);
     moved_.store(true);
-    streamed_version_ = kNone;
-    gate_.SetNotify(false);
+    snapshots_.ClearStreamed();
   }
   MutexLock lock(&mutex_);
   secret_ = action.record.secret;

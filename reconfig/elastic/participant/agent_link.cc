@@ -69,4 +69,34 @@ void AgentLink::Drop(Time now) {
   pause_ = std::min<Duration>(2 * pause_, kLongestPause);
 }
 
+// ---- sent events --------------------------------------------------------------------------------
+
+uint64_t SentEvents::Ask() {
+  MutexLock lock(&mutex_);
+  return ++asked_;
+}
+
+void SentEvents::Reach(uint64_t call) {
+  MutexLock lock(&mutex_);
+  reached_ = std::max(reached_, call);
+}
+
+void SentEvents::NotifySent() {
+  MutexLock lock(&mutex_);
+  if (sent_ == reached_) return;
+  sent_ = reached_;
+  changed_.NotifyAll();
+}
+
+void SentEvents::Await(uint64_t call, Time deadline) {
+  MutexLock lock(&mutex_);
+  while (sent_ < call && !ended_ && Now() < deadline) changed_.WaitUntil(&mutex_, deadline);
+}
+
+void SentEvents::End() {
+  MutexLock lock(&mutex_);
+  ended_ = true;
+  changed_.NotifyAll();
+}
+
 }  // namespace rewire::elastic

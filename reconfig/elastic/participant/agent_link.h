@@ -1,5 +1,6 @@
-// The framed Unix connection to the agent, for Participant. A broken connection is made again after
-// growing pauses. Owned by the member's thread; no call blocks longer than a 100 ms connect.
+// The framed Unix connection to the agent, for Participant, and when its messages were sent. A
+// broken connection is made again after growing pauses. AgentLink is owned by the member's thread;
+// no call blocks longer than a 100 ms connect.
 #pragma once
 
 #include <optional>
@@ -8,6 +9,7 @@
 
 #include "reconfig/base/clock.h"
 #include "reconfig/base/framed_socket.h"
+#include "reconfig/base/mutex.h"
 #include "reconfig/elastic/protocol/messages.h"
 
 namespace rewire::elastic {
@@ -39,6 +41,29 @@ class AgentLink {
   std::string foreign_;
   Time next_try_{};
   Duration pause_ = milliseconds(20);
+};
+
+// Lets a thread wait until the agent has been sent the events that the thread has posted. A thread
+// asks, posts Reach() after its events, and waits. Thread-safe.
+class SentEvents {
+ public:
+  // Returns the number of this call.
+  uint64_t Ask();
+  // The member's thread has come to the events before this call of Ask().
+  void Reach(uint64_t call);
+  // Everything that the member's thread has come to was sent.
+  void NotifySent();
+  // Waits until the events before this call of Ask() were sent, End() is called or the deadline.
+  void Await(uint64_t call, Time deadline);
+  void End();
+
+ private:
+  Mutex mutex_;
+  CondVar changed_;
+  uint64_t asked_ REWIRE_GUARDED_BY(mutex_) = 0;
+  uint64_t reached_ REWIRE_GUARDED_BY(mutex_) = 0;
+  uint64_t sent_ REWIRE_GUARDED_BY(mutex_) = 0;
+  bool ended_ REWIRE_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace rewire::elastic

@@ -8,7 +8,7 @@
 #include "reconfig/base/cuda_driver.h"
 #include "reconfig/base/settings.h"
 #include "reconfig/elastic/participant/context.h"
-#include "reconfig/elastic/participant/context_arguments.h"
+#include "reconfig/elastic/participant/process.h"
 #include "reconfig/state/stream/allocation.h"
 #include "rewire/rewire.h"
 
@@ -201,7 +201,7 @@ rewireResult_t rewireSetParallel(rewireContext_t context, const rewireParallel_t
         rewireInvalidArgument,
         "rewireSetParallel: zero_stage=1: callbacks allocate, adopt and discard must be set");
   }
-  if (context->participant != nullptr) context->participant->SetCallbacks(*callbacks);
+  if (context->participant != nullptr) context->participant->registered()->SetCallbacks(*callbacks);
   return rewireSuccess;
 }
 
@@ -265,7 +265,8 @@ rewireResult_t rewireRegisterTensor(rewireContext_t context,
     return Fail(rewireInvalidArgument, what + "already registered");
   }
   placed.allocation = rewire::state::AllocationOf(placed.place);
-  if (context->participant != nullptr) context->participant->AddTensor(std::move(placed));
+  if (context->participant != nullptr)
+    context->participant->registered()->AddTensor(std::move(placed));
   return rewireSuccess;
 }
 

@@ -1,11 +1,13 @@
 // The object that a rewireContext_t points to: the participant or, without an agent, a world that
-// never changes. Owned by the program's thread.
+// never changes. ContextArguments checks the arguments of the calls that take one. Owned by the
+// program's thread.
 #pragma once
 
 #include <memory>
 #include <set>
 #include <string>
 
+#include "reconfig/api/arguments.h"
 #include "reconfig/elastic/participant/participant.h"
 #include "reconfig/elastic/participant/reclaim.h"
 #include "rewire/rewire.h"
@@ -30,5 +32,28 @@ namespace rewire::elastic {
 
 void FillWorld(const WorldView& view, uint32_t member, rewireWorld_t* world);
 uint32_t MemberOf(const rewireContext& context);
+
+// Checks the arguments of one call, of which the context comes first:
+//   ContextArguments("rewireX").Context(context).NotNull("id", id).result();
+class ContextArguments : public Arguments {
+ public:
+  using Arguments::Arguments;
+
+  ContextArguments& Context(const rewireContext* context) {
+    NotNull("context", context);
+    if (result_ == rewireSuccess && context->detached) {
+      result_ = Fail(rewireInvalidUsage, absl::StrCat(function_, ": context has been detached"));
+    }
+    return *this;
+  }
+  // The call is not made from inside a function that rewireUpdate() or rewireRecover() calls.
+  ContextArguments& Outside(const rewireContext* context) {
+    if (result_ == rewireSuccess && context->inside != nullptr) {
+      result_ =
+          Fail(rewireInvalidUsage, absl::StrCat(function_, ": called inside ", context->inside));
+    }
+    return *this;
+  }
+};
 
 }  // namespace rewire::elastic

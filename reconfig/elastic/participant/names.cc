@@ -9,9 +9,30 @@
 
 namespace rewire::elastic {
 
+void Names::SetKey(const Key& key) {
+  MutexLock lock(&mutex_);
+  key_ = key;
+}
+
+Key Names::key() const {
+  MutexLock lock(&mutex_);
+  return key_;
+}
+
+absl::StatusOr<std::optional<std::string>> Names::Ask(const WorldMember& member,
+                                                      std::string_view name,
+                                                      Duration within) const {
+  return state::AskName(member, key(), self_, name, Now() + within);
+}
+
+std::string Names::NodeOf(const WorldMember& member) const {
+  // The timeout is short, because a thread that must stop at once waits for this answer.
+  const auto answer = Ask(member, kNodeName, milliseconds(200));
+  return answer.ok() ? answer->value_or("") : "";
+}
+
 absl::StatusOr<UniqueIdBytes> Names::Resolve(const std::string& name,
                                              const std::vector<WorldMember>& asked,
-                                             const WorldMember& self, const Key& key,
                                              const Minter& mint, Time deadline) {
   if (auto known = Find(name)) return *known;
   if (mint) {
@@ -21,11 +42,12 @@ absl::StatusOr<UniqueIdBytes> Names::Resolve(const std::string& name,
     Publish(name, *id);
     return id;
   }
+  const Key key = this->key();
   absl::Status last = absl::UnavailableError("no member was asked");
   while (Now() < deadline) {
     for (const WorldMember& m : asked) {
       if (m.data_address.empty()) continue;  // this member joins as well
-      auto answer = state::AskName(m, key, self, name, std::min(deadline, Now() + seconds(2)));
+      auto answer = state::AskName(m, key, self_, name, std::min(deadline, Now() + seconds(2)));
       if (answer.ok() && *answer && (*answer)->size() == NCCL_UNIQUE_ID_BYTES) {
         Publish(name, **answer);
         return **answer;

@@ -13,7 +13,7 @@
 #include "reconfig/base/log.h"
 #include "reconfig/base/poll_set.h"
 #include "reconfig/base/short_turns.h"
-#include "reconfig/elastic/participant/process_counters.h"
+#include "reconfig/elastic/participant/process.h"
 #include "reconfig/state/stream/descriptor_server.h"
 
 namespace rewire::elastic {
@@ -48,12 +48,14 @@ absl::StatusOr<std::unique_ptr<Participant>> Participant::Start(const Participan
     state::Snapshotter::Options snapshots;
     snapshots.buddy = options.buddy;
     snapshots.stall = options.silence;
-    snapshots.answers = [raw = p.get()](const WorldMember& m) { return !raw->NodeOf(m).empty(); };
+    snapshots.answers = [names = &p->names_](const WorldMember& m) {
+      return !names->NodeOf(m).empty();
+    };
     if (options.peer_copy) {
-      snapshots.node_of = [raw = p.get()](const WorldMember& m) { return raw->NodeOf(m); };
+      snapshots.node_of = [names = &p->names_](const WorldMember& m) { return names->NodeOf(m); };
     }
-    p->snapshots_ = std::make_unique<state::Snapshotter>(p->transport_.get(), &p->budget_,
-                                                         std::move(snapshots));
+    p->snapshots_.SetSnapshotter(std::make_unique<state::Snapshotter>(
+        p->transport_.get(), &p->budget_, std::move(snapshots)));
     member.data_address = p->transport_->address();
   }
   p->member_ = std::make_unique<Member>(member);
@@ -65,6 +67,8 @@ Participant::Participant(const ParticipantOptions& options)
     : options_(options),
       incarnation_(NewIncarnation()),
       budget_(options.budget_bytes),
+      names_({options.member, incarnation_, ""}),
+      snapshots_(&gate_, options.silence),
       link_(options.socket) {}
 
 Participant::~Participant() { End(); }
@@ -76,6 +80,7 @@ void Participant::End() {
     stop_ = true;
     changed_.NotifyAll();
   }
+  sent_events_.End();
   inbox_->event().Wake();
   if (thread_.joinable()) thread_.join();
   inbox_->Close();
@@ -87,7 +92,7 @@ void Participant::End() {
     adoption.swap(adoption_);
   }
   adoption.reset();
-  snapshots_.reset();
+  snapshots_.End();
   transport_.reset();
 }
 
@@ -127,7 +132,7 @@ void Participant::Run() {
       for (const Message& m : link_.Read(now)) member_->OnMessage(now, m, &out);
     }
     Feed(now, &out);
-    TellSent();
+    if (!link_.connected() || !link_.WantsWrite()) sent_events_.NotifySent();
     ReapReshapes();
     if (!link_.connected()) {
       MutexLock lock(&mutex_);
@@ -176,17 +181,18 @@ BoundaryInfo Participant::Describe() const {
   info.live_version = gate_.version();
   info.live_whole = gate_.whole();
   // The leader needs the state of the copies only after a loss, and checking a copy hashes it.
-  if (snapshots_ != nullptr && gate_.broken()) {
+  const state::Snapshotter* const snapshots = snapshots_.snapshotter();
+  if (snapshots != nullptr && gate_.broken()) {
     std::vector<state::TensorShape> shapes;
     std::vector<uint32_t> changing;
-    for (const state::PlacedTensor& t : Tensors()) {
+    for (const state::PlacedTensor& t : state_.Tensors()) {
       if (t.shape.change == state::Change::kVolatile)
         changing.push_back(static_cast<uint32_t>(shapes.size()));
       shapes.push_back(t.shape);
     }
-    info.live_whole = info.live_whole && snapshots_->own().HasWhole(info.live_version, changing);
-    info.own_snapshots = snapshots_->OwnVersions();
-    info.buddy_snapshots = snapshots_->BuddyVersions();
+    info.live_whole = info.live_whole && snapshots->own().HasWhole(info.live_version, changing);
+    info.own_snapshots = snapshots->OwnVersions();
+    info.buddy_snapshots = snapshots->BuddyVersions();
     info.layout = state::LayoutOf(shapes, static_cast<uint32_t>(View().world.members.size()));
   }
   return info;
@@ -207,13 +213,8 @@ void Participant::ReapReshapes() {
     const std::shared_ptr<Reshape> reshape = std::move(*it);
     it = leaving_.erase(it);
     // FreeLater() keeps this thread free: this thread sends the heartbeats.
-    snapshots_->FreeLater(reshape->TakeSnapshotMemory());
-    MutexLock lock(&mutex_);
-    for (const NewPart& part : reshape->parts()) {
-      if (part.place.data == nullptr) continue;
-      discards_.emplace_back(tensors_[part.tensor].shape.name, part.place.data);
-    }
-    if (!discards_.empty()) gate_.SetAttention(true);
+    snapshots_.snapshotter()->FreeLater(reshape->TakeSnapshotMemory());
+    if (state_.Discard(reshape->parts())) gate_.SetAttention(true);
   }
 }
 
@@ -230,22 +231,9 @@ void Participant::Destroyed(const CommunicatorId& communicator) {
 }
 
 void Participant::AwaitSent(Time deadline) {
-  uint64_t own = 0;
-  {
-    MutexLock lock(&mutex_);
-    own = ++asked_;
-  }
-  inbox_->Post([this, own](Member*, Time, Member::Out*) { reached_ = std::max(reached_, own); });
-  MutexLock lock(&mutex_);
-  while (sent_ < own && !stop_ && Now() < deadline) changed_.WaitUntil(&mutex_, deadline);
-}
-
-void Participant::TellSent() {
-  if (link_.connected() && link_.WantsWrite()) return;
-  MutexLock lock(&mutex_);
-  if (sent_ == reached_) return;
-  sent_ = reached_;
-  changed_.NotifyAll();
+  const uint64_t call = sent_events_.Ask();
+  inbox_->Post([this, call](Member*, Time, Member::Out*) { sent_events_.Reach(call); });
+  sent_events_.Await(call, deadline);
 }
 
 void Participant::Moved() {

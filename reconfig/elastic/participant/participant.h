@@ -2,8 +2,8 @@
 // Member to the agent and has its actions done by communicators, stream and snapshots. That thread
 // never waits for any of them, so it can also send the heartbeats.
 //
-// One per process, made by StartParticipant(). Thread-safe, except for the methods marked as the
-// program's thread's.
+// One per process, made by StartParticipant() (process.h). Thread-safe, except for the methods
+// marked as the program's thread's.
 #pragma once
 
 #include <atomic>
@@ -23,8 +23,10 @@
 #include "reconfig/elastic/participant/agent_link.h"
 #include "reconfig/elastic/participant/communicators.h"
 #include "reconfig/elastic/participant/names.h"
+#include "reconfig/elastic/participant/registered_state.h"
 #include "reconfig/elastic/participant/reshape.h"
 #include "reconfig/elastic/participant/update_gate.h"
+#include "reconfig/elastic/participant/update_snapshots.h"
 #include "reconfig/state/stream/tcp_transport.h"
 #include "rewire/rewire.h"
 
@@ -73,10 +75,7 @@ class Participant {
   absl::StatusOr<WorldView> WaitEntered(Time deadline);
   [[nodiscard]] WorldView View() const;
   absl::StatusOr<UniqueIdBytes> UniqueId(const std::string& name);
-  void SetCallbacks(const rewireCallbacks_t& callbacks);
-  void AddTensor(state::PlacedTensor tensor);
-  [[nodiscard]] std::vector<state::PlacedTensor> Tensors() const;
-
+  RegisteredState* registered() { return &state_; }
   UpdateGate* gate() { return &gate_; }
   // Call after gate()->Begin() has returned false. Stands at the boundary when necessary and waits
   // for the snapshot. kContinue: the update has begun. kWorldChanged: the change is complete, and
@@ -100,8 +99,6 @@ class Participant {
   void Moved();
   [[nodiscard]] bool stopped() const { return stopped_.load(); }
   [[nodiscard]] const ParticipantOptions& options() const { return options_; }
-  [[nodiscard]] const state::Budget& budget() const { return budget_; }
-  [[nodiscard]] const state::Snapshotter* snapshots() const { return snapshots_.get(); }
 
  private:
   // From other threads to the member's thread.
@@ -125,7 +122,6 @@ class Participant {
   void Feed(Time now, Member::Out* out);
   [[nodiscard]] BoundaryInfo Describe() const;
   void ReapReshapes();
-  void TellSent();
 
   // Defined in actions.cc; run on the member's thread.
   void Perform(Time now, const MemberAction& action);
@@ -156,23 +152,11 @@ class Participant {
   absl::StatusOr<BoundaryResult> Stand(Duration longest);
   // Takes adoption_ and runs the callbacks of a committed change.
   void TakeAdoption(BoundaryResult* result);
-  void RunDiscards();
-  // Publishes the registered tensors; the program has registered all of them.
-  void Ready();
+  // Places the new parts of an adopted change, and tells the program.
+  void AdoptParts(Reshape* reshape);
+  // Returns whether this member is in a world, so that copies can be made.
+  [[nodiscard]] bool MayStartSnapshots() const;
   void StartSnapshots(state::SnapshotSlots::Memory memory = {});
-  void TakeSnapshot();
-  // Waits for at most REWIRE_SILENCE_MS of the time that this process runs.
-  bool WaitTaken();
-  // Copies the version whose copies were left out, when its transition has been called off.
-  void CopyLeftOut();
-  std::string NodeOf(const WorldMember& member) const;
-  absl::Status CheckShapes(const World& from) const;
-  // Fails when registered device memory was freed or allocated again.
-  absl::Status CheckAllocations() const;
-  // Asks another member for the value of a name; nullopt: that member does not know the name (yet).
-  absl::StatusOr<std::optional<std::string>> Ask(const WorldMember& member, std::string_view name,
-                                                 Duration within = seconds(1)) const;
-  std::optional<ReshapeContext::State> WaitReady(Time deadline);
 
   const ParticipantOptions options_;
   const uint64_t incarnation_;
@@ -180,9 +164,13 @@ class Participant {
   const std::shared_ptr<Inbox<Input>> inbox_ = std::make_shared<Inbox<Input>>();
   state::Budget budget_;
   std::unique_ptr<state::TcpTransport> transport_;
-  std::unique_ptr<state::Snapshotter> snapshots_;
   UpdateGate gate_;
   Names names_;
+  SentEvents sent_events_;
+  // Owned by the program's thread; also read through the tensor that carries the number to joiners.
+  uint64_t updates_ = 0;
+  RegisteredState state_{&updates_};
+  UpdateSnapshots snapshots_;
 
   OwnerThread member_thread_;
   // Owned by the member's thread.
@@ -197,47 +185,16 @@ class Participant {
   CondVar changed_;
   bool was_connected_ REWIRE_GUARDED_BY(mutex_) = false;
   std::optional<WorldView> view_ REWIRE_GUARDED_BY(mutex_);
-  Key names_key_ REWIRE_GUARDED_BY(mutex_);
   Key secret_ REWIRE_GUARDED_BY(mutex_);
-  std::vector<state::PlacedTensor> tensors_ REWIRE_GUARDED_BY(mutex_);
-  rewireCallbacks_t callbacks_ REWIRE_GUARDED_BY(mutex_) = {};
   std::optional<Adoption> adoption_ REWIRE_GUARDED_BY(mutex_);
-  std::vector<std::pair<std::string, void*>> discards_ REWIRE_GUARDED_BY(mutex_);
-  bool ready_ REWIRE_GUARDED_BY(mutex_) = false;  // the first update has been called
-  bool snapshots_started_ REWIRE_GUARDED_BY(mutex_) = false;
   bool left_ REWIRE_GUARDED_BY(mutex_) = false;
   bool drained_ REWIRE_GUARDED_BY(mutex_) = false;
   bool dismissed_ REWIRE_GUARDED_BY(mutex_) = false;
   bool stop_ REWIRE_GUARDED_BY(mutex_) = false;
-  // AwaitSent(): calls so far; the last that the member's thread has come to; the last whose events
-  // were sent.
-  uint64_t asked_ REWIRE_GUARDED_BY(mutex_) = 0;
-  uint64_t reached_ = 0;  // of the member's thread
-  uint64_t sent_ REWIRE_GUARDED_BY(mutex_) = 0;
   std::atomic<bool> standing_{false};
   std::atomic<bool> moved_{false};    // Positions() may have changed
   std::atomic<bool> stopped_{false};  // out of the job
-  static constexpr uint64_t kNone = UINT64_MAX;
-  // The version that is being streamed to the next world's members.
-  std::atomic<uint64_t> streamed_version_{kNone};
-  // Owned by the program's thread; also read through the tensor that carries the number to joiners.
-  uint64_t updates_ = 0;
-  // The version whose copies were left out; owned by the program's thread.
-  uint64_t uncopied_ = kNone;
   std::thread thread_;
 };
-
-// Mints a unique id with this process's NCCL.
-absl::StatusOr<UniqueIdBytes> MintUniqueId();
-// Returns the owner of this process's communicators; nullptr: none.
-Communicators* GetCommunicators();
-// Returns the process's participant; nullptr without one and in a forked child. Thread-safe.
-std::shared_ptr<Participant> CurrentParticipant();
-// Returns whether this process is a forked child of a member.
-bool InForkedChild();
-// Makes the process's participant, unless there is one already. Returns at once: a thread connects.
-absl::StatusOr<std::shared_ptr<Participant>> StartParticipant(bool cooperates);
-// Ends and forgets the participant. The process cannot become a member again.
-void EndParticipant();
 
 }  // namespace rewire::elastic

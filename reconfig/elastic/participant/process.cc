@@ -1,13 +1,17 @@
-// The one participant of a process: makes it, gives access to it and ends it. Thread-safe.
+// Makes, finds and ends the participant of a process, and reads its counters; see process.h.
+// Thread-safe.
+#include "reconfig/elastic/participant/process.h"
+
 #include <dlfcn.h>
 #include <pthread.h>
 
+#include <array>
 #include <atomic>
 #include <memory>
 
 #include "absl/strings/str_cat.h"
 #include "reconfig/abi/nccl_types.h"
-#include "reconfig/base/log.h"
+#include "reconfig/base/counters.h"
 #include "reconfig/base/settings.h"
 #include "reconfig/base/status_macros.h"
 #include "reconfig/elastic/participant/participant.h"
@@ -16,6 +20,9 @@ namespace rewire::elastic {
 namespace {
 
 constexpr Duration kConnectDeadline = seconds(10);
+
+// For librewire-net.so and librewire-moe.so, and for copies of them in other folders.
+std::array<std::atomic<ReadCounters>, 8> libraries{};
 
 std::atomic<Communicators*> communicators{nullptr};
 // A forked child has no thread of Rewire, and the fork may have happened while a thread held a
@@ -171,4 +178,24 @@ absl::StatusOr<UniqueIdBytes> MintUniqueId() {
   return std::string(id.internal, sizeof id.internal);
 }
 
+std::vector<CounterValue> ProcessCounters() {
+  std::vector<CounterValue> all = CounterValues();
+  for (const std::atomic<ReadCounters>& library : libraries) {
+    const ReadCounters read = library.load();
+    if (read == nullptr) break;
+    const size_t own = all.size();
+    all.resize(own + CounterTable().size());
+    all.resize(own + read(all.data() + own, CounterTable().size()));
+  }
+  return all;
+}
+
 }  // namespace rewire::elastic
+
+extern "C" __attribute__((visibility("default"))) void rewire_add_counters(
+    rewire::ReadCounters read) noexcept {
+  for (std::atomic<rewire::ReadCounters>& library : rewire::elastic::libraries) {
+    rewire::ReadCounters there = nullptr;
+    if (library.compare_exchange_strong(there, read) || there == read) return;
+  }
+}

@@ -1,4 +1,5 @@
-// Moves the state of one transition: makes the plan, allocates memory, streams and checks. One
+// Moves the state of one transition: makes the plan, streams and checks, in the order of the step.
+// NewParts allocates the memory, and PeerSharing makes the copies inside the node. One
 // thread ("rewire-stream") does this, so that the member's thread never waits. A second thread of
 // low priority ("rewire-prepare") does the work before the stream while the first waits for it.
 //
@@ -18,33 +19,20 @@
 #include "absl/status/statusor.h"
 #include "reconfig/base/settings.h"
 #include "reconfig/elastic/member/member_action.h"
+#include "reconfig/elastic/participant/new_parts.h"
+#include "reconfig/elastic/participant/peer_sharing.h"
 #include "reconfig/state/plan/plan.h"
 #include "reconfig/state/snapshot/snapshotter.h"
 #include "reconfig/state/stream/intake.h"
-#include "reconfig/state/stream/offered_memory.h"
 #include "reconfig/state/stream/outflow.h"
-#include "reconfig/state/stream/pull.h"
 #include "rewire/rewire.h"
 
 namespace rewire::elastic {
 
-// A new part of a tensor. Only a tensor whose part changes has a NewPart.
-struct NewPart {
-  uint32_t tensor = 0;
-  state::Box box;
-  state::StatePlace place;
-};
-
 struct ReshapeContext {
   MemberId self = 0;
-  // The registered state after the program has registered everything, in its first update.
-  // wait_state returns nullopt before that.
-  struct State {
-    bool joining = false;
-    std::vector<state::PlacedTensor> tensors;
-    rewireCallbacks_t callbacks = {};
-  };
-  std::function<std::optional<State>(Time deadline)> wait_state;
+  // Returns nullopt until the program has registered everything, in its first update.
+  std::function<std::optional<ProgramState>(Time deadline)> wait_state;
   state::Transport* transport = nullptr;
   state::Budget* budget = nullptr;
   const state::Snapshotter* snapshots = nullptr;
@@ -81,45 +69,30 @@ class Reshape {
 
   [[nodiscard]] Epoch epoch() const { return request_.epoch; }
   // The allocated parts. Valid after finished(), or once streamed() has reported ok.
-  [[nodiscard]] const std::vector<NewPart>& parts() const { return parts_; }
+  [[nodiscard]] const std::vector<NewPart>& parts() const { return parts_.parts(); }
   [[nodiscard]] uint64_t restored_version() const { return version_; }
   // Takes the memory for the snapshots of the new world.
   [[nodiscard]] state::SnapshotSlots::Memory TakeSnapshotMemory() {
     return std::move(snapshot_memory_);
   }
   [[nodiscard]] uint64_t bytes_in() const {
-    return pull_->bytes() + (intake_ == nullptr ? 0 : intake_->bytes());
+    return sharing_.pull().bytes() + (intake_ == nullptr ? 0 : intake_->bytes());
   }
-  [[nodiscard]] uint64_t bytes_out() const { return outflow_->bytes_on_wire() + bytes_pulled_; }
+  [[nodiscard]] uint64_t bytes_out() const {
+    return outflow_.bytes_on_wire() + sharing_.bytes_served();
+  }
 
  private:
   void Run();
   absl::StatusOr<uint64_t> MakeThePlan();
-  absl::Status Allocate();
-  // Returns whether the program has, or makes, room for the new part at the address of the old
-  // part.
-  bool InPlace(uint32_t tensor, const state::Box& box) const;
   void ReserveSnapshots();
-  // Writes new memory before the stream comes, so that its pages exist.
-  absl::Status Touch(const state::StatePlace& place, uint64_t bytes);
-  // Touches the elements of `box` outside the present part, for a part that stays in place.
-  absl::Status TouchAround(const state::PlacedTensor& now, const state::Box& box);
   // Turns the plan into incoming_ and outgoing_.
   absl::Status Resolve(const state::Plan& plan);
   absl::Status OpenStream();
-  // Maps the memory that sources on this node offer, and tells them which tensors this member
-  // copies itself.
-  absl::Status SharePeers();
-  void PublishOffer();
-  state::PeerOffer OfferOf(const WorldMember& source);
-  // Moves from outgoing_ to pulled_ the copies that targets make themselves.
-  absl::Status ServePulls();
-  absl::Status TellReady(uint64_t step, Time deadline);
-  absl::Status TellContents(state::NoteKind kind, Time deadline);
-  absl::StatusOr<state::StatePlace> SourceOf(const state::BoxCopy& copy) const;
   absl::Status StreamChange(uint64_t step);
   absl::Status StreamRestore();
   absl::Status FinishWire(Duration within);
+  [[nodiscard]] PeerSharing::Options SharingOptions();
   // Returns false when cancelled.
   bool WaitFor(const bool* flag);
   [[nodiscard]] bool Cancelled();
@@ -128,21 +101,16 @@ class Reshape {
   const ReshapeContext context_;
   const MakePlan request_;
   const state::StreamKey key_;
-  state::StateMemory memory_;
-  ReshapeContext::State state_;
+  ProgramState state_;
   std::vector<state::TensorShape> shapes_;
-  std::vector<NewPart> parts_;
-  std::vector<state::StatePlace> targets_;  // the address of this member's new part of each tensor
+  NewParts parts_;
   state::SnapshotSlots::Memory snapshot_memory_;
   std::vector<state::Incoming> incoming_;
   std::vector<state::Outgoing> outgoing_;
-  std::map<MemberId, std::vector<state::Outgoing>> pulled_;  // by target, which copies these itself
-  std::atomic<uint64_t> bytes_pulled_{0};
   state::StreamNotes notes_;
   std::unique_ptr<state::Intake> intake_;
-  std::unique_ptr<state::Outflow> outflow_;
-  std::unique_ptr<state::Pull> pull_;
-  state::OfferedMemory offered_;
+  state::Outflow outflow_;
+  PeerSharing sharing_;
   uint64_t version_ = 0;
   RestoreSources sources_;
 

@@ -2,7 +2,7 @@
 // by the program's thread.
 #include "absl/strings/str_cat.h"
 #include "reconfig/elastic/participant/context.h"
-#include "reconfig/elastic/participant/context_arguments.h"
+#include "reconfig/elastic/participant/process.h"
 
 namespace rewire::elastic {
 namespace {

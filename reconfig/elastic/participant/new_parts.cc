@@ -1,0 +1,157 @@
+// Allocates new parts and resolves plans; see new_parts.h. Owned by the transition's threads.
+#include "reconfig/elastic/participant/new_parts.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "reconfig/base/status_macros.h"
+
+namespace rewire::elastic {
+namespace {
+
+// Returns the address of an element in the old part, or its address if the part reached that far.
+state::StatePlace PlaceOf(const state::PlacedTensor& tensor, uint64_t element) {
+  state::StatePlace place = tensor.place;
+  place.data += (static_cast<int64_t>(element) - static_cast<int64_t>(tensor.part.begin)) *
+                static_cast<int64_t>(tensor.shape.element_bytes);
+  return place;
+}
+
+// Returns whether the program has, or makes, room for the new part at the address of the old part.
+bool InPlace(const ProgramState& state, uint32_t tensor, const state::Box& box) {
+  const state::PlacedTensor& now = state.tensors[tensor];
+  const rewireCallbacks_t& program = state.callbacks;
+  return program.in_place != nullptr && now.shape.change == state::Change::kConstant &&
+         now.place.data != nullptr &&
+         program.in_place(program.arg, now.shape.name.c_str(), box.begin, box.end) != 0;
+}
+
+// Returns where this member has the source of a copy.
+absl::StatusOr<state::StatePlace> SourceOf(const state::BoxCopy& copy,
+                                           const StateSources& sources) {
+  const state::PlacedTensor& t = sources.tensors[copy.tensor];
+  const uint64_t size = t.shape.element_bytes;
+  if (copy.origin == state::Origin::kLive)
+    return t.place.At((copy.box.begin - t.part.begin) * size);
+  const state::SnapshotSlots& slots = copy.origin == state::Origin::kOwnSnapshot
+                                          ? sources.snapshots->own()
+                                          : sources.snapshots->kept();
+  const char* piece = slots.Piece(sources.version, copy.tensor);
+  const state::Box box = slots.PieceBox(copy.tensor);
+  if (piece == nullptr || !box.Contains(copy.box)) {
+    return absl::DataLossError(absl::StrCat("restore tensor ", t.shape.name, " elements [",
+                                            copy.box.begin, ", ", copy.box.end,
+                                            "): no snapshot of version ", sources.version));
+  }
+  return state::StatePlace{state::MemoryKind::kHost, const_cast<char*>(piece), nullptr}.At(
+      (copy.box.begin - box.begin) * size);
+}
+
+}  // namespace
+
+// ---- allocation ---------------------------------------------------------------------------------
+
+absl::Status NewParts::Allocate(const ProgramState& state, MemberId self, const World& to) {
+  const std::optional<uint32_t> slot = to.SlotOf(self);
+  const auto slots = static_cast<uint32_t>(to.members.size());
+  for (uint32_t t = 0; t < state.tensors.size(); ++t) {
+    const state::PlacedTensor& now = state.tensors[t];
+    targets_.push_back(now.place);
+    if (!slot) continue;
+    const state::Box box = state::PartOf(now.shape, slots, *slot);
+    if (box == now.part) continue;
+    if (cancelled_()) return absl::CancelledError("the transition was aborted");
+    REWIRE_RETURN_IF_ERROR(AllocateOne(state, t, box));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status NewParts::AllocateOne(const ProgramState& state, uint32_t tensor,
+                                   const state::Box& box) {
+  const state::PlacedTensor& now = state.tensors[tensor];
+  if (InPlace(state, tensor, box)) {
+    targets_[tensor] = PlaceOf(now, box.begin);
+    parts_.push_back({tensor, box, targets_[tensor]});
+    return TouchAround(now, box);
+  }
+  const uint64_t bytes = box.size() * now.shape.element_bytes;
+  state::StatePlace place = now.place;
+  place.data = nullptr;
+  if (bytes > 0) {
+    if (state.callbacks.allocate == nullptr) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("tensor ", now.shape.name,
+                       ": sharded, but no allocate callback was given to rewireSetParallel()"));
+    }
+    place.data = static_cast<char*>(
+        state.callbacks.allocate(state.callbacks.arg, now.shape.name.c_str(), bytes));
+    if (place.data == nullptr) {
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "tensor ", now.shape.name, ": the allocate callback returned NULL for the new part of ",
+          bytes, " bytes"));
+    }
+  }
+  parts_.push_back({tensor, box, place});
+  targets_[tensor] = place;
+  return Touch(place, bytes);
+}
+
+absl::Status NewParts::Touch(const state::StatePlace& place, uint64_t bytes) {
+  constexpr uint64_t kTurn = 16 << 20;
+  for (uint64_t at = 0; at < bytes; at += kTurn) {
+    if (cancelled_()) return absl::CancelledError("the transition was aborted");
+    REWIRE_RETURN_IF_ERROR(memory_.Clear(place.At(at), std::min(kTurn, bytes - at)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status NewParts::TouchAround(const state::PlacedTensor& now, const state::Box& box) {
+  const state::Box before{box.begin, std::min(box.end, now.part.begin)};
+  const state::Box behind{std::max(box.begin, now.part.end), box.end};
+  for (const state::Box& fresh : {before, behind}) {
+    REWIRE_RETURN_IF_ERROR(
+        Touch(PlaceOf(now, fresh.begin), fresh.size() * now.shape.element_bytes));
+  }
+  return absl::OkStatus();
+}
+
+// ---- the plan with addresses --------------------------------------------------------------------
+
+absl::StatusOr<ResolvedPlan> ResolvePlan(const state::Plan& plan, MemberId self, const World& to,
+                                         const StateSources& sources,
+                                         const std::vector<state::StatePlace>& targets) {
+  ResolvedPlan resolved;
+  const std::optional<uint32_t> slot = to.SlotOf(self);
+  const auto slots = static_cast<uint32_t>(to.members.size());
+  for (const state::BoxCopy& copy : plan.copies) {
+    if (copy.source != self && copy.target != self) continue;
+    const state::TensorShape& shape = sources.tensors[copy.tensor].shape;
+    const uint64_t begin = copy.box.begin * shape.element_bytes;
+    const uint64_t end = copy.box.end * shape.element_bytes;
+    state::StatePlace place;
+    if (copy.target == self) {
+      const state::Box part = state::PartOf(shape, slots, *slot);
+      place = targets[copy.tensor].At((copy.box.begin - part.begin) * shape.element_bytes);
+      if (!copy.local()) {
+        const bool late = shape.change != state::Change::kConstant;
+        resolved.incoming.push_back({copy.tensor, begin, end, copy.source, place, late});
+        continue;
+      }
+    }
+    REWIRE_ASSIGN_OR_RETURN(const state::StatePlace source, SourceOf(copy, sources));
+    if (copy.local() && source.data == place.data) continue;  // the part stays at its address
+    state::Outgoing out;
+    out.tensor = copy.tensor;
+    out.begin = begin;
+    out.end = end;
+    out.source = source;
+    out.local = copy.local();
+    out.place = place;
+    if (!out.local) out.target = to.members[*to.SlotOf(copy.target)];
+    resolved.outgoing.push_back(out);
+  }
+  return resolved;
+}
+
+}  // namespace rewire::elastic

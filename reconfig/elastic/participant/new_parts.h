@@ -1,0 +1,79 @@
+// The places of one transition's state: NewParts allocates this member's parts in the next world,
+// and ResolvePlan() gives the copies of a plan their addresses. Owned by the transition's threads,
+// which call one after the other.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "reconfig/state/plan/plan.h"
+#include "reconfig/state/snapshot/snapshotter.h"
+#include "reconfig/state/stream/intake.h"
+#include "reconfig/state/stream/outflow.h"
+#include "reconfig/state/stream/state_memory.h"
+#include "rewire/rewire.h"
+
+namespace rewire::elastic {
+
+// The registered state after the program has registered everything, in its first update.
+struct ProgramState {
+  bool joining = false;
+  std::vector<state::PlacedTensor> tensors;
+  rewireCallbacks_t callbacks = {};
+};
+
+// A new part of a tensor. Only a tensor whose part changes has a NewPart.
+struct NewPart {
+  uint32_t tensor = 0;
+  state::Box box;
+  state::StatePlace place;
+};
+
+class NewParts {
+ public:
+  // Returns true when the transition was aborted.
+  using IsCancelled = std::function<bool()>;
+  explicit NewParts(IsCancelled cancelled) : cancelled_(std::move(cancelled)) {}
+
+  // Allocates the parts of `self` in the world `to`, by the program's callbacks. Also after an
+  // error the parts are those that the program has allocated.
+  absl::Status Allocate(const ProgramState& state, MemberId self, const World& to);
+
+  [[nodiscard]] const std::vector<NewPart>& parts() const { return parts_; }
+  // Returns the address of this member's new part of each tensor.
+  [[nodiscard]] const std::vector<state::StatePlace>& targets() const { return targets_; }
+
+ private:
+  absl::Status AllocateOne(const ProgramState& state, uint32_t tensor, const state::Box& box);
+  // Writes new memory before the stream comes, so that its pages exist.
+  absl::Status Touch(const state::StatePlace& place, uint64_t bytes);
+  // Touches the elements of `box` outside the present part, for a part that stays in place.
+  absl::Status TouchAround(const state::PlacedTensor& now, const state::Box& box);
+
+  const IsCancelled cancelled_;
+  state::StateMemory memory_;
+  std::vector<NewPart> parts_;
+  std::vector<state::StatePlace> targets_;
+};
+
+// The copies of a plan that this member takes part in, with their addresses.
+struct ResolvedPlan {
+  std::vector<state::Incoming> incoming;  // from other members
+  std::vector<state::Outgoing> outgoing;  // to other members, and inside this member
+};
+
+// The state that this member has: in place and, after a loss, as copies of `version`.
+struct StateSources {
+  const std::vector<state::PlacedTensor>& tensors;
+  const state::Snapshotter* snapshots = nullptr;
+  uint64_t version = 0;
+};
+
+// Fails when this member has no copy that the plan takes from it.
+absl::StatusOr<ResolvedPlan> ResolvePlan(const state::Plan& plan, MemberId self, const World& to,
+                                         const StateSources& sources,
+                                         const std::vector<state::StatePlace>& targets);
+
+}  // namespace rewire::elastic

@@ -1,0 +1,148 @@
+// Keeps and compares registered tensors; see registered_state.h. Thread-safe.
+#include "reconfig/elastic/participant/registered_state.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "reconfig/base/status_macros.h"
+#include "reconfig/elastic/participant/shape_list.h"
+#include "reconfig/state/stream/allocation.h"
+#include "reconfig/state/stream/peer_offer.h"
+
+namespace rewire::elastic {
+namespace {
+
+// The number of applied updates, transferred like any other state.
+constexpr const char* kUpdatesTensor = "rewire/updates";
+
+// Asks a member for its tensors until it has registered them, or for `patience`. Fails when the
+// member does not answer.
+absl::StatusOr<std::optional<std::string>> ShapesOf(const WorldMember& member, const Names& names,
+                                                    Duration patience,
+                                                    const std::function<bool()>& ended) {
+  absl::StatusOr<std::optional<std::string>> answer;
+  Mutex pause_mutex;
+  CondVar pause;
+  const Time deadline = Now() + patience;
+  do {  // a member answers from its first update on
+    answer = names.Ask(member, kShapesName);
+    MutexLock lock(&pause_mutex);
+    if (answer.ok() && !*answer) pause.WaitUntil(&pause_mutex, Now() + milliseconds(10));
+  } while (answer.ok() && !*answer && Now() < deadline && !ended());
+  return answer;
+}
+
+}  // namespace
+
+void RegisteredState::SetCallbacks(const rewireCallbacks_t& callbacks) {
+  MutexLock lock(&mutex_);
+  callbacks_ = callbacks;
+}
+
+rewireCallbacks_t RegisteredState::callbacks() const {
+  MutexLock lock(&mutex_);
+  return callbacks_;
+}
+
+void RegisteredState::AddTensor(state::PlacedTensor tensor) {
+  MutexLock lock(&mutex_);
+  if (tensors_.empty()) {
+    state::PlacedTensor updates;
+    // After a loss the tensor holds the restored version.
+    updates.shape = {kUpdatesTensor, 1, sizeof *updates_, state::Division::kReplicated,
+                     state::Change::kTransient};
+    updates.part = {0, 1};
+    updates.place.data = reinterpret_cast<char*>(updates_);
+    tensors_.push_back(updates);
+  }
+  tensors_.push_back(std::move(tensor));
+}
+
+std::vector<state::PlacedTensor> RegisteredState::Tensors() const {
+  MutexLock lock(&mutex_);
+  return tensors_;
+}
+
+void RegisteredState::SetReady(Names* names) {
+  MutexLock lock(&mutex_);
+  if (ready_) return;
+  ready_ = true;
+  std::vector<state::TensorShape> shapes;
+  for (const state::PlacedTensor& t : tensors_) shapes.push_back(t.shape);
+  names->Publish(std::string(kShapesName), EncodeShapes(shapes));
+  names->Publish(std::string(kNodeName), state::NodeIdentity());
+  changed_.NotifyAll();
+}
+
+std::optional<ProgramState> RegisteredState::WaitReady(Time deadline) {
+  MutexLock lock(&mutex_);
+  while (!ready_) {
+    if (!changed_.WaitUntil(&mutex_, deadline) && !ready_) return std::nullopt;
+  }
+  return ProgramState{false, tensors_, callbacks_};
+}
+
+absl::Status RegisteredState::CheckAllocations() const {
+  for (const state::PlacedTensor& tensor : Tensors()) {
+    REWIRE_RETURN_IF_ERROR(
+        state::CheckAllocation(tensor.shape.name, tensor.place, tensor.allocation));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RegisteredState::CheckShapes(const World& from, MemberId self, const Names& names,
+                                          Duration patience, const std::function<bool()>& ended) {
+  std::vector<state::TensorShape> mine;
+  if (const auto published = names.Find(kShapesName)) {
+    REWIRE_ASSIGN_OR_RETURN(mine, DecodeShapes(*published));
+  }
+  if (from.members.empty() || from.members[0].member == self) return absl::OkStatus();
+  // A lost member does not answer, and then the hashes of the plans still differ.
+  for (const WorldMember& m : from.members) {
+    if (m.member == self || m.data_address.empty()) continue;
+    const auto answer = ShapesOf(m, names, patience, ended);
+    if (!answer.ok() || !*answer) continue;
+    REWIRE_ASSIGN_OR_RETURN(const std::vector<state::TensorShape> theirs, DecodeShapes(**answer));
+    for (size_t i = 0; i < std::max(mine.size(), theirs.size()); ++i) {
+      if (i < mine.size() && i < theirs.size() && mine[i] == theirs[i]) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat("tensor ", i < mine.size() ? mine[i].name : theirs[i].name,
+                       " is registered by member ", self, " differently from member ", m.member,
+                       " (order, name, elements, element_bytes, layout and change must be equal)"));
+    }
+    return absl::OkStatus();
+  }
+  return absl::OkStatus();
+}
+
+state::PlacedTensor RegisteredState::Adopt(const NewPart& part) {
+  MutexLock lock(&mutex_);
+  state::PlacedTensor& tensor = tensors_[part.tensor];
+  tensor.part = part.box;
+  tensor.place = part.place;
+  tensor.allocation = state::AllocationOf(part.place);
+  return tensor;
+}
+
+bool RegisteredState::Discard(const std::vector<NewPart>& parts) {
+  MutexLock lock(&mutex_);
+  for (const NewPart& part : parts) {
+    if (part.place.data == nullptr) continue;
+    discards_.emplace_back(tensors_[part.tensor].shape.name, part.place.data);
+  }
+  return !discards_.empty();
+}
+
+void RegisteredState::RunDiscards() {
+  std::vector<std::pair<std::string, void*>> discards;
+  rewireCallbacks_t callbacks;
+  {
+    MutexLock lock(&mutex_);
+    discards.swap(discards_);
+    callbacks = callbacks_;
+  }
+  if (callbacks.discard == nullptr) return;
+  for (const auto& [name, data] : discards) callbacks.discard(callbacks.arg, name.c_str(), data);
+}
+
+}  // namespace rewire::elastic

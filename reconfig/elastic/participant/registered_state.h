@@ -1,0 +1,63 @@
+// The state that the program has registered: its tensors, its callbacks, and the memory that it is
+// to free. Thread-safe; the callbacks run on the calling thread.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "reconfig/base/mutex.h"
+#include "reconfig/elastic/participant/names.h"
+#include "reconfig/elastic/participant/new_parts.h"
+#include "reconfig/state/snapshot/snapshotter.h"
+#include "rewire/rewire.h"
+
+namespace rewire::elastic {
+
+class RegisteredState {
+ public:
+  // updates: the number of applied updates, which is transferred like any other state. Must outlive
+  // the object.
+  explicit RegisteredState(uint64_t* updates) : updates_(updates) {}
+
+  void SetCallbacks(const rewireCallbacks_t& callbacks);
+  [[nodiscard]] rewireCallbacks_t callbacks() const;
+  void AddTensor(state::PlacedTensor tensor);
+  [[nodiscard]] std::vector<state::PlacedTensor> Tensors() const;
+
+  // The program has registered everything: publishes the tensors for a comparison with other
+  // members. Only the first call does anything.
+  void SetReady(Names* names);
+  // Waits for SetReady(). Returns nullopt at the deadline.
+  [[nodiscard]] std::optional<ProgramState> WaitReady(Time deadline);
+
+  // Fails when registered device memory was freed or allocated again.
+  [[nodiscard]] absl::Status CheckAllocations() const;
+  // Fails, naming the tensor, when a member of `from` has registered other tensors than `self`. The
+  // answer of any earlier member is enough. patience: for a member to call its first update. ended:
+  // returns true when the wait is useless. Blocks.
+  [[nodiscard]] static absl::Status CheckShapes(const World& from, MemberId self,
+                                                const Names& names, Duration patience,
+                                                const std::function<bool()>& ended);
+
+  // Places a tensor at its new part and returns the tensor.
+  state::PlacedTensor Adopt(const NewPart& part);
+  // Notes parts that were allocated in vain, for RunDiscards(). Returns whether any part waits.
+  bool Discard(const std::vector<NewPart>& parts);
+  // Gives the noted memory back to the program. Owned by the program's thread.
+  void RunDiscards();
+
+ private:
+  uint64_t* const updates_;
+  mutable Mutex mutex_;
+  CondVar changed_;
+  std::vector<state::PlacedTensor> tensors_ REWIRE_GUARDED_BY(mutex_);
+  rewireCallbacks_t callbacks_ REWIRE_GUARDED_BY(mutex_) = {};
+  std::vector<std::pair<std::string, void*>> discards_ REWIRE_GUARDED_BY(mutex_);
+  bool ready_ REWIRE_GUARDED_BY(mutex_) = false;  // the first update has been called
+};
+
+}  // namespace rewire::elastic

@@ -1,0 +1,76 @@
+// Begins and awaits the copies of each update; see update_snapshots.h. Owned by the program's
+// thread.
+#include "reconfig/elastic/participant/update_snapshots.h"
+
+#include <utility>
+
+#include "reconfig/base/log.h"
+#include "reconfig/base/running_clock.h"
+
+namespace rewire::elastic {
+namespace {
+
+void WarnUnless(const absl::Status& begun, uint64_t version) {
+  if (begun.ok()) return;
+  REWIRE_WARN("no snapshot of version %llu: %s", static_cast<unsigned long long>(version),
+              std::string(begun.message()).c_str());
+}
+
+}  // namespace
+
+void UpdateSnapshots::StartWorld(const World& world, const Key& secret, uint32_t slot,
+                                 std::vector<state::PlacedTensor> tensors,
+                                 state::SnapshotSlots::Memory memory) {
+  started_ = true;
+  snapshotter_->StartWorld(world, secret, slot, std::move(tensors), std::move(memory));
+  gate_->SetAttention(snapshotter_->InBackground());
+  gate_->SetSnapshots(snapshotter_->InBackground() || snapshotter_->CopiesAtOnce());
+}
+
+void UpdateSnapshots::Take(uint64_t version) {
+  const bool streamed = version == streamed_.load() && snapshotter_->InBackground();
+  left_out_ = streamed ? version : kNone;
+  WarnUnless(snapshotter_->BeginVersion(version, streamed), version);
+}
+
+void UpdateSnapshots::TakeBeforeUpdate(uint64_t version) {
+  // Volatile state already has its copy.
+  WarnUnless(snapshotter_->BeginVersion(version, /*streamed=*/true), version);
+}
+
+void UpdateSnapshots::CopyLeftOut(uint64_t version) {
+  if (left_out_ != version || streamed_.load() == version) return;
+  left_out_ = kNone;
+  snapshotter_->CopyRest(version);
+}
+
+bool UpdateSnapshots::WaitTaken() {
+  for (RunningDeadline deadline(patience_); !snapshotter_->WaitTaken(deadline.NextTurn());) {
+    if (deadline.Passed()) return false;
+  }
+  return true;
+}
+
+void UpdateSnapshots::GiveUp(uint64_t version) {
+  REWIRE_WARN("snapshot of version %llu: not complete within REWIRE_SILENCE_MS=%lld ms",
+              static_cast<unsigned long long>(version),
+              static_cast<long long>(std::chrono::duration_cast<milliseconds>(patience_).count()));
+  snapshotter_->Freeze();
+  started_ = false;
+}
+
+void UpdateSnapshots::SetStreamed(uint64_t version) {
+  streamed_ = version;
+  gate_->SetNotify(true);
+}
+
+void UpdateSnapshots::ClearStreamed() {
+  streamed_ = kNone;
+  gate_->SetNotify(false);
+}
+
+void UpdateSnapshots::Freeze() {
+  if (snapshotter_ != nullptr) snapshotter_->Freeze();
+}
+
+}  // namespace rewire::elastic

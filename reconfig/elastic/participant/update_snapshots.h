@@ -1,0 +1,70 @@
+// The snapshots' side of the update: when the copies of a version are begun, left out, waited for
+// or given up. Owned by the program's thread, except for the methods of the member's thread.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "reconfig/base/clock.h"
+#include "reconfig/elastic/participant/update_gate.h"
+#include "reconfig/state/snapshot/snapshotter.h"
+
+namespace rewire::elastic {
+
+class UpdateSnapshots {
+ public:
+  // gate must outlive the object. patience: for a copy (REWIRE_SILENCE_MS).
+  UpdateSnapshots(UpdateGate* gate, Duration patience) : gate_(gate), patience_(patience) {}
+
+  // Gives the object its snapshotter, before any thread uses the object. A program that does not
+  // cooperate has none, and then only the methods of the member's thread are called.
+  void SetSnapshotter(std::unique_ptr<state::Snapshotter> snapshotter) {
+    snapshotter_ = std::move(snapshotter);
+  }
+  // Ends the snapshotter's thread, when no other thread uses the object any more.
+  void End() { snapshotter_.reset(); }
+  [[nodiscard]] state::Snapshotter* snapshotter() const { return snapshotter_.get(); }
+
+  // ---- the program's thread -------------------------------------------------------------------
+  // Returns whether copies are made of the present world's state.
+  [[nodiscard]] bool started() const { return started_; }
+  // Starts the copies for this world. memory: what was reserved for the world's copies.
+  void StartWorld(const World& world, const Key& secret, uint32_t slot,
+                  std::vector<state::PlacedTensor> tensors, state::SnapshotSlots::Memory memory);
+  // Returns whether an update must wait for the copies of the update before.
+  [[nodiscard]] bool InBackground() const { return snapshotter_->InBackground(); }
+  // Begins the copies of this version of the state, except while the version is being streamed.
+  void Take(uint64_t version);
+  // Begins the copies of the version with which a new world begins. The update that follows changes
+  // the constant state.
+  void TakeBeforeUpdate(uint64_t version);
+  // Copies the version whose copies were left out, when its transition has been called off.
+  void CopyLeftOut(uint64_t version);
+  void ForgetLeftOut() { left_out_ = kNone; }
+  // Waits for at most REWIRE_SILENCE_MS of the time that this process runs. Returns whether the
+  // state may change.
+  bool WaitTaken();
+  // Gives up a copy that takes too long: the next death may then cost more than a step.
+  void GiveUp(uint64_t version);
+
+  // ---- the member's thread --------------------------------------------------------------------
+  // The version is being streamed to the next world's members.
+  void SetStreamed(uint64_t version);
+  void ClearStreamed();
+  // After a loss of members. Without a snapshotter nothing happens.
+  void Freeze();
+
+ private:
+  static constexpr uint64_t kNone = UINT64_MAX;
+
+  UpdateGate* const gate_;
+  const Duration patience_;
+  std::unique_ptr<state::Snapshotter> snapshotter_;
+  bool started_ = false;
+  uint64_t left_out_ = kNone;  // the version whose copies were left out
+  std::atomic<uint64_t> streamed_{kNone};
+};
+
+}  // namespace rewire::elastic
