@@ -222,28 +222,4 @@ absl::StatusOr<Message> Decode(std::string_view frame) {
 
 std::string_view MessageName(const Message& message) { return kNames[message.index()]; }
 
-std::optional<absl::StatusOr<Message>> FrameBuffer::Next() {
-  if (!error_.ok()) return error_;
-  const std::string_view rest = std::string_view(bytes_).substr(begin_);
-  if (rest.size() < kLengthBytes) return std::nullopt;
-  const auto length = ByteReader(rest).Get<uint32_t>();
-  error_ = CheckLength(length);
-  if (!error_.ok()) return error_;
-  const size_t frame = length + kLengthBytes;
-  if (rest.size() < frame) return std::nullopt;
-  absl::StatusOr<Message> message = Decode(rest.substr(0, frame));
-  if (!message.ok()) {
-    error_ = message.status();
-    return error_;
-  }
-  begin_ += frame;
-  // The rest moves down only when half of the bytes are consumed: each byte moves at most once on
-  // average.
-  if (begin_ >= bytes_.size() / 2) {
-    bytes_.erase(0, begin_);
-    begin_ = 0;
-  }
-  return message;
-}
-
 }  // namespace rewire::elastic

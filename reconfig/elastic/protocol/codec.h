@@ -4,17 +4,14 @@
 //
 // Frames are little-endian and have at most kMaxFrameBytes with the length field. Every count is
 // checked against the bytes present before anything is allocated. Decoding accepts any bytes from
-// any peer and returns a message, or an error that names the fault. Functions are pure and
-// thread-safe; FrameBuffer is thread-compatible.
+// any peer and returns a message, or an error that names the fault. Pure and thread-safe.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "reconfig/elastic/protocol/messages.h"
 
@@ -31,21 +28,5 @@ absl::StatusOr<Message> Decode(std::string_view frame);
 
 // Returns the type's name, for example "Prepare", for logs and counters.
 std::string_view MessageName(const Message& message);
-
-// Cuts a byte stream into frames. Thread-compatible.
-//   buffer.Append(bytes);  while (auto m = buffer.Next()) { if (!m->ok()) close; ... }
-class FrameBuffer {
- public:
-  void Append(std::string_view bytes) { bytes_.append(bytes); }
-  // Returns the next message, or nullopt until a whole frame has arrived. After an error every
-  // further call returns the same error: the stream cannot be trusted again.
-  std::optional<absl::StatusOr<Message>> Next();
-  [[nodiscard]] size_t pending_bytes() const { return bytes_.size() - begin_; }
-
- private:
-  std::string bytes_;
-  size_t begin_ = 0;
-  absl::Status error_;
-};
 
 }  // namespace rewire::elastic

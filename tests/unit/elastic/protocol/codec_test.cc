@@ -126,45 +126,5 @@ TEST(CodecTest, ALongReasonIsCut) {
   EXPECT_EQ(m.reason.size(), 4096u);
 }
 
-TEST(FrameBufferTest, AnyChunksGiveTheSameMessages) {
-  std::string stream;
-  for (const Message& m : SampleMessages()) stream += Frame(m);
-  for (const size_t chunk : {size_t{1}, size_t{2}, size_t{7}, size_t{100}, stream.size()}) {
-    FrameBuffer buffer;
-    std::string again;
-    size_t count = 0;
-    for (size_t at = 0; at < stream.size(); at += chunk) {
-      buffer.Append(std::string_view(stream).substr(at, chunk));
-      while (auto m = buffer.Next()) {
-        ASSERT_TRUE(m->ok()) << m->status();
-        again += Frame(**m);
-        ++count;
-      }
-    }
-    EXPECT_EQ(count, std::variant_size_v<Message>);
-    EXPECT_EQ(again, stream) << "chunks of " << chunk;
-    EXPECT_EQ(buffer.pending_bytes(), 0u);
-  }
-}
-
-TEST(FrameBufferTest, AfterGarbageNothingIsTrusted) {
-  FrameBuffer buffer;
-  buffer.Append(Frame(ReclaimNotice{1}));
-  buffer.Append("GET / HTTP/1.1\r\n\r\n");
-  buffer.Append(Frame(ReclaimNotice{2}));
-  ASSERT_TRUE(buffer.Next()->ok());
-  EXPECT_FALSE(buffer.Next()->ok());
-  EXPECT_FALSE(buffer.Next()->ok());
-}
-
-TEST(FrameBufferTest, AnImpossibleLengthIsAnErrorBeforeItsBytesCome) {
-  FrameBuffer buffer;
-  buffer.Append(std::string("\0\0\0\x40", 4));
-  ASSERT_TRUE(buffer.Next().has_value());
-  FrameBuffer small;
-  small.Append(std::string("\x03\0\0\0", 4));
-  EXPECT_FALSE(small.Next()->ok());
-}
-
 }  // namespace
 }  // namespace rewire::elastic
