@@ -1,4 +1,6 @@
-// A participant that ends while other objects still hold its shared state, with a scripted agent.
+// The participant with a scripted agent: its end, and when its events were sent.
+#include "reconfig/elastic/participant/participant.h"
+
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -6,7 +8,6 @@
 #include <thread>
 
 #include "reconfig/base/framed_socket.h"
-#include "reconfig/elastic/participant/participant.h"
 #include "reconfig/elastic/protocol/codec.h"
 #include "tests/fakes/process/temporary_folder.h"
 
@@ -51,7 +52,7 @@ class HeldBuild final : public Communicators {
   std::function<void(absl::Status)> done_ REWIRE_GUARDED_BY(mutex_);
 };
 
-TEST(DetachTest, ABuildThatEndsAfterDetachTouchesNothingOfTheParticipant) {
+TEST(DetachTest, BuildMayEndAfterDetach) {
   std::string folder = ::testing::TempDir() + "/rewire-detach-XXXXXX";
   ASSERT_NE(mkdtemp(folder.data()), nullptr);
   HeldBuild communicators;
@@ -94,18 +95,7 @@ TEST(DetachTest, ABuildThatEndsAfterDetachTouchesNothingOfTheParticipant) {
   std::filesystem::remove_all(folder);
 }
 
-TEST(NamesTest, AWaitForAUniqueIdEndsWithTheReasonWhenTheProcessIsOutOfTheJob) {
-  Names names;
-  absl::StatusOr<UniqueIdBytes> id = absl::UnknownError("");
-  std::thread asks([&] {
-    id = names.Resolve("world", {{0, 1, "127.0.0.1:1"}}, {1, 2, ""}, {}, {}, Now() + seconds(600));
-  });
-  names.Close("the job has ended");
-  asks.join();
-  EXPECT_EQ(std::string(id.status().message()), "the job has ended");
-}
-
-TEST(AwaitSentTest, TheEventsBeforeItAreSentWhenItReturns) {
+TEST(AwaitSentTest, ReturnsAfterEarlierEventsWereSent) {
   const TemporaryFolder folder;
   UniqueFd listener;
   ASSERT_TRUE(ListenUnix(folder / "s", &listener).ok());
@@ -135,7 +125,7 @@ TEST(AwaitSentTest, TheEventsBeforeItAreSentWhenItReturns) {
   EXPECT_EQ(destroyed, kEvents);
 }
 
-TEST(AwaitSentTest, EndsAtItsDeadlineOrWithoutAnAgent) {
+TEST(AwaitSentTest, EndsAtDeadlineOrWithoutAgent) {
   const TemporaryFolder folder;
   UniqueFd listener;
   ASSERT_TRUE(ListenUnix(folder / "s", &listener).ok());

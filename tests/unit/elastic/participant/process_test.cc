@@ -1,5 +1,5 @@
 // The counters of several libraries in one process.
-#include "reconfig/elastic/participant/process_counters.h"
+#include "reconfig/elastic/participant/process.h"
 
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ size_t OfExperts(CounterValue* out, size_t) {
   return 1;
 }
 
-TEST(ProcessCountersTest, HoldTheValuesOfEachLibraryOnce) {
+TEST(ProcessCountersTest, IncludesEachLibraryOnce) {
   Count(Counter::kShimSwaps, 2);
   const size_t own = ProcessCounters().size();
   for (int i = 0; i < 20; ++i) {

@@ -1,0 +1,158 @@
+// New parts are allocated by the program, and a plan gets the addresses of old and new parts.
+#include "reconfig/elastic/participant/new_parts.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <list>
+#include <numeric>
+#include <string>
+#include <vector>
+
+namespace rewire::elastic {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr uint64_t kElements = 12;
+
+// A program whose memory the test looks at.
+struct Program {
+  std::list<std::vector<char>> memory;
+  bool in_place = false;
+};
+
+void* Allocate(void* program, const char*, uint64_t bytes) {
+  auto& memory = static_cast<Program*>(program)->memory;
+  return memory.emplace_back(bytes, 'x').data();
+}
+
+int InPlace(void* program, const char*, uint64_t, uint64_t) {
+  return static_cast<Program*>(program)->in_place ? 1 : 0;
+}
+
+World Members(std::vector<MemberId> members) {
+  World world{2, {}};
+  for (const MemberId m : members) world.members.push_back({m, 1, ""});
+  return world;
+}
+
+class NewPartsTest : public ::testing::Test {
+ protected:
+  NewPartsTest() {
+    std::iota(bytes_.begin(), bytes_.end(), 0);
+    // Slot 0 of two has elements 0 to 6.
+    state::PlacedTensor sharded;
+    sharded.shape = {"m", kElements, 1, state::Division::kSharded, state::Change::kConstant};
+    sharded.part = {0, 6};
+    sharded.place.data = bytes_.data();
+    state::PlacedTensor replicated;
+    replicated.shape = {"w", kElements, 1, state::Division::kReplicated, state::Change::kVolatile};
+    replicated.part = {0, kElements};
+    replicated.place.data = bytes_.data();
+    state_.tensors = {sharded, replicated};
+    state_.callbacks.arg = &program_;
+    state_.callbacks.allocate = Allocate;
+  }
+  [[nodiscard]] std::vector<state::TensorShape> Shapes() const {
+    return {state_.tensors[0].shape, state_.tensors[1].shape};
+  }
+
+  std::vector<char> bytes_ = std::vector<char>(kElements);
+  Program program_;
+  ProgramState state_;
+  bool cancelled_ = false;
+  NewParts parts_{[this] { return cancelled_; }};
+};
+
+TEST_F(NewPartsTest, AllocatesOnlyPartsThatChange) {
+  ASSERT_TRUE(parts_.Allocate(state_, 0, Members({0, 1, 2})).ok());
+  ASSERT_EQ(parts_.parts().size(), 1u);
+  EXPECT_EQ(parts_.parts()[0].tensor, 0u);
+  EXPECT_EQ(parts_.parts()[0].box, (state::Box{0, 4}));
+  EXPECT_EQ(parts_.parts()[0].place.data, program_.memory.front().data());
+  EXPECT_EQ(program_.memory.front(), std::vector<char>(4));  // its pages exist
+  ASSERT_EQ(parts_.targets().size(), 2u);
+  EXPECT_EQ(parts_.targets()[1].data, bytes_.data());
+}
+
+TEST_F(NewPartsTest, LeavingMemberAllocatesNothing) {
+  ASSERT_TRUE(parts_.Allocate(state_, 0, Members({1})).ok());
+  EXPECT_TRUE(parts_.parts().empty());
+  EXPECT_EQ(parts_.targets()[0].data, bytes_.data());
+}
+
+TEST_F(NewPartsTest, PartStaysInPlaceWhenTheProgramHasRoom) {
+  program_.in_place = true;
+  state_.callbacks.in_place = InPlace;
+  bytes_.resize(kElements);
+  state_.tensors[0].place.data = bytes_.data();
+  ASSERT_TRUE(parts_.Allocate(state_, 0, Members({0})).ok());
+  ASSERT_EQ(parts_.parts().size(), 1u);
+  EXPECT_EQ(parts_.parts()[0].place.data, bytes_.data());
+  EXPECT_EQ(bytes_[5], 5);   // the old part is kept
+  EXPECT_EQ(bytes_[11], 0);  // the new elements were touched
+}
+
+TEST_F(NewPartsTest, NamesTheTensorWithoutMemory) {
+  state_.callbacks.allocate = nullptr;
+  const absl::Status missing = parts_.Allocate(state_, 0, Members({0}));
+  EXPECT_EQ(missing.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(missing.message()), HasSubstr("tensor m"));
+  NewParts again([] { return false; });
+  state_.callbacks.allocate = [](void*, const char*, uint64_t) -> void* { return nullptr; };
+  EXPECT_EQ(again.Allocate(state_, 0, Members({0})).code(), absl::StatusCode::kResourceExhausted);
+}
+
+TEST_F(NewPartsTest, EndsWhenTheTransitionIsAborted) {
+  cancelled_ = true;
+  EXPECT_EQ(parts_.Allocate(state_, 0, Members({0})).code(), absl::StatusCode::kCancelled);
+  EXPECT_TRUE(program_.memory.empty());
+}
+
+TEST_F(NewPartsTest, PlanHasTheAddressesOfOldAndNewParts) {
+  const World from = Members({0, 1});
+  const World to = Members({0, 1, 2});
+  ASSERT_TRUE(parts_.Allocate(state_, 0, to).ok());
+  const auto plan = state::PlanChange(Shapes(), from, to);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  const auto resolved = ResolvePlan(*plan, 0, to, {state_.tensors}, parts_.targets());
+  ASSERT_TRUE(resolved.ok()) << resolved.status();
+  EXPECT_TRUE(resolved->incoming.empty());
+  bool local = false;
+  bool sent = false;
+  for (const state::Outgoing& out : resolved->outgoing) {
+    if (out.tensor != 0) continue;
+    EXPECT_EQ(out.source.data, bytes_.data() + out.begin);
+    if (out.local) {
+      local = true;
+      EXPECT_EQ(out.place.data, program_.memory.front().data() + out.begin);
+    } else {
+      sent = true;
+      EXPECT_EQ(out.target.member, 1u);  // elements 4 and 5
+      EXPECT_EQ(out.begin, 4u);
+    }
+  }
+  EXPECT_TRUE(local);
+  EXPECT_TRUE(sent);
+}
+
+TEST_F(NewPartsTest, ChangingStateArrivesLate) {
+  const World from = Members({1});
+  const World to = Members({1, 0});
+  ProgramState joiner = state_;
+  joiner.tensors[0].part = {6, 12};
+  ASSERT_TRUE(parts_.Allocate(joiner, 0, to).ok());
+  const auto plan = state::PlanChange(Shapes(), from, to);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  const auto resolved = ResolvePlan(*plan, 0, to, {joiner.tensors}, parts_.targets());
+  ASSERT_TRUE(resolved.ok()) << resolved.status();
+  ASSERT_EQ(resolved->incoming.size(), 2u);
+  for (const state::Incoming& in : resolved->incoming) {
+    EXPECT_EQ(in.source, 1u);
+    EXPECT_EQ(in.late, in.tensor == 1);
+  }
+}
+
+}  // namespace
+}  // namespace rewire::elastic
