@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "tests/unit/control/launcher/temporary_folder.h"
+#include "tests/fakes/process/temporary_folder.h"
 
 namespace rewire::control {
 namespace {
@@ -59,24 +59,24 @@ TEST(MemberEnvironmentTest, RejectsPathThatLdPreloadCannotHold) {
 
 TEST(InstallPathsTest, FindsFilesOfBuildTreeAndInstallation) {
   TemporaryFolder tree;
-  const std::string exe = tree.path + "/bin/rewire";
+  const std::string exe = tree.path() + "/bin/rewire";
   EXPECT_EQ(FindInstallPaths(exe).preload, "");
   EXPECT_EQ(FindInstallPaths(exe).sim_directory, "");
   const auto touch = [&](const std::string& name) {
-    fs::create_directories(fs::path(tree.path + name).parent_path());
-    std::ofstream(tree.path + name) << "x";
+    fs::create_directories(fs::path(tree.path() + name).parent_path());
+    std::ofstream(tree.path() + name) << "x";
   };
   touch("/lib/rewire/librewire-preload.so");
-  EXPECT_EQ(FindInstallPaths(exe).preload, tree.path + "/lib/rewire/librewire-preload.so");
+  EXPECT_EQ(FindInstallPaths(exe).preload, tree.path() + "/lib/rewire/librewire-preload.so");
   touch("/lib/librewire-preload.so");
   touch("/lib/rewire/simgpu/libnccl.so.2");
   EXPECT_EQ(FindInstallPaths(exe).sim_directory, "");  // only half of it exists
   touch("/lib/rewire/simgpu/libcuda.so.1");
-  EXPECT_EQ(FindInstallPaths(exe).preload, tree.path + "/lib/librewire-preload.so");
-  EXPECT_EQ(FindInstallPaths(exe).sim_directory, tree.path + "/lib/rewire/simgpu");
+  EXPECT_EQ(FindInstallPaths(exe).preload, tree.path() + "/lib/librewire-preload.so");
+  EXPECT_EQ(FindInstallPaths(exe).sim_directory, tree.path() + "/lib/rewire/simgpu");
   touch("/simgpu/libnccl.so.2");
   touch("/simgpu/libcuda.so.1");
-  EXPECT_EQ(FindInstallPaths(exe).sim_directory, tree.path + "/simgpu");
+  EXPECT_EQ(FindInstallPaths(exe).sim_directory, tree.path() + "/simgpu");
 }
 
 }  // namespace
