@@ -17,7 +17,7 @@
 // largest. The report also has their mean, and the medians and means of both numbers.
 //
 // host_waits: number of times a member's program reached the warm index before the decision. The
-// leader proposes cuts by the rule of the agent's leader (reconfig/elastic/protocol/pace.h).
+// leader proposes cuts by the rule of the agent's leader (reconfig/elastic/leader/cut_rounds.h).
 
 #include <algorithm>
 #include <bit>
