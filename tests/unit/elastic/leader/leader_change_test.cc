@@ -12,7 +12,7 @@ using testing::HasSubstr;
 
 // ---- a change of members ------------------------------------------------------------------------
 
-TEST_F(LeaderTest, GrowingWaitsForTheJoiner) {
+TEST_F(LeaderTest, GrowthWaitsForJoiner) {
   const uint64_t id = d.Ask({RequestKind::kResize, 4, {}, {}, ""});
   EXPECT_FALSE(d.Last<Spawn>().has_value());  // its id is reserved first
   d.Store();
@@ -51,7 +51,7 @@ TEST_F(LeaderTest, GrowingWaitsForTheJoiner) {
   d.Ask({RequestKind::kResize, 2, {}, {}, ""});
 }
 
-TEST_F(LeaderTest, AJoinerIsToldWhoLeaves) {
+TEST_F(LeaderTest, TellsJoinerWhichMembersLeave) {
   d.Ask({RequestKind::kReplace, 0, {1}, {}, ""});
   d.Store();
   d.Connect(3);
@@ -61,7 +61,7 @@ TEST_F(LeaderTest, AJoinerIsToldWhoLeaves) {
   EXPECT_EQ(leaving[0].data_address, "addr");
 }
 
-TEST_F(LeaderTest, ADrainedMemberVerifiesAndLeaves) {
+TEST_F(LeaderTest, DrainedMemberVerifiesAndLeaves) {
   d.Ask({RequestKind::kDrain, 0, {1}, {}, ""});
   d.Store();
   d.Prepare(kThree, 0);
@@ -78,7 +78,7 @@ TEST_F(LeaderTest, ADrainedMemberVerifiesAndLeaves) {
   EXPECT_TRUE(d.leader.steady());
 }
 
-TEST_F(LeaderTest, ADrainedMemberStaysUntilTheOldGenerationsAreRetired) {
+TEST_F(LeaderTest, DrainedMemberStaysUntilOldGenerationsAreRetired) {
   d.Ask({RequestKind::kDrain, 0, {1}, {}, ""});
   d.Store();
   d.Prepare(kThree, 0);
@@ -104,7 +104,7 @@ TEST_F(LeaderTest, ADrainedMemberStaysUntilTheOldGenerationsAreRetired) {
   EXPECT_FALSE(d.Sent<Lost>(0).has_value());
 }
 
-TEST_F(LeaderTest, PlansThatDifferAbort) {
+TEST_F(LeaderTest, AbortsWhenPlansDiffer) {
   const uint64_t id = d.Ask({RequestKind::kDrain, 0, {1}, {}, ""});
   d.Store();
   d.Say(0, Prepared{2, true, "", 5, {}});
@@ -112,7 +112,7 @@ TEST_F(LeaderTest, PlansThatDifferAbort) {
   EXPECT_THAT(d.leader.StatusOf(id).text, HasSubstr("the plan of member 1 differs"));
 }
 
-TEST_F(LeaderTest, AFailedCheckAbortsAndTheOldWorldGoesOn) {
+TEST_F(LeaderTest, AbortsWhenCheckOfStateFails) {
   const uint64_t id = d.Ask({RequestKind::kDrain, 0, {1}, {}, ""});
   d.Store();
   d.Prepare(kThree, 0);
@@ -124,7 +124,7 @@ TEST_F(LeaderTest, AFailedCheckAbortsAndTheOldWorldGoesOn) {
   EXPECT_EQ(d.leader.record().world.epoch, 1u);
 }
 
-TEST_F(LeaderTest, AJoinerThatDoesNotStartOrDiesEndsTheRequest) {
+TEST_F(LeaderTest, FailsRequestWhenJoinerDoesNotStartOrIsLost) {
   const uint64_t first = d.Ask({RequestKind::kResize, 4, {}, {}, ""});
   d.Store();
   d.leader.OnSpawnFailed(d.now, std::vector<MemberId>{3}, "exit status 127", &d.out);
@@ -139,7 +139,7 @@ TEST_F(LeaderTest, AJoinerThatDoesNotStartOrDiesEndsTheRequest) {
   EXPECT_FALSE(d.Sent<Lost>(0).has_value());
 }
 
-TEST_F(LeaderTest, RequestsDuringATransitionAreMergedIntoTheNext) {
+TEST_F(LeaderTest, MergesRequestsDuringTransitionIntoNext) {
   d.Ask({RequestKind::kRebuild, 0, {}, {}, ""});
   const uint64_t a = d.Ask({RequestKind::kDrain, 0, {0}, {}, ""});
   const uint64_t b = d.Ask({RequestKind::kResize, 4, {}, {}, ""});
@@ -155,7 +155,7 @@ TEST_F(LeaderTest, RequestsDuringATransitionAreMergedIntoTheNext) {
   EXPECT_THAT(d.Last<Spawn>()->members, ElementsAre(3, 4));
 }
 
-TEST_F(LeaderTest, ADrainWithADeadlineGoesFirst) {
+TEST_F(LeaderTest, DrainWithDeadlineGoesFirst) {
   const uint64_t grow = d.Ask({RequestKind::kResize, 4, {}, {}, ""});
   d.Store();
   d.Say(2, ReclaimNotice{5000});
@@ -165,7 +165,7 @@ TEST_F(LeaderTest, ADrainWithADeadlineGoesFirst) {
   EXPECT_THAT(Ids(d.Sent<Prepare>(0).value().to), ElementsAre(0, 1));
 }
 
-TEST_F(LeaderTest, ADeadlineThatCannotBeMetIsSaidAtOnce) {
+TEST_F(LeaderTest, WarnsAtOnceOfDeadlineThatCannotBeMet) {
   d.Ask({RequestKind::kDrain, 0, {2}, {}, ""});
   d.Store();
   d.Pass(seconds(20));  // this change takes long

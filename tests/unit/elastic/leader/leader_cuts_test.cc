@@ -75,7 +75,7 @@ class LeaderCutsTest : public LeaderTest {
   uint64_t request_ = 0;
 };
 
-TEST_F(LeaderCutsTest, OnlyMembersThatHaveACommunicatorAreAskedForItsCut) {
+TEST_F(LeaderCutsTest, ProposesCutOnlyToMembersOfCommunicator) {
   Begin(2, 50);
   EXPECT_EQ(d.Sent<Propose>(0)->cuts.size(), 2u);
   ASSERT_EQ(d.Sent<Propose>(1)->cuts.size(), 1u);
@@ -86,7 +86,7 @@ TEST_F(LeaderCutsTest, OnlyMembersThatHaveACommunicatorAreAskedForItsCut) {
   EXPECT_EQ(d.leader.StatusOf(request_).state, RequestState::kDone);
 }
 
-TEST_F(LeaderCutsTest, ARefusalNamesTheMemberTheCommunicatorAndTheReason) {
+TEST_F(LeaderCutsTest, RefusalNamesMemberCommunicatorAndReason) {
   Begin(2, 50);
   for (uint32_t round = 0; round < 8; ++round) {
     d.Say(2, NotAgreed(2, round, kPair, "pinned by a CUDA graph"));
@@ -96,14 +96,14 @@ TEST_F(LeaderCutsTest, ARefusalNamesTheMemberTheCommunicatorAndTheReason) {
                         "graph"));
 }
 
-TEST_F(LeaderCutsTest, ASwapEndsWhenEveryMemberHasAcknowledgedTheDecision) {
+TEST_F(LeaderCutsTest, SwapEndsWhenAllAcknowledgeDecision) {
   Begin(2, 50);
   Commit();
   EXPECT_TRUE(d.leader.steady());
   EXPECT_EQ(d.leader.StatusOf(request_).state, RequestState::kDone);
 }
 
-TEST_F(LeaderCutsTest, ASwapWaitsForTheLastAcknowledgement) {
+TEST_F(LeaderCutsTest, SwapWaitsForLastAcknowledgement) {
   Decide();
   for (MemberId m : {0u, 2u}) d.Say(m, Entered{epoch_, 0});
   d.Pass(LeaderOptions{}.enter / 2);
@@ -114,14 +114,14 @@ TEST_F(LeaderCutsTest, ASwapWaitsForTheLastAcknowledgement) {
   EXPECT_EQ(d.leader.StatusOf(request_).state, RequestState::kDone);
 }
 
-TEST_F(LeaderCutsTest, AMemberThatDoesNotAcknowledgeADecidedSwapIsLost) {
+TEST_F(LeaderCutsTest, LosesMemberThatDoesNotAcknowledgeDecidedSwap) {
   Decide();
   for (MemberId m : {0u, 2u}) d.Say(m, Entered{epoch_, 0});
   d.Pass(LeaderOptions{}.enter + seconds(1));
   EXPECT_TRUE(d.Noted("member 1 is lost: it did not acknowledge the decided swap in time"));
 }
 
-TEST_F(LeaderCutsTest, NobodyIsLostWhenAllAreSilentAfterADecidedSwap) {
+TEST_F(LeaderCutsTest, LosesNobodyWhenAllAreSilentAfterDecidedSwap) {
   Decide();
   d.silent = {0, 1, 2};
   d.Pass(LeaderOptions{}.enter + seconds(1));
@@ -129,7 +129,7 @@ TEST_F(LeaderCutsTest, NobodyIsLostWhenAllAreSilentAfterADecidedSwap) {
   EXPECT_EQ(d.leader.phase(), Phase::kCommitted);
 }
 
-TEST_F(LeaderCutsTest, WhenAllWereSilentAfterADecidedSwapTheLastHaveTheirFullTime) {
+TEST_F(LeaderCutsTest, MembersHaveFullTimeAfterSilenceOfAll) {
   Decide();
   d.silent = {0, 1, 2};
   d.Pass(LeaderOptions{}.enter - milliseconds(200));
@@ -141,13 +141,13 @@ TEST_F(LeaderCutsTest, WhenAllWereSilentAfterADecidedSwapTheLastHaveTheirFullTim
   EXPECT_TRUE(d.leader.steady());
 }
 
-TEST_F(LeaderCutsTest, AnIdleCommunicatorSwitchesAtItsNextOperation) {
+TEST_F(LeaderCutsTest, IdleCommunicatorSwitchesAtNextOperation) {
   Begin(2, 50);
   EXPECT_EQ(CutOf(0, kPair), (Cut{kPair, 50, 50}));
   EXPECT_GT(CutOf(0, kComm).warm, 202u);
 }
 
-TEST_F(LeaderCutsTest, AfterTwoRefusalsAnIdleCommunicatorGetsACutWithAMargin) {
+TEST_F(LeaderCutsTest, IdleCommunicatorGetsMarginAfterTwoRefusals) {
   Begin(2, 50);
   for (uint32_t round = 0; round < 2; ++round) {
     EXPECT_EQ(CutOf(0, kPair), (Cut{kPair, 50, 50}));
@@ -157,7 +157,7 @@ TEST_F(LeaderCutsTest, AfterTwoRefusalsAnIdleCommunicatorGetsACutWithAMargin) {
   EXPECT_GT(CutOf(0, kPair).cut, CutOf(0, kPair).warm);
 }
 
-TEST_F(LeaderCutsTest, ACommunicatorWithPointToPointOperationsGetsNoIdleCut) {
+TEST_F(LeaderCutsTest, CommunicatorWithPointToPointGetsNoIdleCut) {
   Stand(0, {}, true);
   Begin(2, 0);
   EXPECT_EQ(CutOf(0, kPair), (Cut{kPair, 16, 20}));
@@ -173,14 +173,14 @@ TEST_F(LeaderCutsTest, ACommunicatorWithPointToPointOperationsGetsNoIdleCut) {
   EXPECT_THAT(pending[0].why, HasSubstr("point-to-point"));
 }
 
-TEST_F(LeaderCutsTest, AnIdlePendingSwapIsReplacedAtTheSameOperation) {
+TEST_F(LeaderCutsTest, ReplacesIdlePendingSwapAtSameOperation) {
   Stand(2, {{2, 50, 50}});
   Begin(2, 50);
   EXPECT_EQ(CutOf(0, kPair), (Cut{kPair, 50, 50}));
   EXPECT_THAT(d.leader.Pending().at(0).why, HasSubstr("idle"));
 }
 
-TEST_F(LeaderCutsTest, APendingSwapThatIsNearStaysAndTheNewOneIsQueuedAfterIt) {
+TEST_F(LeaderCutsTest, QueuesNewSwapAfterNearPendingSwap) {
   Stand(2, {{2, 55, 59}}, true);
   Begin(2, 50);
   EXPECT_EQ(CutOf(0, kPair).warm, 66u);
@@ -189,7 +189,7 @@ TEST_F(LeaderCutsTest, APendingSwapThatIsNearStaysAndTheNewOneIsQueuedAfterIt) {
   EXPECT_EQ(CutOf(0, kPair).warm, 80u);
 }
 
-TEST_F(LeaderCutsTest, AGenerationIsRetiredWhenAllMembersHavePassedIt) {
+TEST_F(LeaderCutsTest, RetiresGenerationThatAllMembersHavePassed) {
   Begin(2, 50);
   Commit();
   d.out.clear();
@@ -202,7 +202,7 @@ TEST_F(LeaderCutsTest, AGenerationIsRetiredWhenAllMembersHavePassedIt) {
   }
 }
 
-TEST_F(LeaderCutsTest, ADroppedGenerationIsRetiredOnceNobodyHasItPending) {
+TEST_F(LeaderCutsTest, RetiresDroppedGenerationThatNobodyHasPending) {
   Stand(2, {{2, 50, 50}});
   d.out.clear();
   d.Say(0, Position{kPair, true, 0, false, 0, {{3, 50, 50}}, {2}});
@@ -212,7 +212,7 @@ TEST_F(LeaderCutsTest, ADroppedGenerationIsRetiredOnceNobodyHasItPending) {
   EXPECT_THAT(d.Sent<Retire>(2).value().generations, ElementsAre(GenerationId{2, kPair}));
 }
 
-TEST_F(LeaderCutsTest, AGenerationOfADestroyedCommunicatorIsRetiredToo) {
+TEST_F(LeaderCutsTest, RetiresGenerationOfDestroyedCommunicator) {
   d.out.clear();
   for (MemberId m : {0u, 2u}) {
     d.Say(m, CommunicatorDestroyed{kPair});
@@ -221,7 +221,7 @@ TEST_F(LeaderCutsTest, AGenerationOfADestroyedCommunicatorIsRetiredToo) {
   EXPECT_THAT(d.Sent<Retire>(2).value().generations, ElementsAre(GenerationId{1, kPair}));
 }
 
-TEST_F(LeaderCutsTest, NothingIsRetiredWhileAReconnectedMemberHasNotReported) {
+TEST_F(LeaderCutsTest, RetiresNothingUntilReconnectedMemberHasReported) {
   d.Say(0, Position{kPair, true, 2, false, 0, {}, {0}});
   d.Connect(2, true, 1, false, 1);
   d.out.clear();
@@ -231,7 +231,7 @@ TEST_F(LeaderCutsTest, NothingIsRetiredWhileAReconnectedMemberHasNotReported) {
   EXPECT_THAT(d.Sent<Retire>(0).value().generations, ElementsAre(GenerationId{1, kPair}));
 }
 
-TEST_F(LeaderCutsTest, GenerationsAreRetiredBatchByBatch) {
+TEST_F(LeaderCutsTest, RetiresGenerationsInBatches) {
   const auto report = [&](const std::vector<Epoch>& world, const std::vector<Epoch>& pair) {
     for (MemberId m : kThree) d.Say(m, Position{kComm, true, 5, false, 0, {}, world});
     for (MemberId m : {0u, 2u}) d.Say(m, Position{kPair, true, 5, false, 0, {}, pair});
@@ -244,7 +244,7 @@ TEST_F(LeaderCutsTest, GenerationsAreRetiredBatchByBatch) {
   EXPECT_THAT(d.Sent<Retire>(2).value().generations, ElementsAre(GenerationId{1, kPair}));
 }
 
-TEST_F(LeaderCutsTest, ANewLeaderGoesOnWithTheBatchThatTheOneBeforeHadBegun) {
+TEST_F(LeaderCutsTest, SuccessorContinuesBegunBatch) {
   WorldRecord record = d.leader.record();
   LeaderDriver next(LeaderDriver::Options(3), record);
   for (MemberId m : kThree) {
@@ -262,7 +262,7 @@ TEST_F(LeaderCutsTest, ANewLeaderGoesOnWithTheBatchThatTheOneBeforeHadBegun) {
   EXPECT_THAT(next.Sent<Retire>(1).value().generations, ElementsAre(GenerationId{2, kComm}));
 }
 
-TEST_F(LeaderCutsTest, SeveralRanksInOneProcessAreRefusedAtOnceByName) {
+TEST_F(LeaderCutsTest, RejectsSeveralRanksInOneProcess) {
   const CommunicatorId shared{0xdddddddd00000000, 1};
   for (uint32_t rank = 0; rank < 6; ++rank) {
     d.Say(rank / 2, CommunicatorCreated{shared, 6, rank, false, ""});
@@ -271,7 +271,7 @@ TEST_F(LeaderCutsTest, SeveralRanksInOneProcessAreRefusedAtOnceByName) {
               HasSubstr("communicator dddddddd has several ranks in member 0's process"));
 }
 
-TEST_F(LeaderCutsTest, ACommunicatorThatIsNotCreatedOnAllRanksIsNamedWhileReserveWaits) {
+TEST_F(LeaderCutsTest, NamesCommunicatorThatReserveWaitsFor) {
   const CommunicatorId half{0xcccccccc00000000, 1};
   d.Say(0, CommunicatorCreated{half, 2, 0, false, ""});
   const uint64_t id = d.Ask({RequestKind::kRebuild, 0, {}, {}, ""});
@@ -284,13 +284,13 @@ TEST_F(LeaderCutsTest, ACommunicatorThatIsNotCreatedOnAllRanksIsNamedWhileReserv
   EXPECT_THAT(d.leader.StatusOf(id).text, HasSubstr("cccccccc"));
 }
 
-TEST_F(LeaderCutsTest, ARebuildWithoutCommunicatorsIsRefused) {
+TEST_F(LeaderCutsTest, RejectsRebuildWithoutCommunicators) {
   for (MemberId m : kThree) d.Say(m, CommunicatorDestroyed{kComm});
   for (MemberId m : {0u, 2u}) d.Say(m, CommunicatorDestroyed{kPair});
   EXPECT_THAT(d.AskInVain({RequestKind::kRebuild, 0, {}, {}, ""}), HasSubstr("nothing to rebuild"));
 }
 
-TEST_F(LeaderCutsTest, AStoreThatDoesNotAnswerTheCommitIsReported) {
+TEST_F(LeaderCutsTest, ReportsStoreThatDoesNotAnswerCommit) {
   Begin(2, 50);
   for (MemberId m : kThree) d.Say(m, Agreed(2, 0));
   EXPECT_EQ(d.leader.phase(), Phase::kCommitting);
@@ -303,7 +303,7 @@ TEST_F(LeaderCutsTest, AStoreThatDoesNotAnswerTheCommitIsReported) {
   EXPECT_TRUE(d.Noted("the store has not answered"));
 }
 
-TEST_F(LeaderCutsTest, ARepeatedErrorOfTheStoreIsReportedOnce) {
+TEST_F(LeaderCutsTest, ReportsRepeatedErrorOfStoreOnce) {
   Begin(2, 50);
   for (MemberId m : kThree) d.Say(m, Agreed(2, 0));
   const auto fail = [&](const char* why) {

@@ -12,7 +12,7 @@ using testing::HasSubstr;
 
 // ---- losses -------------------------------------------------------------------------------------
 
-TEST_F(LeaderTest, ADeathIsToldAtOnceAndHealed) {
+TEST_F(LeaderTest, ReportsLossAtOnceAndRestoresWorld) {
   d.leader.OnDisconnect(d.now, 1, &d.out);
   EXPECT_THAT(d.Sent<Lost>(0).value().members, ElementsAre(1));
   EXPECT_FALSE(d.Sent<Lost>(1).has_value());
@@ -31,7 +31,7 @@ TEST_F(LeaderTest, ADeathIsToldAtOnceAndHealed) {
   EXPECT_THAT(d.Sent<Refused>(1).value().reason, HasSubstr("lost"));
 }
 
-TEST_F(LeaderTest, AReplicaOfAnySurvivorIsEnoughWhereNothingIsSharded) {
+TEST_F(LeaderTest, RestoresFromOneReplicaWithoutShardedState) {
   d.leader.OnDisconnect(d.now, 1, &d.out);
   d.leader.OnDisconnect(d.now, 2, &d.out);
   d.Store();  // of the loss of one member
@@ -44,7 +44,7 @@ TEST_F(LeaderTest, AReplicaOfAnySurvivorIsEnoughWhereNothingIsSharded) {
 
 // ---- drains with a deadline ---------------------------------------------------------------------
 
-TEST_F(LeaderTest, ADrainedMemberThatHangsIsLostAtItsDeadline) {
+TEST_F(LeaderTest, LosesHangingDrainedMemberAtDeadline) {
   const uint64_t id = d.Ask({RequestKind::kDrain, 0, {1}, seconds(3), ""});
   d.Store();
   d.Prepare(kThree, 0);
@@ -63,7 +63,7 @@ TEST_F(LeaderTest, ADrainedMemberThatHangsIsLostAtItsDeadline) {
   EXPECT_EQ(d.leader.StatusOf(id).state, RequestState::kDone);
 }
 
-TEST_F(LeaderTest, ADrainsDeadlineWaitsForTheRecoveryFromALoss) {
+TEST_F(LeaderTest, DrainDeadlineWaitsForRecoveryFromLoss) {
   d.Ask({RequestKind::kDrain, 0, {1}, seconds(3), ""});
   d.Store();
   d.Pass(seconds(2));
@@ -81,7 +81,7 @@ TEST_F(LeaderTest, ADrainsDeadlineWaitsForTheRecoveryFromALoss) {
 
 // ---- reclaim notices ----------------------------------------------------------------------------
 
-TEST_F(LeaderTest, TheJobEndsWhenEveryMemberHasAReclaimNotice) {
+TEST_F(LeaderTest, StopsJobWhenEveryMemberHasReclaimNotice) {
   for (MemberId m : {0u, 1u}) d.Say(m, ReclaimNotice{60000});
   EXPECT_FALSE(d.Last<EndJob>().has_value());
   d.Say(2, ReclaimNotice{60000});
@@ -91,14 +91,14 @@ TEST_F(LeaderTest, TheJobEndsWhenEveryMemberHasAReclaimNotice) {
   EXPECT_EQ(d.leader.phase(), Phase::kStopped);
 }
 
-TEST_F(LeaderTest, TheJobEndsWhenOnlyReclaimedMembersSurviveALoss) {
+TEST_F(LeaderTest, StopsJobWhenOnlyReclaimedMembersSurviveLoss) {
   for (MemberId m : {0u, 1u}) d.Say(m, ReclaimNotice{60000});
   d.leader.OnDisconnect(d.now, 2, &d.out);
   EXPECT_THAT(d.Last<EndJob>().value().reason,
               HasSubstr("every member of the world has a reclaim"));
 }
 
-TEST_F(LeaderTest, AJoinerTakesTheStateOfTheOnlyMemberThatIsReclaimed) {
+TEST_F(LeaderTest, JoinerReplacesOnlyReclaimedMember) {
   LeaderDriver one(LeaderDriver::Options(1));
   one.Form(1);
   one.Ask({RequestKind::kReplace, 0, {0}, {}, ""});
@@ -109,7 +109,7 @@ TEST_F(LeaderTest, AJoinerTakesTheStateOfTheOnlyMemberThatIsReclaimed) {
   EXPECT_TRUE(one.Last<EndJob>().has_value());
 }
 
-TEST_F(LeaderTest, AReclaimNoticeAfterAStallHasItsFullTime) {
+TEST_F(LeaderTest, ReclaimNoticeAfterStallHasFullTime) {
   d.now += seconds(600);
   d.Say(2, ReclaimNotice{5000});
   d.Pass(milliseconds(4500));
@@ -121,7 +121,7 @@ TEST_F(LeaderTest, AReclaimNoticeAfterAStallHasItsFullTime) {
 // ---- deaths and ends at other times
 // ----------------------------------------------------------------
 
-TEST_F(LeaderTest, ADeathDuringAChangeAbortsItFirstAndTheRequestIsNotLost) {
+TEST_F(LeaderTest, LossAbortsChangeAndKeepsItsRequest) {
   const uint64_t id = d.Ask({RequestKind::kReplace, 0, {1}, {}, ""});
   d.Store();
   d.leader.OnDisconnect(d.now, 1, &d.out);
@@ -134,7 +134,7 @@ TEST_F(LeaderTest, ADeathDuringAChangeAbortsItFirstAndTheRequestIsNotLost) {
   EXPECT_EQ(d.Last<Spawn>()->slots, 3u);
 }
 
-TEST_F(LeaderTest, AChangeThatIsCalledOffEndsItsJoinersAndNotTheJob) {
+TEST_F(LeaderTest, AbortEndsJoinersAndNotTheJob) {
   d.Ask({RequestKind::kResize, 4, {}, {}, ""});
   d.Store();
   d.Connect(3);
@@ -146,13 +146,13 @@ TEST_F(LeaderTest, AChangeThatIsCalledOffEndsItsJoinersAndNotTheJob) {
   EXPECT_FALSE(d.Last<EndJob>().has_value());
 }
 
-TEST_F(LeaderTest, AJobWithoutMembersEndsWithAReason) {
+TEST_F(LeaderTest, StopsJobWithoutMembers) {
   for (MemberId m : kThree) d.leader.OnDisconnect(d.now, m, &d.out);
   EXPECT_THAT(d.Last<EndJob>().value().reason, HasSubstr("every member"));
   EXPECT_EQ(d.leader.phase(), Phase::kStopped);
 }
 
-TEST_F(LeaderTest, ASecondDeathBeginsTheLossAnew) {
+TEST_F(LeaderTest, SecondLossRestartsTransition) {
   d.leader.OnDisconnect(d.now, 1, &d.out);
   d.Store();
   d.Prepare({0, 2}, 0);
@@ -167,7 +167,7 @@ TEST_F(LeaderTest, ASecondDeathBeginsTheLossAnew) {
   EXPECT_EQ(d.leader.phase(), Phase::kStopped);
 }
 
-TEST_F(LeaderTest, ADeathWhileTheStoreWritesWaitsForItsAnswer) {
+TEST_F(LeaderTest, LossDuringCommitWaitsForStore) {
   d.Ask({RequestKind::kDrain, 0, {0}, {}, ""});
   d.Store();
   d.Prepare(kThree, 1);
@@ -182,7 +182,7 @@ TEST_F(LeaderTest, ADeathWhileTheStoreWritesWaitsForItsAnswer) {
   EXPECT_EQ(d.Sent<Lost>(1).value().epoch, 2u);
 }
 
-TEST_F(LeaderTest, AnUnmodifiedProgramIsToldAndNotHealed) {
+TEST_F(LeaderTest, ReportsLossToUnmodifiedProgramOnly) {
   LeaderDriver plain(LeaderDriver::Options(2));
   plain.Form(2, false);
   plain.leader.OnDisconnect(plain.now, 1, &plain.out);
@@ -201,7 +201,7 @@ TEST_F(LeaderTest, FinishedMemberIsNotLost) {
   EXPECT_FALSE(d.Sent<Lost>(2).has_value());
 }
 
-TEST_F(LeaderTest, AMemberThatDetachedAndThenFailedIsLost) {
+TEST_F(LeaderTest, LosesMemberThatFailsAfterDetach) {
   d.Say(1, Finished{});
   d.leader.OnDisconnect(d.now, 1, &d.out);
   EXPECT_FALSE(d.Sent<Lost>(0).has_value());
@@ -213,7 +213,7 @@ TEST_F(LeaderTest, AMemberThatDetachedAndThenFailedIsLost) {
   EXPECT_EQ(d.Sent<Prepare>(0).value().kind, TransitionKind::kLoss);
 }
 
-TEST_F(LeaderTest, AFailedExitAfterTheJobOrWithoutDetachChangesNothing) {
+TEST_F(LeaderTest, IgnoresFailedExitAfterJobOrWithoutDetach) {
   // Its disconnect reports the loss.
   d.leader.OnFailedExit(d.now, 1, "exited with status 1", &d.out);
   EXPECT_FALSE(d.Sent<Lost>(0).has_value());
@@ -224,7 +224,7 @@ TEST_F(LeaderTest, AFailedExitAfterTheJobOrWithoutDetachChangesNothing) {
 }
 
 // The other members may be inside the creation of the next communicator.
-TEST_F(LeaderTest, AnUnmodifiedProgramThatFailsWithoutCommunicatorsIsLost) {
+TEST_F(LeaderTest, LosesUnmodifiedProgramThatFailsWithoutCommunicators) {
   for (const bool disconnects_first : {true, false}) {
     LeaderDriver plain(LeaderDriver::Options(2));
     plain.Form(2, false);

@@ -10,7 +10,7 @@ namespace {
 
 using testing::ElementsAre;
 
-TEST_F(LeaderTest, OneSilentMemberAmongOthersIsLostInTheStatedTime) {
+TEST_F(LeaderTest, LosesSilentMemberAfterSilenceLimit) {
   d.silent = {2};
   d.Pass(milliseconds(2500));
   EXPECT_FALSE(d.Sent<Lost>(0).has_value());
@@ -19,7 +19,7 @@ TEST_F(LeaderTest, OneSilentMemberAmongOthersIsLostInTheStatedTime) {
   EXPECT_TRUE(d.Noted("member 2 is lost: it was silent"));
 }
 
-TEST_F(LeaderTest, TimeForWhichAMemberWaitsForAProcessorIsNoSilence) {
+TEST_F(LeaderTest, WaitForProcessorIsNoSilence) {
   d.silent = {2};
   for (int i = 0; i < 50; ++i) {
     d.Pass(milliseconds(400));
@@ -35,13 +35,13 @@ TEST_F(LeaderTest, TimeForWhichAMemberWaitsForAProcessorIsNoSilence) {
   EXPECT_THAT(d.Sent<Lost>(0).value().members, ElementsAre(2));
 }
 
-TEST_F(LeaderTest, TwoSilentMembersOfThreeAreLost) {
+TEST_F(LeaderTest, LosesTwoSilentMembersOfThree) {
   d.silent = {1, 2};
   d.Pass(milliseconds(3500));
   EXPECT_THAT(d.Sent<Lost>(0).value().members, ElementsAre(1, 2));
 }
 
-TEST_F(LeaderTest, OneOfTwoThatHangsIsLost) {
+TEST_F(LeaderTest, LosesHangingMemberOfTwo) {
   LeaderDriver two(LeaderDriver::Options(2));
   two.Form(2);
   two.silent = {0};
@@ -49,7 +49,7 @@ TEST_F(LeaderTest, OneOfTwoThatHangsIsLost) {
   EXPECT_THAT(two.Sent<Lost>(1).value().members, ElementsAre(0));
 }
 
-TEST_F(LeaderTest, WhenEveryMemberIsSilentNobodyIsLostAndItIsSaid) {
+TEST_F(LeaderTest, WarnsAndLosesNobodyWhenAllAreSilent) {
   d.silent = {0, 1, 2};
   d.Pass(seconds(60));
   EXPECT_TRUE(d.Noted("none of them counts as lost"));
@@ -72,7 +72,7 @@ TEST_F(LeaderTest, MemberSilentWhileOthersContinueIsLost) {
   EXPECT_THAT(d.Sent<Lost>(0).value().members, ElementsAre(2));
 }
 
-TEST_F(LeaderTest, TheOnlyMemberIsNotLostByItsSilence) {
+TEST_F(LeaderTest, KeepsSilentOnlyMember) {
   LeaderDriver one(LeaderDriver::Options(1));
   one.Form(1);
   one.silent = {0};
@@ -82,7 +82,7 @@ TEST_F(LeaderTest, TheOnlyMemberIsNotLostByItsSilence) {
   EXPECT_TRUE(one.Last<EndJob>().has_value());
 }
 
-TEST_F(LeaderTest, AJoinerSaysNothingAboutTheMembersOfTheWorld) {
+TEST_F(LeaderTest, JoinerDoesNotCountAsSpeakingMember) {
   d.Ask({RequestKind::kResize, 4, {}, {}, ""});
   d.Store();
   d.Connect(3);
@@ -91,7 +91,7 @@ TEST_F(LeaderTest, AJoinerSaysNothingAboutTheMembersOfTheWorld) {
   EXPECT_FALSE(d.Last<EndJob>().has_value());
 }
 
-TEST_F(LeaderTest, ASilentMemberIsLostHoweverOftenTheOthersSpeak) {
+TEST_F(LeaderTest, LosesSilentMemberWhileOthersSpeakOften) {
   // The order is the agent's: messages first, and a tick only when it is due.
   const Time end = d.now + seconds(10);
   while (d.now < end && !d.Sent<Lost>(0)) {
@@ -104,7 +104,7 @@ TEST_F(LeaderTest, ASilentMemberIsLostHoweverOftenTheOthersSpeak) {
 }
 
 // An overloaded agent reads late, and it reads messages from every live member.
-TEST_F(LeaderTest, ASilentMemberIsLostWhenTheOthersAreHeardLate) {
+TEST_F(LeaderTest, LosesSilentMemberWhenOthersAreHeardLate) {
   LeaderOptions often = LeaderDriver::Options(3);
   often.heartbeat = milliseconds(100);
   LeaderDriver late(often);
@@ -121,7 +121,7 @@ TEST_F(LeaderTest, NoMemberIsSilentAfterLeaderStalled) {
   EXPECT_TRUE(d.Noted("the agent did not run for"));
 }
 
-TEST_F(LeaderTest, StallsOfTheAgentAddNothingToASilence) {
+TEST_F(LeaderTest, StallsOfAgentDoNotCountAsSilence) {
   for (int i = 0; i < 50; ++i) {
     d.now += seconds(10);
     for (const MemberId m : {0, 1}) d.Say(m, Heartbeat{});
@@ -133,7 +133,7 @@ TEST_F(LeaderTest, StallsOfTheAgentAddNothingToASilence) {
   EXPECT_THAT(d.Sent<Lost>(0).value().members, ElementsAre(2));
 }
 
-TEST_F(LeaderTest, AStallOfTheAgentBringsNoPhaseNearerToItsDeadline) {
+TEST_F(LeaderTest, StallOfAgentMovesPhaseDeadline) {
   d.Ask({RequestKind::kRebuild, 0, {}, {}, ""});
   d.Store();
   ASSERT_EQ(d.leader.phase(), Phase::kPrepare);
@@ -144,7 +144,7 @@ TEST_F(LeaderTest, AStallOfTheAgentBringsNoPhaseNearerToItsDeadline) {
   EXPECT_EQ(d.leader.phase(), Phase::kSteady);  // REWIRE_BUILD_MS has passed
 }
 
-TEST_F(LeaderTest, AStallOfAllMembersDuringALossDoesNotEndTheJob) {
+TEST_F(LeaderTest, StallOfAllMembersDuringLossKeepsJob) {
   d.leader.OnDisconnect(d.now, 1, &d.out);
   d.Store();
   ASSERT_EQ(d.leader.phase(), Phase::kPrepare);

@@ -12,7 +12,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-TEST_F(LeaderTest, ANewLeaderWaitsLongerWhileNobodyIsBack) {
+TEST_F(LeaderTest, SuccessorWaitsLongerWhileNobodyIsBack) {
   LeaderDriver next(LeaderDriver::Options(3), d.leader.record());
   next.Pass(seconds(30));
   EXPECT_EQ(next.leader.phase(), Phase::kRecovering);
@@ -21,7 +21,7 @@ TEST_F(LeaderTest, ANewLeaderWaitsLongerWhileNobodyIsBack) {
   EXPECT_FALSE(next.Last<EndJob>().has_value());
 }
 
-TEST_F(LeaderTest, ANewLeaderWaitsForAllMembersBeforeItEndsAReclaimedJob) {
+TEST_F(LeaderTest, SuccessorWaitsForAllMembersBeforeItStopsReclaimedJob) {
   for (const bool all : {false, true}) {
     LeaderDriver next(LeaderDriver::Options(3), d.leader.record());
     for (MemberId m : kThree) {
@@ -35,7 +35,7 @@ TEST_F(LeaderTest, ANewLeaderWaitsForAllMembersBeforeItEndsAReclaimedJob) {
   }
 }
 
-TEST_F(LeaderTest, ANewLeaderEndsNoLateMemberWhileAnotherIsMissing) {
+TEST_F(LeaderTest, SuccessorLosesNoLateDrainWhileAnotherIsMissing) {
   LeaderDriver next(LeaderDriver::Options(3), d.leader.record());
   for (MemberId m : {0u, 1u}) next.Connect(m, true, 1);
   next.Say(1, ReclaimNotice{5000});
@@ -46,7 +46,7 @@ TEST_F(LeaderTest, ANewLeaderEndsNoLateMemberWhileAnotherIsMissing) {
   EXPECT_FALSE(next.Noted("member 1 is lost"));
 }
 
-TEST_F(LeaderTest, ANewLeaderHealsALossFromBeforeAllWereBack) {
+TEST_F(LeaderTest, SuccessorRestoresWorldAfterLossDuringRecovery) {
   for (const bool all : {false, true}) {
     LeaderDriver next(LeaderDriver::Options(3), d.leader.record());
     for (MemberId m : {0u, 1u}) next.Connect(m, true, 1);
@@ -63,7 +63,7 @@ TEST_F(LeaderTest, ANewLeaderHealsALossFromBeforeAllWereBack) {
   }
 }
 
-TEST_F(LeaderTest, AnUnansweredSwapIsSentAgainAndRecognised) {
+TEST_F(LeaderTest, RepeatsUnansweredSwapAndRecognisesItsRecord) {
   d.Ask({RequestKind::kRebuild, 0, {}, {}, ""});
   const WorldRecord wanted = d.Last<CompareAndSwap>()->record;
   d.leader.OnStoreResult(d.now, absl::UnavailableError("disk"), &d.out);
@@ -75,7 +75,7 @@ TEST_F(LeaderTest, AnUnansweredSwapIsSentAgainAndRecognised) {
   EXPECT_EQ(d.leader.phase(), Phase::kPrepare);
 }
 
-TEST_F(LeaderTest, AnotherLeadersRecordEndsThisOne) {
+TEST_F(LeaderTest, EndsWhenAnotherLeaderHasWritten) {
   const uint64_t id = d.Ask({RequestKind::kRebuild, 0, {}, {}, ""});
   WorldRecord other = d.leader.record();
   other.revision += 5;
@@ -85,7 +85,7 @@ TEST_F(LeaderTest, AnotherLeadersRecordEndsThisOne) {
   EXPECT_TRUE(d.Last<Kick>().has_value());
 }
 
-TEST_F(LeaderTest, ARestartedLeaderFencesThenWelcomes) {
+TEST_F(LeaderTest, SuccessorFencesBeforeItWelcomes) {
   const WorldRecord record = d.leader.record();
   Leader next(LeaderDriver::Options(3), record);
   std::vector<LeaderAction> out;
@@ -104,7 +104,7 @@ TEST_F(LeaderTest, ARestartedLeaderFencesThenWelcomes) {
   EXPECT_EQ(next.phase(), Phase::kRecovering);
 }
 
-TEST_F(LeaderTest, ANewJobOnTheStoreOfAnOldOneIsToldSo) {
+TEST_F(LeaderTest, RejectsNewJobOnStoreOfOldJob) {
   LeaderDriver next(LeaderDriver::Options(3), d.leader.record());
   next.leader.OnConnect(next.now, Hello{0, 555, 1, true, "", false, 0, 0, {}}, &next.out);
   EXPECT_THAT(next.Sent<Refused>(0).value().reason,
@@ -121,7 +121,7 @@ TEST_F(LeaderTest, MemberNotBackInGraceTimeIsLost) {
   EXPECT_THAT(next.Sent<Lost>(0).value().members, ElementsAre(1));
 }
 
-TEST_F(LeaderTest, MembersThatWereToldOfALossAreHealedByTheNextLeader) {
+TEST_F(LeaderTest, SuccessorRestoresWorldOfBrokenMembers) {
   LeaderDriver next(LeaderDriver::Options(3), d.leader.record());
   next.Connect(0, true, 1, true);
   next.Connect(1, true, 1);

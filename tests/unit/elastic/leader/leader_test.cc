@@ -11,7 +11,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-TEST_F(LeaderTest, AWorldIsFormedWhenAllAreThere) {
+TEST_F(LeaderTest, FormsWorldWhenAllMembersAreConnected) {
   LeaderDriver fresh(LeaderDriver::Options(2));
   fresh.Connect(0);
   EXPECT_FALSE(fresh.Store());
@@ -34,7 +34,7 @@ TEST_F(LeaderTest, RejectsInvalidRequests) {
   EXPECT_EQ(d.leader.StatusOf(77).state, RequestState::kUnknown);
 }
 
-TEST_F(LeaderTest, AnUnmodifiedProgramCanBeRebuiltOnly) {
+TEST_F(LeaderTest, RebuildsButDoesNotChangeUnmodifiedProgram) {
   LeaderDriver plain(LeaderDriver::Options(2));
   plain.Form(2, false);
   EXPECT_THAT(plain.AskInVain({RequestKind::kResize, 1, {}, {}, ""}), HasSubstr("C API"));
@@ -42,7 +42,7 @@ TEST_F(LeaderTest, AnUnmodifiedProgramCanBeRebuiltOnly) {
   plain.Ask({RequestKind::kRebuild, 0, {}, {}, ""});
 }
 
-TEST_F(LeaderTest, ACommunicatorThatDoesNotSpanTheWorldIsNamed) {
+TEST_F(LeaderTest, NamesCommunicatorThatDoesNotSpanWorld) {
   d.Say(1, CommunicatorCreated{{0xbbbbbbbb00000000, 1}, 2, 0, false, ""});
   EXPECT_THAT(d.AskInVain({RequestKind::kResize, 2, {}, {}, ""}), HasSubstr("bbbbbbbb"));
   d.Say(1, CommunicatorDestroyed{{0xbbbbbbbb00000000, 1}});
@@ -52,7 +52,7 @@ TEST_F(LeaderTest, ACommunicatorThatDoesNotSpanTheWorldIsNamed) {
 
 // ---- a swap -------------------------------------------------------------------------------------
 
-TEST_F(LeaderTest, ASwapCommitsItsCuts) {
+TEST_F(LeaderTest, SwapCommitsItsCuts) {
   const uint64_t id = d.Ask({RequestKind::kRebuild, 0, {}, {}, "sick"});
   EXPECT_EQ(d.leader.phase(), Phase::kReserve);
   ASSERT_TRUE(d.Store());  // the epoch is reserved first
@@ -79,7 +79,7 @@ TEST_F(LeaderTest, ASwapCommitsItsCuts) {
   EXPECT_EQ(d.leader.StatusOf(id).state, RequestState::kDone);
 }
 
-TEST_F(LeaderTest, TheMarginOfACutFollowsTheRate) {
+TEST_F(LeaderTest, MarginOfCutFollowsRate) {
   d.Ask({RequestKind::kRebuild, 0, {}, {}, ""});
   d.Store();
   d.Say(0, Minted{2, kComm, UniqueIdBytes(128, 'u')});
@@ -106,7 +106,7 @@ TEST_F(LeaderTest, TheMarginOfACutFollowsTheRate) {
   EXPECT_EQ(d.leader.phase(), Phase::kCommitting);
 }
 
-TEST_F(LeaderTest, ASlowStoreMovesTheCutAway) {
+TEST_F(LeaderTest, SlowStoreEnlargesMarginOfCut) {
   d.Ask({RequestKind::kRebuild, 0, {}, {}, ""});
   d.Pass(milliseconds(75));
   d.Store();
@@ -118,7 +118,7 @@ TEST_F(LeaderTest, ASlowStoreMovesTheCutAway) {
   EXPECT_EQ(d.Sent<Propose>(0).value().cuts[0].warm, 1000u + 2 * 1000);
 }
 
-TEST_F(LeaderTest, ARefusedRoundDoublesTheMarginAndRoundsAreBounded) {
+TEST_F(LeaderTest, RefusedRoundDoublesMarginUpToLimitOfRounds) {
   const uint64_t id = d.Ask({RequestKind::kRebuild, 0, {}, {}, ""});
   d.Store();
   d.Prepare(kThree, 0);
@@ -138,7 +138,7 @@ TEST_F(LeaderTest, ARefusedRoundDoublesTheMarginAndRoundsAreBounded) {
   EXPECT_EQ(d.leader.record().world.epoch, 1u);
 }
 
-TEST_F(LeaderTest, ALatePledgeOfAnEarlierRoundDoesNotCount) {
+TEST_F(LeaderTest, IgnoresPledgeOfEarlierRound) {
   d.Ask({RequestKind::kRebuild, 0, {}, {}, ""});
   d.Store();
   d.Prepare(kThree, 0);
@@ -150,7 +150,7 @@ TEST_F(LeaderTest, ALatePledgeOfAnEarlierRoundDoesNotCount) {
   EXPECT_EQ(d.leader.phase(), Phase::kPropose);
 }
 
-TEST_F(LeaderTest, AnotherEpochsMessagesAreDroppedAndCounted) {
+TEST_F(LeaderTest, DropsAndCountsMessagesOfAnotherEpoch) {
   d.Ask({RequestKind::kRebuild, 0, {}, {}, ""});
   d.Store();
   d.Say(0, Prepared{1, false, "late", 0, {}});
@@ -160,7 +160,7 @@ TEST_F(LeaderTest, AnotherEpochsMessagesAreDroppedAndCounted) {
   EXPECT_EQ(d.leader.phase(), Phase::kPrepare);
 }
 
-TEST_F(LeaderTest, ACommunicatorMadeMeanwhilePreparesAnew) {
+TEST_F(LeaderTest, RestartsPreparationForNewCommunicator) {
   d.Ask({RequestKind::kRebuild, 0, {}, {}, ""});
   d.Store();
   const CommunicatorId other{0xcccccccc00000000, 1};
@@ -174,7 +174,7 @@ TEST_F(LeaderTest, ACommunicatorMadeMeanwhilePreparesAnew) {
   EXPECT_THAT(d.Sent<Prepare>(0).value().mint, ElementsAre(kComm, other));
 }
 
-TEST_F(LeaderTest, AFailedBuildAndALateOneAbort) {
+TEST_F(LeaderTest, AbortsOnFailedAndLateBuild) {
   const uint64_t failed = d.Ask({RequestKind::kRebuild, 0, {}, {}, ""});
   d.Store();
   d.Say(1, Prepared{2, false, "no memory", 0, {}});
@@ -187,7 +187,7 @@ TEST_F(LeaderTest, AFailedBuildAndALateOneAbort) {
   EXPECT_TRUE(d.leader.steady());
 }
 
-TEST_F(LeaderTest, ABuildThatNcclFailedIsTriedTwiceMore) {
+TEST_F(LeaderTest, RepeatsBuildThatNcclFailedTwice) {
   const uint64_t request = d.Ask({RequestKind::kRebuild, 0, {}, {}, ""});
   for (const Epoch epoch : {2, 3, 4}) {
     d.Store();

@@ -16,7 +16,7 @@ absl::StatusOr<std::vector<MemberId>> Apply(const ChangeRequest& r, MemberId* ne
   return ApplyRequest(r, {4, 2, 7}, 5, next);
 }
 
-TEST(RequestTest, Targets) {
+TEST(RequestTest, ComputesTargetWorlds) {
   MemberId next = 10;
   EXPECT_THAT(*Apply({RequestKind::kResize, 5, {}, {}, ""}, &next), ElementsAre(4, 2, 7, 10, 11));
   EXPECT_EQ(next, 12u);
@@ -28,7 +28,7 @@ TEST(RequestTest, Targets) {
   EXPECT_EQ(next, 13u);
 }
 
-TEST(RequestTest, ErrorsNameWhatIsWrongAndTakeNoId) {
+TEST(RequestTest, ErrorsNameTheFaultAndTakeNoId) {
   MemberId next = 10;
   const auto error = [&](const ChangeRequest& r) {
     return std::string(Apply(r, &next).status().message());
@@ -45,20 +45,20 @@ TEST(RequestTest, ErrorsNameWhatIsWrongAndTakeNoId) {
   EXPECT_EQ(next, 10u);
 }
 
-TEST(RequestTest, Description) {
+TEST(RequestTest, DescribesRequestWithDeadlineAndReason) {
   EXPECT_EQ(Describe({RequestKind::kDrain, 0, {3, 5}, seconds(120), "reclaim"}),
             "drain 3 5 within 120000 ms (reclaim)");
   EXPECT_EQ(Describe({RequestKind::kResize, 4, {}, {}, ""}), "resize to 4");
 }
 
-TEST(OrderSlots, NewMembersGoBetweenThoseThatStay) {
+TEST(OrderSlotsTest, PutsNewMembersBetweenRemainingMembers) {
   const std::vector<MemberId> two = {0, 1};
   EXPECT_EQ(OrderSlots(two, {0, 1, 2, 3}), (std::vector<MemberId>{0, 2, 1, 3}));
   EXPECT_EQ(OrderSlots({0, 1, 2}, {0, 1, 2, 5}), (std::vector<MemberId>{0, 1, 5, 2}));
   EXPECT_EQ(OrderSlots({0}, {0, 1, 2}), (std::vector<MemberId>{0, 1, 2}));
 }
 
-TEST(OrderSlots, WhoLeavesOrIsReplacedMovesNobodyElse) {
+TEST(OrderSlotsTest, LeavingAndReplacedMembersMoveNobodyElse) {
   const std::vector<MemberId> four = {4, 1, 7, 3};
   EXPECT_EQ(OrderSlots(four, four), four);
   EXPECT_EQ(OrderSlots(four, {4, 9, 7, 3}), (std::vector<MemberId>{4, 9, 7, 3}));
@@ -68,7 +68,7 @@ TEST(OrderSlots, WhoLeavesOrIsReplacedMovesNobodyElse) {
   EXPECT_EQ(OrderSlots(four, {8, 9}), (std::vector<MemberId>{8, 9}));
 }
 
-TEST(OrderSlots, EveryMemberHasOneSlotWhateverTheSizes) {
+TEST(OrderSlotsTest, EveryMemberHasOneSlotForAllSizes) {
   for (MemberId n = 1; n <= 9; ++n) {
     for (MemberId m = 1; m <= 9; ++m) {
       std::vector<MemberId> from(n);

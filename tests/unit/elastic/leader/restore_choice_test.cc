@@ -34,7 +34,7 @@ std::string WhyNot(const World& world, const Reports& reports) {
 
 // ---- state that exists once ---------------------------------------------------------------------
 
-TEST(RestoreChoiceTest, TheHighestVersionThatEveryShardHas) {
+TEST(RestoreChoiceTest, ChoosesHighestVersionOfEveryShard) {
   // Member 1 is lost; member 2 has its shard only at 9, so every member returns to 9.
   const auto choice = ChooseVersion(kFour, {{0, At(10, true, {9, 10}, {9, 10})},
                                             {2, At(10, true, {9, 10}, {9})},
@@ -46,7 +46,7 @@ TEST(RestoreChoiceTest, TheHighestVersionThatEveryShardHas) {
   EXPECT_THAT(choice->sources.buddy, ElementsAre(0, 2, 3));
 }
 
-TEST(RestoreChoiceTest, AMixedStateInPlaceDoesNotCount) {
+TEST(RestoreChoiceTest, IgnoresStateOfInterruptedUpdate) {
   const auto choice = ChooseVersion(
       kFour,
       {{0, At(10, false, {9}, {9})}, {1, At(10, false, {9}, {9})}, {2, At(10, false, {9}, {9})}});
@@ -67,27 +67,27 @@ TEST(RestoreChoiceTest, LastSlotKeepsCopyOfSlotZero) {
           .ok());
 }
 
-TEST(RestoreChoiceTest, TwoNeighboursLostNamesTheShard) {
+TEST(RestoreChoiceTest, NamesShardWhenTwoNeighboursAreLost) {
   const std::string why = WhyNot(kFour, {{0, At(5, true, {5}, {5})}, {3, At(5, true, {5}, {5})}});
   EXPECT_THAT(why, HasSubstr("slot 1 (member 1)"));
   EXPECT_THAT(why, HasSubstr("slot 2 (member 2) with its copies is lost too"));
 }
 
-TEST(RestoreChoiceTest, TwoThatAreNotNeighboursAreSurvived) {
+TEST(RestoreChoiceTest, SurvivesLossOfTwoThatAreNotNeighbours) {
   const auto choice =
       ChooseVersion(kFour, {{0, At(5, true, {4, 5}, {4, 5})}, {2, At(5, true, {4, 5}, {4, 5})}});
   ASSERT_TRUE(choice.ok()) << choice.status();
   EXPECT_EQ(choice->version, 5u);
 }
 
-TEST(RestoreChoiceTest, ADeathBeforeTheFirstCopyNamesTheSlotWithoutOne) {
+TEST(RestoreChoiceTest, NamesSlotWithoutCopy) {
   const std::string why =
       WhyNot(kFour, {{0, At(5, true, {}, {})}, {2, At(5, true, {}, {})}, {3, At(5, true, {}, {})}});
   EXPECT_THAT(why, HasSubstr("the state of slot 1 (member 1) no longer exists on any member"));
   EXPECT_THAT(why, HasSubstr("slot 2 (member 2) has no complete copy"));
 }
 
-TEST(RestoreChoiceTest, NoVersionInCommonSaysWhatEachLacks) {
+TEST(RestoreChoiceTest, ReportsWhatEachVersionLacks) {
   const std::string why = WhyNot(kFour, {{0, At(5, true, {}, {3})},
                                          {1, At(4, true, {}, {})},
                                          {2, At(5, true, {}, {})},
@@ -103,7 +103,7 @@ TEST(RestoreChoiceTest, SingleMemberKeepsNoCopyOfItself) {
   EXPECT_EQ(ChooseVersion(one, {{0, At(5, false, {4}, {}, layout)}})->version, 4u);
 }
 
-TEST(RestoreChoiceTest, ASlotWithoutElementsNeedsNoCopy) {
+TEST(RestoreChoiceTest, SlotWithoutElementsNeedsNoCopy) {
   // Three elements on four slots: slot 3 has none, and its member and slot 0 are lost.
   const StateLayout layout{false, false, {0, 1, 2}, {}};
   const Reports reports = {{1, At(5, true, {5}, {5}, layout)}, {2, At(5, true, {5}, {5}, layout)}};
@@ -114,7 +114,7 @@ TEST(RestoreChoiceTest, ASlotWithoutElementsNeedsNoCopy) {
 
 // ---- replicated state ---------------------------------------------------------------------------
 
-TEST(RestoreChoiceTest, AnyWholeReplicaServesEverySlot) {
+TEST(RestoreChoiceTest, WholeReplicaServesEverySlot) {
   for (MemberId survivor = 0; survivor < 4; ++survivor) {
     const auto choice = ChooseVersion(kFour, {{survivor, At(7, true, {}, {}, kReplicated)}});
     ASSERT_TRUE(choice.ok()) << choice.status();
@@ -123,7 +123,7 @@ TEST(RestoreChoiceTest, AnyWholeReplicaServesEverySlot) {
   }
 }
 
-TEST(RestoreChoiceTest, TheSurvivorThatIsFurthestGivesAReplica) {
+TEST(RestoreChoiceTest, FurthestSurvivorSuppliesReplica) {
   // The result does not depend on neighbourhood: the other members of the four are lost.
   for (MemberId other : {1, 2, 3}) {
     const auto choice =
@@ -135,7 +135,7 @@ TEST(RestoreChoiceTest, TheSurvivorThatIsFurthestGivesAReplica) {
   }
 }
 
-TEST(RestoreChoiceTest, ACopyOfVolatileStateAloneIsNoReplica) {
+TEST(RestoreChoiceTest, CopyOfVolatileStateAloneIsNoReplica) {
   // Version 8 is interrupted everywhere, and only volatile state of version 7 was copied.
   const std::string why = WhyNot(kFour, {{0, At(8, false, {7}, {}, kReplicatedVolatile)},
                                          {2, At(8, false, {7}, {}, kReplicatedVolatile)}});
@@ -147,7 +147,7 @@ TEST(RestoreChoiceTest, ReportsNoWholeMemberAndNoCopy) {
               HasSubstr("in the middle of an update"));
 }
 
-TEST(RestoreChoiceTest, AnInterruptedUpdateIsUndoneFromPieces) {
+TEST(RestoreChoiceTest, UndoesInterruptedUpdateFromPieces) {
   const auto choice = ChooseVersion(kFour, {{0, At(8, false, {7}, {7}, kShardedVolatile)},
                                             {1, At(8, false, {7}, {7}, kShardedVolatile)},
                                             {3, At(8, false, {7}, {7}, kShardedVolatile)}});
@@ -156,7 +156,7 @@ TEST(RestoreChoiceTest, AnInterruptedUpdateIsUndoneFromPieces) {
   EXPECT_THAT(choice->sources.live, IsEmpty());
 }
 
-TEST(RestoreChoiceTest, APieceThatIsMissingIsGivenByALiveReplica) {
+TEST(RestoreChoiceTest, LiveReplicaSuppliesMissingPiece) {
   // Slot 1 has replicated state only; its piece is lost with slots 1 and 2.
   const StateLayout layout{true, false, {0}, kAll};
   const Reports without = {{0, At(8, false, {7}, {7}, layout)},
@@ -166,7 +166,7 @@ TEST(RestoreChoiceTest, APieceThatIsMissingIsGivenByALiveReplica) {
   EXPECT_EQ(ChooseVersion(kFour, with)->version, 7u);
 }
 
-TEST(RestoreChoiceTest, AReportOfAnotherWorldIsRefused) {
+TEST(RestoreChoiceTest, RejectsReportOfAnotherWorld) {
   EXPECT_THAT(WhyNot(kFour, {{0, At(8, true, {}, {}, {true, false, {4}, {}})}}),
               HasSubstr("slot 4 of 4 slots"));
 }

@@ -91,14 +91,14 @@ class MemberTest : public testing::Test {
   Member member;
 };
 
-TEST_F(MemberTest, EntersTheWorldItIsToldOf) {
+TEST_F(MemberTest, EntersReportedWorld) {
   EXPECT_EQ(Sent<Hello>().value().member, 1u);
   EXPECT_EQ(Sent<CommunicatorCreated>().value().communicator, kComm);
   EXPECT_EQ(Last<EnterWorld>()->world, kOld);
   EXPECT_EQ(Last<EnterWorld>()->secret.bytes[0], 5);
 }
 
-TEST_F(MemberTest, ASwap) {
+TEST_F(MemberTest, SwapsAfterDecision) {
   PrepareIt(TransitionKind::kSwap, World{2, kOld.members});
   EXPECT_FALSE(Last<MakePlan>().has_value());
   EXPECT_EQ(Sent<Prepared>().value().counters.size(), 1u);
@@ -115,7 +115,7 @@ TEST_F(MemberTest, ASwap) {
   EXPECT_EQ(Last<RetireGenerations>()->generations, std::vector<GenerationId>{old});
 }
 
-TEST_F(MemberTest, AcknowledgesADecisionThatWasCarriedOutBeforeTheCommitCame) {
+TEST_F(MemberTest, AcknowledgesDecisionBeforeCommitArrives) {
   PrepareIt(TransitionKind::kSwap, World{2, kOld.members});
   Pledge({kComm, 20, 24});
   Hear(Decide{2, 0, true});
@@ -125,7 +125,7 @@ TEST_F(MemberTest, AcknowledgesADecisionThatWasCarriedOutBeforeTheCommitCame) {
   EXPECT_EQ(Sent<Entered>().value().epoch, 2u);
 }
 
-TEST_F(MemberTest, ReportsWhatHasChangedOfItsGenerationsAndAllOfThemAfterReconnecting) {
+TEST_F(MemberTest, ReportsChangedPositionsAndAllAfterReconnect) {
   const CommunicatorId other{0xbbbbbbbb00000000, 1};
   const Position idle{kComm, true, 0, false, 0, {{2, 5, 5}}, {}};
   const Position busy{other, true, 2, false, 1, {}, {0}};
@@ -143,7 +143,7 @@ TEST_F(MemberTest, ReportsWhatHasChangedOfItsGenerationsAndAllOfThemAfterReconne
   EXPECT_EQ(Sent<Position>().value(), (Position{other, false, 0, false, 0, {}, {}}));
 }
 
-TEST_F(MemberTest, ARefusalNamesTheCommunicatorAndTheReason) {
+TEST_F(MemberTest, RefusalNamesCommunicatorAndReason) {
   PrepareIt(TransitionKind::kSwap, World{2, kOld.members});
   Pledge({kComm, 20, 24}, false);
   EXPECT_FALSE(Sent<rewire::elastic::Pledge>().value().ok);
@@ -151,7 +151,7 @@ TEST_F(MemberTest, ARefusalNamesTheCommunicatorAndTheReason) {
   EXPECT_EQ(Sent<rewire::elastic::Pledge>().value().reason, "too far");
 }
 
-TEST_F(MemberTest, ARefusedRoundIsForgotten) {
+TEST_F(MemberTest, ForgetsRefusedRound) {
   PrepareIt(TransitionKind::kSwap, World{2, kOld.members});
   Pledge({kComm, 20, 24});
   Hear(Decide{2, 0, false});
@@ -169,7 +169,7 @@ TEST_F(MemberTest, LookDoesNotPledge) {
   EXPECT_THAT(Last<StopProcess>()->reason, HasSubstr("not pledged"));
 }
 
-TEST_F(MemberTest, ABoundary) {
+TEST_F(MemberTest, StreamsAndAdoptsAtBoundary) {
   Verified();
   EXPECT_EQ(Last<PledgeBoundary>()->step, 8u);
   EXPECT_EQ(Last<StartStream>()->step, 8u);
@@ -181,7 +181,7 @@ TEST_F(MemberTest, ABoundary) {
   EXPECT_EQ(Last<Resume>()->kind, ResumeKind::kWorldChanged);
 }
 
-TEST_F(MemberTest, AStandThatWasCalledOffBeforeItWasToldEndsAtOnce) {
+TEST_F(MemberTest, ResumesAtOnceWhenRoundWasRefused) {
   PrepareIt(TransitionKind::kBoundary, kNew);
   Pledge({kUpdateBoundary, 8, 8});
   Hear(Decide{2, 0, false});  // while the program's thread stops at 8
@@ -191,7 +191,7 @@ TEST_F(MemberTest, AStandThatWasCalledOffBeforeItWasToldEndsAtOnce) {
   EXPECT_FALSE(member.standing());
 }
 
-TEST_F(MemberTest, AStandForARoundThatALaterOneReplacedEndsAtOnce) {
+TEST_F(MemberTest, ResumesAtOnceWhenRoundWasReplaced) {
   PrepareIt(TransitionKind::kBoundary, kNew);
   Pledge({kUpdateBoundary, 8, 8});
   Hear(Decide{2, 0, false});
@@ -206,7 +206,7 @@ TEST_F(MemberTest, AStandForARoundThatALaterOneReplacedEndsAtOnce) {
   EXPECT_EQ(Sent<AtBoundary>().value().live_version, 10u);
 }
 
-TEST_F(MemberTest, LeavesAWorldThatIsNotItsOwn) {
+TEST_F(MemberTest, LeavesWorldWithoutItself) {
   Verified();
   Hear(Commit{Record({2, {kOld.members[0]}})});
   EXPECT_FALSE(Last<Adopt>()->slot.has_value());
@@ -214,7 +214,7 @@ TEST_F(MemberTest, LeavesAWorldThatIsNotItsOwn) {
   EXPECT_FALSE(member.NextDeadline().has_value());
 }
 
-TEST_F(MemberTest, AnAbortLetsTheProgramGoOnInTheOldWorld) {
+TEST_F(MemberTest, AbortResumesProgramInOldWorld) {
   Verified();
   Hear(Abort{2, "why"});
   EXPECT_EQ(Last<AbandonEpoch>()->reason, "why");
@@ -222,7 +222,7 @@ TEST_F(MemberTest, AnAbortLetsTheProgramGoOnInTheOldWorld) {
   EXPECT_EQ(member.epoch(), 1u);
 }
 
-TEST_F(MemberTest, GivesUpByItselfOnlyBeforeVerified) {
+TEST_F(MemberTest, GivesUpOnlyBeforeVerified) {
   PrepareIt(TransitionKind::kBoundary, kNew);
   Pledge({kUpdateBoundary, 8, 8});
   Hear(Decide{2, 0, true});
@@ -234,7 +234,7 @@ TEST_F(MemberTest, GivesUpByItselfOnlyBeforeVerified) {
   EXPECT_TRUE(Last<StopProcess>().has_value());
 }
 
-TEST_F(MemberTest, NeverGuessesAfterVerified) {
+TEST_F(MemberTest, WaitsForDecisionAfterVerified) {
   Verified();
   member.OnDisconnected(now, &out);
   Tick(seconds(59));
@@ -245,7 +245,7 @@ TEST_F(MemberTest, NeverGuessesAfterVerified) {
               HasSubstr("did not answer in time whether the new world was committed"));
 }
 
-TEST_F(MemberTest, LearnsAfterReconnectingThatItWasCommitted) {
+TEST_F(MemberTest, LearnsOfCommitAfterReconnect) {
   Verified();
   member.OnDisconnected(now, &out);
   out.clear();
@@ -257,7 +257,7 @@ TEST_F(MemberTest, LearnsAfterReconnectingThatItWasCommitted) {
   EXPECT_EQ(Last<Resume>()->kind, ResumeKind::kWorldChanged);
 }
 
-TEST_F(MemberTest, LearnsAfterReconnectingThatItWasNot) {
+TEST_F(MemberTest, LearnsOfAbortAfterReconnect) {
   Verified();
   member.OnDisconnected(now, &out);
   member.OnConnected(now, &out);
@@ -267,7 +267,7 @@ TEST_F(MemberTest, LearnsAfterReconnectingThatItWasNot) {
   EXPECT_EQ(Last<AbandonEpoch>()->epoch, 2u);
 }
 
-TEST_F(MemberTest, AVerifiedThatWasWrittenToNobodyDoesNotBind) {
+TEST_F(MemberTest, UnsentVerifiedDoesNotBind) {
   PrepareIt(TransitionKind::kBoundary, kNew);
   Pledge({kUpdateBoundary, 8, 8});
   Hear(Decide{2, 0, true});
@@ -278,7 +278,7 @@ TEST_F(MemberTest, AVerifiedThatWasWrittenToNobodyDoesNotBind) {
   EXPECT_EQ(Last<Resume>()->kind, ResumeKind::kContinue);
 }
 
-TEST_F(MemberTest, ALoss) {
+TEST_F(MemberTest, RestoresAfterLoss) {
   Verified();
   Hear(Lost{1, {0}});
   EXPECT_THAT(Last<AbortCurrent>()->reason, HasSubstr("member 0"));
@@ -295,7 +295,7 @@ TEST_F(MemberTest, ALoss) {
   EXPECT_EQ(Last<Resume>()->kind, ResumeKind::kRepeat);
 }
 
-TEST_F(MemberTest, AfterALossItWaitsThenStops) {
+TEST_F(MemberTest, StopsWhenNoLeaderAnswersAfterLoss) {
   Hear(Lost{1, {0}});
   member.OnBoundary(now, {}, &out);
   Tick(seconds(119));
@@ -304,7 +304,7 @@ TEST_F(MemberTest, AfterALossItWaitsThenStops) {
   EXPECT_THAT(Last<StopProcess>()->reason, HasSubstr("no new world"));
 }
 
-TEST_F(MemberTest, AStallBringsItNoNearerToItsDeadlines) {
+TEST_F(MemberTest, StallMovesItsDeadlines) {
   Hear(Lost{1, {0}});
   member.OnBoundary(now, {}, &out);
   Stall(seconds(3600));
@@ -315,14 +315,14 @@ TEST_F(MemberTest, AStallBringsItNoNearerToItsDeadlines) {
   EXPECT_THAT(Last<StopProcess>()->reason, HasSubstr("no new world"));
 }
 
-TEST_F(MemberTest, AStallMovesNoDeadlineOfABuildBack) {
+TEST_F(MemberTest, StallDoesNotMoveDeadlineOfBuild) {
   Stall(seconds(3600));
   Hear(Prepare{2, TransitionKind::kSwap, kOld, kOld, {{5}}, 1000, {}});
   Hear(Build{2, {}});
   EXPECT_EQ(Last<BuildGenerations>()->deadline, now + seconds(1));
 }
 
-TEST_F(MemberTest, OtherEpochsAreDroppedAndCounted) {
+TEST_F(MemberTest, DropsAndCountsMessagesOfOtherEpochs) {
   PrepareIt(TransitionKind::kBoundary, kNew);
   const size_t before = out.size();
   Hear(Build{9, {}});
@@ -339,7 +339,7 @@ TEST_F(MemberTest, OtherEpochsAreDroppedAndCounted) {
   EXPECT_EQ(member.dropped_messages(), 10u);
 }
 
-TEST_F(MemberTest, SaysWhyItCannotPrepare) {
+TEST_F(MemberTest, ReportsWhyItCannotPrepare) {
   Hear(Prepare{2, TransitionKind::kBoundary, kOld, kNew, {{5}}, 1000, {}});
   Hear(Build{2, {}});
   member.OnBuilt(now, 2, absl::ResourceExhaustedError("no memory"), {}, &out);
@@ -353,7 +353,7 @@ TEST_F(MemberTest, SaysWhyItCannotPrepare) {
   EXPECT_EQ(Sent<Prepared>().value().epoch, 3u);
 }
 
-TEST_F(MemberTest, AReclaimNoticeWaitsForTheLeader) {
+TEST_F(MemberTest, SendsReclaimNoticeAfterConnect) {
   member.OnDisconnected(now, &out);
   member.OnReclaim(now, seconds(120), &out);
   EXPECT_FALSE(Sent<ReclaimNotice>().has_value());
@@ -362,7 +362,7 @@ TEST_F(MemberTest, AReclaimNoticeWaitsForTheLeader) {
   EXPECT_EQ(Sent<ReclaimNotice>().value().within_ms, 120000u);
 }
 
-TEST_F(MemberTest, RefusedStoppedAndMissed) {
+TEST_F(MemberTest, StopsWhenRefusedStoppedOrMissing) {
   Hear(Commit{Record({7, kOld.members})});
   EXPECT_THAT(Last<StopProcess>()->reason, HasSubstr("without this member"));
   const size_t before = out.size();
@@ -370,7 +370,7 @@ TEST_F(MemberTest, RefusedStoppedAndMissed) {
   EXPECT_EQ(out.size(), before);
 }
 
-TEST_F(MemberTest, AJoinerReportsWhenItStandsAndStreamsWhenArmed) {
+TEST_F(MemberTest, JoinerReportsBoundaryAndStreamsWhenArmed) {
   MemberOptions o = Options();
   o.member = 2;
   Member joiner(o);
@@ -392,7 +392,7 @@ TEST_F(MemberTest, AJoinerReportsWhenItStandsAndStreamsWhenArmed) {
   EXPECT_EQ(Last<StopProcess>()->reason, "not needed");
 }
 
-TEST_F(MemberTest, FinishedIsSaidOnce) {
+TEST_F(MemberTest, ReportsFinishedOnce) {
   member.OnFinished(now, &out);
   EXPECT_TRUE(Sent<Finished>().has_value());
   const size_t before = out.size();

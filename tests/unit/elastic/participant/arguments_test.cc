@@ -66,7 +66,7 @@ class ArgumentsTest : public ::testing::Test {
                             rewireReplicated, rewireConstant, rewireHost, bytes_};
 };
 
-TEST_F(ArgumentsTest, Null) {
+TEST_F(ArgumentsTest, RejectsNull) {
   using Call = std::function<rewireResult_t()>;
   char id[128];
   const struct {
@@ -103,7 +103,7 @@ TEST_F(ArgumentsTest, Null) {
   }
 }
 
-TEST_F(ArgumentsTest, ASizeThatIsNotTheStructs) {
+TEST_F(ArgumentsTest, RejectsSizeBelowStruct) {
   rewireAttachOptions_t options = {sizeof options - 1, 0, 0};
   rewireContext_t none = context_;
   ExpectRefused(rewireAttach(&options, &none), rewireInvalidArgument,
@@ -135,7 +135,7 @@ TEST_F(ArgumentsTest, ASizeThatIsNotTheStructs) {
 }
 
 // A program built with a later header has more members at the end.
-TEST_F(ArgumentsTest, ALargerSizeIsALaterVersions) {
+TEST_F(ArgumentsTest, AcceptsLargerSizeOfLaterVersion) {
   world_.size += 8;
   EXPECT_EQ(rewireWorld(context_, &world_), rewireSuccess) << rewireLastError();
   EXPECT_EQ(world_.slot, 1u);
@@ -144,7 +144,7 @@ TEST_F(ArgumentsTest, ALargerSizeIsALaterVersions) {
   EXPECT_EQ(rewireRegisterTensor(context_, &tensor_), rewireSuccess) << rewireLastError();
 }
 
-TEST_F(ArgumentsTest, Tensors) {
+TEST_F(ArgumentsTest, RejectsInvalidTensors) {
   const std::string too_long(1025, 'n');
   const struct {
     std::function<void(rewireTensor_t*)> change;
@@ -172,7 +172,7 @@ TEST_F(ArgumentsTest, Tensors) {
                 {"rewireRegisterTensor", "weights", "already registered"});
 }
 
-TEST_F(ArgumentsTest, AnEmptyPartNeedsNoData) {
+TEST_F(ArgumentsTest, EmptyPartNeedsNoData) {
   // Two elements over three slots: one element each, and none for the last slot.
   setenv("RANK", "2", 1);
   rewireContext_t last = nullptr;
@@ -186,7 +186,7 @@ TEST_F(ArgumentsTest, AnEmptyPartNeedsNoData) {
   EXPECT_EQ(rewireDetach(last), rewireSuccess);
 }
 
-TEST_F(ArgumentsTest, Parallel) {
+TEST_F(ArgumentsTest, RejectsInvalidParallelism) {
   parallel_.data_parallel = 2;
   ExpectRefused(rewireSetParallel(context_, &parallel_, &callbacks_), rewireInvalidArgument,
                 {"rewireSetParallel", "data_parallel=2"});
@@ -210,7 +210,7 @@ TEST_F(ArgumentsTest, Parallel) {
   EXPECT_EQ(rewireSetParallel(context_, &parallel_, &whole), rewireSuccess) << rewireLastError();
 }
 
-TEST_F(ArgumentsTest, AfterTheFirstUpdate) {
+TEST_F(ArgumentsTest, RejectsRegistrationAfterFirstUpdate) {
   Update();
   ExpectRefused(rewireRegisterTensor(context_, &tensor_), rewireInvalidUsage,
                 {"rewireRegisterTensor", "weights", "before the first rewireUpdate()"});
@@ -219,7 +219,7 @@ TEST_F(ArgumentsTest, AfterTheFirstUpdate) {
   Update();
 }
 
-TEST_F(ArgumentsTest, AnUpdateThatFails) {
+TEST_F(ArgumentsTest, ReportsFailedUpdateFunction) {
   const auto fail = [](void*) { return 7; };
   ExpectRefused(rewireUpdate(context_, fail, nullptr, &outcome_), rewireUnavailable,
                 {"rewireUpdate", "update function returned 7"});
@@ -227,7 +227,7 @@ TEST_F(ArgumentsTest, AnUpdateThatFails) {
   Update();
 }
 
-TEST_F(ArgumentsTest, NamesOfUniqueIds) {
+TEST_F(ArgumentsTest, ChecksNamesOfUniqueIds) {
   char id[128];
   ExpectRefused(rewireUniqueId(context_, "", id), rewireInvalidArgument,
                 {"rewireUniqueId", "name", "1 to 256"});
@@ -235,7 +235,7 @@ TEST_F(ArgumentsTest, NamesOfUniqueIds) {
                 {"rewireUniqueId", "name", "1 to 256"});
 }
 
-TEST_F(ArgumentsTest, WhatNeedsAnAgent) {
+TEST_F(ArgumentsTest, ReportsMissingAgent) {
   char id[128];
   ExpectRefused(rewireUniqueId(context_, "world", id), rewireUnavailable,
                 {"rewireUniqueId", "no agent", "REWIRE_SOCKET"});
@@ -243,7 +243,7 @@ TEST_F(ArgumentsTest, WhatNeedsAnAgent) {
                 {"rewireRecover", "no agent", "REWIRE_SOCKET"});
 }
 
-TEST_F(ArgumentsTest, AfterDetach) {
+TEST_F(ArgumentsTest, RejectsDetachedContext) {
   const rewireContext_t gone = std::exchange(context_, nullptr);
   ASSERT_EQ(rewireDetach(gone), rewireSuccess);
   char id[128];
@@ -268,14 +268,14 @@ TEST_F(ArgumentsTest, AfterDetach) {
   EXPECT_EQ(rewireDetach(again), rewireSuccess);
 }
 
-TEST_F(ArgumentsTest, AReasonIsOfOneThread) {
+TEST_F(ArgumentsTest, KeepsLastErrorPerThread) {
   EXPECT_EQ(rewireDetach(nullptr), rewireInvalidArgument);
   std::thread other([] { EXPECT_EQ(rewireAttach(nullptr, nullptr), rewireInvalidArgument); });
   other.join();
   EXPECT_THAT(rewireLastError(), HasSubstr("rewireDetach"));
 }
 
-TEST_F(ArgumentsTest, RankAndWorldSize) {
+TEST_F(ArgumentsTest, ReadsRankAndWorldSize) {
   const struct {
     const char* rank;
     const char* size;
@@ -314,7 +314,7 @@ class AttachDeathTest : public ::testing::Test {
   }
 };
 
-TEST_F(AttachDeathTest, WrongSettings) {
+TEST_F(AttachDeathTest, RejectsInvalidSettings) {
   const auto refused = ::testing::ExitedWithCode(0);
   EXPECT_EXIT(AttachWith({{"REWIRE_BUILD_MS", "soon"}}), refused,
               "invalid argument: .*REWIRE_BUILD_MS=soon.* 100 to 3600000");
@@ -324,7 +324,7 @@ TEST_F(AttachDeathTest, WrongSettings) {
               "invalid argument: .*REWIRE_MEMBER");
 }
 
-TEST(ResultTest, EveryResultHasAText) {
+TEST(ResultTest, EveryResultHasText) {
   for (int r = rewireSuccess; r <= rewireInternalError; ++r) {
     EXPECT_STRNE(rewireResultString(static_cast<rewireResult_t>(r)), "unknown result") << r;
   }

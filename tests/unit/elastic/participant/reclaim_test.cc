@@ -42,7 +42,7 @@ int EndByTerm(pid_t child) {
   return ended && WIFSIGNALED(status) ? WTERMSIG(status) : 0;
 }
 
-TEST(ReclaimWatchTest, TellsOfEverySignalAndRestoresTheDisposition) {
+TEST(ReclaimWatchTest, ReportsEverySignalAndRestoresDisposition) {
   std::atomic<int> notices{0};
   {
     const ReclaimWatch watch([&] {
@@ -60,7 +60,7 @@ TEST(ReclaimWatchTest, TellsOfEverySignalAndRestoresTheDisposition) {
   EXPECT_EQ(now.sa_handler, SIG_DFL);
 }
 
-TEST(ReclaimWatchTest, ANoticeThatCannotBeFollowedAnyMoreEndsTheProcess) {
+TEST(ReclaimWatchTest, EndsProcessWhenNoticeCannotBeFollowed) {
   const pid_t child = fork();
   if (child == 0) {
     std::atomic<bool> in_a_world{true};
@@ -82,7 +82,7 @@ TEST(ReclaimWatchTest, ANoticeThatCannotBeFollowedAnyMoreEndsTheProcess) {
   EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM) << status;
 }
 
-TEST(ReclaimWatchTest, SigtermEndsForkedAndExecutedAndSpawnedChildren) {
+TEST(ReclaimWatchTest, SigtermEndsForkedExecutedAndSpawnedChildren) {
   const ReclaimWatch watch([] { return true; });
   // The children are forked from a thread that exists during the watch, like the attached thread.
   const pid_t forked = fork();
@@ -108,7 +108,7 @@ TEST(ReclaimWatchTest, SigtermEndsForkedAndExecutedAndSpawnedChildren) {
 
 std::atomic<int> calls{0};
 
-TEST(ReclaimWatchTest, AHandlerOfTheProgramsIsAlsoCalled) {
+TEST(ReclaimWatchTest, CallsProgramsHandler) {
   struct sigaction theirs = {};
   theirs.sa_handler = [](int) { ++calls; };
   struct sigaction old = {};
@@ -127,7 +127,7 @@ TEST(ReclaimWatchTest, AHandlerOfTheProgramsIsAlsoCalled) {
   EXPECT_EQ(now.sa_handler, theirs.sa_handler);
 }
 
-TEST(ReclaimWatchTest, WithoutAMemberOfAWorldSigtermEndsTheProcess) {
+TEST(ReclaimWatchTest, SigtermEndsProcessOutsideWorld) {
   const pid_t child = fork();
   if (child == 0) {
     const ReclaimWatch watch([] { return false; });

@@ -22,7 +22,7 @@ TEST(CodecTest, EveryTypeHasASample) {
   EXPECT_EQ(types.size(), std::variant_size_v<Message>);
 }
 
-TEST(CodecTest, WhatIsEncodedDecodesToTheSame) {
+TEST(CodecTest, DecodesWhatWasEncoded) {
   for (const Message& m : SampleMessages()) {
     const std::string frame = Frame(m);
     const absl::StatusOr<Message> back = Decode(frame);
@@ -44,13 +44,13 @@ TEST(CodecTest, FieldsSurvive) {
 
 // The numbers and bytes of docs/protocol.md: a change breaks agents and members of different
 // versions.
-TEST(CodecTest, TheLayoutIsAsDocumented) {
+TEST(CodecTest, LayoutIsAsDocumented) {
   EXPECT_EQ(Frame(ReclaimNotice{0x0102}), std::string("\x08\0\0\0\x06\0\x0c\0\x02\x01\0\0", 12));
   EXPECT_EQ(Frame(Refused{"no"}), std::string("\x0a\0\0\0\x06\0\x0f\0\x02\0\0\0no", 14));
   EXPECT_EQ(Frame(Finished{}), std::string("\x04\0\0\0\x06\0\x0d\0", 8));
 }
 
-TEST(CodecTest, EveryTruncationIsAnError) {
+TEST(CodecTest, RejectsEveryTruncation) {
   for (const Message& m : SampleMessages()) {
     const std::string frame = Frame(m);
     for (size_t n = 0; n < frame.size(); ++n) {
@@ -87,7 +87,7 @@ TEST(CodecTest, EveryCorruptByteGivesAnErrorOrAMessageOfThatFrame) {
   }
 }
 
-TEST(CodecTest, ErrorsNameWhatIsWrong) {
+TEST(CodecTest, ErrorsNameTheFault) {
   const std::string frame = Frame(ReclaimNotice{1});
   std::string version = frame;
   version[4] = 9;
@@ -105,7 +105,7 @@ TEST(CodecTest, ErrorsNameWhatIsWrong) {
             std::string::npos);
 }
 
-TEST(CodecTest, AHugeCountAllocatesNothing) {
+TEST(CodecTest, HugeCountAllocatesNothing) {
   ByteWriter frame;
   frame.Put(uint32_t{4 + 8 + 4});
   frame.Put(kProtocolVersion);
@@ -116,12 +116,12 @@ TEST(CodecTest, AHugeCountAllocatesNothing) {
             "malformed Lost message: the message ends too early, or a count is too large");
 }
 
-TEST(CodecTest, AMessageLargerThanAFrameIsRefusedByItsSender) {
+TEST(CodecTest, SenderRejectsMessageLargerThanFrame) {
   EXPECT_FALSE(Encode(Lost{1, std::vector<MemberId>(kMaxFrameBytes / 4)}).ok());
   EXPECT_TRUE(Encode(Lost{1, std::vector<MemberId>(kMaxFrameBytes / 4 - 6)}).ok());
 }
 
-TEST(CodecTest, ALongReasonIsCut) {
+TEST(CodecTest, TruncatesLongReason) {
   const auto m = std::get<Refused>(*Decode(Frame(Refused{std::string(10000, 'x')})));
   EXPECT_EQ(m.reason.size(), 4096u);
 }
