@@ -180,7 +180,7 @@ class Leader {
   void AfterReserve(Time now, Out* out);
   void TryPrepare(Time now, Out* out);
   [[nodiscard]] absl::Status ReadyToPrepare() const;
-  void OnMinted(Time now, const Minted& m, Out* out);
+  void OnMinted(const Minted& m, Out* out);
   void TryBuild(Out* out);
   void OnPrepared(Time now, MemberId from, const Prepared& m, Out* out);
   void AfterPrepared(Time now, Out* out);

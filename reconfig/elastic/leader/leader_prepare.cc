@@ -126,7 +126,7 @@ void Leader::TryPrepare(Time now, Out* out) {
   TryBuild(out);
 }
 
-void Leader::OnMinted(Time now, const Minted& m, Out* out) {
+void Leader::OnMinted(const Minted& m, Out* out) {
   if (transition_->phase != Phase::kPrepare || !transition_->to_mint.contains(m.communicator)) {
     ++dropped_;
     return;

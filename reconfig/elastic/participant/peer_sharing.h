@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "reconfig/base/settings.h"
 #include "reconfig/elastic/participant/new_parts.h"
 #include "reconfig/state/stream/intake.h"
 #include "reconfig/state/stream/offered_memory.h"
