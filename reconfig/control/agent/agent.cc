@@ -1,14 +1,14 @@
+// Runs the agent's turns and the leader's actions; see agent.h. Owned by the agent's thread.
 #include "reconfig/control/agent/agent.h"
 
-#include <cerrno>
-#include <cstdio>
+#include <unistd.h>
+
 #include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "reconfig/base/check.h"
 #include "reconfig/base/log.h"
-#include "reconfig/base/own_file.h"
 #include "reconfig/base/settings.h"
 #include "reconfig/base/short_turns.h"
 #include "reconfig/base/status_macros.h"
@@ -118,7 +118,7 @@ absl::Status Agent::Run(int stop_fd) {
     if (phase <= elastic::Phase::kSteady || phase == elastic::Phase::kStopped) log_.OnIdle(now_);
     for (const TransitionEntry& ended : log_.TakeEnded()) {
       metrics_->OnTransition(ended);
-      WriteTrace(ended);
+      if (!options_.trace_dir.empty()) WriteTrace(ended, options_.trace_dir, options_.job, now_);
     }
     desk_->Settle(now_);
     metrics_->OnTurn(*leader_, now_);
@@ -322,20 +322,6 @@ void Agent::Do(const elastic::Note& note) {
              std::string(elastic::PhaseName(note.phase)).c_str(), note.text.c_str());
   log_.OnNote(now_, note, leader_->record().world.epoch);
   desk_->OnNote(note);
-}
-
-void Agent::WriteTrace(const TransitionEntry& entry) const {
-  if (options_.trace_dir.empty()) return;
-  // A later attempt may commit an aborted attempt's epoch: the file names keep both traces.
-  const std::string path =
-      absl::StrCat(options_.trace_dir, "/epoch-", entry.to, entry.committed ? "" : "-aborted",
-                   entry.committed ? "" : absl::StrCat("-", entry.number), ".json");
-  const std::string fresh = path + ".new";
-  UniqueFd out;
-  FileStatus s = MakeOwnFile(fresh, 0644, &out);
-  if (s.ok()) s = WriteWhole(out.get(), TraceJson(entry, options_.job, now_), fresh);
-  if (s.ok() && rename(fresh.c_str(), path.c_str()) != 0) s = {errno, path + ": rename"};
-  if (!s.ok()) REWIRE_WARN("write trace: %s", s.text.c_str());
 }
 
 nlohmann::json Agent::StatusAnswer() const {

@@ -79,7 +79,6 @@ class Agent : private Connections::Events, private LauncherLink::Events {
   void Do(const elastic::EndProcess& end);
   void Do(const elastic::EndJob& end);
   void Do(const elastic::Note& note);
-  void WriteTrace(const TransitionEntry& entry) const;
   [[nodiscard]] nlohmann::json StatusAnswer() const;
   // Tells the leader which silent members wait for a processor.
   void FindStarved();

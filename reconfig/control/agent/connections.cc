@@ -1,3 +1,4 @@
+// Accepts, reads, writes and closes connections; see connections.h. Owned by the agent's thread.
 #include "reconfig/control/agent/connections.h"
 
 #include <sys/socket.h>

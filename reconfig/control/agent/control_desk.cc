@@ -1,3 +1,4 @@
+// Answers commands; see control_desk.h. Owned by the agent's thread.
 #include "reconfig/control/agent/control_desk.h"
 
 #include <algorithm>

@@ -1,12 +1,17 @@
-// Builds the job's status and its traces; see job_json.h. Pure.
+// Builds the job's status and its traces; see job_json.h. Pure, except WriteTrace().
 #include "reconfig/control/agent/job_json.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
+#include <cerrno>
+#include <cstdio>
 #include <set>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "reconfig/base/counters.h"
+#include "reconfig/base/log.h"
+#include "reconfig/base/own_file.h"
+#include "reconfig/base/unique_fd.h"
 
 namespace rewire::control {
 namespace {
@@ -196,6 +201,20 @@ std::string TraceJson(const TransitionEntry& entry, const std::string& job, Time
                                   {"result", entry.committed ? "committed" : entry.result}}},
                                 {"traceEvents", events}};
   return trace.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+void WriteTrace(const TransitionEntry& entry, const std::string& folder, const std::string& job,
+                Time now) {
+  // A later attempt may commit an aborted attempt's epoch: the file names keep both traces.
+  const std::string path =
+      absl::StrCat(folder, "/epoch-", entry.to, entry.committed ? "" : "-aborted",
+                   entry.committed ? "" : absl::StrCat("-", entry.number), ".json");
+  const std::string fresh = path + ".new";
+  UniqueFd out;
+  FileStatus s = MakeOwnFile(fresh, 0644, &out);
+  if (s.ok()) s = WriteWhole(out.get(), TraceJson(entry, job, now), fresh);
+  if (s.ok() && rename(fresh.c_str(), path.c_str()) != 0) s = {errno, path + ": rename"};
+  if (!s.ok()) REWIRE_WARN("write trace: %s", s.text.c_str());
 }
 
 }  // namespace rewire::control

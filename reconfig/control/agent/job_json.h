@@ -1,6 +1,6 @@
 // The job as JSON, for commands and trace files: the answer to `rewire status --json` (schema 1),
 // and one transition as a Chrome/Perfetto trace with one track per member and one for the leader.
-// Pure.
+// Pure, except WriteTrace().
 #pragma once
 
 #include <map>
@@ -20,5 +20,8 @@ nlohmann::json WorldStatus(const elastic::Leader& leader, const TransitionLog& l
 // Returns the JSON object format of the trace event specification. Times are in microseconds from
 // the transition's beginning.
 std::string TraceJson(const TransitionEntry& entry, const std::string& job, Time now);
+// Writes the trace of an ended transition into a new file of the folder. Logs a failure.
+void WriteTrace(const TransitionEntry& entry, const std::string& folder, const std::string& job,
+                Time now);
 
 }  // namespace rewire::control

@@ -1,3 +1,4 @@
+// The events to and from the launcher; see launcher_link.h. Owned by the agent's thread.
 #include "reconfig/control/agent/launcher_link.h"
 
 #include "absl/strings/str_cat.h"

@@ -1,3 +1,4 @@
+// The families of metrics and their values; see metrics.h. Owned by the agent's thread.
 #include "reconfig/control/agent/metrics.h"
 
 #include <prometheus/counter.h>

@@ -1,3 +1,4 @@
+// Serves /metrics; see metrics_server.h. Owned by the agent's thread.
 #include "reconfig/control/agent/metrics_server.h"
 
 #include <sys/socket.h>

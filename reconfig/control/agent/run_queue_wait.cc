@@ -1,3 +1,4 @@
+// Reads the waits of threads from /proc; see run_queue_wait.h. Thread-compatible.
 #include "reconfig/control/agent/run_queue_wait.h"
 
 #include <algorithm>

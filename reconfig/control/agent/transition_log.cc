@@ -1,3 +1,4 @@
+// Builds the entries of transitions; see transition_log.h. Owned by the agent's thread.
 #include "reconfig/control/agent/transition_log.h"
 
 namespace rewire::control {

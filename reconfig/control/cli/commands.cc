@@ -1,9 +1,10 @@
-// Parses the command line; see commands.h.
+// Parses the command line; see commands.h. For the command's thread.
+#include "reconfig/control/cli/commands.h"
+
 #include <algorithm>
 #include <iostream>
 
 #include "absl/strings/str_cat.h"
-#include "reconfig/control/cli/commands.h"
 #include "rewire/rewire_version.h"
 
 namespace rewire::control {

@@ -1,3 +1,4 @@
+// Starts, watches and stops the agent; see agent_process.h. Owned by the launcher's thread.
 #include "reconfig/control/launcher/agent_process.h"
 
 #include <fcntl.h>

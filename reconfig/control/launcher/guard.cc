@@ -1,3 +1,4 @@
+// Runs the launcher as a child; see guard.h. Owned by the guard's only thread.
 #include "reconfig/control/launcher/guard.h"
 
 #include <fcntl.h>

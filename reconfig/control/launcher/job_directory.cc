@@ -1,3 +1,4 @@
+// Makes, locks, finds and removes the folders of jobs; see job_directory.h.
 #include "reconfig/control/launcher/job_directory.h"
 
 #include <dirent.h>

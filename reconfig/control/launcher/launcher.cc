@@ -1,3 +1,4 @@
+// Runs the members of a job; see launcher.h. Owned by the launcher's thread.
 #include "reconfig/control/launcher/launcher.h"
 
 #include <fcntl.h>

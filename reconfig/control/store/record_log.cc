@@ -1,3 +1,4 @@
+// Appends, recovers and compacts the log; see record_log.h. Thread-compatible.
 #include "reconfig/control/store/record_log.h"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// The entries of transitions, and their traces.
 #include "reconfig/control/agent/transition_log.h"
 
 #include <gtest/gtest.h>

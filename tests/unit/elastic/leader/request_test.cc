@@ -1,3 +1,4 @@
+// The worlds that requests lead to, and the order of slots.
 #include "reconfig/elastic/leader/request.h"
 
 #include <gmock/gmock.h>

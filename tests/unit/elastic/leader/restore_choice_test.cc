@@ -1,3 +1,4 @@
+// The version that the survivors of a loss can restore.
 #include "reconfig/elastic/leader/restore_choice.h"
 
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// The member's state machine, driven by hand.
 #include "reconfig/elastic/member/member.h"
 
 #include <gmock/gmock.h>

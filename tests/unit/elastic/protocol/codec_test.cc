@@ -1,3 +1,4 @@
+// The bytes of messages, and malformed bytes.
 #include "reconfig/elastic/protocol/codec.h"
 
 #include <gtest/gtest.h>
