@@ -11,7 +11,6 @@
 #include <string_view>
 
 #include "reconfig/auth/key.h"
-#include "reconfig/auth/proof.h"
 #include "reconfig/world/world.h"
 
 namespace rewire::state {

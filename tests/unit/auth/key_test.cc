@@ -1,10 +1,9 @@
 // Keys and proofs, compared with test vectors of Python's hashlib.blake2b.
+#include "reconfig/auth/key.h"
+
 #include <gtest/gtest.h>
 
 #include <numeric>
-
-#include "reconfig/auth/key.h"
-#include "reconfig/auth/proof.h"
 
 namespace rewire {
 namespace {
