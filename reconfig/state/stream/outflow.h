@@ -20,7 +20,6 @@
 #include "reconfig/state/stream/budget.h"
 #include "reconfig/state/stream/notes.h"
 #include "reconfig/state/stream/state_memory.h"
-#include "reconfig/state/stream/tensor_names.h"
 #include "reconfig/state/stream/transport.h"
 
 namespace rewire::state {

@@ -18,7 +18,6 @@
 #include "reconfig/state/stream/peer_mappings.h"
 #include "reconfig/state/stream/peer_offer.h"
 #include "reconfig/state/stream/pull_lists.h"
-#include "reconfig/state/stream/tensor_names.h"
 
 namespace rewire::state {
 
