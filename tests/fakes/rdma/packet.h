@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "reconfig/rdma/gid.h"
+#include "reconfig/rdma/port.h"
 
 namespace rewire::rdma::fake {
 

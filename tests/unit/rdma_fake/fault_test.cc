@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <array>
 
-#include "reconfig/rdma/gid_choice.h"
+#include "reconfig/rdma/port.h"
 #include "tests/unit/rdma_fake/pair.h"
 
 namespace rewire::rdma::fake {

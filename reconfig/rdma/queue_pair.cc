@@ -1,4 +1,5 @@
-#include "reconfig/rdma/work.h"
+// The texts of completions; see queue_pair.h. Pure.
+#include "reconfig/rdma/queue_pair.h"
 
 namespace rewire::rdma {
 

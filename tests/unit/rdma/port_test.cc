@@ -1,4 +1,5 @@
-#include "reconfig/rdma/gid_choice.h"
+// The choice of a port's address, and its texts and speeds.
+#include "reconfig/rdma/port.h"
 
 #include <gtest/gtest.h>
 
@@ -34,9 +35,9 @@ int Chosen(const std::vector<GidEntry>& table, const GidWish& wish,
   return entry ? static_cast<int>(entry->index) : -1;
 }
 
-TEST(GidChoice, RoceV2AndIpv4ComeFirst) { EXPECT_EQ(Chosen(Usual(), {}), 3); }
+TEST(GidChoice, PrefersRoceV2AndIpv4) { EXPECT_EQ(Chosen(Usual(), {}), 3); }
 
-TEST(GidChoice, LinkLocalComesLastWithinAType) {
+TEST(GidChoice, PrefersGlobalToLinkLocalWithinType) {
   auto table = Usual();
   table.erase(table.begin() + 3);
   EXPECT_EQ(Chosen(table, {}), 5);
@@ -45,7 +46,7 @@ TEST(GidChoice, LinkLocalComesLastWithinAType) {
   EXPECT_EQ(Chosen({{0, Local(1), GidType::kRoceV1, 4}}, {}), 0);
 }
 
-TEST(GidChoice, FamilyTypeAndScopeMatchThePeer) {
+TEST(GidChoice, MatchesFamilyTypeAndScopeOfPeer) {
   GidWish wish;
   wish.peer = GidEntry{7, Global(1, 9), GidType::kRoceV2};
   EXPECT_EQ(Chosen(Usual(), wish), 5);
@@ -58,7 +59,7 @@ TEST(GidChoice, FamilyTypeAndScopeMatchThePeer) {
   EXPECT_EQ(Chosen({Usual()[5]}, wish), -1);
 }
 
-TEST(GidChoice, SameSubnetAsThePeer) {
+TEST(GidChoice, PrefersSubnetOfPeer) {
   const std::vector<GidEntry> table = {{0, Gid::OfIpv4(10, 1, 0, 1), GidType::kRoceV2, 4},
                                        {1, Gid::OfIpv4(10, 2, 0, 1), GidType::kRoceV2, 5}};
   GidWish wish;
@@ -76,7 +77,7 @@ TEST(GidChoice, UsesOnlyRequestedInterface) {
   EXPECT_EQ(Chosen(table, wish), -1);
 }
 
-TEST(GidChoice, SameAddressAtItsNewIndexAfterAFlap) {
+TEST(GidChoice, KeepsAddressAtNewIndexAfterFlap) {
   const auto before = ChooseGid(Usual(), LinkLayer::kEthernet, {});
   ASSERT_TRUE(before.has_value());
   // The addresses return in another order.
@@ -101,9 +102,18 @@ TEST(GidChoice, ReturnsNothingForEmptyTable) {
   EXPECT_EQ(Chosen({{0, Gid{}, GidType::kRoceV2, 4}}, {}), -1);
 }
 
-TEST(Gid, Text) {
+TEST(Gid, FormatsAsIpv6Address) {
   EXPECT_EQ(Gid::OfIpv4(10, 0, 0, 1).Text(), "::ffff:10.0.0.1");
   EXPECT_EQ(Local(1).Text(), "fe80::200:ff:fe00:1");
+}
+
+TEST(LinkSpeed, MultipliesWidthBySpeed) {
+  EXPECT_EQ(LinkSpeedMbps(2, 32), 100'000U);   // 4x EDR
+  EXPECT_EQ(LinkSpeedMbps(2, 128), 400'000U);  // 4x NDR
+  EXPECT_EQ(LinkSpeedMbps(1, 1), 2500U);
+  EXPECT_EQ(LinkSpeedMbps(16, 64), 100'000U);
+  EXPECT_EQ(LinkSpeedMbps(2, 3), 0U);
+  EXPECT_EQ(LinkSpeedMbps(0, 32), 0U);
 }
 
 }  // namespace

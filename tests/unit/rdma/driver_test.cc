@@ -1,16 +1,17 @@
+// The verbs driver without a device, and the errors of every driver.
+#include "reconfig/rdma/driver.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cerrno>
-
-#include "reconfig/rdma/verbs_driver.h"
 
 namespace rewire::rdma {
 namespace {
 
 using ::testing::HasSubstr;
 
-TEST(Verbs, MissingLibraryIsAStatus) {
+TEST(Verbs, ReportsMissingLibrary) {
   const auto driver = LoadVerbs("libno_such_verbs.so.1");
   EXPECT_EQ(driver.status().code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(driver.status().message()), HasSubstr("libno_such_verbs.so.1"));
@@ -22,7 +23,7 @@ TEST(Verbs, RejectsOtherLibrary) {
   EXPECT_THAT(std::string(driver.status().message()), HasSubstr("ibv_create_qp@IBVERBS_1.1"));
 }
 
-TEST(Verbs, MachineWithoutDevicesIsAStatus) {
+TEST(Verbs, ReportsMachineWithoutDevices) {
   const auto driver = LoadVerbs();
   ASSERT_TRUE(driver.ok()) << driver.status();
   const auto devices = (*driver)->Devices();
@@ -38,15 +39,6 @@ TEST(Verbs, ErrorsNameCallDeviceAndNumber) {
   EXPECT_EQ(CallError("x", "y", EOPNOTSUPP).code(), absl::StatusCode::kUnimplemented);
   EXPECT_EQ(CallError("x", "y", EIO).code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(CallError("x", "y", EINVAL).code(), absl::StatusCode::kInvalidArgument);
-}
-
-TEST(LinkSpeed, WidthTimesSpeed) {
-  EXPECT_EQ(LinkSpeedMbps(2, 32), 100'000U);   // 4x EDR
-  EXPECT_EQ(LinkSpeedMbps(2, 128), 400'000U);  // 4x NDR
-  EXPECT_EQ(LinkSpeedMbps(1, 1), 2500U);
-  EXPECT_EQ(LinkSpeedMbps(16, 64), 100'000U);
-  EXPECT_EQ(LinkSpeedMbps(2, 3), 0U);
-  EXPECT_EQ(LinkSpeedMbps(0, 32), 0U);
 }
 
 }  // namespace
