@@ -8,8 +8,8 @@
 #include "reconfig/base/status_macros.h"
 #include "reconfig/elastic/participant/participant.h"
 #include "reconfig/elastic/participant/shape_list.h"
-#include "reconfig/state/stream/allocation.h"
 #include "reconfig/state/stream/ask_name.h"
+#include "reconfig/state/stream/state_memory.h"
 
 namespace rewire::elastic {
 namespace {

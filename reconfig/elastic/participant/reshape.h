@@ -21,8 +21,8 @@
 #include "reconfig/state/plan/plan.h"
 #include "reconfig/state/snapshot/snapshotter.h"
 #include "reconfig/state/stream/intake.h"
-#include "reconfig/state/stream/offered_memory.h"
 #include "reconfig/state/stream/outflow.h"
+#include "reconfig/state/stream/peer_memory.h"
 #include "reconfig/state/stream/pull.h"
 #include "rewire/rewire.h"
 

@@ -3,7 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "reconfig/base/bytes.h"
-#include "reconfig/state/stream/fragment.h"
+#include "reconfig/state/stream/stream_messages.h"
 
 namespace rewire::state {
 namespace {

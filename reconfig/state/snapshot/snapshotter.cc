@@ -13,9 +13,9 @@
 #include "reconfig/base/log.h"
 #include "reconfig/base/short_turns.h"
 #include "reconfig/state/snapshot/slot_notes.h"
-#include "reconfig/state/stream/allocation.h"
 #include "reconfig/state/stream/notes.h"
 #include "reconfig/state/stream/peer_offer.h"
+#include "reconfig/state/stream/state_memory.h"
 
 namespace rewire::state {
 namespace {

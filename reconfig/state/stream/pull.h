@@ -15,9 +15,8 @@
 #include "absl/status/status.h"
 #include "reconfig/state/stream/intake.h"
 #include "reconfig/state/stream/notes.h"
-#include "reconfig/state/stream/peer_mappings.h"
+#include "reconfig/state/stream/peer_memory.h"
 #include "reconfig/state/stream/peer_offer.h"
-#include "reconfig/state/stream/pull_lists.h"
 
 namespace rewire::state {
 

@@ -273,7 +273,7 @@ TEST_F(SenderDeath, GivesTheSinkWholeFragmentsOnly) {
     ASSERT_TRUE(SendAll(fd.get(), rest, Now() + kStreamPatience).ok());
     char answers[2 * kReplySize];
     ASSERT_TRUE(ReceiveAll(fd.get(), answers, sizeof answers, Now() + kStreamPatience).ok());
-    EXPECT_EQ(DecodeReply({answers + kReplySize, kReplySize}), Reply::kPlaced);
+    EXPECT_EQ(DecodeReply({answers + kReplySize, kReplySize}).value(), Reply::kPlaced);
     ++whole;
     fd.reset();
     // At most two fragments sent before a reset may also have arrived: those with last 3 and 5.

@@ -1,9 +1,9 @@
-// Registered device memory that the program has freed or reallocated.
+// Snapshots of registered device memory that the program has freed or reallocated.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "reconfig/state/snapshot/snapshotter.h"
-#include "reconfig/state/stream/allocation.h"
+#include "reconfig/state/stream/state_memory.h"
 #include "reconfig/state/stream/tcp_transport.h"
 #include "tests/unit/peer/device.h"
 
@@ -19,18 +19,6 @@ void Free(const StatePlace& place) {
   std::string error;
   EXPECT_EQ(CudaDriver::Get(&error)->MemFree(reinterpret_cast<CUdeviceptr>(place.data)),
             CUDA_SUCCESS);
-}
-
-TEST(AllocationTest, KeepsTheThreadsContext) {
-  const CUcontext context = UseFirstDevice();
-  const StatePlace place = DeviceMemory(context, kBytes);
-  std::string error;
-  const CudaDriver& driver = *CudaDriver::Get(&error);
-  ASSERT_EQ(driver.CtxSetCurrent(nullptr), CUDA_SUCCESS);
-  EXPECT_NE(AllocationOf(place), 0u);
-  CUcontext now = context;
-  EXPECT_EQ(driver.CtxGetCurrent(&now), CUDA_SUCCESS);
-  EXPECT_EQ(now, nullptr);
 }
 
 // The world has only this slot, so that each copy stays in this process.

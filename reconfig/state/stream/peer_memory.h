@@ -1,11 +1,18 @@
-// Maps other members' device memory into this process. Thread-compatible.
+// Device memory that members of one node share: the source's side, which finds the allocations of
+// tensors and keeps the handles by which others map them, and the target's side, which maps them.
+//
+// A source must not free offered memory while another member has it mapped: the CUDA driver leaves
+// the behaviour undefined for memory from cuMemAlloc. Targets therefore unmap before they report
+// that they are finished, and the source frees nothing before the commit.
 #pragma once
 
+#include <cstdint>
 #include <map>
-#include <optional>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "reconfig/base/clock.h"
 #include "reconfig/state/stream/descriptor_server.h"
@@ -18,6 +25,32 @@ struct CudaDriver;
 
 namespace rewire::state {
 
+// The source's offered memory. Thread-compatible. One thread must make all Add() and Publish()
+// calls; another thread may destroy the object.
+class OfferedMemory {
+ public:
+  OfferedMemory() = default;
+  ~OfferedMemory();
+  OfferedMemory(const OfferedMemory&) = delete;
+  OfferedMemory& operator=(const OfferedMemory&) = delete;
+
+  // Offers a tensor's memory. Fails when the memory cannot be shared; its bytes are then sent.
+  absl::Status Add(uint32_t tensor, const StatePlace& place, uint64_t bytes);
+  // Returns the offer of all added tensors. From then on a server hands over descriptors.
+  PeerOffer Publish(Epoch epoch);
+
+ private:
+  absl::StatusOr<OfferedSegment> SegmentAt(CUdeviceptr address);
+  UniqueFd Export(uint32_t index) const;
+
+  const CudaDriver* driver_ = nullptr;
+  CUcontext context_ = nullptr;
+  std::vector<OfferedTensor> tensors_;
+  std::vector<CUmemGenericAllocationHandle> handles_;  // by index; each keeps its memory allocated
+  std::unique_ptr<DescriptorServer> server_;           // ends before the handles are released
+};
+
+// Other members' memory, mapped into this process. Thread-compatible.
 class PeerMappings {
  public:
   PeerMappings() = default;
