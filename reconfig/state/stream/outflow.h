@@ -21,6 +21,7 @@
 #include "reconfig/state/stream/notes.h"
 #include "reconfig/state/stream/state_memory.h"
 #include "reconfig/state/stream/transport.h"
+#include "reconfig/state/topo/layout.h"
 
 namespace rewire::state {
 

@@ -17,6 +17,7 @@
 #include "reconfig/state/stream/notes.h"
 #include "reconfig/state/stream/peer_memory.h"
 #include "reconfig/state/stream/peer_offer.h"
+#include "reconfig/state/topo/layout.h"
 
 namespace rewire::state {
 

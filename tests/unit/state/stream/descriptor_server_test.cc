@@ -54,7 +54,7 @@ bool Ends(const UniqueFd& raw) {
   return WaitReady(raw.get(), POLLIN, Soon()) && recv(raw.get(), &byte, 1, 0) == 0;
 }
 
-TEST(DescriptorServer, GivesEachClientWhatItAsksFor) {
+TEST(DescriptorServer, GivesEachClientItsDescriptor) {
   const auto server = DescriptorServer::Start(FileOf);
   ASSERT_TRUE(server.ok());
   auto one = DescriptorClient::Connect((*server)->name(), Soon());
@@ -88,7 +88,7 @@ TEST(DescriptorServer, DropsClientWithMalformedRequest) {
   EXPECT_TRUE(client->Ask(2, Soon()).ok());
 }
 
-TEST(DescriptorServer, AClientOutlivesIt) {
+TEST(DescriptorServer, ClientReportsEndedServer) {
   auto server = DescriptorServer::Start(FileOf);
   ASSERT_TRUE(server.ok());
   auto client = DescriptorClient::Connect((*server)->name(), Soon());
@@ -99,7 +99,7 @@ TEST(DescriptorServer, AClientOutlivesIt) {
   EXPECT_FALSE(DescriptorClient::Connect(name, Soon()).ok());
 }
 
-TEST(DescriptorServer, AnAnswerIsWaitedForUntilTheDeadline) {
+TEST(DescriptorServer, ClientWaitsForAnswerUntilDeadline) {
   Mutex held;
   const auto server = DescriptorServer::Start([&](uint32_t index) {
     MutexLock lock(&held);
@@ -112,7 +112,7 @@ TEST(DescriptorServer, AnAnswerIsWaitedForUntilTheDeadline) {
   EXPECT_TRUE(absl::IsDeadlineExceeded(client->Ask(2, Now()).status()));
 }
 
-TEST(DescriptorServer, EndsConnectionsThatAskNothing) {
+TEST(DescriptorServer, DisconnectsIdleClients) {
   const auto server = DescriptorServer::Start(FileOf, milliseconds(50));
   ASSERT_TRUE(server.ok());
   const uint64_t before = ValueOf(Counter::kStreamRefused);
@@ -122,7 +122,7 @@ TEST(DescriptorServer, EndsConnectionsThatAskNothing) {
   EXPECT_EQ(ValueOf(Counter::kStreamRefused), before + 1);
 }
 
-TEST(DescriptorServer, AClientWaitsForAPlaceUntilItsDeadline) {
+TEST(DescriptorServer, ClientWaitsForPlaceInQueueUntilDeadline) {
   Mutex held;
   std::atomic<bool> entered{false};
   const auto server = DescriptorServer::Start([&](uint32_t index) {
@@ -151,7 +151,7 @@ TEST(DescriptorServer, AClientWaitsForAPlaceUntilItsDeadline) {
   EXPECT_TRUE(last->Ask(2, Soon()).ok());
 }
 
-TEST(DescriptorServer, AnotherUserIsNotServedAndIsCounted) {
+TEST(DescriptorServer, RefusesAndCountsOtherUsers) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root to become another user";
   const auto server = DescriptorServer::Start(FileOf);
   ASSERT_TRUE(server.ok());
