@@ -8,11 +8,7 @@ namespace rewire::state {
 namespace {
 
 constexpr size_t kEncodedTensor = 4;
-
-absl::Status Malformed(const char* list, std::string_view bytes) {
-  return absl::InvalidArgumentError(absl::StrCat("decode ", list, ": bytes=", bytes.size(),
-                                                 ": the count does not fit the length"));
-}
+constexpr char kWrongCount[] = "the count does not fit the length";
 
 }  // namespace
 
@@ -54,6 +50,11 @@ void StreamNotes::Cancel() {
   changed_.NotifyAll();
 }
 
+absl::Status MalformedNote(const char* note, std::string_view bytes, const char* why) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("decode ", note, ": bytes=", bytes.size(), ": ", why));
+}
+
 std::string EncodeContents(std::span<const CopyContent> contents) {
   ByteWriter out;
   out.Put(static_cast<uint32_t>(contents.size()));
@@ -75,7 +76,7 @@ absl::StatusOr<std::vector<CopyContent>> DecodeContents(std::string_view bytes) 
     c.content = in.Get<uint64_t>();
     contents.push_back(c);
   }
-  if (!in.Finished()) return Malformed("hashes of copies", bytes);
+  if (!in.Finished()) return MalformedNote("hashes of copies", bytes, kWrongCount);
   return contents;
 }
 
@@ -92,7 +93,7 @@ absl::StatusOr<std::vector<uint32_t>> DecodeTensors(std::string_view bytes) {
   for (uint32_t left = in.GetCount(kEncodedTensor); left > 0 && in.ok(); --left) {
     tensors.push_back(in.Get<uint32_t>());
   }
-  if (!in.Finished()) return Malformed("tensors to copy", bytes);
+  if (!in.Finished()) return MalformedNote("tensors to copy", bytes, kWrongCount);
   return tensors;
 }
 

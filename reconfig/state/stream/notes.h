@@ -49,6 +49,10 @@ class StreamNotes {
   bool cancelled_ REWIRE_GUARDED_BY(mutex_) = false;
 };
 
+// Returns the error for a note whose bytes break a rule: kInvalidArgument, "decode NOTE: bytes=N:
+// WHY".
+[[nodiscard]] absl::Status MalformedNote(const char* note, std::string_view bytes, const char* why);
+
 // The lists that a target and its sources exchange about copies are notes too. Decoding accepts any
 // bytes. Pure and thread-safe.
 //
