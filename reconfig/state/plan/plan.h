@@ -4,7 +4,7 @@
 // confirms. Every element of every target has exactly one source. A member that has the element is
 // its own source, so that no byte moves. Otherwise the sender with the least bytes so far is the
 // source, with ties to the lowest slot. The same facts decide which state is copied, and how a loss
-// is undone. Used by participant, snapshot and the simulator.
+// is undone. Used by participant and snapshot.
 #pragma once
 
 #include <cstdint>
