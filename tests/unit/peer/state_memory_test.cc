@@ -98,7 +98,7 @@ TEST(AllocationTest, HostMemoryHasNoNumber) {
 
 TEST(AllocationTest, KeepsTheThreadsContext) {
   const CUcontext context = UseFirstDevice();
-  const StatePlace place = DeviceMemory(context, kBytes);
+  const StatePlace place = DeviceMemory(context, 1000);
   std::string error;
   const CudaDriver& driver = *CudaDriver::Get(&error);
   ASSERT_EQ(driver.CtxSetCurrent(nullptr), CUDA_SUCCESS);
