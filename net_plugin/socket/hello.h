@@ -11,7 +11,6 @@
 
 #include "reconfig/abi/net_core.h"
 #include "reconfig/auth/key.h"
-#include "reconfig/auth/proof.h"
 
 namespace rewire::net {
 

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "reconfig/abi/net_core.h"
-#include "reconfig/rdma/gid.h"
 #include "reconfig/rdma/port.h"
 #include "reconfig/rdma/queue_pair.h"
 

@@ -7,7 +7,7 @@
 #include "reconfig/base/hash.h"
 #include "reconfig/base/log.h"
 #include "reconfig/base/status_macros.h"
-#include "reconfig/rdma/gid_choice.h"
+#include "reconfig/rdma/port.h"
 
 namespace rewire::net {
 namespace {

@@ -1,17 +1,19 @@
-// Keys by keyed BLAKE2b; see key.h for the interface and thread safety.
+// Keys and proofs by keyed BLAKE2b; see key.h.
 #include "reconfig/auth/key.h"
 
+#include <sodium/crypto_generichash_blake2b.h>
+#include <sodium/crypto_verify_32.h>
 #include <sys/random.h>
 #include <sys/types.h>
 
 #include <algorithm>
 
-#include "reconfig/auth/proof.h"
-
 namespace rewire {
 namespace {
 
 constexpr size_t kLeastHexDigits = 32;
+constexpr std::string_view kConnecting = "rewire proof of the connecting side";
+constexpr std::string_view kListening = "rewire proof of the listening side";
 
 int DigitOf(char c) {
   if (c >= '0' && c <= '9') return c - '0';
@@ -58,6 +60,30 @@ std::string HexOfKey(const Key& key) {
     text.push_back(kDigits[byte & 15]);
   }
   return text;
+}
+
+Nonce RandomNonce() { return RandomKey().bytes; }
+
+Code CodeOf(const Key& key, std::string_view label, std::string_view message) {
+  std::string input(1, static_cast<char>(label.size()));
+  input.append(label).append(message);
+  Code code;
+  crypto_generichash_blake2b(code.data(), code.size(),
+                             reinterpret_cast<const unsigned char*>(input.data()), input.size(),
+                             key.bytes.data(), key.bytes.size());
+  return code;
+}
+
+Code ProofOf(Side side, const Key& key, std::string_view hello, const Nonce& challenge) {
+  std::string message(hello);
+  message.append(ViewOf(challenge));
+  return CodeOf(key, side == Side::kConnecting ? kConnecting : kListening, message);
+}
+
+bool SameCode(const Code& expected, std::string_view bytes) {
+  return bytes.size() == expected.size() &&
+         crypto_verify_32(expected.data(), reinterpret_cast<const unsigned char*>(bytes.data())) ==
+             0;
 }
 
 }  // namespace rewire

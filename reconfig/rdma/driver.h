@@ -1,5 +1,5 @@
 // The RDMA devices of this machine, for the net plugin and the state stream. Two implementations
-// pass one contract suite: the verbs library (verbs_driver.h) and the tests' fake. Thread-safe,
+// pass one contract suite: LoadVerbs() over libibverbs, and the tests' fake. Thread-safe,
 // unless a comment says otherwise. Objects keep their parents alive: a queue pair its completion
 // queues; completion queues, queue pairs and memory regions their device.
 #pragma once
@@ -92,6 +92,11 @@ class Driver {
   [[nodiscard]] virtual absl::StatusOr<std::vector<DeviceInfo>> Devices() = 0;
   [[nodiscard]] virtual absl::StatusOr<std::shared_ptr<Device>> Open(std::string_view name) = 0;
 };
+
+// Opens the devices of this machine with libibverbs. NotFound if the library is not installed: a
+// machine without RDMA is no fault.
+[[nodiscard]] absl::StatusOr<std::unique_ptr<Driver>> LoadVerbs(
+    const std::string& library = "libibverbs.so.1");
 
 // "ibv_create_qp on mlx5_0: Cannot allocate memory", with the status code for the error number.
 [[nodiscard]] absl::Status CallError(std::string_view call, std::string_view device, int error);

@@ -1,13 +1,39 @@
-// Descriptions of an RDMA device and its ports, for all users. Thread-compatible values.
+// RDMA devices and their ports: descriptions, the ports' addresses (GIDs), and the choice of the
+// address that a queue pair uses. For the drivers and for all users of RDMA. Values are
+// thread-compatible; functions are pure and thread-safe.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
-#include "reconfig/rdma/gid.h"
-
 namespace rewire::rdma {
+
+struct Gid {
+  std::array<uint8_t, 16> bytes{};
+  bool operator==(const Gid&) const = default;
+  // The GID form of an IPv4 address: ::ffff:a.b.c.d.
+  [[nodiscard]] static Gid OfIpv4(uint8_t a, uint8_t b, uint8_t c, uint8_t d);
+  [[nodiscard]] bool IsZero() const { return *this == Gid{}; }
+  [[nodiscard]] bool IsIpv4() const;
+  // fe80::/10: valid on one network segment only.
+  [[nodiscard]] bool IsLinkLocal() const;
+  // Formats the GID as an IPv6 address.
+  [[nodiscard]] std::string Text() const;
+};
+
+enum class GidType : uint8_t { kInfiniBand, kRoceV1, kRoceV2 };
+
+// A valid row of a port's table. Rows move: an index is meaningless after a GID change.
+struct GidEntry {
+  uint32_t index = 0;
+  Gid gid;
+  GidType type = GidType::kInfiniBand;
+  uint32_t interface = 0;  // the network interface's index, 0 when there is none
+};
 
 enum class LinkLayer : uint8_t { kUnknown, kInfiniBand, kEthernet };
 enum class PortState : uint8_t { kDown, kStarting, kActive };
@@ -38,5 +64,23 @@ struct DeviceInfo {
 // Computes a link's speed in Mbit/s from the codes of the verbs' port attributes (IBTA PortInfo:
 // LinkWidthActive, LinkSpeedActive). Returns 0 for an undefined code.
 [[nodiscard]] uint32_t LinkSpeedMbps(uint8_t width_code, uint32_t speed_code);
+
+struct GidWish {
+  // The peer's choice. Only a row that can reach the peer qualifies (same type, same family,
+  // link-local with link-local); among those, the longest common prefix wins.
+  std::optional<GidEntry> peer;
+  // Only rows of this network interface; 0: any interface.
+  uint32_t interface = 0;
+  // This side's choice before the table changed. The choice is kept, at its new index, while the
+  // table has it, because the peer knows it.
+  std::optional<GidEntry> previous;
+};
+
+// RoCE: v2 before v1; within a type IPv4, then other IPv6, then link-local; ties: the lowest index.
+// InfiniBand: the first row. Returns nothing if no row qualifies. Indexes change with link flaps
+// and new or removed addresses: read the table and choose again after every kGidChange and
+// kPortActive.
+[[nodiscard]] std::optional<GidEntry> ChooseGid(std::span<const GidEntry> table, LinkLayer link,
+                                                const GidWish& wish);
 
 }  // namespace rewire::rdma

@@ -1,3 +1,4 @@
+// Resolves the functions of libibverbs; see verbs_library.h.
 #include "reconfig/rdma/verbs_library.h"
 
 #include <dlfcn.h>

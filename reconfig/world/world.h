@@ -1,4 +1,5 @@
-// The members of a world, in the words of design.md. Plain values for all modules above base.
+// The members of a world, the world record, and a summary of the slots that have a world's state,
+// in the words of docs/architecture.md. Plain values for all rooms above auth; thread-compatible.
 #pragma once
 
 #include <compare>
@@ -69,6 +70,25 @@ struct WorldRecord {
   Epoch reserved_epoch = 0;  // the highest epoch that was ever begun
   MemberId next_member = 0;  // the lowest id that was never assigned
   bool operator==(const WorldRecord&) const = default;
+};
+
+// The parts of a world's state that exist once, that are replicated, and that are copied. Follows
+// from the tensors' layouts, so the value is equal on all members of the world.
+struct StateLayout {
+  bool replicated = false;  // some state is constant between updates and on every slot
+  // Some state is volatile and on every slot: each member's own copies have all of it.
+  bool replicated_volatile = false;
+  std::vector<uint32_t> sharded;  // slots with state that exists once
+  std::vector<uint32_t> pieces;   // slots whose copies have a piece of the replicated state
+  bool operator==(const StateLayout&) const = default;
+};
+
+// The members from which a version of the state is restored.
+struct RestoreSources {
+  std::vector<MemberId> live;   // members whose state in place is whole at this version
+  std::vector<MemberId> own;    // members with the copies of their own slot
+  std::vector<MemberId> buddy;  // members with the copies of the previous slot
+  bool operator==(const RestoreSources&) const = default;
 };
 
 }  // namespace rewire

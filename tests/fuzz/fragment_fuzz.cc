@@ -6,7 +6,7 @@
 
 #include "reconfig/base/bytes.h"
 #include "reconfig/base/hash.h"
-#include "reconfig/state/stream/fragment.h"
+#include "reconfig/state/stream/stream_messages.h"
 #include "tests/fuzz/require.h"
 
 namespace {
@@ -15,7 +15,7 @@ using rewire::state::kHeaderSize;
 
 void CheckHeader(std::string_view bytes) {
   const auto header = rewire::state::DecodeHeader(bytes);
-  if (!header) return;
+  if (!header.ok()) return;
   Require(header->bytes > 0 && header->bytes <= rewire::state::kFragmentBytes);
   Require(header->offset + header->bytes > header->offset);
   Require(rewire::state::EncodeHeader(*header) == bytes);
@@ -38,7 +38,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
   CheckHeader(bytes);
   CheckFields(bytes);
-  if (const auto reply = rewire::state::DecodeReply(bytes))
+  if (const auto reply = rewire::state::DecodeReply(bytes); reply.ok()) {
     Require(rewire::state::EncodeReply(*reply) == bytes);
+  }
   return 0;
 }

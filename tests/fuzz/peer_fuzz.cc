@@ -3,8 +3,8 @@
 #include <string_view>
 
 #include "reconfig/elastic/participant/shape_list.h"
+#include "reconfig/state/stream/notes.h"
 #include "reconfig/state/stream/peer_offer.h"
-#include "reconfig/state/stream/pull_lists.h"
 #include "tests/fuzz/require.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -1,6 +1,6 @@
 #include "net_plugin/plugin/open_driver.h"
 
-#include "reconfig/rdma/verbs_driver.h"
+#include "reconfig/rdma/driver.h"
 
 namespace rewire::net {
 

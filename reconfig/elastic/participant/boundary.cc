@@ -6,6 +6,7 @@
 #include "reconfig/base/log.h"
 #include "reconfig/elastic/participant/participant.h"
 #include "reconfig/elastic/participant/process.h"
+#include "reconfig/state/stream/state_memory.h"
 
 namespace rewire::elastic {
 

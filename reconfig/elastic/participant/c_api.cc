@@ -9,7 +9,7 @@
 #include "reconfig/base/settings.h"
 #include "reconfig/elastic/participant/context.h"
 #include "reconfig/elastic/participant/process.h"
-#include "reconfig/state/stream/allocation.h"
+#include "reconfig/state/stream/state_memory.h"
 #include "rewire/rewire.h"
 
 namespace rewire::elastic {

@@ -25,6 +25,7 @@
 #include "reconfig/state/snapshot/snapshotter.h"
 #include "reconfig/state/stream/intake.h"
 #include "reconfig/state/stream/outflow.h"
+#include "reconfig/state/stream/peer_memory.h"
 #include "rewire/rewire.h"
 
 namespace rewire::elastic {

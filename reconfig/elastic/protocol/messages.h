@@ -11,8 +11,6 @@
 #include <vector>
 
 #include "reconfig/abi/counter_value.h"
-#include "reconfig/world/restore_sources.h"
-#include "reconfig/world/state_layout.h"
 #include "reconfig/world/world.h"
 
 namespace rewire::elastic {

@@ -3,7 +3,8 @@
 // Pure and deterministic: every member derives the same plan from the same input, which PlanHash()
 // confirms. Every element of every target has exactly one source. A member that has the element is
 // its own source, so that no byte moves. Otherwise the sender with the least bytes so far is the
-// source, with ties to the lowest slot.
+// source, with ties to the lowest slot. The same facts decide which state is copied, and how a loss
+// is undone. Used by participant and snapshot.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +14,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "reconfig/state/topo/layout.h"
-#include "reconfig/world/restore_sources.h"
-#include "reconfig/world/state_layout.h"
 #include "reconfig/world/world.h"
 
 namespace rewire::state {
@@ -65,6 +64,9 @@ absl::StatusOr<Plan> AssignSources(std::span<const TensorShape> tensors,
 absl::StatusOr<Plan> PlanChange(std::span<const TensorShape> tensors, const World& from,
                                 const World& to);
 
+// Returns whether every member copies the whole tensor and sends the copy to no other member: a
+// tensor that is volatile and replicated.
+bool KeptWhole(const TensorShape& tensor);
 // Returns the box of a tensor that a slot copies (reconfig/state/snapshot): its shard of every
 // constant tensor, also of a replicated one, whose pieces together make one copy; and its part of a
 // volatile sharded tensor. Every member copies the whole of a volatile replicated tensor, and none

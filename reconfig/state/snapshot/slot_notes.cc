@@ -1,20 +1,15 @@
 // Encodes and decodes the notes; see slot_notes.h.
 #include "reconfig/state/snapshot/slot_notes.h"
 
-#include "absl/strings/str_cat.h"
 #include "reconfig/base/bytes.h"
-#include "reconfig/state/stream/fragment.h"
+#include "reconfig/state/stream/notes.h"
+#include "reconfig/state/stream/stream_messages.h"
 
 namespace rewire::state {
 namespace {
 
 constexpr size_t kEncodedPart = 4 + 8 + 8 + 8;
 static_assert(8 + 4 + 4 + kMostListedParts * kEncodedPart <= kFragmentBytes);
-
-absl::Status Malformed(const char* note, std::string_view bytes, const char* why) {
-  return absl::InvalidArgumentError(
-      absl::StrCat("decode ", note, ": bytes=", bytes.size(), ": ", why));
-}
 
 }  // namespace
 
@@ -30,9 +25,10 @@ absl::StatusOr<SharedSnapshots> DecodeSharedSnapshots(std::string_view bytes) {
   SharedSnapshots shared;
   shared.owner = in.Get<int32_t>();
   for (int& fd : shared.descriptors) fd = in.Get<int32_t>();
-  if (!in.Finished()) return Malformed("snapshot memory", bytes, "must be 12");
+  if (!in.Finished()) return MalformedNote("snapshot memory", bytes, "must be 12");
   if (shared.owner < 1 || shared.descriptors[0] < 0 || shared.descriptors[1] < 0) {
-    return Malformed("snapshot memory", bytes, "a process id or descriptor is negative or zero");
+    return MalformedNote("snapshot memory", bytes,
+                         "a process id or descriptor is negative or zero");
   }
   return shared;
 }
@@ -63,13 +59,14 @@ absl::StatusOr<PartList> DecodePartList(std::string_view bytes) {
     p.bytes = in.Get<uint64_t>();
     p.content = in.Get<uint64_t>();
     if (p.bytes == 0 || p.offset > UINT64_MAX - p.bytes) {
-      return Malformed("snapshot parts", bytes, "a part is empty, or ends beyond 2^64");
+      return MalformedNote("snapshot parts", bytes, "a part is empty, or ends beyond 2^64");
     }
     list.parts.push_back(p);
   }
   if (!in.Finished())
-    return Malformed("snapshot parts", bytes, "the count does not fit the length");
-  if (list.index > 1) return Malformed("snapshot parts", bytes, "the memory file must be 0 or 1");
+    return MalformedNote("snapshot parts", bytes, "the count does not fit the length");
+  if (list.index > 1)
+    return MalformedNote("snapshot parts", bytes, "the memory file must be 0 or 1");
   return list;
 }
 

@@ -1,21 +1,15 @@
-// Takes and sends the copies; see snapshotter.h.
+// Takes the copies and has them sent; see snapshotter.h.
 #include "reconfig/state/snapshot/snapshotter.h"
 
 #include <pthread.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <iterator>
 #include <string>
 
-#include "absl/strings/str_cat.h"
 #include "reconfig/base/log.h"
 #include "reconfig/base/short_turns.h"
-#include "reconfig/state/snapshot/slot_notes.h"
-#include "reconfig/state/stream/allocation.h"
-#include "reconfig/state/stream/notes.h"
-#include "reconfig/state/stream/peer_offer.h"
 
 namespace rewire::state {
 namespace {
@@ -23,16 +17,11 @@ namespace {
 // The bytes copied between two checks of frozen_.
 constexpr uint64_t kPartBytes = 8 << 20;
 
-bool KeptWhole(const TensorShape& shape) {
-  return shape.change == Change::kVolatile && shape.division == Division::kReplicated;
-}
-
 }  // namespace
 
 Snapshotter::Snapshotter(Transport* transport, Budget* budget, Options options)
-    : transport_(transport),
-      budget_(budget),
-      options_(std::move(options)),
+    : buddy_(options.buddy),
+      link_(transport, budget, std::move(options)),
       thread_([this] { Run(); }) {}
 
 Snapshotter::~Snapshotter() {
@@ -51,11 +40,12 @@ Snapshotter::Shapes Snapshotter::ShapesOf(std::span<const TensorShape> shapes, u
   out.sharded = CopiesPieces(shapes);
   const uint32_t before = (slot + slots - 1) % slots;
   for (const TensorShape& t : shapes) {
-    const bool copied = KeptWhole(t) || (out.sharded && options_.buddy);
+    const bool copied = KeptWhole(t) || (out.sharded && buddy_);
     const bool kept = copied && !KeptWhole(t) && slots > 1;
     out.own.boxes.push_back(copied ? SnapshotPart(t, slots, slot) : Box{});
     out.kept.boxes.push_back(kept ? SnapshotPart(t, slots, before) : Box{});
     out.kept.laid_out.push_back(copied ? SnapshotPart(t, slots, before) : Box{});
+    out.sent.push_back(kept ? out.own.boxes.back() : Box{});
     out.own.element_bytes.push_back(t.element_bytes);
   }
   out.own.laid_out = out.own.boxes;
@@ -83,24 +73,20 @@ void Snapshotter::StartWorld(const World& world, const Key& secret, uint32_t slo
   for (uint32_t t = 0; t < tensors_.size(); ++t) {
     if (tensors_[t].shape.change == Change::kVolatile && !boxes_[t].empty()) volatile_.push_back(t);
   }
+  std::optional<BuddyLink::Neighbours> neighbours;
+  if (buddy_ && sharded_ && slots > 1) {
+    neighbours = {{Purpose::kSnapshot, world.epoch, secret},
+                  world.members[(slot + 1) % slots],
+                  world.members[(slot + slots - 1) % slots],
+                  std::move(parts.sent),
+                  parts.own.element_bytes};
+  }
   std::vector<SnapshotSlots::Memory> old;
   old.push_back(own_.Reset(std::move(parts.own), std::move(memory)));
-  // Mapped memory belongs to the world before. Own memory is allocated when bytes come.
-  old.push_back(kept_.Reset(std::move(parts.kept), {}, SnapshotSlots::Keep::kNothing));
-  {
-    MutexLock lock(&mutex_);
-    std::move(old.begin(), old.end(), std::back_inserter(old_));
-  }
-  offered_ = mapped_ = false;
-  has_next_ = options_.buddy && sharded_ && slots > 1;
-  if (world.epoch != key_.epoch) failed_ = false;
-  if (has_next_) {
-    next_ = world.members[(slot + 1) % slots];
-    previous_ = world.members[(slot + slots - 1) % slots];
-    key_ = {Purpose::kSnapshot, world.epoch, secret};
-  }
   frozen_ = false;
-  if (has_next_) transport_->Open(key_, {previous_}, this);
+  old.push_back(link_.Start(std::move(parts.kept), std::move(neighbours)));
+  MutexLock lock(&mutex_);
+  std::move(old.begin(), old.end(), std::back_inserter(old_));
 }
 
 void Snapshotter::Freeze() {
@@ -111,16 +97,16 @@ void Snapshotter::Freeze() {
 void Snapshotter::FreezeLocked() {
   if (frozen_.exchange(true)) return;
   // The thread checks frozen_ after every piece, and the closed stream ends its waits. Before that
-  // check the thread may send, or open the stream again, so the stream is closed until the thread
-  // is idle.
+  // check the thread may send, or open the stream again, so the link is stopped until the thread is
+  // idle.
   for (bool busy = true; busy;) {
-    if (has_next_) transport_->Close(key_);
+    link_.Stop();
     MutexLock lock(&mutex_);
     asked_ = false;
     if (busy_) changed_.WaitUntil(&mutex_, Now() + milliseconds(20));
     busy = busy_;
   }
-  if (has_next_) transport_->Close(key_);
+  link_.Stop();
 }
 
 absl::Status Snapshotter::CopyPiece(uint32_t tensor, uint64_t version, StateMemory* memory) {
@@ -174,76 +160,12 @@ bool Snapshotter::WaitTaken(Time deadline) {
 }
 
 std::vector<uint64_t> Snapshotter::OwnVersions() const {
-  if (sharded_ && !options_.buddy) return {};
+  if (sharded_ && !buddy_) return {};
   return own_.WholeVersions();
 }
 
 std::vector<uint64_t> Snapshotter::BuddyVersions() const {
-  return kept_.bytes() == 0 ? std::vector<uint64_t>{} : kept_.WholeVersions();
-}
-
-absl::Status Snapshotter::Take(MemberId /*sender*/, const FragmentHeader& header,
-                               std::span<const char> bytes) {
-  if (frozen_) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("snapshot: version=", header.version, ": no snapshots during a transition"));
-  }
-  if (header.tensor == static_cast<uint32_t>(NoteKind::kMemory)) return TakeMemory(bytes);
-  if (header.tensor == static_cast<uint32_t>(NoteKind::kParts)) return TakeParts(bytes);
-  return kept_.Put(header.version, header.tensor, header.offset, bytes, header.content);
-}
-
-void Snapshotter::OfferMemory() {
-  if (offered_ || !options_.node_of) return;
-  const std::string node = options_.node_of(next_);
-  if (node.empty()) return;  // unknown now; asked again with the next version
-  offered_ = true;
-  if (node != NodeIdentity()) return;
-  const absl::StatusOr<std::vector<int>> fds = own_.Share();
-  if (!fds.ok()) return;
-  const SharedSnapshots shared{getpid(), {(*fds)[0], (*fds)[1]}};
-  Outflow outflow(key_, transport_, budget_);
-  const Time deadline = Now() + options_.stall;
-  absl::Status status =
-      outflow.SendNote(next_, NoteKind::kMemory, EncodeSharedSnapshots(shared), deadline);
-  if (status.ok()) status = outflow.WaitPlaced(deadline);
-  mapped_ = status.ok();
-  if (mapped_) return;
-  // Unanswered fragments still refer to `outflow`, and a stream that has failed stays failed.
-  transport_->Close(key_);
-  if (!frozen_) transport_->Open(key_, {previous_}, this);
-}
-
-absl::Status Snapshotter::TakeMemory(std::span<const char> bytes) {
-  const auto shared = DecodeSharedSnapshots({bytes.data(), bytes.size()});
-  if (!shared.ok()) return shared.status();
-  return kept_.MapOf(shared->owner, shared->descriptors);
-}
-
-absl::Status Snapshotter::SendParts(uint64_t version, Outflow* outflow) {
-  uint32_t index = 0;
-  std::vector<ListedPart> parts = own_.List(version, &index);
-  std::erase_if(parts, [&](const auto& p) { return KeptWhole(tensors_[p.tensor].shape); });
-  for (size_t first = 0; first < parts.size(); first += kMostListedParts) {
-    const size_t count = std::min(kMostListedParts, parts.size() - first);
-    const absl::Status s =
-        outflow->SendNote(next_, NoteKind::kParts,
-                          EncodePartList(version, index, std::span(parts).subspan(first, count)),
-                          Now() + options_.stall);
-    if (!s.ok()) return s;
-  }
-  return absl::OkStatus();
-}
-
-absl::Status Snapshotter::TakeParts(std::span<const char> bytes) {
-  const auto list = DecodePartList({bytes.data(), bytes.size()});
-  if (!list.ok()) return list.status();
-  return kept_.TakeList(list->version, list->index, list->parts);
-}
-
-void Snapshotter::Corrupted(MemberId sender, const FragmentHeader& header) {
-  REWIRE_WARN("snapshot: tensor=%u version=%llu: corrupted fragment from member %u", header.tensor,
-              static_cast<unsigned long long>(header.version), sender);
+  return kept().bytes() == 0 ? std::vector<uint64_t>{} : kept().WholeVersions();
 }
 
 absl::Status Snapshotter::CopyOwn(uint64_t version, StateMemory* memory) {
@@ -252,44 +174,6 @@ absl::Status Snapshotter::CopyOwn(uint64_t version, StateMemory* memory) {
     if (absl::Status s = CopyPiece(t, version, memory); !s.ok()) return s;
   }
   return absl::OkStatus();
-}
-
-// A next slot that has detached or is cut off costs the program one wait, not one per version.
-bool Snapshotter::NextAnswers() {
-  if (!failed_ || !options_.answers) return true;
-  if (Now() < ask_again_) return false;
-  if (options_.answers(next_)) return true;
-  ask_again_ = Now() + options_.stall;
-  return false;
-}
-
-absl::Status Snapshotter::SendToBuddy(uint64_t version) {
-  OfferMemory();
-  if (frozen_) return absl::CancelledError("the world is changing");
-  std::vector<Outgoing> outgoing;
-  for (uint32_t t = 0; t < tensors_.size() && !mapped_; ++t) {
-    const TensorShape& shape = tensors_[t].shape;
-    if (KeptWhole(shape) || boxes_[t].empty()) continue;
-    Outgoing out;
-    out.tensor = t;
-    out.begin = boxes_[t].begin * shape.element_bytes;
-    out.end = boxes_[t].end * shape.element_bytes;
-    // This thread alone writes to the piece, and only after the send.
-    out.source.data = const_cast<char*>(own_.Piece(version, t));
-    out.target = next_;
-    out.stays = true;
-    outgoing.push_back(out);
-  }
-  Outflow outflow(key_, transport_, budget_);
-  absl::Status status = mapped_ ? SendParts(version, &outflow)
-                                : outflow.Send(outgoing, version, false, Now() + options_.stall);
-  if (status.ok()) status = outflow.WaitPlaced(Now() + options_.stall);
-  bytes_sent_ += outflow.bytes_on_wire();
-  // Fragments on the wire refer to `outflow`.
-  if (!status.ok()) transport_->Close(key_);
-  // The next slot may have dropped its mapping, so the memory is offered again.
-  if (!status.ok() && mapped_) offered_ = mapped_ = false;
-  return status;
 }
 
 void Snapshotter::Run() {
@@ -316,14 +200,10 @@ void Snapshotter::Run() {
       version = version_;
     }
     absl::Status status = CopyOwn(version, &memory);
-    if (status.ok() && has_next_ && NextAnswers()) {
-      status = SendToBuddy(version);
-      failed_ = !status.ok();
-      if (!status.ok() && !frozen_) transport_->Open(key_, {previous_}, this);
-    }
+    if (status.ok()) status = link_.Send(version, &own_);
     if (!status.ok() && !frozen_) {
       REWIRE_WARN("snapshot: version=%llu: no copy at member %u: %s",
-                  static_cast<unsigned long long>(version), next_.member,
+                  static_cast<unsigned long long>(version), link_.next(),
                   std::string(status.message()).c_str());
     }
   }

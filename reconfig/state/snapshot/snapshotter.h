@@ -14,21 +14,17 @@
 // update of sharded state ends in a collective: no member finishes update v+1 before all copies of
 // v are complete.
 //
-// A next slot on the same node maps this slot's memory, which survives this process. The next slot
-// then needs no copy and receives only the hashes.
-//
 // StartWorld, BeginVersion, CopyRest and WaitTaken are owned by the program's thread, as are the
 // predicates; the other methods are thread-safe.
 #pragma once
 
 #include <atomic>
-#include <functional>
 #include <span>
-#include <string>
 #include <thread>
 #include <vector>
 
 #include "reconfig/state/plan/plan.h"
+#include "reconfig/state/snapshot/buddy_link.h"
 #include "reconfig/state/snapshot/slots.h"
 #include "reconfig/state/stream/outflow.h"
 #include "reconfig/state/stream/state_memory.h"
@@ -44,19 +40,16 @@ struct PlacedTensor {
   uint64_t allocation = 0;  // AllocationOf(place); 0: unknown
 };
 
-class Snapshotter final : public FragmentSink {
+class Snapshotter {
  public:
-  struct Options {
-    bool buddy = true;            // REWIRE_BUDDY
-    Duration stall = seconds(3);  // after this time a copy counts as failed
-    // Returns the NodeIdentity() of a member; "": unknown. Without this function memory is never
-    // shared.
-    std::function<std::string(const WorldMember&)> node_of;
-    // Returns whether a member answers within a short time. Without this function each member does.
-    std::function<bool(const WorldMember&)> answers;
+  struct Options : BuddyLink::Options {
+    bool buddy = true;  // REWIRE_BUDDY
   };
+  // transport and budget must outlive this object.
   Snapshotter(Transport* transport, Budget* budget, Options options);
-  ~Snapshotter() override;
+  ~Snapshotter();
+  Snapshotter(const Snapshotter&) = delete;
+  Snapshotter& operator=(const Snapshotter&) = delete;
 
   // Starts the copies for this world and drops earlier copies. slot: this member's slot. memory:
   // the result of Reserve() for this world.
@@ -72,7 +65,7 @@ class Snapshotter final : public FragmentSink {
 
   // InBackground: in this world an update must wait for the copies of the update before.
   // CopiesAtOnce: BeginVersion() has something to copy at once.
-  [[nodiscard]] bool InBackground() const { return sharded_ && options_.buddy; }
+  [[nodiscard]] bool InBackground() const { return sharded_ && buddy_; }
   [[nodiscard]] bool CopiesAtOnce() const { return !volatile_.empty(); }
 
   // Declares that the state in place has this version from now on: copies volatile tensors, and
@@ -93,42 +86,28 @@ class Snapshotter final : public FragmentSink {
   [[nodiscard]] std::vector<uint64_t> OwnVersions() const;
   [[nodiscard]] std::vector<uint64_t> BuddyVersions() const;
   [[nodiscard]] const SnapshotSlots& own() const { return own_; }
-  [[nodiscard]] const SnapshotSlots& kept() const { return kept_; }
-
-  absl::Status Take(MemberId sender, const FragmentHeader& header,
-                    std::span<const char> bytes) override;
-  void Corrupted(MemberId sender, const FragmentHeader& header) override;
+  [[nodiscard]] const SnapshotSlots& kept() const { return link_.kept(); }
 
   [[nodiscard]] uint64_t bytes_copied() const { return bytes_copied_.load(); }
-  [[nodiscard]] uint64_t bytes_sent() const { return bytes_sent_.load(); }
+  [[nodiscard]] uint64_t bytes_sent() const { return link_.bytes_sent(); }
 
  private:
   // The copied boxes of each tensor in a world: of this slot, and of the slot before it.
   struct Shapes {
     SnapshotSlots::Shape own;
     SnapshotSlots::Shape kept;  // with the layout of that slot's own memory
+    std::vector<Box> sent;      // the own boxes that the next slot gets
     bool sharded = false;       // there are sharded tensors
   };
   [[nodiscard]] Shapes ShapesOf(std::span<const TensorShape> shapes, uint32_t slots,
                                 uint32_t slot) const;
   void Run();
   absl::Status CopyOwn(uint64_t version, StateMemory* memory);
-  absl::Status SendToBuddy(uint64_t version);
-  // Returns false after a failed copy to the next slot, while that slot does not answer.
-  bool NextAnswers();
-  absl::Status SendParts(uint64_t version, Outflow* outflow);
-  // Lets the next slot map the memory, if that slot is on this node.
-  void OfferMemory();
-  absl::Status TakeMemory(std::span<const char> bytes);
-  absl::Status TakeParts(std::span<const char> bytes);
   absl::Status CopyPiece(uint32_t tensor, uint64_t version, StateMemory* memory);
   void FreezeLocked() REWIRE_REQUIRES(world_mutex_);
 
-  Transport* const transport_;
-  Budget* const budget_;
-  const Options options_;
+  const bool buddy_;
   std::atomic<uint64_t> bytes_copied_{0};
-  std::atomic<uint64_t> bytes_sent_{0};
 
   // Held while a world starts or ends, by the program's thread or the member's thread.
   Mutex world_mutex_;
@@ -137,17 +116,9 @@ class Snapshotter final : public FragmentSink {
   std::vector<Box> boxes_;          // the copied box of each tensor
   std::vector<uint32_t> volatile_;  // tensors that are copied at once
   bool sharded_ = false;            // there are sharded tensors
-  StreamKey key_;
-  WorldMember next_;
-  bool has_next_ = false;
-  bool offered_ = false;  // the memory was offered to the next slot in this world
-  bool mapped_ = false;   // the next slot has mapped the memory
-  WorldMember previous_;
-  bool failed_ = false;  // the next slot of this world has not taken its last copy
-  Time ask_again_{};     // after a failure: when to ask the next slot again
 
   SnapshotSlots own_{/*shared=*/true};
-  SnapshotSlots kept_;  // the previous slot's
+  BuddyLink link_;
   StateMemory program_memory_;
 
   std::atomic<bool> frozen_{true};

@@ -19,36 +19,33 @@ absl::Status ToStatus(const SocketStatus& s) {
 // the connection before it accepted the proof, as it does under a flood of connections.
 absl::Status Open(int fd, const WorldMember& member, const Key& key, const WorldMember& asker,
                   std::string_view name, Time deadline, bool* dropped) {
-  const StreamHello hello = {
-      Purpose::kNames, 0, asker.member, member.member, asker.incarnation, member.incarnation,
-      RandomNonce()};
-  const std::string bytes = EncodeStreamHello(hello);
+  const ConnectingHandshake handshake(key, {Purpose::kNames, 0, asker.member, member.member,
+                                            asker.incarnation, member.incarnation, Nonce{}});
   char answer[kStreamChallengeSize];
   *dropped = true;
-  if (auto s = ToStatus(SendAll(fd, bytes, deadline)); !s.ok()) return s;
+  if (auto s = ToStatus(SendAll(fd, handshake.hello(), deadline)); !s.ok()) return s;
   if (auto s = ToStatus(ReceiveAll(fd, answer, sizeof answer, deadline)); !s.ok()) return s;
-  const auto challenge = DecodeStreamChallenge({answer, sizeof answer});
   *dropped = false;
-  if (challenge && !challenge->known) {
+  const absl::StatusOr<std::string> proof = handshake.ProofFor({answer, sizeof answer});
+  if (absl::IsUnavailable(proof.status())) {
     return absl::UnavailableError("ask member " + std::to_string(member.member) + " at " +
                                   member.data_address + ": it does not answer questions yet");
   }
-  const Key connection = ConnectionKey(key, hello);
-  if (!challenge || !SameCode(ProofOf(Side::kListening, connection, bytes, challenge->nonce),
-                              ViewOf(challenge->proof))) {
+  if (!proof.ok()) {
     return absl::PermissionDeniedError("ask member " + std::to_string(member.member) + " at " +
                                        member.data_address +
                                        ": wrong proof: the member does not have the job's key");
   }
   ByteWriter out;
-  out.PutRaw(EncodeStreamProof(ProofOf(Side::kConnecting, connection, bytes, challenge->nonce)));
+  out.PutRaw(*proof);
   out.PutString(name);
   char reply[kReplySize];
   *dropped = true;
   if (auto s = ToStatus(SendAll(fd, out.bytes(), deadline)); !s.ok()) return s;
   if (auto s = ToStatus(ReceiveAll(fd, reply, sizeof reply, deadline)); !s.ok()) return s;
   *dropped = false;
-  if (DecodeReply({reply, sizeof reply}) == Reply::kAccepted) return absl::OkStatus();
+  const absl::StatusOr<Reply> decoded = DecodeReply({reply, sizeof reply});
+  if (decoded.ok() && *decoded == Reply::kAccepted) return absl::OkStatus();
   return absl::DataLossError("ask member " + std::to_string(member.member) + " at " +
                              member.data_address + ": malformed reply");
 }

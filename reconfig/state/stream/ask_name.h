@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "reconfig/base/clock.h"
-#include "reconfig/state/stream/fragment.h"
+#include "reconfig/state/stream/stream_messages.h"
 
 namespace rewire::state {
 

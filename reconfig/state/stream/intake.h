@@ -11,8 +11,8 @@
 #include "reconfig/base/mutex.h"
 #include "reconfig/state/stream/notes.h"
 #include "reconfig/state/stream/state_memory.h"
-#include "reconfig/state/stream/tensor_names.h"
 #include "reconfig/state/stream/transport.h"
+#include "reconfig/state/topo/layout.h"
 
 namespace rewire::state {
 

@@ -1,14 +1,17 @@
-// Short messages between two members, sent as fragments with reserved tensor numbers; see
-// docs/stream.md. The transport's thread calls Take(), the thread that runs the transition calls
-// the others. Cancel() is thread-safe.
+// Short messages between two members, sent as fragments with reserved tensor numbers, and the
+// lists in them; docs/stream.md has the bytes. The transport's thread calls Take(), the thread that
+// runs the transition calls the other methods of StreamNotes. Cancel() is thread-safe.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "reconfig/base/mutex.h"
@@ -45,5 +48,26 @@ class StreamNotes {
   std::map<std::pair<MemberId, NoteKind>, std::string> notes_ REWIRE_GUARDED_BY(mutex_);
   bool cancelled_ REWIRE_GUARDED_BY(mutex_) = false;
 };
+
+// Returns the error for a note whose bytes break a rule: kInvalidArgument, "decode NOTE: bytes=N:
+// WHY".
+[[nodiscard]] absl::Status MalformedNote(const char* note, std::string_view bytes, const char* why);
+
+// The lists that a target and its sources exchange about copies are notes too. Decoding accepts any
+// bytes. Pure and thread-safe.
+//
+// The hash of one copy's bytes, which begin at byte `begin` of the tensor.
+struct CopyContent {
+  uint32_t tensor = 0;
+  uint64_t begin = 0;
+  uint64_t content = 0;
+};
+inline constexpr size_t kEncodedContentBytes = 4 + 8 + 8;  // of one hash in the list
+std::string EncodeContents(std::span<const CopyContent> contents);
+absl::StatusOr<std::vector<CopyContent>> DecodeContents(std::string_view bytes);
+
+// The tensors that the target copies by itself.
+std::string EncodeTensors(std::span<const uint32_t> tensors);
+absl::StatusOr<std::vector<uint32_t>> DecodeTensors(std::string_view bytes);
 
 }  // namespace rewire::state

@@ -1,10 +1,11 @@
-// The sending end of a transition; see outflow.h.
+// The sending end of a transition, and its budget; see outflow.h.
 #include "reconfig/state/stream/outflow.h"
 
 #include <algorithm>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "reconfig/base/counters.h"
 #include "reconfig/state/stream/content.h"
 
 namespace rewire::state {
@@ -17,6 +18,39 @@ constexpr size_t kBuffers = 8;
 constexpr uint64_t kTurnBytes = 64 << 20;
 
 }  // namespace
+
+bool Budget::Take(uint64_t bytes, Time deadline) {
+  if (bytes > limit_) return false;
+  MutexLock lock(&mutex_);
+  while (out_ + bytes > limit_) {
+    if (!changed_.WaitUntil(&mutex_, deadline) && out_ + bytes > limit_) return false;
+  }
+  out_ += bytes;
+  peak_ = std::max(peak_, out_);
+  Count(Counter::kBudgetInFlight, bytes);
+  RaiseCounter(Counter::kBudgetPeak, peak_);
+  return true;
+}
+
+void Budget::Give(uint64_t bytes) {
+  {
+    MutexLock lock(&mutex_);
+    const uint64_t given = std::min(bytes, out_);
+    out_ -= given;
+    Count(Counter::kBudgetInFlight, -given);
+  }
+  changed_.NotifyAll();
+}
+
+uint64_t Budget::in_flight() const {
+  MutexLock lock(&mutex_);
+  return out_;
+}
+
+uint64_t Budget::peak() const {
+  MutexLock lock(&mutex_);
+  return peak_;
+}
 
 absl::Status Outflow::Send(const std::vector<Outgoing>& outgoing, uint64_t version, bool remember,
                            Time deadline) {

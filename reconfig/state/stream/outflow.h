@@ -1,12 +1,13 @@
 // The sending end of one transition: reads, hashes and sends the parts that the plan takes from
-// this member, within the budget, and hashes them again at the boundary. A copy within the member
-// is handled like a fragment but crosses no wire. Owned by the thread that runs the transition;
-// Cancel() is thread-safe.
+// this member, within a budget, and hashes them again at the boundary. A copy within the member
+// is handled like a fragment but crosses no wire. An Outflow is owned by the thread that runs the
+// transition, or by the thread that sends snapshots; Cancel() is thread-safe.
 //
 // Data on the wire is in a few buffers that are reused, because new memory for every fragment would
 // cost more than the copies.
 #pragma once
 
+#include <cstdint>
 #include <list>
 #include <map>
 #include <memory>
@@ -17,13 +18,35 @@
 
 #include "absl/status/statusor.h"
 #include "reconfig/base/mutex.h"
-#include "reconfig/state/stream/budget.h"
 #include "reconfig/state/stream/notes.h"
 #include "reconfig/state/stream/state_memory.h"
-#include "reconfig/state/stream/tensor_names.h"
 #include "reconfig/state/stream/transport.h"
+#include "reconfig/state/topo/layout.h"
 
 namespace rewire::state {
+
+// Credits for state bytes in flight. A sender takes credits before reading bytes out of the state
+// and returns them when the receiver has placed the bytes. Neither the credits in use nor their
+// peak ever exceed the limit. Thread-safe.
+class Budget {
+ public:
+  explicit Budget(uint64_t limit) : limit_(limit) {}
+
+  // Returns false without room before the deadline, and at once for more than the limit.
+  bool Take(uint64_t bytes, Time deadline);
+  void Give(uint64_t bytes);
+
+  [[nodiscard]] uint64_t limit() const { return limit_; }
+  [[nodiscard]] uint64_t in_flight() const;
+  [[nodiscard]] uint64_t peak() const;
+
+ private:
+  const uint64_t limit_;
+  mutable Mutex mutex_;
+  CondVar changed_;
+  uint64_t out_ REWIRE_GUARDED_BY(mutex_) = 0;
+  uint64_t peak_ REWIRE_GUARDED_BY(mutex_) = 0;
+};
 
 // Bytes [begin, end) of a tensor that this member sends to `target`.
 struct Outgoing {

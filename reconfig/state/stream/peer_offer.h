@@ -1,6 +1,6 @@
 // A member's description of its device memory for members on its node that will copy from it, and
-// the encoding (docs/stream.md). offered_memory.h makes offers, peer_mappings.h maps them. Pure
-// values; thread-compatible.
+// the encoding (docs/stream.md). peer_memory.h makes offers and maps them. Pure values;
+// thread-compatible.
 #pragma once
 
 #include <cstdint>

@@ -15,10 +15,9 @@
 #include "absl/status/status.h"
 #include "reconfig/state/stream/intake.h"
 #include "reconfig/state/stream/notes.h"
-#include "reconfig/state/stream/peer_mappings.h"
+#include "reconfig/state/stream/peer_memory.h"
 #include "reconfig/state/stream/peer_offer.h"
-#include "reconfig/state/stream/pull_lists.h"
-#include "reconfig/state/stream/tensor_names.h"
+#include "reconfig/state/topo/layout.h"
 
 namespace rewire::state {
 

@@ -1,4 +1,4 @@
-// Reads, writes and hashes state; see state_memory.h.
+// Reads, writes, hashes and identifies state; see state_memory.h.
 #include "reconfig/state/stream/state_memory.h"
 
 #include <algorithm>
@@ -224,6 +224,32 @@ absl::Status StateMemory::Clear(const StatePlace& place, size_t bytes) {
             driver_->MemsetD8Async(reinterpret_cast<CUdeviceptr>(place.data), 0, bytes, stream_));
   if (s.ok()) s = Settle("clearing of device memory", bytes);
   return s;
+}
+
+uint64_t AllocationOf(const StatePlace& place) {
+  if (place.kind != MemoryKind::kDevice || place.data == nullptr) return 0;
+  std::string error;
+  const CudaDriver* const driver = CudaDriver::Get(&error);
+  // The program's own threads also call this function and keep their context.
+  CUcontext before = nullptr;
+  if (driver == nullptr || driver->CtxGetCurrent(&before) != CUDA_SUCCESS ||
+      driver->CtxSetCurrent(place.context) != CUDA_SUCCESS) {
+    return 0;
+  }
+  unsigned long long number = 0;
+  const CUresult result = driver->PointerGetAttribute(&number, CU_POINTER_ATTRIBUTE_BUFFER_ID,
+                                                      reinterpret_cast<CUdeviceptr>(place.data));
+  driver->CtxSetCurrent(before);
+  return result == CUDA_SUCCESS ? number : 0;
+}
+
+absl::Status CheckAllocation(std::string_view tensor, const StatePlace& place,
+                             uint64_t allocation) {
+  if (allocation == 0 || AllocationOf(place) == allocation) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("tensor ", std::string(tensor), ": the registered memory at 0x",
+                   absl::Hex(reinterpret_cast<uintptr_t>(place.data)),
+                   " was freed or allocated again (a registered tensor must keep its memory)"));
 }
 
 }  // namespace rewire::state

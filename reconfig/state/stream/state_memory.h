@@ -1,6 +1,7 @@
-// Reads, writes and hashes state in place. Host memory is used directly. Device memory is copied on
-// a separate stream of the lowest priority, through pinned staging memory when the host needs the
-// bytes. Owned by one thread; each thread may have its own object.
+// Reads, writes and hashes state in place, and identifies the allocations that contain state. Host
+// memory is used directly. Device memory is copied on a separate stream of the lowest priority,
+// through pinned staging memory when the host needs the bytes. A StateMemory is owned by one
+// thread; each thread may have its own object.
 #pragma once
 
 #include <cstddef>
@@ -8,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "absl/status/status.h"
 #include "reconfig/abi/cuda_types.h"
@@ -79,5 +81,16 @@ class StateMemory {
   CUdeviceptr sum_ = 0;
   size_t hash_bytes_ = 0;  // bytes hashed in one piece
 };
+
+// Identifies the driver's allocation that contains registered device memory. Memory that was freed,
+// or allocated again at the same address, is no longer the program's tensor. Thread-safe.
+//
+// Returns a number that is unique in this process, also over time. 0: host memory, memory that is
+// no allocation, or memory that has no number in the driver (mapped piece by piece).
+uint64_t AllocationOf(const StatePlace& place);
+
+// Thread-safe. Fails when the place was in this allocation and no longer is. allocation 0: unknown,
+// never fails.
+absl::Status CheckAllocation(std::string_view tensor, const StatePlace& place, uint64_t allocation);
 
 }  // namespace rewire::state

@@ -18,6 +18,10 @@ constexpr size_t kTurnBytes = 4 << 20;
 // Limit of a hello since the connection and of a proof since the challenge, whatever bytes arrive.
 constexpr Duration kHandshake = seconds(5);
 
+std::string_view ReasonOf(const absl::Status& status) {
+  return {status.message().data(), status.message().size()};
+}
+
 }  // namespace
 
 TcpInbound::TcpInbound(UniqueFd fd, uint64_t source, StreamTable* streams, Duration stall, Time now)
@@ -44,7 +48,8 @@ void TcpInbound::Expect(State state, size_t bytes) {
   have_ = 0;
 }
 
-void TcpInbound::Garbage() {
+void TcpInbound::Garbage(std::string_view why) {
+  REWIRE_DEBUG("stream connection closed: %s", std::string(why).c_str());
   ++streams_->dropped_garbage;
   Close();
 }
@@ -79,7 +84,9 @@ void TcpInbound::Filled(Time now) {
       return OnBody();
     case State::kNameLength: {
       const auto bytes = ByteReader({in_.data(), want_}).Get<uint32_t>();
-      if (bytes == 0 || bytes > kMaxNameBytes) return Garbage();
+      if (bytes == 0 || bytes > kMaxNameBytes) {
+        return Garbage("decode question: the name must have 1 to 256 bytes");
+      }
       return Expect(State::kName, bytes);
     }
     case State::kName:
@@ -92,7 +99,7 @@ void TcpInbound::Filled(Time now) {
 void TcpInbound::OnHello() {
   const std::string_view bytes(in_.data(), want_);
   const auto hello = DecodeStreamHello(bytes);
-  if (!hello) return Garbage();
+  if (!hello.ok()) return Garbage(ReasonOf(hello.status()));
   hello_ = *hello;
   const Key* key = nullptr;
   bool may = hello_.receiver == streams_->self && hello_.sender != streams_->self &&
@@ -126,7 +133,8 @@ void TcpInbound::OnHello() {
 
 void TcpInbound::OnProof() {
   const auto proof = DecodeStreamProof({in_.data(), want_});
-  if (!proof || !SameCode(expected_, ViewOf(*proof))) return Garbage();
+  if (!proof.ok()) return Garbage(ReasonOf(proof.status()));
+  if (!SameCode(expected_, ViewOf(*proof))) return Garbage("the connecting side's proof is wrong");
   proved_ = true;
   if (hello_.purpose == Purpose::kNames) {
     Expect(State::kNameLength, 4);
@@ -138,7 +146,7 @@ void TcpInbound::OnProof() {
 
 void TcpInbound::OnHeader() {
   const auto header = DecodeHeader({in_.data(), want_});
-  if (!header) return Garbage();
+  if (!header.ok()) return Garbage(ReasonOf(header.status()));
   if (header->epoch != hello_.epoch) {
     ++streams_->dropped_stale;
     return Close();

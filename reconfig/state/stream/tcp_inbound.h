@@ -4,6 +4,7 @@
 
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "reconfig/base/clock.h"
@@ -69,7 +70,8 @@ class TcpInbound {
   void OnBody();
   void OnName();
   void Answer(std::string_view bytes);
-  void Garbage();
+  // Counts malformed bytes, logs the reason at the level debug, and closes the connection.
+  void Garbage(std::string_view why);
 
   UniqueFd fd_;
   const uint64_t source_;

@@ -100,9 +100,10 @@ void TcpOutbound::OnReady(Time now, int events) {
     if (error != 0) return Retry(now, strerror(error));
     state_ = State::kHello;
     deadline_ = now + stall_;
-    hello_ = EncodeStreamHello({key_.purpose, key_.epoch, self_.member, to_.member,
-                                self_.incarnation, to_.incarnation, RandomNonce()});
-    handshake_left_ = hello_;
+    const StreamHello hello = {key_.purpose,      key_.epoch,      self_.member, to_.member,
+                               self_.incarnation, to_.incarnation, Nonce{}};
+    handshake_.emplace(key_.secret, hello);
+    handshake_left_ = handshake_->hello();
   }
   if (fd_.valid() && (events & (POLLIN | POLLERR | POLLHUP)) != 0) Read(now);
   if (fd_.valid()) Write(now);
@@ -167,8 +168,8 @@ bool TcpOutbound::TakeAnswer(Time now) {
   const std::string bytes = in_.substr(0, size);
   in_.erase(0, size);
   if (challenge) {
-    OnChallenge(now, DecodeStreamChallenge(bytes).value_or(StreamChallenge{.known = true}));
-  } else if (const auto reply = DecodeReply(bytes)) {
+    OnChallenge(now, bytes);
+  } else if (const auto reply = DecodeReply(bytes); reply.ok()) {
     OnReply(*reply);
   } else {
     Fail(absl::UnavailableError(StreamText("malformed reply")));
@@ -176,14 +177,14 @@ bool TcpOutbound::TakeAnswer(Time now) {
   return true;
 }
 
-void TcpOutbound::OnChallenge(Time now, const StreamChallenge& challenge) {
-  if (!challenge.known) return Retry(now, "the member has not opened this stream");
-  const Key key = ConnectionKey(key_.secret, *DecodeStreamHello(hello_));
-  if (!SameCode(ProofOf(Side::kListening, key, hello_, challenge.nonce), ViewOf(challenge.proof))) {
-    return Retry(now, "wrong proof: the member does not have the epoch's key");
+void TcpOutbound::OnChallenge(Time now, std::string_view challenge) {
+  absl::StatusOr<std::string> proof = handshake_->ProofFor(challenge);
+  if (absl::IsUnavailable(proof.status())) {
+    return Retry(now, "the member has not opened this stream");
   }
+  if (!proof.ok()) return Retry(now, "wrong proof: the member does not have the epoch's key");
   state_ = State::kProof;
-  handshake_left_ = EncodeStreamProof(ProofOf(Side::kConnecting, key, hello_, challenge.nonce));
+  handshake_left_ = *std::move(proof);
 }
 
 void TcpOutbound::OnReply(Reply reply) {

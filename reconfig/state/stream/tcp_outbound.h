@@ -5,7 +5,9 @@
 
 #include <deque>
 #include <functional>
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "reconfig/base/clock.h"
 #include "reconfig/base/unique_fd.h"
@@ -47,7 +49,7 @@ class TcpOutbound {
   void Read(Time now);
   // Takes one whole answer from in_; false: in_ has no whole answer yet.
   bool TakeAnswer(Time now);
-  void OnChallenge(Time now, const StreamChallenge& challenge);
+  void OnChallenge(Time now, std::string_view challenge);
   void OnReply(Reply reply);
 
   const StreamKey key_;
@@ -59,10 +61,10 @@ class TcpOutbound {
   State state_ = State::kIdle;
   absl::Status failure_;
   Time retry_at_;
-  std::string refusal_;         // why the last try ended
-  Time deadline_;               // for progress of the handshake or of fragments
-  std::string hello_;           // of this connection, with its nonce
-  std::string handshake_left_;  // not written yet
+  std::string refusal_;                           // why the last try ended
+  Time deadline_;                                 // for progress of the handshake or of fragments
+  std::optional<ConnectingHandshake> handshake_;  // of this connection
+  std::string handshake_left_;                    // not written yet
   std::string in_;
   std::deque<Waiting> waiting_;  // sent and not answered, then not sent
   size_t sent_ = 0;              // of waiting_

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "reconfig/state/stream/fragment.h"
+#include "reconfig/state/stream/stream_messages.h"
 
 namespace rewire::state {
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace rewire::state {
 
@@ -49,8 +50,28 @@ struct TensorShape {
 
 // Returns one of the equal chunks of ceil(elements / slots); the last are shorter or empty, as in
 // rewireShard().
-Box ShardOf(uint64_t elements, uint32_t slots, uint32_t slot);
+inline Box ShardOf(uint64_t elements, uint32_t slots, uint32_t slot) {
+  if (slots == 0 || slot >= slots) return {};
+  const uint64_t chunk = elements / slots + (elements % slots != 0 ? 1 : 0);
+  // chunk * slot can overflow only if slot 1 begins past the end.
+  const uint64_t begin = chunk != 0 && slot > elements / chunk ? elements : chunk * slot;
+  return {std::min(begin, elements), begin + std::min(chunk, elements - std::min(begin, elements))};
+}
+
 // Returns the elements of the tensor that `slot` of `slots` holds.
-Box PartOf(const TensorShape& tensor, uint32_t slots, uint32_t slot);
+inline Box PartOf(const TensorShape& tensor, uint32_t slots, uint32_t slot) {
+  if (slot >= slots) return {};
+  if (tensor.division == Division::kReplicated) return {0, tensor.elements};
+  return ShardOf(tensor.elements, slots, slot);
+}
+
+// The names of tensors by their number in a plan, for errors that an operator reads.
+using TensorNames = std::vector<std::string>;
+
+// Returns "tensor NAME", or "tensor number N" if the name is not known.
+inline std::string TensorText(const TensorNames& names, uint32_t tensor) {
+  if (tensor < names.size()) return "tensor " + names[tensor];
+  return "tensor number " + std::to_string(tensor);
+}
 
 }  // namespace rewire::state

@@ -5,7 +5,7 @@
 #include <memory>
 #include <set>
 
-#include "reconfig/rdma/work.h"
+#include "reconfig/rdma/queue_pair.h"
 #include "tests/fakes/rdma/network.h"
 
 namespace rewire::rdma::fake {

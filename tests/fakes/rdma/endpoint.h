@@ -10,7 +10,7 @@
 
 #include "reconfig/rdma/queue_pair.h"
 #include "tests/fakes/rdma/completion_ring.h"
-#include "tests/fakes/rdma/landing.h"
+#include "tests/fakes/rdma/device_memory.h"
 #include "tests/fakes/rdma/network.h"
 
 namespace rewire::rdma::fake {

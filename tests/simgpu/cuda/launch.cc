@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "reconfig/abi/cuda_launch.h"
+#include "reconfig/abi/cuda_types.h"
 #include "tests/simgpu/cuda/context.h"
 #include "tests/simgpu/cuda/event.h"
 #include "tests/simgpu/cuda/function.h"

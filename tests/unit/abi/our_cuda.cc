@@ -1,4 +1,4 @@
-#include "reconfig/abi/cuda_launch.h"
+#include "reconfig/abi/cuda_types.h"
 #include "tests/unit/abi/facts.h"
 
 namespace rewire::abi {

@@ -6,7 +6,7 @@
 #include <iostream>
 #include <vector>
 
-#include "reconfig/state/stream/offered_memory.h"
+#include "reconfig/state/stream/peer_memory.h"
 #include "tests/unit/peer/device.h"
 
 int main(int argc, char** argv) {

@@ -130,7 +130,7 @@ class PullTest : public ::testing::TestWithParam<int> {
   Pull pull_{&notes_};
 };
 
-TEST_P(PullTest, CopiesWhatTheSourceHasOnceItIsReady) {
+TEST_P(PullTest, CopiesStateAfterSourceIsReady) {
   TakeOn(8, kBytes);
   EXPECT_THAT(pull_.TensorsOf(kOwner), ::testing::ElementsAre(kTensor));
   owner_.Put(1);
@@ -159,14 +159,14 @@ TEST_P(PullTest, ComparesVolatileStateWithSource) {
   ExpectCopied(8, 2);
 }
 
-TEST_P(PullTest, ASourceThatDoesNotStandStillIsFound) {
+TEST_P(PullTest, DetectsSourceThatChangesAtTheBoundary) {
   TakeOn(0, kBytes, true);
   Contents(0, kBytes, 1, NoteKind::kLate);
   owner_.Put(2);
   EXPECT_FALSE(pull_.Check(Soon()).ok());
 }
 
-TEST_P(PullTest, ASourceThatChangedAfterwardsIsFound) {
+TEST_P(PullTest, DetectsSourceThatChangedAfterTheCopy) {
   TakeOn(0, kBytes);
   Note(NoteKind::kReady, "1");
   ASSERT_TRUE(pull_.Fetch(Soon()).ok());
@@ -177,7 +177,7 @@ TEST_P(PullTest, ASourceThatChangedAfterwardsIsFound) {
               HasSubstr("tensor weights of member 5 changed outside the update"));
 }
 
-TEST_P(PullTest, ASourceThatDoesNotNameACopyIsFound) {
+TEST_P(PullTest, DetectsContentsWithoutTheCopy) {
   TakeOn(0, kBytes);
   Note(NoteKind::kReady, "1");
   ASSERT_TRUE(pull_.Fetch(Soon()).ok());
@@ -185,19 +185,19 @@ TEST_P(PullTest, ASourceThatDoesNotNameACopyIsFound) {
   EXPECT_FALSE(pull_.Check(Soon()).ok());
 }
 
-TEST_P(PullTest, WaitsForASourceOnlyUntilTheDeadline) {
+TEST_P(PullTest, WaitsForSourceUntilDeadline) {
   TakeOn(0, kBytes);
   EXPECT_TRUE(absl::IsDeadlineExceeded(pull_.Fetch(Now())));
 }
 
-TEST_P(PullTest, WaitsForContentsOnlyUntilTheDeadline) {
+TEST_P(PullTest, WaitsForContentsUntilDeadline) {
   TakeOn(0, kBytes);
   Note(NoteKind::kReady, "1");
   ASSERT_TRUE(pull_.Fetch(Soon()).ok());
   EXPECT_TRUE(absl::IsDeadlineExceeded(pull_.Check(Now())));
 }
 
-TEST_P(PullTest, NothingIsCopiedAfterCancel) {
+TEST_P(PullTest, CopiesNothingAfterCancel) {
   TakeOn(0, kBytes);
   Note(NoteKind::kReady, "1");
   pull_.Cancel();
@@ -213,20 +213,20 @@ TEST_P(PullTest, SendsUnmappableMemoryAsBytes) {
   EXPECT_TRUE(pull_.TensorsOf(kOwner).empty());
 }
 
-TEST_P(PullTest, AnOfferThatReachesBeyondItsAllocationIsLeftToBytes) {
+TEST_P(PullTest, SendsOfferBeyondItsAllocationAsBytes) {
   offer_.tensors[0].segments[0].offset = uint64_t{1} << 40;
   TakeOn(0, kBytes);
   EXPECT_TRUE(pull_.TensorsOf(kOwner).empty());
 }
 
-TEST_P(PullTest, AnOfferOfAMemberThatIsGoneIsLeftToBytes) {
+TEST_P(PullTest, SendsOfferOfEndedMemberAsBytes) {
   offer_.server += "x";
   if (GetParam() == 0) offer_.tensors[0].segments.clear();
   TakeOn(0, kBytes);
   EXPECT_TRUE(pull_.TensorsOf(kOwner).empty());
 }
 
-TEST_P(PullTest, SegmentsThatDoNotJoinAreLeftToBytes) {
+TEST_P(PullTest, SendsSeparateSegmentsAsBytes) {
   std::vector<OfferedSegment>& segments = offer_.tensors[0].segments;
   segments.push_back(segments.back());
   segments.back().offset = 1;
@@ -239,7 +239,7 @@ TEST_P(PullTest, SendsStateOutsideOfferAsBytes) {
   EXPECT_TRUE(pull_.TensorsOf(kOwner).empty());
 }
 
-TEST_P(PullTest, SmallPiecesAreLeftToBytes) {
+TEST_P(PullTest, SendsSmallPiecesAsBytes) {
   TakeOn(0, 1024);
   EXPECT_TRUE(pull_.TensorsOf(kOwner).empty());
 }

@@ -1,4 +1,5 @@
-// State in host and in device memory is copied and hashed with the same result.
+// State in host and in device memory is copied and hashed with the same result, and freed memory is
+// told from the memory that replaces it.
 #include "reconfig/state/stream/state_memory.h"
 
 #include <gtest/gtest.h>
@@ -30,7 +31,7 @@ class StateMemoryTest : public ::testing::TestWithParam<size_t> {
   StateMemory memory_;
 };
 
-TEST_P(StateMemoryTest, TheDeviceHashesAsTheHostDoes) {
+TEST_P(StateMemoryTest, DeviceHashEqualsHostHash) {
   constexpr uint64_t kOffset = 8 * 1234567;
   const uint64_t expected = HashContent(bytes_.data(), bytes_.size(), kOffset);
   for (const uint64_t shift : {0, 2, 8, 13}) {
@@ -45,7 +46,7 @@ TEST_P(StateMemoryTest, TheDeviceHashesAsTheHostDoes) {
   EXPECT_EQ(content, expected);
 }
 
-TEST_P(StateMemoryTest, CopiesBetweenAnyPlacesAndSaysWhatIsThere) {
+TEST_P(StateMemoryTest, CopiesAndHashesBetweenHostAndDevice) {
   const uint64_t expected = HashContent(bytes_.data(), bytes_.size(), 0);
   std::vector<char> back(bytes_.size());
   const StatePlace end = {MemoryKind::kHost, back.data(), nullptr};
@@ -70,6 +71,42 @@ TEST_P(StateMemoryTest, ClearedMemoryIsZero) {
 // Sizes: one byte, a tail, exactly a piece, pieces with a tail.
 INSTANTIATE_TEST_SUITE_P(Sizes, StateMemoryTest,
                          ::testing::Values(1, 61, 1 << 20, (2 << 20) + 12345));
+
+TEST(AllocationTest, FreedOrReallocatedMemoryHasAnotherNumber) {
+  const CUcontext context = UseFirstDevice();
+  ASSERT_NE(context, nullptr);
+  std::string error;
+  const CudaDriver& driver = *CudaDriver::Get(&error);
+  CUdeviceptr memory = 0;
+  ASSERT_EQ(driver.MemAlloc(&memory, 1 << 20), CUDA_SUCCESS);
+  const StatePlace place = {MemoryKind::kDevice, reinterpret_cast<char*>(memory), context};
+  const uint64_t first = AllocationOf(place);
+  EXPECT_NE(first, 0u);
+  EXPECT_EQ(AllocationOf(place), first);
+  EXPECT_EQ(AllocationOf(place.At(4096)), first);
+  ASSERT_EQ(driver.MemFree(memory), CUDA_SUCCESS);
+  EXPECT_NE(AllocationOf(place), first);
+  // The result is the same whether or not the driver returns the same address.
+  ASSERT_EQ(driver.MemAlloc(&memory, 1 << 20), CUDA_SUCCESS);
+  EXPECT_NE(AllocationOf(place), first);
+}
+
+TEST(AllocationTest, HostMemoryHasNoNumber) {
+  char byte = 0;
+  EXPECT_EQ(AllocationOf({MemoryKind::kHost, &byte, nullptr}), 0u);
+}
+
+TEST(AllocationTest, KeepsTheThreadsContext) {
+  const CUcontext context = UseFirstDevice();
+  const StatePlace place = DeviceMemory(context, 1000);
+  std::string error;
+  const CudaDriver& driver = *CudaDriver::Get(&error);
+  ASSERT_EQ(driver.CtxSetCurrent(nullptr), CUDA_SUCCESS);
+  EXPECT_NE(AllocationOf(place), 0u);
+  CUcontext now = context;
+  EXPECT_EQ(driver.CtxGetCurrent(&now), CUDA_SUCCESS);
+  EXPECT_EQ(now, nullptr);
+}
 
 }  // namespace
 }  // namespace rewire::state

@@ -6,7 +6,7 @@
 #include <array>
 
 #include "reconfig/base/hash.h"
-#include "reconfig/rdma/gid_choice.h"
+#include "reconfig/rdma/port.h"
 
 namespace rewire::rdma {
 

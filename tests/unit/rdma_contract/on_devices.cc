@@ -5,7 +5,7 @@
 #include <string>
 
 #include "reconfig/base/status_macros.h"
-#include "reconfig/rdma/verbs_driver.h"
+#include "reconfig/rdma/driver.h"
 #include "tests/unit/rdma_contract/stage.h"
 
 namespace rewire::rdma {

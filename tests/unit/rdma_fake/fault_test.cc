@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <array>
 
-#include "reconfig/rdma/gid_choice.h"
+#include "reconfig/rdma/port.h"
 #include "tests/unit/rdma_fake/pair.h"
 
 namespace rewire::rdma::fake {
@@ -16,7 +16,7 @@ DeviceEventKind NextEvent(Device& device) {
   return event.ok() && event->has_value() ? (*event)->kind : DeviceEventKind::kOther;
 }
 
-TEST(Fault, LinkDownForLongerThanTheRetries) {
+TEST(Fault, LinkDownBeyondRetriesFailsRequests) {
   Pair pair;
   pair.Connect(3);
   pair.fabric.SetLinkUp("right", false);
@@ -38,7 +38,7 @@ TEST(Fault, LinkDownForLongerThanTheRetries) {
   EXPECT_EQ(Pair::StateOf(pair.right), QueuePairState::kReadyToSend);
 }
 
-TEST(Fault, LinkThatComesBackInTime) {
+TEST(Fault, LinkUpWithinRetriesLosesNothing) {
   Pair pair;
   pair.Connect();
   pair.fabric.SetLinkUp("left", false);
@@ -54,7 +54,7 @@ TEST(Fault, LinkThatComesBackInTime) {
   EXPECT_TRUE(pair.right.Holds(0, 5000, 1));
 }
 
-TEST(Fault, LossIsDelay) {
+TEST(Fault, LossOnlyDelaysMessages) {
   const auto run = [](uint32_t loss) {
     Pair pair;
     pair.fabric.SetLoss("left", loss);
@@ -71,7 +71,7 @@ TEST(Fault, LossIsDelay) {
   EXPECT_GT(run(30'000), run(0));
 }
 
-TEST(Fault, SlowLinkTakesItsTime) {
+TEST(Fault, SlowLinkDelaysCompletions) {
   Pair pair;
   pair.Connect(7, 7, 20);
   pair.fabric.SetSpeed("left", 100);
@@ -86,7 +86,7 @@ TEST(Fault, SlowLinkTakesItsTime) {
   EXPECT_LE(pair.fabric.now() - start, milliseconds(15));
 }
 
-TEST(Fault, ReceiverNotReadyIsCounted) {
+TEST(Fault, CountsReceiverNotReadyRetries) {
   Pair pair;
   pair.Connect(7, 3);
   const Time start = pair.fabric.now();
@@ -145,7 +145,7 @@ TEST(Fault, DelayedWriteLandsInAConnectionThatUsesItsNumbersAgain) {
   EXPECT_EQ(Delayed(again(0x5000)), 'o');
 }
 
-TEST(Fault, NothingChangesOnceTheFenceIsUp) {
+TEST(Fault, NothingLandsAfterFence) {
   // Bytes that have arrived but are not yet in memory when the queue pair or the memory goes away.
   int torn = 0;
   for (uint64_t seed = 1; seed <= 60; ++seed) {
@@ -169,7 +169,7 @@ TEST(Fault, NothingChangesOnceTheFenceIsUp) {
   EXPECT_GT(torn, 30);
 }
 
-TEST(Fault, AddressesThatChange) {
+TEST(Fault, ReportsChangedAddresses) {
   Pair pair;
   pair.Connect(1);
   const GidEntry before = pair.right.gid;
@@ -205,7 +205,7 @@ TEST(Fault, AddressesThatChange) {
   EXPECT_EQ(pair.left.Await(1)[0].status, CompletionStatus::kRetryExceeded);
 }
 
-TEST(Fault, DeviceThatFails) {
+TEST(Fault, FailedDeviceReportsAndRefuses) {
   Pair pair;
   pair.Connect();
   pair.left.PostEmptyReceive(3);

@@ -11,7 +11,7 @@
 namespace rewire::rdma::fake {
 namespace {
 
-TEST(Order, SameSeedSameRun) {
+TEST(Order, EqualSeedsGiveEqualRuns) {
   const auto run = [](uint64_t seed) {
     Pair pair({.seed = seed});
     pair.fabric.SetLoss("left", 50'000);
@@ -28,7 +28,7 @@ TEST(Order, SameSeedSameRun) {
   EXPECT_NE(run(1), run(2));
 }
 
-TEST(Order, KeptWithinAQueuePairWithLosses) {
+TEST(Order, IsKeptWithinAQueuePairDespiteLosses) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     Pair pair({.seed = seed});
     pair.fabric.SetLoss("left", 50'000);
@@ -44,7 +44,7 @@ TEST(Order, KeptWithinAQueuePairWithLosses) {
   }
 }
 
-TEST(Order, NotKeptBetweenQueuePairs) {
+TEST(Order, IsNotKeptBetweenQueuePairs) {
   // The same end sends first every time; for some seed the other end's packet arrives first.
   int overtaken = 0;
   for (uint64_t seed = 1; seed <= 40; ++seed) {
@@ -99,7 +99,7 @@ TEST(Order, BytesOfAWriteAppearInAnyOrderBeforeTheCompletion) {
   EXPECT_TRUE(word_torn);
 }
 
-TEST(Order, CacheLinesAppearWholeWhenAsked) {
+TEST(Order, LandsWholeCacheLinesWithUnitOf64) {
   for (uint64_t seed = 1; seed <= 30; ++seed) {
     Pair pair({.seed = seed, .poll_step = {}, .landing_unit = 64});
     pair.Connect();
@@ -118,7 +118,7 @@ TEST(Order, CacheLinesAppearWholeWhenAsked) {
   }
 }
 
-TEST(Order, SendersCompletionSaysNothingOfThePeersMemory) {
+TEST(Order, SendersCompletionDoesNotImplyVisibleBytes) {
   // For some seed the sender has its completion before the receiver can see the bytes.
   bool early = false;
   for (uint64_t seed = 1; seed <= 30; ++seed) {
@@ -133,7 +133,7 @@ TEST(Order, SendersCompletionSaysNothingOfThePeersMemory) {
   EXPECT_TRUE(early);
 }
 
-TEST(Order, BufferReusedBeforeTheCompletionIsCorruption) {
+TEST(Order, BufferReusedBeforeCompletionCorruptsMessage) {
   Pair pair;
   pair.Connect();
   pair.right.PostEmptyReceive(1);
@@ -145,7 +145,7 @@ TEST(Order, BufferReusedBeforeTheCompletionIsCorruption) {
   EXPECT_TRUE(pair.right.Holds(0, 4096, 2));
 }
 
-TEST(Order, LaterWriteToTheSamePlaceStays) {
+TEST(Order, LaterWriteToSameAddressWins) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     Pair pair({.seed = seed});
     pair.Connect();
@@ -161,7 +161,7 @@ TEST(Order, LaterWriteToTheSamePlaceStays) {
   }
 }
 
-TEST(Order, ReadsWaitForTheirTurn) {
+TEST(Order, LimitsOutstandingReads) {
   // The attributes allow one READ at a time; all READs complete, with the operations between them.
   Pair pair;
   pair.fabric.SetLoss("right", 20'000);
@@ -181,7 +181,7 @@ TEST(Order, ReadsWaitForTheirTurn) {
   EXPECT_TRUE(pair.left.Holds(0, 60'000, 5));
 }
 
-TEST(Order, TwoThreadsEachWithItsEnd) {
+TEST(Order, ServesTwoThreadsAtOnce) {
   Pair pair;
   pair.Connect();
   constexpr uint64_t kRounds = 300;

@@ -19,7 +19,7 @@ std::vector<DeviceEventKind> Events(Device& device) {
   return kinds;
 }
 
-TEST(Refusal, PostsBeforeTheirState) {
+TEST(Refusal, RefusesPostsBeforeTheirState) {
   Pair pair;
   const Segment segment = pair.left.segment(0, 8);
   const SendWork write = End::WriteTo(pair.right, 0, segment, 1);
@@ -35,7 +35,7 @@ TEST(Refusal, PostsBeforeTheirState) {
   EXPECT_TRUE(pair.left.queue_pair->PostSend({&write, 1}).status.ok());
 }
 
-TEST(Refusal, MoreThanTheSendQueueHolds) {
+TEST(Refusal, RefusesPostsToFullSendQueue) {
   Pair pair;
   pair.Connect();
   const Segment segment = pair.left.segment(0, 8);
@@ -50,7 +50,7 @@ TEST(Refusal, MoreThanTheSendQueueHolds) {
   EXPECT_FALSE(pair.left.queue_pair->PostSend({&write, 1}).status.ok());
 }
 
-TEST(Refusal, SlotsComeFreeWhenASignalledCompletionIsPolled) {
+TEST(Refusal, FreesSlotsWhenSignalledCompletionIsPolled) {
   Pair pair;
   pair.Connect();
   const Segment segment = pair.left.segment(0, 8);
@@ -68,7 +68,7 @@ TEST(Refusal, SlotsComeFreeWhenASignalledCompletionIsPolled) {
   EXPECT_TRUE(pair.left.queue_pair->PostSend(chain).status.ok());
 }
 
-TEST(Refusal, OverrunOfTheCompletionQueue) {
+TEST(Refusal, ReportsOverrunOfCompletionQueue) {
   Pair pair({}, 4);
   pair.Connect();
   const Segment segment = pair.left.segment(0, 8);
@@ -87,7 +87,7 @@ TEST(Refusal, OverrunOfTheCompletionQueue) {
   EXPECT_EQ(pair.left.completions->Poll(more).status().code(), absl::StatusCode::kUnavailable);
 }
 
-TEST(Refusal, KeysOfAnotherDomain) {
+TEST(Refusal, RefusesKeysOfAnotherDomain) {
   Pair pair;
   pair.Connect();
   // The same memory of the same device, in another open device context.
@@ -104,7 +104,7 @@ TEST(Refusal, KeysOfAnotherDomain) {
   EXPECT_EQ(Events(*pair.right.device), std::vector{DeviceEventKind::kQueuePairError});
 }
 
-TEST(Refusal, LocalKeysAreNoRemoteKeys) {
+TEST(Refusal, RefusesLocalKeysOfRemoteSides) {
   Pair pair;
   pair.Connect();
   const Segment segment = pair.left.segment(0, 8);
@@ -114,7 +114,7 @@ TEST(Refusal, LocalKeysAreNoRemoteKeys) {
   EXPECT_EQ(pair.left.Await(1)[0].status, CompletionStatus::kRemoteAccess);
 }
 
-TEST(Refusal, LocalMemoryThatIsNotRegistered) {
+TEST(Refusal, RefusesUnregisteredLocalMemory) {
   Pair pair;
   pair.Connect();
   const Segment good = pair.left.segment(0, 8);
@@ -127,7 +127,7 @@ TEST(Refusal, LocalMemoryThatIsNotRegistered) {
   EXPECT_EQ(done[1].status, CompletionStatus::kLocalProtection);
 }
 
-TEST(Refusal, QueuePairThatAllowsNoWrites) {
+TEST(Refusal, RefusesWritesToQueuePairWithoutWriteAccess) {
   Pair pair;
   pair.left.ToInit();
   pair.right.ToInit({true, false, true});
@@ -139,7 +139,7 @@ TEST(Refusal, QueuePairThatAllowsNoWrites) {
   EXPECT_EQ(pair.left.Await(1)[0].status, CompletionStatus::kRemoteInvalidRequest);
 }
 
-TEST(Refusal, SendLongerThanTheReceive) {
+TEST(Refusal, RefusesSendLongerThanTheReceive) {
   Pair pair;
   pair.Connect();
   const Segment into = pair.right.segment(0, 4999);
@@ -151,7 +151,7 @@ TEST(Refusal, SendLongerThanTheReceive) {
   EXPECT_EQ(pair.right.Await(1)[0].status, CompletionStatus::kLocalLength);
 }
 
-TEST(Refusal, MoreThanWasAskedFor) {
+TEST(Refusal, RefusesMoreSegmentsAndInlineBytesThanRequested) {
   Pair pair;
   pair.Connect();
   const Segment segment = pair.left.segment(0, End::kMaxInline + 1);
@@ -164,7 +164,7 @@ TEST(Refusal, MoreThanWasAskedFor) {
   EXPECT_FALSE(pair.left.queue_pair->PostSend({&work, 1}).status.ok());
 }
 
-TEST(Refusal, PacketNumbersThatDoNotMeet) {
+TEST(Refusal, DifferentPacketNumbersDoNotConnect) {
   Pair pair;
   pair.left.ToInit();
   pair.right.ToInit();

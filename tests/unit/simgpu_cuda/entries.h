@@ -1,7 +1,7 @@
 // The simulated driver's entries as the tests call them, linked directly.
 #pragma once
 
-#include "reconfig/abi/cuda_launch.h"
+#include "reconfig/abi/cuda_types.h"
 #include "tests/simgpu/cuda/extensions.h"
 
 extern "C" {

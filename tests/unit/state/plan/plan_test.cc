@@ -1,3 +1,4 @@
+// Plans of changes and restores, for random worlds and tensors and for single cases.
 #include "reconfig/state/plan/plan.h"
 
 #include <gmock/gmock.h>
@@ -55,7 +56,7 @@ uint64_t LowerBound(const std::vector<TensorShape>& tensors, const World& from, 
   return bytes;
 }
 
-TEST(PlanTest, AnyChangeMovesExactlyWhatIsMissing) {
+TEST(PlanTest, MovesOnlyMissingElements) {
   EXPECT_TRUE(rc::check([] {
     const World from = Members(RandomMembers(0));
     const World to = Members(RandomMembers(*rc::gen::inRange<MemberId>(0, 5)), 2);
@@ -89,7 +90,7 @@ TEST(PlanTest, RestoresEveryPartAfterLoss) {
 }
 
 // The leader's choice from the layout agrees with a plan from the tensors, in both directions.
-TEST(PlanTest, PlansEveryChoiceOfLeader) {
+TEST(PlanTest, RestoresEveryChoiceOfLeader) {
   EXPECT_TRUE(rc::check([] {
     const auto n = *rc::gen::inRange<MemberId>(1, 6);
     std::vector<MemberId> ids;
@@ -123,7 +124,7 @@ TEST(PlanTest, PlansEveryChoiceOfLeader) {
   }));
 }
 
-TEST(PlanTest, LayoutTellsUniqueFromReplicatedState) {
+TEST(PlanTest, LayoutSeparatesUniqueFromReplicatedState) {
   const TensorShape weights{"weights", 100, 2};
   const TensorShape moments{"moments", 3, 4, Division::kSharded};
   const TensorShape mean{"mean", 8, 8, Division::kReplicated, Change::kVolatile};
@@ -145,7 +146,7 @@ TEST(PlanTest, LiveMemberIsSourceWithoutCopies) {
       PlanRestore(tensors, Members({0, 1, 2}), Members({1, 2}, 2), {{}, {1, 2}, {1, 2}}).ok());
 }
 
-TEST(PlanTest, TwoNeighboursLostAtOnceLoseAShardByName) {
+TEST(PlanTest, NamesShardLostWithTwoNeighbours) {
   const std::vector<TensorShape> tensors = {{"moments", 100, 4, Division::kSharded}};
   const auto plan =
       PlanRestore(tensors, Members({0, 1, 2, 3}), Members({0, 3}, 2), {{0, 3}, {0, 3}, {0, 3}});
@@ -153,7 +154,7 @@ TEST(PlanTest, TwoNeighboursLostAtOnceLoseAShardByName) {
   EXPECT_THAT(std::string(plan.status().message()), HasSubstr("tensor moments elements [25"));
 }
 
-TEST(PlanTest, SendersShareTheLoadWithinOneGrain) {
+TEST(PlanTest, SpreadsLoadOverSenders) {
   const std::vector<TensorShape> tensors = {{"weights", 400 << 20, 1}};
   const auto plan = PlanChange(tensors, Members({0, 1, 2, 3}), Members({0, 1, 2, 3, 4}, 2));
   ASSERT_TRUE(plan.ok());
@@ -175,9 +176,9 @@ TEST(PlanTest, RejectsWrongPlan) {
   Plan shorter = *plan;
   shorter.copies[0].box.end = 9;
   EXPECT_FALSE(CheckPlan(tensors, holdings, needs, shorter).ok());
-  Plan stranger = *plan;
-  stranger.copies[0].source = 2;
-  EXPECT_FALSE(CheckPlan(tensors, holdings, needs, stranger).ok());
+  Plan other_source = *plan;
+  other_source.copies[0].source = 2;
+  EXPECT_FALSE(CheckPlan(tensors, holdings, needs, other_source).ok());
   Plan twice = *plan;
   twice.copies.push_back(twice.copies[0]);
   EXPECT_FALSE(CheckPlan(tensors, holdings, needs, twice).ok());

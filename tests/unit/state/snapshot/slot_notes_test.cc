@@ -23,7 +23,7 @@ TEST(SlotNotesTest, MemoryHasTheDocumentedBytes) {
   EXPECT_EQ(*decoded, shared);
 }
 
-TEST(SlotNotesTest, RejectsMemoryOfNoProcess) {
+TEST(SlotNotesTest, RejectsMemoryWithoutProcessOrDescriptor) {
   const std::string bytes = EncodeSharedSnapshots({1, {5, 6}});
   for (size_t n = 0; n < bytes.size(); ++n) {
     EXPECT_FALSE(DecodeSharedSnapshots(bytes.substr(0, n)).ok()) << n;
@@ -34,7 +34,7 @@ TEST(SlotNotesTest, RejectsMemoryOfNoProcess) {
   EXPECT_FALSE(DecodeSharedSnapshots(EncodeSharedSnapshots({1, {5, -1}})).ok());
 }
 
-TEST(SlotNotesTest, PartsAreDecodedAsEncoded) {
+TEST(SlotNotesTest, DecodesPartsAsEncoded) {
   for (const PartList& list : {kList, PartList{1, 0, {}}}) {
     const auto decoded = DecodePartList(Encoded(list));
     ASSERT_TRUE(decoded.ok()) << decoded.status();

@@ -52,7 +52,7 @@ TEST_F(SlotsTest, VersionIsCompleteAfterEveryByte) {
   EXPECT_EQ(slots_.Piece(5, 3), nullptr);
 }
 
-TEST_F(SlotsTest, TheNewestTwoAreKeptAndOlderOnesRefused) {
+TEST_F(SlotsTest, KeepsTheNewestTwoVersionsAndRefusesOlderOnes) {
   Fill(5);
   Fill(6);
   EXPECT_THAT(slots_.WholeVersions(), ElementsAre(5, 6));
@@ -96,7 +96,7 @@ TEST_F(SlotsTest, UsesReservedMemoryAndReturnsOldMemory) {
   EXPECT_EQ(old.blocks[0].data(), reserved);
 }
 
-TEST_F(SlotsTest, AddsPartInItsRoom) {
+TEST_F(SlotsTest, AddsPartThatWasWrittenInPlace) {
   const auto room = slots_.Room(5, 0, 8, 8);
   ASSERT_TRUE(room.ok());
   std::copy_n("abcdefgh", 8, *room);
@@ -164,7 +164,7 @@ TEST_F(SharedSlotsTest, OverwrittenVersionIsIncomplete) {
   EXPECT_THAT(next_.WholeVersions(), ElementsAre(2));
 }
 
-TEST_F(SharedSlotsTest, TheOwnersMemoryOutlivesIt) {
+TEST_F(SharedSlotsTest, MappedMemoryOutlivesItsOwner) {
   auto owner = std::make_unique<SnapshotSlots>(true);
   owner->Reset({{{0, 4}}, {{0, 4}}, {1}});
   next_.Reset({{{0, 4}}, {{0, 4}}, {1}});

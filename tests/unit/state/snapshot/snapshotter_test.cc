@@ -58,7 +58,7 @@ class SnapshotterTest : public ::testing::Test {
 
 class BuddyTest : public SnapshotterTest, public ::testing::WithParamInterface<bool> {};
 
-TEST_P(BuddyTest, EachSlotHasTheOthersCopyOfEveryVersion) {
+TEST_P(BuddyTest, NeighboursKeepTheLastTwoVersions) {
   const std::string node = GetParam() ? NodeIdentity() : "another node";
   const auto zero = Make(0, node);
   const auto one = Make(1, node);
@@ -83,7 +83,7 @@ TEST_P(BuddyTest, EachSlotHasTheOthersCopyOfEveryVersion) {
                          one->kept().Piece(6, 0)));
 }
 
-TEST_P(BuddyTest, AStreamedVersionIsLeftOutAndCanBeCopiedLater) {
+TEST_P(BuddyTest, CopiesStreamedVersionOnlyWhenAsked) {
   const std::string node = GetParam() ? NodeIdentity() : "another node";
   const auto zero = Make(0, node);
   const auto one = Make(1, node);
@@ -125,7 +125,7 @@ TEST_F(SnapshotterTest, CopiesVolatileStateOfStreamedVersionAtOnce) {
 
 // If nothing is sharded, a member may finish its update after it was told of a loss. Its constant
 // tensors then have the new version, and its volatile tensors are also needed at that version.
-TEST_F(SnapshotterTest, ReplicatedVolatileStateIsCopiedAlsoAfterALoss) {
+TEST_F(SnapshotterTest, CopiesReplicatedVolatileStateAfterLoss) {
   const auto zero = Make(0, "");
   uint64_t cursor = 40;
   PlacedTensor t;

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "reconfig/base/socket.h"
-#include "reconfig/state/stream/fragment.h"
+#include "reconfig/state/stream/stream_messages.h"
 
 namespace rewire::state {
 
@@ -39,7 +39,7 @@ inline std::string ProofFor(std::string_view hello, std::string_view challenge,
                             const Key& secret = kStreamSecret) {
   const Key key = ConnectionKey(secret, *DecodeStreamHello(hello));
   const auto decoded = DecodeStreamChallenge(challenge);
-  if (!decoded || !decoded->known) return std::string(kStreamProofSize, 'x');
+  if (!decoded.ok() || !decoded->known) return std::string(kStreamProofSize, 'x');
   return EncodeStreamProof(ProofOf(Side::kConnecting, key, hello, decoded->nonce));
 }
 
@@ -146,7 +146,7 @@ class ScriptedReceiver {
     char bytes[kHeaderSize];
     if (!Read(fd, bytes, sizeof bytes) || at(0)) return false;
     const auto decoded = DecodeHeader({bytes, sizeof bytes});
-    if (!decoded) return false;
+    if (!decoded.ok()) return false;
     std::vector<char> body(decoded->bytes);
     const size_t half = body.size() / 2;
     if (!Read(fd, body.data(), half) || at(1)) return false;

@@ -1,4 +1,4 @@
-// The division of tensors over slots.
+// The division of tensors over slots, and the names of tensors.
 #include "reconfig/state/topo/layout.h"
 
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 namespace rewire::state {
 namespace {
 
-TEST(LayoutTest, ShardsFollowEachOtherAndAreThoseOfTheCInterface) {
+TEST(LayoutTest, ShardsAreContiguousAndEqualThoseOfTheCInterface) {
   for (const uint64_t elements : {0u, 1u, 2u, 3u, 7u, 8u, 9u, 1000u, 1001u}) {
     for (uint32_t slots = 1; slots <= 12; ++slots) {
       uint64_t at = 0;
@@ -35,7 +35,7 @@ TEST(LayoutTest, HugeTensorsDoNotOverflow) {
   EXPECT_EQ(at, UINT64_MAX);
 }
 
-TEST(LayoutTest, ASlotThatDoesNotExistHoldsNothing) {
+TEST(LayoutTest, UnknownSlotHasNoPart) {
   EXPECT_TRUE(ShardOf(10, 0, 0).empty());
   EXPECT_TRUE(ShardOf(10, 2, 2).empty());
   const TensorShape replicated{"w", 10, 4, Division::kReplicated, Change::kConstant};
@@ -45,12 +45,18 @@ TEST(LayoutTest, ASlotThatDoesNotExistHoldsNothing) {
   EXPECT_EQ(PartOf(sharded, 3, 2), (Box{8, 10}));
 }
 
-TEST(LayoutTest, Intersections) {
+TEST(LayoutTest, IntersectsAndContainsBoxes) {
   EXPECT_EQ(Intersect({0, 5}, {3, 9}), (Box{3, 5}));
   EXPECT_EQ(Intersect({0, 3}, {3, 9}), Box{});
   EXPECT_TRUE((Box{2, 8}.Contains({2, 8})));
   EXPECT_TRUE((Box{2, 8}.Contains({9, 9})));
   EXPECT_FALSE((Box{2, 8}.Contains({1, 3})));
+}
+
+TEST(LayoutTest, ErrorsNameTensorOrItsNumber) {
+  const TensorNames names = {"weights"};
+  EXPECT_EQ(TensorText(names, 0), "tensor weights");
+  EXPECT_EQ(TensorText(names, 1), "tensor number 1");
 }
 
 }  // namespace
