@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "reconfig/moe/plan/topology.h"
+#include "reconfig/moe/plan/placement.h"
 
 namespace rewire::control {
 

@@ -5,7 +5,7 @@
 
 #include "reconfig/api/arguments.h"
 #include "reconfig/api/last_error.h"
-#include "reconfig/moe/plan/recording_file.h"
+#include "reconfig/moe/plan/recording.h"
 #include "rewire/rewire_moe.h"
 
 struct rewireCounts {

@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "reconfig/base/log.h"
 #include "reconfig/base/status_macros.h"
-#include "reconfig/moe/plan/dynamic_experts.h"
+#include "reconfig/moe/plan/batch.h"
 
 namespace rewire::moe {
 namespace {

@@ -9,7 +9,7 @@
 #include "reconfig/moe/exec/makespan.h"
 #include "reconfig/moe/exec/shape.h"
 #include "reconfig/moe/exec/stow.h"
-#include "reconfig/moe/plan/balance.h"
+#include "reconfig/moe/plan/planners.h"
 
 namespace rewire::moe {
 

@@ -6,7 +6,7 @@
 #include <numeric>
 #include <random>
 
-#include "reconfig/moe/plan/dynamic_experts.h"
+#include "reconfig/moe/plan/batch.h"
 
 namespace rewire::moe {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <set>
 
-#include "reconfig/moe/plan/balance.h"
+#include "reconfig/moe/plan/planners.h"
 #include "tests/unit/moe/plan/any_batch.h"
 
 namespace rewire::moe {

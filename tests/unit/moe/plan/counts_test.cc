@@ -1,4 +1,4 @@
-#include "reconfig/moe/plan/history.h"
+#include "reconfig/moe/plan/counts.h"
 
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ TEST(HistoryTest, KeepsTheLastIterations) {
   EXPECT_EQ(history.Iterations(), (std::vector{One(2), One(3)}));
 }
 
-TEST(CountsTest, ASumStopsAtTheGreatestNumber) {
+TEST(CountsTest, SumSaturates) {
   Counts sum = One(UINT32_MAX - 6);
   sum.Add(One(5));
   EXPECT_EQ(sum, One(UINT32_MAX - 1));
