@@ -1,4 +1,4 @@
-#include "reconfig/moe/exec/stow.h"
+#include "reconfig/moe/exec/slots.h"
 
 #include <algorithm>
 #include <numeric>

@@ -1,4 +1,4 @@
-#include "reconfig/moe/exec/stow.h"
+#include "reconfig/moe/exec/slots.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
@@ -22,7 +22,7 @@ bool Apart(std::vector<std::pair<uint32_t, uint32_t>> ranges, uint32_t most) {
   return end <= most;
 }
 
-RC_GTEST_PROP(StowTest, NothingOverlapsAndNothingIsTooMuch, ()) {
+RC_GTEST_PROP(StowTest, AssignmentsDoNotOverlapOrExceedBuffers, ()) {
   const Batch batch = AnyBatch();
   const auto slots = *rc::gen::inRange<uint32_t>(1, 17);
   const auto rows = *rc::gen::inRange<uint32_t>(1, 5000);
@@ -52,7 +52,7 @@ RC_GTEST_PROP(StowTest, NothingOverlapsAndNothingIsTooMuch, ()) {
   }
 }
 
-RC_GTEST_PROP(StowTest, WithRoomForAllItIsThePlan, ()) {
+RC_GTEST_PROP(StowTest, KeepsAllMovesIfThereIsRoom, ()) {
   const Batch batch = AnyBatch();
   const MovePlan plan = BalanceMoves(batch, {{UINT32_MAX, 4}, 100, 1, {}});
   const std::vector<Stowed> stowed = Stow(batch, plan, 64, UINT32_MAX);
@@ -78,6 +78,49 @@ TEST(StowTest, SkipsMoveThatDoesNotFit) {
   const std::vector<Stowed> stowed = Stow(batch, {{0, 1, 0, 80}, {1, 1, 0, 30}}, 2, 60);
   ASSERT_EQ(stowed.size(), 1u);
   EXPECT_EQ(stowed[0], (Stowed{{1, 1, 0, 30}, 0, 0, 0, 0, 0, false}));
+}
+
+constexpr Weights kThis{1, 7, 3};
+
+TEST(LentSlotsTest, KeepsWeightsUntilSlotIsReused) {
+  LentSlots slots;
+  EXPECT_FALSE(slots.Has(2, kThis, 0));
+  slots.Put(2, kThis, 10);
+  EXPECT_TRUE(slots.Has(2, kThis, 10));
+  EXPECT_FALSE(slots.Has(3, kThis, 10));
+  EXPECT_FALSE(slots.Has(2, kThis, 12));  // another owner has used the slot since
+  EXPECT_FALSE(slots.Has(2, kThis, 8));   // the helper was late and does not know this entry
+  slots.Put(2, kThis, 14);
+  EXPECT_TRUE(slots.Has(2, kThis, 14));
+  slots.Clear(2);
+  EXPECT_FALSE(slots.Has(2, kThis, 14));
+  EXPECT_FALSE(slots.Has(2, kThis, 0));
+}
+
+TEST(LentSlotsTest, DoesNotFindOtherWeights) {
+  LentSlots slots;
+  slots.Put(0, kThis, 10);
+  EXPECT_FALSE(slots.Has(0, {2, 7, 3}, 10));
+  EXPECT_FALSE(slots.Has(0, {1, 8, 3}, 10));
+  EXPECT_FALSE(slots.Has(0, {1, 7, 4}, 10));
+  slots.Put(0, {1, 7, 0}, 10);
+  EXPECT_FALSE(slots.Has(0, {1, 7, 0}, 10));
+}
+
+TEST(LentSlotsTest, ShowsPlanTheLayersExpertsAndLastUses) {
+  LentSlots slots;
+  slots.Put(0, kThis, 10);
+  slots.Put(1, {2, 5, 3}, 12);
+  slots.Put(2, {1, 6, 2}, 8);
+  const std::vector<Slot> of = slots.Of(1, 3, 4);
+  ASSERT_EQ(of.size(), 4u);
+  EXPECT_EQ(of[0].expert, 7u);
+  EXPECT_EQ(of[1].expert, Slot::kNone);
+  EXPECT_EQ(of[2].expert, Slot::kNone);
+  EXPECT_EQ(of[0].taken, 10u);
+  EXPECT_EQ(of[1].taken, 12u);
+  EXPECT_EQ(of[3].taken, 0u);
+  EXPECT_EQ(slots.Of(1, 0, 4)[0].expert, Slot::kNone);
 }
 
 }  // namespace
