@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 
+#include <optional>
 #include <string>
 #include <utility>
 

@@ -1,6 +1,7 @@
 // Watches the other processes of a node on the thread "rewire-moe-look", and releases the streams
 // of this process that wait for a process that has died. The thread never waits for the balancer's
-// mutex: a thread that holds that mutex may wait until the streams are released. Thread-safe.
+// mutex: a thread that holds that mutex may wait until the streams are released. Thread-safe,
+// except that one thread calls Start() and Stop().
 #pragma once
 
 #include <atomic>
