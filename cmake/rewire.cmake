@@ -9,6 +9,7 @@ target_link_libraries(rewire_flags INTERFACE rewire_options)
 target_include_directories(rewire_flags INTERFACE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/reconfig/include
                            ${CMAKE_BINARY_DIR}/generated)
 include(rooms)
+include(embed)
 target_compile_options(rewire_options INTERFACE -Wall -Wextra)
 target_compile_options(rewire_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor>)
 if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")

@@ -6,11 +6,11 @@
 #include <vector>
 
 #include "reconfig/base/status_macros.h"
-#include "reconfig/moe/plan/greedy.h"
-#include "reconfig/moe/plan/history.h"
+#include "reconfig/moe/plan/counts.h"
+#include "reconfig/moe/plan/node_tokens.h"
+#include "reconfig/moe/plan/planners.h"
 #include "reconfig/moe/plan/relayout.h"
 #include "reconfig/moe/plan/replica_balance.h"
-#include "reconfig/moe/plan/replica_batch.h"
 
 namespace rewire::bench {
 namespace {

@@ -10,9 +10,8 @@
 #include "bench/moe/trace.h"
 #include "reconfig/base/hash.h"
 #include "reconfig/moe/exec/node_plan.h"
-#include "reconfig/moe/plan/balance.h"
-#include "reconfig/moe/plan/dynamic_experts.h"
-#include "reconfig/moe/plan/greedy.h"
+#include "reconfig/moe/plan/batch.h"
+#include "reconfig/moe/plan/planners.h"
 
 namespace rewire::bench {
 namespace {

@@ -6,9 +6,7 @@
 #include "bench/moe/eplb.h"
 #include "bench/moe/shadowing.h"
 #include "bench/moe/trace.h"
-#include "reconfig/moe/plan/balance.h"
-#include "reconfig/moe/plan/greedy.h"
-#include "reconfig/moe/plan/split.h"
+#include "reconfig/moe/plan/planners.h"
 
 namespace rewire::bench {
 namespace {

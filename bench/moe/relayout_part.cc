@@ -13,7 +13,6 @@
 #include "absl/strings/str_cat.h"
 #include "bench/moe/csv_rows.h"
 #include "reconfig/base/status_macros.h"
-#include "reconfig/moe/plan/layout_cost.h"
 #include "reconfig/moe/plan/relayout.h"
 
 namespace rewire::bench {

@@ -6,7 +6,7 @@
 
 #include "bench/moe/trace.h"
 #include "reconfig/moe/exec/node_plan.h"
-#include "reconfig/moe/plan/dynamic_experts.h"
+#include "reconfig/moe/plan/batch.h"
 
 namespace rewire::bench {
 namespace {

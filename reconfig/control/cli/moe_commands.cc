@@ -7,7 +7,7 @@
 #include "reconfig/control/cli/commands.h"
 #include "reconfig/control/cli/replay_report.h"
 #include "reconfig/moe/plan/count_text.h"
-#include "reconfig/moe/plan/recording_file.h"
+#include "reconfig/moe/plan/recording.h"
 #include "reconfig/moe/plan/replay.h"
 
 namespace rewire::control {

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "reconfig/api/arguments.h"
-#include "reconfig/moe/plan/recording_file.h"
+#include "reconfig/moe/plan/recording.h"
 #include "rewire/rewire_moe.h"
 
 struct rewireCounts {

@@ -1,5 +1,5 @@
-// Implements the C interface of expert balancing inside a node, without a context. See
-// rewire/rewire_moe.h for threads.
+// Implements the C interface of expert balancing inside a node, without a context, and
+// rewireMoeLastError(). See rewire/rewire_moe.h for threads.
 #include <memory>
 #include <string>
 #include <vector>
@@ -74,6 +74,9 @@ RoundInput InputOf(const rewireRound_t& round, uint32_t own) {
 }  // namespace
 
 extern "C" {
+
+// librewire-moe.so and librewire.so each have their own last error.
+const char* rewireMoeLastError(void) noexcept { return rewire::LastError().c_str(); }
 
 rewireResult_t rewireExpertsOpen(const rewireExpertsOptions_t* o,
                                  rewireExperts_t* experts) noexcept {

@@ -1,68 +1,135 @@
-// The part of the framework's thread at the beginning and the end of a round. computing.cc has the
-// part between, and balancer_thread.cc has the balancer's own threads.
 #include "reconfig/moe/exec/balancer.h"
 
-#include <algorithm>
-#include <numeric>
+#include <pthread.h>
+
+#include <optional>
+#include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "reconfig/base/counters.h"
 #include "reconfig/base/log.h"
 #include "reconfig/base/status_macros.h"
-#include "reconfig/moe/plan/dynamic_experts.h"
+#include "reconfig/moe/plan/batch.h"
 
 namespace rewire::moe {
 namespace {
 
-constexpr uint32_t kMaxLayer = 1 << 16;
+// The first 1/kInOrder of `patience` is reserved for helpers whose copies are planned first.
+constexpr int kInOrder = 4;
+constexpr Duration kWakeup = seconds(1);  // the longest wait of the thread without a wake-up
+// Limit of the wait in Leave() for copies in flight and for the other processes to finish.
+constexpr Duration kLeaving = seconds(10);
+constexpr Duration kPoll = milliseconds(1);
+
+absl::Status CheckOptions(const BalancerOptions& options) {
+  if (options.late_rounds > 0) return absl::OkStatus();
+  return absl::InvalidArgumentError("late_rounds=0: must be at least 1");
+}
 
 }  // namespace
+
+CountsPart::~CountsPart() {
+  BalancerCounts gone = last_;
+  gone.copies = 0;
+  Set(gone);
+}
+
+void CountsPart::Set(const BalancerCounts& now) {
+  Count(Counter::kMoeRounds, now.rounds - last_.rounds);
+  Count(Counter::kMoeMoves, now.given - last_.given);
+  Count(Counter::kMoeCopiedBytes, now.copied_bytes - last_.copied_bytes);
+  Count(Counter::kMoeLateRounds, now.late_rounds - last_.late_rounds);
+  Count(Counter::kMoeBudget, uint64_t{now.copies} - last_.copies);
+  if (now.off != last_.off) {
+    if (now.off == Off::kLate) Count(Counter::kMoeOffLate);
+    if (now.off == Off::kCopies) Count(Counter::kMoeOffCopies);
+    if (now.off == Off::kBroken) Count(Counter::kMoeOffBroken);
+  }
+  last_ = now;
+}
+
+absl::StatusOr<std::unique_ptr<Balancer>> Balancer::Open(const CudaDriver& cuda,
+                                                         const NodeGroup& group, const Shape& shape,
+                                                         const BalancerOptions& options) {
+  REWIRE_RETURN_IF_ERROR(moe::Check(group));
+  REWIRE_RETURN_IF_ERROR(moe::Check(shape));
+  REWIRE_RETURN_IF_ERROR(CheckOptions(options));
+  CUcontext context = nullptr;
+  REWIRE_RETURN_IF_ERROR(ToStatus(cuda, "cuCtxGetCurrent", cuda.CtxGetCurrent(&context)));
+  if (context == nullptr) {
+    return absl::FailedPreconditionError("no CUDA context is current in this thread");
+  }
+  const Time deadline = Now() + options.meeting;
+  REWIRE_ASSIGN_OR_RETURN(std::unique_ptr<JoinedNode> node,
+                          JoinedNode::Allocate(cuda, group, shape));
+  std::unique_ptr<Balancer> balancer(new Balancer(std::move(node), options, context));
+  REWIRE_RETURN_IF_ERROR(balancer->Prepare(deadline));
+  REWIRE_INFO("moe: %s: rank %u of %u moves up to %u experts per round, with %llu bytes of memory",
+              group.name.c_str(), group.rank, group.ranks, balancer->counts().copies,
+              static_cast<unsigned long long>(balancer->node_->memory().bytes()));
+  return balancer;
+}
+
+Balancer::Balancer(std::unique_ptr<JoinedNode> node, const BalancerOptions& options,
+                   CUcontext context)
+    : options_(options),
+      context_(context),
+      node_(std::move(node)),
+      rows_(node_->shape(), node_->group().rank),
+      postings_(node_->group().ranks),
+      lateness_(options.copies != 0 ? options.copies : node_->shape().slots * node_->group().ranks,
+                options.late_rounds) {
+  for (Posting& posting : postings_) {
+    posting.tokens.resize(node_->shape().experts);
+    posting.dynamic.resize(node_->shape().experts);
+    posting.slots.resize(node_->shape().slots);
+  }
+}
+
+absl::Status Balancer::Prepare(Time deadline) {
+  REWIRE_ASSIGN_OR_RETURN(
+      times_, RoundTimes::Create(node_->cuda(), node_->shape().slots, options_.late_percent));
+  REWIRE_ASSIGN_OR_RETURN(giving_, Giving::Create(node_.get(), times_.get()));
+  REWIRE_ASSIGN_OR_RETURN(receiving_, Receiving::Create(node_.get(), times_.get()));
+  REWIRE_ASSIGN_OR_RETURN(watch_, LossWatch::Create(node_.get()));
+  REWIRE_RETURN_IF_ERROR(node_->Join(giving_->mutable_out(), receiving_->mutable_back(), deadline));
+  thread_ = std::thread([this] { Run(); });
+  watch_->Start(context_);
+  MutexLock lock(&mutex_);
+  reported_.Set(Counts());
+  return absl::OkStatus();
+}
+
+Balancer::~Balancer() {
+  if (thread_.joinable()) Leave();
+}
+
+void Balancer::Leave() {
+  {
+    MutexLock lock(&mutex_);
+    stop_ = true;
+  }
+  node_->page().WakeOwn();
+  thread_.join();
+  // Own copies, and the copies that the caller's stream waits for.
+  const auto finished = [this] {
+    const CudaDriver& cuda = node_->cuda();
+    return cuda.StreamQuery(giving_->out().stream()) != CUDA_ERROR_NOT_READY &&
+           cuda.StreamQuery(receiving_->back().stream()) != CUDA_ERROR_NOT_READY &&
+           times_->PassedWaits();
+  };
+  const Time deadline = Now() + kLeaving;
+  while (!finished() && Now() < deadline) std::this_thread::sleep_for(kPoll);
+  if (Check().ok()) node_->Leave(deadline);
+  watch_->Stop();
+}
 
 absl::Status Balancer::Expect(Stage stage, const char* call) {
   REWIRE_RETURN_IF_ERROR(CheckLost());
   if (stage_ == stage) return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat(call, ": called out of order in a round of balancing"));
-}
-
-absl::Status Balancer::CheckInput(const RoundInput& input, const Moved* moved) const {
-  const auto wrong = [](const auto&... why) {
-    return absl::InvalidArgumentError(absl::StrCat("input of a round: ", why...));
-  };
-  if (input.tokens.size() != shape_.experts || input.weights.size() != shape_.experts) {
-    return wrong("counts=", input.tokens.size(), " weights=", input.weights.size(),
-                 ": must each be ", shape_.experts, " (experts)");
-  }
-  for (uint32_t e = 0; e < shape_.experts; ++e) {
-    uint64_t bytes = 0;
-    for (const WeightPart& part : input.weights[e]) bytes += part.bytes;
-    if (bytes != shape_.weight_bytes) {
-      return wrong("weights of expert ", e, ": bytes=", bytes, ": must be ", shape_.weight_bytes);
-    }
-    if (input.tokens[e] >= 1U << 31) {
-      return wrong("expert ", e, ": tokens=", input.tokens[e], ": must be below 2^31");
-    }
-  }
-  if (input.layer > kMaxLayer) return wrong("layer=", input.layer, ": must be 0 to ", kMaxLayer);
-  if (round_ != 0 && input.stream != input_.stream) {
-    return wrong("stream: must be the stream of the first round");
-  }
-  if (moved == nullptr) return absl::OkStatus();
-  if (shape_.grad_bytes == 0) return wrong("backward: grad_bytes=0: must be at least 1");
-  if (input.errors == 0) return wrong("backward: errors=NULL: must be set");
-  if (moved->dynamic.size() != shape_.experts) {
-    return wrong("backward: the moves are not of a forward round");
-  }
-  if (moved->layer != input.layer) {
-    return wrong("backward: layer=", input.layer, ": must be ", moved->layer,
-                 ", as in the forward round");
-  }
-  for (const Stowed& s : moved->given) {
-    const uint32_t expert = s.move.expert - group_.rank * shape_.experts;
-    if (expert < shape_.experts && s.move.first + s.move.tokens <= input.tokens[expert]) continue;
-    return wrong("backward: expert ", expert,
-                 ": the moves are of another forward round, with more tokens");
-  }
-  return absl::OkStatus();
 }
 
 absl::Status Balancer::BeginForward(const RoundInput& input) { return Begin(input, nullptr); }
@@ -74,69 +141,104 @@ absl::Status Balancer::BeginBackward(const RoundInput& input, const Moved& moved
 absl::Status Balancer::Begin(const RoundInput& input, const Moved* moved) {
   MutexLock lock(&mutex_);
   REWIRE_RETURN_IF_ERROR(Expect(Stage::kIdle, "Begin"));
-  REWIRE_RETURN_IF_ERROR(CheckInput(input, moved));
-  JudgeLastRound();
-  MeasureLastRound();
-  given_before_ = out_->bytes();
-  REWIRE_RETURN_IF_ERROR(ToStatus(cuda_, "cuEventRecord", cuda_.EventRecord(begun_, input.stream)));
-  input_ = input;
-  offsets_.assign(shape_.experts, 0);
-  for (uint32_t e = 1; e < shape_.experts; ++e) {
-    offsets_[e] = offsets_[e - 1] + input.tokens[e - 1];
-  }
+  REWIRE_RETURN_IF_ERROR(moe::Check(input, moved, round_, node_->shape(), node_->group().rank));
+  times_->Judge(&lateness_);
+  const uint64_t given = giving_->TakeBytes();
+  if (round_.key != 0) times_->Measure(round_.backward(), rows_.static_rows(), given);
+  REWIRE_RETURN_IF_ERROR(times_->BeginRound(input.stream));
   before_ = moved != nullptr ? *moved : Moved{};
   moved_ = Moved{};
   moved_.layer = input.layer;
-  gives_.clear();
-  received_ = before_.received;
+  round_.Begin(input, moved != nullptr);
+  giving_->Begin();
   for (const auto* stowed : {&before_.given, &before_.dropped}) {
-    for (const Stowed& s : *stowed) gives_.push_back({s});
+    for (const Stowed& s : *stowed) giving_->Add(s);
   }
-  round_ = (round_ / 2 + 1) * 2 + (moved != nullptr ? 1 : 0);
+  receiving_->Begin(before_.received);
   stage_ = Stage::kBegun;
-  begin_awaited_ = false;
   planned_ = moved != nullptr;
   in_order_until_ = Now() + options_.patience / kInOrder;
-  ++counts_.rounds;
   if (moved != nullptr) {
-    dynamic_ = before_.dynamic;
-    page_->Open(round_);
+    moved_.dynamic = before_.dynamic;
+    node_->page().Open(round_.key);
   } else {
-    dynamic_ = ChooseDynamic(input_.tokens, shape_.dynamic);
-    if (stay_.size() <= input.layer) stay_.resize(input.layer + 1, 1);
-    page_->Post(round_, {lateness_.copies(), speeds_, input.tokens, dynamic_,
-                         mine_.Of(input.layer, input.version, shape_.slots),
-                         input.version != 0 && stay_[input.layer] != 0});
+    moved_.dynamic = ChooseDynamic(input.tokens, node_->shape().dynamic);
+    const bool stayed = giving_->Stayed(input.layer);
+    node_->page().Post(
+        round_.key, {lateness_.copies(), times_->speeds(), input.tokens, moved_.dynamic,
+                     receiving_->Slots(input.layer, input.version), input.version != 0 && stayed});
   }
-  moved_.dynamic = dynamic_;
-  ChooseStatics();
+  rows_.Begin(round_, moved_.dynamic);
   return absl::OkStatus();
 }
 
-void Balancer::ChooseStatics() {
-  uint64_t rows = 0;
-  for (uint32_t e = 0; e < shape_.experts; ++e) rows += dynamic_[e] == 0 ? input_.tokens[e] : 0;
-  static_rows_ = 0;
-  statics_.clear();
-  own_.clear();
-  for (uint32_t e = 0; e < shape_.experts; ++e) {
-    if (dynamic_[e] != 0 || input_.tokens[e] == 0) continue;
-    const bool at_once = static_rows_ * kAtOnce < rows;
-    (at_once ? statics_ : own_).push_back(OwnSegment(e, 0, input_.tokens[e]));
-    if (at_once) static_rows_ += input_.tokens[e];
+// Records the end of the static segments, to measure their time, before the host's wait.
+absl::Status Balancer::EndStatics() {
+  MutexLock lock(&mutex_);
+  if (stage_ != Stage::kBegun || !CheckLost().ok()) return absl::OkStatus();
+  absl::Status recorded = times_->EndStatics(round_.input.stream);
+  return recorded.ok() ? recorded : Break(std::move(recorded));
+}
+
+// Waits on the host, up to `patience`, until all processes have taken or declined the slots.
+void Balancer::AwaitSettlement() {
+  const Time deadline = Now() + options_.patience;
+  while (true) {
+    const uint32_t seen = node_->page().wakeups();
+    {
+      MutexLock lock(&mutex_);
+      if (stage_ != Stage::kBegun || !CheckLost().ok()) return;
+      if (planned_ && receiving_->Settled() && !giving_->pending()) return;
+    }
+    if (Now() >= deadline) return;
+    node_->page().WaitForWakeup(seen, deadline);
   }
 }
 
-Segment Balancer::OwnSegment(uint32_t expert, uint32_t first, uint32_t rows) const {
-  Segment segment;
-  segment.expert = group_.rank * shape_.experts + expert;
-  segment.first = first;
-  segment.rows = rows;
-  const uint64_t offset = (offsets_[expert] + first) * shape_.token_bytes;
-  segment.x = input_.x + offset;
-  segment.errors = input_.errors == 0 ? 0 : input_.errors + offset;
-  segment.out = input_.out + offset;
-  return segment;
+absl::StatusOr<std::vector<Segment>> Balancer::Next() {
+  REWIRE_RETURN_IF_ERROR(EndStatics());
+  AwaitSettlement();
+  MutexLock lock(&mutex_);
+  if (stage_ != Stage::kBegun) REWIRE_RETURN_IF_ERROR(Expect(Stage::kComputing, "Next"));
+  REWIRE_RETURN_IF_ERROR(CheckLost());
+  if (stage_ == Stage::kBegun) {
+    if (absl::Status closed = Close(); !closed.ok()) return Break(std::move(closed));
+  }
+  absl::StatusOr<std::vector<Segment>> segments = TakeTurn();
+  if (!segments.ok()) return Break(segments.status());
+  return segments;
+}
+
+// Ends the agreement of the round: the division of the rows is final from here on.
+absl::Status Balancer::Close() {
+  stage_ = Stage::kComputing;
+  planned_ = true;  // a later plan is ignored
+  receiving_->Close(round_);
+  giving_->Close(&moved_);
+  moved_.received = receiving_->received();
+  times_->ExpectReceived(moved_.received.size());
+  rows_.Close(round_, giving_->gives());
+  if (round_.backward()) giving_->JudgeStay(round_.input.layer, moved_.given);
+  rows_.Order(round_, moved_.received, round_.backward() ? before_.planned : moved_.planned,
+              before_.stay, nodes_speeds_);
+  return receiving_->AwaitReturned(round_.input.stream);
+}
+
+absl::StatusOr<std::vector<Segment>> Balancer::TakeTurn() {
+  if (const std::optional<uint32_t> computed = rows_.LastReceived()) {
+    REWIRE_RETURN_IF_ERROR(receiving_->SendBack(round_, *computed));
+  }
+  std::vector<Segment> segments;
+  if (rows_.done()) {
+    stage_ = Stage::kComputed;
+    REWIRE_RETURN_IF_ERROR(receiving_->End(round_));
+  } else if (const std::optional<uint32_t> index = rows_.TakeReceived()) {
+    REWIRE_ASSIGN_OR_RETURN(const Segment received, receiving_->Receive(round_, *index));
+    segments.push_back(received);
+  } else {
+    segments = rows_.TakeOwn();
+  }
+  return segments;
 }
 
 absl::StatusOr<std::vector<Gradient>> Balancer::Collect() {
@@ -144,99 +246,78 @@ absl::StatusOr<std::vector<Gradient>> Balancer::Collect() {
   REWIRE_RETURN_IF_ERROR(Expect(Stage::kComputed, "Collect"));
   stage_ = Stage::kIdle;
   reported_.Set(Counts());
-  judge_given_ = !moved_.given.empty();
-  std::vector<Gradient> gradients;
-  if (moved_.given.empty()) return gradients;
-  if (absl::Status taken = TakeBack(); !taken.ok()) return Break(std::move(taken));
-  if (!backward()) return gradients;
-  for (const Stowed& s : moved_.given) {
-    gradients.push_back({s.move.expert - group_.rank * shape_.experts, s.move.to,
-                         memory_->own().back_grads(s.back_slot)});
+  if (moved_.given.empty()) return std::vector<Gradient>();
+  times_->ExpectResults();
+  if (absl::Status taken = giving_->TakeBack(round_, moved_.given); !taken.ok()) {
+    return Break(std::move(taken));
   }
-  std::sort(gradients.begin(), gradients.end(), [](const Gradient& a, const Gradient& b) {
-    return std::pair(a.expert, a.helper) < std::pair(b.expert, b.helper);
-  });
-  return gradients;
+  if (!round_.backward()) return std::vector<Gradient>();
+  return giving_->Gradients(moved_.given);
 }
 
-// Lets the stream wait for results, and copies the results to their rows in `out`.
-absl::Status Balancer::TakeBack() {
-  const CUstream stream = input_.stream;
-  const NodeMemory::Side own = memory_->own();
-  REWIRE_RETURN_IF_ERROR(ToStatus(cuda_, "cuEventRecord", cuda_.EventRecord(collects_, stream)));
-  for (const Stowed& s : moved_.given) {
-    REWIRE_RETURN_IF_ERROR(ToStatus(cuda_, "cuStreamWaitValue64",
-                                    cuda_.StreamWaitValue64(stream, own.back_there(s.back_slot),
-                                                            round_, CU_STREAM_WAIT_VALUE_GEQ)));
-  }
-  REWIRE_RETURN_IF_ERROR(ToStatus(cuda_, "cuEventRecord", cuda_.EventRecord(collected_, stream)));
-  for (const Stowed& s : moved_.given) {
-    const uint32_t expert = s.move.expert - group_.rank * shape_.experts;
-    const uint64_t row = offsets_[expert] + s.move.first;
-    REWIRE_RETURN_IF_ERROR(
-        ToStatus(cuda_, "cuMemcpyDtoDAsync",
-                 cuda_.MemcpyDtoDAsync(input_.out + row * shape_.token_bytes, own.back(s.back_row),
-                                       s.move.tokens * shape_.token_bytes, stream)));
-  }
-  return absl::OkStatus();
-}
-
-std::optional<bool> Balancer::WasLate(std::span<const CUevent> waits,
-                                      std::span<const CUevent> there) const {
-  float before = 0, waited = 0;
-  for (size_t i = 0; i < waits.size(); ++i) {
-    float until = 0, here = 0;
-    if (cuda_.EventQuery(there[i]) != CUDA_SUCCESS ||
-        cuda_.EventElapsedTime(&until, begun_, waits[i]) != CUDA_SUCCESS ||
-        cuda_.EventElapsedTime(&here, waits[i], there[i]) != CUDA_SUCCESS) {
-      return std::nullopt;
+void Balancer::Run() {
+  ::pthread_setname_np(::pthread_self(), "rewire-moe");
+  (void)node_->cuda().CtxSetCurrent(context_);
+  while (true) {
+    const uint32_t seen = node_->page().wakeups();
+    Time deadline;
+    {
+      MutexLock lock(&mutex_);
+      if (stop_) return;
+      if (!planned_) PlanRound();
+      const Time now = Now();
+      GiveWhatIsDue(now);
+      deadline = now < in_order_until_ ? in_order_until_ : now + kWakeup;
     }
-    before = std::max(before, until);
-    waited += here;
+    node_->page().WaitForWakeup(seen, deadline);
   }
-  return waited * 100 > before * static_cast<float>(options_.late_percent);
 }
 
-// Measures the time of a row and of a KiB, averaged over the last rounds for stable plans.
-void Balancer::MeasureLastRound() {
-  const auto measure = [&](CUevent begin, CUevent end, double units, uint32_t* speed) {
-    float ms = 0;
-    if (units == 0 || cuda_.EventQuery(end) != CUDA_SUCCESS ||
-        cuda_.EventElapsedTime(&ms, begin, end) != CUDA_SUCCESS) {
-      return;
-    }
-    const double now = std::clamp(ms * 1e9 / units, 1.0, 4e9);
-    *speed = static_cast<uint32_t>(*speed == 0 ? now : *speed * 0.75 + now * 0.25);
-  };
-  if (round_ == 0) return;
-  const double row_cost = backward() ? 2.0 : 1.0;
-  measure(begun_, closed_, static_cast<double>(static_rows_) * row_cost, &speeds_.row);
-  const auto given = static_cast<double>(out_->bytes() - given_before_);
-  measure(gives_begin_, gives_end_, given / 1024, &speeds_.kib);
-  if (given > 0 && !backward()) measure(begun_, gives_begin_, 1, &speeds_.start);
+void Balancer::PlanRound() {
+  const uint64_t round = round_.key;
+  if (!CheckLost().ok() || !node_->page().Read(round, &postings_)) return;
+  mutex_.Unlock();  // Next() must not block on planning
+  NodePlan plan = PlanNode(postings_, node_->shape());
+  mutex_.Lock();
+  // A process that closed before its plan was made keeps all its rows and receives none.
+  if (round_.key != round || stage_ != Stage::kBegun) return;
+  in_order_until_ = Now() + options_.patience / kInOrder;
+  nodes_speeds_ = plan.speeds;
+  moved_.stay = plan.stay;
+  for (const Stowed& stowed : plan.moves) {
+    if (stowed.move.to == node_->group().rank) receiving_->Add(stowed);
+    if (stowed.from == node_->group().rank) giving_->Add(stowed);
+  }
+  moved_.planned = std::move(plan.moves);
+  planned_ = true;
+  node_->page().Open(round);
 }
 
-void Balancer::JudgeLastRound() {
-  if (!judge_received_ && !judge_given_) return;
-  std::optional<bool> late;
-  if (judge_received_) {
-    const size_t received = moved_.received.size();
-    late = WasLate(std::span(waits_).first(received), std::span(there_).first(received));
-  }
-  if (judge_given_) {
-    const std::optional<bool> back = WasLate({&collects_, 1}, {&collected_, 1});
-    if (back) late = *back || late.value_or(false);
-  }
-  judge_received_ = judge_given_ = false;
-  if (late && lateness_.Count(*late)) {
-    REWIRE_WARN("moe: copies were late in %u consecutive rounds: at most %u experts per round now",
-                options_.late_rounds, lateness_.copies());
-  }
+void Balancer::GiveWhatIsDue(Time now) {
+  if (!planned_ || stage_ != Stage::kBegun || !CheckLost().ok()) return;
+  absl::Status given = giving_->GiveWhatIsDue(round_, now < in_order_until_, &lateness_);
+  if (!given.ok()) (void)Break(std::move(given));
+}
+
+absl::Status Balancer::Break(absl::Status status) {
+  if (!status_.ok()) return status_;
+  status_ = std::move(status);
+  reported_.Set(Counts());
+  REWIRE_ERROR("moe: %s", std::string(status_.message()).c_str());
+  node_->page().Fail();
+  return status_;
+}
+
+absl::Status Balancer::CheckLost() {
+  const std::optional<uint32_t> lost = watch_->lost();
+  if (!lost || !status_.ok()) return status_;
+  return Break(absl::UnavailableError(
+      absl::StrCat("rank ", *lost, " of ", node_->group().name,
+                   " is lost: results since the last check must not be used")));
 }
 
 absl::Status Balancer::Check() {
-  // Look now, so that a process that has just ended is found.
-  if (const std::optional<uint32_t> lost = page_->FindLost()) SetLost(*lost);
+  watch_->LookNow();
   MutexLock lock(&mutex_);
   return CheckLost();
 }
@@ -247,8 +328,12 @@ BalancerCounts Balancer::counts() {
 }
 
 BalancerCounts Balancer::Counts() const {
-  BalancerCounts counts = counts_;
-  counts.copied_bytes = out_->bytes() + back_->bytes();
+  BalancerCounts counts;
+  counts.rounds = round_.key / 2;
+  counts.given = giving_->given();
+  counts.received = receiving_->total();
+  counts.given_rows = giving_->given_rows();
+  counts.copied_bytes = giving_->out().bytes() + receiving_->back().bytes();
   counts.late_rounds = lateness_.total();
   counts.copies = status_.ok() ? lateness_.copies() : 0;
   counts.off = status_.ok() ? lateness_.off() : Off::kBroken;

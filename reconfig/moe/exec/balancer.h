@@ -18,12 +18,8 @@
 // serves all layers in turn; each process has one object per name.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
-#include <optional>
-#include <span>
-#include <string>
 #include <thread>
 #include <vector>
 
@@ -31,15 +27,14 @@
 #include "reconfig/base/clock.h"
 #include "reconfig/base/cuda_driver.h"
 #include "reconfig/base/mutex.h"
-#include "reconfig/moe/exec/balancer_counts.h"
-#include "reconfig/moe/exec/copy_queue.h"
-#include "reconfig/moe/exec/lateness.h"
-#include "reconfig/moe/exec/lent_slots.h"
-#include "reconfig/moe/exec/node_memory.h"
-#include "reconfig/moe/exec/node_page.h"
+#include "reconfig/moe/exec/giving.h"
+#include "reconfig/moe/exec/joined_node.h"
+#include "reconfig/moe/exec/loss_watch.h"
+#include "reconfig/moe/exec/node_plan.h"
+#include "reconfig/moe/exec/receiving.h"
 #include "reconfig/moe/exec/round.h"
+#include "reconfig/moe/exec/round_times.h"
 #include "reconfig/moe/exec/shape.h"
-#include "reconfig/moe/exec/turns.h"
 
 namespace rewire::moe {
 
@@ -54,6 +49,31 @@ struct BalancerOptions {
   Duration patience = microseconds(500);
   // Limit of the wait until all processes of the node have called Open().
   Duration meeting = seconds(60);
+};
+
+struct BalancerCounts {
+  uint64_t rounds = 0;
+  uint64_t given = 0;     // moves of own experts to helpers
+  uint64_t received = 0;  // moves of others' experts to this device
+  uint64_t given_rows = 0;
+  uint64_t copied_bytes = 0;  // between devices, copied by this process
+  uint64_t late_rounds = 0;
+  uint32_t copies = 0;  // the remaining budget; 0: the balancer moves nothing any more
+  Off off = Off::kNo;
+};
+
+// One balancer's part of the process's counters (reconfig/base/counters.h). Thread-compatible.
+class CountsPart {
+ public:
+  CountsPart() = default;
+  ~CountsPart();  // removes the budget; the other counts stay
+  CountsPart(const CountsPart&) = delete;
+  CountsPart& operator=(const CountsPart&) = delete;
+
+  void Set(const BalancerCounts& now);
+
+ private:
+  BalancerCounts last_;
 };
 
 class Balancer {
@@ -73,7 +93,7 @@ class Balancer {
   // backward round moves at most these rows.
   [[nodiscard]] absl::Status BeginBackward(const RoundInput& input, const Moved& moved);
   // Returns some own segments that no plan moves, to compute until the plan is known.
-  [[nodiscard]] const std::vector<Segment>& Statics() const { return statics_; }
+  [[nodiscard]] const std::vector<Segment>& Statics() const { return rows_.statics(); }
   // Call after the GEMMs of all segments so far. Sends back results for others and lets the stream
   // wait for the next segments. Returns no segments at the end of the round.
   [[nodiscard]] absl::StatusOr<std::vector<Segment>> Next();
@@ -89,126 +109,60 @@ class Balancer {
   [[nodiscard]] BalancerCounts counts();
 
  private:
-  // The first 1/kInOrder of `patience` is reserved for helpers whose copies are planned first.
-  static constexpr int kInOrder = 4;
   enum class Stage { kIdle, kBegun, kComputing, kComputed };  // the call that comes next
-  struct Give {
-    Stowed stowed;
-    enum { kPending, kGiven, kKept } state = kPending;
-  };
 
-  Balancer(const CudaDriver& cuda, const NodeGroup& group, const Shape& shape,
-           const BalancerOptions& options, CUcontext context);
-  [[nodiscard]] absl::Status Prepare();
-  [[nodiscard]] absl::Status TryPaths(Time deadline);
+  Balancer(std::unique_ptr<JoinedNode> node, const BalancerOptions& options, CUcontext context);
+  [[nodiscard]] absl::Status Prepare(Time deadline);
   void Leave();
+
+  // Run on the thread that makes the balancer's calls.
   [[nodiscard]] absl::Status Expect(Stage stage, const char* call) REWIRE_REQUIRES(mutex_);
-  [[nodiscard]] absl::Status CheckInput(const RoundInput& input, const Moved* moved) const
-      REWIRE_REQUIRES(mutex_);
   [[nodiscard]] absl::Status Begin(const RoundInput& input, const Moved* moved);
-  [[nodiscard]] Segment OwnSegment(uint32_t expert, uint32_t first, uint32_t rows) const;
-  void AddKept(uint32_t expert, std::vector<Segment>* segments) const REWIRE_REQUIRES(mutex_);
   absl::Status EndStatics();
   void AwaitSettlement();
   [[nodiscard]] absl::Status Close() REWIRE_REQUIRES(mutex_);
   [[nodiscard]] absl::StatusOr<std::vector<Segment>> TakeTurn() REWIRE_REQUIRES(mutex_);
-  [[nodiscard]] absl::StatusOr<Segment> Receive(uint32_t index) REWIRE_REQUIRES(mutex_);
-  [[nodiscard]] absl::Status SendBack(const Stowed& stowed) REWIRE_REQUIRES(mutex_);
-  [[nodiscard]] absl::Status EndReceiving() REWIRE_REQUIRES(mutex_);
-  [[nodiscard]] absl::Status TakeBack() REWIRE_REQUIRES(mutex_);
-  [[nodiscard]] bool Settled() const REWIRE_REQUIRES(mutex_);
-  void ChooseStatics() REWIRE_REQUIRES(mutex_);
-  void ChooseTurns() REWIRE_REQUIRES(mutex_);
-  void JudgeLastRound() REWIRE_REQUIRES(mutex_);
-  void MeasureLastRound() REWIRE_REQUIRES(mutex_);
-  // nullopt: the device has not reached the events yet, so nothing is known about copies.
-  [[nodiscard]] std::optional<bool> WasLate(std::span<const CUevent> waits,
-                                            std::span<const CUevent> there) const;
-  [[nodiscard]] bool backward() const REWIRE_REQUIRES(mutex_) { return round_ % 2 != 0; }
-  [[nodiscard]] BalancerCounts Counts() const REWIRE_REQUIRES(mutex_);
 
-  // Run on the balancer's own thread.
+  // Run on the thread "rewire-moe", which plans and copies to helpers.
   void Run();
   void PlanRound() REWIRE_REQUIRES(mutex_);
   void GiveWhatIsDue(Time now) REWIRE_REQUIRES(mutex_);
-  [[nodiscard]] absl::Status AwaitRoom(uint32_t helper, uint64_t used) REWIRE_REQUIRES(mutex_);
-  [[nodiscard]] Weights WeightsOf(const Stowed& stowed) const;
-  void JudgeStay() REWIRE_REQUIRES(mutex_);
-  [[nodiscard]] absl::Status Copy(const Stowed& stowed) REWIRE_REQUIRES(mutex_);
+
   // Stops the balancer here and on the others, which may wait for this process. Keeps the first
   // reason.
   absl::Status Break(absl::Status status) REWIRE_REQUIRES(mutex_);
   [[nodiscard]] absl::Status CheckLost() REWIRE_REQUIRES(mutex_);
+  [[nodiscard]] BalancerCounts Counts() const REWIRE_REQUIRES(mutex_);
 
-  // Run on the looking thread, which never waits for mutex_: a thread that holds mutex_ may wait
-  // until the looking thread releases streams.
-  void Look();
-  void SetLost(uint32_t rank);
-
-  const CudaDriver& cuda_;
-  const NodeGroup group_;
-  const Shape shape_;
   const BalancerOptions options_;
   const CUcontext context_;
-  std::unique_ptr<NodeMemory> memory_;
-  std::unique_ptr<NodePage> page_;
-  // to helpers: Open(), then the balancer's thread
-  std::unique_ptr<CopyQueue> out_;
-  std::unique_ptr<CopyQueue> back_;    // to owners; owned by the caller's thread
-  std::unique_ptr<CopyQueue> let_go_;  // owned by the looking thread
-  // Events on the caller's stream: the round begins; Statics() are computed; waits begin and end,
-  // for each received segment and for the results at the end.
-  CUevent begun_ = nullptr, closed_ = nullptr, collects_ = nullptr, collected_ = nullptr;
-  std::vector<CUevent> waits_, there_;
-  CUevent gives_begin_ = nullptr, gives_end_ = nullptr;  // around the round's copies, on out_
-  CUevent computed_ = nullptr;  // a received segment is computed, on the caller's stream
-  CUevent returned_ = nullptr;  // results for others were sent back, on back_
+  const std::unique_ptr<JoinedNode> node_;
+  std::unique_ptr<RoundTimes> times_;
+  std::unique_ptr<LossWatch> watch_;
 
-  // The round's data. Between Begin..() and Close(), the balancer's thread also reads the data, and
+  // Owned by the caller's thread.
+  RoundRows rows_;
+  Moved before_;  // from the forward round, in a backward round
+
+  // Between Begin..() and Close(), the balancer's thread also uses the round and the moves, and
   // every change or read there holds mutex_.
-  RoundInput input_;
-  std::vector<uint64_t> offsets_;  // the first row of each own expert
-  std::vector<uint8_t> dynamic_;
-  std::vector<Segment> statics_;
-  std::vector<Segment> own_;  // the other own segments, in the order of computation
-  Moved before_;              // from the forward round, in a backward round
+  Round round_;
   Moved moved_;
+  std::unique_ptr<Giving> giving_;
+  std::unique_ptr<Receiving> receiving_;
+  std::vector<Posting> postings_;  // owned by the balancer's thread from its start
 
   Mutex mutex_;
   Stage stage_ REWIRE_GUARDED_BY(mutex_) = Stage::kIdle;
-  uint64_t round_ REWIRE_GUARDED_BY(mutex_) = 0;  // the round's key: 2 * number + backward
   bool planned_ REWIRE_GUARDED_BY(mutex_) = true;
-  bool begin_awaited_ REWIRE_GUARDED_BY(mutex_) = false;  // out_ waits for begun_
-  std::vector<Give> gives_ REWIRE_GUARDED_BY(mutex_);
-  std::vector<Stowed> received_ REWIRE_GUARDED_BY(mutex_);
-  std::vector<Turn> turns_ REWIRE_GUARDED_BY(mutex_);
-  size_t turn_ REWIRE_GUARDED_BY(mutex_) = 0;  // the next turn
-  LentSlots mine_ REWIRE_GUARDED_BY(mutex_);   // what others have put into own slots
-  // own weights in others' slots
-  std::vector<LentSlots> theirs_ REWIRE_GUARDED_BY(mutex_);
-  std::vector<uint8_t> stay_;      // per layer: weights sent forward were still there backward
-  std::vector<Posting> postings_;  // owned by the balancer's thread from its start
-  bool judge_received_ REWIRE_GUARDED_BY(mutex_) = false;
-  bool judge_given_ REWIRE_GUARDED_BY(mutex_) = false;
   // copies wait for earlier ones
   Time in_order_until_ REWIRE_GUARDED_BY(mutex_);
-  uint64_t given_before_ REWIRE_GUARDED_BY(mutex_) = 0;  // bytes given before the round
-  uint64_t static_rows_ REWIRE_GUARDED_BY(mutex_) = 0;
-  Speeds speeds_ REWIRE_GUARDED_BY(mutex_);
   Speeds nodes_speeds_ REWIRE_GUARDED_BY(mutex_);  // speeds of the last plan
   Lateness lateness_ REWIRE_GUARDED_BY(mutex_);
-  BalancerCounts counts_ REWIRE_GUARDED_BY(mutex_);
   CountsPart reported_ REWIRE_GUARDED_BY(mutex_);
   absl::Status status_ REWIRE_GUARDED_BY(mutex_);
   bool stop_ REWIRE_GUARDED_BY(mutex_) = false;
   std::thread thread_;
-
-  // a lost rank; set before streams are released
-  std::atomic<int> lost_{-1};
-  Mutex look_mutex_;
-  CondVar look_soon_;
-  bool stop_looking_ REWIRE_GUARDED_BY(look_mutex_) = false;
-  std::thread looking_;
 };
 
 }  // namespace rewire::moe

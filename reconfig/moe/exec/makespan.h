@@ -1,5 +1,7 @@
-// Predicts the duration of a round with given moves, from measured times of copies and rows.
-// Integer arithmetic, so every process of a node chooses alike. Thread-compatible.
+// The model of a round: when moved rows arrive, in which order a device computes rows, and how long
+// a round with given moves takes, from measured times of copies and rows. Integer arithmetic, ties
+// to the lowest number, so every process of a node chooses alike. The functions are pure and
+// thread-safe; Makespan is thread-compatible.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +10,7 @@
 #include <vector>
 
 #include "reconfig/moe/exec/shape.h"
-#include "reconfig/moe/exec/stow.h"
+#include "reconfig/moe/exec/slots.h"
 #include "reconfig/moe/plan/batch.h"
 
 namespace rewire::moe {
@@ -26,9 +28,31 @@ struct Speeds {
 [[nodiscard]] std::vector<uint64_t> Arrivals(std::span<const Stowed> moves, const Shape& shape,
                                              const Speeds& speeds, bool backward, bool stay);
 
+// One in kAtOnce of a device's static rows is computed before there is a plan.
+inline constexpr uint32_t kAtOnce = 4;
+
+struct Arrival {
+  uint64_t at = 0;  // picoseconds since the round began
+  uint32_t rows = 0;
+  uint32_t index = 0;  // the caller's index
+};
+
+struct Turn {
+  bool received = false;
+  uint32_t index = 0;  // number of an own run of rows, or Arrival::index
+};
+
+// Orders a device's computation of own rows and received rows. Received rows are computed as soon
+// as they should be there, so that results travel while other rows are computed. Own rows fill the
+// time until then. Returns all own runs and arrivals. Until the next arrival, the largest own run
+// that ends before it comes next, or else the smallest. at_once: rows that are computed before;
+// row: picoseconds.
+[[nodiscard]] std::vector<Turn> TakeTurns(uint64_t at_once, std::span<const uint32_t> own_rows,
+                                          std::vector<Arrival> arrivals, uint64_t row);
+
 // Evaluates the time until the last device has all its rows after the dispatch, in picoseconds. The
 // time covers forward and, with gradients, backward, whose rows take twice as long. A device
-// computes received rows as soon as they are there, and its own rows otherwise (turns.h). The
+// computes received rows as soon as they are there, and its own rows otherwise (TakeTurns). The
 // device sends results for others one after the other. One object evaluates many lists of moves for
 // one batch without an allocation for each.
 class Makespan {

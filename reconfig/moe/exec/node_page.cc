@@ -287,8 +287,6 @@ void NodePage::Decline(uint32_t helper, uint64_t round, uint32_t slot) {
   (void)Mark(helper, round, uint64_t{1} << (slot + kDeclinedShift));
 }
 
-uint32_t NodePage::Taken() const { return static_cast<uint32_t>(own().word & kTakenMask); }
-
 uint32_t NodePage::Settled() const {
   const uint64_t word = own().word;
   return static_cast<uint32_t>((word | word >> kDeclinedShift) & kTakenMask);

@@ -53,8 +53,7 @@ class NodePage {
   [[nodiscard]] bool Take(uint32_t helper, uint64_t round, uint32_t slot);
   // An owner declines a slot, so that the helper need not wait for the slot.
   void Decline(uint32_t helper, uint64_t round, uint32_t slot);
-  // Slots of this process's word: taken so far; taken or declined; taken when the word is closed.
-  [[nodiscard]] uint32_t Taken() const;
+  // Slots of this process's word: taken or declined so far; taken when the word is closed.
   [[nodiscard]] uint32_t Settled() const;
   [[nodiscard]] uint32_t Close(uint64_t round);
 

@@ -1,17 +1,32 @@
 // Plans the moves of one forward round for a whole node from all its processes' postings. The
 // balancer's thread calls PlanNode() in every round, and no other work of that thread delays the
-// copies. Integer arithmetic, ties to the lowest number: every process of the node derives the same
-// plan. Pure; thread-safe.
+// copies. Integer arithmetic, ties to the lowest number. The work is bounded by a count of
+// evaluations, not by time: every process of the node derives the same plan. Pure; thread-safe.
 #pragma once
 
 #include <span>
 #include <vector>
 
-#include "reconfig/moe/exec/choose_moves.h"
+#include "reconfig/moe/exec/makespan.h"
 #include "reconfig/moe/exec/shape.h"
-#include "reconfig/moe/exec/stow.h"
+#include "reconfig/moe/exec/slots.h"
+#include "reconfig/moe/plan/planners.h"
 
 namespace rewire::moe {
+
+// Weights that need not be copied.
+struct Holdings {
+  std::vector<std::vector<Slot>> slots;  // the slots of each device
+  bool stay = false;  // weights sent for a forward round are still there in the backward round
+};
+
+// Chooses the moves of a forward round that are worth their copies: those that shorten the
+// predicted round (Makespan) with the arrival of their bytes. Returns the moves of BalanceMoves()
+// that fit: fewer if slow copies would lengthen the round, and more that go to devices with the
+// weights. Returns no moves if every copy is too slow.
+[[nodiscard]] std::vector<Stowed> ChooseMoves(const Batch& batch, const BalanceOptions& options,
+                                              const Shape& shape, const Speeds& speeds,
+                                              const Holdings& holdings);
 
 // A process's message at the beginning of a round.
 struct Posting {

@@ -1,12 +1,18 @@
-// Inputs and outputs of a round of balancing: one layer of one micro-batch, forward or backward.
-// Plain values: thread-compatible.
+// A round of balancing, one layer of one micro-batch forward or backward: its inputs and outputs,
+// the state that all parts of the balancer read, and the rows that this device computes. Values and
+// RoundRows are thread-compatible; Check() is thread-safe.
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "reconfig/abi/cuda_types.h"
-#include "reconfig/moe/exec/stow.h"
+#include "reconfig/moe/exec/makespan.h"
+#include "reconfig/moe/exec/shape.h"
+#include "reconfig/moe/exec/slots.h"
 
 namespace rewire::moe {
 
@@ -62,6 +68,74 @@ struct Moved {
   std::vector<uint8_t> dynamic;  // per own expert: whether it could have been moved
   std::vector<Stowed> planned;   // planned moves of the whole node
   bool stay = false;             // weights were expected to stay until the backward round
+};
+
+// A planned move of an own expert to a helper.
+struct Give {
+  Stowed stowed;
+  enum { kPending, kGiven, kKept, kDropped } state = kPending;  // kDropped: the copy failed
+};
+
+// The round in progress.
+struct Round {
+  uint64_t key = 0;  // 2 * number + backward; 0: before the first round
+  RoundInput input;
+  std::vector<uint64_t> offsets;  // the first row of each own expert
+
+  void Begin(const RoundInput& next, bool backward);
+  [[nodiscard]] bool backward() const { return key % 2 != 0; }
+  // expert: the number in the node.
+  [[nodiscard]] Weights WeightsOf(uint32_t expert) const {
+    return {input.layer, expert, input.version};
+  }
+};
+
+// Checks the input of the round after `last`; an error names the member and its range. moved: what
+// the forward round moved, for a backward round, or else nullptr.
+[[nodiscard]] absl::Status Check(const RoundInput& input, const Moved* moved, const Round& last,
+                                 const Shape& shape, uint32_t rank);
+
+// The rows of a round that this device computes, in their order: own rows that no helper computes,
+// and turns for the received rows. Owned by the thread that makes the balancer's calls.
+class RoundRows {
+ public:
+  RoundRows(const Shape& shape, uint32_t rank) : shape_(shape), rank_(rank) {}
+
+  // Divides the rows of the experts that no plan moves: some to compute at once, the others later.
+  // dynamic: 1 for each own expert that may be moved.
+  void Begin(const Round& round, const std::vector<uint8_t>& dynamic);
+  [[nodiscard]] const std::vector<Segment>& statics() const { return statics_; }
+  [[nodiscard]] uint64_t static_rows() const { return static_rows_; }
+
+  // Adds the rows of the other experts that no helper computes. In a backward round, rows that the
+  // forward round moved are a segment of their own.
+  void Close(const Round& round, std::span<const Give> gives);
+  // Orders own and received rows. planned: the node's moves, with whose arrivals in a round at
+  // `speeds` the received rows are expected. stay: see Arrivals().
+  void Order(const Round& round, std::span<const Stowed> received,
+             const std::vector<Stowed>& planned, bool stay, const Speeds& speeds);
+
+  // The number, among the received, of the rows that the turn before computed; nullopt: own rows.
+  [[nodiscard]] std::optional<uint32_t> LastReceived() const;
+  [[nodiscard]] bool done() const { return turn_ == turns_.size(); }
+  // Takes the next turn if it computes received rows, and returns their number.
+  [[nodiscard]] std::optional<uint32_t> TakeReceived();
+  // Takes all turns with own rows until the next received rows.
+  [[nodiscard]] std::vector<Segment> TakeOwn();
+
+ private:
+  [[nodiscard]] Segment OwnSegment(const Round& round, uint32_t expert, uint32_t first,
+                                   uint32_t rows) const;
+  void AddKept(const Round& round, uint32_t expert, std::span<const Give> gives);
+
+  const Shape shape_;
+  const uint32_t rank_;
+  std::vector<uint8_t> dynamic_;
+  std::vector<Segment> statics_;
+  std::vector<Segment> own_;  // the other own segments, in the order of computation
+  uint64_t static_rows_ = 0;
+  std::vector<Turn> turns_;
+  size_t turn_ = 0;  // the next turn
 };
 
 }  // namespace rewire::moe

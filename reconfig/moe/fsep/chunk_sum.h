@@ -1,7 +1,6 @@
-// Adds chunks on the device: one launch of a small kernel, in PTX that the driver compiles,
-// computes many sums. Each element is added from the first source to the last in 32-bit floats and
-// rounded once. Owned by the creating thread; Load()'s context must be current in every call and at
-// the end.
+// Adds chunks on the device: one launch of a small kernel (chunk_sum.cu) computes many sums. Each
+// element is added from the first source to the last in 32-bit floats and rounded once. Owned by
+// the creating thread; Load()'s context must be current in every call and at the end.
 #pragma once
 
 #include <array>

@@ -6,15 +6,67 @@
 #pragma once
 
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "reconfig/abi/nccl_types.h"
+#include "reconfig/base/cuda_driver.h"
 #include "reconfig/moe/fsep/chunk_sum.h"
-#include "reconfig/moe/fsep/device_memory.h"
 #include "reconfig/moe/fsep/exchange_plan.h"
-#include "reconfig/moe/fsep/nccl_calls.h"
 
 namespace rewire::moe::fsep {
+
+// The NCCL functions that the exchange calls. Rewire does not link against NCCL: the caller
+// supplies the functions, or OfProcess() finds them. All pointers must be set. Thread-compatible.
+struct NcclCalls {
+  // Finds the functions that the program's own calls reach. They are global symbols (of a preloaded
+  // shim or a linked library), or those of a libnccl.so.2 that another library, for example a
+  // Python package, has loaded for itself. Does not load a library. Thread-safe.
+  static absl::StatusOr<NcclCalls> OfProcess();
+
+  const char* (*GetErrorString)(ncclResult_t) = nullptr;
+  ncclResult_t (*CommCount)(const ncclComm_t, int*) = nullptr;
+  ncclResult_t (*CommUserRank)(const ncclComm_t, int*) = nullptr;
+  ncclResult_t (*GroupStart)() = nullptr;
+  ncclResult_t (*GroupEnd)() = nullptr;
+  ncclResult_t (*Send)(const void*, size_t, ncclDataType_t, int, ncclComm_t,
+                       cudaStream_t) = nullptr;
+  ncclResult_t (*Recv)(void*, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t) = nullptr;
+};
+
+// Owns memory of the current context's device and frees the memory in the destructor, when the
+// context must be current. Thread-compatible.
+class DeviceMemory {
+ public:
+  // An empty object has the address 0.
+  DeviceMemory() = default;
+  static absl::StatusOr<DeviceMemory> Allocate(const CudaDriver& driver, uint64_t bytes) {
+    DeviceMemory memory;
+    memory.driver_ = &driver;
+    const CUresult result = driver.MemAlloc(&memory.address_, bytes);
+    if (result == CUDA_SUCCESS) return memory;
+    memory.address_ = 0;
+    return absl::ResourceExhaustedError(
+        absl::StrCat(bytes, " bytes for sharded experts: ", driver.Describe("cuMemAlloc", result)));
+  }
+  ~DeviceMemory() {
+    if (address_ != 0) driver_->MemFree(address_);
+  }
+  DeviceMemory(DeviceMemory&& other) noexcept { *this = std::move(other); }
+  DeviceMemory& operator=(DeviceMemory&& other) noexcept {
+    std::swap(driver_, other.driver_);
+    std::swap(address_, other.address_);
+    return *this;
+  }
+
+  [[nodiscard]] CUdeviceptr address() const { return address_; }
+
+ private:
+  const CudaDriver* driver_ = nullptr;
+  CUdeviceptr address_ = 0;
+};
 
 // Describes the experts of every layer and this rank. Experts are padded to chunks of equal length.
 struct Shape {

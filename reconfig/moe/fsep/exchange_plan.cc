@@ -4,10 +4,54 @@
 #include <map>
 #include <span>
 
-#include "reconfig/moe/fsep/seats.h"
-
 namespace rewire::moe::fsep {
 namespace {
+
+// An expert on a device, in one or more slots.
+struct Seat {
+  uint32_t expert = 0;
+  uint32_t device = 0;
+  uint32_t slot = 0;  // the device's first slot with this expert
+};
+
+// Lists, by node, the devices that have an expert in a slot.
+class Seats {
+ public:
+  Seats(const Topology& topology, const Placement& placement);
+
+  // Returns the seats of each pair of an expert and a node that has the expert, sorted by expert
+  // and node; seats are sorted by device. A group is never empty.
+  [[nodiscard]] const std::vector<std::span<const Seat>>& groups() const { return groups_; }
+  [[nodiscard]] uint32_t NodeOf(std::span<const Seat> group) const {
+    return group[0].device / per_node_;
+  }
+
+ private:
+  const uint32_t per_node_;
+  std::vector<Seat> seats_;
+  std::vector<std::span<const Seat>> groups_;
+};
+
+Seats::Seats(const Topology& topology, const Placement& placement) : per_node_(topology.per_node) {
+  for (uint32_t i = 0; i < placement.slots.size(); ++i) {
+    if (placement.slots[i] == kEmptySlot) continue;
+    seats_.push_back({placement.slots[i], i / placement.capacity, i % placement.capacity});
+  }
+  std::sort(seats_.begin(), seats_.end(), [](const Seat& a, const Seat& b) {
+    return std::tie(a.expert, a.device, a.slot) < std::tie(b.expert, b.device, b.slot);
+  });
+  const auto same = [](const Seat& a, const Seat& b) {
+    return a.expert == b.expert && a.device == b.device;
+  };
+  seats_.erase(std::unique(seats_.begin(), seats_.end(), same), seats_.end());
+  for (size_t begin = 0, end = 0; begin < seats_.size(); begin = end) {
+    while (end < seats_.size() && seats_[end].expert == seats_[begin].expert &&
+           seats_[end].device / per_node_ == seats_[begin].device / per_node_) {
+      ++end;
+    }
+    groups_.push_back(std::span(seats_).subspan(begin, end - begin));
+  }
+}
 
 using Group = std::span<const Seat>;
 

@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "reconfig/moe/plan/placement.h"
-#include "reconfig/moe/plan/topology.h"
 
 namespace rewire::moe::fsep {
 

@@ -1,16 +1,18 @@
-// Numbers of tokens by the device that has the tokens and the expert that must compute them. One
-// object holds one iteration of one layer or a sum of several iterations. Every re-layout is
-// planned from such counts. Thread-compatible.
+// Numbers of tokens by the device that has the tokens and the expert that must compute them, and
+// the history of these counts. Every re-layout is planned from such counts. Thread-compatible.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace rewire::moe {
 
+// One object holds one iteration of one layer or a sum of several iterations.
 class Counts {
  public:
   Counts() = default;
@@ -42,6 +44,26 @@ class Counts {
   uint32_t devices_ = 0;
   uint32_t experts_ = 0;
   std::vector<uint32_t> tokens_;
+};
+
+// Keeps the counts of a layer's last iterations for planning re-layouts. A single iteration
+// predicts the next one poorly. Thread-compatible.
+class History {
+ public:
+  // iterations: number of iterations to keep, at least one. LAER-MoE keeps 5.
+  explicit History(size_t iterations) : most_(iterations) {}
+
+  // `counts` must have the same devices and experts as the counts before.
+  void Add(Counts counts) {
+    kept_.push_back(std::move(counts));
+    if (kept_.size() > most_) kept_.pop_front();
+  }
+  // Returns the kept counts, the oldest first.
+  [[nodiscard]] std::vector<Counts> Iterations() const { return {kept_.begin(), kept_.end()}; }
+
+ private:
+  const size_t most_;
+  std::deque<Counts> kept_;
 };
 
 }  // namespace rewire::moe

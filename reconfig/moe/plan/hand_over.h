@@ -25,7 +25,6 @@
 #include "absl/status/statusor.h"
 #include "reconfig/base/mutex.h"
 #include "reconfig/moe/plan/counts.h"
-#include "reconfig/moe/plan/history.h"
 #include "reconfig/moe/plan/placement.h"
 
 namespace rewire::moe {

@@ -17,7 +17,6 @@
 
 #include "reconfig/moe/plan/counts.h"
 #include "reconfig/moe/plan/placement.h"
-#include "reconfig/moe/plan/topology.h"
 
 namespace rewire::moe {
 

@@ -11,9 +11,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "reconfig/moe/plan/batch.h"
 #include "reconfig/moe/plan/lite_routing.h"
 #include "reconfig/moe/plan/placement.h"
-#include "reconfig/moe/plan/topology.h"
 
 namespace rewire::moe {
 
@@ -78,5 +78,18 @@ struct Copied {
                                  const CopyBudget& budget);
 // Returns a hash with which ranks compare plans.
 [[nodiscard]] uint64_t Hash(const TransferPlan& plan);
+
+// The node as a batch for planners without replicas (FEPLB's greedy, LLEP's splitting,
+// BalanceMoves): every replica becomes an expert of its own.
+struct ReplicaBatch {
+  Batch batch;
+  std::vector<uint32_t> expert;  // the node's expert for each of the batch's experts
+};
+// On every device, the `dynamic` experts that had most tokens are dynamic; ties go to the lowest.
+// history: tokens of each expert in earlier micro-batches.
+[[nodiscard]] ReplicaBatch ReplicasAsExperts(const NodeTokens& node,
+                                             std::span<const uint64_t> history, uint32_t dynamic);
+// `plan` is a plan for the batch.
+[[nodiscard]] TransferPlan ToTransfers(const ReplicaBatch& replicas, const MovePlan& plan);
 
 }  // namespace rewire::moe

@@ -5,13 +5,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "reconfig/base/status_macros.h"
-#include "reconfig/moe/plan/balance.h"
-#include "reconfig/moe/plan/greedy.h"
 #include "reconfig/moe/plan/lite_routing.h"
+#include "reconfig/moe/plan/node_tokens.h"
+#include "reconfig/moe/plan/planners.h"
 #include "reconfig/moe/plan/relayout.h"
 #include "reconfig/moe/plan/replica_balance.h"
-#include "reconfig/moe/plan/replica_batch.h"
-#include "reconfig/moe/plan/split.h"
 
 namespace rewire::moe {
 

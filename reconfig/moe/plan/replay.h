@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "reconfig/moe/plan/history.h"
+#include "reconfig/moe/plan/counts.h"
 #include "reconfig/moe/plan/node_tokens.h"
 #include "reconfig/moe/plan/recording.h"
 

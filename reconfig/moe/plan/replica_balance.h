@@ -3,7 +3,7 @@
 // replica without a copy of weights. Tokens can also move by way of other devices: a device passes
 // tokens of one expert on and takes tokens of another expert. Only the remaining imbalance costs
 // copies of an expert's weights, and the expert is split to fit. Like BalanceMoves
-// (reconfig/moe/plan/balance.h), BalanceReplicas() searches for the lowest busiest load of all
+// (reconfig/moe/plan/planners.h), BalanceReplicas() searches for the lowest busiest load of all
 // nodes that the budget can reach. Integer arithmetic, ties to the lowest number. Pure;
 // thread-safe.
 #pragma once

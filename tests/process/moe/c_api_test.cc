@@ -134,7 +134,7 @@ int Rank(const std::string& name, uint32_t rank, uint32_t* moved_rows) {
   return 0;
 }
 
-TEST(ExpertsTest, RowsAreComputedElsewhereAndComeBack) {
+TEST(ExpertsTest, HelpersComputeRowsAndReturnResults) {
   ::setenv("REWIRE_CUDA_LIBRARY", REWIRE_SIMGPU "/libcuda.so.1", 1);
   const std::string name = "c-api-" + std::to_string(::getpid());
   Crew crew(2, 2 * sizeof(uint32_t));

@@ -66,7 +66,7 @@ TEST(LayersTest, ResultsDoNotDependOnComputingDevice) {
   EXPECT_EQ(formula, copied);
 }
 
-TEST(LayersTest, WeightsThatHaveNotChangedAreNotSentAgain) {
+TEST(LayersTest, DoesNotSendUnchangedWeightsAgain) {
   uint64_t there[2] = {}, forward[2] = {};
   for (const bool tell : {false, true}) {
     LayerRunOptions o = Small(tell ? "told" : "untold");
@@ -87,7 +87,7 @@ TEST(LayersTest, WeightsThatHaveNotChangedAreNotSentAgain) {
   EXPECT_EQ(forward[true], forward[false]);
 }
 
-TEST(LayersTest, DynamicExpertsAreChosenFromTheCountsOfTheMicroBatch) {
+TEST(LayersTest, ChoosesDynamicExpertsFromTheMicroBatch) {
   LayerRunOptions o = Small("shifting");
   o.trace.shift = 1;
   Crew crew(4, LayerRunBytes(o));
@@ -101,7 +101,7 @@ TEST(LayersTest, DynamicExpertsAreChosenFromTheCountsOfTheMicroBatch) {
 }
 
 // Planning that takes a virtual second delays the round by about that time, and changes no result.
-TEST(LayersTest, PlanningTakesVirtualTimeWhereItIsNotHidden) {
+TEST(LayersTest, PlanningTakesVirtualTimeIfItIsNotHidden) {
   ::setenv("SIMGPU_LOCAL_MBPS", "500", 1);  // enables virtual time
   LayerRunOptions o = Small("planned");
   o.micro_batches = 1;
@@ -120,7 +120,7 @@ TEST(LayersTest, PlanningTakesVirtualTimeWhereItIsNotHidden) {
   ::unsetenv("SIMGPU_LOCAL_MBPS");
 }
 
-TEST(LayersTest, BalancedTokensAreLeftWhereTheyAre) {
+TEST(LayersTest, MovesNothingIfTokensAreBalanced) {
   LayerRunOptions o = Small("gate");
   o.trace.sigma = 0;
   o.gate_percent = 130;
@@ -175,7 +175,7 @@ void LetCopiesFail(LayerRunOptions* o, int after, bool to_helpers) {
   };
 }
 
-TEST(LayersTest, WhenNothingGetsToHelpersBalancingIsOffAndNothingElse) {
+TEST(LayersTest, FailedCopiesToHelpersTurnOnlyBalancingOff) {
   LayerRunOptions o = Small("plain");
   Crew plain(4, LayerRunBytes(o));
   o.balance = false;
@@ -220,7 +220,7 @@ void HoldCopiesUp(CudaDriver* driver) {
   driver->StreamWaitEvent = WaitsHeldUp;
 }
 
-TEST(LayersTest, LateCopiesHalveTheBudgetDownToNothingAndNothingElse) {
+TEST(LayersTest, LateCopiesHalveTheBudgetDownToZero) {
   ::setenv("SIMGPU_LOCAL_MBPS", "500", 1);  // enables virtual time
   LayerRunOptions o = Small("in-time");
   o.micro_batches = 5;
@@ -250,7 +250,7 @@ TEST(LayersTest, LateCopiesHalveTheBudgetDownToNothingAndNothingElse) {
   ::unsetenv("SIMGPU_LOCAL_MBPS");
 }
 
-TEST(LayersTest, WhenNothingComesBackAllAreTold) {
+TEST(LayersTest, FailedReturnIsReportedToAllRanks) {
   LayerRunOptions o = Small("");
   o.dispatch = false;
   // There are many micro-batches: on busy processors a round moves little, and may end without an
@@ -264,7 +264,7 @@ TEST(LayersTest, WhenNothingComesBackAllAreTold) {
   }
 }
 
-TEST(LayersTest, WithoutBatchesCopiesGoOneByOne) {
+TEST(LayersTest, CopiesOneByOneWithoutBatches) {
   LayerRunOptions o = Small("single");
   o.change_driver = [](CudaDriver* driver) {
     driver->MemcpyBatchAsync = [](CUdeviceptr*, CUdeviceptr*, size_t*, size_t, CUmemcpyAttributes*,
@@ -281,7 +281,7 @@ TEST(LayersTest, WithoutBatchesCopiesGoOneByOne) {
   EXPECT_EQ(formula, copied);
 }
 
-TEST(LayersTest, ADriverWithoutStreamMemoryOperationsIsRefused) {
+TEST(LayersTest, RejectsDriverWithoutStreamMemoryOperations) {
   for (const bool writes : {true, false}) {
     LayerRunOptions o = Small(writes ? "old" : "older");
     o.change_driver = [writes](CudaDriver* driver) {
@@ -319,7 +319,7 @@ TEST(LayersTest, RefusesDifferentShape) {
 
 // Kills a process between any two steps of a round. The other processes get an error or had all
 // their data; none hangs, and data that passed a check is right.
-TEST(LayersTest, WhenAHelperIsKilledTheOthersAreTold) {
+TEST(LayersTest, KilledHelperIsReportedToTheOthers) {
   LayerRunOptions o = Small("whole");
   o.trace.devices = 3;
   o.trace.experts = 24;

@@ -14,7 +14,7 @@ namespace {
 
 constexpr char kBalanced[] = "balanced\n";
 
-TEST(MoeMetricsTest, BalancingIsInTheAgentsMetrics) {
+TEST(MoeMetricsTest, AgentReportsBalancingMetrics) {
   TemporaryFolder folder;
   const std::string socket = folder / "agent.sock";
   const std::string group = "metrics-" + std::to_string(::getpid());

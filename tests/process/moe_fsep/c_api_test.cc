@@ -365,11 +365,11 @@ TEST_F(FsepTest, RefusesInvalidCallsAndContinues) {
   EXPECT_THAT(Run(Gradient::kFloat32, &Process::Refused), Each(0));
 }
 
-TEST_F(FsepTest, WhenARankIsSilentTheOthersAbortAndClose) {
+TEST_F(FsepTest, OtherRanksAbortAndCloseIfARankIsSilent) {
   EXPECT_THAT(Run(Gradient::kFloat32, &Process::Silent), Each(0));
 }
 
-TEST_F(FsepTest, NullsAndSizesAreNamed) {
+TEST_F(FsepTest, ErrorsNameNullsAndSizes) {
   rewireFsepOptions_t o{};
   rewireFsep_t fsep = nullptr;
   EXPECT_EQ(rewireFsepOpen(nullptr, &fsep), rewireInvalidArgument);

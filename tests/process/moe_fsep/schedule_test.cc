@@ -179,7 +179,7 @@ void CheckTrace(const Folder& folder, int rank, size_t depth) {
   }
 }
 
-TEST(FsepScheduleTest, ChangesNothingButWhenThingsMove) {
+TEST(FsepScheduleTest, ScheduleChangesOnlyTheTimesOfTransfers) {
   Folder plain;
   ASSERT_TRUE(RunRanks(-1, "0", plain.path()));
   // On devices that run one kernel at a time, a different order of waits on two ranks would

@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <string>
 
-#include "reconfig/moe/plan/recording_file.h"
+#include "reconfig/moe/plan/recording.h"
 #include "rewire/rewire_moe.h"
 
 namespace rewire {
@@ -25,7 +25,7 @@ class CountsTest : public ::testing::Test {
   rewireCounts_t counts_ = nullptr;
 };
 
-TEST_F(CountsTest, WhatWasAddedIsInTheFile) {
+TEST_F(CountsTest, WritesAddedCountsToTheFile) {
   ASSERT_EQ(rewireCountsCreate(path_.c_str(), 1, 2, 3, &counts_), rewireSuccess);
   const uint32_t tokens[] = {1, 2, 3, 4, 5, 6};
   EXPECT_EQ(rewireCountsAdd(counts_, 9, 4, tokens), rewireSuccess);
@@ -40,7 +40,7 @@ TEST_F(CountsTest, WhatWasAddedIsInTheFile) {
   EXPECT_EQ(rewireCountsClose(counts_), rewireSuccess);
 }
 
-TEST_F(CountsTest, WrongCallsAreNamed) {
+TEST_F(CountsTest, ErrorsNameTheArgument) {
   EXPECT_EQ(rewireCountsCreate(nullptr, 1, 2, 3, &counts_), rewireInvalidArgument);
   EXPECT_STREQ(rewireMoeLastError(), "rewireCountsCreate: path is NULL");
   EXPECT_EQ(rewireCountsCreate(path_.c_str(), 1, 2, 3, nullptr), rewireInvalidArgument);

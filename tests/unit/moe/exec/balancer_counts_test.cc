@@ -1,12 +1,10 @@
-#include "reconfig/moe/exec/balancer_counts.h"
-
 #include <gtest/gtest.h>
 
 #include <map>
 #include <optional>
 
 #include "reconfig/base/counters.h"
-#include "reconfig/moe/exec/lateness.h"
+#include "reconfig/moe/exec/balancer.h"
 
 namespace rewire::moe {
 namespace {
@@ -22,7 +20,7 @@ BalancerCounts After(uint64_t rounds, uint32_t copies, Off off = Off::kNo) {
   return counts;
 }
 
-TEST(BalancerCountsTest, AProcessHasWhatAllItsBalancersHaveDone) {
+TEST(BalancerCountsTest, ProcessCountersSumAllBalancers) {
   // Totals of the other tests of this process.
   std::map<Counter, uint64_t> before;
   for (const CounterInfo& info : CounterTable()) before[info.counter] = ValueOf(info.counter);
@@ -45,17 +43,6 @@ TEST(BalancerCountsTest, AProcessHasWhatAllItsBalancersHaveDone) {
   EXPECT_EQ(grown(Counter::kMoeOffLate), 1u);
   EXPECT_EQ(grown(Counter::kMoeOffCopies), 1u);
   EXPECT_EQ(grown(Counter::kMoeOffBroken), 1u);
-}
-
-TEST(BalancerCountsTest, TheFirstReasonIsWhy) {
-  Lateness late(2, 1), failed(2, 1);
-  EXPECT_TRUE(late.Count(true));
-  EXPECT_EQ(late.off(), Off::kNo);
-  EXPECT_TRUE(late.Count(true));
-  EXPECT_EQ(late.off(), Off::kLate);
-  failed.TurnOff();
-  EXPECT_TRUE(failed.Count(true));
-  EXPECT_EQ(failed.off(), Off::kCopies);
 }
 
 }  // namespace

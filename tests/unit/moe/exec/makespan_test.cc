@@ -1,9 +1,12 @@
 #include "reconfig/moe/exec/makespan.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace rewire::moe {
 namespace {
+
+using testing::ElementsAre;
 
 Shape AnyShape() {
   Shape shape;
@@ -29,20 +32,20 @@ TEST(MakespanTest, FreeCopiesLeaveTheBusiestDevice) {
   EXPECT_EQ(TimeOf(kForty, AnyShape(), 0), 60'000u);
 }
 
-TEST(MakespanTest, AHelperWaitsForWhatItGetsAndAnOwnerForWhatComesBack) {
+TEST(MakespanTest, HelperWaitsForCopiesAndOwnerForResults) {
   // 10 KiB of weights and 40 KiB of tokens at 500 arrive at 25,000, after the 20 static rows. Then
   // follow 40 rows and 40 KiB back.
   EXPECT_EQ(TimeOf(kForty, AnyShape(), 500), 25'000u + 40'000u + 20'000u);
 }
 
-TEST(MakespanTest, WeightsThatAreThereTakeNoTime) {
+TEST(MakespanTest, HeldWeightsTakeNoTime) {
   std::vector<Stowed> held = kForty;
   held[0].held = true;
   // 40 KiB of tokens at 500 arrive at 20,000.
   EXPECT_EQ(TimeOf(held, AnyShape(), 500), 20'000u + 40'000u + 20'000u);
 }
 
-TEST(MakespanTest, BackwardTakesTwiceTheWorkAndBringsGradientsBack) {
+TEST(MakespanTest, BackwardDoublesWorkAndReturnsGradients) {
   Shape shape = AnyShape();
   shape.grad_bytes = 20 << 10;
   // Out: 10 + 80 KiB; back: 40 + 20 KiB.
@@ -50,7 +53,7 @@ TEST(MakespanTest, BackwardTakesTwiceTheWorkAndBringsGradientsBack) {
   EXPECT_EQ(TimeOf(kForty, shape, 500), 85'000 + backward);
 }
 
-TEST(MakespanTest, CopiesOfAForwardRoundBeginWhenItIsPlanned) {
+TEST(MakespanTest, ForwardCopiesBeginAfterPlanning) {
   Shape shape = AnyShape();
   // 10 KiB of weights and 40 of tokens at 500 arrive at 35,000 instead of 25,000.
   EXPECT_EQ(Makespan(kUneven, shape, {1000, 500, 10'000}, false).Of(kForty), 95'000u);
@@ -58,7 +61,7 @@ TEST(MakespanTest, CopiesOfAForwardRoundBeginWhenItIsPlanned) {
   EXPECT_EQ(Arrivals(kForty, shape, {1000, 500, 10'000}, true, false)[0], 45'000u);
 }
 
-TEST(MakespanTest, AnObjectEvaluatesOneListAfterAnother) {
+TEST(MakespanTest, EvaluationsDoNotAffectOneAnother) {
   const Shape shape = AnyShape();
   Makespan makespan(kUneven, shape, {1000, 500, 0}, false);
   const uint64_t none = makespan.Of({});
@@ -68,7 +71,7 @@ TEST(MakespanTest, AnObjectEvaluatesOneListAfterAnother) {
   EXPECT_EQ(makespan.Of(kForty), forty);
 }
 
-TEST(MakespanTest, AListThatReachesTheLimitIsTooLong) {
+TEST(MakespanTest, ReportsTooLongAtTheLimit) {
   const Shape shape = AnyShape();
   Makespan makespan(kUneven, shape, {1000, 500, 0}, false);
   const uint64_t time = makespan.Of(kForty);
@@ -77,12 +80,47 @@ TEST(MakespanTest, AListThatReachesTheLimitIsTooLong) {
 }
 
 // Device 2 sends to device 3, which neither computes for device 0 nor waits for its helper.
-TEST(MakespanTest, OnlyDevicesThatTheLastOneWaitsForDelayIt) {
+TEST(MakespanTest, OnlyDevicesThatTheLastDeviceWaitsForDelayIt) {
   const Batch batch{4, {90, 20, 40, 10}, {0, 1, 2, 3}, {1, 1, 1, 1}};
   const std::vector<Stowed> moves{{{0, 1, 80, 10}, 0, 0, 0, 0, 0, false},
                                   {{2, 3, 35, 5}, 2, 0, 0, 0, 0, false}};
   const Shape shape = AnyShape();
   EXPECT_EQ(Makespan(batch, shape, {1000, 1, 0}, false).Delaying(moves), 0b0011u);
+}
+
+// Returns "o" or "r" with the number of each turn.
+std::vector<std::string> NamesOf(const std::vector<Turn>& turns) {
+  std::vector<std::string> order;
+  for (const Turn& t : turns) order.push_back((t.received ? "r" : "o") + std::to_string(t.index));
+  return order;
+}
+
+const std::vector<uint32_t> kOwn = {10, 20, 30};
+
+TEST(TakeTurnsTest, ComputesReadyRowsBeforeOwnRows) {
+  EXPECT_THAT(NamesOf(TakeTurns(0, kOwn, {{0, 5, 0}}, 100)), ElementsAre("r0", "o0", "o1", "o2"));
+  EXPECT_THAT(NamesOf(TakeTurns(0, kOwn, {{1001, 5, 0}}, 100)),
+              ElementsAre("o0", "o1", "r0", "o2"));
+  EXPECT_THAT(NamesOf(TakeTurns(10, kOwn, {{2000, 5, 0}}, 100)),
+              ElementsAre("o0", "r0", "o1", "o2"));
+}
+
+TEST(TakeTurnsTest, FillsTheTimeWithTheLargestRunThatFits) {
+  EXPECT_THAT(NamesOf(TakeTurns(0, kOwn, {{2500, 5, 0}}, 100)),
+              ElementsAre("o1", "o0", "r0", "o2"));
+}
+
+TEST(TakeTurnsTest, ComputesReceivedRowsInOrderOfArrival) {
+  // In the order of arrival, the second is there when the first has been computed; the third is
+  // not.
+  EXPECT_THAT(NamesOf(TakeTurns(0, kOwn, {{3000, 1, 0}, {500, 5, 1}, {1500, 5, 2}}, 100)),
+              ElementsAre("o0", "r1", "r2", "o1", "r0", "o2"));
+}
+
+TEST(TakeTurnsTest, LateRowsDoNotDelayOwnRows) {
+  EXPECT_THAT(NamesOf(TakeTurns(0, kOwn, {{UINT64_MAX, 5, 0}}, 100)),
+              ElementsAre("o2", "o1", "o0", "r0"));
+  EXPECT_THAT(NamesOf(TakeTurns(0, {}, {{7, 5, 0}}, 100)), ElementsAre("r0"));
 }
 
 }  // namespace

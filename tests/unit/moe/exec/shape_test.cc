@@ -2,8 +2,6 @@
 
 #include <gmock/gmock.h>
 
-#include "reconfig/moe/exec/lateness.h"
-
 namespace rewire::moe {
 namespace {
 
@@ -55,17 +53,6 @@ TEST(FingerprintTest, EveryMemberCounts) {
     change(&shape);
     EXPECT_NE(good, Fingerprint(shape, 2));
   }
-}
-
-TEST(LatenessTest, LateRoundsInARowHalveTheBudgetDownToNothing) {
-  Lateness lateness(5, 3);
-  for (const bool late : {true, true, false, true, true}) EXPECT_FALSE(lateness.Count(late));
-  EXPECT_EQ(lateness.copies(), 5u);
-  EXPECT_TRUE(lateness.Count(true));
-  EXPECT_EQ(lateness.copies(), 2u);
-  for (int i = 0; i < 6; ++i) (void)lateness.Count(true);
-  EXPECT_EQ(lateness.copies(), 0u);
-  EXPECT_EQ(lateness.total(), 11u);
 }
 
 }  // namespace

@@ -205,7 +205,7 @@ TEST(ExchangePlanTest, ReduceAddsInTheStatedOrderAndCrossesFromANodeOnce) {
   }));
 }
 
-TEST(ExchangePlanTest, SeatsTakeTurnsInHandingOn) {
+TEST(ExchangePlanTest, DevicesOfANodeForwardChunksInTurn) {
   // One expert is on all four devices of each node: each device forwards 3 of the 12 chunks of
   // other nodes.
   const AnyPlacement any{{4, 4}, 1, {1, std::vector<uint32_t>(16, 0)}};

@@ -253,7 +253,7 @@ TEST(ExchangeRefusalTest, ErrorsNameFieldAndRange) {
 // Groups that were started and not ended.
 thread_local int open_groups = 0;
 
-TEST(ExchangeRefusalTest, ACommunicatorThatDoesNotBlockIsNamed) {
+TEST(ExchangeRefusalTest, RejectsNonblockingCommunicator) {
   const Shape shape{{1, 1}, 0, 1, 1, 8, 2, Gradient::kFloat32};
   simnccl::OnRanks(1, [&](int, ncclComm_t comm, Rank&) {
     NcclCalls calls = CountingCalls();
@@ -263,7 +263,7 @@ TEST(ExchangeRefusalTest, ACommunicatorThatDoesNotBlockIsNamed) {
   });
 }
 
-TEST(ExchangeRefusalTest, AGroupThatFailsIsEnded) {
+TEST(ExchangeRefusalTest, EndsTheGroupAfterAFailedCall) {
   const Shape any{{2, 1}, 0, 2, 1, 8, 2, Gradient::kFloat32};
   simnccl::OnRanks(2, [&](int r, ncclComm_t comm, Rank& gpu) {
     NcclCalls calls = CountingCalls();

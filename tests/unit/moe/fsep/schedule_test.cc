@@ -80,7 +80,7 @@ TEST(ScheduleTest, RefusesCallsOutOfOrderAndContinues) {
   });
 }
 
-TEST(ScheduleTest, APlacementDoesNotWaitForEverForTheStepBefore) {
+TEST(ScheduleTest, PlaceTimesOutWhileTheLastStepRuns) {
   simnccl::OnRanks(1, [](int, ncclComm_t comm, Rank& gpu) {
     const auto stream = reinterpret_cast<CUstream>(gpu.stream());
     const LayerShards shards{reinterpret_cast<CUdeviceptr>(gpu.Alloc(64)),
@@ -112,14 +112,14 @@ TEST(ScheduleTest, APlacementDoesNotWaitForEverForTheStepBefore) {
   });
 }
 
-TEST(ScheduleTest, AStepGoesForwardAndBack) {
+TEST(ScheduleTest, VisitsLayersForwardAndThenInReverse) {
   std::vector<std::pair<uint32_t, bool>> visits;
   for (const Visit& v : ForwardAndBackward(2)) visits.push_back({v.layer, v.gradients});
   EXPECT_THAT(visits, testing::ElementsAre(std::pair(0u, false), std::pair(1u, false),
                                            std::pair(1u, true), std::pair(0u, true)));
 }
 
-TEST(StreamTraceTest, HasSpansInTheOrderOfTheirStreams) {
+TEST(StreamTraceTest, RecordsSpansInStreamOrder) {
   simnccl::OnThreads(1, [](int) {
     Rank gpu(0);
     const auto stream = reinterpret_cast<CUstream>(gpu.stream());
@@ -144,7 +144,7 @@ TEST(StreamTraceTest, HasSpansInTheOrderOfTheirStreams) {
   });
 }
 
-TEST(StreamTraceTest, CountsWhatRunsAtTheSameTime) {
+TEST(StreamTraceTest, ComputesOverlapOfTracks) {
   const std::vector<TraceSpan> spans = {{Track::kTokens, "t", 10, 20},
                                         {Track::kWeights, "w", 0, 10},
                                         {Track::kWeights, "v", 18, 30},

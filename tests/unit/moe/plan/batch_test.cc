@@ -6,8 +6,9 @@
 namespace rewire::moe {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
 
 // Experts 0 and 1 on device 0, 2 on device 1, 3 on device 2.
 const Batch kBatch{3, {50, 30, 10, 0}, {0, 0, 1, 2}, {1, 0, 1, 1}};
@@ -16,7 +17,7 @@ std::string Wrong(const MovePlan& plan, const Budget& budget = {}) {
   return std::string(Check(kBatch, plan, budget).message());
 }
 
-TEST(BatchTest, LoadsBeforeAndAfter) {
+TEST(BatchTest, ComputesLoadsBeforeAndAfterPlan) {
   EXPECT_THAT(Loads(kBatch), ElementsAre(80, 10, 0));
   const MovePlan plan = {{0, 2, 20, 30}, {0, 1, 0, 20}};
   ASSERT_TRUE(Check(kBatch, plan, {}).ok());
@@ -60,6 +61,25 @@ TEST(BatchTest, DifferentPlansHaveDifferentHashes) {
   EXPECT_NE(Hash({m}), Hash({{1, 2, 4, 3}}));
   EXPECT_NE(Hash({m}), Hash({m, m}));
   EXPECT_NE(Hash({}), Hash({{}}));
+}
+
+TEST(DynamicExpertsTest, ChoosesExpertsWithMostTokens) {
+  const std::vector<uint32_t> tokens = {5, 90, 9, 7, 9};
+  EXPECT_THAT(ChooseDynamic(tokens, 1), ElementsAre(0, 1, 0, 0, 0));
+  EXPECT_THAT(ChooseDynamic(tokens, 2), ElementsAre(0, 1, 1, 0, 0));
+  EXPECT_THAT(ChooseDynamic(tokens, 4), ElementsAre(0, 1, 1, 1, 1));
+}
+
+TEST(DynamicExpertsTest, ChoosesMoreUntilTheyHoldHalfOfTheTokens) {
+  const std::vector<uint32_t> tokens = {3, 5, 4, 5, 3};
+  EXPECT_THAT(ChooseDynamic(tokens, 1), ElementsAre(0, 1, 0, 1, 0));
+  EXPECT_THAT(ChooseDynamic(tokens, 3), ElementsAre(0, 1, 1, 1, 0));
+}
+
+TEST(DynamicExpertsTest, ChoosesAllExpertsIfThereAreFewer) {
+  const std::vector<uint32_t> tokens = {0, 3};
+  EXPECT_THAT(ChooseDynamic(tokens, 4), ElementsAre(1, 1));
+  EXPECT_THAT(ChooseDynamic({}, 4), IsEmpty());
 }
 
 }  // namespace

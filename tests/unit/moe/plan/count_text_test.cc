@@ -30,7 +30,7 @@ TEST(CountText, SortsRecords) {
   EXPECT_EQ(table->records, (std::vector<Recorded>{{1, 0, first}, {1, 5, second}, {2, 0, third}}));
 }
 
-TEST(CountText, AShapeThatIsGivenIsKept) {
+TEST(CountText, KeepsTheGivenShape) {
   const auto table = Read(std::string(kHeader) + "0,0,4,0,1\n", {{3, 0}, 16});
   ASSERT_TRUE(table.ok()) << table.status();
   EXPECT_EQ(table->shape, (RecordedShape{{3, 2}, 16}));

@@ -109,7 +109,7 @@ TEST(HandOverTest, AllRanksSwitchAtTheSameIteration) {
   EXPECT_EQ(ranks[1].hand_over->placement(0), PlanOf(104));
 }
 
-TEST(HandOverTest, APlannerThatDoesNotEndHoldsUpNoStep) {
+TEST(HandOverTest, StepDoesNotWaitForThePlanner) {
   Rank rank;  // its gate stays closed to the end
   for (uint64_t i = 1; i <= 10'000; ++i) {
     rank.StepAlone(i, 7);
@@ -118,7 +118,7 @@ TEST(HandOverTest, APlannerThatDoesNotEndHoldsUpNoStep) {
   EXPECT_EQ(rank.hand_over->epoch(), 0u);
 }
 
-TEST(HandOverTest, APlanThatIsTooOldIsDropped) {
+TEST(HandOverTest, DropsOutdatedPlan) {
   Rank rank({1, 3});
   rank.StepAlone(1, 1);
   for (uint64_t i = 2; i <= 4; ++i) rank.StepAlone(i, 2);
@@ -135,7 +135,7 @@ TEST(HandOverTest, APlanThatIsTooOldIsDropped) {
   EXPECT_EQ(rank.hand_over->placement(0), PlanOf(5));
 }
 
-TEST(HandOverTest, APlanIsMadeFromTheLastIterations) {
+TEST(HandOverTest, PlansFromTheLastIterations) {
   Rank rank({2, 100});
   rank.StepAlone(1, 1);
   rank.StepAlone(2, 10);
@@ -164,7 +164,7 @@ TEST(HandOverTest, KeepsPlacementsWithoutPlan) {
   EXPECT_EQ(rank.hand_over->placement(0), PlanOf(4));
 }
 
-TEST(HandOverTest, WrongArgumentsAreNamedAndChangeNothing) {
+TEST(HandOverTest, RejectsInvalidArgumentsWithoutEffect) {
   Rank rank;
   const Counts counts = Tokens(1);
   const auto step = [&](uint64_t iteration, size_t layers, uint64_t ready) {

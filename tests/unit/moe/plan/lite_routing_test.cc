@@ -77,7 +77,7 @@ RoutedTokens RouteOneByOne(const Case& c) {
   return routed;
 }
 
-TEST(LiteRoutingTest, IsWhatRoutingEveryTokenByItselfGives) {
+TEST(LiteRoutingTest, EqualsRoutingEachTokenByItself) {
   EXPECT_TRUE(rc::check([] {
     const Case c = RandomCase();
     LiteRouting routing(c.topology, c.counts);
@@ -103,7 +103,7 @@ TEST(LiteRoutingTest, NoTokenIsLostOrDoubled) {
   }));
 }
 
-TEST(LiteRoutingTest, TheFirstReplicasOfTheNodeGetTheRemainder) {
+TEST(LiteRoutingTest, GivesTheRemainderToTheFirstReplicas) {
   Counts counts(4, 1);
   counts.at(0, 0) = 5;  // node 0 has two replicas
   counts.at(3, 0) = 7;  // node 1 has one
@@ -116,7 +116,7 @@ TEST(LiteRoutingTest, TheFirstReplicasOfTheNodeGetTheRemainder) {
   EXPECT_EQ(routed.between, 0u);
 }
 
-TEST(LiteRoutingTest, ANodeWithoutAReplicaSendsToAll) {
+TEST(LiteRoutingTest, DividesTokensAmongAllReplicasIfTheNodeHasNone) {
   Counts counts(6, 1);
   counts.at(5, 0) = 8;  // node 2 has none
   const Placement placement{1, {0, kEmptySlot, 0, 0, kEmptySlot, kEmptySlot}};

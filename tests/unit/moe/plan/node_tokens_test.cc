@@ -15,7 +15,7 @@ std::string Wrong(const TransferPlan& plan, const CopyBudget& budget = {}) {
   return std::string(Check(kNode, plan, budget).message());
 }
 
-TEST(NodeTokensTest, LoadsAndBytesOfAPlan) {
+TEST(NodeTokensTest, ComputesLoadsAndBytesOfPlan) {
   ASSERT_TRUE(Check(kNode).ok());
   EXPECT_THAT(Loads(kNode), ElementsAre(50, 30, 10));
   // Device 2 gets the weights of expert 0 once.
@@ -61,7 +61,7 @@ TEST(NodeTokensTest, RejectsInvalidPlan) {
   EXPECT_EQ(Wrong({{0, 0, 2, 0, 1}}, {104, 100, 5, 8}), "plan: bytes=105: must be at most 104");
 }
 
-TEST(NodeTokensTest, APlacementsNodeHasTheTokensOfItsSlots) {
+TEST(NodeTokensTest, TakesTheTokensOfTheNodesSlots) {
   Counts counts(4, 2);
   counts.at(0, 0) = 5;
   counts.at(2, 0) = 8;  // node 1 has two replicas of expert 0, on one device
@@ -92,6 +92,20 @@ TEST(NodeTokensTest, DifferentPlansHaveDifferentHashes) {
   EXPECT_NE(Hash({t}), Hash({{4, 2, 3, 1, 5}}));
   EXPECT_NE(Hash({t}), Hash({t, t}));
   EXPECT_NE(Hash(TransferPlan{}), Hash({Transfer{}}));
+}
+
+TEST(ReplicaBatch, MakesReplicasExpertsAndTheBusiestDynamic) {
+  // Expert 0 is on both devices, expert 1 on the first, expert 2 on the second.
+  const NodeTokens node{2, 3, {5, 6, 7, 0, 0, 8}, {1, 1, 1, 0, 0, 1}};
+  const std::vector<uint64_t> history = {10, 20, 10};
+  const ReplicaBatch replicas = ReplicasAsExperts(node, history, 1);
+  EXPECT_EQ(Check(replicas.batch), absl::OkStatus());
+  EXPECT_THAT(replicas.expert, ElementsAre(0, 1, 0, 2));
+  EXPECT_THAT(replicas.batch.tokens, ElementsAre(5, 7, 6, 8));
+  EXPECT_THAT(replicas.batch.owner, ElementsAre(0, 0, 1, 1));
+  EXPECT_THAT(replicas.batch.dynamic, ElementsAre(0, 1, 1, 0));
+  EXPECT_THAT(ReplicasAsExperts(node, history, 4).batch.dynamic, ElementsAre(1, 1, 1, 1));
+  EXPECT_THAT(ToTransfers(replicas, {{1, 1, 2, 3}}), ElementsAre(Transfer{1, 0, 1, 2, 3}));
 }
 
 }  // namespace

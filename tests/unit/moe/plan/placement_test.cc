@@ -6,13 +6,13 @@
 
 #include <algorithm>
 #include <map>
-
-#include "reconfig/moe/plan/replicas.h"
+#include <numeric>
 
 namespace rewire::moe {
 namespace {
 
-using ::testing::HasSubstr;
+using testing::HasSubstr;
+
 using Slots = std::vector<uint32_t>;
 
 // Places one replica after the other, as in LAER's description. Loads are fractions of a token;
@@ -57,7 +57,7 @@ Placement PlaceOneByOne(const Topology& topology, uint32_t capacity,
   return placement;
 }
 
-TEST(PlacementTest, IsWhatPlacingOneReplicaAfterTheOtherGives) {
+TEST(PlacementTest, EqualsPlacingReplicasOneByOne) {
   EXPECT_TRUE(rc::check([] {
     const Topology topology{*rc::gen::inRange(1u, 5u), *rc::gen::inRange(1u, 5u)};
     const auto capacity = *rc::gen::inRange(1u, 4u);
@@ -84,7 +84,7 @@ TEST(PlacementTest, ReplicasGoToDifferentNodesFirst) {
   EXPECT_EQ(PlaceGreedily({2, 2}, 1, load, replicas).slots, (Slots{0, 1, 0, 1}));
 }
 
-TEST(PlacementTest, WhereTheNodesWithFewestAreFullAnyDeviceIsTaken) {
+TEST(PlacementTest, TakesAnyDeviceIfNodesWithFewestReplicasAreFull) {
   // Experts 0 and 1 fill the only devices of nodes 0 and 1; expert 2 has three replicas for the
   // rest.
   const std::vector<uint64_t> load = {90, 80, 30};
@@ -105,10 +105,54 @@ TEST(PlacementTest, RejectsInvalidPlacement) {
               HasSubstr("expert 0 is on no device"));
 }
 
-TEST(PlacementTest, TheHashTellsPlacementsApart) {
+TEST(PlacementTest, DifferentPlacementsHaveDifferentHashes) {
   EXPECT_EQ(Hash({1, {0, 1}}), Hash({1, {0, 1}}));
   EXPECT_NE(Hash({1, {0, 1}}), Hash({1, {1, 0}}));
   EXPECT_NE(Hash({1, {0, 1}}), Hash({2, {0, 1}}));
+}
+
+using Replicas = std::vector<uint32_t>;
+
+TEST(ReplicasTest, DividesSlotsEvenlyIfTheyDivide) {
+  EXPECT_EQ(EvenReplicas(12, 4), Replicas(4, 3));
+  EXPECT_EQ(EvenReplicas(13, 4), std::nullopt);
+}
+
+TEST(ReplicasTest, AddsOneReplicaInEveryNodeAtATime) {
+  const std::vector<uint64_t> load = {100, 10, 10};
+  EXPECT_EQ(QueueReplicas(load, 12, 2), (Replicas{8, 2, 2}));
+}
+
+TEST(ReplicasTest, AddsSingleReplicasUpToTheNumberOfNodes) {
+  // 4 nodes, 7 slots for 3 experts: too few for an expert to have a replica in every node.
+  const std::vector<uint64_t> load = {90, 20, 30};
+  EXPECT_EQ(QueueReplicas(load, 7, 4), (Replicas{4, 1, 2}));
+}
+
+TEST(ReplicasTest, GivesRemainingSlotsToExpertsThatTakeSingleReplicas) {
+  // Expert 0 has a replica in every node, and two more do not fit.
+  const std::vector<uint64_t> load = {90, 20, 30};
+  EXPECT_EQ(QueueReplicas(load, 5, 2), (Replicas{2, 1, 2}));
+}
+
+TEST(ReplicasTest, TiesGoToTheLowestExpert) {
+  EXPECT_EQ(QueueReplicas(std::vector<uint64_t>(4, 7), 6, 1), (Replicas{2, 2, 1, 1}));
+  EXPECT_EQ(QueueReplicas(std::vector<uint64_t>(4, 0), 6, 1), (Replicas{3, 1, 1, 1}));
+}
+
+TEST(ReplicasTest, LeavesFewerSlotsEmptyThanThereAreNodes) {
+  EXPECT_TRUE(rc::check([] {
+    const auto experts = *rc::gen::inRange(1u, 20u);
+    const auto nodes = *rc::gen::inRange(1u, 9u);
+    const uint32_t slots = experts + *rc::gen::inRange(0u, 100u);
+    std::vector<uint64_t> load(experts);
+    for (uint64_t& l : load) l = *rc::gen::inRange<uint64_t>(0, 1000);
+    const Replicas replicas = QueueReplicas(load, slots, nodes);
+    const uint32_t used = std::accumulate(replicas.begin(), replicas.end(), 0u);
+    RC_ASSERT(used <= slots);
+    RC_ASSERT(used + nodes > slots);
+    for (uint32_t r : replicas) RC_ASSERT(r > 0u);
+  }));
 }
 
 }  // namespace

@@ -1,4 +1,6 @@
 // Properties of every planner for a micro-batch, for any input.
+#include "reconfig/moe/plan/planners.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -7,9 +9,6 @@
 
 #include "bench/moe/eplb.h"
 #include "bench/moe/shadowing.h"
-#include "reconfig/moe/plan/balance.h"
-#include "reconfig/moe/plan/greedy.h"
-#include "reconfig/moe/plan/split.h"
 #include "tests/unit/moe/plan/any_batch.h"
 
 namespace rewire::moe {
@@ -33,7 +32,7 @@ void Sound(const Batch& batch, const MovePlan& plan, const Budget& budget) {
   RC_ASSERT(Sum(Loads(batch, plan)) == Sum(Loads(batch)));
 }
 
-TEST(Greedy, MovesWholeExpertsAndNeverMakesItWorse) {
+TEST(Greedy, MovesWholeExpertsAndNeverRaisesTheBusiestLoad) {
   EXPECT_TRUE(rc::check([] {
     const Batch batch = AnyBatch();
     const GreedyOptions options{AnyBudget(), *rc::gen::inRange<uint32_t>(0, 50)};
@@ -55,7 +54,7 @@ TEST(Greedy, TakesTheBusiestThatHelpsAndBreaksTiesByNumber) {
   EXPECT_THAT(GreedyMoves(batch, {{8, 8}, 91}), IsEmpty());
 }
 
-TEST(Balance, KeepsItsBudgetAndNeverMakesItWorse) {
+TEST(Balance, KeepsItsBudgetAndNeverRaisesTheBusiestLoad) {
   EXPECT_TRUE(rc::check([] {
     const Batch batch = AnyBatch();
     BalanceOptions options;
@@ -75,7 +74,7 @@ TEST(Balance, KeepsItsBudgetAndNeverMakesItWorse) {
   }));
 }
 
-TEST(Balance, ReachesTheLowestWithCopiesEnough) {
+TEST(Balance, ReachesTheLowestLoadWithEnoughCopies) {
   EXPECT_TRUE(rc::check([] {
     Batch batch = AnyBatch();
     // One dynamic expert on each device holds all excess tokens.
@@ -93,7 +92,7 @@ TEST(Balance, ReachesTheLowestWithCopiesEnough) {
   }));
 }
 
-TEST(Balance, GoesToWhereWeightsAreAndCountsNoCopyForIt) {
+TEST(Balance, PrefersDevicesWithTheWeightsWithoutCountingACopy) {
   const Batch batch{3, {60, 30, 0, 0}, {0, 0, 1, 2}, {1, 1, 1, 1}};
   BalanceOptions options;
   options.budget.copies = 0;
@@ -102,7 +101,7 @@ TEST(Balance, GoesToWhereWeightsAreAndCountsNoCopyForIt) {
   EXPECT_THAT(BalanceMoves(batch, options), ElementsAre(Move{0, 1, 30, 30}, Move{0, 2, 0, 30}));
 }
 
-TEST(Balance, KeepsItsBudgetBesideWhatIsThere) {
+TEST(Balance, KeepsItsBudgetBesidesMovesWithoutCopies) {
   EXPECT_TRUE(rc::check([] {
     const Batch batch = AnyBatch();
     BalanceOptions options;
@@ -130,14 +129,14 @@ TEST(Balance, PrefersAWholeExpertToAPart) {
   EXPECT_THAT(BalanceMoves(other, {}), ElementsAre(Move{0, 1, 58, 37}));
 }
 
-TEST(Balance, AnEvenBatchIsLeftAlone) {
+TEST(Balance, LeavesAnEvenBatchUnchanged) {
   const Batch batch{4, {7, 7, 7, 7}, {0, 1, 2, 3}, {1, 1, 1, 1}};
   EXPECT_THAT(BalanceMoves(batch, {}), IsEmpty());
   EXPECT_THAT(GreedyMoves(batch, {}), IsEmpty());
   EXPECT_THAT(SplitMoves(batch, {}), IsEmpty());
 }
 
-TEST(Split, LosesNothingAndHeedsItsGate) {
+TEST(Split, KeepsAllTokensAndItsGate) {
   EXPECT_TRUE(rc::check([] {
     Batch batch = AnyBatch();
     std::fill(batch.dynamic.begin(), batch.dynamic.end(), 1);
@@ -154,7 +153,7 @@ TEST(Split, LosesNothingAndHeedsItsGate) {
   }));
 }
 
-TEST(Split, WithoutALeastChunkEveryDeviceEndsAtItsCapacity) {
+TEST(Split, FillsDevicesToCapacityWithoutALeastChunk) {
   EXPECT_TRUE(rc::check([] {
     Batch batch = AnyBatch();
     std::fill(batch.dynamic.begin(), batch.dynamic.end(), 1);
@@ -184,7 +183,7 @@ TEST(Split, SpillsALargeExpertRatherThanSeveralSmallOnes) {
   EXPECT_THAT(SplitMoves(batch, {100, 100, 1}), ElementsAre(Move{0, 1, 100, 400}));
 }
 
-TEST(Split, ARestThatFitsNowhereGoesToTheLeastLoadedDevice) {
+TEST(Split, GivesARestThatFitsNowhereToTheLeastLoadedDevice) {
   const Batch batch{3, {5500, 3200, 3300}, {0, 1, 2}, {1, 1, 1}};
   // Device 1 then has no room for all tokens of its own expert.
   EXPECT_THAT(SplitMoves(batch, {100, 100, 1024}),

@@ -9,8 +9,6 @@
 #include <filesystem>
 #include <fstream>
 
-#include "reconfig/moe/plan/recording_file.h"
-
 namespace rewire::moe {
 namespace {
 
@@ -76,7 +74,7 @@ TEST_F(RecordingTest, BytesAreAsDocumented) {
   EXPECT_EQ(RecordBytes(kShape), 68U);
 }
 
-TEST_F(RecordingTest, AFileCutAtAnyByteGivesTheWholeRecordsAndThenAnError) {
+TEST_F(RecordingTest, TruncatedFileGivesWholeRecordsAndThenAnError) {
   const std::string bytes = Bytes();
   for (size_t size = 0; size < bytes.size(); ++size) {
     const auto [records, status] = ReadAll(bytes.substr(0, size));
@@ -95,7 +93,7 @@ TEST_F(RecordingTest, AFileCutAtAnyByteGivesTheWholeRecordsAndThenAnError) {
   }
 }
 
-TEST_F(RecordingTest, AnyBitThatIsWrongIsFound) {
+TEST_F(RecordingTest, DetectsEveryFlippedBit) {
   const std::string bytes = Bytes();
   for (size_t at = 0; at < bytes.size(); ++at) {
     for (int bit = 0; bit < 8; ++bit) {
@@ -116,7 +114,7 @@ TEST_F(RecordingTest, AnyBitThatIsWrongIsFound) {
   }
 }
 
-TEST_F(RecordingTest, ShapesThatCannotBeAreRefused) {
+TEST_F(RecordingTest, RejectsInvalidShape) {
   for (const RecordedShape& shape :
        {RecordedShape{{0, 8}, 16}, RecordedShape{{1, 0}, 16}, RecordedShape{{1, 8}, 0},
         RecordedShape{{1, 1 << 12}, 1 << 13}, RecordedShape{{1U << 31, 2}, UINT32_MAX}}) {
@@ -145,7 +143,7 @@ TEST_F(RecordingTest, ErrorsNameFileAndByte) {
             "recording " + path_ + ": counts of 4 devices and 2 experts: must be 4 and 3");
 }
 
-TEST_F(RecordingTest, AFullDiskLeavesTheRecordsThatWereWritten) {
+TEST_F(RecordingTest, FullDiskKeepsWrittenRecords) {
   absl::StatusOr<CountWriter> writer = CountWriter::Create(path_, kShape);
   ASSERT_TRUE(writer.ok());
   ASSERT_TRUE(writer->Add(Sample(7, 1)).ok());

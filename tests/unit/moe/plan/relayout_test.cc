@@ -47,7 +47,7 @@ uint64_t CostOf(const Placement& placement, const Counts& counts, const Relayout
   return LayoutCost(routing.Route(placement), options.rates, options.objective);
 }
 
-TEST(RelayoutTest, OursIsNeverDearerThanLaers) {
+TEST(RelayoutTest, NeverCostsMoreThanLaer) {
   EXPECT_TRUE(rc::check([] {
     const Case c = RandomCase();
     const auto laers = PlanAsLaer(c.counts, c.options);
@@ -63,7 +63,7 @@ TEST(RelayoutTest, OursIsNeverDearerThanLaers) {
   }));
 }
 
-TEST(RelayoutTest, IterationsAreWeighedEachByItself) {
+TEST(RelayoutTest, RoutesEachIterationByItself) {
   EXPECT_TRUE(rc::check([] {
     const Case c = RandomCase();
     std::vector<Counts> iterations(3, c.counts);
@@ -86,7 +86,7 @@ TEST(RelayoutTest, IterationsAreWeighedEachByItself) {
   }));
 }
 
-TEST(RelayoutTest, AnExpertGoesWhereItsTokensAre) {
+TEST(RelayoutTest, PlacesExpertsNearTheirTokens) {
   // Four experts on four devices: LAER's plan spreads equal loads by their number alone.
   Case c;
   c.options.topology = {2, 2};

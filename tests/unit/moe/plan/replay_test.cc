@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "reconfig/moe/plan/replica_batch.h"
+#include "reconfig/moe/plan/node_tokens.h"
 
 namespace rewire::moe {
 namespace {
@@ -22,21 +22,7 @@ uint64_t Most(const std::vector<uint64_t>& loads) {
   return *std::max_element(loads.begin(), loads.end());
 }
 
-TEST(ReplicaBatch, EveryReplicaIsAnExpertAndTheBusiestBeforeAreDynamic) {
-  // Expert 0 is on both devices, expert 1 on the first, expert 2 on the second.
-  const NodeTokens node{2, 3, {5, 6, 7, 0, 0, 8}, {1, 1, 1, 0, 0, 1}};
-  const std::vector<uint64_t> history = {10, 20, 10};
-  const ReplicaBatch replicas = ReplicasAsExperts(node, history, 1);
-  EXPECT_EQ(Check(replicas.batch), absl::OkStatus());
-  EXPECT_THAT(replicas.expert, ElementsAre(0, 1, 0, 2));
-  EXPECT_THAT(replicas.batch.tokens, ElementsAre(5, 7, 6, 8));
-  EXPECT_THAT(replicas.batch.owner, ElementsAre(0, 0, 1, 1));
-  EXPECT_THAT(replicas.batch.dynamic, ElementsAre(0, 1, 1, 0));
-  EXPECT_THAT(ReplicasAsExperts(node, history, 4).batch.dynamic, ElementsAre(1, 1, 1, 1));
-  EXPECT_THAT(ToTransfers(replicas, {{1, 1, 2, 3}}), ElementsAre(Transfer{1, 0, 1, 2, 3}));
-}
-
-TEST(Replay, NoTokenIsLostByAnyPlanAndNoneThatSeesTheCountsMakesItWorse) {
+TEST(Replay, PlansKeepAllTokensAndNeverRaiseTheBusiestLoad) {
   EXPECT_TRUE(rc::check([] {
     ReplayOptions options;
     options.shape = {{*rc::gen::inRange(1U, 4U), *rc::gen::inRange(1U, 6U)},
@@ -79,7 +65,7 @@ Recorded Hot(uint32_t layer) {
   return hot;
 }
 
-TEST(Replay, ExpertsStayInOrderAndPlansMoveThem) {
+TEST(Replay, PlacesExpertsInOrderAndPlansMoveThem) {
   ReplayOptions options;
   options.shape = {{1, 2}, 4};
   options.plan = ReplayPlan::kGreedy;
@@ -97,7 +83,7 @@ TEST(Replay, ExpertsStayInOrderAndPlansMoveThem) {
   EXPECT_THAT(balance->Next(Hot(0))->after, ElementsAre(150, 150));
 }
 
-TEST(Replay, ARelayoutComesFromTheSameLayersMicroBatchesBefore) {
+TEST(Replay, RelayoutUsesEarlierMicroBatchesOfTheLayer) {
   ReplayOptions options;
   options.shape = {{1, 2}, 4};
   options.plan = ReplayPlan::kRelayout;
@@ -108,7 +94,7 @@ TEST(Replay, ARelayoutComesFromTheSameLayersMicroBatchesBefore) {
   EXPECT_THAT(replay->Next(Hot(1))->after, ElementsAre(300, 0));
 }
 
-TEST(Replay, MoreRoomThanExpertsHoldsThemMoreThanOnce) {
+TEST(Replay, RepeatsExpertsIfThereAreMoreSlots) {
   ReplayOptions options;
   options.shape = {{1, 2}, 4};
   options.capacity = 4;

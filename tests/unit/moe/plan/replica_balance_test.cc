@@ -24,7 +24,7 @@ TransferPlan PlanOf(const NodeTokens& node, const CopyBudget& budget) {
   return BalanceReplicas(std::span(&node, 1), budget)[0];
 }
 
-TEST(ReplicaBalance, LosesNothingKeepsToTheBudgetAndNeverMakesItWorse) {
+TEST(ReplicaBalance, KeepsTokensAndBudgetAndNeverRaisesTheBusiestLoad) {
   EXPECT_TRUE(rc::check([] {
     std::vector<NodeTokens> nodes;
     const auto count = *rc::gen::inRange(1, 4);
@@ -48,7 +48,7 @@ TEST(ReplicaBalance, LosesNothingKeepsToTheBudgetAndNeverMakesItWorse) {
   }));
 }
 
-TEST(ReplicaBalance, IsEvenWhereTheBudgetIsNoLimit) {
+TEST(ReplicaBalance, EvensLoadsWithAnUnlimitedBudget) {
   EXPECT_TRUE(rc::check([] {
     const NodeTokens node = AnyNode();
     const uint64_t after = Most(Loads(node, PlanOf(node, {UINT64_MAX, 1, 1, UINT32_MAX})));
@@ -78,7 +78,7 @@ uint64_t LowestWithoutCopies(const NodeTokens& node) {
   return lowest;
 }
 
-TEST(ReplicaBalance, WithoutACopyOfWeightsIsAsEvenAsReplicasAllow) {
+TEST(ReplicaBalance, EvensLoadsAsReplicasAllowWithoutCopies) {
   EXPECT_TRUE(rc::check([] {
     const NodeTokens node = AnyNode();
     const TransferPlan plan = PlanOf(node, {UINT64_MAX, 0, 0, 0});
@@ -91,7 +91,7 @@ TEST(ReplicaBalance, WithoutACopyOfWeightsIsAsEvenAsReplicasAllow) {
   }));
 }
 
-TEST(ReplicaBalance, TokensGoToAReplicaByWayOfOthers) {
+TEST(ReplicaBalance, PassesTokensToAReplicaThroughOtherDevices) {
   // Expert 0 is on devices 0 and 1, expert 1 on devices 1 and 2.
   const NodeTokens node{3, 2, {90, 0, 0, 0, 60, 0}, {1, 1, 0, 0, 1, 1}};
   const TransferPlan plan = PlanOf(node, {UINT64_MAX, 1, 1, 8});
@@ -99,7 +99,7 @@ TEST(ReplicaBalance, TokensGoToAReplicaByWayOfOthers) {
   EXPECT_THAT(Loads(node, plan), ElementsAre(50, 50, 50));
 }
 
-TEST(ReplicaBalance, WeightsAreCopiedWhereThereIsNoReplica) {
+TEST(ReplicaBalance, CopiesWeightsToDevicesWithoutReplica) {
   const NodeTokens node{2, 2, {30, 0, 70, 0}, {1, 0, 1, 0}};
   // The plan moves the smallest expert that is large enough, and only the needed number of its
   // tokens.
@@ -110,7 +110,7 @@ TEST(ReplicaBalance, WeightsAreCopiedWhereThereIsNoReplica) {
   EXPECT_THAT(PlanOf(node, {100, 100, 1, 8}), IsEmpty());
 }
 
-TEST(ReplicaBalance, BytesGoToTheNodesThatTheOthersWaitFor) {
+TEST(ReplicaBalance, SpendsBytesInTheBusiestNodes) {
   const NodeTokens even{2, 2, {50, 0, 0, 54}, {1, 0, 0, 1}};
   const NodeTokens uneven{2, 1, {104, 0}, {1, 0}};
   const std::vector<NodeTokens> nodes = {even, uneven};
