@@ -15,9 +15,9 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-class CommunicatorTest : public ShimTest {};
+class VirtualCommunicatorTest : public ShimTest {};
 
-TEST_F(CommunicatorTest, HandleIsOursAndIdentityIsTheIds) {
+TEST_F(VirtualCommunicatorTest, HasItsOwnHandleAndTheIdentityOfItsUniqueId) {
   ncclUniqueId id;
   ncclGetUniqueId(&id);
   ncclComm_t comm = nullptr;
@@ -30,7 +30,7 @@ TEST_F(CommunicatorTest, HandleIsOursAndIdentityIsTheIds) {
   EXPECT_EQ(ncclSuccess, ncclCommDestroy(comm));
 }
 
-TEST_F(CommunicatorTest, ConfigIsCopiedAsItIs) {
+TEST_F(VirtualCommunicatorTest, CopiesTheConfigWithItsTexts) {
   std::string name = "interface0";
   // A config of a later release: 16 bytes more than ours.
   struct {
@@ -58,7 +58,7 @@ TEST_F(CommunicatorTest, ConfigIsCopiedAsItIs) {
   ncclCommDestroy(comm);
 }
 
-TEST_F(CommunicatorTest, AShortConfigIsNotReadBeyondItsEnd) {
+TEST_F(VirtualCommunicatorTest, AShortConfigIsNotReadBeyondItsEnd) {
   // The struct of a release in which it ended after `blocking`.
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.size = offsetof(ncclConfig_t, cgaClusterSize);
@@ -68,7 +68,7 @@ TEST_F(CommunicatorTest, AShortConfigIsNotReadBeyondItsEnd) {
   ncclCommDestroy(comm);
 }
 
-TEST_F(CommunicatorTest, CoreIsToldInOrder) {
+TEST_F(VirtualCommunicatorTest, ReportsCreationAndEndToTheCoreInOrder) {
   UseCore();
   const ncclComm_t comm = Make();
   EXPECT_THAT(notes, ElementsAre("created", "opened"));
@@ -83,7 +83,7 @@ TEST_F(CommunicatorTest, CoreIsToldInOrder) {
   EXPECT_THAT(notes, ElementsAre("closing 0", "closing 1"));
 }
 
-TEST_F(CommunicatorTest, TheCoreKnowsWhyACommunicatorWasGivenUp) {
+TEST_F(VirtualCommunicatorTest, LastErrorComesFromTheCore) {
   UseCore();
   const ncclComm_t comm = Make();
   const std::string nccl_says = ncclGetLastError(comm);
@@ -95,7 +95,7 @@ TEST_F(CommunicatorTest, TheCoreKnowsWhyACommunicatorWasGivenUp) {
   ncclCommDestroy(comm);
 }
 
-TEST_F(CommunicatorTest, CoreMakesTheFirstGeneration) {
+TEST_F(VirtualCommunicatorTest, CoreMakesTheFirstGeneration) {
   UseCore();
   created_gives = 1;
   on_created = [](VirtualCommunicator* comm) {
@@ -111,7 +111,7 @@ TEST_F(CommunicatorTest, CoreMakesTheFirstGeneration) {
   ncclCommDestroy(comm);
 }
 
-TEST_F(CommunicatorTest, FailureLeavesNothing) {
+TEST_F(VirtualCommunicatorTest, FailedCreationLeavesNoHandle) {
   UseCore();
   NoopNccl()->result = ncclSystemError;
   ncclComm_t comm = reinterpret_cast<ncclComm_t>(this);
@@ -121,7 +121,7 @@ TEST_F(CommunicatorTest, FailureLeavesNothing) {
   EXPECT_EQ(0, Waiting());
 }
 
-TEST_F(CommunicatorTest, SplitsAreNumberedOnEveryRank) {
+TEST_F(VirtualCommunicatorTest, SplitsAreCountedOnEveryRank) {
   const ncclComm_t comm = Make();
   ncclComm_t none = comm;
   ASSERT_EQ(ncclSuccess, ncclCommSplit(comm, NCCL_SPLIT_NOCOLOR, 0, &none, nullptr));
@@ -141,7 +141,7 @@ TEST_F(CommunicatorTest, SplitsAreNumberedOnEveryRank) {
   for (const ncclComm_t c : {child, shrunk, grown, comm}) ncclCommDestroy(c);
 }
 
-TEST_F(CommunicatorTest, ALateChildIsInProgressUntilItIsThere) {
+TEST_F(VirtualCommunicatorTest, ChildIsInProgressUntilNcclHasMadeIt) {
   UseCore();
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
@@ -172,7 +172,7 @@ TEST_F(CommunicatorTest, ALateChildIsInProgressUntilItIsThere) {
   ncclCommAbort(comm);
 }
 
-TEST_F(CommunicatorTest, MadeInAGroupIsNotedAtItsEnd) {
+TEST_F(VirtualCommunicatorTest, CreationInsideAGroupIsReportedAtTheGroupsEnd) {
   UseCore();
   ncclGroupStart();
   const ncclComm_t comm = Make();
@@ -189,7 +189,7 @@ TEST_F(CommunicatorTest, MadeInAGroupIsNotedAtItsEnd) {
   EXPECT_EQ(0, Waiting());
 }
 
-TEST_F(CommunicatorTest, InitAllIsPinned) {
+TEST_F(VirtualCommunicatorTest, InitAllIsPinned) {
   ncclComm_t comms[3];
   ASSERT_EQ(ncclSuccess, ncclCommInitAll(comms, 3, nullptr));
   for (int i = 0; i < 3; ++i) {
@@ -203,7 +203,7 @@ TEST_F(CommunicatorTest, InitAllIsPinned) {
   for (const ncclComm_t c : comms) ncclCommDestroy(c);
 }
 
-TEST_F(CommunicatorTest, StaleHandlesAreRefused) {
+TEST_F(VirtualCommunicatorTest, StaleHandlesAreRefused) {
   const ncclComm_t comm = Make();
   ASSERT_EQ(ncclSuccess, ncclCommDestroy(comm));
   const uint64_t calls = NoopNccl()->calls;
@@ -223,7 +223,7 @@ TEST_F(CommunicatorTest, StaleHandlesAreRefused) {
   }
 }
 
-TEST_F(CommunicatorTest, MemoryIsUsedAgain) {
+TEST_F(VirtualCommunicatorTest, MemoryOfDestroyedCommunicatorsIsReused) {
   std::set<ncclComm_t> handles;
   for (int i = 0; i < 1000; ++i) {
     const ncclComm_t comm = Make();
@@ -236,7 +236,7 @@ TEST_F(CommunicatorTest, MemoryIsUsedAgain) {
   EXPECT_EQ(0, Waiting());
 }
 
-TEST_F(CommunicatorTest, AFailedDestroyCanStillBeAborted) {
+TEST_F(VirtualCommunicatorTest, AFailedDestroyCanStillBeAborted) {
   const ncclComm_t comm = Make();
   NoopNccl()->result = ncclInvalidUsage;
   EXPECT_EQ(ncclInvalidUsage, ncclCommDestroy(comm));
@@ -245,7 +245,7 @@ TEST_F(CommunicatorTest, AFailedDestroyCanStillBeAborted) {
   EXPECT_EQ(ncclSuccess, ncclCommAbort(comm));
 }
 
-TEST_F(CommunicatorTest, AnAbortedGenerationIsNotAbortedAgain) {
+TEST_F(VirtualCommunicatorTest, AnAbortedGenerationIsNotAbortedAgain) {
   const ncclComm_t comm = Make();
   V(comm)->current.load()->state = GenerationState::kAborted;
   const uint64_t calls = NoopNccl()->calls;
@@ -253,7 +253,7 @@ TEST_F(CommunicatorTest, AnAbortedGenerationIsNotAbortedAgain) {
   EXPECT_EQ(calls, NoopNccl()->calls);
 }
 
-TEST_F(CommunicatorTest, AForkedChildIsRefusedAndDoesNotCrash) {
+TEST_F(VirtualCommunicatorTest, AForkedChildIsRefusedAndDoesNotCrash) {
   const ncclComm_t comm = Make();
   ncclGroupStart();
   AllReduce(comm);

@@ -147,7 +147,7 @@ TEST_F(ForwardingTest, UnknownHandlesPassThroughIntact) {
 #undef REWIRE_NCCL_FUNCTION
 }
 
-TEST_F(ForwardingTest, NullGoesToNccl) {
+TEST_F(ForwardingTest, NullHandlesGoToNccl) {
   NoopNccl()->record = true;
   NoopNccl()->effects = false;
   const uint64_t calls = NoopNccl()->calls;
@@ -172,7 +172,7 @@ TEST_F(ForwardingTest, OurHandlesAreTranslated) {
 #undef REWIRE_NCCL_FUNCTION
 }
 
-TEST_F(ForwardingTest, CountRankAndDeviceAreAnsweredHere) {
+TEST_F(ForwardingTest, CountRankAndDeviceAreAnsweredWithoutNccl) {
   const ncclComm_t comm = Make(7, 5);
   const uint64_t calls = NoopNccl()->calls;
   int count = 0;
@@ -190,7 +190,7 @@ TEST_F(ForwardingTest, CountRankAndDeviceAreAnsweredHere) {
 }
 
 // NCCL calls its own exports through the PLT, with real handles, from inside our call.
-TEST_F(ForwardingTest, ReentryWithRealHandles) {
+TEST_F(ForwardingTest, NcclMayCallItsExportsWithRealHandles) {
   static ncclComm_t real;
   static int inner;
   const ncclComm_t comm = Make();

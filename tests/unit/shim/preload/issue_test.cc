@@ -10,14 +10,14 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-class CutTest : public ShimTest {
+class IssueTest : public ShimTest {
  protected:
-  CutTest() {
+  IssueTest() {
     UseCore();
     comm_ = Make();
     notes.clear();
   }
-  ~CutTest() override {
+  ~IssueTest() override {
     if (comm_ != nullptr) ncclCommAbort(comm_);
   }
   void Cut(uint64_t at) { EXPECT_LT(Services()->pledge(V(comm_), at), at); }
@@ -26,7 +26,7 @@ class CutTest : public ShimTest {
   ncclComm_t comm_ = nullptr;
 };
 
-TEST_F(CutTest, SingleOperations) {
+TEST_F(IssueTest, CallsTheCoreAfterTheLastOperationAndAtTheCut) {
   Cut(2);
   at_cut = [this](VirtualCommunicator* comm, CallSite) {
     comm->stop_at = kNoCut;
@@ -46,7 +46,7 @@ TEST_F(CutTest, SingleOperations) {
   EXPECT_EQ(4u, V(comm_)->issued);
 }
 
-TEST_F(CutTest, P2pIsCheckedButNotCounted) {
+TEST_F(IssueTest, ChecksSendAndReceiveButDoesNotCountThem) {
   Cut(1);
   EXPECT_EQ(ncclSuccess, ncclSend(nullptr, 1, ncclFloat, 0, comm_, nullptr));
   EXPECT_THAT(notes, IsEmpty());
@@ -58,7 +58,7 @@ TEST_F(CutTest, P2pIsCheckedButNotCounted) {
   EXPECT_EQ(1u, V(comm_)->peers.load()[0].received);
 }
 
-TEST_F(CutTest, AGroupThatReachesTheCut) {
+TEST_F(IssueTest, CallsBeforeCutAtTheEndOfAGroupThatReachesTheCut) {
   Cut(2);
   ncclGroupStart();
   AllReduce(comm_, StreamNumber(1));
@@ -71,7 +71,7 @@ TEST_F(CutTest, AGroupThatReachesTheCut) {
   EXPECT_THAT(notes, ElementsAre("before 2 depth 0 stream 2", "at 2 depth 0"));
 }
 
-TEST_F(CutTest, AGroupIsNeverDivided) {
+TEST_F(IssueTest, HandlesAllCutsInsideAGroupBeforeTheNextOperation) {
   Cut(2);
   ncclGroupStart();
   ncclGroupStart();
@@ -92,7 +92,7 @@ TEST_F(CutTest, AGroupIsNeverDivided) {
   EXPECT_EQ(2, cuts);
 }
 
-TEST_F(CutTest, AGroupThatBeginsAtTheCut) {
+TEST_F(IssueTest, CallsAtCutOnceForAGroupThatBeginsAtTheCut) {
   Cut(1);
   AllReduce(comm_);
   notes.clear();
@@ -110,7 +110,7 @@ TEST_F(CutTest, AGroupThatBeginsAtTheCut) {
   EXPECT_EQ(2u, OnCurrent());
 }
 
-TEST_F(CutTest, NoSwapInsideAGroup) {
+TEST_F(IssueTest, KeepsItsGenerationUntilTheGroupEnds) {
   ncclGroupStart();
   AllReduce(comm_);
   Generation* old = Swap(comm_, 1);
@@ -124,7 +124,7 @@ TEST_F(CutTest, NoSwapInsideAGroup) {
   Retire(old);
 }
 
-TEST_F(CutTest, SimulateEndCountsNothing) {
+TEST_F(IssueTest, CountsNothingAtGroupSimulateEnd) {
   Cut(1);
   ncclSimInfo_t info = NCCL_SIM_INFO_INITIALIZER;
   ncclGroupStart();
@@ -136,7 +136,7 @@ TEST_F(CutTest, SimulateEndCountsNothing) {
   EXPECT_EQ(1u, V(comm_)->issued);
 }
 
-TEST_F(CutTest, RefusedOperationsAreNotCounted) {
+TEST_F(IssueTest, DoesNotCountOperationsThatNcclRefuses) {
   NoopNccl()->result = ncclInvalidArgument;
   EXPECT_EQ(ncclInvalidArgument, AllReduce(comm_));
   NoopNccl()->result = ncclInProgress;
@@ -151,7 +151,7 @@ TEST_F(CutTest, RefusedOperationsAreNotCounted) {
   EXPECT_EQ(1u, V(comm_)->issued);
 }
 
-TEST_F(CutTest, AnErrorAtTheCutIsReturned) {
+TEST_F(IssueTest, ReturnsTheCoresErrorAtTheCut) {
   Cut(1);
   AllReduce(comm_);
   at_cut = [](VirtualCommunicator*, CallSite) { return ncclRemoteError; };
@@ -164,7 +164,7 @@ TEST_F(CutTest, AnErrorAtTheCutIsReturned) {
   EXPECT_EQ(1u, OnCurrent());
 }
 
-TEST_F(CutTest, AbortedAndClosedGenerations) {
+TEST_F(IssueTest, RefusesCallsOnAbortedAndClosedGenerations) {
   V(comm_)->current.load()->state = GenerationState::kAborted;
   const uint64_t before = OnCurrent();
   EXPECT_EQ(ncclRemoteError, AllReduce(comm_));
@@ -187,7 +187,7 @@ TEST_F(CutTest, AbortedAndClosedGenerations) {
 }
 
 // NCCL returns this error because its communicator was aborted during the call.
-TEST_F(CutTest, ErrorsOfAnAbortedGenerationAreRemote) {
+TEST_F(IssueTest, ReturnsRemoteErrorWhenTheGenerationIsAbortedDuringTheCall) {
   static Generation* generation;
   generation = V(comm_)->current.load();
   NoopNccl()->on_call = [](const char*) { generation->state = GenerationState::kAborted; };
@@ -196,7 +196,7 @@ TEST_F(CutTest, ErrorsOfAnAbortedGenerationAreRemote) {
   NoopNccl()->on_call = nullptr;
 }
 
-TEST_F(CutTest, SizesInUseAreRemembered) {
+TEST_F(IssueTest, RecordsTypesAndSizesInUse) {
   ncclAllReduce(nullptr, nullptr, 1024, ncclBfloat16, ncclSum, comm_, nullptr);
   ncclBcast(nullptr, 5, ncclInt8, 0, comm_, nullptr);
   const auto& seen = V(comm_)->seen;

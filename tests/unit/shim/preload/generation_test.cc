@@ -1,5 +1,5 @@
-// The program's calls and the core's polls never overlap.
-#include "shim/preload/callers.h"
+// The program's calls and the core's polls never overlap; real values never move.
+#include "shim/preload/generation.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 namespace rewire::shim {
 namespace {
 
-TEST(CallersTest, APollNeedsThatNobodyIsInside) {
+TEST(CallersTest, PollIsRefusedWhileAThreadIsInside) {
   Callers callers;
   {
     const Calling outer(false, &callers);
@@ -47,6 +47,15 @@ TEST(CallersTest, CallsAndPollsDoNotOverlap) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(value, 6000);
+}
+
+TEST(RealValuesTest, KeepsManyValuesAndRefusesTheLargestIndex) {
+  RealValues values;
+  EXPECT_FALSE(values.Get(0).has_value());
+  for (uint32_t i = 0; i < 5000; ++i) ASSERT_TRUE(values.Set(i, uint64_t{i} * 3));
+  for (uint32_t i = 0; i < 5000; ++i) ASSERT_EQ(uint64_t{i} * 3, values.Get(i));
+  EXPECT_FALSE(values.Get(UINT32_MAX).has_value());
+  EXPECT_FALSE(values.Set(UINT32_MAX, 1));
 }
 
 }  // namespace

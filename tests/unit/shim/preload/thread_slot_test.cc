@@ -1,12 +1,13 @@
 // Threads inside generations that are swapped, freed and aborted concurrently. ASan detects a use
 // after free, TSan a missing order.
+#include "shim/preload/thread_slot.h"
+
 #include <algorithm>
 #include <atomic>
 #include <thread>
 #include <vector>
 
 #include "reconfig/base/clock.h"
-#include "shim/preload/thread_slot.h"
 #include "tests/unit/shim/preload/shim_fixture.h"
 
 namespace rewire::shim {
@@ -23,15 +24,15 @@ bool Eventually(Condition&& condition) {
   return true;
 }
 
-class LifetimeTest : public ShimTest, public ::testing::WithParamInterface<bool> {
+class ThreadSlotTest : public ShimTest, public ::testing::WithParamInterface<bool> {
  protected:
-  LifetimeTest() { UseFullBarriers(GetParam()); }
-  ~LifetimeTest() override { UseFullBarriers(false); }
+  ThreadSlotTest() { UseFullBarriers(GetParam()); }
+  ~ThreadSlotTest() override { UseFullBarriers(false); }
 };
 
 // Each thread issues on its own communicator (NCCL's rule: one issuer at a time). One thread swaps
 // all of them, and another watches them as a watchdog does.
-TEST_P(LifetimeTest, SwapsUnderLoad) {
+TEST_P(ThreadSlotTest, GenerationsAreSwappedUnderLoad) {
   constexpr int kThreads = 3;
   constexpr int kSwaps = 80;
   ncclComm_t comms[kThreads];
@@ -100,7 +101,7 @@ TEST_P(LifetimeTest, SwapsUnderLoad) {
 }
 
 // "I have not issued operation N and will not": stored, ordered, then read.
-TEST_P(LifetimeTest, APledgeHolds) {
+TEST_P(ThreadSlotTest, NoOperationIsIssuedAfterAPledge) {
   UseCore();
   static std::atomic<uint64_t> at;
   const ncclComm_t comm = Make();
@@ -146,7 +147,7 @@ TEST_P(LifetimeTest, APledgeHolds) {
 }
 
 // A watchdog aborts while another thread is inside the real library.
-TEST_P(LifetimeTest, AbortUnderAnOperation) {
+TEST_P(ThreadSlotTest, AbortDuringAnOperationFreesTheGenerationAfterIt) {
   static std::atomic<bool> inside;
   static std::atomic<bool> aborted;
   for (int round = 0; round < 50; ++round) {
@@ -172,7 +173,7 @@ TEST_P(LifetimeTest, AbortUnderAnOperation) {
 }
 
 // Memory of a communicator that a thread still uses is not reused for another communicator.
-TEST_P(LifetimeTest, ACommunicatorInUseIsNotUsedAgain) {
+TEST_P(ThreadSlotTest, CommunicatorInUseIsNotReused) {
   static std::atomic<bool> inside;
   static std::atomic<bool> leave;
   inside = false;
@@ -200,7 +201,7 @@ TEST_P(LifetimeTest, ACommunicatorInUseIsNotUsedAgain) {
   EXPECT_EQ(0, Waiting());
 }
 
-TEST_P(LifetimeTest, AThreadThatEndsInAGroupHoldsNothing) {
+TEST_P(ThreadSlotTest, ThreadThatEndsInsideAGroupHoldsNoGeneration) {
   const ncclComm_t comm = Make();
   std::thread([&] {
     ncclGroupStart();
@@ -213,7 +214,7 @@ TEST_P(LifetimeTest, AThreadThatEndsInAGroupHoldsNothing) {
   ncclCommDestroy(comm);
 }
 
-TEST_P(LifetimeTest, QuiesceGivesUpAtItsDeadline) {
+TEST_P(ThreadSlotTest, QuiesceReturnsFalseAtItsDeadline) {
   const ncclComm_t comm = Make();
   ncclGroupStart();
   AllReduce(comm);
@@ -226,7 +227,7 @@ TEST_P(LifetimeTest, QuiesceGivesUpAtItsDeadline) {
   ncclCommDestroy(comm);
 }
 
-INSTANTIATE_TEST_SUITE_P(Readers, LifetimeTest, ::testing::Values(false, true),
+INSTANTIATE_TEST_SUITE_P(Readers, ThreadSlotTest, ::testing::Values(false, true),
                          [](const auto& info) {
                            return info.param ? "FullBarriers" : "Membarrier";
                          });
