@@ -20,7 +20,7 @@ namespace rewire::shim {
 // ended in whichever call with the communicator finds the launch first (ncclGroupJobComplete, from
 // ncclCommGetAsyncError and at the start of every operation); two calls at a time free it twice.
 // The program keeps this rule for its own threads. The core polls communicators of other threads at
-// a cut (shim/core/launches.h), and this class keeps the polls out of the program's calls.
+// a cut (shim/core/cut.h), and this class keeps the polls out of the program's calls.
 //
 // Thread-safe. Never waits for more than one poll, which joins at most one thread that has ended.
 class Callers {

@@ -280,5 +280,22 @@ TEST_F(VirtualCommunicatorTest, AForkedChildIsRefusedAndDoesNotCrash) {
   ncclCommDestroy(comm);
 }
 
+TEST(IdentityTest, DiffersByEachInput) {
+  ncclUniqueId one{};
+  ncclUniqueId two{};
+  two.internal[127] = 1;
+  EXPECT_EQ(IdentityOfUniqueId(&one), IdentityOfUniqueId(&one));
+  EXPECT_NE(IdentityOfUniqueId(&one), IdentityOfUniqueId(&two));
+  EXPECT_NE(IdentityOfUniqueId(&one), kUpdateBoundary);
+  const CommunicatorId parent = IdentityOfUniqueId(&two);
+  EXPECT_NE(IdentityOfChild(parent, 0, 0), IdentityOfChild(parent, 1, 0));
+  EXPECT_NE(IdentityOfChild(parent, 0, 0), IdentityOfChild(parent, 0, 1));
+  EXPECT_NE(IdentityOfChild(parent, 0, 0), parent);
+  const int first[] = {0};
+  const int second[] = {1};
+  EXPECT_NE(IdentityOfShrunk(parent, 0, first), IdentityOfShrunk(parent, 0, second));
+  EXPECT_NE(IdentityOfShrunk(parent, 0, first), IdentityOfShrunk(parent, 1, first));
+}
+
 }  // namespace
 }  // namespace rewire::shim

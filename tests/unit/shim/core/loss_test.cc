@@ -1,3 +1,5 @@
+// The end of all generations of a process after the loss of a member.
+#include <algorithm>
 #include <thread>
 
 #include "tests/unit/shim/core/stage.h"
@@ -8,7 +10,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-class BoundaryTest : public Stage {
+class LossTest : public Stage {
  protected:
   std::vector<std::string> CallsSince(size_t begin) {
     MutexLock lock(&FakeNccl::Get().mutex);
@@ -17,34 +19,7 @@ class BoundaryTest : public Stage {
   }
 };
 
-TEST_F(BoundaryTest, SwapsToAnotherSizeAndStartsCountingAgain) {
-  Program program(core_.get(), 1);
-  ASSERT_EQ(program.Create(2, 1), ncclSuccess);
-  for (size_t i = 0; i < 3; ++i) ASSERT_EQ(program.Issue(i), ncclSuccess);
-  ASSERT_TRUE(Prepare(5, {BuildOf(program, 4, 3)}).ok());
-  device_.TakeLog();
-  core_->SwapNow(5);
-  EXPECT_EQ(program.comm.current.load()->ranks.load(), 4);
-  EXPECT_EQ(core_->List().at(0).ranks, 4u);
-  EXPECT_EQ(core_->List().at(0).rank, 3u);
-  EXPECT_EQ(core_->Counters().at(0).issued, 0u);
-  ASSERT_EQ(program.Issue(10, 8), ncclSuccess);
-  ASSERT_EQ(program.Issue(11, 8), ncclSuccess);
-  // The event follows the last operation on its stream; only the first operation waits.
-  EXPECT_THAT(device_.TakeLog(), ElementsAre("record 1 on 7", "wait 1 on 8"));
-  EXPECT_EQ(program.comm.stop_at.load(), kNoCut);
-}
-
-TEST_F(BoundaryTest, AMemberThatIsNotInTheNewWorldIsClosed) {
-  Program program(core_.get(), 1);
-  ASSERT_EQ(program.Create(2, 1), ncclSuccess);
-  core_->SwapNow(5);
-  EXPECT_EQ(program.Issue(0), ncclInvalidUsage);
-  ASSERT_TRUE(RetireAll());
-  EXPECT_EQ(FakeNccl::Get().Live(), 0);
-}
-
-TEST_F(BoundaryTest, ALossAbortsEverythingInOneGroupAndUnblocks) {
+TEST_F(LossTest, AbortsAllGenerationsInOneGroupAndUnblocksOperations) {
   Program a(core_.get(), 1);
   Program b(core_.get(), 2);
   ASSERT_EQ(a.Create(2, 0), ncclSuccess);            // 1
@@ -86,7 +61,7 @@ TEST_F(BoundaryTest, ALossAbortsEverythingInOneGroupAndUnblocks) {
   EXPECT_THAT(device_.TakeLog(), IsEmpty());
 }
 
-TEST_F(BoundaryTest, ALossAbortsBothKindsInOneGroup) {
+TEST_F(LossTest, AbortsBlockingAndNonBlockingCommunicatorsInOneGroup) {
   Program blocking(core_.get(), 1);
   Program polling(core_.get(), 2, false);
   ASSERT_EQ(blocking.Create(2, 0), ncclSuccess);
@@ -97,7 +72,7 @@ TEST_F(BoundaryTest, ALossAbortsBothKindsInOneGroup) {
   EXPECT_THAT(CallsSince(begin), ElementsAre("group", "abort 1", "abort 2", "end"));
 }
 
-TEST_F(BoundaryTest, ALossEndsACreationOfTheProgramAndFreesNothingUnderIt) {
+TEST_F(LossTest, EndsACreationOfTheProgramBeforeFreeing) {
   FakeNccl::Get().init_blocks = true;
   Program program(core_.get(), 1);
   Program other(core_.get(), 2);
@@ -109,7 +84,7 @@ TEST_F(BoundaryTest, ALossEndsACreationOfTheProgramAndFreesNothingUnderIt) {
   EXPECT_THAT(CallsSince(0), ElementsAre("init 1", "group", "abort 1", "end"));
 }
 
-TEST_F(BoundaryTest, ACreationBegunAfterALossEndsInTime) {
+TEST_F(LossTest, CreationBegunAfterALossEndsWithinItsLimit) {
   Start({.build = milliseconds(50)});
   FakeNccl::Get().init_blocks = true;
   core_->AbortCurrent("member 7 was lost");
@@ -127,7 +102,7 @@ TEST_F(BoundaryTest, ACreationBegunAfterALossEndsInTime) {
   EXPECT_EQ(survivors.Issue(0), ncclSuccess);
 }
 
-TEST_F(BoundaryTest, WithAnUnknownNcclACreationIsLeftToNccl) {
+TEST_F(LossTest, LeavesACreationToAnUnknownNccl) {
   Start({}, /*abort_frees_at_group_end=*/false);
   FakeNccl::Get().init_blocks = true;
   Program program(core_.get(), 1);
@@ -140,7 +115,7 @@ TEST_F(BoundaryTest, WithAnUnknownNcclACreationIsLeftToNccl) {
   EXPECT_TRUE(Eventually([] { return FakeNccl::Get().Live() == 0; }));
 }
 
-TEST_F(BoundaryTest, ALossFreesAThreadThatWaitsAtACut) {
+TEST_F(LossTest, ReleasesAThreadThatWaitsAtACut) {
   Program program(core_.get(), 1);
   ASSERT_EQ(program.Create(2, 0), ncclSuccess);
   ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0)}).ok());
@@ -153,7 +128,7 @@ TEST_F(BoundaryTest, ALossFreesAThreadThatWaitsAtACut) {
   application.join();
 }
 
-TEST_F(BoundaryTest, ALossEndsABuildUnderWay) {
+TEST_F(LossTest, EndsABuildUnderWay) {
   Program program(core_.get(), 1);
   ASSERT_EQ(program.Create(2, 0), ncclSuccess);
   FakeNccl::Get().init_blocks = true;
@@ -165,7 +140,7 @@ TEST_F(BoundaryTest, ALossEndsABuildUnderWay) {
   EXPECT_TRUE(Eventually([] { return FakeNccl::Get().Live() == 0; }));
 }
 
-TEST_F(BoundaryTest, ALossTakesWhatWaitsForRetirement) {
+TEST_F(LossTest, AbortsGenerationsThatWaitForRetirement) {
   Program program(core_.get(), 1);
   ASSERT_EQ(program.Create(2, 0), ncclSuccess);
   ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0)}).ok());
@@ -178,70 +153,18 @@ TEST_F(BoundaryTest, ALossTakesWhatWaitsForRetirement) {
   EXPECT_EQ(core_->counters().retired.load(), 0u);
 }
 
-TEST_F(BoundaryTest, RetirementWaitsForTheLastOperation) {
-  Start({.build = seconds(20), .decision = seconds(1), .retire = milliseconds(0)});
+TEST_F(LossTest, AbortsEachPendingGenerationOnce) {
+  Start({.build = seconds(20), .decision = seconds(10), .retire = milliseconds(0)});
   Program program(core_.get(), 1);
   ASSERT_EQ(program.Create(2, 0), ncclSuccess);
-  ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0)}).ok());
-  core_->SwapNow(1);
-  device_.SetPending(true);
-  const int before = device_.queries();
-  core_->Retire(Old());
-  ASSERT_TRUE(Eventually([&] { return device_.queries() > before + 3; }));
-  EXPECT_EQ(FakeNccl::Get().Live(), 2);
-  device_.SetPending(false);
-  EXPECT_TRUE(Eventually([] { return FakeNccl::Get().Live() == 1; }));
-  EXPECT_TRUE(Eventually([&] { return core_->counters().retired.load() == 1; }));
-}
-
-TEST_F(BoundaryTest, RetirementWaitsForAThreadInside) {
-  Start({.build = seconds(20), .decision = seconds(1), .retire = milliseconds(0)});
-  Program program(core_.get(), 1);
-  ASSERT_EQ(program.Create(2, 0), ncclSuccess);
-  Generation* old = program.comm.current.load();
-  old->fixed.fetch_add(1);
-  ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0)}).ok());
-  core_->SwapNow(1);
-  core_->Retire(Old());
-  ASSERT_EQ(program.Issue(0), ncclSuccess);
-  // Under ASan this read is the test.
-  EXPECT_NE(old->Real(), nullptr);
-  old->fixed.fetch_sub(1);
-  EXPECT_TRUE(Eventually([] { return FakeNccl::Get().Live() == 1; }));
-}
-
-TEST_F(BoundaryTest, AGenerationWhoseDeviceIsGoneIsFreedWithoutIt) {
-  Start({.build = seconds(20), .decision = seconds(1), .retire = milliseconds(0)});
-  const int before = FakeServices::live_generations();
-  {
-    Program program(core_.get(), 1);
-    ASSERT_EQ(program.Create(2, 0), ncclSuccess);
-    ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0)}).ok());
-    core_->SwapNow(1);
-    EXPECT_EQ(FakeServices::live_generations(), before + 2);
-    device_.Lose();
-    ASSERT_TRUE(RetireAll());
-    EXPECT_EQ(FakeServices::live_generations(), before + 1);
-    EXPECT_EQ(core_->counters().retired.load(), 0u);
-  }
-}
-
-TEST_F(BoundaryTest, NothingIsLeftWhenAllIsClosed) {
-  const int generations = FakeServices::live_generations();
-  Start({.build = seconds(20), .decision = seconds(1), .retire = milliseconds(0)});
-  {
-    Program program(core_.get(), 1);
-    ASSERT_EQ(program.Create(2, 0), ncclSuccess);
-    for (Epoch epoch = 1; epoch <= 5; ++epoch) {
-      ASSERT_TRUE(Prepare(epoch, {BuildOf(program, 2, 0)}).ok());
-      core_->SwapNow(epoch);
-      ASSERT_EQ(program.Issue(epoch), ncclSuccess);
-    }
-  }
-  ASSERT_TRUE(RetireAll());
-  EXPECT_EQ(FakeNccl::Get().Live(), 0);
-  EXPECT_TRUE(Eventually([&] { return device_.live_events() == 0; }));
-  EXPECT_EQ(FakeServices::live_generations(), generations);
+  Swap(program, 1, 5, 9);
+  Swap(program, 2, 9, 13);
+  ASSERT_TRUE(Prepare(3, {BuildOf(program, 2, 0)}).ok());
+  core_->AbortCurrent("member 7 was lost");
+  EXPECT_TRUE(Eventually([] { return FakeNccl::Get().Live() == 0; }));
+  EXPECT_THAT(PositionOf(program).pending, IsEmpty());
+  EXPECT_EQ(core_->counters().aborted.load(), 4u);
+  EXPECT_EQ(program.Issue(0), ncclRemoteError);
 }
 
 }  // namespace

@@ -6,8 +6,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-using BuildMemoryTest = Stage;
-TEST_F(BuildMemoryTest, MemoryThatDoesNotFitIsRefusedWithTheFigures) {
+using BuilderMemoryTest = Stage;
+TEST_F(BuilderMemoryTest, RefusesABuildThatDoesNotFitWithTheFigures) {
   Program program(core_.get(), 1);
   device_.SetFreeBytes(1000);
   // The first generation takes 600.
@@ -53,11 +53,11 @@ class MeasureTest : public Stage {
   Program world_{core_.get(), 1}, left_{core_.get(), 2}, right_{core_.get(), 3};
 };
 
-TEST_F(MeasureTest, TheFirstCommunicatorSaysNothingAboutOthers) {
+TEST_F(MeasureTest, FirstCommunicatorIsNoMeasureForOthers) {
   EXPECT_EQ(Rebuild(1200), absl::OkStatus());
 }
 
-TEST_F(MeasureTest, TheBuildStopsWhereTheRestDoesNotFit) {
+TEST_F(MeasureTest, StopsWhereTheRestDoesNotFit) {
   const std::string text = Rebuild(1199).ToString();
   EXPECT_THAT(text, HasSubstr("device memory: bytes=400"));
   EXPECT_THAT(text, HasSubstr("399 free bytes"));

@@ -16,18 +16,12 @@ class PendingTest : public Stage {
   PendingTest() {
     Start({.build = seconds(20), .decision = seconds(10), .retire = milliseconds(0)});
   }
-  // Builds, pledges and decides one swap.
-  void Swap(const Program& program, Epoch epoch, uint64_t warm, uint64_t cut) {
-    ASSERT_TRUE(Prepare(epoch, {BuildOf(program, 2, 0)}).ok());
-    ASSERT_EQ(WhyNot(epoch, {{program.comm.id, warm, cut}}), "");
-    core_->Decide(epoch, true);
-  }
   static void Use(VirtualCommunicator* comm, Collective function) {
     comm->seen[static_cast<unsigned>(function)][0].store(1);
   }
 };
 
-TEST_F(PendingTest, AnIdleCommunicatorSwitchesAtItsNextOperationAfterManyRebuilds) {
+TEST_F(PendingTest, IdleCommunicatorSwapsAtItsNextOperationAfterManyRebuilds) {
   Program program(core_.get(), 1);
   ASSERT_EQ(program.Create(2, 0), ncclSuccess);
   for (size_t i = 0; i < 3; ++i) ASSERT_EQ(program.Issue(i), ncclSuccess);
@@ -51,7 +45,7 @@ TEST_F(PendingTest, AnIdleCommunicatorSwitchesAtItsNextOperationAfterManyRebuild
   EXPECT_EQ(FakeNccl::Get().Live(), 1);
 }
 
-TEST_F(PendingTest, AnUnusedCommunicatorSwitchesAtItsFirstOperation) {
+TEST_F(PendingTest, UnusedCommunicatorSwapsAtItsFirstOperation) {
   Program program(core_.get(), 1);
   ASSERT_EQ(program.Create(2, 0), ncclSuccess);
   Swap(program, 1, 0, 0);
@@ -59,7 +53,7 @@ TEST_F(PendingTest, AnUnusedCommunicatorSwitchesAtItsFirstOperation) {
   EXPECT_EQ(PositionOf(program).in_use, 1u);
 }
 
-TEST_F(PendingTest, TheFirstOperationFollowsTheLastOneOnAnotherStream) {
+TEST_F(PendingTest, FirstOperationFollowsTheLastOperationOnAnotherStream) {
   Program program(core_.get(), 1);
   ASSERT_EQ(program.Create(2, 0), ncclSuccess);
   ASSERT_EQ(program.Issue(0, 7), ncclSuccess);
@@ -69,7 +63,7 @@ TEST_F(PendingTest, TheFirstOperationFollowsTheLastOneOnAnotherStream) {
   EXPECT_THAT(device_.TakeLog(), ElementsAre("record 1 on 7", "wait 1 on 8", "record 1 on 8"));
 }
 
-TEST_F(PendingTest, AReplacedSwapTakesItsEventWithIt) {
+TEST_F(PendingTest, ReplacedSwapKeepsItsOwnEvent) {
   Program program(core_.get(), 1);
   ASSERT_EQ(program.Create(2, 0), ncclSuccess);
   Swap(program, 1, 4, 4);
@@ -210,7 +204,7 @@ TEST_F(PendingTest, EveryRefusalNamesItsReason) {
   EXPECT_THAT(WhyNot(1, {{id, 10, 20}}), HasSubstr("member 7 was lost"));
 }
 
-TEST_F(PendingTest, AThreadThatComesBeforeTheDecisionOfAnIdleCutWaits) {
+TEST_F(PendingTest, ThreadThatReachesAnUndecidedIdleCutWaits) {
   Program program(core_.get(), 1);
   ASSERT_EQ(program.Create(2, 0), ncclSuccess);
   for (size_t i = 0; i < 3; ++i) ASSERT_EQ(program.Issue(i), ncclSuccess);
@@ -225,7 +219,7 @@ TEST_F(PendingTest, AThreadThatComesBeforeTheDecisionOfAnIdleCutWaits) {
   EXPECT_EQ(HostWaits(program, 2), 1u);
 }
 
-TEST_F(PendingTest, WithoutADecisionThePendingSwapBeforeItHolds) {
+TEST_F(PendingTest, PendingSwapBeforeAnUndecidedCutHolds) {
   Program program(core_.get(), 1);
   ASSERT_EQ(program.Create(2, 0), ncclSuccess);
   Swap(program, 1, 0, 0);
@@ -241,7 +235,7 @@ TEST_F(PendingTest, WithoutADecisionThePendingSwapBeforeItHolds) {
   EXPECT_EQ(FakeNccl::Get().Live(), 1);
 }
 
-TEST_F(PendingTest, AnAbandonedEpochLeavesPendingSwapsOfEarlierOnes) {
+TEST_F(PendingTest, AbandonedEpochKeepsPendingSwapsOfEarlierEpochs) {
   Program program(core_.get(), 1);
   ASSERT_EQ(program.Create(2, 0), ncclSuccess);
   Swap(program, 1, 5, 9);
@@ -253,51 +247,7 @@ TEST_F(PendingTest, AnAbandonedEpochLeavesPendingSwapsOfEarlierOnes) {
   EXPECT_EQ(PositionOf(program).in_use, 1u);
 }
 
-TEST_F(PendingTest, ABoundaryTakesThePlaceOfEveryPendingSwap) {
-  Program program(core_.get(), 1);
-  ASSERT_EQ(program.Create(2, 0), ncclSuccess);
-  Swap(program, 1, 5, 9);
-  Swap(program, 2, 9, 13);
-  ASSERT_TRUE(Prepare(3, {BuildOf(program, 4, 1)}).ok());
-  core_->SwapNow(3);
-  const elastic::Position position = PositionOf(program);
-  EXPECT_EQ(position.in_use, 3u);
-  EXPECT_THAT(position.pending, IsEmpty());
-  EXPECT_THAT(position.old, ElementsAre(0, 1, 2));
-  for (size_t i = 0; i < 20; ++i) ASSERT_EQ(program.Issue(i), ncclSuccess);
-  EXPECT_EQ(PositionOf(program).in_use, 3u);
-  ASSERT_TRUE(RetireAll());
-  EXPECT_EQ(FakeNccl::Get().Live(), 1);
-}
-
-TEST_F(PendingTest, AfterABoundaryAnIdleCommunicatorMayBeCutBeforeItsFirstOperation) {
-  Program program(core_.get(), 1);
-  ASSERT_EQ(program.Create(2, 0), ncclSuccess);
-  ASSERT_EQ(program.Issue(0), ncclSuccess);
-  ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0)}).ok());
-  core_->SwapNow(1);
-  device_.SetPending(true);
-  Swap(program, 2, 0, 0);
-  ASSERT_EQ(program.Issue(1, 8), ncclSuccess);
-  EXPECT_EQ(PositionOf(program).in_use, 2u);
-  device_.SetPending(false);
-  ASSERT_TRUE(RetireAll());
-}
-
-TEST_F(PendingTest, ALossAbortsPendingGenerationsOnce) {
-  Program program(core_.get(), 1);
-  ASSERT_EQ(program.Create(2, 0), ncclSuccess);
-  Swap(program, 1, 5, 9);
-  Swap(program, 2, 9, 13);
-  ASSERT_TRUE(Prepare(3, {BuildOf(program, 2, 0)}).ok());
-  core_->AbortCurrent("member 7 was lost");
-  EXPECT_TRUE(Eventually([] { return FakeNccl::Get().Live() == 0; }));
-  EXPECT_THAT(PositionOf(program).pending, IsEmpty());
-  EXPECT_EQ(core_->counters().aborted.load(), 4u);
-  EXPECT_EQ(program.Issue(0), ncclRemoteError);
-}
-
-TEST_F(PendingTest, AClosedCommunicatorTakesItsPendingGenerationsAlong) {
+TEST_F(PendingTest, ClosedCommunicatorDropsItsPendingGenerations) {
   const int generations = FakeServices::live_generations();
   {
     Program program(core_.get(), 1);
@@ -317,50 +267,6 @@ TEST_F(PendingTest, AClosedCommunicatorTakesItsPendingGenerationsAlong) {
   EXPECT_TRUE(Eventually([] { return FakeNccl::Get().Live() == 0; }));
   EXPECT_TRUE(Eventually([&] { return device_.live_events() == 0; }));
   EXPECT_TRUE(Eventually([&] { return FakeServices::live_generations() == generations; }));
-}
-
-TEST_F(PendingTest, GenerationsAreDestroyedInTheGivenOrder) {
-  Program a(core_.get(), 1);
-  Program b(core_.get(), 2);
-  ASSERT_EQ(a.Create(2, 0), ncclSuccess);  // 1
-  ASSERT_EQ(b.Create(2, 0), ncclSuccess);  // 2
-  Swap(a, 1, 0, 0);                        // 3
-  Swap(b, 2, 0, 0);                        // 4
-  ASSERT_EQ(a.Issue(0), ncclSuccess);
-  ASSERT_EQ(b.Issue(0), ncclSuccess);
-  device_.SetPending(true);
-  core_->Retire({{0, b.comm.id}});
-  core_->Retire({{0, a.comm.id}, {7, a.comm.id}, {1, a.comm.id}});
-  device_.SetPending(false);
-  ASSERT_TRUE(Eventually([&] { return Old().empty(); }));
-  MutexLock lock(&FakeNccl::Get().mutex);
-  std::vector<std::string> destroyed;
-  for (const std::string& call : FakeNccl::Get().calls) {
-    if (call.starts_with("destroy")) destroyed.push_back(call);
-  }
-  // The current generation was also named, and stays.
-  EXPECT_THAT(destroyed, ElementsAre("destroy 2", "destroy 1"));
-}
-
-TEST_F(PendingTest, SeveralRanksOfOneCommunicatorInThisProcessAreReported) {
-  Program first(core_.get(), 1);
-  Program second(core_.get(), 1);
-  ASSERT_EQ(first.Create(2, 0), ncclSuccess);
-  ASSERT_EQ(second.Create(2, 1), ncclSuccess);
-  {
-    MutexLock lock(&events_.mutex);
-    ASSERT_EQ(events_.created.size(), 2u);
-    EXPECT_TRUE(events_.created[1].pinned);
-    EXPECT_THAT(events_.created[1].reason, HasSubstr("several ranks of the communicator"));
-  }
-  first.Close();
-  {
-    MutexLock lock(&events_.mutex);
-    EXPECT_THAT(events_.destroyed, IsEmpty());
-  }
-  second.Close();
-  MutexLock lock(&events_.mutex);
-  EXPECT_EQ(events_.destroyed.size(), 1u);
 }
 
 TEST_F(PendingTest, RacesOfIdleCutsAndOperations) {

@@ -1,4 +1,4 @@
-#include "shim/core/thread_priority.h"
+#include "shim/core/build_thread.h"
 
 #include <dirent.h>
 #include <sys/resource.h>
@@ -27,6 +27,35 @@ std::set<pid_t> ThreadIds() {
 }
 
 }  // namespace
+
+void BuildThreads::Begin() {
+  MutexLock lock(&mutex_);
+  ++running_;
+}
+
+void BuildThreads::Leave() {
+  MutexLock lock(&mutex_);
+  ++left_;
+}
+
+void BuildThreads::End(bool left) {
+  MutexLock lock(&mutex_);
+  --running_;
+  if (left) --left_;
+  changed_.NotifyAll();
+}
+
+int BuildThreads::Left() const {
+  MutexLock lock(&mutex_);
+  return left_;
+}
+
+int BuildThreads::AwaitAll(Time until) {
+  MutexLock lock(&mutex_);
+  while (running_ > 0 && changed_.WaitUntil(&mutex_, until)) {
+  }
+  return running_;
+}
 
 void SetOwnNiceness(int nice) { setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), nice); }
 

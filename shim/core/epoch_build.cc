@@ -1,5 +1,6 @@
-#include "shim/core/generation_build.h"
+#include "shim/core/epoch_build.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstring>
 #include <thread>
@@ -59,12 +60,42 @@ bool IsLost(Chain* chain) {
 
 }  // namespace
 
-std::string Name(const CommunicatorId& id) {
-  return absl::StrCat(absl::Hex(id.high, absl::kZeroPad16), absl::Hex(id.low, absl::kZeroPad16));
+absl::Status EpochBuild::Run(BuildTask* task, LowPriority* priority,
+                             std::vector<std::shared_ptr<Chain>>* chains) {
+  for (size_t i = 0; i < task->builds.size(); ++i) {
+    const elastic::CommunicatorBuild& build = task->builds[i];
+    REWIRE_ASSIGN_OR_RETURN(std::shared_ptr<Chain> chain, Await(task, build.communicator));
+    REWIRE_RETURN_IF_ERROR(device_->Enter(chain->context));
+    REWIRE_RETURN_IF_ERROR(CheckMemory(std::span(task->builds).subspan(i)));
+    chains->push_back(chain);
+    REWIRE_RETURN_IF_ERROR(BuildOne(task, chain.get(), build, priority));
+  }
+  return absl::OkStatus();
 }
 
-absl::StatusOr<Link*> GenerationBuild::NewLink(BuildTask* task, Chain* chain,
-                                               const elastic::CommunicatorBuild& build) {
+absl::StatusOr<std::shared_ptr<Chain>> EpochBuild::Await(BuildTask* task,
+                                                         const CommunicatorId& id) {
+  for (;;) {
+    REWIRE_RETURN_IF_ERROR(task->Stopped());
+    bool may_come = false;
+    if (std::shared_ptr<Chain> chain = site_->Find(id, &may_come)) return chain;
+    if (!may_come) {
+      return absl::NotFoundError(
+          absl::StrCat("communicator ", Name(id), " does not exist in this process"));
+    }
+    task->Wait(std::min(task->deadline, Now() + milliseconds(50)));
+  }
+}
+
+absl::Status EpochBuild::CheckMemory(std::span<const elastic::CommunicatorBuild> builds) {
+  std::vector<CommunicatorId> ids;
+  for (const elastic::CommunicatorBuild& build : builds) ids.push_back(build.communicator);
+  REWIRE_ASSIGN_OR_RETURN(const uint64_t free_bytes, device_->FreeBytes());
+  return ledger_->Check(ids, free_bytes);
+}
+
+absl::StatusOr<Link*> EpochBuild::NewLink(BuildTask* task, Chain* chain,
+                                          const elastic::CommunicatorBuild& build) {
   auto link = std::make_unique<Link>();
   link->id = chain->id;
   link->epoch = task->epoch;
@@ -91,7 +122,7 @@ absl::StatusOr<Link*> GenerationBuild::NewLink(BuildTask* task, Chain* chain,
   return task->Add(std::move(link));
 }
 
-absl::Status GenerationBuild::Run(BuildTask* task, Chain* chain,
+absl::Status EpochBuild::BuildOne(BuildTask* task, Chain* chain,
                                   const elastic::CommunicatorBuild& build, LowPriority* priority) {
   const BuildTurn turn(turns_);
   REWIRE_ASSIGN_OR_RETURN(const uint64_t free_before, device_->FreeBytes());
@@ -107,8 +138,8 @@ absl::Status GenerationBuild::Run(BuildTask* task, Chain* chain,
   return absl::OkStatus();
 }
 
-absl::Status GenerationBuild::Connect(BuildTask* task, Chain* chain,
-                                      const elastic::CommunicatorBuild& build, Link* link) {
+absl::Status EpochBuild::Connect(BuildTask* task, Chain* chain,
+                                 const elastic::CommunicatorBuild& build, Link* link) {
   if (build.unique_id.size() < NCCL_UNIQUE_ID_BYTES) {
     return absl::InvalidArgumentError(absl::StrCat("build of communicator ", Name(chain->id),
                                                    ": unique id: bytes=", build.unique_id.size(),
@@ -134,7 +165,7 @@ absl::Status GenerationBuild::Connect(BuildTask* task, Chain* chain,
   const ShimServices* const services = services_;
   const OwnConfig config(chain->comm->recipe);
   ncclResult_t result = ncclSuccess;
-  // The config variant of the function is required; interruption.h has the reason.
+  // The config variant of the function is required; loss.h has the reason.
   REWIRE_RETURN_IF_ERROR(task->InNccl(link, &result, [&] {
     return nccl.CommInitRankConfig(&generation->real, ranks, id, rank, config.get());
   }));
@@ -165,7 +196,7 @@ absl::Status GenerationBuild::Connect(BuildTask* task, Chain* chain,
   return beside ? RunBeside(task, chain, link, scratch) : absl::OkStatus();
 }
 
-absl::Status GenerationBuild::RunBeside(BuildTask* task, Chain* chain, Link* link, void* scratch) {
+absl::Status EpochBuild::RunBeside(BuildTask* task, Chain* chain, Link* link, void* scratch) {
   REWIRE_ASSIGN_OR_RETURN(const cudaStream_t stream, device_->MakeStream());
   Device* const device = device_;
   absl::Status status = [&]() -> absl::Status {
@@ -196,7 +227,7 @@ absl::Status GenerationBuild::RunBeside(BuildTask* task, Chain* chain, Link* lin
   return status;
 }
 
-absl::Status GenerationBuild::AwaitBeside(BuildTask* task, Chain* chain, DeviceEvent done) {
+absl::Status EpochBuild::AwaitBeside(BuildTask* task, Chain* chain, DeviceEvent done) {
   uint64_t issued = chain->comm->issued.load(std::memory_order_relaxed);
   Time moved = Now();
   for (;;) {
@@ -227,7 +258,7 @@ absl::Status GenerationBuild::AwaitBeside(BuildTask* task, Chain* chain, DeviceE
   }
 }
 
-absl::Status GenerationBuild::Settle(BuildTask* task, ncclComm_t comm) {
+absl::Status EpochBuild::Settle(BuildTask* task, ncclComm_t comm) {
   for (;;) {
     REWIRE_RETURN_IF_ERROR(task->Stopped());
     ncclResult_t state = ncclInProgress;

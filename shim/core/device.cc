@@ -1,7 +1,9 @@
-#include "shim/core/driver_device.h"
+#include "shim/core/device.h"
 
 #include <cstdlib>
+#include <string>
 
+#include "reconfig/base/cuda_driver.h"
 #include "reconfig/base/status_macros.h"
 
 namespace rewire::shim {
@@ -12,7 +14,30 @@ namespace {
 // (Megatron sets one queue).
 constexpr int kQueues = 8;
 
-}  // namespace
+class DriverDevice : public Device {
+ public:
+  explicit DriverDevice(const CudaDriver* driver) : driver_(driver) {}
+
+  DeviceContext CurrentContext() override;
+  absl::Status Enter(DeviceContext context) override;
+  absl::StatusOr<uint64_t> FreeBytes() override;
+  absl::StatusOr<void*> Allocate(size_t bytes) override;
+  void Free(void* memory) override;
+  absl::StatusOr<cudaStream_t> MakeStream() override;
+  void DestroyStream(cudaStream_t stream) override;
+  unsigned ResidentBlocks() override;
+  absl::StatusOr<DeviceEvent> MakeEvent() override;
+  void DestroyEvent(DeviceEvent event) override;
+  bool Record(DeviceEvent event, cudaStream_t stream) override;
+  bool MakeWait(cudaStream_t stream, DeviceEvent event) override;
+  EventState Query(DeviceEvent event) override;
+  bool Capturing(cudaStream_t stream) override;
+
+ private:
+  [[nodiscard]] absl::Status Check(const char* call, CUresult result) const;
+
+  const CudaDriver* const driver_;
+};
 
 absl::Status DriverDevice::Check(const char* call, CUresult result) const {
   if (result == CUDA_SUCCESS) return absl::OkStatus();
@@ -122,6 +147,12 @@ bool DriverDevice::Capturing(cudaStream_t stream) {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   return driver_->StreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
          status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+}  // namespace
+
+std::unique_ptr<Device> DeviceOf(const CudaDriver* driver) {
+  return std::make_unique<DriverDevice>(driver);
 }
 
 }  // namespace rewire::shim

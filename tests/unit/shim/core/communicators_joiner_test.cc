@@ -11,15 +11,15 @@ using ::testing::ElementsAre;
 using ::testing::StrEq;
 
 // The communicators of a process that joins a running job.
-class JoinerBuildTest : public Stage {
+class JoinerTest : public Stage {
  protected:
-  JoinerBuildTest() {
+  JoinerTest() {
     MutexLock lock(&events_.mutex);
     events_.joining = true;
   }
 };
 
-TEST_F(JoinerBuildTest, AJoinersFirstGenerationComesWithTheBuild) {
+TEST_F(JoinerTest, FirstGenerationComesWithTheBuild) {
   Program program(core_.get(), 1);
   Answer<absl::Status> built;
   // The build may come first.
@@ -33,7 +33,7 @@ TEST_F(JoinerBuildTest, AJoinersFirstGenerationComesWithTheBuild) {
   EXPECT_EQ(program.Issue(0), ncclSuccess);
 }
 
-TEST_F(JoinerBuildTest, AJoinerWaitsAgainAfterAnAbandonedEpoch) {
+TEST_F(JoinerTest, WaitsAgainAfterAnAbandonedEpoch) {
   Program program(core_.get(), 1);
   std::thread application([&] { EXPECT_EQ(program.Create(3, 2), ncclSuccess); });
   ASSERT_TRUE(Prepare(4, {BuildOf(program, 3, 2)}).ok());
@@ -46,7 +46,7 @@ TEST_F(JoinerBuildTest, AJoinerWaitsAgainAfterAnAbandonedEpoch) {
   EXPECT_EQ(program.Issue(0), ncclSuccess);
 }
 
-TEST_F(JoinerBuildTest, AJoinerThatNobodyBuildsForGetsAnErrorInTime) {
+TEST_F(JoinerTest, CreationWithoutABuildFailsWithinItsLimit) {
   Start({.build = milliseconds(30), .decision = seconds(1), .retire = milliseconds(0)});
   Program blocking(core_.get(), 1);
   EXPECT_EQ(blocking.Create(3, 2), ncclRemoteError);
@@ -54,7 +54,7 @@ TEST_F(JoinerBuildTest, AJoinerThatNobodyBuildsForGetsAnErrorInTime) {
   EXPECT_EQ(polling.Create(3, 2), ncclInProgress);
 }
 
-TEST_F(JoinerBuildTest, AJoinerThatIsStoppedDoesNotWaitForItsBuild) {
+TEST_F(JoinerTest, CreationInAStoppedProcessDoesNotWaitForABuild) {
   Program waiting(core_.get(), 1);
   Program polling(core_.get(), 2, false);
   EXPECT_EQ(polling.Create(3, 2), ncclInProgress);

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "shim/core/thread_priority.h"
+#include "shim/core/build_thread.h"
 #include "tests/unit/shim/core/stage.h"
 
 namespace rewire::shim {
@@ -13,7 +13,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-class BuildTest : public Stage {
+class BuilderTest : public Stage {
  protected:
   // Cancels the epoch when its thread is inside NCCL.
   absl::Status GiveUpInside(Epoch epoch, const std::vector<elastic::CommunicatorBuild>& builds) {
@@ -44,7 +44,7 @@ class BuildTest : public Stage {
   }
 };
 
-TEST_F(BuildTest, TheDeadlineInterruptsABuildWhosePeerNeverComes) {
+TEST_F(BuilderTest, DeadlineInterruptsABuildWhosePeerNeverComes) {
   Program program(core_.get(), 1);
   ASSERT_EQ(program.Create(2, 0), ncclSuccess);
   FakeNccl::Get().init_blocks = true;
@@ -63,7 +63,7 @@ TEST_F(BuildTest, TheDeadlineInterruptsABuildWhosePeerNeverComes) {
 }
 
 // How long a build has the low priority.
-class PriorityTest : public BuildTest {
+class PriorityTest : public BuilderTest {
  protected:
   void SetUp() override {
     if (!MayRaisePriority()) GTEST_SKIP() << "no permission to raise a priority again";
@@ -72,7 +72,7 @@ class PriorityTest : public BuildTest {
   }
   void TearDown() override {
     program_.Close();
-    BuildTest::TearDown();
+    BuilderTest::TearDown();
   }
   // Begins a build that does not leave NCCL.
   void BuildWithin(Duration time) {
@@ -101,7 +101,7 @@ TEST_F(PriorityTest, IsTheProgramsWhenHalfOfTheTimeIsUsed) {
   EXPECT_TRUE(built_.Wait().has_value());
 }
 
-TEST_F(BuildTest, ABuildWaitsWhileFourThreadsReturnFromNccl) {
+TEST_F(BuilderTest, WaitsWhileFourThreadsReturnFromNccl) {
   Program program(core_.get(), 1);
   ASSERT_EQ(program.Create(2, 0), ncclSuccess);
   FakeNccl& nccl = FakeNccl::Get();
@@ -118,7 +118,7 @@ TEST_F(BuildTest, ABuildWaitsWhileFourThreadsReturnFromNccl) {
 }
 
 // A library for which it is unknown when ncclCommAbort frees.
-class UnknownNcclTest : public BuildTest {
+class UnknownNcclTest : public BuilderTest {
  protected:
   UnknownNcclTest() { Start({}, /*abort_frees_at_group_end=*/false); }
 };
@@ -187,7 +187,7 @@ TEST_F(UnknownNcclTest, CoreMayEndWhileThreadIsInsideNccl) {
   Start({});
 }
 
-TEST_F(BuildTest, ABlockedSimulationIsInterruptedToo) {
+TEST_F(BuilderTest, InterruptsABlockedSimulation) {
   Program program(core_.get(), 1);
   ASSERT_EQ(program.Create(2, 0), ncclSuccess);
   FakeNccl::Get().simulation_blocks = true;
@@ -196,7 +196,7 @@ TEST_F(BuildTest, ABlockedSimulationIsInterruptedToo) {
   EXPECT_THAT(Calls().back(), "end");
 }
 
-TEST_F(BuildTest, WhatWasBuiltBeforeABlockedOneIsAbortedWithIt) {
+TEST_F(BuilderTest, AbortsEarlierGenerationsWithTheBlockedOne) {
   Program a(core_.get(), 1);
   Program b(core_.get(), 2);
   ASSERT_EQ(a.Create(2, 0), ncclSuccess);
@@ -207,7 +207,7 @@ TEST_F(BuildTest, WhatWasBuiltBeforeABlockedOneIsAbortedWithIt) {
   EXPECT_TRUE(Eventually([] { return FakeNccl::Get().Live() == 2; }));
 }
 
-TEST_F(BuildTest, AFailedInitialisationIsAborted) {
+TEST_F(BuilderTest, AbortsAFailedInitialisation) {
   Program program(core_.get(), 1);
   ASSERT_EQ(program.Create(2, 0), ncclSuccess);
   FakeNccl::Get().init_result = ncclSystemError;
@@ -215,7 +215,7 @@ TEST_F(BuildTest, AFailedInitialisationIsAborted) {
   EXPECT_EQ(FakeNccl::Get().Live(), 1);
 }
 
-TEST_F(BuildTest, TheDeadlineAbortsANonBlockingOneToo) {
+TEST_F(BuilderTest, DeadlineAbortsANonBlockingCommunicator) {
   Program program(core_.get(), 1, false);
   FakeNccl::Get().polls = 1 << 30;
   ASSERT_EQ(program.Create(2, 0), ncclInProgress);
@@ -224,7 +224,7 @@ TEST_F(BuildTest, TheDeadlineAbortsANonBlockingOneToo) {
   EXPECT_EQ(FakeNccl::Get().Live(), 1);
 }
 
-TEST_F(BuildTest, AbandonEndsABuildUnderWay) {
+TEST_F(BuilderTest, AbandonEndsABuildUnderWay) {
   Program program(core_.get(), 1);
   ASSERT_EQ(program.Create(2, 0), ncclSuccess);
   FakeNccl::Get().init_blocks = true;
@@ -236,7 +236,7 @@ TEST_F(BuildTest, AbandonEndsABuildUnderWay) {
   EXPECT_TRUE(Eventually([] { return FakeNccl::Get().Live() == 1; }));
 }
 
-TEST_F(BuildTest, AbandonDropsWhatIsBuilt) {
+TEST_F(BuilderTest, AbandonDropsBuiltGenerations) {
   Program program(core_.get(), 1);
   ASSERT_EQ(program.Create(2, 0), ncclSuccess);
   ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0)}).ok());
@@ -246,7 +246,7 @@ TEST_F(BuildTest, AbandonDropsWhatIsBuilt) {
   EXPECT_FALSE(Pledged(1, {{program.comm.id, 10, 20}}));
 }
 
-TEST_F(BuildTest, DestroyingACommunicatorEndsItsBuild) {
+TEST_F(BuilderTest, DestroyingACommunicatorEndsItsBuild) {
   Program program(core_.get(), 1);
   ASSERT_EQ(program.Create(2, 0), ncclSuccess);
   FakeNccl::Get().init_blocks = true;
@@ -260,7 +260,7 @@ TEST_F(BuildTest, DestroyingACommunicatorEndsItsBuild) {
   EXPECT_THAT(events_.destroyed, ElementsAre(CommunicatorId{1, 1}));
 }
 
-TEST_F(BuildTest, ADestructionIsReportedBeforeTheBuildThatItStops) {
+TEST_F(BuilderTest, ADestructionIsReportedBeforeTheBuildThatItStops) {
   Program program(core_.get(), 1);
   ASSERT_EQ(program.Create(2, 0), ncclSuccess);
   FakeNccl::Get().init_blocks = true;
@@ -275,7 +275,7 @@ TEST_F(BuildTest, ADestructionIsReportedBeforeTheBuildThatItStops) {
   EXPECT_EQ(known.Wait(), true);
 }
 
-TEST_F(BuildTest, OneFailureDropsTheWholeEpoch) {
+TEST_F(BuilderTest, OneFailureDropsTheWholeEpoch) {
   Program a(core_.get(), 1);
   Program b(core_.get(), 2);
   ASSERT_EQ(a.Create(2, 0), ncclSuccess);
@@ -287,7 +287,7 @@ TEST_F(BuildTest, OneFailureDropsTheWholeEpoch) {
   EXPECT_EQ(FakeNccl::Get().Live(), 2);
 }
 
-TEST_F(BuildTest, EachFailureNamesItsCause) {
+TEST_F(BuilderTest, EachFailureNamesItsCause) {
   Program program(core_.get(), 1);
   ASSERT_EQ(program.Create(2, 0), ncclSuccess);
   FakeNccl::Get().init_result = ncclSystemError;
@@ -306,7 +306,7 @@ TEST_F(BuildTest, EachFailureNamesItsCause) {
   EXPECT_EQ(FakeNccl::Get().Live(), 1);
 }
 
-TEST_F(BuildTest, PinnedCommunicatorsAreRefusedWithTheReason) {
+TEST_F(BuilderTest, PinnedCommunicatorsAreRefusedWithTheReason) {
   Program program(core_.get(), 1);
   ASSERT_EQ(program.Create(2, 0), ncclSuccess);
   AddPin(&program.comm, Pin::kGraph);

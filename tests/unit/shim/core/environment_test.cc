@@ -1,6 +1,6 @@
 // NcclCalls tells the core the properties of NCCL's version. The tests use the first and the last
 // version whose sources were examined.
-#include "shim/core/nccl_calls.h"
+#include "shim/core/environment.h"
 
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@ NcclCalls CallsOf(int version) {
   return NcclCalls::From(real);
 }
 
-TEST(NcclCallsTest, AnAbortMayOvertakeAnInitialisationFrom2223To230) {
+TEST(NcclCallsTest, InterruptsInitialisationsOf2223To230) {
   EXPECT_FALSE(CallsOf(22202).abort_frees_at_group_end);
   EXPECT_TRUE(CallsOf(22203).abort_frees_at_group_end);
   EXPECT_TRUE(CallsOf(23007).abort_frees_at_group_end);
@@ -24,7 +24,7 @@ TEST(NcclCallsTest, AnAbortMayOvertakeAnInitialisationFrom2223To230) {
   EXPECT_FALSE(CallsOf(23100).abort_frees_at_group_end);
 }
 
-TEST(NcclCallsTest, GroupSimulateEndIsUsedFrom2223) {
+TEST(NcclCallsTest, UsesGroupSimulateEndFrom2223) {
   EXPECT_EQ(CallsOf(22202).GroupSimulateEnd, nullptr);
   EXPECT_NE(CallsOf(22203).GroupSimulateEnd, nullptr);
 }

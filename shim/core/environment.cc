@@ -1,4 +1,4 @@
-#include "shim/core/nccl_calls.h"
+#include "shim/core/environment.h"
 #include "shim/preload/real_nccl.h"
 
 namespace rewire::shim {
@@ -11,7 +11,6 @@ NcclCalls NcclCalls::From(const RealNccl& real) {
   calls.CommDestroy = real.CommDestroy;
   calls.CommAbort = real.CommAbort;
   calls.CommGetAsyncError = real.CommGetAsyncError;
-  calls.GetLastError = real.GetLastError;
   calls.GroupStart = real.GroupStart;
   calls.GroupEnd = real.GroupEnd;
   calls.AllReduce = real.AllReduce;
