@@ -24,8 +24,8 @@
 #include "reconfig/world/world.h"
 #include "rewire_nccl_api.h"
 #include "shim/core/communicators.h"
-#include "shim/core/core_table.h"
-#include "shim/core/driver_device.h"
+#include "shim/core/device.h"
+#include "shim/core/environment.h"
 #include "shim/preload/core_loader.h"
 #include "shim/preload/real_nccl.h"
 #include "shim/preload/virtual_communicator.h"
@@ -85,7 +85,7 @@ class MemberProcess {
 
   const MemberOptions options_;
   const CudaDriver* cuda_ = nullptr;
-  std::unique_ptr<shim::DriverDevice> device_;
+  std::unique_ptr<shim::Device> device_;
   shim::ShimCommunicators* core_ = nullptr;
   std::unique_ptr<Workload> workload_;
   ncclComm_t comm_ = nullptr;
@@ -309,7 +309,7 @@ int MemberProcess::Run() {
       cuda_->CtxSetCurrent(context) != CUDA_SUCCESS) {
     Fail("no device for this rank");
   }
-  device_ = std::make_unique<shim::DriverDevice>(cuda_);
+  device_ = shim::DeviceOf(cuda_);
   const Settings& settings = Settings::Get();
   core_ = new shim::ShimCommunicators(
       shim::NcclCalls::From(*shim::Real()), shim::Services(), device_.get(),

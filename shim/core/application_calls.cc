@@ -1,6 +1,8 @@
-// The part of ShimCommunicators that the preloaded library calls, on the application's threads.
+// The part of ShimCommunicators that the preloaded library calls, on the application's threads, and
+// the table of these calls.
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -14,10 +16,28 @@ namespace {
 // The longest wait of a destroy until the builder, usually soon, has ended or left its thread.
 constexpr seconds kRelease(10);
 
+ShimCommunicators* target = nullptr;
+
+int Created(VirtualCommunicator* comm, ncclResult_t* result) noexcept {
+  return target->OnCreated(comm, result);
+}
+void Closing(VirtualCommunicator* comm, int aborting) noexcept {
+  target->OnClosing(comm, aborting != 0);
+}
+ncclResult_t AtCut(VirtualCommunicator* comm, CallSite site) noexcept {
+  return target->AtCut(comm, site);
+}
+void BeforeCut(VirtualCommunicator* comm, CallSite site) noexcept { target->BeforeCut(comm, site); }
+void Opened(VirtualCommunicator* comm) noexcept { target->OnOpened(comm); }
+const char* LastError(VirtualCommunicator* comm) noexcept { return target->OnLastError(comm); }
+
+constexpr CoreTable kTable = {kCoreAbiVersion, Created, Closing,  AtCut,
+                              BeforeCut,       Opened,  LastError};
+
 }  // namespace
 
 int ShimCommunicators::OnCreated(VirtualCommunicator* comm, ncclResult_t* result) {
-  auto chain = std::make_shared<Chain>(comm, device_->CurrentContext());
+  auto chain = std::make_shared<Chain>(comm, environment_.device->CurrentContext());
   const bool from_ids = comm->recipe.creation == Creation::kInitRank ||
                         comm->recipe.creation == Creation::kInitRankScalable;
   const bool awaits = from_ids && events() != nullptr && events()->ComesWithBuild(chain->id);
@@ -36,16 +56,13 @@ int ShimCommunicators::OnCreated(VirtualCommunicator* comm, ncclResult_t* result
       chain->current->context = chain->context;
     }
   }
-  elastic::CommunicatorCreated created = DescribeCreated(chain.get());
-  const absl::StatusOr<uint64_t> free_bytes = device_->FreeBytes();
-  {
-    MutexLock lock(&mutex_);
-    if (HasRank(chain->id)) {
-      created.pinned = true;
-      created.reason = "several ranks of the communicator are in this process";
-    }
-    chains_[comm] = chain;
-    if (free_bytes.ok()) free_before_[comm] = *free_bytes;
+  elastic::CommunicatorCreated created = chain->DescribeCreated();
+  const absl::StatusOr<uint64_t> free_bytes = environment_.device->FreeBytes();
+  // Before the communicator can be found: a close on another thread drops the measurement.
+  if (free_bytes.ok()) ledger_.BeginCreation(comm, chain->id, *free_bytes);
+  if (chains_.Add(chain)) {
+    created.pinned = true;
+    created.reason = "several ranks of the communicator are in this process";
   }
   builder_.Arrived();
   if (events() != nullptr) {
@@ -57,13 +74,14 @@ int ShimCommunicators::OnCreated(VirtualCommunicator* comm, ncclResult_t* result
   if (!awaits) return 0;
   // An AbortCurrent before this point has not seen this communicator, but Stopped() is then true.
   std::vector<std::unique_ptr<Link>> none;
-  if (events()->Stopped()) Lose(chain.get(), Keep("this process is not part of the job"), &none);
+  if (events()->Stopped())
+    publication_.Lose(chain.get(), "this process is not part of the job", &none);
   *result = chain->blocking ? AwaitFirst(chain.get()) : ncclInProgress;
   return 1;
 }
 
 void ShimCommunicators::WatchCreation(const std::shared_ptr<Chain>& chain) {
-  calls_.PostAt(Now() + options_.build, [this, chain] {
+  calls_.PostAt(Now() + build_, [this, chain] {
     {
       MutexLock lock(&chain->mutex);
       if (chain->closing || chain->lost || chain->current == nullptr ||
@@ -73,23 +91,23 @@ void ShimCommunicators::WatchCreation(const std::shared_ptr<Chain>& chain) {
     }
     const std::string why =
         absl::StrCat("create communicator ", Name(chain->id),
-                     ": timed out after REWIRE_BUILD_MS=", options_.build.count(),
+                     ": timed out after REWIRE_BUILD_MS=", build_.count(),
                      " ms since a member was lost: the lost member may be one of its ranks");
     REWIRE_WARN("%s", why.c_str());
     std::vector<std::unique_ptr<Link>> links;
-    Lose(chain.get(), Keep(why), &links);
+    publication_.Lose(chain.get(), why, &links);
     loss_.Abort(std::move(links));
   });
 }
 
 ncclResult_t ShimCommunicators::AwaitFirst(Chain* chain) {
-  const Time deadline = Now() + options_.build;
+  const Time deadline = Now() + build_;
   MutexLock lock(&chain->mutex);
   while (chain->awaits_build && !chain->closing) {
     if (!chain->changed.WaitUntil(&chain->mutex, deadline) && Now() >= deadline) {
       REWIRE_ERROR(
           "create communicator %s of a joining member: timed out after REWIRE_BUILD_MS=%lld ms",
-          Name(chain->id).c_str(), static_cast<long long>(options_.build.count()));
+          Name(chain->id).c_str(), static_cast<long long>(build_.count()));
       return ncclRemoteError;
     }
   }
@@ -98,33 +116,18 @@ ncclResult_t ShimCommunicators::AwaitFirst(Chain* chain) {
 }
 
 void ShimCommunicators::OnOpened(VirtualCommunicator* comm) {
-  const absl::StatusOr<uint64_t> free_after = device_->FreeBytes();
-  MutexLock lock(&mutex_);
-  const auto it = free_before_.find(comm);
-  if (it == free_before_.end()) return;
-  if (free_after.ok()) {
-    ledger_.Record(comm->id, MemoryLedger::Maker::kProgram, it->second, *free_after);
-  }
-  free_before_.erase(it);
+  const absl::StatusOr<uint64_t> free_after = environment_.device->FreeBytes();
+  ledger_.EndCreation(comm, free_after.ok() ? std::optional<uint64_t>(*free_after) : std::nullopt);
 }
 
 void ShimCommunicators::OnClosing(VirtualCommunicator* comm, bool aborting) {
-  std::shared_ptr<Chain> chain;
-  bool several = false;  // other ranks of this process still have the communicator
-  bool last = false;
-  {
-    MutexLock lock(&mutex_);
-    const auto it = chains_.find(comm);
-    if (it == chains_.end()) return;
-    chain = std::move(it->second);
-    chains_.erase(it);
-    free_before_.erase(comm);
-    several = HasRank(chain->id);
-    last = chains_.empty();
-  }
+  const Chains::Removed removed = chains_.Remove(comm);
+  const std::shared_ptr<Chain>& chain = removed.chain;
+  if (chain == nullptr) return;
+  ledger_.DropCreation(comm);
   // Reported before the current build is stopped: a change that meets a destroyed communicator is
   // prepared again, but a change whose build has failed ends.
-  if (!several && events() != nullptr) events()->Destroyed(chain->id);
+  if (!removed.several && events() != nullptr) events()->Destroyed(chain->id);
   std::vector<std::unique_ptr<Link>> dropped;
   void* scratch = nullptr;
   {
@@ -152,16 +155,16 @@ void ShimCommunicators::OnClosing(VirtualCommunicator* comm, bool aborting) {
   loss_.Abort(std::move(dropped));
   if (scratch != nullptr) {
     loss_.After([this, chain, scratch] {
-      if (device_->Enter(chain->context).ok()) device_->Free(scratch);
+      if (environment_.device->Enter(chain->context).ok()) environment_.device->Free(scratch);
     });
   }
   if (events() != nullptr) events()->Moved();
-  if (last && events() != nullptr) events()->AwaitSent();
+  if (removed.last && events() != nullptr) events()->AwaitSent();
   REWIRE_DEBUG("a communicator was %s", aborting ? "aborted" : "destroyed");
 }
 
 const char* ShimCommunicators::OnLastError(VirtualCommunicator* comm) {
-  for (const auto& chain : Chains()) {
+  for (const auto& chain : chains_.All()) {
     if (comm != nullptr && chain->comm != comm) continue;
     MutexLock lock(&chain->mutex);
     if (chain->lost) return chain->lost_why;
@@ -175,12 +178,17 @@ std::string ShimCommunicators::LostBecause() {
 }
 
 ncclResult_t ShimCommunicators::AtCut(VirtualCommunicator* comm, const CallSite& site) {
-  const std::shared_ptr<Chain> chain = ChainOf(comm);
+  const std::shared_ptr<Chain> chain = chains_.Of(comm);
   return chain != nullptr ? cutter_.AtCut(chain.get(), site) : ncclSuccess;
 }
 
 void ShimCommunicators::BeforeCut(VirtualCommunicator* comm, const CallSite& site) {
-  if (const std::shared_ptr<Chain> chain = ChainOf(comm)) cutter_.BeforeCut(chain.get(), site);
+  if (const std::shared_ptr<Chain> chain = chains_.Of(comm)) cutter_.BeforeCut(chain.get(), site);
+}
+
+const CoreTable* TableOf(ShimCommunicators* communicators) {
+  target = communicators;
+  return &kTable;
 }
 
 }  // namespace rewire::shim

@@ -8,7 +8,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "reconfig/base/log.h"
-#include "reconfig/base/status_macros.h"
 
 namespace rewire::shim {
 
@@ -21,48 +20,27 @@ constexpr int kLeft = 4;
 
 }  // namespace
 
-// Threads count themselves here, because a thread that was left may outlive the builder.
-struct Builder::Threads {
-  Mutex mutex;
-  CondVar changed;
-  int running REWIRE_GUARDED_BY(mutex) = 0;
-  int left REWIRE_GUARDED_BY(mutex) = 0;
-};
-
-Builder::Builder(const NcclCalls* nccl, const ShimServices* services, Device* device,
-                 CoreCounters* counters, MemoryLedger* ledger, Loss* loss, BuildSite* site,
+Builder::Builder(Environment* environment, MemoryLedger* ledger, Loss* loss, BuildSite* site,
                  milliseconds stalled)
-    : interrupts_(nccl->abort_frees_at_group_end),
-      device_(device),
-      counters_(counters),
-      ledger_(ledger),
+    : interrupts_(environment->nccl.abort_frees_at_group_end),
+      counters_(&environment->counters),
       loss_(loss),
       site_(site),
-      generations_(nccl, services, device, counters, ledger, stalled),
-      threads_(std::make_shared<Threads>()),
+      epoch_build_(environment, ledger, site, stalled),
       watch_("rw-watch") {}
 
 Builder::~Builder() {
   Cancel(0, "the process is ending");
-  const Time until = Now() + kEnding;
-  MutexLock lock(&threads_->mutex);
-  while (threads_->running > 0 && threads_->changed.WaitUntil(&threads_->mutex, until)) {
+  if (const int running = threads_->AwaitAll(Now() + kEnding); running > 0) {
+    REWIRE_WARN("end builder: %d build threads did not return from NCCL within %lld s", running,
+                static_cast<long long>(kEnding.count()));
   }
-  if (threads_->running > 0) {
-    REWIRE_WARN("end builder: %d build threads did not return from NCCL within %lld s",
-                threads_->running, static_cast<long long>(kEnding.count()));
-  }
-}
-
-int Builder::Left() const {
-  MutexLock lock(&threads_->mutex);
-  return threads_->left;
 }
 
 void Builder::Build(Epoch epoch, std::vector<elastic::CommunicatorBuild> builds, Time deadline,
                     std::function<void(absl::Status)> done) {
   auto task = std::make_shared<BuildTask>(epoch, std::move(builds), deadline, std::move(done));
-  const int left = Left();
+  const int left = threads_->Left();
   if (left >= kLeft && !interrupts_) {
     watch_.Post([this, task, left] {
       Report(*task, absl::ResourceExhaustedError(absl::StrCat(
@@ -85,22 +63,16 @@ void Builder::Build(Epoch epoch, std::vector<elastic::CommunicatorBuild> builds,
 void Builder::StartNext() {
   MutexLock lock(&mutex_);
   if (running_ || tasks_.empty()) return;
-  if (Left() >= kLeft) {
+  if (threads_->Left() >= kLeft) {
     watch_.PostAt(Now() + kPoll, [this] { StartNext(); });
     return;
   }
   running_ = true;
-  {
-    MutexLock count(&threads_->mutex);
-    ++threads_->running;
-  }
+  threads_->Begin();
   std::thread([this, task = tasks_.front(), threads = threads_] {
     pthread_setname_np(pthread_self(), "rw-build");
     Run(task);
-    MutexLock count(&threads->mutex);
-    --threads->running;
-    if (task->Left()) --threads->left;
-    threads->changed.NotifyAll();
+    threads->End(task->Left());
   }).detach();
 }
 
@@ -172,8 +144,7 @@ void Builder::Expire(const std::shared_ptr<BuildTask>& task) {
       }
       running_ = false;
       priority_ = nullptr;
-      MutexLock count(&threads_->mutex);
-      ++threads_->left;
+      threads_->Leave();
     }
     std::erase(tasks_, task);
     changed_.NotifyAll();
@@ -198,7 +169,7 @@ void Builder::Run(const std::shared_ptr<BuildTask>& task) {
   // The priority may have been ended before it was lowered.
   if (Now() >= task->late_from || !task->Stopped().ok()) priority.End();
   std::vector<std::shared_ptr<Chain>> chains;
-  absl::Status status = BuildAll(task.get(), &priority, &chains);
+  absl::Status status = epoch_build_.Run(task.get(), &priority, &chains);
   if (task->Left()) return;
   counters_->nice_refused += static_cast<uint64_t>(priority.End());
   BuildTask::Links links = task->TakeLinks();
@@ -233,39 +204,6 @@ void Builder::Report(const BuildTask& task, absl::Status status) {
                 static_cast<unsigned long long>(task.epoch), std::string(status.message()).c_str());
   }
   task.done(std::move(status));
-}
-
-absl::Status Builder::BuildAll(BuildTask* task, LowPriority* priority,
-                               std::vector<std::shared_ptr<Chain>>* chains) {
-  for (size_t i = 0; i < task->builds.size(); ++i) {
-    const elastic::CommunicatorBuild& build = task->builds[i];
-    REWIRE_ASSIGN_OR_RETURN(std::shared_ptr<Chain> chain, Await(task, build.communicator));
-    REWIRE_RETURN_IF_ERROR(device_->Enter(chain->context));
-    REWIRE_RETURN_IF_ERROR(CheckMemory(std::span(task->builds).subspan(i)));
-    chains->push_back(chain);
-    REWIRE_RETURN_IF_ERROR(generations_.Run(task, chain.get(), build, priority));
-  }
-  return absl::OkStatus();
-}
-
-absl::StatusOr<std::shared_ptr<Chain>> Builder::Await(BuildTask* task, const CommunicatorId& id) {
-  for (;;) {
-    REWIRE_RETURN_IF_ERROR(task->Stopped());
-    bool may_come = false;
-    if (std::shared_ptr<Chain> chain = site_->Find(id, &may_come)) return chain;
-    if (!may_come) {
-      return absl::NotFoundError(
-          absl::StrCat("communicator ", Name(id), " does not exist in this process"));
-    }
-    task->Wait(std::min(task->deadline, Now() + milliseconds(50)));
-  }
-}
-
-absl::Status Builder::CheckMemory(std::span<const elastic::CommunicatorBuild> builds) {
-  std::vector<CommunicatorId> ids;
-  for (const elastic::CommunicatorBuild& build : builds) ids.push_back(build.communicator);
-  REWIRE_ASSIGN_OR_RETURN(const uint64_t free_bytes, device_->FreeBytes());
-  return ledger_->Check(ids, free_bytes);
 }
 
 }  // namespace rewire::shim

@@ -1,8 +1,47 @@
 #include "shim/core/chain.h"
 
 #include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
 
 namespace rewire::shim {
+
+namespace {
+
+const char* Text(Pin pin) {
+  switch (pin) {
+    case Pin::kGraph:
+      return "an operation was captured into a CUDA graph";
+    case Pin::kDeviceComm:
+      return "a device communicator was made from the communicator";
+    case Pin::kWindowPointer:
+      return "the program holds addresses of its windows";
+    case Pin::kSignals:
+      return "the communicator carries one-sided signals";
+    case Pin::kInitAll:
+      return "the communicator was made by ncclCommInitAll";
+    case Pin::kGrown:
+      return "the communicator was made by ncclCommGrow";
+  }
+  return "unknown";
+}
+
+}  // namespace
+
+std::string Name(const CommunicatorId& id) {
+  return absl::StrCat(absl::Hex(id.high, absl::kZeroPad16), absl::Hex(id.low, absl::kZeroPad16));
+}
+
+std::string DescribePins(uint32_t pins) {
+  std::string text;
+  for (uint32_t bit = 0; bit < 32; ++bit) {
+    if ((pins >> bit & 1) == 0) continue;
+    if (!text.empty()) text += "; ";
+    text += Text(static_cast<Pin>(1u << bit));
+  }
+  return text;
+}
 
 void Chain::Arm() {
   const uint64_t stop_at = StopAt();
@@ -38,6 +77,18 @@ elastic::Position Chain::Describe() const {
   return position;
 }
 
+elastic::CommunicatorCreated Chain::DescribeCreated() {
+  elastic::CommunicatorCreated created;
+  created.communicator = id;
+  const uint32_t pins = comm->pins.load(std::memory_order_relaxed);
+  created.pinned = pins != 0;
+  if (created.pinned) created.reason = DescribePins(pins);
+  MutexLock lock(&mutex);
+  created.ranks = ranks;
+  created.rank = rank;
+  return created;
+}
+
 bool CarriesPointToPoint(const VirtualCommunicator& comm) {
   for (const Collective function : {Collective::kSend, Collective::kRecv}) {
     for (const auto& sizes : comm.seen[static_cast<unsigned>(function)]) {
@@ -45,6 +96,53 @@ bool CarriesPointToPoint(const VirtualCommunicator& comm) {
     }
   }
   return false;
+}
+
+bool Chains::HasRank(const CommunicatorId& id) const {
+  return std::any_of(chains_.begin(), chains_.end(),
+                     [&](const auto& each) { return each.second->id == id; });
+}
+
+bool Chains::Add(std::shared_ptr<Chain> chain) {
+  MutexLock lock(&mutex_);
+  const bool several = HasRank(chain->id);
+  VirtualCommunicator* const comm = chain->comm;
+  chains_[comm] = std::move(chain);
+  return several;
+}
+
+Chains::Removed Chains::Remove(VirtualCommunicator* comm) {
+  Removed removed;
+  MutexLock lock(&mutex_);
+  const auto it = chains_.find(comm);
+  if (it == chains_.end()) return removed;
+  removed.chain = std::move(it->second);
+  chains_.erase(it);
+  removed.several = HasRank(removed.chain->id);
+  removed.last = chains_.empty();
+  return removed;
+}
+
+std::shared_ptr<Chain> Chains::Of(VirtualCommunicator* comm) const {
+  MutexLock lock(&mutex_);
+  const auto it = chains_.find(comm);
+  return it != chains_.end() ? it->second : nullptr;
+}
+
+std::vector<std::shared_ptr<Chain>> Chains::All() const {
+  MutexLock lock(&mutex_);
+  std::vector<std::shared_ptr<Chain>> all;
+  for (const auto& [comm, chain] : chains_) all.push_back(chain);
+  return all;
+}
+
+std::vector<std::shared_ptr<Chain>> Chains::NonBlocking() const {
+  MutexLock lock(&mutex_);
+  std::vector<std::shared_ptr<Chain>> found;
+  for (const auto& [comm, chain] : chains_) {
+    if (!chain->blocking) found.push_back(chain);
+  }
+  return found;
 }
 
 }  // namespace rewire::shim

@@ -1,11 +1,14 @@
-// The core's record of one virtual communicator's generations: the current generation, those of
-// decided swaps that the communicator has not passed yet, and the one built for the next epoch.
+// The core's records of the virtual communicators of this process (Chains): for each communicator
+// the current generation, those of decided swaps that the communicator has not passed yet, and the
+// one built for the next epoch (Chain). For all parts of the core, on any thread.
 //
-// Made at the communicator's creation and held by shared_ptr, so a thread at a cut may outlive the
-// application's destroy. Any thread, under `mutex`, which is never held across a call into NCCL.
+// A chain is made at the communicator's creation and held by shared_ptr, so a thread at a cut may
+// outlive the application's destroy. A chain's lock and the lock of Chains are never held together,
+// and neither is held across a call into NCCL.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -18,6 +21,11 @@
 #include "shim/preload/virtual_communicator.h"
 
 namespace rewire::shim {
+
+// Returns the identity as 32 hexadecimal digits, for messages.
+std::string Name(const CommunicatorId& id);
+// Returns in words why a communicator cannot be swapped. pins: bits of Pin.
+std::string DescribePins(uint32_t pins);
 
 // One generation with the data that belongs to this generation alone. The code that destroys or
 // aborts the generation frees the link.
@@ -46,6 +54,7 @@ struct Link {
   [[nodiscard]] uint64_t NextIndex() const { return warmed ? cut.cut : cut.warm; }
 };
 
+// Thread-safe under `mutex`.
 struct Chain {
   Chain(VirtualCommunicator* communicator, DeviceContext device_context)
       : comm(communicator),
@@ -96,10 +105,35 @@ struct Chain {
   void TakePending(std::vector<std::unique_ptr<Link>>* links) REWIRE_REQUIRES(mutex);
   // Leaves `old` empty, which Retirement knows.
   [[nodiscard]] elastic::Position Describe() const REWIRE_REQUIRES(mutex);
+  [[nodiscard]] elastic::CommunicatorCreated DescribeCreated() REWIRE_EXCLUDES(mutex);
 };
 
 // Returns whether the program has ever sent or received on the communicator. Such operations have
 // no index that both sides share, so only the collectives around them can place a swap.
 bool CarriesPointToPoint(const VirtualCommunicator& comm);
+
+// The open communicators of this process, each with its chain. Thread-safe.
+class Chains {
+ public:
+  struct Removed {
+    std::shared_ptr<Chain> chain;  // nullptr: the communicator is not here
+    bool several = false;          // other ranks of this process still have the communicator
+    bool last = false;             // no communicator is left
+  };
+
+  // Returns whether another rank of the same communicator is in this process.
+  bool Add(std::shared_ptr<Chain> chain) REWIRE_EXCLUDES(mutex_);
+  Removed Remove(VirtualCommunicator* comm) REWIRE_EXCLUDES(mutex_);
+  // Returns nullptr when the communicator is not here.
+  [[nodiscard]] std::shared_ptr<Chain> Of(VirtualCommunicator* comm) const REWIRE_EXCLUDES(mutex_);
+  [[nodiscard]] std::vector<std::shared_ptr<Chain>> All() const REWIRE_EXCLUDES(mutex_);
+  [[nodiscard]] std::vector<std::shared_ptr<Chain>> NonBlocking() const REWIRE_EXCLUDES(mutex_);
+
+ private:
+  [[nodiscard]] bool HasRank(const CommunicatorId& id) const REWIRE_REQUIRES(mutex_);
+
+  mutable Mutex mutex_;
+  std::map<VirtualCommunicator*, std::shared_ptr<Chain>> chains_ REWIRE_GUARDED_BY(mutex_);
+};
 
 }  // namespace rewire::shim

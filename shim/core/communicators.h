@@ -1,31 +1,58 @@
 // The communicators of this process. The participant drives them (Communicators), and the preloaded
-// library calls them (CoreTable, by entry/core_entry.cc).
+// library calls them (CoreTable). Each call is passed to the part that owns the state: Chains,
+// Pledges and Cutter, Publication, Builder, Retirement, Loss.
 //
-// Thread-safe. The registry's lock and a chain's lock are never held together, and neither is held
-// across a call into NCCL or a callback.
+// Thread-safe. No lock is held across a call into NCCL or a callback.
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
-#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "reconfig/base/mutex.h"
 #include "reconfig/base/task_queue.h"
 #include "reconfig/elastic/participant/communicators.h"
 #include "shim/core/builder.h"
 #include "shim/core/chain.h"
-#include "shim/core/core_counters.h"
 #include "shim/core/cut.h"
+#include "shim/core/environment.h"
 #include "shim/core/loss.h"
 #include "shim/core/memory_ledger.h"
+#include "shim/core/publication.h"
 #include "shim/core/retirement.h"
 #include "shim/preload/core_abi.h"
 
 namespace rewire::shim {
+
+// Reports to the participant that communicators have passed their cuts. For ShimCommunicators.
+//
+// Waking another thread from the application's thread, at the cut, would cost more than all other
+// work there. So the application's thread only sets a flag, and a task queue looks for the flag
+// from time to time while decided swaps are pending. Thread-safe.
+class Passages {
+ public:
+  // moved: called after cuts were passed, on the queue's thread. The queue's thread must be joined
+  // before this object or the chains are destroyed.
+  Passages(const Chains* chains, TaskQueue* queue, std::function<void()> moved)
+      : chains_(chains), queue_(queue), moved_(std::move(moved)) {}
+
+  // Called at a cut, on the application's thread: never blocks and allocates nothing.
+  void Passed() { passed_.store(true, std::memory_order_release); }
+  // Begins to look, because swaps were decided. Earlier series of looks end, so that only one runs.
+  void Watch() { Look(decisions_.fetch_add(1, std::memory_order_acq_rel) + 1, milliseconds(0)); }
+
+ private:
+  void Look(uint64_t decision, milliseconds pause);
+
+  const Chains* const chains_;
+  TaskQueue* const queue_;
+  const std::function<void()> moved_;
+  std::atomic<bool> passed_{false};     // a cut was passed since the last look
+  std::atomic<uint64_t> decisions_{0};  // number of decided swaps
+};
 
 class ShimCommunicators : public elastic::Communicators, private CutEvents, private BuildSite {
  public:
@@ -42,7 +69,7 @@ class ShimCommunicators : public elastic::Communicators, private CutEvents, priv
 
   // Sets the receiver of events. Call before the first communicator is created.
   void SetEvents(elastic::CommunicatorEvents* events) { events_.store(events); }
-  [[nodiscard]] const CoreCounters& counters() const { return counters_; }
+  [[nodiscard]] const CoreCounters& counters() const { return environment_.counters; }
 
   // ---- for the preloaded library; see CoreTable ------------------------------------------------
   int OnCreated(VirtualCommunicator* comm, ncclResult_t* result);
@@ -68,50 +95,31 @@ class ShimCommunicators : public elastic::Communicators, private CutEvents, priv
   std::string LostBecause() override;
 
  private:
-  void SwappedOut(std::unique_ptr<Link> old) override { retirement_.Add(std::move(old)); }
-  void Passed() override { passed_.store(true, std::memory_order_release); }
+  void Passed() override { passages_.Passed(); }
   void Undecided(Epoch epoch) override;
   void GivenUp(const std::string& reason) override;
-  std::vector<std::shared_ptr<Chain>> NonBlocking() override;
   std::shared_ptr<Chain> Find(const CommunicatorId& id, bool* may_come) override;
   bool Install(const std::shared_ptr<Chain>& chain, std::unique_ptr<Link>* link) override;
 
-  // Runs on the thread of calls_, from time to time while swaps are pending. Waking that thread
-  // from the application's thread, at the cut, would cost more than all other work there.
-  void LookForPassages(uint64_t decision, milliseconds pause) REWIRE_EXCLUDES(mutex_);
   void Moved();
-  static elastic::CommunicatorCreated DescribeCreated(Chain* chain);
-  [[nodiscard]] bool HasRank(const CommunicatorId& id) const REWIRE_REQUIRES(mutex_);
   // Returns whether a new generation's first operation may run beside old generations' operations.
   bool MayRunBeside(const Chain& chain, size_t chains);
-  std::shared_ptr<Chain> ChainOf(VirtualCommunicator* comm) REWIRE_EXCLUDES(mutex_);
-  std::vector<std::shared_ptr<Chain>> Chains() REWIRE_EXCLUDES(mutex_);
   ncclResult_t AwaitFirst(Chain* chain);
-  // Marks the chain lost and takes its generations out. reason: a text of reasons_.
-  void Lose(Chain* chain, const char* reason, std::vector<std::unique_ptr<Link>>* links);
   // Ends a creation that is not made within REWIRE_BUILD_MS. After a loss, a creation that needs
   // the lost member never ends, and the members that a creation needs are not known.
   void WatchCreation(const std::shared_ptr<Chain>& chain);
-  // Returns a copy that stays valid; equal texts are kept once.
-  const char* Keep(const std::string& reason) REWIRE_EXCLUDES(mutex_);
   elastic::CommunicatorEvents* events() { return events_.load(std::memory_order_acquire); }
 
-  const NcclCalls nccl_;
-  const ShimServices* const services_;
-  Device* const device_;
-  const Options options_;
-  CoreCounters counters_;
+  Environment environment_;
+  const milliseconds build_;  // REWIRE_BUILD_MS
   MemoryLedger ledger_;
   std::atomic<elastic::CommunicatorEvents*> events_{nullptr};
-  std::atomic<bool> passed_{false};     // a cut was passed since the last look
-  std::atomic<bool> lost_{false};       // a member was lost since the last update boundary
-  std::atomic<uint64_t> decisions_{0};  // number of decided swaps
+  std::atomic<bool> lost_{false};  // a member was lost since the last update boundary
+  Chains chains_;
+  Passages passages_;
+  Pledges pledges_;
+  Publication publication_;
   Cutter cutter_;
-
-  Mutex mutex_;
-  std::map<VirtualCommunicator*, std::shared_ptr<Chain>> chains_ REWIRE_GUARDED_BY(mutex_);
-  std::set<std::string> reasons_ REWIRE_GUARDED_BY(mutex_);
-  std::map<VirtualCommunicator*, uint64_t> free_before_ REWIRE_GUARDED_BY(mutex_);
 
   // Threads, joined in order from the last to the first.
   TaskQueue calls_;  // makes callbacks to the participant for the application's threads
@@ -119,5 +127,9 @@ class ShimCommunicators : public elastic::Communicators, private CutEvents, priv
   Retirement retirement_;
   Builder builder_;
 };
+
+// Returns the table that sends every later call of the preloaded library to `communicators`, which
+// must outlive the table. Called once, at the start, by entry/core_entry.cc.
+const CoreTable* TableOf(ShimCommunicators* communicators);
 
 }  // namespace rewire::shim

@@ -10,6 +10,49 @@
 
 namespace rewire::shim {
 
+ncclResult_t Launches::Await(Chain* chain, const Generation* generation, Time deadline) {
+  for (;;) {
+    {
+      MutexLock lock(&chain->mutex);
+      if (chain->lost || chain->closing) return ncclRemoteError;
+    }
+    ncclResult_t state = ncclInProgress;
+    ncclResult_t asked = ncclSuccess;
+    if (generation->callers.TryExclude()) {
+      asked = nccl_->CommGetAsyncError(generation->Real(), &state);
+      generation->callers.Admit();
+    }
+    if (asked != ncclSuccess) return ncclInternalError;
+    if (state != ncclInProgress || Now() >= deadline) return state;
+    sched_yield();
+  }
+}
+
+ncclResult_t Launches::AwaitAll(Time deadline) {
+  for (const std::shared_ptr<Chain>& chain : chains_->NonBlocking()) {
+    Generation* generation = nullptr;
+    {
+      MutexLock lock(&chain->mutex);
+      if (chain->lost || chain->closing || chain->current == nullptr) continue;
+      generation = chain->current->generation;
+      // A creation in progress launches nothing, and may need a later operation of this thread.
+      if (generation->device.load(std::memory_order_acquire) < 0) continue;
+      generation->fixed.fetch_add(1, std::memory_order_seq_cst);
+      ++chain->settling;
+    }
+    const ncclResult_t state = Await(chain.get(), generation, deadline);
+    generation->fixed.fetch_sub(1, std::memory_order_seq_cst);
+    {
+      MutexLock lock(&chain->mutex);
+      --chain->settling;
+      chain->changed.NotifyAll();
+    }
+    // The communicator's own next operation reports any other error.
+    if (state == ncclInProgress) return state;
+  }
+  return ncclSuccess;
+}
+
 Cutter::Verdict Cutter::Return(ncclResult_t result) {
   Verdict verdict;
   verdict.result = result;
@@ -38,7 +81,7 @@ ncclResult_t Cutter::AtCut(Chain* chain, const CallSite& site) {
         events_->Passed();
         break;
       case Step::kSettle: {
-        const ncclResult_t state = Settle(chain, verdict.generation, Now() + settle_);
+        const ncclResult_t state = launches_.Await(chain, verdict.generation, Now() + settle_);
         verdict.generation->fixed.fetch_sub(1, std::memory_order_seq_cst);
         call.settled = true;
         // The communicator's next operation reports any other error.
@@ -179,27 +222,26 @@ Cutter::Verdict Cutter::SwapAtCut(Chain* chain, const CallSite& site) {
   old->end_recorded = true;
   chain->current = std::move(next);
   services_->publish(chain->comm, chain->current->generation);
-  events_->SwappedOut(std::move(old));
+  retirement_->Add(std::move(old));
   chain->Arm();
   return Act(Step::kSwapped, chain->current->epoch);
 }
 
-// NCCL launches the operations of a non-blocking communicator from a background thread, one thread
-// per group (groupLaunchNonBlocking). Between two communicators the order on the device is
-// therefore undefined until ncclCommGetAsyncError has left ncclInProgress. Ranks that launch the
-// same two operations in different orders deadlock. So this function first waits until every launch
-// that the program has begun has ended. The program's next operation waits until the warm operation
-// is launched. In a group, NCCL launches the warm operation at the group's end, on the thread that
-// launches the group's other operations and before the state of any of them changes. A program that
-// has seen one operation of the group settled therefore finds the warm operation launched.
+// Ranks that launch the same two operations in different orders deadlock (Launches). So this
+// function first waits until every launch that the program has begun has ended. The program's next
+// operation waits until the warm operation is launched. In a group, NCCL launches the warm
+// operation at the group's end, on the thread that launches the group's other operations and before
+// the state of any of them changes. A program that has seen one operation of the group settled
+// therefore finds the warm operation launched.
 ncclResult_t Cutter::Warm(Chain* chain, const CallSite& site, const Verdict& verdict) {
   const Time deadline = Now() + settle_;
-  ncclResult_t result = SettleAll(deadline);
+  ncclResult_t result = launches_.AwaitAll(deadline);
   if (result == ncclSuccess) {
     result = nccl_->AllReduce(verdict.warm_scratch, verdict.warm_scratch, 1, ncclFloat32, ncclSum,
                               verdict.generation->Real(), site.stream);
     if (result == ncclInProgress) {
-      result = site.group_depth > 0 ? ncclSuccess : Settle(chain, verdict.generation, deadline);
+      result =
+          site.group_depth > 0 ? ncclSuccess : launches_.Await(chain, verdict.generation, deadline);
     }
   }
   verdict.generation->fixed.fetch_sub(1, std::memory_order_seq_cst);
@@ -212,53 +254,10 @@ ncclResult_t Cutter::Warm(Chain* chain, const CallSite& site, const Verdict& ver
   return result;
 }
 
-ncclResult_t Cutter::Settle(Chain* chain, const Generation* generation, Time deadline) {
-  for (;;) {
-    {
-      MutexLock lock(&chain->mutex);
-      if (chain->lost || chain->closing) return ncclRemoteError;
-    }
-    ncclResult_t state = ncclInProgress;
-    ncclResult_t asked = ncclSuccess;
-    if (generation->callers.TryExclude()) {
-      asked = nccl_->CommGetAsyncError(generation->Real(), &state);
-      generation->callers.Admit();
-    }
-    if (asked != ncclSuccess) return ncclInternalError;
-    if (state != ncclInProgress || Now() >= deadline) return state;
-    sched_yield();
-  }
-}
-
 std::string Cutter::NotLaunched(Epoch epoch) const {
   return absl::StrCat("swap to epoch ", epoch, ": the operation before the cut was not launched ",
                       "within REWIRE_BUILD_MS=", settle_.count(),
                       " ms: a peer did not issue its operation");
-}
-
-ncclResult_t Cutter::SettleAll(Time deadline) {
-  for (const std::shared_ptr<Chain>& chain : events_->NonBlocking()) {
-    Generation* generation = nullptr;
-    {
-      MutexLock lock(&chain->mutex);
-      if (chain->lost || chain->closing || chain->current == nullptr) continue;
-      generation = chain->current->generation;
-      // A creation in progress launches nothing, and may need a later operation of this thread.
-      if (generation->device.load(std::memory_order_acquire) < 0) continue;
-      generation->fixed.fetch_add(1, std::memory_order_seq_cst);
-      ++chain->settling;
-    }
-    const ncclResult_t state = Settle(chain.get(), generation, deadline);
-    generation->fixed.fetch_sub(1, std::memory_order_seq_cst);
-    {
-      MutexLock lock(&chain->mutex);
-      --chain->settling;
-      chain->changed.NotifyAll();
-    }
-    // The communicator's own next operation reports any other error.
-    if (state == ncclInProgress) return state;
-  }
-  return ncclSuccess;
 }
 
 void Cutter::BeforeCut(Chain* chain, const CallSite& site) {
@@ -282,10 +281,10 @@ void Cutter::BeforeCut(Chain* chain, const CallSite& site) {
     // The operation may not be on its stream before the wait ends. The next operation may be the
     // first on the next generation, which a warm operation in a group may still occupy.
     const Time deadline = Now() + settle_;
-    ncclResult_t state = Settle(chain, current, deadline);
+    ncclResult_t state = launches_.Await(chain, current, deadline);
     current->fixed.fetch_sub(1, std::memory_order_seq_cst);
     if (next != nullptr) {
-      if (state != ncclInProgress) state = Settle(chain, next, deadline);
+      if (state != ncclInProgress) state = launches_.Await(chain, next, deadline);
       next->fixed.fetch_sub(1, std::memory_order_seq_cst);
     }
     // The communicator's next operation reports any other error.
@@ -298,55 +297,6 @@ void Cutter::BeforeCut(Chain* chain, const CallSite& site) {
   if (chain->pending.empty() || chain->current == nullptr) return;
   chain->current->end_recorded =
       device_->Record(chain->pending.front()->end_of_previous, site.stream);
-}
-
-void Cutter::SwapNow(Chain* chain, Epoch epoch) {
-  {
-    MutexLock lock(&chain->mutex);
-    if (chain->closing) return;
-    chain->lost = false;
-    chain->not_entered = false;
-    chain->pledged.reset();
-    chain->comm->issued.store(0, std::memory_order_relaxed);
-    // The boundary's generation replaces every pending generation.
-    std::vector<std::unique_ptr<Link>> dropped;
-    chain->TakePending(&dropped);
-    for (std::unique_ptr<Link>& link : dropped) events_->SwappedOut(std::move(link));
-    // A joiner's generation is current already.
-    if (chain->current == nullptr || chain->current->epoch != epoch) GoToBuilt(chain, epoch);
-    chain->fresh = true;
-    chain->Arm();
-  }
-  ++counters_->swaps;
-}
-
-void Cutter::GoToBuilt(Chain* chain, Epoch epoch) {
-  const bool stays = chain->built != nullptr && chain->built->epoch == epoch;
-  Generation* generation = nullptr;
-  if (stays) {
-    generation = chain->built->generation;
-    chain->ranks = chain->built->ranks;
-    chain->rank = chain->built->rank;
-  } else {
-    generation = services_->new_generation(epoch, -1, -1);
-    if (generation != nullptr) generation->state.store(GenerationState::kClosed);
-  }
-  Generation* before = services_->publish(chain->comm, generation);
-  std::unique_ptr<Link> old = std::move(chain->current);
-  if (stays) chain->current = std::move(chain->built);
-  if (old == nullptr) {
-    // Free the marker that was current since the loss.
-    if (before != nullptr) services_->free_generation(before);
-    return;
-  }
-  old->end_recorded = false;
-  if (stays) {
-    old->end = chain->current->end_of_previous;
-    old->end_recorded =
-        device_->Record(old->end, chain->comm->last_stream.load(std::memory_order_relaxed));
-    if (old->end_recorded) chain->wait_first = old->end;
-  }
-  events_->SwappedOut(std::move(old));
 }
 
 }  // namespace rewire::shim

@@ -1,54 +1,28 @@
-// Moves one communicator from a generation to the next: pledge, decision, warm operation, swap.
-// Decided swaps wait in a queue, perhaps for hours, until the program's operations reach them.
+// Moves one communicator from a generation to the next: pledge and decision (Pledges), then the
+// warm operation and the swap (Cutter). Decided swaps wait in a queue, perhaps for hours, until the
+// program's operations reach them.
 //
-// The application's thread calls AtCut and BeforeCut (the entry's slow path); the participant's
-// thread calls the rest. A member at a pledged index without a decision waits and never guesses.
-// The swap itself allocates nothing and makes nothing on the device.
+// The application's thread calls Cutter (the entry's slow path), and the participant's thread calls
+// Pledges. A member at a pledged index without a decision waits and never guesses. The swap itself
+// allocates nothing and makes nothing on the device. Thread-safe under each chain's lock.
 #pragma once
 
-#include <atomic>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "reconfig/base/clock.h"
 #include "shim/core/chain.h"
-#include "shim/core/core_counters.h"
-#include "shim/core/device.h"
-#include "shim/core/nccl_calls.h"
-#include "shim/preload/core_abi.h"
+#include "shim/core/environment.h"
+#include "shim/core/retirement.h"
 
 namespace rewire::shim {
 
-// Events at a cut, reported on the thread that called in. An implementation must not block.
-class CutEvents {
+// The participant's side.
+class Pledges {
  public:
-  virtual ~CutEvents() = default;
-  // Reports a generation that is out of use or was dropped. Called with the chain's lock held.
-  virtual void SwappedOut(std::unique_ptr<Link> old) = 0;
-  // The rest are called without any lock. Passed: the communicator is on its next generation.
-  virtual void Passed() = 0;
-  virtual void Undecided(Epoch epoch) = 0;
-  // Reports that this member cannot follow the decision, or never learned the decision. Its
-  // generations must be aborted.
-  virtual void GivenUp(const std::string& reason) = 0;
-  // Returns the non-blocking communicators of this process.
-  virtual std::vector<std::shared_ptr<Chain>> NonBlocking() = 0;
-};
-
-class Cutter {
- public:
-  Cutter(const NcclCalls* nccl, const ShimServices* services, Device* device,
-         CoreCounters* counters, CutEvents* events, milliseconds decision, milliseconds settle)
-      : nccl_(nccl),
-        services_(services),
-        device_(device),
-        counters_(counters),
-        events_(events),
-        decision_(decision),
-        settle_(settle) {}
+  Pledges(Environment* environment, Retirement* retirement)
+      : services_(environment->services), retirement_(retirement) {}
 
   // Pledges that no operation at or beyond cut.warm will be issued before Decide. Returns the
   // reason when the pledge is refused.
@@ -56,10 +30,72 @@ class Cutter {
   // With `go` the swap becomes pending and drops the swaps that it replaces. Does nothing without a
   // pledge for this epoch.
   void Decide(Chain* chain, Epoch epoch, bool go);
-  // At the update boundary: goes to the generation built for the epoch at once and restarts the
-  // operation counter at 0. Without such a generation the communicator is closed.
-  void SwapNow(Chain* chain, Epoch epoch);
 
+ private:
+  std::optional<std::string> CheckPledge(Chain* chain, Epoch epoch, const Cut& cut)
+      REWIRE_REQUIRES(chain->mutex);
+
+  const ShimServices* const services_;
+  Retirement* const retirement_;
+};
+
+// Events at a cut, reported on the thread that called in and without any lock. An implementation
+// must not block.
+class CutEvents {
+ public:
+  virtual ~CutEvents() = default;
+  // Reports that the communicator is on its next generation.
+  virtual void Passed() = 0;
+  virtual void Undecided(Epoch epoch) = 0;
+  // Reports that this member cannot follow the decision, or never learned the decision. Its
+  // generations must be aborted.
+  virtual void GivenUp(const std::string& reason) = 0;
+};
+
+// Waits until NCCL has launched the operations of non-blocking communicators. For Cutter, on the
+// application's threads.
+//
+// NCCL launches the operations of a non-blocking communicator from a background thread, one thread
+// per group (groupLaunchNonBlocking). Between two communicators the order on the device is
+// therefore undefined until ncclCommGetAsyncError has left ncclInProgress. Ranks that launch the
+// same two operations in different orders deadlock. The polls never overlap the program's calls
+// with the same communicator (Callers). Thread-safe.
+class Launches {
+ public:
+  // Both must outlive this object.
+  Launches(const NcclCalls* nccl, const Chains* chains) : nccl_(nccl), chains_(chains) {}
+
+  // Waits until the operations issued on a non-blocking generation are launched. The caller counts
+  // itself in the generation's `fixed`. Returns the communicator's state. ncclInProgress: the
+  // deadline passed. ncclRemoteError: the communicator was lost or closed. ncclInternalError: NCCL
+  // gave no state.
+  ncclResult_t Await(Chain* chain, const Generation* generation, Time deadline);
+  // Does the same for the current generation of every non-blocking communicator of this process.
+  // Returns ncclInProgress when the deadline passed, and ncclSuccess otherwise.
+  ncclResult_t AwaitAll(Time deadline);
+
+ private:
+  const NcclCalls* const nccl_;
+  const Chains* const chains_;
+};
+
+// The application's side.
+class Cutter {
+ public:
+  // decision: REWIRE_DECISION_MS. settle: REWIRE_BUILD_MS, the limit of waits for NCCL's launches.
+  Cutter(Environment* environment, const Chains* chains, Retirement* retirement, CutEvents* events,
+         milliseconds decision, milliseconds settle)
+      : nccl_(&environment->nccl),
+        services_(environment->services),
+        device_(environment->device),
+        counters_(&environment->counters),
+        launches_(&environment->nccl, chains),
+        retirement_(retirement),
+        events_(events),
+        decision_(decision),
+        settle_(settle) {}
+
+  // See CoreTable::at_cut and CoreTable::before_cut.
   ncclResult_t AtCut(Chain* chain, const CallSite& site);
   void BeforeCut(Chain* chain, const CallSite& site);
 
@@ -80,8 +116,6 @@ class Cutter {
   };
   static Verdict Return(ncclResult_t result);
   static Verdict Act(Step step, Epoch epoch);
-  std::optional<std::string> CheckPledge(Chain* chain, Epoch epoch, const Cut& cut)
-      REWIRE_REQUIRES(chain->mutex);
   Verdict NextStep(Chain* chain, const CallSite& site, Call* call);
   // Returns nullopt when the caller must look again, for example after a decision.
   std::optional<Verdict> AwaitDecision(Chain* chain, Call* call) REWIRE_REQUIRES(chain->mutex);
@@ -89,19 +123,15 @@ class Cutter {
   Verdict SwapAtCut(Chain* chain, const CallSite& site) REWIRE_REQUIRES(chain->mutex);
   // Orders later work on the site's stream after the last operation.
   bool Follow(Chain* chain, DeviceEvent end, cudaStream_t stream) REWIRE_REQUIRES(chain->mutex);
-  void GoToBuilt(Chain* chain, Epoch epoch) REWIRE_REQUIRES(chain->mutex);
   ncclResult_t Warm(Chain* chain, const CallSite& site, const Verdict& verdict);
-  // Waits until NCCL's background thread has launched the operations issued on a non-blocking
-  // generation. ncclInProgress: the deadline passed. ncclRemoteError: communicator lost or closed.
-  ncclResult_t Settle(Chain* chain, const Generation* generation, Time deadline);
-  // Settles the current generation of every non-blocking communicator of this process.
-  ncclResult_t SettleAll(Time deadline);
   [[nodiscard]] std::string NotLaunched(Epoch epoch) const;
 
   const NcclCalls* const nccl_;
   const ShimServices* const services_;
   Device* const device_;
   CoreCounters* const counters_;
+  Launches launches_;
+  Retirement* const retirement_;
   CutEvents* const events_;
   const milliseconds decision_;
   const milliseconds settle_;

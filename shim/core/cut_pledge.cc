@@ -1,12 +1,11 @@
-// The participant's part of Cutter: the pledge, and the effect of a decision on the queue of
-// pending swaps. See cut.h. On the participant's thread.
+// The participant's part of a cut: the pledge, and the effect of a decision on the queue of pending
+// swaps. See cut.h. On the participant's thread.
 #include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "reconfig/elastic/protocol/messages.h"
 #include "shim/core/cut.h"
-#include "shim/core/pins.h"
 
 namespace rewire::shim {
 
@@ -17,7 +16,7 @@ constexpr uint64_t kRoom = 2;
 
 }  // namespace
 
-std::optional<std::string> Cutter::CheckPledge(Chain* chain, Epoch epoch, const Cut& cut) {
+std::optional<std::string> Pledges::CheckPledge(Chain* chain, Epoch epoch, const Cut& cut) {
   if (chain->closing) return "the program is destroying the communicator";
   if (chain->lost) return absl::StrCat("the generations were aborted: ", chain->lost_why);
   if (chain->current == nullptr || chain->not_entered) {
@@ -45,7 +44,7 @@ std::optional<std::string> Cutter::CheckPledge(Chain* chain, Epoch epoch, const 
   return std::nullopt;
 }
 
-std::optional<std::string> Cutter::Pledge(Chain* chain, Epoch epoch, const Cut& cut) {
+std::optional<std::string> Pledges::Pledge(Chain* chain, Epoch epoch, const Cut& cut) {
   MutexLock lock(&chain->mutex);
   if (auto refused = CheckPledge(chain, epoch, cut)) return refused;
   chain->pledged = cut;
@@ -75,7 +74,7 @@ std::optional<std::string> Cutter::Pledge(Chain* chain, Epoch epoch, const Cut& 
   return refused;
 }
 
-void Cutter::Decide(Chain* chain, Epoch epoch, bool go) {
+void Pledges::Decide(Chain* chain, Epoch epoch, bool go) {
   MutexLock lock(&chain->mutex);
   if (!chain->pledged || chain->built == nullptr || chain->built->epoch != epoch) return;
   const Cut cut = *chain->pledged;
@@ -89,7 +88,7 @@ void Cutter::Decide(Chain* chain, Epoch epoch, bool go) {
     // The event after the last operation belongs to the first pending generation.
     if (kept == chain->pending.begin()) chain->current->end_recorded = false;
     for (auto link = kept; link != chain->pending.end(); ++link) {
-      events_->SwappedOut(std::move(*link));
+      retirement_->Add(std::move(*link));
     }
     chain->pending.erase(kept, chain->pending.end());
     chain->built->cut = cut;

@@ -1,15 +1,20 @@
 // The core's interface to the CUDA driver: contexts, events, free memory. The core's tests script
-// this interface; driver_device.h implements it on the real driver.
+// this interface; device.cc implements it on the real driver, for entry/core_entry.cc.
 //
 // Events and memory belong to the context current on the thread that makes them. Thread-safe.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "reconfig/abi/nccl_types.h"
+
+namespace rewire {
+struct CudaDriver;
+}  // namespace rewire
 
 namespace rewire::shim {
 
@@ -48,5 +53,8 @@ class Device {
   virtual EventState Query(DeviceEvent event) = 0;
   virtual bool Capturing(cudaStream_t stream) = 0;
 };
+
+// Returns the device of this process's CUDA driver. The driver table must outlive the device.
+std::unique_ptr<Device> DeviceOf(const CudaDriver* driver);
 
 }  // namespace rewire::shim

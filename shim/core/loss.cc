@@ -1,11 +1,13 @@
 #include "shim/core/loss.h"
 
+#include <pthread.h>
+
 #include <algorithm>
+#include <span>
+#include <thread>
 #include <utility>
 
 #include "reconfig/base/log.h"
-#include "shim/core/interruption.h"
-#include "shim/core/real_communicator.h"
 
 namespace rewire::shim {
 
@@ -17,12 +19,77 @@ constexpr milliseconds kSettle(20);
 // The abort flags bring a thread out of NCCL within milliseconds. The limit excludes a thread that
 // a device holds for longer.
 constexpr milliseconds kLeave(10000);
+constexpr milliseconds kPollInside(2);
+
+struct RealCommunicator {
+  ncclComm_t comm = nullptr;
+  bool blocking = true;
+};
 
 // Returns whether the program's own blocking creation has not returned, so that NCCL would free
 // during the call. The preloaded library sets `device` after a creation has succeeded.
 bool BeingCreated(const Link& link) {
   return link.created_by_program && link.blocking && link.generation != nullptr &&
          link.generation->device.load(std::memory_order_acquire) < 0;
+}
+
+// Aborts all communicators in one group. Separate aborts deadlock, because freeing one communicator
+// may wait for the kernels of another. ncclCommAbort sets the abort flags at once, so that calls
+// and kernels inside return. The end of the group frees. `settle` runs before the abort of the
+// non-blocking communicators and waits until no thread is inside those: ncclCommAbort frees the
+// memory that ncclCommGetAsyncError reads. `leave` runs before the end of the group and waits until
+// no thread is inside any of the communicators.
+void AbortAll(const NcclCalls& nccl, std::span<const RealCommunicator> reals,
+              const std::function<void()>& settle, const std::function<void()>& leave) {
+  if (reals.empty() || nccl.GroupStart() != ncclSuccess) return;
+  for (const bool blocking : {true, false}) {
+    if (!blocking) settle();
+    for (const RealCommunicator& real : reals) {
+      if (real.blocking == blocking) static_cast<void>(nccl.CommAbort(real.comm));
+    }
+  }
+  leave();
+  static_cast<void>(nccl.GroupEnd());
+}
+
+// Opens a group and aborts in the group. Returns false if no thread is inside, or NCCL refused.
+bool AbortInOpenGroup(const NcclCalls& nccl, const ShimServices* services, Generation* generation) {
+  // NCCL stores the handle early in the call.
+  while (generation->Real() == nullptr) {
+    if (services->quiesce(generation, 0)) return false;
+    std::this_thread::sleep_for(kPollInside);
+  }
+  if (services->quiesce(generation, 0) || nccl.GroupStart() != ncclSuccess) return false;
+  // A call that fails leaves the communicator to its caller, so the handle is valid here in any
+  // case. But the thread inside may have taken the handle back.
+  if (const ncclComm_t real = generation->Real()) {
+    static_cast<void>(nccl.CommAbort(real));
+    return true;
+  }
+  static_cast<void>(nccl.GroupEnd());
+  return false;
+}
+
+// Ends the real communicator of a link, and frees both after every thread has left the generation
+// (Generation::fixed, or a slot).
+void InterruptAndFree(const NcclCalls& nccl, const ShimServices* services, Device* device,
+                      const Link& link) {
+  pthread_setname_np(pthread_self(), "rw-interrupt");
+  if (const absl::Status entered = device->Enter(link.context); !entered.ok()) {
+    REWIRE_WARN("interrupt the initialisation of a communicator: no device context: %s",
+                entered.ToString().c_str());
+  }
+  Generation* generation = link.generation;
+  const bool grouped =
+      nccl.abort_frees_at_group_end && AbortInOpenGroup(nccl, services, generation);
+  while (!services->quiesce(generation, 0)) std::this_thread::sleep_for(kPollInside);
+  if (grouped) {
+    static_cast<void>(nccl.GroupEnd());
+  } else if (const ncclComm_t real = generation->Real()) {
+    static_cast<void>(nccl.CommAbort(real));
+  }
+  services->free_generation(generation);
+  if (link.end_of_previous != nullptr) device->DestroyEvent(link.end_of_previous);
 }
 
 }  // namespace
@@ -37,7 +104,10 @@ void Loss::AbortUnused(std::vector<std::unique_ptr<Link>> links) { AbortAndFree(
 
 void Loss::Interrupt(std::unique_ptr<Link> link) {
   ++counters_->aborted;
-  InterruptAndFree(*nccl_, services_, device_, std::move(link));
+  // The thread owns all that it uses: it may outlive this object.
+  std::thread([nccl = *nccl_, services = services_, device = device_, link = std::move(link)] {
+    InterruptAndFree(nccl, services, device, *link);
+  }).detach();
 }
 
 bool Loss::WaitUntilLeft(const std::vector<std::unique_ptr<Link>>& links, bool blocking_too,

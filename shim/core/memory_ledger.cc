@@ -6,15 +6,46 @@
 
 namespace rewire::shim {
 
+namespace {
+
+uint64_t Fall(uint64_t free_before, uint64_t free_after) {
+  return free_before > free_after ? free_before - free_after : 0;
+}
+
+}  // namespace
+
 void MemoryLedger::Record(const CommunicatorId& communicator, Maker maker, uint64_t free_before,
                           uint64_t free_after) {
   MutexLock lock(&mutex_);
-  taken_[communicator] = {maker, free_before > free_after ? free_before - free_after : 0};
+  taken_[communicator] = {maker, Fall(free_before, free_after)};
 }
 
 void MemoryLedger::Forget(const CommunicatorId& communicator) {
   MutexLock lock(&mutex_);
   taken_.erase(communicator);
+}
+
+void MemoryLedger::BeginCreation(const VirtualCommunicator* comm, const CommunicatorId& id,
+                                 uint64_t free_before) {
+  MutexLock lock(&mutex_);
+  creating_[comm] = {id, free_before};
+}
+
+void MemoryLedger::EndCreation(const VirtualCommunicator* comm,
+                               std::optional<uint64_t> free_after) {
+  MutexLock lock(&mutex_);
+  const auto it = creating_.find(comm);
+  if (it == creating_.end()) return;
+  const Creating& creating = it->second;
+  if (free_after) {
+    taken_[creating.id] = {Maker::kProgram, Fall(creating.free_before, *free_after)};
+  }
+  creating_.erase(it);
+}
+
+void MemoryLedger::DropCreation(const VirtualCommunicator* comm) {
+  MutexLock lock(&mutex_);
+  creating_.erase(comm);
 }
 
 uint64_t MemoryLedger::Expected(std::span<const CommunicatorId> communicators) const {

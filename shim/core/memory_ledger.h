@@ -1,5 +1,5 @@
 // Records how much device memory each communicator's generations took, and checks whether the next
-// generations fit beside them. For ShimCommunicators and Builder. Thread-safe.
+// generations fit beside them. For ShimCommunicators and EpochBuild. Thread-safe.
 //
 // An epoch that changes several communicators needs the sum of their generations at once. The
 // change is refused before it begins if the measured ones do not fit, and during the build if the
@@ -8,16 +8,49 @@
 // older ones.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <map>
+#include <memory>
+#include <optional>
 #include <span>
-#include <vector>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "reconfig/base/mutex.h"
 #include "reconfig/world/world.h"
 
 namespace rewire::shim {
+
+struct VirtualCommunicator;
+
+// The numbers of builds that have begun and ended.
+struct BuildTurns {
+  std::atomic<uint64_t> ended{0};
+  std::atomic<uint64_t> begun{0};
+};
+
+// One build, as long as the object exists. Knows whether the build ran alone: a build that was
+// given up may still allocate beside the next one, and then the fall of free memory says nothing
+// about either.
+class BuildTurn {
+ public:
+  explicit BuildTurn(std::shared_ptr<BuildTurns> turns)
+      : turns_(std::move(turns)), ended_(turns_->ended.load()), begun_(++turns_->begun) {}
+  ~BuildTurn() { ++turns_->ended; }
+  BuildTurn(const BuildTurn&) = delete;
+  BuildTurn& operator=(const BuildTurn&) = delete;
+  // Returns whether no other build ran at the same time so far.
+  [[nodiscard]] bool Alone() const {
+    return ended_ + 1 == begun_ && turns_->begun.load() == begun_;
+  }
+
+ private:
+  // A thread that was left inside NCCL may return when the builder no longer exists.
+  const std::shared_ptr<BuildTurns> turns_;
+  const uint64_t ended_;
+  const uint64_t begun_;
+};
 
 class MemoryLedger {
  public:
@@ -29,6 +62,15 @@ class MemoryLedger {
   void Record(const CommunicatorId& communicator, Maker maker, uint64_t free_before,
               uint64_t free_after) REWIRE_EXCLUDES(mutex_);
   void Forget(const CommunicatorId& communicator) REWIRE_EXCLUDES(mutex_);
+
+  // Measures the program's own creation of a communicator: from BeginCreation, which takes the free
+  // memory before, to EndCreation, which takes the free memory afterwards (nullopt: unknown) and
+  // records. DropCreation ends the measurement of a communicator that is closed meanwhile.
+  void BeginCreation(const VirtualCommunicator* comm, const CommunicatorId& id,
+                     uint64_t free_before) REWIRE_EXCLUDES(mutex_);
+  void EndCreation(const VirtualCommunicator* comm, std::optional<uint64_t> free_after)
+      REWIRE_EXCLUDES(mutex_);
+  void DropCreation(const VirtualCommunicator* comm) REWIRE_EXCLUDES(mutex_);
 
   // Returns the bytes that one more generation of each will take, in the order of building. A
   // communicator without a measurement counts only as the first, like the builder's largest: the
@@ -46,8 +88,15 @@ class MemoryLedger {
     uint64_t bytes = 0;
   };
 
+  struct Creating {
+    CommunicatorId id;
+    uint64_t free_before = 0;
+  };
+
   mutable Mutex mutex_;
   std::map<CommunicatorId, Taken> taken_ REWIRE_GUARDED_BY(mutex_);
+  // The program's creations that are under way.
+  std::map<const VirtualCommunicator*, Creating> creating_ REWIRE_GUARDED_BY(mutex_);
 };
 
 }  // namespace rewire::shim

@@ -1,18 +1,43 @@
 #include "shim/core/retirement.h"
 
 #include <algorithm>
+#include <thread>
 #include <utility>
 
 #include "reconfig/base/log.h"
-#include "shim/core/real_communicator.h"
 
 namespace rewire::shim {
 
 namespace {
 
 constexpr milliseconds kPoll(2);
+constexpr milliseconds kPollReal(1);
 constexpr milliseconds kQuiesce(10000);
 constexpr seconds kDestroy(10);
+
+ncclResult_t Settled(const NcclCalls& nccl, ncclComm_t comm, Time deadline) {
+  ncclResult_t state = ncclInProgress;
+  while (state == ncclInProgress && Now() < deadline) {
+    if (nccl.CommGetAsyncError(comm, &state) != ncclSuccess) return ncclInternalError;
+    if (state == ncclInProgress) std::this_thread::sleep_for(kPollReal);
+  }
+  return state;
+}
+
+// Finalizes and destroys a communicator. A non-blocking communicator is polled until it is
+// finalized, or aborted at the deadline. False: the communicator had to be aborted.
+bool DestroyReal(const NcclCalls& nccl, ncclComm_t comm, bool blocking, Time deadline) {
+  ncclResult_t result = nccl.CommFinalize(comm);
+  if (result == ncclInProgress || (result == ncclSuccess && !blocking)) {
+    result = Settled(nccl, comm, deadline);
+  }
+  if (result == ncclSuccess) {
+    result = nccl.CommDestroy(comm);
+    if (result == ncclSuccess || result == ncclInProgress) return true;
+  }
+  static_cast<void>(nccl.CommAbort(comm));
+  return false;
+}
 
 }  // namespace
 
@@ -150,7 +175,7 @@ void Retirement::DestroyGeneration(const Link& link, bool on_device) {
     return;
   }
   if (const ncclComm_t real = link.generation->Real(); on_device && real != nullptr) {
-    const bool destroyed = DestroyReal(*nccl_, {real, link.blocking}, Now() + kDestroy);
+    const bool destroyed = DestroyReal(*nccl_, real, link.blocking, Now() + kDestroy);
     ++(destroyed ? counters_->retired : counters_->aborted);
   }
   services_->free_generation(link.generation);

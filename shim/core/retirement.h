@@ -17,22 +17,18 @@
 #include "reconfig/base/task_queue.h"
 #include "reconfig/elastic/protocol/messages.h"
 #include "shim/core/chain.h"
-#include "shim/core/core_counters.h"
-#include "shim/core/device.h"
-#include "shim/core/nccl_calls.h"
-#include "shim/preload/core_abi.h"
+#include "shim/core/environment.h"
 
 namespace rewire::shim {
 
 class Retirement {
  public:
   // gone: called after generations were destroyed, on the retirement thread.
-  Retirement(const NcclCalls* nccl, const ShimServices* services, Device* device,
-             CoreCounters* counters, milliseconds after, std::function<void()> gone)
-      : nccl_(nccl),
-        services_(services),
-        device_(device),
-        counters_(counters),
+  Retirement(Environment* environment, milliseconds after, std::function<void()> gone)
+      : nccl_(&environment->nccl),
+        services_(environment->services),
+        device_(environment->device),
+        counters_(&environment->counters),
         after_(after),
         gone_(std::move(gone)),
         queue_("rw-retire") {}

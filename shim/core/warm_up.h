@@ -14,7 +14,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "shim/core/nccl_calls.h"
+#include "shim/core/environment.h"
 #include "shim/preload/virtual_communicator.h"
 
 namespace rewire::shim {

@@ -243,8 +243,7 @@ def entry_body(f):
 
 def entries_source(functions):
     lines = ["// Every exported function.\n", NOTICE, '#include "rewire_entries.h"\n',
-             '#include "shim/preload/issue.h"\n',
-             '#include "shim/preload/mode.h"\n', '#include "shim/preload/real_nccl.h"\n\n',
+             '#include "shim/preload/issue.h"\n', '#include "shim/preload/real_nccl.h"\n\n',
              "using namespace rewire::shim;  // NOLINT: the entries are in no namespace\n\n",
              'extern "C" {\n\n']
     for f in functions:

@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <atomic>
 #include <string>
 
@@ -11,7 +12,8 @@
 #include "shim/preload/library_search.h"
 #include "shim/preload/pool.h"
 #include "shim/preload/real_nccl.h"
-#include "shim/preload/replay.h"
+#include "shim/preload/registration.h"
+#include "shim/preload/thread_slot.h"
 
 namespace rewire::shim {
 
@@ -44,11 +46,31 @@ const CoreTable* Open(std::string* why) {
   return nullptr;
 }
 
-}  // namespace
+// Logs one line per line of text, so that a long list is not truncated.
+void LogLines(LogLevel level, const std::string& text) {
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    LogLine(level, "%s", text.substr(begin, end - begin).c_str());
+    begin = end + 1;
+  }
+}
 
-const CoreTable* Core() noexcept { return core.load(std::memory_order_acquire); }
+// Returns ncclInvalidUsage when a REWIRE_* value is wrong, and logs the error once. Warns once of
+// unknown variables.
+ncclResult_t CheckSettings() {
+  static std::atomic<bool> said{false};
+  const Settings& settings = Settings::Get();
+  if (!said.exchange(true, std::memory_order_relaxed)) {
+    if (LogEnabled(LogLevel::kWarn)) LogLines(LogLevel::kWarn, settings.Unknown());
+    // Even with REWIRE_LOG=off the reason why no communicator can be made must be visible.
+    LogLines(LogLevel::kError, settings.Error());
+  }
+  return settings.Error().empty() ? ncclSuccess : ncclInvalidUsage;
+}
 
-ncclResult_t LoadCore() noexcept {
+// Returns ncclSystemError when an agent exists and the core cannot be loaded. The error is logged
+// once, with the paths.
+ncclResult_t LoadCore() {
   if (Core() != nullptr || Settings::Get().socket().empty()) return ncclSuccess;
   static std::atomic<bool> failed{false};
   static auto* const mutex = new Mutex;
@@ -65,6 +87,54 @@ ncclResult_t LoadCore() noexcept {
   }
   core.store(loaded, std::memory_order_release);
   return ncclSuccess;
+}
+
+}  // namespace
+
+const CoreTable* Core() noexcept { return core.load(std::memory_order_acquire); }
+
+ncclResult_t ReadyToCreate() noexcept {
+  const ncclResult_t settings = CheckSettings();
+  if (settings != ncclSuccess) return settings;
+  const RealNccl* real = Real();
+  if (real->version != 0) WarnOfSecondLibrary(real->path);
+  return LoadCore();
+}
+
+void NoteIfReady(VirtualCommunicator* comm) noexcept {
+  const Inside inside(comm);
+  Generation* generation = inside.generation();
+  if (generation == nullptr || generation->Real() == nullptr ||
+      generation->state.load(std::memory_order_acquire) != GenerationState::kOpen) {
+    return;
+  }
+  const bool known = generation->device.load(std::memory_order_acquire) >= 0;
+  const RealNccl* real = Real();
+  if (!known) {
+    ncclResult_t state = ncclInProgress;
+    int ranks = -1;
+    int rank = -1;
+    int device = -1;
+    if (real->CommGetAsyncError(generation->Real(), &state) != ncclSuccess ||
+        state != ncclSuccess || real->CommCount(generation->Real(), &ranks) != ncclSuccess ||
+        real->CommUserRank(generation->Real(), &rank) != ncclSuccess ||
+        real->CommCuDevice(generation->Real(), &device) != ncclSuccess) {
+      return;
+    }
+    generation->ranks.store(ranks, std::memory_order_relaxed);
+    generation->rank.store(rank, std::memory_order_relaxed);
+    generation->device.store(device, std::memory_order_release);
+  }
+  const CoreTable* core = Core();
+  Told nothing = Told::kNothing;
+  if (core == nullptr || !comm->told.compare_exchange_strong(nothing, Told::kCreated)) return;
+  ncclResult_t ignored = ncclSuccess;
+  core->created(comm, &ignored);
+}
+
+void TellClosing(VirtualCommunicator* comm, bool aborting) noexcept {
+  if (comm->told.exchange(Told::kClosing) != Told::kCreated) return;
+  if (const CoreTable* core = Core()) core->closing(comm, aborting ? 1 : 0);
 }
 
 const ShimServices* Services() noexcept { return &kServices; }

@@ -1,5 +1,7 @@
 // Loads the core (librewire.so) from the preloaded file's folder, at the first communicator, when
-// an agent exists (REWIRE_SOCKET). For the shim's entries. Thread-safe.
+// an agent exists (REWIRE_SOCKET), and reports the communicators' beginnings and ends to the core.
+// For the shim's entries, on the application's threads. Thread-safe. A report holds no lock across
+// a call into NCCL or the core.
 #pragma once
 
 #include "shim/preload/core_abi.h"
@@ -8,9 +10,15 @@ namespace rewire::shim {
 
 // Returns nullptr without an agent or before the load: calls work, but nothing is swapped.
 const CoreTable* Core() noexcept;
-// Returns ncclSystemError when an agent exists and the core cannot be loaded. The error is logged
-// once, with the paths.
-ncclResult_t LoadCore() noexcept;
+// Called before a communicator is made: checks the settings and loads the core if an agent exists.
+// Returns ncclInvalidUsage when a REWIRE_* value is wrong, and ncclSystemError when the core cannot
+// be loaded. Each error is logged once.
+ncclResult_t ReadyToCreate() noexcept;
+// Fills in rank, ranks and device once NCCL has made the communicator, and reports a child to the
+// core. Does nothing while NCCL has not finished, or when the core was told before.
+void NoteIfReady(VirtualCommunicator* comm) noexcept;
+// Reports the communicator's end to the core, once.
+void TellClosing(VirtualCommunicator* comm, bool aborting) noexcept;
 // The services that the core receives from the preloaded library.
 const ShimServices* Services() noexcept;
 // Replaces the core in tests; nullptr removes the core.

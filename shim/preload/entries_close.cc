@@ -1,6 +1,6 @@
 // The entries that end communicators. Any thread: a watchdog may abort while the trainer is inside.
 #include "rewire_entries.h"
-#include "shim/preload/creation.h"
+#include "shim/preload/core_loader.h"
 #include "shim/preload/issue.h"
 #include "shim/preload/pool.h"
 

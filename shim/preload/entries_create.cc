@@ -2,15 +2,15 @@
 #include <sys/random.h>
 
 #include <algorithm>
-#include <array>
+#include <cstddef>
+#include <cstdlib>
+#include <cstring>
 #include <new>
 
 #include "reconfig/base/log.h"
 #include "reconfig/world/identity.h"
 #include "rewire_entries.h"
-#include "shim/preload/capture.h"
 #include "shim/preload/core_loader.h"
-#include "shim/preload/creation.h"
 #include "shim/preload/issue.h"
 #include "shim/preload/pool.h"
 
@@ -19,6 +19,54 @@ namespace rewire::shim {
 namespace {
 
 ncclComm_t Handle(VirtualCommunicator* comm) { return reinterpret_cast<ncclComm_t>(comm); }
+
+// NCCL's own limits are far below this limit.
+constexpr size_t kMaxConfigBytes = 4096;
+
+template <typename T>
+bool Covers(size_t bytes, size_t offset) {
+  return bytes >= offset + sizeof(T);
+}
+
+void KeepText(std::vector<unsigned char>* config, size_t offset, std::string* text) {
+  if (!Covers<const char*>(config->size(), offset)) return;
+  const char* given = nullptr;
+  memcpy(&given, config->data() + offset, sizeof given);
+  if (given == nullptr) return;
+  if (given != text->data()) *text = given;
+  const char* kept = text->c_str();
+  memcpy(config->data() + offset, &kept, sizeof kept);
+}
+
+bool Blocking(const std::vector<unsigned char>& config) {
+  // In NCCL the variable overrides the config.
+  if (const char* variable = getenv("NCCL_COMM_BLOCKING")) {
+    if (strcmp(variable, "0") == 0) return false;
+    if (strcmp(variable, "1") == 0) return true;
+  }
+  int blocking = NCCL_CONFIG_UNDEF_INT;
+  if (Covers<int>(config.size(), offsetof(ncclConfig_t, blocking))) {
+    memcpy(&blocking, config.data() + offsetof(ncclConfig_t, blocking), sizeof blocking);
+  }
+  return blocking != 0;
+}
+
+// Copies the application's config (may be nullptr) into the recipe. A child without a config takes
+// the config of its parent.
+void KeepConfig(const ncclConfig_t* config, const Recipe* parent, Recipe* recipe) {
+  if (config != nullptr) {
+    // NCCL rejects a pointer that is not a config.
+    if (config->magic == NCCL_CONFIG_MAGIC && config->size <= kMaxConfigBytes) {
+      const auto* bytes = reinterpret_cast<const unsigned char*>(config);
+      recipe->config.assign(bytes, bytes + config->size);
+    }
+  } else if (parent != nullptr) {
+    recipe->config = parent->config;
+  }
+  KeepText(&recipe->config, offsetof(ncclConfig_t, netName), &recipe->net_name);
+  KeepText(&recipe->config, offsetof(ncclConfig_t, commName), &recipe->comm_name);
+  recipe->blocking = Blocking(recipe->config);
+}
 
 // Makes a communicator with an empty generation.
 VirtualCommunicator* Begin(Creation creation, int ranks, int rank, bool in_group) {
@@ -163,7 +211,7 @@ namespace entry {
 
 ncclResult_t CommInitRank(ncclComm_t* comm, int nranks, ncclUniqueId commId, int rank) {
   // Equals ncclCommInitRank, except that NCCL does not free the communicator when the call fails.
-  // Another thread may be ending the communicator at that moment (shim/core/interruption.h).
+  // Another thread may be ending the communicator at that moment (shim/core/loss.h).
   return FromIds(Creation::kInitRank, comm, nranks, rank, &commId, 1, nullptr,
                  [&](ncclComm_t* out) {
                    return Real()->CommInitRankConfig(out, nranks, commId, rank, nullptr);

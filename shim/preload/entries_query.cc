@@ -1,7 +1,6 @@
 // The entries that query a communicator. The shim answers: membership may change. Thread-safe.
 #include "rewire_entries.h"
 #include "shim/preload/core_loader.h"
-#include "shim/preload/creation.h"
 #include "shim/preload/issue.h"
 
 namespace rewire::shim {

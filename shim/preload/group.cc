@@ -2,7 +2,8 @@
 
 #include <new>
 
-#include "shim/preload/creation.h"
+#include "rewire_entries.h"
+#include "shim/preload/core_loader.h"
 #include "shim/preload/issue.h"
 #include "shim/preload/pool.h"
 #include "shim/preload/thread_slot.h"
@@ -76,4 +77,60 @@ void AbandonGroup(ThreadSlot* slot) noexcept {
 
 void ForgetGroup(GroupState* group) noexcept { Clear(group); }
 
+namespace {
+
+// NCCL launches on all communicators of the group at its outermost end.
+class CallingOnGroup {
+ public:
+  explicit CallingOnGroup(const ThreadSlot* slot) {
+    if (slot->group_depth != 1 || slot->group == nullptr) return;
+    for (const GroupUse& use : slot->group->uses) {
+      if (!use.comm->recipe.blocking) callers_.push_back(&use.generation->callers);
+    }
+    for (Generation* generation : slot->group->held) callers_.push_back(&generation->callers);
+    for (Callers* callers : callers_) callers->Enter();
+  }
+  ~CallingOnGroup() {
+    for (Callers* callers : callers_) callers->Leave();
+  }
+  CallingOnGroup(const CallingOnGroup&) = delete;
+  CallingOnGroup& operator=(const CallingOnGroup&) = delete;
+
+ private:
+  std::vector<Callers*> callers_;
+};
+
+template <typename End>
+ncclResult_t EndGroup(bool counts, End&& end) {
+  ThreadSlot* slot = Slot();
+  // NCCL judges the end of a group whose start the shim has not seen.
+  if (slot->group_depth == 0) return end();
+  const ncclResult_t result = [&] {
+    const CallingOnGroup calling(slot);
+    return end();
+  }();
+  // NCCL leaves the group level even when the operations failed.
+  if (--slot->group_depth == 0) SettleGroup(slot, counts && Taken(result));
+  return result;
+}
+
+}  // namespace
+
+namespace entry {
+
+ncclResult_t GroupStart() {
+  const ncclResult_t result = Real()->GroupStart();
+  if (result == ncclSuccess) ++Slot()->group_depth;
+  return result;
+}
+
+ncclResult_t GroupEnd() {
+  return EndGroup(true, [] { return Real()->GroupEnd(); });
+}
+
+ncclResult_t GroupSimulateEnd(ncclSimInfo_t* simInfo) {
+  return EndGroup(false, [&] { return Real()->GroupSimulateEnd(simInfo); });
+}
+
+}  // namespace entry
 }  // namespace rewire::shim

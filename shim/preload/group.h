@@ -1,6 +1,7 @@
 // The state of one thread's current ncclGroup: the generation that each communicator is fixed to,
 // and the work that follows the group's end. Owned by its thread, and reused for the thread's next
-// group.
+// group. group.cc also has the group entries: the shim counts the group depth itself, so that no
+// communicator changes its generation inside a group.
 #pragma once
 
 #include <cstdint>

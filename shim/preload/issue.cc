@@ -1,31 +1,14 @@
 #include "shim/preload/issue.h"
 
+#include <dlfcn.h>
+
 #include <new>
 
 #include "reconfig/base/log.h"
-#include "shim/preload/capture.h"
+#include "reconfig/base/settings.h"
 #include "shim/preload/core_loader.h"
-#include "shim/preload/replay.h"
 
 namespace rewire::shim {
-
-const char* PinText(Pin pin) {
-  switch (pin) {
-    case Pin::kGraph:
-      return "an operation was captured into a CUDA graph";
-    case Pin::kDeviceComm:
-      return "a device communicator was made from the communicator";
-    case Pin::kWindowPointer:
-      return "addresses of a window were given to the application";
-    case Pin::kSignals:
-      return "one-sided signals were used on the communicator";
-    case Pin::kInitAll:
-      return "the communicator was made by ncclCommInitAll";
-    case Pin::kGrown:
-      return "the communicator was made by ncclCommGrow";
-  }
-  return "unknown";
-}
 
 ncclRedOp_t Target::RealOperator(const Generation& generation, ncclRedOp_t op) noexcept {
   const auto value = generation.values.Get(static_cast<uint32_t>(op) - kFirstOperator);
@@ -170,6 +153,35 @@ ncclResult_t Failed(const Generation& generation, ncclResult_t result) noexcept 
       break;
   }
   return result;
+}
+
+namespace {
+
+// CUresult cuStreamIsCapturing(CUstream, CUstreamCaptureStatus*); 0 is success, status 0 is none.
+using StreamIsCapturing = int (*)(cudaStream_t stream, int* status);
+std::atomic<StreamIsCapturing> stream_is_capturing{nullptr};
+
+// Asks the driver whether the stream is being captured into a CUDA graph. Returns false without a
+// driver, and for the legacy default stream, which cannot be captured.
+bool IsCapturing(cudaStream_t stream) {
+  const StreamIsCapturing ask = stream_is_capturing.load(std::memory_order_acquire);
+  // CU_STREAM_LEGACY is 1.
+  if (ask == nullptr || reinterpret_cast<uintptr_t>(stream) <= 1) return false;
+  int status = 0;
+  return ask(stream, &status) == 0 && status != 0;
+}
+
+}  // namespace
+
+bool FindDriver() noexcept {
+  if (stream_is_capturing.load(std::memory_order_relaxed) != nullptr) return true;
+  // RTLD_NOLOAD: a process without a driver captures nothing, so this call never loads the driver.
+  void* driver = dlopen(Settings::Get().cuda_library().c_str(), RTLD_LAZY | RTLD_NOLOAD);
+  if (driver == nullptr) return false;
+  stream_is_capturing.store(
+      reinterpret_cast<StreamIsCapturing>(dlsym(driver, "cuStreamIsCapturing")),
+      std::memory_order_release);
+  return stream_is_capturing.load(std::memory_order_relaxed) != nullptr;
 }
 
 void WatchCapture(VirtualCommunicator* comm, cudaStream_t stream) noexcept {

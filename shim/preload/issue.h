@@ -66,6 +66,10 @@ ncclResult_t FixInGroup(VirtualCommunicator* comm, ThreadSlot* slot, cudaStream_
 void BeforeCut(VirtualCommunicator* comm, cudaStream_t stream) noexcept;
 // Converts an error of the real library into the application's error.
 ncclResult_t Failed(const Generation& generation, ncclResult_t result) noexcept;
+// Looks for the CUDA driver that the process has already loaded. Returns true when the driver
+// answers capture queries. Each call searches again until one is found. Thread-safe.
+bool FindDriver() noexcept;
+// Pins the communicator when the stream is being captured into a CUDA graph.
 void WatchCapture(VirtualCommunicator* comm, cudaStream_t stream) noexcept;
 PeerCounters* CountersOfPeer(VirtualCommunicator* comm, int peer) noexcept;
 

@@ -12,11 +12,18 @@
 #include "reconfig/base/log.h"
 #include "reconfig/base/settings.h"
 #include "shim/preload/library_search.h"
-#include "shim/preload/mode.h"
 
 namespace rewire::shim {
 
 RealNccl real_functions;
+
+std::atomic<Mode> mode{Mode::kUndecided};
+
+Mode DecideMode() noexcept {
+  const Mode decided = Settings::Get().disable() == 1 ? Mode::kOff : Mode::kOn;
+  mode.store(decided, std::memory_order_relaxed);
+  return decided;
+}
 
 namespace {
 

@@ -1,4 +1,5 @@
-// The one real NCCL library of this process: its path, and its functions by their pnccl* names.
+// The one real NCCL library of this process: its path, its functions by their pnccl* names, and
+// whether all calls go straight to it. For the shim's entries. Thread-safe.
 //
 // Found and loaded at the first call that needs the library, from any thread; constant afterwards.
 // The members of RealNccl are the functions of shim/gen/nccl_functions.txt without their prefix
@@ -6,6 +7,8 @@
 // name and the library's version and returns ncclInvalidUsage. Without a library, every function
 // logs the searched places and returns ncclSystemError.
 #pragma once
+
+#include <atomic>
 
 #include "shim/preload/nccl_api_types.h"
 
@@ -26,5 +29,19 @@ const RealNccl* Real() noexcept;
 // Equals *Real(), for calls on a virtual communicator: its creation has loaded the library.
 extern RealNccl real_functions;
 inline const RealNccl& Functions() noexcept { return real_functions; }
+
+// Whether REWIRE_DISABLE turns the shim off. The environment is read once.
+enum class Mode : int { kUndecided = 0, kOn = 1, kOff = 2 };
+extern std::atomic<Mode> mode;
+Mode DecideMode() noexcept;
+
+// The first check of every entry: true sends the call straight to the real library.
+inline bool Off() noexcept {
+  const Mode now = mode.load(std::memory_order_relaxed);
+  if (now == Mode::kOn) [[likely]] {
+    return false;
+  }
+  return (now == Mode::kUndecided ? DecideMode() : now) == Mode::kOff;
+}
 
 }  // namespace rewire::shim

@@ -1,70 +1,80 @@
 #include "shim/preload/registration.h"
 
+#include <sched.h>
+
 #include <algorithm>
-#include <bit>
-#include <new>
+
+#include "reconfig/base/clock.h"
+#include "reconfig/base/log.h"
+#include "reconfig/base/settings.h"
+#include "shim/preload/real_nccl.h"
+#include "shim/preload/virtual_communicator.h"
 
 namespace rewire::shim {
 
 namespace {
 
-// Element i lies in chunk c at offset i - kFirst * (2^c - 1).
-struct Place {
-  uint32_t chunk;
-  uint32_t offset;
-};
-Place PlaceOf(uint32_t index, uint32_t first) {
-  const uint32_t scaled = index / first + 1;
-  const auto chunk = static_cast<uint32_t>(std::bit_width(scaled)) - 1;
-  return {chunk, index - first * ((1U << chunk) - 1)};
-}
-
 // Replaces a real value that another registration has. Odd, so never an address.
 uint64_t OwnNumber(uint32_t index) { return (uint64_t{index} << 1) | 1; }
 
-}  // namespace
-
-RealValues::~RealValues() {
-  for (auto& chunk : chunks_) delete[] chunk.load(std::memory_order_relaxed);
-}
-
-std::optional<uint64_t> RealValues::Get(uint32_t index) const {
-  const Place place = PlaceOf(index, kFirst);
-  if (place.chunk >= kChunks) return std::nullopt;
-  const Element* chunk = chunks_[place.chunk].load(std::memory_order_acquire);
-  if (chunk == nullptr || !chunk[place.offset].set.load(std::memory_order_acquire)) {
-    return std::nullopt;
-  }
-  return __atomic_load_n(&chunk[place.offset].value, __ATOMIC_ACQUIRE);
-}
-
-RealValues::Element* RealValues::Make(uint32_t index) {
-  const Place place = PlaceOf(index, kFirst);
-  if (place.chunk >= kChunks) return nullptr;
-  Element* chunk = chunks_[place.chunk].load(std::memory_order_acquire);
-  if (chunk == nullptr) {
-    auto* fresh = new (std::nothrow) Element[size_t{kFirst} << place.chunk];
-    if (fresh == nullptr) return nullptr;
-    if (chunks_[place.chunk].compare_exchange_strong(chunk, fresh, std::memory_order_acq_rel)) {
-      chunk = fresh;
-    } else {
-      delete[] fresh;
+ncclResult_t Again(const VirtualCommunicator* comm, Registration r, Generation* generation) {
+  const Calling calling(comm->recipe.blocking, &generation->callers);
+  const RealNccl* real = Real();
+  uint64_t value = 0;
+  ncclResult_t result = ncclSuccess;
+  switch (r.kind) {
+    case RegistrationKind::kBuffer: {
+      void* handle = nullptr;
+      result = real->CommRegister(generation->Real(), r.address, r.size, &handle);
+      value = reinterpret_cast<uint64_t>(handle);
+      break;
+    }
+    case RegistrationKind::kWindow: {
+      uint64_t* const place = generation->values.Reserve(r.index);
+      if (place == nullptr) return ncclSystemError;
+      return real->CommWindowRegister(generation->Real(), r.address, r.size,
+                                      reinterpret_cast<ncclWindow_t*>(place), r.flags);
+    }
+    case RegistrationKind::kOperator: {
+      ncclRedOp_t op = ncclSum;
+      void* scalar = r.residence == ncclScalarHostImmediate ? r.scalar : r.address;
+      result = real->RedOpCreatePreMulSum(&op, scalar, r.type, r.residence, generation->Real());
+      value = static_cast<uint64_t>(op);
+      break;
     }
   }
-  return &chunk[place.offset];
+  if (result != ncclSuccess) return result;
+  return generation->values.Set(r.index, value) ? ncclSuccess : ncclSystemError;
 }
 
-bool RealValues::Set(uint32_t index, uint64_t value) {
-  Element* element = Make(index);
-  if (element == nullptr) return false;
-  __atomic_store_n(&element->value, value, __ATOMIC_RELAXED);
-  element->set.store(true, std::memory_order_release);
-  return true;
+// Waits until a non-blocking communicator takes the next call. A loss or the deadline of a build
+// ends the wait. NCCL 2.28 and 2.30 return ncclSuccess for a window that is still in progress.
+ncclResult_t Settled(const Generation* generation) {
+  const int build_ms = Settings::Get().build_ms();
+  const Time deadline = Now() + milliseconds(build_ms);
+  ncclResult_t state = ncclInProgress;
+  while (state == ncclInProgress) {
+    if (generation->state.load(std::memory_order_acquire) != GenerationState::kOpen) {
+      return ncclRemoteError;
+    }
+    if (Now() >= deadline) {
+      REWIRE_ERROR(
+          "register a window on the new generation: a member did not take part within %d ms "
+          "(REWIRE_BUILD_MS)",
+          build_ms);
+      return ncclRemoteError;
+    }
+    const ncclResult_t asked = [&] {
+      const Calling calling(false, &generation->callers);
+      return Real()->CommGetAsyncError(generation->Real(), &state);
+    }();
+    if (asked != ncclSuccess) return asked;
+    if (state == ncclInProgress) sched_yield();
+  }
+  return state;
 }
 
-uint64_t* RealValues::Reserve(uint32_t index) {
-  return Set(index, 0) ? &Make(index)->value : nullptr;
-}
+}  // namespace
 
 uint64_t RegistrationList::Add(Registration registration) {
   MutexLock lock(&mutex_);
@@ -129,6 +139,28 @@ void RegistrationList::Clear() {
   later_.clear();
   any_later_.store(false, std::memory_order_relaxed);
   next_.store(0, std::memory_order_relaxed);
+}
+
+ncclResult_t ReplayLocal(VirtualCommunicator* comm, Generation* generation) noexcept {
+  for (const Registration& r : comm->registrations.All()) {
+    if (r.kind == RegistrationKind::kWindow || generation->values.Get(r.index)) continue;
+    const ncclResult_t result = Again(comm, r, generation);
+    if (result != ncclSuccess) return result;
+  }
+  return ncclSuccess;
+}
+
+ncclResult_t ReplayAll(VirtualCommunicator* comm, Generation* generation,
+                       int group_depth) noexcept {
+  for (const Registration& r : comm->registrations.All()) {
+    if (generation->values.Get(r.index)) continue;
+    const ncclResult_t result = Again(comm, r, generation);
+    if (result != ncclSuccess && result != ncclInProgress) return result;
+    if (comm->recipe.blocking || group_depth > 0) continue;
+    const ncclResult_t settled = Settled(generation);
+    if (settled != ncclSuccess) return settled;
+  }
+  return ncclSuccess;
 }
 
 }  // namespace rewire::shim

@@ -1,11 +1,14 @@
-// The registered buffers, windows and PreMulSum operators of one communicator, kept for replay on
-// its next generation.
+// The registered buffers, windows and PreMulSum operators of one communicator, and their replay on
+// its next generation. For the shim's entries and ShimServices.
 //
 // The application keeps the value that the generation of that moment gave. A window must be the
 // real value, because kernels dereference it; an operator gets a number of Rewire's own. On a later
 // generation the value is translated: index in the list -> RealValues of that generation.
-// RegistrationList: thread-safe, for slow paths only; its lock is never held across a call into
-// NCCL. RealValues: threads inside the generation call Get without a lock.
+//
+// Windows are collective. The program's thread therefore makes them right after a swap: all ranks
+// have the same windows at that operation, but not at the moments of their builds. The core's
+// builder thread replays the rest. The program's thread replays the rest again after the swap,
+// because a pending generation may be older than the newest registrations.
 #pragma once
 
 #include <atomic>
@@ -15,34 +18,11 @@
 
 #include "reconfig/abi/nccl_types.h"
 #include "reconfig/base/mutex.h"
+#include "shim/preload/generation.h"
 
 namespace rewire::shim {
 
-// A growing array of words whose elements never move.
-class RealValues {
- public:
-  RealValues() = default;
-  ~RealValues();
-  RealValues(const RealValues&) = delete;
-  RealValues& operator=(const RealValues&) = delete;
-
-  [[nodiscard]] std::optional<uint64_t> Get(uint32_t index) const;
-  // Each index has one writer. Returns false without memory.
-  [[nodiscard]] bool Set(uint32_t index, uint64_t value);
-  // Sets 0 and returns the place where NCCL stores the value, perhaps later and on its own thread.
-  // Returns nullptr without memory.
-  [[nodiscard]] uint64_t* Reserve(uint32_t index);
-
- private:
-  static constexpr uint32_t kChunks = 24;
-  static constexpr uint32_t kFirst = 16;  // elements of chunk 0; each next chunk has twice as many
-  struct Element {
-    std::atomic<bool> set{false};
-    uint64_t value = 0;  // NCCL writes the value without atomic types
-  };
-  Element* Make(uint32_t index);
-  std::atomic<Element*> chunks_[kChunks] = {};
-};
+struct VirtualCommunicator;
 
 enum class RegistrationKind : uint32_t { kBuffer, kWindow, kOperator };
 
@@ -62,6 +42,7 @@ struct Registration {
 // The numbers of Rewire's operators begin here: kFirstOperator + index.
 inline constexpr int kFirstOperator = 0x40000000;
 
+// Thread-safe, for slow paths only. Its lock is never held across a call into NCCL.
 class RegistrationList {
  public:
   // Returns a new record's index. Add stores its handle once the real value is known.
@@ -95,5 +76,11 @@ class RegistrationList {
   std::vector<Later> later_ REWIRE_GUARDED_BY(mutex_);
   std::vector<Registration> list_ REWIRE_GUARDED_BY(mutex_);
 };
+
+// Both functions skip what the generation has already, and follow the application's order, which is
+// the same on all ranks for windows. The first error ends the replay.
+ncclResult_t ReplayLocal(VirtualCommunicator* comm, Generation* generation) noexcept;
+// In a group, NCCL makes the windows at the group's end.
+ncclResult_t ReplayAll(VirtualCommunicator* comm, Generation* generation, int group_depth) noexcept;
 
 }  // namespace rewire::shim

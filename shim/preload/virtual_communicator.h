@@ -1,8 +1,7 @@
-// The handle that an application holds as ncclComm_t, and the NCCL communicators that serve it.
+// The handle that an application holds as ncclComm_t. A generation (generation.h) serves it.
 //
 // Owned by the preloaded library. The core reads everything here and changes only members marked
-// [core]; it makes, publishes and frees generations by ShimServices (core_abi.h) alone. This file
-// uses libc and libstdc++'s headers only.
+// [core]. This file uses libc and libstdc++'s headers only.
 //
 // Threads: an application uses one communicator from one thread at a time (NCCL's rule), so
 // `issued` has a single writer. GetAsyncError, Abort and the core come from any thread.
@@ -48,7 +47,7 @@
 
 #include "reconfig/abi/nccl_types.h"
 #include "reconfig/world/world.h"
-#include "shim/preload/callers.h"
+#include "shim/preload/generation.h"
 #include "shim/preload/registration.h"
 
 namespace rewire::shim {
@@ -62,32 +61,6 @@ enum class Magic : uint64_t {
   kOpen = 0x5245574952450001ULL,
   kDestroyed = 0x5245574952450002ULL,     // a stale handle: ncclInvalidArgument
   kOtherProcess = 0x5245574952450003ULL,  // made before fork(), used in the child: ncclInvalidUsage
-};
-
-enum class GenerationState : uint32_t {
-  kOpen = 0,
-  kAborted = 1,  // a peer was lost: every call gives ncclRemoteError
-  kClosed = 2,   // this member has left the communicator: every call gives ncclInvalidUsage
-};
-
-// One real NCCL communicator.
-struct Generation {
-  // For a split, NCCL stores the communicator here at some later time and from its own thread.
-  ncclComm_t real = nullptr;
-  std::atomic<GenerationState> state{GenerationState::kOpen};  // [core]
-  std::atomic<int> ranks{-1};                                  // -1: not known yet (split)
-  std::atomic<int> rank{-1};
-  std::atomic<int> device{-1};
-  uint64_t epoch = 0;  // set before the generation is published
-  // The number of groups of threads that have fixed this generation; see thread_slot.h.
-  std::atomic<uint64_t> fixed{0};
-  mutable Callers callers;  // of a non-blocking communicator
-  // Real values of the registrations, windows and operators, by RegistrationList index. Empty in a
-  // generation whose values are all the values that the application was given.
-  RealValues values;
-
-  // NCCL writes `real` without atomic types, so this function reads `real` with an atomic builtin.
-  [[nodiscard]] ncclComm_t Real() const { return __atomic_load_n(&real, __ATOMIC_ACQUIRE); }
 };
 
 enum class Creation : uint32_t { kInitRank, kInitRankScalable, kInitAll, kSplit, kShrink, kGrow };
@@ -118,8 +91,6 @@ enum class Pin : uint32_t {
   kInitAll = 16,       // several devices in one process
   kGrown = 32,         // ncclCommGrow: the ranks share no identity
 };
-// Returns one clause per bit, for messages; static text for a single bit.
-const char* PinText(Pin pin);
 
 // The operations whose use is recorded, for warm-up with real sizes. VirtualCommunicator::seen has,
 // per operation and data type, bit floor(log2(count)).

@@ -7,9 +7,8 @@
 #include "reconfig/base/settings.h"
 #include "reconfig/elastic/participant/communicators.h"
 #include "shim/core/communicators.h"
-#include "shim/core/core_table.h"
-#include "shim/core/driver_device.h"
-#include "shim/core/nccl_calls.h"
+#include "shim/core/device.h"
+#include "shim/core/environment.h"
 #include "shim/preload/core_abi.h"
 
 extern "C" __attribute__((visibility("default"))) const rewire::shim::CoreTable*
@@ -35,7 +34,7 @@ rewire_shim_core_start(uint32_t version, const rewire::shim::RealNccl* real,
   options.build = rewire::milliseconds(settings.build_ms());
   options.decision = rewire::milliseconds(settings.decision_ms());
   options.retire = rewire::milliseconds(settings.retire_ms());
-  auto* device = new rewire::shim::DriverDevice(driver);
+  auto* device = rewire::shim::DeviceOf(driver).release();
   auto* communicators =
       new ShimCommunicators(rewire::shim::NcclCalls::From(*real), services, device, options);
   rewire::elastic::SetCommunicators(communicators);

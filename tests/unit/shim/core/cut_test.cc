@@ -41,7 +41,7 @@ TEST_F(CutTest, WarmAndCutMayBeTheSameIndex) {
   EXPECT_THAT(program.OperationsOf(program.Real()), ElementsAre(1, 102, 103));
 }
 
-TEST_F(CutTest, APledgeNeedsRoomForTwoOperations) {
+TEST_F(CutTest, PledgeNeedsRoomForTwoOperations) {
   Program program(core_.get(), 1);
   ASSERT_EQ(program.Create(2, 0), ncclSuccess);
   ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0)}).ok());
@@ -52,7 +52,7 @@ TEST_F(CutTest, APledgeNeedsRoomForTwoOperations) {
   EXPECT_TRUE(Pledged(1, {{program.comm.id, 14, 19}}));
 }
 
-TEST_F(CutTest, APledgeIsRefusedForWhatIsNotBuilt) {
+TEST_F(CutTest, RefusesAPledgeWithoutABuiltGeneration) {
   Program program(core_.get(), 1);
   ASSERT_EQ(program.Create(2, 0), ncclSuccess);
   EXPECT_FALSE(Pledged(1, {{program.comm.id, 10, 20}}));
@@ -129,7 +129,7 @@ TEST_F(CutTest, AbortsWithoutDecision) {
   EXPECT_EQ(program.Issue(4), ncclRemoteError);
 }
 
-TEST_F(CutTest, AnAnswerWhileAskingCounts) {
+TEST_F(CutTest, DecisionThatArrivesWhileAskingCounts) {
   Start({.build = seconds(20), .decision = milliseconds(20), .retire = milliseconds(0)});
   Program program(core_.get(), 1);
   ASSERT_EQ(program.Create(2, 0), ncclSuccess);
@@ -267,7 +267,7 @@ TEST_F(NonBlockingCutTest, ACommunicatorIsNotPolledWhileItsThreadIsInsideNccl) {
   EXPECT_THAT(TakeLaunches(), ::testing::Contains("settled 2"));
 }
 
-TEST_F(NonBlockingCutTest, ACreationUnderWayIsNotWaitedFor) {
+TEST_F(NonBlockingCutTest, DoesNotWaitForACreationUnderWay) {
   Program program(core_.get(), 1, false);
   ASSERT_EQ(program.Create(2, 0), ncclInProgress);
   Settle(&program);

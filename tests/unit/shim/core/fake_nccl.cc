@@ -117,8 +117,6 @@ ncclResult_t CommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
   return ncclSuccess;
 }
 
-const char* GetLastError(ncclComm_t /*comm*/) { return ""; }
-
 ncclResult_t GroupStart() {
   FakeNccl& nccl = FakeNccl::Get();
   MutexLock lock(&nccl.mutex);
@@ -236,7 +234,6 @@ NcclCalls FakeNccl::Calls(bool abort_frees_at_group_end) {
   calls.CommAbort = ::rewire::shim::CommAbort;
   calls.abort_frees_at_group_end = abort_frees_at_group_end;
   calls.CommGetAsyncError = ::rewire::shim::CommGetAsyncError;
-  calls.GetLastError = ::rewire::shim::GetLastError;
   calls.GroupStart = ::rewire::shim::GroupStart;
   calls.GroupEnd = ::rewire::shim::GroupEnd;
   calls.GroupSimulateEnd = ::rewire::shim::GroupSimulateEnd;

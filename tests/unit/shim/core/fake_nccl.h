@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "reconfig/base/mutex.h"
-#include "shim/core/nccl_calls.h"
+#include "shim/core/environment.h"
 
 namespace rewire::shim {
 

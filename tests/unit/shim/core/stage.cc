@@ -5,7 +5,7 @@
 #include <thread>
 #include <utility>
 
-#include "shim/core/thread_priority.h"
+#include "shim/core/build_thread.h"
 
 namespace rewire::shim {
 
@@ -236,6 +236,12 @@ absl::Status Stage::Prepare(Epoch epoch, const std::vector<elastic::Communicator
   Answer<absl::Status> built;
   core_->Build(epoch, builds, Now() + within, built.Callback());
   return built.Wait().value_or(absl::DeadlineExceededError("no answer"));
+}
+
+void Stage::Swap(const Program& program, Epoch epoch, uint64_t warm, uint64_t cut) {
+  ASSERT_TRUE(Prepare(epoch, {BuildOf(program, 2, 0)}).ok());
+  ASSERT_EQ(WhyNot(epoch, {{program.comm.id, warm, cut}}), "");
+  core_->Decide(epoch, true);
 }
 
 bool Stage::MayRaisePriority() {

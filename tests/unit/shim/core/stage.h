@@ -111,6 +111,8 @@ class Stage : public ::testing::Test {
   absl::Status Prepare(Epoch epoch, const std::vector<elastic::CommunicatorBuild>& builds,
                        Duration within = seconds(20));
 
+  // Builds, pledges and decides one swap.
+  void Swap(const Program& program, Epoch epoch, uint64_t warm, uint64_t cut);
   bool Pledged(Epoch epoch, const std::vector<Cut>& cuts) {
     return !core_->Pledge(epoch, cuts).has_value();
   }

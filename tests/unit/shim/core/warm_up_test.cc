@@ -11,7 +11,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 using WarmUpTest = Stage;
-TEST_F(WarmUpTest, WarmsUpWhatTheMinterHasUsed) {
+TEST_F(WarmUpTest, WarmsUpTheOperationsThatTheMinterHasUsed) {
   Program program(core_.get(), 1);
   ASSERT_EQ(program.Create(2, 0), ncclSuccess);
   program.comm.seen[static_cast<unsigned>(Collective::kAllReduce)][ncclFloat32].store(1 << 10);
@@ -55,7 +55,7 @@ class BesideTest : public Stage {
   }
 };
 
-TEST_F(BesideTest, TheMinterAsksForItWhereTheBlocksOfAllFit) {
+TEST_F(BesideTest, MinterAsksForItWhereTheBlocksOfAllFit) {
   Program a(core_.get(), 1);
   ASSERT_EQ(a.Create(2, 0), ncclSuccess);
   EXPECT_EQ(Minted(core_.get(), a), kBeside);

@@ -1,0 +1,30 @@
+#include "shim/core/environment.h"
+#include "shim/preload/real_nccl.h"
+
+namespace rewire::shim {
+
+NcclCalls NcclCalls::From(const RealNccl& real) {
+  NcclCalls calls;
+  calls.GetUniqueId = real.GetUniqueId;
+  calls.CommInitRankConfig = real.CommInitRankConfig;
+  calls.CommFinalize = real.CommFinalize;
+  calls.CommDestroy = real.CommDestroy;
+  calls.CommAbort = real.CommAbort;
+  calls.CommGetAsyncError = real.CommGetAsyncError;
+  calls.GroupStart = real.GroupStart;
+  calls.GroupEnd = real.GroupEnd;
+  calls.AllReduce = real.AllReduce;
+  calls.Broadcast = real.Broadcast;
+  calls.Reduce = real.Reduce;
+  calls.AllGather = real.AllGather;
+  calls.ReduceScatter = real.ReduceScatter;
+  // Functions newer than 2.19 are chosen by version: the table's own lookup is in the preloaded
+  // library, which the core does not link.
+  if (real.version >= 22203) calls.GroupSimulateEnd = real.GroupSimulateEnd;
+  // Checked in the sources of 2.22.3, 2.24.3, 2.26.5, 2.27.7, 2.28.9 and 2.30.7. A later library
+  // may free at once.
+  calls.abort_frees_at_group_end = real.version >= 22203 && real.version < 23100;
+  return calls;
+}
+
+}  // namespace rewire::shim

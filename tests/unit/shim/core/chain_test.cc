@@ -1,0 +1,57 @@
+#include "shim/core/chain.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace rewire::shim {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+TEST(DescribePinsTest, HasOneClauseForEachBit) {
+  EXPECT_EQ(DescribePins(0), "");
+  EXPECT_THAT(DescribePins(1 | 16), HasSubstr("; "));
+  for (uint32_t bit = 1; bit <= 32; bit <<= 1) {
+    EXPECT_THAT(DescribePins(bit), Not(HasSubstr("unknown")));
+  }
+}
+
+std::shared_ptr<Chain> ChainOf(VirtualCommunicator* comm, uint64_t id, bool blocking = true) {
+  comm->id = {id, id};
+  comm->recipe.blocking = blocking;
+  return std::make_shared<Chain>(comm, nullptr);
+}
+
+TEST(ChainsTest, FindsEachCommunicatorUntilItIsRemoved) {
+  Chains chains;
+  VirtualCommunicator blocking;
+  VirtualCommunicator polling;
+  const std::shared_ptr<Chain> first = ChainOf(&blocking, 1);
+  const std::shared_ptr<Chain> second = ChainOf(&polling, 2, false);
+  EXPECT_FALSE(chains.Add(first));
+  EXPECT_FALSE(chains.Add(second));
+  EXPECT_EQ(chains.Of(&blocking), first);
+  EXPECT_EQ(chains.All().size(), 2u);
+  EXPECT_THAT(chains.NonBlocking(), ::testing::ElementsAre(second));
+  const Chains::Removed removed = chains.Remove(&blocking);
+  EXPECT_EQ(removed.chain, first);
+  EXPECT_FALSE(removed.several);
+  EXPECT_FALSE(removed.last);
+  EXPECT_EQ(chains.Of(&blocking), nullptr);
+  EXPECT_EQ(chains.Remove(&blocking).chain, nullptr);
+  EXPECT_TRUE(chains.Remove(&polling).last);
+}
+
+TEST(ChainsTest, ReportsSeveralRanksOfOneCommunicator) {
+  Chains chains;
+  VirtualCommunicator rank0;
+  VirtualCommunicator rank1;
+  EXPECT_FALSE(chains.Add(ChainOf(&rank0, 1)));
+  EXPECT_TRUE(chains.Add(ChainOf(&rank1, 1)));
+  EXPECT_TRUE(chains.Remove(&rank0).several);
+  EXPECT_FALSE(chains.Remove(&rank1).several);
+}
+
+}  // namespace
+}  // namespace rewire::shim

@@ -1,0 +1,102 @@
+// The destruction of generations that are out of use.
+#include "tests/unit/shim/core/stage.h"
+
+namespace rewire::shim {
+namespace {
+
+using ::testing::ElementsAre;
+
+class RetirementTest : public Stage {
+ protected:
+  RetirementTest() {
+    Start({.build = seconds(20), .decision = seconds(1), .retire = milliseconds(0)});
+  }
+};
+
+TEST_F(RetirementTest, WaitsForTheLastOperation) {
+  Program program(core_.get(), 1);
+  ASSERT_EQ(program.Create(2, 0), ncclSuccess);
+  ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0)}).ok());
+  core_->SwapNow(1);
+  device_.SetPending(true);
+  const int before = device_.queries();
+  core_->Retire(Old());
+  ASSERT_TRUE(Eventually([&] { return device_.queries() > before + 3; }));
+  EXPECT_EQ(FakeNccl::Get().Live(), 2);
+  device_.SetPending(false);
+  EXPECT_TRUE(Eventually([] { return FakeNccl::Get().Live() == 1; }));
+  EXPECT_TRUE(Eventually([&] { return core_->counters().retired.load() == 1; }));
+}
+
+TEST_F(RetirementTest, WaitsForAThreadInsideTheGeneration) {
+  Program program(core_.get(), 1);
+  ASSERT_EQ(program.Create(2, 0), ncclSuccess);
+  Generation* old = program.comm.current.load();
+  old->fixed.fetch_add(1);
+  ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0)}).ok());
+  core_->SwapNow(1);
+  core_->Retire(Old());
+  ASSERT_EQ(program.Issue(0), ncclSuccess);
+  // Under ASan this read is the test.
+  EXPECT_NE(old->Real(), nullptr);
+  old->fixed.fetch_sub(1);
+  EXPECT_TRUE(Eventually([] { return FakeNccl::Get().Live() == 1; }));
+}
+
+TEST_F(RetirementTest, FreesAGenerationWhoseDeviceIsGone) {
+  const int before = FakeServices::live_generations();
+  {
+    Program program(core_.get(), 1);
+    ASSERT_EQ(program.Create(2, 0), ncclSuccess);
+    ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0)}).ok());
+    core_->SwapNow(1);
+    EXPECT_EQ(FakeServices::live_generations(), before + 2);
+    device_.Lose();
+    ASSERT_TRUE(RetireAll());
+    EXPECT_EQ(FakeServices::live_generations(), before + 1);
+    EXPECT_EQ(core_->counters().retired.load(), 0u);
+  }
+}
+
+TEST_F(RetirementTest, LeavesNothingWhenAllCommunicatorsAreClosed) {
+  const int generations = FakeServices::live_generations();
+  {
+    Program program(core_.get(), 1);
+    ASSERT_EQ(program.Create(2, 0), ncclSuccess);
+    for (Epoch epoch = 1; epoch <= 5; ++epoch) {
+      ASSERT_TRUE(Prepare(epoch, {BuildOf(program, 2, 0)}).ok());
+      core_->SwapNow(epoch);
+      ASSERT_EQ(program.Issue(epoch), ncclSuccess);
+    }
+  }
+  ASSERT_TRUE(RetireAll());
+  EXPECT_EQ(FakeNccl::Get().Live(), 0);
+  EXPECT_TRUE(Eventually([&] { return device_.live_events() == 0; }));
+  EXPECT_EQ(FakeServices::live_generations(), generations);
+}
+
+TEST_F(RetirementTest, DestroysGenerationsInTheGivenOrder) {
+  Program a(core_.get(), 1);
+  Program b(core_.get(), 2);
+  ASSERT_EQ(a.Create(2, 0), ncclSuccess);  // 1
+  ASSERT_EQ(b.Create(2, 0), ncclSuccess);  // 2
+  Swap(a, 1, 0, 0);                        // 3
+  Swap(b, 2, 0, 0);                        // 4
+  ASSERT_EQ(a.Issue(0), ncclSuccess);
+  ASSERT_EQ(b.Issue(0), ncclSuccess);
+  device_.SetPending(true);
+  core_->Retire({{0, b.comm.id}});
+  core_->Retire({{0, a.comm.id}, {7, a.comm.id}, {1, a.comm.id}});
+  device_.SetPending(false);
+  ASSERT_TRUE(Eventually([&] { return Old().empty(); }));
+  MutexLock lock(&FakeNccl::Get().mutex);
+  std::vector<std::string> destroyed;
+  for (const std::string& call : FakeNccl::Get().calls) {
+    if (call.starts_with("destroy")) destroyed.push_back(call);
+  }
+  // The current generation was also named, and stays.
+  EXPECT_THAT(destroyed, ElementsAre("destroy 2", "destroy 1"));
+}
+
+}  // namespace
+}  // namespace rewire::shim
