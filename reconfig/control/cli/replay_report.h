@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "reconfig/moe/plan/placement.h"
 #include "reconfig/moe/plan/replay.h"
-#include "reconfig/moe/plan/topology.h"
 
 namespace rewire::control {
 

@@ -15,8 +15,8 @@
 #include "reconfig/base/settings.h"
 #include "reconfig/elastic/participant/new_parts.h"
 #include "reconfig/state/stream/intake.h"
-#include "reconfig/state/stream/offered_memory.h"
 #include "reconfig/state/stream/outflow.h"
+#include "reconfig/state/stream/peer_memory.h"
 #include "reconfig/state/stream/pull.h"
 
 namespace rewire::elastic {

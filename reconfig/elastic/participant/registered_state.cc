@@ -6,8 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "reconfig/base/status_macros.h"
 #include "reconfig/elastic/participant/shape_list.h"
-#include "reconfig/state/stream/allocation.h"
 #include "reconfig/state/stream/peer_offer.h"
+#include "reconfig/state/stream/state_memory.h"
 
 namespace rewire::elastic {
 namespace {
