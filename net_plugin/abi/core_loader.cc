@@ -6,7 +6,7 @@
 #include <string>
 
 #include "net_plugin/abi/adapter.h"
-#include "reconfig/base/counter_report.h"
+#include "reconfig/base/counters.h"
 #include "reconfig/base/log.h"
 #include "reconfig/base/mutex.h"
 #include "reconfig/base/settings.h"

@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "net_plugin/socket/address.h"
 #include "net_plugin/socket/socket_error.h"
-#include "reconfig/base/pending_connections.h"
+#include "reconfig/base/listening_socket.h"
 
 namespace rewire::net {
 namespace {

@@ -8,8 +8,8 @@
 #include <string>
 #include <utility>
 
+#include "reconfig/base/clock.h"
 #include "reconfig/base/log.h"
-#include "reconfig/base/running_clock.h"
 
 namespace rewire::net {
 namespace {

@@ -10,7 +10,7 @@
 #include <optional>
 
 #include "absl/status/status.h"
-#include "reconfig/base/device_wait.h"
+#include "reconfig/base/cuda_driver.h"
 
 namespace rewire::net {
 

@@ -1,5 +1,5 @@
 // The value of one counter, as it crosses libraries and the wire, and how librewire.so reads the
-// counters of our other libraries in the process (reconfig/base/counter_report.h).
+// counters of our other libraries in the process (reconfig/base/counters.h).
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,6 @@
 // The counters of this process (counters.def). Each of our libraries in a process has its own copy
-// of these totals; counter_report.h brings them together.
+// of these totals. ReportCounters() brings them together, and librewire.so sends all of them to the
+// agent.
 // Thread-safe: all values are read and written relaxed.
 #pragma once
 
@@ -69,5 +70,11 @@ class Counted {
   const Counter counter_;
   std::atomic<uint64_t> value_{0};
 };
+
+// Gives the function, which belongs to another of our libraries, to librewire.so in the folder of
+// that library. Loads librewire.so if the process has not loaded it yet. Has no effect in a process
+// that is not a member of a job (REWIRE_SOCKET). Thread-safe. Waits while another thread loads a
+// library.
+void ReportCounters(ReadCounters read);
 
 }  // namespace rewire

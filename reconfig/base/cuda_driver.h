@@ -1,10 +1,12 @@
 // The CUDA driver's functions, resolved at run time: Rewire does not link against CUDA. For the
-// shim's core, the participant and the trainer. Thread-safe. Needs libc and libstdc++ only.
+// shim's core, the participant and the trainer. Also waits for work on a device with a deadline,
+// which the driver's own waits do not have. Thread-safe. Needs libc and libstdc++ only.
 #pragma once
 
 #include <string>
 
 #include "reconfig/abi/cuda_types.h"
+#include "reconfig/base/clock.h"
 
 namespace rewire {
 
@@ -26,5 +28,17 @@ struct CudaDriver {
   // Formats as "cuEventRecord: CUDA_ERROR_INVALID_HANDLE (400)".
   [[nodiscard]] std::string Describe(const char* call, CUresult result) const;
 };
+
+// A copy by Rewire that takes longer shows that the device does not work any more.
+inline constexpr Duration kDevicePatience = seconds(30);
+
+// Both block the caller. They return CUDA_ERROR_NOT_READY if the work has not ended after
+// `patience`. The work then continues, and its memory must outlive it.
+CUresult WaitForStream(const CudaDriver& driver, CUstream stream, Duration patience);
+CUresult WaitForEvent(const CudaDriver& driver, CUevent event, Duration patience);
+
+// Formats "copy of 512 bytes to device memory: timed out after 30000 ms", or the driver's error.
+std::string DescribeWait(const CudaDriver& driver, const std::string& operation, CUresult result,
+                         Duration patience);
 
 }  // namespace rewire

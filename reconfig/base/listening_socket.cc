@@ -5,6 +5,9 @@
 
 #include <cerrno>
 #include <cstring>
+#include <map>
+
+#include "reconfig/base/check.h"
 
 namespace rewire {
 namespace {
@@ -48,6 +51,19 @@ void ListeningSocket::Watch(Time now, PollSet* turn) {
   if (paused_until_ && now >= *paused_until_) paused_until_.reset();
   if (paused_until_) return turn->Until(*paused_until_);
   turn->Add(fd_.get(), POLLIN);
+}
+
+size_t PendingConnectionToDrop(std::span<const PendingConnection> pending) {
+  REWIRE_CHECK(!pending.empty());
+  std::map<uint64_t, size_t> of_source;
+  for (const PendingConnection& n : pending) ++of_source[n.source];
+  size_t drop = 0;
+  for (size_t i = 1; i < pending.size(); ++i) {
+    const size_t mine = of_source[pending[i].source];
+    const size_t best = of_source[pending[drop].source];
+    if (mine > best || (mine == best && pending[i].since < pending[drop].since)) drop = i;
+  }
+  return drop;
 }
 
 }  // namespace rewire

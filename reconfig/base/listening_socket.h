@@ -1,13 +1,16 @@
-// A listening socket in an event loop. If the process has no free descriptor, accept(2) fails and
-// leaves the socket ready; this class then pauses, so that the loop does not spin. No call blocks.
-// Thread-compatible. This file uses libc and libstdc++ only.
+// A listening socket in an event loop, and the choice of the connection that a listener at its
+// limit drops. If the process has no free descriptor, accept(2) fails and leaves the socket ready;
+// the socket then pauses, so that the loop does not spin. No call blocks. ListeningSocket is
+// thread-compatible. This file uses libc and libstdc++ only.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 
 #include "reconfig/base/clock.h"
-#include "reconfig/base/poll_set.h"
+#include "reconfig/base/event_loop.h"
 #include "reconfig/base/unique_fd.h"
 
 namespace rewire {
@@ -37,5 +40,15 @@ class ListeningSocket {
   UniqueFd fd_;
   std::optional<Time> paused_until_;
 };
+
+struct PendingConnection {
+  uint64_t source = 0;  // identifies the source: an address or a process
+  Time since{};
+};
+
+// Chooses the unauthenticated connection to drop: the oldest of the source that has most. One
+// source's flood therefore drops its own connections first, and a peer that has just connected
+// stays. Returns an index into `pending`, which must not be empty. Thread-safe.
+[[nodiscard]] size_t PendingConnectionToDrop(std::span<const PendingConnection> pending);
 
 }  // namespace rewire

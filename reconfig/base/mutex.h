@@ -1,10 +1,12 @@
 // std::mutex with the annotations of clang's thread-safety analysis. All locks of the project use
 // this class: the distribution's absl::Mutex is not instrumented, and TSan then reports false
-// races.
+// races. Also the check that an object is used by its own thread.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <mutex>
+#include <thread>
 
 #include "reconfig/base/clock.h"
 
@@ -63,6 +65,19 @@ class CondVar {
 
  private:
   std::condition_variable cond_;
+};
+
+// The thread that an object belongs to, for REWIRE_DCHECK. Thread-safe.
+class OwnerThread {
+ public:
+  // Makes the calling thread the owner.
+  void Take() { id_.store(std::this_thread::get_id(), std::memory_order_relaxed); }
+  [[nodiscard]] bool IsThisThread() const {
+    return id_.load(std::memory_order_relaxed) == std::this_thread::get_id();
+  }
+
+ private:
+  std::atomic<std::thread::id> id_{};  // of no thread before Take()
 };
 
 }  // namespace rewire

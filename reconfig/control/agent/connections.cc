@@ -4,8 +4,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "reconfig/base/listening_socket.h"
 #include "reconfig/base/log.h"
-#include "reconfig/base/pending_connections.h"
 
 namespace rewire::control {
 namespace {

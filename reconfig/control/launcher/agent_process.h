@@ -10,8 +10,8 @@
 
 #include "absl/status/status.h"
 #include "reconfig/base/clock.h"
+#include "reconfig/base/event_loop.h"
 #include "reconfig/base/framed_socket.h"
-#include "reconfig/base/poll_set.h"
 #include "reconfig/control/launcher/child.h"
 
 namespace rewire::control {

@@ -29,7 +29,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "reconfig/base/clock.h"
-#include "reconfig/base/running_clock.h"
 #include "reconfig/base/settings.h"
 #include "reconfig/elastic/leader/leader_action.h"
 #include "reconfig/elastic/leader/peers.h"

@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "reconfig/base/inbox.h"
-#include "reconfig/base/owner_thread.h"
+#include "reconfig/base/event_loop.h"
+#include "reconfig/base/mutex.h"
 #include "reconfig/base/settings.h"
 #include "reconfig/elastic/member/member.h"
 #include "reconfig/elastic/participant/agent_link.h"

@@ -1,6 +1,6 @@
 // The objects that a process has once: its participant, the owner of its communicators, and the
 // counters of librewire.so and of our other libraries, which give librewire.so a function that
-// reads theirs (reconfig/base/counter_report.h). Thread-safe.
+// reads theirs (reconfig/base/counters.h). Thread-safe.
 #pragma once
 
 #include <memory>

@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "reconfig/base/running_clock.h"
+#include "reconfig/base/clock.h"
 
 namespace rewire::elastic {
 

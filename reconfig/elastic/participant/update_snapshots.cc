@@ -4,8 +4,8 @@
 
 #include <utility>
 
+#include "reconfig/base/clock.h"
 #include "reconfig/base/log.h"
-#include "reconfig/base/running_clock.h"
 
 namespace rewire::elastic {
 namespace {

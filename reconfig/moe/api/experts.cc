@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "reconfig/api/arguments.h"
-#include "reconfig/base/counter_report.h"
 #include "reconfig/base/counters.h"
 #include "reconfig/moe/exec/balancer.h"
 #include "rewire/rewire_moe.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "reconfig/base/device_wait.h"
+#include "reconfig/base/cuda_driver.h"
 
 namespace rewire::moe {
 namespace {

@@ -6,7 +6,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "reconfig/base/cuda_driver.h"
-#include "reconfig/base/device_wait.h"
 #include "reconfig/base/log.h"
 #include "reconfig/base/status_macros.h"
 

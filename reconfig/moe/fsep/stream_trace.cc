@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "reconfig/base/device_wait.h"
+#include "reconfig/base/cuda_driver.h"
 #include "reconfig/base/status_macros.h"
 
 namespace rewire::moe::fsep {

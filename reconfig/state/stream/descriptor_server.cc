@@ -16,8 +16,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "reconfig/base/counters.h"
+#include "reconfig/base/listening_socket.h"
 #include "reconfig/base/log.h"
-#include "reconfig/base/pending_connections.h"
 #include "reconfig/base/socket.h"
 
 namespace rewire::state {

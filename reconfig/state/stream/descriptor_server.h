@@ -14,9 +14,9 @@
 
 #include "absl/status/statusor.h"
 #include "reconfig/base/clock.h"
+#include "reconfig/base/event_loop.h"
 #include "reconfig/base/listening_socket.h"
 #include "reconfig/base/unique_fd.h"
-#include "reconfig/base/wake_event.h"
 
 namespace rewire::state {
 

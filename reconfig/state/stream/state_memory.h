@@ -13,7 +13,7 @@
 
 #include "absl/status/status.h"
 #include "reconfig/abi/cuda_types.h"
-#include "reconfig/base/device_wait.h"
+#include "reconfig/base/cuda_driver.h"
 
 namespace rewire {
 struct CudaDriver;

@@ -9,7 +9,7 @@
 
 #include "reconfig/base/clock.h"
 #include "reconfig/base/counters.h"
-#include "reconfig/base/pending_connections.h"
+#include "reconfig/base/listening_socket.h"
 #include "reconfig/base/unique_fd.h"
 #include "reconfig/state/stream/transport.h"
 

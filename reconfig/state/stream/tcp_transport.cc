@@ -12,9 +12,9 @@
 #include <cstring>
 
 #include "reconfig/base/check.h"
+#include "reconfig/base/clock.h"
+#include "reconfig/base/listening_socket.h"
 #include "reconfig/base/log.h"
-#include "reconfig/base/pending_connections.h"
-#include "reconfig/base/running_clock.h"
 #include "reconfig/base/short_turns.h"
 #include "reconfig/base/socket.h"
 

@@ -12,11 +12,10 @@
 
 #include "absl/status/statusor.h"
 #include "reconfig/base/clock.h"
-#include "reconfig/base/device_wait.h"
-#include "reconfig/base/inbox.h"
+#include "reconfig/base/cuda_driver.h"
+#include "reconfig/base/event_loop.h"
 #include "reconfig/base/listening_socket.h"
 #include "reconfig/base/mutex.h"
-#include "reconfig/base/owner_thread.h"
 #include "reconfig/state/stream/tcp_inbound.h"
 #include "reconfig/state/stream/tcp_outbound.h"
 #include "reconfig/state/stream/transport.h"

@@ -5,7 +5,7 @@
 
 #include <thread>
 
-#include "reconfig/base/owner_thread.h"
+#include "reconfig/base/mutex.h"
 
 namespace rewire {
 namespace {

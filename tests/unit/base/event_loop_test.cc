@@ -1,4 +1,6 @@
 // PollSet and Inbox: a turn of an event loop, and inputs for it from other threads.
+#include "reconfig/base/event_loop.h"
+
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -7,9 +9,6 @@
 #include <memory>
 #include <thread>
 #include <vector>
-
-#include "reconfig/base/inbox.h"
-#include "reconfig/base/poll_set.h"
 
 namespace rewire {
 namespace {

@@ -9,7 +9,6 @@
 
 #include <vector>
 
-#include "reconfig/base/pending_connections.h"
 #include "reconfig/base/socket.h"
 
 namespace rewire {

@@ -1,4 +1,4 @@
-#include "reconfig/base/running_clock.h"
+#include "reconfig/base/clock.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "reconfig/base/poll_set.h"
+#include "reconfig/base/event_loop.h"
 
 #include <algorithm>
 

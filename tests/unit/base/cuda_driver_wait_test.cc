@@ -1,8 +1,8 @@
 // Waits for a device with a deadline. The test decides when the driver's work ends.
-#include "reconfig/base/device_wait.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "reconfig/base/cuda_driver.h"
 
 namespace rewire {
 namespace {
