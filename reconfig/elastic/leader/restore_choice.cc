@@ -11,6 +11,11 @@
 namespace rewire::elastic {
 namespace {
 
+// The reasons for a report without live_whole.
+constexpr char kNotWhole[] =
+    "was in the middle of an update, or has volatile state without a copy (the first copy exists "
+    "after the job's first update)";
+
 bool Has(const std::vector<uint64_t>& versions, uint64_t version) {
   return std::find(versions.begin(), versions.end(), version) != versions.end();
 }
@@ -75,8 +80,8 @@ class Stock {
         here(buddy, [](const auto& r) { return !r.buddy_snapshots.empty(); })) {
       return "";
     }
-    const char* const lost =
-        owner == nullptr ? "its owner is lost" : "its owner stopped in the middle of an update";
+    const std::string lost =
+        owner == nullptr ? "its owner is lost" : absl::StrCat("its owner ", kNotWhole);
     if (from_.members.size() < 2) return absl::StrCat(lost, " and no other slot keeps copies");
     return absl::StrCat(
         lost, " and ", NameOf(Next(slot)),
@@ -86,10 +91,14 @@ class Stock {
   }
 
   [[nodiscard]] absl::Status NoVersion() const {
-    for (const uint32_t slot : layout_.sharded) {
-      if (const std::string why = WhyNever(slot); !why.empty()) {
-        return absl::DataLossError(
-            absl::StrCat("the state of ", NameOf(slot), " no longer exists on any member: ", why));
+    // The slots of lost members come first: their loss is the cause.
+    for (const bool lost : {true, false}) {
+      for (const uint32_t slot : layout_.sharded) {
+        if ((ReportOf(slot) == nullptr) != lost) continue;
+        if (const std::string why = WhyNever(slot); !why.empty()) {
+          return absl::DataLossError(absl::StrCat("the state of ", NameOf(slot),
+                                                  " no longer exists on any member: ", why));
+        }
       }
     }
     std::vector<std::string> all;
@@ -98,7 +107,7 @@ class Stock {
     }
     return absl::DataLossError(absl::StrCat(
         "the survivors have no version of the state in common: ",
-        all.empty() ? "each was in the middle of an update, and what is replicated is not copied"
+        all.empty() ? absl::StrCat("each ", kNotWhole, ", and no copy of replicated state exists")
                     : absl::StrJoin(all, ", ")));
   }
 

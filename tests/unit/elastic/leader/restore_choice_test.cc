@@ -148,6 +148,20 @@ TEST(RestoreChoiceTest, ReportsNoWholeMemberAndNoCopy) {
               HasSubstr("in the middle of an update"));
 }
 
+TEST(RestoreChoiceTest, NamesMissingFirstCopyBeforeFirstUpdate) {
+  // Nothing is copied before the first update, so volatile state makes no survivor whole.
+  EXPECT_THAT(WhyNot(kFour, {{0, At(0, false, {}, {}, kReplicatedVolatile)}}),
+              HasSubstr("the first copy exists after the job's first update"));
+}
+
+TEST(RestoreChoiceTest, NamesSlotOfLostMemberFirst) {
+  const StateLayout layout{true, true, {0, 1}, {}};
+  const World two{3, {{0, 1, ""}, {1, 1, ""}}};
+  EXPECT_THAT(WhyNot(two, {{0, At(0, false, {}, {}, layout)}}),
+              HasSubstr("the state of slot 1 (member 1) no longer exists on any member: its owner "
+                        "is lost"));
+}
+
 TEST(RestoreChoiceTest, UndoesInterruptedUpdateFromPieces) {
   const auto choice = ChooseVersion(kFour, {{0, At(8, false, {7}, {7}, kShardedVolatile)},
                                             {1, At(8, false, {7}, {7}, kShardedVolatile)},
