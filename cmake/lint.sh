@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # Checks the project's machine-checkable rules. Called by ./dev lint. --fix formats in place;
-# --cheap skips clang-tidy.
+# --cheap skips clang-tidy; --since=REV gives clang-tidy only the files changed after the commit REV.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-fix=0 cheap=0
+fix=0 cheap=0 since=
 for arg in "$@"; do
   case $arg in
     --fix) fix=1 ;;
     --cheap) cheap=1 ;;
+    --since=*) since=${arg#--since=} ;;
     *) echo "lint: unknown argument $arg" >&2; exit 2 ;;
   esac
 done
@@ -41,6 +42,11 @@ python3 cmake/prose.py >&2 || complain "prose (CONTRIBUTING.md)"
 if [ $cheap = 0 ]; then
   cmake --preset clang >/dev/null
   cmake --build build/clang -- -j"$(nproc)" >/dev/null
-  git ls-files -- '*.cc' | xargs -P "$(nproc)" -n 4 clang-tidy -p build/clang --quiet || complain "clang-tidy"
+  if [ -n "$since" ]; then
+    files=$(git diff --name-only --diff-filter=d "$since" -- '*.cc')
+  else
+    files=$(git ls-files -- '*.cc')
+  fi
+  xargs -r -P "$(nproc)" -n 4 clang-tidy -p build/clang --quiet <<<"$files" || complain "clang-tidy"
 fi
 exit $failed

@@ -81,8 +81,12 @@ function(rewire_add_test name)
   endif()
 endfunction()
 
+# Everything that `ctest -L unit` runs.
+add_custom_target(unit_tests)
+
 # rewire_test(NAME [DEPS lib...] [LABELS label...] [TIMEOUT s]): one GoogleTest program of every
-# *_test.cc file in the current directory. Every test has a deadline.
+# *_test.cc file in the current directory. Every test has a deadline. Tests of tests/unit and tests/sim
+# have the label `unit`.
 function(rewire_test name)
   cmake_parse_arguments(ARG "" "TIMEOUT" "DEPS;LABELS;ENVIRONMENT" ${ARGN})
   if(NOT ARG_TIMEOUT)
@@ -100,6 +104,10 @@ function(rewire_test name)
                         ${ARG_DEPS})
   if(REWIRE_PRECOMPILE)
     target_precompile_headers(${name} REUSE_FROM rewire_precompiled_test)
+  endif()
+  if(CMAKE_CURRENT_SOURCE_DIR MATCHES "^${CMAKE_SOURCE_DIR}/tests/(unit|sim)(/|$)")
+    list(APPEND ARG_LABELS unit)
+    add_dependencies(unit_tests ${name})
   endif()
   rewire_add_test(${name} $<TARGET_FILE:${name}>)
   set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}"

@@ -18,7 +18,10 @@
 #define REWIRE_ASSIGN_OR_RETURN(lhs, expr) \
   REWIRE_ASSIGN_OR_RETURN_INNER(REWIRE_CONCAT(rewire_statusor_, __LINE__), lhs, expr)
 
+// `tmp` is a name and `lhs` may be a declaration, so neither can be in parentheses.
+// NOLINTBEGIN(bugprone-macro-parentheses)
 #define REWIRE_ASSIGN_OR_RETURN_INNER(tmp, lhs, expr) \
   auto tmp = (expr);                                  \
   if (!tmp.ok()) return tmp.status();                 \
   lhs = *std::move(tmp)
+// NOLINTEND(bugprone-macro-parentheses)
