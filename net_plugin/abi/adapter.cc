@@ -1,11 +1,10 @@
-#include "net_plugin/abi/core_loader.h"
+#include "net_plugin/abi/adapter.h"
 
 #include <dlfcn.h>
 
 #include <atomic>
 #include <string>
 
-#include "net_plugin/abi/adapter.h"
 #include "reconfig/base/counter_report.h"
 #include "reconfig/base/log.h"
 #include "reconfig/base/mutex.h"
