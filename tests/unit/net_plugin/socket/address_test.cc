@@ -1,11 +1,12 @@
 // Links over IPv6: the loopback address, and a link-local address.
+#include "net_plugin/socket/address.h"
+
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 
 #include <algorithm>
 
 #include "net_plugin/plugin/interfaces.h"
-#include "net_plugin/socket/address.h"
 #include "tests/unit/net_plugin/proxy.h"
 #include "tests/unit/net_plugin/socket_ends.h"
 

@@ -1,4 +1,7 @@
-// Tests Links against floods of unauthenticated connections and in a process without descriptors.
+// Unauthenticated connections to a process's listeners: peers that stop or die after each byte of
+// the handshake, floods, and a process without descriptors. Nobody else waits for them.
+#include "net_plugin/socket/acceptors.h"
+
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -6,11 +9,13 @@
 
 #include <atomic>
 #include <filesystem>
+#include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "net_plugin/socket/links.h"
-#include "tests/unit/net_plugin/scripted_handshake.h"
+#include "tests/unit/net_plugin/socket/scripted_handshake.h"
 
 namespace rewire::net {
 namespace {
@@ -71,7 +76,7 @@ TEST(FloodTest, DropsUnprovedConnectionsWithoutCalls) {
     connections.push_back(net_test::Visit(*address, EncodeHello(net_test::HelloTo(*address, i))));
   }
   for (const UniqueFd& fd : connections) {
-    EXPECT_TRUE(DecodeChallenge(net_test::ReadBytes(fd.get(), kChallengeBytes)).has_value());
+    EXPECT_TRUE(DecodeChallenge(net_test::ReadBytes(fd.get(), kChallengeBytes)).ok());
     ASSERT_TRUE(net_test::IsClosed(fd.get()));
   }
   EXPECT_EQ(OpenDescriptors(), before + kConnections);  // the unauthenticated peers' own ends
@@ -139,6 +144,70 @@ TEST(FloodTest, DoesNotSpinWithoutDescriptors) {
   while (listening.counters().unauthenticated.load() == 0 && Now() < deadline) {
   }
   EXPECT_EQ(listening.counters().unauthenticated.load(), 1u);
+}
+
+Time Soon() { return Now() + seconds(20); }
+
+class HalfOpen : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const auto listener = listening_.Listen(Loopback());
+    ASSERT_TRUE(listener.ok()) << listener.status();
+    address_ = *listener;
+    hello_ = EncodeHello(net_test::HelloTo(address_, 1, 2));  // the other stream never connects
+  }
+  UniqueFd Visit(size_t bytes) { return net_test::Visit(address_, hello_.substr(0, bytes)); }
+  // Another peer connects to the same listener.
+  bool Joins() {
+    Links other{{}};
+    ListenAddress to = address_;
+    std::unique_ptr<Link> there;
+    std::unique_ptr<Link> here;
+    const Time deadline = Soon();
+    while ((there == nullptr || here == nullptr) && Now() < deadline) {
+      if (there == nullptr) there = *other.Connect(Loopback(), 2, &to);
+      if (here == nullptr) here = *listening_.Accept(address_.listener);
+    }
+    return there != nullptr && here != nullptr;
+  }
+  // Waits until the listener has closed the connection.
+  bool IsClosed(const UniqueFd& fd) {
+    const Time deadline = Soon();
+    char bytes[64];
+    while (Now() < deadline) {
+      EXPECT_TRUE(listening_.Accept(address_.listener).ok());
+      const ssize_t n = recv(fd.get(), bytes, sizeof bytes, MSG_DONTWAIT);
+      if (n == 0 || (n < 0 && errno == ECONNRESET)) return true;
+    }
+    return false;
+  }
+  bool CountsUnauthenticated(uint64_t count) {
+    const Time deadline = Soon();
+    while (listening_.counters().unauthenticated.load() < count && Now() < deadline) {
+      EXPECT_TRUE(listening_.Accept(address_.listener).ok());
+    }
+    return listening_.counters().unauthenticated.load() == count;
+  }
+
+  Links listening_{{{}, milliseconds(300), milliseconds(300)}};
+  ListenAddress address_;
+  std::string hello_;
+};
+
+TEST_F(HalfOpen, DropsPeerThatStopsAfterAnyByte) {
+  std::vector<UniqueFd> connections;
+  for (size_t bytes = 0; bytes <= kHelloBytes; ++bytes) connections.push_back(Visit(bytes));
+  EXPECT_TRUE(Joins());
+  for (const UniqueFd& connection : connections) EXPECT_TRUE(IsClosed(connection));
+  EXPECT_EQ(listening_.counters().unauthenticated.load(), connections.size());
+  EXPECT_TRUE(Joins());
+}
+
+TEST_F(HalfOpen, DropsPeerThatDiesAfterAnyByte) {
+  for (size_t bytes = 0; bytes < kHelloBytes; ++bytes) Visit(bytes).reset();
+  EXPECT_TRUE(Joins());
+  EXPECT_TRUE(CountsUnauthenticated(kHelloBytes));
+  EXPECT_TRUE(Joins());
 }
 
 }  // namespace

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "net_plugin/socket/address.h"
-#include "net_plugin/socket/hello.h"
+#include "net_plugin/socket/wire_format.h"
 #include "reconfig/base/socket.h"
 #include "reconfig/base/unique_fd.h"
 

@@ -1,6 +1,8 @@
 // Handshakes of rails that stop or break off after each byte, on either side. The other side
 // abandons them in time, keeps no resources, and meanwhile completes other handshakes. The test
 // advances the clock of the rails' deadlines, so that a busy machine has no influence.
+#include "net_plugin/verbs/adapter.h"
+
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -14,7 +16,6 @@
 #include <vector>
 
 #include "net_plugin/socket/stream.h"
-#include "net_plugin/verbs/adapter.h"
 #include "net_plugin/verbs/offer.h"
 #include "tests/fakes/rdma/fabric.h"
 #include "tests/unit/net_plugin/verbs/spied_driver.h"

@@ -1,9 +1,13 @@
-#include "net_plugin/socket/hello.h"
+#include "net_plugin/socket/wire_format.h"
 
 #include <arpa/inet.h>
+#include <sys/random.h>
+#include <sys/types.h>
 
+#include <array>
 #include <cstring>
 
+#include "absl/strings/str_cat.h"
 #include "reconfig/base/bytes.h"
 
 namespace rewire::net {
@@ -20,7 +24,28 @@ std::array<unsigned char, 32> Take32(ByteReader* in) {
   return in->ok() ? KeyOfBytes(raw).bytes : std::array<unsigned char, 32>{};
 }
 
+absl::Status WrongLength(const char* message, size_t bytes, size_t right) {
+  return Malformed(message, absl::StrCat("bytes=", bytes, ": must be ", right));
+}
+
+absl::Status WrongMagic(const char* message, uint32_t magic, uint32_t right) {
+  return Malformed(message, absl::StrCat("magic=0x", absl::Hex(magic), ": must be 0x",
+                                         absl::Hex(right), " (the peer uses another protocol)"));
+}
+
 }  // namespace
+
+uint64_t Random() {
+  uint64_t value = 0;
+  while (value == 0) {
+    if (getrandom(&value, sizeof value, 0) != ssize_t{sizeof value}) value = 0;
+  }
+  return value;
+}
+
+absl::Status Malformed(const char* message, const std::string& why) {
+  return absl::InvalidArgumentError(absl::StrCat("malformed ", message, ": ", why));
+}
 
 void EncodeAddress(const ListenAddress& a, void* handle) {
   ByteWriter out;
@@ -54,14 +79,26 @@ void EncodeAddress(const ListenAddress& a, void* handle) {
   std::memcpy(handle, out.bytes().data(), out.bytes().size());
 }
 
-std::optional<ListenAddress> DecodeAddress(const void* handle) {
+absl::StatusOr<ListenAddress> DecodeAddress(const void* handle) {
   ByteReader in({static_cast<const char*>(handle), kHandleBytes});
-  if (in.Get<uint32_t>() != kHandleMagic || in.Get<uint16_t>() != kWireVersion) return {};
+  const auto magic = in.Get<uint32_t>();
+  const auto version = in.Get<uint16_t>();
   const auto family = in.Get<uint16_t>();
   const std::string_view ip = in.Raw(16);
   const uint16_t port = htons(static_cast<uint16_t>(in.Get<uint32_t>()));
   const auto scope = in.Get<uint32_t>();
   ListenAddress a;
+  a.incarnation = in.Get<uint64_t>();
+  a.listener = in.Get<uint64_t>();
+  a.key.bytes = Take32(&in);
+  a.attempt = in.Get<uint64_t>();
+  a.device = in.Get<uint64_t>();
+  a.ports = in.Get<uint8_t>();
+  a.others = in.Get<uint8_t>();
+  if (magic != kHandleMagic) return WrongMagic("handle", magic, kHandleMagic);
+  if (version != kWireVersion) {
+    return Malformed("handle", absl::StrCat("version=", version, ": must be ", kWireVersion));
+  }
   if (family == 6) {
     auto& out = reinterpret_cast<sockaddr_in6&>(a.address);
     out.sin6_family = AF_INET6;
@@ -74,15 +111,8 @@ std::optional<ListenAddress> DecodeAddress(const void* handle) {
     out.sin_port = port;
     std::memcpy(&out.sin_addr, ip.data(), 4);
   } else {
-    return {};
+    return Malformed("handle", absl::StrCat("address family=", family, ": must be 4 or 6"));
   }
-  a.incarnation = in.Get<uint64_t>();
-  a.listener = in.Get<uint64_t>();
-  a.key.bytes = Take32(&in);
-  a.attempt = in.Get<uint64_t>();
-  a.device = in.Get<uint64_t>();
-  a.ports = in.Get<uint8_t>();
-  a.others = in.Get<uint8_t>();
   return a;
 }
 
@@ -102,9 +132,9 @@ std::string EncodeHello(const Hello& h) {
   return out.Take();
 }
 
-std::optional<Hello> DecodeHello(std::span<const char> bytes) {
-  ByteReader in({bytes.data(), bytes.size()});
-  if (in.Get<uint32_t>() != kHelloMagic) return {};
+absl::StatusOr<Hello> DecodeHello(std::string_view bytes) {
+  ByteReader in(bytes);
+  const auto magic = in.Get<uint32_t>();
   Hello h;
   h.version = in.Get<uint16_t>();
   h.streams = in.Get<uint16_t>();
@@ -116,8 +146,14 @@ std::optional<Hello> DecodeHello(std::span<const char> bytes) {
   h.peer = in.Get<uint64_t>();
   h.listener = in.Get<uint64_t>();
   h.nonce = Take32(&in);
-  if (!in.Finished() || h.streams == 0 || h.streams > kMostStreams || h.index >= h.streams) {
-    return {};
+  if (!in.Finished()) return WrongLength("hello", bytes.size(), kHelloBytes);
+  if (magic != kHelloMagic) return WrongMagic("hello", magic, kHelloMagic);
+  if (h.streams == 0 || h.streams > kMostStreams) {
+    return Malformed("hello", absl::StrCat("streams=", h.streams, ": must be 1 to ", kMostStreams));
+  }
+  if (h.index >= h.streams) {
+    return Malformed("hello",
+                     absl::StrCat("stream=", h.index, ": must be less than streams=", h.streams));
   }
   return h;
 }
@@ -131,14 +167,18 @@ std::string EncodeChallenge(const Challenge& challenge) {
   return out.Take();
 }
 
-std::optional<Challenge> DecodeChallenge(std::span<const char> bytes) {
-  ByteReader in({bytes.data(), bytes.size()});
-  if (in.Get<uint32_t>() != kChallengeMagic) return {};
+absl::StatusOr<Challenge> DecodeChallenge(std::string_view bytes) {
+  ByteReader in(bytes);
+  const auto magic = in.Get<uint32_t>();
   const auto answer = in.Get<uint32_t>();
   Challenge challenge;
   challenge.nonce = Take32(&in);
   challenge.proof = Take32(&in);
-  if (!in.Finished() || answer < 1 || answer > 3) return {};
+  if (!in.Finished()) return WrongLength("challenge", bytes.size(), kChallengeBytes);
+  if (magic != kChallengeMagic) return WrongMagic("challenge", magic, kChallengeMagic);
+  if (answer < 1 || answer > 3) {
+    return Malformed("challenge", absl::StrCat("answer=", answer, ": must be 1 to 3"));
+  }
   challenge.answer = static_cast<Answer>(answer);
   return challenge;
 }
@@ -151,11 +191,14 @@ std::string EncodeProof(const Code& proof) {
   return out.Take();
 }
 
-std::optional<Code> DecodeProof(std::span<const char> bytes) {
-  ByteReader in({bytes.data(), bytes.size()});
-  if (in.Get<uint32_t>() != kProofMagic || in.Get<uint32_t>() != 0) return {};
+absl::StatusOr<Code> DecodeProof(std::string_view bytes) {
+  ByteReader in(bytes);
+  const auto magic = in.Get<uint32_t>();
+  const auto zero = in.Get<uint32_t>();
   const Code proof = Take32(&in);
-  if (!in.Finished()) return {};
+  if (!in.Finished()) return WrongLength("proof", bytes.size(), kProofBytes);
+  if (magic != kProofMagic) return WrongMagic("proof", magic, kProofMagic);
+  if (zero != 0) return Malformed("proof", absl::StrCat("word 1=", zero, ": must be 0"));
   return proof;
 }
 
@@ -166,8 +209,14 @@ std::string EncodeWelcome() {
   return out.Take();
 }
 
-bool IsWelcome(std::span<const char> bytes) {
-  return std::string_view(bytes.data(), bytes.size()) == EncodeWelcome();
+absl::Status CheckWelcome(std::string_view bytes) {
+  ByteReader in(bytes);
+  const auto magic = in.Get<uint32_t>();
+  const auto one = in.Get<uint32_t>();
+  if (!in.Finished()) return WrongLength("welcome", bytes.size(), kWelcomeBytes);
+  if (magic != kWelcomeMagic) return WrongMagic("welcome", magic, kWelcomeMagic);
+  if (one != 1) return Malformed("welcome", absl::StrCat("word 1=", one, ": must be 1"));
+  return absl::OkStatus();
 }
 
 Key LinkKey(const Key& job, uint64_t incarnation, uint64_t listener, const Key& key) {
@@ -193,6 +242,12 @@ bool IsOpenTag(uint64_t tag, const Key& link_key, uint64_t link, uint32_t use) {
   std::memcpy(expected.data(), &right, sizeof right);
   std::memcpy(sent.data(), &tag, sizeof tag);
   return SameCode(expected, ViewOf(sent));
+}
+
+std::string FrameText(const FrameHeader& h) {
+  return absl::StrCat("kind=0x", absl::Hex(static_cast<uint32_t>(h.kind)), " use=", h.use,
+                      " sequence=", h.sequence, " total=", h.total, " offset=", h.offset,
+                      " bytes=", h.bytes);
 }
 
 }  // namespace rewire::net

@@ -146,7 +146,7 @@ TEST_F(NetTest, JoinsPortsToVirtualDevice) {
 }
 
 // The receiver has everything and NCCL does not poll it again, but its answer is still needed.
-TEST_F(NetTest, AReceiverThatWaitsForNothingAnswers) {
+TEST_F(NetTest, ReceiverWithoutRequestsAnswersItsSender) {
   const uint64_t before = ValueOf(Counter::kNetRailsFailed);
   // Other rails take over until the rail that other tests have broken is back.
   const Time deadline = Now() + kHangGuard;
@@ -198,7 +198,7 @@ TEST_F(NetTest, DropsHalfOpenHandshake) {
   char handle[kHandleBytes];
   auto listener = net_->Listen(0, handle);
   ASSERT_TRUE(listener.ok()) << listener.status();
-  std::optional<ListenAddress> address = DecodeAddress(handle);
+  absl::StatusOr<ListenAddress> address = DecodeAddress(handle);
   sockaddr_storage local = address->address;
   reinterpret_cast<sockaddr_in&>(local).sin_port = 0;
   LinksOptions patient;

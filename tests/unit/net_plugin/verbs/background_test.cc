@@ -1,5 +1,5 @@
 // Turns at a connection: never two owners at once, and no event is missed.
-#include "net_plugin/verbs/watch.h"
+#include "net_plugin/verbs/background.h"
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -50,7 +50,7 @@ class WatchTest : public ::testing::Test {
   std::atomic<int> total_{0};
 };
 
-TEST_F(WatchTest, WorkerLooksWhileCallerIsOut) {
+TEST_F(WatchTest, WorkerLooksOutsideTheCallersTurn) {
   const auto watch = WatchByWorkers(here_.get(), [this] {
     Hear();
     return Watch::Next::kReadable;
