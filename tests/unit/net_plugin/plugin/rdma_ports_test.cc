@@ -1,4 +1,4 @@
-#include "net_plugin/verbs/port_choice.h"
+#include "net_plugin/plugin/rdma_ports.h"
 
 #include <gtest/gtest.h>
 
