@@ -1,16 +1,24 @@
-// The adapters' shared part: thin functions from NCCL's signatures to the core's table. NCCL may
-// call each function before init has succeeded or after init has failed. Threads: see
-// reconfig/abi/net_core.h.
+// The adapters' shared part: opens the core of the net plugin (librewire-net.so) from the directory
+// of the file that NCCL opened, and has thin functions from NCCL's signatures to the core's table.
+// NCCL may call each function before init has succeeded or after init has failed. The core stays
+// loaded until the process ends. Threads: see reconfig/abi/net_core.h; the functions that load are
+// thread-safe.
 #pragma once
 
 #include <algorithm>
 
-#include "net_plugin/abi/core_loader.h"
 #include "net_plugin/abi/net_types.h"
+#include "reconfig/abi/net_core.h"
 
 namespace rewire::net {
 
 inline constexpr char kPluginName[] = "rewire";
+
+// Returns null before LoadCore() has succeeded.
+const NetTable* Core() noexcept;
+// Opens the core. Returns ncclSystemError if the core cannot be opened, with REWIRE_DISABLE=1, or
+// with a wrong setting. The first failure logs the reason, for NCCL also, with the paths.
+ncclResult_t LoadCore(Logger log) noexcept;
 
 inline ncclResult_t Devices(int* count) noexcept {
   if (Core() == nullptr || count == nullptr) return ncclInternalError;

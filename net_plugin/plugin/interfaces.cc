@@ -30,11 +30,6 @@ std::string PciPathOf(const std::string& name) {
   return realpath(link.c_str(), path) == nullptr ? "" : path;
 }
 
-std::string Variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
-
 void CopyAddress(const sockaddr* from, sockaddr_storage* to) {
   const bool v6 = from->sa_family == AF_INET6;
   std::memcpy(to, from, v6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in));
@@ -76,10 +71,6 @@ std::optional<sockaddr_storage> AddressOf(const std::string& text) {
   return out;
 }
 
-bool Begins(const std::string& name, std::string_view with) {
-  return std::string_view(name).substr(0, with.size()) == with;
-}
-
 template <typename Fits>
 std::vector<Interface> Those(const std::vector<Interface>& all, Fits fits) {
   std::vector<Interface> out;
@@ -92,6 +83,21 @@ std::vector<Interface> Those(const std::vector<Interface>& all, Fits fits) {
 }
 
 }  // namespace
+
+NameList NameList::Parse(std::string_view text) {
+  NameList list;
+  list.none_of = text.starts_with('^');
+  if (list.none_of) text.remove_prefix(1);
+  list.exact = text.starts_with('=');
+  if (list.exact) text.remove_prefix(1);
+  list.names = absl::StrSplit(absl::string_view(text.data(), text.size()), ',', absl::SkipEmpty());
+  return list;
+}
+
+std::string Variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
 
 absl::StatusOr<std::vector<Interface>> ListInterfaces() {
   ifaddrs* list = nullptr;
@@ -139,17 +145,12 @@ absl::StatusOr<std::vector<Interface>> Choose(const std::vector<Interface>& all,
     if (wanted == AF_UNSPEC || i.address.ss_family == wanted) fit.push_back(i);
   }
   const auto matching = [&](std::string_view names) {
-    const bool none_of = !names.empty() && names[0] == '^';
-    if (none_of) names.remove_prefix(1);
-    const bool exact = !names.empty() && names[0] == '=';
-    if (exact) names.remove_prefix(1);
-    const std::vector<std::string> list =
-        absl::StrSplit(absl::string_view(names.data(), names.size()), ',', absl::SkipEmpty());
+    const NameList list = NameList::Parse(names);
     return Those(fit, [&](const Interface& i) {
-      const bool named = std::any_of(list.begin(), list.end(), [&](const std::string& n) {
-        return exact ? i.name == n : Begins(i.name, n);
-      });
-      return named != none_of;
+      const bool named =
+          std::any_of(list.names.begin(), list.names.end(),
+                      [&](const std::string& listed) { return list.Fits(i.name, listed); });
+      return named != list.none_of;
     });
   };
   std::vector<Interface> chosen;

@@ -26,6 +26,22 @@ struct Interface {
   int speed_mbps = 0;          // 0: unknown
 };
 
+// A list of names in NCCL's settings: "a,b" (prefixes), "=a,b" (exact names) or "^a,b" (all but
+// these).
+struct NameList {
+  static NameList Parse(std::string_view text);
+  // True if the device or interface `name` fits the listed name, whatever none_of says.
+  [[nodiscard]] bool Fits(std::string_view name, std::string_view listed) const {
+    return exact ? name == listed : name.starts_with(listed);
+  }
+
+  bool none_of = false;
+  bool exact = false;
+  std::vector<std::string> names;
+};
+// Returns the value of an environment variable; empty if unset.
+std::string Variable(const char* name);
+
 inline constexpr size_t kMostInterfaces = 16;  // NCCL's limit
 
 // The values of the environment variables; empty if unset.

@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "net_plugin/plugin/rdma_ports.h"
 #include "net_plugin/socket/address.h"
-#include "net_plugin/socket/socket_listener.h"
+#include "net_plugin/socket/socket_receiver.h"
 #include "net_plugin/socket/socket_sender.h"
 #include "net_plugin/socket/workers.h"
 #include "reconfig/base/log.h"
@@ -208,11 +208,11 @@ absl::StatusOr<std::unique_ptr<Listener>> Net::Listen(int device, void* handle) 
 absl::StatusOr<std::unique_ptr<Sender>> Net::Connect(int device, void* handle) {
   const absl::StatusOr<const Device*> at = At(device);
   if (!at.ok()) return at.status();
-  std::optional<ListenAddress> address = DecodeAddress(handle);
-  if (!address) {
+  absl::StatusOr<ListenAddress> address = DecodeAddress(handle);
+  if (!address.ok()) {
     return absl::InvalidArgumentError(
-        "decode the peer's handle: not a handle of this plugin's version (all members must load "
-        "the same network plugin)");
+        absl::StrCat("decode the peer's handle: ", std::string(address.status().message()),
+                     " (all members must load the same network plugin)"));
   }
   Adapter* const adapter = (*at)->adapter.get();
   if ((adapter != nullptr) != (address->device != 0)) {

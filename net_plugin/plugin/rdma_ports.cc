@@ -1,11 +1,10 @@
 #include "net_plugin/plugin/rdma_ports.h"
 
-#include <cstdlib>
-#include <string>
+#include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "net_plugin/plugin/open_driver.h"
-#include "net_plugin/verbs/port_choice.h"
+#include "net_plugin/plugin/interfaces.h"
 #include "reconfig/base/log.h"
 #include "reconfig/base/settings.h"
 #include "reconfig/base/status_macros.h"
@@ -13,12 +12,31 @@
 namespace rewire::net {
 namespace {
 
-std::string Variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? "" : value;
+// True if the port is the listed one: a device's name, or a device and a port ("mlx5_1:1").
+bool Fits(const NameList& list, const std::string& listed, const std::string& device,
+          unsigned port) {
+  const size_t colon = listed.find(':');
+  if (colon != std::string::npos && listed.substr(colon + 1) != std::to_string(port)) return false;
+  return list.Fits(device, std::string_view(listed).substr(0, colon));
 }
 
 }  // namespace
+
+std::vector<PortChoice> ChoosePorts(std::span<const rdma::DeviceInfo> devices,
+                                    std::string_view names) {
+  const NameList list = NameList::Parse(names);
+  std::vector<PortChoice> out;
+  for (const rdma::DeviceInfo& d : devices) {
+    for (const rdma::PortInfo& p : d.ports) {
+      if (p.state != rdma::PortState::kActive) continue;
+      const bool named = std::any_of(
+          list.names.begin(), list.names.end(),
+          [&](const std::string& listed) { return Fits(list, listed, d.name, p.number); });
+      if (list.names.empty() || named != list.none_of) out.push_back({d.name, p});
+    }
+  }
+  return out;
+}
 
 absl::StatusOr<std::vector<std::shared_ptr<Nic>>> OpenPorts() {
   if (Variable("NCCL_IB_DISABLE") == "1") return absl::NotFoundError("NCCL_IB_DISABLE=1");

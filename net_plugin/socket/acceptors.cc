@@ -10,7 +10,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "net_plugin/socket/address.h"
-#include "net_plugin/socket/socket_error.h"
 #include "reconfig/base/listening_socket.h"
 
 namespace rewire::net {
@@ -135,18 +134,22 @@ bool Acceptors::Hear(Pending* pending) {
     pending->bytes.append(bytes, static_cast<size_t>(n));
     if (pending->bytes.size() < want) continue;
     if (!pending->hello) {
-      const std::optional<Hello> hello = DecodeHello(pending->bytes);
-      if (!hello) {
+      const absl::StatusOr<Hello> hello = DecodeHello(pending->bytes);
+      if (!hello.ok()) {
         Unwatch(pending->fd.get());
-        refused_("malformed hello: the peer does not use this protocol");
+        refused_(std::string(hello.status().message()));
         return false;
       }
       if (!OnHello(pending, *hello)) return false;
       continue;
     }
     Unwatch(pending->fd.get());
-    const std::optional<Code> proof = DecodeProof(pending->bytes);
-    if (!proof || !SameCode(pending->expected, ViewOf(*proof))) {
+    const absl::StatusOr<Code> proof = DecodeProof(pending->bytes);
+    if (!proof.ok()) {
+      refused_(std::string(proof.status().message()));
+      return false;
+    }
+    if (!SameCode(pending->expected, ViewOf(*proof))) {
       refused_("wrong proof: the peer does not have this listener's and this job's key");
       return false;
     }

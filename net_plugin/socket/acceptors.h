@@ -8,10 +8,11 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "net_plugin/socket/hello.h"
+#include "net_plugin/socket/wire_format.h"
 #include "reconfig/base/clock.h"
 #include "reconfig/base/listening_socket.h"
 
@@ -30,7 +31,7 @@ class Acceptors {
   // The link key of the listener that a hello names; nullopt: this process has no such listener.
   using KeyOf = std::function<std::optional<Key>(const Hello&)>;
   using Proved = std::function<void(UniqueFd, const Hello&)>;
-  using Refused = std::function<void(const char* why)>;
+  using Refused = std::function<void(const std::string& why)>;
 
   Acceptors(Options options, KeyOf key_of, Proved proved, Refused refused);
 

@@ -5,6 +5,7 @@
 
 #include <cstring>
 
+#include "absl/strings/str_cat.h"
 #include "reconfig/base/hash.h"
 
 namespace rewire::net {
@@ -67,6 +68,14 @@ std::string PeerText(int fd) {
   const bool known = getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &length) == 0 &&
                      (peer.ss_family == AF_INET || peer.ss_family == AF_INET6);
   return known ? AddressText(peer) : "an unknown address";
+}
+
+absl::Status PeerFault(const std::string& what, int error) {
+  return absl::UnavailableError(absl::StrCat(what, ": ", strerror(error)));
+}
+
+absl::Status LocalFault(const std::string& what, int error) {
+  return absl::ResourceExhaustedError(absl::StrCat(what, ": ", strerror(error)));
 }
 
 }  // namespace rewire::net

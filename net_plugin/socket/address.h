@@ -1,10 +1,13 @@
-// Socket addresses of IPv4 and IPv6, for the socket and verbs transports. Pure; thread-safe.
+// Socket addresses of IPv4 and IPv6, and the errors of the socket calls that use them, for the
+// socket and verbs transports. Thread-safe.
 #pragma once
 
 #include <sys/socket.h>
 
 #include <cstdint>
 #include <string>
+
+#include "absl/status/status.h"
 
 namespace rewire::net {
 
@@ -20,5 +23,11 @@ namespace rewire::net {
 [[nodiscard]] std::string AddressText(const sockaddr_storage& address);
 // Formats the address of a connected socket's peer; "an unknown address" if there is none.
 [[nodiscard]] std::string PeerText(int fd);
+
+// Returns Unavailable for a failed call that is a fault of the peer or of the network: "what:
+// error".
+[[nodiscard]] absl::Status PeerFault(const std::string& what, int error);
+// Returns ResourceExhausted for a failed call that is a fault of this machine.
+[[nodiscard]] absl::Status LocalFault(const std::string& what, int error);
 
 }  // namespace rewire::net

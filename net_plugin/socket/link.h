@@ -1,13 +1,21 @@
-// The TCP connections from one process to another that carry one direction of traffic. A link
-// outlives the NCCL connection that uses it: the next NCCL connection between the same two
-// processes reuses the link (Links). Thread-compatible: owned by the link's holder.
+// A link: the TCP connections from one process to another that carry one direction of traffic. A
+// link outlives the NCCL connection that uses it: IdleLinks keeps the link until the next NCCL
+// connection between the same two processes reuses it. Thread-compatible: a link is owned by its
+// holder, and Links calls IdleLinks under the mutex of Links. No call blocks.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <list>
+#include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "net_plugin/socket/stream.h"
+#include "net_plugin/socket/wire_format.h"
+#include "reconfig/base/unique_fd.h"
 
 namespace rewire::net {
 
@@ -28,9 +36,44 @@ struct Link {
   std::unique_ptr<Attachment> attachment;
 };
 
-enum class UseEnd { kGone, kPeerNotYet, kBoth };
+class IdleLinks {
+ public:
+  // The link key of a listener; nullopt: this process has no such listener.
+  using KeyOf = std::function<std::optional<Key>(uint64_t listener)>;
+  // Takes a link that its sender has opened again for this listener.
+  using Opened = std::function<void(uint64_t listener, std::unique_ptr<Link>)>;
 
-// Tells whether the peer has also finished this use of a local sender's link (kFinished, frame.h).
-[[nodiscard]] UseEnd EndOfUse(Link* link);
+  // most: limit on the descriptors of idle links, for each direction.
+  IdleLinks(size_t most, KeyOf key_of, Opened opened);
+
+  // Keep a link for reuse. The sender has written its close frame. The receiver has taken every
+  // message and writes a finished frame; only then does the sender's side reuse the link.
+  void KeepSending(std::unique_ptr<Link> link);
+  void KeepReceiving(std::unique_ptr<Link> link);
+  // Returns a sending link whose peer has also finished its last use; null: there is none.
+  std::unique_ptr<Link> TakeSending(uint64_t peer, uint64_t rail, size_t streams);
+
+  // Reads the frames that arrived on receiving links.
+  void Pump();
+  // Drops the sending links that their peers have ended.
+  void DropEnded();
+  // Drops all links, to free their descriptors.
+  void Clear();
+
+ private:
+  // Reads the frames that arrived on a receiving link. False: the link was opened again and passed
+  // on (`*link` is then null), or the link cannot be used again.
+  bool Wake(std::unique_ptr<Link>* link);
+  void Watch(int fd);
+  // Must precede the close of a descriptor: a forked child may also have the descriptor.
+  void Unwatch(int fd);
+
+  const size_t most_;
+  const KeyOf key_of_;
+  const Opened opened_;
+  UniqueFd events_;                                 // an epoll of the receiving links
+  std::map<int, std::unique_ptr<Link>> receiving_;  // by descriptor
+  std::list<std::unique_ptr<Link>> sending_;
+};
 
 }  // namespace rewire::net

@@ -6,12 +6,11 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "net_plugin/socket/random.h"
-#include "net_plugin/socket/socket_error.h"
+#include "net_plugin/socket/address.h"
+#include "reconfig/base/hash.h"
 #include "reconfig/base/log.h"
 
 namespace rewire::net {
@@ -25,12 +24,17 @@ size_t DescriptorsFor(size_t share) {
   return static_cast<size_t>(std::min<rlim_t>(limit.rlim_cur, 1 << 20)) / share;
 }
 
+// Identifies the pair of devices that a link joins.
+uint64_t RailOf(const sockaddr_storage& local, uint64_t device, const ListenAddress& remote) {
+  const uint64_t addresses = MixWord(AddressHash(local), AddressHash(remote.address));
+  return MixWord(addresses, MixWord(device, remote.device));
+}
+
 }  // namespace
 
 Links::Links(LinksOptions options)
     : options_(options),
       incarnation_(Random()),
-      events_(epoll_create1(EPOLL_CLOEXEC)),
       acceptors_(
           {options.hello, options.connect, 64, std::min<size_t>(1024, DescriptorsFor(4))},
           [this](const Hello& hello) REWIRE_REQUIRES(mutex_) {
@@ -40,8 +44,16 @@ Links::Links(LinksOptions options)
           },
           [this](UniqueFd fd, const Hello& hello)
               REWIRE_REQUIRES(mutex_) { OnProved(std::move(fd), hello); },
-          [this](const char* why) REWIRE_REQUIRES(mutex_) { Refuse(why); }),
-      most_idle_(DescriptorsFor(4)) {}
+          [this](const std::string& why) REWIRE_REQUIRES(mutex_) { Refuse(why); }),
+      idle_(
+          DescriptorsFor(4),
+          [this](uint64_t listener) REWIRE_REQUIRES(mutex_) {
+            const auto at = waiting_.find(listener);
+            return at != waiting_.end() ? std::optional(at->second.key) : std::nullopt;
+          },
+          [this](uint64_t listener, std::unique_ptr<Link> link)
+              REWIRE_REQUIRES(mutex_) { waiting_.at(listener).links.push_back(std::move(link)); }) {
+}
 
 Links::~Links() {
   std::optional<uint64_t> background;
@@ -52,33 +64,22 @@ Links::~Links() {
   if (background) Workers::Get().Remove(*background);
 }
 
-void Links::Watch(int fd) {
-  epoll_event event{};
-  event.events = EPOLLIN;
-  event.data.fd = fd;
-  epoll_ctl(events_.get(), EPOLL_CTL_ADD, fd, &event);
-}
-
-void Links::Unwatch(int fd) { epoll_ctl(events_.get(), EPOLL_CTL_DEL, fd, nullptr); }
-
 absl::StatusOr<UniqueFd> Links::MakeSocket(int family) {
   for (const bool again : {false, true}) {
     UniqueFd fd(socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (fd.valid()) return fd;
     if (again || (errno != EMFILE && errno != ENFILE)) break;
-    sending_.clear();
-    for (const auto& [number, link] : receiving_) Unwatch(number);
-    receiving_.clear();
+    idle_.Clear();
   }
   return LocalFault("socket", errno);
 }
 
-void Links::Refuse(const char* why) {
+void Links::Refuse(const std::string& why) {
   if (++counters_.unauthenticated == 1) {
     REWIRE_WARN(
         "net plugin: accept: an unauthenticated connection was refused: %s (further ones are "
         "counted in rewire_net_strangers_total, not logged)",
-        why);
+        why.c_str());
   }
 }
 
@@ -129,18 +130,7 @@ absl::StatusOr<std::unique_ptr<Link>> Links::Accept(uint64_t listener) {
 
 void Links::Pump() {
   acceptors_.Pump(Now());
-  epoll_event events[64];
-  int n = 64;
-  while (n == 64) {
-    n = epoll_wait(events_.get(), events, 64, 0);
-    for (int i = 0; i < n; ++i) {
-      const int fd = events[i].data.fd;
-      const auto r = receiving_.find(fd);
-      if (r == receiving_.end() || Wake(&r->second)) continue;
-      if (r->second != nullptr) Unwatch(fd);
-      receiving_.erase(r);
-    }
-  }
+  idle_.Pump();
   // Deadlines come after the pending input: Pump() may not have run for a long time.
   Sweep(Now());
 }
@@ -179,58 +169,72 @@ void Links::Sweep(Time now) {
   const auto late = [now](const auto& entry) { return entry.second.deadline <= now; };
   for (size_t n = std::erase_if(arrivals_, late); n > 0; --n) Refuse("its link stayed in parts");
   std::erase_if(attempts_, late);
-  std::erase_if(sending_, [](const auto& link) { return EndOfUse(link.get()) == UseEnd::kGone; });
+  idle_.DropEnded();
 }
 
 void Links::ReturnSending(std::unique_ptr<Link> link) {
   MutexLock lock(&mutex_);
-  const size_t streams = link->streams.size();
-  while (!sending_.empty() && (sending_.size() + 1) * streams > most_idle_) {
-    sending_.pop_front();
-  }
-  sending_.push_back(std::move(link));
+  idle_.KeepSending(std::move(link));
 }
 
 void Links::ReturnReceiving(std::unique_ptr<Link> link) {
   MutexLock lock(&mutex_);
-  if ((receiving_.size() + 1) * link->streams.size() > most_idle_) return;
-  FrameHeader finished;
-  finished.kind = FrameKind::kFinished;
-  finished.use = link->use;
-  // The receiver sends hardly anything else, so the send buffer has room.
-  const absl::StatusOr<size_t> said =
-      link->streams[0].Write(&finished, sizeof finished, nullptr, 0);
-  if (!said.ok() || *said != sizeof finished) return;
-  // Frames that have already been read from the socket cause no event.
-  if (!Wake(&link)) return;
-  const int fd = link->streams[0].fd();
-  Watch(fd);
-  receiving_.emplace(fd, std::move(link));
+  idle_.KeepReceiving(std::move(link));
 }
 
-bool Links::Wake(std::unique_ptr<Link>* link) {
-  Link& l = **link;
-  for (;;) {
-    FrameHeader header;
-    const absl::StatusOr<bool> headed = l.streams[0].ReadHeader(&header);
-    if (!headed.ok()) return false;
-    if (!*headed) return true;
-    if (header.kind == FrameKind::kClose && header.use == l.use && !l.closed) {
-      l.closed = true;
-      continue;
-    }
-    if (header.kind != FrameKind::kOpen || !l.closed || header.use != l.use + 1) return false;
-    const auto listener = waiting_.find(header.sequence);
-    if (listener == waiting_.end() ||
-        !IsOpenTag(header.total, listener->second.key, l.id, header.use)) {
-      return false;
-    }
-    l.closed = false;
-    ++l.use;
-    Unwatch(l.streams[0].fd());
-    listener->second.links.push_back(std::move(*link));
-    return false;
+std::unique_ptr<Link> Links::Reuse(const ListenAddress& address, uint64_t rail, size_t streams) {
+  std::unique_ptr<Link> link = idle_.TakeSending(address.incarnation, rail, streams);
+  if (link == nullptr) return nullptr;
+  FrameHeader open;
+  open.kind = FrameKind::kOpen;
+  open.use = link->use + 1;
+  open.sequence = address.listener;
+  open.total = OpenTag(LinkKey(options_.job, address.incarnation, address.listener, address.key),
+                       link->id, open.use);
+  const absl::StatusOr<size_t> sent = link->streams[0].Write(&open, sizeof open, nullptr, 0);
+  if (!sent.ok() || *sent != sizeof open) return nullptr;
+  ++link->use;
+  ++counters_.links_reused;
+  return link;
+}
+
+absl::StatusOr<std::unique_ptr<Link>> Links::Connect(const sockaddr_storage& local, int streams,
+                                                     ListenAddress* address, uint64_t device) {
+  MutexLock lock(&mutex_);
+  Sweep(Now());
+  const uint64_t rail = RailOf(local, device, *address);
+  if (address->attempt == 0) {
+    std::unique_ptr<Link> link = Reuse(*address, rail, static_cast<size_t>(streams));
+    if (link != nullptr) return link;
+    const Key key = LinkKey(options_.job, address->incarnation, address->listener, address->key);
+    LinkAttempt attempt({local, *address, key, incarnation_, options_.hello},
+                        [this](int family) REWIRE_REQUIRES(mutex_) { return MakeSocket(family); });
+    if (absl::Status begun = attempt.Begin(streams); !begun.ok()) return begun;
+    address->attempt = Random();
+    attempts_.emplace(address->attempt, Attempt{{}, std::move(attempt)});
   }
+  const auto found = attempts_.find(address->attempt);
+  if (found == attempts_.end()) {
+    return absl::DeadlineExceededError(absl::StrCat("connect to ", AddressText(address->address),
+                                                    ": the attempt was not polled for ",
+                                                    ToMilliseconds(options_.connect), " ms"));
+  }
+  found->second.deadline = Now() + options_.connect;
+  absl::StatusOr<bool> complete = found->second.link.Advance();
+  const bool late = Now() - found->second.link.begun() > options_.answer;
+  if (complete.ok() && !*complete && !late) return nullptr;
+  if (complete.ok() && !*complete) {
+    complete = absl::DeadlineExceededError(absl::StrCat(
+        "handshake with ", AddressText(address->address), ": timed out after ",
+        ToMilliseconds(options_.answer), " ms (the peer accepts connections and does not answer)"));
+  }
+  LinkAttempt ended = std::move(found->second.link);
+  attempts_.erase(found);
+  if (!complete.ok()) return complete.status();
+  std::unique_ptr<Link> link = ended.TakeLink();
+  link->rail = rail;
+  ++counters_.links_made;
+  return link;
 }
 
 }  // namespace rewire::net

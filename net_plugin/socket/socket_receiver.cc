@@ -10,6 +10,18 @@
 #include "reconfig/base/log.h"
 
 namespace rewire::net {
+namespace {
+
+// Returns why the header is not that of a chunk in this use of the link; null: it is.
+const char* FaultOf(const FrameHeader& h, uint32_t use) {
+  if (h.kind != FrameKind::kData) return "its kind is not data";
+  if (h.use != use) return "it belongs to another use of the link";
+  if (h.bytes > kMostFrameBytes) return "it has more than 1 GiB";
+  if (h.offset > h.total || h.bytes > h.total - h.offset) return "the chunk exceeds its message";
+  return nullptr;
+}
+
+}  // namespace
 
 SocketReceiver::SocketReceiver(std::unique_ptr<Link> link, Links* links)
     : link_(std::move(link)),
@@ -100,10 +112,9 @@ void SocketReceiver::Fail(const absl::Status& status) {
 }
 
 absl::StatusOr<SocketReceiver::Message*> SocketReceiver::PlaceOf(const FrameHeader& h) {
-  if (h.kind != FrameKind::kData || h.use != link_->use || h.bytes > kMostFrameBytes ||
-      h.offset > h.total || h.bytes > h.total - h.offset) {
+  if (const char* const why = FaultOf(h, link_->use)) {
     return absl::DataLossError(absl::StrCat("receive from ", link_->streams[0].peer(),
-                                            ": malformed frame: ", FrameText(h),
+                                            ": malformed frame: ", FrameText(h), ": ", why,
                                             " (expected a data frame of use ", link_->use, ")"));
   }
   if (h.sequence >= next_) return nullptr;
@@ -236,6 +247,15 @@ SocketReceiver::After SocketReceiver::MoveStream(size_t stream, size_t most) {
     if (stream == 0 && message.done.load(std::memory_order_relaxed)) return After::kMore;
   }
   return After::kMore;
+}
+
+SocketListener::~SocketListener() { links_->Unlisten(id_); }
+
+absl::StatusOr<std::unique_ptr<Receiver>> SocketListener::Accept() {
+  absl::StatusOr<std::unique_ptr<Link>> link = links_->Accept(id_);
+  if (!link.ok()) return link.status();
+  if (*link == nullptr) return nullptr;
+  return std::make_unique<SocketReceiver>(*std::move(link), links_);
 }
 
 }  // namespace rewire::net

@@ -1,10 +1,12 @@
 // NCCL's receiving end over the streams of a link: each payload is received directly into its
 // buffer. A stream whose next message has no buffer yet is not read, so TCP's flow control stops
-// its sender. Threads: see core/comm.h.
+// its sender. SocketListener, NCCL's listening end, makes a receiver of each link that arrives.
+// Threads: see net_plugin/transport/comm.h.
 #pragma once
 
 #include <array>
 #include <atomic>
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -93,6 +95,17 @@ class SocketReceiver final : public Receiver, private Workers::Work {
   std::vector<bool> ended_ REWIRE_GUARDED_BY(mutex_);
   absl::Status failure_ REWIRE_GUARDED_BY(mutex_);
   std::atomic<bool> failed_{false};
+};
+
+class SocketListener final : public Listener {
+ public:
+  SocketListener(uint64_t id, Links* links) : id_(id), links_(links) {}
+  ~SocketListener() override;
+  absl::StatusOr<std::unique_ptr<Receiver>> Accept() override;
+
+ private:
+  const uint64_t id_;
+  Links* const links_;
 };
 
 }  // namespace rewire::net

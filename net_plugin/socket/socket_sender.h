@@ -1,7 +1,8 @@
 // NCCL's sending end over the streams of a link. The first chunk of a message goes on stream 0, the
 // others on any stream with room. A message that gains nothing from several streams goes on stream
 // 0 as one chunk (split_choice.h). Large chunks are lent to the kernel if it does not copy them;
-// their message is complete when the kernel has released the memory. Threads: see core/comm.h.
+// their message is complete when the kernel has released the memory. Threads: see
+// net_plugin/transport/comm.h.
 #pragma once
 
 #include <array>

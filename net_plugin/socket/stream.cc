@@ -1,7 +1,8 @@
 #include "net_plugin/socket/stream.h"
 
+#include <linux/errqueue.h>
+#include <linux/tcp.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
@@ -12,7 +13,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "net_plugin/socket/address.h"
-#include "net_plugin/socket/send_queue.h"
 #include "reconfig/base/check.h"
 
 namespace rewire::net {
@@ -24,10 +24,77 @@ constexpr size_t kAhead = 4096;
 // The read-ahead may follow an incomplete header.
 constexpr size_t kKept = sizeof(FrameHeader) + kAhead;
 
+constexpr uint32_t kShortRoundTripUs = 10;
+constexpr int kShortQueue = 256 << 10;  // bytes of SO_SNDBUF
+
+// True if the socket's send buffer is larger than the limit for a short round trip.
+bool SendQueueIsLong(int fd) {
+  int size = 0;
+  socklen_t bytes = sizeof size;
+  // Linux returns twice the value that was set.
+  return getsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, &bytes) == 0 && size > 2 * kShortQueue;
+}
+
+bool AllowLoans(int fd) {
+  const int on = 1;
+  return setsockopt(fd, SOL_SOCKET, SO_ZEROCOPY, &on, sizeof on) == 0;
+}
+
+bool IsErrorReport(const cmsghdr& c) {
+  return (c.cmsg_level == SOL_IP && c.cmsg_type == IP_RECVERR) ||
+         (c.cmsg_level == SOL_IPV6 && c.cmsg_type == IPV6_RECVERR);
+}
+
 }  // namespace
 
+Loans::Loans(int fd) : fd_(fd), on_(AllowLoans(fd)) {}
+
+std::vector<void*> Loans::TakeBack() {
+  std::vector<void*> out;
+  while (!owners_.empty()) {
+    alignas(cmsghdr) char room[CMSG_SPACE(sizeof(sock_extended_err) + sizeof(sockaddr_in6))];
+    msghdr message{};
+    message.msg_control = room;
+    message.msg_controllen = sizeof room;
+    if (recvmsg(fd_, &message, MSG_ERRQUEUE | MSG_DONTWAIT) < 0) break;
+    for (cmsghdr* c = CMSG_FIRSTHDR(&message); c != nullptr; c = CMSG_NXTHDR(&message, c)) {
+      if (!IsErrorReport(*c)) continue;
+      sock_extended_err e{};
+      std::memcpy(&e, CMSG_DATA(c), sizeof e);
+      if (e.ee_origin != SO_EE_ORIGIN_ZEROCOPY) continue;
+      if ((e.ee_code & SO_EE_CODE_ZEROCOPY_COPIED) != 0) on_ = false;
+      // The kernel reports the range ee_info to ee_data, modulo 2^32.
+      for (uint32_t n = e.ee_info - first_; n <= e.ee_data - first_ && n < owners_.size(); ++n) {
+        if (void* owner = std::exchange(owners_[n], nullptr)) out.push_back(owner);
+      }
+    }
+    while (!owners_.empty() && owners_.front() == nullptr) {
+      owners_.pop_front();
+      ++first_;
+    }
+  }
+  return out;
+}
+
+std::optional<int> SendBufferOf(uint32_t round_trip_us) {
+  if (round_trip_us > kShortRoundTripUs) return std::nullopt;
+  return kShortQueue;
+}
+
+bool BoundSendQueue(int fd) {
+  tcp_info info{};
+  socklen_t bytes = sizeof info;
+  // Available since Linux 4.6. The minimum is used, because handshakes also wait for processors.
+  if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0 ||
+      bytes < offsetof(tcp_info, tcpi_min_rtt) + sizeof info.tcpi_min_rtt) {
+    return false;
+  }
+  const std::optional<int> size = SendBufferOf(info.tcpi_min_rtt);
+  return size.has_value() && setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &*size, sizeof *size) == 0;
+}
+
 absl::Status Stream::Broken(const char* operation, int error) const {
-  return absl::UnavailableError(absl::StrCat(operation, " ", peer_, ": ", strerror(error)));
+  return PeerFault(absl::StrCat(operation, " ", peer_), error);
 }
 
 absl::StatusOr<size_t> Stream::Received(ssize_t n) const {

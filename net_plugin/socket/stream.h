@@ -1,18 +1,66 @@
 // One TCP connection of a link: transfers whole headers and any part of a payload, and never
 // blocks. A read of a payload goes directly to its buffer and also takes the header that follows
-// the payload. Thread-compatible: owned by one thread at a time.
+// the payload. The connection's Loans track the memory that the kernel reads while it sends, and
+// the connection limits the kernel's send queue if its round trip is short. Thread-compatible:
+// owned by one thread at a time, except Loans::on(), which is thread-safe.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
+#include <deque>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "net_plugin/socket/frame.h"
-#include "net_plugin/socket/loans.h"
+#include "net_plugin/socket/wire_format.h"
 #include "reconfig/base/unique_fd.h"
 
 namespace rewire::net {
+
+// Memory that the kernel reads while the connection sends it without a copy (MSG_ZEROCOPY; Linux,
+// Documentation/networking/msg_zerocopy.rst). The owner must not modify the memory until the kernel
+// reports completion. If the kernel reports a copy, as on loopback, no more memory is lent. Each
+// connection has one Loans object for its whole life, because the kernel numbers the sends.
+class Loans {
+ public:
+  // A copy of fewer bytes takes less time than pinning and unpinning their pages.
+  static constexpr size_t kLeast = 64 << 10;
+
+  explicit Loans(int fd);
+
+  [[nodiscard]] bool on() const { return on_.load(std::memory_order_relaxed); }
+  // True if no memory is lent.
+  [[nodiscard]] bool empty() const { return owners_.empty(); }
+  // Call before send() with MSG_ZEROCOPY. TakeBack() later returns `owner`.
+  void Lend(void* owner) { owners_.push_back(owner); }
+  // Call if that send() has sent nothing or has copied the bytes.
+  void Undo() { owners_.pop_back(); }
+  // Returns the owners of the loans that the kernel has released since the last call.
+  std::vector<void*> TakeBack();
+
+ private:
+  const int fd_;
+  std::atomic<bool> on_;
+  uint32_t first_ = 0;        // the kernel's number of the first owner
+  std::deque<void*> owners_;  // null: already taken back
+};
+
+// Returns the bytes for SO_SNDBUF, given TCP's smallest round trip in microseconds; nothing: keep
+// the kernel's default.
+//
+// By default the kernel queues several MiB, as long paths need. On loopback that queue makes the
+// speed bistable: a sender that is slightly ahead fills the queue, the queued data leave the
+// caches, and the receiver, which then reads from memory, stays behind. 256 KiB fits in the cache
+// and, at the 10 us limit, still allows 26 GB/s.
+[[nodiscard]] std::optional<int> SendBufferOf(uint32_t round_trip_us);
+
+// Sets the limit for a connected TCP socket with a short round trip. Returns false, and changes
+// nothing, if the round trip is long or unknown.
+[[nodiscard]] bool BoundSendQueue(int fd);
 
 class Stream {
  public:
@@ -59,7 +107,7 @@ class Stream {
 
   UniqueFd fd_;
   std::string peer_;
-  // Remaining checks for a short round trip (send_queue.h); each full send queue uses one check.
+  // Remaining checks for a short round trip; each full send queue uses one check.
   // The first round trips on a busy machine may be long.
   int looks_left_ = 32;
   std::unique_ptr<Loans> loans_;

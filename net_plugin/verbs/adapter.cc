@@ -1,12 +1,14 @@
 #include "net_plugin/verbs/adapter.h"
 
 #include <algorithm>
+#include <list>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "net_plugin/verbs/verbs_listener.h"
+#include "net_plugin/verbs/verbs_receiver.h"
 #include "net_plugin/verbs/verbs_sender.h"
 #include "reconfig/base/hash.h"
+#include "reconfig/base/log.h"
 
 namespace rewire::net {
 namespace {
@@ -40,6 +42,26 @@ Nics Joined(const std::vector<std::shared_ptr<Nic>>& own,
 
 }  // namespace
 
+// Takes the links that arrive for one listener, and returns the first whose rails are joined.
+class Adapter::VerbsListener final : public Listener {
+ public:
+  VerbsListener(uint64_t id, const Adapter* adapter, Links* links)
+      : id_(id), adapter_(adapter), links_(links) {}
+  ~VerbsListener() override { links_->Unlisten(id_); }
+  absl::StatusOr<std::unique_ptr<Receiver>> Accept() override;
+
+ private:
+  struct Arrival {
+    std::unique_ptr<Link> link;
+    Time deadline;
+  };
+
+  const uint64_t id_;
+  const Adapter* const adapter_;
+  Links* const links_;
+  std::list<Arrival> arrivals_;
+};
+
 Adapter::Adapter(const std::vector<std::shared_ptr<Nic>>& own,
                  const std::vector<std::shared_ptr<Nic>>& others, const sockaddr_storage& control,
                  Links* links, const ConnectionOptions& options)
@@ -62,6 +84,34 @@ absl::StatusOr<ListenAddress> Adapter::Listen() {
 
 std::unique_ptr<Listener> Adapter::MakeListener(uint64_t listener) {
   return std::make_unique<VerbsListener>(listener, this, links_);
+}
+
+absl::StatusOr<std::unique_ptr<Receiver>> Adapter::VerbsListener::Accept() {
+  absl::StatusOr<std::unique_ptr<Link>> came = links_->Accept(id_);
+  if (!came.ok()) return came.status();
+  if (*came != nullptr) {
+    // A reused link already has its rails.
+    if ((*came)->attachment != nullptr) {
+      return std::make_unique<VerbsReceiver>(*std::move(came), links_);
+    }
+    arrivals_.push_back({*std::move(came), adapter_->options_.now() + adapter_->options_.arrival});
+  }
+  for (auto at = arrivals_.begin(); at != arrivals_.end();) {
+    const absl::StatusOr<bool> joined = adapter_->Attach(at->link.get(), nullptr)->Establish();
+    if (joined.ok() && *joined) {
+      std::unique_ptr<Link> link = std::move(at->link);
+      arrivals_.erase(at);
+      return std::make_unique<VerbsReceiver>(std::move(link), links_);
+    }
+    const bool late = adapter_->options_.now() >= at->deadline;
+    if (late) {
+      REWIRE_WARN("net plugin: accept: peer %s did not finish the handshake within %.0f ms",
+                  at->link->streams[0].peer().c_str(), ToMilliseconds(adapter_->options_.arrival));
+    }
+    // A peer that failed or timed out may connect again.
+    at = late || !joined.ok() ? arrivals_.erase(at) : std::next(at);
+  }
+  return nullptr;
 }
 
 Connection* Adapter::Attach(Link* link, const ListenAddress* peer) const {

@@ -1,5 +1,6 @@
 // One RDMA device as NCCL sees it: a port, or several ports that a virtual device joins. The
-// adapter listens and connects over the process's links. Thread-safe.
+// adapter listens and connects over the process's links; its listeners return the first link whose
+// rails are joined. Thread-safe; the listeners: see net_plugin/transport/comm.h.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +36,7 @@ class Adapter {
   absl::StatusOr<std::unique_ptr<Sender>> Connect(ListenAddress* address);
 
  private:
-  friend class VerbsListener;
+  class VerbsListener;
   struct Joining {
     std::unique_ptr<Link> link;
     Time deadline;  // counts from the latest Connect() call

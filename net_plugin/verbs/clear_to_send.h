@@ -1,9 +1,13 @@
-// The ring in the sender's memory into which the receiver writes its buffers: one entry of 64 bytes
-// for each buffer of each receive. The NIC writes while the sender's thread reads. An entry is
-// valid when its last word says so: a NIC writes a cache line at once or in the order of its words.
-// The receiver holds the same ring as the source of its writes. After the entries, in the other
-// direction, follow the byte counts of messages whose data are sent apart from their immediate.
-// Thread-compatible: owned by the thread that polls the connection.
+// The values that the NICs of the two sides write to each other beside the data (docs/net.md).
+//
+// The clear-to-send ring is in the sender's memory, and the receiver writes its buffers into it:
+// one entry of 64 bytes for each buffer of each receive. The NIC writes while the sender's thread
+// reads. An entry is valid when its last word says so: a NIC writes a cache line at once or in the
+// order of its words. The receiver holds the same ring as the source of its writes. After the
+// entries, in the other direction, follow the byte counts of messages whose data are sent apart
+// from their immediate. An immediate tells the receiver which piece of a message has arrived.
+// Thread-compatible: owned by the thread that polls the connection; the functions for immediates
+// are pure.
 #pragma once
 
 #include <array>
@@ -92,5 +96,27 @@ class alignas(4096) ClearRing {
   std::array<std::array<ClearToSend, kMaxRecvs>, kMaxRequests> entries_{};
   std::array<std::array<uint32_t, kMaxRecvs>, kMaxRequests> totals_{};
 };
+
+// The maximum number of pieces per message: the receiver marks the pieces in one word.
+inline constexpr uint32_t kMostPieces = 64;
+
+struct Immediate {
+  uint64_t sequence = 0;  // of the receive; its low 21 bits are sent
+  uint32_t part = 0;      // index of the receive's buffer
+  uint32_t piece = 0;     // index in the message
+  bool apart = false;     // the data came before; the byte count comes with this immediate
+  bool last = false;      // the last piece of the message
+};
+
+inline constexpr uint64_t kSequenceMask = (1U << 21) - 1;
+
+inline uint32_t Pack(const Immediate& i) {
+  return static_cast<uint32_t>(i.sequence & kSequenceMask) << 11 | i.part << 8 | i.piece << 2 |
+         (i.apart ? 2U : 0U) | (i.last ? 1U : 0U);
+}
+
+inline Immediate Unpack(uint32_t bits) {
+  return {bits >> 11, bits >> 8 & 7, bits >> 2 & 63, (bits & 2) != 0, (bits & 1) != 0};
+}
 
 }  // namespace rewire::net

@@ -6,11 +6,9 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
+#include <memory>
 
 #include "absl/strings/str_cat.h"
-#include "net_plugin/socket/random.h"
-#include "reconfig/base/hash.h"
 #include "reconfig/base/log.h"
 
 namespace rewire::net {
@@ -24,29 +22,36 @@ constexpr uint64_t kLookEvery = 64;
 Connection::Connection(Link* link, const Nics& nics, const std::optional<PeerPorts>& peer,
                        const ConnectionOptions& options)
     : link_(link),
-      sending_(peer.has_value()),
       nics_(nics),
       options_(options),
-      seed_(options.seed != 0 ? options.seed : net::Random()),
+      context_{.sending = peer.has_value(),
+               .options = options_,
+               .peer = link->streams[0].peer(),
+               .ring = &ring,
+               .owner = this,
+               .seed = options.seed != 0 ? options.seed : Random()},
       control_(&link->streams[0], this) {
-  tracks_.reserve(kMostRails);
+  rails_.reserve(kMostRails);
   // Keep-alive and the 30 s TCP_USER_TIMEOUT detect a peer whose machine is gone.
   const int on = 1;
   const unsigned patience = 30'000;
   const int fd = link->streams[0].fd();
   setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
   setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &patience, sizeof patience);
-  if (!sending_) return;
+  if (!context_.sending) return;
   total_ = std::min(std::max(nics_.chosen, peer->chosen), kMostRails);
   const size_t others = std::max(nics_.all.size() - nics_.chosen, peer->others);
   const size_t rails = std::min(total_ + others, kMostRails);
-  for (size_t r = 0; r < rails; ++r) tracks_.emplace_back(nics_.all[NicOf(r)]);
-  for (size_t r = 0; r < total_; ++r) BeginJoin(r);
+  while (rails_.size() < rails) AddRail();
+  for (size_t r = 0; r < total_; ++r) rails_[r].BeginJoin();
 }
 
 Connection::~Connection() = default;
 
-uint64_t Connection::MixedRandom(uint64_t n) const { return MixWord(seed_, n); }
+void Connection::AddRail() {
+  const size_t number = rails_.size();
+  rails_.emplace_back(number, number >= total_, nics_.all[NicOf(number)], &context_);
+}
 
 size_t Connection::NicOf(size_t rail) const {
   const size_t others = nics_.all.size() - nics_.chosen;
@@ -56,24 +61,21 @@ size_t Connection::NicOf(size_t rail) const {
 
 absl::StatusOr<bool> Connection::Establish() {
   if (!Poll()) return Failure();
-  if (total_ == 0 || tracks_.size() < total_) return false;
-  const auto settled = [](const Track& t) {
-    return t.attempt > 0 && (t.state == State::kUp || t.state == State::kDown);
-  };
-  const auto others = tracks_.begin() + static_cast<ptrdiff_t>(total_);
-  if (!std::all_of(tracks_.begin(), others, settled)) return false;
+  if (total_ == 0 || rails_.size() < total_) return false;
+  const auto settled = [](const RailLifecycle& r) { return r.attempt() > 0 && r.IsAtRest(); };
+  const auto others = rails_.begin() + static_cast<ptrdiff_t>(total_);
+  if (!std::all_of(rails_.begin(), others, settled)) return false;
   if (Up() != 0) return control_.Silent();
   // The sending side decides when all rails have been tried.
-  if (!sending_ || !std::all_of(others, tracks_.end(), settled)) return false;
+  if (!context_.sending || !std::all_of(others, rails_.end(), settled)) return false;
   return absl::UnavailableError(
-      absl::StrCat("join rails with ", peer(), ": no RDMA path: ", tracks_[0].why));
+      absl::StrCat("join rails with ", peer(), ": no RDMA path: ", rails_[0].why()));
 }
 
 bool Connection::IsSettled() const {
   return !failed() && control_.Quiet() &&
-         std::all_of(tracks_.begin(), tracks_.end(), [](const Track& t) {
-           return t.state == State::kUp || t.state == State::kDown;
-         });
+         std::all_of(rails_.begin(), rails_.end(),
+                     [](const RailLifecycle& r) { return r.IsAtRest(); });
 }
 
 void Connection::Fail(const absl::Status& status) {
@@ -88,14 +90,15 @@ void Connection::Fail(const absl::Status& status) {
 }
 
 bool Connection::Busy() const {
-  return !control_.Silent() || std::any_of(tracks_.begin(), tracks_.end(), [](const Track& t) {
-    return t.state == State::kDraining;
+  return !control_.Silent() || std::any_of(rails_.begin(), rails_.end(), [](const auto& r) {
+    return r.state() == RailLifecycle::State::kDraining;
   });
 }
 
 void Connection::PollRails() {
-  for (size_t r = 0; r < tracks_.size() && failure_.ok(); ++r) {
-    if (tracks_[r].rail.made()) PollRail(r);
+  for (RailLifecycle& r : rails_) {
+    if (!failure_.ok()) return;
+    if (r.rail().made()) PollRail(&r);
   }
 }
 
@@ -113,28 +116,27 @@ bool Connection::Attend() {
   return failure_.ok();
 }
 
-absl::Status Connection::WrongRequest(const Track& track, rdma::CompletionStatus status) const {
+absl::Status Connection::WrongRequest(const RailLifecycle& rail,
+                                      rdma::CompletionStatus status) const {
   return absl::InternalError(
-      absl::StrCat("work request to ", peer(), " on ", track.nic->name(),
+      absl::StrCat("work request to ", peer(), " on ", rail.nic().name(),
                    ": completion status: ", std::string(rdma::Name(status))));
 }
 
-void Connection::PollRail(size_t rail) {
-  Track& t = tracks_[rail];
-  const absl::StatusOr<size_t> polled = t.rail.Poll(events_);
+void Connection::PollRail(RailLifecycle* rail) {
+  RailLifecycle& r = *rail;
+  const absl::StatusOr<size_t> polled = r.rail().Poll(events_);
   if (!polled.ok()) {
-    Break(rail, std::string(polled.status().message()));
-    // No more completions come from this queue.
-    if (t.state == State::kDraining) EndDrain(rail);
-    return;
+    settled_ = false;
+    return r.BreakQueue(std::string(polled.status().message()));
   }
   rdma::CompletionStatus failed = rdma::CompletionStatus::kSuccess;
   for (size_t i = 0; i < *polled; ++i) {
     const RailEvent& e = events_[i];
     if (e.kind == RailEvent::Kind::kFailed) {
       if (failed == rdma::CompletionStatus::kSuccess) failed = e.status;
-    } else if (t.state == State::kProbing) {
-      if (--t.probes == 0) GoUp(rail);
+    } else if (r.state() == RailLifecycle::State::kProbing) {
+      r.EndProbe();
     } else if (end_ == nullptr) {
       continue;
     } else if (e.kind == RailEvent::Kind::kWritten) {
@@ -145,24 +147,26 @@ void Connection::PollRail(size_t rail) {
   }
   // Handled after the successful completions, because the report must include them.
   if (failed != rdma::CompletionStatus::kSuccess) {
-    if (WrongHere(failed) && t.state == State::kUp) return Fail(WrongRequest(t, failed));
-    if (WrongThere(failed) && t.state == State::kUp && pending_error_.ok()) {
-      pending_error_ = WrongRequest(t, failed);
+    if (WrongHere(failed) && r.up()) return Fail(WrongRequest(r, failed));
+    if (WrongThere(failed) && r.up() && pending_error_.ok()) {
+      pending_error_ = WrongRequest(r, failed);
       report_error_at_ = options_.now() + options_.error_grace;
     }
     Break(rail, std::string(rdma::Name(failed)));
   }
-  if (t.state != State::kDraining) return;
-  // A request that was posted just before the fence may never complete.
-  if (t.rail.Drained() || (*polled == 0 && options_.now() >= t.due)) EndDrain(rail);
+  r.EndPoll(*polled == 0);
+}
+
+void Connection::Break(RailLifecycle* rail, const std::string& why) {
+  settled_ = false;
+  rail->Break(why);
 }
 
 void Connection::Look() {
   for (const std::shared_ptr<Nic>& nic : nics_.all) nic->ReadEvents();
-  for (size_t r = 0; r < tracks_.size(); ++r) {
-    Track& t = tracks_[r];
-    if (t.rail.made() && t.rail.Down())
-      Break(r, "the local port is down, or its completion queue has an error");
+  for (RailLifecycle& r : rails_) {
+    if (r.rail().made() && r.rail().Down())
+      Break(&r, "the local port is down, or its completion queue has an error");
   }
   // Frames after a close belong to the next use.
   if (!link_->closed) {
@@ -172,19 +176,17 @@ void Connection::Look() {
   if (settled_) return;
   if (!pending_error_.ok() && options_.now() >= report_error_at_) return Fail(pending_error_);
   KeepTime();
-  const auto chosen = tracks_.begin() + static_cast<ptrdiff_t>(std::min(total_, tracks_.size()));
-  settled_ =
-      pending_error_.ok() && control_.Silent() &&
-      std::all_of(tracks_.begin(), chosen, [](const Track& t) { return t.state == State::kUp; }) &&
-      std::all_of(chosen, tracks_.end(),
-                  [](const Track& t) { return t.state == State::kUp || t.state == State::kDown; });
+  const auto chosen = rails_.begin() + static_cast<ptrdiff_t>(std::min(total_, rails_.size()));
+  settled_ = pending_error_.ok() && control_.Silent() &&
+             std::all_of(rails_.begin(), chosen, [](const RailLifecycle& r) { return r.up(); }) &&
+             std::all_of(chosen, rails_.end(), [](const RailLifecycle& r) { return r.IsAtRest(); });
 }
 
 uint32_t Connection::Up() const {
   uint32_t up = 0;
-  for (size_t r = 0; r < tracks_.size(); ++r) {
+  for (size_t r = 0; r < rails_.size(); ++r) {
     if (r == total_ && up != 0) break;
-    if (tracks_[r].state == State::kUp) up |= 1U << r;
+    if (rails_[r].up()) up |= 1U << r;
   }
   return up;
 }
@@ -192,10 +194,11 @@ uint32_t Connection::Up() const {
 std::optional<size_t> Connection::Choose(size_t bytes, uint32_t rails) {
   std::optional<size_t> best;
   uint64_t least = 0;
-  for (size_t i = 0; i < tracks_.size(); ++i) {
-    const size_t r = (turn_ + i) % tracks_.size();
-    if ((rails >> r & 1) == 0 || !tracks_[r].rail.HasRoom()) continue;
-    const uint64_t load = tracks_[r].rail.Load(bytes);
+  for (size_t i = 0; i < rails_.size(); ++i) {
+    const size_t r = (turn_ + i) % rails_.size();
+    const Rail& rail = rails_[r].rail();
+    if ((rails >> r & 1) == 0 || !rail.HasRoom()) continue;
+    const uint64_t load = rail.Load(bytes);
     if (best && load >= least) continue;
     best = r;
     least = load;
@@ -205,20 +208,20 @@ std::optional<size_t> Connection::Choose(size_t bytes, uint32_t rails) {
 }
 
 bool Connection::Write(size_t rail, std::span<const rdma::SendWork> chain, size_t bytes) {
-  const rdma::PostResult result = tracks_[rail].rail.Write(chain, bytes);
-  if (!result.status.ok()) Break(rail, std::string(result.status.message()));
+  const rdma::PostResult result = rails_[rail].rail().Write(chain, bytes);
+  if (!result.status.ok()) Break(&rails_[rail], std::string(result.status.message()));
   return result.posted > 0;
 }
 
 bool Connection::WriteApart(size_t rail, rdma::SendWork piece, size_t bytes, uint64_t sequence,
                             uint32_t part) {
-  const Track& t = tracks_[rail];
+  const RailLifecycle& r = rails_[rail];
   const rdma::Segment total{reinterpret_cast<uintptr_t>(ring.Total(sequence, part)),
-                            sizeof(uint32_t), t.ring->lkey()};
+                            sizeof(uint32_t), r.ring_lkey()};
   rdma::SendWork told = piece;
   told.segments = {&total, 1};
-  told.remote_address = t.peer_ring + ClearRing::OffsetOfTotal(sequence, part);
-  told.rkey = t.peer_ring_rkey;
+  told.remote_address = r.peer_ring() + ClearRing::OffsetOfTotal(sequence, part);
+  told.rkey = r.peer_ring_rkey();
   told.inlined = Inlines(rail, sizeof(uint32_t));
   piece.operation = rdma::Operation::kWrite;
   piece.signalled = false;
@@ -226,13 +229,13 @@ bool Connection::WriteApart(size_t rail, rdma::SendWork piece, size_t bytes, uin
 }
 
 bool Connection::WriteClear(size_t rail, uint64_t sequence, uint32_t count, size_t bytes) {
-  const Track& t = tracks_[rail];
+  const RailLifecycle& r = rails_[rail];
   const rdma::Segment segment{reinterpret_cast<uintptr_t>(ring.Entries(sequence, count)),
-                              static_cast<uint32_t>(bytes), t.ring->lkey()};
+                              static_cast<uint32_t>(bytes), r.ring_lkey()};
   rdma::SendWork work;
   work.segments = {&segment, 1};
-  work.remote_address = t.peer_ring + ClearRing::OffsetOf(sequence, count);
-  work.rkey = t.peer_ring_rkey;
+  work.remote_address = r.peer_ring() + ClearRing::OffsetOf(sequence, count);
+  work.rkey = r.peer_ring_rkey();
   work.inlined = Inlines(rail, bytes);
   return Write(rail, {&work, 1}, bytes);
 }
@@ -244,14 +247,33 @@ FrameHeader Connection::Header(FrameKind kind) const {
   return header;
 }
 
-absl::Status Connection::MalformedFrame(const FrameHeader& header) const {
-  return absl::DataLossError(absl::StrCat("control connection to ", peer(), ": malformed frame: ",
-                                          FrameText(header), " (this use is ", link_->use, ")"));
+absl::Status Connection::MalformedFrame(const FrameHeader& header, const std::string& why) const {
+  return absl::DataLossError(absl::StrCat("control connection to ", peer(),
+                                          ": malformed frame: ", FrameText(header), ": ", why,
+                                          " (this use is ", link_->use, ")"));
+}
+
+void Connection::Say(const RailLifecycle& rail, FrameKind kind, std::string payload) {
+  FrameHeader header = Header(kind);
+  header.offset = rail.number();
+  header.sequence = rail.attempt();
+  header.total = total_;
+  control_.Say(header, std::move(payload));
+  settled_ = false;
+}
+
+std::string Connection::Report() {
+  if (end_ != nullptr) return end_->Report();
+  return context_.sending ? Encode(Cleared{next, 0}) : Encode(Received{next, {}});
+}
+
+absl::Status Connection::Settle(const RailLifecycle& rail, std::string_view report) {
+  return end_ == nullptr ? absl::OkStatus() : end_->Settle(rail.number(), report);
 }
 
 absl::StatusOr<char*> Connection::PlaceOf(const FrameHeader& piece) {
   if (piece.use == link_->use && end_ != nullptr) return end_->PlaceOf(piece);
-  return MalformedFrame(piece);
+  return MalformedFrame(piece, "the piece belongs to another use of the link");
 }
 
 absl::StatusOr<bool> Connection::Hear(const FrameHeader& header, std::string_view payload) {
@@ -265,12 +287,62 @@ absl::StatusOr<bool> Connection::Hear(const FrameHeader& header, std::string_vie
       return true;
     default:
       if (header.use == link_->use && end_ != nullptr) return end_->Hear(header, payload);
-      return MalformedFrame(header);
+      return MalformedFrame(header, "the frame belongs to another use of the link");
   }
 }
 
 void Connection::Said(const FrameHeader& piece) {
   if (end_ != nullptr) end_->Said(piece);
+}
+
+void Connection::HearAnswer() {
+  if (std::exchange(context_.answered, true)) return;
+  for (RailLifecycle& r : rails_) r.HearAnswer();
+}
+
+absl::Status Connection::HearOfRail(const FrameHeader& header, std::string_view payload) {
+  HearAnswer();
+  settled_ = false;
+  if (header.offset >= kMostRails) {
+    return MalformedFrame(header, absl::StrCat("the rail must be less than ", kMostRails));
+  }
+  if (!context_.sending) {
+    if (header.total == 0 || header.total > kMostRails) {
+      return MalformedFrame(header, absl::StrCat("the rails must be 1 to ", kMostRails));
+    }
+    if (total_ != 0 && header.total != total_) {
+      return MalformedFrame(header, absl::StrCat("the rails were ", total_));
+    }
+    total_ = header.total;
+    while (rails_.size() <= header.offset) AddRail();
+  }
+  if (header.offset >= rails_.size()) {
+    return MalformedFrame(header, absl::StrCat("the rail must be less than ", rails_.size()));
+  }
+  return rails_[header.offset].Hear(header, payload);
+}
+
+bool Connection::NeedsOthers() const {
+  return std::all_of(rails_.begin(), rails_.begin() + static_cast<ptrdiff_t>(total_),
+                     [](const RailLifecycle& r) { return !r.up() && !r.why().empty(); });
+}
+
+void Connection::BeginDue(size_t first, size_t end) {
+  const Time now = options_.now();
+  RailLifecycle* due = nullptr;
+  for (size_t r = first; r < end; ++r) {
+    if (rails_[r].IsJoining()) return;
+    if (due == nullptr && rails_[r].IsDue(now)) due = &rails_[r];
+  }
+  if (due != nullptr) due->BeginJoin();
+}
+
+void Connection::KeepTime() {
+  for (RailLifecycle& r : rails_) r.KeepTime();
+  if (!context_.sending || link_->peer_finished) return;
+  BeginDue(0, total_);
+  // One fallback rail is enough.
+  if (NeedsOthers() && Up() == 0) BeginDue(total_, rails_.size());
 }
 
 }  // namespace rewire::net

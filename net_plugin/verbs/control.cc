@@ -72,7 +72,7 @@ absl::Status Control::Read() {
         if (header_.bytes > kMostPayload) {
           return absl::DataLossError(absl::StrCat("control connection to ", stream_->peer(),
                                                   ": malformed frame: ", FrameText(header_),
-                                                  " (at most ", kMostPayload, " bytes)"));
+                                                  ": bytes must be at most ", kMostPayload));
         }
         payload_.resize(header_.bytes);
         place_ = payload_.data();

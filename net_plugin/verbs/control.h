@@ -9,8 +9,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "net_plugin/socket/frame.h"
 #include "net_plugin/socket/stream.h"
+#include "net_plugin/socket/wire_format.h"
 
 namespace rewire::net {
 

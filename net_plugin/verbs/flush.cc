@@ -4,7 +4,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "net_plugin/socket/random.h"
+#include "net_plugin/socket/wire_format.h"
+#include "net_plugin/verbs/background.h"
 #include "reconfig/base/log.h"
 #include "reconfig/base/status_macros.h"
 

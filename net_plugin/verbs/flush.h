@@ -9,7 +9,7 @@
 
 #include "absl/status/status.h"
 #include "net_plugin/transport/comm.h"
-#include "net_plugin/verbs/connection.h"
+#include "net_plugin/verbs/connection_options.h"
 #include "net_plugin/verbs/rail.h"
 #include "net_plugin/verbs/registration.h"
 

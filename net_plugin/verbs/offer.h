@@ -1,13 +1,15 @@
 // The messages in which one side describes its queues for a rail, or what has arrived when a rail
-// has failed (docs/net.md). Pure, thread-safe; decoders return nothing for malformed bytes.
+// has failed (docs/net.md). Pure, thread-safe. Decoding accepts any bytes; a refusal is an
+// InvalidArgument that names the message, the field, its value and the rule (wire_format.h).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "reconfig/abi/net_core.h"
 #include "reconfig/rdma/port.h"
 #include "reconfig/rdma/queue_pair.h"
@@ -33,7 +35,7 @@ struct Offer {
   std::vector<Queue> queues;
 };
 std::string Encode(const Offer& offer);
-std::optional<Offer> DecodeOffer(std::string_view bytes);
+absl::StatusOr<Offer> DecodeOffer(std::string_view bytes);
 
 // The receiver's report: the pieces that have arrived of the incomplete receives. Receives before
 // `next` that are not listed are complete.
@@ -46,7 +48,7 @@ struct Received {
   std::vector<Receive> receives;
 };
 std::string Encode(const Received& received);
-std::optional<Received> DecodeReceived(std::string_view bytes);
+absl::StatusOr<Received> DecodeReceived(std::string_view bytes);
 
 // The sender's report: the clear-to-send entries that have arrived.
 struct Cleared {
@@ -54,6 +56,6 @@ struct Cleared {
   uint32_t seen = 0;  // one bit per receive, starting at `head`
 };
 std::string Encode(const Cleared& cleared);
-std::optional<Cleared> DecodeCleared(std::string_view bytes);
+absl::StatusOr<Cleared> DecodeCleared(std::string_view bytes);
 
 }  // namespace rewire::net

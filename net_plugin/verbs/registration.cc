@@ -62,6 +62,13 @@ absl::StatusOr<std::unique_ptr<Registration>> Registration::Make(
   return out;
 }
 
+absl::StatusOr<void*> Registration::MakeHandle(const Nics& nics, const Memory& memory,
+                                               std::function<void(std::function<void()>)> run) {
+  absl::StatusOr<std::unique_ptr<Registration>> made = Make(nics, memory, std::move(run));
+  if (!made.ok()) return made.status();
+  return made->release();
+}
+
 Registration::~Registration() {
   for (const std::shared_ptr<Late>& late : late_) {
     if (late == nullptr) continue;

@@ -29,6 +29,10 @@ class Registration {
   // `run` executes slow work. A chosen NIC that has failed is skipped.
   static absl::StatusOr<std::unique_ptr<Registration>> Make(
       const Nics& nics, const Memory& memory, std::function<void(std::function<void()>)> run);
+  // Make() and the destructor for NCCL's memory handle, a void*.
+  static absl::StatusOr<void*> MakeHandle(const Nics& nics, const Memory& memory,
+                                          std::function<void(std::function<void()>)> run);
+  static void DeleteHandle(void* handle) { delete static_cast<Registration*>(handle); }
   // When the destructor returns, this object holds no region any more.
   ~Registration();
   Registration(const Registration&) = delete;

@@ -15,11 +15,6 @@ uint32_t IdOf(uint64_t sequence, uint32_t part, uint32_t piece) {
   return static_cast<uint32_t>(sequence % kMaxRequests) << 9 | part << 6 | piece;
 }
 
-size_t PieceBytes(size_t bytes, size_t least) {
-  const size_t even = (bytes + kMostPieces - 1) / kMostPieces;
-  return std::max(least, (even + 4095) / 4096 * 4096);
-}
-
 }  // namespace
 
 VerbsSender::VerbsSender(std::unique_ptr<Link> link, Links* links)
@@ -28,7 +23,7 @@ VerbsSender::VerbsSender(std::unique_ptr<Link> link, Links* links)
       connection_(static_cast<Connection&>(*link_->attachment)),
       staging_(connection_.options().copy) {
   for (auto& parts : messages_) {
-    for (Message& m : parts) m.comm = this;
+    for (SendMessage& m : parts) m.comm = this;
   }
   connection_.SetEnd(this);
 }
@@ -38,7 +33,7 @@ VerbsSender::~VerbsSender() {
   bool clean = connection_.IsSettled() && taken_ == 0;
   for (const auto& parts : messages_) {
     clean = clean && std::all_of(parts.begin(), parts.end(),
-                                 [](const Message& m) { return !m.busy || m.done == m.all(); });
+                                 [](const SendMessage& m) { return !m.busy || m.IsDone(); });
   }
   if (!clean) return;
   FrameHeader close = connection_.Header(FrameKind::kClose);
@@ -48,22 +43,18 @@ VerbsSender::~VerbsSender() {
 }
 
 absl::StatusOr<void*> VerbsSender::Register(void* data, size_t bytes, int type) {
-  auto made =
-      Registration::Make(connection_.nics(), {data, bytes, type}, connection_.options().run);
-  if (!made.ok()) return made.status();
-  return made->release();
+  return Registration::MakeHandle(connection_.nics(), {data, bytes, type},
+                                  connection_.options().run);
 }
 
 absl::StatusOr<void*> VerbsSender::RegisterDmabuf(void* data, size_t bytes, int type,
                                                   uint64_t offset, int fd) {
-  auto made = Registration::Make(connection_.nics(), {data, bytes, type, fd, offset},
-                                 connection_.options().run);
-  if (!made.ok()) return made.status();
-  return made->release();
+  return Registration::MakeHandle(connection_.nics(), {data, bytes, type, fd, offset},
+                                  connection_.options().run);
 }
 
 absl::Status VerbsSender::Deregister(void* mr) {
-  delete static_cast<Registration*>(mr);
+  Registration::DeleteHandle(mr);
   return absl::OkStatus();
 }
 
@@ -112,7 +103,7 @@ absl::StatusOr<Request*> VerbsSender::Isend(const void* data, size_t bytes, int 
     taken_ = 0;
     ++connection_.next;
   }
-  Message& m = At(sequence, *part);
+  SendMessage& m = At(sequence, *part);
   m.busy = true;
   m.data = static_cast<const char*>(data);
   m.bytes = bytes;
@@ -121,24 +112,20 @@ absl::StatusOr<Request*> VerbsSender::Isend(const void* data, size_t bytes, int 
   m.sequence = sequence;
   m.part = *part;
   *connection_.ring.Total(sequence, *part) = static_cast<uint32_t>(bytes);
-  m.piece_bytes = PieceBytes(bytes, connection_.options().piece_bytes);
-  m.pieces =
-      static_cast<uint32_t>(std::max<size_t>((bytes + m.piece_bytes - 1) / m.piece_bytes, 1));
-  m.waiting = m.all();
-  m.done = 0;
+  m.Cut(connection_.options().piece_bytes);
   Queue(&m);
   Pump();
   return &m;
 }
 
-void VerbsSender::Queue(Message* message) {
+void VerbsSender::Queue(SendMessage* message) {
   if (std::exchange(message->queued, true)) return;
   waiting_.push_back(message);
 }
 
 void VerbsSender::Pump() {
   while (!waiting_.empty()) {
-    Message* const m = waiting_.front();
+    SendMessage* const m = waiting_.front();
     if (m->waiting != 0 && !PostNext(m)) return;
     if (m->waiting != 0) continue;
     m->queued = false;
@@ -146,7 +133,7 @@ void VerbsSender::Pump() {
   }
 }
 
-uint32_t VerbsSender::RailsFor(const Message& m) const {
+uint32_t VerbsSender::RailsFor(const SendMessage& m) const {
   const uint32_t up = connection_.Up();
   if (m.bytes == 0) return up;
   uint32_t fit = 0;
@@ -158,10 +145,10 @@ uint32_t VerbsSender::RailsFor(const Message& m) const {
   return fit;
 }
 
-bool VerbsSender::PostNext(Message* m) {
+bool VerbsSender::PostNext(SendMessage* m) {
   const auto piece = static_cast<uint32_t>(std::countr_zero(m->waiting));
-  const size_t offset = piece * m->piece_bytes;
-  const auto bytes = static_cast<uint32_t>(std::min(m->bytes - offset, m->piece_bytes));
+  const size_t offset = m->OffsetOf(piece);
+  const uint32_t bytes = m->BytesOf(piece);
   const uint64_t bit = uint64_t{1} << piece;
   const uint32_t rails = RailsFor(*m);
   const std::optional<size_t> rail = connection_.Choose(bytes, rails);
@@ -197,13 +184,13 @@ bool VerbsSender::PostNext(Message* m) {
   header.offset = offset;
   header.bytes = bytes;
   header.tag = static_cast<int32_t>(immediate);
-  m->rail[piece] = kOnControl;
+  m->rail[piece] = SendMessage::kOnControl;
   connection_.control().SayPiece(header, data);
   m->waiting &= ~bit;
   return true;
 }
 
-const char* VerbsSender::InHost(const Message& m, uint32_t piece, size_t offset, size_t bytes) {
+const char* VerbsSender::InHost(const SendMessage& m, uint32_t piece, size_t offset, size_t bytes) {
   if (bytes == 0 || m.memory->host()) return m.data + offset;
   if (staging_.busy()) return nullptr;
   // A rail may have carried the previously staged piece in the meantime.
@@ -237,10 +224,10 @@ bool VerbsSender::Poll() {
 }
 
 absl::StatusOr<bool> VerbsSender::Test(Request* request, int* sizes) {
-  auto* const m = static_cast<Message*>(request);
-  if (m->done != m->all()) {
+  auto* const m = static_cast<SendMessage*>(request);
+  if (!m->IsDone()) {
     const bool polled = Poll();
-    if (m->done != m->all()) {
+    if (!m->IsDone()) {
       if (!polled) return connection_.Failure();
       return false;
     }
@@ -270,35 +257,18 @@ std::string VerbsSender::Report() {
 }
 
 absl::Status VerbsSender::Settle(size_t rail, std::string_view report) {
-  const std::optional<Received> received = DecodeReceived(report);
-  if (!received) {
-    return absl::DataLossError(
-        absl::StrCat("fence rail ", rail, " to ", connection_.peer(),
-                     ": malformed report of the receiver: bytes=", report.size()));
+  const absl::StatusOr<Received> received = DecodeReceived(report);
+  if (!received.ok()) {
+    return absl::DataLossError(absl::StrCat("fence rail ", rail, " to ", connection_.peer(), ": ",
+                                            std::string(received.status().message())));
   }
   for (auto& parts : messages_) {
-    for (Message& m : parts) {
-      if (m.pieces == 0) continue;
-      uint64_t on_rail = 0;  // pieces posted on this rail
-      for (uint32_t p = 0; p < m.pieces; ++p) {
-        if (m.rail[p] == rail) on_rail |= uint64_t{1} << p;
-      }
-      on_rail &= ~m.waiting;
-      const auto named =
-          std::find_if(received->receives.begin(), received->receives.end(),
-                       [&](const Received::Receive& r) { return r.sequence == m.sequence; });
-      uint64_t arrived = m.sequence < received->next ? ~uint64_t{0} : 0;
-      if (named != received->receives.end()) {
-        arrived = m.part < named->pieces.size() ? named->pieces[m.part] : 0;
-      }
-      const uint64_t missing = on_rail & ~arrived;
-      if (missing != 0 && !m.busy) {
+    for (SendMessage& m : parts) {
+      if (!m.Settle(rail, *received)) {
         return absl::UnavailableError(absl::StrCat(
             "send message ", m.sequence, " to ", connection_.peer(),
             ": the peer's device acknowledged pieces that did not arrive in its memory"));
       }
-      m.done = (m.done | (on_rail & arrived)) & ~missing;
-      m.waiting |= missing;
       if (m.waiting != 0) Queue(&m);
     }
   }
@@ -307,7 +277,7 @@ absl::Status VerbsSender::Settle(size_t rail, std::string_view report) {
 }
 
 absl::StatusOr<char*> VerbsSender::PlaceOf(const FrameHeader& piece) {
-  return connection_.MalformedFrame(piece);
+  return connection_.MalformedFrame(piece, "only the sender sends pieces");
 }
 
 absl::StatusOr<bool> VerbsSender::Hear(const FrameHeader& header, std::string_view payload) {
@@ -315,17 +285,17 @@ absl::StatusOr<bool> VerbsSender::Hear(const FrameHeader& header, std::string_vi
     link_->peer_finished = true;
     // The receiver has all data, whatever the state of the rails.
     for (auto& parts : messages_) {
-      for (Message& m : parts) {
-        m.done = m.all();
-        m.waiting = 0;
-      }
+      for (SendMessage& m : parts) m.Finish();
     }
     return true;
   }
+  if (header.kind != FrameKind::kClear) {
+    return connection_.MalformedFrame(header, "the receiver does not send this kind now");
+  }
   const size_t bytes = payload.size();
-  if (header.kind != FrameKind::kClear || bytes == 0 || bytes % sizeof(ClearToSend) != 0 ||
-      bytes > kMaxRecvs * sizeof(ClearToSend)) {
-    return connection_.MalformedFrame(header);
+  if (bytes == 0 || bytes % sizeof(ClearToSend) != 0 || bytes > kMaxRecvs * sizeof(ClearToSend)) {
+    return connection_.MalformedFrame(header, absl::StrCat("bytes must be 1 to ", kMaxRecvs,
+                                                           " entries of ", sizeof(ClearToSend)));
   }
   ClearToSend entries[kMaxRecvs];
   std::memcpy(entries, payload.data(), bytes);
@@ -335,7 +305,7 @@ absl::StatusOr<bool> VerbsSender::Hear(const FrameHeader& header, std::string_vi
   }
   // Entries that the sender already has may come again with the keys of fallback NICs.
   for (uint32_t part = 0; part < bytes / sizeof(ClearToSend); ++part) {
-    Message& m = At(header.sequence, part);
+    SendMessage& m = At(header.sequence, part);
     if (m.busy && m.sequence == header.sequence) m.clear.rkeys = entries[part].rkeys;
   }
   return true;

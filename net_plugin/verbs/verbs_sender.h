@@ -1,6 +1,6 @@
 // NCCL's sending end over RDMA: waits for the receiver's clear-to-send, cuts a message into pieces,
 // and writes each piece on the rail that would finish it first. Pieces that a failed rail has not
-// delivered are sent another way. Threads: see core/comm.h.
+// delivered are sent another way. Threads: see net_plugin/transport/comm.h.
 #pragma once
 
 #include <array>
@@ -11,8 +11,7 @@
 
 #include "net_plugin/transport/comm.h"
 #include "net_plugin/verbs/connection.h"
-#include "net_plugin/verbs/immediate.h"
-#include "net_plugin/verbs/registration.h"
+#include "net_plugin/verbs/send_message.h"
 #include "net_plugin/verbs/staging.h"
 
 namespace rewire::net {
@@ -34,32 +33,6 @@ class VerbsSender final : public Sender, private Connection::End {
   absl::StatusOr<bool> Test(Request* request, int* sizes) override;
 
  private:
-  struct Message : Request {
-    bool busy = false;
-    const char* data = nullptr;
-    size_t bytes = 0;
-    Registration* memory = nullptr;
-    ClearToSend clear;  // the receiver's buffer
-    uint64_t sequence = 0;
-    uint32_t part = 0;
-    uint32_t pieces = 0;
-    size_t piece_bytes = 0;
-    // Masks of pieces.
-    uint64_t waiting = 0;  // to be posted
-    uint64_t done = 0;
-    std::array<uint8_t, kMostPieces> rail{};  // of each posted piece
-    bool queued = false;                      // in waiting_
-    // True if the message can go over the control connection.
-    [[nodiscard]] bool carried() const {
-      return clear.carried != 0 && (memory == nullptr || memory->carried());
-    }
-    [[nodiscard]] uint64_t all() const {
-      return pieces == 64 ? ~uint64_t{0} : (uint64_t{1} << pieces) - 1;
-    }
-  };
-  // Stands for the control connection in Message::rail.
-  static constexpr uint8_t kOnControl = 255;
-
   void Written(uint32_t id) override;
   absl::Status Arrived(uint32_t immediate, uint32_t bytes) override;
   std::string Report() override;
@@ -72,20 +45,22 @@ class VerbsSender final : public Sender, private Connection::End {
   [[nodiscard]] bool Poll();
   // Posts the waiting pieces, as far as there is room.
   void Pump();
-  bool PostNext(Message* message);
+  bool PostNext(SendMessage* message);
   // Returns the usable rails whose NICs know the memory on both sides.
-  [[nodiscard]] uint32_t RailsFor(const Message& message) const;
+  [[nodiscard]] uint32_t RailsFor(const SendMessage& message) const;
   // Returns the address of these bytes of a message in host memory; null: the copy has not ended.
-  const char* InHost(const Message& message, uint32_t piece, size_t offset, size_t bytes);
-  void Queue(Message* message);
+  const char* InHost(const SendMessage& message, uint32_t piece, size_t offset, size_t bytes);
+  void Queue(SendMessage* message);
   [[nodiscard]] std::optional<uint32_t> PartFor(int tag, ClearToSend* clear);
-  Message& At(uint64_t sequence, uint32_t part) { return messages_[sequence % kMaxRequests][part]; }
+  SendMessage& At(uint64_t sequence, uint32_t part) {
+    return messages_[sequence % kMaxRequests][part];
+  }
 
   std::unique_ptr<Link> link_;
   Links* const links_;
   Connection& connection_;
-  std::array<std::array<Message, kMaxRecvs>, kMaxRequests> messages_;
-  std::deque<Message*> waiting_;
+  std::array<std::array<SendMessage, kMaxRecvs>, kMaxRequests> messages_;
+  std::deque<SendMessage*> waiting_;
   uint32_t taken_ = 0;  // buffers of the next receive that already have a message
   Staging staging_;
   std::optional<std::pair<uint64_t, uint32_t>> staged_;  // sequence and id of the staged piece

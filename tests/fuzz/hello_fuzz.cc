@@ -5,7 +5,7 @@
 #include <string>
 
 #include "net_plugin/socket/address.h"
-#include "net_plugin/socket/hello.h"
+#include "net_plugin/socket/wire_format.h"
 #include "tests/fuzz/require.h"
 
 using namespace rewire::net;
@@ -14,26 +14,26 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
   char handle[kHandleBytes] = {};
   std::memcpy(handle, data, std::min(size, sizeof handle));
-  if (const auto address = DecodeAddress(handle)) {
+  if (const auto address = DecodeAddress(handle); address.ok()) {
     char again[kHandleBytes];
     EncodeAddress(*address, again);
     const auto same = DecodeAddress(again);
-    Require(same.has_value() && AddressText(same->address) == AddressText(address->address) &&
+    Require(same.ok() && AddressText(same->address) == AddressText(address->address) &&
             same->key == address->key && same->attempt == address->attempt);
   }
-  if (const auto hello = DecodeHello({bytes.data(), bytes.size()})) {
+  if (const auto hello = DecodeHello(bytes); hello.ok()) {
     Require(size == kHelloBytes && hello->index < hello->streams && hello->streams <= kMostStreams);
     const std::string again = EncodeHello(*hello);
-    const auto same = DecodeHello({again.data(), again.size()});
-    Require(same.has_value() && same->link == hello->link && same->peer == hello->peer &&
+    const auto same = DecodeHello(again);
+    Require(same.ok() && same->link == hello->link && same->peer == hello->peer &&
             same->nonce == hello->nonce);
   }
-  if (const auto challenge = DecodeChallenge({bytes.data(), bytes.size()})) {
+  if (const auto challenge = DecodeChallenge(bytes); challenge.ok()) {
     Require(EncodeChallenge(*challenge) == bytes);
   }
-  if (const auto proof = DecodeProof({bytes.data(), bytes.size()})) {
+  if (const auto proof = DecodeProof(bytes); proof.ok()) {
     Require(EncodeProof(*proof) == bytes);
   }
-  Require(!IsWelcome({bytes.data(), bytes.size()}) || bytes == EncodeWelcome());
+  Require(!CheckWelcome(bytes).ok() || bytes == EncodeWelcome());
   return 0;
 }

@@ -2,7 +2,7 @@
 // land in whole cache lines, as on hosts.
 #include "tests/unit/net_plugin/fake_devices.h"
 
-#include "net_plugin/plugin/open_driver.h"
+#include "net_plugin/plugin/rdma_ports.h"
 
 namespace rewire::net {
 

@@ -69,5 +69,18 @@ TEST(ClearRingTest, ReceivesOfOneBufferAreAdjacent) {
   EXPECT_EQ(ClearRing::Bytes(4, 6, 3), (kMaxRecvs + 3) * sizeof(ClearToSend));
 }
 
+TEST(ImmediateTest, RoundTrips) {
+  for (const uint64_t sequence : {uint64_t{0}, uint64_t{31}, kSequenceMask, kSequenceMask + 5}) {
+    for (const uint32_t piece : {0U, 21U, 63U}) {
+      const Immediate i = Unpack(Pack({sequence, 7, piece, piece == 21, piece == 63}));
+      EXPECT_EQ(i.sequence, sequence & kSequenceMask);
+      EXPECT_EQ(i.part, 7u);
+      EXPECT_EQ(i.piece, piece);
+      EXPECT_EQ(i.apart, piece == 21);
+      EXPECT_EQ(i.last, piece == 63);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace rewire::net
