@@ -17,7 +17,6 @@
 #include "absl/status/statusor.h"
 #include "reconfig/abi/net_core.h"
 #include "reconfig/auth/key.h"
-#include "reconfig/auth/proof.h"
 
 namespace rewire::net {
 
