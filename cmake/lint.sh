@@ -15,7 +15,7 @@ done
 failed=0
 complain() { failed=1; printf 'lint: %s\n' "$*" >&2; }
 
-mapfile -t sources < <(git ls-files -- '*.cc' '*.h')
+mapfile -t sources < <(git ls-files -- '*.cc' '*.h' '*.cu')
 if [ $fix = 1 ]; then
   clang-format -i "${sources[@]}"
 elif ! clang-format --dry-run --Werror "${sources[@]}" 2>/tmp/rewire-lint.$$; then
