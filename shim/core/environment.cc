@@ -1,4 +1,5 @@
 #include "shim/core/environment.h"
+
 #include "shim/preload/real_nccl.h"
 
 namespace rewire::shim {
