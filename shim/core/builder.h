@@ -3,9 +3,9 @@
 //
 // A build that is cancelled or passes its deadline reports at once. When its thread is inside NCCL
 // with a blocking communicator, the builder leaves the thread there: only that thread may end the
-// call (loss.h). The next build then starts on a new thread. The thread that was left
-// touches only its own task afterwards. At most kLeft such threads may exist: further builds wait
-// until one thread returns, or are refused when NCCL does not let the threads return.
+// call (loss.h). The next build then starts on a new thread. The thread that was left touches only
+// its own task afterwards. At most kLeft such threads may exist: further builds wait until one
+// thread returns, or are refused when NCCL does not let the threads return.
 //
 // Thread-safe. The destructor waits a bounded time for threads that were left.
 #pragma once
