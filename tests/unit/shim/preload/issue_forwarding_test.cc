@@ -136,7 +136,6 @@ class ForwardingTest : public ShimTest {
 };
 
 TEST_F(ForwardingTest, UnknownHandlesPassThroughIntact) {
-  ASSERT_NE(0, Real()->version);  // asked while the library still answers
   handle_ = reinterpret_cast<ncclComm_t>(storage_.real);
   expected_ = handle_;
   // The first use loads the library and asks for its version, which needs the effect of the call.
