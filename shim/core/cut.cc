@@ -78,7 +78,6 @@ ncclResult_t Cutter::AtCut(Chain* chain, const CallSite& site) {
         break;
       case Step::kSwapped:
         ++counters_->swaps;
-        events_->Passed();
         break;
       case Step::kSettle: {
         const ncclResult_t state = launches_.Await(chain, verdict.generation, Now() + settle_);
@@ -216,6 +215,9 @@ Cutter::Verdict Cutter::SwapAtCut(Chain* chain, const CallSite& site) {
     chain->pending.front() = std::move(next);
     return Return(ncclUnhandledCudaError);
   }
+  // Before the swap leaves `pending`: a look at the chain that finds nothing pending is the last
+  // look, so the report must be there already.
+  events_->Passed();
   chain->pending.erase(chain->pending.begin());
   std::unique_ptr<Link> old = std::move(chain->current);
   old->end = end;

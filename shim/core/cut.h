@@ -39,12 +39,12 @@ class Pledges {
   Retirement* const retirement_;
 };
 
-// Events at a cut, reported on the thread that called in and without any lock. An implementation
-// must not block.
+// Events at a cut, reported on the thread that called in, and without any lock except for Passed().
+// An implementation must not block.
 class CutEvents {
  public:
   virtual ~CutEvents() = default;
-  // Reports that the communicator is on its next generation.
+  // Reports that the communicator goes to its next generation. Called under the chain's lock.
   virtual void Passed() = 0;
   virtual void Undecided(Epoch epoch) = 0;
   // Reports that this member cannot follow the decision, or never learned the decision. Its

@@ -1,6 +1,6 @@
 // Publishes generations outside of cuts: the first generation of a joiner, the generation of an
 // update boundary, and the empty generations of communicators that are lost, or that wait again.
-// For ShimCommunicators, on the participant's thread and on builders' threads.
+// For ShimCommunicators, on the participant's and the builders' threads; Lose() on any thread.
 //
 // Thread-safe under each chain's lock. Links that leave a chain go to the retirement when no member
 // may use them any more, and to the caller when they must be aborted.

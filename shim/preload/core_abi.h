@@ -3,7 +3,8 @@
 // core with dlopen at the first communicator. Both sides come from one build (version check).
 //
 // Ownership: VirtualCommunicator and Generation objects belong to the preloaded library's memory
-// (shim/preload/virtual_communicator.h). The core changes them only by the atomics named there.
+// (shim/preload/virtual_communicator.h, generation.h). The core changes them only by the members
+// that these files mark for it.
 #pragma once
 
 #include <stddef.h>

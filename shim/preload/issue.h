@@ -1,6 +1,6 @@
 // The fast path: the way of one operation from the application to the real NCCL.
 //
-// Called by the generated entries only, on the application's threads. Outside a group: check the
+// Called by the entries only, on the application's threads. Outside a group: check the
 // magic, enter the current generation, compare `issued` with `stop_at`, call, count, leave. This
 // path takes no lock and allocates only the counters at the first Send or Recv. The order of checks
 // and counts is specified in virtual_communicator.h.

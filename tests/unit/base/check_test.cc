@@ -3,10 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <thread>
-
-#include "reconfig/base/mutex.h"
-
 namespace rewire {
 namespace {
 
@@ -19,16 +15,6 @@ TEST(CheckDeathTest, NamesConditionAndPlace) {
 }
 
 TEST(CheckDeathTest, IsActiveInTests) { EXPECT_DEATH(REWIRE_DCHECK(false), "not true: false"); }
-
-TEST(OwnerThreadTest, IsTheThreadThatTook) {
-  OwnerThread owner;
-  EXPECT_FALSE(owner.IsThisThread());
-  std::thread([&] {
-    owner.Take();
-    EXPECT_TRUE(owner.IsThisThread());
-  }).join();
-  EXPECT_FALSE(owner.IsThisThread());
-}
 
 }  // namespace
 }  // namespace rewire

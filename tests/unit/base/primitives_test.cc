@@ -1,4 +1,4 @@
-// UniqueFd, CondVar, the status macros and the log: basic parts that all code uses.
+// UniqueFd, CondVar, OwnerThread, the status macros and the log: basic parts that all code uses.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 
@@ -87,6 +87,16 @@ TEST(Log, WritesAtOrBelowTheLevelAndCutsLongLines) {
   EXPECT_LT(line.size(), 2048u);
   EXPECT_NE(line.find("xxxx"), std::string::npos);
   SetLogSink(nullptr);
+}
+
+TEST(OwnerThreadTest, IsTheThreadThatTook) {
+  OwnerThread owner;
+  EXPECT_FALSE(owner.IsThisThread());
+  std::thread([&] {
+    owner.Take();
+    EXPECT_TRUE(owner.IsThisThread());
+  }).join();
+  EXPECT_FALSE(owner.IsThisThread());
 }
 
 }  // namespace
