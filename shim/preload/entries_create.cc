@@ -173,7 +173,7 @@ ncclResult_t FromParent(Creation creation, VirtualCommunicator* parent, bool is_
       static ncclComm_t nobody = nullptr;
       *out = nullptr;
       const Calling calling = CallingOn(parent, generation);
-      return call(generation->Real(), &nobody);
+      return Judged(*generation, call(generation->Real(), &nobody));
     }
     ThreadSlot* slot = Slot();
     VirtualCommunicator* comm = Begin(creation, -1, -1, slot->group_depth > 0);
@@ -194,7 +194,7 @@ ncclResult_t FromParent(Creation creation, VirtualCommunicator* parent, bool is_
       const Calling calling = CallingOn(parent, generation);
       return call(generation->Real(), &child->real);
     }();
-    return End(comm, slot, result, out);
+    return End(comm, slot, Judged(*generation, result), out);
   } catch (const std::bad_alloc&) {
     return ncclSystemError;
   }

@@ -45,7 +45,7 @@ ncclResult_t Deregister(ncclComm_t handle, RegistrationKind kind, uint64_t regis
   const auto real = generation->values.Get(registration->index);
   const ncclResult_t result = real ? call(generation->Real(), *real) : ncclSuccess;
   if (Taken(result)) comm->registrations.Remove(kind, registered);
-  return result;
+  return Judged(*generation, result);
 }
 
 size_t ScalarBytes(ncclDataType_t type) {
@@ -83,7 +83,7 @@ ncclResult_t CommRegister(const ncclComm_t comm, void* buff, size_t size, void**
   const Calling calling = CallingOn(ours, generation);
   const ncclResult_t result = Real()->CommRegister(generation->Real(), buff, size, handle);
   // NCCL returns no handle when registration is off.
-  if (result != ncclSuccess || *handle == nullptr) return result;
+  if (result != ncclSuccess || *handle == nullptr) return Judged(*generation, result);
   Registration r;
   r.kind = RegistrationKind::kBuffer;
   r.index = ours->registrations.NextIndex();
@@ -126,7 +126,7 @@ ncclResult_t CommWindowRegister(ncclComm_t comm, void* buff, size_t size, ncclWi
   const Calling calling = CallingOn(ours, generation);
   const ncclResult_t result = Real()->CommWindowRegister(
       generation->Real(), buff, size, reinterpret_cast<ncclWindow_t*>(value), winFlags);
-  if (!Taken(result)) return result;
+  if (!Taken(result)) return Judged(*generation, result);
   ours->registrations.AddLater(r, win);
   if (group != nullptr) {
     group->windows.push_back(ours);
@@ -160,7 +160,7 @@ ncclResult_t RedOpCreatePreMulSum(ncclRedOp_t* op, void* scalar, ncclDataType_t 
   const Calling calling = CallingOn(ours, generation);
   const ncclResult_t result =
       Real()->RedOpCreatePreMulSum(&made, scalar, datatype, residence, generation->Real());
-  if (result != ncclSuccess) return result;
+  if (result != ncclSuccess) return Judged(*generation, result);
   Registration r;
   r.kind = RegistrationKind::kOperator;
   r.index = ours->registrations.NextIndex();

@@ -100,15 +100,31 @@ class CallingOnGroup {
   std::vector<Callers*> callers_;
 };
 
+// Returns ncclRemoteError when a generation of the group was aborted, and otherwise `result`.
+ncclResult_t FailedGroup(const GroupState* group, ncclResult_t result) {
+  if (group == nullptr) return result;
+  const auto aborted = [](const Generation* generation) {
+    return generation->state.load(std::memory_order_acquire) == GenerationState::kAborted;
+  };
+  for (const GroupUse& use : group->uses) {
+    if (aborted(use.generation)) return ncclRemoteError;
+  }
+  for (const Generation* generation : group->held) {
+    if (aborted(generation)) return ncclRemoteError;
+  }
+  return result;
+}
+
 template <typename End>
 ncclResult_t EndGroup(bool counts, End&& end) {
   ThreadSlot* slot = Slot();
   // NCCL judges the end of a group whose start the shim has not seen.
   if (slot->group_depth == 0) return end();
-  const ncclResult_t result = [&] {
+  ncclResult_t result = [&] {
     const CallingOnGroup calling(slot);
     return end();
   }();
+  if (!Taken(result)) result = FailedGroup(slot->group, result);
   // NCCL leaves the group level even when the operations failed.
   if (--slot->group_depth == 0) SettleGroup(slot, counts && Taken(result));
   return result;

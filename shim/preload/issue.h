@@ -66,6 +66,11 @@ ncclResult_t FixInGroup(VirtualCommunicator* comm, ThreadSlot* slot, cudaStream_
 void BeforeCut(VirtualCommunicator* comm, cudaStream_t stream) noexcept;
 // Converts an error of the real library into the application's error.
 ncclResult_t Failed(const Generation& generation, ncclResult_t result) noexcept;
+// Returns the call's result for the application: an error of a call during which the generation was
+// aborted is ncclRemoteError. NCCL itself gives any error then.
+inline ncclResult_t Judged(const Generation& generation, ncclResult_t result) noexcept {
+  return Taken(result) ? result : Failed(generation, result);
+}
 // Looks for the CUDA driver that the process has already loaded. Returns true when the driver
 // answers capture queries. Each call searches again until one is found. Thread-safe.
 bool FindDriver() noexcept;
@@ -140,7 +145,8 @@ inline ncclResult_t Issue(ncclComm_t handle, cudaStream_t stream, size_t count, 
     const Inside inside(comm);
     if (inside.generation() == nullptr) return ncclInvalidUsage;
     const Calling calling = CallingOn(comm, inside.generation());
-    return call(Target{inside.generation()->Real(), inside.generation()});
+    return Judged(*inside.generation(),
+                  call(Target{inside.generation()->Real(), inside.generation()}));
   }
   Generation* generation = Enter(slot, comm);
   if (comm->issued.load(std::memory_order_relaxed) >=
@@ -199,7 +205,11 @@ Result Translate(ncclComm_t handle, Call&& call) noexcept {
     return Refusal<Result>(Failed(*generation, ncclInternalError));
   }
   const Calling calling = CallingOn(comm, generation);
-  return call(Target{generation->Real(), generation});
+  if constexpr (std::is_same_v<Result, ncclResult_t>) {
+    return Judged(*generation, call(Target{generation->Real(), generation}));
+  } else {
+    return call(Target{generation->Real(), generation});
+  }
 }
 
 }  // namespace rewire::shim

@@ -196,6 +196,37 @@ TEST_F(IssueTest, ReturnsRemoteErrorWhenTheGenerationIsAbortedDuringTheCall) {
   NoopNccl()->on_call = nullptr;
 }
 
+TEST_F(IssueTest, ReturnsRemoteErrorWhenTheGenerationIsAbortedDuringASplitOrQuery) {
+  static Generation* generation;
+  generation = V(comm_)->current.load();
+  NoopNccl()->result = ncclInternalError;
+  for (const bool takes_part : {true, false}) {
+    generation->state = GenerationState::kOpen;
+    NoopNccl()->on_call = [](const char*) { generation->state = GenerationState::kAborted; };
+    ncclComm_t child = nullptr;
+    EXPECT_EQ(ncclRemoteError,
+              ncclCommSplit(comm_, takes_part ? 0 : NCCL_SPLIT_NOCOLOR, 0, &child, nullptr));
+    EXPECT_EQ(child, nullptr);
+  }
+  generation->state = GenerationState::kOpen;
+  ncclRedOp_t op = ncclSum;
+  float scalar = 1;
+  EXPECT_EQ(ncclRemoteError,
+            ncclRedOpCreatePreMulSum(&op, &scalar, ncclFloat, ncclScalarHostImmediate, comm_));
+  NoopNccl()->on_call = nullptr;
+}
+
+TEST_F(IssueTest, ReturnsRemoteErrorWhenAGenerationIsAbortedDuringTheGroupsEnd) {
+  static Generation* generation;
+  generation = V(comm_)->current.load();
+  ncclGroupStart();
+  EXPECT_EQ(ncclSuccess, AllReduce(comm_));
+  NoopNccl()->on_call = [](const char*) { generation->state = GenerationState::kAborted; };
+  NoopNccl()->result = ncclInternalError;
+  EXPECT_EQ(ncclRemoteError, ncclGroupEnd());
+  NoopNccl()->on_call = nullptr;
+}
+
 TEST_F(IssueTest, RecordsTypesAndSizesInUse) {
   ncclAllReduce(nullptr, nullptr, 1024, ncclBfloat16, ncclSum, comm_, nullptr);
   ncclBcast(nullptr, 5, ncclInt8, 0, comm_, nullptr);
