@@ -94,7 +94,7 @@ NameList NameList::Parse(std::string_view text) {
   return list;
 }
 
-std::string Variable(const char* name) {
+std::string EnvironmentVariable(const char* name) {
   const char* value = std::getenv(name);
   return value == nullptr ? "" : value;
 }
@@ -124,8 +124,9 @@ absl::StatusOr<std::vector<Interface>> ListInterfaces() {
 }
 
 InterfaceRules RulesFromEnvironment() {
-  InterfaceRules rules{Variable("NCCL_SOCKET_IFNAME"), Variable("NCCL_SOCKET_FAMILY"), {}};
-  if (!rules.named()) rules.root = AddressOf(Variable("NCCL_COMM_ID"));
+  InterfaceRules rules{
+      EnvironmentVariable("NCCL_SOCKET_IFNAME"), EnvironmentVariable("NCCL_SOCKET_FAMILY"), {}};
+  if (!rules.named()) rules.root = AddressOf(EnvironmentVariable("NCCL_COMM_ID"));
   return rules;
 }
 

@@ -1,4 +1,6 @@
-// Chooses the network interfaces that may carry traffic, by NCCL's rules. Thread-safe.
+// Chooses the network interfaces that may carry traffic, by NCCL's rules, and reads NCCL's lists of
+// names. Thread-safe.
+//
 // NCCL_SOCKET_IFNAME selects by name ("eth,ib": prefixes; "=eth0": exact name; "^docker,lo": all
 // but these prefixes), NCCL_SOCKET_FAMILY by family (AF_INET, AF_INET6). Without a name, the first
 // rule that matches decides: prefix "ib"; the subnet of NCCL_COMM_ID; any but docker*, lo* and
@@ -39,8 +41,9 @@ struct NameList {
   bool exact = false;
   std::vector<std::string> names;
 };
+
 // Returns the value of an environment variable; empty if unset.
-std::string Variable(const char* name);
+std::string EnvironmentVariable(const char* name);
 
 inline constexpr size_t kMostInterfaces = 16;  // NCCL's limit
 

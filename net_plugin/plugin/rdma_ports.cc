@@ -39,10 +39,11 @@ std::vector<PortChoice> ChoosePorts(std::span<const rdma::DeviceInfo> devices,
 }
 
 absl::StatusOr<std::vector<std::shared_ptr<Nic>>> OpenPorts() {
-  if (Variable("NCCL_IB_DISABLE") == "1") return absl::NotFoundError("NCCL_IB_DISABLE=1");
+  if (EnvironmentVariable("NCCL_IB_DISABLE") == "1")
+    return absl::NotFoundError("NCCL_IB_DISABLE=1");
   REWIRE_ASSIGN_OR_RETURN(const std::unique_ptr<rdma::Driver> driver, OpenDriver());
   REWIRE_ASSIGN_OR_RETURN(const std::vector<rdma::DeviceInfo> devices, driver->Devices());
-  const std::string names = Variable("NCCL_IB_HCA");
+  const std::string names = EnvironmentVariable("NCCL_IB_HCA");
   std::vector<std::shared_ptr<Nic>> nics;
   std::string why = names.empty() ? "no RDMA device has an active port"
                                   : absl::StrCat("NCCL_IB_HCA=", names,

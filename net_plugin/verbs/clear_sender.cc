@@ -16,10 +16,6 @@ constexpr size_t kOnControl = 255;
 ClearSender::ClearSender(Connection* connection, ReceiveTable* table)
     : connection_(*connection), table_(*table), unsent_(connection->next) {}
 
-void ClearSender::SendInTime() {
-  if (table_.unfinished() <= 2 * (connection_.next - unsent_)) Send();
-}
-
 void ClearSender::Send() {
   while (unsent_ < connection_.next) {
     if (!IsOwed(table_.At(unsent_))) {

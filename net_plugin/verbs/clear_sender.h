@@ -21,7 +21,9 @@ class ClearSender {
 
   // Sends entries in batches, before the sender has to wait. A batch is due when the receives that
   // the sender does not know are at least as many as its known incomplete receives.
-  void SendInTime();
+  void SendInTime() {
+    if (table_.unfinished() <= 2 * (connection_.next - unsent_)) Send();
+  }
   // Sends all entries that the sender does not know, as far as there is room.
   void Send();
   // Sends the keys of fallback NICs as soon as they exist.

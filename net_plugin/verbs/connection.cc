@@ -271,9 +271,14 @@ absl::Status Connection::Settle(const RailLifecycle& rail, std::string_view repo
   return end_ == nullptr ? absl::OkStatus() : end_->Settle(rail.number(), report);
 }
 
+const char* Connection::WhyUnused(const FrameHeader& header) const {
+  return header.use != link_->use ? "the frame belongs to another use of the link"
+                                  : "no sender or receiver uses the connection";
+}
+
 absl::StatusOr<char*> Connection::PlaceOf(const FrameHeader& piece) {
   if (piece.use == link_->use && end_ != nullptr) return end_->PlaceOf(piece);
-  return MalformedFrame(piece, "the piece belongs to another use of the link");
+  return MalformedFrame(piece, WhyUnused(piece));
 }
 
 absl::StatusOr<bool> Connection::Hear(const FrameHeader& header, std::string_view payload) {
@@ -287,7 +292,7 @@ absl::StatusOr<bool> Connection::Hear(const FrameHeader& header, std::string_vie
       return true;
     default:
       if (header.use == link_->use && end_ != nullptr) return end_->Hear(header, payload);
-      return MalformedFrame(header, "the frame belongs to another use of the link");
+      return MalformedFrame(header, WhyUnused(header));
   }
 }
 

@@ -29,6 +29,12 @@
 
 namespace rewire::net {
 
+// The receiving side's numbers of ports, as its handle gives them.
+struct PeerPorts {
+  size_t chosen = 0;
+  size_t others = 0;
+};
+
 class Connection final : public Attachment,
                          private Control::Listener,
                          private RailLifecycle::Owner {
@@ -128,6 +134,8 @@ class Connection final : public Attachment,
   absl::StatusOr<bool> Hear(const FrameHeader& header, std::string_view payload) override;
   void Said(const FrameHeader& piece) override;
 
+  // Why a frame that is not about rails cannot be taken.
+  [[nodiscard]] const char* WhyUnused(const FrameHeader& header) const;
   absl::Status HearOfRail(const FrameHeader& header, std::string_view payload);
   // The peer has sent its first frame about a rail.
   void HearAnswer();

@@ -22,12 +22,6 @@ struct RailCounters {
   Counted fallback{Counter::kNetRailsFallback};
 };
 
-// The receiving side's numbers of ports, as its handle gives them.
-struct PeerPorts {
-  size_t chosen = 0;
-  size_t others = 0;
-};
-
 struct ConnectionOptions {
   RailOptions rail;
   size_t piece_bytes = 128 << 10;     // piece size, except for small and very large messages

@@ -128,7 +128,9 @@ absl::StatusOr<Cleared> DecodeCleared(std::string_view bytes) {
   Cleared c;
   c.head = in.Get<uint64_t>();
   c.seen = in.Get<uint32_t>();
-  if (!in.Finished()) return WrongLength("report of the sender", bytes.size());
+  if (!in.Finished()) {
+    return Malformed("report of the sender", absl::StrCat("bytes=", bytes.size(), ": must be 12"));
+  }
   return c;
 }
 

@@ -222,8 +222,7 @@ void RailLifecycle::BreakQueue(const std::string& why) {
   if (state_ == State::kDraining) EndDrain();
 }
 
-void RailLifecycle::EndPoll(bool idle) {
-  if (state_ != State::kDraining) return;
+void RailLifecycle::EndDrainIfDue(bool idle) {
   // A request that was posted just before the fence may never complete.
   if (rail_.Drained() || (idle && Now() >= due_)) EndDrain();
 }

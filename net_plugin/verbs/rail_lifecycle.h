@@ -119,7 +119,9 @@ class RailLifecycle {
   // Like Break(), but the completion queue has failed: it reports no more completions.
   void BreakQueue(const std::string& why);
   // Call after each poll of the queue pairs. idle: the poll found no completion.
-  void EndPoll(bool idle);
+  void EndPoll(bool idle) {
+    if (state_ == State::kDraining) EndDrainIfDue(idle);
+  }
   // Takes the results of background work, and ends an attempt that timed out.
   void KeepTime();
 
@@ -140,6 +142,7 @@ class RailLifecycle {
   void GoUp();
   // Destroys the queue pairs in the background; the rail delivers nothing any more.
   void Drop();
+  void EndDrainIfDue(bool idle);
   void EndDrain();
   absl::Status SettleIfBoth();
   void SetDown(const std::string& why);

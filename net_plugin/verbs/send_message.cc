@@ -17,10 +17,6 @@ void SendMessage::Cut(size_t least_bytes) {
   done = 0;
 }
 
-uint32_t SendMessage::BytesOf(uint32_t piece) const {
-  return static_cast<uint32_t>(std::min(bytes - OffsetOf(piece), piece_bytes));
-}
-
 bool SendMessage::Settle(size_t failed_rail, const Received& report) {
   if (pieces == 0) return true;
   uint64_t on_rail = 0;  // pieces posted on this rail

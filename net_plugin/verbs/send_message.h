@@ -3,6 +3,7 @@
 // polls the connection.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -21,7 +22,9 @@ struct SendMessage : Request {
   // Cuts the message into pieces of at least this size, which all wait.
   void Cut(size_t least_bytes);
   [[nodiscard]] size_t OffsetOf(uint32_t piece) const { return piece * piece_bytes; }
-  [[nodiscard]] uint32_t BytesOf(uint32_t piece) const;
+  [[nodiscard]] uint32_t BytesOf(uint32_t piece) const {
+    return static_cast<uint32_t>(std::min(bytes - OffsetOf(piece), piece_bytes));
+  }
   // The receiver has reported about a failed rail: the posted pieces that arrived are done, and the
   // others wait again. False: the report lacks a piece whose arrival the peer's device has already
   // acknowledged to NCCL.

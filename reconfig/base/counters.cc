@@ -1,12 +1,7 @@
 #include "reconfig/base/counters.h"
 
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <array>
-#include <string>
-
-#include "reconfig/base/settings.h"
 
 namespace rewire {
 namespace {
@@ -73,19 +68,6 @@ uint64_t ValueIn(std::span<const CounterValue> values, Counter counter) {
     if (v.number == static_cast<uint16_t>(counter)) return v.value;
   }
   return 0;
-}
-
-void ReportCounters(ReadCounters read) {
-  if (Settings::Get().socket().empty()) return;
-  Dl_info owner;
-  if (dladdr(reinterpret_cast<const void*>(read), &owner) == 0) return;
-  const std::string file(owner.dli_fname);
-  const std::string core = file.substr(0, file.rfind('/') + 1) + "librewire.so";
-  // Never closed, because librewire.so has threads.
-  void* const library = dlopen(core.c_str(), RTLD_LAZY);
-  if (library == nullptr) return;
-  const auto add = reinterpret_cast<AddCounters>(dlsym(library, kAddCountersSymbol));
-  if (add != nullptr) add(read);
 }
 
 }  // namespace rewire

@@ -38,7 +38,7 @@ int Change(const Options& o, json command) {
   command["timeout_ms"] = static_cast<uint64_t>(timeout->count());
   // The agent enforces the timeout; five more seconds are for its answer.
   const absl::StatusOr<json> answer = AskAgent(*o.choice, command, *timeout + seconds(5));
-  if (absl::IsUnavailable(answer.status())) {
+  if (absl::IsAborted(answer.status())) {
     return Failed(*o.choice,
                   absl::UnavailableError(std::string(answer.status().message()) +
                                          " (`rewire status` shows the result of the change)"));

@@ -41,14 +41,14 @@ absl::StatusOr<nlohmann::json> ControlClient::Ask(const nlohmann::json& command,
                                                   const OnProgress& on_progress) {
   const Time deadline = Now() + within;
   if (const SocketStatus s = socket_.Send(EncodeControl(command), deadline); !s.ok()) {
-    return absl::UnavailableError(absl::StrCat("the agent at ", path_, ": ", s.text));
+    return absl::AbortedError(absl::StrCat("the agent at ", path_, ": ", s.text));
   }
   for (;;) {
     std::string frame;
     if (const SocketStatus s = socket_.Receive(&frame, deadline); !s.ok()) {
       const std::string text = absl::StrCat("the agent at ", path_, ": ", s.text);
       if (s.code == SocketCode::kTimeout) return absl::DeadlineExceededError(text);
-      return absl::UnavailableError(text);
+      return absl::AbortedError(text);
     }
     REWIRE_ASSIGN_OR_RETURN(nlohmann::json answer, DecodeControl(frame));
     const auto ok = answer.find("ok");

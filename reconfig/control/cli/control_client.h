@@ -20,11 +20,12 @@ class ControlClient {
   using OnProgress = std::function<void(const nlohmann::json& progress)>;
 
   // Connects to an agent. Waits up to five seconds for an agent that is being started again.
+  // kUnavailable: no agent answers.
   static absl::StatusOr<ControlClient> Connect(const std::string& socket);
 
   // Returns the last answer when it is ok; otherwise its error text (kFailedPrecondition;
-  // kDeadlineExceeded when the agent reports that a wait timed out). kUnavailable: the connection
-  // to the agent has ended.
+  // kDeadlineExceeded when the agent reports that a wait timed out). kAborted: the connection
+  // ended before the answer, and the agent may have begun.
   absl::StatusOr<nlohmann::json> Ask(const nlohmann::json& command, Duration within,
                                      const OnProgress& on_progress = nullptr);
 

@@ -67,8 +67,7 @@ int Wait(const WaitOptions& o) {
     const auto left = std::chrono::ceil<milliseconds>(deadline - Now());
     again["timeout_ms"] = static_cast<uint64_t>(std::max<int64_t>(0, left.count()));
     answer = AskAgent(*o.choice, again, left + seconds(5));
-  } while (absl::IsUnavailable(answer.status()) && Now() < deadline &&
-           answer.status().message().find("no agent answers") == std::string::npos);
+  } while (absl::IsAborted(answer.status()) && Now() < deadline);
   if (!answer.ok()) return Failed(*o.choice, answer.status());
   if (o.choice->json) {
     std::cout << answer->dump() << "\n";

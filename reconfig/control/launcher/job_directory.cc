@@ -43,7 +43,10 @@ absl::Status Failed(const std::string& path, int error) {
 absl::StatusOr<UniqueFd> OpenOwnFolder(int at, const std::string& name, const std::string& path) {
   UniqueFd fd(openat(at, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (!fd.valid()) {
-    if (errno == ENOENT) return absl::NotFoundError(path);
+    if (errno == ENOENT) {
+      return absl::NotFoundError(
+          absl::StrCat("open job folder: path=", path, ": ", strerror(ENOENT)));
+    }
     if (errno != ENOTDIR && errno != ELOOP) return Failed(path, errno);
     return absl::AlreadyExistsError(
         absl::StrCat("open job folder: path=", path, ": not a folder, or a symbolic link"));

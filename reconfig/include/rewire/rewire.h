@@ -101,7 +101,7 @@ typedef enum { rewireHost = 0, rewireDevice = 1 } rewireMemory_t;
 typedef struct {
   size_t size;       /* sizeof(rewireTensor_t) */
   const char* name;  /* unique; the same on every member */
-  uint64_t elements; /* of the whole logical tensor */
+  uint64_t elements; /* of the whole logical tensor; at least 1, so leave empty tensors out */
   uint32_t element_bytes;
   rewireLayout_t layout;
   rewireChange_t change;

@@ -211,6 +211,7 @@ TEST_F(LauncherTest, RejectsInvalidOptionsBeforeStart) {
        126,
        "Permission denied"},
       {{"run", "--no-preload", "--dir", "/proc/none", "--", "true"}, 1, "/proc/none"},
+      {{"run", "--no-preload", "--dir", "/proc", "--", "true"}, 1, "No such file"},
       {{"run", "--no-preload", "--dir", folder_ / "run", "--job", "a/b", "--", "true"}, 1, "a/b"},
       {{"status", "--dir", folder_ / "nothing"}, 1, "no agent answers there"},
       {{"status", "--socket", folder_ / "nothing"}, 1, "nothing"},
@@ -227,6 +228,13 @@ TEST_F(LauncherTest, RejectsInvalidOptionsBeforeStart) {
     EXPECT_THAT(r.err, HasSubstr(w.error)) << name;
   }
   EXPECT_FALSE(std::filesystem::exists(folder_ / "run"));
+}
+
+TEST_F(LauncherTest, PromisesNoResultOfACommandThatReachedNoAgent) {
+  const CommandResult r = Rewire({"resize", "2", "--socket", folder_ / "nothing"});
+  EXPECT_EQ(r.status, 1);
+  EXPECT_THAT(r.err, HasSubstr("no agent answers"));
+  EXPECT_THAT(r.err, Not(HasSubstr("rewire status")));
 }
 
 TEST_F(LauncherTest, AWrongSettingIsRefused) {

@@ -80,8 +80,7 @@ TEST(ReportTest, RoundTrips) {
   const absl::StatusOr<Cleared> cleared = DecodeCleared(Encode(Cleared{5, 3}));
   ASSERT_TRUE(cleared.ok());
   EXPECT_EQ(cleared->head, 5u);
-  EXPECT_EQ(Why(DecodeCleared("x")),
-            "malformed report of the sender: bytes=1: must be what its counts say");
+  EXPECT_EQ(Why(DecodeCleared("x")), "malformed report of the sender: bytes=1: must be 12");
 }
 
 }  // namespace
