@@ -1,6 +1,6 @@
-// Errors of the C interface: Fail() stores the reason of this thread's last
-// failed call, and Arguments checks the arguments of one call and keeps the first error, which
-// rewireLastError() then returns:
+// Errors of the C interface: Fail() stores the reason of this thread's last failed call, and
+// Arguments checks the arguments of one call and keeps the first error, which rewireLastError()
+// then returns:
 //   const rewireResult_t wrong = Arguments("rewireX").NotNull("id", id).result();
 // The functions are thread-safe; Arguments is thread-compatible.
 #pragma once

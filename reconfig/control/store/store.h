@@ -1,5 +1,5 @@
-// The two files of a job: the store of its world record, and its random key beside the store. The
-// commit of a transition is one compare-and-swap in the store.
+// The store of a job's world record, and the job's random key in a file beside it. The commit of a
+// transition is one compare-and-swap in the store.
 //
 // Store is the interface, for the agent. It also permits a replicated store, whose answers come
 // later: each callback is called exactly once, inside the call or from Progress(). EmbeddedStore is

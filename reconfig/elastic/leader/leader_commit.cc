@@ -1,6 +1,7 @@
 // The leader from the first proposal to the compare-and-swap, and the deadlines of all phases. See
 // leader.h. Owned by the leader's thread.
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"

@@ -1,6 +1,5 @@
 // The leader from RESERVE to the last Prepared. See leader.h; docs/protocol.md has the diagrams.
 // Owned by the leader's thread.
-#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"

@@ -130,7 +130,7 @@ void Leader::TryEndRecovery(Time now, Out* out) {
   if (idle_phase_ != Phase::kRecovering || !fenced_) return;
   const std::vector<MemberId> missing = peers_.Missing(WorldIds());
   const size_t members = record_.world.members.size();
-  if (!recovery_.IsOver(now, missing.size(), members, peers_.AllSilent(now))) return;
+  if (!recovery_.TryEnd(now, missing.size(), members, peers_.AllSilent(now))) return;
   idle_phase_ = Phase::kSteady;
   Tell(now, NoteKind::kJob,
        missing.empty() ? "all members of the stored world are back"

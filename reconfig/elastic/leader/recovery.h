@@ -20,9 +20,10 @@ class Recovery {
   void Postpone(Duration gap) {
     if (until_) *until_ += gap;
   }
-  // Returns true when the wait is over: all members are back, or those that are missing had their
-  // time. missing: how many of the world's `members` are not back. all_silent: no member speaks.
-  bool IsOver(Time now, size_t missing, size_t members, bool all_silent) {
+  // Call after Begin(), until true is returned. True: the wait has ended, because all members are
+  // back or those that are missing had their time. missing: how many of the world's `members` are
+  // not back. all_silent: no member speaks.
+  [[nodiscard]] bool TryEnd(Time now, size_t missing, size_t members, bool all_silent) {
     if (missing > 0 && !MayEnd(now, missing, members, all_silent)) return false;
     until_.reset();
     return true;

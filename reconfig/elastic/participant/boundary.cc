@@ -1,12 +1,9 @@
 // The program's thread at the update boundary; see participant.h. Owned by the program's thread.
-#include <algorithm>
-
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "reconfig/base/log.h"
 #include "reconfig/elastic/participant/participant.h"
 #include "reconfig/elastic/participant/process.h"
-#include "reconfig/state/stream/state_memory.h"
 
 namespace rewire::elastic {
 
@@ -198,7 +195,7 @@ void Participant::AdoptParts(Reshape* reshape) {
 }
 
 bool Participant::MayStartSnapshots() const {
-  if (gate_.broken() || state_.Tensors().empty()) return false;
+  if (gate_.broken() || !state_.HasTensors()) return false;
   MutexLock lock(&mutex_);
   return view_ && !view_->joining && view_->slot;
 }

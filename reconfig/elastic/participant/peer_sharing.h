@@ -1,7 +1,7 @@
 // One transition's copies inside the node: a target copies from the source's device memory itself.
 // As a source, this member offers its memory and tells the targets what they copied; as a target it
 // asks the sources on its node and copies. Owned by the transition's threads, which call one after
-// the other, except for Cancel().
+// the other, except for pull().Cancel() and the byte counts.
 #pragma once
 
 #include <atomic>

@@ -63,6 +63,11 @@ std::vector<state::PlacedTensor> RegisteredState::Tensors() const {
   return tensors_;
 }
 
+bool RegisteredState::HasTensors() const {
+  MutexLock lock(&mutex_);
+  return !tensors_.empty();
+}
+
 void RegisteredState::SetReady(Names* names) {
   MutexLock lock(&mutex_);
   if (ready_) return;

@@ -27,6 +27,7 @@ class RegisteredState {
   [[nodiscard]] rewireCallbacks_t callbacks() const;
   void AddTensor(state::PlacedTensor tensor);
   [[nodiscard]] std::vector<state::PlacedTensor> Tensors() const;
+  [[nodiscard]] bool HasTensors() const;
 
   // The program has registered everything: publishes the tensors for a comparison with other
   // members. Only the first call does anything.

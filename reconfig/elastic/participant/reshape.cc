@@ -6,7 +6,6 @@
 
 #include <algorithm>
 
-#include "absl/strings/str_cat.h"
 #include "reconfig/base/log.h"
 #include "reconfig/base/short_turns.h"
 #include "reconfig/base/status_macros.h"

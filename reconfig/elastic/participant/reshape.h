@@ -1,7 +1,7 @@
 // Moves the state of one transition: makes the plan, streams and checks, in the order of the step.
-// NewParts allocates the memory, and PeerSharing makes the copies inside the node. One
-// thread ("rewire-stream") does this, so that the member's thread never waits. A second thread of
-// low priority ("rewire-prepare") does the work before the stream while the first waits for it.
+// One thread ("rewire-stream") does this, so that the member's thread never waits. A second thread
+// of low priority ("rewire-prepare") does the work before the stream while the first waits for it.
+// NewParts allocates the memory, and PeerSharing makes the copies inside the node.
 //
 // The member's thread makes, commands and releases a Reshape. The program's thread takes the
 // results while it stands at the boundary. `planned` and `streamed` are called from the stream
@@ -10,7 +10,6 @@
 
 #include <atomic>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <thread>

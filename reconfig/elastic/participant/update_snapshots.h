@@ -53,7 +53,10 @@ class UpdateSnapshots {
   // The version is being streamed to the next world's members.
   void SetStreamed(uint64_t version);
   void ClearStreamed();
-  // After a loss of members. Without a snapshotter nothing happens.
+
+  // ---- any thread -----------------------------------------------------------------------------
+  // Ends the copies after a loss of members, or when a copy takes too long. Without a snapshotter
+  // nothing happens.
   void Freeze();
 
  private:

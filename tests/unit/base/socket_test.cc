@@ -182,6 +182,9 @@ TEST_F(SocketTest, RejectsOversizedFramesWithoutAllocating) {
   const SocketStatus s = right_.Receive(&frame, Soon());
   EXPECT_EQ(s.code, SocketCode::kOversize);
   EXPECT_THAT(s.text, HasSubstr("4294967299 bytes; at most 1000"));
+  // The stream has no frame boundaries any more, so a valid frame after the bad length is refused.
+  ASSERT_TRUE(SendAll(left_.fd(), Frame("valid"), Soon()).ok());
+  EXPECT_EQ(right_.Receive(&frame, Soon()).code, SocketCode::kOversize);
 }
 
 TEST_F(SocketTest, LimitsQueueForSlowReader) {

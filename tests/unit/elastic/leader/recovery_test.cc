@@ -17,36 +17,36 @@ class RecoveryTest : public ::testing::Test {
 
 TEST_F(RecoveryTest, EndsWhenAllMembersAreBack) {
   EXPECT_EQ(recovery_.deadline(), kStart + kGrace);
-  EXPECT_TRUE(recovery_.IsOver(kStart + seconds(1), 0, 3, false));
+  EXPECT_TRUE(recovery_.TryEnd(kStart + seconds(1), 0, 3, false));
   EXPECT_EQ(recovery_.deadline(), std::nullopt);
 }
 
 TEST_F(RecoveryTest, FirstMemberGivesOthersTheirFullTime) {
-  EXPECT_FALSE(recovery_.IsOver(kStart + seconds(9), 2, 3, false));
-  EXPECT_FALSE(recovery_.IsOver(kStart + seconds(18), 1, 3, false));
-  EXPECT_TRUE(recovery_.IsOver(kStart + seconds(19), 1, 3, false));
+  EXPECT_FALSE(recovery_.TryEnd(kStart + seconds(9), 2, 3, false));
+  EXPECT_FALSE(recovery_.TryEnd(kStart + seconds(18), 1, 3, false));
+  EXPECT_TRUE(recovery_.TryEnd(kStart + seconds(19), 1, 3, false));
 }
 
 TEST_F(RecoveryTest, WaitsSeveralTimesWhileNoMemberIsBack) {
   Time now = kStart;
   for (int turn = 1; turn < 12; ++turn) {
     now += kGrace;
-    EXPECT_FALSE(recovery_.IsOver(now, 3, 3, true)) << turn;
+    EXPECT_FALSE(recovery_.TryEnd(now, 3, 3, true)) << turn;
   }
-  EXPECT_FALSE(recovery_.IsOver(now + kGrace - milliseconds(1), 3, 3, true));
-  EXPECT_TRUE(recovery_.IsOver(now + kGrace, 3, 3, true));
+  EXPECT_FALSE(recovery_.TryEnd(now + kGrace - milliseconds(1), 3, 3, true));
+  EXPECT_TRUE(recovery_.TryEnd(now + kGrace, 3, 3, true));
 }
 
 TEST_F(RecoveryTest, StalledHostCostsNoMember) {
-  EXPECT_FALSE(recovery_.IsOver(kStart + kGrace, 1, 3, true));
-  EXPECT_FALSE(recovery_.IsOver(kStart + kGrace + kSilence - milliseconds(1), 1, 3, false));
-  EXPECT_TRUE(recovery_.IsOver(kStart + kGrace + kSilence, 1, 3, false));
+  EXPECT_FALSE(recovery_.TryEnd(kStart + kGrace, 1, 3, true));
+  EXPECT_FALSE(recovery_.TryEnd(kStart + kGrace + kSilence - milliseconds(1), 1, 3, false));
+  EXPECT_TRUE(recovery_.TryEnd(kStart + kGrace + kSilence, 1, 3, false));
 }
 
 TEST_F(RecoveryTest, SilenceOfAllMovesTheDeadline) {
   recovery_.Postpone(seconds(5));
-  EXPECT_FALSE(recovery_.IsOver(kStart + kGrace, 1, 3, false));
-  EXPECT_TRUE(recovery_.IsOver(kStart + kGrace + seconds(5), 1, 3, false));
+  EXPECT_FALSE(recovery_.TryEnd(kStart + kGrace, 1, 3, false));
+  EXPECT_TRUE(recovery_.TryEnd(kStart + kGrace + seconds(5), 1, 3, false));
   recovery_.Postpone(seconds(5));  // nothing is waited for
   EXPECT_EQ(recovery_.deadline(), std::nullopt);
 }
