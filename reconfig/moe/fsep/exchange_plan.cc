@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <span>
+#include <tuple>
 
 namespace rewire::moe::fsep {
 namespace {
