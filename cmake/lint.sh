@@ -43,6 +43,10 @@ if [ $cheap = 0 ]; then
   cmake --preset clang >/dev/null
   cmake --build build/clang -- -j"$(nproc)" >/dev/null
   if [ -n "$since" ]; then
+    git rev-parse -q --verify "$since^{commit}" >/dev/null || {
+      echo "lint: --since=$since: no such commit (a shallow clone?)" >&2
+      exit 2
+    }
     files=$(git diff --name-only --diff-filter=d "$since" -- '*.cc')
   else
     files=$(git ls-files -- '*.cc')

@@ -4,11 +4,13 @@
 A .ptx stands beside its .cu, whose first comment has the two shell commands that make the .ptx in that
 folder. nvcc is looked for in PATH, in $CUDA_HOME/bin and in /usr/local/cuda/bin.
 
-check   runs the commands and compares their results with the .ptx files, except for comments. Exits
-        with 77, without a check, where there is no nvcc of the release that made the files
+check   fails if a .cu changed after its .ptx was made: the .ptx begins with the hash of the .cu. Then
+        runs the commands and compares their results with the .ptx files, except for comments. Exits
+        with 77, without this comparison, where there is no nvcc of the release that made the files
 write   runs the commands and replaces the .ptx files
 """
 
+import hashlib
 import os
 import pathlib
 import re
@@ -34,6 +36,10 @@ def make(source, folder):
     return (folder / source.with_suffix(".ptx").name).read_text()
 
 
+def first_line(source):
+    return f"// SHA-256 of {source.name}: {hashlib.sha256(source.read_bytes()).hexdigest()}\n"
+
+
 def release(text):
     found = RELEASE.search(text)
     return found[2] if found else "unknown"
@@ -50,6 +56,10 @@ def main(verb):
     sources = sorted(p for room in ("reconfig", "net_plugin", "shim") for p in (ROOT / room).rglob("*.cu"))
     if not sources:
         sys.exit("ptx: the product has no .cu file")
+    for source in sources if verb == "check" else ():
+        kept = source.with_suffix(".ptx")
+        if not kept.read_text().startswith(first_line(source)):
+            sys.exit(f"{kept}: made from another {source.name}; run cmake/ptx.py write")
     if shutil.which("nvcc") is None:
         print("skipped: nvcc is not installed (CUDA_HOME)")
         return SKIPPED
@@ -63,7 +73,7 @@ def main(verb):
         with tempfile.TemporaryDirectory() as folder:
             made = make(source, pathlib.Path(folder))
         if verb == "write":
-            kept.write_text(made)
+            kept.write_text(first_line(source) + made)
         elif without_comments(made) != without_comments(kept.read_text()):
             print(f"{kept}: differs from the result of nvcc; run cmake/ptx.py write", file=sys.stderr)
             wrong = 1

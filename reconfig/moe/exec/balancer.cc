@@ -93,7 +93,13 @@ absl::Status Balancer::Prepare(Time deadline) {
   REWIRE_ASSIGN_OR_RETURN(giving_, Giving::Create(node_.get(), times_.get()));
   REWIRE_ASSIGN_OR_RETURN(receiving_, Receiving::Create(node_.get(), times_.get()));
   REWIRE_ASSIGN_OR_RETURN(watch_, LossWatch::Create(node_.get()));
-  REWIRE_RETURN_IF_ERROR(node_->Join(giving_->mutable_out(), receiving_->mutable_back(), deadline));
+  CopyQueue *out = nullptr, *back = nullptr;
+  {
+    MutexLock lock(&mutex_);
+    out = giving_->mutable_out();
+    back = receiving_->mutable_back();
+  }
+  REWIRE_RETURN_IF_ERROR(node_->Join(out, back, deadline));
   thread_ = std::thread([this] { Run(); });
   watch_->Start(context_);
   MutexLock lock(&mutex_);
@@ -115,6 +121,7 @@ void Balancer::Leave() {
   // Own copies, and the copies that the caller's stream waits for.
   const auto finished = [this] {
     const CudaDriver& cuda = node_->cuda();
+    MutexLock lock(&mutex_);
     return cuda.StreamQuery(giving_->out().stream()) != CUDA_ERROR_NOT_READY &&
            cuda.StreamQuery(receiving_->back().stream()) != CUDA_ERROR_NOT_READY &&
            times_->PassedWaits();

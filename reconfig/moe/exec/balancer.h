@@ -137,7 +137,7 @@ class Balancer {
   const BalancerOptions options_;
   const CUcontext context_;
   const std::unique_ptr<JoinedNode> node_;
-  std::unique_ptr<RoundTimes> times_;
+  std::unique_ptr<RoundTimes> times_ REWIRE_PT_GUARDED_BY(mutex_);
   std::unique_ptr<LossWatch> watch_;
 
   // Owned by the caller's thread.
@@ -146,10 +146,10 @@ class Balancer {
 
   // Between Begin..() and Close(), the balancer's thread also uses the round and the moves, and
   // every change or read there holds mutex_.
-  Round round_;
+  Round round_ REWIRE_GUARDED_BY(mutex_);
   Moved moved_;
-  std::unique_ptr<Giving> giving_;
-  std::unique_ptr<Receiving> receiving_;
+  std::unique_ptr<Giving> giving_ REWIRE_PT_GUARDED_BY(mutex_);
+  std::unique_ptr<Receiving> receiving_ REWIRE_PT_GUARDED_BY(mutex_);
   std::vector<Posting> postings_;  // owned by the balancer's thread from its start
 
   Mutex mutex_;

@@ -31,7 +31,6 @@ bool Giving::pending() const {
 }
 
 absl::Status Giving::GiveWhatIsDue(const Round& round, bool in_order, Lateness* lateness) {
-  absl::Status status;
   bool changed = false;
   for (Give& give : gives_) {
     if (give.state != Give::kPending) continue;
@@ -41,11 +40,10 @@ absl::Status Giving::GiveWhatIsDue(const Round& round, bool in_order, Lateness* 
       continue;
     }
     changed = true;
-    status.Update(Offer(round, lateness, &give));
-    if (!status.ok() && give.state != Give::kDropped) return status;
+    REWIRE_RETURN_IF_ERROR(Offer(round, lateness, &give));
   }
   if (changed) node_.page().WakeOwn();
-  return status;
+  return absl::OkStatus();
 }
 
 // Takes the helper's slot, and copies the expert there.

@@ -23,7 +23,7 @@ struct Shape {
   uint32_t slots = 8;         // moved experts that one device has room for: 1..kMaxSlots
   uint32_t rows = 0;          // moved tokens that one device has room for
   // Experts of each device that may be moved: 1..experts. More are movable if these hold less than
-  // half of the device's tokens in a micro-batch (dynamic_experts.h).
+  // half of the device's tokens in a micro-batch (ChooseDynamic, reconfig/moe/plan).
   uint32_t dynamic = 4;
   // Nothing is moved while the busiest device's load is at most this percentage of the mean: 100...
   uint32_t gate_percent = 105;

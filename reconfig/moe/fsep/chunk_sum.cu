@@ -2,10 +2,11 @@
 // which these commands make in the source's folder with nvcc 13.0:
 //
 //   nvcc -ptx -arch=compute_75 chunk_sum.cu
-//   sed -i 's/^\.version .*/.version 6.3/' chunk_sum.ptx
+//   sed -i 's/^.version.*/.version 6.0/;s/^.target.*/.target sm_50/;/nounroll/d' chunk_sum.ptx
 //
-// The driver compiles the text for its device. `.version` is the oldest that compute_75 allows, so
-// that drivers older than nvcc accept the text. `cmake/ptx.py check` repeats the commands.
+// The driver compiles the text for its device, and may unroll the loops. No instruction needs more
+// than PTX 6.0 and compute capability 5.0, so drivers and devices older than nvcc accept the text.
+// `cmake/ptx.py check` repeats the commands.
 
 using Word = unsigned long long;
 

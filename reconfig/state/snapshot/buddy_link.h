@@ -4,9 +4,9 @@
 // A next slot on the same node maps this slot's memory, which survives this process. The next slot
 // then needs no copy and receives only the hashes.
 //
-// A Snapshotter owns the object. Start() must not run together with Send(), which is owned by the
-// Snapshotter's thread. The transport's thread calls Take() and Corrupted(). Stop() and the
-// accessors are thread-safe.
+// A Snapshotter owns the object, and its thread calls Send() and next(). Start() must not run
+// together with Send(), next() or Stop(). Stop() may run during Send(). The transport's thread
+// calls Take() and Corrupted(). kept() and bytes_sent() are thread-safe.
 #pragma once
 
 #include <atomic>

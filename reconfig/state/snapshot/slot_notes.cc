@@ -63,10 +63,12 @@ absl::StatusOr<PartList> DecodePartList(std::string_view bytes) {
     }
     list.parts.push_back(p);
   }
-  if (!in.Finished())
+  if (!in.Finished()) {
     return MalformedNote("snapshot parts", bytes, "the count does not fit the length");
-  if (list.index > 1)
+  }
+  if (list.index > 1) {
     return MalformedNote("snapshot parts", bytes, "the memory file must be 0 or 1");
+  }
   return list;
 }
 

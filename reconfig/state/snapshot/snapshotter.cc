@@ -124,7 +124,6 @@ absl::Status Snapshotter::CopyPiece(uint32_t tensor, uint64_t version, StateMemo
     absl::Status s = memory->CopyHashed(from, {MemoryKind::kHost, *room, nullptr}, n, at, &content);
     if (s.ok()) s = own_.Add(version, tensor, at, n, content);
     if (!s.ok()) return s;
-    bytes_copied_ += n;
   }
   return absl::OkStatus();
 }

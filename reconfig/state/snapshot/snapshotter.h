@@ -88,7 +88,6 @@ class Snapshotter {
   [[nodiscard]] const SnapshotSlots& own() const { return own_; }
   [[nodiscard]] const SnapshotSlots& kept() const { return link_.kept(); }
 
-  [[nodiscard]] uint64_t bytes_copied() const { return bytes_copied_.load(); }
   [[nodiscard]] uint64_t bytes_sent() const { return link_.bytes_sent(); }
 
  private:
@@ -107,7 +106,6 @@ class Snapshotter {
   void FreezeLocked() REWIRE_REQUIRES(world_mutex_);
 
   const bool buddy_;
-  std::atomic<uint64_t> bytes_copied_{0};
 
   // Held while a world starts or ends, by the program's thread or the member's thread.
   Mutex world_mutex_;
