@@ -22,12 +22,12 @@ struct Program {
   bool in_place = false;
 };
 
-void* Allocate(void* program, const char*, uint64_t bytes) {
+void* AllocateForProgram(void* program, const char*, uint64_t bytes) {
   auto& memory = static_cast<Program*>(program)->memory;
   return memory.emplace_back(bytes, 'x').data();
 }
 
-int InPlace(void* program, const char*, uint64_t, uint64_t) {
+int HasRoom(void* program, const char*, uint64_t, uint64_t) {
   return static_cast<Program*>(program)->in_place ? 1 : 0;
 }
 
@@ -52,7 +52,7 @@ class NewPartsTest : public ::testing::Test {
     replicated.place.data = bytes_.data();
     state_.tensors = {sharded, replicated};
     state_.callbacks.arg = &program_;
-    state_.callbacks.allocate = Allocate;
+    state_.callbacks.allocate = AllocateForProgram;
   }
   [[nodiscard]] std::vector<state::TensorShape> Shapes() const {
     return {state_.tensors[0].shape, state_.tensors[1].shape};
@@ -84,7 +84,7 @@ TEST_F(NewPartsTest, LeavingMemberAllocatesNothing) {
 
 TEST_F(NewPartsTest, PartStaysInPlaceWhenTheProgramHasRoom) {
   program_.in_place = true;
-  state_.callbacks.in_place = InPlace;
+  state_.callbacks.in_place = HasRoom;
   bytes_.resize(kElements);
   state_.tensors[0].place.data = bytes_.data();
   ASSERT_TRUE(parts_.Allocate(state_, 0, Members({0})).ok());
