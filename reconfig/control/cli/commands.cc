@@ -2,6 +2,8 @@
 #include "reconfig/control/cli/commands.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <iostream>
 
 #include "absl/strings/str_cat.h"
@@ -45,7 +47,11 @@ int RunCommandLine(std::vector<std::string> arguments) {
   } catch (const CLI::ParseError& e) {
     return app.exit(e) == 0 ? kExitOk : kExitUsage;
   }
-  return action ? action() : kExitUsage;
+  const int status = action ? action() : kExitUsage;
+  if (!std::cout.flush() && status == kExitOk) {
+    return Refused(absl::StrCat("write to standard output: ", strerror(errno)));
+  }
+  return status;
 }
 
 }  // namespace rewire::control

@@ -129,7 +129,7 @@ typedef struct {
   /* Adopts a committed change: `data` (from allocate or in place, filled) replaces the old part.
    * The program may free the old part's memory, except for memory of the new part. Called before
    * on_world, for each sharded tensor whose part differs in the new world. A part that stays the
-   * same needs neither allocate nor adopt. */
+   * same needs neither allocate nor adopt. An empty new part has data NULL and no allocate. */
   void (*adopt)(void* arg, const char* tensor, void* data, uint64_t begin, uint64_t end);
   /* Frees the memory that allocate returned or in_place added, because the change did not happen.
    * Called once for each successful call of these, perhaps only after the next change has asked for

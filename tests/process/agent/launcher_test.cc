@@ -237,6 +237,13 @@ TEST_F(LauncherTest, PromisesNoResultOfACommandThatReachedNoAgent) {
   EXPECT_THAT(r.err, Not(HasSubstr("rewire status")));
 }
 
+TEST_F(LauncherTest, SaysWhenStandardOutputCannotBeWritten) {
+  Background full({"/bin/sh", "-c", "exec \"$0\" knobs >/dev/full", REWIRE_COMMAND});
+  const CommandResult r = full.End(seconds(20));
+  EXPECT_EQ(r.status, 1);
+  EXPECT_THAT(r.err, HasSubstr("write to standard output: No space left on device"));
+}
+
 TEST_F(LauncherTest, AWrongSettingIsRefused) {
   Background run(Command({"-n", "1"}, "echo ran"), {"REWIRE_SILENCE_MS=never"});
   const CommandResult r = run.End(seconds(20));
