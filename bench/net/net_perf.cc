@@ -88,7 +88,8 @@ Ways Open(const Control& control) {
   for (const int streams : {1, 2, 4}) {
     add(absl::StrCat("tcp_", streams), RawTcp(control, {.streams = streams}));
   }
-  // With a send buffer as short as the plugin's bound of queued bytes in the kernel (net_plugin/socket/stream.h).
+  // With a send buffer as short as the plugin's bound of queued bytes in the kernel
+  // (net_plugin/socket/stream.h).
   for (const int streams : {2, 4}) {
     add(absl::StrCat("tcp_short_", streams),
         RawTcp(control, {.streams = streams, .send_buffer = 256 << 10}));
