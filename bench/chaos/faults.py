@@ -1,9 +1,10 @@
 """Faults that the chaos benchmark injects into a job: kills, stops, stalls, changes, overload.
 
-Each function takes a Run (run.py) and returns a short description of the fault. A function predicts
-the outcome before it injects the fault: run.expect_loss() for members that the world may lose,
-run.must_end() or run.may_end if the job cannot, or need not, survive. The changes include cancelled
-ones. Every outcome that was not predicted is an error of the job.
+run.py chooses the faults by possible() and deadly(). A fault is a function that takes a Run
+(run.py) and returns a short description of the injected fault. The function predicts the outcome
+before the injection. run.expect_loss() names members that the world may lose. run.must_end() says
+that the job cannot survive the fault, and run.may_end that the job need not. Every outcome that was
+not predicted is an error of the job.
 """
 
 import signal
@@ -13,9 +14,10 @@ import time
 import processes
 from job import JobError
 
-SILENCE_S = 3.0  # REWIRE_SILENCE_MS, its default
+SILENCE_S = 3.0  # the default of REWIRE_SILENCE_MS, in seconds
 BUSY = ["/bin/sh", "-c", "while :; do :; done"]
-BEFORE_ARMED = ("RESERVE", "PREPARE", "READY")  # phases in which no member of the change has verified yet
+# A joiner that is stopped in one of these phases keeps the change from its commit.
+BEFORE_ARMED = ("RESERVE", "PREPARE", "READY")
 # A job must stop with this reason if a part of its state has no living copy.
 STATE_IS_LOST = "no longer exists on any member"
 
@@ -33,7 +35,7 @@ def _kill(run, victims):
 
 
 def _survivable(run, count):
-    """Returns `count` members of the world, or fewer, that the job can lose."""
+    """Returns up to `count` random members of the world that the job can lose together."""
     world = run.world()
     victims = run.random.sample(world, min(count, len(world) - 1))
     while not run.survives({s for s, _, _ in victims}, len(world)):
@@ -46,22 +48,23 @@ def kill_one(run):
 
 
 def kill_two(run):
-    """Kills two members; under ZeRO-1 no neighbours, whose state is lost with its copies."""
+    """Kills up to two members; under ZeRO-1 no neighbours, as one has the other's copy."""
     return _kill(run, _survivable(run, 2))
 
 
 def stop_one(run):
-    """Stops a member, which is lost; the member ends when it continues."""
+    """Stops a member until the world loses it, and continues it; the member must then end."""
     slot, member, pid = _survivable(run, 1)[0]
     run.expect_loss([member])
     processes.send(pid, signal.SIGSTOP)
     run.wait(lambda: all(m != member for _, m, _ in run.world()), f"the loss of member {member}")
     processes.send(pid, signal.SIGCONT)
-    run.wait(lambda: processes.has_ended(pid), f"the end of member {member}, which was lost and goes on,")
-    return f"stop slot {slot} for more than the silence"
+    run.wait(lambda: processes.has_ended(pid), f"the end of lost member {member} after its SIGCONT")
+    return f"stop slot {slot} for longer than {SILENCE_S} s"
 
 
 def pause_one(run):
+    """Stops a member for a shorter time than the silence, so that the world keeps the member."""
     seconds = run.random.uniform(0.1, SILENCE_S / 2)
     slot, _, pid = run.random.choice(run.world())
     _stall(run, [pid], seconds)
@@ -71,6 +74,7 @@ def pause_one(run):
 # ---- the whole host, and the control plane ----------------------------------------------------------
 
 def _stall(run, pids, seconds):
+    """Stops processes for some time, and continues them in random order."""
     for pid in pids:
         processes.send(pid, signal.SIGSTOP)
     time.sleep(seconds)
@@ -110,7 +114,7 @@ def kill_agent(run):
 
 
 def overload(run):
-    """Runs more busy processes than processors during another fault."""
+    """Injects another fault while 4, 8 or 16 processes keep the processors busy."""
     count = run.random.choice([4, 8, 16])
     busy = [subprocess.Popen(BUSY) for _ in range(count)]
     try:
@@ -121,11 +125,11 @@ def overload(run):
         for process in busy:
             process.kill()
             process.wait()
-    return f"{what}, beside {count} busy processes"
+    return f"{what}, with {count} busy processes"
 
 
 def second_job(run):
-    """Starts a job of the same name, which is refused."""
+    """Starts a second job of the same name; `rewire run` must refuse it."""
     second = subprocess.run([run.job.rewire, "run", "--dir", str(run.job.runtime), "--job", "chaos", "--no-preload",
                              "--", "/bin/true"], capture_output=True, text=True, timeout=60, check=False)
     if second.returncode == 0 or "runs already" not in second.stderr:
@@ -159,7 +163,7 @@ def reclaim(run):
     """Sends SIGTERM, which is a reclaim notice."""
     slot, member, pid = run.random.choice(run.world())
     processes.send(pid, signal.SIGTERM)
-    run.wait(lambda: all(m != member for _, m, _ in run.world()), f"member {member}'s leaving")
+    run.wait(lambda: all(m != member for _, m, _ in run.world()), f"departure of member {member}")
     return f"reclaim slot {slot}"
 
 
@@ -169,8 +173,7 @@ def replace(run):
     return f"replace slot {slot}"
 
 
-# ---- changes that are cancelled
-# -------------------------------------------------------------------
+# ---- faults during a grow -----------------------------------------------------------------------
 
 def _begin_grow(run):
     if len(run.world()) == run.most:
@@ -179,7 +182,7 @@ def _begin_grow(run):
 
 
 def _wait_for_joiner(run):
-    """Returns (member, pid) of a joining process; None: the change completed first."""
+    """Returns (member, pid) of a joining process; None: no process joined before the deadline."""
     deadline = time.monotonic() + SILENCE_S
     while time.monotonic() < deadline:
         status = run.job.status()
@@ -195,9 +198,10 @@ def _wait_for_joiner(run):
 def _hold(run):
     """Begins a grow and stops its joiner.
 
-    Returns (command, joiner). While the joiner is stopped nothing can be committed, so that a
-    member's death occurs before the commit. If the joiner was stopped too late, a death may occur
-    between the commit and the first copies of the new world. ZeRO-1 does not survive it (docs/limits.md).
+    Returns (command, joiner); joiner is None if none was found. While the joiner is stopped the
+    change cannot be committed, so that a member's death occurs before the commit. If the joiner was
+    stopped too late, a death may occur between the commit and the first copies of the new world.
+    ZeRO-1 does not survive such a death (docs/limits.md).
     """
     grow = _begin_grow(run)
     time.sleep(run.random.uniform(0, 0.1))
@@ -223,7 +227,7 @@ def kill_while_preparing(run):
 
 
 def kill_during_grow(run):
-    """Kills at any time of the change."""
+    """Kills a member up to 0.6 s after the beginning of a grow."""
     grow = _begin_grow(run)
     run.may_end = run.may_end or run.zero == 1
     time.sleep(run.random.uniform(0, 0.6))
@@ -233,13 +237,13 @@ def kill_during_grow(run):
 
 
 def kill_joiner(run):
-    """Either the change fails, or the death is a loss of the new world."""
+    """Kills a joiner: either the grow fails, or the new world loses the member."""
     grow, joiner = _hold(run)
     if joiner is not None:
         run.expect_loss([joiner[0]])
         processes.send(joiner[1], signal.SIGKILL)
     run.finish(grow)
-    return "kill a joiner" if joiner is not None else "a grow, too quick to be disturbed"
+    return "kill a joiner" if joiner is not None else "grow without a joiner to kill"
 
 
 def drain_during_grow(run):
@@ -259,8 +263,7 @@ def kill_agent_during_grow(run):
     return "kill the agent during a grow"
 
 
-# ---- faults that no job survives
-# ------------------------------------------------------------------
+# ---- faults that no job survives ----------------------------------------------------------------
 
 def kill_launcher(run):
     run.must_end(statuses=[128 + signal.SIGKILL])
@@ -302,12 +305,13 @@ def kill_one_without_copies(run):
     return _kill(run, [run.random.choice(run.world())])
 
 
-# ---- the choice of faults
-# -------------------------------------------------------------------------
+# ---- the choice of faults -----------------------------------------------------------------------
 
 HARMLESS = [pause_one, stall_members, stall_host, stall_members_and_agent, stall_agent, kill_agent, overload,
             second_job, resize, rebuild, replace, kill_agent_during_grow]
+# Faults that need at least two members.
 OF_TWO = [drain, reclaim, drain_during_grow]
+# Faults that also need REWIRE_BUDDY=on, because a member dies.
 OF_TWO_WITH_COPIES = [kill_one, kill_one, kill_two, kill_two, stop_one, kill_while_preparing, kill_while_preparing,
                       kill_during_grow, kill_joiner, kill_joiner]
 

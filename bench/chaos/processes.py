@@ -1,4 +1,4 @@
-"""The processes of a run, as /proc shows them, and signals to them."""
+"""Finds the processes of a chaos run in /proc, and sends signals to them."""
 
 import os
 import pathlib
@@ -6,7 +6,7 @@ import time
 
 
 def send(pid, number):
-    """Sends a signal, except to an ended process: the end of the run tells whether it may end."""
+    """Sends a signal; ignores an ended process, because the verdict judges each end."""
     try:
         os.kill(pid, number)
     except ProcessLookupError:
@@ -14,7 +14,7 @@ def send(pid, number):
 
 
 def parent(pid):
-    # The format is "PID (NAME) STATE PARENT"; the name may contain brackets.
+    # The format is "PID (NAME) STATE PARENT"; the name may contain parentheses.
     return int(pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[1])
 
 
@@ -26,19 +26,19 @@ def has_ended(pid):
 
 
 def with_variable(line):
-    """Returns [(pid, name)] of processes that were started with NAME=VALUE in their environment."""
+    """Returns [(pid, name)] of processes whose environment contains `line`, a NAME=VALUE."""
     found = []
     for entry in pathlib.Path("/proc").iterdir():
         try:
             if entry.name.isdigit() and f"{line}\0".encode() in (entry / "environ").read_bytes():
                 found.append((int(entry.name), (entry / "comm").read_text().strip()))
         except OSError:
-            pass  # It ended, or belongs to another user.
+            pass  # The process ended, or belongs to another user.
     return found
 
 
 def await_none(line, seconds):
-    """Waits until no process has the variable; returns those that still have it."""
+    """Waits until no process has `line` in its environment; returns those that still have it."""
     deadline = time.monotonic() + seconds
     while True:
         found = with_variable(line)

@@ -1,9 +1,10 @@
 """./dev demo: a GPT trains in several processes over the NCCL API while its world changes.
 
-The first run is undisturbed. The second run has a grow, a reclaim notice, a replacement, the sudden
-death of slot 0 and another grow. Then the planned changes are repeated by checkpoint, exit, start
-and load. The losses and the final state must be bit-equal. Without a GPU the demo runs on the
-simulated GPU and labels its figures accordingly.
+The first run has rounds of a grow, a reclaim notice, a replacement, a SIGKILL of slot 0 and another
+grow; a shrink to 2 members separates the rounds. The second run makes the same number of steps
+undisturbed. Then the planned changes are repeated by checkpoint, exit, start and load, as the
+baseline. The losses and the final state of the first two runs must be bit-equal. The demo runs on
+the simulated GPU, and its figures say so.
 """
 
 import argparse
@@ -27,7 +28,7 @@ def say(text=""):
 
 
 class LiveView:
-    """One line that follows the training, on a terminal; a line per change elsewhere."""
+    """Shows the training's progress in one line on a terminal. Prints nothing elsewhere."""
 
     def __init__(self, log):
         self.log, self.shown = log, 0.0
@@ -55,7 +56,7 @@ def final_line(folder):
     lines = [line for line in (pathlib.Path(folder) / "output.txt").read_text(errors="replace").splitlines()
              if "final step" in line]
     if not lines:
-        raise JobError(f"no final line in {folder}/output.txt")
+        raise JobError(f"read {folder}/output.txt: no line contains 'final step'")
     return lines[-1][lines[-1].index("final step"):]
 
 
@@ -78,6 +79,7 @@ def train(build, folder, members, arguments, actions):
 
 
 def disturb(rounds, spacing):
+    """Returns actions for train(): they make all changes and return one row per change."""
     def actions(job, log):
         rows, step = [], spacing
         for change in changes.plan(rounds):
@@ -107,7 +109,7 @@ def compare_with_restart(rows, baselines):
         if restarts:
             for key in ("downtime_ms", "save_ms", "sync_ms", "exit_ms", "exec_ms", "init_ms", "load_ms", "first_step_ms"):
                 row[f"restart_{key}"] = statistics.median(b[key] for b in restarts)
-            # A pause below the noise of a step counts as 0.1 ms, not as zero.
+            # A pause below 0.1 ms counts as 0.1 ms, so that the ratio stays finite.
             row["ratio"] = row["restart_downtime_ms"] / max(pause, 0.1)
             row["ratio_unsynced"] = (row["restart_downtime_ms"] - row["restart_sync_ms"]) / max(pause, 0.1)
         table.append(row)
@@ -137,11 +139,12 @@ def parse():
     p.add_argument("--state-mb", type=int, default=256, metavar="MB", help="additional state in MB besides the model's (256)")
     p.add_argument("--zero", type=int, choices=(0, 1), default=1, help="ZeRO stage (1)")
     p.add_argument("--seed", type=int, default=1)
-    p.add_argument("--no-restart", action="store_true", help="skip the baseline")
+    p.add_argument("--no-restart", action="store_true", help="skip the restart baseline")
     p.add_argument("--out", default="demo-results", metavar="DIR", help="folder for the chart and the traces (demo-results)")
     args = p.parse_args()
     if args.rounds < 1 or args.spacing < 1 or args.state_mb < 0:
-        p.error("--rounds and --spacing must be at least 1, --state-mb at least 0")
+        p.error(f"--rounds={args.rounds} --spacing={args.spacing} --state-mb={args.state_mb}: "
+                "must be at least 1, 1 and 0")
     return args
 
 

@@ -9,8 +9,10 @@ namespace {
 
 constexpr size_t kWord = sizeof(uint64_t);
 
+// Returns the word at byte `at` of message `number`. The first word is the number.
 uint64_t WordOf(uint64_t number, size_t at) { return at == 0 ? number : MixWord(number, at); }
 
+// Reads the word at byte `at` of a received message.
 uint64_t WordAt(std::span<const char> message, size_t at) {
   uint64_t word = 0;
   std::memcpy(&word, message.data() + at, kWord);
@@ -38,7 +40,7 @@ void Arrivals::Add(std::span<const char> message) {
   } else if (number < next_) {
     ++duplicated_;
   } else {
-    GiveUp(number);
+    GiveUp(number);  // counts the missing messages before this message as lost
     ++next_;
   }
 }

@@ -1,5 +1,6 @@
-// `./dev bench failover`: measures the interruption of messages when a rail fails, with a port
-// event and silently, and counts every other effect. Runs in tests/rdma_vm's machine.
+// `./dev bench failover`: measures how long a failed rail interrupts messages, after a failure with
+// a port event and after a silent failure. Also counts corrupt, lost and duplicated messages, and
+// errors that NCCL would see. Runs in the virtual machine of tests/rdma_vm.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -32,7 +33,7 @@ struct Kind {
   bool silent;
 };
 
-// Each fault occurs at the sender's side and at the receiver's.
+// Each fault occurs at the sender (rxe0 and rxe1) and at the receiver (rxe2 and rxe3).
 constexpr Kind kKinds[] = {
     {"rxe0 unplug", "rxe0 plug", false}, {"rxe0 netem loss 100%", "rxe0 clear", true},
     {"rxe3 unplug", "rxe3 plug", false}, {"rxe3 netem loss 100%", "rxe3 clear", true},
@@ -41,13 +42,15 @@ constexpr Kind kKinds[] = {
 };
 
 struct Gaps {
-  std::vector<double> undisturbed;          // all gaps
-  std::vector<double> longest_undisturbed;  // the longest of as many messages as follow a fault
-  std::vector<double> longest[std::size(kKinds)];
+  std::vector<double> undisturbed;                 // all gaps of the runs without a fault
+  std::vector<double> longest_undisturbed;         // the longest gap of each run without a fault
+  std::vector<double> longest[std::size(kKinds)];  // the longest gap of each run with the fault
 };
 
 double Longest(const Trial::Gaps& gaps) { return *std::max_element(gaps.begin(), gaps.end()); }
 
+// Carries messages without a fault, then during a fault of this kind, and then during its repair.
+// Adds the gaps of the first two runs to `out`.
 absl::Status Once(Trial* trial, size_t kind, Gaps* out) {
   const auto before = trial->Carry(kMessages);
   if (!before.ok()) return before.status();
@@ -73,7 +76,7 @@ absl::Status Measure(Trial* trial, const Options& o, Gaps* out) {
   return absl::OkStatus();
 }
 
-// Reports a headline with spread, maximum, repeats and bar.
+// Reports the median as headline `key`, with spread, maximum, number of samples and limit (`bar`).
 absl::Status Headline(const std::string& key, const std::vector<double>& samples, double bar,
                       Report* report) {
   const absl::StatusOr<Summary> s = Summarize(samples);
@@ -83,7 +86,7 @@ absl::Status Headline(const std::string& key, const std::vector<double>& samples
   report->Set(key + "_max", s->max);
   report->Set(key + "_repeats", s->count);
   report->Set(key + "_bar", bar);
-  fprintf(report->text(), "  %-28s %8.1f (%.1f), %zu times, at most %.1f; the bar is %.1f\n",
+  fprintf(report->text(), "  %-28s %8.1f (%.1f), %zu times, at most %.1f; limit %.1f\n",
           key.c_str(), s->median, s->spread, s->count, s->max, bar);
   return report->AddSamples(key, "ms", samples);
 }
@@ -95,8 +98,8 @@ absl::Status Describe(const Gaps& gaps, const Options& o, Report* report) {
   if (!noise.ok()) return noise.status();
   fprintf(
       report->text(),
-      "# milliseconds without a message beyond the usual %.2f, median (spread); undisturbed the "
-      "longest is %.1f (%.1f)\n",
+      "# longest gap between messages minus the usual %.2f ms: median (spread) in ms; without a "
+      "fault the longest gap is %.1f (%.1f) ms\n",
       usual->median, noise->median, noise->spread);
   std::vector<double> of[2];
   for (size_t kind = 0; kind < std::size(kKinds); ++kind) {
@@ -112,6 +115,7 @@ absl::Status Describe(const Gaps& gaps, const Options& o, Report* report) {
     const absl::Status added = report->AddSamples(kKinds[kind].fault, "ms", blackouts);
     if (!added.ok()) return added;
   }
+  // A silent failure is detected after timeout * (retries + 1); the limit is twice this time.
   const double timeout_ms = 4.096e-3 * static_cast<double>(int64_t{1} << o.timeout);
   const double bar = 2 * timeout_ms * static_cast<double>(o.retries + 1);
   if (absl::Status s = Headline("blackout_ms_port_event", of[0], 100, report); !s.ok()) return s;

@@ -1,5 +1,6 @@
-// A connection of the net plugin inside this process that carries messages in order, several at a
-// time, and checks the received messages. Thread-compatible: the calling thread polls both ends.
+// Sends messages over one connection of the net plugin, with both ends in this process, and checks
+// that they arrive complete and in order. Several messages are in flight. Used by Trial.
+// Thread-compatible: the calling thread polls both ends.
 #pragma once
 
 #include <array>
@@ -17,7 +18,7 @@ namespace rewire::bench {
 
 class Flow {
  public:
-  // Connects two devices of `net`, which must outlive the flow.
+  // Connects device `from` of `net` to device `to`. `net` must outlive the flow.
   static absl::StatusOr<std::unique_ptr<Flow>> Connect(net::Net* net, int from, int to);
   ~Flow();
   Flow(const Flow&) = delete;
@@ -34,7 +35,7 @@ class Flow {
   [[nodiscard]] uint64_t errors() const { return errors_; }
 
  private:
-  static constexpr size_t kOutstanding = 8;
+  static constexpr size_t kOutstanding = 8;  // most posted requests of each end
   struct Buffer {
     std::vector<char> bytes;
     void* mr = nullptr;
@@ -43,7 +44,8 @@ class Flow {
 
   Flow(std::unique_ptr<net::Sender> sender, std::unique_ptr<net::Receiver> receiver);
   static absl::Status Register(net::Comm* comm, Buffers* buffers);
-  // Each call posts at most one operation and polls once.
+  // Each call posts at most one request and polls once. end: number of messages from the beginning
+  // after which no request is posted.
   absl::Status Receive(uint64_t end);
   absl::Status Send(uint64_t end);
 

@@ -12,18 +12,21 @@
 namespace rewire::bench {
 namespace {
 
+// Limit of a wait for a rail to fail, or for all failed rails to be up again.
 constexpr Duration kRails = seconds(60);
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Trial>> Trial::Open() {
   if (std::getenv("REWIRE_VM_DEVICES") == nullptr) {
-    return absl::FailedPreconditionError("not in the virtual machine of tests/rdma_vm");
+    return absl::FailedPreconditionError(
+        "open the net: REWIRE_VM_DEVICES is not set: run in the virtual machine of tests/rdma_vm");
   }
   const absl::StatusOr<net::Net*> net = net::Net::Get();
   if (!net.ok()) return net.status();
   if ((*net)->devices() != 4) {
-    return absl::FailedPreconditionError(absl::StrCat((*net)->devices(), " devices, not 4"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("open the net: devices=", (*net)->devices(), ": must be 4"));
   }
   const int left[] = {0, 1};
   const int right[] = {2, 3};
@@ -53,7 +56,8 @@ absl::StatusOr<Trial::Gaps> Trial::Break(std::string_view words, uint64_t messag
   if (!gaps.ok()) return gaps;
   if (absl::Status ended = fault.Result(); !ended.ok()) return ended;
   if (rails_failed() == before) {
-    return absl::DeadlineExceededError(absl::StrCat(std::string(words), ": no rail has failed"));
+    return absl::DeadlineExceededError(
+        absl::StrCat("fault ", std::string(words), ": no rail failed within 60 s"));
   }
   return gaps;
 }
@@ -61,7 +65,7 @@ absl::StatusOr<Trial::Gaps> Trial::Break(std::string_view words, uint64_t messag
 absl::Status Trial::AwaitRails() {
   const Time deadline = Now() + kRails;
   while (ValueOf(Counter::kNetRailsBack) < ValueOf(Counter::kNetRailsFailed)) {
-    if (Now() > deadline) return absl::DeadlineExceededError("a rail is not back after a minute");
+    if (Now() > deadline) return absl::DeadlineExceededError("failed rails are not up after 60 s");
     if (const auto gaps = flow_->Carry(1); !gaps.ok()) return gaps.status();
   }
   return absl::OkStatus();

@@ -113,12 +113,12 @@ absl::Status Report::Finish(const std::string& file) const {
     out.close();
     if (!out) {
       return absl::UnavailableError(
-          absl::StrCat("the report cannot be written to ", file, ": ", std::strerror(errno)));
+          absl::StrCat("write report: file=", file, ": ", std::strerror(errno)));
     }
   }
   if (!json_) return absl::OkStatus();
   if (std::fputs(text.c_str(), stdout) < 0 || std::fflush(stdout) != 0) {
-    return absl::UnavailableError("the report cannot be written to stdout");
+    return absl::UnavailableError("write report: cannot write to stdout");
   }
   return absl::OkStatus();
 }

@@ -1,5 +1,5 @@
-// Builds the JSON report of a benchmark: schema and version, place and time of the run, headline
-// numbers, and summaries with their raw samples. With --json exactly one object goes to stdout and
+// Builds the JSON report of a benchmark: schema and version, machine and date, headline numbers,
+// and summaries with their raw samples. With --json exactly one object goes to stdout and
 // all text goes to stderr. For the benchmarks' main(), on its thread. Thread-compatible.
 #pragma once
 
@@ -16,7 +16,7 @@ namespace rewire::bench {
 
 inline constexpr int kSchemaVersion = 1;
 
-// Returns cores, processor, kernel, compiler, build type, sanitizers and date (UTC).
+// Returns cores, processor, kernel, architecture, compiler, build type, sanitizers and date (UTC).
 [[nodiscard]] nlohmann::ordered_json MachineFacts();
 [[nodiscard]] nlohmann::ordered_json ToJson(const Summary& summary);
 
@@ -25,9 +25,10 @@ class Report {
   // `name` is the NAME of `./dev bench NAME`.
   Report(std::string name, bool json);
 
-  // Returns the stream for text for people.
+  // Returns the stream for text that people read.
   [[nodiscard]] FILE* text() const { return json_ ? stderr : stdout; }
-  // Sets a headline number at the top level of the object, where the bars are checked.
+  // Sets a headline value at the top level of the object. The limit of a value has the same key
+  // with the suffix "_bar".
   void Set(std::string_view key, nlohmann::ordered_json value);
   void SetConfig(std::string_view key, nlohmann::ordered_json value);
   // Adds a summary with its samples, under "measurements".
@@ -35,7 +36,8 @@ class Report {
                                         const std::vector<double>& samples);
   [[nodiscard]] nlohmann::ordered_json Object() const;
 
-  // Prints the object if `json` was set, and writes the object to `file` unless the name is empty.
+  // Writes the object to the file `file`, unless that name is empty, and to stdout if `json` was
+  // set.
   [[nodiscard]] absl::Status Finish(const std::string& file = {}) const;
 
  private:

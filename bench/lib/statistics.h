@@ -1,4 +1,5 @@
-// Statistics of samples that assume no distribution. Pure functions: thread-safe.
+// Computes statistics of a benchmark's samples, without an assumption about their distribution.
+// Pure functions: thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +13,7 @@ struct Interval {
   double low = 0;
   double high = 0;
   // The probability that the interval covers the true median: at least 0.95. With fewer than 6
-  // samples the probability is lower, because even all samples cover the median less often.
+  // samples the probability is lower, although the interval then spans all samples.
   double coverage = 0;
 };
 
@@ -28,11 +29,13 @@ struct Summary {
   Interval median_interval;
 };
 
-// Nearest rank. 0 < fraction <= 1; the samples are in ascending order and not empty.
+// Returns the percentile by nearest rank. 0 < fraction <= 1; `sorted` is in ascending order and not
+// empty.
 [[nodiscard]] double Percentile(const std::vector<double>& sorted, double fraction);
-// Uses order statistics, which do not depend on the distribution of the samples.
+// Returns the confidence interval of the median, from order statistics (the sign test). `sorted` is
+// in ascending order and not empty.
 [[nodiscard]] Interval MedianInterval(const std::vector<double>& sorted);
-// Fails on no samples and on samples that are not finite.
+// Fails if there is no sample or a sample is not finite.
 [[nodiscard]] absl::StatusOr<Summary> Summarize(std::vector<double> samples);
 // Summarises a[i] / b[i] of interleaved runs, so that drift of the machine cancels. Fails if the
 // lengths differ or an element of b is not positive.

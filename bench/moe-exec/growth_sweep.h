@@ -1,5 +1,6 @@
-// Measures the growth of the critical path with copies 10 times slower, over several seeds, steps
-// of the weights and numbers of layers. For the single thread of the benchmark's main().
+// Measures how much 10 times slower copies lengthen the critical path, for several seeds, intervals
+// of weight changes and numbers of layers. Called by moe-exec's main(); the caller must be
+// single-threaded, because the runs fork.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +12,12 @@
 namespace rewire::bench {
 
 struct SweptSetting {
-  std::string name;  // the name in the JSON keys
+  std::string name;  // end of the setting's JSON keys
   int64_t layers = 0;
   int64_t micro_batches = 0;
-  int64_t step = 0;
-  // One value for each seed, from seed 1.
+  int64_t step = 0;  // micro-batches between two changes of the weights
+  // One value for each seed, from seed 1. growth: critical path with slow copies / with normal
+  // copies - 1. The speed-ups compare with the critical path without balancing.
   std::vector<double> growth, speedup, speedup_slow_copies;
 };
 

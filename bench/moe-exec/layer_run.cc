@@ -14,6 +14,7 @@
 namespace rewire::bench {
 namespace {
 
+// The beginning of the crew's common memory.
 struct Header {
   ncclUniqueId id;
 };
@@ -29,7 +30,8 @@ class Run {
         own_(o.trace.experts / o.trace.devices),
         device_(o.simgpu, static_cast<int>(rank)),
         stream_(device_.MakeStream()) {}
-  // The balancer releases kernels that wait for a lost process; they use this object's memory.
+  // Waits for the kernels, because they use this object's memory. The balancer releases kernels
+  // that wait for a lost process, so the wait ends.
   ~Run() { device_.Wait(stream_); }
 
   int Main();
@@ -38,8 +40,8 @@ class Run {
   struct Layer {
     std::unique_ptr<Trace> trace;
     Routing routing;
-    CUdeviceptr weights = 0, gradients = 0,
-                x = 0;  // weights and gradients of own experts; x from forward to backward
+    // The weights and gradients of own experts, and the inputs, kept from forward to backward.
+    CUdeviceptr weights = 0, gradients = 0, x = 0;
     moe::Moved moved;
   };
 
@@ -76,7 +78,7 @@ class Run {
   CUdeviceptr errors_ = 0, out_ = 0, gradient_ = 0;
   uint64_t step_ = 0;
   uint64_t version_ = 1;  // version of all weights
-  uint64_t check_ = 0;    // hash of the micro-batch's rows, as the experts made them
+  uint64_t check_ = 0;    // hash of the rows that the experts computed in this micro-batch
   int exit_ = 1;
   LayerRunResult result_{};
 };
@@ -128,6 +130,7 @@ void Run::Route(Layer* layer) {
   }
 }
 
+// Makes the layer's rows and, with dispatch, sends them to their experts' owners.
 void Run::BringRows(uint32_t micro_batch, uint32_t number, bool backward) {
   routing_ = &layers_[number].routing;
   dispatcher_->Use(routing_);
@@ -191,6 +194,7 @@ void Run::Compute(uint32_t number, const moe::Segment& s, bool backward) {
   if (own) AddGradient(number, s.expert - rank_ * own_, gradient);
 }
 
+// Returns all rows of an own expert, for a round without balancing.
 moe::Segment Run::Whole(const moe::RoundInput& input, uint32_t expert) const {
   uint64_t before = 0;
   for (uint32_t e = 0; e < expert; ++e) before += input.tokens[e];
@@ -204,6 +208,7 @@ moe::Segment Run::Whole(const moe::RoundInput& input, uint32_t expert) const {
   return s;
 }
 
+// Adds a round's moves, and the bytes that the moves must copy, to the result.
 void Run::NoteMoves(uint32_t number, bool backward, const moe::Moved& moved) {
   const uint64_t weights = o_.expert.weight_bytes();
   for (const moe::Stowed& s : moved.given) {
@@ -226,6 +231,7 @@ void Run::NoteMoves(uint32_t number, bool backward, const moe::Moved& moved) {
   }
 }
 
+// Counts the round if a static expert has more tokens than a dynamic expert.
 void Run::NoteDynamic(const moe::Moved& moved, const moe::RoundInput& input) {
   uint32_t most_static = 0, least_dynamic = UINT32_MAX;
   for (uint32_t e = 0; e < own_; ++e) {
@@ -235,14 +241,15 @@ void Run::NoteDynamic(const moe::Moved& moved, const moe::RoundInput& input) {
   result_.stale_dynamic += most_static > least_dynamic ? 1 : 0;
 }
 
-// Call after all processes have called NoteMoves().
+// Records which weights are now in this process's slots. Call after all processes have called
+// NoteMoves(), which reads the slots.
 void Run::NoteSlots(uint32_t number, const moe::Moved& moved) {
   for (const moe::Stowed& s : moved.received) {
     SlotsOf(crew_, o_, rank_)[s.slot] = {number, s.move.expert, version_};
   }
 }
 
-// Changes all weights like an optimizer.
+// Changes all weights, as an optimizer's step does.
 void Run::ChangeWeights() {
   ++version_;
   for (const Layer& layer : layers_) {
@@ -269,6 +276,7 @@ bool Run::Balanced(uint32_t number, bool backward, const moe::RoundInput& input,
   for (bool more = true; more;) {
     const absl::StatusOr<std::vector<moe::Segment>> segments = balancer_->Next();
     if (Fail(segments.status())) return false;
+    // In virtual time, the rows after the static rows begin only when planning has ended.
     if (!planned) (void)device_.Clock(stream_, start + o_.plan_ns);
     planned = true;
     Step();
@@ -333,7 +341,8 @@ int Run::Main() {
   }
   cuSimCounts before{};
   for (uint32_t m = 0; m <= o_.micro_batches; ++m) {
-    // In the first micro-batch NCCL connects and the history fills; it is not measured.
+    // The first micro-batch is not measured: NCCL connects, and the balancer has not measured
+    // the speeds yet.
     if (m == 1) {
       before = device_.Counts();
       result_ = LayerRunResult{};

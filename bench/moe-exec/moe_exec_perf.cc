@@ -1,7 +1,8 @@
-// `./dev bench moe-exec`: runs a few layers of experts over processes of the simulated GPU, without
-// balancing, with balancing, and with copy engines a tenth as fast. The results must be equal.
-// Durations are virtual time, in which planning takes its time on this processor. Then measures the
-// same over several seeds, steps and numbers of layers.
+// `./dev bench moe-exec`: runs a few layers of experts in processes on the simulated GPU three
+// times: without balancing, with balancing, and with balancing and 10 times slower copies. Compares
+// the results, which must be equal. Durations are virtual time; planning counts with its processor
+// time on this machine. Then repeats the runs with several seeds, intervals of weight changes and
+// numbers of layers.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -27,13 +28,13 @@ struct Options {
   bool json = false;
 };
 
-// Compares experts' gradients: the number of experts that only moved as a whole, whether all of
-// these are bit-identical, and the error of split experts.
+// The comparison of experts' gradients without and with balancing. A split expert had a move of
+// only some of its tokens; the gradients of all other experts must be bit-identical.
 struct GradientComparison {
-  uint64_t whole = 0;
-  uint64_t split = 0;
-  bool whole_equal = true;
-  double split_error = 0;  // relative to the largest of the expert's gradients
+  uint64_t whole = 0;       // experts that were moved, always with all their tokens
+  uint64_t split = 0;       // split experts
+  bool whole_equal = true;  // the gradients of all experts that are not split are bit-identical
+  double split_error = 0;   // relative to the largest of the expert's gradients
 };
 
 GradientComparison Compare(const Outcome& plain, const Outcome& balanced, size_t weights) {
@@ -70,12 +71,13 @@ bool Equal(const Outcome& a, const Outcome& b, const Outcome& c, Get get) {
   return true;
 }
 
+// Returns the ratio of the copied bytes to the bytes that the moves must copy.
 double OverFormula(const Outcome& out) {
   return static_cast<double>(out.sum.peer_bytes) / static_cast<double>(out.sum.formula_bytes);
 }
 
-// Sets the time of planning in the critical path: the 99th percentile of the processor time of
-// PlanNode(), unless the user sets another value.
+// Sets the virtual time of planning: --plan-us if it is not 0, and otherwise the 99th percentile of
+// the processor time of PlanNode().
 void ChargePlanning(Options* o) {
   o->run.plan_ns = o->run.plan_ns_slow_copies = static_cast<uint64_t>(o->plan_us) * 1000;
   if (o->plan_us != 0) return;
@@ -99,12 +101,12 @@ double Least(const std::vector<double>& samples) {
   return *std::min_element(samples.begin(), samples.end());
 }
 
-// Reports all seeds of all settings, with medians and the worst.
+// Reports the sweep: the values of all seeds of each setting, their median and the worst value.
 void ReportSweep(const std::vector<SweptSetting>& settings, Report* report) {
   const std::string growth = "critical_path_growth";
   const std::string slow = "speedup_over_plain_copies_10x_slower";
   std::vector<double> all_growth, all_slow, all_speedup;
-  fprintf(report->text(), "# growth with copies 10 times slower, by seed\n");
+  fprintf(report->text(), "# growth of the critical path with copies 10 times slower, by seed\n");
   for (const SweptSetting& s : settings) {
     fprintf(report->text(), "  %-16s", s.name.c_str());
     for (const double g : s.growth) fprintf(report->text(), " %7.4f", g);
@@ -127,7 +129,7 @@ void ReportSweep(const std::vector<SweptSetting>& settings, Report* report) {
 
 int Main(int argc, char** argv) {
   Options o;
-  CLI::App app("experts balanced by copy engines, on the simulated GPU", "moe-exec_perf");
+  CLI::App app("measures expert balancing by copy engines on the simulated GPU", "moe-exec_perf");
   app.add_option("--devices", o.run.devices,
                  "processes with one device each; they share 128 experts")
       ->check(CLI::Range(2, 16));
@@ -145,7 +147,7 @@ int Main(int argc, char** argv) {
   app.add_flag("--json", o.json, "one JSON object on stdout, the text on stderr");
   ParseOrExit(&app, argc, argv);
   if (128 % o.run.devices != 0) {
-    fprintf(stderr, "moe-exec_perf: --devices=%lld does not divide 128\n",
+    fprintf(stderr, "moe-exec_perf: --devices=%lld: must divide 128 (experts)\n",
             static_cast<long long>(o.run.devices));
     return 2;
   }

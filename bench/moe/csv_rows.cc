@@ -12,7 +12,7 @@ namespace rewire::bench {
 absl::StatusOr<std::vector<std::map<std::string, std::string>>> ReadCsvRows(
     const std::string& path) {
   std::ifstream file(path);
-  if (!file) return absl::NotFoundError(absl::StrCat("cannot read ", path));
+  if (!file) return absl::NotFoundError(absl::StrCat("open ", path, ": cannot be read"));
   std::vector<std::string> header;
   std::vector<std::map<std::string, std::string>> rows;
   std::string line;

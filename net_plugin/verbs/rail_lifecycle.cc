@@ -14,7 +14,8 @@ constexpr const char* kFencedByPeer = "the peer has fenced the rail or abandoned
 
 }  // namespace
 
-// The background work's part of a rail; no other thread uses it until `done`.
+// The data of the background work that makes a rail. Owned by the background thread until `done`,
+// and afterwards by the connection's thread.
 struct RailLifecycle::Making {
   explicit Making(Rail taken) : rail(std::move(taken)) {}
   Rail rail;
@@ -54,7 +55,8 @@ void RailLifecycle::EndMaking() {
   std::string why = making->why;
   if (why.empty() && abandoned_) why = *abandoned_;
   if (why.empty() && ring_ == nullptr) {
-    // No relaxed ordering: the sender polls the ring.
+    // Register the ring without relaxed ordering, because the sender polls the ring for the peer's
+    // writes.
     auto registered = nic_->device().Register(context_->ring, sizeof *context_->ring,
                                               {.local_write = true, .remote_write = true});
     if (registered.ok()) {
@@ -164,7 +166,7 @@ absl::Status RailLifecycle::Answer(const FrameHeader& header, std::string_view p
         header, absl::StrCat("the offer's attempt must exceed ", attempt_));
   }
   if (state_ == State::kMaking) {
-    // The sender has abandoned the attempt that is being made here.
+    // The sender has abandoned the attempt whose queue pairs are being made on this side.
     abandoned_ = kFencedByPeer;
     next_offer_ = {header, std::string(payload)};
     return absl::OkStatus();
@@ -197,7 +199,7 @@ absl::Status RailLifecycle::TakeAnswer(const FrameHeader& header, std::string_vi
 
 void RailLifecycle::Break(const std::string& why) {
   if (context_->sending && (state_ == State::kOffered || state_ == State::kProbing)) {
-    // No data has been sent that could arrive, so no fence is needed.
+    // No messages have been sent on the rail, so none can arrive late and no fence is needed.
     Say(FrameKind::kRefused, why);
     return SetDown(why);
   }
@@ -223,7 +225,8 @@ void RailLifecycle::BreakQueue(const std::string& why) {
 }
 
 void RailLifecycle::EndDrainIfDue(bool idle) {
-  // A request that was posted just before the fence may never complete.
+  // Do not wait for all completions after the deadline: a request that was posted just before the
+  // fence may never complete.
   if (rail_.Drained() || (idle && Now() >= due_)) EndDrain();
 }
 

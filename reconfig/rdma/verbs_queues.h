@@ -1,4 +1,5 @@
-// Completion queues and queue pairs of the verbs library, for VerbsDevice. Threads: see QueuePair.
+// Implements CompletionQueue and QueuePair with the verbs library. VerbsDevice creates the objects.
+// Thread-compatible; queue_pair.h has the thread rules.
 #pragma once
 
 #include <memory>
@@ -46,6 +47,7 @@ class VerbsQueuePair : public QueuePair {
  private:
   VerbsQueuePair(std::shared_ptr<VerbsDevice> device, const QueuePairOptions& options, ibv_qp* qp,
                  uint32_t max_inline);
+  // to: name of the new state, for the error.
   [[nodiscard]] absl::Status Modify(ibv_qp_attr* attributes, int mask, std::string_view to);
   // Writes the segments to slot `i` of sges_; returns null if there are too many segments.
   ibv_sge* Segments(size_t i, std::span<const Segment> segments);
@@ -56,7 +58,7 @@ class VerbsQueuePair : public QueuePair {
   ibv_qp* const qp_;
   const uint32_t max_inline_;
   const uint32_t max_segments_;
-  uint8_t port_ = 1;
+  uint8_t port_ = 1;  // set by ToInit()
   // The arguments of one call to the library, kept so that posting allocates nothing.
   std::vector<ibv_send_wr> sends_;
   std::vector<ibv_recv_wr> receives_;

@@ -1,6 +1,7 @@
 // Serves Prometheus text over HTTP on loopback: GET /metrics, one answer per connection. Part of
-// the agent's event loop and owned by its thread; no call blocks. Each client has a fixed time, and
-// the oldest client is dropped at the limit, so that slow clients cannot exclude others.
+// the agent's event loop and owned by its thread; no call blocks. A client that is not served
+// within 5 s is dropped, and so is the oldest client if there are more than 16. Therefore slow
+// clients cannot exclude others.
 #pragma once
 
 #include <functional>
@@ -22,10 +23,11 @@ class MetricsServer {
   static absl::StatusOr<std::unique_ptr<MetricsServer>> Listen(const std::string& address);
 
   void Watch(Time now, PollSet* turn);
+  // text: makes the Prometheus text of an answer.
   void Handle(Time now, const PollSet& turn, const std::function<std::string()>& text);
-  // Returns the number of clients closed because of their slowness or for a newer client.
+  // Returns the number of clients that were dropped, for slowness or for a newer client.
   [[nodiscard]] uint64_t dropped() const { return dropped_; }
-  // Returns the port; 0 without a server.
+  // Returns the port on which the server listens; 0: no server.
   [[nodiscard]] int port() const { return port_; }
 
  private:

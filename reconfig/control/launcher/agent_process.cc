@@ -22,8 +22,8 @@ namespace {
 
 constexpr Duration kFirstBackOff = milliseconds(20);
 constexpr Duration kLongestBackOff = seconds(2);
-constexpr Duration kHealthy = seconds(10);  // resets the failure count
-constexpr size_t kMostBacklog = 4096;
+constexpr Duration kHealthy = seconds(10);  // an agent that ran this long resets the failure count
+constexpr size_t kMostBacklog = 4096;       // events that are kept without a connection
 constexpr Duration kKillPatience = seconds(10);  // from SIGKILL to the end of a process
 
 }  // namespace
@@ -41,7 +41,7 @@ AgentProcess::~AgentProcess() { Stop(Now() + seconds(2)); }
 absl::Status AgentProcess::Start() {
   int fds[2];
   if (pipe2(fds, O_CLOEXEC | O_NONBLOCK) != 0)
-    return absl::ResourceExhaustedError(absl::StrCat("pipe: ", strerror(errno)));
+    return absl::ResourceExhaustedError(absl::StrCat("start agent: pipe2: ", strerror(errno)));
   ready_.reset(fds[0]);
   UniqueFd ready(fds[1]);
   ChildSpec spec;
@@ -62,11 +62,11 @@ absl::Status AgentProcess::StartAndWait(Time deadline) {
   REWIRE_RETURN_IF_ERROR(Start());
   char byte = 0;
   if (!WaitReady(ready_.get(), POLLIN, deadline)) {
-    return absl::DeadlineExceededError("start agent: not ready in time");
+    return absl::DeadlineExceededError("start agent: not ready before the deadline");
   }
   if (read(ready_.get(), &byte, 1) != 1) {
     return absl::UnavailableError(
-        "start agent: the agent ended (the reason is in its lines above)");
+        "start agent: the agent exited before it was ready (see its log lines above)");
   }
   ready_.reset();
   Connect(Now());
@@ -145,7 +145,7 @@ void AgentProcess::Reap(Time now) {
   failures_ = now - started_ >= kHealthy ? 0 : failures_ + 1;
   const Duration wait = std::min(kLongestBackOff, kFirstBackOff * (1 << std::min(failures_, 10)));
   restart_at_ = now + wait;
-  REWIRE_WARN("the agent %s: it is started again in %.0f ms, and the members continue to train",
+  REWIRE_WARN("the agent %s: the next start is in %.0f ms; the members continue to train",
               Describe(EndOf(status)).c_str(), ToMilliseconds(wait));
 }
 
@@ -153,7 +153,7 @@ void AgentProcess::Tick(Time now) {
   if (!restart_at_ || now < *restart_at_) return;
   restart_at_.reset();
   if (const absl::Status s = Start(); !s.ok()) {
-    REWIRE_ERROR("%s", std::string(s.message()).c_str());
+    REWIRE_ERROR("start agent again: %s", std::string(s.message()).c_str());
     ++failures_;
     restart_at_ = now + kLongestBackOff;
   }
@@ -164,7 +164,8 @@ void AgentProcess::Stop(Time deadline) {
   if (pid_ == 0) return;
   kill(pid_, SIGTERM);
   const UniqueFd process(static_cast<int>(syscall(SYS_pidfd_open, pid_, 0)));
-  // Read events until the agent's end, such as a world committed while the last members ended.
+  // Read the agent's events until the agent ends. Example: the agent reports a world that was
+  // committed while the last members ended.
   while (connection_.valid() && WaitReady(connection_.fd(), POLLIN, deadline)) ReadEvents();
   if (!process.valid() || !WaitReady(process.get(), POLLIN, deadline)) kill(pid_, SIGKILL);
   const Time killed_by = deadline + kKillPatience;

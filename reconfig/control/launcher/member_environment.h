@@ -1,6 +1,6 @@
-// Builds the environment of a member's process: torchrun's variables, the agent's socket, the
-// preloaded library. Also finds the files that belong to this executable, in a build tree or an
-// installation. Thread-safe. MemberEnvironment() is pure.
+// Builds the environment of a member's process, for the launcher: torchrun's variables, the agent's
+// socket, the preloaded library. Also finds the files that belong to this executable, in a build
+// tree or an installation. Thread-safe. MemberEnvironment() is pure.
 #pragma once
 
 #include <cstdint>
@@ -19,11 +19,12 @@ struct MemberPlace {
   uint32_t world_size = 1;
 };
 
-// The values that all members of a job share. An empty value: not set.
+// The values that all members of a job share. If `socket` is empty, REWIRE_SOCKET is removed. If
+// `net_key`, `preload` or `sim_directory` is empty, its variables keep their values in `base`.
 struct JobEnvironment {
   std::string master_address = "127.0.0.1";
   uint16_t master_port = 0;
-  std::string socket;
+  std::string socket;         // of the job's agent
   std::string net_key;        // of the net plugin; one for all members
   std::string preload;        // the preloaded library
   std::string sim_directory;  // the simulated GPU's libraries
@@ -31,7 +32,8 @@ struct JobEnvironment {
 };
 
 // Returns `base` ("NAME=value" lines) with the member's variables, which replace those of `base`.
-// Fails when LD_PRELOAD cannot hold the preloaded library's path.
+// LD_PRELOAD and LD_LIBRARY_PATH keep their entries and get further ones. Fails if the path of the
+// preloaded library contains a space or a colon, which separate the entries of LD_PRELOAD.
 absl::StatusOr<std::vector<std::string>> MemberEnvironment(const std::vector<std::string>& base,
                                                            const JobEnvironment& job,
                                                            const MemberPlace& place);
@@ -44,7 +46,7 @@ struct InstallPaths {
   std::string sim_directory;  // holds libcuda.so.1 and libnccl.so.2
 };
 
-// Returns the executable's own path, from the kernel.
+// Returns the path of this process's executable, from /proc/self/exe.
 absl::StatusOr<std::string> OwnExecutable();
 // Finds the files of an executable in <tree>/bin. The path of a missing file is empty.
 InstallPaths FindInstallPaths(const std::string& executable);

@@ -1,5 +1,5 @@
-// Implements the C interface of fully sharded experts, without a context. See rewire/rewire_moe.h
-// for threads.
+// Implements the functions rewireFsep*() of rewire/rewire_moe.h (fully sharded experts), which need
+// no rewire context. The header has the thread rules.
 #include <memory>
 #include <string>
 #include <vector>
@@ -29,7 +29,7 @@ using rewire::moe::fsep::Visit;
 
 namespace {
 
-// The wait for the gradients of a step that has ended on the host.
+// The longest time that rewireFsepPlace() waits for the last step's gradients on the device.
 constexpr rewire::Duration kPatience = rewire::seconds(60);
 
 rewireResult_t ResultOf(const absl::Status& status) {

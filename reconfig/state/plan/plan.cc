@@ -11,8 +11,8 @@
 namespace rewire::state {
 namespace {
 
-// The bytes for which one sender is chosen: few enough that a large tensor spreads over all its
-// holders.
+// A sender is chosen for at most this number of bytes at a time, so that a large tensor spreads
+// over all its holders.
 constexpr uint64_t kGrainBytes = 8 << 20;
 
 std::string Elements(const TensorShape& tensor, const Box& box) {
@@ -22,11 +22,11 @@ std::string Elements(const TensorShape& tensor, const Box& box) {
 // The holdings of one tensor.
 struct Shelf {
   std::vector<Holding> all;
-  std::map<MemberId, std::vector<Holding>> of;
+  std::map<MemberId, std::vector<Holding>> of;  // the same, by member
 };
 
-// Returns the holding of `member` that has element `at`. Otherwise lowers *next to the begin of the
-// member's next holding.
+// Returns the holding of `member` that has element `at`. If there is none, returns null and lowers
+// *next to the beginning of the member's next holding.
 const Holding* SelfAt(const Shelf& shelf, MemberId member, uint64_t at, uint64_t* next) {
   const auto own = shelf.of.find(member);
   if (own == shelf.of.end()) return nullptr;
@@ -37,10 +37,13 @@ const Holding* SelfAt(const Shelf& shelf, MemberId member, uint64_t at, uint64_t
   return nullptr;
 }
 
+// Returns whether each element of the tensor is on only one member. False for a transient tensor,
+// which needs no restore.
 bool ExistsOnce(const TensorShape& tensor) {
   return tensor.change != Change::kTransient && tensor.division == Division::kSharded;
 }
 
+// Returns the part of every tensor that each member of `to` must have.
 std::vector<Need> NeedsOf(std::span<const TensorShape> tensors, const World& to) {
   std::vector<Need> needs;
   const auto slots = static_cast<uint32_t>(to.members.size());

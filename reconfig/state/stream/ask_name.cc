@@ -1,4 +1,4 @@
-// Asks one question; see ask_name.h.
+// Implements AskName(): asks one member for the value of one name; see ask_name.h.
 #include "reconfig/state/stream/ask_name.h"
 
 #include "reconfig/base/bytes.h"
@@ -7,7 +7,7 @@
 namespace rewire::state {
 namespace {
 
-constexpr Duration kAgain = milliseconds(10);
+constexpr Duration kAgain = milliseconds(10);  // pause before the next connection
 
 absl::Status ToStatus(const SocketStatus& s) {
   if (s.ok()) return absl::OkStatus();
@@ -15,8 +15,9 @@ absl::Status ToStatus(const SocketStatus& s) {
                                         : absl::UnavailableError(s.text);
 }
 
-// Runs the handshake up to the question, which is sent with the proof. *dropped: the member closed
-// the connection before it accepted the proof, as it does under a flood of connections.
+// Runs the handshake, and sends the name with the proof. *dropped: the connection failed before the
+// member accepted the proof, as happens when the member has too many connections. The caller tries
+// again.
 absl::Status Open(int fd, const WorldMember& member, const Key& key, const WorldMember& asker,
                   std::string_view name, Time deadline, bool* dropped) {
   const ConnectingHandshake handshake(key, {Purpose::kNames, 0, asker.member, member.member,
@@ -29,7 +30,8 @@ absl::Status Open(int fd, const WorldMember& member, const Key& key, const World
   const absl::StatusOr<std::string> proof = handshake.ProofFor({answer, sizeof answer});
   if (absl::IsUnavailable(proof.status())) {
     return absl::UnavailableError("ask member " + std::to_string(member.member) + " at " +
-                                  member.data_address + ": it does not answer questions yet");
+                                  member.data_address +
+                                  ": the member does not answer questions for names yet");
   }
   if (!proof.ok()) {
     return absl::PermissionDeniedError("ask member " + std::to_string(member.member) + " at " +

@@ -1,10 +1,10 @@
 // The sending end of one transition: reads, hashes and sends the parts that the plan takes from
-// this member, within a budget, and hashes them again at the boundary. A copy within the member
-// is handled like a fragment but crosses no wire. An Outflow is owned by the thread that runs the
-// transition, or by the thread that sends snapshots; Cancel() is thread-safe.
+// this member, within a budget, and hashes the parts again at the step boundary. A copy within the
+// member is read and hashed like a fragment, but is not sent. An Outflow is owned by the thread
+// that runs the transition, or by the thread that sends snapshots; Cancel() is thread-safe.
 //
-// Data on the wire is in a few buffers that are reused, because new memory for every fragment would
-// cost more than the copies.
+// Fragments in flight are in a few buffers that are reused, because new memory for every fragment
+// would cost more than the copies.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,8 @@ class Budget {
  public:
   explicit Budget(uint64_t limit) : limit_(limit) {}
 
-  // Returns false without room before the deadline, and at once for more than the limit.
+  // Waits for `bytes` credits. Returns false if the credits are not free before the deadline, and
+  // at once if `bytes` exceeds the limit.
   bool Take(uint64_t bytes, Time deadline);
   void Give(uint64_t bytes);
 
@@ -57,8 +58,8 @@ struct Outgoing {
   WorldMember target;
   bool local = false;
   StatePlace place;  // when local: the destination of byte `begin`
-  // The source is host memory that does not change until all is placed or the stream is closed. The
-  // bytes are then sent from the source without a copy.
+  // The source is host memory that does not change until all bytes are placed or the stream is
+  // closed. The bytes are then sent from the source without a copy.
   bool stays = false;
 };
 
@@ -69,13 +70,13 @@ class Outflow {
   // Close the transport's stream before destroying this object.
   ~Outflow() = default;
 
-  // Sends. Returns when the transport has taken everything, which may not have arrived. remember:
-  // Recheck() hashes the bytes again later.
+  // Sends `outgoing`. Returns when the transport has taken all bytes; WaitPlaced() waits for their
+  // arrival. remember: Recheck() hashes the bytes again later.
   absl::Status Send(const std::vector<Outgoing>& outgoing, uint64_t version, bool remember,
                     Time deadline);
-  // Sets the names of tensors for errors.
+  // Sets the tensors' names that error texts use.
   void SetNames(TensorNames names) { names_ = std::move(names); }
-  // Allocates the buffers before Send() needs them.
+  // Allocates all buffers now, so that Send() does not allocate.
   void Warm();
   // Prepares for state on this device. Call from the thread that will send.
   absl::Status WarmDevice(CUcontext context) { return memory_.Warm(context); }
@@ -83,11 +84,12 @@ class Outflow {
   absl::Status Recheck();
   // Sends a note as a separate fragment.
   absl::Status SendNote(const WorldMember& target, NoteKind kind, std::string bytes, Time deadline);
-  // Returns the present hash of the bytes that `out` names.
+  // Returns the hash of the current bytes of `out.source`.
   absl::StatusOr<uint64_t> Content(const Outgoing& out);
   // Waits until receivers have placed everything that was sent.
   absl::Status WaitPlaced(Time deadline);
-  // When Cancel() returns, the state is no longer read and never will be again.
+  // Ends all reads of the state. After Cancel() returns, no thread reads the state, and a call that
+  // needs to read the state fails.
   void Cancel();
 
   [[nodiscard]] uint64_t bytes_on_wire() const { return bytes_on_wire_; }
@@ -103,7 +105,8 @@ class Outflow {
                        Time deadline);
   absl::Status SendBytes(const Outgoing& out, uint64_t at, uint64_t version,
                          std::span<const char> bytes, uint64_t content, char* buffer);
-  // buffer: returned to free_; nullptr: none.
+  // The completion of one fragment: returns its credits to the budget, and `buffer`, unless null,
+  // to free_.
   void Placed(uint64_t bytes, char* buffer, const absl::Status& status);
   // Returns a buffer of kFragmentBytes, or the reason why there is none.
   absl::StatusOr<char*> TakeBuffer(Time deadline);

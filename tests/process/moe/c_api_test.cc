@@ -1,4 +1,4 @@
-// Balancing through the C interface, between two processes of the simulated GPU.
+// Tests expert balancing through the C interface, with two processes on the simulated GPU.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -40,7 +40,8 @@ rewireExpertsOptions_t Options(const std::string& name, uint32_t rank) {
 
 void* At(CUdeviceptr p) { return reinterpret_cast<void*>(static_cast<uintptr_t>(p)); }
 
-// Replaces a GEMM: out = x + errors + the first byte of the weights; the gradient is of the rows.
+// Replaces a GEMM: out = x + errors + w, where all bytes of the expert's weights equal w. Every
+// byte of the gradient is the number of rows. own: this rank's weights.
 void Compute(const SimDevice& device, CUstream stream, const rewireSegment_t& s, const char* own) {
   device.Launch(stream, 0, [s, own] {
     const char weight = s.weights == nullptr ? own[(s.expert % kOwn) * kWeights]
@@ -55,11 +56,12 @@ void Compute(const SimDevice& device, CUstream stream, const rewireSegment_t& s,
   });
 }
 
-// Returns the line that failed.
+// Makes the calling function print the error and return the failed line's number (modulo 256).
 #define REQUIRE(condition) \
   if (!(condition))        \
   return fprintf(stderr, "%s: %s\n", #condition, rewireMoeLastError()), __LINE__ % 256
 
+// Runs one rank: a forward and a backward round. Returns 0 or the number of the line that failed.
 int Rank(const std::string& name, uint32_t rank, uint32_t* moved_rows) {
   SimDevice device(REWIRE_SIMGPU, static_cast<int>(rank));
   const CUstream stream = device.MakeStream();
@@ -141,7 +143,8 @@ TEST(ExpertsTest, HelpersComputeRowsAndReturnResults) {
   auto* const moved = reinterpret_cast<uint32_t*>(crew.memory());
   ASSERT_THAT(crew.Run([&](uint32_t rank) { return Rank(name, rank, &moved[rank]); }, seconds(60)),
               Each(0));
-  // There are 136 rows, 120 of them on rank 0: 52 are moved, forward and backward.
+  // Rank 0 has 120 of the 136 rows. It moves 52 rows to rank 1 in the forward round, and the same
+  // rows in the backward round.
   EXPECT_EQ(moved[0], 0u);
   EXPECT_EQ(moved[1], 104u);
 }

@@ -12,7 +12,8 @@ using namespace simgpu;
 
 namespace {
 
-// Returns 0 if the system has no such range.
+// Reserves `size` bytes of addresses, at `wanted` if these addresses are free and aligned. Returns
+// 0 if the system has no such range.
 uintptr_t Reserve(size_t size, size_t alignment, uintptr_t wanted) {
   if (wanted % alignment == 0 && wanted != 0) {
     auto* const hint = reinterpret_cast<void*>(wanted);

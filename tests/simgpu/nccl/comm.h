@@ -1,5 +1,6 @@
-// The communicator behind an ncclComm_t. Owned by the API's threads; the service and progress
-// threads see only the parts that they receive. Only destroy or abort frees it.
+// The simulated NCCL's communicator, to which an ncclComm_t points. Owned by the threads that call
+// the API; the service and progress threads see only the parts that they receive. After its
+// initialization a communicator is freed only by ncclCommDestroy or ncclCommAbort.
 #pragma once
 
 #include <atomic>
@@ -37,8 +38,9 @@ struct Config {
   int max_ctas = 32;
 };
 
-// Counts activities that must end before a communicator is freed: launched kernels, which share
-// ownership of the count because they may leave last, and calls inside the communicator.
+// Counts activities that must end before a communicator is freed: calls inside the communicator,
+// and launched kernels. The kernels share ownership of the count, because a kernel may end last.
+// Thread-safe.
 class UnderWay {
  public:
   void Add() REWIRE_EXCLUDES(mutex_);
@@ -58,7 +60,7 @@ struct Registration {
   size_t bytes;
 };
 
-// A group that runs on its own thread for non-blocking communicators.
+// The run of a group of calls on non-blocking communicators, on its own thread. Thread-safe.
 struct AsyncRun {
   std::thread thread;
   rewire::Mutex mutex;
@@ -89,7 +91,7 @@ struct ncclComm {
   bool retained_primary = false;
 
   std::shared_ptr<simnccl::Abort> abort = std::make_shared<simnccl::Abort>();
-  // InProgress while a non-blocking call runs; else the first asynchronous error.
+  // ncclInProgress while a non-blocking call runs; otherwise the first asynchronous error.
   std::atomic<ncclResult_t> async_result{ncclSuccess};
   std::atomic<bool> initialized{false};
   std::atomic<bool> finalized{false};
@@ -108,20 +110,23 @@ struct ncclComm {
   std::unique_ptr<simnccl::Tuner> tuner;
 
   simnccl::Connections connections;
-  std::vector<uint64_t> device_memory;  // the service thread frees it
+  std::vector<uint64_t> device_memory;  // freed by the service thread
   size_t buffer_bytes = 0;
 
-  // Calls inside this communicator, and whether an abort has taken over freeing the communicator.
+  // Counts the calls inside this communicator. `claimed`: a destroy or an abort is freeing the
+  // communicator already.
   simnccl::UnderWay callers;
   std::atomic<bool> claimed{false};
 
   std::shared_ptr<simnccl::UnderWay> launched = std::make_shared<simnccl::UnderWay>();
+  // The last launch: its event and stream. A launch on another stream first waits for the event.
   simnccl::CuEvent last_event = nullptr;
   cudaStream_t last_stream = nullptr;
   bool launched_before = false;
 
-  uint64_t split_count = 0;
-  // These distinguish the bootstraps of all children; the ranks that a shrink excludes do not call.
+  uint64_t split_count = 0;  // for a child's hash, as in NCCL
+  // The numbers of splits and shrinks distinguish the bootstraps of the children. Shrinks are
+  // counted for each set of survivors, because the excluded ranks do not call ncclCommShrink.
   uint64_t child_count = 0;
   std::map<std::vector<int>, uint64_t> shrinks;  // key: the survivors
 
@@ -132,7 +137,7 @@ struct ncclComm {
   std::set<simnccl::Registration*> registrations REWIRE_GUARDED_BY(mutex);
   std::set<ncclWindow_t> windows REWIRE_GUARDED_BY(mutex);
   std::shared_ptr<simnccl::AsyncRun> run REWIRE_GUARDED_BY(mutex);
-  std::atomic<bool> completing{false};  // a call joins `run`
+  std::atomic<bool> completing{false};  // a thread is joining `run`
 
   ncclComm();
   ~ncclComm();
@@ -145,12 +150,12 @@ namespace simnccl {
 // Returns the limit of a call's wait for its peers on this communicator (SIMNCCL_TIMEOUT_MS).
 Patience PatienceOf(const ncclComm* comm);
 
-// CheckComm refuses a null, foreign or freed handle. Ready also refuses a communicator that another
-// call still works on or that has failed.
+// CheckComm refuses a null, foreign or freed handle. CheckReady also refuses a communicator on
+// which another call still works, or that has failed.
 ncclResult_t CheckComm(const ncclComm* comm, const char* call, const char* argument);
 ncclResult_t CheckReady(ncclComm* comm);
-// Joins a run that has ended. Ends the process if another thread does the same at this moment: NCCL
-// frees the run in both (ncclGroupJobComplete).
+// Joins the ended run of a non-blocking communicator. Aborts the process if another thread is
+// joining the run at the same time, because NCCL would free the run twice (ncclGroupJobComplete).
 void CompleteRun(ncclComm* comm);
 
 }  // namespace simnccl

@@ -22,7 +22,7 @@ ncclResult_t Connection::Progress(bool* moved) {
     SIMNCCL_TRY(net_->Test(request_[slot], &done, &bytes));
     if (done == 0) break;
     if (!sending_ && static_cast<size_t>(bytes) != size_[slot]) {
-      return Fail(ncclInternalError, "a peer sent %d bytes where %zu were expected", bytes,
+      return Fail(ncclInternalError, "receive from a peer: bytes=%d: must be %zu", bytes,
                   size_[slot]);
     }
     ++completed_;

@@ -12,6 +12,7 @@
 namespace simnccl {
 namespace {
 
+// Limits of accepted connections that have not sent their whole Hello: time, and number.
 constexpr rewire::Duration kSilence = rewire::seconds(10);
 constexpr size_t kMaxStrangers = 4096;
 
@@ -19,6 +20,7 @@ constexpr size_t kMaxStrangers = 4096;
 
 ncclResult_t Mailbox::Open() { return ListenAt(&listener_, &address_); }
 
+// Accepts connections and reads their Hello. A connection with a valid Hello becomes a visitor.
 void Mailbox::Pump() {
   for (;;) {
     rewire::UniqueFd fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
@@ -75,7 +77,8 @@ ncclResult_t Mailbox::Take(const std::function<bool(const Hello&)>& wanted,
     std::vector<pollfd> fds;
     AppendPollFds(&fds);
     if (patience.abort != nullptr) fds.push_back({patience.abort->fd(), POLLIN, 0});
-    // Another thread may accept our visitor, so this thread checks again soon.
+    // Another thread may accept the connection for which this thread waits, so check again after at
+    // most 20 ms.
     if (::poll(fds.data(), fds.size(), patience.PollMs(20)) < 0 && errno != EINTR) {
       return Fail(ncclSystemError, "poll: %s", std::strerror(errno));
     }

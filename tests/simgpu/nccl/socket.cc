@@ -20,7 +20,7 @@
 namespace simnccl {
 namespace {
 
-// Returns whether NCCL_SOCKET_IFNAME selects the interface of this name.
+// Returns whether `list`, a value of NCCL_SOCKET_IFNAME, selects the interface `name`.
 bool Wanted(const std::string& name, std::string list) {
   const bool exclude = !list.empty() && list[0] == '^';
   if (exclude) list.erase(0, 1);
@@ -44,7 +44,7 @@ ncclResult_t Patience::Check(const char* what) const {
   if (abort != nullptr && abort->IsSet()) {
     return Fail(ncclInternalError, "aborted while waiting: %s", what);
   }
-  if (rewire::Now() >= deadline) return Fail(ncclSystemError, "the deadline passed: %s", what);
+  if (rewire::Now() >= deadline) return Fail(ncclSystemError, "timed out: %s", what);
   return ncclSuccess;
 }
 
@@ -79,7 +79,7 @@ ncclResult_t ListenAt(rewire::UniqueFd* fd, sockaddr_in* address) {
   if (!s.valid() || ::bind(s.get(), reinterpret_cast<sockaddr*>(address), length) != 0 ||
       ::listen(s.get(), 1024) != 0 ||
       ::getsockname(s.get(), reinterpret_cast<sockaddr*>(address), &length) != 0) {
-    return Fail(ncclSystemError, "listen: %s", std::strerror(errno));
+    return Fail(ncclSystemError, "open a listening socket: %s", std::strerror(errno));
   }
   *fd = std::move(s);
   return ncclSuccess;
@@ -117,8 +117,8 @@ ncclResult_t ConnectTo(const sockaddr_in& address, const Patience& patience, rew
     }
   }
   if (error != 0) {
-    // Every address was listening when it was given to us: a refused connection means that the peer
-    // has ended.
+    // The peer listened at the address before the address was sent to this rank. A refused
+    // connection therefore means that the peer has ended.
     char text[INET_ADDRSTRLEN] = "";
     ::inet_ntop(AF_INET, &address.sin_addr, text, sizeof(text));
     return Fail(ncclRemoteError, "connect to %s:%d: %s", text, ntohs(address.sin_port),
@@ -153,7 +153,7 @@ ncclResult_t RecvAll(int fd, void* data, size_t bytes, const Patience& patience)
       p += n;
       bytes -= static_cast<size_t>(n);
     } else if (n == 0) {
-      return Fail(ncclRemoteError, "a peer closed its connection");
+      return Fail(ncclRemoteError, "recv: the peer closed the connection");
     } else if (errno == EAGAIN) {
       SIMNCCL_TRY(WaitFor(fd, POLLIN, patience, "receiving from a peer"));
     } else if (errno != EINTR) {

@@ -16,7 +16,7 @@ std::vector<double> Ascending(size_t n) {
   return values;
 }
 
-TEST(Statistics, KnownValues) {
+TEST(Statistics, SummarizesKnownValues) {
   const Summary summary = Summarize({5, 1, 4, 2, 3, 100}).value();
   EXPECT_EQ(summary.count, 6u);
   EXPECT_EQ(summary.min, 1);
@@ -25,7 +25,7 @@ TEST(Statistics, KnownValues) {
   EXPECT_EQ(summary.p99, 100);
   EXPECT_EQ(summary.max, 100);
   EXPECT_DOUBLE_EQ(summary.mean, 115.0 / 6);
-  EXPECT_EQ(summary.spread, 3);  // 5 - 2
+  EXPECT_EQ(summary.spread, 3);  // third quartile 5, first quartile 2
 }
 
 TEST(Statistics, PercentilesAreNearestRank) {
@@ -37,8 +37,8 @@ TEST(Statistics, PercentilesAreNearestRank) {
   EXPECT_EQ(Percentile(Ascending(1000), 0.99), 990);
 }
 
-TEST(Statistics, MedianIntervalsOfTheTables) {
-  // Ranks from published tables of the sign test's interval.
+TEST(Statistics, MedianIntervalsMatchPublishedTables) {
+  // The ranks come from published tables of the sign test's confidence interval of the median.
   struct Case {
     size_t n;
     double low, high, coverage;
@@ -52,7 +52,7 @@ TEST(Statistics, MedianIntervalsOfTheTables) {
   }
 }
 
-TEST(Statistics, FewSamplesSayHowLittleTheyCover) {
+TEST(Statistics, FewSamplesReportLowerCoverage) {
   const Interval five = MedianInterval(Ascending(5));
   EXPECT_EQ(five.low, 1);
   EXPECT_EQ(five.high, 5);
@@ -60,7 +60,7 @@ TEST(Statistics, FewSamplesSayHowLittleTheyCover) {
   EXPECT_NEAR(MedianInterval({3}).coverage, 0, 1e-9);
 }
 
-TEST(Statistics, IntervalCoversTheMedianAsOftenAsItSays) {
+TEST(Statistics, MedianIntervalHasItsNominalCoverage) {
   std::mt19937_64 random(1);
   std::exponential_distribution<double> distribution(1.0);
   int covered = 0;
@@ -92,7 +92,7 @@ TEST(Statistics, PairedRatiosCancelDrift) {
   EXPECT_NEAR(ratio.median_interval.high, 1.01, 1e-12);
 }
 
-TEST(Statistics, BadSamplesAreRefused) {
+TEST(Statistics, RejectsEmptyNonFiniteAndUnpairedSamples) {
   EXPECT_FALSE(Summarize({}).ok());
   EXPECT_FALSE(Summarize({1, std::nan("")}).ok());
   EXPECT_FALSE(Summarize({1, std::numeric_limits<double>::infinity()}).ok());

@@ -1,5 +1,5 @@
-// The first device of the simulated driver, for the tests of this folder and the process that they
-// start. Thread-safe.
+// Opens the first device of the simulated driver and allocates its memory. For the tests in
+// tests/unit/peer and tests/unit/held_device, and for the process peer_owner. Thread-safe.
 #pragma once
 
 #include <string>
@@ -23,7 +23,7 @@ inline CUcontext UseFirstDevice() {
   return context;
 }
 
-// The memory is never freed, because the process ends.
+// Allocates device memory. The memory is never freed, because the test process ends soon.
 inline StatePlace DeviceMemory(CUcontext context, size_t bytes) {
   std::string error;
   CUdeviceptr memory = 0;
@@ -31,7 +31,8 @@ inline StatePlace DeviceMemory(CUcontext context, size_t bytes) {
   return {MemoryKind::kDevice, reinterpret_cast<char*>(memory), context};
 }
 
-// Returns memory in one address range, mapped piece by piece from memory that can be shared.
+// Maps `pieces` allocations, which can be exported to other processes, into one address range.
+// Returns the range; its data is null after a failure.
 inline StatePlace MappedMemory(CUcontext context, size_t bytes, size_t pieces) {
   std::string error;
   const CudaDriver& driver = *CudaDriver::Get(&error);
@@ -54,7 +55,7 @@ inline StatePlace MappedMemory(CUcontext context, size_t bytes, size_t pieces) {
   return {MemoryKind::kDevice, ok ? reinterpret_cast<char*>(begin) : nullptr, context};
 }
 
-// Returns the byte of the owner's state at version `version`.
+// Returns the expected byte at offset `at` of the owner's state of version `version`.
 inline char OwnerByte(size_t at, int version) {
   return static_cast<char>(at * 7 + at / 251 + static_cast<size_t>(version));
 }

@@ -17,9 +17,9 @@ void End::Open(Driver* driver, const std::string& name, uint32_t room) {
   const auto queried = device->QueryPort(1);
   ASSERT_TRUE(queried.ok()) << queried.status();
   port = *queried;
-  ASSERT_EQ(port.state, PortState::kActive) << name << " has no link";
+  ASSERT_EQ(port.state, PortState::kActive) << name << ": port 1 is not active";
   const auto chosen = ChooseGid(port.gids, port.link_layer, {});
-  ASSERT_TRUE(chosen.has_value()) << name << " has no address";
+  ASSERT_TRUE(chosen.has_value()) << name << ": port 1 has no usable GID";
   gid = *chosen;
   auto made = device->CreateCompletionQueue(room);
   ASSERT_TRUE(made.ok()) << made.status();

@@ -1,4 +1,5 @@
-// Every layer's backward pass against finite differences, in double.
+// Tests the backward pass of every layer and of the whole model of `gpt_train` against finite
+// differences, in double precision.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -30,7 +31,8 @@ Array RandomParameters(const ParameterLayout& layout, uint64_t seed) {
   return out;
 }
 
-// Compares numerical slopes of single values with the backward pass.
+// Expects that `slopes`, the backward pass's gradient of f() with respect to each of `values`,
+// matches the central finite difference.
 void ExpectSlopes(double* values, size_t count, const double* slopes,
                   const std::function<double()>& f) {
   constexpr double kStep = 1e-5;
@@ -46,11 +48,12 @@ void ExpectSlopes(double* values, size_t count, const double* slopes,
     ASSERT_NEAR(slopes[i], expected, 1e-6 * (1 + std::abs(expected))) << "element " << i;
     largest = std::max(largest, std::abs(expected));
   }
-  // A function that ignores its input would pass.
+  // Without this check, a function that ignores its input would pass.
   EXPECT_GT(largest, 1e-4);
 }
 
-// Checks a layer's gradients by its input and its parameters; the loss is sum(y * mask).
+// Checks a layer's gradients with respect to its input and its parameters. The loss is
+// sum(y * mask), where y is the layer's output.
 template <typename Layer>
 void CheckLayer(const Layer& layer, const ParameterLayout& layout, M x) {
   Array values = RandomParameters(layout, 3);
@@ -68,25 +71,25 @@ void CheckLayer(const Layer& layer, const ParameterLayout& layout, M x) {
   ExpectSlopes(values.data(), values.size(), slopes.data(), loss);
 }
 
-TEST(LayerGradient, LayerNorm) {
+TEST(LayerGradient, LayerNormMatchesFiniteDifferences) {
   ParameterLayout layout;
   const LayerNorm<double> layer(layout, "norm", 6);
   CheckLayer(layer, layout, Random(4, 6, 1));
 }
 
-TEST(LayerGradient, Attention) {
+TEST(LayerGradient, AttentionMatchesFiniteDifferences) {
   ParameterLayout layout;
   const Attention<double> layer(layout, "attention", 8, 2, 0.02);
   CheckLayer(layer, layout, Random(5, 8, 1));
 }
 
-TEST(LayerGradient, Mlp) {
+TEST(LayerGradient, MlpMatchesFiniteDifferences) {
   ParameterLayout layout;
   const Mlp<double> layer(layout, "mlp", 6, 0.02);
   CheckLayer(layer, layout, Random(4, 6, 1));
 }
 
-TEST(LayerGradient, CrossEntropy) {
+TEST(LayerGradient, CrossEntropyMatchesFiniteDifferences) {
   M logits = Random(3, kVocabulary, 1);
   const std::vector<uint8_t> targets = {0, 17, 255};
   M slopes = logits;
@@ -97,7 +100,7 @@ TEST(LayerGradient, CrossEntropy) {
   });
 }
 
-TEST(LayerGradient, AttentionDoesNotSeeTheFuture) {
+TEST(LayerForward, AttentionIgnoresLaterTokens) {
   ParameterLayout layout;
   const Attention<double> layer(layout, "attention", 8, 2, 0.02);
   const Array values = RandomParameters(layout, 3);
@@ -129,8 +132,8 @@ void CheckModel(bool tied) {
                [&] { return model.Run(values.data(), tokens, key, nullptr).loss; });
 }
 
-TEST(ModelGradient, WithTiedHead) { CheckModel(true); }
-TEST(ModelGradient, WithItsOwnHead) { CheckModel(false); }
+TEST(ModelGradient, MatchesFiniteDifferencesWithTiedHead) { CheckModel(true); }
+TEST(ModelGradient, MatchesFiniteDifferencesWithSeparateHead) { CheckModel(false); }
 
 }  // namespace
 }  // namespace rewire::trainer

@@ -20,8 +20,8 @@ rdma::fake::FabricOptions FabricOf(const PairOptions& options) {
 
 }  // namespace
 
-// Replaces WatchByWorkers; this worker runs whenever the clock advances. It models the worst case:
-// an event that was read during the caller's turn wakes nobody.
+// Replaces WatchByWorkers: Pair::Advance() runs this worker on the test's thread. The worker models
+// the worst case, in which an event that was read during the caller's turn starts no look.
 class Pair::Worker final : public Watch {
  public:
   Worker(Pair* pair, int fd, Look look) : pair_(pair), fd_(fd), look_(std::move(look)) {
@@ -40,6 +40,7 @@ class Pair::Worker final : public Watch {
     };
   }
 
+  // Calls look_() if a look is due and this is not the caller's turn.
   void Come() {
     if (entered_ || next_ == Next::kNothing) return;
     pollfd event{fd_, POLLIN, 0};
@@ -116,7 +117,7 @@ Pair::Pair(const PairOptions& options) : fabric(FabricOf(options)), random_(opti
 }
 
 Pair::~Pair() {
-  // The ends return their links.
+  // The ends return their links to sender_links_ and receiver_links_, which must outlive the ends.
   sender.reset();
   receiver.reset();
 }
@@ -148,7 +149,7 @@ std::vector<std::shared_ptr<Nic>> Pair::Open(const std::string& side, size_t por
 
 void Pair::Advance(Duration duration) {
   fabric.Advance(duration);
-  // Each end's work runs in its order.
+  // The background work of each end runs in the order in which it was submitted.
   for (const bool sender : {true, false}) {
     for (;;) {
       const auto at = std::find_if(jobs_.begin(), jobs_.end(),
@@ -179,7 +180,7 @@ absl::Status Pair::Join(const std::function<void()>& between) {
       receiver_up = receiver_up || *r;
     }
   }
-  if (!sender_up || !receiver_up) return absl::DeadlineExceededError("not joined");
+  if (!sender_up || !receiver_up) return absl::DeadlineExceededError("join: an end is not up");
   sender = std::make_unique<VerbsSender>(std::move(sender_link_), &sender_links_);
   receiver = std::make_unique<VerbsReceiver>(std::move(receiver_link_), &receiver_links_);
   return absl::OkStatus();
@@ -194,7 +195,7 @@ absl::Status Pair::Carry(void* out, void* from, void* in, void* to, size_t bytes
   bool sent = false;
   bool received = false;
   for (int i = 0; i < 2'000'000 && !(sent && received); ++i) {
-    // Without a rail nothing else advances the clock.
+    // Advance the clock here, because nothing else advances the clock while no rail is up.
     Advance(nanoseconds(200));
     between();
     if (send == nullptr) {
@@ -211,7 +212,7 @@ absl::Status Pair::Carry(void* out, void* from, void* in, void* to, size_t bytes
     if (!done.ok()) return done.status();
     received = *done;
   }
-  return sent && received ? absl::OkStatus() : absl::DeadlineExceededError("it did not end");
+  return sent && received ? absl::OkStatus() : absl::DeadlineExceededError("carry: not complete");
 }
 
 }  // namespace rewire::net

@@ -16,17 +16,20 @@ std::unique_ptr<FakeNccl>& Instance() {
 
 struct Group {
   int depth = 0;
-  std::vector<FakeNccl::Comm*> aborted;
-  ncclComm_t simulated = nullptr;
+  std::vector<FakeNccl::Comm*> aborted;  // freed at the end of the group
+  ncclComm_t simulated = nullptr;        // communicator of the group's last operation
 };
 thread_local Group group;
 
+// Frees a communicator. Counts a misuse if the communicator was freed before or if a thread is
+// inside.
 void Free(FakeNccl* nccl, FakeNccl::Comm* comm) {
   if (comm->destroyed || comm->inside > 0) ++nccl->misuses;
   comm->destroyed = true;
 }
 
-// Waits while the script says so; the communicator's abort ends the wait.
+// Blocks while `*blocks` is true, for at most kPatience. An abort of the communicator ends the
+// wait, unless the script sets abort_ignored. Returns ncclRemoteError after an abort.
 ncclResult_t Block(FakeNccl* nccl, FakeNccl::Comm* comm, const bool* blocks)
     REWIRE_REQUIRES(nccl->mutex) {
   const Time until = Now() + FakeNccl::kPatience;
@@ -65,6 +68,8 @@ ncclResult_t CommInitRankConfig(ncclComm_t* out, int ranks, ncclUniqueId /*id*/,
   return Block(&nccl, raw, &nccl.init_blocks);
 }
 
+// Returns the communicator of a handle. Counts a misuse and returns null if the communicator is
+// unknown, aborted or freed.
 FakeNccl::Comm* Use(FakeNccl* nccl, ncclComm_t comm) {
   FakeNccl::Comm* c = nccl->Of(comm);
   if (c != nullptr && !c->aborted && !c->destroyed) return c;
@@ -144,6 +149,7 @@ ncclResult_t GroupSimulateEnd(ncclSimInfo_t* info) {
   return nccl.simulate_result;
 }
 
+// Issues an operation. Inside a group the operation is only recorded, for GroupSimulateEnd().
 ncclResult_t Operation(const char* name, size_t count, ncclDataType_t type, ncclComm_t comm) {
   FakeNccl& nccl = FakeNccl::Get();
   if (group.depth > 0) {
