@@ -19,9 +19,12 @@ namespace {
 
 using testing::Each;
 
-// Options of a small and uneven run: four processes, 32 experts.
+// Options of a small and uneven run: four processes, 32 experts. Plans follow measured speeds, and
+// virtual time makes the measured speeds independent of the machine's load. In real time, one late
+// copy can make every later plan empty.
 LayerRunOptions Small(const std::string& name) {
   ::setenv("SIMGPU_DEVICES", "4", 1);
+  ::setenv("SIMGPU_LOCAL_MBPS", "500", 1);  // enables virtual time
   LayerRunOptions o;
   o.simgpu = REWIRE_SIMGPU;
   o.name = "test-" + std::to_string(::getpid()) + "-" + name;
@@ -33,6 +36,14 @@ LayerRunOptions Small(const std::string& name) {
   o.step = 2;
   o.balancer.patience = seconds(20);
   o.balancer.meeting = seconds(60);
+  return o;
+}
+
+// A run without dispatch uses real time: virtual time is meaningless there (LayerRunOptions).
+LayerRunOptions SmallWithoutDispatch(const std::string& name) {
+  LayerRunOptions o = Small(name);
+  ::unsetenv("SIMGPU_LOCAL_MBPS");
+  o.dispatch = false;
   return o;
 }
 
@@ -102,7 +113,6 @@ TEST(LayersTest, ChoosesDynamicExpertsFromTheMicroBatch) {
 
 // Planning that takes a virtual second delays the round by about that time, and changes no result.
 TEST(LayersTest, PlanningTakesVirtualTimeIfItIsNotHidden) {
-  ::setenv("SIMGPU_LOCAL_MBPS", "500", 1);  // enables virtual time
   LayerRunOptions o = Small("planned");
   o.micro_batches = 1;
   o.layers = 1;
@@ -117,7 +127,6 @@ TEST(LayersTest, PlanningTakesVirtualTimeIfItIsNotHidden) {
     EXPECT_EQ(ResultOf(quick, rank).forward, ResultOf(late, rank).forward);
     EXPECT_EQ(ResultOf(quick, rank).backward, ResultOf(late, rank).backward);
   }
-  ::unsetenv("SIMGPU_LOCAL_MBPS");
 }
 
 TEST(LayersTest, MovesNothingIfTokensAreBalanced) {
@@ -221,7 +230,6 @@ void HoldCopiesUp(CudaDriver* driver) {
 }
 
 TEST(LayersTest, LateCopiesHalveTheBudgetDownToZero) {
-  ::setenv("SIMGPU_LOCAL_MBPS", "500", 1);  // enables virtual time
   LayerRunOptions o = Small("in-time");
   o.micro_batches = 5;
   o.balance = false;
@@ -247,12 +255,10 @@ TEST(LayersTest, LateCopiesHalveTheBudgetDownToZero) {
       EXPECT_EQ(r.off, left == 0 ? moe::Off::kLate : moe::Off::kNo) << late_rounds;
     }
   }
-  ::unsetenv("SIMGPU_LOCAL_MBPS");
 }
 
 TEST(LayersTest, FailedReturnIsReportedToAllRanks) {
-  LayerRunOptions o = Small("");
-  o.dispatch = false;
+  LayerRunOptions o = SmallWithoutDispatch("");
   // There are many micro-batches: on busy processors a round moves little, and may end without an
   // error.
   o.micro_batches = 1000;
@@ -294,8 +300,7 @@ TEST(LayersTest, RejectsDriverWithoutStreamMemoryOperations) {
 }
 
 TEST(LayersTest, ErrorNamesMissingRank) {
-  LayerRunOptions o = Small("missing");
-  o.dispatch = false;
+  LayerRunOptions o = SmallWithoutDispatch("missing");
   o.balancer.meeting = milliseconds(300);
   Crew crew(4, LayerRunBytes(o));
   const std::vector<int> statuses = crew.Run(
@@ -305,8 +310,7 @@ TEST(LayersTest, ErrorNamesMissingRank) {
 }
 
 TEST(LayersTest, RefusesDifferentShape) {
-  LayerRunOptions o = Small("other");
-  o.dispatch = false;
+  LayerRunOptions o = SmallWithoutDispatch("other");
   // A process that arrives after the others have left finds nobody.
   o.balancer.meeting = seconds(3);
   LayerRunOptions other = o;
@@ -320,11 +324,10 @@ TEST(LayersTest, RefusesDifferentShape) {
 // Kills a process between any two steps of a round. The other processes get an error or had all
 // their data; none hangs, and data that passed a check is right.
 TEST(LayersTest, KilledHelperIsReportedToTheOthers) {
-  LayerRunOptions o = Small("whole");
+  LayerRunOptions o = SmallWithoutDispatch("whole");
   o.trace.devices = 3;
   o.trace.experts = 24;
   o.layers = 1;
-  o.dispatch = false;
   o.balance = false;
   Crew plain(3, LayerRunBytes(o));
   ASSERT_THAT(RunAll(plain, o), Each(0));
