@@ -83,14 +83,19 @@ void Participant::End() {
   inbox_->event().Wake();
   if (thread_.joinable()) thread_.join();
   inbox_->Close();
-  reshape_.reset();
-  leaving_.clear();
-  std::optional<Adoption> adoption;
+  std::list<std::shared_ptr<Reshape>> ended = std::exchange(leaving_, {});
+  ended.push_back(std::exchange(reshape_, nullptr));
   {
     MutexLock lock(&mutex_);
-    adoption.swap(adoption_);
+    if (adoption_) ended.push_back(std::move(adoption_->reshape));
+    adoption_.reset();
   }
-  adoption.reset();
+  for (const std::shared_ptr<Reshape>& reshape : ended) {
+    if (reshape == nullptr) continue;
+    reshape->End();
+    state_.Discard(reshape->parts());
+  }
+  ended.clear();
   snapshots_.End();
   transport_.reset();
 }

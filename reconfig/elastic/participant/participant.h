@@ -87,6 +87,9 @@ class Participant {
   // Leaves the job: tells the agent and waits until the message is written. A drained member waits
   // until the agent closes the connection, which means that the change it left by has ended.
   void Leave(Time deadline);
+  // Call after End(). Has the program free the memory that it allocated for changes that it does
+  // not take part in any more.
+  void GiveBack() { state_.RunDiscards(); }
 
   // ---- any thread -----------------------------------------------------------------------------
   // Returns false when this process is not in a world, so that no drain is possible.

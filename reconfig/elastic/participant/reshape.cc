@@ -45,9 +45,11 @@ PeerSharing::Options Reshape::SharingOptions() {
   return options;
 }
 
-Reshape::~Reshape() {
+Reshape::~Reshape() { End(); }
+
+void Reshape::End() {
   Cancel();
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 void Reshape::Start(uint64_t step) {

@@ -57,7 +57,7 @@ struct ReshapeContext {
 class Reshape {
  public:
   Reshape(ReshapeContext context, MakePlan request);
-  ~Reshape();  // joins the stream thread
+  ~Reshape();  // does End()
 
   void Start(uint64_t step);
   void Finish();
@@ -65,10 +65,12 @@ class Reshape {
   // Ends the transition's access to the state, whether or not its epoch was committed. After the
   // return the state is neither read nor written.
   void Cancel();
+  // Does Cancel() and joins the threads; parts() is then valid.
+  void End();
   [[nodiscard]] bool finished() const { return finished_.load(); }
 
   [[nodiscard]] Epoch epoch() const { return request_.epoch; }
-  // The allocated parts. Valid after finished(), or once streamed() has reported ok.
+  // The allocated parts. Valid after finished() or End(), or once streamed() has reported ok.
   [[nodiscard]] const std::vector<NewPart>& parts() const { return parts_.parts(); }
   [[nodiscard]] uint64_t restored_version() const { return version_; }
   // Takes the memory for the snapshots of the new world.
