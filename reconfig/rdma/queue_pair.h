@@ -144,9 +144,9 @@ struct ReceiveAttributes {
 
 struct SendAttributes {
   uint32_t first_psn = 0;   // 24 bits
-  uint8_t timeout = 14;     // 4.096 us << timeout, 0: for ever
+  uint8_t timeout = 14;     // 4.096 us << timeout, 0: no limit
   uint8_t retries = 7;      // of the transport
-  uint8_t rnr_retries = 7;  // 7: for ever
+  uint8_t rnr_retries = 7;  // 7: no limit
   uint8_t max_reads = 1;    // outstanding READs as requester
 };
 

@@ -38,7 +38,7 @@ int OwnNiceness();
 // Lowers the priority of a build's thread, so that the build does not disturb training.
 //
 // Niceness is inherited: the service and progress threads that NCCL starts from that thread would
-// stay slow for ever, so they get the program's niceness back. Linux only. Thread-safe.
+// stay slow until they end, so they get the program's niceness back. Linux only. Thread-safe.
 class LowPriority {
  public:
   // For the calling thread. Changes nothing.

@@ -18,7 +18,7 @@ ncclRedOp_t Target::RealOperator(const Generation& generation, ncclRedOp_t op) n
 
 namespace {
 
-// A watchdog may poll a handle for ever, so only the first few lines are logged.
+// A watchdog may poll a handle without end, so only the first few lines are logged.
 void Warn(ncclComm_t handle, const char* what) {
   constexpr int kLines = 8;
   static std::atomic<int> lines{0};

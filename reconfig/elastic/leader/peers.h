@@ -109,7 +109,7 @@ class Peers {
   [[nodiscard]] bool Reclaimed(const std::vector<MemberId>& members) const;
 
   // ---- losses
-  // Marks the process as lost for ever. of_world: it is a member of the committed world, and the
+  // Marks the process as permanently lost. of_world: it is a member of the committed world, and the
   // next transition is a loss. Returns whether the process was connected.
   bool Lose(MemberId member, bool of_world);
   // Returns the lost members of the stored world.

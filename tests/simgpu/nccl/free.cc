@@ -12,7 +12,7 @@
 namespace simnccl {
 namespace {
 
-// A kernel that is queued after an endless kernel cannot leave: NCCL waits for ever.
+// A kernel that is queued after an endless kernel cannot leave: NCCL waits without end.
 constexpr rewire::Duration kPatience = rewire::seconds(600);
 
 void JoinRun(ncclComm* comm) {
