@@ -31,7 +31,7 @@ typedef enum {
   ncclInvalidUsage = 5,
   ncclRemoteError = 6,
   ncclInProgress = 7,
-  ncclNumResults = 8
+  ncclTimeout = 8 /* since 2.31 */
 } ncclResult_t;
 
 #define NCCL_CONFIG_UNDEF_INT INT_MIN

@@ -235,7 +235,8 @@ def entry_body(f):
     if f.kind == "handle":
         return f"  return Translate<{f.result}>({comm}, {call});\n"
     count = next(p.name for p in f.parameters if p.type == "size_t")
-    which = "Broadcast" if f.name == "Bcast" else f.name
+    which = f.name.removesuffix("Config")
+    which = "Broadcast" if which == "Bcast" else which
     peer = "peer" if f.kind == "p2p" else "-1"
     return (f"  return Issue<Collective::k{which}>({comm}, stream, {count}, datatype, {peer}, "
             f"{call});\n")

@@ -73,6 +73,19 @@ ncclResult_t GetPeerDevicePointer(ncclWindow_t window, size_t offset, int peer, 
   return Real()->GetPeerDevicePointer(PinWindow(window), offset, peer, outPtr);
 }
 
+ncclResult_t GetMultimemDeviceLeInfo(ncclWindow_t window, size_t offset, ncclCftLeId* leId,
+                                     size_t* leOffset) {
+  return Real()->GetMultimemDeviceLeInfo(PinWindow(window), offset, leId, leOffset);
+}
+ncclResult_t GetCftDeviceLeInfo(ncclWindow_t window, size_t offset, int peerCft, ncclTeam_t cftTeam,
+                                ncclCftLeId* leId, size_t* leOffset) {
+  return Real()->GetCftDeviceLeInfo(PinWindow(window), offset, peerCft, cftTeam, leId, leOffset);
+}
+ncclResult_t GetPeerDeviceLeInfo(ncclWindow_t window, size_t offset, int peerWorld,
+                                 ncclCftLeId* leId, size_t* leOffset) {
+  return Real()->GetPeerDeviceLeInfo(PinWindow(window), offset, peerWorld, leId, leOffset);
+}
+
 ncclResult_t PutSignal(const void* localbuff, size_t count, ncclDataType_t datatype, int peer,
                        ncclWindow_t peerWin, size_t peerWinOffset, int sigIdx, int ctx,
                        unsigned int flags, ncclComm_t comm, cudaStream_t stream) {

@@ -17,7 +17,11 @@ typedef struct ncclGinBarrierHandle ncclGinBarrierHandle_t;
 typedef struct ncclGinOutboxHandle ncclGinOutboxHandle;
 typedef struct ncclGinInboxA2AHandle ncclGinInboxA2AHandle;
 typedef struct ncclLLA2AHandle ncclLLA2AHandle_t;
+typedef struct ncclCftBarrierHandle ncclCftBarrierHandle_t;
+typedef struct ncclCollConfig ncclCollConfig_t;
+typedef struct ncclEncryptionConfig ncclEncryptionConfig_t;
 typedef struct ncclParamHandle* ncclParamHandle_t;
+typedef uint32_t ncclCftLeId;
 
 /* Passed by value, so their layout matters. */
 typedef struct ncclTeam {
@@ -41,6 +45,12 @@ typedef enum {
   ncclStatGpuMemPersist = 2,
   ncclStatGpuMemTotal = 3
 } ncclCommMemStat_t;
+
+typedef enum {
+  NCCL_CFT_TEAM_FLAT = 0,
+  NCCL_CFT_TEAM_HIER_MULTIMEM = 1,
+  NCCL_CFT_TEAM_HIER_LSA = 2
+} ncclCftTeamMode_t;
 
 #ifdef __cplusplus
 }

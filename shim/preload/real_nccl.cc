@@ -12,6 +12,7 @@
 #include "reconfig/base/log.h"
 #include "reconfig/base/settings.h"
 #include "shim/preload/library_search.h"
+#include "shim/preload/unknown_functions.h"
 
 namespace rewire::shim {
 
@@ -121,6 +122,15 @@ std::vector<std::string> Candidates(std::vector<std::string>* searched) {
   return {real};
 }
 
+void WarnOfUnknownFunctions(void* library) {
+  std::string names;
+  for (const std::string& name : UnknownFunctions(library)) names += " " + name;
+  if (names.empty()) return;
+  REWIRE_WARN("%s version=%d has functions that this version of Rewire does not know, and that must "
+              "not get a communicator:%s",
+              real_functions.path, real_functions.version, names.c_str());
+}
+
 void LoadOnce() {
   UseAbsent(&real_functions);
   // NCCL closes its net plugin with the last communicator and then silently falls back to sockets
@@ -138,6 +148,7 @@ void LoadOnce() {
     real_functions.path = strdup(path.c_str());
     real_functions.GetVersion(&real_functions.version);
     REWIRE_INFO("NCCL %d at %s", real_functions.version, real_functions.path);
+    if (!Off()) WarnOfUnknownFunctions(library);
     return;
   }
   not_found = new std::string;

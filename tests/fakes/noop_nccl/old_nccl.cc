@@ -1,5 +1,5 @@
-// A nearly empty NCCL 2.19. Programs find a missing function in it, and one that has only its ncclX
-// name.
+// A nearly empty NCCL 2.19. It lacks functions, has one under its ncclX name alone, and has one that
+// no release has.
 #include "rewire_nccl_api.h"
 
 extern "C" {
@@ -10,4 +10,8 @@ __attribute__((visibility("default"))) ncclResult_t pncclGetVersion(int* version
 __attribute__((visibility("default"))) ncclResult_t ncclMemFree(void* /*pointer*/) {
   return ncclRemoteError;
 }
+__attribute__((visibility("default"))) ncclResult_t ncclOfTomorrow(ncclComm_t /*comm*/) {
+  return ncclSuccess;
+}
+__attribute__((visibility("default"))) void ncclOfTomorrowInternal() {}
 }

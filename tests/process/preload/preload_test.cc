@@ -206,6 +206,16 @@ TEST_F(PreloadTest, AFunctionThatTheLibraryLacks) {
   EXPECT_THAT(ran.output, HasSubstr("free 6"));  // the function has only the ncclX name
 }
 
+TEST_F(PreloadTest, AFunctionThatRewireDoesNotKnowIsNamedOnce) {
+  const Ran ran =
+      RunCommand(preload_ + "REWIRE_NCCL_LIBRARY=" REWIRE_OLD, probe_ + "version version");
+  EXPECT_EQ(1u, Times(ran.output, "does not know")) << ran.output;
+  EXPECT_THAT(ran.output, HasSubstr(REWIRE_OLD " version=21903 has functions"));
+  EXPECT_THAT(ran.output, HasSubstr("a communicator: ncclOfTomorrow\n"));
+  EXPECT_THAT(RunCommand(preload_ + noop_, probe_ + "version").output,
+              Not(HasSubstr("does not know")));
+}
+
 TEST_F(PreloadTest, Disabled) {
   const Ran ran = RunCommand(preload_ + noop_ + "REWIRE_DISABLE=1 REWIRE_BUILD_MS=soon",
                              probe_ + "version init refcount");

@@ -1,0 +1,89 @@
+#include "shim/preload/unknown_functions.h"
+
+#include <dlfcn.h>
+#include <elf.h>
+#include <link.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <string_view>
+
+namespace rewire::shim {
+
+namespace {
+
+// The exported symbols of a loaded object. The loader has relocated the addresses.
+struct Symbols {
+  const ElfW(Sym)* all = nullptr;
+  const char* names = nullptr;
+  const uint32_t* gnu_hash = nullptr;
+};
+
+Symbols Find(const ElfW(Dyn)* dynamic) {
+  Symbols symbols;
+  for (const ElfW(Dyn)* d = dynamic; d->d_tag != DT_NULL; ++d) {
+    const auto* address = reinterpret_cast<const void*>(d->d_un.d_ptr);
+    if (d->d_tag == DT_SYMTAB) symbols.all = static_cast<const ElfW(Sym)*>(address);
+    if (d->d_tag == DT_STRTAB) symbols.names = static_cast<const char*>(address);
+    if (d->d_tag == DT_GNU_HASH) symbols.gnu_hash = static_cast<const uint32_t*>(address);
+  }
+  return symbols;
+}
+
+// Symbols [first, end) are the exported ones. No entry of an ELF file has their number: it follows
+// from the hash table (header, Bloom filter, buckets, chains; a chain's last word is odd).
+struct Range {
+  uint32_t first = 0;
+  uint32_t end = 0;
+};
+
+Range Exported(const uint32_t* gnu_hash) {
+  const uint32_t bucket_count = gnu_hash[0];
+  const uint32_t first = gnu_hash[1];
+  const uint32_t bloom_words = gnu_hash[2] * (sizeof(ElfW(Addr)) / sizeof(uint32_t));
+  const uint32_t* buckets = gnu_hash + 4 + bloom_words;
+  const uint32_t* chains = buckets + bucket_count;
+  uint32_t last = 0;
+  for (uint32_t b = 0; b < bucket_count; ++b) last = std::max(last, buckets[b]);
+  if (last < first) return {first, first};
+  while ((chains[last - first] & 1) == 0) ++last;
+  return {first, last + 1};
+}
+
+bool Known(std::string_view name) {
+#define REWIRE_NCCL_FUNCTION(result, known, since, parameters, arguments) \
+  if (name == "nccl" #known) return true;
+#include "rewire_nccl_functions.inc"
+#undef REWIRE_NCCL_FUNCTION
+  return false;
+}
+
+bool LooksPublic(std::string_view name) {
+  constexpr std::string_view kInternal = "Internal";
+  if (name.size() < 5 || name.substr(0, 4) != "nccl" || name[4] < 'A' || name[4] > 'Z') {
+    return false;
+  }
+  return name.size() < kInternal.size() ||
+         name.substr(name.size() - kInternal.size()) != kInternal;
+}
+
+}  // namespace
+
+std::vector<std::string> UnknownFunctions(void* library) {
+  link_map* map = nullptr;
+  if (dlinfo(library, RTLD_DI_LINKMAP, &map) != 0) return {};
+  const Symbols symbols = Find(map->l_ld);
+  if (symbols.all == nullptr || symbols.names == nullptr || symbols.gnu_hash == nullptr) return {};
+  std::vector<std::string> unknown;
+  const Range exported = Exported(symbols.gnu_hash);
+  for (uint32_t i = exported.first; i < exported.end; ++i) {
+    const ElfW(Sym)& symbol = symbols.all[i];
+    if (ELF64_ST_TYPE(symbol.st_info) != STT_FUNC || symbol.st_shndx == SHN_UNDEF) continue;
+    const char* name = symbols.names + symbol.st_name;
+    if (LooksPublic(name) && !Known(name)) unknown.emplace_back(name);
+  }
+  return unknown;
+}
+
+}  // namespace rewire::shim

@@ -1,0 +1,15 @@
+// Functions of a loaded NCCL that Rewire's table lacks: NCCL is newer than this Rewire. A program
+// that reaches one past the shim would give it a virtual communicator. For
+// shim/preload/real_nccl.cc. Thread-safe; slow.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace rewire::shim {
+
+// Takes a handle of dlopen. Returns the names of the library's exported ncclX functions that
+// shim/gen/nccl_functions.txt lacks, except NCCL's own (ncclXInternal).
+std::vector<std::string> UnknownFunctions(void* library);
+
+}  // namespace rewire::shim
