@@ -127,6 +127,8 @@ absl::Status EpochBuild::BuildOne(BuildTask* task, Chain* chain,
   const BuildTurn turn(turns_);
   REWIRE_ASSIGN_OR_RETURN(const uint64_t free_before, device_->FreeBytes());
   REWIRE_ASSIGN_OR_RETURN(Link* const link, NewLink(task, chain, build));
+  // After a loss the program waits for this build, so there is no training to disturb.
+  if (IsLost(chain)) counters_->nice_refused += static_cast<uint64_t>(priority->End());
   const absl::Status status = Connect(task, chain, build, link);
   if (task->Left()) return status;
   counters_->nice_refused += static_cast<uint64_t>(priority->ReleaseMade());

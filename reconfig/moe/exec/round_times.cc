@@ -8,6 +8,14 @@
 
 namespace rewire::moe {
 
+namespace {
+
+// A round without copies measures no copy. A plan that finds copies too slow would never be revised
+// on its own evidence, so each such round forgets this fraction of the copies' speeds.
+constexpr uint32_t kForgotten = 128;
+
+}  // namespace
+
 bool Lateness::Count(bool late) {
   late_ = late ? late_ + 1 : 0;
   total_ += late ? 1 : 0;
@@ -99,8 +107,13 @@ void RoundTimes::Measure(bool backward, uint64_t static_rows, uint64_t given) {
   };
   const double row_cost = backward ? 2.0 : 1.0;
   measure(begun_, closed_, static_cast<double>(static_rows) * row_cost, &speeds_.row);
+  if (given == 0) {
+    speeds_.kib -= speeds_.kib / kForgotten;
+    speeds_.start -= speeds_.start / kForgotten;
+    return;
+  }
   measure(gives_begin_, gives_end_, static_cast<double>(given) / 1024, &speeds_.kib);
-  if (given > 0 && !backward) measure(begun_, gives_begin_, 1, &speeds_.start);
+  if (!backward) measure(begun_, gives_begin_, 1, &speeds_.start);
 }
 
 bool RoundTimes::PassedWaits() const {

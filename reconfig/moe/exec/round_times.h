@@ -88,7 +88,8 @@ class RoundTimes {
   // Counts the last round as late or not, if the device has passed all waits and there were copies.
   void Judge(Lateness* lateness);
   // Measures the time of a row and of a KiB in the last round, averaged over the last rounds for
-  // stable plans. given: bytes copied to helpers.
+  // stable plans. given: bytes copied to helpers; 0: forgets a part of the copies' speeds, so that
+  // one slow copy does not end the balancing without a word.
   void Measure(bool backward, uint64_t static_rows, uint64_t given);
   [[nodiscard]] const Speeds& speeds() const { return speeds_; }
 

@@ -101,6 +101,14 @@ TEST_F(PriorityTest, IsTheProgramsWhenHalfOfTheTimeIsUsed) {
   EXPECT_TRUE(built_.Wait().has_value());
 }
 
+TEST_F(PriorityTest, IsTheProgramsAfterALoss) {
+  core_->AbortCurrent("member 1 died");
+  BuildWithin(seconds(100));
+  EXPECT_EQ(NicenessOfBuildThread(), OwnNiceness());
+  core_->Abandon(1);
+  EXPECT_TRUE(built_.Wait().has_value());
+}
+
 TEST_F(BuilderTest, WaitsWhileFourThreadsReturnFromNccl) {
   Program program(core_.get(), 1);
   ASSERT_EQ(program.Create(2, 0), ncclSuccess);
