@@ -211,7 +211,7 @@ moe::Segment Run::Whole(const moe::RoundInput& input, uint32_t expert) const {
 // Adds a round's moves, and the bytes that the moves must copy, to the result.
 void Run::NoteMoves(uint32_t number, bool backward, const moe::Moved& moved) {
   const uint64_t weights = o_.expert.weight_bytes();
-  for (const moe::Stowed& s : moved.given) {
+  for (const moe::PlacedMove& s : moved.given) {
     const uint64_t rows = s.move.tokens * o_.expert.row_bytes();
     const bool there = o_.tell_version && SlotsOf(crew_, o_, s.move.to)[s.slot] ==
                                               SlotOfRun{number, s.move.expert, version_};
@@ -224,7 +224,7 @@ void Run::NoteMoves(uint32_t number, bool backward, const moe::Moved& moved) {
     result_.weights_there += there ? 1 : 0;
     result_.given_whole += whole ? 1 : 0;
   }
-  for (const moe::Stowed& s : moved.received) {
+  for (const moe::PlacedMove& s : moved.received) {
     const uint64_t rows = s.move.tokens * o_.expert.row_bytes();
     result_.formula_bytes += rows + (backward ? weights : 0);
     ++result_.received;
@@ -244,7 +244,7 @@ void Run::NoteDynamic(const moe::Moved& moved, const moe::RoundInput& input) {
 // Records which weights are now in this process's slots. Call after all processes have called
 // NoteMoves(), which reads the slots.
 void Run::NoteSlots(uint32_t number, const moe::Moved& moved) {
-  for (const moe::Stowed& s : moved.received) {
+  for (const moe::PlacedMove& s : moved.received) {
     SlotsOf(crew_, o_, rank_)[s.slot] = {number, s.move.expert, version_};
   }
 }

@@ -73,7 +73,7 @@ void FillPostings(const std::vector<uint32_t>& tokens, const moe::Shape& shape, 
 }
 
 void TakeSlots(const moe::NodePlan& plan, uint64_t round, std::vector<moe::Posting>* postings) {
-  for (const moe::Stowed& s : plan.moves) {
+  for (const moe::PlacedMove& s : plan.moves) {
     (*postings)[s.move.to].slots[s.slot] = {s.move.expert, round};
   }
 }

@@ -31,7 +31,7 @@ Evened Plan(const moe::Batch& batch, const moe::Shape& shape, bool by_counts) {
   }
   std::vector<uint64_t> loads = moe::Loads(batch);
   const moe::NodePlan plan = moe::PlanNode(postings, shape);
-  for (const moe::Stowed& s : plan.moves) {
+  for (const moe::PlacedMove& s : plan.moves) {
     loads[s.from] -= s.move.tokens;
     loads[s.move.to] += s.move.tokens;
   }

@@ -52,15 +52,15 @@ void ClearSender::SendKeys() {
     std::array<ClearToSend, kMaxRecvs> entries;
     std::copy_n(connection_.ring.Entries(r.sequence, r.count), r.count, entries.begin());
     const uint32_t keys = PutKeys(r, entries.data());
-    if (keys != r.keys) Say(r, entries.data());
+    if (keys != r.keys) SendEntries(r, entries.data());
     r.keys = keys;
   }
 }
 
-void ClearSender::Say(const Receive& r, const ClearToSend* entries) {
+void ClearSender::SendEntries(const Receive& r, const ClearToSend* entries) {
   FrameHeader header = connection_.Header(FrameKind::kClear);
   header.sequence = r.sequence;
-  connection_.control().Say(
+  connection_.control().SendFrame(
       header, {reinterpret_cast<const char*>(entries), r.count * sizeof(ClearToSend)});
 }
 
@@ -77,7 +77,7 @@ bool ClearSender::SendSome() {
   const uint32_t count = table_.At(first).count;
   uint64_t end = first + 1;
   if (ways == 0) {
-    Say(table_.At(first), connection_.ring.Entries(first, count));
+    SendEntries(table_.At(first), connection_.ring.Entries(first, count));
   } else {
     while (end < connection_.next && end % kMaxRequests != 0 && IsOwed(table_.At(end)) &&
            (table_.At(end).count == 1) == (count == 1) && WaysFor(&table_.At(end)) == ways) {

@@ -42,7 +42,7 @@ class ClearSender {
   // Returns the rails that have keys for all of its buffers, and writes the keys into `entries`.
   [[nodiscard]] uint32_t PutKeys(const Receive& receive, ClearToSend* entries) const;
   // Sends the entries on the control connection.
-  void Say(const Receive& receive, const ClearToSend* entries);
+  void SendEntries(const Receive& receive, const ClearToSend* entries);
 
   Connection& connection_;
   ReceiveTable& table_;

@@ -253,12 +253,12 @@ absl::Status Connection::MalformedFrame(const FrameHeader& header, const std::st
                                           " (this use is ", link_->use, ")"));
 }
 
-void Connection::Say(const RailLifecycle& rail, FrameKind kind, std::string payload) {
+void Connection::SendFrame(const RailLifecycle& rail, FrameKind kind, std::string payload) {
   FrameHeader header = Header(kind);
   header.offset = rail.number();
   header.sequence = rail.attempt();
   header.total = total_;
-  control_.Say(header, std::move(payload));
+  control_.SendFrame(header, std::move(payload));
   settled_ = false;
 }
 
@@ -281,7 +281,7 @@ absl::StatusOr<char*> Connection::PlaceOf(const FrameHeader& piece) {
   return MalformedFrame(piece, WhyUnused(piece));
 }
 
-absl::StatusOr<bool> Connection::Hear(const FrameHeader& header, std::string_view payload) {
+absl::StatusOr<bool> Connection::TakeFrame(const FrameHeader& header, std::string_view payload) {
   switch (header.kind) {
     case FrameKind::kJoin:
     case FrameKind::kJoined:
@@ -291,22 +291,22 @@ absl::StatusOr<bool> Connection::Hear(const FrameHeader& header, std::string_vie
       if (absl::Status status = HearOfRail(header, payload); !status.ok()) return status;
       return true;
     default:
-      if (header.use == link_->use && end_ != nullptr) return end_->Hear(header, payload);
+      if (header.use == link_->use && end_ != nullptr) return end_->TakeFrame(header, payload);
       return MalformedFrame(header, WhyUnused(header));
   }
 }
 
-void Connection::Said(const FrameHeader& piece) {
-  if (end_ != nullptr) end_->Said(piece);
+void Connection::FrameSent(const FrameHeader& piece) {
+  if (end_ != nullptr) end_->FrameSent(piece);
 }
 
-void Connection::HearAnswer() {
+void Connection::NoteAnswer() {
   if (std::exchange(context_.answered, true)) return;
-  for (RailLifecycle& r : rails_) r.HearAnswer();
+  for (RailLifecycle& r : rails_) r.NoteAnswer();
 }
 
 absl::Status Connection::HearOfRail(const FrameHeader& header, std::string_view payload) {
-  HearAnswer();
+  NoteAnswer();
   settled_ = false;
   if (header.offset >= kMostRails) {
     return MalformedFrame(header, absl::StrCat("the rail must be less than ", kMostRails));
@@ -324,7 +324,7 @@ absl::Status Connection::HearOfRail(const FrameHeader& header, std::string_view 
   if (header.offset >= rails_.size()) {
     return MalformedFrame(header, absl::StrCat("the rail must be less than ", rails_.size()));
   }
-  return rails_[header.offset].Hear(header, payload);
+  return rails_[header.offset].TakeFrame(header, payload);
 }
 
 bool Connection::NeedsOthers() const {

@@ -51,8 +51,8 @@ class Connection final : public Attachment,
     virtual absl::Status Settle(size_t rail, std::string_view report) = 0;
     // Frames that are not about rails; see Control::Listener.
     virtual absl::StatusOr<char*> PlaceOf(const FrameHeader& piece) = 0;
-    virtual absl::StatusOr<bool> Hear(const FrameHeader& header, std::string_view payload) = 0;
-    virtual void Said(const FrameHeader& piece) = 0;
+    virtual absl::StatusOr<bool> TakeFrame(const FrameHeader& header, std::string_view payload) = 0;
+    virtual void FrameSent(const FrameHeader& piece) = 0;
   };
 
   // `link` owns the connection. `peer` is set on the sending side only.
@@ -126,19 +126,19 @@ class Connection final : public Attachment,
 
  private:
   // RailLifecycle::Owner.
-  void Say(const RailLifecycle& rail, FrameKind kind, std::string payload) override;
+  void SendFrame(const RailLifecycle& rail, FrameKind kind, std::string payload) override;
   std::string Report() override;
   absl::Status Settle(const RailLifecycle& rail, std::string_view report) override;
   // Control::Listener.
   absl::StatusOr<char*> PlaceOf(const FrameHeader& piece) override;
-  absl::StatusOr<bool> Hear(const FrameHeader& header, std::string_view payload) override;
-  void Said(const FrameHeader& piece) override;
+  absl::StatusOr<bool> TakeFrame(const FrameHeader& header, std::string_view payload) override;
+  void FrameSent(const FrameHeader& piece) override;
 
   // Why a frame that is not about rails cannot be taken.
   [[nodiscard]] const char* WhyUnused(const FrameHeader& header) const;
   absl::Status HearOfRail(const FrameHeader& header, std::string_view payload);
   // The peer has sent its first frame about a rail.
-  void HearAnswer();
+  void NoteAnswer();
   void AddRail();
   void Break(RailLifecycle* rail, const std::string& why);
   // Joins the first due rail of the range, unless a rail of the range is being joined.

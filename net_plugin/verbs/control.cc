@@ -13,7 +13,7 @@ constexpr size_t kMostPayload = 64 << 10;
 
 }  // namespace
 
-void Control::Say(FrameHeader header, std::string payload) {
+void Control::SendFrame(FrameHeader header, std::string payload) {
   header.bytes = static_cast<uint32_t>(payload.size());
   frames_.push_back({header, std::move(payload)});
 }
@@ -47,7 +47,7 @@ absl::Status Control::Write() {
     if (f.sent < kHeader + f.header.bytes) return absl::OkStatus();
     const FrameHeader header = f.header;
     frames_.pop_front();
-    if (header.kind == FrameKind::kPiece) listener_->Said(header);
+    if (header.kind == FrameKind::kPiece) listener_->FrameSent(header);
   }
   return absl::OkStatus();
 }
@@ -88,7 +88,7 @@ absl::Status Control::Read() {
     headed_ = false;
     const bool piece = header_.kind == FrameKind::kPiece;
     const absl::StatusOr<bool> more =
-        listener_->Hear(header_, piece ? std::string_view() : std::string_view(payload_));
+        listener_->TakeFrame(header_, piece ? std::string_view() : std::string_view(payload_));
     if (!more.ok()) return more.status();
     if (!*more) return absl::OkStatus();
   }

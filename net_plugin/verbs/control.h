@@ -22,15 +22,15 @@ class Control {
     // Returns the buffer for a piece. Null: no buffer yet; nothing more is read until there is one.
     virtual absl::StatusOr<char*> PlaceOf(const FrameHeader& piece) = 0;
     // Takes a whole frame; a piece's payload is already in its buffer. False: this use ends.
-    virtual absl::StatusOr<bool> Hear(const FrameHeader& header, std::string_view payload) = 0;
+    virtual absl::StatusOr<bool> TakeFrame(const FrameHeader& header, std::string_view payload) = 0;
     // The kernel has taken all bytes of a piece.
-    virtual void Said(const FrameHeader& piece) = 0;
+    virtual void FrameSent(const FrameHeader& piece) = 0;
   };
 
   Control(Stream* stream, Listener* listener) : stream_(stream), listener_(listener) {}
 
-  void Say(FrameHeader header, std::string payload = {});
-  // `data` must stay valid until Said(). Only one piece may be pending.
+  void SendFrame(FrameHeader header, std::string payload = {});
+  // `data` must stay valid until FrameSent(). Only one piece may be pending.
   void SayPiece(FrameHeader header, const char* data);
   // True if no frame waits to be written.
   [[nodiscard]] bool Silent() const { return frames_.empty(); }

@@ -66,7 +66,7 @@ void RailLifecycle::EndMaking() {
     }
   }
   if (!why.empty()) {
-    Say(FrameKind::kRefused, why);
+    SendFrame(FrameKind::kRefused, why);
     SetDown(why);
   } else if (context_->sending && joined_) {
     state_ = State::kProbing;
@@ -79,7 +79,7 @@ void RailLifecycle::EndMaking() {
     due_ = Now() + (context_->answered ? context_->options.join : context_->options.answer);
     making->ours.ring = reinterpret_cast<uintptr_t>(context_->ring);
     making->ours.ring_rkey = ring_->rkey();
-    Say(context_->sending ? FrameKind::kJoin : FrameKind::kJoined, Encode(making->ours));
+    SendFrame(context_->sending ? FrameKind::kJoin : FrameKind::kJoined, Encode(making->ours));
   }
   if (state_ != State::kDown || !next_offer_) return;
   const auto [header, payload] = *std::exchange(next_offer_, std::nullopt);
@@ -102,7 +102,7 @@ void RailLifecycle::GoUp() {
                 context_->peer.c_str());
     ++context_->options.counters->back;
   }
-  Say(FrameKind::kReady);
+  SendFrame(FrameKind::kReady);
 }
 
 void RailLifecycle::BeginJoin() {
@@ -110,11 +110,11 @@ void RailLifecycle::BeginJoin() {
   Make(std::nullopt);
 }
 
-void RailLifecycle::HearAnswer() {
+void RailLifecycle::NoteAnswer() {
   if (state_ == State::kOffered) due_ = Now() + context_->options.join;
 }
 
-absl::Status RailLifecycle::Hear(const FrameHeader& header, std::string_view payload) {
+absl::Status RailLifecycle::TakeFrame(const FrameHeader& header, std::string_view payload) {
   const bool sending = context_->sending;
   const auto malformed = [&](const char* why) {
     return context_->owner->MalformedFrame(header, why);
@@ -200,7 +200,7 @@ absl::Status RailLifecycle::TakeAnswer(const FrameHeader& header, std::string_vi
 void RailLifecycle::Break(const std::string& why) {
   if (context_->sending && (state_ == State::kOffered || state_ == State::kProbing)) {
     // No messages have been sent on the rail, so none can arrive late and no fence is needed.
-    Say(FrameKind::kRefused, why);
+    SendFrame(FrameKind::kRefused, why);
     return SetDown(why);
   }
   if (!up() && state_ != State::kOffered) return;
@@ -238,7 +238,7 @@ void RailLifecycle::Drop() {
 void RailLifecycle::EndDrain() {
   Drop();
   state_ = State::kFenced;
-  Say(FrameKind::kFenced, context_->owner->Report());
+  SendFrame(FrameKind::kFenced, context_->owner->Report());
   if (absl::Status status = SettleIfBoth(); !status.ok()) context_->owner->Fail(status);
 }
 

@@ -47,7 +47,7 @@ class RailLifecycle {
    public:
     virtual ~Owner() = default;
     // Sends a frame about the rail's present attempt.
-    virtual void Say(const RailLifecycle& rail, FrameKind kind, std::string payload) = 0;
+    virtual void SendFrame(const RailLifecycle& rail, FrameKind kind, std::string payload) = 0;
     // Returns the report for the peer about a rail that delivers nothing any more.
     virtual std::string Report() = 0;
     // Both sides have fenced the rail; `report` is the peer's.
@@ -109,9 +109,9 @@ class RailLifecycle {
   // The sender: begins the next attempt. Call only while the rail is down.
   void BeginJoin();
   // Takes a frame about this rail.
-  absl::Status Hear(const FrameHeader& header, std::string_view payload);
+  absl::Status TakeFrame(const FrameHeader& header, std::string_view payload);
   // The peer has sent its first frame; from now on each attempt has its own deadline.
-  void HearAnswer();
+  void NoteAnswer();
   // A write has completed in state kProbing.
   void EndProbe();
   // The rail has failed on this side. No effect if there is nothing to end.
@@ -128,8 +128,8 @@ class RailLifecycle {
  private:
   struct Making;
 
-  void Say(FrameKind kind, std::string payload = {}) {
-    context_->owner->Say(*this, kind, std::move(payload));
+  void SendFrame(FrameKind kind, std::string payload = {}) {
+    context_->owner->SendFrame(*this, kind, std::move(payload));
   }
   [[nodiscard]] Time Now() const { return context_->options.now(); }
   // The receiver: answers an offer.

@@ -30,7 +30,7 @@ VerbsReceiver::~VerbsReceiver() {
     return;
   }
   // A rail has failed, so the link ends; the frame tells the sender that no one needs the link.
-  connection_.control().Say(connection_.Header(FrameKind::kFinished));
+  connection_.control().SendFrame(connection_.Header(FrameKind::kFinished));
   (void)connection_.control().Move();
 }
 
@@ -200,7 +200,7 @@ void VerbsReceiver::EndStore() {
   if (!status.ok()) connection_.Fail(status);
 }
 
-absl::StatusOr<bool> VerbsReceiver::Hear(const FrameHeader& header, std::string_view) {
+absl::StatusOr<bool> VerbsReceiver::TakeFrame(const FrameHeader& header, std::string_view) {
   switch (header.kind) {
     case FrameKind::kPiece:
       if (BeginStore(header)) return true;

@@ -44,8 +44,8 @@ class VerbsReceiver final : public Receiver, private Connection::End {
   std::string Report() override;
   absl::Status Settle(size_t rail, std::string_view report) override;
   absl::StatusOr<char*> PlaceOf(const FrameHeader& piece) override;
-  absl::StatusOr<bool> Hear(const FrameHeader& header, std::string_view payload) override;
-  void Said(const FrameHeader&) override {}
+  absl::StatusOr<bool> TakeFrame(const FrameHeader& header, std::string_view payload) override;
+  void FrameSent(const FrameHeader&) override {}
 
   // Polls the connection while no request is outstanding.
   Watch::Next Attend();

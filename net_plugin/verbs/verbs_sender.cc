@@ -91,7 +91,7 @@ absl::StatusOr<Request*> VerbsSender::Isend(const void* data, size_t bytes, int 
     header.sequence = sequence;
     header.offset = clear.bytes;
     header.total = bytes;
-    connection_.control().Say(header);
+    connection_.control().SendFrame(header);
     (void)connection_.control().Move();
     connection_.Fail(absl::UnavailableError(
         absl::StrCat("send message ", sequence, " to ", connection_.peer(), ": bytes=", bytes,
@@ -280,7 +280,7 @@ absl::StatusOr<char*> VerbsSender::PlaceOf(const FrameHeader& piece) {
   return connection_.MalformedFrame(piece, "only the sender sends pieces");
 }
 
-absl::StatusOr<bool> VerbsSender::Hear(const FrameHeader& header, std::string_view payload) {
+absl::StatusOr<bool> VerbsSender::TakeFrame(const FrameHeader& header, std::string_view payload) {
   if (header.kind == FrameKind::kFinished && !link_->peer_finished) {
     link_->peer_finished = true;
     // The receiver has all data, whatever the state of the rails.
@@ -311,7 +311,7 @@ absl::StatusOr<bool> VerbsSender::Hear(const FrameHeader& header, std::string_vi
   return true;
 }
 
-void VerbsSender::Said(const FrameHeader& piece) {
+void VerbsSender::FrameSent(const FrameHeader& piece) {
   const Immediate i = Unpack(static_cast<uint32_t>(piece.tag));
   At(piece.sequence, i.part).done |= uint64_t{1} << i.piece;
 }

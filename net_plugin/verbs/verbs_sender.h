@@ -38,8 +38,8 @@ class VerbsSender final : public Sender, private Connection::End {
   std::string Report() override;
   absl::Status Settle(size_t rail, std::string_view report) override;
   absl::StatusOr<char*> PlaceOf(const FrameHeader& piece) override;
-  absl::StatusOr<bool> Hear(const FrameHeader& header, std::string_view payload) override;
-  void Said(const FrameHeader& piece) override;
+  absl::StatusOr<bool> TakeFrame(const FrameHeader& header, std::string_view payload) override;
+  void FrameSent(const FrameHeader& piece) override;
 
   // Returns false if the connection has failed.
   [[nodiscard]] bool Poll();

@@ -158,8 +158,8 @@ absl::Status Balancer::Begin(const RoundInput& input, const Moved* moved) {
   moved_.layer = input.layer;
   round_.Begin(input, moved != nullptr);
   giving_->Begin();
-  for (const auto* stowed : {&before_.given, &before_.dropped}) {
-    for (const Stowed& s : *stowed) giving_->Add(s);
+  for (const auto* placed : {&before_.given, &before_.dropped}) {
+    for (const PlacedMove& s : *placed) giving_->Add(s);
   }
   receiving_->Begin(before_.received);
   stage_ = Stage::kBegun;
@@ -291,9 +291,9 @@ void Balancer::PlanRound() {
   in_order_until_ = Now() + options_.patience / kInOrder;
   nodes_speeds_ = plan.speeds;
   moved_.stay = plan.stay;
-  for (const Stowed& stowed : plan.moves) {
-    if (stowed.move.to == node_->group().rank) receiving_->Add(stowed);
-    if (stowed.from == node_->group().rank) giving_->Add(stowed);
+  for (const PlacedMove& placed : plan.moves) {
+    if (placed.move.to == node_->group().rank) receiving_->Add(placed);
+    if (placed.from == node_->group().rank) giving_->Add(placed);
   }
   moved_.planned = std::move(plan.moves);
   planned_ = true;

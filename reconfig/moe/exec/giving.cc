@@ -34,7 +34,7 @@ absl::Status Giving::GiveWhatIsDue(const Round& round, bool in_order, Lateness* 
   bool changed = false;
   for (Give& give : gives_) {
     if (give.state != Give::kPending) continue;
-    if (!node_.page().IsAt(give.stowed.move.to, round.key)) {
+    if (!node_.page().IsAt(give.placed.move.to, round.key)) {
       // The opening helper wakes this thread. Helpers compute in the order of the planned copies.
       if (in_order) break;
       continue;
@@ -48,7 +48,7 @@ absl::Status Giving::GiveWhatIsDue(const Round& round, bool in_order, Lateness* 
 
 // Takes the helper's slot, and copies the expert there.
 absl::Status Giving::Offer(const Round& round, Lateness* lateness, Give* give) {
-  Stowed& s = give->stowed;
+  PlacedMove& s = give->placed;
   NodePage& page = node_.page();
   give->state = Give::kKept;
   if (lateness->copies() == 0) {
@@ -58,7 +58,7 @@ absl::Status Giving::Offer(const Round& round, Lateness* lateness, Give* give) {
   const uint64_t used = page.LastUsed(s.move.to);            // read before the helper closes
   const uint64_t taken = page.LastTaken(s.move.to, s.slot);  // read before Take()
   if (!page.Take(s.move.to, round.key, s.slot)) return absl::OkStatus();
-  LentSlots& slots = theirs_[s.move.to];
+  LentSlots& slots = lent_[s.move.to];
   const Weights weights = round.WeightsOf(s.move.expert);
   s.held = slots.Has(s.slot, weights, taken);
   slots.Clear(s.slot);
@@ -83,7 +83,7 @@ absl::Status Giving::AwaitRoom(uint32_t helper, uint64_t used) {
   return out_->AfterWord(node_.memory().own().used(helper), used);
 }
 
-absl::Status Giving::Copy(const Round& round, const Stowed& s) {
+absl::Status Giving::Copy(const Round& round, const PlacedMove& s) {
   const NodeMemory::Side helper = node_.memory().peer(s.move.to);
   if (bytes_before_ == out_->bytes()) REWIRE_RETURN_IF_ERROR(times_.BeginGives(out_->stream()));
   const uint32_t expert = node_.OwnNumber(s.move.expert);
@@ -107,7 +107,7 @@ absl::Status Giving::Copy(const Round& round, const Stowed& s) {
 }
 
 // The helper waits for the words; its result without data is not collected.
-absl::Status Giving::Drop(const Round& round, const Stowed& s, const absl::Status& why) {
+absl::Status Giving::Drop(const Round& round, const PlacedMove& s, const absl::Status& why) {
   REWIRE_ERROR("moe: copy of an expert to rank %u: %s (no experts are moved from now on)",
                s.move.to, std::string(why.message()).c_str());
   const NodeMemory::Side helper = node_.memory().peer(s.move.to);
@@ -119,24 +119,24 @@ absl::Status Giving::Drop(const Round& round, const Stowed& s, const absl::Statu
 void Giving::Close(Moved* moved) {
   for (Give& give : gives_) {
     if (give.state == Give::kPending) give.state = Give::kKept;
-    if (give.state == Give::kGiven) moved->given.push_back(give.stowed);
-    if (give.state == Give::kDropped) moved->dropped.push_back(give.stowed);
+    if (give.state == Give::kGiven) moved->given.push_back(give.placed);
+    if (give.state == Give::kDropped) moved->dropped.push_back(give.placed);
   }
 }
 
-absl::Status Giving::TakeBack(const Round& round, std::span<const Stowed> given) const {
+absl::Status Giving::TakeBack(const Round& round, std::span<const PlacedMove> given) const {
   const CudaDriver& cuda = node_.cuda();
   const CUstream stream = round.input.stream;
   const NodeMemory::Side own = node_.memory().own();
   REWIRE_RETURN_IF_ERROR(times_.BeginCollect(stream));
-  for (const Stowed& s : given) {
+  for (const PlacedMove& s : given) {
     REWIRE_RETURN_IF_ERROR(ToStatus(cuda, "cuStreamWaitValue64",
                                     cuda.StreamWaitValue64(stream, own.back_there(s.back_slot),
                                                            round.key, CU_STREAM_WAIT_VALUE_GEQ)));
   }
   REWIRE_RETURN_IF_ERROR(times_.EndCollect(stream));
   const uint64_t token_bytes = node_.shape().token_bytes;
-  for (const Stowed& s : given) {
+  for (const PlacedMove& s : given) {
     const uint64_t row = round.offsets[node_.OwnNumber(s.move.expert)] + s.move.first;
     REWIRE_RETURN_IF_ERROR(
         ToStatus(cuda, "cuMemcpyDtoDAsync",
@@ -146,9 +146,9 @@ absl::Status Giving::TakeBack(const Round& round, std::span<const Stowed> given)
   return absl::OkStatus();
 }
 
-std::vector<Gradient> Giving::Gradients(std::span<const Stowed> given) const {
+std::vector<Gradient> Giving::Gradients(std::span<const PlacedMove> given) const {
   std::vector<Gradient> gradients;
-  for (const Stowed& s : given) {
+  for (const PlacedMove& s : given) {
     gradients.push_back(
         {node_.OwnNumber(s.move.expert), s.move.to, node_.memory().own().back_grads(s.back_slot)});
   }
@@ -163,10 +163,10 @@ bool Giving::Stayed(uint32_t layer) {
   return stay_[layer] != 0;
 }
 
-void Giving::JudgeStay(uint32_t layer, std::span<const Stowed> given) {
+void Giving::JudgeStay(uint32_t layer, std::span<const PlacedMove> given) {
   if (given.empty()) return;
   const auto held =
-      std::count_if(given.begin(), given.end(), [](const Stowed& s) { return s.held; });
+      std::count_if(given.begin(), given.end(), [](const PlacedMove& s) { return s.held; });
   if (stay_.size() <= layer) stay_.resize(layer + 1, 1);
   stay_[layer] = static_cast<size_t>(held) * 2 > given.size() ? 1 : 0;
 }

@@ -33,7 +33,7 @@ class Giving {
   // Begins a round without moves.
   void Begin();
   // Adds a planned move to the round.
-  void Add(const Stowed& move) { gives_.push_back({move}); }
+  void Add(const PlacedMove& move) { gives_.push_back({move}); }
   // Makes the pending moves whose helper has opened the round; a move whose helper has closed the
   // round already stays with the owner. in_order: stops at the first helper that has not opened the
   // round yet. If `lateness` permits 0 copies, declines the moves. After an error the balancer
@@ -48,15 +48,15 @@ class Giving {
 
   // Makes the stream round.input.stream wait for the results of `given`, and then copy the results
   // to their rows in round.input.out.
-  [[nodiscard]] absl::Status TakeBack(const Round& round, std::span<const Stowed> given) const;
+  [[nodiscard]] absl::Status TakeBack(const Round& round, std::span<const PlacedMove> given) const;
   // Returns the gradients of `given`, in the order in which the caller must add them.
-  [[nodiscard]] std::vector<Gradient> Gradients(std::span<const Stowed> given) const;
+  [[nodiscard]] std::vector<Gradient> Gradients(std::span<const PlacedMove> given) const;
 
   // Returns whether more than half of the moves in the layer's last backward round found their
   // weights still in the helper's slot. Returns true before the first such round.
   [[nodiscard]] bool Stayed(uint32_t layer);
   // Updates Stayed() from the moves of a backward round.
-  void JudgeStay(uint32_t layer, std::span<const Stowed> given);
+  void JudgeStay(uint32_t layer, std::span<const PlacedMove> given);
 
   [[nodiscard]] const CopyQueue& out() const { return *out_; }
   [[nodiscard]] CopyQueue* mutable_out() { return out_.get(); }
@@ -66,25 +66,25 @@ class Giving {
 
  private:
   Giving(JoinedNode* node, RoundTimes* times)
-      : node_(*node), times_(*times), theirs_(node->group().ranks) {}
+      : node_(*node), times_(*times), lent_(node->group().ranks) {}
   // Takes the helper's slot, and copies the expert's weights and tokens to the helper.
   [[nodiscard]] absl::Status Offer(const Round& round, Lateness* lateness, Give* give);
   // Makes out_ wait for the beginning of the round, and until the helper has used the data of round
   // `used`.
   [[nodiscard]] absl::Status AwaitRoom(uint32_t helper, uint64_t used);
-  [[nodiscard]] absl::Status Copy(const Round& round, const Stowed& stowed);
+  [[nodiscard]] absl::Status Copy(const Round& round, const PlacedMove& placed);
   // Reports a failed copy, and releases the helper's stream, which waits for the copy.
-  [[nodiscard]] absl::Status Drop(const Round& round, const Stowed& stowed,
+  [[nodiscard]] absl::Status Drop(const Round& round, const PlacedMove& placed,
                                   const absl::Status& why);
 
   JoinedNode& node_;
   RoundTimes& times_;
   std::unique_ptr<CopyQueue> out_;  // to helpers
   std::vector<Give> gives_;
-  std::vector<LentSlots> theirs_;  // own weights in the slots of each rank
-  std::vector<uint8_t> stay_;      // by layer: the result of Stayed()
-  bool begin_awaited_ = false;     // out_ waits for the beginning of the round
-  uint64_t bytes_before_ = 0;      // copied before the round
+  std::vector<LentSlots> lent_;  // own weights in the slots of each rank
+  std::vector<uint8_t> stay_;    // by layer: the result of Stayed()
+  bool begin_awaited_ = false;   // out_ waits for the beginning of the round
+  uint64_t bytes_before_ = 0;    // copied before the round
   uint64_t given_ = 0;
   uint64_t given_rows_ = 0;
 };

@@ -11,19 +11,19 @@ uint64_t CopyTime(uint64_t bytes, const Speeds& speeds) { return bytes / 1024 * 
 // A backward round follows the plan of its forward round.
 uint64_t Start(const Speeds& speeds, bool backward) { return backward ? 0 : speeds.start; }
 
-uint64_t BytesOut(const Stowed& s, const Shape& shape, bool backward, bool stay) {
+uint64_t BytesOut(const PlacedMove& s, const Shape& shape, bool backward, bool stay) {
   const uint64_t rows = s.move.tokens * shape.token_bytes * (backward ? 2 : 1);
   return rows + ((backward ? stay : s.held) ? 0 : shape.weight_bytes);
 }
 
 }  // namespace
 
-std::vector<uint64_t> Arrivals(std::span<const Stowed> moves, const Shape& shape,
+std::vector<uint64_t> Arrivals(std::span<const PlacedMove> moves, const Shape& shape,
                                const Speeds& speeds, bool backward, bool stay) {
   // given by each device, up to the current move
   std::vector<uint64_t> given(kMaxRanks, Start(speeds, backward));
   std::vector<uint64_t> arrivals;
-  for (const Stowed& s : moves) {
+  for (const PlacedMove& s : moves) {
     given[s.from] += CopyTime(BytesOut(s, shape, backward, stay), speeds);
     arrivals.push_back(given[s.from]);
   }
@@ -82,7 +82,7 @@ Makespan::Makespan(const Batch& batch, const Shape& shape, const Speeds& speeds,
   }
 }
 
-uint64_t Makespan::Of(std::span<const Stowed> moves, uint64_t limit) {
+uint64_t Makespan::Of(std::span<const PlacedMove> moves, uint64_t limit) {
   uint64_t sum = 0;
   for (const Direction& direction : directions_) {
     const uint64_t time = Take(direction, moves, limit - sum);
@@ -92,13 +92,14 @@ uint64_t Makespan::Of(std::span<const Stowed> moves, uint64_t limit) {
   return sum;
 }
 
-uint64_t Makespan::Take(const Direction& direction, std::span<const Stowed> moves, uint64_t limit) {
+uint64_t Makespan::Take(const Direction& direction, std::span<const PlacedMove> moves,
+                        uint64_t limit) {
   const uint64_t row = direction.row;
   devices_ = direction.begin;
   std::fill(given_.begin(), given_.end(), Start(speeds_, direction.backward));
   order_.clear();
   for (uint32_t i = 0; i < moves.size(); ++i) {
-    const Stowed& s = moves[i];
+    const PlacedMove& s = moves[i];
     given_[s.from] += CopyTime(BytesOut(s, shape_, direction.backward, stay_), speeds_);
     order_.emplace_back(given_[s.from], i);
     devices_[s.from].own -= s.move.tokens * row;
@@ -107,7 +108,7 @@ uint64_t Makespan::Take(const Direction& direction, std::span<const Stowed> move
   std::sort(order_.begin(), order_.end());
   const uint64_t grad = direction.backward ? shape_.grad_bytes : 0;
   for (const auto& [arrival, i] : order_) {
-    const Stowed& s = moves[i];
+    const PlacedMove& s = moves[i];
     Device& d = devices_[s.move.to];
     if (d.now < arrival) {
       // An own expert's rows are not interrupted: on average, half of them delay the move.
@@ -140,18 +141,18 @@ uint32_t Makespan::Last() const {
   return last;
 }
 
-uint32_t Makespan::Delaying(std::span<const Stowed> moves) {
+uint32_t Makespan::Delaying(std::span<const PlacedMove> moves) {
   uint32_t delaying = 0;
   for (const Direction& direction : directions_) {
     (void)Take(direction, moves, kTooLong);
     const uint32_t last = Last();
     // The device itself, its helpers, and the devices that send to any of them.
     uint32_t waits_for = 1U << last;
-    for (const Stowed& s : moves) {
+    for (const PlacedMove& s : moves) {
       if (s.from == last) waits_for |= 1U << s.move.to;
     }
     delaying |= waits_for;
-    for (const Stowed& s : moves) {
+    for (const PlacedMove& s : moves) {
       if ((waits_for >> s.move.to & 1) != 0) delaying |= 1U << s.from;
     }
   }

@@ -25,7 +25,7 @@ struct Speeds {
 
 // Returns the arrival of each move's weights and tokens at its helper, in picoseconds since the
 // round began. A device sends its moves one after the other.
-[[nodiscard]] std::vector<uint64_t> Arrivals(std::span<const Stowed> moves, const Shape& shape,
+[[nodiscard]] std::vector<uint64_t> Arrivals(std::span<const PlacedMove> moves, const Shape& shape,
                                              const Speeds& speeds, bool backward, bool stay);
 
 // One in kAtOnce of a device's static rows is computed before there is a plan.
@@ -63,9 +63,9 @@ class Makespan {
   Makespan(const Batch& batch, const Shape& shape, const Speeds& speeds, bool stay);
 
   // Returns kTooLong if the time is `limit` or more.
-  [[nodiscard]] uint64_t Of(std::span<const Stowed> moves, uint64_t limit = kTooLong);
+  [[nodiscard]] uint64_t Of(std::span<const PlacedMove> moves, uint64_t limit = kTooLong);
   // A bit for each device whose moves can shorten the round: only these delay the last devices.
-  [[nodiscard]] uint32_t Delaying(std::span<const Stowed> moves);
+  [[nodiscard]] uint32_t Delaying(std::span<const PlacedMove> moves);
 
  private:
   struct Device {
@@ -81,7 +81,7 @@ class Makespan {
     std::vector<Device> begin;  // the devices' state without moves
   };
 
-  [[nodiscard]] uint64_t Take(const Direction& direction, std::span<const Stowed> moves,
+  [[nodiscard]] uint64_t Take(const Direction& direction, std::span<const PlacedMove> moves,
                               uint64_t limit);
   [[nodiscard]] uint32_t Last() const;
 

@@ -24,7 +24,7 @@ class Trim {
   [[nodiscard]] bool spent() const { return left_ == 0; }
 
   // Shortens the list of moves and returns the new time.
-  uint64_t Run(std::vector<Stowed>* moves) {
+  uint64_t Run(std::vector<PlacedMove>* moves) {
     moves_ = moves;
     time_ = makespan_.Of(*moves);
     delaying_ = makespan_.Delaying(*moves);
@@ -78,8 +78,8 @@ class Trim {
   uint64_t left_ = 0;
   uint64_t time_ = 0;
   uint32_t delaying_ = 0;
-  std::vector<Stowed>* moves_ = nullptr;
-  std::vector<Stowed> tried_;
+  std::vector<PlacedMove>* moves_ = nullptr;
+  std::vector<PlacedMove> tried_;
 };
 
 // Returns BalanceOptions::there; empty if no device has another's weights.
@@ -99,15 +99,15 @@ std::vector<uint8_t> WhoHas(const Batch& batch, const Holdings& holdings) {
 
 }  // namespace
 
-std::vector<Stowed> ChooseMoves(const Batch& batch, const BalanceOptions& options,
-                                const Shape& shape, const Speeds& speeds,
-                                const Holdings& holdings) {
+std::vector<PlacedMove> ChooseMoves(const Batch& batch, const BalanceOptions& options,
+                                    const Shape& shape, const Speeds& speeds,
+                                    const Holdings& holdings) {
   const auto with = [&](const BalanceOptions& some) {
-    return Stow(batch, BalanceMoves(batch, some), holdings.slots, shape.rows);
+    return PlaceMoves(batch, BalanceMoves(batch, some), holdings.slots, shape.rows);
   };
   BalanceOptions fewer = options;
   fewer.budget.slots = shape.slots;
-  std::vector<Stowed> best = with(fewer);
+  std::vector<PlacedMove> best = with(fewer);
   if (best.empty() || speeds.row == 0 || speeds.kib == 0) return best;
   Makespan makespan(batch, shape, speeds, holdings.stay);
   uint64_t least = makespan.Of(best);
@@ -122,7 +122,7 @@ std::vector<Stowed> ChooseMoves(const Batch& batch, const BalanceOptions& option
   Trim trim(makespan, shape.least);
   const auto try_with = [&](uint32_t copies) {
     fewer.budget.copies = copies;
-    std::vector<Stowed> moves = with(fewer);
+    std::vector<PlacedMove> moves = with(fewer);
     const uint64_t time = trim.Run(&moves);
     if (time >= least) return;
     least = time;

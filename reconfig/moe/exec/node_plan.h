@@ -24,9 +24,9 @@ struct Holdings {
 // predicted round (Makespan) with the arrival of their bytes. Returns the moves of BalanceMoves()
 // that fit: fewer if slow copies would lengthen the round, and more that go to devices with the
 // weights. Returns no moves if every copy is too slow.
-[[nodiscard]] std::vector<Stowed> ChooseMoves(const Batch& batch, const BalanceOptions& options,
-                                              const Shape& shape, const Speeds& speeds,
-                                              const Holdings& holdings);
+[[nodiscard]] std::vector<PlacedMove> ChooseMoves(const Batch& batch, const BalanceOptions& options,
+                                                  const Shape& shape, const Speeds& speeds,
+                                                  const Holdings& holdings);
 
 // A process's message at the beginning of a round.
 struct Posting {
@@ -41,7 +41,7 @@ struct Posting {
 struct NodePlan {
   Speeds speeds;      // speeds of the slowest process
   bool stay = false;  // weights are expected to stay until the backward round
-  std::vector<Stowed> moves;
+  std::vector<PlacedMove> moves;
 };
 
 // postings: one of each rank, with Shape::experts counts each.

@@ -23,14 +23,15 @@ Receiving::~Receiving() {
 
 bool Receiving::Settled() const {
   uint32_t expected = 0;
-  for (const Stowed& s : received_) expected |= 1U << s.slot;
+  for (const PlacedMove& s : received_) expected |= 1U << s.slot;
   return (node_.page().Settled() & expected) == expected;
 }
 
 void Receiving::Close(const Round& round) {
   const uint32_t taken = node_.page().Close(round.key);
-  std::erase_if(received_, [&](const Stowed& s) { return (taken >> s.slot & 1) == 0; });
-  for (const Stowed& s : received_) mine_.Put(s.slot, round.WeightsOf(s.move.expert), round.key);
+  std::erase_if(received_, [&](const PlacedMove& s) { return (taken >> s.slot & 1) == 0; });
+  for (const PlacedMove& s : received_)
+    mine_.Put(s.slot, round.WeightsOf(s.move.expert), round.key);
   total_ += received_.size();
 }
 
@@ -41,7 +42,7 @@ absl::Status Receiving::AwaitReturned(CUstream stream) const {
 
 absl::StatusOr<Segment> Receiving::Receive(const Round& round, uint32_t index) const {
   const CudaDriver& cuda = node_.cuda();
-  const Stowed& s = received_[index];
+  const PlacedMove& s = received_[index];
   const CUstream stream = round.input.stream;
   const NodeMemory& memory = node_.memory();
   const NodeMemory::Side own = memory.own();
@@ -66,7 +67,7 @@ absl::StatusOr<Segment> Receiving::Receive(const Round& round, uint32_t index) c
 
 absl::Status Receiving::SendBack(const Round& round, uint32_t index) {
   const CudaDriver& cuda = node_.cuda();
-  const Stowed& s = received_[index];
+  const PlacedMove& s = received_[index];
   REWIRE_RETURN_IF_ERROR(
       ToStatus(cuda, "cuEventRecord", cuda.EventRecord(computed_, round.input.stream)));
   REWIRE_RETURN_IF_ERROR(back_->After(computed_));

@@ -31,14 +31,14 @@ class Receiving {
     return mine_.Of(layer, version, node_.shape().slots);
   }
   // Begins a round in which `moves` are expected.
-  void Begin(const std::vector<Stowed>& moves) { received_ = moves; }
-  void Add(const Stowed& move) { received_.push_back(move); }
+  void Begin(const std::vector<PlacedMove>& moves) { received_ = moves; }
+  void Add(const PlacedMove& move) { received_.push_back(move); }
   // Returns whether the owners have taken or declined all slots of the expected moves.
   [[nodiscard]] bool Settled() const;
   // Closes this device's word. From here on received() is final: moves whose slots were not taken
   // are not received.
   void Close(const Round& round);
-  [[nodiscard]] const std::vector<Stowed>& received() const { return received_; }
+  [[nodiscard]] const std::vector<PlacedMove>& received() const { return received_; }
 
   // Lets the stream wait until the last round's results have been sent: new results overwrite them.
   [[nodiscard]] absl::Status AwaitReturned(CUstream stream) const;
@@ -63,7 +63,7 @@ class Receiving {
   std::unique_ptr<CopyQueue> back_;  // to owners
   CUevent computed_ = nullptr;       // a received segment is computed, on the caller's stream
   CUevent returned_ = nullptr;       // results for others were sent, on back_
-  std::vector<Stowed> received_;
+  std::vector<PlacedMove> received_;
   LentSlots mine_;  // what others have put into own slots
   uint64_t total_ = 0;
 };

@@ -52,7 +52,7 @@ absl::Status Check(const RoundInput& input, const Moved* moved, const Round& las
     return wrong("backward: layer=", input.layer, ": must be ", moved->layer,
                  ", as in the forward round");
   }
-  for (const Stowed& s : moved->given) {
+  for (const PlacedMove& s : moved->given) {
     const uint32_t expert = s.move.expert - rank * shape.experts;
     if (expert < shape.experts && s.move.first + s.move.tokens <= input.tokens[expert]) continue;
     return wrong("backward: expert ", expert,
@@ -100,8 +100,8 @@ void RoundRows::AddKept(const Round& round, uint32_t expert, std::span<const Giv
   const uint32_t number = rank_ * shape_.experts + expert;
   std::vector<std::pair<Move, bool>> apart;  // with: whether a helper computes the rows now
   for (const Give& give : gives) {
-    if (give.stowed.move.expert == number) {
-      apart.emplace_back(give.stowed.move, give.state == Give::kGiven);
+    if (give.placed.move.expert == number) {
+      apart.emplace_back(give.placed.move, give.state == Give::kGiven);
     }
   }
   std::sort(apart.begin(), apart.end(),
@@ -121,8 +121,8 @@ void RoundRows::AddKept(const Round& round, uint32_t expert, std::span<const Giv
   keep_until(round.input.tokens[expert]);
 }
 
-void RoundRows::Order(const Round& round, std::span<const Stowed> received,
-                      const std::vector<Stowed>& planned, bool stay, const Speeds& speeds) {
+void RoundRows::Order(const Round& round, std::span<const PlacedMove> received,
+                      const std::vector<PlacedMove>& planned, bool stay, const Speeds& speeds) {
   std::vector<uint32_t> own_rows;
   for (const Segment& s : own_) own_rows.push_back(s.rows);
   const std::vector<uint64_t> due = Arrivals(planned, shape_, speeds, round.backward(), stay);

@@ -62,17 +62,17 @@ struct Gradient {
 // The moves of a forward round; the backward round of the same layer and micro-batch needs them.
 struct Moved {
   uint32_t layer = 0;
-  std::vector<Stowed> given;
-  std::vector<Stowed> received;
-  std::vector<Stowed> dropped;   // announced to helpers, but the copies failed
-  std::vector<uint8_t> dynamic;  // per own expert: whether it could have been moved
-  std::vector<Stowed> planned;   // planned moves of the whole node
-  bool stay = false;             // weights were expected to stay until the backward round
+  std::vector<PlacedMove> given;
+  std::vector<PlacedMove> received;
+  std::vector<PlacedMove> dropped;  // announced to helpers, but the copies failed
+  std::vector<uint8_t> dynamic;     // per own expert: whether it could have been moved
+  std::vector<PlacedMove> planned;  // planned moves of the whole node
+  bool stay = false;                // weights were expected to stay until the backward round
 };
 
 // A planned move of an own expert to a helper.
 struct Give {
-  Stowed stowed;
+  PlacedMove placed;
   enum { kPending, kGiven, kKept, kDropped } state = kPending;  // kDropped: the copy failed
 };
 
@@ -112,8 +112,8 @@ class RoundRows {
   void Close(const Round& round, std::span<const Give> gives);
   // Orders own and received rows. planned: the node's moves, with whose arrivals in a round at
   // `speeds` the received rows are expected. stay: see Arrivals().
-  void Order(const Round& round, std::span<const Stowed> received,
-             const std::vector<Stowed>& planned, bool stay, const Speeds& speeds);
+  void Order(const Round& round, std::span<const PlacedMove> received,
+             const std::vector<PlacedMove>& planned, bool stay, const Speeds& speeds);
 
   // The number, among the received, of the rows that the turn before computed; nullopt: own rows.
   [[nodiscard]] std::optional<uint32_t> LastReceived() const;

@@ -1,6 +1,6 @@
 // The slots of a node's devices for others' experts: what they hold, and which moves of a plan get
-// which slots, rows and buffers. Values and LentSlots are thread-compatible. Stow() is pure and
-// thread-safe: every process of a node assigns alike.
+// which slots, rows and buffers. Values and LentSlots are thread-compatible. PlaceMoves() is pure
+// and thread-safe: every process of a node assigns alike.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@ struct Slot {
   uint64_t taken = 0;       // the last round that used the slot; 0: none
 };
 
-struct Stowed {
+struct PlacedMove {
   Move move;
   uint32_t from = 0;  // the owner
   uint32_t slot = 0;  // the helper's slot and first row
@@ -27,18 +27,19 @@ struct Stowed {
   uint32_t back_slot = 0;  // the owner's slot and first row for the results
   uint32_t back_row = 0;
   bool held = false;  // the slot already has the weights
-  friend bool operator==(const Stowed&, const Stowed&) = default;
+  friend bool operator==(const PlacedMove&, const PlacedMove&) = default;
 };
 
 // Returns the moves that fit, in the plan's order; a move that does not fit stays with its owner. A
 // device has `slots` slots and `rows` rows for work for others, and the same number for its own
 // returned results. Weights that a helper already has stay in their slot; other weights go into the
 // least recently used slots.
-[[nodiscard]] std::vector<Stowed> Stow(const Batch& batch, const MovePlan& plan,
-                                       const std::vector<std::vector<Slot>>& slots, uint32_t rows);
+[[nodiscard]] std::vector<PlacedMove> PlaceMoves(const Batch& batch, const MovePlan& plan,
+                                                 const std::vector<std::vector<Slot>>& slots,
+                                                 uint32_t rows);
 // The same with empty slots on all devices.
-[[nodiscard]] std::vector<Stowed> Stow(const Batch& batch, const MovePlan& plan, uint32_t slots,
-                                       uint32_t rows);
+[[nodiscard]] std::vector<PlacedMove> PlaceMoves(const Batch& batch, const MovePlan& plan,
+                                                 uint32_t slots, uint32_t rows);
 
 // One version of an expert's weights.
 struct Weights {

@@ -36,14 +36,14 @@ ncclResult_t Bootstrap::InitFromRoots(std::span<const IdContent> ids, int rank, 
   hello.ranks = RanksOf(own_root, nranks, nids);
   hello.address = mailbox_.address();
   rewire::UniqueFd fd;
-  SIMNCCL_TRY(Visit(ids[own_root].address, hello, patience, &fd));
+  SIMNCCL_TRY(Call(ids[own_root].address, hello, patience, &fd));
 
   hello.kind = HelloKind::kLookup;
   hello.key = ids[next_root].key;
   hello.from = next;
   hello.ranks = RanksOf(next_root, nranks, nids);
   rewire::UniqueFd lookup;
-  SIMNCCL_TRY(Visit(ids[next_root].address, hello, patience, &lookup));
+  SIMNCCL_TRY(Call(ids[next_root].address, hello, patience, &lookup));
   RootAnswer answer{};
   SIMNCCL_TRY(RecvAll(lookup.get(), &answer, sizeof(answer), patience));
   if (answer.result != ncclSuccess) {
@@ -72,14 +72,14 @@ ncclResult_t Bootstrap::JoinRing(const sockaddr_in& next, Mailbox* inbox, int pr
   hello.kind = HelloKind::kRing;
   hello.key = key_;
   hello.from = rank_;
-  SIMNCCL_TRY(Visit(next, hello, patience, &next_));
-  Visitor visitor;
+  SIMNCCL_TRY(Call(next, hello, patience, &next_));
+  Caller caller;
   SIMNCCL_TRY(inbox->Take(
       [&](const Hello& h) {
         return h.kind == HelloKind::kRing && h.key == key_ && h.from == previous;
       },
-      patience, &visitor));
-  previous_ = std::move(visitor.fd);
+      patience, &caller));
+  previous_ = std::move(caller.fd);
   return ncclSuccess;
 }
 
@@ -109,20 +109,20 @@ ncclResult_t Bootstrap::Send(int peer, uint64_t tag, const void* data, size_t by
   hello.tag = tag;
   hello.bytes = static_cast<uint32_t>(bytes);
   rewire::UniqueFd fd;
-  SIMNCCL_TRY(Visit(addresses_[peer], hello, patience, &fd));
+  SIMNCCL_TRY(Call(addresses_[peer], hello, patience, &fd));
   return SendAll(fd.get(), data, bytes, patience);
 }
 
 ncclResult_t Bootstrap::Recv(int peer, uint64_t tag, void* data, size_t bytes,
                              const Patience& patience) {
-  Visitor visitor;
+  Caller caller;
   SIMNCCL_TRY(mailbox_.Take(
       [&](const Hello& h) {
         return h.kind == HelloKind::kMessage && h.key == key_ && h.from == peer && h.tag == tag &&
                h.bytes == bytes;
       },
-      patience, &visitor));
-  return RecvAll(visitor.fd.get(), data, bytes, patience);
+      patience, &caller));
+  return RecvAll(caller.fd.get(), data, bytes, patience);
 }
 
 }  // namespace simnccl

@@ -1,6 +1,6 @@
-// A listening socket whose visitors introduce themselves with a Hello. Malformed data,
-// unauthenticated peers and silent visitors are dropped; a visitor that nobody has asked for yet is
-// kept. Thread-safe: several threads may wait for different visitors.
+// A listening socket whose callers introduce themselves with a Hello. Malformed data,
+// unauthenticated peers and silent callers are dropped; a caller that nobody has asked for yet is
+// kept. Thread-safe: several threads may wait for different callers.
 #pragma once
 
 #include <netinet/in.h>
@@ -36,7 +36,7 @@ struct Hello {
   sockaddr_in address{};
 };
 
-struct Visitor {
+struct Caller {
   Hello hello;
   rewire::UniqueFd fd;
 };
@@ -46,33 +46,33 @@ class Mailbox {
   ncclResult_t Open();
   [[nodiscard]] const sockaddr_in& address() const { return address_; }
 
-  // Waits for a visitor that `wanted` accepts.
+  // Waits for a caller that `wanted` accepts.
   ncclResult_t Take(const std::function<bool(const Hello&)>& wanted, const Patience& patience,
-                    Visitor* visitor) REWIRE_EXCLUDES(mutex_);
-  // Takes a visitor without waiting; returns false if there is none.
-  bool TakeNow(const std::function<bool(const Hello&)>& wanted, Visitor* visitor)
+                    Caller* caller) REWIRE_EXCLUDES(mutex_);
+  // Takes a caller without waiting; returns false if there is none.
+  bool TakeNow(const std::function<bool(const Hello&)>& wanted, Caller* caller)
       REWIRE_EXCLUDES(mutex_);
-  // Adds the descriptors to poll for the next visitor.
+  // Adds the descriptors to poll for the next caller.
   void AppendPollFds(std::vector<pollfd>* fds) REWIRE_EXCLUDES(mutex_);
 
  private:
-  struct Stranger {
+  struct Accepted {
     rewire::UniqueFd fd;
     rewire::Time since;
     size_t got = 0;
     char bytes[sizeof(Hello)] = {};
   };
-  void Pump() REWIRE_REQUIRES(mutex_);
+  void ReadAccepted() REWIRE_REQUIRES(mutex_);
 
   sockaddr_in address_{};
   rewire::UniqueFd listener_;
   rewire::Mutex mutex_;
-  std::list<Stranger> strangers_ REWIRE_GUARDED_BY(mutex_);
-  std::list<Visitor> visitors_ REWIRE_GUARDED_BY(mutex_);
+  std::list<Accepted> accepted_ REWIRE_GUARDED_BY(mutex_);
+  std::list<Caller> callers_ REWIRE_GUARDED_BY(mutex_);
 };
 
 // Connects to a mailbox and introduces itself.
-ncclResult_t Visit(const sockaddr_in& address, const Hello& hello, const Patience& patience,
-                   rewire::UniqueFd* fd);
+ncclResult_t Call(const sockaddr_in& address, const Hello& hello, const Patience& patience,
+                  rewire::UniqueFd* fd);
 
 }  // namespace simnccl

@@ -80,9 +80,9 @@ class Root {
       fds.push_back({stop_->fd(), POLLIN, 0});
       ::poll(fds.data(), fds.size(), 1000);
       rewire::MutexLock lock(&mutex_);
-      Visitor visitor;
-      while (mailbox_->TakeNow([](const Hello&) { return true; }, &visitor)) {
-        Receive(std::move(visitor));
+      Caller caller;
+      while (mailbox_->TakeNow([](const Hello&) { return true; }, &caller)) {
+        Receive(std::move(caller));
       }
       if (stop_->IsSet() || sessions_.empty()) {
         mailbox_.reset();
@@ -94,8 +94,8 @@ class Root {
     }
   }
 
-  void Receive(Visitor visitor) REWIRE_REQUIRES(mutex_) {
-    const Hello& hello = visitor.hello;
+  void Receive(Caller caller) REWIRE_REQUIRES(mutex_) {
+    const Hello& hello = caller.hello;
     const auto it = sessions_.find(hello.key);
     if (it == sessions_.end() || hello.ranks <= 0) return;
     Session& session = it->second;
@@ -111,7 +111,7 @@ class Root {
         session.broken = true;
       }
     } else if (hello.kind == HelloKind::kLookup) {
-      if (!session.waiting.emplace(hello.from, std::move(visitor.fd)).second) {
+      if (!session.waiting.emplace(hello.from, std::move(caller.fd)).second) {
         session.broken = true;
       }
     }

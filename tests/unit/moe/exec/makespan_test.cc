@@ -21,9 +21,9 @@ Shape AnyShape() {
 
 // Device 0 has 10 static tokens and 90 dynamic ones, device 1 has 20 static ones.
 const Batch kUneven{2, {10, 90, 20, 0}, {0, 0, 1, 1}, {0, 1, 0, 1}};
-const std::vector<Stowed> kForty{{{1, 1, 0, 40}, 0, 0, 0, 0, 0, false}};
+const std::vector<PlacedMove> kForty{{{1, 1, 0, 40}, 0, 0, 0, 0, 0, false}};
 
-uint64_t TimeOf(const std::vector<Stowed>& moves, const Shape& shape, uint32_t kib) {
+uint64_t TimeOf(const std::vector<PlacedMove>& moves, const Shape& shape, uint32_t kib) {
   return Makespan(kUneven, shape, {1000, kib, 0}, false).Of(moves);
 }
 
@@ -39,7 +39,7 @@ TEST(MakespanTest, HelperWaitsForCopiesAndOwnerForResults) {
 }
 
 TEST(MakespanTest, HeldWeightsTakeNoTime) {
-  std::vector<Stowed> held = kForty;
+  std::vector<PlacedMove> held = kForty;
   held[0].held = true;
   // 40 KiB of tokens at 500 arrive at 20,000.
   EXPECT_EQ(TimeOf(held, AnyShape(), 500), 20'000u + 40'000u + 20'000u);
@@ -82,8 +82,8 @@ TEST(MakespanTest, ReportsTooLongAtTheLimit) {
 // Device 2 sends to device 3, which neither computes for device 0 nor waits for its helper.
 TEST(MakespanTest, OnlyDevicesThatTheLastDeviceWaitsForDelayIt) {
   const Batch batch{4, {90, 20, 40, 10}, {0, 1, 2, 3}, {1, 1, 1, 1}};
-  const std::vector<Stowed> moves{{{0, 1, 80, 10}, 0, 0, 0, 0, 0, false},
-                                  {{2, 3, 35, 5}, 2, 0, 0, 0, 0, false}};
+  const std::vector<PlacedMove> moves{{{0, 1, 80, 10}, 0, 0, 0, 0, 0, false},
+                                      {{2, 3, 35, 5}, 2, 0, 0, 0, 0, false}};
   const Shape shape = AnyShape();
   EXPECT_EQ(Makespan(batch, shape, {1000, 1, 0}, false).Delaying(moves), 0b0011u);
 }

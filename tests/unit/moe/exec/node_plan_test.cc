@@ -56,7 +56,7 @@ TEST(NodePlanTest, EvensShiftedLoadsInTheFirstMicroBatch) {
     const std::vector<uint32_t> tokens = Shifted(&random);
     std::vector<uint64_t> loads(kRanks);
     for (uint32_t e = 0; e < tokens.size(); ++e) loads[e / kOwn] += tokens[e];
-    for (const Stowed& s : PlanNode(Postings(tokens, shape), shape).moves) {
+    for (const PlacedMove& s : PlanNode(Postings(tokens, shape), shape).moves) {
       loads[s.from] -= s.move.tokens;
       loads[s.move.to] += s.move.tokens;
     }
@@ -109,9 +109,9 @@ TEST(ChooseMovesTest, MovesNothingIfCopiesTakeLongerThanWork) {
 }
 
 TEST(ChooseMovesTest, MovesFewerTokensIfCopiesTakeAsLongAsWork) {
-  const std::vector<Stowed> hidden =
+  const std::vector<PlacedMove> hidden =
       ChooseMoves(kUneven, kOptions, SmallShape(), {1000, 1, 0}, kNothing);
-  const std::vector<Stowed> slow =
+  const std::vector<PlacedMove> slow =
       ChooseMoves(kUneven, kOptions, SmallShape(), {1000, 500, 0}, kNothing);
   ASSERT_EQ(hidden.size(), 1u);
   ASSERT_EQ(slow.size(), 1u);
@@ -131,15 +131,15 @@ RC_GTEST_PROP(ChooseMovesTest, IsNeverSlowerThanNoMovesOrAllMoves, ()) {
   for (uint32_t e = 0; e < batch.tokens.size(); ++e) {
     holdings.slots[e % batch.devices][e % shape.slots].expert = e;
   }
-  const std::vector<Stowed> chosen = ChooseMoves(batch, kOptions, shape, speeds, holdings);
-  const std::vector<Stowed> all =
-      Stow(batch, BalanceMoves(batch, kOptions), holdings.slots, shape.rows);
+  const std::vector<PlacedMove> chosen = ChooseMoves(batch, kOptions, shape, speeds, holdings);
+  const std::vector<PlacedMove> all =
+      PlaceMoves(batch, BalanceMoves(batch, kOptions), holdings.slots, shape.rows);
   Makespan makespan(batch, shape, speeds, holdings.stay);
   const uint64_t time = makespan.Of(chosen);
   RC_ASSERT(time <= makespan.Of(all));
   if (chosen != all) RC_ASSERT(time <= makespan.Of({}));
   MovePlan plan;
-  for (const Stowed& s : chosen) plan.push_back(s.move);
+  for (const PlacedMove& s : chosen) plan.push_back(s.move);
   RC_ASSERT(Check(batch, plan, {UINT32_MAX, shape.slots}).ok());
 }
 

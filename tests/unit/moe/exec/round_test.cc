@@ -96,7 +96,7 @@ TEST(RoundRowsTest, ComputesAQuarterOfTheStaticRowsAtOnce) {
 }
 
 TEST(RoundRowsTest, LeavesGivenRowsToHelpers) {
-  const Stowed move{{6, 0, 25, 15}, kRank, 0, 0, 0, 0, false};
+  const PlacedMove move{{6, 0, 25, 15}, kRank, 0, 0, 0, 0, false};
   for (const bool backward : {false, true}) {
     Round round;
     round.Begin(AnyInput(), backward);
@@ -129,7 +129,7 @@ TEST(RoundRowsTest, TakesReceivedRowsWhenTheyArrive) {
   RoundRows rows(AnyShape(), kRank);
   rows.Begin(round, {0, 1, 0, 0});
   rows.Close(round, {});
-  const std::vector<Stowed> received = {{{0, kRank, 0, 8}, 0, 0, 0, 0, 0, true}};
+  const std::vector<PlacedMove> received = {{{0, kRank, 0, 8}, 0, 0, 0, 0, 0, true}};
   // The move arrives before the rows that are computed at once have been computed.
   rows.Order(round, received, received, false, {1000, 1, 0});
   EXPECT_EQ(rows.LastReceived(), std::nullopt);

@@ -27,12 +27,12 @@ RC_GTEST_PROP(StowTest, AssignmentsDoNotOverlapOrExceedBuffers, ()) {
   const auto slots = *rc::gen::inRange<uint32_t>(1, 17);
   const auto rows = *rc::gen::inRange<uint32_t>(1, 5000);
   const MovePlan plan = BalanceMoves(batch, {{UINT32_MAX, 16}, 100, 1, {}});
-  const std::vector<Stowed> stowed = Stow(batch, plan, slots, rows);
+  const std::vector<PlacedMove> placed = PlaceMoves(batch, plan, slots, rows);
   for (uint32_t d = 0; d < batch.devices; ++d) {
     std::set<uint32_t> in, back;
     std::vector<std::pair<uint32_t, uint32_t>> in_rows, back_rows;
     size_t helps = 0, gives = 0;
-    for (const Stowed& s : stowed) {
+    for (const PlacedMove& s : placed) {
       RC_ASSERT(s.from == batch.owner[s.move.expert]);
       if (s.move.to == d) {
         ++helps;
@@ -55,29 +55,29 @@ RC_GTEST_PROP(StowTest, AssignmentsDoNotOverlapOrExceedBuffers, ()) {
 RC_GTEST_PROP(StowTest, KeepsAllMovesIfThereIsRoom, ()) {
   const Batch batch = AnyBatch();
   const MovePlan plan = BalanceMoves(batch, {{UINT32_MAX, 4}, 100, 1, {}});
-  const std::vector<Stowed> stowed = Stow(batch, plan, 64, UINT32_MAX);
-  RC_ASSERT(stowed.size() == plan.size());
-  for (size_t i = 0; i < plan.size(); ++i) RC_ASSERT(stowed[i].move == plan[i]);
+  const std::vector<PlacedMove> placed = PlaceMoves(batch, plan, 64, UINT32_MAX);
+  RC_ASSERT(placed.size() == plan.size());
+  for (size_t i = 0; i < plan.size(); ++i) RC_ASSERT(placed[i].move == plan[i]);
 }
 
 TEST(StowTest, KeepsPresentWeightsAndEvictsLeastRecentlyUsed) {
   const Batch batch{2, {100, 50, 30, 0, 0, 0}, {0, 0, 0, 1, 1, 1}, {1, 1, 1, 1, 1, 1}};
   const std::vector<Slot> helper = {{Slot::kNone, 8}, {2, 4}, {Slot::kNone, 6}, {Slot::kNone, 9}};
-  const std::vector<Stowed> stowed = Stow(batch, {{0, 1, 0, 10}, {1, 1, 0, 10}, {2, 1, 0, 10}},
-                                          {std::vector<Slot>(4), helper}, 100);
-  ASSERT_EQ(stowed.size(), 3u);
-  EXPECT_EQ(stowed[0].slot, 2u);
-  EXPECT_FALSE(stowed[0].held);
-  EXPECT_EQ(stowed[1].slot, 0u);
-  EXPECT_EQ(stowed[2].slot, 1u);
-  EXPECT_TRUE(stowed[2].held);
+  const std::vector<PlacedMove> placed = PlaceMoves(
+      batch, {{0, 1, 0, 10}, {1, 1, 0, 10}, {2, 1, 0, 10}}, {std::vector<Slot>(4), helper}, 100);
+  ASSERT_EQ(placed.size(), 3u);
+  EXPECT_EQ(placed[0].slot, 2u);
+  EXPECT_FALSE(placed[0].held);
+  EXPECT_EQ(placed[1].slot, 0u);
+  EXPECT_EQ(placed[2].slot, 1u);
+  EXPECT_TRUE(placed[2].held);
 }
 
 TEST(StowTest, SkipsMoveThatDoesNotFit) {
   const Batch batch{2, {100, 50, 0, 0}, {0, 0, 1, 1}, {1, 1, 1, 1}};
-  const std::vector<Stowed> stowed = Stow(batch, {{0, 1, 0, 80}, {1, 1, 0, 30}}, 2, 60);
-  ASSERT_EQ(stowed.size(), 1u);
-  EXPECT_EQ(stowed[0], (Stowed{{1, 1, 0, 30}, 0, 0, 0, 0, 0, false}));
+  const std::vector<PlacedMove> placed = PlaceMoves(batch, {{0, 1, 0, 80}, {1, 1, 0, 30}}, 2, 60);
+  ASSERT_EQ(placed.size(), 1u);
+  EXPECT_EQ(placed[0], (PlacedMove{{1, 1, 0, 30}, 0, 0, 0, 0, 0, false}));
 }
 
 constexpr Weights kThis{1, 7, 3};

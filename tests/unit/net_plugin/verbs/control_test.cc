@@ -16,15 +16,15 @@ class Side : public Control::Listener {
     if (piece.bytes > room.size()) return absl::DataLossError("no room");
     return room.data();
   }
-  absl::StatusOr<bool> Hear(const FrameHeader& header, std::string_view payload) override {
-    heard.emplace_back(header.kind, std::string(payload));
+  absl::StatusOr<bool> TakeFrame(const FrameHeader& header, std::string_view payload) override {
+    taken.emplace_back(header.kind, std::string(payload));
     return header.kind != FrameKind::kClose;
   }
-  void Said(const FrameHeader& piece) override { said += piece.bytes; }
+  void FrameSent(const FrameHeader& piece) override { sent += piece.bytes; }
 
   std::vector<char> room = std::vector<char>(4 << 20);
-  std::vector<std::pair<FrameKind, std::string>> heard;
-  size_t said = 0;
+  std::vector<std::pair<FrameKind, std::string>> taken;
+  size_t sent = 0;
 };
 
 class ControlTest : public ::testing::Test {
@@ -54,36 +54,36 @@ TEST_F(ControlTest, DeliversFramesAndPiecesInOrder) {
   for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i * 31 + i / 1000);
   FrameHeader piece = Of(FrameKind::kPiece);
   piece.bytes = static_cast<uint32_t>(bytes.size());
-  a.Say(Of(FrameKind::kJoin), "offer");
+  a.SendFrame(Of(FrameKind::kJoin), "offer");
   a.SayPiece(piece, bytes.data());
-  a.Say(Of(FrameKind::kReady));
-  b.Say(Of(FrameKind::kFenced), std::string(5000, 'r'));
+  a.SendFrame(Of(FrameKind::kReady));
+  b.SendFrame(Of(FrameKind::kFenced), std::string(5000, 'r'));
   ASSERT_TRUE(a.Move().ok());
   EXPECT_FALSE(a.Silent());  // the kernel does not accept all of it at once
-  EXPECT_EQ(a_side_.said, 0u);
+  EXPECT_EQ(a_side_.sent, 0u);
   for (int i = 0; i < 10'000 && !(a.Quiet() && b.Quiet()); ++i) {
     ASSERT_TRUE(b.Move().ok());
     ASSERT_TRUE(a.Move().ok());
   }
-  EXPECT_EQ(a_side_.said, bytes.size());
-  ASSERT_EQ(b_side_.heard.size(), 3u);
-  EXPECT_EQ(b_side_.heard[0].second, "offer");
-  EXPECT_EQ(b_side_.heard[1].first, FrameKind::kPiece);
-  EXPECT_EQ(b_side_.heard[2].first, FrameKind::kReady);
+  EXPECT_EQ(a_side_.sent, bytes.size());
+  ASSERT_EQ(b_side_.taken.size(), 3u);
+  EXPECT_EQ(b_side_.taken[0].second, "offer");
+  EXPECT_EQ(b_side_.taken[1].first, FrameKind::kPiece);
+  EXPECT_EQ(b_side_.taken[2].first, FrameKind::kReady);
   b_side_.room.resize(bytes.size());
   EXPECT_TRUE(b_side_.room == bytes);
-  ASSERT_EQ(a_side_.heard.size(), 1u);
-  EXPECT_EQ(a_side_.heard[0].second, std::string(5000, 'r'));
+  ASSERT_EQ(a_side_.taken.size(), 1u);
+  EXPECT_EQ(a_side_.taken[0].second, std::string(5000, 'r'));
 }
 
 TEST_F(ControlTest, ReadsNothingAfterClose) {
   Control a(a_stream_.get(), &a_side_);
   Control b(b_stream_.get(), &b_side_);
-  a.Say(Of(FrameKind::kClose));
-  a.Say(Of(FrameKind::kOpen));
+  a.SendFrame(Of(FrameKind::kClose));
+  a.SendFrame(Of(FrameKind::kOpen));
   ASSERT_TRUE(a.Move().ok());
   ASSERT_TRUE(b.Move().ok());
-  ASSERT_EQ(b_side_.heard.size(), 1u);
+  ASSERT_EQ(b_side_.taken.size(), 1u);
   FrameHeader next;
   ASSERT_TRUE(*b_stream_->ReadHeader(&next));
   EXPECT_EQ(next.kind, FrameKind::kOpen);
@@ -108,13 +108,13 @@ TEST_F(ControlTest, PieceWithoutReceiveEndsConnection) {
 TEST_F(ControlTest, ReadsFramesSentBeforeDisconnect) {
   Control a(a_stream_.get(), &a_side_);
   Control b(b_stream_.get(), &b_side_);
-  a.Say(Of(FrameKind::kFinished));
+  a.SendFrame(Of(FrameKind::kFinished));
   ASSERT_TRUE(a.Move().ok());
   a_stream_.reset();
-  b.Say(Of(FrameKind::kFenced));
+  b.SendFrame(Of(FrameKind::kFenced));
   EXPECT_EQ(b.Move().code(), absl::StatusCode::kUnavailable);
-  ASSERT_EQ(b_side_.heard.size(), 1u);
-  EXPECT_EQ(b_side_.heard[0].first, FrameKind::kFinished);
+  ASSERT_EQ(b_side_.taken.size(), 1u);
+  EXPECT_EQ(b_side_.taken[0].first, FrameKind::kFinished);
 }
 
 TEST_F(ControlTest, ReportsDisconnectedPeer) {

@@ -35,12 +35,12 @@ class Side final : public RailLifecycle::Owner {
                  .seed = 7},
         rail(0, false, nic, &context_) {}
 
-  void Say(const RailLifecycle& from, FrameKind kind, std::string payload) override {
+  void SendFrame(const RailLifecycle& from, FrameKind kind, std::string payload) override {
     FrameHeader header;
     header.kind = kind;
     header.offset = from.number();
     header.sequence = from.attempt();
-    said.emplace_back(header, std::move(payload));
+    sent.emplace_back(header, std::move(payload));
   }
   std::string Report() override { return name_ + "'s report"; }
   absl::Status Settle(const RailLifecycle&, std::string_view report) override {
@@ -54,8 +54,8 @@ class Side final : public RailLifecycle::Owner {
 
   // Takes the frames that the other side has sent, background work, and completions.
   absl::Status Move(Side* other) {
-    for (const auto& [header, payload] : std::exchange(other->said, {})) {
-      if (absl::Status status = rail.Hear(header, payload); !status.ok()) return status;
+    for (const auto& [header, payload] : std::exchange(other->sent, {})) {
+      if (absl::Status status = rail.TakeFrame(header, payload); !status.ok()) return status;
     }
     rail.KeepTime();
     if (!rail.rail().made()) return absl::OkStatus();
@@ -72,7 +72,7 @@ class Side final : public RailLifecycle::Owner {
   }
   [[nodiscard]] std::vector<FrameKind> Kinds() const {
     std::vector<FrameKind> kinds;
-    for (const auto& [header, payload] : said) kinds.push_back(header.kind);
+    for (const auto& [header, payload] : sent) kinds.push_back(header.kind);
     return kinds;
   }
 
@@ -85,7 +85,7 @@ class Side final : public RailLifecycle::Owner {
 
  public:
   RailLifecycle rail;
-  std::vector<std::pair<FrameHeader, std::string>> said;
+  std::vector<std::pair<FrameHeader, std::string>> sent;
   std::vector<std::string> settled;
 };
 
@@ -119,7 +119,7 @@ class RailLifecycleTest : public ::testing::Test {
     FrameHeader header;
     header.kind = FrameKind::kRefused;
     header.sequence = sender_->rail.attempt();
-    ASSERT_EQ(sender_->rail.Hear(header, "no memory"), absl::OkStatus());
+    ASSERT_EQ(sender_->rail.TakeFrame(header, "no memory"), absl::OkStatus());
     ASSERT_EQ(sender_->rail.state(), State::kDown);
   }
 
@@ -191,7 +191,7 @@ TEST_F(RailLifecycleTest, IgnoresFramesOfAbandonedAttempts) {
   FrameHeader late;
   late.kind = FrameKind::kJoined;
   late.sequence = 1;
-  EXPECT_EQ(sender_->rail.Hear(late, "anything"), absl::OkStatus());
+  EXPECT_EQ(sender_->rail.TakeFrame(late, "anything"), absl::OkStatus());
   EXPECT_EQ(sender_->rail.state(), State::kDown);
 }
 
@@ -200,7 +200,7 @@ TEST_F(RailLifecycleTest, RefusalsOfMalformedFramesHaveReasons) {
     FrameHeader header;
     header.kind = kind;
     header.sequence = attempt;
-    return std::string(side->rail.Hear(header, payload).message());
+    return std::string(side->rail.TakeFrame(header, payload).message());
   };
   EXPECT_THAT(why(sender_.get(), FrameKind::kReady, 0, ""), HasSubstr("only the sender says"));
   EXPECT_THAT(why(sender_.get(), FrameKind::kJoin, 0, ""), HasSubstr("only the sender offers"));
