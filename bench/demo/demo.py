@@ -109,6 +109,11 @@ def compare_with_restart(rows, baselines):
         if restarts:
             for key in ("downtime_ms", "save_ms", "sync_ms", "exit_ms", "exec_ms", "init_ms", "load_ms", "first_step_ms"):
                 row[f"restart_{key}"] = statistics.median(b[key] for b in restarts)
+            if not change.planned:
+                # A death leaves no time to save. The steps since the last checkpoint, which a
+                # restart repeats, are not counted.
+                row["restart_downtime_ms"] -= row["restart_save_ms"] + row["restart_exit_ms"]
+                row["restart_save_ms"] = row["restart_sync_ms"] = row["restart_exit_ms"] = 0.0
             # A pause below 0.1 ms counts as 0.1 ms, so that the ratio stays finite.
             row["ratio"] = row["restart_downtime_ms"] / max(pause, 0.1)
             row["ratio_unsynced"] = (row["restart_downtime_ms"] - row["restart_sync_ms"]) / max(pause, 0.1)
@@ -215,6 +220,9 @@ def main():
         result["pause_ratio_vs_restart_min"] = min(ratios)
         result["pause_ratio_vs_unsynced_restart_min"] = min(r["ratio_unsynced"] for r in planned if "ratio" in r)
         say(f"  smallest ratio of a restart's downtime to Rewire's pause: {min(ratios):.0f}x")
+    deaths = [r["ratio"] for r in table if not r["planned"] and "ratio" in r]
+    if deaths:
+        result["kill_pause_ratio_vs_restart"] = min(deaths)
     say(f"  chart: {out}/demo.svg   traces: {out}/traces")
     if args.json:
         print(json.dumps(result))
