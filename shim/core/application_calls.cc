@@ -30,9 +30,10 @@ ncclResult_t AtCut(VirtualCommunicator* comm, CallSite site) noexcept {
 void BeforeCut(VirtualCommunicator* comm, CallSite site) noexcept { target->BeforeCut(comm, site); }
 void Opened(VirtualCommunicator* comm) noexcept { target->OnOpened(comm); }
 const char* LastError(VirtualCommunicator* comm) noexcept { return target->OnLastError(comm); }
+void Pinned(VirtualCommunicator* comm) noexcept { target->OnPinned(comm); }
 
-constexpr CoreTable kTable = {kCoreAbiVersion, Created, Closing,  AtCut,
-                              BeforeCut,       Opened,  LastError};
+constexpr CoreTable kTable = {kCoreAbiVersion, Created, Closing,   AtCut,
+                              BeforeCut,       Opened,  LastError, Pinned};
 
 }  // namespace
 
@@ -175,6 +176,28 @@ const char* ShimCommunicators::OnLastError(VirtualCommunicator* comm) {
 std::string ShimCommunicators::LostBecause() {
   const char* why = OnLastError(nullptr);
   return why != nullptr ? why : "";
+}
+
+void ShimCommunicators::OnPinned(VirtualCommunicator* comm) {
+  if (const std::shared_ptr<Chain> chain = chains_.Of(comm)) ReportPins(*chain);
+}
+
+void ShimCommunicators::ReportPins(const Chain& chain) {
+  // With several ranks here the communicator is never swapped, for that reason.
+  const std::vector<std::shared_ptr<Chain>> chains = chains_.All();
+  const auto same = std::count_if(chains.begin(), chains.end(),
+                                  [&](const auto& other) { return other->id == chain.id; });
+  if (same > 1 || events() == nullptr) return;
+  events()->Pinned(chain.id, DescribePins(chain.comm->pins.load(std::memory_order_relaxed)));
+}
+
+void ShimCommunicators::ReleaseGraphs() {
+  constexpr auto kGraph = static_cast<uint32_t>(Pin::kGraph);
+  for (const auto& chain : chains_.All()) {
+    if ((chain->comm->pins.fetch_and(~kGraph, std::memory_order_relaxed) & kGraph) == 0) continue;
+    chain->comm->watch_capture.store(true, std::memory_order_relaxed);
+    ReportPins(*chain);
+  }
 }
 
 ncclResult_t ShimCommunicators::AtCut(VirtualCommunicator* comm, const CallSite& site) {

@@ -76,6 +76,7 @@ class ShimCommunicators : public elastic::Communicators, private CutEvents, priv
   void OnOpened(VirtualCommunicator* comm);
   void OnClosing(VirtualCommunicator* comm, bool aborting);
   const char* OnLastError(VirtualCommunicator* comm);
+  void OnPinned(VirtualCommunicator* comm);
   ncclResult_t AtCut(VirtualCommunicator* comm, const CallSite& site);
   void BeforeCut(VirtualCommunicator* comm, const CallSite& site);
 
@@ -93,6 +94,7 @@ class ShimCommunicators : public elastic::Communicators, private CutEvents, priv
   void Abandon(Epoch epoch) override;
   void AbortCurrent(std::string reason) override;
   std::string LostBecause() override;
+  void ReleaseGraphs() override;
 
  private:
   void Passed() override { passages_.Passed(); }
@@ -102,6 +104,7 @@ class ShimCommunicators : public elastic::Communicators, private CutEvents, priv
   bool Install(const std::shared_ptr<Chain>& chain, std::unique_ptr<Link>* link) override;
 
   void Moved();
+  void ReportPins(const Chain& chain);
   // Returns whether a new generation's first operation may run beside old generations' operations.
   bool MayRunBeside(const Chain& chain, size_t chains);
   ncclResult_t AwaitFirst(Chain* chain);

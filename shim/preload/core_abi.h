@@ -19,7 +19,7 @@ struct Generation;
 // The table of the real library's pnccl* functions; see shim/preload/real_nccl.h.
 struct RealNccl;
 
-inline constexpr uint32_t kCoreAbiVersion = 4;
+inline constexpr uint32_t kCoreAbiVersion = 5;
 
 // The call site of a core function: its stream and the thread's ncclGroup depth (0: no group).
 struct CallSite {
@@ -81,6 +81,8 @@ struct CoreTable {
   // Returns why the communicator's generations were given up (nullptr: any communicator's); the
   // text is valid until the process ends. Returns nullptr otherwise: ask NCCL.
   const char* (*last_error)(VirtualCommunicator* comm) noexcept;
+  // Reports that the communicator has a new pin. Quick.
+  void (*pinned)(VirtualCommunicator* comm) noexcept;
 };
 
 // librewire.so's one entry for the shim. Returns nullptr after a failed start, which is logged.

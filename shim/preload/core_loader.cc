@@ -137,6 +137,11 @@ void TellClosing(VirtualCommunicator* comm, bool aborting) noexcept {
   if (const CoreTable* core = Core()) core->closing(comm, aborting ? 1 : 0);
 }
 
+void TellPinned(VirtualCommunicator* comm) noexcept {
+  if (comm->told.load() != Told::kCreated) return;
+  if (const CoreTable* core = Core()) core->pinned(comm);
+}
+
 const ShimServices* Services() noexcept { return &kServices; }
 void SetCore(const CoreTable* table) noexcept { core.store(table, std::memory_order_release); }
 void ForgetCore() noexcept { core.store(nullptr, std::memory_order_relaxed); }

@@ -19,6 +19,8 @@ ncclResult_t ReadyToCreate() noexcept;
 void NoteIfReady(VirtualCommunicator* comm) noexcept;
 // Reports the communicator's end to the core, once.
 void TellClosing(VirtualCommunicator* comm, bool aborting) noexcept;
+// Reports a new pin to the core, unless the report of the creation is still to come.
+void TellPinned(VirtualCommunicator* comm) noexcept;
 // The services that the core receives from the preloaded library.
 const ShimServices* Services() noexcept;
 // Replaces the core in tests; nullptr removes the core.

@@ -2,6 +2,7 @@
 // window. Each forwards the call and pins the communicator, because no new generation could replace
 // the old one. Called on the application's threads.
 #include "rewire_entries.h"
+#include "shim/preload/core_loader.h"
 #include "shim/preload/issue.h"
 #include "shim/preload/pool.h"
 
@@ -9,8 +10,12 @@ namespace rewire::shim {
 
 namespace {
 
+void AddAndTell(VirtualCommunicator* comm, Pin pin) {
+  if (AddPin(comm, pin)) TellPinned(comm);
+}
+
 void PinIfOurs(ncclComm_t handle, Pin pin) {
-  if (VirtualCommunicator* comm = Ours(handle)) AddPin(comm, pin);
+  if (VirtualCommunicator* comm = Ours(handle)) AddAndTell(comm, pin);
 }
 
 // Returns the real window of the window that the application holds.
@@ -30,7 +35,7 @@ ncclWindow_t PinWindow(ncclWindow_t window) {
     if (!comm->registrations.Find(RegistrationKind::kWindow, reinterpret_cast<uint64_t>(window))) {
       return false;
     }
-    AddPin(comm, Pin::kWindowPointer);
+    AddAndTell(comm, Pin::kWindowPointer);
     const Inside inside(comm);
     if (inside.generation() != nullptr) real = RealWindow(comm, *inside.generation(), window);
     return true;

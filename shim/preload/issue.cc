@@ -186,9 +186,9 @@ bool FindDriver() noexcept {
 
 void WatchCapture(VirtualCommunicator* comm, cudaStream_t stream) noexcept {
   if (!IsCapturing(stream)) return;
-  AddPin(comm, Pin::kGraph);
-  // The end of the graph is not reported: the pin is permanent, and further checks are useless.
+  // Before the pin: rewireGraphsReleased() on another thread takes the pin off and watches again.
   comm->watch_capture.store(false, std::memory_order_relaxed);
+  if (AddPin(comm, Pin::kGraph)) TellPinned(comm);
 }
 
 PeerCounters* CountersOfPeer(VirtualCommunicator* comm, int peer) noexcept {

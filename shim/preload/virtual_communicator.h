@@ -82,9 +82,10 @@ struct Recipe {
   }
 };
 
-// Reasons why a communicator cannot be swapped: permanent bits of VirtualCommunicator::pins.
+// Reasons why a communicator cannot be swapped: bits of VirtualCommunicator::pins. Permanent,
+// except for kGraph.
 enum class Pin : uint32_t {
-  kGraph = 1,          // an operation was captured into a CUDA graph
+  kGraph = 1,          // an operation was captured into a CUDA graph; until rewireGraphsReleased()
   kDeviceComm = 2,     // ncclDevCommCreate: kernels hold raw pointers
   kWindowPointer = 4,  // addresses of a window were given to the application
   kSignals = 8,        // one-sided signals: their counters belong to the window
@@ -148,8 +149,11 @@ struct alignas(64) VirtualCommunicator {
   VirtualCommunicator* next_in_pool = nullptr;
 };
 
-inline void AddPin(VirtualCommunicator* comm, Pin pin) {
-  comm->pins.fetch_or(static_cast<uint32_t>(pin), std::memory_order_relaxed);
+// Returns whether the communicator had no such pin. Of a pin that comes after the creation, call
+// TellPinned() (core_loader.h) too.
+inline bool AddPin(VirtualCommunicator* comm, Pin pin) {
+  const auto bit = static_cast<uint32_t>(pin);
+  return (comm->pins.fetch_or(bit, std::memory_order_relaxed) & bit) == 0;
 }
 
 }  // namespace rewire::shim

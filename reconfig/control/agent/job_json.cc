@@ -150,6 +150,14 @@ json WorldStatus(const elastic::Leader& leader, const TransitionLog& log,
                        {"why", p.why}});
   }
   out["pending"] = pending;
+  json pinned = json::array();
+  for (const elastic::PinnedCommunicator& p : leader.Pinned()) {
+    pinned.push_back({{"communicator", elastic::ShortName(p.communicator)},
+                      {"member", p.member},
+                      {"for_ms", ToMilliseconds(now - p.since)},
+                      {"why", p.why}});
+  }
+  out["pinned"] = pinned;
   out["transition"] = log.current() == nullptr ? json() : TransitionStatus(*log.current(), now);
   json last = json::array();
   for (const TransitionEntry& e : log.entries()) {

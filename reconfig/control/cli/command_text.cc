@@ -145,6 +145,12 @@ std::string StatusText(const json& s) {
                     Cell(p.at("member")), ", to epoch ", Cell(p.at("epoch")), ": ",
                     Cell(p.at("why")), "\n");
   }
+  if (!s.at("pinned").empty()) out += "\npinned communicators, which are not rebuilt:\n";
+  for (const json& p : s.at("pinned")) {
+    absl::StrAppend(&out, "  communicator ", Cell(p.at("communicator")), " on member ",
+                    Cell(p.at("member")), ", for ", DurationText(p.at("for_ms").get<double>()),
+                    ": ", Cell(p.at("why")), "\n");
+  }
   if (!s.at("transitions").empty()) out += "\n";
   for (const json& t : s.at("transitions")) absl::StrAppend(&out, TransitionText(t), "\n");
   return out;

@@ -75,9 +75,14 @@ struct Leader::Incoming {
     counts.updates = furthest;
   }
   void operator()(const CommunicatorCreated& m) const {
-    leader.registry_.Created(member, m);
+    leader.registry_.Created(now, member, m);
     if (leader.Behind(peer)) leader.registry_.Settle(member, leader.WorldIds());
     leader.OnCommunicators(now, member, absl::StrCat("created communicator ", Name(m)), out);
+  }
+  void operator()(const CommunicatorPinned& m) const {
+    if (!leader.registry_.Pin(now, member, m)) return;
+    const char* what = m.reason.empty() ? "released" : "pinned";
+    leader.OnCommunicators(now, member, absl::StrCat(what, " communicator ", Name(m)), out);
   }
   void operator()(const CommunicatorDestroyed& m) const {
     leader.registry_.Destroyed(member, m.communicator);

@@ -122,6 +122,7 @@ class Leader {
   [[nodiscard]] std::vector<MemberId> Quiet() const { return peers_.Quiet(); }
   // Returns the communicators that have not passed a decided swap, by member.
   [[nodiscard]] std::vector<PendingCut> Pending() const { return positions_.Pending(); }
+  [[nodiscard]] std::vector<PinnedCommunicator> Pinned() const { return registry_.Pinned(); }
   [[nodiscard]] uint64_t dropped_messages() const { return dropped_; }
   [[nodiscard]] uint64_t refused_rounds() const { return refused_rounds_; }
   // Returns how often a program's thread waited at a cut for the decision.

@@ -55,14 +55,34 @@ std::string ShortName(const CommunicatorId& communicator) {
   return absl::StrFormat("%08x", static_cast<uint32_t>(communicator.high >> 32));
 }
 
-void Registry::Created(MemberId member, const CommunicatorCreated& created) {
+void Registry::Created(Time now, MemberId member, const CommunicatorCreated& created) {
   std::string pinned;
   if (created.pinned) pinned = created.reason.empty() ? "no reason given" : created.reason;
   Seats& seats = communicators_[created.communicator];
   const auto seat = seats.find(member);
   const bool several =
       seat != seats.end() && (seat->second.several || seat->second.rank != created.rank);
-  seats[member] = {created.rank, created.ranks, std::move(pinned), several};
+  seats[member] = {created.rank, created.ranks, std::move(pinned), several, now};
+}
+
+bool Registry::Pin(Time now, MemberId member, const CommunicatorPinned& pinned) {
+  const auto it = communicators_.find(pinned.communicator);
+  if (it == communicators_.end()) return false;
+  const auto seat = it->second.find(member);
+  if (seat == it->second.end()) return false;
+  seat->second.pinned = pinned.reason;
+  seat->second.pinned_since = now;
+  return true;
+}
+
+std::vector<PinnedCommunicator> Registry::Pinned() const {
+  std::vector<PinnedCommunicator> all;
+  for (const auto& [id, seats] : communicators_) {
+    for (const auto& [member, seat] : seats) {
+      if (!seat.pinned.empty()) all.push_back({member, id, seat.pinned, seat.pinned_since});
+    }
+  }
+  return all;
 }
 
 void Registry::Destroyed(MemberId member, const CommunicatorId& communicator) {
@@ -176,7 +196,7 @@ void Registry::MoveTo(const std::vector<MemberId>& members) {
     Seats moved;
     for (size_t slot = 0; slot < members.size(); ++slot) {
       moved[members[slot]] = {static_cast<uint32_t>(slot), static_cast<uint32_t>(members.size()),
-                              "", false};
+                              "", false, Time{}};
     }
     seats = std::move(moved);
   }

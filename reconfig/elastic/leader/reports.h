@@ -12,9 +12,18 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "reconfig/base/clock.h"
 #include "reconfig/elastic/protocol/messages.h"
 
 namespace rewire::elastic {
+
+// A communicator that cannot be swapped because of one member.
+struct PinnedCommunicator {
+  MemberId member = 0;
+  CommunicatorId communicator;
+  std::string why;
+  Time since;  // when the leader learned of it
+};
 
 class Registry {
  public:
@@ -23,17 +32,21 @@ class Registry {
     uint32_t ranks = 0;
     std::string pinned;    // why the communicator cannot be swapped; empty: it can
     bool several = false;  // the member's process drives several of its ranks
+    Time pinned_since;     // when the leader learned of `pinned`
   };
   // Seats of one communicator, by member.
   using Seats = std::map<MemberId, Seat>;
 
-  void Created(MemberId member, const CommunicatorCreated& created);
+  void Created(Time now, MemberId member, const CommunicatorCreated& created);
+  // Returns false when the member has no such communicator.
+  bool Pin(Time now, MemberId member, const CommunicatorPinned& pinned);
   void Destroyed(MemberId member, const CommunicatorId& communicator);
   void Forget(MemberId member);  // drops all communicators of the member
 
   [[nodiscard]] const std::map<CommunicatorId, Seats>& communicators() const {
     return communicators_;
   }
+  [[nodiscard]] std::vector<PinnedCommunicator> Pinned() const;
   [[nodiscard]] bool HasAny(MemberId member) const;
   [[nodiscard]] bool Has(MemberId member, const CommunicatorId& communicator) const;
 

@@ -90,6 +90,10 @@ class Member {
 
   // ---- the program ----------------------------------------------------------------------------
   void OnCommunicatorCreated(Time now, const CommunicatorCreated& created, Out* out);
+  // reason: why the communicator cannot be swapped; empty: it can. No effect on one that is
+  // unknown.
+  void OnCommunicatorPinned(Time now, const CommunicatorId& communicator, const std::string& reason,
+                            Out* out);
   void OnCommunicatorDestroyed(Time now, const CommunicatorId& communicator, Out* out);
   // The program's thread stands at an update boundary: at a pledged step, after AbortCurrent, as a
   // joiner in its first update, or because of DescribeBoundary. The thread stands until Resume or

@@ -11,6 +11,15 @@ void Member::OnCommunicatorCreated(Time, const CommunicatorCreated& created, Out
   Send(created, out);
 }
 
+void Member::OnCommunicatorPinned(Time, const CommunicatorId& communicator,
+                                  const std::string& reason, Out* out) {
+  const auto known = communicators_.find(communicator);
+  if (known == communicators_.end() || known->second.reason == reason) return;
+  known->second.pinned = !reason.empty();
+  known->second.reason = reason;
+  Send(CommunicatorPinned{communicator, reason}, out);
+}
+
 void Member::OnCommunicatorDestroyed(Time, const CommunicatorId& communicator, Out* out) {
   if (communicators_.erase(communicator) > 0) Send(CommunicatorDestroyed{communicator}, out);
 }

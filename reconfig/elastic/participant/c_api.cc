@@ -174,6 +174,12 @@ rewireResult_t rewireCheck(void) noexcept {
   return Fail(rewireUnavailable, absl::StrCat("rewireCheck: communicators were lost: ", why));
 }
 
+rewireResult_t rewireGraphsReleased(void) noexcept {
+  rewire::elastic::Communicators* communicators = rewire::elastic::GetCommunicators();
+  if (communicators != nullptr) communicators->ReleaseGraphs();
+  return rewireSuccess;
+}
+
 rewireResult_t rewireSetParallel(rewireContext_t context, const rewireParallel_t* parallel,
                                  const rewireCallbacks_t* callbacks) noexcept {
   const rewireResult_t wrong = ContextArguments("rewireSetParallel")

@@ -70,6 +70,8 @@ class Communicators {
   // was replaced or destroyed since. Thread-safe. Every kernel that AbortCurrent ended has ended
   // before this function returns its reason.
   virtual std::string LostBecause() = 0;
+  // The program's CUDA graphs no longer exist: they pin no communicator any more. Thread-safe.
+  virtual void ReleaseGraphs() = 0;
 };
 
 // Tells the participant, in the same library as the shim's core, which object owns the
@@ -83,6 +85,8 @@ class CommunicatorEvents {
   virtual ~CommunicatorEvents() = default;
   virtual void Created(const CommunicatorCreated& created) = 0;
   virtual void Destroyed(const CommunicatorId& communicator) = 0;
+  // Reports why the communicator cannot be swapped from now on; empty: it can.
+  virtual void Pinned(const CommunicatorId& communicator, const std::string& reason) = 0;
   // Waits, for a second at most, until the agent has been sent the events before this call. Called
   // when the last communicator is destroyed: the process may end at once, and its end is a loss if
   // the agent takes a communicator for existing.

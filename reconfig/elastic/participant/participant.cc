@@ -234,6 +234,12 @@ void Participant::Destroyed(const CommunicatorId& communicator) {
   });
 }
 
+void Participant::Pinned(const CommunicatorId& communicator, const std::string& reason) {
+  inbox_->Post([communicator, reason](Member* m, Time now, Member::Out* out) {
+    m->OnCommunicatorPinned(now, communicator, reason, out);
+  });
+}
+
 void Participant::AwaitSent(Time deadline) {
   const uint64_t call = sent_events_.Ask();
   inbox_->Post([this, call](Member*, Time, Member::Out*) { sent_events_.Reach(call); });

@@ -96,6 +96,7 @@ class Participant {
   bool Reclaim(Duration within);
   void Created(const CommunicatorCreated& created);
   void Destroyed(const CommunicatorId& communicator);
+  void Pinned(const CommunicatorId& communicator, const std::string& reason);
   // Waits until the agent has been sent the events before this call, or no agent is connected.
   void AwaitSent(Time deadline);
   bool ComesWithBuild(const CommunicatorId& communicator);

@@ -57,6 +57,9 @@ class Events final : public CommunicatorEvents {
   void Destroyed(const CommunicatorId& communicator) override {
     if (const auto p = CurrentParticipant()) p->Destroyed(communicator);
   }
+  void Pinned(const CommunicatorId& communicator, const std::string& reason) override {
+    if (const auto p = CurrentParticipant()) p->Pinned(communicator, reason);
+  }
   void AwaitSent() override {
     if (const auto p = CurrentParticipant()) p->AwaitSent(Now() + seconds(1));
   }

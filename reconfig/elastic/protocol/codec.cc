@@ -41,7 +41,8 @@ constexpr std::array<std::string_view, kTypes> kNames = {"Hello",
                                                          "Abort",
                                                          "Lost",
                                                          "Stop",
-                                                         "Retire"};
+                                                         "Retire",
+                                                         "CommunicatorPinned"};
 
 class Writer {
  public:

@@ -99,6 +99,11 @@ void Fields(A& a, CommunicatorDestroyed& m) {
   Fields(a, m.communicator);
 }
 template <typename A>
+void Fields(A& a, CommunicatorPinned& m) {
+  Fields(a, m.communicator);
+  a.Text(m.reason, kMaxReason);
+}
+template <typename A>
 void Fields(A& a, Minted& m) {
   a.Number(m.epoch);
   Fields(a, m.communicator);

@@ -100,6 +100,11 @@ struct CommunicatorCreated {
 struct CommunicatorDestroyed {
   CommunicatorId communicator;
 };
+// The pins of a reported communicator have changed.
+struct CommunicatorPinned {
+  CommunicatorId communicator;
+  std::string reason;  // why the communicator cannot be swapped; empty: it can
+};
 // Carries the real unique id for a communicator's next generation, from its rank 0.
 struct Minted {
   Epoch epoch = 0;
@@ -251,18 +256,19 @@ struct Stop {
   std::string reason;
 };
 
-using Message = std::variant<Hello, CommunicatorCreated, CommunicatorDestroyed, Minted, Prepared,
-                             Pledge, AtBoundary, Verified, Entered, Position, Heartbeat,
-                             ReclaimNotice, Finished, Welcome, Refused, Prepare, Build, Propose,
-                             Decide, Restore, Commit, Abort, Lost, Stop, Retire>;
+using Message =
+    std::variant<Hello, CommunicatorCreated, CommunicatorDestroyed, Minted, Prepared, Pledge,
+                 AtBoundary, Verified, Entered, Position, Heartbeat, ReclaimNotice, Finished,
+                 Welcome, Refused, Prepare, Build, Propose, Decide, Restore, Commit, Abort, Lost,
+                 Stop, Retire, CommunicatorPinned>;
 
 template <typename M, typename... Others>
 concept OneOf = (std::is_same_v<M, Others> || ...);
 // The sender of a message; a receiver counts and drops the messages that it never gets.
 template <typename M>
-concept OfAMember =
-    OneOf<M, Hello, CommunicatorCreated, CommunicatorDestroyed, Minted, Prepared, Pledge,
-          AtBoundary, Verified, Entered, Position, Heartbeat, ReclaimNotice, Finished>;
+concept OfAMember = OneOf<M, Hello, CommunicatorCreated, CommunicatorDestroyed, Minted, Prepared,
+                          Pledge, AtBoundary, Verified, Entered, Position, Heartbeat, ReclaimNotice,
+                          Finished, CommunicatorPinned>;
 template <typename M>
 concept OfTheLeader = OneOf<M, Welcome, Refused, Prepare, Build, Propose, Decide, Restore, Commit,
                             Abort, Lost, Stop, Retire>;

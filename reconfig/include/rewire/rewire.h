@@ -77,6 +77,14 @@ REWIRE_API rewireResult_t rewireUniqueId(rewireContext_t context, const char* na
  * Thread-safe; needs no context and no agent. Costs one short lock for each communicator. */
 REWIRE_API rewireResult_t rewireCheck(void) REWIRE_NOEXCEPT;
 
+/* Says that the CUDA graphs into which this process has captured NCCL operations are destroyed, and
+ * that none of their launches runs any more. A captured operation pins its communicator: the graph
+ * holds addresses of one generation, so `rewire status` lists the communicator and no change that
+ * needs it begins. After this call it may be rebuilt. Capture again after the change: a new capture
+ * pins again. A graph that is launched although it was declared destroyed may use freed memory.
+ * Thread-safe; needs no context and no agent. Never fails. */
+REWIRE_API rewireResult_t rewireGraphsReleased(void) REWIRE_NOEXCEPT;
+
 /* ---- state ------------------------------------------------------------------------------------
  */
 

@@ -68,6 +68,12 @@ class CommunicatorsTest : public ::testing::Test {
     }
     EXPECT_EQ(Pending(why), count) << why << "\n" << Ask("status").out;
   }
+  void AwaitPinned(size_t count) {
+    const Time until = Now() + seconds(30);
+    while (Status()["pinned"].size() != count && Now() < until) {
+    }
+    EXPECT_EQ(Status()["pinned"].size(), count) << Ask("status").out;
+  }
   void Rebuild(int epoch) {
     const CommandResult r = Ask("rebuild");
     ASSERT_EQ(r.status, 0) << r.out << r.err;
@@ -122,6 +128,28 @@ TEST_F(CommunicatorsTest, AnAgentThatRestartsLearnsOfPendingSwapsFromTheMembers)
   AwaitPending("idle", 2);
   Touch("use-1");
   Await("used it 1\n");
+  Finish();
+}
+
+TEST_F(CommunicatorsTest, ACapturedCommunicatorIsPinnedUntilItsGraphsAreReleased) {
+  if (SimLibraries(REWIRE_SIMGPU) != REWIRE_SIMGPU) {
+    GTEST_SKIP() << "the simulated driver makes no graph of NCCL's launches";
+  }
+  Start(2, "graphs");
+  Rebuild(2);
+  for (int round = 0; round < 2; ++round) {
+    Touch("use-" + std::to_string(2 * round + 1));
+    Await("used it " + std::to_string(2 * round + 1) + "\n");
+    AwaitPinned(2);
+    EXPECT_THAT(Ask("status").out, HasSubstr("captured into a CUDA graph"));
+    const CommandResult refused = Ask("rebuild");
+    EXPECT_NE(refused.status, 0);
+    EXPECT_THAT(refused.err, HasSubstr("is pinned on member"));
+    Touch("use-" + std::to_string(2 * round + 2));
+    Await("used it " + std::to_string(2 * round + 2) + "\n");
+    AwaitPinned(0);
+    Rebuild(3 + round);
+  }
   Finish();
 }
 

@@ -4,8 +4,9 @@
 // MODE "all" (default): the world; pairs (split by color); a split without the last rank; a
 // communicator used only at a command; a communicator for sends and receives alone; a non-blocking
 // communicator. MODE "blocking": the same without the non-blocking communicator. MODE "threads":
-// one communicator of which this process drives two ranks. Rank 0 follows the files in FOLDER:
-// use-K (the idle communicator is used for the K-th time) and stop.
+// one communicator of which this process drives two ranks. MODE "graphs": the world alone. Rank 0
+// follows the files in FOLDER: use-K (the idle communicator is used for the K-th time; in mode
+// graphs, an operation is captured for odd K, and the graphs are released for even K) and stop.
 #include <dlfcn.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -240,6 +241,53 @@ void RunThreads() {
   other.join();
 }
 
+// The simulated NCCL launches nothing into a capture, and says so; the shim has seen the attempt.
+void Capture(const Gpu& gpu, ncclComm_t comm) {
+  void* graph = nullptr;
+  MUST(Cuda("cuStreamBeginCapture_v2", gpu.stream, 2));
+  const ncclResult_t result =
+      ncclAllReduce(gpu.send(), gpu.receive(), kElements, ncclFloat, ncclSum, comm, gpu.stream);
+  if (result != ncclInvalidUsage) Die("a captured operation gave " + std::to_string(result));
+  (void)Cuda("cuStreamEndCapture", gpu.stream, &graph);
+  if (graph != nullptr) MUST(Cuda("cuGraphDestroy", graph));
+}
+
+void ReleaseGraphs() {
+  // The preloaded file has opened the library.
+  void* library = dlopen(REWIRE_LIBRARY, RTLD_NOW | RTLD_NOLOAD);
+  if (library == nullptr) Die(dlerror());
+  auto* released = reinterpret_cast<int (*)()>(dlsym(library, "rewireGraphsReleased"));
+  if (released == nullptr) Die(dlerror());
+  MUST(released());
+}
+
+void RunGraphs() {
+  const Gpu gpu(rank);
+  ncclComm_t world = Init("world");
+  printf("rank %d ready\n", rank);
+  fflush(stdout);
+  for (int used = 0;;) {
+    usleep(2000);
+    int command = 0;
+    if (rank == 0 && Exists("use-" + std::to_string(used + 1))) command = kUse;
+    if (rank == 0 && Exists("stop")) command = kStop;
+    command = static_cast<int>(Sum(gpu, world, static_cast<float>(command)));
+    if (command == kStop) break;
+    if (command != kUse) continue;
+    ++used;
+    if (used % 2 == 1) {
+      Capture(gpu, world);
+    } else {
+      ReleaseGraphs();
+    }
+    printf("rank %d used it %d\n", rank, used);
+    fflush(stdout);
+  }
+  MUST(ncclCommDestroy(world));
+  printf("rank %d done\n", rank);
+  fflush(stdout);
+}
+
 int Number(const char* name) {
   const char* text = getenv(name);
   if (text == nullptr) Die(std::string(name) + " is not set");
@@ -256,6 +304,8 @@ int main(int argc, char** argv) {
   ranks = Number("WORLD_SIZE");
   if (mode == "threads") {
     RunThreads();
+  } else if (mode == "graphs") {
+    RunGraphs();
   } else {
     RunAll(mode == "all");
   }

@@ -65,6 +65,8 @@ TEST(StatusTextTest, ShowsMembersAndTransitions) {
   aborted["reason"] = "no room";
   const nlohmann::json pending = {
       {{"communicator", "aaaa0001"}, {"member", 7}, {"epoch", 3}, {"why", "idle"}}};
+  const nlohmann::json pinned = {
+      {{"communicator", "bbbb0002"}, {"member", 7}, {"for_ms", 3000.0}, {"why", "a graph"}}};
   const nlohmann::json status = {{"job", "night"},
                                  {"epoch", 3},
                                  {"phase", "STEADY"},
@@ -84,6 +86,7 @@ TEST(StatusTextTest, ShowsMembersAndTransitions) {
                                     {"last_heard_ms", 0.0}}}},
                                  {"transition", transition},
                                  {"pending", pending},
+                                 {"pinned", pinned},
                                  {"transitions", {transition, aborted}}};
   const std::string text = StatusText(status);
   EXPECT_THAT(text, HasSubstr("job night  epoch 3  STEADY  at most 4 members\n"));
@@ -96,6 +99,9 @@ TEST(StatusTextTest, ShowsMembersAndTransitions) {
   EXPECT_THAT(text, HasSubstr("epoch 2→3 boundary aborted: no room\n"));
   EXPECT_THAT(text, HasSubstr("pending swaps:\n  communicator aaaa0001 on member 7, to epoch 3: "
                               "idle\n"));
+  EXPECT_THAT(text,
+              HasSubstr("pinned communicators, which are not rebuilt:\n  communicator bbbb0002 "
+                        "on member 7, for 3.0 s: a graph\n"));
 }
 
 }  // namespace

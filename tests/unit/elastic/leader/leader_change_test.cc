@@ -104,6 +104,30 @@ TEST_F(LeaderTest, DrainedMemberStaysUntilOldGenerationsAreRetired) {
   EXPECT_FALSE(d.Sent<Lost>(0).has_value());
 }
 
+TEST_F(LeaderTest, APinEndsThePreparationWithItsReason) {
+  d.Ask({RequestKind::kRebuild, 0, {}, {}, ""});
+  d.Store();
+  ASSERT_EQ(d.leader.phase(), Phase::kPrepare);
+  const Time pinned_at = d.now;
+  d.Say(1, CommunicatorPinned{kComm, "a graph"});
+  d.Store();
+  d.Pass(seconds(1));
+  EXPECT_EQ(d.leader.phase(), Phase::kSteady);
+  EXPECT_TRUE(d.Noted("is pinned on member 1: a graph"));
+  ASSERT_EQ(d.leader.Pinned().size(), 1u);
+  EXPECT_EQ(d.leader.Pinned()[0].member, 1u);
+  EXPECT_EQ(d.leader.Pinned()[0].since, pinned_at);
+  d.Say(1, CommunicatorPinned{{9, 9}, "not reported before"});
+  EXPECT_EQ(d.leader.Pinned().size(), 1u);
+  EXPECT_THAT(d.AskInVain({RequestKind::kRebuild, 0, {}, {}, ""}),
+              HasSubstr("is pinned on member 1"));
+  d.Say(1, CommunicatorPinned{kComm, ""});
+  EXPECT_TRUE(d.leader.Pinned().empty());
+  d.Ask({RequestKind::kRebuild, 0, {}, {}, ""});
+  d.Store();
+  EXPECT_EQ(d.leader.phase(), Phase::kPrepare);
+}
+
 TEST_F(LeaderTest, AbortsWhenPlansDiffer) {
   const uint64_t id = d.Ask({RequestKind::kDrain, 0, {1}, {}, ""});
   d.Store();

@@ -393,6 +393,21 @@ TEST_F(MemberTest, JoinerReportsBoundaryAndStreamsWhenArmed) {
   EXPECT_EQ(Last<StopProcess>()->reason, "not needed");
 }
 
+TEST_F(MemberTest, ReportsPinsOfKnownCommunicatorsWhenTheyChange) {
+  member.OnCommunicatorPinned(now, kComm, "a graph", &out);
+  EXPECT_EQ(Sent<CommunicatorPinned>()->reason, "a graph");
+  const size_t before = out.size();
+  member.OnCommunicatorPinned(now, kComm, "a graph", &out);
+  member.OnCommunicatorPinned(now, CommunicatorId{9, 9}, "unknown here", &out);
+  EXPECT_EQ(out.size(), before);
+  // The next agent learns of the pin with the communicator.
+  member.OnConnected(now, &out);
+  EXPECT_TRUE(Sent<CommunicatorCreated>()->pinned);
+  EXPECT_EQ(Sent<CommunicatorCreated>()->reason, "a graph");
+  member.OnCommunicatorPinned(now, kComm, "", &out);
+  EXPECT_EQ(Sent<CommunicatorPinned>()->reason, "");
+}
+
 TEST_F(MemberTest, ReportsFinishedOnce) {
   member.OnFinished(now, &out);
   EXPECT_TRUE(Sent<Finished>().has_value());

@@ -38,6 +38,7 @@ class HeldBuild final : public Communicators {
   void Abandon(Epoch) override {}
   void AbortCurrent(std::string) override {}
   std::string LostBecause() override { return ""; }
+  void ReleaseGraphs() override {}
 
   std::function<void(absl::Status)> WaitForBuild() {
     const Time deadline = Now() + kPatience;

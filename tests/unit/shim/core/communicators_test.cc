@@ -1,4 +1,6 @@
 // The communicators of one process as the participant sees them.
+#include <algorithm>
+
 #include "tests/unit/shim/core/stage.h"
 
 namespace rewire::shim {
@@ -6,6 +8,7 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 using CommunicatorsTest = Stage;
 
@@ -28,6 +31,45 @@ TEST_F(CommunicatorsTest, SeveralRanksOfOneCommunicatorInThisProcessAreReported)
   second.Close();
   MutexLock lock(&events_.mutex);
   EXPECT_EQ(events_.destroyed.size(), 1u);
+}
+
+TEST_F(CommunicatorsTest, AGraphPinsUntilItIsReleased) {
+  Program captured(core_.get(), 1);
+  Program addressed(core_.get(), 2);
+  ASSERT_EQ(captured.Create(2, 0), ncclSuccess);
+  ASSERT_EQ(addressed.Create(2, 0), ncclSuccess);
+  for (const Pin pin : {Pin::kGraph, Pin::kWindowPointer}) {
+    EXPECT_TRUE(AddPin(&addressed.comm, pin));
+    EXPECT_FALSE(AddPin(&addressed.comm, pin));
+  }
+  AddPin(&captured.comm, Pin::kGraph);
+  core_->OnPinned(&captured.comm);
+  core_->ReleaseGraphs();
+  core_->ReleaseGraphs();  // nothing is left to report
+  {
+    MutexLock lock(&events_.mutex);
+    ASSERT_EQ(events_.pinned.size(), 3u);
+    EXPECT_THAT(events_.pinned[0], HasSubstr("CUDA graph"));
+    EXPECT_EQ(std::count(events_.pinned.begin(), events_.pinned.end(), ""), 1);
+  }
+  EXPECT_TRUE(captured.comm.watch_capture.load());
+  EXPECT_TRUE(Prepare(1, {BuildOf(captured, 2, 0)}).ok());
+  const std::string refused = Prepare(2, {BuildOf(addressed, 2, 0)}).ToString();
+  EXPECT_THAT(refused, HasSubstr("addresses of its windows"));
+  EXPECT_THAT(refused, Not(HasSubstr("CUDA graph")));
+}
+
+// Several ranks in this process are a reason of their own, which no released graph ends.
+TEST_F(CommunicatorsTest, PinsOfOneOfSeveralRanksAreNotReported) {
+  Program first(core_.get(), 1);
+  Program second(core_.get(), 1);
+  ASSERT_EQ(first.Create(2, 0), ncclSuccess);
+  ASSERT_EQ(second.Create(2, 1), ncclSuccess);
+  AddPin(&first.comm, Pin::kGraph);
+  core_->OnPinned(&first.comm);
+  core_->ReleaseGraphs();
+  MutexLock lock(&events_.mutex);
+  EXPECT_THAT(events_.pinned, IsEmpty());
 }
 
 // The participant hears of a passed cut from the task queue, not from the application's thread.

@@ -74,6 +74,10 @@ void RecordedEvents::Destroyed(const CommunicatorId& communicator) {
   MutexLock lock(&mutex);
   destroyed.push_back(communicator);
 }
+void RecordedEvents::Pinned(const CommunicatorId& /*communicator*/, const std::string& reason) {
+  MutexLock lock(&mutex);
+  pinned.push_back(reason);
+}
 bool RecordedEvents::ComesWithBuild(const CommunicatorId& /*communicator*/) {
   MutexLock lock(&mutex);
   return joining;

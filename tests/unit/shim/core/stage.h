@@ -31,6 +31,7 @@ class RecordedEvents : public elastic::CommunicatorEvents {
  public:
   void Created(const elastic::CommunicatorCreated& created) override;
   void Destroyed(const CommunicatorId& communicator) override;
+  void Pinned(const CommunicatorId& communicator, const std::string& reason) override;
   bool ComesWithBuild(const CommunicatorId& communicator) override;
   bool Stopped() override;
   void Undecided(Epoch epoch) override;
@@ -39,6 +40,7 @@ class RecordedEvents : public elastic::CommunicatorEvents {
   Mutex mutex;
   std::vector<elastic::CommunicatorCreated> created REWIRE_GUARDED_BY(mutex);
   std::vector<CommunicatorId> destroyed REWIRE_GUARDED_BY(mutex);
+  std::vector<std::string> pinned REWIRE_GUARDED_BY(mutex);  // the reasons
   std::vector<Epoch> undecided REWIRE_GUARDED_BY(mutex);
   bool joining REWIRE_GUARDED_BY(mutex) = false;
   bool stopped REWIRE_GUARDED_BY(mutex) = false;

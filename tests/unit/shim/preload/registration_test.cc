@@ -208,6 +208,17 @@ TEST_F(RegistrationTest, ReplayReturnsNcclsError) {
   EXPECT_EQ(ncclSuccess, ncclCommDeregister(comm_, handle));
 }
 
+TEST_F(RegistrationTest, ReportsANewPinOnce) {
+  UseCore();
+  const ncclComm_t comm = Make();
+  notes.clear();
+  ncclDevCommCreate(comm, nullptr, nullptr);
+  ncclDevCommCreate(comm, nullptr, nullptr);
+  ncclSignal(0, 0, 0, 0, comm, nullptr);
+  EXPECT_EQ(notes, (std::vector<std::string>{"pinned 2", "pinned 10"}));
+  EXPECT_EQ(ncclSuccess, ncclCommDestroy(comm));
+}
+
 TEST_F(RegistrationTest, PinsCommunicatorsThatCannotSwap) {
   const auto pinned = [this](Pin pin) {
     return (V(comm_)->pins.load() & static_cast<uint32_t>(pin)) != 0;

@@ -34,13 +34,16 @@ struct Notes : ShimTest {
                     std::to_string(reinterpret_cast<uintptr_t>(site.stream) >> 4));
   }
   static void Opened(VirtualCommunicator* /*comm*/) noexcept { notes.emplace_back("opened"); }
+  static void Pinned(VirtualCommunicator* comm) noexcept {
+    notes.push_back("pinned " + std::to_string(comm->pins.load()));
+  }
   static const char* LastError(VirtualCommunicator* comm) noexcept {
     return comm != nullptr ? ShimTest::last_error : nullptr;
   }
 };
 
-const CoreTable kCore = {kCoreAbiVersion,  Notes::Created, Notes::Closing,  Notes::AtCut,
-                         Notes::BeforeCut, Notes::Opened,  Notes::LastError};
+const CoreTable kCore = {kCoreAbiVersion,  Notes::Created, Notes::Closing,   Notes::AtCut,
+                         Notes::BeforeCut, Notes::Opened,  Notes::LastError, Notes::Pinned};
 
 }  // namespace
 
