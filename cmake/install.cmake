@@ -5,6 +5,7 @@
 #    bin/rewire, bin/gpt_train    the command; with lib/rewire/simgpu, a program to try the tree with
 #    include/rewire               the C interfaces: rewire.h, rewire_moe.h, and what both include
 #    lib/rewire/libnccl.so.2      the preloaded file, also as librewire-preload.so; needs libc alone
+#    lib/rewire/librewire-dlopen.so  preloaded too, for programs that open NCCL by a path; libc alone
 #    lib/rewire/librewire.so      the core and the C API of rewire.h
 #    lib/rewire/librewire-moe.so  the C API of rewire_moe.h
 #    lib/rewire/libnccl-net-rewire.so  NCCL opens it for NCCL_NET_PLUGIN=rewire; needs libc alone
@@ -28,7 +29,7 @@ set(private "$ORIGIN/../lib/rewire/private")
 set(runtime "$ORIGIN/../lib/rewire/runtime")
 set(programs rewire)
 set(libraries rewire_shared)
-set(libc_libraries rewire_preload)
+set(libc_libraries rewire_preload rewire_dlopen)
 set(simulated "")
 if(REWIRE_BUILD_MOE)
   list(APPEND libraries rewire_moe_shared)

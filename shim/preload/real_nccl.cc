@@ -126,9 +126,10 @@ void WarnOfUnknownFunctions(void* library) {
   std::string names;
   for (const std::string& name : UnknownFunctions(library)) names += " " + name;
   if (names.empty()) return;
-  REWIRE_WARN("%s version=%d has functions that this version of Rewire does not know, and that must "
-              "not get a communicator:%s",
-              real_functions.path, real_functions.version, names.c_str());
+  REWIRE_WARN(
+      "%s version=%d has functions that this version of Rewire does not know, and that must "
+      "not get a communicator:%s",
+      real_functions.path, real_functions.version, names.c_str());
 }
 
 void LoadOnce() {

@@ -15,12 +15,12 @@ namespace {
 
 // The exported symbols of a loaded object. The loader has relocated the addresses.
 struct Symbols {
-  const ElfW(Sym)* all = nullptr;
+  const ElfW(Sym) * all = nullptr;
   const char* names = nullptr;
   const uint32_t* gnu_hash = nullptr;
 };
 
-Symbols Find(const ElfW(Dyn)* dynamic) {
+Symbols Find(const ElfW(Dyn) * dynamic) {
   Symbols symbols;
   for (const ElfW(Dyn)* d = dynamic; d->d_tag != DT_NULL; ++d) {
     const auto* address = reinterpret_cast<const void*>(d->d_un.d_ptr);
@@ -64,8 +64,7 @@ bool LooksPublic(std::string_view name) {
   if (name.size() < 5 || name.substr(0, 4) != "nccl" || name[4] < 'A' || name[4] > 'Z') {
     return false;
   }
-  return name.size() < kInternal.size() ||
-         name.substr(name.size() - kInternal.size()) != kInternal;
+  return name.size() < kInternal.size() || name.substr(name.size() - kInternal.size()) != kInternal;
 }
 
 }  // namespace

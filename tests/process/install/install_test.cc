@@ -62,11 +62,12 @@ TEST_F(InstallTest, HoldsWhatItShould) {
     found.push_back(entry.path().filename());
   }
   const std::string abi = REWIRE_ABI_VERSION, version = REWIRE_FULL_VERSION;
-  EXPECT_THAT(found, UnorderedElementsAre("libnccl.so.2", "librewire-preload.so", "librewire.so",
-                                          "librewire.so." + abi, "librewire.so." + version,
-                                          "librewire-moe.so", "librewire-moe.so." + abi,
-                                          "librewire-moe.so." + version, "libnccl-net-rewire.so",
-                                          "librewire-net.so", "private", "runtime", "simgpu"));
+  EXPECT_THAT(found,
+              UnorderedElementsAre("libnccl.so.2", "librewire-preload.so", "librewire-dlopen.so",
+                                   "librewire.so", "librewire.so." + abi, "librewire.so." + version,
+                                   "librewire-moe.so", "librewire-moe.so." + abi,
+                                   "librewire-moe.so." + version, "libnccl-net-rewire.so",
+                                   "librewire-net.so", "private", "runtime", "simgpu"));
   EXPECT_EQ(fs::read_symlink(*tree_ / kPreload), "libnccl.so.2");
   // Our C++ runtime could be older than the one that a library loaded later needs.
   for (const std::string& name : files) {
@@ -126,7 +127,7 @@ TEST_F(InstallTest, EverythingIsFoundInTheTree) {
       EXPECT_FALSE(need.rfind(top, 0) == 0 && IsCxxRuntime(need)) << name << " brings " << need;
     }
   }
-  for (const char* name : {kPreload, kNetPlugin}) {
+  for (const char* name : {kPreload, "lib/rewire/librewire-dlopen.so", kNetPlugin}) {
     for (const std::string& need : Needs(*tree_ / name)) {
       EXPECT_TRUE(IsLibc(need)) << name << " needs " << need;
     }

@@ -162,6 +162,48 @@ TEST_F(PreloadTest, ASecondCopyIsWarnedOfOnce) {
   EXPECT_EQ(1u, Times(ran.output, "two NCCL libraries in one process")) << ran.output;
 }
 
+class RedirectTest : public PreloadTest {
+ protected:
+  void SetUp() override {
+    if (*REWIRE_RUNTIME != 0) GTEST_SKIP() << "the sanitizer's own dlopen hides the caller";
+  }
+  const std::string both_ = Preload(REWIRE_PRELOAD ":" REWIRE_DLOPEN);
+};
+
+TEST_F(RedirectTest, NcclByItsPathIsTheShimsRealOne) {
+  const std::string from = probe_ + "from=" REWIRE_REAL " where version init";
+  const Ran without = RunCommand(preload_ + "REWIRE_LOG=info", from);
+  EXPECT_THAT(without.output, HasSubstr("init 0 280028002800280"));  // the shim is bypassed
+  const Ran with = RunCommand(both_ + "REWIRE_LOG=info", from);
+  EXPECT_THAT(with.output, HasSubstr("where " REWIRE_PRELOAD));
+  EXPECT_THAT(with.output, HasSubstr("version 0 23099"));
+  EXPECT_THAT(with.output, HasSubstr("init 0 5245574952450001"));
+  EXPECT_THAT(with.output, HasSubstr("NCCL 23099 at " + fs::canonical(REWIRE_REAL).string()));
+  EXPECT_THAT(with.output, Not(HasSubstr("two NCCL libraries")));
+  // The setting names another real library.
+  EXPECT_THAT(RunCommand(both_ + "REWIRE_NCCL_LIBRARY=" REWIRE_OLD, from).output,
+              HasSubstr("version 0 21903"));
+}
+
+TEST_F(RedirectTest, NcclWithoutAVersionIsTheShim) {
+  const Ran ran = RunCommand(both_ + noop_, probe_ + "from=libnccl.so where init");
+  EXPECT_THAT(ran.output, HasSubstr("where " REWIRE_PRELOAD));
+  EXPECT_THAT(ran.output, HasSubstr("init 0 5245574952450001"));
+}
+
+TEST_F(RedirectTest, NeedsNoPreloadedShim) {
+  const Ran ran = RunCommand(Preload(REWIRE_DLOPEN) + noop_, probe_ + "where init");
+  EXPECT_THAT(ran.output, HasSubstr("where " REWIRE_PRELOAD));
+  EXPECT_THAT(ran.output, HasSubstr("init 0 5245574952450001"));
+}
+
+TEST_F(RedirectTest, OtherLibrariesAreFoundByTheirCallersRunpath) {
+  const std::string program = REWIRE_LINKED " libpreload_neighbour.so";
+  EXPECT_THAT(RunCommand(preload_, program).output, HasSubstr("neighbour 1"));
+  EXPECT_THAT(RunCommand(both_, program).output, HasSubstr("neighbour 1"));
+  EXPECT_THAT(RunCommand(both_, probe_ + "libpreload_neighbour.so").output, HasSubstr("loaded 0"));
+}
+
 TEST_F(PreloadTest, NoLibrary) {
   const Ran ran =
       RunCommand(preload_ + "REWIRE_NCCL_LIBRARY=/nowhere/libnccl.so.2", probe_ + "version init");

@@ -1,5 +1,5 @@
 /* A program that finds NCCL by dlopen("libnccl.so.2"), as JAX and vLLM do. Each argument is one
- * step; each prints one line. */
+ * step; each prints one line. from=FILE: the steps that follow use the library FILE instead. */
 #define _GNU_SOURCE /* dladdr */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -69,6 +69,9 @@ static void step(const char* what) {
   } else if (strcmp(what, "refcount") == 0) {
     const char* value = getenv("NCCL_NET_PLUGIN_REF_COUNT");
     printf("refcount %s\n", value == NULL ? "unset" : value);
+  } else if (strncmp(what, "from=", 5) == 0) { /* the library for the steps that follow */
+    library = dlopen(what + 5, RTLD_NOW | RTLD_LOCAL);
+    printf("opened %d\n", library != NULL);
   } else { /* a path: loaded as it is */
     printf("loaded %d\n", dlopen(what, RTLD_NOW | RTLD_LOCAL) != NULL);
   }
