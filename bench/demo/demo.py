@@ -2,9 +2,9 @@
 
 The first run has rounds of a grow, a reclaim notice, a replacement, a SIGKILL of slot 0 and another
 grow; a shrink to 2 members separates the rounds. The second run makes the same number of steps
-undisturbed. Then the planned changes are repeated by checkpoint, exit, start and load, as the
-baseline. The losses and the final state of the first two runs must be bit-equal. The demo runs on
-the simulated GPU, and its figures say so.
+undisturbed. Then the same changes are made by checkpoint, exit, start and load, as the baseline.
+The losses and the final state of the first two runs must be bit-equal. The demo runs on the
+simulated GPU, and its figures say so.
 """
 
 import argparse
@@ -138,7 +138,7 @@ def print_table(table, equal):
 def parse():
     p = argparse.ArgumentParser(prog="./dev demo", description=__doc__.split("\n\n")[0])
     p.add_argument("--build", required=True, help=argparse.SUPPRESS)
-    p.add_argument("--json", action="store_true", help="one JSON object on standard output")
+    p.add_argument("--json", action="store_true", help="print one JSON object on standard output")
     p.add_argument("--rounds", type=int, default=5, metavar="N", help="repetitions of each change (5)")
     p.add_argument("--spacing", type=int, default=5, metavar="STEPS", help="undisturbed steps between changes (5)")
     p.add_argument("--state-mb", type=int, default=256, metavar="MB", help="additional state in MB besides the model's (256)")
@@ -183,7 +183,7 @@ def main():
         rows = [changes.cost(log, row, medians) for row in rows]
         baselines = []
         if not args.no_restart:
-            say("3. the planned changes by checkpoint, exit, start, load")
+            say("3. the same changes by checkpoint, exit, start, load")
             sizes = [2]
             for _ in range(args.rounds):
                 sizes += [4, 3, 3, 2, 4, 2]

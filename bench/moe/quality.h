@@ -15,7 +15,8 @@ inline constexpr std::array<std::string_view, 8> kWayNames = {
     "LLEP, gate 1.0", "FEPLB greedy",        "Rewire", "LP bound"};
 
 // Time of a device's grouped GEMM. FEPLB's tables have 0.14 to 0.17 us per token in all cells. Each
-// expert beside the device's own costs one more kernel start.
+// expert besides the device's own experts costs one more kernel start. An own expert whose tokens
+// all move away saves a kernel start.
 struct GemmTime {
   double token_us = 0.155;
   double expert_us = 5;
@@ -30,7 +31,7 @@ struct Evenness {
 };
 
 // Measures all ways on the same micro-batches, indexed by Way. kOurs may make no more copies than
-// the greedy made in the same micro-batch.
+// kGreedy made in the same micro-batch.
 [[nodiscard]] std::array<Evenness, kWayNames.size()> MeasureSeed(uint32_t devices, uint64_t seed,
                                                                  int batches, const GemmTime& gemm);
 

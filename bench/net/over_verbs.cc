@@ -26,18 +26,19 @@ constexpr size_t kQueuePairs = 1;
 constexpr int kTimeout = 16;  // timeout exponent of a queue pair
 // perftest's calibration of its clock fails occasionally, so runs are repeated.
 constexpr int kAttempts = 5;
-constexpr char kNoClock[] = "perftest does not find out how fast its clock is";
+constexpr char kNoClock[] = "run perftest: clock frequency not found in any attempt";
 
 const PerftestEnd kFrom{"rxe0", "10.77.0.1", 0};
 const PerftestEnd kTo{"rxe1", "10.77.0.2", 1};
 
-// Programs that poll are slow when one waits for the other's processor.
+// Two programs that poll are slow if they share a processor.
 absl::Status StayOn(int processor) {
   cpu_set_t set;
   CPU_ZERO(&set);
   CPU_SET(processor, &set);
   if (sched_setaffinity(0, sizeof set, &set) == 0) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat("there is no processor ", processor));
+  return absl::UnavailableError(
+      absl::StrCat("sched_setaffinity: processor=", processor, ": not available"));
 }
 
 std::vector<std::string> Arguments(const char* program, size_t bytes, int64_t count) {
@@ -45,7 +46,7 @@ std::vector<std::string> Arguments(const char* program, size_t bytes, int64_t co
       program, "-s", absl::StrCat(bytes), "-n", absl::StrCat(count), "-u", absl::StrCat(kTimeout)};
 }
 
-// Returns one of the numbers that perftest prints for these messages.
+// Returns number `column` of perftest's result line. Counts the runs without a result.
 absl::StatusOr<double> Theirs(const std::vector<std::string>& arguments, size_t bytes,
                               size_t column, int64_t* failures) {
   for (int attempt = 1;; ++attempt) {
@@ -58,7 +59,7 @@ absl::StatusOr<double> Theirs(const std::vector<std::string>& arguments, size_t 
   }
 }
 
-// Returns 10^6 bytes per second.
+// Returns the bandwidth in 10^6 bytes per second.
 absl::StatusOr<double> TheirBandwidth(const VerbsOptions& o, int64_t* failures) {
   std::vector<std::string> arguments = Arguments("ib_write_bw", kLarge, o.messages);
   arguments.insert(arguments.end(), {"-t", absl::StrCat(kDepth), "-q", absl::StrCat(kQueuePairs)});

@@ -1,6 +1,6 @@
 // storm_rank: one rank of `./dev bench storm`. It runs a seeded script on several threads, verifies
-// every result, and ends when the controller asks for the end or when a peer has died. Its exit
-// status is a RankStatus.
+// every result, and ends when the controller asks for the end or when a peer has died. The exit
+// status is a RankStatus, or 2 for wrong arguments or a wrong environment.
 #include <unistd.h>
 
 #include <chrono>
@@ -64,14 +64,16 @@ int Main(int argc, char** argv) {
   Args args;
   CLI::App app("one rank of a storm; started by storm.py", "storm_rank");
   app.add_option("--folder", args.folder, "the folder that the ranks share");
-  app.add_option("--seed", args.seed, "of the script")->check(CLI::Range(int64_t{0}, INT64_MAX));
-  app.add_option("--threads", args.threads, "with communicators of their own")
+  app.add_option("--seed", args.seed, "seed of the script")
+      ->check(CLI::Range(int64_t{0}, INT64_MAX));
+  app.add_option("--threads", args.threads, "threads, each with its own communicators")
       ->check(CLI::Range(1, 8));
-  app.add_option("--patience", args.patience, "seconds at one place before it is a hang")
+  app.add_option("--patience", args.patience,
+                 "seconds at one place after which a thread counts as hung")
       ->check(CLI::Range(1, 3600));
   app.add_option(
       "--without", args.without,
-      "parts to leave out, as in split,shrink,groups,p2p,nonblocking,registrations,windows,"
+      "parts to leave out, from split,shrink,groups,p2p,nonblocking,registrations,windows,"
       "idle,abort");
   ParseOrExit(&app, argc, argv);
 
@@ -96,7 +98,8 @@ int Main(int argc, char** argv) {
         results[i] = Worker(options, cuda, &folder, places[i].get()).Run();
       });
     }
-    // A thread's handle is known once the thread has entered its first place.
+    // The watchdog needs each thread's handle, which is known once the thread has entered its first
+    // place.
     for (const auto& place : places) {
       while (place->changes() == 0 && !place->ended()) {
         std::this_thread::sleep_for(std::chrono::milliseconds(1));

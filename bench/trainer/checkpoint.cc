@@ -197,7 +197,8 @@ absl::Status LoadCheckpoint(const Args& args, TrainingState& state) {
     const CheckpointHeader& first = files.empty() ? f.header : files[0].header;
     if (f.header.slots != slots || f.header.progress.step != first.progress.step) {
       return Bad(f.path, absl::StrCat("step ", f.header.progress.step, " of ", f.header.slots,
-                                      " slots beside step ", first.progress.step, " of ", slots));
+                                      " slots, but slot 0 has step ", first.progress.step, " of ",
+                                      slots, " slots"));
     }
     files.push_back(std::move(f));
   }

@@ -18,8 +18,10 @@
 namespace rewire::net {
 namespace {
 
+// The largest frame that Write() copies into one buffer.
 constexpr size_t kSmall = 2048;
-// Read-ahead size: a small message, or the beginning of a large one, which costs a second copy.
+// The read-ahead holds a small message, or the beginning of a large message, whose bytes are then
+// copied a second time.
 constexpr size_t kAhead = 4096;
 // The read-ahead may follow an incomplete header.
 constexpr size_t kKept = sizeof(FrameHeader) + kAhead;
@@ -84,7 +86,8 @@ std::optional<int> SendBufferOf(uint32_t round_trip_us) {
 bool BoundSendQueue(int fd) {
   tcp_info info{};
   socklen_t bytes = sizeof info;
-  // Available since Linux 4.6. The minimum is used, because handshakes also wait for processors.
+  // tcpi_min_rtt exists since Linux 4.6. The minimum is used, because handshakes also wait for
+  // processors.
   if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0 ||
       bytes < offsetof(tcp_info, tcpi_min_rtt) + sizeof info.tcpi_min_rtt) {
     return false;
@@ -122,7 +125,8 @@ Stream::~Stream() {
   // Unread data would turn the close into a reset, which may overtake sent data.
   (void)TakeSeen();
   if (!loans_->empty()) {
-    // The program gets its memory back now, so the kernel must not send from it any more.
+    // The program gets its memory back now, so the kernel must not send from it any more. A connect
+    // to AF_UNSPEC drops the connection and its send queue.
     sockaddr nobody{};
     nobody.sa_family = AF_UNSPEC;
     connect(fd_.get(), &nobody, sizeof nobody);

@@ -1,8 +1,8 @@
 // One TCP connection of a link: transfers whole headers and any part of a payload, and never
 // blocks. A read of a payload goes directly to its buffer and also takes the header that follows
 // the payload. The connection's Loans track the memory that the kernel reads while it sends, and
-// the connection limits the kernel's send queue if its round trip is short. Thread-compatible:
-// owned by one thread at a time, except Loans::on(), which is thread-safe.
+// the connection limits the kernel's send queue if the path's round trip is short.
+// Thread-compatible: owned by one thread at a time, except Loans::on(), which is thread-safe.
 #pragma once
 
 #include <atomic>
@@ -37,7 +37,7 @@ class Loans {
   [[nodiscard]] bool empty() const { return owners_.empty(); }
   // Call before send() with MSG_ZEROCOPY. TakeBack() later returns `owner`.
   void Lend(void* owner) { owners_.push_back(owner); }
-  // Call if that send() has sent nothing or has copied the bytes.
+  // Call if the send() after Lend() has sent nothing or has copied the bytes.
   void Undo() { owners_.pop_back(); }
   // Returns the owners of the loans that the kernel has released since the last call.
   std::vector<void*> TakeBack();
@@ -58,8 +58,8 @@ class Loans {
 // and, at the 10 us limit, still allows 26 GB/s.
 [[nodiscard]] std::optional<int> SendBufferOf(uint32_t round_trip_us);
 
-// Sets the limit for a connected TCP socket with a short round trip. Returns false, and changes
-// nothing, if the round trip is long or unknown.
+// Applies SendBufferOf() to a connected TCP socket. Returns false, and changes nothing, if the
+// round trip is long or unknown, or if the kernel refuses the size.
 [[nodiscard]] bool BoundSendQueue(int fd);
 
 class Stream {
@@ -90,10 +90,12 @@ class Stream {
   [[nodiscard]] bool Empty() const { return begin_ == end_; }
 
  private:
+  // Takes the peeked bytes from the kernel and drops them: kept_ has a copy.
+  //
   // Traffic goes one way only, so acknowledgements are packets of their own. If a small message is
   // taken from the kernel, an acknowledgement goes back at once, which costs a quarter of the
-  // message's latency. The bytes are therefore peeked first, and taken by the next read, which
-  // mostly finds no further data.
+  // message's latency. Look() therefore peeks first. The next read, which mostly finds no further
+  // data, takes the peeked bytes.
   absl::Status TakeSeen();
   // Peeks at the kernel's next bytes and appends a copy to `kept_`. False: no bytes are available.
   absl::StatusOr<bool> Look();

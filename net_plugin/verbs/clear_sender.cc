@@ -8,7 +8,7 @@
 namespace rewire::net {
 namespace {
 
-// Stands for the control connection in Receive::rail.
+// The value of Receive::rail for an entry on the control connection.
 constexpr size_t kOnControl = 255;
 
 }  // namespace
@@ -71,7 +71,7 @@ uint32_t ClearSender::WaysFor(Receive* r) {
 
 bool ClearSender::SendSome() {
   const uint64_t first = unsent_;
-  // Without a usable rail, the control connection carries the entry, and later the keys after it.
+  // Without a usable rail, the control connection carries the entry. SendKeys() sends later keys.
   const uint32_t ways = WaysFor(&table_.At(first));
   std::optional<size_t> rail = kOnControl;
   const uint32_t count = table_.At(first).count;

@@ -57,7 +57,7 @@ absl::StatusOr<std::shared_ptr<Nic>> Nic::Open(rdma::Driver* driver, const std::
                                                const rdma::PortInfo& port) {
   auto opened = driver->Open(device);
   if (!opened.ok()) return opened.status();
-  // Some devices lack reliable connections.
+  // The queue pair is a probe: some devices lack reliable connections.
   auto queue = (*opened)->CreateCompletionQueue(1);
   if (!queue.ok()) return queue.status();
   rdma::QueuePairOptions options;
@@ -76,7 +76,7 @@ bool Nic::Works() const {
 }
 
 bool Nic::dmabuf() {
-  // An invalid descriptor: only a device without dmabuf support answers Unimplemented.
+  // The descriptor is invalid: only a device without dmabuf support answers Unimplemented.
   const auto refused = device_->RegisterDmabuf(-1, 0, 4096, 0, {});
   return refused.status().code() != absl::StatusCode::kUnimplemented;
 }

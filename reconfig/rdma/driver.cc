@@ -84,7 +84,8 @@ class VerbsDriver : public Driver {
 }  // namespace
 
 absl::Status CallError(std::string_view call, std::string_view device, int error) {
-  // Unlike Abseil: drivers return ENOSYS as well as EOPNOTSUPP for unsupported calls.
+  // A failed device (EIO, ENODEV) is Unavailable, unlike in ErrnoToStatusCode(). Drivers return
+  // EOPNOTSUPP or ENOSYS for unsupported calls.
   const absl::StatusCode code = error == EOPNOTSUPP || error == ENOSYS
                                     ? absl::StatusCode::kUnimplemented
                                 : error == ENOMEM ? absl::StatusCode::kResourceExhausted
@@ -97,7 +98,8 @@ absl::Status CallError(std::string_view call, std::string_view device, int error
 absl::StatusOr<std::unique_ptr<Driver>> LoadVerbs(const std::string& library) {
   auto loaded = std::make_shared<VerbsLibrary>();
   REWIRE_RETURN_IF_ERROR(VerbsLibrary::Load(library, loaded.get()));
-  // The first call, or a child of fork() shares pages with the device. Needed on old kernels only.
+  // ibv_fork_init() must be the first call. On an old kernel, a fork() without ibv_fork_init() can
+  // separate the process's pages from those that the device uses.
   if (const int error = loaded->ForkInit(); error != 0) {
     REWIRE_WARN(
         "rdma: ibv_fork_init failed (errno %d): a child process may damage registered memory",

@@ -1,5 +1,5 @@
-// libFuzzer: any bytes as a listener's handle, a hello, a challenge and a proof. Accepted input is
-// in bounds, and decodes from its own encoding to the same value.
+// libFuzzer: any bytes as a listener's handle, a hello, a challenge, a proof and a welcome.
+// Accepted input is in bounds, and decodes from its own encoding to the same value.
 #include <algorithm>
 #include <cstring>
 #include <string>

@@ -1,8 +1,9 @@
-// The actual events of a simulated run, and the promises that are checked against them. Owned by
-// the simulation's thread.
+// Records the events of a simulated run, and checks each event against the promises that the
+// comments of the methods state. Owned by the simulation's thread.
 //
 // The simulator reports every write of the store, every operation on a communicator, every applied
-// update and every adopted world. An event that breaks a promise becomes a violation.
+// update, every adopted world, and every generation that is warmed, dropped or destroyed. An event
+// that breaks a promise becomes a violation.
 #pragma once
 
 #include <cstdint>
@@ -22,18 +23,21 @@ class Ledger {
   // The store has written a record. Each epoch has at most one world; epochs never decrease.
   void Wrote(const WorldRecord& record);
   // A member has issued operation `index` of a communicator. `index` counts from the last change of
-  // members, which is `era`. All members of an era must issue the same index on the same
-  // generation.
+  // members, and `era` is the epoch of that change. All members of an era must issue the same index
+  // on the same generation.
   void Issued(MemberId member, Epoch era, const CommunicatorId& communicator, uint64_t index,
               Epoch generation);
-  // A member has applied update `version` in the world of `epoch`.
+  // A member has applied update `version` in the world of `epoch`. A member applies an update once
+  // in an epoch, and no update is skipped.
   void Applied(MemberId member, uint64_t version, Epoch epoch);
-  // A member enters a committed world with its state at `version`.
+  // A member has entered a committed world with its state at `version`. All members of a world
+  // enter with the same version. A planned change loses no update, and a loss at most one.
+  // in_world: the world includes the member.
   void Adopted(MemberId member, const WorldRecord& record, elastic::TransitionKind kind,
                uint64_t version, bool in_world);
-  // Warmed: a member has issued the warm-up operation on a pending generation, which all members of
-  // the generation must issue. Dropped: a member has dropped a pending generation, which nobody may
-  // have used.
+  // Warmed: a member has issued the warm operation on a pending generation, which all members of
+  // the generation must issue. Dropped: a member has dropped a pending generation unused. No
+  // generation may be both warmed and dropped.
   void Warmed(const elastic::GenerationId& generation);
   void Dropped(const elastic::GenerationId& generation);
   // Members of an era must destroy their shared generations in the same order.

@@ -17,16 +17,17 @@ class ReplayReport {
  public:
   void Add(uint32_t layer, const moe::Replayed& replayed);
 
-  // Returns each layer and the total. Values are means over micro-batches: the busiest device's
-  // tokens above the mean, and over the mean; copies of experts' weights; moved tokens.
+  // Returns a row for each layer and a row for all layers. Values are means over micro-batches: the
+  // busiest device's tokens minus the mean, and divided by the mean; copies of experts' weights;
+  // moved tokens.
   [[nodiscard]] nlohmann::ordered_json ToJson() const;
-  // Returns the same numbers as a table.
+  // Returns the same numbers, except the moved tokens, as a table.
   [[nodiscard]] std::string Text() const;
 
  private:
   struct Evenness {
     double straggler = 0;      // tokens
-    double max_over_mean = 0;  // 1 without tokens
+    double max_over_mean = 0;  // 1 for a micro-batch without tokens
   };
   // Sums over micro-batches.
   struct Sums {
@@ -49,7 +50,7 @@ class LoadPlot {
   // Adds one micro-batch: the tokens of each device. Ignores a list without any tokens.
   void Add(const std::vector<uint64_t>& before, const std::vector<uint64_t>& after);
   // Draws, for each device, its loads relative to their micro-batch's mean: a bar from the 10th to
-  // the 90th percentile, a line at the median, and one up to the maximum.
+  // the 90th percentile, a line at the median, and a line up to the maximum.
   [[nodiscard]] std::string Svg(const std::string& title) const;
 
  private:

@@ -9,12 +9,12 @@ namespace {
 // The number of operations between the warm operation of a new generation and the cut.
 constexpr uint64_t kWarmAhead = 4;
 
-// The number of updates between the last preparation and the boundary. The state is streamed after
-// the last of these updates, and PREPARE's remaining work (such as freeing memory) has ended.
+// The least number of updates between the last preparation and the boundary. PREPARE's remaining
+// work (such as freeing memory) ends during these updates, before the state is streamed.
 constexpr uint64_t kUpdatesAhead = 2;
 
 // How often an idle communicator may refuse to switch at its next operation before its cut gets a
-// margin. Its program may be inside a call at that moment.
+// margin. A communicator refuses while its program is inside a call.
 constexpr uint32_t kIdleTries = 2;
 
 }  // namespace
@@ -51,7 +51,8 @@ Cut CutRounds::ChooseCut(const CommunicatorId& communicator, const Positions& po
 }
 
 Cut CutRounds::ChooseStep(uint64_t furthest) const {
-  // The margin is twice the number of updates during a proposal and its answers.
+  // The margin is twice the number of updates during a proposal and its answers, and at least
+  // kUpdatesAhead. Each refused round doubles the margin.
   const Pace pace = PaceOf(kUpdateBoundary);
   const uint64_t doubled = uint64_t{1} << std::min<uint32_t>(round_, 20);
   const uint64_t step = std::max(pace.issued(), furthest) +

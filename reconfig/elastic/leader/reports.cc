@@ -164,7 +164,10 @@ absl::Status Registry::JoinerReady(MemberId joiner, MemberId member,
   for (const auto& [id, seats] : communicators_) {
     const auto seat = seats.find(joiner);
     if (!seats.contains(member)) {
-      if (seat != seats.end()) return NotYet(id, absl::StrCat("is new with member ", joiner));
+      if (seat != seats.end()) {
+        return NotYet(id, absl::StrCat("has been created by the new member ", joiner,
+                                       ", but not by member ", member));
+      }
       continue;
     }
     if (seat == seats.end()) {

@@ -65,7 +65,7 @@ struct MemberWork {
   std::optional<Propose> proposed;  // the round that was pledged or is being requested
   bool pledged = false;
   bool armed = false;
-  bool entered = false;  // a swap's decision holds; the commit is still to be reported
+  bool entered = false;  // OnEntered came before the commit; Entered is to be sent after the commit
   std::optional<Restore> restore;
   bool described = false;  // the boundary's versions are current
   bool finishing = false;  // FinishStream or RestoreFrom was given
@@ -82,22 +82,22 @@ class Member {
   using Out = std::vector<MemberAction>;
 
   // ---- the agent ------------------------------------------------------------------------------
-  // A connection exists (the first, or a new one): sends Hello and reports every communicator. The
-  // owner keeps reconnecting until StopProcess or OnFinished.
+  // A connection exists (the first, or a new one): sends Hello and reports every communicator and
+  // every position. The owner keeps reconnecting until StopProcess or OnFinished.
   void OnConnected(Time now, Out* out);
   void OnDisconnected(Time now, Out* out);
   void OnMessage(Time now, const Message& message, Out* out);
 
   // ---- the program ----------------------------------------------------------------------------
   void OnCommunicatorCreated(Time now, const CommunicatorCreated& created, Out* out);
-  // reason: why the communicator cannot be swapped; empty: it can. No effect on one that is
-  // unknown.
+  // reason: why the communicator cannot be swapped; empty: it can. No effect on an unknown
+  // communicator.
   void OnCommunicatorPinned(Time now, const CommunicatorId& communicator, const std::string& reason,
                             Out* out);
   void OnCommunicatorDestroyed(Time now, const CommunicatorId& communicator, Out* out);
   // The program's thread stands at an update boundary: at a pledged step, after AbortCurrent, as a
   // joiner in its first update, or because of DescribeBoundary. The thread stands until Resume or
-  // Stop. Resume comes at once if the reason has gone since the thread stopped.
+  // StopProcess. Resume comes at once if the reason has gone since the thread stopped.
   void OnBoundary(Time now, const BoundaryInfo& info, Out* out);
   void OnReclaim(Time now, Duration within, Out* out);  // SIGTERM
   void OnFinished(Time now, Out* out);                  // the program detached
@@ -115,7 +115,8 @@ class Member {
   void OnStreamed(Time now, Epoch epoch, const absl::Status& status, uint64_t bytes_in,
                   uint64_t bytes_out, Out* out);
   void OnEntered(Time now, Epoch epoch, uint64_t pause_ns, Out* out);
-  // Reports the changes of the communicators' current generations.
+  // positions: of all communicators; one that is missing has no generation any more. Reports each
+  // position that has changed.
   void OnPositions(Time now, const std::vector<Position>& positions, Out* out);
 
   // counts: the content of the next heartbeat.

@@ -1,7 +1,7 @@
-// Plans the moves of one forward round for a whole node from all its processes' postings. The
-// balancer's thread calls PlanNode() in every round, and no other work of that thread delays the
-// copies. Integer arithmetic, ties to the lowest number. The work is bounded by a count of
-// evaluations, not by time: every process of the node derives the same plan. Pure; thread-safe.
+// Plans the moves of one forward round for a whole node from the postings, one of each process. The
+// balancer's thread calls PlanNode() in every round before the copies begin. Integer arithmetic,
+// ties to the lowest number. The work is bounded by a count of evaluations, not by time, so that
+// every process of the node derives the same plan. Pure; thread-safe.
 #pragma once
 
 #include <span>
@@ -14,16 +14,16 @@
 
 namespace rewire::moe {
 
-// Weights that need not be copied.
+// Weights that devices already have, which need no copy.
 struct Holdings {
   std::vector<std::vector<Slot>> slots;  // the slots of each device
   bool stay = false;  // weights sent for a forward round are still there in the backward round
 };
 
 // Chooses the moves of a forward round that are worth their copies: those that shorten the
-// predicted round (Makespan) with the arrival of their bytes. Returns the moves of BalanceMoves()
-// that fit: fewer if slow copies would lengthen the round, and more that go to devices with the
-// weights. Returns no moves if every copy is too slow.
+// predicted round (Makespan), which includes the arrival of their bytes. Returns the moves of
+// BalanceMoves() that fit. If slow copies would lengthen the round, returns fewer of these moves,
+// and more moves to devices that have the weights. Returns no moves if every copy is too slow.
 [[nodiscard]] std::vector<PlacedMove> ChooseMoves(const Batch& batch, const BalanceOptions& options,
                                                   const Shape& shape, const Speeds& speeds,
                                                   const Holdings& holdings);
@@ -39,7 +39,7 @@ struct Posting {
 };
 
 struct NodePlan {
-  Speeds speeds;      // speeds of the slowest process
+  Speeds speeds;      // the slowest value of each speed over all processes
   bool stay = false;  // weights are expected to stay until the backward round
   std::vector<PlacedMove> moves;
 };

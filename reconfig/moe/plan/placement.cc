@@ -12,8 +12,8 @@ namespace {
 
 constexpr uint64_t kNone = UINT64_MAX;
 
-// The devices with a free slot, by load. The load of a replica can be a fraction of a token, so
-// loads are in units of 1/2^16 tokens.
+// Finds each node's least loaded device with a free slot. The load of a replica can be a fraction
+// of a token, so loads are in units of 1/2^16 tokens.
 class FreeDevices {
  public:
   FreeDevices(const Topology& topology, uint32_t capacity)
@@ -27,7 +27,7 @@ class FreeDevices {
 
   // Returns the load of the node's least loaded device with a free slot; kNone if the node is full.
   [[nodiscard]] uint64_t LeastLoad(uint32_t node) const { return least_[node].load; }
-  // Takes a slot of that device, and returns the slot's number.
+  // Takes a slot of the node's least loaded device for `load`, and returns the slot's number.
   uint32_t Take(uint32_t node, uint64_t load) {
     const uint32_t device = least_[node].device;
     const uint32_t slot = device * capacity_ + used_[device]++;
@@ -58,7 +58,9 @@ class FreeDevices {
   const uint32_t capacity_;
 };
 
-// Chooses the node for the next replica of an expert that has `copies` replicas in each node.
+// Chooses the node for the next replica of an expert: the node with the least loaded device among
+// the nodes with fewest replicas, or among all nodes if these are full. copies: the expert's
+// replicas in each node.
 uint32_t ChooseNode(const FreeDevices& devices, std::span<const uint32_t> copies) {
   const uint32_t fewest = *std::min_element(copies.begin(), copies.end());
   uint32_t best = 0, best_of_all = 0;

@@ -35,10 +35,10 @@ struct TransportCounters {
   uint64_t bytes_in = 0;         // state bytes handed to sinks
   uint64_t bytes_out = 0;        // state bytes acknowledged by receivers
   uint64_t dropped_stale = 0;    // connections and fragments of a stream that is not open
-  uint64_t dropped_garbage = 0;  // malformed hellos, proofs and headers, and wrong proofs
-  uint64_t refused = 0;    // connections that were late, over the limit, not of a member here, or
-                           // that ended before their proof
-  uint64_t corrupted = 0;  // fragments whose content does not match
+  uint64_t dropped_garbage = 0;  // malformed hellos, proofs, headers and names, and wrong proofs
+  uint64_t refused = 0;    // connections that were late, over the limit, from or to an unexpected
+                           // member, or that ended before their proof
+  uint64_t corrupted = 0;  // fragments whose content does not match the header's hash
 };
 
 class Transport {
@@ -53,8 +53,9 @@ class Transport {
   // Ends the stream in both directions. After the return the sink is not called any more, and
   // `done` was called for every fragment sent on the stream.
   virtual void Close(const StreamKey& key) = 0;
-  // Sends, in order per receiver; calls done(ok) after the receiver has placed the fragment. While
-  // the receiver does not know the stream, retries until the connection deadline.
+  // Sends, in order per receiver; calls done(ok) after the receiver has placed the fragment, or
+  // done with the error. While the receiver does not know the stream, retries until the connection
+  // deadline.
   virtual void Send(const StreamKey& key, const WorldMember& to, OutFragment fragment,
                     std::function<void(absl::Status)> done) = 0;
   // Answers Purpose::kNames for members that have this key, with the value of the name, if there is

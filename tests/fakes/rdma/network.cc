@@ -12,7 +12,7 @@ constexpr uint64_t kHeaderBytes = 66;
 void Opened::Tell(DeviceEvent event) {
   events.push_back(event);
   const uint64_t one = 1;
-  // The counter cannot reach 2^64 events.
+  // The write cannot fail: the counter does not reach 2^64 events.
   [[maybe_unused]] const ssize_t written = ::write(event_fd.get(), &one, sizeof one);
 }
 

@@ -1,8 +1,8 @@
-// The memory that NCCL's host code shares with its kernels, declared afresh: only the parts that a
-// kernel reads or writes. Plain data. The sources in NCCL: src/include/device.h (2.28.9: lines
-// 128-445, 2.30.7: lines 133-473) and src/include/collectives.h (lines 70 and 72). channel.h has
-// the structures that differ between versions. `./dev nccl-host` compares every size and offset
-// with the headers of the checkout.
+// The memory that NCCL's host code shares with its kernels, declared again here: only the parts
+// that a kernel reads or writes. Plain data. The sources in NCCL: src/include/device.h (2.28.9:
+// lines 128-445, 2.30.7: lines 133-473) and src/include/collectives.h (lines 70 and 72).
+// versioned_layout.h has the structures that differ between versions. `./dev nccl-host` compares
+// the sizes and the main offsets with the headers of the NCCL checkout (layout_check.cc).
 #pragma once
 
 #include <cstddef>

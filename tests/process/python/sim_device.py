@@ -15,7 +15,7 @@ class Device:
 
     @staticmethod
     def check(result):
-        assert result == 0, f"the driver says {result}"
+        assert result == 0, f"CUDA driver call: failed with CUresult {result}"
 
     def allocate(self, data):
         pointer = ctypes.c_uint64()

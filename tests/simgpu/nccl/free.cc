@@ -12,7 +12,8 @@
 namespace simnccl {
 namespace {
 
-// A kernel that is queued after an endless kernel cannot leave: NCCL waits without end.
+// A kernel that is queued after an endless kernel cannot end. NCCL waits for such a kernel without
+// a limit; this library gives up after this time.
 constexpr rewire::Duration kPatience = rewire::seconds(600);
 
 void JoinRun(ncclComm* comm) {
@@ -41,7 +42,7 @@ ncclResult_t EndOperations(ncclComm* comm) {
 
 void CheckNoneInside(ncclComm* comm) {
   if (!comm->config.blocking || comm->callers.None()) return;
-  (void)std::fprintf(stderr, "simnccl: rank %d: a communicator was freed under a thread inside\n",
+  (void)std::fprintf(stderr, "simnccl: rank %d: a communicator was freed during a thread's call\n",
                      comm->rank);
   std::abort();
 }

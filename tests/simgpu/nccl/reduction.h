@@ -13,8 +13,8 @@ namespace simnccl {
 // Returns the bytes of one element; 0 for a value that is not a data type.
 size_t ElementBytes(ncclDataType_t type);
 
-// An operator: combines with `kind` (sum, prod, max, min) after scaling each input by the scalar,
-// and divides the result.
+// An operator: combines the inputs with `kind` (sum, prod, max, min). If `scaled`, each input is
+// first scaled by the scalar. If divide_by is above 1, the result is divided.
 struct Operator {
   ncclRedOp_t kind = ncclSum;
   bool scaled = false;

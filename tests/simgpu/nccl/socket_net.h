@@ -1,6 +1,6 @@
-// The built-in transport: one TCP connection per communicator object, messages with a length
-// prefix. Host memory only, one receive at a time, as in NCCL's own socket transport. It has no
-// threads: the polling calls do the work.
+// The built-in transport: one TCP connection per pair of send_comm and recv_comm, messages with a
+// length prefix. Host memory only, and one buffer per receive, as in NCCL's own socket transport.
+// The transport has no threads: the polling calls do the work.
 #pragma once
 
 #include "tests/simgpu/nccl/net.h"

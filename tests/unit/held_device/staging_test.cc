@@ -1,4 +1,4 @@
-// Sends device memory over sockets from a device that does not finish its work.
+// Copies between host memory and a device that does not finish its work.
 #include "net_plugin/verbs/staging.h"
 
 #include <gmock/gmock.h>
@@ -18,7 +18,7 @@ namespace {
 using ::testing::HasSubstr;
 
 constexpr size_t kBytes = 512;
-// A test that exceeds this time hangs.
+// A copy that has not ended after this time counts as hung.
 constexpr Duration kHangGuard = seconds(30);
 
 class StagingTest : public ::testing::Test {

@@ -1,5 +1,5 @@
 // The emulated kernels over memory as NCCL's host code prepares it: rings, trees and point-to-point
-// in the three protocols, for the layouts of several versions.
+// in the three protocols, for the layouts of two NCCL versions.
 #include <gtest/gtest.h>
 
 #include <string>

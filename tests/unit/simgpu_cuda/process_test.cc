@@ -38,7 +38,7 @@ TEST_F(ProcessTest, HandlesThatMeanNothingAreRefused) {
   ASSERT_EQ(cuMemFree_v2(memory), CUDA_SUCCESS);
   EXPECT_EQ(Child({"import", ToText(handle)}).Wait(), CUDA_ERROR_MAP_FAILED);  // freed
   CUdeviceptr opened = 0;
-  // This process's own handle.
+  // A process cannot open its own handle.
   EXPECT_EQ(cuIpcOpenMemHandle_v2(&opened, handle, 0), CUDA_ERROR_INVALID_CONTEXT);
   EXPECT_EQ(cuIpcOpenMemHandle_v2(&opened, handle, 4), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(cuIpcGetMemHandle(&handle, 4096), CUDA_ERROR_INVALID_VALUE);

@@ -1,4 +1,4 @@
-// Reserved addresses.
+// Reserved address ranges: cost, alignment, requested addresses, wrong arguments and freeing.
 #include <algorithm>
 
 #include "tests/unit/simgpu_cuda/virtual_memory.h"

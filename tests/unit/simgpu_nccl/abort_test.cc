@@ -86,7 +86,7 @@ TEST(AbortDeathTest, AnAbortUnderABlockingInitialisationCorruptsTheProcess) {
         (void)ncclCommAbort(__atomic_load_n(&comm, __ATOMIC_ACQUIRE));
         caller.join();
       },
-      "freed under a thread inside");
+      "freed during a thread's call");
 }
 
 TEST(Abort, ADeadPeerIsAnAsynchronousError) {

@@ -1,4 +1,4 @@
-// The way of a child's output: pipes, lines with prefixes, and a stream that may be slow or broken.
+// The path of a child's output: pipes, prefixed lines, and a stream that may be slow or broken.
 #include "reconfig/control/launcher/output.h"
 
 #include <fcntl.h>
