@@ -22,7 +22,7 @@ absl::StatusOr<std::unique_ptr<Flow>> Flow::Connect(net::Net* net, int from, int
   std::unique_ptr<net::Receiver> receiver;
   const Time deadline = Now() + kConnect;
   while (sender == nullptr || receiver == nullptr) {
-    if (Now() > deadline) return absl::DeadlineExceededError("no connection within 30 s");
+    if (Now() > deadline) return absl::DeadlineExceededError("connect flow: timed out after 30 s");
     if (sender == nullptr) {
       auto made = net->Connect(from, handle);
       if (!made.ok()) return made.status();
@@ -81,7 +81,7 @@ absl::StatusOr<std::vector<double>> Flow::Carry(uint64_t messages,
       const uint64_t next = arrivals_.next();
       arrivals_.GiveUp(begun_);
       return absl::DeadlineExceededError(
-          absl::StrCat("nothing came for a minute; next was ", next, ", sent were ", begun_));
+          absl::StrCat("receive message ", next, ": timed out after 60 s (", begun_, " sent)"));
     }
     gaps.push_back(ToMilliseconds(now - last));
     last = now;

@@ -1,5 +1,5 @@
-// The layout of the common memory with the results of a run's processes: a header, the results of
-// all ranks, and for each rank its slots, checks, gradients and marks of split experts.
+// The layout of the memory that a run's processes share: a header, the results of all ranks, and
+// for each rank its slots, checks, gradients and marks of split experts.
 #include "bench/moe-exec/layer_run.h"
 
 namespace rewire::bench {

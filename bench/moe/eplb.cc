@@ -6,8 +6,8 @@
 namespace rewire::moe {
 namespace {
 
-// Packs n items into packs of n / packs items each, by falling weight into the lightest pack with
-// room. Returns the pack of each item.
+// Packs n items into packs of n / packs items each. In the order of falling weight, each item goes
+// into the lightest pack with room. Returns the pack of each item.
 std::vector<uint32_t> Pack(const std::vector<double>& weights, uint32_t packs) {
   const size_t room = weights.size() / packs;
   std::vector<uint32_t> order(weights.size());
@@ -29,7 +29,8 @@ std::vector<uint32_t> Pack(const std::vector<double>& weights, uint32_t packs) {
   return pack;
 }
 
-// Each further slot goes to the expert with the largest load per replica.
+// Returns the expert in each slot. Every expert gets one slot. Each further slot goes to the expert
+// with the largest load per replica.
 std::vector<uint32_t> Replicate(const std::vector<double>& weights, size_t slots) {
   std::vector<uint32_t> expert(slots);
   std::vector<uint32_t> replicas(weights.size(), 1);

@@ -1,6 +1,6 @@
 // One rank of a communicator of NCCL's host code, in its own process. The rank executes the work
 // that the leader of `./dev bench net --nccl` requests, measures its time and checks every element
-// of the results. Call on the process's main thread.
+// of the results. RunRank() must be called on the process's main thread.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ struct RankWork {
   uint64_t count = 0;  // number of operations, one after another on one stream
 };
 
-// A rank's result for the whole work.
+// One rank's result for all operations of a RankWork.
 struct RankSample {
   double seconds = 0;
   double cpu_seconds = 0;  // processor time of all threads of the process
@@ -33,11 +33,12 @@ struct RankOptions {
   std::string folder;   // folder for OpenNccl()
   bool plugin = false;  // false: NCCL's own sockets
   int rank = 0;
-  uint64_t most_bytes = 0;
+  uint64_t most_bytes = 0;  // limit of RankWork::bytes
 };
 
-// Sets the environment, sends (rank 0) or receives the unique id, sends NCCL's version, works until
-// kEnd and returns the exit status. Errors go to stderr.
+// Sets the environment and makes the communicator; rank 0 sends the unique id, rank 1 receives the
+// id. Then sends NCCL's version, executes work until kEnd and returns the exit status. Errors go to
+// stderr.
 [[nodiscard]] int RunRank(const RankOptions& options, const Control& control);
 
 }  // namespace rewire::bench

@@ -41,7 +41,8 @@ class Place {
 };
 
 // Ends the process with kHung when a thread has been at one place for longer than `patience`, after
-// printing the places and stacks of all threads. A crash also writes the stack of its thread.
+// printing the places and stacks of all threads that have not ended. A crash prints the stack of
+// the thread that crashed.
 class Watchdog {
  public:
   Watchdog(int rank, std::vector<std::unique_ptr<Place>>* places, Duration patience);

@@ -16,7 +16,7 @@ namespace rewire::net {
 
 class ClearSender {
  public:
-  // Both must outlive this object. The receives of `table` end at the connection's next receive.
+  // Both must outlive this object. `table` has the receives before sequence `connection->next`.
   ClearSender(Connection* connection, ReceiveTable* table);
 
   // Sends entries in batches, before the sender has to wait. A batch is due when the receives that
@@ -28,18 +28,20 @@ class ClearSender {
   void Send();
   // Sends the keys of fallback NICs as soon as they exist.
   void SendKeys();
-  // The rail has failed: sends the entries again that it carried and that are not in the sender's
-  // report.
+  // The rail has failed: sends again the entries that the rail carried and that the sender did not
+  // report as received.
   void Settle(size_t rail, const Cleared& report);
 
  private:
-  // Sends the first entries that are adjacent in the ring. False: no room.
+  // Sends the first unsent entries, as far as they are adjacent in the ring and have the same
+  // usable rails. False: no room.
   bool SendSome();
   // True if the sender has to be told of the receive.
   static bool IsOwed(const Receive& receive) { return receive.IsOpen() && !receive.cleared; }
-  // Returns the rails that can carry the entries now, and updates the keys.
+  // Returns the rails that can carry the receive's entries now, and updates the keys.
   uint32_t WaysFor(Receive* receive);
-  // Returns the rails that have keys for all of its buffers, and writes the keys into `entries`.
+  // Returns the rails that have keys for all buffers of the receive, and writes the keys into
+  // `entries`.
   [[nodiscard]] uint32_t PutKeys(const Receive& receive, ClearToSend* entries) const;
   // Sends the entries on the control connection.
   void SendEntries(const Receive& receive, const ClearToSend* entries);

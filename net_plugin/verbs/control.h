@@ -1,5 +1,6 @@
-// The TCP connection of a link over RDMA: carries frames about its rails, and pieces of messages if
-// no rail is left. Never blocks. Thread-compatible: owned by the thread that polls the connection.
+// The TCP connection of a link over RDMA: carries frames about the link's rails (its RDMA paths),
+// and pieces of messages if no rail is left. Never blocks. Thread-compatible: owned by the thread
+// that polls the connection.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +22,8 @@ class Control {
     virtual ~Listener() = default;
     // Returns the buffer for a piece. Null: no buffer yet; nothing more is read until there is one.
     virtual absl::StatusOr<char*> PlaceOf(const FrameHeader& piece) = 0;
-    // Takes a whole frame; a piece's payload is already in its buffer. False: this use ends.
+    // Takes a whole frame; a piece's payload is already in its buffer. False: the
+    // peer has ended this use of the link, and nothing more is read now.
     virtual absl::StatusOr<bool> TakeFrame(const FrameHeader& header, std::string_view payload) = 0;
     // The kernel has taken all bytes of a piece.
     virtual void FrameSent(const FrameHeader& piece) = 0;

@@ -129,7 +129,7 @@ SocketStatus ListenUnix(const std::string& path, UniqueFd* out) {
               "listen on " + path + ": the path exists and is not a socket of an ended process"};
     }
   }
-  // Binds to a temporary name until it listens, so that `path` always names a listening socket.
+  // The socket gets its final name after listen(), so that `path` always names a listening socket.
   const std::string fresh = path + "~" + std::to_string(getpid());
   if (SocketStatus s = UnixAddress(fresh, &address); !s.ok()) return s;
   UniqueFd fd = MakeSocket(AF_UNIX);

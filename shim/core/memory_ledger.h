@@ -2,10 +2,10 @@
 // generations fit beside them. For ShimCommunicators and EpochBuild. Thread-safe.
 //
 // An epoch that changes several communicators needs the sum of their generations at once. The
-// change is refused before it begins if the measured ones do not fit, and during the build if the
-// next one does not. The measure is the fall of free memory while one generation was made. Other
-// allocations of the program at that moment are included, so the newest measurement replaces the
-// older ones.
+// change is refused before it begins if the measured generations do not fit, and during the build
+// if the next generation does not fit. A measurement is the fall of free memory while one
+// generation was made. Other allocations of the program at that moment are included, so the newest
+// measurement replaces an older measurement.
 #pragma once
 
 #include <atomic>
@@ -54,28 +54,29 @@ class BuildTurn {
 
 class MemoryLedger {
  public:
-  // The program makes a communicator's first generation. That of its first communicator includes
-  // what NCCL takes once for all, so it says nothing about other communicators.
+  // The maker of a generation: the program's own call, or a build of the core. The generation of
+  // the process's first communicator includes memory that NCCL takes once per process. So a
+  // kProgram measurement says nothing about other communicators.
   enum class Maker : uint8_t { kProgram, kBuilder };
 
-  // Takes the free memory before and after one generation was made (and warmed).
+  // Records the fall of free memory while one generation was made (and warmed).
   void Record(const CommunicatorId& communicator, Maker maker, uint64_t free_before,
               uint64_t free_after) REWIRE_EXCLUDES(mutex_);
   void Forget(const CommunicatorId& communicator) REWIRE_EXCLUDES(mutex_);
 
-  // Measures the program's own creation of a communicator: from BeginCreation, which takes the free
-  // memory before, to EndCreation, which takes the free memory afterwards (nullopt: unknown) and
-  // records. DropCreation ends the measurement of a communicator that is closed meanwhile.
+  // BeginCreation and EndCreation measure the program's own creation of a communicator. EndCreation
+  // records the fall of free memory, or nothing if the free memory afterwards is unknown (nullopt).
+  // DropCreation ends the measurement of a communicator that is closed meanwhile.
   void BeginCreation(const VirtualCommunicator* comm, const CommunicatorId& id,
                      uint64_t free_before) REWIRE_EXCLUDES(mutex_);
   void EndCreation(const VirtualCommunicator* comm, std::optional<uint64_t> free_after)
       REWIRE_EXCLUDES(mutex_);
   void DropCreation(const VirtualCommunicator* comm) REWIRE_EXCLUDES(mutex_);
 
-  // Returns the bytes that one more generation of each will take, in the order of building. A
-  // communicator without a measurement counts only as the first, like the builder's largest: the
-  // program may allocate during a build, and no single measurement says much about many others. Ask
-  // again before each build.
+  // Returns the bytes that one more generation of each communicator will take. The communicators
+  // are in the order of building. A communicator without a measurement counts only if it is the
+  // first, with the largest measurement of kBuilder. The program may allocate during a build, and
+  // no single measurement says much about many others. Call again before each build.
   [[nodiscard]] uint64_t Expected(std::span<const CommunicatorId> communicators) const
       REWIRE_EXCLUDES(mutex_);
   // Returns kResourceExhausted, with figures, if the generations do not fit into `free_bytes`.

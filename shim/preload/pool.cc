@@ -15,6 +15,7 @@ namespace rewire::shim {
 
 namespace {
 
+// An entry that is freed or reused after the last thread has left it.
 struct Leaving {
   Generation* generation;     // nullptr: only the communicator waits
   VirtualCommunicator* comm;  // reused afterwards; nullptr: only the generation is freed
@@ -24,7 +25,8 @@ class Pool {
  public:
   VirtualCommunicator* Take() REWIRE_EXCLUDES(mutex_) {
     MutexLock lock(&mutex_);
-    // The oldest is reused first and some stay free, so a new stale handle stays stale for long.
+    // The oldest free communicator is reused first, and kKeptFree stay free. A call with a handle
+    // that became stale recently therefore still finds kDestroyed.
     if (free_.size() > kKeptFree) {
       VirtualCommunicator* comm = free_.front();
       free_.pop_front();
@@ -87,7 +89,8 @@ Pool& ThePool() {
 void HoldPool() noexcept { ThePool().Lock(); }
 void ReleasePool() noexcept { ThePool().Unlock(); }
 
-// Resets all members except the magic, which the taker sets last.
+// Resets all members except `users` and `next_in_pool`, which the pool needs, and the magic, which
+// NewCommunicator() sets last.
 void Reset(VirtualCommunicator* comm) {
   comm->current.store(nullptr, std::memory_order_relaxed);
   comm->issued.store(0, std::memory_order_relaxed);

@@ -1,4 +1,5 @@
-// libFuzzer: any bytes are given to the decoder. A decoded message must encode to the same bytes.
+// Fuzzes the decoder of the protocol with libFuzzer. A decoded message must encode to the same
+// bytes.
 #include <cstdlib>
 #include <cstring>
 #include <string>
@@ -24,7 +25,7 @@ void DecodeFrame(const std::string& frame) {
   Check(again.ok() && *again == frame);
 }
 
-// Prefixes the payload with a valid header of the type: random bytes alone seldom get that far.
+// Prefixes the payload with a valid header of the type: random bytes are seldom a valid header.
 void DecodePayload(uint16_t type, std::string_view payload) {
   rewire::ByteWriter frame;
   frame.Put(static_cast<uint32_t>(payload.size() + 4));
@@ -44,8 +45,9 @@ const std::vector<std::string>& SampleFrames() {
   return *frames;
 }
 
-// Replaces some bytes of a valid frame, (place, byte) by (place, byte). Then cuts or lengthens the
-// frame and sets its length field accordingly.
+// Damages a valid frame and decodes the frame. The first byte of `edits` chooses the frame; every
+// further three bytes are a position (two bytes) and the new byte there. Then cuts or lengthens the
+// frame to match its length field, and decodes the frame again.
 void DecodeDamaged(std::string_view edits) {
   const std::vector<std::string>& frames = SampleFrames();
   std::string frame = frames[static_cast<unsigned char>(edits[0]) % frames.size()];

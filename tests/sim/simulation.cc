@@ -10,7 +10,8 @@
 namespace rewire::sim {
 namespace {
 
-// kIdle is used in a few steps only; kSends carries only sends and receives.
+// kIdle is used in a few steps only. kSends is a communicator with only sends and receives, which
+// have no index; no operation of the program uses kSends.
 constexpr CommunicatorId kIdle{0x4444444400000000, 4};
 constexpr CommunicatorId kSends{0x5555555500000000, 5};
 constexpr uint64_t kPairs = 0x6666666600000000;
@@ -73,7 +74,7 @@ bool Simulation::PointToPoint(const CommunicatorId& c) const { return c == kSend
 void Simulation::Destroyed(MemberId member, Epoch era, const elastic::GenerationId& generation) {
   ledger_.Destroyed(member, era, generation);
   for (const Process* process : Alive()) {
-    // A process that has left the world stands at the boundary.
+    // A process that has left the world stands at the boundary and issues nothing.
     if (stored_->world.SlotOf(process->id()) && process->Needs(generation)) {
       ledger_.Violation(absl::StrCat("member ", member, " destroyed the generation of epoch ",
                                      generation.epoch, " that member ", process->id(),
@@ -184,7 +185,7 @@ void Simulation::TickLeader() {
   At(leader_tick_, [this, life = leader_life_, at = leader_tick_] {
     if (life != leader_life_ || leader_tick_ != at) return;
     leader_tick_ = Time{};
-    if (now() < leader_stalled_until_) return;  // ticks when it continues
+    if (now() < leader_stalled_until_) return;  // the leader ticks when it continues
     RunLeader([this](auto* out) { leader_->OnTick(now(), out); });
   });
 }
@@ -256,8 +257,10 @@ bool Simulation::PartitionedLoss(const std::string& reason) const {
   return lost && reason.find("does not span the whole world in its order") != std::string::npos;
 }
 
-// Lost state is a reason to end the job. The loss of a member of a partitioned job is also a
-// reason, a documented limit of this version.
+// Returns whether a job may end for this reason. Valid reasons: lost state, no usable member, a
+// reclaim notice or a fault for every member, or failed restores after two injected failures.
+// Another valid reason is the loss of a member of a partitioned job, a documented limit of this
+// version.
 bool Simulation::MayEnd(const std::string& reason) const {
   const bool out_of_tries = reason.find("restored after a loss") != std::string::npos;
   const bool nobody = stored_ && std::none_of(stored_->world.members.begin(),
@@ -275,7 +278,7 @@ bool Simulation::MayEnd(const std::string& reason) const {
          (out_of_tries && injected_failures_ >= 2);
 }
 
-// The launcher learns that the job cannot continue.
+// Tells the launcher that the job cannot continue.
 void Simulation::JobEnds(const std::string& reason) {
   Print(absl::StrCat("the job ends: ", reason));
   job_stopped_ = reason;
@@ -284,12 +287,12 @@ void Simulation::JobEnds(const std::string& reason) {
   }
 }
 
-// A member counts as lost only after a fault of its own.
+// A member may count as lost only after a fault of its own, or if it was drained with a deadline.
 void Simulation::CheckLost(const elastic::Lost& lost) {
   for (MemberId id : lost.members) {
     const Process* process = Find(id);
     if (process == nullptr || process->was_cut_off_ || process->has_deadline_) continue;
-    ledger_.Violation(absl::StrCat("member ", id, " lives and counts as lost"));
+    ledger_.Violation(absl::StrCat("member ", id, " is alive and counts as lost"));
   }
 }
 
@@ -304,7 +307,7 @@ void Simulation::CheckDeadline(const elastic::Note& note) {
   }
   if (phase_stalled_ == Duration{} || note.text.find(" in time: ") == std::string::npos) return;
   if (note.text.find("did not leave in time: ") != std::string::npos)
-    return;  // it began with the drain
+    return;  // this deadline began with the drain
   if (now() - phase_since_ - phase_stalled_ >= milliseconds(2500)) return;
   ledger_.Violation(
       absl::StrCat("a deadline passed while the leader's process did not run: ", note.text));
@@ -322,7 +325,7 @@ void Simulation::CheckDrain(const elastic::Note& note) {
     if (now() - drain.since - (leader_stalled_ - drain.stalled) >= kDrainWithin - seconds(1)) {
       continue;
     }
-    ledger_.Violation(absl::StrCat("a drain had not its full time: ", note.text));
+    ledger_.Violation(absl::StrCat("a drain did not have its full time: ", note.text));
   }
 }
 
@@ -333,8 +336,8 @@ void Simulation::Store(const elastic::CompareAndSwap& swap, Duration slow) {
   const Time at =
       std::max(store_free_, now() + slow + random_.Between(microseconds(50), milliseconds(5)));
   if (slow == Duration{}) store_free_ = at;
-  const bool lost = faults_ && random_.OneIn(40);        // the request
-  const bool unanswered = faults_ && random_.OneIn(40);  // or its answer
+  const bool lost = faults_ && random_.OneIn(40);        // the request is lost
+  const bool unanswered = faults_ && random_.OneIn(40);  // the answer is lost
   At(at, [=, this, life = leader_life_] {
     elastic::StoreAnswer answer;
     if (!lost) {
@@ -387,7 +390,7 @@ Result Simulation::Run() {
   }
   while (!settled() && queue_.RunOne(settled_by)) {
   }
-  const Time told_by = now() + milliseconds(100);  // the leader's last messages are on their way
+  const Time told_by = now() + milliseconds(100);  // the leader's last messages are in flight
   while (queue_.RunOne(told_by)) {
   }
   Check();

@@ -1,6 +1,6 @@
-// A whole job in one thread: the real leader and the real members, with a seeded clock, network,
-// store and seeded faults. The same seed gives the same run; Result::hash proves it. Owned by one
-// thread.
+// A whole job in one thread: the real leader and the real members, with a simulated clock, network
+// and store, and with faults. One seed determines the run: the same seed gives the same
+// Result::hash. Owned by one thread.
 //
 //   Result r = Simulation({.seed = 7}).Run();   // r.violations is empty: every promise was kept
 #pragma once
@@ -25,7 +25,7 @@ struct SimulationOptions {
   uint64_t seed = 1;
   elastic::PlantedBug planted_bug = elastic::PlantedBug::kNone;
   bool print = false;  // prints every note and fault on standard output
-  // Runs only the faults and the sharded state of the oldest seeds.
+  // Omits the faults and the kinds of state that the simulation did not have at first.
   bool plain = false;
 };
 
@@ -40,7 +40,7 @@ struct Result {
   uint64_t losses = 0;
   uint64_t leader_restarts = 0;
   uint64_t versions = 0;
-  bool stopped = false;      // the job was stopped, rightly: see Simulation::JobEnds
+  bool stopped = false;      // the job was stopped; Simulation::MayEnd() has the valid reasons
   bool partitioned = false;  // the job had communicators over part of the members
 };
 
@@ -61,11 +61,12 @@ class Simulation {
   [[nodiscard]] bool has_volatile() const { return volatile_; }
   void CountInjectedFailure() { ++injected_failures_; }
   [[nodiscard]] const std::vector<CommunicatorId>& communicators() const { return communicators_; }
-  // The communicator of the n-th operation in the step that makes `version`. Most of the time it is
-  // one of two, sometimes an idle one, and in a partitioned job the member's own pair.
+  // Returns the communicator of operation number `operation` in the step that makes `version`:
+  // usually one of two communicators, in a few steps an idle communicator. In a partitioned job the
+  // member's own pair is also used.
   [[nodiscard]] CommunicatorId CommunicatorFor(MemberId member, uint64_t version,
                                                uint32_t operation) const;
-  // Returns the communicator's ranks, in order.
+  // Returns the communicator's members, in the order of their ranks.
   [[nodiscard]] std::vector<MemberId> SpanOf(const CommunicatorId& c,
                                              const std::vector<WorldMember>& world) const;
   [[nodiscard]] bool PointToPoint(const CommunicatorId& c) const;
@@ -94,7 +95,8 @@ class Simulation {
   void Connect(Process* process);
   void ToMember(MemberId member, const elastic::Message& message);
   void LeaderHears(int connection, const elastic::Message& message);
-  // in_flight: messages that were sent before still arrive (a process that dies), or not (a cut).
+  // in_flight: whether messages that were sent before still arrive. They do if a process dies, and
+  // may be lost if the connection is cut.
   void Break(int connection, bool in_flight, bool tell_process);
   Duration Latency();
 
@@ -106,11 +108,12 @@ class Simulation {
   void TickLeader();
   [[nodiscard]] bool MayEnd(const std::string& reason) const;
   void JobEnds(const std::string& reason);
-  // Returns whether a partitioned job lost a member and was stopped for exactly that limit.
+  // Returns whether a partitioned job lost a member and was stopped for this reason: not every
+  // communicator spans the whole world.
   [[nodiscard]] bool PartitionedLoss(const std::string& reason) const;
   void CheckLost(const elastic::Lost& lost);
   void CheckDeadline(const elastic::Note& note);
-  void Drained(MemberId member);  // the leader has been told to drain it within kDrainWithin
+  void Drained(MemberId member);  // the leader was told to drain the member in time
   void CheckDrain(const elastic::Note& note);
   void Store(const elastic::CompareAndSwap& swap, Duration slow);
   Process* Spawn(MemberId id);
@@ -123,12 +126,13 @@ class Simulation {
   void OneFault();
   void OneRequest();
   void Ask(const elastic::ChangeRequest& request);
-  // faults of many at once: more_faults.cc
+  // more_faults.cc
   void OneStall();
   void ManyDeaths();
   void CalledOffGrow();
   void Kill(Process* victim);
   void StallLeader(Duration duration);
+  // faults.cc
   void MakeCommunicator();
   void Check();  // checks the conditions at the end
   bool StateIsLost() const;
@@ -136,13 +140,13 @@ class Simulation {
 
   SimulationOptions options_;
   SeededRandom random_;
-  SeededRandom more_random_;  // for choices that the oldest seeds did not have
+  SeededRandom more_random_;  // for newer choices: random_ then gives a seed the same values
   EventQueue queue_;
   Ledger ledger_;
   std::vector<CommunicatorId> communicators_;
   // Some communicators span part of the members: only swaps change this job, and a loss ends it.
   bool partitioned_ = false;
-  bool deadly_ = true;  // members also die: in one partitioned job in four only
+  bool deadly_ = true;  // members also die; false in 3 of 4 partitioned jobs
   std::map<MemberId, std::unique_ptr<Process>> processes_;
   std::vector<std::unique_ptr<Process>> ended_;
   std::map<int, Connection> connections_;

@@ -32,8 +32,9 @@ class RecordLog {
   [[nodiscard]] uint64_t dropped_bytes() const { return dropped_; }
   [[nodiscard]] const std::string& path() const { return path_; }
 
-  // Ok: the record is on the disk, and the disk has room for `next` more bytes of records. Not ok:
-  // only Reopen() shows whether the record is on the disk.
+  // Ok: the record is on the disk. The disk also has room for `next` more bytes of records, if the
+  // file system can allocate ahead. After an error with broken(), only Reopen() shows whether the
+  // record is on the disk. After any other error the record is not on the disk.
   absl::Status Append(std::string_view record, uint64_t next = 0);
   [[nodiscard]] bool broken() const { return !broken_.ok(); }
   // After a failed Append(): reads the file again and rewrites the file with its last record. The
@@ -46,8 +47,8 @@ class RecordLog {
   absl::Status Recover();
   // Allocates the file's blocks up to size_ + `least` bytes, and more if the disk has them.
   absl::Status MakeRoom(uint64_t least);
-  // Replaces the file atomically by a header, one record unless `records` is empty, and room for
-  // `next` more bytes.
+  // Replaces the file atomically by a header, the framed record in `records` (empty: none), and
+  // room for `next` more bytes.
   absl::Status Rewrite(std::string_view records, uint64_t next = 0);
 
   std::string path_;

@@ -1,5 +1,5 @@
-// The connections of members: who is accepted, what a member is told at first, and the end of a
-// connection. See leader.h. Owned by the leader's thread.
+// The connections of members: which members are accepted, the first messages to a member, and the
+// end of a connection. See leader.h. Owned by the leader's thread.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -28,20 +28,21 @@ void Leader::OnConnect(Time now, const Hello& hello, Out* out) {
   if (record_.world.epoch == 0) {
     const auto& initial = options_.initial_members;
     if (std::find(initial.begin(), initial.end(), id) == initial.end()) {
-      return Refuse(id, absl::StrCat("member ", id, " is not one of this job's"), out);
+      return Refuse(id, absl::StrCat("member ", id, " is not a member of this job"), out);
     }
   } else if (slot) {
     if (record_.world.members[*slot].incarnation != hello.incarnation) {
       std::string why = absl::StrCat("member ", id, " is in the world as another process");
       if (idle_phase_ == Phase::kRecovering) {
         absl::StrAppend(&why,
-                        ": the store is of a job that has ended or still runs (a new job needs a "
-                        "new file for --store, or this one removed after the old job's end)");
+                        ": the store is of a job that has ended or still runs (name a new file "
+                        "with --store, or remove this file after the old job has ended)");
       }
       return Refuse(id, why, out);
     }
   } else if (!joiner) {
-    // The member left, or was to join. Greet tells the member the outcome by the record.
+    // The member left the world, or was to join the world. Greet() sends the record, which tells
+    // the member the outcome.
     visitor = true;
   }
   const bool again = known != nullptr && known->connected;
@@ -64,7 +65,7 @@ void Leader::OnConnect(Time now, const Hello& hello, Out* out) {
   Tell(now, NoteKind::kMember, absl::StrCat("member ", id, again ? " reconnected" : " connected"),
        out);
   if (again && transition_ && transition_->BeforeCommit() && transition_->phase > Phase::kReserve) {
-    // Messages in progress on the old connection are lost, so all members prepare again.
+    // Messages in flight on the old connection are lost, so all members prepare again.
     Restart(now, absl::StrCat("member ", id, " reconnected"), out);
   }
   WelcomeDue(now, out);
@@ -104,7 +105,7 @@ void Leader::Greet(Time now, MemberId member, Out* out) {
   }
   if (peer.visitor) {
     if (member >= record_.next_member) {
-      Refuse(member, absl::StrCat("member ", member, " is not one of this job's"), out);
+      Refuse(member, absl::StrCat("member ", member, " is not a member of this job"), out);
     } else {
       Send(member, Welcome{record_.world, false, NamesKey(options_.job_key)}, out);
       Send(member, Commit{record_}, out);

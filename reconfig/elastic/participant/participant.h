@@ -1,9 +1,9 @@
-// The member that this process is. One thread ("rewire-member") runs the pure Member: it connects
-// Member to the agent and has its actions done by communicators, stream and snapshots. That thread
-// never waits for any of them, so it can also send the heartbeats.
+// This process as a member of the job. One thread ("rewire-member") runs the state machine Member:
+// the thread connects Member to the agent and passes its actions to communicators, stream and
+// snapshots. The thread never waits for these actions, so it can also send the heartbeats.
 //
-// One per process, made by StartParticipant() (process.h). Thread-safe, except for the methods
-// marked as the program's thread's.
+// A process has one Participant, which StartParticipant() makes (process.h). Thread-safe, except
+// for the methods of the program's thread.
 #pragma once
 
 #include <atomic>
@@ -79,20 +79,22 @@ class Participant {
   UpdateGate* gate() { return &gate_; }
   // Call after gate()->Begin() has returned false. Stands at the boundary when necessary and waits
   // for the snapshot. kContinue: the update has begun. kWorldChanged: the change is complete, and
-  // the update has begun in the new world.
+  // the update has begun in the new world. kRepeat, kLeave: the update has not begun.
   absl::StatusOr<BoundaryResult> PassBoundary();
   // Call after gate()->End() has returned true.
   void AfterUpdate();
   absl::StatusOr<BoundaryResult> Recover();
-  // Leaves the job: tells the agent and waits until the message is written. A drained member waits
-  // until the agent closes the connection, which means that the change it left by has ended.
+  // Leaves the job: waits until the member's thread has given the message to the connection with
+  // the agent. A drained member also waits until the agent closes the connection, which means that
+  // the drain has ended.
   void Leave(Time deadline);
   // Call after End(). Has the program free the memory that it allocated for changes that it does
   // not take part in any more.
   void GiveBack() { state_.RunDiscards(); }
 
   // ---- any thread -----------------------------------------------------------------------------
-  // Returns false when this process is not in a world, so that no drain is possible.
+  // Returns false when no drain is possible: this process is not in a world, joins one, or is out
+  // of the job.
   bool Reclaim(Duration within);
   void Created(const CommunicatorCreated& created);
   void Destroyed(const CommunicatorId& communicator);
@@ -105,7 +107,7 @@ class Participant {
   [[nodiscard]] const ParticipantOptions& options() const { return options_; }
 
  private:
-  // From other threads to the member's thread.
+  // An input of another thread for the member's thread.
   using Input = std::function<void(Member* member, Time now, Member::Out* out)>;
   // The data of Adopt for the program's thread.
   struct Adoption {
@@ -121,7 +123,7 @@ class Participant {
   void Run();
   void RefuseAgent();
   // Ends every wait of the program with the reason, because the process is no longer part of the
-  // job.
+  // job. End() also calls Finish(), on its caller's thread.
   void Finish(const std::string& reason);
   void Feed(Time now, Member::Out* out);
   [[nodiscard]] BoundaryInfo Describe() const;
@@ -148,6 +150,7 @@ class Participant {
   void Do(Time now, const AbortCurrent& action);
   void Do(Time now, const Resume& action);
   void Do(Time now, const StopProcess& action);
+  // Cancels the reshape and frees its memory later, in ReapReshapes(). Defined in participant.cc.
   void LetGo(std::shared_ptr<Reshape> reshape);
   std::vector<CommunicatorCounter> Counters() const;
   static std::vector<Position> Positions();
@@ -158,7 +161,8 @@ class Participant {
   void TakeAdoption(BoundaryResult* result);
   // Places the new parts of an adopted change, and tells the program.
   void AdoptParts(Reshape* reshape);
-  // Returns whether this member is in a world, so that copies can be made.
+  // Returns whether copies can be made: the member is in a world without a loss, and tensors are
+  // registered.
   [[nodiscard]] bool MayStartSnapshots() const;
   void StartSnapshots(state::SnapshotSlots::Memory memory = {});
 
@@ -197,7 +201,7 @@ class Participant {
   bool stop_ REWIRE_GUARDED_BY(mutex_) = false;
   std::atomic<bool> standing_{false};
   std::atomic<bool> moved_{false};    // Positions() may have changed
-  std::atomic<bool> stopped_{false};  // out of the job
+  std::atomic<bool> stopped_{false};  // the process is no longer part of the job
   std::thread thread_;
 };
 

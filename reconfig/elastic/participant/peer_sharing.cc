@@ -12,7 +12,8 @@
 namespace rewire::elastic {
 namespace {
 
-// The limit for sharing memory with one source on this node. A source that exceeds it sends bytes.
+// The time limit for mapping the memory of one source on this node. A source that exceeds the limit
+// sends its bytes over the stream.
 constexpr Duration kShare = seconds(5);
 
 }  // namespace

@@ -1,6 +1,6 @@
 // Adds chunks on the device: one launch of a small kernel (chunk_sum.cu) computes many sums. Each
 // element is added from the first source to the last in 32-bit floats and rounded once. Owned by
-// the creating thread; Load()'s context must be current in every call and at the end.
+// the creating thread; Load()'s context must be current in every call and in the destructor.
 #pragma once
 
 #include <array>
@@ -26,13 +26,15 @@ enum class Gradient : uint8_t { kFloat32, kBfloat16 };
 // Base addresses of shards, slots and staging, indexed by Memory.
 using MemoryBases = std::array<CUdeviceptr, 3>;
 
-// Encodes sums as 64-bit words for the kernel. Each sum has three words: its target, and its
-// sources' first and last + 1 word; then the sources follow. A place has its memory in the two
-// highest bits and its byte offset in the others.
+// Encodes sums as 64-bit words for the kernel. Each sum has three words: its target, the index of
+// its first source in the table, and the index after its last source. The sources follow the sums.
+// The word of a target or source has the Memory in the two highest bits and the byte offset in the
+// other bits.
 [[nodiscard]] std::vector<uint64_t> SumTable(std::span<const Sum> sums, uint64_t chunk_bytes);
 
 class ChunkSum {
  public:
+  // `driver` must outlive the object.
   static absl::StatusOr<std::unique_ptr<ChunkSum>> Load(const CudaDriver& driver, Gradient type);
   ~ChunkSum();
   ChunkSum(const ChunkSum&) = delete;

@@ -1,6 +1,7 @@
 // Plans which devices keep which experts for the next iterations, from the tokens of the last ones:
-// LAER-MoE's plan (arXiv 2602.11686 and its public code) and Rewire's. FSEP restores the weights
-// from their shards before every layer anyway, so another placement needs no extra copies.
+// LAER-MoE's plan (arXiv 2602.11686 and its public code) and Rewire's. FSEP (fully sharded
+// expert parallelism) restores the weights from their shards before every layer anyway, so another
+// placement needs no extra copies.
 //
 // Integer arithmetic, ties to the lowest number, bounded work and no clock: every rank derives the
 // same placement from the same counts. Pure functions: thread-safe.
@@ -35,12 +36,13 @@ struct LayoutRates {
 // all devices send; tokens for the same device are free. The sum hides a hot link, so Rewire has a
 // second objective. Its communication is the most that one device sends to or gets from other
 // nodes. Its computation is divided by the number of devices. Both objectives weigh communication
-// alike if all links are equally busy. (With undivided computation a link would hardly count:
-// placements with slightly less computation had busier links than the sum's placements.)
+// alike if all links are equally busy. (With undivided computation a link would hardly count. The
+// chosen placements then had slightly less computation, but busier links than kSum's placements.)
 [[nodiscard]] uint64_t LayoutCost(const RoutedTokens& routed, const LayoutRates& rates,
                                   Objective objective);
 
-// Checks that the costs of `tokens` tokens fit into 64 bits; an error names the number.
+// Checks that the costs and the scaled loads of `tokens` tokens fit into 64 bits. An error names
+// the number and the limit.
 [[nodiscard]] absl::Status CheckCost(uint64_t tokens, const LayoutRates& rates);
 
 struct RelayoutOptions {
@@ -56,17 +58,18 @@ struct Relayout {
 };
 
 // Returns LAER's cheaper candidate for these counts: even replicas or replicas by load, each placed
-// greedily. Fails if the counts are not of the topology's devices, or there are fewer slots than
-// experts or more than 2^17. Also fails if the tokens' costs do not fit 64 bits; names the cause.
+// greedily. Fails if the counts have no expert or are not of the topology's devices. Also fails if
+// there are fewer slots than experts, or more than 2^17 slots, and as CheckCost() does.
 [[nodiscard]] absl::StatusOr<Relayout> PlanAsLaer(const Counts& counts,
                                                   const RelayoutOptions& options);
 
-// Rewire's plan: returns the cheapest candidate when each iteration is routed by itself, from
-// LAER's candidates for the sum and Rewire's own candidates. LAER weighs the sum alone, which
-// levels out differences between iterations; yet devices wait for the busiest device in every
-// iteration. For a single iteration the result never costs more than LAER's. The candidates are few
-// on purpose. Exchanging slots while that lowered the cost made later iterations less even, because
-// the exchanges fitted chance. iterations: the last ones, at least one. Fails as PlanAsLaer() does.
+// Rewire's plan. The candidates are LAER's for the sum of the iterations, and Rewire's own. Returns
+// the candidate that is cheapest when each iteration is routed by itself. LAER weighs the sum
+// alone, which levels out differences between iterations; yet devices wait for the busiest device
+// in every iteration. For a single iteration the result never costs more than LAER's. The
+// candidates are few on purpose: a search that exchanged slots while the cost fell made later
+// iterations less even, because the search fitted chance differences. iterations: the last
+// iterations, at least one. Fails as PlanAsLaer() does.
 [[nodiscard]] absl::StatusOr<Relayout> PlanRelayout(std::span<const Counts> iterations,
                                                     const RelayoutOptions& options);
 

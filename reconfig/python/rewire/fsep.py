@@ -3,16 +3,18 @@
     fsep = Fsep(comm, rank, nodes, devices_of_node, weights, gradients, experts=64, slots=8, prefetch=1,
                 elements=..., weight_bytes=2, gradient_bytes=4)
     for layer in range(layers): fsep.place(layer, slots)
-    fsep.begin([(layer, leaves_gradients), ...], stream)
-    for each of these visits:
+    visits = [(layer, leaves_gradients), ...]
+    fsep.begin(visits, stream)
+    for _ in visits:
         fsep.begin_tokens(stream); all_to_all(); fsep.end_tokens(stream)
-        weights, gradients = fsep.begin_experts(stream); gemms(); fsep.end_experts(stream)
+        slot_weights, slot_gradients = fsep.begin_experts(stream); gemms(); fsep.end_experts(stream)
         fsep.begin_tokens(stream); all_to_all(); fsep.end_tokens(stream)
     fsep.finish(stream)
     fsep.close()
 
-Addresses are integers (torch: tensor.data_ptr(), stream.cuda_stream). Owned by one thread, with a current
-CUDA context. Failures raise RewireError.
+Addresses are integers (torch: tensor.data_ptr(), stream.cuda_stream). An Fsep is owned by one thread,
+whose CUDA context must be current. A failed call of the library raises RewireError. A list of the wrong
+length raises ValueError, and an unknown option TypeError.
 """
 import ctypes
 
@@ -52,7 +54,7 @@ class Fsep:
         self._library = Library(library)
         self._handle = None
         if len(weights) != len(gradients):
-            raise ValueError(f"weights of {len(weights)} layers, gradients of {len(gradients)}")
+            raise ValueError(f"gradients: layers={len(gradients)}: must be {len(weights)}")
         addresses = ctypes.c_void_p * len(weights)
         struct = _Options(ctypes.sizeof(_Options), comm, rank, nodes, devices_of_node, len(weights))
         struct.weights, struct.gradients = addresses(*weights), addresses(*gradients)
@@ -65,7 +67,7 @@ class Fsep:
     def place(self, layer, slots):
         """slots: the experts of device 0's slots, then device 1's, ...; EMPTY for none."""
         if len(slots) != self._slots:
-            raise ValueError(f"{len(slots)} slots where there are {self._slots}")
+            raise ValueError(f"slots: length={len(slots)}: must be {self._slots} (all devices)")
         self._library.call(
             "rewireFsepPlace", self._handle, layer, (ctypes.c_uint32 * len(slots))(*slots)
         )
@@ -85,7 +87,7 @@ class Fsep:
         self._library.call("rewireFsepEndTokens", self._handle, ctypes.c_void_p(stream))
 
     def begin_experts(self, stream):
-        """Returns the addresses of the slots' weights and gradients; None in a visit without gradients."""
+        """Returns the addresses of the slots' weights and of their gradients (None without gradients)."""
         weights, gradients = ctypes.c_void_p(), ctypes.c_void_p()
         self._library.call(
             "rewireFsepBeginExperts", self._handle, ctypes.c_void_p(stream), ctypes.byref(weights),

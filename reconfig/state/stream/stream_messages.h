@@ -1,10 +1,10 @@
-// The messages of a stream connection and their bytes: hello, challenge and proof, then fragments'
-// headers and replies. docs/stream.md has the layouts. Both sides of a connection use them, and the
-// transport's users the header and the key.
+// The messages of a stream connection and their bytes: hello, challenge and proof, then headers of
+// fragments and replies. docs/stream.md has the layouts. For both sides of a connection; users of
+// the transport need only FragmentHeader and StreamKey.
 //
-// Sizes are fixed, numbers are little-endian, and every field is checked before its use. Decoding
-// accepts any bytes: an error is kInvalidArgument and names the message, the field and the rule.
-// Pure and thread-safe.
+// Each message has a fixed size, numbers are little-endian, and every field is checked before its
+// use. Decoding accepts any bytes: an error is kInvalidArgument and names the message, the field
+// and the rule. The functions are thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -18,16 +18,17 @@
 
 namespace rewire::state {
 
-inline constexpr size_t kMaxNameBytes = 256;       // of a question after the proof
-inline constexpr size_t kFragmentBytes = 1 << 20;  // maximum state bytes
+inline constexpr size_t kMaxNameBytes = 256;       // of the name in a kNames question
+inline constexpr size_t kFragmentBytes = 1 << 20;  // maximum state bytes of a fragment
 
 enum class Purpose : uint16_t {
   kTransition = 1,  // state for the next epoch
   kSnapshot = 2,    // a buddy copy, within the current epoch
-  kNames = 3,       // one question: the value of a name
+  kNames = 3,       // one question for the value of a name
 };
 
-// The subject of a connection. Only members that have the epoch's key can take part.
+// The subject of a connection. Only members that have `secret` can take part: the key of the epoch,
+// or of the names.
 struct StreamKey {
   Purpose purpose = Purpose::kTransition;
   Epoch epoch = 0;
@@ -50,8 +51,8 @@ inline constexpr size_t kStreamHelloSize = 72;
 std::string EncodeStreamHello(const StreamHello& hello);
 absl::StatusOr<StreamHello> DecodeStreamHello(std::string_view bytes);
 
-// The answer to a hello. Not known: there is no such stream, receiver or sender here now. Then
-// nonce and proof are zero, and the connection is closed.
+// The answer to a hello. If `known` is false, this process has no such stream, receiver or sender
+// now; nonce and proof are zero, and the connection is closed.
 struct StreamChallenge {
   bool known = false;
   Nonce nonce{};
@@ -78,7 +79,7 @@ class ConnectingHandshake {
   [[nodiscard]] const std::string& hello() const { return bytes_; }
   // Verifies the listening side's proof and returns the bytes of this side's proof. kUnavailable:
   // the listening side does not know the stream. kPermissionDenied: the proof is wrong, or the
-  // bytes are no challenge.
+  // bytes are not a challenge.
   [[nodiscard]] absl::StatusOr<std::string> ProofFor(std::string_view challenge) const;
 
  private:
@@ -103,7 +104,7 @@ absl::StatusOr<FragmentHeader> DecodeHeader(std::string_view bytes);
 enum class Reply : uint32_t {
   kAccepted = 1,  // answers a proof: fragments, or the question, may follow
   kPlaced = 2,    // answers a fragment, in the order of fragments
-  kRejected = 3,  // answers a fragment with wrong bytes; closed afterwards
+  kRejected = 3,  // answers a fragment with wrong bytes; the connection is then closed
 };
 inline constexpr size_t kReplySize = 8;
 std::string EncodeReply(Reply reply);

@@ -1,5 +1,5 @@
-// A nearly empty NCCL 2.19. It lacks functions, has one under its ncclX name alone, and has one
-// that no release has.
+// A nearly empty NCCL 2.19. It lacks functions and has ncclMemFree under its ncclX name alone. It
+// also has two functions that no release has; the name of one marks it as internal.
 #include "rewire_nccl_api.h"
 
 extern "C" {

@@ -14,7 +14,8 @@ namespace {
 
 class FakeMemory final : public MemoryRegion {
  public:
-  // `mapped` bytes at `host` were mapped for this object; 0: the caller owns the memory.
+  // `mapped` bytes that end with the region were mapped for this object; 0: the caller owns the
+  // memory.
   FakeMemory(std::shared_ptr<FakeDevice> device, const Region& region, size_t mapped)
       : device_(std::move(device)), region_(region), mapped_(mapped) {}
   ~FakeMemory() override {
@@ -30,7 +31,6 @@ class FakeMemory final : public MemoryRegion {
       endpoint->EndRegion(region_.lkey);
     }
     device_->node().memory.Remove(region_.lkey);
-    // The region lies at the end of the mapping.
     if (mapped_ > 0) ::munmap(region_.host + region_.bytes - mapped_, mapped_);
     return absl::OkStatus();
   }

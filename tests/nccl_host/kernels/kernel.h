@@ -14,11 +14,11 @@ namespace nccl_host {
 // The device functions of one NCCL library, by the number that its host code uses.
 class FunctionTable {
  public:
-  // `version`: the number of ncclGetVersion. The names are in the order of the numbers.
+  // `version`: as ncclGetVersion() returns it. The names are in the order of the numbers.
   FunctionTable(int version, const char* const* names, size_t count);
 
   [[nodiscard]] int version() const { return version_; }
-  // Ends the process with the function's name if the function is not emulated.
+  // Prints the function's name and ends the process if the function is not emulated.
   [[nodiscard]] const Function& At(size_t number) const;
 
  private:

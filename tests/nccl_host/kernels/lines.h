@@ -12,8 +12,9 @@ namespace nccl_host {
 struct LLLine {
   uint32_t data1, flag1, data2, flag2;
 };
-constexpr size_t kLLData = 8;
-// The sender clears whole slots at these steps, before the flags repeat (NCCL_LL_CLEAN_MASK).
+constexpr size_t kLLData = 8;  // bytes of data in a line
+// The sender clears whole slots at steps that have all these bits, before the flags repeat
+// (NCCL_LL_CLEAN_MASK).
 constexpr uint64_t kLLCleaning = 0x7ffffff8;
 
 inline uint32_t LLFlag(uint64_t step) { return static_cast<uint32_t>(step + 1); }
@@ -32,8 +33,8 @@ inline void WriteLine(LLLine* line, uint64_t data, uint32_t flag) {
   Store(&line->flag2, flag);
 }
 
-// LL128: 15 words of data and the flag. Only kernels know the order of the data in a slice of 16
-// lines, so the emulation keeps the data in order.
+// LL128: 15 words of data and the flag. Only kernels read the data in a slice of 16 lines, so its
+// order there is free; the emulation keeps the data in order.
 constexpr size_t kLL128Line = 128;
 constexpr size_t kLL128Data = 120;
 constexpr size_t kLL128Slice = 16;  // lines

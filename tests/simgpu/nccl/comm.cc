@@ -73,8 +73,8 @@ void CompleteRun(ncclComm* comm) {
   if (run == nullptr) return;
   if (comm->completing.exchange(true)) {
     fprintf(stderr,
-            "simnccl: two threads call one non-blocking communicator at a time: NCCL frees its "
-            "launch twice\n");
+            "simnccl: two threads call one non-blocking communicator at the same time: NCCL would "
+            "free its launch twice\n");
     abort();
   }
   run->Join();

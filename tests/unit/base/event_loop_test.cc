@@ -87,7 +87,7 @@ TEST(InboxTest, PostEndsTheWaitOfItsLoop) {
   EXPECT_EQ(turn.Ready(inbox.event().fd()), 0);
 }
 
-// The end of a dropped input may post: an object that it owned may have a callback to the inbox.
+// The destructor of a dropped input may post: an object that the input owned may call the inbox.
 TEST(InboxTest, DroppedInputMayPost) {
   using Input = std::function<void()>;
   Inbox<Input> inbox;

@@ -53,7 +53,7 @@ TEST_F(SocketTest, RejectsSocketOfAnotherUser) {
   const std::string theirs = folder_ + "-theirs";
   ASSERT_EQ(mkdir(theirs.c_str(), 0755), 0);
   const SocketStatus own = ListenUnix(theirs + "/s", &listener);
-  // The socket is refused because of the folder's mode, not because of its owner.
+  // Root's folder is trusted, but its mode does not let this user make a socket there.
   UniqueFd none;
   const SocketStatus roots = ListenUnix(path, &none);
   ASSERT_EQ(seteuid(0), 0);

@@ -64,7 +64,8 @@ class StoreTest : public ::testing::Test {
     });
     return out;
   }
-  // Makes a file with records 1..n; returns the file's size before the first and after each.
+  // Makes a file with records 1..n; returns the file's size before the first record
+  // and after each record.
   std::vector<size_t> Fill(Epoch n) {
     std::vector<size_t> sizes;
     auto store = OpenOrDie();
@@ -261,7 +262,8 @@ TEST_F(StoreTest, FullDiskKeepsOldRecordUntilThereIsRoom) {
   EXPECT_EQ(Read(*OpenOrDie()), Record(4));
 }
 
-// A small disk of its own for one process. Ends the process with `status` if that is not allowed.
+// Mounts a small disk that only this process sees. Ends the process with `status` if mounting is
+// not allowed.
 void MountSmallDisk(const std::string& folder, const char* options, int status) {
   if (unshare(CLONE_NEWNS) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) _exit(status);
   if (mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) _exit(status);

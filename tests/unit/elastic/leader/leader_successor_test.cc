@@ -134,7 +134,7 @@ TEST_F(LeaderTest, SuccessorRestoresWorldOfBrokenMembers) {
 
 TEST_F(LeaderTest, RefusesUnknownMembers) {
   d.Connect(9);
-  EXPECT_THAT(d.Sent<Refused>(9).value().reason, HasSubstr("not one of this job's"));
+  EXPECT_THAT(d.Sent<Refused>(9).value().reason, HasSubstr("not a member of this job"));
   d.leader.OnConnect(d.now, Hello{1, 555, 1, true, "", false, 0, 0, {}}, &d.out);
   EXPECT_THAT(d.Sent<Refused>(1).value().reason, HasSubstr("another process"));
 }

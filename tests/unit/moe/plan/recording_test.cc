@@ -30,7 +30,7 @@ class RecordingTest : public ::testing::Test {
   }
   ~RecordingTest() override { std::filesystem::remove(path_); }
 
-  // Returns a shape and two records.
+  // Returns the bytes of a recording: a shape and two records.
   std::string Bytes() {
     return EncodeShape(kShape) + EncodeRecord(Sample(7, 1)) + EncodeRecord(Sample(UINT64_MAX, 2));
   }
@@ -121,7 +121,7 @@ TEST_F(RecordingTest, RejectsInvalidShape) {
     EXPECT_FALSE(Check(shape).ok());
     EXPECT_THAT(std::string(CountWriter::Create(path_, shape).status().message()),
                 HasSubstr("at most 16777216 pairs of device and expert"));
-    // A reader does not allocate memory for the shape, either.
+    // A reader also rejects the shape, so it allocates no memory for such a shape.
     const auto [records, status] = ReadAll(EncodeShape(shape));
     EXPECT_EQ(records, -1);
     EXPECT_THAT(std::string(status.message()), HasSubstr("byte 0: "));

@@ -21,7 +21,7 @@ class FakeDevice : public Device {
     MutexLock lock(&mutex_);
     return gone_ ? absl::InternalError("the context is gone") : absl::OkStatus();
   }
-  // The program releases its device.
+  // Makes Enter() fail from now on, as after the program has released its device.
   void Lose() {
     MutexLock lock(&mutex_);
     gone_ = true;
