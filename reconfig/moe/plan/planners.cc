@@ -61,7 +61,7 @@ class Search {
       if (!to || loads_[*to] >= level) return false;
       const uint64_t room = level - loads_[*to];
       const std::optional<Move> move = Choose(from, *to, loads_[from] - level, room);
-      if (!move) return false;
+      if (!move || move->tokens < options_.least) return false;
       Do(from, *move, plan);
     }
   }

@@ -11,8 +11,8 @@ struct BalanceOptions {
   Budget budget;
   // Nothing moves while the busiest load is at most this percentage of the mean (LLEP's lambda).
   uint32_t gate_percent = 100;
-  // A device keeps a surplus above the level of fewer tokens than this number. A move to a device
-  // with the weights has at least this number of tokens; a copy may have fewer.
+  // A device keeps a surplus above the level of fewer tokens than this number. Each move has at
+  // least this number of tokens.
   uint32_t least = 1;
   // [device * experts + expert]: 1 if the device already has the expert's weights. Moves to such
   // devices come first, and do not count as copies. Empty: no device has another's weights.

@@ -121,6 +121,18 @@ TEST(Balance, KeepsItsBudgetBesidesMovesWithoutCopies) {
   }));
 }
 
+TEST(Balance, CopiesNoExpertForFewerThanTheLeastTokens) {
+  EXPECT_TRUE(rc::check([] {
+    const Batch batch = AnyBatch();
+    BalanceOptions options;
+    options.budget = AnyBudget();
+    options.least = *rc::gen::inRange<uint32_t>(1, 50);
+    const MovePlan plan = BalanceMoves(batch, options);
+    Sound(batch, plan, options.budget);
+    for (const Move& move : plan) RC_ASSERT(move.tokens >= options.least);
+  }));
+}
+
 TEST(Balance, PrefersAWholeExpertToAPart) {
   // Device 0 has 50 excess tokens, exactly the tokens of expert 0.
   const Batch batch{2, {50, 30, 40, 20}, {0, 0, 0, 1}, {1, 1, 1, 1}};
