@@ -152,6 +152,7 @@ void ShimCommunicators::OnClosing(VirtualCommunicator* comm, bool aborting) {
   }
   // A thread that was left inside NCCL may still pass the memory to a kernel.
   if (!builder_.Release(chain->id, Now() + kRelease)) scratch = nullptr;
+  if (!removed.several) retirement_.ReleaseCaptured(chain->id);
   ledger_.Forget(chain->id);
   loss_.Abort(std::move(dropped));
   if (scratch != nullptr) {
@@ -198,6 +199,7 @@ void ShimCommunicators::ReleaseGraphs() {
     chain->comm->watch_capture.store(true, std::memory_order_relaxed);
     ReportPins(*chain);
   }
+  retirement_.ReleaseCaptured(std::nullopt);
 }
 
 ncclResult_t ShimCommunicators::AtCut(VirtualCommunicator* comm, const CallSite& site) {

@@ -43,6 +43,10 @@ std::string DescribePins(uint32_t pins) {
   return text;
 }
 
+bool IsCaptured(const VirtualCommunicator& comm) {
+  return (comm.pins.load(std::memory_order_relaxed) & static_cast<uint32_t>(Pin::kGraph)) != 0;
+}
+
 void Chain::Arm() {
   const uint64_t stop_at = StopAt();
   comm->stop_at.store(stop_at, std::memory_order_release);

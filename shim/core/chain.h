@@ -26,6 +26,8 @@ namespace rewire::shim {
 std::string Name(const CommunicatorId& id);
 // Returns in words why a communicator cannot be swapped. pins: bits of Pin.
 std::string DescribePins(uint32_t pins);
+// Returns whether CUDA graphs of the program use the communicator.
+bool IsCaptured(const VirtualCommunicator& comm);
 
 // One generation with the data that belongs to this generation alone. The code that destroys or
 // aborts the generation frees the link.
@@ -48,6 +50,8 @@ struct Link {
   DeviceEvent end_of_previous = nullptr;
   DeviceEvent end = nullptr;  // the following link's end_of_previous, once known
   bool end_recorded = false;
+  // CUDA graphs may launch kernels of this generation. Set when it goes out of use.
+  bool captured = false;
   std::unique_ptr<Link> after;  // the next link in a list
 
   // The operation index at which the program's thread must act for the decided swap.

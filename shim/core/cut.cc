@@ -222,6 +222,8 @@ Cutter::Verdict Cutter::SwapAtCut(Chain* chain, const CallSite& site) {
   std::unique_ptr<Link> old = std::move(chain->current);
   old->end = end;
   old->end_recorded = true;
+  // A capture since the pledge: it pins too late to refuse the swap.
+  old->captured = IsCaptured(*chain->comm);
   chain->current = std::move(next);
   services_->publish(chain->comm, chain->current->generation);
   retirement_->Add(std::move(old));

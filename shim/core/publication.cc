@@ -81,6 +81,7 @@ void Publication::GoToBuilt(Chain* chain, Epoch epoch) {
     return;
   }
   old->end_recorded = false;
+  old->captured = IsCaptured(*chain->comm);
   if (stays) {
     old->end = chain->current->end_of_previous;
     old->end_recorded =

@@ -54,6 +54,20 @@ void Retirement::Add(std::unique_ptr<Link> link) {
 void Retirement::Retire(std::vector<elastic::GenerationId> generations) {
   MutexLock lock(&mutex_);
   due_.insert(due_.end(), generations.begin(), generations.end());
+  Start();
+}
+
+void Retirement::ReleaseCaptured(const std::optional<CommunicatorId>& of) {
+  MutexLock lock(&mutex_);
+  for (Link* link = links_.get(); link != nullptr; link = link->after.get()) {
+    if (!of || link->id == *of) link->captured = false;
+  }
+  due_.insert(due_.end(), captured_.begin(), captured_.end());
+  captured_.clear();
+  Start();
+}
+
+void Retirement::Start() {
   if (std::exchange(running_, true)) return;
   queue_.Post([this] { Continue(); });
 }
@@ -101,6 +115,11 @@ Retirement::Slot Retirement::TakeDue(bool* wait) {
   while (!due_.empty()) {
     Slot* at = Find(due_.front());
     if (at == nullptr) {
+      due_.pop_front();
+      continue;
+    }
+    if ((*at)->captured) {
+      captured_.push_back(due_.front());
       due_.pop_front();
       continue;
     }

@@ -2,7 +2,8 @@
 //
 // A generation is kept until the leader has retired the generation (no member uses it or will use
 // it) and its last operation has completed on this member. Then REWIRE_RETIRE_MS more must pass,
-// because a destroy right after the cut disturbs the first operations on the next generation. All
+// because a destroy right after the cut disturbs the first operations on the next generation. A
+// generation that CUDA graphs use is kept until ReleaseCaptured(). All
 // ranks destroy in the same order, because a destroy may wait for the other ranks. Thread-safe; one
 // internal thread does the work, and the destructor joins that thread.
 #pragma once
@@ -39,6 +40,8 @@ class Retirement {
   void Add(std::unique_ptr<Link> link) REWIRE_EXCLUDES(mutex_);
   // Destroys the generations in this order, after those of earlier calls. Skips unknown ones.
   void Retire(std::vector<elastic::GenerationId> generations) REWIRE_EXCLUDES(mutex_);
+  // The program's graphs no longer use generations of this communicator, or of any.
+  void ReleaseCaptured(const std::optional<CommunicatorId>& of) REWIRE_EXCLUDES(mutex_);
   // Returns the generations that are out of use and not destroyed yet, in ascending order.
   [[nodiscard]] std::vector<elastic::GenerationId> Held() REWIRE_EXCLUDES(mutex_);
   // Takes every generation that is not destroyed yet; the caller aborts them.
@@ -47,6 +50,8 @@ class Retirement {
  private:
   using Slot = std::unique_ptr<Link>;
 
+  // Begins the destruction of what is due, unless it is under way.
+  void Start() REWIRE_REQUIRES(mutex_);
   void Continue() REWIRE_EXCLUDES(mutex_);
   // Takes the first due generation if its last operation has completed. *wait: it is not ready.
   Slot TakeDue(bool* wait) REWIRE_EXCLUDES(mutex_);
@@ -66,6 +71,7 @@ class Retirement {
   Mutex mutex_;
   Slot links_ REWIRE_GUARDED_BY(mutex_);  // a list, newest first
   std::deque<elastic::GenerationId> due_ REWIRE_GUARDED_BY(mutex_);
+  std::vector<elastic::GenerationId> captured_ REWIRE_GUARDED_BY(mutex_);  // due, but captured
   // A generation that was taken from the list and whose destruction has not returned yet.
   std::optional<elastic::GenerationId> destroying_ REWIRE_GUARDED_BY(mutex_);
   bool running_ REWIRE_GUARDED_BY(mutex_) = false;  // Continue() is posted

@@ -43,6 +43,44 @@ TEST_F(RetirementTest, WaitsForAThreadInsideTheGeneration) {
   EXPECT_TRUE(Eventually([] { return FakeNccl::Get().Live() == 1; }));
 }
 
+// An operation was captured between the decision of a swap and its cut. The graph launches kernels
+// of the old generation at any later time.
+class CapturedTest : public RetirementTest {
+ protected:
+  void SetUp() override {
+    ASSERT_EQ(captured_.Create(2, 0), ncclSuccess);  // 1
+    ASSERT_EQ(other_.Create(2, 0), ncclSuccess);     // 2
+    Swap(captured_, 1, 2, 3);                        // 3
+    AddPin(&captured_.comm, Pin::kGraph);
+    for (size_t i = 0; i < 5; ++i) ASSERT_EQ(captured_.Issue(i), ncclSuccess);
+    Swap(other_, 2, 0, 0);  // 4
+    ASSERT_EQ(other_.Issue(0), ncclSuccess);
+    core_->Retire({{0, captured_.comm.id}, {0, other_.comm.id}});
+    ASSERT_TRUE(Eventually([&] { return core_->counters().retired.load() == 1; }));
+    EXPECT_EQ(FakeNccl::Get().Live(), 3);  // the graph's generation does not delay the other one
+    EXPECT_THAT(Old(), ElementsAre(elastic::GenerationId{0, captured_.comm.id}));
+  }
+  void TearDown() override {
+    other_.Close();
+    RetirementTest::TearDown();
+  }
+  Program captured_{core_.get(), 1};
+  Program other_{core_.get(), 2};
+};
+
+TEST_F(CapturedTest, IsKeptUntilTheGraphsAreReleased) {
+  core_->ReleaseGraphs();
+  EXPECT_TRUE(Eventually([] { return FakeNccl::Get().Live() == 2; }));
+  EXPECT_TRUE(Old().empty());
+  captured_.Close();
+}
+
+TEST_F(CapturedTest, IsKeptUntilTheCommunicatorIsDestroyed) {
+  captured_.Close();
+  EXPECT_TRUE(Eventually([&] { return core_->counters().retired.load() == 2; }));
+  EXPECT_TRUE(Old().empty());
+}
+
 TEST_F(RetirementTest, FreesAGenerationWhoseDeviceIsGone) {
   const int before = FakeServices::live_generations();
   {
