@@ -51,9 +51,13 @@ const CudaDriver* OpenDevice(int rank, CUcontext* context) {
   std::string error;
   const CudaDriver* const cuda = CudaDriver::Get(&error);
   CUdevice device = 0;
-  if (cuda == nullptr || cuda->Init(0) != CUDA_SUCCESS ||
-      cuda->DeviceGet(&device, rank) != CUDA_SUCCESS ||
-      cuda->DevicePrimaryCtxRetain(context, device) != CUDA_SUCCESS) {
+  const auto failed = [&](const char* call, CUresult result) {
+    if (result != CUDA_SUCCESS) error = cuda->Describe(call, result);
+    return result != CUDA_SUCCESS;
+  };
+  if (cuda == nullptr || failed("cuInit", cuda->Init(0)) ||
+      failed("cuDeviceGet", cuda->DeviceGet(&device, rank)) ||
+      failed("cuDevicePrimaryCtxRetain", cuda->DevicePrimaryCtxRetain(context, device))) {
     std::fprintf(stderr, "storm_rank: device %d: %s\n", rank, error.c_str());
     std::exit(kUnexpected);
   }

@@ -43,6 +43,7 @@ absl::Status WriteAt(int fd, const std::string& path, const void* data, size_t b
   while (bytes > 0) {
     const ssize_t n = pwrite(fd, p, bytes, static_cast<off_t>(offset));
     if (n < 0 && errno == EINTR) continue;
+    if (n == 0) errno = EIO;  // nothing was written, without a reason
     if (n <= 0) return Failed(path);
     p += n;
     bytes -= static_cast<size_t>(n);

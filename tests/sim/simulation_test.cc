@@ -1,5 +1,6 @@
-// The promises of design.md under seeded faults: 300 seeds, the same seed gives the same run, and
-// planted bugs are found. A seed that fails here is run again by `rewire_sim --seed N --print`.
+// The promises of the commit protocol under seeded faults: 300 seeds, the same seed gives the same
+// run, and planted bugs are found. A seed that fails here is run again by
+// `rewire_sim --seed N --print`.
 #include "tests/sim/simulation.h"
 
 #include <gtest/gtest.h>
