@@ -47,7 +47,7 @@ constexpr Cell kCells[] = {{RankWork::kPingPong, "pingpong", 8, 300, 4},
                            {RankWork::kAllReduce, "allreduce", 64 << 20, 1}};
 constexpr uint64_t kMostBytes = 64 << 20;
 // The placement of restarted processes differs, which changes small times by up to a fifth.
-constexpr int kStarts = 5;
+constexpr int kStarts = 6;
 constexpr int kPatienceSeconds = 120;
 
 // The two rank processes of one communicator.

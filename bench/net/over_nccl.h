@@ -13,7 +13,7 @@ namespace rewire::bench {
 
 struct NcclOptions {
   std::vector<std::string> folders;  // folders for OpenNccl(), each measured
-  int64_t rounds = 5;                // rounds after each of several starts
+  int64_t rounds = 4;                // rounds after each of several starts
 };
 
 [[nodiscard]] absl::Status MeasureNccl(const NcclOptions& options, Report* report);

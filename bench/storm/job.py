@@ -101,8 +101,11 @@ class Job:
             "in time" in text or "REWIRE_BUILD_MS" in text)
         # Communicators were created and destroyed faster than they can be rebuilt.
         changed = "created communicator" in text or "destroyed communicator" in text
+        # The ranks have joined, and create their first communicators only now.
+        early = self.rebuilds == 0 and "no member has a communicator" in text
         lost = self.killed is not None and "lost" in text
-        (self.explained if built_late or changed or lost else self.unexplained).append(text)
+        explained = built_late or changed or early or lost
+        (self.explained if explained else self.unexplained).append(text)
 
     def kill_rank(self):
         """Kills the scenario's rank, during a rebuild if the scenario says so."""

@@ -39,12 +39,16 @@ void Primitives::Run(Step step, int64_t count) {
   count = std::max<int64_t>(count, 0);
   switch (protocol_) {
     case kSimple:
-      return RunSimple(step, count);
+      RunSimple(step, count);
+      break;
     case kLL:
-      return RunLL(step, count);
+      RunLL(step, count);
+      break;
     case kLL128:
-      return RunLL128(step, count);
+      RunLL128(step, count);
+      break;
   }
+  if (step.send) Progress::LetProxySend();
 }
 
 void Primitives::Move(const Step& step, const std::vector<const char*>& sources,

@@ -38,6 +38,9 @@ class Progress {
     }
     return true;
   }
+  // On a device NCCL's proxy thread sends a step while the kernel goes on. Here the two may share a
+  // processor, and a kernel that finds its next data waiting would hold the step back.
+  static void LetProxySend() { ::sched_yield(); }
   // Yields the processor to the peers that share it.
   static void Relax(int turn) {
     constexpr int kSpins = 16;
