@@ -265,7 +265,7 @@ std::string Net::Describe() const {
                       HostText(interfaces_[0].address), chosen);
 }
 
-void Net::SayStart(int abi, Logger log) {
+void Net::LogStart(int abi, Logger log) {
   if (said_.exchange(true)) return;
   const std::string line =
       absl::StrCat("NET/rewire: net ABI v", abi, ", ", Describe(),

@@ -33,7 +33,7 @@ class Net {
   // Returns null while the connection is not established yet.
   absl::StatusOr<std::unique_ptr<Sender>> Connect(int device, void* handle);
   // Logs the start line once per process.
-  void SayStart(int abi, Logger log);
+  void LogStart(int abi, Logger log);
 
  private:
   struct Device {

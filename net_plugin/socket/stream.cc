@@ -96,7 +96,7 @@ bool BoundSendQueue(int fd) {
   return size.has_value() && setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &*size, sizeof *size) == 0;
 }
 
-absl::Status Stream::Broken(const char* operation, int error) const {
+absl::Status Stream::PeerError(const char* operation, int error) const {
   return PeerFault(absl::StrCat(operation, " ", peer_), error);
 }
 
@@ -108,7 +108,7 @@ absl::StatusOr<size_t> Stream::Received(ssize_t n) const {
   }
   // A non-blocking call is rarely interrupted; the next poll retries.
   if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) return size_t{0};
-  return Broken("receive from", errno);
+  return PeerError("receive from", errno);
 }
 
 Stream::Stream(UniqueFd fd)
@@ -153,7 +153,7 @@ absl::StatusOr<size_t> Stream::Write(const void* header, size_t header_bytes, co
                             : sendmsg(fd_.get(), &message, kFlags);
     if (n < 0 && errno == EINTR) continue;
     const bool full = n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
-    if (n < 0 && !full) return Broken("send to", errno);
+    if (n < 0 && !full) return PeerError("send to", errno);
     const size_t sent = full ? 0 : static_cast<size_t>(n);
     if (sent < header_bytes + payload_bytes && looks_left_ > 0 && SendQueueIsLong(fd_.get())) {
       looks_left_ = BoundSendQueue(fd_.get()) ? 0 : looks_left_ - 1;
@@ -189,7 +189,7 @@ absl::Status Stream::TakeSeen() {
     char again[kAhead];
     const ssize_t n = recv(fd_.get(), again, seen_, MSG_DONTWAIT);
     if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return Broken("receive from", n == 0 ? ECONNRESET : errno);
+    if (n <= 0) return PeerError("receive from", n == 0 ? ECONNRESET : errno);
     seen_ -= static_cast<size_t>(n);
   }
   return absl::OkStatus();

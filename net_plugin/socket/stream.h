@@ -105,7 +105,7 @@ class Stream {
   // Converts the result of recv() to a number of bytes: 0 if no data are available.
   [[nodiscard]] absl::StatusOr<size_t> Received(ssize_t n) const;
   // Names the operation ("send to"), the peer and the system's error.
-  [[nodiscard]] absl::Status Broken(const char* operation, int error) const;
+  [[nodiscard]] absl::Status PeerError(const char* operation, int error) const;
 
   UniqueFd fd_;
   std::string peer_;

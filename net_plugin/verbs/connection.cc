@@ -65,7 +65,7 @@ absl::StatusOr<bool> Connection::Establish() {
   const auto settled = [](const RailLifecycle& r) { return r.attempt() > 0 && r.IsAtRest(); };
   const auto others = rails_.begin() + static_cast<ptrdiff_t>(total_);
   if (!std::all_of(rails_.begin(), others, settled)) return false;
-  if (Up() != 0) return control_.Silent();
+  if (Up() != 0) return control_.AllWritten();
   // The sending side decides when all rails have been tried.
   if (!context_.sending || !std::all_of(others, rails_.end(), settled)) return false;
   return absl::UnavailableError(
@@ -73,7 +73,7 @@ absl::StatusOr<bool> Connection::Establish() {
 }
 
 bool Connection::IsSettled() const {
-  return !failed() && control_.Quiet() &&
+  return !failed() && control_.Idle() &&
          std::all_of(rails_.begin(), rails_.end(),
                      [](const RailLifecycle& r) { return r.IsAtRest(); });
 }
@@ -90,7 +90,7 @@ void Connection::Fail(const absl::Status& status) {
 }
 
 bool Connection::Busy() const {
-  return !control_.Silent() || std::any_of(rails_.begin(), rails_.end(), [](const auto& r) {
+  return !control_.AllWritten() || std::any_of(rails_.begin(), rails_.end(), [](const auto& r) {
     return r.state() == RailLifecycle::State::kDraining;
   });
 }
@@ -177,7 +177,7 @@ void Connection::Look() {
   if (!pending_error_.ok() && options_.now() >= report_error_at_) return Fail(pending_error_);
   KeepTime();
   const auto chosen = rails_.begin() + static_cast<ptrdiff_t>(std::min(total_, rails_.size()));
-  settled_ = pending_error_.ok() && control_.Silent() &&
+  settled_ = pending_error_.ok() && control_.AllWritten() &&
              std::all_of(rails_.begin(), chosen, [](const RailLifecycle& r) { return r.up(); }) &&
              std::all_of(chosen, rails_.end(), [](const RailLifecycle& r) { return r.IsAtRest(); });
 }
@@ -288,7 +288,7 @@ absl::StatusOr<bool> Connection::TakeFrame(const FrameHeader& header, std::strin
     case FrameKind::kReady:
     case FrameKind::kRefused:
     case FrameKind::kFenced:
-      if (absl::Status status = HearOfRail(header, payload); !status.ok()) return status;
+      if (absl::Status status = TakeRailFrame(header, payload); !status.ok()) return status;
       return true;
     default:
       if (header.use == link_->use && end_ != nullptr) return end_->TakeFrame(header, payload);
@@ -305,7 +305,7 @@ void Connection::NoteAnswer() {
   for (RailLifecycle& r : rails_) r.NoteAnswer();
 }
 
-absl::Status Connection::HearOfRail(const FrameHeader& header, std::string_view payload) {
+absl::Status Connection::TakeRailFrame(const FrameHeader& header, std::string_view payload) {
   NoteAnswer();
   settled_ = false;
   if (header.offset >= kMostRails) {

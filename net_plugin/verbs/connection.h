@@ -136,7 +136,7 @@ class Connection final : public Attachment,
 
   // Why a frame that is not about rails cannot be taken.
   [[nodiscard]] const char* WhyUnused(const FrameHeader& header) const;
-  absl::Status HearOfRail(const FrameHeader& header, std::string_view payload);
+  absl::Status TakeRailFrame(const FrameHeader& header, std::string_view payload);
   // The peer has sent its first frame about a rail.
   void NoteAnswer();
   void AddRail();

@@ -18,7 +18,7 @@ void Control::SendFrame(FrameHeader header, std::string payload) {
   frames_.push_back({header, std::move(payload)});
 }
 
-void Control::SayPiece(FrameHeader header, const char* data) {
+void Control::SendPiece(FrameHeader header, const char* data) {
   frames_.push_back({header, {}, data});
 }
 

@@ -33,11 +33,11 @@ class Control {
 
   void SendFrame(FrameHeader header, std::string payload = {});
   // `data` must stay valid until FrameSent(). Only one piece may be pending.
-  void SayPiece(FrameHeader header, const char* data);
+  void SendPiece(FrameHeader header, const char* data);
   // True if no frame waits to be written.
-  [[nodiscard]] bool Silent() const { return frames_.empty(); }
+  [[nodiscard]] bool AllWritten() const { return frames_.empty(); }
   // True if also no frame is partly read.
-  [[nodiscard]] bool Quiet() const { return Silent() && !headed_; }
+  [[nodiscard]] bool Idle() const { return AllWritten() && !headed_; }
   // Writes and reads as much as possible now. Unavailable: the peer has closed the connection.
   absl::Status Move();
 

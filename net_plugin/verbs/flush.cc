@@ -50,7 +50,7 @@ absl::StatusOr<Request*> Flush::Begin(const Nics& nics, const void* data,
     if (known == nullptr) continue;
     if (!loops_[i].rail.made()) {
       absl::StatusOr<Loop> made = Make(nics.all[i], options.rail);
-      if (!made.ok() && nics.all[i]->Works()) return made.status();
+      if (!made.ok() && nics.all[i]->HasLink()) return made.status();
       if (!made.ok()) continue;
       loops_[i] = *std::move(made);
     }

@@ -70,7 +70,7 @@ Nic::~Nic() {
   if (worker_) Workers::Get().Remove(*worker_);
 }
 
-bool Nic::Works() const {
+bool Nic::HasLink() const {
   const absl::StatusOr<rdma::PortInfo> port = Query();
   return port.ok() && port->state == rdma::PortState::kActive;
 }

@@ -58,7 +58,7 @@ class Nic : private Workers::Work {
   MrCache& memory() { return memory_; }
   absl::StatusOr<rdma::PortInfo> Query() const { return device_->QueryPort(port_); }
   // True if, as far as the device knows, the port has a link.
-  [[nodiscard]] bool Works() const;
+  [[nodiscard]] bool HasLink() const;
 
   // Lets a worker of the process read the device's events as they come. Call before the object is
   // shared; the call has no effect if the process has no workers.

@@ -51,7 +51,7 @@ absl::StatusOr<std::unique_ptr<Registration>> Registration::Make(
   std::unique_ptr<Registration> out(new Registration(nics, memory, std::move(run)));
   for (size_t i = 0; i < nics.chosen; ++i) {
     auto region = RegisterOn(nics.all[i].get(), memory);
-    if (!region.ok() && nics.all[i]->Works()) return region.status();
+    if (!region.ok() && nics.all[i]->HasLink()) return region.status();
     out->regions_.push_back(region.ok() ? *std::move(region) : nullptr);
   }
   if (memory.dmabuf >= 0 && !out->late_.empty()) {

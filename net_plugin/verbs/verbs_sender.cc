@@ -175,7 +175,7 @@ bool VerbsSender::PostNext(SendMessage* m) {
     if (!posted) m->waiting |= bit;
     return posted;
   }
-  if (rails != 0 || !m->carried() || !connection_.control().Silent()) return false;
+  if (rails != 0 || !m->carried() || !connection_.control().AllWritten()) return false;
   const char* const data = InHost(*m, piece, offset, bytes);
   if (data == nullptr && bytes > 0) return false;
   FrameHeader header = connection_.Header(FrameKind::kPiece);
@@ -185,7 +185,7 @@ bool VerbsSender::PostNext(SendMessage* m) {
   header.bytes = bytes;
   header.tag = static_cast<int32_t>(immediate);
   m->rail[piece] = SendMessage::kOnControl;
-  connection_.control().SayPiece(header, data);
+  connection_.control().SendPiece(header, data);
   m->waiting &= ~bit;
   return true;
 }

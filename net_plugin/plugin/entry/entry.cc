@@ -42,7 +42,7 @@ ncclResult_t Said(const char* call, const absl::Status& status) {
 ncclResult_t Init(void** context, uint64_t, int, int abi, Logger log) noexcept {
   const absl::StatusOr<Net*> net = Net::Get();
   if (!net.ok()) return Said("init", net.status());
-  (*net)->SayStart(abi, log);
+  (*net)->LogStart(abi, log);
   // All communicators of a process share one context.
   static char all;
   *context = &all;

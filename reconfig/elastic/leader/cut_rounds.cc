@@ -19,9 +19,9 @@ constexpr uint32_t kIdleTries = 2;
 
 }  // namespace
 
-void CutRounds::Saw(Time now, const std::vector<CommunicatorCounter>& counters) {
+void CutRounds::Record(Time now, const std::vector<CommunicatorCounter>& counters) {
   for (const CommunicatorCounter& counter : counters) {
-    paces_[counter.communicator].Saw(now, counter.issued);
+    paces_[counter.communicator].Record(now, counter.issued);
   }
 }
 

@@ -27,7 +27,7 @@ inline constexpr uint64_t kMostAhead = 4096;
 class Pace {
  public:
   // Records that some member had issued `issued` operations; the highest number counts.
-  void Saw(Time now, uint64_t issued) {
+  void Record(Time now, uint64_t issued) {
     if (since_ == Time{}) {
       since_ = now;
       first_ = issued;
@@ -66,7 +66,7 @@ class Pace {
 class CutRounds {
  public:
   // Records the numbers of operations that a member had issued.
-  void Saw(Time now, const std::vector<CommunicatorCounter>& counters);
+  void Record(Time now, const std::vector<CommunicatorCounter>& counters);
 
   // Returns the cut of a communicator, by the rules in docs/protocol.md, "Pending swaps". least:
   // the margin in operations. commit: the duration of a compare-and-swap.

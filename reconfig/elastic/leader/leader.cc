@@ -76,7 +76,7 @@ struct Leader::Incoming {
   }
   void operator()(const CommunicatorCreated& m) const {
     leader.registry_.Created(now, member, m);
-    if (leader.Behind(peer)) leader.registry_.Settle(member, leader.WorldIds());
+    if (leader.MissedCommit(peer)) leader.registry_.Settle(member, leader.WorldIds());
     leader.OnCommunicators(now, member, absl::StrCat("created communicator ", Name(m)), out);
   }
   void operator()(const CommunicatorPinned& m) const {

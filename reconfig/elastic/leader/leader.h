@@ -150,11 +150,11 @@ class Leader {
 
   // leader_connect.cc: connections.
   void Refuse(MemberId member, const std::string& reason, Out* out);
-  void Greet(Time now, MemberId member, Out* out);
+  void SendWelcome(Time now, MemberId member, Out* out);
   void WelcomeDue(Time now, Out* out);
   // Returns whether the member's reports describe the world before the stored world, because the
   // member has not yet learned of the change.
-  [[nodiscard]] bool Behind(const Peer& peer) const;
+  [[nodiscard]] bool MissedCommit(const Peer& peer) const;
   void SettleReports();
 
   // leader_record.cc: the world record.

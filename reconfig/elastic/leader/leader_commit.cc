@@ -50,7 +50,7 @@ void Leader::ProposeRound(Time now, Out* out) {
 
 void Leader::OnPledge(Time now, MemberId from, const Pledge& m, Out* out) {
   Transition& t = *transition_;
-  t.rounds.Saw(now, m.counters);
+  t.rounds.Record(now, m.counters);
   if (m.round == kLookRound) return;
   if (t.phase != Phase::kPropose || m.round != t.rounds.round() || !t.IsOld(from)) {
     ++dropped_;

@@ -41,8 +41,8 @@ void Leader::OnConnect(Time now, const Hello& hello, Out* out) {
       return Refuse(id, why, out);
     }
   } else if (!joiner) {
-    // The member left the world, or was to join the world. Greet() sends the record, which tells
-    // the member the outcome.
+    // The member left the world, or was to join the world. SendWelcome() sends the record,
+    // which tells the member the outcome.
     visitor = true;
   }
   const bool again = known != nullptr && known->connected;
@@ -80,23 +80,23 @@ void Leader::WelcomeDue(Time now, Out* out) {
   for (const auto& [id, peer] : peers_.all()) {
     if (peer.connected && peer.welcome_due) due.push_back(id);
   }
-  for (MemberId id : due) Greet(now, id, out);
+  for (MemberId id : due) SendWelcome(now, id, out);
   RetireUnused(out);
   if (transition_ && transition_->phase == Phase::kReserve) TryPrepare(now, out);
 }
 
-bool Leader::Behind(const Peer& peer) const {
+bool Leader::MissedCommit(const Peer& peer) const {
   return peer.hello_epoch != 0 && peer.hello_epoch < record_.world.epoch && record_.cuts.empty();
 }
 
 void Leader::SettleReports() {
   for (const auto& [id, peer] : peers_.all()) {
-    if (peer.connected && Behind(peer) && record_.world.SlotOf(id))
+    if (peer.connected && MissedCommit(peer) && record_.world.SlotOf(id))
       registry_.Settle(id, WorldIds());
   }
 }
 
-void Leader::Greet(Time now, MemberId member, Out* out) {
+void Leader::SendWelcome(Time now, MemberId member, Out* out) {
   Peer& peer = peers_.Know(member);
   peer.welcome_due = false;
   if (peer.visitor) {

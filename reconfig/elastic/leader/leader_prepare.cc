@@ -179,7 +179,7 @@ void Leader::OnPrepared(Time now, MemberId from, const Prepared& m, Out* out) {
   }
   t.plan_hash = m.plan_hash;
   t.prepared.insert(from);
-  t.rounds.Saw(now, m.counters);
+  t.rounds.Record(now, m.counters);
   AfterPrepared(now, out);
 }
 

@@ -81,7 +81,7 @@ void Participant::Do(Time /*now*/, const AbandonEpoch& action) {
   REWIRE_INFO("the transition to epoch %llu was aborted: %s",
               static_cast<unsigned long long>(action.epoch), action.reason.c_str());
   snapshots_.ClearStreamed();
-  LetGo(std::exchange(reshape_, nullptr));
+  Discard(std::exchange(reshape_, nullptr));
   if (Communicators* const comms = GetCommunicators()) comms->Abandon(action.epoch);
 }
 
@@ -107,7 +107,7 @@ void Participant::Do(Time /*now*/, const Resume& action) {
 
 void Participant::Do(Time now, const StopProcess& action) {
   REWIRE_ERROR("this process is no longer part of the job: %s", action.reason.c_str());
-  LetGo(std::exchange(reshape_, nullptr));
+  Discard(std::exchange(reshape_, nullptr));
   stopped_ = true;
   if (Communicators* const comms = GetCommunicators()) comms->AbortCurrent(action.reason);
   Finish(action.reason);
@@ -132,7 +132,7 @@ void Participant::Do(Time /*now*/, const EnterWorld& action) {
 }
 
 void Participant::Do(Time /*now*/, const MakePlan& action) {
-  if (reshape_ != nullptr) LetGo(std::exchange(reshape_, nullptr));
+  if (reshape_ != nullptr) Discard(std::exchange(reshape_, nullptr));
   const auto inbox = inbox_;
   const Epoch epoch = action.epoch;
   if (transport_ == nullptr) {

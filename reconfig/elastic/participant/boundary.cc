@@ -71,10 +71,10 @@ absl::StatusOr<BoundaryResult> Participant::PassBoundary() {
         return result;
       case UpdateGate::Stop::kFinished:
         return absl::FailedPreconditionError(gate_.reason());
-      case UpdateGate::Stop::kStand:
+      case UpdateGate::Stop::kAwaitResume:
         break;
     }
-    absl::StatusOr<BoundaryResult> stood = Stand(options_.build + 10 * options_.boundary);
+    absl::StatusOr<BoundaryResult> stood = AwaitResume(options_.build + 10 * options_.boundary);
     if (!stood.ok()) return stood;
     result.pause_ns += stood->pause_ns;
     if (stood->kind == ResumeKind::kContinue) continue;
@@ -98,12 +98,12 @@ absl::StatusOr<BoundaryResult> Participant::Recover() {
   for (;;) {
     state_.RunDiscards();
     if (gate_.finished()) return absl::FailedPreconditionError(gate_.reason());
-    auto stood = Stand(options_.silence + options_.build + 10 * options_.boundary);
+    auto stood = AwaitResume(options_.silence + options_.build + 10 * options_.boundary);
     if (!stood.ok() || stood->kind != ResumeKind::kContinue) return stood;
   }
 }
 
-absl::StatusOr<BoundaryResult> Participant::Stand(Duration longest) {
+absl::StatusOr<BoundaryResult> Participant::AwaitResume(Duration longest) {
   const Time begin = Now();
   const bool joining = View().joining;
   gate_.PrepareStand();
@@ -111,7 +111,7 @@ absl::StatusOr<BoundaryResult> Participant::Stand(Duration longest) {
   inbox_->Post([this](Member* m, Time now, Member::Out* out) {
     if (standing_) m->OnBoundary(now, Describe(), out);
   });
-  const std::optional<ResumeKind> resumed = gate_.Stand(longest);
+  const std::optional<ResumeKind> resumed = gate_.AwaitResume(longest);
   standing_ = false;
   if (!resumed) {
     if (gate_.finished()) return absl::FailedPreconditionError(gate_.reason());

@@ -128,7 +128,7 @@ rewireResult_t rewireDetach(rewireContext_t context) noexcept {
       rewire::elastic::CurrentParticipant() == context->participant) {
     context->participant->Leave(rewire::Now() + rewire::seconds(5));
     rewire::elastic::EndParticipant();
-    context->participant->GiveBack();
+    context->participant->FreeDiscarded();
   }
   context->detached = true;
   context->names.clear();

@@ -202,7 +202,7 @@ BoundaryInfo Participant::Describe() const {
   return info;
 }
 
-void Participant::LetGo(std::shared_ptr<Reshape> reshape) {
+void Participant::Discard(std::shared_ptr<Reshape> reshape) {
   if (reshape == nullptr) return;
   reshape->Cancel();
   leaving_.push_back(std::move(reshape));

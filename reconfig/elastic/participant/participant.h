@@ -90,7 +90,7 @@ class Participant {
   void Leave(Time deadline);
   // Call after End(). Has the program free the memory that it allocated for changes that it does
   // not take part in any more.
-  void GiveBack() { state_.RunDiscards(); }
+  void FreeDiscarded() { state_.RunDiscards(); }
 
   // ---- any thread -----------------------------------------------------------------------------
   // Returns false when no drain is possible: this process is not in a world, joins one, or is out
@@ -151,12 +151,12 @@ class Participant {
   void Do(Time now, const Resume& action);
   void Do(Time now, const StopProcess& action);
   // Cancels the reshape and frees its memory later, in ReapReshapes(). Defined in participant.cc.
-  void LetGo(std::shared_ptr<Reshape> reshape);
+  void Discard(std::shared_ptr<Reshape> reshape);
   std::vector<CommunicatorCounter> Counters() const;
   static std::vector<Position> Positions();
 
   // Defined in boundary.cc; run on the program's thread.
-  absl::StatusOr<BoundaryResult> Stand(Duration longest);
+  absl::StatusOr<BoundaryResult> AwaitResume(Duration longest);
   // Takes adoption_ and runs the callbacks of a committed change.
   void TakeAdoption(BoundaryResult* result);
   // Places the new parts of an adopted change, and tells the program.

@@ -18,7 +18,7 @@ UpdateGate::Stop UpdateGate::AfterStop() {
   // Stored under the lock, so that a pledge under way sees that the update has not begun.
   begun_.store(n);
   if (finished_) return Stop::kFinished;
-  if (joining_ || broken_ || n >= pledged_) return Stop::kStand;
+  if (joining_ || broken_ || n >= pledged_) return Stop::kAwaitResume;
   begun_.store(n + 1);
   return Stop::kNone;
 }
@@ -33,7 +33,7 @@ void UpdateGate::PrepareStand() {
   resume_.reset();
 }
 
-std::optional<ResumeKind> UpdateGate::Stand(Duration longest) {
+std::optional<ResumeKind> UpdateGate::AwaitResume(Duration longest) {
   MutexLock lock(&mutex_);
   for (RunningDeadline deadline(longest); !resume_ && !finished_;) {
     if (deadline.Passed()) return std::nullopt;

@@ -21,9 +21,9 @@ namespace rewire::elastic {
 class UpdateGate {
  public:
   enum class Stop : uint8_t {
-    kNone,      // continue
-    kStand,     // a pledged step, a loss, or joining: wait in Stand()
-    kFinished,  // the process is no longer part of the job
+    kNone,         // continue
+    kAwaitResume,  // a pledged step, a loss, or joining: wait in AwaitResume()
+    kFinished,     // the process is no longer part of the job
   };
 
   // ---- the program's thread -------------------------------------------------------------------
@@ -48,7 +48,7 @@ class UpdateGate {
   void PrepareStand();
   // Waits until Rewire says how to continue. Returns nullopt when finished, or after `longest`;
   // time in which the process did not run does not count.
-  std::optional<ResumeKind> Stand(Duration longest);
+  std::optional<ResumeKind> AwaitResume(Duration longest);
   // Sets the version of the state in place, which is whole (for a joiner, or after a restore).
   void SetVersion(uint64_t version);
 
@@ -76,7 +76,7 @@ class UpdateGate {
   [[nodiscard]] bool broken() const;
   [[nodiscard]] bool finished() const;
   [[nodiscard]] std::string reason() const;
-  // Returns true once broken or finished; false after `longest`, as in Stand().
+  // Returns true once broken or finished; false after `longest`, as in AwaitResume().
   bool WaitBroken(Duration longest);
 
  private:

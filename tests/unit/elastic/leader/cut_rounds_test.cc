@@ -12,7 +12,7 @@ const Time kStart = Time{} + seconds(5);
 TEST(PaceTest, HasNoRateAfterOneLook) {
   Pace pace;
   EXPECT_EQ(pace.issued(), 0u);
-  pace.Saw(kStart, 1000);
+  pace.Record(kStart, 1000);
   EXPECT_EQ(pace.issued(), 1000u);
   EXPECT_EQ(pace.During(seconds(1)), 0u);
   EXPECT_EQ(pace.Margin(16, seconds(1)), 16u);
@@ -20,18 +20,18 @@ TEST(PaceTest, HasNoRateAfterOneLook) {
 
 TEST(PaceTest, RateIsMeanOverAllLooks) {
   Pace pace;
-  pace.Saw(kStart, 1000);
-  pace.Saw(kStart + milliseconds(99), 1000);
-  pace.Saw(kStart + milliseconds(100), 2000);  // a burst
+  pace.Record(kStart, 1000);
+  pace.Record(kStart + milliseconds(99), 1000);
+  pace.Record(kStart + milliseconds(100), 2000);  // a burst
   EXPECT_EQ(pace.During(milliseconds(10)), 100u);
-  pace.Saw(kStart + milliseconds(100), 1990);  // a slower member
+  pace.Record(kStart + milliseconds(100), 1990);  // a slower member
   EXPECT_EQ(pace.issued(), 2000u);
 }
 
 TEST(PaceTest, MarginCoversDescheduledThread) {
   Pace pace;
-  pace.Saw(kStart, 0);
-  pace.Saw(kStart + milliseconds(100), 1000);
+  pace.Record(kStart, 0);
+  pace.Record(kStart + milliseconds(100), 1000);
   EXPECT_EQ(pace.Margin(16, Duration{}), 500u);
   EXPECT_EQ(pace.Margin(600, Duration{}), 600u);
   EXPECT_EQ(pace.Margin(16, milliseconds(25)), 1000u);
@@ -40,8 +40,8 @@ TEST(PaceTest, MarginCoversDescheduledThread) {
 
 TEST(PaceTest, SlowProgramKeepsConfiguredMargin) {
   Pace pace;
-  pace.Saw(kStart, 7);
-  pace.Saw(kStart + seconds(1), 8);
+  pace.Record(kStart, 7);
+  pace.Record(kStart + seconds(1), 8);
   EXPECT_EQ(pace.Margin(16, milliseconds(10)), 16u);
 }
 
@@ -51,14 +51,14 @@ constexpr CommunicatorId kOther{0xbbbbbbbb00000000, 1};
 // Rounds in which a communicator issued 1000 operations each 100 ms.
 CutRounds Busy() {
   CutRounds rounds;
-  rounds.Saw(kStart, {{kComm, 0}});
-  rounds.Saw(kStart + milliseconds(100), {{kComm, 1000}});
+  rounds.Record(kStart, {{kComm, 0}});
+  rounds.Record(kStart + milliseconds(100), {{kComm, 1000}});
   return rounds;
 }
 
 TEST(CutRoundsTest, IdleCommunicatorSwitchesAtNextOperationUntilTwoRefusals) {
   CutRounds rounds;
-  rounds.Saw(kStart, {{kComm, 7}});
+  rounds.Record(kStart, {{kComm, 7}});
   EXPECT_EQ(rounds.ChooseCut(kComm, {}, 16, {}), (Cut{kComm, 7, 7}));
   rounds.Refuse(kComm, {});
   EXPECT_EQ(rounds.ChooseCut(kComm, {}, 16, {}), (Cut{kComm, 7, 7}));
@@ -98,7 +98,7 @@ TEST(CutRoundsTest, QueuesCutAfterAPendingSwapThatIsNearer) {
 
 TEST(CutRoundsTest, StepIsAheadOfTheFurthestMemberAndMovesAwayWithEachRound) {
   CutRounds rounds;
-  rounds.Saw(kStart, {{kUpdateBoundary, 5}});
+  rounds.Record(kStart, {{kUpdateBoundary, 5}});
   EXPECT_EQ(rounds.ChooseStep(3).cut, 5u + 2);
   EXPECT_EQ(rounds.ChooseStep(9).cut, 9u + 2);
   rounds.Refuse(std::nullopt, {});

@@ -55,13 +55,13 @@ TEST_F(ControlTest, DeliversFramesAndPiecesInOrder) {
   FrameHeader piece = Of(FrameKind::kPiece);
   piece.bytes = static_cast<uint32_t>(bytes.size());
   a.SendFrame(Of(FrameKind::kJoin), "offer");
-  a.SayPiece(piece, bytes.data());
+  a.SendPiece(piece, bytes.data());
   a.SendFrame(Of(FrameKind::kReady));
   b.SendFrame(Of(FrameKind::kFenced), std::string(5000, 'r'));
   ASSERT_TRUE(a.Move().ok());
-  EXPECT_FALSE(a.Silent());  // the kernel does not accept all of it at once
+  EXPECT_FALSE(a.AllWritten());  // the kernel does not accept all of it at once
   EXPECT_EQ(a_side_.sent, 0u);
-  for (int i = 0; i < 10'000 && !(a.Quiet() && b.Quiet()); ++i) {
+  for (int i = 0; i < 10'000 && !(a.Idle() && b.Idle()); ++i) {
     ASSERT_TRUE(b.Move().ok());
     ASSERT_TRUE(a.Move().ok());
   }
