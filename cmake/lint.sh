@@ -51,6 +51,6 @@ if [ $cheap = 0 ]; then
   else
     files=$(git ls-files -- '*.cc')
   fi
-  xargs -r -P "$(nproc)" -n 4 clang-tidy -p build/clang --quiet <<<"$files" || complain "clang-tidy"
+  xargs -r cmake/tidy.py <<<"$files" >&2 || complain "clang-tidy"
 fi
 exit $failed
