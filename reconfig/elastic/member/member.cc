@@ -233,6 +233,7 @@ void Member::TakeCommitted(Time now, const WorldRecord& record, Out* out) {
   if (entered) OnEntered(now, record.world.epoch, 0, out);
   if (kind == TransitionKind::kSwap) return;
   broken_ = false;
+  lost_.clear();
   joining_ = false;
   if (!slot) {
     finished_ = true;
@@ -250,13 +251,18 @@ void Member::OnLost(Time now, const Lost& m, Out* out) {
     ++dropped_;
     return;
   }
-  const bool first = !broken_;
+  bool news = !broken_;
   broken_ = true;  // before Drop: the member cannot continue in the old world
   if (work_) Drop("members were lost", out);
-  if (!first) return;
-  broken_since_ = now;
   std::string who;
-  for (MemberId lost : m.members) absl::StrAppend(&who, who.empty() ? "" : ", ", lost);
+  for (MemberId lost : m.members) {
+    if (!lost_.insert(lost).second) continue;
+    news = true;
+    absl::StrAppend(&who, who.empty() ? "" : ", ", lost);
+  }
+  if (!news) return;
+  broken_since_ = now;
+  // After an earlier loss too: the program may have made communicators of the survivors since.
   out->push_back(AbortCurrent{who.empty() ? "members were lost before the leader restarted"
                                           : absl::StrCat("lost: member ", who)});
 }

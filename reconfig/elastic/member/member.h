@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -162,7 +163,8 @@ class Member {
   bool welcomed_ = false;  // welcomed by the leader of the present connection
   bool entered_world_ = false;
   bool joining_ = false;
-  bool broken_ = false;  // was told of a loss
+  bool broken_ = false;      // was told of a loss
+  std::set<MemberId> lost_;  // members of the present world that this member was told are lost
   bool standing_ = false;
   bool finished_ = false;
   bool stopped_ = false;

@@ -296,6 +296,17 @@ TEST_F(MemberTest, RestoresAfterLoss) {
   EXPECT_EQ(Last<Resume>()->kind, ResumeKind::kRepeat);
 }
 
+// An unmodified program may go on with communicators of the survivors.
+TEST_F(MemberTest, AbortsAgainWhenAnotherMemberIsLost) {
+  Hear(Lost{1, {0}});
+  out.clear();
+  Hear(Lost{1, {0}});  // again, after the leader restarted
+  EXPECT_FALSE(Last<AbortCurrent>().has_value());
+  Hear(Lost{1, {0, 1}});
+  EXPECT_THAT(Last<AbortCurrent>()->reason, HasSubstr("member 1"));
+  EXPECT_THAT(Last<AbortCurrent>()->reason, Not(HasSubstr("member 0")));
+}
+
 TEST_F(MemberTest, StopsWhenNoLeaderAnswersAfterLoss) {
   Hear(Lost{1, {0}});
   member.OnBoundary(now, {}, &out);
