@@ -21,11 +21,26 @@ uint64_t RequestQueue::Add(const ChangeRequest& change, uint32_t world_size,
   const uint64_t id = next_id_++;
   requests_[id] = {change, gone_by, world_size, 0, {RequestState::kWaiting, Describe(change)}};
   waiting_.push_back(id);
+  DropOutdated();
   return id;
 }
 
 void RequestQueue::PutBack(const std::vector<uint64_t>& ids) {
   waiting_.insert(waiting_.begin(), ids.begin(), ids.end());
+  DropOutdated();
+}
+
+void RequestQueue::DropOutdated() {
+  const auto resizes = [&](uint64_t id) { return change(id).kind == RequestKind::kResize; };
+  const auto last = std::find_if(waiting_.rbegin(), waiting_.rend(), resizes);
+  if (last == waiting_.rend()) return;
+  const uint64_t valid = *last;
+  std::erase_if(waiting_, [&](uint64_t id) {
+    if (id == valid || !resizes(id)) return false;
+    Resolve({id}, RequestState::kFailed,
+            absl::StrCat("a later request replaces it: ", Describe(change(valid))));
+    return true;
+  });
 }
 
 void RequestQueue::Resolve(const std::vector<uint64_t>& ids, RequestState state,

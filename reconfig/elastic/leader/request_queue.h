@@ -71,6 +71,9 @@ class RequestQueue {
     uint32_t attempts = 0;
     RequestStatus status;
   };
+  // Fails each waiting resize that a later one follows. To carry out both would end members that
+  // the later size keeps, and start new processes in their place.
+  void DropOutdated();
   std::vector<uint64_t> TakeNext();
   // Merges one request. Returns its failure; empty: none.
   std::string Merge(uint64_t id, const WorldRecord& record, uint32_t max_members,

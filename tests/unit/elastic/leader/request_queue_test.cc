@@ -48,6 +48,18 @@ TEST_F(RequestQueueTest, MergesWaitingRequestsInTheirOrder) {
   EXPECT_TRUE(queue_.empty());
 }
 
+TEST_F(RequestQueueTest, ALaterResizeReplacesAWaitingOne) {
+  const uint64_t smaller = Add(Resize(2));
+  const uint64_t drain = Add(Drain({1}));
+  const uint64_t back = Add(Resize(3));
+  EXPECT_EQ(queue_.StatusOf(smaller).state, RequestState::kFailed);
+  EXPECT_THAT(queue_.StatusOf(smaller).text, HasSubstr("resize to 3"));
+  queue_.PutBack({smaller});  // interrupted after it was taken
+  const MergedRequests merged = Take();
+  EXPECT_THAT(merged.requests, ElementsAre(drain, back));
+  EXPECT_THAT(merged.target, ElementsAre(0, 2, 3));
+}
+
 TEST_F(RequestQueueTest, TakesRequestsWithADeadlineFirst) {
   const uint64_t rebuild = Add(Rebuild());
   const uint64_t drain = Add(Drain({3}, seconds(60)));
