@@ -134,7 +134,7 @@ json WorldStatus(const elastic::Leader& leader, const TransitionLog& log,
                      {"cooperates", m.cooperates},
                      {"updates", m.counts.updates},
                      {"counters", m.connected ? CountersOf(m.counts) : json::object()},
-                     {"last_heard_ms", ToMilliseconds(m.silent)}});
+                     {"last_heard_ms", m.silent ? json(ToMilliseconds(*m.silent)) : json()}});
   }
   json committed = json::array();
   for (const json& m : world) {

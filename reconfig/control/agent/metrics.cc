@@ -200,7 +200,7 @@ void Metrics::Set(const elastic::Leader& leader, const Connections& connections,
     if (!m.connected) continue;
     const prometheus::Labels labels = {{"member", std::to_string(m.member)}};
     f.updates.Add(labels).Set(static_cast<double>(m.counts.updates));
-    f.silent.Add(labels).Set(Seconds(m.silent));
+    if (m.silent) f.silent.Add(labels).Set(Seconds(*m.silent));
     for (const CounterInfo& info : CounterTable()) {
       f.Show(m.member, info, ValueIn(m.counts.counters, info.counter));
     }

@@ -127,8 +127,10 @@ std::string StatusText(const json& s) {
                    Cell(s.at("phase")), "  at most ", Cell(s.at("max_members")), " members\n\n");
   out += Row("slot", "member", "pid", "state", "updates", "heard");
   for (const json& m : s.at("members")) {
+    const json& heard = m.at("last_heard_ms");
     out += Row(Cell(m.at("slot")), Cell(m.at("member")), Cell(m.at("pid")), Cell(m.at("state")),
-               Cell(m.at("updates")), DurationText(m.at("last_heard_ms").get<double>()) + " ago");
+               Cell(m.at("updates")),
+               heard.is_null() ? "-" : DurationText(heard.get<double>()) + " ago");
   }
   if (const json& t = s.at("transition"); !t.is_null()) {
     absl::StrAppend(&out, "\nunder way: ", Cell(t.at("kind")), " to epoch ", Cell(t.at("to_epoch")),

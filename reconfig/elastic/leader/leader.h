@@ -69,8 +69,8 @@ struct MemberStatus {
   bool connected = false;
   bool cooperates = false;
   bool finished = false;
-  Heartbeat counts;  // the latest heartbeat
-  Duration silent{};
+  Heartbeat counts;                // the latest heartbeat
+  std::optional<Duration> silent;  // since the last message; nullopt: none since this leader began
 };
 
 struct Transition;  // transition.h: the current attempt

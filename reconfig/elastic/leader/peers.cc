@@ -50,7 +50,10 @@ std::optional<Time> Silence::Due(MemberId member) const {
   return counted_ + (longest_ - Of(member));
 }
 
-Duration Silence::Since(Time now, MemberId member) const { return now - VoiceOf(member).heard; }
+std::optional<Duration> Silence::Since(Time now, MemberId member) const {
+  const Time heard = VoiceOf(member).heard;
+  return heard == Time{} ? std::nullopt : std::optional<Duration>(now - heard);
+}
 
 // ---- peers --------------------------------------------------------------------------------------
 
@@ -146,7 +149,8 @@ std::vector<MemberId> Peers::TooSilent(Time now, bool raw) const {
   for (const auto& [id, peer] : peers_) {
     if (!peer.Watched()) continue;
     const bool too_long =
-        raw ? silence_.Since(now, id) >= silence_.longest() : silence_.TooLong(id);
+        raw ? silence_.Since(now, id).value_or(Duration::max()) >= silence_.longest()
+            : silence_.TooLong(id);
     if (too_long) silent.push_back(id);
   }
   return silent;

@@ -39,8 +39,8 @@ class Silence {
   [[nodiscard]] bool TooLong(MemberId member) const { return Of(member) >= longest_; }
   // Returns the earliest time at which a silence that is not too long yet may become so.
   [[nodiscard]] std::optional<Time> Due(MemberId member) const;
-  // Returns the time since the member was last heard.
-  [[nodiscard]] Duration Since(Time now, MemberId member) const;
+  // Returns the time since the member was last heard; nullopt: never by this leader.
+  [[nodiscard]] std::optional<Duration> Since(Time now, MemberId member) const;
   // Returns whether all members of the world have been silent for too long.
   [[nodiscard]] bool OfAll(Time now) const { return now - spoke_ >= longest_; }
   [[nodiscard]] Duration longest() const { return longest_; }
@@ -133,7 +133,7 @@ class Peers {
   [[nodiscard]] bool AllSilent(Time now) const { return silence_.OfAll(now); }
   // Returns AllSilent() once, until a member of the world is heard again.
   bool NewlyAllSilent(Time now);
-  [[nodiscard]] Duration SilentFor(Time now, MemberId member) const {
+  [[nodiscard]] std::optional<Duration> SilentFor(Time now, MemberId member) const {
     return silence_.Since(now, member);
   }
   // Returns the earliest time at which a connected member may have been silent for too long;

@@ -83,7 +83,7 @@ TEST(StatusTextTest, ShowsMembersAndTransitions) {
                                     {"pid", nullptr},
                                     {"state", "gone"},
                                     {"updates", 0},
-                                    {"last_heard_ms", 0.0}}}},
+                                    {"last_heard_ms", nullptr}}}},
                                  {"transition", transition},
                                  {"pending", pending},
                                  {"pinned", pinned},
@@ -91,7 +91,7 @@ TEST(StatusTextTest, ShowsMembersAndTransitions) {
   const std::string text = StatusText(status);
   EXPECT_THAT(text, HasSubstr("job night  epoch 3  STEADY  at most 4 members\n"));
   EXPECT_THAT(text, HasSubstr("    0       7       12  training              5  20 ms ago\n"));
-  EXPECT_THAT(text, HasSubstr("    -       4        -  gone"));
+  EXPECT_THAT(text, HasSubstr("    -       4        -  gone                  0  -\n"));
   EXPECT_THAT(text, HasSubstr("  waiting for member 4: prepare\n"));
   EXPECT_THAT(text,
               HasSubstr("epoch 2→3 boundary committed: prepared in 1.2 s, whole 1.3 s, pause at "
