@@ -119,7 +119,9 @@ std::optional<json> ControlDesk::Over(const Waiting& w, Time now) const {
       return ControlError("the request is unknown: the agent restarted");
     if (status.state == elastic::RequestState::kDone) {
       json out = done;
-      const TransitionEntry* entry = log_->Find(leader_->record().world.epoch);
+      const TransitionEntry* const entry = status.text == elastic::kNothingToChange
+                                               ? nullptr
+                                               : log_->Find(leader_->record().world.epoch);
       out["transition"] = entry == nullptr ? json() : TransitionStatus(*entry, now);
       return out;
     }

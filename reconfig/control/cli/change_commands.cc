@@ -49,7 +49,7 @@ int Change(const Options& o, json command) {
     return kExitOk;
   }
   const json& transition = answer->at("transition");
-  std::cout << (transition.is_null() ? "epoch " + answer->at("epoch").dump()
+  std::cout << (transition.is_null() ? "nothing to change: epoch " + answer->at("epoch").dump()
                                      : TransitionText(transition))
             << "\nmembers by slot: " << answer->at("world").dump() << "\n";
   return kExitOk;

@@ -42,7 +42,7 @@ const char* Become(const ChildSpec& spec, pid_t parent, char* const* argv, char*
     if (getppid() != parent) _exit(127);  // the parent died before the prctl
   }
   int in = spec.stdin_fd;
-  if (in < 0) in = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  if (in < 0 && (in = open("/dev/null", O_RDONLY | O_CLOEXEC)) < 0) return "/dev/null";
   // dup2 to the same descriptor would leave close-on-exec set, so each is duplicated first.
   const int wanted[3] = {in, spec.stdout_fd, spec.stderr_fd};
   int high[3];

@@ -94,7 +94,7 @@ void Leader::BeginPlanned(Time now, Out* out) {
   if (merged.requests.empty()) return BeginNext(now, out);
   const std::vector<MemberId> world = WorldIds();
   if (merged.target == world && !merged.only_rebuild) {
-    requests_.Resolve(merged.requests, RequestState::kDone, "nothing to change");
+    requests_.Resolve(merged.requests, RequestState::kDone, kNothingToChange);
     return BeginNext(now, out);
   }
   auto transition = std::make_unique<Transition>();

@@ -16,6 +16,9 @@
 namespace rewire::elastic {
 
 enum class RequestState : uint8_t { kUnknown, kWaiting, kRunning, kDone, kFailed };
+// The text of a request that is done because the world was as requested already.
+inline constexpr char kNothingToChange[] = "nothing to change";
+
 struct RequestStatus {
   RequestState state = RequestState::kUnknown;
   std::string text;  // why the request failed or what it waits for
