@@ -74,7 +74,9 @@ int main(int argc, char** argv) {
   while (outcome.kind != rewireLeave && access(argv[1], F_OK) != 0) {
     /* A joiner enters at its first update. Its forward and backward pass come after that. */
     const struct timespec pass = {0, world.joining ? 0 : 100 * 1000 * 1000};
-    nanosleep(&pass, NULL); /* forward, backward and the reduction of gradients */
+    /* Forward, backward and the reduction of gradients, which keeps the members in the same step.
+     * Here nothing does: after a stall the members are apart, and a death may end the job. */
+    nanosleep(&pass, NULL);
     Need(rewireUpdate(context, Update, NULL, &outcome));
     printf("step %llu: %s, slot %u of %u\n", (unsigned long long)step, kinds[outcome.kind],
            (unsigned)world.slot, (unsigned)world.slots);
