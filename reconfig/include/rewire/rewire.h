@@ -3,8 +3,8 @@
  * A cooperating job attaches and registers the layout of its state. The job puts everything that
  * changes weights or optimizer state (unscale, clip, optimizer step, schedule) into one function,
  * and passes the function to rewireUpdate() once per step. Between two updates the state is
- * constant, so that Rewire can move it. The job's own collectives keep its members in the same step.
- * A loss relies on that: Rewire keeps the state of the last two steps, and survivors that are
+ * constant, so that Rewire can move it. The job's own collectives keep its members in the same
+ * step. A loss relies on that: Rewire keeps the state of the last two steps, and survivors that are
  * further apart have none in common. Without an agent (REWIRE_SOCKET unset) the world never
  * changes, and only rewireUniqueId() and rewireRecover() fail.
  *
