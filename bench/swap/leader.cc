@@ -155,7 +155,7 @@ absl::Status Leader::Agree(uint64_t epoch) {
   for (;;) {
     REWIRE_ASSIGN_OR_RETURN(const uint64_t furthest, Furthest());
     const Time proposed_at = Now();
-    pace_.Saw(proposed_at, furthest);
+    pace_.Record(proposed_at, furthest);
     // The rule is the agent's leader's; nothing is stored here.
     const uint64_t warm = furthest + pace_.Margin(options_.margin, 2 * round_trip) * doubled;
     REWIRE_RETURN_IF_ERROR(SayToAll({Say::kPropose, epoch, warm, warm + options_.distance, ""}));
@@ -175,7 +175,7 @@ absl::Status Leader::Agree(uint64_t epoch) {
 absl::Status Leader::Swap(uint64_t epoch) {
   REWIRE_RETURN_IF_ERROR(KeepQuiet(options_.quiet));
   pace_ = elastic::Pace();
-  pace_.Saw(Now(), furthest_);
+  pace_.Record(Now(), furthest_);
   if (!SendPacket(fds_[0], {Say::kMint, 0, 0, 0, ""})) return absl::InternalError("member 0 gone");
   REWIRE_ASSIGN_OR_RETURN(Packet id, Hear(0, Say::kUniqueId));
   id.say = Say::kBuild;
