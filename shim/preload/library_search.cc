@@ -5,6 +5,7 @@
 #include <link.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <atomic>
 #include <climits>
 #include <cstdlib>
@@ -39,7 +40,8 @@ bool LooksLikeNccl(const std::string& path) { return BaseName(path).rfind("libnc
 struct Object {
   std::string path;
   bool needs_nccl = false;
-  std::string rpath;  // RUNPATH if present
+  std::string rpath;    // DT_RPATH; the loader ignores it beside a DT_RUNPATH
+  std::string runpath;  // DT_RUNPATH
 };
 
 Object Describe(const dl_phdr_info& info) {
@@ -61,15 +63,16 @@ Object Describe(const dl_phdr_info& info) {
   // glibc relocates this address in place, except in the vdso.
   if (strings < info.dlpi_addr) strings += info.dlpi_addr;
   const auto* text = reinterpret_cast<const char*>(strings);
-  bool runpath = false;
   for (const ElfW(Dyn)* d = dynamic; d->d_tag != DT_NULL; ++d) {
     if (d->d_tag == DT_NEEDED && strcmp(text + d->d_un.d_val, kNcclSoname) == 0) {
       object.needs_nccl = true;
-    } else if (d->d_tag == DT_RUNPATH || (d->d_tag == DT_RPATH && !runpath)) {
+    } else if (d->d_tag == DT_RPATH) {
       object.rpath = text + d->d_un.d_val;
-      runpath = d->d_tag == DT_RUNPATH;
+    } else if (d->d_tag == DT_RUNPATH) {
+      object.runpath = text + d->d_un.d_val;
     }
   }
+  if (!object.runpath.empty()) object.rpath.clear();
   return object;
 }
 
@@ -82,6 +85,19 @@ std::vector<Object> LoadedObjects() {
       },
       &objects);
   return objects;
+}
+
+// Returns whether the loaded object itself exports NCCL's functions. Such an object has NCCL linked
+// into it, and its own calls reach the shim.
+bool ExportsNccl(const std::string& path) {
+  void* const object = dlopen(path.c_str(), RTLD_LAZY | RTLD_NOLOAD);
+  if (object == nullptr) return false;
+  Dl_info info{};
+  const void* const function = dlsym(object, "pncclGetVersion");
+  const bool exports = function != nullptr && dladdr(function, &info) != 0 &&
+                       info.dli_fname != nullptr && SameFile(info.dli_fname, path);
+  dlclose(object);
+  return exports;
 }
 
 class Candidates {
@@ -150,15 +166,31 @@ std::vector<std::string> FindNccl(std::vector<std::string>* searched) {
     if (LooksLikeNccl(object.path)) candidates.Add(object.path);
   }
   for (const Object& object : objects) {
-    if (!object.needs_nccl) continue;
-    searched->push_back("RPATH of " + object.path + ": " +
-                        (object.rpath.empty() ? "none" : object.rpath));
-    candidates.AddFrom(Folders(object.rpath, Folder(object.path)));
+    if (ExportsNccl(object.path)) candidates.Add(object.path);
+  }
+  // Without an object that needs NCCL, one of the objects has opened NCCL by its name.
+  const bool opened = std::none_of(objects.begin(), objects.end(),
+                                   [](const Object& object) { return object.needs_nccl; });
+  // The loader searches DT_RPATH before LD_LIBRARY_PATH and DT_RUNPATH after it. The program's
+  // DT_RPATH, which belongs to the first object, also counts for the dependencies of others.
+  bool first = true;
+  for (const Object& object : objects) {
+    const bool searches = object.needs_nccl || opened;
+    if (object.needs_nccl) {
+      const std::string& path = object.runpath.empty() ? object.rpath : object.runpath;
+      searched->push_back("RPATH of " + object.path + ": " + (path.empty() ? "none" : path));
+    }
+    if (searches || first) candidates.AddFrom(Folders(object.rpath, Folder(object.path)));
+    first = false;
   }
   const char* library_path = getenv("LD_LIBRARY_PATH");
   searched->push_back(std::string("LD_LIBRARY_PATH: ") +
                       (library_path == nullptr ? "not set" : library_path));
   if (library_path != nullptr) candidates.AddFrom(Folders(library_path, ""));
+  for (const Object& object : objects) {
+    if (!object.needs_nccl && !opened) continue;
+    candidates.AddFrom(Folders(object.runpath, Folder(object.path)));
+  }
   searched->push_back("/etc/ld.so.cache");
   for (const std::string& path : InLoaderCache("/etc/ld.so.cache", kNcclSoname)) {
     candidates.Add(path);

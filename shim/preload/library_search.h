@@ -1,9 +1,16 @@
 // Finds the real libnccl.so.2 of this process, because the preloaded file has the same name. For
 // shim/preload/real_nccl.cc. Thread-safe; slow.
 //
-// The search order is: a library that is loaded already (by absolute path); the RPATH or RUNPATH of
-// the loaded objects that need libnccl.so.2, as the loader would search; LD_LIBRARY_PATH; the
-// loader's cache; its standard folders. The search skips this library under any name.
+// The search has the loader's order:
+// - a library that is loaded already (by absolute path);
+// - a loaded object that has NCCL linked into it and exports NCCL's functions;
+// - the DT_RPATH of the loaded objects that need libnccl.so.2, and of the program;
+// - LD_LIBRARY_PATH;
+// - the DT_RUNPATH of these objects;
+// - the loader's cache and its standard folders.
+//
+// If no object needs libnccl.so.2, one has opened it by this name, and the paths of all objects
+// count. The search skips this library under any name.
 #pragma once
 
 #include <string>
