@@ -63,8 +63,9 @@ std::vector<std::string> Environment() {
 }  // namespace
 
 const Settings& Settings::Get() {
-  static const Settings settings(Environment());
-  return settings;
+  // Never destroyed: threads and exit handlers read the settings until the process ends.
+  static const auto* const settings = new Settings(Environment());
+  return *settings;
 }
 
 std::vector<SettingRow> Settings::Table() {

@@ -23,6 +23,7 @@ constexpr ShimServices kServices = {NewGeneration, ReplayLocal,    Publish,
                                     Quiesce,       FreeGeneration, Pledge};
 
 std::atomic<const CoreTable*> core{nullptr};
+std::atomic<bool> creates_here{false};
 
 // Opens the first core that it finds and appends the text of every failure to *why.
 const CoreTable* Open(std::string* why) {
@@ -93,7 +94,10 @@ ncclResult_t LoadCore() {
 
 const CoreTable* Core() noexcept { return core.load(std::memory_order_acquire); }
 
+bool CreatesHere() noexcept { return creates_here.load(std::memory_order_relaxed); }
+
 ncclResult_t ReadyToCreate() noexcept {
+  creates_here.store(true, std::memory_order_relaxed);
   const ncclResult_t settings = CheckSettings();
   if (settings != ncclSuccess) return settings;
   const RealNccl* real = Real();

@@ -14,6 +14,8 @@ const CoreTable* Core() noexcept;
 // Returns ncclInvalidUsage when a REWIRE_* value is wrong, and ncclSystemError when the core cannot
 // be loaded. Each error is logged once.
 ncclResult_t ReadyToCreate() noexcept;
+// Returns whether the program has called ReadyToCreate(): it makes its communicators here.
+bool CreatesHere() noexcept;
 // Fills in rank, ranks and device once NCCL has made the communicator, and reports a child to the
 // core. Does nothing while NCCL has not finished, or when the core was told before.
 void NoteIfReady(VirtualCommunicator* comm) noexcept;

@@ -140,13 +140,16 @@ void LoadOnce() {
   std::vector<std::string> searched;
   for (const std::string& path : Candidates(&searched)) {
     std::string why;
+    void* const loaded = dlopen(path.c_str(), RTLD_LAZY | RTLD_NOLOAD);
     void* library = OpenNccl(path, &why);
+    if (loaded != nullptr) dlclose(loaded);
     if (library == nullptr) {
       searched.push_back(why);
       continue;
     }
     UseLibrary(library, &real_functions);
     real_functions.path = strdup(path.c_str());
+    real_functions.was_loaded = loaded != nullptr;
     real_functions.GetVersion(&real_functions.version);
     REWIRE_INFO("NCCL %d at %s", real_functions.version, real_functions.path);
     if (!Off()) WarnOfUnknownFunctions(library);

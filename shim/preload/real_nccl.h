@@ -16,8 +16,9 @@ namespace rewire::shim {
 
 struct RealNccl {
 #include "rewire_real_nccl_members.inc"
-  int version = 0;        // the value of ncclGetVersion; 0: no library
-  const char* path = "";  // path of the loaded file
+  int version = 0;          // the value of ncclGetVersion; 0: no library
+  const char* path = "";    // path of the loaded file
+  bool was_loaded = false;  // the program had loaded the file before
 
   // Takes a name without prefix: Has("CommRevoke").
   [[nodiscard]] bool Has(const char* name) const;

@@ -21,6 +21,9 @@ using simnccl::Fail;
 namespace simnccl {
 namespace {
 
+// NCCL's libraries have this text, by which tools find a copy of NCCL.
+__attribute__((used)) const char version_text[] = "NCCL version 2.28.9+cuda13.0";
+
 // `device` < 0: the current device.
 ncclResult_t AddInit(ncclComm_t* out, int nranks, std::vector<IdContent> ids, int rank,
                      const Config& config, int device, bool frees_on_failure) {
