@@ -4,7 +4,8 @@
 #
 #    bin/rewire, bin/gpt_train    the command; with lib/rewire/simgpu, a program to try the tree with
 #    include/rewire               the C interfaces: rewire.h, rewire_moe.h, and what both include
-#    lib/rewire/libnccl.so.2      the preloaded file, also as librewire-preload.so; needs libc alone
+#    lib/rewire/libnccl.so.2      the preloaded file, also as librewire-preload.so, and as libnccl.so
+#                                 for programs that open NCCL without a version; needs libc alone
 #    lib/rewire/librewire-dlopen.so  preloaded too, for programs that open NCCL by a path; libc alone
 #    lib/rewire/librewire.so      the core and the C API of rewire.h
 #    lib/rewire/librewire-moe.so  the C API of rewire_moe.h
@@ -63,8 +64,10 @@ install(RUNTIME_DEPENDENCY_SET rewire_needs
   LIBRARY DESTINATION lib/rewire/runtime)
 
 install(TARGETS ${libc_libraries} LIBRARY DESTINATION lib/rewire NAMELINK_SKIP)
-install(CODE "file(CREATE_LINK libnccl.so.2
-  \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/lib/rewire/librewire-preload.so\" SYMBOLIC)")
+foreach(link librewire-preload.so libnccl.so)
+  install(CODE "file(CREATE_LINK libnccl.so.2
+    \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/lib/rewire/${link}\" SYMBOLIC)")
+endforeach()
 if(simulated)
   install(TARGETS ${simulated} LIBRARY DESTINATION lib/rewire/simgpu)
 endif()

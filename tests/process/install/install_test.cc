@@ -62,13 +62,14 @@ TEST_F(InstallTest, HoldsWhatItShould) {
     found.push_back(entry.path().filename());
   }
   const std::string abi = REWIRE_ABI_VERSION, version = REWIRE_FULL_VERSION;
-  EXPECT_THAT(found,
-              UnorderedElementsAre("libnccl.so.2", "librewire-preload.so", "librewire-dlopen.so",
-                                   "librewire.so", "librewire.so." + abi, "librewire.so." + version,
-                                   "librewire-moe.so", "librewire-moe.so." + abi,
-                                   "librewire-moe.so." + version, "libnccl-net-rewire.so",
-                                   "librewire-net.so", "private", "runtime", "simgpu"));
+  EXPECT_THAT(found, UnorderedElementsAre("libnccl.so", "libnccl.so.2", "librewire-preload.so",
+                                          "librewire-dlopen.so", "librewire.so",
+                                          "librewire.so." + abi, "librewire.so." + version,
+                                          "librewire-moe.so", "librewire-moe.so." + abi,
+                                          "librewire-moe.so." + version, "libnccl-net-rewire.so",
+                                          "librewire-net.so", "private", "runtime", "simgpu"));
   EXPECT_EQ(fs::read_symlink(*tree_ / kPreload), "libnccl.so.2");
+  EXPECT_EQ(fs::read_symlink(*tree_ / "lib/rewire/libnccl.so"), "libnccl.so.2");
   // Our C++ runtime could be older than the one that a library loaded later needs.
   for (const std::string& name : files) {
     if (IsCxxRuntime(name)) {
