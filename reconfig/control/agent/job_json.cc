@@ -142,6 +142,13 @@ json WorldStatus(const elastic::Leader& leader, const TransitionLog& log,
   }
   out["world"] = {{"epoch", record.world.epoch}, {"members", committed}};
   out["members"] = world;
+  json unattached = json::array();
+  for (const auto& [member, pid] : pids) {
+    const bool known = std::any_of(members.begin(), members.end(),
+                                   [&](const auto& m) { return m.member == member; });
+    if (!known) unattached.push_back({{"member", member}, {"pid", pid}});
+  }
+  out["unattached"] = unattached;
   json pending = json::array();
   for (const elastic::PendingCut& p : leader.Pending()) {
     pending.push_back({{"communicator", elastic::ShortName(p.communicator)},

@@ -141,6 +141,16 @@ std::string StatusText(const json& s) {
                       "\n");
     }
   }
+  if (!s.at("unattached").empty()) {
+    out += "\nrunning, but not attached: a member attaches with its first communicator:\n";
+    for (const json& u : s.at("unattached")) {
+      absl::StrAppend(&out, "  member ", Cell(u.at("member")), ", process ", Cell(u.at("pid")),
+                      "\n");
+    }
+    out +=
+        "  Rewire never sees an NCCL that is linked statically or opened by a path: "
+        "docs/limits.md, Loading\n";
+  }
   if (!s.at("pending").empty()) out += "\npending swaps:\n";
   for (const json& p : s.at("pending")) {
     absl::StrAppend(&out, "  communicator ", Cell(p.at("communicator")), " on member ",

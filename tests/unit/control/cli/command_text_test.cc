@@ -85,6 +85,7 @@ TEST(StatusTextTest, ShowsMembersAndTransitions) {
                                     {"updates", 0},
                                     {"last_heard_ms", nullptr}}}},
                                  {"transition", transition},
+                                 {"unattached", {{{"member", 9}, {"pid", 31}}}},
                                  {"pending", pending},
                                  {"pinned", pinned},
                                  {"transitions", {transition, aborted}}};
@@ -97,6 +98,7 @@ TEST(StatusTextTest, ShowsMembersAndTransitions) {
               HasSubstr("epoch 2→3 boundary committed: prepared in 1.2 s, whole 1.3 s, pause at "
                         "most 12 ms, 3.0 MiB moved, 0 host waits\n"));
   EXPECT_THAT(text, HasSubstr("epoch 2→3 boundary aborted: no room\n"));
+  EXPECT_THAT(text, HasSubstr("attaches with its first communicator:\n  member 9, process 31\n"));
   EXPECT_THAT(text, HasSubstr("pending swaps:\n  communicator aaaa0001 on member 7, to epoch 3: "
                               "idle\n"));
   EXPECT_THAT(text,
