@@ -194,8 +194,10 @@ void Agent::OnHello(Connections::Id id, const elastic::Hello& hello) {
   const auto link = links_.find(hello.member);
   if (link != links_.end() && link->second.incarnation != hello.incarnation) {
     // Another running process has this id. The leader must not see the later process.
-    if (const auto frame = elastic::Encode(elastic::Refused{
-            absl::StrCat("member ", hello.member, " is connected as another process")});
+    if (const auto frame = elastic::Encode(elastic::Refused{absl::StrCat(
+            "member ", hello.member, " is connected as another process, ", pids_[hello.member],
+            ": each process that uses NCCL must be a member of its own (raise -n of "
+            "`rewire run`), or run without REWIRE_SOCKET")});
         frame.ok()) {
       connections_->Send(id, *frame);
     }

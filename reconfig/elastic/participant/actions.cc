@@ -110,6 +110,7 @@ void Participant::Do(Time now, const StopProcess& action) {
   Discard(std::exchange(reshape_, nullptr));
   stopped_ = true;
   if (Communicators* const comms = GetCommunicators()) comms->AbortCurrent(action.reason);
+  if (View().world.epoch == 0) refusal_ = action.reason;
   Finish(action.reason);
   ReclaimWatch::Reconsider();  // no drain comes any more: SIGTERM ends the process
   link_.Drop(now);

@@ -111,7 +111,7 @@ void Participant::Run() {
     }
     Time now = Now();
     Member::Out out;
-    if (link_.TryConnect(now)) {
+    if (!member_->stopped() && link_.TryConnect(now)) {
       member_->OnConnected(now, &out);
       MutexLock lock(&mutex_);
       was_connected_ = true;
@@ -223,8 +223,12 @@ void Participant::ReapReshapes() {
 }
 
 void Participant::Created(const CommunicatorCreated& created) {
-  inbox_->Post([created](Member* m, Time now, Member::Out* out) {
+  inbox_->Post([this, created](Member* m, Time now, Member::Out* out) {
     m->OnCommunicatorCreated(now, created, out);
+    // The agent's refusal may arrive before or after the process's first communicators.
+    if (Communicators* const all = GetCommunicators(); all != nullptr && !refusal_.empty()) {
+      all->AbortCurrent(refusal_);
+    }
   });
 }
 

@@ -188,6 +188,7 @@ class Participant {
   std::list<std::shared_ptr<Reshape>> leaving_;
   Heartbeat heartbeat_;  // its counters are read once for each heartbeat
   Time counted_{};
+  std::string refusal_;  // why the process never became a member; "": it may become or is one
 
   mutable Mutex mutex_;
   CondVar changed_;

@@ -1,6 +1,6 @@
-/* A small NCCL program of several processes that comes to NCCL in a chosen way: caller RANKS STEP...
- * Each rank prints one line with the results of its collectives and whether its communicator is
- * Rewire's. The steps of a way are taken in their order.
+/* A small NCCL program of several processes that comes to NCCL in a chosen way: caller RANKS
+ * STEP... Each rank prints one line with the results of its collectives and whether its
+ * communicator is Rewire's. The steps of a way are taken in their order.
  *
  * - open=FILE: dlopen of FILE. The functions are found with its handle.
  * - extension=FILE: dlopen of FILE, RTLD_LOCAL, as Python opens an extension that needs NCCL.
@@ -8,10 +8,16 @@
  * - version=NAME: the functions are found by dlvsym.
  * - prefix=p: the functions have the names pncclX.
  * - also=FILE: dlopen of FILE after the last communicator was made.
+ * - child=fork: a forked child uses its parent's communicator and ends by exit(), between two
+ * rounds.
+ * - child=exec: a child runs this program with one rank and the same way, between two rounds.
+ * - child=endless: as child=exec, but the child continues until a call fails.
+ * - child=worker: NCCL is called before the rank's process is forked.
  *
  * A program with its own find_nccl(), because NCCL is linked into it, needs no step. */
 #define _GNU_SOURCE /* RTLD_DEFAULT, dlvsym */
 #include <dlfcn.h>
+#include <limits.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,6 +40,9 @@ static void* (*extension)(const char* name) = NULL;
 static const char* version = NULL;
 static const char* prefix = "";
 static const char* also = NULL;
+static const char* child = "";
+static int rounds = kRounds;
+static char** arguments = NULL;
 
 static void fail(const char* what, const char* why) {
   printf("%s: %s\n", what, why == NULL ? "failed" : why);
@@ -97,6 +106,9 @@ static void take_way(int count, char** steps) {
       prefix = value;
     } else if (strncmp(steps[i], "also=", 5) == 0) {
       also = value;
+    } else if (strncmp(steps[i], "child=", 6) == 0) {
+      child = value;
+      if (strcmp(child, "none") == 0) rounds = INT_MAX;
     } else {
       fail(steps[i], "unknown step");
     }
@@ -121,6 +133,32 @@ static void* driver_function(const char* name) {
     if (function_(__VA_ARGS__) != 0) fail(name, 0); \
   } while (0)
 
+/* A child between two rounds. Prints one line when it has ended. */
+static void run_child(ncclComm_t comm, cudaStream_t stream, void* memory) {
+  int status = 0;
+  pid_t process;
+  fflush(stdout);
+  process = fork();
+  if (process == 0 && strcmp(child, "fork") != 0) {
+    char* own[16] = {arguments[0], "1", strcmp(child, "exec") == 0 ? "child=" : "child=none"};
+    int count = 3;
+    for (int i = 2; arguments[i] != NULL && count < 15; ++i) {
+      if (strncmp(arguments[i], "child=", 6) != 0) own[count++] = arguments[i];
+    }
+    execv(own[0], own);
+    _exit(8);
+  }
+  if (process == 0) {
+    ncclResult_t (*all_reduce)(const void*, void*, size_t, ncclDataType_t, ncclRedOp_t, ncclComm_t,
+                               cudaStream_t);
+    void* found = find("ncclAllReduce");
+    memcpy(&all_reduce, &found, sizeof all_reduce);
+    exit((int)all_reduce(memory, memory, kElements, ncclFloat, ncclSum, comm, stream));
+  }
+  waitpid(process, &status, 0);
+  printf("child status %d\n", WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
+}
+
 static void run_rank(int rank, int ranks, const ncclUniqueId* id) {
   void* context = NULL;
   cudaStream_t stream = NULL;
@@ -134,8 +172,10 @@ static void run_rank(int rank, int ranks, const ncclUniqueId* id) {
   CUDA("cuMemAlloc_v2", (uint64_t*, size_t), &data, sizeof values);
   CALL(ncclCommInitRank, &comm, ranks, *id, rank);
   memcpy(&magic, comm, sizeof magic);
-  for (int round = 0; round < kRounds; ++round) {
+  for (int round = 0; round < rounds; ++round) {
     void* const memory = (void*)(uintptr_t)data;
+    const int has_child = *child != '\0' && strcmp(child, "none") != 0;
+    if (round == kRounds / 2 && has_child) run_child(comm, stream, memory);
     for (int i = 0; i < kElements; ++i) {
       values[i] = (float)((i * 7 + rank * 13 + round * 3) % 101);
     }
@@ -162,6 +202,7 @@ int main(int argc, char** argv) {
   pid_t children[kMostRanks];
   ncclUniqueId id;
   int bad = 0;
+  arguments = argv;
   if (ranks < 1 || ranks > kMostRanks) return 2;
   /* Processes are forked first: a driver does not survive a fork. */
   for (int r = 1; r < ranks; ++r) {
@@ -177,6 +218,14 @@ int main(int argc, char** argv) {
     close(ends[r][0]);
   }
   take_way(argc - 2, argv + 2);
+  if (strcmp(child, "worker") == 0) {
+    int status = 0;
+    pid_t worker;
+    CALL(ncclGetVersion, &status);
+    worker = fork();
+    child = "";
+    if (worker != 0) return waitpid(worker, &status, 0) == worker && status == 0 ? 0 : 4;
+  }
   CALL(ncclGetUniqueId, &id);
   for (int r = 1; r < ranks; ++r) {
     if (write(ends[r][1], &id, sizeof id) != (ssize_t)sizeof id) return 2;

@@ -14,6 +14,7 @@ __attribute__((visibility("default"))) void* find_nccl(const char* name) {
     memcpy(&out_, &address_, sizeof out_);      \
     return out_;                                \
   }
+  FUNCTION(ncclGetVersion)
   FUNCTION(ncclGetUniqueId)
   FUNCTION(ncclCommInitRank)
   FUNCTION(ncclAllReduce)
