@@ -159,6 +159,21 @@ void ReapAdopted(const std::set<pid_t>& others) {
   }
 }
 
+std::vector<std::string> RunningChildren(const std::set<pid_t>& others) {
+  std::vector<std::string> running;
+  for (const pid_t child : Children()) {
+    siginfo_t info{};
+    const bool ended =
+        waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+        info.si_pid != 0;
+    if (ended || others.contains(child)) continue;
+    std::string name;
+    std::getline(std::ifstream(absl::StrCat("/proc/", child, "/comm")), name);
+    running.push_back(absl::StrCat(name, " (", child, ")"));
+  }
+  return running;
+}
+
 bool KillDescendants(const std::set<pid_t>& spared, Time deadline) {
   // Only children are signalled, because the process id of an unreaped child cannot be reused. The
   // children of a killed child become this process's children, so each pass is one generation

@@ -43,6 +43,8 @@ std::string Describe(const ChildEnd& end);
 void AdoptDescendants();
 // Reaps the ended children, except `others`, which their owners reap.
 void ReapAdopted(const std::set<pid_t>& others);
+// Returns the names and process ids of the running children except `others`: "python3 (4711)".
+std::vector<std::string> RunningChildren(const std::set<pid_t>& others);
 // Sends SIGKILL to every descendant except the `spared` children, until none is left. Returns false
 // at the deadline, because a process in an uninterruptible call does not end.
 bool KillDescendants(const std::set<pid_t>& spared, Time deadline);

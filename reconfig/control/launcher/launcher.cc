@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "reconfig/base/log.h"
 #include "reconfig/base/status_macros.h"
 #include "reconfig/control/launcher/child.h"
@@ -38,6 +39,7 @@ absl::StatusOr<int> Launcher::Run() {
   }
   Loop();
   ending_ = true;
+  ReportLeftRunning();
   EndDescendants();
   if (agent_) {
     agent_->Stop(Now() + seconds(2));
@@ -84,9 +86,24 @@ absl::Status Launcher::StartAgent() {
   return started;
 }
 
+std::set<pid_t> Launcher::Spared() const {
+  if (agent_ && agent_->pid() != 0) return {agent_->pid()};
+  return {};
+}
+
+// A program that has become a daemon would end without a word.
+void Launcher::ReportLeftRunning() {
+  if (ExitStatus() != 0) return;
+  const std::vector<std::string> running = RunningChildren(Spared());
+  if (running.empty()) return;
+  err_.Add(
+      absl::StrCat("rewire: the members have ended, so the processes that they have started are "
+                   "killed (a member must not become a daemon): ",
+                   absl::StrJoin(running, ", "), "\n"));
+}
+
 void Launcher::EndDescendants() {
-  std::set<pid_t> agent;
-  if (agent_ && agent_->pid() != 0) agent.insert(agent_->pid());
+  const std::set<pid_t> agent = Spared();
   if (KillDescendants(agent, Now() + kKillPatience)) return;
   err_.Add("rewire: a process of the job did not end within 10 s after SIGKILL\n");
 }

@@ -54,6 +54,7 @@ class Launcher {
   absl::Status BlockSignals();
   absl::Status StartAgent();
   // Kills the processes that members have started and left, and waits until these have ended.
+  void ReportLeftRunning();
   void EndDescendants();
   absl::Status StartMember(MemberId id, uint32_t local_rank, uint32_t rank, uint32_t world_size);
   // Returns a GPU without a process or, without such a GPU, one without a member of `keep`.
@@ -71,6 +72,8 @@ class Launcher {
   [[nodiscard]] bool Running() const;
   [[nodiscard]] bool InLastWorld(MemberId id) const;
   [[nodiscard]] int ExitStatus() const;
+  // Returns the children that EndDescendants() does not end: the agent.
+  [[nodiscard]] std::set<pid_t> Spared() const;
   void FlushAtEnd();
 
   const LaunchOptions options_;

@@ -184,6 +184,17 @@ TEST_F(JobTest, DaemonisedProgram) {
   EXPECT_EQ(Times(text, " virtual"), 2U) << text;
 }
 
+TEST_F(JobTest, MemberThatBecomesADaemonIsNamed) {
+  // The first process ends when its daemon has a session of its own.
+  const std::string up = folder_ / "up";
+  const std::string script = "setsid sh -c 'echo up >" + up +
+                             "; exec tail -f /dev/null >/dev/null' & until [ -s " + up +
+                             " ]; do :; done";
+  const CommandResult r = Start(1, {"/bin/sh", "-c", script})->End(kPatience);
+  EXPECT_EQ(r.status, 0) << r.err;
+  EXPECT_THAT(r.err, HasSubstr("a member must not become a daemon): "));
+}
+
 TEST_F(JobTest, MemberThatHasNotAttachedIsInTheStatus) {
   const auto job = Start(1, {"/bin/sh", "-c", "echo ready $$; exec tail -f /dev/null"});
   ASSERT_TRUE(
