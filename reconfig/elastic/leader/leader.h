@@ -89,7 +89,8 @@ class Leader {
   void OnDisconnect(Time now, MemberId member, Out* out);
   // The process of a member ended with a status other than 0. The member counts as lost even after
   // Finished, because an error may have run its exit handlers. The member also counts as lost
-  // without communicators, because the others may be creating one with that member.
+  // without communicators, because the others may be creating one with that member. Before the
+  // first world it ends the job, because that world needs every initial member.
   void OnFailedExit(Time now, MemberId member, const std::string& how, Out* out);
   // Ignores a Hello. Messages of a member that never said Hello are dropped and counted.
   void OnMessage(Time now, MemberId member, const Message& message, Out* out);
@@ -226,6 +227,9 @@ class Leader {
   // Returns whether every living member of the world has a reclaim notice and no other will come.
   [[nodiscard]] bool NobodyStays() const;
   void StopJob(Time now, const std::string& reason, Out* out);
+  // Returns whether the first world still needs the member.
+  [[nodiscard]] bool IsForming(MemberId member) const;
+  void StopForming(Time now, const std::vector<MemberId>& lost, const std::string& how, Out* out);
   void StopReclaimed(Time now, Out* out);
   void Heard(Time now, MemberId member);
   void CheckSilence(Time now, Out* out);

@@ -1,8 +1,10 @@
 // The leader's reaction to lost, finished and silent members, and the end of a job. See leader.h.
 // Owned by the leader's thread.
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "reconfig/elastic/leader/leader.h"
 #include "reconfig/elastic/leader/transition.h"
 
@@ -88,6 +90,7 @@ void Leader::Finish(Time now, MemberId member, Out* out) {
 
 void Leader::OnFailedExit(Time now, MemberId member, const std::string& how, Out* out) {
   now = Awake(now);
+  if (IsForming(member)) return StopForming(now, {member}, how, out);
   Peer* const peer = peers_.Find(member);
   if (peer == nullptr || idle_phase_ == Phase::kStopped || !record_.world.SlotOf(member)) return;
   // The end of such a member's connection counts as a normal end.
@@ -98,6 +101,25 @@ void Leader::OnFailedExit(Time now, MemberId member, const std::string& how, Out
       now, {member},
       absl::StrCat(peer->cooperates ? "it had detached" : "it had no communicators", ", and ", how),
       out);
+}
+
+bool Leader::IsForming(MemberId member) const {
+  const std::vector<MemberId>& initial = options_.initial_members;
+  // While the first world is written, the loss of a member waits for the store's answer.
+  const bool written = write_.record() != nullptr && write_.record()->world.epoch > 0;
+  return idle_phase_ == Phase::kForming && record_.world.epoch == 0 && !written &&
+         std::find(initial.begin(), initial.end(), member) != initial.end();
+}
+
+// The other members may wait for the lost ones inside NCCL without end.
+void Leader::StopForming(Time now, const std::vector<MemberId>& lost, const std::string& how,
+                         Out* out) {
+  const std::string reason = absl::StrCat("member ", absl::StrJoin(lost, ", "), " ", how,
+                                          " before all initial members had connected");
+  StopJob(now, reason, out);
+  for (const auto& [id, peer] : peers_.all()) {
+    if (std::exchange(peers_.Know(id).connected, false)) Refuse(id, reason, out);
+  }
 }
 
 void Leader::StopJob(Time now, const std::string& reason, Out* out) {
@@ -167,6 +189,9 @@ void Leader::CheckSilence(Time now, Out* out) {
     std::erase_if(silent, [&](MemberId id) { return !record_.world.SlotOf(id); });
   }
   if (silent.empty()) return;
+  if (IsForming(silent.front())) {
+    return StopForming(now, silent, "was silent for REWIRE_SILENCE_MS", out);
+  }
   if (idle_phase_ != Phase::kForming && idle_phase_ != Phase::kRecovering) {
     return Lose(now, silent, "it was silent for REWIRE_SILENCE_MS, and others were not", out);
   }

@@ -192,6 +192,41 @@ TEST_F(LeaderTest, ReportsLossToUnmodifiedProgramOnly) {
               HasSubstr("cannot continue"));
 }
 
+TEST_F(LeaderTest, StopsJobWhenInitialMemberEndsBeforeFirstWorld) {
+  LeaderDriver forming(LeaderDriver::Options(3));
+  forming.Connect(0, false);
+  forming.leader.OnFailedExit(forming.now, 2, "was killed by signal 9", &forming.out);
+  EXPECT_THAT(forming.Sent<Refused>(0).value().reason,
+              HasSubstr("member 2 was killed by signal 9 before all initial members"));
+  EXPECT_THAT(forming.Last<EndJob>().value().reason, HasSubstr("member 2"));
+  // The last member comes too late.
+  forming.Connect(1, false);
+  EXPECT_TRUE(forming.Sent<Refused>(1).has_value());
+  EXPECT_EQ(forming.leader.phase(), Phase::kStopped);
+}
+
+TEST_F(LeaderTest, StopsJobWhenInitialMemberIsSilentBeforeFirstWorld) {
+  LeaderDriver forming(LeaderDriver::Options(3));
+  forming.Connect(0, false);
+  forming.Connect(1, false);
+  forming.silent = {1};
+  forming.Pass(milliseconds(3500));
+  EXPECT_THAT(forming.Sent<Refused>(0).value().reason,
+              HasSubstr("member 1 was silent for REWIRE_SILENCE_MS"));
+  EXPECT_EQ(forming.leader.phase(), Phase::kStopped);
+}
+
+TEST_F(LeaderTest, FailedExitWhileFirstWorldIsWrittenIsLoss) {
+  LeaderDriver forming(LeaderDriver::Options(2));
+  forming.Connect(0, false);
+  forming.Connect(1, false);
+  forming.leader.OnDisconnect(forming.now, 1, &forming.out);
+  forming.leader.OnFailedExit(forming.now, 1, "was killed by signal 9", &forming.out);
+  EXPECT_FALSE(forming.Sent<Refused>(0).has_value());
+  forming.Store();
+  EXPECT_THAT(forming.Sent<Lost>(0).value().members, ElementsAre(1));
+}
+
 TEST_F(LeaderTest, FinishedMemberIsNotLost) {
   for (MemberId m : kThree) {
     d.Say(m, Finished{});
