@@ -43,9 +43,15 @@ int ShimCommunicators::OnCreated(VirtualCommunicator* comm, ncclResult_t* result
                         comm->recipe.creation == Creation::kInitRankScalable;
   const bool awaits = from_ids && events() != nullptr && events()->ComesWithBuild(chain->id);
   Generation* first = comm->current.load(std::memory_order_acquire);
+  const auto ranks = static_cast<uint32_t>(std::max(first->ranks.load(), 0));
+  const bool several = comm->recipe.in_group || several_.load(std::memory_order_relaxed);
+  if (from_ids && !awaits && loss_report_.Refuse(ranks, several)) {
+    *result = ncclRemoteError;
+    return 1;
+  }
   {
     MutexLock lock(&chain->mutex);
-    chain->ranks = static_cast<uint32_t>(std::max(first->ranks.load(), 0));
+    chain->ranks = ranks;
     chain->rank = static_cast<uint32_t>(std::max(first->rank.load(), 0));
     chain->awaits_build = awaits;
     if (!awaits) {
@@ -62,6 +68,7 @@ int ShimCommunicators::OnCreated(VirtualCommunicator* comm, ncclResult_t* result
   // Before the communicator can be found: a close on another thread drops the measurement.
   if (free_bytes.ok()) ledger_.BeginCreation(comm, chain->id, *free_bytes);
   if (chains_.Add(chain)) {
+    several_.store(true, std::memory_order_relaxed);
     created.pinned = true;
     created.reason = "several ranks of the communicator are in this process";
   }
@@ -70,8 +77,8 @@ int ShimCommunicators::OnCreated(VirtualCommunicator* comm, ncclResult_t* result
     events()->Created(created);
     events()->Moved();
   }
-  // Either AbortCurrent has seen the communicator or lost_ is set: one ends the creation.
-  if (from_ids && !awaits && lost_.load(std::memory_order_seq_cst)) WatchCreation(chain);
+  // Either AbortCurrent has seen the communicator or the report is active: one ends the creation.
+  if (from_ids && !awaits && loss_report_.Active()) WatchCreation(chain);
   if (!awaits) return 0;
   // An AbortCurrent before this point has not seen this communicator, but Stopped() is then true.
   std::vector<std::unique_ptr<Link>> none;
@@ -171,12 +178,15 @@ const char* ShimCommunicators::OnLastError(VirtualCommunicator* comm) {
     MutexLock lock(&chain->mutex);
     if (chain->lost) return chain->lost_why;
   }
-  return nullptr;
+  return comm == nullptr ? loss_report_.Refused() : nullptr;
 }
 
 std::string ShimCommunicators::LostBecause() {
-  const char* why = OnLastError(nullptr);
-  return why != nullptr ? why : "";
+  for (const auto& chain : chains_.All()) {
+    MutexLock lock(&chain->mutex);
+    if (chain->lost) return chain->lost_why;
+  }
+  return "";
 }
 
 void ShimCommunicators::OnPinned(VirtualCommunicator* comm) {

@@ -41,6 +41,7 @@ ShimCommunicators::ShimCommunicators(const NcclCalls& nccl, const ShimServices* 
                                      Device* device, Options options)
     : environment_{nccl, services, device, {}},
       build_(options.build),
+      loss_report_(services),
       passages_(&chains_, &calls_, [this] { Moved(); }),
       pledges_(&environment_, &retirement_),
       publication_(&environment_, &retirement_),
@@ -187,7 +188,7 @@ void ShimCommunicators::Undecided(Epoch epoch) {
 void ShimCommunicators::GivenUp(const std::string& reason) { AbortCurrent(reason); }
 
 void ShimCommunicators::SwapNow(Epoch epoch) {
-  lost_.store(false, std::memory_order_seq_cst);
+  loss_report_.End();
   for (const auto& chain : chains_.All()) {
     // The event after the last operation belongs to the communicator's context.
     if (const absl::Status entered = environment_.device->Enter(chain->context); !entered.ok()) {
@@ -214,7 +215,7 @@ void ShimCommunicators::Abandon(Epoch epoch) {
 
 void ShimCommunicators::AbortCurrent(std::string reason) {
   REWIRE_WARN("abort all communicators of this process: %s", reason.c_str());
-  lost_.store(true, std::memory_order_seq_cst);
+  loss_report_.Begin(reason);
   builder_.Cancel(0, reason);
   const std::vector<std::shared_ptr<Chain>> chains = chains_.All();
   std::vector<std::unique_ptr<Link>> links;

@@ -20,6 +20,7 @@
 #include "shim/core/cut.h"
 #include "shim/core/environment.h"
 #include "shim/core/loss.h"
+#include "shim/core/loss_report.h"
 #include "shim/core/memory_ledger.h"
 #include "shim/core/publication.h"
 #include "shim/core/retirement.h"
@@ -92,6 +93,7 @@ class ShimCommunicators : public elastic::Communicators, private CutEvents, priv
   void SwapNow(Epoch epoch) override;
   void Retire(std::vector<elastic::GenerationId> generations) override;
   void Abandon(Epoch epoch) override;
+  void SetLiving(uint32_t members) override { loss_report_.SetLiving(members); }
   void AbortCurrent(std::string reason) override;
   std::string LostBecause() override;
   void ReleaseGraphs() override;
@@ -117,7 +119,8 @@ class ShimCommunicators : public elastic::Communicators, private CutEvents, priv
   const milliseconds build_;  // REWIRE_BUILD_MS
   MemoryLedger ledger_;
   std::atomic<elastic::CommunicatorEvents*> events_{nullptr};
-  std::atomic<bool> lost_{false};  // a member was lost since the last update boundary
+  LossReport loss_report_;            // active: a member was lost since the last update boundary
+  std::atomic<bool> several_{false};  // a communicator has had several ranks in this process
   Chains chains_;
   Passages passages_;
   Pledges pledges_;

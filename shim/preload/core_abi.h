@@ -19,7 +19,7 @@ struct Generation;
 // The table of the real library's pnccl* functions; see shim/preload/real_nccl.h.
 struct RealNccl;
 
-inline constexpr uint32_t kCoreAbiVersion = 5;
+inline constexpr uint32_t kCoreAbiVersion = 6;
 
 // The call site of a core function: its stream and the thread's ncclGroup depth (0: no group).
 struct CallSite {
@@ -49,6 +49,8 @@ struct ShimServices {
   // Stores stop_at (UINT64_MAX: no cut), ordered before all that any thread issues after this call.
   // Returns `issued` at that moment. The pledge holds when the returned value is < stop_at.
   uint64_t (*pledge)(VirtualCommunicator* comm, uint64_t stop_at) noexcept;
+  // Returns the number of calls so far that have told the program of a loss.
+  uint64_t (*reported_losses)() noexcept;
 };
 
 // The core's functions for the preloaded library. Every function is noexcept. The exact calls of

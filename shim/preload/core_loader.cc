@@ -9,6 +9,7 @@
 #include "reconfig/base/log.h"
 #include "reconfig/base/mutex.h"
 #include "reconfig/base/settings.h"
+#include "shim/preload/issue.h"
 #include "shim/preload/library_search.h"
 #include "shim/preload/pool.h"
 #include "shim/preload/real_nccl.h"
@@ -19,8 +20,8 @@ namespace rewire::shim {
 
 namespace {
 
-constexpr ShimServices kServices = {NewGeneration, ReplayLocal,    Publish,
-                                    Quiesce,       FreeGeneration, Pledge};
+constexpr ShimServices kServices = {NewGeneration,  ReplayLocal, Publish,       Quiesce,
+                                    FreeGeneration, Pledge,      ReportedLosses};
 
 std::atomic<const CoreTable*> core{nullptr};
 std::atomic<bool> creates_here{false};

@@ -39,6 +39,10 @@ ncclResult_t Close(ncclComm_t handle, bool aborting, CloseFunction close) noexce
   {
     const Inside inside(comm);
     const Generation* generation = inside.generation();
+    if (aborting && generation != nullptr &&
+        generation->state.load(std::memory_order_acquire) == GenerationState::kAborted) {
+      NoteLossKnown();
+    }
     // The core has already aborted the real communicator of an aborted generation.
     if (generation != nullptr && generation->Real() != nullptr &&
         generation->state.load(std::memory_order_acquire) == GenerationState::kOpen) {

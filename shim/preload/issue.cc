@@ -143,9 +143,20 @@ void BeforeCut(VirtualCommunicator* comm, cudaStream_t stream) noexcept {
   if (const CoreTable* core = Core()) core->before_cut(comm, {stream, 0});
 }
 
+namespace {
+
+std::atomic<uint64_t> reported_losses{0};
+
+}  // namespace
+
+uint64_t ReportedLosses() noexcept { return reported_losses.load(std::memory_order_acquire); }
+
+void NoteLossKnown() noexcept { reported_losses.fetch_add(1, std::memory_order_acq_rel); }
+
 ncclResult_t Failed(const Generation& generation, ncclResult_t result) noexcept {
   switch (generation.state.load(std::memory_order_acquire)) {
     case GenerationState::kAborted:
+      NoteLossKnown();
       return ncclRemoteError;
     case GenerationState::kClosed:
       return ncclInvalidUsage;

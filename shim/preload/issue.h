@@ -66,6 +66,10 @@ ncclResult_t FixInGroup(VirtualCommunicator* comm, ThreadSlot* slot, cudaStream_
 void BeforeCut(VirtualCommunicator* comm, cudaStream_t stream) noexcept;
 // Converts an error of the real library into the application's error.
 ncclResult_t Failed(const Generation& generation, ncclResult_t result) noexcept;
+// Returns the number of calls so far that have told the program of a loss. Thread-safe.
+uint64_t ReportedLosses() noexcept;
+// The program aborts a lost communicator, so it knows of the loss. Thread-safe.
+void NoteLossKnown() noexcept;
 // Returns the call's result for the application: an error of a call during which the generation was
 // aborted is ncclRemoteError. NCCL itself gives any error then.
 inline ncclResult_t Judged(const Generation& generation, ncclResult_t result) noexcept {

@@ -255,7 +255,9 @@ void Member::OnLost(Time now, const Lost& m, Out* out) {
   broken_ = true;  // before Drop: the member cannot continue in the old world
   if (work_) Drop("members were lost", out);
   std::string who;
+  auto living = static_cast<uint32_t>(record_.world.members.size());
   for (MemberId lost : m.members) {
+    if (record_.world.SlotOf(lost)) --living;
     if (!lost_.insert(lost).second) continue;
     news = true;
     absl::StrAppend(&who, who.empty() ? "" : ", ", lost);
@@ -264,7 +266,8 @@ void Member::OnLost(Time now, const Lost& m, Out* out) {
   broken_since_ = now;
   // After an earlier loss too: the program may have made communicators of the survivors since.
   out->push_back(AbortCurrent{who.empty() ? "members were lost before the leader restarted"
-                                          : absl::StrCat("lost: member ", who)});
+                                          : absl::StrCat("lost: member ", who),
+                              living});
 }
 
 void Member::Drop(const std::string& reason, Out* out) {

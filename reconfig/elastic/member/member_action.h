@@ -108,6 +108,7 @@ struct RetireGenerations {
 // stands still at its next update boundary or recover call, until Resume.
 struct AbortCurrent {
   std::string reason;
+  uint32_t living = 0;  // members that are left
 };
 // Let the program at the boundary continue. Comes after Adopt, or after AbandonEpoch (kContinue).
 enum class ResumeKind : uint8_t { kContinue, kWorldChanged, kRepeat, kLeave };

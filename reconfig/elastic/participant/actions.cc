@@ -91,7 +91,10 @@ void Participant::Do(Time /*now*/, const RetireGenerations& action) {
 
 void Participant::Do(Time /*now*/, const AbortCurrent& action) {
   REWIRE_WARN("%s", action.reason.c_str());
-  if (Communicators* const comms = GetCommunicators()) comms->AbortCurrent(action.reason);
+  if (Communicators* const comms = GetCommunicators()) {
+    comms->SetLiving(action.living);
+    comms->AbortCurrent(action.reason);
+  }
   moved_.store(true);
   snapshots_.Freeze();
   gate_.SetBroken();
@@ -109,7 +112,10 @@ void Participant::Do(Time now, const StopProcess& action) {
   REWIRE_ERROR("this process is no longer part of the job: %s", action.reason.c_str());
   Discard(std::exchange(reshape_, nullptr));
   stopped_ = true;
-  if (Communicators* const comms = GetCommunicators()) comms->AbortCurrent(action.reason);
+  if (Communicators* const comms = GetCommunicators()) {
+    comms->SetLiving(1);
+    comms->AbortCurrent(action.reason);
+  }
   if (View().world.epoch == 0) refusal_ = action.reason;
   Finish(action.reason);
   ReclaimWatch::Reconsider();  // no drain comes any more: SIGTERM ends the process

@@ -66,6 +66,10 @@ class Communicators {
   // communicators return ncclRemoteError. The same holds for joiners' communicators that wait for
   // their first generation.
   virtual void AbortCurrent(std::string reason) = 0;
+  // Says how many members are left after a loss; 1 when this member has left the job. A
+  // communicator that the program creates later, and that needs more ranks, fails at once. Called
+  // before AbortCurrent.
+  virtual void SetLiving(uint32_t /*members*/) {}
   // Returns why a current generation was aborted; empty when none was, or when each such generation
   // was replaced or destroyed since. Thread-safe. Every kernel that AbortCurrent ended has ended
   // before this function returns its reason.

@@ -283,6 +283,7 @@ TEST_F(MemberTest, RestoresAfterLoss) {
   Verified();
   Hear(Lost{1, {0}});
   EXPECT_THAT(Last<AbortCurrent>()->reason, HasSubstr("member 0"));
+  EXPECT_EQ(Last<AbortCurrent>()->living, kOld.members.size() - 1);
   EXPECT_FALSE(Last<Resume>().has_value());  // there is no old world to continue in
   Hear(Prepare{3, TransitionKind::kLoss, kOld, {3, kAlone.members}, {{5}}, 1000, {}});
   EXPECT_TRUE(Last<DescribeBoundary>().has_value());

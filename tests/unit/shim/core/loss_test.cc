@@ -84,10 +84,37 @@ TEST_F(LossTest, EndsACreationOfTheProgramBeforeFreeing) {
   EXPECT_THAT(CallsSince(0), ElementsAre("init 1", "group", "abort 1", "end"));
 }
 
+TEST_F(LossTest, FirstCallAfterALossMayBeACreationWhichFailsAtOnce) {
+  FakeNccl::Get().init_blocks = true;
+  core_->AbortCurrent("member 7 was lost");
+  Program program(core_.get(), 1);
+  EXPECT_EQ(program.Create(2, 0), ncclRemoteError);
+  EXPECT_THAT(CallsSince(0), IsEmpty());
+  EXPECT_STREQ(core_->OnLastError(nullptr), "member 7 was lost");
+  EXPECT_EQ(core_->LostBecause(), "");  // no generation was aborted
+  FakeNccl::Get().Release();
+  Program survivors(core_.get(), 2);
+  EXPECT_EQ(survivors.Create(2, 0), ncclSuccess);
+}
+
+TEST_F(LossTest, CreationWithMoreRanksThanLivingMembersFailsAtOnce) {
+  core_->SetLiving(2);
+  core_->AbortCurrent("member 7 was lost");
+  FakeServices::ReportLoss();
+  FakeNccl::Get().init_blocks = true;
+  Program all(core_.get(), 1);
+  EXPECT_EQ(all.Create(3, 0), ncclRemoteError);
+  EXPECT_THAT(CallsSince(0), IsEmpty());
+  FakeNccl::Get().Release();
+  Program survivors(core_.get(), 2);
+  EXPECT_EQ(survivors.Create(2, 0), ncclSuccess);
+}
+
 TEST_F(LossTest, CreationBegunAfterALossEndsWithinItsLimit) {
   Start({.build = milliseconds(50)});
   FakeNccl::Get().init_blocks = true;
   core_->AbortCurrent("member 7 was lost");
+  FakeServices::ReportLoss();
   Program program(core_.get(), 1);
   EXPECT_EQ(program.Create(2, 0), ncclRemoteError);
   EXPECT_TRUE(Eventually([] { return FakeNccl::Get().Live() == 0; }));

@@ -13,6 +13,7 @@ namespace {
 
 std::atomic<int> live{0};
 std::atomic<ncclResult_t> replay_result{ncclSuccess};
+std::atomic<uint64_t> reported_losses{0};
 
 Generation* NewGeneration(uint64_t epoch, int ranks, int rank) noexcept {
   auto* generation = new Generation;
@@ -47,6 +48,8 @@ uint64_t Pledge(VirtualCommunicator* comm, uint64_t stop_at) noexcept {
   return comm->issued.load(std::memory_order_seq_cst);
 }
 
+uint64_t ReportedLosses() noexcept { return reported_losses.load(); }
+
 }  // namespace
 
 bool Eventually(const std::function<bool()>& condition) {
@@ -59,10 +62,11 @@ bool Eventually(const std::function<bool()>& condition) {
 }
 
 const ShimServices* FakeServices::Get() {
-  static constexpr ShimServices kServices = {NewGeneration, Replay,         Publish,
-                                             Quiesce,       FreeGeneration, Pledge};
+  static constexpr ShimServices kServices = {NewGeneration,  Replay, Publish,       Quiesce,
+                                             FreeGeneration, Pledge, ReportedLosses};
   return &kServices;
 }
+void FakeServices::ReportLoss() { reported_losses.fetch_add(1); }
 int FakeServices::live_generations() { return live.load(); }
 void FakeServices::SetReplayResult(ncclResult_t result) { replay_result.store(result); }
 

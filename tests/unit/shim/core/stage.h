@@ -25,6 +25,8 @@ struct FakeServices {
   static const ShimServices* Get();
   static int live_generations();
   static void SetReplayResult(ncclResult_t result);
+  // A call tells the program of a loss.
+  static void ReportLoss();
 };
 
 class RecordedEvents : public elastic::CommunicatorEvents {
