@@ -177,6 +177,13 @@ void Agent::OnMemberFrame(Connections::Id id, const std::string& frame) {
   }
   if (const auto* hello = std::get_if<elastic::Hello>(&*message)) return OnHello(id, *hello);
   const auto member = members_.find(id);
+  if (std::holds_alternative<elastic::Witness>(*message)) {
+    if (member != members_.end()) {
+      return connections_->CloseForGarbage(id, "a member sent Witness after Hello");
+    }
+    witnesses_[id] = connections_->PidOf(id);
+    return;
+  }
   if (member == members_.end()) {
     return connections_->CloseForGarbage(
         id, absl::StrCat(std::string(elastic::MessageName(*message)), " before Hello"));
@@ -216,6 +223,11 @@ void Agent::OnHello(Connections::Id id, const elastic::Hello& hello) {
 void Agent::OnClosed(Connections::Id id, const std::string& why) {
   launcher_->OnClosed(id);
   desk_->OnClosed(id);
+  if (const auto witness = witnesses_.find(id); witness != witnesses_.end()) {
+    const pid_t pid = witness->second;
+    witnesses_.erase(witness);
+    OnWitnessClosed(id, pid);
+  }
   const auto member = members_.find(id);
   if (member == members_.end()) return;
   const MemberId who = member->second;
@@ -223,6 +235,14 @@ void Agent::OnClosed(Connections::Id id, const std::string& why) {
   members_.erase(member);
   links_.erase(who);
   Feed([this, who](elastic::Leader::Out* out) { leader_->OnDisconnect(now_, who, out); });
+}
+
+void Agent::OnWitnessClosed(Connections::Id witness, pid_t pid) {
+  for (const auto& [member, link] : links_) {
+    // A later connection of the process has a witness of its own.
+    if (link.connection > witness || connections_->PidOf(link.connection) != pid) continue;
+    return connections_->CloseAfterReading(link.connection, "its process is ending");
+  }
 }
 
 // ---- from the launcher --------------------------------------------------------------------------

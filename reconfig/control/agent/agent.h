@@ -66,6 +66,8 @@ class Agent : private Connections::Events, private LauncherLink::Events {
 
   void OnMemberFrame(Connections::Id id, const std::string& frame);
   void OnHello(Connections::Id id, const elastic::Hello& hello);
+  // The process begins to die. Its connection as a member may stay open for longer.
+  void OnWitnessClosed(Connections::Id witness, pid_t pid);
   void OnControlFrame(Connections::Id id, const std::string& frame);
 
   // An input of the leader. Feed() processes the input at once, or after the input that is being
@@ -95,6 +97,7 @@ class Agent : private Connections::Events, private LauncherLink::Events {
   TransitionLog log_;
   std::map<MemberId, Link> links_;
   std::map<Connections::Id, MemberId> members_;
+  std::map<Connections::Id, pid_t> witnesses_;
   std::map<MemberId, pid_t> pids_;
   RunQueueWait run_queue_wait_;
   std::deque<Input> inputs_;

@@ -172,6 +172,12 @@ void Connections::CloseForGarbage(Id id, const std::string& what) {
   found->second->dead = what;
 }
 
+void Connections::CloseAfterReading(Id id, const std::string& why) {
+  ReadNow(id);
+  const auto found = open_.find(id);
+  if (found != open_.end() && found->second->dead.empty()) found->second->dead = why;
+}
+
 void Connections::Sweep(Time now) {
   std::vector<std::pair<Id, std::string>> closed;
   for (auto it = open_.begin(); it != open_.end();) {

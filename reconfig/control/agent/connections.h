@@ -60,6 +60,8 @@ class Connections {
   void CloseAfterWriting(Time now, Id id);
   // Closes a connection after malformed input: counts, logs and calls OnClosed.
   void CloseForGarbage(Id id, const std::string& what);
+  // Closes a connection whose peer is ending: reads its pending data and calls OnClosed.
+  void CloseAfterReading(Id id, const std::string& why);
   // Reads the connection's pending data, up to the end of the stream. For a caller that has learned
   // of the peer's death in another way.
   void ReadNow(Id id);

@@ -110,7 +110,8 @@ struct Leader::Incoming {
   void operator()(const Position& m) const { leader.OnPosition(now, member, m, out); }
   void operator()(const ReclaimNotice& m) const { leader.OnReclaimNotice(now, member, m, out); }
   void operator()(const Finished&) const { leader.Finish(now, member, out); }
-  void operator()(const Hello&) const {}  // OnConnect has it
+  void operator()(const Hello&) const {}    // OnConnect has it
+  void operator()(const Witness&) const {}  // for the agent
   template <OfTheLeader M>
   void operator()(const M&) const {
     ++leader.dropped_;

@@ -22,6 +22,7 @@
 #include "reconfig/elastic/member/member.h"
 #include "reconfig/elastic/participant/agent_link.h"
 #include "reconfig/elastic/participant/communicators.h"
+#include "reconfig/elastic/participant/death_witness.h"
 #include "reconfig/elastic/participant/names.h"
 #include "reconfig/elastic/participant/registered_state.h"
 #include "reconfig/elastic/participant/reshape.h"
@@ -183,6 +184,7 @@ class Participant {
   OwnerThread member_thread_;
   // Owned by the member's thread.
   std::unique_ptr<Member> member_;
+  std::unique_ptr<DeathWitness> witness_;  // must outlive the connection of link_
   AgentLink link_;
   std::shared_ptr<Reshape> reshape_;
   std::list<std::shared_ptr<Reshape>> leaving_;

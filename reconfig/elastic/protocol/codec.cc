@@ -42,7 +42,8 @@ constexpr std::array<std::string_view, kTypes> kNames = {"Hello",
                                                          "Lost",
                                                          "Stop",
                                                          "Retire",
-                                                         "CommunicatorPinned"};
+                                                         "CommunicatorPinned",
+                                                         "Witness"};
 
 class Writer {
  public:

@@ -183,6 +183,8 @@ void Fields(A& a, ReclaimNotice& m) {
 template <typename A>
 void Fields(A&, Finished&) {}
 template <typename A>
+void Fields(A&, Witness&) {}
+template <typename A>
 void Fields(A& a, Welcome& m) {
   Fields(a, m.world);
   a.Number(m.joining);

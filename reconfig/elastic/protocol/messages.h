@@ -181,6 +181,9 @@ struct ReclaimNotice {
 };
 // The program detached: its work is done, and the member leaves the world by itself.
 struct Finished {};
+// The only message of a connection that ends when the sender's process begins to die: the agent
+// then reads what has arrived on the connection with the process's Hello, and closes it.
+struct Witness {};
 
 // ---- leader to member -------------------------------------------------------------------------
 
@@ -260,7 +263,7 @@ using Message =
     std::variant<Hello, CommunicatorCreated, CommunicatorDestroyed, Minted, Prepared, Pledge,
                  AtBoundary, Verified, Entered, Position, Heartbeat, ReclaimNotice, Finished,
                  Welcome, Refused, Prepare, Build, Propose, Decide, Restore, Commit, Abort, Lost,
-                 Stop, Retire, CommunicatorPinned>;
+                 Stop, Retire, CommunicatorPinned, Witness>;
 
 template <typename M, typename... Others>
 concept OneOf = (std::is_same_v<M, Others> || ...);
@@ -268,7 +271,7 @@ concept OneOf = (std::is_same_v<M, Others> || ...);
 template <typename M>
 concept OfAMember = OneOf<M, Hello, CommunicatorCreated, CommunicatorDestroyed, Minted, Prepared,
                           Pledge, AtBoundary, Verified, Entered, Position, Heartbeat, ReclaimNotice,
-                          Finished, CommunicatorPinned>;
+                          Finished, CommunicatorPinned, Witness>;
 template <typename M>
 concept OfTheLeader = OneOf<M, Welcome, Refused, Prepare, Build, Propose, Decide, Restore, Commit,
                             Abort, Lost, Stop, Retire>;

@@ -244,6 +244,22 @@ TEST_F(HostileTest, ASecondAgentOnTheStoreOrTheSocketIsRefused) {
   EXPECT_TRUE(Status().is_object());
 }
 
+// The member's connection stays open, as that of a process whose last thread has not ended.
+TEST_F(HostileTest, EndOfAWitnessEndsTheConnectionOfItsProcess) {
+  FramedSocket member = Connect();
+  elastic::Hello hello;
+  hello.incarnation = 5;
+  ASSERT_TRUE(member.Send(*elastic::Encode(hello), Now() + kPatience).ok());
+  FramedSocket witness = Connect();
+  ASSERT_TRUE(witness.Send(*elastic::Encode(elastic::Witness{}), Now() + kPatience).ok());
+  ASSERT_TRUE(Eventually([this] { return Status()["epoch"] == 1; }));
+  // The last message of a process that ends by itself comes before the end of its witness.
+  ASSERT_TRUE(member.Send(*elastic::Encode(elastic::Finished{}), Now() + kPatience).ok());
+  witness.Close();
+  EXPECT_TRUE(Closed(member));
+  EXPECT_EQ(Status()["done"], true);
+}
+
 TEST_F(HostileTest, AKilledAgentsSuccessorTakesSocketAndStore) {
   FramedSocket member = Connect();
   elastic::Hello hello;

@@ -48,6 +48,7 @@ inline std::vector<Message> SampleMessages() {
       Stop{"the state of slot 1 no longer exists on any member"},
       Retire{{{5, c}, {6, c}}},
       CommunicatorPinned{c, "a live CUDA graph"},
+      Witness{},
   };
 }
 
