@@ -46,8 +46,7 @@ def summary(values):
 class Samples:
     """The times of one fault (death or silence), in ms: of each event, and of each thread by call."""
 
-    def __init__(self, stops):
-        self.stops = stops
+    def __init__(self):
         self.events = []
         self.groups = collections.defaultdict(lambda: collections.defaultdict(list))
         self.late = []
@@ -106,7 +105,7 @@ def main():
     build = pathlib.Path(args.build).resolve()
     libraries = args.libraries.split(":") if args.libraries else [str(build / "simgpu")]
     sizes = [int(n) for n in args.members.split(",")]
-    samples = {False: Samples(False), True: Samples(True)}
+    samples = {False: Samples(), True: Samples()}
     wanted = {False: args.kills, True: args.stops}
     counts = collections.Counter(dict.fromkeys(
         ("hangs", "crashes", "void", "without_blocked_calls", "broken_jobs"), 0))
