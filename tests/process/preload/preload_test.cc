@@ -1,21 +1,17 @@
 // The preloaded file in separate processes: how the loader finds it, which NCCL it finds, and its
 // error messages.
-#include <gmock/gmock.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <set>
 #include <sstream>
-#include <string>
 
 #include "shim/preload/library_search.h"
 #include "tests/fakes/process/sim_libraries.h"
+#include "tests/process/preload/preload_fixture.h"
 
 namespace rewire::shim {
 namespace {
@@ -23,53 +19,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-namespace fs = std::filesystem;
-
-struct Ran {
-  int status = -1;
-  std::string output;  // stdout and stderr
-};
-
-// environment: "A=b C=d". No other variable of ours is set, except a sanitizer's report path.
-Ran RunCommand(const std::string& environment, const std::string& command) {
-  std::string line = "exec 2>&1; env -i PATH=/usr/bin:/bin:/usr/sbin:/sbin " + environment + " ";
-  for (char** e = environ; *e != nullptr; ++e) {
-    if (strstr(*e, "SAN_OPTIONS=") != nullptr) line += std::string(*e) + " ";
-  }
-  line += "timeout 30 " + command;
-  FILE* pipe = popen(line.c_str(), "r");
-  Ran ran;
-  char buffer[4096];
-  while (size_t n = fread(buffer, 1, sizeof buffer, pipe)) ran.output.append(buffer, n);
-  const int status = pclose(pipe);
-  ran.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  return ran;
-}
-
-// A sanitizer's runtime also comes first in programs that are not built with the sanitizer.
-std::string Preload(const std::string& path) { return "LD_PRELOAD=" REWIRE_RUNTIME + path + " "; }
-
-std::string Folder(const std::string& path) { return fs::path(path).parent_path().string(); }
-
-size_t Times(const std::string& text, const std::string& what) {
-  size_t times = 0;
-  for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) ++times;
-  return times;
-}
-
-class PreloadTest : public ::testing::Test {
- protected:
-  PreloadTest() {
-    char name[] = "/tmp/rewire_preload_XXXXXX";
-    temp_ = mkdtemp(name);
-  }
-  ~PreloadTest() override { fs::remove_all(temp_); }
-  const std::string preload_ = Preload(REWIRE_PRELOAD);
-  const std::string noop_ = std::string("REWIRE_NCCL_LIBRARY=") + REWIRE_NOOP + " ";
-  const std::string probe_ = REWIRE_PROBE " ";
-  std::string temp_;
-};
 
 TEST_F(PreloadTest, NeedsLibcAlone) {
   if (*REWIRE_RUNTIME != 0) GTEST_SKIP() << "with a sanitizer it needs the sanitizer's runtime";
@@ -160,48 +109,6 @@ TEST_F(PreloadTest, OneThatIsLoadedAlreadyIsTheOne) {
 TEST_F(PreloadTest, ASecondCopyIsWarnedOfOnce) {
   const Ran ran = RunCommand(preload_ + noop_, probe_ + "init " REWIRE_REAL " init init");
   EXPECT_EQ(1u, Times(ran.output, "two NCCL libraries in one process")) << ran.output;
-}
-
-class RedirectTest : public PreloadTest {
- protected:
-  void SetUp() override {
-    if (*REWIRE_RUNTIME != 0) GTEST_SKIP() << "the sanitizer's own dlopen hides the caller";
-  }
-  const std::string both_ = Preload(REWIRE_PRELOAD ":" REWIRE_DLOPEN);
-};
-
-TEST_F(RedirectTest, NcclByItsPathIsTheShimsRealOne) {
-  const std::string from = probe_ + "from=" REWIRE_REAL " where version init";
-  const Ran without = RunCommand(preload_ + "REWIRE_LOG=info", from);
-  EXPECT_THAT(without.output, HasSubstr("init 0 280028002800280"));  // the shim is bypassed
-  const Ran with = RunCommand(both_ + "REWIRE_LOG=info", from);
-  EXPECT_THAT(with.output, HasSubstr("where " REWIRE_PRELOAD));
-  EXPECT_THAT(with.output, HasSubstr("version 0 23099"));
-  EXPECT_THAT(with.output, HasSubstr("init 0 5245574952450001"));
-  EXPECT_THAT(with.output, HasSubstr("NCCL 23099 at " + fs::canonical(REWIRE_REAL).string()));
-  EXPECT_THAT(with.output, Not(HasSubstr("two NCCL libraries")));
-  // The setting names another real library.
-  EXPECT_THAT(RunCommand(both_ + "REWIRE_NCCL_LIBRARY=" REWIRE_OLD, from).output,
-              HasSubstr("version 0 21903"));
-}
-
-TEST_F(RedirectTest, NcclWithoutAVersionIsTheShim) {
-  const Ran ran = RunCommand(both_ + noop_, probe_ + "from=libnccl.so where init");
-  EXPECT_THAT(ran.output, HasSubstr("where " REWIRE_PRELOAD));
-  EXPECT_THAT(ran.output, HasSubstr("init 0 5245574952450001"));
-}
-
-TEST_F(RedirectTest, NeedsNoPreloadedShim) {
-  const Ran ran = RunCommand(Preload(REWIRE_DLOPEN) + noop_, probe_ + "where init");
-  EXPECT_THAT(ran.output, HasSubstr("where " REWIRE_PRELOAD));
-  EXPECT_THAT(ran.output, HasSubstr("init 0 5245574952450001"));
-}
-
-TEST_F(RedirectTest, OtherLibrariesAreFoundByTheirCallersRunpath) {
-  const std::string program = REWIRE_LINKED " libpreload_neighbour.so";
-  EXPECT_THAT(RunCommand(preload_, program).output, HasSubstr("neighbour 1"));
-  EXPECT_THAT(RunCommand(both_, program).output, HasSubstr("neighbour 1"));
-  EXPECT_THAT(RunCommand(both_, probe_ + "libpreload_neighbour.so").output, HasSubstr("loaded 0"));
 }
 
 TEST_F(PreloadTest, NoLibrary) {

@@ -71,7 +71,7 @@ static void step(const char* what) {
     printf("refcount %s\n", value == NULL ? "unset" : value);
   } else if (strncmp(what, "from=", 5) == 0) { /* the library for the steps that follow */
     library = dlopen(what + 5, RTLD_NOW | RTLD_LOCAL);
-    printf("opened %d\n", library != NULL);
+    printf("opened %d %s\n", library != NULL, library != NULL ? "" : dlerror());
   } else { /* a path: loaded as it is */
     printf("loaded %d\n", dlopen(what, RTLD_NOW | RTLD_LOCAL) != NULL);
   }
