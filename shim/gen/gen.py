@@ -244,7 +244,8 @@ def entry_body(f):
 
 def entries_source(functions):
     lines = ["// Every exported function.\n", NOTICE, '#include "rewire_entries.h"\n',
-             '#include "shim/preload/issue.h"\n', '#include "shim/preload/real_nccl.h"\n\n',
+             '#include "shim/preload/issue.h"\n', '#include "shim/preload/real_nccl.h"\n',
+             '#include "shim/preload/unknown_functions.h"\n\n',
              "using namespace rewire::shim;  // NOLINT: the entries are in no namespace\n\n",
              'extern "C" {\n\n']
     for f in functions:
@@ -262,6 +263,10 @@ def entries_source(functions):
                      f"{f.result} pnccl{f.name}({f.declared}) noexcept;\n")
     # Distinguishes a second copy of this library from an NCCL.
     lines.append('__attribute__((visibility("default"))) int rewire_preload_marker = 1;\n')
+    # Only this library, and not the static library of tests, does something when it is loaded.
+    lines.append("// The loader binds a call of a function that this library lacks at its first use.\n"
+                 "__attribute__((constructor)) static void OpenRealLibraryEarly() {\n"
+                 "  if (UnknownFunctionNeeded()) (void)Real();\n}\n")
     lines.append("#endif\n\n")
     lines.append('}  // extern "C"\n')
     return "".join(lines)

@@ -103,6 +103,7 @@ ncclResult_t ReadyToCreate() noexcept {
   if (settings != ncclSuccess) return settings;
   const RealNccl* real = Real();
   if (real->version != 0) WarnOfSecondLibrary(real->path);
+  ShareWithNewObjects();
   return LoadCore();
 }
 

@@ -94,7 +94,8 @@ void UseLibrary(void* library, RealNccl* real) {
 // Opens the library at a path, or returns nullptr and sets *why.
 void* OpenNccl(const std::string& path, std::string* why) {
   // No RTLD_DEEPBIND: NCCL must free with the allocator that its libc functions allocate with.
-  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  const int scope = UnknownFunctionNeeded() ? RTLD_GLOBAL : RTLD_LOCAL;
+  void* library = dlopen(path.c_str(), RTLD_NOW | scope);
   if (library == nullptr) {
     *why = dlerror();
     return nullptr;
@@ -166,6 +167,12 @@ const RealNccl* Real() noexcept {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   pthread_once(&once, LoadOnce);
   return &real_functions;
+}
+
+void ShareWithNewObjects() noexcept {
+  if (real_functions.version == 0 || !UnknownFunctionNeeded()) return;
+  void* const library = dlopen(real_functions.path, RTLD_NOW | RTLD_NOLOAD | RTLD_GLOBAL);
+  if (library != nullptr) dlclose(library);
 }
 
 bool RealNccl::Has(const char* wanted) const {

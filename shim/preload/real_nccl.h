@@ -27,6 +27,10 @@ struct RealNccl {
 // Loads the library at the first call. Never returns nullptr.
 const RealNccl* Real() noexcept;
 
+// Puts the library into the process's global scope if an object that was loaded later calls a
+// function that is not in the table (unknown_functions.h). Thread-safe; slow.
+void ShareWithNewObjects() noexcept;
+
 // Equals *Real(), for calls on a virtual communicator: its creation has loaded the library.
 extern RealNccl real_functions;
 inline const RealNccl& Functions() noexcept { return real_functions; }

@@ -9,6 +9,8 @@
 #include <cstring>
 #include <string_view>
 
+#include "shim/preload/library_search.h"
+
 namespace rewire::shim {
 
 namespace {
@@ -67,7 +69,62 @@ bool LooksPublic(std::string_view name) {
   return name.size() < kInternal.size() || name.substr(name.size() - kInternal.size()) != kInternal;
 }
 
+// Returns the address of a table of a loaded object. glibc relocates it in place, except in the
+// vdso.
+template <typename Table>
+const Table* At(const dl_phdr_info& info, ElfW(Addr) address) {
+  if (address < info.dlpi_addr) address += info.dlpi_addr;
+  return reinterpret_cast<const Table*>(address);
+}
+
+// The calls that an object binds at their first use.
+struct LateCalls {
+  const ElfW(Rela) * first = nullptr;
+  size_t bytes = 0;
+  bool needs_nccl = false;
+};
+
+bool HasUnknownCall(const dl_phdr_info& info, const ElfW(Dyn) * dynamic) {
+  const ElfW(Sym)* symbols = nullptr;
+  const char* names = nullptr;
+  for (const ElfW(Dyn)* d = dynamic; d->d_tag != DT_NULL; ++d) {
+    if (d->d_tag == DT_SYMTAB) symbols = At<ElfW(Sym)>(info, d->d_un.d_ptr);
+    if (d->d_tag == DT_STRTAB) names = At<char>(info, d->d_un.d_ptr);
+  }
+  if (symbols == nullptr || names == nullptr) return false;
+  LateCalls calls;
+  for (const ElfW(Dyn)* d = dynamic; d->d_tag != DT_NULL; ++d) {
+    if (d->d_tag == DT_JMPREL) calls.first = At<ElfW(Rela)>(info, d->d_un.d_ptr);
+    if (d->d_tag == DT_PLTRELSZ) calls.bytes = d->d_un.d_val;
+    if (d->d_tag == DT_PLTREL && d->d_un.d_val != DT_RELA) return false;
+    if (d->d_tag == DT_NEEDED && strcmp(names + d->d_un.d_val, kNcclSoname) == 0) {
+      calls.needs_nccl = true;
+    }
+  }
+  if (!calls.needs_nccl || calls.first == nullptr) return false;
+  for (size_t i = 0; i < calls.bytes / sizeof *calls.first; ++i) {
+    const ElfW(Sym)& symbol = symbols[ELF64_R_SYM(calls.first[i].r_info)];
+    const char* name = names + symbol.st_name;
+    if (symbol.st_shndx != SHN_UNDEF) continue;
+    if (name[0] == 'p') ++name;  // a profiling name
+    if (LooksPublic(name) && !Known(name)) return true;
+  }
+  return false;
+}
+
 }  // namespace
+
+bool UnknownFunctionNeeded() {
+  const auto visit = [](dl_phdr_info* info, size_t, void*) {
+    for (int i = 0; i < info->dlpi_phnum; ++i) {
+      if (info->dlpi_phdr[i].p_type != PT_DYNAMIC) continue;
+      const ElfW(Addr) address = info->dlpi_addr + info->dlpi_phdr[i].p_vaddr;
+      if (HasUnknownCall(*info, reinterpret_cast<const ElfW(Dyn)*>(address))) return 1;
+    }
+    return 0;
+  };
+  return dl_iterate_phdr(visit, nullptr) != 0;
+}
 
 std::vector<std::string> UnknownFunctions(void* library) {
   link_map* map = nullptr;
