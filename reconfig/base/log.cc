@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "reconfig/base/cancellation.h"
 #include "reconfig/base/settings.h"
 
 namespace rewire {
@@ -47,6 +48,8 @@ bool LogEnabled(LogLevel level) {
 }
 
 void LogLine(LogLevel level, const char* format, ...) {
+  // write() would end a cancelled thread here, in the middle of work that expects to log.
+  const PostponedCancellation postponed;
   char host[64] = "?";
   gethostname(host, sizeof host - 1);
   char line[2048];

@@ -243,6 +243,7 @@ def entry_body(f):
 
 
 def entries_source(functions):
+    # Not noexcept: a thread that is cancelled inside NCCL unwinds through these functions.
     lines = ["// Every exported function.\n", NOTICE, '#include "rewire_entries.h"\n',
              '#include "shim/preload/issue.h"\n', '#include "shim/preload/real_nccl.h"\n',
              '#include "shim/preload/unknown_functions.h"\n\n',
@@ -250,7 +251,7 @@ def entries_source(functions):
              'extern "C" {\n\n']
     for f in functions:
         lines += [f'__attribute__((visibility("default"))) {f.result} nccl{f.name}({f.declared}) '
-                  "noexcept {\n",
+                  "{\n",
                   f"  if (Off()) [[unlikely]] return Real()->{f.name}({f.passed});\n",
                   entry_body(f), "}\n\n"]
     # A program that uses the profiling names holds handles that it made by either name, and a
@@ -260,7 +261,7 @@ def entries_source(functions):
     lines.append("#ifdef REWIRE_PROFILING_NAMES\n")
     for f in functions:
         lines.append(f'__attribute__((visibility("default"), alias("nccl{f.name}"))) '
-                     f"{f.result} pnccl{f.name}({f.declared}) noexcept;\n")
+                     f"{f.result} pnccl{f.name}({f.declared});\n")
     # Distinguishes a second copy of this library from an NCCL.
     lines.append('__attribute__((visibility("default"))) int rewire_preload_marker = 1;\n')
     # Only this library, and not the static library of tests, does something when it is loaded.

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <string>
 
+#include "reconfig/base/cancellation.h"
 #include "reconfig/base/log.h"
 #include "reconfig/base/mutex.h"
 #include "reconfig/base/settings.h"
@@ -98,6 +99,7 @@ const CoreTable* Core() noexcept { return core.load(std::memory_order_acquire); 
 bool CreatesHere() noexcept { return creates_here.load(std::memory_order_relaxed); }
 
 ncclResult_t ReadyToCreate() noexcept {
+  const PostponedCancellation postponed;
   creates_here.store(true, std::memory_order_relaxed);
   const ncclResult_t settings = CheckSettings();
   if (settings != ncclSuccess) return settings;
@@ -108,6 +110,7 @@ ncclResult_t ReadyToCreate() noexcept {
 }
 
 void NoteIfReady(VirtualCommunicator* comm) noexcept {
+  const PostponedCancellation postponed;
   const Inside inside(comm);
   Generation* generation = inside.generation();
   if (generation == nullptr || generation->Real() == nullptr ||
@@ -139,11 +142,13 @@ void NoteIfReady(VirtualCommunicator* comm) noexcept {
 }
 
 void TellClosing(VirtualCommunicator* comm, bool aborting) noexcept {
+  const PostponedCancellation postponed;
   if (comm->told.exchange(Told::kClosing) != Told::kCreated) return;
   if (const CoreTable* core = Core()) core->closing(comm, aborting ? 1 : 0);
 }
 
 void TellPinned(VirtualCommunicator* comm) noexcept {
+  const PostponedCancellation postponed;
   if (comm->told.load() != Told::kCreated) return;
   if (const CoreTable* core = Core()) core->pinned(comm);
 }

@@ -26,7 +26,7 @@ void KeepUnborn(VirtualCommunicator* comm) noexcept {
 }
 
 // Does Destroy or Abort. The handle is stale on return (in a group: when the group has ended).
-ncclResult_t Close(ncclComm_t handle, bool aborting, CloseFunction close) noexcept {
+ncclResult_t Close(ncclComm_t handle, bool aborting, CloseFunction close) {
   VirtualCommunicator* comm = Ours(handle);
   if (comm == nullptr) {
     const ncclResult_t refused = Foreign(handle);
@@ -67,7 +67,7 @@ ncclResult_t Close(ncclComm_t handle, bool aborting, CloseFunction close) noexce
 }
 
 template <typename Call>
-ncclResult_t Quieten(ncclComm_t handle, bool aborting, Call&& call) noexcept {
+ncclResult_t Quieten(ncclComm_t handle, bool aborting, Call&& call) {
   if (VirtualCommunicator* comm = Ours(handle)) TellClosing(comm, aborting);
   return Translate<ncclResult_t>(handle, [&](const Target& target) { return call(target.comm); });
 }

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <new>
 
+#include "reconfig/base/cancellation.h"
 #include "reconfig/base/log.h"
 #include "reconfig/world/identity.h"
 #include "rewire_entries.h"
@@ -85,6 +86,27 @@ VirtualCommunicator* Begin(Creation creation, int ranks, int rank, bool in_group
   return comm;
 }
 
+// Drops a communicator whose creation was left before its end: by a cancelled thread, or without
+// memory. The real communicator stays as NCCL left it.
+class UnfinishedCreation {
+ public:
+  UnfinishedCreation(VirtualCommunicator* comm, ncclComm_t* out) noexcept
+      : comm_(comm), out_(out) {}
+  ~UnfinishedCreation() {
+    if (comm_ == nullptr) return;
+    TellClosing(comm_, true);
+    *out_ = nullptr;
+    DropCommunicator(comm_);
+  }
+  UnfinishedCreation(const UnfinishedCreation&) = delete;
+  UnfinishedCreation& operator=(const UnfinishedCreation&) = delete;
+  void Finish() noexcept { comm_ = nullptr; }
+
+ private:
+  VirtualCommunicator* comm_;
+  ncclComm_t* const out_;
+};
+
 // Ends a creation after NCCL's answer: keeps the handle, or drops it after an error.
 ncclResult_t End(VirtualCommunicator* comm, ThreadSlot* slot, ncclResult_t result,
                  ncclComm_t* out) {
@@ -119,7 +141,7 @@ ncclResult_t CallInside(ThreadSlot* slot, Generation* generation, Call&& call) {
 template <typename Call>
 ncclResult_t FromIds(Creation creation, ncclComm_t* out, int ranks, int rank,
                      const ncclUniqueId* ids, int id_count, const ncclConfig_t* config,
-                     Call&& call) noexcept {
+                     Call&& call) {
   if (out == nullptr || ids == nullptr || id_count <= 0) return call(out);
   const ncclResult_t ready = ReadyToCreate();
   if (ready != ncclSuccess) return ready;
@@ -127,6 +149,7 @@ ncclResult_t FromIds(Creation creation, ncclComm_t* out, int ranks, int rank,
     ThreadSlot* slot = Slot();
     VirtualCommunicator* comm = Begin(creation, ranks, rank, slot->group_depth > 0);
     if (comm == nullptr) return ncclSystemError;
+    UnfinishedCreation unfinished(comm, out);
     comm->id = IdentityOfUniqueId(&ids[0]);
     comm->recipe.ids.assign(ids, ids + id_count);
     KeepConfig(config, nullptr, &comm->recipe);
@@ -138,14 +161,17 @@ ncclResult_t FromIds(Creation creation, ncclComm_t* out, int ranks, int rank,
       // Stored early, so that another thread can poll or abort while this one waits for its peers.
       __atomic_store_n(out, Handle(comm), __ATOMIC_RELEASE);
       if (const CoreTable* core = Core()) {
+        const PostponedCancellation postponed;
         comm->told.store(Told::kCreated);
         core_made = core->created(comm, &result) == 1;
       }
       if (!core_made)
         result = CallInside(slot, generation, [&] { return call(&generation->real); });
     }
+    unfinished.Finish();
     if (core_made && Taken(result)) return result;
     result = End(comm, slot, result, out);
+    const PostponedCancellation postponed;
     const CoreTable* core = Core();
     if (core != nullptr && result == ncclSuccess && slot->group_depth == 0) core->opened(comm);
     return result;
@@ -158,7 +184,7 @@ ncclResult_t FromIds(Creation creation, ncclComm_t* out, int ranks, int rank,
 // the place where NCCL stores the real child.
 template <typename Identify, typename Call>
 ncclResult_t FromParent(Creation creation, VirtualCommunicator* parent, bool is_in, ncclComm_t* out,
-                        const ncclConfig_t* config, Identify&& identify, Call&& call) noexcept {
+                        const ncclConfig_t* config, Identify&& identify, Call&& call) {
   const Inside inside(parent);
   const Generation* generation = inside.generation();
   if (generation == nullptr) return ncclInvalidUsage;
@@ -178,6 +204,7 @@ ncclResult_t FromParent(Creation creation, VirtualCommunicator* parent, bool is_
     ThreadSlot* slot = Slot();
     VirtualCommunicator* comm = Begin(creation, -1, -1, slot->group_depth > 0);
     if (comm == nullptr) return ncclSystemError;
+    UnfinishedCreation unfinished(comm, out);
     comm->id = id;
     comm->pins.store(
         parent->pins.load(std::memory_order_relaxed) &
@@ -194,6 +221,7 @@ ncclResult_t FromParent(Creation creation, VirtualCommunicator* parent, bool is_
       const Calling calling = CallingOn(parent, generation);
       return call(generation->Real(), &child->real);
     }();
+    unfinished.Finish();
     return End(comm, slot, Judged(*generation, result), out);
   } catch (const std::bad_alloc&) {
     return ncclSystemError;

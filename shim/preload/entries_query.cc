@@ -10,7 +10,7 @@ namespace {
 // Answers from an open communicator's current generation. A value that is not known yet (a child
 // that NCCL is still making) is requested from NCCL.
 ncclResult_t Ask(ncclComm_t handle, int* out, std::atomic<int> Generation::*known,
-                 ncclResult_t (*ask)(const ncclComm_t, int*)) noexcept {
+                 ncclResult_t (*ask)(const ncclComm_t, int*)) {
   VirtualCommunicator* comm = Ours(handle);
   if (comm == nullptr || out == nullptr) {
     const ncclResult_t refused = comm == nullptr ? Foreign(handle) : ncclInvalidArgument;
@@ -32,7 +32,7 @@ ncclResult_t Ask(ncclComm_t handle, int* out, std::atomic<int> Generation::*know
 }
 
 // A child that NCCL has not stored yet is in progress as long as its parent has no error.
-ncclResult_t AsyncErrorOfUnborn(VirtualCommunicator* comm, ncclResult_t* error) noexcept {
+ncclResult_t AsyncErrorOfUnborn(VirtualCommunicator* comm, ncclResult_t* error) {
   *error = ncclInProgress;
   VirtualCommunicator* parent = comm->parent.load(std::memory_order_relaxed);
   if (parent == nullptr || parent->magic.load(std::memory_order_acquire) != Magic::kOpen) {

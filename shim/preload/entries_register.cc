@@ -29,7 +29,7 @@ ncclResult_t Unusable(const Inside& inside) {
 // Calls NCCL with the current generation's value of a handle, and removes the record.
 template <typename Call>
 ncclResult_t Deregister(ncclComm_t handle, RegistrationKind kind, uint64_t registered,
-                        Call&& call) noexcept {
+                        Call&& call) {
   VirtualCommunicator* comm = Ours(handle);
   if (comm == nullptr) {
     const ncclResult_t refused = Foreign(handle);

@@ -4,6 +4,7 @@
 
 #include <new>
 
+#include "reconfig/base/cancellation.h"
 #include "reconfig/base/log.h"
 #include "reconfig/base/settings.h"
 #include "shim/preload/core_loader.h"
@@ -75,6 +76,8 @@ ncclResult_t PassCuts(VirtualCommunicator* comm, ThreadSlot* slot, CallSite site
                       Generation** generation) {
   const CoreTable* core = Core();
   for (int i = 0; core != nullptr && CutDue(comm); ++i) {
+    // A member that has begun a swap completes it.
+    const PostponedCancellation postponed;
     const User user(comm);
     Leave(slot);
     const ncclResult_t result = i < kCutsPerCall ? core->at_cut(comm, site) : ncclInternalError;
@@ -140,6 +143,7 @@ ncclResult_t FixInGroup(VirtualCommunicator* comm, ThreadSlot* slot, cudaStream_
 }
 
 void BeforeCut(VirtualCommunicator* comm, cudaStream_t stream) noexcept {
+  const PostponedCancellation postponed;
   if (const CoreTable* core = Core()) core->before_cut(comm, {stream, 0});
 }
 

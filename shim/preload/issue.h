@@ -1,6 +1,8 @@
 // The fast path: the way of one operation from the application to the real NCCL.
 //
-// Called by the entries only, on the application's threads. Outside a group: check the
+// Called by the entries only, on the application's threads. A thread that is cancelled inside NCCL
+// unwinds through the functions that take a `call`: these are not noexcept, and what they count is
+// left by destructors. Outside a group: check the
 // magic, enter the current generation, compare `issued` with `stop_at`, call, count, leave. This
 // path takes no lock and allocates only the counters at the first Send or Recv. The order of checks
 // and counts is specified in virtual_communicator.h.
@@ -103,7 +105,7 @@ inline constexpr bool kCounted = kWhich != Collective::kSend&& kWhich != Collect
 
 template <Collective kWhich, typename Call>
 ncclResult_t IssueInGroup(VirtualCommunicator* comm, ThreadSlot* slot, cudaStream_t stream,
-                          size_t count, ncclDataType_t type, int peer, Call&& call) noexcept {
+                          size_t count, ncclDataType_t type, int peer, Call&& call) {
   GroupUse* use = FindUse(slot->group, comm);
   if (use == nullptr) [[unlikely]] {
     const ncclResult_t refused = FixInGroup(comm, slot, stream, &use);
@@ -133,7 +135,7 @@ ncclResult_t IssueInGroup(VirtualCommunicator* comm, ThreadSlot* slot, cudaStrea
 
 template <Collective kWhich, typename Call>
 inline ncclResult_t Issue(ncclComm_t handle, cudaStream_t stream, size_t count, ncclDataType_t type,
-                          int peer, Call&& call) noexcept {
+                          int peer, Call&& call) {
   VirtualCommunicator* comm = Ours(handle);
   if (comm == nullptr) [[unlikely]] {
     const ncclResult_t refused = Foreign(handle);
@@ -160,6 +162,7 @@ inline ncclResult_t Issue(ncclComm_t handle, cudaStream_t stream, size_t count, 
     const ncclResult_t refused = EnterSlowly(comm, slot, stream, &generation);
     if (refused != ncclSuccess) return refused;
   }
+  const Leaving leaving(slot);
   ncclResult_t result = [&] {
     const Calling calling = CallingOn(comm, generation);
     return call(Target{generation->Real(), generation});
@@ -177,7 +180,6 @@ inline ncclResult_t Issue(ncclComm_t handle, cudaStream_t stream, size_t count, 
   } else {
     result = Failed(*generation, result);
   }
-  Leave(slot);
   return result;
 }
 
@@ -194,7 +196,7 @@ Result Refusal(ncclResult_t why) {
 // Makes a call in which only the communicator is translated. In a group, the call uses the
 // generation that the group is fixed to.
 template <typename Result, typename Call>
-Result Translate(ncclComm_t handle, Call&& call) noexcept {
+Result Translate(ncclComm_t handle, Call&& call) {
   VirtualCommunicator* comm = Ours(handle);
   if (comm == nullptr) {
     const ncclResult_t refused = Foreign(handle);

@@ -9,6 +9,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "reconfig/base/cancellation.h"
 #include "reconfig/base/log.h"
 #include "reconfig/base/settings.h"
 #include "shim/preload/library_search.h"
@@ -134,6 +135,7 @@ void WarnOfUnknownFunctions(void* library) {
 }
 
 void LoadOnce() {
+  const PostponedCancellation postponed;
   UseAbsent(&real_functions);
   // NCCL closes its net plugin with the last communicator and then silently falls back to sockets
   // (nccl#1978). With this variable NCCL keeps the plugin.

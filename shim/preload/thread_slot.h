@@ -77,6 +77,18 @@ inline void Leave(ThreadSlot* slot) noexcept {
   slot->inside.store(nullptr, std::memory_order_release);
 }
 
+// Leaves the slot at its end, also when a cancelled thread unwinds.
+class Leaving {
+ public:
+  explicit Leaving(ThreadSlot* slot) noexcept : slot_(slot) {}
+  ~Leaving() { Leave(slot_); }
+  Leaving(const Leaving&) = delete;
+  Leaving& operator=(const Leaving&) = delete;
+
+ private:
+  ThreadSlot* const slot_;
+};
+
 // For slow paths: the thread is inside while this object exists. Objects of one thread may nest; an
 // inner object moves the outer generation's count into the generation itself.
 class Inside {

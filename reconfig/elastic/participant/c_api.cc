@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "reconfig/base/cancellation.h"
 #include "reconfig/base/cuda_driver.h"
 #include "reconfig/base/settings.h"
 #include "reconfig/elastic/participant/context.h"
@@ -87,6 +88,7 @@ const char* rewireLastError(void) noexcept { return rewire::LastError().c_str();
 
 rewireResult_t rewireAttach(const rewireAttachOptions_t* options,
                             rewireContext_t* context) noexcept {
+  const rewire::PostponedCancellation postponed;
   Arguments arguments("rewireAttach");
   arguments.NotNull("context", context);
   if (context != nullptr) *context = nullptr;
@@ -120,6 +122,7 @@ rewireResult_t rewireAttach(const rewireAttachOptions_t* options,
 }
 
 rewireResult_t rewireDetach(rewireContext_t context) noexcept {
+  const rewire::PostponedCancellation postponed;
   const rewireResult_t wrong =
       ContextArguments("rewireDetach").Context(context).Outside(context).result();
   if (wrong != rewireSuccess) return wrong;
@@ -138,6 +141,7 @@ rewireResult_t rewireDetach(rewireContext_t context) noexcept {
 }
 
 rewireResult_t rewireWorld(rewireContext_t context, rewireWorld_t* world) noexcept {
+  const rewire::PostponedCancellation postponed;
   const rewireResult_t wrong = ContextArguments("rewireWorld")
                                    .Context(context)
                                    .Sized("world", "rewireWorld_t", world)
@@ -148,6 +152,7 @@ rewireResult_t rewireWorld(rewireContext_t context, rewireWorld_t* world) noexce
 }
 
 rewireResult_t rewireUniqueId(rewireContext_t context, const char* name, void* id128) noexcept {
+  const rewire::PostponedCancellation postponed;
   const rewireResult_t wrong = ContextArguments("rewireUniqueId")
                                    .Context(context)
                                    .NotNull("name", name)
@@ -167,6 +172,7 @@ rewireResult_t rewireUniqueId(rewireContext_t context, const char* name, void* i
 }
 
 rewireResult_t rewireCheck(void) noexcept {
+  const rewire::PostponedCancellation postponed;
   rewire::elastic::Communicators* communicators = rewire::elastic::GetCommunicators();
   if (communicators == nullptr) return rewireSuccess;
   const std::string why = communicators->LostBecause();
@@ -175,6 +181,7 @@ rewireResult_t rewireCheck(void) noexcept {
 }
 
 rewireResult_t rewireGraphsReleased(void) noexcept {
+  const rewire::PostponedCancellation postponed;
   rewire::elastic::Communicators* communicators = rewire::elastic::GetCommunicators();
   if (communicators != nullptr) communicators->ReleaseGraphs();
   return rewireSuccess;
@@ -182,6 +189,7 @@ rewireResult_t rewireGraphsReleased(void) noexcept {
 
 rewireResult_t rewireSetParallel(rewireContext_t context, const rewireParallel_t* parallel,
                                  const rewireCallbacks_t* callbacks) noexcept {
+  const rewire::PostponedCancellation postponed;
   const rewireResult_t wrong = ContextArguments("rewireSetParallel")
                                    .Context(context)
                                    .Sized("parallel", "rewireParallel_t", parallel)
@@ -214,6 +222,7 @@ rewireResult_t rewireSetParallel(rewireContext_t context, const rewireParallel_t
 
 rewireResult_t rewireRegisterTensor(rewireContext_t context,
                                     const rewireTensor_t* tensor) noexcept {
+  const rewire::PostponedCancellation postponed;
   const rewireResult_t wrong = ContextArguments("rewireRegisterTensor")
                                    .Context(context)
                                    .Sized("tensor", "rewireTensor_t", tensor)

@@ -1,6 +1,7 @@
 // The C interface's update boundary: the fast path, and the slow path for a pending change. Owned
 // by the program's thread.
 #include "absl/strings/str_cat.h"
+#include "reconfig/base/cancellation.h"
 #include "reconfig/elastic/participant/context.h"
 #include "reconfig/elastic/participant/process.h"
 
@@ -57,6 +58,7 @@ extern "C" {
 
 rewireResult_t rewireUpdate(rewireContext_t context, rewireUpdateFn update, void* arg,
                             rewireOutcome_t* outcome) noexcept {
+  const rewire::PostponedCancellation postponed;
   ContextArguments arguments("rewireUpdate");
   arguments.Context(context).Outside(context).NotNull("update",
                                                       reinterpret_cast<const void*>(update));
@@ -100,6 +102,7 @@ rewireResult_t rewireUpdate(rewireContext_t context, rewireUpdateFn update, void
 }
 
 rewireResult_t rewireRecover(rewireContext_t context, rewireOutcome_t* outcome) noexcept {
+  const rewire::PostponedCancellation postponed;
   const rewireResult_t wrong = ContextArguments("rewireRecover")
                                    .Context(context)
                                    .Outside(context)

@@ -10,7 +10,8 @@
  *
  * C99. Every struct begins with its size, which the caller sets: later versions add members at the
  * end. A context is owned by the training thread unless a function says otherwise. No call waits
- * without a limit. rewireLastError() has the reason of a failure: the variable, value and range. */
+ * without a limit. rewireLastError() has the reason of a failure: the variable, value and range.
+ * A request to cancel the calling thread (pthread_cancel) waits until the call has returned. */
 #ifndef REWIRE_REWIRE_H_
 #define REWIRE_REWIRE_H_
 

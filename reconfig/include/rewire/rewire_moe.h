@@ -2,7 +2,8 @@
  * experts balanced inside a node, and fully sharded experts.
  *
  * In librewire-moe.so, which needs no librewire.so, no context and no agent. C99. Every struct
- * begins with its size, which the caller sets: later versions add members at the end. */
+ * begins with its size, which the caller sets: later versions add members at the end. A request to
+ * cancel the calling thread (pthread_cancel) waits until the call has returned. */
 #ifndef REWIRE_MOE_H_
 #define REWIRE_MOE_H_
 

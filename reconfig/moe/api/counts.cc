@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "reconfig/api/arguments.h"
+#include "reconfig/base/cancellation.h"
 #include "reconfig/moe/plan/recording.h"
 #include "rewire/rewire_moe.h"
 
@@ -19,6 +20,7 @@ extern "C" {
 
 rewireResult_t rewireCountsCreate(const char* path, uint32_t nodes, uint32_t devices_of_node,
                                   uint32_t experts, rewireCounts_t* counts) noexcept {
+  const rewire::PostponedCancellation postponed;
   if (const rewireResult_t wrong =
           Arguments("rewireCountsCreate").NotNull("path", path).NotNull("counts", counts).result();
       wrong != rewireSuccess) {
@@ -33,6 +35,7 @@ rewireResult_t rewireCountsCreate(const char* path, uint32_t nodes, uint32_t dev
 
 rewireResult_t rewireCountsAdd(rewireCounts_t counts, uint64_t micro_batch, uint32_t layer,
                                const uint32_t* tokens) noexcept {
+  const rewire::PostponedCancellation postponed;
   if (const rewireResult_t wrong =
           Arguments("rewireCountsAdd").NotNull("counts", counts).NotNull("tokens", tokens).result();
       wrong != rewireSuccess) {
@@ -47,6 +50,7 @@ rewireResult_t rewireCountsAdd(rewireCounts_t counts, uint64_t micro_batch, uint
 }
 
 rewireResult_t rewireCountsClose(rewireCounts_t counts) noexcept {
+  const rewire::PostponedCancellation postponed;
   if (const rewireResult_t wrong =
           Arguments("rewireCountsClose").NotNull("counts", counts).result();
       wrong != rewireSuccess) {

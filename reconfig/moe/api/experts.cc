@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "reconfig/api/arguments.h"
+#include "reconfig/base/cancellation.h"
 #include "reconfig/base/counters.h"
 #include "reconfig/moe/exec/balancer.h"
 #include "rewire/rewire_moe.h"
@@ -79,6 +80,7 @@ const char* rewireMoeLastError(void) noexcept { return rewire::LastError().c_str
 
 rewireResult_t rewireExpertsOpen(const rewireExpertsOptions_t* o,
                                  rewireExperts_t* experts) noexcept {
+  const rewire::PostponedCancellation postponed;
   if (const rewireResult_t wrong = Arguments("rewireExpertsOpen")
                                        .Sized("options", "rewireExpertsOptions_t", o)
                                        .NotNull("options->name", o == nullptr ? nullptr : o->name)
@@ -111,6 +113,7 @@ rewireResult_t rewireExpertsOpen(const rewireExpertsOptions_t* o,
 rewireResult_t rewireExpertsBegin(rewireExperts_t experts, const rewireRound_t* round,
                                   rewireMoved_t moved, const rewireSegment_t** segments,
                                   uint32_t* count) noexcept {
+  const rewire::PostponedCancellation postponed;
   Arguments arguments("rewireExpertsBegin");
   arguments.NotNull("experts", experts).Sized("round", "rewireRound_t", round);
   if (arguments.result() == rewireSuccess) {
@@ -135,6 +138,7 @@ rewireResult_t rewireExpertsBegin(rewireExperts_t experts, const rewireRound_t* 
 
 rewireResult_t rewireExpertsNext(rewireExperts_t experts, const rewireSegment_t** segments,
                                  uint32_t* count) noexcept {
+  const rewire::PostponedCancellation postponed;
   if (const rewireResult_t wrong = Arguments("rewireExpertsNext")
                                        .NotNull("experts", experts)
                                        .NotNull("segments", segments)
@@ -154,6 +158,7 @@ rewireResult_t rewireExpertsNext(rewireExperts_t experts, const rewireSegment_t*
 
 rewireResult_t rewireExpertsCollect(rewireExperts_t experts, const rewireGradient_t** gradients,
                                     uint32_t* count) noexcept {
+  const rewire::PostponedCancellation postponed;
   if (const rewireResult_t wrong = Arguments("rewireExpertsCollect")
                                        .NotNull("experts", experts)
                                        .NotNull("gradients", gradients)
@@ -174,6 +179,7 @@ rewireResult_t rewireExpertsCollect(rewireExperts_t experts, const rewireGradien
 }
 
 rewireResult_t rewireExpertsMoved(rewireExperts_t experts, rewireMoved_t* moved) noexcept {
+  const rewire::PostponedCancellation postponed;
   if (const rewireResult_t wrong = Arguments("rewireExpertsMoved")
                                        .NotNull("experts", experts)
                                        .NotNull("moved", moved)
@@ -186,11 +192,13 @@ rewireResult_t rewireExpertsMoved(rewireExperts_t experts, rewireMoved_t* moved)
 }
 
 rewireResult_t rewireMovedFree(rewireMoved_t moved) noexcept {
+  const rewire::PostponedCancellation postponed;
   delete moved;
   return rewireSuccess;
 }
 
 rewireResult_t rewireExpertsCheck(rewireExperts_t experts) noexcept {
+  const rewire::PostponedCancellation postponed;
   if (const rewireResult_t wrong =
           Arguments("rewireExpertsCheck").NotNull("experts", experts).result();
       wrong != rewireSuccess) {
@@ -202,6 +210,7 @@ rewireResult_t rewireExpertsCheck(rewireExperts_t experts) noexcept {
 
 rewireResult_t rewireExpertsCounts(rewireExperts_t experts,
                                    rewireExpertsCounts_t* counts) noexcept {
+  const rewire::PostponedCancellation postponed;
   if (const rewireResult_t wrong = Arguments("rewireExpertsCounts")
                                        .NotNull("experts", experts)
                                        .Sized("counts", "rewireExpertsCounts_t", counts)
@@ -216,6 +225,7 @@ rewireResult_t rewireExpertsCounts(rewireExperts_t experts,
 }
 
 rewireResult_t rewireExpertsEnd(rewireExperts_t experts) noexcept {
+  const rewire::PostponedCancellation postponed;
   if (const rewireResult_t wrong =
           Arguments("rewireExpertsEnd").NotNull("experts", experts).result();
       wrong != rewireSuccess) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "reconfig/api/arguments.h"
+#include "reconfig/base/cancellation.h"
 #include "reconfig/base/status_macros.h"
 #include "reconfig/moe/fsep/schedule.h"
 #include "rewire/rewire_moe.h"
@@ -82,6 +83,7 @@ rewireResult_t OnStream(const char* function, rewireFsep_t fsep, void* stream,
 extern "C" {
 
 rewireResult_t rewireFsepOpen(const rewireFsepOptions_t* o, rewireFsep_t* fsep) noexcept {
+  const rewire::PostponedCancellation postponed;
   Arguments arguments("rewireFsepOpen");
   arguments.Sized("options", "rewireFsepOptions_t", o);
   if (arguments.result() == rewireSuccess) {
@@ -98,6 +100,7 @@ rewireResult_t rewireFsepOpen(const rewireFsepOptions_t* o, rewireFsep_t* fsep) 
 }
 
 rewireResult_t rewireFsepPlace(rewireFsep_t fsep, uint32_t layer, const uint32_t* slots) noexcept {
+  const rewire::PostponedCancellation postponed;
   if (const rewireResult_t wrong =
           Arguments("rewireFsepPlace").NotNull("fsep", fsep).NotNull("slots", slots).result();
       wrong != rewireSuccess) {
@@ -110,6 +113,7 @@ rewireResult_t rewireFsepPlace(rewireFsep_t fsep, uint32_t layer, const uint32_t
 
 rewireResult_t rewireFsepBegin(rewireFsep_t fsep, uint32_t visits, const uint32_t* layers,
                                const uint32_t* leave_gradients, void* stream) noexcept {
+  const rewire::PostponedCancellation postponed;
   if (const rewireResult_t wrong = Arguments("rewireFsepBegin")
                                        .NotNull("fsep", fsep)
                                        .NotNull("layers", layers)
@@ -124,15 +128,18 @@ rewireResult_t rewireFsepBegin(rewireFsep_t fsep, uint32_t visits, const uint32_
 }
 
 rewireResult_t rewireFsepBeginTokens(rewireFsep_t fsep, void* stream) noexcept {
+  const rewire::PostponedCancellation postponed;
   return OnStream("rewireFsepBeginTokens", fsep, stream, &Schedule::BeginTokens);
 }
 
 rewireResult_t rewireFsepEndTokens(rewireFsep_t fsep, void* stream) noexcept {
+  const rewire::PostponedCancellation postponed;
   return OnStream("rewireFsepEndTokens", fsep, stream, &Schedule::EndTokens);
 }
 
 rewireResult_t rewireFsepBeginExperts(rewireFsep_t fsep, void* stream, void** weights,
                                       void** gradients) noexcept {
+  const rewire::PostponedCancellation postponed;
   if (const rewireResult_t wrong = Arguments("rewireFsepBeginExperts")
                                        .NotNull("fsep", fsep)
                                        .NotNull("weights", weights)
@@ -150,14 +157,17 @@ rewireResult_t rewireFsepBeginExperts(rewireFsep_t fsep, void* stream, void** we
 }
 
 rewireResult_t rewireFsepEndExperts(rewireFsep_t fsep, void* stream) noexcept {
+  const rewire::PostponedCancellation postponed;
   return OnStream("rewireFsepEndExperts", fsep, stream, &Schedule::EndExperts);
 }
 
 rewireResult_t rewireFsepFinish(rewireFsep_t fsep, void* stream) noexcept {
+  const rewire::PostponedCancellation postponed;
   return OnStream("rewireFsepFinish", fsep, stream, &Schedule::Finish);
 }
 
 rewireResult_t rewireFsepClose(rewireFsep_t fsep) noexcept {
+  const rewire::PostponedCancellation postponed;
   if (const rewireResult_t wrong = Arguments("rewireFsepClose").NotNull("fsep", fsep).result();
       wrong != rewireSuccess) {
     return wrong;

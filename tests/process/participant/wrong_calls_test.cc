@@ -48,6 +48,15 @@ TEST(WrongCallsTest, UnderAnAgent) {
   }
 }
 
+TEST(WrongCallsTest, ACancelledThreadEndsAfterItsCall) {
+  TemporaryFolder folder;
+  Background member({WRONG_MEMBER, "cancelled"},
+                    {"REWIRE_MEMBER=0", "REWIRE_SOCKET=" + (folder / "absent.sock")});
+  const CommandResult end = member.End(seconds(40));
+  EXPECT_EQ(end.status, 0) << end.err;
+  EXPECT_THAT(end.out, HasSubstr("attach: timeout, cancelled: 1"));
+}
+
 // A socket without a listener, and a socket whose listener never answers.
 TEST(WrongCallsTest, AnAgentThatDoesNotAnswer) {
   TemporaryFolder folder;

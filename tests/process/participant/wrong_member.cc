@@ -3,6 +3,8 @@
 //
 //   wrong_member attach     only attaches
 //   wrong_member calls      makes every call that needs an agent
+//   wrong_member cancelled  attaches on a thread that is cancelled before the call
+#include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -64,10 +66,30 @@ void Calls(rewireContext_t context) {
   Say("update after fork", rewireUpdate(context, Update, nullptr, &outcome));
 }
 
+void* AttachCancelled(void* result) {
+  pthread_cancel(pthread_self());
+  rewireContext_t context = nullptr;
+  *static_cast<rewireResult_t*>(result) = rewireAttach(nullptr, &context);
+  pthread_testcancel();
+  return nullptr;
+}
+
+int Cancelled() {
+  pthread_t thread{};
+  void* ended = nullptr;
+  rewireResult_t result = rewireSuccess;
+  if (pthread_create(&thread, nullptr, AttachCancelled, &result) != 0) return 1;
+  pthread_join(thread, &ended);
+  printf("attach: %s, cancelled: %d\n", rewireResultString(result),
+         ended == PTHREAD_CANCELED ? 1 : 0);
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   if (argc != 2) return 2;
+  if (strcmp(argv[1], "cancelled") == 0) return Cancelled();
   rewireContext_t context = nullptr;
   const rewireResult_t attached = rewireAttach(nullptr, &context);
   Say("attach", attached);
