@@ -115,6 +115,13 @@ ncclResult_t FailedGroup(const GroupState* group, ncclResult_t result) {
   return result;
 }
 
+void PinCaptured(const GroupState* group) {
+  if (group == nullptr) return;
+  for (const GroupUse& use : group->uses) {
+    if (use.captured) shim::PinCaptured(use.comm);
+  }
+}
+
 template <typename End>
 ncclResult_t EndGroup(bool counts, End&& end) {
   ThreadSlot* slot = Slot();
@@ -126,7 +133,10 @@ ncclResult_t EndGroup(bool counts, End&& end) {
   }();
   if (!Taken(result)) result = FailedGroup(slot->group, result);
   // NCCL leaves the group level even when the operations failed.
-  if (--slot->group_depth == 0) SettleGroup(slot, counts && Taken(result));
+  if (--slot->group_depth == 0) {
+    if (counts && !Rejected(result)) PinCaptured(slot->group);
+    SettleGroup(slot, counts && Taken(result));
+  }
   return result;
 }
 

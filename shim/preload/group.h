@@ -19,6 +19,7 @@ struct GroupUse {
   Generation* generation;  // counted in its `fixed` until the group ends
   uint64_t operations;     // collectives taken so far
   cudaStream_t stream;     // stream of the last operation
+  bool captured;           // the group has an operation on a stream that is being captured
 };
 
 struct GroupState {

@@ -106,7 +106,6 @@ ncclResult_t NotUsable(VirtualCommunicator* comm, const Generation* generation) 
 
 ncclResult_t EnterSlowly(VirtualCommunicator* comm, ThreadSlot* slot, cudaStream_t stream,
                          Generation** generation) noexcept {
-  if (comm->watch_capture.load(std::memory_order_relaxed)) WatchCapture(comm, stream);
   const ncclResult_t passed = PassCuts(comm, slot, {stream, 0}, generation);
   if (passed != ncclSuccess) return passed;
   if (Open(*generation)) return ncclSuccess;
@@ -119,7 +118,6 @@ ncclResult_t FixInGroup(VirtualCommunicator* comm, ThreadSlot* slot, cudaStream_
                         GroupUse** use) noexcept {
   GroupState* group = ThisGroup(slot);
   if (group == nullptr) return ncclSystemError;
-  if (comm->watch_capture.load(std::memory_order_relaxed)) WatchCapture(comm, stream);
   if (slot->inside.load(std::memory_order_relaxed) != nullptr) return ncclInvalidUsage;
   Generation* generation = Enter(slot, comm);
   const ncclResult_t passed = PassCuts(comm, slot, {stream, slot->group_depth}, &generation);
@@ -132,7 +130,7 @@ ncclResult_t FixInGroup(VirtualCommunicator* comm, ThreadSlot* slot, cudaStream_
   generation->fixed.fetch_add(1, std::memory_order_seq_cst);
   Leave(slot);
   try {
-    group->uses.push_back({comm, generation, 0, stream});
+    group->uses.push_back({comm, generation, 0, stream, false});
   } catch (const std::bad_alloc&) {
     generation->fixed.fetch_sub(1, std::memory_order_seq_cst);
     return ncclSystemError;
@@ -176,17 +174,15 @@ namespace {
 using StreamIsCapturing = int (*)(cudaStream_t stream, int* status);
 std::atomic<StreamIsCapturing> stream_is_capturing{nullptr};
 
-// Asks the driver whether the stream is being captured into a CUDA graph. Returns false without a
-// driver, and for the legacy default stream, which cannot be captured.
-bool IsCapturing(cudaStream_t stream) {
+}  // namespace
+
+bool IsCapturing(cudaStream_t stream) noexcept {
   const StreamIsCapturing ask = stream_is_capturing.load(std::memory_order_acquire);
   // CU_STREAM_LEGACY is 1.
   if (ask == nullptr || reinterpret_cast<uintptr_t>(stream) <= 1) return false;
   int status = 0;
   return ask(stream, &status) == 0 && status != 0;
 }
-
-}  // namespace
 
 bool FindDriver() noexcept {
   if (stream_is_capturing.load(std::memory_order_relaxed) != nullptr) return true;
@@ -199,8 +195,7 @@ bool FindDriver() noexcept {
   return stream_is_capturing.load(std::memory_order_relaxed) != nullptr;
 }
 
-void WatchCapture(VirtualCommunicator* comm, cudaStream_t stream) noexcept {
-  if (!IsCapturing(stream)) return;
+void PinCaptured(VirtualCommunicator* comm) noexcept {
   // Before the pin: rewireGraphsReleased() on another thread takes the pin off and watches again.
   comm->watch_capture.store(false, std::memory_order_relaxed);
   if (AddPin(comm, Pin::kGraph)) TellPinned(comm);

@@ -37,6 +37,10 @@ inline Calling CallingOn(const VirtualCommunicator* comm, const Generation* gene
 }
 
 inline bool Taken(ncclResult_t result) { return result == ncclSuccess || result == ncclInProgress; }
+// Returns whether NCCL has rejected a call before it put anything on a stream.
+inline bool Rejected(ncclResult_t result) {
+  return result == ncclInvalidArgument || result == ncclInvalidUsage;
+}
 
 // Returns whether the address can be the address of a VirtualCommunicator. NULL and other addresses
 // are not read: NCCL takes or rejects them.
@@ -57,7 +61,7 @@ inline VirtualCommunicator* Ours(ncclComm_t handle) noexcept {
 // NCCL unchanged. Any other result must be returned to the application.
 ncclResult_t Foreign(ncclComm_t handle) noexcept;
 
-// The slow path: a cut, a generation that is missing or not open, or a stream that may be captured.
+// The slow path: a cut, or a generation that is missing or not open.
 // Gives the generation to use (entered, unless in a group), or an error.
 ncclResult_t EnterSlowly(VirtualCommunicator* comm, ThreadSlot* slot, cudaStream_t stream,
                          Generation** generation) noexcept;
@@ -80,8 +84,12 @@ inline ncclResult_t Judged(const Generation& generation, ncclResult_t result) no
 // Looks for the CUDA driver that the process has already loaded. Returns true when the driver
 // answers capture queries. Each call searches again until one is found. Thread-safe.
 bool FindDriver() noexcept;
-// Pins the communicator when the stream is being captured into a CUDA graph.
-void WatchCapture(VirtualCommunicator* comm, cudaStream_t stream) noexcept;
+// Asks the driver whether the stream is being captured into a CUDA graph. Returns false without a
+// driver, and for the legacy default stream, which cannot be captured.
+bool IsCapturing(cudaStream_t stream) noexcept;
+// Pins the communicator: a CUDA graph may have one of its operations. Called after the operation,
+// because an operation that NCCL rejects is in no graph.
+void PinCaptured(VirtualCommunicator* comm) noexcept;
 PeerCounters* CountersOfPeer(VirtualCommunicator* comm, int peer) noexcept;
 
 template <Collective kWhich>
@@ -111,8 +119,6 @@ ncclResult_t IssueInGroup(VirtualCommunicator* comm, ThreadSlot* slot, cudaStrea
     const ncclResult_t refused = FixInGroup(comm, slot, stream, &use);
     if (refused != ncclSuccess) return refused;
   }
-  if (comm->watch_capture.load(std::memory_order_relaxed)) [[unlikely]]
-    WatchCapture(comm, stream);
   const Generation& generation = *use->generation;
   if (generation.state.load(std::memory_order_relaxed) != GenerationState::kOpen) [[unlikely]] {
     return Failed(generation, ncclInternalError);
@@ -121,10 +127,14 @@ ncclResult_t IssueInGroup(VirtualCommunicator* comm, ThreadSlot* slot, cudaStrea
     const Calling calling = CallingOn(comm, &generation);
     return call(Target{generation.Real(), &generation});
   }();
-  if (!Taken(result)) [[unlikely]]
-    return Failed(generation, result);
   // NCCL may have called back and moved the group's list.
   use = FindUse(slot->group, comm);
+  if (comm->watch_capture.load(std::memory_order_relaxed) && use != nullptr && !Rejected(result) &&
+      IsCapturing(stream)) [[unlikely]] {
+    use->captured = true;
+  }
+  if (!Taken(result)) [[unlikely]]
+    return Failed(generation, result);
   if (use != nullptr) {
     use->operations += kCounted<kWhich> ? 1 : 0;
     use->stream = stream;
@@ -157,7 +167,7 @@ inline ncclResult_t Issue(ncclComm_t handle, cudaStream_t stream, size_t count, 
   Generation* generation = Enter(slot, comm);
   if (comm->issued.load(std::memory_order_relaxed) >=
           comm->stop_at.load(std::memory_order_relaxed) ||
-      generation == nullptr || comm->watch_capture.load(std::memory_order_relaxed) ||
+      generation == nullptr ||
       generation->state.load(std::memory_order_relaxed) != GenerationState::kOpen) [[unlikely]] {
     const ncclResult_t refused = EnterSlowly(comm, slot, stream, &generation);
     if (refused != ncclSuccess) return refused;
@@ -167,6 +177,9 @@ inline ncclResult_t Issue(ncclComm_t handle, cudaStream_t stream, size_t count, 
     const Calling calling = CallingOn(comm, generation);
     return call(Target{generation->Real(), generation});
   }();
+  if (comm->watch_capture.load(std::memory_order_relaxed)) [[unlikely]] {
+    if (!Rejected(result) && IsCapturing(stream)) PinCaptured(comm);
+  }
   if (Taken(result)) [[likely]] {
     if constexpr (kCounted<kWhich>) {
       const uint64_t issued = comm->issued.load(std::memory_order_relaxed) + 1;

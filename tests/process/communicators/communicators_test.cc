@@ -153,6 +153,18 @@ TEST_F(CommunicatorsTest, ACapturedCommunicatorIsPinnedUntilItsGraphsAreReleased
   Finish();
 }
 
+// An operation that NCCL rejected is in no graph.
+TEST_F(CommunicatorsTest, ARejectedCapturedOperationDoesNotPin) {
+  if (SimLibraries(REWIRE_SIMGPU) != REWIRE_SIMGPU) {
+    GTEST_SKIP() << "the simulated driver makes no graph of NCCL's launches";
+  }
+  Start(2, "rejected");
+  Touch("use-1");
+  Await("used it 1\n");
+  Rebuild(2);
+  Finish();
+}
+
 TEST_F(CommunicatorsTest, SeveralRanksInOneProcessAreRefusedAtOnceByName) {
   Start(2, "threads");
   const CommandResult r = Ask("rebuild");

@@ -4,9 +4,11 @@
 // MODE "all" (default): the world; pairs (split by color); a split without the last rank; a
 // communicator used only at a command; a communicator for sends and receives alone; a non-blocking
 // communicator. MODE "blocking": the same without the non-blocking communicator. MODE "threads":
-// one communicator of which this process drives two ranks. MODE "graphs": the world alone. Rank 0
-// follows the files in FOLDER: use-K (the idle communicator is used for the K-th time; in mode
-// graphs, an operation is captured for odd K, and the graphs are released for even K) and stop.
+// one communicator of which this process drives two ranks. MODE "graphs": the world alone. MODE
+// "captures": the world and an idle communicator. MODE "rejected": the same. Rank 0 follows the
+// files in FOLDER: use-K (the idle communicator is used for the K-th time; in mode graphs, an
+// operation is captured for odd K, and the graphs are released for even K; RunCaptures() lists the
+// uses of modes captures and rejected) and stop.
 #include <dlfcn.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -241,15 +243,22 @@ void RunThreads() {
   other.join();
 }
 
-// The simulated NCCL launches nothing into a capture, and says so; the shim has seen the attempt.
-void Capture(const Gpu& gpu, ncclComm_t comm) {
+// Captures one operation in a stream of its own. NCCL rejects an operation with an unknown type.
+void Capture(const Gpu& gpu, ncclComm_t comm, bool grouped, ncclDataType_t type = ncclFloat) {
+  cudaStream_t stream = nullptr;
   void* graph = nullptr;
-  MUST(Cuda("cuStreamBeginCapture_v2", gpu.stream, 2));
-  const ncclResult_t result =
-      ncclAllReduce(gpu.send(), gpu.receive(), kElements, ncclFloat, ncclSum, comm, gpu.stream);
-  if (result != ncclInvalidUsage) Die("a captured operation gave " + std::to_string(result));
-  (void)Cuda("cuStreamEndCapture", gpu.stream, &graph);
-  if (graph != nullptr) MUST(Cuda("cuGraphDestroy", graph));
+  MUST(Cuda("cuStreamCreate", &stream, 1U));
+  MUST(Cuda("cuStreamBeginCapture_v2", stream, 0));
+  if (grouped) MUST(ncclGroupStart());
+  ncclResult_t result =
+      ncclAllReduce(gpu.send(), gpu.receive(), kElements, type, ncclSum, comm, stream);
+  if (grouped) result = ncclGroupEnd();
+  if (result != (type == ncclFloat ? ncclSuccess : ncclInvalidArgument)) {
+    Die("a captured operation gave " + std::to_string(result) + ": " + ncclGetLastError(comm));
+  }
+  MUST(Cuda("cuStreamEndCapture", stream, &graph));
+  MUST(Cuda("cuGraphDestroy", graph));
+  MUST(Cuda("cuStreamDestroy_v2", stream));
 }
 
 void ReleaseGraphs() {
@@ -276,13 +285,51 @@ void RunGraphs() {
     if (command != kUse) continue;
     ++used;
     if (used % 2 == 1) {
-      Capture(gpu, world);
+      Capture(gpu, world, used > 1);
     } else {
       ReleaseGraphs();
     }
     printf("rank %d used it %d\n", rank, used);
     fflush(stdout);
   }
+  MUST(ncclCommDestroy(world));
+  printf("rank %d done\n", rank);
+  fflush(stdout);
+}
+
+// The uses of the idle communicator: 1: a captured operation; 2: an operation; 3: the graphs are
+// released. With `rejected`: a captured operation that NCCL rejects, alone and in a group.
+void RunCaptures(bool rejected) {
+  const Gpu gpu(rank);
+  ncclComm_t world = Init("world");
+  ncclComm_t idle = Init("idle");
+  Sum(gpu, idle, 0.0F);
+  printf("rank %d ready\n", rank);
+  fflush(stdout);
+  for (int used = 0;;) {
+    usleep(2000);
+    int command = 0;
+    if (rank == 0 && Exists("use-" + std::to_string(used + 1))) command = kUse;
+    if (rank == 0 && Exists("stop")) command = kStop;
+    command = static_cast<int>(Sum(gpu, world, static_cast<float>(command)));
+    if (command == kStop) break;
+    if (command != kUse) continue;
+    ++used;
+    if (rejected) {
+      for (const bool grouped : {false, true}) {
+        Capture(gpu, idle, grouped, static_cast<ncclDataType_t>(99));
+      }
+    } else if (used == 1) {
+      Capture(gpu, idle, false);
+    } else if (used == 2) {
+      if (static_cast<int>(Sum(gpu, idle, 1.0F)) != ranks) Die("a wrong sum");
+    } else {
+      ReleaseGraphs();
+    }
+    printf("rank %d used it %d\n", rank, used);
+    fflush(stdout);
+  }
+  MUST(ncclCommDestroy(idle));
   MUST(ncclCommDestroy(world));
   printf("rank %d done\n", rank);
   fflush(stdout);
@@ -306,6 +353,8 @@ int main(int argc, char** argv) {
     RunThreads();
   } else if (mode == "graphs") {
     RunGraphs();
+  } else if (mode == "captures" || mode == "rejected") {
+    RunCaptures(mode == "rejected");
   } else {
     RunAll(mode == "all");
   }
