@@ -130,6 +130,7 @@ typedef enum {
   CU_EVENT_DISABLE_TIMING = 2,
   CU_EVENT_INTERPROCESS = 4
 } CUevent_flags;
+typedef enum { CU_EVENT_WAIT_DEFAULT = 0, CU_EVENT_WAIT_EXTERNAL = 1 } CUevent_wait_flags;
 
 typedef enum {
   CU_CTX_SCHED_AUTO = 0,

@@ -177,6 +177,7 @@ const char* ShimCommunicators::OnLastError(VirtualCommunicator* comm) {
     if (comm != nullptr && chain->comm != comm) continue;
     MutexLock lock(&chain->mutex);
     if (chain->lost) return chain->lost_why;
+    if (chain->refused_why != nullptr) return chain->refused_why;
   }
   return comm == nullptr ? loss_report_.Refused() : nullptr;
 }
@@ -205,6 +206,10 @@ void ShimCommunicators::ReportPins(const Chain& chain) {
 void ShimCommunicators::ReleaseGraphs() {
   constexpr auto kGraph = static_cast<uint32_t>(Pin::kGraph);
   for (const auto& chain : chains_.All()) {
+    {
+      MutexLock lock(&chain->mutex);
+      if (chain->current != nullptr) chain->current->captured = false;
+    }
     if ((chain->comm->pins.fetch_and(~kGraph, std::memory_order_relaxed) & kGraph) == 0) continue;
     chain->comm->watch_capture.store(true, std::memory_order_relaxed);
     ReportPins(*chain);

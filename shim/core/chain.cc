@@ -1,6 +1,7 @@
 #include "shim/core/chain.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -41,6 +42,13 @@ std::string DescribePins(uint32_t pins) {
     text += Text(static_cast<Pin>(1u << bit));
   }
   return text;
+}
+
+const char* KeepText(const std::string& text) {
+  static auto* const mutex = new Mutex;
+  static auto* const texts = new std::set<std::string>;
+  MutexLock lock(mutex);
+  return texts->insert(text).first->c_str();
 }
 
 bool IsCaptured(const VirtualCommunicator& comm) {

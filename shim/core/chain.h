@@ -26,6 +26,9 @@ namespace rewire::shim {
 std::string Name(const CommunicatorId& id);
 // Returns in words why a communicator cannot be swapped. pins: bits of Pin.
 std::string DescribePins(uint32_t pins);
+// Returns the text in memory that is valid until the process ends. Equal texts have one address.
+// Thread-safe.
+const char* KeepText(const std::string& text);
 // Returns whether CUDA graphs of the program use the communicator.
 bool IsCaptured(const VirtualCommunicator& comm);
 
@@ -50,7 +53,8 @@ struct Link {
   DeviceEvent end_of_previous = nullptr;
   DeviceEvent end = nullptr;  // the following link's end_of_previous, once known
   bool end_recorded = false;
-  // CUDA graphs may launch kernels of this generation. Set when it goes out of use.
+  // CUDA graphs may launch kernels of this generation or wait for its event, or the end of its last
+  // operation is unknown because of a capture. Complete when the generation goes out of use.
   bool captured = false;
   std::unique_ptr<Link> after;  // the next link in a list
 
@@ -97,7 +101,9 @@ struct Chain {
   bool awaits_build REWIRE_GUARDED_BY(mutex) = false;  // the first generation comes with a Build
   bool lost REWIRE_GUARDED_BY(mutex) = false;
   const char* lost_why REWIRE_GUARDED_BY(mutex) = nullptr;  // valid until the process ends
-  bool closing REWIRE_GUARDED_BY(mutex) = false;            // the application destroys it
+  // Why the last operation at a cut was refused; nullptr: it was not. Valid until the process ends.
+  const char* refused_why REWIRE_GUARDED_BY(mutex) = nullptr;
+  bool closing REWIRE_GUARDED_BY(mutex) = false;  // the application destroys it
   // Threads that ask NCCL for `current`'s state on behalf of another communicator's cut. A close
   // waits for them; each leaves as soon as `closing` or `lost` is set.
   int settling REWIRE_GUARDED_BY(mutex) = 0;

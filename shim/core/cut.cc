@@ -53,6 +53,18 @@ ncclResult_t Launches::AwaitAll(Time deadline) {
   return ncclSuccess;
 }
 
+namespace {
+
+constexpr char kRegistration[] = "the registration of the program's buffers and windows";
+
+std::string NotOrdered(const Chain& chain, Epoch epoch) {
+  return absl::StrCat("swap communicator ", Name(chain.id), " to epoch ", epoch,
+                      ": the CUDA driver refused an event that orders the operation after the last "
+                      "operation on the previous generation");
+}
+
+}  // namespace
+
 Cutter::Verdict Cutter::Return(ncclResult_t result) {
   Verdict verdict;
   verdict.result = result;
@@ -115,9 +127,16 @@ Cutter::Verdict Cutter::NextStep(Chain* chain, const CallSite& site, Call* call)
       ++counters_->stale_prevented;
       return Return(ncclRemoteError);
     }
-    if (chain->wait_first != nullptr &&
-        !device_->MakeWait(site.stream, std::exchange(chain->wait_first, nullptr))) {
-      return Return(ncclUnhandledCudaError);
+    if (chain->wait_first != nullptr) {
+      if (!device_->MakeWait(site.stream, chain->wait_first)) {
+        return Refuse(chain, ncclUnhandledCudaError, NotOrdered(*chain, chain->current->epoch));
+      }
+      chain->wait_first = nullptr;
+      if (device_->Capturing(site.stream)) chain->current->captured = true;
+    }
+    if (chain->fresh && chain->current != nullptr && device_->Capturing(site.stream) &&
+        services_->registers(chain->comm, chain->current->generation)) {
+      return RefuseCapture(chain, chain->current->epoch, kRegistration);
     }
     chain->fresh = false;
     if (chain->not_entered) {
@@ -138,6 +157,7 @@ Cutter::Verdict Cutter::NextStep(Chain* chain, const CallSite& site, Call* call)
     }
     if (!due) {
       // The pledge may also have been taken back between the caller's check and this point.
+      chain->refused_why = nullptr;
       chain->Arm();
       return {};
     }
@@ -181,13 +201,8 @@ Cutter::Verdict Cutter::WarmAt(Chain* chain, const CallSite& site) {
   Link* front = chain->pending.front().get();
   if (device_->Capturing(site.stream)) {
     // The pledge was given before the capture began. A capturing stream cannot run an operation
-    // now, and the other members will not wait, so the call is refused with a log line.
-    REWIRE_ERROR(
-        "communicator %016llx: the operation at the cut of epoch %llu is in a CUDA graph capture, "
-        "and a captured operation cannot be swapped",
-        static_cast<unsigned long long>(chain->id.high),
-        static_cast<unsigned long long>(front->epoch));
-    return Return(ncclInvalidUsage);
+    // now, and the other members will not wait.
+    return RefuseCapture(chain, front->epoch, "the first operation on the next generation");
   }
   front->begun = true;
   Verdict verdict = Act(Step::kWarm, front->epoch);
@@ -197,33 +212,65 @@ Cutter::Verdict Cutter::WarmAt(Chain* chain, const CallSite& site) {
   return verdict;
 }
 
+Cutter::Verdict Cutter::Refuse(Chain* chain, ncclResult_t result, const std::string& why) {
+  const char* const kept = KeepText(why);
+  // A program may repeat the operation without end.
+  if (std::exchange(chain->refused_why, kept) != kept) REWIRE_ERROR("%s", kept);
+  return Return(result);
+}
+
+Cutter::Verdict Cutter::RefuseCapture(Chain* chain, Epoch epoch, const char* forbidden) {
+  return Refuse(chain, ncclInvalidUsage,
+                absl::StrCat("swap communicator ", Name(chain->id), " to epoch ", epoch,
+                             ": the program's operation is in a CUDA graph capture, which forbids ",
+                             forbidden,
+                             " (all ranks must issue an operation on the communicator before they "
+                             "capture one)"));
+}
+
 bool Cutter::Follow(Chain* chain, DeviceEvent end, cudaStream_t stream) {
-  if (chain->current->end_recorded) return device_->MakeWait(stream, end);
-  // No operation was issued since the swap was decided, or the last operation came in a group.
+  Link& current = *chain->current;
+  if (current.end_recorded) return device_->MakeWait(stream, end);
+  // No operation was issued since the swap was decided, or the last operation came in a group or in
+  // a capture.
   const cudaStream_t last = chain->comm->last_stream.load(std::memory_order_relaxed);
   const bool used = chain->comm->issued.load(std::memory_order_relaxed) > 0;
-  if (used && last != stream) {
+  if (used && last != stream && !device_->Capturing(last)) {
     if (!device_->Record(end, last) || !device_->MakeWait(stream, end)) return false;
+    current.end_recorded = true;
   }
-  return device_->Record(end, stream);
+  if (!device_->Capturing(stream)) {
+    current.end_recorded = device_->Record(end, stream);
+    return current.end_recorded;
+  }
+  // Without an event the stream itself has the order, because it has the last operation. Nothing
+  // tells when that operation has ended.
+  if (used && !current.end_recorded) current.captured = true;
+  return true;
 }
 
 Cutter::Verdict Cutter::SwapAtCut(Chain* chain, const CallSite& site) {
   std::unique_ptr<Link> next = std::move(chain->pending.front());
   const DeviceEvent end = next->end_of_previous;
-  if (!Follow(chain, end, site.stream)) {
+  const bool capturing = device_->Capturing(site.stream);
+  const bool forbidden = capturing && services_->registers(chain->comm, next->generation);
+  if (forbidden || !Follow(chain, end, site.stream)) {
+    const Epoch epoch = next->epoch;
     chain->pending.front() = std::move(next);
-    return Return(ncclUnhandledCudaError);
+    if (forbidden) return RefuseCapture(chain, epoch, kRegistration);
+    return Refuse(chain, ncclUnhandledCudaError, NotOrdered(*chain, epoch));
   }
+  // The graph waits for an event of the next generation.
+  next->captured = capturing;
+  chain->refused_why = nullptr;
   // Before the swap leaves `pending`: a look at the chain that finds nothing pending is the last
   // look, so the report must be there already.
   events_->Passed();
   chain->pending.erase(chain->pending.begin());
   std::unique_ptr<Link> old = std::move(chain->current);
   old->end = end;
-  old->end_recorded = true;
   // A capture since the pledge: it pins too late to refuse the swap.
-  old->captured = IsCaptured(*chain->comm);
+  old->captured = old->captured || IsCaptured(*chain->comm);
   chain->current = std::move(next);
   services_->publish(chain->comm, chain->current->generation);
   retirement_->Add(std::move(old));
@@ -299,7 +346,9 @@ void Cutter::BeforeCut(Chain* chain, const CallSite& site) {
   }
   MutexLock lock(&chain->mutex);
   if (chain->pending.empty() || chain->current == nullptr) return;
+  // An event that is recorded in a capture belongs to the graph.
   chain->current->end_recorded =
+      !device_->Capturing(site.stream) &&
       device_->Record(chain->pending.front()->end_of_previous, site.stream);
 }
 

@@ -119,9 +119,16 @@ class Cutter {
   Verdict NextStep(Chain* chain, const CallSite& site, Call* call);
   // Returns nullopt when the caller must look again, for example after a decision.
   std::optional<Verdict> AwaitDecision(Chain* chain, Call* call) REWIRE_REQUIRES(chain->mutex);
+  // Returns the error to the program. ncclGetLastError gives the reason, which is logged once.
+  Verdict Refuse(Chain* chain, ncclResult_t result, const std::string& why)
+      REWIRE_REQUIRES(chain->mutex);
+  // A CUDA graph capture forbids a part of the swap.
+  Verdict RefuseCapture(Chain* chain, Epoch epoch, const char* forbidden)
+      REWIRE_REQUIRES(chain->mutex);
   Verdict WarmAt(Chain* chain, const CallSite& site) REWIRE_REQUIRES(chain->mutex);
   Verdict SwapAtCut(Chain* chain, const CallSite& site) REWIRE_REQUIRES(chain->mutex);
-  // Orders later work on the site's stream after the last operation.
+  // Orders later work on the site's stream after the last operation, also in a CUDA graph capture.
+  // A capture adds to its graph only a wait for the event, and keeps the capture valid.
   bool Follow(Chain* chain, DeviceEvent end, cudaStream_t stream) REWIRE_REQUIRES(chain->mutex);
   ncclResult_t Warm(Chain* chain, const CallSite& site, const Verdict& verdict);
   [[nodiscard]] std::string NotLaunched(Epoch epoch) const;

@@ -129,7 +129,9 @@ bool DriverDevice::Record(DeviceEvent event, cudaStream_t stream) {
 }
 
 bool DriverDevice::MakeWait(cudaStream_t stream, DeviceEvent event) {
-  return driver_->StreamWaitEvent(stream, static_cast<CUevent>(event), 0) == CUDA_SUCCESS;
+  // The event is recorded outside the capture.
+  const unsigned flags = Capturing(stream) ? CU_EVENT_WAIT_EXTERNAL : CU_EVENT_WAIT_DEFAULT;
+  return driver_->StreamWaitEvent(stream, static_cast<CUevent>(event), flags) == CUDA_SUCCESS;
 }
 
 Device::EventState DriverDevice::Query(DeviceEvent event) {
@@ -145,8 +147,10 @@ Device::EventState DriverDevice::Query(DeviceEvent event) {
 
 bool DriverDevice::Capturing(cudaStream_t stream) {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  return driver_->StreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
-         status != CU_STREAM_CAPTURE_STATUS_NONE;
+  const CUresult result = driver_->StreamIsCapturing(stream, &status);
+  // Work on the legacy stream would end the capture of a stream that synchronises with it.
+  if (result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT) return true;
+  return result == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
 }  // namespace

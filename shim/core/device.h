@@ -49,8 +49,11 @@ class Device {
   virtual void DestroyEvent(DeviceEvent event) = 0;
   // Called on the application's thread; never blocks.
   virtual bool Record(DeviceEvent event, cudaStream_t stream) = 0;
+  // While the stream is captured into a CUDA graph, the graph waits for the event at each launch.
+  // The event must then outlive the graph.
   virtual bool MakeWait(cudaStream_t stream, DeviceEvent event) = 0;
   virtual EventState Query(DeviceEvent event) = 0;
+  // Returns whether a CUDA graph capture forbids to record an event on the stream.
   virtual bool Capturing(cudaStream_t stream) = 0;
 };
 

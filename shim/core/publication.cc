@@ -81,7 +81,7 @@ void Publication::GoToBuilt(Chain* chain, Epoch epoch) {
     return;
   }
   old->end_recorded = false;
-  old->captured = IsCaptured(*chain->comm);
+  old->captured = old->captured || IsCaptured(*chain->comm);
   if (stays) {
     old->end = chain->current->end_of_previous;
     old->end_recorded =
@@ -91,14 +91,9 @@ void Publication::GoToBuilt(Chain* chain, Epoch epoch) {
   retirement_->Add(std::move(old));
 }
 
-const char* Publication::Keep(const std::string& reason) {
-  MutexLock lock(&mutex_);
-  return reasons_.insert(reason).first->c_str();
-}
-
 void Publication::Lose(Chain* chain, const std::string& reason,
                        std::vector<std::unique_ptr<Link>>* links) {
-  const char* const kept = Keep(reason);
+  const char* const kept = KeepText(reason);
   MutexLock lock(&chain->mutex);
   if (chain->closing) return;
   chain->TakePending(links);

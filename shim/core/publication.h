@@ -7,11 +7,9 @@
 #pragma once
 
 #include <memory>
-#include <set>
 #include <string>
 #include <vector>
 
-#include "reconfig/base/mutex.h"
 #include "shim/core/chain.h"
 #include "shim/core/environment.h"
 #include "shim/core/retirement.h"
@@ -42,15 +40,11 @@ class Publication {
 
  private:
   void GoToBuilt(Chain* chain, Epoch epoch) REWIRE_REQUIRES(chain->mutex);
-  // Returns a copy that stays valid; equal texts are kept once.
-  const char* Keep(const std::string& reason) REWIRE_EXCLUDES(mutex_);
 
   const ShimServices* const services_;
   Device* const device_;
   CoreCounters* const counters_;
   Retirement* const retirement_;
-  Mutex mutex_;
-  std::set<std::string> reasons_ REWIRE_GUARDED_BY(mutex_);
 };
 
 }  // namespace rewire::shim

@@ -37,6 +37,9 @@ struct ShimServices {
   // yet. After a failure the generation is useless. Windows follow at the program's first
   // operation.
   ncclResult_t (*replay)(VirtualCommunicator* comm, Generation* generation) noexcept;
+  // Returns whether the program's first operation on the generation has to register a buffer or a
+  // window there.
+  bool (*registers)(VirtualCommunicator* comm, const Generation* generation) noexcept;
   // Makes `next` the generation that calls use from now on. With nullptr, calls return
   // ncclInvalidUsage. Returns the previous generation, which threads may still be inside: call
   // quiesce before destroying its real communicator (an abort does not need quiesce).

@@ -21,8 +21,8 @@ namespace rewire::shim {
 
 namespace {
 
-constexpr ShimServices kServices = {NewGeneration,  ReplayLocal, Publish,       Quiesce,
-                                    FreeGeneration, Pledge,      ReportedLosses};
+constexpr ShimServices kServices = {NewGeneration, ReplayLocal,    Registers, Publish,
+                                    Quiesce,       FreeGeneration, Pledge,    ReportedLosses};
 
 std::atomic<const CoreTable*> core{nullptr};
 std::atomic<bool> creates_here{false};

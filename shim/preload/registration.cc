@@ -150,6 +150,13 @@ ncclResult_t ReplayLocal(VirtualCommunicator* comm, Generation* generation) noex
   return ncclSuccess;
 }
 
+bool Registers(VirtualCommunicator* comm, const Generation* generation) noexcept {
+  const std::vector<Registration> all = comm->registrations.All();
+  return std::any_of(all.begin(), all.end(), [&](const Registration& r) {
+    return r.kind != RegistrationKind::kOperator && !generation->values.Get(r.index);
+  });
+}
+
 ncclResult_t ReplayAll(VirtualCommunicator* comm, Generation* generation,
                        int group_depth) noexcept {
   for (const Registration& r : comm->registrations.All()) {

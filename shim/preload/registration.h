@@ -80,6 +80,8 @@ class RegistrationList {
 // Both functions skip what the generation has already, and follow the application's order, which is
 // the same on all ranks for windows. The first error ends the replay.
 ncclResult_t ReplayLocal(VirtualCommunicator* comm, Generation* generation) noexcept;
+// Returns whether ReplayAll would register a buffer or a window. An operator is a number.
+bool Registers(VirtualCommunicator* comm, const Generation* generation) noexcept;
 // In a group, NCCL makes the windows at the group's end.
 ncclResult_t ReplayAll(VirtualCommunicator* comm, Generation* generation, int group_depth) noexcept;
 

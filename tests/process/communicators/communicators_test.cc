@@ -153,6 +153,26 @@ TEST_F(CommunicatorsTest, ACapturedCommunicatorIsPinnedUntilItsGraphsAreReleased
   Finish();
 }
 
+TEST_F(CommunicatorsTest, APendingSwapPassesAtACapturedOperation) {
+  if (SimLibraries(REWIRE_SIMGPU) != REWIRE_SIMGPU) {
+    GTEST_SKIP() << "the simulated driver makes no graph of NCCL's launches";
+  }
+  Start(2, "captures");
+  Rebuild(2);
+  AwaitPending("idle", 2);
+  Touch("use-1");
+  Await("used it 1\n");
+  AwaitPending("idle", 0);
+  AwaitPinned(2);
+  Touch("use-2");
+  Await("used it 2\n");
+  Touch("use-3");
+  Await("used it 3\n");
+  AwaitPinned(0);
+  Rebuild(3);
+  Finish();
+}
+
 // An operation that NCCL rejected is in no graph.
 TEST_F(CommunicatorsTest, ARejectedCapturedOperationDoesNotPin) {
   if (SimLibraries(REWIRE_SIMGPU) != REWIRE_SIMGPU) {

@@ -55,11 +55,18 @@ SIMGPU_EXPORT CUresult cuEventRecordWithFlags(CUevent handle, CUstream stream,
 SIMGPU_EXPORT CUresult cuStreamWaitEvent(CUstream stream_handle, CUevent handle,
                                          unsigned int flags) noexcept {
   SIMGPU_ENTER();
-  if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (flags != CU_EVENT_WAIT_DEFAULT && flags != CU_EVENT_WAIT_EXTERNAL) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   Stream* stream = nullptr;
   SIMGPU_TRY(FindStream(stream_handle, &stream));
   const Event* event = FindEvent(handle);
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (flags == CU_EVENT_WAIT_EXTERNAL) {
+    // The graph, which cannot be launched, waits for the event.
+    return stream->capture.status == CU_STREAM_CAPTURE_STATUS_ACTIVE ? CUDA_SUCCESS
+                                                                     : CUDA_ERROR_INVALID_VALUE;
+  }
   SIMGPU_TRY(CheckWorkAgainstCapture(stream));
   if (event->marker == nullptr) return CUDA_SUCCESS;
   if (event->marker->done && !State().settings.virtual_clock()) return CUDA_SUCCESS;

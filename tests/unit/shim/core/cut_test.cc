@@ -6,6 +6,7 @@ namespace rewire::shim {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 class CutTest : public Stage {};
@@ -148,8 +149,15 @@ TEST_F(CutTest, ACaptureAtTheCutIsRefusedByName) {
   core_->Decide(1, true);
   ASSERT_EQ(program.Issue(0), ncclSuccess);
   ASSERT_EQ(program.Issue(1), ncclSuccess);
-  device_.SetCapturing(true);
+  device_.SetCapturing(7, true);
   EXPECT_EQ(program.Issue(2), ncclInvalidUsage);
+  const char* why = core_->OnLastError(&program.comm);
+  ASSERT_NE(why, nullptr);
+  EXPECT_THAT(why, HasSubstr("is in a CUDA graph capture, which forbids the first operation"));
+  // After the capture the program goes on.
+  device_.SetCapturing(7, false);
+  EXPECT_EQ(program.Issue(2), ncclSuccess);
+  EXPECT_EQ(core_->OnLastError(&program.comm), nullptr);
 }
 
 TEST_F(CutTest, AFailingWarmOperationEndsTheGenerations) {

@@ -1,5 +1,6 @@
 // A device whose streams do nothing: it records the work put on them, and events complete when the
-// test decides. Thread-safe.
+// test decides. As on a real device, a capture ends when an event is recorded on its stream.
+// Thread-safe.
 #pragma once
 
 #include <functional>
@@ -61,6 +62,7 @@ class FakeDevice : public Device {
   bool Record(DeviceEvent event, cudaStream_t stream) override {
     MutexLock lock(&mutex_);
     if (destroyed_.contains(event)) ++used_after_destroy_;
+    if (capturing_.contains(stream)) return false;
     log_.push_back(absl::StrCat("record ", reinterpret_cast<uintptr_t>(event), " on ",
                                 reinterpret_cast<uintptr_t>(stream)));
     return true;
@@ -78,9 +80,9 @@ class FakeDevice : public Device {
     ++queries_;
     return pending_ ? EventState::kPending : EventState::kDone;
   }
-  bool Capturing(cudaStream_t /*stream*/) override {
+  bool Capturing(cudaStream_t stream) override {
     MutexLock lock(&mutex_);
-    return capturing_;
+    return capturing_.contains(stream);
   }
 
   void SetFreeBytes(uint64_t bytes) {
@@ -102,9 +104,14 @@ class FakeDevice : public Device {
     MutexLock lock(&mutex_);
     pending_ = pending;
   }
-  void SetCapturing(bool capturing) {
+  void SetCapturing(uintptr_t stream, bool capturing) {
     MutexLock lock(&mutex_);
-    capturing_ = capturing;
+    auto* const handle = reinterpret_cast<cudaStream_t>(stream);
+    if (capturing) {
+      capturing_.insert(handle);
+    } else {
+      capturing_.erase(handle);
+    }
   }
   void Log(const std::string& line) {
     MutexLock lock(&mutex_);
@@ -135,7 +142,7 @@ class FakeDevice : public Device {
   Mutex mutex_;
   std::function<uint64_t()> free_bytes_ REWIRE_GUARDED_BY(mutex_) = [] { return 1 << 30; };
   bool pending_ REWIRE_GUARDED_BY(mutex_) = false;
-  bool capturing_ REWIRE_GUARDED_BY(mutex_) = false;
+  std::set<cudaStream_t> capturing_ REWIRE_GUARDED_BY(mutex_);
   unsigned resident_blocks_ REWIRE_GUARDED_BY(mutex_) = 0;
   int live_streams_ REWIRE_GUARDED_BY(mutex_) = 0;
   uintptr_t made_ REWIRE_GUARDED_BY(mutex_) = 0;

@@ -14,6 +14,7 @@ namespace {
 std::atomic<int> live{0};
 std::atomic<ncclResult_t> replay_result{ncclSuccess};
 std::atomic<uint64_t> reported_losses{0};
+std::atomic<bool> registers{false};
 
 Generation* NewGeneration(uint64_t epoch, int ranks, int rank) noexcept {
   auto* generation = new Generation;
@@ -25,6 +26,9 @@ Generation* NewGeneration(uint64_t epoch, int ranks, int rank) noexcept {
 }
 ncclResult_t Replay(VirtualCommunicator* /*comm*/, Generation* /*generation*/) noexcept {
   return replay_result.load();
+}
+bool NeedsRegistration(VirtualCommunicator* /*comm*/, const Generation* /*generation*/) noexcept {
+  return registers.load();
 }
 Generation* Publish(VirtualCommunicator* comm, Generation* next) noexcept {
   return comm->current.exchange(next);
@@ -62,12 +66,14 @@ bool Eventually(const std::function<bool()>& condition) {
 }
 
 const ShimServices* FakeServices::Get() {
-  static constexpr ShimServices kServices = {NewGeneration,  Replay, Publish,       Quiesce,
-                                             FreeGeneration, Pledge, ReportedLosses};
+  static constexpr ShimServices kServices = {NewGeneration, Replay,         NeedsRegistration,
+                                             Publish,       Quiesce,        FreeGeneration,
+                                             Pledge,        ReportedLosses};
   return &kServices;
 }
 void FakeServices::ReportLoss() { reported_losses.fetch_add(1); }
 int FakeServices::live_generations() { return live.load(); }
+void FakeServices::SetRegisters(bool value) { registers.store(value); }
 void FakeServices::SetReplayResult(ncclResult_t result) { replay_result.store(result); }
 
 void RecordedEvents::Created(const elastic::CommunicatorCreated& c) {

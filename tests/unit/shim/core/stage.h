@@ -27,6 +27,8 @@ struct FakeServices {
   static void SetReplayResult(ncclResult_t result);
   // A call tells the program of a loss.
   static void ReportLoss();
+  // Whether the first operation on every generation registers a buffer or a window.
+  static void SetRegisters(bool value);
 };
 
 class RecordedEvents : public elastic::CommunicatorEvents {
