@@ -99,10 +99,10 @@ const CoreTable* Core() noexcept { return core.load(std::memory_order_acquire); 
 bool CreatesHere() noexcept { return creates_here.load(std::memory_order_relaxed); }
 
 ncclResult_t ReadyToCreate() noexcept {
-  const PostponedCancellation postponed;
   creates_here.store(true, std::memory_order_relaxed);
   const ncclResult_t settings = CheckSettings();
   if (settings != ncclSuccess) return settings;
+  const PostponedCancellation postponed;
   const RealNccl* real = Real();
   if (real->version != 0) WarnOfSecondLibrary(real->path);
   ShareWithNewObjects();

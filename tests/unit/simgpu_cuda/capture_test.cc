@@ -50,6 +50,21 @@ TEST_F(CaptureTest, WorkIsRefusedAndInvalidates) {
   EXPECT_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
 }
 
+// An event that was recorded outside the capture.
+TEST_F(CaptureTest, OnlyAnExternalWaitIsTaken) {
+  const CUstream stream = NewStream();
+  const CUstream other = NewStream();
+  const CUevent event = NewEvent();
+  CUgraph graph = nullptr;
+  EXPECT_EQ(cuStreamWaitEvent(stream, event, CU_EVENT_WAIT_EXTERNAL), CUDA_ERROR_INVALID_VALUE);
+  ASSERT_EQ(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+  ASSERT_EQ(cuEventRecord(event, other), CUDA_SUCCESS);
+  EXPECT_EQ(cuStreamWaitEvent(stream, event, CU_EVENT_WAIT_EXTERNAL), CUDA_SUCCESS);
+  EXPECT_EQ(Status(stream), CU_STREAM_CAPTURE_STATUS_ACTIVE);
+  EXPECT_NE(cuStreamWaitEvent(stream, event, CU_EVENT_WAIT_DEFAULT), CUDA_SUCCESS);
+  EXPECT_EQ(cuStreamEndCapture(stream, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+}
+
 TEST_F(CaptureTest, TheLegacyStreamMayNotDependOnACapture) {
   const CUstream blocking = NewStream(CU_STREAM_DEFAULT);
   CUgraph graph = nullptr;

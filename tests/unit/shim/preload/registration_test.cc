@@ -107,6 +107,22 @@ TEST_F(RegistrationTest, ReplayByABuilderMakesNoWindows) {
   Retire(old);
 }
 
+TEST_F(RegistrationTest, AnOperatorIsNoRegistrationOnTheNextGeneration) {
+  Generation* next = Services()->new_generation(1, 2, 1);
+  EXPECT_FALSE(Registers(V(comm_), next));
+  float scalar = 0.5F;
+  ncclRedOp_t op;
+  ASSERT_EQ(ncclSuccess,
+            ncclRedOpCreatePreMulSum(&op, &scalar, ncclFloat, ncclScalarHostImmediate, comm_));
+  EXPECT_FALSE(Registers(V(comm_), next));
+  void* handle = nullptr;
+  ASSERT_EQ(ncclSuccess, ncclCommRegister(comm_, &scalar, sizeof scalar, &handle));
+  EXPECT_TRUE(Registers(V(comm_), next));
+  EXPECT_FALSE(Registers(V(comm_), V(comm_)->current.load()));
+  EXPECT_EQ(ncclSuccess, ncclCommDeregister(comm_, handle));
+  Services()->free_generation(next);
+}
+
 TEST_F(RegistrationTest, NcclMayStoreAWindowAfterTheCall) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
