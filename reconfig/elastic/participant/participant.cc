@@ -111,9 +111,9 @@ void Participant::Run() {
     }
     Time now = Now();
     Member::Out out;
-      if (!link_.connected()) witness_.reset();
-      if (!member_->stopped() && link_.TryConnect(now)) {
-        witness_ = std::make_unique<DeathWitness>(options_.socket);
+    if (!link_.connected()) witness_.reset();
+    if (!member_->stopped() && link_.TryConnect(now)) {
+      witness_ = std::make_unique<DeathWitness>(options_.socket);
       member_->OnConnected(now, &out);
       MutexLock lock(&mutex_);
       was_connected_ = true;

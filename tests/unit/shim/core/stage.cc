@@ -66,8 +66,8 @@ bool Eventually(const std::function<bool()>& condition) {
 }
 
 const ShimServices* FakeServices::Get() {
-  static constexpr ShimServices kServices = {NewGeneration, Replay,         NeedsRegistration,
-                                             Publish,       Quiesce,        FreeGeneration,
+  static constexpr ShimServices kServices = {NewGeneration, Replay,        NeedsRegistration,
+                                             Publish,       Quiesce,       FreeGeneration,
                                              Pledge,        ReportedLosses};
   return &kServices;
 }
