@@ -127,16 +127,16 @@ Cutter::Verdict Cutter::NextStep(Chain* chain, const CallSite& site, Call* call)
       ++counters_->stale_prevented;
       return Return(ncclRemoteError);
     }
+    if (chain->fresh && chain->current != nullptr && device_->Capturing(site.stream) &&
+        services_->registers(chain->comm, chain->current->generation)) {
+      return RefuseCapture(chain, chain->current->epoch, kRegistration);
+    }
     if (chain->wait_first != nullptr) {
       if (!device_->MakeWait(site.stream, chain->wait_first)) {
         return Refuse(chain, ncclUnhandledCudaError, NotOrdered(*chain, chain->current->epoch));
       }
       chain->wait_first = nullptr;
       if (device_->Capturing(site.stream)) chain->current->captured = true;
-    }
-    if (chain->fresh && chain->current != nullptr && device_->Capturing(site.stream) &&
-        services_->registers(chain->comm, chain->current->generation)) {
-      return RefuseCapture(chain, chain->current->epoch, kRegistration);
     }
     chain->fresh = false;
     if (chain->not_entered) {

@@ -107,6 +107,25 @@ TEST_F(CaptureTest, TheNextSwapKeepsAGenerationWhoseEventIsInAGraph) {
   EXPECT_TRUE(Eventually([] { return FakeNccl::Get().Live() == 1; }));
 }
 
+TEST_F(CaptureTest, TheFirstOperationAfterABoundaryMayBeCaptured) {
+  Program program(core_.get(), 1);
+  ASSERT_EQ(program.Create(2, 0), ncclSuccess);
+  ASSERT_EQ(program.Issue(0), ncclSuccess);
+  ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0)}).ok());
+  core_->SwapNow(1);
+  device_.TakeLog();
+  device_.SetCapturing(8, true);
+  // Windows are made at this operation.
+  FakeServices::SetRegisters(true);
+  EXPECT_EQ(program.Issue(100, 8), ncclInvalidUsage);
+  EXPECT_THAT(core_->OnLastError(&program.comm), HasSubstr("forbids the registration"));
+  EXPECT_THAT(device_.TakeLog(), IsEmpty());
+  FakeServices::SetRegisters(false);
+  EXPECT_EQ(program.Issue(100, 8), ncclSuccess);
+  EXPECT_EQ(core_->OnLastError(&program.comm), nullptr);
+  EXPECT_THAT(device_.TakeLog(), ElementsAre("wait 1 on 8"));
+}
+
 TEST_F(CaptureTest, RegistrationsThatACaptureForbidsAreRefusedByName) {
   Program program(core_.get(), 1);
   UseAndSwap(&program);
