@@ -9,6 +9,7 @@
 // the call at the end is a jump, which leaves the program's return address in place.
 #include <dlfcn.h>
 #include <limits.h>
+#include <link.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,17 +58,37 @@ void Find() {
   if (realpath(own, shim) == nullptr) shim[0] = '\0';
 }
 
-// Returns whether the loader opens the file with this mode and the file is an NCCL. An NCCL stays
-// loaded: the shim calls it, or warns of a second NCCL.
+// Returns whether the process has loaded an NCCL that is neither the shim nor this file.
+bool HasOtherNccl(const char* path) {
+  const auto visit = [](dl_phdr_info* object, size_t, void* named) {
+    char real[PATH_MAX];
+    if (object->dlpi_name == nullptr || !NamesNccl(object->dlpi_name) ||
+        realpath(object->dlpi_name, real) == nullptr || strcmp(real, shim) == 0) {
+      return 0;
+    }
+    return strcmp(real, static_cast<const char*>(named)) == 0 ? 0 : 1;
+  };
+  return dl_iterate_phdr(visit, const_cast<char*>(path)) != 0;
+}
+
+// Returns whether the loader opens the file with this mode and the file is an NCCL, which the shim
+// then calls. If the shim calls another one, the file stays loaded, and the shim warns of it.
 bool IsNccl(const char* path, int mode) {
   void* const library = next(path, (mode & RTLD_NOW) != 0 ? RTLD_NOW : RTLD_LAZY);
   if (library == nullptr) return false;
-  const bool found = dlsym(library, "ncclGetVersion") != nullptr;
-  // The user's setting names another real library.
-  if (!found || library_given) dlclose(library);
-  // The program must not find the error of this check.
-  if (!found) dlerror();
-  return found;
+  if (dlsym(library, "ncclGetVersion") == nullptr) {
+    dlclose(library);
+    dlerror();  // the program must not find the error of this check
+    return false;
+  }
+  if (library_given) {
+    dlclose(library);
+    return true;
+  }
+  setenv("REWIRE_NCCL_LIBRARY", path, 0);
+  const char* const real = getenv("REWIRE_NCCL_LIBRARY");
+  if (real != nullptr && strcmp(real, path) == 0 && !HasOtherNccl(path)) dlclose(library);
+  return true;
 }
 
 // Returns the file to open instead. Not inlined: with its arrays in dlopen(), the call there could
@@ -82,8 +103,6 @@ __attribute__((noinline)) const char* Redirect(const char* file, int mode, const
   if (realpath(file, path) == nullptr) return file;
   if (strcmp(path, shim) == 0) return shim;
   if ((mode & RTLD_NOLOAD) == 0 && !IsNccl(path, mode)) return file;
-  // The file that the program names is the real library.
-  setenv("REWIRE_NCCL_LIBRARY", path, 0);
   return shim;
 }
 

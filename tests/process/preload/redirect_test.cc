@@ -76,6 +76,17 @@ TEST_F(RedirectTest, ALibraryThatIsNoNcclIsOpenedItself) {
   EXPECT_THAT(ran.output, HasSubstr("undefined symbol: ncclGetVersion"));
 }
 
+// The shim goes on with the first, and does not hide it.
+TEST_F(RedirectTest, ASecondNcclIsWarnedOf) {
+  const std::string steps = probe_ + "from=" REWIRE_REAL " init from=" REWIRE_NEWER_NCCL " init";
+  const Ran late = RunCommand(both_, steps);
+  EXPECT_EQ(2u, Times(late.output, "init 0 5245574952450001")) << late.output;
+  EXPECT_EQ(1u, Times(late.output, "two NCCL libraries in one process")) << late.output;
+  const Ran early =
+      RunCommand(both_, probe_ + "from=" REWIRE_REAL " from=" REWIRE_NEWER_NCCL " init");
+  EXPECT_EQ(1u, Times(early.output, "two NCCL libraries in one process")) << early.output;
+}
+
 TEST_F(RedirectTest, DisabledTheCallIsUnchanged) {
   const std::string off = both_ + noop_ + "REWIRE_DISABLE=1 ";
   const Ran real = RunCommand(off, probe_ + "from=" REWIRE_REAL " where init");
