@@ -102,10 +102,11 @@ void Reshape::Run() {
   const bool loss = request_.kind == TransitionKind::kLoss;
   absl::StatusOr<uint64_t> hash = absl::UnknownError("");
   // Preparation has time, but the stream must be complete when the step ends. A thread cannot raise
-  // its priority again, so preparation runs on its own thread.
+  // its priority again, so preparation runs on its own thread. After a loss the program waits for
+  // the preparation, so there is no training to disturb.
   std::thread prepare([&] {
     pthread_setname_np(pthread_self(), "rewire-prepare");
-    setpriority(PRIO_PROCESS, 0, 10);
+    if (!loss) setpriority(PRIO_PROCESS, 0, 10);
     TakeShortTurns();
     hash = MakeThePlan();
   });
