@@ -58,8 +58,7 @@ rewireResult_t Check() {
 void Must(ncclResult_t result, const char* what) {
   if (result == ncclSuccess || result == ncclInProgress) return;
   End(3, "lost after " + std::to_string(operations) + ": " + what + " gave " +
-             std::to_string(static_cast<int>(result)) + ": " + ncclGetLastError(nullptr) +
-             (Check() == rewireSuccess ? " (unchecked)" : " (checked)"));
+             std::to_string(static_cast<int>(result)) + ": " + ncclGetLastError(nullptr));
 }
 
 // The driver's functions by their documented names.

@@ -191,11 +191,8 @@ TEST(NcclProgramTest, AProgramMayEndWithOpenCommunicators) {
 void ExpectLost(const CommandResult& end) {
   EXPECT_EQ(Times(end.out, "lost after"), 2u) << end.out << end.err;
 }
-// The check reported every wrong result.
-void ExpectChecked(const CommandResult& end) {
-  EXPECT_THAT(end.out, Not(HasSubstr("WRONG")));
-  EXPECT_THAT(end.out, Not(HasSubstr("unchecked")));
-}
+// The check reported every wrong result. NCCL's own call may give the error first.
+void ExpectChecked(const CommandResult& end) { EXPECT_THAT(end.out, Not(HasSubstr("WRONG"))); }
 
 TEST(NcclProgramTest, ADeathUnderLoadIsKnownBeforeTheDataIsUsed) {
   for (const char* kinds : {"b", "bp", "pp", "bs"}) {
