@@ -143,10 +143,10 @@ json WorldStatus(const elastic::Leader& leader, const TransitionLog& log,
   out["world"] = {{"epoch", record.world.epoch}, {"members", committed}};
   out["members"] = world;
   json unattached = json::array();
-  for (const auto& [member, pid] : pids) {
+  for (const auto& process : pids) {
     const bool known = std::any_of(members.begin(), members.end(),
-                                   [&](const auto& m) { return m.member == member; });
-    if (!known) unattached.push_back({{"member", member}, {"pid", pid}});
+                                   [&](const auto& m) { return m.member == process.first; });
+    if (!known) unattached.push_back({{"member", process.first}, {"pid", process.second}});
   }
   out["unattached"] = unattached;
   json pending = json::array();
