@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -60,10 +61,12 @@ class Root {
   }
 
   void Stop() REWIRE_EXCLUDES(mutex_) {
+    // In a forked child another thread of the parent may hold the mutex without end.
+    if (pid_.load() != ::getpid()) return;
     std::optional<std::thread> thread;
     {
       rewire::MutexLock lock(&mutex_);
-      if (pid_ != ::getpid() || !thread_.has_value()) return;
+      if (!thread_.has_value()) return;
       stop_->Set();
       thread = std::move(thread_);
       thread_.reset();
@@ -132,7 +135,7 @@ class Root {
   }
 
   rewire::Mutex mutex_;
-  pid_t pid_ REWIRE_GUARDED_BY(mutex_) = ::getpid();
+  std::atomic<pid_t> pid_{::getpid()};  // the process that the thread is in
   std::optional<std::thread> thread_ REWIRE_GUARDED_BY(mutex_);  // empty: no id is outstanding
   std::map<uint64_t, Session> sessions_ REWIRE_GUARDED_BY(mutex_);
   // Replaced only while no thread runs.
