@@ -4,7 +4,8 @@
     tidy.py FILE...     files relative to the top of the tree; build/clang has their commands
 
 Most of clang-tidy's time goes to the standard library's and Abseil's headers, so files share them.
-Files whose names collide go into different units. Prints the findings and exits with 1 on any.
+Files whose names or macros collide go into different units. Prints the findings and exits with 1
+on any.
 """
 
 import collections
@@ -46,7 +47,8 @@ def write_unit(files):
 
 def colliding(files, folder, words):
     """Returns the files that do not compile after the files before them."""
-    done = subprocess.run([*words, "-fsyntax-only", "-w", "-ferror-limit=0", write_unit(files)],
+    done = subprocess.run([*words, "-fsyntax-only", "-Wno-everything", "-Werror=macro-redefined",
+                           "-ferror-limit=0", write_unit(files)],
                           cwd=folder, capture_output=True, text=True, check=False)
     named = {os.path.realpath(path) for path in ERROR.findall(done.stderr)}
     out = [file for file in files[1:] if file in named]
