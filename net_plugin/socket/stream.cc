@@ -129,7 +129,7 @@ Stream::~Stream() {
     // to AF_UNSPEC drops the connection and its send queue.
     sockaddr nobody{};
     nobody.sa_family = AF_UNSPEC;
-    connect(fd_.get(), &nobody, sizeof nobody);
+    (void)connect(fd_.get(), &nobody, sizeof nobody);  // the descriptor is closed in any case
   }
   shutdown(fd_.get(), SHUT_RDWR);
 }
@@ -144,7 +144,7 @@ absl::StatusOr<size_t> Stream::Write(const void* header, size_t header_bytes, co
   message.msg_iovlen = 2;
   const bool small = header_bytes + payload_bytes <= sizeof together;
   if (small) {  // one plain call costs less than a call with two parts
-    std::memcpy(together, header, header_bytes);
+    if (header_bytes > 0) std::memcpy(together, header, header_bytes);
     if (payload_bytes > 0) std::memcpy(together + header_bytes, payload, payload_bytes);
   }
   constexpr int kFlags = MSG_DONTWAIT | MSG_NOSIGNAL;
