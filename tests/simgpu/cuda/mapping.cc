@@ -72,7 +72,9 @@ namespace simgpu {
 
 void Unmap(uintptr_t base, const Allocation& mapping) {
   void* const at = reinterpret_cast<void*>(base);
-  ::mmap(at, mapping.size, PROT_NONE, kReservedMapping | MAP_FIXED, -1, 0);
+  if (::mmap(at, mapping.size, PROT_NONE, kReservedMapping | MAP_FIXED, -1, 0) == MAP_FAILED) {
+    Say("cuMemUnmap of %zu bytes: %s", mapping.size, std::strerror(errno));
+  }
   --State().physical[mapping.physical].mappings;
   DropPhysical(mapping.physical);
 }
