@@ -17,7 +17,7 @@ struct Place {
 Place PlaceOf(uint32_t index, uint32_t first) {
   const uint32_t scaled = index / first + 1;
   const auto chunk = static_cast<uint32_t>(std::bit_width(scaled)) - 1;
-  return {chunk, index - first * ((1U << chunk) - 1)};
+  return {chunk, index - first * (std::bit_floor(scaled) - 1)};
 }
 
 }  // namespace

@@ -50,7 +50,7 @@ ncclResult_t Again(const VirtualCommunicator* comm, Registration r, Generation* 
 // Waits until a non-blocking communicator takes the next call. A loss or the deadline of a build
 // ends the wait. NCCL 2.28 and 2.30 return ncclSuccess for a window that is still in progress.
 ncclResult_t Settled(const Generation* generation) {
-  const int build_ms = Settings::Get().build_ms();
+  const auto build_ms = static_cast<int>(Settings::Get().build_ms());
   const Time deadline = Now() + milliseconds(build_ms);
   ncclResult_t state = ncclInProgress;
   while (state == ncclInProgress) {

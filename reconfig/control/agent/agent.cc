@@ -50,9 +50,10 @@ absl::StatusOr<std::unique_ptr<Agent>> Agent::Start(AgentOptions options) {
   if (const SocketStatus s = ListenUnix(options.socket, &listener); !s.ok()) {
     return absl::UnavailableError(s.text);
   }
-  std::unique_ptr<Agent> agent(new Agent(options, std::move(store), std::move(metrics_server)));
+  std::unique_ptr<Agent> agent(
+      new Agent(std::move(options), std::move(store), std::move(metrics_server)));
   Agent* a = agent.get();
-  a->leader_ = std::make_unique<elastic::Leader>(OptionsOfLeader(options, job),
+  a->leader_ = std::make_unique<elastic::Leader>(OptionsOfLeader(a->options_, job),
                                                  record->value_or(WorldRecord{}));
   Connections::Events* from_connections = a;
   a->connections_ =

@@ -112,7 +112,7 @@ uint64_t Makespan::Take(const Direction& direction, std::span<const PlacedMove> 
     Device& d = devices_[s.move.to];
     if (d.now < arrival) {
       // An own expert's rows are not interrupted: on average, half of them delay the move.
-      const uint64_t over = d.all_own / (2 * shape_.experts);
+      const uint64_t over = d.all_own / (uint64_t{2} * shape_.experts);
       const uint64_t fill = std::min(d.own, arrival - d.now + over);
       d.own -= fill;
       d.now = std::max(d.now + fill, arrival);

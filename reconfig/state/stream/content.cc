@@ -28,7 +28,7 @@ __attribute__((target("avx512f"))) size_t HashWide(const unsigned char* p, size_
   alignas(64) uint64_t keys[8];
   for (uint64_t i = 0; i < 8; ++i) keys[i] = (position + i + 1) * kStep;
   __m512i key = _mm512_load_si512(keys);
-  const __m512i step = _mm512_set1_epi64(static_cast<long long>(8 * kStep));
+  const __m512i step = _mm512_set1_epi64(static_cast<int64_t>(8 * kStep));
   __m512i sums[2] = {_mm512_setzero_si512(), _mm512_setzero_si512()};
   const size_t blocks = bytes / 128;
   for (size_t b = 0; b < blocks; ++b) {

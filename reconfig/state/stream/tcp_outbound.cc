@@ -53,7 +53,7 @@ void TcpOutbound::Add(OutFragment fragment, std::function<void(absl::Status)> do
   fragment.header.epoch = key_.epoch;
   if (waiting_.empty()) deadline_ = now + stall_;
   std::string header = EncodeHeader(fragment.header);
-  waiting_.push_back({std::move(fragment), std::move(header), std::move(done)});
+  waiting_.push_back({fragment, std::move(header), std::move(done)});
   if (state_ == State::kOpen) Write(now);
 }
 
