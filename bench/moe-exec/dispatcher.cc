@@ -76,7 +76,7 @@ void Dispatcher::Reorder(CUdeviceptr by_source, CUdeviceptr by_expert, bool to_e
 }
 
 void Dispatcher::Digest(CUdeviceptr rows, uint64_t* digest) {
-  device_.Launch(stream_, 0, [rows, digest, bytes = Rows() * hidden_ * sizeof(float)] {
+  device_.Launch(stream_, 0, [rows, digest, bytes = size_t{Rows()} * hidden_ * sizeof(float)] {
     *digest = MixWord(*digest, ContentHash(Floats(rows), bytes, 0));
   });
 }

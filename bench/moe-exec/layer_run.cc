@@ -92,7 +92,7 @@ bool Run::Fail(const absl::Status& status) {
 
 void Run::SetUp() {
   const size_t most = size_t{o_.trace.devices} * o_.trace.tokens * o_.trace.top / o_.divide +
-                      o_.trace.experts * o_.trace.devices;
+                      size_t{o_.trace.experts} * o_.trace.devices;
   const size_t bytes = most * o_.expert.row_bytes();
   errors_ = device_.Allocate(bytes);
   out_ = device_.Allocate(bytes);

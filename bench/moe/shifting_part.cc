@@ -21,8 +21,8 @@ Evened Plan(const moe::Batch& batch, const moe::Shape& shape, bool by_counts) {
   std::vector<moe::Posting> postings(batch.devices);
   for (uint32_t rank = 0; rank < batch.devices; ++rank) {
     moe::Posting& p = postings[rank];
-    const auto first = static_cast<ptrdiff_t>(rank * shape.experts);
-    const auto end = first + static_cast<ptrdiff_t>(shape.experts);
+    const auto first = ptrdiff_t{rank} * shape.experts;
+    const auto end = first + ptrdiff_t{shape.experts};
     p.tokens.assign(batch.tokens.begin() + first, batch.tokens.begin() + end);
     p.dynamic.assign(batch.dynamic.begin() + first, batch.dynamic.begin() + end);
     if (by_counts) p.dynamic = moe::ChooseDynamic(p.tokens, shape.dynamic);

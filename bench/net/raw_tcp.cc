@@ -36,7 +36,8 @@ class Raw final : public Way {
     std::vector<std::thread> threads;
     std::vector<char> fine(fds_.size(), 0);
     for (size_t i = 0; i < fds_.size(); ++i) {
-      threads.emplace_back([this, i, bytes, count, &fine] { fine[i] = Share(i, bytes, count); });
+      threads.emplace_back(
+          [this, i, bytes, count, &fine] { fine[i] = Share(i, bytes, count) ? 1 : 0; });
     }
     for (std::thread& t : threads) t.join();
     for (const char f : fine) {

@@ -195,7 +195,8 @@ class Plugin final : public Way {
   // time of two of the eight messages in flight.
   void Idle(Side side, Time begin, size_t done) const {
     if (side == Side::kReceive && end_.naps) {
-      std::this_thread::sleep_for(2 * (Now() - begin) / std::max<int64_t>(done, 1));
+      std::this_thread::sleep_for(2 * (Now() - begin) /
+                                  static_cast<int64_t>(std::max<size_t>(done, 1)));
     } else {
       sched_yield();
     }

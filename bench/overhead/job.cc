@@ -70,7 +70,8 @@ absl::Status RunCommand(const std::vector<std::string>& command, const std::stri
 
 }  // namespace
 
-absl::StatusOr<std::vector<Samples>> RunJob(const JobOptions& options, MemberOptions member) {
+absl::StatusOr<std::vector<Samples>> RunJob(const JobOptions& options,
+                                            const MemberOptions& member) {
   namespace fs = std::filesystem;
   std::string folder = (fs::temp_directory_path() / "rewire-overhead-XXXXXX").string();
   if (mkdtemp(folder.data()) == nullptr) {

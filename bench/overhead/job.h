@@ -18,6 +18,6 @@ struct JobOptions {
 };
 
 // Blocks until the job has ended. On failure the error has the end of the job's output.
-absl::StatusOr<std::vector<Samples>> RunJob(const JobOptions& options, MemberOptions member);
+absl::StatusOr<std::vector<Samples>> RunJob(const JobOptions& options, const MemberOptions& member);
 
 }  // namespace rewire::bench

@@ -151,7 +151,7 @@ Round OneRound(const Options& o) {
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, between) != 0 || pipe(result) != 0) {
     Die("socketpair");
   }
-  pid_t children[2];
+  pid_t children[2] = {-1, -1};
   for (const int side : {0, 1}) {
     children[side] = fork();
     if (children[side] != 0) continue;

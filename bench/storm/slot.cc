@@ -27,7 +27,7 @@ template <typename T>
 bool IsValue(const char* source, size_t element, T value) {
   T typed{};
   std::memcpy(&typed, source + element * sizeof typed, sizeof typed);
-  return std::memcmp(&typed, &value, sizeof typed) == 0;
+  return typed == value;
 }
 
 }  // namespace

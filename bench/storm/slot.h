@@ -42,7 +42,7 @@ class Slot {
   [[nodiscard]] const Operation& operation() const { return operation_; }
 
  private:
-  static constexpr size_t kBytes = 4 * 20000 * 8;
+  static constexpr size_t kBytes = size_t{4} * 20000 * 8;
   [[nodiscard]] size_t InputCount() const;
   [[nodiscard]] size_t OutputCount() const;
   [[nodiscard]] uint64_t Expected(size_t element) const;

@@ -71,7 +71,8 @@ class Attention {
     return m.middleCols(part * width + h * size, size);
   }
   Real Scale(const Matrix<Real>& x) const {
-    return Real(1) / std::sqrt(static_cast<Real>(x.cols() / heads_));
+    const Eigen::Index size = x.cols() / heads_;
+    return Real(1) / std::sqrt(static_cast<Real>(size));
   }
 
   // Token t attends to tokens 0..t.

@@ -65,14 +65,14 @@ absl::Status GradientPass::Run(TrainingState& state, Communicator& comm) {
   words[3] = sums.stop;
   const Device& device = state.device();
   REWIRE_RETURN_IF_ERROR(device.CopyIn(whole, state.gradient_host.data(), bytes));
-  REWIRE_RETURN_IF_ERROR(device.CopyIn(state.small.at(), words, 4 * 8));
+  REWIRE_RETURN_IF_ERROR(device.CopyIn(state.small.at(), words, size_t{4} * 8));
   if (state.zero1()) {
     REWIRE_RETURN_IF_ERROR(comm.ReduceScatter(whole, gradient.at(), state.Chunk(), type));
   } else {
     REWIRE_RETURN_IF_ERROR(comm.AllReduce(whole, state.elements(), type));
   }
   REWIRE_RETURN_IF_ERROR(comm.AllReduce(state.small.at(), 4, ncclInt64));
-  REWIRE_RETURN_IF_ERROR(device.CopyOut(words, state.small.at(), 4 * 8));
+  REWIRE_RETURN_IF_ERROR(device.CopyOut(words, state.small.at(), size_t{4} * 8));
   REWIRE_RETURN_IF_ERROR(comm.Wait());
 
   Progress& p = state.progress;

@@ -76,7 +76,7 @@ absl::Status TrainingState::Allocate(uint64_t ballast_elements) {
                             DeviceBuffer::Allocate(device_, padded * gradient_bytes));
   }
   REWIRE_ASSIGN_OR_RETURN(weights, DeviceBuffer::Allocate(device_, padded * 2));
-  REWIRE_ASSIGN_OR_RETURN(small, DeviceBuffer::Allocate(device_, 8 * 8));
+  REWIRE_ASSIGN_OR_RETURN(small, DeviceBuffer::Allocate(device_, size_t{8} * 8));
   host_weights.resize(elements());
   REWIRE_ASSIGN_OR_RETURN(small_host, PinnedArray<int64_t>::Allocate(device_, 8));
   REWIRE_ASSIGN_OR_RETURN(gradient_host, PinnedArray<int64_t>::Allocate(device_, elements()));
