@@ -40,7 +40,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::string encoded = EncodeRecord(recorded);
   Require(encoded.size() == RecordBytes(shape));
   Require(DecodeRecord(encoded, shape).value() == recorded);
-  encoded[data[0] % encoded.size()] ^= static_cast<char>(1 << data[1] % 8);
+  char& changed = encoded[data[0] % encoded.size()];
+  changed = static_cast<char>(changed ^ (1 << (data[1] % 8)));
   Require(!DecodeRecord(encoded, shape).ok());
   Require(!DecodeRecord(encoded.substr(1), shape).ok());
   return 0;

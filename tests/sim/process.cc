@@ -13,7 +13,7 @@ constexpr uint32_t kOperationsPerStep = 5;
 
 }  // namespace
 
-Process::Process(Simulation* sim, elastic::MemberOptions options)
+Process::Process(Simulation* sim, const elastic::MemberOptions& options)
     : sim_(sim), options_(options), member_(std::make_unique<elastic::Member>(options)) {}
 
 bool Process::frozen() const { return sim_->now() < frozen_until_; }

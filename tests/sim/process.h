@@ -23,7 +23,7 @@ class Simulation;
 
 class Process {
  public:
-  Process(Simulation* sim, elastic::MemberOptions options);
+  Process(Simulation* sim, const elastic::MemberOptions& options);
 
   // ---- from the network
   void Connected();

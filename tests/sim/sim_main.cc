@@ -34,11 +34,10 @@ int main(int argc, char** argv) {
     } else if (arg == "--seed" && Number(value, &first)) {
       last = first;
       ++i;
-    } else if (arg == "--seeds" && value.find(':') != std::string_view::npos &&
-               Number(value.substr(0, value.find(':')), &first) &&
-               Number(value.substr(value.find(':') + 1), &last)) {
-      ++i;
-    } else if (arg == "--planted" && rewire::sim::PlantedBugNamed(value, &options.planted_bug)) {
+    } else if ((arg == "--seeds" && value.find(':') != std::string_view::npos &&
+                Number(value.substr(0, value.find(':')), &first) &&
+                Number(value.substr(value.find(':') + 1), &last)) ||
+               (arg == "--planted" && rewire::sim::PlantedBugNamed(value, &options.planted_bug))) {
       ++i;
     } else {
       return Usage();

@@ -1,6 +1,8 @@
 #include "tests/fakes/noop_nccl/noop_nccl.h"
 
+#include <cstddef>
 #include <cstring>
+#include <span>
 #include <tuple>
 #include <type_traits>
 
@@ -24,15 +26,17 @@ Result Answer() {
   }
 }
 
+void RememberBytes(std::span<const std::byte> bytes) {
+  memcpy(control.bytes + control.size, bytes.data(), bytes.size());
+  control.size += bytes.size();
+}
+
 template <typename... Values>
 void Remember(const char* name, const std::tuple<Values...>& values) {
   control.name = name;
   control.size = 0;
   std::apply(
-      [](const auto&... value) {
-        (..., (memcpy(control.bytes + control.size, &value, sizeof value),
-               control.size += sizeof value));
-      },
+      [](const auto&... value) { (..., RememberBytes(std::as_bytes(std::span(&value, 1)))); },
       values);
 }
 

@@ -84,7 +84,8 @@ void Primitives::WaitForFreeSlots(uint64_t steps) {
 void Primitives::RunSimple(const Step& step, int64_t count) {
   const auto steps = static_cast<uint64_t>(slice_steps_);
   const int64_t full = simple_slot_ / static_cast<int64_t>(elements_.bytes()) * slice_steps_;
-  const int64_t even = (count + 16 * slices_ - 1) / (16 * slices_) * 16;
+  const int64_t row = int64_t{16} * slices_;
+  const int64_t even = (count + row - 1) / row * 16;
   const int64_t slice = std::max(even, full / 32);
   int64_t at = 0;
   for (int k = 0; k < slices_; ++k) {

@@ -73,7 +73,7 @@ struct alignas(16) Collective230 {
   CollectiveParts parts;
 };
 
-constexpr size_t kRegisteredPointers = 3 * 8 * sizeof(void*);
+constexpr size_t kRegisteredPointers = size_t{3} * 8 * sizeof(void*);
 
 static_assert(sizeof(ChannelMemory<Ring228>) == 368 && sizeof(ChannelMemory<Ring229>) == 368);
 static_assert(offsetof(ChannelMemory<Ring228>, work_counter) == 352);

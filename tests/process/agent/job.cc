@@ -32,7 +32,7 @@ std::vector<std::string> RunArguments(const TemporaryFolder& folder, int members
 
 }  // namespace
 
-Job::Job(int members, int max, std::vector<std::string> options, std::string script)
+Job::Job(int members, int max, const std::vector<std::string>& options, const std::string& script)
     : launcher_(RunArguments(folder_, members, max, options, script)) {
   // The world is formed when each initial member has printed that the member entered epoch 1.
   const bool formed = launcher_.ReadUntil(

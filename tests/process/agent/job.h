@@ -14,7 +14,8 @@ class Job {
  public:
   // Starts the job and waits until all members have entered epoch 1. /bin/sh runs a nonempty
   // `script` instead of the toy member; the script's $0 is the toy member and $1 the stop file.
-  Job(int members, int max, std::vector<std::string> options = {}, std::string script = "");
+  Job(int members, int max, const std::vector<std::string>& options = {},
+      const std::string& script = "");
   [[nodiscard]] std::string socket() const { return folder_ / "agent.sock"; }
   [[nodiscard]] const TemporaryFolder& folder() const { return folder_; }
   Background& launcher() { return launcher_; }

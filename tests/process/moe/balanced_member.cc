@@ -61,7 +61,7 @@ int main(int argc, char** argv) {
   round.tokens = tokens;
   round.weights = weights;
   round.part_bytes = &kWeights;
-  round.x = round.out = At(device.Allocate((tokens[0] + tokens[1]) * kRow));
+  round.x = round.out = At(device.Allocate(size_t{tokens[0] + tokens[1]} * kRow));
   for (uint32_t r = 0; r < kRounds; ++r) {
     const rewireSegment_t* segments = nullptr;
     const rewireGradient_t* gradients = nullptr;

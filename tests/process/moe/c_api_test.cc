@@ -19,8 +19,8 @@ using testing::Each;
 using testing::HasSubstr;
 
 constexpr uint32_t kOwn = 2;
-constexpr uint32_t kRow = 64;  // bytes
-constexpr uint32_t kWeights = 256;
+constexpr size_t kRow = 64;  // bytes
+constexpr size_t kWeights = 256;
 constexpr uint32_t kRows[2][kOwn] = {{90, 30}, {10, 6}};
 
 rewireExpertsOptions_t Options(const std::string& name, uint32_t rank) {

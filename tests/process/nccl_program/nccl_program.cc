@@ -160,12 +160,15 @@ bool Reduce(Communicator* c, float extra, float* got) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 3 || getenv("RANK") == nullptr || getenv("WORLD_SIZE") == nullptr) return 2;
+  const char* const own_rank = getenv("RANK");
+  const char* const world_size = getenv("WORLD_SIZE");
+  const char* const local_rank = getenv("LOCAL_RANK");
+  if (argc != 3 || own_rank == nullptr || world_size == nullptr) return 2;
   const std::string kinds = argv[1];
   const std::string folder = argv[2];
-  const int rank = atoi(getenv("RANK"));
-  const int ranks = atoi(getenv("WORLD_SIZE"));
-  const int device = getenv("LOCAL_RANK") != nullptr ? atoi(getenv("LOCAL_RANK")) : rank;
+  const int rank = atoi(own_rank);
+  const int ranks = atoi(world_size);
+  const int device = local_rank != nullptr ? atoi(local_rank) : rank;
   int devices = 1;
   void* context = nullptr;
   MustCuda(Cuda("cuInit", 0U), "cuInit");

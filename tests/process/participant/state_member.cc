@@ -93,7 +93,7 @@ bool Wait(const Program& p, std::atomic<uint64_t>* counters, uint64_t n, int mos
       all = all && counters[s].load() >= (p.world.epoch << 32 | n);
     }
     if (all) return true;
-    const timespec pause = {0, 100 * 1000};
+    const timespec pause = {0, 100'000};
     nanosleep(&pause, nullptr);
   }
   return false;

@@ -23,8 +23,8 @@ TEST(WrongCallsTest, UnderAnAgent) {
   for (const char* line : {
            "attach: success",
            "id without NCCL: invalid usage: [^\n]*NCCL is not loaded in this process",
-           "device without driver: invalid argument: [^\n]*tensor device: "
-           "[^\n]*/nowhere/libcuda.so.1",
+           ("device without driver: invalid argument: [^\n]*tensor device: "
+            "[^\n]*/nowhere/libcuda.so.1"),
            "host: success",
            "host again: invalid argument: [^\n]*tensor host: already registered",
            "update: success",
@@ -32,8 +32,8 @@ TEST(WrongCallsTest, UnderAnAgent) {
            "recover inside: invalid usage: rewireRecover: called inside the update function",
            "detach inside: invalid usage: rewireDetach: called inside the update function",
            "update with calls: success",
-           "late: invalid usage: [^\n]*tensor late: must be registered before the first "
-           "rewireUpdate",
+           ("late: invalid usage: [^\n]*tensor late: must be registered before the first "
+            "rewireUpdate"),
            "nothing to recover from: unavailable: [^\n]*REWIRE_SILENCE_MS",
            "update after it: success",
            "child attach: invalid usage: [^\n]*forked child",

@@ -19,8 +19,7 @@ struct NarrowFormat {
   static constexpr uint32_t kInfinity = kExponentMask << M;
   static constexpr uint32_t kMaxFinite =
       kFinite ? (kInfinity | (kMantissaMask - 1)) : kInfinity - 1;
-  static constexpr uint32_t kNan =
-      kFinite ? (kInfinity | kMantissaMask) : (kInfinity | kMantissaMask);
+  static constexpr uint32_t kNan = kInfinity | kMantissaMask;
 
   static float ToFloat(uint32_t bits) {
     const uint32_t sign = (bits & kSign) != 0 ? 0x80000000u : 0;

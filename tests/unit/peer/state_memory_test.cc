@@ -32,7 +32,7 @@ class StateMemoryTest : public ::testing::TestWithParam<size_t> {
 };
 
 TEST_P(StateMemoryTest, DeviceHashEqualsHostHash) {
-  constexpr uint64_t kOffset = 8 * 1234567;
+  constexpr uint64_t kOffset = uint64_t{8} * 1234567;
   const uint64_t expected = HashContent(bytes_.data(), bytes_.size(), kOffset);
   for (const uint64_t shift : {0, 2, 8, 13}) {
     const StatePlace place = device_.At(shift);

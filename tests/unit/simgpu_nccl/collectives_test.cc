@@ -12,7 +12,7 @@ namespace simnccl {
 namespace {
 
 // Values that every type represents exactly, also in sums and products over four ranks.
-double Value(int rank, size_t i) { return 1 + (rank + i) % 2; }
+double Value(int rank, size_t i) { return (rank + i) % 2 == 0 ? 1 : 2; }
 
 void Write(ncclDataType_t type, void* data, size_t i, double v) {
   switch (type) {
@@ -277,7 +277,8 @@ TEST(Collectives, FloatSumsDoNotDependOnTiming) {
   std::vector<std::vector<float>> results(3);
   OnRanks(3, [&](int r, ncclComm_t comm, Rank& gpu) {
     std::vector<float> input(50'000);
-    for (size_t i = 0; i < input.size(); ++i) input[i] = std::sin(i * 1.7f + r) * 1e3f;
+    for (size_t i = 0; i < input.size(); ++i)
+      input[i] = std::sin(static_cast<float>(i) * 1.7f + static_cast<float>(r)) * 1e3f;
     float* in = gpu.Put(input);
     auto* out = static_cast<float*>(gpu.Alloc(input.size() * 4));
     for (int round = 0; round < 5; ++round) {
@@ -298,7 +299,7 @@ TEST(Collectives, PreMulSum) {
   OnRanks(3, [&](int r, ncclComm_t comm, Rank& gpu) {
     const float factor = 0.5f;
     float* device_factor = gpu.Put<float>({4.0f});
-    float* data = gpu.Put<float>({1.0f * (r + 1), 2.0f});
+    float* data = gpu.Put<float>({static_cast<float>(r + 1), 2.0f});
     ncclRedOp_t half;
     ncclRedOp_t four;
     ASSERT_NCCL(ncclRedOpCreatePreMulSum(&half, const_cast<float*>(&factor), ncclFloat32,

@@ -31,7 +31,7 @@ int HasRoom(void* program, const char*, uint64_t, uint64_t) {
   return static_cast<Program*>(program)->in_place ? 1 : 0;
 }
 
-World Members(std::vector<MemberId> members) {
+World Members(const std::vector<MemberId>& members) {
   World world{2, {}};
   for (const MemberId m : members) world.members.push_back({m, 1, ""});
   return world;

@@ -31,7 +31,8 @@ std::vector<Posting> Postings(const std::vector<uint32_t>& tokens, const Shape& 
   std::vector<Posting> postings(kRanks);
   for (uint32_t rank = 0; rank < kRanks; ++rank) {
     Posting& p = postings[rank];
-    p.tokens.assign(tokens.begin() + rank * kOwn, tokens.begin() + (rank + 1) * kOwn);
+    const auto first = tokens.begin() + ptrdiff_t{rank} * kOwn;
+    p.tokens.assign(first, first + kOwn);
     p.dynamic = ChooseDynamic(p.tokens, shape.dynamic);
     p.copies = shape.slots * kRanks;
     p.slots.resize(shape.slots);
@@ -41,7 +42,7 @@ std::vector<Posting> Postings(const std::vector<uint32_t>& tokens, const Shape& 
 
 // Every micro-batch has different hot experts than all earlier ones.
 std::vector<uint32_t> Shifted(std::mt19937_64* random) {
-  std::vector<uint32_t> tokens(kRanks * kOwn);
+  std::vector<uint32_t> tokens(size_t{kRanks} * kOwn);
   for (uint32_t& t : tokens) t = 1500 + static_cast<uint32_t>((*random)() % 500);
   for (int hot = 0; hot < 12; ++hot) {
     tokens[(*random)() % tokens.size()] += 2000 + static_cast<uint32_t>((*random)() % 6000);

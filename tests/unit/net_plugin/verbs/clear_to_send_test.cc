@@ -15,7 +15,7 @@ TEST(ClearRingTest, ReadsAnEntryOnceItsLastWordIsWritten) {
   const auto ring = std::make_unique<ClearRing>();
   for (const uint32_t count : {1U, 2U}) {
     for (const uint64_t sequence : kSequences) {
-      const uint64_t receive = sequence + count * uint64_t{2 * kMaxRequests};
+      const uint64_t receive = sequence + count * uint64_t{2} * kMaxRequests;
       ClearToSend* const entry = ring->Entries(receive, count);
       EXPECT_FALSE(ring->Read(receive, 0));
       entry->address = receive * 3;

@@ -34,8 +34,9 @@ class MeasureTest : public Stage {
     core_->OnOpened(&world_.comm);
     MakeFirst(&left_);
     MakeFirst(&right_);
-    device_.SetFreeBytes(
-        [free_bytes] { return static_cast<uint64_t>(free_bytes - 400 * FakeNccl::Get().Live()); });
+    device_.SetFreeBytes([free_bytes] {
+      return static_cast<uint64_t>(free_bytes - int64_t{400} * FakeNccl::Get().Live());
+    });
     return Prepare(1, {BuildOf(world_, 2, 0), BuildOf(left_, 2, 0), BuildOf(right_, 2, 0)});
   }
   void TearDown() override {

@@ -1,5 +1,7 @@
 // Every function of the table reaches the real library with its arguments intact.
+#include <cstddef>
 #include <cstring>
+#include <span>
 #include <tuple>
 
 #include "shim/preload/real_nccl.h"
@@ -60,8 +62,7 @@ class ForwardingTest : public ShimTest {
       return static_cast<T>(next_++);
     } else {
       T value;
-      for (size_t i = 0; i < sizeof value; ++i)
-        reinterpret_cast<unsigned char*>(&value)[i] = next_++;
+      for (std::byte& b : std::as_writable_bytes(std::span(&value, 1))) b = std::byte{next_++};
       return value;
     }
   }
@@ -85,8 +86,9 @@ class ForwardingTest : public ShimTest {
   template <typename T>
   void CompareOne(const char* name, const T& passed, bool ours, size_t* offset) {
     T got;
-    memcpy(&got, NoopNccl()->bytes + *offset, sizeof got);
-    *offset += sizeof got;
+    const auto bytes = std::as_writable_bytes(std::span(&got, 1));
+    memcpy(bytes.data(), NoopNccl()->bytes + *offset, bytes.size());
+    *offset += bytes.size();
     if constexpr (std::is_same_v<T, ncclComm_t>) {
       EXPECT_EQ(expected_, got) << name;
     } else if constexpr (std::is_same_v<T, ncclComm_t*>) {
@@ -102,7 +104,7 @@ class ForwardingTest : public ShimTest {
         EXPECT_EQ(passed, got) << name;
       }
     } else {
-      EXPECT_EQ(0, memcmp(&passed, &got, sizeof got)) << name << " argument at " << *offset;
+      EXPECT_EQ(0, memcmp(&passed, &got, bytes.size())) << name << " argument at " << *offset;
     }
   }
 

@@ -15,7 +15,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-World Members(std::vector<MemberId> ids, Epoch epoch = 1) {
+World Members(const std::vector<MemberId>& ids, Epoch epoch = 1) {
   World world;
   world.epoch = epoch;
   for (MemberId id : ids) world.members.push_back({id, id + 100, "127.0.0.1:1"});

@@ -44,7 +44,7 @@ class SnapshotterTest : public ::testing::Test {
   World Of(const std::string& next) {
     return {3, {{0, 0, transports_[0]->address()}, {1, 0, next}}};
   }
-  std::unique_ptr<Snapshotter> Make(MemberId m, std::string node) {
+  std::unique_ptr<Snapshotter> Make(MemberId m, const std::string& node) {
     Snapshotter::Options options;
     options.stall = seconds(600);
     options.node_of = [node](const WorldMember&) { return node; };

@@ -20,7 +20,7 @@ using ::testing::HasSubstr;
 
 constexpr StreamKey kKey{Purpose::kTransition, 2, kStreamSecret};
 const StreamHello kHello{Purpose::kTransition, 2, 1, 2, 0, 0, {}};
-constexpr size_t kBytes = 300 * 1000;  // more than one write takes
+constexpr size_t kBytes = 300'000;  // more than one write takes
 
 size_t OpenDescriptors() {
   size_t count = 0;

@@ -259,7 +259,7 @@ TEST(SlowReceivers, DoNotDelayOtherReceivers) {
     OutFragment fragment;
     fragment.header.bytes = static_cast<uint32_t>(bytes.size());
     fragment.bytes = bytes;
-    (*from)->Send(kKey, {to, 0, receiver.address()}, fragment, [count](absl::Status s) {
+    (*from)->Send(kKey, {to, 0, receiver.address()}, fragment, [count](const absl::Status& s) {
       EXPECT_TRUE(s.ok()) << s;
       ++*count;
     });
