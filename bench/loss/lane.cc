@@ -32,8 +32,8 @@ Lane::Lane(LanePlan plan, int rank_of_job, uint64_t seed, const CudaDriver* cuda
       place_(place),
       first_(std::move(first)),
       record_(page),
-      random_(
-          MixWord(seed, static_cast<uint64_t>(plan_.number * FaultPage::kMostRanks + rank_of_job))),
+      random_(MixWord(seed, static_cast<uint64_t>(int64_t{plan_.number} * FaultPage::kMostRanks +
+                                                  rank_of_job))),
       failed_(failed) {}
 
 Lane::~Lane() {
