@@ -23,7 +23,7 @@ class BypassTest : public ::testing::Test {
   CommandResult RunMember(const std::vector<std::string>& command,
                           const std::vector<std::string>& variables = {}) {
     std::vector<std::string> argv = {
-        REWIRE_COMMAND, "run", "-n", "1", "--sim=" REWIRE_SIMGPU, "--dir", folder_ / "run", "--"};
+        REWIRE_COMMAND, "run", "-n", "1", ("--sim=" REWIRE_SIMGPU), "--dir", folder_ / "run", "--"};
     argv.insert(argv.end(), command.begin(), command.end());
     return LoadedProgram::Run(variables, argv);
   }

@@ -20,7 +20,6 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-using ::testing::Not;
 
 namespace fs = std::filesystem;
 
@@ -121,9 +120,9 @@ TEST_F(JobTest, OwnCxxRuntimeOnTheLibraryPath) {
 
 TEST_F(JobTest, CxxRuntimeThatIsTooOldIsNamed) {
   const CommandResult r = LoadedProgram::Run(
-      {"LD_PRELOAD=" REWIRE_PRELOAD,
+      {("LD_PRELOAD=" REWIRE_PRELOAD),
        "LD_LIBRARY_PATH=" + fs::path(OLD_RUNTIME).parent_path().string(),
-       "REWIRE_NCCL_LIBRARY=" OLD_NCCL, "REWIRE_SOCKET=" + folder_ / "none", "REWIRE_MEMBER=0"},
+       ("REWIRE_NCCL_LIBRARY=" OLD_NCCL), "REWIRE_SOCKET=" + folder_ / "none", "REWIRE_MEMBER=0"},
       {PROBE, "version", "init"});
   EXPECT_THAT(r.out, AllOf(HasSubstr("version 0 21903"), HasSubstr("init 2 0"))) << r.err;
   EXPECT_THAT(r.err,
