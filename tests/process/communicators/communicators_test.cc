@@ -4,92 +4,16 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
-#include <fstream>
-#include <nlohmann/json.hpp>
-#include <optional>
-
-#include "reconfig/base/clock.h"
-#include "tests/fakes/process/background.h"
-#include "tests/fakes/process/sim_libraries.h"
-#include "tests/fakes/process/temporary_folder.h"
+#include "tests/process/communicators/job.h"
 
 namespace rewire {
 namespace {
 
 using ::testing::HasSubstr;
 
-size_t Times(const std::string& text, const std::string& what) {
-  size_t times = 0;
-  for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) ++times;
-  return times;
-}
-
-class CommunicatorsTest : public ::testing::Test {
+class CommunicatorsTest : public CommunicatorsJob {
  protected:
-  void Start(int ranks, const std::string& mode) {
-    ranks_ = static_cast<size_t>(ranks);
-    job_.emplace(std::vector<std::string>{
-        REWIRE_COMMAND, "run", "-n", std::to_string(ranks), "--sim=" + SimLibraries(REWIRE_SIMGPU),
-        "--dir", folder_ / "run", "--socket", Socket(), "--", PROGRAM, folder_ / "", mode});
-    Await("ready\n", seconds(60));
-  }
-  std::string Socket() const { return folder_ / "agent.sock"; }
-  // Waits until every rank has printed a line with this text.
-  void Await(const std::string& text, Duration within = seconds(30)) {
-    const bool said = job_->ReadUntil(
-        [&](const CommandResult& r) { return Times(r.out, text) >= ranks_; }, within);
-    if (said) return;
-    const CommandResult end = job_->End(seconds(1));
-    FAIL() << "not all said " << text << "\n" << end.out << end.err;
-  }
-  void Touch(const std::string& name) { std::ofstream(folder_ / name) << "now"; }
-  CommandResult Ask(const std::string& command, std::vector<std::string> more = {}) {
-    std::vector<std::string> all = {command, "--socket", Socket()};
-    all.insert(all.end(), more.begin(), more.end());
-    return Rewire(all, seconds(60));
-  }
-  nlohmann::json Status() {
-    const CommandResult r = Ask("status", {"--json"});
-    return nlohmann::json::parse(r.out, nullptr, false);
-  }
-  // Returns the number of pending swaps whose reason has this text.
-  size_t Pending(const std::string& why) {
-    size_t count = 0;
-    const nlohmann::json status = Status();  // must outlive the loop over a part of it
-    for (const auto& p : status["pending"]) {
-      count += p["why"].get<std::string>().find(why) != std::string::npos ? 1 : 0;
-    }
-    return count;
-  }
-  // Communicators in use pass their cuts within moments; the others stay pending.
-  void AwaitPending(const std::string& why, size_t count) {
-    const Time until = Now() + seconds(30);
-    while (Pending(why) != count && Now() < until) {
-    }
-    EXPECT_EQ(Pending(why), count) << why << "\n" << Ask("status").out;
-  }
-  void AwaitPinned(size_t count) {
-    const Time until = Now() + seconds(30);
-    while (Status()["pinned"].size() != count && Now() < until) {
-    }
-    EXPECT_EQ(Status()["pinned"].size(), count) << Ask("status").out;
-  }
-  void Rebuild(int epoch) {
-    const CommandResult r = Ask("rebuild");
-    ASSERT_EQ(r.status, 0) << r.out << r.err;
-    EXPECT_EQ(Status()["epoch"], epoch);
-  }
-  void Finish() {
-    Touch("stop");
-    const CommandResult end = job_->End(seconds(60));
-    EXPECT_EQ(end.status, 0) << end.out << end.err;
-    EXPECT_EQ(Times(end.out, " done\n"), ranks_);
-    EXPECT_EQ(Times(end.out, "failed"), 0u) << end.out;
-  }
-
-  TemporaryFolder folder_;
-  std::optional<Background> job_;
-  size_t ranks_ = 0;
+  CommunicatorsTest() : CommunicatorsJob(PROGRAM) {}
 };
 
 TEST_F(CommunicatorsTest, AnIdleCommunicatorIsUsedAgainAfterThreeRebuilds) {

@@ -9,120 +9,15 @@
 // files in FOLDER: use-K (the idle communicator is used for the K-th time; in mode graphs, an
 // operation is captured for odd K, and the graphs are released for even K; RunCaptures() lists the
 // uses of modes captures and rejected) and stop.
-#include <dlfcn.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <chrono>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <fstream>
-#include <string>
 #include <thread>
-#include <vector>
 
-#include "rewire_nccl_api.h"
+#include "tests/process/communicators/program_process.h"
 
+namespace rewire {
 namespace {
 
-constexpr size_t kElements = 64;
 constexpr int kUse = 1;
 constexpr int kStop = 2;
-constexpr std::chrono::seconds kPatience(60);
-
-int rank = 0;
-int ranks = 0;
-std::string folder;
-
-[[noreturn]] void Die(const std::string& why) {
-  printf("rank %d failed: %s\n", rank, why.c_str());
-  fflush(stdout);
-  _exit(1);
-}
-
-void Must(int result, const char* what) {
-  if (result == 0) return;
-  Die(std::string(what) + " gave " + std::to_string(result) + ": " + ncclGetLastError(nullptr));
-}
-#define MUST(call) Must(static_cast<int>(call), #call)
-
-// The driver's functions by their documented names.
-template <typename... Arguments>
-int Cuda(const char* name, Arguments... arguments) {
-  static void* const driver = dlopen("libcuda.so.1", RTLD_NOW);
-  auto* function =
-      driver == nullptr ? nullptr : reinterpret_cast<int (*)(Arguments...)>(dlsym(driver, name));
-  return function == nullptr ? -1 : function(arguments...);
-}
-
-struct Gpu {
-  explicit Gpu(int device) {
-    MUST(Cuda("cuInit", 0U));
-    MUST(Cuda("cuDevicePrimaryCtxRetain", &context, device));
-    Enter();
-    MUST(Cuda("cuStreamCreate", &stream, 1U));
-    MUST(Cuda("cuMemAlloc_v2", &in, kElements * sizeof(float)));
-    MUST(Cuda("cuMemAlloc_v2", &out, kElements * sizeof(float)));
-  }
-  void Enter() const { MUST(Cuda("cuCtxSetCurrent", context)); }
-  void Give(float value) const {
-    const std::vector<float> values(kElements, value);
-    MUST(Cuda("cuMemcpyHtoD_v2", in, static_cast<const void*>(values.data()),
-              kElements * sizeof(float)));
-  }
-  [[nodiscard]] float Take() const {
-    std::vector<float> values(kElements);
-    MUST(Cuda("cuStreamSynchronize", stream));
-    MUST(
-        Cuda("cuMemcpyDtoH_v2", static_cast<void*>(values.data()), out, kElements * sizeof(float)));
-    for (const float v : values) {
-      if (v != values[0]) Die("the elements differ");
-    }
-    return values[0];
-  }
-  [[nodiscard]] const void* send() const { return reinterpret_cast<const void*>(in); }
-  [[nodiscard]] void* receive() const { return reinterpret_cast<void*>(out); }
-  void* context = nullptr;
-  cudaStream_t stream = nullptr;
-  uint64_t in = 0;
-  uint64_t out = 0;
-};
-
-bool Exists(const std::string& name) {
-  struct stat info {};
-  return stat((folder + "/" + name).c_str(), &info) == 0;
-}
-
-// Rank 0 makes the id of a communicator; the others read it from a file.
-ncclUniqueId Share(const std::string& name) {
-  const std::string path = folder + "/id-" + name;
-  ncclUniqueId id;
-  if (rank == 0) {
-    MUST(ncclGetUniqueId(&id));
-    std::ofstream(path + ".new", std::ios::binary).write(id.internal, sizeof id.internal);
-    if (rename((path + ".new").c_str(), path.c_str()) != 0) Die("rename " + path);
-    return id;
-  }
-  const auto until = std::chrono::steady_clock::now() + kPatience;
-  while (!Exists("id-" + name)) {
-    if (std::chrono::steady_clock::now() > until) Die("no id of " + name);
-    usleep(2000);
-  }
-  std::ifstream(path, std::ios::binary).read(id.internal, sizeof id.internal);
-  return id;
-}
-
-// Waits until the communicator's state is no longer ncclInProgress.
-void Settle(ncclComm_t comm) {
-  const auto until = std::chrono::steady_clock::now() + kPatience;
-  ncclResult_t state = ncclInProgress;
-  while (state == ncclInProgress) {
-    MUST(ncclCommGetAsyncError(comm, &state));
-    if (std::chrono::steady_clock::now() > until) Die("a communicator stays in progress");
-  }
-  Must(static_cast<int>(state), "the asynchronous state");
-}
 
 ncclComm_t Init(const std::string& name, bool blocking = true) {
   const ncclUniqueId id = Share(name);
@@ -142,11 +37,6 @@ float Sum(const Gpu& gpu, ncclComm_t comm, float value, bool blocking = true) {
   if (blocking || result != ncclInProgress) Must(static_cast<int>(result), "ncclAllReduce");
   if (!blocking) Settle(comm);
   return gpu.Take();
-}
-
-void Expect(float got, float want, const char* what) {
-  if (got == want) return;
-  Die(std::string(what) + " gave " + std::to_string(got) + " instead of " + std::to_string(want));
 }
 
 void Ring(const Gpu& gpu, ncclComm_t comm, int step) {
@@ -335,28 +225,21 @@ void RunCaptures(bool rejected) {
   fflush(stdout);
 }
 
-int Number(const char* name) {
-  const char* text = getenv(name);
-  if (text == nullptr) Die(std::string(name) + " is not set");
-  return atoi(text);
-}
-
 }  // namespace
+}  // namespace rewire
 
 int main(int argc, char** argv) {
   if (argc < 2) return 2;
-  folder = argv[1];
+  rewire::TakePlace(argv[1]);
   const std::string mode = argc > 2 ? argv[2] : "all";
-  rank = Number("RANK");
-  ranks = Number("WORLD_SIZE");
   if (mode == "threads") {
-    RunThreads();
+    rewire::RunThreads();
   } else if (mode == "graphs") {
-    RunGraphs();
+    rewire::RunGraphs();
   } else if (mode == "captures" || mode == "rejected") {
-    RunCaptures(mode == "rejected");
+    rewire::RunCaptures(mode == "rejected");
   } else {
-    RunAll(mode == "all");
+    rewire::RunAll(mode == "all");
   }
   return 0;
 }

@@ -1,0 +1,108 @@
+// A job of one of this folder's programs on the simulated GPU under `rewire run`, and the commands
+// and files that drive it. For the tests of this folder; owned by one thread.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "reconfig/base/clock.h"
+#include "tests/fakes/process/background.h"
+#include "tests/fakes/process/sim_libraries.h"
+#include "tests/fakes/process/temporary_folder.h"
+
+namespace rewire {
+
+inline size_t Times(const std::string& text, const std::string& what) {
+  size_t times = 0;
+  for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) ++times;
+  return times;
+}
+
+class CommunicatorsJob : public ::testing::Test {
+ protected:
+  explicit CommunicatorsJob(std::string program) : program_(std::move(program)) {}
+  void Start(int ranks, const std::string& mode, const std::vector<std::string>& environment = {}) {
+    ranks_ = static_cast<size_t>(ranks);
+    const std::vector<std::string> command = {REWIRE_COMMAND,
+                                              "run",
+                                              "-n",
+                                              std::to_string(ranks),
+                                              "--sim=" + SimLibraries(REWIRE_SIMGPU),
+                                              "--dir",
+                                              folder_ / "run",
+                                              "--socket",
+                                              Socket(),
+                                              "--",
+                                              program_,
+                                              folder_ / "",
+                                              mode};
+    job_.emplace(command, environment);
+    Await("ready\n", seconds(60));
+  }
+  std::string Socket() const { return folder_ / "agent.sock"; }
+  // Waits until every rank has printed a line with this text.
+  void Await(const std::string& text, Duration within = seconds(30)) {
+    const bool said = job_->ReadUntil(
+        [&](const CommandResult& r) { return Times(r.out, text) >= ranks_; }, within);
+    if (said) return;
+    const CommandResult end = job_->End(seconds(1));
+    FAIL() << "not all said " << text << "\n" << end.out << end.err;
+  }
+  void Touch(const std::string& name) { std::ofstream(folder_ / name) << "now"; }
+  CommandResult Ask(const std::string& command, std::vector<std::string> more = {}) {
+    std::vector<std::string> all = {command, "--socket", Socket()};
+    all.insert(all.end(), more.begin(), more.end());
+    return Rewire(all, seconds(60));
+  }
+  nlohmann::json Status() {
+    const CommandResult r = Ask("status", {"--json"});
+    return nlohmann::json::parse(r.out, nullptr, false);
+  }
+  // Returns the number of pending swaps whose reason has this text.
+  size_t Pending(const std::string& why) {
+    size_t count = 0;
+    const nlohmann::json status = Status();  // must outlive the loop over a part of it
+    for (const auto& p : status["pending"]) {
+      count += p["why"].get<std::string>().find(why) != std::string::npos ? 1 : 0;
+    }
+    return count;
+  }
+  // Communicators in use pass their cuts within moments; the others stay pending.
+  void AwaitPending(const std::string& why, size_t count) {
+    const Time until = Now() + seconds(30);
+    while (Pending(why) != count && Now() < until) {
+    }
+    EXPECT_EQ(Pending(why), count) << why << "\n" << Ask("status").out;
+  }
+  void AwaitPinned(size_t count) {
+    const Time until = Now() + seconds(30);
+    while (Status()["pinned"].size() != count && Now() < until) {
+    }
+    EXPECT_EQ(Status()["pinned"].size(), count) << Ask("status").out;
+  }
+  void Rebuild(int epoch) {
+    const CommandResult r = Ask("rebuild");
+    ASSERT_EQ(r.status, 0) << r.out << r.err;
+    EXPECT_EQ(Status()["epoch"], epoch);
+  }
+  void Finish() {
+    Touch("stop");
+    const CommandResult end = job_->End(seconds(60));
+    EXPECT_EQ(end.status, 0) << end.out << end.err;
+    EXPECT_EQ(Times(end.out, " done\n"), ranks_);
+    EXPECT_EQ(Times(end.out, "failed"), 0u) << end.out;
+  }
+
+  const std::string program_;
+  TemporaryFolder folder_;
+  std::optional<Background> job_;
+  size_t ranks_ = 0;
+};
+
+}  // namespace rewire
