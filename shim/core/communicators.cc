@@ -116,8 +116,13 @@ absl::StatusOr<elastic::UniqueIdBytes> ShimCommunicators::Mint(const Communicato
   const std::vector<std::shared_ptr<Chain>> chains = chains_.All();
   for (const auto& chain : chains) {
     if (chain->id != communicator) continue;
-    if (MayRunBeside(*chain, chains.size())) bytes += kBeside;
-    bytes += EncodeUsage(UsageOf(*chain->comm));
+    std::vector<UsageClass> usage = UsageOf(*chain->comm);
+    if (MayRunBeside(*chain, chains.size())) {
+      bytes += kBeside;
+    } else if (std::find(usage.begin(), usage.end(), kTinyOperation) == usage.end()) {
+      usage.insert(usage.begin(), kTinyOperation);
+    }
+    bytes += EncodeUsage(usage);
   }
   // Keep whole classes of three bytes only.
   if (bytes.size() > elastic::kMaxUniqueIdBytes) {

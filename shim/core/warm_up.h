@@ -31,6 +31,10 @@ struct UsageClass {
   bool operator==(const UsageClass&) const = default;
 };
 
+// The tiny real operation (kBeside, or at the warm index) as a class. Simulated with the others, so
+// that the operation makes no connection at the cut.
+inline constexpr UsageClass kTinyOperation{Collective::kAllReduce, ncclFloat32, 0};
+
 // Returns the operations that the communicator has been used for so far. Functions made of sends
 // and receives are left out, because simulation does not connect them.
 std::vector<UsageClass> UsageOf(const VirtualCommunicator& comm);

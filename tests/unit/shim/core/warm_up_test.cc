@@ -21,8 +21,9 @@ TEST_F(WarmUpTest, WarmsUpTheOperationsThatTheMinterHasUsed) {
   ASSERT_TRUE(id.ok());
   ASSERT_TRUE(Prepare(1, {{program.comm.id, 2, 0, *id}}).ok());
   MutexLock lock(&FakeNccl::Get().mutex);
-  EXPECT_THAT(FakeNccl::Get().simulated,
-              ElementsAre("AllReduce 1024 of type 7", "Broadcast 8 of type 0"));
+  EXPECT_THAT(
+      FakeNccl::Get().simulated,
+      ElementsAre("AllReduce 1 of type 7", "AllReduce 1024 of type 7", "Broadcast 8 of type 0"));
 }
 
 TEST_F(WarmUpTest, MintForNoCommunicatorIsThePlainId) {
@@ -63,9 +64,9 @@ TEST_F(BesideTest, MinterAsksForItWhereTheBlocksOfAllFit) {
   EXPECT_EQ(Minted(core_.get(), a), kBeside);
   Program b(core_.get(), 2);
   ASSERT_EQ(b.Create(2, 0), ncclSuccess);
-  EXPECT_EQ(Minted(core_.get(), a), "");
+  EXPECT_EQ(Minted(core_.get(), a), EncodeUsage({kTinyOperation}));
   device_.SetResidentBlocks(0);
-  EXPECT_EQ(Minted(core_.get(), a), "");
+  EXPECT_EQ(Minted(core_.get(), a), EncodeUsage({kTinyOperation}));
 }
 
 TEST_F(BesideTest, NothingIsLeftToDoAtTheWarmIndex) {
@@ -95,7 +96,7 @@ TEST_F(BesideTest, IsDisabledAfterBlockingTheProgram) {
   // The abort lets the old generation continue.
   EXPECT_THAT(Calls(), ElementsAre("init 1", "init 2", "group", "abort 2", "end"));
   EXPECT_EQ(device_.live_streams(), 0);
-  EXPECT_EQ(Minted(core_.get(), program), "");
+  EXPECT_EQ(Minted(core_.get(), program), EncodeUsage({kTinyOperation}));
   EXPECT_EQ(core_->counters().beside_refused.load(), 1u);
   device_.SetPending(false);
   EXPECT_TRUE(Prepare(2, {BuildOf(program, 2, 0)}).ok());
