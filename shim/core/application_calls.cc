@@ -38,11 +38,14 @@ constexpr CoreTable kTable = {kCoreAbiVersion, Created, Closing,   AtCut,
 }  // namespace
 
 int ShimCommunicators::OnCreated(VirtualCommunicator* comm, ncclResult_t* result) {
-  auto chain = std::make_shared<Chain>(comm, environment_.device->CurrentContext());
+  Generation* first = comm->current.load(std::memory_order_acquire);
+  // At the end of a group, the thread's current device may be another communicator's.
+  const int device = first->device.load(std::memory_order_acquire);
+  auto chain = std::make_shared<Chain>(comm, device < 0 ? environment_.device->CurrentContext()
+                                                        : environment_.device->ContextOf(device));
   const bool from_ids = comm->recipe.creation == Creation::kInitRank ||
                         comm->recipe.creation == Creation::kInitRankScalable;
   const bool awaits = from_ids && events() != nullptr && events()->ComesWithBuild(chain->id);
-  Generation* first = comm->current.load(std::memory_order_acquire);
   const auto ranks = static_cast<uint32_t>(std::max(first->ranks.load(), 0));
   const bool several = comm->recipe.in_group || several_.load(std::memory_order_relaxed);
   if (from_ids && !awaits && loss_report_.Refuse(ranks, several)) {
@@ -66,7 +69,7 @@ int ShimCommunicators::OnCreated(VirtualCommunicator* comm, ncclResult_t* result
   elastic::CommunicatorCreated created = chain->DescribeCreated();
   const absl::StatusOr<uint64_t> free_bytes = environment_.device->FreeBytes();
   // Before the communicator can be found: a close on another thread drops the measurement.
-  if (free_bytes.ok()) ledger_.BeginCreation(comm, chain->id, *free_bytes);
+  if (free_bytes.ok()) ledger_.BeginCreation(comm, {chain->id, chain->context}, *free_bytes);
   if (chains_.Add(chain)) {
     several_.store(true, std::memory_order_relaxed);
     created.pinned = true;
@@ -160,7 +163,7 @@ void ShimCommunicators::OnClosing(VirtualCommunicator* comm, bool aborting) {
   // A thread that was left inside NCCL may still pass the memory to a kernel.
   if (!builder_.Release(chain->id, Now() + kRelease)) scratch = nullptr;
   if (!removed.several) retirement_.ReleaseCaptured(chain->id);
-  ledger_.Forget(chain->id);
+  ledger_.Forget({chain->id, chain->context});
   loss_.Abort(std::move(dropped));
   if (scratch != nullptr) {
     loss_.After([this, chain, scratch] {

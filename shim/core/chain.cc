@@ -148,11 +148,11 @@ std::vector<std::shared_ptr<Chain>> Chains::All() const {
   return all;
 }
 
-std::vector<std::shared_ptr<Chain>> Chains::NonBlocking() const {
+std::vector<std::shared_ptr<Chain>> Chains::NonBlocking(DeviceContext context) const {
   MutexLock lock(&mutex_);
   std::vector<std::shared_ptr<Chain>> found;
   for (const auto& [comm, chain] : chains_) {
-    if (!chain->blocking) found.push_back(chain);
+    if (!chain->blocking && MayShareDevice(chain->context, context)) found.push_back(chain);
   }
   return found;
 }

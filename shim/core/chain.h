@@ -29,6 +29,10 @@ std::string DescribePins(uint32_t pins);
 // Returns the text in memory that is valid until the process ends. Equal texts have one address.
 // Thread-safe.
 const char* KeepText(const std::string& text);
+// Returns whether the contexts may be of one device. An unknown context may be of any.
+inline bool MayShareDevice(DeviceContext a, DeviceContext b) {
+  return a == b || a == nullptr || b == nullptr;
+}
 // Returns whether CUDA graphs of the program use the communicator.
 bool IsCaptured(const VirtualCommunicator& comm);
 
@@ -137,7 +141,9 @@ class Chains {
   // Returns nullptr when the communicator is not here.
   [[nodiscard]] std::shared_ptr<Chain> Of(VirtualCommunicator* comm) const REWIRE_EXCLUDES(mutex_);
   [[nodiscard]] std::vector<std::shared_ptr<Chain>> All() const REWIRE_EXCLUDES(mutex_);
-  [[nodiscard]] std::vector<std::shared_ptr<Chain>> NonBlocking() const REWIRE_EXCLUDES(mutex_);
+  // Returns the non-blocking communicators of a device.
+  [[nodiscard]] std::vector<std::shared_ptr<Chain>> NonBlocking(DeviceContext context) const
+      REWIRE_EXCLUDES(mutex_);
 
  private:
   [[nodiscard]] bool HasRank(const CommunicatorId& id) const REWIRE_REQUIRES(mutex_);

@@ -98,12 +98,17 @@ std::vector<elastic::CommunicatorCounter> ShimCommunicators::Counters() {
   return counters;
 }
 
-bool ShimCommunicators::MayRunBeside(const Chain& chain, size_t chains) {
+bool ShimCommunicators::MayRunBeside(const Chain& chain) {
   if (environment_.counters.beside_refused.load() != 0) return false;
   if (!environment_.device->Enter(chain.context).ok()) return false;
+  const std::vector<std::shared_ptr<Chain>> all = chains_.All();
+  const auto on_device = std::count_if(all.begin(), all.end(), [&](const auto& each) {
+    return MayShareDevice(each->context, chain.context);
+  });
   // All communicators may be in the middle of an operation when the new operation runs. Each
   // operation waits for the other members while it is resident.
-  return environment_.device->ResidentBlocks() >= kBlocksPerCommunicator * (chains + 1);
+  return environment_.device->ResidentBlocks() >=
+         kBlocksPerCommunicator * (static_cast<size_t>(on_device) + 1);
 }
 
 absl::StatusOr<elastic::UniqueIdBytes> ShimCommunicators::Mint(const CommunicatorId& communicator) {
@@ -113,11 +118,10 @@ absl::StatusOr<elastic::UniqueIdBytes> ShimCommunicators::Mint(const Communicato
         absl::StrCat("ncclGetUniqueId: ncclResult=", static_cast<int>(result)));
   }
   elastic::UniqueIdBytes bytes(id.internal, sizeof id.internal);
-  const std::vector<std::shared_ptr<Chain>> chains = chains_.All();
-  for (const auto& chain : chains) {
+  for (const auto& chain : chains_.All()) {
     if (chain->id != communicator) continue;
     std::vector<UsageClass> usage = UsageOf(*chain->comm);
-    if (MayRunBeside(*chain, chains.size())) {
+    if (MayRunBeside(*chain)) {
       bytes += kBeside;
     } else if (std::find(usage.begin(), usage.end(), kTinyOperation) == usage.end()) {
       usage.insert(usage.begin(), kTinyOperation);

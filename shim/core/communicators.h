@@ -108,7 +108,7 @@ class ShimCommunicators : public elastic::Communicators, private CutEvents, priv
   void Moved();
   void ReportPins(const Chain& chain);
   // Returns whether a new generation's first operation may run beside old generations' operations.
-  bool MayRunBeside(const Chain& chain, size_t chains);
+  bool MayRunBeside(const Chain& chain);
   ncclResult_t AwaitFirst(Chain* chain);
   // Ends a creation that is not made within REWIRE_BUILD_MS. After a loss, a creation that needs
   // the lost member never ends, and the members that a creation needs are not known.

@@ -28,8 +28,8 @@ ncclResult_t Launches::Await(Chain* chain, const Generation* generation, Time de
   }
 }
 
-ncclResult_t Launches::AwaitAll(Time deadline) {
-  for (const std::shared_ptr<Chain>& chain : chains_->NonBlocking()) {
+ncclResult_t Launches::AwaitAll(DeviceContext context, Time deadline) {
+  for (const std::shared_ptr<Chain>& chain : chains_->NonBlocking(context)) {
     Generation* generation = nullptr;
     {
       MutexLock lock(&chain->mutex);
@@ -79,6 +79,11 @@ Cutter::Verdict Cutter::Act(Step step, Epoch epoch) {
 }
 
 ncclResult_t Cutter::AtCut(Chain* chain, const CallSite& site) {
+  const InContext context(device_, chain->context);
+  return PassCuts(chain, site);
+}
+
+ncclResult_t Cutter::PassCuts(Chain* chain, const CallSite& site) {
   Call call;
   for (;;) {
     const Verdict verdict = NextStep(chain, site, &call);
@@ -286,7 +291,7 @@ Cutter::Verdict Cutter::SwapAtCut(Chain* chain, const CallSite& site) {
 // therefore finds the warm operation launched.
 ncclResult_t Cutter::Warm(Chain* chain, const CallSite& site, const Verdict& verdict) {
   const Time deadline = Now() + settle_;
-  ncclResult_t result = launches_.AwaitAll(deadline);
+  ncclResult_t result = launches_.AwaitAll(chain->context, deadline);
   if (result == ncclSuccess) {
     result = nccl_->AllReduce(verdict.warm_scratch, verdict.warm_scratch, 1, ncclFloat32, ncclSum,
                               verdict.generation->Real(), site.stream);
@@ -344,6 +349,7 @@ void Cutter::BeforeCut(Chain* chain, const CallSite& site) {
       return;
     }
   }
+  const InContext context(device_, chain->context);
   MutexLock lock(&chain->mutex);
   if (chain->pending.empty() || chain->current == nullptr) return;
   // An event that is recorded in a capture belongs to the graph.

@@ -56,7 +56,7 @@ class CutEvents {
 // application's threads.
 //
 // NCCL launches the operations of a non-blocking communicator from a background thread, one thread
-// per group (groupLaunchNonBlocking). Between two communicators the order on the device is
+// per group (groupLaunchNonBlocking). Between two communicators the order on a device is
 // therefore undefined until ncclCommGetAsyncError has left ncclInProgress. Ranks that launch the
 // same two operations in different orders deadlock. The polls never overlap the program's calls
 // with the same communicator (Callers). Thread-safe.
@@ -70,9 +70,9 @@ class Launches {
   // deadline passed. ncclRemoteError: the communicator was lost or closed. ncclInternalError: NCCL
   // gave no state.
   ncclResult_t Await(Chain* chain, const Generation* generation, Time deadline);
-  // Does the same for the current generation of every non-blocking communicator of this process.
+  // Does the same for the current generation of every non-blocking communicator of this device.
   // Returns ncclInProgress when the deadline passed, and ncclSuccess otherwise.
-  ncclResult_t AwaitAll(Time deadline);
+  ncclResult_t AwaitAll(DeviceContext context, Time deadline);
 
  private:
   const NcclCalls* const nccl_;
@@ -116,6 +116,7 @@ class Cutter {
   };
   static Verdict Return(ncclResult_t result);
   static Verdict Act(Step step, Epoch epoch);
+  ncclResult_t PassCuts(Chain* chain, const CallSite& site);
   Verdict NextStep(Chain* chain, const CallSite& site, Call* call);
   // Returns nullopt when the caller must look again, for example after a decision.
   std::optional<Verdict> AwaitDecision(Chain* chain, Call* call) REWIRE_REQUIRES(chain->mutex);

@@ -19,6 +19,8 @@ class DriverDevice : public Device {
   explicit DriverDevice(const CudaDriver* driver) : driver_(driver) {}
 
   DeviceContext CurrentContext() override;
+  DeviceContext ContextOf(int device) override;
+  void MakeCurrent(DeviceContext context) override;
   absl::Status Enter(DeviceContext context) override;
   absl::StatusOr<uint64_t> FreeBytes() override;
   absl::StatusOr<void*> Allocate(size_t bytes) override;
@@ -49,6 +51,23 @@ absl::Status DriverDevice::Check(const char* call, CUresult result) const {
 DeviceContext DriverDevice::CurrentContext() {
   CUcontext context = nullptr;
   return driver_->CtxGetCurrent(&context) == CUDA_SUCCESS ? context : nullptr;
+}
+
+DeviceContext DriverDevice::ContextOf(int device) {
+  CUdevice current = 0;
+  CUdevice wanted = 0;
+  if (driver_->DeviceGet(&wanted, device) != CUDA_SUCCESS) return nullptr;
+  if (CurrentContext() != nullptr && driver_->CtxGetDevice(&current) == CUDA_SUCCESS &&
+      current == wanted) {
+    return CurrentContext();
+  }
+  // Kept until the process ends, as in Enter().
+  CUcontext primary = nullptr;
+  return driver_->DevicePrimaryCtxRetain(&primary, wanted) == CUDA_SUCCESS ? primary : nullptr;
+}
+
+void DriverDevice::MakeCurrent(DeviceContext context) {
+  driver_->CtxSetCurrent(static_cast<CUcontext>(context));
 }
 
 absl::Status DriverDevice::Enter(DeviceContext context) {

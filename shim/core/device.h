@@ -29,6 +29,11 @@ class Device {
 
   // Returns the context current on this thread, or nullptr.
   virtual DeviceContext CurrentContext() = 0;
+  // Returns the context in which the program uses the device: this thread's current context if it
+  // is one of the device, and otherwise the primary context. nullptr after a failure.
+  virtual DeviceContext ContextOf(int device) = 0;
+  // Makes the context current on one of the program's threads. Does nothing for nullptr.
+  virtual void MakeCurrent(DeviceContext context) = 0;
   // Makes the context current on one of Rewire's threads, and excludes that thread's allocations
   // from stream captures that the program makes on other threads. nullptr: the first device's
   // primary context.
@@ -55,6 +60,28 @@ class Device {
   virtual EventState Query(DeviceEvent event) = 0;
   // Returns whether a CUDA graph capture forbids to record an event on the stream.
   virtual bool Capturing(cudaStream_t stream) = 0;
+};
+
+// Makes a context current on one of the program's threads while the object exists. A thread may use
+// a communicator of a device that is not current on the thread.
+class InContext {
+ public:
+  InContext(Device* device, DeviceContext context)
+      : device_(device),
+        before_(context != nullptr ? device->CurrentContext() : nullptr),
+        changed_(context != nullptr && before_ != context) {
+    if (changed_) device_->MakeCurrent(context);
+  }
+  ~InContext() {
+    if (changed_) device_->MakeCurrent(before_);
+  }
+  InContext(const InContext&) = delete;
+  InContext& operator=(const InContext&) = delete;
+
+ private:
+  Device* const device_;
+  const DeviceContext before_;
+  const bool changed_;
 };
 
 // Returns the device of this process's CUDA driver. The driver table must outlive the device.

@@ -66,7 +66,7 @@ absl::Status EpochBuild::Run(BuildTask* task, LowPriority* priority,
     const elastic::CommunicatorBuild& build = task->builds[i];
     REWIRE_ASSIGN_OR_RETURN(std::shared_ptr<Chain> chain, Await(task, build.communicator));
     REWIRE_RETURN_IF_ERROR(device_->Enter(chain->context));
-    REWIRE_RETURN_IF_ERROR(CheckMemory(std::span(task->builds).subspan(i)));
+    REWIRE_RETURN_IF_ERROR(CheckMemory(std::span(task->builds).subspan(i), chain->context));
     chains->push_back(chain);
     REWIRE_RETURN_IF_ERROR(BuildOne(task, chain.get(), build, priority));
   }
@@ -87,9 +87,12 @@ absl::StatusOr<std::shared_ptr<Chain>> EpochBuild::Await(BuildTask* task,
   }
 }
 
-absl::Status EpochBuild::CheckMemory(std::span<const elastic::CommunicatorBuild> builds) {
-  std::vector<CommunicatorId> ids;
-  for (const elastic::CommunicatorBuild& build : builds) ids.push_back(build.communicator);
+absl::Status EpochBuild::CheckMemory(std::span<const elastic::CommunicatorBuild> builds,
+                                     DeviceContext context) {
+  std::vector<OnDevice> ids;
+  for (const elastic::CommunicatorBuild& build : builds) {
+    ids.emplace_back(build.communicator, context);
+  }
   REWIRE_ASSIGN_OR_RETURN(const uint64_t free_bytes, device_->FreeBytes());
   return ledger_->Check(ids, free_bytes);
 }
@@ -135,7 +138,8 @@ absl::Status EpochBuild::BuildOne(BuildTask* task, Chain* chain,
   REWIRE_RETURN_IF_ERROR(status);
   REWIRE_ASSIGN_OR_RETURN(const uint64_t free_after, device_->FreeBytes());
   if (turn.Alone()) {
-    ledger_->Record(chain->id, MemoryLedger::Maker::kBuilder, free_before, free_after);
+    ledger_->Record({chain->id, chain->context}, MemoryLedger::Maker::kBuilder, free_before,
+                    free_after);
   }
   return absl::OkStatus();
 }

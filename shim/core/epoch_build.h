@@ -50,8 +50,9 @@ class EpochBuild {
  private:
   // Waits until the communicator exists.
   absl::StatusOr<std::shared_ptr<Chain>> Await(BuildTask* task, const CommunicatorId& id);
-  // Checks that the generations that are still to be built fit.
-  absl::Status CheckMemory(std::span<const elastic::CommunicatorBuild> builds);
+  // Checks that the generations that are still to be built fit on the device.
+  absl::Status CheckMemory(std::span<const elastic::CommunicatorBuild> builds,
+                           DeviceContext context);
   absl::Status BuildOne(BuildTask* task, Chain* chain, const elastic::CommunicatorBuild& build,
                         LowPriority* priority);
   absl::StatusOr<Link*> NewLink(BuildTask* task, Chain* chain,

@@ -14,18 +14,18 @@ uint64_t Fall(uint64_t free_before, uint64_t free_after) {
 
 }  // namespace
 
-void MemoryLedger::Record(const CommunicatorId& communicator, Maker maker, uint64_t free_before,
+void MemoryLedger::Record(const OnDevice& communicator, Maker maker, uint64_t free_before,
                           uint64_t free_after) {
   MutexLock lock(&mutex_);
   taken_[communicator] = {maker, Fall(free_before, free_after)};
 }
 
-void MemoryLedger::Forget(const CommunicatorId& communicator) {
+void MemoryLedger::Forget(const OnDevice& communicator) {
   MutexLock lock(&mutex_);
   taken_.erase(communicator);
 }
 
-void MemoryLedger::BeginCreation(const VirtualCommunicator* comm, const CommunicatorId& id,
+void MemoryLedger::BeginCreation(const VirtualCommunicator* comm, const OnDevice& id,
                                  uint64_t free_before) {
   MutexLock lock(&mutex_);
   creating_[comm] = {id, free_before};
@@ -48,14 +48,14 @@ void MemoryLedger::DropCreation(const VirtualCommunicator* comm) {
   creating_.erase(comm);
 }
 
-uint64_t MemoryLedger::Expected(std::span<const CommunicatorId> communicators) const {
+uint64_t MemoryLedger::Expected(std::span<const OnDevice> communicators) const {
   MutexLock lock(&mutex_);
   uint64_t largest = 0;
   for (const auto& [id, taken] : taken_) {
     if (taken.maker == Maker::kBuilder) largest = std::max(largest, taken.bytes);
   }
   uint64_t sum = 0;
-  for (const CommunicatorId& id : communicators) {
+  for (const OnDevice& id : communicators) {
     const auto it = taken_.find(id);
     if (it != taken_.end()) {
       sum += it->second.bytes;
@@ -66,7 +66,7 @@ uint64_t MemoryLedger::Expected(std::span<const CommunicatorId> communicators) c
   return sum;
 }
 
-absl::Status MemoryLedger::Check(std::span<const CommunicatorId> communicators,
+absl::Status MemoryLedger::Check(std::span<const OnDevice> communicators,
                                  uint64_t free_bytes) const {
   const uint64_t needed = Expected(communicators);
   if (needed <= free_bytes) return absl::OkStatus();

@@ -19,10 +19,21 @@
 #include "absl/status/status.h"
 #include "reconfig/base/mutex.h"
 #include "reconfig/world/world.h"
+#include "shim/core/device.h"
 
 namespace rewire::shim {
 
 struct VirtualCommunicator;
+
+// A communicator's ranks on one device of this process.
+struct OnDevice {
+  // NOLINTNEXTLINE(google-explicit-constructor): a process usually has one device
+  OnDevice(const CommunicatorId& id, DeviceContext device = nullptr)
+      : communicator(id), context(device) {}
+  CommunicatorId communicator;
+  DeviceContext context;
+  auto operator<=>(const OnDevice&) const = default;
+};
 
 // The numbers of builds that have begun and ended.
 struct BuildTurns {
@@ -60,27 +71,28 @@ class MemoryLedger {
   enum class Maker : uint8_t { kProgram, kBuilder };
 
   // Records the fall of free memory while one generation was made (and warmed).
-  void Record(const CommunicatorId& communicator, Maker maker, uint64_t free_before,
-              uint64_t free_after) REWIRE_EXCLUDES(mutex_);
-  void Forget(const CommunicatorId& communicator) REWIRE_EXCLUDES(mutex_);
+  void Record(const OnDevice& communicator, Maker maker, uint64_t free_before, uint64_t free_after)
+      REWIRE_EXCLUDES(mutex_);
+  void Forget(const OnDevice& communicator) REWIRE_EXCLUDES(mutex_);
 
   // BeginCreation and EndCreation measure the program's own creation of a communicator. EndCreation
   // records the fall of free memory, or nothing if the free memory afterwards is unknown (nullopt).
   // DropCreation ends the measurement of a communicator that is closed meanwhile.
-  void BeginCreation(const VirtualCommunicator* comm, const CommunicatorId& id,
-                     uint64_t free_before) REWIRE_EXCLUDES(mutex_);
+  void BeginCreation(const VirtualCommunicator* comm, const OnDevice& id, uint64_t free_before)
+      REWIRE_EXCLUDES(mutex_);
   void EndCreation(const VirtualCommunicator* comm, std::optional<uint64_t> free_after)
       REWIRE_EXCLUDES(mutex_);
   void DropCreation(const VirtualCommunicator* comm) REWIRE_EXCLUDES(mutex_);
 
   // Returns the bytes that one more generation of each communicator will take. The communicators
-  // are in the order of building. A communicator without a measurement counts only if it is the
-  // first, with the largest measurement of kBuilder. The program may allocate during a build, and
-  // no single measurement says much about many others. Call again before each build.
-  [[nodiscard]] uint64_t Expected(std::span<const CommunicatorId> communicators) const
+  // are those of one device, in the order of building. A communicator without a measurement counts
+  // only if it is the first, with the largest measurement of kBuilder. The program may allocate
+  // during a build, and no single measurement says much about many others. Call again before each
+  // build.
+  [[nodiscard]] uint64_t Expected(std::span<const OnDevice> communicators) const
       REWIRE_EXCLUDES(mutex_);
   // Returns kResourceExhausted, with figures, if the generations do not fit into `free_bytes`.
-  [[nodiscard]] absl::Status Check(std::span<const CommunicatorId> communicators,
+  [[nodiscard]] absl::Status Check(std::span<const OnDevice> communicators,
                                    uint64_t free_bytes) const REWIRE_EXCLUDES(mutex_);
 
  private:
@@ -90,12 +102,12 @@ class MemoryLedger {
   };
 
   struct Creating {
-    CommunicatorId id;
+    OnDevice id{CommunicatorId{}};
     uint64_t free_before = 0;
   };
 
   mutable Mutex mutex_;
-  std::map<CommunicatorId, Taken> taken_ REWIRE_GUARDED_BY(mutex_);
+  std::map<OnDevice, Taken> taken_ REWIRE_GUARDED_BY(mutex_);
   // The program's creations that are under way.
   std::map<const VirtualCommunicator*, Creating> creating_ REWIRE_GUARDED_BY(mutex_);
 };

@@ -59,9 +59,9 @@ TEST_F(LaunchesTest, EndsWhenTheCommunicatorIsLost) {
 TEST_F(LaunchesTest, AwaitAllSkipsACreationUnderWay) {
   SetPollsLeft(1 << 30);
   ASSERT_LT(generation()->device.load(), 0);
-  EXPECT_EQ(launches_.AwaitAll(Now()), ncclSuccess);
+  EXPECT_EQ(launches_.AwaitAll(nullptr, Now()), ncclSuccess);
   generation()->device.store(0);
-  EXPECT_EQ(launches_.AwaitAll(Now()), ncclInProgress);
+  EXPECT_EQ(launches_.AwaitAll(nullptr, Now()), ncclInProgress);
   EXPECT_EQ(generation()->fixed.load(), 0u);
   MutexLock lock(&chain_->mutex);
   EXPECT_EQ(chain_->settling, 0);

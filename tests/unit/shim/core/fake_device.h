@@ -17,10 +17,17 @@ namespace rewire::shim {
 
 class FakeDevice : public Device {
  public:
-  DeviceContext CurrentContext() override { return this; }
-  absl::Status Enter(DeviceContext /*context*/) override {
+  // Each thread begins in the context of device 0.
+  DeviceContext CurrentContext() override { return current_ != nullptr ? current_ : this; }
+  DeviceContext ContextOf(int device) override {
+    return device == 0 ? this : reinterpret_cast<DeviceContext>(uintptr_t{0xc0de} + device);
+  }
+  void MakeCurrent(DeviceContext context) override { current_ = context; }
+  absl::Status Enter(DeviceContext context) override {
     MutexLock lock(&mutex_);
-    return gone_ ? absl::InternalError("the context is gone") : absl::OkStatus();
+    if (gone_) return absl::InternalError("the context is gone");
+    current_ = context;
+    return absl::OkStatus();
   }
   // Makes Enter() fail from now on, as after the program has released its device.
   void Lose() {
@@ -52,7 +59,9 @@ class FakeDevice : public Device {
   absl::StatusOr<DeviceEvent> MakeEvent() override {
     MutexLock lock(&mutex_);
     ++live_events_;
-    return reinterpret_cast<DeviceEvent>(++made_);
+    auto* event = reinterpret_cast<DeviceEvent>(++made_);
+    contexts_[event] = CurrentContext();
+    return event;
   }
   void DestroyEvent(DeviceEvent event) override {
     MutexLock lock(&mutex_);
@@ -63,6 +72,7 @@ class FakeDevice : public Device {
     MutexLock lock(&mutex_);
     if (destroyed_.contains(event)) ++used_after_destroy_;
     if (capturing_.contains(stream)) return false;
+    if (contexts_[event] != CurrentContext()) ++recorded_elsewhere_;
     log_.push_back(absl::StrCat("record ", reinterpret_cast<uintptr_t>(event), " on ",
                                 reinterpret_cast<uintptr_t>(stream)));
     return true;
@@ -133,12 +143,19 @@ class FakeDevice : public Device {
     MutexLock lock(&mutex_);
     return freed_;
   }
+  // Returns how often an event was recorded while another context than its own was current.
+  int recorded_elsewhere() {
+    MutexLock lock(&mutex_);
+    return recorded_elsewhere_;
+  }
   int used_after_destroy() {
     MutexLock lock(&mutex_);
     return used_after_destroy_;
   }
 
  private:
+  static inline thread_local DeviceContext current_ = nullptr;
+
   Mutex mutex_;
   std::function<uint64_t()> free_bytes_ REWIRE_GUARDED_BY(mutex_) = [] { return 1 << 30; };
   bool pending_ REWIRE_GUARDED_BY(mutex_) = false;
@@ -149,6 +166,8 @@ class FakeDevice : public Device {
   int live_events_ REWIRE_GUARDED_BY(mutex_) = 0;
   int freed_ REWIRE_GUARDED_BY(mutex_) = 0;
   int used_after_destroy_ REWIRE_GUARDED_BY(mutex_) = 0;
+  int recorded_elsewhere_ REWIRE_GUARDED_BY(mutex_) = 0;
+  std::map<DeviceEvent, DeviceContext> contexts_ REWIRE_GUARDED_BY(mutex_);
   int queries_ REWIRE_GUARDED_BY(mutex_) = 0;
   std::set<DeviceEvent> destroyed_ REWIRE_GUARDED_BY(mutex_);
   std::vector<std::string> log_ REWIRE_GUARDED_BY(mutex_);

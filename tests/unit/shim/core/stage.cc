@@ -206,6 +206,7 @@ Stage::~Stage() {
   EXPECT_TRUE(Eventually([] { return FakeServices::live_generations() == 0; }));
   EXPECT_EQ(FakeNccl::Get().misuses, 0) << "a call on a communicator that had ended";
   EXPECT_EQ(device_.used_after_destroy(), 0);
+  EXPECT_EQ(device_.recorded_elsewhere(), 0);
 }
 
 void Stage::Start(ShimCommunicators::Options options, bool abort_frees_at_group_end) {
