@@ -205,7 +205,7 @@ void MemberProcess::Answer(const Packet& packet) {
     case Say::kBuild: {
       // The two queries before a build are the ends of its quiet stretch.
       next_ = {packet.a, asked_before_, asked_at_, 0, 0, 0};
-      core_->Build(packet.a, {{handle->id, options_.ranks, options_.rank, packet.bytes}},
+      core_->Build(packet.a, {{handle->id, options_.ranks, {options_.rank}, packet.bytes}},
                    Now() + kPatience, [this](const absl::Status& status) {
                      if (!status.ok()) Fail("the build: " + status.ToString());
                      built_.store(core_->Counters().at(0).issued);

@@ -12,7 +12,7 @@
 
 namespace rewire {
 
-// One process that drives one GPU. A member's id never changes and is never reused.
+// One process, which usually drives one GPU. A member's id never changes and is never reused.
 using MemberId = uint32_t;
 // A fencing token that only increases; 0: no world yet.
 using Epoch = uint64_t;

@@ -32,6 +32,11 @@ void Opened(VirtualCommunicator* comm) noexcept { target->OnOpened(comm); }
 const char* LastError(VirtualCommunicator* comm) noexcept { return target->OnLastError(comm); }
 void Pinned(VirtualCommunicator* comm) noexcept { target->OnPinned(comm); }
 
+uint32_t RankOf(Chain* chain) {
+  MutexLock lock(&chain->mutex);
+  return chain->rank;
+}
+
 constexpr CoreTable kTable = {kCoreAbiVersion, Created, Closing,   AtCut,
                               BeforeCut,       Opened,  LastError, Pinned};
 
@@ -39,7 +44,7 @@ constexpr CoreTable kTable = {kCoreAbiVersion, Created, Closing,   AtCut,
 
 int ShimCommunicators::OnCreated(VirtualCommunicator* comm, ncclResult_t* result) {
   Generation* first = comm->current.load(std::memory_order_acquire);
-  // At the end of a group, the thread's current device may be another communicator's.
+  // At the end of a group, the thread's current device may be another rank's.
   const int device = first->device.load(std::memory_order_acquire);
   auto chain = std::make_shared<Chain>(comm, device < 0 ? environment_.device->CurrentContext()
                                                         : environment_.device->ContextOf(device));
@@ -61,23 +66,22 @@ int ShimCommunicators::OnCreated(VirtualCommunicator* comm, ncclResult_t* result
       chain->current = std::make_unique<Link>();
       chain->current->generation = first;
       chain->current->id = chain->id;
+      chain->current->ranks = chain->ranks;
+      chain->current->rank = chain->rank;
       chain->current->blocking = chain->blocking;
       chain->current->created_by_program = from_ids;
       chain->current->context = chain->context;
     }
   }
-  elastic::CommunicatorCreated created = chain->DescribeCreated();
   const absl::StatusOr<uint64_t> free_bytes = environment_.device->FreeBytes();
   // Before the communicator can be found: a close on another thread drops the measurement.
   if (free_bytes.ok()) ledger_.BeginCreation(comm, {chain->id, chain->context}, *free_bytes);
-  if (chains_.Add(chain)) {
-    several_.store(true, std::memory_order_relaxed);
-    created.pinned = true;
-    created.reason = "several ranks of the communicator are in this process";
-  }
+  chains_.Add(chain);
+  if (chains_.RanksOf(chain->id).size() > 1) several_.store(true, std::memory_order_relaxed);
+  PinMixedModes(chain->id);
   builder_.Arrived();
   if (events() != nullptr) {
-    events()->Created(created);
+    events()->Created(chain->DescribeCreated());
     events()->Moved();
   }
   // Either AbortCurrent has seen the communicator or the report is active: one ends the creation.
@@ -138,7 +142,8 @@ void ShimCommunicators::OnClosing(VirtualCommunicator* comm, bool aborting) {
   ledger_.DropCreation(comm);
   // Reported before the current build is stopped: a change that meets a destroyed communicator is
   // prepared again, but a change whose build has failed ends.
-  if (!removed.several && events() != nullptr) events()->Destroyed(chain->id);
+  if (events() != nullptr) events()->Destroyed(chain->id, RankOf(chain.get()));
+  if (removed.several) ReportPins(chain->id);
   std::vector<std::unique_ptr<Link>> dropped;
   void* scratch = nullptr;
   {
@@ -194,16 +199,25 @@ std::string ShimCommunicators::LostBecause() {
 }
 
 void ShimCommunicators::OnPinned(VirtualCommunicator* comm) {
-  if (const std::shared_ptr<Chain> chain = chains_.Of(comm)) ReportPins(*chain);
+  if (const std::shared_ptr<Chain> chain = chains_.Of(comm)) ReportPins(chain->id);
 }
 
-void ShimCommunicators::ReportPins(const Chain& chain) {
-  // With several ranks here the communicator is never swapped, for that reason.
-  const std::vector<std::shared_ptr<Chain>> chains = chains_.All();
-  const auto same = std::count_if(chains.begin(), chains.end(),
-                                  [&](const auto& other) { return other->id == chain.id; });
-  if (same > 1 || events() == nullptr) return;
-  events()->Pinned(chain.id, DescribePins(chain.comm->pins.load(std::memory_order_relaxed)));
+void ShimCommunicators::ReportPins(const CommunicatorId& id) {
+  if (events() == nullptr) return;
+  uint32_t pins = 0;
+  for (const auto& chain : chains_.RanksOf(id)) {
+    pins |= chain->comm->pins.load(std::memory_order_relaxed);
+  }
+  events()->Pinned(id, DescribePins(pins));
+}
+
+void ShimCommunicators::PinMixedModes(const CommunicatorId& id) {
+  const std::vector<std::shared_ptr<Chain>> ranks = chains_.RanksOf(id);
+  const bool mixed = std::any_of(ranks.begin(), ranks.end(), [&](const auto& chain) {
+    return chain->blocking != ranks.front()->blocking;
+  });
+  if (!mixed) return;
+  for (const auto& chain : ranks) AddPin(chain->comm, Pin::kMixedModes);
 }
 
 void ShimCommunicators::ReleaseGraphs() {
@@ -215,7 +229,7 @@ void ShimCommunicators::ReleaseGraphs() {
     }
     if ((chain->comm->pins.fetch_and(~kGraph, std::memory_order_relaxed) & kGraph) == 0) continue;
     chain->comm->watch_capture.store(true, std::memory_order_relaxed);
-    ReportPins(*chain);
+    ReportPins(chain->id);
   }
   retirement_.ReleaseCaptured(std::nullopt);
 }

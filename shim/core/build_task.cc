@@ -41,21 +41,25 @@ BuildTask::Links BuildTask::TakeLinks() {
   return std::exchange(links_, {});
 }
 
-absl::Status BuildTask::InNccl(Link* link, ncclResult_t* result,
+absl::Status BuildTask::InNccl(std::span<Link* const> links, ncclResult_t* result,
                                const std::function<ncclResult_t()>& call) {
-  Generation* generation = nullptr;
+  std::vector<Generation*> generations;
   {
     MutexLock lock(&mutex_);
     if (!stopped_.empty()) return absl::CancelledError(stopped_);
-    inside_ = link;
-    generation = link->generation;
-    generation->fixed.fetch_add(1, std::memory_order_seq_cst);
+    inside_.assign(links.begin(), links.end());
+    for (const Link* link : links) {
+      generations.push_back(link->generation);
+      link->generation->fixed.fetch_add(1, std::memory_order_seq_cst);
+    }
   }
   *result = call();
-  // Once the thread was left, the generation may be freed as soon as its count is zero.
-  generation->fixed.fetch_sub(1, std::memory_order_seq_cst);
+  // Once the thread was left, a generation may be freed as soon as its count is zero.
+  for (Generation* generation : generations) {
+    generation->fixed.fetch_sub(1, std::memory_order_seq_cst);
+  }
   MutexLock lock(&mutex_);
-  inside_ = nullptr;
+  inside_.clear();
   return left_ ? absl::CancelledError("the build was cancelled while its thread was inside NCCL")
                : absl::OkStatus();
 }
@@ -67,14 +71,12 @@ bool BuildTask::Left() {
 
 std::optional<BuildTask::Abandoned> BuildTask::Leave() {
   MutexLock lock(&mutex_);
-  if (inside_ == nullptr || !inside_->blocking) return std::nullopt;
-  const auto at = std::find_if(links_.begin(), links_.end(), [inside = inside_](const auto& link) {
-    return link.get() == inside;
-  });
+  if (inside_.empty() || !inside_.front()->blocking) return std::nullopt;
   Abandoned abandoned;
-  abandoned.inside = std::move(*at);
-  links_.erase(at);
-  abandoned.built = std::exchange(links_, {});
+  for (std::unique_ptr<Link>& link : std::exchange(links_, {})) {
+    const bool inside = std::find(inside_.begin(), inside_.end(), link.get()) != inside_.end();
+    (inside ? abandoned.inside : abandoned.built).push_back(std::move(link));
+  }
   left_ = true;
   return abandoned;
 }

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -48,15 +49,16 @@ class BuildTask {
   Link* Add(std::unique_ptr<Link> link) REWIRE_EXCLUDES(mutex_);
   Links TakeLinks() REWIRE_EXCLUDES(mutex_);
 
-  // Runs a call that a peer may keep inside NCCL. The status is not OK when the task was stopped
-  // before the call, or when the thread was left: Left() distinguishes the two cases.
-  absl::Status InNccl(Link* link, ncclResult_t* result, const std::function<ncclResult_t()>& call)
-      REWIRE_EXCLUDES(mutex_);
+  // Runs a call with these links that a peer may keep inside NCCL. All are blocking, or none is.
+  // The status is not OK when the task was stopped before the call, or when the thread was left:
+  // Left() distinguishes the two cases.
+  absl::Status InNccl(std::span<Link* const> links, ncclResult_t* result,
+                      const std::function<ncclResult_t()>& call) REWIRE_EXCLUDES(mutex_);
   // True: the thread must return and may use nothing but this object.
   bool Left() REWIRE_EXCLUDES(mutex_);
 
   struct Abandoned {
-    std::unique_ptr<Link> inside;
+    Links inside;
     Links built;
   };
   // Leaves the thread inside NCCL and takes its generations. nullopt: the thread is not inside
@@ -68,7 +70,7 @@ class BuildTask {
   CondVar changed_;
   std::string stopped_ REWIRE_GUARDED_BY(mutex_);
   Links links_ REWIRE_GUARDED_BY(mutex_);
-  Link* inside_ REWIRE_GUARDED_BY(mutex_) = nullptr;
+  std::vector<Link*> inside_ REWIRE_GUARDED_BY(mutex_);
   bool left_ REWIRE_GUARDED_BY(mutex_) = false;
 };
 

@@ -150,7 +150,7 @@ void Builder::Expire(const std::shared_ptr<BuildTask>& task) {
     changed_.NotifyAll();
   }
   if (abandoned.has_value()) {
-    loss_->Interrupt(std::move(abandoned->inside));
+    for (std::unique_ptr<Link>& link : abandoned->inside) loss_->Interrupt(std::move(link));
     loss_->Abort(std::move(abandoned->built));
   }
   StartNext();

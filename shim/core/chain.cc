@@ -20,8 +20,8 @@ const char* Text(Pin pin) {
       return "the program holds addresses of its windows";
     case Pin::kSignals:
       return "the communicator carries one-sided signals";
-    case Pin::kInitAll:
-      return "the communicator was made by ncclCommInitAll";
+    case Pin::kMixedModes:
+      return "some ranks of this process are blocking and some non-blocking";
     case Pin::kGrown:
       return "the communicator was made by ncclCommGrow";
   }
@@ -97,8 +97,25 @@ elastic::CommunicatorCreated Chain::DescribeCreated() {
   if (created.pinned) created.reason = DescribePins(pins);
   MutexLock lock(&mutex);
   created.ranks = ranks;
-  created.rank = rank;
+  created.held = {rank};
   return created;
+}
+
+elastic::Position CombinePositions(const std::vector<elastic::Position>& ranks) {
+  elastic::Position all;
+  for (const elastic::Position& rank : ranks) {
+    all.communicator = rank.communicator;
+    all.point_to_point = all.point_to_point || rank.point_to_point;
+    // All ranks get the same swaps, so the queue of the rank furthest behind has those of the
+    // others.
+    if (rank.pending.size() > all.pending.size()) all.pending = rank.pending;
+    if (!rank.open || (all.open && rank.in_use > all.in_use)) continue;
+    const bool same = all.open && rank.in_use == all.in_use;
+    all.open = true;
+    all.in_use = rank.in_use;
+    all.host_waits = rank.host_waits + (same ? all.host_waits : 0);
+  }
+  return all;
 }
 
 bool CarriesPointToPoint(const VirtualCommunicator& comm) {
@@ -115,12 +132,10 @@ bool Chains::HasRank(const CommunicatorId& id) const {
                      [&](const auto& each) { return each.second->id == id; });
 }
 
-bool Chains::Add(std::shared_ptr<Chain> chain) {
+void Chains::Add(std::shared_ptr<Chain> chain) {
   MutexLock lock(&mutex_);
-  const bool several = HasRank(chain->id);
   VirtualCommunicator* const comm = chain->comm;
   chains_[comm] = std::move(chain);
-  return several;
 }
 
 Chains::Removed Chains::Remove(VirtualCommunicator* comm) {
@@ -146,6 +161,18 @@ std::vector<std::shared_ptr<Chain>> Chains::All() const {
   std::vector<std::shared_ptr<Chain>> all;
   for (const auto& [comm, chain] : chains_) all.push_back(chain);
   return all;
+}
+
+std::vector<std::shared_ptr<Chain>> Chains::RanksOf(const CommunicatorId& id) const {
+  std::multimap<uint32_t, std::shared_ptr<Chain>> by_rank;
+  for (const std::shared_ptr<Chain>& chain : All()) {
+    if (chain->id != id) continue;
+    MutexLock lock(&chain->mutex);
+    by_rank.emplace(chain->rank, chain);
+  }
+  std::vector<std::shared_ptr<Chain>> found;
+  for (auto& [rank, chain] : by_rank) found.push_back(std::move(chain));
+  return found;
 }
 
 std::vector<std::shared_ptr<Chain>> Chains::NonBlocking(DeviceContext context) const {

@@ -2,6 +2,9 @@
 // the current generation, those of decided swaps that the communicator has not passed yet, and the
 // one built for the next epoch (Chain). For all parts of the core, on any thread.
 //
+// The application has one virtual communicator for each rank, so a communicator with several ranks
+// in this process has several chains of one id. Each chain has its device and its cut.
+//
 // A chain is made at the communicator's creation and held by shared_ptr, so a thread at a cut may
 // outlive the application's destroy. A chain's lock and the lock of Chains are never held together,
 // and neither is held across a call into NCCL.
@@ -122,6 +125,10 @@ struct Chain {
   [[nodiscard]] elastic::CommunicatorCreated DescribeCreated() REWIRE_EXCLUDES(mutex);
 };
 
+// Returns the position of a communicator whose ranks in this process have these positions: that of
+// the rank furthest behind, because no generation that one rank needs may be retired.
+elastic::Position CombinePositions(const std::vector<elastic::Position>& ranks);
+
 // Returns whether the program has ever sent or received on the communicator. Such operations have
 // no index that both sides share, so only the collectives around them can place a swap.
 bool CarriesPointToPoint(const VirtualCommunicator& comm);
@@ -135,11 +142,13 @@ class Chains {
     bool last = false;             // no communicator is left
   };
 
-  // Returns whether another rank of the same communicator is in this process.
-  bool Add(std::shared_ptr<Chain> chain) REWIRE_EXCLUDES(mutex_);
+  void Add(std::shared_ptr<Chain> chain) REWIRE_EXCLUDES(mutex_);
   Removed Remove(VirtualCommunicator* comm) REWIRE_EXCLUDES(mutex_);
   // Returns nullptr when the communicator is not here.
   [[nodiscard]] std::shared_ptr<Chain> Of(VirtualCommunicator* comm) const REWIRE_EXCLUDES(mutex_);
+  // Returns all ranks of the communicator in this process, in ascending order.
+  [[nodiscard]] std::vector<std::shared_ptr<Chain>> RanksOf(const CommunicatorId& id) const
+      REWIRE_EXCLUDES(mutex_);
   [[nodiscard]] std::vector<std::shared_ptr<Chain>> All() const REWIRE_EXCLUDES(mutex_);
   // Returns the non-blocking communicators of a device.
   [[nodiscard]] std::vector<std::shared_ptr<Chain>> NonBlocking(DeviceContext context) const

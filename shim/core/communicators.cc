@@ -70,16 +70,23 @@ std::vector<elastic::CommunicatorCreated> ShimCommunicators::List() {
 }
 
 std::vector<elastic::Position> ShimCommunicators::Positions() {
-  std::map<CommunicatorId, elastic::Position> positions;
+  std::map<CommunicatorId, std::vector<elastic::Position>> ranks;
   // A generation moves from a chain to the retirement. Reading in this order misses none.
   for (const auto& chain : chains_.All()) {
     MutexLock lock(&chain->mutex);
-    positions[chain->id] = chain->Describe();
+    ranks[chain->id].push_back(chain->Describe());
   }
+  std::map<CommunicatorId, elastic::Position> positions;
+  for (const auto& [id, of_ranks] : ranks) positions[id] = CombinePositions(of_ranks);
   for (const elastic::GenerationId& old : retirement_.Held()) {
     elastic::Position& position = positions[old.communicator];
     position.communicator = old.communicator;
-    if (!position.open || position.in_use != old.epoch) position.old.push_back(old.epoch);
+    // Another rank may still need a generation that is out of use on one rank.
+    const bool pending =
+        std::any_of(position.pending.begin(), position.pending.end(),
+                    [&](const elastic::PendingSwap& swap) { return swap.epoch == old.epoch; });
+    if (pending || (position.open && position.in_use == old.epoch)) continue;
+    if (position.old.empty() || position.old.back() != old.epoch) position.old.push_back(old.epoch);
   }
   std::vector<elastic::Position> all;
   for (auto& [id, position] : positions) all.push_back(std::move(position));
@@ -91,10 +98,13 @@ void ShimCommunicators::Moved() {
 }
 
 std::vector<elastic::CommunicatorCounter> ShimCommunicators::Counters() {
-  std::vector<elastic::CommunicatorCounter> counters;
+  std::map<CommunicatorId, uint64_t> furthest;
   for (const auto& chain : chains_.All()) {
-    counters.push_back({chain->id, chain->comm->issued.load(std::memory_order_relaxed)});
+    uint64_t& issued = furthest[chain->id];
+    issued = std::max(issued, chain->comm->issued.load(std::memory_order_relaxed));
   }
+  std::vector<elastic::CommunicatorCounter> counters;
+  for (const auto& [id, issued] : furthest) counters.push_back({id, issued});
   return counters;
 }
 
@@ -118,10 +128,13 @@ absl::StatusOr<elastic::UniqueIdBytes> ShimCommunicators::Mint(const Communicato
         absl::StrCat("ncclGetUniqueId: ncclResult=", static_cast<int>(result)));
   }
   elastic::UniqueIdBytes bytes(id.internal, sizeof id.internal);
-  for (const auto& chain : chains_.All()) {
-    if (chain->id != communicator) continue;
-    std::vector<UsageClass> usage = UsageOf(*chain->comm);
-    if (MayRunBeside(*chain)) {
+  const std::vector<std::shared_ptr<Chain>> ranks = chains_.RanksOf(communicator);
+  if (!ranks.empty()) {
+    const bool beside = std::all_of(ranks.begin(), ranks.end(),
+                                    [&](const auto& chain) { return MayRunBeside(*chain); });
+    // All ranks see the same collectives.
+    std::vector<UsageClass> usage = UsageOf(*ranks.front()->comm);
+    if (beside) {
       bytes += kBeside;
     } else if (std::find(usage.begin(), usage.end(), kTinyOperation) == usage.end()) {
       usage.insert(usage.begin(), kTinyOperation);
@@ -153,12 +166,10 @@ void ShimCommunicators::Build(Epoch epoch, std::vector<elastic::CommunicatorBuil
   builder_.Build(epoch, std::move(builds), deadline, std::move(done));
 }
 
-std::shared_ptr<Chain> ShimCommunicators::Find(const CommunicatorId& id, bool* may_come) {
-  for (auto& chain : chains_.All()) {
-    if (chain->id == id) return chain;
-  }
+std::vector<std::shared_ptr<Chain>> ShimCommunicators::Find(const CommunicatorId& id,
+                                                            bool* may_come) {
   *may_come = events() != nullptr && events()->ComesWithBuild(id);
-  return nullptr;
+  return chains_.RanksOf(id);
 }
 
 bool ShimCommunicators::Install(const std::shared_ptr<Chain>& chain, std::unique_ptr<Link>* link) {
@@ -170,16 +181,16 @@ bool ShimCommunicators::Install(const std::shared_ptr<Chain>& chain, std::unique
 
 std::optional<elastic::CutRefusal> ShimCommunicators::Pledge(Epoch epoch,
                                                              const std::vector<Cut>& cuts) {
-  const std::vector<std::shared_ptr<Chain>> chains = chains_.All();
   for (const Cut& cut : cuts) {
-    const auto it = std::find_if(chains.begin(), chains.end(),
-                                 [&](const auto& chain) { return chain->id == cut.communicator; });
-    const std::optional<std::string> refused =
-        it != chains.end()
-            ? pledges_.Pledge(it->get(), epoch, cut)
-            : std::optional<std::string>("the communicator does not exist in this process");
+    const std::vector<std::shared_ptr<Chain>> ranks = chains_.RanksOf(cut.communicator);
+    std::optional<std::string> refused;
+    if (ranks.empty()) refused = "the communicator does not exist in this process";
+    for (size_t i = 0; i < ranks.size() && !refused; ++i) {
+      refused = pledges_.Pledge(ranks[i].get(), epoch, cut);
+    }
     if (!refused) continue;
-    for (const auto& chain : chains) pledges_.Decide(chain.get(), epoch, false);
+    // One rank's refusal takes the pledges of all ranks and communicators back.
+    for (const auto& chain : chains_.All()) pledges_.Decide(chain.get(), epoch, false);
     return elastic::CutRefusal{cut.communicator, *refused};
   }
   return std::nullopt;

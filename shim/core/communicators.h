@@ -102,11 +102,15 @@ class ShimCommunicators : public elastic::Communicators, private CutEvents, priv
   void Passed() override { passages_.Passed(); }
   void Undecided(Epoch epoch) override;
   void GivenUp(const std::string& reason) override;
-  std::shared_ptr<Chain> Find(const CommunicatorId& id, bool* may_come) override;
+  std::vector<std::shared_ptr<Chain>> Find(const CommunicatorId& id, bool* may_come) override;
   bool Install(const std::shared_ptr<Chain>& chain, std::unique_ptr<Link>* link) override;
 
   void Moved();
-  void ReportPins(const Chain& chain);
+  // Reports the pins of all ranks that this process has of the communicator.
+  void ReportPins(const CommunicatorId& id);
+  // Pins all ranks of the communicator here if some are blocking and some are not: no NCCL group
+  // may have both, and a generation's ranks are built in one group.
+  void PinMixedModes(const CommunicatorId& id);
   // Returns whether a new generation's first operation may run beside old generations' operations.
   bool MayRunBeside(const Chain& chain);
   ncclResult_t AwaitFirst(Chain* chain);

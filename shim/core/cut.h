@@ -1,6 +1,6 @@
-// Moves one communicator from a generation to the next: pledge and decision (Pledges), then the
-// warm operation and the swap (Cutter). Decided swaps wait in a queue, perhaps for hours, until the
-// program's operations reach them.
+// Moves one rank of a communicator from a generation to the next: pledge and decision (Pledges),
+// then the warm operation and the swap (Cutter). Decided swaps wait in a queue, perhaps for hours,
+// until the program's operations reach them.
 //
 // The application's thread calls Cutter (the entry's slow path), and the participant's thread calls
 // Pledges. A member at a pledged index without a decision waits and never guesses. The swap itself
@@ -95,7 +95,8 @@ class Cutter {
         decision_(decision),
         settle_(settle) {}
 
-  // See CoreTable::at_cut and CoreTable::before_cut.
+  // See CoreTable::at_cut and CoreTable::before_cut. A thread may drive several ranks: no call
+  // waits for the call of another rank, except inside NCCL, as the operation itself would.
   ncclResult_t AtCut(Chain* chain, const CallSite& site);
   void BeforeCut(Chain* chain, const CallSite& site);
 

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <deque>
 #include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "reconfig/base/status_macros.h"
 #include "shim/core/warm_up.h"
 
@@ -58,57 +60,129 @@ bool IsLost(Chain* chain) {
   return chain->lost;
 }
 
+// Makes one call for each rank, in the rank's device context. Several calls are one group: one
+// thread that calls for one rank after the other would wait for the others inside NCCL.
+template <typename Call>
+ncclResult_t ForEachRank(const NcclCalls& nccl, Device* device,
+                         std::span<const DeviceContext> contexts, Call&& call) {
+  const auto one = [&](size_t i) {
+    return device->Enter(contexts[i]).ok() ? call(i) : ncclUnhandledCudaError;
+  };
+  if (contexts.size() == 1) return one(0);
+  ncclResult_t result = nccl.GroupStart();
+  if (result != ncclSuccess) return result;
+  for (size_t i = 0; i < contexts.size() && (result == ncclSuccess || result == ncclInProgress);
+       ++i) {
+    result = one(i);
+  }
+  const ncclResult_t ended = nccl.GroupEnd();
+  return result == ncclSuccess || result == ncclInProgress ? ended : result;
+}
+
+std::vector<DeviceContext> ContextsOf(std::span<Link* const> links) {
+  std::vector<DeviceContext> contexts;
+  for (const Link* link : links) contexts.push_back(link->context);
+  return contexts;
+}
+
+std::vector<Generation*> GenerationsOf(std::span<Link* const> links) {
+  std::vector<Generation*> generations;
+  for (const Link* link : links) generations.push_back(link->generation);
+  return generations;
+}
+
+// Returns "first operation on a new generation of communicator ID: what".
+std::string FirstOperation(const CommunicatorId& id, const std::string& what) {
+  return absl::StrCat("first operation on a new generation of communicator ", Name(id), ": ", what);
+}
+
+// The memory of the tiny operation of each rank.
+absl::StatusOr<std::vector<void*>> ScratchOf(std::span<const std::shared_ptr<Chain>> chains) {
+  std::vector<void*> scratch;
+  for (const std::shared_ptr<Chain>& chain : chains) {
+    MutexLock lock(&chain->mutex);
+    if (chain->scratch == nullptr) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("warm-up of communicator ", Name(chain->id),
+                       ": no device memory: bytes=", kScratchBytes));
+    }
+    scratch.push_back(chain->scratch);
+  }
+  return scratch;
+}
+
 }  // namespace
 
 absl::Status EpochBuild::Run(BuildTask* task, LowPriority* priority,
                              std::vector<std::shared_ptr<Chain>>* chains) {
   for (size_t i = 0; i < task->builds.size(); ++i) {
     const elastic::CommunicatorBuild& build = task->builds[i];
-    REWIRE_ASSIGN_OR_RETURN(std::shared_ptr<Chain> chain, Await(task, build.communicator));
-    REWIRE_RETURN_IF_ERROR(device_->Enter(chain->context));
-    REWIRE_RETURN_IF_ERROR(CheckMemory(std::span(task->builds).subspan(i), chain->context));
-    chains->push_back(chain);
-    REWIRE_RETURN_IF_ERROR(BuildOne(task, chain.get(), build, priority));
+    REWIRE_ASSIGN_OR_RETURN(const Chains ranks, Await(task, build));
+    REWIRE_RETURN_IF_ERROR(CheckMemory(std::span(task->builds).subspan(i), ranks));
+    chains->insert(chains->end(), ranks.begin(), ranks.end());
+    REWIRE_RETURN_IF_ERROR(BuildOne(task, ranks, build, priority));
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::shared_ptr<Chain>> EpochBuild::Await(BuildTask* task,
-                                                         const CommunicatorId& id) {
+absl::StatusOr<EpochBuild::Chains> EpochBuild::Await(BuildTask* task,
+                                                     const elastic::CommunicatorBuild& build) {
   for (;;) {
     REWIRE_RETURN_IF_ERROR(task->Stopped());
     bool may_come = false;
-    if (std::shared_ptr<Chain> chain = site_->Find(id, &may_come)) return chain;
-    if (!may_come) {
-      return absl::NotFoundError(
-          absl::StrCat("communicator ", Name(id), " does not exist in this process"));
+    Chains ranks = site_->Find(build.communicator, &may_come);
+    if (!ranks.empty() && ranks.size() == build.held.size()) return ranks;
+    if (ranks.empty() && !may_come) {
+      return absl::NotFoundError(absl::StrCat("communicator ", Name(build.communicator),
+                                              " does not exist in this process"));
+    }
+    if (!may_come || ranks.size() > build.held.size()) {
+      // The program makes or destroys ranks; the leader will hear of it.
+      return absl::AbortedError(absl::StrCat("communicator ", Name(build.communicator), " has ",
+                                             ranks.size(), " ranks in this process, not ",
+                                             build.held.size()));
     }
     task->Wait(std::min(task->deadline, Now() + milliseconds(50)));
   }
 }
 
 absl::Status EpochBuild::CheckMemory(std::span<const elastic::CommunicatorBuild> builds,
-                                     DeviceContext context) {
-  std::vector<OnDevice> ids;
-  for (const elastic::CommunicatorBuild& build : builds) {
-    ids.emplace_back(build.communicator, context);
+                                     const Chains& chains) {
+  for (const std::shared_ptr<Chain>& chain : chains) {
+    std::vector<OnDevice> here;
+    for (const elastic::CommunicatorBuild& build : builds) {
+      here.emplace_back(build.communicator, chain->context);
+    }
+    REWIRE_RETURN_IF_ERROR(device_->Enter(chain->context));
+    REWIRE_ASSIGN_OR_RETURN(const uint64_t free_bytes, device_->FreeBytes());
+    REWIRE_RETURN_IF_ERROR(ledger_->Check(here, free_bytes));
   }
-  REWIRE_ASSIGN_OR_RETURN(const uint64_t free_bytes, device_->FreeBytes());
-  return ledger_->Check(ids, free_bytes);
+  return absl::OkStatus();
 }
 
-absl::StatusOr<Link*> EpochBuild::NewLink(BuildTask* task, Chain* chain,
-                                          const elastic::CommunicatorBuild& build) {
+absl::StatusOr<std::vector<uint64_t>> EpochBuild::FreeBytes(const Chains& chains) {
+  std::vector<uint64_t> all;
+  for (const std::shared_ptr<Chain>& chain : chains) {
+    REWIRE_RETURN_IF_ERROR(device_->Enter(chain->context));
+    REWIRE_ASSIGN_OR_RETURN(const uint64_t free_bytes, device_->FreeBytes());
+    all.push_back(free_bytes);
+  }
+  return all;
+}
+
+absl::StatusOr<Link*> EpochBuild::NewLink(BuildTask* task, Chain* chain, uint32_t ranks,
+                                          uint32_t rank) {
   auto link = std::make_unique<Link>();
   link->id = chain->id;
   link->epoch = task->epoch;
-  link->ranks = build.ranks;
-  link->rank = build.rank;
+  link->ranks = ranks;
+  link->rank = rank;
   link->blocking = chain->blocking;
   link->context = chain->context;
+  REWIRE_RETURN_IF_ERROR(device_->Enter(chain->context));
   REWIRE_ASSIGN_OR_RETURN(link->end_of_previous, device_->MakeEvent());
-  link->generation = services_->new_generation(task->epoch, static_cast<int>(build.ranks),
-                                               static_cast<int>(build.rank));
+  link->generation =
+      services_->new_generation(task->epoch, static_cast<int>(ranks), static_cast<int>(rank));
   if (link->generation == nullptr) {
     device_->DestroyEvent(link->end_of_previous);
     return absl::ResourceExhaustedError(absl::StrCat("build of communicator ", Name(chain->id),
@@ -125,29 +199,37 @@ absl::StatusOr<Link*> EpochBuild::NewLink(BuildTask* task, Chain* chain,
   return task->Add(std::move(link));
 }
 
-absl::Status EpochBuild::BuildOne(BuildTask* task, Chain* chain,
+absl::Status EpochBuild::BuildOne(BuildTask* task, const Chains& chains,
                                   const elastic::CommunicatorBuild& build, LowPriority* priority) {
   const BuildTurn turn(turns_);
-  REWIRE_ASSIGN_OR_RETURN(const uint64_t free_before, device_->FreeBytes());
-  REWIRE_ASSIGN_OR_RETURN(Link* const link, NewLink(task, chain, build));
+  REWIRE_ASSIGN_OR_RETURN(const std::vector<uint64_t> free_before, FreeBytes(chains));
+  std::vector<Link*> links;
+  for (size_t i = 0; i < chains.size(); ++i) {
+    REWIRE_ASSIGN_OR_RETURN(Link* const link,
+                            NewLink(task, chains[i].get(), build.ranks, build.held[i]));
+    links.push_back(link);
+  }
   // After a loss the program waits for this build, so there is no training to disturb.
-  if (IsLost(chain)) counters_->nice_refused += static_cast<uint64_t>(priority->End());
-  const absl::Status status = Connect(task, chain, build, link);
+  if (IsLost(chains.front().get())) {
+    counters_->nice_refused += static_cast<uint64_t>(priority->End());
+  }
+  const absl::Status status = Connect(task, chains, build, links);
   if (task->Left()) return status;
   counters_->nice_refused += static_cast<uint64_t>(priority->ReleaseMade());
   REWIRE_RETURN_IF_ERROR(status);
-  REWIRE_ASSIGN_OR_RETURN(const uint64_t free_after, device_->FreeBytes());
-  if (turn.Alone()) {
-    ledger_->Record({chain->id, chain->context}, MemoryLedger::Maker::kBuilder, free_before,
-                    free_after);
+  REWIRE_ASSIGN_OR_RETURN(const std::vector<uint64_t> free_after, FreeBytes(chains));
+  for (size_t i = 0; i < chains.size() && turn.Alone(); ++i) {
+    ledger_->Record({build.communicator, chains[i]->context}, MemoryLedger::Maker::kBuilder,
+                    free_before[i], free_after[i]);
   }
   return absl::OkStatus();
 }
 
-absl::Status EpochBuild::Connect(BuildTask* task, Chain* chain,
-                                 const elastic::CommunicatorBuild& build, Link* link) {
+absl::Status EpochBuild::Connect(BuildTask* task, const Chains& chains,
+                                 const elastic::CommunicatorBuild& build, Ranks links) {
   if (build.unique_id.size() < NCCL_UNIQUE_ID_BYTES) {
-    return absl::InvalidArgumentError(absl::StrCat("build of communicator ", Name(chain->id),
+    return absl::InvalidArgumentError(absl::StrCat("build of communicator ",
+                                                   Name(build.communicator),
                                                    ": unique id: bytes=", build.unique_id.size(),
                                                    ": must be at least ", NCCL_UNIQUE_ID_BYTES));
   }
@@ -157,111 +239,138 @@ absl::Status EpochBuild::Connect(BuildTask* task, Chain* chain,
   REWIRE_ASSIGN_OR_RETURN(const std::vector<UsageClass> usage, DecodeUsage(hints));
   ncclUniqueId id;
   std::memcpy(id.internal, build.unique_id.data(), sizeof id.internal);
-  Generation* const generation = link->generation;
-  const bool blocking = link->blocking;
-  const auto ranks = static_cast<int>(build.ranks);
-  const auto rank = static_cast<int>(build.rank);
+  const bool blocking = links.front()->blocking;
   const auto failed = [&](const char* what, ncclResult_t r) {
-    return absl::InternalError(absl::StrCat(what, " of communicator ", Name(chain->id), " as rank ",
-                                            rank, " of ", ranks,
-                                            ": ncclResult=", static_cast<int>(r)));
+    return absl::InternalError(absl::StrCat(what, " of communicator ", Name(build.communicator),
+                                            " as rank ", absl::StrJoin(build.held, ", "), " of ",
+                                            build.ranks, ": ncclResult=", static_cast<int>(r)));
   };
   // A thread left inside NCCL uses only copies: the program may destroy its communicator.
   const NcclCalls nccl = *nccl_;
   const ShimServices* const services = services_;
-  const OwnConfig config(chain->comm->recipe);
+  Device* const device = device_;
+  const std::vector<DeviceContext> contexts = ContextsOf(links);
+  const std::vector<Generation*> generations = GenerationsOf(links);
+  std::deque<OwnConfig> configs;
+  for (const std::shared_ptr<Chain>& chain : chains) configs.emplace_back(chain->comm->recipe);
   ncclResult_t result = ncclSuccess;
   // The config variant of the function is required; loss.h has the reason.
-  REWIRE_RETURN_IF_ERROR(task->InNccl(link, &result, [&] {
-    return nccl.CommInitRankConfig(&generation->real, ranks, id, rank, config.get());
+  REWIRE_RETURN_IF_ERROR(task->InNccl(links, &result, [&] {
+    return ForEachRank(nccl, device, contexts, [&](size_t i) {
+      return nccl.CommInitRankConfig(&generations[i]->real, static_cast<int>(build.ranks), id,
+                                     static_cast<int>(build.held[i]), configs[i].get());
+    });
   }));
   if (result != ncclSuccess && result != ncclInProgress) return failed("creation", result);
-  if (!blocking) REWIRE_RETURN_IF_ERROR(Settle(task, generation->Real()));
-  {
-    const User user(chain->comm);
-    REWIRE_RETURN_IF_ERROR(
-        task->InNccl(link, &result, [&] { return services->replay(chain->comm, generation); }));
+  for (size_t i = 0; i < chains.size(); ++i) {
+    if (!blocking) REWIRE_RETURN_IF_ERROR(Settle(task, generations[i]->Real()));
+    REWIRE_RETURN_IF_ERROR(device_->Enter(contexts[i]));
+    const User user(chains[i]->comm);
+    REWIRE_RETURN_IF_ERROR(task->InNccl(links.subspan(i, 1), &result, [&] {
+      return services->replay(chains[i]->comm, generations[i]);
+    }));
+    if (result != ncclSuccess) return failed("replay of registrations", result);
   }
-  if (result != ncclSuccess) return failed("replay of registrations", result);
-  void* scratch = nullptr;
-  {
-    MutexLock lock(&chain->mutex);
-    scratch = chain->scratch;
-  }
-  if (scratch == nullptr) {
-    return absl::ResourceExhaustedError(absl::StrCat("warm-up of communicator ", Name(chain->id),
-                                                     ": no device memory: bytes=", kScratchBytes));
-  }
+  REWIRE_ASSIGN_OR_RETURN(const std::vector<void*> scratch, ScratchOf(chains));
   // On a non-blocking communicator the simulation would really launch.
   if (blocking) {
-    REWIRE_RETURN_IF_ERROR(task->InNccl(
-        link, &result, [&] { return Simulate(nccl, usage, generation->Real(), scratch); }));
+    std::vector<ncclComm_t> comms;
+    for (const Generation* generation : generations) comms.push_back(generation->Real());
+    REWIRE_RETURN_IF_ERROR(
+        task->InNccl(links, &result, [&] { return Simulate(nccl, usage, comms, scratch); }));
     if (result != ncclSuccess) return failed("warm-up", result);
     counters_->warmed_classes += usage.size();
   }
-  return beside ? RunBeside(task, chain, link, scratch) : absl::OkStatus();
+  return beside ? RunBeside(task, chains, links) : absl::OkStatus();
 }
 
-absl::Status EpochBuild::RunBeside(BuildTask* task, Chain* chain, Link* link, void* scratch) {
-  REWIRE_ASSIGN_OR_RETURN(const cudaStream_t stream, device_->MakeStream());
-  Device* const device = device_;
-  absl::Status status = [&]() -> absl::Status {
-    const ncclComm_t comm = link->generation->Real();
-    ncclResult_t result = ncclSuccess;
-    REWIRE_RETURN_IF_ERROR(task->InNccl(link, &result, [&] {
-      return nccl_->AllReduce(scratch, scratch, 1, ncclFloat32, ncclSum, comm, stream);
-    }));
-    if (result != ncclSuccess && result != ncclInProgress) {
-      return absl::InternalError(
-          absl::StrCat("first operation on a new generation of communicator ", Name(chain->id),
-                       ": ncclResult=", static_cast<int>(result)));
-    }
-    if (!link->blocking) REWIRE_RETURN_IF_ERROR(Settle(task, comm));
-    // The event is free until the generation is in use.
-    if (!device_->Record(link->end_of_previous, stream)) {
-      return absl::InternalError(
-          absl::StrCat("first operation on a new generation of communicator ", Name(chain->id),
-                       ": no event can be recorded after it"));
-    }
-    return AwaitBeside(task, chain, link->end_of_previous);
-  }();
-  device->DestroyStream(stream);
-  if (status.ok()) {
-    link->warmed = true;
-    ++counters_->warmed_beside;
+absl::Status EpochBuild::RunBeside(BuildTask* task, const Chains& chains, Ranks links) {
+  std::vector<cudaStream_t> streams;
+  absl::Status status;
+  for (size_t i = 0; i < links.size() && status.ok(); ++i) {
+    status = device_->Enter(links[i]->context);
+    if (!status.ok()) break;
+    absl::StatusOr<cudaStream_t> stream = device_->MakeStream();
+    status = stream.status();
+    if (status.ok()) streams.push_back(*stream);
   }
-  return status;
+  // A thread left inside NCCL uses only copies.
+  Device* const device = device_;
+  const std::vector<DeviceContext> contexts = ContextsOf(links);
+  if (status.ok()) status = IssueBeside(task, chains, links, streams);
+  for (size_t i = 0; i < streams.size(); ++i) {
+    if (device->Enter(contexts[i]).ok()) device->DestroyStream(streams[i]);
+  }
+  if (!status.ok()) return status;
+  for (Link* link : links) link->warmed = true;
+  ++counters_->warmed_beside;
+  return absl::OkStatus();
 }
 
-absl::Status EpochBuild::AwaitBeside(BuildTask* task, Chain* chain, DeviceEvent done) {
-  uint64_t issued = chain->comm->issued.load(std::memory_order_relaxed);
+absl::Status EpochBuild::IssueBeside(BuildTask* task, const Chains& chains, Ranks links,
+                                     std::span<const cudaStream_t> streams) {
+  const CommunicatorId id = chains.front()->id;
+  const NcclCalls nccl = *nccl_;
+  Device* const device = device_;
+  const std::vector<DeviceContext> contexts = ContextsOf(links);
+  const std::vector<Generation*> generations = GenerationsOf(links);
+  REWIRE_ASSIGN_OR_RETURN(const std::vector<void*> scratch, ScratchOf(chains));
+  ncclResult_t result = ncclSuccess;
+  REWIRE_RETURN_IF_ERROR(task->InNccl(links, &result, [&] {
+    return ForEachRank(nccl, device, contexts, [&](size_t i) {
+      return nccl.AllReduce(scratch[i], scratch[i], 1, ncclFloat32, ncclSum, generations[i]->Real(),
+                            streams[i]);
+    });
+  }));
+  if (result != ncclSuccess && result != ncclInProgress) {
+    return absl::InternalError(
+        FirstOperation(id, absl::StrCat("ncclResult=", static_cast<int>(result))));
+  }
+  for (size_t i = 0; i < links.size(); ++i) {
+    if (!links[i]->blocking) REWIRE_RETURN_IF_ERROR(Settle(task, generations[i]->Real()));
+    REWIRE_RETURN_IF_ERROR(device_->Enter(contexts[i]));
+    // The event is free until the generation is in use.
+    if (!device_->Record(links[i]->end_of_previous, streams[i])) {
+      return absl::InternalError(FirstOperation(id, "no event can be recorded after it"));
+    }
+  }
+  return AwaitBeside(task, chains, links);
+}
+
+absl::Status EpochBuild::AwaitBeside(BuildTask* task, const Chains& chains, Ranks links) {
+  const CommunicatorId id = chains.front()->id;
+  const auto count = [&] {
+    uint64_t all = 0;
+    for (const auto& chain : chains) all += chain->comm->issued.load(std::memory_order_relaxed);
+    return all;
+  };
+  uint64_t issued = count();
   Time moved = Now();
-  for (;;) {
-    switch (device_->Query(done)) {
+  for (size_t i = 0; i < links.size();) {
+    switch (device_->Query(links[i]->end_of_previous)) {
       case Device::EventState::kDone:
-        return absl::OkStatus();
+        ++i;
+        continue;
       case Device::EventState::kFailed:
-        return absl::InternalError(
-            absl::StrCat("first operation on a new generation of communicator ", Name(chain->id),
-                         ": the device reported an error"));
+        return absl::InternalError(FirstOperation(id, "the device reported an error"));
       case Device::EventState::kPending:
         break;
     }
     REWIRE_RETURN_IF_ERROR(task->Stopped());
-    const uint64_t now_issued = chain->comm->issued.load(std::memory_order_relaxed);
+    const uint64_t now_issued = count();
     if (std::exchange(issued, now_issued) != now_issued) moved = Now();
     // A joiner, or a member whose generations were aborted, has no operation that could be blocked.
-    if (issued != 0 && !IsLost(chain) && Now() - moved > stalled_) {
+    if (issued != 0 && !IsLost(chains.front().get()) && Now() - moved > stalled_) {
       // The two operations may block each other on some device. An abort of the new generation,
       // which no member uses yet, lets the old one continue. The attempt is not repeated.
       ++counters_->beside_refused;
-      return absl::AbortedError(
-          absl::StrCat("first operation on a new generation of communicator ", Name(chain->id),
-                       ": not complete while the program issued no operation for ",
-                       stalled_.count(), " ms (later builds run it at an agreed operation)"));
+      return absl::AbortedError(FirstOperation(
+          id, absl::StrCat("not complete while the program issued no operation for ",
+                           stalled_.count(), " ms (later builds run it at an agreed operation)")));
     }
     std::this_thread::sleep_for(kPoll);
   }
+  return absl::OkStatus();
 }
 
 absl::Status EpochBuild::Settle(BuildTask* task, ncclComm_t comm) {

@@ -1,6 +1,8 @@
 // Builds the generations of one epoch, one after the other: initialisation, replay of
-// registrations, warm-up. For Builder, on a build thread. The thread may be left inside NCCL at any
-// call of BuildTask::InNccl; after such a call the thread must not use this object.
+// registrations, warm-up. The ranks that this process has in one generation are built together, in
+// NCCL groups, because they need one another. For Builder, on a build thread. The thread may be
+// left inside NCCL at any call of BuildTask::InNccl; after such a call the thread must not use this
+// object.
 #pragma once
 
 #include <memory>
@@ -23,8 +25,9 @@ namespace rewire::shim {
 class BuildSite {
  public:
   virtual ~BuildSite() = default;
-  // Returns nullptr when the communicator is missing; *may_come: its creation may still come.
-  virtual std::shared_ptr<Chain> Find(const CommunicatorId& id, bool* may_come) = 0;
+  // Returns the communicator's ranks in this process, in ascending order. *may_come: the creation
+  // of a missing rank may still come.
+  virtual std::vector<std::shared_ptr<Chain>> Find(const CommunicatorId& id, bool* may_come) = 0;
   // Called when the whole epoch is built. Returns false if a communicator was closed meanwhile.
   virtual bool Install(const std::shared_ptr<Chain>& chain, std::unique_ptr<Link>* link) = 0;
 };
@@ -48,19 +51,26 @@ class EpochBuild {
                    std::vector<std::shared_ptr<Chain>>* chains);
 
  private:
-  // Waits until the communicator exists.
-  absl::StatusOr<std::shared_ptr<Chain>> Await(BuildTask* task, const CommunicatorId& id);
-  // Checks that the generations that are still to be built fit on the device.
+  using Chains = std::vector<std::shared_ptr<Chain>>;
+  // This process's ranks of the generation that is being built.
+  using Ranks = std::span<Link* const>;
+
+  // Waits until the communicator exists with all its ranks in this process.
+  absl::StatusOr<Chains> Await(BuildTask* task, const elastic::CommunicatorBuild& build);
+  // Checks that the generations that are still to be built fit on the devices of the first.
   absl::Status CheckMemory(std::span<const elastic::CommunicatorBuild> builds,
-                           DeviceContext context);
-  absl::Status BuildOne(BuildTask* task, Chain* chain, const elastic::CommunicatorBuild& build,
-                        LowPriority* priority);
-  absl::StatusOr<Link*> NewLink(BuildTask* task, Chain* chain,
-                                const elastic::CommunicatorBuild& build);
-  absl::Status Connect(BuildTask* task, Chain* chain, const elastic::CommunicatorBuild& build,
-                       Link* link);
-  absl::Status RunBeside(BuildTask* task, Chain* chain, Link* link, void* scratch);
-  absl::Status AwaitBeside(BuildTask* task, Chain* chain, DeviceEvent done);
+                           const Chains& chains);
+  // Returns the free memory of each communicator's device.
+  absl::StatusOr<std::vector<uint64_t>> FreeBytes(const Chains& chains);
+  absl::Status BuildOne(BuildTask* task, const Chains& chains,
+                        const elastic::CommunicatorBuild& build, LowPriority* priority);
+  absl::StatusOr<Link*> NewLink(BuildTask* task, Chain* chain, uint32_t ranks, uint32_t rank);
+  absl::Status Connect(BuildTask* task, const Chains& chains,
+                       const elastic::CommunicatorBuild& build, Ranks links);
+  absl::Status RunBeside(BuildTask* task, const Chains& chains, Ranks links);
+  absl::Status IssueBeside(BuildTask* task, const Chains& chains, Ranks links,
+                           std::span<const cudaStream_t> streams);
+  absl::Status AwaitBeside(BuildTask* task, const Chains& chains, Ranks links);
   absl::Status Settle(BuildTask* task, ncclComm_t comm);
 
   const NcclCalls* const nccl_;

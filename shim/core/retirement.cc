@@ -1,6 +1,7 @@
 #include "shim/core/retirement.h"
 
 #include <algorithm>
+#include <span>
 #include <thread>
 #include <utility>
 
@@ -24,18 +25,38 @@ ncclResult_t Settled(const NcclCalls& nccl, ncclComm_t comm, Time deadline) {
   return state;
 }
 
-// Finalizes and destroys a communicator. A non-blocking communicator is polled until it is
-// finalized, or aborted at the deadline. False: the communicator had to be aborted.
-bool DestroyReal(const NcclCalls& nccl, ncclComm_t comm, bool blocking, Time deadline) {
-  ncclResult_t result = nccl.CommFinalize(comm);
+// Makes one call for each communicator, in one group if there are several: one rank's call may wait
+// for the other ranks. Returns the first error.
+template <typename Call>
+ncclResult_t Together(const NcclCalls& nccl, std::span<const ncclComm_t> comms, Call&& call) {
+  if (comms.size() == 1) return call(comms.front());
+  ncclResult_t result = nccl.GroupStart();
+  if (result != ncclSuccess) return result;
+  for (const ncclComm_t comm : comms) {
+    const ncclResult_t one = call(comm);
+    if (result == ncclSuccess && one != ncclInProgress) result = one;
+  }
+  const ncclResult_t ended = nccl.GroupEnd();
+  return result == ncclSuccess ? ended : result;
+}
+
+// Finalizes and destroys the ranks of one generation. Non-blocking communicators are polled until
+// they are finalized, or aborted at the deadline. False: they had to be aborted.
+bool DestroyReal(const NcclCalls& nccl, std::span<const ncclComm_t> comms, bool blocking,
+                 Time deadline) {
+  ncclResult_t result = Together(nccl, comms, nccl.CommFinalize);
   if (result == ncclInProgress || (result == ncclSuccess && !blocking)) {
-    result = Settled(nccl, comm, deadline);
+    result = ncclSuccess;
+    for (const ncclComm_t comm : comms) {
+      const ncclResult_t settled = Settled(nccl, comm, deadline);
+      if (result == ncclSuccess) result = settled;
+    }
   }
   if (result == ncclSuccess) {
-    result = nccl.CommDestroy(comm);
+    result = Together(nccl, comms, nccl.CommDestroy);
     if (result == ncclSuccess || result == ncclInProgress) return true;
   }
-  static_cast<void>(nccl.CommAbort(comm));
+  static_cast<void>(Together(nccl, comms, nccl.CommAbort));
   return false;
 }
 
@@ -98,47 +119,58 @@ Retirement::Slot Retirement::Take(Slot* at) {
   return link;
 }
 
-Retirement::Slot* Retirement::Find(const elastic::GenerationId& generation) {
-  for (Slot* at = &links_; *at != nullptr; at = &(*at)->after) {
-    if ((*at)->generation != nullptr && (*at)->id == generation.communicator &&
-        (*at)->epoch == generation.epoch) {
-      return at;
-    }
-  }
-  return nullptr;
+bool Retirement::IsOf(const Link& link, const elastic::GenerationId& generation) {
+  return link.generation != nullptr && link.id == generation.communicator &&
+         link.epoch == generation.epoch;
 }
 
-Retirement::Slot Retirement::TakeDue(bool* wait) {
+Retirement::Slots Retirement::TakeAllOf(const elastic::GenerationId& generation) {
+  Slots taken;
+  for (Slot* at = &links_; *at != nullptr;) {
+    if (IsOf(**at, generation)) {
+      taken.push_back(Take(at));
+    } else {
+      at = &(*at)->after;
+    }
+  }
+  // All processes destroy in the order of the ranks.
+  std::sort(taken.begin(), taken.end(),
+            [](const Slot& a, const Slot& b) { return a->rank < b->rank; });
+  return taken;
+}
+
+Retirement::Slots Retirement::TakeDue(bool* wait) {
   MutexLock lock(&mutex_);
   *wait = false;
   destroying_.reset();
   while (!due_.empty()) {
-    Slot* at = Find(due_.front());
-    if (at == nullptr) {
-      due_.pop_front();
-      continue;
+    bool known = false;
+    bool captured = false;
+    for (const Link* link = links_.get(); link != nullptr; link = link->after.get()) {
+      if (!IsOf(*link, due_.front())) continue;
+      known = true;
+      captured = captured || link->captured;
+      *wait = *wait ||
+              (link->end_recorded && device_->Query(link->end) == Device::EventState::kPending);
     }
-    if ((*at)->captured) {
-      captured_.push_back(due_.front());
-      due_.pop_front();
-      continue;
-    }
-    *wait = (*at)->end_recorded && device_->Query((*at)->end) == Device::EventState::kPending;
-    // One pause serves all generations that are due together.
-    if (*wait || !rested_) return nullptr;
-    destroying_ = due_.front();
+    if (known && !captured && (*wait || !rested_)) return {};  // one pause serves all that are due
+    const elastic::GenerationId first = due_.front();
     due_.pop_front();
-    return Take(at);
+    *wait = false;
+    if (captured) captured_.push_back(first);
+    if (!known || captured) continue;
+    destroying_ = first;
+    return TakeAllOf(first);
   }
   running_ = false;
-  return nullptr;
+  return {};
 }
 
 void Retirement::Continue() {
   bool destroyed = false;
   bool wait = false;
-  while (Slot link = TakeDue(&wait)) {
-    Destroy(std::move(link));
+  for (Slots links = TakeDue(&wait); !links.empty(); links = TakeDue(&wait)) {
+    Destroy(std::move(links));
     destroyed = true;
   }
   if (destroyed) {
@@ -170,34 +202,42 @@ Retirement::Slot Retirement::TakeUnneeded() {
 }
 
 void Retirement::FreeEvents() {
-  while (Slot link = TakeUnneeded()) Destroy(std::move(link));
+  while (Slot link = TakeUnneeded()) FreeEvent(*link);
 }
 
-void Retirement::Destroy(Slot link) {
-  // If the program has released its device already, the device objects no longer exist.
-  const absl::Status entered = device_->Enter(link->context);
-  if (!entered.ok()) {
-    REWIRE_WARN("retire generation of epoch %llu: not destroyed: no device context: %s",
-                static_cast<unsigned long long>(link->epoch), entered.ToString().c_str());
-  }
-  if (link->generation != nullptr) DestroyGeneration(*link, entered.ok());
-  if (entered.ok() && link->end_of_previous != nullptr) {
-    device_->DestroyEvent(link->end_of_previous);
-  }
+void Retirement::FreeEvent(const Link& link) {
+  if (link.end_of_previous == nullptr || !device_->Enter(link.context).ok()) return;
+  device_->DestroyEvent(link.end_of_previous);
 }
 
-void Retirement::DestroyGeneration(const Link& link, bool on_device) {
-  if (!services_->quiesce(link.generation, kQuiesce.count())) {
-    REWIRE_WARN(
-        "retire generation of epoch %llu: not destroyed: a thread was inside it for %lld ms",
-        static_cast<unsigned long long>(link.epoch), static_cast<long long>(kQuiesce.count()));
-    return;
+void Retirement::Destroy(Slots links) {
+  DestroyGenerations(links);
+  for (const Slot& link : links) FreeEvent(*link);
+}
+
+void Retirement::DestroyGenerations(const Slots& links) {
+  bool on_device = true;
+  std::vector<ncclComm_t> comms;
+  for (const Slot& link : links) {
+    // If the program has released its device already, the device objects no longer exist.
+    if (const absl::Status entered = device_->Enter(link->context); !entered.ok()) {
+      REWIRE_WARN("retire generation of epoch %llu: not destroyed: no device context: %s",
+                  static_cast<unsigned long long>(link->epoch), entered.ToString().c_str());
+      on_device = false;
+    }
+    if (!services_->quiesce(link->generation, kQuiesce.count())) {
+      REWIRE_WARN(
+          "retire generation of epoch %llu: not destroyed: a thread was inside it for %lld ms",
+          static_cast<unsigned long long>(link->epoch), static_cast<long long>(kQuiesce.count()));
+      return;
+    }
+    if (const ncclComm_t real = link->generation->Real(); real != nullptr) comms.push_back(real);
   }
-  if (const ncclComm_t real = link.generation->Real(); on_device && real != nullptr) {
-    const bool destroyed = DestroyReal(*nccl_, real, link.blocking, Now() + kDestroy);
-    ++(destroyed ? counters_->retired : counters_->aborted);
+  if (on_device && !comms.empty()) {
+    const bool destroyed = DestroyReal(*nccl_, comms, links.front()->blocking, Now() + kDestroy);
+    (destroyed ? counters_->retired : counters_->aborted) += comms.size();
   }
-  services_->free_generation(link.generation);
+  for (const Slot& link : links) services_->free_generation(link->generation);
 }
 
 }  // namespace rewire::shim

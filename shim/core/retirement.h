@@ -4,7 +4,8 @@
 // it) and its last operation has completed on this member. Then REWIRE_RETIRE_MS more must pass,
 // because a destroy right after the cut disturbs the first operations on the next generation. A
 // generation that CUDA graphs use is kept until ReleaseCaptured(). All
-// ranks destroy in the same order, because a destroy may wait for the other ranks. Thread-safe; one
+// ranks destroy in the same order, because a destroy may wait for the other ranks. For the same
+// reason the ranks of this process are destroyed together, in NCCL groups. Thread-safe; one
 // internal thread does the work, and the destructor joins that thread.
 #pragma once
 
@@ -49,18 +50,23 @@ class Retirement {
 
  private:
   using Slot = std::unique_ptr<Link>;
+  using Slots = std::vector<Slot>;
 
   // Begins the destruction of what is due, unless it is under way.
   void Start() REWIRE_REQUIRES(mutex_);
   void Continue() REWIRE_EXCLUDES(mutex_);
-  // Takes the first due generation if its last operation has completed. *wait: it is not ready.
-  Slot TakeDue(bool* wait) REWIRE_EXCLUDES(mutex_);
+  // Takes all ranks of the first due generation if their last operations have completed. *wait: one
+  // is not complete.
+  Slots TakeDue(bool* wait) REWIRE_EXCLUDES(mutex_);
   void FreeEvents() REWIRE_EXCLUDES(mutex_);
   Slot TakeUnneeded() REWIRE_EXCLUDES(mutex_);
   static Slot Take(Slot* at);
-  Slot* Find(const elastic::GenerationId& generation) REWIRE_REQUIRES(mutex_);
-  void Destroy(Slot link);
-  void DestroyGeneration(const Link& link, bool on_device);
+  static bool IsOf(const Link& link, const elastic::GenerationId& generation);
+  Slots TakeAllOf(const elastic::GenerationId& generation) REWIRE_REQUIRES(mutex_);
+  // The ranks of one generation.
+  void Destroy(Slots links);
+  void DestroyGenerations(const Slots& links);
+  void FreeEvent(const Link& link);
 
   const NcclCalls* const nccl_;
   const ShimServices* const services_;

@@ -87,14 +87,16 @@ absl::StatusOr<std::vector<UsageClass>> DecodeUsage(std::string_view bytes) {
   return usage;
 }
 
-ncclResult_t Simulate(const NcclCalls& nccl, const std::vector<UsageClass>& usage, ncclComm_t comm,
-                      void* scratch) {
+ncclResult_t Simulate(const NcclCalls& nccl, const std::vector<UsageClass>& usage,
+                      std::span<const ncclComm_t> comms, std::span<void* const> scratch) {
   if (usage.empty() || nccl.GroupSimulateEnd == nullptr) return ncclSuccess;
   ncclResult_t result = nccl.GroupStart();
   if (result != ncclSuccess) return result;
-  for (const UsageClass& c : usage) {
-    result = Issue(nccl, c, comm, scratch);
-    if (result != ncclSuccess) break;
+  for (size_t i = 0; i < comms.size() && result == ncclSuccess; ++i) {
+    for (const UsageClass& c : usage) {
+      result = Issue(nccl, c, comms[i], scratch[i]);
+      if (result != ncclSuccess) break;
+    }
   }
   ncclSimInfo_t info = NCCL_SIM_INFO_INITIALIZER;
   // This call closes the group even after an error.

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,7 +33,8 @@ struct UsageClass {
 };
 
 // The tiny real operation (kBeside, or at the warm index) as a class. Simulated with the others, so
-// that the operation makes no connection at the cut.
+// that at the cut it makes no connection: a thread that drives several ranks issues the operation
+// of one rank after the other, and connections need all ranks at once.
 inline constexpr UsageClass kTinyOperation{Collective::kAllReduce, ncclFloat32, 0};
 
 // Returns the operations that the communicator has been used for so far. Functions made of sends
@@ -43,8 +45,9 @@ std::vector<UsageClass> UsageOf(const VirtualCommunicator& comm);
 std::string EncodeUsage(const std::vector<UsageClass>& usage);
 absl::StatusOr<std::vector<UsageClass>> DecodeUsage(std::string_view bytes);
 
-// scratch: any device memory, never read or written. Returns ncclSuccess or NCCL's error.
-ncclResult_t Simulate(const NcclCalls& nccl, const std::vector<UsageClass>& usage, ncclComm_t comm,
-                      void* scratch);
+// comms: this process's ranks of one communicator. scratch: any device memory of each rank, never
+// read or written. Returns ncclSuccess or NCCL's error.
+ncclResult_t Simulate(const NcclCalls& nccl, const std::vector<UsageClass>& usage,
+                      std::span<const ncclComm_t> comms, std::span<void* const> scratch);
 
 }  // namespace rewire::shim

@@ -207,8 +207,7 @@ ncclResult_t FromParent(Creation creation, VirtualCommunicator* parent, bool is_
     UnfinishedCreation unfinished(comm, out);
     comm->id = id;
     comm->pins.store(
-        parent->pins.load(std::memory_order_relaxed) &
-            (static_cast<uint32_t>(Pin::kInitAll) | static_cast<uint32_t>(Pin::kGrown)),
+        parent->pins.load(std::memory_order_relaxed) & static_cast<uint32_t>(Pin::kGrown),
         std::memory_order_relaxed);
     comm->parent.store(parent, std::memory_order_relaxed);
     KeepConfig(config, &parent->recipe, &comm->recipe);
@@ -269,15 +268,13 @@ ncclResult_t CommInitAll(ncclComm_t* comm, int ndev, const int* devlist) {
     std::vector<ncclComm_t> real(static_cast<size_t>(ndev));
     const ncclResult_t result = Real()->CommInitAll(real.data(), ndev, devlist);
     if (!Taken(result)) return result;
-    // Several devices in one process do not form a member. Such a communicator is never swapped, so
-    // a random identity suffices.
+    // All ranks are in this process, so a random identity suffices.
     CommunicatorId id{};
     if (getrandom(&id, sizeof id, 0) != sizeof id || id == kUpdateBoundary) id.low = 1;
     for (int i = 0; i < ndev; ++i) {
       VirtualCommunicator* made = Begin(Creation::kInitAll, ndev, i, Slot()->group_depth > 0);
       if (made == nullptr) return ncclSystemError;
       made->id = id;
-      AddPin(made, Pin::kInitAll);
       KeepConfig(nullptr, nullptr, &made->recipe);
       __atomic_store_n(&made->current.load(std::memory_order_relaxed)->real,
                        real[static_cast<size_t>(i)], __ATOMIC_RELEASE);

@@ -3,6 +3,9 @@
 // Owned by the preloaded library. The core reads everything here and changes only members marked
 // [core]. This file uses libc and libstdc++'s headers only.
 //
+// A process may have several ranks of one communicator, on several devices: each has a handle of
+// its own, with the same id.
+//
 // Threads: an application uses one communicator from one thread at a time (NCCL's rule), so
 // `issued` has a single writer. GetAsyncError, Abort and the core come from any thread.
 //
@@ -89,7 +92,7 @@ enum class Pin : uint32_t {
   kDeviceComm = 2,     // ncclDevCommCreate: kernels hold raw pointers
   kWindowPointer = 4,  // addresses of a window were given to the application
   kSignals = 8,        // one-sided signals: their counters belong to the window
-  kInitAll = 16,       // several devices in one process
+  kMixedModes = 16,    // this process's ranks differ in `blocking`
   kGrown = 32,         // ncclCommGrow: the ranks share no identity
 };
 

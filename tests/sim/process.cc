@@ -238,8 +238,11 @@ void Process::CreateCommunicator(const CommunicatorId& c) {
   if (rank == span.end()) return;
   communicators_[c].generation = era_;
   communicators_[c].point_to_point = sim_->PointToPoint(c);
-  const elastic::CommunicatorCreated created{c, static_cast<uint32_t>(span.size()),
-                                             static_cast<uint32_t>(rank - span.begin()), false, ""};
+  const elastic::CommunicatorCreated created{c,
+                                             static_cast<uint32_t>(span.size()),
+                                             {static_cast<uint32_t>(rank - span.begin())},
+                                             false,
+                                             ""};
   Later(microseconds(1),
         [this, created](auto* out) { member_->OnCommunicatorCreated(sim_->now(), created, out); });
   Moved();

@@ -75,9 +75,10 @@ struct Leader::Incoming {
     counts.updates = furthest;
   }
   void operator()(const CommunicatorCreated& m) const {
-    leader.registry_.Created(now, member, m);
+    const bool fewer = leader.registry_.Created(now, member, m);
     if (leader.MissedCommit(peer)) leader.registry_.Settle(member, leader.WorldIds());
-    leader.OnCommunicators(now, member, absl::StrCat("created communicator ", Name(m)), out);
+    const char* what = fewer ? "destroyed a rank of" : "created";
+    leader.OnCommunicators(now, member, absl::StrCat(what, " communicator ", Name(m)), out);
   }
   void operator()(const CommunicatorPinned& m) const {
     if (!leader.registry_.Pin(now, member, m)) return;

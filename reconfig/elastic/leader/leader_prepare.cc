@@ -107,7 +107,9 @@ void Leader::TryPrepare(Time now, Out* out) {
   std::map<MemberId, std::vector<CommunicatorId>> mint;
   for (const auto& [id, seats] : registry_.communicators()) {
     for (const auto& [member, seat] : seats) {
-      const bool first = t.kind == TransitionKind::kSwap ? seat.rank == 0 : member == t.target[0];
+      const bool first = t.kind == TransitionKind::kSwap
+                             ? !seat.held.empty() && seat.held.front() == 0
+                             : member == t.target[0];
       if (!first || !(t.IsOld(member) || t.IsJoiner(member))) continue;
       t.to_mint.insert(id);
       mint[member].push_back(id);
@@ -146,9 +148,9 @@ void Leader::TryBuild(Out* out) {
       if (t.kind == TransitionKind::kSwap) {
         const auto seat = seats.find(m);
         if (seat == seats.end()) continue;
-        build.builds.push_back({id, seat->second.ranks, seat->second.rank, unique_id});
+        build.builds.push_back({id, seat->second.ranks, seat->second.held, unique_id});
       } else if (const auto slot = t.to.SlotOf(m)) {
-        build.builds.push_back({id, static_cast<uint32_t>(t.target.size()), *slot, unique_id});
+        build.builds.push_back({id, static_cast<uint32_t>(t.target.size()), {*slot}, unique_id});
       }
     }
     Send(m, build, out);

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 
 namespace rewire::elastic {
 namespace {
@@ -16,15 +17,23 @@ absl::Status Never(const CommunicatorId& id, const std::string& why) {
 
 // Returns OK, or why a member's communicator cannot be swapped.
 absl::Status CheckSeat(const CommunicatorId& id, MemberId member, const Registry::Seat& seat) {
-  if (seat.several) {
+  if (seat.pinned.empty()) return absl::OkStatus();
+  return Never(id, absl::StrCat("is pinned on member ", member, ": ", seat.pinned));
+}
+
+// Returns OK, or why a communicator cannot follow a change of members.
+absl::Status CheckOnlySeat(const CommunicatorId& id, MemberId member, const Registry::Seat& seat) {
+  if (seat.held.size() > 1) {
     return Never(id, absl::StrCat("has several ranks in member ", member,
-                                  "'s process: only communicators with one rank in each process "
-                                  "can be rebuilt"));
+                                  "'s process: it can be rebuilt, but only communicators with one "
+                                  "rank in each process can follow a change of members"));
   }
-  if (!seat.pinned.empty()) {
-    return Never(id, absl::StrCat("is pinned on member ", member, ": ", seat.pinned));
-  }
-  return absl::OkStatus();
+  return CheckSeat(id, member, seat);
+}
+
+// Returns whether a communicator of `size` ranks has rank `slot` alone on the member of that slot.
+bool IsWholeWorld(const Registry::Seat& seat, size_t slot, size_t size) {
+  return seat.ranks == size && seat.held.size() == 1 && seat.held.front() == slot;
 }
 
 absl::Status NotYet(const CommunicatorId& id, const std::string& why) {
@@ -55,14 +64,13 @@ std::string ShortName(const CommunicatorId& communicator) {
   return absl::StrFormat("%08x", static_cast<uint32_t>(communicator.high >> 32));
 }
 
-void Registry::Created(Time now, MemberId member, const CommunicatorCreated& created) {
+bool Registry::Created(Time now, MemberId member, const CommunicatorCreated& created) {
   std::string pinned;
   if (created.pinned) pinned = created.reason.empty() ? "no reason given" : created.reason;
-  Seats& seats = communicators_[created.communicator];
-  const auto seat = seats.find(member);
-  const bool several =
-      seat != seats.end() && (seat->second.several || seat->second.rank != created.rank);
-  seats[member] = {created.rank, created.ranks, std::move(pinned), several, now};
+  Seat& seat = communicators_[created.communicator][member];
+  const bool fewer = created.held.size() < seat.held.size();
+  seat = {created.ranks, created.held, std::move(pinned), now};
+  return fewer;
 }
 
 bool Registry::Pin(Time now, MemberId member, const CommunicatorPinned& pinned) {
@@ -115,7 +123,7 @@ absl::Status Registry::ReadyForSwap(const std::vector<MemberId>& members) const 
     for (MemberId m : members) {
       const auto seat = seats.find(m);
       if (seat == seats.end()) continue;
-      ++present;
+      present += seat->second.held.size();
       ranks = std::max(ranks, seat->second.ranks);
       if (absl::Status status = CheckSeat(id, m, seat->second); !status.ok()) return status;
     }
@@ -143,11 +151,12 @@ absl::Status Registry::ReadyForLoss(const std::vector<MemberId>& members,
       const auto seat = seats.find(m);
       if (seat == seats.end()) continue;
       ++present;
-      if (absl::Status status = CheckSeat(id, m, seat->second); !status.ok()) return status;
-      if (seat->second.ranks != members.size() || seat->second.rank != slot) {
-        return Never(id, absl::StrCat("does not span the whole world in its order: member ", m,
-                                      " in slot ", slot, " of ", members.size(), " has rank ",
-                                      seat->second.rank, " of ", seat->second.ranks));
+      if (absl::Status status = CheckOnlySeat(id, m, seat->second); !status.ok()) return status;
+      if (!IsWholeWorld(seat->second, slot, members.size())) {
+        return Never(
+            id, absl::StrCat("does not span the whole world in its order: member ", m, " in slot ",
+                             slot, " of ", members.size(), " has rank ",
+                             absl::StrJoin(seat->second.held, ", "), " of ", seat->second.ranks));
       }
     }
     if (present > 0 && present < survivors.size()) {
@@ -160,7 +169,7 @@ absl::Status Registry::ReadyForLoss(const std::vector<MemberId>& members,
 absl::Status Registry::JoinerReady(MemberId joiner, MemberId member,
                                    const std::vector<MemberId>& target) const {
   const auto slot =
-      static_cast<uint32_t>(std::find(target.begin(), target.end(), joiner) - target.begin());
+      static_cast<size_t>(std::find(target.begin(), target.end(), joiner) - target.begin());
   for (const auto& [id, seats] : communicators_) {
     const auto seat = seats.find(joiner);
     if (!seats.contains(member)) {
@@ -173,12 +182,12 @@ absl::Status Registry::JoinerReady(MemberId joiner, MemberId member,
     if (seat == seats.end()) {
       return NotYet(id, absl::StrCat("has not been created by the new member ", joiner));
     }
-    if (seat->second.ranks != target.size() || seat->second.rank != slot) {
-      return Never(
-          id, absl::StrCat("has rank ", seat->second.rank, " of ", seat->second.ranks,
-                           " on the new member ", joiner, ", not ", slot, " of ", target.size()));
+    if (absl::Status status = CheckOnlySeat(id, joiner, seat->second); !status.ok()) return status;
+    if (!IsWholeWorld(seat->second, slot, target.size())) {
+      return Never(id, absl::StrCat("has rank ", absl::StrJoin(seat->second.held, ", "), " of ",
+                                    seat->second.ranks, " on the new member ", joiner, ", not ",
+                                    slot, " of ", target.size()));
     }
-    if (absl::Status status = CheckSeat(id, joiner, seat->second); !status.ok()) return status;
   }
   return absl::OkStatus();
 }
@@ -189,7 +198,7 @@ void Registry::Settle(MemberId member, const std::vector<MemberId>& members) {
   for (auto& [id, seats] : communicators_) {
     const auto seat = seats.find(member);
     if (seat == seats.end()) continue;
-    seat->second.rank = static_cast<uint32_t>(slot - members.begin());
+    seat->second.held = {static_cast<uint32_t>(slot - members.begin())};
     seat->second.ranks = static_cast<uint32_t>(members.size());
   }
 }
@@ -198,8 +207,8 @@ void Registry::MoveTo(const std::vector<MemberId>& members) {
   for (auto& [id, seats] : communicators_) {
     Seats moved;
     for (size_t slot = 0; slot < members.size(); ++slot) {
-      moved[members[slot]] = {static_cast<uint32_t>(slot), static_cast<uint32_t>(members.size()),
-                              "", false, Time{}};
+      moved[members[slot]] = {
+          static_cast<uint32_t>(members.size()), {static_cast<uint32_t>(slot)}, "", Time{}};
     }
     seats = std::move(moved);
   }

@@ -28,16 +28,17 @@ struct PinnedCommunicator {
 class Registry {
  public:
   struct Seat {
-    uint32_t rank = 0;
     uint32_t ranks = 0;
-    std::string pinned;    // why the communicator cannot be swapped; empty: it can
-    bool several = false;  // the member's process drives several of its ranks
-    Time pinned_since;     // when the leader learned of `pinned`
+    std::vector<uint32_t> held;  // ranks of the member, ascending
+    std::string pinned;          // why the communicator cannot be swapped; empty: it can
+    Time pinned_since;           // when the leader learned of `pinned`
   };
   // Seats of one communicator, by member.
   using Seats = std::map<MemberId, Seat>;
 
-  void Created(Time now, MemberId member, const CommunicatorCreated& created);
+  // Returns whether the member held more ranks of it before: its program destroys one after the
+  // other.
+  bool Created(Time now, MemberId member, const CommunicatorCreated& created);
   // Returns false when the member has no such communicator.
   bool Pin(Time now, MemberId member, const CommunicatorPinned& pinned);
   void Destroyed(MemberId member, const CommunicatorId& communicator);
@@ -54,8 +55,8 @@ class Registry {
   // (among `members`), and none is pinned. kUnavailable: not yet (a communicator is being made);
   // kFailedPrecondition: never.
   [[nodiscard]] absl::Status ReadyForSwap(const std::vector<MemberId>& members) const;
-  // Checks the condition of a change of members: every communicator spans exactly `members`, in
-  // slot order, and none is pinned. Returns the same codes.
+  // Checks the condition of a change of members: every communicator spans exactly `members`, with
+  // one rank each and in slot order, and none is pinned. Returns the same codes.
   [[nodiscard]] absl::Status ReadyForBoundary(const std::vector<MemberId>& members) const;
   // Checks the same among `survivors` of `members`: the condition of a loss transition.
   [[nodiscard]] absl::Status ReadyForLoss(const std::vector<MemberId>& members,

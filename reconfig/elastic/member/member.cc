@@ -241,7 +241,7 @@ void Member::TakeCommitted(Time now, const WorldRecord& record, Out* out) {
   }
   for (auto& [id, created] : communicators_) {
     created.ranks = static_cast<uint32_t>(record.world.members.size());
-    created.rank = *slot;
+    created.held = {*slot};
   }
   Release(kind == TransitionKind::kLoss ? ResumeKind::kRepeat : ResumeKind::kWorldChanged, out);
 }

@@ -90,12 +90,15 @@ class Member {
   void OnMessage(Time now, const Message& message, Out* out);
 
   // ---- the program ----------------------------------------------------------------------------
+  // A program may make and destroy several ranks of one communicator, one after the other; `held`
+  // has the new rank alone. The leader gets all the ranks in one report.
   void OnCommunicatorCreated(Time now, const CommunicatorCreated& created, Out* out);
   // reason: why the communicator cannot be swapped; empty: it can. No effect on an unknown
   // communicator.
   void OnCommunicatorPinned(Time now, const CommunicatorId& communicator, const std::string& reason,
                             Out* out);
-  void OnCommunicatorDestroyed(Time now, const CommunicatorId& communicator, Out* out);
+  void OnCommunicatorDestroyed(Time now, const CommunicatorId& communicator, uint32_t rank,
+                               Out* out);
   // The program's thread stands at an update boundary: at a pledged step, after AbortCurrent, as a
   // joiner in its first update, or because of DescribeBoundary. The thread stands until Resume or
   // StopProcess. Resume comes at once if the reason has gone since the thread stopped.

@@ -1,14 +1,25 @@
 // The member's handling of program events and participant answers; see member.h. Owned by the
 // member's thread.
 #include <algorithm>
+#include <set>
 
 #include "reconfig/elastic/member/member.h"
 
 namespace rewire::elastic {
 
 void Member::OnCommunicatorCreated(Time, const CommunicatorCreated& created, Out* out) {
-  communicators_[created.communicator] = created;
-  Send(created, out);
+  const auto [known, first] = communicators_.try_emplace(created.communicator, created);
+  CommunicatorCreated& all = known->second;
+  if (!first) {
+    std::set<uint32_t> held(all.held.begin(), all.held.end());
+    held.insert(created.held.begin(), created.held.end());
+    all.held.assign(held.begin(), held.end());
+    if (created.pinned) {
+      all.pinned = true;
+      all.reason = created.reason;
+    }
+  }
+  Send(all, out);
 }
 
 void Member::OnCommunicatorPinned(Time, const CommunicatorId& communicator,
@@ -20,8 +31,18 @@ void Member::OnCommunicatorPinned(Time, const CommunicatorId& communicator,
   Send(CommunicatorPinned{communicator, reason}, out);
 }
 
-void Member::OnCommunicatorDestroyed(Time, const CommunicatorId& communicator, Out* out) {
-  if (communicators_.erase(communicator) > 0) Send(CommunicatorDestroyed{communicator}, out);
+void Member::OnCommunicatorDestroyed(Time, const CommunicatorId& communicator, uint32_t rank,
+                                     Out* out) {
+  const auto known = communicators_.find(communicator);
+  if (known == communicators_.end()) return;
+  std::vector<uint32_t>& held = known->second.held;
+  // After a change of members the program may not know the only rank's new number yet.
+  if (held.size() > 1) {
+    if (std::erase(held, rank) > 0) Send(known->second, out);
+    return;
+  }
+  communicators_.erase(known);
+  Send(CommunicatorDestroyed{communicator}, out);
 }
 
 void Member::OnReclaim(Time, Duration within, Out* out) {

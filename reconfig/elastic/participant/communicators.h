@@ -21,9 +21,9 @@ class Communicators {
  public:
   virtual ~Communicators() = default;
 
-  // Returns every virtual communicator of this process, for a report after (re)connecting to an
-  // agent.
+  // Returns every virtual communicator of this process, each rank by itself.
   virtual std::vector<CommunicatorCreated> List() = 0;
+  // Returns one counter for each communicator.
   virtual std::vector<CommunicatorCounter> Counters() = 0;
   // Returns the generations of every communicator. A communicator that the program has destroyed is
   // included while old generations of it are left.
@@ -35,7 +35,8 @@ class Communicators {
   // same warm-up. Runs on the caller's thread; quick.
   virtual absl::StatusOr<UniqueIdBytes> Mint(const CommunicatorId& communicator) = 0;
 
-  // Builds and warms, in the background and in the given order, one generation per entry. Calls
+  // Builds and warms, in the background and in the given order, one generation per entry, with all
+  // ranks that this process has in the generation. Calls
   // `done` once: ok when all are built. Refuses at once when a communicator is pinned or memory
   // does not fit. At the deadline, or on Abandon(epoch), aborts the built generations and gives
   // `done` the reason.
@@ -87,8 +88,9 @@ void SetCommunicators(Communicators* communicators);
 class CommunicatorEvents {
  public:
   virtual ~CommunicatorEvents() = default;
+  // Both report one rank. A process may have several ranks of one communicator.
   virtual void Created(const CommunicatorCreated& created) = 0;
-  virtual void Destroyed(const CommunicatorId& communicator) = 0;
+  virtual void Destroyed(const CommunicatorId& communicator, uint32_t rank) = 0;
   // Reports why the communicator cannot be swapped from now on; empty: it can.
   virtual void Pinned(const CommunicatorId& communicator, const std::string& reason) = 0;
   // Waits, for a second at most, until the agent has been sent the events before this call. Called

@@ -234,9 +234,9 @@ void Participant::Created(const CommunicatorCreated& created) {
   });
 }
 
-void Participant::Destroyed(const CommunicatorId& communicator) {
-  inbox_->Post([communicator](Member* m, Time now, Member::Out* out) {
-    m->OnCommunicatorDestroyed(now, communicator, out);
+void Participant::Destroyed(const CommunicatorId& communicator, uint32_t rank) {
+  inbox_->Post([communicator, rank](Member* m, Time now, Member::Out* out) {
+    m->OnCommunicatorDestroyed(now, communicator, rank, out);
   });
 }
 

@@ -98,7 +98,7 @@ class Participant {
   // of the job.
   bool Reclaim(Duration within);
   void Created(const CommunicatorCreated& created);
-  void Destroyed(const CommunicatorId& communicator);
+  void Destroyed(const CommunicatorId& communicator, uint32_t rank);
   void Pinned(const CommunicatorId& communicator, const std::string& reason);
   // Waits until the agent has been sent the events before this call, or no agent is connected.
   void AwaitSent(Time deadline);

@@ -54,8 +54,8 @@ class Events final : public CommunicatorEvents {
   void Created(const CommunicatorCreated& created) override {
     if (const auto p = CurrentParticipant()) p->Created(created);
   }
-  void Destroyed(const CommunicatorId& communicator) override {
-    if (const auto p = CurrentParticipant()) p->Destroyed(communicator);
+  void Destroyed(const CommunicatorId& communicator, uint32_t rank) override {
+    if (const auto p = CurrentParticipant()) p->Destroyed(communicator, rank);
   }
   void Pinned(const CommunicatorId& communicator, const std::string& reason) override {
     if (const auto p = CurrentParticipant()) p->Pinned(communicator, reason);

@@ -45,7 +45,7 @@ template <typename A>
 void Fields(A& a, CommunicatorBuild& m) {
   Fields(a, m.communicator);
   a.Number(m.ranks);
-  a.Number(m.rank);
+  a.List(m.held);
   a.Text(m.unique_id, kMaxUniqueIdBytes);
 }
 template <typename A>
@@ -90,7 +90,7 @@ template <typename A>
 void Fields(A& a, CommunicatorCreated& m) {
   Fields(a, m.communicator);
   a.Number(m.ranks);
-  a.Number(m.rank);
+  a.List(m.held);
   a.Number(m.pinned);
   a.Text(m.reason, kMaxReason);
 }

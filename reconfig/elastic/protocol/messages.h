@@ -29,14 +29,14 @@ inline constexpr size_t kMaxUniqueIdBytes = 4096;
 struct CommunicatorBuild {
   CommunicatorId communicator;
   uint32_t ranks = 0;
-  uint32_t rank = 0;  // rank of the member that receives this message
+  std::vector<uint32_t> held;  // ranks of the member that receives this message, ascending
   UniqueIdBytes unique_id;
   bool operator==(const CommunicatorBuild&) const = default;
 };
 
 struct CommunicatorCounter {
   CommunicatorId communicator;
-  uint64_t issued = 0;  // operations issued so far
+  uint64_t issued = 0;  // operations issued so far; with several ranks, by the furthest rank
   bool operator==(const CommunicatorCounter&) const = default;
 };
 
@@ -88,15 +88,17 @@ struct Hello {
   uint32_t positions = 0;    // how many Position messages follow before any answer
   std::vector<GenerationId> retiring;  // as in the last received Retire
 };
-// Reports a virtual communicator of this process. A joiner's program makes its communicators as in
-// a new world; they are built with the next epoch's generations.
+// Reports a virtual communicator of this process with all its ranks in the process. A later report
+// replaces an earlier report. A joiner's program makes its communicators as in a new world; they
+// are built with the next epoch's generations.
 struct CommunicatorCreated {
   CommunicatorId communicator;
   uint32_t ranks = 0;
-  uint32_t rank = 0;
-  bool pinned = false;  // cannot be swapped, for `reason`
+  std::vector<uint32_t> held;  // ranks in this process, ascending
+  bool pinned = false;         // cannot be swapped, for `reason`
   std::string reason;
 };
+// No rank of the communicator is left in this process.
 struct CommunicatorDestroyed {
   CommunicatorId communicator;
 };
@@ -159,7 +161,8 @@ struct Entered {
   Epoch epoch = 0;
   uint64_t pause_ns = 0;
 };
-// The generations of one communicator in this process. Sent after connecting and every change.
+// The generations of one communicator in this process. Sent after connecting and every change. With
+// several ranks in the process, the position is that of the rank that is furthest behind.
 struct Position {
   CommunicatorId communicator;
   bool open = false;                 // a generation is in use; false: destroyed or lost

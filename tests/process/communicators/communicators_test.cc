@@ -1,5 +1,5 @@
 // Rebuilds of programs with all kinds of communicators: over part of the members, idle, with sends
-// and receives alone, non-blocking, and several ranks in one process.
+// and receives alone, and non-blocking.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -107,16 +107,6 @@ TEST_F(CommunicatorsTest, ARejectedCapturedOperationDoesNotPin) {
   Await("used it 1\n");
   Rebuild(2);
   Finish();
-}
-
-TEST_F(CommunicatorsTest, SeveralRanksInOneProcessAreRefusedAtOnceByName) {
-  Start(2, "threads");
-  const CommandResult r = Ask("rebuild");
-  EXPECT_NE(r.status, 0);
-  EXPECT_THAT(r.err, HasSubstr("has several ranks in member"));
-  EXPECT_EQ(Status()["epoch"], 1);
-  Touch("stop");
-  EXPECT_EQ(job_->End(seconds(60)).status, 0);
 }
 
 }  // namespace

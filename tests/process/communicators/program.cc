@@ -3,14 +3,11 @@
 //
 // MODE "all" (default): the world; pairs (split by color); a split without the last rank; a
 // communicator used only at a command; a communicator for sends and receives alone; a non-blocking
-// communicator. MODE "blocking": the same without the non-blocking communicator. MODE "threads":
-// one communicator of which this process drives two ranks. MODE "graphs": the world alone. MODE
-// "captures": the world and an idle communicator. MODE "rejected": the same. Rank 0 follows the
-// files in FOLDER: use-K (the idle communicator is used for the K-th time; in mode graphs, an
-// operation is captured for odd K, and the graphs are released for even K; RunCaptures() lists the
-// uses of modes captures and rejected) and stop.
-#include <thread>
-
+// communicator. MODE "blocking": the same without the non-blocking communicator. MODE "graphs": the
+// world alone. MODE "captures": the world and an idle communicator. MODE "rejected": the same. Rank
+// 0 follows the files in FOLDER: use-K (the idle communicator is used for the K-th time; in mode
+// graphs, an operation is captured for odd K, and the graphs are released for even K; RunCaptures()
+// lists the uses of modes captures and rejected) and stop.
 #include "tests/process/communicators/program_process.h"
 
 namespace rewire {
@@ -109,28 +106,6 @@ void RunAll(bool with_non_blocking) {
   }
   printf("rank %d done\n", rank);
   fflush(stdout);
-}
-
-void RunThreads() {
-  const ncclUniqueId id = Share("threads");
-  const auto run = [&](int thread) {
-    const Gpu gpu(2 * rank + thread);
-    ncclComm_t comm = nullptr;
-    MUST(ncclCommInitRank(&comm, 2 * ranks, id, 2 * rank + thread));
-    if (thread == 0) {
-      printf("rank %d ready\n", rank);
-      fflush(stdout);
-    }
-    for (;;) {
-      usleep(2000);
-      const bool stop = rank == 0 && thread == 0 && Exists("stop");
-      if (Sum(gpu, comm, stop ? 1.0F : 0.0F) > 0) break;
-    }
-    MUST(ncclCommDestroy(comm));
-  };
-  std::thread other(run, 1);
-  run(0);
-  other.join();
 }
 
 // Captures one operation in a stream of its own. NCCL rejects an operation with an unknown type.
@@ -232,9 +207,7 @@ int main(int argc, char** argv) {
   if (argc < 2) return 2;
   rewire::TakePlace(argv[1]);
   const std::string mode = argc > 2 ? argv[2] : "all";
-  if (mode == "threads") {
-    rewire::RunThreads();
-  } else if (mode == "graphs") {
+  if (mode == "graphs") {
     rewire::RunGraphs();
   } else if (mode == "captures" || mode == "rejected") {
     rewire::RunCaptures(mode == "rejected");

@@ -25,7 +25,7 @@ TEST_F(LeaderTest, GrowthWaitsForJoiner) {
   EXPECT_THAT(Ids(d.Sent<Welcome>(3).value().world), ElementsAre(0, 1, 3, 2));
   EXPECT_TRUE(d.Sent<Welcome>(3).value().leaving.empty());
   EXPECT_EQ(d.leader.phase(), Phase::kReserve);  // it has no communicators yet
-  d.Say(3, CommunicatorCreated{kComm, 4, 2, false, ""});
+  d.Say(3, CommunicatorCreated{kComm, 4, {2}, false, ""});
   const std::vector<MemberId> all{0, 1, 2, 3};
   d.Prepare(all, 0);
   EXPECT_EQ(d.Sent<Build>(3).value().builds[0].ranks, 4u);
@@ -66,7 +66,7 @@ TEST_F(LeaderTest, DrainedMemberVerifiesAndLeaves) {
   d.Store();
   d.Prepare(kThree, 0);
   EXPECT_TRUE(d.Sent<Build>(1).value().builds.empty());
-  EXPECT_EQ(d.Sent<Build>(2).value().builds[0].rank, 1u);
+  EXPECT_THAT(d.Sent<Build>(2).value().builds[0].held, testing::ElementsAre(1u));
   d.PledgeAll(kThree);
   d.BoundaryAll(kThree);
   d.VerifyAll(kThree);

@@ -19,8 +19,8 @@ const CommunicatorId kPair{0xbbbbbbbb00000000, 1};
 class LeaderCutsTest : public LeaderTest {
  protected:
   LeaderCutsTest() {
-    d.Say(0, CommunicatorCreated{kPair, 2, 0, false, ""});
-    d.Say(2, CommunicatorCreated{kPair, 2, 1, false, ""});
+    d.Say(0, CommunicatorCreated{kPair, 2, {0}, false, ""});
+    d.Say(2, CommunicatorCreated{kPair, 2, {1}, false, ""});
     Stand(0, {});
   }
   // Every member reports both communicators on generation `in_use`.
@@ -262,18 +262,9 @@ TEST_F(LeaderCutsTest, SuccessorContinuesBegunBatch) {
   EXPECT_THAT(next.Sent<Retire>(1).value().generations, ElementsAre(GenerationId{2, kComm}));
 }
 
-TEST_F(LeaderCutsTest, RejectsSeveralRanksInOneProcess) {
-  const CommunicatorId shared{0xdddddddd00000000, 1};
-  for (uint32_t rank = 0; rank < 6; ++rank) {
-    d.Say(rank / 2, CommunicatorCreated{shared, 6, rank, false, ""});
-  }
-  EXPECT_THAT(d.AskInVain({RequestKind::kRebuild, 0, {}, {}, ""}),
-              HasSubstr("communicator dddddddd has several ranks in member 0's process"));
-}
-
 TEST_F(LeaderCutsTest, NamesCommunicatorThatReserveWaitsFor) {
   const CommunicatorId half{0xcccccccc00000000, 1};
-  d.Say(0, CommunicatorCreated{half, 2, 0, false, ""});
+  d.Say(0, CommunicatorCreated{half, 2, {0}, false, ""});
   const uint64_t id = d.Ask({RequestKind::kRebuild, 0, {}, {}, ""});
   ASSERT_TRUE(d.Store());
   EXPECT_EQ(d.leader.phase(), Phase::kReserve);

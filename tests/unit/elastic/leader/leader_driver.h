@@ -51,7 +51,7 @@ class LeaderDriver {
   void Form(uint32_t n, bool cooperates = true) {
     for (MemberId m = 0; m < n; ++m) Connect(m, cooperates);
     Store();
-    for (MemberId m = 0; m < n; ++m) Say(m, CommunicatorCreated{kComm, n, m, false, ""});
+    for (MemberId m = 0; m < n; ++m) Say(m, CommunicatorCreated{kComm, n, {m}, false, ""});
     EXPECT_EQ(leader.phase(), Phase::kSteady);
     out.clear();
   }

@@ -43,10 +43,10 @@ TEST_F(LeaderTest, RebuildsButDoesNotChangeUnmodifiedProgram) {
 }
 
 TEST_F(LeaderTest, NamesCommunicatorThatDoesNotSpanWorld) {
-  d.Say(1, CommunicatorCreated{{0xbbbbbbbb00000000, 1}, 2, 0, false, ""});
+  d.Say(1, CommunicatorCreated{{0xbbbbbbbb00000000, 1}, 2, {0}, false, ""});
   EXPECT_THAT(d.AskInVain({RequestKind::kResize, 2, {}, {}, ""}), HasSubstr("bbbbbbbb"));
   d.Say(1, CommunicatorDestroyed{{0xbbbbbbbb00000000, 1}});
-  d.Say(2, CommunicatorCreated{kComm, 3, 2, true, "a live CUDA graph"});
+  d.Say(2, CommunicatorCreated{kComm, 3, {2}, true, "a live CUDA graph"});
   EXPECT_THAT(d.AskInVain({RequestKind::kRebuild, 0, {}, {}, ""}), HasSubstr("a live CUDA graph"));
 }
 
@@ -60,7 +60,7 @@ TEST_F(LeaderTest, SwapCommitsItsCuts) {
   EXPECT_THAT(d.Sent<Prepare>(0).value().mint, ElementsAre(kComm));
   EXPECT_TRUE(d.Sent<Prepare>(1).value().mint.empty());
   d.Prepare(kThree, 0);
-  EXPECT_EQ(d.Sent<Build>(2).value().builds[0].rank, 2u);
+  EXPECT_THAT(d.Sent<Build>(2).value().builds[0].held, testing::ElementsAre(2u));
   const auto propose = d.Sent<Propose>(1);
   ASSERT_TRUE(propose.has_value());
   EXPECT_EQ(propose->cuts[0].warm, 102u + 16u);
@@ -164,12 +164,12 @@ TEST_F(LeaderTest, RestartsPreparationForNewCommunicator) {
   d.Ask({RequestKind::kRebuild, 0, {}, {}, ""});
   d.Store();
   const CommunicatorId other{0xcccccccc00000000, 1};
-  d.Say(0, CommunicatorCreated{other, 3, 0, false, ""});
+  d.Say(0, CommunicatorCreated{other, 3, {0}, false, ""});
   EXPECT_EQ(d.Sent<Abort>(1).value().epoch, 2u);
   d.Store();
   EXPECT_EQ(d.leader.phase(), Phase::kReserve);  // waits until all its ranks are there
-  d.Say(1, CommunicatorCreated{other, 3, 1, false, ""});
-  d.Say(2, CommunicatorCreated{other, 3, 2, false, ""});
+  d.Say(1, CommunicatorCreated{other, 3, {1}, false, ""});
+  d.Say(2, CommunicatorCreated{other, 3, {2}, false, ""});
   EXPECT_EQ(d.Sent<Prepare>(0).value().epoch, 3u);
   EXPECT_THAT(d.Sent<Prepare>(0).value().mint, ElementsAre(kComm, other));
 }

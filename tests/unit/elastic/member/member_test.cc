@@ -25,7 +25,7 @@ WorldRecord Record(const World& world) {
 class MemberTest : public testing::Test {
  protected:
   MemberTest() : member(Options()) {
-    member.OnCommunicatorCreated(now, {kComm, 2, 1, false, ""}, &out);
+    member.OnCommunicatorCreated(now, {kComm, 2, {1}, false, ""}, &out);
     member.OnConnected(now, &out);
     Hear(Welcome{kOld, false, {{9}}});
     Hear(Commit{Record(kOld)});
@@ -69,7 +69,7 @@ class MemberTest : public testing::Test {
   }
   void PrepareIt(TransitionKind kind, const World& to, const World& from = kOld) {
     Hear(Prepare{2, kind, from, to, {{5}}, 1000, {}});
-    Hear(Build{2, {{kComm, 3, 1, "id"}}});
+    Hear(Build{2, {{kComm, 3, {1}, "id"}}});
     member.OnBuilt(now, 2, absl::OkStatus(), {{kComm, 4}}, &out);
     if (kind != TransitionKind::kSwap) member.OnPlanned(now, 2, uint64_t{77}, &out);
   }

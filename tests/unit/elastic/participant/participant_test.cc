@@ -112,7 +112,7 @@ TEST(AwaitSentTest, ReturnsAfterEarlierEventsWereSent) {
     CommunicatorCreated created;
     created.communicator = {1, i};
     (*participant)->Created(created);
-    (*participant)->Destroyed(created.communicator);
+    (*participant)->Destroyed(created.communicator, 0);
   }
   (*participant)->AwaitSent(Now() + kPatience);
   FramedSocket agent(std::move(accepted));
@@ -140,7 +140,7 @@ TEST(AwaitSentTest, EndsAtDeadlineOrWithoutAgent) {
   (*participant)->AwaitSent(Now());
   accepted.reset();
   listener.reset();
-  (*participant)->Destroyed({1, 1});
+  (*participant)->Destroyed({1, 1}, 0);
   (*participant)->AwaitSent(Now() + seconds(1000));
 }
 

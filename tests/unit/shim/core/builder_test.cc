@@ -309,7 +309,7 @@ TEST_F(BuilderTest, EachFailureNamesItsCause) {
   EXPECT_THAT(Prepare(3, {BuildOf(program, 2, 0, std::string("\0\7\4", 3))}).ToString(),
               HasSubstr("warm-up"));
   EXPECT_THAT(Prepare(4, {BuildOf(program, 2, 0, "\1")}).ToString(), HasSubstr("usage"));
-  EXPECT_THAT(Prepare(5, {{CommunicatorId{7, 7}, 2, 0, std::string(128, 'u')}}).ToString(),
+  EXPECT_THAT(Prepare(5, {{CommunicatorId{7, 7}, 2, {0}, std::string(128, 'u')}}).ToString(),
               HasSubstr("does not exist"));
   EXPECT_EQ(FakeNccl::Get().Live(), 1);
 }

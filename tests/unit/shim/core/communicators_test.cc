@@ -7,31 +7,9 @@ namespace rewire::shim {
 namespace {
 
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 using ::testing::Not;
 
 using CommunicatorsTest = Stage;
-
-TEST_F(CommunicatorsTest, SeveralRanksOfOneCommunicatorInThisProcessAreReported) {
-  Program first(core_.get(), 1);
-  Program second(core_.get(), 1);
-  ASSERT_EQ(first.Create(2, 0), ncclSuccess);
-  ASSERT_EQ(second.Create(2, 1), ncclSuccess);
-  {
-    MutexLock lock(&events_.mutex);
-    ASSERT_EQ(events_.created.size(), 2u);
-    EXPECT_TRUE(events_.created[1].pinned);
-    EXPECT_THAT(events_.created[1].reason, HasSubstr("several ranks of the communicator"));
-  }
-  first.Close();
-  {
-    MutexLock lock(&events_.mutex);
-    EXPECT_THAT(events_.destroyed, IsEmpty());
-  }
-  second.Close();
-  MutexLock lock(&events_.mutex);
-  EXPECT_EQ(events_.destroyed.size(), 1u);
-}
 
 TEST_F(CommunicatorsTest, AGraphPinsUntilItIsReleased) {
   Program captured(core_.get(), 1);
@@ -57,19 +35,6 @@ TEST_F(CommunicatorsTest, AGraphPinsUntilItIsReleased) {
   const std::string refused = Prepare(2, {BuildOf(addressed, 2, 0)}).ToString();
   EXPECT_THAT(refused, HasSubstr("addresses of its windows"));
   EXPECT_THAT(refused, Not(HasSubstr("CUDA graph")));
-}
-
-// Several ranks in this process are a reason of their own, which no released graph ends.
-TEST_F(CommunicatorsTest, PinsOfOneOfSeveralRanksAreNotReported) {
-  Program first(core_.get(), 1);
-  Program second(core_.get(), 1);
-  ASSERT_EQ(first.Create(2, 0), ncclSuccess);
-  ASSERT_EQ(second.Create(2, 1), ncclSuccess);
-  AddPin(&first.comm, Pin::kGraph);
-  core_->OnPinned(&first.comm);
-  core_->ReleaseGraphs();
-  MutexLock lock(&events_.mutex);
-  EXPECT_THAT(events_.pinned, IsEmpty());
 }
 
 // The participant hears of a passed cut from the task queue, not from the application's thread.

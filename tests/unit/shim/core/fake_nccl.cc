@@ -17,6 +17,7 @@ std::unique_ptr<FakeNccl>& Instance() {
 struct Group {
   int depth = 0;
   std::vector<FakeNccl::Comm*> aborted;  // freed at the end of the group
+  std::vector<FakeNccl::Comm*> made;     // initialised at the end of the group
   ncclComm_t simulated = nullptr;        // communicator of the group's last operation
 };
 thread_local Group group;
@@ -64,6 +65,10 @@ ncclResult_t CommInitRankConfig(ncclComm_t* out, int ranks, ncclUniqueId /*id*/,
   nccl.changed.NotifyAll();
   // The caller must abort the communicator of a failed call.
   if (nccl.init_result != ncclSuccess) return nccl.init_result;
+  if (group.depth > 0) {
+    group.made.push_back(raw);
+    return ncclSuccess;
+  }
   if (!raw->blocking) return ncclInProgress;
   return Block(&nccl, raw, &nccl.init_blocks);
 }
@@ -135,7 +140,19 @@ ncclResult_t GroupEnd() {
   nccl.calls.emplace_back("end");
   if (--group.depth > 0) return ncclSuccess;
   for (FakeNccl::Comm* comm : std::exchange(group.aborted, {})) Free(&nccl, comm);
-  return ncclSuccess;
+  ncclResult_t result = ncclSuccess;
+  const std::vector<FakeNccl::Comm*> made = std::exchange(group.made, {});
+  // The ranks of a group are initialised together: all are inside until the last has returned.
+  for (FakeNccl::Comm* comm : made) ++comm->inside;
+  for (FakeNccl::Comm* comm : made) {
+    if (comm->blocking && Block(&nccl, comm, &nccl.init_blocks) != ncclSuccess) {
+      result = ncclRemoteError;
+    } else if (!comm->blocking) {
+      result = ncclInProgress;
+    }
+  }
+  for (FakeNccl::Comm* comm : made) --comm->inside;
+  return result;
 }
 ncclResult_t GroupSimulateEnd(ncclSimInfo_t* info) {
   FakeNccl& nccl = FakeNccl::Get();

@@ -80,7 +80,7 @@ void RecordedEvents::Created(const elastic::CommunicatorCreated& c) {
   MutexLock lock(&mutex);
   created.push_back(c);
 }
-void RecordedEvents::Destroyed(const CommunicatorId& communicator) {
+void RecordedEvents::Destroyed(const CommunicatorId& communicator, uint32_t /*rank*/) {
   MutexLock lock(&mutex);
   destroyed.push_back(communicator);
 }
@@ -243,7 +243,7 @@ bool Stage::RetireAll() {
 
 elastic::CommunicatorBuild Stage::BuildOf(const Program& program, uint32_t ranks, uint32_t rank,
                                           const std::string& usage) {
-  return {program.comm.id, ranks, rank, std::string(NCCL_UNIQUE_ID_BYTES, 'u') + usage};
+  return {program.comm.id, ranks, {rank}, std::string(NCCL_UNIQUE_ID_BYTES, 'u') + usage};
 }
 
 absl::Status Stage::Prepare(Epoch epoch, const std::vector<elastic::CommunicatorBuild>& builds,

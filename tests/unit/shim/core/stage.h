@@ -34,7 +34,7 @@ struct FakeServices {
 class RecordedEvents : public elastic::CommunicatorEvents {
  public:
   void Created(const elastic::CommunicatorCreated& created) override;
-  void Destroyed(const CommunicatorId& communicator) override;
+  void Destroyed(const CommunicatorId& communicator, uint32_t rank) override;
   void Pinned(const CommunicatorId& communicator, const std::string& reason) override;
   bool ComesWithBuild(const CommunicatorId& communicator) override;
   bool Stopped() override;

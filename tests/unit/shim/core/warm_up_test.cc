@@ -19,7 +19,7 @@ TEST_F(WarmUpTest, WarmsUpTheOperationsThatTheMinterHasUsed) {
   program.comm.seen[static_cast<unsigned>(Collective::kSend)][ncclInt8].store(1 << 3);
   const absl::StatusOr<elastic::UniqueIdBytes> id = core_->Mint(program.comm.id);
   ASSERT_TRUE(id.ok());
-  ASSERT_TRUE(Prepare(1, {{program.comm.id, 2, 0, *id}}).ok());
+  ASSERT_TRUE(Prepare(1, {{program.comm.id, 2, {0}, *id}}).ok());
   MutexLock lock(&FakeNccl::Get().mutex);
   EXPECT_THAT(
       FakeNccl::Get().simulated,

@@ -189,14 +189,15 @@ TEST_F(VirtualCommunicatorTest, CreationInsideAGroupIsReportedAtTheGroupsEnd) {
   EXPECT_EQ(0, Waiting());
 }
 
-TEST_F(VirtualCommunicatorTest, InitAllIsPinned) {
+TEST_F(VirtualCommunicatorTest, InitAllMakesOneCommunicatorOfSeveralRanks) {
   ncclComm_t comms[3];
   ASSERT_EQ(ncclSuccess, ncclCommInitAll(comms, 3, nullptr));
   for (int i = 0; i < 3; ++i) {
     int rank = -1;
     ncclCommUserRank(comms[i], &rank);
     EXPECT_EQ(i, rank);
-    EXPECT_EQ(static_cast<uint32_t>(Pin::kInitAll), V(comms[i])->pins);
+    EXPECT_EQ(0u, V(comms[i])->pins);
+    EXPECT_EQ(V(comms[0])->id, V(comms[i])->id);
     EXPECT_EQ(ncclSuccess, AllReduce(comms[i]));
     EXPECT_EQ(1u, RealOf(comms[i])->operations);
   }
