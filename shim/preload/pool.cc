@@ -99,7 +99,6 @@ void Reset(VirtualCommunicator* comm) {
   comm->pins.store(0, std::memory_order_relaxed);
   comm->watch_capture.store(false, std::memory_order_relaxed);
   comm->told.store(Told::kNothing, std::memory_order_relaxed);
-  comm->core.store(nullptr, std::memory_order_relaxed);
   comm->id = {};
   comm->recipe = {};
   comm->children.store(0, std::memory_order_relaxed);

@@ -132,7 +132,6 @@ struct alignas(64) VirtualCommunicator {
   std::atomic<uint32_t> pins{0};  // bits of Pin
   // Set when a CUDA driver and a core exist: each stream is checked for capture.
   std::atomic<bool> watch_capture{false};
-  std::atomic<void*> core{nullptr};  // [core] the core's own data for this communicator
 
   CommunicatorId id;
   Recipe recipe;
