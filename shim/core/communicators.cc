@@ -63,12 +63,6 @@ ShimCommunicators::~ShimCommunicators() {
   }
 }
 
-std::vector<elastic::CommunicatorCreated> ShimCommunicators::List() {
-  std::vector<elastic::CommunicatorCreated> list;
-  for (const auto& chain : chains_.All()) list.push_back(chain->DescribeCreated());
-  return list;
-}
-
 std::vector<elastic::Position> ShimCommunicators::Positions() {
   std::map<CommunicatorId, std::vector<elastic::Position>> ranks;
   // A generation moves from a chain to the retirement. Reading in this order misses none.

@@ -82,7 +82,6 @@ class ShimCommunicators : public elastic::Communicators, private CutEvents, priv
   void BeforeCut(VirtualCommunicator* comm, const CallSite& site);
 
   // ---- for the participant; see Communicators --------------------------------------------------
-  std::vector<elastic::CommunicatorCreated> List() override;
   std::vector<elastic::CommunicatorCounter> Counters() override;
   absl::StatusOr<elastic::UniqueIdBytes> Mint(const CommunicatorId& communicator) override;
   void Build(Epoch epoch, std::vector<elastic::CommunicatorBuild> builds, Time deadline,

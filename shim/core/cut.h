@@ -95,8 +95,9 @@ class Cutter {
         decision_(decision),
         settle_(settle) {}
 
-  // See CoreTable::at_cut and CoreTable::before_cut. A thread may drive several ranks: no call
-  // waits for the call of another rank, except inside NCCL, as the operation itself would.
+  // See CoreTable::at_cut and CoreTable::before_cut. A thread may drive several ranks. A call waits
+  // for the call of another rank only as the operation itself would: inside NCCL, or, of a
+  // non-blocking communicator outside a group, for its launch.
   ncclResult_t AtCut(Chain* chain, const CallSite& site);
   void BeforeCut(Chain* chain, const CallSite& site);
 

@@ -32,7 +32,7 @@ class Device {
   // Returns the context in which the program uses the device: this thread's current context if it
   // is one of the device, and otherwise the primary context. nullptr after a failure.
   virtual DeviceContext ContextOf(int device) = 0;
-  // Makes the context current on one of the program's threads. Does nothing for nullptr.
+  // Makes the context current on one of the program's threads. nullptr: no context.
   virtual void MakeCurrent(DeviceContext context) = 0;
   // Makes the context current on one of Rewire's threads, and excludes that thread's allocations
   // from stream captures that the program makes on other threads. nullptr: the first device's

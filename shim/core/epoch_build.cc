@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstring>
 #include <deque>
+#include <map>
 #include <thread>
 #include <utility>
 
@@ -69,6 +70,10 @@ ncclResult_t ForEachRank(const NcclCalls& nccl, Device* device,
     return device->Enter(contexts[i]).ok() ? call(i) : ncclUnhandledCudaError;
   };
   if (contexts.size() == 1) return one(0);
+  // An error of this thread inside the group would not stop NCCL from running the ranks before it.
+  for (const DeviceContext context : contexts) {
+    if (!device->Enter(context).ok()) return ncclUnhandledCudaError;
+  }
   ncclResult_t result = nccl.GroupStart();
   if (result != ncclSuccess) return result;
   for (size_t i = 0; i < contexts.size() && (result == ncclSuccess || result == ncclInProgress);
@@ -118,7 +123,7 @@ absl::Status EpochBuild::Run(BuildTask* task, LowPriority* priority,
   for (size_t i = 0; i < task->builds.size(); ++i) {
     const elastic::CommunicatorBuild& build = task->builds[i];
     REWIRE_ASSIGN_OR_RETURN(const Chains ranks, Await(task, build));
-    REWIRE_RETURN_IF_ERROR(CheckMemory(std::span(task->builds).subspan(i), ranks));
+    REWIRE_RETURN_IF_ERROR(CheckMemory(std::span(task->builds).subspan(i)));
     chains->insert(chains->end(), ranks.begin(), ranks.end());
     REWIRE_RETURN_IF_ERROR(BuildOne(task, ranks, build, priority));
   }
@@ -146,16 +151,18 @@ absl::StatusOr<EpochBuild::Chains> EpochBuild::Await(BuildTask* task,
   }
 }
 
-absl::Status EpochBuild::CheckMemory(std::span<const elastic::CommunicatorBuild> builds,
-                                     const Chains& chains) {
-  for (const std::shared_ptr<Chain>& chain : chains) {
-    std::vector<OnDevice> here;
-    for (const elastic::CommunicatorBuild& build : builds) {
-      here.emplace_back(build.communicator, chain->context);
+absl::Status EpochBuild::CheckMemory(std::span<const elastic::CommunicatorBuild> builds) {
+  std::map<DeviceContext, std::vector<OnDevice>> devices;
+  for (const elastic::CommunicatorBuild& build : builds) {
+    bool may_come = false;
+    for (const std::shared_ptr<Chain>& chain : site_->Find(build.communicator, &may_come)) {
+      devices[chain->context].emplace_back(build.communicator, chain->context);
     }
-    REWIRE_RETURN_IF_ERROR(device_->Enter(chain->context));
+  }
+  for (const auto& [context, communicators] : devices) {
+    REWIRE_RETURN_IF_ERROR(device_->Enter(context));
     REWIRE_ASSIGN_OR_RETURN(const uint64_t free_bytes, device_->FreeBytes());
-    REWIRE_RETURN_IF_ERROR(ledger_->Check(here, free_bytes));
+    REWIRE_RETURN_IF_ERROR(ledger_->Check(communicators, free_bytes));
   }
   return absl::OkStatus();
 }

@@ -57,9 +57,9 @@ class EpochBuild {
 
   // Waits until the communicator exists with all its ranks in this process.
   absl::StatusOr<Chains> Await(BuildTask* task, const elastic::CommunicatorBuild& build);
-  // Checks that the generations that are still to be built fit on the devices of the first.
-  absl::Status CheckMemory(std::span<const elastic::CommunicatorBuild> builds,
-                           const Chains& chains);
+  // Checks that the generations that are still to be built fit on their devices, as far as the
+  // communicators exist.
+  absl::Status CheckMemory(std::span<const elastic::CommunicatorBuild> builds);
   // Returns the free memory of each communicator's device.
   absl::StatusOr<std::vector<uint64_t>> FreeBytes(const Chains& chains);
   absl::Status BuildOne(BuildTask* task, const Chains& chains,

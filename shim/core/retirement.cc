@@ -44,7 +44,14 @@ ncclResult_t Together(const NcclCalls& nccl, std::span<const ncclComm_t> comms, 
 // they are finalized, or aborted at the deadline. False: they had to be aborted.
 bool DestroyReal(const NcclCalls& nccl, std::span<const ncclComm_t> comms, bool blocking,
                  Time deadline) {
-  ncclResult_t result = Together(nccl, comms, nccl.CommFinalize);
+  ncclResult_t result = ncclSuccess;
+  // One rank's refusal inside a group would leave the others half finalized.
+  for (const ncclComm_t comm : comms) {
+    ncclResult_t state = ncclSuccess;
+    if (nccl.CommGetAsyncError(comm, &state) != ncclSuccess) state = ncclInternalError;
+    if (state != ncclSuccess && state != ncclInProgress) result = state;
+  }
+  if (result == ncclSuccess) result = Together(nccl, comms, nccl.CommFinalize);
   if (result == ncclInProgress || (result == ncclSuccess && !blocking)) {
     result = ncclSuccess;
     for (const ncclComm_t comm : comms) {

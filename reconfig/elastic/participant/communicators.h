@@ -21,8 +21,6 @@ class Communicators {
  public:
   virtual ~Communicators() = default;
 
-  // Returns every virtual communicator of this process, each rank by itself.
-  virtual std::vector<CommunicatorCreated> List() = 0;
   // Returns one counter for each communicator.
   virtual std::vector<CommunicatorCounter> Counters() = 0;
   // Returns the generations of every communicator. A communicator that the program has destroyed is

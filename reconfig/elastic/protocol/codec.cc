@@ -1,7 +1,9 @@
 // Encodes and decodes frames; see codec.h. Pure functions; thread-safe.
 #include "reconfig/elastic/protocol/codec.h"
 
+#include <algorithm>
 #include <array>
+#include <functional>
 #include <type_traits>
 #include <utility>
 
@@ -65,6 +67,7 @@ class Writer {
     bytes_.Put(static_cast<uint32_t>(list.size()));
     for (T& each : list) wire::Fields(*this, each);
   }
+  void Ranks(std::vector<uint32_t>& list, uint32_t) { List(list); }
   [[nodiscard]] std::string Take() { return bytes_.Take(); }
 
  private:
@@ -84,6 +87,7 @@ class Sizer {
   void List(std::vector<T>&) {
     size_ += 4;
   }
+  void Ranks(std::vector<uint32_t>& list, uint32_t) { List(list); }
   [[nodiscard]] size_t size() const { return size_; }
 
  private:
@@ -128,6 +132,14 @@ class Reader {
     const uint32_t n = bytes_.GetCount(sizer.size());
     list.reserve(n);
     for (uint32_t i = 0; i < n && bytes_.ok(); ++i) wire::Fields(*this, list.emplace_back());
+  }
+  void Ranks(std::vector<uint32_t>& list, uint32_t size) {
+    List(list);
+    if (!bytes_.ok()) return;
+    const auto disorder = std::adjacent_find(list.begin(), list.end(), std::greater_equal<>());
+    if (list.empty() || disorder != list.end() || list.back() >= size) {
+      Fail("ranks must be ascending and below the communicator's size");
+    }
   }
   // Returns the fault, or an empty text when everything was read and no bytes are left over.
   [[nodiscard]] std::string Error() const {

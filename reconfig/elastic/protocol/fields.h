@@ -9,7 +9,8 @@ namespace rewire::elastic::wire {
 inline constexpr size_t kMaxAddress = 256;
 inline constexpr size_t kMaxReason = 4096;
 
-// An archive has Number(integer or bool), Secret(key), Text(string, limit) and List(vector).
+// An archive has Number(integer or bool), Secret(key), Text(string, limit), List(vector) and
+// Ranks(vector, size of the communicator).
 template <typename A>
 void Fields(A& a, CommunicatorId& m) {
   a.Number(m.high);
@@ -45,7 +46,7 @@ template <typename A>
 void Fields(A& a, CommunicatorBuild& m) {
   Fields(a, m.communicator);
   a.Number(m.ranks);
-  a.List(m.held);
+  a.Ranks(m.held, m.ranks);
   a.Text(m.unique_id, kMaxUniqueIdBytes);
 }
 template <typename A>
@@ -90,7 +91,7 @@ template <typename A>
 void Fields(A& a, CommunicatorCreated& m) {
   Fields(a, m.communicator);
   a.Number(m.ranks);
-  a.List(m.held);
+  a.Ranks(m.held, m.ranks);
   a.Number(m.pinned);
   a.Text(m.reason, kMaxReason);
 }

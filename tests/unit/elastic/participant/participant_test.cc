@@ -19,7 +19,6 @@ constexpr Duration kPatience = seconds(20);
 // Communicators whose build ends when the test decides.
 class HeldBuild final : public Communicators {
  public:
-  std::vector<CommunicatorCreated> List() override { return {}; }
   std::vector<CommunicatorCounter> Counters() override { return {}; }
   absl::StatusOr<UniqueIdBytes> Mint(const CommunicatorId&) override {
     return UniqueIdBytes(128, 'u');
@@ -84,7 +83,7 @@ TEST(DetachTest, BuildMayEndAfterDetach) {
   record.world = world;
   send(Commit{record});
   send(Prepare{2, TransitionKind::kSwap, world, next, {}, 60000, {}});
-  CommunicatorBuild build;
+  CommunicatorBuild build{{}, 1, {0}, {}};
   build.unique_id = UniqueIdBytes(128, 'u');
   send(Build{2, {build}});
   const std::function<void(absl::Status)> done = communicators.WaitForBuild();
@@ -109,8 +108,7 @@ TEST(AwaitSentTest, ReturnsAfterEarlierEventsWereSent) {
   ASSERT_TRUE((*participant)->WaitConnected(Now() + kPatience).ok());
   constexpr uint64_t kEvents = 20;
   for (uint64_t i = 1; i <= kEvents; ++i) {
-    CommunicatorCreated created;
-    created.communicator = {1, i};
+    const CommunicatorCreated created{{1, i}, 1, {0}, false, ""};
     (*participant)->Created(created);
     (*participant)->Destroyed(created.communicator, 0);
   }

@@ -106,6 +106,20 @@ TEST(CodecTest, ErrorsNameTheFault) {
             std::string::npos);
 }
 
+TEST(CodecTest, RanksAreAscendingAndOfTheCommunicator) {
+  const auto decodes = [](std::vector<uint32_t> held) {
+    CommunicatorCreated created;
+    created.ranks = 4;
+    created.held = std::move(held);
+    return Decode(Frame(created)).ok();
+  };
+  EXPECT_TRUE(decodes({3}));
+  EXPECT_TRUE(decodes({0, 1, 2, 3}));
+  for (const auto& held : std::vector<std::vector<uint32_t>>{{}, {4}, {1, 1}, {2, 1}}) {
+    EXPECT_FALSE(decodes(held)) << held.size();
+  }
+}
+
 TEST(CodecTest, HugeCountAllocatesNothing) {
   ByteWriter frame;
   frame.Put(uint32_t{4 + 8 + 4});

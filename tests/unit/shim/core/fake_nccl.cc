@@ -120,7 +120,7 @@ ncclResult_t CommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
   MutexLock lock(&nccl.mutex);
   FakeNccl::Comm* c = Use(&nccl, comm);
   if (c == nullptr) return ncclInvalidArgument;
-  *state = c->polls_left > 0 ? ncclInProgress : ncclSuccess;
+  *state = c->polls_left > 0 ? ncclInProgress : c->error;
   if (c->polls_left > 0 && --c->polls_left == 0) {
     nccl.launches.push_back(absl::StrCat("settled ", c->number));
   }

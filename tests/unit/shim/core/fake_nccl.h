@@ -20,10 +20,11 @@ struct FakeNccl {
     int ranks = 0;
     int rank = 0;
     bool blocking = true;
-    bool aborted = false;    // the flags are set
-    bool destroyed = false;  // freed
-    int inside = 0;          // number of threads
-    int polls_left = 0;      // number of times that GetAsyncError returns InProgress
+    bool aborted = false;              // the flags are set
+    bool destroyed = false;            // freed
+    int inside = 0;                    // number of threads
+    int polls_left = 0;                // number of times that GetAsyncError returns InProgress
+    ncclResult_t error = ncclSuccess;  // what GetAsyncError returns after that
     std::vector<size_t> operations;
   };
   static constexpr seconds kPatience{20};

@@ -196,6 +196,21 @@ TEST_F(SeveralRanksTest, OneGroupDestroysAllRanks) {
   EXPECT_EQ(core_->counters().retired.load(), 2u);
 }
 
+TEST_F(SeveralRanksTest, AFailedRankLetsAllBeAborted) {
+  Create();
+  const ncclComm_t old = ranks_[1]->Real();
+  SwapBoth(1, 0, 0);
+  for (const auto& rank : ranks_) ASSERT_EQ(rank->Issue(100), ncclSuccess);
+  {
+    MutexLock lock(&FakeNccl::Get().mutex);
+    FakeNccl::Get().Of(old)->error = ncclRemoteError;
+  }
+  TakeCalls();
+  EXPECT_TRUE(RetireAll());
+  EXPECT_THAT(TakeCalls(), ElementsAre("group", "abort 1", "abort 2", "end"));
+  EXPECT_EQ(core_->counters().aborted.load(), 2u);
+}
+
 TEST_F(SeveralRanksTest, AGenerationIsKeptWhileOneRankUsesIt) {
   Create();
   SwapBoth(1, 0, 0);
@@ -226,6 +241,21 @@ TEST_F(SeveralRanksTest, MemoryIsCountedOnEachDevice) {
   core_->Abandon(1);
   free_bytes = 99;
   EXPECT_THAT(Prepare(2, {Both()}).ToString(), HasSubstr("bytes=100: must be at most the 99 free"));
+}
+
+TEST_F(SeveralRanksTest, TheMemoryOfEveryDeviceIsCheckedFirst) {
+  device_.SetFreeBytes([left = uint64_t{10000}]() mutable { return left -= 100; });
+  Program first(core_.get(), 1);
+  ASSERT_EQ(first.Create(2, 0), ncclSuccess);
+  device_.MakeCurrent(device_.ContextOf(1));
+  Program second(core_.get(), 2);
+  ASSERT_EQ(second.Create(2, 0), ncclSuccess);
+  device_.SetFreeBytes(
+      [this] { return device_.CurrentContext() == device_.ContextOf(1) ? 99 : 1000; });
+  TakeCalls();
+  EXPECT_THAT(Prepare(1, {BuildOf(first, 2, 0), BuildOf(second, 2, 0)}).ToString(),
+              HasSubstr("bytes=100: must be at most the 99 free"));
+  EXPECT_THAT(TakeCalls(), IsEmpty());
 }
 
 }  // namespace
