@@ -18,6 +18,8 @@ namespace rewire::shim {
 namespace {
 
 constexpr milliseconds kPoll(1);
+// A longer pause between two polls is the host's: this thread has low priority.
+constexpr milliseconds kLongestPoll(10);
 constexpr size_t kScratchBytes = 256;
 
 void Repoint(Recipe* recipe, size_t offset, const std::string& text) {
@@ -352,7 +354,10 @@ absl::Status EpochBuild::AwaitBeside(BuildTask* task, const Chains& chains, Rank
     return all;
   };
   uint64_t issued = count();
-  Time moved = Now();
+  // How long the program has stood still, as far as this thread could run. A thread that the host
+  // holds back sees the program stand still for the same reason.
+  Duration still{0};
+  Time polled = Now();
   for (size_t i = 0; i < links.size();) {
     switch (device_->Query(links[i]->end_of_previous)) {
       case Device::EventState::kDone:
@@ -363,11 +368,19 @@ absl::Status EpochBuild::AwaitBeside(BuildTask* task, const Chains& chains, Rank
       case Device::EventState::kPending:
         break;
     }
-    REWIRE_RETURN_IF_ERROR(task->Stopped());
+    const Time now = Now();
+    still += std::min<Duration>(now - polled, kLongestPoll);
+    polled = now;
     const uint64_t now_issued = count();
-    if (std::exchange(issued, now_issued) != now_issued) moved = Now();
+    if (std::exchange(issued, now_issued) != now_issued) still = Duration{0};
     // A joiner, or a member whose generations were aborted, has no operation that could be blocked.
-    if (issued != 0 && !IsLost(chains.front().get()) && Now() - moved > stalled_) {
+    const bool may_block = issued != 0 && !IsLost(chains.front().get());
+    if (const absl::Status stopped = task->Stopped(); !stopped.ok()) {
+      // Another member was the first to give up. The member that mints the next build must know.
+      if (may_block && still > stalled_ / 2) ++counters_->beside_refused;
+      return stopped;
+    }
+    if (may_block && still > stalled_) {
       // The two operations may block each other on some device. An abort of the new generation,
       // which no member uses yet, lets the old one continue. The attempt is not repeated.
       ++counters_->beside_refused;

@@ -102,6 +102,39 @@ TEST_F(BesideTest, IsDisabledAfterBlockingTheProgram) {
   EXPECT_TRUE(Prepare(2, {BuildOf(program, 2, 0)}).ok());
 }
 
+TEST_F(BesideTest, IsDisabledTooWhereAnotherMemberGivesUpFirst) {
+  StartStalled(milliseconds(100));
+  Program program(core_.get(), 1);
+  ASSERT_EQ(program.Create(2, 0), ncclSuccess);
+  ASSERT_EQ(program.Issue(0), ncclSuccess);
+  device_.SetPending(true);
+  Answer<absl::Status> built;
+  core_->Build(1, {BuildOf(program, 2, 0, std::string(kBeside))}, Now() + seconds(100),
+               built.Callback());
+  // A poll counts for 1 to 10 ms. On a busy host this member may give up first.
+  ASSERT_TRUE(Eventually(
+      [&] { return device_.queries() > 60 || core_->counters().beside_refused.load() > 0; }));
+  core_->Abandon(1);
+  EXPECT_FALSE(built.Wait()->ok());
+  EXPECT_EQ(core_->counters().beside_refused.load(), 1u);
+  EXPECT_EQ(Minted(core_.get(), program), EncodeUsage({kTinyOperation}));
+}
+
+TEST_F(BesideTest, ABuildThatIsCalledOffAtOnceDisablesNothing) {
+  StartStalled(seconds(1000));
+  Program program(core_.get(), 1);
+  ASSERT_EQ(program.Create(2, 0), ncclSuccess);
+  ASSERT_EQ(program.Issue(0), ncclSuccess);
+  device_.SetPending(true);
+  Answer<absl::Status> built;
+  core_->Build(1, {BuildOf(program, 2, 0, std::string(kBeside))}, Now() + seconds(100),
+               built.Callback());
+  ASSERT_TRUE(Eventually([&] { return device_.queries() > 1; }));
+  core_->Abandon(1);
+  EXPECT_FALSE(built.Wait()->ok());
+  EXPECT_EQ(core_->counters().beside_refused.load(), 0u);
+}
+
 TEST_F(BesideTest, WhileTheProgramAdvancesOnlyTheDeadlineEndsIt) {
   StartStalled(milliseconds(1));
   Program program(core_.get(), 1);
