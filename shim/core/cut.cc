@@ -2,6 +2,8 @@
 
 #include <sched.h>
 
+#include <system_error>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -55,6 +57,8 @@ ncclResult_t Launches::AwaitAll(DeviceContext context, Time deadline) {
 
 namespace {
 
+// cudaStreamPerThread: each thread that passes it means a stream of its own.
+const cudaStream_t kStreamPerThread = reinterpret_cast<cudaStream_t>(uintptr_t{2});
 constexpr char kRegistration[] = "the registration of the program's buffers and windows";
 
 std::string NotOrdered(const Chain& chain, Epoch epoch) {
@@ -285,19 +289,16 @@ Cutter::Verdict Cutter::SwapAtCut(Chain* chain, const CallSite& site) {
 
 // Ranks that launch the same two operations in different orders deadlock (Launches). So this
 // function first waits until every launch that the program has begun has ended. The program's next
-// operation waits until the warm operation is launched. In a group, NCCL launches the warm
-// operation at the group's end, on the thread that launches the group's other operations and before
-// the state of any of them changes. A program that has seen one operation of the group settled
-// therefore finds the warm operation launched.
+// operation waits until the warm operation is launched.
 ncclResult_t Cutter::Warm(Chain* chain, const CallSite& site, const Verdict& verdict) {
   const Time deadline = Now() + settle_;
   ncclResult_t result = launches_.AwaitAll(chain->context, deadline);
   if (result == ncclSuccess) {
-    result = nccl_->AllReduce(verdict.warm_scratch, verdict.warm_scratch, 1, ncclFloat32, ncclSum,
-                              verdict.generation->Real(), site.stream);
+    const bool joins = JoinsGroup(*chain, site);
+    result = joins || site.group_depth == 0 ? IssueWarm(site, verdict)
+                                            : IssueWarmOutside(*chain, site, verdict);
     if (result == ncclInProgress) {
-      result =
-          site.group_depth > 0 ? ncclSuccess : launches_.Await(chain, verdict.generation, deadline);
+      result = joins ? ncclSuccess : launches_.Await(chain, verdict.generation, deadline);
     }
   }
   verdict.generation->fixed.fetch_sub(1, std::memory_order_seq_cst);
@@ -308,6 +309,39 @@ ncclResult_t Cutter::Warm(Chain* chain, const CallSite& site, const Verdict& ver
     chain->Arm();
   }
   return result;
+}
+
+ncclResult_t Cutter::IssueWarm(const CallSite& site, const Verdict& verdict) {
+  return nccl_->AllReduce(verdict.warm_scratch, verdict.warm_scratch, 1, ncclFloat32, ncclSum,
+                          verdict.generation->Real(), site.stream);
+}
+
+// Inside a group NCCL orders the communicators by their hashes. Another member may issue the same
+// operation outside a group, so the warm operation must be launched before the group on all
+// members. A group belongs to the thread that began it.
+ncclResult_t Cutter::IssueWarmOutside(const Chain& chain, const CallSite& site,
+                                      const Verdict& verdict) {
+  ncclResult_t result = ncclSystemError;
+  try {
+    std::thread([&] {
+      const InContext context(device_, chain.context);
+      result = IssueWarm(site, verdict);
+    }).join();
+  } catch (const std::system_error& error) {
+    REWIRE_WARN("swap communicator %s: start a thread for the first operation: %s",
+                Name(chain.id).c_str(), error.what());
+  }
+  return result;
+}
+
+// A warm operation that joins the group is launched at the group's end, by the thread that launches
+// the group's other operations. This comes before the state of any of them changes. A program that
+// has seen one operation of the group settled therefore finds the warm operation launched.
+bool Cutter::JoinsGroup(const Chain& chain, const CallSite& site) const {
+  if (site.group_depth == 0) return false;
+  if (site.stream == kStreamPerThread) return true;
+  // Without the other ranks of this process, the first launch of one rank would not end.
+  return !chain.blocking && chains_->RanksOf(chain.id).size() > 1;
 }
 
 std::string Cutter::NotLaunched(Epoch epoch) const {

@@ -89,6 +89,7 @@ class Cutter {
         services_(environment->services),
         device_(environment->device),
         counters_(&environment->counters),
+        chains_(chains),
         launches_(&environment->nccl, chains),
         retirement_(retirement),
         events_(events),
@@ -134,12 +135,17 @@ class Cutter {
   // A capture adds to its graph only a wait for the event, and keeps the capture valid.
   bool Follow(Chain* chain, DeviceEvent end, cudaStream_t stream) REWIRE_REQUIRES(chain->mutex);
   ncclResult_t Warm(Chain* chain, const CallSite& site, const Verdict& verdict);
+  ncclResult_t IssueWarm(const CallSite& site, const Verdict& verdict);
+  ncclResult_t IssueWarmOutside(const Chain& chain, const CallSite& site, const Verdict& verdict);
+  // Returns whether the warm operation becomes a part of the program's group.
+  [[nodiscard]] bool JoinsGroup(const Chain& chain, const CallSite& site) const;
   [[nodiscard]] std::string NotLaunched(Epoch epoch) const;
 
   const NcclCalls* const nccl_;
   const ShimServices* const services_;
   Device* const device_;
   CoreCounters* const counters_;
+  const Chains* const chains_;
   Launches launches_;
   Retirement* const retirement_;
   CutEvents* const events_;

@@ -177,7 +177,7 @@ void Retirement::Continue() {
   bool destroyed = false;
   bool wait = false;
   for (Slots links = TakeDue(&wait); !links.empty(); links = TakeDue(&wait)) {
-    Destroy(std::move(links));
+    Destroy(links);
     destroyed = true;
   }
   if (destroyed) {
@@ -217,7 +217,7 @@ void Retirement::FreeEvent(const Link& link) {
   device_->DestroyEvent(link.end_of_previous);
 }
 
-void Retirement::Destroy(Slots links) {
+void Retirement::Destroy(const Slots& links) {
   DestroyGenerations(links);
   for (const Slot& link : links) FreeEvent(*link);
 }

@@ -64,7 +64,7 @@ class Retirement {
   static bool IsOf(const Link& link, const elastic::GenerationId& generation);
   Slots TakeAllOf(const elastic::GenerationId& generation) REWIRE_REQUIRES(mutex_);
   // The ranks of one generation.
-  void Destroy(Slots links);
+  void Destroy(const Slots& links);
   void DestroyGenerations(const Slots& links);
   void FreeEvent(const Link& link);
 

@@ -22,9 +22,9 @@
 //   3. A collective then adds 1 to issued. If now issued == stop_at, the thread calls
 //      before_cut(comm, {stream, 0}): the event follows the operation with index stop_at - 1.
 // Inside a group (between the outermost GroupStart and GroupEnd of one thread):
-//   1. The first use of a communicator does step 1 above, with the depth in CallSite. Operations
-//      that the core gives to NCCL there join the application's group. Then the generation is fixed
-//      for this group.
+//   1. The first use of a communicator does step 1 above, with the depth in CallSite. An operation
+//      that the core gives to NCCL on this thread joins the application's group. Then the
+//      generation is fixed for this group.
 //   2. Later operations on the communicator in this group are not checked: a group never spans two
 //      generations.
 //   3. After the outermost GroupEnd, at depth 0, the group's collectives are added to issued. When

@@ -32,6 +32,14 @@ TEST_F(CommunicatorsTest, AnIdleCommunicatorIsUsedAgainAfterThreeRebuilds) {
   Finish();
 }
 
+// The first operation on a new generation must come before the program's own on all members, also
+// where the program's own is in a group.
+TEST_F(CommunicatorsTest, OneMemberMayUseGroupsWhereTheOthersDoNot) {
+  Start(2, "grouped", {"CUDA_DEVICE_MAX_CONNECTIONS=4"});
+  for (int epoch = 2; epoch <= 13; ++epoch) Rebuild(epoch);
+  Finish();
+}
+
 TEST_F(CommunicatorsTest, AnAgentThatRestartsLearnsOfPendingSwapsFromTheMembers) {
   Start(2, "blocking");
   Rebuild(2);

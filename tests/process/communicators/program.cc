@@ -3,11 +3,12 @@
 //
 // MODE "all" (default): the world; pairs (split by color); a split without the last rank; a
 // communicator used only at a command; a communicator for sends and receives alone; a non-blocking
-// communicator. MODE "blocking": the same without the non-blocking communicator. MODE "graphs": the
-// world alone. MODE "captures": the world and an idle communicator. MODE "rejected": the same. Rank
-// 0 follows the files in FOLDER: use-K (the idle communicator is used for the K-th time; in mode
-// graphs, an operation is captured for odd K, and the graphs are released for even K; RunCaptures()
-// lists the uses of modes captures and rejected) and stop.
+// communicator. MODE "blocking": the same without the non-blocking communicator. MODE "grouped":
+// the same, and rank 0 alone puts each sum into a group. MODE "graphs": the world alone. MODE
+// "captures": the world and an idle communicator. MODE "rejected": the same. Rank 0 follows the
+// files in FOLDER: use-K (the idle communicator is used for the K-th time; in mode graphs, an
+// operation is captured for odd K, and the graphs are released for even K; RunCaptures() lists the
+// uses of modes captures and rejected) and stop.
 #include "tests/process/communicators/program_process.h"
 
 namespace rewire {
@@ -27,11 +28,15 @@ ncclComm_t Init(const std::string& name, bool blocking = true) {
   return comm;
 }
 
+bool groups_alone = false;  // this process puts each sum into a group, and the others do not
+
 float Sum(const Gpu& gpu, ncclComm_t comm, float value, bool blocking = true) {
   gpu.Give(value);
+  if (groups_alone) MUST(ncclGroupStart());
   const ncclResult_t result =
       ncclAllReduce(gpu.send(), gpu.receive(), kElements, ncclFloat, ncclSum, comm, gpu.stream);
   if (blocking || result != ncclInProgress) Must(static_cast<int>(result), "ncclAllReduce");
+  if (groups_alone) MUST(ncclGroupEnd());
   if (!blocking) Settle(comm);
   return gpu.Take();
 }
@@ -212,6 +217,7 @@ int main(int argc, char** argv) {
   } else if (mode == "captures" || mode == "rejected") {
     rewire::RunCaptures(mode == "rejected");
   } else {
+    rewire::groups_alone = mode == "grouped" && rewire::rank == 0;
     rewire::RunAll(mode == "all");
   }
   return 0;

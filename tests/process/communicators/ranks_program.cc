@@ -27,6 +27,8 @@ constexpr int kUse = 1;
 constexpr int kClose = 2;
 constexpr int kStop = 3;
 
+constexpr int SumBelow(int n) { return n * (n - 1) / 2; }
+
 // One rank.
 struct Part {
   explicit Part(int place) : index(place), number(kHere * rank + place), gpu(number) {}
@@ -45,7 +47,7 @@ struct Part {
 // The ranks that one thread drives.
 class Driver {
  public:
-  Driver(const std::string& mode, std::vector<int> places) : mode_(mode) {
+  Driver(const std::string& mode, const std::vector<int>& places) : mode_(mode) {
     for (const int place : places) parts_.push_back(std::make_unique<Part>(place));
   }
 
@@ -162,7 +164,7 @@ class Driver {
     });
     for (const auto& part : parts_) {
       part->gpu.Enter();
-      Expect(part->gpu.Take(), static_cast<float>(all * (all - 1) / 2 + all * (step % 10)),
+      Expect(part->gpu.Take(), static_cast<float>(SumBelow(all) + all * (step % 10)),
              "the non-blocking one");
     }
   }
@@ -270,7 +272,7 @@ class Driver {
       part->gpu.Enter();
       const float sum = part->gpu.Take();
       command = static_cast<int>(sum) / 1000;
-      Expect(sum, static_cast<float>(all * (all - 1) / 2 + 1000 * command), "the world");
+      Expect(sum, static_cast<float>(SumBelow(all) + 1000 * command), "the world");
     }
     const float more = static_cast<float>(step % 10);
     // A column has the ranks of one place, a row those of one process.
@@ -280,7 +282,7 @@ class Driver {
     }
     Expect(Sum(&Part::column, more), column, "a column");
     if (step % 3 == 0) {
-      const float row = static_cast<float>(kHere * kHere * rank + kHere * (kHere - 1) / 2);
+      const float row = static_cast<float>(kHere * kHere * rank + SumBelow(kHere));
       Expect(Sum(&Part::row, more), row + kHere * more, "a row");
     }
     if (step % 4 == 0) Ring(step);
@@ -292,8 +294,8 @@ class Driver {
     ++used_;
     const int all = kHere * ranks;
     for (int i = 0; i < 10; ++i) {
-      Expect(Sum(&Part::idle, static_cast<float>(i)),
-             static_cast<float>(all * (all - 1) / 2 + all * i), "the idle communicator");
+      Expect(Sum(&Part::idle, static_cast<float>(i)), static_cast<float>(SumBelow(all) + all * i),
+             "the idle communicator");
     }
     Say("used it " + std::to_string(used_));
   }
