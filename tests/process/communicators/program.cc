@@ -187,7 +187,7 @@ void RunCaptures(bool rejected) {
     ++used;
     if (rejected) {
       for (const bool grouped : {false, true}) {
-        Capture(gpu, idle, grouped, static_cast<ncclDataType_t>(99));
+        Capture(gpu, idle, grouped, static_cast<ncclDataType_t>(15));
       }
     } else if (used == 1) {
       Capture(gpu, idle, false);
