@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "reconfig/base/status_macros.h"
+#include "shim/core/ranks_here.h"
 #include "shim/core/warm_up.h"
 
 namespace rewire::shim {
@@ -61,41 +62,6 @@ class User {
 bool IsLost(Chain* chain) {
   MutexLock lock(&chain->mutex);
   return chain->lost;
-}
-
-// Makes one call for each rank, in the rank's device context. Several calls are one group: one
-// thread that calls for one rank after the other would wait for the others inside NCCL.
-template <typename Call>
-ncclResult_t ForEachRank(const NcclCalls& nccl, Device* device,
-                         std::span<const DeviceContext> contexts, Call&& call) {
-  const auto one = [&](size_t i) {
-    return device->Enter(contexts[i]).ok() ? call(i) : ncclUnhandledCudaError;
-  };
-  if (contexts.size() == 1) return one(0);
-  // An error of this thread inside the group would not stop NCCL from running the ranks before it.
-  for (const DeviceContext context : contexts) {
-    if (!device->Enter(context).ok()) return ncclUnhandledCudaError;
-  }
-  ncclResult_t result = nccl.GroupStart();
-  if (result != ncclSuccess) return result;
-  for (size_t i = 0; i < contexts.size() && (result == ncclSuccess || result == ncclInProgress);
-       ++i) {
-    result = one(i);
-  }
-  const ncclResult_t ended = nccl.GroupEnd();
-  return result == ncclSuccess || result == ncclInProgress ? ended : result;
-}
-
-std::vector<DeviceContext> ContextsOf(std::span<Link* const> links) {
-  std::vector<DeviceContext> contexts;
-  for (const Link* link : links) contexts.push_back(link->context);
-  return contexts;
-}
-
-std::vector<Generation*> GenerationsOf(std::span<Link* const> links) {
-  std::vector<Generation*> generations;
-  for (const Link* link : links) generations.push_back(link->generation);
-  return generations;
 }
 
 // Returns "first operation on a new generation of communicator ID: what".
