@@ -1,4 +1,5 @@
-// Calls of NCCL for this process's ranks of one generation. For EpochBuild, on the builder's thread.
+// Calls of NCCL for this process's ranks of one generation. For EpochBuild, on the builder's
+// thread.
 #pragma once
 
 #include <span>

@@ -40,8 +40,9 @@ int Change(const Options& o, json command) {
   const absl::StatusOr<json> answer = AskAgent(*o.choice, command, *timeout + seconds(5));
   if (absl::IsAborted(answer.status())) {
     return Failed(*o.choice,
-                  absl::UnavailableError(std::string(answer.status().message()) +
-                                         " (`rewire status` shows the result of the change)"));
+                  absl::UnavailableError(
+                      std::string(answer.status().message()) +
+                      " (if the job still runs, `rewire status` shows the result of the change)"));
   }
   if (!answer.ok()) return Failed(*o.choice, answer.status());
   if (o.choice->json) {
