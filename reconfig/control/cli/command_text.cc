@@ -114,10 +114,13 @@ std::string TransitionText(const json& t) {
                                  " ", Cell(t.at("kind")), " ", Cell(t.at("result")));
   if (t.at("result") == "aborted") return absl::StrCat(out, ": ", Cell(t.at("reason")));
   absl::StrAppend(&out, ": prepared in ", DurationText(t.at("prepare_ms").get<double>()),
-                  ", whole ", DurationText(t.at("total_ms").get<double>()), ", pause at most ",
-                  DurationText(t.at("pause_ms_max").get<double>()), ", ",
-                  BytesText(t.at("bytes").get<double>()), " moved, ", Cell(t.at("host_waits")),
-                  " host waits");
+                  ", whole ", DurationText(t.at("total_ms").get<double>()), ", ");
+  // A swap has no update boundary at which members wait, and moves nothing.
+  if (t.at("kind") != "swap") {
+    absl::StrAppend(&out, "pause at most ", DurationText(t.at("pause_ms_max").get<double>()), ", ",
+                    BytesText(t.at("bytes").get<double>()), " moved, ");
+  }
+  absl::StrAppend(&out, Cell(t.at("host_waits")), " host waits");
   return out;
 }
 

@@ -63,6 +63,8 @@ TEST(StatusTextTest, ShowsMembersAndTransitions) {
   nlohmann::json aborted = transition;
   aborted["result"] = "aborted";
   aborted["reason"] = "no room";
+  nlohmann::json swap = transition;
+  swap["kind"] = "swap";
   const nlohmann::json pending = {
       {{"communicator", "aaaa0001"}, {"member", 7}, {"epoch", 3}, {"why", "idle"}}};
   const nlohmann::json pinned = {
@@ -88,7 +90,7 @@ TEST(StatusTextTest, ShowsMembersAndTransitions) {
                                  {"unattached", {{{"member", 9}, {"pid", 31}}}},
                                  {"pending", pending},
                                  {"pinned", pinned},
-                                 {"transitions", {transition, aborted}}};
+                                 {"transitions", {transition, aborted, swap}}};
   const std::string text = StatusText(status);
   EXPECT_THAT(text, HasSubstr("job night  epoch 3  STEADY  at most 4 members\n"));
   EXPECT_THAT(text, HasSubstr("    0       7       12  training              5  20 ms ago\n"));
@@ -98,6 +100,8 @@ TEST(StatusTextTest, ShowsMembersAndTransitions) {
               HasSubstr("epoch 2→3 boundary committed: prepared in 1.2 s, whole 1.3 s, pause at "
                         "most 12 ms, 3.0 MiB moved, 0 host waits\n"));
   EXPECT_THAT(text, HasSubstr("epoch 2→3 boundary aborted: no room\n"));
+  EXPECT_THAT(text, HasSubstr("epoch 2→3 swap committed: prepared in 1.2 s, whole 1.3 s, 0 host "
+                              "waits\n"));
   EXPECT_THAT(text, HasSubstr("attaches with its first communicator:\n  member 9, process 31\n"));
   EXPECT_THAT(text, HasSubstr("pending swaps:\n  communicator aaaa0001 on member 7, to epoch 3: "
                               "idle\n"));
