@@ -276,6 +276,7 @@ Cutter::Verdict Cutter::SwapAtCut(Chain* chain, const CallSite& site) {
   // look, so the report must be there already.
   events_->Passed();
   chain->pending.erase(chain->pending.begin());
+  next->begun = true;
   std::unique_ptr<Link> old = std::move(chain->current);
   old->end = end;
   // A capture since the pledge: it pins too late to refuse the swap.

@@ -14,6 +14,10 @@ namespace {
 // With fewer operations before the warm index, the application's thread would have to wait.
 constexpr uint64_t kRoom = 2;
 
+std::string HasBegun(const Link& link) {
+  return absl::StrCat("the program has begun the swap of epoch ", link.epoch);
+}
+
 }  // namespace
 
 std::optional<std::string> Pledges::CheckPledge(Chain* chain, Epoch epoch, const Cut& cut) {
@@ -39,7 +43,15 @@ std::optional<std::string> Pledges::CheckPledge(Chain* chain, Epoch epoch, const
       return absl::StrCat("the cut at ", cut.cut, " crosses the pending swap of epoch ",
                           link->epoch, " at ", link->cut.cut);
     }
-    if (link->begun) return absl::StrCat("the program has begun the swap of epoch ", link->epoch);
+    if (link->begun) return HasBegun(*link);
+  }
+  // While the program's thread is between the swap and its first operation on the generation, the
+  // count does not show the swap. Another member might still replace the swap, and would never do
+  // its part of the warm operation and of the windows.
+  const Link& current = *chain->current;
+  const elastic::PendingSwap passed = {current.epoch, current.cut.warm, current.cut.cut};
+  if (current.begun && elastic::OrderOf(cut, passed) != elastic::CutOrder::kFollows) {
+    return HasBegun(current);
   }
   return std::nullopt;
 }

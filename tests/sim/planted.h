@@ -18,6 +18,7 @@ inline constexpr std::pair<std::string_view, elastic::PlantedBug> kPlantedBugs[]
     {"dismissal-ends-job", elastic::PlantedBug::kDismissalEndsJob},
     {"all-cuts-to-all", elastic::PlantedBug::kAllCutsToAll},
     {"pending-overwritten", elastic::PlantedBug::kPendingOverwritten},
+    {"passed-replaced", elastic::PlantedBug::kPassedReplaced},
 };
 
 inline bool PlantedBugNamed(std::string_view name, elastic::PlantedBug* out) {

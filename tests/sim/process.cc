@@ -261,11 +261,17 @@ void Process::NextOperation() {
 
 void Process::Issue() {
   if (aborted_) return Stand();
+  Communicator& c = communicators_[current_];
+  const std::optional<elastic::PendingSwap> passed = c.passed;
   if (!PassCuts(current_)) {
     state_ = State::kBlocked;
     return;
   }
-  Communicator& c = communicators_[current_];
+  if (c.passed != passed) {
+    // The host may hold the thread back between the swap and its first operation.
+    state_ = State::kComputing;
+    return Program(sim_->random().Between(microseconds(1), milliseconds(20)), [this] { Issue(); });
+  }
   state_ = State::kInOperation;
   const uint64_t index = c.issued++;
   sim_->ledger().Issued(id(), era_, current_, index, c.generation);
@@ -407,7 +413,7 @@ void Process::Adopted(const elastic::Adopt& adopt) {
     if (comm.open && comm.generation != epoch) comm.old.push_back(comm.generation);
     for (const elastic::PendingSwap& swap : comm.pending) comm.old.push_back(swap.epoch);
     std::sort(comm.old.begin(), comm.old.end());
-    comm = Communicator{0, true, epoch, comm.point_to_point, {}, {}, false, comm.old};
+    comm = Communicator{0, true, epoch, comm.point_to_point, {}, {}, false, {}, comm.old};
   }
   Later(microseconds(1),
         [this](auto* out) { member_->OnPositions(sim_->now(), Positions(), out); });

@@ -68,6 +68,7 @@ class Process {
     std::optional<Cut> pledged;
     std::vector<elastic::PendingSwap> pending;
     bool begun = false;  // the warm-up operation of the first pending swap was issued
+    std::optional<elastic::PendingSwap> passed;  // the last swap that left `pending` at its cut
     std::vector<Epoch> old;
   };
 

@@ -57,6 +57,10 @@ std::optional<elastic::CutRefusal> Process::Pledge(const std::vector<Cut>& cuts)
       if (order == elastic::CutOrder::kReplaces && begun)
         return elastic::CutRefusal{cut.communicator, "it has begun"};
     }
+    if (c.passed && elastic::OrderOf(cut, *c.passed) != elastic::CutOrder::kFollows &&
+        options_.planted_bug != elastic::PlantedBug::kPassedReplaced) {
+      return elastic::CutRefusal{cut.communicator, "it has passed"};
+    }
     const bool idle = cut.warm == cut.cut;
     if (idle && c.point_to_point) return elastic::CutRefusal{cut.communicator, "point-to-point"};
     if (c.issued + (idle ? 0 : 2) > cut.warm)
@@ -111,6 +115,7 @@ bool Process::PassCuts(const CommunicatorId& id) {
     c.old.push_back(c.generation);
     std::sort(c.old.begin(), c.old.end());
     c.generation = epoch;
+    c.passed = c.pending.front();
     c.pending.erase(c.pending.begin());
     Moved();
   }

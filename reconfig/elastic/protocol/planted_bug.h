@@ -15,6 +15,7 @@ enum class PlantedBug {
   kDismissalEndsJob,      // leader: ends the job when it dismisses a process that was to join
   kAllCutsToAll,          // leader: proposes cuts also to members without the communicator
   kPendingOverwritten,    // member: a decided swap replaces any pending swap
+  kPassedReplaced,        // member: lets a swap be replaced that the program has just passed
 };
 
 }  // namespace rewire::elastic

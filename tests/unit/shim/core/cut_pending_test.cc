@@ -2,6 +2,7 @@
 // number of further changes, and every generation is ended exactly once.
 #include <thread>
 
+#include "shim/core/warm_up.h"
 #include "tests/unit/shim/core/stage.h"
 
 namespace rewire::shim {
@@ -74,6 +75,30 @@ TEST_F(PendingTest, ReplacedSwapKeepsItsOwnEvent) {
   device_.TakeLog();
   ASSERT_EQ(program.Issue(4, 8), ncclSuccess);
   EXPECT_THAT(device_.TakeLog(), ElementsAre("record 2 on 7", "wait 2 on 8", "record 2 on 8"));
+}
+
+// The count of operations does not show yet that this member has begun. Another member may still
+// replace the swap, and would never issue the operation that this member's stream waits for.
+TEST_F(PendingTest, ASwapThatHasBegunIsNotReplacedBeforeItsFirstOperation) {
+  for (const std::string& usage : {std::string(), std::string(kBeside)}) {
+    Start({.build = seconds(20), .decision = seconds(10), .retire = milliseconds(0)});
+    Program program(core_.get(), 1);
+    ASSERT_EQ(program.Create(2, 0), ncclSuccess);
+    ASSERT_EQ(program.Issue(0), ncclSuccess);
+    ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0, usage)}).ok());
+    ASSERT_TRUE(Pledged(1, {{program.comm.id, 1, 1}}));
+    core_->Decide(1, true);
+    // The program's thread has passed the cut, and has not entered the generation yet.
+    ASSERT_EQ(core_->AtCut(&program.comm, {nullptr, 0}), ncclSuccess);
+    ASSERT_EQ(PositionOf(program).in_use, 1u);
+    ASSERT_TRUE(Prepare(2, {BuildOf(program, 2, 0)}).ok());
+    EXPECT_THAT(WhyNot(2, {{program.comm.id, 1, 1}}), HasSubstr("has begun the swap of epoch 1"));
+    core_->Abandon(2);
+    ASSERT_EQ(program.Issue(1), ncclSuccess);
+    Swap(program, 3, 2, 2);
+    ASSERT_EQ(program.Issue(2), ncclSuccess);
+    EXPECT_EQ(PositionOf(program).in_use, 3u);
+  }
 }
 
 TEST_F(PendingTest, ALaterCutIsQueuedAfterThePendingOne) {
