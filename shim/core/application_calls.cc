@@ -161,9 +161,6 @@ void ShimCommunicators::OnClosing(VirtualCommunicator* comm, bool aborting) {
     }
     scratch = std::exchange(chain->scratch, nullptr);
     chain->Arm();
-    const Time until = Now() + kRelease;
-    while (chain->settling > 0 && chain->changed.WaitUntil(&chain->mutex, until)) {
-    }
   }
   // A thread that was left inside NCCL may still pass the memory to a kernel.
   if (!builder_.Release(chain->id, Now() + kRelease)) scratch = nullptr;

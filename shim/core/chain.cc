@@ -175,13 +175,4 @@ std::vector<std::shared_ptr<Chain>> Chains::RanksOf(const CommunicatorId& id) co
   return found;
 }
 
-std::vector<std::shared_ptr<Chain>> Chains::NonBlocking(DeviceContext context) const {
-  MutexLock lock(&mutex_);
-  std::vector<std::shared_ptr<Chain>> found;
-  for (const auto& [comm, chain] : chains_) {
-    if (!chain->blocking && MayShareDevice(chain->context, context)) found.push_back(chain);
-  }
-  return found;
-}
-
 }  // namespace rewire::shim

@@ -111,9 +111,6 @@ struct Chain {
   // Why the last operation at a cut was refused; nullptr: it was not. Valid until the process ends.
   const char* refused_why REWIRE_GUARDED_BY(mutex) = nullptr;
   bool closing REWIRE_GUARDED_BY(mutex) = false;  // the application destroys it
-  // Threads that ask NCCL for `current`'s state on behalf of another communicator's cut. A close
-  // waits for them; each leaves as soon as `closing` or `lost` is set.
-  int settling REWIRE_GUARDED_BY(mutex) = 0;
 
   // Returns the first operation index at which the program's thread must call in; kNoCut: none.
   [[nodiscard]] uint64_t StopAt() const REWIRE_REQUIRES(mutex);
@@ -150,9 +147,6 @@ class Chains {
   [[nodiscard]] std::vector<std::shared_ptr<Chain>> RanksOf(const CommunicatorId& id) const
       REWIRE_EXCLUDES(mutex_);
   [[nodiscard]] std::vector<std::shared_ptr<Chain>> All() const REWIRE_EXCLUDES(mutex_);
-  // Returns the non-blocking communicators of a device.
-  [[nodiscard]] std::vector<std::shared_ptr<Chain>> NonBlocking(DeviceContext context) const
-      REWIRE_EXCLUDES(mutex_);
 
  private:
   [[nodiscard]] bool HasRank(const CommunicatorId& id) const REWIRE_REQUIRES(mutex_);

@@ -30,31 +30,6 @@ ncclResult_t Launches::Await(Chain* chain, const Generation* generation, Time de
   }
 }
 
-ncclResult_t Launches::AwaitAll(DeviceContext context, Time deadline) {
-  for (const std::shared_ptr<Chain>& chain : chains_->NonBlocking(context)) {
-    Generation* generation = nullptr;
-    {
-      MutexLock lock(&chain->mutex);
-      if (chain->lost || chain->closing || chain->current == nullptr) continue;
-      generation = chain->current->generation;
-      // A creation in progress launches nothing, and may need a later operation of this thread.
-      if (generation->device.load(std::memory_order_acquire) < 0) continue;
-      generation->fixed.fetch_add(1, std::memory_order_seq_cst);
-      ++chain->settling;
-    }
-    const ncclResult_t state = Await(chain.get(), generation, deadline);
-    generation->fixed.fetch_sub(1, std::memory_order_seq_cst);
-    {
-      MutexLock lock(&chain->mutex);
-      --chain->settling;
-      chain->changed.NotifyAll();
-    }
-    // The communicator's own next operation reports any other error.
-    if (state == ncclInProgress) return state;
-  }
-  return ncclSuccess;
-}
-
 namespace {
 
 // cudaStreamPerThread: each thread that passes it means a stream of its own.
@@ -170,15 +145,15 @@ Cutter::Verdict Cutter::NextStep(Chain* chain, const CallSite& site, Call* call)
       chain->Arm();
       return {};
     }
-    if (!front->warmed) return WarmAt(chain, site);
     if (!chain->blocking && !chain->current->end_recorded && !call->settled) {
-      // The last operation may not be on its stream yet.
+      // The last operation may not be on its stream yet. The next generation's first operation, or
+      // the event, must follow it.
       Verdict verdict = Act(Step::kSettle, front->epoch);
       verdict.generation = chain->current->generation;
       verdict.generation->fixed.fetch_add(1, std::memory_order_seq_cst);
       return verdict;
     }
-    return SwapAtCut(chain, site);
+    return front->warmed ? SwapAtCut(chain, site) : WarmAt(chain, site);
   }
 }
 
@@ -288,19 +263,15 @@ Cutter::Verdict Cutter::SwapAtCut(Chain* chain, const CallSite& site) {
   return Act(Step::kSwapped, chain->current->epoch);
 }
 
-// Ranks that launch the same two operations in different orders deadlock (Launches). So this
-// function first waits until every launch that the program has begun has ended. The program's next
-// operation waits until the warm operation is launched.
+// Ranks that launch the same two operations in different orders deadlock (Launches). So NextStep
+// has waited until the operations before this one are launched, and the program's next operation
+// waits until the warm operation is launched.
 ncclResult_t Cutter::Warm(Chain* chain, const CallSite& site, const Verdict& verdict) {
-  const Time deadline = Now() + settle_;
-  ncclResult_t result = launches_.AwaitAll(chain->context, deadline);
-  if (result == ncclSuccess) {
-    const bool joins = JoinsGroup(*chain, site);
-    result = joins || site.group_depth == 0 ? IssueWarm(site, verdict)
-                                            : IssueWarmOutside(*chain, site, verdict);
-    if (result == ncclInProgress) {
-      result = joins ? ncclSuccess : launches_.Await(chain, verdict.generation, deadline);
-    }
+  const bool joins = JoinsGroup(*chain, site);
+  ncclResult_t result = joins || site.group_depth == 0 ? IssueWarm(site, verdict)
+                                                       : IssueWarmOutside(*chain, site, verdict);
+  if (result == ncclInProgress) {
+    result = joins ? ncclSuccess : launches_.Await(chain, verdict.generation, Now() + settle_);
   }
   verdict.generation->fixed.fetch_sub(1, std::memory_order_seq_cst);
   MutexLock lock(&chain->mutex);

@@ -56,27 +56,26 @@ class CutEvents {
 // application's threads.
 //
 // NCCL launches the operations of a non-blocking communicator from a background thread, one thread
-// per group (groupLaunchNonBlocking). Between two communicators the order on a device is
+// per group (groupLaunchNonBlocking). Between two generations the order on a device is
 // therefore undefined until ncclCommGetAsyncError has left ncclInProgress. Ranks that launch the
 // same two operations in different orders deadlock. The polls never overlap the program's calls
 // with the same communicator (Callers). Thread-safe.
+//
+// Only the chain's own generations are waited for. The program itself must order the launches of
+// its different communicators, and a launch of another one may need a peer that waits for this one.
 class Launches {
  public:
-  // Both must outlive this object.
-  Launches(const NcclCalls* nccl, const Chains* chains) : nccl_(nccl), chains_(chains) {}
+  // Must outlive this object.
+  explicit Launches(const NcclCalls* nccl) : nccl_(nccl) {}
 
   // Waits until the operations issued on a non-blocking generation are launched. The caller counts
   // itself in the generation's `fixed`. Returns the communicator's state. ncclInProgress: the
   // deadline passed. ncclRemoteError: the communicator was lost or closed. ncclInternalError: NCCL
   // gave no state.
   ncclResult_t Await(Chain* chain, const Generation* generation, Time deadline);
-  // Does the same for the current generation of every non-blocking communicator of this device.
-  // Returns ncclInProgress when the deadline passed, and ncclSuccess otherwise.
-  ncclResult_t AwaitAll(DeviceContext context, Time deadline);
 
  private:
   const NcclCalls* const nccl_;
-  const Chains* const chains_;
 };
 
 // The application's side.
@@ -90,7 +89,7 @@ class Cutter {
         device_(environment->device),
         counters_(&environment->counters),
         chains_(chains),
-        launches_(&environment->nccl, chains),
+        launches_(&environment->nccl),
         retirement_(retirement),
         events_(events),
         decision_(decision),

@@ -33,7 +33,6 @@ TEST(ChainsTest, FindsEachCommunicatorUntilItIsRemoved) {
   chains.Add(second);
   EXPECT_EQ(chains.Of(&blocking), first);
   EXPECT_EQ(chains.All().size(), 2u);
-  EXPECT_THAT(chains.NonBlocking(nullptr), ::testing::ElementsAre(second));
   const Chains::Removed removed = chains.Remove(&blocking);
   EXPECT_EQ(removed.chain, first);
   EXPECT_FALSE(removed.several);
@@ -41,23 +40,6 @@ TEST(ChainsTest, FindsEachCommunicatorUntilItIsRemoved) {
   EXPECT_EQ(chains.Of(&blocking), nullptr);
   EXPECT_EQ(chains.Remove(&blocking).chain, nullptr);
   EXPECT_TRUE(chains.Remove(&polling).last);
-}
-
-TEST(ChainsTest, FindsTheNonBlockingCommunicatorsOfADevice) {
-  Chains chains;
-  VirtualCommunicator here;
-  VirtualCommunicator unknown;
-  VirtualCommunicator elsewhere;
-  const auto add = [&](VirtualCommunicator* comm, DeviceContext context) {
-    comm->recipe.blocking = false;
-    chains.Add(std::make_shared<Chain>(comm, context));
-  };
-  add(&here, &here);
-  add(&unknown, nullptr);
-  add(&elsewhere, &elsewhere);
-  EXPECT_THAT(chains.NonBlocking(&here),
-              ::testing::UnorderedElementsAre(chains.Of(&here), chains.Of(&unknown)));
-  EXPECT_EQ(chains.NonBlocking(nullptr).size(), 3u);
 }
 
 TEST(ChainsTest, ReportsSeveralRanksOfOneCommunicator) {

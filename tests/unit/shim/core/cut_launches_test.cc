@@ -10,7 +10,6 @@ class LaunchesTest : public Stage {
   void SetUp() override {
     ASSERT_EQ(program_.Create(2, 0), ncclInProgress);
     chain_ = std::make_shared<Chain>(&program_.comm, nullptr);
-    chains_.Add(chain_);
     MutexLock lock(&chain_->mutex);
     chain_->current = std::make_unique<Link>();
     chain_->current->generation = program_.comm.current.load();
@@ -27,9 +26,8 @@ class LaunchesTest : public Stage {
 
   Program program_{core_.get(), 1, false};
   std::shared_ptr<Chain> chain_;
-  Chains chains_;
   const NcclCalls nccl_ = FakeNccl::Calls();
-  Launches launches_{&nccl_, &chains_};
+  Launches launches_{&nccl_};
 };
 
 TEST_F(LaunchesTest, PollsUntilTheOperationIsLaunchedOrTheDeadline) {
@@ -54,17 +52,6 @@ TEST_F(LaunchesTest, EndsWhenTheCommunicatorIsLost) {
     chain_->lost = true;
   }
   EXPECT_EQ(launches_.Await(chain_.get(), generation(), Now() + seconds(20)), ncclRemoteError);
-}
-
-TEST_F(LaunchesTest, AwaitAllSkipsACreationUnderWay) {
-  SetPollsLeft(1 << 30);
-  ASSERT_LT(generation()->device.load(), 0);
-  EXPECT_EQ(launches_.AwaitAll(nullptr, Now()), ncclSuccess);
-  generation()->device.store(0);
-  EXPECT_EQ(launches_.AwaitAll(nullptr, Now()), ncclInProgress);
-  EXPECT_EQ(generation()->fixed.load(), 0u);
-  MutexLock lock(&chain_->mutex);
-  EXPECT_EQ(chain_->settling, 0);
 }
 
 }  // namespace
