@@ -158,7 +158,9 @@ void TransitionLog::OnNote(Time now, const elastic::Note& note, Epoch current) {
   if (note.transition == 0) return;
   TransitionEntry* entry = Running();
   if (entry != nullptr && entry->number != note.transition) {
-    Close(now, entry);  // the next transition follows at once
+    // The next transition follows at once. If this one began again, its last report says why.
+    if (!entry->committed) entry->result = entry->progress;
+    Close(now, entry);
     entry = nullptr;
   }
   if (entry == nullptr) {
@@ -183,7 +185,9 @@ void TransitionLog::OnNote(Time now, const elastic::Note& note, Epoch current) {
     entry->summary = note.text;
     return;
   }
-  if (note.kind != elastic::NoteKind::kProgress || note.phase == entry->phase) return;
+  if (note.kind != elastic::NoteKind::kProgress) return;
+  entry->progress = note.text;
+  if (note.phase == entry->phase) return;
   if (TransitionSpan* open = entry->Open(std::nullopt, "")) open->end = now;
   entry->phase = note.phase;
   entry->spans.push_back(

@@ -35,6 +35,7 @@ struct TransitionEntry {
   bool committed = false;
   std::string summary;                             // the change that was made
   std::string result;                              // the reason for a failure; empty otherwise
+  std::string progress;                            // the leader's last report
   elastic::Phase phase = elastic::Phase::kSteady;  // kSteady before the first phase
   std::vector<MemberId> members_before;
   std::vector<MemberId> members_after;

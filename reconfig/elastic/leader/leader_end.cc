@@ -52,10 +52,13 @@ void Leader::TryRetire(Time now, Out* out) {
   for (MemberId m : t.target) {
     if (!t.entered.contains(m) && !peers_.Know(m).finished) return;
   }
-  Tell(now, NoteKind::kDone,
-       absl::StrCat(t.what, ": epoch ", t.epoch, ", ", t.target.size(), " members, longest pause ",
-                    t.pause_ns / 1000, " us, ", t.bytes_moved, " bytes moved"),
-       out);
+  std::string done = absl::StrCat(t.what, ": epoch ", t.epoch, ", ", t.target.size(), " members");
+  // A swap has no pause that a member could measure, and moves no state.
+  if (t.kind != TransitionKind::kSwap) {
+    absl::StrAppend(&done, ", longest pause ", t.pause_ns / 1000, " us, ", t.bytes_moved,
+                    " bytes moved");
+  }
+  Tell(now, NoteKind::kDone, done, out);
   if (t.Planned()) {
     const Duration took = now - t.began;
     usual_ = usual_ ? (*usual_ + took) / 2 : took;

@@ -140,6 +140,18 @@ TEST_F(TransitionLogTest, KeepsReasonOfAbortedTransitionAndRecordsNext) {
   EXPECT_EQ(log_.TakeEnded().size(), 2u);
 }
 
+TEST_F(TransitionLogTest, KeepsReasonOfRestart) {
+  log_.OnNote(At(0), Progress(1, elastic::Phase::kPrepare), 7);
+  elastic::Note restart = Progress(1, elastic::Phase::kPrepare);
+  restart.text = "preparation restarts: member 2 created communicator 1";
+  log_.OnNote(At(1), restart, 7);
+  log_.OnNote(At(2), Progress(2, elastic::Phase::kPrepare), 7);
+  const std::vector<TransitionEntry> ended = log_.TakeEnded();
+  ASSERT_EQ(ended.size(), 1u);
+  EXPECT_FALSE(ended[0].committed);
+  EXPECT_EQ(ended[0].result, restart.text);
+}
+
 TEST_F(TransitionLogTest, KeepsOnlyLastTransitions) {
   for (uint64_t i = 1; i <= 40; ++i) {
     elastic::Note n = Progress(i, elastic::Phase::kPrepare);
