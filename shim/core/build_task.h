@@ -3,6 +3,7 @@
 // left inside NCCL outlives the builder. Thread-safe.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -22,19 +23,21 @@ namespace rewire::shim {
 class BuildTask {
  public:
   using Links = std::vector<std::unique_ptr<Link>>;
+  // A build that yields to the program and takes longer finds no idle processor on this host.
+  static constexpr seconds kYields{5};
 
   BuildTask(Epoch epoch_of, std::vector<elastic::CommunicatorBuild> builds_of, Time deadline_of,
             std::function<void(absl::Status)> done_of)
       : epoch(epoch_of),
         builds(std::move(builds_of)),
         deadline(deadline_of),
-        late_from(Now() + (deadline_of - Now()) / 2),
+        late_from(Now() + std::min<Duration>(kYields, (deadline_of - Now()) / 2)),
         done(std::move(done_of)) {}
 
   const Epoch epoch;
   const std::vector<elastic::CommunicatorBuild> builds;
   const Time deadline;
-  const Time late_from;  // from half of its time on, the task does not yield to the program
+  const Time late_from;  // from then on the task does not yield to the program
   const std::function<void(absl::Status)> done;
 
   // Stops the task. The first reason stays.

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "shim/core/build_task.h"
 #include "shim/core/build_thread.h"
 #include "tests/unit/shim/core/stage.h"
 
@@ -86,8 +87,12 @@ class PriorityTest : public BuilderTest {
 
 TEST_F(PriorityTest, IsLowUntilTheBuildIsStopped) {
   FakeNccl::Get().abort_ignored = true;
+  const Time begun = Now();
   BuildWithin(seconds(100));
-  EXPECT_EQ(NicenessOfBuildThread(), 15);
+  const int niceness = NicenessOfBuildThread();
+  if (Now() < begun + BuildTask::kYields) {  // otherwise the host was too busy
+    EXPECT_EQ(niceness, 15);
+  }
   core_->Abandon(1);
   EXPECT_TRUE(Eventually([&] { return NicenessOfBuildThread() == OwnNiceness(); }));
   EXPECT_TRUE(built_.Wait().has_value());
@@ -99,6 +104,11 @@ TEST_F(PriorityTest, IsTheProgramsWhenHalfOfTheTimeIsUsed) {
   EXPECT_TRUE(Eventually([&] { return NicenessOfBuildThread() == OwnNiceness(); }));
   core_->Abandon(1);
   EXPECT_TRUE(built_.Wait().has_value());
+}
+
+TEST_F(PriorityTest, IsTheProgramsAfterFiveSecondsOfALongTime) {
+  const BuildTask task(1, {}, Now() + seconds(100), nullptr);
+  EXPECT_LE(task.late_from, Now() + seconds(5));
 }
 
 TEST_F(PriorityTest, IsTheProgramsAfterALoss) {
