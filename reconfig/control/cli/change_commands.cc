@@ -1,4 +1,7 @@
 // `rewire resize|drain|replace|rebuild`: requests a change and shows its progress.
+#include <signal.h>
+#include <unistd.h>
+
 #include <iostream>
 #include <memory>
 
@@ -20,6 +23,21 @@ struct Options {
   std::string timeout = "10m";
 };
 
+// The agent makes the change, so an interrupted command does not stop it.
+void OnInterrupt(int signal) {
+  constexpr char kText[] =
+      "\nrewire: the command ends, and the change continues (`rewire status` shows its result)\n";
+  static_cast<void>(!::write(STDERR_FILENO, kText, sizeof kText - 1));
+  ::raise(signal);  // SA_RESETHAND: ends the command
+}
+
+void TellAtInterrupt() {
+  struct sigaction action {};
+  action.sa_handler = &OnInterrupt;
+  action.sa_flags = static_cast<int>(SA_RESETHAND | SA_NODEFER);
+  for (const int signal : {SIGINT, SIGTERM}) ::sigaction(signal, &action, nullptr);
+}
+
 int Change(const Options& o, json command) {
   const absl::StatusOr<milliseconds> timeout = ParseDuration(o.timeout);
   if (!timeout.ok()) {
@@ -36,6 +54,7 @@ int Change(const Options& o, json command) {
   }
   if (!o.reason.empty()) command["reason"] = o.reason;
   command["timeout_ms"] = static_cast<uint64_t>(timeout->count());
+  TellAtInterrupt();
   // The agent enforces the timeout; five more seconds are for its answer.
   const absl::StatusOr<json> answer = AskAgent(*o.choice, command, *timeout + seconds(5));
   if (absl::IsAborted(answer.status())) {

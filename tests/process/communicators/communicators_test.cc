@@ -40,6 +40,27 @@ TEST_F(CommunicatorsTest, OneMemberMayUseGroupsWhereTheOthersDoNot) {
   Finish();
 }
 
+TEST_F(CommunicatorsTest, AnInterruptedCommandSaysThatTheChangeContinues) {
+  Start(2, "blocking");
+  // The change waits for a member that stands still.
+  const auto stopped = Status()["members"][1]["pid"].get<pid_t>();
+  ASSERT_EQ(kill(stopped, SIGSTOP), 0);
+  Background command({REWIRE_COMMAND, "rebuild", "--socket", Socket()});
+  EXPECT_TRUE(command.ReadUntil(
+      [](const CommandResult& r) { return r.err.find("PREPARE") != std::string::npos; },
+      seconds(30)));
+  command.Signal(SIGINT);
+  const CommandResult end = command.End(seconds(30));
+  EXPECT_EQ(kill(stopped, SIGCONT), 0);
+  EXPECT_EQ(end.status, 128 + SIGINT);
+  EXPECT_THAT(end.err, HasSubstr("the change continues"));
+  const Time until = Now() + seconds(30);
+  while (Status()["epoch"] != 2 && Now() < until) {
+  }
+  EXPECT_EQ(Status()["epoch"], 2);
+  Finish();
+}
+
 TEST_F(CommunicatorsTest, AnAgentThatRestartsLearnsOfPendingSwapsFromTheMembers) {
   Start(2, "blocking");
   Rebuild(2);
