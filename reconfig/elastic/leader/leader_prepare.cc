@@ -96,7 +96,10 @@ void Leader::TryPrepare(Time now, Out* out) {
   if (!ready.ok()) {
     const std::string why(ready.message());
     if (transition_->Planned()) return AbortPlanned(now, why, false, out);
-    return StopJob(now, why, out);
+    return StopJob(now,
+                   absl::StrCat(transition_->what, ": ", why,
+                                " (start the job again from its last durable step)"),
+                   out);
   }
   Transition& t = *transition_;
   t.to = World{t.epoch, {}};

@@ -123,7 +123,7 @@ void Leader::BeginLoss(Time now, Out* out) {
   if (transition->olds.empty()) return StopJob(now, "every member of the world is lost", out);
   transition->what = peers_.lost().empty()
                          ? std::string("loss before the leader restarted")
-                         : absl::StrCat("loss of ", absl::StrJoin(peers_.lost(), ", "));
+                         : absl::StrCat("loss of member ", absl::StrJoin(peers_.lost(), ", "));
   Begin(now, std::move(transition), out);
 }
 

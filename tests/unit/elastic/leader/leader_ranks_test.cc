@@ -85,7 +85,9 @@ TEST_F(LeaderRanksTest, ALossEndsTheJobByName) {
   ASSERT_TRUE(d.Store());
   const std::optional<Stop> stop = d.Sent<Stop>(0);
   ASSERT_TRUE(stop.has_value());
+  EXPECT_THAT(stop->reason, HasSubstr("loss of member 1"));
   EXPECT_THAT(stop->reason, HasSubstr("dddddddd has several ranks in member 0's process"));
+  EXPECT_THAT(stop->reason, HasSubstr("start the job again"));
 }
 
 }  // namespace

@@ -59,7 +59,7 @@ TEST_F(LeaderTest, SuccessorRestoresWorldAfterLossDuringRecovery) {
       next.Pass(seconds(11));
     }
     EXPECT_EQ(next.leader.phase(), Phase::kReserve);
-    EXPECT_TRUE(next.Noted(all ? "begins: loss of 1" : "begins: loss of 1, 2"));
+    EXPECT_TRUE(next.Noted(all ? "begins: loss of member 1" : "begins: loss of member 1, 2"));
   }
 }
 
