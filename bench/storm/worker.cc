@@ -5,6 +5,7 @@
 #include <thread>
 #include <utility>
 
+#include "bench/storm/issue.h"
 #include "bench/storm/nccl_functions.h"
 
 namespace rewire::bench {
@@ -206,67 +207,9 @@ Slot* Worker::Prepare(const Live& live, StepKind kind, const Step& step, uint64_
   return slot;
 }
 
-ncclResult_t Worker::IssueScaled(const Live& live, Slot* slot, size_t count) {
-  float half = 0.5F;
-  ncclRedOp_t op = ncclSum;
-  Check("ncclRedOpCreatePreMulSum",
-        ncclRedOpCreatePreMulSum(&op, &half, ncclFloat32, ncclScalarHostImmediate, live.handle),
-        &live);
-  const ncclResult_t result =
-      ncclAllReduce(slot->input(), slot->output(), count, ncclFloat32, op, live.handle, stream_);
-  Check("ncclAllReduce", result, &live);
-  return ncclRedOpDestroy(op, live.handle);
-}
-
-ncclResult_t Worker::IssueGroup(const Live& live, const Operation& operation, Slot* slot) {
-  const auto ranks = static_cast<int>(operation.ranks.size());
-  const size_t bytes = operation.count * sizeof(uint64_t);
-  Check("ncclGroupStart", ncclGroupStart(), nullptr);
-  for (int i = 0; i < ranks; ++i) {
-    const bool ring = operation.kind == StepKind::kRing;
-    if (ring && i > 0) break;
-    const int to = ring ? (live.rank + 1) % ranks : i;
-    const int from = ring ? (live.rank + ranks - 1) % ranks : i;
-    const size_t at = ring ? 0 : bytes * static_cast<size_t>(i);
-    const auto each = [&](const char* call, ncclResult_t result) {
-      if (result != ncclInProgress) Check(call, result, nullptr);
-    };
-    each("ncclSend", ncclSend(static_cast<char*>(slot->input()) + at, operation.count, ncclUint64,
-                              to, live.handle, stream_));
-    each("ncclRecv", ncclRecv(static_cast<char*>(slot->output()) + at, operation.count, ncclUint64,
-                              from, live.handle, stream_));
-  }
-  return ncclGroupEnd();
-}
-
-ncclResult_t Worker::Issue(const Live& live, const Operation& o, Slot* slot) {
-  const void* const in = slot->input();
-  void* const out = slot->output();
-  const ncclDataType_t type = Slot::TypeOf(o.kind);
-  switch (o.kind) {
-    case StepKind::kPreMulSum:
-      return IssueScaled(live, slot, o.count);
-    case StepKind::kMaximum:
-      return ncclAllReduce(in, out, o.count, type, ncclMax, live.handle, stream_);
-    case StepKind::kBroadcast:
-      return ncclBroadcast(in, out, o.count, type, o.root, live.handle, stream_);
-    case StepKind::kReduce:
-      return ncclReduce(in, out, o.count, type, ncclSum, o.root, live.handle, stream_);
-    case StepKind::kAllGather:
-      return ncclAllGather(in, out, o.count, type, live.handle, stream_);
-    case StepKind::kReduceScatter:
-      return ncclReduceScatter(in, out, o.count, type, ncclSum, live.handle, stream_);
-    case StepKind::kRing:
-    case StepKind::kAllToAll:
-      return IssueGroup(live, o, slot);
-    default:
-      return ncclAllReduce(in, out, o.count, type, ncclSum, live.handle, stream_);
-  }
-}
-
 void Worker::Collective(const Live& live, const Step& step) {
   Slot* const slot = Prepare(live, step.kind, step, 0);
-  Check(NameOf(step.kind), Issue(live, slot->operation(), slot), &live);
+  Check(NameOf(step.kind), Issue(*slot, live.handle, stream_), &live);
   CheckCuda("cuMemcpyDtoHAsync", slot->Fetch());
   pending_.emplace_back(slot, step.communicator);
 }
@@ -286,7 +229,7 @@ void Worker::Pair(const Step& step) {
   if (parts.empty()) return;
   Check("ncclGroupStart", ncclGroupStart(), nullptr);
   for (const auto& [live, slot] : parts) {
-    const ncclResult_t result = Issue(*live, slot->operation(), slot);
+    const ncclResult_t result = Issue(*slot, live->handle, stream_);
     if (result != ncclInProgress) Check("ncclAllReduce in a group", result, nullptr);
   }
   const ncclResult_t ended = ncclGroupEnd();

@@ -70,9 +70,6 @@ class Worker {
   // Fills a slot; the caller issues the operation.
   Slot* Prepare(const Live& live, StepKind kind, const Step& step, uint64_t variant);
   void Collective(const Live& live, const Step& step);
-  [[nodiscard]] ncclResult_t Issue(const Live& live, const Operation& operation, Slot* slot);
-  [[nodiscard]] ncclResult_t IssueScaled(const Live& live, Slot* slot, size_t count);
-  [[nodiscard]] ncclResult_t IssueGroup(const Live& live, const Operation& operation, Slot* slot);
   // Waits for the stream and verifies the slots.
   void Synchronize();
   [[nodiscard]] Live* Find(int communicator);
