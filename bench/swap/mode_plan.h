@@ -1,0 +1,32 @@
+// What the ranks of `./dev bench swap --mode` do in each mode: communicators, the threads that use
+// them, and their operations. Pure; thread-compatible.
+#pragma once
+
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "bench/storm/script.h"
+
+namespace rewire::bench {
+
+struct LanePlan {
+  uint32_t number = 0;     // names the communicator
+  std::vector<int> ranks;  // ranks of the job, by rank in the communicator
+  bool nonblocking = false;
+  int streams = 1;   // the operations go round these streams
+  uint64_t rest = 1;  // one operation in so many steps
+  std::vector<StepKind> kinds;
+};
+
+struct ModePlan {
+  int ranks_per_process = 1;
+  // The communicators of each thread. The first of a thread has all ranks and also carries the
+  // thread's votes.
+  std::vector<std::vector<LanePlan>> threads;
+};
+
+// ranks: of the job, at least 2. Returns nullopt for an unknown mode.
+std::optional<ModePlan> PlanOf(std::string_view mode, int ranks);
+
+}  // namespace rewire::bench

@@ -1,0 +1,52 @@
+"""The verdict of a swap mode: compares what the program issued with what reached NCCL.
+
+A record is a SeenOperation of spy/current_operation.h. A send and a receive of one operation are
+two records, which must agree.
+"""
+
+import collections
+import struct
+
+RECORD = struct.Struct("=IHHQQ")  # communicator, rank, receives, index, generation
+
+
+def read(path):
+    """The records of one process, in the order of its calls."""
+    return list(RECORD.iter_unpack(path.read_bytes()))
+
+
+def judge(results, files):
+    """{stale_ops, lost_ops, wrong_data, swaps, operations} of the processes' results and records.
+
+    swaps: of the rank that changed generations least, over all its communicators.
+    """
+    stale = lost = wrong = operations = 0
+    swaps = collections.Counter()
+    used = collections.defaultdict(dict)  # communicator -> index -> the first rank's generation
+    seen = collections.defaultdict(lambda: collections.defaultdict(set))
+    calls = collections.Counter()  # (communicator, rank, index): without receives
+    for file in files:
+        left = collections.defaultdict(list)  # (communicator, rank) -> generations in their order
+        for communicator, rank, receives, index, generation in read(file):
+            calls[communicator, rank, index] += 1 - receives
+            seen[communicator, rank][index].add(generation)
+            order = left[communicator, rank]
+            if not order or order[-1] != generation:
+                # A rank never goes back to a generation.
+                stale += 1 if generation in order else 0
+                order.append(generation)
+        swaps[file] = sum(len(order) - 1 for order in left.values())
+    for (communicator, _), indices in seen.items():
+        for index, generations in indices.items():
+            # One operation on two generations, or two ranks on two generations.
+            first = used[communicator].setdefault(index, min(generations))
+            stale += 1 if generations != {first} else 0
+    for result in results:
+        for lane in result["lanes"] if result else []:
+            name = lane["communicator"], lane["rank"]
+            operations += lane["issued"]
+            lost += sum(1 for index in range(lane["issued"]) if calls[*name, index] != 1)
+            lost += sum(1 for index in seen[name] if index >= lane["issued"])
+            wrong += lane["wrong"] + lane["issued"] - lane["verified"]
+    return {"stale_ops": stale, "lost_ops": lost, "wrong_data": wrong,
+            "swaps": min(swaps.values(), default=0), "operations": operations}
