@@ -52,7 +52,8 @@ struct Link {
   bool warmed = false;  // has run a real operation already, so none is needed before the cut
   // The cut of the decided swap to this generation.
   Cut cut;
-  bool begun = false;  // the program's thread has begun the tiny operation or passed the cut
+  // The program's thread has begun the tiny operation, or has passed the cut or the boundary.
+  bool begun = false;
   uint64_t host_waits = 0;
   DeviceContext context = nullptr;
   // Recorded after the last operation of the generation before this one. Made and freed with this

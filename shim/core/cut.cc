@@ -122,7 +122,9 @@ Cutter::Verdict Cutter::NextStep(Chain* chain, const CallSite& site, Call* call)
       chain->wait_first = nullptr;
       if (device_->Capturing(site.stream)) chain->current->captured = true;
     }
-    chain->fresh = false;
+    if (std::exchange(chain->fresh, false) && chain->current != nullptr) {
+      chain->current->begun = true;  // the program's thread goes on to make its windows
+    }
     if (chain->not_entered) {
       ++counters_->stale_prevented;
       return Return(ncclInvalidUsage);
