@@ -23,7 +23,7 @@ namespace rewire::shim {
 class BuildTask {
  public:
   using Links = std::vector<std::unique_ptr<Link>>;
-  // A build that yields to the program and takes longer finds no idle processor on this host.
+  // A build that takes longer has probably found no idle processor on this host.
   static constexpr seconds kYields{5};
 
   BuildTask(Epoch epoch_of, std::vector<elastic::CommunicatorBuild> builds_of, Time deadline_of,

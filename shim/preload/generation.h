@@ -19,8 +19,9 @@ namespace rewire::shim {
 // Keeps two threads out of NCCL with one non-blocking communicator. NCCL frees a launch that has
 // ended in whichever call with the communicator finds the launch first (ncclGroupJobComplete, from
 // ncclCommGetAsyncError and at the start of every operation); two calls at a time free it twice.
-// The program keeps this rule for its own threads. The core polls communicators of other threads at
-// a cut (shim/core/cut.h), and this class keeps the polls out of the program's calls.
+// The program keeps this rule for its own threads. The core polls the communicator at its cut
+// (shim/core/cut.h), and this class keeps the polls out of the calls of the program's other
+// threads.
 //
 // Thread-safe. Never waits for more than one poll, which joins at most one thread that has ended.
 class Callers {

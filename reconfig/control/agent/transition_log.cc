@@ -158,7 +158,8 @@ void TransitionLog::OnNote(Time now, const elastic::Note& note, Epoch current) {
   if (note.transition == 0) return;
   TransitionEntry* entry = Running();
   if (entry != nullptr && entry->number != note.transition) {
-    // The next transition follows at once. If this one began again, its last report says why.
+    // The next transition follows at once. If the preparation began again, the last report says
+    // why.
     if (!entry->committed) entry->result = entry->progress;
     Close(now, entry);
     entry = nullptr;

@@ -26,7 +26,8 @@ struct Options {
 // The agent makes the change, so an interrupted command does not stop it.
 void OnInterrupt(int signal) {
   constexpr char kText[] =
-      "\nrewire: the command ends, and the change continues (`rewire status` shows its result)\n";
+      "\nrewire: the command ends; a change that the agent has begun continues (`rewire status` "
+      "shows its result)\n";
   static_cast<void>(!::write(STDERR_FILENO, kText, sizeof kText - 1));
   ::raise(signal);  // SA_RESETHAND: ends the command
 }
@@ -35,7 +36,12 @@ void TellAtInterrupt() {
   struct sigaction action {};
   action.sa_handler = &OnInterrupt;
   action.sa_flags = static_cast<int>(SA_RESETHAND | SA_NODEFER);
-  for (const int signal : {SIGINT, SIGTERM}) ::sigaction(signal, &action, nullptr);
+  for (const int signal : {SIGINT, SIGTERM}) {
+    struct sigaction before {};
+    ::sigaction(signal, nullptr, &before);
+    // A shell's background command ignores SIGINT.
+    if (before.sa_handler == SIG_DFL) ::sigaction(signal, &action, nullptr);
+  }
 }
 
 int Change(const Options& o, json command) {

@@ -164,7 +164,7 @@ void Leader::OnPhaseDeadline(Time now, Out* out) {
   switch (t.phase) {
     case Phase::kReserve:
       why = absl::StrCat("not ready in time: ", std::string(ReadyToPrepare().message()));
-      if (!t.Planned()) return StopJob(now, why, out);
+      if (!t.Planned()) return StopJob(now, absl::StrCat(t.what, ": ", why), out);
       break;
     case Phase::kPrepare:
       why = Transition::All(t.prepared, t.Everyone())

@@ -53,7 +53,7 @@ TEST_F(CommunicatorsTest, AnInterruptedCommandSaysThatTheChangeContinues) {
   const CommandResult end = command.End(seconds(30));
   EXPECT_EQ(kill(stopped, SIGCONT), 0);
   EXPECT_EQ(end.status, 128 + SIGINT);
-  EXPECT_THAT(end.err, HasSubstr("the change continues"));
+  EXPECT_THAT(end.err, HasSubstr("has begun continues"));
   const Time until = Now() + seconds(30);
   while (Status()["epoch"] != 2 && Now() < until) {
   }
