@@ -5,9 +5,12 @@ import os
 import pathlib
 import random
 import signal
-import subprocess
+import sys
 import threading
 import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
+from rewire_job import RewireJob  # noqa: E402
 
 DONE, WRONG, LOST, UNEXPECTED, HUNG = 0, 40, 41, 42, 43  # RankStatus of board.h
 
@@ -40,13 +43,10 @@ class Scenario:
         return ", ".join(parts)
 
 
-class Job:
+class Job(RewireJob):
     def __init__(self, build, folder, scenario, libraries, without, patience):
-        self.rewire = str(build / "bin" / "rewire")
-        self.folder = pathlib.Path(folder)
         self.scenario = scenario
         self.patience = patience
-        self.socket = str(self.folder / "agent.sock")
         self.rebuilds = 0
         self.explained = []    # refusals with a reason that the scenario gives
         self.unexplained = []  # all others
@@ -55,37 +55,15 @@ class Job:
         # after a kill ends at its build deadline, before the creation counts as a hang.
         build_ms = scenario.build_ms or 500 * patience
         # A communicator of NCCL takes up to half a GiB, and a swap needs the memory twice.
-        environment = dict(os.environ, REWIRE_SILENCE_MS="15000", REWIRE_BUILD_MS=str(build_ms),
-                           SIMGPU_MEMORY_MB="32768")
-        command = [self.rewire, "run", "-n", str(scenario.ranks), f"--sim={libraries}",
-                   "--dir", str(self.folder), "--socket", self.socket, "--",
-                   str(build / "bin" / "storm_rank"), "--folder", str(self.folder),
+        environment = {"REWIRE_SILENCE_MS": "15000", "REWIRE_BUILD_MS": str(build_ms),
+                       "SIMGPU_MEMORY_MB": "32768"}
+        program = [str(build / "bin" / "storm_rank"), "--folder", folder,
                    "--seed", str(scenario.seed), "--threads", str(scenario.threads),
                    "--patience", str(patience)]
         if without:
-            command += ["--without", without]
-        self.output = open(self.folder / "output.txt", "wb")
-        self.process = subprocess.Popen(command, stdout=self.output, stderr=subprocess.STDOUT,
-                                        stdin=subprocess.DEVNULL, env=environment,
-                                        start_new_session=True)
-
-    def command(self, *words):
-        """(status, text) of a rewire command."""
-        done = subprocess.run([self.rewire, words[0], "--json", "--socket", self.socket, *words[1:]],
-                              capture_output=True, text=True, check=False)
-        return done.returncode, (done.stdout if done.returncode == 0 else done.stderr).strip()
-
-    def alive(self):
-        return self.process.poll() is None
-
-    def wait_for_world(self):
-        deadline = time.monotonic() + self.patience
-        while self.alive() and time.monotonic() < deadline:
-            status, text = self.command("status")
-            if status == 0 and json.loads(text)["steady"]:
-                return True
-            time.sleep(0.05)
-        return False
+            program += ["--without", without]
+        super().__init__(build, pathlib.Path(folder), scenario.ranks, libraries, program,
+                         environment)
 
     def rebuild(self):
         status, text = self.command("rebuild", "--reason", "storm", "--timeout", f"{2 * self.patience}s")
@@ -109,11 +87,11 @@ class Job:
 
     def kill_rank(self):
         """Kills the scenario's rank, during a rebuild if the scenario says so."""
-        status, text = self.command("status")
-        if status != 0:
+        status = self.status()
+        if status is None:
             return
         rank = self.scenario.killed_rank
-        pid = next(m["pid"] for m in json.loads(text)["world"]["members"] if m["slot"] == rank)
+        pid = next(m["pid"] for m in status["world"]["members"] if m["slot"] == rank)
         rebuild = threading.Thread(target=self.rebuild)
         if self.scenario.kill_in is not None:
             rebuild.start()
@@ -135,7 +113,7 @@ class Job:
             keep.touch()
 
     def run(self):
-        if not self.wait_for_world():
+        if not self.wait_for_world(self.patience):
             self.unexplained.append("the job has no world")
         # Rewire refuses a rebuild that meets a change by the program: attempts outnumber rebuilds.
         for attempt in range(3 * self.scenario.attempts):
@@ -152,22 +130,7 @@ class Job:
         # next vote, so an "end" file could still let the other ranks agree on a normal end.
         if self.killed is None:
             (self.folder / "end").touch()
-        try:
-            self.process.wait(2 * self.patience)
-            return True
-        except subprocess.TimeoutExpired:
-            return False
-
-    def close(self):
-        """Ends the job if the job still runs."""
-        if self.alive():
-            os.killpg(self.process.pid, signal.SIGTERM)
-            try:
-                self.process.wait(40)
-            except subprocess.TimeoutExpired:
-                os.killpg(self.process.pid, signal.SIGKILL)
-                self.process.wait()
-        self.output.close()
+        return self.wait(2 * self.patience)
 
     def statuses(self):
         """{rank: its result with a RankStatus}; None: the rank ended without a result."""

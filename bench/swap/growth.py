@@ -1,4 +1,4 @@
-"""What a process holds: descriptors, address space, threads and shared memory, from /proc."""
+"""The resources of a process: descriptors, address space, threads and shared memory, from /proc."""
 
 import pathlib
 import time

@@ -1,153 +1,128 @@
 """One job of `./dev bench swap --mode`: starts the program, rebuilds, and judges the records."""
 
 import json
-import os
 import pathlib
 import shutil
-import signal
-import subprocess
 import sys
 import tempfile
 import time
 
-from growth import growth, least_held
-from verdict import judge
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
+from growth import growth, least_held  # noqa: E402
+from rewire_job import RewireJob  # noqa: E402
+from verdict import judge  # noqa: E402
 
-DONE = 0  # RankStatus of bench/storm/board.h
+DONE, WRONG = 0, 40  # RankStatus of bench/storm/board.h
 # Reasons that a busy program gives: the rebuild is asked for again.
 EXPECTED = ("no member has a communicator", "no common cut", "in time")
 
 
-class ModeJob:
-    def __init__(self, build, mode, library, processes, swaps, patience, keep):
-        self.build = build
-        self.mode = mode
-        self.library = pathlib.Path(library)
-        self.processes = processes
-        self.swaps = swaps
-        self.patience = patience
-        self.keep = keep
-        self.refused = []
-        self.soak_after = None  # measures growth from this number of rebuilds on
-        self.before = self.grown = None
+def with_spy(build, library, folder):
+    """A folder with the library's files, in which the spy has NCCL's place."""
+    folder.mkdir()
+    for file in library.iterdir():
+        if not file.name.startswith("libnccl.so"):
+            (folder / file.name).symlink_to(file.resolve())
+    (folder / "libnccl.so.2").symlink_to(build / "swap_spy" / "libswap_spy.so")
+    return folder
 
-    def libraries_with_spy(self, folder):
-        """A folder with the library's files, in which the spy has NCCL's place."""
-        inside = folder / "libraries"
-        inside.mkdir()
-        for file in self.library.iterdir():
-            if not file.name.startswith("libnccl.so"):
-                (inside / file.name).symlink_to(file.resolve())
-        (inside / "libnccl.so.2").symlink_to(self.build / "swap_spy" / "libswap_spy.so")
-        return inside
 
-    def start(self, folder):
-        environment = dict(os.environ, SIMGPU_MEMORY_MB="32768", REWIRE_SILENCE_MS="15000",
-                           SWAP_SPY_NCCL=str((self.library / "libnccl.so.2").resolve()),
-                           SWAP_SPY_RECORDS=str(folder / "records"))
-        command = [str(self.build / "bin" / "rewire"), "run", "-n", str(self.processes),
-                   f"--sim={self.libraries_with_spy(folder)}", "--dir", str(folder),
-                   "--socket", str(folder / "agent.sock"), "--",
-                   str(self.build / "bin" / "swap_rank"), "--folder", str(folder),
-                   "--mode", self.mode, "--patience", str(self.patience)]
-        self.output = open(folder / "output.txt", "wb")
-        self.process = subprocess.Popen(command, stdout=self.output, stderr=subprocess.STDOUT,
-                                        stdin=subprocess.DEVNULL, env=environment,
-                                        start_new_session=True)
-        self.folder = folder
+class ModeJob(RewireJob):
+    """swaps: of each process, at least. soak_after: rebuilds after which growth is measured."""
 
-    def command(self, *words):
-        """(status, text) of a rewire command."""
-        done = subprocess.run([str(self.build / "bin" / "rewire"), words[0], "--json", "--socket",
-                               str(self.folder / "agent.sock"), *words[1:]],
-                              capture_output=True, text=True, check=False)
-        return done.returncode, (done.stdout if done.returncode == 0 else done.stderr).strip()
+    def __init__(self, build, folder, mode, library, processes, swaps, patience, soak_after=None):
+        self.processes, self.swaps, self.patience = processes, swaps, patience
+        self.soak_after = soak_after
+        self.rebuilds, self.refused, self.growth = 0, [], {}
+        environment = {"SIMGPU_MEMORY_MB": "32768", "REWIRE_SILENCE_MS": "15000",
+                       "SWAP_SPY_NCCL": str((library / "libnccl.so.2").resolve()),
+                       "SWAP_SPY_RECORDS": str(folder / "records")}
+        program = [str(build / "bin" / "swap_rank"), "--folder", str(folder), "--mode", mode,
+                   "--patience", str(patience)]
+        super().__init__(build, folder, processes, with_spy(build, library, folder / "libraries"),
+                         program, environment)
 
     def swaps_so_far(self):
-        """The swaps of the member that has made the fewest, by Rewire's counters."""
-        status, text = self.command("status")
-        if status != 0:
-            return 0
-        members = json.loads(text)["members"]
+        """The swaps of the process that has made the fewest, by Rewire's counters."""
+        status = self.status()
+        members = status["members"] if status is not None else []
         return min((m["counters"].get("rewire_shim_swaps_total", 0) for m in members), default=0)
 
-    def pids(self):
-        return [m["pid"] for m in json.loads(self.command("status")[1])["members"]]
+    def held(self):
+        """What the processes hold, or None if the job is ending."""
+        status = self.status()
+        try:
+            return least_held([m["pid"] for m in status["members"]]) if status else None
+        except FileNotFoundError:
+            return None
 
-    def wait_for_world(self):
-        until = time.monotonic() + self.patience
-        while self.process.poll() is None and time.monotonic() < until:
-            status, text = self.command("status")
-            if status == 0 and json.loads(text)["steady"]:
-                return
-            time.sleep(0.05)
+    def rebuild(self):
+        """Returns whether the job can go on."""
+        status, text = self.command("rebuild", "--reason", "bench", "--timeout",
+                                    f"{self.patience}s")
+        if status == 0 and json.loads(text)["transition"]["result"] == "committed":
+            self.rebuilds += 1
+            return True
+        if any(reason in text for reason in EXPECTED):
+            time.sleep(0.1)
+            return True
+        self.refused.append(text)
+        return False
 
     def rebuild_until_done(self):
-        self.wait_for_world()
+        self.wait_for_world(self.patience)
         until = time.monotonic() + 30 * self.patience
-        rebuilt = 0
-        while self.process.poll() is None and time.monotonic() < until:
-            status, text = self.command("rebuild", "--reason", "bench",
-                                        "--timeout", f"{self.patience}s")
-            if status == 0 and json.loads(text)["transition"]["result"] == "committed":
-                rebuilt += 1
-            elif any(reason in text for reason in EXPECTED):
-                time.sleep(0.1)
-            else:
-                self.refused.append(text)
-                return rebuilt
-            if rebuilt == self.soak_after:
-                self.before = least_held(self.pids())
+        before = None
+        while self.alive() and time.monotonic() < until and self.rebuild():
+            if self.rebuilds == self.soak_after and before is None:
+                before = self.held()
             if self.swaps_so_far() >= self.swaps:
                 break
-        if self.before is not None and self.process.poll() is None:
-            self.grown = growth(self.before, least_held(self.pids()))
-        return rebuilt
-
-    def finish(self):
-        """Ends the program; returns False if a process hung."""
-        (self.folder / "end").touch()
-        try:
-            self.process.wait(2 * self.patience)
-            return True
-        except subprocess.TimeoutExpired:
-            os.killpg(self.process.pid, signal.SIGTERM)
-            try:
-                self.process.wait(40)
-            except subprocess.TimeoutExpired:
-                os.killpg(self.process.pid, signal.SIGKILL)
-                self.process.wait()
-            return False
+        after = self.held() if before is not None and self.alive() else None
+        if after is not None and after.keys() == before.keys():
+            self.growth = growth(before, after)
 
     def results(self):
-        found = []
-        for process in range(self.processes):
-            path = self.folder / f"result.{process}"
-            found.append(json.loads(path.read_text()) if path.exists() else None)
-        return found
+        """Of each process: its result, or None if the process left none."""
+        paths = [self.folder / f"result.{process}" for process in range(self.processes)]
+        return [json.loads(path.read_text()) if path.exists() else None for path in paths]
 
     def run(self):
-        with tempfile.TemporaryDirectory(prefix="rewire-swap-") as name:
-            self.start(pathlib.Path(name))
-            try:
-                rebuilt = self.rebuild_until_done()
-            finally:
-                ended = self.finish()
-                self.output.close()
-            results = self.results()
-            verdict = judge(results, sorted(self.folder.glob("records.*")))
-            missing = sum(1 for r in results if r is None or r["status"] not in (DONE, 40))
-            verdict["hangs"] = missing + (0 if ended or missing else 1) + len(self.refused)
-            verdict["rebuilds"] = rebuilt
-            verdict.update(self.grown or {})
-            if self.refused:
-                verdict["refused"] = self.refused
-            faults = sum(verdict[k] for k in ("stale_ops", "lost_ops", "wrong_data", "hangs"))
-            if faults:
-                output = (self.folder / "output.txt").read_text(errors="replace")
-                print("\n".join(output.splitlines()[-40:]), file=sys.stderr)
-                if self.keep:
-                    shutil.copytree(self.folder, pathlib.Path(self.keep) / self.mode,
-                                    dirs_exist_ok=True, symlinks=True,
-                                    ignore=shutil.ignore_patterns("*.sock", "job-*"))
+        """Returns the verdict."""
+        try:
+            self.rebuild_until_done()
+            (self.folder / "end").touch()
+            ended = self.wait(2 * self.patience)
+        finally:
+            self.close()
+        results = self.results()
+        verdict = judge(results, sorted(self.folder.glob("records.*")))
+        missing = sum(1 for r in results if r is None or r["status"] not in (DONE, WRONG))
+        # A process may also fail at its end, after its result.
+        failed = self.process.returncode != 0 and verdict["wrong_data"] == 0
+        verdict["hangs"] = max(missing, int(not ended or failed)) + len(self.refused)
+        verdict["rebuilds"] = self.rebuilds
+        verdict.update(self.growth)
+        if self.refused:
+            verdict["refused"] = self.refused
         return verdict
+
+
+def faults(verdict):
+    return sum(verdict[key] for key in ("stale_ops", "lost_ops", "wrong_data", "hangs"))
+
+
+def run(build, mode, library, a, swaps, soak_after=None):
+    """Runs one job with the arguments of swap.py; returns its verdict."""
+    with tempfile.TemporaryDirectory(prefix="rewire-swap-") as name:
+        folder = pathlib.Path(name)
+        job = ModeJob(build, folder, mode, pathlib.Path(library), a.processes, swaps, a.patience,
+                      soak_after)
+        verdict = job.run()
+        if faults(verdict):
+            output = (folder / "output.txt").read_text(errors="replace")
+            print("\n".join(output.splitlines()[-40:]), file=sys.stderr)
+            if a.keep:
+                shutil.copytree(folder, pathlib.Path(a.keep) / mode, dirs_exist_ok=True,
+                                symlinks=True, ignore=shutil.ignore_patterns("*.sock", "job-*"))
+    return verdict

@@ -14,7 +14,7 @@
 
 namespace rewire::bench {
 
-// Ends the run: what failed.
+// The failure that ends the run.
 struct LaneFailed : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -41,7 +41,6 @@ class ModeLane {
   [[nodiscard]] int32_t Agreed();
   void Destroy();
 
-  [[nodiscard]] const LanePlan& plan() const { return plan_; }
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] uint64_t issued() const { return issued_; }
   [[nodiscard]] uint64_t verified() const { return verified_; }

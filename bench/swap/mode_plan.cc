@@ -26,9 +26,9 @@ class Lanes {
     lane.nonblocking = true;
     return lane;
   }
-  LanePlan Idle(uint64_t rest) {
+  LanePlan Idle(uint64_t period) {
     LanePlan lane = All();
-    lane.rest = rest;
+    lane.period = period;
     return lane;
   }
   LanePlan On(int streams) {
@@ -54,10 +54,12 @@ class Lanes {
 
 }  // namespace
 
-std::optional<ModePlan> PlanOf(std::string_view mode, int ranks) {
+std::optional<ModePlan> PlanOf(std::string_view mode, int processes) {
+  ModePlan plan;
+  if (mode == "ranks") plan.ranks_per_process = 2;
+  const int ranks = processes * plan.ranks_per_process;
   Lanes lanes(ranks);
   const int last = ranks - 1;
-  ModePlan plan;
   if (mode == "nonblocking") {
     plan.threads = {{lanes.NonBlocking(), lanes.NonBlocking(), lanes.All()}};
   } else if (mode == "p2p") {
@@ -74,8 +76,6 @@ std::optional<ModePlan> PlanOf(std::string_view mode, int ranks) {
   } else if (mode == "soak") {
     plan.threads = {{lanes.On(2), lanes.On(2), lanes.All(), lanes.All()}};
   } else if (mode == "ranks") {
-    if (ranks % 2 != 0) return std::nullopt;
-    plan.ranks_per_process = 2;
     plan.threads = {{lanes.All(), lanes.All(), lanes.Of({0, last})}};
   } else {
     return std::nullopt;

@@ -1,4 +1,4 @@
-// What the ranks of `./dev bench swap --mode` do in each mode: communicators, the threads that use
+// The work of the ranks of `./dev bench swap` in each mode: communicators, the threads that use
 // them, and their operations. Pure; thread-compatible.
 #pragma once
 
@@ -14,8 +14,8 @@ struct LanePlan {
   uint32_t number = 0;     // names the communicator
   std::vector<int> ranks;  // ranks of the job, by rank in the communicator
   bool nonblocking = false;
-  int streams = 1;   // the operations go round these streams
-  uint64_t rest = 1;  // one operation in so many steps
+  int streams = 1;      // the operations go round these streams
+  uint64_t period = 1;  // steps from one operation to the next
   std::vector<StepKind> kinds;
 };
 
@@ -26,7 +26,7 @@ struct ModePlan {
   std::vector<std::vector<LanePlan>> threads;
 };
 
-// ranks: of the job, at least 2. Returns nullopt for an unknown mode.
-std::optional<ModePlan> PlanOf(std::string_view mode, int ranks);
+// processes: at least 2. Returns nullopt for an unknown mode.
+std::optional<ModePlan> PlanOf(std::string_view mode, int processes);
 
 }  // namespace rewire::bench

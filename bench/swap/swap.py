@@ -8,7 +8,9 @@ generation each of the program's operations reached. The keys of a mode:
   stale_ops   operations on a generation that the rank had left, or that another rank did not use
   lost_ops    operations that the program issued and that reached NCCL never or more than once
   wrong_data  operations whose result was wrong, or not verified
-  hangs       processes that did not end, and rebuilds that were refused
+  hangs       processes that did not end well, and rebuilds that were refused
+
+`swaps` are those of the process with the fewest.
 
 With --soak one such job goes through many generations, with the hardware queues of the device and
 with one. Further keys: generations (of each communicator), fd_growth, va_growth (bytes),
@@ -23,7 +25,7 @@ import sys
 import time
 
 from growth import KINDS
-from mode_job import ModeJob
+from mode_job import faults, run
 
 SOAK_COMMUNICATORS = 4  # mode_plan.cc
 MODES = ("nonblocking", "p2p", "multi", "threads", "idle", "streams", "ranks")
@@ -33,10 +35,6 @@ def places(a):
     """(the build folder, the folders of NCCL builds)."""
     build = pathlib.Path(a.build).resolve()
     return build, a.libraries.split(":") if a.libraries else [str(build / "simgpu")]
-
-
-def faults(verdict):
-    return sum(verdict[key] for key in ("stale_ops", "lost_ops", "wrong_data", "hangs"))
 
 
 def soak(a):
@@ -49,16 +47,14 @@ def soak(a):
                 os.environ["CUDA_DEVICE_MAX_CONNECTIONS"] = queues
             else:
                 os.environ.pop("CUDA_DEVICE_MAX_CONNECTIONS", None)
-            job = ModeJob(build, "soak", library, a.processes,
-                          SOAK_COMMUNICATORS * a.generations, a.patience, a.keep)
-            job.soak_after = 10
-            verdict = job.run()
+            verdict = run(build, "soak", library, a, SOAK_COMMUNICATORS * a.generations, 10)
             verdict["generations"] = verdict["swaps"] // SOAK_COMMUNICATORS
             name = pathlib.Path(library).name + (", one queue" if queues else "")
             result["runs"][name] = verdict
             print(f"soak, {name}: {verdict}", file=sys.stderr, flush=True)
             grown = [verdict.get(f"{kind}_growth") for kind in KINDS]
-            passed = passed and faults(verdict) == 0 and grown == [0] * len(KINDS)
+            passed = (passed and faults(verdict) == 0 and grown == [0] * len(KINDS)
+                      and verdict["generations"] >= a.generations)
     print(json.dumps(result) if a.json else json.dumps(result, indent=1))
     return 0 if passed else 1
 
@@ -98,8 +94,7 @@ def main():
         name = pathlib.Path(library).name
         for mode in modes:
             begun = time.monotonic()
-            job = ModeJob(build, mode, library, a.processes, a.swaps, a.patience, a.keep)
-            verdict = job.run()
+            verdict = run(build, mode, library, a, a.swaps)
             verdict["seconds"] = round(time.monotonic() - begun, 1)
             result["modes"][mode if len(libraries) == 1 else f"{mode} {name}"] = verdict
             print(f"{mode}, {name}: {verdict}", file=sys.stderr, flush=True)

@@ -45,9 +45,9 @@ class Team {
     for (size_t in = 0; in < plan.ranks.size(); ++in) {
       const auto here = std::find(ranks_here.begin(), ranks_here.end(), plan.ranks[in]);
       if (here == ranks_here.end()) continue;
-      lanes_.push_back(std::make_unique<ModeLane>(
-          plan, static_cast<int>(in), cuda,
-          contexts[static_cast<size_t>(here - ranks_here.begin())]));
+      lanes_.push_back(
+          std::make_unique<ModeLane>(plan, static_cast<int>(in), cuda,
+                                     contexts[static_cast<size_t>(here - ranks_here.begin())]));
     }
   }
 
@@ -98,10 +98,10 @@ void RunThread(const Teams& teams, const JobFolder& folder, bool votes, Place* p
     place->Enter("create", 0, static_cast<int>(team->plan().number));
     team->Create(folder);
   }
-  for (uint64_t step = 1;; ++step) {
+  for (uint64_t step = 0;; ++step) {
     std::this_thread::sleep_for(kComputation);
     for (const auto& team : teams) {
-      if (team->lanes().empty() || step % team->plan().rest != 0) continue;
+      if (team->lanes().empty() || step % team->plan().period != 0) continue;
       place->Enter("operation", step, static_cast<int>(team->plan().number));
       team->Issue();
     }
@@ -144,11 +144,9 @@ int Main(int argc, char** argv) {
   ParseOrExit(&app, argc, argv);
   const int process = FromEnvironment("RANK");
   const int processes = FromEnvironment("WORLD_SIZE");
-  const int each = args.mode == "ranks" ? 2 : 1;
-  const std::optional<ModePlan> plan = PlanOf(args.mode, processes * each);
+  const std::optional<ModePlan> plan = PlanOf(args.mode, processes);
   if (!plan) {
-    std::fprintf(stderr, "swap_rank: --mode %s: unknown, or not for %d processes\n",
-                 args.mode.c_str(), processes);
+    std::fprintf(stderr, "swap_rank: --mode %s: unknown\n", args.mode.c_str());
     return 2;
   }
   std::string error;
@@ -159,9 +157,13 @@ int Main(int argc, char** argv) {
     ranks_here.push_back(process * plan->ranks_per_process + i);
     CUdevice device = 0;
     CUcontext context = nullptr;
-    if (cuda == nullptr || cuda->Init(0) != CUDA_SUCCESS ||
-        cuda->DeviceGet(&device, ranks_here.back()) != CUDA_SUCCESS ||
-        cuda->DevicePrimaryCtxRetain(&context, device) != CUDA_SUCCESS) {
+    const auto failed = [&](const char* call, CUresult result) {
+      if (result != CUDA_SUCCESS) error = cuda->Describe(call, result);
+      return result != CUDA_SUCCESS;
+    };
+    if (cuda == nullptr || failed("cuInit", cuda->Init(0)) ||
+        failed("cuDeviceGet", cuda->DeviceGet(&device, ranks_here.back())) ||
+        failed("cuDevicePrimaryCtxRetain", cuda->DevicePrimaryCtxRetain(&context, device))) {
       std::fprintf(stderr, "swap_rank: device %d: %s\n", ranks_here.back(), error.c_str());
       return kUnexpected;
     }

@@ -7,10 +7,10 @@
 namespace rewire::bench {
 
 struct CurrentOperation {
-  uint32_t communicator = 0;     // the program's number
-  uint32_t rank = 0;             // in the communicator
-  uint64_t index = 0;            // among the rank's operations on the communicator
-  const void* input = nullptr;   // the program's buffers: Rewire's own operations use others
+  uint32_t communicator = 0;    // the program's number
+  uint32_t rank = 0;            // in the communicator
+  uint64_t index = 0;           // among the rank's operations on the communicator
+  const void* input = nullptr;  // the program's buffers: Rewire's own operations use others
   const void* output = nullptr;
 };
 
@@ -24,7 +24,7 @@ struct SeenOperation {
   uint64_t generation = 0;
 };
 
-// Of the calling thread.
+// Returns the operation of the calling thread.
 extern "C" __attribute__((visibility("default"))) const CurrentOperation* swap_current_operation();
 
 }  // namespace rewire::bench

@@ -1,7 +1,8 @@
 // A libnccl.so.2 between Rewire and NCCL. It forwards every function to the library that
-// SWAP_SPY_NCCL names. For each operation of the program it appends to the file SWAP_SPY_RECORDS.PID
-// which generation the operation reached (SeenOperation). So `./dev bench swap --mode` does not have
-// to trust Rewire's own counters. Thread-safe.
+// SWAP_SPY_NCCL names. For each operation of the program it appends to the file
+// SWAP_SPY_RECORDS.PID which generation the operation reached (SeenOperation). So `./dev bench swap
+// --mode` does not have to trust Rewire's own counters. Of an all-to-all, one send and one receive
+// are recorded, because all of them are one group. Thread-safe.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <unistd.h>
@@ -133,13 +134,13 @@ auto Forward(const std::tuple<Types...>& arguments, Call&& call) {
 
 extern "C" {
 
-#define REWIRE_NCCL_FUNCTION(result, name, since, parameters, arguments)               \
-  __attribute__((visibility("default"))) result pnccl##name parameters {               \
-    static auto* const real =                                                          \
-        reinterpret_cast<result(*) parameters>(TheSpy().Find("pnccl" #name));          \
-    if (real == nullptr) std::abort();                                                 \
+#define REWIRE_NCCL_FUNCTION(result, name, since, parameters, arguments)                   \
+  __attribute__((visibility("default"))) result pnccl##name parameters {                   \
+    static auto* const real =                                                              \
+        reinterpret_cast<result(*) parameters>(TheSpy().Find("pnccl" #name));              \
+    if (real == nullptr) std::abort();                                                     \
     return Forward(std::make_tuple arguments, [&]() -> result { return real arguments; }); \
-  }                                                                                    \
+  }                                                                                        \
   __attribute__((visibility("default"), weak, alias("pnccl" #name))) result nccl##name parameters;
 #include "rewire_nccl_functions.inc"
 #undef REWIRE_NCCL_FUNCTION
