@@ -49,7 +49,7 @@ class ModeJob(RewireJob):
         return min((m["counters"].get("rewire_shim_swaps_total", 0) for m in members), default=0)
 
     def held(self):
-        """What the processes hold, or None if the job is ending."""
+        """Returns the resources of each process, or None if the job is ending."""
         status = self.status()
         try:
             return least_held([m["pid"] for m in status["members"]]) if status else None
@@ -83,7 +83,7 @@ class ModeJob(RewireJob):
             self.growth = growth(before, after)
 
     def results(self):
-        """Of each process: its result, or None if the process left none."""
+        """Returns each process's result, or None if the process left none."""
         paths = [self.folder / f"result.{process}" for process in range(self.processes)]
         return [json.loads(path.read_text()) if path.exists() else None for path in paths]
 

@@ -3,18 +3,15 @@
 
 With --mode, each mode is one job: an NCCL program without Rewire calls under `rewire run`, whose
 communicators are rebuilt again and again. A library between Rewire and NCCL records which
-generation each of the program's operations reached. The keys of a mode:
+generation each of the program's operations reached. A mode has these keys. stale_ops counts
+operations on a generation that the rank had left, or that another rank did not use. lost_ops counts
+operations that reached NCCL never or more than once. wrong_data counts results that were wrong or
+were not verified. hangs counts processes that did not end well, and refused rebuilds. swaps are
+those of the process with the fewest.
 
-  stale_ops   operations on a generation that the rank had left, or that another rank did not use
-  lost_ops    operations that the program issued and that reached NCCL never or more than once
-  wrong_data  operations whose result was wrong, or not verified
-  hangs       processes that did not end well, and rebuilds that were refused
-
-`swaps` are those of the process with the fewest.
-
-With --soak one such job goes through many generations, with the hardware queues of the device and
-with one. Further keys: generations (of each communicator), fd_growth, va_growth (bytes),
-thread_growth and shm_growth (mappings): the most that one process grew after the first ten.
+With --soak one such job goes through many generations, with the device's hardware queues and with
+one queue. Its further keys are generations (of each communicator), and the most that one process
+grew after the first ten: fd_growth, va_growth (bytes), thread_growth and shm_growth (mappings).
 """
 
 import argparse
