@@ -12,6 +12,7 @@
 
 #include "bench/lib/command_line.h"
 #include "bench/loss/lane.h"
+#include "bench/storm/rank_place.h"
 
 namespace rewire::bench {
 namespace {
@@ -20,32 +21,6 @@ struct Arguments {
   std::string folder;
   int64_t seed = 1, patience = 100;
 };
-
-int VariableOf(const char* name) {
-  const char* const text = std::getenv(name);
-  if (text == nullptr) {
-    std::fprintf(stderr, "loss_rank: %s is not set: run it under `rewire run`\n", name);
-    std::exit(2);
-  }
-  return std::atoi(text);
-}
-
-const CudaDriver* DriverWithContext(int rank, CUcontext* context) {
-  std::string error;
-  const CudaDriver* const cuda = CudaDriver::Get(&error);
-  CUdevice device = 0;
-  const auto failed = [&](const char* call, CUresult result) {
-    if (result != CUDA_SUCCESS) error = cuda->Describe(call, result);
-    return result != CUDA_SUCCESS;
-  };
-  if (cuda == nullptr || failed("cuInit", cuda->Init(0)) ||
-      failed("cuDeviceGet", cuda->DeviceGet(&device, rank)) ||
-      failed("cuDevicePrimaryCtxRetain", cuda->DevicePrimaryCtxRetain(context, device))) {
-    std::fprintf(stderr, "loss_rank: device %d: %s\n", rank, error.c_str());
-    std::exit(kUnexpected);
-  }
-  return cuda;
-}
 
 void WriteResult(const std::string& folder, int rank,
                  const std::vector<std::unique_ptr<Lane>>& lanes) {
@@ -71,13 +46,13 @@ int RunRank(int argc, char** argv) {
       ->check(CLI::Range(1, 3600));
   ParseOrExit(&app, argc, argv);
 
-  const int rank = VariableOf("RANK");
-  const int ranks = VariableOf("WORLD_SIZE");
+  const int rank = LaunchNumber("loss_rank", "RANK");
+  const int ranks = LaunchNumber("loss_rank", "WORLD_SIZE");
   const auto seed = static_cast<uint64_t>(arguments.seed);
   FaultPage page(arguments.folder + "/page");
   page.SetPid(rank, ::getpid());
   CUcontext context = nullptr;
-  const CudaDriver* const cuda = DriverWithContext(rank, &context);
+  const CudaDriver* const cuda = OpenDevice("loss_rank", rank, &context);
   const JobFolder folder(arguments.folder);
 
   std::vector<std::unique_ptr<Place>> places;

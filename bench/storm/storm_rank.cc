@@ -11,6 +11,7 @@
 
 #include "bench/lib/command_line.h"
 #include "bench/storm/board.h"
+#include "bench/storm/rank_place.h"
 #include "bench/storm/worker.h"
 #include "reconfig/base/cuda_driver.h"
 
@@ -38,32 +39,6 @@ Features FeaturesWithout(const std::string& list) {
   return features;
 }
 
-int FromEnvironment(const char* name) {
-  const char* const text = std::getenv(name);
-  if (text == nullptr) {
-    std::fprintf(stderr, "storm_rank: %s is not set: run it under `rewire run`\n", name);
-    std::exit(2);
-  }
-  return std::atoi(text);
-}
-
-const CudaDriver* OpenDevice(int rank, CUcontext* context) {
-  std::string error;
-  const CudaDriver* const cuda = CudaDriver::Get(&error);
-  CUdevice device = 0;
-  const auto failed = [&](const char* call, CUresult result) {
-    if (result != CUDA_SUCCESS) error = cuda->Describe(call, result);
-    return result != CUDA_SUCCESS;
-  };
-  if (cuda == nullptr || failed("cuInit", cuda->Init(0)) ||
-      failed("cuDeviceGet", cuda->DeviceGet(&device, rank)) ||
-      failed("cuDevicePrimaryCtxRetain", cuda->DevicePrimaryCtxRetain(context, device))) {
-    std::fprintf(stderr, "storm_rank: device %d: %s\n", rank, error.c_str());
-    std::exit(kUnexpected);
-  }
-  return cuda;
-}
-
 int Main(int argc, char** argv) {
   Args args;
   CLI::App app("one rank of a storm; started by storm.py", "storm_rank");
@@ -82,12 +57,12 @@ int Main(int argc, char** argv) {
   ParseOrExit(&app, argc, argv);
 
   WorkerOptions options;
-  options.rank = FromEnvironment("RANK");
-  options.ranks = FromEnvironment("WORLD_SIZE");
+  options.rank = LaunchNumber("storm_rank", "RANK");
+  options.ranks = LaunchNumber("storm_rank", "WORLD_SIZE");
   options.seed = static_cast<uint64_t>(args.seed);
   options.features = FeaturesWithout(args.without);
   CUcontext context = nullptr;
-  const CudaDriver* const cuda = OpenDevice(options.rank, &context);
+  const CudaDriver* const cuda = OpenDevice("storm_rank", options.rank, &context);
   const JobFolder folder(args.folder);
   const auto threads = static_cast<size_t>(args.threads);
   std::vector<std::unique_ptr<Place>> places;

@@ -12,6 +12,7 @@
 #include "bench/lib/command_line.h"
 #include "bench/storm/board.h"
 #include "bench/storm/nccl_functions.h"
+#include "bench/storm/rank_place.h"
 #include "bench/swap/mode_lane.h"
 
 namespace rewire::bench {
@@ -26,15 +27,6 @@ struct Args {
   std::string mode;
   int64_t patience = 60;
 };
-
-int FromEnvironment(const char* name) {
-  const char* const text = std::getenv(name);
-  if (text == nullptr) {
-    std::fprintf(stderr, "swap_rank: %s is not set: run it under `rewire run`\n", name);
-    std::exit(2);
-  }
-  return std::atoi(text);
-}
 
 // The ranks of this process on one communicator.
 class Team {
@@ -142,32 +134,20 @@ int Main(int argc, char** argv) {
                  "seconds at one place after which a thread counts as hung")
       ->check(CLI::Range(1, 3600));
   ParseOrExit(&app, argc, argv);
-  const int process = FromEnvironment("RANK");
-  const int processes = FromEnvironment("WORLD_SIZE");
+  const int process = LaunchNumber("swap_rank", "RANK");
+  const int processes = LaunchNumber("swap_rank", "WORLD_SIZE");
   const std::optional<ModePlan> plan = PlanOf(args.mode, processes);
   if (!plan) {
     std::fprintf(stderr, "swap_rank: --mode %s: unknown\n", args.mode.c_str());
     return 2;
   }
-  std::string error;
-  const CudaDriver* const cuda = CudaDriver::Get(&error);
+  const CudaDriver* cuda = nullptr;
   std::vector<int> ranks_here;
-  std::vector<CUcontext> contexts;
-  for (int i = 0; i < plan->ranks_per_process; ++i) {
-    ranks_here.push_back(process * plan->ranks_per_process + i);
-    CUdevice device = 0;
-    CUcontext context = nullptr;
-    const auto failed = [&](const char* call, CUresult result) {
-      if (result != CUDA_SUCCESS) error = cuda->Describe(call, result);
-      return result != CUDA_SUCCESS;
-    };
-    if (cuda == nullptr || failed("cuInit", cuda->Init(0)) ||
-        failed("cuDeviceGet", cuda->DeviceGet(&device, ranks_here.back())) ||
-        failed("cuDevicePrimaryCtxRetain", cuda->DevicePrimaryCtxRetain(&context, device))) {
-      std::fprintf(stderr, "swap_rank: device %d: %s\n", ranks_here.back(), error.c_str());
-      return kUnexpected;
-    }
-    contexts.push_back(context);
+  std::vector<CUcontext> contexts(static_cast<size_t>(plan->ranks_per_process));
+  for (CUcontext& context : contexts) {
+    const auto here = static_cast<int>(ranks_here.size());
+    ranks_here.push_back(process * plan->ranks_per_process + here);
+    cuda = OpenDevice("swap_rank", ranks_here.back(), &context);
   }
   const JobFolder folder(args.folder);
   RankStatus status = kDone;

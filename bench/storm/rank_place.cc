@@ -1,0 +1,37 @@
+#include "bench/storm/rank_place.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "bench/storm/board.h"
+
+namespace rewire::bench {
+
+int LaunchNumber(const char* program, const char* variable) {
+  const char* const text = std::getenv(variable);
+  if (text == nullptr) {
+    std::fprintf(stderr, "%s: %s is not set: run it under `rewire run`\n", program, variable);
+    std::exit(2);
+  }
+  return std::atoi(text);
+}
+
+const CudaDriver* OpenDevice(const char* program, int device, CUcontext* context) {
+  std::string error;
+  const CudaDriver* const cuda = CudaDriver::Get(&error);
+  CUdevice handle = 0;
+  const auto failed = [&](const char* call, CUresult result) {
+    if (result != CUDA_SUCCESS) error = cuda->Describe(call, result);
+    return result != CUDA_SUCCESS;
+  };
+  if (cuda == nullptr || failed("cuInit", cuda->Init(0)) ||
+      failed("cuDeviceGet", cuda->DeviceGet(&handle, device)) ||
+      failed("cuDevicePrimaryCtxRetain", cuda->DevicePrimaryCtxRetain(context, handle))) {
+    std::fprintf(stderr, "%s: device %d: %s\n", program, device, error.c_str());
+    std::exit(kUnexpected);
+  }
+  return cuda;
+}
+
+}  // namespace rewire::bench
