@@ -1,5 +1,5 @@
-// The place of a benchmark's process in its job, and the process's device. For the programs that run
-// under `rewire run`: a failure prints a line and ends the process. Call from the main thread.
+// The place of a benchmark's process in its job, and the process's device. For the programs that
+// run under `rewire run`: a failure prints a line and ends the process. Call from the main thread.
 #pragma once
 
 #include "reconfig/base/cuda_driver.h"
