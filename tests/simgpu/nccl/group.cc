@@ -18,6 +18,7 @@ namespace {
 // The calls that one outermost group has collected.
 struct Batch {
   std::map<ncclComm*, CommWork> work;
+  std::vector<ncclComm*> order;  // the communicators of `work`, in the order of their launches
   std::vector<Job> jobs;
   std::optional<bool> blocking;
   ncclResult_t error = ncclSuccess;
@@ -82,18 +83,23 @@ ncclResult_t RunJobs(const std::vector<Job>& jobs) {
   return RunTogether(calls);
 }
 
-std::vector<ncclComm*> CommsByHash(Batch* batch) {
-  std::vector<ncclComm*> comms;
-  for (auto& [comm, work] : batch->work) comms.push_back(comm);
-  std::sort(comms.begin(), comms.end(), [](const ncclComm* a, const ncclComm* b) {
-    return a->hash != b->hash ? a->hash < b->hash : a->rank < b->rank;
-  });
-  return comms;
+// Returns the work of a communicator. NCCL launches in the order of the hashes. Of equal hashes the
+// communicator that joined last is the first, on all ranks: two shrinks of one parent have one
+// hash.
+CommWork& WorkOf(Batch* batch, ncclComm* comm) {
+  const auto [place, joined] = batch->work.try_emplace(comm);
+  if (joined) {
+    const auto next =
+        std::find_if(batch->order.begin(), batch->order.end(),
+                     [&](const ncclComm* other) { return other->hash >= comm->hash; });
+    batch->order.insert(next, comm);
+  }
+  return place->second;
 }
 
 ncclResult_t RunBatch(Batch* batch, ncclSimInfo_t* simulate) {
   SIMNCCL_TRY(RunJobs(batch->jobs));
-  const std::vector<ncclComm*> comms = CommsByHash(batch);
+  const std::vector<ncclComm*>& comms = batch->order;
   std::vector<std::function<ncclResult_t()>> connects;
   for (ncclComm* comm : comms) {
     CommWork* work = &batch->work[comm];
@@ -216,7 +222,7 @@ ncclResult_t InGroup(const std::function<ncclResult_t()>& add) {
 ncclResult_t AddCollective(ncclComm* comm, const CollectiveTask& task) {
   Batch& batch = Current().batch;
   SIMNCCL_TRY(JoinBatch(&batch, comm->config.blocking));
-  CommWork& work = batch.work[comm];
+  CommWork& work = WorkOf(&batch, comm);
   if (task.count > 0) work.collectives.push_back(task);
   return ncclSuccess;
 }
@@ -224,7 +230,7 @@ ncclResult_t AddCollective(ncclComm* comm, const CollectiveTask& task) {
 ncclResult_t AddPeer(ncclComm* comm, const PeerTask& task) {
   Batch& batch = Current().batch;
   SIMNCCL_TRY(JoinBatch(&batch, comm->config.blocking));
-  batch.work[comm].peers.push_back(task);
+  WorkOf(&batch, comm).peers.push_back(task);
   return ncclSuccess;
 }
 

@@ -84,6 +84,40 @@ TEST(Groups, NestAndFailAsAWhole) {
   });
 }
 
+// The shrinks of one parent have one hash, so that NCCL takes them in the program's order, wherever
+// they are in memory.
+TEST(Groups, CommunicatorsOfOneHashHaveOneOrderOnAllRanks) {
+  constexpr int kShrinks = 4;
+  OnRanks(3, [](int r, ncclComm_t comm, Rank& gpu) {
+    if (r == 2) return;
+    // On rank 1 the later shrinks get the memory of these, the last first.
+    std::vector<ncclComm_t> holes(r == 1 ? kShrinks : 0);
+    for (ncclComm_t& hole : holes) {
+      ncclUniqueId id;
+      ASSERT_NCCL(ncclGetUniqueId(&id));
+      ASSERT_NCCL(ncclCommInitRank(&hole, 1, id, 0));
+    }
+    int exclude[] = {2};
+    std::vector<ncclComm_t> shrinks(kShrinks);
+    for (ncclComm_t& shrink : shrinks) {
+      ASSERT_NCCL(ncclCommShrink(comm, exclude, 1, &shrink, nullptr, NCCL_SHRINK_DEFAULT));
+      if (holes.empty()) continue;
+      ASSERT_NCCL(ncclCommDestroy(holes.back()));
+      holes.pop_back();
+    }
+    int64_t* data = gpu.Put(std::vector<int64_t>(kShrinks, 1));
+    ASSERT_NCCL(ncclGroupStart());
+    for (int i = 0; i < kShrinks; ++i) {
+      ASSERT_NCCL(
+          ncclAllReduce(data + i, data + i, 1, ncclInt64, ncclSum, shrinks[i], gpu.stream()));
+    }
+    ASSERT_NCCL(ncclGroupEnd());
+    ASSERT_TRUE(gpu.Sync());
+    for (int i = 0; i < kShrinks; ++i) EXPECT_EQ(2, data[i]);
+    for (const ncclComm_t shrink : shrinks) ASSERT_NCCL(ncclCommDestroy(shrink));
+  });
+}
+
 TEST(Groups, SimulationConnectsAndLaunchesNothing) {
   OnRanks(2, [](int, ncclComm_t comm, Rank& gpu) {
     int64_t* data = gpu.Put<int64_t>({1});
