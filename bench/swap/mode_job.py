@@ -8,6 +8,7 @@ import tempfile
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
+from first_operation import figures  # noqa: E402
 from growth import growth, least_held  # noqa: E402
 from rewire_job import RewireJob  # noqa: E402
 from verdict import judge  # noqa: E402
@@ -96,13 +97,15 @@ class ModeJob(RewireJob):
         finally:
             self.close()
         results = self.results()
-        verdict = judge(results, sorted(self.folder.glob("records.*")))
+        records = sorted(self.folder.glob("records.*"))
+        verdict = judge(results, records)
         missing = sum(1 for r in results if r is None or r["status"] not in (DONE, WRONG))
         # A process may also fail at its end, after its result.
         failed = self.process.returncode != 0 and verdict["wrong_data"] == 0
         verdict["hangs"] = max(missing, int(not ended or failed)) + len(self.refused)
         verdict["rebuilds"] = self.rebuilds
         verdict.update(self.growth)
+        verdict.update(figures(results, records))
         if self.refused:
             verdict["refused"] = self.refused
         return verdict

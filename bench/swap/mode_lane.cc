@@ -7,6 +7,7 @@
 #include "bench/storm/issue.h"
 #include "bench/storm/nccl_functions.h"
 #include "bench/swap/spy/current_operation.h"
+#include "reconfig/base/clock.h"
 
 namespace rewire::bench {
 namespace {
@@ -15,6 +16,9 @@ thread_local CurrentOperation current;
 
 constexpr size_t kSlotsOfStream = 4;
 constexpr size_t kCounts[] = {1, 3, 64, 1000, 4096};
+constexpr size_t kTimedCount = 1000;
+// Reserved at once: a soak measures the growth of the process.
+constexpr size_t kMostTimes = size_t{1} << 18;
 constexpr Duration kForIds = seconds(120);
 
 }  // namespace
@@ -33,6 +37,7 @@ ModeLane::ModeLane(const LanePlan& plan, int rank, const CudaDriver* cuda, CUcon
       slots_.back().push_back(std::make_unique<Slot>(cuda_, stream));
     }
   }
+  if (plan_.timed) times_.reserve(kMostTimes);
   CheckCuda("cuMemAlloc", cuda_->MemAlloc(&vote_, sizeof(int32_t)));
 }
 
@@ -100,10 +105,18 @@ void ModeLane::Issue(bool in_group) {
   operation.ranks = plan_.ranks;
   operation.rank = rank_;
   operation.root = static_cast<int>(issued_ % plan_.ranks.size());
-  operation.count = kCounts[issued_ % std::size(kCounts)];
+  operation.count = plan_.timed ? kTimedCount : kCounts[issued_ % std::size(kCounts)];
   if (!slot->Fill(operation)) throw LaneFailed("the input's copy to the device failed");
   Announce(slot->input(), slot->output());
+  const Time begun = Now();
   Check(NameOf(operation.kind), bench::Issue(*slot, comm_, streams_[stream]), in_group);
+  if (plan_.timed) {
+    CheckCuda("cuStreamSynchronize", cuda_->StreamSynchronize(streams_[stream]));
+    if (times_.size() < kMostTimes) {
+      times_.push_back(
+          {operation.kind, issued_, static_cast<uint64_t>(ToNanoseconds(Now() - begun))});
+    }
+  }
   current = {};
   ++issued_;
   last_ = slot;

@@ -19,6 +19,13 @@ struct LaneFailed : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// The time of one operation of a timed lane, from the call to the end on the stream.
+struct TimedOperation {
+  StepKind kind;
+  uint64_t index;  // among the lane's operations
+  uint64_t ns;
+};
+
 class ModeLane {
  public:
   // rank: in the communicator. context: of the rank's device.
@@ -45,6 +52,7 @@ class ModeLane {
   [[nodiscard]] uint64_t issued() const { return issued_; }
   [[nodiscard]] uint64_t verified() const { return verified_; }
   [[nodiscard]] uint64_t wrong() const { return wrong_; }
+  [[nodiscard]] const std::vector<TimedOperation>& times() const { return times_; }
 
  private:
   void Check(const char* call, ncclResult_t result, bool in_group);
@@ -63,6 +71,7 @@ class ModeLane {
   Slot* last_ = nullptr;                                   // issued, not fetched yet
   CUdeviceptr vote_ = 0;
   uint64_t issued_ = 0, verified_ = 0, wrong_ = 0;
+  std::vector<TimedOperation> times_;  // of the first operations
 };
 
 }  // namespace rewire::bench

@@ -41,6 +41,14 @@ class Lanes {
     lane.ranks = std::move(ranks);
     return lane;
   }
+  // Every kind of operation, each with its time.
+  LanePlan Timed(int streams) {
+    LanePlan lane = On(streams);
+    lane.kinds.push_back(StepKind::kRing);
+    lane.kinds.push_back(StepKind::kAllToAll);
+    lane.timed = true;
+    return lane;
+  }
   LanePlan PointToPoint() {
     LanePlan lane = All();
     lane.kinds = {StepKind::kRing, StepKind::kAllToAll, StepKind::kRing, StepKind::kAllReduce};
@@ -74,7 +82,9 @@ std::optional<ModePlan> PlanOf(std::string_view mode, int processes) {
   } else if (mode == "streams") {
     plan.threads = {{lanes.On(3), lanes.On(2), lanes.All()}};
   } else if (mode == "soak") {
-    plan.threads = {{lanes.On(2), lanes.On(2), lanes.All(), lanes.All()}};
+    plan.threads = {{lanes.Timed(2), lanes.Timed(2), lanes.Timed(1), lanes.Timed(1)}};
+  } else if (mode == "memory") {
+    plan.threads = {{lanes.On(2), lanes.PointToPoint(), lanes.NonBlocking(), lanes.Of({last, 0})}};
   } else if (mode == "ranks") {
     plan.threads = {{lanes.All(), lanes.All(), lanes.Of({0, last})}};
   } else {

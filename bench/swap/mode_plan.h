@@ -17,6 +17,7 @@ struct LanePlan {
   int streams = 1;      // the operations go round these streams
   uint64_t period = 1;  // steps from one operation to the next
   std::vector<StepKind> kinds;
+  bool timed = false;  // each operation is awaited and its time recorded; all have one size
 };
 
 struct ModePlan {

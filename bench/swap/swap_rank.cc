@@ -7,12 +7,14 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <optional>
 #include <thread>
 
 #include "bench/lib/command_line.h"
 #include "bench/storm/board.h"
 #include "bench/storm/nccl_functions.h"
 #include "bench/storm/rank_place.h"
+#include "bench/swap/free_memory.h"
 #include "bench/swap/mode_lane.h"
 
 namespace rewire::bench {
@@ -117,7 +119,15 @@ void WriteResult(const std::string& path, RankStatus status, const std::vector<T
       for (const auto& lane : team->lanes()) {
         file << separator << "{\"communicator\": " << team->plan().number
              << ", \"rank\": " << lane->rank() << ", \"issued\": " << lane->issued()
-             << ", \"verified\": " << lane->verified() << ", \"wrong\": " << lane->wrong() << "}";
+             << ", \"verified\": " << lane->verified() << ", \"wrong\": " << lane->wrong()
+             << ", \"times\": [";
+        const char* comma = "";
+        for (const TimedOperation& each : lane->times()) {
+          file << comma << "[\"" << NameOf(each.kind) << "\"," << each.index << "," << each.ns
+               << "]";
+          comma = ",";
+        }
+        file << "]}";
         separator = ", ";
       }
     }
@@ -177,6 +187,11 @@ int Main(int argc, char** argv) {
     while (place->changes() == 0 && !place->ended()) std::this_thread::yield();
   }
   {
+    std::optional<FreeMemory> free_memory;
+    if (args.mode == "memory") {
+      free_memory.emplace(args.folder + "/memory." + std::to_string(process), cuda,
+                          contexts.front());
+    }
     const Watchdog watchdog(process, &places, seconds(args.patience));
     for (std::thread& thread : running) thread.join();
   }

@@ -7,6 +7,7 @@ two records, which must agree.
 import collections
 import struct
 
+MADE_BESIDE_DESTROY = 2**32 - 1  # spy/current_operation.h
 RECORD = struct.Struct("=IHHQQ")  # communicator, rank, receives, index, generation
 
 
@@ -16,11 +17,12 @@ def read(path):
 
 
 def judge(results, files):
-    """{stale_ops, lost_ops, wrong_data, swaps, operations} of the processes' results and records.
+    """{key: count} of the processes' results and records.
 
     swaps: of the rank that changed generations least, over all its communicators.
+    built_beside_destroy: generations made while the same process destroyed another.
     """
-    stale = lost = wrong = operations = 0
+    stale = lost = wrong = operations = beside = 0
     swaps = collections.Counter()
     used = collections.defaultdict(dict)  # communicator -> index -> the first rank's generation
     seen = collections.defaultdict(lambda: collections.defaultdict(set))
@@ -28,6 +30,9 @@ def judge(results, files):
     for file in files:
         left = collections.defaultdict(list)  # (communicator, rank) -> generations in their order
         for communicator, rank, receives, index, generation in read(file):
+            if communicator == MADE_BESIDE_DESTROY:
+                beside += 1
+                continue
             calls[communicator, rank, index] += 1 - receives
             seen[communicator, rank][index].add(generation)
             order = left[communicator, rank]
@@ -49,4 +54,5 @@ def judge(results, files):
             lost += sum(1 for index in seen[name] if index >= lane["issued"])
             wrong += lane["wrong"] + lane["issued"] - lane["verified"]
     return {"stale_ops": stale, "lost_ops": lost, "wrong_data": wrong,
-            "swaps": min(swaps.values(), default=0), "operations": operations}
+            "swaps": min(swaps.values(), default=0), "operations": operations,
+            "built_beside_destroy": beside}

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "reconfig/base/counters.h"
 #include "reconfig/base/status_macros.h"
 #include "shim/core/ranks_here.h"
 #include "shim/core/warm_up.h"
@@ -88,12 +89,16 @@ absl::StatusOr<std::vector<void*>> ScratchOf(std::span<const std::shared_ptr<Cha
 
 absl::Status EpochBuild::Run(BuildTask* task, LowPriority* priority,
                              std::vector<std::shared_ptr<Chain>>* chains) {
+  uint64_t taken = 0;
   for (size_t i = 0; i < task->builds.size(); ++i) {
     const elastic::CommunicatorBuild& build = task->builds[i];
     REWIRE_ASSIGN_OR_RETURN(const Chains ranks, Await(task, build));
-    REWIRE_RETURN_IF_ERROR(CheckMemory(std::span(task->builds).subspan(i)));
+    REWIRE_ASSIGN_OR_RETURN(const uint64_t expected,
+                            CheckMemory(std::span(task->builds).subspan(i)));
+    if (i == 0) SetCounter(Counter::kShimBuildExpected, expected);
     chains->insert(chains->end(), ranks.begin(), ranks.end());
-    REWIRE_RETURN_IF_ERROR(BuildOne(task, ranks, build, priority));
+    REWIRE_RETURN_IF_ERROR(BuildOne(task, ranks, build, priority, &taken));
+    SetCounter(Counter::kShimBuildTaken, taken);
   }
   return absl::OkStatus();
 }
@@ -119,7 +124,8 @@ absl::StatusOr<EpochBuild::Chains> EpochBuild::Await(BuildTask* task,
   }
 }
 
-absl::Status EpochBuild::CheckMemory(std::span<const elastic::CommunicatorBuild> builds) {
+absl::StatusOr<uint64_t> EpochBuild::CheckMemory(
+    std::span<const elastic::CommunicatorBuild> builds) {
   std::map<DeviceContext, std::vector<OnDevice>> devices;
   for (const elastic::CommunicatorBuild& build : builds) {
     bool may_come = false;
@@ -127,12 +133,14 @@ absl::Status EpochBuild::CheckMemory(std::span<const elastic::CommunicatorBuild>
       devices[chain->context].emplace_back(build.communicator, chain->context);
     }
   }
+  uint64_t expected = 0;
   for (const auto& [context, communicators] : devices) {
     REWIRE_RETURN_IF_ERROR(device_->Enter(context));
     REWIRE_ASSIGN_OR_RETURN(const uint64_t free_bytes, device_->FreeBytes());
     REWIRE_RETURN_IF_ERROR(ledger_->Check(communicators, free_bytes));
+    expected += ledger_->Expected(communicators);
   }
-  return absl::OkStatus();
+  return expected;
 }
 
 absl::StatusOr<std::vector<uint64_t>> EpochBuild::FreeBytes(const Chains& chains) {
@@ -175,7 +183,8 @@ absl::StatusOr<Link*> EpochBuild::NewLink(BuildTask* task, Chain* chain, uint32_
 }
 
 absl::Status EpochBuild::BuildOne(BuildTask* task, const Chains& chains,
-                                  const elastic::CommunicatorBuild& build, LowPriority* priority) {
+                                  const elastic::CommunicatorBuild& build, LowPriority* priority,
+                                  uint64_t* taken) {
   const BuildTurn turn(turns_);
   REWIRE_ASSIGN_OR_RETURN(const std::vector<uint64_t> free_before, FreeBytes(chains));
   std::vector<Link*> links;
@@ -196,6 +205,12 @@ absl::Status EpochBuild::BuildOne(BuildTask* task, const Chains& chains,
   for (size_t i = 0; i < chains.size() && turn.Alone(); ++i) {
     ledger_->Record({build.communicator, chains[i]->context}, MemoryLedger::Maker::kBuilder,
                     free_before[i], free_after[i]);
+  }
+  for (size_t i = 0; i < chains.size(); ++i) {
+    // Ranks that share a device saw the same fall.
+    const bool counted = std::any_of(chains.begin(), chains.begin() + static_cast<ptrdiff_t>(i),
+                                     [&](const auto& c) { return c->context == chains[i]->context; });
+    if (!counted && free_before[i] > free_after[i]) *taken += free_before[i] - free_after[i];
   }
   return absl::OkStatus();
 }

@@ -58,12 +58,14 @@ class EpochBuild {
   // Waits until the communicator exists with all its ranks in this process.
   absl::StatusOr<Chains> Await(BuildTask* task, const elastic::CommunicatorBuild& build);
   // Checks that the generations that are still to be built fit on their devices, as far as the
-  // communicators exist.
-  absl::Status CheckMemory(std::span<const elastic::CommunicatorBuild> builds);
+  // communicators exist. Returns the bytes that they are expected to take, on all devices.
+  absl::StatusOr<uint64_t> CheckMemory(std::span<const elastic::CommunicatorBuild> builds);
   // Returns the free memory of each communicator's device.
   absl::StatusOr<std::vector<uint64_t>> FreeBytes(const Chains& chains);
+  // *taken grows by the bytes that the generation took.
   absl::Status BuildOne(BuildTask* task, const Chains& chains,
-                        const elastic::CommunicatorBuild& build, LowPriority* priority);
+                        const elastic::CommunicatorBuild& build, LowPriority* priority,
+                        uint64_t* taken);
   absl::StatusOr<Link*> NewLink(BuildTask* task, Chain* chain, uint32_t ranks, uint32_t rank);
   absl::Status Connect(BuildTask* task, const Chains& chains,
                        const elastic::CommunicatorBuild& build, Ranks links);

@@ -14,6 +14,9 @@ struct CurrentOperation {
   const void* output = nullptr;
 };
 
+// The communicator of a record that says: a generation was made while another was destroyed.
+inline constexpr uint32_t kMadeBesideDestroy = UINT32_MAX;
+
 // One call of NCCL below Rewire, as a record in the spy's file. All ranks of a generation have the
 // same `generation`; 0 is a generation that the program made without a unique id (a split).
 struct SeenOperation {

@@ -1,19 +1,24 @@
 // A libnccl.so.2 between Rewire and NCCL. It forwards every function to the library that
 // SWAP_SPY_NCCL names. For each operation of the program it appends to the file
 // SWAP_SPY_RECORDS.PID which generation the operation reached (SeenOperation). So `./dev bench swap
-// --mode` does not have to trust Rewire's own counters. Of an all-to-all, one send and one receive
-// are recorded, because all of them are one group. Thread-safe.
+// --mode` does not have to trust Rewire's own counters. A generation that is made while another is
+// destroyed is recorded too, because NCCL has hung there (2.31.2 mended one case). Of an
+// all-to-all, one send and one receive are recorded, because all of them are one group.
+// Thread-safe.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <type_traits>
+#include <utility>
 
 #include "bench/swap/spy/current_operation.h"
 #include "reconfig/base/hash.h"
@@ -70,15 +75,38 @@ class Spy {
       const auto found = generations_.find(comm);
       if (found != generations_.end()) seen.generation = found->second;
     }
-    if (write(records_, &seen, sizeof seen) != sizeof seen) std::abort();
+    Write(seen);
+  }
+
+  void BeginDestroy() {
+    ++destroying_;
+    ++destroys_begun_;
+  }
+  void EndDestroy() { --destroying_; }
+  // BeginMake returns the value for EndMake.
+  [[nodiscard]] uint64_t BeginMake() const {
+    return destroying_ > 0 ? kOverlaps : destroys_begun_.load();
+  }
+  void EndMake(uint64_t begun) {
+    if (begun != kOverlaps && begun == destroys_begun_) return;
+    SeenOperation seen;
+    seen.communicator = rewire::bench::kMadeBesideDestroy;
+    Write(seen);
   }
 
  private:
+  static constexpr uint64_t kOverlaps = UINT64_MAX;
+
+  void Write(const SeenOperation& seen) const {
+    if (write(records_, &seen, sizeof seen) != sizeof seen) std::abort();
+  }
+
   void* const nccl_;
   int records_ = -1;
   const CurrentOperation* (*current_)() = nullptr;
   std::mutex mutex_;
   std::map<ncclComm_t, uint64_t> generations_;
+  std::atomic<uint64_t> destroying_{0}, destroys_begun_{0};
 };
 
 Spy& TheSpy() {
@@ -118,13 +146,26 @@ void After(const std::tuple<Types...>& arguments) {
   }
 }
 
+// Calls `call` and records what happens beside it: makes and destroys of generations.
+template <typename Call>
+auto Watched(std::string_view function, Call&& call) {
+  const bool makes = function == "CommInitRankConfig";
+  const bool destroys = function == "CommDestroy";
+  const uint64_t begun = makes ? TheSpy().BeginMake() : 0;
+  if (destroys) TheSpy().BeginDestroy();
+  const auto answer = call();
+  if (destroys) TheSpy().EndDestroy();
+  if (makes) TheSpy().EndMake(begun);
+  return answer;
+}
+
 template <typename Call, typename... Types>
-auto Forward(const std::tuple<Types...>& arguments, Call&& call) {
+auto Forward(std::string_view function, const std::tuple<Types...>& arguments, Call&& call) {
   Before(arguments);
   if constexpr (std::is_void_v<decltype(call())>) {
     call();
   } else {
-    const auto answer = call();
+    const auto answer = Watched(function, std::forward<Call>(call));
     After(arguments);
     return answer;
   }
@@ -134,13 +175,13 @@ auto Forward(const std::tuple<Types...>& arguments, Call&& call) {
 
 extern "C" {
 
-#define REWIRE_NCCL_FUNCTION(result, name, since, parameters, arguments)                   \
-  __attribute__((visibility("default"))) result pnccl##name parameters {                   \
-    static auto* const real =                                                              \
-        reinterpret_cast<result(*) parameters>(TheSpy().Find("pnccl" #name));              \
-    if (real == nullptr) std::abort();                                                     \
-    return Forward(std::make_tuple arguments, [&]() -> result { return real arguments; }); \
-  }                                                                                        \
+#define REWIRE_NCCL_FUNCTION(result, name, since, parameters, arguments)                          \
+  __attribute__((visibility("default"))) result pnccl##name parameters {                          \
+    static auto* const real =                                                                     \
+        reinterpret_cast<result(*) parameters>(TheSpy().Find("pnccl" #name));                     \
+    if (real == nullptr) std::abort();                                                            \
+    return Forward(#name, std::make_tuple arguments, [&]() -> result { return real arguments; }); \
+  }                                                                                               \
   __attribute__((visibility("default"), weak, alias("pnccl" #name))) result nccl##name parameters;
 #include "rewire_nccl_functions.inc"
 #undef REWIRE_NCCL_FUNCTION

@@ -49,6 +49,14 @@ class VerdictTest(unittest.TestCase):
         back = self.GOOD[:3] + [(3, 10)]
         self.assertGreater(self.judge([back, back])["stale_ops"], 0)
 
+    def test_a_build_beside_a_destroy_counts_and_is_no_operation(self):
+        with tempfile.TemporaryDirectory() as name:
+            file = pathlib.Path(name) / "records.1"
+            file.write_bytes(verdict.RECORD.pack(verdict.MADE_BESIDE_DESTROY, 0, 0, 0, 0) * 2)
+            found = verdict.judge([], [file])
+        self.assertEqual(found, {"stale_ops": 0, "lost_ops": 0, "wrong_data": 0, "swaps": 0,
+                                 "operations": 0, "built_beside_destroy": 2})
+
     def test_a_group_on_two_generations_is_stale(self):
         split = [(0, 10), (1, 10), (1, 11), (2, 11), (3, 12)]
         self.assertGreater(self.judge([split, split])["stale_ops"], 0)
