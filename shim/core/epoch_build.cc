@@ -208,8 +208,9 @@ absl::Status EpochBuild::BuildOne(BuildTask* task, const Chains& chains,
   }
   for (size_t i = 0; i < chains.size(); ++i) {
     // Ranks that share a device saw the same fall.
-    const bool counted = std::any_of(chains.begin(), chains.begin() + static_cast<ptrdiff_t>(i),
-                                     [&](const auto& c) { return c->context == chains[i]->context; });
+    const bool counted =
+        std::any_of(chains.begin(), chains.begin() + static_cast<ptrdiff_t>(i),
+                    [&](const auto& c) { return c->context == chains[i]->context; });
     if (!counted && free_before[i] > free_after[i]) *taken += free_before[i] - free_after[i];
   }
   return absl::OkStatus();
