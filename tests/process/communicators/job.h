@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -27,8 +28,14 @@ inline size_t Times(const std::string& text, const std::string& what) {
 class CommunicatorsJob : public ::testing::Test {
  protected:
   explicit CommunicatorsJob(std::string program) : program_(std::move(program)) {}
-  void Start(int ranks, const std::string& mode, const std::vector<std::string>& environment = {}) {
+  // environment: may set REWIRE_BUILD_MS, which is otherwise long enough for NCCL's own host code
+  // on a busy host.
+  void Start(int ranks, const std::string& mode, std::vector<std::string> environment = {}) {
     ranks_ = static_cast<size_t>(ranks);
+    const bool limits_builds =
+        std::any_of(environment.begin(), environment.end(),
+                    [](const std::string& line) { return line.starts_with("REWIRE_BUILD_MS="); });
+    if (!limits_builds) environment.emplace_back("REWIRE_BUILD_MS=240000");
     const std::vector<std::string> command = {REWIRE_COMMAND,
                                               "run",
                                               "-n",
@@ -58,7 +65,7 @@ class CommunicatorsJob : public ::testing::Test {
   CommandResult Ask(const std::string& command, std::vector<std::string> more = {}) {
     std::vector<std::string> all = {command, "--socket", Socket()};
     all.insert(all.end(), more.begin(), more.end());
-    return Rewire(all, seconds(60));
+    return Rewire(all, seconds(300));
   }
   nlohmann::json Status() {
     const CommandResult r = Ask("status", {"--json"});
