@@ -38,15 +38,15 @@ def ratios(times, used):
 
 def figures(results, files):
     """The keys of a soak: first_op_ratio is the largest median of a kind of operation."""
-    used = generations(files)
+    timed = [lane for result in results if result for lane in result["lanes"] if lane["times"]]
+    used = generations(files) if timed else {}
     by_kind, at_swap = collections.defaultdict(list), []
-    for result in results:
-        for lane in result["lanes"] if result else []:
-            for kind, swapped, ratio in ratios(lane["times"],
-                                               used[lane["communicator"], lane["rank"]]):
-                by_kind[kind].append(ratio)
-                if swapped:
-                    at_swap.append(ratio)
+    for lane in timed:
+        for kind, swapped, ratio in ratios(lane["times"],
+                                           used[lane["communicator"], lane["rank"]]):
+            by_kind[kind].append(ratio)
+            if swapped:
+                at_swap.append(ratio)
     if not by_kind:
         return {}
     medians = {kind: round(statistics.median(r), 3) for kind, r in by_kind.items()}

@@ -17,7 +17,9 @@ struct LanePlan {
   int streams = 1;      // the operations go round these streams
   uint64_t period = 1;  // steps from one operation to the next
   std::vector<StepKind> kinds;
-  bool timed = false;  // each operation is awaited and its time recorded; all have one size
+  // Each operation is awaited and its time recorded; all have one size. Only for blocking
+  // communicators with one rank in a process, because a group must end before it is awaited.
+  bool timed = false;
 };
 
 struct ModePlan {

@@ -1,4 +1,5 @@
 // A build is refused when its generations do not fit into the device's memory.
+#include "reconfig/base/counters.h"
 #include "tests/unit/shim/core/stage.h"
 
 namespace rewire::shim {
@@ -53,6 +54,12 @@ class MeasureTest : public Stage {
 
   Program world_{core_.get(), 1}, left_{core_.get(), 2}, right_{core_.get(), 3};
 };
+
+TEST_F(MeasureTest, TheCountersSayWhatWasExpectedAndWhatWasTaken) {
+  ASSERT_EQ(Rebuild(5000), absl::OkStatus());
+  EXPECT_EQ(ValueOf(Counter::kShimBuildExpected), 1000u);
+  EXPECT_EQ(ValueOf(Counter::kShimBuildTaken), 1200u);
+}
 
 TEST_F(MeasureTest, FirstCommunicatorIsNoMeasureForOthers) {
   EXPECT_EQ(Rebuild(1200), absl::OkStatus());
