@@ -1,5 +1,4 @@
-// Streams and events. Streams of the simulated driver capture nothing, so graphs are refused.
-// Thread-safe.
+// Streams and events. Thread-safe.
 #include "tests/nccl_host/runtime/runtime.h"
 
 using namespace nccl_host;
@@ -48,45 +47,6 @@ NCCL_HOST_EXPORT cudaError_t cudaStreamGetId(cudaStream_t stream, unsigned long 
 NCCL_HOST_EXPORT cudaError_t cudaStreamGetDevice(cudaStream_t stream, int* device) {
   NCCL_HOST_ENTER();
   return Keep(cuStreamGetDevice(stream, device));
-}
-
-NCCL_HOST_EXPORT cudaError_t cudaStreamIsCapturing(cudaStream_t stream,
-                                                   cudaStreamCaptureStatus* status) {
-  NCCL_HOST_ENTER();
-  return Keep(cuStreamIsCapturing(stream, reinterpret_cast<CUstreamCaptureStatus*>(status)));
-}
-
-#if CUDART_VERSION >= 13000
-NCCL_HOST_EXPORT cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream,
-                                                      cudaStreamCaptureStatus* status,
-                                                      unsigned long long* id, cudaGraph_t* graph,
-                                                      const cudaGraphNode_t** dependencies,
-                                                      const cudaGraphEdgeData** edges,
-                                                      size_t* count) {
-  if (graph != nullptr) *graph = nullptr;
-  if (dependencies != nullptr) *dependencies = nullptr;
-  if (edges != nullptr) *edges = nullptr;
-  if (count != nullptr) *count = 0;
-  if (id != nullptr) *id = 0;
-  return cudaStreamIsCapturing(stream, status);
-}
-#else
-NCCL_HOST_EXPORT cudaError_t cudaStreamGetCaptureInfo_v2(cudaStream_t stream,
-                                                         cudaStreamCaptureStatus* status,
-                                                         unsigned long long* id, cudaGraph_t* graph,
-                                                         const cudaGraphNode_t** dependencies,
-                                                         size_t* count) {
-  if (graph != nullptr) *graph = nullptr;
-  if (dependencies != nullptr) *dependencies = nullptr;
-  if (count != nullptr) *count = 0;
-  if (id != nullptr) *id = 0;
-  return cudaStreamIsCapturing(stream, status);
-}
-#endif
-
-NCCL_HOST_EXPORT cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
-  NCCL_HOST_ENTER();
-  return Keep(cuThreadExchangeStreamCaptureMode(reinterpret_cast<CUstreamCaptureMode*>(mode)));
 }
 
 NCCL_HOST_EXPORT cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function,

@@ -85,9 +85,6 @@ TEST_F(CommunicatorsTest, AnAgentThatRestartsLearnsOfPendingSwapsFromTheMembers)
 }
 
 TEST_F(CommunicatorsTest, ACapturedCommunicatorIsPinnedUntilItsGraphsAreReleased) {
-  if (SimLibraries(REWIRE_SIMGPU) != REWIRE_SIMGPU) {
-    GTEST_SKIP() << "the simulated driver makes no graph of NCCL's launches";
-  }
   Start(2, "graphs");
   Rebuild(2);
   for (int round = 0; round < 2; ++round) {
@@ -107,9 +104,6 @@ TEST_F(CommunicatorsTest, ACapturedCommunicatorIsPinnedUntilItsGraphsAreReleased
 }
 
 TEST_F(CommunicatorsTest, APendingSwapPassesAtACapturedOperation) {
-  if (SimLibraries(REWIRE_SIMGPU) != REWIRE_SIMGPU) {
-    GTEST_SKIP() << "the simulated driver makes no graph of NCCL's launches";
-  }
   Start(2, "captures");
   Rebuild(2);
   AwaitPending("idle", 2);
@@ -128,9 +122,6 @@ TEST_F(CommunicatorsTest, APendingSwapPassesAtACapturedOperation) {
 
 // An operation that NCCL rejected is in no graph.
 TEST_F(CommunicatorsTest, ARejectedCapturedOperationDoesNotPin) {
-  if (SimLibraries(REWIRE_SIMGPU) != REWIRE_SIMGPU) {
-    GTEST_SKIP() << "the simulated driver makes no graph of NCCL's launches";
-  }
   Start(2, "rejected");
   Touch("use-1");
   Await("used it 1\n");

@@ -1,6 +1,8 @@
 #include "tests/simgpu/cuda/capture.h"
 
 #include "tests/simgpu/cuda/context.h"
+#include "tests/simgpu/cuda/event.h"
+#include "tests/simgpu/cuda/graph.h"
 #include "tests/simgpu/cuda/stream.h"
 
 namespace simgpu {
@@ -9,28 +11,33 @@ namespace {
 thread_local CUstreamCaptureMode interaction = CU_STREAM_CAPTURE_MODE_GLOBAL;
 
 bool Forbids(const Capture& capture) {
-  if (capture.status == CU_STREAM_CAPTURE_STATUS_NONE) return false;
   if (interaction == CU_STREAM_CAPTURE_MODE_RELAXED) return false;
   if (capture.thread == ThreadNumber()) return capture.mode != CU_STREAM_CAPTURE_MODE_RELAXED;
   return interaction == CU_STREAM_CAPTURE_MODE_GLOBAL &&
          capture.mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
 }
 
-CUresult GetInfo(CUstream handle, CUstreamCaptureStatus* status, uint64_t* id) {
+CUresult Invalidate(Capture* capture, CUresult reason) {
+  capture->status = CU_STREAM_CAPTURE_STATUS_INVALIDATED;
+  return reason;
+}
+
+CUresult GetInfo(CUstream handle, CUstreamCaptureStatus* status, uint64_t* id, CUgraph* graph) {
   if (status == nullptr) return CUDA_ERROR_INVALID_VALUE;
   SIMGPU_ENTER();
   Stream* stream = nullptr;
   SIMGPU_TRY(FindStream(handle, &stream));
   if (stream->kind == StreamKind::kLegacy) {
     for (const Stream* other : stream->context->streams) {
-      if (other->kind == StreamKind::kBlocking &&
-          other->capture.status != CU_STREAM_CAPTURE_STATUS_NONE) {
+      if (other->kind == StreamKind::kBlocking && CaptureOf(other) != nullptr) {
         return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
       }
     }
   }
-  *status = stream->capture.status;
-  if (id != nullptr) *id = stream->capture.id;
+  const Capture* capture = CaptureOf(stream);
+  *status = capture == nullptr ? CU_STREAM_CAPTURE_STATUS_NONE : capture->status;
+  if (id != nullptr) *id = capture == nullptr ? 0 : capture->id;
+  if (graph != nullptr) *graph = capture == nullptr ? nullptr : capture->graph;
   return CUDA_SUCCESS;
 }
 
@@ -40,34 +47,61 @@ bool IsMode(CUstreamCaptureMode mode) {
 
 }  // namespace
 
+Capture* CaptureOf(const Stream* stream) {
+  return stream->capture != nullptr && !stream->capture->ended ? stream->capture.get() : nullptr;
+}
+
 CUresult CheckWorkAgainstCapture(Stream* stream) {
-  Capture& capture = stream->capture;
-  if (capture.status == CU_STREAM_CAPTURE_STATUS_INVALIDATED) {
+  const Capture* capture = CaptureOf(stream);
+  if (capture != nullptr && capture->status == CU_STREAM_CAPTURE_STATUS_INVALIDATED) {
     return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-  }
-  if (capture.status == CU_STREAM_CAPTURE_STATUS_ACTIVE) {
-    Say("work in a capturing stream is not simulated; the capture is invalid now");
-    capture.status = CU_STREAM_CAPTURE_STATUS_INVALIDATED;
-    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   }
   if (stream->kind != StreamKind::kLegacy) return CUDA_SUCCESS;
   // The legacy stream would depend on the capturing streams.
   CUresult result = CUDA_SUCCESS;
-  for (Stream* other : stream->context->streams) {
-    if (other->kind != StreamKind::kBlocking) continue;
-    if (other->capture.status == CU_STREAM_CAPTURE_STATUS_NONE) continue;
-    other->capture.status = CU_STREAM_CAPTURE_STATUS_INVALIDATED;
-    result = CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+  for (const Stream* other : stream->context->streams) {
+    if (other->kind != StreamKind::kBlocking || CaptureOf(other) == nullptr) continue;
+    result = Invalidate(CaptureOf(other), CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
   }
   return result;
+}
+
+CUresult CheckWaitAgainstCapture(Stream* stream) {
+  SIMGPU_TRY(CheckWorkAgainstCapture(stream));
+  Capture* capture = CaptureOf(stream);
+  return capture == nullptr ? CUDA_SUCCESS
+                            : Invalidate(capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+}
+
+CUresult CheckWaitAgainstCaptures(const Context* context) {
+  CUresult result = CUDA_SUCCESS;
+  for (const Stream* stream : context->streams) {
+    if (Capture* capture = CaptureOf(stream)) {
+      result = Invalidate(capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    }
+  }
+  return result;
+}
+
+CUresult CheckEventAgainstCapture(Stream* stream, const Event* event) {
+  Capture* capture = CaptureOf(stream);
+  if (event->capture == nullptr) {
+    return capture == nullptr ? CUDA_SUCCESS
+                              : Invalidate(capture, CUDA_ERROR_STREAM_CAPTURE_ISOLATION);
+  }
+  if (event->capture->ended) return CUDA_ERROR_CAPTURED_EVENT;
+  if (capture == nullptr) stream->capture = event->capture;
+  if (stream->capture == event->capture) return CUDA_SUCCESS;
+  Invalidate(capture, CUDA_ERROR_STREAM_CAPTURE_MERGE);
+  return Invalidate(event->capture.get(), CUDA_ERROR_STREAM_CAPTURE_MERGE);
 }
 
 CUresult CheckUnsafeCall() {
   CUresult result = CUDA_SUCCESS;
   for (const auto& [handle, stream] : State().streams) {
-    if (!Forbids(stream->capture)) continue;
-    stream->capture.status = CU_STREAM_CAPTURE_STATUS_INVALIDATED;
-    result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    Capture* capture = CaptureOf(stream.get());
+    if (capture == nullptr || !Forbids(*capture)) continue;
+    result = Invalidate(capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
   }
   return result;
 }
@@ -82,8 +116,10 @@ SIMGPU_EXPORT CUresult cuStreamBeginCapture_v2(CUstream handle, CUstreamCaptureM
   Stream* stream = nullptr;
   SIMGPU_TRY(FindStream(handle, &stream));
   if (stream->kind == StreamKind::kLegacy) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-  if (stream->capture.status != CU_STREAM_CAPTURE_STATUS_NONE) return CUDA_ERROR_ILLEGAL_STATE;
-  stream->capture = {CU_STREAM_CAPTURE_STATUS_ACTIVE, mode, ThreadNumber(), State().next_id++};
+  if (CaptureOf(stream) != nullptr) return CUDA_ERROR_ILLEGAL_STATE;
+  stream->capture =
+      std::make_shared<Capture>(Capture{CU_STREAM_CAPTURE_STATUS_ACTIVE, mode, ThreadNumber(),
+                                        State().next_id++, stream, NewGraph()});
   return CUDA_SUCCESS;
 }
 
@@ -92,45 +128,42 @@ SIMGPU_EXPORT CUresult cuStreamBeginCapture(CUstream handle) noexcept {
 }
 
 SIMGPU_EXPORT CUresult cuStreamEndCapture(CUstream handle, CUgraph* graph) noexcept {
+  GraphEnd discarded;  // ends without the lock
   SIMGPU_ENTER();
   if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *graph = nullptr;
   Stream* stream = nullptr;
   SIMGPU_TRY(FindStream(handle, &stream));
-  Capture& capture = stream->capture;
-  if (capture.status == CU_STREAM_CAPTURE_STATUS_NONE) return CUDA_ERROR_ILLEGAL_STATE;
-  if (capture.mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture.thread != ThreadNumber()) {
+  Capture* capture = CaptureOf(stream);
+  if (capture == nullptr) return CUDA_ERROR_ILLEGAL_STATE;
+  if (capture->origin != stream) return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
+  if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != ThreadNumber()) {
     return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
   }
-  const bool valid = capture.status == CU_STREAM_CAPTURE_STATUS_ACTIVE;
-  capture = Capture{};
-  if (!valid) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-  *graph = NewHandle<CUgraph>();  // an empty graph: no work can be captured
-  State().graphs.insert(*graph);
+  capture->ended = true;
+  if (capture->status != CU_STREAM_CAPTURE_STATUS_ACTIVE) {
+    discarded = TakeGraph(capture->graph).value_or(GraphEnd());
+    return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+  }
+  *graph = capture->graph;
   return CUDA_SUCCESS;
-}
-
-SIMGPU_EXPORT CUresult cuGraphDestroy(CUgraph graph) noexcept {
-  SIMGPU_ENTER();
-  return State().graphs.erase(graph) == 1 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 SIMGPU_EXPORT CUresult cuStreamIsCapturing(CUstream handle,
                                            CUstreamCaptureStatus* status) noexcept {
-  return GetInfo(handle, status, nullptr);
+  return GetInfo(handle, status, nullptr, nullptr);
 }
 
 SIMGPU_EXPORT CUresult cuStreamGetCaptureInfo(CUstream handle, CUstreamCaptureStatus* status,
                                               uint64_t* id) noexcept {
-  return GetInfo(handle, status, id);
+  return GetInfo(handle, status, id, nullptr);
 }
 
 SIMGPU_EXPORT CUresult cuStreamGetCaptureInfo_v2(CUstream handle, CUstreamCaptureStatus* status,
                                                  uint64_t* id, CUgraph* graph,
                                                  const CUgraphNode** nodes,
                                                  size_t* count) noexcept {
-  SIMGPU_TRY(GetInfo(handle, status, id));
-  if (graph != nullptr) *graph = nullptr;
+  SIMGPU_TRY(GetInfo(handle, status, id, graph));
   if (nodes != nullptr) *nodes = nullptr;
   if (count != nullptr) *count = 0;
   return CUDA_SUCCESS;

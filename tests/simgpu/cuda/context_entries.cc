@@ -167,7 +167,7 @@ SIMGPU_EXPORT CUresult cuCtxSynchronize() noexcept {
   SIMGPU_ENTER();
   Context* context = nullptr;
   SIMGPU_TRY(CurrentContext(&context));
-  SIMGPU_TRY(CheckUnsafeCall());
+  SIMGPU_TRY(CheckWaitAgainstCaptures(context));
   WaitForContext(context);
   return CUDA_SUCCESS;
 }

@@ -9,6 +9,7 @@
 
 #include "tests/simgpu/cuda/context.h"
 #include "tests/simgpu/cuda/event.h"
+#include "tests/simgpu/cuda/graph.h"
 #include "tests/simgpu/cuda/memory.h"
 #include "tests/simgpu/cuda/physical_memory.h"
 #include "tests/simgpu/cuda/stream.h"

@@ -30,7 +30,9 @@ using rewire::Time;
 struct Context;
 struct Event;
 struct Allocation;
+struct Capture;
 struct PhysicalMemory;
+struct UserObject;
 class Stream;
 enum class StreamKind;
 
@@ -67,7 +69,9 @@ struct Driver {
   std::vector<PhysicalMemory> lent;
   // Closed IPC mappings, address and size, that have not been unmapped yet.
   std::vector<std::pair<void*, size_t>> closed_mappings;
-  std::unordered_set<CUgraph> graphs;
+  // By graph, the references that it holds to user objects.
+  std::map<CUgraph, std::map<CUuserObject, unsigned>> graphs;
+  std::map<CUuserObject, UserObject> user_objects;
   // Destroyed streams whose threads are not yet joined.
   std::vector<std::shared_ptr<Stream>> retired;
   CondVar progress;  // a marker was passed or a slot came free

@@ -43,6 +43,7 @@ SIMGPU_EXPORT CUresult cuEventRecord(CUevent handle, CUstream stream_handle) noe
   SIMGPU_TRY(FindStream(stream_handle, &stream));
   if (stream->context != event->context) return CUDA_ERROR_INVALID_HANDLE;
   SIMGPU_TRY(CheckWorkAgainstCapture(stream));
+  event->capture = CaptureOf(stream) != nullptr ? stream->capture : nullptr;
   event->marker = stream->Enqueue({});
   return CUDA_SUCCESS;
 }
@@ -64,10 +65,13 @@ SIMGPU_EXPORT CUresult cuStreamWaitEvent(CUstream stream_handle, CUevent handle,
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (flags == CU_EVENT_WAIT_EXTERNAL) {
     // The graph, which cannot be launched, waits for the event.
-    return stream->capture.status == CU_STREAM_CAPTURE_STATUS_ACTIVE ? CUDA_SUCCESS
-                                                                     : CUDA_ERROR_INVALID_VALUE;
+    const Capture* capture = CaptureOf(stream);
+    return capture != nullptr && capture->status == CU_STREAM_CAPTURE_STATUS_ACTIVE
+               ? CUDA_SUCCESS
+               : CUDA_ERROR_INVALID_VALUE;
   }
   SIMGPU_TRY(CheckWorkAgainstCapture(stream));
+  SIMGPU_TRY(CheckEventAgainstCapture(stream, event));
   if (event->marker == nullptr) return CUDA_SUCCESS;
   if (event->marker->done && !State().settings.virtual_clock()) return CUDA_SUCCESS;
   Operation wait;
@@ -80,6 +84,7 @@ SIMGPU_EXPORT CUresult cuEventQuery(CUevent handle) noexcept {
   SIMGPU_ENTER();
   const Event* event = FindEvent(handle);
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (event->capture != nullptr) return CUDA_ERROR_CAPTURED_EVENT;
   return event->marker == nullptr || event->marker->done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
@@ -87,6 +92,7 @@ SIMGPU_EXPORT CUresult cuEventSynchronize(CUevent handle) noexcept {
   SIMGPU_ENTER();
   const Event* event = FindEvent(handle);
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (event->capture != nullptr) return CUDA_ERROR_CAPTURED_EVENT;
   const MarkerRef marker = event->marker;  // the event may be destroyed during the wait
   WaitFor(marker);
   return CUDA_SUCCESS;

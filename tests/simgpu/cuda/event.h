@@ -9,7 +9,8 @@ namespace simgpu {
 struct Event {
   Context* context = nullptr;
   unsigned flags = 0;
-  MarkerRef marker;  // null: never recorded, which counts as passed
+  MarkerRef marker;                  // null: never recorded, which counts as passed
+  std::shared_ptr<Capture> capture;  // of the latest record; null: it was not captured
 };
 
 [[nodiscard]] Event* FindEvent(CUevent handle) REWIRE_REQUIRES(driver_mutex);

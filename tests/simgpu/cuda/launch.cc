@@ -89,12 +89,17 @@ SIMGPU_EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction
   SIMGPU_TRY(FindStreamForWork(config->hStream, &target));
   Event* event = nullptr;
   SIMGPU_TRY(StartedEvent(*config, &event));
+  if (CaptureOf(target) != nullptr) {
+    if (event != nullptr) event->capture = target->capture;
+    return CUDA_SUCCESS;
+  }
   Operation operation;
   SIMGPU_TRY(WorkOf(found->second, *config, target->device, parameters, extra, &operation.work));
   operation.kernel = true;
   if (event != nullptr) {
     auto started = std::make_shared<Marker>();
     event->marker = started;
+    event->capture = nullptr;
     operation.work = [started, work = std::move(operation.work)](uint64_t* clock) {
       {
         MutexLock lock(&driver_mutex);

@@ -20,6 +20,11 @@ Stream::~Stream() {
 }
 
 MarkerRef Stream::Enqueue(Operation operation) {
+  if (CaptureOf(this) != nullptr) {
+    auto dropped = std::make_shared<Marker>();
+    dropped->done = true;
+    return dropped;
+  }
   if (kind == StreamKind::kLegacy) {
     for (Stream* other : context->streams) {
       if (other->kind == StreamKind::kNonBlocking) continue;
@@ -128,6 +133,11 @@ CUresult FindStream(CUstream handle, Stream** stream) {
 CUresult FindStreamForWork(CUstream handle, Stream** stream) {
   SIMGPU_TRY(FindStream(handle, stream));
   return CheckWorkAgainstCapture(*stream);
+}
+
+CUresult FindStreamForWait(CUstream handle, Stream** stream) {
+  SIMGPU_TRY(FindStream(handle, stream));
+  return CheckWaitAgainstCapture(*stream);
 }
 
 void JoinRetired() {

@@ -35,7 +35,8 @@ class Stream {
   Stream& operator=(const Stream&) = delete;
 
   // Enqueues after everything in the stream, and by the legacy stream's rules with the context's
-  // other streams. The returned marker is passed when the operation has completed.
+  // other streams. The returned marker is passed when the operation has completed. While the stream
+  // captures, the operation is dropped, and its marker is passed.
   MarkerRef Enqueue(Operation operation) REWIRE_REQUIRES(driver_mutex);
   // The stream's virtual time, at which its last completed work ended. The setter only advances it.
   [[nodiscard]] uint64_t clock() const { return clock_; }
@@ -53,7 +54,7 @@ class Stream {
   const StreamKind kind;
   const int priority;
   const uint64_t id;
-  Capture capture;
+  std::shared_ptr<Capture> capture;  // nullptr, or ended: none (CaptureOf)
 
  private:
   void Run();
@@ -74,6 +75,9 @@ class Stream {
 // Returns the stream of a handle, default streams included, if work may be put into the stream.
 [[nodiscard]] CUresult FindStream(CUstream handle, Stream** stream) REWIRE_REQUIRES(driver_mutex);
 [[nodiscard]] CUresult FindStreamForWork(CUstream handle, Stream** stream)
+    REWIRE_REQUIRES(driver_mutex);
+// The same if the caller may wait for the stream.
+[[nodiscard]] CUresult FindStreamForWait(CUstream handle, Stream** stream)
     REWIRE_REQUIRES(driver_mutex);
 // Joins the finished threads of destroyed streams.
 void JoinRetired() REWIRE_REQUIRES(driver_mutex);

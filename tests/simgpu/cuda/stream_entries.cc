@@ -61,7 +61,7 @@ SIMGPU_EXPORT CUresult cuStreamDestroy_v2(CUstream handle) noexcept {
 SIMGPU_EXPORT CUresult cuStreamSynchronize(CUstream handle) noexcept {
   SIMGPU_ENTER();
   Stream* stream = nullptr;
-  SIMGPU_TRY(FindStreamForWork(handle, &stream));
+  SIMGPU_TRY(FindStreamForWait(handle, &stream));
   // A wait for the legacy stream waits for every stream that the legacy stream waits for.
   const MarkerRef marker =
       stream->kind == StreamKind::kLegacy ? stream->Enqueue({}) : stream->last();
@@ -72,7 +72,7 @@ SIMGPU_EXPORT CUresult cuStreamSynchronize(CUstream handle) noexcept {
 SIMGPU_EXPORT CUresult cuStreamQuery(CUstream handle) noexcept {
   SIMGPU_ENTER();
   Stream* stream = nullptr;
-  SIMGPU_TRY(FindStreamForWork(handle, &stream));
+  SIMGPU_TRY(FindStreamForWait(handle, &stream));
   const MarkerRef marker =
       stream->kind == StreamKind::kLegacy ? stream->Enqueue({}) : stream->last();
   return marker == nullptr || marker->done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;

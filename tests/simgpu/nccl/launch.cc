@@ -63,9 +63,8 @@ ncclResult_t Prepare(ncclComm* comm, CommWork* work) {
 
 PeerSet PeersOf(const CommWork& work) {
   PeerSet peers;
-  for (const PeerTask& task : work.peers) {
-    if (task.bytes > 0) peers.emplace(task.sending, task.peer);
-  }
+  // A message of 0 bytes connects also.
+  for (const PeerTask& task : work.peers) peers.emplace(task.sending, task.peer);
   return peers;
 }
 

@@ -38,16 +38,98 @@ TEST_F(CaptureTest, BeginAndEnd) {
             CUDA_ERROR_INVALID_VALUE);
 }
 
-TEST_F(CaptureTest, WorkIsRefusedAndInvalidates) {
+// No graph can be launched.
+TEST_F(CaptureTest, WorkIsDropped) {
+  const CUstream stream = NewStream();
+  CUgraph graph = nullptr;
+  int calls = 0;
+  const auto count = [](void* calls_of) { ++*static_cast<int*>(calls_of); };
+  ASSERT_EQ(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
+  EXPECT_EQ(cuLaunchHostFunc(stream, count, &calls), CUDA_SUCCESS);
+  EXPECT_EQ(cuStreamEndCapture(stream, &graph), CUDA_SUCCESS);
+  EXPECT_EQ(cuGraphDestroy(graph), CUDA_SUCCESS);
+  EXPECT_EQ(cuLaunchHostFunc(stream, count, &calls), CUDA_SUCCESS);
+  EXPECT_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
+  EXPECT_EQ(calls, 1);
+}
+
+TEST_F(CaptureTest, AWaitForTheStreamInvalidates) {
   const CUstream stream = NewStream();
   CUgraph graph = nullptr;
   ASSERT_EQ(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
-  EXPECT_EQ(cuLaunchHostFunc(stream, &Gate::Hold, nullptr), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+  EXPECT_EQ(cuStreamSynchronize(stream), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
   EXPECT_EQ(Status(stream), CU_STREAM_CAPTURE_STATUS_INVALIDATED);
-  EXPECT_EQ(cuStreamSynchronize(stream), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+  EXPECT_EQ(cuLaunchHostFunc(stream, &Gate::Hold, nullptr), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
   EXPECT_EQ(cuStreamEndCapture(stream, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
   EXPECT_EQ(graph, nullptr);
   EXPECT_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
+}
+
+TEST_F(CaptureTest, AWaitForTheContextInvalidatesInEveryMode) {
+  for (const CUstreamCaptureMode mode :
+       {CU_STREAM_CAPTURE_MODE_GLOBAL, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL,
+        CU_STREAM_CAPTURE_MODE_RELAXED}) {
+    const CUstream stream = NewStream();
+    CUgraph graph = nullptr;
+    ASSERT_EQ(cuStreamBeginCapture_v2(stream, mode), CUDA_SUCCESS);
+    std::thread([&] {
+      EXPECT_EQ(cuCtxSetCurrent(context_), CUDA_SUCCESS);
+      EXPECT_EQ(cuCtxSynchronize(), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    }).join();
+    EXPECT_EQ(cuStreamEndCapture(stream, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+  }
+  EXPECT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
+}
+
+// As NCCL forks a stream of its own from the program's.
+TEST_F(CaptureTest, AStreamJoinsByAnEventOfTheCapture) {
+  const CUstream stream = NewStream();
+  const CUstream other = NewStream();
+  const CUevent fork = NewEvent();
+  CUgraph graph = nullptr;
+  ASSERT_EQ(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
+  ASSERT_EQ(cuEventRecord(fork, stream), CUDA_SUCCESS);
+  EXPECT_EQ(cuEventQuery(fork), CUDA_ERROR_CAPTURED_EVENT);
+  ASSERT_EQ(cuStreamWaitEvent(other, fork, CU_EVENT_WAIT_DEFAULT), CUDA_SUCCESS);
+  CUstreamCaptureStatus status{};
+  uint64_t id = 0, id_of_other = 0;
+  CUgraph graph_of_other = nullptr;
+  ASSERT_EQ(cuStreamGetCaptureInfo(stream, &status, &id), CUDA_SUCCESS);
+  ASSERT_EQ(
+      cuStreamGetCaptureInfo_v2(other, &status, &id_of_other, &graph_of_other, nullptr, nullptr),
+      CUDA_SUCCESS);
+  EXPECT_EQ(status, CU_STREAM_CAPTURE_STATUS_ACTIVE);
+  EXPECT_EQ(id, id_of_other);
+  EXPECT_EQ(cuStreamEndCapture(other, &graph), CUDA_ERROR_STREAM_CAPTURE_UNMATCHED);
+  ASSERT_EQ(cuStreamEndCapture(stream, &graph), CUDA_SUCCESS);
+  EXPECT_EQ(graph, graph_of_other);
+  EXPECT_EQ(Status(other), CU_STREAM_CAPTURE_STATUS_NONE);
+  EXPECT_EQ(cuStreamWaitEvent(other, fork, CU_EVENT_WAIT_DEFAULT), CUDA_ERROR_CAPTURED_EVENT);
+  EXPECT_EQ(cuGraphDestroy(graph), CUDA_SUCCESS);
+}
+
+TEST_F(CaptureTest, AUserObjectEndsWithItsGraph) {
+  const CUstream stream = NewStream();
+  int ends = 0;
+  const auto end = [](void* ends_of) { ++*static_cast<int*>(ends_of); };
+  for (const bool valid : {true, false}) {
+    ASSERT_EQ(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
+    CUstreamCaptureStatus status{};
+    CUgraph graph = nullptr, ended = nullptr;
+    ASSERT_EQ(cuStreamGetCaptureInfo_v2(stream, &status, nullptr, &graph, nullptr, nullptr),
+              CUDA_SUCCESS);
+    CUuserObject object = nullptr;
+    ASSERT_EQ(cuUserObjectCreate(&object, &ends, end, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC),
+              CUDA_SUCCESS);
+    ASSERT_EQ(cuGraphRetainUserObject(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE), CUDA_SUCCESS);
+    if (!valid) {
+      EXPECT_NE(cuStreamSynchronize(stream), CUDA_SUCCESS);
+    }
+    EXPECT_EQ(cuStreamEndCapture(stream, &ended) == CUDA_SUCCESS, valid);
+    EXPECT_EQ(ends, valid ? 0 : 2);
+    EXPECT_EQ(cuGraphDestroy(graph), valid ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(ends, valid ? 1 : 2);
+  }
 }
 
 // An event that was recorded outside the capture.

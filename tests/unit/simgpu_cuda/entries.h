@@ -95,7 +95,11 @@ CUresult cuStreamEndCapture(CUstream, CUgraph*);
 CUresult cuStreamIsCapturing(CUstream, CUstreamCaptureStatus*);
 CUresult cuStreamGetCaptureInfo(CUstream, CUstreamCaptureStatus*, uint64_t*);
 CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode*);
+CUresult cuStreamGetCaptureInfo_v2(CUstream, CUstreamCaptureStatus*, uint64_t*, CUgraph*,
+                                   const CUgraphNode**, size_t*);
 CUresult cuGraphDestroy(CUgraph);
+CUresult cuUserObjectCreate(CUuserObject*, void*, CUhostFn, unsigned int, unsigned int);
+CUresult cuGraphRetainUserObject(CUgraph, CUuserObject, unsigned int, unsigned int);
 CUresult cuEventCreate(CUevent*, unsigned int);
 CUresult cuEventRecord(CUevent, CUstream);
 CUresult cuEventQuery(CUevent);

@@ -141,6 +141,25 @@ TEST(Groups, SimulationConnectsAndLaunchesNothing) {
   });
 }
 
+TEST(Groups, AMessageOfNoBytesConnects) {
+  OnRanks(2, [](int rank, ncclComm_t comm, Rank& gpu) {
+    int64_t* data = gpu.Put<int64_t>({7});
+    size_t free[3] = {};
+    size_t total = 0;
+    for (const size_t count : {0, 1}) {
+      ASSERT_EQ(0, TestDriver::Get().MemGetInfo(&free[count], &total));
+      ASSERT_NCCL(ncclGroupStart());
+      ASSERT_NCCL(ncclSend(data, count, ncclInt64, 1 - rank, comm, gpu.stream()));
+      ASSERT_NCCL(ncclRecv(data, count, ncclInt64, 1 - rank, comm, gpu.stream()));
+      ASSERT_NCCL(ncclGroupEnd());
+      ASSERT_TRUE(gpu.Sync());
+    }
+    ASSERT_EQ(0, TestDriver::Get().MemGetInfo(&free[2], &total));
+    EXPECT_LT(free[1], free[0]);
+    EXPECT_EQ(free[2], free[1]);
+  });
+}
+
 TEST(Groups, SimulationOfNonBlockingLaunches) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
