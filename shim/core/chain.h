@@ -59,6 +59,9 @@ struct Link {
   // Recorded after the last operation of the generation before this one. Made and freed with this
   // link, so that a swap makes nothing; the previous link only reads this event.
   DeviceEvent end_of_previous = nullptr;
+  // Stream of an operation that NCCL's background thread may still launch. Freed with this link,
+  // after the abort of the generation.
+  cudaStream_t launching = nullptr;
   DeviceEvent end = nullptr;  // the following link's end_of_previous, once known
   bool end_recorded = false;
   // CUDA graphs may launch kernels of this generation or wait for its event, or the end of its last

@@ -290,7 +290,11 @@ absl::Status EpochBuild::RunBeside(BuildTask* task, const Chains& chains, Ranks 
   const std::vector<DeviceContext> contexts = ContextsOf(links);
   if (status.ok()) status = IssueBeside(task, chains, links, streams);
   for (size_t i = 0; i < streams.size(); ++i) {
-    if (device->Enter(contexts[i]).ok()) device->DestroyStream(streams[i]);
+    if (!status.ok() && !task->Left() && !links[i]->blocking) {
+      links[i]->launching = streams[i];
+    } else if (device->Enter(contexts[i]).ok()) {
+      device->DestroyStream(streams[i]);
+    }
   }
   if (!status.ok()) return status;
   for (Link* link : links) link->warmed = true;

@@ -70,6 +70,11 @@ bool AbortInOpenGroup(const NcclCalls& nccl, const ShimServices* services, Gener
   return false;
 }
 
+void FreeHandles(Device* device, const Link& link) {
+  if (link.end_of_previous != nullptr) device->DestroyEvent(link.end_of_previous);
+  if (link.launching != nullptr) device->DestroyStream(link.launching);
+}
+
 // Ends the real communicator of a link, and frees both after every thread has left the generation
 // (Generation::fixed, or a slot).
 void InterruptAndFree(const NcclCalls& nccl, const ShimServices* services, Device* device,
@@ -89,7 +94,7 @@ void InterruptAndFree(const NcclCalls& nccl, const ShimServices* services, Devic
     static_cast<void>(nccl.CommAbort(real));
   }
   services->free_generation(generation);
-  if (link.end_of_previous != nullptr) device->DestroyEvent(link.end_of_previous);
+  FreeHandles(device, link);
 }
 
 }  // namespace
@@ -149,7 +154,7 @@ void Loss::AbortAndFree(std::vector<std::unique_ptr<Link>> links) {
   counters_->aborted += reals.size();
   for (const auto& link : links) {
     if (link->generation != nullptr) services_->free_generation(link->generation);
-    if (link->end_of_previous != nullptr) device_->DestroyEvent(link->end_of_previous);
+    FreeHandles(device_, *link);
   }
 }
 

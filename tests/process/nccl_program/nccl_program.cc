@@ -100,6 +100,8 @@ ncclUniqueId IdOf(const std::string& folder, const std::string& name, int rank) 
       fclose(file);
       if (whole) return id;
     }
+    // Rank 0 may have ended because of a loss, or be lost itself.
+    if (Check() != rewireSuccess) End(3, "lost after " + std::to_string(operations) + ": checked");
     usleep(1000);
   }
   End(5, "no id");

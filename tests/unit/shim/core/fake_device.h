@@ -51,6 +51,11 @@ class FakeDevice : public Device {
   void DestroyStream(cudaStream_t /*stream*/) override {
     MutexLock lock(&mutex_);
     --live_streams_;
+    if (on_destroy_stream_) on_destroy_stream_();
+  }
+  void OnDestroyStream(std::function<void()> call) {
+    MutexLock lock(&mutex_);
+    on_destroy_stream_ = std::move(call);
   }
   unsigned ResidentBlocks() override {
     MutexLock lock(&mutex_);
@@ -158,6 +163,7 @@ class FakeDevice : public Device {
 
   Mutex mutex_;
   std::function<uint64_t()> free_bytes_ REWIRE_GUARDED_BY(mutex_) = [] { return 1 << 30; };
+  std::function<void()> on_destroy_stream_ REWIRE_GUARDED_BY(mutex_);
   bool pending_ REWIRE_GUARDED_BY(mutex_) = false;
   std::set<cudaStream_t> capturing_ REWIRE_GUARDED_BY(mutex_);
   unsigned resident_blocks_ REWIRE_GUARDED_BY(mutex_) = 0;

@@ -102,6 +102,18 @@ TEST_F(BesideTest, IsDisabledAfterBlockingTheProgram) {
   EXPECT_TRUE(Prepare(2, {BuildOf(program, 2, 0)}).ok());
 }
 
+// NCCL's background thread uses the stream until the abort.
+TEST_F(BesideTest, TheStreamOfALaunchUnderWayOutlivesTheGeneration) {
+  Program program(core_.get(), 1, false);
+  ASSERT_EQ(program.Create(2, 0), ncclInProgress);
+  FakeNccl::Get().operation_polls = 1 << 30;
+  std::vector<std::string> before;
+  device_.OnDestroyStream([&before] { before = Calls(); });
+  EXPECT_FALSE(Prepare(1, {BuildOf(program, 2, 0, std::string(kBeside))}, milliseconds(50)).ok());
+  EXPECT_TRUE(Eventually([&] { return device_.live_streams() == 0; }));
+  EXPECT_THAT(before, ElementsAre("init 1", "init 2", "group", "abort 2", "end"));
+}
+
 TEST_F(BesideTest, IsDisabledTooWhereAnotherMemberGivesUpFirst) {
   StartStalled(milliseconds(100));
   Program program(core_.get(), 1);
