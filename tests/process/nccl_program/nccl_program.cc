@@ -14,6 +14,7 @@
 // and exits with 4. KINDS=create: creates and destroys a communicator again and again.
 #include <dlfcn.h>
 #include <sched.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -21,6 +22,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -82,6 +84,19 @@ void Settle(ncclComm_t comm, const char* what) {
   Must(state, what);
 }
 
+// Rank 0 may be lost, or have ended because of a loss. Nothing tells a rank of it that waits for an
+// id and has no communicator.
+void WriteProcessOfRankZero(const std::string& folder) {
+  std::ofstream(folder + "/process.new") << getpid();
+  if (rename((folder + "/process.new").c_str(), (folder + "/process").c_str()) != 0) {
+    End(5, "no file of the process");
+  }
+}
+bool RankZeroEnded(const std::string& folder) {
+  pid_t process = 0;
+  return std::ifstream(folder + "/process") >> process && kill(process, 0) != 0;
+}
+
 ncclUniqueId IdOf(const std::string& folder, const std::string& name, int rank) {
   const std::string path = folder + "/" + name;
   ncclUniqueId id;
@@ -100,8 +115,9 @@ ncclUniqueId IdOf(const std::string& folder, const std::string& name, int rank) 
       fclose(file);
       if (whole) return id;
     }
-    // Rank 0 may have ended because of a loss, or be lost itself.
-    if (Check() != rewireSuccess) End(3, "lost after " + std::to_string(operations) + ": checked");
+    if (RankZeroEnded(folder)) {
+      End(3, "lost after " + std::to_string(operations) + ": rank 0 has ended");
+    }
     usleep(1000);
   }
   End(5, "no id");
@@ -177,6 +193,7 @@ int main(int argc, char** argv) {
   MustCuda(Cuda("cuDeviceGetCount", &devices), "cuDeviceGetCount");
   MustCuda(Cuda("cuDevicePrimaryCtxRetain", &context, device % devices), "context");
   MustCuda(Cuda("cuCtxSetCurrent", context), "context");
+  if (rank == 0) WriteProcessOfRankZero(folder);
   if (kinds == "create") {
     for (;; ++operations) {
       const std::string name = "id" + std::to_string(operations);
