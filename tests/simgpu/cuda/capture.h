@@ -27,8 +27,8 @@ struct Capture {
 [[nodiscard]] CUresult CheckWorkAgainstCapture(Stream* stream) REWIRE_REQUIRES(driver_mutex);
 // Called by every entry that waits for the stream, which no capture allows.
 [[nodiscard]] CUresult CheckWaitAgainstCapture(Stream* stream) REWIRE_REQUIRES(driver_mutex);
-// Called by entries that wait for a whole context, which no capture of its streams allows, whatever
-// the mode of the capture.
+// Called by entries that wait for a whole context. No capture of its streams allows this, whatever
+// its mode (NVIDIA/TensorRT#2888; the relaxed mode is taken to be the same).
 [[nodiscard]] CUresult CheckWaitAgainstCaptures(const Context* context)
     REWIRE_REQUIRES(driver_mutex);
 // Called by a wait of the stream for the event. The stream may join the event's capture.
