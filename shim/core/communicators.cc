@@ -48,7 +48,7 @@ ShimCommunicators::ShimCommunicators(const NcclCalls& nccl, const ShimServices* 
       cutter_(&environment_, &chains_, &retirement_, this, options.decision, options.build),
       calls_("rw-core"),
       loss_(&environment_),
-      retirement_(&environment_, options.retire, [this] { Moved(); }),
+      retirement_(&environment_, &ledger_, options.retire, [this] { Moved(); }),
       builder_(&environment_, &ledger_, &loss_, this, options.stalled) {}
 
 ShimCommunicators::~ShimCommunicators() {

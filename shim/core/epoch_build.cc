@@ -185,7 +185,7 @@ absl::StatusOr<Link*> EpochBuild::NewLink(BuildTask* task, Chain* chain, uint32_
 absl::Status EpochBuild::BuildOne(BuildTask* task, const Chains& chains,
                                   const elastic::CommunicatorBuild& build, LowPriority* priority,
                                   uint64_t* taken) {
-  const BuildTurn turn(turns_);
+  const MemoryTurn turn(ledger_->turns());
   REWIRE_ASSIGN_OR_RETURN(const std::vector<uint64_t> free_before, FreeBytes(chains));
   std::vector<Link*> links;
   for (size_t i = 0; i < chains.size(); ++i) {

@@ -81,7 +81,6 @@ class EpochBuild {
   CoreCounters* const counters_;
   MemoryLedger* const ledger_;
   BuildSite* const site_;
-  const std::shared_ptr<BuildTurns> turns_ = std::make_shared<BuildTurns>();
   const milliseconds stalled_;
 };
 

@@ -1,6 +1,7 @@
 #include "shim/core/memory_ledger.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
@@ -17,7 +18,18 @@ uint64_t Fall(uint64_t free_before, uint64_t free_after) {
 void MemoryLedger::Record(const OnDevice& communicator, Maker maker, uint64_t free_before,
                           uint64_t free_after) {
   MutexLock lock(&mutex_);
-  taken_[communicator] = {maker, Fall(free_before, free_after)};
+  Taken& taken = taken_[communicator];
+  taken.maker = maker;
+  taken.made = Fall(free_before, free_after);
+}
+
+void MemoryLedger::RecordDestroyed(const OnDevice& communicator, uint64_t free_before,
+                                   uint64_t free_after) {
+  MutexLock lock(&mutex_);
+  const auto it = taken_.find(communicator);
+  if (it == taken_.end()) return;
+  uint64_t* const destroyed = it->second.destroyed;
+  destroyed[1] = std::exchange(destroyed[0], Fall(free_after, free_before));
 }
 
 void MemoryLedger::Forget(const OnDevice& communicator) {
@@ -38,7 +50,7 @@ void MemoryLedger::EndCreation(const VirtualCommunicator* comm,
   if (it == creating_.end()) return;
   const Creating& creating = it->second;
   if (free_after) {
-    taken_[creating.id] = {Maker::kProgram, Fall(creating.free_before, *free_after)};
+    taken_[creating.id] = {Maker::kProgram, Fall(creating.free_before, *free_after), {}};
   }
   creating_.erase(it);
 }
@@ -52,13 +64,13 @@ uint64_t MemoryLedger::Expected(std::span<const OnDevice> communicators) const {
   MutexLock lock(&mutex_);
   uint64_t largest = 0;
   for (const auto& [id, taken] : taken_) {
-    if (taken.maker == Maker::kBuilder) largest = std::max(largest, taken.bytes);
+    if (taken.maker == Maker::kBuilder) largest = std::max(largest, taken.Bytes());
   }
   uint64_t sum = 0;
   for (const OnDevice& id : communicators) {
     const auto it = taken_.find(id);
     if (it != taken_.end()) {
-      sum += it->second.bytes;
+      sum += it->second.Bytes();
     } else if (&id == communicators.data()) {
       sum += largest;
     }

@@ -1,13 +1,16 @@
 // Records how much device memory each communicator's generations took, and checks whether the next
-// generations fit beside them. For ShimCommunicators and EpochBuild. Thread-safe.
+// generations fit beside them. For ShimCommunicators, EpochBuild and Retirement. Thread-safe.
 //
 // An epoch that changes several communicators needs the sum of their generations at once. The
 // change is refused before it begins if the measured generations do not fit, and during the build
 // if the next generation does not fit. A measurement is the fall of free memory while one
-// generation was made. Other allocations of the program at that moment are included, so the newest
-// measurement replaces an older measurement.
+// generation was made, or the rise while one was destroyed. Sends, and the first operation of a
+// non-blocking communicator, connect after the generation was made, so only the rise includes the
+// memory of these connections. Other allocations of the program at that moment are included, so
+// newer measurements replace older ones.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <map>
@@ -35,30 +38,30 @@ struct OnDevice {
   auto operator<=>(const OnDevice&) const = default;
 };
 
-// The numbers of builds that have begun and ended.
-struct BuildTurns {
+// The numbers of builds and destructions that have begun and ended.
+struct MemoryTurns {
   std::atomic<uint64_t> ended{0};
   std::atomic<uint64_t> begun{0};
 };
 
-// One build, as long as the object exists. Knows whether the build ran alone: a build that was
-// given up may still allocate beside the next one, and then the fall of free memory says nothing
-// about either.
-class BuildTurn {
+// One build or destruction, as long as the object exists. Knows whether it ran alone: a build that
+// was given up may still allocate beside the next one, and then the free memory says nothing about
+// either.
+class MemoryTurn {
  public:
-  explicit BuildTurn(std::shared_ptr<BuildTurns> turns)
+  explicit MemoryTurn(std::shared_ptr<MemoryTurns> turns)
       : turns_(std::move(turns)), ended_(turns_->ended.load()), begun_(++turns_->begun) {}
-  ~BuildTurn() { ++turns_->ended; }
-  BuildTurn(const BuildTurn&) = delete;
-  BuildTurn& operator=(const BuildTurn&) = delete;
-  // Returns whether no other build ran at the same time so far.
+  ~MemoryTurn() { ++turns_->ended; }
+  MemoryTurn(const MemoryTurn&) = delete;
+  MemoryTurn& operator=(const MemoryTurn&) = delete;
+  // Returns whether no other turn was under way at the same time so far.
   [[nodiscard]] bool Alone() const {
     return ended_ + 1 == begun_ && turns_->begun.load() == begun_;
   }
 
  private:
   // A thread that was left inside NCCL may return when the builder no longer exists.
-  const std::shared_ptr<BuildTurns> turns_;
+  const std::shared_ptr<MemoryTurns> turns_;
   const uint64_t ended_;
   const uint64_t begun_;
 };
@@ -73,6 +76,10 @@ class MemoryLedger {
   // Records the fall of free memory while one generation was made (and warmed).
   void Record(const OnDevice& communicator, Maker maker, uint64_t free_before, uint64_t free_after)
       REWIRE_EXCLUDES(mutex_);
+  // Records the rise of free memory while one generation was destroyed. Ignored for a communicator
+  // without a measurement, which the program has closed.
+  void RecordDestroyed(const OnDevice& communicator, uint64_t free_before, uint64_t free_after)
+      REWIRE_EXCLUDES(mutex_);
   void Forget(const OnDevice& communicator) REWIRE_EXCLUDES(mutex_);
 
   // BeginCreation and EndCreation measure the program's own creation of a communicator. EndCreation
@@ -84,21 +91,27 @@ class MemoryLedger {
       REWIRE_EXCLUDES(mutex_);
   void DropCreation(const VirtualCommunicator* comm) REWIRE_EXCLUDES(mutex_);
 
-  // Returns the bytes that one more generation of each communicator will take. The communicators
-  // are those of one device, in the order of building. A communicator without a measurement counts
-  // only if it is the first, with the largest measurement of kBuilder. The program may allocate
-  // during a build, and no single measurement says much about many others. Call again before each
-  // build.
+  // Returns the bytes that one more generation of each communicator will take. This is the largest
+  // measurement of the newest build and the last two destructions: a generation may be destroyed
+  // before it has connected everything. The communicators are those of one device, in the order of
+  // building. A communicator without a measurement counts only if it is the first, with the largest
+  // measurement of kBuilder. The program may allocate during a build, and no single measurement
+  // says much about many others. Call again before each build.
   [[nodiscard]] uint64_t Expected(std::span<const OnDevice> communicators) const
       REWIRE_EXCLUDES(mutex_);
   // Returns kResourceExhausted, with figures, if the generations do not fit into `free_bytes`.
   [[nodiscard]] absl::Status Check(std::span<const OnDevice> communicators,
                                    uint64_t free_bytes) const REWIRE_EXCLUDES(mutex_);
 
+  // The turns of everything of Rewire's that changes the free memory.
+  [[nodiscard]] const std::shared_ptr<MemoryTurns>& turns() const { return turns_; }
+
  private:
   struct Taken {
     Maker maker = Maker::kProgram;
-    uint64_t bytes = 0;
+    uint64_t made = 0;
+    uint64_t destroyed[2] = {0, 0};  // newest first
+    [[nodiscard]] uint64_t Bytes() const { return std::max({made, destroyed[0], destroyed[1]}); }
   };
 
   struct Creating {
@@ -106,6 +119,7 @@ class MemoryLedger {
     uint64_t free_before = 0;
   };
 
+  const std::shared_ptr<MemoryTurns> turns_ = std::make_shared<MemoryTurns>();
   mutable Mutex mutex_;
   std::map<OnDevice, Taken> taken_ REWIRE_GUARDED_BY(mutex_);
   // The program's creations that are under way.

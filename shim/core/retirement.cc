@@ -222,6 +222,34 @@ void Retirement::Destroy(const Slots& links) {
   for (const Slot& link : links) FreeEvent(*link);
 }
 
+std::vector<std::optional<uint64_t>> Retirement::FreeBytes(const Slots& links) {
+  std::vector<std::optional<uint64_t>> all;
+  for (const Slot& link : links) {
+    const bool entered = device_->Enter(link->context).ok();
+    const absl::StatusOr<uint64_t> bytes =
+        entered ? device_->FreeBytes() : absl::UnavailableError("no context");
+    all.push_back(bytes.ok() ? std::optional<uint64_t>(*bytes) : std::nullopt);
+  }
+  return all;
+}
+
+void Retirement::DestroyMeasured(const Slots& links, std::span<const ncclComm_t> comms) {
+  const MemoryTurn turn(ledger_->turns());
+  const std::vector<std::optional<uint64_t>> before = FreeBytes(links);
+  const bool destroyed = DestroyReal(*nccl_, comms, links.front()->blocking, Now() + kDestroy);
+  (destroyed ? counters_->retired : counters_->aborted) += comms.size();
+  const std::vector<std::optional<uint64_t>> after = FreeBytes(links);
+  if (!destroyed || !turn.Alone()) return;
+  for (size_t i = 0; i < links.size(); ++i) {
+    // Ranks that share a device saw the same rise.
+    const bool counted =
+        std::any_of(links.begin(), links.begin() + static_cast<ptrdiff_t>(i),
+                    [&](const Slot& link) { return link->context == links[i]->context; });
+    if (counted || !before[i] || !after[i]) continue;
+    ledger_->RecordDestroyed({links[i]->id, links[i]->context}, *before[i], *after[i]);
+  }
+}
+
 void Retirement::DestroyGenerations(const Slots& links) {
   bool on_device = true;
   std::vector<ncclComm_t> comms;
@@ -240,10 +268,7 @@ void Retirement::DestroyGenerations(const Slots& links) {
     }
     if (const ncclComm_t real = link->generation->Real(); real != nullptr) comms.push_back(real);
   }
-  if (on_device && !comms.empty()) {
-    const bool destroyed = DestroyReal(*nccl_, comms, links.front()->blocking, Now() + kDestroy);
-    (destroyed ? counters_->retired : counters_->aborted) += comms.size();
-  }
+  if (on_device && !comms.empty()) DestroyMeasured(links, comms);
   for (const Slot& link : links) services_->free_generation(link->generation);
 }
 

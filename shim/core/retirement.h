@@ -13,6 +13,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "reconfig/base/mutex.h"
@@ -20,17 +21,20 @@
 #include "reconfig/elastic/protocol/messages.h"
 #include "shim/core/chain.h"
 #include "shim/core/environment.h"
+#include "shim/core/memory_ledger.h"
 
 namespace rewire::shim {
 
 class Retirement {
  public:
   // gone: called after generations were destroyed, on the retirement thread.
-  Retirement(Environment* environment, milliseconds after, std::function<void()> gone)
+  Retirement(Environment* environment, MemoryLedger* ledger, milliseconds after,
+             std::function<void()> gone)
       : nccl_(&environment->nccl),
         services_(environment->services),
         device_(environment->device),
         counters_(&environment->counters),
+        ledger_(ledger),
         after_(after),
         gone_(std::move(gone)),
         queue_("rw-retire") {}
@@ -66,12 +70,17 @@ class Retirement {
   // The ranks of one generation.
   void Destroy(const Slots& links);
   void DestroyGenerations(const Slots& links);
+  // Destroys the real communicators of these ranks and records the memory that this gave back.
+  void DestroyMeasured(const Slots& links, std::span<const ncclComm_t> comms);
+  // Returns the free memory of each rank's device; nullopt where it is unknown.
+  std::vector<std::optional<uint64_t>> FreeBytes(const Slots& links);
   void FreeEvent(const Link& link);
 
   const NcclCalls* const nccl_;
   const ShimServices* const services_;
   Device* const device_;
   CoreCounters* const counters_;
+  MemoryLedger* const ledger_;
   const milliseconds after_;
   const std::function<void()> gone_;
   Mutex mutex_;

@@ -1,4 +1,7 @@
 // A build is refused when its generations do not fit into the device's memory.
+#include <algorithm>
+#include <atomic>
+
 #include "reconfig/base/counters.h"
 #include "tests/unit/shim/core/stage.h"
 
@@ -70,6 +73,30 @@ TEST_F(MeasureTest, StopsWhereTheRestDoesNotFit) {
   EXPECT_THAT(text, HasSubstr("device memory: bytes=400"));
   EXPECT_THAT(text, HasSubstr("399 free bytes"));
   EXPECT_TRUE(Eventually([] { return FakeNccl::Get().Live() == 0; }));
+}
+
+// Each generation takes 400 bytes while it is built, and 300 more once the program's operations
+// have connected it.
+TEST_F(BuilderMemoryTest, ExpectsWhatTheDestroyedGenerationGaveBack) {
+  std::atomic<int> connected{1};
+  device_.SetFreeBytes([&connected] {
+    const int live = FakeNccl::Get().Live();
+    return static_cast<uint64_t>(10000 - 400 * live - 300 * std::min(live, connected.load()));
+  });
+  Program program(core_.get(), 1);
+  ASSERT_EQ(program.Create(2, 0), ncclSuccess);
+  Swap(program, 1, 0, 0);
+  EXPECT_EQ(ValueOf(Counter::kShimBuildTaken), 400u);
+  ASSERT_EQ(program.Issue(0), ncclSuccess);
+  connected = 2;
+  ASSERT_TRUE(RetireAll());
+  connected = 1;
+  Swap(program, 2, 1, 1);
+  EXPECT_EQ(ValueOf(Counter::kShimBuildExpected), 700u);
+  EXPECT_EQ(ValueOf(Counter::kShimBuildTaken), 400u);
+  program.Close();
+  // The test's end reads the free memory.
+  device_.SetFreeBytes(10000);
 }
 
 }  // namespace

@@ -32,16 +32,34 @@ TEST(MemoryLedgerTest, SumsMeasurementsAndTakesTheLargestForAnUnknownFirst) {
   EXPECT_EQ(ledger.Expected(std::vector<OnDevice>{b}), 0u);
 }
 
-TEST(BuildTurnTest, IsAloneOnlyWithoutAnOverlappingBuild) {
-  const auto turns = std::make_shared<BuildTurns>();
-  { EXPECT_TRUE(BuildTurn(turns).Alone()); }
+TEST(MemoryLedgerTest, ExpectsTheLargestOfTheBuildAndTheLastTwoDestructions) {
+  MemoryLedger ledger;
+  const OnDevice a = CommunicatorId{1, 1};
+  const std::vector<OnDevice> all{a};
+  ledger.RecordDestroyed(a, 100, 200);  // of a communicator that was closed meanwhile
+  EXPECT_EQ(ledger.Expected(all), 0u);
+  ledger.Record(a, MemoryLedger::Maker::kBuilder, 100, 70);
+  ledger.RecordDestroyed(a, 70, 170);
+  EXPECT_EQ(ledger.Expected(all), 100u);
+  ledger.RecordDestroyed(a, 70, 110);
+  EXPECT_EQ(ledger.Expected(all), 100u);
+  ledger.RecordDestroyed(a, 70, 110);
+  EXPECT_EQ(ledger.Expected(all), 40u);
+  ledger.RecordDestroyed(a, 70, 60);
+  ledger.RecordDestroyed(a, 70, 60);
+  EXPECT_EQ(ledger.Expected(all), 30u);
+}
+
+TEST(MemoryTurnTest, IsAloneOnlyWithoutAnOverlappingTurn) {
+  const auto turns = std::make_shared<MemoryTurns>();
+  { EXPECT_TRUE(MemoryTurn(turns).Alone()); }
   {
-    const BuildTurn first(turns);
+    const MemoryTurn first(turns);
     EXPECT_TRUE(first.Alone());
-    { EXPECT_FALSE(BuildTurn(turns).Alone()); }
+    { EXPECT_FALSE(MemoryTurn(turns).Alone()); }
     EXPECT_FALSE(first.Alone());
   }
-  EXPECT_TRUE(BuildTurn(turns).Alone());
+  EXPECT_TRUE(MemoryTurn(turns).Alone());
 }
 
 TEST(MemoryLedgerTest, RecordsACreationThatEndsAndForgetsOneThatIsClosed) {
