@@ -163,10 +163,12 @@ void Participant::Do(Time /*now*/, const MakePlan& action) {
   context.snapshots = snapshots_.snapshotter();
   context.boundary = options_.boundary;
   context.build = options_.build;
-  context.check_shapes = [this, from = action.from] {
+  // A lost member does not answer.
+  const World& asked = action.kind == TransitionKind::kLoss ? action.to : action.from;
+  context.check_shapes = [this, asked] {
     const absl::Status moved = state_.CheckAllocations();
     if (!moved.ok()) return moved;
-    return RegisteredState::CheckShapes(from, options_.member, names_, options_.build,
+    return RegisteredState::CheckShapes(asked, options_.member, names_, options_.build,
                                         [this] { return gate_.finished(); });
   };
   context.peer_copy = options_.peer_copy;

@@ -73,7 +73,7 @@ absl::Status NewParts::AllocateOne(const ProgramState& state, uint32_t tensor,
   if (InPlace(state, tensor, box)) {
     targets_[tensor] = PlaceOf(now, box.begin);
     parts_.push_back({tensor, box, targets_[tensor]});
-    return TouchAround(now, box);
+    return absl::OkStatus();
   }
   const uint64_t bytes = box.size() * now.shape.element_bytes;
   state::StatePlace place = now.place;
@@ -94,10 +94,21 @@ absl::Status NewParts::AllocateOne(const ProgramState& state, uint32_t tensor,
   }
   parts_.push_back({tensor, box, place});
   targets_[tensor] = place;
-  return Touch(place, bytes);
+  return absl::OkStatus();
 }
 
-absl::Status NewParts::Touch(const state::StatePlace& place, uint64_t bytes) {
+absl::Status NewParts::Touch(const ProgramState& state) {
+  for (const NewPart& part : parts_) {
+    const state::PlacedTensor& now = state.tensors[part.tensor];
+    const bool in_place =
+        now.place.data != nullptr && part.place.data == PlaceOf(now, part.box.begin).data;
+    REWIRE_RETURN_IF_ERROR(in_place ? ClearAround(now, part.box)
+                                    : Clear(part.place, part.box.size() * now.shape.element_bytes));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status NewParts::Clear(const state::StatePlace& place, uint64_t bytes) {
   constexpr uint64_t kTurn = 16 << 20;
   for (uint64_t at = 0; at < bytes; at += kTurn) {
     if (cancelled_()) return absl::CancelledError("the transition was aborted");
@@ -106,12 +117,12 @@ absl::Status NewParts::Touch(const state::StatePlace& place, uint64_t bytes) {
   return absl::OkStatus();
 }
 
-absl::Status NewParts::TouchAround(const state::PlacedTensor& now, const state::Box& box) {
+absl::Status NewParts::ClearAround(const state::PlacedTensor& now, const state::Box& box) {
   const state::Box before{box.begin, std::min(box.end, now.part.begin)};
   const state::Box behind{std::max(box.begin, now.part.end), box.end};
   for (const state::Box& fresh : {before, behind}) {
     REWIRE_RETURN_IF_ERROR(
-        Touch(PlaceOf(now, fresh.begin), fresh.size() * now.shape.element_bytes));
+        Clear(PlaceOf(now, fresh.begin), fresh.size() * now.shape.element_bytes));
   }
   return absl::OkStatus();
 }

@@ -40,6 +40,8 @@ class NewParts {
   // Allocates the parts of `self` in the world `to`, by the program's callbacks. Also after an
   // error the parts are those that the program has allocated.
   absl::Status Allocate(const ProgramState& state, MemberId self, const World& to);
+  // Writes the new memory, so that its pages exist when the stream comes.
+  absl::Status Touch(const ProgramState& state);
 
   [[nodiscard]] const std::vector<NewPart>& parts() const { return parts_; }
   // Returns the address of this member's new part of each tensor.
@@ -47,10 +49,9 @@ class NewParts {
 
  private:
   absl::Status AllocateOne(const ProgramState& state, uint32_t tensor, const state::Box& box);
-  // Writes new memory before the stream comes, so that its pages exist.
-  absl::Status Touch(const state::StatePlace& place, uint64_t bytes);
-  // Touches the elements of `box` outside the present part, for a part that stays in place.
-  absl::Status TouchAround(const state::PlacedTensor& now, const state::Box& box);
+  absl::Status Clear(const state::StatePlace& place, uint64_t bytes);
+  // Clears the elements of `box` outside the present part, for a part that stays in place.
+  absl::Status ClearAround(const state::PlacedTensor& now, const state::Box& box);
 
   const IsCancelled cancelled_;
   state::StateMemory memory_;

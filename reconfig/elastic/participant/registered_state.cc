@@ -102,7 +102,7 @@ absl::Status RegisteredState::CheckShapes(const World& from, MemberId self, cons
     REWIRE_ASSIGN_OR_RETURN(mine, DecodeShapes(*published));
   }
   if (from.members.empty() || from.members[0].member == self) return absl::OkStatus();
-  // A lost member does not answer, and then the hashes of the plans still differ.
+  // A member lost meanwhile does not answer, and then the hashes of the plans still differ.
   for (const WorldMember& m : from.members) {
     if (m.member == self || m.data_address.empty()) continue;
     const auto answer = ShapesOf(m, names, patience, ended);

@@ -149,10 +149,21 @@ absl::StatusOr<uint64_t> Reshape::MakeThePlan() {
   }
   state_ = std::move(*state);
   for (const state::PlacedTensor& t : state_.tensors) shapes_.push_back(t.shape);
+  const Time begin = Now();
   REWIRE_RETURN_IF_ERROR(context_.check_shapes());
+  const Time checked = Now();
   REWIRE_RETURN_IF_ERROR(parts_.Allocate(state_, context_.self, request_.to));
-  ReserveSnapshots();
-  if (request_.kind == TransitionKind::kLoss) {
+  const bool loss = request_.kind == TransitionKind::kLoss;
+  // After a loss the program waits, so memory is touched only when it is written.
+  if (!loss) REWIRE_RETURN_IF_ERROR(parts_.Touch(state_));
+  const Time allocated = Now();
+  if (!loss) ReserveSnapshots();
+  REWIRE_DEBUG(
+      "epoch %llu: %.1f ms to compare the state, %.1f ms to allocate parts, %.1f ms to "
+      "reserve snapshots",
+      static_cast<unsigned long long>(epoch()), Milliseconds(checked - begin),
+      Milliseconds(allocated - checked), Milliseconds(Now() - allocated));
+  if (loss) {
     return state::PlanHash(shapes_, request_.from, request_.to, state::Plan{});
   }
   REWIRE_ASSIGN_OR_RETURN(const state::Plan plan,

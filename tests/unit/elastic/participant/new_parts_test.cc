@@ -71,6 +71,7 @@ TEST_F(NewPartsTest, AllocatesOnlyPartsThatChange) {
   EXPECT_EQ(parts_.parts()[0].tensor, 0u);
   EXPECT_EQ(parts_.parts()[0].box, (state::Box{0, 4}));
   EXPECT_EQ(parts_.parts()[0].place.data, program_.memory.front().data());
+  ASSERT_TRUE(parts_.Touch(state_).ok());
   EXPECT_EQ(program_.memory.front(), std::vector<char>(4));  // its pages exist
   ASSERT_EQ(parts_.targets().size(), 2u);
   EXPECT_EQ(parts_.targets()[1].data, bytes_.data());
@@ -90,6 +91,7 @@ TEST_F(NewPartsTest, PartStaysInPlaceWhenTheProgramHasRoom) {
   ASSERT_TRUE(parts_.Allocate(state_, 0, Members({0})).ok());
   ASSERT_EQ(parts_.parts().size(), 1u);
   EXPECT_EQ(parts_.parts()[0].place.data, bytes_.data());
+  ASSERT_TRUE(parts_.Touch(state_).ok());
   EXPECT_EQ(bytes_[5], 5);   // the old part is kept
   EXPECT_EQ(bytes_[11], 0);  // the new elements were touched
 }
