@@ -55,6 +55,7 @@ def perform(job, log, change, step, settle):
     return {"name": change.name, "from": change.before, "to": change.after, "planned": change.planned,
             "asked_at_step": asked, "done_at_step": done, "epoch": record["to_epoch"],
             "prepare_ms": record["prepare_ms"], "commit_ms": record["total_ms"] - record["prepare_ms"],
+            "phases": {p["phase"]: p["ms"] for p in record["phases"]},
             "bytes": record["bytes"], "host_waits": record["host_waits"]}
 
 

@@ -11,13 +11,13 @@ import argparse
 import json
 import pathlib
 import shutil
-import statistics
 import sys
 import tempfile
 import time
 
 import changes
 import chart
+import comparison
 import restart
 from job import Job, JobError
 from steps import StepLog, losses
@@ -92,49 +92,6 @@ def disturb(rounds, spacing):
     return actions
 
 
-def compare_with_restart(rows, baselines):
-    """Returns one row per kind of change: medians over the rounds, and the ratio to a restart."""
-    table = []
-    for change in changes.ROUND + [changes.BACK]:
-        mine = [r for r in rows if r["name"] == change.name]
-        if not mine:
-            continue
-        restarts = [b for b in baselines if (b["from"], b["to"]) == (change.before, change.after)]
-        pause = statistics.median(r["pause_ms"] for r in mine)
-        row = {"name": change.name, "from": change.before, "to": change.after, "planned": change.planned,
-               "repeats": len(mine), "prepare_ms": statistics.median(r["prepare_ms"] for r in mine),
-               "pause_ms": pause, "pause_ms_all": [round(r["pause_ms"], 3) for r in mine],
-               "bytes": statistics.median(r["bytes"] for r in mine),
-               "steps_lost": max(r["steps_lost"] for r in mine)}
-        if restarts:
-            for key in ("downtime_ms", "save_ms", "sync_ms", "exit_ms", "exec_ms", "init_ms", "load_ms", "first_step_ms"):
-                row[f"restart_{key}"] = statistics.median(b[key] for b in restarts)
-            if not change.planned:
-                # A death leaves no time to save. The steps since the last checkpoint, which a
-                # restart repeats, are not counted.
-                row["restart_downtime_ms"] -= row["restart_save_ms"] + row["restart_exit_ms"]
-                row["restart_save_ms"] = row["restart_sync_ms"] = row["restart_exit_ms"] = 0.0
-            # A pause below 0.1 ms counts as 0.1 ms, so that the ratio stays finite.
-            row["ratio"] = row["restart_downtime_ms"] / max(pause, 0.1)
-            row["ratio_unsynced"] = (row["restart_downtime_ms"] - row["restart_sync_ms"]) / max(pause, 0.1)
-        table.append(row)
-    return table
-
-
-def print_table(table, equal):
-    say(f"\n  {'change':<15} {'members':>8} {'prepare':>9} {'pause':>9} {'lost':>5} {'moved':>9}   "
-        f"{'restart':>9} {'save+exit':>9} {'exec':>8} {'init':>8} {'load':>8} {'ratio':>6}")
-    for r in table:
-        line = (f"  {r['name']:<15} {r['from']} -> {r['to']:<3} {r['prepare_ms']:>6.0f} ms {r['pause_ms']:>6.1f} ms "
-                f"{r['steps_lost']:>5} {r['bytes'] / 1e6:>6.1f} MB   ")
-        if "ratio" in r:
-            line += (f"{r['restart_downtime_ms']:>6.0f} ms {r['restart_save_ms'] + r['restart_exit_ms']:>6.0f} ms "
-                     f"{r['restart_exec_ms']:>5.0f} ms {r['restart_init_ms']:>5.0f} ms {r['restart_load_ms']:>5.0f} ms "
-                     f"{r['ratio']:>5.0f}x")
-        say(line)
-    say(f"\n  losses and final state bit-equal to the undisturbed run: {'yes' if equal else 'NO'}")
-
-
 def parse():
     p = argparse.ArgumentParser(prog="./dev demo", description=__doc__.split("\n\n")[0])
     p.add_argument("--build", required=True, help=argparse.SUPPRESS)
@@ -190,7 +147,7 @@ def main():
             baselines = restart.measure(args.build, work / "restart",
                                         str(pathlib.Path(args.build) / "bin" / "gpt_train"), sizes, 4,
                                         common + ["--steps", "100000"])
-        table = compare_with_restart(rows, baselines)
+        table = comparison.table(changes.ROUND + [changes.BACK], rows, baselines, medians)
         members = sorted(log.steps.items())
         path = {}
         for _, member_rows in members:
@@ -204,7 +161,10 @@ def main():
         (out / "demo.svg").write_text(svg)
         if (work / "changing" / "traces").is_dir():
             shutil.copytree(work / "changing" / "traces", out / "traces", dirs_exist_ok=True)
-    print_table(table, equal)
+    say()
+    for line in comparison.lines(table):
+        say("  " + line)
+    say(f"\n  losses and final state bit-equal to the undisturbed run: {'yes' if equal else 'NO'}")
     planned = [r for r in table if r["planned"]]
     result = {
         "schema": "rewire-demo", "version": 1, "simulated": True, "state_mb": args.state_mb,
@@ -220,9 +180,10 @@ def main():
         result["pause_ratio_vs_restart_min"] = min(ratios)
         result["pause_ratio_vs_unsynced_restart_min"] = min(r["ratio_unsynced"] for r in planned if "ratio" in r)
         say(f"  smallest ratio of a restart's downtime to Rewire's pause: {min(ratios):.0f}x")
-    deaths = [r["ratio"] for r in table if not r["planned"] and "ratio" in r]
+    deaths = [r for r in table if not r["planned"] and "ratio" in r]
     if deaths:
-        result["kill_pause_ratio_vs_restart"] = min(deaths)
+        result["kill_pause_ratio_vs_restart"] = min(r["ratio"] for r in deaths)
+        result["kill_pause_ratio_without_repeats"] = min(r["ratio_without_repeats"] for r in deaths)
     say(f"  chart: {out}/demo.svg   traces: {out}/traces")
     if args.json:
         print(json.dumps(result))
