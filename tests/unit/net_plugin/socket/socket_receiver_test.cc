@@ -27,7 +27,7 @@ TEST_P(StreamsTest, LateReceivesFindDataReadAhead) {
   ASSERT_NO_FATAL_FAILURE(Join());
   const size_t bytes = 2 * kMostChunkBytes + 1000;
   constexpr int kAhead = 8;
-  for (int round = 0; round < 30; ++round) {
+  for (int round = 0; round < 12; ++round) {
     std::vector<std::vector<char>> sent;
     std::vector<Request*> sends;
     for (int i = 0; i < kAhead; ++i) sent.push_back(Pattern(bytes, round * kAhead + i + 1));
@@ -56,7 +56,7 @@ TEST_P(StreamsTest, LateReceivesFindDataReadAhead) {
 
 // The receiver may read the close before the last chunks.
 TEST_P(StreamsTest, CloseAfterLastMessageFailsNothing) {
-  for (int round = 0; round < 60; ++round) {
+  for (int round = 0; round < 30; ++round) {
     ASSERT_NO_FATAL_FAILURE(Join());
     const std::vector<char> sent =
         Pattern(3 * kMostChunkBytes + 17, static_cast<uint64_t>(round) + 1);
