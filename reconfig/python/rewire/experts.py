@@ -13,7 +13,7 @@ next begin() or next(). Owned by one thread, with a current CUDA context. Failur
 """
 import ctypes
 
-from .library import Library, RewireError, set_options
+from .library import RewireError, moe_library, set_options
 
 __all__ = ["Counts", "Experts", "Gradient", "Moved", "RewireError", "Segment"]
 
@@ -92,7 +92,7 @@ class Moved:
 class Experts:
     def __init__(self, name, rank, ranks, *, library=None, **options):
         """options: the members of rewireExpertsOptions_t. A missing option has its default."""
-        self._library = Library(library)
+        self._library = moe_library(library)
         self._handle = None
         struct = _Options(ctypes.sizeof(_Options), name.encode(), rank, ranks)
         set_options("rewireExpertsOptions_t", struct, options)

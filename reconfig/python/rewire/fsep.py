@@ -18,7 +18,7 @@ length raises ValueError, and an unknown option TypeError.
 """
 import ctypes
 
-from .library import Library, RewireError, set_options
+from .library import RewireError, moe_library, set_options
 
 __all__ = ["EMPTY", "Fsep", "RewireError"]
 
@@ -51,7 +51,7 @@ class Fsep:
 
         options: the other members of rewireFsepOptions_t.
         """
-        self._library = Library(library)
+        self._library = moe_library(library)
         self._handle = None
         if len(weights) != len(gradients):
             raise ValueError(f"gradients: layers={len(gradients)}: must be {len(weights)}")

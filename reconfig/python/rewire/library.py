@@ -1,33 +1,72 @@
-"""Loads librewire-moe.so, calls its functions and raises their errors."""
+"""Finds Rewire's libraries, calls their functions and raises their errors."""
 import ctypes
+import os
 import pathlib
+from typing import Any, Dict, Optional
 
 _UNAVAILABLE = 3
+_VERSION = "0.1"
 
 
 class RewireError(RuntimeError):
-    """The error of a failed call of the library. `lost`: another process is lost."""
+    """The error of a failed call of a library. `lost`: another process is lost, or there is no agent."""
 
-    def __init__(self, result, text):
+    def __init__(self, result: int, text: str) -> None:
         super().__init__(text)
         self.result = result
         self.lost = result == _UNAVAILABLE
 
 
+def _open(name: str) -> ctypes.CDLL:
+    """Opens the copy that the process has loaded, or the loader's (`rewire run` names the folder of the
+    preloaded library), or that of this package."""
+    soname = f"{name}.so.{_VERSION}"
+    try:
+        return ctypes.CDLL(soname, mode=os.RTLD_NOLOAD | os.RTLD_NOW)
+    except OSError:
+        pass
+    try:
+        return ctypes.CDLL(soname)
+    except OSError as error:
+        reason = str(error)
+    here = pathlib.Path(__file__).resolve()
+    # A wheel has rewire/lib/; an installation has <prefix>/share/rewire/python/rewire/library.py.
+    folders = [here.parent / "lib", *(p / "lib" / "rewire" for p in here.parents[4:5])]
+    for folder in folders:
+        if (folder / soname).exists():
+            return ctypes.CDLL(str(folder / soname))
+    raise OSError(
+        f"{reason}; and not in {' or '.join(map(str, folders))} (start the program by `rewire run`, or give a path)"
+    )
+
+
 class Library:
-    def __init__(self, path=None):
-        if path is None:  # <prefix>/share/rewire/python/rewire/library.py
-            path = pathlib.Path(__file__).resolve().parents[4] / "lib/rewire/librewire-moe.so"
-        self._library = ctypes.CDLL(str(path))
-        self._library.rewireMoeLastError.restype = ctypes.c_char_p
+    """One library. name: without the suffix. last_error: its function that returns the reason of a failure."""
 
-    def call(self, function, *arguments):
-        result = getattr(self._library, function)(*arguments)
+    def __init__(self, name: str, last_error: str, path: Optional[str] = None) -> None:
+        self._library = _open(name) if path is None else ctypes.CDLL(str(path))
+        self._last_error = getattr(self._library, last_error)
+        self._last_error.restype = ctypes.c_char_p
+
+    def result(self, function: str, *arguments: Any) -> int:
+        """Returns the result of a call, for a caller that has a better error."""
+        return int(getattr(self._library, function)(*arguments))
+
+    def error(self, result: int) -> RewireError:
+        """Returns the error of this thread's last call, which returned `result`."""
+        return RewireError(result, self._last_error().decode(errors="replace"))
+
+    def call(self, function: str, *arguments: Any) -> None:
+        result = self.result(function, *arguments)
         if result != 0:
-            raise RewireError(result, self._library.rewireMoeLastError().decode(errors="replace"))
+            raise self.error(result)
 
 
-def set_options(name, struct, options):
+def moe_library(path: Optional[str] = None) -> Library:
+    return Library("librewire-moe", "rewireMoeLastError", path)
+
+
+def set_options(name: str, struct: ctypes.Structure, options: Dict[str, Any]) -> None:
     """Sets members of the struct `name`. An unknown member is a TypeError."""
     known = {field[0] for field in struct._fields_}
     for option, value in options.items():

@@ -1,0 +1,249 @@
+"""A PyTorch training script whose world changes while it trains.
+
+    model = rewire.torch.DataParallel(model)
+    job = rewire.torch.Job(model, optimizer, data=loader, scheduler=scheduler)
+    for x, y in loader:
+        optimizer.zero_grad()
+        loss(model(x), y).backward()
+        job.step()                        # in place of optimizer.step()
+        scheduler.step()
+
+The first step is the script's own; from the second on, step() is an update boundary (rewire/rewire.h). Everything
+is owned by the training thread.
+"""
+import ctypes
+from typing import Any, Callable, Optional
+
+import torch
+
+from ..nccl import NcclError, Operation
+from ..world import Change, Kind, Outcome, World
+from . import data as data_module
+from .parallel import DataParallel
+from .process import process
+from .progress import Progress
+from .tensors import StateError, StateTensors
+
+__all__ = ["Job", "Left", "StateError"]
+
+
+class Left(SystemExit):
+    """Raised by step() where this member has left the world: the process ends with status 0."""
+
+
+class _Schedule:
+    """Counts the calls of scheduler.step(), and ignores those that belong to a step that was not applied."""
+
+    def __init__(self, scheduler: Any, ignored: Callable[[], bool]) -> None:
+        self.calls = 0  # since the last update
+        step = scheduler.step
+
+        def counted(*arguments: Any, **named: Any) -> Any:
+            if ignored():
+                return None
+            self.calls += 1
+            return step(*arguments, **named)
+
+        scheduler.step = counted
+        self.repeat = step
+
+
+class Job:
+    """model, optimizer, scheduler, scaler: the script's. data: a DataLoader with a DistributedSampler; loops over it
+    then follow the world. on_world: called with the world after each change of it, in step().
+
+    A joiner enters the world in this call, with the others' state.
+    """
+
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        optimizer: torch.optim.Optimizer,
+        *,
+        data: Optional["torch.utils.data.DataLoader[Any]"] = None,
+        scheduler: Any = None,
+        scaler: Any = None,
+        on_world: Optional[Callable[[World], Any]] = None,
+    ) -> None:
+        self._process = process()
+        self.world = self._process.member.world
+        self._model, self._optimizer, self._scaler = model, optimizer, scaler
+        self._parallel = next((m for m in model.modules() if isinstance(m, DataParallel)), None)
+        self._on_world = on_world
+        self._position = None if data is None else data_module.follow(data, self.world.slots, self.world.slot, self._on_batch)
+        self._repeated = False  # the last step was not applied
+        self._schedule = None if scheduler is None else _Schedule(scheduler, self._ignores_schedule)
+        self._progress = Progress(model, optimizer, scheduler, scaler, self._position)
+        self._tensors = StateTensors(model, optimizer)
+        self._version = (ctypes.c_uint64 * 1)(0)  # restored by Rewire
+        self._known = 0  # the version that Python's values are of
+        self._gap_calls = 0
+        self._registered = False
+        self._changed = False  # the world, in the present update
+        self._joining = self.world.joining
+        if self._joining:
+            self._tensors.materialize()
+            self._register()
+            self._process.communicator  # pylint: disable=pointless-statement; made by the build of this world
+            self._enter_world()
+            for _ in range(self._gap_calls):
+                if self._schedule is not None:
+                    self._schedule.repeat()
+
+    def _enter_world(self) -> None:
+        on_world, self._on_world = self._on_world, None
+        self._take(self._process.member.update(self._apply))
+        self._on_world = on_world
+
+    @property
+    def steps(self) -> int:
+        """The number of updates that the job has applied."""
+        return int(self._version[0])
+
+    def _on_batch(self, number: int) -> None:
+        if self._parallel is not None and self._position is not None:
+            self._parallel.weight = self._position.share(number)
+
+    def _ignores_schedule(self) -> bool:
+        return self._repeated or (self._position is not None and self._position.catching_up)
+
+    def _register(self) -> None:
+        member = self._process.member
+        member.set_parallel(on_world=self._enter)
+        member.register("rewire.torch/version", self._version, Change.VOLATILE)
+        self._tensors.register(member)
+        self._registered = True
+
+    def _enter(self, world: World) -> None:
+        self._changed = True
+        self.world = world
+        if self._position is not None:
+            self._position.set_world(world.slots, world.slot)
+
+    # ---- a step ------------------------------------------------------------------------------------------------
+
+    def step(self, closure: Any = None) -> Outcome:
+        """Applies the update, in place of optimizer.step() (with a scaler: of scaler.step(optimizer) and
+        scaler.update()). After the loss of a member the outcome is Kind.REPEAT: the state is that of an earlier step,
+        and a loop over `data` goes on from there. Raises Left where this member leaves the world."""
+        if closure is not None:
+            raise TypeError("step(closure): an optimizer that evaluates the model in its step is not supported")
+        self._repeated = False
+        error = self._parallel.take_error() if self._parallel is not None else None
+        if not self._registered:
+            if error is not None:
+                raise error
+            return self._first()
+        if error is None:
+            self._tensors.check()
+            try:
+                return self._take(self._process.member.update(self._apply))
+            except NcclError:
+                pass
+        return self._take(self._process.member.recover())
+
+    def _first(self) -> Outcome:
+        """The script's own step, without a boundary: the optimizer makes its state in it."""
+        self._progress.after_update()
+        scale = None if self._scaler is None else self._scaler.get_scale()
+        self._optimize()
+        if scale is not None and self._scaler.get_scale() < scale:  # the scaler has skipped the step
+            return Outcome(Kind.CONTINUE, self.world, 0, 0, 0)
+        self._version[0] = self._known = 1
+        self._register()
+        self._progress.after_update()
+        self._progress.check()
+        self._calls_begin()
+        return Outcome(Kind.CONTINUE, self.world, 0, 0, 0)
+
+    def _calls_begin(self) -> None:
+        if self._schedule is not None:
+            self._gap_calls, self._schedule.calls = self._schedule.calls, 0
+
+    def _optimize(self) -> None:
+        if self._scaler is None:
+            self._optimizer.step()
+        else:
+            self._scaler.step(self._optimizer)
+            self._scaler.update()
+
+    def _apply(self) -> None:
+        """The update. Where members have joined, they first get what they lack from one that has it."""
+        if not self._joining:
+            self._calls_begin()
+            self._progress.keep(self.steps)
+        if self._changed:
+            self._share_with_joiners()
+        self._optimize()
+        self._version[0] += 1
+        self._known = self.steps
+        self._progress.after_update()
+        self._process.synchronize()
+        self._changed = self._joining = False
+
+    def _take(self, outcome: Outcome) -> Outcome:
+        self.world = outcome.world
+        if outcome.kind is Kind.LEAVE:
+            raise Left(0)
+        if outcome.kind is Kind.REPEAT:
+            if self._joining:
+                raise StateError("a member was lost in the step in which this member joined: it has no state yet")
+            self._repeated, self._changed = True, False
+            self._progress.back_to(self.steps, self._known)
+            self._known = self.steps
+            if self._parallel is not None:
+                self._parallel.drop()
+            else:
+                self._optimizer.zero_grad()
+        if outcome.kind in (Kind.WORLD_CHANGED, Kind.REPEAT) and self._on_world is not None:
+            self._on_world(outcome.world)
+        return outcome
+
+    # ---- joiners -----------------------------------------------------------------------------------------------
+
+    def _share_with_joiners(self) -> None:
+        """Sends the gradients and Python's values from a slot that has them, if a member has joined."""
+        here = self._process
+        slots = self.world.slots
+        lowest = here.empty(2, torch.int64)
+        lowest[0] = slots if self._joining else self.world.slot
+        lowest[1] = 0 if self._joining else 1
+        here.all_reduce(lowest, Operation.MIN)
+        here.wait()
+        root, all_have = int(lowest[0]), bool(lowest[1])
+        if all_have:
+            return
+        packed = b"" if self._joining else self._progress.pack(self.steps)
+        # The calls of the schedule differ from member to member only after a loss, and the root's count.
+        header = here.empty(2, torch.int64)
+        header[0], header[1] = len(packed), self._gap_calls
+        here.broadcast(header, root)
+        here.wait()
+        content = here.empty(int(header[0]), torch.uint8)
+        if self.world.slot == root:
+            content.copy_(torch.frombuffer(bytearray(packed), dtype=torch.uint8))
+        here.broadcast(content, root)
+        here.wait()
+        if self._joining:
+            self._gap_calls = int(header[1])
+            self._version[0] = self._progress.unpack(content.cpu().numpy().tobytes())
+        self._share_gradients(root)
+
+    def _share_gradients(self, root: int) -> None:
+        here = self._process
+        parameters = [p for group in self._optimizer.param_groups for p in group["params"]]
+        has = here.empty(len(parameters), torch.uint8)
+        for index, parameter in enumerate(parameters):
+            has[index] = 0 if parameter.grad is None else 1
+        here.broadcast(has, root)
+        here.wait()
+        for index, parameter in enumerate(parameters):
+            if not has[index]:
+                continue
+            copy = here.empty(parameter.numel(), parameter.dtype)
+            if not self._joining and parameter.grad is not None:
+                copy.copy_(parameter.grad.reshape(-1))
+            here.broadcast(copy, root)
+            here.wait()
+            if self._joining:
+                parameter.grad = copy.view_as(parameter)

@@ -1,0 +1,204 @@
+"""Data parallelism over the members of a world that may change between two updates.
+
+As in DistributedDataParallel, gradients are reduced in buckets while backward runs, and are the mean over the
+global batch when backward returns. The world changes in place: nothing is wrapped again.
+"""
+import contextlib
+from typing import Any, Iterator, List, Optional, Sequence
+
+import torch
+
+from ..nccl import NcclError
+from .process import process
+
+__all__ = ["DataParallel"]
+
+_BUCKET_BYTES = 25 << 20
+_FIXED_POINT = 2.0**36  # exact=True: gradients are sums of integers of this scale
+
+
+class _Bucket:
+    """Gradients that are reduced together. Their sum is in one tensor in the device's memory."""
+
+    def __init__(self, parameters: Sequence[torch.nn.Parameter], exact: bool) -> None:
+        self.parameters = list(parameters)
+        self.exact = exact
+        first = self.parameters[0]
+        elements = sum(p.numel() for p in self.parameters)
+        # The last element of an exact bucket counts backward passes.
+        dtype = torch.int64 if exact else first.dtype
+        self.sum = process().empty(elements + (1 if exact else 0), dtype)
+        self.sum.zero_()
+        self.ready = 0
+        self.begun = False
+
+    def views(self) -> Iterator[Any]:
+        at = 0
+        for parameter in self.parameters:
+            yield parameter, self.sum[at: at + parameter.numel()].view_as(parameter)
+            at += parameter.numel()
+
+    def add_exactly(self) -> None:
+        """Adds the gradients of one backward pass. The sum does not depend on the order of passes."""
+        for parameter, view in self.views():
+            if parameter.grad is not None:
+                view += (parameter.grad.double() * _FIXED_POINT).round().to(torch.int64)
+                parameter.grad = None
+        self.sum[-1] += 1
+
+    def fill(self, weight: float) -> None:
+        for parameter, view in self.views():
+            if parameter.grad is None:
+                view.zero_()
+            elif parameter.grad.data_ptr() == view.data_ptr():
+                view.mul_(weight)
+            else:
+                torch.mul(parameter.grad, weight, out=view)
+
+    def finish(self) -> None:
+        """Makes the sums the gradients."""
+        if not self.exact:
+            for parameter, view in self.views():
+                parameter.grad = view
+            return
+        passes = int(self.sum[-1])
+        for parameter, view in self.views():
+            parameter.grad = (view.double() / (_FIXED_POINT * passes)).to(parameter.dtype)
+        self.sum.zero_()
+
+
+class DataParallel(torch.nn.Module):
+    """module: its parameters are made equal to those of slot 0. bucket_bytes: of the gradients of one reduction.
+
+    exact: the gradient is the mean over all backward passes of all members (with no_sync() around all but the last
+    of a step), in fixed point, so that it has the same bits for every number of members. A job whose passes are
+    the same for every number of members is then equal to the bit whatever happens to its world.
+    """
+
+    def __init__(self, module: torch.nn.Module, bucket_bytes: int = _BUCKET_BYTES, exact: bool = False) -> None:
+        super().__init__()
+        self.module = module
+        self._exact = exact
+        self._sync = True
+        self._error: Optional[NcclError] = None
+        self._callback_queued = False
+        self.weight: Optional[float] = None  # of this member's mean in that of the global batch; None: equal parts
+        self._buckets = self._make_buckets(bucket_bytes)
+        self._next = 0  # the first bucket whose reduction has not begun
+        self._hooked: List[Any] = []  # keeps the nodes that accumulate the gradients
+        for bucket in self._buckets:
+            for parameter in bucket.parameters:
+                node = parameter.expand_as(parameter).grad_fn.next_functions[0][0]
+                node.register_hook(self._hook_of(bucket))
+                self._hooked.append(node)
+        if not process().member.world.joining:
+            self._make_equal()
+
+    def _make_buckets(self, bucket_bytes: int) -> List[_Bucket]:
+        buckets: List[_Bucket] = []
+        group: List[torch.nn.Parameter] = []
+        # Backward makes gradients in about the opposite order.
+        for parameter in reversed([p for p in self.module.parameters() if p.requires_grad]):
+            size = sum(p.numel() * p.element_size() for p in group)
+            if group and (group[0].dtype != parameter.dtype or size >= bucket_bytes):
+                buckets.append(_Bucket(group, self._exact))
+                group = []
+            group.append(parameter)
+        if group:
+            buckets.append(_Bucket(group, self._exact))
+        return buckets
+
+    def _make_equal(self) -> None:
+        here = process()
+        with torch.no_grad():
+            for tensor in [*self.module.parameters(), *self.module.buffers()]:
+                if tensor.numel() == 0:
+                    continue
+                copy = here.empty(tensor.numel(), tensor.dtype if tensor.dtype != torch.bool else torch.uint8)
+                copy.copy_(tensor.reshape(-1))
+                here.broadcast(copy, 0)
+                here.wait()
+                tensor.copy_(copy.view_as(tensor))
+
+    def forward(self, *arguments: Any, **named: Any) -> Any:
+        return self.module(*arguments, **named)
+
+    @contextlib.contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """Backward passes inside accumulate their gradients without a reduction."""
+        self._sync = False
+        try:
+            yield
+        finally:
+            self._sync = True
+
+    def _hook_of(self, bucket: _Bucket) -> Any:
+        def hook(*_: Any) -> None:
+            if not self._callback_queued:
+                self._callback_queued = True
+                # pylint: disable=protected-access; DistributedDataParallel ends its backward in the same way
+                torch.autograd.Variable._execution_engine.queue_callback(self._end_backward)
+            bucket.ready += 1
+            if self._sync and not self._exact:
+                self._begin_ready()
+
+        return hook
+
+    def _begin_ready(self) -> None:
+        """Begins the reductions in the order of buckets, which is the same on all members."""
+        while self._next < len(self._buckets):
+            bucket = self._buckets[self._next]
+            if bucket.ready < len(bucket.parameters):
+                return
+            self._begin(bucket)
+
+    def _begin(self, bucket: _Bucket) -> None:
+        self._next += 1
+        if self._error is not None:
+            return
+        with torch.no_grad():
+            if not self._exact:
+                bucket.fill(self.weight if self.weight is not None else 1.0 / process().member.world.slots)
+        try:
+            process().all_reduce(bucket.sum)
+        except NcclError as error:
+            self._error = error
+
+    def _end_backward(self) -> None:
+        """Runs when the backward pass ends. An error of NCCL is kept for job.step(), which recovers."""
+        self._callback_queued = False
+        with torch.no_grad():
+            if self._exact:
+                for bucket in self._buckets:
+                    bucket.add_exactly()
+            if self._sync:
+                while self._next < len(self._buckets):
+                    self._begin(self._buckets[self._next])
+                self._finish()
+        for bucket in self._buckets:
+            bucket.ready = 0
+
+    def _finish(self) -> None:
+        self._next = 0
+        if self._error is None:
+            try:
+                process().wait()
+            except NcclError as error:
+                self._error = error
+        if self._error is None:
+            for bucket in self._buckets:
+                bucket.finish()
+
+    def take_error(self) -> Optional[NcclError]:
+        """Returns the error of the last reductions, once."""
+        error, self._error = self._error, None
+        return error
+
+    def drop(self) -> None:
+        """Forgets the gradients of a step that is repeated."""
+        self._next, self._error, self._callback_queued = 0, None, False
+        for bucket in self._buckets:
+            bucket.ready = 0
+            bucket.sum.zero_()
+            for parameter in bucket.parameters:
+                parameter.grad = None

@@ -1,0 +1,115 @@
+"""This process in the job: its member, its communicator, and how PyTorch's tensors reach NCCL.
+
+PyTorch with CUDA: tensors are on the current device, and NCCL works on its current stream. PyTorch for CPUs: the
+driver's memory stands behind CPU tensors (device.py), which is the simulated GPU's. Owned by the training thread.
+"""
+import atexit
+import ctypes
+import os
+import sys
+import weakref
+from typing import Any, Optional
+
+import torch
+
+from ..device import Device
+from ..nccl import Communicator, Operation, Type
+from ..world import Member
+
+__all__ = ["Process", "process"]
+
+_COMMUNICATOR = "rewire.torch"
+_TYPES = {
+    torch.int8: Type.INT8, torch.uint8: Type.UINT8, torch.int32: Type.INT32, torch.int64: Type.INT64,
+    torch.float16: Type.FLOAT16, torch.float32: Type.FLOAT32, torch.float64: Type.FLOAT64, torch.bfloat16: Type.BFLOAT16,
+}
+
+
+class Process:
+    def __init__(self) -> None:
+        self.member = Member()
+        self._communicator: Optional[Communicator] = None
+        self._driver: Optional[Device] = None
+        self._side: Any = None  # a torch.cuda.Stream
+        if torch.cuda.is_available():
+            torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count())
+        else:
+            self._driver = Device(int(os.environ.get("LOCAL_RANK", "0")))
+        self._raised = False
+        hook = sys.excepthook
+
+        def note(*error: Any) -> None:
+            self._raised = True
+            hook(*error)
+
+        sys.excepthook = note
+        atexit.register(self._end)
+
+    def _end(self) -> None:
+        """A program that ends by an exception does not detach, so the others know that it is lost."""
+        if self._communicator is not None and not self._raised:
+            self._communicator.destroy()
+        if not self._raised:
+            self.member.detach()
+
+    def empty(self, elements: int, dtype: torch.dtype) -> torch.Tensor:
+        """Returns a flat tensor in the device's memory."""
+        if self._driver is None:
+            return torch.empty(elements, dtype=dtype, device="cuda")
+        size = torch.empty(0, dtype=dtype).element_size() * elements
+        if size == 0:
+            return torch.empty(0, dtype=dtype)
+        address = self._driver.allocate(size)
+        buffer = (ctypes.c_char * size).from_address(address)
+        weakref.finalize(buffer, self._driver.free, address).atexit = False  # type: ignore[misc]
+        return torch.frombuffer(buffer, dtype=dtype, count=elements)
+
+    def _stream(self) -> int:
+        """Returns the stream of NCCL's work, which begins after the work so far on the current stream."""
+        if self._driver is not None:
+            return self._driver.stream
+        if self._side is None:
+            self._side = torch.cuda.Stream()
+        self._side.wait_stream(torch.cuda.current_stream())
+        return int(self._side.cuda_stream)
+
+    def synchronize(self) -> None:
+        """Waits for PyTorch's work on the device, such as an update's."""
+        if self._driver is None:
+            torch.cuda.current_stream().synchronize()
+
+    @property
+    def communicator(self) -> Communicator:
+        """Of all members, made at the first use. A joiner's first use must come after its state is registered."""
+        if self._communicator is None:
+            world = self.member.world
+            self._communicator = Communicator(self.member.unique_id(_COMMUNICATOR), world.slots, world.slot)
+        return self._communicator
+
+    def all_reduce(self, tensor: torch.Tensor, operation: Operation = Operation.SUM) -> None:
+        """Begins the reduction in place of a contiguous tensor in the device's memory."""
+        self.communicator.all_reduce(tensor.data_ptr(), tensor.numel(), _TYPES[tensor.dtype], self._stream(), operation)
+
+    def broadcast(self, tensor: torch.Tensor, root: int) -> None:
+        """Begins the broadcast of a contiguous tensor in the device's memory."""
+        size = tensor.numel() * tensor.element_size()
+        self.communicator.broadcast(tensor.data_ptr(), size, Type.UINT8, root, self._stream())
+
+    def wait(self) -> None:
+        """Waits for what was begun. Raises NcclError where a member was lost."""
+        if self._driver is not None:
+            self._driver.synchronize()
+        elif self._side is not None:
+            self._side.synchronize()
+        self.communicator.check()
+
+
+_process: Optional[Process] = None
+
+
+def process() -> Process:
+    """Returns this process's Process; the first call attaches."""
+    global _process  # pylint: disable=global-statement
+    if _process is None:
+        _process = Process()
+    return _process

@@ -1,0 +1,98 @@
+"""The tensors of a model and its optimizer that Rewire moves while training goes on: they change only in the update.
+
+Buffers are not among them (progress.py). Owned by the training thread.
+"""
+from typing import Dict, Iterator, List, Tuple
+
+import torch
+
+from ..memory import Memory
+from ..world import Change, Member
+
+__all__ = ["StateError", "StateTensors"]
+
+
+class StateError(RuntimeError):
+    """State that cannot be moved, by name."""
+
+
+def _memory_of(name: str, tensor: torch.Tensor) -> Memory:
+    if tensor.layout is not torch.strided or not tensor.is_contiguous():
+        raise StateError(f"{name}: is not contiguous: Rewire moves contiguous memory")
+    if tensor.device.type not in ("cpu", "cuda"):
+        raise StateError(f"{name}: is on {tensor.device}: must be on a CUDA device or in host memory")
+    return Memory(tensor.data_ptr(), tensor.numel(), tensor.element_size(), tensor.is_cuda, tensor)
+
+
+def parameters_of(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> Dict[str, torch.Tensor]:
+    """Returns the parameters by name, shared ones once. Parameters outside the model are named by their group."""
+    named = {name: parameter.data for name, parameter in model.named_parameters()}
+    known = {id(parameter) for parameter in model.parameters()}
+    for number, group in enumerate(optimizer.param_groups):
+        for index, parameter in enumerate(group["params"]):
+            if id(parameter) not in known:
+                known.add(id(parameter))
+                named[f"group {number} parameter {index}"] = parameter.data
+    return named
+
+
+def trained(optimizer: torch.optim.Optimizer) -> Iterator[Tuple[str, torch.nn.Parameter]]:
+    """Yields the optimizer's parameters that can have a gradient, named by their place."""
+    for number, group in enumerate(optimizer.param_groups):
+        for index, parameter in enumerate(group["params"]):
+            if parameter.requires_grad:
+                yield f"{number}.{index}", parameter
+
+
+def optimizer_tensors(optimizer: torch.optim.Optimizer) -> Dict[str, torch.Tensor]:
+    found = {}
+    for place, parameter in trained(optimizer):
+        for key, value in sorted(optimizer.state.get(parameter, {}).items()):
+            if isinstance(value, torch.Tensor):
+                found[f"optimizer/{place}/{key}"] = value
+    return found
+
+
+class StateTensors:
+    """The parameters and the optimizer's tensors. Rewire writes into their memory, so they must keep it."""
+
+    def __init__(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
+        self._model, self._optimizer = model, optimizer
+        self._registered: List[Tuple[str, torch.Tensor, int]] = []  # with the address
+        self._keys: Dict[str, int] = {}
+
+    def materialize(self) -> None:
+        """Makes the optimizer's state as its first step does. The values do not matter: they are received."""
+        for _, parameter in trained(self._optimizer):
+            parameter.grad = torch.zeros_like(parameter)
+        self._optimizer.step()
+        self._optimizer.zero_grad(set_to_none=True)
+
+    def register(self, member: Member) -> None:
+        """Call after the optimizer has made its state."""
+        self._keys = {place: len(self._optimizer.state.get(p, {})) for place, p in trained(self._optimizer)}
+        if any(self._keys.values()):
+            for place, keys in self._keys.items():
+                if keys == 0:
+                    raise StateError(f"optimizer parameter {place} (group.index): has no optimizer state after the first "
+                                     "step, because it had no gradient: every trained parameter must have one "
+                                     "(requires_grad_(False) for the others)")
+        named = {f"model/{name}": tensor for name, tensor in parameters_of(self._model, self._optimizer).items()}
+        named.update(optimizer_tensors(self._optimizer))
+        for name, tensor in named.items():
+            if tensor.numel() > 0:
+                member.register(name, _memory_of(name, tensor), Change.CONSTANT)
+                self._registered.append((name, tensor, tensor.data_ptr()))
+
+    def check(self) -> None:
+        """Raises StateError where the state is no longer what was registered. Call before each update."""
+        now = {f"model/{name}": tensor for name, tensor in parameters_of(self._model, self._optimizer).items()}
+        now.update(optimizer_tensors(self._optimizer))
+        for name, _, address in self._registered:
+            tensor = now.get(name)
+            if tensor is None or tensor.data_ptr() != address:
+                raise StateError(f"{name}: is no longer in the memory that it had after the first step (`.data =`, "
+                                 "`.to()`, `.half()`, load_state_dict() of the optimizer): Rewire would move the old memory")
+        if len(now) != len(self._registered) + sum(1 for tensor in now.values() if tensor.numel() == 0):
+            new = set(now) - {name for name, _, _ in self._registered}
+            raise StateError(f"{min(new)}: was made after the first step: Rewire does not move it")

@@ -1,0 +1,138 @@
+#!/usr/bin/env python3
+"""torch_test.py BUILD: PyTorch scripts on the simulated GPU, whose world changes, and that do what they should not."""
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(ROOT / "bench" / "lib"))
+from rewire_job import RewireJob  # noqa: E402
+
+BUILD = pathlib.Path(sys.argv.pop(1)).resolve()
+HERE = pathlib.Path(__file__).resolve().parent
+ENVIRONMENT = {"PYTHONPATH": str(ROOT / "reconfig" / "python"), "REWIRE_SILENCE_MS": "60000",
+               "REWIRE_BUILD_MS": "60000"}
+PATIENCE = 120
+SKIPPED = 77
+
+
+def python_with_torch():
+    """The first interpreter that has PyTorch, or None: Debian's package is for the system's."""
+    for python in (sys.executable, "/usr/bin/python3"):
+        found = subprocess.run([python, "-c", "import sys, importlib.util\n"
+                                "sys.exit(importlib.util.find_spec('torch') is None)"], check=False)
+        if found.returncode == 0:
+            return python
+    return None
+
+
+PYTHON = python_with_torch()
+
+
+class ScenarioTest(unittest.TestCase):
+    """examples/torch_gpt.py: its end must not depend on what happens to its world."""
+
+    def start(self, folder, *arguments):
+        job = RewireJob(BUILD, folder, 2, BUILD / "simgpu",
+                        [PYTHON, str(ROOT / "examples" / "torch_gpt.py"), *arguments], ENVIRONMENT, ("--max", "4"))
+        self.addCleanup(job.close)
+        self.assertTrue(job.wait_for_world(PATIENCE), self.output(folder))
+        return job
+
+    @staticmethod
+    def output(folder):
+        return (folder / "output.txt").read_text(errors="replace")
+
+    def until(self, folder, condition, what):
+        deadline = time.monotonic() + PATIENCE
+        while not condition():
+            self.assertLess(time.monotonic(), deadline, f"no {what} in:\n{self.output(folder)}")
+            time.sleep(0.05)
+
+    def wait_for(self, folder, text):
+        self.until(folder, lambda: text in self.output(folder), text)
+
+    def finish(self, folder, job, members):
+        """Ends the job. Returns the last lines' text, which must be the same on all members."""
+        ahead = folder / "ahead"
+        ahead.write_text(str(self.updates(job) + 100))
+        ahead.rename(folder / "last")
+        return self.ended(folder, job, members)
+
+    def ended(self, folder, job, members):
+        self.assertTrue(job.wait(PATIENCE), self.output(folder))
+        self.assertEqual(job.process.returncode, 0, self.output(folder))
+        ends = re.findall("finished.*", self.output(folder))
+        self.assertEqual(len(ends), members, self.output(folder))
+        self.assertEqual(len(set(ends)), 1, ends)
+        self.assertNotIn("Traceback", self.output(folder))
+        return ends[0]
+
+    @staticmethod
+    def updates(job):
+        return min(m["updates"] for m in job.status()["world"]["members"])
+
+    def kill_after_copies(self, folder, job, slot, signum):
+        """Ends a member some steps later: its neighbour has a copy one step after a change."""
+        wanted = self.updates(job) + 5
+        self.until(folder, lambda: self.updates(job) >= wanted, "5 more steps")
+        os.kill(next(m["pid"] for m in job.status()["world"]["members"] if m["slot"] == slot), signum)
+
+    def command(self, job, *words):
+        status, text = job.command(*words)
+        self.assertEqual(status, 0, text)
+
+    def test_changes_and_a_loss_change_no_bit(self):
+        for workers in ("0", "1"):
+            with self.subTest(workers=workers), tempfile.TemporaryDirectory(prefix="rewire-torch-") as name:
+                folder = pathlib.Path(name)
+                job = self.start(folder, "--epochs", "1000", "--last", str(folder / "last"), "--workers", workers)
+                self.command(job, "resize", "3")
+                self.wait_for(folder, "slot 0 of 3")
+                self.kill_after_copies(folder, job, 0, signal.SIGKILL)
+                self.wait_for(folder, "slot 0 of 2")
+                self.command(job, "resize", "3")
+                self.command(job, "drain", str(job.status()["world"]["members"][0]["member"]))
+                end = self.finish(folder, job, 2)
+                # The same number of steps, undisturbed.
+                with tempfile.TemporaryDirectory(prefix="rewire-torch-") as other:
+                    undisturbed = self.start(pathlib.Path(other), "--epochs", "1000", "--last", str(folder / "last"))
+                    self.assertEqual(self.ended(pathlib.Path(other), undisturbed, 2), end)
+
+
+class ScriptTest(unittest.TestCase):
+    def run_case(self, case):
+        return subprocess.run([PYTHON, str(HERE / "script.py"), case], capture_output=True, text=True, timeout=PATIENCE,
+                              check=False, env=dict(os.environ, **ENVIRONMENT, LD_LIBRARY_PATH=f"{BUILD}/lib:{BUILD}/simgpu"))
+
+    def test_unusual_scripts_work(self):
+        for case, steps in (("plain", 4), ("sgd", 4), ("twice", 8), ("skipped", 3), ("one-cycle", 4)):
+            with self.subTest(case=case):
+                done = self.run_case(case)
+                self.assertEqual((done.returncode, done.stdout), (0, f"steps {steps}\n"), done.stderr)
+
+    def test_wrong_scripts_are_told_what_is_wrong(self):
+        for case, error in (("moved", "StateError: model/0.weight: is no longer in the memory"),
+                            ("late-state", "StateError: optimizer/0.0/average: was made after the first step"),
+                            ("late-parameter", "StateError: model/group 1 parameter 0: was made after the first step"),
+                            ("no-gradient", r"StateError: optimizer parameter 0.6 .*had no gradient"),
+                            ("closure", "TypeError: step\\(closure\\)"),
+                            ("unsendable", "TypeError: scheduler: cannot be sent to a member that joins: not this one"),
+                            ("data", "TypeError: data: its sampler is a RandomSampler")):
+            with self.subTest(case=case):
+                done = self.run_case(case)
+                self.assertNotEqual(done.returncode, 0)
+                self.assertRegex(done.stderr, error)
+
+
+if __name__ == "__main__":
+    if PYTHON is None:
+        print("skipped: no PyTorch (Debian: python3-torch)")
+        sys.exit(SKIPPED)
+    unittest.main()
