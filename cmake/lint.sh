@@ -40,6 +40,7 @@ python3 cmake/rooms.py check >&2 || complain "rooms (cmake/rooms.txt)"
 python3 cmake/type_names.py >&2 || complain "type names (cmake/type_names.py)"
 python3 cmake/prose.py >&2 || complain "prose (CONTRIBUTING.md)"
 if [ $cheap = 0 ]; then
+  (cd reconfig/python && mypy --config-file mypy.ini -p rewire && pylint --rcfile pylintrc rewire) >&2 || complain "Python"
   cmake --preset clang >/dev/null
   cmake --build build/clang -- -j"$(nproc)" >/dev/null
   if [ -n "$since" ]; then

@@ -3,8 +3,8 @@
 
     rewire run -n 2 --max 4 -- python3 torch_gpt.py --epochs 3
 
-`job` is the only difference to the script without Rewire. Every sample has a backward pass of its own, whose
-gradients are added in fixed point, so that the result is the same to the bit whatever happens to the world.
+`rewire.torch` is the only difference to the script without Rewire. Every sample has a backward pass of its own, and
+the gradients are added in fixed point. So the end is the same to the bit whatever happens to the world.
 """
 import argparse
 import contextlib

@@ -12,8 +12,9 @@ Addresses are integers (torch: tensor.data_ptr(), stream.cuda_stream). Returned 
 next begin() or next(). Owned by one thread, with a current CUDA context. Failures raise RewireError.
 """
 import ctypes
+from typing import Iterator, List, Optional, Sequence
 
-from .library import RewireError, moe_library, set_options
+from .library import Library, RewireError, moe_library, set_options
 
 __all__ = ["Counts", "Experts", "Gradient", "Moved", "RewireError", "Segment"]
 
@@ -81,16 +82,16 @@ class _Round(ctypes.Structure):
 class Moved:
     """The moves of a forward round. The object frees them at its end."""
 
-    def __init__(self, library, handle):
+    def __init__(self, library: Library, handle: ctypes.c_void_p) -> None:
         self._library = library
         self.handle = handle
 
-    def __del__(self):
+    def __del__(self) -> None:
         self._library.call("rewireMovedFree", self.handle)
 
 
 class Experts:
-    def __init__(self, name, rank, ranks, *, library=None, **options):
+    def __init__(self, name: str, rank: int, ranks: int, *, library: Optional[str] = None, **options: int) -> None:
         """options: the members of rewireExpertsOptions_t. A missing option has its default."""
         self._library = moe_library(library)
         self._handle = None
@@ -102,8 +103,10 @@ class Experts:
         self._handle = handle
 
     def begin(
-        self, stream, layer, tokens, weights, part_bytes, x, out, *, errors=None, moved=None, version=0
-    ):
+        self, stream: int, layer: int, tokens: Sequence[int], weights: Sequence[Sequence[int]],
+        part_bytes: Sequence[int], x: int, out: int, *, errors: Optional[int] = None, moved: Optional[Moved] = None,
+        version: int = 0
+    ) -> List[Segment]:
         """tokens: number for each own expert. weights: for each of them the addresses of its parts. version: of
         the layer's weights; the same number as before means unchanged weights, and 0 means unknown."""
         parts = len(part_bytes)
@@ -122,18 +125,18 @@ class Experts:
         )
         return segments[: count.value]
 
-    def next(self):
+    def next(self) -> List[Segment]:
         """Returns more segments to launch; empty: no more. Call after the GEMMs of all earlier segments."""
         segments, count = ctypes.POINTER(Segment)(), ctypes.c_uint32()
         self._library.call("rewireExpertsNext", self._handle, ctypes.byref(segments), ctypes.byref(count))
         return segments[: count.value]
 
-    def rest(self):
+    def rest(self) -> Iterator[Segment]:
         """Yields the segments of next(). Launch each segment's GEMM before the next segment is taken."""
         while segments := self.next():
             yield from segments
 
-    def collect(self):
+    def collect(self) -> List[Gradient]:
         """Ends the round. Returns, for a backward round, the gradients to add in this order."""
         gradients, count = ctypes.POINTER(Gradient)(), ctypes.c_uint32()
         self._library.call(
@@ -141,21 +144,21 @@ class Experts:
         )
         return gradients[: count.value]
 
-    def moved(self):
+    def moved(self) -> Moved:
         handle = ctypes.c_void_p()
         self._library.call("rewireExpertsMoved", self._handle, ctypes.byref(handle))
         return Moved(self._library, handle)
 
-    def check(self):
+    def check(self) -> None:
         """Raises unless all results that the device has computed so far are valid."""
         self._library.call("rewireExpertsCheck", self._handle)
 
-    def counts(self):
+    def counts(self) -> Counts:
         counts = Counts(ctypes.sizeof(Counts))
         self._library.call("rewireExpertsCounts", self._handle, ctypes.byref(counts))
         return counts
 
-    def end(self):
+    def end(self) -> None:
         """Leaves together with the other processes."""
         handle, self._handle = self._handle, None
         self._library.call("rewireExpertsEnd", handle)

@@ -17,6 +17,7 @@ whose CUDA context must be current. A failed call of the library raises RewireEr
 length raises ValueError, and an unknown option TypeError.
 """
 import ctypes
+from typing import Optional, Sequence, Tuple
 
 from .library import RewireError, moe_library, set_options
 
@@ -45,8 +46,9 @@ class _Options(ctypes.Structure):
 
 class Fsep:
     def __init__(
-        self, comm, rank, nodes, devices_of_node, weights, gradients, *, library=None, **options
-    ):
+        self, comm: int, rank: int, nodes: int, devices_of_node: int, weights: Sequence[int], gradients: Sequence[int],
+        *, library: Optional[str] = None, **options: int
+    ) -> None:
         """comm: an ncclComm_t. weights, gradients: addresses of this rank's chunks, by layer.
 
         options: the other members of rewireFsepOptions_t.
@@ -64,7 +66,7 @@ class Fsep:
         self._library.call("rewireFsepOpen", ctypes.byref(struct), ctypes.byref(handle))
         self._handle = handle
 
-    def place(self, layer, slots):
+    def place(self, layer: int, slots: Sequence[int]) -> None:
         """slots: the experts of device 0's slots, then device 1's, ...; EMPTY for none."""
         if len(slots) != self._slots:
             raise ValueError(f"slots: length={len(slots)}: must be {self._slots} (all devices)")
@@ -72,7 +74,7 @@ class Fsep:
             "rewireFsepPlace", self._handle, layer, (ctypes.c_uint32 * len(slots))(*slots)
         )
 
-    def begin(self, visits, stream):
+    def begin(self, visits: Sequence[Tuple[int, bool]], stream: int) -> None:
         """visits: pairs of a layer and whether its experts leave gradients."""
         numbers = ctypes.c_uint32 * len(visits)
         self._library.call(
@@ -80,13 +82,13 @@ class Fsep:
             numbers(*(bool(leaves) for _, leaves in visits)), ctypes.c_void_p(stream),
         )
 
-    def begin_tokens(self, stream):
+    def begin_tokens(self, stream: int) -> None:
         self._library.call("rewireFsepBeginTokens", self._handle, ctypes.c_void_p(stream))
 
-    def end_tokens(self, stream):
+    def end_tokens(self, stream: int) -> None:
         self._library.call("rewireFsepEndTokens", self._handle, ctypes.c_void_p(stream))
 
-    def begin_experts(self, stream):
+    def begin_experts(self, stream: int) -> Tuple[Optional[int], Optional[int]]:
         """Returns the addresses of the slots' weights and of their gradients (None without gradients)."""
         weights, gradients = ctypes.c_void_p(), ctypes.c_void_p()
         self._library.call(
@@ -95,12 +97,12 @@ class Fsep:
         )
         return weights.value, gradients.value
 
-    def end_experts(self, stream):
+    def end_experts(self, stream: int) -> None:
         self._library.call("rewireFsepEndExperts", self._handle, ctypes.c_void_p(stream))
 
-    def finish(self, stream):
+    def finish(self, stream: int) -> None:
         self._library.call("rewireFsepFinish", self._handle, ctypes.c_void_p(stream))
 
-    def close(self):
+    def close(self) -> None:
         handle, self._handle = self._handle, None
         self._library.call("rewireFsepClose", handle)

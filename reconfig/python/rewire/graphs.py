@@ -15,7 +15,7 @@ __all__ = ["released"]
 _LIBRARY = "librewire.so.0.1"
 
 
-def released():
+def released() -> bool:
     """Says that all CUDA graphs with NCCL operations are destroyed and none of them runs. A graph that is
     launched afterwards may use freed memory. Returns whether Rewire is loaded; without it, nothing is done.
     Thread-safe."""

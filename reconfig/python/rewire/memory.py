@@ -82,8 +82,9 @@ def _of_dlpack(array: Any) -> Memory:
     tensor = ctypes.cast(pointer(capsule, b"dltensor"), ctypes.POINTER(_DLTensor)).contents
     shape = tensor.shape[: tensor.dimensions]
     if tensor.lanes != 1 or tensor.bits % 8 != 0:
-        raise TypeError(f"DLPack elements of {tensor.bits} bits in {tensor.lanes} lanes: must be whole bytes, in one lane")
-    if not _contiguous(shape, tensor.strides[: tensor.dimensions] if tensor.strides else None, 1):
+        raise TypeError(f"DLPack elements of {tensor.bits} bits in {tensor.lanes} lanes: must be whole bytes")
+    strides = tensor.strides[: tensor.dimensions] if bool(tensor.strides) else None
+    if not _contiguous(shape, strides, 1):
         raise ValueError("the array is not contiguous in C order")
     # The capsule that nobody takes frees its tensor at its end, and `array` keeps the memory.
     return Memory((tensor.data or 0) + tensor.byte_offset, _count(shape), tensor.bits // 8,

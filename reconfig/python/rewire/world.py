@@ -19,7 +19,7 @@ import multiprocessing
 import sys
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Callable, List, Optional, Tuple, Type
+from typing import Any, Callable, List, Optional, Tuple, Type, TypeVar
 
 from .library import Library, RewireError
 from .memory import Memory, memory_of
@@ -112,10 +112,14 @@ class _Callbacks(ctypes.Structure):
     ]
 
 
-def _sized(kind: Any, **members: Any) -> Any:
-    struct = kind(**members)
+_Struct = TypeVar("_Struct", bound=ctypes.Structure)
+
+
+def _sized(kind: Type[_Struct], **members: Any) -> _Struct:
+    """Returns a struct whose first member is its size."""
+    struct: Any = kind(**members)
     struct.size = ctypes.sizeof(kind)
-    return struct
+    return struct  # type: ignore[no-any-return]
 
 
 def shard(elements: int, slots: int, slot: int) -> Tuple[int, int]:
@@ -277,7 +281,7 @@ class Member:
             try:
                 return function(*arguments)
             except BaseException:  # pylint: disable=broad-except; there is no caller to raise to
-                sys.excepthook(*sys.exc_info())  # type: ignore[arg-type]
+                sys.excepthook(*sys.exc_info())
                 return refusal
 
         return printed

@@ -15,7 +15,7 @@ __all__ = ["Position", "follow"]
 
 
 class Position:
-    """Where the job is in its data: the number of global batches that were taken, over all epochs."""
+    """The position of the job in its data: the number of global batches that were taken, over all epochs."""
 
     def __init__(self, loader: "DataLoader[Any]", slots: int, slot: int) -> None:
         sampler = loader.sampler
@@ -25,10 +25,10 @@ class Position:
         if loader.batch_size is None:
             raise TypeError("data: has no batch_size")
         self._sampler = sampler
-        self._batch = loader.batch_size * sampler.num_replicas
+        self._batch: int = loader.batch_size * sampler.num_replicas
         # The whole order, also of the samples that a division over other slots pads or drops.
-        self._samples = sampler.num_samples * sampler.num_replicas
-        self.per_epoch = len(loader)
+        self._samples: int = sampler.num_samples * sampler.num_replicas
+        self.per_epoch: int = len(loader)
         self.slots, self.slot = slots, slot
         self.changes = 0  # of the world or of the position; a loop begins again after each
         self.taken = 0
@@ -89,7 +89,7 @@ class Position:
         return len(range(self.slot, whole, self.slots)) / whole
 
 
-class _FollowingLoader(DataLoader):  # type: ignore[type-arg]
+class _FollowingLoader(DataLoader):
     """The class of a loader that follows a Position."""
 
     _rewire: Any  # (Position, called with a batch's number before the batch is given out)
@@ -114,7 +114,7 @@ class _FollowingLoader(DataLoader):  # type: ignore[type-arg]
         if self.num_workers > 0:
             more["prefetch_factor"] = self.prefetch_factor
         return iter(DataLoader(
-            self.dataset, batch_sampler=_Batches(position, end), num_workers=self.num_workers,  # type: ignore[arg-type]
+            self.dataset, batch_sampler=_Batches(position, end), num_workers=self.num_workers,
             collate_fn=self.collate_fn, pin_memory=self.pin_memory, timeout=self.timeout,
             worker_init_fn=self.worker_init_fn, multiprocessing_context=self.multiprocessing_context,
             generator=self.generator, **more))
@@ -139,4 +139,3 @@ def follow(loader: "DataLoader[Any]", slots: int, slot: int, on_batch: Callable[
     loader.__class__ = _FollowingLoader
     object.__setattr__(loader, "_rewire", (position, on_batch))
     return position
-

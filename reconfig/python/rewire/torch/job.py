@@ -70,7 +70,9 @@ class Job:
         self._model, self._optimizer, self._scaler = model, optimizer, scaler
         self._parallel = next((m for m in model.modules() if isinstance(m, DataParallel)), None)
         self._on_world = on_world
-        self._position = None if data is None else data_module.follow(data, self.world.slots, self.world.slot, self._on_batch)
+        self._position: Optional[data_module.Position] = None
+        if data is not None:
+            self._position = data_module.follow(data, self.world.slots, self.world.slot, self._on_batch)
         self._repeated = False  # the last step was not applied
         self._schedule = None if scheduler is None else _Schedule(scheduler, self._ignores_schedule)
         self._progress = Progress(model, optimizer, scheduler, scaler, self._position)

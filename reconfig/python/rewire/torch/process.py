@@ -21,7 +21,8 @@ __all__ = ["Process", "process"]
 _COMMUNICATOR = "rewire.torch"
 _TYPES = {
     torch.int8: Type.INT8, torch.uint8: Type.UINT8, torch.int32: Type.INT32, torch.int64: Type.INT64,
-    torch.float16: Type.FLOAT16, torch.float32: Type.FLOAT32, torch.float64: Type.FLOAT64, torch.bfloat16: Type.BFLOAT16,
+    torch.float16: Type.FLOAT16, torch.float32: Type.FLOAT32, torch.float64: Type.FLOAT64,
+    torch.bfloat16: Type.BFLOAT16,
 }
 
 
@@ -61,7 +62,7 @@ class Process:
             return torch.empty(0, dtype=dtype)
         address = self._driver.allocate(size)
         buffer = (ctypes.c_char * size).from_address(address)
-        weakref.finalize(buffer, self._driver.free, address).atexit = False  # type: ignore[misc]
+        weakref.finalize(buffer, self._driver.free, address).atexit = False
         return torch.frombuffer(buffer, dtype=dtype, count=elements)
 
     def _stream(self) -> int:
@@ -80,7 +81,7 @@ class Process:
 
     @property
     def communicator(self) -> Communicator:
-        """Of all members, made at the first use. A joiner's first use must come after its state is registered."""
+        """The communicator of all members, made at the first use. A joiner's first use must come after its state is registered."""
         if self._communicator is None:
             world = self.member.world
             self._communicator = Communicator(self.member.unique_id(_COMMUNICATOR), world.slots, world.slot)

@@ -1,11 +1,11 @@
-"""What a job's progress is besides its tensors in place: schedules, positions in the data, buffers, random numbers.
+"""The job's progress besides its tensors in place: schedules, positions in the data, buffers, random numbers.
 
 After a loss every survivor goes back to a version of the state. Rewire restores the registered tensors, and each
 survivor the rest, from what it has kept of the last versions. A joiner receives one member's present values.
 Owned by the training thread.
 """
 import pickle
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List
 
 import torch
 
@@ -57,7 +57,7 @@ class Progress:
             self._after["position"] = position.state_dict()
 
     def _before_update(self) -> Dict[str, Any]:
-        """What the program changes between two updates."""
+        """Returns the values that the program changes between two updates."""
         states = {name: _plain(thing.state_dict()) for name, thing in self._stateful.items() if name != "position"}
         return {"hyperparameters": _hyperparameters(self._optimizer), "values": _values(self._optimizer), **states}
 
@@ -108,7 +108,7 @@ class Progress:
         """Returns this member's values for a joiner, at the begin of the update after `version`. Random numbers are
         each member's own."""
         values = dict(self._past[version], random=None, random_cuda=None)
-        # What the forward pass of this step has changed since.
+        # The forward pass of this step has changed these since.
         now: Dict[str, Any] = {"buffers": dict(self._model.named_buffers())}
         if "position" in self._stateful:
             now["position"] = self._stateful["position"].state_dict()

@@ -74,8 +74,8 @@ class StateTensors:
         if any(self._keys.values()):
             for place, keys in self._keys.items():
                 if keys == 0:
-                    raise StateError(f"optimizer parameter {place} (group.index): has no optimizer state after the first "
-                                     "step, because it had no gradient: every trained parameter must have one "
+                    raise StateError(f"optimizer parameter {place} (group.index): has no optimizer state after the "
+                                     "first step, because it had no gradient: every trained parameter must have one "
                                      "(requires_grad_(False) for the others)")
         named = {f"model/{name}": tensor for name, tensor in parameters_of(self._model, self._optimizer).items()}
         named.update(optimizer_tensors(self._optimizer))
@@ -92,7 +92,8 @@ class StateTensors:
             tensor = now.get(name)
             if tensor is None or tensor.data_ptr() != address:
                 raise StateError(f"{name}: is no longer in the memory that it had after the first step (`.data =`, "
-                                 "`.to()`, `.half()`, load_state_dict() of the optimizer): Rewire would move the old memory")
+                                 "`.to()`, `.half()`, load_state_dict() of the optimizer): Rewire would move the old "
+                                 "memory")
         if len(now) != len(self._registered) + sum(1 for tensor in now.values() if tensor.numel() == 0):
             new = set(now) - {name for name, _, _ in self._registered}
             raise StateError(f"{min(new)}: was made after the first step: Rewire does not move it")
