@@ -180,6 +180,18 @@ rewireResult_t rewireCheck(void) noexcept {
   return Fail(rewireUnavailable, absl::StrCat("rewireCheck: communicators were lost: ", why));
 }
 
+rewireResult_t rewireReclaim(uint32_t within_ms) noexcept {
+  const rewire::PostponedCancellation postponed;
+  if (within_ms == 0) {
+    return Fail(rewireInvalidArgument, "rewireReclaim: within_ms=0: must be at least 1");
+  }
+  const auto participant = rewire::elastic::CurrentParticipant();
+  if (participant == nullptr || !participant->Reclaim(rewire::milliseconds(within_ms))) {
+    return Fail(rewireUnavailable, "rewireReclaim: this process is not in a world");
+  }
+  return rewireSuccess;
+}
+
 rewireResult_t rewireGraphsReleased(void) noexcept {
   const rewire::PostponedCancellation postponed;
   rewire::elastic::Communicators* communicators = rewire::elastic::GetCommunicators();

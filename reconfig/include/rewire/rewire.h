@@ -80,6 +80,14 @@ REWIRE_API rewireResult_t rewireUniqueId(rewireContext_t context, const char* na
  * Thread-safe; needs no context and no agent. Costs one short lock for each communicator. */
 REWIRE_API rewireResult_t rewireCheck(void) REWIRE_NOEXCEPT;
 
+/* Gives this member a reclaim notice: Rewire drains the member within `within_ms` milliseconds, and
+ * the outcome of a later rewireUpdate() is rewireLeave. For a program that hears of a reclaim
+ * otherwise than by SIGTERM (rewireAttachOptions_t), such as from its cloud's metadata. When every
+ * member has a notice, the job ends. Returns at once: rewireSuccess says that the notice is on its
+ * way to the agent. rewireInvalidArgument: within_ms is 0. rewireUnavailable: this process is in no
+ * world, because there is no agent, or it is joining or has left. Thread-safe; needs no context. */
+REWIRE_API rewireResult_t rewireReclaim(uint32_t within_ms) REWIRE_NOEXCEPT;
+
 /* Says that the CUDA graphs into which this process has captured NCCL operations are destroyed, and
  * that none of their launches runs any more. A captured operation pins its communicator: the graph
  * holds addresses of one generation, so `rewire status` lists the communicator and no change that

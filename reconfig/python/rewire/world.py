@@ -182,6 +182,11 @@ class Member:
         self._library.call("rewireUniqueId", self._context, name.encode(), out)
         return out.raw
 
+    def reclaim(self, within_s: float) -> None:
+        """Has this member drained within the time, as SIGTERM does; a later update() gives Kind.LEAVE. Thread-safe.
+        Raises RewireError in a process that is in no world."""
+        self._library.call("rewireReclaim", _u32(int(within_s * 1000)))
+
     def set_parallel(
         self,
         *,

@@ -22,6 +22,7 @@ class Program:
         world = member.world
         self.slots, self.slot = world.slots, world.slot
         self.step = (ctypes.c_uint64 * 1)(0)
+        self.reclaimed = False
         self.total = self.device.allocate(8)
         self.buffers = {}
         self.begin, self.end = shard(ELEMENTS, self.slots, self.slot)
@@ -81,6 +82,9 @@ class Program:
             if outcome.kind is Kind.LEAVE:
                 return
             assert list(self.part()) == [i * self.step[0] for i in range(self.begin, self.end)]
+            if (stop.parent / f"reclaim.{self.member.world.member}").exists() and not self.reclaimed:
+                self.reclaimed = True
+                self.member.reclaim(60)
             # All members see the file in the same step, or in neighbouring ones; the later ones end there.
             if stop.exists() and self.step[0] >= int(stop.read_text()):
                 print(f"finished at step {self.step[0]}", flush=True)

@@ -84,6 +84,13 @@ class WorldTest(unittest.TestCase):
         self.assertNotIn("Traceback", self.output())
         self.assertEqual(self.output().count("finished at step"), 2)
 
+    def test_a_member_drains_itself(self):
+        job = self.start(2)
+        member = next(m["member"] for m in job.status()["world"]["members"] if m["slot"] == 1)
+        (self.folder / f"reclaim.{member}").touch()
+        self.wait_for("LEAVE", "WORLD_CHANGED, slot 0 of 1")
+        self.end(job)
+
     def test_a_member_that_raises_is_lost_and_the_others_go_on(self):
         job = self.start(3)
         os.kill(self.pid_after_copies(job, 1), signal.SIGINT)  # KeyboardInterrupt
@@ -102,12 +109,17 @@ class WithoutAnAgentTest(unittest.TestCase):
             "    out = m.update(lambda: state.__setitem__(0, 1))\n"
             "    print(out.kind.name, state[0])\n"
             "    try: m.unique_id('all')\n"
-            "    except RewireError as e: print(e.lost, e)\n",
+            "    except RewireError as e: print(e.lost, e)\n"
+            "    for s in (1, 0):\n"
+            "        try: m.reclaim(s)\n"
+            "        except RewireError as e: print(e)\n",
             RANK="1", WORLD_SIZE="4")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("slots=4, slot=1", done.stdout)
         self.assertIn("CONTINUE 1", done.stdout)
         self.assertIn("True ", done.stdout)
+        self.assertIn("rewireReclaim: this process is not in a world", done.stdout)
+        self.assertIn("rewireReclaim: within_ms=0: must be at least 1", done.stdout)
 
     def test_an_exception_in_the_update_is_raised(self):
         done = run_python("from rewire.world import Member\n"
