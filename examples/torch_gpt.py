@@ -73,10 +73,10 @@ def main():
     ranks, rank = int(os.environ["WORLD_SIZE"]), int(os.environ["RANK"])
     sampler = DistributedSampler(Text(), ranks, rank % ranks, seed=1)
     loader = DataLoader(sampler.dataset, batch_size=8, sampler=sampler, num_workers=args.workers)
-    model = rewire.torch.DataParallel(Gpt(), exact=True)
+    model = Gpt()
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 300)
-    job = rewire.torch.Job(model, optimizer, data=loader, scheduler=scheduler,
+    job = rewire.torch.Job(model, optimizer, data=loader, scheduler=scheduler, exact=True,
                            on_world=lambda world: print(f"step {job.steps}: slot {world.slot} of {world.slots}", flush=True))
     for epoch in range(args.epochs):
         sampler.set_epoch(epoch)
@@ -84,7 +84,7 @@ def main():
             optimizer.zero_grad()
             for i, number in enumerate(numbers):
                 torch.manual_seed(1000 * epoch + int(number))  # dropout, by the sample and not by the member
-                with contextlib.nullcontext() if i + 1 == len(numbers) else model.no_sync():
+                with contextlib.nullcontext() if i + 1 == len(numbers) else job.no_sync():
                     model(ids[i: i + 1], targets[i: i + 1]).backward()
             job.step()
             scheduler.step()

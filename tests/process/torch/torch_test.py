@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 import unittest
+import unittest.mock
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "bench" / "lib"))
@@ -116,6 +117,10 @@ class ScriptTest(unittest.TestCase):
             with self.subTest(case=case):
                 done = self.run_case(case)
                 self.assertEqual((done.returncode, done.stdout), (0, f"steps {steps}\n"), done.stderr)
+
+    def test_several_processes_without_an_agent_are_refused(self):
+        with unittest.mock.patch.dict(os.environ, WORLD_SIZE="2", RANK="0"):
+            self.assertIn("start the script by `rewire run`", self.run_case("plain").stderr)
 
     def test_wrong_scripts_are_told_what_is_wrong(self):
         for case, error in (("moved", "StateError: model/0.weight: is no longer in the memory"),

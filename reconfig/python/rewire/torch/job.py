@@ -1,25 +1,25 @@
 """A PyTorch training script whose world changes while it trains.
 
-    model = rewire.torch.DataParallel(model)
     job = rewire.torch.Job(model, optimizer, data=loader, scheduler=scheduler)
     for x, y in loader:
         optimizer.zero_grad()
-        loss(model(x), y).backward()
+        loss(model(x), y).backward()      # reduces the gradients
         job.step()                        # in place of optimizer.step()
         scheduler.step()
 
 The first step is the script's own; from the second on, step() is an update boundary (rewire/rewire.h). Everything
 is owned by the training thread.
 """
+import contextlib
 import ctypes
-from typing import Any, Callable, Optional
+from typing import Any, Callable, ContextManager, Optional
 
 import torch
 
 from ..nccl import NcclError, Operation
 from ..world import Change, Kind, Outcome, World
 from . import data as data_module
-from .parallel import DataParallel
+from .reduction import BUCKET_BYTES, Reduction
 from .process import process
 from .progress import Progress
 from .tensors import StateError, StateTensors
@@ -49,8 +49,9 @@ class _Schedule:
 
 
 class Job:
-    """model, optimizer, scheduler, scaler: the script's. data: a DataLoader with a DistributedSampler; loops over it
-    then follow the world. on_world: called with the world after each change of it, in step().
+    """model, optimizer, scheduler, scaler: the script's; the model is on its device. data: a DataLoader with a
+    DistributedSampler; loops over it then follow the world. on_world: called with the world after each change of it,
+    in step(). reduce=False: the script reduces the gradients itself. exact, bucket_bytes: see Reduction.
 
     A joiner enters the world in this call, with the others' state.
     """
@@ -64,11 +65,14 @@ class Job:
         scheduler: Any = None,
         scaler: Any = None,
         on_world: Optional[Callable[[World], Any]] = None,
+        reduce: bool = True,
+        exact: bool = False,
+        bucket_bytes: int = BUCKET_BYTES,
     ) -> None:
         self._process = process()
         self.world = self._process.member.world
         self._model, self._optimizer, self._scaler = model, optimizer, scaler
-        self._parallel = next((m for m in model.modules() if isinstance(m, DataParallel)), None)
+        self._reduction = Reduction(model, bucket_bytes, exact) if reduce else None
         self._on_world = on_world
         self._position: Optional[data_module.Position] = None
         if data is not None:
@@ -97,14 +101,18 @@ class Job:
         self._take(self._process.member.update(self._apply))
         self._on_world = on_world
 
+    def no_sync(self) -> ContextManager[None]:
+        """Backward passes inside accumulate their gradients without a reduction."""
+        return contextlib.nullcontext() if self._reduction is None else self._reduction.no_sync()
+
     @property
     def steps(self) -> int:
         """The number of updates that the job has applied."""
         return int(self._version[0])
 
     def _on_batch(self, number: int) -> None:
-        if self._parallel is not None and self._position is not None:
-            self._parallel.weight = self._position.share(number)
+        if self._reduction is not None and self._position is not None:
+            self._reduction.weight = self._position.share(number)
 
     def _ignores_schedule(self) -> bool:
         return self._repeated or (self._position is not None and self._position.catching_up)
@@ -131,7 +139,7 @@ class Job:
         if closure is not None:
             raise TypeError("step(closure): an optimizer that evaluates the model in its step is not supported")
         self._repeated = False
-        error = self._parallel.take_error() if self._parallel is not None else None
+        error = self._reduction.take_error() if self._reduction is not None else None
         if not self._registered:
             if error is not None:
                 raise error
@@ -193,8 +201,8 @@ class Job:
             self._repeated, self._changed = True, False
             self._progress.back_to(self.steps, self._known)
             self._known = self.steps
-            if self._parallel is not None:
-                self._parallel.drop()
+            if self._reduction is not None:
+                self._reduction.drop()
             else:
                 self._optimizer.zero_grad()
         if outcome.kind in (Kind.WORLD_CHANGED, Kind.REPEAT) and self._on_world is not None:

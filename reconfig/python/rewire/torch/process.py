@@ -29,13 +29,19 @@ _TYPES = {
 class Process:
     def __init__(self) -> None:
         self.member = Member()
+        # Without an agent a script of one process trains as without Rewire.
+        self._alone = not os.environ.get("REWIRE_SOCKET") or os.environ.get("REWIRE_DISABLE", "0") != "0"
+        if self._alone and self.member.world.slots > 1:
+            raise RuntimeError(f"rewire.torch: WORLD_SIZE={self.member.world.slots} and there is no agent "
+                               "(REWIRE_SOCKET is not set): start the script by `rewire run`")
         self._communicator: Optional[Communicator] = None
         self._driver: Optional[Device] = None
         self._side: Any = None  # a torch.cuda.Stream
+        rank = int(os.environ.get("LOCAL_RANK", "0"))
         if torch.cuda.is_available():
-            torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count())
-        else:
-            self._driver = Device(int(os.environ.get("LOCAL_RANK", "0")))
+            torch.cuda.set_device(rank % torch.cuda.device_count())
+        elif not self._alone:
+            self._driver = Device(rank)
         self._raised = False
         hook = sys.excepthook
 
@@ -56,7 +62,7 @@ class Process:
     def empty(self, elements: int, dtype: torch.dtype) -> torch.Tensor:
         """Returns a flat tensor in the device's memory."""
         if self._driver is None:
-            return torch.empty(elements, dtype=dtype, device="cuda")
+            return torch.empty(elements, dtype=dtype, device="cuda" if torch.cuda.is_available() else "cpu")
         size = torch.empty(0, dtype=dtype).element_size() * elements
         if size == 0:
             return torch.empty(0, dtype=dtype)
@@ -76,12 +82,13 @@ class Process:
 
     def synchronize(self) -> None:
         """Waits for PyTorch's work on the device, such as an update's."""
-        if self._driver is None:
+        if self._driver is None and torch.cuda.is_available():
             torch.cuda.current_stream().synchronize()
 
     @property
     def communicator(self) -> Communicator:
-        """The communicator of all members, made at the first use. A joiner's first use must come after its state is registered."""
+        """The communicator of all members, made at the first use. A joiner's first use must come after it has
+        registered its state."""
         if self._communicator is None:
             world = self.member.world
             self._communicator = Communicator(self.member.unique_id(_COMMUNICATOR), world.slots, world.slot)
@@ -89,15 +96,21 @@ class Process:
 
     def all_reduce(self, tensor: torch.Tensor, operation: Operation = Operation.SUM) -> None:
         """Begins the reduction in place of a contiguous tensor in the device's memory."""
+        if self._alone:
+            return
         self.communicator.all_reduce(tensor.data_ptr(), tensor.numel(), _TYPES[tensor.dtype], self._stream(), operation)
 
     def broadcast(self, tensor: torch.Tensor, root: int) -> None:
         """Begins the broadcast of a contiguous tensor in the device's memory."""
+        if self._alone:
+            return
         size = tensor.numel() * tensor.element_size()
         self.communicator.broadcast(tensor.data_ptr(), size, Type.UINT8, root, self._stream())
 
     def wait(self) -> None:
         """Waits for what was begun. Raises NcclError where a member was lost."""
+        if self._alone:
+            return
         if self._driver is not None:
             self._driver.synchronize()
         elif self._side is not None:

@@ -1,7 +1,8 @@
-"""Data parallelism over the members of a world that may change between two updates.
+"""The reduction of gradients over the members of a world that may change between two updates.
 
 As in DistributedDataParallel, gradients are reduced in buckets while backward runs, and are the mean over the
-global batch when backward returns. The world changes in place: nothing is wrapped again.
+global batch when backward returns. The world changes in place: nothing is made again. Owned by the training thread;
+hooks run on the threads of autograd, one backward pass at a time.
 """
 import contextlib
 from typing import Any, Iterator, List, Optional, Sequence
@@ -11,9 +12,9 @@ import torch
 from ..nccl import NcclError
 from .process import process
 
-__all__ = ["DataParallel"]
+__all__ = ["BUCKET_BYTES", "Reduction"]
 
-_BUCKET_BYTES = 25 << 20
+BUCKET_BYTES = 25 << 20
 _FIXED_POINT = 2.0**36  # exact=True: gradients are sums of integers of this scale
 
 
@@ -67,17 +68,16 @@ class _Bucket:
         self.sum.zero_()
 
 
-class DataParallel(torch.nn.Module):
-    """module: its parameters are made equal to those of slot 0. bucket_bytes: of the gradients of one reduction.
+class Reduction:
+    """Hooks on a model's parameters. bucket_bytes: of the gradients that are reduced together.
 
     exact: the gradient is the mean over all backward passes of all members (with no_sync() around all but the last
-    of a step), in fixed point, so that it has the same bits for every number of members. A job whose passes are
-    the same for every number of members is then equal to the bit whatever happens to its world.
+    of a step), in fixed point, so that it has the same bits for every number of members. If a script makes the same
+    passes for every number of members, its state is then the same to the bit whatever happens to its world.
     """
 
-    def __init__(self, module: torch.nn.Module, bucket_bytes: int = _BUCKET_BYTES, exact: bool = False) -> None:
-        super().__init__()
-        self.module = module
+    def __init__(self, model: torch.nn.Module, bucket_bytes: int = BUCKET_BYTES, exact: bool = False) -> None:
+        self._model = model
         self._exact = exact
         self._sync = True
         self._error: Optional[NcclError] = None
@@ -98,7 +98,7 @@ class DataParallel(torch.nn.Module):
         buckets: List[_Bucket] = []
         group: List[torch.nn.Parameter] = []
         # Backward makes gradients in about the opposite order.
-        for parameter in reversed([p for p in self.module.parameters() if p.requires_grad]):
+        for parameter in reversed([p for p in self._model.parameters() if p.requires_grad]):
             size = sum(p.numel() * p.element_size() for p in group)
             if group and (group[0].dtype != parameter.dtype or size >= bucket_bytes):
                 buckets.append(_Bucket(group, self._exact))
@@ -109,9 +109,10 @@ class DataParallel(torch.nn.Module):
         return buckets
 
     def _make_equal(self) -> None:
+        """Gives the parameters and buffers the values of slot 0."""
         here = process()
         with torch.no_grad():
-            for tensor in [*self.module.parameters(), *self.module.buffers()]:
+            for tensor in [*self._model.parameters(), *self._model.buffers()]:
                 if tensor.numel() == 0:
                     continue
                 copy = here.empty(tensor.numel(), tensor.dtype if tensor.dtype != torch.bool else torch.uint8)
@@ -119,9 +120,6 @@ class DataParallel(torch.nn.Module):
                 here.broadcast(copy, 0)
                 here.wait()
                 tensor.copy_(copy.view_as(tensor))
-
-    def forward(self, *arguments: Any, **named: Any) -> Any:
-        return self.module(*arguments, **named)
 
     @contextlib.contextmanager
     def no_sync(self) -> Iterator[None]:
