@@ -142,7 +142,10 @@ template <typename Call>
 ncclResult_t FromIds(Creation creation, ncclComm_t* out, int ranks, int rank,
                      const ncclUniqueId* ids, int id_count, const ncclConfig_t* config,
                      Call&& call) {
-  if (out == nullptr || ids == nullptr || id_count <= 0) return call(out);
+  // NCCL refuses these arguments. The agent would take such a rank for a broken message.
+  const bool refused =
+      out == nullptr || ids == nullptr || id_count <= 0 || rank < 0 || rank >= ranks;
+  if (refused) return call(out);
   const ncclResult_t ready = ReadyToCreate();
   if (ready != ncclSuccess) return ready;
   try {

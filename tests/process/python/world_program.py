@@ -33,6 +33,11 @@ class Program:
         member.register("step", self.step, Change.VOLATILE)
         member.register("moments", part, layout=Layout.SHARDED, elements=ELEMENTS)
         self.communicator = Communicator(member.unique_id("all"), self.slots, self.slot)
+        try:  # NCCL refuses the rank, and the job goes on
+            Communicator(member.unique_id("all"), self.slots, self.slots)
+            raise AssertionError("a rank beyond the last was taken")
+        except NcclError:
+            pass
 
     def allocate(self, _, size):
         buffer = ctypes.create_string_buffer(size)

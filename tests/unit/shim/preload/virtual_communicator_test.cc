@@ -121,6 +121,17 @@ TEST_F(VirtualCommunicatorTest, FailedCreationLeavesNoHandle) {
   EXPECT_EQ(0, Waiting());
 }
 
+TEST_F(VirtualCommunicatorTest, ACreationWithAnInvalidRankIsNcclsToRefuse) {
+  UseCore();
+  NoopNccl()->result = ncclInvalidArgument;
+  for (const auto& [ranks, rank] : {std::pair{2, 2}, {2, 5}, {2, -1}, {0, 0}, {-3, -4}}) {
+    ncclComm_t comm = nullptr;
+    EXPECT_EQ(ncclCommInitRank(&comm, ranks, ncclUniqueId{}, rank), ncclInvalidArgument);
+    EXPECT_EQ(Waiting(), 0);
+  }
+  EXPECT_TRUE(notes.empty());
+}
+
 TEST_F(VirtualCommunicatorTest, SplitsAreCountedOnEveryRank) {
   const ncclComm_t comm = Make();
   ncclComm_t none = comm;
