@@ -3,6 +3,8 @@
 
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstring>
 #include <set>
 #include <utility>
 
@@ -20,6 +22,8 @@
 namespace rewire::control {
 namespace {
 
+constexpr char kSecretSuffix[] = ".secret";
+
 elastic::LeaderOptions OptionsOfLeader(const AgentOptions& options, const Key& job) {
   const Settings& s = Settings::Get();
   elastic::LeaderOptions out;
@@ -36,11 +40,23 @@ elastic::LeaderOptions OptionsOfLeader(const AgentOptions& options, const Key& j
   return out;
 }
 
+// A new store would begin the job again at its first world, which its members no longer have.
+absl::Status CheckResumes(const std::string& store) {
+  for (const std::string& path : {store, store + kSecretSuffix}) {
+    if (access(path.c_str(), F_OK) == 0) continue;
+    return absl::NotFoundError(
+        absl::StrCat("resume the job: ", path, ": ", strerror(errno),
+                     " (the file was made when the job began; the world cannot change any more)"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Agent>> Agent::Start(AgentOptions options) {
+  if (options.resume) REWIRE_RETURN_IF_ERROR(CheckResumes(options.store));
   REWIRE_ASSIGN_OR_RETURN(std::unique_ptr<EmbeddedStore> store, EmbeddedStore::Open(options.store));
-  REWIRE_ASSIGN_OR_RETURN(const Key job, JobKey(options.store + ".secret"));
+  REWIRE_ASSIGN_OR_RETURN(const Key job, JobKey(options.store + kSecretSuffix));
   REWIRE_ASSIGN_OR_RETURN(std::unique_ptr<MetricsServer> metrics_server,
                           MetricsServer::Listen(options.metrics));
   absl::StatusOr<std::optional<WorldRecord>> record;
@@ -268,6 +284,13 @@ void Agent::OnExited(MemberId member, const std::string& how, int status) {
     connections_->ReadNow(link->second.connection);
   } else if (member >= options_.members) {
     OnSpawnFailed({member}, absl::StrCat("member ", member, " ", how, " before it connected"));
+  } else if (status == 0 && leader_->phase() == elastic::Phase::kForming) {
+    // The others may need the member in NCCL, or may not: a program may call NCCL on some ranks.
+    REWIRE_WARN(
+        "member %u %s before it attached: the job's world is never complete, so it cannot "
+        "change, and members whose communicators need this one wait for it as without Rewire",
+        member, how.c_str());
+    ended_unattached_.insert(member);
   }
   if (status == 0) return;
   Feed([this, member, how](elastic::Leader::Out* out) {
@@ -347,7 +370,7 @@ void Agent::Do(const elastic::Note& note) {
 }
 
 nlohmann::json Agent::StatusAnswer() const {
-  nlohmann::json out = WorldStatus(*leader_, log_, pids_, now_);
+  nlohmann::json out = WorldStatus(*leader_, log_, pids_, ended_unattached_, now_);
   const Connections::Counters& c = connections_->counters();
   out["ok"] = true;
   out["job"] = options_.job;

@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,7 @@ struct AgentOptions {
   std::string job = "job";  // the job's name in outputs
   uint32_t members = 1;     // members 0 .. members-1 form the first world
   uint32_t max_members = 1;
+  bool resume = false;  // the job has had an agent: its store and its key must exist
 };
 
 class Agent : private Connections::Events, private LauncherLink::Events {
@@ -99,6 +101,7 @@ class Agent : private Connections::Events, private LauncherLink::Events {
   std::map<Connections::Id, MemberId> members_;
   std::map<Connections::Id, pid_t> witnesses_;
   std::map<MemberId, pid_t> pids_;
+  std::set<MemberId> ended_unattached_;  // initial members that ended with status 0
   RunQueueWait run_queue_wait_;
   std::deque<Input> inputs_;
   bool feeding_ = false;

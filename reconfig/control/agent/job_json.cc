@@ -109,7 +109,8 @@ json TransitionStatus(const TransitionEntry& entry, Time now) {
 }
 
 json WorldStatus(const elastic::Leader& leader, const TransitionLog& log,
-                 const std::map<MemberId, pid_t>& pids, Time now) {
+                 const std::map<MemberId, pid_t>& pids, const std::set<MemberId>& ended_unattached,
+                 Time now) {
   const WorldRecord& record = leader.record();
   json out = {{"schema", 1},
               {"epoch", record.world.epoch},
@@ -147,6 +148,9 @@ json WorldStatus(const elastic::Leader& leader, const TransitionLog& log,
     const bool known = std::any_of(members.begin(), members.end(),
                                    [&](const auto& m) { return m.member == process.first; });
     if (!known) unattached.push_back({{"member", process.first}, {"pid", process.second}});
+  }
+  for (const MemberId member : ended_unattached) {
+    unattached.push_back({{"member", member}, {"pid", json()}});
   }
   out["unattached"] = unattached;
   json pending = json::array();

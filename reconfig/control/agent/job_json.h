@@ -5,6 +5,7 @@
 
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 
 #include "reconfig/control/agent/transition_log.h"
@@ -13,9 +14,11 @@
 namespace rewire::control {
 
 nlohmann::json TransitionStatus(const TransitionEntry& entry, Time now);
-// pids: of the members whose process is known.
+// pids: of the members whose process is known. ended_unattached: members that ended well before
+// they attached.
 nlohmann::json WorldStatus(const elastic::Leader& leader, const TransitionLog& log,
-                           const std::map<MemberId, pid_t>& pids, Time now);
+                           const std::map<MemberId, pid_t>& pids,
+                           const std::set<MemberId>& ended_unattached, Time now);
 
 // Returns the JSON object format of the trace event specification. Times are in microseconds from
 // the transition's beginning.

@@ -145,9 +145,12 @@ std::string StatusText(const json& s) {
     }
   }
   if (!s.at("unattached").empty()) {
-    out += "\nrunning, but not attached: a member attaches with its first communicator:\n";
+    out += "\nnot attached: a member attaches with its first communicator:\n";
     for (const json& u : s.at("unattached")) {
-      absl::StrAppend(&out, "  member ", Cell(u.at("member")), ", process ", Cell(u.at("pid")),
+      const json& pid = u.at("pid");
+      absl::StrAppend(&out, "  member ", Cell(u.at("member")),
+                      pid.is_null() ? ", which has ended with status 0: the world waits for it"
+                                    : absl::StrCat(", process ", Cell(pid)),
                       "\n");
     }
     out +=

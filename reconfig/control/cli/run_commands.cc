@@ -225,6 +225,8 @@ void AddAgentCommand(CLI::App* app, Action* action) {
   c->add_option("--max", o->agent.max_members,
                 "Largest number of members that a resize may request")
       ->check(CLI::Range(1, 100000));
+  c->add_flag("--resume", o->agent.resume,
+              "The job has had an agent: fail where its store or its key is missing");
   c->add_option("--ready-fd", o->ready_fd,
                 "Descriptor on which the agent writes one byte when it is ready");
   c->callback([o, action, c] {

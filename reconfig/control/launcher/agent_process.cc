@@ -38,7 +38,7 @@ AgentProcess::AgentProcess(std::vector<std::string> argv, std::vector<std::strin
 
 AgentProcess::~AgentProcess() { Stop(Now() + seconds(2)); }
 
-absl::Status AgentProcess::Start() {
+absl::Status AgentProcess::Start(bool resume) {
   int fds[2];
   if (pipe2(fds, O_CLOEXEC | O_NONBLOCK) != 0)
     return absl::ResourceExhaustedError(absl::StrCat("start agent: pipe2: ", strerror(errno)));
@@ -46,6 +46,7 @@ absl::Status AgentProcess::Start() {
   UniqueFd ready(fds[1]);
   ChildSpec spec;
   spec.argv = argv_;
+  if (resume) spec.argv.emplace_back("--resume");
   spec.argv.push_back("--ready-fd=" + std::to_string(ready.get()));
   spec.environment = environment_;
   spec.stdout_fd = stderr_fd_;
@@ -59,7 +60,7 @@ absl::Status AgentProcess::Start() {
 }
 
 absl::Status AgentProcess::StartAndWait(Time deadline) {
-  REWIRE_RETURN_IF_ERROR(Start());
+  REWIRE_RETURN_IF_ERROR(Start(/*resume=*/false));
   char byte = 0;
   if (!WaitReady(ready_.get(), POLLIN, deadline)) {
     return absl::DeadlineExceededError("start agent: not ready before the deadline");
@@ -152,7 +153,7 @@ void AgentProcess::Reap(Time now) {
 void AgentProcess::Tick(Time now) {
   if (!restart_at_ || now < *restart_at_) return;
   restart_at_.reset();
-  if (const absl::Status s = Start(); !s.ok()) {
+  if (const absl::Status s = Start(/*resume=*/true); !s.ok()) {
     REWIRE_ERROR("start agent again: %s", std::string(s.message()).c_str());
     ++failures_;
     restart_at_ = now + kLongestBackOff;

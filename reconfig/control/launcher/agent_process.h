@@ -19,7 +19,7 @@ namespace rewire::control {
 class AgentProcess {
  public:
   using OnEvent = std::function<void(const nlohmann::json& event)>;
-  // argv: the command `rewire agent ...` without --ready-fd. on_event: called from Handle(), Reap()
+  // argv: the command `rewire agent ...` without --ready-fd and --resume. on_event: called from Handle(), Reap()
   // and Stop() for each event of the agent.
   AgentProcess(std::vector<std::string> argv, std::vector<std::string> environment,
                std::string socket, int stderr_fd, OnEvent on_event);
@@ -45,7 +45,8 @@ class AgentProcess {
   [[nodiscard]] pid_t pid() const { return pid_; }
 
  private:
-  absl::Status Start();
+  // resume: the job has had an agent that served.
+  absl::Status Start(bool resume);
   void Connect(Time now);
   void Disconnect();
   void ReadEvents();

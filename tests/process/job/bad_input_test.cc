@@ -47,6 +47,22 @@ TEST(BadInputTest, MissingLibrariesOfTheSimulationAreNamed) {
   EXPECT_THAT(r.err, HasSubstr("--sim: /nowhere/libnccl.so.2: not a readable file"));
 }
 
+TEST(BadInputTest, AMemberThatEndsWellBeforeItAttachesIsNamed) {
+  TemporaryFolder folder;
+  Background run({REWIRE_COMMAND, "run", "--sim", "-n", "2", "--dir", folder / "run", "--socket",
+                  folder / "agent.sock", "--", "/bin/sh", "-c",
+                  "[ $RANK = 1 ] || exec tail -f /dev/null"});
+  const auto says_so = [](const CommandResult& r) {
+    return r.err.find("member 1 exited with status 0 before it attached") != std::string::npos;
+  };
+  EXPECT_TRUE(run.ReadUntil(says_so, seconds(30))) << run.End(seconds(1)).err;
+  const CommandResult status = Rewire({"status", "--socket", folder / "agent.sock"});
+  EXPECT_THAT(status.out, HasSubstr("member 1, which has ended with status 0"));
+  EXPECT_THAT(status.out, HasSubstr("member 0, process "));
+  run.Signal(SIGTERM);
+  EXPECT_EQ(run.End(seconds(30)).status, 128 + SIGTERM);
+}
+
 TEST(BadInputTest, AProgramThatNeverCallsNccl) {
   TemporaryFolder folder;
   Background run({REWIRE_COMMAND, "run", "--sim", "-n", "1", "--max", "2", "--dir", folder / "run",

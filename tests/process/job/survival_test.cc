@@ -106,5 +106,23 @@ TEST(SurvivalTest, AStoreThatIsCorruptedStopsChangesAndNotTheJob) {
   job.FinishExact();
 }
 
+// A new store would begin at epoch 1 with the first members, and the others would be refused.
+TEST(SurvivalTest, AnAgentThatMissesItsFilesStopsChangesAndNotTheJob) {
+  for (const std::string suffix : {"", ".secret"}) {
+    SCOPED_TRACE(suffix);
+    TrainingJob job({});
+    EXPECT_EQ(job.Ask("resize", {"3"}).status, 0);
+    const pid_t agent = job.AgentPid();
+    ASSERT_EQ(unlink((job.store() + suffix).c_str()), 0);
+    kill(agent, SIGKILL);
+    const auto says_so = [](const CommandResult& r) {
+      return r.err.find("resume the job: ") != std::string::npos;
+    };
+    EXPECT_TRUE(job.launcher().ReadUntil(says_so, seconds(20)));
+    job.Train(20);
+    job.FinishExact();
+  }
+}
+
 }  // namespace
 }  // namespace rewire
