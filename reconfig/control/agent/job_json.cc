@@ -1,6 +1,8 @@
 // Builds the job's status and its traces; see job_json.h. Pure, except WriteTrace().
 #include "reconfig/control/agent/job_json.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
@@ -233,7 +235,9 @@ void WriteTrace(const TransitionEntry& entry, const std::string& folder, const s
   FileStatus s = MakeOwnFile(fresh, 0644, &out);
   if (s.ok()) s = WriteWhole(out.get(), TraceJson(entry, job, now), fresh);
   if (s.ok() && rename(fresh.c_str(), path.c_str()) != 0) s = {errno, path + ": rename"};
-  if (!s.ok()) REWIRE_WARN("write trace: %s", s.text.c_str());
+  if (s.ok()) return;
+  unlink(fresh.c_str());
+  REWIRE_WARN("write trace: %s", s.text.c_str());
 }
 
 }  // namespace rewire::control

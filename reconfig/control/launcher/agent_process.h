@@ -19,8 +19,8 @@ namespace rewire::control {
 class AgentProcess {
  public:
   using OnEvent = std::function<void(const nlohmann::json& event)>;
-  // argv: the command `rewire agent ...` without --ready-fd and --resume. on_event: called from Handle(), Reap()
-  // and Stop() for each event of the agent.
+  // argv: the command `rewire agent ...` without --ready-fd and --resume. on_event: called from
+  // Handle(), Reap() and Stop() for each event of the agent.
   AgentProcess(std::vector<std::string> argv, std::vector<std::string> environment,
                std::string socket, int stderr_fd, OnEvent on_event);
   ~AgentProcess();

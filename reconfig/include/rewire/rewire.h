@@ -55,7 +55,7 @@ typedef struct {
 
 /* Connects to the node's agent. Without an agent the context's world comes from RANK and
  * WORLD_SIZE. options may be NULL. Fails for a wrong REWIRE_* value, and when the agent does not
- * answer within 10 s. */
+ * answer within 10 s. A second call gives another context of the same member. */
 REWIRE_API rewireResult_t rewireAttach(const rewireAttachOptions_t* options,
                                        rewireContext_t* context) REWIRE_NOEXCEPT;
 /* Leaves the job. A member that detaches while in a world counts as finished, not as lost. Later
