@@ -76,6 +76,17 @@ Block& Block::operator=(Block&& other) noexcept {
   return *this;
 }
 
+bool Block::Grow(size_t bytes) {
+  if (data_ == nullptr || !writable_) return false;
+  if (bytes <= size_) return true;
+  if (fd_.valid() && ftruncate(fd_.get(), static_cast<off_t>(bytes)) != 0) return false;
+  void* const grown = mremap(data_, size_, bytes, MREMAP_MAYMOVE);
+  if (grown == MAP_FAILED) return false;
+  data_ = static_cast<char*>(grown);
+  size_ = bytes;
+  return true;
+}
+
 void Block::Touch() {
   for (size_t at = 0; at < size_; at += kPage) {
     // The volatile pointer keeps the compiler from removing the write.
@@ -161,7 +172,8 @@ absl::StatusOr<SnapshotSlots::Slot*> SnapshotSlots::For(uint64_t version) {
         "snapshot: version=", version, ": must not be older than version ", oldest->version));
   }
   // Only the owner of mapped memory may write to that memory.
-  if (oldest->data.size() < room_ || !oldest->data.writable()) oldest->data = NewBlock(room_);
+  const bool fits = oldest->data.size() >= room_ && oldest->data.writable();
+  if (!fits && !oldest->data.Grow(room_)) oldest->data = NewBlock(room_);
   if (oldest->data.size() < room_) {
     return absl::ResourceExhaustedError(
         absl::StrCat("allocate host memory for a snapshot: bytes=", room_, ": no memory"));
@@ -232,7 +244,7 @@ absl::StatusOr<std::vector<int>> SnapshotSlots::Share() {
   MutexLock lock(&mutex_);
   std::vector<int> fds;
   for (Slot& s : slots_) {
-    if (s.data.size() < room_ && !s.used) s.data = NewBlock(room_);
+    if (s.data.size() < room_ && !s.used && !s.data.Grow(room_)) s.data = NewBlock(room_);
     if (s.data.size() < room_ || s.data.fd() < 0) {
       return absl::UnavailableError("share snapshots: the memory is not in a file (memfd)");
     }

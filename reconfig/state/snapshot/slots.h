@@ -39,6 +39,10 @@ class Block {
   // when the file cannot be opened or has fewer bytes.
   static Block MapOf(pid_t pid, int fd, size_t bytes);
 
+  // Makes the block larger. The present pages stay, which are cheaper than new ones; the address
+  // may change. Returns false, without effect, when the system has no memory or the block is
+  // mapped.
+  bool Grow(size_t bytes);
   // Writes each page once, because the first use of a page costs more than a later write.
   void Touch();
 

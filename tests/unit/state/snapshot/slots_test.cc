@@ -221,5 +221,26 @@ TEST_F(SharedSlotsTest, RejectsMissingOrTooSmallMemory) {
   EXPECT_FALSE(alone.Share().ok()) << "its memory is its own";
 }
 
+TEST(BlockTest, GrowsWithItsBytesUnlessItIsMapped) {
+  constexpr size_t kLarge = 3 << 20;
+  for (const bool shared : {false, true}) {
+    SCOPED_TRACE(shared);
+    Block block = shared ? Block::Shared(5000) : Block::Of(5000);
+    block.data()[4999] = 'a';
+    const int fd = block.fd();
+    ASSERT_TRUE(block.Grow(kLarge));
+    EXPECT_EQ(block.size(), kLarge);
+    EXPECT_EQ(block.data()[4999], 'a');
+    EXPECT_EQ(block.fd(), fd);
+    block.data()[kLarge - 1] = 'z';
+    EXPECT_TRUE(block.Grow(10));
+    EXPECT_EQ(block.size(), kLarge);
+    if (shared) {
+      EXPECT_FALSE(Block::MapOf(getpid(), fd, kLarge).Grow(2 * kLarge));
+    }
+  }
+  EXPECT_FALSE(Block().Grow(1));
+}
+
 }  // namespace
 }  // namespace rewire::state
