@@ -78,10 +78,16 @@ uint64_t MemoryLedger::Expected(std::span<const OnDevice> communicators) const {
   return sum;
 }
 
-absl::Status MemoryLedger::Check(std::span<const OnDevice> communicators,
-                                 uint64_t free_bytes) const {
+absl::Status MemoryLedger::Check(std::span<const OnDevice> communicators, uint64_t free_bytes) {
   const uint64_t needed = Expected(communicators);
   if (needed <= free_bytes) return absl::OkStatus();
+  {
+    MutexLock lock(&mutex_);
+    for (const OnDevice& id : communicators) {
+      const auto it = taken_.find(id);
+      if (it != taken_.end()) std::fill_n(it->second.destroyed, 2, 0);
+    }
+  }
   return absl::ResourceExhaustedError(
       absl::StrCat("build generations of ", communicators.size(),
                    " communicators: device memory: bytes=", needed, ": must be at most the ",

@@ -99,9 +99,11 @@ class MemoryLedger {
   // says much about many others. Call again before each build.
   [[nodiscard]] uint64_t Expected(std::span<const OnDevice> communicators) const
       REWIRE_EXCLUDES(mutex_);
-  // Returns kResourceExhausted, with figures, if the generations do not fit into `free_bytes`.
-  [[nodiscard]] absl::Status Check(std::span<const OnDevice> communicators,
-                                   uint64_t free_bytes) const REWIRE_EXCLUDES(mutex_);
+  // Returns kResourceExhausted, with figures, if the generations do not fit into `free_bytes`. The
+  // destructions' measurements are then forgotten: the program may have freed memory meanwhile, and
+  // without a new generation no newer measurement would come.
+  [[nodiscard]] absl::Status Check(std::span<const OnDevice> communicators, uint64_t free_bytes)
+      REWIRE_EXCLUDES(mutex_);
 
   // The turns of everything of Rewire's that changes the free memory.
   [[nodiscard]] const std::shared_ptr<MemoryTurns>& turns() const { return turns_; }

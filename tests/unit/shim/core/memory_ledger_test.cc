@@ -48,6 +48,10 @@ TEST(MemoryLedgerTest, ExpectsTheLargestOfTheBuildAndTheLastTwoDestructions) {
   ledger.RecordDestroyed(a, 70, 60);
   ledger.RecordDestroyed(a, 70, 60);
   EXPECT_EQ(ledger.Expected(all), 30u);
+  // The program freed memory during a destruction. Only one change is refused for that.
+  ledger.RecordDestroyed(a, 70, 970);
+  EXPECT_FALSE(ledger.Check(all, 100).ok());
+  EXPECT_TRUE(ledger.Check(all, 100).ok());
 }
 
 TEST(MemoryTurnTest, IsAloneOnlyWithoutAnOverlappingTurn) {
