@@ -87,7 +87,6 @@ def main():
                 with contextlib.nullcontext() if i + 1 == len(numbers) else job.no_sync():
                     model(ids[i: i + 1], targets[i: i + 1]).backward()
             job.step()
-            scheduler.step()
             if args.last and os.path.exists(args.last) and job.steps >= int(open(args.last).read()):
                 return finish(job, model, scheduler)
     finish(job, model, scheduler)

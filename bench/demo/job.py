@@ -82,11 +82,18 @@ class Job:
         os.kill(pid, signum)
 
     def finish(self, timeout=120):
-        try:
-            status = self.process.wait(timeout)
-        except subprocess.TimeoutExpired:
-            self.close()
-            raise JobError(f"the job did not end within {timeout} s") from None
+        """Waits for the job's end, as long as it makes a step within `timeout` seconds."""
+        step = -1
+        status = None
+        while status is None:
+            try:
+                status = self.process.wait(timeout)
+            except subprocess.TimeoutExpired:
+                self.log.poll()
+                if self.log.last_step() == step:
+                    self.close()
+                    raise JobError(f"the job made no step within {timeout} s and did not end") from None
+                step = self.log.last_step()
         self.output.close()
         self.log.poll()
         if status != 0:

@@ -31,7 +31,7 @@ def _open(name: str) -> ctypes.CDLL:
         reason = str(error)
     here = pathlib.Path(__file__).resolve()
     # A wheel has rewire/lib/; an installation has <prefix>/share/rewire/python/rewire/library.py.
-    folders = [here.parent / "lib", *(p / "lib" / "rewire" for p in here.parents[4:5])]
+    folders = [here.parent / "lib", *(p / "lib" / "rewire" for p in list(here.parents)[4:5])]
     for folder in folders:
         if (folder / soname).exists():
             return ctypes.CDLL(str(folder / soname))

@@ -15,6 +15,7 @@ A Member is owned by the training thread. A failed call raises RewireError with 
 """
 import ctypes
 import enum
+import math
 import multiprocessing
 import sys
 from dataclasses import dataclass
@@ -134,6 +135,10 @@ def check(library: Optional[str] = None) -> None:
     Library("librewire", "rewireLastError", library).call("rewireCheck")
 
 
+# The library calls back into an attached Member and reads the memory that it has registered.
+_attached: "List[Member]" = []
+
+
 class Member:
     """This process in the job. library: the path of librewire.so."""
 
@@ -154,6 +159,8 @@ class Member:
         self._registered: List[Memory] = []  # keeps their owners
         options = _sized(_AttachOptions, sigterm_is_reclaim=1 if sigterm_is_reclaim else 0)
         self._library.call("rewireAttach", ctypes.byref(options), ctypes.byref(self._context))
+        self._last_world = self.world
+        _attached.append(self)
 
     def __enter__(self) -> "Member":
         return self
@@ -168,6 +175,7 @@ class Member:
         """Leaves the job: this member has finished. Later calls fail."""
         self._library.call("rewireDetach", self._context)
         self._context = _void()
+        _attached.remove(self)
 
     @property
     def world(self) -> World:
@@ -185,7 +193,10 @@ class Member:
     def reclaim(self, within_s: float) -> None:
         """Has this member drained within the time, as SIGTERM does; a later update() gives Kind.LEAVE. Thread-safe.
         Raises RewireError in a process that is in no world."""
-        self._library.call("rewireReclaim", _u32(int(within_s * 1000)))
+        milliseconds = math.ceil(within_s * 1000)
+        if not 0 < milliseconds < 2**32:
+            raise ValueError(f"within_s={within_s}: must be more than 0 and at most {2**32 // 1000}")
+        self._library.call("rewireReclaim", _u32(milliseconds))
 
     def set_parallel(
         self,
@@ -261,7 +272,11 @@ class Member:
             raise first
         if error is not None:
             raise error
-        return Outcome(Kind(outcome.kind), outcome.world.value(), outcome.pause_ns, outcome.bytes_in, outcome.bytes_out)
+        # Without a change the library fills in nothing but the kind.
+        changed = outcome.world.size != 0
+        if changed:
+            self._last_world = outcome.world.value()
+        return Outcome(Kind(outcome.kind), self._last_world, outcome.pause_ns, outcome.bytes_in, outcome.bytes_out)
 
     def _run_update(self, _: Any) -> int:
         try:

@@ -4,30 +4,7 @@ import sys
 
 import rewire.torch
 import torch
-
-
-class Scaler:
-    """A loss scaler that skips the first step, as GradScaler does where gradients overflow."""
-
-    def __init__(self):
-        self.scale, self.steps = 2.0, 0
-
-    def step(self, optimizer):
-        self.steps += 1
-        if self.steps > 1:
-            optimizer.step()
-
-    def update(self):
-        self.scale = 1.0
-
-    def get_scale(self):
-        return self.scale
-
-    def state_dict(self):
-        return {"scale": self.scale}
-
-    def load_state_dict(self, state):
-        self.scale = state["scale"]
+from rewire.torch.progress import Progress
 
 
 class Unsendable:
@@ -47,14 +24,30 @@ def main():
     model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4), torch.nn.Linear(4, 1))
     unused = torch.nn.Parameter(torch.zeros(3))
     parameters = [*model.parameters(), *([unused] if case == "no-gradient" else [])]
-    optimizer = torch.optim.SGD(parameters, lr=0.1) if case == "sgd" else torch.optim.AdamW(parameters, lr=0.1)
-    scaler = Scaler() if case == "skipped" else None
+    optimizer = torch.optim.SGD(parameters, lr=0.1) if case in ("sgd", "value") else torch.optim.AdamW(parameters, lr=0.1)
     schedules = {"unsendable": Unsendable,
                  "one-cycle": lambda: torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=100)}
     scheduler = schedules[case]() if case in schedules else None
+    if case == "ahead":  # the others had finished the update of this step
+        schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
+        progress = Progress(model, optimizer, schedule, None)
+        progress.after_update()
+        progress.keep(7)
+        progress.back_to(8, 7)
+        assert schedule.get_last_lr() == [0.05], schedule.get_last_lr()
+        progress.keep(8)
+        progress.back_to(7, 8)
+        assert schedule.get_last_lr() == [0.1], schedule.get_last_lr()
+        assert optimizer.param_groups[0]["lr"] == 0.1
+    if case == "partial":
+        data = list(range(8))
+        loader = torch.utils.data.DataLoader(data, sampler=torch.utils.data.DistributedSampler(data, 1, 0))
+        job = rewire.torch.Job(model, optimizer, data=loader)
+        next(iter(loader))
+        next(iter(loader))
     if case == "data":
         rewire.torch.Job(model, optimizer, data=torch.utils.data.DataLoader(list(range(8)), shuffle=True))
-    job = rewire.torch.Job(model, optimizer, scheduler=scheduler, scaler=scaler)
+    job = rewire.torch.Job(model, optimizer, scheduler=scheduler)
     for step in range(4):
         optimizer.zero_grad()
         model(torch.randn(8, 4)).sum().backward()
@@ -62,6 +55,14 @@ def main():
             model[0].weight.data = model[0].weight.data.clone()
         if step == 2 and case == "late-state":
             optimizer.state[model[0].weight]["average"] = torch.zeros(4, 4)
+        if step == 0 and case == "value":
+            optimizer.state[model[0].weight]["count"] = 3
+        if step == 0 and case == "failed-backward":
+            hook = model[2].weight.register_hook(lambda _: 1 / 0)
+            try:
+                model(torch.randn(8, 4)).sum().backward()
+            except ZeroDivisionError:
+                hook.remove()
         if step == 2 and case == "late-parameter":
             optimizer.add_param_group({"params": [unused]})
         if case == "closure":
@@ -69,8 +70,7 @@ def main():
         job.step()
         if case == "twice":
             job.step()
-        if scheduler is not None:
-            scheduler.step()
+    assert job.world.slots == 1 and job.world.slot == 0, job.world
     print("steps", job.steps)
 
 

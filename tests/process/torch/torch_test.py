@@ -113,7 +113,7 @@ class ScriptTest(unittest.TestCase):
                               check=False, env=dict(os.environ, **ENVIRONMENT, LD_LIBRARY_PATH=f"{BUILD}/lib:{BUILD}/simgpu"))
 
     def test_unusual_scripts_work(self):
-        for case, steps in (("plain", 4), ("sgd", 4), ("twice", 8), ("skipped", 3), ("one-cycle", 4)):
+        for case, steps in (("plain", 4), ("sgd", 4), ("twice", 8), ("one-cycle", 4), ("ahead", 4)):
             with self.subTest(case=case):
                 done = self.run_case(case)
                 self.assertEqual((done.returncode, done.stdout), (0, f"steps {steps}\n"), done.stderr)
@@ -127,6 +127,9 @@ class ScriptTest(unittest.TestCase):
                             ("late-state", "StateError: optimizer/0.0/average: was made after the first step"),
                             ("late-parameter", "StateError: model/group 1 parameter 0: was made after the first step"),
                             ("no-gradient", r"StateError: optimizer parameter 0.6 .*had no gradient"),
+                            ("value", "StateError: optimizer/0.0/count: is a int"),
+                            ("failed-backward", "a backward pass has ended by an exception"),
+                            ("partial", "data: the last loop was left before its end"),
                             ("closure", "TypeError: step\\(closure\\)"),
                             ("unsendable", "TypeError: scheduler: cannot be sent to a member that joins: not this one"),
                             ("data", "TypeError: data: its sampler is a RandomSampler")):

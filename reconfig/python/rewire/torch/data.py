@@ -51,13 +51,11 @@ class Position:
             self.slots, self.slot = slots, slot
             self.changes += 1
 
-    @property
-    def catching_up(self) -> bool:
-        """Whether the program's loop is over an epoch before that of the last batch taken."""
-        return self._epochs_begun * self.per_epoch < self.taken
-
     def begin_epoch(self) -> int:
         """Returns the number of batches that are taken when the loop that begins now ends."""
+        if self.taken < self._epochs_begun * self.per_epoch:
+            raise RuntimeError("data: the last loop was left before its end: the position in the data is that of the "
+                               "whole job, so every loop must take all batches")
         self._epoch_numbers.setdefault(self._epochs_begun, self._sampler.epoch)
         self._epochs_begun += 1
         return self._epochs_begun * self.per_epoch

@@ -4,8 +4,7 @@
     for x, y in loader:
         optimizer.zero_grad()
         loss(model(x), y).backward()      # reduces the gradients
-        job.step()                        # in place of optimizer.step()
-        scheduler.step()
+        job.step()                        # in place of optimizer.step() and scheduler.step()
 
 The first step is the script's own; from the second on, step() is an update boundary (rewire/rewire.h). Everything
 is owned by the training thread.
@@ -31,27 +30,11 @@ class Left(SystemExit):
     """Raised by step() where this member has left the world: the process ends with status 0."""
 
 
-class _Schedule:
-    """Counts the calls of scheduler.step(), and ignores those that belong to a step that was not applied."""
-
-    def __init__(self, scheduler: Any, ignored: Callable[[], bool]) -> None:
-        self.calls = 0  # since the last update
-        step = scheduler.step
-
-        def counted(*arguments: Any, **named: Any) -> Any:
-            if ignored():
-                return None
-            self.calls += 1
-            return step(*arguments, **named)
-
-        scheduler.step = counted
-        self.repeat = step
-
-
 class Job:
-    """model, optimizer, scheduler, scaler: the script's; the model is on its device. data: a DataLoader with a
-    DistributedSampler; loops over it then follow the world. on_world: called with the world after each change of it,
-    in step(). reduce=False: the script reduces the gradients itself. exact, bucket_bytes: see Reduction.
+    """model, optimizer: the script's; the model is on its device. scheduler: step() steps it once for each update.
+    data: a DataLoader with a DistributedSampler; loops over it then follow the world. on_world: called with the
+    world after each change of it, in step(). reduce=False: the script reduces the gradients itself. exact,
+    bucket_bytes: see Reduction.
 
     A joiner enters the world in this call, with the others' state.
     """
@@ -63,7 +46,6 @@ class Job:
         *,
         data: Optional["torch.utils.data.DataLoader[Any]"] = None,
         scheduler: Any = None,
-        scaler: Any = None,
         on_world: Optional[Callable[[World], Any]] = None,
         reduce: bool = True,
         exact: bool = False,
@@ -71,30 +53,26 @@ class Job:
     ) -> None:
         self._process = process()
         self.world = self._process.member.world
-        self._model, self._optimizer, self._scaler = model, optimizer, scaler
+        self._optimizer, self._scheduler = optimizer, scheduler
         self._reduction = Reduction(model, bucket_bytes, exact) if reduce else None
         self._on_world = on_world
         self._position: Optional[data_module.Position] = None
         if data is not None:
             self._position = data_module.follow(data, self.world.slots, self.world.slot, self._on_batch)
-        self._repeated = False  # the last step was not applied
-        self._schedule = None if scheduler is None else _Schedule(scheduler, self._ignores_schedule)
-        self._progress = Progress(model, optimizer, scheduler, scaler, self._position)
+        self._progress = Progress(model, optimizer, scheduler, self._position)
         self._tensors = StateTensors(model, optimizer)
         self._version = (ctypes.c_uint64 * 1)(0)  # restored by Rewire
         self._known = 0  # the version that Python's values are of
-        self._gap_calls = 0
         self._registered = False
         self._changed = False  # the world, in the present update
         self._joining = self.world.joining
         if self._joining:
             self._tensors.materialize()
             self._register()
-            self._process.communicator  # pylint: disable=pointless-statement; made by the build of this world
+            self._process.connect()  # by the build of this world
             self._enter_world()
-            for _ in range(self._gap_calls):
-                if self._schedule is not None:
-                    self._schedule.repeat()
+        else:
+            self._process.connect()
 
     def _enter_world(self) -> None:
         on_world, self._on_world = self._on_world, None
@@ -114,9 +92,6 @@ class Job:
         if self._reduction is not None and self._position is not None:
             self._reduction.weight = self._position.share(number)
 
-    def _ignores_schedule(self) -> bool:
-        return self._repeated or (self._position is not None and self._position.catching_up)
-
     def _register(self) -> None:
         member = self._process.member
         member.set_parallel(on_world=self._enter)
@@ -133,12 +108,11 @@ class Job:
     # ---- a step ------------------------------------------------------------------------------------------------
 
     def step(self, closure: Any = None) -> Outcome:
-        """Applies the update, in place of optimizer.step() (with a scaler: of scaler.step(optimizer) and
-        scaler.update()). After the loss of a member the outcome is Kind.REPEAT: the state is that of an earlier step,
-        and a loop over `data` goes on from there. Raises Left where this member leaves the world."""
+        """Applies the update, in place of optimizer.step() and scheduler.step(). After the loss of a member
+        the outcome is Kind.REPEAT: the state is that of this step or an earlier one, and a loop over `data` goes on
+        from there. Raises Left where this member leaves the world."""
         if closure is not None:
             raise TypeError("step(closure): an optimizer that evaluates the model in its step is not supported")
-        self._repeated = False
         error = self._reduction.take_error() if self._reduction is not None else None
         if not self._registered:
             if error is not None:
@@ -155,32 +129,21 @@ class Job:
     def _first(self) -> Outcome:
         """The script's own step, without a boundary: the optimizer makes its state in it."""
         self._progress.after_update()
-        scale = None if self._scaler is None else self._scaler.get_scale()
         self._optimize()
-        if scale is not None and self._scaler.get_scale() < scale:  # the scaler has skipped the step
-            return Outcome(Kind.CONTINUE, self.world, 0, 0, 0)
         self._version[0] = self._known = 1
         self._register()
         self._progress.after_update()
         self._progress.check()
-        self._calls_begin()
         return Outcome(Kind.CONTINUE, self.world, 0, 0, 0)
 
-    def _calls_begin(self) -> None:
-        if self._schedule is not None:
-            self._gap_calls, self._schedule.calls = self._schedule.calls, 0
-
     def _optimize(self) -> None:
-        if self._scaler is None:
-            self._optimizer.step()
-        else:
-            self._scaler.step(self._optimizer)
-            self._scaler.update()
+        self._optimizer.step()
+        if self._scheduler is not None:
+            self._scheduler.step()
 
     def _apply(self) -> None:
         """The update. Where members have joined, they first get what they lack from one that has it."""
         if not self._joining:
-            self._calls_begin()
             self._progress.keep(self.steps)
         if self._changed:
             self._share_with_joiners()
@@ -198,7 +161,7 @@ class Job:
         if outcome.kind is Kind.REPEAT:
             if self._joining:
                 raise StateError("a member was lost in the step in which this member joined: it has no state yet")
-            self._repeated, self._changed = True, False
+            self._changed = False
             self._progress.back_to(self.steps, self._known)
             self._known = self.steps
             if self._reduction is not None:
@@ -224,9 +187,8 @@ class Job:
         if all_have:
             return
         packed = b"" if self._joining else self._progress.pack(self.steps)
-        # The calls of the schedule differ from member to member only after a loss, and the root's count.
-        header = here.empty(2, torch.int64)
-        header[0], header[1] = len(packed), self._gap_calls
+        header = here.empty(1, torch.int64)
+        header[0] = len(packed)
         here.broadcast(header, root)
         here.wait()
         content = here.empty(int(header[0]), torch.uint8)
@@ -235,7 +197,6 @@ class Job:
         here.broadcast(content, root)
         here.wait()
         if self._joining:
-            self._gap_calls = int(header[1])
             self._version[0] = self._progress.unpack(content.cpu().numpy().tobytes())
         self._share_gradients(root)
 

@@ -33,7 +33,7 @@ class Process:
         self._alone = not os.environ.get("REWIRE_SOCKET") or os.environ.get("REWIRE_DISABLE", "0") != "0"
         if self._alone and self.member.world.slots > 1:
             raise RuntimeError(f"rewire.torch: WORLD_SIZE={self.member.world.slots} and there is no agent "
-                               "(REWIRE_SOCKET is not set): start the script by `rewire run`")
+                               "(REWIRE_SOCKET is not set, or REWIRE_DISABLE is): start the script by `rewire run`")
         self._communicator: Optional[Communicator] = None
         self._driver: Optional[Device] = None
         self._side: Any = None  # a torch.cuda.Stream
@@ -54,9 +54,12 @@ class Process:
 
     def _end(self) -> None:
         """A program that ends by an exception does not detach, so the others know that it is lost."""
-        if self._communicator is not None and not self._raised:
-            self._communicator.destroy()
-        if not self._raised:
+        if self._raised:
+            return
+        try:
+            if self._communicator is not None:
+                self._communicator.destroy()
+        finally:
             self.member.detach()
 
     def empty(self, elements: int, dtype: torch.dtype) -> torch.Tensor:
@@ -84,6 +87,11 @@ class Process:
         """Waits for PyTorch's work on the device, such as an update's."""
         if self._driver is None and torch.cuda.is_available():
             torch.cuda.current_stream().synchronize()
+
+    def connect(self) -> None:
+        """Makes the communicator of all members."""
+        if not self._alone:
+            self.communicator  # pylint: disable=pointless-statement
 
     @property
     def communicator(self) -> Communicator:

@@ -18,11 +18,9 @@ def _hyperparameters(optimizer: torch.optim.Optimizer) -> List[Dict[str, Any]]:
     return [{key: value for key, value in group.items() if key != "params"} for group in optimizer.param_groups]
 
 
-def _values(optimizer: torch.optim.Optimizer) -> List[Dict[str, Any]]:
-    """The optimizer's state that is no tensor, by parameter."""
-    return [{key: value for key, value in optimizer.state.get(parameter, {}).items()
-             if not isinstance(value, torch.Tensor)}
-            for group in optimizer.param_groups for parameter in group["params"]]
+def _on_host(tensors: Dict[str, torch.Tensor]) -> Dict[str, torch.Tensor]:
+    """A joiner's device may have another number."""
+    return {name: tensor.detach().cpu() for name, tensor in tensors.items()}
 
 
 def _plain(state: Any) -> Any:
@@ -37,10 +35,9 @@ def _plain(state: Any) -> Any:
 class Progress:
     """`version` is the number of updates so far. position: has state_dict() and load_state_dict(), of the data."""
 
-    def __init__(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer, scheduler: Any, scaler: Any,
-                 position: Any) -> None:
+    def __init__(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer, scheduler: Any, position: Any) -> None:
         self._model, self._optimizer = model, optimizer
-        self._stateful = {"scheduler": scheduler, "scaler": scaler, "position": position}
+        self._stateful = {"scheduler": scheduler, "position": position}
         self._stateful = {name: thing for name, thing in self._stateful.items() if thing is not None}
         self._after: Dict[str, Any] = {}  # of the last update's end
         self._past: Dict[int, Dict[str, Any]] = {}  # by version
@@ -59,7 +56,7 @@ class Progress:
     def _before_update(self) -> Dict[str, Any]:
         """Returns the values that the program changes between two updates."""
         states = {name: _plain(thing.state_dict()) for name, thing in self._stateful.items() if name != "position"}
-        return {"hyperparameters": _hyperparameters(self._optimizer), "values": _values(self._optimizer), **states}
+        return {"hyperparameters": _hyperparameters(self._optimizer), **states}
 
     def keep(self, version: int) -> None:
         """Keeps the values of a version. Call at the begin of the update after it."""
@@ -72,6 +69,13 @@ class Progress:
         that is not kept."""
         if version == present:  # the program's values are still those after the update
             self._restore({**self._after, **self._before_update()})
+            return
+        if version == present + 1:
+            # Others had finished the update of this step, and Rewire has restored their tensors. The forward pass
+            # of the step has been here too; what is missing is the schedule's step.
+            if "scheduler" in self._stateful:
+                self._stateful["scheduler"].step()
+            self.after_update()
             return
         self._restore(self._past[version])
         for newer in [v for v in self._past if v > version]:
@@ -99,17 +103,14 @@ class Progress:
                 thing.load_state_dict(_plain(values[name]))
         for group, kept in zip(self._optimizer.param_groups, values["hyperparameters"]):
             group.update(kept)
-        parameters = [p for group in self._optimizer.param_groups for p in group["params"]]
-        for parameter, kept in zip(parameters, values["values"]):
-            if kept:
-                self._optimizer.state[parameter].update(kept)
 
     def pack(self, version: int) -> bytes:
         """Returns this member's values for a joiner, at the begin of the update after `version`. Random numbers are
         each member's own."""
-        values = dict(self._past[version], random=None, random_cuda=None)
+        past = self._past[version]
+        values = dict(past, random=None, random_cuda=None, buffers=_on_host(past["buffers"]))
         # The forward pass of this step has changed these since.
-        now: Dict[str, Any] = {"buffers": dict(self._model.named_buffers())}
+        now: Dict[str, Any] = {"buffers": _on_host(dict(self._model.named_buffers()))}
         if "position" in self._stateful:
             now["position"] = self._stateful["position"].state_dict()
         return pickle.dumps((version, values, now))

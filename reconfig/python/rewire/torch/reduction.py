@@ -62,7 +62,7 @@ class _Bucket:
             for parameter, view in self.views():
                 parameter.grad = view
             return
-        passes = int(self.sum[-1])
+        passes = max(int(self.sum[-1]), 1)
         for parameter, view in self.views():
             parameter.grad = (view.double() / (_FIXED_POINT * passes)).to(parameter.dtype)
         self.sum.zero_()
@@ -183,12 +183,15 @@ class Reduction:
                 process().wait()
             except NcclError as error:
                 self._error = error
-        if self._error is None:
-            for bucket in self._buckets:
-                bucket.finish()
+        # After an error the script may still use gradients before it calls step(), which then recovers.
+        for bucket in self._buckets:
+            bucket.finish()
 
     def take_error(self) -> Optional[NcclError]:
-        """Returns the error of the last reductions, once."""
+        """Returns the error of the last reductions, once. Raises RuntimeError where a backward pass has ended by an
+        exception: its gradients are not reduced."""
+        if self._callback_queued or self._next != 0:
+            raise RuntimeError("step(): a backward pass has ended by an exception before its gradients were reduced")
         error, self._error = self._error, None
         return error
 

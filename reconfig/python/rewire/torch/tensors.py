@@ -77,12 +77,19 @@ class StateTensors:
                     raise StateError(f"optimizer parameter {place} (group.index): has no optimizer state after the "
                                      "first step, because it had no gradient: every trained parameter must have one "
                                      "(requires_grad_(False) for the others)")
+        self._refuse_values()
         named = {f"model/{name}": tensor for name, tensor in parameters_of(self._model, self._optimizer).items()}
         named.update(optimizer_tensors(self._optimizer))
         for name, tensor in named.items():
             if tensor.numel() > 0:
                 member.register(name, _memory_of(name, tensor), Change.CONSTANT)
                 self._registered.append((name, tensor, tensor.data_ptr()))
+
+    def _refuse_values(self) -> None:
+        for place, parameter in trained(self._optimizer):
+            for key, value in self._optimizer.state.get(parameter, {}).items():
+                if value is not None and not isinstance(value, torch.Tensor):
+                    raise StateError(f"optimizer/{place}/{key}: is a {type(value).__name__}: Rewire moves tensors only")
 
     def check(self) -> None:
         """Raises StateError where the state is no longer what was registered. Call before each update."""
