@@ -92,13 +92,13 @@ class ForwardingTest : public ShimTest {
     if constexpr (std::is_same_v<T, ncclComm_t>) {
       EXPECT_EQ(expected_, got) << name;
     } else if constexpr (std::is_same_v<T, ncclComm_t*>) {
-      // The other creations get a rank that is not below the number of ranks, as it comes.
-      const bool creates = ours || std::string(name) == "CommInitAll";
-      if (!creates) {
-        EXPECT_EQ(passed, got) << name;
-      } else {
-        EXPECT_NE(nullptr, got) << name;
+      // A creation is the shim's own, unless its rank is not below its number of ranks.
+      const bool creation = std::string(name).rfind("CommInit", 0) == 0;
+      EXPECT_NE(nullptr, got) << name;
+      if (ours) {
         EXPECT_NE(passed, got) << name;
+      } else if (!creation) {
+        EXPECT_EQ(passed, got) << name;
       }
     } else if constexpr (std::is_same_v<T, ncclRedOp_t*> || std::is_same_v<T, ncclWindow_t*>) {
       if (!ours) {
