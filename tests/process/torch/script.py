@@ -8,6 +8,8 @@ from rewire.torch.progress import Progress
 
 
 class Unsendable:
+    last_epoch = 0
+
     def state_dict(self):
         return {"lock": self}
 
@@ -25,7 +27,7 @@ def main():
     unused = torch.nn.Parameter(torch.zeros(3))
     parameters = [*model.parameters(), *([unused] if case == "no-gradient" else [])]
     optimizer = torch.optim.SGD(parameters, lr=0.1) if case in ("sgd", "value") else torch.optim.AdamW(parameters, lr=0.1)
-    schedules = {"unsendable": Unsendable,
+    schedules = {"unsendable": Unsendable, "schedule": lambda: torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9),
                  "one-cycle": lambda: torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=100)}
     scheduler = schedules[case]() if case in schedules else None
     if case == "ahead":  # the others had finished the update of this step
@@ -70,6 +72,8 @@ def main():
         job.step()
         if case == "twice":
             job.step()
+        if case == "schedule":
+            scheduler.step()
     assert job.world.slots == 1 and job.world.slot == 0, job.world
     print("steps", job.steps)
 

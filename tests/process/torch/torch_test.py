@@ -129,6 +129,7 @@ class ScriptTest(unittest.TestCase):
                             ("no-gradient", r"StateError: optimizer parameter 0.6 .*had no gradient"),
                             ("value", "StateError: optimizer/0.0/count: is a int"),
                             ("failed-backward", "a backward pass has ended by an exception"),
+                            ("schedule", "StateError: scheduler.step\\(\\): was called outside job.step"),
                             ("partial", "data: the last loop was left before its end"),
                             ("closure", "TypeError: step\\(closure\\)"),
                             ("unsendable", "TypeError: scheduler: cannot be sent to a member that joins: not this one"),

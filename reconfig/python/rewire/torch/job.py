@@ -18,9 +18,9 @@ import torch
 from ..nccl import NcclError, Operation
 from ..world import Change, Kind, Outcome, World
 from . import data as data_module
-from .reduction import BUCKET_BYTES, Reduction
 from .process import process
 from .progress import Progress
+from .reduction import BUCKET_BYTES, Reduction
 from .tensors import StateError, StateTensors
 
 __all__ = ["Job", "Left", "StateError"]
@@ -54,6 +54,7 @@ class Job:
         self._process = process()
         self.world = self._process.member.world
         self._optimizer, self._scheduler = optimizer, scheduler
+        self._scheduled = None if scheduler is None else scheduler.last_epoch
         self._reduction = Reduction(model, bucket_bytes, exact) if reduce else None
         self._on_world = on_world
         self._position: Optional[data_module.Position] = None
@@ -113,6 +114,8 @@ class Job:
         from there. Raises Left where this member leaves the world."""
         if closure is not None:
             raise TypeError("step(closure): an optimizer that evaluates the model in its step is not supported")
+        if self._scheduler is not None and self._scheduler.last_epoch != self._scheduled:
+            raise StateError("scheduler.step(): was called outside job.step(), which steps the schedule itself")
         error = self._reduction.take_error() if self._reduction is not None else None
         if not self._registered:
             if error is not None:
@@ -140,6 +143,7 @@ class Job:
         self._optimizer.step()
         if self._scheduler is not None:
             self._scheduler.step()
+            self._scheduled = self._scheduler.last_epoch
 
     def _apply(self) -> None:
         """The update. Where members have joined, they first get what they lack from one that has it."""
@@ -164,6 +168,8 @@ class Job:
             self._changed = False
             self._progress.back_to(self.steps, self._known)
             self._known = self.steps
+            if self._scheduler is not None:
+                self._scheduled = self._scheduler.last_epoch
             if self._reduction is not None:
                 self._reduction.drop()
             else:

@@ -31,7 +31,6 @@ class _Bucket:
         self.sum = process().empty(elements + (1 if exact else 0), dtype)
         self.sum.zero_()
         self.ready = 0
-        self.begun = False
 
     def views(self) -> Iterator[Any]:
         at = 0
@@ -71,9 +70,9 @@ class _Bucket:
 class Reduction:
     """Hooks on a model's parameters. bucket_bytes: of the gradients that are reduced together.
 
-    exact: the gradient is the mean over all backward passes of all members (with no_sync() around all but the last
-    of a step), in fixed point, so that it has the same bits for every number of members. If a script makes the same
-    passes for every number of members, its state is then the same to the bit whatever happens to its world.
+    exact: a step's gradient is the mean over its backward passes on all members (no_sync() around all passes but the
+    last), and is added in fixed point. The sum then has the same bits for any division of the passes. A script with a
+    pass for each sample, for example, ends with the same bits after any changes of its world.
     """
 
     def __init__(self, model: torch.nn.Module, bucket_bytes: int = BUCKET_BYTES, exact: bool = False) -> None:
@@ -97,13 +96,14 @@ class Reduction:
     def _make_buckets(self, bucket_bytes: int) -> List[_Bucket]:
         buckets: List[_Bucket] = []
         group: List[torch.nn.Parameter] = []
+        size = 0  # of the group, in bytes
         # Backward makes gradients in about the opposite order.
         for parameter in reversed([p for p in self._model.parameters() if p.requires_grad]):
-            size = sum(p.numel() * p.element_size() for p in group)
             if group and (group[0].dtype != parameter.dtype or size >= bucket_bytes):
                 buckets.append(_Bucket(group, self._exact))
-                group = []
+                group, size = [], 0
             group.append(parameter)
+            size += parameter.numel() * parameter.element_size()
         if group:
             buckets.append(_Bucket(group, self._exact))
         return buckets
