@@ -39,9 +39,9 @@ PYTHON = python_with_torch()
 class ScenarioTest(unittest.TestCase):
     """examples/torch_gpt.py: its end must not depend on what happens to its world."""
 
-    def start(self, folder, *arguments):
-        job = RewireJob(BUILD, folder, 2, BUILD / "simgpu",
-                        [PYTHON, str(ROOT / "examples" / "torch_gpt.py"), *arguments], ENVIRONMENT, ("--max", "4"))
+    def start(self, folder, *arguments, program=ROOT / "examples" / "torch_gpt.py"):
+        job = RewireJob(BUILD, folder, 2, BUILD / "simgpu", [PYTHON, str(program), *arguments], ENVIRONMENT,
+                        ("--max", "4"))
         self.addCleanup(job.close)
         self.assertTrue(job.wait_for_world(PATIENCE), self.output(folder))
         return job
@@ -105,6 +105,17 @@ class ScenarioTest(unittest.TestCase):
                 with tempfile.TemporaryDirectory(prefix="rewire-torch-") as other:
                     undisturbed = self.start(pathlib.Path(other), "--epochs", "1000", "--last", str(folder / "last"))
                     self.assertEqual(self.ended(pathlib.Path(other), undisturbed, 2), end)
+
+
+    def test_gradients_are_the_mean_over_the_global_batch_in_every_world(self):
+        with tempfile.TemporaryDirectory(prefix="rewire-torch-") as name:
+            folder = pathlib.Path(name)
+            job = self.start(folder, str(folder / "last"), program=HERE / "mean_script.py")
+            self.command(job, "resize", "3")
+            self.wait_for(folder, "slot 0 of 3")
+            self.kill_after_copies(folder, job, 1, signal.SIGKILL)
+            self.wait_for(folder, "slot 1 of 2")
+            self.finish(folder, job, 2)
 
 
 class ScriptTest(unittest.TestCase):
