@@ -13,83 +13,14 @@ import pathlib
 import shutil
 import sys
 import tempfile
-import time
 
 import changes
 import chart
 import comparison
 import restart
-from job import Job, JobError
-from steps import StepLog, losses
-
-
-def say(text=""):
-    print(text, file=sys.stderr, flush=True)
-
-
-class LiveView:
-    """Shows the training's progress in one line on a terminal. Prints nothing elsewhere."""
-
-    def __init__(self, log):
-        self.log, self.shown = log, 0.0
-        self.terminal = sys.stderr.isatty()
-        poll = log.poll
-        log.poll = lambda: (poll(), self.show())[0]
-
-    def show(self):
-        now = time.monotonic()
-        if not self.terminal or now - self.shown < 0.2 or not self.log.steps:
-            return
-        self.shown = now
-        row = max((rows[-1] for rows in self.log.steps.values()), key=lambda r: (r["epoch"], r["step"]))
-        members = "#" * row["slots"]
-        sys.stderr.write(f"\r\x1b[K  step {row['step']:4d}  loss {row['loss']:.4f}  epoch {row['epoch']:2d}  "
-                         f"members {members:<4}  {row['step_ns'] / 1e6:6.1f} ms/step")
-        sys.stderr.flush()
-
-    def end(self):
-        if self.terminal:
-            sys.stderr.write("\r\x1b[K")
-
-
-def final_line(folder):
-    lines = [line for line in (pathlib.Path(folder) / "output.txt").read_text(errors="replace").splitlines()
-             if "final step" in line]
-    if not lines:
-        raise JobError(f"read {folder}/output.txt: no line contains 'final step'")
-    return lines[-1][lines[-1].index("final step"):]
-
-
-def train(build, folder, members, arguments, actions):
-    """Runs one job with actions(job, log). Returns (log, result of actions, final line)."""
-    folder = pathlib.Path(folder)
-    (folder / "steps").mkdir(parents=True)
-    log = StepLog(folder / "steps")
-    view = LiveView(log)
-    program = [str(pathlib.Path(build) / "bin" / "gpt_train"), *arguments,
-               "--log", str(folder / "steps" / "{member}.jsonl")]
-    job = Job(build, folder, members, 4, program, log)
-    try:
-        result = actions(job, log)
-        job.finish()
-    finally:
-        job.close()
-        view.end()
-    return log, result, final_line(folder)
-
-
-def disturb(rounds, spacing):
-    """Returns actions for train(): they make all changes and return one row per change."""
-    def actions(job, log):
-        rows, step = [], spacing
-        for change in changes.plan(rounds):
-            row = changes.perform(job, log, change, step, 2)
-            say(f"  {change.name:<15} {change.before} -> {change.after}  "
-                f"at step {row['asked_at_step']}, in the new world by step {row['done_at_step']}")
-            rows.append(row)
-            step = log.last_step() + spacing
-        return rows
-    return actions
+from job import JobError
+from steps import losses
+from training import disturb, say, train
 
 
 def parse():
@@ -114,6 +45,7 @@ def main():
     args = parse()
     out = pathlib.Path(args.out)
     out.mkdir(parents=True, exist_ok=True)
+    trainer = str(pathlib.Path(args.build) / "bin" / "gpt_train")
     common = ["--exact", "--zero", str(args.zero), "--seed", str(args.seed), "--state-mb", str(args.state_mb)]
     count = len(changes.plan(args.rounds))
     with tempfile.TemporaryDirectory(prefix="rewire-demo-") as work:
@@ -128,12 +60,12 @@ def main():
             stop_file.touch()
             return rows
 
-        log, rows, final = train(args.build, work / "changing", 2, common + steps_arguments, actions)
+        log, rows, final = train(args.build, work / "changing", 2, [trainer, *common, *steps_arguments], actions)
         shutil.copy(work / "changing" / "output.txt", out / "output.txt")
         steps = int(final.split()[2])
         say(f"2. the same {steps} steps undisturbed")
         reference, _, reference_final = train(args.build, work / "reference", 2,
-                                              common + ["--steps", str(steps)], lambda job, log: None)
+                                              [trainer, *common, "--steps", str(steps)], lambda job, log: None)
         equal = losses(log) == losses(reference) and final == reference_final and all(
             len(bits) == 1 for bits in losses(log).values())
         medians = changes.undisturbed_medians(log, rows)
@@ -144,8 +76,7 @@ def main():
             sizes = [2]
             for _ in range(args.rounds):
                 sizes += [4, 3, 3, 2, 4, 2]
-            baselines = restart.measure(args.build, work / "restart",
-                                        str(pathlib.Path(args.build) / "bin" / "gpt_train"), sizes, 4,
+            baselines = restart.measure(args.build, work / "restart", trainer, sizes, 4,
                                         common + ["--steps", "100000"])
         table = comparison.table(changes.ROUND + [changes.BACK], rows, baselines, medians)
         members = sorted(log.steps.items())

@@ -17,7 +17,8 @@ from job import libraries
 from steps import StepLog
 
 
-def _free_port():
+def free_port():
+    """Returns a port for MASTER_PORT."""
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         return s.getsockname()[1]
@@ -27,7 +28,7 @@ def run(build, folder, members, program):
     """Runs the program on `members` plain processes. Returns (log, spawned ns, reaped ns)."""
     build, folder = pathlib.Path(build), pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    port = _free_port()
+    port = free_port()
     spawned = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
     processes = []
     with open(folder / "output.txt", "ab") as output:
