@@ -86,7 +86,8 @@ def main():
                 torch.manual_seed(1000 * epoch + int(number))  # dropout, by the sample and not by the member
                 with contextlib.nullcontext() if i + 1 == len(numbers) else job.no_sync():
                     model(ids[i: i + 1], targets[i: i + 1]).backward()
-            job.step()
+            optimizer.step()
+            scheduler.step()
             if args.last and os.path.exists(args.last) and job.steps >= int(open(args.last).read()):
                 return finish(job, model, scheduler)
     finish(job, model, scheduler)

@@ -1,48 +1,90 @@
 #!/usr/bin/env python3
 """mean_script.py LAST: every member compares each step's gradients with those of the whole global batch.
 
-The last global batch of an epoch is short, so some slots have a smaller share or none. LAST: a file with the number
-of the last step, which may be written during the run.
+The last global batch of an epoch is short, so some slots have a smaller share or none. The script's own collectives
+come after a step, where a joiner's script has not come to its first batch, and at the end of an epoch. LAST: a file
+with the number of the last step, which may be written during the run.
 """
 import os
 import sys
+import warnings
 
 import rewire.torch
 import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.data.distributed import DistributedSampler
 
 SAMPLES, BATCH = 42, 4  # of each of the first two slots: global batches of 8, and one of 2
 
 
+def gradients(model, x, y):
+    return torch.autograd.grad(torch.nn.functional.mse_loss(model(x), y), model.parameters())
+
+
+losses = []  # warnings about collectives that a loss has cut short, of this epoch
+
+
+def check_collectives(before, after):
+    """before, after: the slots of the world before and after the step. Joiners take part with neutral elements."""
+    there = min(before, after)
+    flag, low = torch.ones(1, dtype=torch.bool), torch.tensor([-3, 5 + dist.get_rank()])
+    count, root = torch.ones(2, 3), torch.full((2,), float(dist.get_rank()))
+    dist.all_reduce(count)
+    dist.all_reduce(low, dist.ReduceOp.MIN)
+    dist.all_reduce(flag, dist.ReduceOp.MAX)
+    dist.broadcast(root, 0)
+    rows = [torch.zeros(1) for _ in range(dist.get_world_size())]
+    dist.all_gather(rows, torch.ones(1))
+    if losses:
+        return  # noticed in one of these
+    found = (count.tolist(), low.tolist(), bool(flag), root.tolist(), float(sum(rows)))
+    assert found == ([[there] * 3] * 2, [-3, 5], True, [0.0, 0.0], there), (found, before, after)
+
+
 def main():
     torch.manual_seed(0)
     torch.set_num_threads(1)
+    dist.init_process_group("nccl")
     x, y = torch.randn(SAMPLES, 6), torch.randn(SAMPLES, 1)
-    ranks, rank = int(os.environ["WORLD_SIZE"]), int(os.environ["RANK"])
-    sampler = DistributedSampler(range(SAMPLES), ranks, rank % ranks, shuffle=False)
+    sampler = DistributedSampler(range(SAMPLES), shuffle=False)
     loader = DataLoader(TensorDataset(torch.arange(SAMPLES), x, y), batch_size=BATCH, sampler=sampler)
-    model = torch.nn.Sequential(torch.nn.Linear(6, 5), torch.nn.Tanh(), torch.nn.Linear(5, 1))
+    plain = torch.nn.Sequential(torch.nn.Linear(6, 5), torch.nn.Tanh(), torch.nn.Linear(5, 1))
+    model = DistributedDataParallel(plain)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
-    job = rewire.torch.Job(model, optimizer, data=loader, bucket_bytes=64, on_world=lambda world: print(
+    scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.99)
+    job = rewire.torch.Job(model, optimizer, data=loader, scheduler=scheduler, bucket_bytes=64, on_world=lambda world: print(
         f"step {job.steps}: slot {world.slot} of {world.slots}", flush=True))
-    while True:
+    epochs, last = 0, None
+    warnings.showwarning = lambda *warning: losses.append(warning)
+    while last is None or job.steps < last:
+        losses.clear()
+        undisturbed = False
         for numbers, inputs, targets in loader:
             optimizer.zero_grad()
             torch.nn.functional.mse_loss(model(inputs), targets).backward()
             first = int(numbers.min()) // (2 * BATCH) * 2 * BATCH
             whole = slice(first, min(first + 2 * BATCH, SAMPLES))
-            expected = torch.autograd.grad(torch.nn.functional.mse_loss(model(x[whole]), y[whole]), model.parameters())
-            outcome = job.step()
-            if outcome.kind.name != "REPEAT":
+            expected = gradients(plain, x[whole], y[whole])
+            before = job.world.slots
+            undisturbed = job.step().kind.name != "REPEAT"
+            if undisturbed:
                 for parameter, gradient in zip(model.parameters(), expected):
                     torch.testing.assert_close(parameter.grad, gradient, rtol=1e-4, atol=1e-6)
-            if os.path.exists(sys.argv[1]):
-                with open(sys.argv[1], encoding="ascii") as file:
-                    last = int(file.read())
-                if job.steps >= last:
-                    print(f"finished after {job.steps} steps, {[round(float(p.sum()), 5) for p in model.parameters()]}", flush=True)
-                    return
+                check_collectives(before, job.world.slots)
+        epochs += 1
+        ended = torch.tensor([epochs])
+        dist.all_reduce(ended, dist.ReduceOp.MAX)
+        scheduler.step()
+        # Not so in a joiner, whose script first runs through the epochs that are over.
+        if job.steps == 6 * epochs and undisturbed and not losses:
+            assert ended[0] == epochs, (ended, epochs)
+            assert abs(scheduler.get_last_lr()[0] - 0.05 * 0.99**epochs) < 1e-9, (scheduler.get_last_lr(), epochs)
+        if os.path.exists(sys.argv[1]):
+            with open(sys.argv[1], encoding="ascii") as file:
+                last = int(file.read())
+    print(f"finished after {job.steps} steps, {[round(float(p.sum()), 5) for p in model.parameters()]}", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """script.py CASE: one thing that a script does wrong, or that is unusual, as one process without an agent."""
 import sys
+import unittest.mock
 
 import rewire.torch
 import torch
+from rewire.torch import scaling
 from rewire.torch.progress import Progress
 
 
@@ -27,29 +29,40 @@ def main():
     unused = torch.nn.Parameter(torch.zeros(3))
     parameters = [*model.parameters(), *([unused] if case == "no-gradient" else [])]
     optimizer = torch.optim.SGD(parameters, lr=0.1) if case in ("sgd", "value") else torch.optim.AdamW(parameters, lr=0.1)
-    schedules = {"unsendable": Unsendable, "schedule": lambda: torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9),
+    schedules = {"unsendable": Unsendable, "no-schedule": lambda: torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9),
                  "one-cycle": lambda: torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=100)}
     scheduler = schedules[case]() if case in schedules else None
     if case == "ahead":  # the others had finished the update of this step
-        schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
-        progress = Progress(model, optimizer, schedule, None)
+        other = torch.optim.SGD(model.parameters(), lr=0.1)
+        schedule = torch.optim.lr_scheduler.ExponentialLR(other, 0.5)
+        progress = Progress(model, other, {"scheduler": schedule}, None)
         progress.after_update()
-        progress.keep(7)
-        progress.back_to(8, 7)
-        assert schedule.get_last_lr() == [0.05], schedule.get_last_lr()
-        progress.keep(8)
-        progress.back_to(7, 8)
-        assert schedule.get_last_lr() == [0.1], schedule.get_last_lr()
-        assert optimizer.param_groups[0]["lr"] == 0.1
+        for present, repeated, rate in ((7, 8, 0.05), (8, 8, 0.05), (8, 7, 0.1), (7, 7, 0.1)):
+            progress.begin_step(present)
+            progress.keep(present)
+            progress.back_to(repeated, present)
+            schedule.step()  # the script does not know that its step is repeated
+            progress.begin_step(repeated)
+            assert schedule.get_last_lr() == [rate], (schedule.get_last_lr(), present, repeated)
+            assert other.param_groups[0]["lr"] == rate
     if case == "partial":
         data = list(range(8))
         loader = torch.utils.data.DataLoader(data, sampler=torch.utils.data.DistributedSampler(data, 1, 0))
         job = rewire.torch.Job(model, optimizer, data=loader)
         next(iter(loader))
         next(iter(loader))
+    if case == "scaler":
+        with unittest.mock.patch("torch.cuda.amp.grad_scaler.amp_definitely_not_available", lambda: False):
+            scaler = torch.cuda.amp.GradScaler(init_scale=8.0, growth_interval=2)
+        for scale in (8.0, 16.0):
+            scaling.advance(scaler)
+            assert scaler.get_scale() == scale, scaler.get_scale()
+    if case == "parallel":
+        torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+        model = torch.nn.parallel.DistributedDataParallel(model)
     if case == "data":
         rewire.torch.Job(model, optimizer, data=torch.utils.data.DataLoader(list(range(8)), shuffle=True))
-    job = rewire.torch.Job(model, optimizer, scheduler=scheduler)
+    job = rewire.torch.Job(model, optimizer, scheduler=None if case == "no-schedule" else scheduler)
     for step in range(4):
         optimizer.zero_grad()
         model(torch.randn(8, 4)).sum().backward()
@@ -68,11 +81,13 @@ def main():
         if step == 2 and case == "late-parameter":
             optimizer.add_param_group({"params": [unused]})
         if case == "closure":
-            job.step(lambda: 0.0)
-        job.step()
+            optimizer.step(lambda: 0.0)
+        optimizer.step()
         if case == "twice":
             job.step()
-        if case == "schedule":
+        if case == "second-job":
+            rewire.torch.Job(model, optimizer)
+        if scheduler is not None:
             scheduler.step()
     assert job.world.slots == 1 and job.world.slot == 0, job.world
     print("steps", job.steps)

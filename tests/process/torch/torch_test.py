@@ -37,12 +37,15 @@ PYTHON = python_with_torch()
 
 
 class ScenarioTest(unittest.TestCase):
-    """examples/torch_gpt.py: its end must not depend on what happens to its world."""
+    """Scripts whose results must not depend on what happens to their world."""
+
+    job = None  # the last one
 
     def start(self, folder, *arguments, program=ROOT / "examples" / "torch_gpt.py"):
         job = RewireJob(BUILD, folder, 2, BUILD / "simgpu", [PYTHON, str(program), *arguments], ENVIRONMENT,
                         ("--max", "4"))
         self.addCleanup(job.close)
+        self.job = job
         self.assertTrue(job.wait_for_world(PATIENCE), self.output(folder))
         return job
 
@@ -53,6 +56,7 @@ class ScenarioTest(unittest.TestCase):
     def until(self, folder, condition, what):
         deadline = time.monotonic() + PATIENCE
         while not condition():
+            self.assertIsNone(self.job.process.poll(), f"the job has ended before {what}:\n{self.output(folder)}")
             self.assertLess(time.monotonic(), deadline, f"no {what} in:\n{self.output(folder)}")
             time.sleep(0.05)
 
@@ -106,6 +110,37 @@ class ScenarioTest(unittest.TestCase):
                     undisturbed = self.start(pathlib.Path(other), "--epochs", "1000", "--last", str(folder / "last"))
                     self.assertEqual(self.ended(pathlib.Path(other), undisturbed, 2), end)
 
+    def test_an_ordinary_script_follows_its_world(self):
+        with tempfile.TemporaryDirectory(prefix="rewire-torch-") as name:
+            folder = pathlib.Path(name)
+            job = self.start(folder, "--epochs", "100000", "--last", str(folder / "last"),
+                             program=ROOT / "examples" / "torch_ddp.py")
+            self.wait_for(folder, "epoch 1: 2 members")
+            self.command(job, "resize", "3")
+            self.wait_for(folder, ": 3 members")
+            self.kill_after_copies(folder, job, 1, signal.SIGKILL)
+            grown = len(self.output(folder))
+            self.until(folder, lambda: ": 2 members" in self.output(folder)[grown:], "2 members")
+            self.command(job, "resize", "3")
+            self.command(job, "drain", str(job.status()["world"]["members"][0]["member"]))
+            epochs = self.output(folder).count("] epoch ")
+            ahead = folder / "ahead"
+            ahead.write_text(str(epochs + 20))
+            ahead.rename(folder / "last")
+            self.assertTrue(job.wait(PATIENCE), self.output(folder))
+            self.assertEqual(job.process.returncode, 0, self.output(folder))
+            self.check_epochs(self.output(folder))
+
+    def check_epochs(self, output):
+        lines = re.findall(r"\] epoch (\d+): \d members, (\d+) samples, loss ([0-9.]+), next rate ([0-9.]+)$", output,
+                           re.MULTILINE)
+        self.assertEqual([int(epoch) for epoch, _, _, _ in lines], list(range(len(lines))), output)
+        for epoch, _, _, rate in lines:
+            self.assertAlmostEqual(float(rate), 0.1 * 0.5 ** ((int(epoch) + 1) // 5), places=3)
+        # Only the epoch of the loss has other samples: those of its repeated steps, or of one member.
+        self.assertLessEqual(sum(samples != "1024" for _, samples, _, _ in lines), 2, output)
+        self.assertLess(float(lines[-1][2]), float(lines[0][2]) / 2)
+        self.assertNotIn("Traceback", output)
 
     def test_gradients_are_the_mean_over_the_global_batch_in_every_world(self):
         with tempfile.TemporaryDirectory(prefix="rewire-torch-") as name:
@@ -124,7 +159,7 @@ class ScriptTest(unittest.TestCase):
                               check=False, env=dict(os.environ, **ENVIRONMENT, LD_LIBRARY_PATH=f"{BUILD}/lib:{BUILD}/simgpu"))
 
     def test_unusual_scripts_work(self):
-        for case, steps in (("plain", 4), ("sgd", 4), ("twice", 8), ("one-cycle", 4), ("ahead", 4)):
+        for case, steps in (("plain", 4), ("sgd", 4), ("twice", 8), ("one-cycle", 4), ("ahead", 4), ("parallel", 4)):
             with self.subTest(case=case):
                 done = self.run_case(case)
                 self.assertEqual((done.returncode, done.stdout), (0, f"steps {steps}\n"), done.stderr)
@@ -140,7 +175,9 @@ class ScriptTest(unittest.TestCase):
                             ("no-gradient", r"StateError: optimizer parameter 0.6 .*had no gradient"),
                             ("value", "StateError: optimizer/0.0/count: is a int"),
                             ("failed-backward", "a backward pass has ended by an exception"),
-                            ("schedule", "StateError: scheduler.step\\(\\): was called outside job.step"),
+                            ("no-schedule", "StateError: scheduler=: is missing"),
+                            ("scaler", "StateError: scaler=: is missing"),
+                            ("second-job", "StateError: optimizer: belongs to another Job"),
                             ("partial", "data: the last loop was left before its end"),
                             ("closure", "TypeError: step\\(closure\\)"),
                             ("unsendable", "TypeError: scheduler: cannot be sent to a member that joins: not this one"),

@@ -1,23 +1,24 @@
 """A PyTorch training script whose world changes while it trains.
 
     job = rewire.torch.Job(model, optimizer, data=loader, scheduler=scheduler)
-    for x, y in loader:
-        optimizer.zero_grad()
-        loss(model(x), y).backward()      # reduces the gradients
-        job.step()                        # in place of optimizer.step() and scheduler.step()
 
-The first step is the script's own; from the second on, step() is an update boundary (rewire/rewire.h). Everything
-is owned by the training thread.
+Job takes over optimizer.step(), which the script goes on to call, and the loops over `data`. The first step is the
+script's own; from the second on, a step is an update boundary (rewire/rewire.h). Everything is owned by the training
+thread.
 """
 import contextlib
 import ctypes
-from typing import Any, Callable, ContextManager, Optional
+import functools
+from typing import Any, Callable, ContextManager, Dict, Optional
 
 import torch
 
-from ..nccl import NcclError, Operation
+from ..nccl import NcclError
 from ..world import Change, Kind, Outcome, World
 from . import data as data_module
+from . import parallel, scaling
+from .collectives import collectives
+from .joining import Joining
 from .process import process
 from .progress import Progress
 from .reduction import BUCKET_BYTES, Reduction
@@ -27,14 +28,14 @@ __all__ = ["Job", "Left", "StateError"]
 
 
 class Left(SystemExit):
-    """Raised by step() where this member has left the world: the process ends with status 0."""
+    """Raised by the step in which this member has left the world: the process ends with status 0."""
 
 
 class Job:
-    """model, optimizer: the script's; the model is on its device. scheduler: step() steps it once for each update.
-    data: a DataLoader with a DistributedSampler; loops over it then follow the world. on_world: called with the
-    world after each change of it, in step(). reduce=False: the script reduces the gradients itself. exact,
-    bucket_bytes: see Reduction.
+    """model, optimizer: the script's; the model is on its device, and may be a DistributedDataParallel.
+    data: a DataLoader with a DistributedSampler; loops over it then follow the world. scheduler, scaler: of the
+    learning rate, and a GradScaler; the script steps them as ever. on_world: called with the world after each change
+    of it, in a step. reduce=False: the script reduces the gradients itself. exact, bucket_bytes: see Reduction.
 
     A joiner enters the world in this call, with the others' state.
     """
@@ -46,6 +47,7 @@ class Job:
         *,
         data: Optional["torch.utils.data.DataLoader[Any]"] = None,
         scheduler: Any = None,
+        scaler: Any = None,
         on_world: Optional[Callable[[World], Any]] = None,
         reduce: bool = True,
         exact: bool = False,
@@ -53,27 +55,53 @@ class Job:
     ) -> None:
         self._process = process()
         self.world = self._process.member.world
-        self._optimizer, self._scheduler = optimizer, scheduler
-        self._scheduled = None if scheduler is None else scheduler.last_epoch
+        self._optimizer = optimizer
+        self._refuse_unknown(scheduler, scaler)
         self._reduction = Reduction(model, bucket_bytes, exact) if reduce else None
+        parallel.take_over(model, self._reduction)
         self._on_world = on_world
         self._position: Optional[data_module.Position] = None
         if data is not None:
             self._position = data_module.follow(data, self.world.slots, self.world.slot, self._on_batch)
-        self._progress = Progress(model, optimizer, scheduler, self._position)
+        stateful: Dict[str, Any] = {"scheduler": scheduler, "scaler": scaler}
+        stateful = {name: thing for name, thing in stateful.items() if thing is not None}
+        self._progress = Progress(model, optimizer, stateful, self._position)
         self._tensors = StateTensors(model, optimizer)
         self._version = (ctypes.c_uint64 * 1)(0)  # restored by Rewire
         self._known = 0  # the version that Python's values are of
         self._registered = False
-        self._changed = False  # the world, in the present update
-        self._joining = self.world.joining
-        if self._joining:
-            self._tensors.materialize()
+        self._joining = Joining(self._progress, optimizer, self.world.joining, data is not None)
+        self._update = self._take_over(optimizer)
+        if self.world.joining:
+            self._tensors.materialize(self._update)
             self._register()
             self._process.connect()  # by the build of this world
             self._enter_world()
+            self._joining.serve()
+            scaling.advance(scaler)
         else:
             self._process.connect()
+
+    def _refuse_unknown(self, scheduler: Any, scaler: Any) -> None:
+        step: Any = self._optimizer.step
+        if getattr(step, "_rewire", False):
+            raise StateError("optimizer: belongs to another Job")
+        if scheduler is None and (hasattr(step, "_with_counter") or hasattr(step, "_wrapped_by_lr_sched")):
+            raise StateError("scheduler=: is missing: this optimizer has a schedule, whose state is part of the job's")
+        if scaler is None and scaling.exists():
+            raise StateError("scaler=: is missing: the script has a GradScaler, whose scale is part of the job's state")
+
+    def _take_over(self, optimizer: torch.optim.Optimizer) -> Callable[..., Any]:
+        """Makes optimizer.step() this job's step. Returns the optimizer's own."""
+        update: Callable[..., Any] = optimizer.step
+
+        @functools.wraps(update)  # with the marks that schedules look for
+        def step(*arguments: Any, **options: Any) -> None:
+            self.step(*arguments, **options)
+
+        setattr(step, "_rewire", True)
+        optimizer.step = step
+        return update
 
     def _enter_world(self) -> None:
         on_world, self._on_world = self._on_world, None
@@ -90,6 +118,7 @@ class Job:
         return int(self._version[0])
 
     def _on_batch(self, number: int) -> None:
+        collectives().next_batch()
         if self._reduction is not None and self._position is not None:
             self._reduction.weight = self._position.share(number)
 
@@ -101,75 +130,71 @@ class Job:
         self._registered = True
 
     def _enter(self, world: World) -> None:
-        self._changed = True
+        self._joining.expect()
         self.world = world
         if self._position is not None:
             self._position.set_world(world.slots, world.slot)
 
     # ---- a step ------------------------------------------------------------------------------------------------
 
-    def step(self, closure: Any = None) -> Outcome:
-        """Applies the update, in place of optimizer.step() and scheduler.step(). After the loss of a member
-        the outcome is Kind.REPEAT: the state is that of this step or an earlier one, and a loop over `data` goes on
-        from there. Raises Left where this member leaves the world."""
+    def step(self, closure: Any = None, **options: Any) -> Outcome:
+        """optimizer.step() calls this: applies the update. After the loss of a member the outcome is Kind.REPEAT: the
+        state is that of this step or an earlier one, and a loop over `data` goes on from there. Raises Left where
+        this member leaves the world. options: optimizer.step()'s."""
         if closure is not None:
             raise TypeError("step(closure): an optimizer that evaluates the model in its step is not supported")
-        if self._scheduler is not None and self._scheduler.last_epoch != self._scheduled:
-            raise StateError("scheduler.step(): was called outside job.step(), which steps the schedule itself")
-        error = self._reduction.take_error() if self._reduction is not None else None
+        if self._reduction is not None:
+            self._reduction.check()
+        error = self._process.take_error()
+        self._progress.begin_step(self.steps)
         if not self._registered:
             if error is not None:
                 raise error
-            return self._first()
+            return self._first(options)
         if error is None:
             self._tensors.check()
             try:
-                return self._take(self._process.member.update(self._apply))
+                return self._take(self._process.member.update(functools.partial(self._apply, **options)))
             except NcclError:
-                pass
+                self._process.take_error()
         return self._take(self._process.member.recover())
 
-    def _first(self) -> Outcome:
+    def _first(self, options: Dict[str, Any]) -> Outcome:
         """The script's own step, without a boundary: the optimizer makes its state in it."""
         self._progress.after_update()
-        self._optimize()
+        self._progress.check()
+        self._update(**options)
         self._version[0] = self._known = 1
         self._register()
         self._progress.after_update()
-        self._progress.check()
         return Outcome(Kind.CONTINUE, self.world, 0, 0, 0)
 
-    def _optimize(self) -> None:
-        self._optimizer.step()
-        if self._scheduler is not None:
-            self._scheduler.step()
-            self._scheduled = self._scheduler.last_epoch
-
-    def _apply(self) -> None:
+    def _apply(self, **options: Any) -> None:
         """The update. Where members have joined, they first get what they lack from one that has it."""
-        if not self._joining:
+        if not self._joining.lacks_all:
             self._progress.keep(self.steps)
-        if self._changed:
-            self._share_with_joiners()
-        self._optimize()
+        received = self._joining.share(self.world, self.steps)
+        if received is not None:
+            self._version[0] = received
+        self._update(**options)
         self._version[0] += 1
         self._known = self.steps
         self._progress.after_update()
         self._process.synchronize()
-        self._changed = self._joining = False
+        self._joining.applied()
 
     def _take(self, outcome: Outcome) -> Outcome:
         self.world = outcome.world
         if outcome.kind is Kind.LEAVE:
             raise Left(0)
         if outcome.kind is Kind.REPEAT:
-            if self._joining:
+            if self._joining.lacks_all:
                 raise StateError("a member was lost in the step in which this member joined: it has no state yet")
-            self._changed = False
+            self._joining.expect()
+            if self._position is not None:
+                collectives().after_loss()
             self._progress.back_to(self.steps, self._known)
             self._known = self.steps
-            if self._scheduler is not None:
-                self._scheduled = self._scheduler.last_epoch
             if self._reduction is not None:
                 self._reduction.drop()
             else:
@@ -177,50 +202,3 @@ class Job:
         if outcome.kind in (Kind.WORLD_CHANGED, Kind.REPEAT) and self._on_world is not None:
             self._on_world(outcome.world)
         return outcome
-
-    # ---- joiners -----------------------------------------------------------------------------------------------
-
-    def _share_with_joiners(self) -> None:
-        """Sends the gradients and Python's values from a slot that has them, if a member has joined."""
-        here = self._process
-        slots = self.world.slots
-        lowest = here.empty(2, torch.int64)
-        lowest[0] = slots if self._joining else self.world.slot
-        lowest[1] = 0 if self._joining else 1
-        here.all_reduce(lowest, Operation.MIN)
-        here.wait()
-        root, all_have = int(lowest[0]), bool(lowest[1])
-        if all_have:
-            return
-        packed = b"" if self._joining else self._progress.pack(self.steps)
-        header = here.empty(1, torch.int64)
-        header[0] = len(packed)
-        here.broadcast(header, root)
-        here.wait()
-        content = here.empty(int(header[0]), torch.uint8)
-        if self.world.slot == root:
-            content.copy_(torch.frombuffer(bytearray(packed), dtype=torch.uint8))
-        here.broadcast(content, root)
-        here.wait()
-        if self._joining:
-            self._version[0] = self._progress.unpack(content.cpu().numpy().tobytes())
-        self._share_gradients(root)
-
-    def _share_gradients(self, root: int) -> None:
-        here = self._process
-        parameters = [p for group in self._optimizer.param_groups for p in group["params"]]
-        has = here.empty(len(parameters), torch.uint8)
-        for index, parameter in enumerate(parameters):
-            has[index] = 0 if parameter.grad is None else 1
-        here.broadcast(has, root)
-        here.wait()
-        for index, parameter in enumerate(parameters):
-            if not has[index]:
-                continue
-            copy = here.empty(parameter.numel(), parameter.dtype)
-            if not self._joining and parameter.grad is not None:
-                copy.copy_(parameter.grad.reshape(-1))
-            here.broadcast(copy, root)
-            here.wait()
-            if self._joining:
-                parameter.grad = copy.view_as(parameter)

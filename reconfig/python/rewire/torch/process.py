@@ -8,12 +8,12 @@ import ctypes
 import os
 import sys
 import weakref
-from typing import Any, Optional
+from typing import Any, Callable, List, Optional
 
 import torch
 
 from ..device import Device
-from ..nccl import Communicator, Operation, Type
+from ..nccl import Communicator, NcclError, Operation, Type
 from ..world import Member
 
 __all__ = ["Process", "process"]
@@ -35,6 +35,7 @@ class Process:
             raise RuntimeError(f"rewire.torch: WORLD_SIZE={self.member.world.slots} and there is no agent "
                                "(REWIRE_SOCKET is not set, or REWIRE_DISABLE is): start the script by `rewire run`")
         self._communicator: Optional[Communicator] = None
+        self._error: Optional[NcclError] = None
         self._driver: Optional[Device] = None
         self._side: Any = None  # a torch.cuda.Stream
         rank = int(os.environ.get("LOCAL_RANK", "0"))
@@ -42,6 +43,7 @@ class Process:
             torch.cuda.set_device(rank % torch.cuda.device_count())
         elif not self._alone:
             self._driver = Device(rank)
+        self.before_end: List[Callable[[], object]] = []  # called where the program ends well
         self._raised = False
         hook = sys.excepthook
 
@@ -57,6 +59,8 @@ class Process:
         if self._raised:
             return
         try:
+            for call in self.before_end:
+                call()
             if self._communicator is not None:
                 self._communicator.destroy()
         finally:
@@ -102,28 +106,60 @@ class Process:
             self._communicator = Communicator(self.member.unique_id(_COMMUNICATOR), world.slots, world.slot)
         return self._communicator
 
+    # A member can be lost while any of these works. They keep the error, do nothing from then on, and leave the
+    # values as they are: the program reaches its next step, which recovers.
+
     def all_reduce(self, tensor: torch.Tensor, operation: Operation = Operation.SUM) -> None:
         """Begins the reduction in place of a contiguous tensor in the device's memory."""
-        if self._alone:
-            return
-        self.communicator.all_reduce(tensor.data_ptr(), tensor.numel(), _TYPES[tensor.dtype], self._stream(), operation)
+        self._begin(lambda comm, stream: comm.all_reduce(
+            tensor.data_ptr(), tensor.numel(), _type_of(tensor), stream, operation))
 
     def broadcast(self, tensor: torch.Tensor, root: int) -> None:
         """Begins the broadcast of a contiguous tensor in the device's memory."""
-        if self._alone:
-            return
         size = tensor.numel() * tensor.element_size()
-        self.communicator.broadcast(tensor.data_ptr(), size, Type.UINT8, root, self._stream())
+        self._begin(lambda comm, stream: comm.broadcast(tensor.data_ptr(), size, Type.UINT8, root, stream))
 
-    def wait(self) -> None:
-        """Waits for what was begun. Raises NcclError where a member was lost."""
+    def all_gather(self, mine: torch.Tensor, all_of_them: torch.Tensor) -> None:
+        """As broadcast. all_of_them: as many elements for each slot as `mine` has."""
+        size = mine.numel() * mine.element_size()
         if self._alone:
+            all_of_them.copy_(mine)
+        self._begin(lambda comm, stream: comm.all_gather(
+            mine.data_ptr(), all_of_them.data_ptr(), size, Type.UINT8, stream))
+
+    def _begin(self, operation: Callable[[Communicator, int], None]) -> None:
+        if self._alone or self._error is not None:
             return
+        try:
+            operation(self.communicator, self._stream())
+        except NcclError as error:
+            self._error = error
+
+    def wait(self) -> bool:
+        """Waits for what was begun. Returns false where a member was lost: the values are then wrong."""
+        if self._alone:
+            return True
         if self._driver is not None:
             self._driver.synchronize()
         elif self._side is not None:
             self._side.synchronize()
-        self.communicator.check()
+        if self._error is None:
+            try:
+                self.communicator.check()
+            except NcclError as error:
+                self._error = error
+        return self._error is None
+
+    def take_error(self) -> Optional[NcclError]:
+        """Returns the error since the last call, if any."""
+        error, self._error = self._error, None
+        return error
+
+
+def _type_of(tensor: torch.Tensor) -> Type:
+    if tensor.dtype not in _TYPES:
+        raise TypeError(f"{tensor.dtype}: NCCL has no such type")
+    return _TYPES[tensor.dtype]
 
 
 _process: Optional[Process] = None

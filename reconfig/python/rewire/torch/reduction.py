@@ -9,7 +9,6 @@ from typing import Any, Iterator, List, Optional, Sequence
 
 import torch
 
-from ..nccl import NcclError
 from .process import process
 
 __all__ = ["BUCKET_BYTES", "Reduction"]
@@ -79,7 +78,6 @@ class Reduction:
         self._model = model
         self._exact = exact
         self._sync = True
-        self._error: Optional[NcclError] = None
         self._callback_queued = False
         self.weight: Optional[float] = None  # of this member's mean in that of the global batch; None: equal parts
         self._buckets = self._make_buckets(bucket_bytes)
@@ -152,18 +150,13 @@ class Reduction:
 
     def _begin(self, bucket: _Bucket) -> None:
         self._next += 1
-        if self._error is not None:
-            return
         with torch.no_grad():
             if not self._exact:
                 bucket.fill(self.weight if self.weight is not None else 1.0 / process().member.world.slots)
-        try:
-            process().all_reduce(bucket.sum)
-        except NcclError as error:
-            self._error = error
+        process().all_reduce(bucket.sum)
 
     def _end_backward(self) -> None:
-        """Runs when the backward pass ends. An error of NCCL is kept for job.step(), which recovers."""
+        """Runs when the backward pass ends."""
         self._callback_queued = False
         with torch.no_grad():
             if self._exact:
@@ -178,26 +171,19 @@ class Reduction:
 
     def _finish(self) -> None:
         self._next = 0
-        if self._error is None:
-            try:
-                process().wait()
-            except NcclError as error:
-                self._error = error
-        # After an error the script may still use gradients before it calls step(), which then recovers.
+        process().wait()
+        # After a loss the script may still use gradients before its step, which then recovers.
         for bucket in self._buckets:
             bucket.finish()
 
-    def take_error(self) -> Optional[NcclError]:
-        """Returns the error of the last reductions, once. Raises RuntimeError where a backward pass has ended by an
-        exception: its gradients are not reduced."""
+    def check(self) -> None:
+        """Raises RuntimeError where a backward pass has ended by an exception: its gradients are not reduced."""
         if self._callback_queued or self._next != 0:
             raise RuntimeError("step(): a backward pass has ended by an exception before its gradients were reduced")
-        error, self._error = self._error, None
-        return error
 
     def drop(self) -> None:
         """Forgets the gradients of a step that is repeated."""
-        self._next, self._error, self._callback_queued = 0, None, False
+        self._next, self._callback_queued = 0, False
         for bucket in self._buckets:
             bucket.ready = 0
             bucket.sum.zero_()

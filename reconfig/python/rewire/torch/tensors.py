@@ -2,7 +2,7 @@
 
 Buffers are not among them (progress.py). Owned by the training thread.
 """
-from typing import Dict, Iterator, List, Tuple
+from typing import Callable, Dict, Iterator, List, Tuple
 
 import torch
 
@@ -61,11 +61,11 @@ class StateTensors:
         self._registered: List[Tuple[str, torch.Tensor, int]] = []  # with the address
         self._keys: Dict[str, int] = {}
 
-    def materialize(self) -> None:
+    def materialize(self, update: Callable[[], object]) -> None:
         """Makes the optimizer's state as its first step does. The values do not matter: they are received."""
         for _, parameter in trained(self._optimizer):
             parameter.grad = torch.zeros_like(parameter)
-        self._optimizer.step()
+        update()
         self._optimizer.zero_grad(set_to_none=True)
 
     def register(self, member: Member) -> None:

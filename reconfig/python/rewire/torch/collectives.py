@@ -1,0 +1,157 @@
+"""The script's own collectives: of its losses, for example, and not of its gradients.
+
+They are complete when they return, and work on copies: where a member is lost, a tensor keeps its values, and the
+next step repeats the step. Three cases are special, because not all members run the same code then:
+
+- A joiner's script begins anew. Up to its first batch, its collectives are those of one process.
+- The others' scripts go on behind the step in which it joins, perhaps to the end of an epoch. Up to their next batch
+  they announce their collectives, and the joiner, inside Job(...), takes part with neutral elements.
+- After a loss some members may already be behind the step that others repeat. Up to the next batch, each member's
+  collectives are those of one process.
+
+Owned by the training thread.
+"""
+import enum
+import warnings
+from typing import Any, Callable, List, Optional
+
+import torch
+
+from ..nccl import Operation
+from .process import process
+
+__all__ = ["Collectives", "collectives"]
+
+
+class _Code(enum.IntEnum):
+    NEXT_BATCH = 0
+    REDUCE = 1
+    BROADCAST = 2
+    GATHER = 3
+
+
+_TYPES = (torch.int8, torch.uint8, torch.int32, torch.int64, torch.float16, torch.float32, torch.float64,
+          torch.bfloat16)
+
+
+def _neutral(operation: Operation, dtype: torch.dtype) -> Any:
+    if operation is Operation.PROD:
+        return 1
+    if operation in (Operation.MIN, Operation.MAX):
+        limits = torch.finfo(dtype) if dtype.is_floating_point else torch.iinfo(dtype)
+        return limits.max if operation is Operation.MIN else limits.min  # a float would round int64's
+    return 0
+
+
+class Collectives:
+    def __init__(self) -> None:
+        self.entering = process().member.world.joining  # until the joiner's script has come to its first batch
+        self._alone = self.entering
+        self._announcing: Optional[int] = None  # the slot that does so
+        process().before_end.append(self.next_batch)
+
+    # ---- changes of the world --------------------------------------------------------------------------------------
+
+    def after_join(self, announcing: int) -> None:
+        """Call in the step in which others have joined. announcing: a slot that has not joined in it."""
+        self._announcing = announcing
+
+    def after_loss(self) -> None:
+        self._alone, self._announcing = True, None
+
+    def next_batch(self) -> None:
+        """Call before a batch is given to the script, and at the program's end."""
+        self._announce(_Code.NEXT_BATCH)
+        self.entering, self._alone, self._announcing = False, False, None
+
+    def serve(self, announcing: int) -> None:
+        """Takes part, in a joiner, in what the others announce, up to their next batch."""
+        while True:
+            header = self._header([0, 0, 0, 0], announcing)
+            if header is None or header[0] == _Code.NEXT_BATCH:
+                return
+            code, elements, dtype, argument = header
+            own = process().empty(elements, _TYPES[dtype])
+            if code == _Code.REDUCE:
+                own.fill_(_neutral(Operation(argument), own.dtype))
+                process().all_reduce(own, Operation(argument))
+            elif code == _Code.BROADCAST:
+                process().broadcast(own, argument)
+            else:
+                own.zero_()
+                process().all_gather(own, process().empty(elements * process().member.world.slots, own.dtype))
+            process().wait()
+
+    def _announce(self, code: _Code, elements: int = 0, dtype: torch.dtype = torch.uint8, argument: int = 0) -> None:
+        if self._announcing is not None:
+            self._header([code, elements, _TYPES.index(dtype), argument], self._announcing)
+
+    @staticmethod
+    def _header(values: List[int], root: int) -> Optional[List[int]]:
+        """Returns None where a member was lost."""
+        header = process().empty(len(values), torch.int64)
+        header.copy_(torch.tensor(values))
+        process().broadcast(header, root)
+        return [int(value) for value in header] if process().wait() else None
+
+    # ---- the script's ----------------------------------------------------------------------------------------------
+
+    def all_reduce(self, tensor: torch.Tensor, operation: Operation) -> None:
+        def begin(copy: torch.Tensor) -> torch.Tensor:
+            self._announce(_Code.REDUCE, copy.numel(), copy.dtype, operation)
+            process().all_reduce(copy, operation)
+            return copy
+
+        result = self._run(tensor, begin)
+        if result is not None:
+            tensor.copy_(result.view(tensor.shape))
+
+    def broadcast(self, tensor: torch.Tensor, root: int) -> None:
+        def begin(copy: torch.Tensor) -> torch.Tensor:
+            self._announce(_Code.BROADCAST, copy.numel(), copy.dtype, root)
+            process().broadcast(copy, root)
+            return copy
+
+        result = self._run(tensor, begin)
+        if result is not None:
+            tensor.copy_(result.view(tensor.shape))
+
+    def all_gather(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Returns the elements of all members, one row for each. As one process: its own row for each."""
+        slots = process().member.world.slots
+
+        def begin(copy: torch.Tensor) -> torch.Tensor:
+            self._announce(_Code.GATHER, copy.numel(), copy.dtype)
+            everything = process().empty(slots * copy.numel(), copy.dtype)
+            process().all_gather(copy, everything)
+            return everything
+
+        result = self._run(tensor, begin)
+        return tensor.reshape(1, -1).expand(slots, -1) if result is None else result.view(slots, -1)
+
+    def _run(self, tensor: torch.Tensor, begin: Callable[[torch.Tensor], torch.Tensor]) -> Optional[torch.Tensor]:
+        """Returns the result, or None where this process is alone."""
+        dtype = torch.uint8 if tensor.dtype is torch.bool else tensor.dtype
+        if dtype not in _TYPES:
+            raise TypeError(f"{dtype}: NCCL has no such type")
+        if self._alone or tensor.numel() == 0:
+            return None
+        copy = process().empty(tensor.numel(), dtype)
+        copy.copy_(tensor.reshape(-1))
+        result = begin(copy)
+        if process().wait():
+            return result
+        self._alone = True
+        warnings.warn("a member was lost: up to the next batch, collectives of the script give its own values only")
+        return None
+
+
+_collectives: Optional[Collectives] = None
+
+
+def collectives() -> Collectives:
+    """Returns this process's Collectives."""
+    global _collectives  # pylint: disable=global-statement
+    if _collectives is None:
+        _collectives = Collectives()
+    return _collectives

@@ -1,0 +1,131 @@
+"""A process group for torch.distributed whose members change in place: the backend "rewire".
+
+    import rewire.torch
+    torch.distributed.init_process_group("nccl")      # makes it
+
+Its collectives are those of collectives.py. Owned by the training thread.
+"""
+import functools
+import os
+from typing import Any, Callable, List
+
+import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import _create_work_from_future  # type: ignore[attr-defined]
+
+from ..nccl import Operation
+from .collectives import collectives
+from .process import process
+
+__all__ = ["take_over"]
+
+_NAME = "rewire"
+_OPERATIONS = ((dist.ReduceOp.SUM, Operation.SUM), (dist.ReduceOp.PRODUCT, Operation.PROD),
+               (dist.ReduceOp.MAX, Operation.MAX), (dist.ReduceOp.MIN, Operation.MIN),
+               (dist.ReduceOp.AVG, Operation.AVERAGE))
+
+
+def _done(result: List[torch.Tensor]) -> Any:
+    """Returns the work of a collective that is complete."""
+    future: Any = torch.futures.Future()
+    future.set_result(result)
+    return _create_work_from_future(future)
+
+
+def _operation_of(operation: Any) -> Operation:
+    for theirs, ours in _OPERATIONS:
+        if operation == theirs:
+            return ours
+    raise ValueError(f"{operation}: NCCL has no such operation")
+
+
+class _Group(dist.ProcessGroup):
+    """The group of all members."""
+
+    def getBackendName(self) -> str:  # pylint: disable=invalid-name; PyTorch's name
+        return _NAME
+
+    def rank(self) -> int:
+        """This member's slot. In a joiner that runs through epochs that are over, it is never 0: what rank 0 does at
+        the end of an epoch, such as a checkpoint, has been done."""
+        world = process().member.world
+        return world.slots - 1 if collectives().entering and world.slot == 0 else world.slot
+
+    def size(self) -> int:
+        return process().member.world.slots
+
+    def allreduce(self, tensors: List[torch.Tensor], options: Any = None) -> Any:
+        operation = Operation.SUM if options is None else _operation_of(options.reduceOp)
+        with torch.no_grad():
+            for tensor in tensors:
+                collectives().all_reduce(tensor, operation)
+        return _done(tensors)
+
+    def reduce(self, tensors: List[torch.Tensor], options: Any) -> Any:
+        """The root's tensors get the result; the others' are unchanged."""
+        with torch.no_grad():
+            for tensor in tensors:
+                result = tensor.clone()
+                collectives().all_reduce(result, _operation_of(options.reduceOp))
+                if self.rank() == options.rootRank:
+                    tensor.copy_(result)
+        return _done(tensors)
+
+    def broadcast(self, tensors: List[torch.Tensor], options: Any) -> Any:
+        with torch.no_grad():
+            for tensor in tensors:
+                collectives().broadcast(tensor, options.rootRank)
+        return _done(tensors)
+
+    def allgather(self, outputs: List[List[torch.Tensor]], tensors: List[torch.Tensor], _: Any = None) -> Any:
+        with torch.no_grad():
+            for places, tensor in zip(outputs, tensors):
+                for place, row in zip(places, collectives().all_gather(tensor)):
+                    place.copy_(row.view(place.shape))
+        return _done(tensors)
+
+    def _allgather_base(self, output: torch.Tensor, tensor: torch.Tensor, _: Any = None) -> Any:
+        with torch.no_grad():
+            output.copy_(collectives().all_gather(tensor).reshape(output.shape))
+        return _done([output])
+
+    def barrier(self, _: Any = None) -> Any:
+        return self.allreduce([torch.zeros(1)])
+
+
+class _Met(dist.Store):
+    """init_process_group() waits for the others in a store; the members have met by Rewire. A TCPStore would die with
+    the member that serves it."""
+
+    def add(self, _: str, __: int) -> int:
+        return process().member.world.slots
+
+
+def _create(_: Any, __: int, size: int, ___: Any) -> _Group:
+    world = process().member.world
+    if size != world.slots:
+        raise ValueError(f"new_group: {size} ranks of {world.slots}: a group of some members does not follow the world")
+    # The base class, which C++ code asks, has constant numbers: as one process, a joiner compares with nobody.
+    return _Group(0, 1) if collectives().entering else _Group(world.slot, world.slots)
+
+
+_theirs: Callable[..., None] = dist.init_process_group
+
+
+@functools.wraps(_theirs)
+def _init_process_group(*arguments: Any, **options: Any) -> None:
+    backend = arguments[0] if arguments else options.get("backend")
+    if backend is not None and "nccl" not in backend.lower():
+        _theirs(*arguments, **options)
+        return
+    if not hasattr(dist.Backend, _NAME.upper()):
+        dist.Backend.register_backend(_NAME, _create)
+    world = process().member.world
+    _theirs(_NAME, store=_Met(), rank=world.slot, world_size=world.slots)
+
+
+def take_over() -> None:
+    """In a job, torch.distributed.init_process_group("nccl") then makes the group of the job's members, whichever
+    they are. Other backends are left alone."""
+    if os.environ.get("REWIRE_SOCKET"):
+        dist.init_process_group = dist.distributed_c10d.init_process_group = _init_process_group
