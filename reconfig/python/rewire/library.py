@@ -30,8 +30,8 @@ def _open(name: str) -> ctypes.CDLL:
     except OSError as error:
         reason = str(error)
     here = pathlib.Path(__file__).resolve()
-    # A wheel has rewire/lib/; an installation has <prefix>/share/rewire/python/rewire/library.py.
-    folders = [here.parent / "lib", *(p / "lib" / "rewire" for p in list(here.parents)[4:5])]
+    # A wheel has its libraries in rewire/; an installation has <prefix>/share/rewire/python/rewire/library.py.
+    folders = [prefix / "lib" / "rewire" for prefix in (here.parent, *list(here.parents)[4:5])]
     for folder in folders:
         if (folder / soname).exists():
             return ctypes.CDLL(str(folder / soname))
