@@ -41,8 +41,8 @@ class ScenarioTest(unittest.TestCase):
 
     job = None  # the last one
 
-    def start(self, folder, *arguments, program=ROOT / "examples" / "torch_gpt.py"):
-        job = RewireJob(BUILD, folder, 2, BUILD / "simgpu", [PYTHON, str(program), *arguments], ENVIRONMENT,
+    def start(self, folder, *arguments, program=(ROOT / "examples" / "torch_gpt.py",)):
+        job = RewireJob(BUILD, folder, 2, BUILD / "simgpu", [PYTHON, *map(str, program), *arguments], ENVIRONMENT,
                         ("--max", "4"))
         self.addCleanup(job.close)
         self.job = job
@@ -111,10 +111,19 @@ class ScenarioTest(unittest.TestCase):
                     self.assertEqual(self.ended(pathlib.Path(other), undisturbed, 2), end)
 
     def test_an_ordinary_script_follows_its_world(self):
+        self.follow_the_world((ROOT / "examples" / "torch_ddp.py",))
+
+    def test_a_script_without_a_line_of_rewire_follows_its_world(self):
+        with tempfile.TemporaryDirectory(prefix="rewire-torch-") as name:
+            script = pathlib.Path(name) / "script.py"
+            lines = (ROOT / "examples" / "torch_ddp.py").read_text().splitlines()
+            script.write_text("\n".join(line for line in lines if "rewire" not in line))
+            self.follow_the_world(("-m", "rewire.torch.auto", script))
+
+    def follow_the_world(self, program):
         with tempfile.TemporaryDirectory(prefix="rewire-torch-") as name:
             folder = pathlib.Path(name)
-            job = self.start(folder, "--epochs", "100000", "--last", str(folder / "last"),
-                             program=ROOT / "examples" / "torch_ddp.py")
+            job = self.start(folder, "--epochs", "100000", "--last", str(folder / "last"), program=program)
             self.wait_for(folder, "epoch 1: 2 members")
             self.command(job, "resize", "3")
             self.wait_for(folder, ": 3 members")
@@ -145,7 +154,7 @@ class ScenarioTest(unittest.TestCase):
     def test_gradients_are_the_mean_over_the_global_batch_in_every_world(self):
         with tempfile.TemporaryDirectory(prefix="rewire-torch-") as name:
             folder = pathlib.Path(name)
-            job = self.start(folder, str(folder / "last"), program=HERE / "mean_script.py")
+            job = self.start(folder, str(folder / "last"), program=(HERE / "mean_script.py",))
             self.command(job, "resize", "3")
             self.wait_for(folder, "slot 0 of 3")
             self.kill_after_copies(folder, job, 1, signal.SIGKILL)
@@ -154,8 +163,8 @@ class ScenarioTest(unittest.TestCase):
 
 
 class ScriptTest(unittest.TestCase):
-    def run_case(self, case):
-        return subprocess.run([PYTHON, str(HERE / "script.py"), case], capture_output=True, text=True, timeout=PATIENCE,
+    def run_case(self, case, program=(HERE / "script.py",)):
+        return subprocess.run([PYTHON, *map(str, program), case], capture_output=True, text=True, timeout=PATIENCE,
                               check=False, env=dict(os.environ, **ENVIRONMENT, LD_LIBRARY_PATH=f"{BUILD}/lib:{BUILD}/simgpu"))
 
     def test_unusual_scripts_work(self):
@@ -163,6 +172,16 @@ class ScriptTest(unittest.TestCase):
             with self.subTest(case=case):
                 done = self.run_case(case)
                 self.assertEqual((done.returncode, done.stdout), (0, f"steps {steps}\n"), done.stderr)
+
+    def test_a_script_of_the_plain_shape_needs_no_line(self):
+        for case, status, text in (("plain", 0, "taken over: _FollowingParallel"), ("no-loop", 0, "had no training loop"),
+                                   ("no-optimizer", 1, "StateError: a training loop begins before"),
+                                   ("two-optimizers", 1, "StateError: the script has 2 objects of the kind Optimizer"),
+                                   ("own-loader", 1, "TypeError: data: is a OwnLoader")):
+            with self.subTest(case=case):
+                done = self.run_case(case, ("-m", "rewire.torch.auto", HERE / "auto_script.py"))
+                self.assertEqual(done.returncode, status, done.stderr)
+                self.assertIn(text, done.stdout + done.stderr)
 
     def test_several_processes_without_an_agent_are_refused(self):
         with unittest.mock.patch.dict(os.environ, WORLD_SIZE="2", RANK="0"):
