@@ -41,11 +41,10 @@ class ScenarioTest(unittest.TestCase):
 
     job = None  # the last one
 
-    def start(self, folder, *arguments, program=(ROOT / "examples" / "torch_gpt.py",)):
-        job = RewireJob(BUILD, folder, 2, BUILD / "simgpu", [PYTHON, *map(str, program), *arguments], ENVIRONMENT,
+    def start(self, folder, *arguments, program):
+        self.job = job = RewireJob(BUILD, folder, 2, BUILD / "simgpu", [PYTHON, *map(str, program), *arguments], ENVIRONMENT,
                         ("--max", "4"))
         self.addCleanup(job.close)
-        self.job = job
         self.assertTrue(job.wait_for_world(PATIENCE), self.output(folder))
         return job
 
@@ -94,21 +93,30 @@ class ScenarioTest(unittest.TestCase):
         self.assertEqual(status, 0, text)
 
     def test_changes_and_a_loss_change_no_bit(self):
-        for workers in ("0", "1"):
-            with self.subTest(workers=workers), tempfile.TemporaryDirectory(prefix="rewire-torch-") as name:
-                folder = pathlib.Path(name)
-                job = self.start(folder, "--epochs", "1000", "--last", str(folder / "last"), "--workers", workers)
-                self.command(job, "resize", "3")
-                self.wait_for(folder, "slot 0 of 3")
-                self.kill_after_copies(folder, job, 0, signal.SIGKILL)
-                self.wait_for(folder, "slot 0 of 2")
-                self.command(job, "resize", "3")
-                self.command(job, "drain", str(job.status()["world"]["members"][0]["member"]))
-                end = self.finish(folder, job, 2)
-                # The same number of steps, undisturbed.
-                with tempfile.TemporaryDirectory(prefix="rewire-torch-") as other:
-                    undisturbed = self.start(pathlib.Path(other), "--epochs", "1000", "--last", str(folder / "last"))
-                    self.assertEqual(self.ended(pathlib.Path(other), undisturbed, 2), end)
+        self.compare_with_undisturbed("torch_gpt.py", "--workers", "0")
+
+    def test_changes_and_a_loss_change_no_bit_with_workers(self):
+        self.compare_with_undisturbed("torch_gpt.py", "--workers", "1")
+
+    def test_changes_and_a_loss_change_no_bit_of_a_sharded_optimizer(self):
+        self.compare_with_undisturbed("torch_zero.py")
+
+    def compare_with_undisturbed(self, name, *options):
+        with tempfile.TemporaryDirectory(prefix="rewire-torch-") as work:
+            folder, program = pathlib.Path(work), (ROOT / "examples" / name,)
+            job = self.start(folder, "--epochs", "1000", "--last", str(folder / "last"), *options, program=program)
+            self.command(job, "resize", "3")
+            self.wait_for(folder, "slot 0 of 3")
+            self.kill_after_copies(folder, job, 0, signal.SIGKILL)
+            self.wait_for(folder, "slot 0 of 2")
+            self.command(job, "resize", "3")
+            self.command(job, "drain", str(job.status()["world"]["members"][0]["member"]))
+            end = self.finish(folder, job, 2)
+            # The same number of steps, undisturbed.
+            with tempfile.TemporaryDirectory(prefix="rewire-torch-") as other:
+                undisturbed = self.start(pathlib.Path(other), "--epochs", "1000", "--last", str(folder / "last"),
+                                         program=program)
+                self.assertEqual(self.ended(pathlib.Path(other), undisturbed, 2), end)
 
     def test_an_ordinary_script_follows_its_world(self):
         self.follow_the_world((ROOT / "examples" / "torch_ddp.py",))

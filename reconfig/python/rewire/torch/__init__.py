@@ -1,8 +1,9 @@
 """Rewire for PyTorch: a script's world changes while it trains (job.py, group.py)."""
 from . import group
 from .job import Job, Left
+from .sharded import ShardedOptimizer
 from .tensors import StateError
 
-__all__ = ["Job", "Left", "StateError"]
+__all__ = ["Job", "Left", "ShardedOptimizer", "StateError"]
 
 group.take_over()

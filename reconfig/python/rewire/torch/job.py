@@ -22,6 +22,7 @@ from .joining import Joining
 from .process import process
 from .progress import Progress
 from .reduction import BUCKET_BYTES, Reduction
+from .sharded import ShardedOptimizer
 from .tensors import StateError, StateTensors
 
 __all__ = ["Job", "Left", "StateError"]
@@ -124,7 +125,12 @@ class Job:
 
     def _register(self) -> None:
         member = self._process.member
-        member.set_parallel(on_world=self._enter)
+        if isinstance(self._optimizer, ShardedOptimizer):
+            sharded = self._optimizer
+            member.set_parallel(zero_stage=1, on_world=self._enter, allocate=sharded.allocate, adopt=sharded.adopt,
+                                discard=sharded.discard)
+        else:
+            member.set_parallel(on_world=self._enter)
         member.register("rewire.torch/version", self._version, Change.VOLATILE)
         self._tensors.register(member)
         self._registered = True
@@ -132,6 +138,8 @@ class Job:
     def _enter(self, world: World) -> None:
         self._joining.expect()
         self.world = world
+        if isinstance(self._optimizer, ShardedOptimizer):
+            self._optimizer.set_world(world)
         if self._position is not None:
             self._position.set_world(world.slots, world.slot)
 

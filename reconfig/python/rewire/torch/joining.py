@@ -1,4 +1,4 @@
-"""What a member that joins gets from another one, over NCCL, inside its first two updates.
+"""The values that a joiner gets from another member over NCCL, inside its first two updates.
 
 In the first it gets the gradients of the step, and the values that are not in registered tensors. In the second it
 gets the learning rates and so on once more: between the two, the others' scripts have stepped their schedules, and

@@ -39,8 +39,10 @@ class Process:
         self._driver: Optional[Device] = None
         self._side: Any = None  # a torch.cuda.Stream
         rank = int(os.environ.get("LOCAL_RANK", "0"))
+        self._device = "cpu"
         if torch.cuda.is_available():
             torch.cuda.set_device(rank % torch.cuda.device_count())
+            self._device = f"cuda:{torch.cuda.current_device()}"
         elif not self._alone:
             self._driver = Device(rank)
         self.before_end: List[Callable[[], object]] = []  # called where the program ends well
@@ -67,12 +69,13 @@ class Process:
             self.member.detach()
 
     def empty(self, elements: int, dtype: torch.dtype) -> torch.Tensor:
-        """Returns a flat tensor in the device's memory."""
+        """Returns a flat tensor in the device's memory. Any thread may call this."""
         if self._driver is None:
-            return torch.empty(elements, dtype=dtype, device="cuda" if torch.cuda.is_available() else "cpu")
+            return torch.empty(elements, dtype=dtype, device=self._device)
         size = torch.empty(0, dtype=dtype).element_size() * elements
         if size == 0:
             return torch.empty(0, dtype=dtype)
+        self._driver.make_current()
         address = self._driver.allocate(size)
         buffer = (ctypes.c_char * size).from_address(address)
         weakref.finalize(buffer, self._driver.free, address).atexit = False

@@ -7,7 +7,8 @@ from typing import Callable, Dict, Iterator, List, Tuple
 import torch
 
 from ..memory import Memory
-from ..world import Change, Member
+from ..world import Change, Layout, Member
+from .sharded import ShardedOptimizer
 
 __all__ = ["StateError", "StateTensors"]
 
@@ -25,9 +26,15 @@ def _memory_of(name: str, tensor: torch.Tensor) -> Memory:
 
 
 def parameters_of(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> Dict[str, torch.Tensor]:
-    """Returns the parameters by name, shared ones once. Parameters outside the model are named by their group."""
-    named = {name: parameter.data for name, parameter in model.named_parameters()}
-    known = {id(parameter) for parameter in model.parameters()}
+    """Returns the parameters by name, shared ones once. Parameters outside the model are named by their group, and
+    those that lie in a ShardedOptimizer's flat tensor have one name."""
+    known = set()
+    named = {}
+    if isinstance(optimizer, ShardedOptimizer):
+        known = {id(parameter) for _, parameter in trained(optimizer)}
+        named["flat"] = optimizer.flat
+    named.update({name: parameter.data for name, parameter in model.named_parameters() if id(parameter) not in known})
+    known.update(id(parameter) for parameter in model.parameters())
     for number, group in enumerate(optimizer.param_groups):
         for index, parameter in enumerate(group["params"]):
             if id(parameter) not in known:
@@ -45,6 +52,8 @@ def trained(optimizer: torch.optim.Optimizer) -> Iterator[Tuple[str, torch.nn.Pa
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> Dict[str, torch.Tensor]:
+    if isinstance(optimizer, ShardedOptimizer):
+        return optimizer.tensors()
     found = {}
     for place, parameter in trained(optimizer):
         for key, value in sorted(optimizer.state.get(parameter, {}).items()):
@@ -65,7 +74,10 @@ class StateTensors:
         """Makes the optimizer's state as its first step does. The values do not matter: they are received."""
         for _, parameter in trained(self._optimizer):
             parameter.grad = torch.zeros_like(parameter)
-        update()
+        if isinstance(self._optimizer, ShardedOptimizer):
+            self._optimizer.update_shard()
+        else:
+            update()
         self._optimizer.zero_grad(set_to_none=True)
 
     def register(self, member: Member) -> None:
@@ -78,23 +90,37 @@ class StateTensors:
                                      "first step, because it had no gradient: every trained parameter must have one "
                                      "(requires_grad_(False) for the others)")
         self._refuse_values()
-        named = {f"model/{name}": tensor for name, tensor in parameters_of(self._model, self._optimizer).items()}
-        named.update(optimizer_tensors(self._optimizer))
-        for name, tensor in named.items():
+        for name, tensor in self._replicated().items():
             if tensor.numel() > 0:
                 member.register(name, _memory_of(name, tensor), Change.CONSTANT)
                 self._registered.append((name, tensor, tensor.data_ptr()))
+        if isinstance(self._optimizer, ShardedOptimizer):
+            for name, tensor in self._optimizer.tensors().items():
+                if self._optimizer.is_sharded(tensor):
+                    member.register(name, _memory_of(name, tensor), Change.CONSTANT, Layout.SHARDED,
+                                    self._optimizer.elements)
+
+    def _replicated(self) -> Dict[str, torch.Tensor]:
+        named = {f"model/{name}": tensor for name, tensor in parameters_of(self._model, self._optimizer).items()}
+        for name, tensor in optimizer_tensors(self._optimizer).items():
+            if not isinstance(self._optimizer, ShardedOptimizer) or not self._optimizer.is_sharded(tensor):
+                named[name] = tensor
+        return named
 
     def _refuse_values(self) -> None:
-        for place, parameter in trained(self._optimizer):
-            for key, value in self._optimizer.state.get(parameter, {}).items():
-                if value is not None and not isinstance(value, torch.Tensor):
-                    raise StateError(f"optimizer/{place}/{key}: is a {type(value).__name__}: Rewire moves tensors only")
+        values = {f"optimizer/{place}/{key}": value for place, parameter in trained(self._optimizer)
+                  for key, value in self._optimizer.state.get(parameter, {}).items()}
+        if isinstance(self._optimizer, ShardedOptimizer):
+            values = dict(self._optimizer.tensors())
+        for name, value in values.items():
+            if value is not None and not isinstance(value, torch.Tensor):
+                raise StateError(f"{name}: is a {type(value).__name__}: Rewire moves tensors only")
 
     def check(self) -> None:
         """Raises StateError where the state is no longer what was registered. Call before each update."""
-        now = {f"model/{name}": tensor for name, tensor in parameters_of(self._model, self._optimizer).items()}
-        now.update(optimizer_tensors(self._optimizer))
+        now = self._replicated()
+        if isinstance(self._optimizer, ShardedOptimizer) and not self._optimizer.lies_flat():
+            raise StateError("a parameter is no longer in the flat tensor of its ShardedOptimizer (`.data =`, `.to()`)")
         for name, _, address in self._registered:
             tensor = now.get(name)
             if tensor is None or tensor.data_ptr() != address:
