@@ -28,7 +28,7 @@ _SCHEDULER: Type[Any] = getattr(lr_scheduler, "LRScheduler", None) or getattr(lr
 
 
 class _Script:
-    """What the script has made so far."""
+    """The objects that the script has made so far."""
 
     def __init__(self) -> None:
         self.models = self._made(DistributedDataParallel)
