@@ -191,6 +191,17 @@ class ScriptTest(unittest.TestCase):
                 self.assertEqual(done.returncode, status, done.stderr)
                 self.assertIn(text, done.stdout + done.stderr)
 
+    def test_balanced_experts_give_the_results_of_the_layer_alone(self):
+        environment = dict(os.environ, **ENVIRONMENT, LD_LIBRARY_PATH=f"{BUILD}/lib:{BUILD}/simgpu",
+                           REWIRE_CUDA_LIBRARY=str(BUILD / "simgpu" / "libcuda.so.1"))
+        processes = [subprocess.Popen([PYTHON, str(HERE / "experts_script.py"), f"torch-test-{os.getpid()}", str(rank)],
+                                      env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                     for rank in range(2)]
+        for process in processes:
+            output, errors = process.communicate(timeout=PATIENCE)
+            self.assertEqual(process.returncode, 0, errors)
+            self.assertRegex(output, "moved")
+
     def test_several_processes_without_an_agent_are_refused(self):
         with unittest.mock.patch.dict(os.environ, WORLD_SIZE="2", RANK="0"):
             self.assertIn("start the script by `rewire run`", self.run_case("plain").stderr)

@@ -1,20 +1,17 @@
 """This process in the job: its member, its communicator, and how PyTorch's tensors reach NCCL.
 
-PyTorch with CUDA: tensors are on the current device, and NCCL works on its current stream. PyTorch for CPUs: the
-driver's memory stands behind CPU tensors (device.py), which is the simulated GPU's. Owned by the training thread.
+Owned by the training thread.
 """
 import atexit
-import ctypes
 import os
 import sys
-import weakref
 from typing import Any, Callable, List, Optional
 
 import torch
 
-from ..device import Device
 from ..nccl import Communicator, NcclError, Operation, Type
 from ..world import Member
+from .place import Place
 
 __all__ = ["Process", "process"]
 
@@ -36,15 +33,11 @@ class Process:
                                "(REWIRE_SOCKET is not set, or REWIRE_DISABLE is): start the script by `rewire run`")
         self._communicator: Optional[Communicator] = None
         self._error: Optional[NcclError] = None
-        self._driver: Optional[Device] = None
         self._side: Any = None  # a torch.cuda.Stream
         rank = int(os.environ.get("LOCAL_RANK", "0"))
-        self._device = "cpu"
         if torch.cuda.is_available():
             torch.cuda.set_device(rank % torch.cuda.device_count())
-            self._device = f"cuda:{torch.cuda.current_device()}"
-        elif not self._alone:
-            self._driver = Device(rank)
+        self._place = Place(None) if self._alone else Place.of(rank)
         self.before_end: List[Callable[[], object]] = []  # called where the program ends well
         self._raised = False
         hook = sys.excepthook
@@ -70,21 +63,12 @@ class Process:
 
     def empty(self, elements: int, dtype: torch.dtype) -> torch.Tensor:
         """Returns a flat tensor in the device's memory. Any thread may call this."""
-        if self._driver is None:
-            return torch.empty(elements, dtype=dtype, device=self._device)
-        size = torch.empty(0, dtype=dtype).element_size() * elements
-        if size == 0:
-            return torch.empty(0, dtype=dtype)
-        self._driver.make_current()
-        address = self._driver.allocate(size)
-        buffer = (ctypes.c_char * size).from_address(address)
-        weakref.finalize(buffer, self._driver.free, address).atexit = False
-        return torch.frombuffer(buffer, dtype=dtype, count=elements)
+        return self._place.empty((elements,), dtype)
 
     def _stream(self) -> int:
         """Returns the stream of NCCL's work, which begins after the work so far on the current stream."""
-        if self._driver is not None:
-            return self._driver.stream
+        if self._place.driver is not None:
+            return self._place.driver.stream
         if self._side is None:
             self._side = torch.cuda.Stream()
         self._side.wait_stream(torch.cuda.current_stream())
@@ -92,7 +76,7 @@ class Process:
 
     def synchronize(self) -> None:
         """Waits for PyTorch's work on the device, such as an update's."""
-        if self._driver is None and torch.cuda.is_available():
+        if self._place.driver is None and torch.cuda.is_available():
             torch.cuda.current_stream().synchronize()
 
     def connect(self) -> None:
@@ -142,8 +126,8 @@ class Process:
         """Waits for what was begun. Returns false where a member was lost: the values are then wrong."""
         if self._alone:
             return True
-        if self._driver is not None:
-            self._driver.synchronize()
+        if self._place.driver is not None:
+            self._place.driver.synchronize()
         elif self._side is not None:
             self._side.synchronize()
         if self._error is None:
