@@ -20,7 +20,7 @@ import multiprocessing
 import sys
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Callable, List, Optional, Tuple, Type, TypeVar
+from typing import Any, Callable, Dict, List, Optional, Tuple, Type, TypeVar
 
 from .library import Library, RewireError
 from .memory import Memory, memory_of
@@ -156,7 +156,7 @@ class Member:
         self._run = _UPDATE(self._run_update)
         self._update: Callable[[], Any] = lambda: None
         self._raised: List[BaseException] = []
-        self._registered: List[Memory] = []  # keeps their owners
+        self._registered: Dict[str, Memory] = {}  # keeps their owners
         options = _sized(_AttachOptions, sigterm_is_reclaim=1 if sigterm_is_reclaim else 0)
         self._library.call("rewireAttach", ctypes.byref(options), ctypes.byref(self._context))
         self._last_world = self.world
@@ -217,7 +217,12 @@ class Member:
             made.on_world = _ON_WORLD(self._kept(lambda _, world: call_world(world.contents.value())))
         if adopt is not None:
             call_adopt = adopt
-            made.adopt = _ADOPT(self._kept(lambda _, name, *part: call_adopt(name.decode(), *part)))
+
+            def replace(_: Any, name: bytes, *part: Any) -> None:
+                self._registered.pop(name.decode(), None)
+                call_adopt(name.decode(), *part)
+
+            made.adopt = _ADOPT(self._kept(replace))
         if discard is not None:
             call_discard = discard
             made.discard = _DISCARD(self._kept(lambda _, name, data: call_discard(name.decode(), data)))
@@ -249,7 +254,7 @@ class Member:
         elif memory.elements != whole:
             raise ValueError(f"{name}: elements={whole}: the array has {memory.elements}")
         self._library.call("rewireRegisterTensor", self._context, ctypes.byref(tensor))
-        self._registered.append(memory)
+        self._registered[name] = memory
 
     def update(self, apply: Callable[[], Any]) -> Outcome:
         """Passes the update boundary and calls apply(), which changes the registered state; work that it gives

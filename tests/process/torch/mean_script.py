@@ -27,8 +27,9 @@ losses = []  # warnings about collectives that a loss has cut short, of this epo
 
 
 def check_collectives(before, after):
-    """before, after: the slots of the world before and after the step. Joiners take part with neutral elements."""
-    there = min(before, after)
+    """before, after: the worlds before and after the step. Joiners take part with neutral elements."""
+    replaced = after.epoch > before.epoch and after.slots == before.slots
+    there = min(before.slots, after.slots) - (1 if replaced else 0)
     flag, low = torch.ones(1, dtype=torch.bool), torch.tensor([-3, 5 + dist.get_rank()])
     count, root = torch.ones(2, 3), torch.full((2,), float(dist.get_rank()))
     dist.all_reduce(count)
@@ -37,10 +38,16 @@ def check_collectives(before, after):
     dist.broadcast(root, 0)
     rows = [torch.zeros(1) for _ in range(dist.get_world_size())]
     dist.all_gather(rows, torch.ones(1))
+    objects = [None] * dist.get_world_size()
+    dist.all_gather_object(objects, {"an": "object"})
+    told = ["from 0" if dist.get_rank() == 0 else None]
+    dist.broadcast_object_list(told, 0)
+    dist.barrier()
     if losses:
         return  # noticed in one of these
-    found = (count.tolist(), low.tolist(), bool(flag), root.tolist(), float(sum(rows)))
-    assert found == ([[there] * 3] * 2, [-3, 5], True, [0.0, 0.0], there), (found, before, after)
+    found = (count.tolist(), low.tolist()[0], bool(flag), root.tolist(), float(sum(rows)), objects, told)
+    assert found == ([[there] * 3] * 2, -3, True, [0.0, 0.0], after.slots, [{"an": "object"}] * after.slots, ["from 0"]), (
+        found, before, after)
 
 
 def main():
@@ -57,6 +64,7 @@ def main():
     job = rewire.torch.Job(model, optimizer, data=loader, scheduler=scheduler, bucket_bytes=64, on_world=lambda world: print(
         f"step {job.steps}: slot {world.slot} of {world.slots}", flush=True))
     epochs, last = 0, None
+    warnings.simplefilter("always")
     warnings.showwarning = lambda *warning: losses.append(warning)
     while last is None or job.steps < last:
         losses.clear()
@@ -67,12 +75,12 @@ def main():
             first = int(numbers.min()) // (2 * BATCH) * 2 * BATCH
             whole = slice(first, min(first + 2 * BATCH, SAMPLES))
             expected = gradients(plain, x[whole], y[whole])
-            before = job.world.slots
+            before = job.world
             undisturbed = job.step().kind.name != "REPEAT"
             if undisturbed:
                 for parameter, gradient in zip(model.parameters(), expected):
                     torch.testing.assert_close(parameter.grad, gradient, rtol=1e-4, atol=1e-6)
-                check_collectives(before, job.world.slots)
+                check_collectives(before, job.world)
         epochs += 1
         ended = torch.tensor([epochs])
         dist.all_reduce(ended, dist.ReduceOp.MAX)

@@ -5,7 +5,7 @@ import unittest.mock
 
 import rewire.torch
 import torch
-from rewire.torch import scaling
+from rewire.torch import companions
 from rewire.torch.progress import Progress
 
 
@@ -38,11 +38,11 @@ def main():
         progress = Progress(model, other, {"scheduler": schedule}, None)
         progress.after_update()
         for present, repeated, rate in ((7, 8, 0.05), (8, 8, 0.05), (8, 7, 0.1), (7, 7, 0.1)):
-            progress.begin_step(present)
+            progress.begin_step(present, False)
             progress.keep(present)
             progress.back_to(repeated, present)
             schedule.step()  # the script does not know that its step is repeated
-            progress.begin_step(repeated)
+            progress.begin_step(repeated, False)
             assert schedule.get_last_lr() == [rate], (schedule.get_last_lr(), present, repeated)
             assert other.param_groups[0]["lr"] == rate
     if case == "partial":
@@ -55,11 +55,21 @@ def main():
         with unittest.mock.patch("torch.cuda.amp.grad_scaler.amp_definitely_not_available", lambda: False):
             scaler = torch.cuda.amp.GradScaler(init_scale=8.0, growth_interval=2)
         for scale in (8.0, 16.0):
-            scaling.advance(scaler)
+            companions.advance(scaler)
             assert scaler.get_scale() == scale, scaler.get_scale()
+    if case == "plateau":
+        torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)
     if case == "parallel":
         torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
         model = torch.nn.parallel.DistributedDataParallel(model)
+    if case == "sharded":
+        optimizer = rewire.torch.ShardedOptimizer(torch.optim.AdamW, model.parameters(), lr=0.1)
+        for forbidden in (optimizer.state_dict, lambda: optimizer.load_state_dict({}), lambda: optimizer.add_param_group({})):
+            try:
+                forbidden()
+                raise AssertionError("was not refused")
+            except RuntimeError:
+                pass
     if case == "data":
         rewire.torch.Job(model, optimizer, data=torch.utils.data.DataLoader(list(range(8)), shuffle=True))
     job = rewire.torch.Job(model, optimizer, scheduler=None if case == "no-schedule" else scheduler)

@@ -11,77 +11,48 @@ import functools
 import os
 import runpy
 import sys
-from typing import Any, Callable, Iterator, List, Optional, Type
+from typing import Any, Callable, Iterator, Optional
 
 import torch
-from torch.cuda.amp import GradScaler
 from torch.nn.parallel import DistributedDataParallel
-from torch.optim import lr_scheduler
 from torch.utils.data import DataLoader
 from torch.utils.data.distributed import DistributedSampler
 
+from .companions import made, scalers, schedules
 from .job import Job, StateError
 
 __all__ = ["main"]
 
-_SCHEDULER: Type[Any] = getattr(lr_scheduler, "LRScheduler", None) or getattr(lr_scheduler, "_LRScheduler")
-
-
 class _Script:
-    """The objects that the script has made so far."""
-
     def __init__(self) -> None:
-        self.models = self._made(DistributedDataParallel)
-        self.optimizers = self._made(torch.optim.Optimizer)
-        self.schedulers = self._made(_SCHEDULER)
-        self.scalers = self._made(GradScaler)
         self.job: Optional[Job] = None
         iterate: Callable[[Any], Iterator[Any]] = DataLoader.__iter__
 
         @functools.wraps(iterate)
         def noting(loader: Any) -> Iterator[Any]:
-            self._on_loop(loader)
+            if self.job is None and torch.is_grad_enabled() and isinstance(loader.sampler, DistributedSampler):
+                self._on_loop(loader)
             method: Callable[[Any], Iterator[Any]] = type(loader).__iter__  # another where a job was made
             return iterate(loader) if method is noting else method(loader)
 
         setattr(DataLoader, "__iter__", noting)
 
-    @staticmethod
-    def _made(kind: Type[Any]) -> List[Any]:
-        """Returns a list that gets each instance when it is made."""
-        made: List[Any] = []
-        init = kind.__init__
-
-        @functools.wraps(init)
-        def noting(self: Any, *arguments: Any, **options: Any) -> None:
-            init(self, *arguments, **options)
-            if all(other is not self for other in made):
-                made.append(self)
-
-        setattr(kind, "__init__", noting)
-        return made
-
     def _on_loop(self, loader: Any) -> None:
         """Makes the job where the loop is one of training."""
-        training = self.models and self.models[0].training and torch.is_grad_enabled()
-        if self.job is not None or not training or not isinstance(loader.sampler, DistributedSampler):
+        models = made(DistributedDataParallel)
+        if not any(model.training for model in models):
             return
-        self._refuse_unknown()
-        self.job = Job(self.models[0], self.optimizers[0], data=loader, scheduler=self._only(self.schedulers),
-                       scaler=self._only([scaler for scaler in self.scalers if scaler.is_enabled()]))
-
-    @staticmethod
-    def _only(things: List[Any]) -> Any:
-        return things[0] if things else None
-
-    def _refuse_unknown(self) -> None:
-        for things, most, name in ((self.models, 1, "DistributedDataParallel"), (self.optimizers, 1, "Optimizer"),
-                                   (self.schedulers, 1, "schedule"), (self.scalers, 1, "GradScaler")):
-            if len(things) > most:
-                raise StateError(f"the script has {len(things)} objects of the kind {name}, and this module takes "
-                                 "one: add rewire.torch.Job(model, optimizer, data=loader) to it (docs/torch.md)")
-        if not self.optimizers:
+        optimizers = made(torch.optim.Optimizer)
+        if not optimizers:
             raise StateError("a training loop begins before the script has an optimizer")
+        kinds = {"DistributedDataParallel": models, "Optimizer": optimizers, "schedule": schedules(optimizers[0]),
+                 "GradScaler": scalers()}
+        for kind, things in kinds.items():
+            if len(things) > 1:
+                raise StateError(f"the script has {len(things)} objects of the kind {kind}, and this module takes one: "
+                                 "add rewire.torch.Job(model, optimizer, data=loader) to it (docs/torch.md)")
+        options = {"scheduler": kinds["schedule"], "scaler": kinds["GradScaler"]}
+        self.job = Job(models[0], optimizers[0], data=loader, **{name: of[0] for name, of in options.items() if of})
 
     def at_end(self) -> None:
         if self.job is None:

@@ -5,9 +5,10 @@ next step repeats the step. Three cases are special, because not all members run
 
 - A joiner's script begins anew. Up to its first batch, its collectives are those of one process.
 - The others' scripts go on behind the step in which it joins, perhaps to the end of an epoch. Up to their next batch
-  they announce their collectives, and the joiner, inside Job(...), takes part with neutral elements.
+  they announce their collectives, and the joiner, inside Job(...), takes part with neutral elements. Where a joiner
+  has a slot that others mean by its number, the member that announces stands for it.
 - After a loss some members may already be behind the step that others repeat. Up to the next batch, each member's
-  collectives are those of one process.
+  collectives are those of one process. So they are at the end of an epoch that another member has left before.
 
 Owned by the training thread.
 """
@@ -28,6 +29,7 @@ class _Code(enum.IntEnum):
     REDUCE = 1
     BROADCAST = 2
     GATHER = 3
+    END = 4
 
 
 _TYPES = (torch.int8, torch.uint8, torch.int32, torch.int64, torch.float16, torch.float32, torch.float64,
@@ -46,30 +48,51 @@ def _neutral(operation: Operation, dtype: torch.dtype) -> Any:
 class Collectives:
     def __init__(self) -> None:
         self.entering = process().member.world.joining  # until the joiner's script has come to its first batch
-        self._alone = self.entering
+        self.alone = self.entering
+        self.loops = 0  # over the data, that the member that is farthest has begun
         self._announcing: Optional[int] = None  # the slot that does so
-        process().before_end.append(self.next_batch)
+        self._joined: List[int] = []  # slots
+        process().before_end.append(self._end)
 
     # ---- changes of the world --------------------------------------------------------------------------------------
 
-    def after_join(self, announcing: int) -> None:
+    def after_join(self, announcing: int, joined: List[int]) -> None:
         """Call in the step in which others have joined. announcing: a slot that has not joined in it."""
-        self._announcing = announcing
+        self._announcing, self._joined = announcing, joined
 
     def after_loss(self) -> None:
-        self._alone, self._announcing = True, None
+        self.alone, self._announcing = True, None
 
-    def next_batch(self) -> None:
-        """Call before a batch is given to the script, and at the program's end."""
+    def next_batch(self, loops: int) -> None:
+        """Call before a batch is given to the script. loops: over the data, that it has begun."""
         self._announce(_Code.NEXT_BATCH)
-        self.entering, self._alone, self._announcing = False, False, None
+        self._announcing = None
+        self.entering = False
+        self.alone = self.alone and loops < self.loops
 
-    def serve(self, announcing: int) -> None:
-        """Takes part, in a joiner, in what the others announce, up to their next batch."""
+    def end_loop(self, loops: int) -> None:
+        """Call where a loop over the data ends."""
+        self.alone = self.alone or loops < self.loops
+
+    def _end(self) -> None:
+        self._announce(_Code.END)
+        self._announcing = None
+
+    def rank(self) -> int:
+        """Returns this member's slot. In a joiner that runs through epochs that are over it is never 0: what rank 0
+        does at the end of an epoch, such as a checkpoint, has been done."""
+        world = process().member.world
+        if self._announcing is not None and 0 in self._joined and world.slot == self._announcing:
+            return 0
+        return world.slots - 1 if self.entering and world.slot == 0 else world.slot
+
+    def serve(self, announcing: int) -> bool:
+        """Takes part, in a joiner, in what the others announce, up to their next batch. Returns whether there is one,
+        and not the program's end."""
         while True:
             header = self._header([0, 0, 0, 0], announcing)
-            if header is None or header[0] == _Code.NEXT_BATCH:
-                return
+            if header is None or header[0] in (_Code.NEXT_BATCH, _Code.END):
+                return header is None or header[0] == _Code.NEXT_BATCH
             code, elements, dtype, argument = header
             own = process().empty(elements, _TYPES[dtype])
             if code == _Code.REDUCE:
@@ -107,6 +130,9 @@ class Collectives:
             tensor.copy_(result.view(tensor.shape))
 
     def broadcast(self, tensor: torch.Tensor, root: int) -> None:
+        if self._announcing is not None and root in self._joined:
+            root = self._announcing
+
         def begin(copy: torch.Tensor) -> torch.Tensor:
             self._announce(_Code.BROADCAST, copy.numel(), copy.dtype, root)
             process().broadcast(copy, root)
@@ -117,7 +143,8 @@ class Collectives:
             tensor.copy_(result.view(tensor.shape))
 
     def all_gather(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Returns the elements of all members, one row for each. As one process: its own row for each."""
+        """Returns the elements of all members, one row for each. As one process: its own row for each. A joiner's
+        row is that of the member that announces."""
         slots = process().member.world.slots
 
         def begin(copy: torch.Tensor) -> torch.Tensor:
@@ -127,21 +154,26 @@ class Collectives:
             return everything
 
         result = self._run(tensor, begin)
-        return tensor.reshape(1, -1).expand(slots, -1) if result is None else result.view(slots, -1)
+        if result is None:
+            return tensor.reshape(1, -1).expand(slots, -1)
+        rows = result.view(slots, -1)
+        if self._announcing is not None:
+            rows[self._joined] = rows[self._announcing].clone()
+        return rows
 
     def _run(self, tensor: torch.Tensor, begin: Callable[[torch.Tensor], torch.Tensor]) -> Optional[torch.Tensor]:
         """Returns the result, or None where this process is alone."""
         dtype = torch.uint8 if tensor.dtype is torch.bool else tensor.dtype
         if dtype not in _TYPES:
             raise TypeError(f"{dtype}: NCCL has no such type")
-        if self._alone or tensor.numel() == 0:
+        if self.alone or tensor.numel() == 0:
             return None
         copy = process().empty(tensor.numel(), dtype)
         copy.copy_(tensor.reshape(-1))
         result = begin(copy)
         if process().wait():
             return result
-        self._alone = True
+        self.alone = True
         warnings.warn("a member was lost: up to the next batch, collectives of the script give its own values only")
         return None
 

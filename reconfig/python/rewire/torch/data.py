@@ -35,6 +35,11 @@ class Position:
         self._epochs_begun = 0
         self._epoch_numbers: Dict[int, int] = {}  # of DistributedSampler, by the number of the loop
 
+    @property
+    def loops(self) -> int:
+        """The number of loops that have begun."""
+        return self._epochs_begun
+
     def state_dict(self) -> Dict[str, Any]:
         return {"taken": self.taken, "epoch_numbers": dict(self._epoch_numbers), "batch": self._batch,
                 "samples": self._samples, "per_epoch": self.per_epoch}
@@ -90,13 +95,13 @@ class Position:
 class _FollowingLoader(DataLoader):
     """The class of a loader that follows a Position."""
 
-    _rewire: Any  # (Position, called with a batch's number before the batch is given out)
+    _rewire: Any  # (Position, called with a batch's number before the batch is given out, called at a loop's end)
 
     def __len__(self) -> int:
         return int(self._rewire[0].per_epoch)
 
     def __iter__(self) -> Iterator[Any]:
-        position, on_batch = self._rewire
+        position, on_batch, on_end = self._rewire
         end = position.begin_epoch()
         while position.taken < end:
             changes = position.changes
@@ -106,6 +111,7 @@ class _FollowingLoader(DataLoader):
                 yield batch
                 if position.changes != changes:
                     break
+        on_end()
 
     def _inner(self, position: Position, end: int) -> Iterator[Any]:
         more: Dict[str, Any] = {}
@@ -129,11 +135,12 @@ class _Batches:
         return self._end - self._position.taken
 
 
-def follow(loader: "DataLoader[Any]", slots: int, slot: int, on_batch: Callable[[int], None]) -> Position:
-    """Makes loops over this loader follow the world. Returns the position. on_batch: see _FollowingLoader."""
+def follow(loader: "DataLoader[Any]", slots: int, slot: int, on_batch: Callable[[int], None],
+           on_end: Callable[[], None]) -> Position:
+    """Makes loops over this loader follow the world. Returns the position. on_batch, on_end: see _FollowingLoader."""
     if type(loader) is not DataLoader:  # pylint: disable=unidiomatic-typecheck; a subclass has its own loop
         raise TypeError(f"data: is a {type(loader).__name__}: must be a torch.utils.data.DataLoader")
     position = Position(loader, slots, slot)
     loader.__class__ = _FollowingLoader
-    object.__setattr__(loader, "_rewire", (position, on_batch))
+    object.__setattr__(loader, "_rewire", (position, on_batch, on_end))
     return position

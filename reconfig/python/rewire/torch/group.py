@@ -46,10 +46,7 @@ class _Group(dist.ProcessGroup):
         return _NAME
 
     def rank(self) -> int:
-        """This member's slot. In a joiner that runs through epochs that are over, it is never 0: what rank 0 does at
-        the end of an epoch, such as a checkpoint, has been done."""
-        world = process().member.world
-        return world.slots - 1 if collectives().entering and world.slot == 0 else world.slot
+        return collectives().rank()
 
     def size(self) -> int:
         return process().member.world.slots
@@ -89,7 +86,7 @@ class _Group(dist.ProcessGroup):
             output.copy_(collectives().all_gather(tensor).reshape(output.shape))
         return _done([output])
 
-    def barrier(self, _: Any = None) -> Any:
+    def barrier(self, opts: Any = None) -> Any:  # pylint: disable=unused-argument; PyTorch gives it by name
         return self.allreduce([torch.zeros(1)])
 
 
@@ -124,8 +121,21 @@ def _init_process_group(*arguments: Any, **options: Any) -> None:
     _theirs(_NAME, store=_Met(), rank=world.slot, world_size=world.slots)
 
 
+_broadcast_objects: Callable[..., None] = dist.broadcast_object_list
+
+
+@functools.wraps(_broadcast_objects)
+def _broadcast_object_list(*arguments: Any, **options: Any) -> None:
+    if dist.get_backend() != _NAME or not collectives().alone:
+        _broadcast_objects(*arguments, **options)
+    elif collectives().entering:
+        raise RuntimeError("broadcast_object_list(): this process joins a job that trains: up to its first batch "
+                           "there is nobody to receive from (docs/torch.md)")
+
+
 def take_over() -> None:
     """In a job, torch.distributed.init_process_group("nccl") then makes the group of the job's members, whichever
     they are. Other backends are left alone."""
     if os.environ.get("REWIRE_SOCKET"):
         dist.init_process_group = dist.distributed_c10d.init_process_group = _init_process_group
+        dist.broadcast_object_list = dist.distributed_c10d.broadcast_object_list = _broadcast_object_list

@@ -16,7 +16,7 @@ import torch
 from ..nccl import NcclError
 from ..world import Change, Kind, Outcome, World
 from . import data as data_module
-from . import parallel, scaling
+from . import companions, parallel
 from .collectives import collectives
 from .joining import Joining
 from .process import process
@@ -63,7 +63,8 @@ class Job:
         self._on_world = on_world
         self._position: Optional[data_module.Position] = None
         if data is not None:
-            self._position = data_module.follow(data, self.world.slots, self.world.slot, self._on_batch)
+            self._position = data_module.follow(data, self.world.slots, self.world.slot, self._on_batch,
+                                                self._on_loop_end)
         stateful: Dict[str, Any] = {"scheduler": scheduler, "scaler": scaler}
         stateful = {name: thing for name, thing in stateful.items() if thing is not None}
         self._progress = Progress(model, optimizer, stateful, self._position)
@@ -78,8 +79,9 @@ class Job:
             self._register()
             self._process.connect()  # by the build of this world
             self._enter_world()
-            self._joining.serve()
-            scaling.advance(scaler)
+            if not self._joining.serve():
+                raise Left(0)
+            companions.advance(scaler)
         else:
             self._process.connect()
 
@@ -87,10 +89,14 @@ class Job:
         step: Any = self._optimizer.step
         if getattr(step, "_rewire", False):
             raise StateError("optimizer: belongs to another Job")
-        if scheduler is None and (hasattr(step, "_with_counter") or hasattr(step, "_wrapped_by_lr_sched")):
-            raise StateError("scheduler=: is missing: this optimizer has a schedule, whose state is part of the job's")
-        if scaler is None and scaling.exists():
+        others = [other for other in companions.schedules(self._optimizer) if other is not scheduler]
+        if others:
+            raise StateError(f"scheduler=: is missing: the optimizer has a {type(others[0]).__name__}, whose state is "
+                             "part of the job's")
+        if scaler is None and companions.scalers():
             raise StateError("scaler=: is missing: the script has a GradScaler, whose scale is part of the job's state")
+        if scaler is not None and getattr(self._optimizer, "_step_supports_amp_scaling", False):
+            raise StateError("scaler=: a fused optimizer unscales gradients in its step: a joiner cannot (fused=False)")
 
     def _take_over(self, optimizer: torch.optim.Optimizer) -> Callable[..., Any]:
         """Makes optimizer.step() this job's step. Returns the optimizer's own."""
@@ -119,9 +125,13 @@ class Job:
         return int(self._version[0])
 
     def _on_batch(self, number: int) -> None:
-        collectives().next_batch()
+        collectives().next_batch(self._progress.loops)
+        self._progress.begin_batch(self.steps)
         if self._reduction is not None and self._position is not None:
             self._reduction.weight = self._position.share(number)
+
+    def _on_loop_end(self) -> None:
+        collectives().end_loop(self._progress.loops)
 
     def _register(self) -> None:
         member = self._process.member
@@ -154,7 +164,7 @@ class Job:
         if self._reduction is not None:
             self._reduction.check()
         error = self._process.take_error()
-        self._progress.begin_step(self.steps)
+        self._progress.begin_step(self.steps, self._joining.lacks_program)
         if not self._registered:
             if error is not None:
                 raise error

@@ -1,14 +1,17 @@
-"""The values that a joiner gets from another member over NCCL, inside its first two updates.
+"""The values that a joiner gets from another member over NCCL, inside its first updates.
 
 In the first it gets the gradients of the step, and the values that are not in registered tensors. In the second it
 gets the learning rates and so on once more: between the two, the others' scripts have stepped their schedules, and
-the joiner's script has run from its beginning. Owned by the training thread.
+the joiner's script has run from its beginning. In the third it compares its own with another member's. A function of
+its schedule may differ, for example one that has the length of the data in the joiner's first world.
+
+Owned by the training thread.
 """
-from typing import Optional
+from typing import List, Optional
 
 import torch
 
-from ..nccl import Operation
+from ..nccl import NcclError
 from ..world import World
 from .collectives import collectives
 from .process import process
@@ -17,7 +20,7 @@ from .tensors import StateError
 
 __all__ = ["Joining"]
 
-_NOTHING, _PROGRAM, _ALL = 0, 1, 2  # what a member lacks
+_NOTHING, _COMPARISON, _PROGRAM, _ALL = 0, 1, 2, 3  # what a member lacks
 
 
 class Joining:
@@ -26,35 +29,57 @@ class Joining:
         self._progress, self._optimizer, self._batches = progress, optimizer, batches
         self._lacks = _ALL if joining else _NOTHING
         self._updates = 0  # that begin with a question who lacks something; the same on all members
-        self._root = 0  # a member that has given the joiners of the last step what they lacked
+        self._compared = False
+        self._slot = 0
+        self._root = 0  # the member that has given the joiners of the last step what they lacked
 
     @property
     def lacks_all(self) -> bool:
         return self._lacks == _ALL
 
+    @property
+    def lacks_program(self) -> bool:
+        return self._lacks >= _PROGRAM
+
     def expect(self) -> None:
         """Call where the world changes, and where a step is repeated."""
-        self._updates = 2
+        self._updates = 3
 
     def applied(self) -> None:
         """Call at the end of an update."""
         if self._updates > 0:
             self._updates -= 1
-        self._lacks = max(self._lacks - 1, _NOTHING)
+        if self._lacks > _COMPARISON or (self._lacks == _COMPARISON and self._compared):
+            self._lacks -= 1
 
     def share(self, world: World, version: int) -> Optional[int]:
         """Call in the update after `version`, in the world of the update. Returns the version that a member that
-        lacks everything has received. Raises NcclError where a member is lost."""
+        lacks everything has received. Raises NcclError in a member that lacks something where a member is lost. The
+        others can apply the update, and keep the error for the next step."""
         if self._updates == 0:
             return None
-        asked = process().empty(2, torch.int64)
-        asked[0], asked[1] = self._lacks * world.slots + world.slot, -self._lacks
-        process().all_reduce(asked, Operation.MIN)
-        self._wait()
-        least, root, most = int(asked[0]) // world.slots, int(asked[0]) % world.slots, -int(asked[1])
+        try:
+            return self._share(world, version)
+        except NcclError as error:
+            if self.lacks_program:
+                raise
+            process().keep_error(error)
+            return None
+
+    def _share(self, world: World, version: int) -> Optional[int]:
+        self._slot = world.slot
+        rows = self._ask(world)
+        lacks = [row[0] for row in rows]
+        least, most = min(lacks), max(lacks)
+        # Joiners have begun no loop yet.
+        collectives().loops = max((loops for lack, loops in rows if lack < _ALL), default=0)
         if least == _ALL:
-            raise StateError("no member is left that has the job's state")
+            raise StateError("no member is left that has the job's state: at least one must stay in each change")
         if least == most:
+            return None
+        root = lacks.index(least)
+        if most == _COMPARISON:
+            self._compare(root, version)
             return None
         packed = self._progress.pack(version, most == _ALL) if world.slot == root else b""
         packed = self._broadcast(packed, root)
@@ -62,15 +87,33 @@ class Joining:
             self._share_gradients(world.slot == root, root)
             self._root = root
             if self._batches and not self.lacks_all:
-                collectives().after_join(root)
-        return self._progress.unpack(packed) if self._lacks > least else None
+                collectives().after_join(root, [slot for slot, lack in enumerate(lacks) if lack == _ALL])
+        return self._progress.unpack(packed) if self._lacks > max(least, _COMPARISON) else None
 
-    def serve(self) -> None:
-        """Call in a joiner after its first update (collectives.py)."""
+    def _ask(self, world: World) -> List[List[int]]:
+        """Returns for each slot what its member lacks, and the loops over the data that its script has begun."""
+        mine = process().empty(2, torch.int64)
+        mine.copy_(torch.tensor([self._lacks, self._progress.loops]))
+        everything = process().empty(2 * world.slots, torch.int64)
+        process().all_gather(mine, everything)
+        self._wait()
+        rows: List[List[int]] = everything.view(-1, 2).tolist()
+        return rows
+
+    def _compare(self, root: int, version: int) -> None:
+        mine = self._progress.fingerprint(version)
+        theirs = self._broadcast(mine, root)
+        self._compared = True
+        if self._lacks == _COMPARISON and theirs != mine:
+            raise StateError("this member's learning rate, or another option of the optimizer, is not that of the others: "
+                             "a function of its schedule gives another value (docs/torch.md)")
+
+    def serve(self) -> bool:
+        """Call in a joiner after its first update (collectives.py). Returns whether training goes on."""
         if self._batches:
-            collectives().serve(self._root)
-        else:
-            collectives().next_batch()
+            return collectives().serve(self._root)
+        collectives().next_batch(0)
+        return True
 
     @staticmethod
     def _wait() -> None:
@@ -85,7 +128,7 @@ class Joining:
         process().broadcast(header, root)
         self._wait()
         content = process().empty(int(header[0]), torch.uint8)
-        if packed:
+        if self._slot == root:
             content.copy_(torch.frombuffer(bytearray(packed), dtype=torch.uint8))
         process().broadcast(content, root)
         self._wait()

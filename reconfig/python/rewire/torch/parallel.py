@@ -42,4 +42,4 @@ def take_over(model: torch.nn.Module, reduction: Optional[Reduction]) -> None:
         raise TypeError("reduce=False: the model is a DistributedDataParallel, which reduces: give its .module")
     model.__class__ = _FollowingParallel
     object.__setattr__(model, "_rewire", reduction)
-    model.reducer = None  # its hooks end with it
+    model.reducer = model.logger = None  # both hold it; its hooks end with it

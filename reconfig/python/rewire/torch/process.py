@@ -61,6 +61,11 @@ class Process:
         finally:
             self.member.detach()
 
+    def drain(self) -> None:
+        """Waits for all work on the device. Memory that another thread gets from PyTorch has no user then."""
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+
     def empty(self, elements: int, dtype: torch.dtype) -> torch.Tensor:
         """Returns a flat tensor in the device's memory. Any thread may call this."""
         return self._place.empty((elements,), dtype)
@@ -136,6 +141,9 @@ class Process:
             except NcclError as error:
                 self._error = error
         return self._error is None
+
+    def keep_error(self, error: NcclError) -> None:
+        self._error = error
 
     def take_error(self) -> Optional[NcclError]:
         """Returns the error since the last call, if any."""

@@ -4,6 +4,7 @@ After a loss every survivor goes back to a version of the state. Rewire restores
 survivor the rest, from what it has kept of the last versions. A joiner receives one member's values.
 Owned by the training thread.
 """
+import hashlib
 import pickle
 from typing import Any, Dict, List
 
@@ -15,7 +16,9 @@ _KEPT = 3  # Rewire restores the newest version that the survivors have in commo
 
 
 def _hyperparameters(optimizer: torch.optim.Optimizer) -> List[Dict[str, Any]]:
-    return [{key: value for key, value in group.items() if key != "params"} for group in optimizer.param_groups]
+    # A learning rate may be a tensor, which schedules fill in place.
+    return [{key: value.clone() if isinstance(value, torch.Tensor) else value for key, value in group.items()
+             if key != "params"} for group in optimizer.param_groups]
 
 
 def _on_host(tensors: Dict[str, torch.Tensor]) -> Dict[str, torch.Tensor]:
@@ -24,7 +27,8 @@ def _on_host(tensors: Dict[str, torch.Tensor]) -> Dict[str, torch.Tensor]:
 
 
 def _plain(state: Any) -> Any:
-    """Returns a copy of a state_dict() without functions, such as OneCycleLR's, which are the same on each member."""
+    """Returns a copy of a state_dict() without functions, such as OneCycleLR's. They are the same on each member, or a
+    joiner finds the difference (joining.py)."""
     if isinstance(state, dict):
         return {key: _plain(value) for key, value in state.items() if not callable(value)}
     if isinstance(state, list):
@@ -43,6 +47,11 @@ class Progress:
         self._past: Dict[int, Dict[str, Any]] = {}  # the same, by version
         self._program: Dict[int, Dict[str, Any]] = {}  # what the program changes between two updates, by version
 
+    @property
+    def loops(self) -> int:
+        """The number of loops over the data that the script has begun."""
+        return 0 if self._position is None else int(self._position.loops)
+
     def after_update(self) -> None:
         """Keeps what forward and backward change. Call at the end of each update, and before the first step."""
         self._after = {
@@ -53,12 +62,18 @@ class Progress:
         if self._position is not None:
             self._after["position"] = self._position.state_dict()
 
-    def begin_step(self, version: int) -> None:
-        """Call at the begin of the step after `version`. A repeated step gets the learning rate and so on that it had
-        the first time: the program has stepped its schedules once more since then."""
+    def begin_batch(self, version: int) -> None:
+        """Call where a batch begins after `version`. In a repeated step the forward pass uses the scale of then."""
         if version in self._program:
             self._restore_program(self._program[version])
-        else:
+
+    def begin_step(self, version: int, lacks: bool) -> None:
+        """Call at the begin of the step after `version`. A repeated step gets the learning rate and so on that it had
+        the first time: the program has stepped its schedules once more since then. lacks: this member will receive
+        them."""
+        if version in self._program:
+            self._restore_program(self._program[version])
+        elif not lacks:
             self._program[version] = {
                 "hyperparameters": _hyperparameters(self._optimizer),
                 **{name: _plain(thing.state_dict()) for name, thing in self._stateful.items()},
@@ -98,7 +113,7 @@ class Progress:
         for name, thing in self._stateful.items():
             thing.load_state_dict(_plain(values[name]))
         for group, kept in zip(self._optimizer.param_groups, values["hyperparameters"]):
-            group.update(kept)
+            group.update({key: value.clone() if isinstance(value, torch.Tensor) else value for key, value in kept.items()})
 
     # ---- joiners -----------------------------------------------------------------------------------------------
 
@@ -121,6 +136,10 @@ class Progress:
             if self._position is not None:
                 forward[0]["position"], forward[1]["position"] = past["position"], self._position.state_dict()
         return pickle.dumps((version, self._program[version], forward))
+
+    def fingerprint(self, version: int) -> bytes:
+        """Returns a hash of the options of the optimizer, such as its learning rate."""
+        return hashlib.sha256(repr(self._program[version]["hyperparameters"]).encode()).digest()
 
     def unpack(self, packed: bytes) -> int:
         """Takes another member's values, except for random numbers. Returns the version."""

@@ -56,6 +56,17 @@ class ShardedOptimizer(torch.optim.Optimizer):
         self._part.data = self.flat[begin:end]
         self._part.grad = torch.zeros_like(self._part)
 
+    def state_dict(self) -> Any:
+        raise RuntimeError("state_dict(): the state is divided over the members, and no call gathers it")
+
+    def load_state_dict(self, state_dict: Any) -> None:
+        raise RuntimeError("load_state_dict(): the state is divided over the members, and no call divides it")
+
+    def add_param_group(self, param_group: Any) -> None:
+        if self.param_groups:
+            raise RuntimeError("add_param_group(): all parameters are given at the beginning, with the same options")
+        super().add_param_group(param_group)
+
     # ---- an update -------------------------------------------------------------------------------------------------
 
     def step(self, closure: Any = None) -> None:
@@ -94,7 +105,8 @@ class ShardedOptimizer(torch.optim.Optimizer):
 
     def tensors(self) -> Dict[str, torch.Tensor]:
         """Returns the state by name. A tensor of more than one dimension, or none, is the same on all slots."""
-        return {f"optimizer/{key}": value for key, value in sorted(self._inner.state[self._part].items())}
+        return {f"optimizer/{key}": value for key, value in sorted(self._inner.state[self._part].items())
+                if value is not None}
 
     def is_sharded(self, tensor: torch.Tensor) -> bool:
         return bool(tensor.dim() == 1 and tensor.numel() == self._end - self._begin)
@@ -106,6 +118,7 @@ class ShardedOptimizer(torch.optim.Optimizer):
     def allocate(self, name: str, size: int) -> int:
         """On a thread of Rewire's, while training goes on."""
         dtype = self.tensors()[name].dtype
+        process().drain()
         part = process().empty(size // torch.empty(0, dtype=dtype).element_size(), dtype)
         address = int(part.data_ptr())
         self._allocated[address] = part
