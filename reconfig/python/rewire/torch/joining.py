@@ -105,8 +105,8 @@ class Joining:
         theirs = self._broadcast(mine, root)
         self._compared = True
         if self._lacks == _COMPARISON and theirs != mine:
-            raise StateError("this member's learning rate, or another option of the optimizer, is not that of the others: "
-                             "a function of its schedule gives another value (docs/torch.md)")
+            raise StateError("this member's learning rate, or another option of the optimizer, is not that of the "
+                             "others: a function of its schedule gives another value (docs/torch.md)")
 
     def serve(self) -> bool:
         """Call in a joiner after its first update (collectives.py). Returns whether training goes on."""

@@ -29,7 +29,7 @@ class Place:
 
     @classmethod
     def of(cls, ordinal: int) -> "Place":
-        """Of the current device, or of the driver's device with this number."""
+        """Takes the current device, or the driver's device with this number."""
         return cls(None if torch.cuda.is_available() else Device(ordinal))
 
     def empty(self, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:

@@ -15,10 +15,14 @@ __all__ = ["Progress"]
 _KEPT = 3  # Rewire restores the newest version that the survivors have in common, of the last two or three
 
 
+def _copies(values: Dict[str, Any]) -> Dict[str, Any]:
+    """A learning rate may be a tensor, which schedules fill in place."""
+    return {key: value.clone() if isinstance(value, torch.Tensor) else value for key, value in values.items()}
+
+
 def _hyperparameters(optimizer: torch.optim.Optimizer) -> List[Dict[str, Any]]:
-    # A learning rate may be a tensor, which schedules fill in place.
-    return [{key: value.clone() if isinstance(value, torch.Tensor) else value for key, value in group.items()
-             if key != "params"} for group in optimizer.param_groups]
+    return [_copies({key: value for key, value in group.items() if key != "params"})
+            for group in optimizer.param_groups]
 
 
 def _on_host(tensors: Dict[str, torch.Tensor]) -> Dict[str, torch.Tensor]:
@@ -113,7 +117,7 @@ class Progress:
         for name, thing in self._stateful.items():
             thing.load_state_dict(_plain(values[name]))
         for group, kept in zip(self._optimizer.param_groups, values["hyperparameters"]):
-            group.update({key: value.clone() if isinstance(value, torch.Tensor) else value for key, value in kept.items()})
+            group.update(_copies(kept))
 
     # ---- joiners -----------------------------------------------------------------------------------------------
 
