@@ -11,6 +11,9 @@ class OwnLoader(DataLoader):
     pass
 
 
+kept = []
+
+
 def main():
     case = sys.argv[1]
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
@@ -18,7 +21,7 @@ def main():
     if case != "no-optimizer":
         optimizer = torch.optim.AdamW(model.parameters())
     if case == "two-optimizers":
-        torch.optim.SGD(model.parameters(), lr=0.1)
+        kept.append(torch.optim.SGD(model.parameters(), lr=0.1))
     data = torch.randn(8, 4)
     loader = (OwnLoader if case == "own-loader" else DataLoader)(data, batch_size=2, sampler=DistributedSampler(data))
     with torch.no_grad():

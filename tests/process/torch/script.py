@@ -22,6 +22,9 @@ class Unsendable:
         pass
 
 
+kept = []
+
+
 def main():
     case = sys.argv[1]
     torch.manual_seed(0)
@@ -58,7 +61,7 @@ def main():
             companions.advance(scaler)
             assert scaler.get_scale() == scale, scaler.get_scale()
     if case == "plateau":
-        torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)
+        kept.append(torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer))
     if case == "parallel":
         torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
         model = torch.nn.parallel.DistributedDataParallel(model)
