@@ -7,6 +7,7 @@ Its collectives are those of collectives.py. Owned by the training thread.
 """
 import functools
 import os
+import pickle
 from typing import Any, Callable, List
 
 import torch
@@ -121,16 +122,46 @@ def _init_process_group(*arguments: Any, **options: Any) -> None:
     _theirs(_NAME, store=_Met(), rank=world.slot, world_size=world.slots)
 
 
+# PyTorch's calls for objects use several collectives, and read what they have got also where a member was lost.
 _broadcast_objects: Callable[..., None] = dist.broadcast_object_list
+_gather_objects: Callable[..., None] = dist.all_gather_object
+
+
+def _bytes(content: bytes, size: int) -> torch.Tensor:
+    return torch.frombuffer(bytearray(content.ljust(size, b"\0")), dtype=torch.uint8)
 
 
 @functools.wraps(_broadcast_objects)
-def _broadcast_object_list(*arguments: Any, **options: Any) -> None:
-    if dist.get_backend() != _NAME or not collectives().alone:
-        _broadcast_objects(*arguments, **options)
-    elif collectives().entering:
+def _broadcast_object_list(object_list: List[Any], src: int = 0, group: Any = None, device: Any = None) -> None:
+    here = collectives()
+    if dist.get_backend() != _NAME:
+        _broadcast_objects(object_list, src, group, device)
+        return
+    if here.entering:
         raise RuntimeError("broadcast_object_list(): this process joins a job that trains: up to its first batch "
                            "there is nobody to receive from (docs/torch.md)")
+    content = pickle.dumps(object_list) if dist.get_rank() == src else b""
+    size = torch.tensor([len(content)])
+    here.broadcast(size, src)
+    if here.alone:
+        return
+    packed = _bytes(content, int(size))
+    here.broadcast(packed, src)
+    if not here.alone:
+        object_list[:] = pickle.loads(packed.numpy().tobytes())
+
+
+@functools.wraps(_gather_objects)
+def _all_gather_object(object_list: List[Any], obj: Any, group: Any = None) -> None:
+    here = collectives()
+    if dist.get_backend() != _NAME:
+        _gather_objects(object_list, obj, group)
+        return
+    content = pickle.dumps(obj)
+    sizes = here.all_gather(torch.tensor([len(content)])).tolist()
+    rows = here.all_gather(_bytes(content, max(size for (size,) in sizes)))
+    for slot, ((size,), row) in enumerate(zip(sizes, rows)):
+        object_list[slot] = obj if here.alone else pickle.loads(row[:size].cpu().numpy().tobytes())
 
 
 def take_over() -> None:
@@ -139,3 +170,4 @@ def take_over() -> None:
     if os.environ.get("REWIRE_SOCKET"):
         dist.init_process_group = dist.distributed_c10d.init_process_group = _init_process_group
         dist.broadcast_object_list = dist.distributed_c10d.broadcast_object_list = _broadcast_object_list
+        dist.all_gather_object = dist.distributed_c10d.all_gather_object = _all_gather_object
