@@ -19,7 +19,7 @@ from typing import Any, Callable, List, Optional
 import torch
 
 from ..nccl import Operation
-from .process import process
+from .process import TYPES, process
 
 __all__ = ["Collectives", "collectives"]
 
@@ -32,8 +32,7 @@ class _Code(enum.IntEnum):
     END = 4
 
 
-_TYPES = (torch.int8, torch.uint8, torch.int32, torch.int64, torch.float16, torch.float32, torch.float64,
-          torch.bfloat16)
+_TYPES = tuple(TYPES)
 
 
 def _neutral(operation: Operation, dtype: torch.dtype) -> Any:
@@ -125,9 +124,7 @@ class Collectives:
             process().all_reduce(copy, operation)
             return copy
 
-        result = self._run(tensor, begin)
-        if result is not None:
-            tensor.copy_(result.view(tensor.shape))
+        self._run_in_place(tensor, begin)
 
     def broadcast(self, tensor: torch.Tensor, root: int) -> None:
         if self._announcing is not None and root in self._joined:
@@ -138,6 +135,9 @@ class Collectives:
             process().broadcast(copy, root)
             return copy
 
+        self._run_in_place(tensor, begin)
+
+    def _run_in_place(self, tensor: torch.Tensor, begin: Callable[[torch.Tensor], torch.Tensor]) -> None:
         result = self._run(tensor, begin)
         if result is not None:
             tensor.copy_(result.view(tensor.shape))

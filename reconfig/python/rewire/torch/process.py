@@ -13,10 +13,10 @@ from ..nccl import Communicator, NcclError, Operation, Type
 from ..world import Member
 from .place import Place
 
-__all__ = ["Process", "process"]
+__all__ = ["TYPES", "Process", "process"]
 
 _COMMUNICATOR = "rewire.torch"
-_TYPES = {
+TYPES = {
     torch.int8: Type.INT8, torch.uint8: Type.UINT8, torch.int32: Type.INT32, torch.int64: Type.INT64,
     torch.float16: Type.FLOAT16, torch.float32: Type.FLOAT32, torch.float64: Type.FLOAT64,
     torch.bfloat16: Type.BFLOAT16,
@@ -152,9 +152,9 @@ class Process:
 
 
 def _type_of(tensor: torch.Tensor) -> Type:
-    if tensor.dtype not in _TYPES:
+    if tensor.dtype not in TYPES:
         raise TypeError(f"{tensor.dtype}: NCCL has no such type")
-    return _TYPES[tensor.dtype]
+    return TYPES[tensor.dtype]
 
 
 _process: Optional[Process] = None
