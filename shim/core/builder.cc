@@ -20,13 +20,13 @@ constexpr int kLeft = 4;
 
 }  // namespace
 
-Builder::Builder(Environment* environment, MemoryLedger* ledger, Loss* loss, BuildSite* site,
-                 milliseconds stalled)
+Builder::Builder(Environment* environment, MemoryLedger* ledger, Loss* loss, Retirement* retirement,
+                 BuildSite* site, milliseconds stalled)
     : interrupts_(environment->nccl.abort_frees_at_group_end),
       counters_(&environment->counters),
       loss_(loss),
       site_(site),
-      epoch_build_(environment, ledger, site, stalled),
+      epoch_build_(environment, ledger, retirement, site, stalled),
       watch_("rw-watch") {}
 
 Builder::~Builder() {

@@ -49,7 +49,7 @@ ShimCommunicators::ShimCommunicators(const NcclCalls& nccl, const ShimServices* 
       calls_("rw-core"),
       loss_(&environment_),
       retirement_(&environment_, &ledger_, options.retire, [this] { Moved(); }),
-      builder_(&environment_, &ledger_, &loss_, this, options.stalled) {}
+      builder_(&environment_, &ledger_, &loss_, &retirement_, this, options.stalled) {}
 
 ShimCommunicators::~ShimCommunicators() {
   // Ends generations that were never retired, after all aborts that were posted before.

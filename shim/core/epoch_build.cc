@@ -93,6 +93,10 @@ absl::Status EpochBuild::Run(BuildTask* task, LowPriority* priority,
   for (size_t i = 0; i < task->builds.size(); ++i) {
     const elastic::CommunicatorBuild& build = task->builds[i];
     REWIRE_ASSIGN_OR_RETURN(const Chains ranks, Await(task, build));
+    // After a loss nothing is destroyed but aborted, which waits for no peer.
+    if (i == 0 && !IsLost(ranks.front().get())) {
+      REWIRE_RETURN_IF_ERROR(AwaitRetirement(task));
+    }
     REWIRE_ASSIGN_OR_RETURN(const uint64_t expected,
                             CheckMemory(std::span(task->builds).subspan(i)));
     if (i == 0) SetCounter(Counter::kShimBuildExpected, expected);
@@ -122,6 +126,18 @@ absl::StatusOr<EpochBuild::Chains> EpochBuild::Await(BuildTask* task,
     }
     task->Wait(std::min(task->deadline, Now() + milliseconds(50)));
   }
+}
+
+absl::Status EpochBuild::AwaitRetirement(BuildTask* task) {
+  while (!retirement_->Finish()) {
+    if (const absl::Status stopped = task->Stopped(); !stopped.ok()) {
+      return absl::Status(
+          stopped.code(),
+          absl::StrCat(stopped.message(), ", while generations out of use were being destroyed"));
+    }
+    task->Wait(std::min(task->deadline, Now() + kPoll));
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<uint64_t> EpochBuild::CheckMemory(

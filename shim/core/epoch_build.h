@@ -3,6 +3,11 @@
 // NCCL groups, because they need one another. For Builder, on a build thread. The thread may be
 // left inside NCCL at any call of BuildTask::InNccl; after such a call the thread must not use this
 // object.
+//
+// A build begins when the generations that are due are destroyed. A free waits for the device and
+// keeps the driver's lock. Beside a build's first operation this can deadlock: its kernel waits for
+// the peer's kernel, whose launch waits for a free. That free waits for a kernel of the program,
+// and the launch of its peer waits for a free behind the first kernel.
 #pragma once
 
 #include <memory>
@@ -18,6 +23,7 @@
 #include "shim/core/chain.h"
 #include "shim/core/environment.h"
 #include "shim/core/memory_ledger.h"
+#include "shim/core/retirement.h"
 
 namespace rewire::shim {
 
@@ -35,12 +41,14 @@ class BuildSite {
 class EpochBuild {
  public:
   // stalled: see Builder.
-  EpochBuild(Environment* environment, MemoryLedger* ledger, BuildSite* site, milliseconds stalled)
+  EpochBuild(Environment* environment, MemoryLedger* ledger, Retirement* retirement,
+             BuildSite* site, milliseconds stalled)
       : nccl_(&environment->nccl),
         services_(environment->services),
         device_(environment->device),
         counters_(&environment->counters),
         ledger_(ledger),
+        retirement_(retirement),
         site_(site),
         stalled_(stalled) {}
 
@@ -57,6 +65,8 @@ class EpochBuild {
 
   // Waits until the communicator exists with all its ranks in this process.
   absl::StatusOr<Chains> Await(BuildTask* task, const elastic::CommunicatorBuild& build);
+  // Waits until the generations that are due are destroyed.
+  absl::Status AwaitRetirement(BuildTask* task);
   // Checks that the generations that are still to be built fit on their devices, as far as the
   // communicators exist. Returns the bytes that they are expected to take, on all devices.
   absl::StatusOr<uint64_t> CheckMemory(std::span<const elastic::CommunicatorBuild> builds);
@@ -80,6 +90,7 @@ class EpochBuild {
   Device* const device_;
   CoreCounters* const counters_;
   MemoryLedger* const ledger_;
+  Retirement* const retirement_;
   BuildSite* const site_;
   const milliseconds stalled_;
 };

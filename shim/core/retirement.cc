@@ -95,9 +95,18 @@ void Retirement::ReleaseCaptured(const std::optional<CommunicatorId>& of) {
   Start();
 }
 
+bool Retirement::Finish() {
+  MutexLock lock(&mutex_);
+  if (running_ && !std::exchange(hurried_, true)) ContinueAt(Now());
+  return !running_;
+}
+
 void Retirement::Start() {
-  if (std::exchange(running_, true)) return;
-  queue_.Post([this] { Continue(); });
+  if (!std::exchange(running_, true)) ContinueAt(Now());
+}
+
+void Retirement::ContinueAt(Time when) {
+  queue_.PostAt(when, [this, call = ++call_] { Continue(call); });
 }
 
 std::vector<elastic::GenerationId> Retirement::Held() {
@@ -160,7 +169,8 @@ Retirement::Slots Retirement::TakeDue(bool* wait) {
       *wait = *wait ||
               (link->end_recorded && device_->Query(link->end) == Device::EventState::kPending);
     }
-    if (known && !captured && (*wait || !rested_)) return {};  // one pause serves all that are due
+    const bool rested = rested_ || hurried_;
+    if (known && !captured && (*wait || !rested)) return {};  // one pause serves all that are due
     const elastic::GenerationId first = due_.front();
     due_.pop_front();
     *wait = false;
@@ -169,11 +179,15 @@ Retirement::Slots Retirement::TakeDue(bool* wait) {
     destroying_ = first;
     return TakeAllOf(first);
   }
-  running_ = false;
+  running_ = rested_ = hurried_ = false;
   return {};
 }
 
-void Retirement::Continue() {
+void Retirement::Continue(uint64_t call) {
+  {
+    MutexLock lock(&mutex_);
+    if (call != call_) return;
+  }
   bool destroyed = false;
   bool wait = false;
   for (Slots links = TakeDue(&wait); !links.empty(); links = TakeDue(&wait)) {
@@ -184,15 +198,11 @@ void Retirement::Continue() {
     FreeEvents();
     gone_();
   }
-  {
-    MutexLock lock(&mutex_);
-    if (!running_) {
-      rested_ = false;
-      return;
-    }
-  }
+  MutexLock lock(&mutex_);
+  // Meanwhile more may have become due, or Finish() may have posted the next call.
+  if (!running_ || call != call_) return;
   rested_ = !wait;
-  queue_.PostAt(Now() + (wait ? kPoll : after_), [this] { Continue(); });
+  ContinueAt(Now() + (wait ? kPoll : after_));
 }
 
 Retirement::Slot Retirement::TakeUnneeded() {

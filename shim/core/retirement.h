@@ -9,6 +9,7 @@
 // internal thread does the work, and the destructor joins that thread.
 #pragma once
 
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -45,6 +46,9 @@ class Retirement {
   void Add(std::unique_ptr<Link> link) REWIRE_EXCLUDES(mutex_);
   // Destroys the generations in this order, after those of earlier calls. Skips unknown ones.
   void Retire(std::vector<elastic::GenerationId> generations) REWIRE_EXCLUDES(mutex_);
+  // Destroys what is due without the pause, for a build that begins (epoch_build.h). Returns
+  // whether that is done.
+  [[nodiscard]] bool Finish() REWIRE_EXCLUDES(mutex_);
   // The program's graphs no longer use generations of this communicator, or of any.
   void ReleaseCaptured(const std::optional<CommunicatorId>& of) REWIRE_EXCLUDES(mutex_);
   // Returns the generations that are out of use and not destroyed yet, in ascending order.
@@ -58,7 +62,9 @@ class Retirement {
 
   // Begins the destruction of what is due, unless it is under way.
   void Start() REWIRE_REQUIRES(mutex_);
-  void Continue() REWIRE_EXCLUDES(mutex_);
+  // Posts Continue(), in place of a call that is posted already.
+  void ContinueAt(Time when) REWIRE_REQUIRES(mutex_);
+  void Continue(uint64_t call) REWIRE_EXCLUDES(mutex_);
   // Takes all ranks of the first due generation if their last operations have completed. *wait: one
   // is not complete.
   Slots TakeDue(bool* wait) REWIRE_EXCLUDES(mutex_);
@@ -90,8 +96,10 @@ class Retirement {
   // A generation that was taken from the list and whose destruction has not returned yet.
   std::optional<elastic::GenerationId> destroying_ REWIRE_GUARDED_BY(mutex_);
   bool running_ REWIRE_GUARDED_BY(mutex_) = false;  // Continue() is posted
-  bool rested_ = false;  // owned by the thread: REWIRE_RETIRE_MS have passed
-  TaskQueue queue_;      // last: joined first
+  uint64_t call_ REWIRE_GUARDED_BY(mutex_) = 0;     // the posted call; earlier ones do nothing
+  bool hurried_ REWIRE_GUARDED_BY(mutex_) = false;  // no pause for what is due
+  bool rested_ REWIRE_GUARDED_BY(mutex_) = false;   // REWIRE_RETIRE_MS have passed
+  TaskQueue queue_;                                 // last: joined first
 };
 
 }  // namespace rewire::shim

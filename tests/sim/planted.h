@@ -19,6 +19,7 @@ inline constexpr std::pair<std::string_view, elastic::PlantedBug> kPlantedBugs[]
     {"all-cuts-to-all", elastic::PlantedBug::kAllCutsToAll},
     {"pending-overwritten", elastic::PlantedBug::kPendingOverwritten},
     {"passed-replaced", elastic::PlantedBug::kPassedReplaced},
+    {"retired-in-build", elastic::PlantedBug::kRetiredInBuild},
 };
 
 inline bool PlantedBugNamed(std::string_view name, elastic::PlantedBug* out) {

@@ -122,7 +122,11 @@ void Process::Do(const elastic::MemberAction& action) {
     if (fails) sim_->CountInjectedFailure();
     const Duration slow = sim_->faults() && random.OneIn(40) ? seconds(4) : seconds(0);
     if (slow > Duration{}) sim_->CountInjectedFailure();
-    Later(random.Between(milliseconds(20), milliseconds(300)) + slow, [=, this](auto* out) {
+    if (!aborted_) building_ = epoch;
+    const Duration others = aborted_ ? Duration{} : std::max(Duration{}, retired_at_ - sim_->now());
+    Later(random.Between(milliseconds(20), milliseconds(300)) + slow + others, [=,
+                                                                                this](auto* out) {
+      if (building_ == epoch) building_.reset();
       if (!fails) built_ = std::max(built_, epoch);
       member_->OnBuilt(sim_->now(), epoch,
                        fails ? absl::InternalError("injected") : absl::OkStatus(), Counters(), out);
@@ -168,12 +172,14 @@ void Process::Do(const elastic::MemberAction& action) {
   } else if (std::holds_alternative<elastic::AbandonEpoch>(action)) {
     pledged_step_.reset();
     streaming_.reset();
+    building_.reset();
     for (auto& [c, comm] : communicators_) comm.pledged.reset();
     if (state_ == State::kBlocked) Program(microseconds(1), [this] { Issue(); });
   } else if (const auto* a = std::get_if<elastic::RetireGenerations>(&action)) {
     Retire(a->generations);
   } else if (std::holds_alternative<elastic::AbortCurrent>(action)) {
     aborted_ = true;
+    building_.reset();
     for (auto& [c, comm] : communicators_) {
       comm.open = false;
       comm.pledged.reset();
@@ -270,7 +276,8 @@ void Process::Issue() {
   if (c.passed != passed) {
     // The host may hold the thread back between the swap and its first operation.
     state_ = State::kComputing;
-    return Program(sim_->random().Between(microseconds(1), milliseconds(20)), [this] { Issue(); });
+    const milliseconds most(sim_->random().OneIn(4) ? 400 : 20);
+    return Program(sim_->random().Between(microseconds(1), most), [this] { Issue(); });
   }
   state_ = State::kInOperation;
   const uint64_t index = c.issued++;

@@ -125,7 +125,8 @@ class Process {
   std::optional<uint64_t> received_version_;
   std::optional<Epoch> streaming_;
   Time retired_at_{};
-  Epoch built_ = 0;  // the generations of this epoch are complete
+  std::optional<Epoch> building_;  // not after a loss
+  Epoch built_ = 0;                // the generations of this epoch are complete
 };
 
 }  // namespace rewire::sim

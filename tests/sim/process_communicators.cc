@@ -122,6 +122,10 @@ bool Process::PassCuts(const CommunicatorId& id) {
 }
 
 void Process::Retire(const std::vector<elastic::GenerationId>& generations) {
+  if (building_) {
+    sim_->ledger().Violation(absl::StrCat("member ", options_.member,
+                                          " was told to destroy generations while it builds"));
+  }
   // Generations retire one after the other.
   retired_at_ = std::max(retired_at_, sim_->now()) +
                 sim_->random().Between(milliseconds(1), milliseconds(10));

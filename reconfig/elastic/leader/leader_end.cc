@@ -76,11 +76,20 @@ void Leader::OnPosition(Time now, MemberId from, const Position& m, Out* out) {
   if (peer.positions_due > 0) --peer.positions_due;
   if (positions_.Report(from, m)) host_waits_ += m.host_waits;
   RetireUnused(out);
+  if (!transition_) return;
+  if (transition_->phase == Phase::kReserve) TryPrepare(now, out);
   if (transition_ && transition_->phase == Phase::kRetiring) TryEnd(now, out);
 }
 
 void Leader::RetireUnused(Out* out) {
   if (idle_phase_ != Phase::kSteady || broken_) return;
+  // A build beside a destruction can deadlock (shim/core/epoch_build.h). The loss of a member is
+  // not planned: its build waits for no peer's destruction.
+  const Transition* const t = transition_.get();
+  if (t != nullptr && t->Planned() && t->phase > Phase::kReserve && t->BeforeCommit() &&
+      options_.planted_bug != PlantedBug::kRetiredInBuild) {
+    return;
+  }
   const std::vector<MemberId> alive = Alive();
   const bool known = std::all_of(alive.begin(), alive.end(), [&](MemberId m) {
     return peers_.Told(m) && peers_.Find(m)->positions_due == 0;
@@ -150,6 +159,7 @@ void Leader::AbortPlanned(Time now, const std::string& reason, bool again, Out* 
     SendAll(transition_->olds, Abort{transition_->epoch, reason}, out);
   }
   DropTransition(now, reason, again, out);
+  RetireUnused(out);
   BeginNext(now, out);
 }
 
@@ -181,6 +191,7 @@ void Leader::Restart(Time now, const std::string& reason, Out* out) {
   next->restarts = transition_->restarts + 1;
   next->failed_builds = transition_->failed_builds;
   transition_.reset();
+  RetireUnused(out);
   Begin(now, std::move(next), out);
 }
 

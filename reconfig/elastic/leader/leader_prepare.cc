@@ -57,6 +57,11 @@ absl::Status Leader::ReadyToPrepare() const {
   for (MemberId m : t.olds) {
     if (!peers_.Told(m))
       return absl::UnavailableError(absl::StrCat("member ", m, " is not connected"));
+    // All members must know before the build which generations they destroy first.
+    if (t.Planned() && peers_.Find(m)->positions_due > 0) {
+      return absl::UnavailableError(
+          absl::StrCat("member ", m, " has not reported its generations"));
+    }
   }
   const std::vector<MemberId> world = WorldIds();
   absl::Status ready;

@@ -5,6 +5,7 @@ namespace rewire::shim {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 class RetirementTest : public Stage {
  protected:
@@ -41,6 +42,49 @@ TEST_F(RetirementTest, WaitsForAThreadInsideTheGeneration) {
   EXPECT_NE(old->Real(), nullptr);
   old->fixed.fetch_sub(1);
   EXPECT_TRUE(Eventually([] { return FakeNccl::Get().Live() == 1; }));
+}
+
+// A free beside a build's first operation can deadlock the device (epoch_build.h).
+TEST_F(RetirementTest, ABuildWaitsForDestructions) {
+  Program program(core_.get(), 1);
+  ASSERT_EQ(program.Create(2, 0), ncclSuccess);
+  ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0)}).ok());
+  core_->SwapNow(1);
+  device_.SetPending(true);
+  core_->Retire(Old());
+  Answer<absl::Status> built;
+  core_->Build(2, {BuildOf(program, 2, 0)}, Now() + seconds(20), built.Callback());
+  const int before = device_.queries();
+  ASSERT_TRUE(Eventually([&] { return device_.queries() > before + 20; }));
+  EXPECT_FALSE(built.there());
+  device_.SetPending(false);
+  EXPECT_TRUE(built.Wait()->ok());
+  EXPECT_THAT(Calls(), ElementsAre("init 1", "init 2", "finalize 1", "destroy 1", "init 3"));
+}
+
+TEST_F(RetirementTest, ABuildThatWaitsForDestructionsSaysSo) {
+  Program program(core_.get(), 1);
+  ASSERT_EQ(program.Create(2, 0), ncclSuccess);
+  ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0)}).ok());
+  core_->SwapNow(1);
+  device_.SetPending(true);
+  core_->Retire(Old());
+  EXPECT_THAT(Prepare(2, {BuildOf(program, 2, 0)}, milliseconds(50)).message(),
+              HasSubstr("while generations out of use were being destroyed"));
+  device_.SetPending(false);
+}
+
+TEST_F(RetirementTest, ABuildEndsThePauseBeforeADestruction) {
+  core_.reset();
+  Start({.build = seconds(20), .decision = seconds(1), .retire = milliseconds(3'600'000)});
+  Program program(core_.get(), 1);
+  ASSERT_EQ(program.Create(2, 0), ncclSuccess);
+  ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0)}).ok());
+  core_->SwapNow(1);
+  core_->Retire(Old());
+  EXPECT_TRUE(Prepare(2, {BuildOf(program, 2, 0)}).ok());
+  EXPECT_EQ(core_->counters().retired.load(), 1u);
+  core_->Abandon(2);
 }
 
 // An operation was captured between the decision of a swap and its cut. The graph launches kernels
