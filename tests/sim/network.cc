@@ -44,8 +44,13 @@ void Simulation::LeaderHears(int number, const elastic::Message& message) {
   ledger_.Log(7, message.index() ^ (uint64_t{member} << 32));
   if (const auto* hello = std::get_if<elastic::Hello>(&message)) {
     connection.known = true;
+    const auto before = connection_of_.find(member);
+    const int replaced = before == connection_of_.end() ? number : before->second;
     connection_of_[member] = number;
     RunLeader([this, hello = *hello](auto* out) { leader_->OnConnect(now(), hello, out); });
+    // As the agent does: a member has one connection. Hellos of two may arrive in either order.
+    if (replaced != number) Break(replaced, false, true);
+    if (!connections_[number].open) LeaderLoses(number, now());
     return;
   }
   if (!connection.known || connection_of_[member] != number) return;
@@ -70,6 +75,16 @@ void Simulation::ToMember(MemberId member, const elastic::Message& message) {
   });
 }
 
+void Simulation::LeaderLoses(int number, Time last) {
+  At(last + milliseconds(1), [this, number, life = leader_life_] {
+    const MemberId member = connections_[number].member;
+    const auto of = connection_of_.find(member);
+    if (life != leader_life_ || of == connection_of_.end() || of->second != number) return;
+    connection_of_.erase(of);
+    RunLeader([this, member](auto* out) { leader_->OnDisconnect(now(), member, out); });
+  });
+}
+
 void Simulation::Break(int number, bool in_flight, bool tell_process) {
   Connection& connection = connections_[number];
   if (!connection.open) return;
@@ -78,15 +93,7 @@ void Simulation::Break(int number, bool in_flight, bool tell_process) {
   const Time up = in_flight ? connection.up : now();
   const Time down = in_flight ? connection.down : now();
   if (!in_flight) connection.known = false;  // messages on their way to the leader are lost
-  const bool was_of = connection_of_.contains(member) && connection_of_[member] == number;
-  At(up + milliseconds(1), [this, number, member, was_of, life = leader_life_] {
-    if (life != leader_life_ || !was_of || !connection_of_.contains(member) ||
-        connection_of_[member] != number) {
-      return;
-    }
-    connection_of_.erase(member);
-    RunLeader([this, member](auto* out) { leader_->OnDisconnect(now(), member, out); });
-  });
+  if (connection_of_.contains(member) && connection_of_[member] == number) LeaderLoses(number, up);
   if (!tell_process) return;
   const auto ended = [this, number, member] {
     Process* process = Find(member);

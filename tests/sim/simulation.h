@@ -98,6 +98,8 @@ class Simulation {
   // in_flight: whether messages that were sent before still arrive. They do if a process dies, and
   // may be lost if the connection is cut.
   void Break(int connection, bool in_flight, bool tell_process);
+  // The leader notices the end of its connection to a member, after the last message at `last`.
+  void LeaderLoses(int connection, Time last);
   Duration Latency();
 
   // simulation.cc
