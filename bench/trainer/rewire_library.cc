@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "reconfig/abi/core_file.h"
 #include "reconfig/base/status_macros.h"
 
 namespace rewire::trainer {
@@ -20,7 +21,7 @@ absl::Status Find(void* library, const char* name, F* function) {
 }  // namespace
 
 absl::StatusOr<RewireLibrary> RewireLibrary::Load() {
-  void* library = dlopen("librewire.so", RTLD_NOW | RTLD_LOCAL);
+  void* library = dlopen(kCoreFile, RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     const char* reason = dlerror();
     return absl::NotFoundError(absl::StrCat("REWIRE_SOCKET is set, but librewire.so: ",

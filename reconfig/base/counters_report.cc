@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "reconfig/abi/core_file.h"
 #include "reconfig/base/counters.h"
 #include "reconfig/base/settings.h"
 
@@ -14,7 +15,7 @@ void ReportCounters(ReadCounters read) {
   Dl_info owner;
   if (dladdr(reinterpret_cast<const void*>(read), &owner) == 0) return;
   const std::string file(owner.dli_fname);
-  const std::string core = file.substr(0, file.rfind('/') + 1) + "librewire.so";
+  const std::string core = file.substr(0, file.rfind('/') + 1) + kCoreFile;
   // Never closed, because librewire.so has threads.
   void* const library = dlopen(core.c_str(), RTLD_LAZY);
   if (library == nullptr) return;

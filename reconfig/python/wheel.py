@@ -2,15 +2,31 @@
 """wheel.py BUILD OUT: makes a wheel of the package `rewire` that carries the programs and libraries of BUILD.
 
 It is for machines with the same architecture and the same or a newer C library. Needs setuptools and wheel.
+
+A wheel has no links, and a process must not load two copies of a library. So each library is in the wheel once, by the
+name that programs open, and the drop-in libnccl.so.2 is not.
 """
 import pathlib
 import platform
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
+
+
+def copy_libraries(source: pathlib.Path, target: pathlib.Path) -> None:
+    for file in source.rglob("*.so*"):
+        if file.is_symlink():
+            continue
+        links = [link.name for link in file.parent.iterdir() if link.is_symlink() and link.resolve() == file.resolve()]
+        opened = [name for name in links if name == "librewire-preload.so"]
+        opened = opened or [name for name in links if re.search(r"\.so\.\d", name)] or [file.name]
+        place = target / file.relative_to(source).with_name(opened[0])
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(file, place)
 
 
 def main() -> None:
@@ -24,7 +40,7 @@ def main() -> None:
                        stdout=subprocess.DEVNULL)
         shutil.copytree(prefix / "share" / "rewire" / "python" / "rewire", package)
         shutil.copytree(prefix / "bin", package / "bin")
-        shutil.copytree(prefix / "lib", package / "lib", ignore=shutil.ignore_patterns("cmake", "pkgconfig"))
+        copy_libraries(prefix / "lib", package / "lib")
         shutil.copy(HERE / "pyproject.toml", package.parent)
         program = "from setuptools import setup; setup(package_data={'rewire': ['bin/*', 'lib/**']})"
         subprocess.run([sys.executable, "-c", program, "-q", "bdist_wheel", "--plat-name", f"linux_{platform.machine()}",

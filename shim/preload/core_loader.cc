@@ -6,6 +6,7 @@
 #include <atomic>
 #include <string>
 
+#include "reconfig/abi/core_file.h"
 #include "reconfig/base/cancellation.h"
 #include "reconfig/base/log.h"
 #include "reconfig/base/mutex.h"
@@ -31,7 +32,7 @@ std::atomic<bool> creates_here{false};
 const CoreTable* Open(std::string* why) {
   const std::string own = OwnPath();
   const std::string folder = own.substr(0, own.rfind('/'));
-  for (const std::string& path : {folder + "/librewire.so", folder + "/../lib/librewire.so"}) {
+  for (const std::string& path : {folder + "/" + kCoreFile, folder + "/../lib/" + kCoreFile}) {
     void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) {
       *why += std::string(why->empty() ? "" : "; ") + dlerror();

@@ -2,14 +2,23 @@
 // preloaded library's lock. All objects made here are valid until the process ends, because the
 // program's threads may be inside NCCL until then. Returns nullptr on a logged error.
 
+#include <string_view>
+
+#include "reconfig/abi/core_file.h"
 #include "reconfig/base/cuda_driver.h"
 #include "reconfig/base/log.h"
 #include "reconfig/base/settings.h"
 #include "reconfig/elastic/participant/communicators.h"
+#include "rewire/rewire_version.h"
 #include "shim/core/communicators.h"
 #include "shim/core/device.h"
 #include "shim/core/environment.h"
 #include "shim/preload/core_abi.h"
+
+#define REWIRE_TEXT(number) #number
+#define REWIRE_VERSION_TEXT(major, minor) REWIRE_TEXT(major) "." REWIRE_TEXT(minor)
+static_assert(std::string_view(rewire::kCoreFile) ==
+              "librewire.so." REWIRE_VERSION_TEXT(REWIRE_VERSION_MAJOR, REWIRE_VERSION_MINOR));
 
 extern "C" __attribute__((visibility("default"))) const rewire::shim::CoreTable*
 rewire_shim_core_start(uint32_t version, const rewire::shim::RealNccl* real,

@@ -11,9 +11,17 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 BUILD = pathlib.Path(sys.argv.pop(1)).resolve()
 SKIPPED = 77
 MEMBER = """
+import os
+import rewire.nccl
 import rewire.world
+from rewire.device import Device
 with rewire.world.Member() as member:
-    print("slot", member.world.slot, "of", member.world.slots, flush=True)
+    device = Device(member.world.slot)
+    comm = rewire.nccl.Communicator(member.unique_id("test"), member.world.slots, member.world.slot)
+    comm.destroy()
+    with open("/proc/self/maps") as maps:
+        files = {os.path.basename(line.split()[-1]) for line in maps if "librewire" in line}
+    print("slot", member.world.slot, "of", member.world.slots, "with", *sorted(files), flush=True)
 """
 
 
@@ -49,7 +57,7 @@ class WheelTest(unittest.TestCase):
             self.assertIn("0.1", self.run_in(site, str(site / "bin" / "rewire"), "--version"))
             output = self.run_in(site, str(site / "bin" / "rewire"), "run", "-n", "2", "--sim", "--", PYTHON, "-c", MEMBER)
             for slot in (0, 1):
-                self.assertIn(f"slot {slot} of 2", output)
+                self.assertIn(f"slot {slot} of 2 with librewire-preload.so librewire.so.0.1\n", output)
 
     def test_the_package_alone_says_what_is_missing(self):
         done = subprocess.run([PYTHON, "-c", "import rewire.command; rewire.command.main()"], capture_output=True, text=True,
