@@ -17,6 +17,9 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 from torch.utils.data.distributed import DistributedSampler
 
+GPUS = torch.cuda.device_count()
+DEVICE = torch.device("cuda", int(os.environ["LOCAL_RANK"]) % GPUS) if GPUS else torch.device("cpu")
+os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # deterministic algorithms need it
 VOCABULARY, CONTEXT, WIDTH, HEADS, LAYERS = 64, 16, 32, 2, 2
 
 
@@ -70,10 +73,11 @@ def main():
     args = parser.parse_args()
     torch.manual_seed(1)
     torch.set_num_threads(1)
+    torch.use_deterministic_algorithms(True)
     ranks, rank = int(os.environ["WORLD_SIZE"]), int(os.environ["RANK"])
     sampler = DistributedSampler(Text(), ranks, rank % ranks, seed=1)
     loader = DataLoader(sampler.dataset, batch_size=8, sampler=sampler, num_workers=args.workers)
-    model = Gpt()
+    model = Gpt().to(DEVICE)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 300)
     job = rewire.torch.Job(model, optimizer, data=loader, scheduler=scheduler, exact=True,
@@ -85,7 +89,7 @@ def main():
             for i, number in enumerate(numbers):
                 torch.manual_seed(1000 * epoch + int(number))  # dropout, by the sample and not by the member
                 with contextlib.nullcontext() if i + 1 == len(numbers) else job.no_sync():
-                    model(ids[i: i + 1], targets[i: i + 1]).backward()
+                    model(ids[i: i + 1].to(DEVICE), targets[i: i + 1].to(DEVICE)).backward()
             optimizer.step()
             scheduler.step()
             if args.last and os.path.exists(args.last) and job.steps >= int(open(args.last).read()):
@@ -94,7 +98,7 @@ def main():
 
 
 def finish(job, model, scheduler):
-    state = hashlib.sha256(b"".join(p.detach().numpy().tobytes() for p in model.parameters())).hexdigest()
+    state = hashlib.sha256(b"".join(p.detach().cpu().numpy().tobytes() for p in model.parameters())).hexdigest()
     print(f"finished after {job.steps} steps, learning rate {scheduler.get_last_lr()[0]:.6f}, state {state[:16]}", flush=True)
 
 

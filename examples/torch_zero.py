@@ -15,7 +15,7 @@ import rewire.torch
 import torch
 from torch.utils.data import DataLoader
 from torch.utils.data.distributed import DistributedSampler
-from torch_gpt import Gpt, Text
+from torch_gpt import DEVICE, Gpt, Text
 
 
 def main():
@@ -25,15 +25,16 @@ def main():
     args = parser.parse_args()
     torch.manual_seed(1)
     torch.set_num_threads(1)
+    torch.use_deterministic_algorithms(True)
     ranks, rank = int(os.environ["WORLD_SIZE"]), int(os.environ["RANK"])
     sampler = DistributedSampler(Text(), ranks, rank % ranks, seed=1)
     loader = DataLoader(sampler.dataset, batch_size=8, sampler=sampler)
-    model = Gpt()
+    model = Gpt().to(DEVICE)
     optimizer = rewire.torch.ShardedOptimizer(torch.optim.AdamW, model.parameters(), lr=3e-3)
     job = rewire.torch.Job(model, optimizer, data=loader, exact=True,
                            on_world=lambda world: print(f"step {job.steps}: slot {world.slot} of {world.slots}", flush=True))
     steps = train(args, job, sampler, loader, model, optimizer)
-    state = hashlib.sha256(b"".join(p.detach().numpy().tobytes() for p in model.parameters())).hexdigest()
+    state = hashlib.sha256(b"".join(p.detach().cpu().numpy().tobytes() for p in model.parameters())).hexdigest()
     print(f"finished after {steps} steps, state {state[:16]}", flush=True)
 
 
@@ -46,7 +47,7 @@ def train(args, job, sampler, loader, model, optimizer):
             for i, number in enumerate(numbers):
                 torch.manual_seed(1000 * epoch + int(number))  # dropout, by the sample and not by the member
                 with contextlib.nullcontext() if i + 1 == len(numbers) else job.no_sync():
-                    model(ids[i: i + 1], targets[i: i + 1]).backward()
+                    model(ids[i: i + 1].to(DEVICE), targets[i: i + 1].to(DEVICE)).backward()
             optimizer.step()
             if args.last and os.path.exists(args.last) and job.steps >= int(open(args.last).read()):
                 return job.steps

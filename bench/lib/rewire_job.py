@@ -8,15 +8,16 @@ import time
 
 
 class RewireJob:
-    """Starts the job at once. folder: of the job's files; options: of `rewire run`."""
+    """Starts the job at once. folder: of the job's files; libraries: of the simulated GPU, None for real ones;
+    options: of `rewire run`."""
 
     def __init__(self, build, folder, processes, libraries, program, environment, options=()):
         self.rewire = str(build / "bin" / "rewire")
         self.folder = folder
         self.socket = str(folder / "agent.sock")
         self.output = open(folder / "output.txt", "wb")
-        command = [self.rewire, "run", "-n", str(processes), f"--sim={libraries}", "--dir",
-                   str(folder), "--socket", self.socket, *options, "--", *program]
+        command = [self.rewire, "run", "-n", str(processes), *([] if libraries is None else [f"--sim={libraries}"]),
+                   "--dir", str(folder), "--socket", self.socket, *options, "--", *program]
         self.process = subprocess.Popen(command, stdout=self.output, stderr=subprocess.STDOUT,
                                         stdin=subprocess.DEVNULL,
                                         env=dict(os.environ, **environment),

@@ -50,6 +50,8 @@ absl::Status Leader::Start() {
     const pid_t pid = fork();
     if (pid == 0) {
       fcntl(ends[1], F_SETFD, 0);
+      // NCCL refuses two ranks of one host on one GPU.
+      if (options_.share) setenv("NCCL_HOSTID", absl::StrCat("member-", rank).c_str(), 1);
       if (!options_.libraries.empty()) {
         const std::string& folder = options_.libraries;
         setenv("REWIRE_NCCL_LIBRARY", (folder + "/libnccl.so.2").c_str(), 1);

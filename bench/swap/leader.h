@@ -24,6 +24,7 @@ struct LeaderOptions {
   uint32_t baselines = 8;  // measured foreground changes of each kind
   uint64_t settle = 600;   // operations before the first swap
   uint64_t quiet = 160;    // undisturbed operations before every build
+  bool share = false;      // members may share a GPU: each counts as a host of its own
   std::string libraries;   // folder of libcuda.so.1 and libnccl.so.2; empty: the machine's
 };
 

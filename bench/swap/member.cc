@@ -303,11 +303,13 @@ int MemberProcess::Run() {
   if (cuda_ == nullptr) Fail(error);
   CUdevice device = 0;
   CUcontext context = nullptr;
-  if (cuda_->Init(0) != CUDA_SUCCESS ||
-      cuda_->DeviceGet(&device, static_cast<int>(options_.rank)) != CUDA_SUCCESS ||
+  int devices = 0;
+  if (cuda_->Init(0) != CUDA_SUCCESS || cuda_->DeviceGetCount(&devices) != CUDA_SUCCESS ||
+      devices == 0 ||
+      cuda_->DeviceGet(&device, static_cast<int>(options_.rank) % devices) != CUDA_SUCCESS ||
       cuda_->DevicePrimaryCtxRetain(&context, device) != CUDA_SUCCESS ||
       cuda_->CtxSetCurrent(context) != CUDA_SUCCESS) {
-    Fail("no device for this rank");
+    Fail("no device");
   }
   device_ = shim::DeviceOf(cuda_);
   const Settings& settings = Settings::Get();

@@ -51,6 +51,7 @@ struct Args {
   int64_t margin = 16;
   bool json = false;
   bool check = false;
+  bool share = false;
   std::string library = "simulated";
   std::string libraries;
   int64_t member_fd = -1;
@@ -288,6 +289,7 @@ int Main(int argc, char** argv) {
   app.add_option("--library", args.library,
                  "simulated: the simulated GPU and NCCL; found: the machine's")
       ->check(CLI::IsMember({"simulated", "found"}));
+  app.add_flag("--share", args.share, "members may share a GPU; for --library found");
   app.add_option(
       "--libraries", args.libraries,
       "folders of builds of NCCL's host code, each measured: A:B (./dev bench swap --nccl)");
@@ -315,6 +317,7 @@ int Main(int argc, char** argv) {
     options.baselines = static_cast<uint32_t>(args.baselines);
     options.margin = static_cast<uint64_t>(args.margin);
     options.libraries = folder;
+    options.share = args.share;
     const absl::StatusOr<LeaderResult> result = Leader(options).Run();
     if (!result.ok()) {
       fprintf(stderr, "swap_perf: %u members: %s\n", ranks, result.status().ToString().c_str());

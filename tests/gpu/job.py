@@ -12,6 +12,8 @@ import time
 
 SKIPPED = 77
 PATIENCE = 600  # seconds
+# Before a command: the members of a job may share GPUs. NCCL refuses two ranks of one host on one GPU.
+SHARING = ["sh", "-c", 'export NCCL_HOSTID=member-$REWIRE_MEMBER-$RANK; exec "$@"', "sh"]
 
 
 def skip(reason):
@@ -36,6 +38,14 @@ def need_torch():
     if done.returncode != 0:
         skip(f"no PyTorch with CUDA: {done.stderr.strip().splitlines()[-1]}")
     return dict(zip(("torch", "cuda", "nccl"), done.stdout.split()))
+
+
+def need_jax():
+    done = subprocess.run([sys.executable, "-c", "import jax; print(jax.__version__, jax.devices('gpu')[0].device_kind)"],
+                          capture_output=True, text=True, check=False, env={**os.environ, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"})
+    if done.returncode != 0:
+        skip(f"no JAX with CUDA: {done.stderr.strip().splitlines()[-1]}")
+    return dict(zip(("jax", "device"), done.stdout.strip().split(" ", 1)))
 
 
 class Job:
@@ -104,4 +114,4 @@ class Job:
 
 
 def ranks_here():
-    return int(os.environ.get("REWIRE_GPU_RANKS", "2"))
+    return int(os.environ.get("GPU_TEST_RANKS", "2"))

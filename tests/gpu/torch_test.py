@@ -1,19 +1,21 @@
 #!/usr/bin/env python3
-"""torch_test.py MODE REWIRE: a PyTorch job under Rewire and the same job without it (README.md)."""
+"""torch_test.py MODE REWIRE: a PyTorch or JAX job under Rewire and the same job without it (README.md)."""
 import json
 import os
 import pathlib
 import sys
 import tempfile
 
-from job import Job, need_gpu, need_torch, ranks_here
+from job import SHARING, Job, need_gpu, need_jax, need_torch, ranks_here
 
 HERE = pathlib.Path(__file__).resolve().parent
 MODE, REWIRE = sys.argv[1:3]
-SWAPS = 100
+SWAPS = int(os.environ.get("GPU_TEST_SWAPS", "100"))
 
 
 def worker(folder, steps):
+    if MODE == "jax":
+        return [*SHARING, sys.executable, str(HERE / "jax_worker.py"), str(folder), str(steps)]
     return [sys.executable, str(HERE / "torch_worker.py"), MODE, str(folder), str(steps)]
 
 
@@ -53,7 +55,7 @@ def captured(ranks):
 
 
 need_gpu()
-versions = need_torch()
+versions = need_jax() if MODE == "jax" else need_torch()
 # The worker's `import rewire` finds the package of this tree.
 os.environ["PYTHONPATH"] = str(HERE.parents[1] / "reconfig" / "python")
 figures = captured(ranks_here()) if MODE == "graphs" else trained(ranks_here())

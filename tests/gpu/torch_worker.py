@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """torch_worker.py MODE FOLDER STEPS: an ordinary PyTorch job, which knows nothing of Rewire except graphs.
 
-MODE ddp or fsdp: trains a small model until the file FOLDER/stop, or for STEPS steps if not 0. MODE graphs:
+MODE ddp, fsdp or fsdp2: trains a small model until the file FOLDER/stop, or for STEPS steps if not 0. MODE graphs:
 captures an all-reduce and follows the files of torch_test.py.
 """
 import os
@@ -37,6 +37,11 @@ def wait_for(name):
 def wrapped(model):
     if MODE == "ddp":
         return nn.parallel.DistributedDataParallel(model, device_ids=[RANK % DEVICES])
+    if MODE == "fsdp2":
+        from torch.distributed.fsdp import fully_shard
+        for layer in model.layers:
+            fully_shard(layer)
+        return fully_shard(model)
     from torch.distributed.fsdp import FullyShardedDataParallel
     from torch.distributed.fsdp.wrap import ModuleWrapPolicy
     return FullyShardedDataParallel(model, auto_wrap_policy=ModuleWrapPolicy({nn.TransformerEncoderLayer}),

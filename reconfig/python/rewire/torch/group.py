@@ -6,6 +6,7 @@
 Its collectives are those of collectives.py. Owned by the training thread.
 """
 import functools
+import inspect
 import os
 import pickle
 from typing import Any, Callable, List
@@ -117,7 +118,9 @@ def _init_process_group(*arguments: Any, **options: Any) -> None:
         _theirs(*arguments, **options)
         return
     if not hasattr(dist.Backend, _NAME.upper()):
-        dist.Backend.register_backend(_NAME, _create)
+        register: Any = dist.Backend.register_backend
+        options_of_2 = {"devices": ["cpu", "cuda"]} if "devices" in inspect.signature(register).parameters else {}
+        register(_NAME, _create, **options_of_2)  # pylint: disable=unexpected-keyword-arg
     world = process().member.world
     _theirs(_NAME, store=_Met(), rank=world.slot, world_size=world.slots)
 

@@ -32,6 +32,13 @@ class Place:
         """Takes the current device, or the driver's device with this number."""
         return cls(None if torch.cuda.is_available() else Device(ordinal))
 
+    def __str__(self) -> str:
+        return self._device
+
+    def has(self, tensor: torch.Tensor) -> bool:
+        """Returns whether PyTorch's kernels can combine the tensor with those of empty()."""
+        return bool(tensor.device == torch.device(self._device))
+
     def empty(self, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
         count = math.prod(shape)
         if self.driver is None or count == 0:

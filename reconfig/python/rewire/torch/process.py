@@ -61,6 +61,13 @@ class Process:
         finally:
             self.member.detach()
 
+    def check_devices(self, model: torch.nn.Module) -> None:
+        """Raises TypeError for a parameter that is not on this process's device."""
+        for name, parameter in model.named_parameters():
+            if not self._place.has(parameter):
+                raise TypeError(f"{name}: is on {parameter.device}, and this process trains on {self._place}: "
+                                "model.to(device) must come before")
+
     def drain(self) -> None:
         """Waits for all work on the device. Memory that another thread gets from PyTorch has no user then."""
         if torch.cuda.is_available():
