@@ -5,6 +5,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <memory>
@@ -29,6 +30,7 @@ struct RunOptions {
   uint32_t max = 0;
   bool no_agent = false;
   bool no_preload = false;
+  bool torch_auto = false;
   std::string sim_folder;  // "beside": the folder beside the command
   std::string socket;
   std::string directory;
@@ -39,6 +41,17 @@ struct RunOptions {
   std::string grace = "30s";
   std::vector<std::string> program;
 };
+
+// Makes the command run its Python script under rewire.torch.auto. False: it has no script.
+bool UnderTorchAuto(std::vector<std::string>* program) {
+  const auto script = std::find_if(program->begin(), program->end(),
+                                   [](const std::string& word) { return word.ends_with(".py"); });
+  if (script == program->end()) return false;
+  std::vector<std::string> before = {"-m", "rewire.torch.auto"};
+  if (script == program->begin()) before.insert(before.begin(), "python3");
+  program->insert(script, before.begin(), before.end());
+  return true;
+}
 
 int Launch(const LaunchOptions& options) {
   Launcher launcher(options);
@@ -77,6 +90,13 @@ int RunJob(const RunOptions& o) {
   const absl::StatusOr<std::string> self = OwnExecutable();
   if (!self.ok()) return Refused(std::string(self.status().message()));
   const InstallPaths paths = FindInstallPaths(*self);
+  if (o.torch_auto) {
+    if (!UnderTorchAuto(&launch.program)) {
+      return usage("--torch-auto: no argument after -- ends with .py: rewire run -n 2 " +
+                   std::string("--torch-auto -- python3 train.py"));
+    }
+    launch.job.python = paths.python;
+  }
   if (!o.no_preload) {
     if (paths.preload.empty()) {
       return Refused("lib/librewire-preload.so was not found next to " + *self +
@@ -200,6 +220,9 @@ void AddRunCommand(CLI::App* app, const std::vector<std::string>& program, Actio
                 "before the first world to the end of the job");
   c->add_flag("--no-agent", o->no_agent, "Run without an agent: the job cannot be changed");
   c->add_flag("--no-preload", o->no_preload, "Run without the preloaded library");
+  c->add_flag("--torch-auto", o->torch_auto,
+              "PROGRAM is an ordinary PyTorch script: its world can change without a line of it\n"
+              "(docs/torch.md)");
   c->footer(
       "The processes get RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, GROUP_RANK, MASTER_ADDR,\n"
       "MASTER_PORT, REWIRE_SOCKET and REWIRE_MEMBER. SIGINT and SIGTERM are passed on; a second\n"

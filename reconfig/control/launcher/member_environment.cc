@@ -68,6 +68,10 @@ absl::StatusOr<std::vector<std::string>> MemberEnvironment(const std::vector<std
     }
     env["REWIRE_NCCL_LIBRARY"] = job.sim_nccl;
   }
+  if (!job.python.empty()) {
+    std::string& path = env["PYTHONPATH"];
+    if (!Has(path, ":", job.python)) absl::StrAppend(&path, path.empty() ? "" : ":", job.python);
+  }
   std::vector<std::string> out;
   out.reserve(env.size());
   for (const auto& [name, value] : env) out.push_back(absl::StrCat(name, "=", value));
@@ -102,6 +106,12 @@ InstallPaths FindInstallPaths(const std::string& executable) {
     if (out.sim_directory.empty() && fs::exists(sim / "libnccl.so.2", ignored) &&
         fs::exists(sim / "libcuda.so.1", ignored)) {
       out.sim_directory = sim.string();
+    }
+  }
+  // A wheel has its programs in rewire/bin.
+  for (const fs::path& python : {tree / "share" / "rewire" / "python", tree.parent_path()}) {
+    if (out.python.empty() && fs::exists(python / "rewire" / "__init__.py", ignored)) {
+      out.python = python.string();
     }
   }
   return out;

@@ -20,7 +20,8 @@ struct MemberPlace {
 };
 
 // The values that all members of a job share. If `socket` is empty, REWIRE_SOCKET is removed. If
-// `net_key`, `preload` or `sim_directory` is empty, its variables keep their values in `base`.
+// `net_key`, `preload`, `sim_directory` or `python` is empty, its variables keep their values in
+// `base`.
 struct JobEnvironment {
   std::string master_address = "127.0.0.1";
   uint16_t master_port = 0;
@@ -29,11 +30,13 @@ struct JobEnvironment {
   std::string preload;        // the preloaded library
   std::string sim_directory;  // the simulated GPU's libraries
   std::string sim_nccl;       // the simulated libnccl.so.2
+  std::string python;         // the folder of the Python package
 };
 
 // Returns `base` ("NAME=value" lines) with the member's variables, which replace those of `base`.
-// LD_PRELOAD and LD_LIBRARY_PATH keep their entries and get further ones. Fails if the path of the
-// preloaded library contains a space or a colon, which separate the entries of LD_PRELOAD.
+// LD_PRELOAD, LD_LIBRARY_PATH and PYTHONPATH keep their entries and get further ones. Fails if the
+// path of the preloaded library contains a space or a colon, which separate the entries of
+// LD_PRELOAD.
 absl::StatusOr<std::vector<std::string>> MemberEnvironment(const std::vector<std::string>& base,
                                                            const JobEnvironment& job,
                                                            const MemberPlace& place);
@@ -44,6 +47,7 @@ struct InstallPaths {
   std::string executable;
   std::string preload;        // librewire-preload.so, of a build or an install
   std::string sim_directory;  // holds libcuda.so.1 and libnccl.so.2
+  std::string python;         // holds the package rewire, of an install or a wheel
 };
 
 // Returns the path of this process's executable, from /proc/self/exe.

@@ -47,6 +47,12 @@ TEST(BadInputTest, MissingLibrariesOfTheSimulationAreNamed) {
   EXPECT_THAT(r.err, HasSubstr("--sim: /nowhere/libnccl.so.2: not a readable file"));
 }
 
+TEST(BadInputTest, TorchAutoWithoutAScript) {
+  const CommandResult r = Rewire({"run", "--torch-auto", "--", "/bin/true"});
+  EXPECT_EQ(r.status, 2);
+  EXPECT_THAT(r.err, HasSubstr("--torch-auto: no argument after -- ends with .py"));
+}
+
 TEST(BadInputTest, AMemberThatEndsWellBeforeItAttachesIsNamed) {
   TemporaryFolder folder;
   Background run({REWIRE_COMMAND, "run", "--sim", "-n", "2", "--dir", folder / "run", "--socket",

@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
-"""torch_test.py BUILD: PyTorch scripts on the simulated GPU, whose world changes, and that do what they should not."""
+"""torch_test.py [--gpu] BUILD: PyTorch scripts whose world changes, and that do what they should not.
+
+--gpu: on the machine's GPU, which the members share, instead of the simulated one.
+"""
 import os
 import pathlib
 import re
@@ -15,10 +18,16 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "bench" / "lib"))
 from rewire_job import RewireJob  # noqa: E402
 
+GPU = sys.argv[1] == "--gpu"
+if GPU:
+    sys.argv.pop(1)
+    sys.path.insert(0, str(ROOT / "tests" / "gpu"))
+    from job import SHARING, need_gpu, need_torch
 BUILD = pathlib.Path(sys.argv.pop(1)).resolve()
 HERE = pathlib.Path(__file__).resolve().parent
 ENVIRONMENT = {"PYTHONPATH": str(ROOT / "reconfig" / "python"), "REWIRE_SILENCE_MS": "60000",
                "REWIRE_BUILD_MS": "60000"}
+LIBRARIES = f"{BUILD}/lib" if GPU else f"{BUILD}/lib:{BUILD}/simgpu"
 PATIENCE = 120
 SKIPPED = 77
 
@@ -41,9 +50,10 @@ class ScenarioTest(unittest.TestCase):
 
     job = None  # the last one
 
-    def start(self, folder, *arguments, program):
-        self.job = job = RewireJob(BUILD, folder, 2, BUILD / "simgpu", [PYTHON, *map(str, program), *arguments], ENVIRONMENT,
-                        ("--max", "4"))
+    def start(self, folder, *arguments, program, options=()):
+        command = [*(SHARING if GPU else []), PYTHON, *map(str, program), *arguments]
+        self.job = job = RewireJob(BUILD, folder, 2, None if GPU else BUILD / "simgpu", command, ENVIRONMENT,
+                                   ("--max", "4", *options))
         self.addCleanup(job.close)
         self.assertTrue(job.wait_for_world(PATIENCE), self.output(folder))
         return job
@@ -72,7 +82,7 @@ class ScenarioTest(unittest.TestCase):
     def ended(self, folder, job, members):
         self.assertTrue(job.wait(PATIENCE), self.output(folder))
         self.assertEqual(job.process.returncode, 0, self.output(folder))
-        ends = re.findall("finished.*", self.output(folder))
+        ends = re.findall("finished after.*", self.output(folder))
         self.assertEqual(len(ends), members, self.output(folder))
         self.assertEqual(len(set(ends)), 1, ends)
         self.assertNotIn("Traceback", self.output(folder))
@@ -130,12 +140,13 @@ class ScenarioTest(unittest.TestCase):
             script = pathlib.Path(name) / "script.py"
             lines = (ROOT / "examples" / "torch_ddp.py").read_text().splitlines()
             script.write_text("\n".join(line for line in lines if "rewire" not in line))
-            self.follow_the_world(("-m", "rewire.torch.auto", script))
+            self.follow_the_world((script,), ("--torch-auto",))
 
-    def follow_the_world(self, program):
+    def follow_the_world(self, program, options=()):
         with tempfile.TemporaryDirectory(prefix="rewire-torch-") as name:
             folder = pathlib.Path(name)
-            job = self.start(folder, "--epochs", "100000", "--last", str(folder / "last"), program=program)
+            job = self.start(folder, "--epochs", "100000", "--last", str(folder / "last"), program=program,
+                             options=options)
             self.wait_for(folder, "epoch 1: 2 members")
             self.command(job, "resize", "3")
             self.wait_for(folder, ": 3 members")
@@ -175,11 +186,22 @@ class ScenarioTest(unittest.TestCase):
                 self.until(folder, lambda: len(job.status()["world"]["members"]) == 2, "world of 2")
             self.finish(folder, job, 2)
 
+    @unittest.skipUnless(GPU, "a GradScaler works on GPUs alone")
+    def test_a_loss_scale_follows_the_world(self):
+        with tempfile.TemporaryDirectory(prefix="rewire-torch-") as name:
+            folder = pathlib.Path(name)
+            job = self.start(folder, str(folder / "last"), program=(HERE / "scaler_script.py",))
+            self.command(job, "resize", "3")
+            self.kill_after_copies(folder, job, 1, signal.SIGKILL)
+            self.until(folder, lambda: len(job.status()["world"]["members"]) == 2, "world of 2")
+            self.command(job, "replace", str(job.status()["world"]["members"][0]["member"]))
+            self.finish(folder, job, 2)
+
 
 class ScriptTest(unittest.TestCase):
     def run_case(self, case, program=(HERE / "script.py",)):
         return subprocess.run([PYTHON, *map(str, program), case], capture_output=True, text=True, timeout=PATIENCE,
-                              check=False, env=dict(os.environ, **ENVIRONMENT, LD_LIBRARY_PATH=f"{BUILD}/lib:{BUILD}/simgpu"))
+                              check=False, env=dict(os.environ, **ENVIRONMENT, LD_LIBRARY_PATH=LIBRARIES))
 
     def test_unusual_scripts_work(self):
         for case, steps in (("plain", 4), ("sgd", 4), ("twice", 8), ("one-cycle", 4), ("ahead", 4), ("parallel", 4), ("sharded", 4)):
@@ -198,8 +220,9 @@ class ScriptTest(unittest.TestCase):
                 self.assertIn(text, done.stdout + done.stderr)
 
     def test_balanced_experts_give_the_results_of_the_layer_alone(self):
-        environment = dict(os.environ, **ENVIRONMENT, LD_LIBRARY_PATH=f"{BUILD}/lib:{BUILD}/simgpu",
-                           REWIRE_CUDA_LIBRARY=str(BUILD / "simgpu" / "libcuda.so.1"))
+        environment = dict(os.environ, **ENVIRONMENT, LD_LIBRARY_PATH=LIBRARIES)
+        if not GPU:
+            environment["REWIRE_CUDA_LIBRARY"] = str(BUILD / "simgpu" / "libcuda.so.1")
         processes = [subprocess.Popen([PYTHON, str(HERE / "experts_script.py"), f"torch-test-{os.getpid()}", str(rank)],
                                       env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
                      for rank in range(2)]
@@ -226,6 +249,7 @@ class ScriptTest(unittest.TestCase):
                             ("partial", "data: the last loop was left before its end"),
                             ("closure", "TypeError: step\\(closure\\)"),
                             ("unsendable", "TypeError: scheduler: cannot be sent to a member that joins: not this one"),
+                            ("other-device", "TypeError: 0.weight: is on cpu, and this process trains on cuda:1"),
                             ("data", "TypeError: data: its sampler is a RandomSampler")):
             with self.subTest(case=case):
                 done = self.run_case(case)
@@ -234,6 +258,9 @@ class ScriptTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
+    if GPU:
+        need_gpu()
+        need_torch()
     if PYTHON is None:
         print("skipped: no PyTorch (Debian: python3-torch)")
         sys.exit(SKIPPED)

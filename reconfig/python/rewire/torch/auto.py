@@ -1,6 +1,6 @@
 """Runs a PyTorch script of the plain shape unchanged, as a job whose world changes.
 
-    rewire run -n 4 --max 8 -- python -m rewire.torch.auto train.py ARGUMENT...
+    rewire run -n 4 --max 8 --torch-auto -- python train.py ARGUMENT...     # python -m rewire.torch.auto train.py
 
 The plain shape: one DistributedDataParallel, one optimizer of its parameters, at most one schedule and one scaler, and
 training loops over one DataLoader with a DistributedSampler. The job (job.py) is made where the first such loop begins.

@@ -27,15 +27,17 @@ TEST(MemberEnvironmentTest, ReplacesVariablesAndAppendsPaths) {
   job.preload = "/lib/p.so";
   job.sim_directory = "/sim";
   job.sim_nccl = "/sim/libnccl.so.2";
-  const auto env =
-      *MemberEnvironment({"RANK=9", "A=b=c", "LD_PRELOAD=/asan.so", "LD_LIBRARY_PATH=/x",
-                          "REWIRE_SOCKET=/outer", "CUDA_VISIBLE_DEVICES=3", "garbage"},
-                         job, {5, 2, 3, 4});
-  for (const char* line : {"RANK=2", "LOCAL_RANK=3", "WORLD_SIZE=4", "LOCAL_WORLD_SIZE=4",
-                           "GROUP_RANK=0", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=1234",
-                           "REWIRE_MEMBER=5", "REWIRE_NET_KEY=7", "REWIRE_SOCKET=/s", "A=b=c",
-                           "LD_PRELOAD=/asan.so:/lib/p.so", "LD_LIBRARY_PATH=/sim:/x:/lib",
-                           "CUDA_VISIBLE_DEVICES=3", "REWIRE_NCCL_LIBRARY=/sim/libnccl.so.2"}) {
+  job.python = "/python";
+  const auto env = *MemberEnvironment(
+      {"RANK=9", "A=b=c", "LD_PRELOAD=/asan.so", "LD_LIBRARY_PATH=/x", "REWIRE_SOCKET=/outer",
+       "CUDA_VISIBLE_DEVICES=3", "PYTHONPATH=/own", "garbage"},
+      job, {5, 2, 3, 4});
+  for (const char* line :
+       {"RANK=2", "LOCAL_RANK=3", "WORLD_SIZE=4", "LOCAL_WORLD_SIZE=4", "GROUP_RANK=0",
+        "MASTER_ADDR=127.0.0.1", "MASTER_PORT=1234", "REWIRE_MEMBER=5", "REWIRE_NET_KEY=7",
+        "REWIRE_SOCKET=/s", "A=b=c", "LD_PRELOAD=/asan.so:/lib/p.so",
+        "LD_LIBRARY_PATH=/sim:/x:/lib", "CUDA_VISIBLE_DEVICES=3",
+        "REWIRE_NCCL_LIBRARY=/sim/libnccl.so.2", "PYTHONPATH=/own:/python"}) {
     EXPECT_EQ(std::count(env.begin(), env.end(), line), 1) << line;
   }
   EXPECT_THAT(env, Not(Contains("RANK=9")));
@@ -77,6 +79,16 @@ TEST(InstallPathsTest, FindsFilesOfBuildTreeAndInstallation) {
   touch("/simgpu/libnccl.so.2");
   touch("/simgpu/libcuda.so.1");
   EXPECT_EQ(FindInstallPaths(exe).sim_directory, tree.path() + "/simgpu");
+  EXPECT_EQ(FindInstallPaths(exe).python, "");
+  touch("/share/rewire/python/rewire/__init__.py");
+  EXPECT_EQ(FindInstallPaths(exe).python, tree.path() + "/share/rewire/python");
+}
+
+TEST(InstallPathsTest, FindsThePackageOfAWheel) {
+  TemporaryFolder site;
+  fs::create_directories(site.path() + "/rewire");
+  std::ofstream(site.path() + "/rewire/__init__.py") << "x";
+  EXPECT_EQ(FindInstallPaths(site.path() + "/rewire/bin/rewire").python, site.path());
 }
 
 }  // namespace
