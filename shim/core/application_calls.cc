@@ -219,6 +219,8 @@ void ShimCommunicators::PinMixedModes(const CommunicatorId& id) {
 
 void ShimCommunicators::ReleaseGraphs() {
   constexpr auto kGraph = static_cast<uint32_t>(Pin::kGraph);
+  // Before the report, after which a build may begin: it waits for what is due.
+  retirement_.ReleaseCaptured(std::nullopt);
   for (const auto& chain : chains_.All()) {
     {
       MutexLock lock(&chain->mutex);
@@ -228,7 +230,6 @@ void ShimCommunicators::ReleaseGraphs() {
     chain->comm->watch_capture.store(true, std::memory_order_relaxed);
     ReportPins(chain->id);
   }
-  retirement_.ReleaseCaptured(std::nullopt);
 }
 
 ncclResult_t ShimCommunicators::AtCut(VirtualCommunicator* comm, const CallSite& site) {

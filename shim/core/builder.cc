@@ -20,13 +20,13 @@ constexpr int kLeft = 4;
 
 }  // namespace
 
-Builder::Builder(Environment* environment, MemoryLedger* ledger, Loss* loss, Retirement* retirement,
-                 BuildSite* site, milliseconds stalled)
+Builder::Builder(Environment* environment, MemoryLedger* ledger, Loss* loss, BuildSite* site,
+                 milliseconds stalled)
     : interrupts_(environment->nccl.abort_frees_at_group_end),
       counters_(&environment->counters),
       loss_(loss),
       site_(site),
-      epoch_build_(environment, ledger, retirement, site, stalled),
+      epoch_build_(environment, ledger, site, stalled),
       watch_("rw-watch") {}
 
 Builder::~Builder() {
@@ -180,6 +180,10 @@ void Builder::Run(const std::shared_ptr<BuildTask>& task) {
           "communicator ", Name(chains[i]->id), " was destroyed, pinned or lost during the build"));
     }
   }
+  if (status.ok()) {
+    counters_->builds += built;
+    counters_->build_ns += static_cast<uint64_t>(ToNanoseconds(Now() - begun));
+  }
   {
     MutexLock lock(&mutex_);
     std::erase(tasks_, task);
@@ -188,10 +192,6 @@ void Builder::Run(const std::shared_ptr<BuildTask>& task) {
     changed_.NotifyAll();
   }
   watch_.Post([this] { StartNext(); });
-  if (status.ok()) {
-    counters_->builds += built;
-    counters_->build_ns += static_cast<uint64_t>(ToNanoseconds(Now() - begun));
-  }
   std::erase(links, nullptr);
   loss_->AbortUnused(std::move(links));
   Report(*task, std::move(status));

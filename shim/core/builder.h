@@ -32,8 +32,8 @@ class Builder {
  public:
   // stalled: while a new generation's first operation runs beside the program's own, the program
   // may issue nothing for this long before the two count as blocking each other.
-  Builder(Environment* environment, MemoryLedger* ledger, Loss* loss, Retirement* retirement,
-          BuildSite* site, milliseconds stalled);
+  Builder(Environment* environment, MemoryLedger* ledger, Loss* loss, BuildSite* site,
+          milliseconds stalled);
   ~Builder();
 
   void Build(Epoch epoch, std::vector<elastic::CommunicatorBuild> builds, Time deadline,

@@ -49,7 +49,7 @@ ShimCommunicators::ShimCommunicators(const NcclCalls& nccl, const ShimServices* 
       calls_("rw-core"),
       loss_(&environment_),
       retirement_(&environment_, &ledger_, options.retire, [this] { Moved(); }),
-      builder_(&environment_, &ledger_, &loss_, &retirement_, this, options.stalled) {}
+      builder_(&environment_, &ledger_, &loss_, this, options.stalled) {}
 
 ShimCommunicators::~ShimCommunicators() {
   // Ends generations that were never retired, after all aborts that were posted before.
@@ -165,6 +165,8 @@ std::vector<std::shared_ptr<Chain>> ShimCommunicators::Find(const CommunicatorId
   *may_come = events() != nullptr && events()->ComesWithBuild(id);
   return chains_.RanksOf(id);
 }
+
+bool ShimCommunicators::Quiet() { return retirement_.Finish() && !loss_.Aborting(); }
 
 bool ShimCommunicators::Install(const std::shared_ptr<Chain>& chain, std::unique_ptr<Link>* link) {
   std::vector<std::unique_ptr<Link>> replaced;

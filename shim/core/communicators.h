@@ -102,6 +102,7 @@ class ShimCommunicators : public elastic::Communicators, private CutEvents, priv
   void Undecided(Epoch epoch) override;
   void GivenUp(const std::string& reason) override;
   std::vector<std::shared_ptr<Chain>> Find(const CommunicatorId& id, bool* may_come) override;
+  bool Quiet() override;
   bool Install(const std::shared_ptr<Chain>& chain, std::unique_ptr<Link>* link) override;
 
   void Moved();

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "reconfig/base/counters.h"
+#include "reconfig/base/log.h"
 #include "reconfig/base/status_macros.h"
 #include "shim/core/ranks_here.h"
 #include "shim/core/warm_up.h"
@@ -93,10 +94,8 @@ absl::Status EpochBuild::Run(BuildTask* task, LowPriority* priority,
   for (size_t i = 0; i < task->builds.size(); ++i) {
     const elastic::CommunicatorBuild& build = task->builds[i];
     REWIRE_ASSIGN_OR_RETURN(const Chains ranks, Await(task, build));
-    // After a loss nothing is destroyed but aborted, which waits for no peer.
-    if (i == 0 && !IsLost(ranks.front().get())) {
-      REWIRE_RETURN_IF_ERROR(AwaitRetirement(task));
-    }
+    // After a loss the program waits for this build and has no kernel on the device.
+    if (i == 0 && !IsLost(ranks.front().get())) REWIRE_RETURN_IF_ERROR(AwaitQuiet(task));
     REWIRE_ASSIGN_OR_RETURN(const uint64_t expected,
                             CheckMemory(std::span(task->builds).subspan(i)));
     if (i == 0) SetCounter(Counter::kShimBuildExpected, expected);
@@ -128,14 +127,20 @@ absl::StatusOr<EpochBuild::Chains> EpochBuild::Await(BuildTask* task,
   }
 }
 
-absl::Status EpochBuild::AwaitRetirement(BuildTask* task) {
-  while (!retirement_->Finish()) {
-    if (const absl::Status stopped = task->Stopped(); !stopped.ok()) {
-      return absl::Status(
-          stopped.code(),
-          absl::StrCat(stopped.message(), ", while generations out of use were being destroyed"));
+absl::Status EpochBuild::AwaitQuiet(BuildTask* task) {
+  const Time begun = Now();
+  const Time until = begun + (task->deadline - begun) / 4;
+  while (!site_->Quiet()) {
+    REWIRE_RETURN_IF_ERROR(task->Stopped());
+    if (Now() >= until) {
+      REWIRE_WARN(
+          "build of epoch %llu: begins while old generations are still being destroyed: they were "
+          "not within %lld ms",
+          static_cast<unsigned long long>(task->epoch),
+          static_cast<long long>(std::chrono::duration_cast<milliseconds>(Now() - begun).count()));
+      break;
     }
-    task->Wait(std::min(task->deadline, Now() + kPoll));
+    task->Wait(std::min(until, Now() + kPoll));
   }
   return absl::OkStatus();
 }

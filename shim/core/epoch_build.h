@@ -4,10 +4,10 @@
 // left inside NCCL at any call of BuildTask::InNccl; after such a call the thread must not use this
 // object.
 //
-// A build begins when the generations that are due are destroyed. A free waits for the device and
-// keeps the driver's lock. Beside a build's first operation this can deadlock: its kernel waits for
-// the peer's kernel, whose launch waits for a free. That free waits for a kernel of the program,
-// and the launch of its peer waits for a free behind the first kernel.
+// A build begins when nothing is being destroyed. A free waits for the device, and as far as is
+// known it keeps the driver's lock. Beside a build's first operation this can deadlock: its kernel
+// waits for the peer's kernel, whose launch waits for a free. That free waits for a kernel of the
+// program, and the launch of its peer waits for a free behind the first kernel.
 #pragma once
 
 #include <memory>
@@ -23,7 +23,6 @@
 #include "shim/core/chain.h"
 #include "shim/core/environment.h"
 #include "shim/core/memory_ledger.h"
-#include "shim/core/retirement.h"
 
 namespace rewire::shim {
 
@@ -34,6 +33,9 @@ class BuildSite {
   // Returns the communicator's ranks in this process, in ascending order. *may_come: the creation
   // of a missing rank may still come.
   virtual std::vector<std::shared_ptr<Chain>> Find(const CommunicatorId& id, bool* may_come) = 0;
+  // Returns whether no generation is being destroyed or aborted. What is due is then destroyed at
+  // once.
+  virtual bool Quiet() = 0;
   // Called when the whole epoch is built. Returns false if a communicator was closed meanwhile.
   virtual bool Install(const std::shared_ptr<Chain>& chain, std::unique_ptr<Link>* link) = 0;
 };
@@ -41,14 +43,12 @@ class BuildSite {
 class EpochBuild {
  public:
   // stalled: see Builder.
-  EpochBuild(Environment* environment, MemoryLedger* ledger, Retirement* retirement,
-             BuildSite* site, milliseconds stalled)
+  EpochBuild(Environment* environment, MemoryLedger* ledger, BuildSite* site, milliseconds stalled)
       : nccl_(&environment->nccl),
         services_(environment->services),
         device_(environment->device),
         counters_(&environment->counters),
         ledger_(ledger),
-        retirement_(retirement),
         site_(site),
         stalled_(stalled) {}
 
@@ -65,8 +65,9 @@ class EpochBuild {
 
   // Waits until the communicator exists with all its ranks in this process.
   absl::StatusOr<Chains> Await(BuildTask* task, const elastic::CommunicatorBuild& build);
-  // Waits until the generations that are due are destroyed.
-  absl::Status AwaitRetirement(BuildTask* task);
+  // Waits for the generations that are being destroyed or aborted, for a quarter of the build's
+  // time at most: NCCL may wait in a destruction for a peer that does not come.
+  absl::Status AwaitQuiet(BuildTask* task);
   // Checks that the generations that are still to be built fit on their devices, as far as the
   // communicators exist. Returns the bytes that they are expected to take, on all devices.
   absl::StatusOr<uint64_t> CheckMemory(std::span<const elastic::CommunicatorBuild> builds);
@@ -90,7 +91,6 @@ class EpochBuild {
   Device* const device_;
   CoreCounters* const counters_;
   MemoryLedger* const ledger_;
-  Retirement* const retirement_;
   BuildSite* const site_;
   const milliseconds stalled_;
 };

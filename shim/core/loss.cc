@@ -102,10 +102,18 @@ void InterruptAndFree(const NcclCalls& nccl, const ShimServices* services, Devic
 void Loss::Abort(std::vector<std::unique_ptr<Link>> links) {
   if (links.empty()) return;
   auto shared = std::make_shared<std::vector<std::unique_ptr<Link>>>(std::move(links));
-  queue_.Post([this, shared] { AbortAndFree(std::move(*shared)); });
+  aborting_.fetch_add(1, std::memory_order_acq_rel);
+  queue_.Post([this, shared] {
+    AbortAndFree(std::move(*shared));
+    aborting_.fetch_sub(1, std::memory_order_acq_rel);
+  });
 }
 
-void Loss::AbortUnused(std::vector<std::unique_ptr<Link>> links) { AbortAndFree(std::move(links)); }
+void Loss::AbortUnused(std::vector<std::unique_ptr<Link>> links) {
+  aborting_.fetch_add(1, std::memory_order_acq_rel);
+  AbortAndFree(std::move(links));
+  aborting_.fetch_sub(1, std::memory_order_acq_rel);
+}
 
 void Loss::Interrupt(std::unique_ptr<Link> link) {
   ++counters_->aborted;

@@ -26,6 +26,7 @@
 // owns all that it uses.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -55,6 +56,8 @@ class Loss {
   // program's during its own creation. Frees both after every thread has left the generation.
   // Returns at once. The services and the device must outlive the process's use of NCCL.
   void Interrupt(std::unique_ptr<Link> link);
+  // Returns whether generations are being aborted, except by Interrupt().
+  [[nodiscard]] bool Aborting() const { return aborting_.load(std::memory_order_acquire) > 0; }
   // Runs on the loss thread, after the work posted before.
   void After(std::function<void()> work) { queue_.Post(std::move(work)); }
 
@@ -68,6 +71,7 @@ class Loss {
   const ShimServices* const services_;
   Device* const device_;
   CoreCounters* const counters_;
+  std::atomic<int> aborting_{0};
   TaskQueue queue_;
 };
 

@@ -3,6 +3,7 @@
 // A generation is kept until the leader has retired the generation (no member uses it or will use
 // it) and its last operation has completed on this member. Then REWIRE_RETIRE_MS more must pass,
 // because a destroy right after the cut disturbs the first operations on the next generation. A
+// build that begins ends this pause. A
 // generation that CUDA graphs use is kept until ReleaseCaptured(). All
 // ranks destroy in the same order, because a destroy may wait for the other ranks. For the same
 // reason the ranks of this process are destroyed together, in NCCL groups. Thread-safe; one

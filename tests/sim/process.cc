@@ -276,7 +276,7 @@ void Process::Issue() {
   if (c.passed != passed) {
     // The host may hold the thread back between the swap and its first operation.
     state_ = State::kComputing;
-    const milliseconds most(sim_->random().OneIn(4) ? 400 : 20);
+    const milliseconds most(sim_->more_random().OneIn(2) ? 1000 : 20);
     return Program(sim_->random().Between(microseconds(1), most), [this] { Issue(); });
   }
   state_ = State::kInOperation;

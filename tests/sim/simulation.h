@@ -54,6 +54,7 @@ class Simulation {
   void At(Time time, std::function<void()> event) { queue_.At(time, std::move(event)); }
   void After(Duration delay, std::function<void()> event) { queue_.After(delay, std::move(event)); }
   [[nodiscard]] SeededRandom& random() { return random_; }
+  [[nodiscard]] SeededRandom& more_random() { return more_random_; }
   [[nodiscard]] Ledger& ledger() { return ledger_; }
   [[nodiscard]] bool faults() const { return faults_; }
   [[nodiscard]] StateLayout Layout(size_t slots) const;

@@ -86,7 +86,7 @@ void Leader::RetireUnused(Out* out) {
   // A build beside a destruction can deadlock (shim/core/epoch_build.h). The loss of a member is
   // not planned: its build waits for no peer's destruction.
   const Transition* const t = transition_.get();
-  if (t != nullptr && t->Planned() && t->phase > Phase::kReserve && t->BeforeCommit() &&
+  if (t != nullptr && t->Planned() && t->phase == Phase::kPrepare &&
       options_.planted_bug != PlantedBug::kRetiredInBuild) {
     return;
   }

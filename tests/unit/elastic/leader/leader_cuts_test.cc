@@ -202,6 +202,48 @@ TEST_F(LeaderCutsTest, RetiresGenerationThatAllMembersHavePassed) {
   }
 }
 
+// Members destroy what they were told to before they build, and nothing while they build.
+TEST_F(LeaderCutsTest, RetiresNothingWhileMembersBuild) {
+  const auto old = [&](std::vector<Epoch> epochs) {
+    for (MemberId m : kThree) d.Say(m, Position{kComm, true, 5, false, 0, {}, epochs});
+  };
+  d.Ask({RequestKind::kRebuild, 0, {}, {}, ""});
+  ASSERT_TRUE(d.Store());
+  ASSERT_EQ(d.leader.phase(), Phase::kPrepare);
+  d.out.clear();
+  old({3});
+  EXPECT_FALSE(d.Sent<Retire>(0).has_value());
+  for (MemberId m : kThree) d.Say(m, Prepared{2, false, "no memory", 0, {}});
+  ASSERT_EQ(d.leader.phase(), Phase::kSteady);
+  for (MemberId m : kThree) {
+    EXPECT_THAT(d.Sent<Retire>(m).value().generations, ElementsAre(GenerationId{3, kComm}));
+  }
+}
+
+TEST_F(LeaderCutsTest, RetiresAfterARestart) {
+  d.Ask({RequestKind::kRebuild, 0, {}, {}, ""});
+  ASSERT_TRUE(d.Store());
+  for (MemberId m : kThree) d.Say(m, Position{kComm, true, 5, false, 0, {}, {3}});
+  d.out.clear();
+  d.Say(0, Prepared{2, false, "an injected failure", 0, {}, true});
+  ASSERT_EQ(d.leader.phase(), Phase::kReserve);
+  for (MemberId m : kThree) {
+    EXPECT_THAT(d.Sent<Retire>(m).value().generations, ElementsAre(GenerationId{3, kComm}));
+  }
+}
+
+TEST_F(LeaderCutsTest, PreparesNothingUntilReconnectedMemberHasReported) {
+  d.Connect(2, true, 1, false, 1);
+  d.Say(2, CommunicatorCreated{kComm, 3, {2}, false, ""});
+  d.Say(2, CommunicatorCreated{kPair, 2, {1}, false, ""});
+  const uint64_t id = d.Ask({RequestKind::kRebuild, 0, {}, {}, ""});
+  ASSERT_TRUE(d.Store());
+  EXPECT_EQ(d.leader.phase(), Phase::kReserve);
+  EXPECT_THAT(d.leader.StatusOf(id).text, HasSubstr("member 2 has not reported its generations"));
+  d.Say(2, Position{kPair, true, 0, false, 0, {}, {}});
+  EXPECT_EQ(d.leader.phase(), Phase::kPrepare);
+}
+
 TEST_F(LeaderCutsTest, RetiresDroppedGenerationThatNobodyHasPending) {
   Stand(2, {{2, 50, 50}});
   d.out.clear();
