@@ -5,7 +5,7 @@ import rewire.torch
 import torch
 
 OWN, WIDTH, HIDDEN = 2, 8, 16
-TOKENS = [[300, 20], [10, 0]]  # of each rank's experts: rank 1 helps
+TOKENS = [[[300, 20], [10, 0]], [[150, 150], [0, 0]], [[300, 20], [10, 0]]]  # by step and rank: rank 1 helps
 
 
 def compute(x, up, down):
@@ -22,9 +22,8 @@ def main():
                torch.nn.Parameter(torch.randn(OWN, HIDDEN, WIDTH, device=device))]
     experts = rewire.torch.BalancedExperts(name, rank, 2, weights, compute, width=WIDTH + 1, rows=400, dynamic=2,
                                            patience_us=20_000_000)
-    tokens = TOKENS[rank]
     optimizer = torch.optim.SGD(experts.parameters(), lr=1e-3)
-    for _ in range(3):
+    for tokens in (of_ranks[rank] for of_ranks in TOKENS):
         x = torch.randn(sum(tokens), WIDTH + 1, device=device, requires_grad=True)
         copies = [weight.detach().clone().requires_grad_() for weight in weights]
         again = x.detach().clone().requires_grad_()

@@ -84,8 +84,10 @@ class BalancedExperts(torch.nn.Module):
               errors: Optional[torch.Tensor] = None, moved: Optional[Moved] = None) -> List[Tuple[int, int]]:
         """Runs all segments. Returns the own experts that others have computed gradients for, with the addresses."""
         pieces = [[weight[e].data_ptr() for weight in self.weights] for e in range(self.own)]
+        # A tensor without rows has no address. Nothing is read there, but none would mean a forward pass.
+        address = None if errors is None else errors.data_ptr() or pieces[0][0]
         begun = self.experts.begin(self._stream(), layer, tokens, pieces, self.part_bytes, x.data_ptr(),
-                                   out.data_ptr(), errors=None if errors is None else errors.data_ptr(), moved=moved)
+                                   out.data_ptr(), errors=address, moved=moved)
         for segment in begun:
             run(segment)
         for segment in self.experts.rest():
