@@ -1,6 +1,6 @@
 # The tree that `cmake --install` writes. The tree can be moved: its files find one another, so the
 # folders have fixed names. Without the options REWIRE_BUILD_MOE, _NET and _BENCH the tree lacks their
-# files: librewire-moe.so and the Python package, the net plugin, gpt_train and simgpu.
+# files: librewire-moe.so, the net plugin, gpt_train and simgpu.
 #
 #    bin/rewire, bin/gpt_train    the command; with lib/rewire/simgpu, a program to try the tree with
 #    include/rewire               the C interfaces: rewire.h, rewire_moe.h, and what both include

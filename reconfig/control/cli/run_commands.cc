@@ -42,14 +42,24 @@ struct RunOptions {
   std::vector<std::string> program;
 };
 
-// Makes the command run its Python script under rewire.torch.auto. False: it has no script.
+// Makes `python [-FLAG...] SCRIPT.py ARGUMENT...`, also behind other words, or SCRIPT.py alone, run
+// the script under rewire.torch.auto. False: the command has another form.
 bool UnderTorchAuto(std::vector<std::string>* program) {
-  const auto script = std::find_if(program->begin(), program->end(),
-                                   [](const std::string& word) { return word.ends_with(".py"); });
-  if (script == program->end()) return false;
+  const auto is_script = [](const std::string& word) { return word.ends_with(".py"); };
+  auto at = std::find_if(program->begin(), program->end(), [](const std::string& word) {
+    return std::filesystem::path(word).filename().string().starts_with("python") &&
+           !word.ends_with(".py");
+  });
+  const bool interpreter = at != program->end();
+  at = interpreter ? at + 1 : program->begin();
+  while (interpreter && at != program->end() && at->starts_with("-")) {
+    if (*at == "-m" || *at == "-c") return false;
+    ++at;
+  }
+  if (at == program->end() || !is_script(*at)) return false;
   std::vector<std::string> before = {"-m", "rewire.torch.auto"};
-  if (script == program->begin()) before.insert(before.begin(), "python3");
-  program->insert(script, before.begin(), before.end());
+  if (!interpreter) before.insert(before.begin(), "python3");
+  program->insert(at, before.begin(), before.end());
   return true;
 }
 
@@ -74,6 +84,9 @@ int RunJob(const RunOptions& o) {
     return usage("--max " + std::to_string(o.max) + ": must be at least -n " +
                  std::to_string(o.members));
   }
+  if (o.no_agent && o.torch_auto) {
+    return usage("--torch-auto: the world of a job without an agent (--no-agent) cannot change");
+  }
   if (o.no_agent && !(o.metrics.empty() && o.store.empty() && o.trace_dir.empty())) {
     return usage("--no-agent: --metrics, --store and --trace-dir are the agent's");
   }
@@ -92,8 +105,7 @@ int RunJob(const RunOptions& o) {
   const InstallPaths paths = FindInstallPaths(*self);
   if (o.torch_auto) {
     if (!UnderTorchAuto(&launch.program)) {
-      return usage("--torch-auto: no argument after -- ends with .py: rewire run -n 2 " +
-                   std::string("--torch-auto -- python3 train.py"));
+      return usage("--torch-auto: needs `python SCRIPT.py ARGUMENT...`, also behind other words");
     }
     launch.job.python = paths.python;
   }
@@ -221,8 +233,8 @@ void AddRunCommand(CLI::App* app, const std::vector<std::string>& program, Actio
   c->add_flag("--no-agent", o->no_agent, "Run without an agent: the job cannot be changed");
   c->add_flag("--no-preload", o->no_preload, "Run without the preloaded library");
   c->add_flag("--torch-auto", o->torch_auto,
-              "PROGRAM is an ordinary PyTorch script: its world can change without a line of it\n"
-              "(docs/torch.md)");
+              "PROGRAM is `python SCRIPT.py`, an ordinary PyTorch script: its world can change\n"
+              "although the script stays as it is (docs/torch.md)");
   c->footer(
       "The processes get RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, GROUP_RANK, MASTER_ADDR,\n"
       "MASTER_PORT, REWIRE_SOCKET and REWIRE_MEMBER. SIGINT and SIGTERM are passed on; a second\n"

@@ -108,12 +108,9 @@ InstallPaths FindInstallPaths(const std::string& executable) {
       out.sim_directory = sim.string();
     }
   }
-  // A wheel has its programs in rewire/bin.
-  for (const fs::path& python : {tree / "share" / "rewire" / "python", tree.parent_path()}) {
-    if (out.python.empty() && fs::exists(python / "rewire" / "__init__.py", ignored)) {
-      out.python = python.string();
-    }
-  }
+  // The package of a wheel is among others, which must not come before those of the interpreter.
+  const fs::path python = tree / "share" / "rewire" / "python";
+  if (fs::exists(python / "rewire" / "__init__.py", ignored)) out.python = python.string();
   return out;
 }
 

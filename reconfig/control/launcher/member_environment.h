@@ -47,7 +47,7 @@ struct InstallPaths {
   std::string executable;
   std::string preload;        // librewire-preload.so, of a build or an install
   std::string sim_directory;  // holds libcuda.so.1 and libnccl.so.2
-  std::string python;         // holds the package rewire, of an install or a wheel
+  std::string python;         // holds the package rewire alone
 };
 
 // Returns the path of this process's executable, from /proc/self/exe.

@@ -48,9 +48,17 @@ TEST(BadInputTest, MissingLibrariesOfTheSimulationAreNamed) {
 }
 
 TEST(BadInputTest, TorchAutoWithoutAScript) {
-  const CommandResult r = Rewire({"run", "--torch-auto", "--", "/bin/true"});
-  EXPECT_EQ(r.status, 2);
-  EXPECT_THAT(r.err, HasSubstr("--torch-auto: no argument after -- ends with .py"));
+  for (const std::vector<std::string>& program : {std::vector<std::string>{"/bin/true"},
+                                                  {"python3", "-m", "package", "x.py"},
+                                                  {"sh", "x.py"}}) {
+    std::vector<std::string> command = {"run", "--torch-auto", "--"};
+    command.insert(command.end(), program.begin(), program.end());
+    const CommandResult r = Rewire(command);
+    EXPECT_EQ(r.status, 2);
+    EXPECT_THAT(r.err, HasSubstr("--torch-auto: needs `python SCRIPT.py"));
+  }
+  const CommandResult r = Rewire({"run", "--torch-auto", "--no-agent", "--", "python3", "x.py"});
+  EXPECT_THAT(r.err, HasSubstr("--torch-auto: the world of a job without an agent"));
 }
 
 TEST(BadInputTest, AMemberThatEndsWellBeforeItAttachesIsNamed) {

@@ -84,11 +84,11 @@ TEST(InstallPathsTest, FindsFilesOfBuildTreeAndInstallation) {
   EXPECT_EQ(FindInstallPaths(exe).python, tree.path() + "/share/rewire/python");
 }
 
-TEST(InstallPathsTest, FindsThePackageOfAWheel) {
+TEST(InstallPathsTest, DoesNotGiveTheSitePackagesOfAWheel) {
   TemporaryFolder site;
   fs::create_directories(site.path() + "/rewire");
   std::ofstream(site.path() + "/rewire/__init__.py") << "x";
-  EXPECT_EQ(FindInstallPaths(site.path() + "/rewire/bin/rewire").python, site.path());
+  EXPECT_EQ(FindInstallPaths(site.path() + "/rewire/bin/rewire").python, "");
 }
 
 }  // namespace
