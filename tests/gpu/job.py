@@ -44,7 +44,7 @@ def need_jax():
     done = subprocess.run([sys.executable, "-c", "import jax; print(jax.__version__, jax.devices('gpu')[0].device_kind)"],
                           capture_output=True, text=True, check=False, env={**os.environ, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"})
     if done.returncode != 0:
-        skip(f"no JAX with CUDA: {done.stderr.strip().splitlines()[-1]}")
+        skip(f"no JAX with CUDA: {done.stderr.strip()[-200:]}")
     return dict(zip(("jax", "device"), done.stdout.strip().split(" ", 1)))
 
 

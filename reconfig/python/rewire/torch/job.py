@@ -58,7 +58,8 @@ class Job:
         self.world = self._process.member.world
         self._optimizer = optimizer
         self._refuse_unknown(scheduler, scaler)
-        self._process.check_devices(model)
+        if reduce:
+            self._process.check_devices(model)
         self._reduction = Reduction(model, bucket_bytes, exact) if reduce else None
         parallel.take_over(model, self._reduction)
         self._on_world = on_world

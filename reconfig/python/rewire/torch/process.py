@@ -62,9 +62,9 @@ class Process:
             self.member.detach()
 
     def check_devices(self, model: torch.nn.Module) -> None:
-        """Raises TypeError for a parameter that is not on this process's device."""
+        """Raises TypeError for a trained parameter that is not on this process's device."""
         for name, parameter in model.named_parameters():
-            if not self._place.has(parameter):
+            if parameter.requires_grad and not self._place.has(parameter):
                 raise TypeError(f"{name}: is on {parameter.device}, and this process trains on {self._place}: "
                                 "model.to(device) must come before")
 
