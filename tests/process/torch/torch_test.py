@@ -51,12 +51,15 @@ class ScenarioTest(unittest.TestCase):
     job = None  # the last one
 
     def start(self, folder, *arguments, program, options=()):
-        command = [*(SHARING if GPU else []), PYTHON, *map(str, program), *arguments]
-        self.job = job = RewireJob(BUILD, folder, 2, None if GPU else BUILD / "simgpu", command, ENVIRONMENT,
-                                   ("--max", "4", *options))
-        self.addCleanup(job.close)
+        job = self.run_job(folder, [*program, *arguments], ("--max", "4", *options))
         self.assertTrue(job.wait_for_world(PATIENCE), self.output(folder))
         return job
+
+    def run_job(self, folder, program, options):
+        command = [*(SHARING if GPU else []), PYTHON, *map(str, program)]
+        self.job = RewireJob(BUILD, folder, 2, None if GPU else BUILD / "simgpu", command, ENVIRONMENT, options)
+        self.addCleanup(self.job.close)
+        return self.job
 
     @staticmethod
     def output(folder):
@@ -186,6 +189,62 @@ class ScenarioTest(unittest.TestCase):
                 self.until(folder, lambda: len(job.status()["world"]["members"]) == 2, "world of 2")
             self.finish(folder, job, 2)
 
+    def unmodified(self, folder, steps, options=()):
+        program = [*([] if GPU else [HERE / "over_nccl.py"]), ROOT / "examples" / "unmodified_ddp.py", "--steps", str(steps),
+                   "--checkpoint", folder / "checkpoint"]
+        return self.run_job(folder, program, options)
+
+    def test_an_unmodified_script_is_rebuilt_while_it_trains(self):
+        with tempfile.TemporaryDirectory(prefix="rewire-torch-") as name, tempfile.TemporaryDirectory() as other:
+            folder, plain = pathlib.Path(name), pathlib.Path(other)
+            job = self.unmodified(folder, 1000)
+            self.wait_for(folder, "step 5:")
+            rebuilds = 0
+            while job.alive():
+                rebuilds += job.command("rebuild")[0] == 0  # refused when the program ends
+            self.assertEqual(job.process.returncode, 0, self.output(folder))
+            self.assertGreater(rebuilds, 0)
+            self.assertTrue(self.unmodified(plain, 1000, ("--no-agent", "--no-preload")).wait(PATIENCE), self.output(plain))
+            losses = [re.findall(r"step \d+: loss .*", self.output(each)) for each in (folder, plain)]
+            self.assertEqual(len(losses[0]), 1000)
+            self.assertEqual(losses[0], losses[1])
+
+    def test_a_job_follows_notices_of_a_watcher(self):
+        with tempfile.TemporaryDirectory(prefix="rewire-torch-") as name:
+            folder = pathlib.Path(name)
+            with open(folder / "output.txt", "wb") as output:
+                spot = subprocess.Popen(
+                    [ROOT / "examples" / "spot.sh", "-n", "2", "--max", "4", *([] if GPU else [f"--sim={BUILD}/simgpu"]), "--",
+                     *(SHARING if GPU else []), PYTHON, ROOT / "examples" / "torch_ddp.py", "--epochs", "100000", "--last",
+                     folder / "last"], stdin=subprocess.PIPE, stdout=output, stderr=output, text=True, bufsize=1,
+                    env={**os.environ, **ENVIRONMENT, "PATH": f"{BUILD}/bin:{os.environ['PATH']}"})
+            self.job = unittest.mock.Mock(process=spot)
+            self.addCleanup(spot.wait, 60)
+            self.addCleanup(spot.terminate)
+            self.wait_for(folder, "epoch 1: 2 members")
+            spot.stdin.write("nonsense\noffer 3\n")
+            self.wait_for(folder, ": 3 members")
+            grown = len(self.output(folder))
+            spot.stdin.write("reclaim 0 60\n")
+            self.until(folder, lambda: ": 2 members" in self.output(folder)[grown:], "2 members")
+            spot.stdin.close()
+            (folder / "last").write_text("0")
+            self.assertEqual(spot.wait(PATIENCE), 0, self.output(folder))
+            self.assertIn("nonsense: must be reclaim or offer", self.output(folder))
+            self.check_epochs(self.output(folder))
+
+    def test_an_unmodified_script_ends_with_an_error_after_a_loss(self):
+        with tempfile.TemporaryDirectory(prefix="rewire-torch-") as name:
+            folder = pathlib.Path(name)
+            job = self.unmodified(folder, 100000)
+            self.wait_for(folder, "step 55:")
+            self.kill(job, 1, signal.SIGKILL)
+            self.assertTrue(job.wait(PATIENCE), self.output(folder))
+            self.assertNotEqual(job.process.returncode, 0)
+            self.assertIn("lost: member 1", self.output(folder))
+            self.assertRegex(self.output(folder), r"\[member 0\].*Error: ")
+            self.assertTrue((folder / "checkpoint").exists())
+
     @unittest.skipUnless(GPU, "a GradScaler works on GPUs alone")
     def test_a_loss_scale_follows_the_world(self):
         with tempfile.TemporaryDirectory(prefix="rewire-torch-") as name:
@@ -230,6 +289,15 @@ class ScriptTest(unittest.TestCase):
             output, errors = process.communicate(timeout=PATIENCE)
             self.assertEqual(process.returncode, 0, errors)
             self.assertRegex(output, "moved")
+
+    def test_experts_of_several_processes_are_trained(self):
+        done = subprocess.run([BUILD / "bin" / "rewire", "run", "-n", "2", "--no-agent", *([] if GPU else ["--sim"]), "--",
+                               *(SHARING if GPU else []), PYTHON, ROOT / "examples" / "torch_moe.py"], capture_output=True,
+                              text=True, timeout=PATIENCE, check=False, env={**os.environ, **ENVIRONMENT})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        losses = [float(loss) for loss in re.findall(r"step \d+: loss ([0-9.]+), \d+ rows moved", done.stdout)]
+        self.assertEqual(len(losses), 3, done.stdout)
+        self.assertLess(losses[-1], 0.6 * losses[0])
 
     def test_several_processes_without_an_agent_are_refused(self):
         with unittest.mock.patch.dict(os.environ, WORLD_SIZE="2", RANK="0"):
