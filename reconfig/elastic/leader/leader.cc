@@ -211,13 +211,11 @@ std::optional<Time> Leader::NextDeadline() const {
   if (recovery_.deadline()) at(*recovery_.deadline());
   if (transition_ && transition_->deadline) at(*transition_->deadline);
   for (const uint64_t id : DueDrains()) at(requests_.gone_by(id));
-  bool members = false;
-  if (const std::optional<Time> due = peers_.NextDue(&members)) at(*due);
+  if (const std::optional<Time> due = peers_.NextDue()) at(*due);
   // Messages also read the clock. A tick at a fixed time after the last reading would never come
-  // while members speak often.
-  if (next || members) at(ticked_ + clock_.step() / 2);
-  if (next) next = clock_.OwnersTime(*next);
-  return next;
+  // while members speak often. Also while nothing else is due: a gap counts as a stall.
+  at(ticked_ + clock_.step() / 2);
+  return clock_.OwnersTime(*next);
 }
 
 // ---- output -------------------------------------------------------------------------------------

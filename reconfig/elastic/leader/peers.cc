@@ -160,11 +160,10 @@ bool Peers::NewlyAllSilent(Time now) {
   return AllSilent(now) && !std::exchange(told_all_silent_, true);
 }
 
-std::optional<Time> Peers::NextDue(bool* any) const {
+std::optional<Time> Peers::NextDue() const {
   std::optional<Time> next;
   for (const auto& [id, peer] : peers_) {
     if (!peer.Watched()) continue;
-    *any = true;
     const std::optional<Time> due = silence_.Due(id);
     if (due) next = next ? std::min(*next, *due) : *due;
   }

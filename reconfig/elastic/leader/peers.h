@@ -137,8 +137,8 @@ class Peers {
     return silence_.Since(now, member);
   }
   // Returns the earliest time at which a connected member may have been silent for too long;
-  // nullopt: never, or now. *any: set to true when a member is watched.
-  [[nodiscard]] std::optional<Time> NextDue(bool* any) const;
+  // nullopt: never, or now.
+  [[nodiscard]] std::optional<Time> NextDue() const;
 
  private:
   std::map<MemberId, Peer> peers_;

@@ -121,6 +121,18 @@ TEST_F(LeaderTest, NoMemberIsSilentAfterLeaderStalled) {
   EXPECT_TRUE(d.Noted("the agent did not run for"));
 }
 
+// Programs may take long before they attach.
+TEST(LeaderStartTest, WaitingForTheFirstMemberIsNoStall) {
+  LeaderDriver d(LeaderDriver::Options(2));
+  for (const Time end = d.now + seconds(20); d.now < end;) {
+    d.now = std::min(end, d.leader.NextDeadline().value_or(end));
+    d.leader.OnTick(d.now, &d.out);
+  }
+  d.Connect(0);
+  d.leader.OnTick(d.now, &d.out);
+  EXPECT_FALSE(d.Noted("the agent did not run for"));
+}
+
 TEST_F(LeaderTest, StallsOfAgentDoNotCountAsSilence) {
   for (int i = 0; i < 50; ++i) {
     d.now += seconds(10);
