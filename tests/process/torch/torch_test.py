@@ -197,16 +197,16 @@ class ScenarioTest(unittest.TestCase):
     def test_an_unmodified_script_is_rebuilt_while_it_trains(self):
         with tempfile.TemporaryDirectory(prefix="rewire-torch-") as name, tempfile.TemporaryDirectory() as other:
             folder, plain = pathlib.Path(name), pathlib.Path(other)
-            job = self.unmodified(folder, 1000)
+            job = self.unmodified(folder, 500)
             self.wait_for(folder, "step 5:")
             rebuilds = 0
             while job.alive():
                 rebuilds += job.command("rebuild")[0] == 0  # refused when the program ends
             self.assertEqual(job.process.returncode, 0, self.output(folder))
             self.assertGreater(rebuilds, 0)
-            self.assertTrue(self.unmodified(plain, 1000, ("--no-agent", "--no-preload")).wait(PATIENCE), self.output(plain))
+            self.assertTrue(self.unmodified(plain, 500, ("--no-agent", "--no-preload")).wait(PATIENCE), self.output(plain))
             losses = [re.findall(r"step \d+: loss .*", self.output(each)) for each in (folder, plain)]
-            self.assertEqual(len(losses[0]), 1000)
+            self.assertEqual(len(losses[0]), 500)
             self.assertEqual(losses[0], losses[1])
 
     def test_a_job_follows_notices_of_a_watcher(self):
