@@ -200,8 +200,10 @@ class ScenarioTest(unittest.TestCase):
             job = self.unmodified(folder, 500)
             self.wait_for(folder, "step 5:")
             rebuilds = 0
-            while job.alive():
+            deadline = time.monotonic() + PATIENCE
+            while job.alive() and time.monotonic() < deadline:
                 rebuilds += job.command("rebuild")[0] == 0  # refused when the program ends
+            self.assertTrue(job.wait(1), self.output(folder))
             self.assertEqual(job.process.returncode, 0, self.output(folder))
             self.assertGreater(rebuilds, 0)
             self.assertTrue(self.unmodified(plain, 500, ("--no-agent", "--no-preload")).wait(PATIENCE), self.output(plain))

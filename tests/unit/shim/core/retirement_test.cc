@@ -12,13 +12,17 @@ class RetirementTest : public Stage {
   RetirementTest() {
     Start({.build = seconds(20), .decision = seconds(1), .retire = milliseconds(0)});
   }
+  // Makes the communicator and swaps it: its first generation is then out of use.
+  void Outdate(Program* program) {
+    ASSERT_EQ(program->Create(2, 0), ncclSuccess);
+    ASSERT_TRUE(Prepare(1, {BuildOf(*program, 2, 0)}).ok());
+    core_->SwapNow(1);
+  }
 };
 
 TEST_F(RetirementTest, WaitsForTheLastOperation) {
   Program program(core_.get(), 1);
-  ASSERT_EQ(program.Create(2, 0), ncclSuccess);
-  ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0)}).ok());
-  core_->SwapNow(1);
+  Outdate(&program);
   device_.SetPending(true);
   const int before = device_.queries();
   core_->Retire(Old());
@@ -47,9 +51,7 @@ TEST_F(RetirementTest, WaitsForAThreadInsideTheGeneration) {
 // A free beside a build's first operation can deadlock the device (epoch_build.h).
 TEST_F(RetirementTest, ABuildWaitsForDestructions) {
   Program program(core_.get(), 1);
-  ASSERT_EQ(program.Create(2, 0), ncclSuccess);
-  ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0)}).ok());
-  core_->SwapNow(1);
+  Outdate(&program);
   device_.SetPending(true);
   core_->Retire(Old());
   Answer<absl::Status> built;
@@ -65,9 +67,7 @@ TEST_F(RetirementTest, ABuildWaitsForDestructions) {
 // A destruction may wait for a peer that never comes.
 TEST_F(RetirementTest, ABuildWaitsALimitedTimeForDestructions) {
   Program program(core_.get(), 1);
-  ASSERT_EQ(program.Create(2, 0), ncclSuccess);
-  ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0)}).ok());
-  core_->SwapNow(1);
+  Outdate(&program);
   device_.SetPending(true);
   core_->Retire(Old());
   EXPECT_TRUE(Prepare(2, {BuildOf(program, 2, 0)}, seconds(8)).ok());
@@ -80,9 +80,7 @@ TEST_F(RetirementTest, ABuildEndsThePauseBeforeADestruction) {
   core_.reset();
   Start({.build = seconds(20), .decision = seconds(1), .retire = milliseconds(3'600'000)});
   Program program(core_.get(), 1);
-  ASSERT_EQ(program.Create(2, 0), ncclSuccess);
-  ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0)}).ok());
-  core_->SwapNow(1);
+  Outdate(&program);
   core_->Retire(Old());
   EXPECT_TRUE(Prepare(2, {BuildOf(program, 2, 0)}).ok());
   EXPECT_EQ(core_->counters().retired.load(), 1u);
