@@ -13,13 +13,14 @@
 #include "absl/strings/str_cat.h"
 #include "reconfig/auth/key.h"
 #include "reconfig/base/settings.h"
-#include "reconfig/base/socket.h"
+#include "reconfig/base/unique_fd.h"
 #include "reconfig/control/agent/agent.h"
 #include "reconfig/control/cli/command_text.h"
 #include "reconfig/control/cli/commands.h"
 #include "reconfig/control/launcher/guard.h"
 #include "reconfig/control/launcher/job_directory.h"
 #include "reconfig/control/launcher/launcher.h"
+#include "reconfig/control/launcher/master_port.h"
 #include "reconfig/control/launcher/member_environment.h"
 
 namespace rewire::control {
@@ -127,16 +128,11 @@ int RunJob(const RunOptions& o) {
       return Refused("--sim: " + launch.job.sim_nccl + ": not a readable file");
     }
   }
-  std::string address;
-  {
-    UniqueFd port;
-    if (const SocketStatus s = ListenTcp("127.0.0.1:0", &port, &address); !s.ok()) {
-      return Refused(s.text);
-    }
-  }
+  const absl::StatusOr<uint16_t> port = ChooseMasterPort();
+  if (!port.ok()) return Refused(std::string(port.status().message()));
+  launch.job.master_port = *port;
   // One key for all members, also joiners: the launcher runs as long as the job.
   launch.job.net_key = HexOfKey(RandomKey());
-  launch.job.master_port = static_cast<uint16_t>(std::stoi(address.substr(address.find(':') + 1)));
 
   std::optional<JobDirectory> directory;
   if (!o.no_agent) {
