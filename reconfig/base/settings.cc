@@ -107,6 +107,8 @@ Settings::Settings(const std::vector<std::string>& environment) {
              ": must be above REWIRE_HEARTBEAT_MS=" + std::to_string(heartbeat_ms_) +
              " (a member would count as lost between two heartbeats)\n";
   }
+  // After a gap of half of the longest silence all members get their full time again (peers.h).
+  heartbeat_ms_ = std::min(heartbeat_ms_, silence_ms_ / 4);
   for (const auto& [name, value] : given) {
     const char* nearest = "";
     size_t best = SIZE_MAX;

@@ -36,7 +36,11 @@ TEST(Settings, RejectsSilenceNotAboveHeartbeat) {
       Settings({"REWIRE_SILENCE_MS=200"}).Error(),
       "REWIRE_SILENCE_MS=200: must be above REWIRE_HEARTBEAT_MS=500 (a member would count as lost "
       "between two heartbeats)\n");
-  EXPECT_EQ(Settings({"REWIRE_SILENCE_MS=200", "REWIRE_HEARTBEAT_MS=100"}).Error(), "");
+  const Settings close({"REWIRE_SILENCE_MS=200", "REWIRE_HEARTBEAT_MS=100"});
+  EXPECT_EQ(close.Error(), "");
+  // A member speaks so often that a silence differs from the gap between two heartbeats.
+  EXPECT_EQ(close.heartbeat_ms(), 50);
+  EXPECT_EQ(Settings({"REWIRE_SILENCE_MS=1000"}).heartbeat_ms(), 250);
 }
 
 TEST(Settings, WrongWordNamesTheWords) {
