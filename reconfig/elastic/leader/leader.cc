@@ -196,6 +196,7 @@ void Leader::OnTick(Time now, Out* out) {
   }
   write_.RetryIfDue(now, out);
   CheckSilence(now, out);
+  CheckEnds(now, out);
   CheckDrains(now, out);
   TryEndRecovery(now, out);
   if (transition_ && transition_->deadline && now >= *transition_->deadline) {

@@ -224,6 +224,10 @@ class Leader {
   void Lose(Time now, const std::vector<MemberId>& members, const std::string& why, Out* out);
   void TellLost(Time now, Out* out);
   void Finish(Time now, MemberId member, Out* out);
+  void LoseFinished(Time now, const std::vector<MemberId>& members, const std::string& why,
+                    Out* out);
+  // Loses members that have ended well for so long that others may wait for them in NCCL.
+  void CheckEnds(Time now, Out* out);
   // Returns whether every living member of the world has a reclaim notice and no other will come.
   [[nodiscard]] bool NobodyStays() const;
   void StopJob(Time now, const std::string& reason, Out* out);

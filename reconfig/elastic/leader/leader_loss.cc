@@ -61,6 +61,7 @@ void Leader::Finish(Time now, MemberId member, Out* out) {
   Peer& peer = peers_.Know(member);
   if (peer.finished || !record_.world.SlotOf(member)) return;
   peer.finished = true;
+  peer.awaited = !peer.cooperates && registry_.HasAny(member);
   Tell(now, NoteKind::kMember, absl::StrCat("member ", member, " has finished"), out);
   const std::string reason = absl::StrCat("member ", member, " has finished its program");
   if (transition_ && transition_->BeforeCommit()) {
@@ -79,6 +80,8 @@ void Leader::Finish(Time now, MemberId member, Out* out) {
   const bool nobody = Alive().empty();
   const bool all =
       std::all_of(ids.begin(), ids.end(), [&](MemberId m) { return peers_.Know(m).finished; });
+  // Members that have not come back after another leader's end are not alive yet.
+  if (nobody && !all && idle_phase_ == Phase::kRecovering) return;
   if (nobody && idle_phase_ != Phase::kStopped) {
     if (!all) return StopJob(now, "the last members finished after others were lost", out);
     done_ = true;
@@ -96,11 +99,31 @@ void Leader::OnFailedExit(Time now, MemberId member, const std::string& how, Out
   // The end of such a member's connection counts as a normal end.
   const bool bare = !peer->cooperates && !registry_.HasAny(member);
   if (!peer->finished && !bare) return;
-  peer->finished = false;
-  Lose(
-      now, {member},
-      absl::StrCat(peer->cooperates ? "it had detached" : "it had no communicators", ", and ", how),
-      out);
+  const char* const before = peer->cooperates ? "it had detached"
+                             : peer->awaited  ? "it had begun to end with status 0"
+                                              : "it had no communicators";
+  LoseFinished(now, {member}, absl::StrCat(before, ", and ", how), out);
+}
+
+void Leader::LoseFinished(Time now, const std::vector<MemberId>& members, const std::string& why,
+                          Out* out) {
+  for (MemberId id : members) {
+    Peer& peer = peers_.Know(id);
+    peer.finished = false;
+    peer.awaited = false;
+  }
+  Lose(now, members, why, out);
+}
+
+void Leader::CheckEnds(Time now, Out* out) {
+  if (idle_phase_ == Phase::kForming || idle_phase_ == Phase::kRecovering) return;
+  std::vector<MemberId> awaited = peers_.AwaitedTooLong();
+  // Exit handlers may have destroyed the communicators.
+  std::erase_if(awaited,
+                [&](MemberId id) { return !record_.world.SlotOf(id) || !registry_.HasAny(id); });
+  if (awaited.empty()) return;
+  LoseFinished(now, awaited,
+               "its program ended with status 0, and others went on for REWIRE_SILENCE_MS", out);
 }
 
 bool Leader::IsForming(MemberId member) const {

@@ -156,6 +156,14 @@ std::vector<MemberId> Peers::TooSilent(Time now, bool raw) const {
   return silent;
 }
 
+std::vector<MemberId> Peers::AwaitedTooLong() const {
+  std::vector<MemberId> awaited;
+  for (const auto& [id, peer] : peers_) {
+    if (peer.awaited && silence_.TooLong(id)) awaited.push_back(id);
+  }
+  return awaited;
+}
+
 bool Peers::NewlyAllSilent(Time now) {
   return AllSilent(now) && !std::exchange(told_all_silent_, true);
 }
@@ -163,7 +171,7 @@ bool Peers::NewlyAllSilent(Time now) {
 std::optional<Time> Peers::NextDue() const {
   std::optional<Time> next;
   for (const auto& [id, peer] : peers_) {
-    if (!peer.Watched()) continue;
+    if (!peer.Watched() && !peer.awaited) continue;
     const std::optional<Time> due = silence_.Due(id);
     if (due) next = next ? std::min(*next, *due) : *due;
   }

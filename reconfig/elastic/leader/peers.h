@@ -68,6 +68,9 @@ struct Peer {
   bool connected = false;
   bool cooperates = false;
   bool finished = false;
+  // It has finished, does not use the C API, and had communicators: the others may wait for it in
+  // NCCL without end.
+  bool awaited = false;
   bool lost = false;       // permanent: a new Hello is refused
   bool reclaimed = false;  // the member has a reclaim notice
   bool welcome_due = false;
@@ -130,14 +133,16 @@ class Peers {
   // Returns connected members whose silence is too long. raw: all time counts, also that in which
   // no member spoke (a planted bug).
   [[nodiscard]] std::vector<MemberId> TooSilent(Time now, bool raw) const;
+  // Returns awaited members whose silence is too long: others have gone on without them.
+  [[nodiscard]] std::vector<MemberId> AwaitedTooLong() const;
   [[nodiscard]] bool AllSilent(Time now) const { return silence_.OfAll(now); }
   // Returns AllSilent() once, until a member of the world is heard again.
   bool NewlyAllSilent(Time now);
   [[nodiscard]] std::optional<Duration> SilentFor(Time now, MemberId member) const {
     return silence_.Since(now, member);
   }
-  // Returns the earliest time at which a connected member may have been silent for too long;
-  // nullopt: never, or now.
+  // Returns the earliest time at which a connected or awaited member may have been silent for too
+  // long; nullopt: never, or now.
   [[nodiscard]] std::optional<Time> NextDue() const;
 
  private:

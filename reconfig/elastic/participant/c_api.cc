@@ -94,6 +94,11 @@ rewireResult_t rewireAttach(const rewireAttachOptions_t* options,
   if (context != nullptr) *context = nullptr;
   if (options != nullptr) arguments.Sized("options", "rewireAttachOptions_t", options);
   if (arguments.result() != rewireSuccess) return arguments.result();
+  if (options != nullptr && options->sigterm_is_reclaim > 1) {
+    return Fail(rewireInvalidArgument,
+                absl::StrCat("rewireAttach: options->sigterm_is_reclaim=",
+                             options->sigterm_is_reclaim, " must be 0 or 1"));
+  }
   const rewire::Settings& settings = rewire::Settings::Get();
   if (!settings.Error().empty()) return Fail(rewireInvalidArgument, settings.Error());
   auto made = std::make_unique<rewireContext>();

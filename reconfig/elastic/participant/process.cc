@@ -7,6 +7,7 @@
 
 #include <array>
 #include <atomic>
+#include <cstdlib>
 #include <memory>
 
 #include "absl/strings/str_cat.h"
@@ -97,6 +98,13 @@ absl::StatusOr<ParticipantOptions> OptionsFromSettings(bool cooperates) {
   return options;
 }
 
+// Without this message, the end of the connection is the death of the process. A program that uses
+// the C API calls rewireDetach().
+void EndWell(int status, void* /*argument*/) {
+  if ((status & 0xff) != 0) return;
+  if (const auto p = CurrentParticipant()) p->Leave(Now() + seconds(1));
+}
+
 }  // namespace
 
 void SetCommunicators(Communicators* owner) { communicators.store(owner); }
@@ -133,6 +141,8 @@ absl::StatusOr<std::shared_ptr<Participant>> StartParticipant(bool cooperates) {
   auto participant = Participant::Start(*options);
   if (!participant.ok()) return participant.status();
   pthread_atfork(nullptr, nullptr, [] { forked.store(true); });
+  // It runs before the destructors of the objects that exist by now.
+  if (!cooperates) on_exit(EndWell, nullptr);
   cooperating = cooperates;
   MutexLock publish(CurrentMutex());
   *Current() = *std::move(participant);

@@ -8,7 +8,8 @@
 //   s  blocking with the ranks of the same parity (split from the first communicator);
 //   o  blocking and never destroyed.
 // Every rank runs verified AllReduces on all of them until FOLDER/stop exists, then destroys the
-// communicators and prints "ended N". The ranks of the first communicator that is not idle end
+// communicators, prints "ended N" and returns from main(). A rank with a file FOLDER/leave.RANK
+// does so at once, and leaves the others. The ranks of the first communicator that is not idle end
 // together. After an error a rank prints "lost after N: REASON" and exits with 3. If a
 // synchronisation gives wrong data and rewireCheck() has not reported it, the rank prints "WRONG"
 // and exits with 4. KINDS=create: creates and destroys a communicator again and again.
@@ -219,10 +220,12 @@ int main(int argc, char** argv) {
   }
   const size_t first_used =
       static_cast<size_t>(std::find_if_not(kinds.begin(), kinds.end(), IsIdle) - kinds.begin());
+  const std::string leave = folder + "/leave." + std::to_string(rank);
   bool stop = false;
   while (!stop) {
     for (Communicator& c : all) {
       if (IsIdle(c.kind) && operations > 0) continue;
+      if (access(leave.c_str(), F_OK) == 0) return 0;
       const bool decides = &c == &all[first_used];
       const bool asks = decides && access((folder + "/stop").c_str(), F_OK) == 0;
       float asked = 0;
@@ -240,5 +243,6 @@ int main(int argc, char** argv) {
     if (all[i].kind == 'o') continue;
     Must(ncclCommDestroy(all[i].comm), "ncclCommDestroy");
   }
-  End(0, "ended " + std::to_string(operations));
+  Say("ended " + std::to_string(operations));
+  return 0;
 }

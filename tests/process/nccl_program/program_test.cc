@@ -82,6 +82,7 @@ class NcclJob {
     AskToStop();
     return End();
   }
+  void AskToLeave(int rank) { std::ofstream(folder_ / ("leave." + std::to_string(rank))) << "now"; }
   void AskToStop() { std::ofstream(folder_ / "stop") << "now"; }
   CommandResult End() { return launcher_.End(kPatience); }
 
@@ -184,7 +185,19 @@ TEST(NcclProgramTest, DestroyDuringRebuildDoesNotHarmProgram) {
 TEST(NcclProgramTest, AProgramMayEndWithOpenCommunicators) {
   NcclJob job(2, "ob");
   ASSERT_TRUE(job.WaitRunning(2));
-  ExpectEnded(job.Finish(), 2);
+  const CommandResult end = job.Finish();
+  ExpectEnded(end, 2);
+  EXPECT_THAT(end.err, Not(HasSubstr("lost")));
+}
+
+TEST(NcclProgramTest, AMemberThatEndsBeforeTheOthersIsLostToThem) {
+  NcclJob job(2, "ob", {"REWIRE_SILENCE_MS=1000"});
+  ASSERT_TRUE(job.WaitRunning(2));
+  job.AskToLeave(1);
+  const CommandResult end = job.End();
+  EXPECT_EQ(Times(end.out, "lost after"), 1U) << end.out << end.err;
+  EXPECT_THAT(end.err, HasSubstr("member 1 is lost: its program ended with status 0, and others "
+                                 "went on for REWIRE_SILENCE_MS"));
 }
 
 // Each survivor prints "lost" before its _exit(); a signal would end it without this line.

@@ -258,6 +258,76 @@ TEST_F(LeaderTest, IgnoresFailedExitAfterJobOrWithoutDetach) {
   EXPECT_FALSE(d.Sent<Lost>(0).has_value());
 }
 
+class UnmodifiedEndTest : public testing::Test {
+ protected:
+  UnmodifiedEndTest() { d.Form(2, false); }
+  void End(MemberId m) {
+    d.Say(m, Finished{});
+    d.leader.OnDisconnect(d.now, m, &d.out);
+  }
+  LeaderDriver d{LeaderDriver::Options(2)};
+};
+
+TEST_F(UnmodifiedEndTest, ProgramsThatEndWithCommunicatorsAreNotLost) {
+  End(0);
+  d.Pass(milliseconds(800));
+  End(1);
+  EXPECT_TRUE(d.leader.done());
+  EXPECT_FALSE(d.Sent<Lost>(1).has_value());
+}
+
+TEST_F(UnmodifiedEndTest, OthersThatGoOnLoseTheMember) {
+  End(0);
+  d.Pass(LeaderOptions{}.silence - milliseconds(500));
+  EXPECT_FALSE(d.Sent<Lost>(1).has_value());
+  d.Pass(seconds(1));
+  EXPECT_THAT(d.Sent<Lost>(1).value().members, ElementsAre(0));
+  EXPECT_TRUE(d.Noted("its program ended with status 0, and others went on"));
+}
+
+TEST_F(UnmodifiedEndTest, OthersThatAreSilentDoNotGoOn) {
+  End(0);
+  d.silent = {1};
+  d.Pass(seconds(20));
+  d.silent.clear();
+  d.Pass(milliseconds(800));
+  End(1);
+  EXPECT_TRUE(d.leader.done());
+  EXPECT_FALSE(d.Sent<Lost>(1).has_value());
+}
+
+TEST_F(UnmodifiedEndTest, CommunicatorsThatExitHandlersDestroyAreNotAwaited) {
+  d.Say(0, Finished{});
+  d.Say(0, CommunicatorDestroyed{kComm});
+  d.leader.OnDisconnect(d.now, 0, &d.out);
+  d.Pass(seconds(20));
+  EXPECT_FALSE(d.Sent<Lost>(1).has_value());
+}
+
+TEST_F(UnmodifiedEndTest, AMemberMayEndBeforeTheOthersKnowANewLeader) {
+  const WorldRecord record = d.leader.record();
+  LeaderDriver next(LeaderDriver::Options(2), record);
+  next.Connect(0, false, record.world.epoch);
+  next.Say(0, CommunicatorCreated{kComm, 2, {0}, false, ""});
+  next.Say(0, Finished{});
+  next.leader.OnDisconnect(next.now, 0, &next.out);
+  EXPECT_FALSE(next.Noted("the job is stopped"));
+  next.Connect(1, false, record.world.epoch);
+  EXPECT_FALSE(next.Sent<Refused>(1).has_value());
+  next.Say(1, CommunicatorCreated{kComm, 2, {1}, false, ""});
+  next.Say(1, Finished{});
+  EXPECT_TRUE(next.leader.done());
+}
+
+TEST_F(UnmodifiedEndTest, AFailureAfterTheAnnouncedEndIsALoss) {
+  End(0);
+  d.leader.OnFailedExit(d.now, 0, "was killed by signal 11 (Segmentation fault)", &d.out);
+  EXPECT_THAT(d.Sent<Lost>(1).value().members, ElementsAre(0));
+  EXPECT_TRUE(d.Noted("it had begun to end with status 0, and was killed by signal 11"));
+  d.Pass(seconds(10));
+  EXPECT_FALSE(d.Noted("others went on"));
+}
+
 // The other members may be inside the creation of the next communicator.
 TEST_F(LeaderTest, LosesUnmodifiedProgramThatFailsWithoutCommunicators) {
   for (const bool disconnects_first : {true, false}) {

@@ -109,6 +109,9 @@ TEST_F(ArgumentsTest, RejectsSizeBelowStruct) {
   ExpectRefused(rewireAttach(&options, &none), rewireInvalidArgument,
                 {"rewireAttach", "options->size=15", "sizeof(rewireAttachOptions_t)=16"});
   EXPECT_EQ(none, nullptr);
+  options = {sizeof options, 2, 0};
+  ExpectRefused(rewireAttach(&options, &none), rewireInvalidArgument,
+                {"rewireAttach", "options->sigterm_is_reclaim=2", "must be 0 or 1"});
   for (const size_t size : {size_t{0}, sizeof world_ - 1}) {
     const std::string is = "->size=" + std::to_string(size);
     world_.size = size;
