@@ -25,7 +25,8 @@ def rows(text):
 def existing(root):
     """(suite, test) of every test in the folder of process tests."""
     found = set()
-    for path in (root / "tests" / "process").rglob("*_test.*"):
+    folder = root / "tests" / "process"
+    for path in [*folder.rglob("*_test.cc"), *folder.rglob("*_test.py")]:
         text = path.read_text(encoding="utf-8")
         found |= set(re.findall(r"^TEST(?:_F)?\((\w+), (\w+)\)", text, re.MULTILINE))
         for suite, body in re.findall(r"^class (\w+)\(unittest\.TestCase\):\n(.*?)(?=^\S|\Z)", text,
