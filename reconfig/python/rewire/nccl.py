@@ -7,7 +7,7 @@ import ctypes
 import enum
 from typing import Optional
 
-__all__ = ["Communicator", "NcclError", "Operation", "Type"]
+__all__ = ["Communicator", "NcclError", "Operation", "Type", "new_unique_id"]
 
 _IN_PROGRESS = 7
 
@@ -53,6 +53,17 @@ def _library() -> ctypes.CDLL:
     return library
 
 
+def new_unique_id() -> bytes:
+    """Returns the id of a communicator, for one rank of it, which gives it to the others. In a job that cooperates:
+    Member.unique_id()."""
+    library = _library()
+    identity = _UniqueId()
+    result = library.ncclGetUniqueId(ctypes.byref(identity))
+    if result != 0:
+        raise NcclError("ncclGetUniqueId", result, library.ncclGetErrorString(result).decode())
+    return ctypes.string_at(ctypes.addressof(identity), ctypes.sizeof(identity))
+
+
 class Communicator:
     def __init__(self, unique_id: bytes, ranks: int, rank: int) -> None:
         """The context of the device must be current on the calling thread."""
@@ -61,6 +72,11 @@ class Communicator:
         identity = _UniqueId()
         ctypes.memmove(ctypes.addressof(identity), unique_id, ctypes.sizeof(identity))
         self._call("ncclCommInitRank", ctypes.byref(self._comm), ranks, identity, rank)
+
+    @property
+    def address(self) -> int:
+        """The ncclComm_t, for other libraries."""
+        return self._comm.value or 0
 
     def _call(self, function: str, *arguments: object) -> None:
         result = getattr(self._nccl, function)(*arguments)

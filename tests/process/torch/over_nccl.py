@@ -12,20 +12,11 @@ import sys
 import torch
 import torch.distributed as dist
 from rewire.device import Device
-from rewire.nccl import Communicator, Operation, Type
+from rewire.nccl import Communicator, Operation, Type, new_unique_id
 from torch._C._distributed_c10d import _create_work_from_future
 
 TYPES = {torch.float32: Type.FLOAT32, torch.int64: Type.INT64, torch.int32: Type.INT32, torch.uint8: Type.UINT8}
 device = Device(int(os.environ["LOCAL_RANK"]))
-
-
-def new_unique_id():
-    loaded = ctypes.CDLL(None)
-    library = loaded if hasattr(loaded, "ncclGetUniqueId") else ctypes.CDLL("libnccl.so.2")
-    identity = ctypes.create_string_buffer(128)
-    if library.ncclGetUniqueId(identity) != 0:
-        raise RuntimeError("ncclGetUniqueId")
-    return identity.raw
 
 
 def done(result):
