@@ -66,6 +66,8 @@ def begin():
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--last", help="a file with the number of the last step; it may be written during the run")
     parser.add_argument("--workers", type=int, default=0)
+    parser.add_argument("--save", help="write a checkpoint here after each epoch (torch_zero.py)")
+    parser.add_argument("--resume", help="begin with this checkpoint (torch_zero.py)")
     args = parser.parse_args()
     torch.manual_seed(1)
     torch.set_num_threads(1)

@@ -71,11 +71,13 @@ def main():
         model = torch.nn.parallel.DistributedDataParallel(model)
     if case == "sharded":
         optimizer = rewire.torch.ShardedOptimizer(torch.optim.AdamW, model.parameters(), lr=0.1)
-        for forbidden in (optimizer.state_dict, lambda: optimizer.load_state_dict({}), lambda: optimizer.add_param_group({})):
+        other = torch.optim.AdamW(torch.nn.Linear(2, 2).parameters())
+        for forbidden in (optimizer.state_dict, lambda: optimizer.load_state_dict(other.state_dict()),
+                          lambda: optimizer.add_param_group({})):
             try:
                 forbidden()
                 raise AssertionError("was not refused")
-            except RuntimeError:
+            except (RuntimeError, ValueError):
                 pass
     if case == "data":
         rewire.torch.Job(model, optimizer, data=torch.utils.data.DataLoader(list(range(8)), shuffle=True))

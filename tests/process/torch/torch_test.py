@@ -6,6 +6,7 @@
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -28,6 +29,20 @@ HERE = pathlib.Path(__file__).resolve().parent
 ENVIRONMENT = {"PYTHONPATH": str(ROOT / "reconfig" / "python"), "REWIRE_SILENCE_MS": "60000",
                "REWIRE_BUILD_MS": "60000"}
 LIBRARIES = f"{BUILD}/lib" if GPU else f"{BUILD}/lib:{BUILD}/simgpu"
+# Loads two checkpoints into optimizers without shards, and compares these.
+CHECKPOINTS = """
+import sys, torch, small_gpt
+states = []
+for path in sys.argv[1:]:
+    optimizer = torch.optim.AdamW(small_gpt.Gpt().parameters())
+    optimizer.load_state_dict(torch.load(path)["optimizer"])
+    states.append(optimizer.state_dict())
+assert states[0]["param_groups"] == states[1]["param_groups"]
+assert len(states[0]["state"]) == len(states[1]["state"]) > 0
+for one, other in zip(states[0]["state"].values(), states[1]["state"].values()):
+    for key in one:
+        assert torch.equal(torch.as_tensor(one[key]), torch.as_tensor(other[key])), key
+"""
 PATIENCE = 120
 SKIPPED = 77
 
@@ -93,7 +108,8 @@ class ScenarioTest(unittest.TestCase):
 
     @staticmethod
     def updates(job):
-        return min(m["updates"] for m in job.status()["world"]["members"])
+        # A joiner has reported none at first.
+        return max(m["updates"] for m in job.status()["world"]["members"])
 
     def kill_after_copies(self, folder, job, slot, signum):
         """Ends a member some steps later: its neighbour has a copy one step after a change."""
@@ -117,6 +133,35 @@ class ScenarioTest(unittest.TestCase):
 
     def test_changes_and_a_loss_change_no_bit_of_a_sharded_optimizer(self):
         self.compare_with_undisturbed("torch_zero.py")
+
+    def test_a_checkpoint_of_a_sharded_optimizer_goes_on_in_another_world(self):
+        with tempfile.TemporaryDirectory(prefix="rewire-torch-") as name:
+            folder = pathlib.Path(name)
+            zero, saved, kept = (ROOT / "examples" / "torch_zero.py",), folder / "saved", folder / "kept"
+            job = self.start(folder, "--epochs", "1000", "--save", saved, program=zero)
+            self.command(job, "resize", "3")
+            self.kill_after_copies(folder, job, 0, signal.SIGKILL)
+            self.wait_for(folder, "slot 0 of 2")
+            self.command(job, "resize", "3")
+            since = time.time()
+            self.until(folder, lambda: saved.exists() and saved.stat().st_mtime > since, "checkpoint of three members")
+            shutil.copy(saved, kept)
+            job.close()
+            epochs = self.run_python("import sys, torch; print(torch.load(sys.argv[1])['epochs'] + 2)", kept).strip()
+            states = []
+            for options in (("--resume", kept), ()):
+                with tempfile.TemporaryDirectory(prefix="rewire-torch-") as other:
+                    last = folder / f"last{len(states)}"
+                    job = self.start(pathlib.Path(other), "--epochs", epochs, "--save", last, *options, program=zero)
+                    states += re.findall("state .*", self.ended(pathlib.Path(other), job, 2))
+            self.assertEqual(states[0], states[1])
+            self.run_python(CHECKPOINTS, folder / "last0", folder / "last1")
+
+    def run_python(self, program, *arguments):
+        done = subprocess.run([PYTHON, "-c", program, *map(str, arguments)], capture_output=True, text=True, check=False,
+                              cwd=ROOT / "examples", env={**os.environ, **ENVIRONMENT})
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        return done.stdout
 
     def compare_with_undisturbed(self, name, *options):
         with tempfile.TemporaryDirectory(prefix="rewire-torch-") as work:
@@ -143,6 +188,17 @@ class ScenarioTest(unittest.TestCase):
             script = pathlib.Path(name) / "script.py"
             lines = (ROOT / "examples" / "torch_ddp.py").read_text().splitlines()
             script.write_text("\n".join(line for line in lines if "rewire" not in line))
+            self.follow_the_world((script,), ("--torch-auto",))
+
+    def test_a_script_with_a_zero_redundancy_optimizer_follows_its_world(self):
+        with tempfile.TemporaryDirectory(prefix="rewire-torch-") as name:
+            script = pathlib.Path(name) / "script.py"
+            lines = (ROOT / "examples" / "torch_ddp.py").read_text().replace(
+                "torch.optim.SGD(model.parameters(), ",
+                "torch.distributed.optim.ZeroRedundancyOptimizer(model.parameters(), torch.optim.SGD, ").splitlines()
+            script.write_text("import torch.distributed.optim\n"
+                              + "\n".join(line for line in lines if "rewire" not in line))
+            self.assertIn("ZeroRedundancyOptimizer(", script.read_text())
             self.follow_the_world((script,), ("--torch-auto",))
 
     def follow_the_world(self, program, options=()):
@@ -280,6 +336,10 @@ class ScriptTest(unittest.TestCase):
                 self.assertEqual(done.returncode, status, done.stderr)
                 self.assertIn(text, done.stdout + done.stderr)
 
+    def test_a_zero_redundancy_optimizer_is_that_without_shards(self):
+        done = self.run_case("-q", (HERE / "zero_script.py",))
+        self.assertEqual(done.returncode, 0, done.stderr)
+
     def test_balanced_experts_give_the_results_of_the_layer_alone(self):
         environment = dict(os.environ, **ENVIRONMENT, LD_LIBRARY_PATH=LIBRARIES)
         if not GPU:
@@ -291,6 +351,23 @@ class ScriptTest(unittest.TestCase):
             output, errors = process.communicate(timeout=PATIENCE)
             self.assertEqual(process.returncode, 0, errors)
             self.assertRegex(output, "moved")
+
+    def test_sharded_experts_give_the_gradients_of_whole_ones(self):
+        with tempfile.TemporaryDirectory() as folder:
+            environment = dict(os.environ, **ENVIRONMENT, LD_LIBRARY_PATH=LIBRARIES)
+            if not GPU:
+                environment["REWIRE_CUDA_LIBRARY"] = str(BUILD / "simgpu" / "libcuda.so.1")
+            processes = [subprocess.Popen([PYTHON, str(HERE / "fsep_script.py"), folder, str(rank)],
+                                          env={**environment, "NCCL_HOSTID": f"rank-{rank}"},
+                                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for rank in range(2)]
+            for process in processes:
+                output, errors = process.communicate(timeout=PATIENCE)
+                self.assertEqual(process.returncode, 0, errors)
+                self.assertIn("sharded", output)
+
+    def test_replicas_of_experts_are_placed(self):
+        done = subprocess.run([PYTHON, HERE / "replicas_test.py"], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_experts_of_several_processes_are_trained(self):
         done = subprocess.run([BUILD / "bin" / "rewire", "run", "-n", "2", "--no-agent", *([] if GPU else ["--sim"]), "--",

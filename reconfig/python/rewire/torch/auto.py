@@ -20,6 +20,7 @@ from torch.utils.data.distributed import DistributedSampler
 
 from .companions import made, scalers, schedules
 from .job import Job, StateError
+from .sharded import ShardedOptimizer
 
 __all__ = ["main"]
 
@@ -43,6 +44,8 @@ class _Script:
         if not any(model.training for model in models):
             return
         optimizers = made(torch.optim.Optimizer)
+        parts = [optimizer.inner for optimizer in optimizers if isinstance(optimizer, ShardedOptimizer)]
+        optimizers = [optimizer for optimizer in optimizers if not any(optimizer is part for part in parts)]
         if not optimizers:
             raise StateError("a training loop begins before the script has an optimizer")
         kinds = {"DistributedDataParallel": models, "Optimizer": optimizers, "schedule": schedules(optimizers[0]),

@@ -30,6 +30,7 @@ class _Code(enum.IntEnum):
     BROADCAST = 2
     GATHER = 3
     END = 4
+    SHARDS = 5
 
 
 _TYPES = tuple(TYPES)
@@ -51,6 +52,8 @@ class Collectives:
         self.loops = 0  # over the data, that the member that is farthest has begun
         self._announcing: Optional[int] = None  # the slot that does so
         self._joined: List[int] = []  # slots
+        # Gathers the state of a ShardedOptimizer: all members call it together. keep: whether here.
+        self.shards: Callable[[bool], None] = lambda keep: None
         process().before_end.append(self._end)
 
     # ---- changes of the world --------------------------------------------------------------------------------------
@@ -93,6 +96,9 @@ class Collectives:
             if header is None or header[0] in (_Code.NEXT_BATCH, _Code.END):
                 return header is None or header[0] == _Code.NEXT_BATCH
             code, elements, dtype, argument = header
+            if code == _Code.SHARDS:  # a joiner has its shard of the state, which nobody else has
+                self.shards(False)
+                continue
             own = process().empty(elements, _TYPES[dtype])
             if code == _Code.REDUCE:
                 own.fill_(_neutral(Operation(argument), own.dtype))
@@ -161,6 +167,22 @@ class Collectives:
             rows[self._joined] = rows[self._announcing].clone()
         return rows
 
+    def gather_shards(self, to: int) -> bool:
+        """Calls `shards` on all members; `to` keeps them, or the member that stands for it. Returns whether they
+        gathered."""
+        if self.alone:
+            return False
+        self._announce(_Code.SHARDS)
+        if self._announcing is not None and to in self._joined:
+            to = self._announcing
+        self.shards(process().member.world.slot == to)
+        return process().wait() or self._lost()
+
+    def _lost(self) -> bool:
+        self.alone = True
+        warnings.warn("a member was lost: up to the next batch, collectives of the script give its own values only")
+        return False
+
     def _run(self, tensor: torch.Tensor, begin: Callable[[torch.Tensor], torch.Tensor]) -> Optional[torch.Tensor]:
         """Returns the result, or None where this process is alone."""
         dtype = torch.uint8 if tensor.dtype is torch.bool else tensor.dtype
@@ -171,11 +193,7 @@ class Collectives:
         copy = process().empty(tensor.numel(), dtype)
         copy.copy_(tensor.reshape(-1))
         result = begin(copy)
-        if process().wait():
-            return result
-        self.alone = True
-        warnings.warn("a member was lost: up to the next batch, collectives of the script give its own values only")
-        return None
+        return result if process().wait() or self._lost() else None
 
 
 _collectives: Optional[Collectives] = None

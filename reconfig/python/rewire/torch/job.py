@@ -57,6 +57,8 @@ class Job:
         self._process = process()
         self.world = self._process.member.world
         self._optimizer = optimizer
+        if isinstance(optimizer, ShardedOptimizer):
+            optimizer.in_job = True
         self._refuse_unknown(scheduler, scaler)
         if reduce:
             self._process.check_devices(model)

@@ -3,21 +3,22 @@
     optimizer = rewire.torch.ShardedOptimizer(torch.optim.AdamW, model.parameters(), lr=3e-4)
 
 All parameters lie in one flat tensor, in order. Each slot updates its shard of it (world.shard), and an all-gather
-then gives each the others' shards. torch.distributed's ZeroRedundancyOptimizer instead gives whole parameters to ranks,
-which an unequal division of the state follows. The optimizer must treat each element alone, as AdamW and SGD do; LAMB
+then gives each the others' shards. The optimizer must treat each element alone, as AdamW and SGD do; LAMB
 and Adafactor do not. Owned by the training thread, except for allocate() and discard().
 """
-from typing import Any, Dict, Iterable, Iterator, Optional, Tuple, Type
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple, Type
 
 import torch
 
 from ..nccl import NcclError
 from ..world import World, shard
+from .collectives import collectives
 from .process import process
 
 __all__ = ["ShardedOptimizer"]
 
 _MOST_SLOTS = 1 << 16  # the all-gather gives each slot the same number of elements, beyond the end of the parameters
+_PIECE = 1 << 24  # elements of all slots that a checkpoint gathers at a time
 
 
 class ShardedOptimizer(torch.optim.Optimizer):
@@ -25,7 +26,11 @@ class ShardedOptimizer(torch.optim.Optimizer):
 
     def __init__(self, kind: Type[torch.optim.Optimizer], parameters: Iterable[torch.nn.Parameter],
                  **options: Any) -> None:
-        self._parameters = [parameter for parameter in parameters if parameter.requires_grad]
+        given = list(parameters)
+        if any(isinstance(parameter, dict) for parameter in given):
+            raise TypeError("parameters: are in groups: all parameters must share one group of options")
+        self._indices = [index for index, parameter in enumerate(given) if parameter.requires_grad]
+        self._parameters = [given[index] for index in self._indices]
         types = {parameter.dtype for parameter in self._parameters}
         if len(types) != 1:
             raise TypeError(f"parameters: are of {len(types)} types {sorted(map(str, types))}: must be of one")
@@ -41,8 +46,11 @@ class ShardedOptimizer(torch.optim.Optimizer):
         self._allocated: Dict[int, torch.Tensor] = {}  # by address; until a change is committed or called off
         self._part = torch.nn.Parameter(torch.empty(0))
         self._take(*shard(self.elements, self._slots, self._slot))
-        self._inner = kind([self._part], **options)
-        super().__init__(self._parameters, self._inner.defaults)
+        self.inner = kind([self._part], **options)
+        self.in_job = False
+        self._collected: Optional[Dict[str, Any]] = None  # what state_dict() divides by parameters
+        collectives().shards = self._collect
+        torch.optim.Optimizer.__init__(self, given, self.inner.defaults)  # a subclass has another base
 
     def _places(self, flat: torch.Tensor) -> Iterator[Tuple[torch.nn.Parameter, torch.Tensor]]:
         first = 0
@@ -56,16 +64,19 @@ class ShardedOptimizer(torch.optim.Optimizer):
         self._part.data = self.flat[begin:end]
         self._part.grad = torch.zeros_like(self._part)
 
-    def state_dict(self) -> Any:
-        raise RuntimeError("state_dict(): the state is divided over the members, and no call gathers it")
-
-    def load_state_dict(self, state_dict: Any) -> None:
-        raise RuntimeError("load_state_dict(): the state is divided over the members, and no call divides it")
+    def _overlaps(self) -> Iterator[Tuple[int, slice, slice]]:
+        """Yields the parameters of which this slot has elements: which of them, and their place in the shard."""
+        first = 0
+        for index, parameter in enumerate(self._parameters):
+            low, high = max(first, self._begin), min(first + parameter.numel(), self._end)
+            if low < high:
+                yield index, slice(low - first, high - first), slice(low - self._begin, high - self._begin)
+            first += parameter.numel()
 
     def add_param_group(self, param_group: Any) -> None:
         if self.param_groups:
             raise RuntimeError("add_param_group(): all parameters are given at the beginning, with the same options")
-        super().add_param_group(param_group)
+        torch.optim.Optimizer.add_param_group(self, param_group)
 
     # ---- an update -------------------------------------------------------------------------------------------------
 
@@ -85,27 +96,117 @@ class ShardedOptimizer(torch.optim.Optimizer):
 
     def update_shard(self) -> None:
         """The update without the exchange of parameters."""
-        first = 0
+        self._collected = None
         assert self._part.grad is not None
-        for parameter in self._parameters:
-            low, high = max(first, self._begin), min(first + parameter.numel(), self._end)
-            if low < high:
-                place = self._part.grad[low - self._begin: high - self._begin]
-                if parameter.grad is None:
-                    place.zero_()
-                else:
-                    place.copy_(parameter.grad.reshape(-1)[low - first: high - first])
-            first += parameter.numel()
+        for index, elements, place in self._overlaps():
+            grad = self._parameters[index].grad
+            if grad is None:
+                self._part.grad[place].zero_()
+            else:
+                self._part.grad[place].copy_(grad.reshape(-1)[elements])
         for key, value in self.param_groups[0].items():
             if key != "params":
-                self._inner.param_groups[0][key] = value
-        self._inner.step()
+                self.inner.param_groups[0][key] = value
+        self.inner.step()
+
+    # ---- checkpoints -----------------------------------------------------------------------------------------------
+
+    def consolidate_state_dict(self, to: int = 0) -> bool:
+        """Collects the state in the host memory of the member with rank `to`, whose state_dict() then returns it. All
+        members call this together. Returns False where nothing is collected: after the loss of a member, and in a
+        joiner that runs through epochs that are over."""
+        self._collected = None
+        return collectives().gather_shards(to)
+
+    def _collect(self, keep: bool) -> None:
+        """Gathers in pieces, so that no device holds the whole state."""
+        chunk = (self.elements + self._slots - 1) // self._slots
+        piece = max(1, min(chunk, _PIECE // self._slots))
+        whole: Dict[str, Any] = {}
+        for key, value in sorted(self.inner.state[self._part].items()):
+            if not isinstance(value, torch.Tensor) or not self.is_sharded(value):
+                whole[key] = value.cpu().clone() if isinstance(value, torch.Tensor) else value
+                continue
+            host = torch.empty((self._slots, chunk if keep else 0), dtype=value.dtype)
+            mine, everything = (process().empty(n, value.dtype) for n in (piece, piece * self._slots))
+            for first in range(0, chunk, piece):
+                own = value[first: first + piece]
+                mine[: own.numel()].copy_(own)
+                process().all_gather(mine, everything)
+                if not process().wait():
+                    return
+                if keep:
+                    place = host[:, first: first + piece]
+                    place.copy_(everything.view(self._slots, piece)[:, : place.shape[1]])
+            whole[key] = host.reshape(-1)[: self.elements]
+        self._collected = whole if keep else None
+
+    def state_dict(self) -> Any:
+        """Returns what the optimizer without shards would return, whose load_state_dict() takes it."""
+        if self._collected is None:
+            raise RuntimeError("state_dict(): the state is divided over the members: consolidate_state_dict() must be "
+                               "called before, after the last step, by all members, and return True")
+        state: Dict[int, Dict[str, Any]] = {}
+        first = 0
+        for index, parameter in zip(self._indices, self._parameters):
+            end = first + parameter.numel()
+            state[index] = {}
+            for key, value in self._collected.items():
+                if isinstance(value, torch.Tensor) and value.shape == (self.elements,):
+                    value = value[first:end].view(parameter.shape)
+                state[index][key] = value.clone() if isinstance(value, torch.Tensor) else value
+            first = end
+        options = {key: value for key, value in self.param_groups[0].items() if key != "params"}
+        return {"state": state if self._collected else {},
+                "param_groups": [{**options, "params": list(range(len(self.param_groups[0]["params"])))}]}
+
+    def load_state_dict(self, state_dict: Any) -> None:
+        """Takes this slot's shard of a state_dict(), also of one of the optimizer without shards. All members call this
+        with the same, before Job(...)."""
+        if self.in_job:
+            raise RuntimeError("load_state_dict(): must come before Job(...), which moves the state at any time")
+        groups, state = state_dict["param_groups"], state_dict["state"]
+        given = len(self.param_groups[0]["params"])
+        if len(groups) != 1 or len(groups[0]["params"]) != given:
+            raise ValueError(f"load_state_dict(): groups of {[len(group['params']) for group in groups]} parameters: "
+                             f"must be one of {given}")
+        states = [state.get(groups[0]["params"][index], {}) for index in self._indices] if state else []
+        for index, values in zip(self._indices, states):
+            if values.keys() != states[0].keys():
+                raise ValueError(f"load_state_dict(): parameter {index} has {sorted(values)}: must have "
+                                 f"{sorted(states[0])} as parameter {self._indices[0]}")
+        options = {key: value for key, value in groups[0].items() if key != "params"}
+        on_device = options.get("fused") or options.get("capturable")
+        loaded = {key: self._loaded(key, [values[key] for values in states], bool(on_device))
+                  for key in (states[0] if states else ())}
+        self.param_groups[0].update(options)
+        self.inner.state[self._part].update(loaded)
+        self._collected = None
+
+    def _loaded(self, key: str, values: List[Any], on_device: bool) -> Any:
+        """Returns this slot's part of one kind of state. on_device: also of a number of steps."""
+        first = values[0]
+        if not any(isinstance(value, torch.Tensor) and value.dim() > 0 for value in values):
+            if any(bool(value != first) for value in values):
+                raise ValueError(f"load_state_dict(): {key}: differs between parameters: must be the same for all")
+            if not isinstance(first, torch.Tensor):
+                return first
+            return first.to(self.flat.device, torch.float32, copy=True) if on_device else first.clone()
+        for index, value, parameter in zip(self._indices, values, self._parameters):
+            if not isinstance(value, torch.Tensor) or value.shape != parameter.shape:
+                shape = tuple(value.shape) if isinstance(value, torch.Tensor) else None
+                raise ValueError(f"load_state_dict(): {key} of parameter {index} has shape {shape}: must be "
+                                 f"{tuple(parameter.shape)}")
+        part = process().empty(self._end - self._begin, self.flat.dtype)
+        for index, elements, place in self._overlaps():
+            part[place].copy_(values[index].reshape(-1)[elements])
+        return part
 
     # ---- for Job ---------------------------------------------------------------------------------------------------
 
     def tensors(self) -> Dict[str, torch.Tensor]:
         """Returns the state by name. A tensor of more than one dimension, or none, is the same on all slots."""
-        return {f"optimizer/{key}": value for key, value in sorted(self._inner.state[self._part].items())
+        return {f"optimizer/{key}": value for key, value in sorted(self.inner.state[self._part].items())
                 if value is not None}
 
     def is_sharded(self, tensor: torch.Tensor) -> bool:
@@ -128,7 +229,7 @@ class ShardedOptimizer(torch.optim.Optimizer):
         self._allocated.pop(address)
 
     def adopt(self, name: str, address: Optional[int], begin: int, end: int) -> None:
-        state = self._inner.state[self._part]
+        state = self.inner.state[self._part]
         key = name[len("optimizer/"):]
         if (begin, end) != (self._begin, self._end):
             self._take(begin, end)
