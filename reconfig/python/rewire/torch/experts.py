@@ -62,15 +62,6 @@ class BalancedExperts(torch.nn.Module):
 
     # ---- rounds ----------------------------------------------------------------------------------------------------
 
-    def _stream(self) -> int:
-        driver = self._place.driver
-        return driver.stream if driver is not None else int(torch.cuda.current_stream().cuda_stream)
-
-    def _wait(self) -> None:
-        """Before a CPU reads what the stream has copied. A GPU's kernels are in the stream's order."""
-        if self._place.driver is not None:
-            self._place.driver.synchronize()
-
     def zeros_like(self, rows: torch.Tensor) -> torch.Tensor:
         return self._place.empty(rows.shape, rows.dtype).zero_()
 
@@ -86,14 +77,14 @@ class BalancedExperts(torch.nn.Module):
         pieces = [[weight[e].data_ptr() for weight in self.weights] for e in range(self.own)]
         # A tensor without rows has no address. Nothing is read there, but none would mean a forward pass.
         address = None if errors is None else errors.data_ptr() or pieces[0][0]
-        begun = self.experts.begin(self._stream(), layer, tokens, pieces, self.part_bytes, x.data_ptr(),
+        begun = self.experts.begin(self._place.stream(), layer, tokens, pieces, self.part_bytes, x.data_ptr(),
                                    out.data_ptr(), errors=address, moved=moved)
         for segment in begun:
             run(segment)
         for segment in self.experts.rest():
             run(segment)
         gradients = [(int(gradient.expert), int(gradient.data)) for gradient in self.experts.collect()]
-        self._wait()
+        self._place.wait_for_cpu()
         return gradients
 
     def rows_of(self, address: int, rows: int) -> torch.Tensor:
@@ -108,7 +99,7 @@ class BalancedExperts(torch.nn.Module):
         return parts
 
     def parts(self, segment: Segment) -> List[torch.Tensor]:
-        self._wait()
+        self._place.wait_for_cpu()
         if segment.weights:
             return self.parts_of(segment.weights)
         return [weight.detach()[segment.expert % self.own] for weight in self.weights]

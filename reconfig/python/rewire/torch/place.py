@@ -50,6 +50,15 @@ class Place:
         weakref.finalize(buffer, self.driver.free, address).atexit = False
         return torch.frombuffer(buffer, dtype=dtype, count=count).view(tuple(shape))
 
+    def stream(self) -> int:
+        """Returns the stream on which this thread's work for the device is enqueued."""
+        return self.driver.stream if self.driver is not None else int(torch.cuda.current_stream().cuda_stream)
+
+    def wait_for_cpu(self) -> None:
+        """Call before a CPU reads what the stream has written. A GPU's kernels are in the stream's order."""
+        if self.driver is not None:
+            self.driver.synchronize()
+
     def view(self, address: int, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
         """Returns a tensor over memory that somebody else owns."""
         count = math.prod(shape)

@@ -82,10 +82,10 @@ class ShardedExperts(torch.nn.Module):
             layers = range(len(self.chunks))
             visits = [(layer, False) for layer in layers] + [(layer, True) for layer in reversed(layers)]
         self._visits = list(visits)
-        self.fsep.begin(visits, self._stream())
+        self.fsep.begin(visits, self._place.stream())
         yield
-        self.fsep.finish(self._stream())
-        self._wait()
+        self.fsep.finish(self._place.stream())
+        self._place.wait_for_cpu()
         for chunk, gradient in zip(self.chunks, self._gradients):
             chunk.grad = gradient
 
@@ -107,19 +107,10 @@ class ShardedExperts(torch.nn.Module):
 
     # ---- visits ----------------------------------------------------------------------------------------------------
 
-    def _stream(self) -> int:
-        driver = self._place.driver
-        return driver.stream if driver is not None else int(torch.cuda.current_stream().cuda_stream)
-
-    def _wait(self) -> None:
-        """Before a CPU reads what the stream has written. A GPU's kernels are in the stream's order."""
-        if self._place.driver is not None:
-            self._place.driver.synchronize()
-
     def exchanged(self, call: _Exchanged, x: torch.Tensor) -> torch.Tensor:
-        self.fsep.begin_tokens(self._stream())
+        self.fsep.begin_tokens(self._place.stream())
         result = call(x)
-        self.fsep.end_tokens(self._stream())
+        self.fsep.end_tokens(self._place.stream())
         return result
 
     def begin_experts(self, layer: int, backward: bool) -> Tuple[List[List[torch.Tensor]], List[List[torch.Tensor]]]:
@@ -128,8 +119,8 @@ class ShardedExperts(torch.nn.Module):
             raise RuntimeError(f"layer {layer}, {'backward' if backward else 'forward'}: the step's next visits are "
                                f"{self._visits[:3]} (layer, whether backward)")
         del self._visits[0]
-        weights, gradients = self.fsep.begin_experts(self._stream())
-        self._wait()
+        weights, gradients = self.fsep.begin_experts(self._place.stream())
+        self._place.wait_for_cpu()
         assert weights is not None
         dtype = self.chunks[layer].dtype
         slots = (self.slots, self.ranks * self.elements)
@@ -145,7 +136,7 @@ class ShardedExperts(torch.nn.Module):
         return parts
 
     def end_experts(self) -> None:
-        self.fsep.end_experts(self._stream())
+        self.fsep.end_experts(self._place.stream())
 
 
 class _Exchange(torch.autograd.Function):
