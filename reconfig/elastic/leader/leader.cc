@@ -199,6 +199,9 @@ void Leader::OnTick(Time now, Out* out) {
   CheckEnds(now, out);
   CheckDrains(now, out);
   TryEndRecovery(now, out);
+  if (transition_ && transition_->not_before && now >= *transition_->not_before) {
+    TryPrepare(now, out);
+  }
   if (transition_ && transition_->deadline && now >= *transition_->deadline) {
     OnPhaseDeadline(now, out);
   }
@@ -211,6 +214,7 @@ std::optional<Time> Leader::NextDeadline() const {
   if (write_.retry_at()) at(*write_.retry_at());
   if (recovery_.deadline()) at(*recovery_.deadline());
   if (transition_ && transition_->deadline) at(*transition_->deadline);
+  if (transition_ && transition_->not_before) at(*transition_->not_before);
   for (const uint64_t id : DueDrains()) at(requests_.gone_by(id));
   if (const std::optional<Time> due = peers_.NextDue()) at(*due);
   // Messages also read the clock. A tick at a fixed time after the last reading would never come

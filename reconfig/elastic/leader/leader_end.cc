@@ -12,6 +12,18 @@ namespace {
 
 constexpr uint32_t kLossAttempts = 4;
 constexpr uint32_t kRestarts = 16;
+constexpr milliseconds kFirstPause(50);
+constexpr milliseconds kLongestPause(4000);
+
+// The first restart begins at once: a program often makes one communicator alone. The pauses before
+// the others let a program finish a series of communicators.
+Duration PauseBefore(uint32_t restart) {
+  Duration pause{};
+  for (uint32_t i = 1; i < restart; ++i) {
+    pause = std::clamp<Duration>(2 * pause, kFirstPause, kLongestPause);
+  }
+  return pause;
+}
 
 }  // namespace
 
@@ -173,7 +185,9 @@ void Leader::RetryLoss(Time now, const std::string& reason, Out* out) {
 }
 
 void Leader::Restart(Time now, const std::string& reason, Out* out) {
-  if (transition_->restarts >= kRestarts) {
+  // A drain with a deadline ends at the deadline.
+  const bool give_up = requests_.WithDeadline(transition_->requests).empty();
+  if (give_up && transition_->restarts >= kRestarts) {
     const std::string why = absl::StrCat("given up after ", kRestarts, " restarts: ", reason);
     if (transition_->Planned()) return AbortPlanned(now, why, false, out);
     return RetryLoss(now, why, out);
@@ -190,6 +204,10 @@ void Leader::Restart(Time now, const std::string& reason, Out* out) {
   next->what = transition_->what;
   next->restarts = transition_->restarts + 1;
   next->failed_builds = transition_->failed_builds;
+  // Half of the time is left for the build.
+  const Duration pause =
+      std::min(PauseBefore(next->restarts - next->failed_builds), options_.build / 2);
+  if (next->Planned()) next->not_before = now + pause;
   transition_.reset();
   RetireUnused(out);
   Begin(now, std::move(next), out);

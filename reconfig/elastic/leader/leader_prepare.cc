@@ -54,6 +54,9 @@ absl::Status Leader::ReadyToPrepare() const {
         write_.error().empty() ? "the store has not written the epoch"
                                : absl::StrCat("the store does not answer: ", write_.error()));
   }
+  if (t.not_before) {
+    return absl::UnavailableError("the program makes or destroys communicators at a high rate");
+  }
   for (MemberId m : t.olds) {
     if (!peers_.Told(m))
       return absl::UnavailableError(absl::StrCat("member ", m, " is not connected"));
@@ -89,6 +92,8 @@ absl::Status Leader::ReadyToPrepare() const {
 }
 
 void Leader::TryPrepare(Time now, Out* out) {
+  std::optional<Time>& not_before = transition_->not_before;
+  if (not_before && now >= *not_before) not_before.reset();
   const absl::Status ready = ReadyToPrepare();
   if (absl::IsUnavailable(ready)) {
     if (!transition_->reserved) return;

@@ -174,6 +174,51 @@ TEST_F(LeaderTest, RestartsPreparationForNewCommunicator) {
   EXPECT_THAT(d.Sent<Prepare>(0).value().mint, ElementsAre(kComm, other));
 }
 
+// All ranks of a new communicator are reported.
+void MakeCommunicator(LeaderDriver* d, uint64_t number) {
+  const CommunicatorId other{0xcccccccc00000000, number};
+  for (const MemberId m : kThree) d->Say(m, CommunicatorCreated{other, 3, {m}, false, ""});
+}
+
+TEST_F(LeaderTest, WaitsLongerBeforeEachRestart) {
+  const uint64_t request = d.Ask({RequestKind::kRebuild, 0, {}, {}, ""});
+  uint64_t made = 0;
+  const auto restart = [&] {
+    d.Store();
+    MakeCommunicator(&d, ++made);
+    d.Store();
+  };
+  restart();
+  EXPECT_EQ(d.leader.phase(), Phase::kPrepare) << "one communicator is no series";
+  Duration longest{};
+  for (int i = 0; i < 15; ++i) {
+    restart();
+    ASSERT_EQ(d.leader.phase(), Phase::kReserve);
+    EXPECT_THAT(d.leader.StatusOf(request).text, HasSubstr("communicators at a high rate"));
+    const Time begun = d.now;
+    while (d.leader.phase() == Phase::kReserve) d.Pass(milliseconds(10));
+    EXPECT_GE(d.now - begun, longest);
+    longest = d.now - begun;
+  }
+  EXPECT_GE(longest, milliseconds(4000));
+  restart();
+  EXPECT_THAT(d.leader.StatusOf(request).text, HasSubstr("given up after 16 restarts"));
+}
+
+TEST_F(LeaderTest, DrainWithDeadlineIsNotGivenUpBefore) {
+  const uint64_t request = d.Ask({RequestKind::kDrain, 0, {2}, seconds(120), ""});
+  const Time begun = d.now;
+  for (uint64_t made = 1; d.now - begun < seconds(110); ++made) {
+    d.Store();
+    MakeCommunicator(&d, made);
+    d.Store();
+    while (d.leader.phase() == Phase::kReserve) d.Pass(milliseconds(100));
+    ASSERT_EQ(d.leader.StatusOf(request).state, RequestState::kRunning);
+  }
+  d.Pass(seconds(12));
+  EXPECT_TRUE(d.Noted("it did not leave in time"));
+}
+
 TEST_F(LeaderTest, AbortsOnFailedAndLateBuild) {
   const uint64_t failed = d.Ask({RequestKind::kRebuild, 0, {}, {}, ""});
   d.Store();
