@@ -228,8 +228,11 @@ class ScenarioTest(unittest.TestCase):
         self.assertEqual([int(epoch) for epoch, _, _, _ in lines], list(range(len(lines))), output)
         for epoch, _, _, rate in lines:
             self.assertAlmostEqual(float(rate), 0.1 * 0.5 ** ((int(epoch) + 1) // 5), places=3)
-        # The epoch of the loss has other samples, and the part of the member that leaves is missing in another.
-        self.assertLessEqual(sum(samples != "1024" for _, samples, _, _ in lines), 2, output)
+        # Two epochs may have other samples: that of the loss, and that in which a member leaves without its part. A loss
+        # between two epochs is seen in both: in the sum of the first, and in the first step of the second, done twice.
+        other = [int(epoch) for epoch, samples, _, _ in lines if samples != "1024"]
+        self.assertLessEqual(sum(epoch - 1 not in other for epoch in other), 2, output)
+        self.assertLessEqual(len(other), 3, output)
         self.assertLess(float(lines[-1][2]), float(lines[0][2]) / 2)
         self.assertNotIn("Traceback", output)
 
