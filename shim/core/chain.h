@@ -73,6 +73,12 @@ struct Link {
   [[nodiscard]] uint64_t NextIndex() const { return warmed ? cut.cut : cut.warm; }
 };
 
+// Device memory for Rewire's own operations on new generations.
+struct Scratch {
+  void* memory = nullptr;
+  size_t size = 0;  // bytes
+};
+
 // Thread-safe under `mutex`.
 struct Chain {
   Chain(VirtualCommunicator* communicator, DeviceContext device_context)
@@ -107,9 +113,10 @@ struct Chain {
   // Set by a swap at a boundary: the program's thread calls in at its first operation, because its
   // windows are made then.
   bool fresh REWIRE_GUARDED_BY(mutex) = false;
-  // Device memory of the tiny warm operation, from the first build to the end.
-  void* scratch REWIRE_GUARDED_BY(mutex) = nullptr;
-  bool awaits_build REWIRE_GUARDED_BY(mutex) = false;  // the first generation comes with a Build
+  // Made by the first build, kept to the end.
+  Scratch scratch REWIRE_GUARDED_BY(mutex);
+  std::vector<void*> outgrown REWIRE_GUARDED_BY(mutex);  // earlier memory of `scratch`
+  bool awaits_build REWIRE_GUARDED_BY(mutex) = false;    // the first generation comes with a Build
   bool lost REWIRE_GUARDED_BY(mutex) = false;
   const char* lost_why REWIRE_GUARDED_BY(mutex) = nullptr;  // valid until the process ends
   // Why the last operation at a cut was refused; nullptr: it was not. Valid until the process ends.

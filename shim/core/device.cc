@@ -25,6 +25,8 @@ class DriverDevice : public Device {
   absl::StatusOr<uint64_t> FreeBytes() override;
   absl::StatusOr<void*> Allocate(size_t bytes) override;
   void Free(void* memory) override;
+  bool Write(void* to, std::span<const uint8_t> from, cudaStream_t stream) override;
+  bool Read(const void* from, std::span<uint8_t> to, cudaStream_t stream) override;
   absl::StatusOr<cudaStream_t> MakeStream() override;
   void DestroyStream(cudaStream_t stream) override;
   unsigned ResidentBlocks() override;
@@ -101,6 +103,17 @@ absl::StatusOr<void*> DriverDevice::Allocate(size_t bytes) {
 }
 
 void DriverDevice::Free(void* memory) { driver_->MemFree(reinterpret_cast<CUdeviceptr>(memory)); }
+
+// CUDA copies pageable host memory before it returns (H to D), or waits for the copy (D to H).
+bool DriverDevice::Write(void* to, std::span<const uint8_t> from, cudaStream_t stream) {
+  return driver_->MemcpyHtoDAsync(reinterpret_cast<CUdeviceptr>(to), from.data(), from.size(),
+                                  stream) == CUDA_SUCCESS;
+}
+
+bool DriverDevice::Read(const void* from, std::span<uint8_t> to, cudaStream_t stream) {
+  return driver_->MemcpyDtoHAsync(to.data(), reinterpret_cast<CUdeviceptr>(from), to.size(),
+                                  stream) == CUDA_SUCCESS;
+}
 
 absl::StatusOr<cudaStream_t> DriverDevice::MakeStream() {
   CUstream stream = nullptr;

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -42,6 +43,11 @@ class Device {
   virtual absl::StatusOr<uint64_t> FreeBytes() = 0;
   virtual absl::StatusOr<void*> Allocate(size_t bytes) = 0;
   virtual void Free(void* memory) = 0;
+
+  // Copy between host and device memory, in the stream's order. On return the host's memory may be
+  // used again: Read() waits for the stream. Return whether the copy began.
+  virtual bool Write(void* to, std::span<const uint8_t> from, cudaStream_t stream) = 0;
+  virtual bool Read(const void* from, std::span<uint8_t> to, cudaStream_t stream) = 0;
 
   // Makes a stream of lowest priority that does not synchronise with the legacy stream.
   virtual absl::StatusOr<cudaStream_t> MakeStream() = 0;

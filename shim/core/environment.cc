@@ -19,6 +19,8 @@ NcclCalls NcclCalls::From(const RealNccl& real) {
   calls.Reduce = real.Reduce;
   calls.AllGather = real.AllGather;
   calls.ReduceScatter = real.ReduceScatter;
+  calls.Send = real.Send;
+  calls.Recv = real.Recv;
   // Functions newer than 2.19 are chosen by version: the table's own lookup is in the preloaded
   // library, which the core does not link.
   if (real.version >= 22203) calls.GroupSimulateEnd = real.GroupSimulateEnd;

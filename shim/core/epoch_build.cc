@@ -1,6 +1,7 @@
 #include "shim/core/epoch_build.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstring>
 #include <deque>
@@ -21,9 +22,6 @@ namespace rewire::shim {
 namespace {
 
 constexpr milliseconds kPoll(1);
-// A longer pause between two polls is the host's: this thread has low priority.
-constexpr milliseconds kLongestPoll(10);
-constexpr size_t kScratchBytes = 256;
 
 void Repoint(Recipe* recipe, size_t offset, const std::string& text) {
   if (recipe->config.size() < offset + sizeof(const char*)) return;
@@ -45,46 +43,6 @@ struct OwnConfig {
   [[nodiscard]] ncclConfig_t* get() const { return const_cast<ncclConfig_t*>(recipe.Config()); }
   Recipe recipe;
 };
-
-// Keeps the program's memory of a communicator while a thread may read its registrations, even when
-// the program destroys the communicator meanwhile.
-class User {
- public:
-  explicit User(VirtualCommunicator* comm) : comm_(comm) {
-    comm_->users.fetch_add(1, std::memory_order_seq_cst);
-  }
-  ~User() { comm_->users.fetch_sub(1, std::memory_order_release); }
-  User(const User&) = delete;
-  User& operator=(const User&) = delete;
-
- private:
-  VirtualCommunicator* const comm_;
-};
-
-bool IsLost(Chain* chain) {
-  MutexLock lock(&chain->mutex);
-  return chain->lost;
-}
-
-// Returns "first operation on a new generation of communicator ID: what".
-std::string FirstOperation(const CommunicatorId& id, const std::string& what) {
-  return absl::StrCat("first operation on a new generation of communicator ", Name(id), ": ", what);
-}
-
-// The memory of the tiny operation of each rank.
-absl::StatusOr<std::vector<void*>> ScratchOf(std::span<const std::shared_ptr<Chain>> chains) {
-  std::vector<void*> scratch;
-  for (const std::shared_ptr<Chain>& chain : chains) {
-    MutexLock lock(&chain->mutex);
-    if (chain->scratch == nullptr) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat("warm-up of communicator ", Name(chain->id),
-                       ": no device memory: bytes=", kScratchBytes));
-    }
-    scratch.push_back(chain->scratch);
-  }
-  return scratch;
-}
 
 }  // namespace
 
@@ -184,6 +142,7 @@ absl::StatusOr<Link*> EpochBuild::NewLink(BuildTask* task, Chain* chain, uint32_
   link->blocking = chain->blocking;
   link->context = chain->context;
   REWIRE_RETURN_IF_ERROR(device_->Enter(chain->context));
+  REWIRE_RETURN_IF_ERROR(MakeScratch(chain, ranks));
   REWIRE_ASSIGN_OR_RETURN(link->end_of_previous, device_->MakeEvent());
   link->generation =
       services_->new_generation(task->epoch, static_cast<int>(ranks), static_cast<int>(rank));
@@ -193,14 +152,24 @@ absl::StatusOr<Link*> EpochBuild::NewLink(BuildTask* task, Chain* chain, uint32_
                                                      ": no host memory for a generation"));
   }
   MutexLock lock(&chain->mutex);
-  if (chain->scratch == nullptr) {
-    absl::StatusOr<void*> scratch = device_->Allocate(kScratchBytes);
-    if (scratch.ok()) chain->scratch = *scratch;
-  }
   if (chain->current != nullptr) {
     link->generation->device.store(chain->current->generation->device.load());
   }
   return task->Add(std::move(link));
+}
+
+absl::Status EpochBuild::MakeScratch(Chain* chain, uint32_t ranks) {
+  const size_t needed = BesideRun::BytesFor(ranks);
+  MutexLock lock(&chain->mutex);
+  if (chain->scratch.size >= needed) return absl::OkStatus();
+  const absl::StatusOr<void*> memory = device_->Allocate(std::bit_ceil(needed));
+  if (!memory.ok()) {
+    return absl::ResourceExhaustedError(absl::StrCat("warm-up of communicator ", Name(chain->id),
+                                                     ": no device memory: bytes=", needed));
+  }
+  if (chain->scratch.memory != nullptr) chain->outgrown.push_back(chain->scratch.memory);
+  chain->scratch = {*memory, std::bit_ceil(needed)};
+  return absl::OkStatus();
 }
 
 absl::Status EpochBuild::BuildOne(BuildTask* task, const Chains& chains,
@@ -275,7 +244,7 @@ absl::Status EpochBuild::Connect(BuildTask* task, const Chains& chains,
   }));
   if (result != ncclSuccess && result != ncclInProgress) return failed("creation", result);
   for (size_t i = 0; i < chains.size(); ++i) {
-    if (!blocking) REWIRE_RETURN_IF_ERROR(Settle(task, generations[i]->Real()));
+    if (!blocking) REWIRE_RETURN_IF_ERROR(Settle(*nccl_, task, generations[i]->Real()));
     REWIRE_RETURN_IF_ERROR(device_->Enter(contexts[i]));
     const User user(chains[i]->comm);
     REWIRE_RETURN_IF_ERROR(task->InNccl(links.subspan(i, 1), &result, [&] {
@@ -283,7 +252,7 @@ absl::Status EpochBuild::Connect(BuildTask* task, const Chains& chains,
     }));
     if (result != ncclSuccess) return failed("replay of registrations", result);
   }
-  REWIRE_ASSIGN_OR_RETURN(const std::vector<void*> scratch, ScratchOf(chains));
+  const std::vector<void*> scratch = ScratchOf(chains);
   // On a non-blocking communicator the simulation would really launch.
   if (blocking) {
     std::vector<ncclComm_t> comms;
@@ -293,126 +262,7 @@ absl::Status EpochBuild::Connect(BuildTask* task, const Chains& chains,
     if (result != ncclSuccess) return failed("warm-up", result);
     counters_->warmed_classes += usage.size();
   }
-  return beside ? RunBeside(task, chains, links) : absl::OkStatus();
-}
-
-absl::Status EpochBuild::RunBeside(BuildTask* task, const Chains& chains, Ranks links) {
-  std::vector<cudaStream_t> streams;
-  absl::Status status;
-  for (size_t i = 0; i < links.size() && status.ok(); ++i) {
-    status = device_->Enter(links[i]->context);
-    if (!status.ok()) break;
-    absl::StatusOr<cudaStream_t> stream = device_->MakeStream();
-    status = stream.status();
-    if (status.ok()) streams.push_back(*stream);
-  }
-  // A thread left inside NCCL uses only copies.
-  Device* const device = device_;
-  const std::vector<DeviceContext> contexts = ContextsOf(links);
-  if (status.ok()) status = IssueBeside(task, chains, links, streams);
-  for (size_t i = 0; i < streams.size(); ++i) {
-    if (!status.ok() && !task->Left() && !links[i]->blocking) {
-      links[i]->launching = streams[i];
-    } else if (device->Enter(contexts[i]).ok()) {
-      device->DestroyStream(streams[i]);
-    }
-  }
-  if (!status.ok()) return status;
-  for (Link* link : links) link->warmed = true;
-  ++counters_->warmed_beside;
-  return absl::OkStatus();
-}
-
-absl::Status EpochBuild::IssueBeside(BuildTask* task, const Chains& chains, Ranks links,
-                                     std::span<const cudaStream_t> streams) {
-  const CommunicatorId id = chains.front()->id;
-  const NcclCalls nccl = *nccl_;
-  Device* const device = device_;
-  const std::vector<DeviceContext> contexts = ContextsOf(links);
-  const std::vector<Generation*> generations = GenerationsOf(links);
-  REWIRE_ASSIGN_OR_RETURN(const std::vector<void*> scratch, ScratchOf(chains));
-  ncclResult_t result = ncclSuccess;
-  REWIRE_RETURN_IF_ERROR(task->InNccl(links, &result, [&] {
-    return ForEachRank(nccl, device, contexts, [&](size_t i) {
-      return nccl.AllReduce(scratch[i], scratch[i], 1, ncclFloat32, ncclSum, generations[i]->Real(),
-                            streams[i]);
-    });
-  }));
-  if (result != ncclSuccess && result != ncclInProgress) {
-    return absl::InternalError(
-        FirstOperation(id, absl::StrCat("ncclResult=", static_cast<int>(result))));
-  }
-  for (size_t i = 0; i < links.size(); ++i) {
-    if (!links[i]->blocking) REWIRE_RETURN_IF_ERROR(Settle(task, generations[i]->Real()));
-    REWIRE_RETURN_IF_ERROR(device_->Enter(contexts[i]));
-    // The event is free until the generation is in use.
-    if (!device_->Record(links[i]->end_of_previous, streams[i])) {
-      return absl::InternalError(FirstOperation(id, "no event can be recorded after it"));
-    }
-  }
-  return AwaitBeside(task, chains, links);
-}
-
-absl::Status EpochBuild::AwaitBeside(BuildTask* task, const Chains& chains, Ranks links) {
-  const CommunicatorId id = chains.front()->id;
-  const auto count = [&] {
-    uint64_t all = 0;
-    for (const auto& chain : chains) all += chain->comm->issued.load(std::memory_order_relaxed);
-    return all;
-  };
-  uint64_t issued = count();
-  // How long the program has stood still, as far as this thread could run. A thread that the host
-  // holds back sees the program stand still for the same reason.
-  Duration still{0};
-  Time polled = Now();
-  for (size_t i = 0; i < links.size();) {
-    switch (device_->Query(links[i]->end_of_previous)) {
-      case Device::EventState::kDone:
-        ++i;
-        continue;
-      case Device::EventState::kFailed:
-        return absl::InternalError(FirstOperation(id, "the device reported an error"));
-      case Device::EventState::kPending:
-        break;
-    }
-    const Time now = Now();
-    still += std::min<Duration>(now - polled, kLongestPoll);
-    polled = now;
-    const uint64_t now_issued = count();
-    if (std::exchange(issued, now_issued) != now_issued) still = Duration{0};
-    // A joiner, or a member whose generations were aborted, has no operation that could be blocked.
-    const bool may_block = issued != 0 && !IsLost(chains.front().get());
-    if (const absl::Status stopped = task->Stopped(); !stopped.ok()) {
-      // Another member was the first to give up. The member that mints the next build must know.
-      if (may_block && still > stalled_ / 2) ++counters_->beside_refused;
-      return stopped;
-    }
-    if (may_block && still > stalled_) {
-      // The two operations may block each other on some device. An abort of the new generation,
-      // which no member uses yet, lets the old one continue. The attempt is not repeated.
-      ++counters_->beside_refused;
-      return absl::AbortedError(FirstOperation(
-          id, absl::StrCat("not complete while the program issued no operation for ",
-                           stalled_.count(), " ms (later builds run it at an agreed operation)")));
-    }
-    std::this_thread::sleep_for(kPoll);
-  }
-  return absl::OkStatus();
-}
-
-absl::Status EpochBuild::Settle(BuildTask* task, ncclComm_t comm) {
-  for (;;) {
-    REWIRE_RETURN_IF_ERROR(task->Stopped());
-    ncclResult_t state = ncclInProgress;
-    const ncclResult_t asked = nccl_->CommGetAsyncError(comm, &state);
-    if (asked != ncclSuccess) state = asked;
-    if (state == ncclSuccess) return absl::OkStatus();
-    if (state != ncclInProgress) {
-      return absl::InternalError(
-          absl::StrCat("settle a non-blocking communicator: ncclResult=", static_cast<int>(state)));
-    }
-    std::this_thread::sleep_for(kPoll);
-  }
+  return beside ? beside_.Run(task, chains, links) : absl::OkStatus();
 }
 
 }  // namespace rewire::shim

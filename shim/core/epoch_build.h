@@ -18,6 +18,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "reconfig/elastic/protocol/messages.h"
+#include "shim/core/beside_run.h"
 #include "shim/core/build_task.h"
 #include "shim/core/build_thread.h"
 #include "shim/core/chain.h"
@@ -42,7 +43,7 @@ class BuildSite {
 
 class EpochBuild {
  public:
-  // stalled: see Builder.
+  // stalled: see BesideRun.
   EpochBuild(Environment* environment, MemoryLedger* ledger, BuildSite* site, milliseconds stalled)
       : nccl_(&environment->nccl),
         services_(environment->services),
@@ -50,7 +51,7 @@ class EpochBuild {
         counters_(&environment->counters),
         ledger_(ledger),
         site_(site),
-        stalled_(stalled) {}
+        beside_(environment, stalled) {}
 
   // Builds the task's generations in their order and adds each to the task as soon as there is
   // something to free. *chains: the communicators of the task's generations. `priority` is that of
@@ -78,13 +79,11 @@ class EpochBuild {
                         const elastic::CommunicatorBuild& build, LowPriority* priority,
                         uint64_t* taken);
   absl::StatusOr<Link*> NewLink(BuildTask* task, Chain* chain, uint32_t ranks, uint32_t rank);
+  // Makes the chain's device memory for operations on a generation with this number of ranks,
+  // unless it has enough. Earlier memory may be in use and is kept.
+  absl::Status MakeScratch(Chain* chain, uint32_t ranks);
   absl::Status Connect(BuildTask* task, const Chains& chains,
                        const elastic::CommunicatorBuild& build, Ranks links);
-  absl::Status RunBeside(BuildTask* task, const Chains& chains, Ranks links);
-  absl::Status IssueBeside(BuildTask* task, const Chains& chains, Ranks links,
-                           std::span<const cudaStream_t> streams);
-  absl::Status AwaitBeside(BuildTask* task, const Chains& chains, Ranks links);
-  absl::Status Settle(BuildTask* task, ncclComm_t comm);
 
   const NcclCalls* const nccl_;
   const ShimServices* const services_;
@@ -92,7 +91,7 @@ class EpochBuild {
   CoreCounters* const counters_;
   MemoryLedger* const ledger_;
   BuildSite* const site_;
-  const milliseconds stalled_;
+  BesideRun beside_;
 };
 
 }  // namespace rewire::shim

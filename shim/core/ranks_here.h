@@ -1,10 +1,13 @@
-// Calls of NCCL for this process's ranks of one generation. For EpochBuild, on the builder's
-// thread.
+// This process's ranks of one generation that is being built: their data, and calls of NCCL. For
+// EpochBuild, on the builder's thread.
 #pragma once
 
+#include <memory>
 #include <span>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "shim/core/build_task.h"
 #include "shim/core/chain.h"
 #include "shim/core/device.h"
 #include "shim/core/environment.h"
@@ -45,5 +48,29 @@ inline std::vector<Generation*> GenerationsOf(std::span<Link* const> links) {
   for (const Link* link : links) generations.push_back(link->generation);
   return generations;
 }
+
+// The memory of each rank's Scratch.
+std::vector<void*> ScratchOf(std::span<const std::shared_ptr<Chain>> chains);
+
+// Returns whether the chain's generations were aborted after a loss.
+bool IsLost(Chain* chain);
+
+// Waits until a non-blocking communicator is no longer in progress.
+absl::Status Settle(const NcclCalls& nccl, BuildTask* task, ncclComm_t comm);
+
+// Keeps the program's memory of a communicator while a thread may read it, even when the program
+// destroys the communicator meanwhile.
+class User {
+ public:
+  explicit User(VirtualCommunicator* comm) : comm_(comm) {
+    comm_->users.fetch_add(1, std::memory_order_seq_cst);
+  }
+  ~User() { comm_->users.fetch_sub(1, std::memory_order_release); }
+  User(const User&) = delete;
+  User& operator=(const User&) = delete;
+
+ private:
+  VirtualCommunicator* const comm_;
+};
 
 }  // namespace rewire::shim

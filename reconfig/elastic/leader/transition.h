@@ -49,7 +49,7 @@ struct Transition {
   std::optional<Time> deadline;
   bool reserved = false;
   std::optional<Time> not_before;  // RESERVE does not end earlier; nullopt: that time has passed
-  std::string waits;  // RESERVE's last reported reason to wait
+  std::string waits;               // RESERVE's last reported reason to wait
 
   World to;  // complete (addresses) from kPrepare on
   std::set<CommunicatorId> to_mint;

@@ -19,7 +19,7 @@ using namespace simgpu;
 namespace {
 
 enum class Side { kHost, kDevice, kAny };
-enum class Call { kAsync, kSyncNoWait, kSyncWait };
+enum class Call { kAsync, kAsyncWait, kSyncNoWait, kSyncWait };
 
 constexpr CUmemAccess_flags kRead = CU_MEM_ACCESS_FLAGS_PROT_READ;
 constexpr CUmemAccess_flags kWrite = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
@@ -61,14 +61,14 @@ void Move(CUdeviceptr target, CUdeviceptr source, size_t size) {
 
 CUresult Enqueue(CUstream handle, Call call, uint64_t cost, Work work)
     REWIRE_REQUIRES(driver_mutex) {
-  if (call != Call::kAsync) SIMGPU_TRY(CheckUnsafeCall());
+  if (call == Call::kSyncNoWait || call == Call::kSyncWait) SIMGPU_TRY(CheckUnsafeCall());
   Stream* stream = nullptr;
   SIMGPU_TRY(FindStreamForWork(handle, &stream));
   Operation operation;
   operation.cost = cost;
   operation.work = std::move(work);
   const MarkerRef done = stream->Enqueue(std::move(operation));
-  if (call == Call::kSyncWait) WaitFor(done);
+  if (call == Call::kSyncWait || call == Call::kAsyncWait) WaitFor(done);
   return CUDA_SUCCESS;
 }
 
@@ -118,6 +118,8 @@ CUresult Copy(CUdeviceptr target, Side target_side, CUdeviceptr source, Side sou
   if (call == Call::kAsync && size > 0 && IsPageable(source)) {
     return EnqueueStaged(target, source, size, stream);
   }
+  // And a copy into pageable memory is complete.
+  if (call == Call::kAsync && size > 0 && IsPageable(target)) call = Call::kAsyncWait;
   return EnqueueCopy(target, source, size, stream, call);
 }
 

@@ -43,20 +43,24 @@ TEST_F(StreamTest, RunsInOrderAndAsynchronously) {
 TEST_F(StreamTest, CopiesAndFillsHappenInStreamOrder) {
   const CUstream stream = NewStream();
   const CUdeviceptr a = NewMemory(4096), b = NewMemory(4096);
-  std::array<unsigned, 1024> host{};
+  void* locked = nullptr;
+  ASSERT_EQ(cuMemAllocHost_v2(&locked, 4096), CUDA_SUCCESS);
+  auto* const host = static_cast<unsigned*>(locked);
+  std::fill_n(host, 1024, 0u);
   Gate gate;
   ASSERT_EQ(cuLaunchHostFunc(stream, &Gate::Hold, &gate), CUDA_SUCCESS);
   ASSERT_EQ(cuMemsetD32Async(a, 7, 1024, stream), CUDA_SUCCESS);
   ASSERT_EQ(cuMemcpyDtoDAsync_v2(b, a, 4096, stream), CUDA_SUCCESS);
   ASSERT_EQ(cuMemsetD8Async(a, 0xff, 4096, stream), CUDA_SUCCESS);
-  ASSERT_EQ(cuMemcpyDtoHAsync_v2(host.data(), b, 4096, stream), CUDA_SUCCESS);
+  ASSERT_EQ(cuMemcpyDtoHAsync_v2(host, b, 4096, stream), CUDA_SUCCESS);
   EXPECT_EQ(host[1023], 0u);
   gate.Open();
   ASSERT_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
   EXPECT_EQ(host[0], 7u);
   EXPECT_EQ(host[1023], 7u);
-  ASSERT_EQ(cuMemcpyDtoH_v2(host.data(), a, 4096), CUDA_SUCCESS);
+  ASSERT_EQ(cuMemcpyDtoH_v2(host, a, 4096), CUDA_SUCCESS);
   EXPECT_EQ(host[5], 0xffffffffu);
+  EXPECT_EQ(cuMemFreeHost(locked), CUDA_SUCCESS);
 }
 
 TEST_F(StreamTest, AsynchronousCopyFromPageableMemoryReadsItBeforeTheCallReturns) {
@@ -71,6 +75,19 @@ TEST_F(StreamTest, AsynchronousCopyFromPageableMemoryReadsItBeforeTheCallReturns
   ASSERT_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
   ASSERT_EQ(cuMemcpyDtoH_v2(&value, memory, sizeof value), CUDA_SUCCESS);
   EXPECT_EQ(value, 7u);
+}
+
+TEST_F(StreamTest, AsynchronousCopyToPageableMemoryIsCompleteWhenTheCallReturns) {
+  const CUstream stream = NewStream();
+  const CUdeviceptr memory = NewMemory(4096);
+  ASSERT_EQ(cuMemsetD8_v2(memory, 3, 4096), CUDA_SUCCESS);
+  Gate gate;
+  ASSERT_EQ(cuLaunchHostFunc(stream, &Gate::Hold, &gate), CUDA_SUCCESS);
+  std::thread opens([&gate] { gate.Open(); });
+  unsigned char value = 0;
+  ASSERT_EQ(cuMemcpyDtoHAsync_v2(&value, memory, sizeof value, stream), CUDA_SUCCESS);
+  EXPECT_EQ(value, 3);
+  opens.join();
 }
 
 TEST_F(StreamTest, LegacyStreamWaitsForBlockingStreamsOnly) {

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -38,10 +39,36 @@ class FakeDevice : public Device {
     MutexLock lock(&mutex_);
     return free_bytes_();
   }
-  absl::StatusOr<void*> Allocate(size_t /*bytes*/) override { return this; }
+  absl::StatusOr<void*> Allocate(size_t /*bytes*/) override {
+    MutexLock lock(&mutex_);
+    if (full_) return absl::ResourceExhaustedError("full");
+    return this;
+  }
+  void SetFull(bool full) {
+    MutexLock lock(&mutex_);
+    full_ = full;
+  }
   void Free(void* /*memory*/) override {
     MutexLock lock(&mutex_);
     ++freed_;
+  }
+  bool Write(void* /*to*/, std::span<const uint8_t> from, cudaStream_t /*stream*/) override {
+    MutexLock lock(&mutex_);
+    memory_.assign(from.begin(), from.end());
+    return true;
+  }
+  // Reads what was written last, with the bits that other ranks add.
+  bool Read(const void* /*from*/, std::span<uint8_t> to, cudaStream_t /*stream*/) override {
+    MutexLock lock(&mutex_);
+    for (size_t i = 0; i < to.size(); ++i) {
+      to[i] = static_cast<uint8_t>((i < memory_.size() ? memory_[i] : 0) |
+                                   (i < added_.size() ? added_[i] : 0));
+    }
+    return true;
+  }
+  void AddToMemory(std::vector<uint8_t> bits) {
+    MutexLock lock(&mutex_);
+    added_ = std::move(bits);
   }
   absl::StatusOr<cudaStream_t> MakeStream() override {
     MutexLock lock(&mutex_);
@@ -178,6 +205,9 @@ class FakeDevice : public Device {
   std::set<DeviceEvent> destroyed_ REWIRE_GUARDED_BY(mutex_);
   std::vector<std::string> log_ REWIRE_GUARDED_BY(mutex_);
   bool gone_ REWIRE_GUARDED_BY(mutex_) = false;
+  bool full_ REWIRE_GUARDED_BY(mutex_) = false;
+  std::vector<uint8_t> memory_ REWIRE_GUARDED_BY(mutex_);
+  std::vector<uint8_t> added_ REWIRE_GUARDED_BY(mutex_);
 };
 
 }  // namespace rewire::shim

@@ -199,6 +199,21 @@ ncclResult_t ReduceScatter(const void* /*in*/, void* /*out*/, size_t count, nccl
   return Operation("ReduceScatter", count, type, comm);
 }
 
+ncclResult_t Send(const void* /*in*/, size_t /*count*/, ncclDataType_t /*type*/, int peer,
+                  ncclComm_t comm, cudaStream_t /*stream*/) {
+  FakeNccl& nccl = FakeNccl::Get();
+  MutexLock lock(&nccl.mutex);
+  nccl.sends.push_back(absl::StrCat(nccl.Of(comm)->rank, " to ", peer));
+  return nccl.operation_result;
+}
+ncclResult_t Recv(void* /*out*/, size_t /*count*/, ncclDataType_t /*type*/, int peer,
+                  ncclComm_t comm, cudaStream_t /*stream*/) {
+  FakeNccl& nccl = FakeNccl::Get();
+  MutexLock lock(&nccl.mutex);
+  nccl.sends.push_back(absl::StrCat(peer, " to ", nccl.Of(comm)->rank));
+  return nccl.operation_result;
+}
+
 }  // namespace
 
 FakeNccl& FakeNccl::Get() { return *Instance(); }
@@ -265,6 +280,8 @@ NcclCalls FakeNccl::Calls(bool abort_frees_at_group_end) {
   calls.Reduce = ::rewire::shim::Reduce;
   calls.AllGather = ::rewire::shim::AllGather;
   calls.ReduceScatter = ::rewire::shim::ReduceScatter;
+  calls.Send = ::rewire::shim::Send;
+  calls.Recv = ::rewire::shim::Recv;
   return calls;
 }
 

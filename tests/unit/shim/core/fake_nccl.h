@@ -44,6 +44,7 @@ struct FakeNccl {
   std::map<ncclComm_t, std::unique_ptr<Comm>> comms;
   std::vector<std::string> calls;  // calls about whole communicators, in order
   std::vector<std::string> simulated;
+  std::vector<std::string> sends;     // "0 to 1", as a rank sends or receives
   std::vector<std::string> launches;  // "communicator.tag", and "settled communicator"
   int blocked = 0;
   int misuses = 0;  // calls on a freed or aborted communicator, or a free during a call

@@ -79,10 +79,49 @@ TEST_F(BesideTest, NothingIsLeftToDoAtTheWarmIndex) {
     core_->Decide(1, true);
     for (size_t i = 0; i < 8; ++i) ASSERT_EQ(program.Issue(100 + i), ncclSuccess);
     EXPECT_EQ(HostWaits(program, 1), 0u);
-    EXPECT_THAT(program.OperationsOf(program.Real()), ElementsAre(1, 105, 106, 107));
+    EXPECT_THAT(program.OperationsOf(program.Real()), ElementsAre(2, 105, 106, 107));
   }
   EXPECT_EQ(core_->counters().warmed_beside.load(), 2u);
   EXPECT_EQ(core_->counters().host_waits.load(), 0u);
+}
+
+TEST_F(BesideTest, ConnectsThePairsOverWhichAnyRankHasSent) {
+  Program program(core_.get(), 1);
+  ASSERT_EQ(program.Create(3, 0), ncclSuccess);
+  PeerCounters counters[3];
+  counters[1].sent.store(1);
+  program.comm.peer_count.store(3);
+  program.comm.peers.store(counters);
+  device_.AddToMemory({0, 0b100, 0b001});  // 1 to 2, and 2 to 0
+  ASSERT_TRUE(Prepare(1, {BuildOf(program, 3, 0, std::string(kBeside))}).ok());
+  {
+    MutexLock lock(&FakeNccl::Get().mutex);
+    EXPECT_THAT(FakeNccl::Get().sends, ElementsAre("0 to 1", "2 to 0"));
+  }
+  program.comm.peers.store(nullptr);
+}
+
+TEST_F(BesideTest, AWorldThatGrowsGetsMoreMemory) {
+  Program program(core_.get(), 1);
+  ASSERT_EQ(program.Create(2, 0), ncclSuccess);
+  ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0, std::string(kBeside))}).ok());
+  ASSERT_TRUE(Prepare(2, {BuildOf(program, 64, 0, std::string(kBeside))}).ok());
+  program.Close();
+  EXPECT_TRUE(Eventually([&] { return device_.freed() == 2; }));
+}
+
+TEST_F(BesideTest, WithoutDeviceMemoryNothingIsLeftOver) {
+  Program program(core_.get(), 1);
+  ASSERT_EQ(program.Create(2, 0), ncclSuccess);
+  const int events = device_.live_events();
+  const int generations = FakeServices::live_generations();
+  device_.SetFull(true);
+  EXPECT_THAT(Prepare(1, {BuildOf(program, 2, 0, std::string(kBeside))}).ToString(),
+              HasSubstr("no device memory: bytes="));
+  EXPECT_EQ(device_.live_events(), events);
+  EXPECT_EQ(FakeServices::live_generations(), generations);
+  device_.SetFull(false);
+  EXPECT_TRUE(Prepare(2, {BuildOf(program, 2, 0, std::string(kBeside))}).ok());
 }
 
 TEST_F(BesideTest, IsDisabledAfterBlockingTheProgram) {

@@ -1,0 +1,45 @@
+#include "shim/core/ranks_here.h"
+
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "reconfig/base/status_macros.h"
+
+namespace rewire::shim {
+
+namespace {
+
+constexpr milliseconds kPoll(1);
+
+}  // namespace
+
+std::vector<void*> ScratchOf(std::span<const std::shared_ptr<Chain>> chains) {
+  std::vector<void*> scratch;
+  for (const std::shared_ptr<Chain>& chain : chains) {
+    MutexLock lock(&chain->mutex);
+    scratch.push_back(chain->scratch.memory);
+  }
+  return scratch;
+}
+
+bool IsLost(Chain* chain) {
+  MutexLock lock(&chain->mutex);
+  return chain->lost;
+}
+
+absl::Status Settle(const NcclCalls& nccl, BuildTask* task, ncclComm_t comm) {
+  for (;;) {
+    REWIRE_RETURN_IF_ERROR(task->Stopped());
+    ncclResult_t state = ncclInProgress;
+    const ncclResult_t asked = nccl.CommGetAsyncError(comm, &state);
+    if (asked != ncclSuccess) state = asked;
+    if (state == ncclSuccess) return absl::OkStatus();
+    if (state != ncclInProgress) {
+      return absl::InternalError(
+          absl::StrCat("settle a non-blocking communicator: ncclResult=", static_cast<int>(state)));
+    }
+    std::this_thread::sleep_for(kPoll);
+  }
+}
+
+}  // namespace rewire::shim
