@@ -221,8 +221,10 @@ bool Cutter::Follow(Chain* chain, DeviceEvent end, cudaStream_t stream) {
   // a capture.
   const cudaStream_t last = chain->comm->last_stream.load(std::memory_order_relaxed);
   const bool used = chain->comm->issued.load(std::memory_order_relaxed) > 0;
-  if (used && last != stream && !device_->Capturing(last)) {
-    if (!device_->Record(end, last) || !device_->MakeWait(stream, end)) return false;
+  // A program may destroy a stream when the operations on it have ended. Then no event can be
+  // recorded on it, and none is needed.
+  if (used && last != stream && !device_->Capturing(last) && device_->Record(end, last)) {
+    if (!device_->MakeWait(stream, end)) return false;
     current.end_recorded = true;
   }
   if (!device_->Capturing(stream)) {

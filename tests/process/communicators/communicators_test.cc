@@ -120,6 +120,17 @@ TEST_F(CommunicatorsTest, APendingSwapPassesAtACapturedOperation) {
   Finish();
 }
 
+TEST_F(CommunicatorsTest, TheStreamOfTheLastOperationMayBeDestroyed) {
+  Start(2, "streams");
+  for (int use = 1; use <= 4; ++use) {
+    Touch("use-" + std::to_string(use));
+    Await("used it " + std::to_string(use) + "\n");
+    Rebuild(1 + use);
+    AwaitPending("idle", 2);
+  }
+  Finish();
+}
+
 // An operation that NCCL rejected is in no graph.
 TEST_F(CommunicatorsTest, ARejectedCapturedOperationDoesNotPin) {
   Start(2, "rejected");

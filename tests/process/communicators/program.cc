@@ -5,10 +5,10 @@
 // communicator used only at a command; a communicator for sends and receives alone; a non-blocking
 // communicator. MODE "blocking": the same without the non-blocking communicator. MODE "grouped":
 // the same, and rank 0 alone puts each sum into a group. MODE "graphs": the world alone. MODE
-// "captures": the world and an idle communicator. MODE "rejected": the same. Rank 0 follows the
-// files in FOLDER: use-K (the idle communicator is used for the K-th time; in mode graphs, an
-// operation is captured for odd K, and the graphs are released for even K; RunCaptures() lists the
-// uses of modes captures and rejected) and stop.
+// "captures": the world and an idle communicator. MODE "rejected" and MODE "streams": the same. Rank
+// 0 follows the files in FOLDER: use-K (the idle communicator is used for the K-th time; in mode
+// graphs, an operation is captured for odd K, and the graphs are released for even K; RunIdle()
+// lists the uses of the last three modes) and stop.
 #include "tests/process/communicators/program_process.h"
 
 namespace rewire {
@@ -131,6 +131,14 @@ void Capture(const Gpu& gpu, ncclComm_t comm, bool grouped, ncclDataType_t type 
   MUST(Cuda("cuStreamDestroy_v2", stream));
 }
 
+// One operation in a stream that is destroyed after it.
+void UseAnotherStream(const Gpu& gpu, ncclComm_t comm) {
+  Gpu other = gpu;
+  MUST(Cuda("cuStreamCreate", &other.stream, 1U));
+  if (static_cast<int>(Sum(other, comm, 1.0F)) != ranks) Die("a wrong sum");
+  MUST(Cuda("cuStreamDestroy_v2", other.stream));
+}
+
 void ReleaseGraphs() {
   // The preloaded file has opened the library.
   void* library = dlopen(REWIRE_LIBRARY, RTLD_NOW | RTLD_NOLOAD);
@@ -168,8 +176,9 @@ void RunGraphs() {
 }
 
 // The uses of the idle communicator: 1: a captured operation; 2: an operation; 3: the graphs are
-// released. With `rejected`: a captured operation that NCCL rejects, alone and in a group.
-void RunCaptures(bool rejected) {
+// released. In mode rejected: a captured operation that NCCL rejects, alone and in a group. In mode
+// streams: an operation in a stream of its own.
+void RunIdle(const std::string& mode) {
   const Gpu gpu(rank);
   ncclComm_t world = Init("world");
   ncclComm_t idle = Init("idle");
@@ -185,7 +194,9 @@ void RunCaptures(bool rejected) {
     if (command == kStop) break;
     if (command != kUse) continue;
     ++used;
-    if (rejected) {
+    if (mode == "streams") {
+      UseAnotherStream(gpu, idle);
+    } else if (mode == "rejected") {
       for (const bool grouped : {false, true}) {
         Capture(gpu, idle, grouped, static_cast<ncclDataType_t>(15));
       }
@@ -214,8 +225,8 @@ int main(int argc, char** argv) {
   const std::string mode = argc > 2 ? argv[2] : "all";
   if (mode == "graphs") {
     rewire::RunGraphs();
-  } else if (mode == "captures" || mode == "rejected") {
-    rewire::RunCaptures(mode == "rejected");
+  } else if (mode == "captures" || mode == "rejected" || mode == "streams") {
+    rewire::RunIdle(mode);
   } else {
     rewire::groups_alone = mode == "grouped" && rewire::rank == 0;
     rewire::RunAll(mode == "all");

@@ -141,6 +141,18 @@ TEST_F(CutTest, DecisionThatArrivesWhileAskingCounts) {
   EXPECT_EQ(HostWaits(program, 1), 1u);
 }
 
+TEST_F(CutTest, TheStreamOfTheLastOperationMayBeDestroyed) {
+  Program program(core_.get(), 1);
+  ASSERT_EQ(program.Create(2, 0), ncclSuccess);
+  ASSERT_EQ(program.Issue(0, 8), ncclSuccess);
+  Swap(program, 1, 1, 1);  // the next operation
+  device_.DestroyStreamOfProgram(8);
+  EXPECT_EQ(program.Issue(1, 7), ncclSuccess);
+  EXPECT_EQ(PositionOf(program).in_use, 1u);
+  EXPECT_EQ(core_->OnLastError(&program.comm), nullptr);
+  ASSERT_TRUE(RetireAll());
+}
+
 TEST_F(CutTest, ACaptureAtTheCutIsRefusedByName) {
   Program program(core_.get(), 1);
   ASSERT_EQ(program.Create(2, 0), ncclSuccess);

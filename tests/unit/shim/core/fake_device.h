@@ -103,7 +103,7 @@ class FakeDevice : public Device {
   bool Record(DeviceEvent event, cudaStream_t stream) override {
     MutexLock lock(&mutex_);
     if (destroyed_.contains(event)) ++used_after_destroy_;
-    if (capturing_.contains(stream)) return false;
+    if (capturing_.contains(stream) || destroyed_streams_.contains(stream)) return false;
     if (contexts_[event] != CurrentContext()) ++recorded_elsewhere_;
     log_.push_back(absl::StrCat("record ", reinterpret_cast<uintptr_t>(event), " on ",
                                 reinterpret_cast<uintptr_t>(stream)));
@@ -155,6 +155,11 @@ class FakeDevice : public Device {
       capturing_.erase(handle);
     }
   }
+  // The program destroys one of its streams.
+  void DestroyStreamOfProgram(uintptr_t stream) {
+    MutexLock lock(&mutex_);
+    destroyed_streams_.insert(reinterpret_cast<cudaStream_t>(stream));
+  }
   void Log(const std::string& line) {
     MutexLock lock(&mutex_);
     log_.push_back(line);
@@ -193,6 +198,7 @@ class FakeDevice : public Device {
   std::function<void()> on_destroy_stream_ REWIRE_GUARDED_BY(mutex_);
   bool pending_ REWIRE_GUARDED_BY(mutex_) = false;
   std::set<cudaStream_t> capturing_ REWIRE_GUARDED_BY(mutex_);
+  std::set<cudaStream_t> destroyed_streams_ REWIRE_GUARDED_BY(mutex_);
   unsigned resident_blocks_ REWIRE_GUARDED_BY(mutex_) = 0;
   int live_streams_ REWIRE_GUARDED_BY(mutex_) = 0;
   uintptr_t made_ REWIRE_GUARDED_BY(mutex_) = 0;
