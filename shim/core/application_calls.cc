@@ -145,7 +145,6 @@ void ShimCommunicators::OnClosing(VirtualCommunicator* comm, bool aborting) {
   if (events() != nullptr) events()->Destroyed(chain->id, RankOf(chain.get()));
   if (removed.several) ReportPins(chain->id);
   std::vector<std::unique_ptr<Link>> dropped;
-  std::vector<void*> scratch;
   {
     MutexLock lock(&chain->mutex);
     chain->closing = true;
@@ -159,22 +158,12 @@ void ShimCommunicators::OnClosing(VirtualCommunicator* comm, bool aborting) {
       chain->current->generation = nullptr;
       retirement_.Add(std::move(chain->current));
     }
-    scratch = std::move(chain->outgrown);
-    const Scratch last = std::exchange(chain->scratch, {});
-    if (last.memory != nullptr) scratch.push_back(last.memory);
     chain->Arm();
   }
-  // A thread that was left inside NCCL may still pass the memory to a kernel.
-  if (!builder_.Release(chain->id, Now() + kRelease)) scratch.clear();
+  builder_.Release(chain->id, Now() + kRelease);
   if (!removed.several) retirement_.ReleaseCaptured(chain->id);
   ledger_.Forget({chain->id, chain->context});
   loss_.Abort(std::move(dropped));
-  if (!scratch.empty()) {
-    loss_.After([this, chain, scratch] {
-      if (!environment_.device->Enter(chain->context).ok()) return;
-      for (void* memory : scratch) environment_.device->Free(memory);
-    });
-  }
   if (events() != nullptr) events()->Moved();
   if (removed.last && events() != nullptr) events()->AwaitSent();
   REWIRE_DEBUG("a communicator was %s", aborting ? "aborted" : "destroyed");

@@ -17,13 +17,16 @@ namespace {
 constexpr milliseconds kPoll(1);
 // A longer pause between two polls is the host's: this thread has low priority.
 constexpr milliseconds kLongestPoll(10);
+// A build has a deadline, and NCCL connects a rank to one peer after the other. Above this number
+// of peers of one rank, the program's own first operation connects.
+constexpr uint32_t kMostPeers = 64;
 
 // Returns "first operation on a new generation of communicator ID: what".
 std::string FirstOperation(const CommunicatorId& id, const std::string& what) {
   return absl::StrCat("first operation on a new generation of communicator ", Name(id), ": ", what);
 }
 
-// The parts of a rank's Scratch: the table, one byte from each rank, one byte to send.
+// The parts of a rank's memory: the table, one byte from each rank, one byte to send.
 struct Parts {
   Parts(void* scratch, const SentPairs& pairs)
       : table(static_cast<uint8_t*>(scratch)),
@@ -56,7 +59,7 @@ ncclResult_t SendOverPairs(const NcclCalls& nccl, const SentPairs& pairs, uint32
 
 size_t BesideRun::BytesFor(uint32_t ranks) {
   const SentPairs pairs(ranks);
-  return pairs.bytes().size() + pairs.ranks() + 1;
+  return std::max(sizeof(float), pairs.bytes().size() + pairs.ranks() + 1);
 }
 
 absl::Status BesideRun::Run(BuildTask* task, const Chains& chains, Ranks links) {
@@ -89,7 +92,8 @@ absl::Status BesideRun::Run(BuildTask* task, const Chains& chains, Ranks links) 
 absl::Status BesideRun::RunOn(BuildTask* task, const Chains& chains, Ranks links, Streams streams) {
   const absl::StatusOr<SentPairs> pairs = AddTables(task, chains, links, streams);
   REWIRE_RETURN_IF_ERROR(pairs.status());
-  return pairs->empty() ? absl::OkStatus() : Send(task, chains, links, streams, *pairs);
+  const bool sends = !pairs->empty() && pairs->MostOfARank() <= kMostPeers;
+  return !sends ? absl::OkStatus() : Send(task, chains, links, streams, *pairs);
 }
 
 absl::StatusOr<SentPairs> BesideRun::AddTables(BuildTask* task, const Chains& chains, Ranks links,
@@ -97,37 +101,38 @@ absl::StatusOr<SentPairs> BesideRun::AddTables(BuildTask* task, const Chains& ch
   const auto failed = [&](const char* what) {
     return absl::InternalError(FirstOperation(chains.front()->id, what));
   };
-  const std::vector<void*> scratch = ScratchOf(chains);
-  SentPairs pairs(links.front()->ranks);
+  const std::vector<void*> scratch = ScratchOf(links);
+  std::vector<SentPairs> own(links.size(), SentPairs(links.front()->ranks));  // until copied
   for (size_t i = 0; i < links.size(); ++i) {
-    SentPairs own(links[i]->ranks);
     {
       const User user(chains[i]->comm);
-      own.AddSentBy(*chains[i]->comm, links[i]->rank);
+      own[i].AddSentBy(*chains[i]->comm, links[i]->rank);
     }
     REWIRE_RETURN_IF_ERROR(device_->Enter(links[i]->context));
-    if (!device_->Write(scratch[i], own.bytes(), streams[i]))
+    if (!device_->Write(scratch[i], own[i].bytes(), streams[i])) {
       return failed("no copy to the device");
+    }
   }
   const NcclCalls nccl = *nccl_;
   const std::vector<Generation*> generations = GenerationsOf(links);
   const std::vector<cudaStream_t> on(streams.begin(), streams.end());
-  const size_t bytes = pairs.bytes().size();
+  SentPairs sum(links.front()->ranks);
+  const size_t bytes = sum.bytes().size();
   REWIRE_RETURN_IF_ERROR(Complete(task, chains, links, streams, [=](size_t i) {
     return nccl.AllReduce(scratch[i], scratch[i], bytes, ncclUint8, ncclSum, generations[i]->Real(),
                           on[i]);
   }));
   REWIRE_RETURN_IF_ERROR(device_->Enter(links.front()->context));
-  if (!device_->Read(scratch.front(), pairs.bytes(), streams.front())) {
+  if (!device_->Read(scratch.front(), sum.bytes(), streams.front())) {
     return failed("no copy from the device");
   }
-  return pairs;
+  return sum;
 }
 
 absl::Status BesideRun::Send(BuildTask* task, const Chains& chains, Ranks links, Streams streams,
                              const SentPairs& pairs) {
   const NcclCalls nccl = *nccl_;
-  const std::vector<void*> scratch = ScratchOf(chains);
+  const std::vector<void*> scratch = ScratchOf(links);
   const std::vector<Generation*> generations = GenerationsOf(links);
   const std::vector<cudaStream_t> on(streams.begin(), streams.end());
   const auto all = std::make_shared<const SentPairs>(pairs);

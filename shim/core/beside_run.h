@@ -1,4 +1,4 @@
-// The first operations on a new generation, in its build: on streams of their own, beside the
+// Runs the first operations on a new generation in its build: on streams of their own, beside the
 // program's operations on the old generation. For EpochBuild, on the builder's thread, which may be
 // left inside NCCL (see there).
 //
@@ -33,7 +33,7 @@ class BesideRun {
         counters_(&environment->counters),
         stalled_(stalled) {}
 
-  // Returns the bytes of Scratch that Run() needs for a generation with this number of ranks.
+  // Returns the bytes of Link::scratch for a generation with this number of ranks.
   static size_t BytesFor(uint32_t ranks);
 
   // chains, links: this process's ranks of the generation. All ranks of the generation must call.

@@ -94,10 +94,9 @@ void Builder::Cancel(Epoch epoch, const std::string& reason) {
   }
 }
 
-bool Builder::Release(const CommunicatorId& id, Time deadline) {
+void Builder::Release(const CommunicatorId& id, Time deadline) {
   MutexLock lock(&mutex_);
   const std::vector<std::shared_ptr<BuildTask>> tasks = tasks_;
-  bool released = true;
   for (const std::shared_ptr<BuildTask>& task : tasks) {
     if (std::none_of(task->builds.begin(), task->builds.end(),
                      [&](const elastic::CommunicatorBuild& b) { return b.communicator == id; })) {
@@ -106,9 +105,7 @@ bool Builder::Release(const CommunicatorId& id, Time deadline) {
     Stop(task, absl::StrCat("communicator ", Name(id), " was destroyed by the program"));
     while (Live(task) && changed_.WaitUntil(&mutex_, deadline)) {
     }
-    released = released && !Live(task) && !task->Left();
   }
-  return released;
 }
 
 void Builder::Arrived() {

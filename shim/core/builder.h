@@ -41,9 +41,8 @@ class Builder {
   // Stops the build of this epoch (0: of any epoch). Returns at once; done gets the reason.
   void Cancel(Epoch epoch, const std::string& reason) REWIRE_EXCLUDES(mutex_);
   // Stops the build if the build includes this communicator. Waits until the build has ended or its
-  // thread was left inside NCCL (at most until `deadline`). False: a thread that is inside NCCL may
-  // still use the communicator's device memory.
-  [[nodiscard]] bool Release(const CommunicatorId& id, Time deadline) REWIRE_EXCLUDES(mutex_);
+  // thread was left inside NCCL (at most until `deadline`).
+  void Release(const CommunicatorId& id, Time deadline) REWIRE_EXCLUDES(mutex_);
   // Wakes a build that waits for a communicator's creation.
   void Arrived() REWIRE_EXCLUDES(mutex_);
 

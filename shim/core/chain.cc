@@ -61,6 +61,12 @@ void Chain::Arm() {
   changed.NotifyAll();
 }
 
+void FreeHandles(Device* device, const Link& link) {
+  if (link.end_of_previous != nullptr) device->DestroyEvent(link.end_of_previous);
+  if (link.launching != nullptr) device->DestroyStream(link.launching);
+  if (link.scratch != nullptr) device->Free(link.scratch);
+}
+
 uint64_t Chain::StopAt() const {
   if (not_entered || fresh || wait_first != nullptr) return 0;
   uint64_t stop_at = kNoCut;

@@ -62,6 +62,8 @@ struct Link {
   // Stream of an operation that NCCL's background thread may still launch. Freed with this link,
   // after the abort of the generation.
   cudaStream_t launching = nullptr;
+  // Device memory of Rewire's own operations on the generation (beside_run.h).
+  void* scratch = nullptr;
   DeviceEvent end = nullptr;  // the following link's end_of_previous, once known
   bool end_recorded = false;
   // CUDA graphs may launch kernels of this generation or wait for its event, or the end of its last
@@ -73,11 +75,8 @@ struct Link {
   [[nodiscard]] uint64_t NextIndex() const { return warmed ? cut.cut : cut.warm; }
 };
 
-// Device memory for Rewire's own operations on new generations.
-struct Scratch {
-  void* memory = nullptr;
-  size_t size = 0;  // bytes
-};
+// Frees what a link has on the device. The link's context must be current, and its generation gone.
+void FreeHandles(Device* device, const Link& link);
 
 // Thread-safe under `mutex`.
 struct Chain {
@@ -113,10 +112,7 @@ struct Chain {
   // Set by a swap at a boundary: the program's thread calls in at its first operation, because its
   // windows are made then.
   bool fresh REWIRE_GUARDED_BY(mutex) = false;
-  // Made by the first build, kept to the end.
-  Scratch scratch REWIRE_GUARDED_BY(mutex);
-  std::vector<void*> outgrown REWIRE_GUARDED_BY(mutex);  // earlier memory of `scratch`
-  bool awaits_build REWIRE_GUARDED_BY(mutex) = false;    // the first generation comes with a Build
+  bool awaits_build REWIRE_GUARDED_BY(mutex) = false;  // the first generation comes with a Build
   bool lost REWIRE_GUARDED_BY(mutex) = false;
   const char* lost_why REWIRE_GUARDED_BY(mutex) = nullptr;  // valid until the process ends
   // Why the last operation at a cut was refused; nullptr: it was not. Valid until the process ends.

@@ -194,7 +194,7 @@ Cutter::Verdict Cutter::WarmAt(Chain* chain, const CallSite& site) {
   Verdict verdict = Act(Step::kWarm, front->epoch);
   verdict.generation = front->generation;
   verdict.generation->fixed.fetch_add(1, std::memory_order_seq_cst);
-  verdict.warm_scratch = chain->scratch.memory;
+  verdict.warm_scratch = front->scratch;
   return verdict;
 }
 

@@ -1,7 +1,6 @@
 #include "shim/core/epoch_build.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstddef>
 #include <cstring>
 #include <deque>
@@ -142,12 +141,23 @@ absl::StatusOr<Link*> EpochBuild::NewLink(BuildTask* task, Chain* chain, uint32_
   link->blocking = chain->blocking;
   link->context = chain->context;
   REWIRE_RETURN_IF_ERROR(device_->Enter(chain->context));
-  REWIRE_RETURN_IF_ERROR(MakeScratch(chain, ranks));
-  REWIRE_ASSIGN_OR_RETURN(link->end_of_previous, device_->MakeEvent());
+  const size_t bytes = BesideRun::BytesFor(ranks);
+  const absl::StatusOr<void*> scratch = device_->Allocate(bytes);
+  if (!scratch.ok()) {
+    return absl::ResourceExhaustedError(absl::StrCat("build of communicator ", Name(chain->id),
+                                                     ": no device memory: bytes=", bytes));
+  }
+  link->scratch = *scratch;
+  const absl::StatusOr<DeviceEvent> event = device_->MakeEvent();
+  if (!event.ok()) {
+    FreeHandles(device_, *link);
+    return event.status();
+  }
+  link->end_of_previous = *event;
   link->generation =
       services_->new_generation(task->epoch, static_cast<int>(ranks), static_cast<int>(rank));
   if (link->generation == nullptr) {
-    device_->DestroyEvent(link->end_of_previous);
+    FreeHandles(device_, *link);
     return absl::ResourceExhaustedError(absl::StrCat("build of communicator ", Name(chain->id),
                                                      ": no host memory for a generation"));
   }
@@ -156,20 +166,6 @@ absl::StatusOr<Link*> EpochBuild::NewLink(BuildTask* task, Chain* chain, uint32_
     link->generation->device.store(chain->current->generation->device.load());
   }
   return task->Add(std::move(link));
-}
-
-absl::Status EpochBuild::MakeScratch(Chain* chain, uint32_t ranks) {
-  const size_t needed = BesideRun::BytesFor(ranks);
-  MutexLock lock(&chain->mutex);
-  if (chain->scratch.size >= needed) return absl::OkStatus();
-  const absl::StatusOr<void*> memory = device_->Allocate(std::bit_ceil(needed));
-  if (!memory.ok()) {
-    return absl::ResourceExhaustedError(absl::StrCat("warm-up of communicator ", Name(chain->id),
-                                                     ": no device memory: bytes=", needed));
-  }
-  if (chain->scratch.memory != nullptr) chain->outgrown.push_back(chain->scratch.memory);
-  chain->scratch = {*memory, std::bit_ceil(needed)};
-  return absl::OkStatus();
 }
 
 absl::Status EpochBuild::BuildOne(BuildTask* task, const Chains& chains,
@@ -252,7 +248,7 @@ absl::Status EpochBuild::Connect(BuildTask* task, const Chains& chains,
     }));
     if (result != ncclSuccess) return failed("replay of registrations", result);
   }
-  const std::vector<void*> scratch = ScratchOf(chains);
+  const std::vector<void*> scratch = ScratchOf(links);
   // On a non-blocking communicator the simulation would really launch.
   if (blocking) {
     std::vector<ncclComm_t> comms;

@@ -79,9 +79,6 @@ class EpochBuild {
                         const elastic::CommunicatorBuild& build, LowPriority* priority,
                         uint64_t* taken);
   absl::StatusOr<Link*> NewLink(BuildTask* task, Chain* chain, uint32_t ranks, uint32_t rank);
-  // Makes the chain's device memory for operations on a generation with this number of ranks,
-  // unless it has enough. Earlier memory may be in use and is kept.
-  absl::Status MakeScratch(Chain* chain, uint32_t ranks);
   absl::Status Connect(BuildTask* task, const Chains& chains,
                        const elastic::CommunicatorBuild& build, Ranks links);
 

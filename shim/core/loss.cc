@@ -70,11 +70,6 @@ bool AbortInOpenGroup(const NcclCalls& nccl, const ShimServices* services, Gener
   return false;
 }
 
-void FreeHandles(Device* device, const Link& link) {
-  if (link.end_of_previous != nullptr) device->DestroyEvent(link.end_of_previous);
-  if (link.launching != nullptr) device->DestroyStream(link.launching);
-}
-
 // Ends the real communicator of a link, and frees both after every thread has left the generation
 // (Generation::fixed, or a slot).
 void InterruptAndFree(const NcclCalls& nccl, const ShimServices* services, Device* device,

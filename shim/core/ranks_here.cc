@@ -13,15 +13,6 @@ constexpr milliseconds kPoll(1);
 
 }  // namespace
 
-std::vector<void*> ScratchOf(std::span<const std::shared_ptr<Chain>> chains) {
-  std::vector<void*> scratch;
-  for (const std::shared_ptr<Chain>& chain : chains) {
-    MutexLock lock(&chain->mutex);
-    scratch.push_back(chain->scratch.memory);
-  }
-  return scratch;
-}
-
 bool IsLost(Chain* chain) {
   MutexLock lock(&chain->mutex);
   return chain->lost;

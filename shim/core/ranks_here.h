@@ -43,14 +43,17 @@ inline std::vector<DeviceContext> ContextsOf(std::span<Link* const> links) {
   return contexts;
 }
 
+inline std::vector<void*> ScratchOf(std::span<Link* const> links) {
+  std::vector<void*> scratch;
+  for (const Link* link : links) scratch.push_back(link->scratch);
+  return scratch;
+}
+
 inline std::vector<Generation*> GenerationsOf(std::span<Link* const> links) {
   std::vector<Generation*> generations;
   for (const Link* link : links) generations.push_back(link->generation);
   return generations;
 }
-
-// The memory of each rank's Scratch.
-std::vector<void*> ScratchOf(std::span<const std::shared_ptr<Chain>> chains);
 
 // Returns whether the chain's generations were aborted after a loss.
 bool IsLost(Chain* chain);

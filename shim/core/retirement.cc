@@ -76,7 +76,7 @@ void Retirement::Add(std::unique_ptr<Link> link) {
     link->after = std::move(links_);
     links_ = std::move(link);
   }
-  if (only_event) queue_.Post([this] { FreeEvents(); });
+  if (only_event) queue_.Post([this] { FreeUnneeded(); });
 }
 
 void Retirement::Retire(std::vector<elastic::GenerationId> generations) {
@@ -195,7 +195,7 @@ void Retirement::Continue(uint64_t call) {
     destroyed = true;
   }
   if (destroyed) {
-    FreeEvents();
+    FreeUnneeded();
     gone_();
   }
   MutexLock lock(&mutex_);
@@ -218,18 +218,17 @@ Retirement::Slot Retirement::TakeUnneeded() {
   return nullptr;
 }
 
-void Retirement::FreeEvents() {
-  while (Slot link = TakeUnneeded()) FreeEvent(*link);
+void Retirement::FreeUnneeded() {
+  while (Slot link = TakeUnneeded()) FreeHandlesOf(*link);
 }
 
-void Retirement::FreeEvent(const Link& link) {
-  if (link.end_of_previous == nullptr || !device_->Enter(link.context).ok()) return;
-  device_->DestroyEvent(link.end_of_previous);
+void Retirement::FreeHandlesOf(const Link& link) {
+  if (device_->Enter(link.context).ok()) FreeHandles(device_, link);
 }
 
 void Retirement::Destroy(const Slots& links) {
   DestroyGenerations(links);
-  for (const Slot& link : links) FreeEvent(*link);
+  for (const Slot& link : links) FreeHandlesOf(*link);
 }
 
 std::vector<std::optional<uint64_t>> Retirement::FreeBytes(const Slots& links) {

@@ -42,8 +42,8 @@ class Retirement {
         queue_("rw-retire") {}
 
   // Takes a generation that is out of use, or was dropped unused. Called at the cut: never blocks
-  // and allocates nothing. For a link without a generation (the program has destroyed it) only the
-  // event is kept, until no earlier generation needs the event.
+  // and allocates nothing. A link without a generation (the program has destroyed it) is kept until
+  // no earlier generation needs its event.
   void Add(std::unique_ptr<Link> link) REWIRE_EXCLUDES(mutex_);
   // Destroys the generations in this order, after those of earlier calls. Skips unknown ones.
   void Retire(std::vector<elastic::GenerationId> generations) REWIRE_EXCLUDES(mutex_);
@@ -69,7 +69,7 @@ class Retirement {
   // Takes all ranks of the first due generation if their last operations have completed. *wait: one
   // is not complete.
   Slots TakeDue(bool* wait) REWIRE_EXCLUDES(mutex_);
-  void FreeEvents() REWIRE_EXCLUDES(mutex_);
+  void FreeUnneeded() REWIRE_EXCLUDES(mutex_);
   Slot TakeUnneeded() REWIRE_EXCLUDES(mutex_);
   static Slot Take(Slot* at);
   static bool IsOf(const Link& link, const elastic::GenerationId& generation);
@@ -81,7 +81,7 @@ class Retirement {
   void DestroyMeasured(const Slots& links, std::span<const ncclComm_t> comms);
   // Returns the free memory of each rank's device; nullopt where it is unknown.
   std::vector<std::optional<uint64_t>> FreeBytes(const Slots& links);
-  void FreeEvent(const Link& link);
+  void FreeHandlesOf(const Link& link);
 
   const NcclCalls* const nccl_;
   const ShimServices* const services_;

@@ -28,13 +28,27 @@ void SentPairs::AddSentBy(const VirtualCommunicator& comm, uint32_t rank) {
   const auto counted =
       static_cast<uint32_t>(peers != nullptr ? comm.peer_count.load(std::memory_order_relaxed) : 0);
   for (uint32_t to = 0; to < ranks_; ++to) {
-    const bool sent = to < counted && peers[to].sent.load(std::memory_order_relaxed) != 0;
+    const bool sent = counted == ranks_ && peers[to].sent.load(std::memory_order_relaxed) != 0;
     if (to != rank && (all || sent)) bytes_[rank * row_ + to / 8] |= uint8_t{1} << (to % 8);
   }
 }
 
 bool SentPairs::Has(uint32_t from, uint32_t to) const {
   return from < ranks_ && to < ranks_ && (bytes_[from * row_ + to / 8] >> (to % 8) & 1) != 0;
+}
+
+uint32_t SentPairs::MostOfARank() const {
+  uint32_t most = 0;
+  for (uint32_t rank = 0; rank < ranks_; ++rank) {
+    uint32_t sends = 0;
+    uint32_t receives = 0;
+    for (uint32_t peer = 0; peer < ranks_; ++peer) {
+      sends += Has(rank, peer) ? 1 : 0;
+      receives += Has(peer, rank) ? 1 : 0;
+    }
+    most = std::max({most, sends, receives});
+  }
+  return most;
 }
 
 bool SentPairs::empty() const {

@@ -20,9 +20,10 @@
 
 namespace rewire::shim {
 
-// Stands in front of the usage list: the tiny real operation then runs during the build, on its own
-// stream beside the application's operations, and not at the warm index on the application's
-// stream. The rank that mints the id decides for all ranks. Three bytes, as for every class.
+// Stands in front of the usage list: the first real operations then run during the build, on
+// streams of their own beside the application's operations (beside_run.h). Without it a tiny
+// operation runs at the warm index on the application's stream. The rank that mints the id decides
+// for all ranks. Three bytes, as for every class.
 inline constexpr std::string_view kBeside = "\xff\xff\xff";
 
 struct UsageClass {
@@ -32,7 +33,7 @@ struct UsageClass {
   bool operator==(const UsageClass&) const = default;
 };
 
-// The tiny real operation (kBeside, or at the warm index) as a class. Simulated with the others, so
+// The tiny real operation at the warm index as a class. Simulated with the others, so
 // that at the cut it makes no connection: a thread that drives several ranks issues the operation
 // of one rank after the other, and connections need all ranks at once.
 inline constexpr UsageClass kTinyOperation{Collective::kAllReduce, ncclFloat32, 0};

@@ -185,9 +185,9 @@ void Leader::RetryLoss(Time now, const std::string& reason, Out* out) {
 }
 
 void Leader::Restart(Time now, const std::string& reason, Out* out) {
-  // A drain with a deadline ends at the deadline.
-  const bool give_up = requests_.WithDeadline(transition_->requests).empty();
-  if (give_up && transition_->restarts >= kRestarts) {
+  const std::optional<Time> due = requests_.EarliestDeadline(transition_->requests);
+  // A drain with a deadline is tried until then.
+  if (!due && transition_->restarts >= kRestarts) {
     const std::string why = absl::StrCat("given up after ", kRestarts, " restarts: ", reason);
     if (transition_->Planned()) return AbortPlanned(now, why, false, out);
     return RetryLoss(now, why, out);
@@ -204,10 +204,13 @@ void Leader::Restart(Time now, const std::string& reason, Out* out) {
   next->what = transition_->what;
   next->restarts = transition_->restarts + 1;
   next->failed_builds = transition_->failed_builds;
-  // Half of the time is left for the build.
-  const Duration pause =
-      std::min(PauseBefore(next->restarts - next->failed_builds), options_.build / 2);
-  if (next->Planned()) next->not_before = now + pause;
+  if (next->Planned()) {
+    // RESERVE must not reach its own deadline by the pause.
+    Duration pause = std::min(
+        {PauseBefore(next->restarts - next->failed_builds), options_.build / 2, options_.join / 2});
+    if (due) pause = std::min(pause, std::max(Duration{}, *due - now) / 4);
+    next->not_before = now + pause;
+  }
   transition_.reset();
   RetireUnused(out);
   Begin(now, std::move(next), out);

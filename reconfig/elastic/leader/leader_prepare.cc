@@ -55,7 +55,7 @@ absl::Status Leader::ReadyToPrepare() const {
                                : absl::StrCat("the store does not answer: ", write_.error()));
   }
   if (t.not_before) {
-    return absl::UnavailableError("the program makes or destroys communicators at a high rate");
+    return absl::UnavailableError("the program makes or destroys one communicator after the other");
   }
   for (MemberId m : t.olds) {
     if (!peers_.Told(m))

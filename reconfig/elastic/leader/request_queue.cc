@@ -129,6 +129,15 @@ std::vector<uint64_t> RequestQueue::WithDeadline(const std::vector<uint64_t>& ru
   return due;
 }
 
+std::optional<Time> RequestQueue::EarliestDeadline(const std::vector<uint64_t>& ids) const {
+  std::optional<Time> earliest;
+  for (const uint64_t id : ids) {
+    const std::optional<Time>& due = requests_.at(id).gone_by;
+    if (due && (!earliest || *due < *earliest)) earliest = due;
+  }
+  return earliest;
+}
+
 std::vector<MemberId> RequestQueue::NotGone(uint64_t id, std::vector<MemberId> alive) const {
   std::erase_if(alive, [&](MemberId m) { return !Contains(change(id).members, m); });
   return alive;

@@ -59,6 +59,8 @@ class RequestQueue {
   // ---- drains with a deadline
   // Returns those of the waiting requests and `running` that have a deadline.
   [[nodiscard]] std::vector<uint64_t> WithDeadline(const std::vector<uint64_t>& running) const;
+  // Returns the earliest deadline of these requests.
+  [[nodiscard]] std::optional<Time> EarliestDeadline(const std::vector<uint64_t>& ids) const;
   // Returns the request's members among `alive`.
   [[nodiscard]] std::vector<MemberId> NotGone(uint64_t id, std::vector<MemberId> alive) const;
   [[nodiscard]] Time gone_by(uint64_t id) const { return *requests_.at(id).gone_by; }

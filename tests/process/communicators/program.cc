@@ -5,10 +5,10 @@
 // communicator used only at a command; a communicator for sends and receives alone; a non-blocking
 // communicator. MODE "blocking": the same without the non-blocking communicator. MODE "grouped":
 // the same, and rank 0 alone puts each sum into a group. MODE "graphs": the world alone. MODE
-// "captures": the world and an idle communicator. MODE "rejected" and MODE "streams": the same. Rank
-// 0 follows the files in FOLDER: use-K (the idle communicator is used for the K-th time; in mode
-// graphs, an operation is captured for odd K, and the graphs are released for even K; RunIdle()
-// lists the uses of the last three modes) and stop.
+// "captures": the world and an idle communicator. MODE "rejected" and MODE "streams": the same.
+// Rank 0 follows the files in FOLDER: use-K (the idle communicator is used for the K-th time; in
+// mode graphs, an operation is captured for odd K, and the graphs are released for even K;
+// RunIdle() lists the uses of the last three modes) and stop.
 #include "tests/process/communicators/program_process.h"
 
 namespace rewire {

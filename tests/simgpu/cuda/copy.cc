@@ -118,7 +118,7 @@ CUresult Copy(CUdeviceptr target, Side target_side, CUdeviceptr source, Side sou
   if (call == Call::kAsync && size > 0 && IsPageable(source)) {
     return EnqueueStaged(target, source, size, stream);
   }
-  // And a copy into pageable memory is complete.
+  // An asynchronous copy into pageable memory is complete when the call returns (same source).
   if (call == Call::kAsync && size > 0 && IsPageable(target)) call = Call::kAsyncWait;
   return EnqueueCopy(target, source, size, stream, call);
 }

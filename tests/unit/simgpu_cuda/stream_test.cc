@@ -83,7 +83,10 @@ TEST_F(StreamTest, AsynchronousCopyToPageableMemoryIsCompleteWhenTheCallReturns)
   ASSERT_EQ(cuMemsetD8_v2(memory, 3, 4096), CUDA_SUCCESS);
   Gate gate;
   ASSERT_EQ(cuLaunchHostFunc(stream, &Gate::Hold, &gate), CUDA_SUCCESS);
-  std::thread opens([&gate] { gate.Open(); });
+  std::thread opens([&gate] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    gate.Open();
+  });
   unsigned char value = 0;
   ASSERT_EQ(cuMemcpyDtoHAsync_v2(&value, memory, sizeof value, stream), CUDA_SUCCESS);
   EXPECT_EQ(value, 3);

@@ -194,7 +194,7 @@ TEST_F(LeaderTest, WaitsLongerBeforeEachRestart) {
   for (int i = 0; i < 15; ++i) {
     restart();
     ASSERT_EQ(d.leader.phase(), Phase::kReserve);
-    EXPECT_THAT(d.leader.StatusOf(request).text, HasSubstr("communicators at a high rate"));
+    EXPECT_THAT(d.leader.StatusOf(request).text, HasSubstr("one communicator after the other"));
     const Time begun = d.now;
     while (d.leader.phase() == Phase::kReserve) d.Pass(milliseconds(10));
     EXPECT_GE(d.now - begun, longest);
@@ -217,6 +217,31 @@ TEST_F(LeaderTest, DrainWithDeadlineIsNotGivenUpBefore) {
   }
   d.Pass(seconds(12));
   EXPECT_TRUE(d.Noted("it did not leave in time"));
+}
+
+TEST_F(LeaderTest, AWaitingDrainDoesNotRepeatTheRecoveryOfALossForEver) {
+  d.Ask({RequestKind::kDrain, 0, {1}, seconds(3600), ""});
+  d.Store();
+  d.leader.OnDisconnect(d.now, 2, &d.out);  // the drain waits for the recovery
+  for (uint64_t made = 1; made <= 100 && d.leader.phase() != Phase::kStopped; ++made) {
+    d.Store();
+    const CommunicatorId other{0xcccccccc00000000, made};
+    for (const MemberId m : {0u, 1u}) d.Say(m, CommunicatorCreated{other, 2, {0}, false, ""});
+  }
+  EXPECT_EQ(d.leader.phase(), Phase::kStopped);
+}
+
+TEST_F(LeaderTest, APauseLeavesTimeBeforeADeadline) {
+  d.Ask({RequestKind::kDrain, 0, {2}, seconds(8), ""});
+  const Time due = d.now + seconds(8);
+  for (uint64_t made = 1; made <= 8; ++made) {
+    d.Store();
+    MakeCommunicator(&d, made);
+    d.Store();
+    const Duration left = due - d.now;
+    while (d.leader.phase() == Phase::kReserve) d.Pass(milliseconds(1));
+    EXPECT_LE(d.now, due - left * 3 / 4 + milliseconds(1));
+  }
 }
 
 TEST_F(LeaderTest, AbortsOnFailedAndLateBuild) {

@@ -204,14 +204,14 @@ ncclResult_t Send(const void* /*in*/, size_t /*count*/, ncclDataType_t /*type*/,
   FakeNccl& nccl = FakeNccl::Get();
   MutexLock lock(&nccl.mutex);
   nccl.sends.push_back(absl::StrCat(nccl.Of(comm)->rank, " to ", peer));
-  return nccl.operation_result;
+  return nccl.send_result;
 }
 ncclResult_t Recv(void* /*out*/, size_t /*count*/, ncclDataType_t /*type*/, int peer,
                   ncclComm_t comm, cudaStream_t /*stream*/) {
   FakeNccl& nccl = FakeNccl::Get();
   MutexLock lock(&nccl.mutex);
   nccl.sends.push_back(absl::StrCat(peer, " to ", nccl.Of(comm)->rank));
-  return nccl.operation_result;
+  return nccl.send_result;
 }
 
 }  // namespace

@@ -39,6 +39,7 @@ struct FakeNccl {
   int operation_polls = 0;         // of a non-blocking communicator after an operation
   ncclResult_t simulate_result = ncclSuccess;
   ncclResult_t operation_result = ncclSuccess;
+  ncclResult_t send_result = ncclSuccess;
 
   // The recorded events.
   std::map<ncclComm_t, std::unique_ptr<Comm>> comms;

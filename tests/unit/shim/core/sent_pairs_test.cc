@@ -33,13 +33,28 @@ TEST(SentPairsTest, TablesOfAllRanksAddUp) {
   }
 }
 
-TEST(SentPairsTest, RanksOfALargerWorldAndSendsToItselfAreLeftOut) {
-  const Sender sender(8, {1, 2, 7});
+TEST(SentPairsTest, SendsToItselfAreLeftOut) {
+  const Sender sender(4, {1, 2});
   SentPairs pairs(4);
   pairs.AddSentBy(sender.comm, 1);
   EXPECT_TRUE(pairs.Has(1, 2));
   EXPECT_FALSE(pairs.Has(1, 1));
-  EXPECT_FALSE(pairs.Has(1, 7));
+}
+
+TEST(SentPairsTest, SendsInAWorldOfAnotherSizeAreLeftOut) {
+  const Sender sender(8, {1, 2, 7});
+  for (const uint32_t ranks : {4U, 9U}) {
+    SentPairs pairs(ranks);
+    pairs.AddSentBy(sender.comm, 0);
+    EXPECT_TRUE(pairs.empty());
+  }
+}
+
+TEST(SentPairsTest, CountsThePeersOfTheBusiestRank) {
+  SentPairs pairs(6);
+  EXPECT_EQ(pairs.MostOfARank(), 0u);
+  for (uint32_t rank = 1; rank < 5; ++rank) pairs.AddSentBy(Sender(6, {0}).comm, rank);
+  EXPECT_EQ(pairs.MostOfARank(), 4u);
 }
 
 TEST(SentPairsTest, AllToAllSendsToAllOthers) {

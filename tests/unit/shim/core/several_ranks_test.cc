@@ -104,8 +104,13 @@ TEST_F(SeveralRanksTest, TheFirstOperationOfAllRanksRunsBesideTheProgramsOwn) {
   const auto minted = core_->Mint(kId);
   ASSERT_TRUE(minted.ok());
   EXPECT_EQ(minted->substr(NCCL_UNIQUE_ID_BYTES, 3), "\xff\xff\xff");
+  device_.AddToMemory({0b0100, 0, 0b1000, 0});  // 0 to 2, and 2 to 3
   ASSERT_TRUE(Prepare(1, {{kId, 4, {2, 3}, *minted}}).ok());
   EXPECT_EQ(device_.live_streams(), 0);
+  {
+    MutexLock lock(&FakeNccl::Get().mutex);
+    EXPECT_THAT(FakeNccl::Get().sends, ElementsAre("0 to 2", "2 to 3", "2 to 3"));
+  }
   EXPECT_EQ(core_->counters().warmed_beside.load(), 1u);
 }
 

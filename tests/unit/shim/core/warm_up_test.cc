@@ -101,11 +101,47 @@ TEST_F(BesideTest, ConnectsThePairsOverWhichAnyRankHasSent) {
   program.comm.peers.store(nullptr);
 }
 
-TEST_F(BesideTest, AWorldThatGrowsGetsMoreMemory) {
+TEST_F(BesideTest, NonBlockingRanksSettleAfterTheirSends) {
+  FakeNccl::Get().operation_polls = 3;
+  Program program(core_.get(), 1, false);
+  ASSERT_EQ(program.Create(2, 0), ncclInProgress);
+  device_.AddToMemory({0b10, 0});
+  ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0, std::string(kBeside))}).ok());
+  MutexLock lock(&FakeNccl::Get().mutex);
+  EXPECT_THAT(FakeNccl::Get().sends, ElementsAre("0 to 1"));
+}
+
+TEST_F(BesideTest, ARankWithTooManyPeersConnectsNone) {
+  constexpr uint32_t kRanks = 72;
+  Program program(core_.get(), 1);
+  ASSERT_EQ(program.Create(kRanks, 0), ncclSuccess);
+  program.comm.seen[static_cast<unsigned>(Collective::kAlltoAll)][ncclInt8].store(1);
+  ASSERT_TRUE(Prepare(1, {BuildOf(program, kRanks, 0, std::string(kBeside))}).ok());
+  MutexLock lock(&FakeNccl::Get().mutex);
+  EXPECT_TRUE(FakeNccl::Get().sends.empty());
+}
+
+TEST_F(BesideTest, AFailedSendIsReported) {
+  Program program(core_.get(), 1);
+  ASSERT_EQ(program.Create(2, 0), ncclSuccess);
+  device_.AddToMemory({0b10, 0});
+  FakeNccl::Get().send_result = ncclSystemError;
+  EXPECT_THAT(Prepare(1, {BuildOf(program, 2, 0, std::string(kBeside))}).ToString(),
+              HasSubstr("ncclResult=2"));
+  EXPECT_EQ(FakeNccl::Get().Live(), 1);
+  EXPECT_EQ(device_.live_streams(), 0);
+}
+
+TEST_F(BesideTest, TheMemoryOfAGenerationEndsWithIt) {
   Program program(core_.get(), 1);
   ASSERT_EQ(program.Create(2, 0), ncclSuccess);
   ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0, std::string(kBeside))}).ok());
-  ASSERT_TRUE(Prepare(2, {BuildOf(program, 64, 0, std::string(kBeside))}).ok());
+  core_->Abandon(1);
+  EXPECT_TRUE(Eventually([&] { return device_.freed() == 1; }));
+  Swap(program, 2, 0, 0);
+  ASSERT_EQ(program.Issue(0), ncclSuccess);
+  ASSERT_TRUE(RetireAll());
+  EXPECT_EQ(device_.freed(), 1);  // the program's own generation has none
   program.Close();
   EXPECT_TRUE(Eventually([&] { return device_.freed() == 2; }));
 }
