@@ -1,8 +1,12 @@
 #include "shim/core/communicators.h"
 
 #include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdlib>
 #include <future>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -13,13 +17,35 @@ namespace rewire::shim {
 
 namespace {
 
-// The default number of blocks of NCCL's kernels.
-constexpr size_t kBlocksPerCommunicator = 32;
+// The largest number of blocks of NCCL's kernels without a setting.
+constexpr long kBlocks = 32;
 constexpr seconds kEnding(10);
 // A report at once would compete with the first operations on the new generation. An idle
 // communicator may be pending for hours, so the looks become rare.
 constexpr milliseconds kFirstLook(5);
 constexpr milliseconds kRareLook(160);
+
+// Returns the value of one of NCCL's settings; nullopt: not set, or not a positive number.
+std::optional<long> NcclSetting(const char* name) {
+  const char* const text = std::getenv(name);
+  const long value = text != nullptr ? std::strtol(text, nullptr, 0) : 0;
+  return value > 0 ? std::optional<long>(value) : std::nullopt;
+}
+
+// Returns the largest number of blocks of a kernel of this communicator. NCCL rounds the number for
+// sends up to a power of two (ncclTopoComputeP2pChannels in 2.28 and 2.30).
+size_t BlocksOf(const Recipe& recipe) {
+  long most = kBlocks;
+  const bool has_limit = recipe.config.size() >= offsetof(ncclConfig_t, maxCTAs) + sizeof(int);
+  const int limit = has_limit ? recipe.Config()->maxCTAs : 0;
+  if (const auto environment = NcclSetting("NCCL_MAX_CTAS")) {
+    most = std::min(most, *environment);
+  } else if (limit > 0) {
+    most = std::min<long>(most, limit);
+  }
+  if (const auto channels = NcclSetting("NCCL_MAX_NCHANNELS")) most = std::min(most, *channels);
+  return std::bit_ceil(static_cast<size_t>(most));
+}
 
 }  // namespace
 
@@ -106,13 +132,13 @@ bool ShimCommunicators::MayRunBeside(const Chain& chain) {
   if (environment_.counters.beside_refused.load() != 0) return false;
   if (!environment_.device->Enter(chain.context).ok()) return false;
   const std::vector<std::shared_ptr<Chain>> all = chains_.All();
-  const auto on_device = std::count_if(all.begin(), all.end(), [&](const auto& each) {
-    return MayShareDevice(each->context, chain.context);
-  });
   // All communicators may be in the middle of an operation when the new operation runs. Each
   // operation waits for the other members while it is resident.
-  return environment_.device->ResidentBlocks() >=
-         kBlocksPerCommunicator * (static_cast<size_t>(on_device) + 1);
+  size_t blocks = BlocksOf(chain.comm->recipe);
+  for (const auto& each : all) {
+    if (MayShareDevice(each->context, chain.context)) blocks += BlocksOf(each->comm->recipe);
+  }
+  return environment_.device->ResidentBlocks() >= blocks;
 }
 
 absl::StatusOr<elastic::UniqueIdBytes> ShimCommunicators::Mint(const CommunicatorId& communicator) {

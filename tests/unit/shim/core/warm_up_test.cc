@@ -69,6 +69,29 @@ TEST_F(BesideTest, MinterAsksForItWhereTheBlocksOfAllFit) {
   EXPECT_EQ(Minted(core_.get(), a), EncodeUsage({kTinyOperation}));
 }
 
+TEST_F(BesideTest, ALimitOfNcclsBlocksLeavesRoomForMoreCommunicators) {
+  Program a(core_.get(), 1);
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.maxCTAs = 20;  // NCCL rounds up to 32
+  const auto* const bytes = reinterpret_cast<const unsigned char*>(&config);
+  a.comm.recipe.config.assign(bytes, bytes + sizeof config);
+  ASSERT_EQ(a.Create(2, 0), ncclSuccess);
+  device_.SetResidentBlocks(40);
+  const std::string refused = EncodeUsage({kTinyOperation});
+  EXPECT_EQ(Minted(core_.get(), a), refused);
+  setenv("NCCL_MAX_CTAS", "16", 1);
+  EXPECT_EQ(Minted(core_.get(), a), kBeside);
+  setenv("NCCL_MAX_CTAS", "64", 1);
+  EXPECT_EQ(Minted(core_.get(), a), refused);
+  setenv("NCCL_MAX_NCHANNELS", "8", 1);
+  EXPECT_EQ(Minted(core_.get(), a), kBeside);
+  unsetenv("NCCL_MAX_CTAS");
+  unsetenv("NCCL_MAX_NCHANNELS");
+  config.maxCTAs = 16;
+  a.comm.recipe.config.assign(bytes, bytes + sizeof config);
+  EXPECT_EQ(Minted(core_.get(), a), kBeside);
+}
+
 TEST_F(BesideTest, NothingIsLeftToDoAtTheWarmIndex) {
   for (const bool blocking : {true, false}) {
     Program program(core_.get(), blocking ? 1 : 2, blocking);
