@@ -1,5 +1,6 @@
 #include "net_plugin/verbs/staging.h"
 
+#include <algorithm>
 #include <atomic>
 #include <map>
 #include <string>
@@ -13,8 +14,14 @@
 namespace rewire::net {
 namespace {
 
-// Allowance for the copying thread to be scheduled after its copy has ended.
-constexpr Duration kThreadPatience = seconds(10);
+// Allowance for the copying thread to be scheduled.
+Duration ThreadPatience(Duration patience) {
+  return std::min<Duration>(seconds(10), 10 * patience);
+}
+
+std::string CopyOf(size_t bytes) {
+  return "copy of " + std::to_string(bytes) + " bytes of device memory";
+}
 
 const CudaDriver* Driver() {
   std::string unused;
@@ -71,8 +78,7 @@ std::string Copy(const CudaDriver& driver, char* host, const void* device, size_
     *stuck = result == CUDA_ERROR_NOT_READY;
   }
   if (result == CUDA_SUCCESS) return "";
-  return DescribeWait(driver, "copy of " + std::to_string(bytes) + " bytes of device memory",
-                      result, patience);
+  return DescribeWait(driver, CopyOf(bytes), result, patience);
 }
 
 }  // namespace
@@ -92,7 +98,8 @@ Staging::Staging(std::function<void(std::function<void()>)> run, Duration patien
     : run_(std::move(run)), patience_(patience), shared_(std::make_shared<Shared>()) {}
 
 Staging::~Staging() {
-  const Time deadline = Now() + patience_ + kThreadPatience;
+  const Duration longest = patience_ + ThreadPatience(patience_);
+  const Time deadline = Now() + longest;
   MutexLock lock(&shared_->mutex);
   shared_->gone = true;
   while (shared_->copying) {
@@ -100,7 +107,7 @@ Staging::~Staging() {
     REWIRE_ERROR(
         "close connection: a copy of device memory did not end within %.0f ms; its host memory is "
         "not freed",
-        ToMilliseconds(patience_ + kThreadPatience));
+        ToMilliseconds(longest));
     return;
   }
 }
@@ -116,6 +123,8 @@ char* Staging::Room(size_t bytes) {
 void Staging::Begin(const void* device, size_t bytes, bool fetch) {
   (void)Room(bytes);
   busy_ = true;
+  bytes_ = bytes;
+  until_ = Now() + patience_ + ThreadPatience(patience_);
   shared_->done.store(false, std::memory_order_relaxed);
   run_([shared = shared_, device, bytes, fetch, patience = patience_] {
     {
@@ -138,7 +147,12 @@ void Staging::Fetch(const void* from, size_t bytes) { Begin(from, bytes, true); 
 void Staging::Store(void* to, size_t bytes) { Begin(to, bytes, false); }
 
 std::optional<absl::Status> Staging::Ended() {
-  if (!busy_ || !shared_->done.load(std::memory_order_acquire)) return std::nullopt;
+  if (!busy_) return std::nullopt;
+  if (!shared_->done.load(std::memory_order_acquire)) {
+    if (Now() < until_) return std::nullopt;
+    return absl::DeadlineExceededError(
+        DescribeWait(*Driver(), CopyOf(bytes_), CUDA_ERROR_NOT_READY, patience_));
+  }
   busy_ = false;
   if (shared_->error.empty()) return absl::OkStatus();
   return absl::InternalError(shared_->error);

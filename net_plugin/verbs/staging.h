@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "absl/status/status.h"
+#include "reconfig/base/clock.h"
 #include "reconfig/base/cuda_driver.h"
 
 namespace rewire::net {
@@ -35,7 +36,9 @@ class Staging {
   // once. Call only while busy() is false.
   void Fetch(const void* from, size_t bytes);
   void Store(void* to, size_t bytes);
-  // Returns the result of the copy, or nothing while the copy is running.
+  // Returns the result of the copy, or nothing while the copy is running. After a copy that does
+  // not end in time, busy() stays true: CUDA copies to pageable memory inside the call, which
+  // cannot be ended.
   [[nodiscard]] std::optional<absl::Status> Ended();
 
  private:
@@ -46,6 +49,8 @@ class Staging {
   const Duration patience_;
   const std::shared_ptr<Shared> shared_;
   bool busy_ = false;
+  size_t bytes_ = 0;  // of the copy
+  Time until_{};      // when a copy without a result has failed
 };
 
 }  // namespace rewire::net

@@ -57,7 +57,7 @@ TEST_F(StagingTest, ACopyThatDoesNotEndIsAnErrorInTime) {
 
 TEST_F(StagingTest, EndsWhileACopyDoesNot) {
   std::atomic<int> begun = 0;
-  for (int copies = 1; copies <= 10; ++copies) {
+  for (int copies = 1; copies <= 4; ++copies) {
     Staging staging(
         [&](const std::function<void()>& work) {
           run_([&begun, work] {
