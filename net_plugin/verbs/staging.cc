@@ -106,7 +106,7 @@ Staging::~Staging() {
     if (shared_->copied.WaitUntil(&shared_->mutex, deadline) || !shared_->copying) continue;
     REWIRE_ERROR(
         "close connection: a copy of device memory did not end within %.0f ms; its host memory is "
-        "not freed",
+        "kept",
         ToMilliseconds(longest));
     return;
   }
@@ -124,7 +124,7 @@ void Staging::Begin(const void* device, size_t bytes, bool fetch) {
   (void)Room(bytes);
   busy_ = true;
   bytes_ = bytes;
-  until_ = Now() + patience_ + ThreadPatience(patience_);
+  until_ = Now() + patience_;
   shared_->done.store(false, std::memory_order_relaxed);
   run_([shared = shared_, device, bytes, fetch, patience = patience_] {
     {

@@ -101,32 +101,41 @@ absl::StatusOr<SentPairs> BesideRun::AddTables(BuildTask* task, const Chains& ch
   const auto failed = [&](const char* what) {
     return absl::InternalError(FirstOperation(chains.front()->id, what));
   };
-  const std::vector<void*> scratch = ScratchOf(links);
-  std::vector<SentPairs> own(links.size(), SentPairs(links.front()->ranks));  // until copied
+  // A copy may take long, as a call of NCCL. A thread left inside uses only copies and this memory.
+  const auto tables =
+      std::make_shared<std::vector<SentPairs>>(links.size(), SentPairs(links.front()->ranks));
   for (size_t i = 0; i < links.size(); ++i) {
-    {
-      const User user(chains[i]->comm);
-      own[i].AddSentBy(*chains[i]->comm, links[i]->rank);
-    }
-    REWIRE_RETURN_IF_ERROR(device_->Enter(links[i]->context));
-    if (!device_->Write(scratch[i], own[i].bytes(), streams[i])) {
-      return failed("no copy to the device");
-    }
+    const User user(chains[i]->comm);
+    (*tables)[i].AddSentBy(*chains[i]->comm, links[i]->rank);
   }
   const NcclCalls nccl = *nccl_;
+  Device* const device = device_;
+  const std::vector<DeviceContext> contexts = ContextsOf(links);
+  const std::vector<void*> scratch = ScratchOf(links);
   const std::vector<Generation*> generations = GenerationsOf(links);
   const std::vector<cudaStream_t> on(streams.begin(), streams.end());
-  SentPairs sum(links.front()->ranks);
-  const size_t bytes = sum.bytes().size();
+  const size_t bytes = tables->front().bytes().size();
+  ncclResult_t result = ncclSuccess;
+  REWIRE_RETURN_IF_ERROR(task->InNccl(links, &result, [=] {
+    for (size_t i = 0; i < scratch.size(); ++i) {
+      const bool written =
+          device->Enter(contexts[i]).ok() && device->Write(scratch[i], (*tables)[i].bytes(), on[i]);
+      if (!written) return ncclUnhandledCudaError;
+    }
+    return ncclSuccess;
+  }));
+  if (result != ncclSuccess) return failed("no copy to the device");
   REWIRE_RETURN_IF_ERROR(Complete(task, chains, links, streams, [=](size_t i) {
     return nccl.AllReduce(scratch[i], scratch[i], bytes, ncclUint8, ncclSum, generations[i]->Real(),
                           on[i]);
   }));
-  REWIRE_RETURN_IF_ERROR(device_->Enter(links.front()->context));
-  if (!device_->Read(scratch.front(), sum.bytes(), streams.front())) {
-    return failed("no copy from the device");
-  }
-  return sum;
+  REWIRE_RETURN_IF_ERROR(task->InNccl(links, &result, [=] {
+    const bool read =
+        device->Enter(contexts[0]).ok() && device->Read(scratch[0], tables->front().bytes(), on[0]);
+    return read ? ncclSuccess : ncclUnhandledCudaError;
+  }));
+  if (result != ncclSuccess) return failed("no copy from the device");
+  return tables->front();
 }
 
 absl::Status BesideRun::Send(BuildTask* task, const Chains& chains, Ranks links, Streams streams,

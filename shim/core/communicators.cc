@@ -44,6 +44,9 @@ size_t BlocksOf(const Recipe& recipe) {
     most = std::min<long>(most, limit);
   }
   if (const auto channels = NcclSetting("NCCL_MAX_NCHANNELS")) most = std::min(most, *channels);
+  for (const char* name : {"NCCL_MIN_CTAS", "NCCL_MIN_NCHANNELS"}) {
+    most = std::max(most, NcclSetting(name).value_or(0));
+  }
   return std::bit_ceil(static_cast<size_t>(most));
 }
 

@@ -221,18 +221,21 @@ bool Cutter::Follow(Chain* chain, DeviceEvent end, cudaStream_t stream) {
   // a capture.
   const cudaStream_t last = chain->comm->last_stream.load(std::memory_order_relaxed);
   const bool used = chain->comm->issued.load(std::memory_order_relaxed) > 0;
-  // A program may destroy a stream when the operations on it have ended. Then no event can be
-  // recorded on it, and none is needed.
-  if (used && last != stream && !device_->Capturing(last) && device_->Record(end, last)) {
-    if (!device_->MakeWait(stream, end)) return false;
-    current.end_recorded = true;
+  if (used && last != stream && !device_->Capturing(last)) {
+    if (device_->Record(end, last)) {
+      if (!device_->MakeWait(stream, end)) return false;
+      current.end_recorded = true;
+    } else if (!device_->Destroyed(last)) {
+      return false;
+    }
+    // The program orders what follows an operation on a stream that it destroys.
   }
   if (!device_->Capturing(stream)) {
     current.end_recorded = device_->Record(end, stream);
     return current.end_recorded;
   }
-  // Without an event the stream itself has the order, because it has the last operation. Nothing
-  // tells when that operation has ended.
+  // Without an event the stream has the last operation, or the program has destroyed that one's
+  // stream. Nothing tells when the operation has ended.
   if (used && !current.end_recorded) current.captured = true;
   return true;
 }

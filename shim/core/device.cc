@@ -33,6 +33,7 @@ class DriverDevice : public Device {
   absl::StatusOr<DeviceEvent> MakeEvent() override;
   void DestroyEvent(DeviceEvent event) override;
   bool Record(DeviceEvent event, cudaStream_t stream) override;
+  bool Destroyed(cudaStream_t stream) override;
   bool MakeWait(cudaStream_t stream, DeviceEvent event) override;
   EventState Query(DeviceEvent event) override;
   bool Capturing(cudaStream_t stream) override;
@@ -158,6 +159,11 @@ void DriverDevice::DestroyEvent(DeviceEvent event) {
 
 bool DriverDevice::Record(DeviceEvent event, cudaStream_t stream) {
   return driver_->EventRecord(static_cast<CUevent>(event), stream) == CUDA_SUCCESS;
+}
+
+bool DriverDevice::Destroyed(cudaStream_t stream) {
+  const CUresult result = driver_->StreamQuery(stream);
+  return result == CUDA_ERROR_INVALID_HANDLE || result == CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
 bool DriverDevice::MakeWait(cudaStream_t stream, DeviceEvent event) {

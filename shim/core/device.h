@@ -60,6 +60,9 @@ class Device {
   virtual void DestroyEvent(DeviceEvent event) = 0;
   // Called on the application's thread; never blocks.
   virtual bool Record(DeviceEvent event, cudaStream_t stream) = 0;
+  // Returns whether the driver refuses the stream, as after its destruction. Call only where it has
+  // refused an event on it: a driver need not check a handle.
+  virtual bool Destroyed(cudaStream_t stream) = 0;
   // While the stream is captured into a CUDA graph, the graph waits for the event at each launch.
   // The event must then outlive the graph.
   virtual bool MakeWait(cudaStream_t stream, DeviceEvent event) = 0;

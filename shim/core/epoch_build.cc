@@ -5,7 +5,6 @@
 #include <cstring>
 #include <deque>
 #include <map>
-#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"

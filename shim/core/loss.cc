@@ -89,7 +89,7 @@ void InterruptAndFree(const NcclCalls& nccl, const ShimServices* services, Devic
     static_cast<void>(nccl.CommAbort(real));
   }
   services->free_generation(generation);
-  FreeHandles(device, link);
+  if (device->Enter(link.context).ok()) FreeHandles(device, link);
 }
 
 }  // namespace
@@ -147,17 +147,20 @@ void Loss::AbortAndFree(std::vector<std::unique_ptr<Link>> links) {
       reals.push_back({real, link->blocking});
     }
   }
+  bool left = true;
   AbortAll(
       *nccl_, reals, [&] { WaitUntilLeft(links, false, kSettle); },
       [&] {
-        if (WaitUntilLeft(links, true, kLeave)) return;
+        left = WaitUntilLeft(links, true, kLeave);
+        if (left) return;
         REWIRE_WARN("abort %zu communicators: a thread did not leave NCCL within %lld ms",
                     reals.size(), static_cast<long long>(kLeave.count()));
       });
   counters_->aborted += reals.size();
   for (const auto& link : links) {
     if (link->generation != nullptr) services_->free_generation(link->generation);
-    FreeHandles(device_, *link);
+    // A thread inside may still pass the memory to a kernel.
+    if (left && device_->Enter(link->context).ok()) FreeHandles(device_, *link);
   }
 }
 

@@ -70,13 +70,19 @@ bool DestroyReal(const NcclCalls& nccl, std::span<const ncclComm_t> comms, bool 
 }  // namespace
 
 void Retirement::Add(std::unique_ptr<Link> link) {
-  const bool only_event = link->generation == nullptr;
+  const bool destroyed = link->generation == nullptr;
   {
     MutexLock lock(&mutex_);
     link->after = std::move(links_);
     links_ = std::move(link);
+    if (destroyed) ++freeing_;
   }
-  if (only_event) queue_.Post([this] { FreeUnneeded(); });
+  if (!destroyed) return;
+  queue_.Post([this] {
+    FreeUnneeded();
+    MutexLock lock(&mutex_);
+    --freeing_;
+  });
 }
 
 void Retirement::Retire(std::vector<elastic::GenerationId> generations) {
@@ -98,7 +104,7 @@ void Retirement::ReleaseCaptured(const std::optional<CommunicatorId>& of) {
 bool Retirement::Finish() {
   MutexLock lock(&mutex_);
   if (running_ && !std::exchange(hurried_, true)) ContinueAt(Now());
-  return !running_;
+  return !running_ && freeing_ == 0;
 }
 
 void Retirement::Start() {
@@ -227,7 +233,7 @@ void Retirement::FreeHandlesOf(const Link& link) {
 }
 
 void Retirement::Destroy(const Slots& links) {
-  DestroyGenerations(links);
+  if (!DestroyGenerations(links)) return;
   for (const Slot& link : links) FreeHandlesOf(*link);
 }
 
@@ -259,7 +265,7 @@ void Retirement::DestroyMeasured(const Slots& links, std::span<const ncclComm_t>
   }
 }
 
-void Retirement::DestroyGenerations(const Slots& links) {
+bool Retirement::DestroyGenerations(const Slots& links) {
   bool on_device = true;
   std::vector<ncclComm_t> comms;
   for (const Slot& link : links) {
@@ -273,12 +279,13 @@ void Retirement::DestroyGenerations(const Slots& links) {
       REWIRE_WARN(
           "retire generation of epoch %llu: not destroyed: a thread was inside it for %lld ms",
           static_cast<unsigned long long>(link->epoch), static_cast<long long>(kQuiesce.count()));
-      return;
+      return false;
     }
     if (const ncclComm_t real = link->generation->Real(); real != nullptr) comms.push_back(real);
   }
   if (on_device && !comms.empty()) DestroyMeasured(links, comms);
   for (const Slot& link : links) services_->free_generation(link->generation);
+  return true;
 }
 
 }  // namespace rewire::shim

@@ -76,7 +76,8 @@ class Retirement {
   Slots TakeAllOf(const elastic::GenerationId& generation) REWIRE_REQUIRES(mutex_);
   // The ranks of one generation.
   void Destroy(const Slots& links);
-  void DestroyGenerations(const Slots& links);
+  // Returns whether no thread is inside the generations, so that their handles may be freed too.
+  bool DestroyGenerations(const Slots& links);
   // Destroys the real communicators of these ranks and records the memory that this gave back.
   void DestroyMeasured(const Slots& links, std::span<const ncclComm_t> comms);
   // Returns the free memory of each rank's device; nullopt where it is unknown.
@@ -98,6 +99,7 @@ class Retirement {
   std::optional<elastic::GenerationId> destroying_ REWIRE_GUARDED_BY(mutex_);
   bool running_ REWIRE_GUARDED_BY(mutex_) = false;  // Continue() is posted
   uint64_t call_ REWIRE_GUARDED_BY(mutex_) = 0;     // the posted call; earlier ones do nothing
+  int freeing_ REWIRE_GUARDED_BY(mutex_) = 0;       // posted calls of FreeUnneeded()
   bool hurried_ REWIRE_GUARDED_BY(mutex_) = false;  // no pause for what is due
   bool rested_ REWIRE_GUARDED_BY(mutex_) = false;   // REWIRE_RETIRE_MS have passed
   TaskQueue queue_;                                 // last: joined first

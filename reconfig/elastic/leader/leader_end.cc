@@ -185,9 +185,9 @@ void Leader::RetryLoss(Time now, const std::string& reason, Out* out) {
 }
 
 void Leader::Restart(Time now, const std::string& reason, Out* out) {
-  const std::optional<Time> due = requests_.EarliestDeadline(transition_->requests);
   // A drain with a deadline is tried until then.
-  if (!due && transition_->restarts >= kRestarts) {
+  const Time due = requests_.EarliestDeadline(transition_->requests).value_or(now);
+  if (due <= now && transition_->restarts >= kRestarts) {
     const std::string why = absl::StrCat("given up after ", kRestarts, " restarts: ", reason);
     if (transition_->Planned()) return AbortPlanned(now, why, false, out);
     return RetryLoss(now, why, out);
@@ -208,7 +208,7 @@ void Leader::Restart(Time now, const std::string& reason, Out* out) {
     // RESERVE must not reach its own deadline by the pause.
     Duration pause = std::min(
         {PauseBefore(next->restarts - next->failed_builds), options_.build / 2, options_.join / 2});
-    if (due) pause = std::min(pause, std::max(Duration{}, *due - now) / 4);
+    if (due > now) pause = std::min(pause, (due - now) / 4);
     next->not_before = now + pause;
   }
   transition_.reset();

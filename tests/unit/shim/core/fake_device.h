@@ -60,11 +60,19 @@ class FakeDevice : public Device {
   // Reads what was written last, with the bits that other ranks add.
   bool Read(const void* /*from*/, std::span<uint8_t> to, cudaStream_t /*stream*/) override {
     MutexLock lock(&mutex_);
+    const Time until = Now() + seconds(20);
+    while (reads_held_ && changed_.WaitUntil(&mutex_, until)) {
+    }
     for (size_t i = 0; i < to.size(); ++i) {
       to[i] = static_cast<uint8_t>((i < memory_.size() ? memory_[i] : 0) |
                                    (i < added_.size() ? added_[i] : 0));
     }
     return true;
+  }
+  void HoldReads(bool held) {
+    MutexLock lock(&mutex_);
+    reads_held_ = held;
+    changed_.NotifyAll();
   }
   void AddToMemory(std::vector<uint8_t> bits) {
     MutexLock lock(&mutex_);
@@ -108,6 +116,10 @@ class FakeDevice : public Device {
     log_.push_back(absl::StrCat("record ", reinterpret_cast<uintptr_t>(event), " on ",
                                 reinterpret_cast<uintptr_t>(stream)));
     return true;
+  }
+  bool Destroyed(cudaStream_t stream) override {
+    MutexLock lock(&mutex_);
+    return destroyed_streams_.contains(stream);
   }
   bool MakeWait(cudaStream_t stream, DeviceEvent event) override {
     MutexLock lock(&mutex_);
@@ -212,6 +224,8 @@ class FakeDevice : public Device {
   std::vector<std::string> log_ REWIRE_GUARDED_BY(mutex_);
   bool gone_ REWIRE_GUARDED_BY(mutex_) = false;
   bool full_ REWIRE_GUARDED_BY(mutex_) = false;
+  bool reads_held_ REWIRE_GUARDED_BY(mutex_) = false;
+  CondVar changed_;
   std::vector<uint8_t> memory_ REWIRE_GUARDED_BY(mutex_);
   std::vector<uint8_t> added_ REWIRE_GUARDED_BY(mutex_);
 };

@@ -85,8 +85,11 @@ TEST_F(BesideTest, ALimitOfNcclsBlocksLeavesRoomForMoreCommunicators) {
   EXPECT_EQ(Minted(core_.get(), a), refused);
   setenv("NCCL_MAX_NCHANNELS", "8", 1);
   EXPECT_EQ(Minted(core_.get(), a), kBeside);
-  unsetenv("NCCL_MAX_CTAS");
-  unsetenv("NCCL_MAX_NCHANNELS");
+  setenv("NCCL_MIN_NCHANNELS", "32", 1);
+  EXPECT_EQ(Minted(core_.get(), a), refused);
+  for (const char* name : {"NCCL_MAX_CTAS", "NCCL_MAX_NCHANNELS", "NCCL_MIN_NCHANNELS"}) {
+    unsetenv(name);
+  }
   config.maxCTAs = 16;
   a.comm.recipe.config.assign(bytes, bytes + sizeof config);
   EXPECT_EQ(Minted(core_.get(), a), kBeside);
@@ -167,6 +170,17 @@ TEST_F(BesideTest, TheMemoryOfAGenerationEndsWithIt) {
   EXPECT_EQ(device_.freed(), 1);  // the program's own generation has none
   program.Close();
   EXPECT_TRUE(Eventually([&] { return device_.freed() == 2; }));
+}
+
+TEST_F(BesideTest, ACopyThatDoesNotReturnEndsAtTheDeadline) {
+  Program program(core_.get(), 1);
+  ASSERT_EQ(program.Create(2, 0), ncclSuccess);
+  device_.HoldReads(true);
+  const elastic::CommunicatorBuild build = BuildOf(program, 2, 0, std::string(kBeside));
+  EXPECT_THAT(Prepare(1, {build}, milliseconds(50)).ToString(), HasSubstr("REWIRE_BUILD_MS"));
+  device_.HoldReads(false);
+  EXPECT_TRUE(Eventually([] { return FakeNccl::Get().Live() == 1; }));
+  EXPECT_TRUE(Prepare(2, {build}).ok());
 }
 
 TEST_F(BesideTest, WithoutDeviceMemoryNothingIsLeftOver) {
