@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -138,7 +139,12 @@ class Stage : public ::testing::Test {
   // Returns the calls of NCCL so far, for example "init 1".
   static std::vector<std::string> Calls();
 
-  FakeDevice device_;
+  // The thread of an interrupted build may outlive the test, so no device is destroyed.
+  static FakeDevice& NewDevice() {
+    static auto* const devices = new std::deque<FakeDevice>;
+    return devices->emplace_back();
+  }
+  FakeDevice& device_ = NewDevice();
   RecordedEvents events_;
   std::unique_ptr<ShimCommunicators> core_;
 };
