@@ -1,5 +1,7 @@
 // Order within a stream, real asynchrony, the default streams, host functions.
 #include <array>
+#include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <thread>
 #include <vector>
@@ -83,14 +85,20 @@ TEST_F(StreamTest, AsynchronousCopyToPageableMemoryIsCompleteWhenTheCallReturns)
   ASSERT_EQ(cuMemsetD8_v2(memory, 3, 4096), CUDA_SUCCESS);
   Gate gate;
   ASSERT_EQ(cuLaunchHostFunc(stream, &Gate::Hold, &gate), CUDA_SUCCESS);
-  std::thread opens([&gate] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  std::atomic<bool> returned = false;
+  bool early = false;
+  std::thread opens([&] {
+    const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(50);
+    while (!returned && std::chrono::steady_clock::now() < until) std::this_thread::yield();
+    early = returned;
     gate.Open();
   });
   unsigned char value = 0;
   ASSERT_EQ(cuMemcpyDtoHAsync_v2(&value, memory, sizeof value, stream), CUDA_SUCCESS);
-  EXPECT_EQ(value, 3);
+  returned = true;
   opens.join();
+  EXPECT_FALSE(early);
+  EXPECT_EQ(value, 3);
 }
 
 TEST_F(StreamTest, LegacyStreamWaitsForBlockingStreamsOnly) {
