@@ -61,19 +61,4 @@ bool IsLost(Chain* chain);
 // Waits until a non-blocking communicator is no longer in progress.
 absl::Status Settle(const NcclCalls& nccl, BuildTask* task, ncclComm_t comm);
 
-// Keeps the program's memory of a communicator while a thread may read it, even when the program
-// destroys the communicator meanwhile.
-class User {
- public:
-  explicit User(VirtualCommunicator* comm) : comm_(comm) {
-    comm_->users.fetch_add(1, std::memory_order_seq_cst);
-  }
-  ~User() { comm_->users.fetch_sub(1, std::memory_order_release); }
-  User(const User&) = delete;
-  User& operator=(const User&) = delete;
-
- private:
-  VirtualCommunicator* const comm_;
-};
-
 }  // namespace rewire::shim

@@ -23,7 +23,7 @@ namespace rewire::shim {
 // Stands in front of the usage list: the first real operations then run during the build, on
 // streams of their own beside the application's operations (beside_run.h). Without it a tiny
 // operation runs at the warm index on the application's stream. The rank that mints the id decides
-// for all ranks. Three bytes, as for every class.
+// for all ranks. The mark has the three bytes of a class.
 inline constexpr std::string_view kBeside = "\xff\xff\xff";
 
 struct UsageClass {

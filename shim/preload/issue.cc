@@ -46,20 +46,6 @@ ncclResult_t Foreign(ncclComm_t handle) noexcept {
 
 namespace {
 
-// Prevents reuse of the communicator's memory during a slow path that holds no generation.
-class User {
- public:
-  explicit User(VirtualCommunicator* comm) : comm_(comm) {
-    comm_->users.fetch_add(1, std::memory_order_seq_cst);
-  }
-  ~User() { comm_->users.fetch_sub(1, std::memory_order_release); }
-  User(const User&) = delete;
-  User& operator=(const User&) = delete;
-
- private:
-  VirtualCommunicator* const comm_;
-};
-
 bool CutDue(const VirtualCommunicator* comm) {
   return comm->issued.load(std::memory_order_relaxed) >=
          comm->stop_at.load(std::memory_order_relaxed);

@@ -151,6 +151,21 @@ struct alignas(64) VirtualCommunicator {
   VirtualCommunicator* next_in_pool = nullptr;
 };
 
+// Prevents reuse of the communicator's memory while a thread that holds no generation uses it, even
+// when the program destroys the communicator meanwhile.
+class User {
+ public:
+  explicit User(VirtualCommunicator* comm) : comm_(comm) {
+    comm_->users.fetch_add(1, std::memory_order_seq_cst);
+  }
+  ~User() { comm_->users.fetch_sub(1, std::memory_order_release); }
+  User(const User&) = delete;
+  User& operator=(const User&) = delete;
+
+ private:
+  VirtualCommunicator* const comm_;
+};
+
 // Returns whether the communicator had no such pin. Of a pin that comes after the creation, call
 // TellPinned() (core_loader.h) too.
 inline bool AddPin(VirtualCommunicator* comm, Pin pin) {
