@@ -22,7 +22,7 @@ void KeepUnborn(VirtualCommunicator* comm) noexcept {
     unborn = generation != nullptr && generation->Real() == nullptr &&
              generation->state.load(std::memory_order_acquire) == GenerationState::kOpen;
   }
-  if (unborn) Publish(comm, nullptr);
+  if (unborn) KeepGeneration(comm);
 }
 
 // Does Destroy or Abort. The handle is stale on return (in a group: when the group has ended).

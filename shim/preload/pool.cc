@@ -59,6 +59,11 @@ class Pool {
     waiting_.store(static_cast<int>(leaving_.size()), std::memory_order_relaxed);
   }
 
+  void Keep(Generation* generation) REWIRE_EXCLUDES(mutex_) {
+    MutexLock lock(&mutex_);
+    kept_.push_back(generation);
+  }
+
   int Waiting() const { return waiting_.load(std::memory_order_relaxed); }
   VirtualCommunicator* First() const { return all_.load(std::memory_order_acquire); }
 
@@ -71,6 +76,8 @@ class Pool {
   Mutex mutex_;
   std::deque<VirtualCommunicator*> free_ REWIRE_GUARDED_BY(mutex_);
   std::vector<Leaving> leaving_ REWIRE_GUARDED_BY(mutex_);
+  // Never freed. The list shows a leak detector that they are not lost.
+  std::vector<Generation*> kept_ REWIRE_GUARDED_BY(mutex_);
   std::atomic<int> waiting_{0};
   std::atomic<VirtualCommunicator*> all_{nullptr};
 };
@@ -162,6 +169,8 @@ void FreeGeneration(Generation* generation) noexcept {
   ThePool().Leave({generation, nullptr});
   Sweep();
 }
+
+void KeepGeneration(VirtualCommunicator* comm) noexcept { ThePool().Keep(Publish(comm, nullptr)); }
 
 uint64_t Pledge(VirtualCommunicator* comm, uint64_t stop_at) noexcept {
   comm->stop_at.store(stop_at, std::memory_order_seq_cst);

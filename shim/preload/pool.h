@@ -20,6 +20,8 @@ Generation* NewGeneration(uint64_t epoch, int ranks, int rank) noexcept;
 Generation* Publish(VirtualCommunicator* comm, Generation* next) noexcept;
 bool Quiesce(Generation* generation, int64_t timeout_ms) noexcept;
 void FreeGeneration(Generation* generation) noexcept;
+// Takes the communicator's generation away and never frees it.
+void KeepGeneration(VirtualCommunicator* comm) noexcept;
 uint64_t Pledge(VirtualCommunicator* comm, uint64_t stop_at) noexcept;
 
 // Frees everything that no thread is inside any more. The functions above call Sweep.

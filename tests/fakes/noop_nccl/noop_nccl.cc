@@ -5,6 +5,7 @@
 #include <span>
 #include <tuple>
 #include <type_traits>
+#include <utility>
 
 // Parameters have the names of the function table, whether used or not.
 #pragma GCC diagnostic ignored "-Wunused-parameter"
@@ -186,7 +187,9 @@ NoopControl* NoopNccl() { return &control; }
 
 void NoopStoreWindow() { *late_window = reinterpret_cast<ncclWindow_t>(new int); }
 
-void NoopStoreChild() { __atomic_store_n(late_child, Make(2, 0, 3), __ATOMIC_RELEASE); }
+void NoopStoreChild() {
+  __atomic_store_n(std::exchange(late_child, nullptr), Make(2, 0, 3), __ATOMIC_RELEASE);
+}
 
 #define REWIRE_NCCL_FUNCTION(result, name, since, parameters, arguments)           \
   __attribute__((visibility("default"))) result pnccl##name parameters {           \

@@ -183,6 +183,21 @@ TEST_F(VirtualCommunicatorTest, ChildIsInProgressUntilNcclHasMadeIt) {
   ncclCommAbort(comm);
 }
 
+// LeakSanitizer checks that the generation is not lost.
+TEST_F(VirtualCommunicatorTest, ChildMayBeAbortedBeforeNcclHasMadeIt) {
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  const ncclComm_t comm = Make(2, 0, &config);
+  NoopNccl()->late_children = true;
+  NoopNccl()->result = ncclInProgress;
+  ncclComm_t child = nullptr;
+  ASSERT_EQ(ncclInProgress, ncclCommSplit(comm, 1, 0, &child, nullptr));
+  NoopNccl()->result = ncclSuccess;
+  EXPECT_EQ(ncclSuccess, ncclCommAbort(child));
+  NoopStoreChild();  // NCCL stores the child into memory that still exists
+  ncclCommAbort(comm);
+}
+
 TEST_F(VirtualCommunicatorTest, CreationInsideAGroupIsReportedAtTheGroupsEnd) {
   UseCore();
   ncclGroupStart();
