@@ -73,15 +73,19 @@ class ModeJob(RewireJob):
     def rebuild_until_done(self):
         self.wait_for_world(self.patience)
         until = time.monotonic() + 30 * self.patience
-        before = None
+        before = half = None
         while self.alive() and time.monotonic() < until and self.rebuild():
             if self.rebuilds == self.soak_after and before is None:
                 before = self.held()
-            if self.swaps_so_far() >= self.swaps:
+            swaps = self.swaps_so_far()
+            if before is not None and half is None and 2 * swaps >= self.swaps:
+                half = self.held()
+            if swaps >= self.swaps:
                 break
-        after = self.held() if before is not None and self.alive() else None
-        if after is not None and after.keys() == before.keys():
+        after = self.held() if half is not None and self.alive() else None
+        if after is not None and after.keys() == before.keys() == half.keys():
             self.growth = growth(before, after)
+            self.growth["va_growth_second_half"] = growth(half, after)["va_growth"]
 
     def results(self):
         """Returns each process's result, or None if the process left none."""

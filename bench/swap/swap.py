@@ -12,6 +12,7 @@ those of the process with the fewest.
 With --soak one such job goes through many generations, with the device's hardware queues and with
 one queue. Its further keys are generations (of each communicator), and the most that one process
 grew after the first ten: fd_growth, va_growth (bytes), thread_growth and shm_growth (mappings).
+va_growth_second_half tells a leak from an allocator that reaches its final size.
 """
 
 import argparse
