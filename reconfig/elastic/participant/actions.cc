@@ -74,7 +74,7 @@ void Participant::Do(Time /*now*/, const RestoreFrom& action) {
   const bool live = std::find(in_place.begin(), in_place.end(), options_.member) != in_place.end();
   // State that is written in place from here on has no version until the commit.
   if (!live) gate_.Failed();
-  if (reshape_ != nullptr) reshape_->Restore(action.version, action.sources);
+  if (reshape_ != nullptr) reshape_->Restore(action.version, action.sources, kept_may_change_);
 }
 
 void Participant::Do(Time /*now*/, const AbandonEpoch& action) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "reconfig/base/status_macros.h"
@@ -163,6 +164,21 @@ absl::StatusOr<ResolvedPlan> ResolvePlan(const state::Plan& plan, MemberId self,
     resolved.outgoing.push_back(out);
   }
   return resolved;
+}
+
+absl::Status CheckKept(const state::Plan& plan, MemberId self, const state::SnapshotSlots& kept,
+                       uint64_t version) {
+  std::set<uint32_t> taken;
+  for (const state::BoxCopy& copy : plan.copies) {
+    if (copy.source == self && copy.origin == state::Origin::kBuddySnapshot) {
+      taken.insert(copy.tensor);
+    }
+  }
+  const std::vector<uint32_t> tensors(taken.begin(), taken.end());
+  if (kept.HasWhole(version, tensors)) return absl::OkStatus();
+  return absl::DataLossError(
+      absl::StrCat("restore version ", version,
+                   ": the lost member's process still lives and has changed its copies"));
 }
 
 }  // namespace rewire::elastic

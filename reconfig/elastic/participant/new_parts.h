@@ -77,4 +77,9 @@ absl::StatusOr<ResolvedPlan> ResolvePlan(const state::Plan& plan, MemberId self,
                                          const StateSources& sources,
                                          const std::vector<state::StatePlace>& targets);
 
+// Fails when the kept copies that the plan takes from this member are not whole, because a lost
+// member's process still lives and writes. Call after they have been read.
+absl::Status CheckKept(const state::Plan& plan, MemberId self, const state::SnapshotSlots& kept,
+                       uint64_t version);
+
 }  // namespace rewire::elastic

@@ -182,7 +182,7 @@ void Participant::Feed(Time now, Member::Out* out) {
   }
 }
 
-BoundaryInfo Participant::Describe() const {
+BoundaryInfo Participant::Describe() {
   BoundaryInfo info;
   info.live_version = gate_.version();
   info.live_whole = gate_.whole();
@@ -198,6 +198,7 @@ BoundaryInfo Participant::Describe() const {
     }
     info.live_whole = info.live_whole && snapshots->own().HasWhole(info.live_version, changing);
     info.own_snapshots = snapshots->OwnVersions();
+    kept_may_change_ = snapshots->kept().MayChange();
     info.buddy_snapshots = snapshots->BuddyVersions();
     info.layout = state::LayoutOf(shapes, static_cast<uint32_t>(View().world.members.size()));
   }

@@ -127,7 +127,7 @@ class Participant {
   // job. End() also calls Finish(), on its caller's thread.
   void Finish(const std::string& reason);
   void Feed(Time now, Member::Out* out);
-  [[nodiscard]] BoundaryInfo Describe() const;
+  [[nodiscard]] BoundaryInfo Describe();
   void ReapReshapes();
 
   // Defined in actions.cc; run on the member's thread.
@@ -187,6 +187,7 @@ class Participant {
   std::unique_ptr<DeathWitness> witness_;  // must outlive the connection of link_
   AgentLink link_;
   std::shared_ptr<Reshape> reshape_;
+  bool kept_may_change_ = false;  // at the last Describe() after a loss
   std::list<std::shared_ptr<Reshape>> leaving_;
   Heartbeat heartbeat_;  // its counters are read once for each heartbeat
   Time counted_{};

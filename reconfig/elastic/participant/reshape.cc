@@ -65,9 +65,10 @@ void Reshape::Finish() {
   changed_.NotifyAll();
 }
 
-void Reshape::Restore(uint64_t version, RestoreSources sources) {
+void Reshape::Restore(uint64_t version, RestoreSources sources, bool recheck) {
   MutexLock lock(&mutex_);
   restore_ = true;
+  recheck_ = recheck;
   version_ = version;
   sources_ = std::move(sources);
   changed_.NotifyAll();
@@ -268,8 +269,10 @@ absl::Status Reshape::StreamRestore() {
                           state::PlanRestore(shapes_, request_.from, request_.to, sources_));
   REWIRE_RETURN_IF_ERROR(Resolve(plan));
   REWIRE_RETURN_IF_ERROR(OpenStream());
-  absl::Status status = outflow_.Send(outgoing_, version_, false, Now() + context_.boundary);
-  return status.ok() ? FinishWire(context_.boundary) : status;
+  REWIRE_RETURN_IF_ERROR(outflow_.Send(outgoing_, version_, false, Now() + context_.boundary));
+  REWIRE_RETURN_IF_ERROR(FinishWire(context_.boundary));
+  return recheck_ ? CheckKept(plan, context_.self, context_.snapshots->kept(), version_)
+                  : absl::OkStatus();
 }
 
 absl::Status Reshape::FinishWire(Duration within) {

@@ -61,7 +61,8 @@ class Reshape {
 
   void Start(uint64_t step);
   void Finish();
-  void Restore(uint64_t version, RestoreSources sources);
+  // recheck: whether the kept copies may change while they are read (SnapshotSlots::MayChange).
+  void Restore(uint64_t version, RestoreSources sources, bool recheck);
   // Ends the transition's access to the state, whether or not its epoch was committed. After the
   // return the state is neither read nor written.
   void Cancel();
@@ -115,6 +116,7 @@ class Reshape {
   PeerSharing sharing_;
   uint64_t version_ = 0;
   RestoreSources sources_;
+  bool recheck_ = false;
 
   Mutex mutex_;
   CondVar changed_;

@@ -188,9 +188,10 @@ typedef enum {
   rewireContinue = 0,     /* the update was applied; the world has not changed */
   rewireWorldChanged = 1, /* the update was applied in the new world; on_world has been called */
   rewireRepeat = 2, /* a member was lost and there is a new world. The update of this call was not
-                       applied here. The state is the newest that the survivors have in common: of
-                       this step, if others had finished its update, or of one of the two steps
-                       before. Progress tensors say which step comes next */
+                       applied here. The state is the newest that the survivors have in common:
+                       after this step, if others had finished its update, before the step, or one
+                       step earlier (two, if the updates use no collective operation). Progress
+                       tensors say which step comes next */
   rewireLeave = 3   /* this member is out of the world: exit with status 0. The update was not
                        applied by this member */
 } rewireOutcomeKind_t;

@@ -42,6 +42,7 @@ absl::Status BuddyLink::Send(uint64_t version, SnapshotSlots* own) {
   if (!has_next_ || !NextAnswers()) return absl::OkStatus();
   absl::Status status = SendCopies(version, own);
   failed_ = !status.ok();
+  if (status.ok()) own->Protect(version);
   if (failed_ && !stopped_) OpenStream();
   return status;
 }
@@ -60,9 +61,9 @@ void BuddyLink::OfferMemory(SnapshotSlots* own) {
   if (node.empty()) return;  // unknown now; asked again with the next version
   offered_ = true;
   if (node != NodeIdentity()) return;
-  const absl::StatusOr<std::vector<int>> fds = own->Share();
+  const absl::StatusOr<MemoryFiles> fds = own->Share();
   if (!fds.ok()) return;
-  const SharedSnapshots shared{getpid(), {(*fds)[0], (*fds)[1]}};
+  const SharedSnapshots shared{getpid(), *fds};
   Outflow outflow(neighbours_.key, transport_, budget_);
   const Time deadline = Now() + options_.stall;
   absl::Status status = outflow.SendNote(neighbours_.next, NoteKind::kMemory,

@@ -1,6 +1,8 @@
 // Encodes and decodes the notes; see slot_notes.h.
 #include "reconfig/state/snapshot/slot_notes.h"
 
+#include <algorithm>
+
 #include "reconfig/base/bytes.h"
 #include "reconfig/state/stream/notes.h"
 #include "reconfig/state/stream/stream_messages.h"
@@ -16,7 +18,7 @@ static_assert(8 + 4 + 4 + kMostListedParts * kEncodedPart <= kFragmentBytes);
 std::string EncodeSharedSnapshots(const SharedSnapshots& shared) {
   ByteWriter out;
   out.Put(shared.owner);
-  for (const int fd : shared.descriptors) out.Put(static_cast<int32_t>(fd));
+  for (const int32_t fd : shared.descriptors) out.Put(fd);
   return out.Take();
 }
 
@@ -24,9 +26,10 @@ absl::StatusOr<SharedSnapshots> DecodeSharedSnapshots(std::string_view bytes) {
   ByteReader in(bytes);
   SharedSnapshots shared;
   shared.owner = in.Get<int32_t>();
-  for (int& fd : shared.descriptors) fd = in.Get<int32_t>();
-  if (!in.Finished()) return MalformedNote("snapshot memory", bytes, "must be 12");
-  if (shared.owner < 1 || shared.descriptors[0] < 0 || shared.descriptors[1] < 0) {
+  for (int32_t& fd : shared.descriptors) fd = in.Get<int32_t>();
+  static_assert(4 + sizeof shared.descriptors == 16);
+  if (!in.Finished()) return MalformedNote("snapshot memory", bytes, "must be 16");
+  if (shared.owner < 1 || std::ranges::min(shared.descriptors) < 0) {
     return MalformedNote("snapshot memory", bytes,
                          "a process id or descriptor is negative or zero");
   }
@@ -66,8 +69,9 @@ absl::StatusOr<PartList> DecodePartList(std::string_view bytes) {
   if (!in.Finished()) {
     return MalformedNote("snapshot parts", bytes, "the count does not fit the length");
   }
-  if (list.index > 1) {
-    return MalformedNote("snapshot parts", bytes, "the memory file must be 0 or 1");
+  static_assert(kKeptVersions == 3);
+  if (list.index >= kKeptVersions) {
+    return MalformedNote("snapshot parts", bytes, "the memory file must be 0, 1 or 2");
   }
   return list;
 }

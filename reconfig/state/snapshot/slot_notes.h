@@ -3,6 +3,7 @@
 // thread-safe. Decoding accepts any bytes.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -14,10 +15,16 @@
 
 namespace rewire::state {
 
-// The memory files of a process's two snapshots.
+// The number of versions that a slot keeps of its state; snapshotter.h says why.
+inline constexpr size_t kKeptVersions = 3;
+
+// The descriptors of a process's memory files, one for each version.
+using MemoryFiles = std::array<int32_t, kKeptVersions>;
+
+// The memory files of a process's snapshots.
 struct SharedSnapshots {
   int32_t owner = 0;  // process id
-  int descriptors[2] = {};
+  MemoryFiles descriptors = {};
   bool operator==(const SharedSnapshots&) const = default;
 };
 std::string EncodeSharedSnapshots(const SharedSnapshots& shared);
@@ -34,7 +41,7 @@ struct ListedPart {
 // Parts of one version. A version may need several lists.
 struct PartList {
   uint64_t version = 0;
-  uint32_t index = 0;  // which of the two memory files
+  uint32_t index = 0;  // which of the memory files
   std::vector<ListedPart> parts;
   bool operator==(const PartList&) const = default;
 };

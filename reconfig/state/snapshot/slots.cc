@@ -1,12 +1,14 @@
-// Allocates and maps host memory, and stores two versions of a snapshot in it; see slots.h.
+// Allocates and maps host memory, and stores versions of a snapshot in it; see slots.h.
 #include "reconfig/state/snapshot/slots.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <iterator>
 #include <string>
@@ -106,7 +108,7 @@ Block SnapshotSlots::NewBlock(uint64_t bytes) const {
 
 SnapshotSlots::Memory SnapshotSlots::Reserve(uint64_t bytes) const {
   Memory memory;
-  for (size_t i = 0; i < 2; ++i) {
+  for (size_t i = 0; i < kKeptVersions; ++i) {
     {
       MutexLock lock(&mutex_);
       if (slots_[i].data.size() >= bytes) continue;
@@ -120,6 +122,8 @@ SnapshotSlots::Memory SnapshotSlots::Reserve(uint64_t bytes) const {
 SnapshotSlots::Memory SnapshotSlots::Reset(Shape shape, Memory memory, Keep keep) {
   MutexLock lock(&mutex_);
   shape_ = std::move(shape);
+  protected_.reset();
+  if (keep == Keep::kNothing) owner_ = 0;
   starts_.clear();
   room_ = bytes_ = 0;
   for (size_t t = 0; t < shape_.boxes.size(); ++t) {
@@ -127,7 +131,7 @@ SnapshotSlots::Memory SnapshotSlots::Reset(Shape shape, Memory memory, Keep keep
     room_ += shape_.laid_out[t].size() * shape_.element_bytes[t];
     bytes_ += shape_.boxes[t].size() * shape_.element_bytes[t];
   }
-  for (size_t i = 0; i < 2; ++i) {
+  for (size_t i = 0; i < kKeptVersions; ++i) {
     Slot& s = slots_[i];
     s.used = false;
     s.parts.clear();
@@ -165,8 +169,14 @@ absl::StatusOr<SnapshotSlots::Slot*> SnapshotSlots::For(uint64_t version) {
   for (Slot& s : slots_) {
     if (s.used && s.version == version) return &s;
   }
-  Slot* oldest = &slots_[0];
-  if (oldest->used && (!slots_[1].used || slots_[1].version < oldest->version)) oldest = &slots_[1];
+  Slot* oldest = nullptr;
+  for (Slot& s : slots_) {
+    if (s.used && s.version == protected_) continue;
+    if (oldest == nullptr ||
+        std::pair(s.used, s.version) < std::pair(oldest->used, oldest->version)) {
+      oldest = &s;
+    }
+  }
   if (oldest->used && oldest->version > version) {
     return absl::InvalidArgumentError(absl::StrCat(
         "snapshot: version=", version, ": must not be older than version ", oldest->version));
@@ -240,31 +250,46 @@ absl::Status SnapshotSlots::Put(uint64_t version, uint32_t tensor, uint64_t offs
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<int>> SnapshotSlots::Share() {
+void SnapshotSlots::Protect(uint64_t version) {
   MutexLock lock(&mutex_);
-  std::vector<int> fds;
-  for (Slot& s : slots_) {
+  protected_ = version;
+}
+
+absl::StatusOr<MemoryFiles> SnapshotSlots::Share() {
+  MutexLock lock(&mutex_);
+  MemoryFiles fds;
+  for (size_t i = 0; i < kKeptVersions; ++i) {
+    Slot& s = slots_[i];
     if (s.data.size() < room_ && !s.used && !s.data.Grow(room_)) s.data = NewBlock(room_);
     if (s.data.size() < room_ || s.data.fd() < 0) {
       return absl::UnavailableError("share snapshots: the memory is not in a file (memfd)");
     }
-    fds.push_back(s.data.fd());
+    fds[i] = s.data.fd();
   }
   return fds;
 }
 
-absl::Status SnapshotSlots::MapOf(pid_t owner, const int (&fds)[2]) {
+absl::Status SnapshotSlots::MapOf(pid_t owner, const MemoryFiles& fds) {
   MutexLock lock(&mutex_);
-  Block blocks[2] = {Block::MapOf(owner, fds[0], room_), Block::MapOf(owner, fds[1], room_)};
-  if (blocks[0].size() < room_ || blocks[1].size() < room_) {
-    return absl::UnavailableError(
-        absl::StrCat("map snapshots of process ", owner, ": bytes=", room_, ": not possible"));
+  Block blocks[kKeptVersions];
+  for (size_t i = 0; i < kKeptVersions; ++i) {
+    blocks[i] = Block::MapOf(owner, fds[i], room_);
+    if (blocks[i].size() < room_) {
+      return absl::UnavailableError(
+          absl::StrCat("map snapshots of process ", owner, ": bytes=", room_, ": not possible"));
+    }
   }
-  for (size_t i = 0; i < 2; ++i) {
+  for (size_t i = 0; i < kKeptVersions; ++i) {
     slots_[i].used = false;
     slots_[i].data = std::move(blocks[i]);
   }
+  owner_ = owner;
   return absl::OkStatus();
+}
+
+bool SnapshotSlots::MayChange() const {
+  MutexLock lock(&mutex_);
+  return owner_ != 0 && (kill(owner_, 0) == 0 || errno != ESRCH);
 }
 
 std::vector<ListedPart> SnapshotSlots::List(uint64_t version, uint32_t* index) const {
@@ -272,7 +297,7 @@ std::vector<ListedPart> SnapshotSlots::List(uint64_t version, uint32_t* index) c
   std::vector<ListedPart> parts;
   const Slot* const slot = Find(version);
   if (slot == nullptr) return parts;
-  *index = slot == &slots_[0] ? 0 : 1;
+  *index = static_cast<uint32_t>(slot - slots_);
   for (const auto& [at, part] : slot->parts) parts.push_back(part);
   return parts;
 }
@@ -280,7 +305,8 @@ std::vector<ListedPart> SnapshotSlots::List(uint64_t version, uint32_t* index) c
 absl::Status SnapshotSlots::TakeList(uint64_t version, uint32_t index,
                                      std::span<const ListedPart> parts) {
   MutexLock lock(&mutex_);
-  if (index > 1 || slots_[index].data.size() < room_ || slots_[index].data.writable()) {
+  if (index >= kKeptVersions || slots_[index].data.size() < room_ ||
+      slots_[index].data.writable()) {
     return absl::InvalidArgumentError(
         absl::StrCat("snapshot parts: index=", index, ": names memory that is not mapped"));
   }

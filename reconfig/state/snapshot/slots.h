@@ -1,7 +1,7 @@
-// Keeps two versions of one slot's snapshot in host memory: the newest and the one before. A
-// version counts as whole only when every byte has come and still has its hash. The memory may be
-// mapped from another process; then parts are listed here and not copied. For Snapshotter and
-// BuddyLink; the participant reads whole versions.
+// Keeps the newest kKeptVersions versions of one slot's snapshot in host memory. A version counts
+// as whole only when every byte has come and still has its hash. The memory may be mapped from
+// another process; then parts are listed here and not copied. For Snapshotter and BuddyLink; the
+// participant reads whole versions.
 #pragma once
 
 #include <sys/types.h>
@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -64,9 +65,9 @@ class SnapshotSlots {
   // shared: allocates memory that another process can map.
   explicit SnapshotSlots(bool shared = false) : shared_(shared) {}
 
-  // Memory for two versions.
+  // Memory for all versions.
   struct Memory {
-    Block blocks[2];
+    Block blocks[kKeptVersions];
   };
   // Allocates and touches `bytes` for each version whose present memory is smaller.
   [[nodiscard]] Memory Reserve(uint64_t bytes) const;
@@ -85,25 +86,34 @@ class SnapshotSlots {
   Memory Reset(Shape shape, Memory memory = {}, Keep keep = Keep::kMemory);
 
   // These functions store a part of a version: bytes at a byte offset of a tensor. A version newer
-  // than both replaces the oldest; a version older than both is refused. Each part may come once.
-  // Put() copies the bytes. Alternatively the caller writes them to the address from Room() and
-  // then calls Add().
+  // than all replaces the oldest that is not protected; a version older than that is refused. Each
+  // part may come once. Put() copies the bytes. Alternatively the caller writes them to the address
+  // from Room() and then calls Add().
   absl::Status Put(uint64_t version, uint32_t tensor, uint64_t offset, std::span<const char> bytes,
                    uint64_t content);
   absl::StatusOr<char*> Room(uint64_t version, uint32_t tensor, uint64_t offset, uint64_t bytes);
   absl::Status Add(uint64_t version, uint32_t tensor, uint64_t offset, uint64_t bytes,
                    uint64_t content);
 
-  // Returns the descriptors of both memories and allocates missing memory. Fails when they cannot
+  // The next slot has this version. It is replaced only after a newer version is protected, or by
+  // Reset(): the next slot may have mapped the memory and may be restoring from it, because this
+  // process counts as lost and does not know it.
+  void Protect(uint64_t version);
+
+  // Returns the descriptors of all memories and allocates missing memory. Fails when they cannot
   // be shared.
-  absl::StatusOr<std::vector<int>> Share();
+  absl::StatusOr<MemoryFiles> Share();
   // Lists a version's parts and, in *index, the memory file that contains them, for the next slot,
   // which has mapped the files. Returns an empty list for an unknown version.
   [[nodiscard]] std::vector<ListedPart> List(uint64_t version, uint32_t* index) const;
   // Replaces this object's memory by the memory files of another process, in the order of `fds`.
-  absl::Status MapOf(pid_t owner, const int (&fds)[2]);
+  absl::Status MapOf(pid_t owner, const MemoryFiles& fds);
   // Adds parts of a version in mapped memory number `index`. A version may come in several lists.
   absl::Status TakeList(uint64_t version, uint32_t index, std::span<const ListedPart> parts);
+
+  // Returns whether another process may still write to this memory: it was mapped, and its owner
+  // has not ended. An owner that counts as lost may live for a while.
+  [[nodiscard]] bool MayChange() const;
 
   // Returns the whole versions: every byte is there and unchanged. Hashes all bytes.
   [[nodiscard]] std::vector<uint64_t> WholeVersions() const;
@@ -112,7 +122,7 @@ class SnapshotSlots {
   // Returns whether every byte has come, without hashing.
   [[nodiscard]] bool Arrived(uint64_t version) const;
   // Returns the address of this slot's piece of a tensor; nullptr for an unknown version. Valid
-  // until Reset, or until two newer versions have come.
+  // until Reset, or until kKeptVersions newer versions have come.
   [[nodiscard]] const char* Piece(uint64_t version, uint32_t tensor) const;
   [[nodiscard]] Box PieceBox(uint32_t tensor) const;
   [[nodiscard]] uint64_t bytes() const;  // of one version
@@ -143,7 +153,9 @@ class SnapshotSlots {
   std::vector<uint64_t> starts_ REWIRE_GUARDED_BY(mutex_);  // the offset of each tensor in data
   uint64_t room_ REWIRE_GUARDED_BY(mutex_) = 0;
   uint64_t bytes_ REWIRE_GUARDED_BY(mutex_) = 0;
-  Slot slots_[2] REWIRE_GUARDED_BY(mutex_);
+  std::optional<uint64_t> protected_ REWIRE_GUARDED_BY(mutex_);
+  pid_t owner_ REWIRE_GUARDED_BY(mutex_) = 0;  // of mapped memory; 0: this process
+  Slot slots_[kKeptVersions] REWIRE_GUARDED_BY(mutex_);
 };
 
 }  // namespace rewire::state

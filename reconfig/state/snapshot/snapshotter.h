@@ -10,9 +10,12 @@
 // replicated volatile tensor whole and sends it to no other.
 //
 // Without sharded tensors, volatile tensors are copied even after a loss: a member may then finish
-// its update, so that its constant tensors have the new version. Two versions are enough because an
-// update of sharded state ends in a collective: no member finishes update v+1 before all copies of
-// v are complete.
+// its update, so that its constant tensors have the new version.
+//
+// Three versions are kept (kKeptVersions). Members are at most one update apart, because the
+// gradients of a step are reduced before its update. So a member may copy version v+1 while the
+// copy of v is incomplete at another member, which may die: then all go back to v-1. An update that
+// ends in a collective would need two versions only, but updates may be local.
 //
 // StartWorld, BeginVersion, CopyRest and WaitTaken are owned by the program's thread, as are the
 // predicates; the other methods are thread-safe.

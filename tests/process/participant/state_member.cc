@@ -11,6 +11,9 @@
 // STATE_MEMBER_MOVES=1: it also registers a tensor in device memory, which slot 1 reallocates in
 // step 5 without notice.
 //
+// STATE_MEMBER_LOCAL_UPDATES=1: an update ends without the other members. Only the gradients of the
+// next step wait for them.
+//
 // STATE_MEMBER_ASKS=takes-sigterm or ignores-sigterm: a joiner first asks for the unique id of a
 // name that no member publishes.
 #include <fcntl.h>
@@ -108,6 +111,7 @@ int Update(void* arg) {
   for (uint32_t& w : p->weights) w += kPerUpdate;
   for (uint64_t i = p->begin; i < p->end; ++i) p->moments[i - p->begin] += kPerUpdate;
   ++p->step;
+  if (getenv("STATE_MEMBER_LOCAL_UPDATES") != nullptr) return 0;
   // A failed update cannot be undone if the peer was only slow, so the wait lasts until the peer
   // must be lost.
   return Wait(*p, p->barrier->updated, p->step, 50000) ? 0 : 1;

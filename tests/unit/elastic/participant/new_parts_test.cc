@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "reconfig/state/stream/content.h"
+
 namespace rewire::elastic {
 namespace {
 
@@ -154,6 +156,25 @@ TEST_F(NewPartsTest, ChangingStateArrivesLate) {
     EXPECT_EQ(in.source, 1u);
     EXPECT_EQ(in.late, in.tensor == 1);
   }
+}
+
+TEST(CheckKeptTest, RefusesCopiesThatChangedWhileTheyWereRead) {
+  const std::vector<state::Box> boxes = {{0, 4}, {0, 4}};
+  state::SnapshotSlots kept;
+  kept.Reset({boxes, boxes, {1, 1}});
+  for (const uint32_t tensor : {0, 1}) {
+    ASSERT_TRUE(kept.Put(7, tensor, 0, std::string("abcd"), state::HashContent("abcd", 4, 0)).ok());
+  }
+  state::Plan plan;
+  plan.copies = {{0, {0, 2}, 1, state::Origin::kBuddySnapshot, 2},
+                 {1, {0, 4}, 1, state::Origin::kOwnSnapshot, 2},
+                 {0, {2, 4}, 1, state::Origin::kBuddySnapshot, 1}};
+  EXPECT_TRUE(CheckKept(plan, 1, kept, 7).ok());
+  const_cast<char*>(kept.Piece(7, 1))[0] ^= 1;
+  EXPECT_TRUE(CheckKept(plan, 1, kept, 7).ok()) << "tensor 1 was not read";
+  const_cast<char*>(kept.Piece(7, 0))[3] ^= 1;
+  EXPECT_THAT(CheckKept(plan, 1, kept, 7).ToString(), HasSubstr("has changed its copies"));
+  EXPECT_TRUE(CheckKept(plan, 2, kept, 7).ok()) << "another member read them";
 }
 
 }  // namespace

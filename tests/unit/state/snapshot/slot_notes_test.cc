@@ -15,23 +15,23 @@ std::string Encoded(const PartList& list) {
 }
 
 TEST(SlotNotesTest, MemoryHasTheDocumentedBytes) {
-  const SharedSnapshots shared{0x01020304, {5, 6}};
+  const SharedSnapshots shared{0x01020304, {5, 6, 7}};
   const std::string bytes = EncodeSharedSnapshots(shared);
-  EXPECT_EQ(bytes, std::string("\4\3\2\1\5\0\0\0\6\0\0\0", 12));
+  EXPECT_EQ(bytes, std::string("\4\3\2\1\5\0\0\0\6\0\0\0\7\0\0\0", 16));
   const auto decoded = DecodeSharedSnapshots(bytes);
   ASSERT_TRUE(decoded.ok()) << decoded.status();
   EXPECT_EQ(*decoded, shared);
 }
 
 TEST(SlotNotesTest, RejectsMemoryWithoutProcessOrDescriptor) {
-  const std::string bytes = EncodeSharedSnapshots({1, {5, 6}});
+  const std::string bytes = EncodeSharedSnapshots({1, {5, 6, 7}});
   for (size_t n = 0; n < bytes.size(); ++n) {
     EXPECT_FALSE(DecodeSharedSnapshots(bytes.substr(0, n)).ok()) << n;
   }
   EXPECT_FALSE(DecodeSharedSnapshots(bytes + "x").ok());
-  EXPECT_FALSE(DecodeSharedSnapshots(EncodeSharedSnapshots({0, {5, 6}})).ok());
-  EXPECT_FALSE(DecodeSharedSnapshots(EncodeSharedSnapshots({1, {-1, 6}})).ok());
-  EXPECT_FALSE(DecodeSharedSnapshots(EncodeSharedSnapshots({1, {5, -1}})).ok());
+  EXPECT_FALSE(DecodeSharedSnapshots(EncodeSharedSnapshots({0, {5, 6, 7}})).ok());
+  EXPECT_FALSE(DecodeSharedSnapshots(EncodeSharedSnapshots({1, {-1, 6, 7}})).ok());
+  EXPECT_FALSE(DecodeSharedSnapshots(EncodeSharedSnapshots({1, {5, 6, -1}})).ok());
 }
 
 TEST(SlotNotesTest, DecodesPartsAsEncoded) {
@@ -51,7 +51,7 @@ TEST(SlotNotesTest, RejectsPartsThatAreCutOrFollowedByMore) {
 }
 
 TEST(SlotNotesTest, RejectsPartsOutOfRange) {
-  EXPECT_FALSE(DecodePartList(EncodePartList(7, 2, {})).ok());
+  EXPECT_FALSE(DecodePartList(EncodePartList(7, kKeptVersions, {})).ok());
   for (const ListedPart& part : {ListedPart{0, 0, 0, 0}, ListedPart{0, UINT64_MAX, 1, 0}}) {
     EXPECT_FALSE(DecodePartList(EncodePartList(7, 0, {&part, 1})).ok()) << part.offset;
   }

@@ -1,8 +1,10 @@
-// Two versions of a slot's state in memory: complete, incomplete and refused pieces.
+// The versions of a slot's state in memory: complete, incomplete and refused pieces.
 #include "reconfig/state/snapshot/slots.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -52,14 +54,28 @@ TEST_F(SlotsTest, VersionIsCompleteAfterEveryByte) {
   EXPECT_EQ(slots_.Piece(5, 3), nullptr);
 }
 
-TEST_F(SlotsTest, KeepsTheNewestTwoVersionsAndRefusesOlderOnes) {
+TEST_F(SlotsTest, KeepsTheNewestVersionsAndRefusesOlderOnes) {
   Fill(5);
   Fill(6);
-  EXPECT_THAT(slots_.WholeVersions(), ElementsAre(5, 6));
+  Fill(7);
+  EXPECT_THAT(slots_.WholeVersions(), ElementsAre(5, 6, 7));
   EXPECT_FALSE(Put(4, 2, 0, "xyz").ok());
-  EXPECT_TRUE(Put(7, 2, 0, "xyz").ok());  // the first byte of 7 removes 5
-  EXPECT_THAT(slots_.WholeVersions(), ElementsAre(6));
+  EXPECT_TRUE(Put(8, 2, 0, "xyz").ok());  // the first byte of 8 removes 5
+  EXPECT_THAT(slots_.WholeVersions(), ElementsAre(6, 7));
   EXPECT_EQ(slots_.Piece(5, 0), nullptr);
+}
+
+TEST_F(SlotsTest, ProtectedVersionStaysUntilANewerOneIsProtected) {
+  Fill(5);
+  slots_.Protect(5);
+  for (uint64_t version = 6; version < 10; ++version) Fill(version);
+  EXPECT_THAT(slots_.WholeVersions(), ElementsAre(5, 8, 9));
+  slots_.Protect(9);
+  Fill(10);
+  EXPECT_THAT(slots_.WholeVersions(), ElementsAre(8, 9, 10));
+  slots_.Reset(Pieces());
+  for (uint64_t version = 1; version < 5; ++version) Fill(version);
+  EXPECT_THAT(slots_.WholeVersions(), ElementsAre(2, 3, 4));
 }
 
 TEST_F(SlotsTest, ChangedBytesMakeVersionIncomplete) {
@@ -130,7 +146,7 @@ class SharedSlotsTest : public ::testing::Test {
   absl::Status Map() {
     const auto fds = owner_.Share();
     if (!fds.ok()) return fds.status();
-    return next_.MapOf(getpid(), {(*fds)[0], (*fds)[1]});
+    return next_.MapOf(getpid(), *fds);
   }
   absl::Status Tell(uint64_t version) {
     uint32_t index = 0;
@@ -156,12 +172,31 @@ TEST_F(SharedSlotsTest, ListedPartsNeedNoCopy) {
 
 TEST_F(SharedSlotsTest, OverwrittenVersionIsIncomplete) {
   ASSERT_TRUE(Map().ok());
-  Fill(1);
-  Fill(2);
-  ASSERT_TRUE(Tell(1).ok());
-  ASSERT_TRUE(Tell(2).ok());
-  ASSERT_TRUE(owner_.Put(3, 0, 0, std::string("d"), HashContent("d", 1, 0)).ok());
-  EXPECT_THAT(next_.WholeVersions(), ElementsAre(2));
+  for (const uint64_t version : {1, 2, 3}) {
+    Fill(version);
+    ASSERT_TRUE(Tell(version).ok());
+  }
+  ASSERT_TRUE(owner_.Put(4, 0, 0, std::string("d"), HashContent("d", 1, 0)).ok());
+  EXPECT_THAT(next_.WholeVersions(), ElementsAre(2, 3));
+}
+
+TEST_F(SharedSlotsTest, MappedMemoryMayChangeWhileItsOwnerLives) {
+  EXPECT_FALSE(next_.MayChange());
+  const auto fds = owner_.Share();
+  ASSERT_TRUE(fds.ok());
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    pause();
+    _exit(0);
+  }
+  EXPECT_TRUE(next_.MapOf(child, *fds).ok());
+  EXPECT_TRUE(next_.MayChange());
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  EXPECT_FALSE(next_.MayChange());
+  next_.Reset({{{0, 16}}, {{0, 16}}, {1}}, {}, SnapshotSlots::Keep::kNothing);
+  EXPECT_FALSE(next_.MayChange());
 }
 
 TEST_F(SharedSlotsTest, MappedMemoryOutlivesItsOwner) {
@@ -170,7 +205,7 @@ TEST_F(SharedSlotsTest, MappedMemoryOutlivesItsOwner) {
   next_.Reset({{{0, 4}}, {{0, 4}}, {1}});
   const auto fds = owner->Share();
   ASSERT_TRUE(fds.ok());
-  ASSERT_TRUE(next_.MapOf(getpid(), {(*fds)[0], (*fds)[1]}).ok());
+  ASSERT_TRUE(next_.MapOf(getpid(), *fds).ok());
   ASSERT_TRUE(owner->Put(7, 0, 0, std::string("abcd"), HashContent("abcd", 4, 0)).ok());
   uint32_t index = 0;
   const auto parts = owner->List(7, &index);
@@ -187,18 +222,20 @@ TEST_F(SharedSlotsTest, DoesNotWriteReceivedBytesIntoOwnersMemory) {
   ASSERT_TRUE(next_.Put(2, 0, 0, bytes, HashContent(bytes.data(), 16, 0)).ok());
   ASSERT_TRUE(next_.Put(2, 2, 4, std::string("less"), HashContent("less", 4, 4)).ok());
   EXPECT_THAT(next_.WholeVersions(), ElementsAre(1, 2));
-  ASSERT_TRUE(next_.Put(3, 0, 0, bytes, HashContent(bytes.data(), 16, 0)).ok());
+  for (const uint64_t version : {3, 4}) {
+    ASSERT_TRUE(next_.Put(version, 0, 0, bytes, HashContent(bytes.data(), 16, 0)).ok());
+  }
   EXPECT_THAT(next_.WholeVersions(), ElementsAre(2));
   EXPECT_THAT(owner_.WholeVersions(), ElementsAre(1));
-  Fill(4);
-  EXPECT_FALSE(Tell(4).ok()) << "it is not mapped any more";
+  Fill(5);
+  EXPECT_FALSE(Tell(5).ok()) << "it is not mapped any more";
 }
 
 TEST_F(SharedSlotsTest, RejectsListsForUnmappedMemory) {
   const ListedPart part = {0, 0, 16, 0};
   EXPECT_FALSE(next_.TakeList(1, 0, {&part, 1}).ok()) << "nothing is mapped";
   ASSERT_TRUE(Map().ok());
-  EXPECT_FALSE(next_.TakeList(1, 2, {&part, 1}).ok()) << "there are two";
+  EXPECT_FALSE(next_.TakeList(1, kKeptVersions, {&part, 1}).ok()) << "there is no such file";
   const ListedPart beyond = {0, 8, 16, 0};
   EXPECT_FALSE(next_.TakeList(1, 0, {&beyond, 1}).ok());
   const ListedPart nobodys = {9, 0, 1, 0};
@@ -210,12 +247,12 @@ TEST_F(SharedSlotsTest, RejectsListsForUnmappedMemory) {
 }
 
 TEST_F(SharedSlotsTest, RejectsMissingOrTooSmallMemory) {
-  EXPECT_FALSE(next_.MapOf(getpid(), {-1, -1}).ok());
+  EXPECT_FALSE(next_.MapOf(getpid(), {-1, -1, -1}).ok());
   SnapshotSlots small(true);
   small.Reset({{{0, 1}}, {{0, 1}}, {1}});
   const auto fds = small.Share();
   ASSERT_TRUE(fds.ok());
-  EXPECT_FALSE(next_.MapOf(getpid(), {(*fds)[0], (*fds)[1]}).ok());
+  EXPECT_FALSE(next_.MapOf(getpid(), *fds).ok());
   SnapshotSlots alone;
   alone.Reset({{{0, 1}}, {{0, 1}}, {1}});
   EXPECT_FALSE(alone.Share().ok()) << "its memory is its own";

@@ -34,7 +34,7 @@ Key Counting() {
 TEST(StreamHandshakeTest, MatchesTestVectors) {
   const std::string hello = EncodeStreamHello(Sample());
   EXPECT_EQ(Hex(hello),
-            "52574732020002000500000000000000010000000200000008070605040302011817161514131211"
+            "52574732030002000500000000000000010000000200000008070605040302011817161514131211"
             "404142434445464748494a4b4c4d4e4f505152535455565758595a5b5c5d5e5f");
   EXPECT_EQ(DecodeStreamHello(hello).value(), Sample());
   const Key key = ConnectionKey(Counting(), Sample());
@@ -44,9 +44,9 @@ TEST(StreamHandshakeTest, MatchesTestVectors) {
   EXPECT_EQ(Hex(EncodeStreamChallenge(
                 {true, challenge, ProofOf(Side::kListening, key, hello, challenge)})),
             "5257433201000000808182838485868788898a8b8c8d8e8f909192939495969798999a9b9c9d9e9f"
-            "b46e77cd6dae943aec0ec06ed8181887daa258bdb266e969361b3c12443b8aef");
+            "10dfe2d9090576bde4dd3c94659020e9165b0a266552abaa19113d6cc94a6202");
   EXPECT_EQ(Hex(EncodeStreamProof(ProofOf(Side::kConnecting, key, hello, challenge))),
-            "5257503200000000ca1c92d03e422cf3c68653a2ebf1eaf3428d99ca85b2f31993dbdfc6fbe16cae");
+            "52575032000000008524df460b52a38eacb1d3ba40afa7ae2bf23fd2fc39269cfb29b8fca75c0e76");
 }
 
 template <typename T>
@@ -62,8 +62,8 @@ TEST(StreamHandshakeTest, RefusesOtherVersionsPurposesAndSizes) {
   EXPECT_EQ(Reason(DecodeStreamHello(bad)),
             "decode stream hello: magic=0x32475758: must be 0x32475752");
   bad = hello;
-  bad[4] = 3;
-  EXPECT_EQ(Reason(DecodeStreamHello(bad)), "decode stream hello: version=3: must be 2");
+  bad[4] = 4;
+  EXPECT_EQ(Reason(DecodeStreamHello(bad)), "decode stream hello: version=4: must be 3");
   bad = hello;
   bad[6] = 4;
   EXPECT_EQ(Reason(DecodeStreamHello(bad)), "decode stream hello: purpose=4: must be 1 to 3");
