@@ -163,8 +163,7 @@ absl::Status BesideRun::Complete(BuildTask* task, const Chains& chains, Ranks li
   REWIRE_RETURN_IF_ERROR(
       task->InNccl(links, &result, [&] { return ForEachRank(nccl, device, contexts, call); }));
   if (result != ncclSuccess && result != ncclInProgress) {
-    return absl::InternalError(
-        FirstOperation(id, absl::StrCat("ncclResult=", static_cast<int>(result))));
+    return absl::InternalError(FirstOperation(id, nccl.Describe(result)));
   }
   for (size_t i = 0; i < links.size(); ++i) {
     if (!links[i]->blocking)

@@ -148,7 +148,7 @@ absl::StatusOr<elastic::UniqueIdBytes> ShimCommunicators::Mint(const Communicato
   ncclUniqueId id;
   if (const ncclResult_t result = environment_.nccl.GetUniqueId(&id); result != ncclSuccess) {
     return absl::InternalError(
-        absl::StrCat("ncclGetUniqueId: ncclResult=", static_cast<int>(result)));
+        absl::StrCat("ncclGetUniqueId: ", environment_.nccl.Describe(result)));
   }
   elastic::UniqueIdBytes bytes(id.internal, sizeof id.internal);
   const std::vector<std::shared_ptr<Chain>> ranks = chains_.RanksOf(communicator);

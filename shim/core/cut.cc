@@ -87,11 +87,10 @@ ncclResult_t Cutter::PassCuts(Chain* chain, const CallSite& site) {
       case Step::kWarm: {
         const ncclResult_t result = Warm(chain, site, verdict);
         if (result == ncclSuccess) break;
-        events_->GivenUp(absl::StrCat("swap to epoch ", verdict.epoch,
-                                      ": the first operation on the next generation failed: "
-                                      "ncclResult=",
-                                      static_cast<int>(result),
-                                      " (REWIRE_BUILD_MS=", settle_.count(), ")"));
+        events_->GivenUp(absl::StrCat(
+            "swap to epoch ", verdict.epoch,
+            ": the first operation on the next generation failed: ", nccl_->Describe(result),
+            " (REWIRE_BUILD_MS=", settle_.count(), ")"));
         return ncclRemoteError;
       }
       case Step::kGiveUp:

@@ -1,5 +1,8 @@
 #include "shim/core/environment.h"
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "shim/preload/real_nccl.h"
 
 namespace rewire::shim {
@@ -12,6 +15,7 @@ NcclCalls NcclCalls::From(const RealNccl& real) {
   calls.CommDestroy = real.CommDestroy;
   calls.CommAbort = real.CommAbort;
   calls.CommGetAsyncError = real.CommGetAsyncError;
+  calls.GetLastError = real.GetLastError;
   calls.GroupStart = real.GroupStart;
   calls.GroupEnd = real.GroupEnd;
   calls.AllReduce = real.AllReduce;
@@ -28,6 +32,12 @@ NcclCalls NcclCalls::From(const RealNccl& real) {
   // may free at once.
   calls.abort_frees_at_group_end = real.version >= 22203 && real.version < 23100;
   return calls;
+}
+
+std::string NcclCalls::Describe(ncclResult_t result) const {
+  const char* const last = GetLastError == nullptr ? nullptr : GetLastError(nullptr);
+  const absl::string_view text = absl::StripAsciiWhitespace(last == nullptr ? "" : last);
+  return absl::StrCat("ncclResult=", static_cast<int>(result), text.empty() ? "" : ", ", text);
 }
 
 }  // namespace rewire::shim

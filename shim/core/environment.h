@@ -3,6 +3,8 @@
 // script the first three. Constant except for the counters, and thread-safe.
 #pragma once
 
+#include <string>
+
 #include "reconfig/abi/nccl_types.h"
 #include "reconfig/base/counters.h"
 #include "shim/core/device.h"
@@ -19,6 +21,7 @@ struct NcclCalls {
   ncclResult_t (*CommDestroy)(ncclComm_t) = nullptr;
   ncclResult_t (*CommAbort)(ncclComm_t) = nullptr;
   ncclResult_t (*CommGetAsyncError)(ncclComm_t, ncclResult_t*) = nullptr;
+  const char* (*GetLastError)(ncclComm_t) = nullptr;
   ncclResult_t (*GroupStart)() = nullptr;
   ncclResult_t (*GroupEnd)() = nullptr;
   ncclResult_t (*GroupSimulateEnd)(ncclSimInfo_t*) = nullptr;  // nullptr: the library lacks it
@@ -41,6 +44,10 @@ struct NcclCalls {
   bool abort_frees_at_group_end = false;
 
   static NcclCalls From(const RealNccl& real);
+
+  // Returns "ncclResult=2" with the text of the process's last error in NCCL, which is usually the
+  // error of this result.
+  [[nodiscard]] std::string Describe(ncclResult_t result) const;
 };
 
 // The core's counters, which are part of the process's (reconfig/base/counters.h), and for tests.

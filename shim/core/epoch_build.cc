@@ -219,7 +219,7 @@ absl::Status EpochBuild::Connect(BuildTask* task, const Chains& chains,
   const auto failed = [&](const char* what, ncclResult_t r) {
     return absl::InternalError(absl::StrCat(what, " of communicator ", Name(build.communicator),
                                             " as rank ", absl::StrJoin(build.held, ", "), " of ",
-                                            build.ranks, ": ncclResult=", static_cast<int>(r)));
+                                            build.ranks, ": ", nccl_->Describe(r)));
   };
   // A thread left inside NCCL uses only copies: the program may destroy its communicator.
   const NcclCalls nccl = *nccl_;

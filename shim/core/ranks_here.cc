@@ -27,7 +27,7 @@ absl::Status Settle(const NcclCalls& nccl, BuildTask* task, ncclComm_t comm) {
     if (state == ncclSuccess) return absl::OkStatus();
     if (state != ncclInProgress) {
       return absl::InternalError(
-          absl::StrCat("settle a non-blocking communicator: ncclResult=", static_cast<int>(state)));
+          absl::StrCat("settle a non-blocking communicator: ", nccl.Describe(state)));
     }
     std::this_thread::sleep_for(kPoll);
   }

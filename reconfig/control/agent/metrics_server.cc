@@ -1,12 +1,15 @@
 // Serves /metrics; see metrics_server.h. Owned by the agent's thread.
 #include "reconfig/control/agent/metrics_server.h"
 
+#include <arpa/inet.h>
 #include <sys/socket.h>
 
 #include <cerrno>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "reconfig/base/socket.h"
+#include "reconfig/base/status_macros.h"
 
 namespace rewire::control {
 namespace {
@@ -14,6 +17,10 @@ namespace {
 constexpr Duration kPatience = seconds(5);
 constexpr size_t kMostClients = 16;
 constexpr size_t kLongestRequest = 8192;
+
+std::string WithHost(const std::string& address) {
+  return address.find(':') == std::string::npos ? absl::StrCat("127.0.0.1:", address) : address;
+}
 
 std::string Response(const char* status, const std::string& body) {
   return absl::StrCat(
@@ -24,15 +31,26 @@ std::string Response(const char* status, const std::string& body) {
 
 }  // namespace
 
+absl::Status MetricsServer::CheckAddress(const std::string& address) {
+  if (address.empty()) return absl::OkStatus();
+  const std::string full = WithHost(address);
+  const size_t colon = full.rfind(':');
+  in_addr host{};
+  uint32_t port = 0;
+  if (full.rfind("127.", 0) == 0 && inet_pton(AF_INET, full.substr(0, colon).c_str(), &host) == 1 &&
+      absl::SimpleAtoi(full.substr(colon + 1), &port) && port <= 65535) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("metrics address '", address,
+                   "': must be PORT or 127.0.0.1:PORT, with a port of 0 to 65535"));
+}
+
 absl::StatusOr<std::unique_ptr<MetricsServer>> MetricsServer::Listen(const std::string& address) {
   auto server = std::make_unique<MetricsServer>();
   if (address.empty()) return server;
-  const std::string full =
-      address.find(':') == std::string::npos ? absl::StrCat("127.0.0.1:", address) : address;
-  if (full.rfind("127.", 0) != 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("metrics address '", address, "' is not PORT or 127.0.0.1:PORT"));
-  }
+  REWIRE_RETURN_IF_ERROR(CheckAddress(address));
+  const std::string full = WithHost(address);
   std::string bound;
   UniqueFd fd;
   if (const SocketStatus s = ListenTcp(full, &fd, &bound); !s.ok()) {

@@ -22,6 +22,9 @@ class MetricsServer {
   // that are not loopback, because the numbers are private to the job.
   static absl::StatusOr<std::unique_ptr<MetricsServer>> Listen(const std::string& address);
 
+  // Returns why Listen() refuses an address.
+  static absl::Status CheckAddress(const std::string& address);
+
   void Watch(Time now, PollSet* turn);
   // text: makes the Prometheus text of an answer.
   void Handle(Time now, const PollSet& turn, const std::function<std::string()>& text);

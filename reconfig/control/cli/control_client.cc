@@ -12,6 +12,7 @@
 #include "reconfig/base/status_macros.h"
 #include "reconfig/control/agent/control.h"
 #include "reconfig/control/cli/commands.h"
+#include "reconfig/control/cli/option_checks.h"
 #include "reconfig/control/launcher/job_directory.h"
 
 namespace rewire::control {
@@ -65,10 +66,12 @@ absl::StatusOr<nlohmann::json> ControlClient::Ask(const nlohmann::json& command,
 
 std::shared_ptr<AgentChoice> AddAgentChoice(CLI::App* command, bool progress) {
   auto choice = std::make_shared<AgentChoice>();
-  command->add_option(
-      "--socket", choice->socket,
-      "Path of the agent's socket; default: REWIRE_SOCKET, or the only running job");
-  command->add_option("--dir", choice->directory, "Runtime folder in which the job is searched");
+  command
+      ->add_option("--socket", choice->socket,
+                   "Path of the agent's socket; default: REWIRE_SOCKET, or the only running job")
+      ->check(NotEmpty());
+  command->add_option("--dir", choice->directory, "Runtime folder in which the job is searched")
+      ->check(NotEmpty());
   command->add_flag("--json", choice->json, "Print one JSON object on standard output");
   if (progress)
     command->add_flag("-q,--quiet", choice->quiet, "Print no progress on standard error");

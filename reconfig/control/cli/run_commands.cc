@@ -1,5 +1,6 @@
 // `rewire run` and `rewire agent`: the commands that run a job's processes. See
 // reconfig/control/launcher/launcher.h and reconfig/control/agent/agent.h.
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
@@ -17,6 +18,7 @@
 #include "reconfig/control/agent/agent.h"
 #include "reconfig/control/cli/command_text.h"
 #include "reconfig/control/cli/commands.h"
+#include "reconfig/control/cli/option_checks.h"
 #include "reconfig/control/launcher/guard.h"
 #include "reconfig/control/launcher/job_directory.h"
 #include "reconfig/control/launcher/launcher.h"
@@ -190,6 +192,13 @@ int RunAgent(const AgentCommandOptions& options) {
     std::error_code error;
     std::filesystem::create_directories(options.agent.trace_dir, error);
     if (error) return Refused(options.agent.trace_dir + ": " + error.message());
+    // Otherwise the first trace, after a change, would be the first to fail.
+    const std::string probe = options.agent.trace_dir + "/epoch-0.json.new";
+    const UniqueFd fd(open(probe.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+    if (!fd.valid()) {
+      return Refused("--trace-dir " + options.agent.trace_dir + ": " + strerror(errno));
+    }
+    unlink(probe.c_str());
   }
   absl::StatusOr<std::unique_ptr<Agent>> agent = Agent::Start(options.agent);
   if (!agent.ok()) return Refused(std::string(agent.status().message()));
@@ -215,14 +224,19 @@ void AddRunCommand(CLI::App* app, const std::vector<std::string>& program, Actio
   c->add_flag(
       "--sim{beside}", o->sim_folder,
       "Use the simulated GPU and NCCL; --sim=DIR: use libnccl.so.2 and libcuda.so.1 in DIR");
-  c->add_option("--socket", o->socket, "Path of the agent's socket; default: in the job's folder");
+  c->add_option("--socket", o->socket, "Path of the agent's socket; default: in the job's folder")
+      ->check(NotEmpty());
   c->add_option("--dir", o->directory,
                 "Runtime folder, in which the job's folder is created and removed; default\n"
-                "$XDG_RUNTIME_DIR/rewire or /tmp/rewire-UID");
-  c->add_option("--job", o->name, "Name of the job; default job-PID");
-  c->add_option("--store", o->store, "File of the world record; default: in the job's folder");
-  c->add_option("--trace-dir", o->trace_dir, "Folder for one trace file per transition");
-  c->add_option("--metrics", o->metrics, "Serve Prometheus text on 127.0.0.1:PORT");
+                "$XDG_RUNTIME_DIR/rewire or /tmp/rewire-UID")
+      ->check(NotEmpty());
+  c->add_option("--job", o->name, "Name of the job; default job-PID")->check(NotEmpty());
+  c->add_option("--store", o->store, "File of the world record; default: in the job's folder")
+      ->check(NotEmpty());
+  c->add_option("--trace-dir", o->trace_dir, "Folder for one trace file per transition")
+      ->check(NotEmpty());
+  c->add_option("--metrics", o->metrics, "Serve Prometheus text on 127.0.0.1:PORT")
+      ->check(MetricsAddress());
   c->add_option("--grace", o->grace,
                 "Time from the request to end a process to its SIGKILL, and from a member's death\n"
                 "before the first world to the end of the job");
@@ -246,10 +260,15 @@ void AddAgentCommand(CLI::App* app, Action* action) {
   CLI::App* c =
       app->add_subcommand("agent", "Run the agent of a job (`rewire run` starts an agent)");
   c->add_option("--socket", o->agent.socket, "Path of the Unix socket on which the agent listens")
-      ->required();
-  c->add_option("--store", o->agent.store, "File of the world record")->required();
-  c->add_option("--metrics", o->agent.metrics, "Serve Prometheus text on 127.0.0.1:PORT");
-  c->add_option("--trace-dir", o->agent.trace_dir, "Folder for one trace file per transition");
+      ->required()
+      ->check(NotEmpty());
+  c->add_option("--store", o->agent.store, "File of the world record")
+      ->required()
+      ->check(NotEmpty());
+  c->add_option("--metrics", o->agent.metrics, "Serve Prometheus text on 127.0.0.1:PORT")
+      ->check(MetricsAddress());
+  c->add_option("--trace-dir", o->agent.trace_dir, "Folder for one trace file per transition")
+      ->check(NotEmpty());
   c->add_option("--job", o->agent.job, "Name of the job, shown in status and traces");
   c->add_option("--members", o->agent.members, "Members of the first world: ids 0 to N-1")
       ->check(CLI::Range(1, 100000));

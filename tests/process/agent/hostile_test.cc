@@ -318,10 +318,14 @@ TEST_F(HostileTest, MetricsOverHttp) {
   EXPECT_THAT(good, HasSubstr("# TYPE rewire_epoch gauge\n"));
   EXPECT_THAT(ask("GET /etc/passwd HTTP/1.1\r\n\r\n"), HasSubstr("404"));
   EXPECT_EQ(ask(std::string(20000, 'x')), "");
-  const CommandResult elsewhere = Rewire(
-      {"agent", "--socket", folder_ / "o", "--store", folder_ / "ow", "--metrics", "0.0.0.0:0"});
-  EXPECT_EQ(elsewhere.status, 1);
-  EXPECT_THAT(elsewhere.err, HasSubstr("'0.0.0.0:0' is not PORT or 127.0.0.1:PORT"));
+  for (const char* wrong : {"0.0.0.0:0", "65536", "22x", "127.0.0.1:99999"}) {
+    const CommandResult refused =
+        Rewire({"agent", "--socket", folder_ / "o", "--store", folder_ / "ow", "--metrics", wrong});
+    EXPECT_EQ(refused.status, 2);
+    EXPECT_THAT(refused.err,
+                HasSubstr(std::string("--metrics: metrics address '") + wrong +
+                          "': must be PORT or 127.0.0.1:PORT, with a port of 0 to 65535"));
+  }
 }
 
 TEST_F(HostileTest, SlowReadersOfMetricsDoNotBlockOthers) {

@@ -272,6 +272,7 @@ NcclCalls FakeNccl::Calls(bool abort_frees_at_group_end) {
   calls.CommAbort = ::rewire::shim::CommAbort;
   calls.abort_frees_at_group_end = abort_frees_at_group_end;
   calls.CommGetAsyncError = ::rewire::shim::CommGetAsyncError;
+  calls.GetLastError = [](ncclComm_t) { return "socket: Too many open files\n"; };
   calls.GroupStart = ::rewire::shim::GroupStart;
   calls.GroupEnd = ::rewire::shim::GroupEnd;
   calls.GroupSimulateEnd = ::rewire::shim::GroupSimulateEnd;
