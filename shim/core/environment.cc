@@ -1,8 +1,9 @@
 #include "shim/core/environment.h"
 
+#include <algorithm>
+
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
 #include "shim/preload/real_nccl.h"
 
 namespace rewire::shim {
@@ -36,8 +37,10 @@ NcclCalls NcclCalls::From(const RealNccl& real) {
 
 std::string NcclCalls::Describe(ncclResult_t result) const {
   const char* const last = GetLastError == nullptr ? nullptr : GetLastError(nullptr);
-  const absl::string_view text = absl::StripAsciiWhitespace(last == nullptr ? "" : last);
-  return absl::StrCat("ncclResult=", static_cast<int>(result), text.empty() ? "" : ", ", text);
+  std::string text(absl::StripAsciiWhitespace(last == nullptr ? "" : last));
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return absl::StrCat("ncclResult=", static_cast<int>(result),
+                      text.empty() ? "" : ", NCCL's last error: ", text);
 }
 
 }  // namespace rewire::shim

@@ -46,7 +46,7 @@ struct NcclCalls {
   static NcclCalls From(const RealNccl& real);
 
   // Returns "ncclResult=2" with the text of the process's last error in NCCL, which is usually the
-  // error of this result.
+  // error of this result. Only for messages: other threads may be writing the text.
   [[nodiscard]] std::string Describe(ncclResult_t result) const;
 };
 

@@ -189,6 +189,22 @@ bool Simulation::StateIsLost() const {
   return true;
 }
 
+bool Simulation::MustSurvive() const {
+  // The first updates of a world make the first copies.
+  constexpr uint64_t kFirstUpdates = 3;
+  if (!stored_ || !sharded_) return false;
+  size_t lost = 0;
+  for (const WorldMember& m : stored_->world.members) {
+    const Process* process = Find(m.member);
+    if (process == nullptr || process->was_cut_off_ || process->has_deadline_) {
+      ++lost;
+    } else if (process->UpdatesInWorld() < kFirstUpdates) {
+      return false;
+    }
+  }
+  return lost <= 1;
+}
+
 // Returns whether no member has a whole replica; used if nothing is sharded.
 bool Simulation::ReplicaIsLost() const {
   std::vector<elastic::BoundaryInfo> infos;

@@ -122,12 +122,12 @@ void Ledger::Adopted(MemberId member, const WorldRecord& record, elastic::Transi
         absl::StrCat("epoch ", epoch, " was entered with versions ", it->second, " and ", version));
   }
   // The highest version reached in an earlier world: a planned change loses nothing, a loss one
-  // step.
+  // step or more.
   uint64_t reached = 0;
   for (const auto& [before, highest] : highest_in_) {
     if (before < epoch && !LossBetween(before, epoch - 1)) reached = std::max(reached, highest);
   }
-  const uint64_t may_lose = kind == elastic::TransitionKind::kLoss ? 1 : 0;
+  const uint64_t may_lose = kind == elastic::TransitionKind::kLoss ? may_lose_ : 0;
   if (version + may_lose < reached) {
     Violation(absl::StrCat("epoch ", epoch, " begins at version ", version, ", but ", reached,
                            " had been reached"));

@@ -31,10 +31,12 @@ class Ledger {
   // in an epoch, and no update is skipped.
   void Applied(MemberId member, uint64_t version, Epoch epoch);
   // A member has entered a committed world with its state at `version`. All members of a world
-  // enter with the same version. A planned change loses no update, and a loss at most one.
+  // enter with the same version. A planned change loses no update, and a loss at most one, or as
+  // many as MayLose() says.
   // in_world: the world includes the member.
   void Adopted(MemberId member, const WorldRecord& record, elastic::TransitionKind kind,
                uint64_t version, bool in_world);
+  void MayLose(uint64_t updates) { may_lose_ = updates; }
   // Warmed: a member has issued the warm operation on a pending generation, which all members of
   // the generation must issue. Dropped: a member has dropped a pending generation unused. No
   // generation may be both warmed and dropped.
@@ -57,6 +59,7 @@ class Ledger {
   std::map<Epoch, WorldRecord> worlds_;
   std::map<Epoch, elastic::TransitionKind> kinds_;
   std::map<Epoch, uint64_t> adopted_version_;
+  uint64_t may_lose_ = 1;
   uint64_t revision_ = 0;
   Epoch epoch_ = 0;
   std::map<std::tuple<Epoch, CommunicatorId, uint64_t>, Epoch> issued_;

@@ -163,7 +163,9 @@ void Simulation::CopyToBuddy(Process* from, Epoch era, const std::vector<WorldMe
   while (world[slot].member != from->id()) ++slot;
   const MemberId buddy = world[(slot + 1) % world.size()].member;
   const MemberId self = from->id();
-  const Duration copy = random_.Between(milliseconds(1), milliseconds(15));
+  // On a busy host a copy takes longer than a step.
+  const milliseconds most(more_random_.OneIn(4) ? 200 : 15);
+  const Duration copy = random_.Between(milliseconds(1), most);
   After(copy, [=, this] {
     Process* source = Find(self);
     Process* target = Find(buddy);

@@ -4,12 +4,23 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "reconfig/state/snapshot/slot_notes.h"
 #include "tests/sim/simulation.h"
 
 namespace rewire::sim {
 namespace {
 
 constexpr uint32_t kOperationsPerStep = 5;
+
+bool Has(const std::vector<uint64_t>& versions, uint64_t version) {
+  return std::find(versions.begin(), versions.end(), version) != versions.end();
+}
+
+// Adds a copy of a version, and drops the oldest as Snapshotter does.
+void Keep(std::vector<uint64_t>* versions, uint64_t version) {
+  versions->push_back(version);
+  if (versions->size() > state::kKeptVersions) versions->erase(versions->begin());
+}
 
 }  // namespace
 
@@ -189,7 +200,7 @@ void Process::Do(const elastic::MemberAction& action) {
     Moved();
     // Blocked calls end with an error at once. A computing program receives the error at its next
     // call, and an update without a collective ends first.
-    if (state_ != State::kStanding && !(updating_ && !sim_->sharded())) {
+    if (state_ != State::kStanding && !(updating_ && sim_->local_updates())) {
       Program(random.Between(microseconds(100), milliseconds(30)), [this] { Stand(); });
     }
   } else if (const auto* a = std::get_if<elastic::Resume>(&action)) {
@@ -316,7 +327,7 @@ void Process::BeginUpdate() {
   whole_ = false;
   updating_ = true;
   state_ = State::kComputing;
-  if (!sim_->sharded()) {
+  if (sim_->local_updates()) {
     Program(sim_->random().Between(microseconds(200), milliseconds(20)), [this] { EndUpdate(); });
     return;
   }
@@ -329,9 +340,11 @@ void Process::EndUpdate() {
   sim_->ledger().Applied(id(), version_, era_);
   ++version_;
   whole_ = true;
-  if (sim_->sharded() || sim_->has_volatile()) own_.push_back(version_);
-  if (own_.size() > 2) own_.erase(own_.begin());
-  Copy();
+  // Sharded state is not copied after a loss.
+  if (!aborted_ || !sim_->sharded()) {
+    if (sim_->sharded() || sim_->has_volatile()) Keep(&own_, version_);
+    Copy();
+  }
   NextOperation();
 }
 
@@ -342,8 +355,7 @@ void Process::Copy() {
 
 void Process::BuddyCopyArrived(Epoch era, uint64_t version) {
   if (!alive_ || era != era_ || aborted_) return;  // after a loss the copies stop
-  buddy_.push_back(version);
-  if (buddy_.size() > 2) buddy_.erase(buddy_.begin());
+  Keep(&buddy_, version);
 }
 
 void Process::BuddyCopyDone(Epoch era, uint64_t version) {
@@ -369,7 +381,9 @@ void Process::Stand() {
 }
 
 elastic::BoundaryInfo Process::Info() const {
-  return {version_, whole_, own_, buddy_, sim_->Layout(world_.size())};
+  // The program changes volatile state before it learns of a loss.
+  const bool copied = !aborted_ || !sim_->has_volatile() || Has(own_, version_);
+  return {version_, whole_ && copied, own_, buddy_, sim_->Layout(world_.size())};
 }
 
 // A joiner receives its state from the other members, which must all be at the boundary for the
@@ -402,7 +416,7 @@ void Process::Adopted(const elastic::Adopt& adopt) {
   version_ = received_version_.value_or(0);
   sim_->ledger().Adopted(id(), adopt.record, adopt.kind, version_, adopt.slot.has_value());
   if (!adopt.slot) return;
-  begun_ = version_;
+  begun_ = first_version_ = version_;
   whole_ = true;
   joining_ = false;
   aborted_ = false;

@@ -44,6 +44,7 @@ class Process {
   [[nodiscard]] uint64_t version() const { return version_; }
   [[nodiscard]] bool standing() const { return state_ == State::kStanding; }
   [[nodiscard]] elastic::BoundaryInfo Info() const;
+  [[nodiscard]] uint64_t UpdatesInWorld() const { return version_ - first_version_; }
   [[nodiscard]] bool abandoned() const { return abandoned_; }
   // Returns whether this process may still issue operations on this generation.
   [[nodiscard]] bool Needs(const elastic::GenerationId& generation) const;
@@ -114,6 +115,7 @@ class Process {
   bool updating_ = false;           // the current operation is the update's
   uint64_t begun_ = 0;
   uint64_t version_ = 0;
+  uint64_t first_version_ = 0;  // in this world
   bool whole_ = true;
   bool joining_ = false;
   bool aborted_ = false;

@@ -39,6 +39,9 @@ Simulation::Simulation(SimulationOptions options)
   if (!options.plain) {
     sharded_ = more_random_.OneIn(2);
     volatile_ = more_random_.OneIn(2);
+    local_updates_ = !sharded_ || more_random_.OneIn(2);
+    // Two updates: if updates are local, or if a lost process still runs (docs/limits.md).
+    if (sharded_) ledger_.MayLose(2);
   }
   communicators_ = {{0x1111111100000000, 1}, {0x2222222200000000, 2}, kIdle, kSends};
   partitioned_ = random_.OneIn(3) && members >= 3;
@@ -274,7 +277,7 @@ bool Simulation::MayEnd(const std::string& reason) const {
         const Process* p = Find(m.member);
         return p == nullptr || p->was_cut_off_ || p->reclaimed_;
       });
-  return StateIsLost() || nobody || reclaimed || PartitionedLoss(reason) ||
+  return (StateIsLost() && !MustSurvive()) || nobody || reclaimed || PartitionedLoss(reason) ||
          (out_of_tries && injected_failures_ >= 2);
 }
 

@@ -60,6 +60,8 @@ class Simulation {
   [[nodiscard]] StateLayout Layout(size_t slots) const;
   [[nodiscard]] bool sharded() const { return sharded_; }
   [[nodiscard]] bool has_volatile() const { return volatile_; }
+  // Returns whether an update contains no collective operation.
+  [[nodiscard]] bool local_updates() const { return local_updates_; }
   void CountInjectedFailure() { ++injected_failures_; }
   [[nodiscard]] const std::vector<CommunicatorId>& communicators() const { return communicators_; }
   // Returns the communicator of operation number `operation` in the step that makes `version`:
@@ -140,6 +142,8 @@ class Simulation {
   void Check();  // checks the conditions at the end
   bool StateIsLost() const;
   bool ReplicaIsLost() const;
+  // Returns whether at most one member of a world is lost in which all copies have been made.
+  bool MustSurvive() const;
 
   SimulationOptions options_;
   SeededRandom random_;
@@ -176,7 +180,8 @@ class Simulation {
   std::map<MemberId, Drain> drains_;  // drains with a deadline that this leader knows
   std::deque<std::function<void(std::vector<elastic::LeaderAction>*)>> stalled_inputs_;
 
-  bool sharded_ = true;    // some state exists once, and the update ends in a collective
+  bool sharded_ = true;  // some state exists once
+  bool local_updates_ = false;
   bool volatile_ = false;  // some replicated state is volatile
   std::optional<WorldRecord> stored_;
   Time store_free_{};

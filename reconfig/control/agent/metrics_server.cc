@@ -5,8 +5,8 @@
 #include <sys/socket.h>
 
 #include <cerrno>
+#include <charconv>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "reconfig/base/socket.h"
 #include "reconfig/base/status_macros.h"
@@ -32,13 +32,14 @@ std::string Response(const char* status, const std::string& body) {
 }  // namespace
 
 absl::Status MetricsServer::CheckAddress(const std::string& address) {
-  if (address.empty()) return absl::OkStatus();
   const std::string full = WithHost(address);
   const size_t colon = full.rfind(':');
   in_addr host{};
-  uint32_t port = 0;
+  uint16_t port = 0;
+  const char* const end = full.data() + full.size();
+  const auto parsed = std::from_chars(full.data() + colon + 1, end, port);
   if (full.rfind("127.", 0) == 0 && inet_pton(AF_INET, full.substr(0, colon).c_str(), &host) == 1 &&
-      absl::SimpleAtoi(full.substr(colon + 1), &port) && port <= 65535) {
+      parsed.ec == std::errc() && parsed.ptr == end) {
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(

@@ -7,7 +7,7 @@ namespace rewire::control {
 
 // An empty value, such as that of an unset variable of a shell, must not pass for the default.
 CLI::Validator NotEmpty();
-// PORT or 127.x.y.z:PORT, or nothing.
+// PORT or 127.x.y.z:PORT.
 CLI::Validator MetricsAddress();
 
 }  // namespace rewire::control

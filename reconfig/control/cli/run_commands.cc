@@ -1,6 +1,5 @@
 // `rewire run` and `rewire agent`: the commands that run a job's processes. See
 // reconfig/control/launcher/launcher.h and reconfig/control/agent/agent.h.
-#include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
@@ -13,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "reconfig/auth/key.h"
+#include "reconfig/base/own_file.h"
 #include "reconfig/base/settings.h"
 #include "reconfig/base/unique_fd.h"
 #include "reconfig/control/agent/agent.h"
@@ -193,10 +193,10 @@ int RunAgent(const AgentCommandOptions& options) {
     std::filesystem::create_directories(options.agent.trace_dir, error);
     if (error) return Refused(options.agent.trace_dir + ": " + error.message());
     // Otherwise the first trace, after a change, would be the first to fail.
-    const std::string probe = options.agent.trace_dir + "/epoch-0.json.new";
-    const UniqueFd fd(open(probe.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
-    if (!fd.valid()) {
-      return Refused("--trace-dir " + options.agent.trace_dir + ": " + strerror(errno));
+    const std::string probe = absl::StrCat(options.agent.trace_dir, "/rewire-", getpid());
+    UniqueFd fd;
+    if (const FileStatus made = MakeOwnFile(probe, 0600, &fd); !made.ok()) {
+      return Refused("--trace-dir: " + made.text);
     }
     unlink(probe.c_str());
   }

@@ -230,6 +230,7 @@ void Participant::Do(Time /*now*/, const PledgeCuts& action) {
 
 void Participant::Do(Time /*now*/, const Adopt& action) {
   if (action.kind != TransitionKind::kSwap) {
+    kept_may_change_ = false;
     if (Communicators* const comms = GetCommunicators()) comms->SwapNow(action.record.world.epoch);
     moved_.store(true);
     snapshots_.ClearStreamed();

@@ -198,7 +198,7 @@ BoundaryInfo Participant::Describe() {
     }
     info.live_whole = info.live_whole && snapshots->own().HasWhole(info.live_version, changing);
     info.own_snapshots = snapshots->OwnVersions();
-    kept_may_change_ = snapshots->kept().MayChange();
+    kept_may_change_ = kept_may_change_ || snapshots->kept().MayChange();
     info.buddy_snapshots = snapshots->BuddyVersions();
     info.layout = state::LayoutOf(shapes, static_cast<uint32_t>(View().world.members.size()));
   }

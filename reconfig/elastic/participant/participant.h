@@ -187,7 +187,7 @@ class Participant {
   std::unique_ptr<DeathWitness> witness_;  // must outlive the connection of link_
   AgentLink link_;
   std::shared_ptr<Reshape> reshape_;
-  bool kept_may_change_ = false;  // at the last Describe() after a loss
+  bool kept_may_change_ = false;  // at a Describe() since the last change of the world
   std::list<std::shared_ptr<Reshape>> leaving_;
   Heartbeat heartbeat_;  // its counters are read once for each heartbeat
   Time counted_{};

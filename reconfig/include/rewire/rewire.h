@@ -4,9 +4,10 @@
  * changes weights or optimizer state (unscale, clip, optimizer step, schedule) into one function,
  * and passes the function to rewireUpdate() once per step. Between two updates the state is
  * constant, so that Rewire can move it. The job's own collectives keep its members in the same
- * step. A loss relies on that: Rewire keeps the state of the last two steps, and survivors that are
- * further apart have none in common. Without an agent (REWIRE_SOCKET unset) the world never
- * changes, and only rewireUniqueId() and rewireRecover() fail.
+ * step. A loss relies on that: Rewire keeps the state of the last three steps, and members may be
+ * one update apart; survivors that are further apart have no state in common. Without an agent
+ * (REWIRE_SOCKET unset) the world never changes, and only rewireUniqueId() and rewireRecover()
+ * fail.
  *
  * C99. Every struct begins with its size, which the caller sets: later versions add members at the
  * end. A context is owned by the training thread unless a function says otherwise. No call waits

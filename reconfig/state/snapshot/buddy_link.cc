@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "reconfig/base/log.h"
@@ -42,7 +43,6 @@ absl::Status BuddyLink::Send(uint64_t version, SnapshotSlots* own) {
   if (!has_next_ || !NextAnswers()) return absl::OkStatus();
   absl::Status status = SendCopies(version, own);
   failed_ = !status.ok();
-  if (status.ok()) own->Protect(version);
   if (failed_ && !stopped_) OpenStream();
   return status;
 }
@@ -71,6 +71,7 @@ void BuddyLink::OfferMemory(SnapshotSlots* own) {
   if (status.ok()) status = outflow.WaitPlaced(deadline);
   mapped_ = status.ok();
   if (mapped_) return;
+  own->LeaveMemory();  // the next slot may have mapped it
   // Unanswered fragments still refer to `outflow`, and a stream that has failed stays failed.
   transport_->Close(neighbours_.key);
   if (!stopped_) OpenStream();
@@ -86,8 +87,8 @@ absl::Status BuddyLink::SendCopies(uint64_t version, SnapshotSlots* own) {
   bytes_sent_ += outflow.bytes_on_wire();
   // Fragments on the wire refer to `outflow`.
   if (!status.ok()) transport_->Close(neighbours_.key);
-  // The next slot may have dropped its mapping, so the memory is offered again.
-  if (!status.ok() && mapped_) offered_ = mapped_ = false;
+  // The next slot may have dropped its mapping, or may be restoring from it.
+  if (!status.ok() && std::exchange(mapped_, false)) own->LeaveMemory();
   return status;
 }
 

@@ -2,7 +2,8 @@
 // slot, and keeps the copies of the slot before this slot.
 //
 // A next slot on the same node maps this slot's memory, which survives this process. The next slot
-// then needs no copy and receives only the hashes.
+// then needs no copy and receives only the hashes. After a failure it gets the bytes themselves,
+// for the rest of the world.
 //
 // A Snapshotter owns the object, and its thread calls Send() and next(). Start() must not run
 // together with Send(), next() or Stop(). Stop() may run during Send(). The transport's thread

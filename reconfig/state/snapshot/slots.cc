@@ -111,7 +111,7 @@ SnapshotSlots::Memory SnapshotSlots::Reserve(uint64_t bytes) const {
   for (size_t i = 0; i < kKeptVersions; ++i) {
     {
       MutexLock lock(&mutex_);
-      if (slots_[i].data.size() >= bytes) continue;
+      if (slots_[i].data.size() >= bytes && !slots_[i].left) continue;
     }
     memory.blocks[i] = NewBlock(bytes);
     memory.blocks[i].Touch();
@@ -122,7 +122,6 @@ SnapshotSlots::Memory SnapshotSlots::Reserve(uint64_t bytes) const {
 SnapshotSlots::Memory SnapshotSlots::Reset(Shape shape, Memory memory, Keep keep) {
   MutexLock lock(&mutex_);
   shape_ = std::move(shape);
-  protected_.reset();
   if (keep == Keep::kNothing) owner_ = 0;
   starts_.clear();
   room_ = bytes_ = 0;
@@ -136,7 +135,10 @@ SnapshotSlots::Memory SnapshotSlots::Reset(Shape shape, Memory memory, Keep keep
     s.used = false;
     s.parts.clear();
     s.arrived = 0;
-    if (keep == Keep::kNothing || memory.blocks[i].size() > 0) std::swap(s.data, memory.blocks[i]);
+    const bool left = std::exchange(s.left, false);
+    if (left || keep == Keep::kNothing || memory.blocks[i].size() > 0) {
+      std::swap(s.data, memory.blocks[i]);
+    }
   }
   return memory;
 }
@@ -169,18 +171,14 @@ absl::StatusOr<SnapshotSlots::Slot*> SnapshotSlots::For(uint64_t version) {
   for (Slot& s : slots_) {
     if (s.used && s.version == version) return &s;
   }
-  Slot* oldest = nullptr;
-  for (Slot& s : slots_) {
-    if (s.used && s.version == protected_) continue;
-    if (oldest == nullptr ||
-        std::pair(s.used, s.version) < std::pair(oldest->used, oldest->version)) {
-      oldest = &s;
-    }
-  }
+  Slot* const oldest = std::min_element(std::begin(slots_), std::end(slots_), [](auto& a, auto& b) {
+    return std::pair(a.used, a.version) < std::pair(b.used, b.version);
+  });
   if (oldest->used && oldest->version > version) {
     return absl::InvalidArgumentError(absl::StrCat(
         "snapshot: version=", version, ": must not be older than version ", oldest->version));
   }
+  if (std::exchange(oldest->left, false)) oldest->data = Block();
   // Only the owner of mapped memory may write to that memory.
   const bool fits = oldest->data.size() >= room_ && oldest->data.writable();
   if (!fits && !oldest->data.Grow(room_)) oldest->data = NewBlock(room_);
@@ -250,9 +248,9 @@ absl::Status SnapshotSlots::Put(uint64_t version, uint32_t tensor, uint64_t offs
   return absl::OkStatus();
 }
 
-void SnapshotSlots::Protect(uint64_t version) {
+void SnapshotSlots::LeaveMemory() {
   MutexLock lock(&mutex_);
-  protected_ = version;
+  for (Slot& s : slots_) s.left = true;
 }
 
 absl::StatusOr<MemoryFiles> SnapshotSlots::Share() {

@@ -9,7 +9,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -86,7 +85,7 @@ class SnapshotSlots {
   Memory Reset(Shape shape, Memory memory = {}, Keep keep = Keep::kMemory);
 
   // These functions store a part of a version: bytes at a byte offset of a tensor. A version newer
-  // than all replaces the oldest that is not protected; a version older than that is refused. Each
+  // than all replaces the oldest; a version older than all is refused. Each
   // part may come once. Put() copies the bytes. Alternatively the caller writes them to the address
   // from Room() and then calls Add().
   absl::Status Put(uint64_t version, uint32_t tensor, uint64_t offset, std::span<const char> bytes,
@@ -95,10 +94,10 @@ class SnapshotSlots {
   absl::Status Add(uint64_t version, uint32_t tensor, uint64_t offset, uint64_t bytes,
                    uint64_t content);
 
-  // The next slot has this version. It is replaced only after a newer version is protected, or by
-  // Reset(): the next slot may have mapped the memory and may be restoring from it, because this
-  // process counts as lost and does not know it.
-  void Protect(uint64_t version);
+  // Call when the next slot has mapped the memory, and takes no more copies: it may be restoring
+  // from the memory, because this process counts as lost and does not know it. From then on new
+  // versions go to new memory. The present versions stay readable here.
+  void LeaveMemory();
 
   // Returns the descriptors of all memories and allocates missing memory. Fails when they cannot
   // be shared.
@@ -130,6 +129,7 @@ class SnapshotSlots {
  private:
   struct Slot {
     bool used = false;
+    bool left = false;  // the memory belongs to the next slot
     uint64_t version = 0;
     Block data;
     std::map<uint64_t, ListedPart> parts;  // by their address in data
@@ -153,7 +153,6 @@ class SnapshotSlots {
   std::vector<uint64_t> starts_ REWIRE_GUARDED_BY(mutex_);  // the offset of each tensor in data
   uint64_t room_ REWIRE_GUARDED_BY(mutex_) = 0;
   uint64_t bytes_ REWIRE_GUARDED_BY(mutex_) = 0;
-  std::optional<uint64_t> protected_ REWIRE_GUARDED_BY(mutex_);
   pid_t owner_ REWIRE_GUARDED_BY(mutex_) = 0;  // of mapped memory; 0: this process
   Slot slots_[kKeptVersions] REWIRE_GUARDED_BY(mutex_);
 };

@@ -318,7 +318,7 @@ TEST_F(HostileTest, MetricsOverHttp) {
   EXPECT_THAT(good, HasSubstr("# TYPE rewire_epoch gauge\n"));
   EXPECT_THAT(ask("GET /etc/passwd HTTP/1.1\r\n\r\n"), HasSubstr("404"));
   EXPECT_EQ(ask(std::string(20000, 'x')), "");
-  for (const char* wrong : {"0.0.0.0:0", "65536", "22x", "127.0.0.1:99999"}) {
+  for (const char* wrong : {"0.0.0.0:0", "65536", "22x", "+22", "", "127.0.0.1:99999"}) {
     const CommandResult refused =
         Rewire({"agent", "--socket", folder_ / "o", "--store", folder_ / "ow", "--metrics", wrong});
     EXPECT_EQ(refused.status, 2);

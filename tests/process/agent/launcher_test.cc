@@ -218,7 +218,7 @@ TEST_F(LauncherTest, RejectsInvalidOptionsBeforeStart) {
       {{"run", "--no-preload", "--dir", folder_ / "run", "--job", "a/b", "--", "true"}, 1, "a/b"},
       {{"run", "--no-preload", "--dir", folder_ / "run", "--trace-dir", "/proc", "--", "true"},
        1,
-       "--trace-dir /proc: No such file"},
+       "--trace-dir: /proc/rewire-"},
       {{"status", "--dir", folder_ / "nothing"}, 1, "no agent answers there"},
       {{"status", "--socket", folder_ / "nothing"}, 1, "nothing"},
       {{"frobnicate"}, 2, ""},

@@ -68,6 +68,10 @@ TEST_P(LocalUpdateTest, EveryLossIsSurvived) {
     const CommandResult end = job.End(seconds(30));
     EXPECT_EQ(end.status, 0) << end.err;
     EXPECT_THAT(end.out, Not(HasSubstr("BAD")));
+    const std::string lost = GetParam() ? "is lost: its connection ended" : "did not leave in time";
+    size_t losses = 0;
+    for (size_t at = 0; (at = end.err.find(lost, at)) != std::string::npos; ++at) ++losses;
+    EXPECT_EQ(losses, 3u) << end.err;
     EXPECT_THAT(end.out, HasSubstr("done step"));
   }
 }

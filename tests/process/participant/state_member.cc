@@ -89,7 +89,12 @@ void Check(const Program& p, bool with_running) {
 // Waits until all members of the world have reached `n`; false after `most` tries.
 bool Wait(const Program& p, std::atomic<uint64_t>* counters, uint64_t n, int most) {
   // Slots are not members: counters are indexed by slot, in the world of this epoch.
-  counters[p.world.slot].store(p.world.epoch << 32 | n);
+  // A member that counts as lost and does not know it must not lower the counter of the slot's new
+  // owner.
+  std::atomic<uint64_t>& own = counters[p.world.slot];
+  const uint64_t reached = p.world.epoch << 32 | n;
+  for (uint64_t now = own.load(); now < reached && !own.compare_exchange_weak(now, reached);) {
+  }
   for (int tries = 0; tries < most; ++tries) {
     bool all = true;
     for (uint32_t s = 0; s < p.world.slots; ++s) {

@@ -309,8 +309,9 @@ TEST_F(BuilderTest, EachFailureNamesItsCause) {
   Program program(core_.get(), 1);
   ASSERT_EQ(program.Create(2, 0), ncclSuccess);
   FakeNccl::Get().init_result = ncclSystemError;
-  EXPECT_THAT(Prepare(1, {BuildOf(program, 4, 3)}).ToString(),
-              HasSubstr("as rank 3 of 4: ncclResult=2, socket: Too many open files"));
+  EXPECT_THAT(
+      Prepare(1, {BuildOf(program, 4, 3)}).ToString(),
+      HasSubstr("as rank 3 of 4: ncclResult=2, NCCL's last error: socket: Too many open files"));
   FakeNccl::Get().init_result = ncclSuccess;
   FakeServices::SetReplayResult(ncclInternalError);
   EXPECT_THAT(Prepare(2, {BuildOf(program, 2, 0)}).ToString(), HasSubstr("replay"));

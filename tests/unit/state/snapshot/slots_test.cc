@@ -65,19 +65,6 @@ TEST_F(SlotsTest, KeepsTheNewestVersionsAndRefusesOlderOnes) {
   EXPECT_EQ(slots_.Piece(5, 0), nullptr);
 }
 
-TEST_F(SlotsTest, ProtectedVersionStaysUntilANewerOneIsProtected) {
-  Fill(5);
-  slots_.Protect(5);
-  for (uint64_t version = 6; version < 10; ++version) Fill(version);
-  EXPECT_THAT(slots_.WholeVersions(), ElementsAre(5, 8, 9));
-  slots_.Protect(9);
-  Fill(10);
-  EXPECT_THAT(slots_.WholeVersions(), ElementsAre(8, 9, 10));
-  slots_.Reset(Pieces());
-  for (uint64_t version = 1; version < 5; ++version) Fill(version);
-  EXPECT_THAT(slots_.WholeVersions(), ElementsAre(2, 3, 4));
-}
-
 TEST_F(SlotsTest, ChangedBytesMakeVersionIncomplete) {
   Fill(5);
   Fill(6);
@@ -192,11 +179,38 @@ TEST_F(SharedSlotsTest, MappedMemoryMayChangeWhileItsOwnerLives) {
   }
   EXPECT_TRUE(next_.MapOf(child, *fds).ok());
   EXPECT_TRUE(next_.MayChange());
+  SnapshotSlots other;
+  other.Reset({{{0, 16}}, {{0, 16}}, {1}});
+  EXPECT_TRUE(other.MapOf(child, *fds).ok());
+  other.Reset({{{0, 16}}, {{0, 16}}, {1}}, {}, SnapshotSlots::Keep::kNothing);
+  EXPECT_FALSE(other.MayChange()) << "nothing is mapped any more";
   kill(child, SIGKILL);
   waitpid(child, nullptr, 0);
   EXPECT_FALSE(next_.MayChange());
-  next_.Reset({{{0, 16}}, {{0, 16}}, {1}}, {}, SnapshotSlots::Keep::kNothing);
-  EXPECT_FALSE(next_.MayChange());
+}
+
+TEST_F(SharedSlotsTest, MemoryThatWasLeftToTheNextSlotIsNotWrittenAgain) {
+  ASSERT_TRUE(Map().ok());
+  for (const uint64_t version : {1, 2, 3}) {
+    Fill(version);
+    ASSERT_TRUE(Tell(version).ok());
+  }
+  owner_.LeaveMemory();
+  EXPECT_THAT(owner_.WholeVersions(), ElementsAre(1, 2, 3));
+  for (const uint64_t version : {4, 5, 6, 7}) Fill(version);
+  EXPECT_THAT(owner_.WholeVersions(), ElementsAre(5, 6, 7));
+  EXPECT_THAT(next_.WholeVersions(), ElementsAre(1, 2, 3));
+}
+
+TEST_F(SharedSlotsTest, LeftMemoryIsNotUsedInTheNextWorld) {
+  ASSERT_TRUE(Map().ok());
+  Fill(1);
+  ASSERT_TRUE(Tell(1).ok());
+  owner_.LeaveMemory();
+  EXPECT_GT(owner_.Reserve(27).blocks[0].size(), 0u);
+  owner_.Reset({{{0, 16}, {0, 3}, {4, 8}}, {{0, 16}, {0, 3}, {4, 8}}, {1, 1, 1}});
+  for (const uint64_t version : {5, 6, 7}) Fill(version);
+  EXPECT_THAT(next_.WholeVersions(), ElementsAre(1));
 }
 
 TEST_F(SharedSlotsTest, MappedMemoryOutlivesItsOwner) {

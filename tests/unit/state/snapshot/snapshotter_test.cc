@@ -182,7 +182,7 @@ TEST_F(SnapshotterTest, ListsNoVersionWithoutCopies) {
 }
 
 // The next slot has abandoned a copy and started again: it has no memory mapped any more.
-TEST_F(SnapshotterTest, OffersMemoryAgainAfterNextSlotDroppedIt) {
+TEST_F(SnapshotterTest, SendsBytesAfterNextSlotDroppedTheMemory) {
   const auto zero = Make(0, NodeIdentity());
   const auto one = Make(1, NodeIdentity());
   const World world = Of(transports_[1]->address());
