@@ -207,7 +207,9 @@ typedef struct {
   uint64_t bytes_out;
 } rewireOutcome_t;
 
-/* Applies the update and returns 0 for success. The function may use the communicators (of the new
+/* Applies the update and returns 0 for success. Its device work must be complete when the function
+ * returns (cudaStreamSynchronize()): from then on Rewire copies the state on streams of its own,
+ * and cannot see work that is still queued. The function may use the communicators (of the new
  * world, when the world changed). The function must not call Rewire: rewireUpdate() and
  * rewireRecover() are refused there. */
 typedef int (*rewireUpdateFn)(void* arg);
