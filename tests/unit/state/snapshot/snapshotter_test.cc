@@ -8,6 +8,7 @@
 #include <future>
 #include <memory>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "reconfig/base/socket.h"
@@ -58,15 +59,23 @@ class SnapshotterTest : public ::testing::Test {
   std::vector<std::unique_ptr<TcpTransport>> transports_;
 };
 
-class BuddyTest : public SnapshotterTest, public ::testing::WithParamInterface<bool> {};
+// The parameter: whether both slots are on one node.
+class BuddyTest : public SnapshotterTest, public ::testing::WithParamInterface<bool> {
+ protected:
+  // Returns the snapshotters of slots 0 and 1, whose world has begun.
+  std::pair<std::unique_ptr<Snapshotter>, std::unique_ptr<Snapshotter>> Neighbours() {
+    const std::string node = GetParam() ? NodeIdentity() : "another node";
+    auto zero = Make(0, node);
+    auto one = Make(1, node);
+    const World world = Of(transports_[1]->address());
+    zero->StartWorld(world, kSecret, 0, Tensors(0));
+    one->StartWorld(world, kSecret, 1, Tensors(1));
+    return {std::move(zero), std::move(one)};
+  }
+};
 
 TEST_P(BuddyTest, NeighboursKeepTheLastVersions) {
-  const std::string node = GetParam() ? NodeIdentity() : "another node";
-  const auto zero = Make(0, node);
-  const auto one = Make(1, node);
-  const World world = Of(transports_[1]->address());
-  zero->StartWorld(world, kSecret, 0, Tensors(0));
-  one->StartWorld(world, kSecret, 1, Tensors(1));
+  const auto [zero, one] = Neighbours();
   for (const uint64_t version : {3, 4, 5, 6}) {
     ASSERT_TRUE(zero->BeginVersion(version).ok());
     ASSERT_TRUE(one->BeginVersion(version).ok());
@@ -88,12 +97,7 @@ TEST_P(BuddyTest, NeighboursKeepTheLastVersions) {
 // A member that counts as lost and does not know it goes on for some updates. The others restore
 // from its last complete copy, which the next slot may have mapped.
 TEST_P(BuddyTest, LastCopyStaysWhenTheNextSlotHasStopped) {
-  const std::string node = GetParam() ? NodeIdentity() : "another node";
-  const auto zero = Make(0, node);
-  const auto one = Make(1, node);
-  const World world = Of(transports_[1]->address());
-  zero->StartWorld(world, kSecret, 0, Tensors(0));
-  one->StartWorld(world, kSecret, 1, Tensors(1));
+  const auto [zero, one] = Neighbours();
   for (const uint64_t version : {4, 5, 6, 7, 8, 9}) {
     if (version == 6) {
       answers_ = false;
@@ -109,12 +113,7 @@ TEST_P(BuddyTest, LastCopyStaysWhenTheNextSlotHasStopped) {
 }
 
 TEST_P(BuddyTest, CopiesStreamedVersionOnlyWhenAsked) {
-  const std::string node = GetParam() ? NodeIdentity() : "another node";
-  const auto zero = Make(0, node);
-  const auto one = Make(1, node);
-  const World world = Of(transports_[1]->address());
-  zero->StartWorld(world, kSecret, 0, Tensors(0));
-  one->StartWorld(world, kSecret, 1, Tensors(1));
+  const auto [zero, one] = Neighbours();
   for (const bool streamed : {false, true}) {
     ASSERT_TRUE(zero->BeginVersion(streamed ? 5 : 4, streamed).ok());
     ASSERT_TRUE(zero->WaitTaken(Now() + seconds(30)));
