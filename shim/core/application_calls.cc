@@ -15,6 +15,8 @@ namespace {
 
 // The longest wait of a destroy until the builder, usually soon, has ended or left its thread.
 constexpr seconds kRelease(10);
+// The longest wait of exit(). An abort takes milliseconds, but waits for the program's threads.
+constexpr seconds kExit(5);
 
 ShimCommunicators* target = nullptr;
 
@@ -231,6 +233,14 @@ ncclResult_t ShimCommunicators::AtCut(VirtualCommunicator* comm, const CallSite&
 
 void ShimCommunicators::BeforeCut(VirtualCommunicator* comm, const CallSite& site) {
   if (const std::shared_ptr<Chain> chain = chains_.Of(comm)) cutter_.BeforeCut(chain.get(), site);
+}
+
+void ShimCommunicators::OnExit() {
+  builder_.End();
+  const int inside = environment_.exit_gate->Close(Now() + kExit);
+  if (inside == 0) return;
+  REWIRE_WARN("exit: %d threads of Rewire are still inside NCCL after %lld s", inside,
+              static_cast<long long>(kExit.count()));
 }
 
 const CoreTable* TableOf(ShimCommunicators* communicators) {

@@ -17,6 +17,7 @@ constexpr milliseconds kPoll(1);
 constexpr seconds kEnding(2);
 // The limit of threads that are inside NCCL for cancelled builds.
 constexpr int kLeft = 4;
+constexpr char kEnded[] = "the process is ending";
 
 }  // namespace
 
@@ -26,11 +27,12 @@ Builder::Builder(Environment* environment, MemoryLedger* ledger, Loss* loss, Bui
       counters_(&environment->counters),
       loss_(loss),
       site_(site),
+      exit_gate_(environment->exit_gate),
       epoch_build_(environment, ledger, site, stalled),
       watch_("rw-watch") {}
 
 Builder::~Builder() {
-  Cancel(0, "the process is ending");
+  End();
   if (const int running = threads_->AwaitAll(Now() + kEnding); running > 0) {
     REWIRE_WARN("end builder: %d build threads did not return from NCCL within %lld s", running,
                 static_cast<long long>(kEnding.count()));
@@ -53,6 +55,7 @@ void Builder::Build(Epoch epoch, std::vector<elastic::CommunicatorBuild> builds,
   {
     MutexLock lock(&mutex_);
     tasks_.push_back(task);
+    if (ended_) Stop(task, kEnded);
   }
   watch_.PostAt(task->late_from, [this, task] { Hurry(task); });
   watch_.PostAt(deadline, [this, task] { Expire(task); });
@@ -69,8 +72,10 @@ void Builder::StartNext() {
   }
   running_ = true;
   threads_->Begin();
-  std::thread([this, task = tasks_.front(), threads = threads_] {
+  std::thread([this, task = tasks_.front(), threads = threads_, gate = exit_gate_] {
     pthread_setname_np(pthread_self(), "rw-build");
+    // Not checked: the gate is closed after End(), and a task that is stopped does not call NCCL.
+    const ExitGate::Inside inside(gate.get());
     Run(task);
     threads->End(task->Left());
   }).detach();
@@ -92,6 +97,12 @@ void Builder::Cancel(Epoch epoch, const std::string& reason) {
   for (const std::shared_ptr<BuildTask>& task : tasks_) {
     if (epoch == 0 || task->epoch == epoch) Stop(task, reason);
   }
+}
+
+void Builder::End() {
+  MutexLock lock(&mutex_);
+  ended_ = true;
+  for (const std::shared_ptr<BuildTask>& task : tasks_) Stop(task, kEnded);
 }
 
 void Builder::Release(const CommunicatorId& id, Time deadline) {
@@ -147,6 +158,7 @@ void Builder::Expire(const std::shared_ptr<BuildTask>& task) {
     changed_.NotifyAll();
   }
   if (abandoned.has_value()) {
+    site_->Resume();
     for (std::unique_ptr<Link>& link : abandoned->inside) loss_->Interrupt(std::move(link));
     loss_->Abort(std::move(abandoned->built));
   }
@@ -169,6 +181,7 @@ void Builder::Run(const std::shared_ptr<BuildTask>& task) {
   absl::Status status = epoch_build_.Run(task.get(), &priority, &chains);
   if (task->Left()) return;
   counters_->nice_refused += static_cast<uint64_t>(priority.End());
+  site_->Resume();
   BuildTask::Links links = task->TakeLinks();
   const size_t built = links.size();
   for (size_t i = 0; status.ok() && i < chains.size(); ++i) {

@@ -40,6 +40,8 @@ class Builder {
              std::function<void(absl::Status)> done);
   // Stops the build of this epoch (0: of any epoch). Returns at once; done gets the reason.
   void Cancel(Epoch epoch, const std::string& reason) REWIRE_EXCLUDES(mutex_);
+  // Stops all builds, also those that are asked for later. Returns at once.
+  void End() REWIRE_EXCLUDES(mutex_);
   // Stops the build if the build includes this communicator. Waits until the build has ended or its
   // thread was left inside NCCL (at most until `deadline`).
   void Release(const CommunicatorId& id, Time deadline) REWIRE_EXCLUDES(mutex_);
@@ -61,12 +63,14 @@ class Builder {
   CoreCounters* const counters_;
   Loss* const loss_;
   BuildSite* const site_;
+  const std::shared_ptr<ExitGate> exit_gate_;
   EpochBuild epoch_build_;
   const std::shared_ptr<BuildThreads> threads_ = std::make_shared<BuildThreads>();
   Mutex mutex_;
   CondVar changed_;
   std::vector<std::shared_ptr<BuildTask>> tasks_ REWIRE_GUARDED_BY(mutex_);
   bool running_ REWIRE_GUARDED_BY(mutex_) = false;  // the first task has a thread
+  bool ended_ REWIRE_GUARDED_BY(mutex_) = false;
   // The priority of that thread. Null: no thread runs, or it was left inside NCCL.
   LowPriority* priority_ REWIRE_GUARDED_BY(mutex_) = nullptr;
   TaskQueue watch_;  // starts threads, and leaves the threads that do not return in time

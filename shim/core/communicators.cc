@@ -145,6 +145,8 @@ bool ShimCommunicators::MayRunBeside(const Chain& chain) {
 }
 
 absl::StatusOr<elastic::UniqueIdBytes> ShimCommunicators::Mint(const CommunicatorId& communicator) {
+  const ExitGate::Inside inside(environment_.exit_gate.get());
+  if (!inside.ok()) return absl::CancelledError("ncclGetUniqueId: the process is ending");
   ncclUniqueId id;
   if (const ncclResult_t result = environment_.nccl.GetUniqueId(&id); result != ncclSuccess) {
     return absl::InternalError(
@@ -196,6 +198,13 @@ std::vector<std::shared_ptr<Chain>> ShimCommunicators::Find(const CommunicatorId
 }
 
 bool ShimCommunicators::Quiet() { return retirement_.Finish() && !loss_.Aborting(); }
+
+bool ShimCommunicators::Hold() {
+  if (!retirement_.Hold()) return false;
+  if (!loss_.Aborting()) return true;
+  retirement_.Resume();
+  return false;
+}
 
 bool ShimCommunicators::Install(const std::shared_ptr<Chain>& chain, std::unique_ptr<Link>* link) {
   std::vector<std::unique_ptr<Link>> replaced;

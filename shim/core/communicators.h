@@ -70,6 +70,8 @@ class ShimCommunicators : public elastic::Communicators, private CutEvents, priv
 
   // Sets the receiver of events. Call before the first communicator is created.
   void SetEvents(elastic::CommunicatorEvents* events) { events_.store(events); }
+  // Sets what registers OnExit(); see ExitGate::SetUsed. Call before the first communicator.
+  void SetUsed(void (*used)()) { environment_.exit_gate->SetUsed(used); }
   [[nodiscard]] const CoreCounters& counters() const { return environment_.counters; }
 
   // ---- for the preloaded library; see CoreTable ------------------------------------------------
@@ -80,6 +82,9 @@ class ShimCommunicators : public elastic::Communicators, private CutEvents, priv
   void OnPinned(VirtualCommunicator* comm);
   ncclResult_t AtCut(VirtualCommunicator* comm, const CallSite& site);
   void BeforeCut(VirtualCommunicator* comm, const CallSite& site);
+  // Ends all that Rewire's threads do in NCCL, within a bounded time. The program may go on to use
+  // its communicators. Call while exit() runs, before the CUDA runtime's exit handler.
+  void OnExit();
 
   // ---- for the participant; see Communicators --------------------------------------------------
   std::vector<elastic::CommunicatorCounter> Counters() override;
@@ -103,6 +108,8 @@ class ShimCommunicators : public elastic::Communicators, private CutEvents, priv
   void GivenUp(const std::string& reason) override;
   std::vector<std::shared_ptr<Chain>> Find(const CommunicatorId& id, bool* may_come) override;
   bool Quiet() override;
+  bool Hold() override;
+  void Resume() override { retirement_.Resume(); }
   bool Install(const std::shared_ptr<Chain>& chain, std::unique_ptr<Link>* link) override;
 
   void Moved();

@@ -1,13 +1,16 @@
 // The process around the core, as every part of the core sees it: the real NCCL, the preloaded
-// library's services, the device and the counters. Made by ShimCommunicators; the core's tests
-// script the first three. Constant except for the counters, and thread-safe.
+// library's services, the device the counters and the gate that is closed at exit. Made by
+// ShimCommunicators; the core's tests script the first three. Constant except for the last two, and
+// thread-safe.
 #pragma once
 
+#include <memory>
 #include <string>
 
 #include "reconfig/abi/nccl_types.h"
 #include "reconfig/base/counters.h"
 #include "shim/core/device.h"
+#include "shim/core/exit_gate.h"
 #include "shim/preload/core_abi.h"
 
 namespace rewire::shim {
@@ -72,6 +75,8 @@ struct Environment {
   const ShimServices* const services;  // must outlive the environment
   Device* const device;                // must outlive the environment
   CoreCounters counters;
+  // A thread that was left inside NCCL may outlive the environment.
+  const std::shared_ptr<ExitGate> exit_gate = std::make_shared<ExitGate>();
 };
 
 }  // namespace rewire::shim

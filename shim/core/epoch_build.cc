@@ -85,20 +85,16 @@ absl::StatusOr<EpochBuild::Chains> EpochBuild::Await(BuildTask* task,
 
 absl::Status EpochBuild::AwaitQuiet(BuildTask* task) {
   const Time begun = Now();
-  const Time until = begun + (task->deadline - begun) / 4;
-  while (!site_->Quiet()) {
+  const Time until = begun + (task->deadline - begun) / 2;
+  while (!site_->Quiet() && Now() < until) {
     REWIRE_RETURN_IF_ERROR(task->Stopped());
-    if (Now() >= until) {
-      REWIRE_WARN(
-          "build of epoch %llu: begins while old generations are still being destroyed: they were "
-          "not within %lld ms",
-          static_cast<unsigned long long>(task->epoch),
-          static_cast<long long>(std::chrono::duration_cast<milliseconds>(Now() - begun).count()));
-      break;
-    }
     task->Wait(std::min(until, Now() + kPoll));
   }
-  return absl::OkStatus();
+  if (site_->Hold()) return absl::OkStatus();
+  return absl::AbortedError(
+      absl::StrCat("old generations were still being destroyed after ",
+                   std::chrono::duration_cast<milliseconds>(Now() - begun).count(),
+                   " ms (half of REWIRE_BUILD_MS)"));
 }
 
 absl::StatusOr<uint64_t> EpochBuild::CheckMemory(

@@ -37,6 +37,11 @@ class BuildSite {
   // Returns whether no generation is being destroyed or aborted. What is due is then destroyed at
   // once.
   virtual bool Quiet() = 0;
+  // Lets no destruction begin until Resume(). Returns false, and lets them begin, if a generation
+  // is being destroyed or aborted.
+  virtual bool Hold() = 0;
+  // The build has ended, or its thread was left inside NCCL. Also called without Hold().
+  virtual void Resume() = 0;
   // Called when the whole epoch is built. Returns false if a communicator was closed meanwhile.
   virtual bool Install(const std::shared_ptr<Chain>& chain, std::unique_ptr<Link>* link) = 0;
 };
@@ -66,8 +71,9 @@ class EpochBuild {
 
   // Waits until the communicator exists with all its ranks in this process.
   absl::StatusOr<Chains> Await(BuildTask* task, const elastic::CommunicatorBuild& build);
-  // Waits for the generations that are being destroyed or aborted, for a quarter of the build's
-  // time at most: NCCL may wait in a destruction for a peer that does not come.
+  // Waits until nothing is being destroyed or aborted, for half of the build's time at most: NCCL
+  // may wait in a destruction for a peer that does not come. A destruction that waits for the
+  // program's last operation is postponed instead.
   absl::Status AwaitQuiet(BuildTask* task);
   // Checks that the generations that are still to be built fit on their devices, as far as the
   // communicators exist. Returns the bytes that they are expected to take, on all devices.

@@ -97,24 +97,31 @@ void InterruptAndFree(const NcclCalls& nccl, const ShimServices* services, Devic
 void Loss::Abort(std::vector<std::unique_ptr<Link>> links) {
   if (links.empty()) return;
   auto shared = std::make_shared<std::vector<std::unique_ptr<Link>>>(std::move(links));
-  aborting_.fetch_add(1, std::memory_order_acq_rel);
+  aborting_->fetch_add(1, std::memory_order_acq_rel);
   queue_.Post([this, shared] {
-    AbortAndFree(std::move(*shared));
-    aborting_.fetch_sub(1, std::memory_order_acq_rel);
+    if (const ExitGate::Inside inside(exit_gate_.get()); inside.ok()) {
+      AbortAndFree(std::move(*shared));
+    }
+    aborting_->fetch_sub(1, std::memory_order_acq_rel);
   });
 }
 
 void Loss::AbortUnused(std::vector<std::unique_ptr<Link>> links) {
-  aborting_.fetch_add(1, std::memory_order_acq_rel);
+  aborting_->fetch_add(1, std::memory_order_acq_rel);
   AbortAndFree(std::move(links));
-  aborting_.fetch_sub(1, std::memory_order_acq_rel);
+  aborting_->fetch_sub(1, std::memory_order_acq_rel);
 }
 
 void Loss::Interrupt(std::unique_ptr<Link> link) {
   ++counters_->aborted;
   // The thread owns all that it uses: it may outlive this object.
-  std::thread([nccl = *nccl_, services = services_, device = device_, link = std::move(link)] {
-    InterruptAndFree(nccl, services, device, *link);
+  const int counted = nccl_->abort_frees_at_group_end ? 1 : 0;
+  aborting_->fetch_add(counted, std::memory_order_acq_rel);
+  std::thread([nccl = *nccl_, services = services_, device = device_, gate = exit_gate_,
+               aborting = aborting_, counted, link = std::move(link)] {
+    const ExitGate::Inside inside(gate.get());
+    if (inside.ok()) InterruptAndFree(nccl, services, device, *link);
+    aborting->fetch_sub(counted, std::memory_order_acq_rel);
   }).detach();
 }
 

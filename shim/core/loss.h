@@ -44,20 +44,22 @@ class Loss {
         services_(environment->services),
         device_(environment->device),
         counters_(&environment->counters),
+        exit_gate_(environment->exit_gate),
         queue_("rw-abort") {}
 
   // Aborts published generations. The threads inside leave before anything is freed. A generation
   // whose creation by the program is under way is interrupted.
   void Abort(std::vector<std::unique_ptr<Link>> links);
   // Aborts generations that were never published, so no thread is inside. Runs on the caller's
-  // thread, which must be one of Rewire's.
+  // thread, which must be one of Rewire's and inside the exit gate.
   void AbortUnused(std::vector<std::unique_ptr<Link>> links);
   // Ends the real communicator of a generation that a thread is inside: a builder's, or the
   // program's during its own creation. Frees both after every thread has left the generation.
   // Returns at once. The services and the device must outlive the process's use of NCCL.
   void Interrupt(std::unique_ptr<Link> link);
-  // Returns whether generations are being aborted, except by Interrupt().
-  [[nodiscard]] bool Aborting() const { return aborting_.load(std::memory_order_acquire) > 0; }
+  // Returns whether generations are being aborted. An interruption that may last, because this NCCL
+  // does not let the thread inside return, is not counted.
+  [[nodiscard]] bool Aborting() const { return aborting_->load(std::memory_order_acquire) > 0; }
   // Runs on the loss thread, after the work posted before.
   void After(std::function<void()> work) { queue_.Post(std::move(work)); }
 
@@ -71,7 +73,9 @@ class Loss {
   const ShimServices* const services_;
   Device* const device_;
   CoreCounters* const counters_;
-  std::atomic<int> aborting_{0};
+  const std::shared_ptr<ExitGate> exit_gate_;
+  // The thread of an interruption may outlive this object.
+  const std::shared_ptr<std::atomic<int>> aborting_ = std::make_shared<std::atomic<int>>(0);
   TaskQueue queue_;
 };
 

@@ -107,6 +107,18 @@ bool Retirement::Finish() {
   return !running_ && freeing_ == 0;
 }
 
+bool Retirement::Hold() {
+  MutexLock lock(&mutex_);
+  if (destroying_) return false;
+  held_ = true;
+  return true;
+}
+
+void Retirement::Resume() {
+  MutexLock lock(&mutex_);
+  if (std::exchange(held_, false) && running_) ContinueAt(Now());
+}
+
 void Retirement::Start() {
   if (!std::exchange(running_, true)) ContinueAt(Now());
 }
@@ -163,8 +175,9 @@ Retirement::Slots Retirement::TakeAllOf(const elastic::GenerationId& generation)
 
 Retirement::Slots Retirement::TakeDue(bool* wait) {
   MutexLock lock(&mutex_);
-  *wait = false;
+  *wait = held_;
   destroying_.reset();
+  if (held_) return {};
   while (!due_.empty()) {
     bool known = false;
     bool captured = false;
@@ -190,6 +203,8 @@ Retirement::Slots Retirement::TakeDue(bool* wait) {
 }
 
 void Retirement::Continue(uint64_t call) {
+  const ExitGate::Inside inside(exit_gate_.get());
+  if (!inside.ok()) return;
   {
     MutexLock lock(&mutex_);
     if (call != call_) return;

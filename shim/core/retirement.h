@@ -36,6 +36,7 @@ class Retirement {
         services_(environment->services),
         device_(environment->device),
         counters_(&environment->counters),
+        exit_gate_(environment->exit_gate),
         ledger_(ledger),
         after_(after),
         gone_(std::move(gone)),
@@ -50,6 +51,9 @@ class Retirement {
   // Destroys what is due without the pause, for a build that begins (epoch_build.h). Returns
   // whether that is done.
   [[nodiscard]] bool Finish() REWIRE_EXCLUDES(mutex_);
+  // Lets no destruction begin until Resume(). Returns false if one is under way.
+  [[nodiscard]] bool Hold() REWIRE_EXCLUDES(mutex_);
+  void Resume() REWIRE_EXCLUDES(mutex_);
   // The program's graphs no longer use generations of this communicator, or of any.
   void ReleaseCaptured(const std::optional<CommunicatorId>& of) REWIRE_EXCLUDES(mutex_);
   // Returns the generations that are out of use and not destroyed yet, in ascending order.
@@ -88,6 +92,7 @@ class Retirement {
   const ShimServices* const services_;
   Device* const device_;
   CoreCounters* const counters_;
+  const std::shared_ptr<ExitGate> exit_gate_;
   MemoryLedger* const ledger_;
   const milliseconds after_;
   const std::function<void()> gone_;
@@ -101,6 +106,7 @@ class Retirement {
   uint64_t call_ REWIRE_GUARDED_BY(mutex_) = 0;     // the posted call; earlier ones do nothing
   int freeing_ REWIRE_GUARDED_BY(mutex_) = 0;       // posted calls of FreeUnneeded()
   bool hurried_ REWIRE_GUARDED_BY(mutex_) = false;  // no pause for what is due
+  bool held_ REWIRE_GUARDED_BY(mutex_) = false;     // by a build
   bool rested_ REWIRE_GUARDED_BY(mutex_) = false;   // REWIRE_RETIRE_MS have passed
   TaskQueue queue_;                                 // last: joined first
 };

@@ -2,6 +2,7 @@
 // preloaded library's lock. All objects made here are valid until the process ends, because the
 // program's threads may be inside NCCL until then. Returns nullptr on a logged error.
 
+#include <cstdlib>
 #include <string_view>
 
 #include "reconfig/abi/core_file.h"
@@ -9,6 +10,7 @@
 #include "reconfig/base/log.h"
 #include "reconfig/base/settings.h"
 #include "reconfig/elastic/participant/communicators.h"
+#include "reconfig/elastic/participant/process.h"
 #include "rewire/rewire_version.h"
 #include "shim/core/communicators.h"
 #include "shim/core/device.h"
@@ -17,12 +19,31 @@
 
 #define REWIRE_TEXT(number) #number
 #define REWIRE_VERSION_TEXT(major, minor) REWIRE_TEXT(major) "." REWIRE_TEXT(minor)
+
+namespace rewire::shim {
+namespace {
+
+ShimCommunicators* communicators = nullptr;
+
+// A forked child has none of the threads.
+void OnExit() {
+  if (!elastic::InForkedChild()) communicators->OnExit();
+}
+
+void AtExit() {
+  if (std::atexit(OnExit) != 0) REWIRE_WARN("atexit: failed: the exit may crash during a change");
+}
+
+}  // namespace
+}  // namespace rewire::shim
+
 static_assert(std::string_view(rewire::kCoreFile) ==
               "librewire.so." REWIRE_VERSION_TEXT(REWIRE_VERSION_MAJOR, REWIRE_VERSION_MINOR));
 
 extern "C" __attribute__((visibility("default"))) const rewire::shim::CoreTable*
 rewire_shim_core_start(uint32_t version, const rewire::shim::RealNccl* real,
                        const rewire::shim::ShimServices* services) noexcept {
+  using rewire::shim::communicators;
   using rewire::shim::ShimCommunicators;
   if (version != rewire::shim::kCoreAbiVersion || real == nullptr || services == nullptr) {
     REWIRE_ERROR(
@@ -44,7 +65,7 @@ rewire_shim_core_start(uint32_t version, const rewire::shim::RealNccl* real,
   options.decision = rewire::milliseconds(settings.decision_ms());
   options.retire = rewire::milliseconds(settings.retire_ms());
   auto* device = rewire::shim::DeviceOf(driver).release();
-  auto* communicators =
+  communicators =
       new ShimCommunicators(rewire::shim::NcclCalls::From(*real), services, device, options);
   rewire::elastic::SetCommunicators(communicators);
   const auto events = rewire::elastic::EnsureParticipant();
@@ -54,5 +75,6 @@ rewire_shim_core_start(uint32_t version, const rewire::shim::RealNccl* real,
     return nullptr;
   }
   communicators->SetEvents(*events);
+  communicators->SetUsed(rewire::shim::AtExit);
   return rewire::shim::TableOf(communicators);
 }

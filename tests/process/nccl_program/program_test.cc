@@ -42,6 +42,12 @@ bool HasThread(pid_t process, const std::string& name) {
   return false;
 }
 
+bool WaitUntilGone(pid_t process) {
+  const Time until = Now() + kPatience;
+  while (kill(process, 0) == 0 && Now() < until) std::this_thread::sleep_for(milliseconds(5));
+  return kill(process, 0) != 0;
+}
+
 class NcclJob {
  public:
   NcclJob(int ranks, const std::string& kinds, std::vector<std::string> environment = {})
@@ -85,6 +91,10 @@ class NcclJob {
   void AskToLeave(int rank) { std::ofstream(folder_ / ("leave." + std::to_string(rank))) << "now"; }
   void AskToStop() { std::ofstream(folder_ / "stop") << "now"; }
   CommandResult End() { return launcher_.End(kPatience); }
+  CommandResult Terminate() {
+    launcher_.Signal(SIGTERM);
+    return End();
+  }
 
  private:
   std::string Socket() const { return folder_ / "agent.sock"; }
@@ -188,6 +198,25 @@ TEST(NcclProgramTest, AProgramMayEndWithOpenCommunicators) {
   const CommandResult end = job.Finish();
   ExpectEnded(end, 2);
   EXPECT_THAT(end.err, Not(HasSubstr("lost")));
+}
+
+// The exit destroys the CUDA runtime. No thread of Rewire may be inside NCCL then, or enter it.
+TEST(NcclProgramTest, AProgramMayEndDuringARebuild) {
+  for (const char* kinds : {"is", "iqs"}) {
+    NcclJob job(4, kinds, {"REWIRE_SILENCE_MS=60000"});
+    ASSERT_TRUE(job.WaitRunning(4));
+    const pid_t stopped = job.PidOf(3);
+    const pid_t leaves = job.PidOf(0);
+    ASSERT_EQ(kill(stopped, SIGSTOP), 0);
+    const auto rebuild = job.BeginRebuild(leaves);
+    job.AskToLeave(0);
+    EXPECT_TRUE(WaitUntilGone(leaves));
+    ASSERT_EQ(kill(stopped, SIGCONT), 0);
+    const CommandResult end = job.Terminate();
+    EXPECT_THAT(end.err, Not(HasSubstr("member 0 was killed")));
+    EXPECT_THAT(end.err, HasSubstr("were not built: the process is ending"));
+    EXPECT_THAT(end.err, Not(HasSubstr("are still inside NCCL")));
+  }
 }
 
 TEST(NcclProgramTest, AMemberThatEndsBeforeTheOthersIsLostToThem) {

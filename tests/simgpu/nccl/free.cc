@@ -7,6 +7,7 @@
 #include "tests/simgpu/nccl/connect.h"
 #include "tests/simgpu/nccl/error.h"
 #include "tests/simgpu/nccl/plugin.h"
+#include "tests/simgpu/nccl/runtime.h"
 #include "tests/simgpu/nccl/tuner.h"
 
 namespace simnccl {
@@ -48,6 +49,7 @@ void CheckNoneInside(ncclComm* comm) {
 }
 
 ncclResult_t Free(ncclComm* comm, bool aborting) {
+  const RuntimeUse use;
   if (aborting) comm->abort->Set();
   CheckNoneInside(comm);
   const rewire::Time deadline = rewire::Now() + kPatience;

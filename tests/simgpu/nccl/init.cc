@@ -10,6 +10,7 @@
 #include "tests/simgpu/nccl/env.h"
 #include "tests/simgpu/nccl/error.h"
 #include "tests/simgpu/nccl/plugin.h"
+#include "tests/simgpu/nccl/runtime.h"
 #include "tests/simgpu/nccl/tuner.h"
 
 namespace simnccl {
@@ -116,6 +117,7 @@ ncclResult_t NewCommOn(int device, int nranks, int rank, const Config& config, n
 
 ncclResult_t InitComm(ncclComm* comm,
                       const std::function<ncclResult_t(Bootstrap*, const Patience&)>& join) {
+  const RuntimeUse use;
   ContextScope scope(comm->driver, comm->context);
   const Patience patience = PatienceOf(comm);
   comm->service = std::make_unique<Service>();

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "tests/simgpu/nccl/error.h"
+#include "tests/simgpu/nccl/runtime.h"
 #include "tests/simgpu/nccl/tuner.h"
 
 namespace simnccl {
@@ -44,6 +45,7 @@ size_t TotalBytes(const ncclComm* comm, const CollectiveTask& task) {
 }  // namespace
 
 ncclResult_t Prepare(ncclComm* comm, CommWork* work) {
+  const RuntimeUse use;
   for (CollectiveTask& task : work->collectives) {
     const size_t bytes = TotalBytes(comm, task);
     task.protocol = task.function == Function::kAllReduce && bytes <= kLlBytes ? Protocol::kLl

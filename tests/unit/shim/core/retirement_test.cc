@@ -64,16 +64,39 @@ TEST_F(RetirementTest, ABuildWaitsForDestructions) {
   EXPECT_THAT(Calls(), ElementsAre("init 1", "init 2", "finalize 1", "destroy 1", "init 3"));
 }
 
-// A destruction may wait for a peer that never comes.
-TEST_F(RetirementTest, ABuildWaitsALimitedTimeForDestructions) {
+// The program's last operation on the old generation may take long.
+TEST_F(RetirementTest, ABuildPostponesADestructionThatWaits) {
   Program program(core_.get(), 1);
   Outdate(&program);
   device_.SetPending(true);
   core_->Retire(Old());
-  EXPECT_TRUE(Prepare(2, {BuildOf(program, 2, 0)}, seconds(8)).ok());
-  EXPECT_THAT(Calls(), ElementsAre("init 1", "init 2", "init 3"));
-  core_->Abandon(2);
+  FakeNccl::Get().init_blocks = true;
+  Answer<absl::Status> built;
+  core_->Build(2, {BuildOf(program, 2, 0)}, Now() + seconds(4), built.Callback());
+  ASSERT_TRUE(Eventually([] { return FakeNccl::Get().Live() == 3; }));
   device_.SetPending(false);
+  EXPECT_FALSE(
+      Eventually([this] { return core_->counters().retired.load() > 0; }, milliseconds(50)));
+  FakeNccl::Get().Release();
+  EXPECT_TRUE(built.Wait()->ok());
+  EXPECT_TRUE(Eventually([this] { return core_->counters().retired.load() == 1; }));
+  core_->Abandon(2);
+}
+
+// A destruction may wait for a peer that never comes.
+TEST_F(RetirementTest, ABuildIsGivenUpBesideADestruction) {
+  Program program(core_.get(), 1);
+  ASSERT_EQ(program.Create(2, 0), ncclSuccess);
+  Generation* const old = program.comm.current.load();
+  old->fixed.fetch_add(1);  // a thread is inside
+  ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0)}).ok());
+  core_->SwapNow(1);
+  core_->Retire(Old());
+  EXPECT_THAT(Prepare(2, {BuildOf(program, 2, 0)}, milliseconds(100)).ToString(),
+              HasSubstr("still being destroyed"));
+  old->fixed.fetch_sub(1);
+  EXPECT_TRUE(Prepare(3, {BuildOf(program, 2, 0)}).ok());
+  core_->Abandon(3);
 }
 
 TEST_F(RetirementTest, ABuildEndsThePauseBeforeADestruction) {

@@ -56,8 +56,8 @@ uint64_t ReportedLosses() noexcept { return reported_losses.load(); }
 
 }  // namespace
 
-bool Eventually(const std::function<bool()>& condition) {
-  const Time until = Now() + seconds(20);
+bool Eventually(const std::function<bool()>& condition, Duration within) {
+  const Time until = Now() + within;
   while (!condition()) {
     if (Now() >= until) return false;
     std::this_thread::yield();

@@ -20,7 +20,7 @@
 namespace rewire::shim {
 
 // Waits until the condition holds, for at most twenty seconds.
-bool Eventually(const std::function<bool()>& condition);
+bool Eventually(const std::function<bool()>& condition, Duration within = seconds(20));
 
 struct FakeServices {
   static const ShimServices* Get();
