@@ -2,13 +2,24 @@
 
 import json
 import os
+import pathlib
 import signal
 import subprocess
 import time
 
 
+def library_options(folder):
+    """(options of `rewire run`, environment) for a folder of libnccl.so.2. Without a libcuda.so.1 beside, the job uses
+    the machine's GPUs."""
+    if (pathlib.Path(folder) / "libcuda.so.1").exists():
+        return [f"--sim={folder}"], {}
+    paths = [str(folder), *os.environ.get("LD_LIBRARY_PATH", "").split(":")]
+    return [], {"LD_LIBRARY_PATH": ":".join(path for path in paths if path),
+                "REWIRE_NCCL_LIBRARY": str(pathlib.Path(folder) / "libnccl.so.2")}
+
+
 class RewireJob:
-    """Starts the job at once. folder: of the job's files; libraries: of the simulated GPU, None for real ones;
+    """Starts the job at once. folder: of the job's files; libraries: their folder, None for the program's own;
     options: of `rewire run`."""
 
     def __init__(self, build, folder, processes, libraries, program, environment, options=()):
@@ -16,11 +27,12 @@ class RewireJob:
         self.folder = folder
         self.socket = str(folder / "agent.sock")
         self.output = open(folder / "output.txt", "wb")
-        command = [self.rewire, "run", "-n", str(processes), *([] if libraries is None else [f"--sim={libraries}"]),
+        of_libraries, places = ([], {}) if libraries is None else library_options(libraries)
+        command = [self.rewire, "run", "-n", str(processes), *of_libraries,
                    "--dir", str(folder), "--socket", self.socket, *options, "--", *program]
         self.process = subprocess.Popen(command, stdout=self.output, stderr=subprocess.STDOUT,
                                         stdin=subprocess.DEVNULL,
-                                        env=dict(os.environ, **environment),
+                                        env=dict(os.environ, **places, **environment),
                                         start_new_session=True)
 
     def alive(self):

@@ -9,7 +9,11 @@ import select
 import signal
 import struct
 import subprocess
+import sys
 import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
+from rewire_job import library_options  # noqa: E402
 
 MOST_RANKS = 8
 STARTED, CREATING, RUNNING, ENDED = range(4)  # Stage of fault_page.h
@@ -57,10 +61,11 @@ class FaultJob:
         self.hung, self.crashed = [], []
         self.load = os.getloadavg()[0]
         # A communicator of NCCL takes up to half a GiB, and a rebuild needs the memory twice.
-        environment = dict(os.environ, SIMGPU_MEMORY_MB="32768")
+        options, places = library_options(libraries)
+        environment = dict(os.environ, SIMGPU_MEMORY_MB="32768", **places)
         self.output = open(self.folder / "output.txt", "wb")
         self.process = subprocess.Popen(
-            [self.rewire, "run", "-n", str(self.ranks), f"--sim={libraries}",
+            [self.rewire, "run", "-n", str(self.ranks), *options,
              "--dir", str(self.folder / "run"), "--socket", self.socket, "--",
              str(self.build / "bin" / "loss_rank"), "--folder", str(self.folder),
              "--seed", str(seed), "--patience", str(patience)],

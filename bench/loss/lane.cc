@@ -172,8 +172,9 @@ void Lane::Ring(ncclComm_t comm) {
 bool Lane::Operate(ncclComm_t comm) {
   Compute();
   ++steps_;
-  int32_t asked = folder_->Read() == Word::kEnd ? 1 : 0;
-  CheckCuda("cuMemcpyHtoDAsync", cuda_->MemcpyHtoDAsync(data_, &asked, sizeof asked, stream_));
+  int32_t* const asked = host_->word();
+  *asked = folder_->Read() == Word::kEnd ? 1 : 0;
+  CheckCuda("cuMemcpyHtoDAsync", cuda_->MemcpyHtoDAsync(data_, asked, sizeof *asked, stream_));
   void* const data = reinterpret_cast<void*>(data_);
   Enter(CallKind::kOperation);
   Check(
@@ -181,14 +182,14 @@ bool Lane::Operate(ncclComm_t comm) {
       ncclAllReduce(data, data, steps_ % 2 == 0 ? 1 : kElements, ncclInt32, ncclMax, comm, stream_),
       comm);
   AwaitStream(comm);
-  CheckCuda("cuMemcpyDtoHAsync", cuda_->MemcpyDtoHAsync(&asked, data_, sizeof asked, stream_));
+  CheckCuda("cuMemcpyDtoHAsync", cuda_->MemcpyDtoHAsync(asked, data_, sizeof *asked, stream_));
   CheckCuda("cuStreamSynchronize", cuda_->StreamSynchronize(stream_));
   if (steps_ % 4 == 0) {
     Enter(CallKind::kOperation);
     Ring(comm);
     AwaitStream(comm);
   }
-  return asked != 0;
+  return *asked != 0;
 }
 
 void Lane::Destroy(ncclComm_t comm) {
@@ -252,6 +253,7 @@ void Lane::Run() {
     Enter(CallKind::kCompute);
     CheckCuda("cuStreamCreate", cuda_->StreamCreate(&stream_, CU_STREAM_NON_BLOCKING));
     CheckCuda("cuMemAlloc", cuda_->MemAlloc(&data_, kBytes));
+    host_.emplace(cuda_, sizeof(int32_t));
     CheckCuda("cuMemsetD8Async", cuda_->MemsetD8Async(data_, 0, kBytes, stream_));
     switch (plan_.kind) {
       case LaneKind::kSteady:

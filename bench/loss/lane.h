@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "bench/loss/lane_plan.h"
 #include "bench/storm/board.h"
 #include "bench/storm/job_folder.h"
+#include "bench/storm/pinned_memory.h"
 #include "reconfig/abi/cuda_types.h"
 #include "reconfig/abi/nccl_types.h"
 #include "reconfig/base/cuda_driver.h"
@@ -74,6 +76,7 @@ class Lane {
   std::vector<ncclComm_t> open_;
   CUstream stream_ = nullptr;
   CUdeviceptr data_ = 0;
+  std::optional<PinnedMemory> host_;
   std::atomic<bool>* const failed_;
 };
 

@@ -2,9 +2,12 @@
 
 #include <execinfo.h>
 #include <signal.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cstdio>
+#include <filesystem>
+#include <fstream>
 
 namespace rewire::bench {
 namespace {
@@ -51,8 +54,14 @@ void Watchdog::Report() {
     const Place& place = *(*places_)[i];
     if (place.ended()) continue;
     std::fprintf(stderr, "storm: rank %d thread %zu hangs at %s\n", rank_, i, place.Text().c_str());
-    ::pthread_kill(place.thread(), kStackSignal);
-    std::this_thread::sleep_for(milliseconds(200));  // one stack after the other
+  }
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::string name;
+    std::getline(std::ifstream(task.path() / "comm"), name);
+    std::fprintf(stderr, "storm: rank %d: stack of %s\n", rank_, name.c_str());
+    const auto thread = static_cast<pid_t>(std::stol(task.path().filename()));
+    static_cast<void>(::syscall(SYS_tgkill, ::getpid(), thread, kStackSignal));
+    std::this_thread::sleep_for(milliseconds(20));  // one stack after the other
   }
 }
 

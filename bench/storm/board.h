@@ -40,9 +40,9 @@ class Place {
   pthread_t thread_{};
 };
 
-// Ends the process with kHung when a thread has been at one place for longer than `patience`, after
-// printing the places and stacks of all threads that have not ended. A crash prints the stack of
-// the thread that crashed.
+// Ends the process with kHung when a thread has been at one place for longer than `patience`.
+// Prints the places first, and the stacks of all threads of the process. A crash prints the stack
+// of the thread that crashed.
 class Watchdog {
  public:
   Watchdog(int rank, std::vector<std::unique_ptr<Place>>* places, Duration patience);

@@ -8,7 +8,9 @@ namespace rewire::bench {
 
 // Returns a variable that the launcher sets, such as RANK. Without it the process ends with 2.
 int LaunchNumber(const char* program, const char* variable);
-// Makes the device's primary context. A failure ends the process with kUnexpected (board.h).
+// Makes the device's primary context. A failure ends the process with kUnexpected (board.h). If the
+// machine has fewer devices, the processes share them: NCCL refuses that within one host, so each
+// gets an NCCL_HOSTID.
 const CudaDriver* OpenDevice(const char* program, int device, CUcontext* context);
 
 }  // namespace rewire::bench

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "bench/storm/nccl_functions.h"
 #include "reconfig/base/hash.h"
 
 namespace rewire::bench {
@@ -33,17 +34,22 @@ bool IsValue(const char* source, size_t element, T value) {
 }  // namespace
 
 Slot::Slot(const CudaDriver* cuda, CUstream stream)
-    : cuda_(cuda), stream_(stream), host_in_(kBytes), host_out_(kBytes) {
-  if (cuda_->MemAlloc(&input_, kBytes) != CUDA_SUCCESS ||
-      cuda_->MemAlloc(&output_, kBytes) != CUDA_SUCCESS) {
-    std::fprintf(stderr, "storm: cuMemAlloc: no device memory\n");
-    std::exit(1);
+    : cuda_(cuda), stream_(stream), host_in_(cuda, kBytes), host_out_(cuda, kBytes) {
+  // A window needs memory of this function.
+  for (CUdeviceptr* const memory : {&input_, &output_}) {
+    void* allocated = nullptr;
+    if (const ncclResult_t result = ncclMemAlloc(&allocated, kBytes); result != ncclSuccess) {
+      std::fprintf(stderr, "storm: ncclMemAlloc: %s\n", ncclGetErrorString(result));
+      std::exit(1);
+    }
+    *memory = reinterpret_cast<CUdeviceptr>(allocated);
   }
 }
 
 Slot::~Slot() {
-  cuda_->MemFree(input_);
-  cuda_->MemFree(output_);
+  for (const CUdeviceptr memory : {input_, output_}) {
+    static_cast<void>(ncclMemFree(reinterpret_cast<void*>(memory)));
+  }
 }
 
 ncclDataType_t Slot::TypeOf(StepKind kind) {

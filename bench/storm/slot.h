@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "bench/storm/pinned_memory.h"
 #include "bench/storm/script.h"
 #include "reconfig/abi/cuda_types.h"
 #include "reconfig/abi/nccl_types.h"
@@ -51,7 +52,7 @@ class Slot {
   const CUstream stream_;
   CUdeviceptr input_ = 0, output_ = 0;
   Operation operation_;
-  std::vector<char> host_in_, host_out_;
+  const PinnedMemory host_in_, host_out_;
 };
 
 }  // namespace rewire::bench

@@ -262,20 +262,21 @@ Word Worker::Vote(const Step& step) {
   Synchronize();
   const Live& all = live_.at(0);
   Slot& slot = *slots_.front();
-  auto votes = static_cast<int32_t>(options_.rank == 0 ? folder_->Read() : Word::kChange);
+  int32_t* const vote = vote_->word();
+  *vote = static_cast<int32_t>(options_.rank == 0 ? folder_->Read() : Word::kChange);
   const auto input = reinterpret_cast<CUdeviceptr>(slot.input());
   CheckCuda("cuMemcpyHtoDAsync",
-            cuda_->MemcpyHtoDAsync(input, &votes, sizeof votes, stream_) == CUDA_SUCCESS &&
+            cuda_->MemcpyHtoDAsync(input, vote, sizeof *vote, stream_) == CUDA_SUCCESS &&
                 cuda_->StreamSynchronize(stream_) == CUDA_SUCCESS);
   place_->Enter(NameOf(step.kind), step.number, 0);
   Check("ncclAllReduce of votes",
         ncclAllReduce(slot.input(), slot.input(), 1, ncclInt32, ncclMax, all.handle, stream_),
         &all);
   CheckCuda("cuMemcpyDtoHAsync",
-            cuda_->MemcpyDtoHAsync(&votes, input, sizeof votes, stream_) == CUDA_SUCCESS &&
+            cuda_->MemcpyDtoHAsync(vote, input, sizeof *vote, stream_) == CUDA_SUCCESS &&
                 cuda_->StreamSynchronize(stream_) == CUDA_SUCCESS);
   WaitUntilReady("ncclCommGetAsyncError", all);
-  return static_cast<Word>(votes);
+  return static_cast<Word>(*vote);
 }
 
 void Worker::Do(const Step& step) {
@@ -317,6 +318,7 @@ WorkerResult Worker::Run() {
   try {
     CheckCuda("cuStreamCreate",
               cuda_->StreamCreate(&stream_, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
+    vote_.emplace(cuda_, sizeof(int32_t));
     for (size_t i = 0; i < kSlots; ++i) slots_.push_back(std::make_unique<Slot>(cuda_, stream_));
     place_->Enter("first communicator", 0, 0);
     Create(0, script_.At(0));

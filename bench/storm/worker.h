@@ -4,11 +4,13 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "bench/storm/board.h"
 #include "bench/storm/job_folder.h"
+#include "bench/storm/pinned_memory.h"
 #include "bench/storm/script.h"
 #include "bench/storm/slot.h"
 
@@ -80,6 +82,7 @@ class Worker {
   Place* const place_;
   Script script_;
   CUstream stream_ = nullptr;
+  std::optional<PinnedMemory> vote_;
   std::map<int, Live> live_;
   std::vector<std::unique_ptr<Slot>> slots_;
   std::vector<std::pair<Slot*, int>> pending_;  // with the communicator's number

@@ -39,11 +39,13 @@ ModeLane::ModeLane(const LanePlan& plan, int rank, const CudaDriver* cuda, CUcon
   }
   if (plan_.timed) times_.reserve(kMostTimes);
   CheckCuda("cuMemAlloc", cuda_->MemAlloc(&vote_, sizeof(int32_t)));
+  host_vote_.emplace(cuda_, sizeof(int32_t));
 }
 
 ModeLane::~ModeLane() {
   cuda_->CtxSetCurrent(context_);
   slots_.clear();
+  host_vote_.reset();
   cuda_->MemFree(vote_);
   for (const CUstream stream : streams_) cuda_->StreamDestroy(stream);
 }
@@ -142,8 +144,9 @@ void ModeLane::Verify() {
 
 void ModeLane::Vote(int32_t value) {
   CheckCuda("cuCtxSetCurrent", cuda_->CtxSetCurrent(context_));
+  *host_vote_->word() = value;
   CheckCuda("cuMemcpyHtoDAsync",
-            cuda_->MemcpyHtoDAsync(vote_, &value, sizeof value, streams_.front()));
+            cuda_->MemcpyHtoDAsync(vote_, host_vote_->word(), sizeof value, streams_.front()));
   CheckCuda("cuStreamSynchronize", cuda_->StreamSynchronize(streams_.front()));
   auto* const buffer = reinterpret_cast<void*>(vote_);
   Check("ncclAllReduce of a vote",
@@ -152,11 +155,11 @@ void ModeLane::Vote(int32_t value) {
 
 int32_t ModeLane::Agreed() {
   if (plan_.nonblocking) Settle();
-  int32_t value = 0;
+  int32_t* const value = host_vote_->word();
   CheckCuda("cuMemcpyDtoHAsync",
-            cuda_->MemcpyDtoHAsync(&value, vote_, sizeof value, streams_.front()));
+            cuda_->MemcpyDtoHAsync(value, vote_, sizeof *value, streams_.front()));
   CheckCuda("cuStreamSynchronize", cuda_->StreamSynchronize(streams_.front()));
-  return value;
+  return *value;
 }
 
 void ModeLane::Destroy() {

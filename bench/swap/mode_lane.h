@@ -3,11 +3,13 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "bench/storm/job_folder.h"
+#include "bench/storm/pinned_memory.h"
 #include "bench/storm/slot.h"
 #include "bench/swap/mode_plan.h"
 #include "reconfig/base/cuda_driver.h"
@@ -70,6 +72,7 @@ class ModeLane {
   std::vector<Slot*> pending_;                             // not verified yet
   Slot* last_ = nullptr;                                   // issued, not fetched yet
   CUdeviceptr vote_ = 0;
+  std::optional<PinnedMemory> host_vote_;
   uint64_t issued_ = 0, verified_ = 0, wrong_ = 0;
   std::vector<TimedOperation> times_;  // of the first operations
 };
