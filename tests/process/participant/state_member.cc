@@ -231,6 +231,7 @@ void Recover(Program* p) {
   outcome.size = sizeof outcome;
   const rewireResult_t result = rewireRecover(p->context, &outcome);
   if (result == rewireUnavailable) return;  // a slow peer is not lost
+  if (std::strstr(rewireLastError(), "counts as lost") != nullptr) _exit(3);
   if (result != rewireSuccess) Bad("recover", 0, p->step);
   Report(*p, outcome);
   Check(*p, true);
