@@ -248,7 +248,6 @@ void Lane::Idle() {
 }
 
 void Lane::Run() {
-  place_->Register();
   try {
     Enter(CallKind::kCompute);
     CheckCuda("cuStreamCreate", cuda_->StreamCreate(&stream_, CU_STREAM_NON_BLOCKING));

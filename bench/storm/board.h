@@ -24,12 +24,10 @@ class Place {
     communicator_.store(communicator, std::memory_order_relaxed);
     changes_.fetch_add(1, std::memory_order_release);
   }
-  void Register() { thread_ = ::pthread_self(); }
   void End() { ended_.store(true, std::memory_order_release); }
 
   [[nodiscard]] bool ended() const { return ended_.load(std::memory_order_acquire); }
   [[nodiscard]] uint64_t changes() const { return changes_.load(std::memory_order_acquire); }
-  [[nodiscard]] pthread_t thread() const { return thread_; }
   [[nodiscard]] std::string Text() const;
 
  private:
@@ -37,7 +35,6 @@ class Place {
   std::atomic<uint64_t> step_{0}, changes_{0};
   std::atomic<int> communicator_{0};
   std::atomic<bool> ended_{false};
-  pthread_t thread_{};
 };
 
 // Ends the process with kHung when a thread has been at one place for longer than `patience`.

@@ -314,7 +314,6 @@ void Worker::Do(const Step& step) {
 }
 
 WorkerResult Worker::Run() {
-  place_->Register();
   try {
     CheckCuda("cuStreamCreate",
               cuda_->StreamCreate(&stream_, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);

@@ -87,7 +87,6 @@ class Team {
 using Teams = std::vector<std::unique_ptr<Team>>;
 
 void RunThread(const Teams& teams, const JobFolder& folder, bool votes, Place* place) {
-  place->Register();
   for (const auto& team : teams) {
     place->Enter("create", 0, static_cast<int>(team->plan().number));
     team->Create(folder);

@@ -236,6 +236,7 @@ void ShimCommunicators::BeforeCut(VirtualCommunicator* comm, const CallSite& sit
 }
 
 void ShimCommunicators::OnExit() {
+  retirement_.End();
   builder_.End();
   const int inside = environment_.exit_gate->Close(Now() + kExit);
   if (inside == 0) return;

@@ -158,9 +158,9 @@ void Builder::Expire(const std::shared_ptr<BuildTask>& task) {
     changed_.NotifyAll();
   }
   if (abandoned.has_value()) {
-    site_->Resume();
     for (std::unique_ptr<Link>& link : abandoned->inside) loss_->Interrupt(std::move(link));
     loss_->Abort(std::move(abandoned->built));
+    site_->Resume();
   }
   StartNext();
   Report(*task, stopped);
@@ -181,7 +181,6 @@ void Builder::Run(const std::shared_ptr<BuildTask>& task) {
   absl::Status status = epoch_build_.Run(task.get(), &priority, &chains);
   if (task->Left()) return;
   counters_->nice_refused += static_cast<uint64_t>(priority.End());
-  site_->Resume();
   BuildTask::Links links = task->TakeLinks();
   const size_t built = links.size();
   for (size_t i = 0; status.ok() && i < chains.size(); ++i) {
@@ -194,6 +193,10 @@ void Builder::Run(const std::shared_ptr<BuildTask>& task) {
     counters_->builds += built;
     counters_->build_ns += static_cast<uint64_t>(ToNanoseconds(Now() - begun));
   }
+  std::erase(links, nullptr);
+  // Before the next build can begin, which waits for aborts and may hold destructions again.
+  const auto counted = links.empty() ? nullptr : loss_->CountAbort();
+  site_->Resume();
   {
     MutexLock lock(&mutex_);
     std::erase(tasks_, task);
@@ -202,7 +205,6 @@ void Builder::Run(const std::shared_ptr<BuildTask>& task) {
     changed_.NotifyAll();
   }
   watch_.Post([this] { StartNext(); });
-  std::erase(links, nullptr);
   loss_->AbortUnused(std::move(links));
   Report(*task, std::move(status));
 }

@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "reconfig/base/log.h"
+#include "shim/core/bootstrap_root.h"
 #include "shim/core/warm_up.h"
 
 namespace rewire::shim {
@@ -145,12 +146,17 @@ bool ShimCommunicators::MayRunBeside(const Chain& chain) {
 }
 
 absl::StatusOr<elastic::UniqueIdBytes> ShimCommunicators::Mint(const CommunicatorId& communicator) {
-  const ExitGate::Inside inside(environment_.exit_gate.get());
-  if (!inside.ok()) return absl::CancelledError("ncclGetUniqueId: the process is ending");
+  if (environment_.exit_gate->Closing()) {
+    return absl::CancelledError("ncclGetUniqueId: the process is ending");
+  }
   ncclUniqueId id;
   if (const ncclResult_t result = environment_.nccl.GetUniqueId(&id); result != ncclSuccess) {
     return absl::InternalError(
         absl::StrCat("ncclGetUniqueId: ", environment_.nccl.Describe(result)));
+  }
+  // By then every build with this id has ended at its deadline. The program keeps other ids.
+  if (const uint64_t root = communicator != kUpdateBoundary ? BootstrapRootOf(id) : 0) {
+    calls_.PostAt(Now() + 2 * build_, [root] { EndBootstrapRoot(root); });
   }
   elastic::UniqueIdBytes bytes(id.internal, sizeof id.internal);
   const std::vector<std::shared_ptr<Chain>> ranks = chains_.RanksOf(communicator);
@@ -200,10 +206,20 @@ std::vector<std::shared_ptr<Chain>> ShimCommunicators::Find(const CommunicatorId
 bool ShimCommunicators::Quiet() { return retirement_.Finish() && !loss_.Aborting(); }
 
 bool ShimCommunicators::Hold() {
-  if (!retirement_.Hold()) return false;
-  if (!loss_.Aborting()) return true;
-  retirement_.Resume();
-  return false;
+  if (retirement_.Hold()) {
+    if (!loss_.Aborting()) {
+      busy_since_.store(0);
+      return true;
+    }
+    retirement_.Resume();
+  }
+  int64_t since = 0;
+  const int64_t now = ToNanoseconds(Now().time_since_epoch());
+  if (busy_since_.compare_exchange_strong(since, now)) since = now;
+  if (now - since < ToNanoseconds(build_)) return false;
+  REWIRE_WARN("a build begins although a generation has been destroyed for more than %lld ms",
+              static_cast<long long>(build_.count()));
+  return true;
 }
 
 bool ShimCommunicators::Install(const std::shared_ptr<Chain>& chain, std::unique_ptr<Link>* link) {

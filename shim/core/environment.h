@@ -1,5 +1,5 @@
 // The process around the core, as every part of the core sees it: the real NCCL, the preloaded
-// library's services, the device the counters and the gate that is closed at exit. Made by
+// library's services, the device, the counters and the gate that is closed at exit. Made by
 // ShimCommunicators; the core's tests script the first three. Constant except for the last two, and
 // thread-safe.
 #pragma once

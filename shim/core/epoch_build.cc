@@ -85,12 +85,13 @@ absl::StatusOr<EpochBuild::Chains> EpochBuild::Await(BuildTask* task,
 
 absl::Status EpochBuild::AwaitQuiet(BuildTask* task) {
   const Time begun = Now();
-  const Time until = begun + (task->deadline - begun) / 2;
-  while (!site_->Quiet() && Now() < until) {
+  const Duration half = (task->deadline - begun) / 2;
+  while (Now() < begun + half) {
     REWIRE_RETURN_IF_ERROR(task->Stopped());
-    task->Wait(std::min(until, Now() + kPoll));
+    const bool quiet = site_->Quiet();
+    if ((quiet || Now() >= begun + half / 2) && site_->Hold()) return absl::OkStatus();
+    task->Wait(std::min(begun + half, Now() + kPoll));
   }
-  if (site_->Hold()) return absl::OkStatus();
   return absl::AbortedError(
       absl::StrCat("old generations were still being destroyed after ",
                    std::chrono::duration_cast<milliseconds>(Now() - begun).count(),

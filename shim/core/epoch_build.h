@@ -38,7 +38,8 @@ class BuildSite {
   // once.
   virtual bool Quiet() = 0;
   // Lets no destruction begin until Resume(). Returns false, and lets them begin, if a generation
-  // is being destroyed or aborted.
+  // is being destroyed or aborted. If that has lasted for REWIRE_BUILD_MS, it may last for ever,
+  // and the result is true.
   virtual bool Hold() = 0;
   // The build has ended, or its thread was left inside NCCL. Also called without Hold().
   virtual void Resume() = 0;
@@ -72,8 +73,8 @@ class EpochBuild {
   // Waits until the communicator exists with all its ranks in this process.
   absl::StatusOr<Chains> Await(BuildTask* task, const elastic::CommunicatorBuild& build);
   // Waits until nothing is being destroyed or aborted, for half of the build's time at most: NCCL
-  // may wait in a destruction for a peer that does not come. A destruction that waits for the
-  // program's last operation is postponed instead.
+  // may wait in a destruction for a peer that does not come. After a quarter, a destruction that
+  // waits for the program's last operation is postponed.
   absl::Status AwaitQuiet(BuildTask* task);
   // Checks that the generations that are still to be built fit on their devices, as far as the
   // communicators exist. Returns the bytes that they are expected to take, on all devices.

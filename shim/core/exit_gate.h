@@ -4,6 +4,7 @@
 // threads of Rewire's. The program's own calls are not kept out. Thread-safe.
 #pragma once
 
+#include <atomic>
 #include <mutex>
 
 #include "reconfig/base/clock.h"
@@ -13,10 +14,14 @@ namespace rewire::shim {
 
 class ExitGate {
  public:
+  // kWork: ends by itself. kInterruption: brings another thread out of NCCL.
+  enum class Purpose { kWork, kInterruption };
+
   // A stretch in which the calling thread may call NCCL.
   class Inside {
    public:
-    explicit Inside(ExitGate* gate) : gate_(gate->Enter() ? gate : nullptr) {}
+    explicit Inside(ExitGate* gate, Purpose purpose = Purpose::kWork)
+        : gate_(gate->Enter(purpose) ? gate : nullptr) {}
     ~Inside() {
       if (gate_ != nullptr) gate_->Leave();
     }
@@ -33,17 +38,20 @@ class ExitGate {
   // call NCCL has used the CUDA runtime. Of two exit handlers the one that was registered last runs
   // first. Call before the first thread enters.
   void SetUsed(void (*used)()) { used_ = used; }
-  // Waits until no thread is inside, and lets none in from then on. Threads may still enter during
-  // the wait, because one that is blocked inside needs another to interrupt it. Returns the number
-  // of threads that are inside at the deadline; the gate is closed then as well.
+  // Lets only interruptions in from now on. Waits until no thread is inside, and then lets nothing
+  // in. Returns the number of threads that are inside at the deadline; nothing enters then either.
+  // A second call returns 0 at once.
   int Close(Time deadline) REWIRE_EXCLUDES(mutex_);
+  // Whether Close() was called. What is not freed then is not freed any more.
+  [[nodiscard]] bool Closing() const { return closing_.load(std::memory_order_acquire); }
 
  private:
-  bool Enter() REWIRE_EXCLUDES(mutex_);
+  bool Enter(Purpose purpose) REWIRE_EXCLUDES(mutex_);
   void Leave() REWIRE_EXCLUDES(mutex_);
 
   void (*used_)() = [] {};
   std::once_flag entered_, left_;
+  std::atomic<bool> closing_{false};
   Mutex mutex_;
   CondVar changed_;
   int inside_ REWIRE_GUARDED_BY(mutex_) = 0;

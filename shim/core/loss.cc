@@ -26,6 +26,14 @@ struct RealCommunicator {
   bool blocking = true;
 };
 
+// At exit nothing is freed any more. The memory stays reachable, so that it is no leak.
+void Keep(std::unique_ptr<Link> link) {
+  static auto* const mutex = new Mutex;
+  static auto* const kept = new std::vector<std::unique_ptr<Link>>;
+  MutexLock lock(mutex);
+  kept->push_back(std::move(link));
+}
+
 // Returns whether the program's own blocking creation has not returned, so that NCCL would free
 // during the call. The preloaded library sets `device` after a creation has succeeded.
 bool BeingCreated(const Link& link) {
@@ -73,7 +81,8 @@ bool AbortInOpenGroup(const NcclCalls& nccl, const ShimServices* services, Gener
 // Ends the real communicator of a link, and frees both after every thread has left the generation
 // (Generation::fixed, or a slot).
 void InterruptAndFree(const NcclCalls& nccl, const ShimServices* services, Device* device,
-                      const Link& link) {
+                      const ExitGate& gate, std::unique_ptr<Link> owned) {
+  const Link& link = *owned;
   pthread_setname_np(pthread_self(), "rw-interrupt");
   if (const absl::Status entered = device->Enter(link.context); !entered.ok()) {
     REWIRE_WARN("interrupt the initialisation of a communicator: no device context: %s",
@@ -83,6 +92,7 @@ void InterruptAndFree(const NcclCalls& nccl, const ShimServices* services, Devic
   const bool grouped =
       nccl.abort_frees_at_group_end && AbortInOpenGroup(nccl, services, generation);
   while (!services->quiesce(generation, 0)) std::this_thread::sleep_for(kPollInside);
+  if (gate.Closing()) return Keep(std::move(owned));
   if (grouped) {
     static_cast<void>(nccl.GroupEnd());
   } else if (const ncclComm_t real = generation->Real()) {
@@ -97,31 +107,37 @@ void InterruptAndFree(const NcclCalls& nccl, const ShimServices* services, Devic
 void Loss::Abort(std::vector<std::unique_ptr<Link>> links) {
   if (links.empty()) return;
   auto shared = std::make_shared<std::vector<std::unique_ptr<Link>>>(std::move(links));
-  aborting_->fetch_add(1, std::memory_order_acq_rel);
-  queue_.Post([this, shared] {
-    if (const ExitGate::Inside inside(exit_gate_.get()); inside.ok()) {
-      AbortAndFree(std::move(*shared));
-    }
-    aborting_->fetch_sub(1, std::memory_order_acq_rel);
+  queue_.Post([this, shared, counted = CountAbort()] {
+    const ExitGate::Inside inside(exit_gate_.get());
+    if (inside.ok()) return AbortAndFree(std::move(*shared));
+    for (std::unique_ptr<Link>& link : *shared) Keep(std::move(link));
   });
 }
 
-void Loss::AbortUnused(std::vector<std::unique_ptr<Link>> links) {
+std::shared_ptr<void> Loss::CountAbort() {
   aborting_->fetch_add(1, std::memory_order_acq_rel);
+  return std::shared_ptr<void>(
+      this, [aborting = aborting_](void*) { aborting->fetch_sub(1, std::memory_order_acq_rel); });
+}
+
+void Loss::AbortUnused(std::vector<std::unique_ptr<Link>> links) {
+  if (exit_gate_->Closing()) {
+    for (std::unique_ptr<Link>& link : links) Keep(std::move(link));
+    return;
+  }
+  const std::shared_ptr<void> counted = CountAbort();
   AbortAndFree(std::move(links));
-  aborting_->fetch_sub(1, std::memory_order_acq_rel);
 }
 
 void Loss::Interrupt(std::unique_ptr<Link> link) {
   ++counters_->aborted;
   // The thread owns all that it uses: it may outlive this object.
-  const int counted = nccl_->abort_frees_at_group_end ? 1 : 0;
-  aborting_->fetch_add(counted, std::memory_order_acq_rel);
-  std::thread([nccl = *nccl_, services = services_, device = device_, gate = exit_gate_,
-               aborting = aborting_, counted, link = std::move(link)] {
-    const ExitGate::Inside inside(gate.get());
-    if (inside.ok()) InterruptAndFree(nccl, services, device, *link);
-    aborting->fetch_sub(counted, std::memory_order_acq_rel);
+  const std::shared_ptr<void> counted = nccl_->abort_frees_at_group_end ? CountAbort() : nullptr;
+  std::thread([nccl = *nccl_, services = services_, device = device_, gate = exit_gate_, counted,
+               link = std::move(link)]() mutable {
+    const ExitGate::Inside inside(gate.get(), ExitGate::Purpose::kInterruption);
+    if (!inside.ok()) return Keep(std::move(link));
+    InterruptAndFree(nccl, services, device, *gate, std::move(link));
   }).detach();
 }
 

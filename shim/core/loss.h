@@ -60,6 +60,8 @@ class Loss {
   // Returns whether generations are being aborted. An interruption that may last, because this NCCL
   // does not let the thread inside return, is not counted.
   [[nodiscard]] bool Aborting() const { return aborting_->load(std::memory_order_acquire) > 0; }
+  // Counts as an abort while the result exists.
+  [[nodiscard]] std::shared_ptr<void> CountAbort();
   // Runs on the loss thread, after the work posted before.
   void After(std::function<void()> work) { queue_.Post(std::move(work)); }
 

@@ -109,7 +109,7 @@ bool Retirement::Finish() {
 
 bool Retirement::Hold() {
   MutexLock lock(&mutex_);
-  if (destroying_) return false;
+  if (working_ || freeing_ > 0) return false;
   held_ = true;
   return true;
 }
@@ -117,6 +117,11 @@ bool Retirement::Hold() {
 void Retirement::Resume() {
   MutexLock lock(&mutex_);
   if (std::exchange(held_, false) && running_) ContinueAt(Now());
+}
+
+void Retirement::End() {
+  MutexLock lock(&mutex_);
+  ended_ = true;
 }
 
 void Retirement::Start() {
@@ -175,9 +180,9 @@ Retirement::Slots Retirement::TakeAllOf(const elastic::GenerationId& generation)
 
 Retirement::Slots Retirement::TakeDue(bool* wait) {
   MutexLock lock(&mutex_);
-  *wait = held_;
+  *wait = held_ || ended_;
   destroying_.reset();
-  if (held_) return {};
+  if (*wait) return {};
   while (!due_.empty()) {
     bool known = false;
     bool captured = false;
@@ -208,6 +213,7 @@ void Retirement::Continue(uint64_t call) {
   {
     MutexLock lock(&mutex_);
     if (call != call_) return;
+    working_ = true;
   }
   bool destroyed = false;
   bool wait = false;
@@ -220,6 +226,7 @@ void Retirement::Continue(uint64_t call) {
     gone_();
   }
   MutexLock lock(&mutex_);
+  working_ = false;
   // Meanwhile more may have become due, or Finish() may have posted the next call.
   if (!running_ || call != call_) return;
   rested_ = !wait;

@@ -54,6 +54,8 @@ class Retirement {
   // Lets no destruction begin until Resume(). Returns false if one is under way.
   [[nodiscard]] bool Hold() REWIRE_EXCLUDES(mutex_);
   void Resume() REWIRE_EXCLUDES(mutex_);
+  // Lets no destruction begin any more.
+  void End() REWIRE_EXCLUDES(mutex_);
   // The program's graphs no longer use generations of this communicator, or of any.
   void ReleaseCaptured(const std::optional<CommunicatorId>& of) REWIRE_EXCLUDES(mutex_);
   // Returns the generations that are out of use and not destroyed yet, in ascending order.
@@ -107,6 +109,8 @@ class Retirement {
   int freeing_ REWIRE_GUARDED_BY(mutex_) = 0;       // posted calls of FreeUnneeded()
   bool hurried_ REWIRE_GUARDED_BY(mutex_) = false;  // no pause for what is due
   bool held_ REWIRE_GUARDED_BY(mutex_) = false;     // by a build
+  bool ended_ REWIRE_GUARDED_BY(mutex_) = false;
+  bool working_ REWIRE_GUARDED_BY(mutex_) = false;  // inside Continue()
   bool rested_ REWIRE_GUARDED_BY(mutex_) = false;   // REWIRE_RETIRE_MS have passed
   TaskQueue queue_;                                 // last: joined first
 };

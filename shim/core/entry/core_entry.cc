@@ -67,6 +67,7 @@ rewire_shim_core_start(uint32_t version, const rewire::shim::RealNccl* real,
   auto* device = rewire::shim::DeviceOf(driver).release();
   communicators =
       new ShimCommunicators(rewire::shim::NcclCalls::From(*real), services, device, options);
+  communicators->SetUsed(rewire::shim::AtExit);
   rewire::elastic::SetCommunicators(communicators);
   const auto events = rewire::elastic::EnsureParticipant();
   if (!events.ok()) {
@@ -75,6 +76,7 @@ rewire_shim_core_start(uint32_t version, const rewire::shim::RealNccl* real,
     return nullptr;
   }
   communicators->SetEvents(*events);
-  communicators->SetUsed(rewire::shim::AtExit);
+  // Before the participant's own exit handler, which waits: no first build may begin then.
+  rewire::shim::AtExit();
   return rewire::shim::TableOf(communicators);
 }

@@ -169,6 +169,26 @@ TEST(NcclProgramTest, LateBuildDoesNotHarmProgram) {
   ExpectEnded(job.Finish(), 2);
 }
 
+// NCCL has a thread and a listening socket for each unique id until all ranks have connected.
+TEST(NcclProgramTest, ARefusedBuildLeavesNoThreadOfNcclBehind) {
+  if (std::getenv("NCCL_HOST_LIBRARIES") == nullptr) GTEST_SKIP() << "needs NCCL's host code";
+  NcclJob job(2, "bp",
+              {"REWIRE_BUILD_MS=2000", "REWIRE_SILENCE_MS=60000", "NCCL_SET_THREAD_NAME=1"});
+  ASSERT_TRUE(job.WaitRunning(2));
+  const pid_t minter = job.PidOf(0);
+  const pid_t stopped = job.PidOf(1);
+  ASSERT_EQ(kill(stopped, SIGSTOP), 0);
+  EXPECT_NE(job.Ask({"rebuild"}).status, 0);
+  EXPECT_TRUE(HasThread(minter, "NCCL BootstrapR"));
+  ASSERT_EQ(kill(stopped, SIGCONT), 0);
+  const Time until = Now() + kPatience;
+  while (HasThread(minter, "NCCL BootstrapR") && Now() < until) {
+    std::this_thread::sleep_for(milliseconds(20));
+  }
+  EXPECT_FALSE(HasThread(minter, "NCCL BootstrapR"));
+  ExpectEnded(job.Finish(), 2);
+}
+
 // The test stops the last rank, which blocks its half of the split. The other half destroys its
 // communicators while they are rebuilt.
 TEST(NcclProgramTest, DestroyDuringRebuildDoesNotHarmProgram) {

@@ -1,5 +1,7 @@
 #include "tests/simgpu/nccl/runtime.h"
 
+#include <unistd.h>
+
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -9,6 +11,7 @@ namespace {
 
 std::atomic<int> uses{0};
 std::atomic<bool> ended{false};
+const pid_t user = ::getpid();
 
 void Fail(const char* what) {
   (void)std::fprintf(stderr, "simnccl: %s\n", what);
@@ -16,6 +19,7 @@ void Fail(const char* what) {
 }
 
 void End() {
+  if (::getpid() != user) return;  // a forked child has none of the threads
   ended.store(true);
   if (uses.load() > 0) Fail("the process exits while a thread is inside NCCL");
 }

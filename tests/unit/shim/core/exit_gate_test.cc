@@ -25,12 +25,12 @@ TEST(ExitGateTest, CloseReturnsTheNumberOfThreadsInside) {
   });
   ASSERT_TRUE(Eventually([&] { return entered.load(); }));
   EXPECT_EQ(gate.Close(Now()), 1);
+  EXPECT_EQ(gate.Close(Now() + seconds(20)), 0);  // at once
   interrupted = true;
   blocked.join();
-  EXPECT_EQ(gate.Close(Now() + seconds(20)), 0);
 }
 
-TEST(ExitGateTest, AThreadMayEnterWhileCloseWaits) {
+TEST(ExitGateTest, AnInterruptionMayEnterWhileCloseWaits) {
   ExitGate gate;
   std::atomic<int> left{0};
   std::atomic<bool> entered{false};
@@ -41,7 +41,7 @@ TEST(ExitGateTest, AThreadMayEnterWhileCloseWaits) {
   });
   ASSERT_TRUE(Eventually([&] { return entered.load(); }));
   std::thread helper([&] {
-    const ExitGate::Inside inside(&gate);
+    const ExitGate::Inside inside(&gate, ExitGate::Purpose::kInterruption);
     EXPECT_TRUE(inside.ok());
     ++left;
   });
@@ -55,6 +55,8 @@ TEST(ExitGateTest, NobodyEntersAfterClose) {
   EXPECT_EQ(gate.Close(Now()), 0);
   const ExitGate::Inside inside(&gate);
   EXPECT_FALSE(inside.ok());
+  const ExitGate::Inside interruption(&gate, ExitGate::Purpose::kInterruption);
+  EXPECT_FALSE(interruption.ok());
 }
 
 TEST(ExitGateTest, TellsOfTheFirstUseBeforeAndAfterIt) {

@@ -99,6 +99,42 @@ TEST_F(RetirementTest, ABuildIsGivenUpBesideADestruction) {
   core_->Abandon(3);
 }
 
+TEST_F(RetirementTest, ADestructionThatLastsForEverRefusesNoBuildForEver) {
+  core_.reset();
+  Start({.build = milliseconds(300), .decision = seconds(1), .retire = milliseconds(0)});
+  Program program(core_.get(), 1);
+  ASSERT_EQ(program.Create(2, 0), ncclSuccess);
+  Generation* const old = program.comm.current.load();
+  old->fixed.fetch_add(1);  // a thread is inside
+  ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0)}).ok());
+  core_->SwapNow(1);
+  core_->Retire(Old());
+  Epoch epoch = 2;
+  EXPECT_FALSE(Prepare(epoch, {BuildOf(program, 2, 0)}, milliseconds(50)).ok());
+  EXPECT_TRUE(Eventually(
+      [&] { return Prepare(++epoch, {BuildOf(program, 2, 0)}, milliseconds(50)).ok(); }));
+  core_->Abandon(epoch);
+  old->fixed.fetch_sub(1);
+}
+
+TEST_F(RetirementTest, NothingBeginsDuringTheExit) {
+  {
+    Program program(core_.get(), 1);
+    Outdate(&program);
+    device_.SetPending(true);
+    core_->Retire(Old());
+    core_->OnExit();
+    device_.SetPending(false);
+    EXPECT_THAT(Prepare(2, {BuildOf(program, 2, 0)}).ToString(),
+                HasSubstr("the process is ending"));
+    EXPECT_FALSE(
+        Eventually([this] { return core_->counters().retired.load() > 0; }, milliseconds(50)));
+    EXPECT_THAT(Calls(), ElementsAre("init 1", "init 2"));
+  }
+  core_.reset();
+  FakeServices::ForgetGenerations();
+}
+
 TEST_F(RetirementTest, ABuildEndsThePauseBeforeADestruction) {
   core_.reset();
   Start({.build = seconds(20), .decision = seconds(1), .retire = milliseconds(3'600'000)});

@@ -73,6 +73,7 @@ const ShimServices* FakeServices::Get() {
 }
 void FakeServices::ReportLoss() { reported_losses.fetch_add(1); }
 int FakeServices::live_generations() { return live.load(); }
+void FakeServices::ForgetGenerations() { live.store(0); }
 void FakeServices::SetRegisters(bool value) { registers.store(value); }
 void FakeServices::SetReplayResult(ncclResult_t result) { replay_result.store(result); }
 

@@ -25,6 +25,8 @@ bool Eventually(const std::function<bool()>& condition, Duration within = second
 struct FakeServices {
   static const ShimServices* Get();
   static int live_generations();
+  // For a test of the exit, after which nothing is freed.
+  static void ForgetGenerations();
   static void SetReplayResult(ncclResult_t result);
   // A call tells the program of a loss.
   static void ReportLoss();
