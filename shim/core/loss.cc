@@ -121,10 +121,11 @@ std::shared_ptr<void> Loss::CountAbort() {
 }
 
 void Loss::AbortUnused(std::vector<std::unique_ptr<Link>> links) {
-  if (exit_gate_->Closing()) {
-    for (std::unique_ptr<Link>& link : links) Keep(std::move(link));
-    return;
+  // NCCL's own thread may be inside a non-blocking generation, and the abort ends it.
+  for (std::unique_ptr<Link>& link : links) {
+    if (link->blocking && exit_gate_->Closing()) Keep(std::move(link));
   }
+  std::erase(links, nullptr);
   const std::shared_ptr<void> counted = CountAbort();
   AbortAndFree(std::move(links));
 }
