@@ -206,20 +206,10 @@ std::vector<std::shared_ptr<Chain>> ShimCommunicators::Find(const CommunicatorId
 bool ShimCommunicators::Quiet() { return retirement_.Finish() && !loss_.Aborting(); }
 
 bool ShimCommunicators::Hold() {
-  if (retirement_.Hold()) {
-    if (!loss_.Aborting()) {
-      busy_since_.store(0);
-      return true;
-    }
-    retirement_.Resume();
-  }
-  int64_t since = 0;
-  const int64_t now = ToNanoseconds(Now().time_since_epoch());
-  if (busy_since_.compare_exchange_strong(since, now)) since = now;
-  if (now - since < ToNanoseconds(build_)) return false;
-  REWIRE_WARN("a build begins although a generation has been destroyed for more than %lld ms",
-              static_cast<long long>(build_.count()));
-  return true;
+  if (!retirement_.Hold(build_)) return false;
+  if (!loss_.AbortingFor(build_)) return true;
+  retirement_.Resume();
+  return false;
 }
 
 bool ShimCommunicators::Install(const std::shared_ptr<Chain>& chain, std::unique_ptr<Link>* link) {

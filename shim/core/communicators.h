@@ -130,9 +130,8 @@ class ShimCommunicators : public elastic::Communicators, private CutEvents, priv
   const milliseconds build_;  // REWIRE_BUILD_MS
   MemoryLedger ledger_;
   std::atomic<elastic::CommunicatorEvents*> events_{nullptr};
-  LossReport loss_report_;              // active: a member was lost since the last update boundary
-  std::atomic<int64_t> busy_since_{0};  // ns; Hold() has failed since then; 0: it has not
-  std::atomic<bool> several_{false};    // a communicator has had several ranks in this process
+  LossReport loss_report_;            // active: a member was lost since the last update boundary
+  std::atomic<bool> several_{false};  // a communicator has had several ranks in this process
   Chains chains_;
   Passages passages_;
   Pledges pledges_;

@@ -38,7 +38,7 @@ class BuildSite {
   // once.
   virtual bool Quiet() = 0;
   // Lets no destruction begin until Resume(). Returns false, and lets them begin, if a generation
-  // is being destroyed or aborted. If that has lasted for REWIRE_BUILD_MS, it may last for ever,
+  // is being destroyed or aborted. If that has lasted for REWIRE_BUILD_MS, it may have no end,
   // and the result is true.
   virtual bool Hold() = 0;
   // The build has ended, or its thread was left inside NCCL. Also called without Hold().

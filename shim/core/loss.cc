@@ -115,9 +115,19 @@ void Loss::Abort(std::vector<std::unique_ptr<Link>> links) {
 }
 
 std::shared_ptr<void> Loss::CountAbort() {
-  aborting_->fetch_add(1, std::memory_order_acq_rel);
-  return std::shared_ptr<void>(
-      this, [aborting = aborting_](void*) { aborting->fetch_sub(1, std::memory_order_acq_rel); });
+  {
+    MutexLock lock(&aborts_->mutex);
+    if (aborts_->running++ == 0) aborts_->since = Now();
+  }
+  return std::shared_ptr<void>(this, [aborts = aborts_](void*) {
+    MutexLock lock(&aborts->mutex);
+    --aborts->running;
+  });
+}
+
+bool Loss::AbortingFor(Duration endless) const {
+  MutexLock lock(&aborts_->mutex);
+  return aborts_->running > 0 && Now() - aborts_->since < endless;
 }
 
 void Loss::AbortUnused(std::vector<std::unique_ptr<Link>> links) {

@@ -26,11 +26,11 @@
 // owns all that it uses.
 #pragma once
 
-#include <atomic>
 #include <functional>
 #include <memory>
 #include <vector>
 
+#include "reconfig/base/mutex.h"
 #include "reconfig/base/task_queue.h"
 #include "shim/core/chain.h"
 #include "shim/core/environment.h"
@@ -59,7 +59,9 @@ class Loss {
   void Interrupt(std::unique_ptr<Link> link);
   // Returns whether generations are being aborted. An interruption that may last, because this NCCL
   // does not let the thread inside return, is not counted.
-  [[nodiscard]] bool Aborting() const { return aborting_->load(std::memory_order_acquire) > 0; }
+  [[nodiscard]] bool Aborting() const { return AbortingFor(Duration::max()); }
+  // The same, but false if that has taken longer than `endless`.
+  [[nodiscard]] bool AbortingFor(Duration endless) const;
   // Counts as an abort while the result exists.
   [[nodiscard]] std::shared_ptr<void> CountAbort();
   // Runs on the loss thread, after the work posted before.
@@ -77,7 +79,12 @@ class Loss {
   CoreCounters* const counters_;
   const std::shared_ptr<ExitGate> exit_gate_;
   // The thread of an interruption may outlive this object.
-  const std::shared_ptr<std::atomic<int>> aborting_ = std::make_shared<std::atomic<int>>(0);
+  struct Aborts {
+    Mutex mutex;
+    int running REWIRE_GUARDED_BY(mutex) = 0;
+    Time since REWIRE_GUARDED_BY(mutex);  // the first of those that run
+  };
+  const std::shared_ptr<Aborts> aborts_ = std::make_shared<Aborts>();
   TaskQueue queue_;
 };
 

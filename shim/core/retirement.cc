@@ -107,9 +107,10 @@ bool Retirement::Finish() {
   return !running_ && freeing_ == 0;
 }
 
-bool Retirement::Hold() {
+bool Retirement::Hold(milliseconds endless) {
   MutexLock lock(&mutex_);
-  if (working_ || freeing_ > 0) return false;
+  const bool working = working_since_ && Now() - *working_since_ < endless;
+  if (working || (freeing_ > 0 && !working_since_)) return false;
   held_ = true;
   return true;
 }
@@ -213,7 +214,7 @@ void Retirement::Continue(uint64_t call) {
   {
     MutexLock lock(&mutex_);
     if (call != call_) return;
-    working_ = true;
+    working_since_ = Now();
   }
   bool destroyed = false;
   bool wait = false;
@@ -226,9 +227,10 @@ void Retirement::Continue(uint64_t call) {
     gone_();
   }
   MutexLock lock(&mutex_);
-  working_ = false;
+  working_since_.reset();
   // Meanwhile more may have become due, or Finish() may have posted the next call.
-  if (!running_ || call != call_) return;
+  // Resume() goes on after a hold.
+  if (!running_ || call != call_ || held_ || ended_) return;
   rested_ = !wait;
   ContinueAt(Now() + (wait ? kPoll : after_));
 }

@@ -51,8 +51,9 @@ class Retirement {
   // Destroys what is due without the pause, for a build that begins (epoch_build.h). Returns
   // whether that is done.
   [[nodiscard]] bool Finish() REWIRE_EXCLUDES(mutex_);
-  // Lets no destruction begin until Resume(). Returns false if one is under way.
-  [[nodiscard]] bool Hold() REWIRE_EXCLUDES(mutex_);
+  // Lets no destruction begin until Resume(). Returns false if one is under way, unless that has
+  // taken longer than `endless`.
+  [[nodiscard]] bool Hold(milliseconds endless) REWIRE_EXCLUDES(mutex_);
   void Resume() REWIRE_EXCLUDES(mutex_);
   // Lets no destruction begin any more.
   void End() REWIRE_EXCLUDES(mutex_);
@@ -110,9 +111,9 @@ class Retirement {
   bool hurried_ REWIRE_GUARDED_BY(mutex_) = false;  // no pause for what is due
   bool held_ REWIRE_GUARDED_BY(mutex_) = false;     // by a build
   bool ended_ REWIRE_GUARDED_BY(mutex_) = false;
-  bool working_ REWIRE_GUARDED_BY(mutex_) = false;  // inside Continue()
-  bool rested_ REWIRE_GUARDED_BY(mutex_) = false;   // REWIRE_RETIRE_MS have passed
-  TaskQueue queue_;                                 // last: joined first
+  std::optional<Time> working_since_ REWIRE_GUARDED_BY(mutex_);  // set: inside Continue()
+  bool rested_ REWIRE_GUARDED_BY(mutex_) = false;                // REWIRE_RETIRE_MS have passed
+  TaskQueue queue_;                                              // last: joined first
 };
 
 }  // namespace rewire::shim

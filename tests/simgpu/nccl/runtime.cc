@@ -11,7 +11,7 @@ namespace {
 
 std::atomic<int> uses{0};
 std::atomic<bool> ended{false};
-const pid_t user = ::getpid();
+const pid_t process = ::getpid();
 
 void Fail(const char* what) {
   (void)std::fprintf(stderr, "simnccl: %s\n", what);
@@ -19,7 +19,7 @@ void Fail(const char* what) {
 }
 
 void End() {
-  if (::getpid() != user) return;  // a forked child has none of the threads
+  if (::getpid() != process) return;  // a forked child has none of the threads
   ended.store(true);
   if (uses.load() > 0) Fail("the process exits while a thread is inside NCCL");
 }

@@ -18,6 +18,16 @@ class RetirementTest : public Stage {
     ASSERT_TRUE(Prepare(1, {BuildOf(*program, 2, 0)}).ok());
     core_->SwapNow(1);
   }
+  // The destruction ends only when the count of the generation's threads is lowered again.
+  Generation* DestroyWithAThreadInside(Program* program) {
+    if (program->Create(2, 0) != ncclSuccess) return nullptr;
+    Generation* const old = program->comm.current.load();
+    old->fixed.fetch_add(1);
+    if (!Prepare(1, {BuildOf(*program, 2, 0)}).ok()) return nullptr;
+    core_->SwapNow(1);
+    core_->Retire(Old());
+    return old;
+  }
 };
 
 TEST_F(RetirementTest, WaitsForTheLastOperation) {
@@ -86,12 +96,8 @@ TEST_F(RetirementTest, ABuildPostponesADestructionThatWaits) {
 // A destruction may wait for a peer that never comes.
 TEST_F(RetirementTest, ABuildIsGivenUpBesideADestruction) {
   Program program(core_.get(), 1);
-  ASSERT_EQ(program.Create(2, 0), ncclSuccess);
-  Generation* const old = program.comm.current.load();
-  old->fixed.fetch_add(1);  // a thread is inside
-  ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0)}).ok());
-  core_->SwapNow(1);
-  core_->Retire(Old());
+  Generation* const old = DestroyWithAThreadInside(&program);
+  ASSERT_NE(old, nullptr);
   EXPECT_THAT(Prepare(2, {BuildOf(program, 2, 0)}, milliseconds(100)).ToString(),
               HasSubstr("still being destroyed"));
   old->fixed.fetch_sub(1);
@@ -99,16 +105,12 @@ TEST_F(RetirementTest, ABuildIsGivenUpBesideADestruction) {
   core_->Abandon(3);
 }
 
-TEST_F(RetirementTest, ADestructionThatLastsForEverRefusesNoBuildForEver) {
+TEST_F(RetirementTest, AnEndlessDestructionDoesNotRefuseBuildsWithoutEnd) {
   core_.reset();
   Start({.build = milliseconds(300), .decision = seconds(1), .retire = milliseconds(0)});
   Program program(core_.get(), 1);
-  ASSERT_EQ(program.Create(2, 0), ncclSuccess);
-  Generation* const old = program.comm.current.load();
-  old->fixed.fetch_add(1);  // a thread is inside
-  ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0)}).ok());
-  core_->SwapNow(1);
-  core_->Retire(Old());
+  Generation* const old = DestroyWithAThreadInside(&program);
+  ASSERT_NE(old, nullptr);
   Epoch epoch = 2;
   EXPECT_FALSE(Prepare(epoch, {BuildOf(program, 2, 0)}, milliseconds(50)).ok());
   EXPECT_TRUE(Eventually(
