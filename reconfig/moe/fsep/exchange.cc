@@ -132,11 +132,17 @@ absl::Status Exchange::Place(uint32_t number, const Placement& placement) {
     const std::vector<uint64_t> table = SumTable(step.sums, shape_.GradientChunk());
     words.insert(words.end(), table.begin(), table.end());
   }
-  const CUresult copied =
+  CUresult copied =
       driver_.MemcpyHtoD(layer.sums.address(), words.data(), words.size() * sizeof(uint64_t));
+  // A copy from pageable memory may return before its DMA has ended (CUDA, API synchronization
+  // behavior), and the streams of Reduce() do not wait for the legacy stream.
+  if (copied == CUDA_SUCCESS) {
+    copied = WaitForStream(driver_, CU_STREAM_LEGACY, kDevicePatience);
+  }
   if (copied != CUDA_SUCCESS) {
     layer.placement = {};
-    return absl::InternalError(driver_.Describe("cuMemcpyHtoD", copied));
+    return absl::InternalError(
+        DescribeWait(driver_, "copy of a placement's tables", copied, kDevicePatience));
   }
   layer.placement = placement;
   layer.plan = std::move(plan);

@@ -1,8 +1,9 @@
-// Executes exchange plans with NCCL on a stream: fills slots from all ranks' shards and adds the
-// slots' gradients to the shards'. The communicator is only for this use. Its ranks are the
-// devices, it is blocking (config.blocking), and all ranks make the same calls in the same order.
-// Owned by the creating thread; Create()'s context must be current in every call and in the
-// destructor.
+// Executes exchange plans with NCCL on a stream: fills slots from all ranks' shards, and adds the
+// gradients in the slots to the gradients in the shards. The communicator must have no other use,
+// must be blocking (config.blocking), and must outlive the exchange. Its ranks are the devices, and
+// all ranks make the same calls in the same order. Owned by the creating thread; Create()'s context
+// must be current in every call and in the destructor, when no work of the exchange may be in
+// progress.
 #pragma once
 
 #include <memory>
@@ -94,10 +95,12 @@ class Exchange {
                                                           const Shape& shape, uint32_t layers);
 
   // Sets the placement of `layer`; all ranks must set the same placement. No operation of the layer
-  // may be in progress on any stream. Fails on what Check() rejects, without effect.
+  // may be in progress on any stream. Fails without effect on an unknown layer, another capacity,
+  // and a placement that moe::Check() rejects. If the copy of the tables to the device fails, the
+  // layer has no placement afterwards.
   absl::Status Place(uint32_t layer, const Placement& placement);
   [[nodiscard]] bool Has(uint32_t layer, const Placement& placement) const {
-    return layer < layers_.size() && layers_[layer].placement == placement;
+    return CheckPlaced(layer).ok() && layers_[layer].placement == placement;
   }
 
   // Returns an error if the layer has no placement.
@@ -108,6 +111,7 @@ class Exchange {
   absl::Status Restore(uint32_t layer, CUdeviceptr shards, CUdeviceptr slots, CUstream stream);
   // Adds the gradients in all ranks' `slots` to their owners' `shards`, in stream order.
   // exchange_plan.h states the order of addition. The contents of `slots` are undefined afterwards.
+  // All layers share one staging buffer: use one stream for all of them.
   absl::Status Reduce(uint32_t layer, CUdeviceptr slots, CUdeviceptr shards, CUstream stream);
 
   [[nodiscard]] const Shape& shape() const { return shape_; }

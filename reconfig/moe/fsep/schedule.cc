@@ -65,14 +65,16 @@ absl::Status Schedule::Allocate() {
 
 Schedule::~Schedule() {
   if (stream_ != nullptr) {
-    // Work on stream_ uses the memory that is released below.
+    // Work on stream_ uses memory that the members' destructors release.
     const CUresult ended = WaitForStream(driver_, stream_, kDevicePatience);
     if (ended == CUDA_ERROR_NOT_READY) {
       REWIRE_ERROR(
           "%s; its memory is not released",
           DescribeWait(driver_, "end of the experts' schedule", ended, kDevicePatience).c_str());
+      // The device may still access this memory, so it is never released.
       (void)new auto(std::move(weights_));
       (void)new auto(std::move(gradients_));
+      (void)exchange_.release();
       return;
     }
     driver_.StreamDestroy(stream_);
@@ -96,7 +98,7 @@ absl::Status Schedule::AwaitMoved(Duration patience) {
     if (passed != CUDA_ERROR_NOT_READY) return ToStatus(driver_, "cuStreamQuery", passed);
     if (Now() >= deadline) {
       return absl::DeadlineExceededError(
-          absl::StrCat("the last step's gradients have not arrived after ",
+          absl::StrCat("place experts: gradients of the last step: not reduced within ",
                        std::chrono::ceil<milliseconds>(patience).count(), " ms"));
     }
     std::this_thread::sleep_for(kPoll);
@@ -156,8 +158,8 @@ absl::StatusOr<SlotMemory> Schedule::BeginExperts(CUstream stream) {
   if (visits_[visit_].gradients) {
     memory.gradients = gradients_[reductions_ % kGradientSets].address();
   }
-  // The tokens have waited for the reduction of the previous contents of this gradient set. They
-  // have also waited for this visit's restore if the restore was ahead of them.
+  // tokens_ was recorded after the last reduction that read this gradient set. With prefetch_ > 0,
+  // tokens_ was also recorded after this visit's restore.
   REWIRE_RETURN_IF_ERROR(Wait(stream, tokens_));
   if (prefetch_ == 0) REWIRE_RETURN_IF_ERROR(Wait(stream, restored_));
   REWIRE_RETURN_IF_ERROR(Trace(Track::kExperts, "experts", visits_[visit_].layer, stream));
@@ -193,8 +195,8 @@ absl::Status Schedule::WaitForTokensAndExperts() {
   return Wait(stream_, experts_);
 }
 
-// The last experts that used this set of slots were at most those of the visit before the current
-// one. stream_ has waited for these experts.
+// The last experts that used this set of slots ran no later than the visit before the current one.
+// stream_ has already waited for their end.
 absl::Status Schedule::Restore(size_t visit) {
   if (visit >= visits_.size()) return absl::OkStatus();
   const uint32_t layer = visits_[visit].layer;

@@ -114,7 +114,7 @@ class Schedule {
   absl::Status EndTrace(Track track, CUstream stream);
 
   const CudaDriver& driver_;
-  const std::unique_ptr<Exchange> exchange_;
+  std::unique_ptr<Exchange> exchange_;
   const std::vector<LayerShards> layers_;
   const uint32_t prefetch_;
   StreamTrace* const trace_;

@@ -236,6 +236,7 @@ TEST(ExchangeRefusalTest, ErrorsNameFieldAndRange) {
     EXPECT_THAT(place(1, {2, {0, 1}}), HasSubstr("layer=1: must be below layers=1"));
     EXPECT_THAT(place(0, {1, {0}}), HasSubstr("slots per device=1: must be 2"));
     EXPECT_THAT(place(0, {2, {1, 1}}), HasSubstr("expert 0 is on no device"));
+    EXPECT_THAT(place(0, {}), HasSubstr("slots per device=0: must be 2"));
     const auto memory = reinterpret_cast<CUdeviceptr>(gpu.Alloc(1024));
     const auto stream = reinterpret_cast<CUstream>(gpu.stream());
     EXPECT_THAT((*exchange)->Restore(0, memory, memory, stream).ToString(),

@@ -105,7 +105,8 @@ TEST(ScheduleTest, PlaceTimesOutWhileTheLastStepRuns) {
     EXPECT_TRUE(schedule.Place(0, {3, {0, 1, 1}}, milliseconds(20)).ok());
     const absl::Status stuck = schedule.Place(0, {3, {0, 0, 1}}, milliseconds(20));
     EXPECT_EQ(stuck.code(), absl::StatusCode::kDeadlineExceeded);
-    EXPECT_THAT(stuck.ToString(), HasSubstr("have not arrived after 20 ms"));
+    EXPECT_THAT(stuck.ToString(),
+                HasSubstr("gradients of the last step: not reduced within 20 ms"));
     gate.set_value();
     EXPECT_TRUE(schedule.Place(0, {3, {0, 0, 1}}, kPatience).ok());
     ASSERT_TRUE(gpu.Sync());
