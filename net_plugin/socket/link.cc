@@ -41,11 +41,11 @@ IdleLinks::IdleLinks(size_t most, KeyOf key_of, Opened opened)
       opened_(std::move(opened)),
       events_(epoll_create1(EPOLL_CLOEXEC)) {}
 
-void IdleLinks::Watch(int fd) {
+bool IdleLinks::Watch(int fd) {
   epoll_event event{};
   event.events = EPOLLIN;
   event.data.fd = fd;
-  epoll_ctl(events_.get(), EPOLL_CTL_ADD, fd, &event);
+  return epoll_ctl(events_.get(), EPOLL_CTL_ADD, fd, &event) == 0;
 }
 
 void IdleLinks::Unwatch(int fd) { epoll_ctl(events_.get(), EPOLL_CTL_DEL, fd, nullptr); }
@@ -60,18 +60,22 @@ void IdleLinks::KeepSending(std::unique_ptr<Link> link) {
 
 void IdleLinks::KeepReceiving(std::unique_ptr<Link> link) {
   if ((receiving_.size() + 1) * link->streams.size() > most_) return;
+  const int fd = link->streams[0].fd();
+  // Before the finished frame: the peer may use the link again once it has the frame.
+  if (!Watch(fd)) return;
   FrameHeader finished;
   finished.kind = FrameKind::kFinished;
   finished.use = link->use;
   // The receiver sends hardly anything else, so the send buffer has room.
   const absl::StatusOr<size_t> said =
       link->streams[0].Write(&finished, sizeof finished, nullptr, 0);
-  if (!said.ok() || *said != sizeof finished) return;
+  const bool written = said.ok() && *said == sizeof finished;
   // Frames that have already been read from the socket cause no event.
-  if (!Wake(&link)) return;
-  const int fd = link->streams[0].fd();
-  Watch(fd);
-  receiving_.emplace(fd, std::move(link));
+  if (written && Wake(&link)) {
+    receiving_.emplace(fd, std::move(link));
+  } else if (link != nullptr) {
+    Unwatch(fd);
+  }
 }
 
 std::unique_ptr<Link> IdleLinks::TakeSending(uint64_t peer, uint64_t rail, size_t streams) {

@@ -40,15 +40,20 @@ class IdleLinks {
  public:
   // The link key of a listener; nullopt: this process has no such listener.
   using KeyOf = std::function<std::optional<Key>(uint64_t listener)>;
-  // Takes a link that its sender has opened again for this listener.
+  // Takes a link that its sender has opened again for this listener. Called inside Pump() and
+  // KeepReceiving(), and must not call IdleLinks.
   using Opened = std::function<void(uint64_t listener, std::unique_ptr<Link>)>;
 
-  // most: limit on the descriptors of idle links, for each direction.
+  // most: limit on the descriptors of idle links, for each direction, as if all links had as many
+  // streams as the link that is kept.
   IdleLinks(size_t most, KeyOf key_of, Opened opened);
 
-  // Keep a link for reuse. The sender has written its close frame. The receiver has taken every
-  // message and writes a finished frame; only then does the sender's side reuse the link.
+  // Keeps a sending link, whose close frame the caller has written, for reuse. At the limit, drops
+  // the idle sending link that was kept first.
   void KeepSending(std::unique_ptr<Link> link);
+  // Keeps a receiving link, of which the caller has taken every message, and writes the finished
+  // frame, after which the peer may use the link again. Drops the link at the limit, and where the
+  // kernel refuses the watch or the write.
   void KeepReceiving(std::unique_ptr<Link> link);
   // Returns a sending link whose peer has also finished its last use; null: there is none.
   std::unique_ptr<Link> TakeSending(uint64_t peer, uint64_t rail, size_t streams);
@@ -64,7 +69,8 @@ class IdleLinks {
   // Reads the frames that arrived on a receiving link. False: the link was opened again and passed
   // on (`*link` is then null), or the link cannot be used again.
   bool Wake(std::unique_ptr<Link>* link);
-  void Watch(int fd);
+  // Returns false if the kernel refuses the watch.
+  [[nodiscard]] bool Watch(int fd);
   // Must precede the close of a descriptor: a forked child may also have the descriptor.
   void Unwatch(int fd);
 

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <system_error>
 #include <utility>
 
 #include "net_plugin/socket/workers.h"
@@ -12,7 +13,7 @@
 namespace rewire::net {
 namespace {
 
-// Enter() and Leave() cost the caller one atomic operation each.
+// Enter() costs the caller one atomic operation, and Leave() two and sometimes one Arm().
 class WorkersWatch final : public Watch, private Workers::Work {
  public:
   WorkersWatch(int fd, Look look) : look_(std::move(look)) {
@@ -56,7 +57,7 @@ class WorkersWatch final : public Watch, private Workers::Work {
 
   const Look look_;
   std::atomic<Turn> turn_{Turn::kNobody};
-  std::atomic<bool> missed_{false};  // a worker ran in the caller's turn and waits for nothing
+  std::atomic<bool> missed_{false};  // a worker found the turn taken and returned without arming
   uint64_t worker_ = 0;
 };
 
@@ -67,17 +68,30 @@ std::unique_ptr<Watch> WatchByWorkers(int fd, Watch::Look look) {
   return std::make_unique<WorkersWatch>(fd, std::move(look));
 }
 
+namespace {
+
+// In a process that may have no more threads, the caller does the work.
+void PostOrRun(TaskQueue* queue, const std::function<void()>& work) {
+  try {
+    queue->Post(work);
+  } catch (const std::system_error&) {
+    work();
+  }
+}
+
+}  // namespace
+
 // The queues are never destroyed, because a connection may end at the process's exit.
 
 void RunInBackground(std::function<void()> work) {
   // Several threads, so that work that waits for one peer does not delay work for other peers.
   static auto* const queue = new TaskQueue("rewire-net-join", 4);
-  queue->Post(std::move(work));
+  PostOrRun(queue, work);
 }
 
 void RunCopy(std::function<void()> work) {
   static auto* const queue = new TaskQueue("rewire-net-copy");
-  queue->Post(std::move(work));
+  PostOrRun(queue, work);
 }
 
 }  // namespace rewire::net

@@ -1,6 +1,7 @@
 // The process's threads that work for connections over RDMA beside NCCL's threads. A Watch moves a
-// connection that NCCL does not poll; the other threads run device commands and copies, from their
-// first use until the process ends. Thread-safe.
+// connection that NCCL does not poll. The other threads run commands of RDMA devices and copies,
+// from their first use until the process ends. The functions are thread-safe. A Watch is owned by
+// its connection's owner; the callback of Waker() is thread-safe.
 #pragma once
 
 #include <functional>
@@ -27,14 +28,17 @@ class Watch {
   [[nodiscard]] virtual std::function<void()> Waker() const = 0;
 };
 
-// Looks on one of the process's workers, between turns: when the descriptor is readable, or at once
-// on request. Returns null if this process has no workers.
+// Calls `look` on the process's workers, between the caller's turns: when `fd` is readable, or at
+// once on request. `fd` must outlive the watch. Returns null if this process has no workers.
 std::unique_ptr<Watch> WatchByWorkers(int fd, Watch::Look look);
 
-// Starts device commands in the order of the calls. On Ethernet, connecting a queue pair waits
-// until the peer's address is resolved: up to seconds if the peer does not answer.
+// Runs commands of RDMA devices, such as connecting a queue pair, on up to four threads. They begin
+// in the order of the calls and may overlap. On Ethernet, connecting waits until the peer's address
+// is resolved: up to seconds if the peer does not answer. `work` must not throw. If the process may
+// have no more threads, the caller runs the work.
 void RunInBackground(std::function<void()> work);
-// Runs copies of device memory one after another, on a thread of their own.
+// Runs copies of device memory one after another on another thread. Otherwise like
+// RunInBackground().
 void RunCopy(std::function<void()> work);
 
 }  // namespace rewire::net

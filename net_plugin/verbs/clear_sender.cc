@@ -71,7 +71,8 @@ uint32_t ClearSender::WaysFor(Receive* r) {
 
 bool ClearSender::SendSome() {
   const uint64_t first = unsent_;
-  // Without a usable rail, the control connection carries the entry. SendKeys() sends later keys.
+  // Without a usable rail, the control connection carries the entry. SendKeys() sends the keys that
+  // become known afterwards.
   const uint32_t ways = WaysFor(&table_.At(first));
   std::optional<size_t> rail = kOnControl;
   const uint32_t count = table_.At(first).count;

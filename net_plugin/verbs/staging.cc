@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "reconfig/base/check.h"
 #include "reconfig/base/log.h"
 #include "reconfig/base/mutex.h"
@@ -65,6 +66,13 @@ std::string Copy(const CudaDriver& driver, char* host, const void* device, size_
   // Relaxed mode: the copy must not disturb a graph capture by another thread of the program.
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
   driver.ThreadExchangeStreamCaptureMode(&mode);
+  CUcontext before = nullptr;
+  driver.CtxGetCurrent(&before);
+  // The thread may be NCCL's (RunCopy).
+  const absl::Cleanup restore = [&] {
+    driver.CtxSetCurrent(before);
+    driver.ThreadExchangeStreamCaptureMode(&mode);
+  };
   CUcontext context = nullptr;
   CUstream stream = nullptr;
   CUresult result = Enter(driver, memory, &context);

@@ -1,6 +1,7 @@
 // NCCL's sending end over RDMA: waits for the receiver's clear-to-send, cuts a message into pieces,
 // and writes each piece on the rail that would finish it first. Pieces that a failed rail has not
-// delivered are sent another way. Threads: see net_plugin/transport/comm.h.
+// delivered are sent again on another rail or on the control connection. Threads: see
+// net_plugin/transport/comm.h.
 #pragma once
 
 #include <array>
@@ -20,8 +21,8 @@ class Links;
 
 class VerbsSender final : public Sender, private Connection::End {
  public:
-  // The link's attachment must be a Connection. The destructor returns the link to `links`, unless
-  // unfinished work remains in the link.
+  // The link's attachment must be a Connection. `links` must outlive the object. The destructor
+  // returns the link to `links`, unless unfinished work remains in the link.
   VerbsSender(std::unique_ptr<Link> link, Links* links);
   ~VerbsSender() override;
 
@@ -43,10 +44,11 @@ class VerbsSender final : public Sender, private Connection::End {
 
   // Returns false if the connection has failed.
   [[nodiscard]] bool Poll();
-  // Posts the waiting pieces, as far as there is room.
+  // Posts waiting pieces until none is left or no rail has room.
   void Pump();
+  // Returns false if no rail has room for the message's next piece.
   bool PostNext(SendMessage* message);
-  // Returns the usable rails whose NICs know the memory on both sides.
+  // Returns, as bits, the usable rails whose NICs have registered the memory on both sides.
   [[nodiscard]] uint32_t RailsFor(const SendMessage& message) const;
   // Returns the address of these bytes of a message in host memory; null: the copy has not ended.
   const char* InHost(const SendMessage& message, uint32_t piece, size_t offset, size_t bytes);

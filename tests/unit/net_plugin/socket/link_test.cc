@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -101,6 +102,24 @@ TEST_F(IdleLinksTest, DroppedLinkEndsDespiteForkedChild) {
   EXPECT_EQ(recv(ended.fd, &byte, 1, MSG_DONTWAIT), 0);
   kill(child, SIGKILL);
   waitpid(child, nullptr, 0);
+}
+
+// The process had no descriptor left when it made its list of idle links.
+TEST_F(IdleLinksTest, DropsALinkThatItCannotWatch) {
+  rlimit limit{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  const rlimit none{0, limit.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  IdleLinks idle(
+      64, [](uint64_t) { return std::nullopt; }, [](uint64_t, std::unique_ptr<Link>) {});
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+  absl::StatusOr<Ends> ends = Join(&a_, &b_);
+  ASSERT_TRUE(ends.ok());
+  idle.KeepReceiving(std::move(ends->second));
+  pollfd ended{ends->first->streams[0].fd(), POLLIN, 0};
+  EXPECT_EQ(poll(&ended, 1, 20000), 1);
+  char byte = 0;
+  EXPECT_EQ(recv(ended.fd, &byte, 1, MSG_DONTWAIT), 0);
 }
 
 TEST_F(IdleLinksTest, DropsIdleLinksToEndedProcesses) {

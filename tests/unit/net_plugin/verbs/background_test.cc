@@ -2,6 +2,7 @@
 #include "net_plugin/verbs/background.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -142,6 +143,21 @@ TEST_F(WatchTest, RunsOneLookAtATime) {
   }
   other.join();
   EXPECT_TRUE(AllHeard(kSaid));
+}
+
+// Runs in a child, which gives up root's privilege to have more threads than the limit.
+TEST(BackgroundTest, CallerWorksWhereNoThreadCanStart) {
+  // The child runs this test alone, so that the queues have no threads yet.
+  ::testing::FLAGS_gtest_death_test_style = "threadsafe";
+  const auto child = [] {
+    const rlimit none = {0, 0};
+    bool right = setrlimit(RLIMIT_NPROC, &none) == 0 && (getuid() != 0 || setuid(65534) == 0);
+    int done = 0;
+    RunInBackground([&] { ++done; });
+    RunCopy([&] { ++done; });
+    _exit(right && done == 2 ? 0 : 1);
+  };
+  EXPECT_EXIT(child(), ::testing::ExitedWithCode(0), "");
 }
 
 }  // namespace
