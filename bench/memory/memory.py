@@ -7,8 +7,8 @@ process asks its driver for the free memory every millisecond. extra_bytes_peak 
 free memory fell below its value before the rebuild, until the old generations were destroyed.
 Before a build begins, Rewire announces an estimate (rewire_shim_build_expected_bytes).
 extra_bytes_peak_over_measured is the largest quotient of both, over the processes and all rebuilds
-after the first. Before the first rebuild nothing but the program's own communicators is measured,
-which connect later; its quotient is extra_bytes_peak_over_first_estimate.
+after the first. extra_bytes_peak_over_first_estimate is the quotient of the first: before it the
+program's creations and first operations are measured, but not those of non-blocking communicators.
 """
 
 import argparse

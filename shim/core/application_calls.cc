@@ -2,7 +2,6 @@
 // the table of these calls.
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -30,7 +29,10 @@ ncclResult_t AtCut(VirtualCommunicator* comm, CallSite site) noexcept {
   return target->AtCut(comm, site);
 }
 void BeforeCut(VirtualCommunicator* comm, CallSite site) noexcept { target->BeforeCut(comm, site); }
-void Opened(VirtualCommunicator* comm) noexcept { target->OnOpened(comm); }
+uint64_t FreeMemory(VirtualCommunicator* comm) noexcept { return target->FreeMemory(comm); }
+void TookMemory(VirtualCommunicator* comm, uint64_t free_before) noexcept {
+  target->OnTookMemory(comm, free_before);
+}
 const char* LastError(VirtualCommunicator* comm) noexcept { return target->OnLastError(comm); }
 void Pinned(VirtualCommunicator* comm) noexcept { target->OnPinned(comm); }
 
@@ -39,8 +41,8 @@ uint32_t RankOf(Chain* chain) {
   return chain->rank;
 }
 
-constexpr CoreTable kTable = {kCoreAbiVersion, Created, Closing,   AtCut,
-                              BeforeCut,       Opened,  LastError, Pinned};
+constexpr CoreTable kTable = {kCoreAbiVersion, Created,    Closing,   AtCut, BeforeCut,
+                              FreeMemory,      TookMemory, LastError, Pinned};
 
 }  // namespace
 
@@ -75,9 +77,6 @@ int ShimCommunicators::OnCreated(VirtualCommunicator* comm, ncclResult_t* result
       chain->current->context = chain->context;
     }
   }
-  const absl::StatusOr<uint64_t> free_bytes = environment_.device->FreeBytes();
-  // Before the communicator can be found: a close on another thread drops the measurement.
-  if (free_bytes.ok()) ledger_.BeginCreation(comm, {chain->id, chain->context}, *free_bytes);
   chains_.Add(chain);
   if (chains_.RanksOf(chain->id).size() > 1) several_.store(true, std::memory_order_relaxed);
   PinMixedModes(chain->id);
@@ -132,16 +131,38 @@ ncclResult_t ShimCommunicators::AwaitFirst(Chain* chain) {
   return chain->closing ? ncclInvalidUsage : ncclSuccess;
 }
 
-void ShimCommunicators::OnOpened(VirtualCommunicator* comm) {
+namespace {
+
+// The last build or destruction before FreeMemory() on this thread.
+thread_local uint64_t last_turn = 0;
+
+}  // namespace
+
+uint64_t ShimCommunicators::FreeMemory(VirtualCommunicator* comm) {
+  const std::shared_ptr<Chain> chain = chains_.Of(comm);
+  // A build or a destruction changes the free memory too.
+  last_turn = ledger_.turns()->begun.load();
+  if (chain == nullptr || !ledger_.turns()->None(last_turn)) return 0;
+  const InContext context(environment_.device, chain->context);
+  return environment_.device->FreeBytes().value_or(0);
+}
+
+void ShimCommunicators::OnTookMemory(VirtualCommunicator* comm, uint64_t free_before) {
+  const std::shared_ptr<Chain> chain = chains_.Of(comm);
+  if (chain == nullptr) return;
+  const InContext context(environment_.device, chain->context);
   const absl::StatusOr<uint64_t> free_after = environment_.device->FreeBytes();
-  ledger_.EndCreation(comm, free_after.ok() ? std::optional<uint64_t>(*free_after) : std::nullopt);
+  if (!free_after.ok() || !ledger_.turns()->None(last_turn)) return;
+  // OnClosing() forgets the communicator afterwards.
+  MutexLock lock(&chain->mutex);
+  if (chain->closing) return;
+  ledger_.AddTaken({chain->id, chain->context}, free_before, *free_after);
 }
 
 void ShimCommunicators::OnClosing(VirtualCommunicator* comm, bool aborting) {
   const Chains::Removed removed = chains_.Remove(comm);
   const std::shared_ptr<Chain>& chain = removed.chain;
   if (chain == nullptr) return;
-  ledger_.DropCreation(comm);
   // Reported before the current build is stopped: a change that meets a destroyed communicator is
   // prepared again, but a change whose build has failed ends.
   if (events() != nullptr) events()->Destroyed(chain->id, RankOf(chain.get()));

@@ -76,7 +76,8 @@ class ShimCommunicators : public elastic::Communicators, private CutEvents, priv
 
   // ---- for the preloaded library; see CoreTable ------------------------------------------------
   int OnCreated(VirtualCommunicator* comm, ncclResult_t* result);
-  void OnOpened(VirtualCommunicator* comm);
+  uint64_t FreeMemory(VirtualCommunicator* comm);
+  void OnTookMemory(VirtualCommunicator* comm, uint64_t free_before);
   void OnClosing(VirtualCommunicator* comm, bool aborting);
   const char* OnLastError(VirtualCommunicator* comm);
   void OnPinned(VirtualCommunicator* comm);

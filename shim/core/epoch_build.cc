@@ -1,10 +1,15 @@
 #include "shim/core/epoch_build.h"
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
 #include <deque>
+#include <filesystem>
 #include <map>
+#include <optional>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -42,6 +47,34 @@ struct OwnConfig {
   Recipe recipe;
 };
 
+// Returns the number of open descriptors; nullopt: there is no descriptor left to count them.
+std::optional<uint64_t> OpenDescriptors() {
+  std::error_code error;
+  uint64_t open = 0;
+  std::filesystem::directory_iterator each("/proc/self/fd", error);
+  for (; !error && each != std::filesystem::directory_iterator(); each.increment(error)) ++open;
+  if (error == std::errc::too_many_files_open ||
+      error == std::errc::too_many_files_open_in_system) {
+    return std::nullopt;
+  }
+  return open;
+}
+
+// NCCL keeps some sockets of each initialisation that was given up, and without descriptors the
+// program's own calls would fail too.
+absl::Status CheckDescriptors() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return absl::OkStatus();
+  const uint64_t most = limit.rlim_cur / 4 * 3;
+  const std::optional<uint64_t> open = OpenDescriptors();
+  if (open && *open <= most) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat("build generations: descriptors: open=", open.value_or(limit.rlim_cur),
+                   ": must be at most ", most,
+                   ", three quarters of the limit (ulimit -n), after "
+                   "builds that were given up, of which NCCL keeps sockets"));
+}
+
 }  // namespace
 
 absl::Status EpochBuild::Run(BuildTask* task, LowPriority* priority,
@@ -51,7 +84,10 @@ absl::Status EpochBuild::Run(BuildTask* task, LowPriority* priority,
     const elastic::CommunicatorBuild& build = task->builds[i];
     REWIRE_ASSIGN_OR_RETURN(const Chains ranks, Await(task, build));
     // After a loss the program waits for this build and has no kernel on the device.
-    if (i == 0 && !IsLost(ranks.front().get())) REWIRE_RETURN_IF_ERROR(AwaitQuiet(task));
+    if (i == 0 && !IsLost(ranks.front().get())) {
+      if (counters_->failed_builds.load() > 0) REWIRE_RETURN_IF_ERROR(CheckDescriptors());
+      REWIRE_RETURN_IF_ERROR(AwaitQuiet(task));
+    }
     REWIRE_ASSIGN_OR_RETURN(const uint64_t expected,
                             CheckMemory(std::span(task->builds).subspan(i)));
     if (i == 0) SetCounter(Counter::kShimBuildExpected, expected);
@@ -93,7 +129,7 @@ absl::Status EpochBuild::AwaitQuiet(BuildTask* task) {
     task->Wait(std::min(begun + half, Now() + kPoll));
   }
   return absl::AbortedError(
-      absl::StrCat("old generations were still being destroyed after ",
+      absl::StrCat("generations of earlier builds were still being destroyed after ",
                    std::chrono::duration_cast<milliseconds>(Now() - begun).count(),
                    " ms (half of REWIRE_BUILD_MS)"));
 }
@@ -185,8 +221,7 @@ absl::Status EpochBuild::BuildOne(BuildTask* task, const Chains& chains,
   REWIRE_RETURN_IF_ERROR(status);
   REWIRE_ASSIGN_OR_RETURN(const std::vector<uint64_t> free_after, FreeBytes(chains));
   for (size_t i = 0; i < chains.size() && turn.Alone(); ++i) {
-    ledger_->Record({build.communicator, chains[i]->context}, MemoryLedger::Maker::kBuilder,
-                    free_before[i], free_after[i]);
+    ledger_->RecordBuilt({build.communicator, chains[i]->context}, free_before[i], free_after[i]);
   }
   for (size_t i = 0; i < chains.size(); ++i) {
     // Ranks that share a device saw the same fall.

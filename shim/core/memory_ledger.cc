@@ -15,12 +15,18 @@ uint64_t Fall(uint64_t free_before, uint64_t free_after) {
 
 }  // namespace
 
-void MemoryLedger::Record(const OnDevice& communicator, Maker maker, uint64_t free_before,
-                          uint64_t free_after) {
+void MemoryLedger::RecordBuilt(const OnDevice& communicator, uint64_t free_before,
+                               uint64_t free_after) {
   MutexLock lock(&mutex_);
   Taken& taken = taken_[communicator];
-  taken.maker = maker;
+  taken.built = true;
   taken.made = Fall(free_before, free_after);
+}
+
+void MemoryLedger::AddTaken(const OnDevice& communicator, uint64_t free_before,
+                            uint64_t free_after) {
+  MutexLock lock(&mutex_);
+  taken_[communicator].made += Fall(free_before, free_after);
 }
 
 void MemoryLedger::RecordDestroyed(const OnDevice& communicator, uint64_t free_before,
@@ -37,34 +43,11 @@ void MemoryLedger::Forget(const OnDevice& communicator) {
   taken_.erase(communicator);
 }
 
-void MemoryLedger::BeginCreation(const VirtualCommunicator* comm, const OnDevice& id,
-                                 uint64_t free_before) {
-  MutexLock lock(&mutex_);
-  creating_[comm] = {id, free_before};
-}
-
-void MemoryLedger::EndCreation(const VirtualCommunicator* comm,
-                               std::optional<uint64_t> free_after) {
-  MutexLock lock(&mutex_);
-  const auto it = creating_.find(comm);
-  if (it == creating_.end()) return;
-  const Creating& creating = it->second;
-  if (free_after) {
-    taken_[creating.id] = {Maker::kProgram, Fall(creating.free_before, *free_after), {}};
-  }
-  creating_.erase(it);
-}
-
-void MemoryLedger::DropCreation(const VirtualCommunicator* comm) {
-  MutexLock lock(&mutex_);
-  creating_.erase(comm);
-}
-
 uint64_t MemoryLedger::Expected(std::span<const OnDevice> communicators) const {
   MutexLock lock(&mutex_);
   uint64_t largest = 0;
   for (const auto& [id, taken] : taken_) {
-    if (taken.maker == Maker::kBuilder) largest = std::max(largest, taken.Bytes());
+    if (taken.built) largest = std::max(largest, taken.Bytes());
   }
   uint64_t sum = 0;
   for (const OnDevice& id : communicators) {
@@ -85,7 +68,9 @@ absl::Status MemoryLedger::Check(std::span<const OnDevice> communicators, uint64
     MutexLock lock(&mutex_);
     for (const OnDevice& id : communicators) {
       const auto it = taken_.find(id);
-      if (it != taken_.end()) std::fill_n(it->second.destroyed, 2, 0);
+      if (it == taken_.end()) continue;
+      std::fill_n(it->second.destroyed, 2, 0);
+      if (!it->second.built) it->second.made = 0;
     }
   }
   return absl::ResourceExhaustedError(

@@ -4,10 +4,10 @@
 // An epoch that changes several communicators needs the sum of their generations at once. The
 // change is refused before it begins if the measured generations do not fit, and during the build
 // if the next generation does not fit. A measurement is the fall of free memory while one
-// generation was made, or the rise while one was destroyed. Sends, and the first operation of a
-// non-blocking communicator, connect after the generation was made, so only the rise includes the
-// memory of these connections. Other allocations of the program at that moment are included, so
-// newer measurements replace older ones.
+// generation was made, or the rise while one was destroyed. The program's first operations of each
+// kind connect ranks, and the memory of these connections is added. NCCL connects a non-blocking
+// communicator on a thread of its own, so only the rise includes that memory. Other allocations of
+// the program at that moment are included, so newer measurements replace older ones.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,6 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <optional>
 #include <span>
 #include <utility>
 
@@ -25,8 +24,6 @@
 #include "shim/core/device.h"
 
 namespace rewire::shim {
-
-struct VirtualCommunicator;
 
 // A communicator's ranks on one device of this process.
 struct OnDevice {
@@ -42,6 +39,11 @@ struct OnDevice {
 struct MemoryTurns {
   std::atomic<uint64_t> ended{0};
   std::atomic<uint64_t> begun{0};
+  // Returns whether no build and no destruction is under way, and none has begun after the number
+  // `last`.
+  [[nodiscard]] bool None(uint64_t last) const {
+    return ended.load() == begun.load() && begun.load() == last;
+  }
 };
 
 // One build or destruction, as long as the object exists. Knows whether it ran alone: a build that
@@ -68,13 +70,12 @@ class MemoryTurn {
 
 class MemoryLedger {
  public:
-  // The maker of a generation: the program's own call, or a build of the core. The generation of
-  // the process's first communicator includes memory that NCCL takes once per process. So a
-  // kProgram measurement says nothing about other communicators.
-  enum class Maker : uint8_t { kProgram, kBuilder };
-
-  // Records the fall of free memory while one generation was made (and warmed).
-  void Record(const OnDevice& communicator, Maker maker, uint64_t free_before, uint64_t free_after)
+  // Records the fall of free memory while the core made (and warmed) one generation.
+  void RecordBuilt(const OnDevice& communicator, uint64_t free_before, uint64_t free_after)
+      REWIRE_EXCLUDES(mutex_);
+  // Adds the fall of free memory during a call of the program: a creation, or the first operation
+  // of a kind.
+  void AddTaken(const OnDevice& communicator, uint64_t free_before, uint64_t free_after)
       REWIRE_EXCLUDES(mutex_);
   // Records the rise of free memory while one generation was destroyed. Ignored for a communicator
   // without a measurement, which the program has closed.
@@ -82,26 +83,19 @@ class MemoryLedger {
       REWIRE_EXCLUDES(mutex_);
   void Forget(const OnDevice& communicator) REWIRE_EXCLUDES(mutex_);
 
-  // BeginCreation and EndCreation measure the program's own creation of a communicator. EndCreation
-  // records the fall of free memory, or nothing if the free memory afterwards is unknown (nullopt).
-  // DropCreation ends the measurement of a communicator that is closed meanwhile.
-  void BeginCreation(const VirtualCommunicator* comm, const OnDevice& id, uint64_t free_before)
-      REWIRE_EXCLUDES(mutex_);
-  void EndCreation(const VirtualCommunicator* comm, std::optional<uint64_t> free_after)
-      REWIRE_EXCLUDES(mutex_);
-  void DropCreation(const VirtualCommunicator* comm) REWIRE_EXCLUDES(mutex_);
-
   // Returns the bytes that one more generation of each communicator will take. This is the largest
   // measurement of the newest build and the last two destructions: a generation may be destroyed
   // before it has connected everything. The communicators are those of one device, in the order of
   // building. A communicator without a measurement counts only if it is the first, with the largest
-  // measurement of kBuilder. The program may allocate during a build, and no single measurement
-  // says much about many others. Call again before each build.
+  // measurement of a build: the program's first communicator includes memory that NCCL takes once
+  // per process. The program may allocate during a build, and no single measurement says much about
+  // many others. Call again before each build.
   [[nodiscard]] uint64_t Expected(std::span<const OnDevice> communicators) const
       REWIRE_EXCLUDES(mutex_);
   // Returns kResourceExhausted, with figures, if the generations do not fit into `free_bytes`. The
-  // destructions' measurements are then forgotten: the program may have freed memory meanwhile, and
-  // without a new generation no newer measurement would come.
+  // measurements of destructions and of the program's calls are then forgotten: the program may
+  // have freed or allocated memory meanwhile, and without a new generation no newer measurement
+  // would come.
   [[nodiscard]] absl::Status Check(std::span<const OnDevice> communicators, uint64_t free_bytes)
       REWIRE_EXCLUDES(mutex_);
 
@@ -110,22 +104,15 @@ class MemoryLedger {
 
  private:
   struct Taken {
-    Maker maker = Maker::kProgram;
+    bool built = false;  // `made` is of a build of the core
     uint64_t made = 0;
     uint64_t destroyed[2] = {0, 0};  // newest first
     [[nodiscard]] uint64_t Bytes() const { return std::max({made, destroyed[0], destroyed[1]}); }
   };
 
-  struct Creating {
-    OnDevice id{CommunicatorId{}};
-    uint64_t free_before = 0;
-  };
-
   const std::shared_ptr<MemoryTurns> turns_ = std::make_shared<MemoryTurns>();
   mutable Mutex mutex_;
   std::map<OnDevice, Taken> taken_ REWIRE_GUARDED_BY(mutex_);
-  // The program's creations that are under way.
-  std::map<const VirtualCommunicator*, Creating> creating_ REWIRE_GUARDED_BY(mutex_);
 };
 
 }  // namespace rewire::shim

@@ -19,7 +19,7 @@ struct Generation;
 // The table of the real library's pnccl* functions; see shim/preload/real_nccl.h.
 struct RealNccl;
 
-inline constexpr uint32_t kCoreAbiVersion = 7;
+inline constexpr uint32_t kCoreAbiVersion = 8;
 
 // The call site of a core function: its stream and the thread's ncclGroup depth (0: no group).
 struct CallSite {
@@ -80,9 +80,13 @@ struct CoreTable {
   // Called after the operation with index comm->stop_at - 1, or after a group that passed stop_at:
   // records the event after that operation. Always called outside groups.
   void (*before_cut)(VirtualCommunicator* comm, CallSite site) noexcept;
-  // Called when created() returned 0 and the caller's own call then returned ncclSuccess (blocking,
-  // outside groups; not for children). The core measures how much device memory the call took.
-  void (*opened)(VirtualCommunicator* comm) noexcept;
+  // Returns the free memory of the communicator's device in bytes. 0: unknown. Called before calls
+  // in which NCCL takes device memory for a blocking communicator: its creation, and its first
+  // operation of a kind, a size class or a peer.
+  uint64_t (*free_memory)(VirtualCommunicator* comm) noexcept;
+  // NCCL has taken device memory for the communicator since free_memory() returned `free_before`,
+  // which was not 0. For a child, free_memory() was called with its parent.
+  void (*took_memory)(VirtualCommunicator* comm, uint64_t free_before) noexcept;
   // Returns why the communicator's generations were given up (nullptr: any communicator's); the
   // text is valid until the process ends. Returns nullptr otherwise: ask NCCL.
   const char* (*last_error)(VirtualCommunicator* comm) noexcept;

@@ -148,6 +148,18 @@ void TellClosing(VirtualCommunicator* comm, bool aborting) noexcept {
   if (const CoreTable* core = Core()) core->closing(comm, aborting ? 1 : 0);
 }
 
+uint64_t FreeMemory(VirtualCommunicator* comm) noexcept {
+  const PostponedCancellation postponed;
+  const CoreTable* core = Core();
+  return core != nullptr && comm->recipe.blocking ? core->free_memory(comm) : 0;
+}
+
+void TellTaken(VirtualCommunicator* comm, uint64_t free_before) noexcept {
+  if (free_before == 0) return;
+  const PostponedCancellation postponed;
+  if (const CoreTable* core = Core()) core->took_memory(comm, free_before);
+}
+
 void TellPinned(VirtualCommunicator* comm) noexcept {
   const PostponedCancellation postponed;
   if (comm->told.load() != Told::kCreated) return;

@@ -21,6 +21,13 @@ bool CreatesHere() noexcept;
 void NoteIfReady(VirtualCommunicator* comm) noexcept;
 // Reports the communicator's end to the core, once.
 void TellClosing(VirtualCommunicator* comm, bool aborting) noexcept;
+// Returns the free memory of the device, before a call in which NCCL takes memory for the
+// communicator. 0: nothing is measured. The memory of a non-blocking communicator is not measured,
+// because NCCL takes it on a thread of its own.
+uint64_t FreeMemory(VirtualCommunicator* comm) noexcept;
+// Reports to the core that the call has succeeded. free_before: the result of FreeMemory(); 0: does
+// nothing.
+void TellTaken(VirtualCommunicator* comm, uint64_t free_before) noexcept;
 // Reports a new pin to the core, unless the report of the creation is still to come.
 void TellPinned(VirtualCommunicator* comm) noexcept;
 // The services that the core receives from the preloaded library.

@@ -158,6 +158,7 @@ ncclResult_t FromIds(Creation creation, ncclComm_t* out, int ranks, int rank,
     KeepConfig(config, nullptr, &comm->recipe);
     ncclResult_t result = ncclSuccess;
     bool core_made = false;
+    uint64_t free_before = 0;
     {
       const Inside inside(comm);
       Generation* generation = inside.generation();
@@ -168,15 +169,15 @@ ncclResult_t FromIds(Creation creation, ncclComm_t* out, int ranks, int rank,
         comm->told.store(Told::kCreated);
         core_made = core->created(comm, &result) == 1;
       }
-      if (!core_made)
+      if (!core_made) {
+        if (slot->group_depth == 0) free_before = FreeMemory(comm);
         result = CallInside(slot, generation, [&] { return call(&generation->real); });
+      }
     }
     unfinished.Finish();
     if (core_made && Taken(result)) return result;
     result = End(comm, slot, result, out);
-    const PostponedCancellation postponed;
-    const CoreTable* core = Core();
-    if (core != nullptr && result == ncclSuccess && slot->group_depth == 0) core->opened(comm);
+    if (result == ncclSuccess) TellTaken(comm, free_before);
     return result;
   } catch (const std::bad_alloc&) {
     return ncclSystemError;
@@ -219,12 +220,16 @@ ncclResult_t FromParent(Creation creation, VirtualCommunicator* parent, bool is_
     if (slot->group_depth > 0) {
       if (GroupState* group = ThisGroup(slot)) HoldInGroup(group, inside.generation());
     }
-    const ncclResult_t result = [&] {
+    const uint64_t free_before =
+        slot->group_depth == 0 && comm->recipe.blocking ? FreeMemory(parent) : 0;
+    ncclResult_t result = [&] {
       const Calling calling = CallingOn(parent, generation);
       return call(generation->Real(), &child->real);
     }();
     unfinished.Finish();
-    return End(comm, slot, Judged(*generation, result), out);
+    result = End(comm, slot, Judged(*generation, result), out);
+    if (result == ncclSuccess) TellTaken(comm, free_before);
+    return result;
   } catch (const std::bad_alloc&) {
     return ncclSystemError;
   }

@@ -1,5 +1,6 @@
 #include "shim/preload/group.h"
 
+#include <algorithm>
 #include <new>
 
 #include "rewire_entries.h"
@@ -122,16 +123,48 @@ void PinCaptured(const GroupState* group) {
   }
 }
 
+// The free memory of the devices on which NCCL connects ranks at the group's end. What several
+// communicators of one device take counts for the first of them.
+class MemoryOfGroup {
+ public:
+  explicit MemoryOfGroup(const ThreadSlot* slot) {
+    if (slot->group_depth != 1 || slot->group == nullptr) return;
+    for (const GroupUse& use : slot->group->uses) {
+      if (!use.first || IsMeasured(use.generation->device.load())) continue;
+      const uint64_t free_before = FreeBeforeFirst(use.comm, use.stream);
+      if (free_before != 0) before_.push_back({use.comm, use.generation->device, free_before});
+    }
+  }
+  void TellTaken() const {
+    for (const Before& each : before_) shim::TellTaken(each.comm, each.free_bytes);
+  }
+
+ private:
+  struct Before {
+    VirtualCommunicator* comm;
+    int device;
+    uint64_t free_bytes;
+  };
+  [[nodiscard]] bool IsMeasured(int device) const {
+    return std::any_of(before_.begin(), before_.end(),
+                       [&](const Before& each) { return each.device == device; });
+  }
+
+  std::vector<Before> before_;
+};
+
 template <typename End>
 ncclResult_t EndGroup(bool counts, End&& end) {
   ThreadSlot* slot = Slot();
   // NCCL judges the end of a group whose start the shim has not seen.
   if (slot->group_depth == 0) return end();
+  const MemoryOfGroup memory(slot);
   ncclResult_t result = [&] {
     const CallingOnGroup calling(slot);
     return end();
   }();
   if (!Taken(result)) result = FailedGroup(slot->group, result);
+  if (result == ncclSuccess) memory.TellTaken();
   // NCCL leaves the group level even when the operations failed.
   if (--slot->group_depth == 0) {
     if (counts && !Rejected(result)) PinCaptured(slot->group);

@@ -20,6 +20,7 @@ struct GroupUse {
   uint64_t operations;     // collectives taken so far
   cudaStream_t stream;     // stream of the last operation
   bool captured;           // the group has an operation on a stream that is being captured
+  bool first;              // the group has the first operation of a kind, a size class or a peer
 };
 
 struct GroupState {

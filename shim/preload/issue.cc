@@ -116,7 +116,7 @@ ncclResult_t FixInGroup(VirtualCommunicator* comm, ThreadSlot* slot, cudaStream_
   generation->fixed.fetch_add(1, std::memory_order_seq_cst);
   Leave(slot);
   try {
-    group->uses.push_back({comm, generation, 0, stream, false});
+    group->uses.push_back({comm, generation, 0, stream, false, false});
   } catch (const std::bad_alloc&) {
     generation->fixed.fetch_sub(1, std::memory_order_seq_cst);
     return ncclSystemError;
@@ -185,6 +185,10 @@ void PinCaptured(VirtualCommunicator* comm) noexcept {
   // Before the pin: rewireGraphsReleased() on another thread takes the pin off and watches again.
   comm->watch_capture.store(false, std::memory_order_relaxed);
   if (AddPin(comm, Pin::kGraph)) TellPinned(comm);
+}
+
+uint64_t FreeBeforeFirst(VirtualCommunicator* comm, cudaStream_t stream) noexcept {
+  return IsCapturing(stream) ? 0 : FreeMemory(comm);
 }
 
 PeerCounters* CountersOfPeer(VirtualCommunicator* comm, int peer) noexcept {

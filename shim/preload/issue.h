@@ -4,12 +4,14 @@
 // unwinds through the functions that take a `call`: these are not noexcept, and what they count is
 // left by destructors. Outside a group: check the
 // magic, enter the current generation, compare `issued` with `stop_at`, call, count, leave. This
-// path takes no lock and allocates only the counters at the first Send or Recv. The order of checks
-// and counts is specified in virtual_communicator.h.
+// path takes no lock and allocates only the counters at the first Send or Recv. The first operation
+// of a kind also asks for the free memory, in the core. The order of checks and counts is specified
+// in virtual_communicator.h.
 #pragma once
 
 #include <bit>
 
+#include "shim/preload/core_loader.h"
 #include "shim/preload/group.h"
 #include "shim/preload/real_nccl.h"
 #include "shim/preload/thread_slot.h"
@@ -91,25 +93,51 @@ bool IsCapturing(cudaStream_t stream) noexcept;
 // because an operation that NCCL rejects is in no graph.
 void PinCaptured(VirtualCommunicator* comm) noexcept;
 PeerCounters* CountersOfPeer(VirtualCommunicator* comm, int peer) noexcept;
-
-template <Collective kWhich>
-inline void Saw(VirtualCommunicator* comm, size_t count, ncclDataType_t type, int peer) noexcept {
-  auto& mask =
-      comm->seen[static_cast<unsigned>(kWhich)][static_cast<unsigned>(type) & (kSeenTypes - 1)];
-  const uint64_t bit = uint64_t{1} << (std::bit_width(count | 1) - 1);
-  if ((mask.load(std::memory_order_relaxed) & bit) == 0) [[unlikely]] {
-    mask.fetch_or(bit, std::memory_order_relaxed);
-  }
-  if constexpr (kWhich == Collective::kSend || kWhich == Collective::kRecv) {
-    if (PeerCounters* counters = CountersOfPeer(comm, peer)) {
-      auto& counter = kWhich == Collective::kSend ? counters->sent : counters->received;
-      counter.store(counter.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-    }
-  }
-}
+// Returns the free memory of the device before the first operation of its kind; see FreeMemory().
+// 0 while the stream is being captured, when a driver may refuse the question.
+uint64_t FreeBeforeFirst(VirtualCommunicator* comm, cudaStream_t stream) noexcept;
 
 template <Collective kWhich>
 inline constexpr bool kCounted = kWhich != Collective::kSend&& kWhich != Collective::kRecv;
+
+// The records of a communicator that an operation changes: kinds and sizes in use, and the sends
+// and receives of each peer. Made before the operation.
+template <Collective kWhich>
+class UseRecord {
+ public:
+  UseRecord(VirtualCommunicator* comm, size_t count, ncclDataType_t type, int peer) noexcept
+      : mask_(&comm->seen[static_cast<unsigned>(kWhich)]
+                         [static_cast<unsigned>(type) & (kSeenTypes - 1)]),
+        bit_(uint64_t{1} << (std::bit_width(count | 1) - 1)) {
+    if constexpr (!kCounted<kWhich>) {
+      if (PeerCounters* counters = CountersOfPeer(comm, peer)) {
+        counter_ = kWhich == Collective::kSend ? &counters->sent : &counters->received;
+      }
+    }
+  }
+
+  // Returns whether NCCL may connect ranks for the operation, because the communicator has had none
+  // of its kind and size class, or none with this peer.
+  [[nodiscard]] bool IsFirst() const noexcept {
+    if ((mask_->load(std::memory_order_relaxed) & bit_) == 0) return true;
+    return !kCounted<kWhich> && counter_ != nullptr &&
+           counter_->load(std::memory_order_relaxed) == 0;
+  }
+  // NCCL has taken the operation.
+  void Count() noexcept {
+    if ((mask_->load(std::memory_order_relaxed) & bit_) == 0) [[unlikely]] {
+      mask_->fetch_or(bit_, std::memory_order_relaxed);
+    }
+    if (!kCounted<kWhich> && counter_ != nullptr) {
+      counter_->store(counter_->load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    }
+  }
+
+ private:
+  std::atomic<uint64_t>* const mask_;
+  const uint64_t bit_;
+  std::atomic<uint64_t>* counter_ = nullptr;
+};
 
 template <Collective kWhich, typename Call>
 ncclResult_t IssueInGroup(VirtualCommunicator* comm, ThreadSlot* slot, cudaStream_t stream,
@@ -123,6 +151,7 @@ ncclResult_t IssueInGroup(VirtualCommunicator* comm, ThreadSlot* slot, cudaStrea
   if (generation.state.load(std::memory_order_relaxed) != GenerationState::kOpen) [[unlikely]] {
     return Failed(generation, ncclInternalError);
   }
+  UseRecord<kWhich> record(comm, count, type, peer);
   const ncclResult_t result = [&] {
     const Calling calling = CallingOn(comm, &generation);
     return call(Target{generation.Real(), &generation});
@@ -138,8 +167,9 @@ ncclResult_t IssueInGroup(VirtualCommunicator* comm, ThreadSlot* slot, cudaStrea
   if (use != nullptr) {
     use->operations += kCounted<kWhich> ? 1 : 0;
     use->stream = stream;
+    use->first = use->first || record.IsFirst();
   }
-  Saw<kWhich>(comm, count, type, peer);
+  record.Count();
   return result;
 }
 
@@ -173,6 +203,11 @@ inline ncclResult_t Issue(ncclComm_t handle, cudaStream_t stream, size_t count, 
     if (refused != ncclSuccess) return refused;
   }
   const Leaving leaving(slot);
+  UseRecord<kWhich> record(comm, count, type, peer);
+  uint64_t free_before = 0;
+  if (record.IsFirst()) [[unlikely]] {
+    free_before = FreeBeforeFirst(comm, stream);
+  }
   ncclResult_t result = [&] {
     const Calling calling = CallingOn(comm, generation);
     return call(Target{generation->Real(), generation});
@@ -189,7 +224,10 @@ inline ncclResult_t Issue(ncclComm_t handle, cudaStream_t stream, size_t count, 
       }
     }
     comm->last_stream.store(stream, std::memory_order_relaxed);
-    Saw<kWhich>(comm, count, type, peer);
+    record.Count();
+    if (free_before != 0) [[unlikely]] {
+      TellTaken(comm, free_before);
+    }
   } else {
     result = Failed(*generation, result);
   }

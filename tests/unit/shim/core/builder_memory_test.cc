@@ -14,12 +14,16 @@ using BuilderMemoryTest = Stage;
 TEST_F(BuilderMemoryTest, RefusesABuildThatDoesNotFitWithTheFigures) {
   Program program(core_.get(), 1);
   device_.SetFreeBytes(1000);
-  // The first generation takes 600.
+  // The first generation takes 400, and its connections take 200.
   program.comm.current.store(FakeServices::Get()->new_generation(0, 2, 0));
   ncclResult_t result = ncclSuccess;
   ASSERT_EQ(core_->OnCreated(&program.comm, &result), 0);
+  uint64_t before = core_->FreeMemory(&program.comm);
+  device_.SetFreeBytes(600);
+  core_->OnTookMemory(&program.comm, before);
+  before = core_->FreeMemory(&program.comm);
   device_.SetFreeBytes(400);
-  core_->OnOpened(&program.comm);
+  core_->OnTookMemory(&program.comm, before);
   const std::string text = Prepare(1, {BuildOf(program, 2, 0)}).ToString();
   EXPECT_THAT(text, HasSubstr("bytes=600"));
   EXPECT_THAT(text, HasSubstr("400 free bytes"));
@@ -35,7 +39,7 @@ class MeasureTest : public Stage {
     device_.SetFreeBytes(5000);
     MakeFirst(&world_);
     device_.SetFreeBytes(4000);
-    core_->OnOpened(&world_.comm);
+    core_->OnTookMemory(&world_.comm, 5000);
     MakeFirst(&left_);
     MakeFirst(&right_);
     device_.SetFreeBytes([free_bytes] {

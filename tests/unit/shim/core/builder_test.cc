@@ -1,9 +1,12 @@
 // Builds that succeed, fail, are cancelled or come too late, on a fake NCCL.
 #include <sys/resource.h>
+#include <unistd.h>
 
+#include <deque>
 #include <filesystem>
 #include <fstream>
 
+#include "reconfig/base/unique_fd.h"
 #include "shim/core/build_task.h"
 #include "shim/core/build_thread.h"
 #include "tests/unit/shim/core/stage.h"
@@ -44,6 +47,33 @@ class BuilderTest : public Stage {
     return -100;
   }
 };
+
+// NCCL keeps sockets of builds that were given up.
+TEST_F(BuilderTest, RefusesABuildWhenDescriptorsRunOut) {
+  Program program(core_.get(), 1);
+  ASSERT_EQ(program.Create(2, 0), ncclSuccess);
+  std::deque<UniqueFd> files;
+  while (files.size() < 64) files.emplace_back(dup(STDERR_FILENO));
+  const auto build = [&](Epoch epoch, rlim_t descriptors) {
+    rlimit before{};
+    EXPECT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+    const rlimit few = {descriptors, before.rlim_max};
+    EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+    const absl::Status status = Prepare(epoch, {BuildOf(program, 2, 0)});
+    EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+    core_->Abandon(epoch);
+    return status.ToString();
+  };
+  const auto highest = static_cast<rlim_t>(files.back().get());
+  EXPECT_EQ(build(1, highest + 8), "OK");  // no build was given up yet
+  FakeNccl::Get().init_blocks = true;
+  EXPECT_FALSE(Prepare(2, {BuildOf(program, 2, 0)}, milliseconds(100)).ok());
+  FakeNccl::Get().init_blocks = false;
+  for (const rlim_t descriptors : {highest + 8, highest + 1, rlim_t{8}}) {
+    EXPECT_THAT(build(3, descriptors), HasSubstr("build generations: descriptors: open="));
+  }
+  EXPECT_EQ(build(4, 4096), "OK");
+}
 
 TEST_F(BuilderTest, DeadlineInterruptsABuildWhosePeerNeverComes) {
   Program program(core_.get(), 1);

@@ -129,6 +129,7 @@ ncclResult_t Program::Create(int ranks, int rank) {
   if (core_->OnCreated(&comm, &result) != 0) return result;
   // As in shim/preload/entries_create.cc, the thread counts as inside until the call has returned.
   first->fixed.fetch_add(1);
+  const uint64_t free_before = core_->FreeMemory(&comm);
   result = FakeNccl::Calls().CommInitRankConfig(&first->real, ranks, {}, rank,
                                                 const_cast<ncclConfig_t*>(comm.recipe.Config()));
   if (result == ncclSuccess) first->device.store(0);
@@ -137,8 +138,8 @@ ncclResult_t Program::Create(int ranks, int rank) {
   first->fixed.fetch_sub(1);
   if (!taken) {
     Close();
-  } else if (result == ncclSuccess) {
-    core_->OnOpened(&comm);
+  } else if (result == ncclSuccess && free_before != 0) {
+    core_->OnTookMemory(&comm, free_before);
   }
   return result;
 }

@@ -235,5 +235,63 @@ TEST_F(IssueTest, RecordsTypesAndSizesInUse) {
   EXPECT_EQ(uint64_t{1} << 2, seen[static_cast<int>(Collective::kBroadcast)][ncclInt8].load());
 }
 
+// NCCL connects ranks for the first operation of a kind, a size class or a peer, and takes device
+// memory for that.
+class TakenMemoryTest : public IssueTest {
+ protected:
+  TakenMemoryTest() {
+    free_memory = 1000;
+    NoopNccl()->on_call = [](const char* name) {
+      const std::string_view called = name;
+      for (const std::string_view taking : {"AllReduce", "Send", "GroupEnd"}) {
+        if (called == taking) free_memory -= 100;
+      }
+    };
+  }
+};
+
+TEST_F(TakenMemoryTest, ReportsFirstOperations) {
+  AllReduce(comm_);
+  AllReduce(comm_);
+  EXPECT_THAT(notes, ElementsAre("took 100 at 1"));
+  EXPECT_EQ(ncclSuccess, ncclAllReduce(nullptr, nullptr, 4096, ncclFloat, ncclSum, comm_, nullptr));
+  EXPECT_EQ(ncclSuccess, ncclSend(nullptr, 1, ncclFloat, 0, comm_, nullptr));
+  EXPECT_EQ(ncclSuccess, ncclSend(nullptr, 1, ncclFloat, 0, comm_, nullptr));
+  EXPECT_THAT(notes, ElementsAre("took 100 at 1", "took 100 at 3", "took 100 at 3"));
+  EXPECT_EQ(ncclSuccess, ncclSend(nullptr, 1, ncclFloat, 1, comm_, nullptr));
+  EXPECT_EQ(notes.size(), 4u);
+}
+
+TEST_F(TakenMemoryTest, ReportsAGroupOnceForEachDevice) {
+  const ncclComm_t other = Make();
+  notes.clear();
+  const auto group = [&] {
+    ncclGroupStart();
+    for (const ncclComm_t comm : {comm_, other}) {
+      ncclBroadcast(nullptr, nullptr, 8, ncclFloat, 0, comm, nullptr);
+    }
+    ncclGroupEnd();
+  };
+  group();
+  group();
+  EXPECT_THAT(notes, ElementsAre("took 100 at 0"));
+  ncclCommAbort(other);
+}
+
+TEST_F(TakenMemoryTest, ReportsNoFailedAndNoNonBlockingOperation) {
+  NoopNccl()->result = ncclInternalError;
+  AllReduce(comm_);
+  NoopNccl()->result = ncclSuccess;
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  const ncclComm_t other = Make(2, 1, &config);
+  notes.clear();
+  AllReduce(other);
+  EXPECT_THAT(notes, IsEmpty());
+  AllReduce(comm_);
+  EXPECT_THAT(notes, ElementsAre("took 100 at 1"));
+  ncclCommAbort(other);
+}
+
 }  // namespace
 }  // namespace rewire::shim

@@ -29,14 +29,15 @@ class ShimTest : public ::testing::Test {
   ShimTest();
   ~ShimTest() override;
 
-  // The core's calls, in order: "created", "opened", "closing 0", "at 3 depth 0", "before 3 stream
-  // 1", ...
+  // The core's calls, in order: "created", "closing 0", "at 3 depth 0", "before 3 stream 1", "took
+  // 100 at 3" (bytes, and the operations issued)...
   static std::vector<std::string> notes;
   // Called by the core's at_cut; default: no more cuts.
   static std::function<ncclResult_t(VirtualCommunicator*, CallSite)> at_cut;
   static int created_gives;
   static const char* last_error;  // of every virtual communicator
   static std::function<void(VirtualCommunicator*)> on_created;
+  static uint64_t free_memory;  // of the device; 0: unknown
 
   void UseCore();
   static ncclComm_t Make(int ranks = 2, int rank = 1, ncclConfig_t* config = nullptr);

@@ -7,6 +7,7 @@ std::function<ncclResult_t(VirtualCommunicator*, CallSite)> ShimTest::at_cut;
 int ShimTest::created_gives = 0;
 const char* ShimTest::last_error = nullptr;
 std::function<void(VirtualCommunicator*)> ShimTest::on_created;
+uint64_t ShimTest::free_memory = 0;
 
 namespace {
 
@@ -33,7 +34,11 @@ struct Notes : ShimTest {
                     std::to_string(site.group_depth) + " stream " +
                     std::to_string(reinterpret_cast<uintptr_t>(site.stream) >> 4));
   }
-  static void Opened(VirtualCommunicator* /*comm*/) noexcept { notes.emplace_back("opened"); }
+  static uint64_t FreeMemory(VirtualCommunicator* /*comm*/) noexcept { return free_memory; }
+  static void TookMemory(VirtualCommunicator* comm, uint64_t free_before) noexcept {
+    notes.push_back("took " + std::to_string(free_before - free_memory) + " at " +
+                    std::to_string(comm->issued.load()));
+  }
   static void Pinned(VirtualCommunicator* comm) noexcept {
     notes.push_back("pinned " + std::to_string(comm->pins.load()));
   }
@@ -42,8 +47,9 @@ struct Notes : ShimTest {
   }
 };
 
-const CoreTable kCore = {kCoreAbiVersion,  Notes::Created, Notes::Closing,   Notes::AtCut,
-                         Notes::BeforeCut, Notes::Opened,  Notes::LastError, Notes::Pinned};
+const CoreTable kCore = {kCoreAbiVersion,   Notes::Created,   Notes::Closing,
+                         Notes::AtCut,      Notes::BeforeCut, Notes::FreeMemory,
+                         Notes::TookMemory, Notes::LastError, Notes::Pinned};
 
 }  // namespace
 
@@ -58,6 +64,7 @@ ShimTest::ShimTest() {
   notes.clear();
   at_cut = nullptr;
   on_created = nullptr;
+  free_memory = 0;
   created_gives = 0;
   last_error = nullptr;
 }

@@ -68,13 +68,29 @@ TEST_F(VirtualCommunicatorTest, AShortConfigIsNotReadBeyondItsEnd) {
   ncclCommDestroy(comm);
 }
 
+TEST_F(VirtualCommunicatorTest, ReportsTheMemoryOfACreation) {
+  UseCore();
+  free_memory = 1000;
+  NoopNccl()->on_call = [](const char* name) {
+    const std::string_view called = name;
+    if (called == "CommInitRankConfig") free_memory -= 100;
+    if (called == "CommSplit") free_memory -= 50;
+  };
+  const ncclComm_t comm = Make();
+  ncclComm_t child = nullptr;
+  ASSERT_EQ(ncclSuccess, ncclCommSplit(comm, 1, 0, &child, nullptr));
+  EXPECT_THAT(notes, ElementsAre("created", "took 100 at 0", "created", "took 50 at 0"));
+  ncclCommAbort(child);
+  ncclCommAbort(comm);
+}
+
 TEST_F(VirtualCommunicatorTest, ReportsCreationAndEndToTheCoreInOrder) {
   UseCore();
   const ncclComm_t comm = Make();
-  EXPECT_THAT(notes, ElementsAre("created", "opened"));
+  EXPECT_THAT(notes, ElementsAre("created"));
   ncclComm_t child = nullptr;
   ASSERT_EQ(ncclSuccess, ncclCommSplit(comm, 1, 0, &child, nullptr));
-  EXPECT_THAT(notes, ElementsAre("created", "opened", "created"));
+  EXPECT_THAT(notes, ElementsAre("created", "created"));
   EXPECT_EQ(2, V(child)->current.load()->ranks);
   notes.clear();
   ncclCommFinalize(child);
