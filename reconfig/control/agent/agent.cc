@@ -362,9 +362,11 @@ void Agent::Do(const elastic::CompareAndSwap& swap) {
 void Agent::Do(const elastic::Note& note) {
   const bool bad =
       note.kind == elastic::NoteKind::kWarning || note.kind == elastic::NoteKind::kFailed;
-  REWIRE_LOG(bad ? LogLevel::kWarn : LogLevel::kInfo, "[%llu] %s: %s",
+  const bool aborted = note.kind == elastic::NoteKind::kFailed && note.transition != 0;
+  REWIRE_LOG(bad ? LogLevel::kWarn : LogLevel::kInfo, "[%llu] %s: %s%s",
              static_cast<unsigned long long>(note.epoch),
-             std::string(elastic::PhaseName(note.phase)).c_str(), note.text.c_str());
+             std::string(elastic::PhaseName(note.phase)).c_str(), aborted ? "aborted: " : "",
+             note.text.c_str());
   log_.OnNote(now_, note, leader_->record().world.epoch);
   desk_->OnNote(note);
 }

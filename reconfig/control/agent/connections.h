@@ -1,9 +1,9 @@
 // The connections on the agent's Unix socket: checks the peer's user, receives whole frames, and
 // queues bounded output.
 //
-// No call blocks, whatever a peer does. Four kinds of peers are closed and counted: another user's,
-// one that sends a frame over the limit, one that does not read, and one that sends nothing. Owned
-// by the agent's thread.
+// No call blocks, whatever a peer does. Connections are closed and counted (Counters) for these
+// reasons: the peer has another user, sent malformed or oversized input, did not read, or sent no
+// frame in time, or there are too many connections. Owned by the agent's thread.
 #pragma once
 
 #include <cstdint>
@@ -26,17 +26,20 @@ class Connections {
   class Events {
    public:
     virtual ~Events() = default;
+    // `frame` is valid during the call. Both functions may call all methods but Watch() and
+    // Handle().
     virtual void OnFrame(Id id, const std::string& frame) = 0;
-    // Reports that the connection is closed, after all its earlier frames. Not called after
-    // Close().
+    // Reports that the connection is closed, after all its earlier frames. Called from Handle()
+    // only. Not called after Close() and CloseAfterWriting().
     virtual void OnClosed(Id id, const std::string& why) = 0;
   };
 
   struct Options {
-    Duration first_frame = seconds(10);   // a connection without a frame is closed after this time
+    // Limit of the time until the first frame, and of the last write in CloseAfterWriting().
+    Duration first_frame = seconds(10);
     size_t max_queue = 16 * kFrameLimit;  // limit of unsent bytes to one peer
     size_t max_connections = 4096;
-    size_t max_silent = 64;  // without a frame; one is dropped for the next
+    size_t max_silent = 64;  // connections that sent no frame; one is dropped for the next
   };
   struct Counters {
     uint64_t accepted = 0;
@@ -47,20 +50,23 @@ class Connections {
     uint64_t refused = 0;    // closed because of too many connections
   };
 
+  // `events` must outlive the object.
   Connections(UniqueFd listener, Options options, Events* events);
 
   // The agent's loop calls Watch() before each wait, and Handle() after it.
   void Watch(Time now, PollSet* turn);
   void Handle(Time now, const PollSet& turn);
 
+  // Queues a frame. Has no effect on a closed connection; closes a connection whose queue is full.
   void Send(Id id, std::string_view frame);
-  // Close() closes at once. CloseAfterWriting() closes when the queue is written, or after a time
-  // limit.
+  // Handle() closes the descriptors of the connections below, and calls OnClosed for the last two.
+  // Close() drops unsent output. CloseAfterWriting() closes when the queue is written, or after
+  // Options::first_frame.
   void Close(Id id);
   void CloseAfterWriting(Time now, Id id);
-  // Closes a connection after malformed input: counts, logs and calls OnClosed.
+  // Closes a connection after malformed input: counts, and logs the first one.
   void CloseForGarbage(Id id, const std::string& what);
-  // Closes a connection whose peer is ending: reads its pending data and calls OnClosed.
+  // Closes a connection whose peer is ending, and reads its pending data before.
   void CloseAfterReading(Id id, const std::string& why);
   // Reads the connection's pending data, up to the end of the stream. For a caller that has learned
   // of the peer's death in another way.
@@ -71,7 +77,7 @@ class Connections {
   void FlushAll();
 
   [[nodiscard]] bool IsOpen(Id id) const;
-  [[nodiscard]] pid_t PidOf(Id id) const;
+  [[nodiscard]] pid_t PidOf(Id id) const;  // 0: an unknown connection
   [[nodiscard]] const Counters& counters() const { return counters_; }
   [[nodiscard]] size_t size() const { return open_.size(); }
 

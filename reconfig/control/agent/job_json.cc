@@ -118,7 +118,8 @@ json WorldStatus(const elastic::Leader& leader, const TransitionLog& log,
               {"epoch", record.world.epoch},
               {"phase", std::string(elastic::PhaseName(leader.phase()))},
               {"steady", leader.steady()},
-              {"done", leader.done()}};
+              {"done", leader.done()},
+              {"loss", leader.loss()}};
   std::vector<elastic::MemberStatus> members = leader.Members(now);
   const auto key = [](const elastic::MemberStatus& m) {
     return std::pair(m.slot.value_or(UINT32_MAX), m.member);

@@ -19,7 +19,7 @@ namespace rewire::control {
 class MetricsServer {
  public:
   // address: "127.0.0.1:PORT" or "PORT"; port 0: a free port; empty: no server. Refuses addresses
-  // that are not loopback, because the numbers are private to the job.
+  // that are not loopback: /metrics has no authentication, and only this host may read it.
   static absl::StatusOr<std::unique_ptr<MetricsServer>> Listen(const std::string& address);
 
   // Returns why Listen() refuses an address.

@@ -135,6 +135,9 @@ std::string StatusText(const json& s) {
                Cell(m.at("updates")),
                heard.is_null() ? "-" : DurationText(heard.get<double>()) + " ago");
   }
+  if (const std::string loss = s.value("loss", ""); !loss.empty()) {
+    absl::StrAppend(&out, "\n", loss, "\n");
+  }
   if (const json& t = s.at("transition"); !t.is_null()) {
     absl::StrAppend(&out, "\nunder way: ", Cell(t.at("kind")), " to epoch ", Cell(t.at("to_epoch")),
                     ", ", Cell(t.at("phase")), ", ", DurationText(t.at("total_ms").get<double>()),

@@ -50,12 +50,15 @@ struct Scale {
   [[nodiscard]] double Y(double load) const { return kTop + kHeight * (1 - load / most); }
 };
 
+// Draws a box from the 10th to the 90th percentile, a line at the median, and one up to the
+// maximum.
 std::string Bar(std::vector<float> loads, double x, double width, const Scale& scale,
                 const char* colour) {
   if (loads.empty()) return "";
   std::sort(loads.begin(), loads.end());
   const auto at = [&](double share) {
-    return scale.Y(loads[static_cast<size_t>(share * static_cast<double>(loads.size() - 1))]);
+    const double place = share * static_cast<double>(loads.size() - 1);
+    return scale.Y(loads[static_cast<size_t>(std::lround(place))]);
   };
   const std::string stroke = absl::StrCat("stroke=\"", colour, "\"");
   return absl::StrFormat(
@@ -177,7 +180,7 @@ std::string LoadPlot::Svg(const std::string& title) const {
     }
   }
   svg += Text(kLeft + width / 2, kTop + kHeight + 34, "middle",
-              "device; its tokens over the mean of the micro-batch");
+              "device (bar: its tokens / mean tokens of a device in the micro-batch)");
   return svg + "</svg>\n";
 }
 

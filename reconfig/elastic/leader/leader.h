@@ -114,6 +114,8 @@ class Leader {
   [[nodiscard]] Phase phase() const;
   [[nodiscard]] bool steady() const;  // no transition and no request is active or waits
   [[nodiscard]] bool done() const { return done_; }  // every member has finished
+  // Returns the first loss with its reason, until a new world has healed it; "": none.
+  [[nodiscard]] std::string loss() const { return broken_ ? loss_ : ""; }
   [[nodiscard]] RequestStatus StatusOf(uint64_t request) const {
     return requests_.StatusOf(request);
   }
@@ -252,7 +254,8 @@ class Leader {
   uint64_t attempts_ = 0;
   std::optional<Duration> usual_;  // the usual duration of planned transitions, for deadlines
   bool broken_ = false;            // generations are aborted: only a loss transition heals
-  uint32_t loss_attempts_ = 0;     // attempts without success for the present loss
+  std::string loss_ = "members were lost before the leader restarted";  // with its reason
+  uint32_t loss_attempts_ = 0;  // attempts without success for the present loss
   bool done_ = false;
   uint64_t dropped_ = 0;
   uint64_t refused_rounds_ = 0;  // withdrawn proposals

@@ -22,9 +22,9 @@ enum class Phase : uint8_t {
   kReserve = 3,
   kPrepare = 4,     // PREPARE: generations built and plans made, up to READY
   kPropose = 5,     // READY: pledges are collected
-  kArmed = 6,       // members come to the boundary (a loss: since Lost was sent)
-  kAtBoundary = 7,  // all there: the rest is streamed, then STREAMED and VERIFIED
-  // VERIFIED: the store has the compare-and-swap; the leader cannot go back by itself.
+  kArmed = 6,       // members run to the boundary; after a loss: Lost has been sent
+  kAtBoundary = 7,  // all members are at the boundary: the rest is streamed and verified
+  // VERIFIED: the compare-and-swap was sent, so the leader cannot abort by itself.
   kCommitting = 8,
   kCommitted = 9,  // members enter the new epoch
   kRetiring = 10,  // all entered: old generations are destroyed
@@ -63,7 +63,7 @@ inline std::string_view PhaseName(Phase phase) {
 
 enum class NoteKind : uint8_t {
   kProgress,  // the phase changed
-  kFailed,    // a transition was aborted, or a request refused later
+  kFailed,    // a transition was aborted, or an accepted request was refused later
   kDone,      // a transition ended in its new world
   kMember,    // a member connected, was lost, finished, left
   kWarning,   // a deadline that cannot be met, a silent member, ...
@@ -100,7 +100,7 @@ struct CompareAndSwap {
 struct Spawn {
   std::vector<MemberId> members;
   uint32_t slots = 0;
-  std::vector<MemberId> stay;
+  std::vector<MemberId> stay;  // the remaining members
 };
 // Close the member's connection after its messages have been written. OnDisconnect need not follow.
 struct Kick {

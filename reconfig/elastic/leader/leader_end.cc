@@ -162,7 +162,7 @@ void Leader::DropTransition(Time now, const std::string& reason, bool again, Out
   } else {
     requests_.Resolve(transition_->requests, RequestState::kFailed, reason);
   }
-  Tell(now, NoteKind::kFailed, absl::StrCat("aborted: ", transition_->what, ": ", reason), out);
+  Tell(now, NoteKind::kFailed, absl::StrCat(transition_->what, ": ", reason), out);
   transition_.reset();
 }
 

@@ -28,8 +28,11 @@ void Leader::Lose(Time now, const std::vector<MemberId>& members, const std::str
       continue;
     }
     if (peers_.Lose(id, !joiner)) out->push_back(Kick{id});
+    std::string loss = absl::StrCat("member ", id, " is lost: ", why);
+    Tell(now, NoteKind::kWarning, loss, out);
+    // Members that fail after a loss are lost too, and the first loss is the cause.
+    if (!joiner && !broken_ && !of_world) loss_ = std::move(loss);
     (joiner ? of_joiners : of_world) = true;
-    Tell(now, NoteKind::kWarning, absl::StrCat("member ", id, " is lost: ", why), out);
   }
   if (of_world) {
     // AfterCommit does TellLost after the store's answer.
@@ -46,7 +49,7 @@ void Leader::Lose(Time now, const std::vector<MemberId>& members, const std::str
 void Leader::TellLost(Time now, Out* out) {
   if (transition_) {
     if (transition_->BeforeCommit()) {
-      DropTransition(now, "a member was lost", transition_->Planned(), out);
+      DropTransition(now, loss_, transition_->Planned(), out);
     } else {
       EndTransition(now, out);
     }

@@ -113,7 +113,7 @@ void Leader::BeginPlanned(Time now, Out* out) {
 
 void Leader::BeginLoss(Time now, Out* out) {
   if (!peers_.Cooperate(WorldIds())) {
-    requests_.FailWaiting("members were lost");
+    requests_.FailWaiting(loss_);
     return;  // the program's calls end with errors, and the program ends
   }
   auto transition = std::make_unique<Transition>();

@@ -73,6 +73,7 @@ TEST(StatusTextTest, ShowsMembersAndTransitions) {
                                  {"epoch", 3},
                                  {"phase", "STEADY"},
                                  {"max_members", 4},
+                                 {"loss", "member 4 is lost: its connection ended"},
                                  {"members",
                                   {{{"slot", 0},
                                     {"member", 7},
@@ -95,6 +96,7 @@ TEST(StatusTextTest, ShowsMembersAndTransitions) {
   EXPECT_THAT(text, HasSubstr("job night  epoch 3  STEADY  at most 4 members\n"));
   EXPECT_THAT(text, HasSubstr("    0       7       12  training              5  20 ms ago\n"));
   EXPECT_THAT(text, HasSubstr("    -       4        -  gone                  0  -\n"));
+  EXPECT_THAT(text, HasSubstr("\nmember 4 is lost: its connection ended\n"));
   EXPECT_THAT(text, HasSubstr("  waiting for member 4: prepare\n"));
   EXPECT_THAT(text,
               HasSubstr("epoch 2→3 boundary committed: prepared in 1.2 s, whole 1.3 s, pause at "

@@ -116,6 +116,7 @@ TEST_F(LeaderTest, ReclaimNoticeAfterStallHasFullTime) {
   EXPECT_FALSE(d.Noted("member 2 is lost"));
   d.Pass(seconds(1));
   EXPECT_TRUE(d.Noted("member 2 is lost: it did not leave in time"));
+  EXPECT_THAT(d.leader.loss(), HasSubstr("member 2 is lost: it did not leave in time"));
 }
 
 // ---- deaths and ends at other times
