@@ -11,8 +11,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     Require(shared->owner > 0);
     Require(rewire::state::EncodeSharedSnapshots(*shared) == bytes);
   }
+  if (const auto version = rewire::state::DecodeForget(bytes); version.ok()) {
+    Require(rewire::state::EncodeForget(*version) == bytes);
+  }
   if (const auto list = rewire::state::DecodePartList(bytes); list.ok()) {
-    Require(list->index <= 1);
+    Require(list->index < rewire::state::kKeptVersions);
     for (const rewire::state::ListedPart& part : list->parts) {
       Require(part.bytes > 0 && part.offset + part.bytes > part.offset);
     }

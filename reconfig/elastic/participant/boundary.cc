@@ -61,7 +61,7 @@ absl::StatusOr<BoundaryResult> Participant::PassBoundary() {
     state_.RunDiscards();
     snapshots_.CopyLeftOut(updates_);
     // The state may change only after the copy of the old state is taken.
-    if (!snapshots_.WaitTaken()) snapshots_.GiveUp(gate_.version());
+    snapshots_.AwaitCopies(updates_);
     switch (gate_.AfterStop()) {
       case UpdateGate::Stop::kNone:
         // The transition may have been called off since. The update begins when this function
@@ -177,7 +177,7 @@ void Participant::TakeAdoption(BoundaryResult* result) {
                                     : reshape->TakeSnapshotMemory());
   if (result->kind == ResumeKind::kRepeat) {
     // Nothing has changed since the restored version, which is therefore copied at once.
-    snapshots_.Take(updates_);
+    snapshots_.TakeRestored(updates_);
   } else {
     snapshots_.TakeBeforeUpdate(updates_);
   }

@@ -2,9 +2,13 @@
 // thread.
 #include "reconfig/elastic/participant/update_snapshots.h"
 
+#include <bit>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "reconfig/base/clock.h"
+#include "reconfig/base/counters.h"
 #include "reconfig/base/log.h"
 
 namespace rewire::elastic {
@@ -22,15 +26,22 @@ void UpdateSnapshots::StartWorld(const World& world, const Key& secret, uint32_t
                                  std::vector<state::PlacedTensor> tensors,
                                  state::SnapshotSlots::Memory memory) {
   started_ = true;
+  copies_ = 0;
   snapshotter_->StartWorld(world, secret, slot, std::move(tensors), std::move(memory));
   gate_->SetAttention(snapshotter_->InBackground());
   gate_->SetSnapshots(snapshotter_->InBackground() || snapshotter_->CopiesAtOnce());
 }
 
-void UpdateSnapshots::Take(uint64_t version) {
-  const bool streamed = version == streamed_.load() && snapshotter_->InBackground();
-  left_out_ = streamed ? version : kNone;
-  WarnUnless(snapshotter_->BeginVersion(version, streamed), version);
+void UpdateSnapshots::Take(uint64_t version) { Begin(version, late_); }
+
+void UpdateSnapshots::TakeRestored(uint64_t version) { Begin(version, /*late=*/false); }
+
+void UpdateSnapshots::Begin(uint64_t version, bool late) {
+  const bool leave_out = (late || version == streamed_.load()) && snapshotter_->InBackground();
+  const absl::Status begun = snapshotter_->BeginVersion(version, leave_out);
+  WarnUnless(begun, version);
+  left_out_ = begun.ok() && leave_out ? version : kNone;
+  if (begun.ok() && !leave_out && std::has_single_bit(++copies_)) compared_ = version;
 }
 
 void UpdateSnapshots::TakeBeforeUpdate(uint64_t version) {
@@ -49,6 +60,24 @@ bool UpdateSnapshots::WaitTaken() {
     if (deadline.Passed()) return false;
   }
   return true;
+}
+
+void UpdateSnapshots::AwaitCopies(uint64_t version) {
+  if (!WaitTaken()) return GiveUp(version);
+  if (std::exchange(compared_, kNone) != version) return;
+  snapshotter_->Compare(version);
+  if (!WaitTaken()) return GiveUp(version);
+  const std::optional<std::string> changed = snapshotter_->TakeDifference();
+  if (!changed) return;
+  Count(Counter::kSnapshotChanged);
+  REWIRE_WARN(
+      "tensor %s: changed after update %llu had returned: its device work was not complete, or the "
+      "program changed the tensor outside an update. Earlier copies are dropped, and from now on "
+      "versions are copied when the next update begins, which delays every update",
+      changed->c_str(), static_cast<unsigned long long>(version));
+  late_ = true;
+  snapshotter_->CopyAgain(version);
+  if (!WaitTaken()) GiveUp(version);
 }
 
 void UpdateSnapshots::GiveUp(uint64_t version) {

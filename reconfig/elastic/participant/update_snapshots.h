@@ -37,6 +37,8 @@ class UpdateSnapshots {
   [[nodiscard]] bool InBackground() const { return snapshotter_->InBackground(); }
   // Begins the copies of this version of the state, except while the version is being streamed.
   void Take(uint64_t version);
+  // The same for a version that Rewire has restored: nothing has changed it since.
+  void TakeRestored(uint64_t version);
   // Begins the copies of the version with which a new world begins. The update that follows changes
   // the constant state.
   void TakeBeforeUpdate(uint64_t version);
@@ -46,8 +48,13 @@ class UpdateSnapshots {
   // Waits for at most REWIRE_SILENCE_MS of the time that this process runs. Returns whether the
   // state may change.
   bool WaitTaken();
-  // Gives up a copy that takes too long: the next death may then cost more than a step.
-  void GiveUp(uint64_t version);
+  // Waits until the state of this version may change. Gives up a copy that takes too long: the next
+  // death may then cost more than a step.
+  //
+  // Compares the 1st, 2nd, 4th, 8th... copy of a world with the state, which an update may have
+  // changed after its end. After a difference the version is copied again, and each later version
+  // is copied when the next update begins.
+  void AwaitCopies(uint64_t version);
 
   // ---- the member's thread --------------------------------------------------------------------
   // The version is being streamed to the next world's members.
@@ -62,11 +69,17 @@ class UpdateSnapshots {
  private:
   static constexpr uint64_t kNone = UINT64_MAX;
 
+  void Begin(uint64_t version, bool late);
+  void GiveUp(uint64_t version);
+
   UpdateGate* const gate_;
   const Duration patience_;
   std::unique_ptr<state::Snapshotter> snapshotter_;
   bool started_ = false;
   uint64_t left_out_ = kNone;  // the version whose copies were left out
+  uint64_t copies_ = 0;        // versions of this world that were copied at their update's end
+  uint64_t compared_ = kNone;  // the version whose copy is to be compared with the state
+  bool late_ = false;          // versions are copied when the next update begins
   std::atomic<uint64_t> streamed_{kNone};
 };
 

@@ -209,9 +209,10 @@ typedef struct {
 
 /* Applies the update and returns 0 for success. Its device work must be complete when the function
  * returns (cudaStreamSynchronize()): from then on Rewire copies the state on streams of its own,
- * and cannot see work that is still queued. The function may use the communicators (of the new
- * world, when the world changed). The function must not call Rewire: rewireUpdate() and
- * rewireRecover() are refused there. */
+ * and cannot see work that is still queued. Some copies are compared with the state later. After a
+ * difference Rewire warns, and copies before each update instead. The function may use the
+ * communicators (of the new world, when the world changed). The function must not call Rewire:
+ * rewireUpdate() and rewireRecover() are refused there. */
 typedef int (*rewireUpdateFn)(void* arg);
 
 /* Passes the update boundary. Call once per step, after the last reduction of gradients has been

@@ -24,7 +24,10 @@ SnapshotSlots::Memory BuddyLink::Start(SnapshotSlots::Shape kept,
   offered_ = mapped_ = false;
   has_next_ = neighbours.has_value();
   if (has_next_) {
-    if (neighbours->key.epoch != neighbours_.key.epoch) failed_ = false;
+    if (neighbours->key.epoch != neighbours_.key.epoch) {
+      failed_ = false;
+      forgotten_.reset();
+    }
     neighbours_ = *std::move(neighbours);
   }
   stopped_ = false;
@@ -41,10 +44,21 @@ void BuddyLink::OpenStream() { transport_->Open(neighbours_.key, {neighbours_.pr
 
 absl::Status BuddyLink::Send(uint64_t version, SnapshotSlots* own) {
   if (!has_next_ || !NextAnswers()) return absl::OkStatus();
-  absl::Status status = SendCopies(version, own);
-  failed_ = !status.ok();
-  if (failed_ && !stopped_) OpenStream();
-  return status;
+  if (forgotten_) {
+    const absl::Status status = Deliver(own, [this](Outflow* outflow) {
+      return outflow->SendNote(neighbours_.next, NoteKind::kForget, EncodeForget(*forgotten_),
+                               Now() + options_.stall);
+    });
+    if (!status.ok()) return status;
+    forgotten_.reset();
+  }
+  if (own->bytes() > 0 && !own->Arrived(version)) {
+    return absl::FailedPreconditionError("this slot's own copy is not complete");
+  }
+  OfferMemory(own);
+  return Deliver(own, [&](Outflow* outflow) {
+    return mapped_ ? SendParts(version, *own, outflow) : SendBytes(version, *own, outflow);
+  });
 }
 
 bool BuddyLink::NextAnswers() {
@@ -77,18 +91,22 @@ void BuddyLink::OfferMemory(SnapshotSlots* own) {
   if (!stopped_) OpenStream();
 }
 
-absl::Status BuddyLink::SendCopies(uint64_t version, SnapshotSlots* own) {
-  OfferMemory(own);
+template <typename SendBy>
+absl::Status BuddyLink::Deliver(SnapshotSlots* own, SendBy&& send) {
   if (stopped_) return absl::CancelledError("the world is changing");
-  Outflow outflow(neighbours_.key, transport_, budget_);
-  absl::Status status =
-      mapped_ ? SendParts(version, *own, &outflow) : SendBytes(version, *own, &outflow);
-  if (status.ok()) status = outflow.WaitPlaced(Now() + options_.stall);
-  bytes_sent_ += outflow.bytes_on_wire();
-  // Fragments on the wire refer to `outflow`.
-  if (!status.ok()) transport_->Close(neighbours_.key);
+  absl::Status status;
+  {
+    Outflow outflow(neighbours_.key, transport_, budget_);
+    status = send(&outflow);
+    if (status.ok()) status = outflow.WaitPlaced(Now() + options_.stall);
+    bytes_sent_ += outflow.bytes_on_wire();
+    // Fragments on the wire refer to `outflow`.
+    if (!status.ok()) transport_->Close(neighbours_.key);
+  }
   // The next slot may have dropped its mapping, or may be restoring from it.
   if (!status.ok() && std::exchange(mapped_, false)) own->LeaveMemory();
+  failed_ = !status.ok();
+  if (failed_ && !stopped_) OpenStream();
   return status;
 }
 
@@ -133,6 +151,7 @@ absl::Status BuddyLink::Take(MemberId /*sender*/, const FragmentHeader& header,
   }
   if (header.tensor == static_cast<uint32_t>(NoteKind::kMemory)) return TakeMemory(bytes);
   if (header.tensor == static_cast<uint32_t>(NoteKind::kParts)) return TakeParts(bytes);
+  if (header.tensor == static_cast<uint32_t>(NoteKind::kForget)) return TakeForget(bytes);
   return kept_.Put(header.version, header.tensor, header.offset, bytes, header.content);
 }
 
@@ -146,6 +165,13 @@ absl::Status BuddyLink::TakeParts(std::span<const char> bytes) {
   const auto list = DecodePartList({bytes.data(), bytes.size()});
   if (!list.ok()) return list.status();
   return kept_.TakeList(list->version, list->index, list->parts);
+}
+
+absl::Status BuddyLink::TakeForget(std::span<const char> bytes) {
+  const auto version = DecodeForget({bytes.data(), bytes.size()});
+  if (!version.ok()) return version.status();
+  kept_.Forget(*version);
+  return absl::OkStatus();
 }
 
 void BuddyLink::Corrupted(MemberId sender, const FragmentHeader& header) {

@@ -5,8 +5,8 @@
 // then needs no copy and receives only the hashes. After a failure it gets the bytes themselves,
 // for the rest of the world.
 //
-// A Snapshotter owns the object, and its thread calls Send() and next(). Start() must not run
-// together with Send(), next() or Stop(). Stop() may run during Send(). The transport's thread
+// A Snapshotter owns the object, and its thread calls Send(), Forget() and next(). Start() must not
+// run together with these or Stop(). Stop() may run during Send(). The transport's thread
 // calls Take() and Corrupted(). kept() and bytes_sent() are thread-safe.
 #pragma once
 
@@ -57,6 +57,10 @@ class BuddyLink final : public FragmentSink {
   // slot that has detached or is cut off costs the program one wait, not one per version.
   absl::Status Send(uint64_t version, SnapshotSlots* own);
 
+  // The copies up to `version` are not the state: the next Send() of this world first makes the
+  // next slot drop them.
+  void Forget(uint64_t version) { forgotten_ = version; }
+
   absl::Status Take(MemberId sender, const FragmentHeader& header,
                     std::span<const char> bytes) override;
   void Corrupted(MemberId sender, const FragmentHeader& header) override;
@@ -71,12 +75,15 @@ class BuddyLink final : public FragmentSink {
   bool NextAnswers();
   // Lets the next slot map the memory, if that slot is on this node.
   void OfferMemory(SnapshotSlots* own);
-  absl::Status SendCopies(uint64_t version, SnapshotSlots* own);
+  // Sends by `send`, and waits until the next slot has taken everything.
+  template <typename SendBy>
+  absl::Status Deliver(SnapshotSlots* own, SendBy&& send);
   absl::Status SendBytes(uint64_t version, const SnapshotSlots& own, Outflow* outflow);
   // Sends the list of parts in the memory that the next slot has mapped.
   absl::Status SendParts(uint64_t version, const SnapshotSlots& own, Outflow* outflow);
   absl::Status TakeMemory(std::span<const char> bytes);
   absl::Status TakeParts(std::span<const char> bytes);
+  absl::Status TakeForget(std::span<const char> bytes);
 
   Transport* const transport_;
   Budget* const budget_;
@@ -88,10 +95,11 @@ class BuddyLink final : public FragmentSink {
   // Set by Start(), and owned by the thread that sends.
   Neighbours neighbours_;
   bool has_next_ = false;
-  bool offered_ = false;  // the memory was offered to the next slot in this world
-  bool mapped_ = false;   // the next slot has mapped the memory
-  bool failed_ = false;   // the next slot of this world has not taken its last copy
-  Time ask_again_{};      // after a failure: when to ask the next slot again
+  bool offered_ = false;               // the memory was offered to the next slot in this world
+  bool mapped_ = false;                // the next slot has mapped the memory
+  bool failed_ = false;                // the next slot of this world has not taken its last copy
+  Time ask_again_{};                   // after a failure: when to ask the next slot again
+  std::optional<uint64_t> forgotten_;  // up to here, the next slot has to drop its copies
 };
 
 }  // namespace rewire::state

@@ -76,4 +76,17 @@ absl::StatusOr<PartList> DecodePartList(std::string_view bytes) {
   return list;
 }
 
+std::string EncodeForget(uint64_t version) {
+  ByteWriter out;
+  out.Put(version);
+  return out.Take();
+}
+
+absl::StatusOr<uint64_t> DecodeForget(std::string_view bytes) {
+  ByteReader in(bytes);
+  const auto version = in.Get<uint64_t>();
+  if (!in.Finished()) return MalformedNote("snapshots to forget", bytes, "must be 8");
+  return version;
+}
+
 }  // namespace rewire::state

@@ -1,5 +1,5 @@
-// The notes that a slot sends to the next slot on its node, and their encoding (docs/stream.md):
-// the memory of its snapshots, and the parts of a version that are in that memory. Pure and
+// The notes that a slot sends to the next slot, and their encoding (docs/stream.md): the memory of
+// its snapshots, the parts of a version that are in that memory, and copies to forget. Pure and
 // thread-safe. Decoding accepts any bytes.
 #pragma once
 
@@ -49,5 +49,9 @@ struct PartList {
 inline constexpr size_t kMostListedParts = 30000;
 std::string EncodePartList(uint64_t version, uint32_t index, std::span<const ListedPart> parts);
 absl::StatusOr<PartList> DecodePartList(std::string_view bytes);
+
+// The version up to which the next slot forgets its copies.
+std::string EncodeForget(uint64_t version);
+absl::StatusOr<uint64_t> DecodeForget(std::string_view bytes);
 
 }  // namespace rewire::state

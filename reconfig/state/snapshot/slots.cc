@@ -285,6 +285,36 @@ absl::Status SnapshotSlots::MapOf(pid_t owner, const MemoryFiles& fds) {
   return absl::OkStatus();
 }
 
+void SnapshotSlots::Forget(uint64_t version, std::span<const uint32_t> tensors) {
+  MutexLock lock(&mutex_);
+  for (Slot& s : slots_) {
+    if (!s.used || s.version > version) continue;
+    std::erase_if(s.parts, [&](const auto& placed) {
+      const ListedPart& part = placed.second;
+      const bool dropped = std::find(tensors.begin(), tensors.end(), part.tensor) != tensors.end();
+      if (dropped) s.arrived -= part.bytes;
+      return dropped;
+    });
+    if (!s.left) continue;
+    // New parts must not be written into the next slot's memory.
+    Block fresh = s.parts.empty() ? Block() : NewBlock(room_);
+    s.used = fresh.size() >= room_ && fresh.size() > 0;
+    if (!s.used) continue;
+    for (const auto& [at, part] : s.parts) {
+      std::memcpy(fresh.data() + at, s.data.data() + at, part.bytes);
+    }
+    s.data = std::move(fresh);
+    s.left = false;
+  }
+}
+
+void SnapshotSlots::Forget(uint64_t version) {
+  MutexLock lock(&mutex_);
+  for (Slot& s : slots_) {
+    if (s.version <= version) s.used = false;
+  }
+}
+
 bool SnapshotSlots::MayChange() const {
   MutexLock lock(&mutex_);
   return owner_ != 0 && (kill(owner_, 0) == 0 || errno != ESRCH);

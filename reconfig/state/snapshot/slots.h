@@ -110,6 +110,11 @@ class SnapshotSlots {
   // Adds parts of a version in mapped memory number `index`. A version may come in several lists.
   absl::Status TakeList(uint64_t version, uint32_t index, std::span<const ListedPart> parts);
 
+  // Drops these tensors' parts of all versions up to `version`.
+  void Forget(uint64_t version, std::span<const uint32_t> tensors);
+  // Drops all versions up to `version`.
+  void Forget(uint64_t version);
+
   // Returns whether another process may still write to this memory: it was mapped, and its owner
   // has not ended. An owner that counts as lost may live for a while.
   [[nodiscard]] bool MayChange() const;

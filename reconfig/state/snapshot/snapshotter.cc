@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <iterator>
 #include <string>
+#include <utility>
 
 #include "reconfig/base/log.h"
 #include "reconfig/base/short_turns.h"
@@ -139,10 +140,36 @@ absl::Status Snapshotter::BeginVersion(uint64_t version, bool streamed) {
 
 void Snapshotter::CopyRest(uint64_t version) {
   if (frozen_ || !InBackground()) return;
+  Ask(version, /*compare=*/false);
+}
+
+void Snapshotter::Ask(uint64_t version, bool compare) {
   MutexLock lock(&mutex_);
   asked_ = true;
+  compare_ = compare;
   version_ = version;
   changed_.NotifyAll();
+}
+
+void Snapshotter::Compare(uint64_t version) {
+  if (frozen_ || !InBackground()) return;
+  Ask(version, /*compare=*/true);
+}
+
+std::optional<std::string> Snapshotter::TakeDifference() {
+  MutexLock lock(&mutex_);
+  return std::exchange(difference_, std::nullopt);
+}
+
+void Snapshotter::CopyAgain(uint64_t version) {
+  std::vector<uint32_t> constant;
+  for (uint32_t t = 0; t < tensors_.size(); ++t) {
+    if (tensors_[t].shape.change == Change::kConstant) constant.push_back(t);
+  }
+  // Also after a loss: a recovery must not use these copies. The thread is idle.
+  own_.Forget(version, constant);
+  link_.Forget(version);
+  CopyRest(version);
 }
 
 void Snapshotter::FreeLater(SnapshotSlots::Memory memory) {
@@ -167,6 +194,22 @@ std::vector<uint64_t> Snapshotter::BuddyVersions() const {
   return kept().bytes() == 0 ? std::vector<uint64_t>{} : kept().WholeVersions();
 }
 
+std::optional<std::string> Snapshotter::FindDifference(uint64_t version, StateMemory* memory) {
+  uint32_t index = 0;
+  for (const ListedPart& part : own_.List(version, &index)) {
+    const PlacedTensor& t = tensors_[part.tensor];
+    if (t.shape.change != Change::kConstant || frozen_ ||
+        !CheckAllocation(t.shape.name, t.place, t.allocation).ok()) {
+      continue;
+    }
+    const StatePlace place = t.place.At(part.offset - t.part.begin * t.shape.element_bytes);
+    uint64_t content = 0;
+    const absl::Status read = memory->Hash(place, part.bytes, part.offset, &content);
+    if (read.ok() && content != part.content) return t.shape.name;
+  }
+  return std::nullopt;
+}
+
 absl::Status Snapshotter::CopyOwn(uint64_t version, StateMemory* memory) {
   for (uint32_t t = 0; t < tensors_.size(); ++t) {
     if (tensors_[t].shape.change != Change::kConstant) continue;
@@ -182,6 +225,7 @@ void Snapshotter::Run() {
   StateMemory memory;  // this thread creates and destroys the driver's objects
   for (;;) {
     uint64_t version = 0;
+    bool compare = false;
     std::vector<SnapshotSlots::Memory> old;
     {
       MutexLock lock(&mutex_);
@@ -197,9 +241,19 @@ void Snapshotter::Run() {
       asked_ = false;
       busy_ = true;
       version = version_;
+      compare = compare_;
+    }
+    if (compare) {
+      std::optional<std::string> difference = FindDifference(version, &memory);
+      MutexLock lock(&mutex_);
+      difference_ = std::move(difference);
+      continue;
     }
     absl::Status status = CopyOwn(version, &memory);
-    if (status.ok()) status = link_.Send(version, &own_);
+    // Also without an own copy: the next slot may have to drop earlier ones.
+    const absl::Status sent =
+        frozen_ ? absl::CancelledError("the world is changing") : link_.Send(version, &own_);
+    if (status.ok()) status = sent;
     if (!status.ok() && !frozen_) {
       REWIRE_WARN("snapshot: version=%llu: no copy at member %u: %s",
                   static_cast<unsigned long long>(version), link_.next(),

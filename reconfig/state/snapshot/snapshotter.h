@@ -17,12 +17,14 @@
 // copy of v is incomplete at another member, which may die: then all go back to v-1. An update that
 // ends in a collective would need two versions only, but updates may be local.
 //
-// StartWorld, BeginVersion, CopyRest and WaitTaken are owned by the program's thread, as are the
-// predicates; the other methods are thread-safe.
+// StartWorld, BeginVersion, CopyRest, WaitTaken, Compare, TakeDifference and CopyAgain are owned by
+// the program's thread, as are the predicates; the other methods are thread-safe.
 #pragma once
 
 #include <atomic>
+#include <optional>
 #include <span>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -79,6 +81,17 @@ class Snapshotter {
   absl::Status BeginVersion(uint64_t version, bool streamed = false);
   // Makes the thread copy the part that was left out, because the version was not streamed.
   void CopyRest(uint64_t version);
+  // Makes the thread compare the constant tensors in place with their copies of `version`. Call
+  // after WaitTaken(). The state must not change until WaitTaken() returns again. Reads all copied
+  // state.
+  void Compare(uint64_t version);
+  // Returns the name of a tensor that differed in the last comparison, once. The copy was made
+  // before the update's device work was complete, or the program has changed the tensor outside an
+  // update.
+  [[nodiscard]] std::optional<std::string> TakeDifference();
+  // Drops the copies up to `version`, here at once and at the next slot with its next copy, and
+  // makes the thread copy the version again. Call after WaitTaken().
+  void CopyAgain(uint64_t version);
   // Frees memory on the thread, because freeing takes a while. Thread-safe.
   void FreeLater(SnapshotSlots::Memory memory);
   // Waits until the constant state may change again: the begun copy is complete here and is
@@ -104,6 +117,9 @@ class Snapshotter {
   [[nodiscard]] Shapes ShapesOf(std::span<const TensorShape> shapes, uint32_t slots,
                                 uint32_t slot) const;
   void Run();
+  void Ask(uint64_t version, bool compare);
+  // Returns the name of a constant tensor that differs from its copy.
+  [[nodiscard]] std::optional<std::string> FindDifference(uint64_t version, StateMemory* memory);
   absl::Status CopyOwn(uint64_t version, StateMemory* memory);
   absl::Status CopyPiece(uint32_t tensor, uint64_t version, StateMemory* memory);
   void FreezeLocked() REWIRE_REQUIRES(world_mutex_);
@@ -127,6 +143,8 @@ class Snapshotter {
   CondVar changed_;
   bool busy_ REWIRE_GUARDED_BY(mutex_) = false;
   bool asked_ REWIRE_GUARDED_BY(mutex_) = false;
+  bool compare_ REWIRE_GUARDED_BY(mutex_) = false;  // asked_ is about a comparison, not a copy
+  std::optional<std::string> difference_ REWIRE_GUARDED_BY(mutex_);
   bool stop_ REWIRE_GUARDED_BY(mutex_) = false;
   uint64_t version_ REWIRE_GUARDED_BY(mutex_) = 0;
   // Memory of earlier worlds, which the thread frees when it has nothing to copy.

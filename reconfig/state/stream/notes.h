@@ -26,13 +26,14 @@ enum class NoteKind : uint32_t {
   kMemory = 0xFFFFFFFC,    // to the next slot: how it can map this slot's snapshots
   kParts = 0xFFFFFFFB,     // to the next slot: parts of a version that are in that memory
   kLate = 0xFFFFFFFA,  // to a target, at the boundary: hashes of the bytes that it has to copy then
+  kForget = 0xFFFFFFF9,  // to the next slot: its copies up to a version are not the state
 };
 
 // The notes of one transition.
 class StreamNotes {
  public:
   [[nodiscard]] static bool IsNote(uint32_t tensor) {
-    return tensor >= static_cast<uint32_t>(NoteKind::kLate);
+    return tensor >= static_cast<uint32_t>(NoteKind::kForget);
   }
 
   // Stores a note. Fails when this sender has sent a note of this kind before.

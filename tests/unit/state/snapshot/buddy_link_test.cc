@@ -71,6 +71,26 @@ TEST_P(BuddyLinkTest, NextSlotKeepsSentVersion) {
   EXPECT_TRUE(std::equal(state_.begin(), state_.end(), kept.Piece(4, 0)));
 }
 
+TEST_P(BuddyLinkTest, NextSlotForgetsBeforeTheNextCopy) {
+  for (const uint64_t version : {4, 5}) {
+    CopyState(version);
+    ASSERT_TRUE(links_[0]->Send(version, &own_).ok());
+  }
+  own_.Forget(5, std::vector<uint32_t>{0});
+  links_[0]->Forget(5);
+  ++state_[0];
+  CopyState(5);
+  ASSERT_TRUE(links_[0]->Send(5, &own_).ok());
+  const SnapshotSlots& kept = links_[1]->kept();
+  EXPECT_EQ(kept.WholeVersions(), std::vector<uint64_t>{5});
+  EXPECT_TRUE(std::equal(state_.begin(), state_.end(), kept.Piece(5, 0)));
+}
+
+TEST_P(BuddyLinkTest, SendsNoIncompleteCopy) {
+  EXPECT_TRUE(absl::IsFailedPrecondition(links_[0]->Send(4, &own_)));
+  EXPECT_TRUE(links_[1]->kept().WholeVersions().empty());
+}
+
 TEST_P(BuddyLinkTest, TakesNothingAfterStop) {
   links_[1]->Stop();
   FragmentHeader header;
@@ -89,7 +109,7 @@ TEST_P(BuddyLinkTest, SendsNothingWithoutNeighbours) {
 
 TEST_P(BuddyLinkTest, RefusesMalformedNotes) {
   FragmentHeader header;
-  for (const NoteKind kind : {NoteKind::kMemory, NoteKind::kParts}) {
+  for (const NoteKind kind : {NoteKind::kMemory, NoteKind::kParts, NoteKind::kForget}) {
     header.tensor = static_cast<uint32_t>(kind);
     EXPECT_TRUE(absl::IsInvalidArgument(links_[1]->Take(0, header, std::string("note"))));
   }

@@ -57,5 +57,15 @@ TEST(SlotNotesTest, RejectsPartsOutOfRange) {
   }
 }
 
+TEST(SlotNotesTest, ForgetHasOneVersion) {
+  const std::string bytes = EncodeForget(0x0102030405060708);
+  EXPECT_EQ(bytes.size(), 8u);
+  EXPECT_EQ(DecodeForget(bytes).value(), 0x0102030405060708u);
+  for (const std::string& bad : {bytes.substr(1), bytes + "x"}) {
+    EXPECT_EQ(DecodeForget(bad).status().message(),
+              "decode snapshots to forget: bytes=" + std::to_string(bad.size()) + ": must be 8");
+  }
+}
+
 }  // namespace
 }  // namespace rewire::state

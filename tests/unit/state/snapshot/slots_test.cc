@@ -65,6 +65,26 @@ TEST_F(SlotsTest, KeepsTheNewestVersionsAndRefusesOlderOnes) {
   EXPECT_EQ(slots_.Piece(5, 0), nullptr);
 }
 
+TEST_F(SlotsTest, ForgottenTensorsCanComeAgain) {
+  for (const uint64_t version : {3, 4, 5}) Fill(version);
+  slots_.Forget(4, std::vector<uint32_t>{0});
+  EXPECT_THAT(slots_.WholeVersions(), ElementsAre(5));
+  EXPECT_TRUE(Put(4, 0, 8, "ABCD").ok());
+  EXPECT_TRUE(Put(4, 0, 12, "EFGH").ok());
+  EXPECT_FALSE(Put(4, 2, 0, "xyz").ok());  // was not forgotten
+  EXPECT_THAT(slots_.WholeVersions(), ElementsAre(4, 5));
+  EXPECT_EQ(std::string(slots_.Piece(4, 0), 8), "ABCDEFGH");
+}
+
+TEST_F(SlotsTest, ForgottenVersionsCanComeAgain) {
+  for (const uint64_t version : {3, 4, 5}) Fill(version);
+  slots_.Forget(4);
+  EXPECT_THAT(slots_.WholeVersions(), ElementsAre(5));
+  EXPECT_EQ(slots_.Piece(4, 0), nullptr);
+  Fill(4);
+  EXPECT_THAT(slots_.WholeVersions(), ElementsAre(4, 5));
+}
+
 TEST_F(SlotsTest, ChangedBytesMakeVersionIncomplete) {
   Fill(5);
   Fill(6);
@@ -200,6 +220,23 @@ TEST_F(SharedSlotsTest, MemoryThatWasLeftToTheNextSlotIsNotWrittenAgain) {
   for (const uint64_t version : {4, 5, 6, 7}) Fill(version);
   EXPECT_THAT(owner_.WholeVersions(), ElementsAre(5, 6, 7));
   EXPECT_THAT(next_.WholeVersions(), ElementsAre(1, 2, 3));
+}
+
+TEST_F(SharedSlotsTest, ForgottenPartsAreNotWrittenIntoLeftMemoryAgain) {
+  ASSERT_TRUE(Map().ok());
+  for (const uint64_t version : {1, 2}) {
+    Fill(version);
+    ASSERT_TRUE(Tell(version).ok());
+  }
+  owner_.LeaveMemory();
+  owner_.Forget(2, std::vector<uint32_t>{0});
+  EXPECT_THAT(owner_.WholeVersions(), IsEmpty());
+  const std::string changed(16, 'z');
+  ASSERT_TRUE(owner_.Put(2, 0, 0, changed, HashContent(changed.data(), 16, 0)).ok());
+  EXPECT_THAT(owner_.WholeVersions(), ElementsAre(2)) << "the other parts have stayed";
+  EXPECT_EQ(std::string(owner_.Piece(2, 2), 4), "more");
+  EXPECT_THAT(next_.WholeVersions(), ElementsAre(1, 2));
+  EXPECT_EQ(std::string(next_.Piece(2, 0), 1), "c");
 }
 
 TEST_F(SharedSlotsTest, LeftMemoryIsNotUsedInTheNextWorld) {

@@ -112,6 +112,47 @@ TEST_P(BuddyTest, LastCopyStaysWhenTheNextSlotHasStopped) {
   EXPECT_EQ(kept.back(), 5u);
 }
 
+// Device work of an update that was not complete when the update returned, for example.
+TEST_P(BuddyTest, StateThatChangedAfterItsUpdateIsCopiedAgain) {
+  const auto [zero, one] = Neighbours();
+  const auto await = [&] {
+    return zero->WaitTaken(Now() + seconds(30)) && one->WaitTaken(Now() + seconds(30));
+  };
+  for (const uint64_t version : {4, 5}) {
+    ASSERT_TRUE(zero->BeginVersion(version).ok());
+    ASSERT_TRUE(one->BeginVersion(version).ok());
+    ASSERT_TRUE(await());
+  }
+  const auto difference = [&](Snapshotter* snapshotter) {
+    snapshotter->Compare(5);
+    EXPECT_TRUE(await());
+    return snapshotter->TakeDifference();
+  };
+  EXPECT_EQ(difference(zero.get()), std::nullopt);
+  EXPECT_EQ(difference(one.get()), std::nullopt);
+  ++state_[1];
+  EXPECT_EQ(difference(zero.get()), "t");
+  EXPECT_EQ(difference(one.get()), std::nullopt);
+  zero->CopyAgain(5);
+  ASSERT_TRUE(await());
+  EXPECT_EQ(difference(zero.get()), std::nullopt);
+  const std::vector<uint64_t> last = {5};
+  EXPECT_EQ(zero->OwnVersions(), last);
+  EXPECT_EQ(one->BuddyVersions(), last);
+  EXPECT_EQ(one->kept().Piece(5, 0)[1], state_[1]);
+}
+
+// A recovery must not use copies that are known to be wrong.
+TEST_P(BuddyTest, CopiesAreDroppedAlsoAfterALoss) {
+  const auto [zero, one] = Neighbours();
+  ASSERT_TRUE(zero->BeginVersion(4).ok());
+  ASSERT_TRUE(zero->WaitTaken(Now() + seconds(30)));
+  zero->Freeze();
+  zero->CopyAgain(4);
+  ASSERT_TRUE(zero->WaitTaken(Now() + seconds(30)));
+  EXPECT_TRUE(zero->OwnVersions().empty());
+}
+
 TEST_P(BuddyTest, CopiesStreamedVersionOnlyWhenAsked) {
   const auto [zero, one] = Neighbours();
   for (const bool streamed : {false, true}) {

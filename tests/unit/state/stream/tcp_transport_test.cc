@@ -63,16 +63,19 @@ class TcpTransportTest : public ::testing::Test {
     return {key.purpose, key.epoch, 1, 2, 0, 0, RandomNonce()};
   }
   // Connects, sends `hello`, and returns the connection and the answer.
-  UniqueFd Challenged(const StreamHello& hello, StreamChallenge* challenge) {
+  UniqueFd Greet(const StreamHello& hello, StreamChallenge* challenge) {
     UniqueFd fd;
     EXPECT_TRUE(ConnectTcp(to_->address(), Now() + kStreamPatience, &fd).ok());
     EXPECT_TRUE(SendAll(fd.get(), EncodeStreamHello(hello), Now() + kStreamPatience).ok());
     char bytes[kStreamChallengeSize];
     EXPECT_TRUE(ReceiveAll(fd.get(), bytes, sizeof bytes, Now() + kStreamPatience).ok());
-    *challenge = DecodeStreamChallenge({bytes, sizeof bytes}).value_or(StreamChallenge{});
+    const auto decoded = DecodeStreamChallenge({bytes, sizeof bytes});
+    EXPECT_TRUE(decoded.ok());
+    *challenge = decoded.value_or(StreamChallenge{});
     return fd;
   }
-  static bool EndsWithout(int fd, std::string_view bytes) {
+  // Sends the bytes, and returns whether the endpoint then closes the connection without a reply.
+  static bool ClosesAfter(int fd, std::string_view bytes) {
     if (!bytes.empty()) {
       EXPECT_TRUE(SendAll(fd, bytes, Now() + kStreamPatience).ok());
     }
@@ -80,11 +83,11 @@ class TcpTransportTest : public ::testing::Test {
     const SocketCode code = ReceiveAll(fd, &byte, 1, Now() + kStreamPatience).code;
     return code == SocketCode::kClosed || code == SocketCode::kFailed;
   }
-  // Returns a member's connection after a complete handshake.
-  UniqueFd Proved(const StreamKey& key) {
+  // Connects as a member, with a complete handshake, and returns the connection.
+  UniqueFd Authenticate(const StreamKey& key) {
     const StreamHello hello = HelloTo(key);
     StreamChallenge challenge;
-    UniqueFd fd = Challenged(hello, &challenge);
+    UniqueFd fd = Greet(hello, &challenge);
     const std::string proof = ProofFor(EncodeStreamHello(hello), EncodeStreamChallenge(challenge));
     EXPECT_TRUE(SendAll(fd.get(), proof, Now() + kStreamPatience).ok());
     char reply[kReplySize];
@@ -148,7 +151,7 @@ TEST_F(TcpTransportTest, RefusesHellosOfOtherStreams) {
   wrong[2].purpose = Purpose::kSnapshot;
   wrong[3].purpose = Purpose::kNames;  // to_ answers no names
   wrong[4].sender = 3;                 // not in the world
-  wrong[5].sender_incarnation = 1;     // an earlier process
+  wrong[5].sender_incarnation = 1;     // another process of the member
   wrong[6].receiver = 1;
   wrong[7].receiver_incarnation = 1;
   wrong[8].sender = 2;  // the receiver's own id
@@ -156,14 +159,14 @@ TEST_F(TcpTransportTest, RefusesHellosOfOtherStreams) {
   uint64_t stale = 0;
   for (const StreamHello& hello : wrong) {
     StreamChallenge challenge{.known = true};
-    const UniqueFd fd = Challenged(hello, &challenge);
+    const UniqueFd fd = Greet(hello, &challenge);
     EXPECT_EQ(challenge, StreamChallenge{});  // a refusal contains no proof
-    EXPECT_TRUE(EndsWithout(fd.get(), ""));
+    EXPECT_TRUE(ClosesAfter(fd.get(), ""));
     EXPECT_EQ(to_->counters().dropped_stale + to_->counters().refused, ++stale);
     EXPECT_EQ(ValueOf(Counter::kStreamRefused) - refused, stale);
   }
   StreamChallenge challenge;
-  Challenged(good, &challenge);
+  Greet(good, &challenge);
   EXPECT_TRUE(challenge.known);
   to_->Close(kKey);
 }
@@ -175,17 +178,17 @@ TEST_F(TcpTransportTest, RefusesProofsOfOtherConnections) {
   const StreamHello hello = HelloTo(kKey);
   const std::string bytes = EncodeStreamHello(hello);
   StreamChallenge challenge;
-  UniqueFd fd = Challenged(hello, &challenge);
+  UniqueFd fd = Greet(hello, &challenge);
   const std::string recorded = ProofFor(bytes, EncodeStreamChallenge(challenge));
   ASSERT_TRUE(SendAll(fd.get(), recorded, Now() + kStreamPatience).ok());
   char reply[kReplySize];
   ASSERT_TRUE(ReceiveAll(fd.get(), reply, sizeof reply, Now() + kStreamPatience).ok());
   uint64_t garbage = 0;
   for (const int kind : {0, 1, 2}) {
-    fd = Challenged(hello, &challenge);
+    fd = Greet(hello, &challenge);
     ASSERT_TRUE(challenge.known);
     const std::string other = ProofFor(bytes, EncodeStreamChallenge(challenge), {{78}});
-    EXPECT_TRUE(EndsWithout(fd.get(), kind == 0   ? recorded
+    EXPECT_TRUE(ClosesAfter(fd.get(), kind == 0   ? recorded
                                       : kind == 1 ? EncodeStreamProof(challenge.proof)
                                                   : other));
     EXPECT_EQ(to_->counters().dropped_garbage, ++garbage);
@@ -212,7 +215,7 @@ TEST_F(TcpTransportTest, CorruptedFragmentFailsTheReceiver) {
   header.epoch = kKey.epoch;
   header.bytes = 16;
   header.content = 1;
-  const UniqueFd fd = Proved(kKey);
+  const UniqueFd fd = Authenticate(kKey);
   ASSERT_TRUE(
       SendAll(fd.get(), EncodeHeader(header) + std::string(16, 'x'), Now() + kStreamPatience).ok());
   char reply[kReplySize];
@@ -239,7 +242,7 @@ TEST_F(TcpTransportTest, SurvivesGarbageAndEveryTruncation) {
   header.bytes = 16;
   const std::string all = EncodeHeader(header) + "0123456789";
   for (size_t cut = 0; cut < all.size(); ++cut) {
-    const UniqueFd fd = Proved(kKey);
+    const UniqueFd fd = Authenticate(kKey);
     ASSERT_TRUE(SendAll(fd.get(), all.substr(0, cut), Now() + seconds(5)).ok());
   }
   Outflow out(kKey, from_.get(), &budget_);
@@ -257,8 +260,8 @@ TEST_F(TcpTransportTest, CountsConnectionsThatEndBeforeTheirProof) {
   UniqueFd silent;
   ASSERT_TRUE(ConnectTcp(to_->address(), Now() + kStreamPatience, &silent).ok());
   StreamChallenge challenge;
-  UniqueFd challenged = Challenged(HelloTo(kKey), &challenge);
-  UniqueFd member = Proved(kKey);
+  UniqueFd challenged = Greet(HelloTo(kKey), &challenge);
+  UniqueFd member = Authenticate(kKey);
   for (UniqueFd* fd : {&silent, &challenged, &member}) fd->reset();
   const Time deadline = Now() + kStreamPatience;
   while (to_->counters().refused < 2 && Now() < deadline) std::this_thread::yield();
@@ -269,9 +272,9 @@ TEST_F(TcpTransportTest, CountsConnectionsThatEndBeforeTheirProof) {
 TEST_F(TcpTransportTest, NewConnectionOfMemberReplacesItsOldOne) {
   Intake intake(Expected());
   to_->Open(kKey, kSenders, &intake);
-  const UniqueFd old = Proved(kKey);
-  const UniqueFd fresh = Proved(kKey);
-  EXPECT_TRUE(EndsWithout(old.get(), ""));
+  const UniqueFd old = Authenticate(kKey);
+  const UniqueFd fresh = Authenticate(kKey);
+  EXPECT_TRUE(ClosesAfter(old.get(), ""));
   EXPECT_FALSE(WaitReady(fresh.get(), POLLIN, Now()));
   to_->Close(kKey);
 }
@@ -295,7 +298,7 @@ class HeldSink final : public FragmentSink {
 TEST_F(TcpTransportTest, RefusedHelloDoesNotCloseAMembersConnection) {
   HeldSink sink;
   to_->Open(kKey, kSenders, &sink);
-  const UniqueFd member = Proved(kKey);
+  const UniqueFd member = Authenticate(kKey);
   const std::string body(16, 'x');
   FragmentHeader header;
   header.epoch = kKey.epoch;
@@ -339,13 +342,13 @@ TEST_F(TcpTransportTest, KeepsFewUnauthenticatedConnectionsAndServesMembers) {
   const Time deadline = Now() + kStreamPatience;
   while (to_->counters().refused < 300 - 64 && Now() < deadline) std::this_thread::yield();
   EXPECT_EQ(to_->counters().refused, 300u - 64u);
-  EXPECT_TRUE(EndsWithout(silent.front().get(), ""));           // the oldest are dropped
+  EXPECT_TRUE(ClosesAfter(silent.front().get(), ""));           // the oldest are dropped
   EXPECT_FALSE(WaitReady(silent.back().get(), POLLIN, Now()));  // the newest are kept
   // Challenged connections that never send a proof have their own limit.
   std::vector<UniqueFd> challenged;
   StreamChallenge challenge;
-  for (int i = 0; i < 80; ++i) challenged.push_back(Challenged(HelloTo(kKey), &challenge));
-  EXPECT_TRUE(EndsWithout(challenged.front().get(), ""));
+  for (int i = 0; i < 80; ++i) challenged.push_back(Greet(HelloTo(kKey), &challenge));
+  EXPECT_TRUE(ClosesAfter(challenged.front().get(), ""));
   Outflow out(kKey, from_.get(), &budget_);
   ASSERT_TRUE(out.Send(Everything(), 0, false, Now() + kStreamPatience).ok());
   EXPECT_TRUE(intake.Wait(Now() + kStreamPatience).ok());
@@ -369,7 +372,7 @@ TEST_F(TcpTransportTest, AnswersNamesToMembersWithTheKey) {
   EXPECT_EQ(AskName(to, {{6}}, {1, 9, ""}, "a", Now() + kStreamPatience).status().code(),
             absl::StatusCode::kPermissionDenied);
   WorldMember before = to;
-  before.incarnation = 7;  // an earlier process with this address
+  before.incarnation = 7;  // another process at this address
   EXPECT_FALSE(AskName(before, key, {1, 9, ""}, "a", Now() + kStreamPatience).ok());
 }
 
