@@ -23,7 +23,7 @@ class Run:
     """A job and its permitted outcomes.
 
     A fault predicts its outcome before it is injected: expect_loss() names members that the world
-    may lose, must_end() says that the job cannot survive the fault, and may_end that it need not.
+    may lose, must_end() says that the job cannot survive, and may_end that the job may or may not.
     The verdict compares the outcome with these predictions.
     """
 
@@ -43,7 +43,7 @@ class Run:
         self.refused = 0  # changes
         self.may_end = False
         self.end = None  # (reason, exit statuses) of the end that must come
-        self.folder_stays = False  # until the next job: nobody is left to remove it
+        self.folder_stays = False  # the job's folder remains until the next job removes it
         self.limit_reached = False
         self.wrong = self.different = ""
         self.left = []
@@ -85,7 +85,7 @@ class Run:
                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True)
 
     def finish(self, command):
-        """Returns (status, output) of a started change, which may be refused or fail, not hang."""
+        """Returns (status, output) of a started change. The change may be refused or fail; a hang raises."""
         try:
             output, _ = command.communicate(timeout=PATIENCE_S)
         except subprocess.TimeoutExpired:
@@ -111,13 +111,16 @@ class Run:
 
     # ---- the run
     def settle(self):
-        """Waits until no change is pending and every shard has its copy again."""
+        """Waits until no change is pending and every shard has its copy again, 5 steps later."""
         self.job.cli("wait", "--timeout", str(PATIENCE_S), timeout=PATIENCE_S + 10)
-        self.job.log.poll()
+        self.log.poll()
         self.job.wait_step(self.log.last_step() + 5)
 
     def perform(self):
-        """Runs the job to its end and sets the verdict: wrong, different, left; all empty is good."""
+        """Runs the job to its end and sets wrong, different and left; each is empty if good.
+
+        The caller checks mistaken_losses() as well.
+        """
         try:
             self._disturb()
             self._await_end()
@@ -128,9 +131,10 @@ class Run:
         finally:
             if self.job is not None:
                 self.job.close()
+        # _difference() may raise, and no process may remain then.
+        self._look_for_leftovers()
         self.log.poll()
         self.different = self._difference()
-        self._look_for_leftovers()
 
     def _disturb(self):
         (self.folder / "steps").mkdir(parents=True)
@@ -147,6 +151,7 @@ class Run:
             self._strike(self.random.choice(faults.deadly(self)))
 
     def _strike(self, fault):
+        # The name comes first, so that a fault that raises is reported too.
         self.did.append((fault.__name__, f"({fault.__name__})"))
         self.did[-1] = (fault.__name__, fault(self))
 
@@ -198,9 +203,9 @@ class Run:
         undisturbed = StepLog(folder)
         undisturbed.poll()
         expected = losses(undisturbed)
-        wrong = [step for step, bits in trained.items() if bits != expected.get(step)]
-        if wrong:
-            return f"{len(wrong)} losses differ, the first at step {min(wrong)}"
+        differing = [step for step, bits in trained.items() if bits != expected.get(step)]
+        if differing:
+            return f"{len(differing)} losses differ, the first at step {min(differing)}"
         if self.end is not None or self.limit_reached or self.wrong:
             return ""
         finals = [line for line in self.output().splitlines() if "final step" in line]

@@ -3,6 +3,8 @@
 Pure: takes rows, returns text. No third-party library.
 """
 
+import html
+
 WIDTH, HEIGHT, LEFT, RIGHT = 1000, 560, 70, 20
 INK, GRID, LOSS, TIME, WORLD = "#222", "#ddd", "#1f6feb", "#d29922", "#8ddb8c"
 
@@ -38,7 +40,7 @@ class _Panel:
             out.append(f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{t:.3g}</text>')
         middle = self.top + self.height / 2
         out.append(f'<text x="14" y="{middle:.1f}" transform="rotate(-90 14 {middle:.1f})" '
-                   f'text-anchor="middle">{self.label}</text>')
+                   f'text-anchor="middle">{html.escape(self.label)}</text>')
         return out
 
     def line(self, points, colour):
@@ -52,19 +54,19 @@ def render(title, steps, changes):
         return ""
     x_range = (steps[0]["step"], steps[-1]["step"])
     losses = [row["loss"] for row in steps]
-    times = sorted(row["ms"] for row in steps)
     loss = _Panel(60, 220, x_range, (min(losses), max(losses)), "loss")
-    # The axis scales to the pauses, not to one outlier of the first step.
-    time = _Panel(320, 180, x_range, (0, times[max(0, int(len(times) * 0.995) - 1)] * 1.1), "step time, ms")
+    # The first step includes start-up time, so the axis scales to the longest later step.
+    longest = max(row["ms"] for row in steps[1:] or steps)
+    time = _Panel(320, 180, x_range, (0, longest * 1.1), "step time, ms")
     out = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{HEIGHT}" '
            f'font-family="sans-serif" font-size="11" fill="{INK}">',
            f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
-           f'<text x="{LEFT}" y="24" font-size="15">{title}</text>']
+           f'<text x="{LEFT}" y="24" font-size="15">{html.escape(title)}</text>']
     out += loss.frame() + time.frame()
     for i, change in enumerate(changes):
         x = loss.x(change["step"])
         out.append(f'<line x1="{x:.1f}" y1="56" x2="{x:.1f}" y2="500" stroke="#cf222e" stroke-dasharray="3 3"/>')
-        out.append(f'<text x="{x + 3:.1f}" y="{52 - 12 * (i % 2):.1f}" fill="#cf222e">{change["name"]}</text>')
+        out.append(f'<text x="{x + 3:.1f}" y="{52 - 12 * (i % 2):.1f}" fill="#cf222e">{html.escape(change["name"])}</text>')
     most = max(row["slots"] for row in steps)
     for before, after in zip(steps, steps[1:]):
         x0, x1 = loss.x(before["step"]), loss.x(after["step"])

@@ -19,6 +19,7 @@ class LiveView:
     def __init__(self, log):
         self.log, self.shown = log, 0.0
         self.terminal = sys.stderr.isatty()
+        # Every wait of a job polls the log, so that the line needs no thread.
         poll = log.poll
         log.poll = lambda: (poll(), self.show())[0]
 
@@ -64,11 +65,12 @@ def train(build, folder, members, program, actions, environment=None):
 
 
 def disturb(rounds, spacing):
-    """Returns actions for train(): they make all changes and return one row per change."""
+    """Returns actions for train(). They make all changes and return one row per change. spacing: steps between the end
+    of a change and the next change."""
     def actions(job, log):
         rows, step = [], spacing
         for change in changes.plan(rounds):
-            row = changes.perform(job, log, change, step, 2)
+            row = changes.perform(job, log, change, step, settle=2)
             say(f"  {change.name:<15} {change.before} -> {change.after}  "
                 f"at step {row['asked_at_step']}, in the new world by step {row['done_at_step']}")
             rows.append(row)

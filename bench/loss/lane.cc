@@ -12,13 +12,13 @@ namespace {
 
 constexpr size_t kElements = 20000;
 constexpr size_t kBytes = kElements * sizeof(int32_t);
-// A program whose rendezvous store has lost a rank does not wait for its unique id without end.
-constexpr Duration kForIdAfterFault = seconds(10);
-constexpr Duration kForId = seconds(120);
+// After a fault, rank 0 may never write the unique id, so the other ranks stop waiting earlier.
+constexpr Duration kIdPatienceAfterFault = seconds(10);
+constexpr Duration kIdPatience = seconds(120);
 constexpr milliseconds kIdle(2);
 constexpr microseconds kPoll(50);
-// The longest time between two operations, as a program computes between them.
-constexpr uint64_t kMostComputeUs = 2000;
+// The limit of the simulated computation before an operation, in microseconds.
+constexpr uint64_t kMaxComputeUs = 2000;
 
 }  // namespace
 
@@ -59,9 +59,8 @@ void Lane::WaitUntilReady(const char* call, ncclComm_t comm) {
 void Lane::Check(const char* call, ncclResult_t result, ncclComm_t comm) {
   if (result == ncclInProgress && comm != nullptr) return WaitUntilReady(call, comm);
   if (result == ncclSuccess) return;
-  // The time is taken before the text is made.
   record_.End(std::string(call) + ": " + ncclGetErrorString(result));
-  throw Stop{ncclGetLastError(nullptr)};
+  throw Stop{};
 }
 
 void Lane::CheckCuda(const char* call, CUresult result) {
@@ -79,7 +78,7 @@ void Lane::StopIfAnotherFailed() {
 void Lane::Compute() {
   Enter(CallKind::kCompute);
   StopIfAnotherFailed();
-  std::this_thread::sleep_for(microseconds(random_.Below(kMostComputeUs)));
+  std::this_thread::sleep_for(microseconds(random_.Below(kMaxComputeUs)));
 }
 
 ncclComm_t Lane::Create() {
@@ -96,10 +95,12 @@ ncclComm_t Lane::Create() {
     while (!folder_->Get(name, milliseconds(20), &id)) {
       StopIfAnotherFailed();
       if (record_.HasFault() && fault == Time::max()) fault = Now();
-      if (fault != Time::max() ? Now() - fault < kForIdAfterFault : Now() - begun < kForId) {
+      if (fault != Time::max() ? Now() - fault < kIdPatienceAfterFault
+                               : Now() - begun < kIdPatience) {
         continue;
       }
-      record_.End("rendezvous: unique id " + name + " was not written");
+      record_.End("rendezvous: unique id " + name + ": not written within " +
+                  (fault != Time::max() ? "10 s after the fault" : "120 s"));
       throw Stop{};
     }
   }
@@ -120,18 +121,16 @@ ncclComm_t Lane::Split(ncclComm_t parent) {
   Enter(CallKind::kSplit);
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = plan_.blocking ? 1 : 0;
-  ncclComm_t child = nullptr;
-  const ncclResult_t result = ncclCommSplit(parent, 0, rank_, &child, &config);
-  if (child != nullptr && (result == ncclSuccess || result == ncclInProgress)) {
-    open_.push_back(child);
-  }
+  child_ = nullptr;
+  const ncclResult_t result = ncclCommSplit(parent, 0, rank_, &child_, &config);
   Check("ncclCommSplit", result, parent);
-  // NCCL also returns ncclSuccess while a non-blocking parent is in progress.
+  // NCCL also returns ncclSuccess while a non-blocking parent is in progress, and stores the child
+  // when the split is complete.
   if (!plan_.blocking) {
     WaitUntilReady("ncclCommSplit", parent);
-    WaitUntilReady("ncclCommSplit", child);
+    WaitUntilReady("ncclCommSplit", child_);
   }
-  return child;
+  return child_;
 }
 
 void Lane::AwaitStream(ncclComm_t comm) {
@@ -193,13 +192,14 @@ bool Lane::Operate(ncclComm_t comm) {
 }
 
 void Lane::Destroy(ncclComm_t comm) {
-  // Every rank has made as many steps.
+  // All ranks have the same steps_, so all of them finalize or none does.
   if (!plan_.blocking || steps_ % 2 == 0) {
     Enter(CallKind::kFinalize);
     Check("ncclCommFinalize", ncclCommFinalize(comm), comm);
   }
   Enter(CallKind::kDestroy);
   std::erase(open_, comm);
+  if (comm == child_) child_ = nullptr;
   const ncclResult_t result = ncclCommDestroy(comm);
   if (result != ncclInProgress) Check("ncclCommDestroy", result, nullptr);
 }
@@ -271,6 +271,7 @@ void Lane::Run() {
     record_.End("");
   } catch (const Stop&) {
     failed_->store(true, std::memory_order_release);
+    if (child_ != nullptr) open_.push_back(child_);
     for (const ncclComm_t comm : open_) {
       place_->Enter("abort after the error", steps_, plan_.number);
       ncclCommAbort(comm);

@@ -39,9 +39,7 @@ class Lane {
 
  private:
   // Exception that ends the lane with the first error, its own or another lane's.
-  struct Stop {
-    std::string text;
-  };
+  struct Stop {};
 
   void Enter(CallKind kind);
   // Throws Stop if the result is an error; waits while the call is in progress.
@@ -73,7 +71,9 @@ class Lane {
   CallRecord record_;
   sim::SeededRandom random_;
   uint64_t created_ = 0, steps_ = 0;
-  std::vector<ncclComm_t> open_;
+  std::vector<ncclComm_t> open_;  // without child_
+  // The child of a split. A member, because NCCL may store it after Split() has thrown.
+  ncclComm_t child_ = nullptr;
   CUstream stream_ = nullptr;
   CUdeviceptr data_ = 0;
   std::optional<PinnedMemory> host_;

@@ -28,7 +28,8 @@ struct LanePlan {
   [[nodiscard]] std::string Text() const;
 };
 
-// The first lane is steady and has all ranks.
+// Returns lanes of at least two ranks each. The first lane is steady and has all ranks. `ranks`
+// must be at least 2.
 [[nodiscard]] std::vector<LanePlan> DrawLanes(uint64_t seed, int ranks);
 
 }  // namespace rewire::bench

@@ -8,7 +8,10 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <memory>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "bench/lib/command_line.h"
 #include "bench/loss/lane.h"
@@ -30,6 +33,11 @@ void WriteResult(const std::string& folder, int rank,
     for (const auto& lane : lanes) {
       file << "{\"plan\": \"" << lane->plan().Text() << "\", \"lane\": " << lane->plan().number
            << ", \"record\": " << lane->record().Text() << "}\n";
+    }
+    file.close();
+    if (!file) {
+      std::fprintf(stderr, "loss_rank: write %s.new: failed\n", path.c_str());
+      std::exit(kUnexpected);
     }
   }
   std::filesystem::rename(path + ".new", path);
@@ -78,11 +86,6 @@ int RunRank(int argc, char** argv) {
         cuda->CtxSetCurrent(context);
         lane->Run();
       });
-    }
-    // The watchdog needs each thread's handle, which is known once the thread has entered its first
-    // place.
-    for (const auto& place : places) {
-      while (place->changes() == 0) std::this_thread::yield();
     }
     const Watchdog watchdog(rank, &places, seconds(arguments.patience));
     for (std::thread& thread : threads) thread.join();

@@ -81,11 +81,11 @@ void Dispatcher::Digest(CUdeviceptr rows, uint64_t* digest) {
   });
 }
 
-void Dispatcher::MakeHere(uint64_t of, CUdeviceptr to) { Fill(to, of, Rows()); }
+void Dispatcher::MakeHere(uint64_t seed, CUdeviceptr to) { Fill(to, seed, Rows()); }
 
-void Dispatcher::Bring(uint64_t of, CUdeviceptr to, uint64_t* digest) {
+void Dispatcher::Bring(uint64_t seed, CUdeviceptr to, uint64_t* digest) {
   const std::vector<size_t> sends = AsSource();
-  Fill(here_, of, Sum(sends) / hidden_);
+  Fill(here_, seed, Sum(sends) / hidden_);
   device_.AllToAll(stream_, here_, sends, there_, AsOwner());
   Reorder(there_, to, true);
   Digest(to, digest);

@@ -32,27 +32,31 @@ struct Routing {
 
 class Dispatcher {
  public:
-  // own: experts of each process. most: maximum of rows that come or go.
+  // own: experts of each process. most: limit of the rows sent or received. `device` must outlive
+  // the object.
   Dispatcher(SimDevice* device, CUstream stream, uint32_t rank, uint32_t own, uint32_t hidden,
              size_t most);
 
-  // Sets the routing for the calls below; `routing` must outlive them.
+  // Sets the routing for the calls below. `routing` must be valid and unchanged until the stream
+  // has finished their work, which reads it.
   void Use(const Routing* routing) { routing_ = routing; }
   [[nodiscard]] uint32_t Rows() const;  // rows that come to this process
 
-  // Makes rows from `of` and sends them to their experts' owners. The digest includes received
-  // rows.
-  void Bring(uint64_t of, CUdeviceptr to, uint64_t* digest);
-  // Makes rows at their experts' owner.
-  void MakeHere(uint64_t of, CUdeviceptr to);
-  // Sends rows back to their sources. The digest includes received rows.
+  // The calls below only put work on the stream. `*digest` must be valid until the work ends.
+  //
+  // Makes this source's rows from `seed`, sends them to their experts' owners, and adds the
+  // received rows to the digest.
+  void Bring(uint64_t seed, CUdeviceptr to, uint64_t* digest);
+  // Makes the rows at their experts' owner, without a transfer.
+  void MakeHere(uint64_t seed, CUdeviceptr to);
+  // Sends rows back to their sources, and adds the received rows to the digest.
   void Return(CUdeviceptr from, uint64_t* digest);
   // Adds the rows, in the order by expert, to the digest.
   void Digest(CUdeviceptr rows, uint64_t* digest);
 
  private:
   void Fill(CUdeviceptr to, uint64_t of, uint64_t rows);
-  // Floats between this process and each other: as the source, and as the experts' owner.
+  // Return, per process, the floats that this process sends as a source or receives as an owner.
   [[nodiscard]] std::vector<size_t> AsSource() const;
   [[nodiscard]] std::vector<size_t> AsOwner() const;
   // Copies runs of one expert and source between the order by source and the order by expert.

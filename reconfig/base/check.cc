@@ -7,7 +7,8 @@
 namespace rewire {
 
 void CheckFailed(const char* file, int line, const char* condition) noexcept {
-  REWIRE_ERROR("defect at %s:%d: not true: %s: the process ends", file, line, condition);
+  REWIRE_ERROR("check %s:%d: condition is false: %s: the process ends (report this defect)", file,
+               line, condition);
   std::abort();
 }
 

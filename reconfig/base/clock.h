@@ -35,13 +35,14 @@ class RunningClock {
  public:
   explicit RunningClock(Duration step) : step_(step) {}
 
-  // Returns the running time at `now`, which is the owner's time and never decreases.
+  // Returns the running time at `now`. `now` is the owner's time and must not decrease.
   Time Read(Time now) {
     if (last_ != Time{} && now - last_ > step_) stalled_ += now - last_ - step_;
     last_ = std::max(last_, now);
     return now - stalled_;
   }
-  // Like Read(), but does not count as a reading.
+  // Returns the running time at `now` without counting as a reading. A stall since the last reading
+  // is not subtracted yet, so the result may exceed that of a later Read().
   [[nodiscard]] Time At(Time now) const { return now - stalled_; }
   // Converts a running time to the owner's time, assuming no further stall.
   [[nodiscard]] Time OwnersTime(Time running) const { return running + stalled_; }

@@ -37,18 +37,20 @@ struct CounterInfo {
 // Returns the rows in the order of their numbers; the index is the number.
 [[nodiscard]] std::span<const CounterInfo> CounterTable();
 
-// Adds to the process's total, or to a gauge's value. A negative change lowers a gauge.
+// Adds to the process's total, or to a gauge's value. The sum wraps around, so that `-n` lowers a
+// gauge by n.
 void Count(Counter counter, uint64_t change = 1);
 // Sets a value that is counted elsewhere.
 void SetCounter(Counter counter, uint64_t value);
-// Raises a gauge to `value` if it is lower.
+// Raises a gauge to `value`. Has no effect if the gauge is at or above `value`.
 void RaiseCounter(Counter counter, uint64_t value);
 [[nodiscard]] uint64_t ValueOf(Counter counter);
 // Returns the values other than 0.
 [[nodiscard]] std::vector<CounterValue> CounterValues();
-// The same for another library in the process; see ReadCounters.
+// Copies at most `room` of the values other than 0 for another library in the process, and returns
+// the number of copied values; see ReadCounters.
 size_t CopyCounters(CounterValue* out, size_t room) noexcept;
-// Returns the value of a counter in such a list.
+// Returns the value of `counter` in `values`; 0: the list does not have the counter.
 [[nodiscard]] uint64_t ValueIn(std::span<const CounterValue> values, Counter counter);
 
 // The part of one object in a total. The object's own value is for tests and logs.
@@ -58,7 +60,7 @@ class Counted {
   Counted(const Counted&) = delete;
   Counted& operator=(const Counted&) = delete;
 
-  // Both return the new value.
+  // Both operators return the object's new value.
   uint64_t operator+=(uint64_t change) {
     Count(counter_, change);
     return value_.fetch_add(change, std::memory_order_relaxed) + change;
@@ -71,9 +73,9 @@ class Counted {
   std::atomic<uint64_t> value_{0};
 };
 
-// Gives the function, which belongs to another of our libraries, to librewire.so in the folder of
-// that library. Loads librewire.so if the process has not loaded it yet. Has no effect in a process
-// that is not a member of a job (REWIRE_SOCKET). Thread-safe. Waits while another thread loads a
+// Registers `read`, a function of the calling library, with the librewire.so in that library's
+// folder. Loads librewire.so if the process has not loaded it yet. Has no effect in a process that
+// is not a member of a job (REWIRE_SOCKET). Thread-safe. Waits while another thread loads a
 // library.
 void ReportCounters(ReadCounters read);
 

@@ -39,7 +39,7 @@ absl::Status Corrupt(const std::string& path, uint64_t offset, absl::string_view
 absl::Status Check(const RecordedShape& shape) {
   const auto [topology, experts] = shape;
   const uint64_t devices = uint64_t{topology.nodes} * topology.per_node;
-  // The first comparison bounds `devices`, so that the product does not wrap.
+  // `devices` is compared with the limit before the product, so that the product does not wrap.
   if (devices == 0 || experts == 0 || devices > kMostPairs || devices * experts > kMostPairs) {
     return absl::InvalidArgumentError(
         absl::StrCat(topology.nodes, " nodes of ", topology.per_node, " devices and ", experts,
@@ -116,7 +116,10 @@ absl::StatusOr<CountWriter> CountWriter::Create(const std::string& path,
   UniqueFd file(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
   if (!file.valid()) return Failed(path, "create");
   CountWriter writer(path, shape, std::move(file));
-  REWIRE_RETURN_IF_ERROR(writer.Append(EncodeShape(shape)));
+  if (absl::Status status = writer.Append(EncodeShape(shape)); !status.ok()) {
+    unlink(path.c_str());  // O_EXCL would refuse to create it again
+    return status;
+  }
   return writer;
 }
 

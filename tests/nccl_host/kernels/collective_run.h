@@ -1,5 +1,6 @@
 // Runs one channel's part of a collective (src/device/all_reduce.h, all_gather.h, all_gather_v.h,
-// broadcast.h, reduce.h and reduce_scatter.h of NCCL). Called by the thread of one block.
+// broadcast.h, reduce.h and reduce_scatter.h of NCCL). Called by the thread of one block. A call
+// waits for the peers' parts, and returns early if the communicator is aborted.
 #pragma once
 
 #include <vector>

@@ -1,5 +1,6 @@
 // An emulated kernel's wait for its peers. As on a device, the wait has no deadline and ends early
-// only when the communicator's abort flag is set. Owned by the thread of one block.
+// only when the communicator's abort flag is set. A Progress is owned by the thread of one block,
+// and the communicator must outlive it. Load() and Store() are thread-safe.
 #pragma once
 
 #include <immintrin.h>
@@ -38,8 +39,9 @@ class Progress {
     }
     return true;
   }
-  // On a device NCCL's proxy thread sends a step while the kernel goes on. Here the two may share a
-  // processor, and a kernel that finds its next data waiting would hold the step back.
+  // Lets NCCL's proxy thread send the step that the kernel has just posted. On a device both run at
+  // the same time. Here they may share a processor, and a kernel whose next data have arrived would
+  // delay the send.
   static void LetProxySend() { ::sched_yield(); }
   // Yields the processor to the peers that share it.
   static void Relax(int turn) {

@@ -11,6 +11,7 @@
 namespace {
 
 constexpr size_t kMost = 256;  // different names in one process
+// An entry is written once, before its function is returned, and never freed.
 std::string* missing_names[kMost];
 
 template <size_t kIndex>

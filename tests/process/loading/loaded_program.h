@@ -1,6 +1,6 @@
-// A run of an NCCL program that comes to NCCL in one way, in a tree with the folders of Python
-// wheels: LIBRARIES (the simulated GPU without NCCL), nvidia/nccl/lib (NCCL), ext and bin. For the
-// tests of this folder. Owned by one thread.
+// A temporary tree with the folders of Python wheels, in which a program loads NCCL in one way:
+// LIBRARIES (the simulated GPU without NCCL), nvidia/nccl/lib (NCCL), ext and bin. For the tests of
+// this folder. Owned by one thread. The tree exists as long as the object.
 #pragma once
 
 #include <string>
@@ -15,8 +15,8 @@ class LoadedProgram {
  public:
   LoadedProgram();
 
-  // Copies a file into a folder of the tree, under another name unless it is "", and returns its
-  // path.
+  // Copies `file` into `folder` of the tree and returns the path of the copy. name: of the copy;
+  // "": the name of the file.
   std::string Copy(const std::string& file, const std::string& folder, std::string name = "") const;
   // Returns a path in the tree.
   [[nodiscard]] std::string operator/(const std::string& name) const { return folder_ / name; }
@@ -27,7 +27,8 @@ class LoadedProgram {
   // NCCL's file in nvidia/nccl/lib.
   [[nodiscard]] const std::string& nccl() const { return nccl_; }
 
-  // Runs a command to its end with these variables ("NAME=value"), PATH and NCCL's own alone.
+  // Runs the command and waits for its end. Its environment has only `variables` ("NAME=value"),
+  // PATH and this process's NCCL_* variables.
   [[nodiscard]] static CommandResult Run(const std::vector<std::string>& variables,
                                          const std::vector<std::string>& command);
 
@@ -38,7 +39,7 @@ class LoadedProgram {
   std::string nccl_;
 };
 
-// Returns the lines of a text in order.
+// Returns the lines of a text in alphabetical order.
 std::vector<std::string> SortedLines(const std::string& text);
 
 }  // namespace rewire

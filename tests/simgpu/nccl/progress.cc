@@ -53,7 +53,7 @@ void Progress::Run() {
   int idle = 0;
   while (!stop_.load(std::memory_order_acquire)) {
     if (abort_->IsSet()) {
-      // The kernels own the plans: release the plans before the kernels leave.
+      // The callers of Execute() own the plans. Drop the pointers before these callers return.
       rewire::MutexLock lock(&mutex_);
       dropped_all_ = true;
       queue_.clear();
@@ -113,7 +113,7 @@ void Progress::Sleep(Plan* plan, int* idle) {
       if (fd >= 0) {
         fds.push_back({fd, events, 0});
       } else {
-        // A plugin can only be polled: often at first, later at most 2000 times a second.
+        // A plugin without a descriptor must be polled: at first every 10 us, later every 500 us.
         *idle = std::min(*idle + 1, 64);
         timeout = {0, *idle < 16 ? 10'000 : *idle < 64 ? 50'000 : 500'000};
       }

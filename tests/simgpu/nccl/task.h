@@ -1,5 +1,5 @@
-// The request of one API call, checked and with its operator resolved. A value type;
-// thread-compatible.
+// The request of one API call, checked and with its operator resolved, for a plan. A value type;
+// thread-compatible. Buffers are device memory and must be valid until the operation completes.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ struct CollectiveTask {
   Function function = Function::kAllReduce;
   const void* send = nullptr;
   void* recv = nullptr;
-  size_t count = 0;  // AllGather: sent per rank. ReduceScatter: received per rank.
+  size_t count = 0;  // elements. AllGather: sent per rank. ReduceScatter: received per rank.
   ncclDataType_t type = ncclInt8;
   Operator op;
   int root = 0;
@@ -31,8 +31,8 @@ struct CollectiveTask {
 };
 
 struct PeerTask {
-  bool sending = false;
-  int peer = 0;
+  bool sending = false;  // false: receives into `data`
+  int peer = 0;          // rank in the communicator
   char* data = nullptr;
   size_t bytes = 0;
   cudaStream_t stream = nullptr;

@@ -11,10 +11,12 @@ TEST(CheckDeathTest, NamesConditionAndPlace) {
   REWIRE_CHECK(++evaluated == 1);
   EXPECT_EQ(evaluated, 1);
   EXPECT_DEATH(REWIRE_CHECK(evaluated == 2),
-               "REWIRE ERROR defect at check_test.cc:[0-9]+: not true: evaluated == 2");
+               "REWIRE ERROR check check_test.cc:[0-9]+: condition is false: evaluated == 2");
 }
 
-TEST(CheckDeathTest, IsActiveInTests) { EXPECT_DEATH(REWIRE_DCHECK(false), "not true: false"); }
+TEST(CheckDeathTest, IsActiveInTests) {
+  EXPECT_DEATH(REWIRE_DCHECK(false), "condition is false: false");
+}
 
 }  // namespace
 }  // namespace rewire

@@ -22,12 +22,12 @@ TEST(Settings, TakesValuesWithinRange) {
   EXPECT_EQ(s.Error(), "");
 }
 
-TEST(Settings, PresentButWrongNamesVariableValueAndRange) {
+TEST(Settings, AnErrorNamesVariableValueAndRange) {
   for (const char* bad : {"49", "600001", "", "12x", "1e3", "99999999999999999999"}) {
     const Settings s({std::string("REWIRE_SILENCE_MS=") + bad});
     EXPECT_EQ(s.Error(), std::string("REWIRE_SILENCE_MS=") + bad +
                              ": must be a whole number from 50 to 600000\n");
-    EXPECT_EQ(s.silence_ms(), 3000) << "the default stands where the value was wrong";
+    EXPECT_EQ(s.silence_ms(), 3000) << "a wrong value must leave the default";
   }
 }
 
@@ -38,12 +38,12 @@ TEST(Settings, RejectsSilenceNotAboveHeartbeat) {
       "between two heartbeats)\n");
   const Settings close({"REWIRE_SILENCE_MS=200", "REWIRE_HEARTBEAT_MS=100"});
   EXPECT_EQ(close.Error(), "");
-  // A member speaks so often that a silence differs from the gap between two heartbeats.
+  // The interval is limited to a quarter of the silence, so that one late heartbeat is no silence.
   EXPECT_EQ(close.heartbeat_ms(), 50);
   EXPECT_EQ(Settings({"REWIRE_SILENCE_MS=1000"}).heartbeat_ms(), 250);
 }
 
-TEST(Settings, WrongWordNamesTheWords) {
+TEST(Settings, AnErrorNamesThePermittedWords) {
   for (const char* bad : {"loud", "", "warn|info", "warnx"}) {
     const Settings s({std::string("REWIRE_LOG=") + bad});
     EXPECT_EQ(s.Error(),

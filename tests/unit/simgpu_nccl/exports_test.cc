@@ -40,7 +40,7 @@ TEST(Exports, WeakAndStrongNamesAreOneFunction) {
   ::dlclose(library);
 }
 
-TEST(Exports, BcastIsReenteredThroughTheInterposedName) {
+TEST(Exports, BcastCallsTheInterposedBroadcast) {
   OnRanks(1, [](int, ncclComm_t comm, Rank& gpu) {
     broadcasts = 0;
     int* data = gpu.Put<int>({1});
@@ -51,7 +51,7 @@ TEST(Exports, BcastIsReenteredThroughTheInterposedName) {
   });
 }
 
-TEST(Exports, TheDeviceApiIsRefusedByName) {
+TEST(Exports, RefusesDeviceCommunicatorsAndAnswersHostQuestions) {
   OnRanks(1, [](int, ncclComm_t comm, Rank&) {
     EXPECT_EQ(ncclInvalidUsage, ncclDevCommCreate(comm, nullptr, nullptr));
     EXPECT_NE(nullptr, std::strstr(ncclGetLastError(nullptr), "ncclDevCommCreate"));

@@ -33,12 +33,13 @@ class Left(SystemExit):
 
 
 class Job:
-    """model, optimizer: the script's; the model is on its device, and may be a DistributedDataParallel.
-    data: a DataLoader with a DistributedSampler; loops over it then follow the world. scheduler, scaler: of the
-    learning rate, and a GradScaler; the script steps them as ever. on_world: called with the world after each change
-    of it, in a step. reduce=False: the script reduces the gradients itself. exact, bucket_bytes: see Reduction.
+    """Connects a script's objects to the job. In a joiner, the constructor enters the world and receives the state.
 
-    A joiner enters the world in this call, with the others' state.
+    model: on its device, and may be a DistributedDataParallel. optimizer: the script's. data: a DataLoader with a
+    DistributedSampler; loops over it then follow the world. scheduler: the schedule of the learning rate. scaler: a
+    GradScaler. The script steps scheduler and scaler as without Rewire. on_world: called with the new world, in a step,
+    after each change but this member's own join. reduce=False: the script reduces the gradients itself. exact,
+    bucket_bytes: see Reduction.
     """
 
     def __init__(
@@ -73,8 +74,8 @@ class Job:
         stateful = {name: thing for name, thing in stateful.items() if thing is not None}
         self._progress = Progress(model, optimizer, stateful, self._position)
         self._tensors = StateTensors(model, optimizer)
-        self._version = (ctypes.c_uint64 * 1)(0)  # restored by Rewire
-        self._known = 0  # the version that Python's values are of
+        self._version = (ctypes.c_uint64 * 1)(0)  # a registered tensor: Rewire restores it after a loss
+        self._known = 0  # the version of the values that are in no registered tensor (Progress)
         self._registered = False
         self._joining = Joining(self._progress, optimizer, self.world.joining, data is not None)
         self._update = self._take_over(optimizer)
@@ -95,12 +96,13 @@ class Job:
             raise StateError("optimizer: belongs to another Job")
         others = [other for other in companions.schedules(self._optimizer) if other is not scheduler]
         if others:
-            raise StateError(f"scheduler=: is missing: the optimizer has a {type(others[0]).__name__}, whose state is "
-                             "part of the job's")
+            raise StateError(f"scheduler=: is missing: the optimizer has a {type(others[0]).__name__}, and a joiner needs "
+                             "its state (pass it to Job)")
         if scaler is None and companions.scalers():
-            raise StateError("scaler=: is missing: the script has a GradScaler, whose scale is part of the job's state")
+            raise StateError("scaler=: is missing: the script has a GradScaler, and a joiner needs its scale (pass it to Job)")
         if scaler is not None and getattr(self._optimizer, "_step_supports_amp_scaling", False):
-            raise StateError("scaler=: a fused optimizer unscales gradients in its step: a joiner cannot (fused=False)")
+            raise StateError("scaler=: a fused optimizer unscales gradients in its step: is not supported, because a joiner "
+                             "makes its first step without the scaler (use fused=False)")
 
     def _take_over(self, optimizer: torch.optim.Optimizer) -> Callable[..., Any]:
         """Makes optimizer.step() this job's step. Returns the optimizer's own."""
@@ -160,9 +162,9 @@ class Job:
     # ---- a step ------------------------------------------------------------------------------------------------
 
     def step(self, closure: Any = None, **options: Any) -> Outcome:
-        """optimizer.step() calls this: applies the update. After the loss of a member the outcome is Kind.REPEAT: the
-        state is that of this step or an earlier one, and a loop over `data` goes on from there. Raises Left where
-        this member leaves the world. options: optimizer.step()'s."""
+        """Applies the update; optimizer.step() calls this. Kind.REPEAT: a member was lost; the state is that of this step
+        or of an earlier one, and a loop over `data` continues from there. Raises Left in the step in which this member
+        leaves the world. options: those of optimizer.step()."""
         if closure is not None:
             raise TypeError("step(closure): an optimizer that evaluates the model in its step is not supported")
         if self._reduction is not None:
@@ -182,7 +184,7 @@ class Job:
         return self._take(self._process.member.recover())
 
     def _first(self, options: Dict[str, Any]) -> Outcome:
-        """The script's own step, without a boundary: the optimizer makes its state in it."""
+        """Runs the script's first step without an update boundary, because the optimizer makes its state in it."""
         self._progress.after_update()
         self._progress.check()
         self._update(**options)
@@ -192,7 +194,7 @@ class Job:
         return Outcome(Kind.CONTINUE, self.world, 0, 0, 0)
 
     def _apply(self, **options: Any) -> None:
-        """The update. Where members have joined, they first get what they lack from one that has it."""
+        """Applies the update. A joiner first receives its missing values from a member that has them."""
         if not self._joining.lacks_all:
             self._progress.keep(self.steps)
         received = self._joining.share(self.world, self.steps)
@@ -211,7 +213,8 @@ class Job:
             raise Left(0)
         if outcome.kind is Kind.REPEAT:
             if self._joining.lacks_all:
-                raise StateError("a member was lost in the step in which this member joined: it has no state yet")
+                raise StateError("join: a member was lost in this member's first step: this member has no state yet and "
+                                 "cannot repeat the step")
             self._joining.expect()
             if self._position is not None:
                 collectives().after_loss()
