@@ -28,7 +28,8 @@ class RewireJob:
         self.socket = str(folder / "agent.sock")
         self.output = open(folder / "output.txt", "wb")
         of_libraries, places = ([], {}) if libraries is None else library_options(libraries)
-        command = [self.rewire, "run", "-n", str(processes), *of_libraries,
+        # A benchmark that is killed leaves no job behind.
+        command = ["setpriv", "--pdeathsig", "TERM", self.rewire, "run", "-n", str(processes), *of_libraries,
                    "--dir", str(folder), "--socket", self.socket, *options, "--", *program]
         self.process = subprocess.Popen(command, stdout=self.output, stderr=subprocess.STDOUT,
                                         stdin=subprocess.DEVNULL,
