@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """The rooms of the product (rooms.txt): `./dev house` and the checks of `./dev lint`.
 
-check      every #include of a room is allowed, no room includes a room above itself, and the table
-           of CONTRIBUTING.md is current
+check      every #include of a room is allowed, no room includes a room above itself, no file is
+           longer than MOST_LINES, and the table of CONTRIBUTING.md is current
 table      prints that table
 house      prints one line per room: files, lines, the median file, and the rooms beside it
 """
@@ -17,6 +17,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 PUBLIC = "reconfig/include/rewire"  # included as "rewire/..."
 BEGIN, END = "<!-- rooms: printed by cmake/rooms.py table -->", "<!-- end of rooms -->"
 TOP = ("reconfig", "net_plugin", "shim", "tests", "bench", "examples")
+MOST_LINES = 400
 INCLUDE = re.compile(r'^\s*#\s*include "([^"]+)"', re.MULTILINE)
 
 
@@ -72,7 +73,10 @@ def check(rooms):
     wrong = [f"{path} is in no room of cmake/rooms.txt" for path in sources(rooms)]
     for room in rooms.values():
         for path in room.files:
-            for included in INCLUDE.findall((ROOT / path).read_text()):
+            text = (ROOT / path).read_text()
+            if (lines := len(text.splitlines())) > MOST_LINES and not path.endswith(".def"):
+                wrong.append(f"{path} has {lines} lines: at most {MOST_LINES} are allowed")
+            for included in INCLUDE.findall(text):
                 other = room_of(included, rooms)
                 if other is not None and other is not room and other.name not in room.allowed:
                     wrong.append(f"{path} includes {included}: {room.name} may not include {other.name}")
