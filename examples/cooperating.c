@@ -1,5 +1,5 @@
-/* The smallest cooperating program. Its state is in host memory, and its world may change in every
- * step. It trains until STOP_FILE exists:
+/* A cooperating program with sharded state in host memory. Its world may change in every step. It
+ * trains until STOP_FILE exists:
  *
  *   rewire run -n 2 --max 4 -- cooperating STOP_FILE */
 #define _POSIX_C_SOURCE 200809L

@@ -1,4 +1,4 @@
-// examples/cooperating.c under `rewire run`: the world grows, loses a member by a drain, and ends.
+// The examples in C under `rewire run`: their world changes, and their state stays whole.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -34,6 +34,31 @@ TEST(CooperatingTest, GrowsDrainsAndEndsWithCheckedState) {
   std::ofstream(folder / "stop") << "now";
   const CommandResult end = job.End(seconds(40));
   EXPECT_EQ(end.status, 0) << end.err;
+}
+
+TEST(CounterTest, AJoinerHasTheCount) {
+  const TemporaryFolder folder;
+  const std::string socket = folder / "agent.sock";
+  Background job({REWIRE_COMMAND, "run", "-n", "1", "--max", "2", "--dir", folder / "run",
+                  "--socket", socket, "--", COUNTER, folder / "stop"});
+  const Time deadline = Now() + seconds(40);
+  while (Rewire({"wait", "--socket", socket}, seconds(40)).status != 0 && Now() < deadline) {
+  }
+  const CommandResult replaced = Rewire({"replace", "--socket", socket, "0"}, seconds(60));
+  EXPECT_EQ(replaced.status, 0) << replaced.err;
+  std::ofstream(folder / "stop") << "now";
+  const CommandResult end = job.End(seconds(40));
+  EXPECT_EQ(end.status, 0) << end.err;
+  // The joiner ends at its next step, or one later.
+  int left = 0;
+  int ended = 0;
+  ASSERT_EQ(
+      std::sscanf(end.out.c_str(), "[member 0] %d steps: success\n[member 1] %d steps: success",
+                  &left, &ended),
+      2)
+      << end.out;
+  EXPECT_GE(left, 1);
+  EXPECT_GE(ended, left);
 }
 
 }  // namespace

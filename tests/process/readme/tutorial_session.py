@@ -20,7 +20,7 @@ PATIENCE = 60.0  # seconds
 
 def session_of(page):
     """(the job's command, [(command, its lines of output on the page)])."""
-    text = page.read_text(encoding="utf-8").split("\n## The smallest cooperating program\n")[0]
+    text = page.read_text(encoding="utf-8").split("\n## A cooperating program\n")[0]
     job = re.search(r"^    (rewire run (?:.*\\\n)*.*)$", text, re.MULTILINE).group(1)
     steps = []
     for line in re.findall(r"^    (.*)$", text[text.index(job) + len(job):], re.MULTILINE):
