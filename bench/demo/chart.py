@@ -1,4 +1,4 @@
-"""An SVG of one run: loss and step time over the steps, with the world's size and its changes.
+"""One run as an SVG and as text: loss and step time over the steps, with the world's size and its changes.
 
 Pure: takes rows, returns text. No third-party library.
 """
@@ -79,3 +79,30 @@ def render(title, steps, changes):
     out.append(f'<text x="{LEFT}" y="554">step {x_range[0]}</text>')
     out.append(f'<text x="{WIDTH - RIGHT}" y="554" text-anchor="end">step {x_range[1]}</text></svg>')
     return "\n".join(out) + "\n"
+
+
+BLOCKS, PLAIN = "▁▂▃▄▅▆▇█", "_.:-=+*#"
+
+
+def _bars(values, low, high, marks):
+    """One mark for each value; low is the lowest mark and high the highest."""
+    span = (high - low) or 1.0
+    return "".join(marks[min(int((v - low) / span * len(marks)), len(marks) - 1)] for v in values)
+
+
+def text(steps, changes, width=100, marks=BLOCKS):
+    """Yields lines for a terminal; arguments as render(). A column stands for one or more steps: its mean loss, its
+    longest step, and its last number of members. A caret is a column with a change."""
+    if not steps:
+        return
+    count = min(width, len(steps))
+    columns = [steps[len(steps) * i // count:len(steps) * (i + 1) // count] for i in range(count)]
+    losses = [sum(row["loss"] for row in column) / len(column) for column in columns]
+    times = [max(row["ms"] for row in column) for column in columns]
+    # The first step includes start-up time.
+    longest = max(row["ms"] for row in steps[1:] or steps)
+    at = {change["step"] for change in changes}
+    yield f"loss     {_bars(losses, min(losses), max(losses), marks)}  {losses[0]:.3f} to {losses[-1]:.3f}"
+    yield f"ms/step  {_bars(times, 0.0, longest, marks)}  at most {longest:.0f} ms"
+    yield "members  " + "".join(str(column[-1]["slots"])[-1] for column in columns)
+    yield "changes  " + "".join("^" if at & {row["step"] for row in column} else " " for column in columns)

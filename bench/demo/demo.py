@@ -86,12 +86,16 @@ def main():
                 ms = (b["wall_ns"] - a["wall_ns"]) / 1e6
                 if b["step"] not in path or ms > path[b["step"]]["ms"]:
                     path[b["step"]] = {"step": b["step"], "loss": b["loss"], "ms": ms, "slots": b["slots"]}
-        svg = chart.render("Rewire: one job, its world changing (simulated GPU)",
-                           [path[s] for s in sorted(path)],
-                           [{"step": r["step"] or r["done_at_step"], "name": r["name"]} for r in rows])
-        (out / "demo.svg").write_text(svg)
+        steps_of_path = [path[s] for s in sorted(path)]
+        marks = [{"step": r["step"] or r["done_at_step"], "name": r["name"]} for r in rows]
+        (out / "demo.svg").write_text(
+            chart.render("Rewire: one job, its world changing (simulated GPU)", steps_of_path, marks))
         if (work / "changing" / "traces").is_dir():
             shutil.copytree(work / "changing" / "traces", out / "traces", dirs_exist_ok=True)
+    say()
+    blocks = chart.BLOCKS if (sys.stderr.encoding or "").lower().startswith("utf") else chart.PLAIN
+    for line in chart.text(steps_of_path, marks, marks=blocks):
+        say("  " + line)
     say()
     for line in comparison.lines(table):
         say("  " + line)
