@@ -13,6 +13,8 @@ With --soak one such job goes through many generations, with the device's hardwa
 one queue. Its further keys are generations (of each communicator), and the most that one process
 grew after the first ten: fd_growth, va_growth (bytes), thread_growth and shm_growth (mappings).
 va_growth_second_half tells a leak from an allocator that reaches its final size.
+
+Without --mode and --soak the further options are those of swap_perf: bin/swap_perf --help.
 """
 
 import argparse
@@ -58,7 +60,8 @@ def soak(a):
 
 
 def main():
-    if not any(word.split("=")[0] in ("--mode", "--soak") for word in sys.argv[1:]):
+    ours = ("--mode", "--soak", "--help", "-h")
+    if "--build" in sys.argv and not any(word.split("=")[0] in ours for word in sys.argv[1:]):
         build = sys.argv[sys.argv.index("--build") + 1]
         words = [w for i, w in enumerate(sys.argv[1:], 1)
                  if w != "--build" and sys.argv[i - 1] != "--build"]
