@@ -39,6 +39,7 @@ class SocketSender final : public Sender, private Workers::Work {
   absl::Status Deregister(void* mr) override;
   absl::StatusOr<Request*> Isend(const void* data, size_t bytes, int tag, void* mr) override;
   absl::StatusOr<bool> Test(Request* request, int* sizes) override;
+  [[nodiscard]] Splitting splitting() const { return splitting_; }
 
  private:
   struct Message : Request {
