@@ -1,12 +1,18 @@
-// Log lines on standard error in NCCL's format, so that both interleave in a job's output:
-//   host:pid:tid [epoch] REWIRE WARN text
-// The setting REWIRE_LOG is the level (off, error, warn, info, debug). The function that first
-// decides an error logs it, once; callers propagate the error. Thread-safe; a line is one write(2).
-// Needs libc and libstdc++ only.
+// Log lines on standard error, similar to NCCL's, so that both interleave in a job's output:
+//   2026-11-27T14:06:25.123Z host:pid:tid [member 3, epoch 12] REWIRE WARN text
+// The member is that of REWIRE_MEMBER. The setting REWIRE_LOG is the level (off, error, warn, info,
+// debug). The function that first decides an error logs it, once; callers propagate the error.
+// A statement that logs too often is limited. Thread-safe; a line is one write(2). Needs libc and
+// libstdc++ only.
 #pragma once
 
+#include <atomic>
 #include <cstdarg>
+#include <cstdint>
+#include <optional>
 #include <string>
+
+#include "reconfig/base/clock.h"
 
 namespace rewire {
 
@@ -14,7 +20,28 @@ enum class LogLevel { kOff = 0, kError = 1, kWarn = 2, kInfo = 3, kDebug = 4 };
 
 // True if a line of this level would be written.
 bool LogEnabled(LogLevel level);
+
+// Limits the lines of one statement. Thread-safe.
+class LogRate {
+ public:
+  static constexpr uint32_t kMostLines = 100;
+  static constexpr Duration kWindow = seconds(10);
+  // Returns how many lines were left out since the last one, or nullopt: this line is left out.
+  std::optional<uint64_t> Take(Time now);
+
+ private:
+  std::atomic<int64_t> window_ns_{0};  // the window's begin
+  std::atomic<uint32_t> lines_{0};     // in this window
+  std::atomic<uint64_t> left_out_{0};
+};
+
+// Returns whether a statement may write a line; kDebug has no limit. Says how many were left out.
+bool LogAllowed(LogLevel level, LogRate* rate);
+// Writes a line of any level. REWIRE_LOG and its short forms below check the level and the rate.
 void LogLine(LogLevel level, const char* format, ...) __attribute__((format(printf, 2, 3)));
+
+// Sets the epoch of the lines that follow from this library; 0: none is known.
+void SetLogEpoch(uint64_t epoch);
 
 // The sink gets every line instead of standard error; nullptr restores standard error. For tests.
 using LogSink = void (*)(LogLevel level, const std::string& line);
@@ -22,9 +49,12 @@ void SetLogSink(LogSink sink);
 
 }  // namespace rewire
 
-#define REWIRE_LOG(level, ...)                                              \
-  do {                                                                      \
-    if (::rewire::LogEnabled(level)) ::rewire::LogLine(level, __VA_ARGS__); \
+#define REWIRE_LOG(level, ...)                                                      \
+  do {                                                                              \
+    static ::rewire::LogRate rewire_rate;                                           \
+    if (::rewire::LogEnabled(level) && ::rewire::LogAllowed(level, &rewire_rate)) { \
+      ::rewire::LogLine(level, __VA_ARGS__);                                        \
+    }                                                                               \
   } while (false)
 #define REWIRE_ERROR(...) REWIRE_LOG(::rewire::LogLevel::kError, __VA_ARGS__)
 #define REWIRE_WARN(...) REWIRE_LOG(::rewire::LogLevel::kWarn, __VA_ARGS__)

@@ -14,7 +14,7 @@
 #include "reconfig/base/settings.h"
 #include "reconfig/base/short_turns.h"
 #include "reconfig/base/status_macros.h"
-#include "reconfig/control/agent/control.h"
+#include "reconfig/control/agent/control_messages.h"
 #include "reconfig/control/agent/job_json.h"
 #include "reconfig/control/store/store.h"
 #include "reconfig/elastic/protocol/codec.h"
@@ -363,8 +363,8 @@ void Agent::Do(const elastic::Note& note) {
   const bool bad =
       note.kind == elastic::NoteKind::kWarning || note.kind == elastic::NoteKind::kFailed;
   const bool aborted = note.kind == elastic::NoteKind::kFailed && note.transition != 0;
-  REWIRE_LOG(bad ? LogLevel::kWarn : LogLevel::kInfo, "[%llu] %s: %s%s",
-             static_cast<unsigned long long>(note.epoch),
+  SetLogEpoch(note.epoch);
+  REWIRE_LOG(bad ? LogLevel::kWarn : LogLevel::kInfo, "%s: %s%s",
              std::string(elastic::PhaseName(note.phase)).c_str(), aborted ? "aborted: " : "",
              note.text.c_str());
   log_.OnNote(now_, note, leader_->record().world.epoch);

@@ -100,7 +100,9 @@ TEST_F(StallTest, OneThatStaysStoppedWhenTheOthersGoOnIsLost) {
   kill(members_[1], SIGCONT);
   const CommandResult end = job_.Finish();
   EXPECT_EQ(end.status, 0) << end.err;
-  EXPECT_THAT(end.err, HasSubstr("member 1 is lost: it was silent for REWIRE_SILENCE_MS"));
+  EXPECT_THAT(end.err,
+              HasSubstr("[epoch 1] REWIRE WARN STEADY: member 1 is lost: it was silent for "
+                        "REWIRE_SILENCE_MS"));
 }
 
 }  // namespace

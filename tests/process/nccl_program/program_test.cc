@@ -20,6 +20,7 @@ namespace rewire {
 namespace {
 
 using ::testing::AnyOf;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -252,6 +253,7 @@ TEST(NcclProgramTest, AMemberThatEndsBeforeTheOthersIsLostToThem) {
 // Each survivor prints "lost" before its _exit(); a signal would end it without this line.
 void ExpectLost(const CommandResult& end) {
   EXPECT_EQ(Times(end.out, "lost after"), 2u) << end.out << end.err;
+  EXPECT_THAT(end.err, ContainsRegex("\\[member [0-9], epoch [0-9]\\] REWIRE WARN lost: member"));
 }
 // The check reported every wrong result. NCCL's own call may give the error first.
 void ExpectChecked(const CommandResult& end) { EXPECT_THAT(end.out, Not(HasSubstr("WRONG"))); }

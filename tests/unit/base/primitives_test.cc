@@ -1,10 +1,9 @@
-// UniqueFd, CondVar, OwnerThread, the status macros and the log: basic parts that all code uses.
+// UniqueFd, CondVar, OwnerThread and the status macros: basic parts that all code uses.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 
 #include <thread>
 
-#include "reconfig/base/log.h"
 #include "reconfig/base/mutex.h"
 #include "reconfig/base/status_macros.h"
 #include "reconfig/base/unique_fd.h"
@@ -70,23 +69,6 @@ TEST(StatusMacros, ReturnTheFirstError) {
   EXPECT_EQ(*Quarter(8), 2);
   EXPECT_EQ(Quarter(7).status().message(), "odd");
   EXPECT_EQ(Quarter(6).status().message(), "odd");
-}
-
-std::string* last_line = nullptr;
-
-TEST(Log, WritesAtOrBelowTheLevelAndCutsLongLines) {
-  std::string line;
-  last_line = &line;
-  SetLogSink([](LogLevel, const std::string& text) { *last_line = text; });
-  REWIRE_WARN("rail %d is down", 3);
-  EXPECT_NE(line.find("REWIRE WARN rail 3 is down"), std::string::npos) << line;
-  line.clear();
-  REWIRE_DEBUG("not at the default level");
-  EXPECT_EQ(line, "");
-  REWIRE_ERROR("%s", std::string(5000, 'x').c_str());
-  EXPECT_LT(line.size(), 2048u);
-  EXPECT_NE(line.find("xxxx"), std::string::npos);
-  SetLogSink(nullptr);
 }
 
 TEST(OwnerThreadTest, IsTheThreadThatTook) {
