@@ -311,7 +311,7 @@ HARMLESS = [pause_one, stall_members, stall_host, stall_members_and_agent, stall
             second_job, resize, rebuild, replace, kill_agent_during_grow]
 # Faults that need at least two members.
 OF_TWO = [drain, reclaim, drain_during_grow]
-# Faults that also need REWIRE_BUDDY=on, because a member dies.
+# Faults that also need REWIRE_BUDDY=1, because a member dies.
 OF_TWO_WITH_COPIES = [kill_one, kill_one, kill_two, kill_two, stop_one, kill_while_preparing, kill_while_preparing,
                       kill_during_grow, kill_joiner, kill_joiner]
 

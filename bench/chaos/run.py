@@ -141,7 +141,7 @@ class Run:
         program = [str(self.build / "bin" / "gpt_train"), *TRAINING, "--zero", str(self.zero),
                    "--stop-file", str(self.folder / "stop"), "--log", str(self.folder / "steps" / "{member}.jsonl")]
         self.job = Job(self.build, self.folder, self.members, MOST, program, self.log, ["--job", "chaos"],
-                       {MARK: self.mark, "REWIRE_BUDDY": "on" if self.buddy else "off"})
+                       {MARK: self.mark, "REWIRE_BUDDY": "1" if self.buddy else "0"})
         self.job.wait_step(1)
         self.settle()
         for _ in range(self.random.randint(1, 3)):

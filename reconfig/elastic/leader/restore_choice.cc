@@ -87,7 +87,7 @@ class Stock {
         lost, " and ", NameOf(Next(slot)),
         buddy == nullptr ? " with its copies is lost too"
                          : " has no complete copy (the first copy exists one step after a change "
-                           "of the world; REWIRE_BUDDY=off makes no copies)");
+                           "of the world; REWIRE_BUDDY=0 makes no copies)");
   }
 
   [[nodiscard]] absl::Status NoVersion() const {

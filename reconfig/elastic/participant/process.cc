@@ -93,8 +93,8 @@ absl::StatusOr<ParticipantOptions> OptionsFromSettings(bool cooperates) {
   options.build = milliseconds(settings.build_ms());
   options.silence = milliseconds(settings.silence_ms());
   options.budget_bytes = static_cast<uint64_t>(settings.budget_mb()) << 20;
-  options.buddy = settings.buddy() == "on";
-  options.peer_copy = settings.peer_copy() == "on";
+  options.buddy = settings.buddy() == 1;
+  options.peer_copy = settings.peer_copy() == 1;
   return options;
 }
 
