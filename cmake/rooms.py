@@ -2,7 +2,8 @@
 """The rooms of the product (rooms.txt): `./dev house` and the checks of `./dev lint`.
 
 check      every #include of a room is allowed, no room includes a room above itself, no file is
-           longer than MOST_LINES, and the table of CONTRIBUTING.md is current
+           longer than MOST_LINES, no two rooms have files of one name, and the table of
+           CONTRIBUTING.md is current
 table      prints that table
 house      prints one line per room: files, lines, the median file, and the rooms beside it
 """
@@ -69,6 +70,16 @@ def table(rooms):
     return "\n".join(lines)
 
 
+def names(rooms):
+    """{base name: the rooms with files of this name}, without the public headers."""
+    found = {}
+    for room in rooms.values():
+        for path in map(pathlib.PurePath, room.files):
+            if path.suffix in (".h", ".cc") and room.name != PUBLIC:
+                found.setdefault(path.stem, set()).add(room.name)
+    return found
+
+
 def check(rooms):
     wrong = [f"{path} is in no room of cmake/rooms.txt" for path in sources(rooms)]
     for room in rooms.values():
@@ -82,6 +93,7 @@ def check(rooms):
                     wrong.append(f"{path} includes {included}: {room.name} may not include {other.name}")
                 elif other is None and included.split("/")[0] in TOP:
                     wrong.append(f"{path} includes {included}, which is in no room")
+    wrong += [f"{' and '.join(sorted(r))} have files of one name: {name}" for name, r in names(rooms).items() if len(r) > 1]
     text = (ROOT / "CONTRIBUTING.md").read_text()
     if f"{BEGIN}\n{table(rooms)}\n{END}" not in text:
         wrong.append("CONTRIBUTING.md: the table of rooms is not that of `cmake/rooms.py table`")

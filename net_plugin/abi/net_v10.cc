@@ -1,5 +1,5 @@
 // Exports net ABI v10 (NCCL 2.26 and 2.27): profiler handles; connect() passes the traffic class.
-#include "net_plugin/abi/adapter.h"
+#include "net_plugin/abi/core_calls.h"
 
 namespace rewire::net {
 namespace {

@@ -1,5 +1,5 @@
 // Exports net ABI v11 (NCCL 2.28 and 2.29): one context per communicator.
-#include "net_plugin/abi/adapter.h"
+#include "net_plugin/abi/core_calls.h"
 
 using namespace rewire::net;
 

@@ -1,5 +1,5 @@
 // Exports net ABI v12 (since NCCL 2.30): eight devices per virtual device, rails and planes.
-#include "net_plugin/abi/adapter.h"
+#include "net_plugin/abi/core_calls.h"
 
 using namespace rewire::net;
 

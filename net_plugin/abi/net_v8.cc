@@ -1,5 +1,5 @@
 // Exports net ABI v8 (NCCL 2.20 to 2.23): sizes are int; one initialisation per process.
-#include "net_plugin/abi/adapter.h"
+#include "net_plugin/abi/core_calls.h"
 
 namespace rewire::net {
 namespace {

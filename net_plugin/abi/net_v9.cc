@@ -1,5 +1,5 @@
 // Exports net ABI v9 (NCCL 2.24 and 2.25): sizes are size_t; virtual devices.
-#include "net_plugin/abi/adapter.h"
+#include "net_plugin/abi/core_calls.h"
 
 namespace rewire::net {
 namespace {

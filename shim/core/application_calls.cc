@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "reconfig/base/log.h"
-#include "shim/core/communicators.h"
+#include "shim/core/shim_communicators.h"
 
 namespace rewire::shim {
 

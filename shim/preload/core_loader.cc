@@ -15,7 +15,7 @@
 #include "shim/preload/library_search.h"
 #include "shim/preload/pool.h"
 #include "shim/preload/real_nccl.h"
-#include "shim/preload/registration.h"
+#include "shim/preload/registration_list.h"
 #include "shim/preload/thread_slot.h"
 
 namespace rewire::shim {

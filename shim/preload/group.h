@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "shim/preload/registration.h"
+#include "shim/preload/registration_list.h"
 #include "shim/preload/virtual_communicator.h"
 
 namespace rewire::shim {

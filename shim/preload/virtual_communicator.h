@@ -51,7 +51,7 @@
 #include "reconfig/abi/nccl_types.h"
 #include "reconfig/world/world.h"
 #include "shim/preload/generation.h"
-#include "shim/preload/registration.h"
+#include "shim/preload/registration_list.h"
 
 namespace rewire::shim {
 

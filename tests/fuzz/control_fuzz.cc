@@ -3,7 +3,7 @@
 #include <string>
 
 #include "reconfig/base/bytes.h"
-#include "reconfig/control/agent/control.h"
+#include "reconfig/control/agent/control_messages.h"
 #include "reconfig/elastic/protocol/codec.h"
 #include "tests/fuzz/require.h"
 

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "reconfig/base/status_macros.h"
-#include "reconfig/control/agent/control.h"
+#include "reconfig/control/agent/control_messages.h"
 #include "reconfig/control/agent/job_json.h"
 
 namespace rewire::control {

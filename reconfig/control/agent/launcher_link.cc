@@ -3,7 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "reconfig/base/status_macros.h"
-#include "reconfig/control/agent/control.h"
+#include "reconfig/control/agent/control_messages.h"
 
 namespace rewire::control {
 namespace {

@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "reconfig/base/settings.h"
 #include "reconfig/base/status_macros.h"
-#include "reconfig/control/agent/control.h"
+#include "reconfig/control/agent/control_messages.h"
 #include "reconfig/control/cli/commands.h"
 #include "reconfig/control/cli/option_checks.h"
 #include "reconfig/control/launcher/job_directory.h"

@@ -15,7 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "reconfig/base/log.h"
 #include "reconfig/base/status_macros.h"
-#include "reconfig/control/agent/control.h"
+#include "reconfig/control/agent/control_messages.h"
 
 namespace rewire::control {
 namespace {

@@ -13,9 +13,9 @@
 #include "absl/status/statusor.h"
 #include "reconfig/moe/exec/copy_queue.h"
 #include "reconfig/moe/exec/joined_node.h"
+#include "reconfig/moe/exec/lent_slots.h"
 #include "reconfig/moe/exec/round.h"
 #include "reconfig/moe/exec/round_times.h"
-#include "reconfig/moe/exec/slots.h"
 
 namespace rewire::moe {
 

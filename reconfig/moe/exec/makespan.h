@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "reconfig/moe/exec/lent_slots.h"
 #include "reconfig/moe/exec/shape.h"
-#include "reconfig/moe/exec/slots.h"
 #include "reconfig/moe/plan/batch.h"
 
 namespace rewire::moe {

@@ -7,9 +7,9 @@
 #include <span>
 #include <vector>
 
+#include "reconfig/moe/exec/lent_slots.h"
 #include "reconfig/moe/exec/makespan.h"
 #include "reconfig/moe/exec/shape.h"
-#include "reconfig/moe/exec/slots.h"
 #include "reconfig/moe/plan/planners.h"
 
 namespace rewire::moe {

@@ -10,9 +10,9 @@
 
 #include "absl/status/status.h"
 #include "reconfig/abi/cuda_types.h"
+#include "reconfig/moe/exec/lent_slots.h"
 #include "reconfig/moe/exec/makespan.h"
 #include "reconfig/moe/exec/shape.h"
-#include "reconfig/moe/exec/slots.h"
 
 namespace rewire::moe {
 

@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "reconfig/state/snapshot/slots.h"
+#include "reconfig/state/snapshot/snapshot_slots.h"
 #include "reconfig/state/stream/outflow.h"
 #include "reconfig/state/stream/transport.h"
 #include "reconfig/state/topo/layout.h"

@@ -30,7 +30,7 @@
 
 #include "reconfig/state/plan/plan.h"
 #include "reconfig/state/snapshot/buddy_link.h"
-#include "reconfig/state/snapshot/slots.h"
+#include "reconfig/state/snapshot/snapshot_slots.h"
 #include "reconfig/state/stream/outflow.h"
 #include "reconfig/state/stream/state_memory.h"
 #include "reconfig/state/stream/transport.h"

@@ -23,11 +23,6 @@ struct Box {
   }
 };
 
-inline Box Intersect(const Box& a, const Box& b) {
-  const Box both{std::max(a.begin, b.begin), std::min(a.end, b.end)};
-  return both.empty() ? Box{} : both;
-}
-
 enum class Division : uint8_t {
   kReplicated = 0,  // every slot holds all elements
   kSharded = 1,     // slot s of n holds ShardOf(elements, n, s)

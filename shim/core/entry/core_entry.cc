@@ -12,9 +12,9 @@
 #include "reconfig/elastic/participant/communicators.h"
 #include "reconfig/elastic/participant/process.h"
 #include "rewire/rewire_version.h"
-#include "shim/core/communicators.h"
 #include "shim/core/device.h"
 #include "shim/core/environment.h"
+#include "shim/core/shim_communicators.h"
 #include "shim/preload/core_abi.h"
 
 #define REWIRE_TEXT(number) #number

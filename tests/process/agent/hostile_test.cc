@@ -13,7 +13,7 @@
 
 #include "reconfig/base/bytes.h"
 #include "reconfig/base/framed_socket.h"
-#include "reconfig/control/agent/control.h"
+#include "reconfig/control/agent/control_messages.h"
 #include "reconfig/elastic/protocol/codec.h"
 #include "tests/process/agent/job.h"
 

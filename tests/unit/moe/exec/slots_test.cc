@@ -1,10 +1,9 @@
-#include "reconfig/moe/exec/slots.h"
-
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
 #include <set>
 
+#include "reconfig/moe/exec/lent_slots.h"
 #include "reconfig/moe/plan/planners.h"
 #include "tests/unit/moe/plan/any_batch.h"
 

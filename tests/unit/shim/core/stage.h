@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "shim/core/communicators.h"
+#include "shim/core/shim_communicators.h"
 #include "tests/unit/shim/core/fake_device.h"
 #include "tests/unit/shim/core/fake_nccl.h"
 

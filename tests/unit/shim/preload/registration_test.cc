@@ -1,9 +1,8 @@
 // Registered buffers, windows and operators follow a communicator to its next generation.
-#include "shim/preload/registration.h"
-
 #include <cstring>
 #include <utility>
 
+#include "shim/preload/registration_list.h"
 #include "tests/unit/shim/preload/shim_fixture.h"
 
 namespace rewire::shim {

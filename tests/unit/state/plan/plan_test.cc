@@ -47,8 +47,8 @@ uint64_t LowerBound(const std::vector<TensorShape>& tensors, const World& from, 
       const Box part = PartOf(t, static_cast<uint32_t>(to.members.size()), slot);
       uint64_t has = 0;
       if (const auto before = from.SlotOf(to.members[slot].member)) {
-        has =
-            Intersect(part, PartOf(t, static_cast<uint32_t>(from.members.size()), *before)).size();
+        const Box old = PartOf(t, static_cast<uint32_t>(from.members.size()), *before);
+        has = Box{std::max(part.begin, old.begin), std::min(part.end, old.end)}.size();
       }
       bytes += (part.size() - has) * t.element_bytes;
     }

@@ -1,6 +1,4 @@
 // The versions of a slot's state in memory: complete, incomplete and refused pieces.
-#include "reconfig/state/snapshot/slots.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -12,6 +10,7 @@
 #include <string>
 #include <tuple>
 
+#include "reconfig/state/snapshot/snapshot_slots.h"
 #include "reconfig/state/stream/content.h"
 
 namespace rewire::state {

@@ -1,4 +1,4 @@
-#include "shim/preload/registration.h"
+#include "shim/preload/registration_list.h"
 
 #include <sched.h>
 

@@ -1,4 +1,4 @@
-#include "net_plugin/abi/adapter.h"
+#include "net_plugin/abi/core_calls.h"
 
 #include <dlfcn.h>
 

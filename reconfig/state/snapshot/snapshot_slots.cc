@@ -1,5 +1,5 @@
-// Stores the versions of a snapshot; see slots.h.
-#include "reconfig/state/snapshot/slots.h"
+// Stores the versions of a snapshot; see snapshot_slots.h.
+#include "reconfig/state/snapshot/snapshot_slots.h"
 
 #include <signal.h>
 

@@ -1,5 +1,5 @@
-// The frames of the control protocol and the fields of its commands; see control.h. Pure.
-#include "reconfig/control/agent/control.h"
+// The frames of the control protocol and the fields of its commands; see control_messages.h. Pure.
+#include "reconfig/control/agent/control_messages.h"
 
 #include "absl/strings/str_cat.h"
 #include "reconfig/base/bytes.h"

@@ -1,4 +1,4 @@
-#include "shim/core/communicators.h"
+#include "shim/core/shim_communicators.h"
 
 #include <algorithm>
 #include <bit>

@@ -1,4 +1,4 @@
-#include "reconfig/moe/exec/slots.h"
+#include "reconfig/moe/exec/lent_slots.h"
 
 #include <algorithm>
 #include <numeric>
