@@ -20,7 +20,7 @@ TEST(BadInputTest, AWrongSettingIsNamedWithItsRangeBeforeAnythingStarts) {
     std::string allowed;
   } wrong[] = {{"REWIRE_SILENCE_MS=never", "from 50 to 600000"},
                {"REWIRE_BUDGET_MB=0", "from 1 to 1048576"},
-               {"REWIRE_BUDDY=on", "0..1"},
+               {"REWIRE_BUDDY=on", "from 0 to 1"},
                {"REWIRE_CUT_MARGIN=100001", "from 1 to 100000"}};
   for (const auto& w : wrong) {
     TemporaryFolder folder;

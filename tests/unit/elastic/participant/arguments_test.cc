@@ -322,7 +322,7 @@ TEST_F(AttachDeathTest, RejectsInvalidSettings) {
   EXPECT_EXIT(AttachWith({{"REWIRE_BUILD_MS", "soon"}}), refused,
               "invalid argument: .*REWIRE_BUILD_MS=soon.* 100 to 3600000");
   EXPECT_EXIT(AttachWith({{"REWIRE_BUDDY", "maybe"}}), refused,
-              "invalid argument: .*REWIRE_BUDDY=maybe.*on.*off");
+              "invalid argument: .*REWIRE_BUDDY=maybe.*from 0 to 1");
   EXPECT_EXIT(AttachWith({{"REWIRE_SOCKET", "/nowhere/agent.sock"}}), refused,
               "invalid argument: .*REWIRE_MEMBER");
 }
