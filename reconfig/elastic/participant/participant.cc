@@ -67,7 +67,7 @@ Participant::Participant(const ParticipantOptions& options)
       incarnation_(NewIncarnation()),
       budget_(options.budget_bytes),
       names_({options.member, incarnation_, ""}),
-      snapshots_(&gate_, options.silence),
+      snapshots_(&gate_, options.silence, 2 * options.heartbeat),
       link_(options.socket) {}
 
 Participant::~Participant() { End(); }

@@ -16,7 +16,9 @@ namespace rewire::elastic {
 class UpdateSnapshots {
  public:
   // gate must outlive the object. patience: for a copy (REWIRE_SILENCE_MS).
-  UpdateSnapshots(UpdateGate* gate, Duration patience) : gate_(gate), patience_(patience) {}
+  // patience: for a copy. word: for the agent's word after a copy was cut off.
+  UpdateSnapshots(UpdateGate* gate, Duration patience, Duration word)
+      : gate_(gate), patience_(patience), word_(word) {}
 
   // Gives the object its snapshotter, before any thread uses the object. A program that does not
   // cooperate has none, and then only the methods of the member's thread are called.
@@ -51,6 +53,10 @@ class UpdateSnapshots {
   // Waits until the state of this version may change. Gives up a copy that takes too long: the next
   // death may then cost more than a step.
   //
+  // When the next slot has ended the stream, this member may be lost and not know it. An update
+  // more would then take the others further from the newest version that is whole. So the update
+  // waits for the word of a loss, for a while.
+  //
   // Compares the 1st, 2nd, 4th, 8th... copy of a world with the state, which an update may have
   // changed after its end. After a difference the version is copied again, and each later version
   // is copied when the next update begins.
@@ -74,6 +80,7 @@ class UpdateSnapshots {
 
   UpdateGate* const gate_;
   const Duration patience_;
+  const Duration word_;
   std::unique_ptr<state::Snapshotter> snapshotter_;
   bool started_ = false;
   uint64_t left_out_ = kNone;  // the version whose copies were left out

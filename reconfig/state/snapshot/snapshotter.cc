@@ -161,6 +161,11 @@ std::optional<std::string> Snapshotter::TakeDifference() {
   return std::exchange(difference_, std::nullopt);
 }
 
+bool Snapshotter::TakeCutOff() {
+  MutexLock lock(&mutex_);
+  return std::exchange(cut_off_, false);
+}
+
 void Snapshotter::CopyAgain(uint64_t version) {
   std::vector<uint32_t> constant;
   for (uint32_t t = 0; t < tensors_.size(); ++t) {
@@ -254,6 +259,11 @@ void Snapshotter::Run() {
     const absl::Status sent =
         frozen_ ? absl::CancelledError("the world is changing") : link_.Send(version, &own_);
     if (status.ok()) status = sent;
+    {
+      MutexLock lock(&mutex_);
+      cut_off_ = !sent.ok() && !failed_;
+      failed_ = !sent.ok();
+    }
     if (!status.ok() && !frozen_) {
       REWIRE_WARN("snapshot: version=%llu: no copy at member %u: %s",
                   static_cast<unsigned long long>(version), link_.next(),

@@ -20,7 +20,7 @@ bool Notifies(UpdateGate* gate) {
 
 TEST(UpdateSnapshotsTest, StreamedVersionIsReportedUntilItIsCleared) {
   UpdateGate gate;
-  UpdateSnapshots snapshots(&gate, seconds(1));
+  UpdateSnapshots snapshots(&gate, seconds(1), seconds(1));
   EXPECT_FALSE(Notifies(&gate));
   snapshots.SetStreamed(2);
   EXPECT_TRUE(Notifies(&gate));
@@ -30,7 +30,7 @@ TEST(UpdateSnapshotsTest, StreamedVersionIsReportedUntilItIsCleared) {
 
 TEST(UpdateSnapshotsTest, FreezeWithoutSnapshotterDoesNothing) {
   UpdateGate gate;
-  UpdateSnapshots snapshots(&gate, seconds(1));
+  UpdateSnapshots snapshots(&gate, seconds(1), seconds(1));
   snapshots.Freeze();
   EXPECT_EQ(snapshots.snapshotter(), nullptr);
   EXPECT_FALSE(snapshots.started());
@@ -76,6 +76,8 @@ class LateStateTest : public ::testing::Test {
     snapshots_.CopyLeftOut(version);
     snapshots_.AwaitCopies(version);
   }
+  static constexpr Duration kWord = milliseconds(50);
+
   [[nodiscard]] static uint64_t Changed() { return ValueOf(Counter::kSnapshotChanged); }
 
   std::vector<char> state_ = std::vector<char>(1000);
@@ -83,7 +85,7 @@ class LateStateTest : public ::testing::Test {
   std::vector<std::unique_ptr<state::TcpTransport>> transports_;
   std::unique_ptr<state::Snapshotter> next_;
   UpdateGate gate_;
-  UpdateSnapshots snapshots_{&gate_, seconds(60)};
+  UpdateSnapshots snapshots_{&gate_, seconds(60), kWord};
 };
 
 TEST_F(LateStateTest, IsCopiedAgainAndThenAtTheNextUpdate) {
@@ -111,6 +113,29 @@ TEST_F(LateStateTest, EachPowerOfTwoIsCompared) {
   EXPECT_EQ(Changed(), before);
   Update(8, true);
   EXPECT_EQ(Changed(), before + 1);
+}
+
+// The next slot has heard that this member is lost; the agent's word has not come here yet.
+TEST_F(LateStateTest, ACopyThatIsCutOffHoldsTheNextUpdate) {
+  Update(1, false);
+  next_->Freeze();
+  const Time begin = Now();
+  Update(2, false);
+  EXPECT_GE(Now() - begin, kWord);
+  EXPECT_EQ(next_->BuddyVersions(), std::vector<uint64_t>{1});
+}
+
+TEST_F(LateStateTest, OnlyTheFirstOfSeveralCopiesIsCutOff) {
+  Update(1, false);
+  next_->Freeze();
+  ++state_[0];
+  snapshots_.Take(2);
+  ASSERT_TRUE(snapshots_.WaitTaken());
+  EXPECT_TRUE(snapshots_.snapshotter()->TakeCutOff());
+  EXPECT_FALSE(snapshots_.snapshotter()->TakeCutOff()) << "known by now";
+  snapshots_.Take(3);
+  ASSERT_TRUE(snapshots_.WaitTaken());
+  EXPECT_FALSE(snapshots_.snapshotter()->TakeCutOff()) << "no copy arrived in between";
 }
 
 }  // namespace
