@@ -6,6 +6,7 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "reconfig/base/cuda_driver.h"
 #include "reconfig/base/status_macros.h"
 
 namespace rewire::elastic {
@@ -17,6 +18,19 @@ state::StatePlace PlaceOf(const state::PlacedTensor& tensor, uint64_t element) {
   place.data += (static_cast<int64_t>(element) - static_cast<int64_t>(tensor.part.begin)) *
                 static_cast<int64_t>(tensor.shape.element_bytes);
   return place;
+}
+
+// Makes the tensor's device current, which the program's allocator may rely on.
+absl::Status SelectDevice(const state::PlacedTensor& tensor) {
+  if (tensor.place.kind != state::MemoryKind::kDevice || tensor.place.context == nullptr) {
+    return absl::OkStatus();
+  }
+  std::string error;
+  const CudaDriver* const driver = CudaDriver::Get(&error);
+  if (driver == nullptr) return absl::UnavailableError(error);
+  const CUresult result = driver->CtxSetCurrent(tensor.place.context);
+  if (result == CUDA_SUCCESS) return absl::OkStatus();
+  return absl::InternalError(driver->Describe("cuCtxSetCurrent", result));
 }
 
 // Returns whether the program has, or makes, room for the new part at the address of the old part.
@@ -71,6 +85,7 @@ absl::Status NewParts::Allocate(const ProgramState& state, MemberId self, const 
 absl::Status NewParts::AllocateOne(const ProgramState& state, uint32_t tensor,
                                    const state::Box& box) {
   const state::PlacedTensor& now = state.tensors[tensor];
+  REWIRE_RETURN_IF_ERROR(SelectDevice(now));
   if (InPlace(state, tensor, box)) {
     targets_[tensor] = PlaceOf(now, box.begin);
     parts_.push_back({tensor, box, targets_[tensor]});

@@ -54,9 +54,10 @@ typedef struct {
   uint32_t reserved;
 } rewireAttachOptions_t;
 
-/* Connects to the node's agent. Without an agent the context's world comes from RANK and
- * WORLD_SIZE. options may be NULL. Fails for a wrong REWIRE_* value, and when the agent does not
- * answer within 10 s. A second call gives another context of the same member. */
+/* Connects to the node's agent and waits, without a limit, until all initial members have attached.
+ * Without an agent the context's world comes from RANK and WORLD_SIZE. options may be NULL. Fails
+ * for a wrong REWIRE_* value, when the agent does not answer within 10 s, and when an initial
+ * member ends before it attaches. A second call gives another context of the same member. */
 REWIRE_API rewireResult_t rewireAttach(const rewireAttachOptions_t* options,
                                        rewireContext_t* context) REWIRE_NOEXCEPT;
 /* Leaves the job. A member that detaches while in a world counts as finished, not as lost. Later
@@ -139,7 +140,8 @@ static inline void rewireShard(uint64_t elements, uint32_t slots, uint32_t slot,
 }
 
 /* The training thread calls these inside rewireUpdate() or rewireRecover(). Rewire's own thread
- * calls allocate and in_place while training continues. */
+ * calls allocate and in_place while training continues, with the CUDA context of the tensor's
+ * memory as the current one. */
 typedef struct {
   size_t size; /* sizeof(rewireCallbacks_t) */
   void* arg;
