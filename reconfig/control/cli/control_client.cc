@@ -85,9 +85,10 @@ absl::StatusOr<nlohmann::json> AskAgent(const AgentChoice& choice, const nlohman
                           FindSocket(given, RuntimeDirectory(choice.directory)));
   REWIRE_ASSIGN_OR_RETURN(ControlClient client, ControlClient::Connect(socket));
   const bool show = !choice.json && !choice.quiet;
-  const auto progress = [show](const nlohmann::json& p) {
+  // Not the change's time, which begins again with each attempt.
+  const auto progress = [show, begin = Now()](const nlohmann::json& p) {
     if (!show) return;
-    fprintf(stderr, "[%7.3f s] %-11s %s\n", p.value("elapsed_ms", 0.0) / 1000,
+    fprintf(stderr, "[%7.3f s] %-11s %s\n", ToMilliseconds(Now() - begin) / 1000,
             p.value("phase", "").c_str(), p.value("progress", "").c_str());
   };
   return client.Ask(command, within, progress);
