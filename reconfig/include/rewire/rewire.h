@@ -60,8 +60,9 @@ typedef struct {
  * member ends before it attaches. A second call gives another context of the same member. */
 REWIRE_API rewireResult_t rewireAttach(const rewireAttachOptions_t* options,
                                        rewireContext_t* context) REWIRE_NOEXCEPT;
-/* Leaves the job. A member that detaches while in a world counts as finished, not as lost. Later
- * calls with this context fail with rewireInvalidUsage. Fails with rewireInvalidUsage inside the
+/* Leaves the job. A member that detaches while in a world counts as finished, not as lost. Under
+ * an agent the call ends every context of the process. Later calls with such a context fail with
+ * rewireInvalidUsage. Fails with rewireInvalidUsage inside the
  * update function and inside a callback, and then has no effect. */
 REWIRE_API rewireResult_t rewireDetach(rewireContext_t context) REWIRE_NOEXCEPT;
 /* Gets the world that this member is in; for a joining member, the world that it will be in. */
@@ -140,8 +141,8 @@ static inline void rewireShard(uint64_t elements, uint32_t slots, uint32_t slot,
 }
 
 /* The training thread calls these inside rewireUpdate() or rewireRecover(). Rewire's own thread
- * calls allocate and in_place while training continues, with the CUDA context of the tensor's
- * memory as the current one. */
+ * calls allocate and in_place while training continues. For device memory it makes the CUDA
+ * context current that was current when the tensor was registered. */
 typedef struct {
   size_t size; /* sizeof(rewireCallbacks_t) */
   void* arg;

@@ -13,7 +13,8 @@ typedef enum {
   rewireSuccess = 0,
   rewireInvalidArgument = 1, /* the call is wrong and had no effect */
   rewireInvalidUsage = 2,    /* the call is not allowed at this moment */
-  rewireUnavailable = 3,     /* the agent or a peer is gone; a later call may succeed */
+  rewireUnavailable = 3,     /* the agent or a peer is gone, or the update function failed; a later
+                                call may succeed */
   rewireTimeout = 4,         /* a deadline passed; the error names its setting */
   rewireLost = 5, /* no copy of some state is left; the job must go back to its last checkpoint */
   rewireInternalError = 6
