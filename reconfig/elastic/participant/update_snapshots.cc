@@ -64,7 +64,7 @@ bool UpdateSnapshots::WaitTaken() {
 
 void UpdateSnapshots::AwaitCopies(uint64_t version) {
   if (!WaitTaken()) return GiveUp(version);
-  if (snapshotter_->TakeCutOff()) gate_->WaitBroken(word_);
+  if (snapshotter_->TakeCutOff()) gate_->WaitBroken(notice_);
   if (std::exchange(compared_, kNone) != version) return;
   snapshotter_->Compare(version);
   if (!WaitTaken()) return GiveUp(version);

@@ -16,9 +16,10 @@ namespace rewire::elastic {
 class UpdateSnapshots {
  public:
   // gate must outlive the object. patience: for a copy (REWIRE_SILENCE_MS).
-  // patience: for a copy. word: for the agent's word after a copy was cut off.
-  UpdateSnapshots(UpdateGate* gate, Duration patience, Duration word)
-      : gate_(gate), patience_(patience), word_(word) {}
+  // patience: limit of a copy. notice: limit of the wait for a notice of a loss after the next slot
+  // has refused a copy.
+  UpdateSnapshots(UpdateGate* gate, Duration patience, Duration notice)
+      : gate_(gate), patience_(patience), notice_(notice) {}
 
   // Gives the object its snapshotter, before any thread uses the object. A program that does not
   // cooperate has none, and then only the methods of the member's thread are called.
@@ -53,9 +54,9 @@ class UpdateSnapshots {
   // Waits until the state of this version may change. Gives up a copy that takes too long: the next
   // death may then cost more than a step.
   //
-  // When the next slot has ended the stream, this member may be lost and not know it. An update
-  // more would then take the others further from the newest version that is whole. So the update
-  // waits for the word of a loss, for a while.
+  // When the next slot has refused a copy, this member may be lost and not know it. Another update
+  // would then take the survivors further from the newest whole version. So the update first waits
+  // for the notice of a loss, for two heartbeats.
   //
   // Compares the 1st, 2nd, 4th, 8th... copy of a world with the state, which an update may have
   // changed after its end. After a difference the version is copied again, and each later version
@@ -80,7 +81,7 @@ class UpdateSnapshots {
 
   UpdateGate* const gate_;
   const Duration patience_;
-  const Duration word_;
+  const Duration notice_;
   std::unique_ptr<state::Snapshotter> snapshotter_;
   bool started_ = false;
   uint64_t left_out_ = kNone;  // the version whose copies were left out

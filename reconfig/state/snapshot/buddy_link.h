@@ -66,6 +66,9 @@ class BuddyLink final : public FragmentSink {
   void Corrupted(MemberId sender, const FragmentHeader& header) override;
 
   [[nodiscard]] MemberId next() const { return neighbours_.next.member; }
+  // Returns whether the next slot of this world has not taken its last copy. For the thread that
+  // sends.
+  [[nodiscard]] bool failed() const { return failed_; }
   [[nodiscard]] const SnapshotSlots& kept() const { return kept_; }
   [[nodiscard]] uint64_t bytes_sent() const { return bytes_sent_.load(); }
 
@@ -97,7 +100,7 @@ class BuddyLink final : public FragmentSink {
   bool has_next_ = false;
   bool offered_ = false;               // the memory was offered to the next slot in this world
   bool mapped_ = false;                // the next slot has mapped the memory
-  bool failed_ = false;                // the next slot of this world has not taken its last copy
+  bool failed_ = false;                // see failed()
   Time ask_again_{};                   // after a failure: when to ask the next slot again
   std::optional<uint64_t> forgotten_;  // up to here, the next slot has to drop its copies
 };

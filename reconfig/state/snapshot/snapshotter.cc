@@ -87,6 +87,7 @@ void Snapshotter::StartWorld(const World& world, const Key& secret, uint32_t slo
   frozen_ = false;
   old.push_back(link_.Start(std::move(parts.kept), std::move(neighbours)));
   MutexLock lock(&mutex_);
+  cut_off_ = false;
   std::move(old.begin(), old.end(), std::back_inserter(old_));
 }
 
@@ -255,14 +256,14 @@ void Snapshotter::Run() {
       continue;
     }
     absl::Status status = CopyOwn(version, &memory);
+    const bool took_last = !link_.failed();
     // Also without an own copy: the next slot may have to drop earlier ones.
     const absl::Status sent =
         frozen_ ? absl::CancelledError("the world is changing") : link_.Send(version, &own_);
     if (status.ok()) status = sent;
-    {
+    if (took_last && (absl::IsUnavailable(sent) || absl::IsDataLoss(sent))) {
       MutexLock lock(&mutex_);
-      cut_off_ = !sent.ok() && !failed_;
-      failed_ = !sent.ok();
+      cut_off_ = !frozen_;
     }
     if (!status.ok() && !frozen_) {
       REWIRE_WARN("snapshot: version=%llu: no copy at member %u: %s",

@@ -89,8 +89,8 @@ class Snapshotter {
   // before the update's device work was complete, or the program has changed the tensor outside an
   // update.
   [[nodiscard]] std::optional<std::string> TakeDifference();
-  // Returns, once, whether the next slot ended the stream of the last copy, after it had taken the
-  // one before: it may have heard that this member is lost.
+  // Returns, once, whether the next slot refused the last copy or ended its stream, and had taken
+  // the copy before. The next slot may know that this member is lost.
   [[nodiscard]] bool TakeCutOff();
   // Drops the copies up to `version`, here at once and at the next slot with its next copy, and
   // makes the thread copy the version again. Call after WaitTaken().
@@ -148,7 +148,6 @@ class Snapshotter {
   bool asked_ REWIRE_GUARDED_BY(mutex_) = false;
   bool compare_ REWIRE_GUARDED_BY(mutex_) = false;  // asked_ is about a comparison, not a copy
   std::optional<std::string> difference_ REWIRE_GUARDED_BY(mutex_);
-  bool failed_ REWIRE_GUARDED_BY(mutex_) = false;   // the next slot did not take the last copy
   bool cut_off_ REWIRE_GUARDED_BY(mutex_) = false;  // see TakeCutOff()
   bool stop_ REWIRE_GUARDED_BY(mutex_) = false;
   uint64_t version_ REWIRE_GUARDED_BY(mutex_) = 0;

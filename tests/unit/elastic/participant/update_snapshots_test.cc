@@ -76,7 +76,7 @@ class LateStateTest : public ::testing::Test {
     snapshots_.CopyLeftOut(version);
     snapshots_.AwaitCopies(version);
   }
-  static constexpr Duration kWord = milliseconds(50);
+  static constexpr Duration kNotice = milliseconds(50);
 
   [[nodiscard]] static uint64_t Changed() { return ValueOf(Counter::kSnapshotChanged); }
 
@@ -85,7 +85,7 @@ class LateStateTest : public ::testing::Test {
   std::vector<std::unique_ptr<state::TcpTransport>> transports_;
   std::unique_ptr<state::Snapshotter> next_;
   UpdateGate gate_;
-  UpdateSnapshots snapshots_{&gate_, seconds(60), kWord};
+  UpdateSnapshots snapshots_{&gate_, seconds(60), kNotice};
 };
 
 TEST_F(LateStateTest, IsCopiedAgainAndThenAtTheNextUpdate) {
@@ -115,20 +115,21 @@ TEST_F(LateStateTest, EachPowerOfTwoIsCompared) {
   EXPECT_EQ(Changed(), before + 1);
 }
 
-// The next slot has heard that this member is lost; the agent's word has not come here yet.
-TEST_F(LateStateTest, ACopyThatIsCutOffHoldsTheNextUpdate) {
+// The next slot knows that this member is lost, and this member does not.
+TEST_F(LateStateTest, ARefusedCopyHoldsTheNextUpdate) {
   Update(1, false);
   next_->Freeze();
+  snapshots_.Take(2);
+  ASSERT_TRUE(snapshots_.WaitTaken());
   const Time begin = Now();
-  Update(2, false);
-  EXPECT_GE(Now() - begin, kWord);
+  snapshots_.AwaitCopies(2);
+  EXPECT_GE(Now() - begin, kNotice);
   EXPECT_EQ(next_->BuddyVersions(), std::vector<uint64_t>{1});
 }
 
-TEST_F(LateStateTest, OnlyTheFirstOfSeveralCopiesIsCutOff) {
+TEST_F(LateStateTest, OnlyTheFirstRefusalCounts) {
   Update(1, false);
   next_->Freeze();
-  ++state_[0];
   snapshots_.Take(2);
   ASSERT_TRUE(snapshots_.WaitTaken());
   EXPECT_TRUE(snapshots_.snapshotter()->TakeCutOff());
