@@ -18,7 +18,7 @@ namespace {
 std::atomic<LogSink> sink{nullptr};
 std::atomic<uint64_t> epoch{0};
 
-// Calls snprintf for the rest of a line, which keeps room for a line break.
+// A line under construction. Add() appends as snprintf does, and leaves room for a line break.
 class Line {
  public:
   void Add(const char* format, ...) __attribute__((format(printf, 2, 3))) {

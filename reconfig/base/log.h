@@ -26,7 +26,8 @@ class LogRate {
  public:
   static constexpr uint32_t kMostLines = 100;
   static constexpr Duration kWindow = seconds(10);
-  // Returns how many lines were left out since the last one, or nullopt: this line is left out.
+  // Returns how many lines were left out since the statement's last line; nullopt: leave out this
+  // line.
   std::optional<uint64_t> Take(Time now);
 
  private:
@@ -35,7 +36,8 @@ class LogRate {
   std::atomic<uint64_t> left_out_{0};
 };
 
-// Returns whether a statement may write a line; kDebug has no limit. Says how many were left out.
+// Returns whether a statement may write a line; kDebug has no limit. Writes how many of the
+// statement's lines were left out before.
 bool LogAllowed(LogLevel level, LogRate* rate);
 // Writes a line of any level. REWIRE_LOG and its short forms below check the level and the rate.
 void LogLine(LogLevel level, const char* format, ...) __attribute__((format(printf, 2, 3)));

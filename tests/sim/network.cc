@@ -132,7 +132,8 @@ void Simulation::ProcessStopped(Process* process, const std::string& reason) {
       ledger_.Violation(absl::StrCat("member ", process->id(), ": ", reason));
     }
   }
-  const bool in_world = stored_ && stored_->world.SlotOf(process->id());
+  const bool in_world =
+      stored_ && stored_->world.SlotOf(process->id()) && !late_.contains(process->id());
   // A leader that ends the job may crash when only some members have been told.
   const bool job_ends = reason == leader_stops_ && MayEnd(reason);
   if (in_world && !job_stopped_ && !job_ends && !process->was_cut_off_ && !StateIsLost()) {

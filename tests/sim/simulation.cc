@@ -230,10 +230,13 @@ void Simulation::DoLeader(const elastic::LeaderAction& action) {
     connections_[connection].known = false;
     Break(connection, true, true);
   } else if (const auto* a = std::get_if<elastic::EndProcess>(&action)) {
-    if (Process* process = Find(a->member)) {
-      process->Kill();
-      ProcessEnded(process);
-    }
+    // The launcher lets the process end by itself for up to 5 s.
+    After(milliseconds(700) * (a->member % 8), [this, m = a->member] {
+      if (Process* process = Find(m)) {
+        process->Kill();
+        ProcessEnded(process);
+      }
+    });
   } else if (const auto* a = std::get_if<elastic::EndJob>(&action)) {
     JobEnds(a->reason);
   } else if (const auto* a = std::get_if<elastic::Note>(&action)) {
@@ -325,6 +328,7 @@ void Simulation::CheckDrain(const elastic::Note& note) {
   for (const auto& [member, drain] : drains_) {
     const std::string late = absl::StrCat("member ", member, " is lost: it did not leave in time");
     if (note.text.find(late) != 0) continue;
+    late_.insert(member);
     if (now() - drain.since - (leader_stalled_ - drain.stalled) >= kDrainWithin - seconds(1)) {
       continue;
     }

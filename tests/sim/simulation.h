@@ -177,6 +177,7 @@ class Simulation {
     Time since{};
     Duration stalled{};  // leader_stalled_ at that time
   };
+  std::set<MemberId> late_;           // members that were lost at the deadline of a drain
   std::map<MemberId, Drain> drains_;  // drains with a deadline that this leader knows
   std::deque<std::function<void(std::vector<elastic::LeaderAction>*)>> stalled_inputs_;
 

@@ -287,14 +287,15 @@ void Agent::OnExited(MemberId member, const std::string& how, int status) {
   } else if (status == 0 && leader_->phase() == elastic::Phase::kForming) {
     // The others may need the member in NCCL, or may not: a program may call NCCL on some ranks.
     REWIRE_WARN(
-        "member %u %s before it attached: the job's world is never complete, so it cannot "
-        "change, and members whose communicators need this one wait for it as without Rewire",
+        "member %u %s before it attached: the world is never complete and cannot change; "
+        "members whose communicators need this one wait for it as without Rewire",
         member, how.c_str());
     ended_unattached_.insert(member);
   }
-  if (status == 0) return;
-  Feed([this, member, how](elastic::Leader::Out* out) {
-    leader_->OnFailedExit(now_, member, how, out);
+  const bool connected = links_.contains(member);
+  Feed([=, this](elastic::Leader::Out* out) {
+    if (status != 0) return leader_->OnFailedExit(now_, member, how, out);
+    if (!connected) leader_->OnEndBeforeWorld(now_, member, out);
   });
 }
 
@@ -364,9 +365,11 @@ void Agent::Do(const elastic::Note& note) {
       note.kind == elastic::NoteKind::kWarning || note.kind == elastic::NoteKind::kFailed;
   const bool aborted = note.kind == elastic::NoteKind::kFailed && note.transition != 0;
   SetLogEpoch(note.epoch);
-  REWIRE_LOG(bad ? LogLevel::kWarn : LogLevel::kInfo, "%s: %s%s",
-             std::string(elastic::PhaseName(note.phase)).c_str(), aborted ? "aborted: " : "",
-             note.text.c_str());
+  // No limit: a note is given once, and notes of all kinds come from here.
+  if (const LogLevel level = bad ? LogLevel::kWarn : LogLevel::kInfo; LogEnabled(level)) {
+    LogLine(level, "%s: %s%s", std::string(elastic::PhaseName(note.phase)).c_str(),
+            aborted ? "aborted: " : "", note.text.c_str());
+  }
   log_.OnNote(now_, note, leader_->record().world.epoch);
   desk_->OnNote(note);
 }

@@ -73,7 +73,11 @@ absl::Status Launcher::StartAgent() {
   agent_->SetReports([this] {
     std::vector<nlohmann::json> out;
     for (const auto& [id, m] : members_) {
-      if (m.pid != 0) out.push_back({{"command", "process"}, {"member", id}, {"pid", m.pid}});
+      if (m.pid != 0) {
+        out.push_back({{"command", "process"}, {"member", id}, {"pid", m.pid}});
+      } else if (!told_) {  // the first world would wait for it
+        out.push_back(ExitReport(m));
+      }
     }
     return out;
   });
@@ -84,6 +88,13 @@ absl::Status Launcher::StartAgent() {
     FlushAtEnd();
   }
   return started;
+}
+
+nlohmann::json Launcher::ExitReport(const Member& member) {
+  return {{"command", "exited"},
+          {"member", member.id},
+          {"how", Describe(member.end)},
+          {"status", member.end.exit_code}};
 }
 
 std::set<pid_t> Launcher::Spared() const {
@@ -261,8 +272,7 @@ void Launcher::OnMemberEnd(Time now, Member* member, const ChildEnd& end) {
   member->ended_as = ++ended_;
   const std::string how = Describe(end);
   if (agent_) {
-    agent_->Tell(
-        {{"command", "exited"}, {"member", member->id}, {"how", how}, {"status", end.exit_code}});
+    agent_->Tell(ExitReport(*member));
   }
   for (ForwardedPipe& output : member->outputs) output.ReadToTheEnd();
   if (end.good()) return;
@@ -309,6 +319,7 @@ void Launcher::OnSpawn(const nlohmann::json& event) {
       started = absl::FailedPreconditionError("the job is being ended");
     } else if (members_.count(id) == 0) {  // runs already, when a new agent asks again
       const uint32_t local = FreeLocalRank(keep);
+      KillEnding(local);
       started = StartMember(id, local, local % slots, slots);
     }
     if (!started.ok()) {
@@ -316,6 +327,13 @@ void Launcher::OnSpawn(const nlohmann::json& event) {
       answer["reason"] = std::string(started.message());
     }
     agent_->Tell(answer);
+  }
+}
+
+// A process that was told to end, because it is lost, may hold the GPU's memory.
+void Launcher::KillEnding(uint32_t local_rank) {
+  for (const auto& [id, m] : members_) {
+    if (m.pid != 0 && m.local_rank == local_rank && m.kill_at) kill(-m.pid, SIGKILL);
   }
 }
 

@@ -59,6 +59,8 @@ class Launcher {
   absl::Status StartMember(MemberId id, uint32_t local_rank, uint32_t rank, uint32_t world_size);
   // Returns a GPU without a process or, without such a GPU, one without a member of `keep`.
   [[nodiscard]] uint32_t FreeLocalRank(const std::set<MemberId>& keep) const;
+  void KillEnding(uint32_t local_rank);
+  static nlohmann::json ExitReport(const Member& member);
   void Loop();
   void OnSignals(Time now);
   void OnTerminate(Time now, int signal);

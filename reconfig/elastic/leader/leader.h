@@ -92,6 +92,9 @@ class Leader {
   // without communicators, because the others may be creating one with that member. Before the
   // first world it ends the job, because that world needs every initial member.
   void OnFailedExit(Time now, MemberId member, const std::string& how, Out* out);
+  // The process of a member ended with status 0 and has no connection. Before the first world this
+  // ends the job as soon as a cooperating program waits for that world.
+  void OnEndBeforeWorld(Time now, MemberId member, Out* out);
   // Ignores a Hello. Messages of a member that never said Hello are dropped and counted.
   void OnMessage(Time now, MemberId member, const Message& message, Out* out);
   // Returns the id of a valid request (then see StatusOf and the notes). An invalid request changes
@@ -236,6 +239,9 @@ class Leader {
   // Returns whether the first world still needs the member.
   [[nodiscard]] bool IsForming(MemberId member) const;
   void StopForming(Time now, const std::vector<MemberId>& lost, const std::string& how, Out* out);
+  void StopUnformable(Time now, Out* out);
+  // Loses members whose processes may still run, and has them ended.
+  void LoseAndEnd(Time now, const std::vector<MemberId>& members, const std::string& why, Out* out);
   void StopReclaimed(Time now, Out* out);
   void Heard(Time now, MemberId member);
   void CheckSilence(Time now, Out* out);
@@ -255,7 +261,8 @@ class Leader {
   std::optional<Duration> usual_;  // the usual duration of planned transitions, for deadlines
   bool broken_ = false;            // generations are aborted: only a loss transition heals
   std::string loss_ = "members were lost before the leader restarted";  // with its reason
-  uint32_t loss_attempts_ = 0;  // attempts without success for the present loss
+  std::vector<MemberId> never_come_;  // initial members that ended before they connected
+  uint32_t loss_attempts_ = 0;        // attempts without success for the present loss
   bool done_ = false;
   uint64_t dropped_ = 0;
   uint64_t refused_rounds_ = 0;  // withdrawn proposals

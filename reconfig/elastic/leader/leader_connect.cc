@@ -71,6 +71,11 @@ void Leader::OnConnect(Time now, const Hello& hello, Out* out) {
   WelcomeDue(now, out);
   TryForm(now, out);
   TryEndRecovery(now, out);
+  StopUnformable(now, out);
+  if (peer.connected && record_.world.epoch == 0) {
+    const auto missing = static_cast<uint32_t>(peers_.Missing(options_.initial_members).size());
+    out->push_back(SendTo{id, Forming{missing}});
+  }
 }
 
 // Sends the due Welcomes as soon as this leader knows the committed world.

@@ -108,6 +108,27 @@ void Leader::OnFailedExit(Time now, MemberId member, const std::string& how, Out
   LoseFinished(now, {member}, absl::StrCat(before, ", and ", how), out);
 }
 
+void Leader::LoseAndEnd(Time now, const std::vector<MemberId>& members, const std::string& why,
+                        Out* out) {
+  Lose(now, members, why, out);
+  for (const MemberId m : members) out->push_back(EndProcess{m});
+}
+
+void Leader::OnEndBeforeWorld(Time now, MemberId member, Out* out) {
+  now = Awake(now);
+  if (!IsForming(member)) return;
+  never_come_.push_back(member);
+  StopUnformable(now, out);
+}
+
+void Leader::StopUnformable(Time now, Out* out) {
+  if (never_come_.empty() || !IsForming(never_come_.front())) return;
+  const bool waits = std::any_of(peers_.all().begin(), peers_.all().end(), [](const auto& p) {
+    return p.second.connected && p.second.cooperates;
+  });
+  if (waits) StopForming(now, never_come_, "ended with status 0", out);
+}
+
 void Leader::LoseFinished(Time now, const std::vector<MemberId>& members, const std::string& why,
                           Out* out) {
   for (MemberId id : members) {
@@ -150,11 +171,12 @@ void Leader::StopForming(Time now, const std::vector<MemberId>& lost, const std:
 
 void Leader::StopJob(Time now, const std::string& reason, Out* out) {
   if (transition_) DropTransition(now, reason, false, out);
+  const bool forming = idle_phase_ == Phase::kForming;
   idle_phase_ = Phase::kStopped;
   requests_.FailWaiting(reason);
   Tell(now, NoteKind::kJob, absl::StrCat("the job is stopped: ", reason), out);
   SendAll(Alive(), Stop{reason}, out);
-  out->push_back(EndJob{reason, !Alive().empty()});
+  out->push_back(EndJob{reason, forming || !Alive().empty()});
 }
 
 bool Leader::NobodyStays() const {
@@ -219,7 +241,8 @@ void Leader::CheckSilence(Time now, Out* out) {
     return StopForming(now, silent, "was silent for REWIRE_SILENCE_MS", out);
   }
   if (idle_phase_ != Phase::kForming && idle_phase_ != Phase::kRecovering) {
-    return Lose(now, silent, "it was silent for REWIRE_SILENCE_MS, and others were not", out);
+    // A process that hangs would hold its GPU, and keep `rewire run` from returning.
+    return LoseAndEnd(now, silent, "it was silent for REWIRE_SILENCE_MS, and others were not", out);
   }
   for (MemberId id : silent) {
     peers_.Know(id).connected = false;

@@ -48,7 +48,18 @@ absl::Status Leader::CheckRequest(const ChangeRequest& request) const {
   if (!transition_) std::erase_if(members, [&](MemberId m) { return peers_.lost().contains(m); });
   MemberId next = std::max(record_.next_member, transition_ ? transition_->next_member : 0);
   members = requests_.AfterWaiting(std::move(members), options_.max_members, &next);
-  return ApplyRequest(request, members, options_.max_members, &next).status();
+  ChangeRequest rest = request;
+  const size_t leaving = std::erase_if(rest.members, [&](MemberId m) {
+    return record_.world.SlotOf(m) && !peers_.lost().contains(m) &&
+           std::find(members.begin(), members.end(), m) == members.end();
+  });
+  if (leaving > 0 && request.kind == RequestKind::kReplace) {
+    return absl::FailedPreconditionError(absl::StrCat("replace: member=", request.members[0],
+                                                      ": an earlier change removes this member"));
+  }
+  // Such a drain is accepted, because it may have a deadline.
+  if (leaving > 0 && rest.members.empty()) return absl::OkStatus();
+  return ApplyRequest(rest, members, options_.max_members, &next).status();
 }
 
 absl::StatusOr<uint64_t> Leader::OnRequest(Time now, const ChangeRequest& request, Out* out) {
@@ -62,7 +73,12 @@ absl::StatusOr<uint64_t> Leader::Enqueue(Time now, const ChangeRequest& request,
       requests_.Add(request, static_cast<uint32_t>(record_.world.members.size()), gone_by);
   if (request.within) {
     // Warns at once of a deadline that cannot be met. The change still begins as early as possible.
-    const bool behind = transition_ != nullptr;
+    // A running change that removes these members goes on, unless it may wait long for joiners.
+    const bool removes =
+        transition_ && std::none_of(request.members.begin(), request.members.end(),
+                                    [this](MemberId m) { return transition_->InTarget(m); });
+    const bool waits = transition_ && !transition_->joiners.empty() && !peers_.Reclaimed(Alive());
+    const bool behind = transition_ && (!removes || waits);
     const Duration need = usual_.value_or(Duration{});
     if (need > *request.within) {
       Tell(now, NoteKind::kWarning,
@@ -165,10 +181,8 @@ void Leader::CheckDrains(Time now, Out* out) {
       continue;
     }
     requests_.SetGoneBy(id, std::nullopt);
-    const std::vector<MemberId> late = requests_.NotGone(id, Alive());
-    Lose(now, late, absl::StrCat("it did not leave in time: ", Describe(requests_.change(id))),
-         out);
-    for (const MemberId m : late) out->push_back(EndProcess{m});
+    LoseAndEnd(now, requests_.NotGone(id, Alive()),
+               absl::StrCat("it did not leave in time: ", Describe(requests_.change(id))), out);
   }
 }
 

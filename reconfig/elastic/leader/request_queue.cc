@@ -10,6 +10,15 @@ namespace {
 
 constexpr uint32_t kRequestAttempts = 5;
 
+bool Contains(const std::vector<MemberId>& members, MemberId member);
+
+// Returns a request without the members that an earlier request drains.
+ChangeRequest Remaining(ChangeRequest change, const std::vector<MemberId>& members) {
+  if (change.kind != RequestKind::kDrain) return change;
+  std::erase_if(change.members, [&](MemberId m) { return !Contains(members, m); });
+  return change;
+}
+
 bool Contains(const std::vector<MemberId>& members, MemberId member) {
   return std::find(members.begin(), members.end(), member) != members.end();
 }
@@ -62,8 +71,9 @@ std::vector<MemberId> RequestQueue::AfterWaiting(std::vector<MemberId> members,
                                                  uint32_t max_members,
                                                  MemberId* next_member) const {
   for (const uint64_t id : waiting_) {
+    const ChangeRequest change = Remaining(requests_.at(id).change, members);
     absl::StatusOr<std::vector<MemberId>> after =
-        ApplyRequest(requests_.at(id).change, members, max_members, next_member);
+        ApplyRequest(change, members, max_members, next_member);
     if (after.ok()) members = *std::move(after);
   }
   return members;
@@ -94,10 +104,13 @@ std::string RequestQueue::Merge(uint64_t id, const WorldRecord& record, uint32_t
     change = {RequestKind::kResize, request.world_size, {}, {}, change.reason};
   }
   if (++request.attempts > kRequestAttempts) return "given up after several attempts";
-  absl::StatusOr<std::vector<MemberId>> after =
-      ApplyRequest(change, merged->target, max_members, &merged->next_member);
-  if (!after.ok()) return std::string(after.status().message());
-  merged->target = *std::move(after);
+  change = Remaining(std::move(change), merged->target);
+  if (change.kind != RequestKind::kDrain || !change.members.empty()) {
+    absl::StatusOr<std::vector<MemberId>> after =
+        ApplyRequest(change, merged->target, max_members, &merged->next_member);
+    if (!after.ok()) return std::string(after.status().message());
+    merged->target = *std::move(after);
+  }
   merged->requests.push_back(id);
   merged->only_rebuild &= request.change.kind == RequestKind::kRebuild;
   absl::StrAppend(&merged->what, merged->what.empty() ? "" : "; ", Describe(request.change));

@@ -42,6 +42,7 @@ void Member::OnDisconnected(Time now, Out*) {
 // One overload for each message, so that a message without one does not compile.
 struct Member::Incoming {
   void operator()(const Welcome& m) const { member.OnWelcome(now, m, out); }
+  void operator()(const Forming& m) const { out->push_back(AwaitWorld{m.missing}); }
   void operator()(const Refused& m) const { member.Stop(m.reason, out); }
   void operator()(const rewire::elastic::Stop& m) const { member.Stop(m.reason, out); }
   void operator()(const Prepare& m) const { member.OnPrepare(now, m, out); }

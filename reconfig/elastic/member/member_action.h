@@ -26,6 +26,10 @@ struct EnterWorld {
   Key secret;
   std::vector<WorldMember> leaving{};  // for a joiner: see Welcome
 };
+// The agent has answered, and EnterWorld comes later: rewireAttach() has to wait for it.
+struct AwaitWorld {
+  uint32_t missing = 0;  // other initial members that had not connected
+};
 // Mint one unique id per communicator; answer each with OnMinted.
 struct MintIds {
   Epoch epoch = 0;
@@ -122,8 +126,8 @@ struct StopProcess {
 };
 
 using MemberAction =
-    std::variant<SendMessage, EnterWorld, MintIds, MakePlan, BuildGenerations, PledgeCuts,
-                 PledgeBoundary, DecideCuts, ReleaseBoundary, StartStream, FinishStream,
+    std::variant<SendMessage, EnterWorld, AwaitWorld, MintIds, MakePlan, BuildGenerations,
+                 PledgeCuts, PledgeBoundary, DecideCuts, ReleaseBoundary, StartStream, FinishStream,
                  DescribeBoundary, RestoreFrom, Adopt, AbandonEpoch, RetireGenerations,
                  AbortCurrent, Resume, StopProcess>;
 

@@ -139,6 +139,12 @@ void Participant::Do(Time /*now*/, const EnterWorld& action) {
   changed_.NotifyAll();
 }
 
+void Participant::Do(Time /*now*/, const AwaitWorld& action) {
+  MutexLock lock(&mutex_);
+  missing_ = action.missing;
+  changed_.NotifyAll();
+}
+
 void Participant::Do(Time /*now*/, const MakePlan& action) {
   if (reshape_ != nullptr) Discard(std::exchange(reshape_, nullptr));
   const auto inbox = inbox_;
@@ -170,7 +176,8 @@ void Participant::Do(Time /*now*/, const MakePlan& action) {
     const absl::Status moved = state_.CheckAllocations();
     if (!moved.ok()) return moved;
     return RegisteredState::CheckShapes(asked, options_.member, names_, options_.build,
-                                        [this] { return gate_.finished(); });
+                                        [this] { return gate_.finished(); })
+        .status();
   };
   context.peer_copy = options_.peer_copy;
   context.publish_offer = [this](const std::string& offer) {

@@ -2,10 +2,17 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "reconfig/base/log.h"
+#include "reconfig/base/status_macros.h"
 #include "reconfig/elastic/participant/participant.h"
 #include "reconfig/elastic/participant/process.h"
 
 namespace rewire::elastic {
+namespace {
+
+// Limit of the comparison at the first update; a change compares again.
+constexpr Duration kForNeighbour = seconds(3);
+
+}  // namespace
 
 absl::Status Participant::WaitConnected(Time deadline) {
   MutexLock lock(&mutex_);
@@ -20,14 +27,22 @@ absl::Status Participant::WaitConnected(Time deadline) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<WorldView> Participant::WaitEntered(Time deadline) {
+absl::StatusOr<WorldView> Participant::WaitEntered(Duration patience) {
+  Time deadline = Now() + patience;
   MutexLock lock(&mutex_);
   while (!view_) {
     if (gate_.finished()) return absl::FailedPreconditionError(gate_.reason());
-    if (!changed_.WaitUntil(&mutex_, deadline) && !view_) {
+    if (changed_.WaitUntil(&mutex_, deadline) || view_) continue;
+    if (!missing_) {
       return absl::DeadlineExceededError(
           absl::StrCat("attach: REWIRE_SOCKET=", options_.socket, ": the agent did not answer"));
     }
+    // The agent ends the job when an initial member has ended before the first world.
+    REWIRE_WARN(
+        "rewireAttach waits until all initial members have attached: %u had not when this member "
+        "did (`rewire status` lists them)",
+        *missing_);
+    deadline = Now() + patience;
   }
   return *view_;
 }
@@ -55,7 +70,13 @@ absl::StatusOr<BoundaryResult> Participant::PassBoundary() {
   updates_ = gate_.version();
   state_.SetReady(&names_);
   for (;;) {
-    if (!snapshots_.started() && MayStartSnapshots()) StartSnapshots();
+    if (!snapshots_.started() && MayStartSnapshots()) {
+      if (absl::Status s = CheckNeighbour(); !s.ok()) {
+        gate_.Withdraw();
+        return s;
+      }
+      StartSnapshots();
+    }
     // Set before RunDiscards(): a discard that arrives later sets the attention again.
     gate_.SetAttention(snapshots_.InBackground());
     state_.RunDiscards();
@@ -198,6 +219,22 @@ bool Participant::MayStartSnapshots() const {
   if (gate_.broken() || !state_.HasTensors()) return false;
   MutexLock lock(&mutex_);
   return view_ && !view_->joining && view_->slot;
+}
+
+absl::Status Participant::CheckNeighbour() {
+  const WorldView view = View();
+  const auto slots = static_cast<uint32_t>(view.world.members.size());
+  if (neighbour_checked_ || slots < 2 || !view.slot) return absl::OkStatus();
+  const World before{view.world.epoch, {view.world.members[(*view.slot + slots - 1) % slots]}};
+  // The neighbour may not have entered its world or called its first update yet.
+  const Time deadline = Now() + kForNeighbour;
+  const auto ended = [this] { return gate_.finished() || gate_.broken(); };
+  while (!neighbour_checked_ && Now() < deadline && !ended()) {
+    REWIRE_ASSIGN_OR_RETURN(
+        neighbour_checked_,
+        RegisteredState::CheckShapes(before, options_.member, names_, milliseconds(50), ended));
+  }
+  return absl::OkStatus();
 }
 
 void Participant::StartSnapshots(state::SnapshotSlots::Memory memory) {

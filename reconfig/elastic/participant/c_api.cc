@@ -117,8 +117,7 @@ rewireResult_t rewireAttach(const rewireAttachOptions_t* options,
   }
   auto participant = rewire::elastic::StartParticipant(true);
   if (!participant.ok()) return Fail(participant.status());
-  const auto entered =
-      (*participant)->WaitEntered(rewire::Now() + rewire::elastic::kAttachDeadline);
+  const auto entered = (*participant)->WaitEntered(rewire::elastic::kAttachDeadline);
   if (!entered.ok()) return Fail(entered.status());
   made->participant = *participant;
   made->boundary = (*participant)->gate();

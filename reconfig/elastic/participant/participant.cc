@@ -111,7 +111,11 @@ void Participant::Run() {
     }
     Time now = Now();
     Member::Out out;
-    if (!link_.connected()) witness_.reset();
+    if (!link_.connected()) {
+      witness_.reset();
+      MutexLock lock(&mutex_);
+      missing_.reset();
+    }
     if (!member_->stopped() && link_.TryConnect(now)) {
       witness_ = std::make_unique<DeathWitness>(options_.socket);
       member_->OnConnected(now, &out);

@@ -73,7 +73,8 @@ class Participant {
   // ---- the program's thread -------------------------------------------------------------------
   // Waits until the agent has accepted a connection of this process at least once.
   absl::Status WaitConnected(Time deadline);
-  absl::StatusOr<WorldView> WaitEntered(Time deadline);
+  // Waits for the first world. Fails when the agent does not answer within `patience`.
+  absl::StatusOr<WorldView> WaitEntered(Duration patience);
   [[nodiscard]] WorldView View() const;
   absl::StatusOr<UniqueIdBytes> UniqueId(const std::string& name);
   RegisteredState* registered() { return &state_; }
@@ -134,6 +135,7 @@ class Participant {
   void Perform(Time now, const MemberAction& action);
   void Do(Time now, const SendMessage& action);
   void Do(Time now, const EnterWorld& action);
+  void Do(Time now, const AwaitWorld& action);
   void Do(Time now, const MintIds& action);
   void Do(Time now, const MakePlan& action);
   void Do(Time now, const BuildGenerations& action);
@@ -165,6 +167,8 @@ class Participant {
   // Returns whether copies can be made: the member is in a world without a loss, and tensors are
   // registered.
   [[nodiscard]] bool MayStartSnapshots() const;
+  // Fails when the slot before this one has registered other tensors.
+  absl::Status CheckNeighbour();
   void StartSnapshots(state::SnapshotSlots::Memory memory = {});
 
   const ParticipantOptions options_;
@@ -178,6 +182,7 @@ class Participant {
   SentEvents sent_events_;
   // Owned by the program's thread; also read through the tensor that carries the number to joiners.
   uint64_t updates_ = 0;
+  bool neighbour_checked_ = false;
   RegisteredState state_{&updates_};
   UpdateSnapshots snapshots_;
 
@@ -196,6 +201,7 @@ class Participant {
   mutable Mutex mutex_;
   CondVar changed_;
   bool was_connected_ REWIRE_GUARDED_BY(mutex_) = false;
+  std::optional<uint32_t> missing_ REWIRE_GUARDED_BY(mutex_);  // see AwaitWorld
   std::optional<WorldView> view_ REWIRE_GUARDED_BY(mutex_);
   Key secret_ REWIRE_GUARDED_BY(mutex_);
   std::optional<Adoption> adoption_ REWIRE_GUARDED_BY(mutex_);

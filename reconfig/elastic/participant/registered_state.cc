@@ -95,13 +95,14 @@ absl::Status RegisteredState::CheckAllocations() const {
   return absl::OkStatus();
 }
 
-absl::Status RegisteredState::CheckShapes(const World& from, MemberId self, const Names& names,
-                                          Duration patience, const std::function<bool()>& ended) {
+absl::StatusOr<bool> RegisteredState::CheckShapes(const World& from, MemberId self,
+                                                  const Names& names, Duration patience,
+                                                  const std::function<bool()>& ended) {
   std::vector<state::TensorShape> mine;
   if (const auto published = names.Find(kShapesName)) {
     REWIRE_ASSIGN_OR_RETURN(mine, DecodeShapes(*published));
   }
-  if (from.members.empty() || from.members[0].member == self) return absl::OkStatus();
+  if (from.members.empty() || from.members[0].member == self) return true;
   // A member lost meanwhile does not answer, and then the hashes of the plans still differ.
   for (const WorldMember& m : from.members) {
     if (m.member == self || m.data_address.empty()) continue;
@@ -115,9 +116,9 @@ absl::Status RegisteredState::CheckShapes(const World& from, MemberId self, cons
                        " is registered by member ", self, " differently from member ", m.member,
                        " (order, name, elements, element_bytes, layout and change must be equal)"));
     }
-    return absl::OkStatus();
+    return true;
   }
-  return absl::OkStatus();
+  return false;
 }
 
 state::PlacedTensor RegisteredState::Adopt(const NewPart& part) {

@@ -38,11 +38,11 @@ class RegisteredState {
   // Fails when registered device memory was freed or allocated again.
   [[nodiscard]] absl::Status CheckAllocations() const;
   // Fails, naming the tensor, when a member of `from` has registered other tensors than `self`. The
-  // answer of any earlier member is enough. patience: for a member to call its first update. ended:
-  // returns true when the wait is useless. Blocks.
-  [[nodiscard]] static absl::Status CheckShapes(const World& from, MemberId self,
-                                                const Names& names, Duration patience,
-                                                const std::function<bool()>& ended);
+  // answer of any earlier member is enough; returns false when none answered. patience: for a
+  // member to call its first update. ended: returns true when the wait is useless. Blocks.
+  [[nodiscard]] static absl::StatusOr<bool> CheckShapes(const World& from, MemberId self,
+                                                        const Names& names, Duration patience,
+                                                        const std::function<bool()>& ended);
 
   // Places a tensor at its new part and returns the tensor.
   state::PlacedTensor Adopt(const NewPart& part);

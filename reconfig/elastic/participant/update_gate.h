@@ -35,6 +35,8 @@ class UpdateGate {
   }
   // Call after Begin() has returned false, as often as needed. kNone: the update has begun.
   Stop AfterStop();
+  // Takes Begin() back: the update does not begin.
+  void Withdraw() { begun_.store(version_.load()); }
   // Records that the update was applied. Returns true when snapshots or a stream wait for the
   // version.
   bool End() {

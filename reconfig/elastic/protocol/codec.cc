@@ -45,7 +45,8 @@ constexpr std::array<std::string_view, kTypes> kNames = {"Hello",
                                                          "Stop",
                                                          "Retire",
                                                          "CommunicatorPinned",
-                                                         "Witness"};
+                                                         "Witness",
+                                                         "Forming"};
 
 class Writer {
  public:

@@ -193,6 +193,10 @@ void Fields(A& a, Welcome& m) {
   a.List(m.leaving);
 }
 template <typename A>
+void Fields(A& a, Forming& m) {
+  a.Number(m.missing);
+}
+template <typename A>
 void Fields(A& a, Refused& m) {
   a.Text(m.reason, kMaxReason);
 }

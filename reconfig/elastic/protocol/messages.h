@@ -197,6 +197,10 @@ struct Welcome {
   // For a joiner: the members that its change removes, which know the names until then.
   std::vector<WorldMember> leaving{};
 };
+// There is no world yet. `missing` other initial members had not connected.
+struct Forming {
+  uint32_t missing = 0;
+};
 // Dismisses a process that is not part of the job, or whose change was called off before it joined.
 // The job continues without the process.
 struct Refused {
@@ -266,7 +270,7 @@ using Message =
     std::variant<Hello, CommunicatorCreated, CommunicatorDestroyed, Minted, Prepared, Pledge,
                  AtBoundary, Verified, Entered, Position, Heartbeat, ReclaimNotice, Finished,
                  Welcome, Refused, Prepare, Build, Propose, Decide, Restore, Commit, Abort, Lost,
-                 Stop, Retire, CommunicatorPinned, Witness>;
+                 Stop, Retire, CommunicatorPinned, Witness, Forming>;
 
 template <typename M, typename... Others>
 concept OneOf = (std::is_same_v<M, Others> || ...);
@@ -277,6 +281,6 @@ concept OfAMember = OneOf<M, Hello, CommunicatorCreated, CommunicatorDestroyed, 
                           Finished, CommunicatorPinned, Witness>;
 template <typename M>
 concept OfTheLeader = OneOf<M, Welcome, Refused, Prepare, Build, Propose, Decide, Restore, Commit,
-                            Abort, Lost, Stop, Retire>;
+                            Abort, Lost, Stop, Retire, Forming>;
 
 }  // namespace rewire::elastic

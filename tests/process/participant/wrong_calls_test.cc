@@ -48,6 +48,16 @@ TEST(WrongCallsTest, UnderAnAgent) {
   }
 }
 
+// The mistake must not stay unknown until the first loss.
+TEST(WrongCallsTest, RefusesTheFirstUpdateOfMembersWithOtherTensors) {
+  TemporaryFolder folder;
+  Background job({REWIRE_COMMAND, "run", "-n", "2", "--no-preload", "--socket",
+                  folder / "agent.sock", "--", WRONG_MEMBER, "order"});
+  const CommandResult end = job.End(seconds(40));
+  EXPECT_THAT(end.out, ContainsRegex("first update: invalid argument: [^\n]*tensor [ab] is "
+                                     "registered by member [01] differently from member [01]"));
+}
+
 // A sanitizer reports the stack that the thread has unwound.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 TEST(WrongCallsTest, ACancelledThreadEndsAfterItsCall) {

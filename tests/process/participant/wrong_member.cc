@@ -1,15 +1,17 @@
 // A member that calls the C interface at wrong moments, under an agent. It prints one line per
 // call, with the result and the reason.
 //
-//   wrong_member attach     only attaches
-//   wrong_member calls      makes every call that needs an agent
-//   wrong_member cancelled  attaches on a thread that is cancelled before the call
+//   wrong_member attach     Only attaches.
+//   wrong_member calls      Makes every call that needs an agent.
+//   wrong_member order      Registers its tensors in another order than its neighbour.
+//   wrong_member cancelled  Attaches on a thread that is cancelled before the call.
 #include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <cstring>
+#include <initializer_list>
 
 #include "rewire/rewire.h"
 
@@ -66,6 +68,20 @@ void Calls(rewireContext_t context) {
   Say("update after fork", rewireUpdate(context, Update, nullptr, &outcome));
 }
 
+void Order(rewireContext_t context) {
+  uint32_t data[4] = {};
+  const rewireTensor_t tensors[] = {Tensor("a", rewireHost, data), Tensor("b", rewireHost, data)};
+  rewireWorld_t world = {};
+  world.size = sizeof world;
+  Say("world", rewireWorld(context, &world));
+  for (const uint32_t i : {world.slot, 1 - world.slot}) {
+    Say("tensor", rewireRegisterTensor(context, &tensors[i]));
+  }
+  rewireOutcome_t outcome = {};
+  outcome.size = sizeof outcome;
+  Say("first update", rewireUpdate(context, Update, nullptr, &outcome));
+}
+
 void* AttachCancelled(void* result) {
   pthread_cancel(pthread_self());
   rewireContext_t context = nullptr;
@@ -95,6 +111,7 @@ int main(int argc, char** argv) {
   Say("attach", attached);
   if (attached != rewireSuccess) return context == nullptr ? 0 : 1;
   if (strcmp(argv[1], "calls") == 0) Calls(context);
+  if (strcmp(argv[1], "order") == 0) Order(context);
   Say("detach", rewireDetach(context));
   rewireOutcome_t outcome = {};
   outcome.size = sizeof outcome;

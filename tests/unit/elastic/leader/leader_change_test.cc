@@ -179,6 +179,39 @@ TEST_F(LeaderTest, MergesRequestsDuringTransitionIntoNext) {
   EXPECT_THAT(d.Last<Spawn>()->members, ElementsAre(3, 4));
 }
 
+// The waiting change would remove the member as well, but without a deadline.
+TEST_F(LeaderTest, AMemberThatLeavesByAWaitingChangeCanBeDrained) {
+  d.Ask({RequestKind::kResize, 4, {}, {}, ""});
+  d.Store();
+  d.Ask({RequestKind::kResize, 1, {}, {}, ""});
+  EXPECT_THAT(d.AskInVain({RequestKind::kReplace, 0, {2}, {}, ""}),
+              HasSubstr("member=2: an earlier change removes this member"));
+  d.Say(2, ReclaimNotice{5000});
+  d.Store();
+  EXPECT_THAT(Ids(d.Sent<Prepare>(0).value().to), ElementsAre(0, 1));
+}
+
+// The replacement waits for a process that starts, perhaps for minutes.
+TEST_F(LeaderTest, ADrainWithADeadlineDoesNotWaitForTheReplacementOfItsMember) {
+  const uint64_t replace = d.Ask({RequestKind::kReplace, 0, {2}, {}, ""});
+  d.Store();
+  ASSERT_EQ(d.leader.phase(), Phase::kReserve);
+  d.Say(2, ReclaimNotice{5000});
+  EXPECT_EQ(d.leader.StatusOf(replace).state, RequestState::kWaiting);
+  d.Store();
+  EXPECT_THAT(Ids(d.Sent<Prepare>(0).value().to), ElementsAre(0, 1));
+}
+
+TEST_F(LeaderTest, ADrainWithADeadlineJoinsTheChangeThatRemovesItsMember) {
+  const uint64_t shrink = d.Ask({RequestKind::kResize, 2, {}, {}, ""});
+  d.Store();
+  ASSERT_EQ(d.leader.phase(), Phase::kPrepare);
+  d.Say(2, ReclaimNotice{5000});
+  EXPECT_EQ(d.leader.StatusOf(shrink).state, RequestState::kRunning);
+  d.Pass(milliseconds(5400));
+  EXPECT_TRUE(d.Noted("member 2 is lost: it did not leave in time"));
+}
+
 TEST_F(LeaderTest, DrainWithDeadlineGoesFirst) {
   const uint64_t grow = d.Ask({RequestKind::kResize, 4, {}, {}, ""});
   d.Store();

@@ -63,7 +63,7 @@ class LeaderDeadlinesTest : public LeaderTest {
 
 // ---- a planned change ---------------------------------------------------------------------------
 
-TEST_F(LeaderDeadlinesTest, AJoinerThatMakesNoCommunicator) {
+TEST_F(LeaderDeadlinesTest, GivesUpWhenAJoinerMakesNoCommunicator) {
   id_ = d.Ask({RequestKind::kResize, 4, {}, {}, ""});
   d.Store();
   d.Connect(3);
@@ -72,7 +72,7 @@ TEST_F(LeaderDeadlinesTest, AJoinerThatMakesNoCommunicator) {
   EXPECT_EQ(d.Last<EndProcess>()->member, 3u);
 }
 
-TEST_F(LeaderDeadlinesTest, AMemberThatDoesNotPrepare) {
+TEST_F(LeaderDeadlinesTest, GivesUpWhenAMemberDoesNotPrepare) {
   Begin();
   d.Say(0, Minted{2, kComm, UniqueIdBytes(128, 'u')});
   for (MemberId m : {0u, 1u}) d.Say(m, Prepared{2, true, "", 5, {}});
@@ -80,7 +80,7 @@ TEST_F(LeaderDeadlinesTest, AMemberThatDoesNotPrepare) {
   ExpectGivenUp("not prepared in time: member 2");
 }
 
-TEST_F(LeaderDeadlinesTest, AJoinerThatDoesNotCallItsFirstUpdate) {
+TEST_F(LeaderDeadlinesTest, GivesUpWhenAJoinerDoesNotCallItsFirstUpdate) {
   id_ = d.Ask({RequestKind::kResize, 4, {}, {}, ""});
   d.Store();
   d.Connect(3);
@@ -90,7 +90,7 @@ TEST_F(LeaderDeadlinesTest, AJoinerThatDoesNotCallItsFirstUpdate) {
   ExpectGivenUp("not in its first update in time: member 3");
 }
 
-TEST_F(LeaderDeadlinesTest, AMemberThatDoesNotPledge) {
+TEST_F(LeaderDeadlinesTest, GivesUpWhenAMemberDoesNotPledge) {
   Propose();
   for (uint32_t round = 0; round < kTimes.max_rounds; ++round) {
     ASSERT_EQ(d.leader.phase(), Phase::kPropose);
@@ -100,20 +100,20 @@ TEST_F(LeaderDeadlinesTest, AMemberThatDoesNotPledge) {
   ExpectGivenUp("no answer from member 2");
 }
 
-TEST_F(LeaderDeadlinesTest, NoMemberAtTheBoundary) {
+TEST_F(LeaderDeadlinesTest, GivesUpWhenNoMemberReachesTheBoundary) {
   Arm();
   d.Pass(kTimes.arm + seconds(1));
   ExpectGivenUp("not at the update boundary in time: member 0");
 }
 
-TEST_F(LeaderDeadlinesTest, AMemberThatDoesNotReachTheBoundary) {
+TEST_F(LeaderDeadlinesTest, GivesUpWhenAMemberDoesNotReachTheBoundary) {
   Arm();
   d.BoundaryAll({0, 1});
   d.Pass(kTimes.boundary + seconds(1));
   ExpectGivenUp("not at the update boundary in time: member 2");
 }
 
-TEST_F(LeaderDeadlinesTest, AMemberThatDoesNotVerify) {
+TEST_F(LeaderDeadlinesTest, GivesUpWhenAMemberDoesNotVerify) {
   StandAtBoundary();
   d.VerifyAll({0, 1});
   d.Pass(kTimes.boundary + seconds(1));
@@ -121,7 +121,7 @@ TEST_F(LeaderDeadlinesTest, AMemberThatDoesNotVerify) {
 }
 
 // The change is decided, so nothing can be given up.
-TEST_F(LeaderDeadlinesTest, AMemberThatDoesNotEnter) {
+TEST_F(LeaderDeadlinesTest, EndsTheChangeWithoutAMemberThatDoesNotEnter) {
   Commit();
   d.Finish({0});
   d.Pass(kTimes.enter + seconds(1));
@@ -131,7 +131,7 @@ TEST_F(LeaderDeadlinesTest, AMemberThatDoesNotEnter) {
   EXPECT_EQ(d.leader.StatusOf(id_).state, RequestState::kDone);
 }
 
-TEST_F(LeaderDeadlinesTest, AMemberThatDoesNotDestroyOldGenerations) {
+TEST_F(LeaderDeadlinesTest, EndsTheChangeBeforeAllOldGenerationsAreDestroyed) {
   Commit();
   for (MemberId m : {0u, 2u}) d.Say(m, Position{kComm, true, 2, false, 0, {}, {1}});
   d.Finish({0, 2});

@@ -31,6 +31,20 @@ TEST_F(LeaderTest, ReportsLossAtOnceAndRestoresWorld) {
   EXPECT_THAT(d.Sent<Refused>(1).value().reason, HasSubstr("lost"));
 }
 
+TEST_F(LeaderTest, LeavesTheProcessOfALostConnectionAlone) {
+  d.leader.OnDisconnect(d.now, 1, &d.out);
+  EXPECT_TRUE(d.Noted("member 1 is lost: its connection ended"));
+  EXPECT_FALSE(d.Last<EndProcess>().has_value());
+}
+
+TEST_F(LeaderTest, EndsTheProcessOfASilentMember) {
+  d.silent = {1};
+  d.Pass(LeaderOptions{}.silence + seconds(1));
+  EXPECT_TRUE(d.Noted("member 1 is lost: it was silent"));
+  ASSERT_TRUE(d.Last<EndProcess>().has_value());
+  EXPECT_EQ(d.Last<EndProcess>()->member, 1u);
+}
+
 TEST_F(LeaderTest, RestoresFromOneReplicaWithoutShardedState) {
   d.leader.OnDisconnect(d.now, 1, &d.out);
   d.leader.OnDisconnect(d.now, 2, &d.out);
@@ -204,6 +218,30 @@ TEST_F(LeaderTest, StopsJobWhenInitialMemberEndsBeforeFirstWorld) {
   forming.Connect(1, false);
   EXPECT_TRUE(forming.Sent<Refused>(1).has_value());
   EXPECT_EQ(forming.leader.phase(), Phase::kStopped);
+}
+
+TEST_F(LeaderTest, StopsJobWhenAnInitialMemberEndsWellAndOthersWaitForIt) {
+  for (const bool ends_first : {true, false}) {
+    LeaderDriver forming(LeaderDriver::Options(2));
+    if (ends_first) forming.leader.OnEndBeforeWorld(forming.now, 1, &forming.out);
+    EXPECT_FALSE(forming.Last<EndJob>().has_value());
+    forming.Connect(0);
+    if (!ends_first) {
+      EXPECT_EQ(forming.Sent<Forming>(0).value().missing, 1u);
+      forming.leader.OnEndBeforeWorld(forming.now, 1, &forming.out);
+    }
+    EXPECT_THAT(forming.Last<EndJob>().value().reason,
+                HasSubstr("member 1 ended with status 0 before all initial members"));
+    EXPECT_TRUE(forming.Sent<Refused>(0).has_value());
+  }
+}
+
+// Its other members may have no communicator with it.
+TEST_F(LeaderTest, AnUnmodifiedJobGoesOnWithoutAnInitialMember) {
+  LeaderDriver forming(LeaderDriver::Options(2));
+  forming.Connect(0, false);
+  forming.leader.OnEndBeforeWorld(forming.now, 1, &forming.out);
+  EXPECT_FALSE(forming.Last<EndJob>().has_value());
 }
 
 TEST_F(LeaderTest, StopsJobWhenInitialMemberIsSilentBeforeFirstWorld) {

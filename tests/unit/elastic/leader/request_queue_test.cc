@@ -84,11 +84,19 @@ TEST_F(RequestQueueTest, ReplacementOfALostMemberRestoresTheSize) {
 
 TEST_F(RequestQueueTest, FailsARequestThatCannotBeMerged) {
   const uint64_t first = Add(Drain({1}));
-  const uint64_t second = Add(Drain({1}));
+  const uint64_t second = Add({RequestKind::kReplace, 0, {1}, {}, ""});
   const MergedRequests merged = Take();
   EXPECT_THAT(merged.requests, ElementsAre(first));
   EXPECT_THAT(merged.failures, ElementsAre(HasSubstr("member 1 is not in the world")));
   EXPECT_EQ(queue_.StatusOf(second).state, RequestState::kFailed);
+}
+
+TEST_F(RequestQueueTest, ADrainOfMembersThatLeaveAnywayIsPartOfTheChange) {
+  const uint64_t first = Add({RequestKind::kResize, 1, {}, {}, ""});
+  const uint64_t second = Add(Drain({2}));
+  const MergedRequests merged = Take();
+  EXPECT_THAT(merged.requests, ElementsAre(first, second));
+  EXPECT_EQ(merged.target.size(), 1u);
 }
 
 TEST_F(RequestQueueTest, GivesUpAfterSeveralAttempts) {

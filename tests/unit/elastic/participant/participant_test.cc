@@ -4,10 +4,12 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <filesystem>
 #include <thread>
 
 #include "reconfig/base/framed_socket.h"
+#include "reconfig/base/log.h"
 #include "reconfig/elastic/protocol/codec.h"
 #include "tests/fakes/process/temporary_folder.h"
 
@@ -93,6 +95,67 @@ TEST(DetachTest, BuildMayEndAfterDetach) {
   std::thread builder([&] { done(absl::OkStatus()); });
   builder.join();
   std::filesystem::remove_all(folder);
+}
+
+// A participant, and the agent's end of its connection after the Hello.
+class AttachTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    UniqueFd listener;
+    ASSERT_TRUE(ListenUnix(folder_ / "s", &listener).ok());
+    ParticipantOptions options;
+    options.socket = folder_ / "s";
+    auto participant = Participant::Start(options);
+    ASSERT_TRUE(participant.ok()) << participant.status();
+    participant_ = *std::move(participant);
+    UniqueFd accepted;
+    ASSERT_TRUE(Accept(listener.get(), Now() + kPatience, &accepted).ok());
+    agent_ = std::make_unique<FramedSocket>(std::move(accepted));
+    std::string frame;
+    ASSERT_TRUE(agent_->Receive(&frame, Now() + kPatience).ok());
+  }
+  void Send(const Message& message) {
+    ASSERT_TRUE(agent_->Send(*Encode(message), Now() + kPatience).ok());
+  }
+
+  const TemporaryFolder folder_;
+  decltype(Participant::Start({}))::value_type participant_;
+  std::unique_ptr<FramedSocket> agent_;
+};
+
+TEST_F(AttachTest, FailsWhenTheAgentDoesNotAnswer) {
+  const auto entered = participant_->WaitEntered(milliseconds(20));
+  EXPECT_EQ(entered.status().code(), absl::StatusCode::kDeadlineExceeded) << entered.status();
+}
+
+// The other initial members may take as long as they like.
+TEST_F(AttachTest, WaitsForTheFirstWorldOnceTheAgentHasAnswered) {
+  static std::atomic<bool> waits{false};
+  SetLogSink([](LogLevel, const std::string& line) {
+    if (line.find("all initial members have attached: 3 had not") != line.npos) waits = true;
+  });
+  Send(Forming{3});
+  std::thread agent([&] {
+    while (!waits) std::this_thread::yield();
+    World world;
+    world.epoch = 1;
+    world.members.push_back({0, 0, ""});
+    Send(Welcome{world, false, {}});
+    WorldRecord record;
+    record.world = world;
+    Send(Commit{record});
+  });
+  // The first calls may come before the member has read the answer.
+  auto entered = participant_->WaitEntered(milliseconds(100));
+  for (const Time end = Now() + kPatience;
+       absl::IsDeadlineExceeded(entered.status()) && Now() < end;) {
+    entered = participant_->WaitEntered(milliseconds(100));
+  }
+  waits = true;  // also after a failure
+  agent.join();
+  SetLogSink(nullptr);
+  ASSERT_TRUE(entered.ok()) << entered.status();
+  EXPECT_EQ(entered->world.epoch, 1u);
 }
 
 TEST(AwaitSentTest, ReturnsAfterEarlierEventsWereSent) {

@@ -49,6 +49,7 @@ inline std::vector<Message> SampleMessages() {
       Retire{{{5, c}, {6, c}}},
       CommunicatorPinned{c, "a live CUDA graph"},
       Witness{},
+      Forming{3},
   };
 }
 
