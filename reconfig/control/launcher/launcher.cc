@@ -163,13 +163,14 @@ absl::Status Launcher::StartMember(MemberId id, uint32_t local_rank, uint32_t ra
   return absl::OkStatus();
 }
 
-bool Launcher::Running() const {
-  return std::any_of(members_.begin(), members_.end(),
-                     [](const auto& m) { return m.second.pid != 0; });
+bool Launcher::Runs(bool in_world) const {
+  return std::any_of(members_.begin(), members_.end(), [&](const auto& m) {
+    return m.second.pid != 0 && (!in_world || world_.contains(m.first));
+  });
 }
 
 void Launcher::Loop() {
-  while (Running()) {
+  while (Runs(/*in_world=*/false)) {
     PollSet turn;
     turn.Add(signals_.get(), POLLIN);
     if (!guard_ended_) turn.Add(options_.guard_fd, POLLIN);
@@ -185,6 +186,7 @@ void Launcher::Loop() {
       if (o->pending()) turn.Add(o->fd(), POLLOUT);
     }
     turn.Until(give_up_at_);
+    turn.Until(rest_until_);
     for (const auto& [id, m] : members_) {
       if (m.pid != 0) turn.Until(m.kill_at);
     }
@@ -276,9 +278,7 @@ void Launcher::OnMemberEnd(Time now, Member* member, const ChildEnd& end) {
   }
   for (ForwardedPipe& output : member->outputs) output.ReadToTheEnd();
   if (end.good()) return;
-  if (terminations_ == 0) {
-    err_.Add(absl::StrCat("rewire: member ", member->id, " ", how, "\n"));
-  }
+  if (terminations_ == 0) err_.Add(absl::StrCat("rewire: member ", member->id, " ", how, "\n"));
   // In a world, the agent decides within its own deadlines whether the job continues. Before the
   // first world, the other members may wait for this member without end.
   if (!told_ && !give_up_at_) give_up_at_ = now + options_.grace;
@@ -346,9 +346,16 @@ void Launcher::Tick(Time now) {
       kill(-m.pid, SIGKILL);
     }
   }
+  // Processes that left the world, or were lost, may hang.
+  if (!told_ || Runs(/*in_world=*/true)) {
+    rest_until_.reset();
+  } else if (!rest_until_) {
+    rest_until_ = now + options_.grace;
+  }
+  if (!give_up_at_ && rest_until_ && now >= *rest_until_) give_up_at_ = now;
   if (give_up_at_ && now >= *give_up_at_) {
     give_up_at_ = Time::max();
-    err_.Add("rewire: the job cannot continue: the other members are asked to end\n");
+    err_.Add("rewire: the job is over: the remaining processes are asked to end\n");
     SignalAll(SIGTERM);
     for (auto& [id, m] : members_) m.kill_at = now + options_.grace;
   }

@@ -71,7 +71,8 @@ class Launcher {
   void OnSpawn(const nlohmann::json& event);
   void Tick(Time now);
   void SignalAll(int signal);
-  [[nodiscard]] bool Running() const;
+  // Returns whether a process of the job runs, or one of the last world.
+  [[nodiscard]] bool Runs(bool in_world) const;
   [[nodiscard]] bool InLastWorld(MemberId id) const;
   [[nodiscard]] int ExitStatus() const;
   // Returns the children that EndDescendants() does not end: the agent.
@@ -93,7 +94,8 @@ class Launcher {
   bool guard_ended_ = false;
   bool stopped_ = false;            // the agent has stopped a job that still had members
   int terminations_ = 0;            // signals that asked for the job's end
-  std::optional<Time> give_up_at_;  // after a failure: when the other members are asked to end
+  std::optional<Time> give_up_at_;  // when the remaining processes are asked to end
+  std::optional<Time> rest_until_;  // the same, after the last world's processes have ended
 };
 
 }  // namespace rewire::control

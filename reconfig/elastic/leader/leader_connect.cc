@@ -72,7 +72,9 @@ void Leader::OnConnect(Time now, const Hello& hello, Out* out) {
   TryForm(now, out);
   TryEndRecovery(now, out);
   StopUnformable(now, out);
-  if (peer.connected && record_.world.epoch == 0) {
+  // A visitor is forgotten by now.
+  const Peer* const waits = peers_.Find(id);
+  if (record_.world.epoch == 0 && waits != nullptr && waits->connected) {
     const auto missing = static_cast<uint32_t>(peers_.Missing(options_.initial_members).size());
     out->push_back(SendTo{id, Forming{missing}});
   }

@@ -43,7 +43,7 @@ class CalledOffTest : public ::testing::Test {
     const CommandResult end = job_.Finish();
     EXPECT_EQ(end.status, 0) << end.err;
     EXPECT_THAT(end.err, Not(HasSubstr("the job is stopped")));
-    EXPECT_THAT(end.err, Not(HasSubstr("the job cannot continue")));
+    EXPECT_THAT(end.err, Not(HasSubstr("the job is over")));
   }
 
   Job job_;

@@ -147,7 +147,7 @@ TEST_F(LauncherTest, ADeathBeforeTheFirstWorldEndsTheOthersAfterTheGrace) {
   const CommandResult r =
       Run({"-n", "2", "--grace", "50ms"}, "[ $RANK = 0 ] && exit 3; tail -f /dev/null");
   EXPECT_EQ(r.status, 3);
-  EXPECT_THAT(r.err, HasSubstr("the job cannot continue"));
+  EXPECT_THAT(r.err, HasSubstr("the job is over"));
 }
 
 TEST_F(LauncherTest, MembersDoNotOutliveAKilledLauncher) {

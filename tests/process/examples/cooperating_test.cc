@@ -61,5 +61,24 @@ TEST(CounterTest, AJoinerHasTheCount) {
   EXPECT_GE(ended, left);
 }
 
+// Rank 1 is a script that goes on after its program has left.
+TEST(CounterTest, AProcessThatHasLeftDoesNotKeepTheJob) {
+  const TemporaryFolder folder;
+  const std::string socket = folder / "agent.sock";
+  Background job({REWIRE_COMMAND, "run", "-n", "2", "--grace", "1s", "--dir", folder / "run",
+                  "--socket", socket, "--", "/bin/sh", "-c",
+                  "\"$0\" \"$1\" && [ $RANK = 0 ] || exec tail -f /dev/null", COUNTER,
+                  folder / "stop"});
+  const Time deadline = Now() + seconds(40);
+  while (Rewire({"wait", "--socket", socket}, seconds(40)).status != 0 && Now() < deadline) {
+  }
+  const CommandResult drained = Rewire({"drain", "--socket", socket, "1"}, seconds(60));
+  EXPECT_EQ(drained.status, 0) << drained.err;
+  std::ofstream(folder / "stop") << "now";
+  const CommandResult end = job.End(seconds(40));
+  EXPECT_EQ(end.status, 0) << end.err;
+  EXPECT_NE(end.err.find("the remaining processes are asked to end"), std::string::npos) << end.err;
+}
+
 }  // namespace
 }  // namespace rewire
