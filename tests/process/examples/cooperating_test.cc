@@ -9,6 +9,13 @@
 namespace rewire {
 namespace {
 
+// Returns when the job's agent answers and all initial members have attached.
+void WaitForTheWorld(const std::string& socket) {
+  const Time deadline = Now() + seconds(40);
+  while (Rewire({"wait", "--socket", socket}, seconds(40)).status != 0 && Now() < deadline) {
+  }
+}
+
 TEST(CooperatingTest, GrowsDrainsAndEndsWithCheckedState) {
   const TemporaryFolder folder;
   const std::string socket = folder / "agent.sock";
@@ -41,9 +48,7 @@ TEST(CounterTest, AJoinerHasTheCount) {
   const std::string socket = folder / "agent.sock";
   Background job({REWIRE_COMMAND, "run", "-n", "1", "--max", "2", "--dir", folder / "run",
                   "--socket", socket, "--", COUNTER, folder / "stop"});
-  const Time deadline = Now() + seconds(40);
-  while (Rewire({"wait", "--socket", socket}, seconds(40)).status != 0 && Now() < deadline) {
-  }
+  WaitForTheWorld(socket);
   const CommandResult replaced = Rewire({"replace", "--socket", socket, "0"}, seconds(60));
   EXPECT_EQ(replaced.status, 0) << replaced.err;
   std::ofstream(folder / "stop") << "now";
@@ -69,9 +74,7 @@ TEST(CounterTest, AProcessThatHasLeftDoesNotKeepTheJob) {
                   "--socket", socket, "--", "/bin/sh", "-c",
                   "\"$0\" \"$1\" && [ $RANK = 0 ] || exec tail -f /dev/null", COUNTER,
                   folder / "stop"});
-  const Time deadline = Now() + seconds(40);
-  while (Rewire({"wait", "--socket", socket}, seconds(40)).status != 0 && Now() < deadline) {
-  }
+  WaitForTheWorld(socket);
   const CommandResult drained = Rewire({"drain", "--socket", socket, "1"}, seconds(60));
   EXPECT_EQ(drained.status, 0) << drained.err;
   std::ofstream(folder / "stop") << "now";

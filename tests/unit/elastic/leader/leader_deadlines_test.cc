@@ -1,5 +1,5 @@
-// No phase of a transition lasts for ever: after its time the leader gives the change up, loses
-// the members that are missing, or goes on, and says which members it waited for.
+// Every phase of a transition has a deadline. Then the leader gives the change up, loses the
+// missing members, or continues without them, and names the members that it waited for.
 #include <gmock/gmock.h>
 
 #include "reconfig/elastic/leader/leader.h"
