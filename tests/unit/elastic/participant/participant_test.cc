@@ -98,7 +98,7 @@ TEST(DetachTest, BuildMayEndAfterDetach) {
 }
 
 // A participant, and the agent's end of its connection after the Hello.
-class AttachTest : public ::testing::Test {
+class ScriptedAgentTest : public ::testing::Test {
  protected:
   void SetUp() override {
     UniqueFd listener;
@@ -122,6 +122,9 @@ class AttachTest : public ::testing::Test {
   decltype(Participant::Start({}))::value_type participant_;
   std::unique_ptr<FramedSocket> agent_;
 };
+
+using AttachTest = ScriptedAgentTest;
+using AwaitSentTest = ScriptedAgentTest;
 
 TEST_F(AttachTest, FailsWhenTheAgentDoesNotAnswer) {
   const auto entered = participant_->WaitEntered(milliseconds(20));
@@ -158,28 +161,18 @@ TEST_F(AttachTest, WaitsForTheFirstWorldOnceTheAgentHasAnswered) {
   EXPECT_EQ(entered->world.epoch, 1u);
 }
 
-TEST(AwaitSentTest, ReturnsAfterEarlierEventsWereSent) {
-  const TemporaryFolder folder;
-  UniqueFd listener;
-  ASSERT_TRUE(ListenUnix(folder / "s", &listener).ok());
-  ParticipantOptions options;
-  options.socket = folder / "s";
-  auto participant = Participant::Start(options);
-  ASSERT_TRUE(participant.ok()) << participant.status();
-  UniqueFd accepted;
-  ASSERT_TRUE(Accept(listener.get(), Now() + kPatience, &accepted).ok());
-  ASSERT_TRUE((*participant)->WaitConnected(Now() + kPatience).ok());
+TEST_F(AwaitSentTest, ReturnsAfterEarlierEventsWereSent) {
+  ASSERT_TRUE(participant_->WaitConnected(Now() + kPatience).ok());
   constexpr uint64_t kEvents = 20;
   for (uint64_t i = 1; i <= kEvents; ++i) {
     const CommunicatorCreated created{{1, i}, 1, {0}, false, ""};
-    (*participant)->Created(created);
-    (*participant)->Destroyed(created.communicator, 0);
+    participant_->Created(created);
+    participant_->Destroyed(created.communicator, 0);
   }
-  (*participant)->AwaitSent(Now() + kPatience);
-  FramedSocket agent(std::move(accepted));
+  participant_->AwaitSent(Now() + kPatience);
   uint64_t destroyed = 0;
   std::string frame;
-  while (destroyed < kEvents && agent.Receive(&frame, Now()).ok()) {  // all of them are there
+  while (destroyed < kEvents && agent_->Receive(&frame, Now()).ok()) {  // all of them are there
     const auto message = Decode(frame);
     ASSERT_TRUE(message.ok()) << message.status();
     destroyed += std::holds_alternative<CommunicatorDestroyed>(*message) ? 1 : 0;
@@ -187,22 +180,12 @@ TEST(AwaitSentTest, ReturnsAfterEarlierEventsWereSent) {
   EXPECT_EQ(destroyed, kEvents);
 }
 
-TEST(AwaitSentTest, EndsAtDeadlineOrWithoutAgent) {
-  const TemporaryFolder folder;
-  UniqueFd listener;
-  ASSERT_TRUE(ListenUnix(folder / "s", &listener).ok());
-  ParticipantOptions options;
-  options.socket = folder / "s";
-  auto participant = Participant::Start(options);
-  ASSERT_TRUE(participant.ok()) << participant.status();
-  UniqueFd accepted;
-  ASSERT_TRUE(Accept(listener.get(), Now() + kPatience, &accepted).ok());
-  ASSERT_TRUE((*participant)->WaitConnected(Now() + kPatience).ok());
-  (*participant)->AwaitSent(Now());
-  accepted.reset();
-  listener.reset();
-  (*participant)->Destroyed({1, 1}, 0);
-  (*participant)->AwaitSent(Now() + seconds(1000));
+TEST_F(AwaitSentTest, EndsAtDeadlineOrWithoutAgent) {
+  ASSERT_TRUE(participant_->WaitConnected(Now() + kPatience).ok());
+  participant_->AwaitSent(Now());
+  agent_.reset();
+  participant_->Destroyed({1, 1}, 0);
+  participant_->AwaitSent(Now() + seconds(1000));
 }
 
 }  // namespace
