@@ -233,7 +233,6 @@ void ShimCommunicators::PinMixedModes(const CommunicatorId& id) {
 }
 
 void ShimCommunicators::ReleaseGraphs() {
-  constexpr auto kGraph = static_cast<uint32_t>(Pin::kGraph);
   // Before the report, after which a build may begin: it waits for what is due.
   retirement_.ReleaseCaptured(std::nullopt);
   for (const auto& chain : chains_.All()) {
@@ -241,7 +240,7 @@ void ShimCommunicators::ReleaseGraphs() {
       MutexLock lock(&chain->mutex);
       if (chain->current != nullptr) chain->current->captured = false;
     }
-    if ((chain->comm->pins.fetch_and(~kGraph, std::memory_order_relaxed) & kGraph) == 0) continue;
+    if (!RemovePin(chain->comm, Pin::kGraph)) continue;
     chain->comm->watch_capture.store(true, std::memory_order_relaxed);
     ReportPins(chain->id);
   }

@@ -24,6 +24,8 @@ const char* Text(Pin pin) {
       return "some ranks of this process are blocking and some non-blocking";
     case Pin::kGrown:
       return "the communicator was made by ncclCommGrow";
+    case Pin::kSuspended:
+      return "the program has suspended the communicator (ncclCommSuspend)";
   }
   return "unknown";
 }

@@ -28,7 +28,7 @@ uint64_t FreeMemory(VirtualCommunicator* comm) noexcept;
 // Reports to the core that the call has succeeded. free_before: the result of FreeMemory(); 0: does
 // nothing.
 void TellTaken(VirtualCommunicator* comm, uint64_t free_before) noexcept;
-// Reports a new pin to the core, unless the report of the creation is still to come.
+// Reports the pins to the core, unless the report of the creation is still to come.
 void TellPinned(VirtualCommunicator* comm) noexcept;
 // The services that the core receives from the preloaded library.
 const ShimServices* Services() noexcept;

@@ -319,6 +319,8 @@ ncclResult_t CommShrink(ncclComm_t comm, int* excludeRanksList, int excludeRanks
                                   : Real()->CommShrink(comm, excludeRanksList, excludeRanksCount,
                                                        newcomm, config, shrinkFlags);
   }
+  // Such a parent can only be aborted afterwards, so no change may use it.
+  if ((shrinkFlags & NCCL_SHRINK_ABORT) != 0) TellClosing(parent, true);
   return FromParent(
       Creation::kShrink, parent, true, newcomm, config,
       [&] {

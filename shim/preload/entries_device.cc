@@ -1,6 +1,6 @@
-// The entries that return addresses which outlive the call, or use state that is stored in a
-// window. Each forwards the call and pins the communicator, because no new generation could replace
-// the old one. Called on the application's threads.
+// The entries that return addresses which outlive the call, use state that is stored in a window,
+// or take a communicator's memory away. Each forwards the call and pins the communicator, because
+// no new generation could replace the old one. Called on the application's threads.
 #include "rewire_entries.h"
 #include "shim/preload/core_loader.h"
 #include "shim/preload/issue.h"
@@ -12,6 +12,10 @@ namespace {
 
 void AddAndTell(VirtualCommunicator* comm, Pin pin) {
   if (AddPin(comm, pin)) TellPinned(comm);
+}
+
+void RemoveAndTell(VirtualCommunicator* comm, Pin pin) {
+  if (RemovePin(comm, pin)) TellPinned(comm);
 }
 
 void PinIfOurs(ncclComm_t handle, Pin pin) {
@@ -89,6 +93,25 @@ ncclResult_t GetCftDeviceLeInfo(ncclWindow_t window, size_t offset, int peerCft,
 ncclResult_t GetPeerDeviceLeInfo(ncclWindow_t window, size_t offset, int peerWorld,
                                  ncclCftLeId* leId, size_t* leOffset) {
   return Real()->GetPeerDeviceLeInfo(PinWindow(window), offset, peerWorld, leId, leOffset);
+}
+
+// A new generation would take the memory that the program wants back.
+ncclResult_t CommSuspend(ncclComm_t comm, int flags) {
+  VirtualCommunicator* ours = Ours(comm);
+  const bool pinned = ours != nullptr && AddPin(ours, Pin::kSuspended);
+  if (pinned) TellPinned(ours);
+  const ncclResult_t result = Translate<ncclResult_t>(
+      comm, [&](const Target& target) { return Real()->CommSuspend(target.comm, flags); });
+  if (pinned && !Taken(result)) RemoveAndTell(ours, Pin::kSuspended);
+  return result;
+}
+
+ncclResult_t CommResume(ncclComm_t comm) {
+  const ncclResult_t result = Translate<ncclResult_t>(
+      comm, [&](const Target& target) { return Real()->CommResume(target.comm); });
+  VirtualCommunicator* ours = Ours(comm);
+  if (ours != nullptr && Taken(result)) RemoveAndTell(ours, Pin::kSuspended);
+  return result;
 }
 
 ncclResult_t PutSignal(const void* localbuff, size_t count, ncclDataType_t datatype, int peer,

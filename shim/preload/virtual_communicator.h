@@ -86,7 +86,7 @@ struct Recipe {
 };
 
 // Reasons why a communicator cannot be swapped: bits of VirtualCommunicator::pins. Permanent,
-// except for kGraph.
+// except for kGraph and kSuspended.
 enum class Pin : uint32_t {
   kGraph = 1,          // an operation was captured into a CUDA graph; until rewireGraphsReleased()
   kDeviceComm = 2,     // ncclDevCommCreate: kernels hold raw pointers
@@ -94,6 +94,7 @@ enum class Pin : uint32_t {
   kSignals = 8,        // one-sided signals: their counters belong to the window
   kMixedModes = 16,    // this process's ranks differ in `blocking`
   kGrown = 32,         // ncclCommGrow: the ranks share no identity
+  kSuspended = 64,     // ncclCommSuspend, until ncclCommResume
 };
 
 // The operations whose use is recorded, for warm-up with real sizes. VirtualCommunicator::seen has,
@@ -166,11 +167,17 @@ class User {
   VirtualCommunicator* const comm_;
 };
 
-// Returns whether the communicator had no such pin. Of a pin that comes after the creation, call
-// TellPinned() (core_loader.h) too.
+// Returns whether the communicator had no such pin. After a change that comes after the creation,
+// call TellPinned() (core_loader.h).
 inline bool AddPin(VirtualCommunicator* comm, Pin pin) {
   const auto bit = static_cast<uint32_t>(pin);
   return (comm->pins.fetch_or(bit, std::memory_order_relaxed) & bit) == 0;
+}
+
+// Returns whether the communicator had the pin.
+inline bool RemovePin(VirtualCommunicator* comm, Pin pin) {
+  const auto bit = static_cast<uint32_t>(pin);
+  return (comm->pins.fetch_and(~bit, std::memory_order_relaxed) & bit) != 0;
 }
 
 }  // namespace rewire::shim

@@ -13,6 +13,7 @@ ncclResult_t CheckEnqueue(ncclComm* comm, const char* call) {
   SIMNCCL_TRY(CheckComm(comm, call, "comm"));
   SIMNCCL_TRY(CheckReady(comm));
   if (comm->revoked.load()) return Fail(ncclInvalidUsage, "%s : communicator was revoked", call);
+  if (comm->suspended.load()) return Fail(ncclInvalidUsage, "%s : communicator is suspended", call);
   if (comm->finalized.load()) {
     return Fail(ncclInvalidUsage, "%s : communicator was finalized", call);
   }

@@ -269,6 +269,24 @@ ncclResult_t pncclCommRevoke(ncclComm_t comm, int flags) {
   return ncclSuccess;
 }
 
+// The memory stays; only the order of calls is checked.
+ncclResult_t pncclCommSuspend(ncclComm_t comm, int flags) {
+  SIMNCCL_TRY(CheckComm(comm, "CommSuspend", "comm"));
+  SIMNCCL_TRY(CheckReady(comm));
+  if (flags != 0x01) return Fail(ncclInvalidArgument, "CommSuspend : invalid flags %d", flags);
+  if (comm->suspended.exchange(true)) return Fail(ncclInvalidUsage, "CommSuspend : called twice");
+  return ncclSuccess;
+}
+
+ncclResult_t pncclCommResume(ncclComm_t comm) {
+  SIMNCCL_TRY(CheckComm(comm, "CommResume", "comm"));
+  SIMNCCL_TRY(CheckReady(comm));
+  if (!comm->suspended.exchange(false)) {
+    return Fail(ncclInvalidUsage, "CommResume : the communicator is not suspended");
+  }
+  return ncclSuccess;
+}
+
 ncclResult_t pncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
   SIMNCCL_TRY(CheckComm(comm, "CommGetAsyncError", "comm"));
   if (error == nullptr) return Fail(ncclInvalidArgument, "CommGetAsyncError : asyncError is NULL");
@@ -343,6 +361,8 @@ SIMNCCL_ALIAS(ncclCommFinalize);
 SIMNCCL_ALIAS(ncclCommDestroy);
 SIMNCCL_ALIAS(ncclCommAbort);
 SIMNCCL_ALIAS(ncclCommRevoke);
+SIMNCCL_ALIAS(ncclCommSuspend);
+SIMNCCL_ALIAS(ncclCommResume);
 SIMNCCL_ALIAS(ncclCommGetAsyncError);
 SIMNCCL_ALIAS(ncclCommCount);
 SIMNCCL_ALIAS(ncclCommCuDevice);

@@ -96,6 +96,7 @@ struct ncclComm {
   std::atomic<bool> initialized{false};
   std::atomic<bool> finalized{false};
   std::atomic<bool> revoked{false};
+  std::atomic<bool> suspended{false};
   // The progress thread has ended: nothing can be launched any more.
   std::atomic<bool> stopped{false};
 

@@ -1,0 +1,298 @@
+// One rank of a program that uses the rarer functions of NCCL: functions_program FOLDER MODE. Every
+// result is checked.
+//
+// MODE "collectives": every collective, also in empty, nested and failing groups. MODE "origins":
+// communicators of ncclCommInitRankScalable, and of splits and shrinks that share their parent's
+// resources. MODE "many": 200 splits, most of them
+// idle. MODE "suspended": the first command suspends a communicator,
+// the second resumes it. MODE "shrunk": the command makes all ranks but the last leave a stuck
+// operation by ncclCommShrink with NCCL_SHRINK_ABORT. MODE "revoked": the command revokes a
+// communicator. Rank 0 follows the files in FOLDER: use-K (the K-th command) and stop.
+#include <functional>
+
+#include "tests/process/communicators/program_process.h"
+
+namespace rewire {
+namespace {
+
+constexpr int kUse = 1;
+constexpr int kStop = 2;
+constexpr int kSplits = 200;
+constexpr size_t kUsedSplits = 8;     // a communicator that was used has 67 MB of NCCL's operations
+constexpr int kSuspendMemory = 0x01;  // NCCL_SUSPEND_MEM, since NCCL 2.29.7
+
+ncclComm_t Init(const std::string& name) {
+  const ncclUniqueId id = Share(name);
+  ncclComm_t comm = nullptr;
+  MUST(ncclCommInitRank(&comm, ranks, id, rank));
+  return comm;
+}
+
+float Sum(const Gpu& gpu, ncclComm_t comm, float value) {
+  gpu.Give(value);
+  MUST(ncclAllReduce(gpu.send(), gpu.receive(), kElements, ncclFloat, ncclSum, comm, gpu.stream));
+  return gpu.Take();
+}
+
+int SumOfRanks(int of) { return of * (of - 1) / 2; }
+
+// Runs `each` until the command to stop, with the number of the command, or 0.
+void Loop(const Gpu& gpu, ncclComm_t world, const std::function<void(int)>& each) {
+  printf("rank %d ready\n", rank);
+  fflush(stdout);
+  for (int used = 0;;) {
+    usleep(2000);  // computation time: the next generations' builds also need the CPUs
+    int command = 0;
+    if (rank == 0 && Exists("use-" + std::to_string(used + 1))) command = kUse;
+    if (rank == 0 && Exists("stop")) command = kStop;
+    command = static_cast<int>(Sum(gpu, world, static_cast<float>(command)));
+    if (command == kStop) return;
+    each(command == kUse ? used + 1 : 0);
+    if (command != kUse) continue;
+    ++used;
+    printf("rank %d used it %d\n", rank, used);
+    fflush(stdout);
+  }
+}
+
+// ---- collectives
+// ----------------------------------------------------------------------------------
+
+// A buffer with a row of kElements for each rank.
+class Rows {
+ public:
+  Rows() { MUST(Cuda("cuMemAlloc_v2", &memory_, Bytes())); }
+  [[nodiscard]] void* get() const { return reinterpret_cast<void*>(memory_); }
+  // The row of rank r gets the value of(r).
+  void Give(const std::function<int(int)>& of) const {
+    std::vector<float> values;
+    for (int r = 0; r < ranks; ++r)
+      values.insert(values.end(), kElements, static_cast<float>(of(r)));
+    MUST(Cuda("cuMemcpyHtoD_v2", memory_, static_cast<const void*>(values.data()), Bytes()));
+  }
+  void Check(const Gpu& gpu, const std::function<int(int)>& of, const char* what) const {
+    std::vector<float> values(kElements * static_cast<size_t>(ranks));
+    MUST(Cuda("cuStreamSynchronize", gpu.stream));
+    MUST(Cuda("cuMemcpyDtoH_v2", static_cast<void*>(values.data()), memory_, Bytes()));
+    for (size_t i = 0; i < values.size(); ++i) {
+      Expect(values[i], static_cast<float>(of(static_cast<int>(i / kElements))), what);
+    }
+  }
+
+ private:
+  static size_t Bytes() { return kElements * static_cast<size_t>(ranks) * sizeof(float); }
+  uint64_t memory_ = 0;
+};
+
+void UseEveryCollective(const Gpu& gpu, const Rows& in, const Rows& out, ncclComm_t comm,
+                        int step) {
+  const int root = step % ranks;
+  const int mine = step % 50 + 100 * rank;
+  const auto of = [step](int r) { return step % 50 + 100 * r; };
+  in.Give([&](int r) { return mine + r; });
+  MUST(ncclAlltoAll(in.get(), out.get(), kElements, ncclFloat, comm, gpu.stream));
+  out.Check(
+      gpu, [&](int r) { return of(r) + rank; }, "ncclAlltoAll");
+  gpu.Give(static_cast<float>(mine));
+  MUST(ncclGather(gpu.send(), out.get(), kElements, ncclFloat, root, comm, gpu.stream));
+  if (rank == root) out.Check(gpu, of, "ncclGather");
+  MUST(ncclAllGather(gpu.send(), out.get(), kElements, ncclFloat, comm, gpu.stream));
+  out.Check(gpu, of, "ncclAllGather");
+  MUST(ncclScatter(in.get(), gpu.receive(), kElements, ncclFloat, root, comm, gpu.stream));
+  Expect(gpu.Take(), static_cast<float>(of(root) + rank), "ncclScatter");
+  MUST(ncclReduceScatter(in.get(), gpu.receive(), kElements, ncclFloat, ncclSum, comm, gpu.stream));
+  const int sum = ranks * (step % 50) + 100 * SumOfRanks(ranks);
+  Expect(gpu.Take(), static_cast<float>(sum + ranks * rank), "ncclReduceScatter");
+  MUST(
+      ncclReduce(gpu.send(), gpu.receive(), kElements, ncclFloat, ncclMax, root, comm, gpu.stream));
+  if (rank == root) Expect(gpu.Take(), static_cast<float>(of(ranks - 1)), "ncclReduce");
+  MUST(ncclBroadcast(gpu.send(), gpu.receive(), kElements, ncclFloat, root, comm, gpu.stream));
+  Expect(gpu.Take(), static_cast<float>(of(root)), "ncclBroadcast");
+}
+
+// Nested groups with operations of both communicators, an empty group, and a group that NCCL
+// refuses.
+void UseGroups(const Gpu& gpu, const Rows& out, ncclComm_t first, ncclComm_t second, int step) {
+  const int mine = step % 50 + rank;
+  gpu.Give(static_cast<float>(mine));
+  MUST(ncclGroupStart());
+  MUST(ncclGroupEnd());
+  MUST(ncclGroupStart());
+  MUST(ncclAllReduce(gpu.send(), gpu.receive(), kElements, ncclFloat, ncclSum, first, gpu.stream));
+  MUST(ncclGroupStart());
+  MUST(ncclAllGather(gpu.send(), out.get(), kElements, ncclFloat, second, gpu.stream));
+  MUST(ncclGroupStart());
+  MUST(ncclGroupEnd());
+  MUST(ncclGroupEnd());
+  MUST(ncclGroupEnd());
+  Expect(gpu.Take(), static_cast<float>(ranks * (step % 50) + SumOfRanks(ranks)), "a nested group");
+  out.Check(
+      gpu, [&](int r) { return step % 50 + r; }, "the inner group");
+  MUST(ncclGroupStart());
+  const ncclResult_t refused =
+      ncclAllReduce(gpu.send(), gpu.receive(), kElements, static_cast<ncclDataType_t>(99), ncclSum,
+                    first, gpu.stream);
+  const ncclResult_t ended = ncclGroupEnd();
+  if (refused != ncclInvalidArgument || ended != ncclInvalidArgument) {
+    Die("a group with an unknown type gave " + std::to_string(refused) + " and " +
+        std::to_string(ended));
+  }
+}
+
+void RunCollectives() {
+  const Gpu gpu(rank);
+  const Rows in;
+  const Rows out;
+  ncclComm_t world = Init("world");
+  ncclComm_t second = Init("second");
+  int step = 0;
+  Loop(gpu, world, [&](int) {
+    UseEveryCollective(gpu, in, out, step % 2 == 0 ? world : second, step);
+    UseGroups(gpu, out, world, second, step);
+    ++step;
+  });
+  MUST(ncclCommDestroy(second));
+  MUST(ncclCommDestroy(world));
+}
+
+// ---- communicators
+// --------------------------------------------------------------------------------
+
+void RunOrigins() {
+  const Gpu gpu(rank);
+  ncclUniqueId id = Share("world");
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.splitShare = 1;
+  config.shrinkShare = 1;
+  ncclComm_t world = nullptr;
+  MUST(ncclCommInitRankScalable(&world, ranks, rank, 1, &id, &config));
+  ncclComm_t reversed = nullptr;
+  MUST(ncclCommSplit(world, 0, ranks - rank, &reversed, &config));
+  ncclComm_t most = nullptr;
+  int last = ranks - 1;
+  if (rank != last) MUST(ncclCommShrink(world, &last, 1, &most, &config, NCCL_SHRINK_DEFAULT));
+  Loop(gpu, world, [&](int) {
+    const float mine = static_cast<float>(rank);
+    Expect(Sum(gpu, reversed, mine), static_cast<float>(SumOfRanks(ranks)), "the split");
+    if (rank == last) return;
+    Expect(Sum(gpu, most, mine), static_cast<float>(SumOfRanks(last)), "the shrunk one");
+  });
+  if (most != nullptr) MUST(ncclCommDestroy(most));
+  MUST(ncclCommDestroy(reversed));
+  MUST(ncclCommDestroy(world));
+}
+
+void RunMany() {
+  const Gpu gpu(rank);
+  ncclComm_t world = Init("world");
+  std::vector<ncclComm_t> all(kSplits);
+  for (ncclComm_t& comm : all) MUST(ncclCommSplit(world, 0, rank, &comm, nullptr));
+  size_t step = 0;
+  Loop(gpu, world, [&](int) {
+    for (int i = 0; i < 10; ++i) {
+      const float more = static_cast<float>(step % 10);
+      Expect(Sum(gpu, all[step++ % kUsedSplits], static_cast<float>(rank) + more),
+             static_cast<float>(SumOfRanks(ranks)) + static_cast<float>(ranks) * more,
+             "one of many");
+    }
+  });
+  for (ncclComm_t comm : all) MUST(ncclCommDestroy(comm));
+  MUST(ncclCommDestroy(world));
+}
+
+void RunSuspended() {
+  const Gpu gpu(rank);
+  ncclComm_t world = Init("world");
+  ncclComm_t other = Init("other");
+  bool suspended = false;
+  Loop(gpu, world, [&](int command) {
+    if (command == 1) {
+      MUST(ncclCommSuspend(other, kSuspendMemory));
+      if (ncclCommSuspend(other, kSuspendMemory) != ncclInvalidUsage) Die("suspended twice");
+      suspended = true;
+    } else if (command == 2) {
+      MUST(ncclCommResume(other));
+      if (ncclCommResume(other) != ncclInvalidUsage) Die("resumed twice");
+      suspended = false;
+    }
+    if (suspended) return;
+    Expect(Sum(gpu, other, static_cast<float>(rank)), static_cast<float>(SumOfRanks(ranks)),
+           "the other one");
+  });
+  MUST(ncclCommDestroy(other));
+  MUST(ncclCommDestroy(world));
+}
+
+void RunShrunk() {
+  const Gpu gpu(rank);
+  ncclComm_t world = Init("world");
+  ncclComm_t parent = Init("parent");
+  ncclComm_t child = nullptr;
+  int last = ranks - 1;
+  Loop(gpu, world, [&](int command) {
+    if (command == 0 && parent != nullptr && child == nullptr) {
+      Expect(Sum(gpu, parent, static_cast<float>(rank)), static_cast<float>(SumOfRanks(ranks)),
+             "the parent");
+    } else if (command == 1 && rank == last) {
+      MUST(ncclCommAbort(parent));
+      parent = nullptr;
+    } else if (command == 1) {
+      MUST(ncclAllReduce(gpu.send(), gpu.receive(), kElements, ncclFloat, ncclSum, parent,
+                         gpu.stream));
+      MUST(ncclCommShrink(parent, &last, 1, &child, nullptr, NCCL_SHRINK_ABORT));
+      MUST(Cuda("cuStreamSynchronize", gpu.stream));
+    }
+    if (child == nullptr) return;
+    Expect(Sum(gpu, child, static_cast<float>(rank)), static_cast<float>(SumOfRanks(last)),
+           "the child");
+  });
+  if (child != nullptr) {
+    MUST(ncclCommDestroy(child));
+    MUST(ncclCommAbort(parent));
+  }
+  MUST(ncclCommDestroy(world));
+}
+
+void RunRevoked() {
+  const Gpu gpu(rank);
+  ncclComm_t world = Init("world");
+  ncclComm_t other = Init("other");
+  bool revoked = false;
+  Loop(gpu, world, [&](int command) {
+    if (command == 1) {
+      MUST(ncclCommRevoke(other, NCCL_REVOKE_DEFAULT));
+      revoked = true;
+    }
+    if (!revoked) {
+      Expect(Sum(gpu, other, static_cast<float>(rank)), static_cast<float>(SumOfRanks(ranks)),
+             "the other one");
+    } else if (ncclAllReduce(gpu.send(), gpu.receive(), kElements, ncclFloat, ncclSum, other,
+                             gpu.stream) == ncclSuccess) {
+      Die("a revoked communicator accepts an operation");
+    }
+  });
+  MUST(ncclCommAbort(other));
+  MUST(ncclCommDestroy(world));
+}
+
+}  // namespace
+}  // namespace rewire
+
+int main(int argc, char** argv) {
+  if (argc < 3) return 2;
+  rewire::TakePlace(argv[1]);
+  const std::string mode = argv[2];
+  const std::pair<const char*, void (*)()> modes[] = {{"collectives", rewire::RunCollectives},
+                                                      {"origins", rewire::RunOrigins},
+                                                      {"many", rewire::RunMany},
+                                                      {"suspended", rewire::RunSuspended},
+                                                      {"shrunk", rewire::RunShrunk},
+                                                      {"revoked", rewire::RunRevoked}};
+  for (const auto& [name, run] : modes) {
+    if (mode != name) continue;
+    run();
+    printf("rank %d done\n", rewire::rank);
+    return 0;
+  }
+  return 2;
+}

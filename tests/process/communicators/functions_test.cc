@@ -1,0 +1,78 @@
+// Rebuilds of programs that use the rarer functions of NCCL.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/process/communicators/job.h"
+
+namespace rewire {
+namespace {
+
+using ::testing::HasSubstr;
+
+class FunctionsTest : public CommunicatorsJob {
+ protected:
+  FunctionsTest() : CommunicatorsJob(FUNCTIONS_PROGRAM) {}
+  void Use(int number) {
+    Touch("use-" + std::to_string(number));
+    Await("used it " + std::to_string(number) + "\n");
+  }
+};
+
+TEST_F(FunctionsTest, EveryCollectiveAndGroupGoesOnThroughRebuilds) {
+  Start(3, "collectives");
+  for (int epoch = 2; epoch <= 7; ++epoch) Rebuild(epoch);
+  Finish();
+}
+
+TEST_F(FunctionsTest, SharedAndScalableCommunicatorsAreRebuilt) {
+  Start(3, "origins");
+  for (int epoch = 2; epoch <= 5; ++epoch) Rebuild(epoch);
+  AwaitPending("", 0);
+  Finish();
+}
+
+// All but 8 of the 200 splits are idle.
+TEST_F(FunctionsTest, HundredsOfCommunicatorsAreRebuilt) {
+  Start(2, "many", {"NCCL_BUFFSIZE=65536", "SIMGPU_MEMORY_MB=32768"});
+  for (int epoch = 2; epoch <= 4; ++epoch) Rebuild(epoch);
+  AwaitPending("idle", 2 * 192);
+  Finish();
+}
+
+TEST_F(FunctionsTest, ASuspendedCommunicatorIsPinnedUntilItIsResumed) {
+  const char* host = std::getenv("NCCL_HOST_LIBRARIES");
+  if (host != nullptr && std::string(host).find("/2.28.") != std::string::npos) {
+    GTEST_SKIP() << "ncclCommSuspend came with NCCL 2.29.7";
+  }
+  Start(2, "suspended", {"SIMNCCL_VERSION=23007"});
+  Rebuild(2);
+  Use(1);
+  AwaitPinned(2);
+  const CommandResult refused = Ask("rebuild");
+  EXPECT_NE(refused.status, 0);
+  EXPECT_THAT(refused.err, HasSubstr("suspended"));
+  Use(2);
+  AwaitPinned(0);
+  Rebuild(3);
+  Finish();
+}
+
+// NCCL ends the operations of such a parent, which can only be aborted afterwards.
+TEST_F(FunctionsTest, AParentIsLeftAloneAfterAShrinkThatAborts) {
+  Start(3, "shrunk");
+  Rebuild(2);
+  Use(1);
+  for (int epoch = 3; epoch <= 5; ++epoch) Rebuild(epoch);
+  Finish();
+}
+
+TEST_F(FunctionsTest, ARevokedCommunicatorIsLeftAlone) {
+  Start(2, "revoked");
+  Rebuild(2);
+  Use(1);
+  for (int epoch = 3; epoch <= 5; ++epoch) Rebuild(epoch);
+  Finish();
+}
+
+}  // namespace
+}  // namespace rewire
