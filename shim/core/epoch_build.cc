@@ -243,7 +243,8 @@ absl::Status EpochBuild::Connect(BuildTask* task, const Chains& chains,
   }
   std::string_view hints = std::string_view(build.unique_id).substr(NCCL_UNIQUE_ID_BYTES);
   const bool beside = hints.substr(0, kBeside.size()) == kBeside;
-  if (beside) hints.remove_prefix(kBeside.size());
+  const bool unused = hints == kUnused;
+  if (beside || unused) hints.remove_prefix(kBeside.size());
   REWIRE_ASSIGN_OR_RETURN(const std::vector<UsageClass> usage, DecodeUsage(hints));
   ncclUniqueId id;
   std::memcpy(id.internal, build.unique_id.data(), sizeof id.internal);
@@ -289,6 +290,7 @@ absl::Status EpochBuild::Connect(BuildTask* task, const Chains& chains,
     if (result != ncclSuccess) return failed("warm-up", result);
     counters_->warmed_classes += usage.size();
   }
+  for (Link* link : links) link->warmed = unused;
   return beside ? beside_.Run(task, chains, links) : absl::OkStatus();
 }
 

@@ -160,7 +160,9 @@ absl::StatusOr<elastic::UniqueIdBytes> ShimCommunicators::Mint(const Communicato
   }
   elastic::UniqueIdBytes bytes(id.internal, sizeof id.internal);
   const std::vector<std::shared_ptr<Chain>> ranks = chains_.RanksOf(communicator);
-  if (!ranks.empty()) {
+  if (std::all_of(ranks.begin(), ranks.end(), [](const auto& c) { return IsUnused(*c->comm); })) {
+    if (!ranks.empty()) bytes += kUnused;
+  } else {
     const bool beside = std::all_of(ranks.begin(), ranks.end(),
                                     [&](const auto& chain) { return MayRunBeside(*chain); });
     // All ranks see the same collectives.

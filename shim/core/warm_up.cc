@@ -40,6 +40,15 @@ bool Connects(Collective function) {
 
 }  // namespace
 
+bool IsUnused(const VirtualCommunicator& comm) {
+  for (const auto& function : comm.seen) {
+    for (const std::atomic<uint64_t>& counts : function) {
+      if (counts.load(std::memory_order_relaxed) != 0) return false;
+    }
+  }
+  return true;
+}
+
 std::vector<UsageClass> UsageOf(const VirtualCommunicator& comm) {
   std::vector<UsageClass> usage;
   for (const Collective function : kConnecting) {

@@ -26,6 +26,10 @@ namespace rewire::shim {
 // for all ranks. The mark has the three bytes of a class.
 inline constexpr std::string_view kBeside = "\xff\xff\xff";
 
+// Instead of the list: the program has not used the communicator, so the build connects nothing.
+// The program's first operation connects, as it would have done without the swap.
+inline constexpr std::string_view kUnused = "\xff\xff\xfe";
+
 struct UsageClass {
   Collective function = Collective::kAllReduce;
   uint8_t type = 0;       // ncclDataType_t
@@ -37,6 +41,9 @@ struct UsageClass {
 // that at the cut it makes no connection: a thread that drives several ranks issues the operation
 // of one rank after the other, and connections need all ranks at once.
 inline constexpr UsageClass kTinyOperation{Collective::kAllReduce, ncclFloat32, 0};
+
+// Thread-safe.
+bool IsUnused(const VirtualCommunicator& comm);
 
 // Returns the operations that the communicator has been used for so far. Functions made of sends
 // and receives are left out, because simulation does not connect them.

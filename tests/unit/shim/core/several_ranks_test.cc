@@ -101,6 +101,7 @@ TEST_F(SeveralRanksTest, NonBlockingRanksSettleOneAfterTheOther) {
 TEST_F(SeveralRanksTest, TheFirstOperationOfAllRanksRunsBesideTheProgramsOwn) {
   device_.SetResidentBlocks(64);  // one communicator of each device, and one more
   Create();
+  ranks_[0]->RecordSend();
   const auto minted = core_->Mint(kId);
   ASSERT_TRUE(minted.ok());
   EXPECT_EQ(minted->substr(NCCL_UNIQUE_ID_BYTES, 3), "\xff\xff\xff");

@@ -97,6 +97,8 @@ class Program {
   // Acts like the entry: returns the result of the caller's own call, or the core's.
   ncclResult_t Create(int ranks, int rank);
   ncclResult_t Issue(size_t tag, uintptr_t stream = 7);
+  // Records a use, as the entry of a send does.
+  void RecordSend() { comm.seen[static_cast<unsigned>(Collective::kSend)][ncclFloat32].store(1); }
   void Close();
   [[nodiscard]] ncclComm_t Real() const { return comm.current.load()->Real(); }
   [[nodiscard]] std::vector<size_t> OperationsOf(ncclComm_t real) const;

@@ -59,6 +59,7 @@ class BesideTest : public Stage {
 TEST_F(BesideTest, MinterAsksForItWhereTheBlocksOfAllFit) {
   Program a(core_.get(), 1);
   ASSERT_EQ(a.Create(2, 0), ncclSuccess);
+  a.RecordSend();
   EXPECT_EQ(Minted(core_.get(), a), kBeside);
   device_.SetResidentBlocks(64);
   EXPECT_EQ(Minted(core_.get(), a), kBeside);
@@ -76,6 +77,7 @@ TEST_F(BesideTest, ALimitOfNcclsBlocksLeavesRoomForMoreCommunicators) {
   const auto* const bytes = reinterpret_cast<const unsigned char*>(&config);
   a.comm.recipe.config.assign(bytes, bytes + sizeof config);
   ASSERT_EQ(a.Create(2, 0), ncclSuccess);
+  a.RecordSend();
   device_.SetResidentBlocks(40);
   const std::string refused = EncodeUsage({kTinyOperation});
   EXPECT_EQ(Minted(core_.get(), a), refused);
@@ -109,6 +111,23 @@ TEST_F(BesideTest, NothingIsLeftToDoAtTheWarmIndex) {
   }
   EXPECT_EQ(core_->counters().warmed_beside.load(), 2u);
   EXPECT_EQ(core_->counters().host_waits.load(), 0u);
+}
+
+// Its first operation connects, as it would have done without the swap.
+TEST_F(BesideTest, ACommunicatorThatWasNeverUsedIsOnlyCreated) {
+  for (const bool blocking : {true, false}) {
+    Program program(core_.get(), blocking ? 1 : 2, blocking);
+    ASSERT_EQ(program.Create(2, 0), blocking ? ncclSuccess : ncclInProgress);
+    EXPECT_EQ(Minted(core_.get(), program), kUnused);
+    ASSERT_TRUE(Prepare(1, {BuildOf(program, 2, 0, std::string(kUnused))}).ok());
+    ASSERT_TRUE(Pledged(1, {{program.comm.id, 3, 5}}));
+    core_->Decide(1, true);
+    for (size_t i = 0; i < 8; ++i) ASSERT_EQ(program.Issue(100 + i), ncclSuccess);
+    EXPECT_THAT(program.OperationsOf(program.Real()), ElementsAre(105, 106, 107));
+  }
+  EXPECT_EQ(core_->counters().host_waits.load(), 0u);
+  MutexLock lock(&FakeNccl::Get().mutex);
+  EXPECT_THAT(FakeNccl::Get().simulated, ElementsAre());
 }
 
 TEST_F(BesideTest, ConnectsThePairsOverWhichAnyRankHasSent) {
@@ -208,6 +227,7 @@ TEST_F(BesideTest, IsDisabledAfterBlockingTheProgram) {
   // The abort lets the old generation continue.
   EXPECT_THAT(Calls(), ElementsAre("init 1", "init 2", "group", "abort 2", "end"));
   EXPECT_EQ(device_.live_streams(), 0);
+  program.RecordSend();
   EXPECT_EQ(Minted(core_.get(), program), EncodeUsage({kTinyOperation}));
   EXPECT_EQ(core_->counters().beside_refused.load(), 1u);
   device_.SetPending(false);
@@ -241,6 +261,7 @@ TEST_F(BesideTest, IsDisabledTooWhereAnotherMemberGivesUpFirst) {
   core_->Abandon(1);
   EXPECT_FALSE(built.Wait()->ok());
   EXPECT_EQ(core_->counters().beside_refused.load(), 1u);
+  program.RecordSend();
   EXPECT_EQ(Minted(core_.get(), program), EncodeUsage({kTinyOperation}));
 }
 
