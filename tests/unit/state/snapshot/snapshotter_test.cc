@@ -115,8 +115,8 @@ TEST_P(BuddyTest, LastCopyStaysWhenTheNextSlotHasStopped) {
 // Device work of an update that was not complete when the update returned, for example.
 TEST_P(BuddyTest, StateThatChangedAfterItsUpdateIsCopiedAgain) {
   const auto [zero, one] = Neighbours();
-  const auto await = [&] {
-    return zero->WaitTaken(Now() + seconds(30)) && one->WaitTaken(Now() + seconds(30));
+  const auto await = [&first = zero, &second = one] {
+    return first->WaitTaken(Now() + seconds(30)) && second->WaitTaken(Now() + seconds(30));
   };
   for (const uint64_t version : {4, 5}) {
     ASSERT_TRUE(zero->BeginVersion(version).ok());
