@@ -35,14 +35,15 @@ void TookMemory(VirtualCommunicator* comm, uint64_t free_before) noexcept {
 }
 const char* LastError(VirtualCommunicator* comm) noexcept { return target->OnLastError(comm); }
 void Pinned(VirtualCommunicator* comm) noexcept { target->OnPinned(comm); }
+ncclResult_t AwaitFirst(VirtualCommunicator* comm) noexcept { return target->AwaitFirst(comm); }
 
 uint32_t RankOf(Chain* chain) {
   MutexLock lock(&chain->mutex);
   return chain->rank;
 }
 
-constexpr CoreTable kTable = {kCoreAbiVersion, Created,    Closing,   AtCut, BeforeCut,
-                              FreeMemory,      TookMemory, LastError, Pinned};
+constexpr CoreTable kTable = {kCoreAbiVersion, Created,    Closing,   AtCut,  BeforeCut,
+                              FreeMemory,      TookMemory, LastError, Pinned, AwaitFirst};
 
 }  // namespace
 
@@ -92,7 +93,13 @@ int ShimCommunicators::OnCreated(VirtualCommunicator* comm, ncclResult_t* result
   std::vector<std::unique_ptr<Link>> none;
   if (events()->Stopped())
     publication_.Lose(chain.get(), "this process is not part of the job", &none);
-  *result = chain->blocking ? AwaitFirst(chain.get()) : ncclInProgress;
+  MutexLock lock(&chain->mutex);
+  chain->Arm();  // an operation before the epoch is refused
+  if (chain->lost) {
+    *result = ncclRemoteError;
+  } else {
+    *result = chain->blocking ? ncclSuccess : ncclInProgress;
+  }
   return 1;
 }
 
@@ -116,13 +123,16 @@ void ShimCommunicators::WatchCreation(const std::shared_ptr<Chain>& chain) {
   });
 }
 
-ncclResult_t ShimCommunicators::AwaitFirst(Chain* chain) {
+ncclResult_t ShimCommunicators::AwaitFirst(VirtualCommunicator* comm) {
+  const std::shared_ptr<Chain> chain = chains_.Of(comm);
+  if (chain == nullptr) return ncclSuccess;
   const Time deadline = Now() + build_;
   MutexLock lock(&chain->mutex);
   while (chain->awaits_build && !chain->closing) {
     if (!chain->changed.WaitUntil(&chain->mutex, deadline) && Now() >= deadline) {
       REWIRE_ERROR(
-          "create communicator %s of a joining member: timed out after REWIRE_BUILD_MS=%lld ms",
+          "communicator %s of a joining member was not built within REWIRE_BUILD_MS=%lld ms (make "
+          "all communicators before a call that needs one of them)",
           Name(chain->id).c_str(), static_cast<long long>(build_.count()));
       return ncclRemoteError;
     }

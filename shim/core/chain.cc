@@ -70,7 +70,7 @@ void FreeHandles(Device* device, const Link& link) {
 }
 
 uint64_t Chain::StopAt() const {
-  if (not_entered || fresh || wait_first != nullptr) return 0;
+  if (awaits_build || not_entered || fresh || wait_first != nullptr) return 0;
   uint64_t stop_at = kNoCut;
   if (pledged) stop_at = pledged->warm;
   if (!pending.empty()) stop_at = std::min(stop_at, pending.front()->NextIndex());

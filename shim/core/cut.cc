@@ -124,7 +124,7 @@ Cutter::Verdict Cutter::NextStep(Chain* chain, const CallSite& site, Call* call)
     if (std::exchange(chain->fresh, false) && chain->current != nullptr) {
       chain->current->begun = true;  // the program's thread goes on to make its windows
     }
-    if (chain->not_entered) {
+    if (chain->not_entered || chain->awaits_build) {
       ++counters_->stale_prevented;
       return Return(ncclInvalidUsage);
     }

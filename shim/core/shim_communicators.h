@@ -81,6 +81,7 @@ class ShimCommunicators : public elastic::Communicators, private CutEvents, priv
   void OnClosing(VirtualCommunicator* comm, bool aborting);
   const char* OnLastError(VirtualCommunicator* comm);
   void OnPinned(VirtualCommunicator* comm);
+  ncclResult_t AwaitFirst(VirtualCommunicator* comm);
   ncclResult_t AtCut(VirtualCommunicator* comm, const CallSite& site);
   void BeforeCut(VirtualCommunicator* comm, const CallSite& site);
   // Ends all that Rewire's threads do in NCCL, within a bounded time. The program may go on to use
@@ -121,7 +122,6 @@ class ShimCommunicators : public elastic::Communicators, private CutEvents, priv
   void PinMixedModes(const CommunicatorId& id);
   // Returns whether a new generation's first operation may run beside old generations' operations.
   bool MayRunBeside(const Chain& chain);
-  ncclResult_t AwaitFirst(Chain* chain);
   // Ends a creation that is not made within REWIRE_BUILD_MS. After a loss, a creation that needs
   // the lost member never ends, and the members that a creation needs are not known.
   void WatchCreation(const std::shared_ptr<Chain>& chain);

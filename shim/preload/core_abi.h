@@ -19,7 +19,7 @@ struct Generation;
 // The table of the real library's pnccl* functions; see shim/preload/real_nccl.h.
 struct RealNccl;
 
-inline constexpr uint32_t kCoreAbiVersion = 8;
+inline constexpr uint32_t kCoreAbiVersion = 9;
 
 // The call site of a core function: its stream and the thread's ncclGroup depth (0: no group).
 struct CallSite {
@@ -63,12 +63,12 @@ struct CoreTable {
   uint32_t version;
 
   // Reports a new communicator. The core keeps the recipe and decides how the first
-  // generation is made. Return 0: by the caller's own call. Return 1: by the next epoch's build;
-  // the core has filled *result, after waiting when the communicator is blocking.
-  // From unique ids: called before the real call, with a generation (epoch 0, ranks and rank as
-  // asked, real nullptr) already current. For 1 the core replaces and frees that generation.
-  // For a child, and for ncclCommInitAll: called when the communicator exists and its ranks are
-  // known (non-blocking: in the GetAsyncError or GroupEnd that sees it); the core must return 0.
+  // generation is made. Return 0: by the caller's own call. Return 1: by the next epoch's build,
+  // and the core has filled *result at once: a program makes several communicators before the
+  // build. From unique ids: called before the real call, with a generation (epoch 0, ranks and rank
+  // as asked, real nullptr) already current. For 1 the core replaces and frees that generation. For
+  // a child, and for ncclCommInitAll: called when the communicator exists and its ranks are known
+  // (non-blocking: in the GetAsyncError or GroupEnd that sees it); the core must return 0.
   int (*created)(VirtualCommunicator* comm, ncclResult_t* result) noexcept;
   // Reports a destroy or abort: cancels a build and waits until no builder uses the communicator.
   void (*closing)(VirtualCommunicator* comm, int aborting) noexcept;
@@ -92,6 +92,8 @@ struct CoreTable {
   const char* (*last_error)(VirtualCommunicator* comm) noexcept;
   // Reports that the communicator has a new pin. Quick.
   void (*pinned)(VirtualCommunicator* comm) noexcept;
+  // Waits until the first generation exists of a communicator for which created() has returned 1.
+  ncclResult_t (*await_first)(VirtualCommunicator* comm) noexcept;
 };
 
 // librewire.so's one entry for the shim. Returns nullptr after a failed start, which is logged.

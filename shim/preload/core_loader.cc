@@ -160,6 +160,16 @@ void TellTaken(VirtualCommunicator* comm, uint64_t free_before) noexcept {
   if (const CoreTable* core = Core()) core->took_memory(comm, free_before);
 }
 
+ncclResult_t AwaitFirst(VirtualCommunicator* comm) noexcept {
+  if (!comm->awaits_first.load(std::memory_order_acquire)) return ncclSuccess;
+  const PostponedCancellation postponed;
+  const User user(comm);
+  const CoreTable* core = Core();
+  const ncclResult_t result = core == nullptr ? ncclSuccess : core->await_first(comm);
+  if (result == ncclSuccess) comm->awaits_first.store(false, std::memory_order_release);
+  return result;
+}
+
 void TellPinned(VirtualCommunicator* comm) noexcept {
   const PostponedCancellation postponed;
   if (comm->told.load() != Told::kCreated) return;

@@ -28,6 +28,9 @@ uint64_t FreeMemory(VirtualCommunicator* comm) noexcept;
 // Reports to the core that the call has succeeded. free_before: the result of FreeMemory(); 0: does
 // nothing.
 void TellTaken(VirtualCommunicator* comm, uint64_t free_before) noexcept;
+// Waits for the first generation of a joiner's communicator, which comes with a build. Call before
+// a thread enters a generation for a call that needs the real communicator.
+ncclResult_t AwaitFirst(VirtualCommunicator* comm) noexcept;
 // Reports the pins to the core, unless the report of the creation is still to come.
 void TellPinned(VirtualCommunicator* comm) noexcept;
 // The services that the core receives from the preloaded library.

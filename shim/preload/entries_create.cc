@@ -168,6 +168,7 @@ ncclResult_t FromIds(Creation creation, ncclComm_t* out, int ranks, int rank,
         const PostponedCancellation postponed;
         comm->told.store(Told::kCreated);
         core_made = core->created(comm, &result) == 1;
+        comm->awaits_first.store(core_made && result == ncclSuccess, std::memory_order_release);
       }
       if (!core_made) {
         if (slot->group_depth == 0) free_before = FreeMemory(comm);
@@ -189,6 +190,8 @@ ncclResult_t FromIds(Creation creation, ncclComm_t* out, int ranks, int rank,
 template <typename Identify, typename Call>
 ncclResult_t FromParent(Creation creation, VirtualCommunicator* parent, bool is_in, ncclComm_t* out,
                         const ncclConfig_t* config, Identify&& identify, Call&& call) {
+  const ncclResult_t first = AwaitFirst(parent);
+  if (first != ncclSuccess) return first;
   const Inside inside(parent);
   const Generation* generation = inside.generation();
   if (generation == nullptr) return ncclInvalidUsage;

@@ -16,14 +16,22 @@ ncclResult_t Ask(ncclComm_t handle, int* out, std::atomic<int> Generation::*know
     const ncclResult_t refused = comm == nullptr ? Foreign(handle) : ncclInvalidArgument;
     return refused != ncclSuccess ? refused : ask(handle, out);
   }
+  {
+    // A joiner's ranks are known before its first generation.
+    const Inside inside(comm);
+    const Generation* generation = inside.generation();
+    if (generation == nullptr) return ncclInvalidUsage;
+    const int value = (generation->*known).load(std::memory_order_relaxed);
+    if (value >= 0) {
+      *out = value;
+      return ncclSuccess;
+    }
+  }
+  const ncclResult_t first = AwaitFirst(comm);
+  if (first != ncclSuccess) return first;
   const Inside inside(comm);
   const Generation* generation = inside.generation();
   if (generation == nullptr) return ncclInvalidUsage;
-  const int value = (generation->*known).load(std::memory_order_relaxed);
-  if (value >= 0) {
-    *out = value;
-    return ncclSuccess;
-  }
   if (generation->state.load(std::memory_order_acquire) != GenerationState::kOpen) {
     return Failed(*generation, ncclInternalError);
   }
@@ -74,6 +82,10 @@ ncclResult_t CommGetAsyncError(ncclComm_t comm, ncclResult_t* asyncError) {
     return ncclSuccess;
   }
   const ncclComm_t real = generation->Real();
+  if (real == nullptr && ours->awaits_first.load(std::memory_order_acquire)) {
+    *asyncError = ncclSuccess;  // to the program, a blocking creation that has returned
+    return ncclSuccess;
+  }
   if (real == nullptr) return AsyncErrorOfUnborn(ours, asyncError);
   const ncclResult_t result = [&] {
     const Calling calling = CallingOn(ours, generation);

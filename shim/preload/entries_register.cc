@@ -77,6 +77,8 @@ ncclResult_t CommRegister(const ncclComm_t comm, void* buff, size_t size, void**
     const ncclResult_t refused = ours == nullptr ? Foreign(comm) : ncclInvalidArgument;
     return refused != ncclSuccess ? refused : Real()->CommRegister(comm, buff, size, handle);
   }
+  const ncclResult_t first = AwaitFirst(ours);
+  if (first != ncclSuccess) return first;
   const Inside inside(ours);
   Generation* generation = GenerationFor(ours, inside);
   if (generation == nullptr) return Unusable(inside);
@@ -110,6 +112,8 @@ ncclResult_t CommWindowRegister(ncclComm_t comm, void* buff, size_t size, ncclWi
     return refused != ncclSuccess ? refused
                                   : Real()->CommWindowRegister(comm, buff, size, win, winFlags);
   }
+  const ncclResult_t first = AwaitFirst(ours);
+  if (first != ncclSuccess) return first;
   const Inside inside(ours);
   Generation* generation = GenerationFor(ours, inside);
   if (generation == nullptr) return Unusable(inside);
@@ -153,6 +157,8 @@ ncclResult_t RedOpCreatePreMulSum(ncclRedOp_t* op, void* scalar, ncclDataType_t 
                ? refused
                : Real()->RedOpCreatePreMulSum(op, scalar, datatype, residence, comm);
   }
+  const ncclResult_t first = AwaitFirst(ours);
+  if (first != ncclSuccess) return first;
   const Inside inside(ours);
   Generation* generation = GenerationFor(ours, inside);
   if (generation == nullptr) return Unusable(inside);

@@ -254,6 +254,8 @@ Result Translate(ncclComm_t handle, Call&& call) {
     if (refused != ncclSuccess) return Refusal<Result>(refused);
     return call(Target{handle, nullptr});
   }
+  const ncclResult_t first = AwaitFirst(comm);
+  if (first != ncclSuccess) return Refusal<Result>(first);
   const Inside inside(comm);
   const GroupUse* use = FindUse(Slot()->group, comm);
   const Generation* generation = use != nullptr ? use->generation : inside.generation();

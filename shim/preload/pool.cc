@@ -117,6 +117,7 @@ void Reset(VirtualCommunicator* comm) {
   delete[] comm->peers.exchange(nullptr, std::memory_order_relaxed);
   comm->peer_count.store(0, std::memory_order_relaxed);
   comm->closing.store(false, std::memory_order_relaxed);
+  comm->awaits_first.store(false, std::memory_order_relaxed);
   comm->parent.store(nullptr, std::memory_order_relaxed);
 }
 

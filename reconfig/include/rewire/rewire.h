@@ -70,7 +70,10 @@ REWIRE_API rewireResult_t rewireWorld(rewireContext_t context,
                                       rewireWorld_t* world) REWIRE_NOEXCEPT;
 /* Gets 128 bytes for ncclCommInitRank: the same for each member that gives the same name, also for
  * a later joiner. Rewire edits the communicator made with this id when the world changes; the
- * handle stays. Without an agent fails with rewireUnavailable: share an id as without Rewire. */
+ * handle stays. A joiner makes as many communicators as the other members have before its first
+ * rewireUpdate(): ncclCommInitRank returns at once, and operations are refused until that update.
+ * A call that needs the built communicator (ncclCommCuDevice, registrations) waits for it. Without
+ * an agent fails with rewireUnavailable: share an id as without Rewire. */
 REWIRE_API rewireResult_t rewireUniqueId(rewireContext_t context, const char* name,
                                          void* id128) REWIRE_NOEXCEPT;
 

@@ -29,26 +29,25 @@ class CommunicatorsJob : public ::testing::Test {
  protected:
   explicit CommunicatorsJob(std::string program) : program_(std::move(program)) {}
   // environment: may set REWIRE_BUILD_MS, which is otherwise long enough for NCCL's own host code
-  // on a busy host.
-  void Start(int ranks, const std::string& mode, std::vector<std::string> environment = {}) {
+  // on a busy host. options: of `rewire run`.
+  void Start(int ranks, const std::string& mode, std::vector<std::string> environment = {},
+             const std::vector<std::string>& options = {}) {
     ranks_ = static_cast<size_t>(ranks);
     const bool limits_builds =
         std::any_of(environment.begin(), environment.end(),
                     [](const std::string& line) { return line.starts_with("REWIRE_BUILD_MS="); });
     if (!limits_builds) environment.emplace_back("REWIRE_BUILD_MS=240000");
-    const std::vector<std::string> command = {REWIRE_COMMAND,
-                                              "run",
-                                              "-n",
-                                              std::to_string(ranks),
-                                              "--sim=" + SimLibraries(REWIRE_SIMGPU),
-                                              "--dir",
-                                              folder_ / "run",
-                                              "--socket",
-                                              Socket(),
-                                              "--",
-                                              program_,
-                                              folder_ / "",
-                                              mode};
+    std::vector<std::string> command = {REWIRE_COMMAND,
+                                        "run",
+                                        "-n",
+                                        std::to_string(ranks),
+                                        "--sim=" + SimLibraries(REWIRE_SIMGPU),
+                                        "--dir",
+                                        folder_ / "run",
+                                        "--socket",
+                                        Socket()};
+    command.insert(command.end(), options.begin(), options.end());
+    command.insert(command.end(), {"--", program_, folder_ / "", mode});
     job_.emplace(command, environment);
     Await("ready\n", seconds(60));
   }

@@ -33,11 +33,25 @@ TEST_F(JoinerTest, FirstGenerationComesWithTheBuild) {
   EXPECT_EQ(program.Issue(0), ncclSuccess);
 }
 
+// The leader prepares when the joiner has reported all communicators that the other members have.
+TEST_F(JoinerTest, SeveralAreMadeBeforeTheBuild) {
+  Program first(core_.get(), 1);
+  Program second(core_.get(), 2);
+  ASSERT_EQ(first.Create(3, 2), ncclSuccess);
+  EXPECT_EQ(first.Issue(0), ncclInvalidUsage);
+  ASSERT_EQ(second.Create(3, 2), ncclSuccess);
+  std::thread application([&] { EXPECT_EQ(core_->AwaitFirst(&first.comm), ncclSuccess); });
+  ASSERT_TRUE(Prepare(4, {BuildOf(first, 3, 2), BuildOf(second, 3, 2)}).ok());
+  application.join();
+  core_->SwapNow(4);
+  EXPECT_EQ(first.Issue(0), ncclSuccess);
+  EXPECT_EQ(second.Issue(0), ncclSuccess);
+}
+
 TEST_F(JoinerTest, WaitsAgainAfterAnAbandonedEpoch) {
   Program program(core_.get(), 1);
-  std::thread application([&] { EXPECT_EQ(program.Create(3, 2), ncclSuccess); });
+  ASSERT_EQ(program.Create(3, 2), ncclSuccess);
   ASSERT_TRUE(Prepare(4, {BuildOf(program, 3, 2)}).ok());
-  application.join();
   core_->Abandon(4);
   EXPECT_TRUE(Eventually([] { return FakeNccl::Get().Live() == 0; }));
   EXPECT_EQ(program.Issue(0), ncclInvalidUsage);
@@ -46,23 +60,21 @@ TEST_F(JoinerTest, WaitsAgainAfterAnAbandonedEpoch) {
   EXPECT_EQ(program.Issue(0), ncclSuccess);
 }
 
-TEST_F(JoinerTest, CreationWithoutABuildFailsWithinItsLimit) {
+TEST_F(JoinerTest, AWaitForABuildHasALimit) {
   Start({.build = milliseconds(30), .decision = seconds(1), .retire = milliseconds(0)});
   Program blocking(core_.get(), 1);
-  EXPECT_EQ(blocking.Create(3, 2), ncclRemoteError);
+  EXPECT_EQ(blocking.Create(3, 2), ncclSuccess);
+  EXPECT_EQ(core_->AwaitFirst(&blocking.comm), ncclRemoteError);
   Program polling(core_.get(), 2, false);
   EXPECT_EQ(polling.Create(3, 2), ncclInProgress);
 }
 
-TEST_F(JoinerTest, CreationInAStoppedProcessDoesNotWaitForABuild) {
+TEST_F(JoinerTest, AStoppedProcessDoesNotWaitForABuild) {
   Program waiting(core_.get(), 1);
   Program polling(core_.get(), 2, false);
   EXPECT_EQ(polling.Create(3, 2), ncclInProgress);
-  std::thread application([&] { EXPECT_EQ(waiting.Create(3, 2), ncclRemoteError); });
-  ASSERT_TRUE(Eventually([&] {
-    MutexLock lock(&events_.mutex);
-    return events_.created.size() == 2;
-  }));
+  EXPECT_EQ(waiting.Create(3, 2), ncclSuccess);
+  std::thread application([&] { EXPECT_EQ(core_->AwaitFirst(&waiting.comm), ncclRemoteError); });
   {
     MutexLock lock(&events_.mutex);
     events_.stopped = true;

@@ -42,14 +42,18 @@ struct Notes : ShimTest {
   static void Pinned(VirtualCommunicator* comm) noexcept {
     notes.push_back("pinned " + std::to_string(comm->pins.load()));
   }
+  static ncclResult_t AwaitFirst(VirtualCommunicator* /*comm*/) noexcept {
+    notes.push_back("await first");
+    return ncclSuccess;
+  }
   static const char* LastError(VirtualCommunicator* comm) noexcept {
     return comm != nullptr ? ShimTest::last_error : nullptr;
   }
 };
 
-const CoreTable kCore = {kCoreAbiVersion,   Notes::Created,   Notes::Closing,
-                         Notes::AtCut,      Notes::BeforeCut, Notes::FreeMemory,
-                         Notes::TookMemory, Notes::LastError, Notes::Pinned};
+const CoreTable kCore = {kCoreAbiVersion,  Notes::Created,    Notes::Closing,    Notes::AtCut,
+                         Notes::BeforeCut, Notes::FreeMemory, Notes::TookMemory, Notes::LastError,
+                         Notes::Pinned,    Notes::AwaitFirst};
 
 }  // namespace
 
